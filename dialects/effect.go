@@ -1,0 +1,62 @@
+package dialects
+
+import "strings"
+
+// Effect says what a statement leaves behind in its session, as far as its
+// text shows. It is a set of bits: the effect of several statements is the
+// bitwise or of their effects. The zero value is Clean.
+//
+// What no text shows (a trigger, or a function in a query that sets a session
+// variable) no classifier can see; the reset mode "always" is for that.
+type Effect uint32
+
+// Clean is the effect of a statement that leaves nothing behind.
+const Clean Effect = 0
+
+const (
+	// Suspect marks a statement that may have left something behind, but
+	// whose text does not tell: CALL, DO, an unknown function. The
+	// connection is cleaned before it is lent again; it is not pinned.
+	Suspect Effect = 1 << iota
+
+	// Stateful marks a statement that changes the session: SET, a temporary
+	// table, LISTEN, an advisory lock, a user variable, USE. It pins the
+	// connection to its borrower, and the connection is cleaned afterwards.
+	Stateful
+
+	// TxControl marks a statement that may open or end a transaction: BEGIN,
+	// START TRANSACTION, SAVEPOINT, COMMIT, ROLLBACK, SET autocommit, and
+	// everything whose text may hide one of them (CALL). Where the server can
+	// be asked for the transaction's state, its word counts; this bit is for
+	// those dialects that cannot ask.
+	TxControl
+
+	// ForgetPrepared marks a statement after which a statement prepared
+	// earlier on the same connection may mean something else or nothing at
+	// all: USE, SET search_path, SET ROLE, SET sql_mode, DEALLOCATE. The
+	// connection's statement cache is emptied.
+	ForgetPrepared
+
+	// NamedPrepared marks SQL-level PREPARE, EXECUTE and DEALLOCATE: the
+	// session may own statements that no driver knows of.
+	NamedPrepared
+)
+
+// Dirty reports whether a connection that ran a statement of this effect must
+// be cleaned before another borrower gets it.
+func (e Effect) Dirty() bool { return e&(Suspect|Stateful) != 0 }
+
+// String names the bits, for tests and logs: "clean", "stateful|tx-control".
+func (e Effect) String() string {
+	if e == Clean {
+		return "clean"
+	}
+	names := [...]string{"suspect", "stateful", "tx-control", "forget-prepared", "named-prepared"}
+	var set []string
+	for i, name := range names {
+		if e&(1<<i) != 0 {
+			set = append(set, name)
+		}
+	}
+	return strings.Join(set, "|")
+}
