@@ -1,0 +1,204 @@
+// Package dialects is what the pooling driver needs to know of a database:
+// how to read its DSN, dial it, ask whether a transaction is open, clean a
+// session, end it, and what its errors and statements mean.
+//
+// A program links a dialect by a blank import of its package, for instance
+//
+//	import _ "github.com/pooldriver/pooldriver/dialects/postgres"
+//
+// The package itself depends on the standard library alone.
+package dialects
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+)
+
+// A Dialect is what differs per database. Its methods are safe for concurrent
+// use and do no I/O.
+type Dialect interface {
+	// Name is a short lower-case word: "postgres", "mysql", "sqlite". A DSN
+	// of the form NAME:REST is this dialect's beyond doubt.
+	Name() string
+
+	// Claim says whether dsn looks like one of this dialect's.
+	Claim(dsn string) Claim
+
+	// Parse reads dsn. Errors never repeat any part of dsn but the names of
+	// parameters: a mistyped DSN has its password anywhere.
+	Parse(dsn string) (Template, error)
+
+	// Wrap makes a template of somebody else's connector, or reports that
+	// the connector is not of this dialect's driver by ErrNotMine. A
+	// connector that already pools is an error of its own: two pools fight.
+	Wrap(c driver.Connector) (Template, error)
+
+	// Effect says what a statement leaves behind. It is called before every
+	// execution: no allocation, about a nanosecond per byte.
+	Effect(query string) Effect
+
+	// Diagnose says what an error of the driver means for the connection and
+	// for the pool.
+	Diagnose(err error) Diagnosis
+}
+
+// ErrNotMine is returned by Dialect.Wrap for a connector of another driver.
+var ErrNotMine = errors.New("dialects: connector of another driver")
+
+// ErrCannotClean is returned by Session.Clean where the only way back to a
+// clean session is a new connection.
+var ErrCannotClean = errors.New("dialects: the session cannot be cleaned in place")
+
+// A Template makes real connections. It is immutable and safe for concurrent
+// use; what Dial hands to the driver is a copy of its own each time, because
+// drivers rewrite what they are given.
+type Template interface {
+	// PoolParams are the parameters of the DSN whose names begin with
+	// "pool_", in their order. They are not passed to the server.
+	PoolParams() []Param
+
+	// Target says where connections go, for errors and logs: dialect, user,
+	// host, port and database; never a secret.
+	Target() string
+
+	// Driver is the real driver.
+	Driver() driver.Driver
+
+	// Traits are the driver's peculiarities.
+	Traits() Traits
+
+	// TakesCredential reports whether Dial can use a credential: a template
+	// made of somebody else's connector cannot.
+	TakesCredential() bool
+
+	// Dial opens one real connection, with cred in place of the DSN's user
+	// and password if it is not nil. Errors hold no secret.
+	Dial(ctx context.Context, cred *Credential) (Session, error)
+
+	// Close frees what belongs to the template itself, such as the anchor of
+	// a database in memory. No Dial is under way or follows.
+	Close() error
+}
+
+// Param is one parameter of a DSN.
+type Param struct{ Name, Value string }
+
+// Claim is a dialect's answer to whether a DSN is one of its own.
+type Claim uint8
+
+const (
+	// NotMine: another dialect's, or nobody's.
+	NotMine Claim = iota
+	// Perhaps: it has this dialect's form, but so could another's.
+	Perhaps
+	// Surely: a scheme or prefix says so.
+	Surely
+)
+
+// Traits are the peculiarities of a driver which the virtual connection has to
+// know of.
+type Traits struct {
+	// TxKeepsContext: Commit and Rollback of a driver.Tx use the context
+	// given to BeginTx, and kill the connection if that one is cancelled.
+	TxKeepsContext bool
+
+	// BadConnUnsure: driver.ErrBadConn may come back although the server has
+	// executed the statement. It is believed only where Session.Sent shows
+	// that nothing was sent.
+	BadConnUnsure bool
+
+	// StatusKnown: Session.TxStatus is the server's word after every
+	// statement.
+	StatusKnown bool
+}
+
+// TxStatus says whether a transaction is open on a session, by the last answer
+// of the server.
+type TxStatus uint8
+
+const (
+	// TxUnknown: the server does not tell, or the driver does not pass it on.
+	TxUnknown TxStatus = iota
+	// TxNone: no transaction, and none begins with the next statement.
+	TxNone
+	// TxOpen: a transaction is open.
+	TxOpen
+	// TxFailed: a transaction is open and accepts only its end.
+	TxFailed
+	// TxLost: the connection is closed; whatever was open is the server's to
+	// roll back.
+	TxLost
+)
+
+var txStatusNames = [...]string{"unknown", "none", "open", "failed", "lost"}
+
+func (s TxStatus) String() string {
+	if int(s) < len(txStatusNames) {
+		return txStatusNames[s]
+	}
+	return "invalid"
+}
+
+// Liveness is the answer of a look at a connection that costs no round trip.
+type Liveness uint8
+
+const (
+	// Alive: nothing speaks against it.
+	Alive Liveness = iota
+	// Unsure: something waits to be read, but what it is cannot be seen
+	// (it is encrypted): ask the server.
+	Unsure
+	// Dead: closed by the server, or by a last word of it.
+	Dead
+)
+
+// A Session is one real connection with what its dialect knows about it. Its
+// methods are called by one goroutine at a time.
+type Session interface {
+	// Conn is the driver's connection, always the same.
+	Conn() driver.Conn
+
+	// TxStatus is the transaction's state by the server's last answer. No I/O.
+	TxStatus() TxStatus
+
+	// Peek looks, without a round trip and without blocking, whether an idle
+	// connection is still there.
+	Peek() Liveness
+
+	// Ping asks the server for a sign of life.
+	Ping(ctx context.Context) error
+
+	// Sent counts the bytes handed to the network so far. ok is false where
+	// nobody counts.
+	Sent() (n uint64, ok bool)
+
+	// Rollback ends whatever transaction is open, by a statement, whether or
+	// not the program holds a driver.Tx for it. With none open it does no harm.
+	Rollback(ctx context.Context) error
+
+	// Clean brings the session back to its state at connect. No transaction
+	// is open. effect is what has run since the last cleaning. It returns
+	// ErrCannotClean where only a new connection is clean. kept tells
+	// whether statements prepared through the driver have survived.
+	Clean(ctx context.Context, effect Effect) (kept bool, err error)
+
+	// Close ends the session and returns when the server has let go of it
+	// or ctx has ended, then with an error. A statement still running on the
+	// server is stopped. Called once.
+	Close(ctx context.Context) error
+}
+
+// Diagnosis says what an error of the driver means. It is a set of bits.
+type Diagnosis uint8
+
+const (
+	// AuthFailed: user or password were refused. A newer credential may do.
+	AuthFailed Diagnosis = 1 << iota
+	// ServerLeaving: the server ends connections (shutdown, failover, an
+	// administrator). The other connections of the pool are suspect.
+	ServerLeaving
+	// StaleStatement: the prepared statement no longer fits its tables or is
+	// gone; nothing was executed, and preparing it again helps.
+	StaleStatement
+)

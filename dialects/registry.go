@@ -1,0 +1,116 @@
+package dialects
+
+import (
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+)
+
+var registry struct {
+	mu       sync.RWMutex
+	dialects []Dialect // guarded by mu
+}
+
+// Register makes a dialect known. Dialect packages call it from init; a second
+// dialect of the same name is a mistake in the program and panics, as
+// sql.Register does.
+func Register(d Dialect) {
+	registry.mu.Lock()
+	defer registry.mu.Unlock()
+	for _, known := range registry.dialects {
+		if known.Name() == d.Name() {
+			panic("dialects: Register called twice for " + d.Name())
+		}
+	}
+	registry.dialects = append(registry.dialects, d)
+}
+
+func registered() []Dialect {
+	registry.mu.RLock()
+	defer registry.mu.RUnlock()
+	return slices.Clone(registry.dialects)
+}
+
+// own lists the dialects of this project by the prefixes that are theirs
+// beyond doubt, so that the error for a dialect that is not linked can say
+// which import it takes. It is the only place that knows them all.
+var own = []struct{ name, prefix string }{
+	{"postgres", "postgres://"}, {"postgres", "postgresql://"}, {"postgres", "postgres:"},
+	{"mysql", "mysql://"}, {"mysql", "mysql:"},
+	{"sqlite", "sqlite:"}, {"sqlite", "file:"}, {"sqlite", ":memory:"},
+}
+
+const importPath = "github.com/pooldriver/pooldriver/dialects/"
+
+// Find returns the dialect that dsn belongs to. Where none or several claim
+// it, the error says which import to add or which prefix decides; it repeats
+// nothing of dsn.
+func Find(dsn string) (Dialect, error) {
+	if dsn == "" {
+		return nil, errors.New("the DSN is empty; it takes the form postgres://user:password@host/database, mysql://user:password@host/database or sqlite:FILE")
+	}
+	known := registered()
+	var perhaps, surely []Dialect
+	for _, d := range known {
+		switch {
+		case HasPrefix(dsn, d.Name()+":"):
+			return d, nil
+		default:
+			switch d.Claim(dsn) {
+			case Surely:
+				surely = append(surely, d)
+			case Perhaps:
+				perhaps = append(perhaps, d)
+			}
+		}
+	}
+	claims := surely
+	if len(claims) == 0 {
+		for _, o := range own {
+			if HasPrefix(dsn, o.prefix) {
+				return nil, fmt.Errorf("the DSN is one for %s, which is not linked into this program; add import _ %q", o.name, importPath+o.name)
+			}
+		}
+		claims = perhaps
+	}
+	switch len(claims) {
+	case 1:
+		return claims[0], nil
+	case 0:
+		if len(known) == 0 {
+			return nil, fmt.Errorf("no dialect is linked into this program; add import _ %q (or mysql, sqlite)", importPath+"postgres")
+		}
+		return nil, fmt.Errorf("no linked dialect (%s) recognises the DSN; begin it with the dialect's name and a colon, or add the import of its dialect, such as import _ %q",
+			names(known), importPath+"postgres")
+	}
+	return nil, fmt.Errorf("the DSN could belong to %s; begin it with %q to decide", names(claims), claims[0].Name()+":")
+}
+
+// HasPrefix reports whether dsn begins with prefix, letter case aside, as
+// schemes do.
+func HasPrefix(dsn, prefix string) bool {
+	return len(dsn) >= len(prefix) && strings.EqualFold(dsn[:len(prefix)], prefix)
+}
+
+// Wrap finds the dialect of a connector by its driver. fallback is asked last.
+func Wrap(c driver.Connector, fallback Dialect) (Dialect, Template, error) {
+	for _, d := range append(registered(), fallback) {
+		t, err := d.Wrap(c)
+		if errors.Is(err, ErrNotMine) {
+			continue
+		}
+		return d, t, err
+	}
+	return nil, nil, ErrNotMine
+}
+
+func names(ds []Dialect) string {
+	var s []string
+	for _, d := range ds {
+		s = append(s, d.Name())
+	}
+	return strings.Join(s, ", ")
+}
