@@ -1,0 +1,34 @@
+package wire
+
+// Sight is what a look at a socket shows.
+type Sight uint8
+
+const (
+	// Quiet: connected, nothing to read. It is also the answer where looking
+	// is not possible: another operating system, a connection without a
+	// socket.
+	Quiet Sight = iota
+	// Readable: something waits to be read.
+	Readable
+	// Closed: the peer has ended the connection, or it was closed here.
+	Closed
+)
+
+// peekSize is enough for the first messages of a server that says goodbye.
+const peekSize = 512
+
+// Peek looks at the connection without blocking, without a round trip and
+// without taking anything from it. With Readable it returns the first bytes
+// that wait; they are good until the next Peek. It is for an idle connection:
+// one goroutine at a time calls it.
+func (c *Conn) Peek() (Sight, []byte) {
+	if c.closing.Load() || c.ended.Load() {
+		return Closed, nil
+	}
+	sight, waiting := c.look()
+	if sight == Closed {
+		// A reset is told once only; a second look would find it quiet.
+		c.ended.Store(true)
+	}
+	return sight, waiting
+}

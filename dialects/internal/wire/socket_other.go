@@ -1,0 +1,15 @@
+//go:build !unix || aix
+
+package wire
+
+import "net"
+
+// peeker has nothing to look with here: every connection seems quiet.
+type peeker struct{}
+
+func (*peeker) initPeek(net.Conn) {}
+
+func (*peeker) look() (Sight, []byte) { return Quiet, nil }
+
+// isReset has no portable answer; the end of a connection shows as EOF alone.
+func isReset(error) bool { return false }

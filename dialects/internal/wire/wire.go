@@ -1,0 +1,160 @@
+// Package wire is the network connection that a dialect puts under its driver.
+// It sees what drivers keep to themselves: how many bytes have left, what the
+// server said first, whether the server has hung up; and it can look at an
+// idle socket without a round trip.
+package wire
+
+import (
+	"errors"
+	"io"
+	"net"
+	"sync/atomic"
+	"time"
+)
+
+// Conn is a net.Conn around the one dialled. TLS, where there is any, lies
+// above it. It deliberately is no syscall.Conn: drivers that find one read
+// from the socket to see whether it is alive, and Peek does that better.
+//
+// As with every net.Conn its methods are safe for concurrent use, except where
+// they say otherwise.
+type Conn struct {
+	nc       net.Conn
+	sent     atomic.Uint64
+	ended    atomic.Bool  // the peer has ended the connection
+	closing  atomic.Bool  // Close has been called
+	graceful atomic.Int64 // deadline of EndGracefully in Unix nanoseconds, or 0
+
+	head []byte // len grows up to cap; touched by Read and Head alone
+	peeker
+}
+
+// New wraps nc and keeps the first keep bytes that are read.
+func New(nc net.Conn, keep int) *Conn {
+	c := &Conn{nc: nc}
+	if keep > 0 {
+		c.head = make([]byte, 0, keep)
+	}
+	c.initPeek(nc)
+	return c
+}
+
+// Of finds the Conn under nc, looking through TLS; nil if there is none.
+func Of(nc net.Conn) *Conn {
+	for nc != nil {
+		switch c := nc.(type) {
+		case *Conn:
+			return c
+		case interface{ NetConn() net.Conn }: // *tls.Conn
+			nc = c.NetConn()
+		default:
+			return nil
+		}
+	}
+	return nil
+}
+
+// Read implements net.Conn.
+func (c *Conn) Read(b []byte) (int, error) {
+	n, err := c.nc.Read(b)
+	if free := cap(c.head) - len(c.head); free > 0 {
+		c.head = append(c.head, b[:min(n, free)]...)
+	}
+	if err != nil {
+		c.note(err)
+	}
+	return n, err
+}
+
+// Write implements net.Conn.
+func (c *Conn) Write(b []byte) (int, error) {
+	// Counted before and corrected after, so that whoever looks meanwhile
+	// never sees less than what may have left.
+	c.sent.Add(uint64(len(b)))
+	n, err := c.nc.Write(b)
+	if n < len(b) {
+		c.sent.Add(-uint64(len(b) - n))
+	}
+	if err != nil {
+		c.note(err)
+	}
+	return n, err
+}
+
+// note remembers that the peer has ended the connection, if err says so.
+func (c *Conn) note(err error) {
+	if errors.Is(err, io.EOF) || isReset(err) {
+		c.ended.Store(true)
+	}
+}
+
+// Sent counts the bytes handed to the network so far.
+func (c *Conn) Sent() uint64 { return c.sent.Load() }
+
+// Head returns the first bytes that were read, at most as many as New was told
+// to keep. It must not run at the same time as Read.
+func (c *Conn) Head() []byte { return c.head }
+
+// Ended reports whether the peer has been seen to end the connection, by EOF
+// or by a reset.
+func (c *Conn) Ended() bool { return c.ended.Load() }
+
+// EndGracefully makes the Close that follows wait until the peer has closed its
+// side too, but no longer than until deadline.
+func (c *Conn) EndGracefully(deadline time.Time) {
+	c.graceful.Store(deadline.UnixNano())
+}
+
+// Close closes the connection at once, which wakes whoever reads or writes;
+// drivers rely on that when a context ends. After EndGracefully it first sends
+// the end of the stream, then reads to that of the peer: when it returns with
+// Ended, the server has let go of the connection. A further Close cuts the
+// waiting short.
+func (c *Conn) Close() error {
+	if first := !c.closing.Swap(true); first {
+		if until := c.graceful.Load(); until != 0 {
+			c.drain(time.Unix(0, until))
+		}
+	}
+	return c.nc.Close()
+}
+
+func (c *Conn) drain(deadline time.Time) {
+	if c.Ended() || c.nc.SetReadDeadline(deadline) != nil || c.CloseWrite() != nil {
+		return
+	}
+	var scratch [4096]byte
+	for {
+		if _, err := c.nc.Read(scratch[:]); err != nil {
+			c.note(err)
+			return
+		}
+	}
+}
+
+// CloseWrite sends the end of the stream where the network has one (TCP, Unix
+// sockets); elsewhere it returns errors.ErrUnsupported.
+func (c *Conn) CloseWrite() error {
+	if half, ok := c.nc.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return errors.ErrUnsupported
+}
+
+// NetConn returns the connection that was wrapped.
+func (c *Conn) NetConn() net.Conn { return c.nc }
+
+// LocalAddr implements net.Conn.
+func (c *Conn) LocalAddr() net.Addr { return c.nc.LocalAddr() }
+
+// RemoteAddr implements net.Conn.
+func (c *Conn) RemoteAddr() net.Addr { return c.nc.RemoteAddr() }
+
+// SetDeadline implements net.Conn.
+func (c *Conn) SetDeadline(t time.Time) error { return c.nc.SetDeadline(t) }
+
+// SetReadDeadline implements net.Conn.
+func (c *Conn) SetReadDeadline(t time.Time) error { return c.nc.SetReadDeadline(t) }
+
+// SetWriteDeadline implements net.Conn.
+func (c *Conn) SetWriteDeadline(t time.Time) error { return c.nc.SetWriteDeadline(t) }
