@@ -1,0 +1,185 @@
+package testbed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+
+	"github.com/moby/moby/api/types/container"
+	"github.com/moby/moby/api/types/network"
+	"github.com/moby/moby/client"
+	"github.com/testcontainers/testcontainers-go"
+	tcexec "github.com/testcontainers/testcontainers-go/exec"
+	tclog "github.com/testcontainers/testcontainers-go/log"
+)
+
+// ownerLabel names the process a container belongs to, as host/pid.
+const ownerLabel = "com.github.pooldriver.testbed.owner"
+
+type silent struct{}
+
+func (silent) Printf(string, ...any) {}
+
+// prepare runs once per process, before the first container.
+var prepare = sync.OnceValue(func() error {
+	tclog.SetDefault(silent{})
+	// testcontainers' own reaper is one more image to have. sweep does its work.
+	if err := os.Setenv("TESTCONTAINERS_RYUK_DISABLED", "true"); err != nil {
+		return err
+	}
+	docker, err := testcontainers.NewDockerClientWithOpts(context.Background())
+	if err != nil {
+		return fmt.Errorf("testbed: no Docker daemon answers; the integration tests need one (\"make test-unit\" does not): %w", err)
+	}
+	defer docker.Close()
+	return sweep(docker)
+})
+
+func owner() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	return host + "/" + strconv.Itoa(os.Getpid())
+}
+
+// sweep removes containers whose test process on this host is gone: it was
+// killed before it could remove them itself.
+func sweep(docker *testcontainers.DockerClient) error {
+	ctx := context.Background()
+	list, err := docker.ContainerList(ctx, client.ContainerListOptions{
+		All:     true,
+		Filters: make(client.Filters).Add("label", ownerLabel),
+	})
+	if err != nil {
+		return fmt.Errorf("testbed: listing containers: %w", err)
+	}
+	self, _, _ := strings.Cut(owner(), "/")
+	for _, item := range list.Items {
+		host, pid, _ := strings.Cut(item.Labels[ownerLabel], "/")
+		if number, err := strconv.Atoi(pid); err != nil || host != self || alive(number) {
+			continue
+		}
+		// An error means that another test process swept it first.
+		_, _ = docker.ContainerRemove(ctx, item.ID, client.ContainerRemoveOptions{Force: true, RemoveVolumes: true})
+	}
+	return nil
+}
+
+func alive(pid int) bool {
+	process, err := os.FindProcess(pid)
+	if err != nil {
+		return false
+	}
+	err = process.Signal(syscall.Signal(0))
+	return err == nil || errors.Is(err, os.ErrPermission)
+}
+
+// runContainer starts the image with its port published on a port of 127.0.0.1
+// that stays the same over restarts.
+func runContainer(ctx context.Context, engine Engine, o options, files []testcontainers.ContainerFile) (*testcontainers.DockerContainer, string, error) {
+	if err := prepare(); err != nil {
+		return nil, "", err
+	}
+	variable, official := engine.image()
+	name := image(variable, official)
+	published, err := network.ParsePort(engine.port() + "/tcp")
+	if err != nil {
+		return nil, "", err
+	}
+	env, data := engine.environment()
+	tmpfs := map[string]string{}
+	if !o.restartable {
+		tmpfs[data] = "rw" // Its contents do not survive a stop.
+	}
+	// Between choosing a free port and publishing it somebody may take it.
+	for attempt := 1; ; attempt++ {
+		port, err := freePort()
+		if err != nil {
+			return nil, "", err
+		}
+		c, err := testcontainers.Run(ctx, name,
+			testcontainers.WithEnv(env),
+			testcontainers.WithCmd(engine.command(o)...),
+			testcontainers.WithTmpfs(tmpfs),
+			testcontainers.WithFiles(files...),
+			testcontainers.WithLabels(map[string]string{ownerLabel: owner()}),
+			testcontainers.WithExposedPorts(engine.port()+"/tcp"),
+			testcontainers.WithHostConfigModifier(func(host *container.HostConfig) {
+				host.PortBindings = network.PortMap{published: {{
+					HostIP:   netip.MustParseAddr("127.0.0.1"),
+					HostPort: port,
+				}}}
+			}),
+		)
+		if err == nil {
+			return c, net.JoinHostPort("127.0.0.1", port), nil
+		}
+		if c != nil {
+			err = errors.Join(err, c.Terminate(context.WithoutCancel(ctx)))
+		}
+		if attempt == 3 || !strings.Contains(err.Error(), "already allocated") {
+			return nil, "", fmt.Errorf("testbed: starting %s from image %q (\"make images\" provides it): %w", engine, name, err)
+		}
+	}
+}
+
+func freePort() (string, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	defer listener.Close()
+	return strconv.Itoa(listener.Addr().(*net.TCPAddr).Port), nil
+}
+
+// execute runs a command in the container as root.
+func execute(ctx context.Context, c *testcontainers.DockerContainer, command ...string) error {
+	code, output, err := c.Exec(ctx, command, tcexec.WithUser("root"), tcexec.Multiplexed())
+	if err != nil {
+		return fmt.Errorf("testbed: %q in the container: %w", command, err)
+	}
+	if code != 0 {
+		text, _ := io.ReadAll(output)
+		return fmt.Errorf("testbed: %q in the container: exit status %d: %s", command, code, text)
+	}
+	return nil
+}
+
+// kill sends SIGKILL to the container's first process and waits for its end.
+func kill(ctx context.Context, c *testcontainers.DockerContainer) error {
+	docker, err := testcontainers.NewDockerClientWithOpts(ctx)
+	if err != nil {
+		return err
+	}
+	defer docker.Close()
+	if _, err := docker.ContainerKill(ctx, c.GetContainerID(), client.ContainerKillOptions{Signal: "KILL"}); err != nil {
+		return fmt.Errorf("testbed: kill: %w", err)
+	}
+	wait := docker.ContainerWait(ctx, c.GetContainerID(), client.ContainerWaitOptions{Condition: container.WaitConditionNotRunning})
+	select {
+	case err := <-wait.Error:
+		return err
+	case <-wait.Result:
+		return nil
+	}
+}
+
+// lastLog returns the end of the container's log, for error messages.
+func lastLog(ctx context.Context, c *testcontainers.DockerContainer) string {
+	reader, err := c.Logs(ctx)
+	if err != nil {
+		return err.Error()
+	}
+	defer reader.Close()
+	text, _ := io.ReadAll(reader)
+	return string(text[max(0, len(text)-2000):])
+}

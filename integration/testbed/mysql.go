@@ -1,0 +1,178 @@
+package testbed
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+)
+
+// MySQL is MySQL 8.0 or newer, or MariaDB 10.6 or newer, as the image decides.
+var MySQL Engine = mySQL{}
+
+type mySQL struct{}
+
+const mysqlPassword = "mysql-administrator"
+
+func (mySQL) String() string { return "mysql" }
+
+func (mySQL) image() (variable, official string) {
+	return "POOLDRIVER_MYSQL_IMAGE", "mysql:8.4"
+}
+
+func (mySQL) port() string { return "3306" }
+
+func (mySQL) environment() (env map[string]string, dataDir string) {
+	// Either product's image understands the MYSQL_ names; MariaDB's official one
+	// has announced their end.
+	return map[string]string{
+		"MYSQL_ROOT_PASSWORD":   mysqlPassword,
+		"MARIADB_ROOT_PASSWORD": mysqlPassword,
+	}, "/var/lib/mysql"
+}
+
+func (mySQL) command(o options) []string {
+	limit := 200
+	if o.maxConnections > 0 {
+		limit = o.maxConnections
+	}
+	// A command that begins with a dash is for the image's own server. A commit
+	// reaches the operating system, which survives Kill, but no disk.
+	command := []string{
+		"--skip-log-bin", "--innodb-flush-log-at-trx-commit=2", "--performance-schema=ON",
+		"--max-connections=" + strconv.Itoa(limit),
+	}
+	if o.tlsOnly {
+		command = append(command,
+			"--require-secure-transport=ON",
+			"--ssl-ca="+certificateDir+"/ca.crt",
+			"--ssl-cert="+certificateDir+"/server.crt",
+			"--ssl-key="+certificateDir+"/server.key")
+	}
+	return append(command, o.arguments...)
+}
+
+func (mySQL) openAdmin(s *Server, database string) (*sql.DB, error) {
+	c := mysql.NewConfig()
+	c.User, c.Passwd = "root", mysqlPassword
+	c.Net, c.Addr, c.DBName = "tcp", s.Addr, database
+	c.Timeout = 5 * time.Second
+	c.Logger = silentLogger{} // A server that is still starting is no news.
+	if s.options.tlsOnly {
+		c.TLSConfig = "skip-verify" // Questions are asked under bad certificates too.
+	}
+	return openMySQL(c)
+}
+
+func (mySQL) openAccount(a Account) (*sql.DB, error) {
+	c := mysql.NewConfig()
+	c.User, c.Passwd = a.User, a.Password
+	c.Net, c.Addr, c.DBName = "tcp", a.Addr, a.Database
+	c.Logger = silentLogger{}
+	if a.Server.clientTLS != nil {
+		c.TLSConfig = tlsName(a.Server)
+	}
+	return openMySQL(c)
+}
+
+func openMySQL(c *mysql.Config) (*sql.DB, error) {
+	connector, err := mysql.NewConnector(c)
+	if err != nil {
+		return nil, err
+	}
+	return sql.OpenDB(connector), nil
+}
+
+type silentLogger struct{}
+
+func (silentLogger) Print(...any) {}
+
+// tlsName is the name of the server's client configuration in the driver's
+// registry, which is how a MySQL DSN names an authority of one's own.
+func tlsName(s *Server) string {
+	_, port, _ := net.SplitHostPort(s.Addr)
+	return "testbed-" + port
+}
+
+func registerMySQLTLS(s *Server) error {
+	return mysql.RegisterTLSConfig(tlsName(s), s.clientTLS)
+}
+
+func (mySQL) transport(s *Server) string {
+	if s.clientTLS == nil {
+		return ""
+	}
+	return "tls=" + tlsName(s)
+}
+
+func (mySQL) create(ctx context.Context, admin *sql.DB, a Account) error {
+	return each(ctx, admin,
+		fmt.Sprintf("CREATE DATABASE %s", a.Database),
+		fmt.Sprintf("CREATE USER %s@'%%' IDENTIFIED BY '%s'", a.User, a.Password),
+		fmt.Sprintf("GRANT ALL ON %s.* TO %s@'%%'", a.Database, a.User),
+		fmt.Sprintf("CREATE ROLE %s", a.Role),
+		fmt.Sprintf("GRANT %s TO %s@'%%'", a.Role, a.User),
+	)
+}
+
+// drop kills the account's connections first: a transaction left open would
+// block DROP DATABASE by its metadata locks.
+func (mySQL) drop(ctx context.Context, admin *sql.DB, a Account) error {
+	rows, err := admin.QueryContext(ctx, "SELECT id FROM information_schema.processlist WHERE user = ?", a.User)
+	if err != nil {
+		return err
+	}
+	ids, err := column[int64](rows)
+	if err != nil {
+		return err
+	}
+	for _, id := range ids {
+		// An error means that the connection has gone by itself.
+		_, _ = admin.ExecContext(ctx, fmt.Sprintf("KILL %d", id))
+	}
+	return each(ctx, admin,
+		fmt.Sprintf("DROP USER %s@'%%'", a.User),
+		fmt.Sprintf("DROP ROLE %s", a.Role),
+		fmt.Sprintf("DROP DATABASE %s", a.Database),
+	)
+}
+
+func (mySQL) limit(ctx context.Context, admin *sql.DB, a Account, connections int) error {
+	return each(ctx, admin, fmt.Sprintf("ALTER USER %s@'%%' WITH MAX_USER_CONNECTIONS %d", a.User, connections))
+}
+
+func (mySQL) enableTLS(context.Context, *Server) error { return nil } // It started with it.
+
+func (mySQL) reloadTLS(ctx context.Context, s *Server, _ []byte) error {
+	admin, err := s.Admin()
+	if err != nil {
+		return err
+	}
+	var version string
+	if err := admin.QueryRowContext(ctx, "SELECT version()").Scan(&version); err != nil {
+		return err
+	}
+	if strings.Contains(version, "MariaDB") {
+		return each(ctx, admin, "FLUSH SSL")
+	}
+	return each(ctx, admin, "ALTER INSTANCE RELOAD TLS")
+}
+
+func (mySQL) queries() queries {
+	return queries{
+		// A connection without a database is the short one that kills a statement.
+		backends: `SELECT COALESCE(SUM(db IS NOT NULL), 0), COALESCE(SUM(db IS NULL), 0)
+			FROM information_schema.processlist WHERE user = ?`,
+		idle: `SELECT id FROM information_schema.processlist
+			WHERE user = ? AND command = 'Sleep'`,
+		kill: "KILL %d",
+		transactions: `SELECT count(*) FROM information_schema.innodb_trx
+			JOIN information_schema.processlist ON id = trx_mysql_thread_id WHERE user = ?`,
+		lockHolder: `SELECT IS_USED_LOCK(CONCAT(?, '.', ?))`,
+	}
+}

@@ -1,0 +1,96 @@
+package testbed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"testing"
+
+	"github.com/go-sql-driver/mysql"
+	"go.uber.org/goleak"
+)
+
+// shared are the servers that all tests of a process use, started when first
+// asked for.
+var shared struct {
+	mu      sync.Mutex
+	servers map[Engine]*sharedServer
+}
+
+type sharedServer struct {
+	once   sync.Once
+	server *Server
+	err    error
+}
+
+// Shared returns the process's server of that engine. Tests that stop it, or
+// need a property it has not, use [Start].
+func Shared(t testing.TB, engine Engine) *Server {
+	t.Helper()
+	shared.mu.Lock()
+	if shared.servers == nil {
+		shared.servers = map[Engine]*sharedServer{}
+	}
+	s := shared.servers[engine]
+	if s == nil {
+		s = &sharedServer{}
+		shared.servers[engine] = s
+	}
+	shared.mu.Unlock()
+	s.once.Do(func() { s.server, s.err = New(context.Background(), engine) })
+	if s.err != nil {
+		t.Fatal(s.err)
+	}
+	return s.server
+}
+
+// Engines are all kinds of servers.
+func Engines() []Engine { return []Engine{Postgres, MySQL} }
+
+// Each runs the test once per engine, on the shared server, with an account of
+// its own.
+func Each(t *testing.T, test func(t *testing.T, account Account)) {
+	t.Helper()
+	for _, engine := range Engines() {
+		t.Run(engine.String(), func(t *testing.T) {
+			test(t, Shared(t, engine).NewAccount(t))
+		})
+	}
+}
+
+// Run is a TestMain's whole body but os.Exit: it runs the tests, ends the shared
+// servers and fails the run when goroutines are left over.
+func Run(m *testing.M) int {
+	_ = mysql.SetLogger(silentLogger{}) // Tests provoke what it would report.
+	code := m.Run()
+	if err := terminateShared(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = max(code, 1)
+	}
+	if code == 0 {
+		// The Docker client keeps idle HTTP connections for the life of the process.
+		err := goleak.Find(
+			goleak.IgnoreAnyFunction("net/http.(*persistConn).readLoop"),
+			goleak.IgnoreAnyFunction("net/http.(*persistConn).writeLoop"),
+		)
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = 1
+		}
+	}
+	return code
+}
+
+func terminateShared() error {
+	shared.mu.Lock()
+	defer shared.mu.Unlock()
+	var errs []error
+	for _, s := range shared.servers {
+		if s.server != nil {
+			errs = append(errs, s.server.Terminate())
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,86 @@
+package testbed
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+)
+
+// samplePause is the time between two looks at the server.
+const samplePause = 2 * time.Millisecond
+
+// Peak is what a [Watch] has seen.
+type Peak struct {
+	Backends int // the most connections at one look
+	Exempt   int // the most connections without a database at one look (MySQL)
+	Samples  int // looks that were answered
+	Missed   int // looks that were not, as when the server restarts
+}
+
+// Watch looks at the account's connections every few milliseconds.
+type Watch struct {
+	stop context.CancelFunc
+	done chan struct{}
+
+	mu   sync.Mutex
+	peak Peak
+}
+
+// Watch begins to watch. It ends with [Watch.Stop], or with the test.
+func (a Account) Watch(t testing.TB) *Watch {
+	t.Helper()
+	ctx, stop := context.WithCancel(context.Background())
+	w := &Watch{stop: stop, done: make(chan struct{})}
+	// The first look is taken here: whatever the test does next is watched.
+	w.look(ctx, a)
+	if w.Peak().Missed > 0 {
+		t.Fatal("testbed: the server does not tell its connections")
+	}
+	go func() {
+		defer close(w.done)
+		tick := time.NewTicker(samplePause)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+				w.look(ctx, a)
+			}
+		}
+	}()
+	t.Cleanup(func() { w.Stop() })
+	return w
+}
+
+func (w *Watch) look(ctx context.Context, a Account) {
+	attempt, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	counted, exempt, err := a.Backends(attempt)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if err != nil {
+		if ctx.Err() == nil {
+			w.peak.Missed++
+		}
+		return
+	}
+	w.peak.Samples++
+	w.peak.Backends = max(w.peak.Backends, counted)
+	w.peak.Exempt = max(w.peak.Exempt, exempt)
+}
+
+// Peak returns what was seen so far.
+func (w *Watch) Peak() Peak {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.peak
+}
+
+// Stop ends the watch and returns what it saw. It may be called again.
+func (w *Watch) Stop() Peak {
+	w.stop()
+	<-w.done
+	return w.Peak()
+}

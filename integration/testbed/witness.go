@@ -1,0 +1,117 @@
+package testbed
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"testing"
+)
+
+// queries are an engine's questions. Each takes the account's user as its first
+// argument, lockHolder the database and the lock's number.
+type queries struct {
+	backends     string // counted, exempt
+	idle         string // identifiers of idle connections
+	kill         string // a format that takes one of them
+	transactions string // count
+	lockHolder   string // identifier of the connection that holds it
+}
+
+func column[T any](rows *sql.Rows) ([]T, error) {
+	defer rows.Close()
+	var values []T
+	for rows.Next() {
+		var value T
+		if err := rows.Scan(&value); err != nil {
+			return nil, err
+		}
+		values = append(values, value)
+	}
+	return values, rows.Err()
+}
+
+// Backends returns how many connections of the account the server has. A
+// connection that kills a cancelled MySQL statement, which has no database, is
+// not counted; exempt returns those.
+func (a Account) Backends(ctx context.Context) (counted, exempt int, err error) {
+	admin, err := a.Server.Admin()
+	if err != nil {
+		return 0, 0, err
+	}
+	err = admin.QueryRowContext(ctx, a.Server.Engine.queries().backends, a.User).Scan(&counted, &exempt)
+	return counted, exempt, err
+}
+
+// OpenTransactions returns how many connections of the account are in a
+// transaction. MySQL counts those that have touched a table, and its answer may
+// be 0.1 s old.
+func (a Account) OpenTransactions(ctx context.Context) (int, error) {
+	admin, err := a.Server.Admin()
+	if err != nil {
+		return 0, err
+	}
+	var n int
+	err = admin.QueryRowContext(ctx, a.Server.Engine.queries().transactions, a.User).Scan(&n)
+	return n, err
+}
+
+// LockHolder returns the server's number of the connection that holds the
+// account's lock n: on PostgreSQL advisory lock n of its database, on MySQL the
+// lock called "<database>.<n>".
+func (a Account) LockHolder(ctx context.Context, n int64) (connection int64, held bool, err error) {
+	admin, err := a.Server.Admin()
+	if err != nil {
+		return 0, false, err
+	}
+	var holder sql.NullInt64
+	err = admin.QueryRowContext(ctx, a.Server.Engine.queries().lockHolder, a.Database, n).Scan(&holder)
+	if errors.Is(err, sql.ErrNoRows) {
+		return 0, false, nil
+	}
+	return holder.Int64, holder.Valid, err
+}
+
+// KillIdle ends every idle connection of the account, as an administrator would,
+// and returns how many it ended.
+func (a Account) KillIdle(t testing.TB) int {
+	t.Helper()
+	admin, err := a.Server.Admin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := a.Server.Engine.queries()
+	rows, err := admin.QueryContext(t.Context(), q.idle, a.User)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ids, err := column[int64](rows)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range ids {
+		if _, err := admin.ExecContext(t.Context(), fmt.Sprintf(q.kill, id)); err != nil {
+			t.Fatalf("testbed: kill connection %d: %v", id, err)
+		}
+	}
+	return len(ids)
+}
+
+// TempTables returns the temporary tables that exist in the account's database,
+// whichever connection made them. Only PostgreSQL can tell; elsewhere the
+// connections themselves have to be asked.
+func (a Account) TempTables(t testing.TB) []string {
+	t.Helper()
+	if a.Server.Engine != Postgres {
+		t.Fatalf("testbed: %s does not tell about other connections' temporary tables", a.Server.Engine)
+	}
+	rows, err := a.Witness(t).QueryContext(t.Context(), "SELECT relname FROM pg_class WHERE relpersistence = 't' AND relkind = 'r'")
+	if err != nil {
+		t.Fatal(err)
+	}
+	names, err := column[string](rows)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return names
+}
