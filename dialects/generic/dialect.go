@@ -1,0 +1,50 @@
+// Package generic is the dialect of a database of which nothing is known but
+// that it speaks SQL through database/sql/driver. It is not registered: no DSN
+// is its own. It is what remains when a connector of an unknown driver is
+// wrapped.
+//
+// Under it a connection that may carry state is closed rather than cleaned,
+// and whether a transaction is open is never known for sure.
+package generic
+
+import (
+	"database/sql/driver"
+	"errors"
+	"fmt"
+
+	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/dialects/internal/plain"
+)
+
+// Dialect is the generic dialect. Its zero value is ready.
+type Dialect struct{}
+
+var _ dialects.Dialect = Dialect{}
+
+// Name is "generic".
+func (Dialect) Name() string { return "generic" }
+
+// Claim claims nothing.
+func (Dialect) Claim(string) dialects.Claim { return dialects.NotMine }
+
+// Parse is an error: without a driver there is nothing to dial with.
+func (Dialect) Parse(string) (dialects.Template, error) {
+	return nil, errors.New("the generic dialect has no DSN; wrap the connector of a driver")
+}
+
+// Wrap takes a connector of any driver, unless it can be seen to pool.
+func (Dialect) Wrap(c driver.Connector) (dialects.Template, error) {
+	if c == nil {
+		return nil, errors.New("the connector to wrap is nil")
+	}
+	if err := plain.RefusePool(c); err != nil {
+		return nil, err
+	}
+	return plain.NewTemplate(c, fmt.Sprintf("generic %T", c.Driver())), nil
+}
+
+// Effect is Classify.
+func (Dialect) Effect(query string) dialects.Effect { return Classify(query) }
+
+// Diagnose knows no error of any driver.
+func (Dialect) Diagnose(error) dialects.Diagnosis { return 0 }
