@@ -1,0 +1,129 @@
+package pooldriver
+
+import (
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"reflect"
+)
+
+// Argument conversion, as database/sql does it between the program and the
+// driver (driverArgsConnLocked in its convert.go). database/sql asks a
+// connection to check arguments before it tells the statement's context, when
+// it is not yet known which real connection will serve. A virtual connection
+// therefore accepts everything then, and what the real one wants is done here.
+// Order, outcomes and error texts are database/sql's.
+
+// convertArgs checks and converts args in place, for the driver's statement si
+// or, where that is nil, for a statement the connection runs directly. It may
+// return a shorter slice: a driver may keep an argument for itself.
+func convertArgs(conn driver.NamedValueChecker, si driver.Stmt, args []driver.NamedValue) ([]driver.NamedValue, error) {
+	check := conn
+	var column driver.ColumnConverter
+	want := -1
+	if si != nil {
+		want = si.NumInput()
+		if c, ok := si.(driver.NamedValueChecker); ok {
+			check = c
+		}
+		column, _ = si.(driver.ColumnConverter)
+	}
+	n := 0
+	for i := range args {
+		nv := &args[n]
+		*nv = args[i]
+		nv.Ordinal = n + 1
+		switch err := convertArg(check, column, want, nv); err {
+		case nil:
+			n++
+		case driver.ErrRemoveArgument:
+		default:
+			return nil, fmt.Errorf("sql: converting argument %s type: %w", describe(nv), err)
+		}
+	}
+	if want != -1 && n != want {
+		return nil, fmt.Errorf("sql: expected %d arguments, got %d", want, n)
+	}
+	return args[:n], nil
+}
+
+// convertArg asks the first that there is of checker, column converter and
+// default; a checker that answers ErrSkip passes on to the next.
+func convertArg(check driver.NamedValueChecker, column driver.ColumnConverter, want int, nv *driver.NamedValue) error {
+	if check != nil {
+		if err := check.CheckNamedValue(nv); err != driver.ErrSkip {
+			return err
+		}
+	}
+	if column != nil {
+		if err := convertColumn(column, want, nv); err != driver.ErrSkip {
+			return err
+		}
+	}
+	switch nv.Value.(type) {
+	case nil, int64, float64, bool, []byte, string:
+		return nil // already what the default would make of it
+	}
+	var err error
+	nv.Value, err = driver.DefaultParameterConverter.ConvertValue(nv.Value)
+	return err
+}
+
+func convertColumn(column driver.ColumnConverter, want int, nv *driver.NamedValue) error {
+	i := nv.Ordinal - 1
+	if want <= i {
+		return nil // the count is reported afterwards
+	}
+	if v, ok := nv.Value.(driver.Valuer); ok {
+		value, err := valueOf(v)
+		if err != nil {
+			return err
+		}
+		if !driver.IsValue(value) {
+			return fmt.Errorf("non-subset type %T returned from Value", value)
+		}
+		nv.Value = value
+	}
+	arg := nv.Value
+	value, err := column.ColumnConverter(i).ConvertValue(arg)
+	if err != nil {
+		return err
+	}
+	if !driver.IsValue(value) {
+		return fmt.Errorf("driver ColumnConverter error converted %T to unsupported type %T", arg, value)
+	}
+	nv.Value = value
+	return nil
+}
+
+var valuerType = reflect.TypeFor[driver.Valuer]()
+
+// valueOf calls Value, but takes a nil pointer whose type has the method on
+// its element for NULL (golang.org/issue/8415).
+func valueOf(v driver.Valuer) (driver.Value, error) {
+	if rv := reflect.ValueOf(v); rv.Kind() == reflect.Pointer && rv.IsNil() && rv.Type().Elem().Implements(valuerType) {
+		return nil, nil
+	}
+	return v.Value()
+}
+
+func describe(nv *driver.NamedValue) string {
+	if nv.Name == "" {
+		return fmt.Sprintf("$%d", nv.Ordinal)
+	}
+	return fmt.Sprintf("with name %q", nv.Name)
+}
+
+var errNamedArgs = errors.New("sql: driver does not support the use of Named Parameters")
+
+// plainArgs is what drivers without context methods take.
+func plainArgs(named []driver.NamedValue) ([]driver.Value, error) {
+	args := make([]driver.Value, len(named))
+	for i, nv := range named {
+		if nv.Name != "" {
+			return nil, errNamedArgs
+		}
+		args[i] = nv.Value
+	}
+	return args, nil
+}

@@ -1,0 +1,104 @@
+package pooldriver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/pool"
+)
+
+// takeBack ends a checkout's hold on a real connection: lent again at once,
+// rolled back and cleaned behind the caller, or closed, as settle decides.
+func (c *Connector) takeBack(r *realConn, lease pool.Lease[*realConn]) {
+	step := settle(leftBehind{
+		status: r.session.TxStatus(),
+		effect: r.effect,
+		reset:  c.config.Reset,
+		valid:  r.validator == nil || r.validator.IsValid(),
+		broken: r.broken || r.running > 0,
+		doubt:  r.doubt,
+	})
+	switch {
+	case step.discard:
+		c.stats.discards.Add(1)
+		mustEnd(lease.Discard())
+	case step.rollback || step.clean:
+		go c.restore(r, lease, step)
+	default:
+		r.effect = dialects.Clean
+		mustEnd(lease.Release())
+	}
+}
+
+// mustEnd: a binding ends its lease exactly once. If it did not, two borrowers
+// could hold one connection, and nothing that follows would be true.
+func mustEnd(err error) {
+	if err != nil {
+		panic("pooldriver: broken invariant: " + err.Error())
+	}
+}
+
+// restore brings a real connection back to its state at connect and returns
+// it to the pool. It has its own, bounded context: the borrower's may be what
+// ended the checkout. If anything fails, or the driver panics, the connection
+// is closed.
+func (c *Connector) restore(r *realConn, lease pool.Lease[*realConn], step nextStep) {
+	restored := false
+	defer func() {
+		if restored {
+			mustEnd(lease.Release())
+			return
+		}
+		if p := recover(); p != nil {
+			c.log.Error("pooldriver: the driver panicked while a connection was cleaned; it was closed", "target", c.target(), "panic", fmt.Sprintf("%T", p))
+		}
+		c.stats.discards.Add(1)
+		mustEnd(lease.Discard())
+	}()
+	ctx, cancel := context.WithTimeout(context.Background(), c.config.CleanTimeout)
+	defer cancel()
+	if step.rollback && !c.rollback(ctx, r) {
+		return
+	}
+	if step.clean && !c.clean(ctx, r) {
+		return
+	}
+	r.effect, r.doubt = dialects.Clean, false
+	restored = true
+}
+
+// rollback ends the transaction that a checkout left open, or may have.
+func (c *Connector) rollback(ctx context.Context, r *realConn) bool {
+	left := r.session.TxStatus()
+	err := r.session.Rollback(ctx)
+	if left == dialects.TxOpen || left == dialects.TxFailed {
+		c.stats.rollbacks.Add(1)
+		c.log.Warn("pooldriver: a transaction was open when its connection came back, and was rolled back; begin transactions by BeginTx, which keeps the connection", "target", c.target())
+	}
+	if err != nil {
+		return false
+	}
+	after := r.session.TxStatus()
+	return after == dialects.TxNone || after == dialects.TxUnknown
+}
+
+// clean brings the session back to its state at connect, AfterConnect included.
+func (c *Connector) clean(ctx context.Context, r *realConn) bool {
+	kept, err := r.session.Clean(ctx, r.effect)
+	if err != nil {
+		if !errors.Is(err, dialects.ErrCannotClean) {
+			c.log.Warn("pooldriver: a connection could not be cleaned, and was closed", "target", c.target(), "error", err)
+		}
+		return false
+	}
+	if !kept {
+		r.stmts.forget()
+	}
+	if c.config.AfterConnect != nil && c.config.AfterConnect(ctx, r.conn) != nil {
+		return false
+	}
+	c.stats.cleanings.Add(1)
+	return true
+}

@@ -1,0 +1,177 @@
+package pooldriver
+
+import (
+	"context"
+	"database/sql/driver"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+	"time"
+)
+
+// Config is how a Connector pools. A program sets it by the DSN's pool_
+// parameters, by Options, or both; Options are applied last. The fields'
+// meanings, defaults and parameter names are listed in one table (options.go),
+// from which the parser and the documentation are made.
+//
+// A Config prints as its parameters; it never prints a credential.
+type Config struct {
+	// MaxConns is the most real connections at a time, as the server counts
+	// them. Default 10.
+	MaxConns int
+	// MinConns is how many real connections are kept open, from the first
+	// use on. Default 0.
+	MinConns int
+	// MinIdleConns is how many idle real connections are kept ready. Default 0.
+	MinIdleConns int
+
+	// MaxConnLifetime is the age at which a real connection is replaced when
+	// it comes back or lies idle; 0 is never. Default 1h.
+	MaxConnLifetime time.Duration
+	// MaxConnLifetimeJitter is the most by which a connection's lifetime is
+	// lengthened at random, so that not all end at once. Negative, the
+	// default, is a tenth of MaxConnLifetime.
+	MaxConnLifetimeJitter time.Duration
+	// MaxConnIdleTime is how long a connection may lie idle; 0 is for ever.
+	// Default 30m.
+	MaxConnIdleTime time.Duration
+	// HealthCheckPeriod is the pause between two looks at the idle
+	// connections; 0 is never. Default 1m.
+	HealthCheckPeriod time.Duration
+	// PingTimeout bounds the ping of a health check. Default 5s.
+	PingTimeout time.Duration
+
+	// AcquireTimeout bounds the wait for a real connection, next to the
+	// caller's context; 0 is no bound. Default 30s.
+	AcquireTimeout time.Duration
+	// ConnectTimeout bounds one dial with everything it takes until the
+	// connection can be used. Default 10s.
+	ConnectTimeout time.Duration
+	// CleanTimeout bounds rollback and cleaning at a connection's return; a
+	// connection that takes longer is closed. Default 5s.
+	CleanTimeout time.Duration
+	// MaxWaiters is how many callers may wait for a connection; one more
+	// gets an error at once. 0 is no bound. Default 0.
+	MaxWaiters int
+
+	// Reset says when a connection is cleaned before it is lent again.
+	// Default ResetAuto.
+	Reset ResetMode
+	// StmtCache is how many prepared statements are kept on each real
+	// connection; 0 keeps none beyond their use. Default 128.
+	StmtCache int
+
+	// BreakerFailures is how many dials in a row may fail before the circuit
+	// breaker opens and callers get an error at once; 0 is no breaker.
+	// Default 0.
+	BreakerFailures int
+	// BreakerCooldown is how long the breaker stays open before one dial is
+	// tried. Default 10s.
+	BreakerCooldown time.Duration
+
+	// Credentials, if set, is asked for user and password of each dial; the
+	// DSN's are not used. See CredentialSource.
+	Credentials CredentialSource
+	// AfterConnect, if set, is called with each new real connection before
+	// its first use, and again after every cleaning, because what it set is
+	// gone then. An error closes the connection. It is not called by two
+	// goroutines for one connection, but may be for several at once.
+	AfterConnect func(ctx context.Context, conn driver.Conn) error
+	// Logger gets the events that somebody should look at, without SQL
+	// literals and without secrets. Default slog.Default().
+	Logger *slog.Logger
+}
+
+// An Option changes a Config:
+//
+//	pooldriver.New(dsn, func(c *pooldriver.Config) { c.MaxConns = 4 })
+type Option func(*Config)
+
+// ResetMode says when a real connection is cleaned before its next borrower
+// gets it. Open transactions are rolled back in every mode.
+type ResetMode uint8
+
+const (
+	// ResetAuto cleans a connection when a statement has changed its session
+	// or may have.
+	ResetAuto ResetMode = iota
+	// ResetAlways cleans after every checkout; for programs whose triggers
+	// or functions change the session where no statement's text shows it.
+	ResetAlways
+	// ResetOff never cleans; for programs that keep state on connections on
+	// purpose.
+	ResetOff
+)
+
+var resetModes = [...]string{"auto", "always", "off"}
+
+// String is the mode as a DSN spells it.
+func (m ResetMode) String() string {
+	if int(m) < len(resetModes) {
+		return resetModes[m]
+	}
+	return fmt.Sprintf("ResetMode(%d)", uint8(m))
+}
+
+func defaultConfig() Config {
+	var c Config
+	for _, o := range options {
+		if err := o.set(&c, o.value); err != nil {
+			panic("pooldriver: default of " + o.name + ": " + err.Error())
+		}
+	}
+	return c
+}
+
+// check reports the first field that makes no sense.
+func (c *Config) check() error {
+	for _, o := range options {
+		if err := o.check(c); err != nil {
+			return fmt.Errorf("%s: %w", o.name, err)
+		}
+	}
+	if c.MinConns > c.MaxConns {
+		return fmt.Errorf("pool_min_conns is %d, more than pool_max_conns, which is %d", c.MinConns, c.MaxConns)
+	}
+	if c.MinIdleConns > c.MaxConns {
+		return fmt.Errorf("pool_min_idle_conns is %d, more than pool_max_conns, which is %d", c.MinIdleConns, c.MaxConns)
+	}
+	return nil
+}
+
+// jitter resolves the default of MaxConnLifetimeJitter.
+func (c *Config) jitter() time.Duration {
+	if c.MaxConnLifetimeJitter < 0 {
+		return c.MaxConnLifetime / 10
+	}
+	return c.MaxConnLifetimeJitter
+}
+
+func (c *Config) logger() *slog.Logger {
+	if c.Logger != nil {
+		return c.Logger
+	}
+	return slog.Default()
+}
+
+// String lists the pool's parameters as a DSN would, without credentials.
+func (c Config) String() string {
+	var b strings.Builder
+	for i, o := range options {
+		if i > 0 {
+			b.WriteByte(' ')
+		}
+		b.WriteString(o.name + "=" + o.get(&c))
+	}
+	return b.String()
+}
+
+// Format prints String for every verb: %#v would reach what Credentials holds.
+func (c Config) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, c.String()) }
+
+// MarshalText is String, for encoding/json.
+func (c Config) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
+
+// LogValue is String, for log/slog.
+func (c Config) LogValue() slog.Value { return slog.StringValue(c.String()) }

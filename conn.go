@@ -1,0 +1,226 @@
+package pooldriver
+
+import (
+	"context"
+	"database/sql/driver"
+)
+
+// conn is a virtual connection: what database/sql pools. It costs an object,
+// not a session; the real connection is attached at the first operation after
+// database/sql has taken it, and given back when database/sql puts it back.
+//
+// It has every optional interface of database/sql/driver, and answers as
+// database/sql would have, had it met the real driver itself.
+type conn struct {
+	connector *Connector
+	binding   binding
+	closed    bool
+	inTx      bool // between BeginTx and its end
+	// sole: made by Driver.Open rather than by a Connector of the program's;
+	// its connector ends with it.
+	sole bool
+}
+
+var (
+	_ driver.Conn               = (*conn)(nil)
+	_ driver.ConnBeginTx        = (*conn)(nil)
+	_ driver.ConnPrepareContext = (*conn)(nil)
+	_ driver.ExecerContext      = (*conn)(nil)
+	_ driver.QueryerContext     = (*conn)(nil)
+	_ driver.NamedValueChecker  = (*conn)(nil)
+	_ driver.Pinger             = (*conn)(nil)
+	_ driver.SessionResetter    = (*conn)(nil)
+	_ driver.Validator          = (*conn)(nil)
+)
+
+// CheckNamedValue accepts everything: the real driver's conversion runs once
+// the real connection is known (args.go).
+func (c *conn) CheckNamedValue(*driver.NamedValue) error { return nil }
+
+// ExecContext runs a statement, or returns driver.ErrSkip where the driver can
+// only run prepared ones.
+func (c *conn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
+	for t := (try{}); ; {
+		if err := c.binding.start(ctx, c.connector, &t); err != nil {
+			return nil, err
+		}
+		r := t.real
+		if !r.canExec() {
+			return nil, driver.ErrSkip
+		}
+		if !t.retried {
+			var err error
+			if args, err = convertArgs(r.checker, nil, args); err != nil {
+				return nil, err
+			}
+		}
+		r.note(query)
+		t.call()
+		res, err := r.exec(ctx, query, args)
+		again, err := c.binding.finish(ctx, c.connector, &t, err, true)
+		if again {
+			continue
+		}
+		r.settled(query)
+		return res, err
+	}
+}
+
+// QueryContext runs a query, or returns driver.ErrSkip where the driver can
+// only run prepared ones.
+func (c *conn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
+	for t := (try{}); ; {
+		if err := c.binding.start(ctx, c.connector, &t); err != nil {
+			return nil, err
+		}
+		r := t.real
+		if !r.canQuery() {
+			return nil, driver.ErrSkip
+		}
+		if !t.retried {
+			var err error
+			if args, err = convertArgs(r.checker, nil, args); err != nil {
+				return nil, err
+			}
+		}
+		r.note(query)
+		t.call()
+		real, err := r.query(ctx, query, args)
+		again, err := c.binding.finish(ctx, c.connector, &t, err, true)
+		if again {
+			continue
+		}
+		r.settled(query)
+		if err != nil {
+			return nil, err
+		}
+		return &rows{real: real, owner: r}, nil
+	}
+}
+
+// PrepareContext prepares on the checkout's real connection, unless the same
+// text is prepared there already, so that a syntax error is reported now. The
+// statement that it returns holds the text, not the connection.
+func (c *conn) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
+	for t := (try{}); ; {
+		if err := c.binding.start(ctx, c.connector, &t); err != nil {
+			return nil, err
+		}
+		s, again, err := c.prepare(ctx, &t, query)
+		if again {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		t.real.stmts.done(s)
+		return &stmt{conn: c, query: query}, nil
+	}
+}
+
+// prepare finds the driver's statement on t's real connection, or makes it.
+func (c *conn) prepare(ctx context.Context, t *try, query string) (s *realStmt, again bool, _ error) {
+	if s := t.real.stmts.get(query); s != nil {
+		c.connector.stats.stmtHits.Add(1)
+		return s, false, nil
+	}
+	c.connector.stats.stmtMisses.Add(1)
+	t.call()
+	si, err := t.real.prepare(ctx, query)
+	again, err = c.binding.finish(ctx, c.connector, t, err, false)
+	if again || err != nil {
+		return nil, again, err
+	}
+	return t.real.stmts.add(query, si), false, nil
+}
+
+// BeginTx begins a transaction on the checkout's real connection.
+func (c *conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
+	for t := (try{}); ; {
+		if err := c.binding.start(ctx, c.connector, &t); err != nil {
+			return nil, err
+		}
+		r := t.real
+		begun := &tx{conn: c, owner: r, ctx: ctx}
+		given := ctx
+		if r.traits.TxKeepsContext {
+			begun.kept = newTxContext(ctx)
+			given = begun.kept
+		}
+		t.call()
+		var err error
+		begun.real, err = r.begin(given, opts)
+		if err != nil && opts != (driver.TxOptions{}) {
+			// What the driver set for the transaction that did not begin
+			// would hold for the next one.
+			r.effect |= suspectTx
+		}
+		again, err := c.binding.finish(ctx, c.connector, &t, err, false)
+		if again {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		c.inTx = true
+		return begun, nil
+	}
+}
+
+// Ping asks the driver, where it can be asked; where not, an attached
+// connection is all that database/sql would have wanted.
+func (c *conn) Ping(ctx context.Context) error {
+	for t := (try{}); ; {
+		if err := c.binding.start(ctx, c.connector, &t); err != nil {
+			return err
+		}
+		t.call()
+		err := t.real.ping(ctx)
+		again, err := c.binding.finish(ctx, c.connector, &t, err, false)
+		if !again {
+			return err
+		}
+	}
+}
+
+// ResetSession is called when database/sql takes the connection again. There
+// is nothing to do yet: the real driver's ResetSession runs on the real
+// connection when one is taken from the pool.
+func (c *conn) ResetSession(context.Context) error {
+	if c.closed {
+		return driver.ErrBadConn
+	}
+	return nil
+}
+
+// IsValid is called when database/sql puts the connection back, and so ends
+// the checkout. A virtual connection is always fit for another one: whether
+// the real connection is, was decided on its way back.
+func (c *conn) IsValid() bool {
+	c.binding.detach(c.connector)
+	return !c.closed
+}
+
+// Close ends the virtual connection. database/sql calls it on an attached one
+// only after driver.ErrBadConn, so the real connection ends too.
+func (c *conn) Close() error {
+	if c.closed {
+		return nil
+	}
+	c.closed = true
+	c.binding.discard(c.connector)
+	if c.sole {
+		return c.connector.Close()
+	}
+	return nil
+}
+
+// Prepare is PrepareContext without a context.
+func (c *conn) Prepare(query string) (driver.Stmt, error) {
+	return c.PrepareContext(context.Background(), query)
+}
+
+// Begin is BeginTx without a context and options.
+func (c *conn) Begin() (driver.Tx, error) {
+	return c.BeginTx(context.Background(), driver.TxOptions{})
+}

@@ -1,0 +1,322 @@
+package pooldriver
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/dialects/generic"
+	"github.com/pooldriver/pooldriver/pool"
+)
+
+// Connector is a driver.Connector whose connections are virtual: they share a
+// pool of at most Config.MaxConns real ones. Give it to sql.OpenDB. Several
+// *sql.DB may share one Connector, and so its pool.
+//
+// A Connector is safe for concurrent use. It prints without its secrets.
+type Connector struct {
+	err      error // what New found wrong; every use returns it
+	config   Config
+	dialect  dialects.Dialect
+	template dialects.Template
+	pool     *pool.Pool[*realConn]
+	log      *slog.Logger
+
+	credentials *credentials // nil: the DSN's
+	epoch       atomic.Uint64
+	closed      atomic.Bool
+	stats       counters
+}
+
+var (
+	_ driver.Connector = (*Connector)(nil)
+	_ io.Closer        = (*Connector)(nil)
+)
+
+// New returns a connector for dsn. It opens nothing: the first statement does,
+// or Warm. A mistake in the DSN or the options is reported by the first use,
+// as sql.Open's drivers do; Open reports it at once.
+//
+// The DSN is the driver's own (postgres://…, key=value; mysql://… or
+// user:password@tcp(host)/db; sqlite:FILE, file:…, :memory:), with pool_
+// parameters for the pool, which are taken out of it. The dialect is found by
+// the DSN and must be linked into the program by a blank import. Without any
+// options, every default of the table in the README holds.
+func New(dsn string, options ...Option) *Connector {
+	c := &Connector{config: defaultConfig()}
+	c.err = c.open(dsn, options)
+	return c
+}
+
+func (c *Connector) open(dsn string, options []Option) error {
+	d, err := dialects.Find(dsn)
+	if err != nil {
+		return fmt.Errorf("pooldriver: %w", err)
+	}
+	t, err := d.Parse(dsn)
+	if err != nil {
+		return fmt.Errorf("pooldriver: the DSN for %s: %w", d.Name(), err)
+	}
+	if err := c.config.apply(t.PoolParams()); err != nil {
+		return fmt.Errorf("pooldriver: %w", err)
+	}
+	return c.use(d, t, options)
+}
+
+// Wrap returns a connector that pools the connections of inner, for any
+// driver. Where the driver is one that a linked dialect knows, everything
+// works as with New, but for what needs our hand on the network connection:
+// see docs/wrap.md. Other drivers get the generic dialect: a connection on
+// which a statement may have left state, or whose transaction is in doubt, is
+// closed instead of cleaned. Wrapping a connector that pools itself is an
+// error, and so is Config.Credentials, which could not reach inner.
+func Wrap(inner driver.Connector, options ...Option) *Connector {
+	c := &Connector{config: defaultConfig()}
+	c.err = c.wrap(inner, options)
+	return c
+}
+
+func (c *Connector) wrap(inner driver.Connector, options []Option) error {
+	switch inner.(type) {
+	case nil:
+		return errors.New("pooldriver: Wrap was given no connector")
+	case *Connector:
+		return errWrapSelf
+	}
+	d, t, err := dialects.Wrap(inner, generic.Dialect{})
+	if err != nil {
+		return fmt.Errorf("pooldriver: Wrap: %w", err)
+	}
+	return c.use(d, t, options)
+}
+
+// use completes the connector. Nothing is opened.
+func (c *Connector) use(d dialects.Dialect, t dialects.Template, options []Option) error {
+	for _, o := range options {
+		o(&c.config)
+	}
+	if err := c.config.check(); err != nil {
+		return fmt.Errorf("pooldriver: %w", err)
+	}
+	if c.config.Credentials != nil && !t.TakesCredential() {
+		return fmt.Errorf("pooldriver: Config.Credentials cannot be used with this %s connection: user and password do not come from us", d.Name())
+	}
+	c.dialect, c.template = d, t
+	c.credentials = newCredentials(c.config.Credentials)
+	c.log = c.config.logger()
+	p, err := pool.New(c.poolConfig())
+	if err != nil {
+		return fmt.Errorf("pooldriver: %w", err)
+	}
+	c.pool = p
+	return nil
+}
+
+// poolConfig says what the pool does with real connections. Rollback and
+// cleaning are not the pool's: they depend on the checkout (cleaning.go).
+func (c *Connector) poolConfig() pool.Config[*realConn] {
+	p := pool.Config[*realConn]{
+		Create:         c.dial,
+		Destroy:        c.destroy,
+		Check:          c.healthy,
+		BeforeAcquire:  c.ready,
+		Min:            c.config.MinConns,
+		MinIdle:        c.config.MinIdleConns,
+		Max:            c.config.MaxConns,
+		CheckInterval:  orNever(c.config.HealthCheckPeriod),
+		MaxLifetime:    orNever(c.config.MaxConnLifetime),
+		Jitter:         orNever(c.config.jitter()),
+		MaxIdleTime:    orNever(c.config.MaxConnIdleTime),
+		AcquireTimeout: orNever(c.config.AcquireTimeout),
+		CreateTimeout:  c.config.ConnectTimeout,
+		CheckTimeout:   c.config.PingTimeout,
+		DestroyTimeout: destroyTimeout + time.Second,
+		MaxWaiters:     c.config.MaxWaiters,
+	}
+	if c.config.BreakerFailures > 0 {
+		p.Strategy = pool.ConsecutiveFailures(c.config.BreakerFailures, c.config.BreakerCooldown)
+	}
+	return p
+}
+
+// orNever translates our 0 ("never") to the pool's, whose 0 is its default.
+func orNever(d time.Duration) time.Duration {
+	if d == 0 {
+		return -1
+	}
+	return d
+}
+
+// Open is New, sql.OpenDB and a ping: it returns an error at once if the DSN
+// is wrong or the database cannot be reached, waiting no longer than
+// Config.ConnectTimeout. Virtual connections cost next to nothing, so the
+// *sql.DB keeps more of them idle than the two of its default.
+func Open(dsn string, options ...Option) (*sql.DB, error) {
+	c := New(dsn, options...)
+	if c.err != nil {
+		return nil, c.err
+	}
+	db := sql.OpenDB(c)
+	db.SetMaxIdleConns(idleVirtual)
+	ctx, cancel := context.WithTimeout(context.Background(), c.config.ConnectTimeout)
+	defer cancel()
+	if err := db.PingContext(ctx); err != nil {
+		_ = db.Close()
+		return nil, err
+	}
+	return db, nil
+}
+
+// idleVirtual is how many idle virtual connections Open lets a *sql.DB keep:
+// more than goroutines are likely to use at once, at some hundred bytes each.
+const idleVirtual = 1000
+
+// Connect returns a virtual connection. It opens nothing and fails only for
+// what New found wrong.
+func (c *Connector) Connect(context.Context) (driver.Conn, error) {
+	if c.err != nil {
+		return nil, c.err
+	}
+	return &conn{connector: c}, nil
+}
+
+// Driver returns the real driver, so that programs that look at its type to
+// learn their database's dialect see what they expect; ours where the DSN is
+// wrong.
+func (c *Connector) Driver() driver.Driver {
+	if c.template == nil {
+		return Driver{}
+	}
+	return c.template.Driver()
+}
+
+// Warm opens connections up to Config.MinConns, or one if that is 0, and
+// returns the first error.
+func (c *Connector) Warm(ctx context.Context) error {
+	if c.err != nil {
+		return c.err
+	}
+	return c.pool.Warm(ctx)
+}
+
+// Flush replaces all real connections softly: idle ones now, those in use as
+// they come back. After a failover, or when a role's settings have changed.
+func (c *Connector) Flush() {
+	if c.err == nil {
+		c.pool.Flush()
+	}
+}
+
+// flushOnce flushes for an error that says the server ends its connections.
+// Several connections see the same event: only the first one dialled in the
+// current epoch flushes, so that fresh connections are not flushed for it.
+func (c *Connector) flushOnce(epoch uint64) {
+	if c.epoch.CompareAndSwap(epoch, epoch+1) {
+		c.pool.Flush()
+	}
+}
+
+// Close closes the pool: idle connections now, those in use when they come
+// back. It waits until the server has let go of all, for a second at the most.
+// sql.DB.Close calls it; calling it again does nothing.
+func (c *Connector) Close() error {
+	if c.err != nil || c.closed.Swap(true) {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), closeWait)
+	defer cancel()
+	if c.pool.CloseContext(ctx) != nil {
+		// Somebody still holds a connection; the template is in use.
+		go func() {
+			_ = c.pool.CloseContext(context.Background())
+			_ = c.template.Close()
+		}()
+		return nil
+	}
+	return c.template.Close()
+}
+
+const (
+	closeWait = time.Second
+	// destroyTimeout is how long the end of a real connection may take on
+	// the server; a cancelled statement may have to be killed first.
+	destroyTimeout = 5 * time.Second
+)
+
+func (c *Connector) acquire(ctx context.Context) (pool.Lease[*realConn], error) {
+	lease, err := c.pool.Acquire(ctx)
+	if err != nil {
+		return lease, c.acquireError(err)
+	}
+	return lease, nil
+}
+
+// destroy ends a real connection, and returns when the server has let go of
+// it: only then may another be dialled in its place.
+func (c *Connector) destroy(r *realConn) {
+	ctx, cancel := context.WithTimeout(context.Background(), destroyTimeout)
+	defer cancel()
+	if err := r.session.Close(ctx); err != nil {
+		c.stats.closeErrors.Add(1)
+		c.log.Debug("pooldriver: closing a connection", "target", c.target(), "error", err)
+	}
+}
+
+// ready is asked for each connection that was used before, on its way to the
+// next borrower. A dead one is found here, not by the borrower's statement.
+func (c *Connector) ready(ctx context.Context, r *realConn) error {
+	switch r.session.Peek() {
+	case dialects.Dead:
+		c.stats.foundDead.Add(1)
+		return errFoundDead
+	case dialects.Unsure:
+		if err := c.healthy(ctx, r); err != nil {
+			c.stats.foundDead.Add(1)
+			return err
+		}
+	}
+	if r.resetter != nil {
+		if err := r.resetter.ResetSession(ctx); errors.Is(err, driver.ErrBadConn) {
+			return err
+		}
+	}
+	return nil
+}
+
+// healthy asks the server.
+func (c *Connector) healthy(ctx context.Context, r *realConn) error {
+	ctx, cancel := context.WithTimeout(ctx, c.config.PingTimeout)
+	defer cancel()
+	return r.session.Ping(ctx)
+}
+
+func (c *Connector) target() string {
+	if c.template == nil {
+		return "nothing"
+	}
+	return c.template.Target()
+}
+
+// String says what the connector pools, without secrets.
+func (c *Connector) String() string {
+	if c.err != nil {
+		return "pooldriver: unusable: " + c.err.Error()
+	}
+	return "pooldriver: " + c.target() + " " + c.config.String()
+}
+
+// Format prints String for every verb: %#v would reach the template's secrets.
+func (c *Connector) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, c.String()) }
+
+// MarshalText is String, for encoding/json.
+func (c *Connector) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
+
+// LogValue is String, for log/slog.
+func (c *Connector) LogValue() slog.Value { return slog.StringValue(c.String()) }

@@ -1,0 +1,191 @@
+package pooldriver
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/pooldriver/pooldriver/dialects"
+)
+
+// option is one row of the table of pool_ parameters.
+type option struct {
+	name  string // of the DSN parameter
+	value string // the default, as a DSN would spell it
+	doc   string // one sentence for the README
+	set   func(*Config, string) error
+	get   func(*Config) string
+	check func(*Config) error
+}
+
+// options drives parsing, defaults, checks and documentation. The names are
+// pgxpool's where it has the thing.
+var options = []option{
+	number("pool_max_conns", "10", 1, "most real connections at a time, as the server counts them", func(c *Config) *int { return &c.MaxConns }),
+	number("pool_min_conns", "0", 0, "real connections kept open from the first use on", func(c *Config) *int { return &c.MinConns }),
+	number("pool_min_idle_conns", "0", 0, "idle real connections kept ready", func(c *Config) *int { return &c.MinIdleConns }),
+	duration("pool_max_conn_lifetime", "1h0m0s", 0, "age at which a connection is replaced; 0 is never", func(c *Config) *time.Duration { return &c.MaxConnLifetime }),
+	lifetimeJitter(),
+	duration("pool_max_conn_idle_time", "30m0s", 0, "how long a connection may lie idle; 0 is for ever", func(c *Config) *time.Duration { return &c.MaxConnIdleTime }),
+	duration("pool_health_check_period", "1m0s", 0, "pause between looks at the idle connections; 0 is never", func(c *Config) *time.Duration { return &c.HealthCheckPeriod }),
+	duration("pool_ping_timeout", "5s", 1, "bound of one health check's ping", func(c *Config) *time.Duration { return &c.PingTimeout }),
+	duration("pool_acquire_timeout", "30s", 0, "bound of the wait for a connection, next to the caller's context; 0 is none", func(c *Config) *time.Duration { return &c.AcquireTimeout }),
+	duration("pool_connect_timeout", "10s", 1, "bound of one dial", func(c *Config) *time.Duration { return &c.ConnectTimeout }),
+	duration("pool_clean_timeout", "5s", 1, "bound of rollback and cleaning; a connection that takes longer is closed", func(c *Config) *time.Duration { return &c.CleanTimeout }),
+	number("pool_max_waiters", "0", 0, "how many callers may wait; one more gets an error at once; 0 is no bound", func(c *Config) *int { return &c.MaxWaiters }),
+	resetMode(),
+	number("pool_stmt_cache", "128", 0, "prepared statements kept on each real connection", func(c *Config) *int { return &c.StmtCache }),
+	number("pool_breaker_failures", "0", 0, "failed dials in a row that open the circuit breaker; 0 is no breaker", func(c *Config) *int { return &c.BreakerFailures }),
+	duration("pool_breaker_cooldown", "10s", 1, "how long an open breaker waits before it lets one dial try", func(c *Config) *time.Duration { return &c.BreakerCooldown }),
+}
+
+func number(name, value string, least int, doc string, field func(*Config) *int) option {
+	return option{
+		name: name, value: value, doc: doc,
+		set: func(c *Config, s string) error {
+			n, err := strconv.Atoi(s)
+			if err != nil {
+				return errors.New("wants a whole number")
+			}
+			*field(c) = n
+			return nil
+		},
+		get: func(c *Config) string { return strconv.Itoa(*field(c)) },
+		check: func(c *Config) error {
+			if n := *field(c); n < least {
+				return fmt.Errorf("%d is too small; the least is %d", n, least)
+			}
+			return nil
+		},
+	}
+}
+
+func duration(name, value string, least time.Duration, doc string, field func(*Config) *time.Duration) option {
+	return option{
+		name: name, value: value, doc: doc,
+		set: func(c *Config, s string) error {
+			d, err := time.ParseDuration(s)
+			if err != nil {
+				return errors.New("wants a duration with its unit, such as 30s or 5m")
+			}
+			*field(c) = d
+			return nil
+		},
+		get: func(c *Config) string { return field(c).String() },
+		check: func(c *Config) error {
+			if d := *field(c); d < least {
+				return fmt.Errorf("%v is too short; the least is %v", d, least)
+			}
+			return nil
+		},
+	}
+}
+
+// lifetimeJitter is a duration whose default depends on another row.
+func lifetimeJitter() option {
+	const tenth = "10%"
+	o := duration("pool_max_conn_lifetime_jitter", tenth, -1, "most by which a lifetime is lengthened at random", func(c *Config) *time.Duration { return &c.MaxConnLifetimeJitter })
+	set, get := o.set, o.get
+	o.set = func(c *Config, s string) error {
+		if s == tenth {
+			c.MaxConnLifetimeJitter = -1
+			return nil
+		}
+		if err := set(c, s); err != nil || c.MaxConnLifetimeJitter >= 0 {
+			return err
+		}
+		return errors.New("wants no negative duration")
+	}
+	o.get = func(c *Config) string {
+		if c.MaxConnLifetimeJitter < 0 {
+			return tenth
+		}
+		return get(c)
+	}
+	o.check = func(*Config) error { return nil }
+	return o
+}
+
+func resetMode() option {
+	words := strings.Join(resetModes[:], ", ")
+	return option{
+		name: "pool_reset", value: "auto", doc: "when a connection is cleaned before it is lent again: " + words,
+		set: func(c *Config, s string) error {
+			i := slices.Index(resetModes[:], s)
+			if i < 0 {
+				return errors.New("wants one of " + words)
+			}
+			c.Reset = ResetMode(i)
+			return nil
+		},
+		get: func(c *Config) string { return c.Reset.String() },
+		check: func(c *Config) error {
+			if int(c.Reset) >= len(resetModes) {
+				return errors.New("wants one of " + words)
+			}
+			return nil
+		},
+	}
+}
+
+// apply sets what the DSN's pool_ parameters say. Errors name the parameter,
+// never its value: in a mistyped DSN that may be anything.
+func (c *Config) apply(params []dialects.Param) error {
+	seen := make(map[string]bool)
+	for _, p := range params {
+		i := slices.IndexFunc(options, func(o option) bool { return o.name == p.Name })
+		if i < 0 {
+			return fmt.Errorf("the DSN has an unknown pool_ parameter%s; there are %s", nearest(p.Name), optionNames())
+		}
+		if seen[p.Name] {
+			return fmt.Errorf("the DSN has the parameter %s twice", p.Name)
+		}
+		seen[p.Name] = true
+		if err := options[i].set(c, p.Value); err != nil {
+			return fmt.Errorf("the DSN's parameter %s %w", p.Name, err)
+		}
+	}
+	return nil
+}
+
+// nearest quotes an unknown parameter's name if it is made as a name is: what
+// follows "pool_" in a mistyped DSN may otherwise be a piece of a password.
+func nearest(name string) string {
+	for _, o := range options {
+		if distance(name, o.name) <= 3 {
+			return " (did you mean " + o.name + "?)"
+		}
+	}
+	return ""
+}
+
+// distance is the Levenshtein distance of two short words.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := 1
+			if a[i] == b[j] {
+				cost = 0
+			}
+			diagonal, row[j+1] = row[j+1], min(row[j+1]+1, row[j]+1, diagonal+cost)
+		}
+	}
+	return row[len(b)]
+}
+
+func optionNames() string {
+	var names []string
+	for _, o := range options {
+		names = append(names, o.name)
+	}
+	return strings.Join(names, ", ")
+}

@@ -1,0 +1,76 @@
+package pooldriver
+
+import "github.com/pooldriver/pooldriver/dialects"
+
+// When a real connection may go back to the pool, and in what state. The
+// decisions are pure functions of what is known; carrying them out is
+// cleaning.go's.
+
+// leftBehind is what is known of a real connection at the end of a checkout.
+type leftBehind struct {
+	status dialects.TxStatus // by the server, where it can be asked
+	effect dialects.Effect   // of all statements since the last cleaning
+	reset  ResetMode
+	valid  bool // the driver's own opinion; true where it has none
+	broken bool // lost, or a call into the driver never returned
+	doubt  bool // a transaction's beginning or end failed
+}
+
+// nextStep is what a connection goes through before it is lent again.
+type nextStep struct {
+	discard  bool // close it; the rest does not matter
+	rollback bool // end the transaction first
+	clean    bool // then bring the session back to its state at connect
+}
+
+// settle decides. A transaction never outlives its checkout, in any mode. The
+// server's word on it counts where there is one; where not, any statement that
+// might have opened a transaction is followed by a rollback.
+func settle(l leftBehind) nextStep {
+	if l.broken || !l.valid || l.status == dialects.TxLost {
+		return nextStep{discard: true}
+	}
+	var s nextStep
+	switch l.status {
+	case dialects.TxOpen, dialects.TxFailed:
+		s.rollback = true
+	case dialects.TxUnknown:
+		s.rollback = l.doubt || l.effect&dialects.TxControl != 0
+	}
+	switch l.reset {
+	case ResetAuto:
+		s.clean = l.effect.Dirty()
+	case ResetAlways:
+		s.clean = true
+	}
+	return s
+}
+
+// outcome is how an operation on a real connection ended.
+type outcome struct {
+	badConn  bool // the driver returned driver.ErrBadConn
+	lost     bool // the connection is closed
+	executes bool // the operation may change data: an execution, not a prepare, begin or ping
+	unsent   bool // nothing was handed to the network since the operation began
+	first    bool // nothing else has happened in this checkout
+	retried  bool // this was the second try already
+	expired  bool // the caller's context has ended
+}
+
+// verdict is what follows from an outcome that is an error.
+type verdict struct {
+	retry   bool // once more, on another real connection
+	unclear bool // ErrBadConn must not reach database/sql, which would execute again
+}
+
+// judge decides whether an operation that failed is tried again. It is only if
+// the server cannot have executed anything, and nothing but this operation
+// holds the connection. Preparing, beginning and pinging leave nothing behind
+// on a connection that is gone, whether they were sent or not.
+func judge(o outcome) verdict {
+	safe := o.unsent || !o.executes
+	return verdict{
+		retry:   (o.badConn || o.lost) && safe && o.first && !o.retried && !o.expired,
+		unclear: o.badConn && !safe,
+	}
+}

@@ -1,0 +1,204 @@
+package pooldriver
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+
+	"github.com/pooldriver/pooldriver/dialects"
+)
+
+// realConn is one real connection, as the pool keeps it: the dialect's session
+// with what was learned of the driver and what has happened on it. Whoever
+// holds the lease owns it; no field is shared.
+type realConn struct {
+	session dialects.Session
+	conn    driver.Conn
+	dialect dialects.Dialect
+	traits  dialects.Traits
+	epoch   uint64 // of the connector when it was dialled: see Connector.flushOnce
+
+	// The driver's optional interfaces, nil where it has none. They are asked
+	// for once: a type assertion to an interface costs more than a call.
+	execerCtx  driver.ExecerContext
+	execer     driver.Execer //nolint:staticcheck // drivers without ExecerContext have it
+	queryerCtx driver.QueryerContext
+	queryer    driver.Queryer //nolint:staticcheck // as above
+	checker    driver.NamedValueChecker
+	resetter   driver.SessionResetter
+	validator  driver.Validator
+
+	stmts stmtCache
+	texts effectMemo
+
+	// effect is what has run since the session was last clean.
+	effect dialects.Effect
+	// doubt: a transaction's end failed or its beginning was cut short.
+	doubt bool
+	// broken: never to be lent again.
+	broken bool
+	// running counts calls into the driver that have not returned. At the
+	// end of a checkout it is 0, unless one panicked.
+	running int
+}
+
+func newRealConn(s dialects.Session, d dialects.Dialect, t dialects.Traits, stmts int) *realConn {
+	r := &realConn{session: s, conn: s.Conn(), dialect: d, traits: t}
+	r.stmts.max = stmts
+	r.execerCtx, _ = r.conn.(driver.ExecerContext)
+	r.execer, _ = r.conn.(driver.Execer) //nolint:staticcheck // see the field
+	r.queryerCtx, _ = r.conn.(driver.QueryerContext)
+	r.queryer, _ = r.conn.(driver.Queryer) //nolint:staticcheck // see the field
+	r.checker, _ = r.conn.(driver.NamedValueChecker)
+	r.resetter, _ = r.conn.(driver.SessionResetter)
+	r.validator, _ = r.conn.(driver.Validator)
+	return r
+}
+
+// canExec and canQuery: whether the driver runs statements without preparing
+// them; where not, database/sql is told ErrSkip and prepares.
+func (r *realConn) canExec() bool  { return r.execerCtx != nil || r.execer != nil }
+func (r *realConn) canQuery() bool { return r.queryerCtx != nil || r.queryer != nil }
+
+// The methods below call the driver the way database/sql's ctxutil.go does:
+// the context method where there is one, else the older one with the context
+// looked at before or after.
+
+func (r *realConn) exec(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
+	if r.execerCtx != nil {
+		return r.execerCtx.ExecContext(ctx, query, args)
+	}
+	plain, err := plainArgs(args)
+	if err != nil {
+		return nil, err
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	return r.execer.Exec(query, plain)
+}
+
+func (r *realConn) query(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
+	if r.queryerCtx != nil {
+		return r.queryerCtx.QueryContext(ctx, query, args)
+	}
+	plain, err := plainArgs(args)
+	if err != nil {
+		return nil, err
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	return r.queryer.Query(query, plain)
+}
+
+func (r *realConn) prepare(ctx context.Context, query string) (driver.Stmt, error) {
+	if p, ok := r.conn.(driver.ConnPrepareContext); ok {
+		return p.PrepareContext(ctx, query)
+	}
+	si, err := r.conn.Prepare(query)
+	if err != nil {
+		return nil, err
+	}
+	if err := ctx.Err(); err != nil {
+		_ = si.Close()
+		return nil, err
+	}
+	return si, nil
+}
+
+func (r *realConn) begin(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
+	if b, ok := r.conn.(driver.ConnBeginTx); ok {
+		return b.BeginTx(ctx, opts)
+	}
+	if sql.IsolationLevel(opts.Isolation) != sql.LevelDefault {
+		return nil, errors.New("sql: driver does not support non-default isolation level")
+	}
+	if opts.ReadOnly {
+		return nil, errors.New("sql: driver does not support read-only transactions")
+	}
+	txi, err := r.conn.Begin() //nolint:staticcheck // the driver has nothing newer
+	if err != nil {
+		return nil, err
+	}
+	if err := ctx.Err(); err != nil {
+		if txi.Rollback() != nil {
+			r.doubt = true
+		}
+		return nil, err
+	}
+	return txi, nil
+}
+
+func (r *realConn) ping(ctx context.Context) error {
+	if p, ok := r.conn.(driver.Pinger); ok {
+		return p.Ping(ctx)
+	}
+	return nil
+}
+
+func execStmt(ctx context.Context, si driver.Stmt, args []driver.NamedValue) (driver.Result, error) {
+	if s, ok := si.(driver.StmtExecContext); ok {
+		return s.ExecContext(ctx, args)
+	}
+	plain, err := plainArgs(args)
+	if err != nil {
+		return nil, err
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	return si.Exec(plain) //nolint:staticcheck // the driver has nothing newer
+}
+
+func queryStmt(ctx context.Context, si driver.Stmt, args []driver.NamedValue) (driver.Rows, error) {
+	if s, ok := si.(driver.StmtQueryContext); ok {
+		return s.QueryContext(ctx, args)
+	}
+	plain, err := plainArgs(args)
+	if err != nil {
+		return nil, err
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	return si.Query(plain) //nolint:staticcheck // the driver has nothing newer
+}
+
+// note records what query is about to do to the session. It is called before
+// the statement is sent: if it fails half way, what it began still counts.
+func (r *realConn) note(query string) {
+	r.effect |= r.texts.effect(r.dialect, query)
+}
+
+// settled is called after a statement has run: one that changes what earlier
+// texts mean empties the statement cache.
+func (r *realConn) settled(query string) {
+	if r.texts.effect(r.dialect, query)&dialects.ForgetPrepared != 0 {
+		r.stmts.empty()
+	}
+}
+
+// effectMemo remembers what the last texts were classified as. Programs run
+// few texts many times, mostly the same constant string, which Go compares by
+// pointer; the slot is chosen by length, so a look-up hashes nothing.
+type effectMemo [32]struct {
+	text   string
+	effect dialects.Effect
+}
+
+// Longer texts are classified each time rather than kept alive.
+const memoLongest = 2048
+
+func (m *effectMemo) effect(d dialects.Dialect, query string) dialects.Effect {
+	slot := &m[len(query)%len(m)]
+	if slot.text == query && query != "" {
+		return slot.effect
+	}
+	e := d.Effect(query)
+	if len(query) <= memoLongest {
+		slot.text, slot.effect = query, e
+	}
+	return e
+}

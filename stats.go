@@ -1,0 +1,61 @@
+package pooldriver
+
+import (
+	"sync/atomic"
+
+	"github.com/pooldriver/pooldriver/pool"
+)
+
+// counters are what a connector counts beyond its pool.
+type counters struct {
+	cleanings, rollbacks, discards, retries atomic.Uint64
+	foundDead, dialErrors, closeErrors      atomic.Uint64
+	stmtHits, stmtMisses                    atomic.Uint64
+}
+
+// Stats describes a Connector at a moment, and since its beginning. Its own
+// fields count since the beginning.
+type Stats struct {
+	// Pool is the pool of real connections.
+	Pool pool.Stats
+	// Cleanings counts connections brought back to their state at connect.
+	Cleanings uint64
+	// Rollbacks counts transactions that were still open when their
+	// connection came back: raw BEGIN, or autocommit switched off.
+	Rollbacks uint64
+	// Discards counts connections closed at their return: lost, in doubt, or
+	// beyond cleaning.
+	Discards uint64
+	// Retries counts operations moved to another connection, because theirs
+	// was dead before the server can have executed anything.
+	Retries uint64
+	// FoundDead counts idle connections that turned out dead when taken.
+	FoundDead uint64
+	// DialErrors counts failed dials.
+	DialErrors uint64
+	// CloseErrors counts connections whose end the server did not confirm in
+	// time.
+	CloseErrors uint64
+	// StmtHits and StmtMisses count the look-ups of prepared statements.
+	StmtHits, StmtMisses uint64
+}
+
+// Stats returns the connector's figures. It is cheap enough to call every
+// second. A connector that New could not make has none.
+func (c *Connector) Stats() Stats {
+	if c.err != nil {
+		return Stats{}
+	}
+	return Stats{
+		Pool:        c.pool.Stats(),
+		Cleanings:   c.stats.cleanings.Load(),
+		Rollbacks:   c.stats.rollbacks.Load(),
+		Discards:    c.stats.discards.Load(),
+		Retries:     c.stats.retries.Load(),
+		FoundDead:   c.stats.foundDead.Load(),
+		DialErrors:  c.stats.dialErrors.Load(),
+		CloseErrors: c.stats.closeErrors.Load(),
+		StmtHits:    c.stats.stmtHits.Load(),
+		StmtMisses:  c.stats.stmtMisses.Load(),
+	}
+}
