@@ -1,0 +1,339 @@
+package pool
+
+import (
+	"context"
+)
+
+// ticket is an acquirer's place in the order of arrival. It survives a
+// BeforeAcquire that refuses a resource.
+type ticket struct {
+	seq   uint64
+	start int64 // pool time when the waiting began; 0: has not waited
+}
+
+// Acquire lends a resource: an idle one, else the first that comes back, else
+// a new one if Max allows. Whoever came first is served first.
+//
+// It fails with ErrClosed, with a *CreateError when the Create it waited for
+// failed, and with an *AcquireError in all other cases: ctx is done, the wait
+// took longer than Config.AcquireTimeout, too many wait, or the circuit
+// breaker refuses.
+func (p *Pool[T]) Acquire(ctx context.Context) (Lease[T], error) {
+	return p.acquire(ctx, false)
+}
+
+// AcquireNow lends an idle resource, or creates one for this caller when
+// there is capacity to spare; either only if nobody waits. It never queues: if
+// it would have to wait for somebody else, it fails with ErrNoneNow. While
+// its resource is being created it waits for that alone, until ctx is done.
+func (p *Pool[T]) AcquireNow(ctx context.Context) (Lease[T], error) {
+	return p.acquire(ctx, true)
+}
+
+// acquire is the short way, for when something is idle and nobody waits.
+func (p *Pool[T]) acquire(ctx context.Context, now bool) (Lease[T], error) {
+	if ctx.Err() != nil {
+		return Lease[T]{}, p.refuseDone(ctx, 0)
+	}
+	p.mu.Lock()
+	if p.mode != 0 || p.idle.n == 0 || p.queue.head != nil {
+		return p.acquireLocked(ctx, ticket{}, now)
+	}
+	r := p.takeIdleLocked()
+	p.acquires++
+	if p.idle.n < p.minIdle {
+		p.balanceLocked()
+	}
+	l := Lease[T]{r, r.stamp}
+	if p.cfg.BeforeAcquire == nil {
+		p.mu.Unlock()
+		return l, nil
+	}
+	p.seq++
+	t := ticket{seq: p.seq}
+	p.mu.Unlock()
+	return p.prepare(ctx, l, t, now)
+}
+
+// TryAcquire lends an idle resource if there is one that nobody waits for. It
+// never creates one, and blocks no longer than BeforeAcquire does.
+func (p *Pool[T]) TryAcquire() (Lease[T], bool) {
+	for {
+		p.mu.Lock()
+		if p.idle.n == 0 || p.queue.head != nil || p.mode&modeClosed != 0 {
+			p.mu.Unlock()
+			return Lease[T]{}, false
+		}
+		var t ticket
+		if p.admitLocked(&t) != nil {
+			p.mu.Unlock()
+			return Lease[T]{}, false
+		}
+		if p.idle.n == 0 || p.queue.head != nil { // admitLocked may let go of the lock
+			p.leaveLocked(t)
+			p.mu.Unlock()
+			return Lease[T]{}, false
+		}
+		l := p.lendIdleLocked(t)
+		p.mu.Unlock()
+		if p.cfg.BeforeAcquire == nil || p.tryPrepare(l.r) {
+			return l, true
+		}
+	}
+}
+
+func (p *Pool[T]) tryPrepare(r *resource[T]) bool {
+	ctx, cancel := p.bounded(context.Background(), p.cfg.CheckTimeout)
+	defer cancel()
+	if p.beforeAcquire(ctx, r) != nil {
+		p.dropUnprepared(r)
+		return false
+	}
+	return true
+}
+
+// lendIdleLocked lends one idle resource to attempt t without any queueing.
+func (p *Pool[T]) lendIdleLocked(t ticket) Lease[T] {
+	r := p.takeIdleLocked()
+	p.acquires++
+	if p.mode&modeRecovering != 0 {
+		r.probe = t.seq
+	}
+	if p.idle.n < p.minIdle {
+		p.balanceLocked()
+	}
+	return Lease[T]{r, r.stamp}
+}
+
+// acquireLocked gets a resource for attempt t by any way that is open to it,
+// and leaves the lock. now: it must not queue.
+func (p *Pool[T]) acquireLocked(ctx context.Context, t ticket, now bool) (Lease[T], error) {
+	for {
+		w, err := p.enterLocked(ctx, &t, now)
+		p.mu.Unlock()
+		if err != nil {
+			return Lease[T]{}, err
+		}
+		r, fresh, err := p.await(ctx, w, &t)
+		if err != nil {
+			return Lease[T]{}, err
+		}
+		l := Lease[T]{r, r.stamp}
+		if fresh || p.cfg.BeforeAcquire == nil {
+			return l, nil
+		}
+		if err, again := p.tryOnce(ctx, r, &t); !again {
+			if err != nil {
+				return Lease[T]{}, err
+			}
+			return l, nil
+		}
+		p.mu.Lock()
+	}
+}
+
+// prepare runs BeforeAcquire for a resource that was lent without waiting,
+// and goes on to the next one if it is refused.
+func (p *Pool[T]) prepare(ctx context.Context, l Lease[T], t ticket, now bool) (Lease[T], error) {
+	err, again := p.tryOnce(ctx, l.r, &t)
+	if again {
+		p.mu.Lock()
+		return p.acquireLocked(ctx, t, now)
+	}
+	if err != nil {
+		return Lease[T]{}, err
+	}
+	return l, nil
+}
+
+// tryOnce runs BeforeAcquire on r. If that is refused, r is on its way out,
+// and again tells whether the acquirer goes on.
+func (p *Pool[T]) tryOnce(ctx context.Context, r *resource[T], t *ticket) (err error, again bool) {
+	if ctx.Err() != nil {
+		// The hook has not begun, so the resource is as good as before.
+		p.mu.Lock()
+		p.acquires--
+		p.passOnLocked(r)
+		p.mu.Unlock()
+		return p.refuseDone(ctx, t.start), false
+	}
+	err = p.beforeAcquire(ctx, r)
+	if err == nil {
+		return nil, false
+	}
+	if t.start == 0 {
+		t.start = p.since()
+	}
+	done := ctx.Err() != nil
+	p.dropUnprepared(r)
+	if done {
+		return p.refuseDone(ctx, t.start), false
+	}
+	return nil, true
+}
+
+// dropUnprepared ends r, whose BeforeAcquire failed.
+func (p *Pool[T]) dropUnprepared(r *resource[T]) {
+	p.mu.Lock()
+	p.acquires--
+	p.endProbeLocked(r)
+	p.retireLocked(r, beforeAcquire)
+	p.balanceLocked()
+	p.mu.Unlock()
+}
+
+// passOnLocked gives r, which was meant for an acquirer that has left, to the
+// next in order.
+func (p *Pool[T]) passOnLocked(r *resource[T]) {
+	p.endProbeLocked(r)
+	if w := p.putLocked(r); w != nil {
+		w.wake()
+	}
+	p.balanceLocked()
+}
+
+// enterLocked admits attempt t and makes a waiter for it, in the queue or, if
+// now is set, reserved. The waiter may have its result already.
+func (p *Pool[T]) enterLocked(ctx context.Context, t *ticket, now bool) (*waiter[T], error) {
+	again := t.seq != 0
+	if err := p.admitLocked(t); err != nil {
+		return nil, err
+	}
+	p.used = true
+	if now {
+		return p.enterNowLocked(ctx, *t)
+	}
+	if n := p.cfg.MaxWaiters; n > 0 && !again && p.backlogLocked() >= n {
+		p.count.refused++
+		p.leaveLocked(*t)
+		return nil, p.acquireErrorLocked(ErrTooManyWaiters, 0)
+	}
+	w := p.newWaiterLocked(ctx, t.seq)
+	w.state = stateQueued
+	if again {
+		w.start.Store(t.start)
+		p.queue.readmit(w)
+		p.armExpiryAgainLocked(t.start)
+	} else {
+		p.queue.push(w)
+		if !p.expireArmed && p.cfg.AcquireTimeout > 0 {
+			p.armExpiryLocked(p.cfg.AcquireTimeout)
+		}
+	}
+	if p.idle.n > 0 || p.creating-p.reserved < p.queue.n && p.total < p.max {
+		p.balanceLocked()
+	}
+	return w, nil
+}
+
+func (p *Pool[T]) enterNowLocked(ctx context.Context, t ticket) (*waiter[T], error) {
+	switch {
+	case p.queue.head != nil:
+	case p.idle.n > 0:
+		w := p.newWaiterLocked(ctx, t.seq)
+		p.grantLocked(w, p.takeIdleLocked(), false)
+		w.wake()
+		p.balanceLocked()
+		return w, nil
+	case p.roomLocked() > 0:
+		w := p.newWaiterLocked(ctx, t.seq)
+		p.reserveLocked(w)
+		p.balanceLocked()
+		return w, nil
+	}
+	p.leaveLocked(t)
+	return nil, ErrNoneNow
+}
+
+// backlogLocked is how many wait for more than Max could give them.
+func (p *Pool[T]) backlogLocked() int {
+	return p.queue.n - (p.creating - p.reserved) - max(0, p.max-p.total)
+}
+
+// await sleeps until w has its result or ctx is done.
+func (p *Pool[T]) await(ctx context.Context, w *waiter[T], t *ticket) (*resource[T], bool, error) {
+	if t.start == 0 {
+		t.start = p.since()
+		w.start.Store(t.start)
+	}
+	if done := ctx.Done(); done == nil {
+		<-w.ch
+	} else {
+		select {
+		case <-w.ch:
+		case <-done:
+			return nil, false, p.abandon(ctx, w, *t)
+		}
+	}
+	p.waits.record(p.since() - t.start)
+	if w.err != nil {
+		// The pool has let go of w and nothing keeps it: the collector gets
+		// it, an error costs more than that.
+		return nil, false, w.err
+	}
+	return w.r, w.fresh, nil
+}
+
+// abandon takes w back after its context is done. If the result is there
+// already, the acquirer has lost the race against its own cancellation and
+// passes the resource on. w is not recycled: its wake-up may still be on the
+// way.
+func (p *Pool[T]) abandon(ctx context.Context, w *waiter[T], t ticket) error {
+	p.waits.record(p.since() - t.start)
+	p.mu.Lock()
+	switch w.state {
+	case stateDelivered:
+		if r := w.r; r != nil {
+			p.acquires--
+			r.w = nil // see below
+			p.passOnLocked(r)
+		}
+	case stateQueued:
+		p.queue.remove(w)
+		p.leaveLocked(t)
+	case stateReserved:
+		p.alone.remove(w)
+		p.leaveLocked(t)
+	}
+	w.state = stateGone
+	p.mu.Unlock()
+	return p.refuseDone(ctx, t.start)
+}
+
+// leaveLocked ends attempt t, which has no resource: somebody else may be the
+// breaker's probe.
+func (p *Pool[T]) leaveLocked(t ticket) {
+	if t.seq == p.probe && p.probe != 0 {
+		p.probe = 0
+		p.balanceLocked()
+	}
+}
+
+// refuseDone is the error of an attempt whose context is done.
+func (p *Pool[T]) refuseDone(ctx context.Context, start int64) error {
+	reason, cause := ctx.Err(), context.Cause(ctx)
+	if cause == reason {
+		cause = nil
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.count.cancelled++
+	err := p.acquireErrorLocked(reason, start)
+	err.Cause = cause
+	return err
+}
+
+func (p *Pool[T]) acquireErrorLocked(reason error, start int64) *AcquireError {
+	err := &AcquireError{
+		Reason:        reason,
+		Max:           p.max,
+		Idle:          p.idle.n,
+		Active:        p.total - p.idle.n,
+		Waiting:       p.queue.n,
+		LastCreateErr: p.lastCreateErr,
+	}
+	if start != 0 {
+		err.Waited = p.sinceStart(start)
+	}
+	return err
+}

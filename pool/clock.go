@@ -1,0 +1,92 @@
+package pool
+
+import (
+	"math"
+	"time"
+)
+
+// The coarse clock. A release needs the time, to stamp when a resource became
+// idle and to see whether it is too old, but reading the real clock costs as
+// much as the rest of a cycle. So a timer writes the time into Pool.now, once
+// a tick; both limits are met to within a tick.
+//
+// The clock ticks only while the pool is used. A tick that finds no acquire
+// since the one before puts the clock to sleep; the next release reads the
+// real clock and wakes it. A closed pool's clock does not wake any more. Those
+// who wait read the real clock: they have gone to sleep anyway.
+
+const (
+	finestTick   = time.Millisecond
+	coarsestTick = time.Second
+)
+
+// tick is the resolution that suits the limits: about a percent of the
+// shorter one. 0: there is no limit, so no clock.
+func (c *Config[T]) tick() time.Duration {
+	shortest := shortestOf(c.MaxLifetime, c.MaxIdleTime)
+	if shortest == 0 {
+		return 0
+	}
+	return min(max(shortest/64, finestTick), coarsestTick)
+}
+
+// shortestOf gives the shortest of those that are not 0.
+func shortestOf(ds ...time.Duration) time.Duration {
+	shortest := time.Duration(math.MaxInt64)
+	for _, d := range ds {
+		if d > 0 {
+			shortest = min(shortest, d)
+		}
+	}
+	if shortest == math.MaxInt64 {
+		return 0
+	}
+	return shortest
+}
+
+func (p *Pool[T]) wakeClockLocked() {
+	p.now = p.since()
+	if p.mode&modeClosed != 0 {
+		return
+	}
+	p.asleep = false
+	if p.tickEvery == 0 {
+		return
+	}
+	p.tickSeen = p.acquires
+	if p.tickTimer == nil {
+		p.tickTimer = time.AfterFunc(p.tickEvery, p.tick)
+	} else {
+		p.tickTimer.Reset(p.tickEvery)
+	}
+}
+
+func (p *Pool[T]) tick() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.now = p.since()
+	if p.acquires == p.tickSeen || p.mode&modeClosed != 0 {
+		p.asleep = true
+		return
+	}
+	p.tickSeen = p.acquires
+	p.tickTimer.Reset(p.tickEvery)
+}
+
+// since is pool time, read from the real clock; never 0.
+func (p *Pool[T]) since() int64 { return int64(time.Since(p.base)) + 1 }
+
+func (p *Pool[T]) sinceStart(start int64) time.Duration {
+	return time.Duration(p.since() - start)
+}
+
+// never is a pool time that does not come.
+const never = math.MaxInt64
+
+// later is the pool time d after t, or never.
+func later(t int64, d time.Duration) int64 {
+	if int64(d) > never-t {
+		return never
+	}
+	return t + int64(d)
+}

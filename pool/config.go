@@ -1,0 +1,200 @@
+package pool
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// The defaults that take the place of a zero in Config.
+const (
+	DefaultMax            = 10
+	DefaultAcquireTimeout = 30 * time.Second
+	DefaultCreateTimeout  = 10 * time.Second
+	DefaultReleaseTimeout = 5 * time.Second
+	DefaultCheckTimeout   = 5 * time.Second
+	DefaultDestroyTimeout = 5 * time.Second
+	DefaultCheckInterval  = time.Minute
+	DefaultMaxLifetime    = time.Hour
+	DefaultMaxIdleTime    = 30 * time.Minute
+)
+
+// minConcurrentCreates is how many creates may run at once in a pool that
+// has hardly anything yet; see Config.MaxConcurrentCreates.
+const minConcurrentCreates = 4
+
+// IdleOrder says which idle resource is lent next.
+type IdleOrder uint8
+
+const (
+	// LIFO lends the one released last: its caches are warm, and what is
+	// never needed ages towards MaxIdleTime.
+	LIFO IdleOrder = iota
+	// FIFO lends the one that has been idle longest, so that all are used
+	// evenly: for resources spread over several servers.
+	FIFO
+)
+
+// Config describes a pool. Create is the only field that must be set; for
+// every other one its zero value has the meaning given here.
+//
+// No function of a Config is called while the pool's lock is held, and each
+// may call the pool. One that panics, or ends its goroutine with
+// runtime.Goexit, has failed with a *PanicError: its resource is destroyed
+// and its place in the pool is free again.
+type Config[T any] struct {
+	// Create makes a resource. It runs on a goroutine of the pool. Its
+	// context has the values of the acquirer that caused it (of none, when
+	// the pool fills up to Min), is not cancelled with that acquirer, ends
+	// after CreateTimeout and when the pool is closed.
+	Create func(ctx context.Context) (T, error)
+
+	// Destroy ends a resource; exactly once for each that Create returned
+	// without an error. It runs on a goroutine of its own. The resource
+	// counts as active until it returns or DestroyTimeout is over: only then
+	// may another be created in its place. Nil: there is nothing to do.
+	Destroy func(v T)
+
+	// Check says whether an idle resource is still good. It is called every
+	// CheckInterval, for one idle resource after the other, each counting as
+	// active meanwhile; an error destroys that resource. Its context ends
+	// after CheckTimeout. A Check that has not returned twice that time
+	// after its start is left behind, and Destroy called all the same.
+	Check func(ctx context.Context, v T) error
+
+	// BeforeAcquire prepares a resource that is idle or was lent before for
+	// its next borrower, on the borrower's goroutine and with the borrower's
+	// context (TryAcquire, which has none: a background context that ends
+	// after CheckTimeout). A resource created for this very borrower does
+	// not see it. An error destroys the resource; the borrower goes on with
+	// the next one, and has not lost its place in the queue. If the
+	// borrower's context is done by then the resource is destroyed too, since
+	// nobody knows how far the hook got, and the borrower gets its context's
+	// error.
+	BeforeAcquire func(ctx context.Context, v T) error
+
+	// BeforeRelease cleans a resource on its way back, on the goroutine that
+	// calls Release. An error destroys the resource, and counts as a failure
+	// for Strategy. Its context ends after ReleaseTimeout and has no values.
+	BeforeRelease func(ctx context.Context, v T) error
+
+	// Max bounds the resources that exist at any time, those being created
+	// and destroyed included. 0: DefaultMax.
+	Max int
+	// Min is filled up to in the background from the first use on, and kept.
+	Min int
+	// MinIdle is how many idle resources are kept ready, as far as Max
+	// allows.
+	MinIdle int
+
+	// MaxWaiters bounds the acquirers that wait for more than Max could give
+	// them; one too many fails with ErrTooManyWaiters. 0: no bound.
+	MaxWaiters int
+	// MaxConcurrentCreates bounds the creates that run at once. 0: as many
+	// as there are resources already, and four at least, so that a pool
+	// grows by doubling: when the first ones come back quickly, a burst of
+	// acquirers does not open a resource for each. Negative: no bound but
+	// Max.
+	MaxConcurrentCreates int
+
+	// AcquireTimeout bounds the waiting in Acquire, beside its context. 0:
+	// DefaultAcquireTimeout; negative: no bound.
+	AcquireTimeout time.Duration
+	// CreateTimeout ends the context of Create. 0: DefaultCreateTimeout;
+	// negative: no bound.
+	CreateTimeout time.Duration
+	// ReleaseTimeout ends the context of BeforeRelease. 0:
+	// DefaultReleaseTimeout; negative: no bound, and no allocation for it.
+	ReleaseTimeout time.Duration
+	// CheckTimeout ends the context of Check. 0: DefaultCheckTimeout;
+	// negative: no bound.
+	CheckTimeout time.Duration
+	// DestroyTimeout is how long a Destroy may keep its place taken. After it
+	// the place is free and the resource counted as orphaned. 0:
+	// DefaultDestroyTimeout; negative: no bound.
+	DestroyTimeout time.Duration
+
+	// CheckInterval is the time between two rounds of Check. 0:
+	// DefaultCheckInterval; negative: no rounds.
+	CheckInterval time.Duration
+	// MaxLifetime is the age from which a resource is replaced, when it comes
+	// back or while it is idle. 0: DefaultMaxLifetime; negative: no bound.
+	MaxLifetime time.Duration
+	// Jitter spreads the replacing: each resource's lifetime is MaxLifetime
+	// plus a random part of Jitter of its own. 0: a tenth of MaxLifetime;
+	// negative: none.
+	Jitter time.Duration
+	// MaxIdleTime is how long a resource may be idle, unless Min or MinIdle
+	// need it. 0: DefaultMaxIdleTime; negative: no bound.
+	MaxIdleTime time.Duration
+
+	// IdleOrder says which idle resource is lent next.
+	IdleOrder IdleOrder
+
+	// Strategy drives the circuit breaker. Nil: only Activate, Deactivate
+	// and Recover do.
+	Strategy Strategy
+}
+
+// completed checks c and puts the defaults in. In the result a duration of
+// zero means no bound.
+func (c Config[T]) completed() (Config[T], error) {
+	var errs []error
+	bad := func(format string, args ...any) {
+		errs = append(errs, fmt.Errorf("pool: config: "+format, args...))
+	}
+	if c.Create == nil {
+		bad("Create is missing")
+	}
+	if c.Max < 0 {
+		bad("Max is %d, must not be negative", c.Max)
+	}
+	if c.Max == 0 {
+		c.Max = DefaultMax
+	}
+	for _, n := range []struct {
+		name  string
+		value int
+	}{{"Min", c.Min}, {"MinIdle", c.MinIdle}} {
+		if n.value < 0 {
+			bad("%s is %d, must not be negative", n.name, n.value)
+		}
+		if c.Max > 0 && n.value > c.Max {
+			bad("%s is %d, more than Max, which is %d", n.name, n.value, c.Max)
+		}
+	}
+	if c.MaxWaiters < 0 {
+		bad("MaxWaiters is %d, must not be negative", c.MaxWaiters)
+	}
+	if c.IdleOrder > FIFO {
+		bad("IdleOrder is %d, want LIFO or FIFO", c.IdleOrder)
+	}
+	for _, d := range []struct {
+		value *time.Duration
+		zero  time.Duration
+	}{
+		{&c.AcquireTimeout, DefaultAcquireTimeout},
+		{&c.CreateTimeout, DefaultCreateTimeout},
+		{&c.ReleaseTimeout, DefaultReleaseTimeout},
+		{&c.CheckTimeout, DefaultCheckTimeout},
+		{&c.DestroyTimeout, DefaultDestroyTimeout},
+		{&c.CheckInterval, DefaultCheckInterval},
+		{&c.MaxLifetime, DefaultMaxLifetime},
+		{&c.MaxIdleTime, DefaultMaxIdleTime},
+	} {
+		switch {
+		case *d.value == 0:
+			*d.value = d.zero
+		case *d.value < 0:
+			*d.value = 0
+		}
+	}
+	switch {
+	case c.Jitter < 0 || c.MaxLifetime == 0:
+		c.Jitter = 0
+	case c.Jitter == 0:
+		c.Jitter = c.MaxLifetime / 10
+	}
+	return c, errors.Join(errs...)
+}

@@ -1,0 +1,189 @@
+package pool
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// Warm opens resources until there are Config.Min of them, and MinIdle idle
+// ones, one after the other. It stops at the first error and returns it; what
+// has been opened stays. A pool that is not warmed begins to fill at its first
+// use.
+func (p *Pool[T]) Warm(ctx context.Context) error {
+	for {
+		p.mu.Lock()
+		if p.mode&modeClosed != 0 {
+			p.mu.Unlock()
+			return ErrClosed
+		}
+		if p.mode&(modeInactive|modeRecovering) != 0 {
+			err := p.acquireErrorLocked(ErrUnavailable, 0)
+			p.mu.Unlock()
+			return err
+		}
+		open := p.total - p.creating - p.destroying
+		missing := max(p.min-open, p.minIdle-p.idle.n)
+		if missing <= 0 || p.total-p.creating >= p.max {
+			p.used = true
+			p.balanceLocked()
+			p.mu.Unlock()
+			return nil
+		}
+		if p.creating >= missing || p.roomLocked() <= 0 {
+			if err := p.awaitCreateLocked(ctx); err != nil {
+				return err
+			}
+			continue
+		}
+		p.seq++
+		w := p.newWaiterLocked(ctx, p.seq)
+		p.reserveLocked(w)
+		p.mu.Unlock()
+		if err := p.warmOne(ctx, w); err != nil {
+			return err
+		}
+	}
+}
+
+// awaitCreateLocked leaves the lock and sleeps until some create has ended.
+func (p *Pool[T]) awaitCreateLocked(ctx context.Context) error {
+	if p.createEnded == nil {
+		p.createEnded = make(chan struct{})
+	}
+	ended := p.createEnded
+	p.mu.Unlock()
+	select {
+	case <-ended:
+		return nil
+	case <-p.stop.Done():
+		return ErrClosed
+	case <-ctx.Done():
+		return fmt.Errorf("pool: warm: %w", ctx.Err())
+	}
+}
+
+// warmOne waits for the resource of w and makes it idle.
+func (p *Pool[T]) warmOne(ctx context.Context, w *waiter[T]) error {
+	select {
+	case <-w.ch:
+	case <-ctx.Done():
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if w.state == stateReserved {
+			p.alone.remove(w)
+			w.state = stateGone
+		} else if w.r != nil {
+			p.acquires--
+			w.r.w = nil
+			p.passOnLocked(w.r)
+		}
+		return fmt.Errorf("pool: warm: %w", ctx.Err())
+	}
+	if w.err != nil {
+		return w.err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.acquires--
+	p.passOnLocked(w.r)
+	return nil
+}
+
+// Resize changes Max. When it grows, waiters are served at once; when it
+// shrinks, idle resources are destroyed, oldest first, and borrowed ones as
+// they come back, until no more than n are left. Min and MinIdle count for no
+// more than n.
+func (p *Pool[T]) Resize(n int) error {
+	if n < 1 {
+		return fmt.Errorf("pool: resize to %d: must be at least 1", n)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.mode&modeClosed != 0 {
+		return ErrClosed
+	}
+	p.max, p.min, p.minIdle = n, min(p.cfg.Min, n), min(p.cfg.MinIdle, n)
+	if p.total > n {
+		p.mode |= modeOver
+	}
+	for p.idle.n > 0 && p.total-p.destroying > n {
+		p.retireLocked(p.idle.popOldest(), resized)
+	}
+	p.balanceLocked()
+	return nil
+}
+
+// Flush replaces every resource there is: idle ones are destroyed at once,
+// borrowed ones when they come back, and what is just being created after
+// its first use. Nobody is interrupted.
+func (p *Pool[T]) Flush() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.mode&modeClosed != 0 {
+		return
+	}
+	p.epoch++
+	for p.idle.n > 0 {
+		p.retireLocked(p.idle.popOldest(), flushed)
+	}
+	p.balanceLocked()
+}
+
+// Close closes the pool. Whoever waits gets ErrClosed; idle resources are
+// destroyed, and Close returns when that is done (DestroyTimeout bounds it);
+// borrowed ones are destroyed at their release, one that is just being created
+// when Create returns. Closing again does nothing. A hook must not call it
+// and wait for it: use a goroutine.
+func (p *Pool[T]) Close() {
+	var idle sync.WaitGroup
+	p.mu.Lock()
+	p.closeLocked(&idle)
+	p.mu.Unlock()
+	p.halt()
+	idle.Wait()
+}
+
+// CloseContext is Close, and then waits until every resource is destroyed and
+// every Create has returned, or until ctx is done, which is its only error.
+func (p *Pool[T]) CloseContext(ctx context.Context) error {
+	var idle sync.WaitGroup
+	p.mu.Lock()
+	p.closeLocked(&idle)
+	p.mu.Unlock()
+	p.halt()
+	select {
+	case <-p.drained:
+		return nil
+	case <-ctx.Done():
+	}
+	s := p.Stats()
+	if s.Count == 0 {
+		return nil
+	}
+	return fmt.Errorf("pool: close: %d lent, %d being created, %d being destroyed: %w",
+		s.Lent, s.Creating, s.Destroying, ctx.Err())
+}
+
+func (p *Pool[T]) closeLocked(idle *sync.WaitGroup) {
+	if p.mode&modeClosed != 0 {
+		return
+	}
+	p.mode |= modeClosed
+	p.epoch++
+	p.asleep = true
+	p.failAllLocked(func(*waiter[T]) error { return ErrClosed })
+	for p.idle.n > 0 {
+		r := p.idle.popOldest()
+		idle.Add(1)
+		r.closer = idle
+		p.retireLocked(r, closed)
+	}
+	for _, t := range []*time.Timer{p.sweepTimer, p.expireTimer, p.tickTimer} {
+		if t != nil {
+			t.Stop()
+		}
+	}
+	p.balanceLocked()
+}

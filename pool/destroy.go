@@ -1,0 +1,72 @@
+package pool
+
+import "time"
+
+// reason says why a resource was destroyed.
+type reason uint8
+
+const (
+	lifetime reason = iota
+	idleTime
+	checkFailed
+	beforeAcquire
+	beforeRelease
+	discarded
+	flushed
+	resized
+	closed
+	reasons           // how many there are
+	fit     = reasons // no reason at all
+)
+
+// retireLocked takes r, which is in no list any more, out of use and has it
+// destroyed in the background. It keeps its place until that is over; the
+// caller goes on to balanceLocked.
+func (p *Pool[T]) retireLocked(r *resource[T], why reason) {
+	r.stamp++ // no lease of it is valid any more
+	if w := r.w; w != nil {
+		r.w = nil
+		p.recycleLocked(w)
+	}
+	p.count.destroyed[why]++
+	p.destroying++
+	if p.cfg.Destroy == nil {
+		p.destroyedLocked(r)
+		return
+	}
+	go p.destroy(r)
+}
+
+// destroy runs Destroy and frees the place of r, after DestroyTimeout at the
+// latest.
+func (p *Pool[T]) destroy(r *resource[T]) {
+	if d := p.cfg.DestroyTimeout; d > 0 {
+		t := time.AfterFunc(d, func() { p.destroyEnded(r, true) })
+		defer t.Stop()
+	}
+	detached("Destroy",
+		func() error { p.cfg.Destroy(r.value); return nil },
+		func(error) { p.destroyEnded(r, false) })
+}
+
+func (p *Pool[T]) destroyEnded(r *resource[T], timedOut bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if r.gone {
+		return // the other of the two was first
+	}
+	if timedOut {
+		p.count.orphaned++
+	}
+	p.destroyedLocked(r)
+	p.balanceLocked()
+}
+
+func (p *Pool[T]) destroyedLocked(r *resource[T]) {
+	r.gone = true
+	p.destroying--
+	p.total--
+	if r.closer != nil {
+		r.closer.Done()
+	}
+}

@@ -1,0 +1,133 @@
+package pool
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"time"
+)
+
+var (
+	// ErrClosed is returned by every operation on a closed pool, and to those
+	// who were waiting when it was closed.
+	ErrClosed = errors.New("pool: closed")
+
+	// ErrUnavailable is the reason of an AcquireError when the circuit
+	// breaker refuses.
+	ErrUnavailable = errors.New("pool: unavailable: the circuit breaker is open")
+
+	// ErrTooManyWaiters is the reason of an AcquireError when Config.MaxWaiters
+	// acquirers wait already.
+	ErrTooManyWaiters = errors.New("pool: too many waiters")
+
+	// ErrNoneNow is returned by AcquireNow when it would have to wait for
+	// somebody else.
+	ErrNoneNow = errors.New("pool: none available without waiting")
+
+	// ErrStaleLease is returned by a Lease's Release and Discard when the
+	// lease has been given back before, and by those of the zero Lease.
+	// Nothing has happened to the resource or to whoever has it now.
+	ErrStaleLease = errors.New("pool: lease already given back")
+
+	// ErrTimeout is the reason of an AcquireError after Config.AcquireTimeout.
+	// errors.Is(err, context.DeadlineExceeded) holds for it too.
+	ErrTimeout error = timeoutError{}
+)
+
+type timeoutError struct{}
+
+func (timeoutError) Error() string        { return "pool: timed out" }
+func (timeoutError) Timeout() bool        { return true }
+func (timeoutError) Is(target error) bool { return target == context.DeadlineExceeded }
+
+// AcquireError says why an acquirer got nothing, and how the pool stood at
+// that moment.
+type AcquireError struct {
+	// Reason is ErrTimeout, ErrTooManyWaiters, ErrUnavailable, or the error
+	// of the acquirer's context.
+	Reason error
+	// Cause is context.Cause of the acquirer's context where that is another
+	// error than Reason, else nil.
+	Cause error
+	// Max, Idle, Active and Waiting are those of Stats; Waiting does not
+	// count this acquirer.
+	Max, Idle, Active, Waiting int
+	// Waited is how long this acquirer has waited.
+	Waited time.Duration
+	// LastCreateErr is the error of the most recent create, nil if that one
+	// succeeded. It is not unwrapped: it is not why this acquire failed.
+	LastCreateErr error
+}
+
+func (e *AcquireError) Error() string {
+	var b strings.Builder
+	b.WriteString("pool: acquire: ")
+	b.WriteString(strings.TrimPrefix(e.Reason.Error(), "pool: "))
+	if e.Cause != nil {
+		fmt.Fprintf(&b, " (%v)", e.Cause)
+	}
+	if e.Waited > 0 {
+		fmt.Fprintf(&b, " after %v", e.Waited.Round(time.Microsecond))
+	}
+	fmt.Fprintf(&b, ": max %d, active %d, idle %d, waiting %d", e.Max, e.Active, e.Idle, e.Waiting)
+	if e.LastCreateErr != nil {
+		fmt.Fprintf(&b, "; last create failed: %v", e.LastCreateErr)
+	}
+	return b.String()
+}
+
+// Unwrap gives Reason, and Cause where there is one.
+func (e *AcquireError) Unwrap() []error {
+	if e.Cause == nil {
+		return []error{e.Reason}
+	}
+	return []error{e.Reason, e.Cause}
+}
+
+// Timeout reports whether time was the reason, as in net.Error.
+func (e *AcquireError) Timeout() bool { return errors.Is(e, context.DeadlineExceeded) }
+
+// CreateError is what an acquirer gets when the Create it waited for failed.
+type CreateError struct {
+	// Err is what Create returned, or a *PanicError.
+	Err error
+}
+
+func (e *CreateError) Error() string { return "pool: create: " + e.Err.Error() }
+
+// Unwrap gives Err.
+func (e *CreateError) Unwrap() error { return e.Err }
+
+// PanicError stands for the result of a hook that did not return.
+type PanicError struct {
+	// Hook is the field of Config: "Create", "BeforeRelease".
+	Hook string
+	// Value is what it panicked with; nil when it called runtime.Goexit.
+	Value any
+	// Stack is the stack of the panic. Error does not print it.
+	Stack []byte
+}
+
+// Error names the hook and what it panicked with. Of a value that is neither
+// an error nor a string only the type is printed: it may be a configuration
+// with a password in it.
+func (e *PanicError) Error() string {
+	switch v := e.Value.(type) {
+	case nil:
+		return "pool: " + e.Hook + " called runtime.Goexit"
+	case runtime.Error:
+		return fmt.Sprintf("pool: %s panicked: %v", e.Hook, v)
+	case error, string:
+		return fmt.Sprintf("pool: %s panicked: %T: %v", e.Hook, v, v)
+	default:
+		return fmt.Sprintf("pool: %s panicked with a %T", e.Hook, v)
+	}
+}
+
+// Unwrap gives Value where it is an error.
+func (e *PanicError) Unwrap() error {
+	err, _ := e.Value.(error)
+	return err
+}

@@ -1,0 +1,53 @@
+package pool
+
+import "time"
+
+// All waiters have the same timeout and stand in the order in which their
+// waiting began, so one timer, set for the first, serves the whole queue. It
+// is not stopped when the queue empties: that would cost every hand-over
+// something, and a timer that finds nothing to do costs nearly nothing, once
+// in a timeout.
+
+func (p *Pool[T]) armExpiryLocked(d time.Duration) {
+	p.expireArmed = true
+	if p.expireTimer == nil {
+		p.expireTimer = time.AfterFunc(d, p.expire)
+	} else {
+		p.expireTimer.Reset(d)
+	}
+}
+
+// armExpiryAgainLocked sees to a waiter that came back into the queue with
+// the time it has waited already: the timer may be set for a later one.
+func (p *Pool[T]) armExpiryAgainLocked(start int64) {
+	if p.cfg.AcquireTimeout > 0 {
+		p.armExpiryLocked(p.cfg.AcquireTimeout - p.sinceStart(start))
+	}
+}
+
+// expire fails the waiters whose time is over.
+func (p *Pool[T]) expire() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.expireArmed = false
+	left := false
+	for w := p.queue.head; w != nil; w = p.queue.head {
+		start := w.start.Load()
+		if start == 0 {
+			// It has entered the queue but not looked at the clock yet.
+			start = p.since()
+		}
+		remaining := p.cfg.AcquireTimeout - p.sinceStart(start)
+		if remaining > 0 {
+			p.armExpiryLocked(remaining)
+			break
+		}
+		p.queue.pop()
+		p.count.timeouts++
+		p.failLocked(w, p.acquireErrorLocked(ErrTimeout, start))
+		left = true
+	}
+	if left {
+		p.balanceLocked() // one of them may have been the breaker's probe
+	}
+}

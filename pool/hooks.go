@@ -1,0 +1,66 @@
+package pool
+
+import (
+	"context"
+	"runtime/debug"
+)
+
+// A hook is foreign code: it may panic, and it may end its goroutine. Each is
+// called through one of the functions here, which turn both into an error
+// that names it.
+
+// call runs f and returns its error, or a *PanicError. If f calls
+// runtime.Goexit, which cannot be stopped, onExit gets the error on the way
+// out and call does not return.
+func call(hook string, f func() error, onExit func(error)) (err error) {
+	returned := false
+	defer func() {
+		if returned {
+			return
+		}
+		if v := recover(); v != nil {
+			err = &PanicError{Hook: hook, Value: v, Stack: debug.Stack()}
+			return
+		}
+		onExit(&PanicError{Hook: hook})
+	}()
+	err = f()
+	returned = true
+	return err
+}
+
+// detached runs f, on a goroutine of the pool, and tells done of its outcome
+// however f ends.
+func detached(hook string, f func() error, done func(error)) {
+	exited := true
+	var err error
+	defer func() {
+		if exited {
+			done(&PanicError{Hook: hook})
+		} else {
+			done(err)
+		}
+	}()
+	err = call(hook, f, func(error) {})
+	exited = false
+}
+
+// beforeAcquire prepares r for its borrower.
+func (p *Pool[T]) beforeAcquire(ctx context.Context, r *resource[T]) error {
+	return call("BeforeAcquire",
+		func() error { return p.cfg.BeforeAcquire(ctx, r.value) },
+		func(error) { p.dropUnprepared(r) })
+}
+
+// beforeRelease cleans r, which is nobody's any more.
+func (p *Pool[T]) beforeRelease(r *resource[T]) error {
+	ctx := context.Background()
+	if d := p.cfg.ReleaseTimeout; d > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, d)
+		defer cancel()
+	}
+	return call("BeforeRelease",
+		func() error { return p.cfg.BeforeRelease(ctx, r.value) },
+		func(err error) { p.finishRelease(r, err) })
+}

@@ -1,0 +1,130 @@
+package pool
+
+// Lease is the right to use one resource until Release or Discard. It is a
+// small value, to be copied freely; all copies are the same lease. The zero
+// Lease holds nothing.
+//
+// A lease carries the number of its lending. Given back twice, by mistake or
+// by two goroutines at once, it is recognised whoever has the resource by
+// then.
+type Lease[T any] struct {
+	r     *resource[T]
+	stamp uint64
+}
+
+// Value gives the resource. It must not be used after the lease has been
+// given back: somebody else may have it. On the zero Lease it is T's zero
+// value.
+func (l Lease[T]) Value() T {
+	if l.r == nil {
+		var zero T
+		return zero
+	}
+	return l.r.value
+}
+
+// IsZero reports whether l is the zero Lease.
+func (l Lease[T]) IsZero() bool { return l.r == nil }
+
+// Valid reports whether the lease has not been given back yet.
+func (l Lease[T]) Valid() bool {
+	if l.r == nil {
+		return false
+	}
+	p := l.r.pool
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return l.r.stamp == l.stamp
+}
+
+// Release gives the resource back: to the acquirer that has waited longest,
+// or to be idle. It runs BeforeRelease first. Its only error is
+// ErrStaleLease.
+func (l Lease[T]) Release() error {
+	r := l.r
+	if r == nil {
+		return ErrStaleLease
+	}
+	p := r.pool
+	p.mu.Lock()
+	if r.stamp != l.stamp {
+		p.mu.Unlock()
+		return ErrStaleLease
+	}
+	r.stamp++
+	if w := r.w; w != nil {
+		r.w = nil
+		p.recycleLocked(w)
+	}
+	if p.cfg.BeforeRelease != nil || p.cfg.Strategy != nil || r.probe != 0 {
+		p.mu.Unlock()
+		p.releaseSlow(r)
+		return nil
+	}
+	w := p.putLocked(r)
+	p.mu.Unlock()
+	if w != nil {
+		w.wake()
+	}
+	return nil
+}
+
+// releaseSlow takes r back where a hook or the breaker has a say.
+func (p *Pool[T]) releaseSlow(r *resource[T]) {
+	var err error
+	if p.cfg.BeforeRelease != nil {
+		err = p.beforeRelease(r)
+	}
+	p.finishRelease(r, err)
+}
+
+// finishRelease takes r back with the outcome of BeforeRelease.
+func (p *Pool[T]) finishRelease(r *resource[T], err error) {
+	var v verdict
+	// Deferred, because the Strategy is foreign code and may end the
+	// goroutine.
+	defer func() { p.takeBack(r, err, v) }()
+	v = p.judgeRelease(r, err)
+}
+
+func (p *Pool[T]) takeBack(r *resource[T], err error, v verdict) {
+	p.mu.Lock()
+	p.applyLocked(v)
+	var w *waiter[T]
+	if err != nil {
+		p.retireLocked(r, beforeRelease)
+	} else {
+		w = p.putLocked(r)
+	}
+	if err != nil || p.mode != 0 || v.next != v.from {
+		p.balanceLocked()
+	}
+	p.mu.Unlock()
+	if w != nil {
+		w.wake()
+	}
+}
+
+// Discard gives the resource back to be destroyed, because it is known to be
+// broken. BeforeRelease does not see it, nor does the circuit breaker. Its
+// only error is ErrStaleLease.
+func (l Lease[T]) Discard() error {
+	r := l.r
+	if r == nil {
+		return ErrStaleLease
+	}
+	p := r.pool
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if r.stamp != l.stamp {
+		return ErrStaleLease
+	}
+	if w := r.w; w != nil {
+		r.w = nil
+		p.recycleLocked(w)
+	}
+	p.endProbeLocked(r)
+	p.retireLocked(r, discarded)
+	p.balanceLocked()
+	return nil
+}

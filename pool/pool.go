@@ -1,0 +1,178 @@
+package pool
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// mode is what keeps a pool off its fast paths.
+type mode uint8
+
+const (
+	modeClosed     mode = 1 << iota
+	modeInactive        // the breaker is open: nobody waits, nothing is created
+	modeRecovering      // the breaker lets one probe through
+	modeOver            // Resize: more exist than may
+)
+
+// resource is one real resource, for as long as it exists. It is never used
+// for a second one, so its value does not change.
+type resource[T any] struct {
+	value T
+	pool  *Pool[T]
+
+	// The pool's lock protects the following fields. Whoever has the
+	// resource may read stamp without it: only the holder changes it.
+	stamp     uint64 // which lending this is; see Lease
+	epoch     uint64 // Flush and Close leave older ones behind
+	probe     uint64 // not 0: lent as this probe of the breaker
+	expires   int64  // pool time
+	idleSince int64  // pool time, coarse
+	idleOrder uint64 // place in the idle list
+	w         *waiter[T]
+	gone      bool            // does not count any more
+	closer    *sync.WaitGroup // of the Close that waits for the destroying
+}
+
+// Pool lends resources of type T. All its methods are safe for concurrent
+// use. Make one with New.
+type Pool[T any] struct {
+	cfg  Config[T] // completed
+	base time.Time // pool time 0
+	// stop ends when the pool is closed: nobody needs what hooks do then.
+	stop context.Context
+	halt context.CancelFunc
+
+	mu sync.Mutex // protects following fields
+	// What nearly every cycle touches.
+	mode     mode
+	asleep   bool  // the coarse clock does not tick
+	now      int64 // pool time as of the last tick
+	epoch    uint64
+	idle     idleList[T]
+	queue    waitQueue[T]
+	alone    waitQueue[T] // not queueing: each waits for a create of its own
+	free     *waiter[T]
+	minIdle  int
+	acquires uint64
+	seq      uint64
+
+	total      int // all that exist
+	creating   int // of these, being created,
+	reserved   int // of these, for somebody not in the queue
+	checking   int // being checked
+	destroying int // being destroyed
+	max, min   int
+
+	used          bool // Min is to be kept
+	refillHold    bool // no background create until the next sweep
+	lastCreateErr error
+	createEnded   chan struct{} // closed and replaced when a create ends; nil if nobody asks
+	drained       chan struct{} // closed when the pool is closed and empty
+	isDrained     bool
+
+	probe         uint64 // not 0: the attempt that probes for the breaker
+	inactiveSince int64
+
+	sweepTimer   *time.Timer
+	sweepArmed   bool
+	nextCheck    int64
+	checkRunning bool
+	expireTimer  *time.Timer
+	expireArmed  bool
+	tickTimer    *time.Timer
+	tickEvery    time.Duration
+	tickSeen     uint64 // acquires at the last tick
+
+	count counters
+
+	waits waitStats // has no need of mu
+}
+
+// New makes a pool. It creates no resource and starts no goroutine: the first
+// use does. The error lists everything that is wrong with the configuration.
+func New[T any](config Config[T]) (*Pool[T], error) {
+	cfg, err := config.completed()
+	if err != nil {
+		return nil, err
+	}
+	p := &Pool[T]{
+		cfg:     cfg,
+		base:    time.Now(),
+		asleep:  true,
+		max:     cfg.Max,
+		min:     cfg.Min,
+		minIdle: cfg.MinIdle,
+		drained: make(chan struct{}),
+	}
+	p.stop, p.halt = context.WithCancel(context.Background())
+	p.tickEvery = cfg.tick()
+	return p, nil
+}
+
+// putLocked finds the next place for r, which nobody has: the first waiter,
+// who is returned and must be woken, the idle list, or the end. Every
+// resource that comes from anywhere passes here.
+func (p *Pool[T]) putLocked(r *resource[T]) *waiter[T] {
+	if p.asleep {
+		p.wakeClockLocked()
+	}
+	if r.epoch != p.epoch || p.now >= r.expires || p.mode != 0 {
+		if why := p.unfitLocked(r); why != fit {
+			p.retireLocked(r, why)
+			p.balanceLocked()
+			return nil
+		}
+	}
+	if w := p.queue.head; w != nil && p.mayGrantLocked(w) {
+		p.queue.pop()
+		p.grantLocked(w, r, false)
+		return w
+	}
+	r.idleSince = p.now
+	p.idle.push(r)
+	return nil
+}
+
+// unfitLocked says why r may not be lent again.
+func (p *Pool[T]) unfitLocked(r *resource[T]) reason {
+	switch {
+	case p.mode&modeClosed != 0:
+		return closed
+	case r.epoch != p.epoch:
+		return flushed
+	case p.now >= r.expires:
+		return lifetime
+	case p.mode&modeOver != 0 && p.total-p.destroying > p.max:
+		return resized
+	}
+	return fit
+}
+
+// balanceLocked brings waiters, idle resources and creates into agreement. It
+// follows every change that is not a plain hand-over.
+func (p *Pool[T]) balanceLocked() {
+	if p.mode&modeOver != 0 && p.total <= p.max {
+		p.mode &^= modeOver
+	}
+	for p.queue.head != nil && p.idle.n > 0 && p.mayGrantLocked(p.queue.head) {
+		w := p.queue.pop()
+		p.grantLocked(w, p.takeIdleLocked(), false)
+		w.wake()
+	}
+	for n := p.wantedLocked(); n > 0; n-- {
+		p.startCreateLocked(nil)
+	}
+	if p.mode&modeClosed != 0 && p.total == 0 && !p.isDrained {
+		p.isDrained = true
+		close(p.drained)
+	}
+}
+
+func (p *Pool[T]) takeIdleLocked() *resource[T] {
+	if p.cfg.IdleOrder == FIFO {
+		return p.idle.popOldest()
+	}
+	return p.idle.popNewest()
+}

@@ -1,0 +1,162 @@
+package pool
+
+import (
+	"context"
+	"sync/atomic"
+)
+
+// waiterState says where a waiter's result will come from.
+type waiterState uint8
+
+const (
+	stateQueued    waiterState = iota // in the queue: from whoever comes first
+	stateReserved                     // not in the queue: from one create
+	stateDelivered                    // the result is there
+	stateGone                         // its acquirer has left
+)
+
+// A waiter is an acquirer that sleeps. All fields but ch and start belong to
+// the pool's lock until the result is delivered, and to the acquirer from
+// then on.
+//
+// A waiter lives on: the resource it got keeps it, and hands it back to the
+// free list at its release, which takes the lock anyway. By then the acquirer
+// has read the result and emptied ch, or it would not have had the lease.
+type waiter[T any] struct {
+	next, prev *waiter[T]
+	// ch wakes the acquirer. Exactly one value is sent for each delivery,
+	// maybe after the lock is released; it is buffered, so sending never
+	// blocks.
+	ch    chan struct{}
+	state waiterState
+	ctx   context.Context // for the values of a create
+	seq   uint64          // order of arrival
+	// start is when the waiting began, 0 until the acquirer has looked at
+	// the clock, which it does after it has left the lock.
+	start atomic.Int64
+
+	r     *resource[T] // the result: a resource …
+	fresh bool         // … that was created for this acquirer, …
+	err   error        // … or an error
+}
+
+// waitQueue holds waiters in order of arrival.
+type waitQueue[T any] struct {
+	head, tail *waiter[T]
+	n          int
+}
+
+func (q *waitQueue[T]) push(w *waiter[T]) {
+	w.prev = q.tail
+	if q.tail == nil {
+		q.head = w
+	} else {
+		q.tail.next = w
+	}
+	q.tail = w
+	q.n++
+}
+
+// readmit puts w, which had its turn and got a resource that was no good,
+// back in its place. Everyone in the queue arrived after it, but for others
+// that were readmitted.
+func (q *waitQueue[T]) readmit(w *waiter[T]) {
+	after := q.head
+	for after != nil && after.seq < w.seq {
+		after = after.next
+	}
+	if after == nil {
+		q.push(w)
+		return
+	}
+	w.next, w.prev = after, after.prev
+	if after.prev == nil {
+		q.head = w
+	} else {
+		after.prev.next = w
+	}
+	after.prev = w
+	q.n++
+}
+
+// pop takes out the first, who must exist.
+func (q *waitQueue[T]) pop() *waiter[T] {
+	w := q.head
+	q.head = w.next
+	if q.head == nil {
+		q.tail = nil
+	} else {
+		q.head.prev = nil
+		w.next = nil
+	}
+	q.n--
+	return w
+}
+
+func (q *waitQueue[T]) remove(w *waiter[T]) {
+	if w.prev == nil {
+		q.head = w.next
+	} else {
+		w.prev.next = w.next
+	}
+	if w.next == nil {
+		q.tail = w.prev
+	} else {
+		w.next.prev = w.prev
+	}
+	w.next, w.prev = nil, nil
+	q.n--
+}
+
+// newWaiterLocked takes a waiter from the free list.
+func (p *Pool[T]) newWaiterLocked(ctx context.Context, seq uint64) *waiter[T] {
+	w := p.free
+	if w == nil {
+		w = &waiter[T]{ch: make(chan struct{}, 1)}
+	} else {
+		p.free, w.next = w.next, nil
+	}
+	w.ctx, w.seq = ctx, seq
+	return w
+}
+
+// recycleLocked puts w on the free list. Its acquirer must be done with it
+// and its channel empty.
+func (p *Pool[T]) recycleLocked(w *waiter[T]) {
+	w.ctx, w.r, w.err = nil, nil, nil
+	w.start.Store(0)
+	w.next = p.free
+	p.free = w
+}
+
+// grantLocked gives r to w, who has left the queue; the caller wakes it by
+// w.wake, under the lock or after it.
+func (p *Pool[T]) grantLocked(w *waiter[T], r *resource[T], fresh bool) {
+	w.state, w.r, w.fresh = stateDelivered, r, fresh
+	r.w = w
+	p.acquires++
+	if p.mode&modeRecovering != 0 && w.seq == p.probe {
+		r.probe = w.seq
+	}
+}
+
+// failLocked gives err to w, who has left the queue, and wakes it.
+func (p *Pool[T]) failLocked(w *waiter[T], err error) {
+	w.state, w.err = stateDelivered, err
+	if w.seq == p.probe {
+		p.probe = 0
+	}
+	w.wake()
+}
+
+// failAllLocked sends everybody away who waits for anything.
+func (p *Pool[T]) failAllLocked(why func(*waiter[T]) error) {
+	for _, q := range []*waitQueue[T]{&p.queue, &p.alone} {
+		for q.head != nil {
+			w := q.pop()
+			p.failLocked(w, why(w))
+		}
+	}
+}
+
+func (w *waiter[T]) wake() { w.ch <- struct{}{} }

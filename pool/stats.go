@@ -1,0 +1,153 @@
+package pool
+
+import (
+	"math/bits"
+	"sync/atomic"
+	"time"
+)
+
+// counters are what Stats counts under the lock.
+type counters struct {
+	creates, createErrors                     uint64
+	cancelled, timeouts, refused, unavailable uint64
+	orphaned, transitions                     uint64
+	destroyed                                 [reasons]uint64
+}
+
+// waitBuckets is the number of buckets of the wait-time histogram.
+const waitBuckets = 27
+
+// WaitBounds gives the upper bounds of the buckets of Stats.WaitHistogram, in
+// rising order: 1 µs, 2 µs, 4 µs, … 33.6 s. The histogram has one bucket more, for
+// what took longer than that.
+func WaitBounds() []time.Duration {
+	bounds := make([]time.Duration, waitBuckets-1)
+	for i := range bounds {
+		bounds[i] = time.Microsecond << i
+	}
+	return bounds
+}
+
+// waitStats counts waits outside the lock, since it is the acquirer, woken and
+// on its way, that knows how long it took. The buckets sum up to the number
+// of waits.
+type waitStats struct {
+	total, longest atomic.Int64
+	buckets        [waitBuckets]atomic.Uint64
+}
+
+func (s *waitStats) record(ns int64) {
+	s.total.Add(ns)
+	for m := s.longest.Load(); ns > m && !s.longest.CompareAndSwap(m, ns); {
+		m = s.longest.Load()
+	}
+	s.buckets[min(bits.Len64(uint64(ns)/1000), waitBuckets-1)].Add(1)
+}
+
+// Stats is what Pool.Stats returns. Counters run from New on.
+//
+// Count == Idle + Active, and Active == Lent + Creating + Checking +
+// Destroying. The numbers down to State belong to one moment.
+type Stats struct {
+	Max   int // the present bound of Count; see Resize
+	Count int // resources that exist
+	Idle  int
+	// Active ones are taken, for one of these reasons:
+	Active     int
+	Lent       int // with a borrower, or in BeforeAcquire or BeforeRelease
+	Creating   int
+	Checking   int
+	Destroying int
+
+	Waiting int   // acquirers in the queue
+	State   State // of the circuit breaker
+
+	Acquires    uint64 // leases given
+	Cancelled   uint64 // acquires that ended because their context was done
+	Timeouts    uint64 // acquires that ended with ErrTimeout
+	Refused     uint64 // acquires that ended with ErrTooManyWaiters
+	Unavailable uint64 // acquires that ended with ErrUnavailable
+
+	Creates      uint64 // that succeeded
+	CreateErrors uint64
+	Destroyed    Destroyed
+	// Orphaned counts the resources whose Destroy did not return within
+	// DestroyTimeout. They are in no other number any more but Destroyed.
+	Orphaned    uint64
+	Transitions uint64 // changes of State
+
+	// Waits counts the acquires that had to wait, for a release or a create,
+	// however they ended. WaitTotal is the sum of their waiting, WaitMax the
+	// longest. WaitHistogram has their number by duration: bucket i counts
+	// those that took less than WaitBounds()[i] and not less than the bound
+	// before, the last one the rest.
+	Waits         uint64
+	WaitTotal     time.Duration
+	WaitMax       time.Duration
+	WaitHistogram [waitBuckets]uint64
+}
+
+// Destroyed counts resources that were destroyed, or are being, by reason.
+type Destroyed struct {
+	Lifetime      uint64 // older than MaxLifetime
+	IdleTime      uint64 // idle longer than MaxIdleTime
+	CheckFailed   uint64
+	BeforeAcquire uint64 // the hook failed
+	BeforeRelease uint64 // the hook failed
+	Discarded     uint64 // Lease.Discard
+	Flushed       uint64 // Flush
+	Resized       uint64 // Resize
+	Closed        uint64 // Close
+}
+
+// Sum adds all up.
+func (d Destroyed) Sum() uint64 {
+	return d.Lifetime + d.IdleTime + d.CheckFailed + d.BeforeAcquire + d.BeforeRelease +
+		d.Discarded + d.Flushed + d.Resized + d.Closed
+}
+
+// Stats tells how the pool stands.
+func (p *Pool[T]) Stats() Stats {
+	p.mu.Lock()
+	s := Stats{
+		Max:          p.max,
+		Count:        p.total,
+		Idle:         p.idle.n,
+		Active:       p.total - p.idle.n,
+		Creating:     p.creating,
+		Checking:     p.checking,
+		Destroying:   p.destroying,
+		Waiting:      p.queue.n,
+		State:        p.stateLocked(),
+		Acquires:     p.acquires,
+		Cancelled:    p.count.cancelled,
+		Timeouts:     p.count.timeouts,
+		Refused:      p.count.refused,
+		Unavailable:  p.count.unavailable,
+		Creates:      p.count.creates,
+		CreateErrors: p.count.createErrors,
+		Orphaned:     p.count.orphaned,
+		Transitions:  p.count.transitions,
+	}
+	d := p.count.destroyed
+	p.mu.Unlock()
+	s.Lent = s.Active - s.Creating - s.Checking - s.Destroying
+	s.Destroyed = Destroyed{
+		Lifetime:      d[lifetime],
+		IdleTime:      d[idleTime],
+		CheckFailed:   d[checkFailed],
+		BeforeAcquire: d[beforeAcquire],
+		BeforeRelease: d[beforeRelease],
+		Discarded:     d[discarded],
+		Flushed:       d[flushed],
+		Resized:       d[resized],
+		Closed:        d[closed],
+	}
+	s.WaitTotal = time.Duration(p.waits.total.Load())
+	s.WaitMax = time.Duration(p.waits.longest.Load())
+	for i := range s.WaitHistogram {
+		s.WaitHistogram[i] = p.waits.buckets[i].Load()
+		s.Waits += s.WaitHistogram[i]
+	}
+	return s
+}

@@ -1,0 +1,168 @@
+package pool
+
+import (
+	"context"
+	"time"
+)
+
+// sweepEvery is the time between two sweeps: the limits of idle resources are
+// met to within a quarter of them, and to within CheckInterval.
+func (p *Pool[T]) sweepEvery() time.Duration {
+	every := shortestOf(p.cfg.CheckInterval, p.cfg.MaxLifetime/4, p.cfg.MaxIdleTime/4)
+	if every == 0 {
+		every = DefaultCheckInterval // for Min alone
+	}
+	return max(every, finestTick)
+}
+
+// armSweepLocked starts the sweeping, which stops by itself when there is
+// nothing to sweep.
+func (p *Pool[T]) armSweepLocked() {
+	if p.sweepArmed || p.mode&modeClosed != 0 {
+		return
+	}
+	p.sweepArmed = true
+	if p.nextCheck == 0 {
+		p.nextCheck = later(p.since(), p.cfg.CheckInterval)
+	}
+	if p.sweepTimer == nil {
+		p.sweepTimer = time.AfterFunc(p.sweepEvery(), p.sweep)
+	} else {
+		p.sweepTimer.Reset(p.sweepEvery())
+	}
+}
+
+// sweep ends idle resources that are too old or idle for too long, refills,
+// and starts a round of checks when one is due.
+func (p *Pool[T]) sweep() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.sweepArmed = false
+	if p.mode&modeClosed != 0 {
+		return
+	}
+	now := p.since()
+	p.now = now
+	live := p.total - p.destroying
+	for i := 0; i < p.idle.n; {
+		r := p.idle.at(i)
+		why := fit
+		switch {
+		case now >= r.expires:
+			why = lifetime
+		case p.cfg.MaxIdleTime > 0 && now-r.idleSince >= int64(p.cfg.MaxIdleTime) &&
+			live > p.min && p.idle.n > p.minIdle:
+			why = idleTime
+		}
+		if why == fit {
+			i++
+			continue
+		}
+		p.idle.removeAt(i)
+		p.retireLocked(r, why)
+		live--
+	}
+	p.refillHold = false
+	p.balanceLocked()
+	if p.cfg.CheckInterval > 0 && now >= p.nextCheck {
+		p.nextCheck = later(now, p.cfg.CheckInterval)
+		if p.cfg.Check != nil && !p.checkRunning && p.idle.n > 0 {
+			p.checkRunning = true
+			go p.checkIdle(p.idleNowLocked())
+		}
+	}
+	if p.total > 0 || p.min > 0 || p.minIdle > 0 {
+		p.armSweepLocked()
+	}
+}
+
+// suspect is an idle resource to be checked, unless it has been lent since.
+type suspect[T any] struct {
+	r     *resource[T]
+	order uint64
+}
+
+func (p *Pool[T]) idleNowLocked() []suspect[T] {
+	all := make([]suspect[T], p.idle.n)
+	for i := range all {
+		r := p.idle.at(i)
+		all[i] = suspect[T]{r, r.idleOrder}
+	}
+	return all
+}
+
+// checkIdle checks one resource after the other. Whoever needs the one that
+// is being checked waits for it as for a borrowed one.
+func (p *Pool[T]) checkIdle(all []suspect[T]) {
+	for _, s := range all {
+		if !p.takeForCheck(s) {
+			continue
+		}
+		err := p.check(s.r)
+		p.mu.Lock()
+		p.checking--
+		if err != nil {
+			why := checkFailed
+			if p.mode&modeClosed != 0 {
+				why = closed
+			}
+			p.retireLocked(s.r, why)
+		} else {
+			p.putCheckedLocked(s.r)
+		}
+		p.balanceLocked()
+		p.mu.Unlock()
+	}
+	p.mu.Lock()
+	p.checkRunning = false
+	p.mu.Unlock()
+}
+
+// takeForCheck takes s out of the idle ones if it has been there all the time.
+// If others wait there is nothing idle, so no check stands in anybody's way
+// that did not begin before they came.
+func (p *Pool[T]) takeForCheck(s suspect[T]) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	i := p.idle.find(s.r)
+	if i < 0 || s.r.idleOrder != s.order || p.mode&(modeClosed|modeInactive) != 0 {
+		return false
+	}
+	p.idle.removeAt(i)
+	p.checking++
+	return true
+}
+
+// putCheckedLocked puts r back where it was, or gives it to whoever waits by
+// now.
+func (p *Pool[T]) putCheckedLocked(r *resource[T]) {
+	if p.queue.head == nil && p.unfitLocked(r) == fit {
+		p.idle.restore(r)
+		return
+	}
+	if w := p.putLocked(r); w != nil {
+		w.wake()
+	}
+}
+
+// check runs Check on r. It waits for a Check whose time is over to notice
+// that, so that Destroy does not run beside it, but not for ever.
+func (p *Pool[T]) check(r *resource[T]) error {
+	ctx, cancel := p.bounded(p.stop, p.cfg.CheckTimeout)
+	defer cancel()
+	result := make(chan error, 1)
+	go detached("Check",
+		func() error { return p.cfg.Check(ctx, r.value) },
+		func(err error) { result <- err })
+	if p.cfg.CheckTimeout == 0 {
+		return <-result
+	}
+	grace := time.NewTimer(2 * p.cfg.CheckTimeout)
+	defer grace.Stop()
+	select {
+	case err := <-result:
+		return err
+	case <-grace.C:
+		return context.DeadlineExceeded
+	}
+}
