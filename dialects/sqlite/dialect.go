@@ -1,0 +1,84 @@
+// Package sqlite is the dialect of SQLite, in process and without cgo, by
+// modernc.org/sqlite. A blank import registers it:
+//
+//	import _ "github.com/pooldriver/pooldriver/dialects/sqlite"
+//
+// # DSN
+//
+//	sqlite:FILE?PARAMETERS    a file; sqlite:///abs/file means the same
+//	file:PATH?PARAMETERS      a URI as SQLite reads it
+//	:memory:                  a database in memory
+//
+// Parameters are those of modernc.org/sqlite (_pragma, _txlock, …) and of
+// SQLite's URIs (mode, immutable, …). They reach every connection. Under
+// "sqlite:", unlike in the bare driver, SQLite's own parameters are not lost
+// when the name is no URI.
+//
+// # Memory
+//
+// A database in memory (an empty name, :memory:, mode=memory) is one database
+// for all connections of one DSN that was parsed, and lives as long as its
+// pool. See memory.go.
+//
+// # Transactions
+//
+// SQLite does not show in its SQL whether a transaction is open, and the driver
+// keeps sqlite3_get_autocommit to itself; see status.go for how it is asked.
+package sqlite
+
+import (
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"sync"
+
+	sqlitedriver "modernc.org/sqlite"
+
+	"github.com/pooldriver/pooldriver/dialects"
+)
+
+func init() { dialects.Register(dialect{}) }
+
+type dialect struct{}
+
+var _ dialects.Dialect = dialect{}
+
+func (dialect) Name() string { return "sqlite" }
+
+func (dialect) Claim(dsn string) dialects.Claim { return claim(dsn) }
+
+func (dialect) Parse(dsn string) (dialects.Template, error) {
+	src, err := parse(dsn)
+	if err != nil {
+		return nil, err
+	}
+	return newTemplate(src), nil
+}
+
+func (dialect) Wrap(c driver.Connector) (dialects.Template, error) { return wrap(c) }
+
+func (dialect) Effect(query string) dialects.Effect { return classify(query) }
+
+// schemaChanged is SQLITE_SCHEMA.
+const schemaChanged = 17
+
+// Diagnose knows one error. The driver prepares anew by itself when a schema
+// has changed, several times; what still comes through ran nothing.
+func (dialect) Diagnose(err error) dialects.Diagnosis {
+	var e *sqlitedriver.Error
+	if errors.As(err, &e) && e.Code()&0xff == schemaChanged {
+		return dialects.StaleStatement
+	}
+	return 0
+}
+
+// registeredDriver is the one that functions, collations and connection hooks
+// were registered with; a new sqlite.Driver would know none of them.
+var registeredDriver = sync.OnceValue(func() driver.Driver {
+	db, err := sql.Open("sqlite", "")
+	if err != nil {
+		panic("dialects/sqlite: the driver is linked but not registered: " + err.Error())
+	}
+	defer func() { _ = db.Close() }()
+	return db.Driver()
+})

@@ -1,0 +1,141 @@
+package sqlite
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+
+	"github.com/pooldriver/pooldriver/dialects"
+)
+
+// source is what a DSN says.
+type source struct {
+	name   string // what the driver is given
+	path   string // the file, for people; empty for a database in memory
+	memory bool   // the database dies with its last connection
+	params []dialects.Param
+}
+
+func claim(dsn string) dialects.Claim {
+	name, _, _ := strings.Cut(dsn, "?")
+	switch {
+	case dialects.HasPrefix(dsn, "sqlite:"), dialects.HasPrefix(dsn, "file:"), name == ":memory:":
+		return dialects.Surely
+	case strings.ContainsAny(name, "@=;(") || strings.Contains(name, "://"):
+		return dialects.NotMine
+	}
+	for _, ext := range []string{".db", ".db3", ".sqlite", ".sqlite3"} {
+		if strings.HasSuffix(name, ext) {
+			return dialects.Perhaps
+		}
+	}
+	return dialects.NotMine
+}
+
+func parse(dsn string) (source, error) {
+	rest, prefixed := dsn, false
+	if dialects.HasPrefix(rest, "sqlite:") {
+		rest, prefixed = rest[len("sqlite:"):], true
+		// sqlite:///abs/file has an empty host, as file:/// has. A host there
+		// can only be a relative path written by habit.
+		rest = strings.TrimPrefix(rest, "//")
+	}
+	name, query, _ := strings.Cut(rest, "?")
+	q, err := splitQuery(query)
+	if err != nil {
+		return source{}, err
+	}
+	if dialects.HasPrefix(name, "file:") {
+		name = "file:" + name[len("file:"):] // the driver knows lower case only
+	}
+	isURI := strings.HasPrefix(name, "file:")
+
+	path := name
+	if isURI {
+		if path, err = uriPath(name); err != nil {
+			return source{}, err
+		}
+	}
+	if m, ok := memoryName(path, q, isURI || prefixed); ok {
+		return source{name: m, memory: true, params: q.pool}, nil
+	}
+	if prefixed && !isURI && q.has(uriParameters...) {
+		name = fileURI(name)
+	}
+	if len(q.rest) > 0 {
+		name += "?" + strings.Join(q.rest, "&")
+	}
+	return source{name: name, path: path, params: q.pool}, nil
+}
+
+// uriParameters are SQLite's own. The driver gives them to SQLite in a URI, and
+// drops them behind a plain file name, where mode=ro would go unheard.
+var uriParameters = []string{"mode", "cache", "immutable", "nolock", "psow", "modeof"}
+
+// query is the part of a DSN behind the question mark, taken apart no further
+// than needed: what is passed on is passed on as it was written.
+type query struct {
+	rest   []string // name=value, as written
+	values url.Values
+	pool   []dialects.Param
+}
+
+func splitQuery(raw string) (query, error) {
+	q := query{values: url.Values{}}
+	for part := range strings.SplitSeq(raw, "&") {
+		if part == "" {
+			continue
+		}
+		name, value, _ := strings.Cut(part, "=")
+		name, err := url.QueryUnescape(name)
+		if err != nil || strings.Contains(part, ";") {
+			return query{}, errors.New("a parameter of the DSN cannot be read: after the ? come NAME=VALUE pairs separated by &, with %XX for what is special")
+		}
+		if value, err = url.QueryUnescape(value); err != nil {
+			return query{}, fmt.Errorf("the value of the parameter %s cannot be read: a %% in it is followed by two hexadecimal digits, as in %%25", name)
+		}
+		if strings.HasPrefix(name, "pool_") {
+			q.pool = append(q.pool, dialects.Param{Name: name, Value: value})
+			continue
+		}
+		q.rest = append(q.rest, part)
+		q.values.Add(name, value)
+	}
+	return q, nil
+}
+
+func (q query) has(names ...string) bool {
+	for _, name := range names {
+		if q.values.Has(name) {
+			return true
+		}
+	}
+	return false
+}
+
+// uriPath is the path of a file: URI as SQLite reads it.
+func uriPath(uri string) (string, error) {
+	path, _, _ := strings.Cut(strings.TrimPrefix(uri, "file:"), "#")
+	if authority, ok := strings.CutPrefix(path, "//"); ok {
+		host, _, _ := strings.Cut(authority, "/")
+		if host != "" && host != "localhost" {
+			return "", errors.New("a file: URI takes no host; write file:PATH or file:///PATH")
+		}
+		path = authority[len(host):]
+	}
+	path, err := url.PathUnescape(path)
+	if err != nil {
+		return "", errors.New("the path of the file: URI cannot be read: a % in it is followed by two hexadecimal digits, as in %25")
+	}
+	return path, nil
+}
+
+// fileURI writes a file name as a URI.
+func fileURI(name string) string {
+	name = strings.NewReplacer("%", "%25", "?", "%3f", "#", "%23").Replace(name)
+	if strings.HasPrefix(name, "//") {
+		name = "//" + name // or the first part would be read as a host
+	}
+	return "file:" + name
+}

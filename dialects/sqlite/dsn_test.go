@@ -1,0 +1,125 @@
+package sqlite
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/pooldriver/pooldriver/dialects"
+)
+
+func TestClaimKnowsItsFormsAndLeavesOthersAlone(t *testing.T) {
+	for dsn, want := range map[string]dialects.Claim{
+		"sqlite:x.db":                   dialects.Surely,
+		"SQLite:///x":                   dialects.Surely,
+		"file:x.db?mode=ro":             dialects.Surely,
+		":memory:":                      dialects.Surely,
+		":memory:?pool_max_conns=4":     dialects.Surely,
+		"x.db":                          dialects.Perhaps,
+		"./data/x.sqlite3?_txlock=x":    dialects.Perhaps,
+		"x":                             dialects.NotMine,
+		"postgres://h/x.db":             dialects.NotMine,
+		"user:pw@tcp(h)/x.db":           dialects.NotMine,
+		"host=h dbname=x.db":            dialects.NotMine,
+		"Driver=SQLite3;Database=/x.db": dialects.NotMine,
+		"":                              dialects.NotMine,
+	} {
+		require.Equal(t, want, claim(dsn), dsn)
+	}
+}
+
+func TestParseSaysWhatTheDriverIsGiven(t *testing.T) {
+	for _, c := range []struct{ dsn, name, path string }{
+		{"sqlite:x.db", "x.db", "x.db"},
+		{"sqlite:/a/x.db", "/a/x.db", "/a/x.db"},
+		{"sqlite:///a/x.db", "/a/x.db", "/a/x.db"},
+		{"sqlite://x.db", "x.db", "x.db"},
+		{"x.db?_pragma=foreign_keys(1)", "x.db?_pragma=foreign_keys(1)", "x.db"},
+		{"sqlite:x.db?_txlock=immediate&pool_max_conns=4&_pragma=a%20b", "x.db?_txlock=immediate&_pragma=a%20b", "x.db"},
+		{"x.db?pool_max_conns=4", "x.db", "x.db"},
+		// SQLite's own parameters are heard in a URI only.
+		{"sqlite:x.db?mode=ro", "file:x.db?mode=ro", "x.db"},
+		{"sqlite:a%#.db?mode=ro", "file:a%25%23.db?mode=ro", "a%#.db"},
+		{"x.db?mode=ro", "x.db?mode=ro", "x.db"},
+		{"file:a%20b.db?mode=ro", "file:a%20b.db?mode=ro", "a b.db"},
+		{"FILE:///a/x.db", "file:///a/x.db", "/a/x.db"},
+		{"sqlite:file://localhost/a/x.db?pool_x=1", "file://localhost/a/x.db", "/a/x.db"},
+	} {
+		src, err := parse(c.dsn)
+		require.NoError(t, err, c.dsn)
+		require.Equal(t, c.name, src.name, c.dsn)
+		require.Equal(t, c.path, src.path, c.dsn)
+		require.False(t, src.memory, c.dsn)
+	}
+}
+
+func TestParseSendsDatabasesInMemoryToMemdb(t *testing.T) {
+	const wait = "&_busy_timeout=5000"
+	for dsn, want := range map[string]string{
+		":memory:":                            "file:/pooldriver/private/N?vfs=memdb" + wait,
+		"sqlite::memory:":                     "file:/pooldriver/private/N?vfs=memdb" + wait,
+		"sqlite:":                             "file:/pooldriver/private/N?vfs=memdb" + wait,
+		"sqlite://":                           "file:/pooldriver/private/N?vfs=memdb" + wait,
+		"file::memory:":                       "file:/pooldriver/private/N?vfs=memdb" + wait,
+		"file:":                               "file:/pooldriver/private/N?vfs=memdb" + wait,
+		"file:x?mode=memory":                  "file:/pooldriver/private/N?vfs=memdb" + wait,
+		"sqlite:x?mode=memory":                "file:/pooldriver/private/N?vfs=memdb" + wait,
+		"file:x?vfs=memdb":                    "file:/pooldriver/private/N?vfs=memdb" + wait,
+		":memory:?_timeout=9&pool_x=1":        "file:/pooldriver/private/N?vfs=memdb&_timeout=9",
+		"file:x?mode=memory&_pragma=a(1)":     "file:/pooldriver/private/N?vfs=memdb" + wait + "&_pragma=a(1)",
+		"file:/x?vfs=memdb":                   "file:/x?vfs=memdb" + wait,
+		"file::memory:?cache=shared":          "file:/pooldriver/shared/:memory:?vfs=memdb" + wait,
+		"file:x?mode=memory&cache=shared":     "file:/pooldriver/shared/x?vfs=memdb" + wait,
+		"file:a%3fb?cache=shared&mode=memory": "file:/pooldriver/shared/a%3fb?vfs=memdb" + wait,
+	} {
+		src, err := parse(dsn)
+		require.NoError(t, err, dsn)
+		n := fmt.Sprint(privateNames.Load())
+		require.Equal(t, want, strings.Replace(src.name, "private/"+n+"?", "private/N?", 1), dsn)
+		require.True(t, src.memory, dsn)
+	}
+}
+
+func TestParseTakesThePoolParametersOutInTheirOrder(t *testing.T) {
+	tmpl, err := dialect{}.Parse("sqlite:x.db?pool_b=1&a=2&pool_a=3%20m&%70ool_c")
+	require.NoError(t, err)
+	require.Equal(t, []dialects.Param{{Name: "pool_b", Value: "1"}, {Name: "pool_a", Value: "3 m"}, {Name: "pool_c", Value: ""}}, tmpl.PoolParams())
+}
+
+func TestParseErrorsSayWhatIsWrongAndRepeatNothing(t *testing.T) {
+	for dsn, want := range map[string]string{
+		"sqlite:x.db?hunter2%":                "NAME=VALUE",
+		"sqlite:x.db?a=1;hunter2=2":           "NAME=VALUE",
+		"sqlite:x.db?_pragma=hunter2%zz":      "_pragma",
+		"sqlite:x.db?pool_max_conns=hunter2%": "pool_max_conns",
+		"file://hunter2/x.db":                 "no host",
+		"file:hunter2%zz":                     "hexadecimal",
+	} {
+		_, err := dialect{}.Parse(dsn)
+		require.ErrorContains(t, err, want, dsn)
+		require.NotContains(t, err.Error(), "hunter2", dsn)
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	for _, dsn := range []string{"sqlite:x.db?a=b", "file:x?mode=memory&cache=shared", ":memory:", "sqlite://x%20?pool_a=1&b=%"} {
+		f.Add(dsn)
+	}
+	f.Fuzz(func(t *testing.T, dsn string) {
+		src, err := parse(dsn)
+		if err != nil {
+			return
+		}
+		_, query, _ := strings.Cut(src.name, "?")
+		for part := range strings.SplitSeq(query, "&") {
+			if strings.HasPrefix(part, "pool_") {
+				t.Errorf("a pool parameter reaches the driver in %q", src.name)
+			}
+		}
+		if src.memory != (strings.Contains(query, "vfs=memdb")) {
+			t.Errorf("%q is in memory: %v, and opens %q", dsn, src.memory, src.name)
+		}
+	})
+}

@@ -1,0 +1,63 @@
+package sqlite
+
+import (
+	"net/url"
+	"strconv"
+	"strings"
+	"sync/atomic"
+)
+
+// A database in memory belongs to one connection in SQLite, so a pool of them
+// would be a pool of databases. There are two ways to share one:
+//
+//   - Shared cache (cache=shared). It locks tables. A writer that meets an open
+//     reader waits in sqlite3_unlock_notify for it, which neither a busy timeout
+//     nor a context ends: a program that writes while it reads rows on another
+//     connection hangs for good (seen).
+//   - The memdb VFS, built into SQLite: a name beginning with a slash is one
+//     database for the whole process, locked as a file is. The writer waits for
+//     the busy timeout and gets SQLITE_BUSY.
+//
+// So memdb it is. It has a price: at most 1 GiB (SQLITE_CONFIG_MEMDB_MAXSIZE,
+// which the driver does not let through), and a reader that meets a writer's
+// commit waits. cache=shared with a name asks for a database that others in the
+// process open by the same name; it becomes memdb with that name. Only a
+// connection that was opened past this package no longer meets it.
+
+// privateNames numbers the databases that no name makes known to others.
+var privateNames atomic.Uint64
+
+// defaultBusyTimeout is in milliseconds, for databases in memory alone: there
+// the bare driver knows no second connection to be busy.
+const defaultBusyTimeout = 5000
+
+// memoryName returns what to open if path and q mean a database in memory.
+// inURI tells whether SQLite's own parameters are heard.
+func memoryName(path string, q query, inURI bool) (string, bool) {
+	memdb := q.values.Get("vfs") == "memdb"
+	modeMemory := inURI && q.values.Get("mode") == "memory"
+	if path != "" && path != ":memory:" && !modeMemory && !memdb {
+		return "", false
+	}
+	name := "/pooldriver/private/" + strconv.FormatUint(privateNames.Add(1), 10)
+	switch {
+	case memdb && !modeMemory && inURI && strings.HasPrefix(path, "/"):
+		name = path // shared by its name already
+	case inURI && q.values.Get("cache") == "shared":
+		name = "/pooldriver/shared/" + path
+	}
+	params := []string{"vfs=memdb"}
+	if !q.has("_busy_timeout", "_timeout") {
+		// The driver applies it before any _pragma, so that one there wins.
+		params = append(params, "_busy_timeout="+strconv.Itoa(defaultBusyTimeout))
+	}
+	for _, part := range q.rest {
+		key, value, _ := strings.Cut(part, "=")
+		key, _ = url.QueryUnescape(key)
+		if key == "vfs" || key == "cache" || key == "mode" && value == "memory" {
+			continue
+		}
+		params = append(params, part)
+	}
+	return fileURI(name) + "?" + strings.Join(params, "&"), true
+}

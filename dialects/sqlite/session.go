@@ -1,0 +1,57 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"strings"
+
+	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/dialects/internal/plain"
+)
+
+// session is one connection to a database in this process. Most of it is what
+// every driver has: there is no network to look at.
+type session struct {
+	*plain.Session
+	question driver.Stmt // see status.go; prepared when first asked
+}
+
+var _ dialects.Session = (*session)(nil)
+
+func newSession(conn driver.Conn, label string) *session {
+	return &session{Session: plain.NewSession(conn, label)}
+}
+
+// Rollback executes ROLLBACK; SQLite makes an error of it where nothing is
+// open. A statement can also have rolled back by itself, by a full disk or an
+// interruption, without anybody having been told.
+func (s *session) Rollback(ctx context.Context) error {
+	err := s.Exec(ctx, "ROLLBACK")
+	if err != nil && strings.Contains(err.Error(), "no transaction is active") {
+		return nil
+	}
+	return err
+}
+
+// Clean does nothing where nothing was left behind: neither a trigger nor a
+// function can change the session. For the rest (temporary tables, attached
+// databases, pragmas) SQLite has no undoing, and a new connection costs less
+// than finding out.
+func (s *session) Clean(_ context.Context, effect dialects.Effect) (bool, error) {
+	if effect.Dirty() {
+		return false, dialects.ErrCannotClean
+	}
+	return true, nil
+}
+
+// Close closes the connection. Statements of it that are still prepared keep
+// SQLite from letting go of the file until they are closed, too.
+func (s *session) Close(ctx context.Context) error {
+	var err error
+	if s.question != nil && s.Valid() {
+		err = s.question.Close()
+	}
+	s.question = nil
+	return errors.Join(err, s.Session.Close(ctx))
+}

@@ -1,0 +1,51 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql/driver"
+	"strings"
+
+	"github.com/pooldriver/pooldriver/dialects"
+)
+
+// question is a statement that always fails, and whose error tells whether a
+// transaction is open. VACUUM looks at sqlite3_get_autocommit first, then for
+// other running statements, and only then at the name of the file to write,
+// which NULL is not. It takes no lock, reads no page, and leaves the results of
+// changes() and last_insert_rowid(), running statements and the transaction as
+// they are.
+const question = "VACUUM INTO NULL"
+
+// The answers, in the order in which SQLite finds them.
+const (
+	answerOpen = "cannot VACUUM from within a transaction"
+	answerBusy = "cannot VACUUM - SQL statements in progress"
+	answerNone = "non-text filename"
+)
+
+// TxStatus asks SQLite, in about a microsecond. While an interruption of the
+// last statement is pending the next one would clear it, and the driver's
+// IsValid with it: it is not asked then.
+func (s *session) TxStatus() dialects.TxStatus {
+	if !s.Valid() {
+		return dialects.TxUnknown
+	}
+	if s.question == nil {
+		stmt, err := s.Conn().Prepare(question)
+		if err != nil {
+			return dialects.TxUnknown
+		}
+		s.question = stmt
+	}
+	_, err := s.question.(driver.StmtExecContext).ExecContext(context.Background(), nil)
+	if err == nil {
+		return dialects.TxUnknown
+	}
+	switch answer := err.Error(); {
+	case strings.Contains(answer, answerOpen):
+		return dialects.TxOpen
+	case strings.Contains(answer, answerBusy), strings.Contains(answer, answerNone):
+		return dialects.TxNone
+	}
+	return dialects.TxUnknown
+}

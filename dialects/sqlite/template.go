@@ -1,0 +1,153 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+
+	sqlitedriver "modernc.org/sqlite"
+
+	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/dialects/internal/opaque"
+	"github.com/pooldriver/pooldriver/dialects/internal/plain"
+)
+
+// template opens one database.
+type template struct {
+	opaque.Label
+	source
+
+	mu     sync.Mutex
+	anchor driver.Conn // guarded by mu; keeps a database in memory alive
+}
+
+var _ dialects.Template = (*template)(nil)
+
+func newTemplate(src source) *template {
+	target := "sqlite " + src.path
+	if src.memory {
+		target = "sqlite :memory:"
+	}
+	return &template{Label: opaque.Label(target), source: src}
+}
+
+func (t *template) PoolParams() []dialects.Param { return t.params }
+
+func (t *template) Target() string { return t.String() }
+
+func (t *template) Driver() driver.Driver { return registeredDriver() }
+
+// Traits are none: TxStatus is right whenever it is asked, but it costs about
+// a microsecond, a fifth of a small statement, so it is to be asked only after
+// those that can change it.
+func (t *template) Traits() dialects.Traits { return dialects.Traits{} }
+
+func (t *template) TakesCredential() bool { return false }
+
+func (t *template) Dial(ctx context.Context, cred *dialects.Credential) (dialects.Session, error) {
+	if cred != nil {
+		return nil, errors.New("SQLite has no users: a credential has no use")
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if t.memory {
+		if err := t.holdAnchor(); err != nil {
+			return nil, err
+		}
+	}
+	conn, err := t.open()
+	if err != nil {
+		return nil, err
+	}
+	return newSession(conn, t.Target()), nil
+}
+
+// holdAnchor opens the connection that keeps a database in memory alive while
+// the pool has none. It never runs a statement, so it holds no lock.
+func (t *template) holdAnchor() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.anchor != nil {
+		return nil
+	}
+	anchor, err := t.open()
+	if err != nil {
+		return err
+	}
+	t.anchor = anchor
+	return nil
+}
+
+func (t *template) open() (driver.Conn, error) {
+	conn, err := registeredDriver().Open(t.name)
+	if err != nil {
+		return nil, t.explain(err)
+	}
+	return conn, nil
+}
+
+// cannotOpen is SQLITE_CANTOPEN, of which SQLite itself says no more than
+// "unable to open database file".
+const cannotOpen = 14
+
+func (t *template) explain(err error) error {
+	var e *sqlitedriver.Error
+	if !errors.As(err, &e) || e.Code()&0xff != cannotOpen {
+		return fmt.Errorf("open %s: %w", t.Target(), err)
+	}
+	if info, statErr := os.Stat(t.path); statErr == nil && info.IsDir() {
+		return fmt.Errorf("open %s: it is a directory: %w", t.Target(), err)
+	}
+	dir := filepath.Dir(t.path)
+	switch info, statErr := os.Stat(dir); {
+	case errors.Is(statErr, os.ErrNotExist):
+		return fmt.Errorf("open %s: there is no directory %s, and SQLite creates files only: %w", t.Target(), dir, err)
+	case statErr != nil:
+		return fmt.Errorf("open %s: %w: %w", t.Target(), statErr, err)
+	case !info.IsDir():
+		return fmt.Errorf("open %s: %s is not a directory: %w", t.Target(), dir, err)
+	}
+	return fmt.Errorf("open %s: it cannot be opened or created, see its permissions, its directory's and the parameter mode: %w", t.Target(), err)
+}
+
+// Close lets a database in memory go.
+func (t *template) Close() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.anchor == nil {
+		return nil
+	}
+	anchor := t.anchor
+	t.anchor = nil
+	return anchor.Close()
+}
+
+// wrapped is a template of somebody else's connector. Whether its database is
+// in memory cannot be seen; sharing one is then up to whoever wrote the name.
+type wrapped struct{ *plain.Template }
+
+func wrap(c driver.Connector) (dialects.Template, error) {
+	if c == nil {
+		return nil, dialects.ErrNotMine
+	}
+	if _, ok := c.Driver().(*sqlitedriver.Driver); !ok {
+		return nil, dialects.ErrNotMine
+	}
+	if err := plain.RefusePool(c); err != nil {
+		return nil, err
+	}
+	return wrapped{plain.NewTemplate(c, "sqlite by a connector")}, nil
+}
+
+func (w wrapped) Dial(ctx context.Context, cred *dialects.Credential) (dialects.Session, error) {
+	conn, err := w.Connect(ctx, cred)
+	if err != nil {
+		return nil, err
+	}
+	return newSession(conn, w.Target()), nil
+}
