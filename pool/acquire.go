@@ -186,6 +186,10 @@ func (p *Pool[T]) dropUnprepared(r *resource[T]) {
 // next in order.
 func (p *Pool[T]) passOnLocked(r *resource[T]) {
 	p.endProbeLocked(r)
+	if w := r.w; w != nil {
+		r.w = nil
+		p.recycleLocked(w)
+	}
 	if w := p.putLocked(r); w != nil {
 		w.wake()
 	}
@@ -196,8 +200,13 @@ func (p *Pool[T]) passOnLocked(r *resource[T]) {
 // now is set, reserved. The waiter may have its result already.
 func (p *Pool[T]) enterLocked(ctx context.Context, t *ticket, now bool) (*waiter[T], error) {
 	again := t.seq != 0
-	if err := p.admitLocked(t); err != nil {
-		return nil, err
+	if p.mode != 0 {
+		if err := p.admitLocked(t); err != nil {
+			return nil, err
+		}
+	} else if !again {
+		p.seq++
+		t.seq = p.seq
 	}
 	p.used = true
 	if now {
@@ -265,11 +274,13 @@ func (p *Pool[T]) await(ctx context.Context, w *waiter[T], t *ticket) (*resource
 			return nil, false, p.abandon(ctx, w, *t)
 		}
 	}
-	p.waits.record(p.since() - t.start)
-	if w.err != nil {
-		// The pool has let go of w and nothing keeps it: the collector gets
-		// it, an error costs more than that.
-		return nil, false, w.err
+	w.waited = p.since() - t.start
+	if err := w.err; err != nil {
+		// The pool has let go of w; the collector gets it.
+		p.mu.Lock()
+		p.waits.record(w.waited)
+		p.mu.Unlock()
+		return nil, false, err
 	}
 	return w.r, w.fresh, nil
 }
@@ -279,8 +290,9 @@ func (p *Pool[T]) await(ctx context.Context, w *waiter[T], t *ticket) (*resource
 // passes the resource on. w is not recycled: its wake-up may still be on the
 // way.
 func (p *Pool[T]) abandon(ctx context.Context, w *waiter[T], t ticket) error {
-	p.waits.record(p.since() - t.start)
+	waited := p.since() - t.start
 	p.mu.Lock()
+	p.waits.record(waited)
 	switch w.state {
 	case stateDelivered:
 		if r := w.r; r != nil {

@@ -87,6 +87,7 @@ func (p *Pool[T]) warmOne(ctx context.Context, w *waiter[T]) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.acquires--
+	w.r.w = nil // this was no wait to count
 	p.passOnLocked(w.r)
 	return nil
 }

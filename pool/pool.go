@@ -44,19 +44,23 @@ type Pool[T any] struct {
 	stop context.Context
 	halt context.CancelFunc
 
+	// What follows is written all the time. It must not share a line with
+	// what is only read, above.
+	_ [64]byte
+
 	mu sync.Mutex // protects following fields
-	// What nearly every cycle touches.
+	// What nearly every cycle touches comes first, to share few lines.
 	mode     mode
 	asleep   bool  // the coarse clock does not tick
+	used     bool  // Min is to be kept
 	now      int64 // pool time as of the last tick
 	epoch    uint64
-	idle     idleList[T]
 	queue    waitQueue[T]
-	alone    waitQueue[T] // not queueing: each waits for a create of its own
 	free     *waiter[T]
-	minIdle  int
 	acquires uint64
 	seq      uint64
+	idle     idleList[T]
+	minIdle  int
 
 	total      int // all that exist
 	creating   int // of these, being created,
@@ -65,7 +69,8 @@ type Pool[T any] struct {
 	destroying int // being destroyed
 	max, min   int
 
-	used          bool // Min is to be kept
+	alone waitQueue[T] // not queueing: each waits for a create of its own
+
 	refillHold    bool // no background create until the next sweep
 	lastCreateErr error
 	createEnded   chan struct{} // closed and replaced when a create ends; nil if nobody asks
@@ -86,8 +91,7 @@ type Pool[T any] struct {
 	tickSeen     uint64 // acquires at the last tick
 
 	count counters
-
-	waits waitStats // has no need of mu
+	waits waitStats
 }
 
 // New makes a pool. It creates no resource and starts no goroutine: the first

@@ -19,38 +19,40 @@ const (
 // the pool's lock until the result is delivered, and to the acquirer from
 // then on.
 //
-// A waiter lives on: the resource it got keeps it, and hands it back to the
+// A waiter lives on, unless it got an error: the resource it got keeps it, and hands it back to the
 // free list at its release, which takes the lock anyway. By then the acquirer
 // has read the result and emptied ch, or it would not have had the lease.
 type waiter[T any] struct {
-	next, prev *waiter[T]
 	// ch wakes the acquirer. Exactly one value is sent for each delivery,
 	// maybe after the lock is released; it is buffered, so sending never
 	// blocks.
-	ch    chan struct{}
-	state waiterState
-	ctx   context.Context // for the values of a create
-	seq   uint64          // order of arrival
+	ch         chan struct{}
+	next, prev *waiter[T]   // prev is not kept up for the head
+	r          *resource[T] // the result: a resource, or err, below
+	seq        uint64       // order of arrival
+	state      waiterState
+	fresh      bool // r was created for this acquirer
+
 	// start is when the waiting began, 0 until the acquirer has looked at
 	// the clock, which it does after it has left the lock.
 	start atomic.Int64
-
-	r     *resource[T] // the result: a resource …
-	fresh bool         // … that was created for this acquirer, …
-	err   error        // … or an error
+	// waited is set by the acquirer when it wakes up.
+	waited int64
+	ctx    context.Context // for the values of a create
+	err    error
 }
 
 // waitQueue holds waiters in order of arrival.
 type waitQueue[T any] struct {
-	head, tail *waiter[T]
+	head, tail *waiter[T] // tail means nothing while head is nil
 	n          int
 }
 
 func (q *waitQueue[T]) push(w *waiter[T]) {
-	w.prev = q.tail
-	if q.tail == nil {
+	if q.head == nil {
 		q.head = w
 	} else {
+		w.prev = q.tail
 		q.tail.next = w
 	}
 	q.tail = w
@@ -69,39 +71,36 @@ func (q *waitQueue[T]) readmit(w *waiter[T]) {
 		q.push(w)
 		return
 	}
-	w.next, w.prev = after, after.prev
-	if after.prev == nil {
+	w.next = after
+	if after == q.head {
 		q.head = w
 	} else {
-		after.prev.next = w
+		w.prev = after.prev
+		w.prev.next = w
 	}
 	after.prev = w
 	q.n++
 }
 
-// pop takes out the first, who must exist.
+// pop takes out the first, who must exist. It leaves the new head's prev
+// alone: that waiter's memory is likely in another processor's cache, and the
+// lock is held.
 func (q *waitQueue[T]) pop() *waiter[T] {
 	w := q.head
-	q.head = w.next
-	if q.head == nil {
-		q.tail = nil
-	} else {
-		q.head.prev = nil
-		w.next = nil
-	}
+	q.head, w.next = w.next, nil
 	q.n--
 	return w
 }
 
 func (q *waitQueue[T]) remove(w *waiter[T]) {
-	if w.prev == nil {
+	switch {
+	case w == q.head:
 		q.head = w.next
-	} else {
-		w.prev.next = w.next
-	}
-	if w.next == nil {
+	case w == q.tail:
 		q.tail = w.prev
-	} else {
+		q.tail.next = nil
+	default:
+		w.prev.next = w.next
 		w.next.prev = w.prev
 	}
 	w.next, w.prev = nil, nil
@@ -123,7 +122,8 @@ func (p *Pool[T]) newWaiterLocked(ctx context.Context, seq uint64) *waiter[T] {
 // recycleLocked puts w on the free list. Its acquirer must be done with it
 // and its channel empty.
 func (p *Pool[T]) recycleLocked(w *waiter[T]) {
-	w.ctx, w.r, w.err = nil, nil, nil
+	p.waits.record(w.waited)
+	w.ctx, w.r = nil, nil
 	w.start.Store(0)
 	w.next = p.free
 	p.free = w

@@ -2,7 +2,6 @@ package pool
 
 import (
 	"math/bits"
-	"sync/atomic"
 	"time"
 )
 
@@ -28,20 +27,19 @@ func WaitBounds() []time.Duration {
 	return bounds
 }
 
-// waitStats counts waits outside the lock, since it is the acquirer, woken and
-// on its way, that knows how long it took. The buckets sum up to the number
-// of waits.
+// waitStats is the account of the waits. The buckets sum up to their number.
+// An acquirer knows how long it waited only when it is awake again, without
+// the lock; it is added up the next time the lock is held for it anyway, which
+// after a success is at the end of the lease.
 type waitStats struct {
-	total, longest atomic.Int64
-	buckets        [waitBuckets]atomic.Uint64
+	total, longest int64
+	buckets        [waitBuckets]uint64
 }
 
 func (s *waitStats) record(ns int64) {
-	s.total.Add(ns)
-	for m := s.longest.Load(); ns > m && !s.longest.CompareAndSwap(m, ns); {
-		m = s.longest.Load()
-	}
-	s.buckets[min(bits.Len64(uint64(ns)/1000), waitBuckets-1)].Add(1)
+	s.total += ns
+	s.longest = max(s.longest, ns)
+	s.buckets[min(bits.Len64(uint64(ns)/1000), waitBuckets-1)]++
 }
 
 // Stats is what Pool.Stats returns. Counters run from New on.
@@ -77,7 +75,8 @@ type Stats struct {
 	Transitions uint64 // changes of State
 
 	// Waits counts the acquires that had to wait, for a release or a create,
-	// however they ended. WaitTotal is the sum of their waiting, WaitMax the
+	// however they ended; one that got a lease is counted when the lease is
+	// given back. WaitTotal is the sum of their waiting, WaitMax the
 	// longest. WaitHistogram has their number by duration: bucket i counts
 	// those that took less than WaitBounds()[i] and not less than the bound
 	// before, the last one the rest.
@@ -129,7 +128,7 @@ func (p *Pool[T]) Stats() Stats {
 		Orphaned:     p.count.orphaned,
 		Transitions:  p.count.transitions,
 	}
-	d := p.count.destroyed
+	d, waits := p.count.destroyed, p.waits
 	p.mu.Unlock()
 	s.Lent = s.Active - s.Creating - s.Checking - s.Destroying
 	s.Destroyed = Destroyed{
@@ -143,11 +142,11 @@ func (p *Pool[T]) Stats() Stats {
 		Resized:       d[resized],
 		Closed:        d[closed],
 	}
-	s.WaitTotal = time.Duration(p.waits.total.Load())
-	s.WaitMax = time.Duration(p.waits.longest.Load())
-	for i := range s.WaitHistogram {
-		s.WaitHistogram[i] = p.waits.buckets[i].Load()
-		s.Waits += s.WaitHistogram[i]
+	s.WaitTotal = time.Duration(waits.total)
+	s.WaitMax = time.Duration(waits.longest)
+	s.WaitHistogram = waits.buckets
+	for _, n := range waits.buckets {
+		s.Waits += n
 	}
 	return s
 }
