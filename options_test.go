@@ -1,0 +1,114 @@
+package pooldriver
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/pooldriver/pooldriver/dialects"
+)
+
+func TestEveryParameterSetsItsFieldAndPrintsWhatItSet(t *testing.T) {
+	other := map[string]string{
+		"pool_max_conns": "7", "pool_min_conns": "2", "pool_min_idle_conns": "3",
+		"pool_max_conn_lifetime": "2h0m0s", "pool_max_conn_lifetime_jitter": "3m0s", "pool_max_conn_idle_time": "4m0s",
+		"pool_health_check_period": "5s", "pool_ping_timeout": "6s", "pool_acquire_timeout": "7s",
+		"pool_connect_timeout": "8s", "pool_clean_timeout": "9s", "pool_max_waiters": "11", "pool_reset": "always",
+		"pool_stmt_cache": "12", "pool_breaker_failures": "13", "pool_breaker_cooldown": "14s",
+	}
+	require.Len(t, other, len(options), "a parameter has no case")
+	for _, o := range options {
+		c := defaultConfig()
+		require.Equal(t, o.value, o.get(&c), "default of %s", o.name)
+		require.NoError(t, c.apply([]dialects.Param{{Name: o.name, Value: other[o.name]}}))
+		require.Equal(t, other[o.name], o.get(&c), o.name)
+		require.NoError(t, c.check())
+		changed := 0
+		for _, p := range options {
+			if p.get(&c) != p.value {
+				changed++
+			}
+		}
+		require.Equal(t, 1, changed, "%s changed something else too", o.name)
+	}
+}
+
+func TestBadParametersAreRefusedByNameAndNeverByValue(t *testing.T) {
+	const secret = "s3cr3tvalue"
+	for name, want := range map[string]string{
+		"pool_max_conns":                "wants a whole number",
+		"pool_acquire_timeout":          "wants a duration",
+		"pool_max_conn_lifetime_jitter": "wants a duration",
+		"pool_reset":                    "wants one of auto, always, off",
+		"pool_max_cons":                 "did you mean pool_max_conns?",
+		"pool_" + secret:                "unknown pool_ parameter",
+	} {
+		c := defaultConfig()
+		err := c.apply([]dialects.Param{{Name: name, Value: secret}})
+		require.ErrorContains(t, err, want)
+		require.NotContains(t, err.Error(), secret)
+	}
+	c := defaultConfig()
+	require.ErrorContains(t, c.apply([]dialects.Param{{Name: "pool_max_conns", Value: "3"}, {Name: "pool_max_conns", Value: "4"}}), "twice")
+	require.ErrorContains(t, c.apply([]dialects.Param{{Name: "pool_max_conn_lifetime_jitter", Value: "-3s"}}), "negative")
+}
+
+func TestSettingsThatMakeNoSenseAreRefused(t *testing.T) {
+	for name, spoil := range map[string]func(*Config){
+		"pool_max_conns":       func(c *Config) { c.MaxConns = 0 },
+		"pool_min_conns":       func(c *Config) { c.MinConns = c.MaxConns + 1 },
+		"pool_min_idle_conns":  func(c *Config) { c.MinIdleConns = c.MaxConns + 1 },
+		"pool_acquire_timeout": func(c *Config) { c.AcquireTimeout = -1 },
+		"pool_connect_timeout": func(c *Config) { c.ConnectTimeout = 0 },
+		"pool_reset":           func(c *Config) { c.Reset = 9 },
+		"pool_stmt_cache":      func(c *Config) { c.StmtCache = -1 },
+	} {
+		c := defaultConfig()
+		spoil(&c)
+		require.ErrorContains(t, c.check(), name)
+	}
+}
+
+func TestJitterIsATenthOfTheLifetimeUnlessSet(t *testing.T) {
+	c := defaultConfig()
+	require.Equal(t, 6*time.Minute, c.jitter())
+	c.MaxConnLifetime = 5
+	require.Zero(t, c.jitter())
+	c.MaxConnLifetimeJitter = 0
+	c.MaxConnLifetime = time.Hour
+	require.Zero(t, c.jitter())
+}
+
+func TestConfigPrintsItsParametersAndNothingElse(t *testing.T) {
+	c := defaultConfig()
+	j, err := json.Marshal(c)
+	require.NoError(t, err)
+	for _, s := range []string{c.String(), fmt.Sprintf("%v", c), fmt.Sprintf("%+v", &c), fmt.Sprintf("%#v", c), string(j), c.LogValue().String()} {
+		require.Contains(t, s, "pool_max_conns=10 pool_min_conns=0")
+	}
+}
+
+func TestREADMEListsEveryParameterWithItsDefault(t *testing.T) {
+	readme, err := os.ReadFile("README.md")
+	require.NoError(t, err)
+	for _, o := range options {
+		row := fmt.Sprintf("| `%s` | `%s` | %s |", o.name, short(o.value), o.doc)
+		require.Contains(t, string(readme), row)
+	}
+}
+
+// short is a duration as people write it.
+func short(value string) string {
+	if strings.HasSuffix(value, "m0s") {
+		value = strings.TrimSuffix(value, "0s")
+	}
+	if strings.HasSuffix(value, "h0m") {
+		value = strings.TrimSuffix(value, "0m")
+	}
+	return value
+}
