@@ -98,7 +98,7 @@ func TestREADMEListsEveryParameterWithItsDefault(t *testing.T) {
 	require.NoError(t, err)
 	for _, o := range options {
 		row := fmt.Sprintf("| `%s` | `%s` | %s |", o.name, short(o.value), o.doc)
-		require.Contains(t, string(readme), row)
+		require.True(t, strings.Contains(string(readme), row), "README.md lacks the row\n%s", row)
 	}
 }
 

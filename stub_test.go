@@ -1,0 +1,358 @@
+package pooldriver
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"io"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/dialects/generic"
+	"github.com/pooldriver/pooldriver/internal/fakedb"
+)
+
+// stub is a dialect over the fake database that knows what a real one would:
+// the transaction's state, the bytes sent, how to clean.
+type stub struct {
+	generic.Dialect
+	dialects.Template
+	server *fakedb.Server
+	traits dialects.Traits
+
+	peek    func() dialects.Liveness
+	clean   func() (bool, error)
+	pings   atomic.Int32
+	sending bool // every operation counts as sent
+}
+
+var (
+	errLeaving = errors.New("stub: server is leaving")
+	errStale   = errors.New("stub: stale statement")
+)
+
+func (s *stub) Name() string                    { return "stub" }
+func (s *stub) Effect(q string) dialects.Effect { return s.Dialect.Effect(q) }
+func (s *stub) Traits() dialects.Traits         { return s.traits }
+
+func (s *stub) Diagnose(err error) dialects.Diagnosis {
+	switch {
+	case errors.Is(err, errLeaving):
+		return dialects.ServerLeaving
+	case errors.Is(err, errStale):
+		return dialects.StaleStatement
+	}
+	return 0
+}
+
+func (s *stub) Dial(ctx context.Context, cred *dialects.Credential) (dialects.Session, error) {
+	inner, err := s.Template.Dial(ctx, cred)
+	if err != nil {
+		return nil, err
+	}
+	return &stubSession{Session: inner, stub: s, id: s.server.State().Opened}, nil
+}
+
+type stubSession struct {
+	dialects.Session
+	stub *stub
+	id   int
+	sent uint64
+}
+
+func (s *stubSession) TxStatus() dialects.TxStatus {
+	for _, session := range s.stub.server.State().Sessions {
+		if session.ID != s.id {
+			continue
+		}
+		if session.InTx {
+			return dialects.TxOpen
+		}
+		return dialects.TxNone
+	}
+	return dialects.TxLost
+}
+
+func (s *stubSession) Sent() (uint64, bool) {
+	if s.stub.sending {
+		s.sent++
+	}
+	return s.sent, true
+}
+
+func (s *stubSession) Peek() dialects.Liveness {
+	if s.stub.peek == nil {
+		return dialects.Alive
+	}
+	return s.stub.peek()
+}
+
+func (s *stubSession) Ping(ctx context.Context) error {
+	s.stub.pings.Add(1)
+	return s.Session.Ping(ctx)
+}
+
+func (s *stubSession) Clean(ctx context.Context, e dialects.Effect) (bool, error) {
+	if s.stub.clean == nil {
+		return s.Session.Clean(ctx, e)
+	}
+	return s.stub.clean()
+}
+
+// openStub opens a database of the stub dialect with one connection.
+func openStub(t *testing.T, traits dialects.Traits, options ...Option) (*stub, *sql.DB, *Connector) {
+	t.Helper()
+	server := fakedb.NewServer()
+	template, err := generic.Dialect{}.Wrap(server.Connector(fakedb.Variant{Name: "everything", Features: fakedb.All}))
+	require.NoError(t, err)
+	traits.StatusKnown = true
+	s := &stub{Template: template, server: server, traits: traits}
+	c := &Connector{config: defaultConfig()}
+	c.config.MaxConns = 1
+	require.NoError(t, c.use(s, s, options))
+	db := sql.OpenDB(c)
+	t.Cleanup(func() {
+		require.NoError(t, db.Close())
+		require.Empty(t, server.Violations())
+	})
+	_, err = db.Exec("CREATE TABLE t (a INT)")
+	require.NoError(t, err)
+	return s, db, c
+}
+
+func TestErrBadConnAfterTheStatementWasSentIsNotExecutedAgain(t *testing.T) {
+	s, db, _ := openStub(t, dialects.Traits{BadConnUnsure: true})
+	s.sending = true
+	_, err := db.Exec("INSERT /*+ badconn after */ INTO t VALUES (1)")
+	require.ErrorIs(t, err, io.ErrUnexpectedEOF)
+	require.NotErrorIs(t, err, driver.ErrBadConn)
+	require.ErrorContains(t, err, "may or may not have executed")
+	require.Len(t, s.server.Table("t"), 1, "executed once")
+	require.NoError(t, db.Ping(), "the next one has a new connection")
+}
+
+func TestAPrepareThatWasSentMayBeSentAgain(t *testing.T) {
+	s, db, c := openStub(t, dialects.Traits{BadConnUnsure: true})
+	s.sending = true
+	s.server.Fail(fakedb.ConnPrepareCtx, 1, driver.ErrBadConn)
+	stmt, err := db.Prepare("INSERT INTO t VALUES (?)")
+	require.NoError(t, err)
+	defer stmt.Close()
+	require.EqualValues(t, 1, c.Stats().Retries)
+}
+
+func TestABeginOnALostConnectionMovesToAnotherOne(t *testing.T) {
+	s, db, c := openStub(t, dialects.Traits{})
+	s.sending = true
+	s.server.Inject(fakedb.Fault{Call: fakedb.ConnBeginCtx, Err: errors.New("broken pipe"), Kill: true})
+	tx, err := db.Begin()
+	require.NoError(t, err)
+	require.NoError(t, tx.Rollback())
+	require.EqualValues(t, 1, c.Stats().Retries)
+}
+
+func TestInsideATransactionNothingMovesToAnotherConnection(t *testing.T) {
+	s, db, c := openStub(t, dialects.Traits{})
+	tx, err := db.Begin()
+	require.NoError(t, err)
+	s.server.KillAll()
+	_, err = tx.Exec("INSERT INTO t VALUES (1)")
+	require.Error(t, err)
+	require.Error(t, tx.Commit())
+	require.Empty(t, s.server.Table("t"))
+	require.Zero(t, c.Stats().Retries)
+}
+
+func TestAStaleStatementIsPreparedAgainOnceOutsideATransaction(t *testing.T) {
+	s, db, _ := openStub(t, dialects.Traits{})
+	stmt, err := db.Prepare("INSERT INTO t VALUES (?)")
+	require.NoError(t, err)
+	defer stmt.Close()
+	s.server.Fail(fakedb.StmtExecCtx, 1, errStale)
+	_, err = stmt.Exec(1)
+	require.NoError(t, err)
+	require.Len(t, s.server.Events(fakedb.ConnPrepareCtx), 2)
+
+	s.server.Inject(fakedb.Fault{Call: fakedb.StmtExecCtx, Err: errStale, Times: 2})
+	_, err = stmt.Exec(2)
+	require.ErrorIs(t, err, errStale, "once, not for ever")
+
+	tx, err := db.Begin()
+	require.NoError(t, err)
+	s.server.Fail(fakedb.StmtExecCtx, 1, errStale)
+	_, err = tx.Stmt(stmt).Exec(3)
+	require.ErrorIs(t, err, errStale, "in a transaction it is the program's affair")
+	require.NoError(t, tx.Rollback())
+	require.Len(t, s.server.Table("t"), 1)
+}
+
+func TestAStatementWithOpenRowsIsNotExecutedAgainASecondHandleIs(t *testing.T) {
+	s, db, _ := openStub(t, dialects.Traits{})
+	for range 3 {
+		_, err := db.Exec("INSERT INTO t VALUES (1)")
+		require.NoError(t, err)
+	}
+	conn, err := db.Conn(t.Context())
+	require.NoError(t, err)
+	stmt, err := conn.PrepareContext(t.Context(), "SELECT a FROM t")
+	require.NoError(t, err)
+	outer, err := stmt.Query()
+	require.NoError(t, err)
+	rows := 0
+	for outer.Next() {
+		inner, err := stmt.Query()
+		require.NoError(t, err)
+		for inner.Next() {
+			rows++
+		}
+		require.NoError(t, inner.Close())
+	}
+	require.NoError(t, outer.Err())
+	require.Equal(t, 9, rows)
+	require.NoError(t, stmt.Close())
+	require.NoError(t, conn.Close())
+	require.Equal(t, 1, s.server.State().Prepared(), "the second handle was closed after its use")
+}
+
+func TestStatementsBeyondTheCacheAreClosed(t *testing.T) {
+	s, db, _ := openStub(t, dialects.Traits{}, func(c *Config) { c.StmtCache = 2 })
+	for _, q := range []string{"SELECT 1", "SELECT 2", "SELECT 3", "SELECT 1"} {
+		stmt, err := db.Prepare(q)
+		require.NoError(t, err)
+		require.NoError(t, stmt.Close())
+		require.LessOrEqual(t, s.server.State().Prepared(), 2)
+	}
+	require.Len(t, s.server.Events(fakedb.ConnPrepareCtx), 4)
+}
+
+func TestAnIdleConnectionFoundDeadIsReplaced(t *testing.T) {
+	s, db, c := openStub(t, dialects.Traits{})
+	dead := true
+	s.peek = func() dialects.Liveness {
+		if dead {
+			dead = false
+			return dialects.Dead
+		}
+		return dialects.Alive
+	}
+	require.NoError(t, db.Ping())
+	require.EqualValues(t, 1, c.Stats().FoundDead)
+	require.Equal(t, 2, s.server.State().Opened)
+}
+
+func TestAnUnsureLookIsFollowedByAPing(t *testing.T) {
+	s, db, c := openStub(t, dialects.Traits{})
+	s.peek = func() dialects.Liveness { return dialects.Unsure }
+	_, err := db.Exec("SELECT 1")
+	require.NoError(t, err)
+	require.EqualValues(t, 1, s.pings.Load())
+	s.server.Fail(fakedb.ConnPing, 1, errors.New("gone"))
+	_, err = db.Exec("SELECT 1")
+	require.NoError(t, err)
+	require.EqualValues(t, 1, c.Stats().FoundDead)
+}
+
+func TestAServerThatLeavesFlushesThePoolOnceHoweverManySeeIt(t *testing.T) {
+	s, db, c := openStub(t, dialects.Traits{}, func(c *Config) { c.MaxConns = 4 })
+	conns := make([]*sql.Conn, 4)
+	for i := range conns {
+		conn, err := db.Conn(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, conn.PingContext(t.Context()))
+		conns[i] = conn
+	}
+	s.server.Inject(fakedb.Fault{Call: fakedb.ConnExecCtx, Err: errLeaving, Times: 4})
+	for _, conn := range conns {
+		_, err := conn.ExecContext(t.Context(), "SELECT 1")
+		require.ErrorIs(t, err, errLeaving)
+	}
+	require.EqualValues(t, 1, c.epoch.Load())
+	for _, conn := range conns {
+		require.NoError(t, conn.Close())
+	}
+	require.NoError(t, db.Ping())
+	require.EqualValues(t, 5, s.server.State().Opened, "all four were replaced as they came back")
+}
+
+func TestCleaningIsFollowedByAfterConnectAndForgetsStatementsThatAreGone(t *testing.T) {
+	var connects atomic.Int32
+	s, db, c := openStub(t, dialects.Traits{}, func(c *Config) {
+		c.AfterConnect = func(context.Context, driver.Conn) error { connects.Add(1); return nil }
+	})
+	s.clean = func() (bool, error) { return false, nil }
+	stmt, err := db.Prepare("SELECT 1")
+	require.NoError(t, err)
+	defer stmt.Close()
+	_, err = db.Exec("SET a = 1")
+	require.NoError(t, err)
+	require.NoError(t, db.Ping())
+	require.EqualValues(t, 2, connects.Load())
+	require.EqualValues(t, 1, c.Stats().Cleanings)
+	_, err = stmt.Exec()
+	require.NoError(t, err)
+	require.Len(t, s.server.Events(fakedb.ConnPrepareCtx), 2)
+	require.Equal(t, 1, s.server.State().Opened, "cleaned in place")
+}
+
+func TestACleaningThatFailsOrPanicsClosesTheConnection(t *testing.T) {
+	for name, clean := range map[string]func() (bool, error){
+		"fails":  func() (bool, error) { return false, errors.New("no") },
+		"panics": func() (bool, error) { panic("boom") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, db, c := openStub(t, dialects.Traits{})
+			s.clean = clean
+			_, err := db.Exec("SET a = 1")
+			require.NoError(t, err)
+			require.NoError(t, db.Ping())
+			require.Equal(t, 2, s.server.State().Opened)
+			require.EqualValues(t, 1, c.Stats().Discards)
+		})
+	}
+}
+
+func TestARawTransactionIsRolledBackAtTheEndOfItsCheckoutAndTheConnectionKept(t *testing.T) {
+	s, db, c := openStub(t, dialects.Traits{})
+	_, err := db.Exec("BEGIN")
+	require.NoError(t, err)
+	_, err = db.Exec("INSERT INTO t VALUES (1)")
+	require.NoError(t, err)
+	require.EqualValues(t, 1, c.Stats().Rollbacks)
+	require.Equal(t, 1, s.server.State().Opened)
+	require.Zero(t, s.server.State().InTx())
+	require.Len(t, s.server.Table("t"), 1, "the insert ran outside the transaction that was rolled back")
+}
+
+func TestACancelledTransactionKeepsItsConnectionIfTheRollbackWorked(t *testing.T) {
+	for _, keeps := range []bool{false, true} {
+		s, db, _ := openStub(t, dialects.Traits{TxKeepsContext: keeps})
+		ctx, cancel := context.WithCancel(t.Context())
+		tx, err := db.BeginTx(ctx, nil)
+		require.NoError(t, err)
+		_, err = tx.Exec("INSERT INTO t VALUES (1)")
+		require.NoError(t, err)
+		cancel()
+		require.NoError(t, s.server.Await(t.Context(), func(s fakedb.State) bool { return s.InTx() == 0 }))
+		require.NoError(t, db.Ping())
+		require.Equal(t, 1, s.server.State().Opened)
+		require.Empty(t, s.server.Table("t"))
+	}
+}
+
+func TestATransactionsContextOutlivesItsCancellationForTheRollback(t *testing.T) {
+	parent, cancel := context.WithCancel(context.WithValue(t.Context(), fakedb.TagKey{}, "tag"))
+	kept := newTxContext(parent)
+	cancel()
+	require.ErrorIs(t, kept.Err(), context.Canceled)
+	stop := kept.release(defaultConfig().CleanTimeout)
+	require.NoError(t, kept.Err())
+	require.Equal(t, "tag", kept.Value(fakedb.TagKey{}))
+	_, bounded := kept.Deadline()
+	require.True(t, bounded)
+	stop()
+	require.ErrorIs(t, kept.Err(), context.Canceled)
+}
