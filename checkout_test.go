@@ -246,14 +246,25 @@ func TestAConnectionInUseAtCloseEndsWhenItComesBack(t *testing.T) {
 	require.NoError(t, server.Await(ctx, func(s fakedb.State) bool { return s.Open() == 0 }))
 }
 
-func TestWrapRefusesAConnectorThatPoolsAlready(t *testing.T) {
+func TestWrapRefusesWhatItCannotPool(t *testing.T) {
 	server := fakedb.NewServer()
-	inner := pooldriver.Wrap(server.Connector(everything))
-	require.ErrorContains(t, sql.OpenDB(pooldriver.Wrap(inner)).Ping(), "pools already")
-	require.ErrorContains(t, sql.OpenDB(pooldriver.Wrap(nil)).Ping(), "no connector")
+	inner := server.Connector(everything)
 	source := func(context.Context) (pooldriver.Credential, error) { return pooldriver.Credential{}, nil }
-	db := sql.OpenDB(pooldriver.Wrap(server.Connector(everything), func(c *pooldriver.Config) { c.Credentials = source }))
-	require.ErrorContains(t, db.Ping(), "Config.Credentials")
+	for want, c := range map[string]*pooldriver.Connector{
+		"pools already":      pooldriver.Wrap(pooldriver.Wrap(inner)),
+		"no connector":       pooldriver.Wrap(nil),
+		"Config.Credentials": pooldriver.Wrap(inner, func(c *pooldriver.Config) { c.Credentials = source }),
+		"pool_max_conns":     pooldriver.Wrap(inner, maxConns(-1)),
+	} {
+		db := sql.OpenDB(c)
+		require.ErrorContains(t, db.Ping(), want)
+		require.ErrorContains(t, c.Warm(t.Context()), want)
+		require.Contains(t, c.String(), "unusable")
+		require.Zero(t, c.Stats())
+		c.Flush()
+		require.NoError(t, db.Close())
+	}
+	require.Zero(t, server.State().Opened)
 }
 
 func TestAfterConnectRunsOnEachNewConnection(t *testing.T) {
