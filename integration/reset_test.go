@@ -127,10 +127,10 @@ func (b resetBench) run(t *testing.T, random *rand.Rand, cut byteproxy.Cut, trie
 
 	// The dry run learns how many bytes go each way.
 	var size [2]int64
-	b.try(t, func(proxy *byteproxy.Proxy) func() {
+	require.NoError(t, b.try(t, func(proxy *byteproxy.Proxy) func() {
 		proxy.Count()
 		return func() { size[byteproxy.ToServer], size[byteproxy.ToClient] = proxy.Counted() }
-	}, 0)
+	}, 0))
 	require.Positive(t, size[byteproxy.ToServer])
 	require.Positive(t, size[byteproxy.ToClient])
 

@@ -1,0 +1,100 @@
+# make test       everything: checks, unit tests, images, integration tests
+# make test-unit  what needs neither Docker nor a server
+# make test-long  every seed and round of the random tests
+# make check      format, vet, linters, known vulnerabilities
+# make bench      the comparison with other pools
+#
+# Tools are installed into .tools/ by the Go toolchain, at the versions below.
+# The race detector needs cgo and a C compiler.
+
+STATICCHECK_VERSION := v0.8.2
+GOVULNCHECK_VERSION := v1.8.0
+GOLANGCI_VERSION    := v2.15.0
+
+GO       ?= go
+MODULES  := . $(patsubst %/go.mod,%,$(wildcard integration/go.mod bench/go.mod))
+TOOLS    := $(CURDIR)/.tools
+STATICCHECK := $(TOOLS)/staticcheck-$(STATICCHECK_VERSION)
+GOVULNCHECK := $(TOOLS)/govulncheck-$(GOVULNCHECK_VERSION)
+GOLANGCI    := $(TOOLS)/golangci-lint-$(GOLANGCI_VERSION)
+
+TEST_TIMEOUT      ?= 10m
+TEST_LONG_TIMEOUT ?= 90m
+
+.PHONY: test test-unit test-integration test-long check fmt format-check vet \
+	staticcheck lint vulnerabilities images bench clean-images
+
+test: check test-unit test-integration
+
+test-unit:
+	$(GO) test -race -timeout $(TEST_TIMEOUT) ./...
+	$(GO) -C integration test -race -timeout $(TEST_TIMEOUT) ./byteproxy
+
+test-integration: images
+	$(GO) -C integration test -race -timeout $(TEST_TIMEOUT) ./...
+
+test-long: images
+	POOLDRIVER_LONG=1 $(GO) test -race -timeout $(TEST_LONG_TIMEOUT) ./...
+	POOLDRIVER_LONG=1 $(GO) -C integration test -race -timeout $(TEST_LONG_TIMEOUT) ./...
+
+# Chooses the test servers' images, and builds them where no registry answers.
+images:
+	@integration/images/choose.sh || { \
+		echo "NOT RUN: the integration tests. They need Docker and, without an image registry, Debian's packages." >&2; \
+		echo "         What went before has run; \"make test-unit\" asks for no more than Go." >&2; \
+		exit 1; }
+
+bench:
+	$(GO) -C bench test -run '^$$' -bench . -benchmem ./...
+
+check: format-check vet staticcheck lint vulnerabilities
+
+fmt:
+	gofmt -w .
+
+format-check:
+	@files="$$(gofmt -l .)"; [ -z "$$files" ] || { echo "not formatted (make fmt): $$files" >&2; exit 1; }
+
+vet:
+	@set -e; for module in $(MODULES); do echo "$(GO) -C $$module vet ./..."; $(GO) -C $$module vet ./...; done
+
+staticcheck: $(STATICCHECK)
+	@set -e; for module in $(MODULES); do echo "staticcheck in $$module"; (cd $$module && $(STATICCHECK) ./...); done
+
+# golangci-lint is large. Where it cannot be had the other checks still count,
+# and what was left out is said.
+lint:
+	@if $(MAKE) --no-print-directory $(GOLANGCI); then \
+		set -e; for module in $(MODULES); do echo "golangci-lint in $$module"; \
+			(cd $$module && $(GOLANGCI) run --config $(CURDIR)/.golangci.yml ./...); done; \
+	else \
+		echo "NOT RUN: golangci-lint $(GOLANGCI_VERSION), the module proxy does not serve it" >&2; \
+	fi
+
+vulnerabilities: $(GOVULNCHECK)
+	@if curl -fsS -m 10 -o /dev/null https://vuln.go.dev/index/db.json 2> /dev/null; then \
+		set -e; for module in $(MODULES); do (cd $$module && $(GOVULNCHECK) ./...); done; \
+	else \
+		echo "NOT RUN: govulncheck, its database https://vuln.go.dev does not answer" >&2; \
+	fi
+
+# $(call install,package,version): installs a tool under a name with its version.
+define install
+	@echo "installing $(1)@$(2) into .tools/"
+	@mkdir -p $(TOOLS)/new
+	@cd $(TOOLS)/new && GOFLAGS= GOBIN=$(TOOLS)/new $(GO) install $(1)@$(2)
+	@mv $(TOOLS)/new/$(notdir $(1)) $@
+endef
+
+$(STATICCHECK):
+	$(call install,honnef.co/go/tools/cmd/staticcheck,$(STATICCHECK_VERSION))
+
+$(GOVULNCHECK):
+	$(call install,golang.org/x/vuln/cmd/govulncheck,$(GOVULNCHECK_VERSION))
+
+$(GOLANGCI):
+	$(call install,github.com/golangci/golangci-lint/v2/cmd/golangci-lint,$(GOLANGCI_VERSION))
+
+# Removes the images that integration/images/build.sh has built.
+clean-images:
+	docker image ls --format '{{.Repository}}:{{.Tag}}' 'pooldriver-test-*' | xargs -r docker image rm
