@@ -1,0 +1,54 @@
+package pooldriver_test
+
+import (
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestRootAndPoolLinkNoDriver: a program links the drivers it imports the
+// dialects of, and no other; our core depends on the standard library alone.
+func TestRootAndPoolLinkNoDriver(t *testing.T) {
+	const module = "github.com/pooldriver/pooldriver"
+	for _, tc := range []struct {
+		pkg   string
+		ours  []string // packages of this module that it may import, itself apart
+		avoid string
+	}{
+		{pkg: module, ours: []string{"/pool", "/dialects", "/dialects/generic", "/dialects/internal/"}},
+		{pkg: module + "/pool", avoid: "database/sql"},
+		{pkg: module + "/dialects"},
+	} {
+		out, err := exec.Command("go", "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{else}}std {{.ImportPath}}{{end}}", tc.pkg).Output()
+		require.NoError(t, err)
+		allowed := func(dep string) bool {
+			return dep == tc.pkg || slices.ContainsFunc(tc.ours, func(p string) bool {
+				return dep == module+p || strings.HasSuffix(p, "/") && strings.HasPrefix(dep, module+p)
+			})
+		}
+		for _, dep := range strings.Fields(strings.ReplaceAll(string(out), "std ", "std:")) {
+			if std, ok := strings.CutPrefix(dep, "std:"); ok {
+				require.False(t, tc.avoid != "" && strings.HasPrefix(std, tc.avoid), "%s imports %s", tc.pkg, std)
+				continue
+			}
+			require.True(t, allowed(dep), "%s imports %s", tc.pkg, dep)
+		}
+	}
+}
+
+// TestNoDialectImportsRoot: the layers know each other in one direction.
+func TestNoDialectImportsRoot(t *testing.T) {
+	const module = "github.com/pooldriver/pooldriver"
+	out, err := exec.Command("go", "list", "-f", `{{.ImportPath}} {{join .Imports " "}}`, "./dialects/...").Output()
+	require.NoError(t, err)
+	for line := range strings.Lines(string(out)) {
+		words := strings.Fields(line)
+		for _, dep := range words[1:] {
+			require.NotEqual(t, module, dep, words[0])
+			require.NotEqual(t, module+"/pool", dep, words[0])
+		}
+	}
+}
