@@ -26,14 +26,18 @@ type binding struct {
 }
 
 // attach returns the checkout's real connection, taking one from the pool at
-// the first operation. The context is looked at before: a driver asked to do
-// something with a dead context may give up a healthy connection.
+// the first operation. The context is looked at before that, and before each
+// operation of a driver that answers a dead context on a healthy connection
+// with ErrBadConn (pgx does).
 func (b *binding) attach(ctx context.Context, c *Connector) (*realConn, error) {
-	if b.real != nil {
+	if b.real != nil && !b.real.traits.BadConnUnsure {
 		return b.real, nil
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, err
+	}
+	if b.real != nil {
+		return b.real, nil
 	}
 	lease, err := c.acquire(ctx)
 	if err != nil {
@@ -101,7 +105,7 @@ func (b *binding) finish(ctx context.Context, c *Connector, t *try, err error, e
 	}
 	o := outcome{
 		badConn:  errors.Is(err, driver.ErrBadConn),
-		lost:     t.real.session.TxStatus() == dialects.TxLost,
+		lost:     t.real.txStatus() == dialects.TxLost,
 		executes: executes,
 		unsent:   t.unsent(),
 		first:    !b.touched,

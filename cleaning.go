@@ -13,7 +13,7 @@ import (
 // rolled back and cleaned behind the caller, or closed, as settle decides.
 func (c *Connector) takeBack(r *realConn, lease pool.Lease[*realConn]) {
 	step := settle(leftBehind{
-		status: r.session.TxStatus(),
+		status: r.txStatus(),
 		effect: r.effect,
 		reset:  c.config.Reset,
 		valid:  r.validator == nil || r.validator.IsValid(),
@@ -71,17 +71,14 @@ func (c *Connector) restore(r *realConn, lease pool.Lease[*realConn], step nextS
 
 // rollback ends the transaction that a checkout left open, or may have.
 func (c *Connector) rollback(ctx context.Context, r *realConn) bool {
-	left := r.session.TxStatus()
+	left := r.txStatus()
 	err := r.session.Rollback(ctx)
 	if left == dialects.TxOpen || left == dialects.TxFailed {
 		c.stats.rollbacks.Add(1)
 		c.log.Warn("pooldriver: a transaction was open when its connection came back, and was rolled back; begin transactions by BeginTx, which keeps the connection", "target", c.target())
 	}
-	if err != nil {
-		return false
-	}
-	after := r.session.TxStatus()
-	return after == dialects.TxNone || after == dialects.TxUnknown
+	// Where nobody can say that it is over, it is not taken for over.
+	return err == nil && r.session.TxStatus() == dialects.TxNone
 }
 
 // clean brings the session back to its state at connect, AfterConnect included.

@@ -18,7 +18,8 @@ import (
 
 // Connector is a driver.Connector whose connections are virtual: they share a
 // pool of at most Config.MaxConns real ones. Give it to sql.OpenDB. Several
-// *sql.DB may share one Connector, and so its pool.
+// *sql.DB may share one Connector and so its pool; closing one of them closes
+// it for all.
 //
 // A Connector is safe for concurrent use. It prints without its secrets.
 type Connector struct {
@@ -197,8 +198,9 @@ func (c *Connector) Driver() driver.Driver {
 	return c.template.Driver()
 }
 
-// Warm opens connections up to Config.MinConns, or one if that is 0, and
-// returns the first error.
+// Warm opens connections until there are Config.MinConns of them, and
+// Config.MinIdleConns idle ones, and returns the first error. Without it the
+// first use of the pool begins to do so.
 func (c *Connector) Warm(ctx context.Context) error {
 	if c.err != nil {
 		return c.err

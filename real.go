@@ -166,6 +166,15 @@ func queryStmt(ctx context.Context, si driver.Stmt, args []driver.NamedValue) (d
 	return si.Query(plain) //nolint:staticcheck // the driver has nothing newer
 }
 
+// txStatus asks the session where its answer is at hand, or where something
+// has happened that makes it worth asking (SQLite: a microsecond).
+func (r *realConn) txStatus() dialects.TxStatus {
+	if r.traits.StatusKnown || r.doubt || r.effect&dialects.TxControl != 0 {
+		return r.session.TxStatus()
+	}
+	return dialects.TxUnknown
+}
+
 // note records what query is about to do to the session. It is called before
 // the statement is sent: if it fails half way, what it began still counts.
 func (r *realConn) note(query string) {

@@ -108,8 +108,8 @@ type Traits struct {
 	// that nothing was sent.
 	BadConnUnsure bool
 
-	// StatusKnown: Session.TxStatus is the server's word after every
-	// statement.
+	// StatusKnown: Session.TxStatus is the server's word, at hand after every
+	// statement. Where not, it is asked only when a transaction may be open.
 	StatusKnown bool
 }
 
@@ -159,7 +159,8 @@ type Session interface {
 	// Conn is the driver's connection, always the same.
 	Conn() driver.Conn
 
-	// TxStatus is the transaction's state by the server's last answer. No I/O.
+	// TxStatus is the transaction's state by the server's last answer. It
+	// sends nothing.
 	TxStatus() TxStatus
 
 	// Peek looks, without a round trip and without blocking, whether an idle
