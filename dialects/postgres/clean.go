@@ -1,0 +1,56 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/pooldriver/pooldriver/dialects"
+)
+
+// cleaning is what DISCARD ALL consists of, less the two parts that would take
+// the prepared statements and their plans with it, in one round trip. The
+// statements run in one implicit transaction, which DISCARD ALL itself refuses.
+//
+// The order matters: what a role of less power may not do is done after the
+// connection's own user is back. RESET ALL does not touch the role, which RESET
+// ROLE sets back to what the connection began with (the parameter options, or
+// ALTER ROLE). Settings from the DSN are the ones that RESET goes back to.
+const cleaning = "CLOSE ALL; " +
+	"SET SESSION AUTHORIZATION DEFAULT; " +
+	"RESET ROLE; " +
+	"RESET ALL; " +
+	"UNLISTEN *; " +
+	"SELECT pg_advisory_unlock_all(); " +
+	"DISCARD TEMP; " +
+	"DISCARD SEQUENCES"
+
+// Clean keeps the prepared statements, pgx's cache of them included, unless
+// effect says that there are some which the driver does not know of, or that
+// they may mean something else now: the server plans them anew when the search
+// path changes, but the types of their parameters stay those of old.
+func (s *session) Clean(ctx context.Context, effect dialects.Effect) (kept bool, err error) {
+	if status := s.TxStatus(); status != dialects.TxNone {
+		return false, fmt.Errorf("the session cannot be cleaned with a transaction that is %v", status)
+	}
+	if err := s.simple(ctx, cleaning); err != nil {
+		return false, err
+	}
+	s.dropNotifications()
+	if effect&(dialects.NamedPrepared|dialects.ForgetPrepared) == 0 {
+		return true, nil
+	}
+	return false, s.pgx.DeallocateAll(ctx)
+}
+
+// dropNotifications empties the buffer in which pgx keeps what came in for the
+// last borrower's LISTEN. The round trip of UNLISTEN has brought all of it. A
+// context that has ended makes pgx hand out what it has and read nothing.
+func (s *session) dropNotifications() {
+	ended, cancel := context.WithCancel(context.Background())
+	cancel()
+	for {
+		if _, err := s.pgx.WaitForNotification(ended); err != nil {
+			return
+		}
+	}
+}

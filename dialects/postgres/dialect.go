@@ -1,0 +1,62 @@
+// Package postgres is the dialect of PostgreSQL 13 and later, by
+// github.com/jackc/pgx/v5. A blank import registers it:
+//
+//	import _ "github.com/pooldriver/pooldriver/dialects/postgres"
+//
+// # DSN
+//
+//	postgres://user:password@host:port/database?PARAMETERS
+//	postgres:host=… user=… dbname=…      libpq's keywords and values
+//
+// What pgx knows holds here too: its parameters, the environment (PGHOST, …),
+// the password file and the service file. Each parameter reaches every real
+// connection.
+package postgres
+
+import (
+	"database/sql/driver"
+	"errors"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/pooldriver/pooldriver/dialects"
+)
+
+func init() { dialects.Register(dialect{}) }
+
+type dialect struct{}
+
+var _ dialects.Dialect = dialect{}
+
+func (dialect) Name() string { return "postgres" }
+
+func (dialect) Claim(dsn string) dialects.Claim { return claim(dsn) }
+
+func (dialect) Parse(dsn string) (dialects.Template, error) { return parse(dsn) }
+
+func (dialect) Wrap(c driver.Connector) (dialects.Template, error) { return wrap(c) }
+
+func (dialect) Effect(query string) dialects.Effect { return classify(query) }
+
+// Diagnose goes by SQLSTATE, which no translation of the server's messages
+// changes.
+func (dialect) Diagnose(err error) dialects.Diagnosis {
+	var e *pgconn.PgError
+	if !errors.As(err, &e) {
+		return 0
+	}
+	switch e.Code {
+	case "28P01", "28000": // invalid_password, invalid_authorization_specification
+		return dialects.AuthFailed
+	case "57P01", "57P02", "57P03": // admin_shutdown, crash_shutdown, cannot_connect_now
+		return dialects.ServerLeaving
+	case "26000": // invalid_sql_statement_name
+		return dialects.StaleStatement
+	case "0A000": // feature_not_supported, of which one is not about features
+		if e.Routine == "RevalidateCachedQuery" || strings.HasPrefix(e.Message, "cached plan must not change result type") {
+			return dialects.StaleStatement
+		}
+	}
+	return 0
+}

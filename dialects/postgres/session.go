@@ -1,0 +1,180 @@
+package postgres
+
+import (
+	"context"
+	"database/sql/driver"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/stdlib"
+
+	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/dialects/internal/opaque"
+	"github.com/pooldriver/pooldriver/dialects/internal/wire"
+)
+
+// session is one connection of pgx.
+type session struct {
+	opaque.Label
+	conn   *stdlib.Conn
+	pgx    *pgx.Conn
+	pg     *pgconn.PgConn
+	wire   *wire.Conn // under pgx; nil in a wrapped connection
+	eye    *wire.Conn // to peek with: wire, or one that only looks
+	sealed bool       // TLS: what waits to be read cannot be understood
+}
+
+var _ dialects.Session = (*session)(nil)
+
+func newSession(conn *stdlib.Conn, label string) *session {
+	s := &session{Label: opaque.Label(label), conn: conn, pgx: conn.Conn(), pg: conn.Conn().PgConn()}
+	nc := s.pg.Conn()
+	s.wire = wire.Of(nc)
+	if s.eye = s.wire; s.eye == nil {
+		s.eye = wire.New(bottom(nc), 0)
+	}
+	_, s.sealed = nc.(interface{ NetConn() net.Conn })
+	s.sealed = s.sealed && nc != net.Conn(s.wire)
+	return s
+}
+
+// bottom looks through TLS.
+func bottom(nc net.Conn) net.Conn {
+	if c, ok := nc.(interface{ NetConn() net.Conn }); ok {
+		return c.NetConn()
+	}
+	return nc
+}
+
+func (s *session) Conn() driver.Conn { return s.conn }
+
+// TxStatus is what the server's last ReadyForQuery said.
+func (s *session) TxStatus() dialects.TxStatus {
+	if s.pg.IsClosed() {
+		return dialects.TxLost
+	}
+	switch s.pg.TxStatus() {
+	case 'I':
+		return dialects.TxNone
+	case 'T':
+		return dialects.TxOpen
+	case 'E':
+		return dialects.TxFailed
+	}
+	return dialects.TxUnknown
+}
+
+// Peek looks at what the server has said unasked.
+func (s *session) Peek() dialects.Liveness {
+	if s.pg.IsClosed() {
+		return dialects.Dead
+	}
+	switch sight, waiting := s.eye.Peek(); {
+	case sight == wire.Closed:
+		return dialects.Dead
+	case sight == wire.Quiet:
+		return dialects.Alive
+	case s.sealed:
+		return dialects.Unsure
+	default:
+		return listen(waiting)
+	}
+}
+
+// listen reads the messages that an idle connection may have waiting: notices,
+// changed settings and notifications do it no harm, an error is the last thing
+// a server says. One that is cut off by the end of what was peeked at leaves
+// it open what follows.
+func listen(waiting []byte) dialects.Liveness {
+	const header = 5 // type, and a length that counts itself but not the type
+	for len(waiting) > 0 {
+		switch waiting[0] {
+		case 'N', 'S', 'A':
+		case 'E':
+			return dialects.Dead
+		default:
+			return dialects.Unsure
+		}
+		if len(waiting) < header {
+			return dialects.Unsure
+		}
+		size := 1 + uint64(binary.BigEndian.Uint32(waiting[1:]))
+		if size < header || size > uint64(len(waiting)) {
+			return dialects.Unsure
+		}
+		waiting = waiting[size:]
+	}
+	return dialects.Alive
+}
+
+// Ping is a round trip with an empty statement.
+func (s *session) Ping(ctx context.Context) error { return s.pg.Ping(ctx) }
+
+func (s *session) Sent() (uint64, bool) {
+	if s.wire == nil {
+		return 0, false
+	}
+	return s.wire.Sent(), true
+}
+
+// Rollback sends ROLLBACK unless the server has said that nothing is open.
+func (s *session) Rollback(ctx context.Context) error {
+	if s.TxStatus() == dialects.TxNone {
+		return nil
+	}
+	return s.simple(ctx, "ROLLBACK")
+}
+
+// simple executes statements by the simple protocol: one round trip, nothing
+// prepared.
+func (s *session) simple(ctx context.Context, query string) error {
+	_, err := s.pg.Exec(ctx, query).ReadAll()
+	return err
+}
+
+// closeTimeout bounds the waiting for a server when nothing else does.
+const closeTimeout = 15 * time.Second
+
+// Close says goodbye and waits until the server has hung up, which it does
+// after it has given the backend's slot back.
+func (s *session) Close(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, closeTimeout)
+	defer cancel()
+	if s.wire != nil {
+		deadline, _ := ctx.Deadline()
+		s.wire.EndGracefully(deadline)
+	}
+	if s.pg.IsClosed() {
+		return s.awaitCleanup(ctx)
+	}
+	if s.pg.IsBusy() {
+		// A backend at work does not read our goodbye.
+		if err := s.pg.CancelRequest(ctx); err != nil {
+			return errors.Join(fmt.Errorf("stop the running statement: %w", err), s.pgx.Close(ctx))
+		}
+	}
+	if err := s.pgx.Close(ctx); err != nil {
+		return err
+	}
+	if s.wire != nil && !s.wire.Ended() {
+		return fmt.Errorf("the server has not let go of the connection in time: %w", context.Cause(ctx))
+	}
+	return nil
+}
+
+// awaitCleanup waits for a connection that pgx closes by itself, after a
+// context ended in the middle of a statement: it asks the server to stop it
+// and reads to the end.
+func (s *session) awaitCleanup(ctx context.Context) error {
+	select {
+	case <-s.pg.CleanupDone():
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("the server has not let go of the connection in time: %w", ctx.Err())
+	}
+}

@@ -1,0 +1,111 @@
+package postgres
+
+import (
+	"context"
+	"database/sql/driver"
+	"fmt"
+	"net"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/stdlib"
+
+	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/dialects/internal/opaque"
+	"github.com/pooldriver/pooldriver/dialects/internal/wire"
+)
+
+// template is a parsed DSN. It prints as its target: config holds the password.
+type template struct {
+	opaque.Label
+	config *pgx.ConnConfig // never handed out, only copies of it
+	params []dialects.Param
+}
+
+var _ dialects.Template = (*template)(nil)
+
+// traits of pgx, with its reasons in dialects.Traits.
+var traits = dialects.Traits{TxKeepsContext: true, BadConnUnsure: true, StatusKnown: true}
+
+// labelOf says where config leads: the first host, and how many there are
+// besides.
+func labelOf(config *pgx.ConnConfig) opaque.Label {
+	list := addresses(config)
+	s := "postgres " + config.User + "@" + list[0] + "/" + config.Database
+	if n := len(list) - 1; n > 0 {
+		s += fmt.Sprintf(" (+%d more)", n)
+	}
+	return opaque.Label(s)
+}
+
+func (t *template) PoolParams() []dialects.Param { return t.params }
+
+func (t *template) Target() string { return t.String() }
+
+func (t *template) Driver() driver.Driver { return stdlib.GetDefaultDriver() }
+
+func (t *template) Traits() dialects.Traits { return traits }
+
+func (t *template) TakesCredential() bool { return true }
+
+// Close has nothing to free.
+func (t *template) Close() error { return nil }
+
+func (t *template) Dial(ctx context.Context, cred *dialects.Credential) (dialects.Session, error) {
+	// Copy goes all the way down, TLS included: pgx and its hooks write to
+	// what they are given.
+	config := t.config.Copy()
+	if cred != nil {
+		config.User, config.Password = cred.User, cred.Password
+	}
+	config.DialFunc = throughWire(config.DialFunc)
+	conn, err := stdlib.GetConnector(*config).Connect(ctx)
+	if err != nil {
+		return nil, dialError(t.Target(), err)
+	}
+	return newSession(conn.(*stdlib.Conn), t.Target()), nil
+}
+
+// throughWire puts our network connection under pgx's. pgx dials by it for a
+// request to cancel, too, where it does no harm.
+func throughWire(dial pgconn.DialFunc) pgconn.DialFunc {
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		nc, err := dial(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		return wire.New(nc, 0), nil
+	}
+}
+
+// connectError stands in for pgx's, which carries the whole configuration, the
+// password included, to whoever asks errors.As for it. The chain goes on below
+// it: the server's error, the network's, the context's.
+type connectError struct {
+	text string
+	err  error
+}
+
+func (e *connectError) Error() string { return e.text }
+func (e *connectError) Unwrap() error { return e.err }
+
+// dialError makes an error of pgx's connecting fit to be shown.
+func dialError(target string, err error) error {
+	var password string
+	switch e := err.(type) { //nolint:errorlint // what lies above must go, what lies below stays
+	case *pgconn.ConnectError:
+		password = e.Config.Password
+		err = e.Unwrap()
+	case *pgconn.ParseConfigError:
+		return fmt.Errorf("connect to %s: %w", target, explainParse(err))
+	}
+	text := err.Error()
+	// pgx never puts the password there by intention; a server or a proxy
+	// might. One that is also part of the target, or that short, would be
+	// given away by its absence.
+	if len(password) >= 4 && !strings.Contains(target, password) {
+		text = strings.ReplaceAll(text, password, "xxxxx")
+	}
+	return &connectError{text: "connect to " + target + ": " + text, err: err}
+}
