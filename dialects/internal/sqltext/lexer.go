@@ -1,0 +1,419 @@
+package sqltext
+
+import "strings"
+
+// Token is the kind of a token.
+type Token uint8
+
+const (
+	Start     Token = iota // before the first token
+	EOF                    // the end of the text
+	Word                   // an unquoted name or keyword
+	Quoted                 // a name in quotes of any kind, or a string in double quotes
+	String                 // a string
+	Number                 // digits; what follows them is a token of its own
+	Open                   // (
+	Close                  // )
+	Semicolon              // ;
+	Comma                  // ,
+	Dot                    // .
+	At                     // the @ of a variable, not of @@
+	Assign                 // :=
+	Cast                   // ::
+	Operator               // any other character
+	Call                   // from Skim only: the ( after a name
+)
+
+// Doubt says in what a text can be read in more than one way, depending on
+// settings and versions that the text does not show.
+type Doubt uint8
+
+const (
+	// DoubtSingle: a quote after a backslash in '…'.
+	DoubtSingle Doubt = 1 << iota
+	// DoubtDouble: the same in "…".
+	DoubtDouble
+	// DoubtVersion: a versioned comment that is code for some servers only.
+	DoubtVersion
+)
+
+// Reading is one way of reading a text.
+type Reading struct {
+	SingleEscapes bool // backslash escapes in '…'
+	DoubleEscapes bool // backslash escapes in "…"
+	SkipVersioned bool // doubtful versioned comments are comments
+}
+
+// Lexer walks over one text. It is a plain value that is used on the stack,
+// and a copy of it looks ahead without moving the original.
+type Lexer struct {
+	src     string
+	pos     int
+	rules   *Rules
+	reading Reading
+
+	tok        Token // the last token
+	start, end int
+
+	// The name last read, its qualifier, and the token before the whole of it.
+	name, qualifier      span
+	qualified, nameQuote bool
+	afterName            bool // at At: the token before it is that name
+	before               Token
+	beforeSpan           span
+
+	depth int
+	with  uint64 // bit n: at depth n a list of WITH names is being read
+
+	inCode      bool // inside a versioned comment read as code
+	codeIsDoubt bool
+
+	// Doubt gathers what may be read otherwise.
+	Doubt Doubt
+	// Strange is set by what is not understood: bytes that begin no token, and
+	// constructs that Rules marks so.
+	Strange bool
+	// StrayBackslash is set by a backslash outside quotes, other than that of
+	// MySQL's \N. No database takes it: the text is being misread.
+	StrayBackslash bool
+	// OpenQuote is set when the text ends inside quotes, OpenComment when it
+	// ends inside a comment.
+	OpenQuote, OpenComment bool
+}
+
+type span struct{ from, to int }
+
+// NewLexer returns a lexer at the beginning of src.
+func NewLexer(src string, rules *Rules, reading Reading) Lexer {
+	return Lexer{src: src, rules: rules, reading: reading}
+}
+
+// Next returns the next token. Comments and white space are none.
+func (lx *Lexer) Next() Token { return lx.scan(nil) }
+
+// Skim goes on to the next token that a classifier must look at: the
+// parenthesis after a name (Call), a word that is in words, a semicolon, the
+// end, and := and @ where Rules says so.
+func (lx *Lexer) Skim(words *Names) Token { return lx.scan(words) }
+
+// Text returns the text of the last token.
+func (lx *Lexer) Text() string { return lx.src[lx.start:lx.end] }
+
+// Token returns the last token; a Call counts as Open.
+func (lx *Lexer) Token() Token { return lx.tok }
+
+// Ended reports whether the last token ends a statement.
+func (lx *Lexer) Ended() bool { return lx.tok == EOF || lx.tok == Semicolon }
+
+// Broken reports whether the whole text, once read to its end, cannot be
+// trusted: something was not understood, or a quote or comment is open.
+func (lx *Lexer) Broken() bool { return lx.Strange || lx.OpenQuote || lx.OpenComment }
+
+// IsWord reports whether the last token is this lower-case keyword.
+func (lx *Lexer) IsWord(lower string) bool { return lx.tok == Word && Equal(lx.Text(), lower) }
+
+// AfterWord reports whether the token before the name last read is this
+// lower-case keyword.
+func (lx *Lexer) AfterWord(lower string) bool {
+	return lx.before == Word && Equal(lx.BeforeText(), lower)
+}
+
+// Name returns the name last read, without its quotes and qualifiers.
+func (lx *Lexer) Name() string { return lx.src[lx.name.from:lx.name.to] }
+
+// Qualifier returns what stands before the dot of the name last read, or "".
+func (lx *Lexer) Qualifier() string {
+	if !lx.qualified {
+		return ""
+	}
+	return lx.src[lx.qualifier.from:lx.qualifier.to]
+}
+
+// Qualified reports whether the name last read follows a dot.
+func (lx *Lexer) Qualified() bool { return lx.qualified }
+
+// Keyword reports whether the name last read can be a keyword: it is neither
+// quoted nor qualified.
+func (lx *Lexer) Keyword() bool { return !lx.nameQuote && !lx.qualified }
+
+// GluedToNumber reports whether the name last read follows a digit directly.
+func (lx *Lexer) GluedToNumber() bool {
+	i := lx.name.from
+	return i > 0 && lx.src[i-1] >= '0' && lx.src[i-1] <= '9'
+}
+
+// Before returns the token before the name last read and its qualifiers.
+func (lx *Lexer) Before() Token { return lx.before }
+
+// BeforeText returns the text of that token.
+func (lx *Lexer) BeforeText() string { return lx.src[lx.beforeSpan.from:lx.beforeSpan.to] }
+
+// PreviousWord returns the text of the name that the token just reported
+// follows directly, or "".
+func (lx *Lexer) PreviousWord() string {
+	if !lx.afterName {
+		return ""
+	}
+	return lx.Name()
+}
+
+// Depth returns how many parentheses are open.
+func (lx *Lexer) Depth() int { return lx.depth }
+
+// BeginStatement forgets the tokens of the statement before.
+func (lx *Lexer) BeginStatement() {
+	lx.tok, lx.start, lx.end = Start, lx.pos, lx.pos
+	lx.depth, lx.with = 0, 0
+}
+
+// BeginWith tells that the WITH of a list of named queries was read. The list
+// ends with the verb at the same depth.
+func (lx *Lexer) BeginWith() { lx.with |= 1 << uint(lx.depth) }
+
+// InWith reports whether the name last read, followed by the parenthesis just
+// read, stands in a list of WITH names.
+func (lx *Lexer) InWith() bool { return lx.depth > 0 && lx.with>>uint(lx.depth-1)&1 != 0 }
+
+// withEnd are the words that end a list of WITH names.
+var withEnd = NewNames(Group{1, "select insert update delete merge replace values table"})
+
+// scan is the one loop over the text. Every case either continues the loop,
+// having moved pos, or leaves the switch with the new token in tok, start and
+// pos, its end. With words == nil each token is returned.
+func (lx *Lexer) scan(words *Names) Token {
+	src, pos, rules := lx.src, lx.pos, lx.rules
+	tok, start, end := lx.tok, lx.start, lx.end
+	for pos < len(src) {
+		c := src[pos]
+		cl := rules.class[c]
+		if cl == classSpace {
+			pos++
+			continue
+		}
+		if cl == classWord {
+			from := pos
+			for pos++; pos < len(src) && wordByte[src[pos]]; pos++ {
+			}
+			if tok == Dot {
+				lx.qualifier, lx.qualified = lx.name, true
+			} else {
+				lx.before, lx.beforeSpan, lx.qualified = tok, span{start, end}, false
+			}
+			lx.name, lx.nameQuote = span{from, pos}, false
+			tok, start, end = Word, from, pos
+			if lx.with != 0 && lx.with>>uint(lx.depth)&1 != 0 && withEnd.Lookup(src[from:pos]) != 0 {
+				lx.with &^= 1 << uint(lx.depth)
+			}
+			if words == nil || words.lengths[c]>>uint(min(pos-from, 31))&1 != 0 && words.Lookup(src[from:pos]) != 0 {
+				lx.tok, lx.start, lx.end, lx.pos = tok, start, end, pos
+				return tok
+			}
+			continue
+		}
+
+		next := byte(0)
+		if pos+1 < len(src) {
+			next = src[pos+1]
+		}
+		from, last, report := pos, tok, words == nil
+		pos++
+		switch cl {
+		case classOpen:
+			lx.depth++
+			if tok = Open; !report && (last == Word || last == Quoted) {
+				tok, report = Call, true
+			}
+		case classClose:
+			tok = Close
+			if lx.depth > 0 {
+				lx.depth--
+			}
+			if lx.with != 0 {
+				lx.with &= 1<<uint(lx.depth+1) - 1
+			}
+		case classComma:
+			tok = Comma
+		case classDot:
+			tok = Dot
+		case classDigit:
+			tok = Number
+			for pos < len(src) && src[pos] >= '0' && src[pos] <= '9' {
+				pos++
+			}
+		case classSemicolon:
+			tok, report = Semicolon, true
+			if lx.inCode && lx.codeIsDoubt {
+				lx.Strange = true
+			}
+		case classSingle, classDouble, classBacktick, classBracket:
+			pos = lx.quote(cl, from, last, end)
+			tok = String
+			if cl != classSingle {
+				tok = Quoted
+				lx.setQuotedName(span{from + 1, max(from+1, pos-1)}, last, span{start, end})
+			}
+		case classDash:
+			if next == '-' && (!rules.has(DashNeedsSpace) || pos+1 == len(src) || src[pos+1] <= ' ' || src[pos+1] == 0x7f) {
+				pos = lineComment(src, pos, rules.has(ReturnEndsComment))
+				continue
+			}
+			tok = Operator
+		case classSlash:
+			if next == '*' {
+				pos = lx.comment(from)
+				continue
+			}
+			tok = Operator
+		case classStar:
+			if next == '/' && lx.inCode {
+				lx.inCode = false
+				pos++
+				continue
+			}
+			tok = Operator
+		case classHash:
+			if rules.has(HashComments) {
+				pos = lineComment(src, pos, false)
+				continue
+			}
+			tok = Operator
+			if wordByte[next] || next == '#' {
+				for pos < len(src) && (wordByte[src[pos]] || src[pos] == '#') {
+					pos++
+				}
+				tok = Quoted
+				lx.setQuotedName(span{from, pos}, last, span{start, end})
+			}
+		case classDollar:
+			tok = Operator
+			if rules.has(DollarQuotes) {
+				if e, closed, ok := dollarQuoted(src, from); ok {
+					tok, pos = String, e
+					lx.OpenQuote = lx.OpenQuote || !closed
+				}
+			}
+			lx.tclVariable(pos, tok)
+		case classAt:
+			tok = Operator
+			lx.tclVariable(pos, tok)
+			if rules.has(AtVariables) && next != '@' && (from == 0 || src[from-1] != '@') {
+				tok, report = At, true
+				lx.afterName = last == Word
+			}
+		case classColon:
+			tok = Operator
+			switch {
+			case next == ':':
+				tok = Cast
+				pos++
+			case next == '=':
+				tok = Assign
+				pos++
+				report = report || rules.has(Assignments)
+			default:
+				lx.tclVariable(pos, tok)
+			}
+		case classOperator:
+			tok = Operator
+		default:
+			tok = Operator
+			lx.Strange = true
+			lx.StrayBackslash = lx.StrayBackslash || c == '\\' && next != 'N'
+		}
+		start, end = from, pos
+		if report {
+			lx.tok, lx.start, lx.end, lx.pos = tok, start, end, pos
+			if tok == Call {
+				lx.tok = Open
+			}
+			return tok
+		}
+	}
+	lx.tok, lx.start, lx.end, lx.pos = EOF, pos, pos, pos
+	lx.OpenComment = lx.OpenComment || lx.inCode
+	return EOF
+}
+
+// setQuotedName notes a name in quotes; last is the token before it.
+func (lx *Lexer) setQuotedName(name span, last Token, lastSpan span) {
+	if last == Dot {
+		lx.qualifier, lx.qualified = lx.name, true
+	} else {
+		lx.before, lx.beforeSpan, lx.qualified = last, lastSpan, false
+	}
+	lx.name, lx.nameQuote = name, true
+}
+
+// quote reads the quoted text that opens at from. last is the token before
+// it, which ends at end.
+func (lx *Lexer) quote(cl class, from int, last Token, end int) (pos int) {
+	escapes, doubt, quote := false, Doubt(0), lx.src[from]
+	switch cl {
+	case classSingle:
+		escapes, doubt = lx.reading.SingleEscapes, DoubtSingle
+		if last == Word && end == from {
+			prefix := lx.Name()
+			if lx.rules.has(EscapeStrings) && Equal(prefix, "e") {
+				escapes, doubt = true, 0
+			}
+			if lx.rules.has(AlternativeQuotes) && (Equal(prefix, "q") || Equal(prefix, "nq")) {
+				lx.Strange = true
+			}
+		}
+	case classDouble:
+		escapes, doubt = lx.reading.DoubleEscapes, DoubtDouble
+	case classBracket:
+		quote = ']'
+	}
+	pos, closed, differs := quoted(lx.src, from, quote, escapes)
+	if differs {
+		lx.Doubt |= doubt
+	}
+	if cl == classBracket && lx.rules.has(DoubtfulBrackets) && !isSubscript(lx.src[from+1:pos]) {
+		lx.Strange = true
+	}
+	lx.OpenQuote = lx.OpenQuote || !closed
+	lx.Strange = lx.Strange || lx.inCode && lx.codeIsDoubt
+	return pos
+}
+
+// isSubscript reports whether the text between brackets, the closing one
+// included, ends at the same place when it is read as an expression.
+func isSubscript(text string) bool {
+	return strings.Count(text, "'")%2 == 0 && !strings.ContainsAny(text, "\"`;\\") &&
+		!strings.Contains(text, "--") && !strings.Contains(text, "/*")
+}
+
+// comment reads the comment that opens at from, or, when it is code for the
+// server, only its opening.
+func (lx *Lexer) comment(from int) (pos int) {
+	lx.Strange = lx.Strange || lx.inCode && lx.codeIsDoubt
+	if lx.rules.has(VersionedComments) {
+		if code, certain := versionedComment(lx.src, from); code != 0 {
+			if !certain {
+				lx.Doubt |= DoubtVersion
+			}
+			if certain || !lx.reading.SkipVersioned {
+				lx.Strange = lx.Strange || lx.inCode
+				lx.inCode, lx.codeIsDoubt = true, !certain
+				return code
+			}
+		}
+	}
+	pos, closed, inner := blockComment(lx.src, from, lx.rules.has(NestedComments))
+	lx.Strange = lx.Strange || inner && lx.rules.has(DoubtfulNesting)
+	lx.OpenComment = lx.OpenComment || !closed
+	return pos
+}
+
+// tclVariable looks for the parenthesis that belongs to the variable whose
+// sign ends at pos.
+func (lx *Lexer) tclVariable(pos int, tok Token) {
+	if tok != Operator || !lx.rules.has(TclVariables) {
+		return
+	}
+	for pos < len(lx.src) && (wordByte[lx.src[pos]] || lx.src[pos] == ':') {
+		pos++
+	}
+	lx.Strange = lx.Strange || pos < len(lx.src) && lx.src[pos] == '('
+}

@@ -1,0 +1,119 @@
+package sqltext
+
+import "strings"
+
+// quoted returns where the quoted text that opens at open ends, and whether it
+// is closed at all. A doubled quote stands for itself. differs reports that
+// the end would be another if backslashes were read the other way.
+func quoted(src string, open int, quote byte, escapes bool) (end int, closed, differs bool) {
+	pos := open + 1
+	for {
+		n := strings.IndexByte(src[pos:], quote)
+		if n < 0 {
+			return len(src), false, differs
+		}
+		pos += n
+		if src[pos-1] == '\\' && pos-1 > open {
+			run := 1
+			for pos-1-run > open && src[pos-1-run] == '\\' {
+				run++
+			}
+			if run%2 == 1 {
+				differs = true
+				if escapes {
+					pos++
+					continue
+				}
+			}
+		}
+		if pos+1 < len(src) && src[pos+1] == quote {
+			pos += 2
+			continue
+		}
+		return pos + 1, true, differs
+	}
+}
+
+// dollarQuoted returns where the dollar-quoted string that opens at open ends.
+// ok is false when what stands there is no opening, such as the $ of $1.
+func dollarQuoted(src string, open int) (end int, closed, ok bool) {
+	i := open + 1
+	for i < len(src) && src[i] != '$' {
+		if !wordByte[src[i]] || i == open+1 && src[i] >= '0' && src[i] <= '9' {
+			return 0, false, false
+		}
+		i++
+	}
+	if i == len(src) {
+		return 0, false, false
+	}
+	tag := src[open : i+1]
+	n := strings.Index(src[i+1:], tag)
+	if n < 0 {
+		return len(src), false, true
+	}
+	return i + 1 + n + len(tag), true, true
+}
+
+// blockComment returns where the comment that opens at open ends. inner
+// reports that it holds another opening.
+func blockComment(src string, open int, nested bool) (end int, closed, inner bool) {
+	depth := 1
+	for pos := open + 2; pos+1 < len(src); pos++ {
+		switch {
+		case src[pos] == '*' && src[pos+1] == '/':
+			pos++
+			if depth--; depth == 0 {
+				return pos + 1, true, inner
+			}
+		case src[pos] == '/' && src[pos+1] == '*':
+			inner = true
+			if nested {
+				pos++
+				depth++
+			}
+		}
+	}
+	return len(src), false, inner
+}
+
+// lineComment returns where the comment that begins before pos ends.
+func lineComment(src string, pos int, returnEnds bool) int {
+	for ; pos < len(src); pos++ {
+		if src[pos] == '\n' || returnEnds && src[pos] == '\r' {
+			return pos + 1
+		}
+	}
+	return pos
+}
+
+// certainVersion is the version below which every server that the project
+// supports executes a versioned comment. MariaDB skips those of MySQL 5.7 and
+// up, and each server those newer than itself.
+const certainVersion = 50700
+
+// versionedComment looks at the comment that opens at open: code is where the
+// code in it begins, or 0 when it is an ordinary comment; certain says that
+// every server executes it.
+func versionedComment(src string, open int) (code int, certain bool) {
+	rest := src[open+2:]
+	certain = true
+	pos := open + 3
+	switch {
+	case strings.HasPrefix(rest, "!"):
+	case strings.HasPrefix(rest, "M!"):
+		pos++
+		certain = false
+	default:
+		return 0, false
+	}
+	version, digits := 0, 0
+	for digits < 6 && pos+digits < len(src) && src[pos+digits] >= '0' && src[pos+digits] <= '9' {
+		version = version*10 + int(src[pos+digits]-'0')
+		digits++
+	}
+	if digits < 5 {
+		return pos, certain && digits == 0
+	}
+	return pos + digits, certain && version < certainVersion
+}

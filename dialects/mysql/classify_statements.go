@@ -1,0 +1,213 @@
+package mysql
+
+import (
+	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/dialects/internal/sqltext"
+)
+
+const (
+	setGlobal uint8 = iota + 1
+	setForget
+	setAutocommit
+	setFor
+)
+
+// setWords are the words that matter anywhere in a SET.
+var setWords = sqltext.NewNames(
+	sqltext.Group{Code: setForget, Names: `sql_mode names character charset role resource
+		character_set_client character_set_connection character_set_results character_set_database
+		character_set_server collation_connection collation_database collation_server`},
+	sqltext.Group{Code: setAutocommit, Names: "autocommit"},
+	sqltext.Group{Code: setFor, Names: "for"},
+)
+
+var setGlobals = sqltext.NewNames(sqltext.Group{Code: setGlobal, Names: "global persist persist_only"})
+
+// set classifies SET from the word after it on.
+func (c *classifier) set() dialects.Effect {
+	lx := &c.lx
+	tok := lx.Next()
+	switch {
+	case lx.IsWord("password"):
+		return c.skip(dialects.Clean)
+	case lx.IsWord("default"):
+		if lx.Next(); lx.IsWord("role") {
+			return c.skip(dialects.Clean)
+		}
+	case lx.IsWord("statement"):
+		return c.setStatement()
+	case tok == sqltext.Word && setGlobals.Lookup(lx.Text()) != 0:
+		if ahead := *lx; ahead.Next() == sqltext.Word || ahead.Token() == sqltext.Quoted {
+			return c.setOne(ahead.IsWord("transaction"))
+		}
+	case tok == sqltext.Operator && lx.Text() == "@":
+		// @@global.x: two signs, the first of them already read.
+		ahead := *lx
+		if ahead.Next() == sqltext.Operator && ahead.Next() == sqltext.Word && setGlobals.Lookup(ahead.Text()) != 0 &&
+			ahead.Next() == sqltext.Dot {
+			return c.setOne(false)
+		}
+	}
+	effect := dialects.Stateful
+	for {
+		if lx.Token() == sqltext.Word || lx.Token() == sqltext.Quoted {
+			switch setWords.Lookup(lx.Name()) {
+			case setForget:
+				effect |= dialects.ForgetPrepared
+			case setAutocommit:
+				effect |= dialects.TxControl
+			}
+		}
+		if lx.Ended() {
+			return effect
+		}
+		lx.Next()
+	}
+}
+
+// setOne classifies the rest of a SET of a global variable: it is clean if
+// nothing else is set and the value's expression is. The characteristics of
+// SET GLOBAL TRANSACTION may be several.
+func (c *classifier) setOne(transaction bool) dialects.Effect {
+	ahead := c.lx
+	for !transaction && !ahead.Ended() {
+		if ahead.Next() == sqltext.Comma {
+			return c.query(queryWords) | dialects.Stateful | dialects.ForgetPrepared | dialects.TxControl
+		}
+	}
+	return c.query(queryWords)
+}
+
+// setStatement classifies MariaDB's SET STATEMENT x = 1 FOR statement: the
+// values last as long as the statement.
+func (c *classifier) setStatement() dialects.Effect {
+	lx := &c.lx
+	effect := dialects.Clean
+	for {
+		switch lx.Skim(setWords) {
+		case sqltext.Call:
+			effect |= c.call()
+		case sqltext.Assign:
+			effect |= dialects.Stateful
+		case sqltext.Semicolon, sqltext.EOF:
+			return effect | dialects.Stateful
+		case sqltext.Word:
+			if lx.IsWord("for") && lx.Keyword() {
+				tok := lx.Next()
+				if lx.IsWord("set") {
+					return effect | dialects.Stateful | c.skip(dialects.Clean)
+				}
+				return effect | c.statement(tok)
+			}
+		}
+	}
+}
+
+const (
+	createModifier uint8 = iota + 1
+	createTemporary
+	createTable
+	createRoutine
+)
+
+var createWords = sqltext.NewNames(
+	sqltext.Group{Code: createModifier, Names: "or replace unique fulltext spatial aggregate online offline"},
+	sqltext.Group{Code: createTemporary, Names: "temporary"},
+	sqltext.Group{Code: createTable, Names: "table"},
+	sqltext.Group{Code: createRoutine, Names: "function procedure trigger event package definer"},
+)
+
+var bodyWords = sqltext.NewNames(sqltext.Group{Code: 1, Names: "begin"})
+
+// create classifies CREATE from the word after it on.
+func (c *classifier) create() dialects.Effect {
+	lx := &c.lx
+	effect := dialects.Clean
+	for {
+		if lx.Next() != sqltext.Word {
+			return c.query(queryWords) | dialects.Suspect
+		}
+		switch createWords.Lookup(lx.Text()) {
+		case createModifier:
+		case createTemporary:
+			effect = dialects.Stateful
+		case createTable:
+			c.unknown = dialects.Clean
+			return effect | c.query(createTableWords)
+		case createRoutine:
+			// Where a body of several statements ends is not followed: they
+			// count as if they were executed.
+			for !lx.Ended() {
+				if lx.Skim(bodyWords) == sqltext.Word && lx.Keyword() {
+					return effect | dialects.Suspect | c.skip(dialects.Clean)
+				}
+			}
+			return effect
+		default:
+			return c.skip(effect)
+		}
+	}
+}
+
+// drop classifies DROP from the word after it on.
+func (c *classifier) drop() dialects.Effect {
+	lx := &c.lx
+	lx.Next()
+	switch {
+	case lx.IsWord("temporary"):
+		return c.skip(dialects.Stateful)
+	case lx.IsWord("prepare"):
+		return c.skip(dialects.Stateful | dialects.NamedPrepared)
+	case lx.IsWord("database"), lx.IsWord("schema"):
+		return c.skip(dialects.Suspect | dialects.ForgetPrepared)
+	}
+	return c.skip(dialects.Clean)
+}
+
+// start classifies START, of which only TRANSACTION is about transactions,
+// and its kin.
+func (c *classifier) start() dialects.Effect {
+	if c.lx.IsWord("start") {
+		if c.lx.Next(); !c.lx.IsWord("transaction") {
+			return c.skip(dialects.Clean)
+		}
+	}
+	return c.skip(dialects.TxControl)
+}
+
+var lockWords = sqltext.NewNames(sqltext.Group{Code: 1, Names: "lock export"})
+
+// flush classifies FLUSH: FLUSH TABLES … WITH READ LOCK or FOR EXPORT holds
+// locks.
+func (c *classifier) flush() dialects.Effect {
+	effect := dialects.Clean
+	for !c.lx.Ended() {
+		if c.lx.Skim(lockWords) == sqltext.Word && c.lx.Keyword() {
+			effect = dialects.Stateful
+		}
+	}
+	return effect
+}
+
+// explain classifies what EXPLAIN, DESCRIBE or ANALYZE is about: a statement,
+// which ANALYZE executes, or a table.
+func (c *classifier) explain() dialects.Effect {
+	lx := &c.lx
+	effect := dialects.Clean
+	for {
+		tok := lx.Next()
+		switch {
+		case lx.Ended():
+			return effect
+		case tok == sqltext.At:
+			effect |= dialects.Stateful // EXPLAIN … INTO @x
+		case tok == sqltext.Word:
+			switch heads.Lookup(lx.Text()) {
+			case headQuery, headInsert:
+				return effect | c.statement(tok)
+			}
+		case tok == sqltext.Open:
+			return effect | c.statement(tok)
+		}
+	}
+}

@@ -1,0 +1,36 @@
+package mysql
+
+import (
+	"testing"
+
+	"github.com/pooldriver/pooldriver/dialects/internal/sqltext"
+	"github.com/pooldriver/pooldriver/dialects/internal/sqltext/classifytest"
+)
+
+const classifyTable = "testdata/classify.txt"
+
+func TestClassifyGivesEveryStatementItsEffect(t *testing.T) {
+	classifytest.RunTable(t, classifyTable, 150, classify)
+}
+
+func TestClassifyAllocatesNothing(t *testing.T) {
+	classifytest.RequireNoAllocation(t, classifyTable, classify)
+}
+
+func FuzzClassify(f *testing.F) {
+	classifytest.Fuzz(f, classifyTable, classifytest.Properties{
+		Classify: classify,
+		Open: func(query string) bool {
+			lx := sqltext.NewLexer(query, lexical, likely)
+			for lx.Next() != sqltext.EOF {
+			}
+			return lx.Broken()
+		},
+		Space:  []string{" ", "\n\t", "-- it's\n", "# it's\n", "/* a /* b' */", ";"},
+		Change: "set sql_mode = ansi",
+	})
+}
+
+func BenchmarkClassify(b *testing.B) {
+	classifytest.Benchmark(b, "mysql", classifytest.Queries, classify)
+}

@@ -1,0 +1,205 @@
+package postgres
+
+import (
+	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/dialects/internal/sqltext"
+)
+
+// set classifies SET from the word after it on.
+func (c *classifier) set() dialects.Effect {
+	lx := &c.lx
+	effect := dialects.Stateful
+	lx.Next()
+	switch {
+	case lx.IsWord("transaction"), lx.IsWord("constraints"):
+		if !c.isParameter() {
+			return c.skip(dialects.Clean)
+		}
+	case lx.IsWord("local"):
+		if !c.isParameter() {
+			effect = dialects.Clean
+			lx.Next()
+		}
+	}
+	return c.skip(effect | c.forget())
+}
+
+// isParameter reports whether the word just read, a keyword by its looks, is
+// the name of a parameter: a dot, = or TO follows.
+func (c *classifier) isParameter() bool {
+	ahead := c.lx
+	tok := ahead.Next()
+	return tok == sqltext.Dot || tok == sqltext.Operator || ahead.IsWord("to")
+}
+
+// namesDependOn are the parameters that decide what a statement's names mean.
+var namesDependOn = sqltext.NewNames(sqltext.Group{Code: 1,
+	Names: "search_path schema role authorization session_authorization all"})
+
+// forget returns ForgetPrepared if the SET or RESET whose parameter's name was
+// just read changes what prepared statements mean.
+func (c *classifier) forget() dialects.Effect {
+	lx := &c.lx
+	if lx.IsWord("session") {
+		lx.Next()
+	}
+	if (lx.Token() == sqltext.Word || lx.Token() == sqltext.Quoted) && namesDependOn.Lookup(lx.Name()) != 0 {
+		return dialects.ForgetPrepared
+	}
+	return dialects.Clean
+}
+
+const (
+	createModifier uint8 = iota + 1
+	createTemporary
+	createTable
+	createRoutine
+)
+
+var createWords = sqltext.NewNames(
+	sqltext.Group{Code: createModifier, Names: "or replace global local unlogged unique recursive"},
+	sqltext.Group{Code: createTemporary, Names: "temp temporary"},
+	sqltext.Group{Code: createTable, Names: "table materialized index"},
+	sqltext.Group{Code: createRoutine, Names: "function procedure"},
+)
+
+// create classifies CREATE from the word after it on.
+func (c *classifier) create() dialects.Effect {
+	lx := &c.lx
+	temp := false
+	for {
+		if lx.Next() != sqltext.Word {
+			return c.query() | dialects.Suspect
+		}
+		kind := createWords.Lookup(lx.Text())
+		switch kind {
+		case createModifier:
+			continue
+		case createTemporary:
+			temp = true
+			continue
+		}
+		effect := dialects.Clean
+		if temp || c.namesTempSchema() {
+			effect = dialects.Stateful
+		}
+		switch kind {
+		case createTable:
+			body, dropped := c.createTable()
+			if dropped && temp {
+				effect = dialects.Clean
+			}
+			return effect | body
+		case createRoutine:
+			return effect | c.routine()
+		default:
+			return c.skip(effect)
+		}
+	}
+}
+
+// namesTempSchema reports whether the object about to be created is put into
+// the temporary schema: CREATE FUNCTION IF NOT EXISTS pg_temp.f.
+func (c *classifier) namesTempSchema() bool {
+	ahead := c.lx
+	for range 6 {
+		tok := ahead.Next()
+		if tok != sqltext.Word && tok != sqltext.Quoted {
+			return false
+		}
+		if isTempSchema(ahead.Name()) {
+			return true
+		}
+	}
+	return false
+}
+
+// createTable classifies the rest of CREATE TABLE, INDEX or MATERIALIZED VIEW.
+// Functions in it are calls only once a query begins. dropped reports ON
+// COMMIT DROP.
+func (c *classifier) createTable() (effect dialects.Effect, dropped bool) {
+	lx := &c.lx
+	c.unknown = dialects.Clean
+	for !lx.Ended() {
+		switch lx.Skim(tableWords) {
+		case sqltext.Call:
+			effect |= c.call()
+		case sqltext.Word:
+			if lx.IsWord("on") {
+				ahead := *lx
+				if ahead.Next(); ahead.IsWord("commit") {
+					ahead.Next()
+					dropped = dropped || ahead.IsWord("drop")
+				}
+				continue
+			}
+			effect |= c.word()
+		}
+	}
+	return effect, dropped
+}
+
+var atomicWords = sqltext.NewNames(sqltext.Group{Code: 1, Names: "atomic"})
+
+// routine skips CREATE FUNCTION or PROCEDURE. In a body BEGIN ATOMIC … END
+// every statement ends with a semicolon, and the END follows the last one.
+func (c *classifier) routine() dialects.Effect {
+	lx := &c.lx
+	for !lx.Ended() {
+		if lx.Skim(atomicWords) != sqltext.Word || !lx.AfterWord("begin") {
+			continue
+		}
+		for lx.Next(); !lx.IsWord("end"); lx.Next() {
+			for !lx.Ended() {
+				lx.Skim(noWords)
+			}
+			if lx.Token() == sqltext.EOF {
+				return dialects.Suspect
+			}
+		}
+	}
+	return dialects.Clean
+}
+
+var explainOptions = sqltext.NewNames(sqltext.Group{Code: 1, Names: "analyze analyse verbose"})
+
+// explain classifies what EXPLAIN explains: with ANALYZE it is executed.
+func (c *classifier) explain() dialects.Effect {
+	lx := &c.lx
+	tok := lx.Next()
+	for tok == sqltext.Word && explainOptions.Lookup(lx.Text()) != 0 {
+		tok = lx.Next()
+	}
+	if tok == sqltext.Open {
+		inside := *lx
+		if inside.Next() == sqltext.Word && heads.Lookup(inside.Text()) != headQuery {
+			for depth := lx.Depth(); lx.Depth() >= depth && !lx.Ended(); {
+				lx.Next()
+			}
+			if !lx.Ended() {
+				tok = lx.Next()
+			}
+		}
+	}
+	if lx.IsWord("explain") {
+		return c.query() | dialects.Suspect
+	}
+	return c.statement(tok)
+}
+
+// declare classifies DECLARE … CURSOR and the query behind FOR.
+func (c *classifier) declare() dialects.Effect {
+	lx := &c.lx
+	effect := dialects.Clean
+	for {
+		lx.Next()
+		switch {
+		case lx.Ended():
+			return effect
+		case lx.IsWord("hold") && lx.AfterWord("with"):
+			effect = dialects.Stateful
+		case lx.IsWord("for"):
+			return effect | c.query()
+		}
+	}
+}

@@ -1,0 +1,36 @@
+package postgres
+
+import (
+	"testing"
+
+	"github.com/pooldriver/pooldriver/dialects/internal/sqltext"
+	"github.com/pooldriver/pooldriver/dialects/internal/sqltext/classifytest"
+)
+
+const classifyTable = "testdata/classify.txt"
+
+func TestClassifyGivesEveryStatementItsEffect(t *testing.T) {
+	classifytest.RunTable(t, classifyTable, 150, classify)
+}
+
+func TestClassifyAllocatesNothing(t *testing.T) {
+	classifytest.RequireNoAllocation(t, classifyTable, classify)
+}
+
+func FuzzClassify(f *testing.F) {
+	classifytest.Fuzz(f, classifyTable, classifytest.Properties{
+		Classify: classify,
+		Open: func(query string) bool {
+			lx := sqltext.NewLexer(query, lexical, sqltext.Reading{})
+			for lx.Next() != sqltext.EOF {
+			}
+			return lx.Broken()
+		},
+		Space:  []string{" ", "\n\t", "-- it's\n", "/* a /* b' */ c */", ";"},
+		Change: "set search_path to x",
+	})
+}
+
+func BenchmarkClassify(b *testing.B) {
+	classifytest.Benchmark(b, "postgres", classifytest.Queries, classify)
+}

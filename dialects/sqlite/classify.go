@@ -1,0 +1,238 @@
+package sqlite
+
+import (
+	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/dialects/internal/sqltext"
+)
+
+// The classifier answers for SQLite. Decisions that are not obvious:
+//
+//   - A function is clean whatever its name: the application's own ones know
+//     nothing of the connection they run on. load_extension and the functions
+//     that register something on the connection are the exceptions.
+//   - A PRAGMA is clean if it only reads: without a value, or with an argument
+//     that names what to report on. Any other is stateful, also under EXPLAIN:
+//     some take effect while the statement is compiled.
+//   - PRAGMA optimize, incremental_vacuum and wal_checkpoint work on the file,
+//     not on the connection.
+
+var lexical = sqltext.NewRules(sqltext.Backticks | sqltext.Brackets | sqltext.TclVariables)
+
+// classify returns what a text, one statement or several, leaves behind. It
+// runs on every statement: one pass, no allocation.
+func classify(query string) dialects.Effect {
+	c := classifier{lx: sqltext.NewLexer(query, lexical, sqltext.Reading{})}
+	total := dialects.Clean
+	for {
+		c.lx.BeginStatement()
+		total |= c.statement(c.lx.Next())
+		if c.lx.Token() == sqltext.EOF {
+			break
+		}
+	}
+	if c.lx.Broken() {
+		total |= dialects.Suspect
+	}
+	return total
+}
+
+type classifier struct{ lx sqltext.Lexer }
+
+// The statements, by their first word.
+const (
+	headQuery uint8 = iota + 1
+	headInert
+	headTx
+	headCreate
+	headAttach
+	headPragma
+	headExplain
+)
+
+var heads = sqltext.NewNames(
+	sqltext.Group{Code: headQuery, Names: "select insert replace update delete with values"},
+	sqltext.Group{Code: headInert, Names: "drop alter analyze reindex vacuum"},
+	sqltext.Group{Code: headTx, Names: "begin commit end rollback savepoint release"},
+	sqltext.Group{Code: headCreate, Names: "create"},
+	sqltext.Group{Code: headAttach, Names: "attach detach"},
+	sqltext.Group{Code: headPragma, Names: "pragma"},
+	sqltext.Group{Code: headExplain, Names: "explain"},
+)
+
+// statement classifies one statement from its first token on, and leaves the
+// lexer at its end.
+func (c *classifier) statement(tok sqltext.Token) dialects.Effect {
+	lx := &c.lx
+	if tok == sqltext.Word && heads.Lookup(lx.Text()) == headExplain {
+		if tok = lx.Next(); lx.IsWord("query") {
+			lx.Next() // PLAN
+			tok = lx.Next()
+		}
+	}
+	if lx.Ended() {
+		return dialects.Clean
+	}
+	head := uint8(0)
+	if tok == sqltext.Word {
+		head = heads.Lookup(lx.Text())
+	}
+	switch head {
+	case headQuery:
+		return c.query()
+	case headInert:
+		return c.skip(dialects.Clean)
+	case headTx:
+		return c.skip(dialects.TxControl)
+	case headCreate:
+		return c.create()
+	case headAttach:
+		return c.skip(dialects.Stateful | dialects.ForgetPrepared)
+	case headPragma:
+		return c.pragma()
+	default:
+		return c.query() | dialects.Suspect
+	}
+}
+
+// skip goes to the end of a statement whose remaining text executes nothing.
+func (c *classifier) skip(effect dialects.Effect) dialects.Effect {
+	for !c.lx.Ended() {
+		c.lx.Skim(noWords)
+	}
+	return effect
+}
+
+var noWords = sqltext.NewNames()
+
+var statefulFunctions = sqltext.NewNames(sqltext.Group{Code: 1, Names: "load_extension fts3_tokenizer"})
+
+// query classifies what remains of a statement that evaluates expressions.
+func (c *classifier) query() dialects.Effect {
+	effect := dialects.Clean
+	for !c.lx.Ended() {
+		if c.lx.Skim(noWords) == sqltext.Call && statefulFunctions.Lookup(c.lx.Name()) != 0 {
+			effect = dialects.Stateful
+		}
+	}
+	return effect
+}
+
+const (
+	createModifier uint8 = iota + 1
+	createTemporary
+	createTrigger
+	createTable
+)
+
+var createWords = sqltext.NewNames(
+	sqltext.Group{Code: createModifier, Names: "unique virtual"},
+	sqltext.Group{Code: createTemporary, Names: "temp temporary"},
+	sqltext.Group{Code: createTrigger, Names: "trigger"},
+	sqltext.Group{Code: createTable, Names: "table view index"},
+)
+
+// create classifies CREATE from the word after it on.
+func (c *classifier) create() dialects.Effect {
+	lx := &c.lx
+	effect := dialects.Clean
+	for {
+		if lx.Next() != sqltext.Word {
+			return c.query() | dialects.Suspect
+		}
+		kind := createWords.Lookup(lx.Text())
+		switch kind {
+		case createModifier:
+			continue
+		case createTemporary:
+			effect = dialects.Stateful
+			continue
+		case 0:
+			return c.query() | dialects.Suspect | effect
+		}
+		if c.namesTempSchema() {
+			effect = dialects.Stateful
+		}
+		if kind == createTrigger {
+			return effect | c.trigger()
+		}
+		return effect | c.query()
+	}
+}
+
+// namesTempSchema reports whether the object about to be created is put into
+// the temporary schema: CREATE TABLE IF NOT EXISTS temp.t.
+func (c *classifier) namesTempSchema() bool {
+	ahead := c.lx
+	for range 4 {
+		tok := ahead.Next()
+		if tok == sqltext.String { // SQLite takes 'temp'.t too
+			return ahead.Text() != "" && sqltext.Equal(ahead.Text(), "'temp'")
+		}
+		if tok != sqltext.Word && tok != sqltext.Quoted {
+			return false
+		}
+		if sqltext.Equal(ahead.Name(), "temp") {
+			schema := ahead
+			return schema.Next() == sqltext.Dot
+		}
+	}
+	return false
+}
+
+var bodyWords = sqltext.NewNames(sqltext.Group{Code: 1, Names: "begin"})
+
+// trigger skips CREATE TRIGGER. Every statement of its body ends with a
+// semicolon, and the END follows the last one.
+func (c *classifier) trigger() dialects.Effect {
+	lx := &c.lx
+	for !lx.Ended() {
+		if lx.Skim(bodyWords) != sqltext.Word || !lx.Keyword() {
+			continue
+		}
+		for lx.Next(); !lx.IsWord("end"); lx.Next() {
+			for !lx.Ended() {
+				lx.Skim(noWords)
+			}
+			if lx.Token() == sqltext.EOF {
+				return dialects.Suspect
+			}
+		}
+		return c.skip(dialects.Clean)
+	}
+	return dialects.Clean
+}
+
+const (
+	pragmaArgument uint8 = iota + 1 // reads, the argument says of what
+	pragmaFile                      // works on the file, whatever the argument
+)
+
+var pragmas = sqltext.NewNames(
+	sqltext.Group{Code: pragmaArgument, Names: `table_info table_xinfo table_list index_info index_xinfo index_list
+		foreign_key_list foreign_key_check integrity_check quick_check collation_list function_list database_list
+		compile_options module_list pragma_list`},
+	sqltext.Group{Code: pragmaFile, Names: "optimize incremental_vacuum wal_checkpoint user_version application_id"},
+)
+
+// pragma classifies PRAGMA from the word after it on.
+func (c *classifier) pragma() dialects.Effect {
+	lx := &c.lx
+	lx.Next()
+	for ahead := *lx; ahead.Next() == sqltext.Dot; ahead = *lx {
+		lx.Next()
+		lx.Next()
+	}
+	name := lx.Token()
+	if name != sqltext.Word && name != sqltext.Quoted {
+		return c.skip(dialects.Suspect)
+	}
+	kind := pragmas.Lookup(lx.Name())
+	lx.Next()
+	switch {
+	case kind == pragmaArgument, kind == pragmaFile:
+		return c.skip(dialects.Clean)
+	case lx.Ended():
+		return dialects.Clean
+	}
+	return c.skip(dialects.Stateful)
+}
