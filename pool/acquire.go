@@ -35,7 +35,7 @@ func (p *Pool[T]) acquire(ctx context.Context, now bool) (Lease[T], error) {
 	if ctx.Err() != nil {
 		return Lease[T]{}, p.refuseDone(ctx, 0)
 	}
-	p.mu.Lock()
+	p.lock()
 	if p.mode != 0 || p.idle.n == 0 || p.queue.head != nil {
 		return p.acquireLocked(ctx, ticket{}, now)
 	}
@@ -208,7 +208,6 @@ func (p *Pool[T]) enterLocked(ctx context.Context, t *ticket, now bool) (*waiter
 		p.seq++
 		t.seq = p.seq
 	}
-	p.used = true
 	if now {
 		return p.enterNowLocked(ctx, *t)
 	}
@@ -229,7 +228,8 @@ func (p *Pool[T]) enterLocked(ctx context.Context, t *ticket, now bool) (*waiter
 			p.armExpiryLocked(p.cfg.AcquireTimeout)
 		}
 	}
-	if p.idle.n > 0 || p.creating-p.reserved < p.queue.n && p.total < p.max {
+	p.used = true
+	if p.idle.n > 0 || p.total < p.max {
 		p.balanceLocked()
 	}
 	return w, nil
@@ -246,6 +246,7 @@ func (p *Pool[T]) enterNowLocked(ctx context.Context, t ticket) (*waiter[T], err
 		return w, nil
 	case p.roomLocked() > 0:
 		w := p.newWaiterLocked(ctx, t.seq)
+		p.used = true
 		p.reserveLocked(w)
 		p.balanceLocked()
 		return w, nil

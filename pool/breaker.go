@@ -148,17 +148,19 @@ func (p *Pool[T]) setStateLocked(s State) {
 // admitLocked lets attempt t in, giving it its number if it is new, or says
 // why not. It may leave the lock for a while.
 func (p *Pool[T]) admitLocked(t *ticket) error {
-	again := t.seq != 0
-	if !again {
-		p.seq++
-		t.seq = p.seq
-	}
 	if p.mode&modeInactive != 0 && p.mode&modeClosed == 0 && p.cfg.Strategy != nil {
 		inactive := p.sinceStart(p.inactiveSince)
 		p.mu.Unlock()
 		v := p.ask(Inactive, func() State { return p.cfg.Strategy.Refused(inactive) })
 		p.mu.Lock()
 		p.applyLocked(v)
+	}
+	// The number comes after the last leaving of the lock: whoever has the
+	// next one must stand behind in the queue.
+	again := t.seq != 0
+	if !again {
+		p.seq++
+		t.seq = p.seq
 	}
 	switch {
 	case p.mode&modeClosed != 0:

@@ -32,7 +32,7 @@ func (p *Pool[T]) wantedLocked() int {
 		spare := max(0, shared-p.queue.n)
 		wanted = max(wanted,
 			p.min-live,
-			max(0, wanted)+p.minIdle-p.idle.n-spare)
+			max(0, wanted)+p.minIdle-p.idle.n-p.checking-spare)
 	}
 	return min(wanted, room)
 }

@@ -46,7 +46,7 @@ func (l Lease[T]) Release() error {
 		return ErrStaleLease
 	}
 	p := r.pool
-	p.mu.Lock()
+	p.lock()
 	if r.stamp != l.stamp {
 		p.mu.Unlock()
 		return ErrStaleLease
