@@ -56,14 +56,13 @@ func run(dsn string, customers, visits, connections int) error {
 	db.SetMaxIdleConns(customers) // virtual connections; they cost an object each
 	defer db.Close()
 
-	fmt.Println(connector)
+	fmt.Printf("A small shop: %d customers at the same time, %d real connections at most.\n", customers, connections)
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	shop, err := openShop(ctx, db)
 	if err != nil {
 		return err
 	}
-	defer shop.close()
 
 	most := watch(ctx, connector)
 	began := time.Now()
@@ -75,6 +74,12 @@ func run(dsn string, customers, visits, connections int) error {
 		return err
 	}
 	if err := shop.leftovers(ctx); err != nil {
+		return err
+	}
+	if err := shop.close(); err != nil {
+		return err
+	}
+	if err := db.Close(); err != nil { // waits for what goes on behind the last borrower
 		return err
 	}
 

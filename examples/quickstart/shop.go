@@ -50,10 +50,13 @@ func openShop(ctx context.Context, db *sql.DB) (*shop, error) {
 	return s, err
 }
 
-func (s *shop) close() {
-	_ = s.insertOrder.Close()
-	_, _ = s.db.Exec("drop table quickstart_orders")
-	_, _ = s.db.Exec("drop table quickstart_products")
+func (s *shop) close() error {
+	errs := []error{s.insertOrder.Close()}
+	for _, q := range []string{"drop table quickstart_orders", "drop table quickstart_products"} {
+		_, err := s.db.Exec(q)
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
 }
 
 // visit looks at all products and orders one of them, or changes its mind in
