@@ -1,0 +1,87 @@
+package dialects
+
+import (
+	"database/sql/driver"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// claimer is a dialect that claims what its table says.
+type claimer struct {
+	Dialect
+	name   string
+	claims map[string]Claim
+}
+
+func (c claimer) Name() string                            { return c.name }
+func (c claimer) Claim(dsn string) Claim                  { return c.claims[dsn] }
+func (c claimer) Wrap(driver.Connector) (Template, error) { return nil, ErrNotMine }
+
+// with runs f with these dialects registered and no others.
+func with(t *testing.T, f func(), ds ...Dialect) {
+	t.Helper()
+	before := registry.dialects
+	defer func() { registry.dialects = before }()
+	registry.dialects = nil
+	for _, d := range ds {
+		Register(d)
+	}
+	f()
+}
+
+func TestFindSaysWhichImportToAdd(t *testing.T) {
+	with(t, func() {
+		for dsn, want := range map[string]string{
+			"postgres://h/d":     `for postgres, which is not linked into this program; add import _ "github.com/pooldriver/pooldriver/dialects/postgres"`,
+			"PostgreSQL://h/d":   `dialects/postgres"`,
+			"mysql://h/d":        `dialects/mysql"`,
+			"sqlite:x":           `dialects/sqlite"`,
+			":memory:":           `dialects/sqlite"`,
+			"host=h secret=pass": "no dialect is linked",
+			"":                   "the DSN is empty",
+		} {
+			_, err := Find(dsn)
+			require.ErrorContains(t, err, want)
+			require.NotContains(t, err.Error(), "secret")
+		}
+	})
+}
+
+func TestFindTakesTheOneThatClaimsTheDSN(t *testing.T) {
+	a := claimer{name: "a", claims: map[string]Claim{"both": Perhaps, "mine": Perhaps, "sure": Surely, "a thing": Perhaps}}
+	b := claimer{name: "b", claims: map[string]Claim{"both": Perhaps, "sure": Perhaps}}
+	with(t, func() {
+		for dsn, want := range map[string]string{"mine": "a", "sure": "a", "b:both": "b", "A:both": "a"} {
+			d, err := Find(dsn)
+			require.NoError(t, err)
+			require.Equal(t, want, d.Name())
+		}
+		_, err := Find("both")
+		require.ErrorContains(t, err, `could belong to a, b; begin it with "a:" to decide`)
+		_, err = Find("nobody's")
+		require.ErrorContains(t, err, "no linked dialect (a, b) recognises the DSN")
+	}, a, b)
+}
+
+func TestRegisterPanicsForASecondDialectOfTheSameName(t *testing.T) {
+	with(t, func() {
+		require.Panics(t, func() { Register(claimer{name: "a"}) })
+	}, claimer{name: "a"})
+}
+
+func TestWrapAsksTheFallbackLast(t *testing.T) {
+	with(t, func() {
+		_, _, err := Wrap(nil, claimer{name: "fallback"})
+		require.ErrorIs(t, err, ErrNotMine)
+	}, claimer{name: "a"})
+}
+
+func TestEffectNamesItsBits(t *testing.T) {
+	require.Equal(t, "clean", Clean.String())
+	require.Equal(t, "suspect", Suspect.String())
+	require.Equal(t, "stateful|tx-control", (Stateful | TxControl).String())
+	require.True(t, Suspect.Dirty())
+	require.True(t, (Stateful | ForgetPrepared).Dirty())
+	require.False(t, TxControl.Dirty())
+}
