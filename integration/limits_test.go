@@ -1,0 +1,181 @@
+package integration
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/pooldriver/pooldriver/integration/testbed"
+)
+
+// sleepFor is a statement that takes some time on the server.
+func sleepFor(engine testbed.Engine, d time.Duration) string {
+	if engine == testbed.Postgres {
+		return fmt.Sprintf("SELECT pg_sleep(%f)", d.Seconds())
+	}
+	return fmt.Sprintf("SELECT SLEEP(%f)", d.Seconds())
+}
+
+// TestServerNeverSeesMoreConnectionsThanAllowed has 200 goroutines run
+// statements that succeed, fail and are cancelled, restarts the server under
+// them, and lets the server say how many connections there were.
+func TestServerNeverSeesMoreConnectionsThanAllowed(t *testing.T) {
+	random := seeded(t)
+	for _, engine := range testbed.Engines() {
+		t.Run(engine.String(), func(t *testing.T) {
+			server := testbed.Start(t, engine, testbed.WithRestart())
+			for _, limit := range []int{1, 4} {
+				t.Run(fmt.Sprintf("max=%d", limit), func(t *testing.T) {
+					account := server.NewAccount(t)
+					watch := account.Watch(t)
+					db := wrapped.open(t, account, limit)
+					crowd := newCrowd(engine, db, random)
+
+					crowd.run(t, func() { server.Restart(t) })
+					require.Eventually(t, func() bool { return db.PingContext(t.Context()) == nil },
+						20*time.Second, 50*time.Millisecond, "no connection after the restart")
+					require.NoError(t, db.Close())
+					closed := time.Now()
+					require.Eventually(t, func() bool {
+						counted, exempt, err := account.Backends(t.Context())
+						return err == nil && counted+exempt == 0
+					}, time.Second, 5*time.Millisecond, "connections after Close")
+
+					peak := watch.Stop()
+					t.Logf("%+v, none %v after Close, %s", peak, time.Since(closed).Round(time.Millisecond), crowd)
+					require.LessOrEqual(t, peak.Backends, limit)
+					require.Greater(t, peak.Samples, 100)
+					require.Positive(t, crowd.done.Load())
+					require.Positive(t, crowd.cancelled.Load())
+				})
+			}
+		})
+	}
+}
+
+// crowd is many goroutines that use one *sql.DB badly.
+type crowd struct {
+	engine testbed.Engine
+	db     *sql.DB
+	seeds  []uint64
+
+	// Between the two the server is away; a goroutine that notices waits.
+	disturbed, restored chan struct{}
+
+	done, cancelled, failed, unavailable atomic.Int64
+}
+
+func newCrowd(engine testbed.Engine, db *sql.DB, random *rand.Rand) *crowd {
+	c := &crowd{engine: engine, db: db, seeds: make([]uint64, 200), disturbed: make(chan struct{}), restored: make(chan struct{})}
+	for i := range c.seeds {
+		c.seeds[i] = random.Uint64()
+	}
+	return c
+}
+
+func (c *crowd) String() string {
+	return fmt.Sprintf("done=%d cancelled=%d failed=%d unavailable=%d",
+		c.done.Load(), c.cancelled.Load(), c.failed.Load(), c.unavailable.Load())
+}
+
+// run returns when every goroutine has done its part. It calls disturb when a
+// third of the statements has ended.
+func (c *crowd) run(t *testing.T, disturb func()) {
+	t.Helper()
+	each := rounds(6, 60)
+	ended := make(chan struct{}, len(c.seeds)*each)
+	var all sync.WaitGroup
+	for _, seed := range c.seeds {
+		all.Go(func() {
+			random := rand.New(rand.NewPCG(seed, seed))
+			for range each {
+				c.statement(t.Context(), random)
+				ended <- struct{}{}
+			}
+		})
+	}
+	for range len(c.seeds) * each / 3 {
+		<-ended
+	}
+	close(c.disturbed)
+	func() {
+		defer close(c.restored)
+		disturb()
+	}()
+	all.Wait()
+}
+
+func (c *crowd) statement(parent context.Context, random *rand.Rand) {
+	ctx, cancel := context.WithTimeout(parent, 30*time.Second)
+	defer cancel()
+	var err error
+	switch random.IntN(4) {
+	case 0: // Succeeds, unless the server is away.
+		_, err = c.db.ExecContext(ctx, sleepFor(c.engine, time.Duration(random.IntN(4))*time.Millisecond))
+	case 1: // Fails.
+		_, err = c.db.ExecContext(ctx, "SELECT * FROM missing")
+	case 2: // Is cancelled while it waits for a connection or while it runs.
+		ctx, cancel := context.WithTimeout(ctx, time.Duration(random.IntN(int(20*time.Millisecond))))
+		defer cancel()
+		_, err = c.db.ExecContext(ctx, sleepFor(c.engine, time.Minute))
+	case 3: // Is cancelled while it runs in a transaction.
+		err = c.cancelledTransaction(ctx, random)
+	}
+	c.count(err)
+}
+
+func (c *crowd) cancelledTransaction(ctx context.Context, random *rand.Rand) error {
+	tx, err := c.db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback()
+	ctx, cancel := context.WithTimeout(ctx, time.Duration(random.IntN(int(5*time.Millisecond))))
+	defer cancel()
+	_, err = tx.ExecContext(ctx, sleepFor(c.engine, time.Minute))
+	return err
+}
+
+func (c *crowd) count(err error) {
+	switch {
+	case err == nil:
+		c.done.Add(1)
+	case strings.Contains(err.Error(), "context"), strings.Contains(err.Error(), "canceling statement"):
+		c.cancelled.Add(1)
+	case strings.Contains(err.Error(), "missing"):
+		c.failed.Add(1)
+	default:
+		c.unavailable.Add(1)
+		select {
+		case <-c.disturbed:
+			<-c.restored
+		default:
+		}
+	}
+}
+
+// TestCancelledStatementsOccupyTheirPlacesUntilTheServerHasDroppedThem lets the
+// server itself refuse a connection too many: no sampling can miss that.
+func TestCancelledStatementsOccupyTheirPlacesUntilTheServerHasDroppedThem(t *testing.T) {
+	const limit = 2
+	// On MySQL the connections that kill statements count against the limit too.
+	account := testbed.Shared(t, testbed.Postgres).NewAccount(t)
+	account.LimitConnections(t, limit)
+	db := wrapped.open(t, account, limit)
+	for i := range rounds(40, 1000) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i%10)*time.Millisecond)
+		_, err := db.ExecContext(ctx, sleepFor(testbed.Postgres, time.Minute))
+		cancel()
+		require.Error(t, err)
+		var one int
+		require.NoError(t, db.QueryRowContext(t.Context(), "SELECT 1").Scan(&one))
+	}
+}
