@@ -55,7 +55,8 @@ func classify(query string) dialects.Effect {
 // the likely one, a statement that does not close its quotes or has a backslash
 // outside them is a syntax error: it changes nothing, and nothing follows it.
 func classifyReading(query string, reading sqltext.Reading) (dialects.Effect, sqltext.Doubt) {
-	c := classifier{lx: sqltext.NewLexer(query, lexical, reading)}
+	var c classifier
+	c.lx.Init(query, lexical, reading)
 	total := dialects.Clean
 	for {
 		c.lx.BeginStatement()

@@ -21,7 +21,8 @@ func FuzzClassify(f *testing.F) {
 	classifytest.Fuzz(f, classifyTable, classifytest.Properties{
 		Classify: classify,
 		Open: func(query string) bool {
-			lx := sqltext.NewLexer(query, lexical, likely)
+			var lx sqltext.Lexer
+			lx.Init(query, lexical, likely)
 			for lx.Next() != sqltext.EOF {
 			}
 			return lx.Broken()

@@ -40,7 +40,8 @@ func classify(query string) dialects.Effect {
 // the likely one and ends inside quotes, or has a backslash outside them, is a
 // syntax error and changes nothing.
 func classifyReading(query string, reading sqltext.Reading, likely bool) (dialects.Effect, sqltext.Doubt) {
-	c := classifier{lx: sqltext.NewLexer(query, lexical, reading)}
+	var c classifier
+	c.lx.Init(query, lexical, reading)
 	total := dialects.Clean
 	for {
 		c.lx.BeginStatement()

@@ -21,7 +21,8 @@ var lexical = sqltext.NewRules(sqltext.Backticks | sqltext.Brackets | sqltext.Tc
 // classify returns what a text, one statement or several, leaves behind. It
 // runs on every statement: one pass, no allocation.
 func classify(query string) dialects.Effect {
-	c := classifier{lx: sqltext.NewLexer(query, lexical, sqltext.Reading{})}
+	var c classifier
+	c.lx.Init(query, lexical, sqltext.Reading{})
 	total := dialects.Clean
 	for {
 		c.lx.BeginStatement()

@@ -21,7 +21,8 @@ func FuzzClassify(f *testing.F) {
 	classifytest.Fuzz(f, classifyTable, classifytest.Properties{
 		Classify: classify,
 		Open: func(query string) bool {
-			lx := sqltext.NewLexer(query, lexical, sqltext.Reading{})
+			var lx sqltext.Lexer
+			lx.Init(query, lexical, sqltext.Reading{})
 			for lx.Next() != sqltext.EOF {
 			}
 			return lx.Broken()

@@ -83,9 +83,9 @@ type Lexer struct {
 
 type span struct{ from, to int }
 
-// NewLexer returns a lexer at the beginning of src.
-func NewLexer(src string, rules *Rules, reading Reading) Lexer {
-	return Lexer{src: src, rules: rules, reading: reading}
+// Init puts a zero lexer at the beginning of src.
+func (lx *Lexer) Init(src string, rules *Rules, reading Reading) {
+	lx.src, lx.rules, lx.reading = src, rules, reading
 }
 
 // Next returns the next token. Comments and white space are none.
@@ -93,7 +93,7 @@ func (lx *Lexer) Next() Token { return lx.scan(nil) }
 
 // Skim goes on to the next token that a classifier must look at: the
 // parenthesis after a name (Call), a word that is in words, a semicolon, the
-// end, and := and @ where Rules says so.
+// end, and := and @ where Rules says so. The words are shorter than 32 bytes.
 func (lx *Lexer) Skim(words *Names) Token { return lx.scan(words) }
 
 // Text returns the text of the last token.
@@ -183,6 +183,10 @@ var withEnd = NewNames(Group{1, "select insert update delete merge replace value
 func (lx *Lexer) scan(words *Names) Token {
 	src, pos, rules := lx.src, lx.pos, lx.rules
 	tok, start, end := lx.tok, lx.start, lx.end
+	lengths := &anyLength
+	if words != nil {
+		lengths = &words.lengths
+	}
 	for pos < len(src) {
 		c := src[pos]
 		cl := rules.class[c]
@@ -204,17 +208,13 @@ func (lx *Lexer) scan(words *Names) Token {
 			if lx.with != 0 && lx.with>>uint(lx.depth)&1 != 0 && withEnd.Lookup(src[from:pos]) != 0 {
 				lx.with &^= 1 << uint(lx.depth)
 			}
-			if words == nil || words.lengths[c]>>uint(min(pos-from, 31))&1 != 0 && words.Lookup(src[from:pos]) != 0 {
+			if lengths[c]>>(uint(pos-from)&31)&1 != 0 && (words == nil || words.Lookup(src[from:pos]) != 0) {
 				lx.tok, lx.start, lx.end, lx.pos = tok, start, end, pos
 				return tok
 			}
 			continue
 		}
 
-		next := byte(0)
-		if pos+1 < len(src) {
-			next = src[pos+1]
-		}
 		from, last, report := pos, tok, words == nil
 		pos++
 		switch cl {
@@ -253,19 +253,19 @@ func (lx *Lexer) scan(words *Names) Token {
 				lx.setQuotedName(span{from + 1, max(from+1, pos-1)}, last, span{start, end})
 			}
 		case classDash:
-			if next == '-' && (!rules.has(DashNeedsSpace) || pos+1 == len(src) || src[pos+1] <= ' ' || src[pos+1] == 0x7f) {
+			if at(src, pos) == '-' && (!rules.has(DashNeedsSpace) || pos+1 == len(src) || src[pos+1] <= ' ' || src[pos+1] == 0x7f) {
 				pos = lineComment(src, pos, rules.has(ReturnEndsComment))
 				continue
 			}
 			tok = Operator
 		case classSlash:
-			if next == '*' {
+			if at(src, pos) == '*' {
 				pos = lx.comment(from)
 				continue
 			}
 			tok = Operator
 		case classStar:
-			if next == '/' && lx.inCode {
+			if lx.inCode && at(src, pos) == '/' {
 				lx.inCode = false
 				pos++
 				continue
@@ -277,7 +277,7 @@ func (lx *Lexer) scan(words *Names) Token {
 				continue
 			}
 			tok = Operator
-			if wordByte[next] || next == '#' {
+			if next := at(src, pos); wordByte[next] || next == '#' {
 				for pos < len(src) && (wordByte[src[pos]] || src[pos] == '#') {
 					pos++
 				}
@@ -296,17 +296,17 @@ func (lx *Lexer) scan(words *Names) Token {
 		case classAt:
 			tok = Operator
 			lx.tclVariable(pos, tok)
-			if rules.has(AtVariables) && next != '@' && (from == 0 || src[from-1] != '@') {
+			if rules.has(AtVariables) && at(src, pos) != '@' && (from == 0 || src[from-1] != '@') {
 				tok, report = At, true
 				lx.afterName = last == Word
 			}
 		case classColon:
 			tok = Operator
-			switch {
-			case next == ':':
+			switch at(src, pos) {
+			case ':':
 				tok = Cast
 				pos++
-			case next == '=':
+			case '=':
 				tok = Assign
 				pos++
 				report = report || rules.has(Assignments)
@@ -318,7 +318,7 @@ func (lx *Lexer) scan(words *Names) Token {
 		default:
 			tok = Operator
 			lx.Strange = true
-			lx.StrayBackslash = lx.StrayBackslash || c == '\\' && next != 'N'
+			lx.StrayBackslash = lx.StrayBackslash || c == '\\' && at(src, pos) != 'N'
 		}
 		start, end = from, pos
 		if report {
@@ -332,6 +332,22 @@ func (lx *Lexer) scan(words *Names) Token {
 	lx.tok, lx.start, lx.end, lx.pos = EOF, pos, pos, pos
 	lx.OpenComment = lx.OpenComment || lx.inCode
 	return EOF
+}
+
+// anyLength lets every word through.
+var anyLength = func() (t [256]uint32) {
+	for c := range t {
+		t[c] = 1<<32 - 1
+	}
+	return t
+}()
+
+// at returns the byte at pos, or 0 at the end.
+func at(src string, pos int) byte {
+	if pos < len(src) {
+		return src[pos]
+	}
+	return 0
 }
 
 // setQuotedName notes a name in quotes; last is the token before it.

@@ -24,8 +24,7 @@ type Group struct {
 	Names string
 }
 
-// NewNames makes the table. The names are lower case, shorter than 32 bytes or
-// found without the help of the length filter. A name listed twice with two
+// NewNames makes the table. The names are lower case. A name listed twice with two
 // codes, or a code 0, is a mistake in the table and panics.
 func NewNames(groups ...Group) *Names {
 	count := 0
@@ -83,11 +82,11 @@ func (t *Names) Lookup(name string) uint8 {
 	}
 }
 
-// hash looks at six bytes only: names are short and differ in their ends.
+// hash looks at the length and four bytes: names are short, and the first byte
+// and the length were compared before.
 func (t *Names) hash(s string) uint64 {
 	n := len(s)
-	h := uint64(n)<<48 | uint64(s[n/3]|0x20)<<40 | uint64(s[n/2]|0x20)<<32 |
-		uint64(s[0]|0x20)<<24 | uint64(s[n-1]|0x20)<<16 | uint64(s[n*3/4]|0x20)<<8 | uint64(s[n/4]|0x20)
+	h := uint64(n)<<32 | uint64(s[n/4]|0x20)<<24 | uint64(s[n/2]|0x20)<<16 | uint64(s[n*3/4]|0x20)<<8 | uint64(s[n-1]|0x20)
 	return h * 0x9e3779b97f4a7c15 >> t.shift
 }
 
