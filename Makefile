@@ -58,8 +58,8 @@ format-check:
 vet:
 	@set -e; for module in $(MODULES); do echo "$(GO) -C $$module vet ./..."; $(GO) -C $$module vet ./...; done
 
-# SA1019 is left to golangci-lint, which can tell the deprecated interfaces of
-# database/sql/driver, which a transparent driver has to serve, from others.
+# SA1019 is left to golangci-lint, which accepts a reason beside the line: a
+# transparent driver has to serve the deprecated interfaces of database/sql/driver.
 staticcheck: $(STATICCHECK)
 	@set -e; for module in $(MODULES); do echo "staticcheck in $$module"; \
 		(cd $$module && $(STATICCHECK) -checks inherit,-SA1019 ./...); done
