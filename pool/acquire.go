@@ -110,6 +110,9 @@ func (p *Pool[T]) lendIdleLocked(t ticket) Lease[T] {
 func (p *Pool[T]) acquireLocked(ctx context.Context, t ticket, now bool) (Lease[T], error) {
 	for {
 		w, err := p.enterLocked(ctx, &t, now)
+		if err != nil {
+			p.balanceLocked() // after a resource that was refused
+		}
 		p.mu.Unlock()
 		if err != nil {
 			return Lease[T]{}, err
@@ -128,7 +131,6 @@ func (p *Pool[T]) acquireLocked(ctx context.Context, t ticket, now bool) (Lease[
 			}
 			return l, nil
 		}
-		p.mu.Lock()
 	}
 }
 
@@ -137,7 +139,6 @@ func (p *Pool[T]) acquireLocked(ctx context.Context, t ticket, now bool) (Lease[
 func (p *Pool[T]) prepare(ctx context.Context, l Lease[T], t ticket, now bool) (Lease[T], error) {
 	err, again := p.tryOnce(ctx, l.r, &t)
 	if again {
-		p.mu.Lock()
 		return p.acquireLocked(ctx, t, now)
 	}
 	if err != nil {
@@ -147,7 +148,9 @@ func (p *Pool[T]) prepare(ctx context.Context, l Lease[T], t ticket, now bool) (
 }
 
 // tryOnce runs BeforeAcquire on r. If that is refused, r is on its way out,
-// and again tells whether the acquirer goes on.
+// and again tells whether the acquirer goes on. If so, the lock is held: until
+// the acquirer is back in its place nobody may be served, who would be served
+// before it.
 func (p *Pool[T]) tryOnce(ctx context.Context, r *resource[T], t *ticket) (err error, again bool) {
 	if ctx.Err() != nil {
 		// The hook has not begun, so the resource is as good as before.
@@ -157,29 +160,33 @@ func (p *Pool[T]) tryOnce(ctx context.Context, r *resource[T], t *ticket) (err e
 		p.mu.Unlock()
 		return p.refuseDone(ctx, t.start), false
 	}
-	err = p.beforeAcquire(ctx, r)
-	if err == nil {
+	if p.beforeAcquire(ctx, r) == nil {
 		return nil, false
 	}
 	if t.start == 0 {
 		t.start = p.since()
 	}
-	done := ctx.Err() != nil
-	p.dropUnprepared(r)
-	if done {
+	if ctx.Err() != nil {
+		p.dropUnprepared(r)
 		return p.refuseDone(ctx, t.start), false
 	}
+	p.mu.Lock()
+	p.dropUnpreparedLocked(r)
 	return nil, true
 }
 
 // dropUnprepared ends r, whose BeforeAcquire failed.
 func (p *Pool[T]) dropUnprepared(r *resource[T]) {
 	p.mu.Lock()
+	p.dropUnpreparedLocked(r)
+	p.balanceLocked()
+	p.mu.Unlock()
+}
+
+func (p *Pool[T]) dropUnpreparedLocked(r *resource[T]) {
 	p.acquires--
 	p.endProbeLocked(r)
 	p.retireLocked(r, beforeAcquire)
-	p.balanceLocked()
-	p.mu.Unlock()
 }
 
 // passOnLocked gives r, which was meant for an acquirer that has left, to the
@@ -229,7 +236,7 @@ func (p *Pool[T]) enterLocked(ctx context.Context, t *ticket, now bool) (*waiter
 		}
 	}
 	p.used = true
-	if p.idle.n > 0 || p.total < p.max {
+	if p.idle.n > 0 || p.total < p.max || again {
 		p.balanceLocked()
 	}
 	return w, nil
