@@ -1,0 +1,187 @@
+package mysql
+
+import (
+	"context"
+	"database/sql/driver"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/pooldriver/pooldriver/dialects"
+)
+
+// home is the state that a connection has at connect, as far as
+// COM_RESET_CONNECTION does not bring it back: MySQL resets the character sets
+// to the server's global ones instead of those of the handshake, both servers
+// forget SET NAMES and the variables of the DSN, and keep database and roles.
+type home struct {
+	user     string
+	database string
+	setup    string // SET with character sets and variables
+	role     string // SET ROLE
+	unusable error  // not nil: it cannot be brought back
+}
+
+const askHome = "SELECT @@character_set_client, @@collation_connection, @@character_set_results, @@init_connect, CURRENT_ROLE()"
+
+var errInitConnect = errors.New("the server runs statements of its own at connect (init_connect)")
+
+// findHome asks a connection that was just opened. That the server refuses to
+// answer is no error: its connections then are replaced rather than cleaned.
+func findHome(ctx context.Context, conn driver.Conn, c *mysql.Config) (*home, error) {
+	h := &home{user: c.User, database: c.DBName}
+	answer, err := ask(ctx, conn, askHome)
+	switch {
+	case errorNumber(err) != 0:
+		h.unusable = err
+		return h, nil
+	case err != nil:
+		return nil, err
+	case len(answer) != 1 || len(answer[0]) != 5:
+		h.unusable = errors.New("the server's answer is incomplete")
+		return h, nil
+	}
+	row := answer[0]
+	if row[3].string != "" {
+		h.unusable = errInitConnect
+		return h, nil
+	}
+	h.setup = setupStatement(row[0], row[1], row[2], c.Params)
+	h.role = roleStatement(row[4])
+	return h, nil
+}
+
+// setupStatement sets what the driver sets at connect in SET NAMES and SET.
+func setupStatement(client, collation, results text, variables map[string]string) string {
+	var set strings.Builder
+	fmt.Fprintf(&set, "SET character_set_client = %s, collation_connection = %s, character_set_results = %s",
+		quoted(client), quoted(collation), quoted(results))
+	for _, name := range slices.Sorted(maps.Keys(variables)) {
+		set.WriteString(", " + name + " = " + variables[name])
+	}
+	return set.String()
+}
+
+func quoted(s text) string {
+	if !s.valid {
+		return "NULL"
+	}
+	return "'" + strings.ReplaceAll(s.string, "'", "''") + "'"
+}
+
+// roleStatement takes CURRENT_ROLE(): MySQL answers NONE or a list of quoted
+// names, MariaDB NULL or one plain name.
+func roleStatement(role text) string {
+	switch {
+	case !role.valid || role.string == "NONE":
+		return "SET ROLE NONE"
+	case strings.HasPrefix(role.string, "`"):
+		return "SET ROLE " + role.string
+	}
+	return "SET ROLE " + identifier(role.string)
+}
+
+func identifier(name string) string { return "`" + strings.ReplaceAll(name, "`", "``") + "`" }
+
+// Statements that may have changed the role, and those that may have changed
+// the database. A procedure gives back the database it found, not the role.
+const (
+	movesRole     = dialects.Suspect | dialects.ForgetPrepared | dialects.NamedPrepared
+	movesDatabase = dialects.ForgetPrepared | dialects.NamedPrepared
+)
+
+// Clean resets the connection and sets again what the driver had set. The
+// server forgets every prepared statement. The driver's objects for them may
+// still be closed: numbers are not used again within a connection.
+func (s *session) Clean(ctx context.Context, effect dialects.Effect) (kept bool, err error) {
+	h := s.home
+	switch {
+	case h == nil:
+		return false, dialects.ErrCannotClean
+	case h.unusable != nil:
+		return false, fmt.Errorf("%w: %w", dialects.ErrCannotClean, h.unusable)
+	case effect&movesDatabase != 0 && h.database == "":
+		// There is no way back from USE to no database.
+		return false, dialects.ErrCannotClean
+	case !s.healthy():
+		return false, driver.ErrBadConn
+	}
+	if err := s.reset(ctx); err != nil {
+		return false, err
+	}
+	// The answer to the first of these also brings the driver's idea of the
+	// server's status up to date, which has not seen the reset.
+	if err := execute(ctx, s.conn, h.setup); err != nil {
+		return false, err
+	}
+	if effect&movesRole != 0 {
+		if err := execute(ctx, s.conn, h.role); err != nil {
+			return false, err
+		}
+	}
+	if effect&movesDatabase != 0 {
+		if err := execute(ctx, s.conn, "USE "+identifier(h.database)); err != nil {
+			return false, err
+		}
+	}
+	return false, nil
+}
+
+// resetPacket is COM_RESET_CONNECTION: a length of one, sequence number zero,
+// the command.
+var resetPacket = []byte{1, 0, 0, 0, 0x1f}
+
+// reset speaks to the server past the driver, which knows no such command. The
+// driver is between two commands: it has read every answer, nothing is in its
+// buffer, and it counts sequence numbers from zero in the next.
+func (s *session) reset(ctx context.Context) (err error) {
+	deadline, _ := ctx.Deadline() // none: the zero time, which means none here, too
+	if err := s.wire.SetDeadline(deadline); err != nil {
+		return err
+	}
+	wake := context.AfterFunc(ctx, func() { _ = s.wire.SetDeadline(time.Unix(1, 0)) })
+	defer func() {
+		if !wake() {
+			// The deadline may be set at any moment from now on: the
+			// connection is of no more use.
+			err = errors.Join(err, context.Cause(ctx))
+			return
+		}
+		err = errors.Join(err, s.wire.SetDeadline(time.Time{}))
+	}()
+	if _, err := s.wire.Write(resetPacket); err != nil {
+		return err
+	}
+	return readOutcome(s.wire)
+}
+
+// readOutcome reads one packet, OK or ERR, and not a byte more.
+func readOutcome(r io.Reader) error {
+	var header [4]byte
+	if _, err := io.ReadFull(r, header[:]); err != nil {
+		return err
+	}
+	size := int(header[0]) | int(header[1])<<8 | int(header[2])<<16
+	if header[3] != 1 || size == 0 || size > 1<<16 {
+		return errors.New("the answer to COM_RESET_CONNECTION is out of order")
+	}
+	packet := make([]byte, size)
+	if _, err := io.ReadFull(r, packet); err != nil {
+		return err
+	}
+	switch {
+	case packet[0] == 0:
+		return nil
+	case packet[0] == 0xff && size >= 3:
+		refusal := &mysql.MySQLError{Number: binary.LittleEndian.Uint16(packet[1:]), Message: "COM_RESET_CONNECTION refused"}
+		return fmt.Errorf("%w: %w", dialects.ErrCannotClean, refusal)
+	}
+	return errors.New("the answer to COM_RESET_CONNECTION is neither OK nor an error")
+}

@@ -1,0 +1,51 @@
+// Package mysql is the dialect of MySQL and MariaDB, on github.com/go-sql-driver/mysql.
+//
+// A DSN is a URL, or the driver's own form; every parameter is the driver's:
+//
+//	mysql://user:password@host:3306/database?parseTime=true
+//	mysql://user:password@/database?socket=/run/mysqld/mysqld.sock
+//	user:password@tcp(host:3306)/database?parseTime=true
+//
+// In the URL, whatever is not a letter, a digit or one of -._~ is best percent
+// encoded in user and password; @ / and ? have to be. Networks "tcp" and "unix"
+// are dialled here and not by what mysql.RegisterDialContext knows under these
+// names; any other network is left to the driver.
+package mysql
+
+import (
+	"database/sql/driver"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/pooldriver/pooldriver/dialects"
+)
+
+func init() { dialects.Register(dialect{}) }
+
+type dialect struct{}
+
+var _ dialects.Dialect = dialect{}
+
+func (dialect) Name() string { return "mysql" }
+
+func (dialect) Claim(dsn string) dialects.Claim { return claim(dsn) }
+
+func (dialect) Parse(dsn string) (dialects.Template, error) {
+	t, err := parse(dsn)
+	if err != nil {
+		return nil, err
+	}
+	return t, nil
+}
+
+func (dialect) Wrap(c driver.Connector) (dialects.Template, error) {
+	switch c.Driver().(type) {
+	case *mysql.MySQLDriver, mysql.MySQLDriver:
+		return wrap(c), nil
+	}
+	return nil, dialects.ErrNotMine
+}
+
+func (dialect) Effect(query string) dialects.Effect { return classify(query) }
+
+func (dialect) Diagnose(err error) dialects.Diagnosis { return diagnose(err) }

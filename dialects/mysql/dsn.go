@@ -1,0 +1,256 @@
+package mysql
+
+import (
+	"errors"
+	"net"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/pooldriver/pooldriver/dialects"
+)
+
+const urlPrefix, ownPrefix = "mysql://", "mysql:"
+
+// parts are a DSN taken to pieces; nothing is decoded but what has to be.
+type parts struct {
+	user, password string
+	network        string // "tcp", "unix" or one that the program registered
+	address        string
+	database       string
+	query          string // the parameters as they stand
+}
+
+// The errors of this file say what is wrong and never quote: a mistyped DSN has
+// its password anywhere.
+var (
+	errNoSlash      = errors.New("the slash before the database's name is missing; the form is user:password@tcp(host:port)/database, with nothing after the slash where there is no database")
+	errParenthesis  = errors.New("the address after the network does not end in a closing parenthesis before the slash; a slash in a parameter's value is written %2F")
+	errNetwork      = errors.New("what stands before the slash is no network and address such as tcp(host:port) or unix(/path); a slash in a parameter's value is written %2F")
+	errHost         = errors.New("the host has characters that no host has; in a URL, @ / and ? of user and password are written %40 %2F and %3F")
+	errPort         = errors.New("the port is not a number from 1 to 65535; in a URL, @ / and ? of user and password are written %40 %2F and %3F, and an IPv6 address stands in brackets")
+	errStrayAt      = errors.New("there is an @ after the host; in a URL it is written %40, also in user and password, whose / and ? are written %2F and %3F")
+	errDatabase     = errors.New("the database's name has an @ or a slash in it, or a % without two hexadecimal digits; there they are written %40, %2F and %25")
+	errEscape       = errors.New("user or password has a % without two hexadecimal digits; in a URL a % is written %25")
+	errColonInUser  = errors.New("the user's name has an encoded colon in it; the colon between user and password is written as it is")
+	errSocketEscape = errors.New(`the value of the parameter "socket" has a % without two hexadecimal digits`)
+)
+
+func take(dsn string) (parts, error) {
+	switch {
+	case dialects.HasPrefix(dsn, urlPrefix):
+		return takeURL(dsn[len(urlPrefix):])
+	case dialects.HasPrefix(dsn, ownPrefix):
+		return takeNative(dsn[len(ownPrefix):])
+	}
+	return takeNative(dsn)
+}
+
+// takeNative reads the driver's own form, by the driver's rules: the last slash
+// ends the address, the last @ before it ends the password, the first colon
+// ends the user.
+func takeNative(dsn string) (parts, error) {
+	var p parts
+	slash := strings.LastIndexByte(dsn, '/')
+	if slash < 0 {
+		return p, errNoSlash
+	}
+	before, after := dsn[:slash], dsn[slash+1:]
+	if at := strings.LastIndexByte(before, '@'); at >= 0 {
+		p.user, p.password, _ = strings.Cut(before[:at], ":")
+		before = before[at+1:]
+	}
+	network, address, given := strings.Cut(before, "(")
+	if given {
+		var closed bool
+		if address, closed = strings.CutSuffix(address, ")"); !closed {
+			return p, errParenthesis
+		}
+	}
+	if err := p.setAddress(network, address); err != nil {
+		return p, err
+	}
+	after, p.query, _ = strings.Cut(after, "?")
+	return p, p.setDatabase(after)
+}
+
+// setAddress fills in the driver's defaults.
+func (p *parts) setAddress(network, address string) error {
+	if !only(network, "+-._") {
+		return errNetwork
+	}
+	p.network, p.address = network, address
+	switch network {
+	case "", "tcp":
+		p.network = "tcp"
+		switch host, _, err := net.SplitHostPort(address); {
+		case address == "":
+			p.address = "127.0.0.1:3306"
+		case err != nil:
+			p.address = net.JoinHostPort(address, "3306")
+		case host == "":
+			p.address = "127.0.0.1" + address
+		}
+		if !only(p.address, "-._:%[]") {
+			return errHost
+		}
+	case "unix":
+		if address == "" {
+			p.address = "/tmp/mysql.sock"
+		}
+	default:
+		if address == "" {
+			return errNetwork
+		}
+	}
+	return nil
+}
+
+func (p *parts) setDatabase(escaped string) error {
+	name, err := url.PathUnescape(escaped)
+	if err != nil || strings.ContainsAny(escaped, "@/") {
+		return errDatabase
+	}
+	p.database = name
+	return nil
+}
+
+// only reports whether s has nothing but letters, digits and the extra ones.
+func only(s, extra string) bool {
+	for i := range len(s) {
+		c := s[i]
+		letter := 'a' <= c|0x20 && c|0x20 <= 'z'
+		if digit := '0' <= c && c <= '9'; !letter && !digit && strings.IndexByte(extra, c) < 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// takeURL reads what follows mysql://. Some programs write the driver's form
+// there, network and all; that is understood too.
+func takeURL(rest string) (parts, error) {
+	if p, err := takeNative(rest); err == nil && p.user != "" && strings.Contains(rest, "@"+p.network+"(") {
+		return p, p.decodeUser()
+	}
+	var p parts
+	authority, after := rest, ""
+	if end := strings.IndexAny(rest, "/?"); end >= 0 {
+		authority, after = rest[:end], rest[end:]
+	}
+	if at := strings.LastIndexByte(authority, '@'); at >= 0 {
+		p.user, p.password, _ = strings.Cut(authority[:at], ":")
+		authority = authority[at+1:]
+	}
+	if strings.Contains(after, "@") {
+		return p, errStrayAt
+	}
+	if err := p.decodeUser(); err != nil {
+		return p, err
+	}
+	if err := p.setHost(authority); err != nil {
+		return p, err
+	}
+	after, p.query, _ = strings.Cut(strings.TrimPrefix(after, "/"), "?")
+	if err := p.setDatabase(after); err != nil {
+		return p, err
+	}
+	return p, p.takeSocket()
+}
+
+func (p *parts) decodeUser() error {
+	user, errUser := url.PathUnescape(p.user)
+	password, errPassword := url.PathUnescape(p.password)
+	switch {
+	case errUser != nil || errPassword != nil:
+		return errEscape
+	case strings.Contains(user, ":"):
+		// Without this, a password joined to the user by %3A would be shown
+		// as the user's name.
+		return errColonInUser
+	}
+	p.user, p.password = user, password
+	return nil
+}
+
+// setHost reads host, host:port, [IPv6] and [IPv6]:port.
+func (p *parts) setHost(hostport string) error {
+	host, port := hostport, "3306"
+	if bare, found := strings.CutPrefix(hostport, "["); found {
+		inside, behind, closed := strings.Cut(bare, "]")
+		if !closed {
+			return errHost
+		}
+		host = inside
+		if behind != "" {
+			if behind[0] != ':' {
+				return errPort
+			}
+			port = behind[1:]
+		}
+		host = strings.ReplaceAll(host, "%25", "%") // the zone of a link-local address
+		if !only(host, ":.%-_") {
+			return errHost
+		}
+	} else {
+		var given bool
+		if host, port, given = strings.Cut(hostport, ":"); !given {
+			port = "3306"
+		}
+		if !only(host, "-._") {
+			return errHost
+		}
+	}
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+		return errPort
+	}
+	if host == "" {
+		host = "127.0.0.1"
+	}
+	p.network, p.address = "tcp", net.JoinHostPort(host, port)
+	return nil
+}
+
+// takeSocket takes the parameter "socket" of a URL out of the query.
+func (p *parts) takeSocket() error {
+	var rest []string
+	for pair := range strings.SplitSeq(p.query, "&") {
+		value, found := strings.CutPrefix(pair, "socket=")
+		if !found {
+			rest = append(rest, pair)
+			continue
+		}
+		path, err := url.QueryUnescape(value)
+		if err != nil {
+			return errSocketEscape
+		}
+		p.network, p.address = "unix", path
+	}
+	p.query = strings.Join(rest, "&")
+	return nil
+}
+
+// claim knows a DSN by its shape. What is claimed although it cannot be read
+// gets an error that says why; unclaimed, it would be called unknown.
+func claim(dsn string) dialects.Claim {
+	if dialects.HasPrefix(dsn, ownPrefix) {
+		return dialects.Surely
+	}
+	word := strings.IndexFunc(dsn, func(r rune) bool { return !only(string(r), "_ \t+-.") })
+	switch {
+	case word < 0:
+		return dialects.NotMine // no slash
+	case dsn[word] == '=', strings.HasPrefix(dsn[word:], "://"), dialects.HasPrefix(dsn, "file:"):
+		return dialects.NotMine // key=value of PostgreSQL and ODBC, another URL, SQLite
+	case strings.Contains(dsn, "@tcp("), strings.Contains(dsn, "@unix("):
+		return dialects.Surely
+	}
+	p, err := takeNative(dsn)
+	switch {
+	case err == nil && strings.HasPrefix(dsn, p.network+"("):
+		return dialects.Surely
+	case err == nil, strings.IndexByte(dsn, '@') > 0 && !errors.Is(err, errNoSlash):
+		return dialects.Perhaps
+	}
+	return dialects.NotMine
+}

@@ -1,0 +1,150 @@
+package mysql
+
+import (
+	"context"
+	"database/sql/driver"
+	"time"
+
+	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/dialects/internal/opaque"
+	"github.com/pooldriver/pooldriver/dialects/internal/wire"
+)
+
+// session is one connection to a server.
+type session struct {
+	opaque.Label
+	link
+	inner
+
+	killer    *killer
+	thread    uint64 // the server's number of the connection, as KILL takes it
+	home      *home  // nil under TLS, compression or a network not dialled here
+	uncounted bool   // the driver says ErrBadConn after the server refused
+
+	autocommitAtConnect bool
+}
+
+var _ dialects.Session = (*session)(nil)
+
+func newSession(l link, k *killer, label opaque.Label) *session {
+	s := &session{Label: label, link: l, inner: lookInto(l.conn), killer: k}
+	if l.wire != nil {
+		s.thread = threadID(l.wire.Head())
+	}
+	s.autocommitAtConnect = s.autocommit()
+	return s
+}
+
+func (s *session) Conn() driver.Conn { return s.conn }
+
+func (s *session) TxStatus() dialects.TxStatus { return s.transaction(s.autocommitAtConnect) }
+
+// Peek: a server has nothing to say to an idle connection but goodbye. Under
+// TLS, which excludes a home, it may also be the ticket of a TLS session.
+func (s *session) Peek() dialects.Liveness {
+	if s.wire == nil {
+		return dialects.Alive // the driver's own ResetSession looks
+	}
+	switch sight, _ := s.wire.Peek(); sight {
+	case wire.Closed:
+		return dialects.Dead
+	case wire.Readable:
+		if s.home == nil {
+			return dialects.Unsure
+		}
+		return dialects.Dead
+	}
+	return dialects.Alive
+}
+
+func (s *session) Ping(ctx context.Context) error {
+	p, ok := s.conn.(driver.Pinger)
+	if !ok {
+		return errNotDriver
+	}
+	return p.Ping(ctx)
+}
+
+func (s *session) Sent() (n uint64, ok bool) {
+	if s.wire == nil || s.uncounted {
+		return 0, false
+	}
+	return s.wire.Sent(), true
+}
+
+// Rollback also turns autocommit on again where the program turned it off, or
+// the next statement would open the next transaction.
+func (s *session) Rollback(ctx context.Context) error {
+	if err := execute(ctx, s.conn, "ROLLBACK"); err != nil {
+		return err
+	}
+	if s.autocommitAtConnect && !s.autocommit() {
+		return execute(ctx, s.conn, "SET autocommit = 1")
+	}
+	return nil
+}
+
+// settle is a pause after the server has closed an idle connection's socket. It
+// closes first and strikes the connection off its list afterwards: MariaDB
+// 10.11 was seen to list 2 in 100 for some hundred microseconds more.
+const settle = time.Millisecond
+
+// hangUpPatience is how long a server may take to notice that a connection was
+// hung up on which it has nothing left to do.
+const hangUpPatience = 20 * time.Millisecond
+
+// Close ends an idle connection by COM_QUIT and waits for the server's end of
+// the stream. Otherwise a statement may still be running, which the server does
+// not stop for a closed socket: that takes KILL.
+func (s *session) Close(ctx context.Context) error {
+	if s.healthy() {
+		if s.TxStatus() == dialects.TxOpen {
+			// The server would roll back after it has closed the socket.
+			_ = s.Rollback(ctx) // if it cannot be sent, KILL does it
+		}
+		deadline := time.Now().Add(quitPatience)
+		if d, ok := ctx.Deadline(); ok && d.Before(deadline) {
+			deadline = d
+		}
+		if s.quit(deadline) {
+			return pause(ctx, settle)
+		}
+	} else {
+		// The driver has closed it, or has rows open and sends no COM_QUIT:
+		// the end of our stream then ends a server that waits for a command.
+		if s.wire != nil {
+			s.wire.EndGracefully(time.Now().Add(hangUpPatience))
+		}
+		_ = s.conn.Close()
+		if s.wire != nil && s.wire.Ended() {
+			return pause(ctx, settle)
+		}
+	}
+	return s.killer.stop(ctx, s.thread, s.localAddr())
+}
+
+// healthy reports whether the connection is idle and the driver trusts it.
+func (s *session) healthy() bool {
+	v, ok := s.conn.(driver.Validator)
+	return ok && v.IsValid() && (s.wire == nil || s.Peek() == dialects.Alive)
+}
+
+// localAddr is the connection's own end, or "" where it cannot be known.
+func (s *session) localAddr() string {
+	if s.wire == nil {
+		return ""
+	}
+	return s.wire.LocalAddr().String()
+}
+
+// pause waits for d. A context that ends meanwhile is no error here: what was
+// to be waited for has most probably happened.
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	return nil
+}

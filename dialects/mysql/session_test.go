@@ -1,0 +1,387 @@
+package mysql
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"net"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pooldriver/pooldriver/dialects"
+)
+
+// The driver keeps status and closed to itself. When this fails, a new version
+// of the driver has moved them, and lookInto has to follow.
+func TestTheDriverKeepsStatusAndClosedWhereTheyAreRead(t *testing.T) {
+	p := newPeer(t)
+	s := p.dial(t, p.template(t, ""))
+	require.True(t, s.known)
+	require.True(t, s.Conn() == s.conn)
+	for _, step := range []struct {
+		statement string
+		want      dialects.TxStatus
+	}{
+		{"SELECT 1", dialects.TxNone}, {"BEGIN", dialects.TxOpen}, {"COMMIT", dialects.TxNone},
+		{"SET autocommit = 0", dialects.TxOpen}, {"SET autocommit = 1", dialects.TxNone},
+	} {
+		require.NoError(t, execute(t.Context(), s.conn, step.statement))
+		require.Equal(t, step.want, s.TxStatus(), step.statement)
+	}
+	require.Zero(t, testing.AllocsPerRun(100, func() { s.TxStatus() }))
+	require.NoError(t, s.conn.Close())
+	require.Equal(t, dialects.TxLost, s.TxStatus())
+}
+
+func TestAConnectionOfAnotherDriverHasNoStatus(t *testing.T) {
+	for _, conn := range []driver.Conn{nil, struct{ driver.Conn }{}, &struct {
+		driver.Conn
+		status uint16
+	}{}} {
+		in := lookInto(conn)
+		require.False(t, in.known)
+		require.Equal(t, dialects.TxUnknown, in.transaction(true))
+		require.False(t, in.autocommit())
+	}
+}
+
+func TestThreadIDIsReadFromTheGreeting(t *testing.T) {
+	p := newPeer(t)
+	tmpl := p.template(t, "")
+	require.EqualValues(t, peerFirstID, p.dial(t, tmpl).thread)
+	require.EqualValues(t, peerFirstID+1, p.dial(t, tmpl).thread)
+
+	whole := packet(0, (&peerSession{id: 1 << 31}).greeting())
+	require.EqualValues(t, 1<<31, threadID(whole))
+	end := strings.IndexByte(string(whole[5:]), 0) + 5 + 1 + 4
+	for n := range end {
+		require.Zero(t, threadID(whole[:n]))
+	}
+	require.EqualValues(t, 1<<31, threadID(whole[:end]))
+	require.Zero(t, threadID(packet(0, errorPacket(1040))))
+}
+
+func TestTheStateAtConnectIsAskedOncePerUser(t *testing.T) {
+	p := newPeer(t)
+	tmpl := p.template(t, "")
+	p.dial(t, tmpl)
+	p.dial(t, tmpl)
+	require.Equal(t, []string{"login app/app", askHome, "login app/app"}, p.said())
+	s, err := tmpl.Dial(t.Context(), &dialects.Credential{User: "other", Password: "x"})
+	require.NoError(t, err)
+	require.NoError(t, s.Close(t.Context()))
+	require.Equal(t, []string{"login other/app", askHome, "quit"}, p.said())
+}
+
+func TestCleanResetsAndSetsAgainWhatTheDriverSets(t *testing.T) {
+	const charsets = "SET character_set_client = 'utf8mb4', collation_connection = 'utf8mb4_general_ci', character_set_results = 'utf8mb4'"
+	for _, c := range []struct {
+		name, params string
+		effect       dialects.Effect
+		home         []any // the server's answer; nil: the standard one
+		want         []string
+	}{
+		{name: "plain", effect: dialects.Stateful, want: []string{"reset", charsets}},
+		{name: "variables in order", params: "time_zone=%27UTC%27&autocommit=1&sql_mode=ANSI", effect: dialects.Stateful,
+			want: []string{"reset", charsets + ", autocommit = 1, sql_mode = ANSI, time_zone = 'UTC'"}},
+		{name: "a procedure may change the role", effect: dialects.Suspect, want: []string{"reset", charsets, "SET ROLE NONE"}},
+		{name: "USE", effect: dialects.Stateful | dialects.ForgetPrepared, want: []string{"reset", charsets, "SET ROLE NONE", "USE `app`"}},
+		{name: "role of MariaDB, no results' charset", effect: dialects.NamedPrepared, home: []any{"latin1", "latin1_bin", nil, "", "ro`le"},
+			want: []string{"reset", "SET character_set_client = 'latin1', collation_connection = 'latin1_bin', character_set_results = NULL", "SET ROLE `ro``le`", "USE `app`"}},
+		{name: "roles of MySQL", effect: dialects.Suspect, home: []any{"utf8mb4", "utf8mb4_general_ci", "utf8mb4", "", "`a`@`%`,`b`@`%`"},
+			want: []string{"reset", charsets, "SET ROLE `a`@`%`,`b`@`%`"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p := newPeer(t)
+			if c.home != nil {
+				p.answers(func(_ *peerSession, q string) reply {
+					if q == askHome {
+						return reply{rows: [][]any{c.home}}
+					}
+					return reply{}
+				})
+			}
+			s := p.dial(t, p.template(t, c.params))
+			require.NoError(t, execute(t.Context(), s.conn, "SET autocommit = 0"))
+			p.said()
+			kept, err := s.Clean(t.Context(), c.effect)
+			require.NoError(t, err)
+			require.False(t, kept)
+			require.Equal(t, c.want, p.said())
+			require.Equal(t, dialects.TxNone, s.TxStatus(), "the driver knows that autocommit is on again")
+			require.NoError(t, s.Ping(t.Context()), "and is in step with the server")
+		})
+	}
+}
+
+func TestCleanRefusesWhereOnlyANewConnectionIsClean(t *testing.T) {
+	standard := []any{"utf8mb4", "utf8mb4_general_ci", "utf8mb4", "", nil}
+	for _, c := range []struct {
+		name, params string
+		effect       dialects.Effect
+		answer       reply
+		reset        []byte
+		sends        bool
+	}{
+		{name: "compression", params: "compress=true", effect: dialects.Stateful, answer: reply{rows: [][]any{standard}}},
+		{name: "init_connect", effect: dialects.Stateful, answer: reply{rows: [][]any{{"utf8mb4", "utf8mb4_bin", "utf8mb4", "SET @a=1", nil}}}},
+		{name: "state not told", effect: dialects.Stateful, answer: reply{errno: 1305}},
+		{name: "reset unknown to the server", effect: dialects.Stateful, answer: reply{rows: [][]any{standard}}, reset: packet(1, errorPacket(1047)), sends: true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p := newPeer(t)
+			p.resets(c.reset)
+			p.answers(func(_ *peerSession, q string) reply {
+				if q == askHome {
+					return c.answer
+				}
+				return reply{}
+			})
+			s := p.dial(t, p.template(t, c.params))
+			p.said()
+			_, err := s.Clean(t.Context(), c.effect)
+			require.ErrorIs(t, err, dialects.ErrCannotClean)
+			require.Equal(t, c.sends, count(p.said(), "reset") == 1)
+			require.NoError(t, s.Ping(t.Context()))
+		})
+	}
+}
+
+func TestCleanFailsOnAnAnswerOutOfOrder(t *testing.T) {
+	for name, answer := range map[string][]byte{
+		"sequence number": packet(2, []byte{0, 0, 0, 2, 0, 0, 0}),
+		"empty":           packet(1, nil),
+		"too long":        {0, 0, 2, 1},
+		"neither":         packet(1, []byte{7}),
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPeer(t)
+			p.resets(answer)
+			s := p.dial(t, p.template(t, ""))
+			_, err := s.Clean(t.Context(), dialects.Stateful)
+			require.Error(t, err)
+			require.NotErrorIs(t, err, dialects.ErrCannotClean)
+		})
+	}
+}
+
+func TestCleanIsBoundedByItsContext(t *testing.T) {
+	p := newPeer(t)
+	p.resets([]byte{}) // no answer
+	s := p.dial(t, p.template(t, ""))
+	ctx, cancel := context.WithCancelCause(t.Context())
+	stopped := errors.New("stopped")
+	done := make(chan error, 1)
+	go func() {
+		_, err := s.Clean(ctx, dialects.Stateful)
+		done <- err
+	}()
+	cancel(stopped)
+	require.ErrorIs(t, <-done, stopped)
+}
+
+func TestCleanOfABusyOrClosedConnectionSendsNothing(t *testing.T) {
+	p := newPeer(t)
+	tmpl := p.template(t, "")
+	closed := p.dial(t, tmpl)
+	require.NoError(t, closed.conn.Close())
+	_, err := closed.Clean(t.Context(), dialects.Stateful)
+	require.ErrorIs(t, err, driver.ErrBadConn)
+
+	p.answers(func(*peerSession, string) reply { return reply{rows: [][]any{{"1"}, {"2"}}} })
+	busy := p.dial(t, tmpl)
+	rows, err := busy.conn.(driver.QueryerContext).QueryContext(t.Context(), "SELECT 1", nil)
+	require.NoError(t, err)
+	require.NoError(t, rows.Next(make([]driver.Value, 1)))
+	_, err = busy.Clean(t.Context(), dialects.Stateful)
+	require.ErrorIs(t, err, driver.ErrBadConn)
+	require.Zero(t, count(p.said(), "reset"))
+	require.Equal(t, dialects.TxNone, busy.TxStatus(), "busy is not lost")
+	require.NoError(t, rows.Close())
+}
+
+func TestRollbackTurnsAutocommitOnAgainUnlessTheDSNTurnedItOff(t *testing.T) {
+	p := newPeer(t)
+	s := p.dial(t, p.template(t, ""))
+	require.NoError(t, execute(t.Context(), s.conn, "SET autocommit = 0"))
+	p.said()
+	require.NoError(t, s.Rollback(t.Context()))
+	require.Equal(t, []string{"ROLLBACK", "SET autocommit = 1"}, p.said())
+	require.NoError(t, s.Rollback(t.Context()))
+	require.Equal(t, []string{"ROLLBACK"}, p.said())
+
+	s.autocommitAtConnect = false
+	require.NoError(t, execute(t.Context(), s.conn, "SET autocommit = 0"))
+	require.Equal(t, dialects.TxNone, s.TxStatus())
+	p.said()
+	require.NoError(t, s.Rollback(t.Context()))
+	require.Equal(t, []string{"ROLLBACK"}, p.said())
+}
+
+func TestPeekTellsIdleFromDead(t *testing.T) {
+	p := newPeer(t)
+	tmpl := p.template(t, "")
+	s := p.dial(t, tmpl)
+	require.Equal(t, dialects.Alive, s.Peek())
+	require.NoError(t, p.session(0).nc.Close())
+	awaitNews(t, s)
+	require.Equal(t, dialects.Dead, s.Peek())
+
+	spoken := p.dial(t, tmpl)
+	require.NoError(t, p.session(1).send(0, errorPacket(4031)))
+	awaitNews(t, spoken)
+	require.Equal(t, dialects.Dead, spoken.Peek())
+	spoken.home = nil // as under TLS
+	require.Equal(t, dialects.Unsure, spoken.Peek())
+}
+
+// awaitNews returns when something, or the end of the stream, has reached the
+// connection; it takes nothing away.
+func awaitNews(t *testing.T, s *session) {
+	t.Helper()
+	for s.Peek() == dialects.Alive {
+		require.NoError(t, t.Context().Err())
+	}
+}
+
+func TestSentCountsWhereItMeansSomething(t *testing.T) {
+	p := newPeer(t)
+	s := p.dial(t, p.template(t, ""))
+	before, ok := s.Sent()
+	require.True(t, ok)
+	require.NoError(t, execute(t.Context(), s.conn, "SELECT 1"))
+	after, _ := s.Sent()
+	require.Equal(t, uint64(4+1+len("SELECT 1")), after-before)
+
+	_, ok = p.dial(t, p.template(t, "rejectReadOnly=true")).Sent()
+	require.False(t, ok, "the driver says ErrBadConn although the statement was sent")
+}
+
+func TestANetworkOfTheProgramGoesWithoutWire(t *testing.T) {
+	p := newPeer(t)
+	noWay := errors.New("no way")
+	mysql.RegisterDialContext("own", func(ctx context.Context, addr string) (net.Conn, error) {
+		if addr != p.l.Addr().String() {
+			return nil, fmt.Errorf("%w to %s for app:%s", noWay, addr, secret)
+		}
+		var d net.Dialer
+		return d.DialContext(ctx, "tcp", addr)
+	})
+	defer mysql.DeregisterDialContext("own")
+	tmpl, err := parse("app:" + secret + "@own(" + p.l.Addr().String() + ")/app")
+	require.NoError(t, err)
+	require.True(t, tmpl.config.CheckConnLiveness, "the driver looks for itself")
+	s := p.dial(t, tmpl)
+	require.EqualValues(t, 4711, s.thread)
+	_, ok := s.Sent()
+	require.False(t, ok)
+	require.Equal(t, dialects.Alive, s.Peek())
+	_, err = s.Clean(t.Context(), dialects.Stateful)
+	require.ErrorIs(t, err, dialects.ErrCannotClean)
+
+	lost, err := parse("app:" + secret + "@own(elsewhere)/app")
+	require.NoError(t, err)
+	_, err = lost.Dial(t.Context(), nil)
+	require.ErrorContains(t, err, "no way to elsewhere for app:xxxxx")
+	require.ErrorIs(t, err, noWay)
+	require.NotContains(t, shown(err), secret)
+}
+
+func TestDialErrorsAreTheDriversOwn(t *testing.T) {
+	p := newPeer(t)
+	p.refuses(func(l login) uint16 {
+		if l.user == "locked" {
+			return erAccountLocked
+		}
+		return erAccessDenied
+	})
+	tmpl := p.template(t, "")
+	for _, cred := range []*dialects.Credential{nil, {User: "locked", Password: "x"}} {
+		_, err := tmpl.Dial(t.Context(), cred)
+		var refusal *mysql.MySQLError
+		require.ErrorAs(t, err, &refusal)
+		require.Equal(t, dialects.AuthFailed, dialect{}.Diagnose(err))
+	}
+}
+
+func TestNothingOfTheTemplateIsSharedWithADial(t *testing.T) {
+	p := newPeer(t)
+	// The peer has no TLS: the driver strikes it out of the config it is given.
+	tmpl := p.template(t, "tls=preferred&sql_mode=ANSI&connectionAttributes=a:b")
+	before := tmpl.config.Clone()
+	s := p.dial(t, tmpl)
+	require.True(t, reflect.DeepEqual(before, tmpl.config))
+	own := reflect.ValueOf(s.conn).Elem().FieldByName("cfg").Elem()
+	require.True(t, own.FieldByName("TLS").IsNil(), "the driver did strike it out")
+	require.NotEqual(t, reflect.ValueOf(tmpl.config.Params).Pointer(), own.FieldByName("Params").Pointer())
+}
+
+func TestWrapTakesTheDriversConnectorsAlone(t *testing.T) {
+	_, err := dialect{}.Wrap(otherConnector{})
+	require.ErrorIs(t, err, dialects.ErrNotMine)
+
+	p := newPeer(t)
+	c, err := mysql.ParseDSN("app:" + secret + "@tcp(" + p.l.Addr().String() + ")/app")
+	require.NoError(t, err)
+	connector, err := mysql.NewConnector(c)
+	require.NoError(t, err)
+	tmpl, err := dialect{}.Wrap(connector)
+	require.NoError(t, err)
+	require.NotContains(t, shown(tmpl), secret)
+	require.False(t, tmpl.TakesCredential())
+	require.True(t, tmpl.Traits().StatusKnown)
+	_, err = tmpl.Dial(t.Context(), &dialects.Credential{User: "u"})
+	require.Error(t, err)
+	s := p.dial(t, tmpl)
+	require.EqualValues(t, 4711, s.thread)
+	require.NoError(t, execute(t.Context(), s.conn, "BEGIN"))
+	require.Equal(t, dialects.TxOpen, s.TxStatus())
+	_, err = s.Clean(t.Context(), dialects.Stateful)
+	require.ErrorIs(t, err, dialects.ErrCannotClean)
+	require.NoError(t, s.Close(t.Context()))
+	require.Equal(t, []string{"login app/app", "SELECT CONNECTION_ID()", "BEGIN", "ROLLBACK", "quit"}, p.said())
+}
+
+type otherConnector struct{ driver.Connector }
+
+func (otherConnector) Driver() driver.Driver { return nil }
+
+func TestDiagnose(t *testing.T) {
+	for number, want := range map[uint16]dialects.Diagnosis{
+		1045: dialects.AuthFailed, 1698: dialects.AuthFailed,
+		1053: dialects.ServerLeaving, 1927: dialects.ServerLeaving, 3169: dialects.ServerLeaving,
+		1243: dialects.StaleStatement, 1615: dialects.StaleStatement,
+		4031: 0, 1062: 0,
+	} {
+		err := fmt.Errorf("wrapped: %w", &mysql.MySQLError{Number: number})
+		require.Equal(t, want, dialect{}.Diagnose(err), number)
+	}
+	require.Zero(t, dialect{}.Diagnose(driver.ErrBadConn))
+	require.Zero(t, dialect{}.Diagnose(nil))
+}
+
+func TestTheDialectIsRegistered(t *testing.T) {
+	d, err := dialects.Find("mysql://u@h/d")
+	require.NoError(t, err)
+	require.Equal(t, "mysql", d.Name())
+	require.Equal(t, classify("SET @a = 1"), d.Effect("SET @a = 1"))
+	require.True(t, d.Effect("SET @a = 1").Dirty())
+}
+
+func TestCloseEndsAnOpenTransactionFirst(t *testing.T) {
+	p := newPeer(t)
+	s := p.dial(t, p.template(t, ""))
+	require.NoError(t, execute(t.Context(), s.conn, "BEGIN"))
+	p.said()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	require.NoError(t, s.Close(ctx))
+	require.Equal(t, []string{"ROLLBACK", "quit"}, p.said())
+	require.True(t, s.wire.Ended())
+}

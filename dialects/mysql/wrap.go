@@ -1,0 +1,48 @@
+package mysql
+
+import (
+	"context"
+	"database/sql/driver"
+
+	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/dialects/internal/opaque"
+	"github.com/pooldriver/pooldriver/dialects/internal/plain"
+)
+
+// wrapped makes connections by somebody else's connector. There is no wire
+// under them: nobody counts bytes, the connection's number costs a round trip,
+// and a session cannot be cleaned in place.
+type wrapped struct {
+	*plain.Template
+	killer *killer
+}
+
+var _ dialects.Template = (*wrapped)(nil)
+
+func wrap(c driver.Connector) *wrapped {
+	w := &wrapped{Template: plain.NewTemplate(c, "mysql (by a connector of the program)")}
+	w.killer = newKiller(func(ctx context.Context) (link, error) { return w.connect(ctx, nil) })
+	return w
+}
+
+func (w *wrapped) connect(ctx context.Context, cred *dialects.Credential) (link, error) {
+	conn, err := w.Connect(ctx, cred)
+	return link{conn: conn}, err
+}
+
+func (w *wrapped) Traits() dialects.Traits { return traits }
+
+func (w *wrapped) Dial(ctx context.Context, cred *dialects.Credential) (dialects.Session, error) {
+	l, err := w.connect(ctx, cred)
+	if err != nil {
+		return nil, err
+	}
+	s := newSession(l, w.killer, opaque.Label(w.Target()))
+	// The number has to be known before a statement is cancelled; afterwards
+	// there is nobody left to ask.
+	if s.thread, err = askThread(ctx, l.conn); err != nil {
+		l.drop()
+		return nil, err
+	}
+	return s, nil
+}
