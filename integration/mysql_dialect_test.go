@@ -1,0 +1,451 @@
+package integration
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pooldriver/pooldriver/dialects"
+	_ "github.com/pooldriver/pooldriver/dialects/mysql"
+	"github.com/pooldriver/pooldriver/integration/testbed"
+)
+
+// mysqlTemplate reads a DSN as the pool would.
+func mysqlTemplate(t testing.TB, dsn string) (dialects.Dialect, dialects.Template) {
+	t.Helper()
+	d, err := dialects.Find(dsn)
+	require.NoError(t, err)
+	require.Equal(t, "mysql", d.Name())
+	template, err := d.Parse(dsn)
+	require.NoError(t, err)
+	return d, template
+}
+
+// mysqlSession dials one session, which the test or its clean-up ends.
+func mysqlSession(t testing.TB, template dialects.Template) dialects.Session {
+	t.Helper()
+	s, err := template.Dial(t.Context(), nil)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = s.Conn().Close() })
+	return s
+}
+
+func run(t testing.TB, s dialects.Session, statements ...string) {
+	t.Helper()
+	for _, statement := range statements {
+		_, err := s.Conn().(driver.ExecerContext).ExecContext(t.Context(), statement, nil)
+		require.NoError(t, err, statement)
+	}
+}
+
+// read returns a query's rows as text.
+func read(t testing.TB, s dialects.Session, query string) string {
+	t.Helper()
+	answer, err := tryRead(t.Context(), s, query)
+	require.NoError(t, err, query)
+	return answer
+}
+
+func tryRead(ctx context.Context, s dialects.Session, query string) (string, error) {
+	rows, err := s.Conn().(driver.QueryerContext).QueryContext(ctx, query, nil)
+	if err != nil {
+		return "", err
+	}
+	var answer strings.Builder
+	values := make([]driver.Value, len(rows.Columns()))
+	for err = rows.Next(values); err == nil; err = rows.Next(values) {
+		for _, v := range values {
+			if b, ok := v.([]byte); ok {
+				v = string(b)
+			}
+			fmt.Fprintf(&answer, "%v|", v)
+		}
+	}
+	if !errors.Is(err, io.EOF) {
+		return "", errors.Join(err, rows.Close())
+	}
+	return answer.String(), rows.Close()
+}
+
+// closeWell ends a session and returns how long the server took.
+func closeWell(t testing.TB, s dialects.Session) time.Duration {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	began := time.Now()
+	require.NoError(t, s.Close(ctx))
+	return time.Since(began)
+}
+
+const sessionState = `SELECT @@character_set_client, @@character_set_connection, @@character_set_results,
+	@@collation_connection, DATABASE(), CURRENT_ROLE(), @@autocommit, @@sql_mode, @@time_zone, @@tx_isolation,
+	@@foreign_key_checks, @@max_allowed_packet, @a, LAST_INSERT_ID(), @@sql_safe_updates, @@wait_timeout`
+
+// stateQuery names the isolation variable as the server does.
+func stateQuery(t testing.TB, s dialects.Session) string {
+	t.Helper()
+	if strings.Contains(read(t, s, "SELECT VERSION()"), "MariaDB") {
+		return sessionState
+	}
+	return strings.ReplaceAll(sessionState, "@@tx_isolation", "@@transaction_isolation")
+}
+
+func TestMySQLCleanBringsBackTheStateAtConnect(t *testing.T) {
+	account := testbed.Shared(t, testbed.MySQL).NewAccount(t)
+	run(t, mysqlSession(t, second(mysqlTemplate(t, account.URL()))),
+		"CREATE TABLE kept (id INT PRIMARY KEY AUTO_INCREMENT, v INT)", "CREATE TABLE locked (id INT)")
+	for _, parameters := range []string{
+		"",
+		"charset=latin1",
+		"charset=nosuch,utf8mb4&collation=utf8mb4_bin",
+		"collation=utf8mb4_unicode_ci",
+		"collation=latin1_swedish_ci",
+		"sql_mode=%27ANSI%27&time_zone=%27%2B05:00%27&foreign_key_checks=0",
+		"charset=latin1&sql_safe_updates=1&wait_timeout=77&character_set_results=NULL",
+		"multiStatements=true&interpolateParams=true&parseTime=true",
+	} {
+		t.Run(parameters, func(t *testing.T) {
+			_, template := mysqlTemplate(t, account.URL(parameters))
+			for _, lap := range []string{"first connection", "second connection"} {
+				s := mysqlSession(t, template)
+				query := stateQuery(t, s)
+				before := read(t, s, query)
+				for range 2 {
+					run(t, s,
+						"SET NAMES cp1251", "SET @a = 1", "SET SESSION TRANSACTION ISOLATION LEVEL SERIALIZABLE",
+						"SET sql_mode = ''", "SET time_zone = '-03:00'", "SET foreign_key_checks = 1 - @@foreign_key_checks",
+						"SET sql_safe_updates = 0, wait_timeout = 1234",
+						"SET ROLE "+account.Role,
+						"INSERT INTO "+account.Database+".kept (v) VALUES (1)",
+						"CREATE TEMPORARY TABLE passing (id INT)",
+						"PREPARE hidden FROM 'SELECT 1'",
+						"DO GET_LOCK('"+account.Database+".1', 1)",
+						"USE information_schema",
+						"LOCK TABLES "+account.Database+".locked WRITE",
+						"SET autocommit = 0",
+					)
+					require.Equal(t, dialects.TxOpen, s.TxStatus(), "autocommit is off: the next statement opens a transaction")
+					require.NoError(t, s.Rollback(t.Context()))
+					require.Equal(t, dialects.TxNone, s.TxStatus())
+
+					kept, err := s.Clean(t.Context(), dialects.Stateful|dialects.ForgetPrepared|dialects.NamedPrepared)
+					require.NoError(t, err)
+					require.False(t, kept)
+					require.Equal(t, dialects.TxNone, s.TxStatus())
+					require.Equal(t, before, read(t, s, query), lap)
+
+					_, err = tryRead(t.Context(), s, "SELECT * FROM passing")
+					require.Error(t, err, "the temporary table is gone")
+					_, err = tryRead(t.Context(), s, "EXECUTE hidden")
+					require.Error(t, err, "the prepared statement is gone")
+					_, held, err := account.LockHolder(t.Context(), 1)
+					require.NoError(t, err)
+					require.False(t, held, "the lock is free")
+					other := mysqlSession(t, template)
+					run(t, other, "SET lock_wait_timeout = 2", "INSERT INTO locked VALUES (1)")
+					closeWell(t, other)
+				}
+				closeWell(t, s)
+			}
+		})
+	}
+}
+
+func second(_ dialects.Dialect, template dialects.Template) dialects.Template { return template }
+
+func TestMySQLCleanRollsBackWhatAnErrorLeftOpen(t *testing.T) {
+	// A procedure that begins a transaction and then fails: the error packet has
+	// no status, so that nobody on this side knows.
+	account := testbed.Shared(t, testbed.MySQL).NewAccount(t)
+	s := mysqlSession(t, second(mysqlTemplate(t, account.URL())))
+	run(t, s, "CREATE TABLE kept (id INT)",
+		"CREATE PROCEDURE halfway() BEGIN START TRANSACTION; INSERT INTO kept VALUES (1); SIGNAL SQLSTATE '45000'; END")
+	_, err := s.Conn().(driver.ExecerContext).ExecContext(t.Context(), "CALL halfway()", nil)
+	require.Error(t, err)
+	_, err = s.Clean(t.Context(), dialects.Suspect)
+	require.NoError(t, err)
+	require.Equal(t, dialects.TxNone, s.TxStatus())
+	require.Equal(t, "0|", read(t, s, "SELECT COUNT(*) FROM kept"))
+	closeWell(t, s)
+}
+
+func TestMySQLStatementsClosedAfterCleanDoNotHitNewOnes(t *testing.T) {
+	account := testbed.Shared(t, testbed.MySQL).NewAccount(t)
+	s := mysqlSession(t, second(mysqlTemplate(t, account.URL())))
+	prepare := func(query string) driver.Stmt {
+		stmt, err := s.Conn().Prepare(query)
+		require.NoError(t, err)
+		return stmt
+	}
+	old := []driver.Stmt{prepare("SELECT 1"), prepare("SELECT 2")}
+	_, err := s.Clean(t.Context(), dialects.Stateful)
+	require.NoError(t, err)
+	fresh := []driver.Stmt{prepare("SELECT 3"), prepare("SELECT 4")}
+	for _, stmt := range old {
+		require.NoError(t, stmt.Close())
+	}
+	for i, stmt := range fresh {
+		rows, err := stmt.(driver.StmtQueryContext).QueryContext(t.Context(), nil)
+		require.NoError(t, err)
+		value := make([]driver.Value, 1)
+		require.NoError(t, rows.Next(value))
+		require.EqualValues(t, 3+i, value[0])
+		require.NoError(t, rows.Close())
+		require.NoError(t, stmt.Close())
+	}
+	closeWell(t, s)
+}
+
+func TestMySQLStatementDroppedByCleanIsDiagnosedAsStale(t *testing.T) {
+	account := testbed.Shared(t, testbed.MySQL).NewAccount(t)
+	d, template := mysqlTemplate(t, account.URL())
+	s := mysqlSession(t, template)
+	stmt, err := s.Conn().Prepare("SELECT 1")
+	require.NoError(t, err)
+	_, err = s.Clean(t.Context(), dialects.Stateful)
+	require.NoError(t, err)
+	_, err = stmt.(driver.StmtQueryContext).QueryContext(t.Context(), nil)
+	require.Equal(t, dialects.StaleStatement, d.Diagnose(err))
+	closeWell(t, s)
+}
+
+func TestMySQLCleanRefusesWhatItCannotBringBack(t *testing.T) {
+	account := testbed.Shared(t, testbed.MySQL).NewAccount(t)
+	nowhere := account
+	nowhere.Database = ""
+	for _, c := range []struct {
+		name, dsn string
+		effect    dialects.Effect
+	}{
+		{"tls", account.URL("tls=skip-verify"), dialects.Stateful},
+		{"compression", account.URL("compress=true"), dialects.Stateful},
+		{"USE where there was no database", nowhere.URL(), dialects.Stateful | dialects.ForgetPrepared},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := mysqlSession(t, second(mysqlTemplate(t, c.dsn)))
+			_, err := s.Clean(t.Context(), c.effect)
+			require.ErrorIs(t, err, dialects.ErrCannotClean)
+			require.Equal(t, "1|", read(t, s, "SELECT 1"), "nothing was sent that the driver does not know of")
+			require.Equal(t, dialects.TxNone, s.TxStatus())
+			require.Equal(t, dialects.Alive, s.Peek())
+			closeWell(t, s)
+		})
+	}
+}
+
+func TestMySQLCleanRefusesWhereTheServerHasAnInitConnect(t *testing.T) {
+	account := testbed.Start(t, testbed.MySQL, testbed.WithArguments("--init-connect=SET @a=1")).NewAccount(t)
+	s := mysqlSession(t, second(mysqlTemplate(t, account.URL())))
+	require.Equal(t, "1|", read(t, s, "SELECT @a"))
+	_, err := s.Clean(t.Context(), dialects.Stateful)
+	require.ErrorIs(t, err, dialects.ErrCannotClean)
+	closeWell(t, s)
+}
+
+func TestMySQLTxStatusIsTheServersWord(t *testing.T) {
+	account := testbed.Shared(t, testbed.MySQL).NewAccount(t)
+	s := mysqlSession(t, second(mysqlTemplate(t, account.URL())))
+	for _, step := range []struct {
+		statement string
+		want      dialects.TxStatus
+	}{
+		{"CREATE TABLE kept (id INT PRIMARY KEY)", dialects.TxNone},
+		{"BEGIN", dialects.TxOpen},
+		{"INSERT INTO kept VALUES (1)", dialects.TxOpen},
+		{"COMMIT", dialects.TxNone},
+		{"START TRANSACTION", dialects.TxOpen},
+		{"CREATE TABLE other (id INT)", dialects.TxNone}, // commits by itself
+		{"SET autocommit = 0", dialects.TxOpen},
+		{"INSERT INTO kept VALUES (2)", dialects.TxOpen},
+		{"SET autocommit = 1", dialects.TxNone},
+	} {
+		run(t, s, step.statement)
+		require.Equal(t, step.want, s.TxStatus(), step.statement)
+	}
+	_, err := s.Conn().(driver.ExecerContext).ExecContext(t.Context(), "INSERT INTO kept VALUES (1)", nil)
+	require.Error(t, err)
+	require.Equal(t, dialects.TxNone, s.TxStatus())
+	require.NoError(t, s.Rollback(t.Context()), "with none open it does no harm")
+	closeWell(t, s)
+	require.Equal(t, dialects.TxLost, s.TxStatus())
+}
+
+func TestMySQLAutocommitTurnedOffByTheDSNIsNoOpenTransaction(t *testing.T) {
+	account := testbed.Shared(t, testbed.MySQL).NewAccount(t)
+	s := mysqlSession(t, second(mysqlTemplate(t, account.URL("autocommit=0"))))
+	require.Equal(t, dialects.TxNone, s.TxStatus())
+	run(t, s, "CREATE TABLE kept (id INT)", "INSERT INTO kept VALUES (1)")
+	require.Equal(t, dialects.TxOpen, s.TxStatus())
+	require.NoError(t, s.Rollback(t.Context()))
+	require.Equal(t, dialects.TxNone, s.TxStatus())
+	closeWell(t, s)
+}
+
+func TestMySQLCloseOfAnIdleConnectionWaitsForTheServer(t *testing.T) {
+	account := testbed.Shared(t, testbed.MySQL).NewAccount(t)
+	_, template := mysqlTemplate(t, account.URL())
+	lingering, longest := 0, time.Duration(0)
+	for range 100 {
+		s := mysqlSession(t, template)
+		run(t, s, "CREATE TEMPORARY TABLE passing (id INT)")
+		longest = max(longest, closeWell(t, s))
+		counted, _, err := account.Backends(t.Context())
+		require.NoError(t, err)
+		lingering += counted
+	}
+	t.Logf("of 100 closed connections %d were still listed; the longest Close took %v", lingering, longest)
+	require.LessOrEqual(t, lingering, 1)
+}
+
+func TestMySQLCloseStopsACancelledStatement(t *testing.T) {
+	account := testbed.Shared(t, testbed.MySQL).NewAccount(t)
+	_, template := mysqlTemplate(t, account.URL())
+	wrapped := func() dialects.Template {
+		config, err := mysql.ParseDSN(strings.ReplaceAll(strings.TrimPrefix(account.URL(), "mysql://"), "@"+account.Addr, "@tcp("+account.Addr+")"))
+		require.NoError(t, err)
+		connector, err := mysql.NewConnector(config)
+		require.NoError(t, err)
+		d, err := dialects.Find("mysql:")
+		require.NoError(t, err)
+		w, err := d.Wrap(connector)
+		require.NoError(t, err)
+		return w
+	}
+	run(t, mysqlSession(t, template), "CREATE TABLE kept (id INT PRIMARY KEY)")
+	for _, c := range []struct {
+		name     string
+		template dialects.Template
+	}{
+		{"by DSN", template},
+		{"with TLS", second(mysqlTemplate(t, account.URL("tls=skip-verify")))},
+		{"by connector", wrapped()},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			baseline, _, err := account.Backends(t.Context())
+			require.NoError(t, err)
+			s := mysqlSession(t, c.template)
+			run(t, s, "BEGIN", "INSERT INTO kept VALUES (1)")
+			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+			defer cancel()
+			_, err = tryRead(ctx, s, "SELECT SLEEP(60)")
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+			require.Equal(t, dialects.TxLost, s.TxStatus())
+			took := closeWell(t, s)
+			t.Logf("Close took %v", took)
+			require.Less(t, took, 3*time.Second)
+			counted, exempt, err := account.Backends(t.Context())
+			require.NoError(t, err)
+			require.LessOrEqual(t, counted+exempt, baseline, "the statement's connection and the one that killed it are gone")
+			other := mysqlSession(t, template)
+			run(t, other, "SET innodb_lock_wait_timeout = 1", "INSERT INTO kept VALUES (1)", "DELETE FROM kept")
+			closeWell(t, other)
+		})
+	}
+}
+
+func TestMySQLManyCancelledStatementsShareOneKiller(t *testing.T) {
+	account := testbed.Shared(t, testbed.MySQL).NewAccount(t)
+	_, template := mysqlTemplate(t, account.URL())
+	const many = 12
+	var sessions []dialects.Session
+	for range many {
+		sessions = append(sessions, mysqlSession(t, template))
+	}
+	watch := account.Watch(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	for _, s := range sessions {
+		running.Go(func() { _, _ = tryRead(ctx, s, "SELECT SLEEP(60)") })
+	}
+	time.AfterFunc(100*time.Millisecond, cancel)
+	running.Wait()
+	began := time.Now()
+	for _, s := range sessions {
+		running.Go(func() {
+			ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+			defer cancel()
+			if err := s.Close(ctx); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	running.Wait()
+	took := time.Since(began)
+	counted, exempt, err := account.Backends(t.Context())
+	require.NoError(t, err)
+	require.Zero(t, counted+exempt)
+	peak := watch.Stop()
+	t.Logf("%d statements were killed in %v; %d connections at most, and %d that killed", many, took, peak.Backends, peak.Exempt)
+	require.LessOrEqual(t, peak.Exempt, 1)
+	require.LessOrEqual(t, peak.Backends, many)
+}
+
+func TestMySQLCloseWithRowsOpenNeedsNoKillWhereTheServerIsDone(t *testing.T) {
+	account := testbed.Shared(t, testbed.MySQL).NewAccount(t)
+	s := mysqlSession(t, second(mysqlTemplate(t, account.URL())))
+	watch := account.Watch(t)
+	rows, err := s.Conn().(driver.QueryerContext).QueryContext(t.Context(), "SELECT 1 UNION ALL SELECT 2", nil)
+	require.NoError(t, err)
+	require.NoError(t, rows.Next(make([]driver.Value, 1)))
+	closeWell(t, s)
+	counted, _, err := account.Backends(t.Context())
+	require.NoError(t, err)
+	require.Zero(t, counted)
+	require.Zero(t, watch.Stop().Exempt)
+}
+
+func TestMySQLPeekSeesTheServersGoodbye(t *testing.T) {
+	account := testbed.Shared(t, testbed.MySQL).NewAccount(t)
+	for _, parameter := range []string{"", "tls=skip-verify"} {
+		s := mysqlSession(t, second(mysqlTemplate(t, account.URL(parameter))))
+		require.Equal(t, dialects.Alive, s.Peek())
+		require.NoError(t, s.Ping(t.Context()))
+		require.Equal(t, 1, account.KillIdle(t))
+		require.Eventually(t, func() bool { return s.Peek() == dialects.Dead }, 5*time.Second, time.Millisecond)
+		before, counted := s.Sent()
+		require.True(t, counted)
+		require.NotZero(t, before)
+		require.Less(t, closeWell(t, s), time.Second)
+	}
+}
+
+func TestMySQLWrongPasswordIsDiagnosedAndNotShown(t *testing.T) {
+	account := testbed.Shared(t, testbed.MySQL).NewAccount(t)
+	d, template := mysqlTemplate(t, account.URL())
+	_, err := template.Dial(t.Context(), &dialects.Credential{User: account.User, Password: "wrong-password"})
+	require.Equal(t, dialects.AuthFailed, d.Diagnose(err))
+	require.NotContains(t, err.Error(), "wrong-password")
+	s, err := template.Dial(t.Context(), &dialects.Credential{User: account.User, Password: account.Password})
+	require.NoError(t, err)
+	closeWell(t, s)
+}
+
+func TestMySQLCleanIsCheaperThanAConnection(t *testing.T) {
+	account := testbed.Shared(t, testbed.MySQL).NewAccount(t)
+	_, template := mysqlTemplate(t, account.URL())
+	s := mysqlSession(t, template)
+	const laps = 200
+	began := time.Now()
+	for range laps {
+		_, err := s.Clean(t.Context(), dialects.Stateful)
+		require.NoError(t, err)
+	}
+	clean := time.Since(began) / laps
+	began = time.Now()
+	for range laps / 4 {
+		closeWell(t, mysqlSession(t, template))
+	}
+	redial := time.Since(began) / (laps / 4)
+	t.Logf("Clean %v, close and dial %v", clean, redial)
+	require.Less(t, clean, redial)
+	closeWell(t, s)
+}
