@@ -80,7 +80,7 @@ func TestWaitersAreServedInOrderOfArrivalWhateverHappensToOthers(t *testing.T) {
 				held = held[:0]
 				synctest.Wait()
 				for _, q := range all {
-					if q.done && q.err == nil && q.lease.Valid() {
+					if q.isDone() && q.err == nil && q.lease.Valid() {
 						held = append(held, q.lease)
 					}
 				}
@@ -90,7 +90,7 @@ func TestWaitersAreServedInOrderOfArrivalWhateverHappensToOthers(t *testing.T) {
 			}
 			var last []int
 			for i, q := range all {
-				require.True(t, q.done, "waiter %d was forgotten", i)
+				require.True(t, q.isDone(), "waiter %d was forgotten", i)
 				if q.err == nil {
 					last = append(last, q.at)
 				}
@@ -114,9 +114,9 @@ func TestCancelledWaiterPassesTheResourceOnInOrder(t *testing.T) {
 		cancel()
 		require.NoError(t, release())
 		synctest.Wait()
-		require.True(t, first.done)
+		require.True(t, first.isDone())
 		if first.err == nil { // it may see either first
-			require.False(t, second.done)
+			require.False(t, second.isDone())
 			require.NoError(t, first.lease.Release())
 			synctest.Wait()
 		}
@@ -226,11 +226,11 @@ func TestRefusedResourceDoesNotCostTheWaiterItsPlace(t *testing.T) {
 		after(2 * soon) // first is back in the queue; a new one is created
 		require.NoError(t, first.err)
 		require.Equal(t, 3, first.lease.Value().id)
-		require.False(t, second.done)
+		require.False(t, second.isDone())
 		require.NoError(t, first.lease.Release())
 		synctest.Wait()
 		require.NoError(t, second.err)
-		require.False(t, third.done)
+		require.False(t, third.isDone())
 		require.NoError(t, second.lease.Release())
 		synctest.Wait()
 		require.NoError(t, third.lease.Release())

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -111,12 +112,14 @@ func mustAll(t *testing.T, p *Pool[*item], n int) []Lease[*item] {
 
 // queuer is somebody who acquires in the background.
 type queuer struct {
-	lease  Lease[*item]
-	err    error
 	cancel context.CancelFunc
-	done   bool
+	lease  Lease[*item] // the following are good when isDone
+	err    error
 	at     int // in which order it was served
+	done   atomic.Bool
 }
+
+func (q *queuer) isDone() bool { return q.done.Load() }
 
 // line lets people queue up in a known order.
 type line struct {
@@ -141,7 +144,8 @@ func (l *line) joinWith(acquire func(context.Context) (Lease[*item], error)) *qu
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		l.served++
-		q.lease, q.err, q.at, q.done = lease, err, l.served, true
+		q.lease, q.err, q.at = lease, err, l.served
+		q.done.Store(true)
 	}()
 	synctest.Wait()
 	return q

@@ -66,7 +66,7 @@ func TestAcquireCreatesOnDemandUpToMax(t *testing.T) {
 		require.Equal(t, 3, s.madeSoFar())
 		l := line{t: t, p: p}
 		fourth := l.join()
-		require.False(t, fourth.done)
+		require.False(t, fourth.isDone())
 		require.Equal(t, 3, s.madeSoFar())
 		require.Equal(t, 1, p.Stats().Waiting)
 		require.NoError(t, leases[1].Release())
@@ -170,7 +170,7 @@ func TestAcquireNowTakesIdleOrCreatesOrSaysNo(t *testing.T) {
 		w := l.join()
 		require.NoError(t, p.Resize(3))
 		synctest.Wait()
-		require.True(t, w.done)
+		require.True(t, w.isDone())
 		w2 := l.join()
 		require.NoError(t, a.Discard()) // room, but for w2
 		_, err = p.AcquireNow(t.Context())
@@ -205,7 +205,7 @@ func TestAcquireNowGetsTheResourceCreatedForItEvenIfOthersCameLater(t *testing.T
 		now.cancel()
 		synctest.Wait()
 		require.ErrorIs(t, now.err, context.Canceled)
-		require.False(t, waiter.done)
+		require.False(t, waiter.isDone())
 		g <- nil
 		synctest.Wait()
 		require.NoError(t, waiter.err)
