@@ -212,6 +212,8 @@ const (
 	wordSet
 	wordUpdate
 	wordBatch
+	wordUse
+	wordTx
 	wordState
 )
 
@@ -223,6 +225,8 @@ var queryWords = sqltext.NewNames(
 	sqltext.Group{Code: wordSet, Names: "set"},
 	sqltext.Group{Code: wordUpdate, Names: "update"},
 	sqltext.Group{Code: wordBatch, Names: "exec execute"},
+	sqltext.Group{Code: wordUse, Names: "use"},
+	sqltext.Group{Code: wordTx, Names: "begin commit rollback"},
 	sqltext.Group{Code: wordState, Names: `dbms_session dbms_application_info dbms_lock`},
 )
 
@@ -256,6 +260,10 @@ func (c *classifier) query(maySet bool) dialects.Effect {
 				effect |= dialects.Suspect
 			case word == wordSet && !maySet:
 				effect |= dialects.Suspect
+			case word == wordUse && c.useDatabase():
+				effect |= dialects.Suspect | dialects.ForgetPrepared
+			case word == wordTx && c.transaction():
+				effect |= dialects.TxControl
 			case word == wordInto && c.intoTemporary():
 				effect |= dialects.Stateful
 			}
@@ -281,6 +289,27 @@ func (c *classifier) intoTemporary() bool {
 	}
 	return tok == sqltext.Quoted && isHashName(ahead.Name())
 }
+
+// transaction reports whether the BEGIN, COMMIT or ROLLBACK just read is a
+// statement and not a name: ON COMMIT DROP, SELECT commit FROM builds.
+func (c *classifier) transaction() bool {
+	begin := c.lx.IsWord("begin")
+	ahead := c.lx
+	tok := ahead.Next()
+	return tok == sqltext.Word && transactionWords.Lookup(ahead.Text()) != 0 || !begin && ahead.Ended()
+}
+
+var transactionWords = sqltext.NewNames(sqltext.Group{Code: 1, Names: "tran transaction work"})
+
+// useDatabase reports whether the USE just read is no hint: USE INDEX (i), and
+// DB2's USE AND KEEP LOCKS.
+func (c *classifier) useDatabase() bool {
+	ahead := c.lx
+	tok := ahead.Next()
+	return (tok == sqltext.Word || tok == sqltext.Quoted) && useHints.Lookup(ahead.Text()) == 0
+}
+
+var useHints = sqltext.NewNames(sqltext.Group{Code: 1, Names: "index key and"})
 
 func isHashName(name string) bool { return name != "" && name[0] == '#' }
 

@@ -113,10 +113,10 @@ const (
 )
 
 var heads = sqltext.NewNames(
-	sqltext.Group{Code: headQuery, Names: "select delete with values table do"},
+	sqltext.Group{Code: headQuery, Names: "select delete with values table do show kill purge"},
 	sqltext.Group{Code: headInsert, Names: "insert replace update"},
-	sqltext.Group{Code: headInert, Names: `alter grant revoke truncate rename optimize repair check checksum show help kill
-		install uninstall shutdown restart clone cache change purge reset stop import signal resignal`},
+	sqltext.Group{Code: headInert, Names: `alter grant revoke truncate rename optimize repair check checksum help
+		install uninstall shutdown restart clone cache change reset stop import signal resignal`},
 	sqltext.Group{Code: headTx, Names: "start commit rollback savepoint release"},
 	sqltext.Group{Code: headBegin, Names: "begin"},
 	sqltext.Group{Code: headSet, Names: "set"},
@@ -163,18 +163,7 @@ func (c *classifier) statement(tok sqltext.Token) dialects.Effect {
 	case headTx:
 		return c.start()
 	case headBegin:
-		if lx.Next(); lx.IsWord("not") {
-			// BEGIN NOT ATOMIC: the statements of its body follow.
-			effect := dialects.Suspect | dialects.TxControl
-			if lx.Next(); lx.Ended() {
-				return effect
-			}
-			if tok := lx.Next(); !lx.IsWord("begin") {
-				return effect | c.statement(tok)
-			}
-			return effect | c.query(queryWords)
-		}
-		return c.skip(dialects.TxControl)
+		return c.begin()
 	case headSet:
 		return c.set()
 	case headUse:

@@ -175,6 +175,26 @@ func (c *classifier) start() dialects.Effect {
 	return c.skip(dialects.TxControl)
 }
 
+// begin classifies BEGIN, which opens a transaction or, in MariaDB, a compound
+// statement: BEGIN NOT ATOMIC, and plain BEGIN under its Oracle mode. The
+// statements of that follow one by one.
+func (c *classifier) begin() dialects.Effect {
+	lx := &c.lx
+	tok := lx.Next()
+	if lx.Ended() || lx.IsWord("work") {
+		return c.skip(dialects.TxControl)
+	}
+	effect := dialects.Suspect | dialects.TxControl
+	if lx.IsWord("not") {
+		lx.Next()
+		tok = lx.Next()
+	}
+	if lx.IsWord("begin") {
+		return effect | c.query(queryWords)
+	}
+	return effect | c.statement(tok)
+}
+
 var lockWords = sqltext.NewNames(sqltext.Group{Code: 1, Names: "lock export"})
 
 // flush classifies FLUSH: FLUSH TABLES … WITH READ LOCK or FOR EXPORT holds

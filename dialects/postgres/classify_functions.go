@@ -124,7 +124,8 @@ var functions = sqltext.NewNames(
 	// The session and the catalogue, read only.
 	sqltext.Group{Code: funcHarmless, Names: `
 		current_database current_catalog current_query current_role current_schema current_schemas current_user inet_client_addr
-		inet_client_port inet_server_addr inet_server_port pg_backend_pid pg_blocking_pids pg_conf_load_time
+		inet_client_port inet_server_addr inet_server_port pg_backend_pid pg_blocking_pids pg_conf_load_time pg_collation_for pg_relation_is_publishable
+		pg_relation_is_updatable pg_column_is_updatable getdatabaseencoding oidvectortypes pg_replication_origin_oid
 		pg_current_logfile pg_get_loaded_modules pg_my_temp_schema pg_is_other_temp_schema pg_jit_available
 		pg_listening_channels pg_notification_queue_usage pg_postmaster_start_time pg_safe_snapshot_blocking_pids
 		pg_trigger_depth session_user system_user user version has_any_column_privilege has_column_privilege
@@ -136,7 +137,7 @@ var functions = sqltext.NewNames(
 		pg_statistics_obj_is_visible pg_table_is_visible pg_ts_config_is_visible pg_ts_dict_is_visible
 		pg_ts_parser_is_visible pg_ts_template_is_visible pg_type_is_visible format_type pg_basetype
 		pg_char_to_encoding pg_encoding_to_char pg_get_catalog_foreign_keys pg_get_constraintdef pg_get_expr
-		pg_get_functiondef pg_get_function_arguments pg_get_function_identity_arguments pg_get_function_result
+		pg_get_functiondef pg_get_function_arguments pg_get_function_identity_arguments pg_get_function_arg_default pg_get_function_sqlbody pg_get_function_result
 		pg_get_indexdef pg_get_keywords pg_get_partkeydef pg_get_partition_constraintdef pg_get_ruledef pg_get_serial_sequence
 		pg_get_statisticsobjdef pg_get_triggerdef pg_get_userbyid pg_get_viewdef pg_get_object_address
 		pg_identify_object pg_identify_object_as_address pg_describe_object pg_index_column_has_property
