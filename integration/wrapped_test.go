@@ -27,4 +27,3 @@ func openPool(t testing.TB, account testbed.Account, parameters ...string) *sql.
 	t.Cleanup(func() { _ = db.Close() })
 	return db
 }
-

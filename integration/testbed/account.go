@@ -70,10 +70,10 @@ func (a Account) URL(parameters ...string) string {
 }
 
 // OpenBare returns a plain sql.DB of the account with the bare driver, closed
-// at the end of the test.
-func (a Account) OpenBare(t testing.TB) *sql.DB {
+// at the end of the test. Each parameter is "name=value", as in URL.
+func (a Account) OpenBare(t testing.TB, parameters ...string) *sql.DB {
 	t.Helper()
-	db, err := a.Server.Engine.openAccount(a)
+	db, err := a.Server.Engine.openAccount(a, parameters)
 	if err != nil {
 		t.Fatal(err)
 	}

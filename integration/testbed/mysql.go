@@ -69,14 +69,17 @@ func (mySQL) openAdmin(s *Server, database string) (*sql.DB, error) {
 	return openMySQL(c)
 }
 
-func (mySQL) openAccount(a Account) (*sql.DB, error) {
-	c := mysql.NewConfig()
+func (mySQL) openAccount(a Account, parameters []string) (*sql.DB, error) {
+	if a.Server.clientTLS != nil {
+		parameters = append([]string{"tls=" + tlsName(a.Server)}, parameters...)
+	}
+	c, err := mysql.ParseDSN("/?" + strings.Join(parameters, "&"))
+	if err != nil {
+		return nil, err
+	}
 	c.User, c.Passwd = a.User, a.Password
 	c.Net, c.Addr, c.DBName = "tcp", a.Addr, a.Database
 	c.Logger = silentLogger{}
-	if a.Server.clientTLS != nil {
-		c.TLSConfig = tlsName(a.Server)
-	}
 	return openMySQL(c)
 }
 

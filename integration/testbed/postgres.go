@@ -62,7 +62,9 @@ func (postgres) openAdmin(s *Server, database string) (*sql.DB, error) {
 		postgresPassword, s.Addr, database))
 }
 
-func (postgres) openAccount(a Account) (*sql.DB, error) { return sql.Open("pgx", a.URL()) }
+func (postgres) openAccount(a Account, parameters []string) (*sql.DB, error) {
+	return sql.Open("pgx", a.URL(parameters...))
+}
 
 func (postgres) transport(s *Server) string {
 	if s.authority == nil {

@@ -24,7 +24,7 @@ type Engine interface {
 	environment() (env map[string]string, dataDir string)
 	command(options) []string
 	openAdmin(s *Server, database string) (*sql.DB, error)
-	openAccount(a Account) (*sql.DB, error)
+	openAccount(a Account, parameters []string) (*sql.DB, error)
 	transport(s *Server) (parameters string)
 	create(ctx context.Context, admin *sql.DB, a Account) error
 	drop(ctx context.Context, admin *sql.DB, a Account) error
