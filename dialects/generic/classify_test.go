@@ -33,5 +33,5 @@ func FuzzClassify(f *testing.F) {
 }
 
 func BenchmarkClassify(b *testing.B) {
-	classifytest.Benchmark(b, "generic", classifytest.Queries, Classify)
+	classifytest.Benchmark(b, "generic", Classify)
 }

@@ -33,5 +33,5 @@ func FuzzClassify(f *testing.F) {
 }
 
 func BenchmarkClassify(b *testing.B) {
-	classifytest.Benchmark(b, "mysql", classifytest.Queries, classify)
+	classifytest.Benchmark(b, "mysql", classify)
 }

@@ -33,5 +33,5 @@ func FuzzClassify(f *testing.F) {
 }
 
 func BenchmarkClassify(b *testing.B) {
-	classifytest.Benchmark(b, "postgres", classifytest.Queries, classify)
+	classifytest.Benchmark(b, "postgres", classify)
 }

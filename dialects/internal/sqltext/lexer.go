@@ -422,14 +422,19 @@ func (lx *Lexer) comment(from int) (pos int) {
 	return pos
 }
 
+// maxVariable is the length of a variable's name beyond which it is not
+// understood, so that the time stays linear in the length of the text.
+const maxVariable = 1000
+
 // tclVariable looks for the parenthesis that belongs to the variable whose
 // sign ends at pos.
 func (lx *Lexer) tclVariable(pos int, tok Token) {
 	if tok != Operator || !lx.rules.has(TclVariables) {
 		return
 	}
-	for pos < len(lx.src) && (wordByte[lx.src[pos]] || lx.src[pos] == ':') {
+	limit := min(len(lx.src), pos+maxVariable)
+	for pos < limit && (wordByte[lx.src[pos]] || lx.src[pos] == ':') {
 		pos++
 	}
-	lx.Strange = lx.Strange || pos < len(lx.src) && lx.src[pos] == '('
+	lx.Strange = lx.Strange || pos < len(lx.src) && (pos == limit || lx.src[pos] == '(')
 }
