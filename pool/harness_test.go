@@ -67,7 +67,9 @@ func (s *shop) sell(t *testing.T, cfg Config[*item]) (*Pool[*item], *shop) {
 		err := p.inconsistencyLocked()
 		p.mu.Unlock()
 		require.NoError(t, err)
-		require.NoError(t, p.CloseContext(context.Background()))
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		require.NoError(t, p.CloseContext(ctx), "some lease was not given back")
 		seen := map[int]bool{}
 		for _, id := range s.gone() {
 			require.False(t, seen[id], "item %d was destroyed twice", id)

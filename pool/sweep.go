@@ -22,13 +22,18 @@ func (p *Pool[T]) armSweepLocked() {
 		return
 	}
 	p.sweepArmed = true
-	if p.nextCheck == 0 {
-		p.nextCheck = later(p.since(), p.cfg.CheckInterval)
+	next := p.sweepEvery()
+	if p.cfg.CheckInterval > 0 {
+		now := p.since()
+		if p.nextCheck <= now { // first, or the sweeping had stopped
+			p.nextCheck = later(now, p.cfg.CheckInterval)
+		}
+		next = min(next, time.Duration(max(1, p.nextCheck-now)))
 	}
 	if p.sweepTimer == nil {
-		p.sweepTimer = time.AfterFunc(p.sweepEvery(), p.sweep)
+		p.sweepTimer = time.AfterFunc(next, p.sweep)
 	} else {
-		p.sweepTimer.Reset(p.sweepEvery())
+		p.sweepTimer.Reset(next)
 	}
 }
 
