@@ -23,7 +23,7 @@ type insertion struct {
 
 var insertions = []insertion{
 	{"text", func(ctx context.Context, db *sql.DB, _ testbed.Engine, id int) error {
-		_, err := db.ExecContext(ctx, fmt.Sprintf("INSERT INTO stored VALUES (%d)", id))
+		_, err := db.ExecContext(ctx, fmt.Sprintf("INSERT INTO ledger VALUES (%d)", id))
 		return err
 	}},
 	{"arguments", func(ctx context.Context, db *sql.DB, engine testbed.Engine, id int) error {
@@ -40,7 +40,7 @@ var insertions = []insertion{
 		return err
 	}},
 	{"query", func(ctx context.Context, db *sql.DB, engine testbed.Engine, id int) error {
-		rows, err := db.QueryContext(ctx, fmt.Sprintf("INSERT INTO stored VALUES (%d) RETURNING id", id))
+		rows, err := db.QueryContext(ctx, fmt.Sprintf("INSERT INTO ledger VALUES (%d) RETURNING id", id))
 		if err != nil {
 			return err
 		}
@@ -63,7 +63,7 @@ var insertions = []insertion{
 			return err
 		}
 		defer tx.Rollback()
-		if _, err := tx.ExecContext(ctx, fmt.Sprintf("INSERT INTO stored VALUES (%d)", id)); err != nil {
+		if _, err := tx.ExecContext(ctx, fmt.Sprintf("INSERT INTO ledger VALUES (%d)", id)); err != nil {
 			return err
 		}
 		return tx.Commit()
@@ -72,9 +72,9 @@ var insertions = []insertion{
 
 func insertWithArgument(engine testbed.Engine) string {
 	if engine == testbed.Postgres {
-		return "INSERT INTO stored VALUES ($1)"
+		return "INSERT INTO ledger VALUES ($1)"
 	}
-	return "INSERT INTO stored VALUES (?)"
+	return "INSERT INTO ledger VALUES (?)"
 }
 
 // outcome is what N broken connections led to.
@@ -89,9 +89,9 @@ type outcome struct{ tries, stored, failed, lost, doubled int }
 func TestInsertIsStoredOnceAtMostWhereverTheConnectionBreaks(t *testing.T) {
 	random := seeded(t)
 	eachFront(t, func(t *testing.T, account testbed.Account, f front) {
-		mustExec(t, account.Witness(t), "CREATE TABLE stored (id integer)")
+		mustExec(t, account.Witness(t), "CREATE TABLE ledger (id integer)")
 		if account.Server.Engine == testbed.Postgres {
-			mustExec(t, account.Witness(t), "GRANT ALL ON stored TO PUBLIC")
+			mustExec(t, account.Witness(t), "GRANT ALL ON ledger TO PUBLIC")
 		}
 		for _, way := range insertions {
 			if way.name == "query" && account.Server.Engine == testbed.MySQL {
@@ -123,7 +123,7 @@ type resetBench struct {
 func (b resetBench) run(t *testing.T, random *rand.Rand, cut byteproxy.Cut, tries int) outcome {
 	t.Helper()
 	witness := b.account.Witness(t)
-	mustExec(t, witness, "DELETE FROM stored")
+	mustExec(t, witness, "DELETE FROM ledger")
 
 	// The dry run learns how many bytes go each way.
 	var size [2]int64
@@ -144,7 +144,7 @@ func (b resetBench) run(t *testing.T, random *rand.Rand, cut byteproxy.Cut, trie
 		}, id)
 
 		var rows int
-		count := fmt.Sprintf("SELECT count(*) FROM stored WHERE id = %d", id)
+		count := fmt.Sprintf("SELECT count(*) FROM ledger WHERE id = %d", id)
 		require.NoError(t, witness.QueryRowContext(t.Context(), count).Scan(&rows))
 		got.stored += min(rows, 1)
 		if err != nil {
