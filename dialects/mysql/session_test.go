@@ -58,12 +58,12 @@ func TestThreadIDIsReadFromTheGreeting(t *testing.T) {
 	require.EqualValues(t, peerFirstID+1, p.dial(t, tmpl).thread)
 
 	whole := packet(0, (&peerSession{id: 1 << 31}).greeting())
-	require.EqualValues(t, 1<<31, threadID(whole))
+	require.Equal(t, uint64(1<<31), threadID(whole))
 	end := strings.IndexByte(string(whole[5:]), 0) + 5 + 1 + 4
 	for n := range end {
 		require.Zero(t, threadID(whole[:n]))
 	}
-	require.EqualValues(t, 1<<31, threadID(whole[:end]))
+	require.Equal(t, uint64(1<<31), threadID(whole[:end]))
 	require.Zero(t, threadID(packet(0, errorPacket(1040))))
 }
 

@@ -12,7 +12,6 @@ import (
 	"net"
 	"path/filepath"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -44,26 +43,6 @@ func pair(t *testing.T, network string, keep int) (*Conn, net.Conn) {
 	c := New(nc, keep)
 	t.Cleanup(func() { _ = c.Close(); _ = peer.Close() })
 	return c, peer
-}
-
-// arrive blocks until something has arrived at c, or the end of the stream,
-// and leaves it there: loopback delivers soon, but not at once.
-func arrive(t *testing.T, c *Conn) (Sight, []byte) {
-	t.Helper()
-	raw, err := c.nc.(interface {
-		SyscallConn() (syscall.RawConn, error)
-	}).SyscallConn()
-	require.NoError(t, err)
-	first := true
-	require.NoError(t, raw.Read(func(uintptr) bool {
-		if first { // not yet waited for the poller
-			first = false
-			sight, _ := c.look()
-			return sight != Quiet
-		}
-		return true
-	}))
-	return c.Peek()
 }
 
 func eachNetwork(t *testing.T, f func(t *testing.T, network string)) {
@@ -106,55 +85,6 @@ func TestHeadKeepsTheFirstBytesAndNoMore(t *testing.T) {
 	require.Equal(t, "greeti", string(c.Head()))
 }
 
-func TestPeekOfAQuietConnectionIsQuietAlsoAfterAnExpiredDeadline(t *testing.T) {
-	eachNetwork(t, func(t *testing.T, network string) {
-		c, _ := pair(t, network, 0)
-		require.NoError(t, c.SetReadDeadline(time.Unix(1, 0)))
-		sight, waiting := c.Peek()
-		require.Equal(t, Quiet, sight)
-		require.Empty(t, waiting)
-		require.False(t, c.Ended())
-	})
-}
-
-func TestPeekShowsWhatWaitsAndLeavesItThere(t *testing.T) {
-	eachNetwork(t, func(t *testing.T, network string) {
-		c, peer := pair(t, network, 0)
-		_, err := peer.Write([]byte("Ebye"))
-		require.NoError(t, err)
-		sight, waiting := arrive(t, c)
-		require.Equal(t, Readable, sight)
-		require.Equal(t, "Ebye", string(waiting))
-		got := make([]byte, 4)
-		_, err = io.ReadFull(c, got)
-		require.NoError(t, err)
-		require.Equal(t, "Ebye", string(got))
-		sight, _ = c.Peek()
-		require.Equal(t, Quiet, sight)
-	})
-}
-
-func TestPeekNoticesThatThePeerHungUp(t *testing.T) {
-	eachNetwork(t, func(t *testing.T, network string) {
-		c, peer := pair(t, network, 0)
-		require.NoError(t, peer.Close())
-		sight, _ := arrive(t, c)
-		require.Equal(t, Closed, sight)
-		require.True(t, c.Ended())
-	})
-}
-
-func TestPeekRemembersAReset(t *testing.T) {
-	c, peer := pair(t, "tcp", 0)
-	require.NoError(t, peer.(*net.TCPConn).SetLinger(0))
-	require.NoError(t, peer.Close())
-	for range 3 {
-		sight, _ := arrive(t, c)
-		require.Equal(t, Closed, sight)
-	}
-	require.True(t, c.Ended())
-}
-
 func TestPeekAfterCloseIsClosed(t *testing.T) {
 	c, _ := pair(t, "tcp", 0)
 	require.NoError(t, c.Close())
@@ -170,13 +100,6 @@ func TestPeekOfAConnectionWithoutSocketIsQuiet(t *testing.T) {
 	defer c.Close()
 	sight, _ := c.Peek()
 	require.Equal(t, Quiet, sight)
-}
-
-func TestPeekOfAQuietConnectionAllocatesNothing(t *testing.T) {
-	eachNetwork(t, func(t *testing.T, network string) {
-		c, _ := pair(t, network, 0)
-		require.Zero(t, testing.AllocsPerRun(100, func() { c.Peek() }))
-	})
 }
 
 func TestReadAndWriteNoticeThatThePeerHungUp(t *testing.T) {
@@ -300,18 +223,4 @@ func certificate(t *testing.T) tls.Certificate {
 	der, err := x509.CreateCertificate(rand.Reader, tmpl, tmpl, &key.PublicKey, key)
 	require.NoError(t, err)
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
-}
-
-func BenchmarkPeek(b *testing.B) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(b, err)
-	defer l.Close()
-	nc, err := net.Dial("tcp", l.Addr().String())
-	require.NoError(b, err)
-	c := New(nc, 0)
-	defer c.Close()
-	b.ReportAllocs()
-	for b.Loop() {
-		c.Peek()
-	}
 }
