@@ -95,7 +95,7 @@ func (s *shop) madeSoFar() int {
 }
 
 // must acquires and must succeed.
-func must(t *testing.T, p *Pool[*item]) Lease[*item] {
+func must(t testing.TB, p *Pool[*item]) Lease[*item] {
 	t.Helper()
 	l, err := p.Acquire(t.Context())
 	require.NoError(t, err)
@@ -103,7 +103,7 @@ func must(t *testing.T, p *Pool[*item]) Lease[*item] {
 }
 
 // mustAll acquires n at once.
-func mustAll(t *testing.T, p *Pool[*item], n int) []Lease[*item] {
+func mustAll(t testing.TB, p *Pool[*item], n int) []Lease[*item] {
 	t.Helper()
 	leases := make([]Lease[*item], n)
 	for i := range leases {
@@ -154,7 +154,7 @@ func (l *line) joinWith(acquire func(context.Context) (Lease[*item], error)) *qu
 }
 
 // cycle lends and gives back, so that one item more is idle.
-func cycle(t *testing.T, p *Pool[*item], n int) {
+func cycle(t testing.TB, p *Pool[*item], n int) {
 	t.Helper()
 	for _, l := range mustAll(t, p, n) {
 		require.NoError(t, l.Release())

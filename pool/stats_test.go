@@ -1,0 +1,110 @@
+package pool
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestStatsBreakActiveDown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		creating, checking, destroying := make(gate), make(gate), make(gate)
+		cfg := quiet(5)
+		cfg.CheckInterval = time.Minute
+		cfg.Check = func(context.Context, *item) error { return <-checking }
+		s := &shop{destroy: func(*item) { <-destroying }}
+		p, _ := s.sell(t, cfg)
+		held := mustAll(t, p, 4)
+		require.NoError(t, held[0].Release())
+		require.NoError(t, held[1].Release())
+		after(time.Minute)
+		s.create = creating.pass
+		require.NoError(t, held[2].Discard())
+		idle, ok := p.TryAcquire()
+		require.True(t, ok)
+		l := line{t: t, p: p}
+		q := l.join()
+		require.NoError(t, idle.Release())
+		synctest.Wait()
+		q2 := l.join()
+		st := p.Stats()
+		require.Equal(t, 5, st.Count)
+		require.Equal(t, 0, st.Idle)
+		require.Equal(t, 5, st.Active)
+		require.Equal(t, 2, st.Lent)
+		require.Equal(t, 1, st.Creating)
+		require.Equal(t, 1, st.Checking)
+		require.Equal(t, 1, st.Destroying)
+		require.Equal(t, 1, st.Waiting)
+		close(creating)
+		close(checking)
+		close(destroying)
+		synctest.Wait()
+		require.NoError(t, q.lease.Release())
+		require.NoError(t, q2.lease.Release())
+		require.NoError(t, held[3].Release())
+	})
+}
+
+func TestStatsCountWaitsByTheirLength(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := quiet(1)
+		cfg.AcquireTimeout = time.Second
+		p, _ := sell(t, cfg)
+		cycle(t, p, 1) // has waited for its create, no time at all
+		l := line{t: t, p: p}
+		for _, d := range []time.Duration{time.Microsecond, 3 * time.Microsecond, time.Millisecond} {
+			held := must(t, p)
+			q := l.join()
+			after(d - 1) // the pool counts from 1
+			require.NoError(t, held.Release())
+			synctest.Wait()
+			require.NoError(t, q.lease.Release())
+		}
+		held := must(t, p)
+		_, err := p.Acquire(t.Context())
+		require.ErrorIs(t, err, ErrTimeout)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Microsecond)
+		defer cancel()
+		_, err = p.Acquire(ctx)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.NoError(t, held.Release())
+
+		st := p.Stats()
+		require.EqualValues(t, 6, st.Waits)
+		require.EqualValues(t, 8, st.Acquires)
+		require.Equal(t, time.Second, st.WaitMax)
+		require.Equal(t, time.Second+time.Millisecond+14*time.Microsecond-3, st.WaitTotal)
+		bounds := WaitBounds()
+		require.Len(t, st.WaitHistogram, len(bounds)+1)
+		require.Equal(t, time.Microsecond, bounds[0])
+		require.Equal(t, 33554432*time.Microsecond, bounds[len(bounds)-1])
+		want := map[int]uint64{0: 2, 2: 1, 4: 1, 10: 1, 20: 1}
+		for i, n := range st.WaitHistogram {
+			require.Equal(t, want[i], n, "bucket %d", i)
+		}
+	})
+}
+
+func TestWaitHistogramBucketsMatchTheirBounds(t *testing.T) {
+	bounds := WaitBounds()
+	bucketOf := func(d time.Duration) int {
+		var s waitStats
+		s.record(int64(d))
+		for i, n := range s.buckets {
+			if n == 1 {
+				return i
+			}
+		}
+		return -1
+	}
+	require.Equal(t, 0, bucketOf(0))
+	for i, b := range bounds {
+		require.Equal(t, i, bucketOf(b-1), "just below %v", b)
+		require.Equal(t, i+1, bucketOf(b), "exactly %v", b)
+	}
+	require.Equal(t, len(bounds), bucketOf(1<<63-1))
+}
