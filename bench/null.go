@@ -1,0 +1,110 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/pooldriver/pooldriver"
+	"github.com/pooldriver/pooldriver/internal/fakedb"
+)
+
+// The contests on a driver that does nothing show what lies between the
+// program and the driver, and nothing else.
+
+const nullInsert = "insert into orders (customer, amount) values (?, ?)"
+
+func plainNull(conns int) *sql.DB {
+	db := sql.OpenDB(fakedb.NullConnector{})
+	db.SetMaxOpenConns(conns)
+	db.SetMaxIdleConns(conns)
+	return db
+}
+
+func oursNull(conns int) *sql.DB {
+	db := sql.OpenDB(pooldriver.Wrap(fakedb.NullConnector{}, func(c *pooldriver.Config) { c.MaxConns = conns }))
+	db.SetMaxIdleConns(1000)
+	return db
+}
+
+func nullContests() []contest {
+	return []contest{
+		{
+			name:       "ExecContext with two arguments on a null driver, one goroutine",
+			contenders: nullPair(4, execNull),
+			extra:      200 * time.Nanosecond,
+		},
+		{
+			name:       "the same, 64 goroutines over 4 connections",
+			contenders: nullPair(4, crowdNull),
+			atMost:     0.8,
+		},
+	}
+}
+
+func nullPair(conns int, run func(*testing.B, *sql.DB)) []contender {
+	on := func(open func(int) *sql.DB) func(*testing.B) {
+		return func(b *testing.B) {
+			db := open(conns)
+			defer db.Close()
+			b.ReportAllocs()
+			run(b, db)
+		}
+	}
+	return []contender{{"plain sql.DB", on(plainNull)}, {"pooldriver", on(oursNull)}}
+}
+
+func execNull(b *testing.B, db *sql.DB) {
+	ctx := context.Background()
+	for b.Loop() {
+		if _, err := db.ExecContext(ctx, nullInsert, int64(7), "three"); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// crowdNull splits the work among 64 goroutines, each with a cancellable
+// context of its own. All connections are held until every goroutine has
+// begun, so that they compete from the first statement on.
+func crowdNull(b *testing.B, db *sql.DB) {
+	const goroutines = 64
+	var held []*sql.Conn
+	for range 4 {
+		c, err := db.Conn(context.Background())
+		if err != nil {
+			b.Fatal(err)
+		}
+		if err := c.PingContext(context.Background()); err != nil {
+			b.Fatal(err)
+		}
+		held = append(held, c)
+	}
+	var ready, done sync.WaitGroup
+	for g := range goroutines {
+		n := b.N / goroutines
+		if g < b.N%goroutines {
+			n++
+		}
+		ready.Add(1)
+		done.Go(func() {
+			ctx, cancel := context.WithCancel(context.Background())
+			defer cancel()
+			ready.Done()
+			for range n {
+				if _, err := db.ExecContext(ctx, nullInsert, int64(7), "three"); err != nil {
+					b.Error(err)
+					return
+				}
+			}
+		})
+	}
+	ready.Wait()
+	time.Sleep(10 * time.Millisecond) // nobody tells when all are asleep
+	b.ResetTimer()
+	for _, c := range held {
+		_ = c.Close()
+	}
+	done.Wait()
+}
