@@ -1,4 +1,4 @@
-package bench
+package pool_test
 
 import (
 	"context"
