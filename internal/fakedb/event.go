@@ -52,7 +52,12 @@ type Event struct {
 	Call    Call
 	Text    string // the statement, where there is one
 	Args    []driver.NamedValue
+	Tag     any // what the call's context holds under TagKey
 }
+
+// TagKey is the key of a context value that the log keeps: it tells whether
+// the caller's own context reached the driver.
+type TagKey struct{}
 
 // String is one line, as in "3 Conn.ExecContext INSERT INTO t VALUES (?) [7]".
 func (e Event) String() string {

@@ -257,7 +257,9 @@ func (s *Server) enter(
 		id = x.id
 	}
 	s.mu.Lock()
-	s.events = append(s.events, Event{Session: id, Call: call, Text: text, Args: cloneArgs(args)})
+	s.events = append(s.events, Event{
+		Session: id, Call: call, Text: text, Args: cloneArgs(args), Tag: ctx.Value(TagKey{}),
+	})
 	fault := s.dueLocked(call, id, text)
 	s.changedLocked()
 	s.mu.Unlock()

@@ -1,0 +1,150 @@
+package conformance
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/pooldriver/pooldriver/internal/fakedb"
+)
+
+// Target is one database, reached in two ways.
+type Target struct {
+	Name string
+
+	// Bare and Wrapped open the database without and with the wrapper. Each
+	// call gives a new *sql.DB, which the suite closes. Tables that a case
+	// needs it drops and creates itself.
+	Bare, Wrapped func(t testing.TB) *sql.DB
+
+	// SQL is the database's dialect, and what it is capable of.
+	SQL Flavor
+
+	// Differences are permitted in addition to the closed list, for what
+	// only this target shows.
+	Differences []Difference
+
+	// Timeout is how long one run of one case may take; 0 means 30 s.
+	Timeout time.Duration
+
+	// Of the fake only: both ways of opening, with the server to ask, and
+	// whether a case may stop early because the shape lacks what it needs.
+	fakeBare, fakeWrapped func(t testing.TB) (*sql.DB, *fakedb.Server)
+	mayStop               bool
+}
+
+// Case is one thing to observe.
+type Case struct {
+	Name  string
+	Needs Needs
+	Run   func(e *Env)
+}
+
+// Run runs every case that the target is capable of, each as a subtest of its
+// name.
+func Run(t *testing.T, target Target) {
+	t.Helper()
+	capable := target.SQL.provides()
+	for _, c := range Cases() {
+		if !capable.has(c.Needs) {
+			continue
+		}
+		t.Run(c.Name, func(t *testing.T) {
+			for _, line := range compare(t, target, c) {
+				t.Error(line)
+			}
+		})
+	}
+}
+
+// compare runs one case both ways and returns what differs without permission.
+func compare(t testing.TB, target Target, c Case) []string {
+	t.Helper()
+	bare := observe(t, target, c, false)
+	if bare.stopped != "" && !target.mayStop {
+		return []string{fmt.Sprintf("%s cannot be observed on the bare driver: %s", c.Name, bare.stopped)}
+	}
+	if len(bare.notes) == 0 {
+		return []string{c.Name + " observes nothing"}
+	}
+	wrapped := observe(t, target, c, true)
+	return differing(c.Name, append(Differences(), target.Differences...), bare, wrapped)
+}
+
+// observe runs a case once and returns what it saw.
+func observe(t testing.TB, target Target, c Case, wrapped bool) *Env {
+	t.Helper()
+	e := &Env{SQL: target.SQL, Ctx: context.Background()}
+	switch {
+	case target.fakeBare == nil && wrapped:
+		e.DB = target.Wrapped(t)
+	case target.fakeBare == nil:
+		e.DB = target.Bare(t)
+	case wrapped:
+		e.DB, e.Server = target.fakeWrapped(t)
+	default:
+		e.DB, e.Server = target.fakeBare(t)
+	}
+	limit := target.Timeout
+	if limit == 0 {
+		limit = 30 * time.Second
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		e.run(c)
+	}()
+	watchdog := time.NewTimer(limit)
+	defer watchdog.Stop()
+	select {
+	case <-done:
+	case <-watchdog.C:
+		stacks := make([]byte, 1<<20)
+		stacks = stacks[:runtime.Stack(stacks, true)]
+		require.FailNow(t, fmt.Sprintf("%s (wrapped: %t) hangs after %v\n%s", c.Name, wrapped, e.snapshot(), stacks))
+	}
+	return e
+}
+
+// run runs the case, closes the database, and asks the fake server whether
+// anything is left.
+func (e *Env) run(c Case) {
+	e.guard(func() { c.Run(e) })
+	for i := len(e.cleanups) - 1; i >= 0; i-- {
+		e.guard(e.cleanups[i])
+	}
+	e.guard(func() { e.Err("closing the database", e.DB.Close()) })
+	if e.Server == nil {
+		return
+	}
+	if !e.leaks {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		left := e.Server.Await(ctx, func(s fakedb.State) bool { return s.Open() == 0 })
+		e.Value("all connections are closed in the end", left == nil)
+	}
+	e.Value("misuse of the driver", e.Server.Violations())
+}
+
+// stop is how a case ends early.
+type stop struct{ why string }
+
+func (e *Env) guard(f func()) {
+	defer func() {
+		switch r := recover().(type) {
+		case nil:
+		case stop:
+			e.stopped = r.why
+			e.note("stopped", r.why)
+		default:
+			e.stopped = fmt.Sprintf("panic: %v", r)
+			e.note("panicked", fmt.Sprint(r))
+		}
+	}()
+	f()
+}
