@@ -407,10 +407,8 @@ func TestMySQLCloseWithRowsOpenNeedsNoKillWhereTheServerIsDone(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, rows.Next(make([]driver.Value, 1)))
 	closeWell(t, s)
-	counted, _, err := account.Backends(t.Context())
-	require.NoError(t, err)
-	require.Zero(t, counted)
-	require.Zero(t, watch.Stop().Exempt)
+	requireBackends(t, account, 0)
+	require.Zero(t, watch.Stop().Exempt, "no connection was opened to kill")
 }
 
 func TestMySQLPeekSeesTheServersGoodbye(t *testing.T) {

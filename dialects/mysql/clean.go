@@ -9,6 +9,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -27,15 +28,22 @@ type home struct {
 	setup    string // SET with character sets and variables
 	role     string // SET ROLE
 	unusable error  // not nil: it cannot be brought back
+
+	// proxied: the server's number of the connection is another than that in
+	// the greeting, which then came from somebody in between.
+	proxied bool
 }
 
-const askHome = "SELECT @@character_set_client, @@collation_connection, @@character_set_results, @@init_connect, CURRENT_ROLE()"
+const askHome = "SELECT @@character_set_client, @@collation_connection, @@character_set_results, @@init_connect, CURRENT_ROLE(), CONNECTION_ID()"
 
-var errInitConnect = errors.New("the server runs statements of its own at connect (init_connect)")
+var (
+	errSealed      = errors.New("the connection is encrypted or compressed by the driver")
+	errInitConnect = errors.New("the server runs statements of its own at connect (init_connect)")
+)
 
 // findHome asks a connection that was just opened. That the server refuses to
 // answer is no error: its connections then are replaced rather than cleaned.
-func findHome(ctx context.Context, conn driver.Conn, c *mysql.Config) (*home, error) {
+func findHome(ctx context.Context, conn driver.Conn, c *mysql.Config, thread uint64) (*home, error) {
 	h := &home{user: c.User, database: c.DBName}
 	answer, err := ask(ctx, conn, askHome)
 	switch {
@@ -44,11 +52,13 @@ func findHome(ctx context.Context, conn driver.Conn, c *mysql.Config) (*home, er
 		return h, nil
 	case err != nil:
 		return nil, err
-	case len(answer) != 1 || len(answer[0]) != 5:
+	case len(answer) != 1 || len(answer[0]) != 6:
 		h.unusable = errors.New("the server's answer is incomplete")
 		return h, nil
 	}
 	row := answer[0]
+	number, err := strconv.ParseUint(row[5].string, 10, 64)
+	h.proxied = err == nil && uint32(number) != uint32(thread)
 	if row[3].string != "" {
 		h.unusable = errInitConnect
 		return h, nil

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"sync/atomic"
 	"time"
 )
 
@@ -14,10 +15,11 @@ import (
 type killer struct {
 	dial func(context.Context) (link, error)
 
-	turn  chan struct{} // holds a token while somebody uses what follows
-	open  bool
-	link  link
-	users int
+	users atomic.Int32 // those between the beginning and the end of stop
+
+	turn chan struct{} // holds a token while somebody uses what follows
+	open bool
+	link link
 }
 
 func newKiller(dial func(context.Context) (link, error)) *killer {
@@ -42,16 +44,18 @@ const killLabel = "/* pooldriver: kill a cancelled statement */ "
 // errElsewhere: the number belongs to a connection of somebody else's.
 var errElsewhere = errors.New("the connection cannot be killed: it was not found on the server that answers now")
 
+// errProxied: the number in the greeting is that of a proxy, which shares the
+// server's connections among its clients.
+var errProxied = errors.New("a connection may still be at work on the server: behind a proxy that shares connections it cannot be found")
+
 // stop kills the connection numbered thread, whose own end is local, and
 // returns when the server no longer lists it.
 func (k *killer) stop(ctx context.Context, thread uint64, local string) error {
-	if err := k.lock(ctx); err != nil {
-		return err
+	if thread == 0 {
+		return errProxied
 	}
-	k.users++
-	k.unlock()
+	k.users.Add(1)
 	defer k.leave()
-
 	asked := false
 	for wait := time.Millisecond; ; wait = min(2*wait, 50*time.Millisecond) {
 		gone, err := k.step(ctx, thread, local, &asked)
@@ -145,11 +149,19 @@ func port(address string) string {
 	return port
 }
 
-// leave closes the connection with its last user.
+// leave closes the connection with its last user. It does not wait for its
+// turn: whoever has it came later, and will leave in turn.
 func (k *killer) leave() {
-	_ = k.lock(context.Background()) // others hold it for a statement, or until their context ends
+	if k.users.Add(-1) > 0 {
+		return
+	}
+	select {
+	case k.turn <- struct{}{}:
+	default:
+		return
+	}
 	defer k.unlock()
-	if k.users--; k.users == 0 {
+	if k.users.Load() == 0 {
 		k.hangUp()
 	}
 }

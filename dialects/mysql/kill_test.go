@@ -117,9 +117,7 @@ func TestThoseWhoKillAtTheSameTimeShareOneConnection(t *testing.T) {
 	}
 	b.said()
 	// All of them are in before the first may leave.
-	require.NoError(t, tmpl.killer.lock(t.Context()))
-	tmpl.killer.users++
-	tmpl.killer.unlock()
+	tmpl.killer.users.Add(1)
 	var closing sync.WaitGroup
 	for _, s := range sessions {
 		closing.Go(func() {
@@ -219,6 +217,23 @@ func TestCloseGivesUpWithItsContext(t *testing.T) {
 	})
 	err := s.Close(ctx)
 	require.ErrorIs(t, err, stopped)
+}
+
+func TestNothingIsKilledBehindAProxyThatSharesConnections(t *testing.T) {
+	b := newBusyServer(t)
+	b.answers(func(s *peerSession, q string) reply {
+		if q == askHome {
+			return homeRow(4711, "utf8mb4", "utf8mb4_general_ci", "utf8mb4", "", nil)
+		}
+		return b.answerTo(s, q)
+	})
+	s := b.dial(t, b.template(t, ""))
+	b.cancelled(t, s)
+	b.said()
+	require.ErrorIs(t, s.Close(t.Context()), errProxied)
+	require.Empty(t, b.said())
+	idle := b.dial(t, b.template(t, ""))
+	require.NoError(t, idle.Close(t.Context()))
 }
 
 func TestAConnectionThatTheServerEndedIsNotKilled(t *testing.T) {

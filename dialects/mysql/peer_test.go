@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -231,7 +232,7 @@ func (s *peerSession) query(q string) error {
 		return s.sendRows(r.rows)
 	case r.ok:
 	case q == askHome:
-		return s.sendRows([][]any{{"utf8mb4", "utf8mb4_general_ci", "utf8mb4", "", nil}})
+		return s.sendRows(homeRow(s.id, "utf8mb4", "utf8mb4_general_ci", "utf8mb4", "", nil).rows)
 	case q == "SELECT CONNECTION_ID()":
 		return s.sendRows([][]any{{"4711"}})
 	}
@@ -368,6 +369,11 @@ func (p *peer) processes(asking *peerSession, host func(*peerSession) string, al
 }
 
 func remote(s *peerSession) string { return s.nc.RemoteAddr().String() }
+
+// homeRow answers askHome for the connection with that number.
+func homeRow(id uint32, row ...any) reply {
+	return reply{rows: [][]any{append(row, strconv.Itoa(int(id)))}}
+}
 
 func count(log []string, prefix string) (n int) {
 	for _, line := range log {

@@ -17,8 +17,8 @@ type session struct {
 	inner
 
 	killer    *killer
-	thread    uint64 // the server's number of the connection, as KILL takes it
-	home      *home  // nil under TLS, compression or a network not dialled here
+	thread    uint64 // the server's number of the connection, as KILL takes it; 0: not known
+	home      *home  // nil where there is no wire
 	uncounted bool   // the driver says ErrBadConn after the server refused
 
 	autocommitAtConnect bool
@@ -40,7 +40,7 @@ func (s *session) Conn() driver.Conn { return s.conn }
 func (s *session) TxStatus() dialects.TxStatus { return s.transaction(s.autocommitAtConnect) }
 
 // Peek: a server has nothing to say to an idle connection but goodbye. Under
-// TLS, which excludes a home, it may also be the ticket of a TLS session.
+// TLS it may also be the ticket of a TLS session.
 func (s *session) Peek() dialects.Liveness {
 	if s.wire == nil {
 		return dialects.Alive // the driver's own ResetSession looks
@@ -49,7 +49,7 @@ func (s *session) Peek() dialects.Liveness {
 	case wire.Closed:
 		return dialects.Dead
 	case wire.Readable:
-		if s.home == nil {
+		if s.home == nil || s.home.unusable != nil {
 			return dialects.Unsure
 		}
 		return dialects.Dead

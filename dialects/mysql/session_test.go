@@ -100,9 +100,9 @@ func TestCleanResetsAndSetsAgainWhatTheDriverSets(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			p := newPeer(t)
 			if c.home != nil {
-				p.answers(func(_ *peerSession, q string) reply {
+				p.answers(func(s *peerSession, q string) reply {
 					if q == askHome {
-						return reply{rows: [][]any{c.home}}
+						return homeRow(s.id, c.home...)
 					}
 					return reply{}
 				})
@@ -129,10 +129,10 @@ func TestCleanRefusesWhereOnlyANewConnectionIsClean(t *testing.T) {
 		reset        []byte
 		sends        bool
 	}{
-		{name: "compression", params: "compress=true", effect: dialects.Stateful, answer: reply{rows: [][]any{standard}}},
-		{name: "init_connect", effect: dialects.Stateful, answer: reply{rows: [][]any{{"utf8mb4", "utf8mb4_bin", "utf8mb4", "SET @a=1", nil}}}},
+		{name: "compression", params: "compress=true", effect: dialects.Stateful, answer: homeRow(peerFirstID, standard...)},
+		{name: "init_connect", effect: dialects.Stateful, answer: homeRow(peerFirstID, "utf8mb4", "utf8mb4_bin", "utf8mb4", "SET @a=1", nil)},
 		{name: "state not told", effect: dialects.Stateful, answer: reply{errno: 1305}},
-		{name: "reset unknown to the server", effect: dialects.Stateful, answer: reply{rows: [][]any{standard}}, reset: packet(1, errorPacket(1047)), sends: true},
+		{name: "reset unknown to the server", effect: dialects.Stateful, answer: homeRow(peerFirstID, standard...), reset: packet(1, errorPacket(1047)), sends: true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p := newPeer(t)

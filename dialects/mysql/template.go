@@ -102,17 +102,17 @@ func (t *template) Dial(ctx context.Context, cred *dialects.Credential) (dialect
 	}
 	s := newSession(l, t.killer, t.Label)
 	s.uncounted = c.RejectReadOnly
-	if s.thread == 0 {
-		if s.thread, err = askThread(ctx, l.conn); err != nil {
-			l.drop()
-			return nil, scrub(err, c.Passwd)
+	switch {
+	case l.wire == nil || s.thread == 0:
+		s.thread, err = askThread(ctx, l.conn)
+	default:
+		if s.home, err = t.homeOf(ctx, l.conn, c, s.thread); err == nil && s.home.proxied {
+			s.thread = 0
 		}
 	}
-	if t.resettable {
-		if s.home, err = t.homeOf(ctx, l.conn, c); err != nil {
-			l.drop()
-			return nil, scrub(err, c.Passwd)
-		}
+	if err != nil {
+		l.drop()
+		return nil, scrub(err, c.Passwd)
 	}
 	return s, nil
 }
@@ -130,13 +130,16 @@ func (t *template) dialKiller(ctx context.Context) (link, error) {
 // homeOf returns the state that connections of the template have at connect.
 // It costs a round trip on the first connection of each user; the others have
 // the same.
-func (t *template) homeOf(ctx context.Context, conn driver.Conn, c *mysql.Config) (*home, error) {
+func (t *template) homeOf(ctx context.Context, conn driver.Conn, c *mysql.Config, thread uint64) (*home, error) {
 	if h := t.home.Load(); h != nil && h.user == c.User {
 		return h, nil
 	}
-	h, err := findHome(ctx, conn, c)
+	h, err := findHome(ctx, conn, c, thread)
 	if err != nil {
 		return nil, fmt.Errorf("reading the state at connect: %w", err)
+	}
+	if !t.resettable {
+		h.unusable = errSealed
 	}
 	t.home.Store(h)
 	return h, nil
