@@ -1,3 +1,60 @@
-// Package pool is a generic resource pool: connections, clients, workers,
-// whatever is costly to make and good for one borrower at a time.
+// Package pool lends resources that are costly to make and good for one
+// borrower at a time: connections, clients, workers. It knows nothing of
+// databases and imports the standard library alone.
+//
+//	p, err := pool.New(pool.Config[*Client]{
+//		Create:  dial,
+//		Destroy: func(c *Client) { c.Close() },
+//		Max:     10,
+//	})
+//	…
+//	lease, err := p.Acquire(ctx)
+//	if err != nil {
+//		return err
+//	}
+//	defer lease.Release()
+//	use(lease.Value())
+//
+// # What holds, always
+//
+// A resource is idle or active, and Count == Idle + Active <= Max, also while
+// a hook runs. One that is being destroyed counts as active until Destroy has
+// returned, so that a server never sees more than Max. (Resize below what is
+// lent waits for it to come back.)
+//
+// Acquirers are served in the order in which they came. A release hands the
+// resource to the first of them directly, so nobody who comes later can
+// snatch it, not even the releaser. An acquirer whose context ends just when
+// it gets its resource passes it on in the same order. TryAcquire and
+// AcquireNow take nothing that somebody waits for.
+//
+// Create runs in the background and belongs to the pool rather than to the
+// acquirer that caused it: what comes of it, resource or error, goes to
+// whoever is first by then. A create is started only if more wait than creates
+// are running; if a release serves the acquirer first, the new resource
+// becomes idle.
+//
+// A resource is destroyed exactly once: when it is too old, idle for too
+// long, fails a hook, is discarded, or when the pool is flushed, shrunk or
+// closed. A hook that panics has failed, and that is all it has done.
+//
+// A [Lease] that is given back twice is recognised, even if the resource has
+// another borrower by then.
+//
+// # Statistics
+//
+// They are always on; an acquire and release with them costs about 45 ns and
+// allocates nothing. See [Stats].
+//
+// # Circuit breaker
+//
+// A pool whose server is down can refuse at once instead of making everybody
+// wait: see [State], [Strategy] and [ConsecutiveFailures].
+//
+// # Reading the source
+//
+// pool.go has the state and the two functions every change ends in: putLocked
+// for a resource that comes from anywhere, balanceLocked for all else. From
+// there: acquire.go and queue.go, lease.go, create.go, destroy.go. One mutex
+// guards it all; no I/O, no hook and no other foreign code runs under it.
 package pool
