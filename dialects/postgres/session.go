@@ -4,10 +4,7 @@ import (
 	"context"
 	"database/sql/driver"
 	"encoding/binary"
-	"errors"
-	"fmt"
 	"net"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -135,46 +132,4 @@ func (s *session) Rollback(ctx context.Context) error {
 func (s *session) simple(ctx context.Context, query string) error {
 	_, err := s.pg.Exec(ctx, query).ReadAll()
 	return err
-}
-
-// closeTimeout bounds the waiting for a server when nothing else does.
-const closeTimeout = 15 * time.Second
-
-// Close says goodbye and waits until the server has hung up, which it does
-// after it has given the backend's slot back.
-func (s *session) Close(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, closeTimeout)
-	defer cancel()
-	if s.wire != nil {
-		deadline, _ := ctx.Deadline()
-		s.wire.EndGracefully(deadline)
-	}
-	if s.pg.IsClosed() {
-		return s.awaitCleanup(ctx)
-	}
-	if s.pg.IsBusy() {
-		// A backend at work does not read our goodbye.
-		if err := s.pg.CancelRequest(ctx); err != nil {
-			return errors.Join(fmt.Errorf("stop the running statement: %w", err), s.pgx.Close(ctx))
-		}
-	}
-	if err := s.pgx.Close(ctx); err != nil {
-		return err
-	}
-	if s.wire != nil && !s.wire.Ended() {
-		return fmt.Errorf("the server has not let go of the connection in time: %w", context.Cause(ctx))
-	}
-	return nil
-}
-
-// awaitCleanup waits for a connection that pgx closes by itself, after a
-// context ended in the middle of a statement: it asks the server to stop it
-// and reads to the end.
-func (s *session) awaitCleanup(ctx context.Context) error {
-	select {
-	case <-s.pg.CleanupDone():
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("the server has not let go of the connection in time: %w", ctx.Err())
-	}
 }

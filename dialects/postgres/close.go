@@ -1,0 +1,99 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// closeTimeout bounds the waiting for a server when nothing else does.
+const closeTimeout = 15 * time.Second
+
+// Close says goodbye and waits until the server has hung up, which it does
+// after it has given the backend's slot back.
+func (s *session) Close(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, closeTimeout)
+	defer cancel()
+	if s.wire != nil {
+		deadline, _ := ctx.Deadline()
+		s.wire.EndGracefully(deadline)
+	}
+	switch {
+	case s.pg.IsClosed():
+		return s.awaitCleanup(ctx)
+	case s.pg.IsBusy():
+		// A backend at work does not read our goodbye.
+		_ = s.pg.CancelRequest(ctx)
+		defer s.keepCancelling(ctx)()
+	}
+	if err := s.pgx.Close(ctx); err != nil {
+		return err
+	}
+	if s.wire != nil && !s.wire.Ended() {
+		return notGone(ctx)
+	}
+	return nil
+}
+
+// awaitCleanup waits for a connection that pgx closes by itself, after a
+// context ended in the middle of a statement: it asks the server once to stop
+// it, and reads to the end.
+func (s *session) awaitCleanup(ctx context.Context) error {
+	select {
+	case <-s.pg.CleanupDone():
+		return nil
+	default:
+	}
+	defer s.keepCancelling(ctx)()
+	select {
+	case <-s.pg.CleanupDone():
+		// pgx gives up in time, too. Under TLS it may have read to the end
+		// without having seen the end of what lies below.
+		if s.wire != nil && !s.sealed && !s.wire.Ended() {
+			return notGone(ctx)
+		}
+		return nil
+	case <-ctx.Done():
+		return notGone(ctx)
+	}
+}
+
+var errNotGone = errors.New("the server has not let go of the connection in time")
+
+func notGone(ctx context.Context) error {
+	err := ctx.Err()
+	if deadline, ok := ctx.Deadline(); err == nil && ok && !time.Now().Before(deadline) {
+		err = context.DeadlineExceeded // the socket's clock was ahead of the context's
+	}
+	if err == nil {
+		return errNotGone
+	}
+	return fmt.Errorf("%w: %w", errNotGone, err)
+}
+
+// keepCancelling asks the server again and again to stop what runs, until the
+// function that it returns is called. A backend ignores the request when it
+// arrives before the statement has begun, though it was sent after it (seen:
+// the statement then ran to its end, with nobody listening). The request names
+// the backend by a secret, so it can hit no other.
+func (s *session) keepCancelling(ctx context.Context) (stop func()) {
+	const shortest, longest = 50 * time.Millisecond, time.Second
+	ctx, cancel := context.WithCancel(ctx)
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for pause := shortest; ; pause = min(2*pause, longest) {
+			select {
+			case <-time.After(pause):
+				_ = s.pg.CancelRequest(ctx) // what fails shows in the waiting
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return func() {
+		cancel()
+		<-stopped
+	}
+}

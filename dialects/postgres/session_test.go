@@ -1,0 +1,197 @@
+package postgres
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgproto3"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/pooldriver/pooldriver/dialects"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func (s *server) template(t *testing.T, params string) *template {
+	t.Helper()
+	tmpl, err := parse("postgres://u:" + secret + "@" + s.addr + "/d?sslmode=disable&" + params)
+	require.NoError(t, err)
+	return tmpl
+}
+
+func (s *server) dial(t *testing.T) (dialects.Session, net.Conn) {
+	t.Helper()
+	session, err := s.template(t, "").Dial(t.Context(), nil)
+	require.NoError(t, err)
+	return session, <-s.conns
+}
+
+func message(t *testing.T, m pgproto3.Message) []byte {
+	t.Helper()
+	b, err := m.Encode(nil)
+	require.NoError(t, err)
+	return b
+}
+
+func TestEachDialHasItsOwnCopyOfTheTemplate(t *testing.T) {
+	srv := newServer(t)
+	srv.letGo()
+	tmpl := srv.template(t, "application_name=a&pool_max_conns=3")
+	for _, cred := range []*dialects.Credential{nil, {User: "other", Password: "x"}, nil} {
+		s, err := tmpl.Dial(t.Context(), cred)
+		require.NoError(t, err)
+		requireSafe(t, s)
+		config := s.(*session).pgx.Config()
+		config.RuntimeParams["application_name"] = "changed"
+		require.NoError(t, s.Close(t.Context()))
+	}
+	require.Equal(t, "a", tmpl.config.RuntimeParams["application_name"])
+	var users []string
+	for _, params := range srv.startups {
+		users = append(users, params["user"])
+		require.Equal(t, "a", params["application_name"])
+		require.NotContains(t, params, "pool_max_conns")
+	}
+	require.Equal(t, []string{"u", "other", "u"}, users)
+}
+
+func TestTheStatusIsTheServersLastWord(t *testing.T) {
+	srv := newServer(t)
+	srv.letGo()
+	s, _ := srv.dial(t)
+	exec := func(query string) error {
+		return s.(*session).simple(t.Context(), query)
+	}
+	require.Equal(t, dialects.TxNone, s.TxStatus())
+	require.NoError(t, exec("BEGIN"))
+	require.Equal(t, dialects.TxOpen, s.TxStatus())
+	_, err := s.Clean(t.Context(), dialects.Stateful)
+	require.ErrorContains(t, err, "open")
+	require.Error(t, exec("FAIL"))
+	require.Equal(t, dialects.TxFailed, s.TxStatus())
+	require.NoError(t, s.Rollback(t.Context()))
+	require.Equal(t, dialects.TxNone, s.TxStatus())
+	require.NoError(t, s.Rollback(t.Context()))
+
+	kept, err := s.Clean(t.Context(), dialects.Stateful)
+	require.NoError(t, err)
+	require.True(t, kept)
+	kept, err = s.Clean(t.Context(), dialects.ForgetPrepared)
+	require.NoError(t, err)
+	require.False(t, kept)
+	require.NoError(t, s.Close(t.Context()))
+	require.Equal(t, dialects.TxLost, s.TxStatus())
+	require.Equal(t, []string{"BEGIN", "FAIL", "ROLLBACK", cleaning, cleaning, "deallocate all"}, srv.queries)
+}
+
+func TestPeekTellsALastWordFromGossip(t *testing.T) {
+	notice := message(t, &pgproto3.NoticeResponse{Severity: "NOTICE", Message: "m"})
+	setting := message(t, &pgproto3.ParameterStatus{Name: "TimeZone", Value: "UTC"})
+	event := message(t, &pgproto3.NotificationResponse{PID: 1, Channel: "c", Payload: "p"})
+	fatal := message(t, &pgproto3.ErrorResponse{Severity: "FATAL", Code: "57P01", Message: "m"})
+	for name, c := range map[string]struct {
+		waiting [][]byte
+		want    dialects.Liveness
+	}{
+		"nothing":                  {nil, dialects.Alive},
+		"a notice":                 {[][]byte{notice}, dialects.Alive},
+		"three that harm nobody":   {[][]byte{notice, setting, event}, dialects.Alive},
+		"a last word":              {[][]byte{fatal}, dialects.Dead},
+		"a notice and a last word": {[][]byte{notice, fatal}, dialects.Dead},
+		"half a notice":            {[][]byte{notice[:8]}, dialects.Unsure},
+		"not even a length":        {[][]byte{notice[:3]}, dialects.Unsure},
+		"a length below its own":   {[][]byte{{'N', 0, 0, 0, 0}, fatal}, dialects.Unsure},
+		"a row":                    {[][]byte{{'D', 0, 0, 0, 4}}, dialects.Unsure},
+	} {
+		var waiting []byte
+		for _, w := range c.waiting {
+			waiting = append(waiting, w...)
+		}
+		require.Equal(t, c.want, listen(waiting), name)
+	}
+}
+
+func TestPeekSeesWhatTheServerSaysUnasked(t *testing.T) {
+	srv := newServer(t)
+	srv.letGo()
+	s, conn := srv.dial(t)
+	require.Equal(t, dialects.Alive, s.Peek())
+	_, err := conn.Write(message(t, &pgproto3.ErrorResponse{Severity: "FATAL", Code: "57P01", Message: "m"}))
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return s.Peek() == dialects.Dead }, 5*time.Second, time.Millisecond)
+	require.NoError(t, s.Close(t.Context()))
+}
+
+func TestCloseWaitsForTheServerToHangUpAndNoLongerThanItsContext(t *testing.T) {
+	srv := newServer(t)
+	s, _ := srv.dial(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	err := s.Close(ctx)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.ErrorIs(t, err, errNotGone)
+
+	s, _ = srv.dial(t)
+	closed := make(chan error, 1)
+	go func() { closed <- s.Close(t.Context()) }()
+	select {
+	case err := <-closed:
+		t.Fatalf("Close returned before the server had hung up: %v", err)
+	case <-time.After(20 * time.Millisecond):
+	}
+	srv.letGo()
+	require.NoError(t, <-closed)
+}
+
+func TestDiagnoseGoesByTheServersCode(t *testing.T) {
+	for _, c := range []struct {
+		err  error
+		want dialects.Diagnosis
+	}{
+		{nil, 0},
+		{errors.New("x"), 0},
+		{driver.ErrBadConn, 0},
+		{&pgconn.PgError{Code: "28P01"}, dialects.AuthFailed},
+		{&pgconn.PgError{Code: "28000"}, dialects.AuthFailed},
+		{&pgconn.PgError{Code: "57P01"}, dialects.ServerLeaving},
+		{&pgconn.PgError{Code: "57P02"}, dialects.ServerLeaving},
+		{&pgconn.PgError{Code: "57P03"}, dialects.ServerLeaving},
+		{&pgconn.PgError{Code: "57014"}, 0}, // one statement was cancelled
+		{&pgconn.PgError{Code: "26000"}, dialects.StaleStatement},
+		{&pgconn.PgError{Code: "0A000", Routine: "RevalidateCachedQuery", Message: "übersetzt"}, dialects.StaleStatement},
+		{&pgconn.PgError{Code: "0A000", Message: "cached plan must not change result type"}, dialects.StaleStatement},
+		{&pgconn.PgError{Code: "0A000", Message: "not supported"}, 0},
+		{dialError("t", &pgconn.PgError{Code: "28P01"}), dialects.AuthFailed},
+	} {
+		require.Equal(t, c.want, dialect{}.Diagnose(c.err), "%v", c.err)
+	}
+}
+
+func TestWhatAServerRepeatsOfThePasswordIsStruckOut(t *testing.T) {
+	tmpl, err := parse("postgres://u:" + secret + "@127.0.0.1:1/d?sslmode=disable")
+	require.NoError(t, err)
+	tmpl.config.DialFunc = func(context.Context, string, string) (net.Conn, error) {
+		return nil, errors.New("no way in with " + secret)
+	}
+	_, err = tmpl.Dial(t.Context(), nil)
+	require.ErrorContains(t, err, "no way in with xxxxx")
+	requireSafe(t, err)
+}
+
+func TestWrapLeavesOtherDriversAlone(t *testing.T) {
+	_, err := dialect{}.Wrap(nil)
+	require.ErrorIs(t, err, dialects.ErrNotMine)
+	_, err = dialect{}.Wrap(otherConnector{})
+	require.ErrorIs(t, err, dialects.ErrNotMine)
+}
+
+type otherConnector struct{}
+
+func (otherConnector) Connect(context.Context) (driver.Conn, error) { return nil, errors.New("no") }
+func (otherConnector) Driver() driver.Driver                        { return nil }
