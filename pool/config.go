@@ -79,6 +79,11 @@ type Config[T any] struct {
 	// for Strategy. Its context ends after ReleaseTimeout and has no values.
 	BeforeRelease func(ctx context.Context, v T) error
 
+	// OnError is told of each of the hooks above that failed, by its name,
+	// and with what: most of these errors are nobody's to return. It runs
+	// where the hook ran and should be quick.
+	OnError func(hook string, err error)
+
 	// Max bounds the resources that exist at any time, those being created
 	// and destroyed included. 0: DefaultMax.
 	Max int

@@ -150,7 +150,10 @@ func (p *Pool[T]) deliver(w *waiter[T], r *resource[T], v verdict) {
 // all may yet be served.
 func (p *Pool[T]) createFailed(w *waiter[T], err error) {
 	var v verdict
-	defer func() { p.deliverError(w, err, v) }()
+	defer func() {
+		p.deliverError(w, err, v)
+		p.report("Create", err)
+	}()
 	v = p.judgeCreate(err)
 }
 

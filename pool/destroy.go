@@ -41,25 +41,34 @@ func (p *Pool[T]) retireLocked(r *resource[T], why reason) {
 // latest.
 func (p *Pool[T]) destroy(r *resource[T]) {
 	if d := p.cfg.DestroyTimeout; d > 0 {
-		t := time.AfterFunc(d, func() { p.destroyEnded(r, true) })
+		t := time.AfterFunc(d, func() {
+			if p.destroyEnded(r, true) {
+				p.report("Destroy", errOrphaned)
+			}
+		})
 		defer t.Stop()
 	}
 	detached("Destroy",
 		func() error { p.cfg.Destroy(r.value); return nil },
-		func(error) { p.destroyEnded(r, false) })
+		func(err error) {
+			p.destroyEnded(r, false)
+			p.report("Destroy", err)
+		})
 }
 
-func (p *Pool[T]) destroyEnded(r *resource[T], timedOut bool) {
+// destroyEnded frees the place of r, unless that has happened.
+func (p *Pool[T]) destroyEnded(r *resource[T], timedOut bool) (freed bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if r.gone {
-		return // the other of the two was first
+		return false
 	}
 	if timedOut {
 		p.count.orphaned++
 	}
 	p.destroyedLocked(r)
 	p.balanceLocked()
+	return true
 }
 
 func (p *Pool[T]) destroyedLocked(r *resource[T]) {

@@ -31,6 +31,9 @@ var (
 	// Nothing has happened to the resource or to whoever has it now.
 	ErrStaleLease = errors.New("pool: lease already given back")
 
+	// errOrphaned is what OnError hears.
+	errOrphaned = errors.New("pool: Destroy has not returned within DestroyTimeout; the resource is orphaned")
+
 	// ErrTimeout is the reason of an AcquireError after Config.AcquireTimeout.
 	// errors.Is(err, context.DeadlineExceeded) holds for it too.
 	ErrTimeout error = timeoutError{}

@@ -45,11 +45,33 @@ func detached(hook string, f func() error, done func(error)) {
 	exited = false
 }
 
+// report tells OnError of err, if it is one.
+func (p *Pool[T]) report(hook string, err error) {
+	if err == nil || p.cfg.OnError == nil {
+		return
+	}
+	_ = call("OnError", func() error { p.cfg.OnError(hook, err); return nil }, func(error) {})
+}
+
 // beforeAcquire prepares r for its borrower.
 func (p *Pool[T]) beforeAcquire(ctx context.Context, r *resource[T]) error {
-	return call("BeforeAcquire",
+	err := call("BeforeAcquire",
 		func() error { return p.cfg.BeforeAcquire(ctx, r.value) },
-		func(error) { p.dropUnprepared(r) })
+		func(err error) {
+			p.dropUnprepared(r)
+			p.report("BeforeAcquire", err)
+		})
+	if err != nil && p.cfg.OnError != nil {
+		returned := false
+		defer func() {
+			if !returned { // OnError has ended the goroutine
+				p.dropUnprepared(r)
+			}
+		}()
+		p.report("BeforeAcquire", err)
+		returned = true
+	}
+	return err
 }
 
 // beforeRelease cleans r, which is nobody's any more.

@@ -225,3 +225,76 @@ func TestHooksMayUseThePool(t *testing.T) {
 	p.Flush()
 	cycle(t, p, 1)
 }
+
+func TestOnErrorHearsOfEveryHookThatFailed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		var heard []string
+		fail := ""
+		set := func(hook string) {
+			mu.Lock()
+			defer mu.Unlock()
+			fail = hook
+		}
+		hook := func(name string) func(context.Context, *item) error {
+			return func(context.Context, *item) error {
+				mu.Lock()
+				defer mu.Unlock()
+				switch fail {
+				case name:
+					return errBroken
+				case name + " panics":
+					panic("trouble")
+				}
+				return nil
+			}
+		}
+		cfg := quiet(1)
+		cfg.CheckInterval = time.Minute
+		cfg.DestroyTimeout = time.Second
+		cfg.BeforeAcquire, cfg.BeforeRelease, cfg.Check = hook("BeforeAcquire"), hook("BeforeRelease"), hook("Check")
+		cfg.OnError = func(hook string, err error) {
+			mu.Lock()
+			heard = append(heard, hook+": "+err.Error())
+			mu.Unlock()
+			panic("OnError itself")
+		}
+		stuck := make(gate)
+		create, destroy := hook("Create"), hook("Destroy")
+		p, _ := (&shop{
+			create: func(ctx context.Context) error { return create(ctx, nil) },
+			destroy: func(v *item) {
+				if v.id == 4 {
+					<-stuck
+				}
+				_ = destroy(context.Background(), v)
+			},
+		}).sell(t, cfg)
+		for _, f := range []string{"Create", "Create panics", "", "BeforeAcquire", "BeforeRelease panics", "Destroy panics"} {
+			set(f)
+			if l, err := p.Acquire(t.Context()); err == nil {
+				_ = l.Release()
+			}
+			if f == "Destroy panics" {
+				p.Flush()
+			}
+			synctest.Wait()
+		}
+		set("")
+		cycle(t, p, 1)
+		set("Check")
+		after(time.Minute)
+		set("")
+		after(time.Second)
+		close(stuck)
+		require.Equal(t, []string{
+			"Create: broken",
+			"Create: pool: Create panicked: string: trouble",
+			"BeforeAcquire: broken",
+			"BeforeRelease: pool: BeforeRelease panicked: string: trouble",
+			"Destroy: pool: Destroy panicked: string: trouble",
+			"Check: broken",
+			"Destroy: pool: Destroy has not returned within DestroyTimeout; the resource is orphaned",
+		}, heard)
+	})
+}

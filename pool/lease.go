@@ -83,7 +83,10 @@ func (p *Pool[T]) finishRelease(r *resource[T], err error) {
 	var v verdict
 	// Deferred, because the Strategy is foreign code and may end the
 	// goroutine.
-	defer func() { p.takeBack(r, err, v) }()
+	defer func() {
+		p.takeBack(r, err, v)
+		p.report("BeforeRelease", err)
+	}()
 	v = p.judgeRelease(r, err)
 }
 

@@ -99,6 +99,11 @@ func (p *Pool[T]) idleNowLocked() []suspect[T] {
 // checkIdle checks one resource after the other. Whoever needs the one that
 // is being checked waits for it as for a borrowed one.
 func (p *Pool[T]) checkIdle(all []suspect[T]) {
+	defer func() { // even if OnError ends the goroutine
+		p.mu.Lock()
+		p.checkRunning = false
+		p.mu.Unlock()
+	}()
 	for _, s := range all {
 		if !p.takeForCheck(s) {
 			continue
@@ -112,15 +117,16 @@ func (p *Pool[T]) checkIdle(all []suspect[T]) {
 				why = closed
 			}
 			p.retireLocked(s.r, why)
+			if why == closed {
+				err = nil // the closing ended its context
+			}
 		} else {
 			p.putCheckedLocked(s.r)
 		}
 		p.balanceLocked()
 		p.mu.Unlock()
+		p.report("Check", err)
 	}
-	p.mu.Lock()
-	p.checkRunning = false
-	p.mu.Unlock()
 }
 
 // takeForCheck takes s out of the idle ones if it has been there all the time.
