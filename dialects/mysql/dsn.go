@@ -175,7 +175,8 @@ func (p *parts) decodeUser() error {
 
 // setHost reads host, host:port, [IPv6] and [IPv6]:port.
 func (p *parts) setHost(hostport string) error {
-	host, port := hostport, "3306"
+	var host string
+	port := "3306"
 	if bare, found := strings.CutPrefix(hostport, "["); found {
 		inside, behind, closed := strings.Cut(bare, "]")
 		if !closed {
@@ -193,9 +194,10 @@ func (p *parts) setHost(hostport string) error {
 			return errHost
 		}
 	} else {
+		var behind string
 		var given bool
-		if host, port, given = strings.Cut(hostport, ":"); !given {
-			port = "3306"
+		if host, behind, given = strings.Cut(hostport, ":"); given {
+			port = behind
 		}
 		if !only(host, "-._") {
 			return errHost

@@ -69,9 +69,9 @@ func TestNativeDSNsMeanWhatTheyMeanToTheDriver(t *testing.T) {
 }
 
 func TestURLParametersMayHaveSlashes(t *testing.T) {
-	tmpl, err := parse("mysql://u@h/d?loc=Europe/Berlin&socket=/run/(a)@b/s")
+	_, err := parse("mysql://u@h/d?loc=Europe/Berlin&socket=/run/(a)@b/s")
 	require.Error(t, err, "an @ after the host is written %40")
-	tmpl, err = parse("mysql://u@h/d?loc=Europe/Berlin&socket=/run/(a)/s")
+	tmpl, err := parse("mysql://u@h/d?loc=Europe/Berlin&socket=/run/(a)/s")
 	require.NoError(t, err)
 	require.Equal(t, "Europe/Berlin", tmpl.config.Loc.String())
 	require.Equal(t, "/run/(a)/s", tmpl.config.Addr)

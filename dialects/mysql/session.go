@@ -109,7 +109,8 @@ func (s *session) Close(ctx context.Context) error {
 			deadline = d
 		}
 		if s.quit(deadline) {
-			return pause(ctx, settle)
+			pause(ctx, settle)
+			return nil
 		}
 	} else {
 		// The driver has closed it, or has rows open and sends no COM_QUIT:
@@ -119,7 +120,8 @@ func (s *session) Close(ctx context.Context) error {
 		}
 		_ = s.conn.Close()
 		if s.wire != nil && s.wire.Ended() {
-			return pause(ctx, settle)
+			pause(ctx, settle)
+			return nil
 		}
 	}
 	return s.killer.stop(ctx, s.thread, s.localAddr())
@@ -139,14 +141,12 @@ func (s *session) localAddr() string {
 	return s.wire.LocalAddr().String()
 }
 
-// pause waits for d. A context that ends meanwhile is no error here: what was
-// to be waited for has most probably happened.
-func pause(ctx context.Context, d time.Duration) error {
+// pause waits for d, or until ctx ends.
+func pause(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
 	case <-ctx.Done():
 	}
-	return nil
 }
