@@ -118,13 +118,11 @@ var pgState = []struct{ name, set, see string }{
 	{"setting of our own", "SET my.tenant = '7'", "SELECT coalesce(nullif(current_setting('my.tenant', true), ''), 'none')"},
 	{"search path", "SET search_path = pg_catalog", "SELECT current_setting('search_path')"},
 	{"role", "SET ROLE {role}", "SELECT current_user::text"},
-	{"session authorization", "SET SESSION AUTHORIZATION {user}", "SELECT session_user::text"},
 	{"isolation", "SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL SERIALIZABLE", "SELECT current_setting('default_transaction_isolation')"},
 	{"temporary table", "CREATE TEMP TABLE leak (a int)", "SELECT count(*) FROM pg_class WHERE relname = 'leak'"},
 	{"cursor", "DECLARE c CURSOR WITH HOLD FOR SELECT 1", "SELECT count(*) FROM pg_cursors WHERE name = 'c'"},
 	{"channel", "LISTEN leak", "SELECT count(*) FROM pg_listening_channels()"},
 	{"advisory lock", "SELECT pg_advisory_lock(77)", "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()"},
-	{"sequence", "SELECT nextval('seq')", "SELECT count(*) FROM pg_settings WHERE name = 'none'"},
 	{"named statement", "PREPARE leak AS SELECT 1", "SELECT count(*) FROM pg_prepared_statements WHERE name = 'leak'"},
 }
 
@@ -132,7 +130,6 @@ func TestPostgresCleanBringsTheSessionBackToItsStateAtConnect(t *testing.T) {
 	account := testbed.Shared(t, testbed.Postgres).NewAccount(t)
 	_, tmpl := pgTemplate(t, account.URL("application_name=fromdsn", "options=-c%20statement_timeout%3D54s"))
 	s := pgDial(t, tmpl)
-	pgExec(t, s, "CREATE SEQUENCE seq")
 
 	fresh := map[string]driver.Value{}
 	for _, state := range pgState {
@@ -141,13 +138,11 @@ func TestPostgresCleanBringsTheSessionBackToItsStateAtConnect(t *testing.T) {
 	require.Equal(t, "fromdsn", fresh["setting of the DSN"])
 	require.Equal(t, "54s", fresh["setting of the DSN's options"])
 
-	names := strings.NewReplacer("{role}", account.Role, "{user}", account.User)
+	names := strings.NewReplacer("{role}", account.Role)
 	for _, state := range pgState {
 		t.Run(state.name, func(t *testing.T) {
 			pgExec(t, s, names.Replace(state.set))
-			if state.name != "session authorization" && state.name != "sequence" {
-				require.NotEqual(t, fresh[state.name], pgValue(t, s, state.see), "the state is not seen")
-			}
+			require.NotEqual(t, fresh[state.name], pgValue(t, s, state.see), "the state is not seen")
 			effect := dialects.Stateful
 			if state.name == "named statement" {
 				effect |= dialects.NamedPrepared
@@ -157,8 +152,65 @@ func TestPostgresCleanBringsTheSessionBackToItsStateAtConnect(t *testing.T) {
 			require.Equal(t, fresh[state.name], pgValue(t, s, state.see))
 		})
 	}
-	require.Error(t, pgTry(t.Context(), s, "SELECT currval('seq')"), "the sequence's last value is forgotten")
+
+	pgExec(t, s, "CREATE SEQUENCE seq")
+	pgExec(t, s, "SELECT nextval('seq')")
+	pgExec(t, s, "SELECT currval('seq')")
+	_, err := s.Clean(t.Context(), dialects.Suspect)
+	require.NoError(t, err)
+	require.ErrorContains(t, pgTry(t.Context(), s, "SELECT currval('seq')"), "not yet defined")
 }
+
+func TestPostgresCleanGivesASessionBackToItsUser(t *testing.T) {
+	account := testbed.Shared(t, testbed.Postgres).NewAccount(t)
+	_, err := account.Witness(t).Exec("ALTER ROLE " + account.User + " SUPERUSER")
+	require.NoError(t, err)
+	_, tmpl := pgTemplate(t, account.URL())
+	s := pgDial(t, tmpl)
+	pgExec(t, s, "SET SESSION AUTHORIZATION "+account.Role)
+	require.Equal(t, account.Role, pgValue(t, s, "SELECT session_user::text"))
+	_, err = s.Clean(t.Context(), dialects.Stateful)
+	require.NoError(t, err)
+	require.Equal(t, account.User, pgValue(t, s, "SELECT session_user::text"))
+	require.Equal(t, account.User, pgValue(t, s, "SELECT current_user::text"))
+}
+
+// A connector of pgx's own that is wrapped is cleaned like any other; what a
+// hook has set up would be lost by it.
+func TestPostgresCleanLeavesAloneWhatAHookHasSetUp(t *testing.T) {
+	account := testbed.Shared(t, testbed.Postgres).NewAccount(t)
+	config, err := pgx.ParseConfig(account.URL())
+	require.NoError(t, err)
+	hooked := config.Copy()
+	hooked.AfterConnect = func(ctx context.Context, pg *pgconn.PgConn) error {
+		return pg.Exec(ctx, "SET work_mem = '1234kB'").Close()
+	}
+	name := stdlib.RegisterConnConfig(config)
+	defer stdlib.UnregisterConnConfig(name)
+	registered, err := stdlib.GetDefaultDriver().(driver.DriverContext).OpenConnector(name)
+	require.NoError(t, err)
+	d, _ := pgTemplate(t, account.URL())
+	for what, c := range map[string]struct {
+		connector driver.Connector
+		want      error
+	}{
+		"no hook":                {stdlib.GetConnector(*config), nil},
+		"opened by its name":     {registered, nil},
+		"a hook of the option's": {stdlib.GetConnector(*config, stdlib.OptionAfterConnect(func(context.Context, *pgx.Conn) error { return nil })), dialects.ErrCannotClean},
+		"a hook of pgconn's":     {stdlib.GetConnector(*hooked), dialects.ErrCannotClean},
+		"somebody else's":        {foreignConnector{stdlib.GetConnector(*config)}, dialects.ErrCannotClean},
+	} {
+		t.Run(what, func(t *testing.T) {
+			tmpl, err := d.Wrap(c.connector)
+			require.NoError(t, err)
+			s := pgDial(t, tmpl)
+			_, err = s.Clean(t.Context(), dialects.Stateful)
+			require.ErrorIs(t, err, c.want)
+		})
+	}
+}
+
+type foreignConnector struct{ driver.Connector }
 
 func TestPostgresCleanSetsTheRoleBackToTheOneOfTheDSN(t *testing.T) {
 	account := testbed.Shared(t, testbed.Postgres).NewAccount(t)

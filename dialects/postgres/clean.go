@@ -28,9 +28,14 @@ const cleaning = "CLOSE ALL; " +
 // effect says that there are some which the driver does not know of, or that
 // they may mean something else now: the server plans them anew when the search
 // path changes, but the types of their parameters stay those of old.
+//
+// What a hook of a wrapped connector has set up only dialling brings back.
 func (s *session) Clean(ctx context.Context, effect dialects.Effect) (kept bool, err error) {
 	if status := s.TxStatus(); status != dialects.TxNone {
 		return false, fmt.Errorf("the session cannot be cleaned with a transaction that is %v", status)
+	}
+	if s.hooked {
+		return false, dialects.ErrCannotClean
 	}
 	if err := s.simple(ctx, cleaning); err != nil {
 		return false, err

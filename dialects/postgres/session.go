@@ -24,6 +24,7 @@ type session struct {
 	wire   *wire.Conn // under pgx; nil in a wrapped connection
 	eye    *wire.Conn // to peek with: wire, or one that only looks
 	sealed bool       // TLS: what waits to be read cannot be understood
+	hooked bool       // somebody else's hook may have made the state at connect
 }
 
 var _ dialects.Session = (*session)(nil)
