@@ -19,9 +19,11 @@ import (
 type busyServer struct {
 	*peer
 	host    func(*peerSession) string // as the process list shows it
-	mu      sync.Mutex
-	killed  map[uint32]chan struct{} // guarded by mu
 	started chan *peerSession
+
+	mu     sync.Mutex // protects following fields
+	killed map[uint32]chan struct{}
+	linger int // looks that find what was killed still at its rollback
 }
 
 func newBusyServer(t *testing.T) *busyServer {
@@ -69,10 +71,17 @@ func (b *busyServer) answerTo(s *peerSession, q string) reply {
 			if other == s {
 				return true
 			}
-			return !other.gone && strings.Contains(q, ", "+strconv.Itoa(int(other.id))+")")
+			return strings.Contains(q, ", "+strconv.Itoa(int(other.id))+")") && (!other.gone || b.lingers())
 		})
 	}
 	return reply{}
+}
+
+func (b *busyServer) lingers() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.linger--
+	return b.linger >= 0
 }
 
 // cancelled runs a statement on s and cancels it when the server is at work.
@@ -103,6 +112,21 @@ func TestCloseKillsACancelledStatementAndWaitsUntilItIsGone(t *testing.T) {
 	b.peer.mu.Lock()
 	defer b.peer.mu.Unlock()
 	require.True(t, b.sessions[0].gone)
+}
+
+func TestAStatementIsKilledOnceHoweverLongItsRollbackTakes(t *testing.T) {
+	b := newBusyServer(t)
+	s := b.dial(t, b.template(t, ""))
+	b.cancelled(t, s)
+	b.mu.Lock()
+	b.linger = 4
+	b.mu.Unlock()
+	b.said()
+	require.NoError(t, s.Close(t.Context()))
+	said := b.said()
+	require.Equal(t, 1, count(said, killLabel))
+	require.GreaterOrEqual(t, count(said, "SELECT id"), 6, "one look before it was killed, four while it lingered, one that found it gone")
+	require.Equal(t, 1, count(said, "login"))
 }
 
 func TestThoseWhoKillAtTheSameTimeShareOneConnection(t *testing.T) {

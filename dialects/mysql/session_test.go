@@ -153,6 +153,19 @@ func TestCleanRefusesWhereOnlyANewConnectionIsClean(t *testing.T) {
 	}
 }
 
+func TestThereIsNoWayBackFromUSEToNoDatabase(t *testing.T) {
+	p := newPeer(t)
+	tmpl, err := parse("mysql://app@" + p.l.Addr().String())
+	require.NoError(t, err)
+	s := p.dial(t, tmpl)
+	_, err = s.Clean(t.Context(), dialects.Stateful)
+	require.NoError(t, err)
+	p.said()
+	_, err = s.Clean(t.Context(), dialects.Stateful|dialects.ForgetPrepared)
+	require.ErrorIs(t, err, dialects.ErrCannotClean)
+	require.Empty(t, p.said())
+}
+
 func TestCleanFailsOnAnAnswerOutOfOrder(t *testing.T) {
 	for name, answer := range map[string][]byte{
 		"sequence number": packet(2, []byte{0, 0, 0, 2, 0, 0, 0}),
