@@ -33,7 +33,13 @@ func (dialect) Name() string { return "postgres" }
 
 func (dialect) Claim(dsn string) dialects.Claim { return claim(dsn) }
 
-func (dialect) Parse(dsn string) (dialects.Template, error) { return parse(dsn) }
+func (dialect) Parse(dsn string) (dialects.Template, error) {
+	t, err := parse(dsn)
+	if err != nil {
+		return nil, err // and not a nil *template, which is no nil Template
+	}
+	return t, nil
+}
 
 func (dialect) Wrap(c driver.Connector) (dialects.Template, error) { return wrap(c) }
 

@@ -67,7 +67,7 @@ func parse(dsn string) (*template, error) {
 	if err != nil {
 		return nil, explainParse(err)
 	}
-	if err := checkHosts(config); err != nil {
+	if err := checkShown(config); err != nil {
 		return nil, err
 	}
 	return &template{Label: labelOf(config), config: config, params: takePoolParams(config)}, nil
@@ -101,12 +101,19 @@ func checkURL(dsn string) error {
 	return nil
 }
 
-// checkHosts finds a password with an @ in it that is not escaped: what comes
-// behind it would be taken for the host, which is shown.
-func checkHosts(config *pgx.ConnConfig) error {
-	for _, a := range addresses(config) {
+// checkShown refuses what would show a password in the target: one with an @
+// that is not escaped, behind which a URL has its host, and semicolons between
+// keywords and values, which make all that follows part of the first value.
+func checkShown(config *pgx.ConnConfig) error {
+	list := addresses(config)
+	for _, shown := range append(list, config.User, config.Database) {
+		if strings.Contains(shown, ";") && strings.Contains(shown, "=") {
+			return errors.New("the DSN has semicolons between its keywords and values, where spaces belong")
+		}
+	}
+	for _, a := range list {
 		host, _, err := net.SplitHostPort(a)
-		if err != nil || !isSocket(host) && strings.ContainsAny(host, "@/\\#?&=<>\"'`{}|^ \t\r\n") {
+		if err != nil || !isSocket(host) && strings.ContainsAny(host, "@/\\#?&=<>\"'`{}|^; \t\r\n") {
 			return errors.New("the host of the DSN holds a character that none can have; in a password write @ as %40, : as %3A, / as %2F, # as %23, ? as %3F and % as %25")
 		}
 	}

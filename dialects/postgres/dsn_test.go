@@ -114,10 +114,13 @@ func TestParseErrorsSayWhatIsWrongAndRepeatNothing(t *testing.T) {
 		"host=h password = a " + secret + " y = x":               "keyword without a =",
 		"host=h password='a" + secret:                            "does not end with one",
 		"postgres:" + secret:                                     "neither a URL",
+		"postgres:host=h;user=u;password=" + secret:              "semicolons",
+		"host=h dbname=d;password=" + secret:                     "semicolons",
 		"host=h \x00" + secret:                                   "NUL",
 	} {
-		_, err := dialect{}.Parse(dsn)
+		tmpl, err := dialect{}.Parse(dsn)
 		require.ErrorContains(t, err, want, dsn)
+		require.True(t, tmpl == nil, dsn)
 		requireSafe(t, err)
 		var parseErr *pgconn.ParseConfigError
 		require.False(t, errors.As(err, &parseErr), dsn)

@@ -4,12 +4,14 @@ import (
 	"context"
 	"database/sql/driver"
 	"errors"
+	"fmt"
 	"net"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgproto3"
+	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
@@ -182,6 +184,15 @@ func TestWhatAServerRepeatsOfThePasswordIsStruckOut(t *testing.T) {
 	_, err = tmpl.Dial(t.Context(), nil)
 	require.ErrorContains(t, err, "no way in with xxxxx")
 	requireSafe(t, err)
+
+	// Below words of somebody else's, too.
+	config := tmpl.config.Copy()
+	_, err = stdlib.GetConnector(*config).Connect(t.Context())
+	err = dialError("t", fmt.Errorf("not my fault: %w", err))
+	require.ErrorContains(t, err, "not my fault")
+	requireSafe(t, err)
+	var connectErr *pgconn.ConnectError
+	require.False(t, errors.As(err, &connectErr))
 }
 
 func TestWrapLeavesOtherDriversAlone(t *testing.T) {

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"database/sql/driver"
+	"errors"
 	"fmt"
 	"net"
 	"strings"
@@ -90,17 +91,23 @@ type connectError struct {
 func (e *connectError) Error() string { return e.text }
 func (e *connectError) Unwrap() error { return e.err }
 
-// dialError makes an error of pgx's connecting fit to be shown.
+// dialError makes an error of pgx's connecting fit to be shown. A connector of
+// somebody else's may have put words of its own around it; they stay in the
+// text and leave the chain.
 func dialError(target string, err error) error {
-	var password string
-	switch e := err.(type) { //nolint:errorlint // what lies above must go, what lies below stays
-	case *pgconn.ConnectError:
-		password = e.Config.Password
-		err = e.Unwrap()
-	case *pgconn.ParseConfigError:
+	var parseErr *pgconn.ParseConfigError
+	if errors.As(err, &parseErr) {
 		return fmt.Errorf("connect to %s: %w", target, explainParse(err))
 	}
-	text := err.Error()
+	text, password := err.Error(), ""
+	var connectErr *pgconn.ConnectError
+	if errors.As(err, &connectErr) {
+		outermost := err == error(connectErr)
+		password, err = connectErr.Config.Password, connectErr.Unwrap()
+		if outermost {
+			text = err.Error() // what pgx says before it the target says already
+		}
+	}
 	// pgx never puts the password there by intention; a server or a proxy
 	// might. One that is also part of the target, or that short, would be
 	// given away by its absence.
