@@ -63,6 +63,16 @@ func TestEachDialHasItsOwnCopyOfTheTemplate(t *testing.T) {
 	require.Equal(t, []string{"u", "other", "u"}, users)
 }
 
+func TestACancelledContextDialsNothingAndIsInTheChain(t *testing.T) {
+	srv := newServer(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := srv.template(t, "").Dial(ctx, nil)
+	require.ErrorIs(t, err, context.Canceled)
+	requireSafe(t, err)
+	require.Empty(t, srv.conns)
+}
+
 func TestTheStatusIsTheServersLastWord(t *testing.T) {
 	srv := newServer(t)
 	srv.letGo()
