@@ -2,7 +2,10 @@ package conformance
 
 import (
 	"fmt"
+	"regexp"
+	"slices"
 	"strconv"
+	"strings"
 )
 
 // Difference permits one observation of one case to differ.
@@ -19,6 +22,46 @@ type Difference struct {
 // becomes permits one thing only.
 func becomes(want string) func(string, string) bool {
 	return func(_, wrapped string) bool { return wrapped == want }
+}
+
+// failing permits an error where there was none.
+func failing(bare, wrapped string) bool {
+	_, _, isError := readError(wrapped)
+	return bare == describeError(nil) && isError
+}
+
+// explained permits an error to have a longer text that begins with the
+// module's name, as long as it contains the old one and errors.Is says the same
+// of both.
+func explained(bare, wrapped string) bool {
+	bareText, bareIs, ok := readError(bare)
+	if !ok {
+		return false
+	}
+	text, is, ok := readError(wrapped)
+	return ok && strings.HasPrefix(text, "pooldriver: ") && strings.Contains(text, bareText) && slices.Equal(is, bareIs)
+}
+
+var identity = regexp.MustCompile(`(?:==| is) ([\w.]+)`)
+
+// readError reads back what describeError makes of an error: its text, and
+// which well-known errors it is.
+func readError(described string) (text string, is []string, ok bool) {
+	rest, ok := strings.CutPrefix(described, "error ")
+	if !ok {
+		return "", nil, false
+	}
+	quoted, err := strconv.QuotedPrefix(rest)
+	if err != nil {
+		return "", nil, false
+	}
+	if text, err = strconv.Unquote(quoted); err != nil {
+		return "", nil, false
+	}
+	for _, m := range identity.FindAllStringSubmatch(rest[len(quoted):], -1) {
+		is = append(is, m[1])
+	}
+	return text, is, true
 }
 
 // notMore permits a smaller number.

@@ -408,22 +408,3 @@ func (r *aheadRows) Next(dest []driver.Value) error {
 type keepingTx struct{ driver.Tx }
 
 func (t keepingTx) Rollback() error { return t.Commit() }
-
-func TestDifferencesArePermittedOnlyWhereTheyAreListed(t *testing.T) {
-	see := func(notes ...note) *Env { return &Env{notes: notes} }
-	bare, wrapped := see(note{"a", "1"}, note{"b", "2"}), see(note{"a", "1"}, note{"b", "3"})
-	require.Len(t, differing("Case", nil, bare, wrapped), 1)
-	three := Difference{Case: "Case", Label: "b", Permits: becomes("3")}
-	require.Empty(t, differing("Case", []Difference{three}, bare, wrapped))
-	require.Len(t, differing("Other", []Difference{three}, bare, wrapped), 1)
-	four := Difference{Case: "Case", Label: "b", Permits: becomes("4")}
-	require.Len(t, differing("Case", []Difference{four}, bare, wrapped), 1)
-	require.Len(t, differing("Case", nil, bare, see(note{"a", "1"})), 1, "one observation less")
-	require.Len(t, differing("Case", nil, see(), wrapped), 1, "different ways")
-}
-
-func TestNotMoreComparesNumbers(t *testing.T) {
-	require.True(t, notMore(describe(3), describe(1)))
-	require.False(t, notMore(describe(3), describe(4)))
-	require.False(t, notMore(describe("3"), describe(1)))
-}
