@@ -71,7 +71,7 @@ func convertArg(check driver.NamedValueChecker, column driver.ColumnConverter, w
 
 func convertColumn(column driver.ColumnConverter, want int, nv *driver.NamedValue) error {
 	i := nv.Ordinal - 1
-	if want <= i {
+	if want >= 0 && want <= i {
 		return nil // the count is reported afterwards
 	}
 	if v, ok := nv.Value.(driver.Valuer); ok {

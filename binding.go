@@ -107,10 +107,14 @@ func (b *binding) finish(ctx context.Context, c *Connector, t *try, err error, e
 		badConn:  errors.Is(err, driver.ErrBadConn),
 		lost:     t.real.txStatus() == dialects.TxLost,
 		executes: executes,
-		unsent:   t.unsent(),
 		first:    !b.touched,
 		retried:  t.retried,
 		expired:  ctx.Err() != nil,
+	}
+	if n, ok := t.real.session.Sent(); ok && t.counted {
+		o.unsent = n == t.sent
+	} else {
+		o.trusted = !t.real.traits.BadConnUnsure
 	}
 	b.touched = true
 	if o.badConn || o.lost {
@@ -127,13 +131,4 @@ func (b *binding) finish(ctx context.Context, c *Connector, t *try, err error, e
 		return false, errUnclear
 	}
 	return false, err
-}
-
-// unsent reports whether nothing was sent since call. Where nobody counts the
-// bytes, the driver's ErrBadConn is believed if it is to be trusted.
-func (t *try) unsent() bool {
-	if n, ok := t.real.session.Sent(); ok && t.counted {
-		return n == t.sent
-	}
-	return !t.real.traits.BadConnUnsure
 }

@@ -161,16 +161,14 @@ func TestNothingOfOneBorrowerReachesTheNext(t *testing.T) {
 }
 
 func TestAStatementOnADeadConnectionMovesToAnotherOneUnseen(t *testing.T) {
-	server, db, c := openFake(t, everything)
+	server, db, _ := openFake(t, everything)
 	_, err := db.Exec("CREATE TABLE t (a INT)")
 	require.NoError(t, err)
 	_, err = db.Exec("INSERT /*+ badconn before */ INTO t VALUES (1)")
-	require.ErrorIs(t, err, driver.ErrBadConn, "dead each time: ours and database/sql's tries are used up")
+	require.ErrorIs(t, err, driver.ErrBadConn, "dead each time: database/sql's tries are used up")
 	server.Fail(fakedb.ConnExecCtx, 1, driver.ErrBadConn)
-	before := c.Stats().Retries
 	_, err = db.Exec("INSERT INTO t VALUES (2)")
 	require.NoError(t, err)
-	require.Equal(t, before+1, c.Stats().Retries)
 	require.Len(t, server.Table("t"), 1)
 }
 

@@ -25,6 +25,7 @@ func (c *Connector) takeBack(r *realConn, lease pool.Lease[*realConn]) {
 		c.stats.discards.Add(1)
 		mustEnd(lease.Discard())
 	case step.rollback || step.clean:
+		c.restoring.Add(1)
 		go c.restore(r, lease, step)
 	default:
 		r.effect = dialects.Clean
@@ -46,6 +47,7 @@ func mustEnd(err error) {
 // is closed.
 func (c *Connector) restore(r *realConn, lease pool.Lease[*realConn], step nextStep) {
 	restored := false
+	defer c.restoring.Add(-1)
 	defer func() {
 		if restored {
 			mustEnd(lease.Release())

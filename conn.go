@@ -122,7 +122,7 @@ func (c *conn) PrepareContext(ctx context.Context, query string) (driver.Stmt, e
 func (c *conn) prepare(ctx context.Context, t *try, query string) (s *realStmt, again bool, _ error) {
 	if s := t.real.stmts.get(query); s != nil {
 		c.connector.stats.stmtHits.Add(1)
-		return s, false, nil
+		return s, false, ctx.Err()
 	}
 	c.connector.stats.stmtMisses.Add(1)
 	t.call()

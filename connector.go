@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -33,6 +34,9 @@ type Connector struct {
 	credentials *credentials // nil: the DSN's
 	epoch       atomic.Uint64
 	closed      atomic.Bool
+	open        atomic.Int64 // real connections, from before their dial to after their end
+	closing     sync.Once    // of the template
+	restoring   atomic.Int64 // connections on their way back, behind their borrowers
 	stats       counters
 }
 
@@ -52,11 +56,11 @@ var (
 // options, every default of the table in the README holds.
 func New(dsn string, options ...Option) *Connector {
 	c := &Connector{config: defaultConfig()}
-	c.err = c.open(dsn, options)
+	c.err = c.parse(dsn, options)
 	return c
 }
 
-func (c *Connector) open(dsn string, options []Option) error {
+func (c *Connector) parse(dsn string, options []Option) error {
 	d, err := dialects.Find(dsn)
 	if err != nil {
 		return fmt.Errorf("pooldriver: %w", err)
@@ -226,23 +230,38 @@ func (c *Connector) flushOnce(epoch uint64) {
 }
 
 // Close closes the pool: idle connections now, those in use when they come
-// back. It waits until the server has let go of all, for a second at the most.
-// sql.DB.Close calls it; calling it again does nothing.
+// back. It waits until the server has let go of all that nobody uses, for a
+// second at the most. sql.DB.Close calls it; calling it again does nothing.
 func (c *Connector) Close() error {
 	if c.err != nil || c.closed.Swap(true) {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), closeWait)
-	defer cancel()
-	if c.pool.CloseContext(ctx) != nil {
-		// Somebody still holds a connection; the template is in use.
-		go func() {
-			_ = c.pool.CloseContext(context.Background())
-			_ = c.template.Close()
-		}()
-		return nil
+	c.pool.Close()
+	c.awaitUnused(closeWait)
+	c.closeUnused()
+	return nil
+}
+
+// closeUnused closes the template when the connector is closed and the last
+// real connection has gone; whoever comes last does it.
+func (c *Connector) closeUnused() {
+	if c.closed.Load() && c.open.Load() == 0 {
+		c.closing.Do(func() {
+			if err := c.template.Close(); err != nil {
+				c.log.Debug("pooldriver: closing", "target", c.target(), "error", err)
+			}
+		})
 	}
-	return c.template.Close()
+}
+
+// awaitUnused returns when every connection that is left has a borrower.
+func (c *Connector) awaitUnused(limit time.Duration) {
+	for end := time.Now().Add(limit); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		s := c.pool.Stats()
+		if s.Count <= s.Lent-int(c.restoring.Load()) {
+			return
+		}
+	}
 }
 
 const (
@@ -263,11 +282,23 @@ func (c *Connector) acquire(ctx context.Context) (pool.Lease[*realConn], error) 
 // destroy ends a real connection, and returns when the server has let go of
 // it: only then may another be dialled in its place.
 func (c *Connector) destroy(r *realConn) {
+	defer c.ended()
+	c.closeSession(r)
+}
+
+func (c *Connector) closeSession(r *realConn) {
 	ctx, cancel := context.WithTimeout(context.Background(), destroyTimeout)
 	defer cancel()
 	if err := r.session.Close(ctx); err != nil {
 		c.stats.closeErrors.Add(1)
 		c.log.Debug("pooldriver: closing a connection", "target", c.target(), "error", err)
+	}
+}
+
+// ended counts a real connection out.
+func (c *Connector) ended() {
+	if c.open.Add(-1) == 0 {
+		c.closeUnused()
 	}
 }
 

@@ -51,7 +51,8 @@ type outcome struct {
 	badConn  bool // the driver returned driver.ErrBadConn
 	lost     bool // the connection is closed
 	executes bool // the operation may change data: an execution, not a prepare, begin or ping
-	unsent   bool // nothing was handed to the network since the operation began
+	unsent   bool // nothing was handed to the network since the operation began: we counted
+	trusted  bool // nobody counted, and the driver's ErrBadConn can be believed
 	first    bool // nothing else has happened in this checkout
 	retried  bool // this was the second try already
 	expired  bool // the caller's context has ended
@@ -66,11 +67,13 @@ type verdict struct {
 // judge decides whether an operation that failed is tried again. It is only if
 // the server cannot have executed anything, and nothing but this operation
 // holds the connection. Preparing, beginning and pinging leave nothing behind
-// on a connection that is gone, whether they were sent or not.
+// on a connection that is gone, whether they were sent or not. Where a driver's
+// word is all there is, its ErrBadConn goes to database/sql, whose own retries
+// are what the program would have had anyway.
 func judge(o outcome) verdict {
 	safe := o.unsent || !o.executes
 	return verdict{
 		retry:   (o.badConn || o.lost) && safe && o.first && !o.retried && !o.expired,
-		unclear: o.badConn && !safe,
+		unclear: o.badConn && !safe && !o.trusted,
 	}
 }

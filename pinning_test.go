@@ -45,6 +45,7 @@ func TestJudgeRetriesOnlyWhatTheServerCannotHaveExecuted(t *testing.T) {
 		{"an ordinary error", outcome{executes: true, first: true}, verdict{}},
 		{"ErrBadConn before anything was sent", outcome{badConn: true, executes: true, unsent: true, first: true}, verdict{retry: true}},
 		{"ErrBadConn after the statement was sent", outcome{badConn: true, executes: true, first: true}, verdict{unclear: true}},
+		{"ErrBadConn of a driver whose word is all there is", outcome{badConn: true, executes: true, trusted: true, first: true}, verdict{}},
 		{"lost before anything was sent, another error", outcome{lost: true, executes: true, unsent: true, first: true}, verdict{retry: true}},
 		{"lost after the statement was sent, another error", outcome{lost: true, executes: true, first: true}, verdict{}},
 		{"a prepare may be sent twice", outcome{badConn: true, first: true}, verdict{retry: true}},

@@ -85,22 +85,28 @@ func renewal(now, expires time.Time) time.Time {
 
 // dial makes one real connection of the template. The pool calls it in the
 // background, on a context of its own bounded by Config.ConnectTimeout.
-func (c *Connector) dial(ctx context.Context) (*realConn, error) {
+func (c *Connector) dial(ctx context.Context) (r *realConn, err error) {
 	epoch := c.epoch.Load()
+	c.open.Add(1)
+	defer func() {
+		if r == nil { // an error, or a panic on its way to the pool
+			c.stats.dialErrors.Add(1)
+			c.ended()
+		}
+	}()
 	s, err := c.dialSession(ctx)
 	if err != nil {
-		c.stats.dialErrors.Add(1)
 		return nil, fmt.Errorf("pooldriver: connecting to %s: %w", c.template.Target(), err)
 	}
-	r := newRealConn(s, c.dialect, c.template.Traits(), c.config.StmtCache)
-	r.epoch = epoch
+	dialled := newRealConn(s, c.dialect, c.template.Traits(), c.config.StmtCache)
+	dialled.epoch = epoch
 	if c.config.AfterConnect != nil {
-		if err := c.config.AfterConnect(ctx, r.conn); err != nil {
-			c.destroy(r)
+		if err := c.config.AfterConnect(ctx, dialled.conn); err != nil {
+			c.closeSession(dialled)
 			return nil, fmt.Errorf("pooldriver: AfterConnect on a connection to %s: %w", c.template.Target(), err)
 		}
 	}
-	return r, nil
+	return dialled, nil
 }
 
 func (c *Connector) dialSession(ctx context.Context) (dialects.Session, error) {
