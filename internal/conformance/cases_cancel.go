@@ -55,7 +55,7 @@ var cancelCases = []Case{
 			})
 		e.atTheGate("prepare", []fakedb.Call{fakedb.ConnPrepareCtx, fakedb.ConnPrepare},
 			func(ctx context.Context) error {
-				s, err := e.DB.PrepareContext(ctx, "SELECT 1")
+				s, err := e.DB.PrepareContext(ctx, "SELECT 2 AS fresh")
 				if err == nil {
 					_ = s.Close()
 				}
