@@ -283,13 +283,13 @@ func (c *Connector) acquire(ctx context.Context) (pool.Lease[*realConn], error) 
 // it: only then may another be dialled in its place.
 func (c *Connector) destroy(r *realConn) {
 	defer c.ended()
-	c.closeSession(r)
+	c.closeSession(r.session)
 }
 
-func (c *Connector) closeSession(r *realConn) {
+func (c *Connector) closeSession(s dialects.Session) {
 	ctx, cancel := context.WithTimeout(context.Background(), destroyTimeout)
 	defer cancel()
-	if err := r.session.Close(ctx); err != nil {
+	if err := s.Close(ctx); err != nil {
 		c.stats.closeErrors.Add(1)
 		c.log.Debug("pooldriver: closing a connection", "target", c.target(), "error", err)
 	}

@@ -43,8 +43,8 @@ type realConn struct {
 	running int
 }
 
-func newRealConn(s dialects.Session, d dialects.Dialect, t dialects.Traits, stmts int) *realConn {
-	r := &realConn{session: s, conn: s.Conn(), dialect: d, traits: t}
+func newRealConn(s dialects.Session, d dialects.Dialect, t dialects.Traits, stmts int, epoch uint64) *realConn {
+	r := &realConn{session: s, conn: s.Conn(), dialect: d, traits: t, epoch: epoch}
 	r.stmts.max = stmts
 	r.execerCtx, _ = r.conn.(driver.ExecerContext)
 	r.execer, _ = r.conn.(driver.Execer) //nolint:staticcheck // see the field

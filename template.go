@@ -88,25 +88,27 @@ func renewal(now, expires time.Time) time.Time {
 func (c *Connector) dial(ctx context.Context) (r *realConn, err error) {
 	epoch := c.epoch.Load()
 	c.open.Add(1)
+	var s dialects.Session
 	defer func() {
-		if r == nil { // an error, or a panic on its way to the pool
-			c.stats.dialErrors.Add(1)
-			c.ended()
+		if r != nil {
+			return
 		}
+		// An error, or a panic on its way to the pool.
+		c.stats.dialErrors.Add(1)
+		if s != nil {
+			c.closeSession(s)
+		}
+		c.ended()
 	}()
-	s, err := c.dialSession(ctx)
-	if err != nil {
+	if s, err = c.dialSession(ctx); err != nil {
 		return nil, fmt.Errorf("pooldriver: connecting to %s: %w", c.template.Target(), err)
 	}
-	dialled := newRealConn(s, c.dialect, c.template.Traits(), c.config.StmtCache)
-	dialled.epoch = epoch
 	if c.config.AfterConnect != nil {
-		if err := c.config.AfterConnect(ctx, dialled.conn); err != nil {
-			c.closeSession(dialled)
+		if err := c.config.AfterConnect(ctx, s.Conn()); err != nil {
 			return nil, fmt.Errorf("pooldriver: AfterConnect on a connection to %s: %w", c.template.Target(), err)
 		}
 	}
-	return dialled, nil
+	return newRealConn(s, c.dialect, c.template.Traits(), c.config.StmtCache, epoch), nil
 }
 
 func (c *Connector) dialSession(ctx context.Context) (dialects.Session, error) {

@@ -97,10 +97,15 @@ func TestInsertIsStoredOnceAtMostWhereverTheConnectionBreaks(t *testing.T) {
 			if way.name == "query" && account.Server.Engine == testbed.MySQL {
 				continue // MySQL has no RETURNING.
 			}
-			for _, cut := range []byteproxy.Cut{byteproxy.Reset, byteproxy.Finish} {
+			for _, cut := range []byteproxy.Cut{byteproxy.Reset, byteproxy.Finish, byteproxy.Stall} {
 				t.Run(way.name+"/"+cut.String(), func(t *testing.T) {
-					bench := resetBench{account: account, front: f, way: way}
-					got := bench.run(t, random, cut, rounds(40, 1000))
+					bench := resetBench{account: account, front: f, way: way, patience: 20 * time.Second}
+					tries := rounds(40, 1000)
+					if cut == byteproxy.Stall { // Only the program's deadline ends it.
+						bench.patience = 100 * time.Millisecond
+						tries = rounds(2, 50)
+					}
+					got := bench.run(t, random, cut, tries)
 					t.Logf("%+v", got)
 					require.Zero(t, got.lost, "success was reported, and the row is not there")
 					require.Positive(t, got.failed+got.doubled, "no fault struck")
@@ -118,6 +123,8 @@ type resetBench struct {
 	account testbed.Account
 	front   front
 	way     insertion
+	// patience is the deadline of the insertion.
+	patience time.Duration
 }
 
 func (b resetBench) run(t *testing.T, random *rand.Rand, cut byteproxy.Cut, tries int) outcome {
@@ -176,7 +183,9 @@ func (b resetBench) try(t *testing.T, arm func(*byteproxy.Proxy) (disarm func())
 	require.NoError(t, db.PingContext(ctx))
 
 	disarm := arm(proxy)
-	insertErr := b.way.insert(ctx, db, b.account.Server.Engine, id)
+	deadline, cancelInsert := context.WithTimeout(ctx, b.patience)
+	defer cancelInsert()
+	insertErr := b.way.insert(deadline, db, b.account.Server.Engine, id)
 	disarm()
 
 	_ = db.Close()
