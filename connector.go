@@ -283,7 +283,10 @@ func (c *Connector) acquire(ctx context.Context) (pool.Lease[*realConn], error) 
 // it: only then may another be dialled in its place.
 func (c *Connector) destroy(r *realConn) {
 	defer c.ended()
-	c.closeSession(r.session)
+	defer c.closeSession(r.session)
+	if !r.traits.StatementsEndWithSession {
+		r.stmts.empty()
+	}
 }
 
 func (c *Connector) closeSession(s dialects.Session) {

@@ -108,6 +108,11 @@ type Traits struct {
 	// that nothing was sent.
 	BadConnUnsure bool
 
+	// StatementsEndWithSession: closing the connection is enough. Where not
+	// (SQLite keeps its file open for a statement), and where nobody knows,
+	// each prepared statement is closed first, as database/sql does.
+	StatementsEndWithSession bool
+
 	// StatusKnown: Session.TxStatus is the server's word, at hand after every
 	// statement. Where not, it is asked only when a transaction may be open.
 	StatusKnown bool

@@ -83,7 +83,7 @@ func (t *template) Traits() dialects.Traits { return traits }
 
 // traits: the driver says ErrBadConn only where nothing was sent, Prepare
 // apart, which executes nothing. Its transactions forget their context.
-var traits = dialects.Traits{StatusKnown: true}
+var traits = dialects.Traits{StatusKnown: true, StatementsEndWithSession: true}
 
 func (t *template) TakesCredential() bool { return true }
 
