@@ -98,6 +98,9 @@ func TestInsertIsStoredOnceAtMostWhereverTheConnectionBreaks(t *testing.T) {
 				continue // MySQL has no RETURNING.
 			}
 			for _, cut := range []byteproxy.Cut{byteproxy.Reset, byteproxy.Finish, byteproxy.Stall} {
+				if cut == byteproxy.Stall && way.name == "transaction" {
+					continue // Commit takes no context: go-sql-driver waits for ever.
+				}
 				t.Run(way.name+"/"+cut.String(), func(t *testing.T) {
 					bench := resetBench{account: account, front: f, way: way, patience: 20 * time.Second}
 					tries := rounds(40, 1000)
