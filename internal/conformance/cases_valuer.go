@@ -90,10 +90,20 @@ var valuerCases = []Case{
 		e.Query("rows", e.DB, "SELECT a, b FROM t")
 	}},
 	{"ValuersThatPanicLeaveTheDatabaseUsable", 0, func(e *Env) {
+		e.DB.SetMaxOpenConns(1)
+		bad := valuerFunc(func() (driver.Value, error) { panic("valuer") })
+		for range 2 {
+			e.Panics("exec", func() { _, _ = e.DB.Exec(e.SQL.rebind("SELECT ?"), bad) })
+			e.Idle()
+		}
+		e.Alive()
+	}},
+	{"ValuersThatPanicInAQueryReachTheCaller", OnFake, func(e *Env) {
 		e.Leaks()
 		bad := valuerFunc(func() (driver.Value, error) { panic("valuer") })
-		e.Panics("exec", func() { _, _ = e.DB.Exec(e.SQL.rebind("SELECT ?"), bad) })
-		e.Panics("query", func() { _, _ = e.DB.Query(e.SQL.rebind("SELECT ?"), bad) }) //nolint:sqlclosecheck // It panics.
+		e.Panics("query", func() { _, _ = e.DB.Query("SELECT ?", bad) }) //nolint:sqlclosecheck // It panics.
+		s := e.Prepare(e.DB, "SELECT ?")
+		e.Panics("prepared", func() { _, _ = s.Query(bad) }) //nolint:sqlclosecheck // It panics.
 		e.Alive()
 	}},
 	{"ArgumentsAreNotAskedOnceTheContextEnded", 0, func(e *Env) {

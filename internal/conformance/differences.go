@@ -1,5 +1,7 @@
 package conformance
 
+import "context"
+
 // Differences returns the closed list. docs/transparency.md has each of them;
 // a test keeps the two alike.
 func Differences() []Difference {
@@ -105,6 +107,11 @@ func Differences() []Difference {
 			Case: "ManyLostIdleConnectionsAreReplacedUnseen", Label: "first use",
 			Reason:  "a lost connection is replaced also where database/sql does not try again",
 			Permits: becomes(describeError(nil)),
+		},
+		{
+			Case: "PingReachesTheServer", Label: "cancelled",
+			Reason:  "a context that has ended is told as what it is, and costs no connection",
+			Permits: becomes(describeError(context.Canceled)),
 		},
 		{
 			Case: "BadConnectionsAfterExecutionShowInTheTable", Label: "rows",
