@@ -63,11 +63,11 @@ func TestOptionsForTLSReachEveryConnection(t *testing.T) {
 
 			t.Run("expired certificate", func(t *testing.T) {
 				server.UseCertificate(t, testbed.Expired)
-				requireRefusal(t, account, "certificate has expired or is not yet valid")
+				_ = requireRefusal(t, account, "certificate has expired or is not yet valid")
 			})
 			t.Run("certificate of another host", func(t *testing.T) {
 				server.UseCertificate(t, testbed.WrongHost)
-				requireRefusal(t, account, "doesn't contain any IP SANs")
+				_ = requireRefusal(t, account, "doesn't contain any IP SANs")
 			})
 		})
 	}
@@ -108,7 +108,7 @@ func TestRefusedConnectionIsOneErrorAtOnce(t *testing.T) {
 	nobody := listener.Addr().String()
 	require.NoError(t, listener.Close())
 	testbed.Each(t, func(t *testing.T, account testbed.Account) {
-		requireRefusal(t, account.Via(nobody), "connection refused")
+		_ = requireRefusal(t, account.Via(nobody), "connection refused")
 	})
 }
 
@@ -119,7 +119,7 @@ func TestServerAtItsConnectionLimitIsOneErrorAtOnce(t *testing.T) {
 			server := testbed.Start(t, engine, testbed.WithMaxConnections(6))
 			account := server.NewAccount(t)
 			occupy(t, account.OpenBare(t))
-			requireRefusal(t, account, cause[engine])
+			_ = requireRefusal(t, account, cause[engine])
 		})
 	}
 }
