@@ -72,7 +72,6 @@ func (b *binding) discard(c *Connector) {
 type try struct {
 	real    *realConn
 	sent    uint64
-	counted bool
 	retried bool
 }
 
@@ -86,7 +85,9 @@ func (b *binding) start(ctx context.Context, c *Connector, t *try) (err error) {
 // and does not return (a panic) leaves the connection marked.
 func (t *try) call() {
 	t.real.running++
-	t.sent, t.counted = t.real.session.Sent()
+	if t.real.counts {
+		t.sent, _ = t.real.session.Sent()
+	}
 }
 
 // finish marks the way out and says whether to try again, or with which error
@@ -111,7 +112,8 @@ func (b *binding) finish(ctx context.Context, c *Connector, t *try, err error, e
 		retried:  t.retried,
 		expired:  ctx.Err() != nil,
 	}
-	if n, ok := t.real.session.Sent(); ok && t.counted {
+	if t.real.counts {
+		n, _ := t.real.session.Sent()
 		o.unsent = n == t.sent
 	} else {
 		o.trusted = !t.real.traits.BadConnUnsure

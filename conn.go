@@ -54,14 +54,14 @@ func (c *conn) ExecContext(ctx context.Context, query string, args []driver.Name
 				return nil, err
 			}
 		}
-		r.note(query)
+		effect := r.note(query)
 		t.call()
 		res, err := r.exec(ctx, query, args)
 		again, err := c.binding.finish(ctx, c.connector, &t, err, true)
 		if again {
 			continue
 		}
-		r.settled(query)
+		r.settled(effect)
 		return res, err
 	}
 }
@@ -83,14 +83,14 @@ func (c *conn) QueryContext(ctx context.Context, query string, args []driver.Nam
 				return nil, err
 			}
 		}
-		r.note(query)
+		effect := r.note(query)
 		t.call()
 		real, err := r.query(ctx, query, args)
 		again, err := c.binding.finish(ctx, c.connector, &t, err, true)
 		if again {
 			continue
 		}
-		r.settled(query)
+		r.settled(effect)
 		if err != nil {
 			return nil, err
 		}

@@ -18,6 +18,7 @@ type realConn struct {
 	dialect dialects.Dialect
 	traits  dialects.Traits
 	epoch   uint64 // of the connector when it was dialled: see Connector.flushOnce
+	counts  bool   // the session counts what is sent
 
 	// The driver's optional interfaces, nil where it has none. They are asked
 	// for once: a type assertion to an interface costs more than a call.
@@ -46,6 +47,7 @@ type realConn struct {
 func newRealConn(s dialects.Session, d dialects.Dialect, t dialects.Traits, stmts int, epoch uint64) *realConn {
 	r := &realConn{session: s, conn: s.Conn(), dialect: d, traits: t, epoch: epoch}
 	r.stmts.max = stmts
+	_, r.counts = s.Sent()
 	r.execerCtx, _ = r.conn.(driver.ExecerContext)
 	r.execer, _ = r.conn.(driver.Execer) //nolint:staticcheck // see the field
 	r.queryerCtx, _ = r.conn.(driver.QueryerContext)
@@ -177,14 +179,16 @@ func (r *realConn) txStatus() dialects.TxStatus {
 
 // note records what query is about to do to the session. It is called before
 // the statement is sent: if it fails half way, what it began still counts.
-func (r *realConn) note(query string) {
-	r.effect |= r.texts.effect(r.dialect, query)
+func (r *realConn) note(query string) dialects.Effect {
+	e := r.texts.effect(r.dialect, query)
+	r.effect |= e
+	return e
 }
 
 // settled is called after a statement has run: one that changes what earlier
 // texts mean empties the statement cache.
-func (r *realConn) settled(query string) {
-	if r.texts.effect(r.dialect, query)&dialects.ForgetPrepared != 0 {
+func (r *realConn) settled(e dialects.Effect) {
+	if e&dialects.ForgetPrepared != 0 {
 		r.stmts.empty()
 	}
 }

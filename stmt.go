@@ -86,7 +86,7 @@ func (s *stmt) run(ctx context.Context, args []driver.NamedValue, call func(*try
 			}
 			converted = true
 		}
-		r.note(s.query)
+		effect := r.note(s.query)
 		t.call()
 		err = call(&t, rs, args)
 		again, err = c.binding.finish(ctx, c.connector, &t, err, true)
@@ -99,7 +99,7 @@ func (s *stmt) run(ctx context.Context, args []driver.NamedValue, call func(*try
 			continue
 		}
 		r.stmts.done(rs)
-		r.settled(s.query)
+		r.settled(effect)
 		return err
 	}
 }
