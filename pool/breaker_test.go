@@ -195,6 +195,30 @@ func TestRefusedProbeGoesOnProbing(t *testing.T) {
 	})
 }
 
+func TestTryAcquireProbesWithTheNextOneWhenOneIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := quiet(2)
+		var refuse *item
+		cfg.BeforeAcquire = func(_ context.Context, v *item) error {
+			if v == refuse {
+				return errBroken
+			}
+			return nil
+		}
+		p, _ := sell(t, cfg)
+		leases := mustAll(t, p, 2)
+		refuse = leases[1].Value()
+		require.NoError(t, leases[0].Release())
+		require.NoError(t, leases[1].Release())
+		p.Recover()
+		probe, ok := p.TryAcquire()
+		require.True(t, ok)
+		require.Equal(t, leases[0].Value(), probe.Value())
+		require.NoError(t, probe.Release())
+		require.Equal(t, Active, p.State())
+	})
+}
+
 func TestWaitersOfAPoolSetRecoveringByHandProbeInTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, _ := sell(t, quiet(2))

@@ -127,8 +127,6 @@ func (p *Pool[T]) deliver(w *waiter[T], r *resource[T], v verdict) {
 	p.applyLocked(v)
 	p.armSweepLocked()
 	switch {
-	case p.mode&modeClosed != 0:
-		p.retireLocked(r, closed)
 	case w != nil && w.state == stateReserved:
 		p.alone.remove(w)
 		p.grantLocked(w, r, true)

@@ -239,6 +239,26 @@ func TestRefusedResourceDoesNotCostTheWaiterItsPlace(t *testing.T) {
 	})
 }
 
+// Between the refusal and the return to the queue there is no moment in which
+// somebody who came later could be served.
+func TestRefusedAcquirerKeepsTheLockUntilItIsBackInTheQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := quiet(1)
+		cfg.BeforeAcquire = func(context.Context, *item) error { return errBroken }
+		p, _ := sell(t, cfg)
+		l := must(t, p)
+		tk := ticket{seq: 1}
+		err, again := p.tryOnce(t.Context(), l.r, &tk)
+		require.NoError(t, err)
+		require.True(t, again)
+		require.False(t, p.mu.TryLock(), "the lock is held")
+		l, err = p.acquireLocked(t.Context(), tk, false)
+		require.NoError(t, err)
+		require.Equal(t, 2, l.Value().id)
+		require.NoError(t, l.Release())
+	})
+}
+
 func TestQueueReadmitsByArrival(t *testing.T) {
 	var q waitQueue[int]
 	at := func(seq uint64) *waiter[int] { return &waiter[int]{seq: seq} }

@@ -188,6 +188,21 @@ func TestHealthCheckChangesNeitherTheOrderOfLendingNorTheAge(t *testing.T) {
 	})
 }
 
+func TestResourceUsedSinceTheRoundOfChecksBeganIsNotChecked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := quiet(2)
+		cfg.CheckInterval = time.Minute
+		var checks atomic.Int32
+		cfg.Check = func(context.Context, *item) error { checks.Add(1); time.Sleep(time.Second); return nil }
+		p, _ := sell(t, cfg)
+		cycle(t, p, 2)
+		after(time.Minute + time.Second/2) // the older one is being checked
+		cycle(t, p, 1)
+		after(10 * time.Second)
+		require.EqualValues(t, 1, checks.Load(), "the other has just been used")
+	})
+}
+
 func TestWaiterGetsTheResourceThatWasBeingChecked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := quiet(1)

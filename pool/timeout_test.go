@@ -108,6 +108,27 @@ func TestWaiterWhoseResourceWasRefusedKeepsItsOriginalTimeout(t *testing.T) {
 	})
 }
 
+func TestWaiterWhoseResourceWasRefusedTooLateTimesOutAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := quiet(1)
+		cfg.AcquireTimeout = time.Second
+		cfg.BeforeAcquire = func(context.Context, *item) error { time.Sleep(3 * time.Second); return errBroken }
+		g := make(gate, 1)
+		g <- nil
+		p, _ := (&shop{create: g.pass}).sell(t, cfg)
+		held := must(t, p)
+		l := line{t: t, p: p}
+		q := l.join()
+		after(time.Second / 2)
+		require.NoError(t, held.Release())
+		after(2 * time.Second) // the timer has found the queue empty
+		require.False(t, q.isDone())
+		after(time.Second + 1)
+		require.ErrorIs(t, q.err, ErrTimeout)
+		g <- nil
+	})
+}
+
 func TestNegativeAcquireTimeoutWaitsForTheContextAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, _ := sell(t, quiet(1))
