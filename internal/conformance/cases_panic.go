@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"context"
 	"fmt"
 	"sync"
 
@@ -102,6 +103,26 @@ var concurrencyCases = []Case{
 		e.Count("rows", e.DB, "t")
 		e.Idle()
 	}},
+	{"ManyCancelsLeaveNothingBehind", Series, func(e *Env) {
+		e.DB.SetMaxOpenConns(3)
+		var wg sync.WaitGroup
+		for g := range 6 {
+			wg.Go(func() {
+				for i := range 10 {
+					e.cancelAfter((g + i) % 4)
+				}
+			})
+		}
+		wg.Wait()
+		e.Idle()
+		e.Alive()
+		if e.Server != nil {
+			e.Await("nothing is left", func() bool {
+				s := e.Server.State()
+				return s.InTx() == 0 && s.OpenRows() == 0
+			})
+		}
+	}},
 	{"ManyGoroutinesShareATransaction", OnFake, func(e *Env) {
 		e.Table("t", "a INT")
 		tx := e.Begin(e.Ctx)
@@ -143,4 +164,34 @@ func (e *Env) goroutine(id int, text string) error {
 		return tx.Commit()
 	}
 	return tx.Rollback()
+}
+
+// cancelAfter cancels a transaction that reads rows after so many steps.
+func (e *Env) cancelAfter(steps int) {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	step := func() {
+		if steps == 0 {
+			cancel()
+		}
+		steps--
+	}
+	tx, err := e.DB.BeginTx(ctx, nil)
+	if err != nil {
+		return
+	}
+	// The context's watcher may have been first.
+	defer func() { _ = tx.Rollback() }()
+	step()
+	rows, err := tx.QueryContext(ctx, e.SQL.Series)
+	if err != nil {
+		return
+	}
+	defer func() { _ = rows.Close() }()
+	step()
+	for range 2 {
+		rows.Next()
+		step()
+	}
+	_ = rows.Err()
 }

@@ -2,6 +2,8 @@ package conformance
 
 import (
 	"database/sql"
+	"strconv"
+	"strings"
 	"sync"
 
 	"github.com/pooldriver/pooldriver/internal/fakedb"
@@ -107,6 +109,28 @@ var prepareCases = []Case{
 		e.Result("after", res, err)
 		e.Err("close", s.Close())
 		e.Query("rows", e.DB, "SELECT a FROM t")
+	}},
+	{"StatementsOfOneTextEndEachByItself", 0, func(e *Env) {
+		e.DB.SetMaxOpenConns(1)
+		one, two := e.Prepare(e.DB, "SELECT 1"), e.Prepare(e.DB, "SELECT 1")
+		e.Err("one", one.QueryRow().Scan(new(int)))
+		e.Err("close one", one.Close())
+		e.Err("two", two.QueryRow().Scan(new(int)))
+		e.Err("close two", two.Close())
+		e.Alive()
+	}},
+	{"StatementsMayHaveManyArguments", 0, func(e *Env) {
+		const many = 300
+		args := make([]any, many)
+		for i := range args {
+			args[i] = strconv.Itoa(i)
+		}
+		text := "SELECT " + strings.Repeat("?, ", many-1) + "?"
+		e.Query("direct", e.DB, text, args...)
+		s := e.Prepare(e.DB, text)
+		rows, err := s.Query(args...)
+		e.Rows("prepared", rows, err)
+		e.Err("close", s.Close())
 	}},
 	{"StatementsSurviveAnError", 0, func(e *Env) {
 		e.Table("t", "a INT NOT NULL")

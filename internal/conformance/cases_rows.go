@@ -210,6 +210,25 @@ var rowsCases = []Case{
 		e.Err("close", rows.Close())
 		e.Idle()
 	}},
+	{"CursorsInARowAreRows", OnFake, func(e *Env) {
+		rows, err := e.DB.Query("SELECT cursor(3) AS c, 7 AS n")
+		e.Must(err)
+		e.Value("next", rows.Next())
+		var inner sql.Rows
+		var n int
+		e.Err("scan", rows.Scan(&inner, &n))
+		e.Value("beside it", n)
+		for inner.Next() {
+			var v int
+			err := inner.Scan(&v)
+			e.Value("inner row", v, err)
+		}
+		e.Err("inner end", inner.Err())
+		e.Err("inner close", inner.Close())
+		e.Value("next", rows.Next())
+		e.Err("close", rows.Close())
+		e.Idle()
+	}},
 	{"OpenRowsLeaveTheServerWhenClosed", OnFake, func(e *Env) {
 		rows, err := e.DB.Query("SELECT * FROM numbers LIMIT 9")
 		e.Must(err)

@@ -107,18 +107,24 @@ func (c *conn) query(ctx context.Context, p *parsed, args []driver.NamedValue) (
 	if err != nil {
 		return nil, err
 	}
-	r := &rows{conn: c, ctx: ctx}
+	var sets []*resultSet
 	for _, out := range outcomes {
 		if out.set != nil {
-			r.sets = append(r.sets, out.set)
+			sets = append(sets, out.set)
 		}
 	}
-	if len(r.sets) == 0 {
-		r.sets = []*resultSet{{breakAt: -1}}
+	if len(sets) == 0 {
+		sets = []*resultSet{{breakAt: -1}}
 	}
+	return c.open(ctx, sets...), nil
+}
+
+// open makes rows of at least one result set.
+func (c *conn) open(ctx context.Context, sets ...*resultSet) driver.Rows {
+	r := &rows{conn: c, ctx: ctx, sets: sets}
 	c.session.server.mu.Lock()
+	defer c.session.server.mu.Unlock()
 	c.session.openRows++
 	c.session.server.changedLocked()
-	c.session.server.mu.Unlock()
-	return rowsShapes[c.variant.Features&RowsFeatures](r), nil
+	return rowsShapes[c.variant.Features&RowsFeatures](r)
 }

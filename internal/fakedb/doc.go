@@ -26,6 +26,7 @@
 //	DELETE FROM t [WHERE ...]
 //	SELECT * | count(*) | a, b FROM t [WHERE ...] [LIMIT n]
 //	SELECT ?, 1 AS one, TIMESTAMP '2024-02-29T12:00:00+01:00', true
+//	SELECT cursor(3)      one row whose value is a driver.Rows of three rows
 //	BEGIN | START TRANSACTION, COMMIT, ROLLBACK
 //	SAVEPOINT s, RELEASE SAVEPOINT s, ROLLBACK TO SAVEPOINT s
 //	SET name = value, SHOW name

@@ -309,6 +309,11 @@ func (p *parser) expr() expr {
 		p.expect("*")
 		p.expect(")")
 		return expr{kind: countExpr}
+	case strings.EqualFold(t, "cursor"):
+		p.expect("(")
+		n := p.number()
+		p.expect(")")
+		return expr{value: cursor(n)}
 	case unicode.IsDigit(rune(t[0])) || t[0] == '-':
 		if n, err := strconv.ParseInt(t, 10, 64); err == nil {
 			return expr{value: n}

@@ -101,6 +101,9 @@ func (r *rows) Next(dest []driver.Value) error {
 			r.memory = append(r.memory, b...)
 			v = r.memory[start:len(r.memory):len(r.memory)]
 		}
+		if n, ok := v.(cursor); ok {
+			v = r.conn.open(r.ctx, numbers(int64(n)))
+		}
 		dest[i] = v
 	}
 	return r.server().finish(after, r.conn.session.id, nil)

@@ -62,9 +62,7 @@ func (x *session) selectLocked(s *statement, args []driver.NamedValue) (*resultS
 		if set.limit < 0 {
 			return nil, fmt.Errorf("fakedb: numbers needs a LIMIT")
 		}
-		c := columnFor("n", int64(0))
-		set.columns, set.endless = []column{c}, true
-		return set, nil
+		return numbers(set.limit), nil
 	}
 	t, err := x.tableLocked(s.name)
 	if err != nil {
@@ -81,6 +79,11 @@ func (x *session) selectLocked(s *statement, args []driver.NamedValue) (*resultS
 		return set, nil
 	}
 	return set, set.project(s, t, found, args)
+}
+
+// numbers is the beginning of the table of that name.
+func numbers(limit int64) *resultSet {
+	return &resultSet{columns: []column{columnFor("n", int64(0))}, endless: true, limit: limit, breakAt: -1}
 }
 
 // constant fills the set with the one row of a SELECT without FROM.

@@ -323,3 +323,19 @@ func TestSyntaxErrorsNameThePlace(t *testing.T) {
 		require.Equal(t, near, syntax.Near, text)
 	}
 }
+
+func TestCursorIsAValueThatIsRows(t *testing.T) {
+	db, server := open(t, Variant{Features: All})
+	rows, err := db.QueryContext(t.Context(), "SELECT cursor(2)")
+	require.NoError(t, err)
+	require.True(t, rows.Next())
+	var inner sql.Rows
+	require.NoError(t, rows.Scan(&inner))
+	require.Equal(t, 2, server.State().OpenRows())
+	require.True(t, inner.Next())
+	require.True(t, inner.Next())
+	require.False(t, inner.Next())
+	require.NoError(t, inner.Err())
+	require.NoError(t, rows.Close())
+	require.Zero(t, server.State().OpenRows())
+}

@@ -21,6 +21,9 @@ type Point struct{ X, Y int }
 // Refused is a type which every NamedValueChecker refuses.
 type Refused struct{}
 
+// cursor is a value that Rows.Next turns into rows over so many numbers.
+type cursor int64
+
 type column struct {
 	name      string
 	typeName  string
