@@ -174,6 +174,55 @@ func TestProbeThatLeavesMakesWayForTheNext(t *testing.T) {
 	})
 }
 
+func TestProbeThatCreatesForItselfAloneOrTimesOutMakesWayToo(t *testing.T) {
+	for name, leave := range map[string]func(*queuer){
+		"cancelled": func(q *queuer) { q.cancel() },
+		"timed out": func(*queuer) { time.Sleep(time.Second) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g := make(gate)
+				cfg := quiet(2)
+				cfg.AcquireTimeout = time.Second
+				p, _ := (&shop{create: g.pass}).sell(t, cfg)
+				l := line{t: t, p: p}
+				p.Recover()
+				var probe *queuer
+				if name == "cancelled" {
+					probe = l.joinWith(p.AcquireNow)
+				} else {
+					probe = l.join()
+				}
+				leave(probe)
+				synctest.Wait()
+				require.Error(t, probe.err)
+				next := l.join()
+				require.False(t, next.isDone(), "it is let in")
+				g <- nil
+				synctest.Wait()
+				require.NoError(t, next.err)
+				require.NoError(t, next.lease.Release())
+			})
+		})
+	}
+}
+
+func TestReleaseOfAResourceLentEarlierSaysNothingAboutTheRecovery(t *testing.T) {
+	for name, strategy := range map[string]Strategy{"by hand": nil, "strategy": ConsecutiveFailures(1, 0)} {
+		t.Run(name, func(t *testing.T) {
+			cfg := quiet(2)
+			cfg.Strategy = strategy
+			p, _ := sell(t, cfg)
+			old := must(t, p)
+			p.Recover()
+			require.NoError(t, old.Release())
+			require.Equal(t, Recovering, p.State())
+			cycle(t, p, 1)
+			require.Equal(t, Active, p.State())
+		})
+	}
+}
+
 func TestRefusedProbeGoesOnProbing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := quiet(2)

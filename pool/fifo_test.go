@@ -243,19 +243,30 @@ func TestRefusedResourceDoesNotCostTheWaiterItsPlace(t *testing.T) {
 // somebody who came later could be served.
 func TestRefusedAcquirerKeepsTheLockUntilItIsBackInTheQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		cfg := quiet(1)
+		n := 0
+		cfg := quiet(1) // without Destroy the place is free at once
+		cfg.Create = func(context.Context) (*item, error) { n++; return &item{n}, nil }
 		cfg.BeforeAcquire = func(context.Context, *item) error { return errBroken }
-		p, _ := sell(t, cfg)
-		l := must(t, p)
+		p, err := New(cfg)
+		require.NoError(t, err)
+		held := must(t, p)
+		l := line{t: t, p: p}
 		tk := ticket{seq: 1}
-		err, again := p.tryOnce(t.Context(), l.r, &tk)
+		later := l.join()
+		err, again := p.tryOnce(t.Context(), held.r, &tk)
 		require.NoError(t, err)
 		require.True(t, again)
 		require.False(t, p.mu.TryLock(), "the lock is held")
-		l, err = p.acquireLocked(t.Context(), tk, false)
+		require.Zero(t, p.creating, "and nothing has been started for the other")
+		mine, err := p.acquireLocked(t.Context(), tk, false)
 		require.NoError(t, err)
-		require.Equal(t, 2, l.Value().id)
-		require.NoError(t, l.Release())
+		require.Equal(t, 2, mine.Value().id)
+		require.False(t, later.isDone())
+		require.NoError(t, mine.Release())
+		synctest.Wait()
+		require.NoError(t, later.err)
+		require.NoError(t, later.lease.Release())
+		p.Close()
 	})
 }
 

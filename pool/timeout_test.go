@@ -216,3 +216,32 @@ func TestMaxWaitersCountsThoseBeyondMax(t *testing.T) {
 		require.EqualValues(t, 1, p.Stats().Refused)
 	})
 }
+
+func TestRefusedAcquirerReturnsToAFullQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := quiet(1)
+		cfg.MaxWaiters = 1
+		cfg.BeforeAcquire = func(_ context.Context, v *item) error {
+			time.Sleep(time.Second)
+			if v.id == 1 {
+				return errBroken
+			}
+			return nil
+		}
+		p, _ := sell(t, cfg)
+		held := must(t, p)
+		l := line{t: t, p: p}
+		first := l.join()
+		require.NoError(t, held.Release())
+		synctest.Wait() // first is in its hook
+		second := l.join()
+		_, err := p.Acquire(t.Context())
+		require.ErrorIs(t, err, ErrTooManyWaiters)
+		after(2 * time.Second)
+		require.NoError(t, first.err)
+		require.NoError(t, first.lease.Release())
+		after(2 * time.Second)
+		require.NoError(t, second.err)
+		require.NoError(t, second.lease.Release())
+	})
+}
