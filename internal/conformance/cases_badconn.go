@@ -155,12 +155,6 @@ var badConnCases = []Case{
 		e.Server.Heal()
 		e.Alive()
 	}},
-	{"LostConnectionsAreReplacedOnARealServer", ConnectionID, func(e *Env) {
-		if e.Server != nil {
-			e.Server.KillAll()
-		}
-		e.Value("connected", e.ID(e.DB) != 0)
-	}},
 }
 
 var resetCases = []Case{
