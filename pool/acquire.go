@@ -251,7 +251,7 @@ func (p *Pool[T]) enterNowLocked(ctx context.Context, t ticket) (*waiter[T], err
 		w.wake()
 		p.balanceLocked()
 		return w, nil
-	case p.roomLocked() > 0:
+	case p.spareLocked():
 		w := p.newWaiterLocked(ctx, t.seq)
 		p.used = true
 		p.reserveLocked(w)

@@ -99,8 +99,9 @@ type Config[T any] struct {
 	// MaxConcurrentCreates bounds the creates that run at once. 0: as many
 	// as there are resources already, and four at least, so that a pool
 	// grows by doubling: when the first ones come back quickly, a burst of
-	// acquirers does not open a resource for each. Negative: no bound but
-	// Max.
+	// acquirers does not open a resource for each; those of AcquireNow, which
+	// are for one acquirer alone, are not bound by that. Negative: no bound
+	// but Max.
 	MaxConcurrentCreates int
 
 	// AcquireTimeout bounds the waiting in Acquire, beside its context. 0:

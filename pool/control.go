@@ -31,7 +31,7 @@ func (p *Pool[T]) Warm(ctx context.Context) error {
 			p.mu.Unlock()
 			return nil
 		}
-		if p.creating >= missing || p.roomLocked() <= 0 {
+		if p.creating >= missing || !p.spareLocked() {
 			if err := p.awaitCreateLocked(ctx); err != nil {
 				return err
 			}

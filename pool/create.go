@@ -37,16 +37,26 @@ func (p *Pool[T]) wantedLocked() int {
 	return min(wanted, room)
 }
 
-// roomLocked is how many creates may be started now.
+// roomLocked is how many creates may be started now for the queue and for Min
+// and MinIdle.
 func (p *Pool[T]) roomLocked() int {
-	limit := p.cfg.MaxConcurrentCreates
+	limit, running := p.cfg.MaxConcurrentCreates, p.creating
 	switch {
 	case limit < 0:
 		limit = p.max
 	case limit == 0:
 		limit = max(minConcurrentCreates, p.total-p.creating-p.destroying)
+		running -= p.reserved
 	}
-	return min(p.max-p.total, limit-p.creating)
+	return min(p.max-p.total, limit-running)
+}
+
+// spareLocked reports whether a create may be started now for one acquirer
+// alone. The growing by doubling is not for these: each is used, whatever
+// comes back meanwhile.
+func (p *Pool[T]) spareLocked() bool {
+	limit := p.cfg.MaxConcurrentCreates
+	return p.total < p.max && (limit <= 0 || p.creating < limit)
 }
 
 // startCreateLocked starts one create: for w alone, or for whoever is first

@@ -214,6 +214,35 @@ func TestAcquireNowGetsTheResourceCreatedForItEvenIfOthersCameLater(t *testing.T
 	})
 }
 
+func TestAcquireNowCreatesAsManyAtOnceAsThereIsCapacityUnlessBounded(t *testing.T) {
+	for limit, want := range map[int]int{0: 8, -1: 8, 3: 3} {
+		synctest.Test(t, func(t *testing.T) {
+			g := make(gate)
+			cfg := quiet(8)
+			cfg.MaxConcurrentCreates = limit
+			p, _ := (&shop{create: g.pass}).sell(t, cfg)
+			l := line{t: t, p: p}
+			var all []*queuer
+			for range 9 {
+				all = append(all, l.joinWith(p.AcquireNow))
+			}
+			require.Equal(t, want, p.Stats().Creating)
+			for range want {
+				g <- nil
+			}
+			synctest.Wait()
+			for i, q := range all {
+				if i < want {
+					require.NoError(t, q.err)
+					require.NoError(t, q.lease.Release())
+				} else {
+					require.ErrorIs(t, q.err, ErrNoneNow)
+				}
+			}
+		})
+	}
+}
+
 func TestResourcesOfAnyTypeIncludingZeroValuesAreLent(t *testing.T) {
 	check := func(t *testing.T, err error) { require.NoError(t, err) }
 	t.Run("struct", func(t *testing.T) { check(t, lendOne(struct{ a, b string }{"x", "y"})) })

@@ -19,9 +19,10 @@ const (
 // the pool's lock until the result is delivered, and to the acquirer from
 // then on.
 //
-// A waiter lives on, unless it got an error: the resource it got keeps it, and hands it back to the
-// free list at its release, which takes the lock anyway. By then the acquirer
-// has read the result and emptied ch, or it would not have had the lease.
+// A waiter lives on, unless it got an error: the resource it got keeps it, and
+// hands it back to the free list at its release, which takes the lock anyway.
+// By then the acquirer has read the result and emptied ch, or it would not
+// have had the lease.
 type waiter[T any] struct {
 	// ch wakes the acquirer. Exactly one value is sent for each delivery,
 	// maybe after the lock is released; it is buffered, so sending never
