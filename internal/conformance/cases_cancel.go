@@ -3,6 +3,7 @@ package conformance
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"time"
 
 	"github.com/pooldriver/pooldriver/internal/fakedb"
@@ -85,6 +86,20 @@ var cancelCases = []Case{
 			return err
 		})
 		e.Err("close", s.Close())
+		e.Alive()
+	}},
+	{"CancelReachesTheRowsThatAreBeingRead", OnFake, func(e *Env) {
+		e.atTheGate("next", []fakedb.Call{fakedb.RowsNext}, func(ctx context.Context) error {
+			rows, err := e.DB.QueryContext(ctx, "SELECT * FROM numbers LIMIT 3")
+			if err != nil {
+				return err
+			}
+			for rows.Next() {
+				// To the end, which the context is.
+			}
+			err = rows.Err()
+			return errors.Join(err, rows.Close())
+		})
 		e.Alive()
 	}},
 	{"CancelReachesConnect", OnFake, func(e *Env) {

@@ -24,6 +24,7 @@ type Env struct {
 	notes    []note
 	stopped  string
 	leaks    bool
+	patience time.Duration // how long something in the background may take
 	cleanups []func()
 }
 
@@ -84,15 +85,12 @@ func (e *Env) Leaks() { e.leaks = true }
 // Later runs f when the case is over, before the database is closed.
 func (e *Env) Later(f func()) { e.cleanups = append(e.cleanups, f) }
 
-// patience is how long something in the background may take.
-const patience = 5 * time.Second
-
 // Await observes that something happens in the background. If it does not, the
 // case ends.
 func (e *Env) Await(label string, condition func() bool) {
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
-	limit := time.NewTimer(patience)
+	limit := time.NewTimer(e.patience)
 	defer limit.Stop()
 	for !condition() {
 		select {

@@ -55,6 +55,7 @@ func Postgres() Flavor {
 		Syntax:       "SELEC 1",
 		Series:       "SELECT n FROM generate_series(0, 999) AS n",
 		Breaking:     "SELECT 10 / (3 - n) FROM generate_series(0, 9) AS n",
+		MultiExec:    "INSERT INTO t VALUES (1); INSERT INTO t VALUES (2)",
 		SetVar:       "SET application_name = 'x'",
 		ShowVar:      "SHOW application_name",
 		TempTable:    "CREATE TEMP TABLE tmp (a INT)",

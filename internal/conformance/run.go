@@ -36,6 +36,8 @@ type Target struct {
 	// whether a case may stop early because the shape lacks what it needs.
 	fakeBare, fakeWrapped func(t testing.TB) (*sql.DB, *fakedb.Server)
 	mayStop               bool
+
+	patience time.Duration // of an Env; 0 means 5 s
 }
 
 // Case is one thing to observe.
@@ -79,7 +81,10 @@ func compare(t testing.TB, target Target, c Case) []string {
 // observe runs a case once and returns what it saw.
 func observe(t testing.TB, target Target, c Case, wrapped bool) *Env {
 	t.Helper()
-	e := &Env{SQL: target.SQL, Ctx: context.Background()}
+	e := &Env{SQL: target.SQL, Ctx: context.Background(), patience: target.patience}
+	if e.patience == 0 {
+		e.patience = 5 * time.Second
+	}
 	switch {
 	case target.fakeBare == nil && wrapped:
 		e.DB = target.Wrapped(t)
@@ -123,7 +128,7 @@ func (e *Env) run(c Case) {
 		return
 	}
 	if !e.leaks {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		ctx, cancel := context.WithTimeout(context.Background(), e.patience)
 		defer cancel()
 		left := e.Server.Await(ctx, func(s fakedb.State) bool { return s.Open() == 0 })
 		e.Value("all connections are closed in the end", left == nil)

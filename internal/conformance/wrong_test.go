@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"reflect"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -176,6 +178,7 @@ var (
 func caught(t *testing.T, v fakedb.Variant, wrap func(driver.Connector) driver.Connector, names ...string) []string {
 	t.Helper()
 	target := Fake(v, wrap)
+	target.patience = time.Second
 	var failing []string
 	for _, c := range Cases() {
 		if !target.SQL.provides().has(c.Needs) || len(names) > 0 && !slices.Contains(names, c.Name) {
@@ -213,6 +216,9 @@ func TestEveryWrongWrapperIsCaught(t *testing.T) {
 		{"loses every column type", everything, hooks{
 			rows: func(r everyRows) driver.Rows { return struct{ driver.Rows }{r} },
 		}, []string{"ColumnTypesAreTheDrivers", "ResultSetsComeInOrder"}},
+		{"loses ScanType", everything, hooks{
+			rows: func(r everyRows) driver.Rows { return noScanType{everyRows: r} },
+		}, []string{"ColumnTypesAreTheDrivers", "ColumnTypesFollowTheResultSet"}},
 		{"loses ColumnConverter", everything, hooks{
 			stmt: func(s everyStmt) driver.Stmt { return noConverter{s, s, s, s} },
 		}, []string{"ColumnConvertersConvertWhatIsInserted"}},
@@ -355,6 +361,16 @@ type panickyConn struct{ driver.Conn }
 
 func (c panickyConn) ExecContext(ctx context.Context, text string, args []driver.NamedValue) (driver.Result, error) {
 	return c.Conn.(driver.ExecerContext).ExecContext(ctx, text, args)
+}
+
+// noScanType has the method twice, and so not at all.
+type noScanType struct {
+	everyRows
+	scanTyper
+}
+
+type scanTyper interface {
+	ColumnTypeScanType(index int) reflect.Type
 }
 
 type noConverter struct {
