@@ -14,19 +14,22 @@ import (
 // therefore accepts everything then, and what the real one wants is done here.
 // Order, outcomes and error texts are database/sql's.
 
+// columnConverter is deprecated, and drivers have it.
+type columnConverter = driver.ColumnConverter //nolint:staticcheck // see above
+
 // convertArgs checks and converts args in place, for the driver's statement si
 // or, where that is nil, for a statement the connection runs directly. It may
 // return a shorter slice: a driver may keep an argument for itself.
 func convertArgs(conn driver.NamedValueChecker, si driver.Stmt, args []driver.NamedValue) ([]driver.NamedValue, error) {
 	check := conn
-	var column driver.ColumnConverter
+	var column columnConverter
 	want := -1
 	if si != nil {
 		want = si.NumInput()
 		if c, ok := si.(driver.NamedValueChecker); ok {
 			check = c
 		}
-		column, _ = si.(driver.ColumnConverter)
+		column, _ = si.(columnConverter)
 	}
 	n := 0
 	for i := range args {
@@ -49,7 +52,7 @@ func convertArgs(conn driver.NamedValueChecker, si driver.Stmt, args []driver.Na
 
 // convertArg asks the first that there is of checker, column converter and
 // default; a checker that answers ErrSkip passes on to the next.
-func convertArg(check driver.NamedValueChecker, column driver.ColumnConverter, want int, nv *driver.NamedValue) error {
+func convertArg(check driver.NamedValueChecker, column columnConverter, want int, nv *driver.NamedValue) error {
 	if check != nil {
 		if err := check.CheckNamedValue(nv); err != driver.ErrSkip {
 			return err
@@ -69,7 +72,7 @@ func convertArg(check driver.NamedValueChecker, column driver.ColumnConverter, w
 	return err
 }
 
-func convertColumn(column driver.ColumnConverter, want int, nv *driver.NamedValue) error {
+func convertColumn(column columnConverter, want int, nv *driver.NamedValue) error {
 	i := nv.Ordinal - 1
 	if want >= 0 && want <= i {
 		return nil // the count is reported afterwards

@@ -97,7 +97,7 @@ func (e *connectError) Unwrap() error { return e.err }
 func dialError(target string, err error) error {
 	var parseErr *pgconn.ParseConfigError
 	if errors.As(err, &parseErr) {
-		return fmt.Errorf("connect to %s: %w", target, explainParse(err))
+		return explainParse(err)
 	}
 	text, password := err.Error(), ""
 	var connectErr *pgconn.ConnectError
@@ -110,9 +110,9 @@ func dialError(target string, err error) error {
 	}
 	// pgx never puts the password there by intention; a server or a proxy
 	// might. One that is also part of the target, or that short, would be
-	// given away by its absence.
-	if len(password) >= 4 && !strings.Contains(target, password) {
-		text = strings.ReplaceAll(text, password, "xxxxx")
+	// given away by its absence. Where it is there, the chain below has it too.
+	if len(password) >= 4 && !strings.Contains(target, password) && strings.Contains(text, password) {
+		return &connectError{text: strings.ReplaceAll(text, password, "xxxxx")}
 	}
-	return &connectError{text: "connect to " + target + ": " + text, err: err}
+	return &connectError{text: text, err: err}
 }
