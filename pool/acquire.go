@@ -171,6 +171,7 @@ func (p *Pool[T]) tryOnce(ctx context.Context, r *resource[T], t *ticket) (err e
 		return p.refuseDone(ctx, t.start), false
 	}
 	p.mu.Lock()
+	r.w = nil // its wait goes on, and is counted when it ends
 	p.dropUnpreparedLocked(r)
 	return nil, true
 }

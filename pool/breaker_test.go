@@ -381,8 +381,7 @@ func TestStrategyThatPanicsOrExitsCostsNothing(t *testing.T) {
 				cfg.Strategy = d
 				p, _ := sell(t, cfg)
 				d.onAction = action
-				var l Lease[*item]
-				l = must(t, p) // the create's goroutine may end, its product may not be lost
+				l := must(t, p) // the create's goroutine may end, its product may not be lost
 				go func() { _ = l.Release() }()
 				synctest.Wait()
 				require.False(t, l.Valid())

@@ -239,7 +239,7 @@ func TestCreateThatPanicsOrExitsIsAnErrorThatNamesIt(t *testing.T) {
 	}{
 		{"string", func(context.Context) error { panic("no more") }, "pool: create: pool: Create panicked: string: no more"},
 		{"error", func(context.Context) error { panic(errBroken) }, "pool: create: pool: Create panicked: *errors.errorString: broken"},
-		{"runtime", func(context.Context) error { var m map[int]int; m[1] = 1; return nil }, "pool: create: pool: Create panicked: assignment to entry in nil map"},
+		{"runtime", func(context.Context) error { var none []int; _ = none[len(none)]; return nil }, "pool: create: pool: Create panicked: runtime error: index out of range [0] with length 0"},
 		{"secret", func(context.Context) error { panic(struct{ Password string }{"hunter2"}) }, "pool: create: pool: Create panicked with a struct { Password string }"},
 		{"exit", func(context.Context) error { runtime.Goexit(); return nil }, "pool: create: pool: Create called runtime.Goexit"},
 	} {

@@ -3,6 +3,7 @@ package pool_test
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"strings"
@@ -95,11 +96,13 @@ func Example() {
 				return
 			}
 			answers[i], err = lease.Value().ask(ctx, fmt.Sprint("question ", i))
+			giveBack := lease.Release
 			if err != nil {
-				lease.Discard() // its state is unknown
-				return
+				giveBack = lease.Discard // its state is unknown
 			}
-			lease.Release()
+			if err := giveBack(); err != nil {
+				answers[i] = err.Error()
+			}
 		})
 	}
 	all.Wait()
@@ -137,12 +140,15 @@ func ExampleAcquireError() {
 		fmt.Println(err)
 		return
 	}
-	defer lease.Release()
 	_, err = p.Acquire(context.Background())
-	if e, ok := err.(*pool.AcquireError); ok {
-		fmt.Println(e.Reason == pool.ErrTimeout, e.Max, e.Active, e.Idle, e.Waiting)
+	var e *pool.AcquireError
+	if errors.As(err, &e) {
+		fmt.Println(errors.Is(err, pool.ErrTimeout), e.Max, e.Active, e.Idle, e.Waiting)
 	}
-	// Output: true 1 1 0 0
+	fmt.Println(lease.Release())
+	// Output:
+	// true 1 1 0 0
+	// <nil>
 }
 
 // A breaker that opens after three failures in a row and probes after ten

@@ -1,7 +1,7 @@
 package pool
 
 // spins is how often a busy lock is tried before going to sleep for it.
-const spins = 60
+const spins = 100
 
 // lock takes the pool's lock on the fast paths. Under the lock there is a
 // hundred nanoseconds of work at most, but a sync.Mutex puts the goroutine to

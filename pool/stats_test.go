@@ -108,3 +108,23 @@ func TestWaitHistogramBucketsMatchTheirBounds(t *testing.T) {
 	}
 	require.Equal(t, len(bounds), bucketOf(1<<63-1))
 }
+
+func TestWaitOfAnAcquirerWhoseResourceWasRefusedCountsOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := quiet(1)
+		cfg.BeforeAcquire = func(context.Context, *item) error { time.Sleep(time.Second); return errBroken }
+		p, _ := sell(t, cfg)
+		held := must(t, p)
+		l := line{t: t, p: p}
+		q := l.join()
+		before := p.Stats()
+		require.NoError(t, held.Release()) // refused after a second; a fresh one follows
+		after(time.Second)
+		require.NoError(t, q.err)
+		require.NoError(t, q.lease.Release())
+		now := p.Stats()
+		require.EqualValues(t, 2, now.Waits-before.Waits, "its own, and that for the first create")
+		require.InDelta(t, time.Second, now.WaitTotal-before.WaitTotal, 10)
+		require.EqualValues(t, 2, now.Acquires)
+	})
+}

