@@ -155,7 +155,7 @@ func TestCloseBoundsAStuckDestroy(t *testing.T) {
 		cfg := quiet(1)
 		cfg.DestroyTimeout = time.Second
 		g := make(gate)
-		p, _ := (&shop{destroy: func(*item) { _ = <-g }}).sell(t, cfg)
+		p, _ := (&shop{destroy: func(*item) { g.wait() }}).sell(t, cfg)
 		cycle(t, p, 1)
 		start := time.Now()
 		p.Close()

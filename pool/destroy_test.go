@@ -13,7 +13,7 @@ import (
 func TestPlaceIsTakenUntilDestroyHasReturned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := make(gate)
-		p, s := (&shop{destroy: func(*item) { _ = <-g }}).sell(t, quiet(1))
+		p, s := (&shop{destroy: func(*item) { g.wait() }}).sell(t, quiet(1))
 		held := must(t, p)
 		l := line{t: t, p: p}
 		q := l.join()
@@ -38,7 +38,7 @@ func TestDestroyThatTakesTooLongIsOrphanedAndItsPlaceFreedOnce(t *testing.T) {
 		cfg := quiet(1)
 		cfg.DestroyTimeout = time.Second
 		g := make(gate)
-		p, s := (&shop{destroy: func(*item) { _ = <-g }}).sell(t, cfg)
+		p, s := (&shop{destroy: func(*item) { g.wait() }}).sell(t, cfg)
 		held := must(t, p)
 		l := line{t: t, p: p}
 		q := l.join()

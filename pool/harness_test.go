@@ -171,6 +171,13 @@ type gate chan error
 
 func (g gate) pass(context.Context) error { return <-g }
 
+// wait is pass for those who cannot fail.
+func (g gate) wait() {
+	for range g {
+		return
+	}
+}
+
 // after lets d of the bubble's time go by, and waits for what happens then.
 func after(d time.Duration) {
 	time.Sleep(d)

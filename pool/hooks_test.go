@@ -265,7 +265,7 @@ func TestOnErrorHearsOfEveryHookThatFailed(t *testing.T) {
 			create: func(ctx context.Context) error { return create(ctx, nil) },
 			destroy: func(v *item) {
 				if v.id == 4 {
-					<-stuck
+					stuck.wait()
 				}
 				_ = destroy(context.Background(), v)
 			},

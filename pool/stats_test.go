@@ -15,7 +15,7 @@ func TestStatsBreakActiveDown(t *testing.T) {
 		cfg := quiet(5)
 		cfg.CheckInterval = time.Minute
 		cfg.Check = func(context.Context, *item) error { return <-checking }
-		s := &shop{destroy: func(*item) { <-destroying }}
+		s := &shop{destroy: func(*item) { destroying.wait() }}
 		p, _ := s.sell(t, cfg)
 		held := mustAll(t, p, 4)
 		require.NoError(t, held[0].Release())
