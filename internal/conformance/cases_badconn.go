@@ -155,6 +155,40 @@ var badConnCases = []Case{
 		e.Server.Heal()
 		e.Alive()
 	}},
+	{"BadConnectionsAtTheEndOfRowsAreReported", OnFake, func(e *Env) {
+		e.Server.Inject(fakedb.Fault{Call: fakedb.RowsClose, Err: badConn, Kill: true})
+		rows, err := e.DB.Query("SELECT 1")
+		e.Must(err)
+		e.Err("close", rows.Close())
+		e.Alive()
+		e.Server.Heal()
+		e.Server.Inject(fakedb.Fault{Call: fakedb.RowsNextSet, Err: badConn, Kill: true})
+		rows, err = e.DB.Query("SELECT 1; SELECT 2")
+		e.Must(err)
+		e.Value("next result set", rows.NextResultSet())
+		e.Err("error", rows.Err())
+		e.Err("close", rows.Close())
+		e.Server.Heal()
+		e.Idle()
+		e.Alive()
+	}},
+	{"BadConnectionsAtTheCloseOfAStatementAreReported", OnFake, func(e *Env) {
+		s := e.Prepare(e.DB, "SELECT 1")
+		e.Server.Inject(fakedb.Fault{Call: fakedb.StmtClose, Err: badConn, Kill: true})
+		e.Err("close", s.Close())
+		e.Server.Heal()
+		e.Alive()
+	}},
+	{"BadConnectionsThatBeginOnAConnAreReported", OnFake, func(e *Env) {
+		c := e.Conn()
+		e.Query("before", c, "SELECT 1")
+		e.Server.KillAll()
+		_, err := c.BeginTx(e.Ctx, nil)
+		e.Err("begin", err)
+		e.Err("close", c.Close())
+		e.Idle()
+		e.Alive()
+	}},
 }
 
 var resetCases = []Case{
@@ -182,5 +216,22 @@ var resetCases = []Case{
 		e.Query("query", tx, "SELECT 1")
 		e.Err("commit", tx.Commit())
 		e.Value("once for a transaction", len(e.Server.Events(fakedb.ConnReset)))
+	}},
+	{"ResetThatAlwaysFindsABadConnectionEndsWithANewOne", OnFake, func(e *Env) {
+		e.Server.Inject(fakedb.Fault{Call: fakedb.ConnReset, Always: true, Err: badConn})
+		for range 4 {
+			e.Exec("exec", e.DB, "SET a = 1")
+		}
+		e.Value("executed", e.Server.Executed("SET"))
+	}},
+	{"ConnectionsThatAreNeverValidStillServe", OnFake, func(e *Env) {
+		e.Server.Inject(fakedb.Fault{Call: fakedb.ConnValid, Always: true, Err: errBoom})
+		for range 4 {
+			e.Alive()
+		}
+		tx := e.Begin(e.Ctx)
+		e.Query("in a transaction", tx, "SELECT 1")
+		e.Err("commit", tx.Commit())
+		e.Idle()
 	}},
 }

@@ -234,6 +234,18 @@ var cancelledCases = []Case{
 		e.Err("begin", err)
 		e.Err("ping", e.DB.PingContext(ctx))
 	}},
+	{"CausesStayWithTheContext", 0, func(e *Env) {
+		ctx, cancel := context.WithCancelCause(context.Background())
+		tx := e.Begin(ctx)
+		cancel(errBoom)
+		e.Idle()
+		_, err := tx.ExecContext(ctx, "SELECT 1")
+		e.Value("transaction fails", err != nil)
+		_, err = e.DB.ExecContext(ctx, "SELECT 1")
+		e.Err("exec", err)
+		_, err = e.DB.BeginTx(ctx, nil)
+		e.Err("begin", err)
+	}},
 	{"CancelledTransactionsDoNotUseUpTheLimit", 0, func(e *Env) {
 		e.DB.SetMaxOpenConns(2)
 		for range 5 {

@@ -67,6 +67,22 @@ var panicCases = []Case{
 		}
 		e.Alive()
 	}},
+	{"PanicsBetweenCheckoutsLeaveTheDatabaseUsable", OnFake, func(e *Env) {
+		e.Leaks()
+		for _, call := range []fakedb.Call{fakedb.ConnReset, fakedb.ConnValid, fakedb.Connect} {
+			e.Alive()
+			e.Server.Inject(fakedb.Fault{Call: call, Panic: "between"})
+			if call == fakedb.Connect {
+				e.Server.KillAll()
+			}
+			e.Outcome(string(call), func() error {
+				_, err := e.DB.Exec("SET a = 1")
+				return err
+			})
+			e.Server.Heal()
+			e.Alive()
+		}
+	}},
 	{"PanicsOfCommitReachTheCaller", OnFake, func(e *Env) {
 		e.Leaks()
 		tx := e.Begin(e.Ctx)
@@ -102,6 +118,20 @@ var concurrencyCases = []Case{
 		e.Value("wrong", wrong)
 		e.Count("rows", e.DB, "t")
 		e.Idle()
+	}},
+	{"ManyGoroutinesShareAConn", OnFake, func(e *Env) {
+		e.Table("t", "a INT")
+		c := e.Conn()
+		var wg sync.WaitGroup
+		errs := make([]error, 8)
+		for g := range errs {
+			wg.Go(func() { _, errs[g] = c.ExecContext(e.Ctx, "INSERT INTO t VALUES (?)", g) })
+		}
+		wg.Wait()
+		for _, err := range errs {
+			e.Err("insert", err)
+		}
+		e.Count("rows", c, "t")
 	}},
 	{"ManyCancelsLeaveNothingBehind", Series, func(e *Env) {
 		e.DB.SetMaxOpenConns(3)

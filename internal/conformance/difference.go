@@ -30,6 +30,17 @@ func failing(bare, wrapped string) bool {
 	return bare == describeError(nil) && isError
 }
 
+// caughtPanic permits an error of this module where there was a panic, as long
+// as it tells what the panic was about.
+func caughtPanic(bare, wrapped string) bool {
+	value, panicked := strings.CutPrefix(bare, "panic ")
+	text, _, isError := readError(wrapped)
+	var quoted string
+	_, err := fmt.Sscanf(value, "string(%q)", &quoted)
+	return panicked && isError && err == nil &&
+		(strings.HasPrefix(text, "pooldriver: ") || strings.HasPrefix(text, "pool: ")) && strings.Contains(text, quoted)
+}
+
 // explained permits an error to have a longer text that begins with the
 // module's name, as long as it contains the old one and errors.Is says the same
 // of both.

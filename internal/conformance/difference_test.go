@@ -39,3 +39,10 @@ func TestExplainedErrorsStayTheErrorsTheyWere(t *testing.T) {
 	require.True(t, failing(describeError(nil), good))
 	require.False(t, failing(bare, good))
 }
+
+func TestCaughtPanicsMustSayWhatTheyWere(t *testing.T) {
+	require.True(t, caughtPanic("panic "+describe("ouch"), describeError(errors.New("pooldriver: panic: ouch"))))
+	require.False(t, caughtPanic("panic "+describe("ouch"), describeError(errors.New("pooldriver: panic"))))
+	require.False(t, caughtPanic("panic "+describe("ouch"), describeError(nil)))
+	require.False(t, caughtPanic(describeError(errBoom), describeError(errors.New("pooldriver: boom"))))
+}

@@ -109,6 +109,21 @@ func Differences() []Difference {
 			Permits: becomes(describeError(nil)),
 		},
 		{
+			Case: "PanicsBetweenCheckoutsLeaveTheDatabaseUsable", Label: "Conn.ResetSession",
+			Reason:  "a panic where no statement runs costs the connection, not the program",
+			Permits: becomes(describeError(nil)),
+		},
+		{
+			Case: "PanicsBetweenCheckoutsLeaveTheDatabaseUsable", Label: "Conn.IsValid",
+			Reason:  "a panic where no statement runs costs the connection, not the program",
+			Permits: becomes(describeError(nil)),
+		},
+		{
+			Case: "PanicsBetweenCheckoutsLeaveTheDatabaseUsable", Label: "Connector.Connect",
+			Reason:  "a panic where no statement runs costs the connection, not the program",
+			Permits: caughtPanic,
+		},
+		{
 			Case: "PingReachesTheServer", Label: "cancelled",
 			Reason:  "a context that has ended is told as what it is, and costs no connection",
 			Permits: becomes(describeError(context.Canceled)),

@@ -78,6 +78,16 @@ func (e *Env) Panics(label string, f func()) {
 	f()
 }
 
+// Outcome observes the value that f panics with, or its error.
+func (e *Env) Outcome(label string, f func() error) {
+	defer func() {
+		if r := recover(); r != nil {
+			e.note(label, "panic "+describe(r))
+		}
+	}()
+	e.Err(label, f())
+}
+
 // Leaks says that database/sql itself loses a connection in this case: some of
 // its paths do not give one back when the driver panics.
 func (e *Env) Leaks() { e.leaks = true }
