@@ -150,9 +150,13 @@ func (y *yard) use(ctx context.Context, l Lease[*part], id int64) {
 }
 
 // TestPoolKeepsItsPromisesUnderStress runs everything at once for
-// POOL_STRESS_SECONDS (default 1), seeded by POOL_STRESS_SEED.
+// POOL_STRESS_SECONDS (by default 1, and 60 where POOLDRIVER_LONG is set),
+// seeded by POOL_STRESS_SEED.
 func TestPoolKeepsItsPromisesUnderStress(t *testing.T) {
 	seconds, seed := 1.0, uint64(time.Now().UnixNano())
+	if os.Getenv("POOLDRIVER_LONG") != "" {
+		seconds = 60
+	}
 	if s := os.Getenv("POOL_STRESS_SECONDS"); s != "" {
 		var err error
 		seconds, err = strconv.ParseFloat(s, 64)
