@@ -190,10 +190,10 @@ var cancelledCases = []Case{
 		for range 3 {
 			_, err := e.DB.ExecContext(cancelled(), "SELECT 1")
 			e.Err("exec", err)
-			_, err = e.DB.QueryContext(cancelled(), "SELECT 1") //nolint:sqlclosecheck,rowserrcheck // It fails.
+			_, err = e.DB.QueryContext(cancelled(), "SELECT 1")
 			e.Err("query", err)
 			e.Err("query row", e.DB.QueryRowContext(cancelled(), "SELECT 1").Scan(new(int)))
-			_, err = e.DB.PrepareContext(cancelled(), "SELECT 1") //nolint:sqlclosecheck // It fails.
+			_, err = e.DB.PrepareContext(cancelled(), "SELECT 1")
 			e.Err("prepare", err)
 			_, err = e.DB.BeginTx(cancelled(), nil)
 			e.Err("begin", err)
@@ -215,9 +215,9 @@ var cancelledCases = []Case{
 		e.Query("before", c, "SELECT 1")
 		_, err := c.ExecContext(cancelled(), "SET a = 1")
 		e.Err("exec", err)
-		_, err = c.QueryContext(cancelled(), "SELECT 1") //nolint:sqlclosecheck,rowserrcheck // It fails.
+		_, err = c.QueryContext(cancelled(), "SELECT 1")
 		e.Err("query", err)
-		_, err = c.PrepareContext(cancelled(), "SELECT 1") //nolint:sqlclosecheck // It fails.
+		_, err = c.PrepareContext(cancelled(), "SELECT 1")
 		e.Err("prepare", err)
 		_, err = c.BeginTx(cancelled(), nil)
 		e.Err("begin", err)

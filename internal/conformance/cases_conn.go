@@ -33,10 +33,10 @@ var connCases = []Case{
 		e.Err("close again", c.Close())
 		_, err := c.ExecContext(e.Ctx, "SELECT 1")
 		e.Err("exec", err)
-		_, err = c.QueryContext(e.Ctx, "SELECT 1") //nolint:sqlclosecheck // It fails.
+		_, err = c.QueryContext(e.Ctx, "SELECT 1")
 		e.Err("query", err)
 		e.Err("query row", c.QueryRowContext(e.Ctx, "SELECT 1").Scan(new(int)))
-		_, err = c.PrepareContext(e.Ctx, "SELECT 1") //nolint:sqlclosecheck // It fails.
+		_, err = c.PrepareContext(e.Ctx, "SELECT 1")
 		e.Err("prepare", err)
 		_, err = c.BeginTx(e.Ctx, nil)
 		e.Err("begin", err)

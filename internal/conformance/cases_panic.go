@@ -25,7 +25,7 @@ var panicCases = []Case{
 	{"PanicsOfStatementsReachTheCaller", OnFake, func(e *Env) {
 		e.Leaks()
 		e.Panics("exec", func() { _, _ = e.DB.Exec("SET a = ? /*+ panic 'exec' */", 1) })
-		e.Panics("query", func() { _, _ = e.DB.Query("SELECT ? /*+ panic 'query' */", 1) }) //nolint:sqlclosecheck // It panics.
+		e.Panics("query", func() { _, _ = e.DB.Query("SELECT ? /*+ panic 'query' */", 1) })
 		s := e.Prepare(e.DB, "SELECT 1 /*+ panic 'statement' */")
 		e.Panics("prepared", func() { _, _ = s.Exec() })
 		e.Err("close", s.Close())

@@ -171,7 +171,7 @@ var closeCases = []Case{
 		e.Err("ping", e.DB.Ping())
 		e.Exec("exec", e.DB, "SELECT 1")
 		e.Query("query", e.DB, "SELECT 1")
-		_, err := e.DB.Prepare("SELECT 1") //nolint:sqlclosecheck // It fails.
+		_, err := e.DB.Prepare("SELECT 1")
 		e.Err("prepare", err)
 		_, err = e.DB.Begin()
 		e.Err("begin", err)
@@ -237,7 +237,7 @@ var closeCases = []Case{
 	}},
 	{"UnclosedThingsEndWithTheirContext", OnFake, func(e *Env) {
 		ctx, cancel := context.WithCancel(context.Background())
-		_, err := e.DB.QueryContext(ctx, "SELECT * FROM numbers LIMIT 3") //nolint:sqlclosecheck,rowserrcheck // On purpose.
+		_, err := e.DB.QueryContext(ctx, "SELECT * FROM numbers LIMIT 3")
 		e.Must(err)
 		_, err = e.DB.BeginTx(ctx, &sql.TxOptions{})
 		e.Must(err)

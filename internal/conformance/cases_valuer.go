@@ -101,9 +101,9 @@ var valuerCases = []Case{
 	{"ValuersThatPanicInAQueryReachTheCaller", OnFake, func(e *Env) {
 		e.Leaks()
 		bad := valuerFunc(func() (driver.Value, error) { panic("valuer") })
-		e.Panics("query", func() { _, _ = e.DB.Query("SELECT ?", bad) }) //nolint:sqlclosecheck // It panics.
+		e.Panics("query", func() { _, _ = e.DB.Query("SELECT ?", bad) })
 		s := e.Prepare(e.DB, "SELECT ?")
-		e.Panics("prepared", func() { _, _ = s.Query(bad) }) //nolint:sqlclosecheck // It panics.
+		e.Panics("prepared", func() { _, _ = s.Query(bad) })
 		e.Alive()
 	}},
 	{"ArgumentsAreNotAskedOnceTheContextEnded", 0, func(e *Env) {

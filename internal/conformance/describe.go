@@ -79,7 +79,7 @@ func describeError(err error) string {
 	}
 	for _, s := range sentinels {
 		switch {
-		case err == s.err: //nolint:errorlint // Being it and wrapping it are not the same.
+		case err == s.err:
 			b.WriteString(" == " + s.name)
 		case errors.Is(err, s.err):
 			b.WriteString(" is " + s.name)

@@ -18,7 +18,7 @@ type Env struct {
 	Server *fakedb.Server // nil on real databases
 
 	// Ctx is a context that never ends.
-	Ctx context.Context //nolint:containedctx // An Env lives as long as one run of one case.
+	Ctx context.Context
 
 	mu       sync.Mutex // protects notes
 	notes    []note

@@ -114,6 +114,8 @@ func MySQL() Flavor {
 		ShowVar:   "SELECT @lang",
 		TempTable: "CREATE TEMPORARY TABLE tmp (a INT)",
 		Insert:    "INSERT INTO t VALUES (?, ?)",
+		// No variable tells the level of one transaction. What shows is which
+		// levels the driver refuses, and how.
 		Isolation: "SELECT 1",
 		Isolations: []sql.IsolationLevel{
 			sql.LevelDefault, sql.LevelReadUncommitted, sql.LevelReadCommitted, sql.LevelWriteCommitted,
@@ -164,6 +166,7 @@ func SQLite() Flavor {
 		TempTable: "CREATE TEMP TABLE tmp (a INT)",
 		Named:     "SELECT :arg",
 		Insert:    "INSERT INTO t VALUES (?, ?)",
+		// As for MySQL.
 		Isolation: "SELECT 1",
 		Isolations: []sql.IsolationLevel{
 			sql.LevelDefault, sql.LevelSerializable, sql.LevelReadUncommitted, sql.LevelSnapshot,

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"reflect"
 	"slices"
 	"testing"
 	"time"
@@ -217,7 +216,7 @@ func TestEveryWrongWrapperIsCaught(t *testing.T) {
 			rows: func(r everyRows) driver.Rows { return struct{ driver.Rows }{r} },
 		}, []string{"ColumnTypesAreTheDrivers", "ResultSetsComeInOrder"}},
 		{"loses ScanType", everything, hooks{
-			rows: func(r everyRows) driver.Rows { return noScanType{everyRows: r} },
+			rows: func(r everyRows) driver.Rows { return struct{ scanless }{r} },
 		}, []string{"ColumnTypesAreTheDrivers", "ColumnTypesFollowTheResultSet"}},
 		{"loses ColumnConverter", everything, hooks{
 			stmt: func(s everyStmt) driver.Stmt { return noConverter{s, s, s, s} },
@@ -363,14 +362,13 @@ func (c panickyConn) ExecContext(ctx context.Context, text string, args []driver
 	return c.Conn.(driver.ExecerContext).ExecContext(ctx, text, args)
 }
 
-// noScanType has the method twice, and so not at all.
-type noScanType struct {
-	everyRows
-	scanTyper
-}
-
-type scanTyper interface {
-	ColumnTypeScanType(index int) reflect.Type
+// scanless is everything that rows can have but the type to scan into.
+type scanless interface {
+	driver.RowsNextResultSet
+	driver.RowsColumnTypeDatabaseTypeName
+	driver.RowsColumnTypeLength
+	driver.RowsColumnTypeNullable
+	driver.RowsColumnTypePrecisionScale
 }
 
 type noConverter struct {

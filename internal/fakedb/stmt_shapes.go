@@ -6,7 +6,7 @@ type (
 	stmtBase     = driver.Stmt
 	stmtExecCtx  = driver.StmtExecContext
 	stmtQueryCtx = driver.StmtQueryContext
-	convert      = driver.ColumnConverter
+	convert      = driver.ColumnConverter //nolint:staticcheck // Deprecated, and drivers with it exist.
 )
 
 var stmtShapes = map[Features]func(*stmt) driver.Stmt{
