@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"database/sql"
-	"sync"
 	"testing"
 	"time"
 
@@ -65,11 +64,8 @@ func execNull(b *testing.B, db *sql.DB) {
 	}
 }
 
-// crowdNull splits the work among 64 goroutines, each with a cancellable
-// context of its own. All connections are held until every goroutine has
-// begun, so that they compete from the first statement on.
+// crowdNull lets 64 goroutines compete, each with a cancellable context.
 func crowdNull(b *testing.B, db *sql.DB) {
-	const goroutines = 64
 	var held []*sql.Conn
 	for range 4 {
 		c, err := db.Conn(context.Background())
@@ -81,30 +77,13 @@ func crowdNull(b *testing.B, db *sql.DB) {
 		}
 		held = append(held, c)
 	}
-	var ready, done sync.WaitGroup
-	for g := range goroutines {
-		n := b.N / goroutines
-		if g < b.N%goroutines {
-			n++
+	giveBack := func() {
+		for _, c := range held {
+			_ = c.Close()
 		}
-		ready.Add(1)
-		done.Go(func() {
-			ctx, cancel := context.WithCancel(context.Background())
-			defer cancel()
-			ready.Done()
-			for range n {
-				if _, err := db.ExecContext(ctx, nullInsert, int64(7), "three"); err != nil {
-					b.Error(err)
-					return
-				}
-			}
-		})
 	}
-	ready.Wait()
-	time.Sleep(10 * time.Millisecond) // nobody tells when all are asleep
-	b.ResetTimer()
-	for _, c := range held {
-		_ = c.Close()
-	}
-	done.Wait()
+	crowd(b, 64, giveBack, func(ctx context.Context) error {
+		_, err := db.ExecContext(ctx, nullInsert, int64(7), "three")
+		return err
+	})
 }

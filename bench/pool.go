@@ -1,12 +1,9 @@
-package pool_test
+package main
 
 import (
 	"context"
 	"fmt"
-	"sync"
-	"syscall"
 	"testing"
-	"time"
 
 	"github.com/jackc/puddle/v2"
 
@@ -21,14 +18,14 @@ type subject interface {
 	hold(b *testing.B) (giveBack func())
 }
 
-// twins are the pools the same benchmark runs over. Both lend a resource of
-// the same type, have the same size, and keep their statistics.
+// twins are the pools the same contest runs over. Both lend a resource of the
+// same type, have the same size, and keep their statistics.
 var twins = []struct {
 	name string
 	open func(b *testing.B, size int) subject
 }{
-	{"pooldriver", openPooldriver},
 	{"puddle", openPuddle},
+	{"pooldriver", openPooldriver},
 }
 
 type pooldriverSubject struct{ *pool.Pool[*int] }
@@ -112,14 +109,19 @@ func (s puddleSubject) hold(b *testing.B) func() {
 	}
 }
 
-// BenchmarkPool measures one acquire and release, statistics included. Run it
-// with -count=10 or more and compare the medians: the twins alternate, so
-// that whatever else the machine does hits both.
-func BenchmarkPool(b *testing.B) {
-	for _, load := range []struct{ goroutines, size int }{{1, 1}, {1, 10}, {4, 4}, {64, 4}} {
+// poolContests measure one acquire and release, statistics included.
+func poolContests() []contest {
+	var contests []contest
+	for _, load := range []struct {
+		goroutines, size int
+		atMost           float64
+	}{{1, 1, 0.35}, {1, 10, 0.35}, {4, 4, 0}, {64, 4, 0.55}} {
+		c := contest{
+			name:   fmt.Sprintf("Pool acquire and release, %d goroutines on %d resources", load.goroutines, load.size),
+			atMost: load.atMost,
+		}
 		for _, twin := range twins {
-			name := fmt.Sprintf("goroutines=%d/size=%d/pool=%s", load.goroutines, load.size, twin.name)
-			b.Run(name, func(b *testing.B) {
+			c.contenders = append(c.contenders, contender{twin.name, func(b *testing.B) {
 				s := twin.open(b, load.size)
 				s.hold(b)() // everything is created
 				b.ReportAllocs()
@@ -132,52 +134,10 @@ func BenchmarkPool(b *testing.B) {
 					}
 					return
 				}
-				crowd(b, load.goroutines, s)
-			})
+				crowd(b, load.goroutines, s.hold(b), s.cycle)
+			}})
 		}
+		contests = append(contests, c)
 	}
-}
-
-// crowd splits b.N cycles among the goroutines, each with a cancellable
-// context of its own. All of them stand in the queue before the measurement
-// begins: else one might run through all its cycles before the next one has
-// started, and nobody would ever wait.
-func crowd(b *testing.B, goroutines int, s subject) {
-	var ready, done sync.WaitGroup
-	giveBack := s.hold(b)
-	for g := range goroutines {
-		n := b.N / goroutines
-		if g < b.N%goroutines {
-			n++
-		}
-		ready.Add(1)
-		done.Go(func() {
-			ctx, cancel := context.WithCancel(context.Background())
-			defer cancel()
-			ready.Done()
-			for range n {
-				if err := s.cycle(ctx); err != nil {
-					b.Error(err)
-					return
-				}
-			}
-		})
-	}
-	ready.Wait()
-	time.Sleep(10 * time.Millisecond) // neither pool tells everybody is asleep
-	b.ResetTimer()
-	before := processorTime(b)
-	giveBack()
-	done.Wait()
-	b.ReportMetric(float64(processorTime(b)-before)/float64(b.N), "cpu-ns/op")
-}
-
-// processorTime is what this process has used. On a machine that is busy with
-// other things it is the steadier measure.
-func processorTime(b *testing.B) time.Duration {
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		b.Fatal(err)
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+	return contests
 }
