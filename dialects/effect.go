@@ -40,18 +40,23 @@ const (
 	// NamedPrepared marks SQL-level PREPARE, EXECUTE and DEALLOCATE: the
 	// session may own statements that no driver knows of.
 	NamedPrepared
+
+	// Indelible marks what no cleaning can undo: a seed, an open dblink
+	// connection, a running backup. The connection is closed instead of
+	// cleaned.
+	Indelible
 )
 
 // Dirty reports whether a connection that ran a statement of this effect must
-// be cleaned before another borrower gets it.
-func (e Effect) Dirty() bool { return e&(Suspect|Stateful) != 0 }
+// be cleaned, or closed, before another borrower gets it.
+func (e Effect) Dirty() bool { return e&(Suspect|Stateful|Indelible) != 0 }
 
 // String names the bits, for tests and logs: "clean", "stateful|tx-control".
 func (e Effect) String() string {
 	if e == Clean {
 		return "clean"
 	}
-	names := [...]string{"suspect", "stateful", "tx-control", "forget-prepared", "named-prepared"}
+	names := [...]string{"suspect", "stateful", "tx-control", "forget-prepared", "named-prepared", "indelible"}
 	var set []string
 	for i, name := range names {
 		if e&(1<<i) != 0 {
