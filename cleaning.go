@@ -12,6 +12,10 @@ import (
 // takeBack ends a checkout's hold on a real connection: lent again at once,
 // rolled back and cleaned behind the caller, or closed, as settle decides.
 func (c *Connector) takeBack(r *realConn, lease pool.Lease[*realConn]) {
+	if r.effect&dialects.ForgetPrepared != 0 {
+		// What was prepared after that statement goes with its world, too.
+		r.stmts.expireAll()
+	}
 	step := settle(leftBehind{
 		status: r.txStatus(),
 		effect: r.effect,
@@ -28,7 +32,7 @@ func (c *Connector) takeBack(r *realConn, lease pool.Lease[*realConn]) {
 		c.restoring.Add(1)
 		go c.restore(r, lease, step)
 	default:
-		r.effect = dialects.Clean
+		r.effect, r.doubt = dialects.Clean, false
 		mustEnd(lease.Release())
 	}
 }
@@ -95,7 +99,8 @@ func (c *Connector) clean(ctx context.Context, r *realConn) bool {
 	if !kept {
 		r.stmts.forget()
 	}
-	if c.config.AfterConnect != nil && c.config.AfterConnect(ctx, r.conn) != nil {
+	if err := c.afterConnect(ctx, r.session); err != nil {
+		c.log.Warn("pooldriver: a cleaned connection was closed", "target", c.target(), "error", err)
 		return false
 	}
 	c.stats.cleanings.Add(1)

@@ -61,7 +61,7 @@ func (c *conn) ExecContext(ctx context.Context, query string, args []driver.Name
 		if again {
 			continue
 		}
-		r.settled(effect)
+		r.settled(effect, err)
 		return res, err
 	}
 }
@@ -90,7 +90,7 @@ func (c *conn) QueryContext(ctx context.Context, query string, args []driver.Nam
 		if again {
 			continue
 		}
-		r.settled(effect)
+		r.settled(effect, err)
 		if err != nil {
 			return nil, err
 		}
@@ -102,36 +102,42 @@ func (c *conn) QueryContext(ctx context.Context, query string, args []driver.Nam
 // text is prepared there already, so that a syntax error is reported now. The
 // statement that it returns holds the text, not the connection.
 func (c *conn) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
+	v := &stmt{conn: c, query: query}
 	for t := (try{}); ; {
 		if err := c.binding.start(ctx, c.connector, &t); err != nil {
+			_ = v.Close()
 			return nil, err
 		}
-		s, again, err := c.prepare(ctx, &t, query)
+		if v.edition == 0 && t.real.traits.PreparedAges {
+			v.edition = c.connector.editions.open(query)
+		}
+		s, again, err := c.prepare(ctx, &t, v)
 		if again {
 			continue
 		}
 		if err != nil {
+			_ = v.Close()
 			return nil, err
 		}
 		t.real.stmts.done(s)
-		return &stmt{conn: c, query: query}, nil
+		return v, nil
 	}
 }
 
 // prepare finds the driver's statement on t's real connection, or makes it.
-func (c *conn) prepare(ctx context.Context, t *try, query string) (s *realStmt, again bool, _ error) {
-	if s := t.real.stmts.get(query); s != nil {
+func (c *conn) prepare(ctx context.Context, t *try, v *stmt) (s *realStmt, again bool, _ error) {
+	if s := t.real.stmts.get(v.query, v.edition); s != nil {
 		c.connector.stats.stmtHits.Add(1)
 		return s, false, ctx.Err()
 	}
 	c.connector.stats.stmtMisses.Add(1)
 	t.call()
-	si, err := t.real.prepare(ctx, query)
+	si, err := t.real.prepare(ctx, v.query)
 	again, err = c.binding.finish(ctx, c.connector, t, err, false)
 	if again || err != nil {
 		return nil, again, err
 	}
-	return t.real.stmts.add(query, si), false, nil
+	return t.real.stmts.add(v.query, v.edition, si), false, nil
 }
 
 // BeginTx begins a transaction on the checkout's real connection.

@@ -38,6 +38,7 @@ type Connector struct {
 	closing     sync.Once    // of the template
 	restoring   atomic.Int64 // connections on their way back, behind their borrowers
 	stats       counters
+	editions    editions
 }
 
 var (
@@ -78,7 +79,7 @@ func (c *Connector) parse(dsn string, options []Option) error {
 // Wrap returns a connector that pools the connections of inner, for any
 // driver. Where the driver is one that a linked dialect knows, everything
 // works as with New, but for what needs our hand on the network connection:
-// see docs/wrap.md. Other drivers get the generic dialect: a connection on
+// see the README. Other drivers get the generic dialect: a connection on
 // which a statement may have left state, or whose transaction is in doubt, is
 // closed instead of cleaned. Wrapping a connector that pools itself is an
 // error, and so is Config.Credentials, which could not reach inner.
@@ -293,7 +294,7 @@ func (c *Connector) closeSession(s dialects.Session) {
 	ctx, cancel := context.WithTimeout(context.Background(), destroyTimeout)
 	defer cancel()
 	if err := s.Close(ctx); err != nil {
-		c.stats.closeErrors.Add(1)
+		c.stats.orphans.Add(1)
 		c.log.Debug("pooldriver: closing a connection", "target", c.target(), "error", err)
 	}
 }

@@ -12,8 +12,9 @@
 //
 //   - Real connections are opened when they are needed, and there are never
 //     more of them than pool_max_conns, as the server counts them: a place is
-//     free only when the server has let go of the connection that had it.
-//     (One short connection that kills a cancelled MySQL statement is exempt.)
+//     free only when the server has let go of the connection that had it, or
+//     has kept it for 5 s after its end (Stats.Orphans). (One short connection
+//     that kills a cancelled MySQL statement is exempt.)
 //   - Waiters are served in the order they came.
 //   - Nothing that one borrower leaves on a connection reaches the next one:
 //     open transactions are rolled back; session variables, roles, temporary

@@ -13,7 +13,7 @@ type leftBehind struct {
 	reset  ResetMode
 	valid  bool // the driver's own opinion; true where it has none
 	broken bool // lost, or a call into the driver never returned
-	doubt  bool // a transaction's beginning or end failed
+	doubt  bool // what begins or ends a transaction failed
 }
 
 // nextStep is what a connection goes through before it is lent again.
@@ -30,10 +30,15 @@ func settle(l leftBehind) nextStep {
 	if l.broken || !l.valid || l.status == dialects.TxLost {
 		return nextStep{discard: true}
 	}
+	if l.effect&dialects.Indelible != 0 && l.reset != ResetOff {
+		return nextStep{discard: true}
+	}
 	var s nextStep
 	switch l.status {
 	case dialects.TxOpen, dialects.TxFailed:
 		s.rollback = true
+	case dialects.TxNone:
+		s.rollback = l.doubt
 	case dialects.TxUnknown:
 		s.rollback = l.doubt || l.effect&dialects.TxControl != 0
 	}

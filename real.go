@@ -185,11 +185,16 @@ func (r *realConn) note(query string) dialects.Effect {
 	return e
 }
 
-// settled is called after a statement has run: one that changes what earlier
-// texts mean empties the statement cache.
-func (r *realConn) settled(e dialects.Effect) {
+// settled is called after a statement has run. One that changes what earlier
+// texts mean makes the statement cache forget them. One that may have to do
+// with a transaction and failed leaves it in doubt: not every protocol tells the
+// transaction's state with an error.
+func (r *realConn) settled(e dialects.Effect, err error) {
 	if e&dialects.ForgetPrepared != 0 {
-		r.stmts.empty()
+		r.stmts.expireAll()
+	}
+	if e&dialects.TxControl != 0 && err != nil {
+		r.doubt = true
 	}
 }
 

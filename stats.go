@@ -9,7 +9,7 @@ import (
 // counters are what a connector counts beyond its pool.
 type counters struct {
 	cleanings, rollbacks, discards, retries atomic.Uint64
-	foundDead, dialErrors, closeErrors      atomic.Uint64
+	foundDead, dialErrors, orphans          atomic.Uint64
 	stmtHits, stmtMisses                    atomic.Uint64
 }
 
@@ -33,9 +33,10 @@ type Stats struct {
 	FoundDead uint64
 	// DialErrors counts failed dials.
 	DialErrors uint64
-	// CloseErrors counts connections whose end the server did not confirm in
-	// time.
-	CloseErrors uint64
+	// Orphans counts connections whose end the server did not confirm within
+	// 5 s, or refused to. Their places were given to others all the same, so
+	// the server may have shown more than MaxConns.
+	Orphans uint64
 	// StmtHits and StmtMisses count the look-ups of prepared statements.
 	StmtHits, StmtMisses uint64
 }
@@ -47,15 +48,15 @@ func (c *Connector) Stats() Stats {
 		return Stats{}
 	}
 	return Stats{
-		Pool:        c.pool.Stats(),
-		Cleanings:   c.stats.cleanings.Load(),
-		Rollbacks:   c.stats.rollbacks.Load(),
-		Discards:    c.stats.discards.Load(),
-		Retries:     c.stats.retries.Load(),
-		FoundDead:   c.stats.foundDead.Load(),
-		DialErrors:  c.stats.dialErrors.Load(),
-		CloseErrors: c.stats.closeErrors.Load(),
-		StmtHits:    c.stats.stmtHits.Load(),
-		StmtMisses:  c.stats.stmtMisses.Load(),
+		Pool:       c.pool.Stats(),
+		Cleanings:  c.stats.cleanings.Load(),
+		Rollbacks:  c.stats.rollbacks.Load(),
+		Discards:   c.stats.discards.Load(),
+		Retries:    c.stats.retries.Load(),
+		FoundDead:  c.stats.foundDead.Load(),
+		DialErrors: c.stats.dialErrors.Load(),
+		Orphans:    c.stats.orphans.Load(),
+		StmtHits:   c.stats.stmtHits.Load(),
+		StmtMisses: c.stats.stmtMisses.Load(),
 	}
 }

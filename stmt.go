@@ -11,8 +11,9 @@ import (
 // whose checkouts it runs. The driver's statement is found or made on whatever
 // real connection serves the checkout.
 type stmt struct {
-	conn  *conn
-	query string
+	conn    *conn
+	query   string
+	edition uint64 // see editions; 0 where it does not matter
 }
 
 var (
@@ -29,9 +30,15 @@ func (s *stmt) CheckNamedValue(*driver.NamedValue) error { return nil }
 // arguments, and it runs after database/sql has counted.
 func (s *stmt) NumInput() int { return -1 }
 
-// Close does nothing: the driver's statements are the cache's, and database/sql
-// may call this under its own lock, where I/O has no place.
-func (s *stmt) Close() error { return nil }
+// Close sends nothing: the driver's statements are the cache's, and
+// database/sql may call this under its own lock, where I/O has no place.
+func (s *stmt) Close() error {
+	if s.edition != 0 {
+		s.conn.connector.editions.close(s.query)
+		s.edition = 0
+	}
+	return nil
+}
 
 // ExecContext executes the statement.
 func (s *stmt) ExecContext(ctx context.Context, args []driver.NamedValue) (driver.Result, error) {
@@ -71,7 +78,7 @@ func (s *stmt) run(ctx context.Context, args []driver.NamedValue, call func(*try
 		if err := c.binding.start(ctx, c.connector, &t); err != nil {
 			return err
 		}
-		rs, again, err := c.prepare(ctx, &t, s.query)
+		rs, again, err := c.prepare(ctx, &t, s)
 		if again {
 			continue
 		}
@@ -93,22 +100,29 @@ func (s *stmt) run(ctx context.Context, args []driver.NamedValue, call func(*try
 		if again {
 			continue
 		}
-		if err != nil && !renewed && s.stale(r, err) {
-			renewed = true
-			r.stmts.remove(rs)
-			continue
+		if err != nil && c.connector.dialect.Diagnose(err)&dialects.StaleStatement != 0 {
+			r.stmts.expire(rs)
+			if !renewed && c.mayRenew(r, effect) {
+				renewed = true
+				r.stmts.done(rs)
+				continue
+			}
 		}
 		r.stmts.done(rs)
-		r.settled(effect)
+		r.settled(effect, err)
 		return err
 	}
 }
 
-func (s *stmt) stale(r *realConn, err error) bool {
-	if s.conn.connector.dialect.Diagnose(err)&dialects.StaleStatement == 0 {
+// mayRenew reports whether a statement that turned out stale can be prepared
+// and executed again. Not in a transaction, and not where it may have called
+// code on the server that has done something before it failed.
+func (c *conn) mayRenew(r *realConn, effect dialects.Effect) bool {
+	if c.inTx || effect&(dialects.Suspect|dialects.TxControl) != 0 {
 		return false
 	}
-	return !s.conn.inTx && r.session.TxStatus() != dialects.TxOpen && r.session.TxStatus() != dialects.TxFailed
+	status := r.session.TxStatus()
+	return status != dialects.TxOpen && status != dialects.TxFailed
 }
 
 // Exec is ExecContext without a context.

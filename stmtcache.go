@@ -3,6 +3,7 @@ package pooldriver
 import (
 	"container/list"
 	"database/sql/driver"
+	"sync"
 )
 
 // stmtCache keeps the driver's prepared statements of one real connection by
@@ -12,12 +13,19 @@ type stmtCache struct {
 	max    int
 	byText map[string]*list.Element // of *realStmt
 	order  list.List                // most recently used first
+	// world counts the changes of what texts mean on this connection.
+	// Statements of an older world are not used again. They are closed when
+	// they are met: closing sends something, and when the world changes the
+	// connection may be reading rows, or in a transaction that has failed.
+	world uint64
 }
 
 // realStmt is a driver's statement on one real connection.
 type realStmt struct {
 	si   driver.Stmt
 	text string
+	// world and edition are what they were when it was prepared.
+	world, edition uint64
 	// open counts the rows read from it that are not closed: a statement
 	// with open rows is not executed again, a second handle is.
 	open int
@@ -25,13 +33,17 @@ type realStmt struct {
 	kept bool
 }
 
-// get returns the statement of that text if it is there and free.
-func (c *stmtCache) get(text string) *realStmt {
+// get returns the statement of that text and edition if it is there and free.
+func (c *stmtCache) get(text string, edition uint64) *realStmt {
 	e := c.byText[text]
 	if e == nil {
 		return nil
 	}
 	s := e.Value.(*realStmt)
+	if s.world != c.world || s.edition < edition {
+		c.drop(e)
+		return nil
+	}
 	if s.open > 0 {
 		return nil
 	}
@@ -42,8 +54,8 @@ func (c *stmtCache) get(text string) *realStmt {
 // add takes a freshly prepared statement. If its text is there already (that
 // handle has open rows), or nothing is kept at all, the new one stays outside
 // and is closed after its use.
-func (c *stmtCache) add(text string, si driver.Stmt) *realStmt {
-	s := &realStmt{si: si, text: text}
+func (c *stmtCache) add(text string, edition uint64, si driver.Stmt) *realStmt {
+	s := &realStmt{si: si, text: text, world: c.world, edition: edition}
 	if c.max <= 0 || c.byText[text] != nil {
 		return s
 	}
@@ -65,13 +77,6 @@ func (c *stmtCache) done(s *realStmt) {
 	}
 }
 
-// remove takes s out of the cache, as after an error that says it is stale.
-func (c *stmtCache) remove(s *realStmt) {
-	if s.kept {
-		c.drop(c.byText[s.text])
-	}
-}
-
 // drop takes an entry out. Rows still open on its statement close it.
 func (c *stmtCache) drop(e *list.Element) {
 	s := c.order.Remove(e).(*realStmt)
@@ -80,7 +85,13 @@ func (c *stmtCache) drop(e *list.Element) {
 	c.done(s)
 }
 
-// empty drops all.
+// expire makes the cache forget s, as after an error that says it is stale.
+func (c *stmtCache) expire(s *realStmt) { s.world-- }
+
+// expireAll makes it forget all of them.
+func (c *stmtCache) expireAll() { c.world++ }
+
+// empty closes all.
 func (c *stmtCache) empty() {
 	for c.order.Len() > 0 {
 		c.drop(c.order.Back())
@@ -91,4 +102,46 @@ func (c *stmtCache) empty() {
 func (c *stmtCache) forget() {
 	c.byText = nil
 	c.order.Init()
+}
+
+// editions tells statements of one text apart by when the program prepared
+// them, where that matters (dialects.Traits.PreparedAges): a program that closes
+// a statement and prepares it again expects one that fits the tables of now. As
+// long as somebody has a text prepared, its edition stays.
+type editions struct {
+	mu     sync.Mutex // protects following fields
+	live   map[string]*edition
+	serial uint64
+}
+
+type edition struct {
+	number uint64
+	users  int
+}
+
+// open counts a user of text and returns the edition it may use.
+func (e *editions) open(text string) uint64 {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.live == nil {
+		e.live = make(map[string]*edition)
+	}
+	ed := e.live[text]
+	if ed == nil {
+		e.serial++
+		ed = &edition{number: e.serial}
+		e.live[text] = ed
+	}
+	ed.users++
+	return ed.number
+}
+
+// close counts the user out.
+func (e *editions) close(text string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	ed := e.live[text]
+	if ed.users--; ed.users == 0 {
+		delete(e.live, text)
+	}
 }

@@ -190,6 +190,95 @@ func TestAStaleStatementIsPreparedAgainOnceOutsideATransaction(t *testing.T) {
 	require.Len(t, s.server.Table("t"), 1)
 }
 
+func TestAStatementThatMayHaveCalledCodeIsNeverExecutedAgain(t *testing.T) {
+	s, db, _ := openStub(t, dialects.Traits{})
+	stmt, err := db.Prepare("CALL out(?)")
+	require.NoError(t, err)
+	defer stmt.Close()
+	s.server.Fail(fakedb.StmtExecCtx, 1, errStale)
+	var out int
+	_, err = stmt.Exec(sql.Out{Dest: &out})
+	require.ErrorIs(t, err, errStale)
+	require.Len(t, s.server.Events(fakedb.StmtExecCtx), 1)
+}
+
+func TestAStaleStatementIsPreparedAnewAfterTheTransactionThatFoundItStale(t *testing.T) {
+	s, db, _ := openStub(t, dialects.Traits{PreparedAges: true})
+	use := func() error {
+		tx, err := db.Begin()
+		require.NoError(t, err)
+		defer func() { require.NoError(t, tx.Rollback()) }()
+		stmt, err := tx.Prepare("INSERT INTO t VALUES (?)")
+		require.NoError(t, err)
+		_, err = stmt.Exec(1)
+		return err
+	}
+	require.NoError(t, use())
+	s.server.Fail(fakedb.StmtExecCtx, 1, errStale)
+	require.ErrorIs(t, use(), errStale)
+	require.NoError(t, use())
+	require.Equal(t, 1, s.server.State().Prepared())
+}
+
+func TestAStatementClosedAndPreparedAgainIsOfNowWherePreparedStatementsAge(t *testing.T) {
+	for _, ages := range []bool{false, true} {
+		s, db, c := openStub(t, dialects.Traits{PreparedAges: ages})
+		prepares := func() int { return len(s.server.Events(fakedb.ConnPrepareCtx)) }
+		again := func() *sql.Stmt {
+			stmt, err := db.Prepare("INSERT INTO t VALUES (?)")
+			require.NoError(t, err)
+			_, err = stmt.Exec(1)
+			require.NoError(t, err)
+			return stmt
+		}
+		first := again()
+		second := again()
+		require.Equal(t, 1, prepares(), "two users of one text share it")
+		require.NoError(t, first.Close())
+		require.NoError(t, second.Close())
+		require.NoError(t, again().Close())
+		require.Equal(t, map[bool]int{false: 1, true: 2}[ages], prepares())
+		require.Equal(t, 1, s.server.State().Prepared())
+		require.Empty(t, c.editions.live)
+	}
+}
+
+func TestStatementsArePreparedAnewAfterAChangeOfWhatTheyMean(t *testing.T) {
+	s, db, _ := openStub(t, dialects.Traits{})
+	conn, err := db.Conn(t.Context())
+	require.NoError(t, err)
+	stmt, err := conn.PrepareContext(t.Context(), "INSERT INTO t VALUES (?)")
+	require.NoError(t, err)
+	_, err = conn.ExecContext(t.Context(), "USE other")
+	require.Error(t, err, "the fake has no databases; the text's effect counts all the same")
+	_, err = stmt.Exec(1)
+	require.NoError(t, err)
+	require.Len(t, s.server.Events(fakedb.ConnPrepareCtx), 2)
+	require.NoError(t, stmt.Close())
+	require.NoError(t, conn.Close())
+	require.Equal(t, 1, s.server.State().Prepared())
+}
+
+func TestAnAfterConnectThatLeavesATransactionOpenIsRefused(t *testing.T) {
+	_, db, c := openStub(t, dialects.Traits{})
+	c.config.AfterConnect = func(ctx context.Context, conn driver.Conn) error {
+		_, err := conn.(driver.ExecerContext).ExecContext(ctx, "BEGIN", nil)
+		return err
+	}
+	c.Flush()
+	require.ErrorContains(t, db.Ping(), "AfterConnect left a transaction open")
+}
+
+func TestAFailedStatementThatMayHaveBegunATransactionIsFollowedByARollback(t *testing.T) {
+	s, db, c := openStub(t, dialects.Traits{}, func(c *Config) { c.Reset = ResetOff })
+	_, err := db.Exec("CALL /*+ error 'no' */ out(1)")
+	require.ErrorContains(t, err, "no")
+	require.NoError(t, db.Ping())
+	require.Len(t, s.server.Events(fakedb.ConnExecCtx), 3, "the table, the call, the rollback")
+	require.Equal(t, 1, s.server.State().Opened)
+	require.Zero(t, c.Stats().Rollbacks, "none was seen open")
+}
+
 func TestAStatementWithOpenRowsIsNotExecutedAgainASecondHandleIs(t *testing.T) {
 	s, db, _ := openStub(t, dialects.Traits{})
 	for range 3 {
@@ -355,4 +444,31 @@ func TestATransactionsContextOutlivesItsCancellationForTheRollback(t *testing.T)
 	require.True(t, bounded)
 	stop()
 	require.ErrorIs(t, kept.Err(), context.Canceled)
+}
+
+func TestRawGivesTheDriversConnectionAndCleansUpBehindIt(t *testing.T) {
+	s, db, c := openStub(t, dialects.Traits{})
+	s.clean = func() (bool, error) { return false, dialects.ErrCannotClean }
+	conn, err := db.Conn(t.Context())
+	require.NoError(t, err)
+	no := errors.New("no")
+	require.ErrorIs(t, Raw(t.Context(), conn, func(dc driver.Conn) error {
+		_, err := dc.(driver.ExecerContext).ExecContext(t.Context(), "SET a = 1", nil)
+		require.NoError(t, err)
+		return no
+	}), no)
+	var a any
+	require.NoError(t, conn.QueryRowContext(t.Context(), "SHOW a").Scan(&a))
+	require.EqualValues(t, 1, a, "it was this connection")
+	require.NoError(t, conn.Close())
+	require.NoError(t, db.QueryRow("SHOW a").Scan(&a))
+	require.Nil(t, a)
+	require.EqualValues(t, 1, c.Stats().Discards)
+
+	plain := sql.OpenDB(s.server.Connector(fakedb.Variant{Features: fakedb.All}))
+	defer plain.Close()
+	other, err := plain.Conn(t.Context())
+	require.NoError(t, err)
+	defer other.Close()
+	require.ErrorContains(t, Raw(t.Context(), other, func(driver.Conn) error { return nil }), "another driver")
 }

@@ -2,6 +2,7 @@ package pooldriver
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -103,12 +104,26 @@ func (c *Connector) dial(ctx context.Context) (r *realConn, err error) {
 	if s, err = c.dialSession(ctx); err != nil {
 		return nil, fmt.Errorf("pooldriver: connecting to %s: %w", c.template.Target(), err)
 	}
-	if c.config.AfterConnect != nil {
-		if err := c.config.AfterConnect(ctx, s.Conn()); err != nil {
-			return nil, fmt.Errorf("pooldriver: AfterConnect on a connection to %s: %w", c.template.Target(), err)
-		}
+	if err := c.afterConnect(ctx, s); err != nil {
+		return nil, fmt.Errorf("pooldriver: a connection to %s: %w", c.template.Target(), err)
 	}
 	return newRealConn(s, c.dialect, c.template.Traits(), c.config.StmtCache, epoch), nil
+}
+
+// afterConnect runs the program's hook. A transaction that it leaves open would
+// be the first borrower's, whose work would be rolled back with it.
+func (c *Connector) afterConnect(ctx context.Context, s dialects.Session) error {
+	if c.config.AfterConnect == nil {
+		return nil
+	}
+	if err := c.config.AfterConnect(ctx, s.Conn()); err != nil {
+		return fmt.Errorf("AfterConnect: %w", err)
+	}
+	switch s.TxStatus() {
+	case dialects.TxOpen, dialects.TxFailed:
+		return errors.New("AfterConnect left a transaction open, or switched autocommit off; it must leave neither")
+	}
+	return nil
 }
 
 func (c *Connector) dialSession(ctx context.Context) (dialects.Session, error) {

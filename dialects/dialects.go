@@ -108,6 +108,11 @@ type Traits struct {
 	// that nothing was sent.
 	BadConnUnsure bool
 
+	// PreparedAges: a prepared statement keeps the parameter types that its
+	// tables had when it was prepared, and a program that closes it and
+	// prepares it again expects those of now (PostgreSQL).
+	PreparedAges bool
+
 	// StatementsEndWithSession: closing the connection is enough. Where not
 	// (SQLite keeps its file open for a statement), and where nobody knows,
 	// each prepared statement is closed first, as database/sql does.

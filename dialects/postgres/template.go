@@ -27,7 +27,7 @@ type template struct {
 var _ dialects.Template = (*template)(nil)
 
 // traits of pgx, with its reasons in dialects.Traits.
-var traits = dialects.Traits{TxKeepsContext: true, BadConnUnsure: true, StatusKnown: true, StatementsEndWithSession: true}
+var traits = dialects.Traits{TxKeepsContext: true, BadConnUnsure: true, StatusKnown: true, StatementsEndWithSession: true, PreparedAges: true}
 
 // labelOf says where config leads: the first host, and how many there are
 // besides.
