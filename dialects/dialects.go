@@ -210,6 +210,8 @@ const (
 	// administrator). The other connections of the pool are suspect.
 	ServerLeaving
 	// StaleStatement: the prepared statement no longer fits its tables or is
-	// gone; nothing was executed, and preparing it again helps.
+	// gone; nothing was executed, and preparing it again helps. It is never
+	// said of an error that may come from inside a procedure or a function:
+	// what ran there before the error may be committed.
 	StaleStatement
 )

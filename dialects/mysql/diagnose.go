@@ -2,6 +2,7 @@ package mysql
 
 import (
 	"errors"
+	"strings"
 
 	"github.com/go-sql-driver/mysql"
 
@@ -23,7 +24,6 @@ const (
 	erConnectionKilled         = 1927 // MariaDB
 	erSessionWasKilled         = 3169 // MySQL
 	erUnknownStatement         = 1243
-	erNeedReprepare            = 1615
 	erNoSuchThread             = 1094
 	erConnectionLimit          = 1040
 	erUserLimit                = 1203
@@ -39,8 +39,16 @@ func diagnose(err error) dialects.Diagnosis {
 	case erServerShutdown, erNormalShutdown, erShutdownComplete, erForcingClose,
 		erAbortingConnection, erNewAbortingConnection, erConnectionKilled, erSessionWasKilled:
 		return dialects.ServerLeaving
-	case erUnknownStatement, erNeedReprepare:
-		return dialects.StaleStatement
+	case erUnknownStatement:
+		// EXECUTE has the same number, also within a procedure that has
+		// committed something before. The command is named last. A message in
+		// another language may end in another way; then the program gets the
+		// error, as it does for 1615: the server has prepared the statement
+		// anew three times by then, and a procedure's EXECUTE says it as well.
+		var server *mysql.MySQLError
+		if errors.As(err, &server) && strings.HasSuffix(server.Message, "given to mysqld_stmt_execute") {
+			return dialects.StaleStatement
+		}
 	}
 	return 0
 }

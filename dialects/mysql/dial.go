@@ -12,7 +12,6 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 
-	"github.com/pooldriver/pooldriver/dialects/internal/opaque"
 	"github.com/pooldriver/pooldriver/dialects/internal/wire"
 )
 
@@ -32,8 +31,9 @@ func wired(network string) bool {
 	return false
 }
 
-// dial opens a connection. c belongs to it from then on.
-func dial(ctx context.Context, c *mysql.Config) (link, error) {
+// dial opens a connection. c belongs to it from then on. target is what errors
+// around this one show.
+func dial(ctx context.Context, c *mysql.Config, target string) (link, error) {
 	var l link
 	if wired(c.Net) {
 		c.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
@@ -51,11 +51,11 @@ func dial(ctx context.Context, c *mysql.Config) (link, error) {
 	}
 	connector, err := mysql.NewConnector(c)
 	if err != nil {
-		return l, scrub(err, c.Passwd)
+		return l, scrub(err, c.Passwd, target)
 	}
 	l.conn, err = connector.Connect(ctx)
 	if err != nil {
-		return l, scrub(err, c.Passwd)
+		return l, scrub(err, c.Passwd, target)
 	}
 	return l, nil
 }
@@ -90,22 +90,20 @@ func (debugLogger) Print(v ...any) {
 	slog.Debug("mysql driver", "message", strings.TrimSpace(fmt.Sprint(v...)))
 }
 
-// dialError is an error of the driver without the password in its text.
-// Servers do not send it back; a dial function of the program may.
-type dialError struct {
-	opaque.Label
-	err error
-}
-
-func scrub(err error, password string) error {
-	if password == "" || !strings.Contains(err.Error(), password) {
+// scrub strikes the password out of an error of the driver. Servers do not send
+// it back; a proxy or a dial function of the program may. One that is also part
+// of the target, or that short, would be given away by its absence. Where it is
+// there, the chain below has it too and ends here; of the server's own error
+// remains what the pool decides by.
+func scrub(err error, password, target string) error {
+	text := err.Error()
+	if len(password) < 4 || strings.Contains(target, password) || !strings.Contains(text, password) {
 		return err
 	}
-	return &dialError{opaque.Label(strings.ReplaceAll(err.Error(), password, "xxxxx")), err}
+	text = strings.ReplaceAll(text, password, "xxxxx")
+	var server *mysql.MySQLError
+	if errors.As(err, &server) {
+		return &mysql.MySQLError{Number: server.Number, SQLState: server.SQLState, Message: strings.ReplaceAll(server.Message, password, "xxxxx")}
+	}
+	return errors.New(text)
 }
-
-func (e *dialError) Error() string { return e.String() }
-
-// Is and As reach what Unwrap would hand out, text and all.
-func (e *dialError) Is(target error) bool { return errors.Is(e.err, target) }
-func (e *dialError) As(target any) bool   { return errors.As(e.err, target) }

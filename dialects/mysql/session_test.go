@@ -302,8 +302,28 @@ func TestANetworkOfTheProgramGoesWithoutWire(t *testing.T) {
 	require.NoError(t, err)
 	_, err = lost.Dial(t.Context(), nil)
 	require.ErrorContains(t, err, "no way to elsewhere for app:xxxxx")
-	require.ErrorIs(t, err, noWay)
+	require.NotErrorIs(t, err, noWay, "the error below has the password in its text")
 	require.NotContains(t, shown(err), secret)
+}
+
+func TestAPasswordIsStruckOutUnlessItsAbsenceWouldShowIt(t *testing.T) {
+	inner := errors.New("no entry for app with hunter2")
+	for _, c := range []struct{ password, target, want string }{
+		{"hunter2", "mysql app@h:3306/d", "no entry for app with xxxxx"},
+		{"app", "mysql root@h:3306/d", inner.Error()},
+		{"entry", "mysql app@h:3306/entry", inner.Error()},
+		{"", "mysql app@h:3306/d", inner.Error()},
+		{"absent", "mysql app@h:3306/d", inner.Error()},
+	} {
+		err := scrub(inner, c.password, c.target)
+		require.EqualError(t, err, c.want)
+		require.Equal(t, c.want == inner.Error(), errors.Is(err, inner))
+	}
+	refused := &mysql.MySQLError{Number: 1045, Message: "no entry with hunter2"}
+	err := scrub(fmt.Errorf("dialling: %w", refused), "hunter2", "mysql app@h:3306/d")
+	require.EqualError(t, err, "Error 1045: no entry with xxxxx")
+	require.NotContains(t, shown(err), "hunter2")
+	require.Equal(t, dialects.AuthFailed, dialect{}.Diagnose(err))
 }
 
 func TestDialErrorsAreTheDriversOwn(t *testing.T) {
@@ -369,11 +389,17 @@ func TestDiagnose(t *testing.T) {
 	for number, want := range map[uint16]dialects.Diagnosis{
 		1045: dialects.AuthFailed, 1698: dialects.AuthFailed,
 		1053: dialects.ServerLeaving, 1927: dialects.ServerLeaving, 3169: dialects.ServerLeaving,
-		1243: dialects.StaleStatement, 1615: dialects.StaleStatement,
-		4031: 0, 1062: 0,
+		4031: 0, 1062: 0, 1243: 0, 1615: 0,
 	} {
 		err := fmt.Errorf("wrapped: %w", &mysql.MySQLError{Number: number})
 		require.Equal(t, want, dialect{}.Diagnose(err), number)
+	}
+	for message, want := range map[string]dialects.Diagnosis{
+		"Unknown prepared statement handler (7) given to mysqld_stmt_execute":       dialects.StaleStatement,
+		"Unknown prepared statement handler (nosuch) given to EXECUTE":              0,
+		"Unknown prepared statement handler (mysqld_stmt_execute) given to EXECUTE": 0,
+	} {
+		require.Equal(t, want, dialect{}.Diagnose(&mysql.MySQLError{Number: 1243, Message: message}), message)
 	}
 	require.Zero(t, dialect{}.Diagnose(driver.ErrBadConn))
 	require.Zero(t, dialect{}.Diagnose(nil))

@@ -96,7 +96,7 @@ func (t *template) Dial(ctx context.Context, cred *dialects.Credential) (dialect
 		latest := *cred
 		t.newest.Store(&latest)
 	}
-	l, err := dial(ctx, c)
+	l, err := dial(ctx, c, t.Target())
 	if err != nil {
 		return nil, err
 	}
@@ -112,7 +112,7 @@ func (t *template) Dial(ctx context.Context, cred *dialects.Credential) (dialect
 	}
 	if err != nil {
 		l.drop()
-		return nil, scrub(err, c.Passwd)
+		return nil, scrub(err, c.Passwd, t.Target())
 	}
 	return s, nil
 }
@@ -124,7 +124,7 @@ func (t *template) dialKiller(ctx context.Context) (link, error) {
 	if cred := t.newest.Load(); cred != nil {
 		c.User, c.Passwd = cred.User, cred.Password
 	}
-	return dial(ctx, c)
+	return dial(ctx, c, t.Target())
 }
 
 // homeOf returns the state that connections of the template have at connect.

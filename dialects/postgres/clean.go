@@ -24,10 +24,16 @@ const cleaning = "CLOSE ALL; " +
 	"DISCARD TEMP; " +
 	"DISCARD SEQUENCES"
 
-// Clean keeps the prepared statements, pgx's cache of them included, unless
-// effect says that there are some which the driver does not know of, or that
-// they may mean something else now: the server plans them anew when the search
-// path changes, but the types of their parameters stay those of old.
+// losesPrepared are the effects after which the prepared statements cannot be
+// trusted: there may be some which the driver does not know of, some may be
+// gone, or they may mean something else. The server plans them anew when the
+// search path changes, but the types of their parameters stay those of old. A
+// function or a DO block may have done any of it.
+const losesPrepared = dialects.Suspect | dialects.ForgetPrepared | dialects.NamedPrepared
+
+// Clean keeps the prepared statements, pgx's cache of them included, only if
+// effect shows that they are as they were. The zero effect shows nothing:
+// whoever cleans after it does not trust the classifier.
 //
 // What a hook of a wrapped connector has set up only dialling brings back.
 func (s *session) Clean(ctx context.Context, effect dialects.Effect) (kept bool, err error) {
@@ -41,7 +47,7 @@ func (s *session) Clean(ctx context.Context, effect dialects.Effect) (kept bool,
 		return false, err
 	}
 	s.dropNotifications()
-	if effect&(dialects.NamedPrepared|dialects.ForgetPrepared) == 0 {
+	if effect != dialects.Clean && effect&losesPrepared == 0 {
 		return true, nil
 	}
 	return false, s.pgx.DeallocateAll(ctx)

@@ -58,11 +58,19 @@ func (dialect) Diagnose(err error) dialects.Diagnosis {
 	case "57P01", "57P02", "57P03": // admin_shutdown, crash_shutdown, cannot_connect_now
 		return dialects.ServerLeaving
 	case "26000": // invalid_sql_statement_name
-		return dialects.StaleStatement
+		if outermost(e) && strings.HasPrefix(e.Message, `prepared statement "`) && strings.HasSuffix(e.Message, `" does not exist`) {
+			return dialects.StaleStatement
+		}
 	case "0A000": // feature_not_supported, of which one is not about features
-		if e.Routine == "RevalidateCachedQuery" || strings.HasPrefix(e.Message, "cached plan must not change result type") {
+		if outermost(e) && (e.Routine == "RevalidateCachedQuery" || strings.HasPrefix(e.Message, "cached plan must not change result type")) {
 			return dialects.StaleStatement
 		}
 	}
 	return 0
 }
+
+// outermost reports whether an error is about the statement that was sent, not
+// one within a procedure or function, which may have committed something: of
+// those the server gives the context. With log_parameter_max_length_on_error it
+// does so for others, too, which then count as if they came from within.
+func outermost(e *pgconn.PgError) bool { return e.Where == "" }

@@ -94,12 +94,38 @@ func TestTheStatusIsTheServersLastWord(t *testing.T) {
 	kept, err := s.Clean(t.Context(), dialects.Stateful)
 	require.NoError(t, err)
 	require.True(t, kept)
-	kept, err = s.Clean(t.Context(), dialects.ForgetPrepared)
-	require.NoError(t, err)
-	require.False(t, kept)
 	require.NoError(t, s.Close(t.Context()))
 	require.Equal(t, dialects.TxLost, s.TxStatus())
-	require.Equal(t, []string{"BEGIN", "FAIL", "ROLLBACK", cleaning, cleaning, "deallocate all"}, srv.queries)
+	require.Equal(t, []string{"BEGIN", "FAIL", "ROLLBACK", cleaning}, srv.queries)
+}
+
+func TestCleanKeepsStatementsOnlyWhereTheyAreSurelyAsTheyWere(t *testing.T) {
+	for effect, want := range map[dialects.Effect]bool{
+		dialects.Stateful:                            true,
+		dialects.Stateful | dialects.TxControl:       true,
+		dialects.Clean:                               false, // nobody knows what has run
+		dialects.Suspect:                             false,
+		dialects.Suspect | dialects.TxControl:        false,
+		dialects.Stateful | dialects.ForgetPrepared:  false,
+		dialects.Stateful | dialects.NamedPrepared:   false,
+		dialects.Stateful | dialects.Suspect:         false,
+		dialects.ForgetPrepared:                      false,
+		dialects.NamedPrepared | dialects.Suspect:    false,
+		dialects.ForgetPrepared | dialects.TxControl: false,
+	} {
+		srv := newServer(t)
+		srv.letGo()
+		s, _ := srv.dial(t)
+		kept, err := s.Clean(t.Context(), effect)
+		require.NoError(t, err)
+		require.Equal(t, want, kept, effect.String())
+		require.NoError(t, s.Close(t.Context()))
+		sent := []string{cleaning}
+		if !want {
+			sent = append(sent, "deallocate all")
+		}
+		require.Equal(t, sent, srv.queries, effect.String())
+	}
 }
 
 func TestPeekTellsALastWordFromGossip(t *testing.T) {
@@ -175,9 +201,14 @@ func TestDiagnoseGoesByTheServersCode(t *testing.T) {
 		{&pgconn.PgError{Code: "57P02"}, dialects.ServerLeaving},
 		{&pgconn.PgError{Code: "57P03"}, dialects.ServerLeaving},
 		{&pgconn.PgError{Code: "57014"}, 0}, // one statement was cancelled
-		{&pgconn.PgError{Code: "26000"}, dialects.StaleStatement},
+		{&pgconn.PgError{Code: "26000", Message: `prepared statement "stmt_1" does not exist`}, dialects.StaleStatement},
+		{&pgconn.PgError{Code: "26000"}, 0},
+		{&pgconn.PgError{Code: "26000", Message: "raised by a program"}, 0},
+		{&pgconn.PgError{Code: "26000", Message: `prepared statement "nosuch" does not exist`, Where: "PL/pgSQL function p(integer) line 3 at EXECUTE"}, 0},
 		{&pgconn.PgError{Code: "0A000", Routine: "RevalidateCachedQuery", Message: "übersetzt"}, dialects.StaleStatement},
 		{&pgconn.PgError{Code: "0A000", Message: "cached plan must not change result type"}, dialects.StaleStatement},
+		{&pgconn.PgError{Code: "0A000", Routine: "RevalidateCachedQuery", Where: "PL/pgSQL function p(integer) line 3 at SQL statement"}, 0},
+		{&pgconn.PgError{Code: "0A000", Message: "cached plan must not change result type", Where: "SQL function \"f\" statement 1"}, 0},
 		{&pgconn.PgError{Code: "0A000", Message: "not supported"}, 0},
 		{dialError("t", &pgconn.PgError{Code: "28P01"}), dialects.AuthFailed},
 	} {

@@ -110,9 +110,17 @@ func dialError(target string, err error) error {
 	}
 	// pgx never puts the password there by intention; a server or a proxy
 	// might. One that is also part of the target, or that short, would be
-	// given away by its absence. Where it is there, the chain below has it too.
+	// given away by its absence. Where it is there, the chain below has it too;
+	// of the server's error remains the code, by which the pool decides: the
+	// password "password" is refused in words that contain it.
 	if len(password) >= 4 && !strings.Contains(target, password) && strings.Contains(text, password) {
-		return &connectError{text: strings.ReplaceAll(text, password, "xxxxx")}
+		struck := &connectError{text: strings.ReplaceAll(text, password, "xxxxx")}
+		var server *pgconn.PgError
+		if errors.As(err, &server) {
+			struck.err = &pgconn.PgError{Severity: server.Severity, Code: server.Code,
+				Message: strings.ReplaceAll(server.Message, password, "xxxxx")}
+		}
+		return struck
 	}
 	return &connectError{text: text, err: err}
 }
