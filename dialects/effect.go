@@ -6,8 +6,10 @@ import "strings"
 // text shows. It is a set of bits: the effect of several statements is the
 // bitwise or of their effects. The zero value is Clean.
 //
-// What no text shows (a trigger, or a function in a query that sets a session
-// variable) no classifier can see; the reset mode "always" is for that.
+// What no text shows no classifier can see: a trigger, a view or a function in
+// a query that changes the session; in PostgreSQL also a function called in the
+// notation of an attribute, SELECT t.f FROM t. The reset mode "always" is for
+// that.
 type Effect uint32
 
 // Clean is the effect of a statement that leaves nothing behind.

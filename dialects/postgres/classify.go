@@ -20,6 +20,16 @@ import (
 //     such a name in another schema with a function that keeps state is not
 //     seen.
 //   - EXECUTE is suspect, not stateful: the session state is the PREPARE's.
+//   - What no cleaning undoes is indelible: a seed (there is no telling what it
+//     was), a connection of dblink's, a library that LOAD has loaded, a backup,
+//     a replication origin, and a replication slot, which may be a temporary
+//     one. A seed stays when the transaction is rolled back.
+//   - UPDATE pg_settings is SET by way of a rule of that view.
+//
+// What the text does not show is not seen: a trigger, a rule or a view of the
+// program's own (over pg_settings, too), an operator or a cast made of a
+// function that keeps state, the default of a column, and a function called in
+// the notation of an attribute, SELECT t.f FROM t, which looks like a column.
 
 var lexical = sqltext.NewRules(sqltext.DollarQuotes | sqltext.EscapeStrings |
 	sqltext.NestedComments | sqltext.ReturnEndsComment)
@@ -87,6 +97,7 @@ const (
 	headDeallocate
 	headDiscard
 	headState
+	headLoad
 	headCall
 )
 
@@ -105,7 +116,8 @@ var heads = sqltext.NewNames(
 	sqltext.Group{Code: headExecute, Names: "execute"},
 	sqltext.Group{Code: headDeallocate, Names: "deallocate"},
 	sqltext.Group{Code: headDiscard, Names: "discard"},
-	sqltext.Group{Code: headState, Names: "listen unlisten load"},
+	sqltext.Group{Code: headState, Names: "listen unlisten"},
+	sqltext.Group{Code: headLoad, Names: "load"},
 	sqltext.Group{Code: headCall, Names: "call do"},
 )
 
@@ -125,10 +137,14 @@ func (c *classifier) statement(tok sqltext.Token) dialects.Effect {
 	}
 	switch head {
 	case headQuery:
-		if lx.IsWord("with") {
+		effect := dialects.Clean
+		switch {
+		case lx.IsWord("with"):
 			lx.BeginWith()
+		case lx.IsWord("update"):
+			effect = c.update()
 		}
-		return c.query()
+		return effect | c.query()
 	case headInert:
 		return c.skip(dialects.Clean)
 	case headTx:
@@ -165,6 +181,8 @@ func (c *classifier) statement(tok sqltext.Token) dialects.Effect {
 		return c.skip(dialects.Stateful)
 	case headState:
 		return c.skip(dialects.Stateful)
+	case headLoad:
+		return c.skip(dialects.Stateful | dialects.Indelible)
 	case headCall:
 		return c.query() | dialects.Suspect | dialects.TxControl
 	default:
@@ -202,6 +220,7 @@ const (
 	wordWith
 	wordSelect
 	wordExecute
+	wordUpdate
 	wordOn
 )
 
@@ -209,6 +228,7 @@ var queryWords = sqltext.NewNames(
 	sqltext.Group{Code: wordInto, Names: "into"},
 	sqltext.Group{Code: wordWith, Names: "with"},
 	sqltext.Group{Code: wordExecute, Names: "execute"},
+	sqltext.Group{Code: wordUpdate, Names: "update"},
 )
 
 // tableWords are those of CREATE TABLE, where functions are evaluated only in
@@ -218,6 +238,7 @@ var tableWords = sqltext.NewNames(
 	sqltext.Group{Code: wordWith, Names: "with"},
 	sqltext.Group{Code: wordSelect, Names: "select values"},
 	sqltext.Group{Code: wordExecute, Names: "execute"},
+	sqltext.Group{Code: wordUpdate, Names: "update"},
 	sqltext.Group{Code: wordOn, Names: "on"},
 )
 
@@ -237,6 +258,8 @@ func (c *classifier) word() dialects.Effect {
 	case wordExecute:
 		// CREATE TABLE … AS EXECUTE. As a column's name it costs a cleaning.
 		return dialects.Suspect | dialects.NamedPrepared
+	case wordUpdate:
+		return c.update()
 	case wordInto:
 		if lx.AfterWord("insert") || lx.AfterWord("merge") {
 			return dialects.Clean
@@ -258,7 +281,11 @@ func isTempSchema(name string) bool { return sqltext.HasPrefix(name, "pg_temp") 
 // call classifies the call whose opening parenthesis was just read.
 func (c *classifier) call() dialects.Effect {
 	lx := &c.lx
-	switch functions.Lookup(lx.Name()) {
+	known := functions.Lookup(lx.Name())
+	if lx.KeepsCapitals() {
+		known = 0 // "Lower" is not lower
+	}
+	switch known {
 	case funcKeyword:
 		if lx.Keyword() {
 			return dialects.Clean
@@ -274,6 +301,8 @@ func (c *classifier) call() dialects.Effect {
 		}
 	case funcStateful:
 		return dialects.Stateful
+	case funcIndelible:
+		return dialects.Stateful | dialects.Indelible
 	case funcSetConfig:
 		return c.setConfig()
 	}
@@ -313,6 +342,7 @@ func (c *classifier) setConfig() dialects.Effect {
 	lx := c.lx
 	depth := lx.Depth()
 	literal := lx.Next() == sqltext.String && !changesNames(lx.Text())
+	seed := lx.Token() == sqltext.String && sqltext.Equal(lx.Text(), "'seed'")
 	if literal {
 		ahead := lx
 		literal = ahead.Next() == sqltext.Comma
@@ -335,6 +365,9 @@ func (c *classifier) setConfig() dialects.Effect {
 	}
 	if !literal {
 		effect |= dialects.ForgetPrepared
+	}
+	if seed {
+		effect |= dialects.Stateful | dialects.Indelible
 	}
 	return effect
 }

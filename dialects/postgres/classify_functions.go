@@ -8,6 +8,7 @@ const (
 	funcKeyword                    // no name at all: IN (, VALUES (
 	funcLoose                      // the same, and what follows its ) may be a function
 	funcStateful                   // changes the session
+	funcIndelible                  // changes the session in a way that no cleaning undoes
 	funcSetConfig                  // set_config: depends on its third argument
 )
 
@@ -18,12 +19,18 @@ var functions = sqltext.NewNames(
 	sqltext.Group{Code: funcSetConfig, Names: "set_config"},
 
 	sqltext.Group{Code: funcStateful, Names: `
-		setseed pg_advisory_lock pg_advisory_lock_shared pg_try_advisory_lock pg_try_advisory_lock_shared
+		pg_advisory_lock pg_advisory_lock_shared pg_try_advisory_lock pg_try_advisory_lock_shared
 		pg_advisory_unlock pg_advisory_unlock_shared pg_advisory_unlock_all
-		pg_replication_origin_session_setup pg_replication_origin_session_reset
+		pg_replication_origin_session_reset
 		pg_replication_origin_xact_setup pg_replication_origin_xact_reset
-		pg_start_backup pg_stop_backup pg_backup_start pg_backup_stop pg_stat_force_next_flush
+		pg_stop_backup pg_backup_stop pg_stat_force_next_flush
 		postgres_fdw_disconnect postgres_fdw_disconnect_all set_limit set_curcfg`},
+
+	sqltext.Group{Code: funcIndelible, Names: `
+		setseed pg_start_backup pg_backup_start pg_replication_origin_session_setup
+		dblink_connect dblink_connect_u dblink_open
+		pg_create_physical_replication_slot pg_create_logical_replication_slot
+		pg_copy_physical_replication_slot pg_copy_logical_replication_slot`},
 
 	sqltext.Group{Code: funcLoose, Names: "on operator with"},
 

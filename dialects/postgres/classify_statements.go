@@ -37,14 +37,48 @@ var namesDependOn = sqltext.NewNames(sqltext.Group{Code: 1,
 	Names: "search_path schema role authorization session_authorization all"})
 
 // forget returns ForgetPrepared if the SET or RESET whose parameter's name was
-// just read changes what prepared statements mean.
+// just read changes what prepared statements mean, and Indelible for the seed,
+// which SET LOCAL does not give back.
 func (c *classifier) forget() dialects.Effect {
 	lx := &c.lx
 	if lx.IsWord("session") {
 		lx.Next()
 	}
-	if (lx.Token() == sqltext.Word || lx.Token() == sqltext.Quoted) && namesDependOn.Lookup(lx.Name()) != 0 {
+	if lx.Token() != sqltext.Word && lx.Token() != sqltext.Quoted {
+		return dialects.Clean
+	}
+	if sqltext.Equal(lx.Name(), "seed") {
+		return dialects.Stateful | dialects.Indelible
+	}
+	if namesDependOn.Lookup(lx.Name()) != 0 {
 		return dialects.ForgetPrepared
+	}
+	return dialects.Clean
+}
+
+// update looks at what an UPDATE changes, whose name may follow: [ONLY] [(]
+// [schema.]table. Of a name with escapes, U&"…", nothing is known.
+func (c *classifier) update() dialects.Effect {
+	ahead := c.lx
+	tok := ahead.Next()
+	if ahead.IsWord("only") {
+		tok = ahead.Next()
+	}
+	if tok == sqltext.Open {
+		tok = ahead.Next()
+	}
+	for tok == sqltext.Word || tok == sqltext.Quoted {
+		name := ahead.Name()
+		switch next := ahead.Next(); {
+		case next == sqltext.Dot:
+			tok = ahead.Next()
+		case sqltext.Equal(name, "pg_settings"):
+			return dialects.Stateful | dialects.ForgetPrepared
+		case next == sqltext.Operator && sqltext.Equal(name, "u"):
+			return dialects.Suspect
+		default:
+			return dialects.Clean
+		}
 	}
 	return dialects.Clean
 }

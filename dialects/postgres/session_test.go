@@ -226,8 +226,20 @@ func TestWhatAServerRepeatsOfThePasswordIsStruckOut(t *testing.T) {
 	require.ErrorContains(t, err, "no way in with xxxxx")
 	requireSafe(t, err)
 
-	// Below words of somebody else's, too.
+	// What the server's error means for the pool stays.
 	config := tmpl.config.Copy()
+	config.DialFunc = func(context.Context, string, string) (net.Conn, error) {
+		return nil, &pgconn.PgError{Severity: "FATAL", Code: "28P01", Message: secret + " authentication failed"}
+	}
+	_, err = stdlib.GetConnector(*config).Connect(t.Context())
+	err = dialError("t", err)
+	require.ErrorContains(t, err, "xxxxx authentication failed")
+	require.Equal(t, dialects.AuthFailed, dialect{}.Diagnose(err))
+	requireSafe(t, err)
+	requireSafe(t, errors.Unwrap(err))
+
+	// Below words of somebody else's, too.
+	config = tmpl.config.Copy()
 	_, err = stdlib.GetConnector(*config).Connect(t.Context())
 	err = dialError("t", fmt.Errorf("not my fault: %w", err))
 	require.ErrorContains(t, err, "not my fault")

@@ -136,6 +136,23 @@ func (lx *Lexer) Qualified() bool { return lx.qualified }
 // quoted nor qualified.
 func (lx *Lexer) Keyword() bool { return !lx.nameQuote && !lx.qualified }
 
+// KeepsCapitals reports whether the name last read is quoted or has a quoted
+// qualifier, with a capital letter in it: where quotes keep the letter case, it
+// is another name than the unquoted one of the same letters.
+func (lx *Lexer) KeepsCapitals() bool {
+	return lx.nameQuote && hasCapital(lx.Name()) ||
+		lx.qualified && lx.qualifier.from > 0 && lx.src[lx.qualifier.from-1] == '"' && hasCapital(lx.Qualifier())
+}
+
+func hasCapital(s string) bool {
+	for i := range len(s) {
+		if 'A' <= s[i] && s[i] <= 'Z' {
+			return true
+		}
+	}
+	return false
+}
+
 // GluedToNumber reports whether the name last read follows a digit directly.
 func (lx *Lexer) GluedToNumber() bool {
 	i := lx.name.from

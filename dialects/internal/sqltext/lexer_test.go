@@ -106,3 +106,17 @@ func TestNamesRefusesAContradictoryTable(t *testing.T) {
 	require.Panics(t, func() { NewNames(Group{1, "A"}) })
 	require.Panics(t, func() { NewNames(Group{0, "a"}) })
 }
+
+func TestKeepsCapitalsTellsQuotedNamesWithCapitals(t *testing.T) {
+	rules := NewRules(0)
+	for text, want := range map[string]bool{
+		`lower`: false, `Lower`: false, `"lower"`: false, `"Lower"`: true, `"lÖwer"`: false,
+		`"S".lower`: true, `S.lower`: false, `"s"."lOwer"`: true, `"A" lower`: false, `"A", s.lower`: false,
+	} {
+		var lx Lexer
+		lx.Init(text, rules, Reading{})
+		for lx.Next() != EOF {
+		}
+		require.Equal(t, want, lx.KeepsCapitals(), text)
+	}
+}
