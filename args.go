@@ -31,11 +31,16 @@ func convertArgs(conn driver.NamedValueChecker, si driver.Stmt, args []driver.Na
 		}
 		column, _ = si.(columnConverter)
 	}
+	if check == nil && column == nil && want == -1 && allPlain(args) {
+		return args, nil
+	}
 	n := 0
 	for i := range args {
 		nv := &args[n]
-		*nv = args[i]
-		nv.Ordinal = n + 1
+		if n != i { // one before it was removed
+			*nv = args[i]
+			nv.Ordinal = n + 1
+		}
 		switch err := convertArg(check, column, want, nv); err {
 		case nil:
 			n++
@@ -48,6 +53,25 @@ func convertArgs(conn driver.NamedValueChecker, si driver.Stmt, args []driver.Na
 		return nil, fmt.Errorf("sql: expected %d arguments, got %d", want, n)
 	}
 	return args[:n], nil
+}
+
+// allPlain reports whether the default conversion would change nothing, which
+// is so for most arguments of most programs.
+func allPlain(args []driver.NamedValue) bool {
+	for i := range args {
+		if !isPlain(args[i].Value) {
+			return false
+		}
+	}
+	return true
+}
+
+func isPlain(v driver.Value) bool {
+	switch v.(type) {
+	case nil, int64, float64, bool, []byte, string:
+		return true
+	}
+	return false
 }
 
 // convertArg asks the first that there is of checker, column converter and
@@ -63,9 +87,8 @@ func convertArg(check driver.NamedValueChecker, column columnConverter, want int
 			return err
 		}
 	}
-	switch nv.Value.(type) {
-	case nil, int64, float64, bool, []byte, string:
-		return nil // already what the default would make of it
+	if isPlain(nv.Value) {
+		return nil
 	}
 	var err error
 	nv.Value, err = driver.DefaultParameterConverter.ConvertValue(nv.Value)
