@@ -26,7 +26,11 @@ type Dialect interface {
 	Claim(dsn string) Claim
 
 	// Parse reads dsn. Errors never repeat any part of dsn but the names of
-	// parameters: a mistyped DSN has its password anywhere.
+	// parameters: a mistyped DSN has its password anywhere. For the same
+	// reason Parse refuses user, host and database, which Target shows, if
+	// they look as if something else were part of them: a user or database
+	// with a colon, = & ; or comma in it, a user with a slash. The price is
+	// that the rare ones that really have such names cannot be written.
 	Parse(dsn string) (Template, error)
 
 	// Wrap makes a template of somebody else's connector, or reports that

@@ -11,6 +11,10 @@
 // What pgx knows holds here too: its parameters, the environment (PGHOST, …),
 // the password file and the service file. Each parameter reaches every real
 // connection.
+//
+// A user or a database with one of : = & ; , in its name is refused, and a user
+// with / ? #: in a mistyped DSN that is where the password is, and user, host
+// and database are shown in errors.
 package postgres
 
 import (

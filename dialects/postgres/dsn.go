@@ -4,6 +4,7 @@ import (
 	"errors"
 	"maps"
 	"net"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -67,10 +68,14 @@ func parse(dsn string) (*template, error) {
 	if err != nil {
 		return nil, explainParse(err)
 	}
-	if err := checkShown(config); err != nil {
+	user := ""
+	if namesUser(dsn, isURL) {
+		user = config.User
+	}
+	if err := checkShown(config, user); err != nil {
 		return nil, err
 	}
-	return &template{Label: labelOf(config), config: config, params: takePoolParams(config)}, nil
+	return &template{Label: labelOf(config, user), config: config, params: takePoolParams(config)}, nil
 }
 
 // takePoolParams removes the parameters of the pool, which pgx has taken for
@@ -101,20 +106,45 @@ func checkURL(dsn string) error {
 	return nil
 }
 
-// checkShown refuses what would show a password in the target: one with an @
-// that is not escaped, behind which a URL has its host, and semicolons between
-// keywords and values, which make all that follows part of the first value.
-func checkShown(config *pgx.ConnConfig) error {
-	list := addresses(config)
-	for _, shown := range append(list, config.User, config.Database) {
-		if strings.Contains(shown, ";") && strings.Contains(shown, "=") {
-			return errors.New("the DSN has semicolons between its keywords and values, where spaces belong")
-		}
+// userKeyword finds the keyword user. That it also finds one in the value of
+// another keyword shows, at worst, a user that pgx has filled in.
+var userKeyword = regexp.MustCompile(`\buser\s*=`)
+
+// namesUser reports whether it is the DSN that says who the user is, and not
+// the environment or the operating system, whose user is none of the database
+// where the program gives a credential.
+func namesUser(dsn string, isURL bool) bool {
+	if !isURL {
+		return userKeyword.MatchString(dsn)
 	}
-	for _, a := range list {
+	_, rest, _ := strings.Cut(dsn, "://")
+	path, query, _ := strings.Cut(rest, "?")
+	authority, _, _ := strings.Cut(path, "/")
+	user, _, given := strings.Cut(authority, "@")
+	return given && user != "" && user[0] != ':' || userKeyword.MatchString(query)
+}
+
+// joined are the characters by which a mistyped DSN makes its password part of
+// something else: postgres://h/shop&password=…, user=app:….
+const joined = ":=&;,"
+
+// checkShown refuses what may show a password in the target. user is empty
+// where it is not shown.
+func checkShown(config *pgx.ConnConfig, user string) error {
+	const apart = "; spaces, not semicolons or commas, part keywords and values, in a URL behind ? it is &, and a colon that is not escaped parts user and password"
+	if strings.ContainsAny(user, joined+"/?#") {
+		return errors.New("the user of the DSN has one of : = & ; , / ? # in it, which is refused for it may be a password" + apart)
+	}
+	if strings.ContainsAny(config.Database, joined) {
+		return errors.New("the database of the DSN has one of : = & ; , in its name, which is refused for it may be a password" + apart)
+	}
+	for _, a := range addresses(config) {
 		host, _, err := net.SplitHostPort(a)
-		if err != nil || !isSocket(host) && strings.ContainsAny(host, "@/\\#?&=<>\"'`{}|^; \t\r\n") {
-			return errors.New("the host of the DSN holds a character that none can have; in a password write @ as %40, : as %3A, / as %2F, # as %23, ? as %3F and % as %25")
+		switch {
+		case err != nil || !isSocket(host) && strings.ContainsAny(host, "@/\\#?&=<>\"'`{}|^; \t\r\n"):
+			return errors.New("the host of the DSN holds a character that none can have; in a password write @ as %40, : as %3A, / as %2F, # as %23, ? as %3F and % as %25" + apart)
+		case isSocket(host) && strings.ContainsAny(host, "=&;"):
+			return errors.New("the socket's directory of the DSN has one of = & ; in it, which is refused for it may be a password" + apart)
 		}
 	}
 	return nil

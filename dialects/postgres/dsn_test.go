@@ -117,6 +117,21 @@ func TestParseErrorsSayWhatIsWrongAndRepeatNothing(t *testing.T) {
 		"postgres:host=h;user=u;password=" + secret:              "semicolons",
 		"host=h dbname=d;password=" + secret:                     "semicolons",
 		"host=h \x00" + secret:                                   "NUL",
+		"postgres://h/shop&user=app&password=" + secret:          "the database of the DSN",
+		"user=app,password=" + secret + " host=h":                "the user of the DSN",
+		"host=h dbname=shop,password=" + secret:                  "the database of the DSN",
+		"host=h user=u dbname=shop&password=" + secret:           "the database of the DSN",
+		"dbname=shop&password=" + secret:                         "the database of the DSN",
+		"host=h dbname=postgres://u:" + secret + "@h/d":          "the database of the DSN",
+		"postgres://app%3A" + secret + "@h/db":                   "the user of the DSN",
+		"postgres://app%2F" + secret + "@h/db":                   "the user of the DSN",
+		"postgres://h/db?user=app:" + secret:                     "the user of the DSN",
+		"postgres://h/db?user=app%3A" + secret:                   "the user of the DSN",
+		"postgres:host=h user=app:" + secret:                     "the user of the DSN",
+		"postgres://h:1,x=" + secret + ":2/db":                   "the host of the DSN",
+		"host=/run,password=" + secret + " user=u":               "the host of the DSN",
+		"host=/run&password=" + secret + " user=u":               "the socket's directory of the DSN",
+		"host=h&password=" + secret:                              "the host of the DSN",
 	} {
 		tmpl, err := dialect{}.Parse(dsn)
 		require.ErrorContains(t, err, want, dsn)
@@ -136,6 +151,23 @@ func TestTheEnvironmentIsHeard(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "postgres u@envhost:5432/d", tmpl.Target())
 	requireSafe(t, tmpl)
+}
+
+func TestTargetNamesTheUserOnlyIfTheDSNDoes(t *testing.T) {
+	t.Setenv("PGUSER", "somebody")
+	for dsn, want := range map[string]string{
+		"postgres://h/d":                     "postgres h:5432/d",
+		"postgres://:" + secret + "@h/d":     "postgres h:5432/d",
+		"postgres://h/d?application_name=u@": "postgres h:5432/d",
+		"postgres:host=h dbname=d":           "postgres h:5432/d",
+		"postgres://u@h/d":                   "postgres u@h:5432/d",
+		"postgres://h/d?port=5432&user=u":    "postgres u@h:5432/d",
+		"dbname=d host='h'user = u":          "postgres u@h:5432/d",
+	} {
+		tmpl, err := parse(dsn)
+		require.NoError(t, err, dsn)
+		require.Equal(t, want, tmpl.Target(), dsn)
+	}
 }
 
 // requireSafe fails if any way of printing v shows the secret.
@@ -164,6 +196,8 @@ func FuzzParse(f *testing.F) {
 		"postgres://u:SECRET/x@h/d", "postgres://u:a@SECRET@h/d", "postgres://u:1/SECRET@h", "postgres://u:a?SECRET@h/d",
 		"host=h password=SECRET port=x", "password = SECRET host=h", "password='SEC\\'RET' user=SECRET",
 		"postgres://h:SECRET", "postgres://[SECRET", "postgres://u:%SECRET@h", "postgres:SECRET", "user=u password=a SECRET=x",
+		"postgres://h/shop&user=app&password=SECRET", "user=app,password=SECRET host=h", "host=h dbname=shop,password=SECRET",
+		"dbname=shop&password=SECRET", "postgres://app%3ASECRET@h/db", "postgres://h/d?user=app:SECRET", "host=/run&password=SECRET",
 	} {
 		f.Add(strings.Split(dsn, "SECRET")[0], strings.Join(strings.Split(dsn, "SECRET")[1:], ""))
 	}
@@ -179,8 +213,14 @@ func FuzzParse(f *testing.F) {
 			}
 			return
 		}
-		// A secret that came to lie in the user, host or database is none to
-		// the DSN's reader; it is shown there and nowhere else.
+		// A secret that is the whole of the user, the host or the database is
+		// none to the DSN's reader; it is shown there and nowhere else. One
+		// that something joins to them is refused.
+		for _, joint := range []string{"=", "&", ";"} {
+			if strings.Contains(tmpl.Target(), joint+planted) {
+				t.Errorf("the target shows the secret: %v", tmpl)
+			}
+		}
 		shown := tmpl.config.User + strings.Join(addresses(tmpl.config), " ") + tmpl.config.Database
 		if !strings.Contains(shown, planted) && strings.Contains(allPrinted(t, tmpl), planted) {
 			t.Errorf("the template shows the secret: %v", tmpl)

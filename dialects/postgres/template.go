@@ -29,11 +29,15 @@ var _ dialects.Template = (*template)(nil)
 // traits of pgx, with its reasons in dialects.Traits.
 var traits = dialects.Traits{TxKeepsContext: true, BadConnUnsure: true, StatusKnown: true, StatementsEndWithSession: true, PreparedAges: true}
 
-// labelOf says where config leads: the first host, and how many there are
-// besides.
-func labelOf(config *pgx.ConnConfig) opaque.Label {
+// labelOf says where config leads: the user if there is one to name, the first
+// host, and how many there are besides.
+func labelOf(config *pgx.ConnConfig, user string) opaque.Label {
 	list := addresses(config)
-	s := "postgres " + config.User + "@" + list[0] + "/" + config.Database
+	s := "postgres "
+	if user != "" {
+		s += user + "@"
+	}
+	s += list[0] + "/" + config.Database
 	if n := len(list) - 1; n > 0 {
 		s += fmt.Sprintf(" (+%d more)", n)
 	}
