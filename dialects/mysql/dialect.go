@@ -10,6 +10,10 @@
 // encoded in user and password; @ / and ? have to be. Networks "tcp" and "unix"
 // are dialled here and not by what mysql.RegisterDialContext knows under these
 // names; any other network is left to the driver.
+//
+// A database with one of : = & ; , in its name is refused, and a user with one
+// of : = & ; , / ? #, and an address with one of = & ;: in a mistyped DSN that
+// is where the password is, and all three are shown in errors.
 package mysql
 
 import (

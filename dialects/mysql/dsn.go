@@ -33,17 +33,41 @@ var (
 	errDatabase     = errors.New("the database's name has an @ or a slash in it, or a % without two hexadecimal digits; there they are written %40, %2F and %25")
 	errEscape       = errors.New("user or password has a % without two hexadecimal digits; in a URL a % is written %25")
 	errColonInUser  = errors.New("the user's name has an encoded colon in it; the colon between user and password is written as it is")
+	errUser         = errors.New("the user's name has one of = & ; , / ? # in it, which is refused for it may be a password; user and password are parted by a colon")
+	errJoined       = errors.New("the database's name has one of : = & ; , in it, which is refused for it may be a password; parameters follow a ? and are parted by &")
+	errAddress      = errors.New("the address has one of = & ; in it, which is refused for it may be a password; parameters follow the database's name and a ?")
 	errSocketEscape = errors.New(`the value of the parameter "socket" has a % without two hexadecimal digits`)
 )
 
 func take(dsn string) (parts, error) {
+	var p parts
+	var err error
 	switch {
 	case dialects.HasPrefix(dsn, urlPrefix):
-		return takeURL(dsn[len(urlPrefix):])
+		p, err = takeURL(dsn[len(urlPrefix):])
 	case dialects.HasPrefix(dsn, ownPrefix):
-		return takeNative(dsn[len(ownPrefix):])
+		p, err = takeNative(dsn[len(ownPrefix):])
+	default:
+		p, err = takeNative(dsn)
 	}
-	return takeNative(dsn)
+	if err != nil {
+		return p, err
+	}
+	return p, p.checkShown()
+}
+
+// checkShown refuses what may show a password in the target: parts that hold
+// what a mistyped DSN joins them with.
+func (p *parts) checkShown() error {
+	switch {
+	case strings.ContainsAny(p.user, "=&;,/?#"):
+		return errUser
+	case strings.ContainsAny(p.database, ":=&;,"):
+		return errJoined
+	case strings.ContainsAny(p.address, "=&;"):
+		return errAddress
+	}
+	return nil
 }
 
 // takeNative reads the driver's own form, by the driver's rules: the last slash

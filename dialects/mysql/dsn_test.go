@@ -125,6 +125,19 @@ func TestParseErrorsDiagnoseWithoutQuoting(t *testing.T) {
 		"mysql://u:x@hunter2?y=z@h/d":                                   errStrayAt.Error(),
 		"mysql://u:hunter2%@h/d":                                        errEscape.Error(),
 		"mysql://u%3Ahunter2@h/d":                                       errColonInUser.Error(),
+		"mysql://h/shop&password=hunter2":                               errJoined.Error(),
+		"mysql://app@h/shop;password=hunter2":                           errJoined.Error(),
+		"mysql://app@h/shop%26password%3Dhunter2":                       errJoined.Error(),
+		"app@tcp(h)/shop,password=hunter2":                              errJoined.Error(),
+		"app@tcp(h)/shop:hunter2":                                       errJoined.Error(),
+		"app/hunter2@tcp(h)/shop":                                       errUser.Error(),
+		"mysql://app%2Fhunter2@h/shop":                                  errUser.Error(),
+		"mysql://app/hunter2@tcp(h)/shop":                               errUser.Error(),
+		"app&password=hunter2@tcp(h)/shop":                              errUser.Error(),
+		"mysql://app;password=hunter2@h/shop":                           errUser.Error(),
+		"app@unix(/run/s&password=hunter2)/shop":                        errAddress.Error(),
+		"app@own(a;password=hunter2)/shop":                              errAddress.Error(),
+		"mysql://app@/shop?socket=/run/s;password=hunter2":              errAddress.Error(),
 		"mysql://u@h/hunter2/d":                                         errDatabase.Error(),
 		"mysql://u@h/hunter2%zz":                                        errDatabase.Error(),
 		"mysql://u@/?socket=%hunter2":                                   errSocketEscape.Error(),
@@ -234,6 +247,8 @@ var passwordPlaces = []string{
 	"u:%s@tcp(h:1)/d?loc=UTC", "u:%s@/d", "u:%s@unix(/s)/d", "mysql:u:%s@tcp(h)/d", "mysql://u:%s@tcp(h)/d",
 	"u:%s@tcp(h:1)", "u:%s@h:1/d", "u:%s@tcp(h:1/d", "u:%stcp(h)/d", "u:%s@tcp(h)/d?loc=A/B", "u:%s@/d?loc=A/B",
 	"mysql://u:%s/d", "mysql://u:%s", "mysql://u:%s@h/d?timeout=x", "mysql://u:%s@h/d/e", "mysql://u:%s@h:x/d", "mysql://u:%s@u:@h/d",
+	"mysql://h/shop&password=%s", "mysql://app@h/shop;password=%s", "app@tcp(h)/shop,password=%s", "mysql://app&password=%s@h/d",
+	"app;password=%s@tcp(h)/shop", "app/%s@tcp(h)/shop", "mysql://app@/shop?socket=/s&password=%s", "app@unix(/s;password=%s)/d",
 }
 
 func FuzzParseDSN(f *testing.F) {
