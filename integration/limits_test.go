@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/pooldriver/pooldriver"
 	"github.com/pooldriver/pooldriver/integration/testbed"
 )
 
@@ -36,12 +37,17 @@ func TestServerNeverSeesMoreConnectionsThanAllowed(t *testing.T) {
 				t.Run(fmt.Sprintf("max=%d", limit), func(t *testing.T) {
 					account := server.NewAccount(t)
 					watch := account.Watch(t)
-					db := wrapped.open(t, account, limit)
+					connector := pooldriver.New(account.URL(fmt.Sprintf("pool_max_conns=%d", limit)))
+					db := sql.OpenDB(connector)
+					defer db.Close()
 					crowd := newCrowd(engine, db, random)
 
 					crowd.run(t, func() { server.Restart(t) })
 					require.Eventually(t, func() bool { return db.PingContext(t.Context()) == nil },
 						20*time.Second, 50*time.Millisecond, "no connection after the restart")
+					require.Eventually(t, func() bool { return connector.Stats().Pool.Active == 0 },
+						10*time.Second, time.Millisecond, "not at rest")
+					require.Zero(t, connector.Stats().Orphans)
 					require.NoError(t, db.Close())
 					closed := time.Now()
 					require.Eventually(t, func() bool {
