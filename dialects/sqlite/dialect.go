@@ -14,6 +14,10 @@
 // "sqlite:", unlike in the bare driver, SQLite's own parameters are not lost
 // when the name is no URI.
 //
+// A file's name with one of & ; , and a = behind it is refused, and so is an @
+// between sqlite:// and the first slash: in a mistyped DSN that is where a key
+// or a password is, and the file's name is shown in errors.
+//
 // # Memory
 //
 // A database in memory (an empty name, :memory:, mode=memory) is one database

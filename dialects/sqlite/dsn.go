@@ -39,7 +39,11 @@ func parse(dsn string) (source, error) {
 		rest, prefixed = rest[len("sqlite:"):], true
 		// sqlite:///abs/file has an empty host, as file:/// has. A host there
 		// can only be a relative path written by habit.
-		rest = strings.TrimPrefix(rest, "//")
+		var slashes bool
+		rest, slashes = strings.CutPrefix(rest, "//")
+		if host, _, _ := strings.Cut(rest, "/"); slashes && strings.Contains(host, "@") {
+			return source{}, errors.New("the DSN has an @ where its path begins: a database of SQLite has neither user nor host; write sqlite:FILE")
+		}
 	}
 	name, query, _ := strings.Cut(rest, "?")
 	q, err := splitQuery(query)
@@ -57,6 +61,9 @@ func parse(dsn string) (source, error) {
 			return source{}, err
 		}
 	}
+	if joinsParameter(name) || joinsParameter(path) {
+		return source{}, errors.New("the file's name has one of & ; , with a = behind it, which is refused for it may be a parameter such as a key; parameters follow a ? and are parted by &")
+	}
 	if m, ok := memoryName(path, q, isURI || prefixed); ok {
 		return source{name: m, memory: true, params: q.pool}, nil
 	}
@@ -67,6 +74,13 @@ func parse(dsn string) (source, error) {
 		name += "?" + strings.Join(q.rest, "&")
 	}
 	return source{name: name, path: path, params: q.pool}, nil
+}
+
+// joinsParameter reports whether a file's name, which is shown, looks as if a
+// parameter were part of it: x.db&_pragma=key('…').
+func joinsParameter(name string) bool {
+	i := strings.IndexAny(name, "&;,")
+	return i >= 0 && strings.Contains(name[i:], "=")
 }
 
 // uriParameters are SQLite's own. The driver gives them to SQLite in a URI, and

@@ -43,6 +43,8 @@ func TestParseSaysWhatTheDriverIsGiven(t *testing.T) {
 		{"sqlite:x.db?mode=ro", "file:x.db?mode=ro", "x.db"},
 		{"sqlite:a%#.db?mode=ro", "file:a%25%23.db?mode=ro", "a%#.db"},
 		{"x.db?mode=ro", "x.db?mode=ro", "x.db"},
+		{"sqlite:/year=2026/a&b.db", "/year=2026/a&b.db", "/year=2026/a&b.db"},
+		{"sqlite:me@home/x.db", "me@home/x.db", "me@home/x.db"},
 		{"file:a%20b.db?mode=ro", "file:a%20b.db?mode=ro", "a b.db"},
 		{"FILE:///a/x.db", "file:///a/x.db", "/a/x.db"},
 		{"sqlite:file://localhost/a/x.db?pool_x=1", "file://localhost/a/x.db", "/a/x.db"},
@@ -96,6 +98,14 @@ func TestParseErrorsSayWhatIsWrongAndRepeatNothing(t *testing.T) {
 		"sqlite:x.db?pool_max_conns=hunter2%": "pool_max_conns",
 		"file://hunter2/x.db":                 "no host",
 		"file:hunter2%zz":                     "hexadecimal",
+		"sqlite:x.db&_pragma=key('hunter2')":  "the file's name",
+		"sqlite:x.db;Password=hunter2":        "the file's name",
+		"sqlite:/a/x.db,password=hunter2?a=b": "the file's name",
+		"file:x.db&_pragma=key('hunter2')":    "the file's name",
+		"file:x.db%26_pragma%3Dhunter2":       "the file's name",
+		"file:///x.db&a=hunter2#b":            "the file's name",
+		":memory:&_pragma=key('hunter2')":     "the file's name",
+		"sqlite://app:hunter2@h/x.db":         "neither user nor host",
 	} {
 		_, err := dialect{}.Parse(dsn)
 		require.ErrorContains(t, err, want, dsn)
@@ -104,13 +114,17 @@ func TestParseErrorsSayWhatIsWrongAndRepeatNothing(t *testing.T) {
 }
 
 func FuzzParse(f *testing.F) {
-	for _, dsn := range []string{"sqlite:x.db?a=b", "file:x?mode=memory&cache=shared", ":memory:", "sqlite://x%20?pool_a=1&b=%"} {
+	for _, dsn := range []string{"sqlite:x.db?a=b", "file:x?mode=memory&cache=shared", ":memory:", "sqlite://x%20?pool_a=1&b=%",
+		"sqlite:x.db&_pragma=key('s3cr3t')", "file:x%26a%3Ds3cr3t", "sqlite://app:s3cr3t@h/x.db"} {
 		f.Add(dsn)
 	}
 	f.Fuzz(func(t *testing.T, dsn string) {
 		src, err := parse(dsn)
 		if err != nil {
 			return
+		}
+		if i := strings.IndexByte(src.path, '&'); i >= 0 && strings.Contains(src.path[i:], "=") {
+			t.Errorf("a parameter is shown as part of the file's name %q", src.path)
 		}
 		_, query, _ := strings.Cut(src.name, "?")
 		for part := range strings.SplitSeq(query, "&") {
