@@ -50,6 +50,12 @@ var leaks = []leak{
 	{"a session variable behind another statement", map[testbed.Engine]trail{
 		testbed.Postgres: {[]string{"SELECT 1; SET statement_timeout = '12345ms'"}, "SELECT current_setting('statement_timeout') = '12345ms'", true},
 	}},
+	{"a session variable set in a block of code", map[testbed.Engine]trail{
+		testbed.Postgres: {[]string{"DO $$ BEGIN SET search_path = pg_catalog; END $$"}, "SELECT current_schema() = 'pg_catalog'", true},
+	}},
+	{"a session variable set by updating a view", map[testbed.Engine]trail{
+		testbed.Postgres: {[]string{"UPDATE pg_settings SET setting = '12345' WHERE name = 'statement_timeout'"}, "SELECT current_setting('statement_timeout') = '12345ms'", true},
+	}},
 	{"a user variable", map[testbed.Engine]trail{
 		testbed.Postgres: {[]string{"SET app.tenant = 'alice'"}, "SELECT coalesce(current_setting('app.tenant', true), '') <> ''", true},
 		testbed.MySQL:    {[]string{"SET @tenant = 'alice'"}, "SELECT @tenant IS NOT NULL", true},
@@ -89,6 +95,9 @@ var leaks = []leak{
 	}},
 	{"a statement prepared in SQL", map[testbed.Engine]trail{
 		testbed.Postgres: {[]string{"PREPARE left_behind AS SELECT 1"}, "SELECT count(*) > 0 FROM pg_prepared_statements WHERE name = 'left_behind'", true},
+	}},
+	{"a statement prepared in a block of code", map[testbed.Engine]trail{
+		testbed.Postgres: {[]string{"DO $$ BEGIN EXECUTE 'PREPARE hidden AS SELECT 1'; END $$"}, "SELECT count(*) > 0 FROM pg_prepared_statements WHERE name = 'hidden'", true},
 	}},
 }
 
@@ -158,6 +167,35 @@ func TestNextBorrowerSeesNothingOfTheOneBefore(t *testing.T) {
 			}
 		}
 	})
+}
+
+func TestAConnectionWithWhatNoCleaningUndoesIsNotLentAgain(t *testing.T) {
+	eachFront(t, func(t *testing.T, account testbed.Account, f front) {
+		if account.Server.Engine != testbed.Postgres {
+			return // Resetting a connection undoes all that these do.
+		}
+		mustExec(t, account.Witness(t), "ALTER ROLE "+account.User+" SUPERUSER") // for LOAD
+		for _, statement := range []string{
+			"SELECT setseed(0.5)",
+			"SET seed = 0.5",
+			"LOAD 'auto_explain'",
+		} {
+			t.Run(statement, func(t *testing.T) {
+				db := f.open(t, account, 1)
+				before := backend(t, db)
+				require.Equal(t, before, backend(t, db), "nothing is left behind yet")
+				mustExec(t, db, statement)
+				require.Equal(t, f.name == bare.name, before == backend(t, db))
+			})
+		}
+	})
+}
+
+// backend is the server's number of the connection that the next borrower gets.
+func backend(t *testing.T, db *sql.DB) (pid int) {
+	t.Helper()
+	require.NoError(t, db.QueryRowContext(t.Context(), "SELECT pg_backend_pid()").Scan(&pid))
+	return pid
 }
 
 // observed asks the next borrower what it sees.
