@@ -74,6 +74,8 @@ func Run(m *testing.M) int {
 		err := goleak.Find(
 			goleak.IgnoreAnyFunction("net/http.(*persistConn).readLoop"),
 			goleak.IgnoreAnyFunction("net/http.(*persistConn).writeLoop"),
+			// gorm's cache of prepared statements has a goroutine that nothing ends.
+			goleak.IgnoreTopFunction("gorm.io/gorm/internal/lru.NewLRU[...].func1"),
 		)
 		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
