@@ -49,8 +49,8 @@ func (dialect) Wrap(c driver.Connector) (dialects.Template, error) { return wrap
 
 func (dialect) Effect(query string) dialects.Effect { return classify(query) }
 
-// Diagnose goes by SQLSTATE, which no translation of the server's messages
-// changes.
+// Diagnose goes by SQLSTATE and the name of the server's routine, which no
+// translation of its messages changes.
 func (dialect) Diagnose(err error) dialects.Diagnosis {
 	var e *pgconn.PgError
 	if !errors.As(err, &e) {
@@ -62,7 +62,8 @@ func (dialect) Diagnose(err error) dialects.Diagnosis {
 	case "57P01", "57P02", "57P03": // admin_shutdown, crash_shutdown, cannot_connect_now
 		return dialects.ServerLeaving
 	case "26000": // invalid_sql_statement_name
-		if outermost(e) && strings.HasPrefix(e.Message, `prepared statement "`) && strings.HasSuffix(e.Message, `" does not exist`) {
+		said := strings.HasPrefix(e.Message, `prepared statement "`) && strings.HasSuffix(e.Message, `" does not exist`)
+		if outermost(e) && (e.Routine == "FetchPreparedStatement" || said) {
 			return dialects.StaleStatement
 		}
 	case "0A000": // feature_not_supported, of which one is not about features

@@ -202,7 +202,8 @@ func TestDiagnoseGoesByTheServersCode(t *testing.T) {
 		{&pgconn.PgError{Code: "57P03"}, dialects.ServerLeaving},
 		{&pgconn.PgError{Code: "57014"}, 0}, // one statement was cancelled
 		{&pgconn.PgError{Code: "26000", Message: `prepared statement "stmt_1" does not exist`}, dialects.StaleStatement},
-		{&pgconn.PgError{Code: "26000"}, 0},
+		{&pgconn.PgError{Code: "26000", Routine: "FetchPreparedStatement", Message: "übersetzt"}, dialects.StaleStatement},
+		{&pgconn.PgError{Code: "26000", Routine: "exec_stmt_raise", Message: "raised by a program"}, 0},
 		{&pgconn.PgError{Code: "26000", Message: "raised by a program"}, 0},
 		{&pgconn.PgError{Code: "26000", Message: `prepared statement "nosuch" does not exist`, Where: "PL/pgSQL function p(integer) line 3 at EXECUTE"}, 0},
 		{&pgconn.PgError{Code: "0A000", Routine: "RevalidateCachedQuery", Message: "übersetzt"}, dialects.StaleStatement},
