@@ -89,7 +89,11 @@ func (c *Connector) rollback(ctx context.Context, r *realConn) bool {
 
 // clean brings the session back to its state at connect, AfterConnect included.
 func (c *Connector) clean(ctx context.Context, r *realConn) bool {
-	kept, err := r.session.Clean(ctx, r.effect)
+	effect := r.effect
+	if c.config.Reset == ResetAlways {
+		effect |= dialects.Suspect // this mode is for what no text shows
+	}
+	kept, err := r.session.Clean(ctx, effect)
 	if err != nil {
 		if !errors.Is(err, dialects.ErrCannotClean) {
 			c.log.Warn("pooldriver: a connection could not be cleaned, and was closed", "target", c.target(), "error", err)
