@@ -104,7 +104,7 @@ func TestInsertIsStoredOnceAtMostWhereverTheConnectionBreaks(t *testing.T) {
 				t.Run(way.name+"/"+cut.String(), func(t *testing.T) {
 					bench := resetBench{account: account, front: f, way: way, patience: 20 * time.Second}
 					tries := rounds(40, 300) // the whole: 1,500 resets on PostgreSQL, 1,200 on MySQL
-					if f.name == bare.name {
+					if f.name != wrapped.name {
 						tries = rounds(15, 100)
 					}
 					if cut == byteproxy.Stall { // Only the program's deadline ends it.

@@ -2,8 +2,14 @@ package integration
 
 import (
 	"database/sql"
+	"database/sql/driver"
 	"fmt"
 	"testing"
+
+	"github.com/go-sql-driver/mysql"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
+	"github.com/stretchr/testify/require"
 
 	_ "github.com/pooldriver/pooldriver/dialects/mysql"
 	_ "github.com/pooldriver/pooldriver/dialects/postgres"
@@ -12,13 +18,39 @@ import (
 	"github.com/pooldriver/pooldriver/integration/testbed"
 )
 
-var fronts = []front{bare, wrapped}
+var fronts = []front{bare, wrapped, around}
 
 var wrapped = front{
 	name: "pooldriver",
 	open: func(t testing.TB, account testbed.Account, max int) *sql.DB {
 		return openPool(t, account, fmt.Sprintf("pool_max_conns=%d", max))
 	},
+}
+
+// around is pooldriver over a connector of the program's own making.
+var around = front{
+	name: "pooldriver.Wrap",
+	open: func(t testing.TB, account testbed.Account, max int) *sql.DB {
+		db := sql.OpenDB(pooldriver.Wrap(connectorOf(t, account), func(c *pooldriver.Config) { c.MaxConns = max }))
+		t.Cleanup(func() { _ = db.Close() })
+		return db
+	},
+}
+
+func connectorOf(t testing.TB, account testbed.Account) driver.Connector {
+	t.Helper()
+	if account.Server.Engine == testbed.Postgres {
+		config, err := pgx.ParseConfig(account.URL())
+		require.NoError(t, err)
+		return stdlib.GetConnector(*config)
+	}
+	config := mysql.NewConfig()
+	config.User, config.Passwd = account.User, account.Password
+	config.Net, config.Addr, config.DBName = "tcp", account.Addr, account.Database
+	config.Logger = &mysql.NopLogger{}
+	connector, err := mysql.NewConnector(config)
+	require.NoError(t, err)
+	return connector
 }
 
 func openPool(t testing.TB, account testbed.Account, parameters ...string) *sql.DB {
