@@ -128,10 +128,5 @@ func Differences() []Difference {
 			Reason:  "a context that has ended is told as what it is, and costs no connection",
 			Permits: becomes(describeError(context.Canceled)),
 		},
-		{
-			Case: "BadConnectionsAfterExecutionShowInTheTable", Label: "rows",
-			Reason:  "what may have been executed is executed again less often",
-			Permits: notMore,
-		},
 	}
 }
