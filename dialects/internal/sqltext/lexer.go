@@ -109,6 +109,12 @@ func (lx *Lexer) Ended() bool { return lx.tok == EOF || lx.tok == Semicolon }
 // trusted: something was not understood, or a quote or comment is open.
 func (lx *Lexer) Broken() bool { return lx.Strange || lx.OpenQuote || lx.OpenComment }
 
+// Misread reports whether no database takes the text as it was read so far.
+func (lx *Lexer) Misread() bool { return lx.OpenQuote || lx.StrayBackslash }
+
+// IsName reports whether the last token is a name, in quotes or not.
+func (lx *Lexer) IsName() bool { return lx.tok == Word || lx.tok == Quoted }
+
 // IsWord reports whether the last token is this lower-case keyword.
 func (lx *Lexer) IsWord(lower string) bool { return lx.tok == Word && Equal(lx.Text(), lower) }
 
@@ -176,12 +182,6 @@ func (lx *Lexer) PreviousWord() string {
 
 // Depth returns how many parentheses are open.
 func (lx *Lexer) Depth() int { return lx.depth }
-
-// BeginStatement forgets the tokens of the statement before.
-func (lx *Lexer) BeginStatement() {
-	lx.tok, lx.start, lx.end = Start, lx.pos, lx.pos
-	lx.depth, lx.with = 0, 0
-}
 
 // BeginWith tells that the WITH of a list of named queries was read. The list
 // ends with the verb at the same depth.

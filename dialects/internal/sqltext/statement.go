@@ -1,0 +1,92 @@
+package sqltext
+
+// BeginStatement goes on to the next statement and forgets the tokens of the
+// one before, which was read to its end. It reports whether there is a next
+// one: none follows the end of the text.
+func (lx *Lexer) BeginStatement() bool {
+	if lx.tok == EOF {
+		return false
+	}
+	lx.tok, lx.start, lx.end = Start, lx.pos, lx.pos
+	lx.depth, lx.with = 0, 0
+	return true
+}
+
+// SkipStatement goes to the end of the statement.
+func (lx *Lexer) SkipStatement() {
+	for !lx.Ended() {
+		lx.Skim(noWords)
+	}
+}
+
+var noWords = NewNames()
+
+// SkipStatementNoting goes from the last token to the end of the statement,
+// and returns the codes of the names on the way, quoted ones too, combined by
+// or: each code is a bit.
+func (lx *Lexer) SkipStatementNoting(names *Names) (codes uint8) {
+	for ; !lx.Ended(); lx.Next() {
+		if lx.IsName() {
+			codes |= names.Lookup(lx.Name())
+		}
+	}
+	return codes
+}
+
+// SkipBody goes from the BEGIN of a routine's body to its END: every statement
+// of the body ends with a semicolon, and the END follows the last one. It
+// reports whether there is an END.
+func (lx *Lexer) SkipBody() bool {
+	for lx.Next(); !lx.IsWord("end"); lx.Next() {
+		lx.SkipStatement()
+		if lx.tok == EOF {
+			return false
+		}
+	}
+	return true
+}
+
+// The codes of the words between CREATE and what is created, for SkipWords.
+const (
+	Modifier uint8 = 1 << iota
+	Temporary
+)
+
+// SkipWords goes to the next token that is none of the words, and returns the
+// codes of the words before it, combined by or: each code is a bit.
+func (lx *Lexer) SkipWords(words *Names) (codes uint8) {
+	lx.Next()
+	for code := lx.WordIn(words); code != 0; code = lx.WordIn(words) {
+		codes |= code
+		lx.Next()
+	}
+	return codes
+}
+
+// SkipOpen goes from tok, the last token, past the parentheses that open there.
+func (lx *Lexer) SkipOpen(tok Token) {
+	for tok == Open {
+		tok = lx.Next()
+	}
+}
+
+// WordIn returns the code of the last token if it is one of the words, or 0.
+func (lx *Lexer) WordIn(words *Names) uint8 {
+	if lx.tok != Word {
+		return 0
+	}
+	return words.Lookup(lx.Text())
+}
+
+// GivesName reports whether the name last read, followed by the parenthesis
+// just read, is not called but given to something: it stands in a list of WITH
+// names or after one of the words.
+func (lx *Lexer) GivesName(words *Names) bool {
+	switch lx.before {
+	case Comma:
+		return lx.InWith()
+	case Word:
+		return words.Lookup(lx.BeforeText()) != 0
+	}
+	return false
+}
