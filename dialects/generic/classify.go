@@ -37,16 +37,12 @@ func classifyReading(query string, reading sqltext.Reading, likely bool) (dialec
 	var c classifier
 	c.lx.Init(query, lexical, reading)
 	total := dialects.Clean
-	for {
-		c.lx.BeginStatement()
+	for c.lx.BeginStatement() {
 		effect := c.statement(c.lx.Next())
-		if (c.lx.OpenQuote || c.lx.StrayBackslash) && !likely {
+		if c.lx.Misread() && !likely {
 			return total, c.lx.Doubt
 		}
 		total |= effect
-		if c.lx.Token() == sqltext.EOF {
-			break
-		}
 	}
 	if c.lx.Broken() {
 		total |= dialects.Suspect
@@ -93,25 +89,17 @@ var heads = sqltext.NewNames(
 // lexer at its end.
 func (c *classifier) statement(tok sqltext.Token) dialects.Effect {
 	lx := &c.lx
-	for tok == sqltext.Open {
-		tok = lx.Next()
-	}
+	lx.SkipOpen(tok)
 	if lx.Ended() {
 		return dialects.Clean
 	}
-	head := uint8(0)
-	if tok == sqltext.Word {
-		head = heads.Lookup(lx.Text())
-	}
-	switch head {
+	switch lx.WordIn(heads) {
 	case headQuery:
 		return c.query(lx.IsWord("update") || lx.IsWord("insert") || lx.IsWord("replace"))
 	case headInert:
 		return c.query(true)
 	case headGrant:
-		for !lx.Ended() {
-			lx.Skim(noWords)
-		}
+		lx.SkipStatement()
 		return dialects.Clean
 	case headTx:
 		return c.query(false) | dialects.TxControl
@@ -142,8 +130,6 @@ func (c *classifier) statement(tok sqltext.Token) dialects.Effect {
 	}
 }
 
-var noWords = sqltext.NewNames()
-
 // call classifies what runs code that is not in the text, and BEGIN, which
 // opens a transaction or a block of such code.
 func (c *classifier) call() dialects.Effect {
@@ -151,7 +137,7 @@ func (c *classifier) call() dialects.Effect {
 	switch {
 	case lx.IsWord("begin"):
 		tok := lx.Next()
-		if lx.Ended() || tok == sqltext.Word && beginModes.Lookup(lx.Text()) != 0 {
+		if lx.Ended() || lx.WordIn(beginModes) != 0 {
 			return c.query(false) | dialects.TxControl
 		}
 		effect := dialects.Suspect | dialects.TxControl
@@ -181,23 +167,18 @@ func (c *classifier) set() dialects.Effect {
 			effect = dialects.Suspect
 		}
 	}
-	for ; ; lx.Next() {
-		if lx.Token() == sqltext.Word || lx.Token() == sqltext.Quoted {
-			switch setWords.Lookup(lx.Name()) {
-			case setForget:
-				effect |= dialects.ForgetPrepared
-			case setTx:
-				effect |= dialects.TxControl
-			}
-		}
-		if lx.Ended() {
-			return effect
-		}
+	names := lx.SkipStatementNoting(setWords)
+	if names&setForget != 0 {
+		effect |= dialects.ForgetPrepared
 	}
+	if names&setTx != 0 {
+		effect |= dialects.TxControl
+	}
+	return effect
 }
 
 const (
-	setForget uint8 = iota + 1
+	setForget uint8 = 1 << iota
 	setTx
 )
 
@@ -283,7 +264,7 @@ func (c *classifier) intoTemporary() bool {
 	text := ahead.Text()
 	switch tok {
 	case sqltext.Word:
-		return temporary.Lookup(text) == createTemporary
+		return createModifiers.Lookup(text) == sqltext.Temporary
 	case sqltext.Operator:
 		return text == "@"
 	}
@@ -295,8 +276,8 @@ func (c *classifier) intoTemporary() bool {
 func (c *classifier) transaction() bool {
 	begin := c.lx.IsWord("begin")
 	ahead := c.lx
-	tok := ahead.Next()
-	return tok == sqltext.Word && transactionWords.Lookup(ahead.Text()) != 0 || !begin && ahead.Ended()
+	ahead.Next()
+	return ahead.WordIn(transactionWords) != 0 || !begin && ahead.Ended()
 }
 
 var transactionWords = sqltext.NewNames(sqltext.Group{Code: 1, Names: "tran transaction work"})
@@ -305,48 +286,38 @@ var transactionWords = sqltext.NewNames(sqltext.Group{Code: 1, Names: "tran tran
 // DB2's USE AND KEEP LOCKS.
 func (c *classifier) useDatabase() bool {
 	ahead := c.lx
-	tok := ahead.Next()
-	return (tok == sqltext.Word || tok == sqltext.Quoted) && useHints.Lookup(ahead.Text()) == 0
+	ahead.Next()
+	return ahead.IsName() && useHints.Lookup(ahead.Text()) == 0
 }
 
 var useHints = sqltext.NewNames(sqltext.Group{Code: 1, Names: "index key and"})
 
 func isHashName(name string) bool { return name != "" && name[0] == '#' }
 
-const (
-	createModifier uint8 = iota + 1
-	createTemporary
-	createObject
-)
-
-var temporary = sqltext.NewNames(
-	sqltext.Group{Code: createModifier, Names: "or replace unique recursive unlogged column row multiset set cached memory private"},
-	sqltext.Group{Code: createTemporary, Names: "temp temporary local global volatile"},
+// createModifiers are the words between CREATE and what is created.
+var createModifiers = sqltext.NewNames(
+	sqltext.Group{Code: sqltext.Modifier, Names: "or replace unique recursive unlogged column row multiset set cached memory private"},
+	sqltext.Group{Code: sqltext.Temporary, Names: "temp temporary local global volatile"},
 )
 
 // create classifies CREATE from the word after it on.
 func (c *classifier) create() dialects.Effect {
 	lx := &c.lx
 	effect := dialects.Clean
-	for {
-		if lx.Next() != sqltext.Word {
-			return c.query(true) | dialects.Suspect
-		}
-		switch temporary.Lookup(lx.Text()) {
-		case createModifier:
-		case createTemporary:
+	if lx.SkipWords(createModifiers)&sqltext.Temporary != 0 {
+		effect = dialects.Stateful
+	}
+	if lx.Token() != sqltext.Word {
+		return c.query(true) | dialects.Suspect
+	}
+	ahead := *lx
+	for tok := ahead.Next(); ahead.IsName() || tok == sqltext.Dot; tok = ahead.Next() {
+		if tok != sqltext.Dot && (isHashName(ahead.Name()) || sqltext.Equal(ahead.Name(), "temp") ||
+			sqltext.HasPrefix(ahead.Name(), "pg_temp")) {
 			effect = dialects.Stateful
-		default:
-			ahead := *lx
-			for tok := ahead.Next(); tok == sqltext.Word || tok == sqltext.Quoted || tok == sqltext.Dot; tok = ahead.Next() {
-				if tok != sqltext.Dot && (isHashName(ahead.Name()) || sqltext.Equal(ahead.Name(), "temp") ||
-					sqltext.HasPrefix(ahead.Name(), "pg_temp")) {
-					effect = dialects.Stateful
-				}
-			}
-			return effect | c.query(true)
 		}
 	}
+	return effect | c.query(true)
 }
 
 var explainOptions = sqltext.NewNames(sqltext.Group{Code: 1,
@@ -355,12 +326,9 @@ var explainOptions = sqltext.NewNames(sqltext.Group{Code: 1,
 // explain classifies what EXPLAIN explains: some of its forms execute it.
 func (c *classifier) explain() dialects.Effect {
 	lx := &c.lx
-	tok := lx.Next()
-	for tok == sqltext.Word && explainOptions.Lookup(lx.Text()) != 0 {
-		tok = lx.Next()
-	}
-	if tok == sqltext.Open || lx.IsWord("explain") {
+	lx.SkipWords(explainOptions)
+	if lx.Token() == sqltext.Open || lx.IsWord("explain") {
 		return c.query(true)
 	}
-	return c.statement(tok)
+	return c.statement(lx.Token())
 }

@@ -58,17 +58,13 @@ func classifyReading(query string, reading sqltext.Reading) (dialects.Effect, sq
 	var c classifier
 	c.lx.Init(query, lexical, reading)
 	total := dialects.Clean
-	for {
-		c.lx.BeginStatement()
+	for c.lx.BeginStatement() {
 		c.unknown, c.insert, c.variables = dialects.Suspect, false, dialects.Clean
 		effect := c.statement(c.lx.Next())
-		if (c.lx.OpenQuote || c.lx.StrayBackslash) && reading != likely {
+		if c.lx.Misread() && reading != likely {
 			return total, c.lx.Doubt
 		}
 		total |= effect
-		if c.lx.Token() == sqltext.EOF {
-			break
-		}
 	}
 	if c.lx.Broken() {
 		total |= dialects.Suspect
@@ -139,17 +135,11 @@ var heads = sqltext.NewNames(
 // lexer at its end.
 func (c *classifier) statement(tok sqltext.Token) dialects.Effect {
 	lx := &c.lx
-	for tok == sqltext.Open {
-		tok = lx.Next()
-	}
+	lx.SkipOpen(tok)
 	if lx.Ended() {
 		return dialects.Clean
 	}
-	head := uint8(0)
-	if tok == sqltext.Word {
-		head = heads.Lookup(lx.Text())
-	}
-	switch head {
+	switch lx.WordIn(heads) {
 	case headQuery:
 		if lx.IsWord("with") {
 			lx.BeginWith()
@@ -203,13 +193,9 @@ func (c *classifier) statement(tok sqltext.Token) dialects.Effect {
 
 // skip goes to the end of a statement whose remaining text executes nothing.
 func (c *classifier) skip(effect dialects.Effect) dialects.Effect {
-	for !c.lx.Ended() {
-		c.lx.Skim(noWords)
-	}
+	c.lx.SkipStatement()
 	return effect
 }
-
-var noWords = sqltext.NewNames()
 
 const (
 	wordWith uint8 = iota + 1
@@ -281,17 +267,11 @@ func (c *classifier) call() dialects.Effect {
 		}
 		return dialects.Suspect
 	}
-	switch lx.Before() {
-	case sqltext.Close:
+	switch {
+	case lx.Before() == sqltext.Close:
 		return dialects.Clean // JSON_TABLE(…) t(a, b)
-	case sqltext.Comma:
-		if lx.InWith() {
-			return dialects.Clean
-		}
-	case sqltext.Word:
-		if notFunction.Lookup(lx.BeforeText()) != 0 {
-			return dialects.Clean
-		}
+	case lx.GivesName(notFunction):
+		return dialects.Clean
 	}
 	return c.unknown
 }

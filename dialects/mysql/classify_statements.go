@@ -6,10 +6,8 @@ import (
 )
 
 const (
-	setGlobal uint8 = iota + 1
-	setForget
+	setForget uint8 = 1 << iota
 	setAutocommit
-	setFor
 )
 
 // setWords are the words that matter anywhere in a SET.
@@ -18,10 +16,11 @@ var setWords = sqltext.NewNames(
 		character_set_client character_set_connection character_set_results character_set_database
 		character_set_server collation_connection collation_database collation_server`},
 	sqltext.Group{Code: setAutocommit, Names: "autocommit"},
-	sqltext.Group{Code: setFor, Names: "for"},
 )
 
-var setGlobals = sqltext.NewNames(sqltext.Group{Code: setGlobal, Names: "global persist persist_only"})
+var setGlobals = sqltext.NewNames(sqltext.Group{Code: 1, Names: "global persist persist_only"})
+
+var forWord = sqltext.NewNames(sqltext.Group{Code: 1, Names: "for"})
 
 // set classifies SET from the word after it on.
 func (c *classifier) set() dialects.Effect {
@@ -36,8 +35,9 @@ func (c *classifier) set() dialects.Effect {
 		}
 	case lx.IsWord("statement"):
 		return c.setStatement()
-	case tok == sqltext.Word && setGlobals.Lookup(lx.Text()) != 0:
-		if ahead := *lx; ahead.Next() == sqltext.Word || ahead.Token() == sqltext.Quoted {
+	case lx.WordIn(setGlobals) != 0:
+		ahead := *lx
+		if ahead.Next(); ahead.IsName() {
 			return c.setOne(ahead.IsWord("transaction"))
 		}
 	case tok == sqltext.Operator && lx.Text() == "@":
@@ -49,20 +49,14 @@ func (c *classifier) set() dialects.Effect {
 		}
 	}
 	effect := dialects.Stateful
-	for {
-		if lx.Token() == sqltext.Word || lx.Token() == sqltext.Quoted {
-			switch setWords.Lookup(lx.Name()) {
-			case setForget:
-				effect |= dialects.ForgetPrepared
-			case setAutocommit:
-				effect |= dialects.TxControl
-			}
-		}
-		if lx.Ended() {
-			return effect
-		}
-		lx.Next()
+	names := lx.SkipStatementNoting(setWords)
+	if names&setForget != 0 {
+		effect |= dialects.ForgetPrepared
 	}
+	if names&setAutocommit != 0 {
+		effect |= dialects.TxControl
+	}
+	return effect
 }
 
 // setOne classifies the rest of a SET of a global variable: it is clean if
@@ -84,7 +78,7 @@ func (c *classifier) setStatement() dialects.Effect {
 	lx := &c.lx
 	effect := dialects.Clean
 	for {
-		switch lx.Skim(setWords) {
+		switch lx.Skim(forWord) {
 		case sqltext.Call:
 			effect |= c.call()
 		case sqltext.Assign:
@@ -92,7 +86,7 @@ func (c *classifier) setStatement() dialects.Effect {
 		case sqltext.Semicolon, sqltext.EOF:
 			return effect | dialects.Stateful
 		case sqltext.Word:
-			if lx.IsWord("for") && lx.Keyword() {
+			if lx.Keyword() {
 				tok := lx.Next()
 				if lx.IsWord("set") {
 					return effect | dialects.Stateful | c.skip(dialects.Clean)
@@ -103,16 +97,18 @@ func (c *classifier) setStatement() dialects.Effect {
 	}
 }
 
+// createModifiers are the words between CREATE and what is created.
+var createModifiers = sqltext.NewNames(
+	sqltext.Group{Code: sqltext.Modifier, Names: "or replace unique fulltext spatial aggregate online offline"},
+	sqltext.Group{Code: sqltext.Temporary, Names: "temporary"},
+)
+
 const (
-	createModifier uint8 = iota + 1
-	createTemporary
-	createTable
+	createTable uint8 = iota + 1
 	createRoutine
 )
 
 var createWords = sqltext.NewNames(
-	sqltext.Group{Code: createModifier, Names: "or replace unique fulltext spatial aggregate online offline"},
-	sqltext.Group{Code: createTemporary, Names: "temporary"},
 	sqltext.Group{Code: createTable, Names: "table"},
 	sqltext.Group{Code: createRoutine, Names: "function procedure trigger event package definer"},
 )
@@ -123,29 +119,27 @@ var bodyWords = sqltext.NewNames(sqltext.Group{Code: 1, Names: "begin"})
 func (c *classifier) create() dialects.Effect {
 	lx := &c.lx
 	effect := dialects.Clean
-	for {
-		if lx.Next() != sqltext.Word {
-			return c.query(queryWords) | dialects.Suspect
-		}
-		switch createWords.Lookup(lx.Text()) {
-		case createModifier:
-		case createTemporary:
-			effect = dialects.Stateful
-		case createTable:
-			c.unknown = dialects.Clean
-			return effect | c.query(createTableWords)
-		case createRoutine:
-			// Where a body of several statements ends is not followed: they
-			// count as if they were executed.
-			for !lx.Ended() {
-				if lx.Skim(bodyWords) == sqltext.Word && lx.Keyword() {
-					return effect | dialects.Suspect | c.skip(dialects.Clean)
-				}
+	if lx.SkipWords(createModifiers)&sqltext.Temporary != 0 {
+		effect = dialects.Stateful
+	}
+	if lx.Token() != sqltext.Word {
+		return c.query(queryWords) | dialects.Suspect
+	}
+	switch createWords.Lookup(lx.Text()) {
+	case createTable:
+		c.unknown = dialects.Clean
+		return effect | c.query(createTableWords)
+	case createRoutine:
+		// Where a body of several statements ends is not followed: they
+		// count as if they were executed.
+		for !lx.Ended() {
+			if lx.Skim(bodyWords) == sqltext.Word && lx.Keyword() {
+				return effect | dialects.Suspect | c.skip(dialects.Clean)
 			}
-			return effect
-		default:
-			return c.skip(effect)
 		}
+		return effect
+	default:
+		return c.skip(effect)
 	}
 }
 

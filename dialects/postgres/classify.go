@@ -53,16 +53,12 @@ func classifyReading(query string, reading sqltext.Reading, likely bool) (dialec
 	var c classifier
 	c.lx.Init(query, lexical, reading)
 	total := dialects.Clean
-	for {
-		c.lx.BeginStatement()
+	for c.lx.BeginStatement() {
 		c.unknown, c.loose = dialects.Suspect, false
 		total |= c.statement(c.lx.Next())
-		if c.lx.Token() == sqltext.EOF {
-			break
-		}
 	}
 	switch {
-	case (c.lx.OpenQuote || c.lx.StrayBackslash) && !likely:
+	case c.lx.Misread() && !likely:
 		return dialects.Clean, 0
 	case c.lx.Broken():
 		total |= dialects.Suspect
@@ -125,17 +121,11 @@ var heads = sqltext.NewNames(
 // lexer at its end.
 func (c *classifier) statement(tok sqltext.Token) dialects.Effect {
 	lx := &c.lx
-	for tok == sqltext.Open {
-		tok = lx.Next()
-	}
+	lx.SkipOpen(tok)
 	if lx.Ended() {
 		return dialects.Clean
 	}
-	head := uint8(0)
-	if tok == sqltext.Word {
-		head = heads.Lookup(lx.Text())
-	}
-	switch head {
+	switch lx.WordIn(heads) {
 	case headQuery:
 		effect := dialects.Clean
 		switch {
@@ -192,13 +182,9 @@ func (c *classifier) statement(tok sqltext.Token) dialects.Effect {
 
 // skip goes to the end of a statement whose remaining text executes nothing.
 func (c *classifier) skip(effect dialects.Effect) dialects.Effect {
-	for !c.lx.Ended() {
-		c.lx.Skim(noWords)
-	}
+	c.lx.SkipStatement()
 	return effect
 }
-
-var noWords = sqltext.NewNames()
 
 // query classifies what remains of a statement that evaluates expressions.
 func (c *classifier) query() dialects.Effect {
@@ -265,7 +251,7 @@ func (c *classifier) word() dialects.Effect {
 			return dialects.Clean
 		}
 		ahead := *lx
-		if tok := ahead.Next(); (tok == sqltext.Word || tok == sqltext.Quoted) &&
+		if ahead.Next(); ahead.IsName() &&
 			(temporary.Lookup(ahead.Text()) != 0 || isTempSchema(ahead.Name())) {
 			return dialects.Stateful
 		}
@@ -309,21 +295,11 @@ func (c *classifier) call() dialects.Effect {
 	if sqltext.HasPrefix(lx.Name(), "dblink") {
 		return dialects.Stateful
 	}
-	switch lx.Before() {
-	case sqltext.Cast:
+	switch {
+	case lx.Before() == sqltext.Cast, lx.GivesName(notFunction):
 		return dialects.Clean
-	case sqltext.Close:
-		if !c.loose {
-			return dialects.Clean // FROM unnest(…) t(a, b)
-		}
-	case sqltext.Comma:
-		if lx.InWith() {
-			return dialects.Clean
-		}
-	case sqltext.Word:
-		if notFunction.Lookup(lx.BeforeText()) != 0 {
-			return dialects.Clean
-		}
+	case lx.Before() == sqltext.Close && !c.loose:
+		return dialects.Clean // FROM unnest(…) t(a, b)
 	}
 	return c.unknown
 }

@@ -44,7 +44,7 @@ func (c *classifier) forget() dialects.Effect {
 	if lx.IsWord("session") {
 		lx.Next()
 	}
-	if lx.Token() != sqltext.Word && lx.Token() != sqltext.Quoted {
+	if !lx.IsName() {
 		return dialects.Clean
 	}
 	if sqltext.Equal(lx.Name(), "seed") {
@@ -60,18 +60,18 @@ func (c *classifier) forget() dialects.Effect {
 // [schema.]table. Of a name with escapes, U&"…", nothing is known.
 func (c *classifier) update() dialects.Effect {
 	ahead := c.lx
-	tok := ahead.Next()
+	ahead.Next()
 	if ahead.IsWord("only") {
-		tok = ahead.Next()
+		ahead.Next()
 	}
-	if tok == sqltext.Open {
-		tok = ahead.Next()
+	if ahead.Token() == sqltext.Open {
+		ahead.Next()
 	}
-	for tok == sqltext.Word || tok == sqltext.Quoted {
+	for ahead.IsName() {
 		name := ahead.Name()
 		switch next := ahead.Next(); {
 		case next == sqltext.Dot:
-			tok = ahead.Next()
+			ahead.Next()
 		case sqltext.Equal(name, "pg_settings"):
 			return dialects.Stateful | dialects.ForgetPrepared
 		case next == sqltext.Operator && sqltext.Equal(name, "u"):
@@ -83,16 +83,18 @@ func (c *classifier) update() dialects.Effect {
 	return dialects.Clean
 }
 
+// createModifiers are the words between CREATE and what is created.
+var createModifiers = sqltext.NewNames(
+	sqltext.Group{Code: sqltext.Modifier, Names: "or replace global local unlogged unique recursive"},
+	sqltext.Group{Code: sqltext.Temporary, Names: "temp temporary"},
+)
+
 const (
-	createModifier uint8 = iota + 1
-	createTemporary
-	createTable
+	createTable uint8 = iota + 1
 	createRoutine
 )
 
 var createWords = sqltext.NewNames(
-	sqltext.Group{Code: createModifier, Names: "or replace global local unlogged unique recursive"},
-	sqltext.Group{Code: createTemporary, Names: "temp temporary"},
 	sqltext.Group{Code: createTable, Names: "table materialized index"},
 	sqltext.Group{Code: createRoutine, Names: "function procedure"},
 )
@@ -100,35 +102,25 @@ var createWords = sqltext.NewNames(
 // create classifies CREATE from the word after it on.
 func (c *classifier) create() dialects.Effect {
 	lx := &c.lx
-	temp := false
-	for {
-		if lx.Next() != sqltext.Word {
-			return c.query() | dialects.Suspect
+	temp := lx.SkipWords(createModifiers)&sqltext.Temporary != 0
+	if lx.Token() != sqltext.Word {
+		return c.query() | dialects.Suspect
+	}
+	effect := dialects.Clean
+	if temp || c.namesTempSchema() {
+		effect = dialects.Stateful
+	}
+	switch createWords.Lookup(lx.Text()) {
+	case createTable:
+		body, dropped := c.createTable()
+		if dropped && temp {
+			effect = dialects.Clean
 		}
-		kind := createWords.Lookup(lx.Text())
-		switch kind {
-		case createModifier:
-			continue
-		case createTemporary:
-			temp = true
-			continue
-		}
-		effect := dialects.Clean
-		if temp || c.namesTempSchema() {
-			effect = dialects.Stateful
-		}
-		switch kind {
-		case createTable:
-			body, dropped := c.createTable()
-			if dropped && temp {
-				effect = dialects.Clean
-			}
-			return effect | body
-		case createRoutine:
-			return effect | c.routine()
-		default:
-			return c.skip(effect)
-		}
+		return effect | body
+	case createRoutine:
+		return effect | c.routine()
+	default:
+		return c.skip(effect)
 	}
 }
 
@@ -137,8 +129,7 @@ func (c *classifier) create() dialects.Effect {
 func (c *classifier) namesTempSchema() bool {
 	ahead := c.lx
 	for range 6 {
-		tok := ahead.Next()
-		if tok != sqltext.Word && tok != sqltext.Quoted {
+		if ahead.Next(); !ahead.IsName() {
 			return false
 		}
 		if isTempSchema(ahead.Name()) {
@@ -175,21 +166,12 @@ func (c *classifier) createTable() (effect dialects.Effect, dropped bool) {
 
 var atomicWords = sqltext.NewNames(sqltext.Group{Code: 1, Names: "atomic"})
 
-// routine skips CREATE FUNCTION or PROCEDURE. In a body BEGIN ATOMIC … END
-// every statement ends with a semicolon, and the END follows the last one.
+// routine skips CREATE FUNCTION or PROCEDURE, with its body BEGIN ATOMIC … END.
 func (c *classifier) routine() dialects.Effect {
 	lx := &c.lx
 	for !lx.Ended() {
-		if lx.Skim(atomicWords) != sqltext.Word || !lx.AfterWord("begin") {
-			continue
-		}
-		for lx.Next(); !lx.IsWord("end"); lx.Next() {
-			for !lx.Ended() {
-				lx.Skim(noWords)
-			}
-			if lx.Token() == sqltext.EOF {
-				return dialects.Suspect
-			}
+		if lx.Skim(atomicWords) == sqltext.Word && lx.AfterWord("begin") && !lx.SkipBody() {
+			return dialects.Suspect
 		}
 	}
 	return dialects.Clean
@@ -200,10 +182,8 @@ var explainOptions = sqltext.NewNames(sqltext.Group{Code: 1, Names: "analyze ana
 // explain classifies what EXPLAIN explains: with ANALYZE it is executed.
 func (c *classifier) explain() dialects.Effect {
 	lx := &c.lx
-	tok := lx.Next()
-	for tok == sqltext.Word && explainOptions.Lookup(lx.Text()) != 0 {
-		tok = lx.Next()
-	}
+	lx.SkipWords(explainOptions)
+	tok := lx.Token()
 	if tok == sqltext.Open {
 		inside := *lx
 		if inside.Next() == sqltext.Word && heads.Lookup(inside.Text()) != headQuery {

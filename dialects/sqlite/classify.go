@@ -24,12 +24,9 @@ func classify(query string) dialects.Effect {
 	var c classifier
 	c.lx.Init(query, lexical, sqltext.Reading{})
 	total := dialects.Clean
-	for {
-		c.lx.BeginStatement()
-		total |= c.statement(c.lx.Next())
-		if c.lx.Token() == sqltext.EOF {
-			break
-		}
+	for c.lx.BeginStatement() {
+		c.lx.Next()
+		total |= c.statement()
 	}
 	if c.lx.Broken() {
 		total |= dialects.Suspect
@@ -62,22 +59,18 @@ var heads = sqltext.NewNames(
 
 // statement classifies one statement from its first token on, and leaves the
 // lexer at its end.
-func (c *classifier) statement(tok sqltext.Token) dialects.Effect {
+func (c *classifier) statement() dialects.Effect {
 	lx := &c.lx
-	if tok == sqltext.Word && heads.Lookup(lx.Text()) == headExplain {
-		if tok = lx.Next(); lx.IsWord("query") {
+	if lx.WordIn(heads) == headExplain {
+		if lx.Next(); lx.IsWord("query") {
 			lx.Next() // PLAN
-			tok = lx.Next()
+			lx.Next()
 		}
 	}
 	if lx.Ended() {
 		return dialects.Clean
 	}
-	head := uint8(0)
-	if tok == sqltext.Word {
-		head = heads.Lookup(lx.Text())
-	}
-	switch head {
+	switch lx.WordIn(heads) {
 	case headQuery:
 		return c.query()
 	case headInert:
@@ -97,9 +90,7 @@ func (c *classifier) statement(tok sqltext.Token) dialects.Effect {
 
 // skip goes to the end of a statement whose remaining text executes nothing.
 func (c *classifier) skip(effect dialects.Effect) dialects.Effect {
-	for !c.lx.Ended() {
-		c.lx.Skim(noWords)
-	}
+	c.lx.SkipStatement()
 	return effect
 }
 
@@ -118,16 +109,18 @@ func (c *classifier) query() dialects.Effect {
 	return effect
 }
 
+// createModifiers are the words between CREATE and what is created.
+var createModifiers = sqltext.NewNames(
+	sqltext.Group{Code: sqltext.Modifier, Names: "unique virtual"},
+	sqltext.Group{Code: sqltext.Temporary, Names: "temp temporary"},
+)
+
 const (
-	createModifier uint8 = iota + 1
-	createTemporary
-	createTrigger
+	createTrigger uint8 = iota + 1
 	createTable
 )
 
 var createWords = sqltext.NewNames(
-	sqltext.Group{Code: createModifier, Names: "unique virtual"},
-	sqltext.Group{Code: createTemporary, Names: "temp temporary"},
 	sqltext.Group{Code: createTrigger, Names: "trigger"},
 	sqltext.Group{Code: createTable, Names: "table view index"},
 )
@@ -136,28 +129,23 @@ var createWords = sqltext.NewNames(
 func (c *classifier) create() dialects.Effect {
 	lx := &c.lx
 	effect := dialects.Clean
-	for {
-		if lx.Next() != sqltext.Word {
-			return c.query() | dialects.Suspect
-		}
-		kind := createWords.Lookup(lx.Text())
-		switch kind {
-		case createModifier:
-			continue
-		case createTemporary:
-			effect = dialects.Stateful
-			continue
-		case 0:
-			return c.query() | dialects.Suspect | effect
-		}
-		if c.namesTempSchema() {
-			effect = dialects.Stateful
-		}
-		if kind == createTrigger {
-			return effect | c.trigger()
-		}
-		return effect | c.query()
+	if lx.SkipWords(createModifiers)&sqltext.Temporary != 0 {
+		effect = dialects.Stateful
 	}
+	if lx.Token() != sqltext.Word {
+		return c.query() | dialects.Suspect
+	}
+	kind := createWords.Lookup(lx.Text())
+	if kind == 0 {
+		return c.query() | dialects.Suspect | effect
+	}
+	if c.namesTempSchema() {
+		effect = dialects.Stateful
+	}
+	if kind == createTrigger {
+		return effect | c.trigger()
+	}
+	return effect | c.query()
 }
 
 // namesTempSchema reports whether the object about to be created is put into
@@ -169,7 +157,7 @@ func (c *classifier) namesTempSchema() bool {
 		if tok == sqltext.String { // SQLite takes 'temp'.t too
 			return ahead.Text() != "" && sqltext.Equal(ahead.Text(), "'temp'")
 		}
-		if tok != sqltext.Word && tok != sqltext.Quoted {
+		if !ahead.IsName() {
 			return false
 		}
 		if sqltext.Equal(ahead.Name(), "temp") {
@@ -182,23 +170,16 @@ func (c *classifier) namesTempSchema() bool {
 
 var bodyWords = sqltext.NewNames(sqltext.Group{Code: 1, Names: "begin"})
 
-// trigger skips CREATE TRIGGER. Every statement of its body ends with a
-// semicolon, and the END follows the last one.
+// trigger skips CREATE TRIGGER, with its body BEGIN … END.
 func (c *classifier) trigger() dialects.Effect {
 	lx := &c.lx
 	for !lx.Ended() {
-		if lx.Skim(bodyWords) != sqltext.Word || !lx.Keyword() {
-			continue
-		}
-		for lx.Next(); !lx.IsWord("end"); lx.Next() {
-			for !lx.Ended() {
-				lx.Skim(noWords)
-			}
-			if lx.Token() == sqltext.EOF {
+		if lx.Skim(bodyWords) == sqltext.Word && lx.Keyword() {
+			if !lx.SkipBody() {
 				return dialects.Suspect
 			}
+			return c.skip(dialects.Clean)
 		}
-		return c.skip(dialects.Clean)
 	}
 	return dialects.Clean
 }
@@ -223,8 +204,7 @@ func (c *classifier) pragma() dialects.Effect {
 		lx.Next()
 		lx.Next()
 	}
-	name := lx.Token()
-	if name != sqltext.Word && name != sqltext.Quoted {
+	if !lx.IsName() {
 		return c.skip(dialects.Suspect)
 	}
 	kind := pragmas.Lookup(lx.Name())
