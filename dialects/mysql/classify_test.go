@@ -3,35 +3,20 @@ package mysql
 import (
 	"testing"
 
-	"github.com/pooldriver/pooldriver/dialects/internal/sqltext"
 	"github.com/pooldriver/pooldriver/dialects/internal/sqltext/classifytest"
 )
 
-const classifyTable = "testdata/classify.txt"
-
-func TestClassifyGivesEveryStatementItsEffect(t *testing.T) {
-	classifytest.RunTable(t, classifyTable, 150, classify)
+var suite = classifytest.Suite{
+	Dialect:  "mysql",
+	Classify: classify,
+	Least:    150,
+	Rules:    lexical,
+	Likely:   likely,
+	Space:    []string{" ", "\n\t", "-- it's\n", "# it's\n", "/* a /* b' */", ";"},
+	Change:   "set sql_mode = ansi",
 }
 
-func TestClassifyAllocatesNothing(t *testing.T) {
-	classifytest.RequireNoAllocation(t, classifyTable, classify)
-}
-
-func FuzzClassify(f *testing.F) {
-	classifytest.Fuzz(f, classifyTable, classifytest.Properties{
-		Classify: classify,
-		Open: func(query string) bool {
-			var lx sqltext.Lexer
-			lx.Init(query, lexical, likely)
-			for lx.Next() != sqltext.EOF {
-			}
-			return lx.Broken()
-		},
-		Space:  []string{" ", "\n\t", "-- it's\n", "# it's\n", "/* a /* b' */", ";"},
-		Change: "set sql_mode = ansi",
-	})
-}
-
-func BenchmarkClassify(b *testing.B) {
-	classifytest.Benchmark(b, "mysql", classify)
-}
+func TestClassifyGivesEveryStatementItsEffect(t *testing.T) { suite.RunTable(t) }
+func TestClassifyAllocatesNothing(t *testing.T)             { suite.RequireNoAllocation(t) }
+func FuzzClassify(f *testing.F)                             { suite.Fuzz(f) }
+func BenchmarkClassify(b *testing.B)                        { suite.Benchmark(b) }

@@ -50,7 +50,7 @@ func readSessionState(t *testing.T, conn *sql.Conn) string {
 // of its own: one that the classifier calls clean must leave no trace, and one
 // that leaves a trace must be called dirty.
 func TestCleanStatementsLeaveNoStateInSQLite(t *testing.T) {
-	cases := classifytest.Load(t, classifyTable)
+	cases := classifytest.Load(t)
 	t.Chdir(t.TempDir())
 	executed, changed := 0, 0
 	for i, c := range cases {
@@ -70,7 +70,7 @@ func TestCleanStatementsLeaveNoStateInSQLite(t *testing.T) {
 			after := readSessionState(t, conn)
 			if before != after {
 				changed++
-				require.True(t, effect.Dirty(), "%s:%d: %s is %s", classifyTable, c.Line, c.Query, effect)
+				require.True(t, effect.Dirty(), "%s:%d: %s is %s", classifytest.Table, c.Line, c.Query, effect)
 			}
 			if effect&dialects.TxControl == 0 {
 				_, err := conn.ExecContext(context.Background(), "begin; rollback")

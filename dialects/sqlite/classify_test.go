@@ -3,35 +3,19 @@ package sqlite
 import (
 	"testing"
 
-	"github.com/pooldriver/pooldriver/dialects/internal/sqltext"
 	"github.com/pooldriver/pooldriver/dialects/internal/sqltext/classifytest"
 )
 
-const classifyTable = "testdata/classify.txt"
-
-func TestClassifyGivesEveryStatementItsEffect(t *testing.T) {
-	classifytest.RunTable(t, classifyTable, 80, classify)
+var suite = classifytest.Suite{
+	Dialect:  "sqlite",
+	Classify: classify,
+	Least:    80,
+	Rules:    lexical,
+	Space:    []string{" ", "\n\t", "-- it's\n", "/* a /* b' */", ";"},
+	Change:   "attach 'x' as y",
 }
 
-func TestClassifyAllocatesNothing(t *testing.T) {
-	classifytest.RequireNoAllocation(t, classifyTable, classify)
-}
-
-func FuzzClassify(f *testing.F) {
-	classifytest.Fuzz(f, classifyTable, classifytest.Properties{
-		Classify: classify,
-		Open: func(query string) bool {
-			var lx sqltext.Lexer
-			lx.Init(query, lexical, sqltext.Reading{})
-			for lx.Next() != sqltext.EOF {
-			}
-			return lx.Broken()
-		},
-		Space:  []string{" ", "\n\t", "-- it's\n", "/* a /* b' */", ";"},
-		Change: "attach 'x' as y",
-	})
-}
-
-func BenchmarkClassify(b *testing.B) {
-	classifytest.Benchmark(b, "sqlite", classify)
-}
+func TestClassifyGivesEveryStatementItsEffect(t *testing.T) { suite.RunTable(t) }
+func TestClassifyAllocatesNothing(t *testing.T)             { suite.RequireNoAllocation(t) }
+func FuzzClassify(f *testing.F)                             { suite.Fuzz(f) }
+func BenchmarkClassify(b *testing.B)                        { suite.Benchmark(b) }

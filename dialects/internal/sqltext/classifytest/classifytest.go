@@ -12,10 +12,30 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/dialects/internal/sqltext"
 )
 
-// Classifier is the function under test.
-type Classifier func(query string) dialects.Effect
+// Table is the file with the statements of the package under test.
+const Table = "testdata/classify.txt"
+
+// Suite is what the tests know about one classifier.
+type Suite struct {
+	Dialect  string
+	Classify func(query string) dialects.Effect
+
+	// Least is how many statements the table has at the least.
+	Least int
+
+	// Rules and Likely are how the classifier reads a text first.
+	Rules  *sqltext.Rules
+	Likely sqltext.Reading
+
+	// Space are texts that mean nothing: they are put before a text.
+	Space []string
+
+	// Change is a statement that changes the session.
+	Change string
+}
 
 // Case is one line of a table.
 type Case struct {
@@ -24,11 +44,11 @@ type Case struct {
 	Query  string
 }
 
-// Load reads a table: lines of an effect, a tab and a statement; # begins a
+// Load reads the table: lines of an effect, a tab and a statement; # begins a
 // comment line. A statement in double quotes is a Go string.
-func Load(tb testing.TB, file string) []Case {
+func Load(tb testing.TB) []Case {
 	tb.Helper()
-	data, err := os.ReadFile(file)
+	data, err := os.ReadFile(Table)
 	require.NoError(tb, err)
 	var cases []Case
 	for i, line := range strings.Split(string(data), "\n") {
@@ -36,92 +56,88 @@ func Load(tb testing.TB, file string) []Case {
 			continue
 		}
 		effect, query, ok := strings.Cut(line, "\t")
-		require.True(tb, ok, "%s:%d: no tab", file, i+1)
+		require.True(tb, ok, "%s:%d: no tab", Table, i+1)
 		query = strings.TrimLeft(query, "\t")
 		if strings.HasPrefix(query, `"`) && strings.HasSuffix(query, `"`) {
 			query, err = strconv.Unquote(query)
-			require.NoError(tb, err, "%s:%d", file, i+1)
+			require.NoError(tb, err, "%s:%d", Table, i+1)
 		}
 		cases = append(cases, Case{i + 1, effect, query})
 	}
 	return cases
 }
 
-// RunTable checks every line of the table, that there are at least least of
+// RunTable checks every line of the table, that there are at least Least of
 // them, and that none is listed twice.
-func RunTable(t *testing.T, file string, least int, classify Classifier) {
-	cases := Load(t, file)
-	require.GreaterOrEqual(t, len(cases), least)
+func (s *Suite) RunTable(t *testing.T) {
+	cases := Load(t)
+	require.GreaterOrEqual(t, len(cases), s.Least)
 	seen := map[string]int{}
 	for _, c := range cases {
 		if line, ok := seen[c.Query]; ok {
-			t.Errorf("%s:%d: the statement of line %d again", file, c.Line, line)
+			t.Errorf("%s:%d: the statement of line %d again", Table, c.Line, line)
 		}
 		seen[c.Query] = c.Line
-		if got := classify(c.Query).String(); got != c.Effect {
-			t.Errorf("%s:%d: %s\n\thave %s\n\twant %s", file, c.Line, c.Query, got, c.Effect)
+		if got := s.Classify(c.Query).String(); got != c.Effect {
+			t.Errorf("%s:%d: %s\n\thave %s\n\twant %s", Table, c.Line, c.Query, got, c.Effect)
 		}
 	}
 }
 
 // RequireNoAllocation checks that classifying allocates nothing, for every
 // statement of the table.
-func RequireNoAllocation(t *testing.T, file string, classify Classifier) {
-	for _, c := range Load(t, file) {
-		allocs := testing.AllocsPerRun(5, func() { classify(c.Query) })
-		require.Zero(t, allocs, "%s:%d: %s", file, c.Line, c.Query)
+func (s *Suite) RequireNoAllocation(t *testing.T) {
+	for _, c := range Load(t) {
+		allocs := testing.AllocsPerRun(5, func() { s.Classify(c.Query) })
+		require.Zero(t, allocs, "%s:%d: %s", Table, c.Line, c.Query)
 	}
 }
 
-// Properties are what must hold for any text whatever.
-type Properties struct {
-	Classify Classifier
-
-	// Open reports whether the text, read in the likely way, ends inside
-	// quotes or a comment, or holds what is not understood.
-	Open func(query string) bool
-
-	// Space are texts that mean nothing: they are put before the text.
-	Space []string
-
-	// Change is a statement that changes the session.
-	Change string
+// broken reports whether the text, read in the likely way, ends inside quotes
+// or a comment, or holds what is not understood.
+func (s *Suite) broken(query string) bool {
+	var lx sqltext.Lexer
+	lx.Init(query, s.Rules, s.Likely)
+	for lx.Next() != sqltext.EOF {
+	}
+	return lx.Broken()
 }
 
-// Fuzz tries the properties with the table's statements as seeds.
-func Fuzz(f *testing.F, file string, p Properties) {
-	for _, c := range Load(f, file) {
+// Fuzz tries what must hold for any text whatever, with the table's statements
+// as seeds.
+func (s *Suite) Fuzz(f *testing.F) {
+	for _, c := range Load(f) {
 		f.Add(c.Query)
 	}
 	for _, seed := range []string{"", ";", "'", "\"", "/*", "--", "(", ")", "\x00", "\xff", "a.b.c(", "$$", "$a$", "[", "`", "/*!", "/*!99999"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, query string) {
-		effect := p.Classify(query)
-		if p.Open(query) {
+		effect := s.Classify(query)
+		if s.broken(query) {
 			require.True(t, effect.Dirty(), "broken text is %s: %q", effect, query)
 			return
 		}
-		for _, space := range p.Space {
-			require.Equal(t, effect, p.Classify(space+query), "%q before %q", space, query)
+		for _, space := range s.Space {
+			require.Equal(t, effect, s.Classify(space+query), "%q before %q", space, query)
 		}
-		require.Equal(t, effect, p.Classify(query+"\n; "), "; after %q", query)
+		require.Equal(t, effect, s.Classify(query+"\n; "), "; after %q", query)
 
-		require.True(t, p.Classify(query+"\n;"+p.Change).Dirty(), "%q after %q", p.Change, query)
-		require.True(t, p.Classify(p.Change+";\n"+query).Dirty(), "%q before %q", p.Change, query)
+		require.True(t, s.Classify(query+"\n;"+s.Change).Dirty(), "%q after %q", s.Change, query)
+		require.True(t, s.Classify(s.Change+";\n"+query).Dirty(), "%q before %q", s.Change, query)
 
-		both := p.Classify(query + "\n;" + query)
+		both := s.Classify(query + "\n;" + query)
 		require.Equal(t, effect, both&effect, "%q twice loses an effect", query)
 	})
 }
 
 // Benchmark runs the classifier over the queries.
-func Benchmark(b *testing.B, dialect string, classify Classifier) {
+func (s *Suite) Benchmark(b *testing.B) {
 	for _, q := range queries {
-		b.Run(fmt.Sprintf("dialect=%s/query=%s", dialect, q.name), func(b *testing.B) {
+		b.Run(fmt.Sprintf("dialect=%s/query=%s", s.Dialect, q.name), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				classify(q.text)
+				s.Classify(q.text)
 			}
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(len(q.text)), "ns/byte")
 		})
