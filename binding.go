@@ -73,6 +73,7 @@ type try struct {
 	real    *realConn
 	sent    uint64
 	retried bool
+	inside  bool // in a call of the driver that has not returned
 }
 
 // start begins a try of an operation.
@@ -84,15 +85,27 @@ func (b *binding) start(ctx context.Context, c *Connector, t *try) (err error) {
 // call marks the way into the driver. Its twin is finish; what comes between
 // and does not return (a panic) leaves the connection marked.
 func (t *try) call() {
+	t.inside = true
 	t.real.running++
 	if t.real.counts {
 		t.sent, _ = t.real.session.Sent()
 	}
 }
 
+// escape is deferred around every try. If the driver panicked, its connection
+// ends here: after some panics (in a query, in BeginTx) database/sql never gives
+// the checkout back, and the place in the pool would be lost with it. Not in a
+// transaction: there database/sql still rolls back on that connection.
+func (c *conn) escape(t *try) {
+	if t.inside && !c.inTx {
+		c.binding.discard(c.connector)
+	}
+}
+
 // finish marks the way out and says whether to try again, or with which error
 // to return. executes tells whether the operation may have changed data.
 func (b *binding) finish(ctx context.Context, c *Connector, t *try, err error, executes bool) (again bool, _ error) {
+	t.inside = false
 	t.real.running--
 	if err == nil {
 		b.touched = true

@@ -180,6 +180,46 @@ func TestAPanicInTheDriverCostsThatConnectionOnly(t *testing.T) {
 	require.Equal(t, 2, server.State().Opened, "the connection whose call never returned was lent again")
 }
 
+func TestAPanicCostsNoPlaceInThePoolWhereverItHappens(t *testing.T) {
+	ctx := context.Background()
+	for name, use := range map[string]func(*sql.DB){
+		"exec":    func(db *sql.DB) { _, _ = db.ExecContext(ctx, "SELECT 1") },
+		"query":   func(db *sql.DB) { _, _ = db.QueryContext(ctx, "SELECT 1") },
+		"prepare": func(db *sql.DB) { _, _ = db.PrepareContext(ctx, "SELECT 1") },
+		"begin":   func(db *sql.DB) { _, _ = db.BeginTx(ctx, nil) },
+		"ping":    func(db *sql.DB) { _ = db.PingContext(ctx) },
+		"is valid": func(db *sql.DB) {
+			_, _ = db.ExecContext(ctx, "SELECT 1")
+			panic("does not reach the program, so this has to")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server, db, c := openFake(t, everything, maxConns(1))
+			call := map[string]fakedb.Call{
+				"exec": fakedb.ConnExecCtx, "query": fakedb.ConnQueryCtx, "prepare": fakedb.ConnPrepareCtx,
+				"begin": fakedb.ConnBeginCtx, "ping": fakedb.ConnPing, "is valid": fakedb.ConnValid,
+			}[name]
+			server.Inject(fakedb.Fault{Call: call, Panic: "boom"})
+			require.Panics(t, func() { use(db) })
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+			defer cancel()
+			require.NoError(t, db.PingContext(ctx))
+			require.EqualValues(t, 1, c.Stats().Discards)
+			require.Equal(t, 2, server.State().Opened)
+		})
+	}
+}
+
+func TestABeginThatFailsAfterItBeganIsNobodyElsesTransaction(t *testing.T) {
+	server, db, c := openFake(t, everything, maxConns(1))
+	server.Inject(fakedb.Fault{Call: fakedb.ConnBeginCtx, After: true, Err: errors.New("the answer was lost")})
+	_, err := db.Begin()
+	require.ErrorContains(t, err, "the answer was lost")
+	require.NoError(t, db.Ping())
+	require.Zero(t, server.State().InTx())
+	require.EqualValues(t, 1, c.Stats().Discards)
+}
+
 func TestARefusedConnectionIsOneClearErrorAndTheNextTryWorks(t *testing.T) {
 	server, db, _ := openFake(t, everything)
 	refused := errors.New("connection refused")

@@ -16,14 +16,7 @@ func (c *Connector) takeBack(r *realConn, lease pool.Lease[*realConn]) {
 		// What was prepared after that statement goes with its world, too.
 		r.stmts.expireAll()
 	}
-	step := settle(leftBehind{
-		status: r.txStatus(),
-		effect: r.effect,
-		reset:  c.config.Reset,
-		valid:  r.validator == nil || r.validator.IsValid(),
-		broken: r.broken || r.running > 0,
-		doubt:  r.doubt,
-	})
+	step := c.inspect(r)
 	switch {
 	case step.discard:
 		c.stats.discards.Add(1)
@@ -35,6 +28,28 @@ func (c *Connector) takeBack(r *realConn, lease pool.Lease[*realConn]) {
 		r.effect, r.doubt = dialects.Clean, false
 		mustEnd(lease.Release())
 	}
+}
+
+// inspect looks at what a checkout has left. A driver that panicked is asked
+// nothing more: it may hold a lock of its own. One that panics here costs the
+// connection, and not the program, which has nothing to do with it.
+func (c *Connector) inspect(r *realConn) (step nextStep) {
+	if r.broken || r.running > 0 {
+		return nextStep{discard: true}
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			c.log.Error("pooldriver: the driver panicked when asked whether a connection is valid; it was closed", "target", c.target(), "panic", fmt.Sprintf("%T", p))
+			step = nextStep{discard: true}
+		}
+	}()
+	return settle(leftBehind{
+		status: r.txStatus(),
+		effect: r.effect,
+		reset:  c.config.Reset,
+		valid:  r.validator == nil || r.validator.IsValid(),
+		doubt:  r.doubt,
+	})
 }
 
 // mustEnd: a binding ends its lease exactly once. If it did not, two borrowers
@@ -81,7 +96,7 @@ func (c *Connector) rollback(ctx context.Context, r *realConn) bool {
 	err := r.session.Rollback(ctx)
 	if left == dialects.TxOpen || left == dialects.TxFailed {
 		c.stats.rollbacks.Add(1)
-		c.log.Warn("pooldriver: a transaction was open when its connection came back, and was rolled back; begin transactions by BeginTx, which keeps the connection", "target", c.target())
+		c.log.Warn("pooldriver: a transaction was open when its connection came back, and was rolled back; if it was begun by hand, use BeginTx, which keeps the connection", "target", c.target())
 	}
 	// Where nobody can say that it is over, it is not taken for over.
 	return err == nil && r.session.TxStatus() == dialects.TxNone

@@ -75,8 +75,10 @@ type Config struct {
 	Credentials CredentialSource
 	// AfterConnect, if set, is called with each new real connection before
 	// its first use, and again after every cleaning, because what it set is
-	// gone then. An error closes the connection. It is not called by two
-	// goroutines for one connection, but may be for several at once.
+	// gone then. Its context ends with ConnectTimeout or CleanTimeout. It must
+	// not keep the connection, leave a transaction open or switch autocommit
+	// off. An error closes the connection. It is not called by two goroutines
+	// for one connection, but may be for several at once.
 	AfterConnect func(ctx context.Context, conn driver.Conn) error
 	// Logger gets the events that somebody should look at, without SQL
 	// literals and without secrets. Default slog.Default().
@@ -98,6 +100,8 @@ const (
 	ResetAuto ResetMode = iota
 	// ResetAlways cleans after every checkout; for programs whose triggers
 	// or functions change the session where no statement's text shows it.
+	// Where a session cannot be cleaned in place (SQLite, the generic
+	// dialect, MySQL under TLS) that is a new connection each time.
 	ResetAlways
 	// ResetOff never cleans; for programs that keep state on connections on
 	// purpose.

@@ -14,6 +14,7 @@ import (
 type conn struct {
 	connector *Connector
 	binding   binding
+	aging     []*stmt // those with an edition
 	closed    bool
 	inTx      bool // between BeginTx and its end
 	// sole: made by Driver.Open rather than by a Connector of the program's;
@@ -40,7 +41,9 @@ func (c *conn) CheckNamedValue(*driver.NamedValue) error { return nil }
 // ExecContext runs a statement, or returns driver.ErrSkip where the driver can
 // only run prepared ones.
 func (c *conn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
-	for t := (try{}); ; {
+	var t try
+	defer c.escape(&t)
+	for {
 		if err := c.binding.start(ctx, c.connector, &t); err != nil {
 			return nil, err
 		}
@@ -61,7 +64,9 @@ func (c *conn) ExecContext(ctx context.Context, query string, args []driver.Name
 		if again {
 			continue
 		}
-		r.settled(effect, err)
+		if err != driver.ErrSkip {
+			r.settled(effect, err)
+		}
 		return res, err
 	}
 }
@@ -69,7 +74,9 @@ func (c *conn) ExecContext(ctx context.Context, query string, args []driver.Name
 // QueryContext runs a query, or returns driver.ErrSkip where the driver can
 // only run prepared ones.
 func (c *conn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
-	for t := (try{}); ; {
+	var t try
+	defer c.escape(&t)
+	for {
 		if err := c.binding.start(ctx, c.connector, &t); err != nil {
 			return nil, err
 		}
@@ -90,7 +97,9 @@ func (c *conn) QueryContext(ctx context.Context, query string, args []driver.Nam
 		if again {
 			continue
 		}
-		r.settled(effect, err)
+		if err != driver.ErrSkip {
+			r.settled(effect, err)
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -103,23 +112,31 @@ func (c *conn) QueryContext(ctx context.Context, query string, args []driver.Nam
 // statement that it returns holds the text, not the connection.
 func (c *conn) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
 	v := &stmt{conn: c, query: query}
-	for t := (try{}); ; {
-		if err := c.binding.start(ctx, c.connector, &t); err != nil {
+	prepared := false
+	defer func() {
+		if !prepared { // an error, or a panic of the driver
 			_ = v.Close()
+		}
+	}()
+	var t try
+	defer c.escape(&t)
+	for {
+		if err := c.binding.start(ctx, c.connector, &t); err != nil {
 			return nil, err
 		}
 		if v.edition == 0 && t.real.traits.PreparedAges {
 			v.edition = c.connector.editions.open(query)
+			c.aging = append(c.aging, v)
 		}
 		s, again, err := c.prepare(ctx, &t, v)
 		if again {
 			continue
 		}
 		if err != nil {
-			_ = v.Close()
 			return nil, err
 		}
 		t.real.stmts.done(s)
+		prepared = true
 		return v, nil
 	}
 }
@@ -142,7 +159,9 @@ func (c *conn) prepare(ctx context.Context, t *try, v *stmt) (s *realStmt, again
 
 // BeginTx begins a transaction on the checkout's real connection.
 func (c *conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
-	for t := (try{}); ; {
+	var t try
+	defer c.escape(&t)
+	for {
 		if err := c.binding.start(ctx, c.connector, &t); err != nil {
 			return nil, err
 		}
@@ -156,10 +175,13 @@ func (c *conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, e
 		t.call()
 		var err error
 		begun.real, err = r.begin(given, opts)
-		if err != nil && opts != (driver.TxOptions{}) {
-			// What the driver set for the transaction that did not begin
-			// would hold for the next one.
-			r.effect |= suspectTx
+		if err != nil {
+			// It may have begun all the same, or left behind for the next
+			// one what it set for this one.
+			r.doubt = true
+			if opts != (driver.TxOptions{}) {
+				r.effect |= suspectTx
+			}
 		}
 		again, err := c.binding.finish(ctx, c.connector, &t, err, false)
 		if again {
@@ -176,7 +198,9 @@ func (c *conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, e
 // Ping asks the driver, where it can be asked; where not, an attached
 // connection is all that database/sql would have wanted.
 func (c *conn) Ping(ctx context.Context) error {
-	for t := (try{}); ; {
+	var t try
+	defer c.escape(&t)
+	for {
 		if err := c.binding.start(ctx, c.connector, &t); err != nil {
 			return err
 		}
@@ -215,6 +239,11 @@ func (c *conn) Close() error {
 	}
 	c.closed = true
 	c.binding.discard(c.connector)
+	// database/sql closes statements before their connection, but not those of
+	// a transaction whose end failed with ErrBadConn.
+	for len(c.aging) > 0 {
+		_ = c.aging[0].Close()
+	}
 	if c.sole {
 		return c.connector.Close()
 	}

@@ -105,7 +105,10 @@ func (c *Connector) wrap(inner driver.Connector, options []Option) error {
 
 // use completes the connector. Nothing is opened.
 func (c *Connector) use(d dialects.Dialect, t dialects.Template, options []Option) error {
-	for _, o := range options {
+	for i, o := range options {
+		if o == nil {
+			return fmt.Errorf("pooldriver: option %d is nil", i+1)
+		}
 		o(&c.config)
 	}
 	if err := c.config.check(); err != nil {
@@ -162,7 +165,8 @@ func orNever(d time.Duration) time.Duration {
 
 // Open is New, sql.OpenDB and a ping: it returns an error at once if the DSN
 // is wrong or the database cannot be reached, waiting no longer than
-// Config.ConnectTimeout. Virtual connections cost next to nothing, so the
+// Config.ConnectTimeout and the second that closing may take. Virtual
+// connections cost next to nothing, so the
 // *sql.DB keeps more of them idle than the two of its default.
 func Open(dsn string, options ...Option) (*sql.DB, error) {
 	c := New(dsn, options...)
@@ -234,10 +238,11 @@ func (c *Connector) flushOnce(epoch uint64) {
 // back. It waits until the server has let go of all that nobody uses, for a
 // second at the most. sql.DB.Close calls it; calling it again does nothing.
 func (c *Connector) Close() error {
-	if c.err != nil || c.closed.Swap(true) {
+	if c.err != nil {
 		return nil
 	}
-	c.pool.Close()
+	c.pool.Close() // no dial begins from here on
+	c.closed.Store(true)
 	c.awaitUnused(closeWait)
 	c.closeUnused()
 	return nil
@@ -258,8 +263,8 @@ func (c *Connector) closeUnused() {
 // awaitUnused returns when every connection that is left has a borrower.
 func (c *Connector) awaitUnused(limit time.Duration) {
 	for end := time.Now().Add(limit); time.Now().Before(end); time.Sleep(time.Millisecond) {
-		s := c.pool.Stats()
-		if s.Count <= s.Lent-int(c.restoring.Load()) {
+		restoring := int(c.restoring.Load()) // first: one that ends meanwhile is waited for
+		if s := c.pool.Stats(); s.Count <= s.Lent-restoring {
 			return
 		}
 	}

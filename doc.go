@@ -48,6 +48,17 @@
 // connection cleaned. What no text shows, such as a trigger that sets a session
 // variable, stays unseen: pool_reset=always cleans after every checkout.
 //
+// # Errors
+//
+// The driver's own errors come through as they are. Beside them a statement may
+// fail for lack of a connection: with a *pool.AcquireError, whose reason is
+// pool.ErrTimeout (pool_acquire_timeout; also a context.DeadlineExceeded),
+// pool.ErrTooManyWaiters, pool.ErrUnavailable (the circuit breaker) or the
+// error of the statement's context; or with the error of the dial it waited
+// for, which begins "pooldriver: connecting to". One more stands for
+// driver.ErrBadConn where the statement had been sent and may or may not have
+// been executed: it is an io.ErrUnexpectedEOF, and the program has to look.
+//
 // # What is different from a driver without a pool below
 //
 // The list is closed, reviewed and tested: docs/transparency.md.

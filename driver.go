@@ -26,7 +26,8 @@ func (Driver) OpenConnector(dsn string) (driver.Connector, error) {
 }
 
 // Open is for callers that know no driver.DriverContext. The connection it
-// returns has a pool to itself, which ends with it.
+// returns has a pool to itself, with all the DSN's pool_ parameters, which ends
+// with it.
 func (d Driver) Open(dsn string) (driver.Conn, error) {
 	c, err := d.OpenConnector(dsn)
 	if err != nil {

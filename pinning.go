@@ -12,7 +12,6 @@ type leftBehind struct {
 	effect dialects.Effect   // of all statements since the last cleaning
 	reset  ResetMode
 	valid  bool // the driver's own opinion; true where it has none
-	broken bool // lost, or a call into the driver never returned
 	doubt  bool // what begins or ends a transaction failed
 }
 
@@ -27,7 +26,7 @@ type nextStep struct {
 // server's word on it counts where there is one; where not, any statement that
 // might have opened a transaction is followed by a rollback.
 func settle(l leftBehind) nextStep {
-	if l.broken || !l.valid || l.status == dialects.TxLost {
+	if !l.valid || l.status == dialects.TxLost {
 		return nextStep{discard: true}
 	}
 	if l.effect&dialects.Indelible != 0 && l.reset != ResetOff {

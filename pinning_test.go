@@ -31,7 +31,6 @@ func TestSettleDecidesWhatAConnectionGoesThroughBeforeItIsLentAgain(t *testing.T
 		{"reset=off keeps no transaction", leftBehind{valid: true, status: dialects.TxOpen, effect: dialects.Stateful, reset: ResetOff}, nextStep{rollback: true}},
 		{"reset=always cleans after nothing", leftBehind{valid: true, status: dialects.TxNone, reset: ResetAlways}, nextStep{clean: true}},
 		{"lost", leftBehind{valid: true, status: dialects.TxLost, effect: dialects.Stateful}, nextStep{discard: true}},
-		{"broken", leftBehind{valid: true, broken: true, status: dialects.TxOpen}, nextStep{discard: true}},
 		{"the driver says invalid", leftBehind{valid: false}, nextStep{discard: true}},
 	} {
 		require.Equal(t, tc.want, settle(tc.left), tc.name)

@@ -22,9 +22,10 @@ import (
 //
 // The connection is fn's until it returns; fn must not keep it, close it, or
 // use conn. What fn does is not seen by us, so the session is cleaned
-// afterwards, when conn is closed. ctx is used to take a connection from the
-// pool, where conn has none yet. An error of fn is returned as it is;
-// driver.ErrBadConn closes the connection.
+// afterwards, when conn is closed (not with ResetOff). ctx is for taking a
+// connection from the pool, where conn has none yet; fn has its own. An error of
+// fn is returned as it is; driver.ErrBadConn closes the connection. If fn panics
+// the connection is closed, and the panic goes on.
 func Raw(ctx context.Context, sqlConn *sql.Conn, fn func(driver.Conn) error) error {
 	return sqlConn.Raw(func(dc any) error {
 		c, ok := dc.(*conn)

@@ -3,6 +3,7 @@ package pooldriver
 import (
 	"context"
 	"database/sql/driver"
+	"slices"
 
 	"github.com/pooldriver/pooldriver/dialects"
 )
@@ -36,6 +37,7 @@ func (s *stmt) Close() error {
 	if s.edition != 0 {
 		s.conn.connector.editions.close(s.query)
 		s.edition = 0
+		s.conn.aging = slices.DeleteFunc(s.conn.aging, func(other *stmt) bool { return other == s })
 	}
 	return nil
 }
@@ -74,7 +76,9 @@ func (s *stmt) QueryContext(ctx context.Context, args []driver.NamedValue) (driv
 func (s *stmt) run(ctx context.Context, args []driver.NamedValue, call func(*try, *realStmt, []driver.NamedValue) error) error {
 	c := s.conn
 	converted, renewed := false, false
-	for t := (try{}); ; {
+	var t try
+	defer c.escape(&t)
+	for {
 		if err := c.binding.start(ctx, c.connector, &t); err != nil {
 			return err
 		}

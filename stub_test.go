@@ -243,6 +243,24 @@ func TestAStatementClosedAndPreparedAgainIsOfNowWherePreparedStatementsAge(t *te
 	}
 }
 
+func TestEditionsEndWithTheirStatementsHoweverThoseEnd(t *testing.T) {
+	s, db, c := openStub(t, dialects.Traits{PreparedAges: true})
+	s.server.Inject(fakedb.Fault{Call: fakedb.ConnPrepareCtx, Panic: "boom"})
+	require.Panics(t, func() { _, _ = db.Prepare("SELECT 1") })
+	require.Empty(t, c.editions.live)
+	s.server.Fail(fakedb.ConnPrepareCtx, 1, errors.New("no"))
+	_, err := db.Prepare("SELECT 1")
+	require.Error(t, err)
+	require.Empty(t, c.editions.live)
+	tx, err := db.Begin()
+	require.NoError(t, err)
+	_, err = tx.Prepare("SELECT 1")
+	require.NoError(t, err)
+	s.server.Fail(fakedb.TxCommit, 1, driver.ErrBadConn)
+	require.ErrorIs(t, tx.Commit(), driver.ErrBadConn)
+	require.Empty(t, c.editions.live)
+}
+
 func TestStatementsArePreparedAnewAfterAChangeOfWhatTheyMean(t *testing.T) {
 	s, db, _ := openStub(t, dialects.Traits{})
 	conn, err := db.Conn(t.Context())

@@ -18,7 +18,9 @@ type Credential = dialects.Credential
 // shortly before Credential.Expires (zero: never); it is called again early if
 // the server refuses what it gave, once per dial. Calls never overlap. An
 // error fails the dial, unless the last credential has not expired yet; open
-// connections go on. The context is bounded by Config.ConnectTimeout.
+// connections go on. When it gives another user or password than before, the
+// connections made with the old one are replaced as they come back. The context
+// is bounded by Config.ConnectTimeout.
 type CredentialSource func(ctx context.Context) (Credential, error)
 
 // credentials caches what a source gave.
