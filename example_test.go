@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"fmt"
-	"log"
 	"log/slog"
 	"time"
 
@@ -20,7 +19,7 @@ func ExampleNew() {
 
 	var one int
 	if err := db.QueryRow("select 1").Scan(&one); err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	fmt.Println(one)
 	// Output: 1
@@ -41,7 +40,7 @@ func ExampleNew_options() {
 
 	var size int
 	if err := db.QueryRow("pragma cache_size").Scan(&size); err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	fmt.Println(size)
 	// Output: 500
@@ -58,7 +57,7 @@ func ExampleOpen() {
 func ExampleWrap() {
 	inner, err := sql.Open("sqlite", ":memory:")
 	if err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	defer inner.Close()
 	connector := dsnConnector{driver: inner.Driver(), dsn: "file:wrapped?mode=memory&cache=shared"}
@@ -85,7 +84,7 @@ func ExampleRaw() {
 	defer db.Close()
 	conn, err := db.Conn(ctx)
 	if err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	defer conn.Close()
 
@@ -108,23 +107,23 @@ func ExampleConnector_Stats() {
 	db := sql.OpenDB(connector)
 	defer db.Close()
 	if _, err := db.Exec("create table t (a int)"); err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 
 	conn, err := db.Conn(ctx)
 	if err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	for _, q := range []string{"begin", "insert into t values (1)"} {
 		if _, err := conn.ExecContext(ctx, q); err != nil {
-			log.Fatal(err)
+			panic(err)
 		}
 	}
 	conn.Close()
 
 	var rows int
 	if err := db.QueryRow("select count(*) from t").Scan(&rows); err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	s := connector.Stats()
 	fmt.Printf("%d rows, %d rolled back, %d connection opened\n", rows, s.Rollbacks, s.Pool.Creates)
