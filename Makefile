@@ -18,7 +18,7 @@ STATICCHECK := $(TOOLS)/staticcheck-$(STATICCHECK_VERSION)
 GOVULNCHECK := $(TOOLS)/govulncheck-$(GOVULNCHECK_VERSION)
 GOLANGCI    := $(TOOLS)/golangci-lint-$(GOLANGCI_VERSION)
 
-TEST_TIMEOUT      ?= 10m
+TEST_TIMEOUT      ?= 20m
 TEST_LONG_TIMEOUT ?= 90m
 
 .PHONY: test test-unit test-integration test-long check fmt format-check vet \
