@@ -64,9 +64,7 @@ func (c *conn) ExecContext(ctx context.Context, query string, args []driver.Name
 		if again {
 			continue
 		}
-		if err != driver.ErrSkip {
-			r.settled(effect, err)
-		}
+		r.settled(effect, err)
 		return res, err
 	}
 }
@@ -97,9 +95,7 @@ func (c *conn) QueryContext(ctx context.Context, query string, args []driver.Nam
 		if again {
 			continue
 		}
-		if err != driver.ErrSkip {
-			r.settled(effect, err)
-		}
+		r.settled(effect, err)
 		if err != nil {
 			return nil, err
 		}

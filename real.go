@@ -188,8 +188,11 @@ func (r *realConn) note(query string) dialects.Effect {
 // settled is called after a statement has run. One that changes what earlier
 // texts mean makes the statement cache forget them. One that may have to do
 // with a transaction and failed leaves it in doubt: not every protocol tells the
-// transaction's state with an error.
+// transaction's state with an error. driver.ErrSkip is neither: nothing ran.
 func (r *realConn) settled(e dialects.Effect, err error) {
+	if err == driver.ErrSkip {
+		return
+	}
 	if e&dialects.ForgetPrepared != 0 {
 		r.stmts.expireAll()
 	}
