@@ -39,7 +39,7 @@ func (c *Connector) inspect(r *realConn) (step nextStep) {
 	}
 	defer func() {
 		if p := recover(); p != nil {
-			c.log.Error("pooldriver: the driver panicked when asked whether a connection is valid; it was closed", "target", c.target(), "panic", fmt.Sprintf("%T", p))
+			c.log.Error("pooldriver: the driver panicked when asked whether a connection is valid; it was closed", "target", c.template.Target(), "panic", fmt.Sprintf("%T", p))
 			step = nextStep{discard: true}
 		}
 	}()
@@ -73,7 +73,7 @@ func (c *Connector) restore(r *realConn, lease pool.Lease[*realConn], step nextS
 			return
 		}
 		if p := recover(); p != nil {
-			c.log.Error("pooldriver: the driver panicked while a connection was cleaned; it was closed", "target", c.target(), "panic", fmt.Sprintf("%T", p))
+			c.log.Error("pooldriver: the driver panicked while a connection was cleaned; it was closed", "target", c.template.Target(), "panic", fmt.Sprintf("%T", p))
 		}
 		c.stats.discards.Add(1)
 		mustEnd(lease.Discard())
@@ -96,7 +96,7 @@ func (c *Connector) rollback(ctx context.Context, r *realConn) bool {
 	err := r.session.Rollback(ctx)
 	if left == dialects.TxOpen || left == dialects.TxFailed {
 		c.stats.rollbacks.Add(1)
-		c.log.Warn("pooldriver: a transaction was open when its connection came back, and was rolled back; if it was begun by hand, use BeginTx, which keeps the connection", "target", c.target())
+		c.log.Warn("pooldriver: a transaction was open when its connection came back, and was rolled back; if it was begun by hand, use BeginTx, which keeps the connection", "target", c.template.Target())
 	}
 	// Where nobody can say that it is over, it is not taken for over.
 	return err == nil && r.session.TxStatus() == dialects.TxNone
@@ -111,7 +111,7 @@ func (c *Connector) clean(ctx context.Context, r *realConn) bool {
 	kept, err := r.session.Clean(ctx, effect)
 	if err != nil {
 		if !errors.Is(err, dialects.ErrCannotClean) {
-			c.log.Warn("pooldriver: a connection could not be cleaned, and was closed", "target", c.target(), "error", err)
+			c.log.Warn("pooldriver: a connection could not be cleaned, and was closed", "target", c.template.Target(), "error", err)
 		}
 		return false
 	}
@@ -119,7 +119,7 @@ func (c *Connector) clean(ctx context.Context, r *realConn) bool {
 		r.stmts.forget()
 	}
 	if err := c.afterConnect(ctx, r.session); err != nil {
-		c.log.Warn("pooldriver: a cleaned connection was closed", "target", c.target(), "error", err)
+		c.log.Warn("pooldriver: a cleaned connection was closed", "target", c.template.Target(), "error", err)
 		return false
 	}
 	c.stats.cleanings.Add(1)

@@ -254,7 +254,7 @@ func (c *Connector) closeUnused() {
 	if c.closed.Load() && c.open.Load() == 0 {
 		c.closing.Do(func() {
 			if err := c.template.Close(); err != nil {
-				c.log.Debug("pooldriver: closing", "target", c.target(), "error", err)
+				c.log.Debug("pooldriver: closing", "target", c.template.Target(), "error", err)
 			}
 		})
 	}
@@ -300,7 +300,7 @@ func (c *Connector) closeSession(s dialects.Session) {
 	defer cancel()
 	if err := s.Close(ctx); err != nil {
 		c.stats.orphans.Add(1)
-		c.log.Debug("pooldriver: closing a connection", "target", c.target(), "error", err)
+		c.log.Debug("pooldriver: closing a connection", "target", c.template.Target(), "error", err)
 	}
 }
 
@@ -339,19 +339,12 @@ func (c *Connector) healthy(ctx context.Context, r *realConn) error {
 	return r.session.Ping(ctx)
 }
 
-func (c *Connector) target() string {
-	if c.template == nil {
-		return "nothing"
-	}
-	return c.template.Target()
-}
-
 // String says what the connector pools, without secrets.
 func (c *Connector) String() string {
 	if c.err != nil {
 		return "pooldriver: unusable: " + c.err.Error()
 	}
-	return "pooldriver: " + c.target() + " " + c.config.String()
+	return "pooldriver: " + c.template.Target() + " " + c.config.String()
 }
 
 // Format prints String for every verb: %#v would reach the template's secrets.

@@ -27,5 +27,5 @@ func (c *Connector) acquireError(err error) error {
 	if errors.As(err, &create) {
 		return create.Err
 	}
-	return fmt.Errorf("pooldriver: no connection to %s: %w", c.target(), err)
+	return fmt.Errorf("pooldriver: no connection to %s: %w", c.template.Target(), err)
 }
