@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"time"
 )
 
 // Argument conversion, as database/sql does it between the program and the
@@ -32,7 +33,7 @@ func convertArgs(conn driver.NamedValueChecker, si driver.Stmt, args []driver.Na
 		column, _ = si.(columnConverter)
 	}
 	if check == nil && column == nil && want == -1 && allPlain(args) {
-		return args, nil
+		return args, nil // of a statement; conn.convert has looked at the others
 	}
 	n := 0
 	for i := range args {
@@ -64,6 +65,20 @@ func allPlain(args []driver.NamedValue) bool {
 		}
 	}
 	return true
+}
+
+// mayRunCode reports whether converting args may call the program's code.
+func mayRunCode(args []driver.NamedValue) bool {
+	for i := range args {
+		switch v := args[i].Value; v.(type) {
+		case time.Time, int, int32, uint, uint32, uint64, float32:
+		default:
+			if !isPlain(v) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 func isPlain(v driver.Value) bool {

@@ -2,148 +2,445 @@ package pooldriver
 
 import (
 	"context"
-	"database/sql/driver"
-	"errors"
+	"database/sql"
+	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/pooldriver/pooldriver/dialects"
 	"github.com/pooldriver/pooldriver/pool"
 )
 
-// binding ties a checkout to the real connection that serves it. A checkout
-// begins when database/sql takes a virtual connection and ends when it puts it
-// back. The first operation of a checkout attaches: which connection that is,
-// is decided in this file and nowhere else. It stays attached until the
-// checkout ends, so that a *sql.Tx or *sql.Conn keeps its session.
+// Which real connection an operation uses is decided in this file and nowhere
+// else; when it may go back, and in what state, in pinning.go.
 //
-// database/sql serialises all calls to one connection and its statements,
-// rows and transactions (driverConn's lock), so a binding has no lock.
+// A checkout begins when database/sql takes a virtual connection and ends when
+// it puts it back. Its first operation attaches a real connection, which stays
+// until the checkout ends, so that a *sql.Tx or *sql.Conn keeps its session.
+//
+// Without a task the connection is the checkout's alone: a lease. database/sql
+// serialises all calls to one virtual connection, its statements, rows and
+// transactions (driverConn's lock), so a lease needs no lock. The exception is
+// rows that others may take back, see starvation.go.
+//
+// In a task every connection belongs to the task's binding and is used in
+// turns. A task whose session is clean has no connection of its own: each
+// checkout takes one. The first statement that needs a session (a transaction
+// begins, state is set) makes its connection the main one, and from then on
+// every statement of the task goes there, until nothing pins it. Where the pool
+// has nothing to give, a statement shares a connection that its task has
+// already; rows that are open on it are read into memory first. A task that has
+// none waits for one as everybody does. So nobody waits for a connection while
+// holding one, but for what only a second connection can do.
+
+// binding is what a task has on one connector.
 type binding struct {
-	lease pool.Lease[*realConn]
-	real  *realConn // nil while detached
-	// touched: something has happened on the connection in this checkout, so
-	// that a later operation cannot be moved to another one.
-	touched bool
+	task      *task
+	connector *Connector
+
+	// main is the task's session while something pins it. It changes under
+	// the turn of the connection that it is or was.
+	main atomic.Pointer[realConn]
+	// inTx: main was in a transaction when its last turn ended.
+	inTx atomic.Bool
+	// fence: what the task's statements get since a transaction or state was
+	// lost that they counted on.
+	fence atomic.Pointer[lostError]
+	ended atomic.Bool
+	held  atomic.Int32 // connections lent to the task, or on their way to it
+
+	// leaving are the ends of checkouts that could not have their
+	// connection's turn. Whoever has it sees to them.
+	leaving atomic.Int32
+	mu      sync.Mutex // protects following fields
+	leavers []*realConn
+	// evictions are closed when a connection is back at the task's end.
+	evictions []<-chan struct{}
 }
 
-// attach returns the checkout's real connection, taking one from the pool at
-// the first operation. The context is looked at before that, and before each
-// operation of a driver that answers a dead context on a healthy connection
-// with ErrBadConn (pgx does).
-func (b *binding) attach(ctx context.Context, c *Connector) (*realConn, error) {
-	if b.real != nil && !b.real.traits.BadConnUnsure {
-		return b.real, nil
+// start begins a try: it finds the connection and, in a task, waits for its
+// turn on it.
+func (c *conn) start(ctx context.Context, t *try) error {
+	if r := c.real; r != nil && c.bound == nil && c.open == nil {
+		if r.traits.BadConnUnsure {
+			// Its driver answers a dead context on a healthy connection
+			// with ErrBadConn.
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+		}
+		t.real = r
+		return nil
+	}
+	return c.attach(ctx, t)
+}
+
+// attach is start where a connection has to be found.
+func (c *conn) attach(ctx context.Context, t *try) error {
+	if c.bound != nil {
+		return c.bound.enter(ctx, c, t)
+	}
+	if c.open != nil {
+		c.claim()
 	}
 	if err := ctx.Err(); err != nil {
-		return nil, err
+		return err
 	}
-	if b.real != nil {
-		return b.real, nil
+	if c.real != nil {
+		t.real = c.real
+		return nil
 	}
-	lease, err := c.acquire(ctx)
+	p, err := c.connector.placeOf(ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	b.lease, b.real, b.touched = lease, lease.Value(), false
-	return b.real, nil
+	if p.scope.ended() {
+		return sql.ErrTxDone
+	}
+	t.scope = p.scope
+	if p.task != nil {
+		b, err := p.task.binding(c.connector)
+		if err != nil {
+			return err
+		}
+		c.bound, c.scope, c.from = b, p.scope, p.from
+		if err := b.enter(ctx, c, t); err != nil {
+			if c.real == nil {
+				c.unbind()
+			}
+			return err
+		}
+		return nil
+	}
+	lease, err := c.connector.acquire(ctx, p.from)
+	if err != nil {
+		return err
+	}
+	r := lease.Value()
+	r.lease = lease
+	c.real, t.real = r, r
+	c.touched, c.executed = false, false
+	return nil
+}
+
+// claim ends the time in which the connection of the checkout's only query may
+// be taken back: another operation comes, or the checkout ends.
+func (c *conn) claim() {
+	rows := c.open
+	c.open = nil
+	if !rows.closed {
+		_ = rows.owner.turn.take(context.Background())
+		rows.virgin = false
+		defer rows.owner.turn.pass()
+	}
+	if rows.evicted {
+		c.real, c.touched, c.executed = nil, false, false
+	}
 }
 
 // detach ends the checkout. A connection with nothing left on it is lent again
 // at once; whatever else it needs happens behind the caller, and counts as
 // active until it is done.
-func (b *binding) detach(c *Connector) {
-	if b.real == nil {
+func (c *conn) detach() {
+	if b := c.bound; b != nil {
+		b.leave(c)
+		c.unbind()
 		return
 	}
-	real, lease := b.real, b.lease
-	b.real, b.lease = nil, pool.Lease[*realConn]{}
-	c.takeBack(real, lease)
+	if c.open != nil {
+		c.claim()
+	}
+	if r := c.real; r != nil {
+		c.real, c.tx = nil, nil
+		c.connector.takeBack(r)
+	}
+}
+
+func (c *conn) unbind() {
+	c.bound, c.scope, c.from, c.apart, c.tx = nil, nil, nil, false, nil
 }
 
 // discard ends the checkout and the real connection with it.
-func (b *binding) discard(c *Connector) {
-	if b.real == nil {
-		return
+func (c *conn) discard() {
+	b := c.bound
+	switch {
+	case b == nil:
+		if c.open != nil {
+			c.claim()
+		}
+		if c.real != nil {
+			c.real.broken = true
+		}
+	case c.real != nil && (c.open == nil || !c.open.evicted) && b.take(c.real):
+		c.real.broken = true
+		b.pass(c.real)
 	}
-	b.real.broken = true
-	b.detach(c)
+	c.detach()
 }
 
-// try is one try of an operation on a real connection.
-type try struct {
-	real    *realConn
-	sent    uint64
-	retried bool
-	inside  bool // in a call of the driver that has not returned
+// enter finds the connection for an operation of the task, and returns with its
+// turn.
+func (b *binding) enter(ctx context.Context, c *conn, t *try) error {
+	for {
+		if err := b.refuses(c, t); err != nil {
+			return err
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if r := b.target(c); r != nil {
+			if err := r.turn.take(ctx); err != nil {
+				return err
+			}
+			t.real, t.turn = r, true
+		} else if err := b.obtain(ctx, c, t); err != nil {
+			return err
+		}
+		again, err := b.settle(ctx, c, t)
+		if err != nil || again {
+			c.endTurn(t)
+			if err != nil {
+				return err
+			}
+			continue
+		}
+		if busy := t.real.seat.raw; busy != nil {
+			c.endTurn(t)
+			if err := b.awaitRaw(ctx, busy); err != nil {
+				return err
+			}
+			continue
+		}
+		return nil
+	}
 }
 
-// start begins a try of an operation.
-func (b *binding) start(ctx context.Context, c *Connector, t *try) (err error) {
-	t.real, err = b.attach(ctx, c)
+// refuses tells why nothing may run here any more, or now.
+func (b *binding) refuses(c *conn, t *try) error {
+	if b.ended.Load() {
+		return b.task.endedError()
+	}
+	if c.scope.ended() {
+		return sql.ErrTxDone
+	}
+	// A transaction that is open knows that it is.
+	if f := b.fence.Load(); f != nil && !c.apart && (f.final || !t.begins && c.tx == nil) {
+		return f
+	}
+	return nil
+}
+
+// target is the connection that an operation of c goes to, as far as can be
+// told without its turn: that of the InTx it is in, the one it has, the main
+// one; nil: it takes one.
+func (b *binding) target(c *conn) *realConn {
+	var to *realConn
+	if tx := c.scope.transaction(); tx != nil {
+		to = tx.owner
+	} else if main := b.main.Load(); b.calls(main, c) {
+		if b.inTx.Load() && c.real == nil && b.ambient() == AmbientSeparate {
+			c.apart = true // need not wait for a turn to learn that
+			return nil
+		}
+		to = main
+	} else {
+		return c.real
+	}
+	if c.real != nil && c.real != to {
+		b.leave(c)
+	}
+	return to
+}
+
+// settle makes sure, under its turn, that t.real is the connection for the
+// operation, and makes it ready. again: it is not, or not any more.
+func (b *binding) settle(ctx context.Context, c *conn, t *try) (again bool, _ error) {
+	r := t.real
+	if b.ended.Load() {
+		return true, nil
+	}
+	if rows := c.open; rows != nil && c.real == r {
+		rows.virgin = false
+		c.open = nil
+		if rows.evicted {
+			c.real, c.touched, c.executed = nil, false, false
+			return true, nil
+		}
+	}
+	scoped := c.scope.transaction()
+	if scoped != nil && (r.holder.Load() != b || !scoped.open()) {
+		return false, sql.ErrTxDone // behind the back of InTx
+	}
+	if r.holder.Load() != b {
+		return true, nil // it was the main connection
+	}
+	main := b.main.Load()
+	switch {
+	case c.real != r:
+		if main != r && scoped == nil {
+			return true, nil
+		}
+		r.seat.users++
+		c.real, c.touched, c.executed, c.apart = r, true, true, r.seat.apart
+	case scoped == nil && b.calls(main, c):
+		return true, nil
+	}
+	if r.seat.raw != nil {
+		return false, nil // enter waits
+	}
+	if r.broken && r == main && !r.begun() {
+		return true, nil // found out by reading rows; tidy tells what is lost
+	}
+	if dead := r.outlived(); dead != nil {
+		_ = dead.end() // the program learns of it from what it does next
+		return true, nil
+	}
+	if tx := c.tx; tx != nil && !t.begins && !tx.over && !tx.open() && !tx.replaced {
+		return false, sql.ErrTxDone // it never runs in autocommit
+	}
+	if r.inTx() && !c.apart && !c.member(r) {
+		switch err := b.join(r, t); {
+		case err == errApart:
+			b.standDown(c, r)
+			c.apart = true
+			return true, nil
+		case err != nil:
+			return false, err
+		}
+	}
+	if r.lost() {
+		return false, &lostError{what: whatTx, since: r.seat.since}
+	}
+	if (t.begins || needsSession(t.effect)) && !c.apart {
+		if main == nil && !b.main.CompareAndSwap(nil, r) {
+			return true, nil // another one's, just now
+		}
+		if main == nil {
+			r.seat.since = time.Now()
+		}
+		if !r.inTx() {
+			r.seat.elector = c // of what it may begin
+		}
+	}
+	if err := b.clear(ctx, r); err != nil {
+		return false, err
+	}
+	if t.effect&dialects.Writes != 0 && r.traits.WritesAlone {
+		b.clearOthers(ctx, r)
+	}
+	return false, nil
+}
+
+// calls reports whether c, which has a connection, has to go to the main one.
+// With AmbientSeparate it keeps what it has, as over plain database/sql.
+func (b *binding) calls(main *realConn, c *conn) bool {
+	return main != nil && main != c.real && !c.apart && (c.real == nil || b.ambient() != AmbientSeparate)
+}
+
+// clear reads the rows that are open on r into memory. Their checkout, if it has
+// done nothing else, does not need the connection any more.
+func (b *binding) clear(ctx context.Context, r *realConn) error {
+	rows := r.live.Load()
+	if rows == nil {
+		return nil
+	}
+	if err := rows.readAhead(ctx, b.connector); err != nil {
+		return err
+	}
+	if rows.evicted || rows.holds {
+		r.seat.users--
+	}
+	return nil
+}
+
+// standDown takes c off r, whose turn it has, while others stay.
+func (b *binding) standDown(c *conn, r *realConn) {
+	r.seat.users--
+	c.real, c.touched, c.executed = nil, false, false
+}
+
+// obtain gives c a connection, and t the turn on it: one of the pool's or, where
+// that would mean waiting for others while the task holds one, its own.
+func (b *binding) obtain(ctx context.Context, c *conn, t *try) error {
+	cn := b.connector
+	// A task that has nothing, and waits for nothing, waits as everybody does.
+	// Who comes later may find that the task has a connection by then.
+	if b.held.Add(1) == 1 && c.from == nil {
+		lease, err := cn.acquire(ctx, nil)
+		if err != nil {
+			b.held.Add(-1)
+			return err
+		}
+		b.seat(c, t, lease)
+		return nil
+	}
+	taken := false
+	defer func() {
+		if !taken {
+			b.held.Add(-1)
+		}
+	}()
+	for {
+		lease, err := cn.pool.AcquireNow(ctx)
+		if err == nil {
+			b.seat(c, t, lease)
+			taken = true
+			return nil
+		}
+		if err != pool.ErrNoneNow {
+			return cn.acquireError(err)
+		}
+		var tooLarge error
+		if !c.apart {
+			if tooLarge = b.share(ctx, c, t); t.turn {
+				return nil
+			}
+		}
+		lease, err = cn.await(ctx, &watcher{binding: b, from: c.from, apart: c.apart, tooLarge: tooLarge})
+		if err == nil {
+			b.seat(c, t, lease)
+			taken = true
+			return nil
+		}
+		if err != errOwnIsFree {
+			return err
+		}
+	}
+}
+
+// share gives c a connection of the task that no statement is running on, if
+// there is one, and t its turn. The error tells why rows stayed open.
+func (b *binding) share(ctx context.Context, c *conn, t *try) (err error) {
+	for _, r := range b.connector.connections() {
+		if r.holder.Load() != b || !r.turn.try() {
+			continue
+		}
+		t.real, t.turn = r, true // a panic of the driver ends the turn, too
+		if r.holder.Load() == b && !r.seat.apart && !r.broken && r.seat.raw == nil {
+			if err = b.clear(ctx, r); err == nil {
+				r.seat.users++
+				c.real, c.touched, c.executed = r, true, r.seat.users > 1
+				return nil
+			}
+		}
+		c.endTurn(t)
+	}
 	return err
 }
 
-// call marks the way into the driver. Its twin is finish; what comes between
-// and does not return (a panic) leaves the connection marked.
-func (t *try) call() {
-	t.inside = true
-	t.real.running++
-	if t.real.counts {
-		t.sent, _ = t.real.session.Sent()
+// clearOthers reads the rows into memory that the task has open on connections
+// other than r: on a database where they keep r from writing. What is too large
+// stays, and the database has the last word.
+func (b *binding) clearOthers(ctx context.Context, r *realConn) {
+	for _, other := range b.connector.connections() {
+		if other == r || other.holder.Load() != b || other.live.Load() == nil || !other.turn.try() {
+			continue
+		}
+		func() {
+			defer b.pass(other) // also by a panic of the driver
+			if other.holder.Load() == b && !other.seat.apart && other.seat.raw == nil {
+				_ = b.clear(ctx, other)
+			}
+		}()
 	}
-}
-
-// escape is deferred around every try. If the driver panicked, its connection
-// ends here: after some panics (in a query, in BeginTx) database/sql never gives
-// the checkout back, and the place in the pool would be lost with it. Not in a
-// transaction: there database/sql still rolls back on that connection.
-func (c *conn) escape(t *try) {
-	if t.inside && !c.inTx {
-		c.binding.discard(c.connector)
-	}
-}
-
-// finish marks the way out and says whether to try again, or with which error
-// to return. executes tells whether the operation may have changed data.
-func (b *binding) finish(ctx context.Context, c *Connector, t *try, err error, executes bool) (again bool, _ error) {
-	t.inside = false
-	t.real.running--
-	if err == nil {
-		b.touched = true
-		return false, nil
-	}
-	if err == driver.ErrSkip {
-		return false, err
-	}
-	if c.dialect.Diagnose(err)&dialects.ServerLeaving != 0 {
-		c.flushOnce(t.real.epoch)
-	}
-	o := outcome{
-		badConn:  errors.Is(err, driver.ErrBadConn),
-		lost:     t.real.txStatus() == dialects.TxLost,
-		executes: executes,
-		first:    !b.touched,
-		retried:  t.retried,
-		expired:  ctx.Err() != nil,
-	}
-	if t.real.counts {
-		n, _ := t.real.session.Sent()
-		o.unsent = n == t.sent
-	} else {
-		o.trusted = !t.real.traits.BadConnUnsure
-	}
-	b.touched = true
-	if o.badConn || o.lost {
-		t.real.broken = true
-	}
-	v := judge(o)
-	switch {
-	case v.retry:
-		c.stats.retries.Add(1)
-		b.discard(c)
-		t.retried = true
-		return true, nil
-	case v.unclear:
-		return false, errUnclear
-	}
-	return false, err
 }

@@ -89,8 +89,8 @@ func TestNeverMoreRealConnectionsThanMaxWithCancelsErrorsAndPanics(t *testing.T)
 			}
 			wg.Wait()
 			require.LessOrEqual(t, server.State().MaxOpen, most)
-			require.Zero(t, server.State().InTx())
 			atRest(t, c)
+			require.Zero(t, server.State().InTx())
 			require.Zero(t, server.State().OpenRows())
 			var one int
 			require.NoError(t, db.QueryRow("SELECT 1").Scan(&one))

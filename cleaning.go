@@ -4,20 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 
 	"github.com/pooldriver/pooldriver/dialects"
 	"github.com/pooldriver/pooldriver/pool"
 )
 
-// takeBack ends a checkout's hold on a real connection: lent again at once,
-// rolled back and cleaned behind the caller, or closed, as settle decides.
-func (c *Connector) takeBack(r *realConn, lease pool.Lease[*realConn]) {
-	if r.effect&dialects.ForgetPrepared != 0 {
-		// What was prepared after that statement goes with its world, too.
-		r.stmts.expireAll()
-	}
-	step := c.inspect(r)
-	switch {
+// takeBack ends the hold on a real connection: it is lent again at once, rolled
+// back and cleaned behind the caller, or closed, as settle decides.
+func (c *Connector) takeBack(r *realConn) {
+	lease := r.lease
+	switch step := c.inspect(r); {
 	case step.discard:
 		c.stats.discards.Add(1)
 		mustEnd(lease.Discard())
@@ -30,10 +27,102 @@ func (c *Connector) takeBack(r *realConn, lease pool.Lease[*realConn]) {
 	}
 }
 
+// wrapUp ends what an ended task has here, and returns when it is done or
+// takes too long: then it goes on behind the caller.
+func (b *binding) wrapUp() {
+	if b.held.Load() == 0 && len(b.onTheirWay()) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 2*b.connector.config.CleanTimeout)
+	defer cancel()
+	var ends sync.WaitGroup
+	for _, r := range b.connector.connections() {
+		if r.holder.Load() != b {
+			continue
+		}
+		ends.Go(func() {
+			if r.turn.take(ctx) == nil {
+				b.pass(r)
+			} // else: whoever has the turn comes to the same end when it passes it
+		})
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		ends.Wait()
+		for _, back := range b.onTheirWay() { // all have had their turns: no more are to come
+			<-back
+		}
+	}()
+	select {
+	case <-done:
+	case <-ctx.Done():
+		b.connector.log.Warn("pooldriver: a task has ended, and a statement of it has not; its connection comes back when it does", "target", b.connector.template.Target(), "task", b.task.name())
+	}
+}
+
+// onTheirWay are the connections that go back at the task's end: each is closed
+// when it is there.
+func (b *binding) onTheirWay() []<-chan struct{} {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.evictions
+}
+
+// evict ends r's time with a task that has ended, under r's turn, which it gives
+// back: nothing is open or changed any more when it returns.
+func (b *binding) evict(r *realConn) {
+	c := b.connector
+	done := make(chan struct{})
+	defer close(done)
+	b.mu.Lock()
+	b.evictions = append(b.evictions, done) // wrapUp may be waiting for the turn, and waits for this next
+	b.mu.Unlock()
+	b.undo(r)
+	lease := r.lease
+	b.unseat(r)
+	r.turn.pass()
+	step := c.inspect(r)
+	if step.discard {
+		c.stats.discards.Add(1)
+		mustEnd(lease.Discard())
+	} else {
+		c.restoring.Add(1)
+		step.discard = !c.restore(r, lease, step)
+	}
+	if step.discard {
+		<-r.ended // what it held on the server is held until then; bounded by destroyTimeout
+	}
+}
+
+// undo closes the rows and rolls back the transaction that a task has left. A
+// driver that panics costs the connection, not the program.
+func (b *binding) undo(r *realConn) {
+	c := b.connector
+	defer func() {
+		if p := recover(); p != nil {
+			r.broken = true
+			c.log.Error("pooldriver: the driver panicked at the end of a task; the connection was closed", "target", c.template.Target(), "task", b.task.name(), "panic", fmt.Sprintf("%T", p))
+		}
+	}()
+	if rows := r.live.Load(); rows != nil {
+		rows.abandon(b.task.endedError())
+	}
+	if t := r.seat.tx; t != nil && !r.lost() {
+		c.stats.rollbacks.Add(1)
+		c.log.Warn("pooldriver: a task ended with a transaction open, which was rolled back", "target", c.template.Target(), "task", b.task.name(), "open", ago(r.seat.since))
+		_ = t.rollbackReal()
+	}
+}
+
 // inspect looks at what a checkout has left. A driver that panicked is asked
 // nothing more: it may hold a lock of its own. One that panics here costs the
 // connection, and not the program, which has nothing to do with it.
 func (c *Connector) inspect(r *realConn) (step nextStep) {
+	if r.effect&dialects.ForgetPrepared != 0 {
+		// What was prepared after that statement goes with its world, too.
+		r.stmts.expireAll()
+	}
 	if r.broken || r.running > 0 {
 		return nextStep{discard: true}
 	}
@@ -64,8 +153,7 @@ func mustEnd(err error) {
 // it to the pool. It has its own, bounded context: the borrower's may be what
 // ended the checkout. If anything fails, or the driver panics, the connection
 // is closed.
-func (c *Connector) restore(r *realConn, lease pool.Lease[*realConn], step nextStep) {
-	restored := false
+func (c *Connector) restore(r *realConn, lease pool.Lease[*realConn], step nextStep) (restored bool) {
 	defer c.restoring.Add(-1)
 	defer func() {
 		if restored {
@@ -81,20 +169,20 @@ func (c *Connector) restore(r *realConn, lease pool.Lease[*realConn], step nextS
 	ctx, cancel := context.WithTimeout(context.Background(), c.config.CleanTimeout)
 	defer cancel()
 	if step.rollback && !c.rollback(ctx, r) {
-		return
+		return false
 	}
 	if step.clean && !c.clean(ctx, r) {
-		return
+		return false
 	}
 	r.effect, r.doubt = dialects.Clean, false
-	restored = true
+	return true
 }
 
 // rollback ends the transaction that a checkout left open, or may have.
 func (c *Connector) rollback(ctx context.Context, r *realConn) bool {
 	left := r.txStatus()
 	err := r.session.Rollback(ctx)
-	if left == dialects.TxOpen || left == dialects.TxFailed {
+	if left == dialects.TxOpen || left == dialects.TxFailed || left == dialects.TxImplicit {
 		c.stats.rollbacks.Add(1)
 		c.log.Warn("pooldriver: a transaction was open when its connection came back, and was rolled back; if it was begun by hand, use BeginTx, which keeps the connection", "target", c.template.Target())
 	}

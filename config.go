@@ -62,6 +62,16 @@ type Config struct {
 	// connection; 0 keeps none beyond their use. Default 128.
 	StmtCache int
 
+	// Ambient says what happens to a task's statements while a transaction of
+	// it is open. Default AmbientAuto.
+	Ambient AmbientMode
+	// NestedBuffer bounds, in bytes, what is read into memory of rows whose
+	// connection another statement needs. Default 16 MiB.
+	NestedBuffer int64
+	// TaskTimeout ends a task that long after its first statement; 0 is never.
+	// Default 0.
+	TaskTimeout time.Duration
+
 	// BreakerFailures is how many dials in a row may fail before the circuit
 	// breaker opens and callers get an error at once; 0 is no breaker.
 	// Default 0.
@@ -80,6 +90,9 @@ type Config struct {
 	// off. An error closes the connection. It is not called by two goroutines
 	// for one connection, but may be for several at once.
 	AfterConnect func(ctx context.Context, conn driver.Conn) error
+	// TaskKey, if set, finds tasks in the program's own contexts: see
+	// WithTaskKey.
+	TaskKey func(ctx context.Context) (key any, lifetime context.Context)
 	// Logger gets the events that somebody should look at, without SQL
 	// literals and without secrets. Default slog.Default().
 	Logger *slog.Logger

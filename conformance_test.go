@@ -1,10 +1,14 @@
 package pooldriver_test
 
 import (
+	"context"
 	"database/sql"
 	"database/sql/driver"
+	"os"
 	"path/filepath"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -23,6 +27,53 @@ func TestEveryShapeOfDriverBehavesAsIfBare(t *testing.T) {
 			conformance.Run(t, conformance.Fake(v, func(c driver.Connector) driver.Connector { return pooldriver.Wrap(c) }))
 		})
 	}
+}
+
+// A program whose contexts carry a task without its knowing must not change its
+// meaning: here every statement of a case belongs to one adopted task. What it
+// can tell is listed.
+func TestAdoptedProgramsBehaveAsIfBare(t *testing.T) {
+	text := func(want string) func(string, string) bool {
+		return func(_, wrapped string) bool { return strings.Contains(wrapped, want) }
+	}
+	differences := []conformance.Difference{
+		{Case: "TransactionOnALostConnectionFails", Label: "query", Reason: "a lost transaction has an error of its own", Permits: text("has lost its session")},
+		{Case: "TransactionOnALostConnectionFails", Label: "commit", Reason: "a lost transaction has an error of its own", Permits: text("has lost its session")},
+		{Case: "BadConnectionsInATransactionAreNotTriedAgain", Label: "next", Reason: "a lost transaction has an error of its own", Permits: text("has lost its session")},
+		{Case: "RowsOpenInATransactionMeetTheNextStatement", Label: "exec", Reason: "rows in the way are read into memory", Permits: text("no error")},
+		{Case: "RowsOpenInATransactionMeetTheNextStatement", Label: "query", Reason: "rows in the way are read into memory", Permits: text("no error")},
+	}
+	for _, v := range fakedb.Variants() {
+		one := strings.HasPrefix(v.Name, "only ") || strings.HasPrefix(v.Name, "without ")
+		if one && os.Getenv("POOLDRIVER_LONG") == "" {
+			continue // by one interface each, which adoption does not meet
+		}
+		t.Run(v.Name, func(t *testing.T) {
+			t.Parallel()
+			target := conformance.Fake(v, adopt)
+			target.Differences = differences
+			conformance.Run(t, target)
+		})
+	}
+}
+
+// adopt wraps c so that all contexts belong to one task, which ends a while after
+// the database was closed: what a case does with a closed database comes first.
+func adopt(c driver.Connector) driver.Connector {
+	lifetime, end := context.WithCancel(context.Background())
+	return adopting{pooldriver.Wrap(c, pooldriver.WithTaskKey(func(context.Context) (any, context.Context) {
+		return "all", lifetime
+	})), end}
+}
+
+type adopting struct {
+	*pooldriver.Connector
+	end context.CancelFunc
+}
+
+func (a adopting) Close() error {
+	time.AfterFunc(200*time.Millisecond, a.end)
+	return a.Connector.Close()
 }
 
 func TestSQLiteBehavesAsIfBare(t *testing.T) {

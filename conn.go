@@ -3,6 +3,7 @@ package pooldriver
 import (
 	"context"
 	"database/sql/driver"
+	"time"
 )
 
 // conn is a virtual connection: what database/sql pools. It costs an object,
@@ -13,10 +14,22 @@ import (
 // database/sql would have, had it met the real driver itself.
 type conn struct {
 	connector *Connector
-	binding   binding
-	aging     []*stmt // those with an edition
-	closed    bool
-	inTx      bool // between BeginTx and its end
+
+	// The checkout: the connection that is attached, nil before the first
+	// operation; the task's binding that it belongs to, nil without a task;
+	// and what is known since the connection was attached.
+	real     *realConn
+	bound    *binding
+	scope    *txScope // of InTx
+	from     *task    // whose context the statement's was derived from, beyond the task
+	apart    bool     // in a task, and keeping to itself: AmbientSeparate
+	touched  bool     // something has happened on it: an operation cannot be moved to another one
+	executed bool     // namely the execution of a statement
+	open     *rows    // guarded rows, the last ones that it has opened
+	tx       *tx      // the innermost of its transactions that is open
+
+	aging  []*stmt // those with an edition
+	closed bool
 	// sole: made by Driver.Open rather than by a Connector of the program's;
 	// its connector ends with it.
 	sole bool
@@ -41,30 +54,30 @@ func (c *conn) CheckNamedValue(*driver.NamedValue) error { return nil }
 // ExecContext runs a statement, or returns driver.ErrSkip where the driver can
 // only run prepared ones.
 func (c *conn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
-	var t try
-	defer c.escape(&t)
+	t := try{effect: c.connector.texts.effect(c.connector.dialect, query), args: args}
+	defer c.done(&t)
 	for {
-		if err := c.binding.start(ctx, c.connector, &t); err != nil {
+		if err := c.start(ctx, &t); err != nil {
 			return nil, err
 		}
 		r := t.real
 		if !r.canExec() {
 			return nil, driver.ErrSkip
 		}
-		if !t.retried {
-			var err error
-			if args, err = convertArgs(r.checker, nil, args); err != nil {
-				return nil, err
+		if again, err := c.convert(&t, nil); again || err != nil {
+			if again {
+				continue
 			}
+			return nil, err
 		}
-		effect := r.note(query)
+		r.note(t.effect)
 		t.call()
-		res, err := r.exec(ctx, query, args)
-		again, err := c.binding.finish(ctx, c.connector, &t, err, true)
+		res, err := r.exec(ctx, query, t.args)
+		again, err := c.finish(ctx, &t, err, true)
 		if again {
 			continue
 		}
-		r.settled(effect, err)
+		r.settled(t.effect, err)
 		return res, err
 	}
 }
@@ -72,35 +85,69 @@ func (c *conn) ExecContext(ctx context.Context, query string, args []driver.Name
 // QueryContext runs a query, or returns driver.ErrSkip where the driver can
 // only run prepared ones.
 func (c *conn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
-	var t try
-	defer c.escape(&t)
+	t := try{effect: c.connector.texts.effect(c.connector.dialect, query), args: args}
+	defer c.done(&t)
 	for {
-		if err := c.binding.start(ctx, c.connector, &t); err != nil {
+		if err := c.start(ctx, &t); err != nil {
 			return nil, err
 		}
 		r := t.real
 		if !r.canQuery() {
 			return nil, driver.ErrSkip
 		}
-		if !t.retried {
-			var err error
-			if args, err = convertArgs(r.checker, nil, args); err != nil {
-				return nil, err
+		if again, err := c.convert(&t, nil); again || err != nil {
+			if again {
+				continue
 			}
+			return nil, err
 		}
-		effect := r.note(query)
+		r.note(t.effect)
 		t.call()
-		real, err := r.query(ctx, query, args)
-		again, err := c.binding.finish(ctx, c.connector, &t, err, true)
+		real, err := r.query(ctx, query, t.args)
+		again, err := c.finish(ctx, &t, err, true)
 		if again {
 			continue
 		}
-		r.settled(effect, err)
+		r.settled(t.effect, err)
 		if err != nil {
 			return nil, err
 		}
-		return &rows{real: real, owner: r}, nil
+		return c.openRows(&t, real, nil), nil
 	}
+}
+
+// convert converts the arguments for the driver, once; where that fails, or
+// ends the turn, it lets the statement s go. It may run the program's code (a
+// Valuer), which may use the task: that is done without the turn, and again says
+// that the connection has to be found again.
+func (c *conn) convert(t *try, s *realStmt) (again bool, err error) {
+	if t.ready {
+		return false, nil
+	}
+	var si driver.Stmt
+	if s != nil {
+		si = s.si
+	}
+	checker := t.real.checker
+	if checker == nil && s == nil && allPlain(t.args) {
+		t.ready = true
+		return false, nil
+	}
+	if t.turn && mayRunCode(t.args) {
+		if s != nil {
+			t.real.stmts.done(s)
+		}
+		c.endTurn(t)
+		t.args, err = convertArgs(checker, si, t.args)
+		t.ready = err == nil
+		return t.ready, err
+	}
+	t.args, err = convertArgs(checker, si, t.args)
+	t.ready = err == nil
+	if err != nil && s != nil {
+		t.real.stmts.done(s)
+	}
+	return false, err
 }
 
 // PrepareContext prepares on the checkout's real connection, unless the same
@@ -115,9 +162,9 @@ func (c *conn) PrepareContext(ctx context.Context, query string) (driver.Stmt, e
 		}
 	}()
 	var t try
-	defer c.escape(&t)
+	defer c.done(&t)
 	for {
-		if err := c.binding.start(ctx, c.connector, &t); err != nil {
+		if err := c.start(ctx, &t); err != nil {
 			return nil, err
 		}
 		if v.edition == 0 && t.real.traits.PreparedAges {
@@ -146,23 +193,27 @@ func (c *conn) prepare(ctx context.Context, t *try, v *stmt) (s *realStmt, again
 	c.connector.stats.stmtMisses.Add(1)
 	t.call()
 	si, err := t.real.prepare(ctx, v.query)
-	again, err = c.binding.finish(ctx, c.connector, t, err, false)
+	again, err = c.finish(ctx, t, err, false)
 	if again || err != nil {
 		return nil, again, err
 	}
 	return t.real.stmts.add(v.query, v.edition, si), false, nil
 }
 
-// BeginTx begins a transaction on the checkout's real connection.
+// BeginTx begins a transaction on the checkout's real connection or, where one
+// of its task is open there, a savepoint.
 func (c *conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
-	var t try
-	defer c.escape(&t)
+	t := try{begins: true}
+	defer c.done(&t)
 	for {
-		if err := c.binding.start(ctx, c.connector, &t); err != nil {
+		if err := c.start(ctx, &t); err != nil {
 			return nil, err
 		}
 		r := t.real
-		begun := &tx{conn: c, owner: r, ctx: ctx}
+		if t.turn && r.inTx() && c.nests(r) {
+			return c.beginInside(ctx, &t, opts)
+		}
+		begun := &tx{conn: c, owner: r, bound: c.bound, opts: opts, ctx: ctx}
 		given := ctx
 		if r.traits.TxKeepsContext {
 			begun.kept = newTxContext(ctx)
@@ -179,15 +230,24 @@ func (c *conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, e
 				r.effect |= suspectTx
 			}
 		}
-		again, err := c.binding.finish(ctx, c.connector, &t, err, false)
+		again, err := c.finish(ctx, &t, err, false)
 		if again {
 			continue
 		}
 		if err != nil {
 			return nil, err
 		}
-		c.inTx = true
-		return begun, nil
+		if t.turn {
+			if before := r.seat.tx; before != nil {
+				before.replaced = true
+			}
+			r.seat.tx, r.seat.warned, r.seat.since = begun, false, time.Now()
+			if !c.apart {
+				c.bound.fence.Store(nil)
+			}
+			t.scope.begun(begun)
+		}
+		return c.begun(begun), nil
 	}
 }
 
@@ -195,14 +255,14 @@ func (c *conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, e
 // connection is all that database/sql would have wanted.
 func (c *conn) Ping(ctx context.Context) error {
 	var t try
-	defer c.escape(&t)
+	defer c.done(&t)
 	for {
-		if err := c.binding.start(ctx, c.connector, &t); err != nil {
+		if err := c.start(ctx, &t); err != nil {
 			return err
 		}
 		t.call()
 		err := t.real.ping(ctx)
-		again, err := c.binding.finish(ctx, c.connector, &t, err, false)
+		again, err := c.finish(ctx, &t, err, false)
 		if !again {
 			return err
 		}
@@ -223,7 +283,7 @@ func (c *conn) ResetSession(context.Context) error {
 // the checkout. A virtual connection is always fit for another one: whether
 // the real connection is, was decided on its way back.
 func (c *conn) IsValid() bool {
-	c.binding.detach(c.connector)
+	c.detach()
 	return !c.closed
 }
 
@@ -234,7 +294,7 @@ func (c *conn) Close() error {
 		return nil
 	}
 	c.closed = true
-	c.binding.discard(c.connector)
+	c.discard()
 	// database/sql closes statements before their connection, but not those of
 	// a transaction whose end failed with ErrBadConn.
 	for len(c.aging) > 0 {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -39,6 +40,13 @@ type Connector struct {
 	restoring   atomic.Int64 // connections on their way back, behind their borrowers
 	stats       counters
 	editions    editions
+	texts       effectMemo
+	starvation  starvation
+	adopted     adoption
+	traits      dialects.Traits
+
+	mu   sync.Mutex                  // serialises changes of real
+	real atomic.Pointer[[]*realConn] // those that are open; a new slice for each change
 }
 
 var (
@@ -117,7 +125,7 @@ func (c *Connector) use(d dialects.Dialect, t dialects.Template, options []Optio
 	if c.config.Credentials != nil && !t.TakesCredential() {
 		return fmt.Errorf("pooldriver: Config.Credentials cannot be used with this %s connection: user and password do not come from us", d.Name())
 	}
-	c.dialect, c.template = d, t
+	c.dialect, c.template, c.traits = d, t, t.Traits()
 	c.credentials = newCredentials(c.config.Credentials)
 	c.log = c.config.logger()
 	p, err := pool.New(c.poolConfig())
@@ -148,6 +156,8 @@ func (c *Connector) poolConfig() pool.Config[*realConn] {
 		CheckTimeout:   c.config.PingTimeout,
 		DestroyTimeout: destroyTimeout + time.Second,
 		MaxWaiters:     c.config.MaxWaiters,
+		Starving:       c.starving,
+		StarveAfter:    starveAfter,
 	}
 	if c.config.BreakerFailures > 0 {
 		p.Strategy = pool.ConsecutiveFailures(c.config.BreakerFailures, c.config.BreakerCooldown)
@@ -277,18 +287,30 @@ const (
 	destroyTimeout = 5 * time.Second
 )
 
-func (c *Connector) acquire(ctx context.Context) (pool.Lease[*realConn], error) {
-	lease, err := c.pool.Acquire(ctx)
-	if err != nil {
-		return lease, c.acquireError(err)
+// connections are the real ones that are open, lent or not.
+func (c *Connector) connections() []*realConn {
+	if all := c.real.Load(); all != nil {
+		return *all
 	}
-	return lease, nil
+	return nil
+}
+
+// change puts a connection on the list, or takes it off.
+func (c *Connector) change(how func([]*realConn) []*realConn) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	all := how(slices.Clone(c.connections()))
+	c.real.Store(&all)
 }
 
 // destroy ends a real connection, and returns when the server has let go of
 // it: only then may another be dialled in its place.
 func (c *Connector) destroy(r *realConn) {
+	c.change(func(all []*realConn) []*realConn {
+		return slices.DeleteFunc(all, func(other *realConn) bool { return other == r })
+	})
 	defer c.ended()
+	defer close(r.ended)
 	defer c.closeSession(r.session)
 	if !r.traits.StatementsEndWithSession {
 		r.stmts.empty()

@@ -19,6 +19,10 @@
 //   - Nothing that one borrower leaves on a connection reaches the next one:
 //     open transactions are rolled back; session variables, roles, temporary
 //     tables and advisory locks are cleaned away.
+//   - A context may carry a task: one logical session, with its transaction and
+//     state, whichever library's statements; rolled back and cleaned at its end.
+//   - A statement inside a rows loop never waits for the connection that the
+//     loop holds.
 //   - A connection that died while idle is replaced before a statement runs
 //     on it. A statement is executed again only where the server cannot have
 //     executed it before.
@@ -40,6 +44,43 @@
 // connections and can be left alone. SetMaxIdleConns(1000) saves making them
 // anew; Open does that.
 //
+// # Tasks
+//
+// WithTask makes a context that carries a task; Do, InTx and httptask.Middleware
+// do it for a function or a request, WithTaskKey for contexts that carry
+// something of the program's own. While the task's session is clean, each of its
+// checkouts takes a connection of its own. From the moment a transaction begins
+// or a statement changes the session, its connection is pinned, and all
+// statements of the task go there in turns, until the transaction has ended, or
+// the task.
+//
+//	pin            from                          until
+//	checkout       its first operation           database/sql puts it back
+//	transaction    BeginTx, or the server's word commit, rollback, the task's end
+//	session state  the statement                 the task's end
+//	raw            Raw                           its function returns
+//
+// Where a connection is needed on which rows are open, the rest of the rows is
+// read into memory, up to Config.NestedBuffer. Without a task that is done when
+// others have waited for 20 ms, for rows of a checkout that has done nothing
+// else. What remains is the circle of tasks that hold every connection and wait
+// for one more: ErrDeadlock.
+//
+// In a task, BeginTx while a transaction is open is a savepoint; transactions
+// end in the reverse order of their beginning, anything else is an error. A
+// transaction that was begun by hand (BEGIN) counts as one, too, where the
+// protocol tells of it.
+//
+// database/sql closes a prepared statement under the lock of the virtual
+// connection on which it was prepared. If that one is just waiting for a real
+// connection, for somebody else, Stmt.Close waits with it: close statements when
+// the transaction is over, or keep them.
+//
+// A Valuer is called before the task's connection is taken, so it may query. Under
+// pgx it is called by the driver, on the connection: there a Valuer that queries
+// in its own task needs a second connection to be free, and cannot be used in a
+// transaction: it would wait for itself until its context ends.
+//
 // # What a statement leaves behind
 //
 // Whether a transaction is open is asked of the server, where the protocol
@@ -47,6 +88,8 @@
 // read from its text; a statement that changes the session, or may, has the
 // connection cleaned. What no text shows, such as a trigger that sets a session
 // variable, stays unseen: pool_reset=always cleans after every checkout.
+// PostgreSQL does not plan a prepared statement anew, and so neither pgx's cached
+// ones, when a temporary table comes to hide a table that it reads.
 //
 // # Errors
 //
@@ -59,13 +102,16 @@
 // driver.ErrBadConn where the statement had been sent and may or may not have
 // been executed: it is an io.ErrUnexpectedEOF, and the program has to look.
 //
+// The errors of tasks are ErrTaskEnded, ErrTxLost, ErrNestedBuffer and
+// ErrDeadlock.
+//
 // # What is different from a driver without a pool below
 //
 // The list is closed, reviewed and tested: docs/transparency.md.
 //
 // # Reading the source
 //
-// README.md, this file, connector.go, conn.go, binding.go (which real
-// connection serves an operation), pinning.go (when it goes back, and in what
-// state), cleaning.go, then package pool.
+// README.md, this file, connector.go, conn.go, task.go, binding.go (which real
+// connection serves an operation), seat.go (whose turn it is), pinning.go (when
+// it goes back, and in what state), cleaning.go, starvation.go, then package pool.
 package pooldriver

@@ -4,9 +4,72 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/pooldriver/pooldriver/pool"
 )
+
+// ErrTaskEnded is what a statement gets whose context carries a task that has
+// ended, and the cause of the task's context then. Where the task ended with a
+// context, errors.Is finds that one's error, too.
+var ErrTaskEnded = errors.New("pooldriver: the task of this context has ended; a statement that is to run later needs a context of NewTask or Outside")
+
+// ErrTxLost is what the statements of a task get after it has lost its session
+// without having ended it: the connection of an open transaction was lost, the
+// context of its BeginTx ended while other statements had joined it, or the
+// connection was lost that had the task's session state. Nothing runs outside
+// what the program counts on. A transaction's loss is over when the program has
+// ended it or, where it was not the program that ended it, begins the next
+// one; the loss of state, or of a transaction begun by hand, with the task.
+var ErrTxLost = errors.New("pooldriver: the task has lost its session")
+
+// ErrNestedBuffer says that a statement could not run because rows of its task
+// are open on the connection, and are larger than pool_nested_buffer. The rows
+// can be read on.
+var ErrNestedBuffer = errors.New("pooldriver: rows that are open are larger than pool_nested_buffer")
+
+// ErrDeadlock says that a statement got no connection because every one is held
+// by a task that waits for one more, and would have waited for ever. It goes to
+// the one that came last. The error's text names the holders.
+var ErrDeadlock = errors.New("pooldriver: every connection is held by a task that waits for one more")
+
+// lostError is an ErrTxLost with what was lost.
+type lostError struct {
+	what  string
+	since time.Time // when it began
+	state bool      // session state
+	final bool      // nothing brings it back, nor tells that the program knows
+	cause error     // what ended it, where that is known
+}
+
+const whatTx = "a transaction"
+
+func (e *lostError) Error() string {
+	if e.state {
+		return fmt.Sprintf("%v: its connection was lost, and with it the session state that statements %s ago have set; begin a new task", ErrTxLost, time.Since(e.since).Round(time.Millisecond))
+	}
+	how := "its connection was lost"
+	if e.cause != nil {
+		how = "it was ended by its context (" + e.cause.Error() + ")"
+	}
+	do := "end it, and begin a new one"
+	if e.final {
+		do = "begin a new task"
+	}
+	return fmt.Sprintf("%v: %s, begun %s ago, is gone: %s; %s", ErrTxLost, e.what, time.Since(e.since).Round(time.Millisecond), how, do)
+}
+
+func (e *lostError) Is(target error) bool { return target == ErrTxLost }
+
+func (e *lostError) Unwrap() error { return e.cause }
+
+// errOpenInside is the answer to the commit of a transaction in which a
+// savepoint is open. It was rolled back.
+var errOpenInside = errors.New("pooldriver: commit out of order: a transaction that was begun inside this one is still open; this one was rolled back. Transactions of a task end in the reverse order of their beginning; a goroutine that wants one of its own uses NewTask")
+
+// errTxOptions is the answer to a BeginTx inside a transaction with other
+// options than that one has.
+var errTxOptions = errors.New("pooldriver: a transaction inside another one of its task is a savepoint, and has to have the same isolation level and access mode or none; use NewTask for a transaction of its own")
 
 // errUnclear takes the place of driver.ErrBadConn where the statement had been
 // sent: database/sql executes a statement that failed with ErrBadConn again.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
+	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -145,4 +146,194 @@ func ExampleCredentialSource() {
 	credential.Expires = time.Time{}
 	fmt.Printf("%+v\n", credential)
 	// Output: user=app password=xxxxx
+}
+
+// What runs with a task's context is one session, however it reaches the
+// database. What it leaves open is rolled back at the end.
+func ExampleWithTask() {
+	db := sql.OpenDB(pooldriver.New(":memory:", func(c *pooldriver.Config) { c.Logger = quiet }))
+	defer db.Close()
+	background := context.Background()
+	execute(background, db, "create table basket (item text)")
+
+	ctx, end := pooldriver.WithTask(background)
+	defer end() // the second time it does nothing
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		panic(err)
+	}
+	execute(ctx, tx, "insert into basket values ('soap')")
+	execute(ctx, db, "insert into basket values ('towel')") // joins the transaction
+	fmt.Println("in the task:", number(ctx, db, "select count(*) from basket"))
+	end() // nobody has committed
+
+	fmt.Println("after it:", number(background, db, "select count(*) from basket"))
+	fmt.Println(context.Cause(ctx) == pooldriver.ErrTaskEnded)
+	// Output:
+	// in the task: 2
+	// after it: 0
+	// true
+}
+
+// A new task shares nothing with the one around it: the record of an attempt
+// stays when the attempt is rolled back.
+func ExampleNewTask() {
+	db := sql.OpenDB(pooldriver.New(":memory:"))
+	defer db.Close()
+	background := context.Background()
+	execute(background, db, "create table orders (item text)")
+	execute(background, db, "create table attempts (what text)")
+
+	err := pooldriver.InTx(background, db, nil, func(ctx context.Context, tx *sql.Tx) error {
+		audit, end := pooldriver.NewTask(ctx)
+		defer end()
+		execute(audit, db, "insert into attempts values ('order of soap')")
+
+		execute(ctx, db, "insert into orders values ('soap')")
+		return errors.New("out of soap")
+	})
+	fmt.Println(err)
+	fmt.Println("orders:", number(background, db, "select count(*) from orders"))
+	fmt.Println("attempts:", number(background, db, "select count(*) from attempts"))
+	// Output:
+	// out of soap
+	// orders: 0
+	// attempts: 1
+}
+
+// Outside is for statements that belong to nobody's session. Here it leaves a
+// task whose session has a temporary table.
+func ExampleOutside() {
+	db := sql.OpenDB(pooldriver.New(":memory:"))
+	defer db.Close()
+	ctx, end := pooldriver.WithTask(context.Background())
+	defer end()
+	execute(ctx, db, "create temporary table basket (item text)")
+
+	const query = "select count(*) from sqlite_temp_schema where name = 'basket'"
+	fmt.Println("in the task:", number(ctx, db, query))
+	fmt.Println("outside:", number(pooldriver.Outside(ctx), db, query))
+	// Output:
+	// in the task: 1
+	// outside: 0
+}
+
+// In a task a loop over open rows may use the database, also where there is
+// one connection only.
+func ExampleDo() {
+	db := sql.OpenDB(pooldriver.New(":memory:?pool_max_conns=1"))
+	defer db.Close()
+	background := context.Background()
+	execute(background, db, "create table stock (item text, pieces int)")
+	execute(background, db, "insert into stock values ('soap', 1), ('towel', 2)")
+
+	err := pooldriver.Do(background, func(ctx context.Context) error {
+		rows, err := db.QueryContext(ctx, "select item from stock order by item")
+		if err != nil {
+			return err
+		}
+		defer rows.Close()
+		for rows.Next() {
+			var item string
+			if err := rows.Scan(&item); err != nil {
+				return err
+			}
+			if _, err := db.ExecContext(ctx, "update stock set pieces = pieces + 10 where item = ?", item); err != nil {
+				return err
+			}
+			fmt.Println(item, number(ctx, db, "select pieces from stock where item = ?", item))
+		}
+		return rows.Err()
+	})
+	fmt.Println(err)
+	// Output:
+	// soap 11
+	// towel 12
+	// <nil>
+}
+
+// Functions that only take a *sql.DB and a context take part in one
+// transaction, and one that begins a transaction of its own begins a savepoint.
+func ExampleInTx() {
+	db := sql.OpenDB(pooldriver.New(":memory:"))
+	defer db.Close()
+	background := context.Background()
+	execute(background, db, "create table accounts (owner text primary key, balance int check (balance >= 0))")
+	execute(background, db, "insert into accounts values ('ada', 50), ('bob', 0)")
+
+	add := func(ctx context.Context, owner string, amount int) error {
+		_, err := db.ExecContext(ctx, "update accounts set balance = balance + ? where owner = ?", amount, owner)
+		return err
+	}
+	pay := func(amount int) error {
+		return pooldriver.InTx(background, db, nil, func(ctx context.Context, _ *sql.Tx) error {
+			if err := add(ctx, "bob", amount); err != nil {
+				return err
+			}
+			return add(ctx, "ada", -amount)
+		})
+	}
+	for _, amount := range []int{30, 40} {
+		err := pay(amount)
+		fmt.Printf("%d paid: %t, ada has %d, bob has %d\n", amount, err == nil,
+			number(background, db, "select balance from accounts where owner = 'ada'"),
+			number(background, db, "select balance from accounts where owner = 'bob'"))
+	}
+	// Output:
+	// 30 paid: true, ada has 20, bob has 30
+	// 40 paid: false, ada has 20, bob has 30
+}
+
+// A program that has requests of its own, and knows nothing of tasks: each
+// request is a task.
+func ExampleWithTaskKey() {
+	db := sql.OpenDB(pooldriver.New(":memory:", pooldriver.WithTaskKey(func(ctx context.Context) (any, context.Context) {
+		r, ok := ctx.Value(requestKey{}).(*request)
+		if !ok {
+			return nil, nil
+		}
+		return r, r.lifetime
+	})))
+	defer db.Close()
+	first, done := newRequest()
+	defer done()
+	second, done := newRequest()
+	defer done()
+
+	execute(first, db, "create temporary table basket (item text)")
+	const query = "select count(*) from sqlite_temp_schema where name = 'basket'"
+	hurried, cancel := context.WithTimeout(first, time.Minute) // of the same request
+	fmt.Println("first request:", number(hurried, db, query))
+	cancel() // ends one statement's time, not the request's
+	fmt.Println("first request:", number(first, db, query))
+	fmt.Println("second request:", number(second, db, query))
+	// Output:
+	// first request: 1
+	// first request: 1
+	// second request: 0
+}
+
+// request is what ExampleWithTaskKey finds in its contexts.
+type request struct{ lifetime context.Context }
+
+type requestKey struct{}
+
+func newRequest() (context.Context, context.CancelFunc) {
+	lifetime, done := context.WithCancel(context.Background())
+	return context.WithValue(lifetime, requestKey{}, &request{lifetime}), done
+}
+
+func execute(ctx context.Context, on interface {
+	ExecContext(context.Context, string, ...any) (sql.Result, error)
+}, query string) {
+	if _, err := on.ExecContext(ctx, query); err != nil {
+		panic(err)
+	}
+}
+
+func number(ctx context.Context, db *sql.DB, query string, args ...any) (n int) {
+	if err := db.QueryRowContext(ctx, query, args...).Scan(&n); err != nil {
+		panic(err)
+	}
+	return n
 }

@@ -3,6 +3,7 @@ package pooldriver
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -36,8 +37,11 @@ var options = []option{
 	duration("pool_connect_timeout", "10s", 1, "bound of one dial", func(c *Config) *time.Duration { return &c.ConnectTimeout }),
 	duration("pool_clean_timeout", "5s", 1, "bound of rollback and cleaning; a connection that takes longer is closed", func(c *Config) *time.Duration { return &c.CleanTimeout }),
 	number("pool_max_waiters", "0", 0, "how many callers may wait; one more gets an error at once; 0 is no bound", func(c *Config) *int { return &c.MaxWaiters }),
-	resetMode(),
+	word("pool_reset", "auto", "when a connection is cleaned before it is lent again", resetModes[:], func(c *Config) *uint8 { return (*uint8)(&c.Reset) }),
 	number("pool_stmt_cache", "128", 0, "prepared statements kept on each real connection", func(c *Config) *int { return &c.StmtCache }),
+	word("pool_ambient", "auto", "what happens to a task's statements while it has a transaction open", ambientModes[:], func(c *Config) *uint8 { return (*uint8)(&c.Ambient) }),
+	bytes("pool_nested_buffer", "16MiB", "most that is read into memory of rows whose connection another statement needs", func(c *Config) *int64 { return &c.NestedBuffer }),
+	duration("pool_task_timeout", "0s", 0, "how long after its first statement a task is ended; 0 is never", func(c *Config) *time.Duration { return &c.TaskTimeout }),
 	number("pool_breaker_failures", "0", 0, "failed dials in a row that open the circuit breaker; 0 is no breaker", func(c *Config) *int { return &c.BreakerFailures }),
 	duration("pool_breaker_cooldown", "10s", 1, "how long an open breaker waits before it lets one dial try", func(c *Config) *time.Duration { return &c.BreakerCooldown }),
 }
@@ -109,22 +113,72 @@ func lifetimeJitter() option {
 	return o
 }
 
-func resetMode() option {
-	words := strings.Join(resetModes[:], ", ")
+// word is an option that takes one of some words; the field holds its index.
+func word(name, value, doc string, words []string, field func(*Config) *uint8) option {
+	wants := "wants one of " + strings.Join(words, ", ")
 	return option{
-		name: "pool_reset", value: "auto", doc: "when a connection is cleaned before it is lent again: " + words,
+		name: name, value: value, doc: doc + ": " + strings.Join(words, ", "),
 		set: func(c *Config, s string) error {
-			i := slices.Index(resetModes[:], s)
+			i := slices.Index(words, s)
 			if i < 0 {
-				return errors.New("wants one of " + words)
+				return errors.New(wants)
 			}
-			c.Reset = ResetMode(i)
+			*field(c) = uint8(i)
 			return nil
 		},
-		get: func(c *Config) string { return c.Reset.String() },
+		get: func(c *Config) string {
+			if i := int(*field(c)); i < len(words) {
+				return words[i]
+			}
+			return strconv.Itoa(int(*field(c)))
+		},
 		check: func(c *Config) error {
-			if int(c.Reset) >= len(resetModes) {
-				return errors.New("wants one of " + words)
+			if int(*field(c)) >= len(words) {
+				return errors.New(wants)
+			}
+			return nil
+		},
+	}
+}
+
+// units of sizes, the largest first.
+var units = []struct {
+	name string
+	size int64
+}{{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}, {"B", 1}}
+
+// size writes a number of bytes as people do.
+func size(n int64) string {
+	for _, u := range units {
+		if n >= u.size && n%u.size == 0 {
+			return strconv.FormatInt(n/u.size, 10) + u.name
+		}
+	}
+	return strconv.FormatInt(n, 10)
+}
+
+func bytes(name, value, doc string, field func(*Config) *int64) option {
+	return option{
+		name: name, value: value, doc: doc,
+		set: func(c *Config, s string) error {
+			unit := int64(1)
+			for _, u := range units {
+				if digits, ok := strings.CutSuffix(s, u.name); ok {
+					s, unit = digits, u.size
+					break
+				}
+			}
+			n, err := strconv.ParseInt(s, 10, 64)
+			if err != nil || n > math.MaxInt64/unit {
+				return errors.New("wants a number of bytes, such as 65536, 64KiB or 16MiB")
+			}
+			*field(c) = n * unit
+			return nil
+		},
+		get: func(c *Config) string { return size(*field(c)) },
+		check: func(c *Config) error {
+			if n := *field(c); n < 0 {
+				return fmt.Errorf("%d bytes are too few; the least is 0", n)
 			}
 			return nil
 		},

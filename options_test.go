@@ -20,6 +20,7 @@ func TestEveryParameterSetsItsFieldAndPrintsWhatItSet(t *testing.T) {
 		"pool_health_check_period": "5s", "pool_ping_timeout": "6s", "pool_acquire_timeout": "7s",
 		"pool_connect_timeout": "8s", "pool_clean_timeout": "9s", "pool_max_waiters": "11", "pool_reset": "always",
 		"pool_stmt_cache": "12", "pool_breaker_failures": "13", "pool_breaker_cooldown": "14s",
+		"pool_ambient": "strict", "pool_nested_buffer": "64KiB", "pool_task_timeout": "15s",
 	}
 	require.Len(t, other, len(options), "a parameter has no case")
 	for _, o := range options {
@@ -45,6 +46,8 @@ func TestBadParametersAreRefusedByNameAndNeverByValue(t *testing.T) {
 		"pool_acquire_timeout":          "wants a duration",
 		"pool_max_conn_lifetime_jitter": "wants a duration",
 		"pool_reset":                    "wants one of auto, always, off",
+		"pool_ambient":                  "wants one of auto, join, warn, strict, separate",
+		"pool_nested_buffer":            "wants a number of bytes",
 		"pool_max_cons":                 "did you mean pool_max_conns?",
 		"pool_" + secret:                "unknown pool_ parameter",
 	} {

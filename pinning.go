@@ -34,7 +34,7 @@ func settle(l leftBehind) nextStep {
 	}
 	var s nextStep
 	switch l.status {
-	case dialects.TxOpen, dialects.TxFailed:
+	case dialects.TxOpen, dialects.TxFailed, dialects.TxImplicit:
 		s.rollback = true
 	case dialects.TxNone:
 		s.rollback = l.doubt
@@ -81,3 +81,53 @@ func judge(o outcome) verdict {
 		unclear: o.badConn && !safe && !o.trusted,
 	}
 }
+
+// pin is what makes a connection its task's session.
+type pin uint8
+
+const (
+	pinNone  pin = iota
+	pinTx        // BeginTx
+	pinRawTx     // the server says that a transaction is open
+	pinState     // a statement has changed the session
+)
+
+var pinNames = [...]string{pinNone: "an open *sql.Conn, rows or a statement", pinTx: "a transaction", pinRawTx: "a transaction begun by hand", pinState: "session state"}
+
+// pins is what keeps a connection at its task.
+type pins struct {
+	checkouts int // that use it: statements running, rows open, *sql.Conn, Raw
+	pin       pin
+}
+
+func (p pins) pinned() bool { return p.checkouts > 0 || p.pin != pinNone }
+
+// pinOf decides whether a connection is its task's session, and why. begun:
+// BeginTx was called and its transaction not ended. A suspect statement does not
+// pin: what it may have left is cleaned away before the next borrower comes.
+// hidden: where nobody can be asked, a statement's text has said that it opens a
+// transaction.
+func pinOf(begun bool, status dialects.TxStatus, effect dialects.Effect, hidden bool) pin {
+	switch {
+	case begun:
+		return pinTx
+	case status == dialects.TxOpen, status == dialects.TxFailed, status == dialects.TxUnknown && hidden:
+		return pinRawTx
+	case status == dialects.TxImplicit, effect&changesSession != 0:
+		return pinState
+	}
+	return pinNone
+}
+
+// changesSession are the effects that are there for the task's later statements.
+const changesSession = dialects.Stateful | dialects.Indelible
+
+// needsSession reports whether a statement has to run on the task's session,
+// because it begins or changes one.
+func needsSession(e dialects.Effect) bool {
+	return e&(changesSession|dialects.TxControl|dialects.ForgetPrepared|dialects.NamedPrepared) != 0
+}
+
+// leavesNothing reports whether a statement's text shows that it changes
+// nothing but data.
+func leavesNothing(e dialects.Effect) bool { return e&^dialects.Writes == dialects.Clean }

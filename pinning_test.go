@@ -30,6 +30,9 @@ func TestSettleDecidesWhatAConnectionGoesThroughBeforeItIsLentAgain(t *testing.T
 		{"reset=off keeps state", leftBehind{valid: true, status: dialects.TxNone, effect: dialects.Stateful, reset: ResetOff}, nextStep{}},
 		{"reset=off keeps no transaction", leftBehind{valid: true, status: dialects.TxOpen, effect: dialects.Stateful, reset: ResetOff}, nextStep{rollback: true}},
 		{"reset=always cleans after nothing", leftBehind{valid: true, status: dialects.TxNone, reset: ResetAlways}, nextStep{clean: true}},
+		{"autocommit is off", leftBehind{valid: true, status: dialects.TxImplicit, effect: dialects.Stateful | dialects.TxControl}, nextStep{rollback: true, clean: true}},
+		{"autocommit is off, though no text said so", leftBehind{valid: true, status: dialects.TxImplicit}, nextStep{rollback: true}},
+		{"autocommit is off, reset=off", leftBehind{valid: true, status: dialects.TxImplicit, effect: dialects.Stateful, reset: ResetOff}, nextStep{rollback: true}},
 		{"lost", leftBehind{valid: true, status: dialects.TxLost, effect: dialects.Stateful}, nextStep{discard: true}},
 		{"the driver says invalid", leftBehind{valid: false}, nextStep{discard: true}},
 	} {
@@ -57,5 +60,75 @@ func TestJudgeRetriesOnlyWhatTheServerCannotHaveExecuted(t *testing.T) {
 		{"the caller has gone", outcome{lost: true, executes: true, unsent: true, first: true, expired: true}, verdict{}},
 	} {
 		require.Equal(t, tc.want, judge(tc.o), tc.name)
+	}
+}
+
+func TestWhatMakesAConnectionItsTasksSession(t *testing.T) {
+	const (
+		anything  = dialects.Suspect | dialects.TxControl | dialects.ForgetPrepared | dialects.NamedPrepared | dialects.Writes
+		remaining = dialects.Stateful | dialects.Indelible
+	)
+	for _, tc := range []struct {
+		name   string
+		begun  bool
+		status dialects.TxStatus
+		effect dialects.Effect
+		hidden bool
+		want   pin
+	}{
+		{name: "nothing", status: dialects.TxNone, want: pinNone},
+		{name: "nothing, and nobody can be asked", want: pinNone},
+		{name: "BeginTx", begun: true, status: dialects.TxOpen, want: pinTx},
+		{name: "BeginTx, and nobody can be asked", begun: true, want: pinTx},
+		{name: "BeginTx, and the server says that it is over", begun: true, status: dialects.TxNone, want: pinTx},
+		{name: "BeginTx, and the connection is lost", begun: true, status: dialects.TxLost, want: pinTx},
+		{name: "BeginTx on a session with state", begun: true, status: dialects.TxOpen, effect: remaining, want: pinTx},
+		{name: "BEGIN", status: dialects.TxOpen, effect: dialects.TxControl, hidden: true, want: pinRawTx},
+		{name: "a transaction that no text showed", status: dialects.TxOpen, want: pinRawTx},
+		{name: "a transaction that has failed", status: dialects.TxFailed, effect: dialects.TxControl, want: pinRawTx},
+		{name: "BEGIN on a session with state", status: dialects.TxOpen, effect: remaining, want: pinRawTx},
+		{name: "BEGIN, and nobody can be asked", effect: dialects.TxControl, hidden: true, want: pinRawTx},
+		{name: "CALL, and nobody can be asked", effect: dialects.Suspect | dialects.TxControl, want: pinNone},
+		{name: "BEGIN and COMMIT", status: dialects.TxNone, effect: dialects.TxControl, hidden: true, want: pinNone},
+		{name: "BEGIN, and the connection is lost", status: dialects.TxLost, effect: dialects.TxControl, hidden: true, want: pinNone},
+		{name: "SET", status: dialects.TxNone, effect: dialects.Stateful, want: pinState},
+		{name: "SET, and nobody can be asked", effect: dialects.Stateful, want: pinState},
+		{name: "what no cleaning undoes", status: dialects.TxNone, effect: dialects.Indelible, want: pinState},
+		{name: "autocommit is off", status: dialects.TxImplicit, effect: dialects.Stateful | dialects.TxControl, want: pinState},
+		{name: "autocommit is off, though no text said so", status: dialects.TxImplicit, want: pinState},
+		{name: "what may have left something", status: dialects.TxNone, effect: anything, want: pinNone},
+	} {
+		require.Equal(t, tc.want, pinOf(tc.begun, tc.status, tc.effect, tc.hidden), tc.name)
+	}
+}
+
+func TestAConnectionStaysAtItsTaskWhileItIsUsedOrItsSession(t *testing.T) {
+	require.False(t, pins{}.pinned())
+	require.True(t, pins{checkouts: 1}.pinned())
+	for _, p := range []pin{pinTx, pinRawTx, pinState} {
+		require.True(t, pins{pin: p}.pinned(), pinNames[p])
+	}
+}
+
+func TestWhichStatementsNeedTheSessionAndWhichLeaveNothing(t *testing.T) {
+	for _, tc := range []struct {
+		effect  dialects.Effect
+		needs   bool // the session, because they begin or change one
+		nothing bool // is left of them but data
+	}{
+		{effect: dialects.Clean, nothing: true},
+		{effect: dialects.Writes, nothing: true},
+		{effect: dialects.Suspect},
+		{effect: dialects.Suspect | dialects.Writes},
+		{effect: dialects.Stateful, needs: true},
+		{effect: dialects.Stateful | dialects.Writes, needs: true},
+		{effect: dialects.TxControl, needs: true},
+		{effect: dialects.Suspect | dialects.TxControl, needs: true},
+		{effect: dialects.ForgetPrepared, needs: true},
+		{effect: dialects.NamedPrepared, needs: true},
+		{effect: dialects.Indelible, needs: true},
+	} {
+		require.Equal(t, tc.needs, needsSession(tc.effect), tc.effect.String())
+		require.Equal(t, tc.nothing, leavesNothing(tc.effect), tc.effect.String())
 	}
 }

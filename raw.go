@@ -5,6 +5,8 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"errors"
+	"fmt"
+	"time"
 
 	"github.com/pooldriver/pooldriver/dialects"
 )
@@ -38,15 +40,53 @@ func Raw(ctx context.Context, sqlConn *sql.Conn, fn func(driver.Conn) error) err
 
 func (c *conn) raw(ctx context.Context, fn func(driver.Conn) error) error {
 	var t try
-	if err := c.binding.start(ctx, c.connector, &t); err != nil {
+	defer c.done(&t)
+	if err := c.start(ctx, &t); err != nil {
 		return err
 	}
-	c.binding.touched = true
+	c.touched, c.executed = true, true
 	const anything = dialects.Suspect | dialects.TxControl | dialects.ForgetPrepared | dialects.NamedPrepared
-	t.real.effect |= anything
-	t.real.running++ // a panic of fn costs the connection
-	err := fn(t.real.conn)
-	t.real.running--
-	t.real.settled(anything, err)
+	r := t.real
+	r.note(anything)
+	if !t.turn {
+		return rawCall(r, anything, fn)
+	}
+	// fn may use the task. What needs this very connection then waits for a
+	// while, and is told.
+	busy := make(chan struct{})
+	r.seat.raw = busy
+	c.endTurn(&t)
+	defer func() {
+		_ = r.turn.take(context.Background())
+		r.seat.raw = nil
+		close(busy)
+		t.turn = true
+	}()
+	return rawCall(r, anything, fn)
+}
+
+func rawCall(r *realConn, effect dialects.Effect, fn func(driver.Conn) error) error {
+	r.running++ // a panic of fn costs the connection
+	err := fn(r.conn)
+	r.running--
+	r.settled(effect, err)
 	return err
+}
+
+// rawPatience is how long a statement waits for a function of Raw that has its
+// task's session. It may be called by that very function.
+const rawPatience = 500 * time.Millisecond
+
+// awaitRaw waits, without a turn, for the end of a function of Raw.
+func (b *binding) awaitRaw(ctx context.Context, busy <-chan struct{}) error {
+	timer := time.NewTimer(rawPatience)
+	defer timer.Stop()
+	select {
+	case <-busy:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return fmt.Errorf("pooldriver: the session of %s has been lent to a function of Raw for more than %v; let that function use the connection it was given", b.task.name(), rawPatience)
+	}
 }

@@ -5,17 +5,18 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"errors"
+	"sync/atomic"
 
 	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/pool"
 )
 
 // realConn is one real connection, as the pool keeps it: the dialect's session
 // with what was learned of the driver and what has happened on it. Whoever
-// holds the lease owns it; no field is shared.
+// holds the lease owns it; where others may look, in turns.
 type realConn struct {
 	session dialects.Session
 	conn    driver.Conn
-	dialect dialects.Dialect
 	traits  dialects.Traits
 	epoch   uint64 // of the connector when it was dialled: see Connector.flushOnce
 	counts  bool   // the session counts what is sent
@@ -31,7 +32,21 @@ type realConn struct {
 	validator  driver.Validator
 
 	stmts stmtCache
-	texts effectMemo
+
+	lease pool.Lease[*realConn] // of whoever has it now
+
+	// turn is for connections that several may use: those of a task, and
+	// those whose rows may be taken back. live are the rows that others have
+	// to reckon with; they are touched under turn only.
+	turn turn
+	live atomic.Pointer[rows]
+	// holder is the binding that the connection is lent to, nil where it is
+	// not lent to a task. It changes under turn.
+	holder atomic.Pointer[binding]
+	seat   seat // what the binding keeps of it
+
+	// ended is closed when the server has let go of it, or was given up.
+	ended chan struct{}
 
 	// effect is what has run since the session was last clean.
 	effect dialects.Effect
@@ -44,8 +59,8 @@ type realConn struct {
 	running int
 }
 
-func newRealConn(s dialects.Session, d dialects.Dialect, t dialects.Traits, stmts int, epoch uint64) *realConn {
-	r := &realConn{session: s, conn: s.Conn(), dialect: d, traits: t, epoch: epoch}
+func newRealConn(s dialects.Session, t dialects.Traits, stmts int, epoch uint64) *realConn {
+	r := &realConn{session: s, conn: s.Conn(), traits: t, epoch: epoch, ended: make(chan struct{})}
 	r.stmts.max = stmts
 	_, r.counts = s.Sent()
 	r.execerCtx, _ = r.conn.(driver.ExecerContext)
@@ -177,12 +192,13 @@ func (r *realConn) txStatus() dialects.TxStatus {
 	return dialects.TxUnknown
 }
 
-// note records what query is about to do to the session. It is called before
-// the statement is sent: if it fails half way, what it began still counts.
-func (r *realConn) note(query string) dialects.Effect {
-	e := r.texts.effect(r.dialect, query)
+// note records what a statement is about to do to the session. It is called
+// before it is sent: if it fails half way, what it began still counts.
+func (r *realConn) note(e dialects.Effect) {
 	r.effect |= e
-	return e
+	if e&dialects.TxControl != 0 && e&dialects.Suspect == 0 {
+		r.seat.hidden = true
+	}
 }
 
 // settled is called after a statement has run. One that changes what earlier
@@ -201,10 +217,30 @@ func (r *realConn) settled(e dialects.Effect, err error) {
 	}
 }
 
+// command executes a statement of ours.
+func (r *realConn) command(ctx context.Context, text string) error {
+	if r.canExec() {
+		if _, err := r.exec(ctx, text, nil); err != driver.ErrSkip {
+			return err
+		}
+	}
+	si, err := r.prepare(ctx, text)
+	if err != nil {
+		return err
+	}
+	_, err = execStmt(ctx, si, nil)
+	if e := si.Close(); err == nil {
+		err = e
+	}
+	return err
+}
+
 // effectMemo remembers what the last texts were classified as. Programs run
 // few texts many times, mostly the same constant string, which Go compares by
-// pointer; the slot is chosen by length, so a look-up hashes nothing.
-type effectMemo [32]struct {
+// pointer. The slot is chosen by the length and two bytes: nothing is hashed.
+type effectMemo [256]atomic.Pointer[classified]
+
+type classified struct {
 	text   string
 	effect dialects.Effect
 }
@@ -213,13 +249,15 @@ type effectMemo [32]struct {
 const memoLongest = 2048
 
 func (m *effectMemo) effect(d dialects.Dialect, query string) dialects.Effect {
-	slot := &m[len(query)%len(m)]
-	if slot.text == query && query != "" {
-		return slot.effect
+	n := len(query)
+	if n == 0 || n > memoLongest {
+		return d.Effect(query)
+	}
+	slot := &m[(n*31+int(query[n/2])*7+int(query[n-1]))%len(m)]
+	if known := slot.Load(); known != nil && known.text == query {
+		return known.effect
 	}
 	e := d.Effect(query)
-	if len(query) <= memoLongest {
-		slot.text, slot.effect = query, e
-	}
+	slot.Store(&classified{query, e})
 	return e
 }

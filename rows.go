@@ -1,17 +1,47 @@
 package pooldriver
 
 import (
+	"context"
 	"database/sql/driver"
+	"errors"
 	"io"
 	"reflect"
+	"sync/atomic"
+
+	"github.com/pooldriver/pooldriver/dialects"
 )
 
 // rows are the driver's rows. Optional methods that the driver lacks get the
 // answers that database/sql gives in that case.
+//
+// Where others may need their connection, rows are guarded: they are read under
+// the connection's turn, until they have been read ahead into memory.
+// database/sql serialises the calls of their owner.
 type rows struct {
-	real  driver.Rows
-	owner *realConn
-	stmt  *realStmt // whose rows they are; nil if the text was not prepared
+	real    driver.Rows
+	owner   *realConn
+	stmt    *realStmt // whose rows they are; nil if the text was not prepared
+	guarded bool
+	bound   *binding // of a task; nil without
+	counter *counters
+	closed  bool // by the owner
+
+	// ahead is what was read ahead, when that is all there is to read; gone
+	// says that there is no more, but the error lost. With either the turn is
+	// not needed: the connection may be somebody else's.
+	ahead ahead
+	gone  atomic.Bool
+
+	// The turn of the connection protects the following fields.
+	live    bool // the driver's rows are open
+	ended   bool // the driver has said io.EOF for this result set
+	virgin  bool // the only thing that has happened in their checkout
+	holds   bool // they, and not their checkout, keep the connection
+	evicted bool // their checkout has lost the connection
+	tooMuch bool // reading ahead has come to its limit
+	lost    error
+	prefix  *buffer // read ahead, and not all
+	chunk   []byte  // for copies, see own
 }
 
 var (
@@ -23,19 +53,176 @@ var (
 	_ driver.RowsColumnTypePrecisionScale   = (*rows)(nil)
 )
 
-func (r *rows) Columns() []string { return r.real.Columns() }
+// openRows makes the virtual rows of a query that has just run on t's connection.
+func (c *conn) openRows(t *try, real driver.Rows, stmt *realStmt) *rows {
+	r := t.real
+	rs := &rows{real: real, owner: r, stmt: stmt, live: true}
+	// The connection of a checkout that has done nothing else can be taken
+	// back when the rows are in memory, if nothing is left on it.
+	virgin := t.first && c.tx == nil && leavesNothing(r.effect)
+	if c.bound == nil && !virgin {
+		return rs
+	}
+	rs.guarded, rs.bound, rs.virgin, rs.counter = true, c.bound, virgin, &c.connector.stats
+	c.open = rs
+	r.live.Store(rs)
+	return rs
+}
 
-// Next passes everything on, io.EOF unwrapped. A call that panics leaves the
-// connection marked, as in try.call.
+// use gets the turn for a call of the driver, or tells that there is none to
+// make: what there is to say is in the buffer, or in lost.
+func (r *rows) use() (live bool) {
+	if !r.guarded {
+		return true
+	}
+	if r.ahead.Load() != nil || r.gone.Load() {
+		return false
+	}
+	_ = r.owner.turn.take(context.Background())
+	if r.live {
+		return true
+	}
+	r.owner.turn.pass()
+	return false
+}
+
+// unuse ends what use began.
+func (r *rows) unuse() {
+	switch {
+	case !r.guarded:
+	case r.bound == nil:
+		r.owner.turn.pass()
+	case r.bound.yield(r.owner):
+		r.bound.pass(r.owner)
+	}
+}
+
+// Columns, Next and so on pass everything on, io.EOF unwrapped. A call that
+// panics leaves the connection marked, as in try.call.
+
+func (r *rows) Columns() []string {
+	if !r.use() {
+		return r.now().columns
+	}
+	defer r.unuse()
+	if r.prefix != nil {
+		return r.prefix.now().columns
+	}
+	return r.real.Columns()
+}
+
+// Next reads a row. The bytes of guarded rows stay what they are when the
+// driver reads on, which others may make it do at any time.
 func (r *rows) Next(dest []driver.Value) error {
+	if !r.guarded {
+		r.owner.running++
+		err := r.real.Next(dest)
+		r.owner.running--
+		return err
+	}
+	if !r.use() {
+		if b := r.ahead.Load(); b != nil {
+			return b.next(dest)
+		}
+		return r.lost
+	}
+	defer r.unuse()
+	if p := r.prefix; p != nil {
+		if p.left() {
+			err := p.next(dest)
+			if err == nil {
+				n := weigh(dest)
+				p.bytes -= n // makes room for more
+				r.counter.buffered.Add(-n)
+			}
+			return err
+		}
+		r.dropPrefix()
+	}
+	return r.read(dest)
+}
+
+func (r *rows) dropPrefix() {
+	r.counter.buffered.Add(-r.prefix.bytes)
+	r.prefix = nil
+}
+
+// read reads a row of the driver's, under the turn.
+func (r *rows) read(dest []driver.Value) error {
 	r.owner.running++
 	err := r.real.Next(dest)
 	r.owner.running--
+	switch {
+	case err == io.EOF:
+		r.ended = true
+	case err != nil:
+		if errors.Is(err, driver.ErrBadConn) || r.owner.txStatus() == dialects.TxLost {
+			r.owner.broken = true
+		}
+	case !r.owner.traits.BytesKept:
+		r.own(dest)
+	}
 	return err
 }
 
+// own copies the byte slices of a row out of the driver's memory, those of
+// several rows into one piece.
+func (r *rows) own(row []driver.Value) {
+	for i, v := range row {
+		b, ok := v.([]byte)
+		if !ok || b == nil {
+			continue
+		}
+		if len(b) > cap(r.chunk)-len(r.chunk) {
+			r.chunk = make([]byte, 0, max(len(b), min(2*cap(r.chunk), chunkMost), chunkLeast))
+		}
+		from := len(r.chunk)
+		r.chunk = append(r.chunk, b...)
+		row[i] = r.chunk[from:len(r.chunk):len(r.chunk)]
+	}
+}
+
+// The pieces grow with the number of rows: one value that somebody keeps keeps
+// its whole piece.
+const (
+	chunkLeast = 64
+	chunkMost  = 4096
+)
+
 // Close closes the driver's rows. database/sql calls it once.
 func (r *rows) Close() error {
+	if r.closed {
+		return nil
+	}
+	r.closed = true
+	if b := r.ahead.Load(); b != nil {
+		r.counter.buffered.Add(-b.bytes)
+		return b.closed
+	}
+	if !r.use() {
+		if b := r.ahead.Load(); b != nil { // read ahead while we waited
+			r.counter.buffered.Add(-b.bytes)
+			return b.closed
+		}
+		return nil // the task has ended
+	}
+	err := r.shut()
+	if r.prefix != nil {
+		r.dropPrefix()
+	}
+	if r.holds {
+		r.holds = false
+		r.owner.seat.users--
+		r.bound.pass(r.owner)
+		return err
+	}
+	r.unuse()
+	return err
+}
+
+// shut closes the driver's rows, under the turn.
+func (r *rows) shut() error {
+	r.live = false
 	r.owner.running++
 	err := r.real.Close()
 	r.owner.running--
@@ -44,55 +231,102 @@ func (r *rows) Close() error {
 		r.owner.stmts.done(r.stmt)
 		r.stmt = nil
 	}
+	if r.guarded {
+		r.owner.live.CompareAndSwap(r, nil)
+	}
 	return err
 }
 
+// abandon ends the rows of a task that has ended, under the turn.
+func (r *rows) abandon(why error) {
+	r.lost = why
+	if r.prefix != nil {
+		r.dropPrefix()
+	}
+	r.gone.Store(true)
+	_ = r.shut()
+}
+
 func (r *rows) HasNextResultSet() bool {
+	if !r.use() {
+		return r.now().more
+	}
+	defer r.unuse()
+	if p := r.prefix; p != nil && p.set < len(p.sets)-1 {
+		return p.now().more
+	}
 	n, ok := r.real.(driver.RowsNextResultSet)
 	return ok && n.HasNextResultSet()
 }
 
 func (r *rows) NextResultSet() error {
-	if n, ok := r.real.(driver.RowsNextResultSet); ok {
-		r.owner.running++
-		err := n.NextResultSet()
-		r.owner.running--
-		return err
+	if !r.use() {
+		if b := r.ahead.Load(); b != nil {
+			return b.nextSet()
+		}
+		return r.lost
 	}
-	return io.EOF
+	defer r.unuse()
+	if p := r.prefix; p != nil {
+		if p.set < len(p.sets)-1 {
+			return p.nextSet()
+		}
+		r.dropPrefix() // rows of this set that nobody wanted
+	}
+	return r.readSet()
 }
 
-func (r *rows) ColumnTypeScanType(i int) reflect.Type {
-	if p, ok := r.real.(driver.RowsColumnTypeScanType); ok {
-		return p.ColumnTypeScanType(i)
+// readSet goes to the driver's next result set, under the turn.
+func (r *rows) readSet() error {
+	n, ok := r.real.(driver.RowsNextResultSet)
+	if !ok {
+		return io.EOF
 	}
-	return reflect.TypeFor[any]()
+	r.owner.running++
+	err := n.NextResultSet()
+	r.owner.running--
+	if err == nil {
+		r.ended = false
+	}
+	return err
 }
 
-func (r *rows) ColumnTypeDatabaseTypeName(i int) string {
-	if p, ok := r.real.(driver.RowsColumnTypeDatabaseTypeName); ok {
-		return p.ColumnTypeDatabaseTypeName(i)
+// now is the result set that is being read, when the driver is not asked any
+// more.
+func (r *rows) now() *resultSet {
+	if b := r.ahead.Load(); b != nil {
+		return b.now()
 	}
-	return ""
+	return new(resultSet)
 }
+
+// column answers what is known of a column's type.
+func (r *rows) column(i int) columnType {
+	if !r.use() {
+		return r.now().column(i)
+	}
+	defer r.unuse()
+	if r.prefix != nil {
+		return r.prefix.now().column(i)
+	}
+	return typeOf(r.real, i)
+}
+
+func (r *rows) ColumnTypeScanType(i int) reflect.Type { return r.column(i).scan }
+
+func (r *rows) ColumnTypeDatabaseTypeName(i int) string { return r.column(i).name }
 
 func (r *rows) ColumnTypeLength(i int) (length int64, ok bool) {
-	if p, ok := r.real.(driver.RowsColumnTypeLength); ok {
-		return p.ColumnTypeLength(i)
-	}
-	return 0, false
+	t := r.column(i)
+	return t.length, t.hasLength
 }
 
 func (r *rows) ColumnTypeNullable(i int) (nullable, ok bool) {
-	if p, ok := r.real.(driver.RowsColumnTypeNullable); ok {
-		return p.ColumnTypeNullable(i)
-	}
-	return false, false
+	t := r.column(i)
+	return t.nullable, t.hasNullable
 }
 
 func (r *rows) ColumnTypePrecisionScale(i int) (precision, scale int64, ok bool) {
-	if p, ok := r.real.(driver.RowsColumnTypePrecisionScale); ok {
-		return p.ColumnTypePrecisionScale(i)
-	}
-	return 0, 0, false
+	t := r.column(i)
+	return t.precision, t.scale, t.hasDecimal
 }

@@ -11,6 +11,8 @@ type counters struct {
 	cleanings, rollbacks, discards, retries atomic.Uint64
 	foundDead, dialErrors, orphans          atomic.Uint64
 	stmtHits, stmtMisses                    atomic.Uint64
+	readAheads, reclaims                    atomic.Uint64
+	buffered                                atomic.Int64
 }
 
 // Stats describes a Connector at a moment, and since its beginning. Its own
@@ -21,7 +23,8 @@ type Stats struct {
 	// Cleanings counts connections brought back to their state at connect.
 	Cleanings uint64
 	// Rollbacks counts transactions that were still open when their
-	// connection came back: raw BEGIN, or autocommit switched off.
+	// connection came back (raw BEGIN, or autocommit switched off) or their
+	// task ended.
 	Rollbacks uint64
 	// Discards counts connections closed at their return: lost, in doubt, or
 	// beyond cleaning.
@@ -37,6 +40,12 @@ type Stats struct {
 	// 5 s, or refused to. Their places were given to others all the same, so
 	// the server may have shown more than MaxConns.
 	Orphans uint64
+	// ReadAheads counts rows that were read into memory because their
+	// connection was needed, Reclaims those of them whose connection was taken
+	// back for others that had waited.
+	ReadAheads, Reclaims uint64
+	// BufferedBytes is how much of such rows is in memory now.
+	BufferedBytes int64
 	// StmtHits and StmtMisses count the look-ups of prepared statements.
 	StmtHits, StmtMisses uint64
 }
@@ -48,15 +57,18 @@ func (c *Connector) Stats() Stats {
 		return Stats{}
 	}
 	return Stats{
-		Pool:       c.pool.Stats(),
-		Cleanings:  c.stats.cleanings.Load(),
-		Rollbacks:  c.stats.rollbacks.Load(),
-		Discards:   c.stats.discards.Load(),
-		Retries:    c.stats.retries.Load(),
-		FoundDead:  c.stats.foundDead.Load(),
-		DialErrors: c.stats.dialErrors.Load(),
-		Orphans:    c.stats.orphans.Load(),
-		StmtHits:   c.stats.stmtHits.Load(),
-		StmtMisses: c.stats.stmtMisses.Load(),
+		Pool:          c.pool.Stats(),
+		Cleanings:     c.stats.cleanings.Load(),
+		Rollbacks:     c.stats.rollbacks.Load(),
+		Discards:      c.stats.discards.Load(),
+		Retries:       c.stats.retries.Load(),
+		FoundDead:     c.stats.foundDead.Load(),
+		DialErrors:    c.stats.dialErrors.Load(),
+		Orphans:       c.stats.orphans.Load(),
+		ReadAheads:    c.stats.readAheads.Load(),
+		Reclaims:      c.stats.reclaims.Load(),
+		BufferedBytes: c.stats.buffered.Load(),
+		StmtHits:      c.stats.stmtHits.Load(),
+		StmtMisses:    c.stats.stmtMisses.Load(),
 	}
 }

@@ -45,23 +45,23 @@ func (s *stmt) Close() error {
 // ExecContext executes the statement.
 func (s *stmt) ExecContext(ctx context.Context, args []driver.NamedValue) (driver.Result, error) {
 	var res driver.Result
-	err := s.run(ctx, args, func(t *try, r *realStmt, args []driver.NamedValue) (err error) {
+	err := s.run(ctx, args, func(_ *try, r *realStmt, args []driver.NamedValue) (err error) {
 		res, err = execStmt(ctx, r.si, args)
 		return err
-	})
+	}, nil)
 	return res, err
 }
 
 // QueryContext executes the statement and returns its rows.
 func (s *stmt) QueryContext(ctx context.Context, args []driver.NamedValue) (driver.Rows, error) {
+	var real driver.Rows
 	var res *rows
-	err := s.run(ctx, args, func(t *try, r *realStmt, args []driver.NamedValue) error {
-		real, err := queryStmt(ctx, r.si, args)
-		if err == nil {
-			r.open++
-			res = &rows{real: real, owner: t.real, stmt: r}
-		}
+	err := s.run(ctx, args, func(_ *try, r *realStmt, args []driver.NamedValue) (err error) {
+		real, err = queryStmt(ctx, r.si, args)
 		return err
+	}, func(t *try, r *realStmt) {
+		r.open++
+		res = s.conn.openRows(t, real, r)
 	})
 	if err != nil {
 		return nil, err
@@ -72,14 +72,15 @@ func (s *stmt) QueryContext(ctx context.Context, args []driver.NamedValue) (driv
 // run finds the driver's statement and calls it: on another connection if this
 // one turned out dead before anything was sent, and once more if the statement
 // is stale, for then nothing was executed. In a transaction a stale statement
-// is the program's affair: the error may have failed the transaction.
-func (s *stmt) run(ctx context.Context, args []driver.NamedValue, call func(*try, *realStmt, []driver.NamedValue) error) error {
+// is the program's affair: the error may have failed the transaction. then is
+// called after success, before the statement is let go.
+func (s *stmt) run(ctx context.Context, args []driver.NamedValue, call func(*try, *realStmt, []driver.NamedValue) error, then func(*try, *realStmt)) error {
 	c := s.conn
-	converted, renewed := false, false
-	var t try
-	defer c.escape(&t)
+	renewed := false
+	t := try{effect: c.connector.texts.effect(c.connector.dialect, s.query), args: args}
+	defer c.done(&t)
 	for {
-		if err := c.binding.start(ctx, c.connector, &t); err != nil {
+		if err := c.start(ctx, &t); err != nil {
 			return err
 		}
 		rs, again, err := c.prepare(ctx, &t, s)
@@ -90,30 +91,33 @@ func (s *stmt) run(ctx context.Context, args []driver.NamedValue, call func(*try
 			return err
 		}
 		r := t.real
-		if !converted {
-			if args, err = convertArgs(r.checker, rs.si, args); err != nil {
-				r.stmts.done(rs)
-				return err
+		if again, err := c.convert(&t, rs); again || err != nil {
+			if again {
+				continue
 			}
-			converted = true
+			return err
 		}
-		effect := r.note(s.query)
+		r.note(t.effect)
 		t.call()
-		err = call(&t, rs, args)
-		again, err = c.binding.finish(ctx, c.connector, &t, err, true)
+		err = call(&t, rs, t.args)
+		again, err = c.finish(ctx, &t, err, true)
 		if again {
 			continue
 		}
 		if err != nil && c.connector.dialect.Diagnose(err)&dialects.StaleStatement != 0 {
 			r.stmts.expire(rs)
-			if !renewed && c.mayRenew(r, effect) {
+			if !renewed && c.mayRenew(r, t.effect) {
 				renewed = true
 				r.stmts.done(rs)
+				c.endTurn(&t)
 				continue
 			}
 		}
+		if err == nil && then != nil {
+			then(&t, rs)
+		}
 		r.stmts.done(rs)
-		r.settled(effect, err)
+		r.settled(t.effect, err)
 		return err
 	}
 }
@@ -122,11 +126,14 @@ func (s *stmt) run(ctx context.Context, args []driver.NamedValue, call func(*try
 // and executed again. Not in a transaction, and not where it may have called
 // code on the server that has done something before it failed.
 func (c *conn) mayRenew(r *realConn, effect dialects.Effect) bool {
-	if c.inTx || effect&(dialects.Suspect|dialects.TxControl) != 0 {
+	if c.tx != nil || r.begun() || effect&(dialects.Suspect|dialects.TxControl) != 0 {
 		return false
 	}
-	status := r.session.TxStatus()
-	return status != dialects.TxOpen && status != dialects.TxFailed
+	switch r.session.TxStatus() {
+	case dialects.TxOpen, dialects.TxFailed, dialects.TxImplicit:
+		return false
+	}
+	return true
 }
 
 // Exec is ExecContext without a context.

@@ -6,6 +6,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"io"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -28,6 +29,7 @@ type stub struct {
 	clean   func() (bool, error)
 	pings   atomic.Int32
 	sending bool // every operation counts as sent
+	dialing sync.Mutex
 }
 
 var (
@@ -50,6 +52,8 @@ func (s *stub) Diagnose(err error) dialects.Diagnosis {
 }
 
 func (s *stub) Dial(ctx context.Context, cred *dialects.Credential) (dialects.Session, error) {
+	s.dialing.Lock() // the last session opened is this one
+	defer s.dialing.Unlock()
 	inner, err := s.Template.Dial(ctx, cred)
 	if err != nil {
 		return nil, err

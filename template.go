@@ -109,7 +109,9 @@ func (c *Connector) dial(ctx context.Context) (r *realConn, err error) {
 	if err := c.afterConnect(ctx, s); err != nil {
 		return nil, fmt.Errorf("pooldriver: a connection to %s: %w", c.template.Target(), err)
 	}
-	return newRealConn(s, c.dialect, c.template.Traits(), c.config.StmtCache, epoch), nil
+	r = newRealConn(s, c.traits, c.config.StmtCache, epoch)
+	c.change(func(all []*realConn) []*realConn { return append(all, r) })
+	return r, nil
 }
 
 // afterConnect runs the program's hook. A transaction that it leaves open would
@@ -122,7 +124,7 @@ func (c *Connector) afterConnect(ctx context.Context, s dialects.Session) error 
 		return fmt.Errorf("AfterConnect: %w", err)
 	}
 	switch s.TxStatus() {
-	case dialects.TxOpen, dialects.TxFailed:
+	case dialects.TxOpen, dialects.TxFailed, dialects.TxImplicit:
 		return errors.New("AfterConnect left a transaction open, or switched autocommit off; it must leave neither")
 	}
 	return nil

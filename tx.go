@@ -2,7 +2,11 @@ package pooldriver
 
 import (
 	"context"
+	"database/sql"
 	"database/sql/driver"
+	"errors"
+	"slices"
+	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -12,25 +16,262 @@ import (
 // suspectTx is the effect of a transaction that did not begin as it should.
 const suspectTx = dialects.Suspect | dialects.TxControl
 
-// tx is a transaction on the real connection of one checkout.
+// tx is a transaction on the real connection of one checkout. In a task, one
+// that begins while another is open is a savepoint in it.
 type tx struct {
-	conn  *conn
-	owner *realConn
-	real  driver.Tx
-	ctx   context.Context // BeginTx's
-	kept  *txContext      // what the driver got instead, where it keeps it
+	conn      *conn
+	owner     *realConn
+	bound     *binding  // of a task; nil without
+	real      driver.Tx // nil: a savepoint,
+	savepoint string    // of this name
+	opts      driver.TxOptions
+	ctx       context.Context // BeginTx's
+	kept      *txContext      // what the driver got instead, where it keeps it
+	// replaced: the driver has begun another one on the same connection, and
+	// has the last word on what that means.
+	replaced bool
+	around   *tx  // of the same virtual connection, that goes on when this one ends
+	over     bool // Commit or Rollback was called
+	joined   bool // statements that are not its own ran in it; under the turn
 }
 
-// Commit commits. An error leaves it open whether the transaction has ended.
-func (t *tx) Commit() error { return t.end(t.real.Commit) }
+// begun makes tx the transaction of its checkout.
+func (c *conn) begun(t *tx) *tx {
+	t.around, c.tx = c.tx, t
+	return t
+}
+
+// ends takes t from its checkout, whichever of its transactions ends first.
+func (t *tx) ends() {
+	t.over = true
+	for c := t.conn; c.tx != nil && c.tx.over; {
+		c.tx = c.tx.around
+	}
+}
+
+// Commit commits. An error of the driver leaves it open whether the transaction
+// has ended; an error of ours means that it was rolled back.
+func (t *tx) Commit() error {
+	t.ends()
+	return t.guarded(t.commit)
+}
+
+func (t *tx) commit() (err error) {
+	if t.bound == nil {
+		return t.run(t.real.Commit)
+	}
+	if err := t.enter(); err != nil {
+		return err
+	}
+	defer t.bound.pass(t.owner)
+	switch {
+	case t.owner.lost():
+		err = &lostError{what: whatTx, since: t.owner.seat.since}
+	case t.deeper() > 0:
+		err = errOpenInside
+	default:
+		err = t.bound.clear(context.Background(), t.owner)
+	}
+	if err != nil {
+		_ = t.rollback()
+		return err
+	}
+	if t.real == nil {
+		if err = t.execute("RELEASE SAVEPOINT " + t.savepoint); err != nil {
+			return err
+		}
+		t.forget()
+		if outer := t.owner.innermost(); outer != nil {
+			outer.joined = outer.joined || t.joined
+		}
+		return nil
+	}
+	err = t.run(t.real.Commit)
+	t.forget()
+	if err != nil {
+		t.insist() // SQLite's may be busy, and still open
+	}
+	return err
+}
 
 // Rollback rolls back. database/sql calls it too when the context of BeginTx
 // has ended.
 func (t *tx) Rollback() error {
+	t.ends()
+	if t.bound == nil {
+		return t.guarded(t.rollbackReal)
+	}
+	return t.guarded(t.rollbackBound)
+}
+
+func (t *tx) rollbackBound() error {
+	if err := t.enter(); err != nil {
+		if errors.Is(err, ErrTaskEnded) {
+			return nil // it is rolled back then
+		}
+		return err
+	}
+	defer t.bound.pass(t.owner)
+	return t.end()
+}
+
+// end rolls back, under the turn. Where that is not the program's doing,
+// statements that count on the transaction do not know that it is over.
+func (t *tx) end() error {
+	joined := t.joined
+	inner := t.owner.seat.inner
+	for _, deeper := range inner[len(inner)-t.deeper():] {
+		joined = joined || deeper.joined
+	}
+	since := t.owner.seat.since
+	err := t.rollback()
+	if joined && t.ctx.Err() != nil {
+		t.bound.fence.Store(&lostError{what: whatTx, since: since, cause: context.Cause(t.ctx)})
+	}
+	return err
+}
+
+// guarded ends the transaction. If the driver panics, database/sql does not give
+// the checkout back: its connection ends here.
+func (t *tx) guarded(end func() error) error {
+	panicked := true
+	defer func() {
+		if panicked {
+			t.wreck()
+		}
+	}()
+	err := end()
+	panicked = false
+	return err
+}
+
+func (t *tx) wreck() {
+	if t.bound == nil {
+		t.conn.discard()
+		return
+	}
+	if t.bound.take(t.owner) {
+		t.owner.broken = true
+		if t.open() {
+			t.forget()
+		}
+		if t.conn.real == t.owner {
+			t.bound.standDown(t.conn, t.owner)
+		}
+		t.bound.pass(t.owner)
+	}
+}
+
+// enter gets the turn for the end of a transaction in a task.
+func (t *tx) enter() error {
+	for {
+		if t.bound.ended.Load() {
+			return t.bound.task.endedError() // which rolls back; the connection may be another's
+		}
+		if !t.bound.take(t.owner) {
+			return sql.ErrTxDone // with the one around it
+		}
+		busy := t.owner.seat.raw
+		switch {
+		case t.bound.ended.Load():
+		case !t.open() && !t.replaced:
+			t.bound.pass(t.owner)
+			return sql.ErrTxDone
+		case busy == nil:
+			return nil
+		}
+		t.bound.pass(t.owner)
+		if busy == nil {
+			continue
+		}
+		if err := t.bound.awaitRaw(context.Background(), busy); err != nil {
+			// It cannot be ended now, and will not be asked to be again.
+			if t.bound.take(t.owner) {
+				t.owner.broken = true
+				t.forget()
+				t.bound.pass(t.owner)
+			}
+			return err
+		}
+	}
+}
+
+// open, deeper, rollback and forget are called under the turn.
+
+func (t *tx) open() bool {
+	return t.owner.seat.tx == t || slices.Contains(t.owner.seat.inner, t)
+}
+
+// deeper counts the savepoints that are open inside.
+func (t *tx) deeper() int {
+	inner := t.owner.seat.inner
+	return len(inner) - 1 - slices.Index(inner, t)
+}
+
+func (t *tx) rollback() (err error) {
+	r := t.owner
+	if rows := r.live.Load(); rows != nil {
+		// Rows that were read inside: what is left of them is of no use if it
+		// does not fit into memory.
+		if e := t.bound.clear(context.Background(), r); e != nil {
+			rows.abandon(e)
+		}
+	}
+	switch {
+	case t.real != nil:
+		err = t.rollbackReal()
+	case r.lost():
+	default:
+		if err = t.execute("ROLLBACK TO SAVEPOINT " + t.savepoint); err == nil {
+			err = t.execute("RELEASE SAVEPOINT " + t.savepoint)
+		}
+		// What was done inside must not be committed with the rest.
+		r.seat.gone = r.seat.gone || err != nil
+	}
+	t.forget()
+	if err != nil && t.real != nil {
+		t.insist()
+	}
+	return err
+}
+
+// insist rolls back by a statement what the driver has failed to end, and what
+// the task's next statement would be in.
+func (t *tx) insist() {
+	if t.owner.inTx() && t.command(t.owner.session.Rollback) != nil {
+		t.owner.broken = true
+	}
+}
+
+// forget strikes the transaction off, with those inside.
+func (t *tx) forget() {
+	s := &t.owner.seat
+	if t.real == nil {
+		if i := slices.Index(s.inner, t); i >= 0 {
+			s.inner = s.inner[:i]
+		}
+	} else if s.tx == t {
+		s.tx, s.inner, s.gone = nil, nil, false
+	}
+}
+
+func (t *tx) execute(text string) error {
+	return t.command(func(ctx context.Context) error { return t.owner.command(ctx, text) })
+}
+
+// command runs a command of ours, which BeginTx's context does not end.
+func (t *tx) command(how func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.ctx), t.conn.connector.config.CleanTimeout)
+	defer cancel()
+	return t.run(func() error { return how(ctx) })
+}
+
+// rollbackReal rolls the driver's transaction back.
+func (t *tx) rollbackReal() error {
 	if t.kept != nil {
 		defer t.kept.release(t.conn.connector.config.CleanTimeout)()
 	}
-	err := t.end(t.real.Rollback)
+	err := t.run(t.real.Rollback)
 	if t.ctx.Err() != nil && !t.owner.traits.StatusKnown && (t.owner.resetter == nil || t.owner.validator == nil) {
 		// database/sql's own rule for a connection that cannot say whether
 		// it has survived a cancelled transaction.
@@ -39,8 +280,8 @@ func (t *tx) Rollback() error {
 	return err
 }
 
-func (t *tx) end(how func() error) error {
-	t.conn.inTx = false
+// run calls the driver for the end of a transaction.
+func (t *tx) run(how func() error) error {
 	t.owner.running++
 	err := how()
 	t.owner.running--
@@ -48,6 +289,27 @@ func (t *tx) end(how func() error) error {
 		t.owner.doubt = true
 	}
 	return err
+}
+
+// beginInside begins a savepoint, under r's turn.
+func (c *conn) beginInside(ctx context.Context, t *try, opts driver.TxOptions) (driver.Tx, error) {
+	r := t.real
+	outer := driver.TxOptions{}
+	if r.seat.tx != nil {
+		outer = r.seat.tx.opts
+	}
+	if opts != (driver.TxOptions{}) && opts != outer {
+		return nil, errTxOptions
+	}
+	begun := &tx{conn: c, owner: r, bound: c.bound, ctx: ctx, opts: outer, savepoint: "pooldriver_" + strconv.Itoa(len(r.seat.inner)+1)}
+	t.call()
+	err := r.command(ctx, "SAVEPOINT "+begun.savepoint)
+	if _, err = c.finish(ctx, t, err, true); err != nil {
+		return nil, err
+	}
+	r.seat.inner = append(r.seat.inner, begun)
+	t.scope.begun(begun)
+	return c.begun(begun), nil
 }
 
 // txContext is the context of a transaction for a driver that uses BeginTx's

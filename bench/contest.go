@@ -1,6 +1,7 @@
 package main
 
 import (
+	"flag"
 	"fmt"
 	"io"
 	"math"
@@ -14,12 +15,16 @@ import (
 type contest struct {
 	name       string
 	contenders []contender
-	// atMost is the ratio to the baseline that we promise to stay below; 0
-	// where nothing is promised.
-	atMost float64
-	// extra is what we may cost more than the baseline, where the promise is
-	// a difference; 0 where nothing is promised.
-	extra time.Duration
+	promises   []promise
+	// own are the metrics that contenders report themselves, where it is not
+	// the time of an operation that counts; such a contender runs once in a
+	// round. nil: the time of an operation.
+	own []metric
+	// prepare, if set, is called before the first round, and what it returns
+	// after the last one.
+	prepare func() (end func(), err error)
+	// missing says what it takes to hold the contest, where that is not there.
+	missing string
 }
 
 type contender struct {
@@ -27,12 +32,34 @@ type contender struct {
 	run  func(b *testing.B)
 }
 
-// figures are what one contender did, a value per round.
-type figures struct {
-	ns     []float64
-	cpu    []float64 // of the processors, all threads
-	allocs int64
+// metric is something that is measured of each contender, once in a round.
+type metric struct {
+	unit   string // as testing.B.ReportMetric has it
+	title  string
+	spread bool // quartiles are shown, too
+	format func(float64) string
 }
+
+const (
+	timeMetric   = "ns/op"
+	allocsMetric = "allocs/op"
+)
+
+var timing = []metric{
+	{timeMetric, "median", true, nanos},
+	{cpuMetric, "processor time", false, nanos},
+	{allocsMetric, "allocations", false, whole},
+}
+
+func (c contest) metrics() []metric {
+	if c.own != nil {
+		return c.own
+	}
+	return timing
+}
+
+// figures are what one contender did: by the unit of a metric, a value per round.
+type figures map[string][]float64
 
 // outcome is a contest that has been run.
 type outcome struct {
@@ -40,83 +67,102 @@ type outcome struct {
 	figures []figures
 }
 
-// hold runs the rounds. Contenders alternate, and change who begins, so that
-// whatever else the machine does hits all of them.
-func (c contest) hold(rounds int) outcome {
-	o := outcome{contest: c, figures: make([]figures, len(c.contenders))}
+// hold runs the rounds, in which each contender has a turn. Contenders
+// alternate, and change who begins, so that whatever else the machine does hits
+// all of them.
+func (c contest) hold(rounds int, turn time.Duration) (outcome, error) {
+	o := outcome{contest: c}
+	for range c.contenders {
+		o.figures = append(o.figures, make(figures))
+	}
+	if c.prepare != nil {
+		end, err := c.prepare()
+		if err != nil {
+			return o, fmt.Errorf("%s: %w", c.name, err)
+		}
+		defer end()
+	}
+	length := turn.String()
+	if c.own != nil {
+		length = "1x"
+	}
+	if err := flag.Set("test.benchtime", length); err != nil {
+		return o, err
+	}
 	for round := range rounds {
 		for i := range c.contenders {
 			i := (i + round) % len(c.contenders)
 			r := testing.Benchmark(timed(c.contenders[i].run))
-			f := &o.figures[i]
-			f.ns = append(f.ns, float64(r.T.Nanoseconds())/float64(r.N))
-			f.cpu = append(f.cpu, r.Extra[cpuMetric])
-			f.allocs = r.AllocsPerOp()
+			if r.N == 0 { // b.Fatal; nobody prints what it was told
+				return o, fmt.Errorf("%s: %s has failed", c.name, c.contenders[i].name)
+			}
+			o.figures[i].add(r)
 		}
 	}
-	return o
+	return o, nil
 }
+
+func (f figures) add(r testing.BenchmarkResult) {
+	f[timeMetric] = append(f[timeMetric], float64(r.T.Nanoseconds())/float64(r.N))
+	f[allocsMetric] = append(f[allocsMetric], float64(r.AllocsPerOp()))
+	for unit, v := range r.Extra {
+		f[unit] = append(f[unit], v)
+	}
+}
+
+func (o outcome) base(unit string) []float64 { return o.figures[0][unit] }
+func (o outcome) ours(unit string) []float64 { return o.figures[len(o.figures)-1][unit] }
 
 // ratios are ours to the baseline's, round by round: what disturbs a round
-// disturbs both.
-func (o outcome) ratios() []float64 {
-	return quotients(o.figures[0].ns, o.figures[len(o.figures)-1].ns)
+// disturbs both. Those of the processors' time are the steadier measure where
+// other machines take theirs from the same host.
+func (o outcome) ratios(unit string) []float64 {
+	return pairwise(o.base(unit), o.ours(unit), func(base, ours float64) float64 { return ours / base })
 }
 
-// cpuRatios are those of the processors' time, which is the steadier measure
-// where other machines take theirs from the same host.
-func (o outcome) cpuRatios() []float64 {
-	return quotients(o.figures[0].cpu, o.figures[len(o.figures)-1].cpu)
+// extras are what ours takes more than the baseline, round by round.
+func (o outcome) extras(unit string) []float64 {
+	return pairwise(o.base(unit), o.ours(unit), func(base, ours float64) float64 { return ours - base })
 }
 
-func quotients(base, ours []float64) []float64 {
-	ratios := make([]float64, len(base))
+func pairwise(base, ours []float64, f func(base, ours float64) float64) []float64 {
+	v := make([]float64, len(base))
 	for i := range base {
-		ratios[i] = ours[i] / base[i]
+		v[i] = f(base[i], ours[i])
 	}
-	return ratios
-}
-
-func (o outcome) extras() []float64 {
-	base, ours := o.figures[0].ns, o.figures[len(o.figures)-1].ns
-	extras := make([]float64, len(base))
-	for i := range base {
-		extras[i] = ours[i] - base[i]
-	}
-	return extras
-}
-
-// held says whether the promise was kept, by the median.
-func (o outcome) held() string {
-	switch {
-	case o.atMost > 0 && median(o.ratios()) <= o.atMost,
-		o.extra > 0 && median(o.extras()) <= float64(o.extra):
-		return "yes"
-	case o.atMost > 0 || o.extra > 0:
-		return "**no**"
-	}
-	return "–"
-}
-
-func (o outcome) promise() string {
-	switch {
-	case o.atMost > 0:
-		return fmt.Sprintf("≤ %.2f×", o.atMost)
-	case o.extra > 0:
-		return fmt.Sprintf("≤ +%d ns", o.extra.Nanoseconds())
-	}
-	return "–"
+	return v
 }
 
 func (o outcome) write(w io.Writer) {
-	fmt.Fprintf(w, "\n### %s\n\n| | median | quartiles | processor time | allocations |\n|---|---:|---:|---:|---:|\n", o.name)
-	for i, c := range o.contenders {
-		f := o.figures[i]
-		fmt.Fprintf(w, "| %s | %s | %s – %s | %s | %d |\n", c.name, nanos(median(f.ns)), nanos(quantile(f.ns, 0.25)), nanos(quantile(f.ns, 0.75)), nanos(median(f.cpu)), f.allocs)
+	fmt.Fprintf(w, "\n### %s\n\n", o.name)
+	head, line := "|", "|---|"
+	for _, m := range o.metrics() {
+		head += " | " + m.title
+		line += "---:|"
+		if m.spread {
+			head += " | quartiles"
+			line += "---:|"
+		}
 	}
-	r, e := o.ratios(), o.extras()
-	fmt.Fprintf(w, "\nRatio %.2f× (quartiles %.2f – %.2f), of processor time %.2f×; difference %+.0f ns. Promised %s: %s\n",
-		median(r), quantile(r, 0.25), quantile(r, 0.75), median(o.cpuRatios()), median(e), o.promise(), o.held())
+	fmt.Fprintf(w, "%s |\n%s\n", head, line)
+	for i, c := range o.contenders {
+		fmt.Fprintf(w, "| %s |", c.name)
+		for _, m := range o.metrics() {
+			v := o.figures[i][m.unit]
+			fmt.Fprintf(w, " %s |", m.format(median(v)))
+			if m.spread {
+				fmt.Fprintf(w, " %s – %s |", m.format(quantile(v, 0.25)), m.format(quantile(v, 0.75)))
+			}
+		}
+		fmt.Fprintln(w)
+	}
+	fmt.Fprintln(w)
+	if o.own == nil {
+		r := o.ratios(timeMetric)
+		fmt.Fprintf(w, "Ratio %.2f× (quartiles %.2f – %.2f), of processor time %.2f×; difference %+.0f ns. ",
+			median(r), quantile(r, 0.25), quantile(r, 0.75), median(o.ratios(cpuMetric)), median(o.extras(timeMetric)))
+	}
+	fmt.Fprintf(w, "Promised %s\n", o.verdict())
 }
 
 func nanos(ns float64) string {
@@ -125,6 +171,10 @@ func nanos(ns float64) string {
 	}
 	return fmt.Sprintf("%.1f µs", ns/1000)
 }
+
+func whole(n float64) string { return fmt.Sprintf("%.0f", n) }
+
+func times(n float64) string { return fmt.Sprintf("%.2f×", n) }
 
 func median(v []float64) float64 { return quantile(v, 0.5) }
 

@@ -33,12 +33,12 @@ func nullContests() []contest {
 		{
 			name:       "ExecContext with two arguments on a null driver, one goroutine",
 			contenders: nullPair(4, execNull),
-			extra:      200 * time.Nanosecond,
+			promises:   []promise{extra(200 * time.Nanosecond)},
 		},
 		{
 			name:       "the same, 64 goroutines over 4 connections",
 			contenders: nullPair(4, crowdNull),
-			atMost:     0.8,
+			promises:   []promise{atMost(0.8)},
 		},
 	}
 }

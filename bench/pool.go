@@ -117,8 +117,10 @@ func poolContests() []contest {
 		atMost           float64
 	}{{1, 1, 0.35}, {1, 10, 0.35}, {4, 4, 0}, {64, 4, 0.55}} {
 		c := contest{
-			name:   fmt.Sprintf("Pool acquire and release, %d goroutines on %d resources", load.goroutines, load.size),
-			atMost: load.atMost,
+			name: fmt.Sprintf("Pool acquire and release, %d goroutines on %d resources", load.goroutines, load.size),
+		}
+		if load.atMost > 0 {
+			c.promises = []promise{atMost(load.atMost)}
 		}
 		for _, twin := range twins {
 			c.contenders = append(c.contenders, contender{twin.name, func(b *testing.B) {

@@ -125,6 +125,16 @@ type Traits struct {
 	// StatusKnown: Session.TxStatus is the server's word, at hand after every
 	// statement. Where not, it is asked only when a transaction may be open.
 	StatusKnown bool
+
+	// WritesAlone: a write fails while another connection of the same task has
+	// rows open (SQLite's locks), as may COMMIT and BEGIN EXCLUSIVE. Statements
+	// that write have the effect Writes.
+	WritesAlone bool
+
+	// BytesKept: the byte slices of a row stay as they are when the next row
+	// is read, the rows are closed or the connection is used again: the driver
+	// does not reuse their memory, whatever the column's type.
+	BytesKept bool
 }
 
 // TxStatus says whether a transaction is open on a session, by the last answer
@@ -134,10 +144,17 @@ type TxStatus uint8
 const (
 	// TxUnknown: the server does not tell, or the driver does not pass it on.
 	TxUnknown TxStatus = iota
-	// TxNone: no transaction, and none begins with the next statement.
+	// TxNone: no transaction, and none begins with the next statement, unless
+	// the connection was that way from the first (MySQL, autocommit=0 in the
+	// DSN).
 	TxNone
-	// TxOpen: a transaction is open.
+	// TxOpen: a transaction is open, and somebody began it.
 	TxOpen
+	// TxImplicit: autocommit is off. No transaction was begun by hand, or it
+	// cannot be told apart, but whatever statement comes next belongs to one,
+	// which is open for all purposes: it has to be rolled back before anybody
+	// else uses the session.
+	TxImplicit
 	// TxFailed: a transaction is open and accepts only its end.
 	TxFailed
 	// TxLost: the connection is closed; whatever was open is the server's to
@@ -145,7 +162,7 @@ const (
 	TxLost
 )
 
-var txStatusNames = [...]string{"unknown", "none", "open", "failed", "lost"}
+var txStatusNames = [...]string{"unknown", "none", "open", "implicit", "failed", "lost"}
 
 func (s TxStatus) String() string {
 	if int(s) < len(txStatusNames) {
@@ -218,4 +235,9 @@ const (
 	// said of an error that may come from inside a procedure or a function:
 	// what ran there before the error may be committed.
 	StaleStatement
+	// TxEnded: the server has rolled back the whole transaction in which the
+	// error happened, and would run what follows outside of one. Under
+	// Traits.WritesAlone it is said of errors that do so to a statement whose
+	// Effect has Writes. It is for what Session.TxStatus does not show.
+	TxEnded
 )

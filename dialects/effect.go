@@ -2,9 +2,11 @@ package dialects
 
 import "strings"
 
-// Effect says what a statement leaves behind in its session, as far as its
-// text shows. It is a set of bits: the effect of several statements is the
-// bitwise or of their effects. The zero value is Clean.
+// Effect says what a statement leaves behind in its session, and whether it
+// writes, as far as its text shows. It is a set of bits: the effect of several
+// statements is the bitwise or of their effects. The zero value is Clean. To
+// know whether a session is as it was, ask Dirty: some bits say nothing of the
+// session.
 //
 // What no text shows no classifier can see: a trigger, a view or a function in
 // a query that changes the session; in PostgreSQL also a function called in the
@@ -47,6 +49,11 @@ const (
 	// connection, a running backup. The connection is closed instead of
 	// cleaned.
 	Indelible
+
+	// Writes marks a statement that may change data in the database's file
+	// while another connection reads. Only a dialect whose driver has the trait
+	// WritesAlone says so.
+	Writes
 )
 
 // Dirty reports whether a connection that ran a statement of this effect must
@@ -58,7 +65,7 @@ func (e Effect) String() string {
 	if e == Clean {
 		return "clean"
 	}
-	names := [...]string{"suspect", "stateful", "tx-control", "forget-prepared", "named-prepared", "indelible"}
+	names := [...]string{"suspect", "stateful", "tx-control", "forget-prepared", "named-prepared", "indelible", "writes"}
 	var set []string
 	for i, name := range names {
 		if e&(1<<i) != 0 {

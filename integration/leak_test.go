@@ -40,6 +40,9 @@ var leaks = []leak{
 		testbed.Postgres: {[]string{"SET statement_timeout = '12345ms'"}, "SELECT current_setting('statement_timeout') = '12345ms'", true},
 		testbed.MySQL:    {[]string{"SET SESSION lock_wait_timeout = 1234"}, "SELECT @@lock_wait_timeout = 1234", true},
 	}},
+	{"the SQL mode", map[testbed.Engine]trail{
+		testbed.MySQL: {[]string{"SET SESSION sql_mode = 'ANSI_QUOTES'"}, "SELECT @@sql_mode = 'ANSI_QUOTES'", true},
+	}},
 	{"a session variable set by a function", map[testbed.Engine]trail{
 		testbed.Postgres: {[]string{"SELECT set_config('statement_timeout', '12345ms', false)"}, "SELECT current_setting('statement_timeout') = '12345ms'", true},
 	}},
@@ -73,7 +76,11 @@ var leaks = []leak{
 	}},
 	{"an advisory lock", map[testbed.Engine]trail{
 		testbed.Postgres: {[]string{"SELECT pg_advisory_lock(7)"}, "SELECT count(*) > 0 FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()", true},
-		testbed.MySQL:    {[]string{"DO GET_LOCK(CONCAT(DATABASE(), '.7'), 0)"}, "SELECT coalesce(IS_USED_LOCK(CONCAT(DATABASE(), '.7')) = CONNECTION_ID(), false)", true},
+		testbed.MySQL:    {[]string{"DO GET_LOCK(CONCAT(DATABASE(), '.7'), 5)"}, "SELECT coalesce(IS_USED_LOCK(CONCAT(DATABASE(), '.7')) = CONNECTION_ID(), false)", true},
+	}},
+	{"an advisory lock taken in a block of code", map[testbed.Engine]trail{
+		testbed.Postgres: {[]string{"DO $$ BEGIN PERFORM pg_advisory_lock(8); END $$"}, "SELECT count(*) > 0 FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()", true},
+		testbed.MySQL:    {[]string{"CALL take_lock()"}, "SELECT coalesce(IS_USED_LOCK(CONCAT(DATABASE(), '.8')) = CONNECTION_ID(), false)", true},
 	}},
 	// Such a connection refuses tables it has not locked.
 	{"a lock on a table", map[testbed.Engine]trail{
@@ -141,6 +148,8 @@ func TestNextBorrowerSeesNothingOfTheOneBefore(t *testing.T) {
 		mustExec(t, account.Witness(t), "CREATE TABLE other (id integer)")
 		if account.Server.Engine == testbed.Postgres {
 			mustExec(t, account.Witness(t), "GRANT ALL ON shared TO PUBLIC")
+		} else {
+			mustExec(t, account.Witness(t), "CREATE PROCEDURE take_lock() DO GET_LOCK(CONCAT(DATABASE(), '.8'), 5)")
 		}
 		for _, leak := range leaks {
 			trail, ok := leak.trails[account.Server.Engine]

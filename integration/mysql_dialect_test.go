@@ -133,7 +133,7 @@ func TestMySQLCleanBringsBackTheStateAtConnect(t *testing.T) {
 						"LOCK TABLES "+account.Database+".locked WRITE",
 						"SET autocommit = 0",
 					)
-					require.Equal(t, dialects.TxOpen, s.TxStatus(), "autocommit is off: the next statement opens a transaction")
+					require.Equal(t, dialects.TxImplicit, s.TxStatus(), "autocommit is off: the next statement opens a transaction")
 					require.NoError(t, s.Rollback(t.Context()))
 					require.Equal(t, dialects.TxNone, s.TxStatus())
 
@@ -264,8 +264,8 @@ func TestMySQLTxStatusIsTheServersWord(t *testing.T) {
 		{"COMMIT", dialects.TxNone},
 		{"START TRANSACTION", dialects.TxOpen},
 		{"CREATE TABLE other (id INT)", dialects.TxNone}, // commits by itself
-		{"SET autocommit = 0", dialects.TxOpen},
-		{"INSERT INTO kept VALUES (2)", dialects.TxOpen},
+		{"SET autocommit = 0", dialects.TxImplicit},
+		{"INSERT INTO kept VALUES (2)", dialects.TxImplicit},
 		{"SET autocommit = 1", dialects.TxNone},
 	} {
 		run(t, s, step.statement)
@@ -284,7 +284,7 @@ func TestMySQLAutocommitTurnedOffByTheDSNIsNoOpenTransaction(t *testing.T) {
 	s := mysqlSession(t, second(mysqlTemplate(t, account.URL("autocommit=0"))))
 	require.Equal(t, dialects.TxNone, s.TxStatus())
 	run(t, s, "CREATE TABLE kept (id INT)", "INSERT INTO kept VALUES (1)")
-	require.Equal(t, dialects.TxOpen, s.TxStatus())
+	require.Equal(t, dialects.TxImplicit, s.TxStatus())
 	require.NoError(t, s.Rollback(t.Context()))
 	require.Equal(t, dialects.TxNone, s.TxStatus())
 	closeWell(t, s)
@@ -395,7 +395,7 @@ func TestMySQLManyCancelledStatementsShareOneKiller(t *testing.T) {
 	requireBackends(t, account, 0)
 	peak := watch.Stop()
 	t.Logf("%d statements were killed in %v; %d connections at most, and %d that killed", many, took, peak.Backends, peak.Exempt)
-	require.LessOrEqual(t, peak.Exempt, 1)
+	require.LessOrEqual(t, peak.Exempt, 2, "one, and the one before it, of which the server may not be rid yet")
 	require.LessOrEqual(t, peak.Backends, many)
 }
 

@@ -155,7 +155,7 @@ func (p *Pool[T]) tryOnce(ctx context.Context, r *resource[T], t *ticket) (err e
 	if ctx.Err() != nil {
 		// The hook has not begun, so the resource is as good as before.
 		p.mu.Lock()
-		p.acquires--
+		p.count.revoked++
 		p.passOnLocked(r)
 		p.mu.Unlock()
 		return p.refuseDone(ctx, t.start), false
@@ -185,7 +185,7 @@ func (p *Pool[T]) dropUnprepared(r *resource[T]) {
 }
 
 func (p *Pool[T]) dropUnpreparedLocked(r *resource[T]) {
-	p.acquires--
+	p.count.revoked++
 	p.endProbeLocked(r)
 	p.retireLocked(r, beforeAcquire)
 }
@@ -229,11 +229,15 @@ func (p *Pool[T]) enterLocked(ctx context.Context, t *ticket, now bool) (*waiter
 	if again {
 		w.start.Store(t.start)
 		p.queue.readmit(w)
-		p.armExpiryAgainLocked(t.start)
+		p.armExpiryAgainLocked()
+		p.armStarvingAgainLocked()
 	} else {
 		p.queue.push(w)
 		if !p.expireArmed && p.cfg.AcquireTimeout > 0 {
 			p.armExpiryLocked(p.cfg.AcquireTimeout)
+		}
+		if p.cfg.StarveAfter > 0 && !p.starvation.armed {
+			p.armStarvingLocked(p.cfg.StarveAfter)
 		}
 	}
 	p.used = true
@@ -305,7 +309,7 @@ func (p *Pool[T]) abandon(ctx context.Context, w *waiter[T], t ticket) error {
 	switch w.state {
 	case stateDelivered:
 		if r := w.r; r != nil {
-			p.acquires--
+			p.count.revoked++
 			r.w = nil // see below
 			p.passOnLocked(r)
 		}

@@ -55,8 +55,16 @@ func TestAcquireAndReleaseDoNotAllocate(t *testing.T) {
 // Waiters and their channels are used again: a hand-over to somebody who
 // waits, with a context that can be cancelled, allocates nothing.
 func TestHandingOverDoesNotAllocate(t *testing.T) {
+	starving := busyConfig(2)
+	starving.Starving = func(int) {}
+	for name, cfg := range map[string]Config[*item]{"plain": busyConfig(2), "with Starving": starving} {
+		t.Run(name, func(t *testing.T) { handOver(t, cfg) })
+	}
+}
+
+func handOver(t *testing.T, cfg Config[*item]) {
 	const others = 8
-	p, err := New(busyConfig(2))
+	p, err := New(cfg)
 	require.NoError(t, err)
 	defer p.Close()
 	cycle(t, p, 2)

@@ -18,6 +18,7 @@ const (
 	DefaultCheckInterval  = time.Minute
 	DefaultMaxLifetime    = time.Hour
 	DefaultMaxIdleTime    = 30 * time.Minute
+	DefaultStarveAfter    = 20 * time.Millisecond
 )
 
 // minConcurrentCreates is how many creates may run at once in a pool that
@@ -79,6 +80,17 @@ type Config[T any] struct {
 	// for Strategy. Its context ends after ReleaseTimeout and has no values.
 	BeforeRelease func(ctx context.Context, v T) error
 
+	// Starving is called when the first in the queue has waited StarveAfter,
+	// with the number of those in the queue, and again every StarveAfter as
+	// long as the first, whoever it is by then, has waited so long: for an
+	// owner who can make borrowers give something back. It runs on a
+	// goroutine of the pool. No two calls run at once, nor begin less than
+	// StarveAfter apart; one that takes longer delays the next. A borrower
+	// whose resource BeforeAcquire refused has waited since its waiting began,
+	// not since it returned to the queue. A closed pool begins no call, but
+	// Close does not wait for one that has begun.
+	Starving func(waiting int)
+
 	// OnError is told of each of the hooks above that failed, by its name,
 	// and with what: most of these errors are nobody's to return. It runs
 	// where the hook ran and should be quick.
@@ -135,6 +147,11 @@ type Config[T any] struct {
 	// need it. 0: DefaultMaxIdleTime; negative: no bound.
 	MaxIdleTime time.Duration
 
+	// StarveAfter is how long the first in the queue waits before Starving is
+	// called, and the time between two calls. 0: DefaultStarveAfter; negative:
+	// no calls.
+	StarveAfter time.Duration
+
 	// IdleOrder says which idle resource is lent next.
 	IdleOrder IdleOrder
 
@@ -188,6 +205,7 @@ func (c Config[T]) completed() (Config[T], error) {
 		{&c.CheckInterval, DefaultCheckInterval},
 		{&c.MaxLifetime, DefaultMaxLifetime},
 		{&c.MaxIdleTime, DefaultMaxIdleTime},
+		{&c.StarveAfter, DefaultStarveAfter},
 	} {
 		switch {
 		case *d.value == 0:
@@ -195,6 +213,9 @@ func (c Config[T]) completed() (Config[T], error) {
 		case *d.value < 0:
 			*d.value = 0
 		}
+	}
+	if c.Starving == nil {
+		c.StarveAfter = 0
 	}
 	switch {
 	case c.Jitter < 0 || c.MaxLifetime == 0:

@@ -75,7 +75,7 @@ func (p *Pool[T]) warmOne(ctx context.Context, w *waiter[T]) error {
 			p.alone.remove(w)
 			w.state = stateGone
 		} else if w.r != nil {
-			p.acquires--
+			p.count.revoked++
 			w.r.w = nil
 			p.passOnLocked(w.r)
 		}
@@ -86,7 +86,7 @@ func (p *Pool[T]) warmOne(ctx context.Context, w *waiter[T]) error {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.acquires--
+	p.count.revoked++
 	w.r.w = nil // this was no wait to count
 	p.passOnLocked(w.r)
 	return nil
@@ -181,7 +181,7 @@ func (p *Pool[T]) closeLocked(idle *sync.WaitGroup) {
 		r.closer = idle
 		p.retireLocked(r, closed)
 	}
-	for _, t := range []*time.Timer{p.sweepTimer, p.expireTimer, p.tickTimer} {
+	for _, t := range []*time.Timer{p.sweepTimer, p.expireTimer, p.starvation.timer, p.tickTimer} {
 		if t != nil {
 			t.Stop()
 		}

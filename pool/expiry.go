@@ -18,10 +18,11 @@ func (p *Pool[T]) armExpiryLocked(d time.Duration) {
 }
 
 // armExpiryAgainLocked sees to a waiter that came back into the queue with
-// the time it has waited already: the timer may be set for a later one.
-func (p *Pool[T]) armExpiryAgainLocked(start int64) {
+// the time it has waited already: the timer may be set for a later one. The
+// first in the queue is that one, or another that came back.
+func (p *Pool[T]) armExpiryAgainLocked() {
 	if p.cfg.AcquireTimeout > 0 {
-		p.armExpiryLocked(p.cfg.AcquireTimeout - p.sinceStart(start))
+		p.armExpiryLocked(p.cfg.AcquireTimeout - p.sinceStart(p.queue.head.start.Load()))
 	}
 }
 

@@ -57,7 +57,7 @@ type Pool[T any] struct {
 	epoch    uint64
 	queue    waitQueue[T]
 	free     *waiter[T]
-	acquires uint64
+	acquires uint64 // resources lent, those taken back before the acquirer had them included
 	seq      uint64
 	idle     idleList[T]
 	minIdle  int
@@ -86,6 +86,7 @@ type Pool[T any] struct {
 	checkRunning bool
 	expireTimer  *time.Timer
 	expireArmed  bool
+	starvation   starvation
 	tickTimer    *time.Timer
 	tickEvery    time.Duration
 	tickSeen     uint64 // acquires at the last tick

@@ -32,12 +32,19 @@ func TestZeroDurationsAreDefaultsAndNegativeOnesAreNoBound(t *testing.T) {
 	require.Equal(t, time.Hour, c.MaxLifetime)
 	require.Equal(t, 6*time.Minute, c.Jitter)
 	require.Equal(t, 30*time.Minute, c.MaxIdleTime)
+	require.Zero(t, c.StarveAfter, "there is nothing to call")
+
+	starving := func(int) {}
+	c, err = Config[int]{Create: create, Starving: starving}.completed()
+	require.NoError(t, err)
+	require.Equal(t, 20*time.Millisecond, c.StarveAfter)
 
 	c, err = Config[int]{Create: create, AcquireTimeout: -1, CreateTimeout: -1, ReleaseTimeout: -1, CheckTimeout: -1,
-		DestroyTimeout: -1, CheckInterval: -1, MaxLifetime: -1, Jitter: time.Hour, MaxIdleTime: -1}.completed()
+		DestroyTimeout: -1, CheckInterval: -1, MaxLifetime: -1, Jitter: time.Hour, MaxIdleTime: -1,
+		Starving: starving, StarveAfter: -1}.completed()
 	require.NoError(t, err)
 	for _, d := range []time.Duration{c.AcquireTimeout, c.CreateTimeout, c.ReleaseTimeout, c.CheckTimeout,
-		c.DestroyTimeout, c.CheckInterval, c.MaxLifetime, c.Jitter, c.MaxIdleTime} {
+		c.DestroyTimeout, c.CheckInterval, c.MaxLifetime, c.Jitter, c.MaxIdleTime, c.StarveAfter} {
 		require.Zero(t, d)
 	}
 	require.Zero(t, c.tick(), "without limits nobody needs a clock")

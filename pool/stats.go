@@ -7,6 +7,7 @@ import (
 
 // counters are what Stats counts under the lock.
 type counters struct {
+	revoked                                   uint64 // of Pool.acquires: no lease came of them
 	creates, createErrors                     uint64
 	cancelled, timeouts, refused, unavailable uint64
 	orphaned, transitions                     uint64
@@ -45,7 +46,7 @@ func (s *waitStats) record(ns int64) {
 // Stats is what Pool.Stats returns. Counters run from New on.
 //
 // Count == Idle + Active, and Active == Lent + Creating + Checking +
-// Destroying. The numbers down to State belong to one moment.
+// Destroying. The numbers down to Moves belong to one moment.
 type Stats struct {
 	Max   int // the present bound of Count; see Resize
 	Count int // resources that exist
@@ -59,6 +60,13 @@ type Stats struct {
 
 	Waiting int   // acquirers in the queue
 	State   State // of the circuit breaker
+
+	// Moves counts the resources lent and those that came back, also where
+	// BeforeAcquire refused one or its acquirer had left. Unlike Acquires it
+	// never falls. If two Stats have the same Moves, and the second has some
+	// Waiting and none Idle, Creating, Checking or Destroying, then those who
+	// wait depend on the Lent ones, and none of these has moved in between.
+	Moves uint64
 
 	Acquires    uint64 // leases given
 	Cancelled   uint64 // acquires that ended because their context was done
@@ -118,7 +126,7 @@ func (p *Pool[T]) Stats() Stats {
 		Destroying:   p.destroying,
 		Waiting:      p.queue.n,
 		State:        p.stateLocked(),
-		Acquires:     p.acquires,
+		Acquires:     p.acquires - p.count.revoked,
 		Cancelled:    p.count.cancelled,
 		Timeouts:     p.count.timeouts,
 		Refused:      p.count.refused,
@@ -128,9 +136,11 @@ func (p *Pool[T]) Stats() Stats {
 		Orphaned:     p.count.orphaned,
 		Transitions:  p.count.transitions,
 	}
-	d, waits := p.count.destroyed, p.waits
+	lent, d, waits := p.acquires, p.count.destroyed, p.waits
 	p.mu.Unlock()
 	s.Lent = s.Active - s.Creating - s.Checking - s.Destroying
+	// What has been lent is lent still or has come back.
+	s.Moves = lent + (lent - uint64(s.Lent))
 	s.Destroyed = Destroyed{
 		Lifetime:      d[lifetime],
 		IdleTime:      d[idleTime],

@@ -49,6 +49,68 @@ func TestStatsBreakActiveDown(t *testing.T) {
 	})
 }
 
+// One who looks twice can tell that nothing moves from Moves alone: Acquires
+// is the same after a loan that was refused, and after a release.
+func TestMovesCountEveryLoanAndReturnAndNeverFall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		refuse := false
+		cfg := quiet(2)
+		cfg.Min = 1
+		cfg.BeforeAcquire = func(context.Context, *item) error {
+			if refuse {
+				refuse = false
+				return errBroken
+			}
+			return nil
+		}
+		p, _ := sell(t, cfg)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		var a, b Lease[*item]
+		var q *queuer
+		l := line{t: t, p: p}
+		for _, step := range []struct {
+			name            string
+			do              func()
+			moves, acquires uint64
+		}{
+			{"nothing yet", func() {}, 0, 0},
+			{"warmed: lent to Warm", func() { require.NoError(t, p.Warm(ctx)) }, 2, 0},
+			{"lent", func() { a = must(t, p) }, 3, 1},
+			{"a new one lent", func() { b = must(t, p) }, 4, 2},
+			{"somebody waits", func() { q = l.join() }, 4, 2},
+			{"time goes by", func() { after(time.Hour) }, 4, 2},
+			{"handed over", func() { require.NoError(t, a.Release()) }, 6, 3},
+			{"given back", func() { require.NoError(t, q.lease.Release()) }, 7, 3},
+			{"given back twice", func() { require.ErrorIs(t, a.Release(), ErrStaleLease) }, 7, 3},
+			{"lent again", func() { a = must(t, p) }, 8, 4},
+			{"discarded", func() { require.NoError(t, a.Discard()) }, 9, 4},
+			{"given back", func() { require.NoError(t, b.Release()) }, 10, 4},
+			{"refused, and a new one lent", func() { refuse = true; a = must(t, p) }, 13, 5},
+			{"lent", func() { b = must(t, p) }, 14, 6},
+			{"handed to one who has left", func() {
+				var tk ticket
+				p.mu.Lock()
+				w, err := p.enterLocked(ctx, &tk, false)
+				p.mu.Unlock()
+				require.NoError(t, err)
+				require.NoError(t, b.Release())
+				cancel()
+				tk.start = p.since()
+				require.ErrorIs(t, p.abandon(ctx, w, tk), context.Canceled)
+			}, 17, 6},
+			{"given back", func() { require.NoError(t, a.Release()) }, 18, 6},
+			{"closed", p.Close, 18, 6},
+		} {
+			step.do()
+			synctest.Wait()
+			st := p.Stats()
+			require.Equal(t, step.moves, st.Moves, step.name)
+			require.Equal(t, step.acquires, st.Acquires, step.name)
+		}
+	})
+}
+
 func TestStatsCountWaitsByTheirLength(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := quiet(1)

@@ -32,6 +32,7 @@ type yard struct {
 	most      atomic.Int64
 	made      atomic.Int64
 	destroyed atomic.Int64
+	starved   atomic.Bool // Starving runs
 }
 
 func (y *yard) oneIn(n int) bool {
@@ -118,6 +119,24 @@ func (y *yard) touch(ctx context.Context, v *part, id int64, n int) error {
 		y.linger(ctx)
 	}
 	return y.trouble(n)
+}
+
+// starving is a hook that has nothing to give.
+func (y *yard) starving(waiting int) {
+	if !y.starved.CompareAndSwap(false, true) {
+		y.t.Error("two calls of Starving at once")
+	}
+	defer y.starved.Store(false)
+	if waiting < 1 {
+		y.t.Errorf("Starving was called for %d", waiting)
+	}
+	y.linger(context.Background())
+	if y.oneIn(20) {
+		runtime.Goexit()
+	}
+	if y.oneIn(20) {
+		panic("trouble")
+	}
 }
 
 // use is what a borrower does.
@@ -212,6 +231,10 @@ func stressRound(t *testing.T, seed uint64) {
 	if random.IntN(2) == 0 {
 		cfg.Strategy = ConsecutiveFailures(2, time.Millisecond)
 	}
+	if random.IntN(2) == 0 {
+		cfg.Starving = y.starving
+		cfg.StarveAfter = time.Duration(1+random.IntN(1000)) * time.Microsecond
+	}
 	p, err := New(cfg)
 	require.NoError(t, err)
 	watchdog := time.AfterFunc(time.Minute, func() {
@@ -298,6 +321,7 @@ func expected(err error) bool {
 
 // stressInspector looks at the pool from outside and inside.
 func stressInspector(t *testing.T, p *Pool[*part], over chan struct{}) {
+	moves := uint64(0)
 	for {
 		select {
 		case <-over:
@@ -309,6 +333,10 @@ func stressInspector(t *testing.T, p *Pool[*part], over chan struct{}) {
 			s.Active != s.Lent+s.Creating+s.Checking+s.Destroying {
 			t.Errorf("the numbers do not add up: %+v", s)
 		}
+		if s.Moves < moves || s.Moves < s.Acquires {
+			t.Errorf("%d moves after %d: %+v", s.Moves, moves, s)
+		}
+		moves = s.Moves
 		p.mu.Lock()
 		if err := p.inconsistencyLocked(); err != nil {
 			p.mu.Unlock()
@@ -343,6 +371,8 @@ func (p *Pool[T]) inconsistencyLocked() error {
 		return fmt.Errorf("%d exist, %d may", p.total, p.max)
 	case p.mode&modeRecovering == 0 && p.wantedLocked() > 0:
 		return fmt.Errorf("%d creates are missing: %d wait, %d of %d are created", p.wantedLocked(), n, p.creating, p.total)
+	case p.cfg.StarveAfter > 0 && n > 0 && !p.starvation.armed:
+		return fmt.Errorf("%d wait, and nothing will call Starving", n)
 	case p.mode&modeClosed != 0 && (n > 0 || p.idle.n > 0):
 		return fmt.Errorf("closed, but %d wait and %d are idle", n, p.idle.n)
 	}

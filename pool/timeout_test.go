@@ -246,3 +246,35 @@ func TestRefusedAcquirerReturnsToAFullQueue(t *testing.T) {
 		require.NoError(t, second.lease.Release())
 	})
 }
+
+// The one that came back later must not move the timer past the one before it.
+func TestWaitersThatCameBackIntoTheQueueTimeOutEachAtItsOwnTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := quiet(2)
+		cfg.AcquireTimeout = time.Second
+		cfg.BeforeAcquire = func(_ context.Context, v *item) error {
+			time.Sleep(time.Duration(v.id) * 50 * time.Millisecond)
+			return errBroken
+		}
+		creates := make(gate, 4)
+		creates <- nil
+		creates <- nil
+		p, _ := (&shop{create: creates.pass}).sell(t, cfg)
+		held := mustAll(t, p, 2)
+		l := line{t: t, p: p}
+		first := l.join()
+		after(800 * time.Millisecond)
+		second := l.join()
+		require.NoError(t, held[0].Release())
+		require.NoError(t, held[1].Release())
+		after(201 * time.Millisecond)
+		require.True(t, first.isDone())
+		require.ErrorIs(t, first.err, ErrTimeout)
+		require.False(t, second.isDone())
+		after(800 * time.Millisecond)
+		require.True(t, second.isDone())
+		require.ErrorIs(t, second.err, ErrTimeout)
+		creates <- nil // those under way in their place
+		creates <- nil
+	})
+}

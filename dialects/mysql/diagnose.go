@@ -28,6 +28,7 @@ const (
 	erConnectionLimit          = 1040
 	erUserLimit                = 1203
 	erUserResourceLimitReached = 1226
+	erLockDeadlock             = 1213
 )
 
 // diagnose knows errors by their numbers. An idle connection that the server
@@ -39,6 +40,9 @@ func diagnose(err error) dialects.Diagnosis {
 	case erServerShutdown, erNormalShutdown, erShutdownComplete, erForcingClose,
 		erAbortingConnection, erNewAbortingConnection, erConnectionKilled, erSessionWasKilled:
 		return dialects.ServerLeaving
+	case erLockDeadlock:
+		// The server rolls back, and the driver takes no status from an error.
+		return dialects.TxEnded
 	case erUnknownStatement:
 		// EXECUTE has the same number, also within a procedure that has
 		// committed something before. The command is named last. A message in

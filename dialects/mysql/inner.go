@@ -48,15 +48,21 @@ func (i inner) autocommit() bool { return i.known && i.status.Uint()&statusAutoc
 
 // transaction is the state by the server's last answer. Where the connection
 // had autocommit at first and no longer has, the next statement opens a
-// transaction nobody asked for by BEGIN: that counts as an open one. Where the
-// DSN itself turned it off that is what the program wants.
+// transaction nobody asked for by BEGIN. Where the DSN itself turned it off that
+// is what the program wants, and only one that is open counts. Without
+// autocommit the server's flags do not tell a BEGIN from a first statement.
 func (i inner) transaction(autocommitAtConnect bool) dialects.TxStatus {
-	switch {
-	case !i.known:
+	if !i.known {
 		return dialects.TxUnknown
-	case i.closed.Load():
+	}
+	if i.closed.Load() {
 		return dialects.TxLost
-	case i.status.Uint()&statusInTransaction != 0, autocommitAtConnect && !i.autocommit():
+	}
+	inTransaction := i.status.Uint()&statusInTransaction != 0
+	switch {
+	case !i.autocommit() && (inTransaction || autocommitAtConnect):
+		return dialects.TxImplicit
+	case inTransaction:
 		return dialects.TxOpen
 	}
 	return dialects.TxNone

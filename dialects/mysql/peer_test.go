@@ -245,6 +245,10 @@ func (s *peerSession) query(q string) error {
 		s.status &^= statusAutocommit
 	case "SET AUTOCOMMIT = 1":
 		s.status |= statusAutocommit
+		s.status &^= statusInTransaction
+	}
+	if s.status&statusAutocommit == 0 && strings.HasPrefix(q, "INSERT") {
+		s.status |= statusInTransaction
 	}
 	return s.send(1, s.okPacket(0))
 }
@@ -306,7 +310,7 @@ func (s *peerSession) sendRows(rows [][]any) error {
 		var b []byte
 		for _, v := range row {
 			if text, ok := v.(string); ok {
-				b = append(append(b, byte(len(text))), text...)
+				b = append(append(b, byte(len(text))), text...) // up to 250 bytes
 			} else {
 				b = append(b, 0xfb)
 			}

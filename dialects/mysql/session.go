@@ -100,7 +100,7 @@ const hangUpPatience = 20 * time.Millisecond
 // not stop for a closed socket: that takes KILL.
 func (s *session) Close(ctx context.Context) error {
 	if s.healthy() {
-		if s.TxStatus() == dialects.TxOpen {
+		if status := s.TxStatus(); status == dialects.TxOpen || status == dialects.TxImplicit {
 			// The server would roll back after it has closed the socket.
 			_ = s.Rollback(ctx) // if it cannot be sent, KILL does it
 		}

@@ -29,7 +29,9 @@ func TestTheDriverKeepsStatusAndClosedWhereTheyAreRead(t *testing.T) {
 		want      dialects.TxStatus
 	}{
 		{"SELECT 1", dialects.TxNone}, {"BEGIN", dialects.TxOpen}, {"COMMIT", dialects.TxNone},
-		{"SET autocommit = 0", dialects.TxOpen}, {"SET autocommit = 1", dialects.TxNone},
+		{"SET autocommit = 0", dialects.TxImplicit}, {"INSERT INTO t VALUES (1)", dialects.TxImplicit},
+		{"COMMIT", dialects.TxImplicit}, {"BEGIN", dialects.TxImplicit}, {"ROLLBACK", dialects.TxImplicit},
+		{"SET autocommit = 1", dialects.TxNone}, {"INSERT INTO t VALUES (2)", dialects.TxNone},
 	} {
 		require.NoError(t, execute(t.Context(), s.conn, step.statement))
 		require.Equal(t, step.want, s.TxStatus(), step.statement)
@@ -229,12 +231,16 @@ func TestRollbackTurnsAutocommitOnAgainUnlessTheDSNTurnedItOff(t *testing.T) {
 	require.NoError(t, s.Rollback(t.Context()))
 	require.Equal(t, []string{"ROLLBACK"}, p.said())
 
-	s.autocommitAtConnect = false
-	require.NoError(t, execute(t.Context(), s.conn, "SET autocommit = 0"))
-	require.Equal(t, dialects.TxNone, s.TxStatus())
-	p.said()
-	require.NoError(t, s.Rollback(t.Context()))
-	require.Equal(t, []string{"ROLLBACK"}, p.said())
+	s = p.dial(t, p.template(t, "autocommit=0"))
+	require.Equal(t, dialects.TxNone, s.TxStatus(), "that is how the program wants it")
+	for _, begin := range []string{"INSERT INTO t VALUES (1)", "BEGIN"} {
+		require.NoError(t, execute(t.Context(), s.conn, begin))
+		require.Equal(t, dialects.TxImplicit, s.TxStatus(), begin)
+		p.said()
+		require.NoError(t, s.Rollback(t.Context()))
+		require.Equal(t, []string{"ROLLBACK"}, p.said())
+		require.Equal(t, dialects.TxNone, s.TxStatus())
+	}
 }
 
 func TestPeekTellsIdleFromDead(t *testing.T) {
@@ -389,7 +395,7 @@ func TestDiagnose(t *testing.T) {
 	for number, want := range map[uint16]dialects.Diagnosis{
 		1045: dialects.AuthFailed, 1698: dialects.AuthFailed,
 		1053: dialects.ServerLeaving, 1927: dialects.ServerLeaving, 3169: dialects.ServerLeaving,
-		4031: 0, 1062: 0, 1243: 0, 1615: 0,
+		4031: 0, 1062: 0, 1243: 0, 1615: 0, 1213: dialects.TxEnded,
 	} {
 		err := fmt.Errorf("wrapped: %w", &mysql.MySQLError{Number: number})
 		require.Equal(t, want, dialect{}.Diagnose(err), number)
@@ -414,13 +420,19 @@ func TestTheDialectIsRegistered(t *testing.T) {
 }
 
 func TestCloseEndsAnOpenTransactionFirst(t *testing.T) {
-	p := newPeer(t)
-	s := p.dial(t, p.template(t, ""))
-	require.NoError(t, execute(t.Context(), s.conn, "BEGIN"))
-	p.said()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	require.NoError(t, s.Close(ctx))
-	require.Equal(t, []string{"ROLLBACK", "quit"}, p.said())
-	require.True(t, s.wire.Ended())
+	for begin, want := range map[string][]string{
+		"BEGIN":              {"ROLLBACK", "quit"},
+		"SET autocommit = 0": {"ROLLBACK", "SET autocommit = 1", "quit"},
+		"SELECT 1":           {"quit"},
+	} {
+		p := newPeer(t)
+		s := p.dial(t, p.template(t, ""))
+		require.NoError(t, execute(t.Context(), s.conn, begin))
+		p.said()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		require.NoError(t, s.Close(ctx))
+		cancel()
+		require.Equal(t, want, p.said(), begin)
+		require.True(t, s.wire.Ended())
+	}
 }

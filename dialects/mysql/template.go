@@ -82,7 +82,10 @@ func (t *template) Driver() driver.Driver { return &mysql.MySQLDriver{} }
 func (t *template) Traits() dialects.Traits { return traits }
 
 // traits: the driver says ErrBadConn only where nothing was sent, Prepare
-// apart, which executes nothing. Its transactions forget their context.
+// apart, which executes nothing. Its transactions forget their context. Its byte
+// slices lie in the buffer that the next packets are read into, by the text and
+// by the binary protocol (go-sql-driver/mysql 1.10.0, readLengthEncodedString
+// and buffer.fill).
 var traits = dialects.Traits{StatusKnown: true, StatementsEndWithSession: true}
 
 func (t *template) TakesCredential() bool { return true }

@@ -10,7 +10,8 @@ import (
 )
 
 // server is a PostgreSQL that lets everybody in and answers every simple query
-// with nothing. It is for what a real one does at no known moment.
+// with nothing, and those of rows_test.go with rows. It is for what a real one
+// does at no known moment.
 type server struct {
 	addr string
 
@@ -63,6 +64,9 @@ func (s *server) serve(conn net.Conn) {
 	s.startups = append(s.startups, m.Parameters)
 	s.mu.Unlock()
 	b.Send(&pgproto3.AuthenticationOk{})
+	// pgx writes no simple query without knowing these.
+	b.Send(&pgproto3.ParameterStatus{Name: "standard_conforming_strings", Value: "on"})
+	b.Send(&pgproto3.ParameterStatus{Name: "client_encoding", Value: "UTF8"})
 	b.Send(&pgproto3.BackendKeyData{ProcessID: 1, SecretKey: []byte{0, 0, 0, 1}})
 	b.Send(&pgproto3.ReadyForQuery{TxStatus: 'I'})
 	if b.Flush() != nil {
@@ -70,6 +74,7 @@ func (s *server) serve(conn net.Conn) {
 	}
 	s.conns <- conn
 	status := byte('I')
+	var p portal
 	for {
 		msg, err := b.Receive()
 		if err != nil {
@@ -79,6 +84,8 @@ func (s *server) serve(conn net.Conn) {
 		case *pgproto3.Terminate:
 			<-s.hangUp
 			return
+		case *pgproto3.Sync:
+			b.Send(&pgproto3.ReadyForQuery{TxStatus: status})
 		case *pgproto3.Query:
 			s.mu.Lock()
 			s.queries = append(s.queries, m.String)
@@ -92,8 +99,15 @@ func (s *server) serve(conn net.Conn) {
 				status = 'E'
 				b.Send(&pgproto3.ErrorResponse{Severity: "ERROR", Code: "22012", Message: "division by zero"})
 			}
-			b.Send(&pgproto3.EmptyQueryResponse{})
+			if rows, ok := findRows(m.String); ok {
+				portal{rows: rows}.describe(b)
+				portal{rows: rows}.execute(b)
+			} else {
+				b.Send(&pgproto3.EmptyQueryResponse{})
+			}
 			b.Send(&pgproto3.ReadyForQuery{TxStatus: status})
+		default:
+			p.extended(b, msg)
 		}
 		if b.Flush() != nil {
 			return

@@ -26,8 +26,14 @@ type template struct {
 
 var _ dialects.Template = (*template)(nil)
 
-// traits of pgx, with its reasons in dialects.Traits.
-var traits = dialects.Traits{TxKeepsContext: true, BadConnUnsure: true, StatusKnown: true, StatementsEndWithSession: true, PreparedAges: true}
+// traits of pgx, with its reasons in dialects.Traits. Byte slices come from
+// bytea, json, jsonb and xml, in both formats scanned into memory made for each
+// value (pgx 5.12.0: stdlib's initValueFuncs; pgtype's scanPlanBinaryBytesToBytes,
+// scanPlanTextByteaToBytes and scanPlanAnyTextToBytes). A codec that a program
+// registers for one of these types must not retain what it scans, either, says
+// pgtype.ScanPlan.
+var traits = dialects.Traits{TxKeepsContext: true, BadConnUnsure: true, StatusKnown: true, StatementsEndWithSession: true, PreparedAges: true,
+	BytesKept: true}
 
 // labelOf says where config leads: the user if there is one to name, the first
 // host, and how many there are besides.

@@ -17,6 +17,7 @@ import (
 type wrapped struct {
 	*plain.Template
 	hooked bool // something of the program's may run on each new connection
+	own    bool // the connections are pgx's, with nothing around them
 }
 
 func wrap(c driver.Connector) (dialects.Template, error) {
@@ -29,7 +30,16 @@ func wrap(c driver.Connector) (dialects.Template, error) {
 	if err := plain.RefusePool(c); err != nil { // stdlib.GetPoolConnector
 		return nil, err
 	}
-	return wrapped{plain.NewTemplate(c, "postgres by a connector"), mayHook(c)}, nil
+	return wrapped{plain.NewTemplate(c, "postgres by a connector"), mayHook(c), fromPgx(c)}, nil
+}
+
+// fromPgx reports whether c is pgx's own, not one that calls it.
+func fromPgx(c driver.Connector) bool {
+	t := reflect.TypeOf(c)
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	return t.PkgPath() == reflect.TypeFor[stdlib.Driver]().PkgPath()
 }
 
 // mayHook reports whether a connection of c may begin with more than the server
@@ -39,13 +49,19 @@ func wrap(c driver.Connector) (dialects.Template, error) {
 func mayHook(c driver.Connector) bool {
 	v, own := reflect.ValueOf(c), reflect.ValueOf(stdlib.GetConnector(pgx.ConnConfig{}))
 	if v.Type() != own.Type() {
-		return v.Kind() != reflect.Pointer || v.Type().Elem().PkgPath() != own.Type().PkgPath()
+		return !fromPgx(c)
 	}
 	hook, none := v.FieldByName("AfterConnect"), own.FieldByName("AfterConnect")
 	return hook.Kind() != reflect.Func || hook.Pointer() != none.Pointer()
 }
 
-func (w wrapped) Traits() dialects.Traits { return traits }
+// Traits are pgx's. What somebody puts around its rows may reuse memory that
+// pgx does not.
+func (w wrapped) Traits() dialects.Traits {
+	t := traits
+	t.BytesKept = w.own
+	return t
+}
 
 func (w wrapped) Dial(ctx context.Context, cred *dialects.Credential) (dialects.Session, error) {
 	conn, err := w.Connect(ctx, cred)

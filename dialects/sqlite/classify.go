@@ -14,7 +14,11 @@ import (
 //     that names what to report on. Any other is stateful, also under EXPLAIN:
 //     some take effect while the statement is compiled.
 //   - PRAGMA optimize, incremental_vacuum and wal_checkpoint work on the file,
-//     not on the connection.
+//     not on the connection, and so do user_version and application_id.
+//   - Whatever may change the file writes: also into a temporary table, which
+//     is not told apart, by a PRAGMA that sets anything, and a text that is not
+//     understood. WITH may precede a SELECT as well, so the verb counts. BEGIN
+//     and COMMIT, which may take locks too, are known by what they are.
 
 var lexical = sqltext.NewRules(sqltext.Backticks | sqltext.Brackets | sqltext.TclVariables)
 
@@ -29,17 +33,22 @@ func classify(query string) dialects.Effect {
 		total |= c.statement()
 	}
 	if c.lx.Broken() {
-		total |= dialects.Suspect
+		total |= unknown
 	}
 	return total
 }
+
+// unknown is the effect of what is not understood.
+const unknown = dialects.Suspect | dialects.Writes
 
 type classifier struct{ lx sqltext.Lexer }
 
 // The statements, by their first word.
 const (
-	headQuery uint8 = iota + 1
-	headInert
+	headRead uint8 = iota + 1
+	headWrite
+	headWith
+	headSchema
 	headTx
 	headCreate
 	headAttach
@@ -48,8 +57,10 @@ const (
 )
 
 var heads = sqltext.NewNames(
-	sqltext.Group{Code: headQuery, Names: "select insert replace update delete with values"},
-	sqltext.Group{Code: headInert, Names: "drop alter analyze reindex vacuum"},
+	sqltext.Group{Code: headRead, Names: "select values"},
+	sqltext.Group{Code: headWrite, Names: "insert replace update delete"},
+	sqltext.Group{Code: headWith, Names: "with"},
+	sqltext.Group{Code: headSchema, Names: "drop alter analyze reindex vacuum"},
 	sqltext.Group{Code: headTx, Names: "begin commit end rollback savepoint release"},
 	sqltext.Group{Code: headCreate, Names: "create"},
 	sqltext.Group{Code: headAttach, Names: "attach detach"},
@@ -61,30 +72,41 @@ var heads = sqltext.NewNames(
 // lexer at its end.
 func (c *classifier) statement() dialects.Effect {
 	lx := &c.lx
-	if lx.WordIn(heads) == headExplain {
-		if lx.Next(); lx.IsWord("query") {
-			lx.Next() // PLAN
-			lx.Next()
-		}
+	if lx.WordIn(heads) != headExplain {
+		return c.executed()
 	}
+	if lx.Next(); lx.IsWord("query") {
+		lx.Next() // PLAN
+		lx.Next()
+	}
+	return c.executed() &^ dialects.Writes // some PRAGMAs take effect even so
+}
+
+// executed classifies what is left of a statement without EXPLAIN before it.
+func (c *classifier) executed() dialects.Effect {
+	lx := &c.lx
 	if lx.Ended() {
 		return dialects.Clean
 	}
 	switch lx.WordIn(heads) {
-	case headQuery:
-		return c.query()
-	case headInert:
-		return c.skip(dialects.Clean)
+	case headRead:
+		return c.query(readWords)
+	case headWrite:
+		return c.query(noWords) | dialects.Writes
+	case headWith:
+		return c.query(withWords)
+	case headSchema:
+		return c.skip(dialects.Writes)
 	case headTx:
 		return c.skip(dialects.TxControl)
 	case headCreate:
-		return c.create()
+		return c.create() | dialects.Writes
 	case headAttach:
 		return c.skip(dialects.Stateful | dialects.ForgetPrepared)
 	case headPragma:
 		return c.pragma()
 	default:
-		return c.query() | dialects.Suspect
+		return c.query(noWords) | unknown
 	}
 }
 
@@ -96,14 +118,39 @@ func (c *classifier) skip(effect dialects.Effect) dialects.Effect {
 
 var noWords = sqltext.NewNames()
 
+const (
+	wordVerb uint8 = iota + 1
+	wordOptimize
+)
+
+// readWords are those by which a query writes: of the PRAGMAs that can be read
+// as a table one works on the file. In quotes it is not seen.
+var readWords = sqltext.NewNames(sqltext.Group{Code: wordOptimize, Names: "pragma_optimize"})
+
+// withWords are those by which a statement that begins with WITH writes.
+var withWords = sqltext.NewNames(
+	sqltext.Group{Code: wordVerb, Names: "insert replace update delete"},
+	sqltext.Group{Code: wordOptimize, Names: "pragma_optimize"},
+)
+
 var statefulFunctions = sqltext.NewNames(sqltext.Group{Code: 1, Names: "load_extension fts3_tokenizer"})
 
-// query classifies what remains of a statement that evaluates expressions.
-func (c *classifier) query() dialects.Effect {
+// query classifies what remains of a statement that evaluates expressions. It
+// writes if one of the words is in it.
+func (c *classifier) query(words *sqltext.Names) dialects.Effect {
 	effect := dialects.Clean
 	for !c.lx.Ended() {
-		if c.lx.Skim(noWords) == sqltext.Call && statefulFunctions.Lookup(c.lx.Name()) != 0 {
-			effect = dialects.Stateful
+		switch c.lx.Skim(words) {
+		case sqltext.Call:
+			if statefulFunctions.Lookup(c.lx.Name()) != 0 {
+				effect |= dialects.Stateful
+			}
+		case sqltext.Word:
+			// A verb is no column, and not the function replace(a, b, c).
+			ahead := c.lx
+			if withWords.Lookup(c.lx.Text()) == wordOptimize || c.lx.Keyword() && ahead.Next() != sqltext.Open {
+				effect |= dialects.Writes
+			}
 		}
 	}
 	return effect
@@ -133,11 +180,11 @@ func (c *classifier) create() dialects.Effect {
 		effect = dialects.Stateful
 	}
 	if lx.Token() != sqltext.Word {
-		return c.query() | dialects.Suspect
+		return c.query(noWords) | dialects.Suspect
 	}
 	kind := createWords.Lookup(lx.Text())
 	if kind == 0 {
-		return c.query() | dialects.Suspect | effect
+		return c.query(noWords) | dialects.Suspect | effect
 	}
 	if c.namesTempSchema() {
 		effect = dialects.Stateful
@@ -145,7 +192,7 @@ func (c *classifier) create() dialects.Effect {
 	if kind == createTrigger {
 		return effect | c.trigger()
 	}
-	return effect | c.query()
+	return effect | c.query(noWords)
 }
 
 // namesTempSchema reports whether the object about to be created is put into
@@ -186,6 +233,7 @@ func (c *classifier) trigger() dialects.Effect {
 
 const (
 	pragmaArgument uint8 = iota + 1 // reads, the argument says of what
+	pragmaHeader                    // a number in the file's header
 	pragmaFile                      // works on the file, whatever the argument
 )
 
@@ -193,7 +241,8 @@ var pragmas = sqltext.NewNames(
 	sqltext.Group{Code: pragmaArgument, Names: `table_info table_xinfo table_list index_info index_xinfo index_list
 		foreign_key_list foreign_key_check integrity_check quick_check collation_list function_list database_list
 		compile_options module_list pragma_list`},
-	sqltext.Group{Code: pragmaFile, Names: "optimize incremental_vacuum wal_checkpoint user_version application_id"},
+	sqltext.Group{Code: pragmaHeader, Names: "user_version application_id"},
+	sqltext.Group{Code: pragmaFile, Names: "optimize incremental_vacuum wal_checkpoint"},
 )
 
 // pragma classifies PRAGMA from the word after it on.
@@ -205,15 +254,19 @@ func (c *classifier) pragma() dialects.Effect {
 		lx.Next()
 	}
 	if !lx.IsName() {
-		return c.skip(dialects.Suspect)
+		return c.skip(unknown)
 	}
 	kind := pragmas.Lookup(lx.Name())
 	lx.Next()
 	switch {
-	case kind == pragmaArgument, kind == pragmaFile:
+	case kind == pragmaArgument:
 		return c.skip(dialects.Clean)
+	case kind == pragmaFile:
+		return c.skip(dialects.Writes)
 	case lx.Ended():
 		return dialects.Clean
+	case kind == pragmaHeader:
+		return c.skip(dialects.Writes)
 	}
-	return c.skip(dialects.Stateful)
+	return c.skip(dialects.Stateful | dialects.Writes)
 }

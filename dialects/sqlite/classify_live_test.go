@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -83,4 +84,39 @@ func TestCleanStatementsLeaveNoStateInSQLite(t *testing.T) {
 	require.Greater(t, executed, 60)
 	require.Greater(t, changed, 15)
 	t.Logf("%d of %d statements executed, %d left state", executed, len(cases), changed)
+}
+
+// Whatever writes fails while another connection reads, so what the classifier
+// says does not write must not, and must leave the file as it is.
+func TestWhatDoesNotWriteRunsBesideAReaderAndLeavesTheFileAsItIs(t *testing.T) {
+	cases := classifytest.Load(t)
+	t.Chdir(t.TempDir())
+	refused := 0
+	for i, c := range cases {
+		path := filepath.Join(t.TempDir(), fmt.Sprintf("%d.db", i))
+		tmpl := parseDSN(t, "sqlite:"+path+"?_pragma=busy_timeout(0)")
+		reader, other := dial(t, tmpl), dial(t, tmpl)
+		exec(t, reader, `create table t (id integer primary key, a unique, b, x, y, z, w); insert into t (a) values (1), (2);
+			create table u (a); create table v (a); create table w (a); create table temp (a)`)
+		before, err := os.ReadFile(path)
+		require.NoError(t, err)
+
+		rows, _ := openRows(t, reader, "select a from t")
+		err = tryExec(other, c.Query)
+		require.NoError(t, rows.Close())
+		busy := err != nil && strings.Contains(err.Error(), "SQLITE_BUSY")
+		if effect := classify(c.Query); effect&(dialects.Writes|dialects.TxControl) != 0 {
+			if busy {
+				refused++
+			}
+			continue
+		}
+		require.False(t, busy, "%s:%d: %s: %v", classifytest.Table, c.Line, c.Query, err)
+		_ = tryExec(other, c.Query) // once more, with nobody in its way
+		after, err := os.ReadFile(path)
+		require.NoError(t, err)
+		require.Equal(t, before, after, "%s:%d: %s", classifytest.Table, c.Line, c.Query)
+	}
+	require.Greater(t, refused, 20)
+	t.Logf("%d of %d statements refused", refused, len(cases))
 }

@@ -31,6 +31,7 @@
 package sqlite
 
 import (
+	"context"
 	"database/sql"
 	"database/sql/driver"
 	"errors"
@@ -63,15 +64,27 @@ func (dialect) Wrap(c driver.Connector) (dialects.Template, error) { return wrap
 
 func (dialect) Effect(query string) dialects.Effect { return classify(query) }
 
-// schemaChanged is SQLITE_SCHEMA.
-const schemaChanged = 17
+const (
+	schemaChanged = 17 // SQLITE_SCHEMA
+	interrupted   = 9  // SQLITE_INTERRUPT
+)
 
-// Diagnose knows one error. The driver prepares anew by itself when a schema
-// has changed, several times; what still comes through ran nothing.
+// Diagnose knows two errors. The driver prepares anew by itself when a schema
+// has changed, several times; what still comes through ran nothing. A write that
+// is interrupted (its context has ended) rolls the whole transaction back.
 func (dialect) Diagnose(err error) dialects.Diagnosis {
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return dialects.TxEnded // the driver's word for interrupted
+	}
 	var e *sqlitedriver.Error
-	if errors.As(err, &e) && e.Code()&0xff == schemaChanged {
+	if !errors.As(err, &e) {
+		return 0
+	}
+	switch e.Code() & 0xff {
+	case schemaChanged:
 		return dialects.StaleStatement
+	case interrupted:
+		return dialects.TxEnded
 	}
 	return 0
 }

@@ -49,7 +49,9 @@ func (s *session) Clean(_ context.Context, effect dialects.Effect) (bool, error)
 // SQLite from letting go of the file until they are closed, too.
 func (s *session) Close(ctx context.Context) error {
 	var err error
-	if s.question != nil && s.Valid() {
+	if s.question != nil {
+		// Also after an interruption: with a statement left, SQLite keeps the
+		// connection open, and the transaction and its locks with it.
 		err = s.question.Close()
 	}
 	s.question = nil

@@ -41,10 +41,23 @@ func (t *template) Target() string { return t.String() }
 
 func (t *template) Driver() driver.Driver { return registeredDriver() }
 
-// Traits are none: TxStatus is right whenever it is asked, but it costs about
-// a microsecond, a fifth of a small statement, so it is to be asked only after
+// traits: TxStatus is right whenever it is asked, but it costs about a
+// microsecond, a fifth of a small statement, so it is to be asked only after
 // those that can change it.
-func (t *template) Traits() dialects.Traits { return dialects.Traits{} }
+//
+// A rollback journal lets nobody write to the file while another connection
+// reads, a WAL does. Which of them a file has is not asked: it is known only
+// with the first connection, and can change later.
+var traits = dialects.Traits{WritesAlone: true}
+
+// Traits of a connection that is the driver's for sure. Byte slices come from a
+// BLOB alone, whatever the column was declared as, each copied out of SQLite's
+// memory (modernc.org/sqlite 1.55.0, rows.Next and conn.columnBlob).
+func (t *template) Traits() dialects.Traits {
+	own := traits
+	own.BytesKept = true
+	return own
+}
 
 func (t *template) TakesCredential() bool { return false }
 
@@ -143,6 +156,10 @@ func wrap(c driver.Connector) (dialects.Template, error) {
 	}
 	return wrapped{plain.NewTemplate(c, "sqlite by a connector")}, nil
 }
+
+// Traits of a connection of which somebody else's may be a part, with rows that
+// reuse their memory.
+func (w wrapped) Traits() dialects.Traits { return traits }
 
 func (w wrapped) Dial(ctx context.Context, cred *dialects.Credential) (dialects.Session, error) {
 	conn, err := w.Connect(ctx, cred)

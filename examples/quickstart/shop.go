@@ -5,15 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"strings"
 	"sync/atomic"
-
-	"github.com/jackc/pgx/v5/stdlib"
-)
-
-const (
-	products = 8
-	stock    = 100
 )
 
 var (
@@ -29,34 +21,11 @@ type shop struct {
 }
 
 func openShop(ctx context.Context, db *sql.DB) (*shop, error) {
-	s := &shop{db: db}
-	for _, q := range []string{
-		"drop table if exists quickstart_orders",
-		"drop table if exists quickstart_products",
-		"create table quickstart_products (id integer primary key, stock integer not null)",
-		"create table quickstart_orders (customer integer not null, product integer not null, amount integer not null)",
-	} {
-		if _, err := db.ExecContext(ctx, q); err != nil {
-			return nil, err
-		}
+	if err := createTables(ctx, db); err != nil {
+		return nil, err
 	}
-	for id := range products {
-		if _, err := db.ExecContext(ctx, s.sql("insert into quickstart_products (id, stock) values (?, ?)"), id, stock); err != nil {
-			return nil, err
-		}
-	}
-	var err error
-	s.insertOrder, err = db.PrepareContext(ctx, s.sql("insert into quickstart_orders (customer, product, amount) values (?, ?, ?)"))
-	return s, err
-}
-
-func (s *shop) close() error {
-	errs := []error{s.insertOrder.Close()}
-	for _, q := range []string{"drop table quickstart_orders", "drop table quickstart_products"} {
-		_, err := s.db.Exec(q)
-		errs = append(errs, err)
-	}
-	return errors.Join(errs...)
+	insertOrder, err := db.PrepareContext(ctx, bind(db, "insert into quickstart_orders (customer, product, amount) values (?, ?, ?)"))
+	return &shop{db: db, insertOrder: insertOrder}, err
 }
 
 // visit looks at all products and orders one of them, or changes its mind in
@@ -71,7 +40,7 @@ func (s *shop) visit(ctx context.Context, customer, visit int) error {
 		return err
 	}
 	defer func() { _ = tx.Rollback() }() // does nothing after a commit
-	res, err := tx.ExecContext(ctx, s.sql("update quickstart_products set stock = stock - ? where id = ? and stock >= ?"), amount, product, amount)
+	res, err := tx.ExecContext(ctx, bind(s.db, "update quickstart_products set stock = stock - ? where id = ? and stock >= ?"), amount, product, amount)
 	if err != nil {
 		return err
 	}
@@ -96,7 +65,7 @@ func (s *shop) visit(ctx context.Context, customer, visit int) error {
 }
 
 func (s *shop) browse(ctx context.Context) error {
-	rows, err := s.db.QueryContext(ctx, s.sql("select id, stock from quickstart_products where stock >= ? order by id"), 0)
+	rows, err := s.db.QueryContext(ctx, bind(s.db, "select id, stock from quickstart_products where stock >= ? order by id"), 0)
 	if err != nil {
 		return err
 	}
@@ -143,15 +112,4 @@ func (s *shop) leftovers(ctx context.Context) error {
 		return err
 	}
 	return s.check(ctx)
-}
-
-// sql writes placeholders the way the database wants them.
-func (s *shop) sql(query string) string {
-	if _, postgres := s.db.Driver().(*stdlib.Driver); !postgres {
-		return query
-	}
-	for i := 1; strings.Contains(query, "?"); i++ {
-		query = strings.Replace(query, "?", fmt.Sprintf("$%d", i), 1)
-	}
-	return query
 }

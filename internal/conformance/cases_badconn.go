@@ -13,12 +13,12 @@ var badConn = driver.ErrBadConn
 // operations are what database/sql tries again on a bad connection.
 func (e *Env) operations() []operation {
 	return []operation{
-		{"exec", "SET exec = 1", func(ctx context.Context) error {
-			_, err := e.DB.ExecContext(ctx, "SET exec = 1")
+		{"exec", "SELECT 1 AS exec", func(ctx context.Context) error {
+			_, err := e.DB.ExecContext(ctx, "SELECT 1 AS exec")
 			return err
 		}},
-		{"exec with an argument", "SET execarg", func(ctx context.Context) error {
-			_, err := e.DB.ExecContext(ctx, "SET execarg = ?", 1)
+		{"exec with an argument", "AS execarg", func(ctx context.Context) error {
+			_, err := e.DB.ExecContext(ctx, "SELECT ? AS execarg", 1)
 			return err
 		}},
 		{"query", "SELECT 1 AS q", func(ctx context.Context) error {
@@ -76,15 +76,15 @@ var badConnCases = []Case{
 		for range 3 {
 			one, two, three := e.Conn(), e.Conn(), e.Conn()
 			for _, c := range []*sql.Conn{one, two, three} {
-				_, err := c.ExecContext(e.Ctx, "SET a = 1")
+				_, err := c.ExecContext(e.Ctx, "SELECT 1 AS a")
 				e.Err("first use", err)
 			}
 			// Closing says whether the use failed, which is known already.
 			_, _, _ = one.Close(), two.Close(), three.Close()
 			e.Server.KillAll()
-			e.Exec("exec", e.DB, "SET b = 1")
+			e.Exec("exec", e.DB, "SELECT 1 AS b")
 		}
-		e.Value("executed", e.Server.Executed("SET b"))
+		e.Value("executed", e.Server.Executed("SELECT 1 AS b"))
 	}},
 	{"OneBadConnectionIsTriedAgain", OnFake, func(e *Env) {
 		for _, op := range e.operations() {

@@ -95,9 +95,10 @@ var execCases = []Case{
 			fakedb.ConnPrepare, fakedb.ConnPrepareCtx, fakedb.StmtExec, fakedb.StmtExecCtx,
 			fakedb.StmtQuery, fakedb.StmtQueryCtx,
 		} {
+			// Texts of their own: none is prepared already.
 			e.Server.Inject(fakedb.Fault{Call: call, Err: errBoom})
-			e.Exec(string(call)+" exec", e.DB, "SET a = 1")
-			e.Query(string(call)+" query", e.DB, "SELECT 1")
+			e.Exec(string(call)+" exec", e.DB, "SET a = 1 -- "+string(call))
+			e.Query(string(call)+" query", e.DB, "SELECT 1 -- "+string(call))
 			e.Server.Heal()
 		}
 		e.Value("executed", e.Server.Executed("SET"), e.Server.Executed("SELECT"))

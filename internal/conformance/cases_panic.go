@@ -24,7 +24,7 @@ var panicCases = []Case{
 	}},
 	{"PanicsOfStatementsReachTheCaller", OnFake, func(e *Env) {
 		e.Leaks()
-		e.Panics("exec", func() { _, _ = e.DB.Exec("SET a = ? /*+ panic 'exec' */", 1) })
+		e.Panics("exec", func() { _, _ = e.DB.Exec("SELECT ? /*+ panic 'exec' */", 1) })
 		e.Panics("query", func() { _, _ = e.DB.Query("SELECT ? /*+ panic 'query' */", 1) })
 		s := e.Prepare(e.DB, "SELECT 1 /*+ panic 'statement' */")
 		e.Panics("prepared", func() { _, _ = s.Exec() })
@@ -55,14 +55,14 @@ var panicCases = []Case{
 	{"PanicsOfCheckersReachTheCaller", OnFake, func(e *Env) {
 		e.DB.SetMaxOpenConns(1)
 		e.Server.Inject(fakedb.Fault{Call: fakedb.ConnCheck, Panic: "check"})
-		e.Panics("exec", func() { e.Exec("exec", e.DB, "SET a = ?", 1) })
+		e.Panics("exec", func() { e.Exec("exec", e.DB, "SELECT ?", 1) })
 		e.Idle()
 		e.Alive()
 	}},
 	{"PanicsOfExecGiveTheConnectionBack", OnFake, func(e *Env) {
 		e.DB.SetMaxOpenConns(1)
 		for range 3 {
-			e.Panics("exec", func() { _, _ = e.DB.Exec("SET a = 1 /*+ panic 'exec' */") })
+			e.Panics("exec", func() { _, _ = e.DB.Exec("SELECT 1 /*+ panic 'exec' */") })
 			e.Idle()
 		}
 		e.Alive()
@@ -76,7 +76,7 @@ var panicCases = []Case{
 				e.Server.KillAll()
 			}
 			e.Outcome(string(call), func() error {
-				_, err := e.DB.Exec("SET a = 1")
+				_, err := e.DB.Exec("SELECT 1")
 				return err
 			})
 			e.Server.Heal()

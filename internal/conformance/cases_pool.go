@@ -213,7 +213,7 @@ var closeCases = []Case{
 		c := e.Conn()
 		e.Query("before", c, "SELECT 1")
 		e.Err("close", e.DB.Close())
-		e.Query("after", c, "SELECT 1")
+		e.Err("after", c.QueryRowContext(e.Ctx, "SELECT 1").Scan(new(int)))
 		e.Err("give back", c.Close())
 	}},
 	{"CloseWakesThoseWhoWait", OnFake, func(e *Env) {

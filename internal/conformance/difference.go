@@ -24,6 +24,11 @@ func becomes(want string) func(string, string) bool {
 	return func(_, wrapped string) bool { return wrapped == want }
 }
 
+// holding permits what has that one thing in it.
+func holding(want string) func(string, string) bool {
+	return func(_, wrapped string) bool { return strings.Contains(wrapped, want) }
+}
+
 // failing permits an error where there was none.
 func failing(bare, wrapped string) bool {
 	_, _, isError := readError(wrapped)

@@ -32,6 +32,11 @@ func Differences() []Difference {
 			Permits: becomes(describe(1) + ", nil"),
 		},
 		{
+			Case: "ScannersGetWhatTheDriverGave", Label: "given",
+			Reason:  "bytes that a Scanner kept stay what they were, also where the driver uses its memory again",
+			Permits: holding(describe([]byte("blob"))),
+		},
+		{
 			Case: "StatementsLeaveTheServerWhenClosed", Label: "prepared on the server",
 			Reason:  "a closed statement's real one may stay, for the next that is alike",
 			Permits: anyNumber,

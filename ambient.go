@@ -1,0 +1,179 @@
+package pooldriver
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/pooldriver/pooldriver/internal/adopted"
+)
+
+// AmbientMode says what happens to a statement of a task, other than through
+// the *sql.Tx, while a transaction of the task is open.
+type AmbientMode uint8
+
+const (
+	// AmbientAuto is AmbientJoin for tasks made by WithTask, NewTask, Do and
+	// InTx, and AmbientSeparate for adopted ones (WithTaskKey,
+	// httptask.Middleware).
+	AmbientAuto AmbientMode = iota
+	// AmbientJoin runs it in the transaction. BeginTx begins a savepoint.
+	AmbientJoin
+	// AmbientWarn is AmbientJoin, and logs a warning, once per transaction.
+	AmbientWarn
+	// AmbientStrict is an error. BeginTx, and what runs in InTx, nest.
+	AmbientStrict
+	// AmbientSeparate runs it on a connection of its own, as plain
+	// database/sql does. So does BeginTx.
+	AmbientSeparate
+)
+
+var ambientModes = [...]string{"auto", "join", "warn", "strict", "separate"}
+
+// String is the mode as a DSN spells it.
+func (m AmbientMode) String() string {
+	if int(m) < len(ambientModes) {
+		return ambientModes[m]
+	}
+	return fmt.Sprintf("AmbientMode(%d)", uint8(m))
+}
+
+// ambient is the mode of the task on this connector.
+func (b *binding) ambient() AmbientMode {
+	switch mode := b.connector.config.Ambient; {
+	case mode != AmbientAuto:
+		return mode
+	case b.task.adopted:
+		return AmbientSeparate
+	}
+	return AmbientJoin
+}
+
+// errApart: the statement does not join, it needs another connection.
+var errApart = errors.New("pooldriver: apart")
+
+// join decides on a statement that is not the transaction's own, under r's turn.
+func (b *binding) join(r *realConn, t *try) error {
+	switch b.ambient() {
+	case AmbientSeparate:
+		return errApart
+	case AmbientStrict:
+		if !t.begins {
+			return fmt.Errorf("pooldriver: %s has a transaction open (%s), and pool_ambient=strict keeps other statements out of it; use the *sql.Tx, InTx, or a context of Outside or NewTask", b.task.name(), ago(r.seat.since))
+		}
+	case AmbientWarn:
+		if !r.seat.warned {
+			r.seat.warned = true
+			b.connector.log.Warn("pooldriver: a statement joined its task's transaction", "target", b.connector.template.Target(), "task", b.task.name(), "open", ago(r.seat.since))
+		}
+	}
+	if t := r.innermost(); t != nil {
+		t.joined = true
+	}
+	return nil
+}
+
+// member reports whether what c does is the transaction's own on r: it has begun
+// it, or is in the scope of an InTx that has.
+func (c *conn) member(r *realConn) bool {
+	if c.tx != nil && c.tx.owner == r {
+		return true
+	}
+	return !r.begun() && r.seat.elector == c || c.inScope(r)
+}
+
+// inScope reports whether c was attached in the scope of an InTx on r.
+func (c *conn) inScope(r *realConn) bool {
+	tx := c.scope.transaction()
+	return tx != nil && tx.owner == r
+}
+
+// nests reports whether a BeginTx in the transaction on r is a savepoint. With
+// AmbientSeparate only one in InTx is; what others do on a *sql.Conn that is in a
+// transaction is the driver's business.
+func (c *conn) nests(r *realConn) bool {
+	return c.bound.ambient() != AmbientSeparate || c.inScope(r)
+}
+
+// InTx runs fn in a transaction, which it commits if fn returns nil, and rolls
+// back otherwise, also when fn panics. Whatever runs with fn's context belongs
+// to the transaction, through db as well as through tx, in every AmbientMode;
+// nothing else does in the modes strict and separate. After fn has returned, a
+// statement with its context fails with sql.ErrTxDone. An InTx inside another
+// is a savepoint.
+//
+// opts may be nil, as for db.BeginTx. Where ctx carries no task InTx makes one
+// for its time. db has to be a handle of this package. An error of fn is
+// returned as it is.
+func InTx(ctx context.Context, db *sql.DB, opts *sql.TxOptions, fn func(ctx context.Context, tx *sql.Tx) error) error {
+	ctx, end := WithTask(ctx)
+	defer end()
+	p := placeOf(ctx)
+	s := &txScope{Context: ctx, task: p.task, around: p.scope}
+	defer s.over.Store(true)
+	tx, err := db.BeginTx(s, opts)
+	if err != nil {
+		return err
+	}
+	committed := false
+	defer func() {
+		s.over.Store(true)
+		if !committed {
+			_ = tx.Rollback() // fn's error, or panic, is what counts
+		}
+	}()
+	if s.tx.Load() == nil {
+		return errors.New("pooldriver: InTx was given a handle of another driver")
+	}
+	if err := fn(s, tx); err != nil {
+		return err
+	}
+	committed = true
+	return tx.Commit()
+}
+
+// txScope is the context of InTx's function.
+type txScope struct {
+	context.Context
+	task   *task
+	around *txScope
+	tx     atomic.Pointer[tx]
+	over   atomic.Bool // the function has returned
+}
+
+func (s *txScope) Value(key any) any {
+	if key == (adopted.Key{}) {
+		return s
+	}
+	return s.Context.Value(key)
+}
+
+// begun makes t the transaction of the InTx that has called BeginTx.
+func (s *txScope) begun(t *tx) {
+	if s != nil {
+		s.tx.CompareAndSwap(nil, t)
+	}
+}
+
+// transaction is that of the innermost InTx whose transaction has begun.
+func (s *txScope) transaction() *tx {
+	for ; s != nil; s = s.around {
+		if t := s.tx.Load(); t != nil {
+			return t
+		}
+	}
+	return nil
+}
+
+// ended reports whether a function has returned whose context this is, or is
+// derived from.
+func (s *txScope) ended() bool {
+	for ; s != nil; s = s.around {
+		if s.over.Load() {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,453 @@
+package pooldriver
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/pooldriver/pooldriver/internal/adopted"
+	"github.com/pooldriver/pooldriver/internal/fakedb"
+)
+
+func ambient(m AmbientMode) Option { return func(c *Config) { c.Ambient = m } }
+
+// handles are the ways to a database that a task has beside its *sql.Tx. prepare
+// is called before the transaction begins; the function that it returns inserts
+// the row 2.
+var handles = []struct {
+	name    string
+	prepare func(t *testing.T, ctx context.Context, db *sql.DB) func(ctx context.Context) error
+}{
+	{"db.Exec", func(_ *testing.T, _ context.Context, db *sql.DB) func(context.Context) error {
+		return func(ctx context.Context) error { return insertTwo(ctx, db) }
+	}},
+	{"db.Query", func(_ *testing.T, _ context.Context, db *sql.DB) func(context.Context) error {
+		return func(ctx context.Context) error {
+			rows, err := db.QueryContext(ctx, "INSERT INTO t VALUES (2)")
+			if err != nil {
+				return err
+			}
+			return rows.Close()
+		}
+	}},
+	{"prepared statement", func(t *testing.T, _ context.Context, db *sql.DB) func(context.Context) error {
+		stmt, err := db.Prepare("INSERT INTO t VALUES (?)")
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, stmt.Close()) })
+		return func(ctx context.Context) error {
+			_, err := stmt.ExecContext(ctx, 2)
+			return err
+		}
+	}},
+	{"statement prepared meanwhile", func(_ *testing.T, _ context.Context, db *sql.DB) func(context.Context) error {
+		return func(ctx context.Context) error {
+			stmt, err := db.PrepareContext(ctx, "INSERT INTO t VALUES (?)")
+			if err != nil {
+				return err
+			}
+			_, err = stmt.ExecContext(ctx, 2)
+			return errors.Join(err, stmt.Close())
+		}
+	}},
+	{connUsedBefore, func(t *testing.T, ctx context.Context, db *sql.DB) func(context.Context) error {
+		conn := takeConn(t, ctx, db)
+		require.NoError(t, conn.PingContext(ctx))
+		return func(ctx context.Context) error { return insertTwo(ctx, conn) }
+	}},
+	{"sql.Conn taken before", func(t *testing.T, ctx context.Context, db *sql.DB) func(context.Context) error {
+		conn := takeConn(t, ctx, db)
+		return func(ctx context.Context) error { return insertTwo(ctx, conn) }
+	}},
+	{"sql.Conn taken meanwhile", func(_ *testing.T, _ context.Context, db *sql.DB) func(context.Context) error {
+		return func(ctx context.Context) error {
+			conn, err := db.Conn(ctx)
+			if err != nil {
+				return err
+			}
+			return errors.Join(insertTwo(ctx, conn), conn.Close())
+		}
+	}},
+}
+
+// connUsedBefore keeps its connection under AmbientSeparate.
+const connUsedBefore = "sql.Conn used before"
+
+// nesting are the ways to begin a transaction beside the one that is open.
+var nesting = []struct {
+	name  string
+	begin func(ctx context.Context, db *sql.DB) error
+}{
+	{"BeginTx", func(ctx context.Context, db *sql.DB) error {
+		tx, err := db.BeginTx(ctx, nil)
+		if err != nil {
+			return err
+		}
+		return errors.Join(insertTwo(ctx, tx), tx.Commit())
+	}},
+	{"BeginTx of a sql.Conn", func(ctx context.Context, db *sql.DB) error {
+		conn, err := db.Conn(ctx)
+		if err != nil {
+			return err
+		}
+		tx, err := conn.BeginTx(ctx, nil)
+		if err != nil {
+			return errors.Join(err, conn.Close())
+		}
+		return errors.Join(insertTwo(ctx, tx), tx.Commit(), conn.Close())
+	}},
+	{"InTx", func(ctx context.Context, db *sql.DB) error {
+		return InTx(ctx, db, nil, func(ctx context.Context, tx *sql.Tx) error { return insertTwo(ctx, tx) })
+	}},
+}
+
+func insertTwo(ctx context.Context, db interface {
+	ExecContext(context.Context, string, ...any) (sql.Result, error)
+}) error {
+	_, err := db.ExecContext(ctx, "INSERT INTO t VALUES (2)")
+	return err
+}
+
+func takeConn(t *testing.T, ctx context.Context, db *sql.DB) *sql.Conn {
+	t.Helper()
+	conn, err := db.Conn(ctx)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, conn.Close()) })
+	return conn
+}
+
+// fate is what becomes of a statement beside a transaction that is rolled back.
+type fate string
+
+const (
+	joined  fate = "joined"
+	apart   fate = "apart"
+	refused fate = "refused"
+)
+
+// fateOf runs insert while a transaction that begin has begun is open, and rolls
+// that one back.
+func fateOf(t *testing.T, server *fakedb.Server, tx *sql.Tx, insert func() error) fate {
+	t.Helper()
+	mustExec(t, t.Context(), tx, "INSERT INTO t VALUES (1)")
+	err := insert()
+	require.NoError(t, tx.Rollback())
+	switch {
+	case err != nil:
+		require.ErrorContains(t, err, "pool_ambient=strict")
+		require.Empty(t, server.Table("t"))
+		return refused
+	case len(server.Table("t")) == 0:
+		return joined
+	}
+	require.Equal(t, [][]any{{int64(2)}}, server.Table("t"))
+	return apart
+}
+
+func TestWhatJoinsTheTransactionOfItsTask(t *testing.T) {
+	adopt := func(ctx context.Context) context.Context { return adopted.Mark(ctx) }
+	plain := func(ctx context.Context) context.Context { return ctx }
+	for _, mode := range []struct {
+		name                string
+		mode                AmbientMode
+		context             func(context.Context) context.Context
+		statement, beginner fate
+	}{
+		{"auto", AmbientAuto, plain, joined, joined},
+		{"auto, adopted", AmbientAuto, adopt, apart, apart},
+		{"join", AmbientJoin, plain, joined, joined},
+		{"join, adopted", AmbientJoin, adopt, joined, joined},
+		{"warn", AmbientWarn, plain, joined, joined},
+		{"strict", AmbientStrict, plain, refused, joined},
+		{"separate", AmbientSeparate, plain, apart, apart},
+	} {
+		open := func(t *testing.T) (context.Context, *fakedb.Server, *sql.DB) {
+			server, db, c := openTasks(t, 4, ambient(mode.mode), quiet)
+			ctx, end := WithTask(mode.context(t.Context()))
+			t.Cleanup(func() { atRest(t, c) })
+			t.Cleanup(end)
+			return ctx, server, db
+		}
+		for _, h := range handles {
+			t.Run(mode.name+"/"+h.name, func(t *testing.T) {
+				ctx, server, db := open(t)
+				insert := h.prepare(t, ctx, db)
+				tx, err := db.BeginTx(ctx, nil)
+				require.NoError(t, err)
+				require.Equal(t, mode.statement, fateOf(t, server, tx, func() error { return insert(ctx) }))
+				require.NoError(t, insert(ctx), "the transaction is over")
+			})
+		}
+		for _, n := range nesting {
+			t.Run(mode.name+"/"+n.name, func(t *testing.T) {
+				ctx, server, db := open(t)
+				tx, err := db.BeginTx(ctx, nil)
+				require.NoError(t, err)
+				require.Equal(t, mode.beginner, fateOf(t, server, tx, func() error { return n.begin(ctx, db) }))
+				require.NoError(t, n.begin(ctx, db), "the transaction is over")
+			})
+		}
+	}
+}
+
+var quiet = func(c *Config) { c.Logger = slog.New(slog.DiscardHandler) }
+
+func TestWhatRunsWithTheContextOfInTxBelongsToItInEveryMode(t *testing.T) {
+	no := errors.New("no")
+	for _, mode := range []AmbientMode{AmbientAuto, AmbientJoin, AmbientWarn, AmbientStrict, AmbientSeparate} {
+		for _, h := range handles {
+			if h.name == connUsedBefore {
+				continue // its connection was found before, for its whole checkout
+			}
+			t.Run(mode.String()+"/"+h.name, func(t *testing.T) {
+				server, db, _ := openTasks(t, 4, ambient(mode), quiet)
+				ctx, end := WithTask(t.Context())
+				defer end()
+				insert := h.prepare(t, ctx, db)
+				require.ErrorIs(t, InTx(ctx, db, nil, func(ctx context.Context, _ *sql.Tx) error {
+					require.NoError(t, insert(ctx))
+					require.NoError(t, InTx(ctx, db, nil, func(ctx context.Context, _ *sql.Tx) error { return insertTwo(ctx, db) }))
+					return no
+				}), no)
+				require.Empty(t, server.Table("t"))
+			})
+		}
+		for _, n := range nesting {
+			t.Run(mode.String()+"/"+n.name, func(t *testing.T) {
+				server, db, _ := openTasks(t, 4, ambient(mode), quiet)
+				require.ErrorIs(t, InTx(t.Context(), db, nil, func(ctx context.Context, _ *sql.Tx) error {
+					require.NoError(t, n.begin(ctx, db))
+					require.Equal(t, 1, server.State().InTx())
+					return no
+				}), no)
+				require.Empty(t, server.Table("t"))
+			})
+		}
+	}
+}
+
+func TestWhatRunsBesideInTxBelongsToItWhereStatementsJoin(t *testing.T) {
+	no := errors.New("no")
+	for mode, want := range map[AmbientMode]fate{AmbientJoin: joined, AmbientWarn: joined, AmbientStrict: refused, AmbientSeparate: apart} {
+		t.Run(mode.String(), func(t *testing.T) {
+			server, db, _ := openTasks(t, 4, ambient(mode), quiet)
+			task, end := WithTask(t.Context())
+			defer end()
+			var beside error
+			require.ErrorIs(t, InTx(task, db, nil, func(context.Context, *sql.Tx) error {
+				beside = insertTwo(task, db)
+				return no
+			}), no)
+			require.Equal(t, want == refused, beside != nil)
+			require.Equal(t, want == apart, len(server.Table("t")) == 1)
+		})
+	}
+}
+
+// logged counts what is logged.
+type logged struct {
+	slog.Handler
+	mu    sync.Mutex // protects following fields
+	lines []string
+}
+
+func (l *logged) Enabled(context.Context, slog.Level) bool { return true }
+func (l *logged) Handle(_ context.Context, r slog.Record) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lines = append(l.lines, r.Message)
+	return nil
+}
+
+func (l *logged) count(containing string) (n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, line := range l.lines {
+		if strings.Contains(line, containing) {
+			n++
+		}
+	}
+	return n
+}
+
+func TestAWarningOncePerTransactionSaysThatStatementsJoined(t *testing.T) {
+	log := &logged{}
+	_, db, _ := openTasks(t, 4, ambient(AmbientWarn), func(c *Config) { c.Logger = slog.New(log) })
+	ctx, end := WithTask(t.Context())
+	defer end()
+	require.NoError(t, insertTwo(ctx, db))
+	require.NoError(t, InTx(ctx, db, nil, func(ctx context.Context, tx *sql.Tx) error {
+		return errors.Join(insertTwo(ctx, tx), insertTwo(ctx, db))
+	}))
+	require.Zero(t, log.count("joined"), "there was nothing that had not to be there")
+	for n := range 3 {
+		tx, err := db.BeginTx(ctx, nil)
+		require.NoError(t, err)
+		mustExec(t, ctx, tx, "INSERT INTO t VALUES (1)")
+		require.Equal(t, n, log.count("joined"), "the transaction's own statement")
+		for range 3 {
+			require.NoError(t, insertTwo(ctx, db))
+		}
+		require.Equal(t, n+1, log.count("joined"))
+		require.NoError(t, tx.Commit())
+	}
+}
+
+func TestInTxCommitsWhatItsFunctionDidAndRollsBackWhatItFailedAt(t *testing.T) {
+	no := errors.New("no")
+	fill := func(ctx context.Context, tx *sql.Tx) error { return insertTwo(ctx, tx) }
+	for _, tc := range []struct {
+		name   string
+		fn     func(ctx context.Context, tx *sql.Tx) error
+		stored int
+		want   error
+		panics bool
+	}{
+		{name: "success", fn: fill, stored: 1},
+		{name: "error", fn: func(ctx context.Context, tx *sql.Tx) error { return errors.Join(fill(ctx, tx), no) }, want: no},
+		{name: "panic", fn: func(ctx context.Context, tx *sql.Tx) error { _ = fill(ctx, tx); panic("boom") }, panics: true},
+		{name: "committed by itself", fn: func(ctx context.Context, tx *sql.Tx) error { return errors.Join(fill(ctx, tx), tx.Commit()) }, stored: 1, want: sql.ErrTxDone},
+		{name: "rolled back by itself", fn: func(ctx context.Context, tx *sql.Tx) error { return errors.Join(fill(ctx, tx), tx.Rollback()) }, want: sql.ErrTxDone},
+	} {
+		for _, inTask := range []bool{false, true} {
+			t.Run(tc.name, func(t *testing.T) {
+				server, db, c := openTasks(t, 2)
+				ctx := t.Context()
+				if inTask {
+					task, end := WithTask(ctx)
+					defer end()
+					ctx = task
+				}
+				run := func() error { return InTx(ctx, db, nil, tc.fn) }
+				if tc.panics {
+					require.PanicsWithValue(t, "boom", func() { _ = run() })
+				} else {
+					require.ErrorIs(t, run(), tc.want)
+				}
+				require.Len(t, server.Table("t"), tc.stored)
+				require.Zero(t, server.State().InTx())
+				require.Zero(t, lent(c))
+				require.NoError(t, insertTwo(ctx, db), "the task goes on")
+			})
+		}
+	}
+}
+
+func TestATransactionLeftOpenInsideInTxIsAnErrorOfItsCommit(t *testing.T) {
+	server, db, c := openTasks(t, 2)
+	err := InTx(t.Context(), db, nil, func(ctx context.Context, _ *sql.Tx) error {
+		_, err := db.BeginTx(ctx, nil)
+		require.NoError(t, err)
+		return insertTwo(ctx, db)
+	})
+	require.ErrorContains(t, err, "out of order")
+	require.Empty(t, server.Table("t"))
+	require.Zero(t, server.State().InTx())
+	require.Zero(t, lent(c))
+}
+
+func TestALateStatementOfInTxFails(t *testing.T) {
+	for _, ending := range []error{nil, errors.New("no")} {
+		for _, inTask := range []bool{false, true} {
+			server, db, _ := openTasks(t, 2)
+			ctx := t.Context()
+			if inTask {
+				task, end := WithTask(ctx)
+				defer end()
+				ctx = task
+			}
+			stmt, err := db.PrepareContext(ctx, "INSERT INTO t VALUES (2)")
+			require.NoError(t, err)
+			var late, inner context.Context
+			require.Equal(t, ending, InTx(ctx, db, nil, func(ctx context.Context, _ *sql.Tx) error {
+				late = context.WithoutCancel(ctx)
+				_ = InTx(ctx, db, nil, func(ctx context.Context, _ *sql.Tx) error {
+					inner = context.WithoutCancel(ctx)
+					return ending
+				})
+				require.ErrorIs(t, insertTwo(inner, db), sql.ErrTxDone, "the inner one's function has returned")
+				return ending
+			}))
+			for _, late := range []context.Context{late, inner, context.WithValue(late, anyKey{}, 1)} {
+				require.ErrorIs(t, insertTwo(late, db), sql.ErrTxDone)
+				_, err := stmt.ExecContext(late)
+				require.ErrorIs(t, err, sql.ErrTxDone)
+				_, err = db.BeginTx(late, nil)
+				require.ErrorIs(t, err, sql.ErrTxDone)
+				require.ErrorIs(t, InTx(late, db, nil, func(context.Context, *sql.Tx) error { panic("not reached") }), sql.ErrTxDone)
+			}
+			require.Empty(t, server.Table("t"))
+			require.NoError(t, stmt.Close())
+		}
+	}
+}
+
+func TestALateStatementOnASqlConnOfInTxFails(t *testing.T) {
+	server, db, _ := openTasks(t, 2)
+	ctx, end := WithTask(t.Context())
+	defer end()
+	no := errors.New("no")
+	var conn *sql.Conn
+	var late context.Context
+	require.ErrorIs(t, InTx(ctx, db, nil, func(ctx context.Context, _ *sql.Tx) error {
+		late, conn = ctx, takeConn(t, ctx, db)
+		return errors.Join(insertTwo(ctx, conn), no)
+	}), no)
+	require.ErrorIs(t, insertTwo(late, conn), sql.ErrTxDone)
+	require.Empty(t, server.Table("t"))
+}
+
+func TestInTxRefusesAHandleOfAnotherDriverAndLeavesNothingThere(t *testing.T) {
+	server := fakedb.NewServer()
+	db := sql.OpenDB(server.Connector(fakedb.Variant{Features: fakedb.All}))
+	defer db.Close()
+	require.ErrorContains(t, InTx(t.Context(), db, nil, func(context.Context, *sql.Tx) error { panic("not reached") }), "another driver")
+	require.Zero(t, server.State().InTx())
+	require.Zero(t, db.Stats().InUse)
+}
+
+func TestAnInTxThatCannotBeginDoesNotCallItsFunction(t *testing.T) {
+	server, db, c := openTasks(t, 1)
+	no := errors.New("no")
+	server.Inject(fakedb.Fault{Call: fakedb.ConnBeginCtx, Err: no})
+	require.ErrorIs(t, InTx(t.Context(), db, nil, func(context.Context, *sql.Tx) error { panic("not reached") }), no)
+	atRest(t, c)
+}
+
+func TestAnInTxWhoseContextEndsIsRolledBack(t *testing.T) {
+	server, db, c := openTasks(t, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	require.Error(t, InTx(ctx, db, nil, func(ctx context.Context, tx *sql.Tx) error {
+		require.NoError(t, insertTwo(ctx, db))
+		cancel()
+		return nil
+	}))
+	require.Empty(t, server.Table("t"))
+	require.Zero(t, server.State().InTx())
+	require.Zero(t, lent(c))
+}
+
+func TestAnInnerInTxThatFailsTakesNothingElseBack(t *testing.T) {
+	server, db, _ := openTasks(t, 1)
+	no := errors.New("no")
+	require.NoError(t, InTx(t.Context(), db, nil, func(ctx context.Context, tx *sql.Tx) error {
+		mustExec(t, ctx, tx, "INSERT INTO t VALUES (1)")
+		require.ErrorIs(t, InTx(ctx, db, nil, func(ctx context.Context, _ *sql.Tx) error {
+			return errors.Join(insertTwo(ctx, db), no)
+		}), no)
+		require.PanicsWithValue(t, "boom", func() {
+			_ = InTx(ctx, db, nil, func(ctx context.Context, tx *sql.Tx) error { _ = insertTwo(ctx, tx); panic("boom") })
+		})
+		require.NoError(t, InTx(ctx, db, nil, func(ctx context.Context, _ *sql.Tx) error {
+			mustExec(t, ctx, db, "INSERT INTO t VALUES (3)")
+			return nil
+		}))
+		return nil
+	}))
+	require.Equal(t, [][]any{{int64(1)}, {int64(3)}}, server.Table("t"))
+}

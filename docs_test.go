@@ -1,0 +1,80 @@
+package pooldriver_test
+
+import (
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+var (
+	// trueAsyncSection is the heading of a table with the number of its rows.
+	trueAsyncSection = regexp.MustCompile(`(?m)^## (.+) \((\d+) tests\)$`)
+	// trueAsyncCitation is how docs/trueasync.md names a test of ours.
+	trueAsyncCitation = regexp.MustCompile("`([^`\\s]+\\.go): (\\w+)`")
+	// looksLikeATest finds what should have been a citation.
+	looksLikeATest = regexp.MustCompile(`\b(Test|Example)[A-Z]\w*|_test\.go|cases_\w+`)
+)
+
+func trueAsync(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile("docs/trueasync.md")
+	require.NoError(t, err)
+	return string(text)
+}
+
+func TestTrueAsyncPageNamesOnlyTestsThatExist(t *testing.T) {
+	page := trueAsync(t)
+	files := map[string]string{}
+	cited := trueAsyncCitation.FindAllStringSubmatch(page, -1)
+	require.NotEmpty(t, cited)
+	for _, c := range cited {
+		path, name := c[1], c[2]
+		if _, ok := files[path]; !ok {
+			text, err := os.ReadFile(path)
+			require.NoError(t, err)
+			files[path] = string(text)
+		}
+		// A case of the conformance suite is a row of its table.
+		definition := `(?m)^\t\{"` + name + `", `
+		if strings.HasSuffix(path, "_test.go") {
+			definition = `(?m)^func ` + name + `\(`
+		}
+		require.True(t, regexp.MustCompile(definition).MatchString(files[path]), "%s has no %s", path, name)
+	}
+}
+
+func TestTrueAsyncPageHasARowWithAnAnswerForEveryTest(t *testing.T) {
+	page := trueAsync(t)
+	require.NotContains(t, page, "TASK:", "a behaviour that still has to be tested")
+	headings := trueAsyncSection.FindAllStringSubmatchIndex(page, -1)
+	require.NotEmpty(t, headings)
+	require.Len(t, headings, strings.Count(page, "\n## "), "a heading without the number of its tests")
+	for i, h := range headings {
+		end := len(page)
+		if i+1 < len(headings) {
+			end = headings[i+1][0]
+		}
+		title := page[h[2]:h[3]]
+		want, err := strconv.Atoi(page[h[4]:h[5]])
+		require.NoError(t, err)
+		_, table, found := strings.Cut(page[h[1]:end], "\n|---|---|---|\n")
+		require.True(t, found, title)
+		seen := map[string]bool{}
+		for row := range strings.Lines(strings.TrimSpace(table)) {
+			cells := strings.Split(strings.Trim(strings.TrimSpace(row), "|"), "|")
+			require.Len(t, cells, 3, row)
+			for _, cell := range cells {
+				require.NotEmpty(t, strings.TrimSpace(cell), row)
+			}
+			require.False(t, seen[cells[0]], "%s: %s has two rows", title, cells[0])
+			seen[cells[0]] = true
+			require.NotRegexp(t, looksLikeATest, trueAsyncCitation.ReplaceAllString(cells[2], ""),
+				"a test is named in another form than `path: Name`")
+		}
+		require.Len(t, seen, want, title)
+	}
+}

@@ -1,0 +1,314 @@
+package httptask_test
+
+import (
+	"context"
+	"database/sql"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/pooldriver/pooldriver"
+	"github.com/pooldriver/pooldriver/httptask"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// open opens a SQLite file with an empty table t. When the test is over nothing
+// may be lent.
+func open(t *testing.T, parameters string) (*sql.DB, *pooldriver.Connector) {
+	t.Helper()
+	dsn := "sqlite:" + filepath.Join(t.TempDir(), "test.db") + "?_pragma=journal_mode(WAL)&_pragma=busy_timeout(5000)" + parameters
+	connector := pooldriver.New(dsn, func(c *pooldriver.Config) { c.Logger = slog.New(slog.DiscardHandler) })
+	db := sql.OpenDB(connector)
+	t.Cleanup(func() {
+		require.NoError(t, db.Close())
+		require.Zero(t, connector.Stats().Pool.Lent)
+	})
+	execute(t, t.Context(), db, "create table t (a int)")
+	return db, connector
+}
+
+func execute(t *testing.T, ctx context.Context, on interface {
+	ExecContext(context.Context, string, ...any) (sql.Result, error)
+}, query string) {
+	t.Helper()
+	_, err := on.ExecContext(ctx, query)
+	require.NoError(t, err)
+}
+
+func number(t *testing.T, ctx context.Context, db *sql.DB, query string) (n int) {
+	t.Helper()
+	require.NoError(t, db.QueryRowContext(ctx, query).Scan(&n))
+	return n
+}
+
+const (
+	rowsOfT       = "select count(*) from t"
+	ownBaskets    = "select count(*) from sqlite_temp_schema where name = 'basket'"
+	makeOwnBasket = "create temporary table basket (item text)"
+)
+
+// serve has the middleware serve one request, in this goroutine.
+func serve(ctx context.Context, handler http.HandlerFunc) {
+	r := httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil)
+	httptask.Middleware(handler).ServeHTTP(httptest.NewRecorder(), r)
+}
+
+func TestStatementsOfAHandlerShareASession(t *testing.T) {
+	db, connector := open(t, "")
+	serve(t.Context(), func(_ http.ResponseWriter, r *http.Request) {
+		ctx := r.Context()
+		execute(t, ctx, db, makeOwnBasket)
+		execute(t, ctx, db, "insert into basket values ('soap')")
+		require.Equal(t, 1, number(t, ctx, db, "select count(*) from basket"))
+		require.Zero(t, number(t, pooldriver.Outside(ctx), db, ownBaskets))
+		require.Zero(t, number(t, t.Context(), db, ownBaskets), "no request's")
+		require.Equal(t, 1, connector.Stats().Pool.Lent)
+	})
+	require.Zero(t, connector.Stats().Pool.Lent)
+	require.Zero(t, number(t, t.Context(), db, ownBaskets))
+}
+
+func TestEveryRequestHasASessionOfItsOwn(t *testing.T) {
+	const requests = 4
+	db, connector := open(t, "&pool_max_conns=4")
+	var begun, done sync.WaitGroup
+	begun.Add(requests)
+	for range requests {
+		done.Go(func() {
+			serve(t.Context(), func(_ http.ResponseWriter, r *http.Request) {
+				_, err := db.ExecContext(r.Context(), makeOwnBasket) // fails if there is one
+				begun.Done()
+				begun.Wait() // all of them at the same time
+				if err == nil {
+					_, err = db.ExecContext(r.Context(), "insert into basket values ('soap')")
+				}
+				var n int
+				if err == nil {
+					err = db.QueryRowContext(r.Context(), "select count(*) from basket").Scan(&n)
+				}
+				if err != nil || n != 1 {
+					t.Errorf("%d rows, error: %v", n, err)
+				}
+			})
+		})
+	}
+	done.Wait()
+	require.Zero(t, connector.Stats().Pool.Lent)
+}
+
+func TestAForgottenTransactionIsRolledBackWhenTheHandlerEnds(t *testing.T) {
+	for name, tc := range map[string]struct {
+		leave  func()
+		panics any
+	}{
+		"it returns":         {leave: func() {}},
+		"it panics":          {leave: func() { panic("broken") }, panics: "broken"},
+		"it aborts":          {leave: func() { panic(http.ErrAbortHandler) }, panics: http.ErrAbortHandler},
+		"its goroutine ends": {leave: runtime.Goexit},
+	} {
+		for begun, begin := range map[string]func(t *testing.T, ctx context.Context, db *sql.DB){
+			"BeginTx": func(t *testing.T, ctx context.Context, db *sql.DB) {
+				// Not the request's end but the task's has to roll it back.
+				tx, err := db.BeginTx(context.WithoutCancel(ctx), nil)
+				require.NoError(t, err)
+				t.Cleanup(func() { _ = tx.Rollback() }) // else database/sql keeps a goroutine for it
+				execute(t, ctx, tx, "insert into t values (1)")
+			},
+			"BeginTx with the request's context": func(t *testing.T, ctx context.Context, db *sql.DB) {
+				tx, err := db.BeginTx(ctx, nil)
+				require.NoError(t, err)
+				execute(t, ctx, tx, "insert into t values (1)")
+			},
+			"by hand": func(t *testing.T, ctx context.Context, db *sql.DB) {
+				conn, err := db.Conn(ctx)
+				require.NoError(t, err)
+				t.Cleanup(func() { _ = conn.Close() })
+				execute(t, ctx, conn, "begin")
+				execute(t, ctx, conn, "insert into t values (1)")
+			},
+		} {
+			t.Run(name+", "+begun, func(t *testing.T) {
+				db, connector := open(t, "")
+				var panicked any
+				lent := -1
+				request := make(chan struct{})
+				go func() {
+					defer close(request)
+					defer func() {
+						panicked = recover()
+						lent = connector.Stats().Pool.Lent
+					}()
+					serve(t.Context(), func(_ http.ResponseWriter, r *http.Request) {
+						begin(t, r.Context(), db)
+						tc.leave()
+					})
+				}()
+				<-request
+				require.Equal(t, tc.panics, panicked, "it goes on")
+				require.Zero(t, lent, "when the middleware returns the connection is back")
+				require.EqualValues(t, 1, connector.Stats().Rollbacks)
+				require.Zero(t, number(t, t.Context(), db, rowsOfT))
+			})
+		}
+	}
+}
+
+func TestOtherStatementsOfAHandlerJoinItsTransactionOnlyWhereThatWasAskedFor(t *testing.T) {
+	for name, tc := range map[string]struct {
+		parameters string
+		joins      bool
+		refused    string
+	}{
+		"by default": {},
+		"auto":       {parameters: "&pool_ambient=auto"},
+		"separate":   {parameters: "&pool_ambient=separate"},
+		"join":       {parameters: "&pool_ambient=join", joins: true},
+		"warn":       {parameters: "&pool_ambient=warn", joins: true},
+		"strict":     {parameters: "&pool_ambient=strict", refused: "keeps other statements out"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			db, _ := open(t, tc.parameters)
+			serve(t.Context(), func(_ http.ResponseWriter, r *http.Request) {
+				tx, err := db.BeginTx(r.Context(), nil)
+				require.NoError(t, err)
+				defer func() { require.NoError(t, tx.Rollback()) }()
+				_, err = db.ExecContext(r.Context(), "insert into t values (1)")
+				if tc.refused != "" {
+					require.ErrorContains(t, err, tc.refused)
+					return
+				}
+				require.NoError(t, err)
+				execute(t, r.Context(), tx, "insert into t values (2)")
+				if tc.joins {
+					require.Equal(t, 2, number(t, r.Context(), db, rowsOfT))
+				} else {
+					require.Equal(t, 1, number(t, r.Context(), db, rowsOfT), "the transaction's row is not committed")
+				}
+			})
+			kept := 1
+			if tc.joins || tc.refused != "" {
+				kept = 0
+			}
+			require.Equal(t, kept, number(t, t.Context(), db, rowsOfT), "after the rollback")
+		})
+	}
+}
+
+func TestInTxJoinsInAHandlerToo(t *testing.T) {
+	db, _ := open(t, "")
+	serve(t.Context(), func(_ http.ResponseWriter, r *http.Request) {
+		err := pooldriver.InTx(r.Context(), db, nil, func(ctx context.Context, _ *sql.Tx) error {
+			execute(t, ctx, db, "insert into t values (1)")
+			return context.Canceled
+		})
+		require.ErrorIs(t, err, context.Canceled)
+	})
+	require.Zero(t, number(t, t.Context(), db, rowsOfT))
+}
+
+func TestARequestThatCarriesATaskKeepsIt(t *testing.T) {
+	db, connector := open(t, "")
+	ctx, end := pooldriver.WithTask(t.Context())
+	defer end()
+	var tx *sql.Tx
+	serve(ctx, func(_ http.ResponseWriter, r *http.Request) {
+		execute(t, r.Context(), db, makeOwnBasket)
+		var err error
+		tx, err = db.BeginTx(r.Context(), nil)
+		require.NoError(t, err)
+		execute(t, r.Context(), db, "insert into t values (1)") // joins, as in any task of WithTask
+		require.Equal(t, 1, number(t, r.Context(), db, rowsOfT))
+	})
+	require.NoError(t, ctx.Err(), "whoever began the task ends it")
+	require.Equal(t, 1, number(t, ctx, db, ownBaskets))
+	require.Zero(t, number(t, t.Context(), db, rowsOfT), "not committed yet")
+	require.NoError(t, tx.Commit())
+	end()
+	require.Zero(t, connector.Stats().Pool.Lent)
+	require.Equal(t, 1, number(t, t.Context(), db, rowsOfT))
+}
+
+func TestTheOuterOfTwoMiddlewaresEndsTheTask(t *testing.T) {
+	db, connector := open(t, "")
+	serve(t.Context(), func(w http.ResponseWriter, r *http.Request) {
+		httptask.Middleware(http.HandlerFunc(func(_ http.ResponseWriter, inner *http.Request) {
+			execute(t, inner.Context(), db, makeOwnBasket)
+		})).ServeHTTP(w, r)
+		require.Equal(t, 1, number(t, r.Context(), db, ownBaskets))
+	})
+	require.Zero(t, connector.Stats().Pool.Lent)
+}
+
+func TestTheHandlerGetsItsWriterAndItsRequest(t *testing.T) {
+	type key struct{}
+	recorder := httptest.NewRecorder()
+	request := httptest.NewRequestWithContext(context.WithValue(t.Context(), key{}, "kept"), http.MethodPost, "/path?a=b", nil)
+	var ended context.Context
+	httptask.Middleware(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		require.Same(t, recorder, w, "with whatever else it can do")
+		require.Equal(t, "kept", r.Context().Value(key{}))
+		require.Equal(t, "/path", r.URL.Path)
+		require.NoError(t, r.Context().Err())
+		ended = r.Context()
+	})).ServeHTTP(recorder, request)
+	require.ErrorIs(t, context.Cause(ended), pooldriver.ErrTaskEnded)
+	require.NoError(t, request.Context().Err())
+}
+
+func TestWorkBehindAHandlerNeedsAContextOfItsOwn(t *testing.T) {
+	for name, tc := range map[string]struct {
+		derive func(ctx context.Context) (context.Context, func())
+		want   error
+	}{
+		"Outside, without cancel": {derive: func(ctx context.Context) (context.Context, func()) {
+			return context.WithoutCancel(pooldriver.Outside(ctx)), func() {}
+		}},
+		"without cancel, Outside": {derive: func(ctx context.Context) (context.Context, func()) {
+			return pooldriver.Outside(context.WithoutCancel(ctx)), func() {}
+		}},
+		"a new task without cancel": {derive: func(ctx context.Context) (context.Context, func()) {
+			return pooldriver.NewTask(context.WithoutCancel(ctx))
+		}},
+		"without cancel only": {want: pooldriver.ErrTaskEnded, derive: func(ctx context.Context) (context.Context, func()) {
+			return context.WithoutCancel(ctx), func() {}
+		}},
+		"Outside only": {want: context.Canceled, derive: func(ctx context.Context) (context.Context, func()) {
+			return pooldriver.Outside(ctx), func() {}
+		}},
+		"the request's": {want: context.Canceled, derive: func(ctx context.Context) (context.Context, func()) {
+			return ctx, func() {}
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			db, _ := open(t, "")
+			returned, result := make(chan struct{}), make(chan error, 1)
+			serve(t.Context(), func(_ http.ResponseWriter, r *http.Request) {
+				execute(t, r.Context(), db, "insert into t values (1)")
+				ctx, end := tc.derive(r.Context())
+				go func() {
+					defer end()
+					<-returned
+					_, err := db.ExecContext(ctx, "insert into t values (2)")
+					result <- err
+				}()
+			})
+			close(returned)
+			err := <-result
+			if tc.want == nil {
+				require.NoError(t, err)
+				require.Equal(t, 2, number(t, t.Context(), db, rowsOfT))
+				return
+			}
+			require.ErrorIs(t, err, tc.want)
+			require.Equal(t, 1, number(t, t.Context(), db, rowsOfT))
+		})
+	}
+}

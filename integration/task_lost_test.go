@@ -1,0 +1,349 @@
+package integration
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/pooldriver/pooldriver"
+)
+
+// mean is a way to run a statement in a task, with no transaction at hand.
+type mean struct {
+	name string
+	run  func(ctx context.Context, p stagePool, statement string) error
+}
+
+var means = []mean{
+	{"DB", func(ctx context.Context, p stagePool, statement string) error {
+		_, err := p.ExecContext(ctx, statement)
+		return err
+	}},
+	{"rows", func(ctx context.Context, p stagePool, statement string) error {
+		rows, err := p.QueryContext(ctx, statement)
+		if err != nil {
+			return err
+		}
+		_, err = scanned[int](rows)
+		return err
+	}},
+	{"Conn", func(ctx context.Context, p stagePool, statement string) error {
+		conn, err := p.Conn(ctx)
+		if err != nil {
+			return err
+		}
+		defer conn.Close()
+		_, err = conn.ExecContext(ctx, statement)
+		return err
+	}},
+	{"prepared statement", func(ctx context.Context, p stagePool, statement string) error {
+		stmt, err := p.PrepareContext(ctx, statement)
+		if err != nil {
+			return err
+		}
+		defer stmt.Close()
+		_, err = stmt.ExecContext(ctx)
+		return err
+	}},
+	{"inner transaction", func(ctx context.Context, p stagePool, statement string) error {
+		tx, err := p.BeginTx(ctx, nil)
+		if err != nil {
+			return err
+		}
+		defer tx.Rollback()
+		if _, err := tx.ExecContext(ctx, statement); err != nil {
+			return err
+		}
+		return tx.Commit()
+	}},
+}
+
+// statements are the means that begin no transaction.
+var statements = means[:4]
+
+// requireLost has every one of the means fail with ErrTxLost.
+func (p stagePool) requireLost(ctx context.Context, t *testing.T, means []mean) {
+	t.Helper()
+	for _, by := range means {
+		require.ErrorIs(t, by.run(ctx, p, insertInto(-1)), pooldriver.ErrTxLost, by.name)
+	}
+}
+
+// TestNothingOfATransactionRunsOutsideItWhenItsConnectionDies kills the
+// connection at a random statement. What the task does then, by the Tx or beside
+// it, fails until the Tx is ended.
+func TestNothingOfATransactionRunsOutsideItWhenItsConnectionDies(t *testing.T) {
+	random := seeded(t)
+	eachServer(t, func(t *testing.T, s stage) {
+		p := s.open(t, 3)
+		var want []int
+		for round := range rounds(25, 400) {
+			ctx, end := pooldriver.WithTask(t.Context())
+			tx, err := p.BeginTx(ctx, nil)
+			require.NoError(t, err)
+			const n = 6
+			deathAt := random.IntN(n + 1)
+			for i := range n {
+				if i == deathAt {
+					s.kill(t, p.backend(ctx, t))
+				}
+				ambient := random.IntN(2) == 0
+				if by := means[random.IntN(len(means))]; ambient {
+					err = by.run(ctx, p, insertInto(round))
+				} else {
+					_, err = tx.ExecContext(ctx, insertInto(round))
+				}
+				switch {
+				case i < deathAt:
+					require.NoError(t, err)
+				case i == deathAt:
+					require.Error(t, err)
+				default:
+					require.ErrorIs(t, err, pooldriver.ErrTxLost)
+				}
+			}
+			switch {
+			case deathAt == n:
+				s.kill(t, p.backend(ctx, t))
+				require.Error(t, tx.Commit(), "the server has rolled back")
+			case random.IntN(2) == 0:
+				p.requireLost(ctx, t, means)
+				require.ErrorIs(t, tx.Commit(), pooldriver.ErrTxLost)
+			default:
+				p.requireLost(ctx, t, means)
+				_ = tx.Rollback()
+			}
+			require.ErrorIs(t, tx.Rollback(), sql.ErrTxDone)
+
+			p.mustExec(ctx, t, insertInto(1000+round))
+			want = append(want, 1000+round)
+			require.NoError(t, pooldriver.InTx(ctx, p.DB, nil, func(ctx context.Context, _ *sql.Tx) error {
+				_, err := p.ExecContext(ctx, insertInto(5000+round))
+				return err
+			}))
+			want = append(want, 5000+round)
+			end()
+			p.requireNothingLeft(t)
+		}
+		slices.Sort(want)
+		require.Equal(t, want, s.stored(t))
+		p.requireAtRest(t)
+	})
+}
+
+// TestATransactionWhoseConnectionDiesDuringAStatementIsLost: the same, with the
+// server at work.
+func TestATransactionWhoseConnectionDiesDuringAStatementIsLost(t *testing.T) {
+	eachServer(t, func(t *testing.T, s stage) {
+		p := s.open(t, 3)
+		w := &work{T: t, stagePool: p}
+		ctx, end := pooldriver.WithTask(t.Context())
+		defer end()
+		w.ctx = ctx
+		tx, err := p.BeginTx(ctx, nil)
+		require.NoError(t, err)
+		p.mustExec(ctx, t, insertInto(1))
+		id := p.backend(ctx, t)
+		failed := w.sleepUntilFailed()
+		waiting := make(chan error, 1)
+		go func() {
+			_, err := p.ExecContext(ctx, insertInto(2))
+			waiting <- err
+		}()
+		s.kill(t, id)
+		require.Error(t, <-failed)
+		require.ErrorIs(t, <-waiting, pooldriver.ErrTxLost, "it has waited for the connection of the transaction")
+		p.requireLost(ctx, t, means)
+		require.Error(t, tx.Commit())
+		p.mustExec(ctx, t, insertInto(3))
+		require.Equal(t, []int{3}, s.stored(t))
+	})
+}
+
+// TestATransactionByStatementThatIsLostStaysLostUntilTheTaskEnds: there is no
+// Tx whose end could say that the program knows.
+func TestATransactionByStatementThatIsLostStaysLostUntilTheTaskEnds(t *testing.T) {
+	random := seeded(t)
+	eachServer(t, func(t *testing.T, s stage) {
+		p := s.open(t, 3)
+		for range rounds(5, 50) {
+			ctx, end := pooldriver.WithTask(t.Context())
+			p.mustExec(ctx, t, "BEGIN")
+			for range random.IntN(3) {
+				p.mustExec(ctx, t, insertInto(1))
+			}
+			if random.IntN(2) == 0 {
+				s.kill(t, p.backend(ctx, t))
+				require.Error(t, means[random.IntN(len(means))].run(ctx, p, insertInto(2)))
+			} else {
+				inner, err := p.BeginTx(ctx, nil)
+				require.NoError(t, err)
+				s.kill(t, p.backend(ctx, t))
+				_, err = inner.ExecContext(ctx, insertInto(2))
+				require.Error(t, err)
+				_ = inner.Rollback() // It was not the outermost.
+			}
+			p.requireLost(ctx, t, means)
+			for _, statement := range []string{"COMMIT", "ROLLBACK", "BEGIN", insertInto(3)} {
+				_, err := p.ExecContext(ctx, statement)
+				require.ErrorIs(t, err, pooldriver.ErrTxLost, statement)
+			}
+			p.requireLost(ctx, t, means)
+			_, err := p.ExecContext(pooldriver.Outside(ctx), "DELETE FROM ledger")
+			require.NoError(t, err, "what does not belong to the task goes on")
+			end()
+			p.requireNothingLeft(t)
+
+			require.NoError(t, pooldriver.Do(t.Context(), func(ctx context.Context) error {
+				_, err := p.ExecContext(ctx, insertInto(4))
+				return err
+			}))
+			require.Equal(t, []int{4}, s.stored(t))
+		}
+	})
+}
+
+// TestASessionLostWithRowsThatWereCancelledIsMissed: the statement has
+// succeeded, the program does not want its rows, and some drivers give up the
+// connection for it. No error has told anybody.
+func TestASessionLostWithRowsThatWereCancelledIsMissed(t *testing.T) {
+	eachServer(t, func(t *testing.T, s stage) {
+		begin := func(ctx context.Context, p stagePool) error { _, err := p.BeginTx(ctx, nil); return err }
+		exec := func(statement string) func(context.Context, stagePool) error {
+			return func(ctx context.Context, p stagePool) error { return means[0].run(ctx, p, statement) }
+		}
+		for name, have := range map[string]func(context.Context, stagePool) error{
+			"a transaction":                begin,
+			"a transaction by a statement": exec("BEGIN"),
+			"state":                        exec(s.say("SET app.tenant = 'alice'", "SET @tenant = 'alice'", "")),
+		} {
+			t.Run(name, func(t *testing.T) {
+				for range rounds(5, 100) {
+					p := s.open(t, 2)
+					ctx, end := pooldriver.WithTask(t.Context())
+					require.NoError(t, have(ctx, p))
+					before := p.backend(ctx, t)
+					brief, cancel := context.WithCancel(ctx)
+					rows, err := p.QueryContext(brief, strings.Replace(someRows, "SELECT n FROM", "SELECT n, repeat('x', 9999) FROM", 1))
+					require.NoError(t, err)
+					require.True(t, rows.Next())
+					cancel()
+					_ = rows.Close()
+
+					var after int64
+					err = p.QueryRowContext(ctx, p.self()).Scan(&after)
+					if err == nil {
+						require.Equal(t, before, after, "it goes on as if it had its session")
+					} else {
+						_, err = p.ExecContext(ctx, insertInto(1))
+						require.ErrorIs(t, err, pooldriver.ErrTxLost)
+					}
+					end()
+					require.NoError(t, p.Close())
+				}
+				require.Empty(t, s.stored(t))
+			})
+		}
+	})
+}
+
+// TestStatementsDoNotGoOnWithoutTheSessionTheyWereMeantFor: what a task has set
+// is gone with its connection. Another connection would be another tenant, or
+// another role.
+func TestStatementsDoNotGoOnWithoutTheSessionTheyWereMeantFor(t *testing.T) {
+	eachServer(t, func(t *testing.T, s stage) {
+		for _, set := range []string{
+			"SET ROLE " + s.account.Role,
+			s.say("SET app.tenant = 'alice'", "SET @tenant = 'alice'", ""),
+			s.say("CREATE TEMP TABLE left_behind (id integer)", "CREATE TEMPORARY TABLE left_behind (id integer)", ""),
+			s.say("SELECT pg_advisory_lock(7)", "DO GET_LOCK(CONCAT(DATABASE(), '.7'), 0)", ""),
+		} {
+			for _, by := range means {
+				t.Run(set+"/"+by.name, func(t *testing.T) {
+					p := s.open(t, 3)
+					ctx, end := pooldriver.WithTask(t.Context())
+					defer end()
+					p.mustExec(ctx, t, set)
+					s.kill(t, p.backend(ctx, t))
+					for range 3 {
+						require.Error(t, by.run(ctx, p, insertInto(1)))
+					}
+					for _, by := range means {
+						require.Error(t, by.run(ctx, p, insertInto(1)), by.name)
+					}
+					require.Empty(t, s.stored(t))
+					end()
+					p.requireNothingLeft(t)
+					ctx, end = pooldriver.WithTask(t.Context())
+					defer end()
+					require.NoError(t, means[0].run(ctx, p, "SELECT 1"))
+				})
+			}
+		}
+	})
+}
+
+// TestAfterATransactionThatEndedBehindTheProgramsBack there is a fence, if
+// others have joined it: they would believe they still are in it.
+func TestAfterATransactionThatEndedBehindTheProgramsBack(t *testing.T) {
+	eachStage(t, func(t *testing.T, s stage) {
+		for _, joined := range []bool{true, false} {
+			t.Run(fmt.Sprintf("joined=%t", joined), func(t *testing.T) {
+				mustExec(t, s.witness, "DELETE FROM ledger")
+				p := s.open(t, 2)
+				want := []int{}
+				for i := range rounds(16, 200) {
+					ctx, end := pooldriver.WithTask(t.Context())
+					limited, cancel := context.WithCancel(ctx)
+					if i == 0 {
+						limited, cancel = context.WithTimeout(ctx, 500*time.Millisecond)
+					}
+					tx, err := p.BeginTx(limited, nil)
+					require.NoError(t, err)
+					_, err = tx.ExecContext(ctx, insertInto(1))
+					require.NoError(t, err)
+					if joined {
+						p.mustExec(ctx, t, insertInto(2))
+					}
+					if i%2 == 1 && s.name != "sqlite" {
+						time.AfterFunc(10*time.Millisecond, cancel)
+						_, err = tx.ExecContext(limited, sleepFor(s.account.Server.Engine, time.Minute))
+						require.Error(t, err)
+					} else if i > 0 {
+						cancel()
+					}
+					<-limited.Done()
+					// No pause: nobody tells the program when the rollback is done.
+					if joined {
+						p.requireLost(ctx, t, statements)
+						require.Error(t, tx.Commit())
+						p.requireLost(ctx, t, statements)
+						tx, err := p.BeginTx(ctx, nil)
+						require.NoError(t, err)
+						p.mustExec(ctx, t, insertInto(100+i))
+						require.NoError(t, tx.Commit())
+						p.mustExec(ctx, t, insertInto(1000+i))
+						want = append(want, 100+i, 1000+i)
+					} else {
+						p.mustExec(ctx, t, insertInto(100+i))
+						want = append(want, 100+i)
+						require.Contains(t, s.stored(t), 100+i, "it was part of the dead transaction")
+						require.Error(t, tx.Commit())
+					}
+					cancel()
+					end()
+					p.requireNothingLeft(t)
+				}
+				slices.Sort(want)
+				require.Equal(t, want, s.stored(t))
+				p.requireAtRest(t)
+			})
+		}
+	})
+}

@@ -1,0 +1,158 @@
+package pooldriver
+
+import (
+	"context"
+	"database/sql"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/pooldriver/pooldriver/internal/fakedb"
+)
+
+func TestAPanicOfTheDriverInATransactionCostsThatTransactionOnly(t *testing.T) {
+	for name, tc := range map[string]struct {
+		fault fakedb.Fault
+		run   func(ctx context.Context, db *sql.DB, tx *sql.Tx)
+	}{
+		"its own statement": {fakedb.Fault{Call: fakedb.ConnExecCtx}, func(ctx context.Context, _ *sql.DB, tx *sql.Tx) { _ = insertTwo(ctx, tx) }},
+		"one that joins":    {fakedb.Fault{Call: fakedb.ConnExecCtx}, func(ctx context.Context, db *sql.DB, _ *sql.Tx) { _ = insertTwo(ctx, db) }},
+		"a query that joins": {fakedb.Fault{Call: fakedb.ConnQueryCtx}, func(ctx context.Context, db *sql.DB, _ *sql.Tx) {
+			_ = query(db.QueryContext(ctx, "SELECT 1"))
+		}},
+		"a prepare that joins": {fakedb.Fault{Call: fakedb.ConnPrepareCtx}, func(ctx context.Context, db *sql.DB, _ *sql.Tx) { _, _ = db.PrepareContext(ctx, "SELECT 1") }},
+		"a savepoint":          {fakedb.Fault{Text: "SAVEPOINT"}, func(ctx context.Context, db *sql.DB, _ *sql.Tx) { _, _ = db.BeginTx(ctx, nil) }},
+		"rows":                 {fakedb.Fault{Call: fakedb.RowsNext}, func(ctx context.Context, _ *sql.DB, tx *sql.Tx) { _ = query(tx.QueryContext(ctx, "SELECT 1")) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server, db, c := openTasks(t, 1)
+			ctx, end := WithTask(t.Context())
+			defer end()
+			tx, err := db.BeginTx(ctx, nil)
+			require.NoError(t, err)
+			mustExec(t, ctx, tx, "INSERT INTO t VALUES (1)")
+			tc.fault.Panic = "boom"
+			server.Inject(tc.fault)
+			require.PanicsWithValue(t, "boom", func() { tc.run(ctx, db, tx) })
+			_ = tx.Rollback()
+			patient, cancel := context.WithTimeout(ctx, 5*time.Second)
+			defer cancel()
+			require.NoError(t, insertTwo(patient, db), "the task goes on")
+			require.Equal(t, [][]any{{int64(2)}}, server.Table("t"))
+			require.Equal(t, 2, server.State().Opened, "the connection whose call never returned is not used again")
+			end()
+			require.Zero(t, lent(c))
+		})
+	}
+}
+
+func query(rows *sql.Rows, err error) error {
+	if err != nil {
+		return err
+	}
+	rows.Next()
+	return rows.Close()
+}
+
+func TestAStatementThatJoinedAfterAPanicIsNotRunOutsideTheTransaction(t *testing.T) {
+	server, db, _ := openTasks(t, 2)
+	ctx, end := WithTask(t.Context())
+	defer end()
+	tx, err := db.BeginTx(ctx, nil)
+	require.NoError(t, err)
+	server.Inject(fakedb.Fault{Call: fakedb.ConnExecCtx, Panic: "boom"})
+	require.Panics(t, func() { _ = insertTwo(ctx, db) })
+	require.ErrorIs(t, insertTwo(ctx, db), ErrTxLost)
+	require.ErrorIs(t, tx.Commit(), ErrTxLost)
+	require.Empty(t, server.Table("t"))
+}
+
+func TestAPanicWhileRowsAreReadAheadIsTheirReadersAndStopsNobody(t *testing.T) {
+	server, db, c := openTasks(t, 1)
+	ctx, end := WithTask(t.Context())
+	tx, err := db.BeginTx(ctx, nil)
+	require.NoError(t, err)
+	rows, err := tx.QueryContext(ctx, "SELECT n FROM numbers LIMIT 5")
+	require.NoError(t, err)
+	server.Inject(fakedb.Fault{Call: fakedb.RowsNext, Skip: 2, Panic: "boom"})
+	require.PanicsWithValue(t, "boom", func() { _ = insertTwo(ctx, db) })
+	soon(t, "Rows.Close", func() { _ = rows.Close() })
+	soon(t, "Rollback", func() { _ = tx.Rollback() })
+	soon(t, "the end of the task", end)
+	require.Zero(t, lent(c))
+	require.Zero(t, c.Stats().BufferedBytes)
+}
+
+func TestAPanicWhileRowsAreTakenBackCostsTheirConnectionOnly(t *testing.T) {
+	server, db, c := openTasks(t, 1)
+	rows, err := db.QueryContext(t.Context(), "SELECT n FROM numbers LIMIT 50")
+	require.NoError(t, err)
+	server.Inject(fakedb.Fault{Call: fakedb.RowsNext, Skip: 3, Panic: "boom"})
+	impatient, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	require.ErrorIs(t, db.PingContext(impatient), context.DeadlineExceeded)
+	require.NoError(t, rows.Close())
+	require.Zero(t, c.Stats().BufferedBytes)
+	require.NoError(t, db.PingContext(t.Context()))
+	require.Equal(t, 2, server.State().Opened)
+}
+
+func TestAPanicOfCommitCostsNoPlaceInThePool(t *testing.T) {
+	server, db, _ := openTasks(t, 1)
+	tx, err := db.BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	server.Inject(fakedb.Fault{Call: fakedb.TxCommit, Panic: "boom"})
+	require.PanicsWithValue(t, "boom", func() { _ = tx.Commit() })
+	soon(t, "a ping", func() { require.NoError(t, db.PingContext(t.Context())) })
+	require.Equal(t, 2, server.State().Opened)
+}
+
+func TestNothingJoinsATransactionWhoseCommitHasPanicked(t *testing.T) {
+	server, db, c := openTasks(t, 2)
+	ctx, end := WithTask(t.Context())
+	tx, err := db.BeginTx(ctx, nil)
+	require.NoError(t, err)
+	mustExec(t, ctx, tx, "INSERT INTO t VALUES (1)")
+	server.Inject(fakedb.Fault{Call: fakedb.TxCommit, Panic: "boom"})
+	require.PanicsWithValue(t, "boom", func() { _ = tx.Commit() })
+	told := insertTwo(ctx, db)
+	end()
+	atRest(t, c) // also what ends behind the program
+	if told == nil {
+		require.Equal(t, [][]any{{int64(2)}}, server.Table("t"), "what was reported as executed")
+	} else {
+		require.Empty(t, server.Table("t"))
+	}
+}
+
+func TestAPanicAtTheEndOfATaskCostsItsConnectionAndNotTheProgram(t *testing.T) {
+	for call, leave := range map[fakedb.Call]func(ctx context.Context, db *sql.DB) func(){
+		fakedb.TxRollback: func(ctx context.Context, db *sql.DB) func() {
+			tx, err := db.BeginTx(ctx, nil)
+			require.NoError(t, err)
+			return func() { _ = tx.Rollback() }
+		},
+		fakedb.RowsClose: func(ctx context.Context, db *sql.DB) func() {
+			rows, err := db.QueryContext(ctx, "SELECT n FROM numbers LIMIT 100")
+			require.NoError(t, err)
+			return func() { _ = rows.Close() }
+		},
+		fakedb.ConnValid: func(ctx context.Context, db *sql.DB) func() {
+			mustExec(t, ctx, db, "SET a = 1")
+			return func() {}
+		},
+	} {
+		t.Run(string(call), func(t *testing.T) {
+			server, db, c := openTasks(t, 1)
+			ctx, end := WithTask(t.Context())
+			late := leave(context.WithoutCancel(ctx), db)
+			server.Inject(fakedb.Fault{Call: call, Panic: "boom"})
+			end()
+			late()
+			atRest(t, c)
+			require.NoError(t, insertTwo(t.Context(), db))
+			require.Equal(t, 2, server.State().Opened)
+		})
+	}
+}

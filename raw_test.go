@@ -1,0 +1,314 @@
+package pooldriver
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// rawly executes a statement on the driver's own connection.
+func rawly(ctx context.Context, dc driver.Conn, statement string) error {
+	_, err := dc.(driver.ExecerContext).ExecContext(ctx, statement, nil)
+	return err
+}
+
+// inRaw calls Raw in a goroutine whose function waits. It returns when the
+// function runs; done lets it go on and returns what Raw returned.
+func inRaw(ctx context.Context, conn *sql.Conn, fn func(driver.Conn) error) (done func() error) {
+	inside, leave, result := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+	go func() {
+		result <- Raw(ctx, conn, func(dc driver.Conn) error {
+			close(inside)
+			<-leave
+			return fn(dc)
+		})
+	}()
+	<-inside
+	return func() error { close(leave); return <-result }
+}
+
+func nothing(driver.Conn) error { return nil }
+
+func TestRawInATransactionBelongsToIt(t *testing.T) {
+	for _, commit := range []bool{false, true} {
+		server, db, c := openTasks(t, 2)
+		ctx, end := WithTask(t.Context())
+		defer end()
+		tx, err := db.BeginTx(ctx, nil)
+		require.NoError(t, err)
+		require.NoError(t, insertTwo(ctx, tx))
+		conn, err := db.Conn(ctx)
+		require.NoError(t, err)
+		require.NoError(t, Raw(ctx, conn, func(dc driver.Conn) error { return rawly(ctx, dc, "INSERT INTO t VALUES (3)") }))
+		require.NoError(t, conn.Close())
+		require.NoError(t, insertTwo(ctx, db))
+		require.Equal(t, 1, server.State().Opened)
+		if commit {
+			require.NoError(t, tx.Commit())
+			require.Len(t, server.Table("t"), 3)
+		} else {
+			require.NoError(t, tx.Rollback())
+			require.Empty(t, server.Table("t"))
+		}
+		atRest(t, c) // what Raw did is cleaned away behind the program
+	}
+}
+
+func TestRawSeesTheSessionOfItsTaskAndLeavesNothingToTheNextBorrower(t *testing.T) {
+	_, db, c := openTasks(t, 1)
+	ctx, end := WithTask(t.Context())
+	mustExec(t, ctx, db, "SET a = 1")
+	conn, err := db.Conn(ctx)
+	require.NoError(t, err)
+	require.NoError(t, Raw(ctx, conn, func(dc driver.Conn) error { return rawly(ctx, dc, "SET b = 2") }))
+	require.NoError(t, conn.Close())
+	require.EqualValues(t, 1, show(t, ctx, db, "a"))
+	require.EqualValues(t, 2, show(t, ctx, db, "b"), "one session")
+	end()
+	require.Zero(t, lent(c))
+	require.Nil(t, show(t, t.Context(), db, "a"))
+	require.Nil(t, show(t, t.Context(), db, "b"))
+}
+
+func TestAStatementThatNeedsTheSessionWaitsUntilRawHasReturned(t *testing.T) {
+	for name, use := range map[string]func(ctx context.Context, db *sql.DB, tx *sql.Tx) error{
+		"a statement that joins":        func(ctx context.Context, db *sql.DB, _ *sql.Tx) error { return insertTwo(ctx, db) },
+		"the transaction's own":         func(ctx context.Context, _ *sql.DB, tx *sql.Tx) error { return insertTwo(ctx, tx) },
+		"a savepoint":                   func(ctx context.Context, db *sql.DB, _ *sql.Tx) error { return rolledBack(db.BeginTx(ctx, nil)) },
+		"a query of another sql.Conn":   func(ctx context.Context, db *sql.DB, _ *sql.Tx) error { return onConn(ctx, db, insertTwoOn) },
+		"another Raw of another handle": func(ctx context.Context, db *sql.DB, _ *sql.Tx) error { return onConn(ctx, db, rawTwoOn) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, db, _ := openTasks(t, 2)
+			ctx, end := WithTask(t.Context())
+			defer end()
+			tx, err := db.BeginTx(ctx, nil)
+			require.NoError(t, err)
+			done := inRaw(ctx, takeConn(t, ctx, db), nothing)
+			used := make(chan error, 1)
+			go func() { used <- use(ctx, db, tx) }()
+			select {
+			case err := <-used:
+				t.Fatalf("it did not wait: %v", err)
+			case <-time.After(20 * time.Millisecond):
+			}
+			require.NoError(t, done())
+			require.NoError(t, <-used)
+			require.NoError(t, tx.Rollback())
+		})
+	}
+}
+
+func rolledBack(tx *sql.Tx, err error) error {
+	if err != nil {
+		return err
+	}
+	return tx.Rollback()
+}
+
+func onConn(ctx context.Context, db *sql.DB, use func(context.Context, *sql.Conn) error) error {
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	return errors.Join(use(ctx, conn), conn.Close())
+}
+
+func insertTwoOn(ctx context.Context, conn *sql.Conn) error { return insertTwo(ctx, conn) }
+
+func rawTwoOn(ctx context.Context, conn *sql.Conn) error {
+	return Raw(ctx, conn, func(dc driver.Conn) error { return rawly(ctx, dc, "INSERT INTO t VALUES (2)") })
+}
+
+func TestAFunctionOfRawThatUsesItsTaskIsToldWithinASecond(t *testing.T) {
+	server, db, c := openTasks(t, 2)
+	ctx, end := WithTask(t.Context())
+	defer end()
+	tx, err := db.BeginTx(ctx, nil)
+	require.NoError(t, err)
+	conn := takeConn(t, ctx, db)
+	for range 2 {
+		require.NoError(t, Raw(ctx, conn, func(dc driver.Conn) error {
+			began := time.Now()
+			err := insertTwo(ctx, db)
+			require.ErrorContains(t, err, "lent to a function of Raw")
+			require.Less(t, time.Since(began), time.Second)
+			return rawly(ctx, dc, "INSERT INTO t VALUES (1)")
+		}))
+	}
+	require.NoError(t, insertTwo(ctx, db), "the transaction is as it was")
+	require.NoError(t, tx.Commit())
+	require.Len(t, server.Table("t"), 3)
+	require.Equal(t, 1, c.Stats().Pool.Count)
+}
+
+func TestAFunctionOfRawMayUseItsTaskWhereThereAreOtherConnections(t *testing.T) {
+	server, db, _ := openTasks(t, 2)
+	ctx, end := WithTask(t.Context())
+	defer end()
+	require.NoError(t, Raw(ctx, takeConn(t, ctx, db), func(dc driver.Conn) error {
+		return errors.Join(insertTwo(ctx, db), rawly(ctx, dc, "INSERT INTO t VALUES (1)"))
+	}))
+	require.Len(t, server.Table("t"), 2)
+}
+
+func TestATransactionDoesNotEndWhileRawHasItsConnection(t *testing.T) {
+	for name, finish := range map[string]func(*sql.Tx) error{"rollback": (*sql.Tx).Rollback, "commit": (*sql.Tx).Commit} {
+		t.Run(name, func(t *testing.T) {
+			server, db, c := openTasks(t, 2)
+			ctx, end := WithTask(t.Context())
+			defer end()
+			tx, err := db.BeginTx(ctx, nil)
+			require.NoError(t, err)
+			conn, err := db.Conn(ctx)
+			require.NoError(t, err)
+			gate := held(server, "(7)")
+			raw, ended := make(chan error, 1), make(chan error, 1)
+			go func() {
+				raw <- Raw(ctx, conn, func(dc driver.Conn) error { return rawly(ctx, dc, "INSERT INTO t VALUES (7)") })
+			}()
+			<-gate.Entered()
+			go func() { ended <- finish(tx) }()
+			select {
+			case err := <-ended:
+				t.Error("it did not wait", err)
+			case <-time.After(20 * time.Millisecond):
+			}
+			gate.Open()
+			require.NoError(t, <-raw)
+			require.NoError(t, <-ended)
+			require.NoError(t, conn.Close())
+			require.Zero(t, server.State().InTx())
+			atRest(t, c)
+		})
+	}
+}
+
+func TestTheWaitForRawEndsWithTheContext(t *testing.T) {
+	_, db, _ := openTasks(t, 1)
+	ctx, end := WithTask(t.Context())
+	defer end()
+	mustExec(t, ctx, db, "SET a = 1")
+	done := inRaw(ctx, takeConn(t, ctx, db), nothing)
+	impatient, cancel := context.WithCancel(ctx)
+	used := make(chan error, 1)
+	go func() { used <- insertTwo(impatient, db) }()
+	cancel()
+	require.ErrorIs(t, <-used, context.Canceled)
+	require.NoError(t, done())
+	require.NoError(t, insertTwo(ctx, db))
+}
+
+func TestRowsInTheWayOfRawAreReadIntoMemoryFirst(t *testing.T) {
+	server, db, c := openTasks(t, 1)
+	require.NoError(t, inTransaction(t.Context(), db, func(ctx context.Context) error {
+		rows, err := db.QueryContext(ctx, "SELECT n FROM numbers LIMIT 5")
+		require.NoError(t, err)
+		seen := 0
+		for ; rows.Next(); seen++ {
+			require.NoError(t, onConn(ctx, db, rawTwoOn))
+		}
+		require.Equal(t, 5, seen)
+		return rows.Close()
+	}))
+	require.Len(t, server.Table("t"), 5)
+	require.Zero(t, c.Stats().BufferedBytes)
+}
+
+func TestAPanicInRawCostsItsConnectionAndGoesOn(t *testing.T) {
+	for _, inTx := range []bool{false, true} {
+		server, db, c := openTasks(t, 1)
+		ctx, end := WithTask(t.Context())
+		defer end()
+		var tx *sql.Tx
+		if inTx {
+			var err error
+			tx, err = db.BeginTx(ctx, nil)
+			require.NoError(t, err)
+			require.NoError(t, insertTwo(ctx, db))
+		}
+		conn, err := db.Conn(ctx)
+		require.NoError(t, err)
+		require.PanicsWithValue(t, "boom", func() { _ = Raw(ctx, conn, func(driver.Conn) error { panic("boom") }) })
+		require.ErrorIs(t, conn.Close(), sql.ErrConnDone, "database/sql has closed it")
+		if inTx {
+			require.ErrorIs(t, insertTwo(ctx, db), ErrTxLost)
+			require.ErrorIs(t, tx.Commit(), ErrTxLost)
+			require.Empty(t, server.Table("t"))
+		}
+		require.NoError(t, insertTwo(ctx, db))
+		require.Equal(t, 2, server.State().Opened)
+		end()
+		require.Zero(t, lent(c))
+	}
+}
+
+func TestAnErrBadConnOfRawEndsItsConnection(t *testing.T) {
+	server, db, c := openTasks(t, 1)
+	ctx, end := WithTask(t.Context())
+	defer end()
+	conn, err := db.Conn(ctx)
+	require.NoError(t, err)
+	require.ErrorIs(t, Raw(ctx, conn, func(driver.Conn) error { return driver.ErrBadConn }), driver.ErrBadConn)
+	require.ErrorIs(t, conn.Close(), sql.ErrConnDone)
+	require.NoError(t, insertTwo(ctx, db))
+	require.Equal(t, 2, server.State().Opened)
+	require.Zero(t, lent(c))
+}
+
+func TestTheEndOfATaskLetsAFunctionOfRawReturn(t *testing.T) {
+	server, db, c := openTasks(t, 1)
+	ctx, end := WithTask(t.Context())
+	tx, err := db.BeginTx(context.WithoutCancel(ctx), nil)
+	require.NoError(t, err)
+	conn, err := db.Conn(context.WithoutCancel(ctx))
+	require.NoError(t, err)
+	done := inRaw(context.WithoutCancel(ctx), conn, func(dc driver.Conn) error {
+		return rawly(context.Background(), dc, "INSERT INTO t VALUES (1)")
+	})
+	ended := make(chan struct{})
+	go func() { end(); close(ended) }()
+	<-ctx.Done()
+	require.NoError(t, done(), "nobody touches its connection before it returns")
+	<-ended
+	require.Empty(t, server.Table("t"))
+	require.Zero(t, server.State().InTx())
+	require.Zero(t, lent(c))
+	require.NoError(t, tx.Rollback(), "it is what has happened")
+	require.NoError(t, conn.Close())
+}
+
+func TestNothingSpinsWhileAFunctionOfRawOutlivesItsTask(t *testing.T) {
+	defer watch(t, time.Minute)()
+	synctest.Test(t, func(t *testing.T) {
+		_, db, c := openTasks(t, 1)
+		ctx, end := WithTask(t.Context())
+		conn, err := db.Conn(ctx)
+		require.NoError(t, err)
+		done := inRaw(context.WithoutCancel(ctx), conn, nothing)
+		end()                   // gives up waiting for it
+		time.Sleep(time.Second) // passes when nothing runs
+		require.Equal(t, 1, lent(c))
+		require.NoError(t, done())
+		synctest.Wait()
+		require.Zero(t, lent(c))
+		require.NoError(t, conn.Close())
+	})
+}
+
+func TestRawOfAnEndedTaskIsRefused(t *testing.T) {
+	_, db, _ := openTasks(t, 1)
+	ctx, end := WithTask(t.Context())
+	conn, err := db.Conn(ctx)
+	require.NoError(t, err)
+	end()
+	late := context.WithoutCancel(ctx)
+	require.ErrorIs(t, Raw(late, conn, func(driver.Conn) error { panic("not reached") }), ErrTaskEnded)
+	require.NoError(t, conn.Close())
+}

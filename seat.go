@@ -1,0 +1,258 @@
+package pooldriver
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/pool"
+)
+
+// A task's connections: how they come, whose turn it is, and how they go.
+
+// seat is what a binding keeps of one of its connections, under its turn.
+type seat struct {
+	users    int    // checkouts that use it, and rows whose checkout has moved on
+	ops      uint64 // turns so far: whether anything moves
+	pin      pin    // why it is the task's session, after the last operation
+	since    time.Time
+	elector  *conn // whose operation made it the session
+	tx       *tx   // begun by BeginTx, not ended
+	inner    []*tx // savepoints, the innermost last
+	warned   bool
+	stateful bool          // statements have changed the session, as far as is known
+	byHand   bool          // the outermost transaction that is open was begun by hand
+	gone     bool          // the server has ended the transaction by an error
+	hidden   bool          // a text said that a transaction begins, and nobody can be asked
+	apart    bool          // of a checkout that keeps to itself
+	raw      chan struct{} // closed when Raw's function returns; nil: none runs
+}
+
+// begun reports whether a transaction of BeginTx's is open, or was when the
+// connection died.
+func (r *realConn) begun() bool { return r.seat.tx != nil || len(r.seat.inner) > 0 }
+
+// innermost is the transaction or savepoint that a statement runs in now; nil
+// where it was begun by hand.
+func (r *realConn) innermost() *tx {
+	if n := len(r.seat.inner); n > 0 {
+		return r.seat.inner[n-1]
+	}
+	return r.seat.tx
+}
+
+// outlived is the outermost transaction whose context has ended. database/sql is
+// about to roll it back, in a goroutine of its own; whoever comes first does it.
+func (r *realConn) outlived() *tx {
+	if t := r.seat.tx; t != nil && t.ctx.Err() != nil {
+		return t
+	}
+	for _, t := range r.seat.inner {
+		if t.ctx.Err() != nil {
+			return t
+		}
+	}
+	return nil
+}
+
+// inTx reports whether a transaction is open, also one begun by hand.
+func (r *realConn) inTx() bool {
+	if r.begun() {
+		return true
+	}
+	status := r.txStatus()
+	return status == dialects.TxOpen || status == dialects.TxFailed
+}
+
+// lost reports whether a transaction is gone that has not been ended.
+func (r *realConn) lost() bool { return (r.broken || r.seat.gone) && r.begun() }
+
+// pins looks at what keeps the connection, and whether it is still there: a
+// context that ended may have closed it while rows were open.
+func (r *realConn) pins() pins {
+	status := r.txStatus()
+	if status == dialects.TxLost {
+		r.broken = true
+	}
+	return pins{r.seat.users, pinOf(r.begun(), status, r.effect, r.seat.hidden)}
+}
+
+// seat takes a connection of the pool into the binding, with its turn.
+func (b *binding) seat(c *conn, t *try, lease pool.Lease[*realConn]) {
+	r := lease.Value()
+	_ = r.turn.take(context.Background()) // somebody who came too late may have it for a moment
+	r.lease = lease
+	r.seat.users, r.seat.apart, r.seat.hidden = 1, c.apart, false // the rest is as unseat has left it
+	r.holder.Store(b)
+	// From here on either the task's end sees the seat, or settle the end.
+	c.real, c.touched, c.executed = r, false, false
+	t.real, t.turn = r, true
+}
+
+// take takes r's turn, if r is the binding's.
+func (b *binding) take(r *realConn) bool {
+	_ = r.turn.take(context.Background())
+	if r.holder.Load() == b {
+		return true
+	}
+	r.turn.pass()
+	return false
+}
+
+// leave ends a checkout's use of its connection.
+func (b *binding) leave(c *conn) {
+	r, rows := c.real, c.open
+	c.real, c.open = nil, nil
+	if r == nil || b.ended.Load() {
+		return
+	}
+	if rows != nil {
+		if !rows.closed {
+			_ = r.turn.take(context.Background())
+			rows.virgin = false
+			if rows.evicted || !rows.live {
+				r.turn.pass()
+			} else {
+				rows.holds = true // what the checkout had, the rows have now
+				b.pass(r)
+				return
+			}
+		}
+		if rows.evicted {
+			return
+		}
+	}
+	if r.turn.try() {
+		if r.holder.Load() == b { // not if the task has just ended
+			r.seat.users--
+		}
+		b.pass(r)
+		return
+	}
+	b.mu.Lock()
+	b.leavers = append(b.leavers, r)
+	b.mu.Unlock()
+	b.leaving.Add(1)
+	// Whoever has the turn looks at leaving after it has given it back, and we
+	// look at the turn after leaving has counted us: one of us sees it.
+	if r.turn.try() {
+		b.pass(r)
+	}
+}
+
+// pass ends a turn on r: the binding's affairs are settled, and the connection
+// goes back if nothing pins it any more.
+func (b *binding) pass(r *realConn) {
+	for {
+		if r.holder.Load() != b {
+			r.turn.pass()
+			return
+		}
+		if b.tidy(r) {
+			return
+		}
+		if !b.yield(r) {
+			return
+		}
+	}
+}
+
+// yield gives the turn back, and takes it again if there is something to be
+// seen to on r that others could not.
+func (b *binding) yield(r *realConn) (again bool) {
+	raw := r.seat.raw != nil // its end comes here again
+	r.turn.pass()
+	return (b.leaving.Load() != 0 && b.isLeft(r) || b.ended.Load() && !raw) && r.turn.try()
+}
+
+// isLeft reports whether a checkout waits to be counted out of r.
+func (b *binding) isLeft(r *realConn) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Contains(b.leavers, r)
+}
+
+// tidy decides, under r's turn, what becomes of r. gone: it has left the
+// binding, and the turn is given back.
+func (b *binding) tidy(r *realConn) (gone bool) {
+	if b.ended.Load() {
+		if r.seat.raw != nil {
+			return false // the function of Raw has it; its end comes here again
+		}
+		b.evict(r)
+		return true
+	}
+	if b.leaving.Load() != 0 {
+		b.dismiss(r)
+	}
+	r.seat.ops++
+	p := r.pins()
+	main := b.main.Load() == r
+	if r.broken && p.pin != pinTx {
+		// What it had as a session is gone. A transaction of BeginTx's is
+		// known to be: the program has ended it.
+		if main && (r.seat.stateful || r.seat.byHand) {
+			b.fence.Store(&lostError{what: pinNames[pinRawTx], since: r.seat.since, state: r.seat.stateful, final: true})
+		}
+		p.pin = pinNone
+	}
+	if r.seat.apart || (p.pin == pinRawTx && p.checkouts == 0 && b.ambient() == AmbientSeparate) {
+		p.pin = pinNone // as without a task
+	}
+	switch {
+	case p.pin == pinNone:
+		if main {
+			b.main.Store(nil)
+		}
+	case !main:
+		// Not expected of the statement's text, or another one's session has
+		// come first: then this one's lasts as long as its checkouts.
+		if b.main.CompareAndSwap(nil, r) {
+			r.seat.since = time.Now()
+		} else {
+			p.pin = pinNone
+		}
+	}
+	r.seat.pin = p.pin
+	if !r.broken {
+		r.seat.stateful = r.effect&changesSession != 0
+		r.seat.byHand = r.seat.tx == nil && (p.pin == pinTx || p.pin == pinRawTx)
+	}
+	if in := p.pin == pinTx || p.pin == pinRawTx; (main || in) && b.inTx.Load() != in {
+		b.inTx.Store(in)
+	}
+	if p.pinned() {
+		return false
+	}
+	b.unseat(r)
+	r.turn.pass()
+	b.connector.takeBack(r)
+	return true
+}
+
+// dismiss counts those out who have left r.
+func (b *binding) dismiss(r *realConn) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	kept := b.leavers[:0]
+	for _, left := range b.leavers {
+		if left == r {
+			r.seat.users--
+			b.leaving.Add(-1)
+		} else {
+			kept = append(kept, left)
+		}
+	}
+	b.leavers = kept
+}
+
+// unseat takes r, whose turn the caller has, out of the binding.
+func (b *binding) unseat(r *realConn) {
+	if b.main.Load() == r {
+		b.main.Store(nil)
+	}
+	r.seat = seat{}
+	r.holder.Store(nil)
+	b.held.Add(-1)
+}

@@ -1,0 +1,308 @@
+package pooldriver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/pooldriver/pooldriver/internal/adopted"
+)
+
+// WithTask returns a context that carries a task, and a function that ends it.
+// What runs with that context, or one derived from it, on any handle of any
+// connector of this package, is one logical session: it sees the same
+// transaction and the same session state. Between statements the task holds no
+// connection, unless a transaction or session state pins one.
+//
+// The end rolls back what is open, cleans what was changed, gives the
+// connections back, and returns when that is done, which is bounded by
+// Config.CleanTimeout per connector. The context is then done, with the cause
+// ErrTaskEnded. Calling it again does nothing. If ctx ends first, the same
+// happens by itself. Until one of them happens the task's resources are kept.
+//
+// Where ctx carries a task already, it is returned as it is, and the function
+// does nothing: the task belongs to whoever began it.
+//
+// The goroutines of a task may use it at the same time. Transactions nest in
+// one goroutine: a second one that wants a transaction of its own uses NewTask.
+func WithTask(ctx context.Context) (context.Context, func()) {
+	p := placeOf(ctx)
+	if p.task != nil {
+		return ctx, func() {}
+	}
+	t := newTask(ctx, p)
+	return t, t.end
+}
+
+// NewTask is WithTask, but the task is always a new one, which shares nothing
+// with the one that ctx may carry: an audit record that has to stay when the
+// transaction around it is rolled back, a goroutine with a transaction of its
+// own. A new task inside another one's transaction needs a connection of its
+// own, see ErrDeadlock.
+func NewTask(ctx context.Context) (context.Context, func()) {
+	t := newTask(ctx, placeOf(ctx))
+	return t, t.end
+}
+
+func newTask(ctx context.Context, p place) *task {
+	t := &task{from: p.nearest(), adopted: p.adopted}
+	t.Context, t.cancel = context.WithCancelCause(ctx)
+	return t
+}
+
+// Outside returns a context without a task, for statements that belong to
+// nobody's session. It still ends when ctx does; context.WithoutCancel undoes
+// that.
+func Outside(ctx context.Context) context.Context {
+	return &outside{ctx, placeOf(ctx).nearest()}
+}
+
+// Do calls fn with a context that carries a task, the one of ctx if there is
+// one, and returns fn's error. A task that Do began has ended when it returns,
+// also by a panic.
+func Do(ctx context.Context, fn func(context.Context) error) error {
+	ctx, end := WithTask(ctx)
+	defer end()
+	return fn(ctx)
+}
+
+// task is a context that carries a task: itself. Its own memory is all there
+// is of it until a statement runs.
+type task struct {
+	context.Context
+	cancel  context.CancelCauseFunc
+	from    *task // whose context it was made of: see starvation.go
+	adopted bool  // programs that know nothing of tasks run in it
+
+	first atomic.Pointer[binding] // of life.bindings, for those with one
+
+	mu    sync.Mutex // protects following fields
+	ended bool
+	life  *taskLife // nil until the first statement
+}
+
+// taskLife is what a task needs that uses a database.
+type taskLife struct {
+	bindings []*binding
+	number   uint64 // for errors
+	begun    time.Time
+	wrapped  chan struct{} // closed when the end is complete
+	stop     func() bool   // ends the watch over the context
+	timer    *time.Timer   // of Config.TaskTimeout
+	limit    time.Duration // the shortest of them
+}
+
+func (t *task) Value(key any) any {
+	if key == (adopted.Key{}) {
+		return t
+	}
+	return t.Context.Value(key)
+}
+
+// String keeps fmt from printing the contexts within.
+func (t *task) String() string { return "pooldriver.Task" }
+
+type outside struct {
+	context.Context
+	from *task
+}
+
+func (o *outside) Value(key any) any {
+	if key == (adopted.Key{}) {
+		return o
+	}
+	return o.Context.Value(key)
+}
+
+// place is what a context says of tasks.
+type place struct {
+	task    *task    // nil: none
+	from    *task    // whose context it was derived from, beyond task
+	scope   *txScope // of InTx
+	outside bool     // expressly none
+	adopted bool     // a task that is made here will be an adopted one
+}
+
+// placeOf asks the innermost context that says something.
+func placeOf(ctx context.Context) place {
+	switch at := ctx.Value(adopted.Key{}).(type) {
+	case *task:
+		return place{task: at, from: at.from}
+	case *txScope:
+		return place{task: at.task, from: at.task.from, scope: at}
+	case *outside:
+		return place{from: at.from, outside: true}
+	case *adopted.Marked:
+		p := placeOf(at.Context)
+		p.adopted = p.task == nil
+		return p
+	}
+	return place{}
+}
+
+// nearest is the task that a context made here is derived from.
+func (p place) nearest() *task {
+	if p.task != nil {
+		return p.task
+	}
+	return p.from
+}
+
+var taskNumbers atomic.Uint64
+
+// binding returns what the task has on connector c.
+func (t *task) binding(c *Connector) (*binding, error) {
+	if b := t.first.Load(); b != nil && b.connector == c && t.Err() == nil {
+		return b, nil
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.ended || t.Err() != nil {
+		return nil, t.endedError()
+	}
+	l := t.life
+	if l == nil {
+		l = &taskLife{number: taskNumbers.Add(1), begun: time.Now(), wrapped: make(chan struct{})}
+		l.stop = context.AfterFunc(t.Context, func() { t.finish(nil) })
+		t.life = l
+	}
+	for _, b := range l.bindings {
+		if b.connector == c {
+			return b, nil
+		}
+	}
+	b := &binding{task: t, connector: c}
+	l.bindings = append(l.bindings, b)
+	if len(l.bindings) == 1 {
+		t.first.Store(b)
+	}
+	if limit := c.config.TaskTimeout; limit > 0 && (l.limit == 0 || limit < l.limit) {
+		l.limit = limit
+		if l.timer != nil {
+			l.timer.Stop()
+		}
+		l.timer = time.AfterFunc(time.Until(l.begun.Add(limit)), func() {
+			t.finish(fmt.Errorf("%w: it has used a database for longer than pool_task_timeout, which is %v", ErrTaskEnded, limit))
+		})
+	}
+	return b, nil
+}
+
+func (t *task) end() { t.finish(ErrTaskEnded) }
+
+// finish ends the task and returns when nothing is left of it. Whoever comes
+// second waits for the first. A nil cause is the context's own end.
+func (t *task) finish(cause error) {
+	t.mu.Lock()
+	first, l := !t.ended, t.life
+	t.ended = true
+	t.mu.Unlock()
+	if first && l != nil {
+		l.stop()
+		if l.timer != nil {
+			l.timer.Stop()
+		}
+		for _, b := range l.bindings { // complete: an ended task gets no more
+			b.ended.Store(true)
+		}
+	}
+	t.cancel(cause)
+	switch {
+	case l == nil:
+	case first:
+		defer close(l.wrapped)
+		for _, b := range l.bindings {
+			b.wrapUp()
+		}
+	default:
+		<-l.wrapped
+	}
+}
+
+// endedError is what statements get that come too late. Where it was the
+// context that ended, errors.Is finds that too.
+func (t *task) endedError() error {
+	cause := context.Cause(t.Context)
+	switch {
+	case cause == nil:
+		return ErrTaskEnded
+	case errors.Is(cause, ErrTaskEnded):
+		return cause
+	}
+	return fmt.Errorf("%w: %w", ErrTaskEnded, cause)
+}
+
+// name is what errors call the task.
+func (t *task) name() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.life == nil {
+		return "a task"
+	}
+	return fmt.Sprintf("task %d", t.life.number)
+}
+
+// WithTaskKey makes a connector take a value of the program's own contexts for
+// a task: contexts for which fn returns the same key belong to one task, which
+// begins with its first statement and ends when lifetime does. The lifetime is
+// the request's context, say, not that of one query with its timeout. A nil key
+// means no task. A context that carries a task of WithTask, or was made by
+// Outside, is not asked.
+//
+// The task is adopted by programs that do not know of it, so Config.Ambient's
+// default for it is AmbientSeparate. fn is called at the first statement of
+// every checkout and must be quick; the key must be comparable.
+func WithTaskKey(fn func(ctx context.Context) (key any, lifetime context.Context)) Option {
+	return func(c *Config) { c.TaskKey = fn }
+}
+
+// adoption keeps the tasks of WithTaskKey.
+type adoption struct {
+	tasks sync.Map // by key; *task
+}
+
+// placeOf is placeOf, for a connector that may adopt.
+func (c *Connector) placeOf(ctx context.Context) (place, error) {
+	p := placeOf(ctx)
+	if c.config.TaskKey == nil || p.from != nil {
+		return p, nil
+	}
+	t, err := c.adopt(ctx)
+	if p.task == nil && !p.outside {
+		p.task = t
+	} else {
+		p.from = t
+	}
+	return p, err
+}
+
+func (c *Connector) adopt(ctx context.Context) (*task, error) {
+	key, lifetime := c.config.TaskKey(ctx)
+	if key == nil {
+		return nil, nil
+	}
+	if lifetime == nil || !reflect.TypeOf(key).Comparable() {
+		return nil, fmt.Errorf("pooldriver: the function of WithTaskKey has to return a comparable key and a lifetime; it gave a %T and a %T", key, lifetime)
+	}
+	for {
+		if found, ok := c.adopted.tasks.Load(key); ok {
+			t := found.(*task)
+			if t.Err() == nil || lifetime.Err() != nil {
+				return t, nil
+			}
+			c.adopted.tasks.CompareAndDelete(key, t) // the key is used again
+		}
+		t := newTask(lifetime, placeOf(lifetime))
+		t.adopted = true
+		if _, raced := c.adopted.tasks.LoadOrStore(key, t); raced {
+			t.end()
+			continue
+		}
+		context.AfterFunc(t.Context, func() { c.adopted.tasks.CompareAndDelete(key, t) })
+		return t, nil
+	}
+}

@@ -1,0 +1,142 @@
+package pooldriver
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+
+	"github.com/pooldriver/pooldriver/dialects"
+)
+
+// try is one operation, with all its tries.
+type try struct {
+	effect  dialects.Effect // of its text
+	begins  bool            // it is a BeginTx
+	args    []driver.NamedValue
+	scope   *txScope // of its context, where that was asked for
+	real    *realConn
+	sent    uint64
+	retried bool
+	ready   bool // args are converted
+	inside  bool // in a call of the driver that has not returned
+	turn    bool // it has real's turn
+	first   bool // nothing was executed in the checkout before
+}
+
+// call marks the way into the driver. Its twin is finish; what comes between
+// and does not return (a panic) leaves the connection marked.
+func (t *try) call() {
+	t.inside = true
+	t.real.running++
+	if t.real.counts {
+		t.sent, _ = t.real.session.Sent()
+	}
+}
+
+// done is deferred around every operation. In a task it ends the turn.
+//
+// If the driver panicked, its connection ends here: after some panics (in a
+// query, in BeginTx) database/sql never gives the checkout back, and the place
+// in the pool would be lost with it. Not in a transaction: there database/sql
+// still rolls back on that connection.
+func (c *conn) done(t *try) {
+	if t.inside && c.tx == nil {
+		if t.turn {
+			t.real.broken = true
+			c.bound.standDown(c, t.real)
+		} else {
+			c.discard()
+		}
+	}
+	c.endTurn(t)
+}
+
+// endTurn gives the turn back, if the operation has it. After a statement that
+// leaves nothing, on a connection that is nobody's session, there is nothing to
+// be decided.
+func (c *conn) endTurn(t *try) {
+	if !t.turn {
+		return
+	}
+	t.turn = false
+	r, b := t.real, c.bound
+	if c.real == r && leavesNothing(r.effect) && r.seat.pin == pinNone && !r.begun() && !r.broken && !r.doubt && b.main.Load() != r {
+		r.seat.ops++
+		if !b.yield(r) {
+			return
+		}
+	}
+	b.pass(r)
+}
+
+// endsTx reports whether an error was the end of the transaction: a deadlock on
+// MySQL, a full disk on SQLite. What follows would run outside of it.
+func (t *try) endsTx(d dialects.Diagnosis) bool {
+	if d&dialects.TxEnded != 0 && (!t.real.traits.WritesAlone || t.effect&dialects.Writes != 0) {
+		return true
+	}
+	return t.real.session.TxStatus() == dialects.TxNone
+}
+
+// finish marks the way out and says whether to try again, or with which error
+// to return. executes tells whether the operation may have changed data.
+func (c *conn) finish(ctx context.Context, t *try, err error, executes bool) (again bool, _ error) {
+	t.inside = false
+	t.real.running--
+	if err == driver.ErrSkip {
+		return false, err
+	}
+	if executes {
+		t.first, c.executed = !c.executed, true
+	}
+	if err == nil {
+		c.touched = true
+		return false, nil
+	}
+	cn := c.connector
+	diagnosis := cn.dialect.Diagnose(err)
+	if diagnosis&dialects.ServerLeaving != 0 {
+		cn.flushOnce(t.real.epoch)
+	}
+	o := outcome{
+		badConn:  errors.Is(err, driver.ErrBadConn),
+		lost:     t.real.txStatus() == dialects.TxLost,
+		executes: executes,
+		first:    !c.touched && (!t.turn || t.real.seat.users == 1 && t.real.seat.pin == pinNone),
+		retried:  t.retried,
+		expired:  ctx.Err() != nil,
+	}
+	if t.real.counts {
+		n, _ := t.real.session.Sent()
+		o.unsent = n == t.sent
+	} else {
+		o.trusted = !t.real.traits.BadConnUnsure
+	}
+	c.touched = true
+	if o.badConn || o.lost {
+		t.real.broken = true
+	} else if t.turn && t.real.seat.tx != nil && t.endsTx(diagnosis) {
+		t.real.seat.gone = true
+	}
+	if o.badConn && o.first && o.trusted {
+		// Nobody has looked at it before, nor at the others: what ended this
+		// one while it was idle may have ended them.
+		cn.flushOnce(t.real.epoch)
+	}
+	v := judge(o)
+	switch {
+	case v.retry:
+		cn.stats.retries.Add(1)
+		t.retried = true
+		if t.turn {
+			c.bound.standDown(c, t.real)
+			c.endTurn(t)
+		} else {
+			c.discard()
+		}
+		return true, nil
+	case v.unclear:
+		return false, errUnclear
+	}
+	return false, err
+}

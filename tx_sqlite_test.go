@@ -1,0 +1,71 @@
+package pooldriver_test
+
+import (
+	"context"
+	"database/sql"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/pooldriver/pooldriver"
+	_ "github.com/pooldriver/pooldriver/dialects/sqlite"
+)
+
+// SQLite rolls a transaction back when a write in it is interrupted, and would
+// run what follows in autocommit.
+func TestNothingRunsOutsideATransactionThatAnInterruptedWriteHasEnded(t *testing.T) {
+	db := sql.OpenDB(pooldriver.New("sqlite:" + filepath.Join(t.TempDir(), "x.db")))
+	defer db.Close()
+	_, err := db.Exec("create table t (a int)")
+	require.NoError(t, err)
+	ctx, end := pooldriver.WithTask(t.Context())
+	defer end()
+	tx, err := db.BeginTx(ctx, nil)
+	require.NoError(t, err)
+	_, err = tx.ExecContext(ctx, "insert into t values (1)")
+	require.NoError(t, err)
+	soon, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
+	defer cancel()
+	_, err = tx.ExecContext(soon, "insert into t with recursive n(i) as (select 1 union all select i+1 from n limit 100000000) select i from n")
+	require.Error(t, err)
+	_, err = tx.ExecContext(ctx, "insert into t values (2)")
+	require.ErrorIs(t, err, pooldriver.ErrTxLost)
+	_, err = db.ExecContext(ctx, "insert into t values (3)")
+	require.ErrorIs(t, err, pooldriver.ErrTxLost)
+	require.ErrorIs(t, tx.Commit(), pooldriver.ErrTxLost)
+	_, err = db.ExecContext(ctx, "insert into t values (4)")
+	require.NoError(t, err)
+	var only int
+	require.NoError(t, db.QueryRow("select group_concat(a) from t").Scan(&only))
+	require.Equal(t, 4, only)
+}
+
+// A connection with an interruption pending is closed at the task's end. With a
+// statement left on it SQLite would keep it, and its lock, for ever.
+func TestNoLockIsLeftByATaskThatEndsWhileAStatementRuns(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "x.db")
+	witness, err := sql.Open("sqlite", file+"?_pragma=journal_mode(WAL)")
+	require.NoError(t, err)
+	defer witness.Close()
+	_, err = witness.Exec("create table t (a int)")
+	require.NoError(t, err)
+	db := sql.OpenDB(pooldriver.New("sqlite:" + file + "?_pragma=journal_mode(WAL)&pool_max_conns=3"))
+	defer db.Close()
+	for i := range 20 {
+		ctx, end := pooldriver.WithTask(t.Context())
+		_, err := db.ExecContext(ctx, "BEGIN IMMEDIATE")
+		require.NoError(t, err)
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			_, _ = db.ExecContext(ctx, "WITH RECURSIVE r AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM r WHERE n < 2e6) SELECT max(n) FROM r")
+		}()
+		time.Sleep(time.Duration(i%4) * time.Millisecond) // before it, in it
+		end()
+		_, err = witness.Exec("BEGIN IMMEDIATE; ROLLBACK")
+		require.NoError(t, err)
+		<-ended
+	}
+}
