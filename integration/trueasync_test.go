@@ -294,7 +294,13 @@ func TestClosingOneHandleOfATaskLeavesTheOthersTheirConnection(t *testing.T) {
 				p.mustExec(ctx, t, insertInto(1))
 				id := p.served(ctx, t)
 				w := &work{T: t, stagePool: p, ctx: ctx}
-				w.query(p, someRows)
+				direct, err := p.QueryContext(ctx, someRows)
+				require.NoError(t, err)
+				read := func(rows *sql.Rows) {
+					w.handle = append(w.handle, func() error { _, err := scanned[int](rows); return err })
+					w.drop = append(w.drop, rows.Close)
+				}
+				read(direct)
 				for _, from := range []interface {
 					PrepareContext(ctx context.Context, query string) (*sql.Stmt, error)
 				}{p, tx} {
@@ -304,8 +310,7 @@ func TestClosingOneHandleOfATaskLeavesTheOthersTheirConnection(t *testing.T) {
 					w.drop = append(w.drop, stmt.Close)
 					rows, err := stmt.QueryContext(ctx)
 					require.NoError(t, err)
-					w.handle = append(w.handle, func() error { _, err := scanned[int](rows); return err })
-					w.drop = append(w.drop, rows.Close)
+					read(rows)
 				}
 				require.Len(t, w.handle, len(handles))
 
