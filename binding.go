@@ -3,6 +3,7 @@ package pooldriver
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -54,6 +55,8 @@ type binding struct {
 	leaving atomic.Int32
 	mu      sync.Mutex // protects following fields
 	leavers []*realConn
+	// texts have an edition of prepared statements by this task: see inherit.
+	texts map[string]bool
 	// evictions are closed when a connection is back at the task's end.
 	evictions []<-chan struct{}
 }
@@ -272,6 +275,9 @@ func (b *binding) settle(ctx context.Context, c *conn, t *try) (again bool, _ er
 		return false, sql.ErrTxDone // behind the back of InTx
 	}
 	if r.holder.Load() != b {
+		if c.real == r { // it has died in our hands, and left
+			return false, driver.ErrBadConn
+		}
 		return true, nil // it was the main connection
 	}
 	main := b.main.Load()

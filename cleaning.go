@@ -30,6 +30,7 @@ func (c *Connector) takeBack(r *realConn) {
 // wrapUp ends what an ended task has here, and returns when it is done or
 // takes too long: then it goes on behind the caller.
 func (b *binding) wrapUp() {
+	b.disinherit()
 	if b.held.Load() == 0 && len(b.onTheirWay()) == 0 {
 		return
 	}

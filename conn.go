@@ -28,8 +28,10 @@ type conn struct {
 	open     *rows    // guarded rows, the last ones that it has opened
 	tx       *tx      // the innermost of its transactions that is open
 
-	aging  []*stmt // those with an edition
-	closed bool
+	checkouts uint64  // so far
+	fresh     int     // statements prepared in this checkout that are open
+	aging     []*stmt // those with an edition
+	closed    bool
 	// sole: made by Driver.Open rather than by a Connector of the program's;
 	// its connector ends with it.
 	sole bool
@@ -180,6 +182,8 @@ func (c *conn) PrepareContext(ctx context.Context, query string) (driver.Stmt, e
 		}
 		t.real.stmts.done(s)
 		prepared = true
+		v.checkout = c.checkouts
+		c.fresh++
 		return v, nil
 	}
 }
@@ -280,10 +284,20 @@ func (c *conn) ResetSession(context.Context) error {
 }
 
 // IsValid is called when database/sql puts the connection back, and so ends
-// the checkout. A virtual connection is always fit for another one: whether
-// the real connection is, was decided on its way back.
+// the checkout. A virtual connection is fit for another one, whatever the real
+// one is, with an exception. database/sql closes a statement under the lock of
+// the connections it was prepared on. A task that goes on holding a real
+// connection would wait for whoever uses the virtual one next, and he perhaps
+// for the task: so it is not used again.
 func (c *conn) IsValid() bool {
+	b, fresh := c.bound, c.fresh
 	c.detach()
+	c.checkouts++
+	c.fresh = 0
+	if fresh > 0 && b != nil && b.held.Load() > 0 && b.inherit(c.aging) {
+		c.aging = nil
+		return false
+	}
 	return !c.closed
 }
 

@@ -204,7 +204,7 @@ func (c *Connector) Connect(context.Context) (driver.Conn, error) {
 	if c.err != nil {
 		return nil, c.err
 	}
-	return &conn{connector: c}, nil
+	return &conn{connector: c, checkouts: 1}, nil
 }
 
 // Driver returns the real driver, so that programs that look at its type to

@@ -72,9 +72,9 @@
 // protocol tells of it.
 //
 // database/sql closes a prepared statement under the lock of the virtual
-// connection on which it was prepared. If that one is just waiting for a real
-// connection, for somebody else, Stmt.Close waits with it: close statements when
-// the transaction is over, or keep them.
+// connections on which it was prepared. One that a task has prepared while it
+// holds a connection can be closed at any time; one that was prepared before, and
+// is closed inside, may have to wait for those who use it.
 //
 // A Valuer is called before the task's connection is taken, so it may query. Under
 // pgx it is called by the driver, on the connection: there a Valuer that queries

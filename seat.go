@@ -204,6 +204,7 @@ func (b *binding) tidy(r *realConn) (gone bool) {
 	case p.pin == pinNone:
 		if main {
 			b.main.Store(nil)
+			b.disinherit()
 		}
 	case !main:
 		// Not expected of the statement's text, or another one's session has
@@ -222,7 +223,10 @@ func (b *binding) tidy(r *realConn) (gone bool) {
 	if in := p.pin == pinTx || p.pin == pinRawTx; (main || in) && b.inTx.Load() != in {
 		b.inTx.Store(in)
 	}
-	if p.pinned() {
+	// A dead connection is of use to nobody: those who still have it are told.
+	// Rows on it are read by their owner, who finds out and closes them.
+	dead := r.broken && p.pin == pinNone && r.live.Load() == nil && r.seat.raw == nil
+	if p.pinned() && !dead {
 		return false
 	}
 	b.unseat(r)
@@ -245,6 +249,38 @@ func (b *binding) dismiss(r *realConn) {
 		}
 	}
 	b.leavers = kept
+}
+
+// inherit keeps the editions of statements whose virtual connection ends in the
+// middle of the task's session, so that they are not prepared anew for each use:
+// as long as the session lasts. It reports whether it does.
+func (b *binding) inherit(statements []*stmt) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.ended.Load() {
+		return false
+	}
+	for _, s := range statements {
+		if b.texts[s.query] {
+			b.connector.editions.close(s.query)
+		} else {
+			if b.texts == nil {
+				b.texts = make(map[string]bool)
+			}
+			b.texts[s.query] = true
+		}
+		s.edition = 0
+	}
+	return true
+}
+
+func (b *binding) disinherit() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for text := range b.texts {
+		b.connector.editions.close(text)
+	}
+	b.texts = nil
 }
 
 // unseat takes r, whose turn the caller has, out of the binding.

@@ -12,9 +12,10 @@ import (
 // whose checkouts it runs. The driver's statement is found or made on whatever
 // real connection serves the checkout.
 type stmt struct {
-	conn    *conn
-	query   string
-	edition uint64 // see editions; 0 where it does not matter
+	conn     *conn
+	query    string
+	edition  uint64 // see editions; 0 where it does not matter
+	checkout uint64 // of its connection, in which it was prepared; 0 when it is closed
 }
 
 var (
@@ -34,6 +35,10 @@ func (s *stmt) NumInput() int { return -1 }
 // Close sends nothing: the driver's statements are the cache's, and
 // database/sql may call this under its own lock, where I/O has no place.
 func (s *stmt) Close() error {
+	if s.checkout == s.conn.checkouts {
+		s.conn.fresh--
+	}
+	s.checkout = 0
 	if s.edition != 0 {
 		s.conn.connector.editions.close(s.query)
 		s.edition = 0

@@ -109,9 +109,7 @@ func (a *actor) guarded(name string, fn func() error) (err error) {
 		if p := recover(); p != nil && p != boom {
 			panic(p)
 		}
-		// A sql.Conn or rows may be what holds a connection that is dead.
-		circle := errors.Is(err, ErrDeadlock) && len(a.conns)+len(a.rows) == 0
-		if circle || errors.Is(err, ErrNestedBuffer) || errors.As(err, new(*pool.AcquireError)) && name != "insert" && a.ctx.Err() == nil {
+		if errors.Is(err, ErrDeadlock) || errors.Is(err, ErrNestedBuffer) || errors.As(err, new(*pool.AcquireError)) && name != "insert" && a.ctx.Err() == nil {
 			a.Errorf("actor %d: %v\nafter %v", a.number, err, a.done)
 		}
 	}()
@@ -141,7 +139,7 @@ func (a *actor) insert() {
 	defer cancel()
 	err := a.guarded("insert", func() error {
 		const text = "INSERT INTO t VALUES (?)"
-		switch choice := a.random.IntN(7); {
+		switch choice := a.random.IntN(8); {
 		case choice == 0:
 			_, err := a.shared.ExecContext(ctx, id)
 			return err
@@ -169,6 +167,13 @@ func (a *actor) insert() {
 				_, err := a.db.ExecContext(ctx, text, id)
 				return err
 			})
+		case choice == 6:
+			stmt, err := a.db.PrepareContext(ctx, text)
+			if err == nil {
+				_, err = stmt.ExecContext(ctx, id)
+				_ = stmt.Close()
+			}
+			return err
 		}
 		_, err := a.db.ExecContext(ctx, text, id)
 		return err
