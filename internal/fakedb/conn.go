@@ -121,6 +121,9 @@ func (c *conn) begin(ctx context.Context, call Call, opts driver.TxOptions) (dri
 	err := c.call(ctx, call, "", nil, func() error {
 		c.session.server.mu.Lock()
 		defer c.session.server.mu.Unlock()
+		if c.session.dead { // since we were asked
+			return driver.ErrBadConn
+		}
 		return c.session.beginLocked(opts)
 	})
 	if err != nil {
@@ -138,6 +141,9 @@ func (t *tx) end(call Call, end func(*session)) error {
 	return t.conn.call(context.Background(), call, "", nil, func() error {
 		t.conn.session.server.mu.Lock()
 		defer t.conn.session.server.mu.Unlock()
+		if t.conn.session.dead { // since we were asked; its transaction is rolled back
+			return driver.ErrBadConn
+		}
 		end(t.conn.session)
 		return nil
 	})
