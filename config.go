@@ -59,8 +59,15 @@ type Config struct {
 	// Default ResetAuto.
 	Reset ResetMode
 	// StmtCache is how many prepared statements are kept on each real
-	// connection; 0 keeps none beyond their use. Default 128.
+	// connection, of db.Prepare's texts and of queries with arguments; 0 keeps
+	// none beyond their use. Default 128.
 	StmtCache int
+	// StmtBudget bounds how many prepared statements all connections together
+	// keep on the server: each of MaxConns has its equal share, less one for
+	// the statement that is just being prepared. MySQL's own bound,
+	// max_prepared_stmt_count, is 16382 for all its clients together. 0 is no
+	// bound. Default 4096.
+	StmtBudget int
 
 	// Ambient says what happens to a task's statements while a transaction of
 	// it is open. Default AmbientAuto.
@@ -192,3 +199,11 @@ func (c Config) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
 
 // LogValue is String, for log/slog.
 func (c Config) LogValue() slog.Value { return slog.StringValue(c.String()) }
+
+// stmtsPerConn is how many prepared statements a connection may keep.
+func (c *Config) stmtsPerConn() int {
+	if c.StmtBudget == 0 {
+		return c.StmtCache
+	}
+	return min(c.StmtCache, max(0, c.StmtBudget/c.MaxConns-1))
+}

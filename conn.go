@@ -4,6 +4,8 @@ import (
 	"context"
 	"database/sql/driver"
 	"time"
+
+	"github.com/pooldriver/pooldriver/dialects"
 )
 
 // conn is a virtual connection: what database/sql pools. It costs an object,
@@ -56,7 +58,15 @@ func (c *conn) CheckNamedValue(*driver.NamedValue) error { return nil }
 // ExecContext runs a statement, or returns driver.ErrSkip where the driver can
 // only run prepared ones.
 func (c *conn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
-	t := try{effect: c.connector.texts.effect(c.connector.dialect, query), args: args}
+	var refused error
+	if c.prepares(args) {
+		s := stmt{conn: c, query: query, plain: true}
+		if res, err := s.ExecContext(ctx, args); err != errNotPrepared {
+			return res, err
+		}
+		refused = s.refused
+	}
+	t := c.try(query, args)
 	defer c.done(&t)
 	for {
 		if err := c.start(ctx, &t); err != nil {
@@ -79,15 +89,26 @@ func (c *conn) ExecContext(ctx context.Context, query string, args []driver.Name
 		if again {
 			continue
 		}
+		if err != nil && c.stale(&t, err) {
+			continue
+		}
 		r.settled(t.effect, err)
-		return res, err
+		return res, t.directly(err, refused)
 	}
 }
 
 // QueryContext runs a query, or returns driver.ErrSkip where the driver can
 // only run prepared ones.
 func (c *conn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
-	t := try{effect: c.connector.texts.effect(c.connector.dialect, query), args: args}
+	var refused error
+	if c.prepares(args) {
+		s := stmt{conn: c, query: query, plain: true}
+		if rows, err := s.QueryContext(ctx, args); err != errNotPrepared {
+			return rows, err
+		}
+		refused = s.refused
+	}
+	t := c.try(query, args)
 	defer c.done(&t)
 	for {
 		if err := c.start(ctx, &t); err != nil {
@@ -110,8 +131,11 @@ func (c *conn) QueryContext(ctx context.Context, query string, args []driver.Nam
 		if again {
 			continue
 		}
+		if err != nil && c.stale(&t, err) {
+			continue
+		}
 		r.settled(t.effect, err)
-		if err != nil {
+		if err = t.directly(err, refused); err != nil {
 			return nil, err
 		}
 		return c.openRows(&t, real, nil), nil
@@ -197,11 +221,16 @@ func (c *conn) prepare(ctx context.Context, t *try, v *stmt) (s *realStmt, again
 	c.connector.stats.stmtMisses.Add(1)
 	t.call()
 	si, err := t.real.prepare(ctx, v.query)
+	if err != nil && t.real.stmts.any() && c.connector.dialect.Diagnose(err)&dialects.TooManyPrepared != 0 {
+		t.real.stmts.empty() // our own may be what is too much
+		si, err = t.real.prepare(ctx, v.query)
+	}
 	again, err = c.finish(ctx, t, err, false)
 	if again || err != nil {
 		return nil, again, err
 	}
-	return t.real.stmts.add(v.query, v.edition, si), false, nil
+	// One-off queries do not flush the cache: they have to come back first.
+	return t.real.stmts.add(v.query, v.edition, si, !v.plain || t.known != nil), false, nil
 }
 
 // BeginTx begins a transaction on the checkout's real connection or, where one

@@ -40,7 +40,7 @@ type Connector struct {
 	restoring   atomic.Int64 // connections on their way back, behind their borrowers
 	stats       counters
 	editions    editions
-	texts       effectMemo
+	texts       texts
 	starvation  starvation
 	adopted     adoption
 	traits      dialects.Traits

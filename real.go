@@ -212,8 +212,17 @@ func (r *realConn) settled(e dialects.Effect, err error) {
 	if e&dialects.ForgetPrepared != 0 {
 		r.stmts.expireAll()
 	}
-	if e&dialects.TxControl != 0 && err != nil {
-		r.doubt = true
+	if err != nil {
+		r.doubt = r.doubt || e&dialects.TxControl != 0
+		return
+	}
+	// The program counts on it from here on, even if the connection is dead
+	// before we look at it.
+	if e&changesSession != 0 {
+		r.seat.stateful = true
+	}
+	if e&dialects.TxControl != 0 && r.seat.tx == nil {
+		r.seat.byHand = true
 	}
 }
 
@@ -233,31 +242,4 @@ func (r *realConn) command(ctx context.Context, text string) error {
 		err = e
 	}
 	return err
-}
-
-// effectMemo remembers what the last texts were classified as. Programs run
-// few texts many times, mostly the same constant string, which Go compares by
-// pointer. The slot is chosen by the length and two bytes: nothing is hashed.
-type effectMemo [256]atomic.Pointer[classified]
-
-type classified struct {
-	text   string
-	effect dialects.Effect
-}
-
-// Longer texts are classified each time rather than kept alive.
-const memoLongest = 2048
-
-func (m *effectMemo) effect(d dialects.Dialect, query string) dialects.Effect {
-	n := len(query)
-	if n == 0 || n > memoLongest {
-		return d.Effect(query)
-	}
-	slot := &m[(n*31+int(query[n/2])*7+int(query[n-1]))%len(m)]
-	if known := slot.Load(); known != nil && known.text == query {
-		return known.effect
-	}
-	e := d.Effect(query)
-	slot.Store(&classified{query, e})
-	return e
 }

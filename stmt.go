@@ -16,6 +16,9 @@ type stmt struct {
 	query    string
 	edition  uint64 // see editions; 0 where it does not matter
 	checkout uint64 // of its connection, in which it was prepared; 0 when it is closed
+
+	plain   bool  // not the program's: the text of a query with arguments
+	refused error // what the driver said when it was to prepare that
 }
 
 var (
@@ -81,8 +84,10 @@ func (s *stmt) QueryContext(ctx context.Context, args []driver.NamedValue) (driv
 // called after success, before the statement is let go.
 func (s *stmt) run(ctx context.Context, args []driver.NamedValue, call func(*try, *realStmt, []driver.NamedValue) error, then func(*try, *realStmt)) error {
 	c := s.conn
-	renewed := false
-	t := try{effect: c.connector.texts.effect(c.connector.dialect, s.query), args: args}
+	t := c.try(s.query, args)
+	if s.plain && t.known != nil && t.known.direct.Load() {
+		return errNotPrepared
+	}
 	defer c.done(&t)
 	for {
 		if err := c.start(ctx, &t); err != nil {
@@ -93,6 +98,9 @@ func (s *stmt) run(ctx context.Context, args []driver.NamedValue, call func(*try
 			continue
 		}
 		if err != nil {
+			if s.plain && !t.real.broken && ctx.Err() == nil {
+				s.refused, err = err, errNotPrepared
+			}
 			return err
 		}
 		r := t.real
@@ -111,10 +119,8 @@ func (s *stmt) run(ctx context.Context, args []driver.NamedValue, call func(*try
 		}
 		if err != nil && c.connector.dialect.Diagnose(err)&dialects.StaleStatement != 0 {
 			r.stmts.expire(rs)
-			if !renewed && c.mayRenew(r, t.effect) {
-				renewed = true
+			if c.renews(&t) {
 				r.stmts.done(rs)
-				c.endTurn(&t)
 				continue
 			}
 		}
@@ -125,6 +131,16 @@ func (s *stmt) run(ctx context.Context, args []driver.NamedValue, call func(*try
 		r.settled(t.effect, err)
 		return err
 	}
+}
+
+// renews lets t run once more, if it may: its statement was stale.
+func (c *conn) renews(t *try) bool {
+	if t.renewed || !c.mayRenew(t.real, t.effect) {
+		return false
+	}
+	t.renewed = true
+	c.endTurn(t)
+	return true
 }
 
 // mayRenew reports whether a statement that turned out stale can be prepared

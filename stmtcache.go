@@ -51,12 +51,12 @@ func (c *stmtCache) get(text string, edition uint64) *realStmt {
 	return s
 }
 
-// add takes a freshly prepared statement. If its text is there already (that
-// handle has open rows), or nothing is kept at all, the new one stays outside
-// and is closed after its use.
-func (c *stmtCache) add(text string, edition uint64, si driver.Stmt) *realStmt {
+// add takes a freshly prepared statement. If it is not to be kept, its text is
+// there already (that handle has open rows), or nothing is kept at all, it stays
+// outside and is closed after its use.
+func (c *stmtCache) add(text string, edition uint64, si driver.Stmt, keep bool) *realStmt {
 	s := &realStmt{si: si, text: text, world: c.world, edition: edition}
-	if c.max <= 0 || c.byText[text] != nil {
+	if !keep || c.max <= 0 || c.byText[text] != nil {
 		return s
 	}
 	if c.byText == nil {
@@ -69,6 +69,8 @@ func (c *stmtCache) add(text string, edition uint64, si driver.Stmt) *realStmt {
 	c.byText[text] = c.order.PushFront(s)
 	return s
 }
+
+func (c *stmtCache) any() bool { return c.order.Len() > 0 }
 
 // done ends a use of s: one execution, or one set of rows.
 func (c *stmtCache) done(s *realStmt) {

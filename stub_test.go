@@ -35,6 +35,7 @@ type stub struct {
 var (
 	errLeaving = errors.New("stub: server is leaving")
 	errStale   = errors.New("stub: stale statement")
+	errTooMany = errors.New("stub: too many prepared statements")
 )
 
 func (s *stub) Name() string                    { return "stub" }
@@ -47,6 +48,8 @@ func (s *stub) Diagnose(err error) dialects.Diagnosis {
 		return dialects.ServerLeaving
 	case errors.Is(err, errStale):
 		return dialects.StaleStatement
+	case errors.Is(err, errTooMany):
+		return dialects.TooManyPrepared
 	}
 	return 0
 }

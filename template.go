@@ -109,7 +109,7 @@ func (c *Connector) dial(ctx context.Context) (r *realConn, err error) {
 	if err := c.afterConnect(ctx, s); err != nil {
 		return nil, fmt.Errorf("pooldriver: a connection to %s: %w", c.template.Target(), err)
 	}
-	r = newRealConn(s, c.traits, c.config.StmtCache, epoch)
+	r = newRealConn(s, c.traits, c.config.stmtsPerConn(), epoch)
 	c.change(func(all []*realConn) []*realConn { return append(all, r) })
 	return r, nil
 }

@@ -11,16 +11,24 @@ import (
 // try is one operation, with all its tries.
 type try struct {
 	effect  dialects.Effect // of its text
+	known   *text           // what else is known of it; nil at the first time
 	begins  bool            // it is a BeginTx
 	args    []driver.NamedValue
 	scope   *txScope // of its context, where that was asked for
 	real    *realConn
 	sent    uint64
 	retried bool
+	renewed bool // once more, for a statement that was stale
 	ready   bool // args are converted
 	inside  bool // in a call of the driver that has not returned
 	turn    bool // it has real's turn
 	first   bool // nothing was executed in the checkout before
+}
+
+// try begins an operation with a text of the program's.
+func (c *conn) try(query string, args []driver.NamedValue) try {
+	effect, known := c.connector.texts.of(c.connector.dialect, query)
+	return try{effect: effect, known: known, args: args}
 }
 
 // call marks the way into the driver. Its twin is finish; what comes between

@@ -117,6 +117,12 @@ type Traits struct {
 	// prepares it again expects those of now (PostgreSQL).
 	PreparedAges bool
 
+	// Reprepares: a statement with arguments that is executed without being
+	// prepared is prepared and closed each time, by the driver or, after
+	// driver.ErrSkip, by database/sql. A prepared statement that is kept gives
+	// the same result, sooner.
+	Reprepares bool
+
 	// StatementsEndWithSession: closing the connection is enough. Where not
 	// (SQLite keeps its file open for a statement), and where nobody knows,
 	// each prepared statement is closed first, as database/sql does.
@@ -221,6 +227,27 @@ type Session interface {
 	Close(ctx context.Context) error
 }
 
+// A LazyBeginner is a Session that can begin a transaction without a round trip
+// for it: BEGIN leaves with the first statement, before it.
+//
+// BeginWithNext is driver.ConnBeginTx's BeginTx, and its transaction the
+// driver's own, but nothing is sent. From then on the session reports TxOpen,
+// and whatever the driver sends next is in the transaction or is not executed.
+// Commit and Rollback of a transaction that nothing was sent in, and
+// Session.Rollback, send nothing.
+//
+// If the server refuses to begin, its error is the first statement's, nothing
+// was executed, and the session is as if that statement had failed in a
+// transaction: it reports TxFailed and accepts only the transaction's end.
+//
+// The error is errors.ErrUnsupported, and nothing has changed, where this
+// connection can only begin at once, or is not outside of a transaction. Every
+// other error is BeginTx's.
+type LazyBeginner interface {
+	Session
+	BeginWithNext(ctx context.Context, opts driver.TxOptions) (driver.Tx, error)
+}
+
 // Diagnosis says what an error of the driver means. It is a set of bits.
 type Diagnosis uint8
 
@@ -240,4 +267,6 @@ const (
 	// Traits.WritesAlone it is said of errors that do so to a statement whose
 	// Effect has Writes. It is for what Session.TxStatus does not show.
 	TxEnded
+	// TooManyPrepared: the server's limit of prepared statements is reached.
+	TooManyPrepared
 )

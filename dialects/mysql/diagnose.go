@@ -29,6 +29,7 @@ const (
 	erUserLimit                = 1203
 	erUserResourceLimitReached = 1226
 	erLockDeadlock             = 1213
+	erTooManyPrepared          = 1461
 )
 
 // diagnose knows errors by their numbers. An idle connection that the server
@@ -43,6 +44,8 @@ func diagnose(err error) dialects.Diagnosis {
 	case erLockDeadlock:
 		// The server rolls back, and the driver takes no status from an error.
 		return dialects.TxEnded
+	case erTooManyPrepared:
+		return dialects.TooManyPrepared
 	case erUnknownStatement:
 		// EXECUTE has the same number, also within a procedure that has
 		// committed something before. The command is named last. A message in

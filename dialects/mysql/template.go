@@ -79,7 +79,13 @@ func (t *template) Target() string { return t.String() }
 
 func (t *template) Driver() driver.Driver { return &mysql.MySQLDriver{} }
 
-func (t *template) Traits() dialects.Traits { return traits }
+// Traits of a connection whose settings are known: with interpolateParams the
+// driver prepares nothing.
+func (t *template) Traits() dialects.Traits {
+	own := traits
+	own.Reprepares = !t.config.InterpolateParams
+	return own
+}
 
 // traits: the driver says ErrBadConn only where nothing was sent, Prepare
 // apart, which executes nothing. Its transactions forget their context. Its byte

@@ -1,0 +1,174 @@
+package pooldriver
+
+import (
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/internal/fakedb"
+)
+
+const insertOne = "INSERT INTO t VALUES (?)"
+
+// openPlain opens a database whose driver would prepare every query with
+// arguments, and nothing counted yet.
+func openPlain(t *testing.T, options ...Option) (s *stub, db *sql.DB, c *Connector, prepares func() int) {
+	t.Helper()
+	s, db, c = openStub(t, dialects.Traits{Reprepares: true}, options...)
+	return s, db, c, func() int { return len(s.server.Events(fakedb.ConnPrepareCtx)) }
+}
+
+func TestAPlainQueryIsPreparedAndKeptWhenItComesBack(t *testing.T) {
+	s, db, c, prepares := openPlain(t)
+	for i := range 5 {
+		_, err := db.Exec(insertOne, i)
+		require.NoError(t, err)
+		require.Equal(t, min(i+1, 2), prepares(), "the first time it may be the only one")
+		require.Equal(t, min(i, 1), s.server.State().Prepared())
+	}
+	for i := range 5 {
+		var n int
+		require.NoError(t, db.QueryRow("SELECT a FROM t WHERE a = ?", i).Scan(&n))
+		require.Equal(t, i, n)
+	}
+	require.Equal(t, 4, prepares())
+	stmt, err := db.Prepare(insertOne)
+	require.NoError(t, err)
+	_, err = stmt.Exec(9)
+	require.NoError(t, err)
+	require.NoError(t, stmt.Close())
+	require.Equal(t, 4, prepares(), "the program's statements are the same")
+	require.EqualValues(t, 4, c.Stats().StmtMisses)
+	require.Empty(t, s.server.Events(fakedb.ConnExecCtx)[1:], "nothing but CREATE TABLE is sent as text")
+	require.Empty(t, s.server.Violations())
+}
+
+func TestAQueryWithoutArgumentsIsNotPrepared(t *testing.T) {
+	_, db, _, prepares := openPlain(t)
+	for range 3 {
+		_, err := db.Exec("INSERT INTO t VALUES (1)")
+		require.NoError(t, err)
+	}
+	require.Zero(t, prepares())
+}
+
+func TestOneOffQueriesDoNotFlushTheCache(t *testing.T) {
+	s, db, _, prepares := openPlain(t, func(c *Config) { c.StmtCache = 2 })
+	for range 2 {
+		_, err := db.Exec(insertOne, 1)
+		require.NoError(t, err)
+	}
+	before := prepares()
+	for i := range 50 {
+		_, err := db.Exec(fmt.Sprintf("DELETE FROM t WHERE a = %d AND a = ?", i), 1)
+		require.NoError(t, err)
+	}
+	require.Equal(t, before+50, prepares())
+	_, err := db.Exec(insertOne, 1)
+	require.NoError(t, err)
+	require.Equal(t, before+50, prepares(), "it is still there")
+	require.Equal(t, 1, s.server.State().Prepared())
+}
+
+func TestTheBudgetIsSharedByAllConnections(t *testing.T) {
+	for _, c := range []struct{ conns, cache, budget, each int }{
+		{10, 128, 4096, 128}, {10, 128, 100, 9}, {10, 128, 0, 128}, {10, 5, 100, 5}, {10, 128, 10, 0}, {10, 128, 9, 0}, {10, 0, 100, 0},
+	} {
+		config := defaultConfig()
+		config.MaxConns, config.StmtCache, config.StmtBudget = c.conns, c.cache, c.budget
+		require.Equal(t, c.each, config.stmtsPerConn(), c)
+	}
+	s, db, _, _ := openPlain(t, func(c *Config) { c.MaxConns, c.StmtBudget = 1, 4 })
+	for i := range 100 {
+		_, err := db.Exec(fmt.Sprintf("DELETE FROM t WHERE a = %d AND a = ?", i%10), 1)
+		require.NoError(t, err)
+		require.LessOrEqual(t, s.server.State().Prepared(), 3, "with the one that is being prepared, 4")
+	}
+	require.Equal(t, 3, s.server.State().Prepared())
+}
+
+// TestWhatCannotBePreparedIsRunDirectly, and not tried again.
+func TestWhatCannotBePreparedIsRunDirectly(t *testing.T) {
+	s, db, _, prepares := openPlain(t)
+	no := errors.New("cannot be prepared")
+	s.server.Inject(fakedb.Fault{Call: fakedb.ConnPrepareCtx, Err: no, Times: 100})
+	for i := range 4 {
+		_, err := db.Exec(insertOne, i)
+		require.NoError(t, err)
+	}
+	require.Equal(t, 1, prepares())
+	s.server.Fail(fakedb.ConnExecCtx, 1, errors.New("nor run"))
+	_, err := db.Exec(insertOne, 1)
+	require.EqualError(t, err, "nor run")
+	require.Len(t, s.server.Table("t"), 4)
+}
+
+func TestWhereADriverCanOnlyPrepareItsErrorIsTheAnswer(t *testing.T) {
+	s, db, _, prepares := openPlain(t)
+	no := errors.New("a syntax error")
+	for call, run := range map[fakedb.Call]func() error{
+		fakedb.ConnExecCtx:  func() error { _, err := db.Exec(insertOne, 1); return err },
+		fakedb.ConnQueryCtx: func() error { return db.QueryRow("SELECT a FROM t WHERE a = ?", 1).Scan(new(int)) },
+	} {
+		before := prepares()
+		s.server.Fail(fakedb.ConnPrepareCtx, 1, no)
+		s.server.Fail(call, 1, driver.ErrSkip)
+		require.ErrorIs(t, run(), no)
+		require.Equal(t, before+1, prepares(), "it was asked once")
+		s.server.Heal()
+	}
+}
+
+// TestAFullServerGetsOurStatementsBack: its limit is for all its clients.
+func TestAFullServerGetsOurStatementsBack(t *testing.T) {
+	s, db, _, _ := openPlain(t, func(c *Config) { c.MaxConns = 1 })
+	for i := range 10 {
+		_, err := db.Exec(fmt.Sprintf("DELETE FROM t WHERE a = %d AND a = ?", i/2), 1)
+		require.NoError(t, err)
+	}
+	require.Equal(t, 5, s.server.State().Prepared())
+	s.server.Fail(fakedb.ConnPrepareCtx, 1, errTooMany)
+	_, err := db.Exec(insertOne, 1)
+	require.NoError(t, err)
+	require.Zero(t, s.server.State().Prepared())
+	s.server.Fail(fakedb.ConnPrepareCtx, 1, errTooMany)
+	_, err = db.Prepare(insertOne)
+	require.ErrorIs(t, err, errTooMany, "nothing of ours is left to give")
+}
+
+// TestADriversOwnStaleStatementIsRunOnceMoreOutsideATransaction: pgx keeps
+// prepared statements itself.
+func TestADriversOwnStaleStatementIsRunOnceMoreOutsideATransaction(t *testing.T) {
+	s, db, _ := openStub(t, dialects.Traits{})
+	type handle interface {
+		Exec(query string, args ...any) (sql.Result, error)
+		QueryRow(query string, args ...any) *sql.Row
+	}
+	for call, run := range map[fakedb.Call]func(handle) error{
+		fakedb.ConnExecCtx: func(db handle) error {
+			_, err := db.Exec(insertOne, 1)
+			return err
+		},
+		fakedb.ConnQueryCtx: func(db handle) error {
+			return db.QueryRow("SELECT n FROM numbers WHERE n = ? LIMIT 3", 1).Scan(new(int))
+		},
+	} {
+		s.server.Fail(call, 1, errStale)
+		require.NoError(t, run(db))
+		s.server.Inject(fakedb.Fault{Call: call, Err: errStale, Times: 2})
+		require.ErrorIs(t, run(db), errStale, "once more, and no more")
+		s.server.Heal()
+		tx, err := db.Begin()
+		require.NoError(t, err)
+		s.server.Fail(call, 1, errStale)
+		require.ErrorIs(t, run(tx), errStale)
+		require.NoError(t, run(tx))
+		require.NoError(t, tx.Commit())
+	}
+	require.Len(t, s.server.Table("t"), 2)
+}
