@@ -17,21 +17,25 @@ import (
 func boundContests() []contest {
 	return []contest{
 		{
+			section:    sectionTasks,
 			name:       "ExecContext in a task's transaction, below database/sql",
 			contenders: boundPair(execBound, inTransaction),
 			promises:   []promise{extra(100 * time.Nanosecond), extraAllocs(0)},
 		},
 		{
+			section:    sectionTasks,
 			name:       "ExecContext and the end of its checkout, in a task that holds nothing, below database/sql",
 			contenders: boundPair(execCheckout, inTask),
 			promises:   []promise{extra(200 * time.Nanosecond), extraAllocs(0)},
 		},
 		{
-			name:       "the same where it joins a transaction of the task",
+			section:    sectionTasks,
+			name:       "the same ExecContext where it joins a transaction of the task",
 			contenders: boundPair(execCheckout, besideTransaction),
 		},
 		{
-			name:       "the same without a task",
+			section:    sectionTasks,
+			name:       "the same ExecContext without a task",
 			contenders: boundPair(execCheckout, inNoTask),
 		},
 	}
@@ -69,7 +73,7 @@ func boundPair(run func(*testing.B, context.Context, checkedOut), prepare func(*
 func connect(b *testing.B, c driver.Connector) checkedOut {
 	conn, err := c.Connect(context.Background())
 	if err != nil {
-		b.Fatal(err)
+		fail(b, err)
 	}
 	return conn.(checkedOut)
 }
@@ -91,7 +95,7 @@ func inTransaction(b *testing.B, c driver.Connector) (context.Context, checkedOu
 	ctx, conn := inTask(b, c)
 	tx, err := conn.BeginTx(ctx, driver.TxOptions{})
 	if err != nil {
-		b.Fatal(err)
+		fail(b, err)
 	}
 	b.Cleanup(func() { _ = tx.Rollback() })
 	return ctx, conn
@@ -109,7 +113,7 @@ var nullArgs = []driver.NamedValue{{Ordinal: 1, Value: int64(7)}, {Ordinal: 2, V
 func execBound(b *testing.B, ctx context.Context, conn checkedOut) {
 	for b.Loop() {
 		if _, err := conn.ExecContext(ctx, nullInsert, nullArgs); err != nil {
-			b.Fatal(err)
+			fail(b, err)
 		}
 	}
 }
@@ -119,10 +123,10 @@ func execBound(b *testing.B, ctx context.Context, conn checkedOut) {
 func execCheckout(b *testing.B, ctx context.Context, conn checkedOut) {
 	for b.Loop() {
 		if _, err := conn.ExecContext(ctx, nullInsert, nullArgs); err != nil {
-			b.Fatal(err)
+			fail(b, err)
 		}
 		if !conn.IsValid() {
-			b.Fatal("not valid")
+			fail(b, driver.ErrBadConn)
 		}
 	}
 }

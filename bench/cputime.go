@@ -22,7 +22,7 @@ func timed(run func(*testing.B)) func(*testing.B) {
 func processorTime(b *testing.B) time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		b.Fatal(err)
+		fail(b, err)
 	}
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

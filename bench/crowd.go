@@ -25,7 +25,7 @@ func crowd(b *testing.B, goroutines int, giveBack func(), cycle func(context.Con
 			ready.Done()
 			for range n {
 				if err := cycle(ctx); err != nil {
-					b.Error(err)
+					note(b, err)
 					return
 				}
 			}

@@ -1,17 +1,23 @@
 // Command bench measures pooldriver against its peers, side by side in one
-// process, in alternating rounds, and writes what it saw as Markdown. A contest
-// that was lost stays in.
+// process, in alternating rounds, and writes what it saw as Markdown, with charts.
+// A contest that was lost stays in, and so does a contender that failed.
 //
-//	go -C bench run . -rounds 20 > docs/performance.md
+//	go -C bench run . -docs ../docs       # what "make bench" does
+//	go -C bench run . -quick -only SQLite # a look at one database
+//
+// PostgreSQL and MariaDB run in containers, from the images that "make images"
+// provides, and end with the program.
 package main
 
 import (
+	"context"
 	"flag"
 	"fmt"
 	"os"
-	"runtime"
+	"os/signal"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -19,48 +25,77 @@ import (
 func main() {
 	testing.Init()
 	rounds := flag.Int("rounds", 20, "rounds per contest")
-	round := flag.Duration("round", 300*time.Millisecond, "length of each contender's turn in a round")
-	only := flag.String("only", "", "run the contests whose names contain this")
+	round := flag.Duration("round", 200*time.Millisecond, "length of each contender's turn in a round")
+	quick := flag.Bool("quick", false, "3 rounds of 20ms: shows that it works, and measures nothing")
+	only := flag.String("only", "", "run the contests whose section and name contain this")
+	docs := flag.String("docs", "", "write performance.md and performance/*.svg into this directory, instead of tables to the standard output")
+	list := flag.Bool("list", false, "list the contests")
 	flag.Parse()
-	w := os.Stdout
-	fmt.Fprintf(w, `# Performance
-
-Written by `+"`make bench`"+`. Only ratios within one run mean anything: the twins
-take turns in the same process, and change who begins. A ratio below 1 is in our
-favour. Spread: quartiles over the rounds.
-
-%d rounds of %v per contender; %s; %s; %d processors (%s).
-
-The first line of each table is the baseline.
-`, *rounds, *round, time.Now().Format("2006-01-02"), runtime.Version(), runtime.NumCPU(), processor())
-	for _, c := range slices.Concat(poolContests(), nullContests(), boundContests(), taskContests(), queueContests(), readContests()) {
-		if !strings.Contains(c.name, *only) {
-			continue
-		}
-		if c.missing != "" {
-			fmt.Fprintf(w, "\n### %s\n\nnot measured: %s\n", c.name, c.missing)
-			continue
-		}
-		fmt.Fprintln(os.Stderr, c.name)
-		o, err := c.hold(*rounds, *round)
-		if err != nil {
-			fmt.Fprintln(os.Stderr, "bench:", err)
-			os.Exit(1)
-		}
-		o.write(w)
+	if *quick {
+		*rounds, *round = 3, 20*time.Millisecond
+	}
+	if err := run(*rounds, *round, *only, *docs, *list); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
 	}
 }
 
-// processor is the processor's name, where Linux tells it.
-func processor() string {
-	info, err := os.ReadFile("/proc/cpuinfo")
+func run(rounds int, round time.Duration, only, docs string, list bool) (err error) {
+	// An interrupted run still ends its servers.
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	dir, err := os.MkdirTemp("", "pooldriver-bench-")
 	if err != nil {
-		return runtime.GOARCH
+		return err
 	}
-	for line := range strings.Lines(string(info)) {
-		if name, ok := strings.CutPrefix(line, "model name"); ok {
-			return strings.TrimSpace(strings.TrimLeft(name, "\t :"))
+	defer os.RemoveAll(dir)
+	postgres, maria := postgresServer(), mariaServer()
+	defer func() {
+		if stopped := stopAll(postgres, maria); err == nil {
+			err = stopped
+		}
+	}()
+	r := report{rounds: rounds, turn: round}
+	for _, c := range contests(dir, round, postgres, maria) {
+		if !strings.Contains(c.title(), only) {
+			continue
+		}
+		if list {
+			fmt.Println(c.title())
+			continue
+		}
+		from := time.Now()
+		o := c.hold(ctx, rounds, round)
+		r.outcomes = append(r.outcomes, o)
+		fmt.Fprintf(os.Stderr, "%s: %v%s\n", c.title(), time.Since(from).Round(10*time.Millisecond), o.complaint())
+	}
+	for _, s := range []*server{postgres, maria} {
+		if version := s.describe(); version != "" {
+			r.servers = append(r.servers, s.name+" "+version)
 		}
 	}
-	return runtime.GOARCH
+	switch {
+	case list:
+		return nil
+	case ctx.Err() != nil:
+		return fmt.Errorf("interrupted, nothing was written: %w", ctx.Err())
+	case docs == "":
+		r.write(os.Stdout)
+		return nil
+	}
+	return r.save(docs)
+}
+
+// contests are all, in the order of the report.
+func contests(dir string, turn time.Duration, postgres, maria *server) []contest {
+	all := slices.Concat(poolContests(), nullContests())
+	for _, v := range slices.Concat([]venue{nullVenue(), sqliteVenue(dir)}, postgresVenues(postgres), mariaVenues(maria)) {
+		all = append(all, caseContests(v)...)
+		all = append(all, rushContests(v, turn)...)
+		if !v.far {
+			all = append(all, burstContests(v)...)
+			all = append(all, waitingContests(v)...)
+		}
+	}
+	return slices.Concat(all, boundContests(), taskContests(), queueContests(), readContests(dir, postgres, maria))
 }

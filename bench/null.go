@@ -31,12 +31,14 @@ func oursNull(conns int) *sql.DB {
 func nullContests() []contest {
 	return []contest{
 		{
+			section:    sectionNull,
 			name:       "ExecContext with two arguments on a null driver, one goroutine",
 			contenders: nullPair(4, execNull),
 			promises:   []promise{extra(200 * time.Nanosecond)},
 		},
 		{
-			name:       "the same, 64 goroutines over 4 connections",
+			section:    sectionNull,
+			name:       "ExecContext, 64 goroutines over 4 connections",
 			contenders: nullPair(4, crowdNull),
 			promises:   []promise{atMost(0.8)},
 		},
@@ -59,7 +61,7 @@ func execNull(b *testing.B, db *sql.DB) {
 	ctx := context.Background()
 	for b.Loop() {
 		if _, err := db.ExecContext(ctx, nullInsert, int64(7), "three"); err != nil {
-			b.Fatal(err)
+			fail(b, err)
 		}
 	}
 }
@@ -70,10 +72,10 @@ func crowdNull(b *testing.B, db *sql.DB) {
 	for range 4 {
 		c, err := db.Conn(context.Background())
 		if err != nil {
-			b.Fatal(err)
+			fail(b, err)
 		}
 		if err := c.PingContext(context.Background()); err != nil {
-			b.Fatal(err)
+			fail(b, err)
 		}
 		held = append(held, c)
 	}

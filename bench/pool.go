@@ -37,7 +37,7 @@ func openPooldriver(b *testing.B, size int) subject {
 		Max:     size,
 	})
 	if err != nil {
-		b.Fatal(err)
+		fail(b, err)
 	}
 	b.Cleanup(p.Close)
 	return pooldriverSubject{p}
@@ -56,14 +56,14 @@ func (s pooldriverSubject) hold(b *testing.B) func() {
 	for range s.Stats().Max {
 		l, err := s.Acquire(context.Background())
 		if err != nil {
-			b.Fatal(err)
+			fail(b, err)
 		}
 		leases = append(leases, l)
 	}
 	return func() {
 		for _, l := range leases {
 			if err := l.Release(); err != nil {
-				b.Error(err)
+				note(b, err)
 			}
 		}
 	}
@@ -78,7 +78,7 @@ func openPuddle(b *testing.B, size int) subject {
 		MaxSize:     int32(size),
 	})
 	if err != nil {
-		b.Fatal(err)
+		fail(b, err)
 	}
 	b.Cleanup(p.Close)
 	return puddleSubject{p}
@@ -98,7 +98,7 @@ func (s puddleSubject) hold(b *testing.B) func() {
 	for range s.Stat().MaxResources() {
 		r, err := s.Acquire(context.Background())
 		if err != nil {
-			b.Fatal(err)
+			fail(b, err)
 		}
 		held = append(held, r)
 	}
@@ -117,7 +117,8 @@ func poolContests() []contest {
 		atMost           float64
 	}{{1, 1, 0.35}, {1, 10, 0.35}, {4, 4, 0}, {64, 4, 0.55}} {
 		c := contest{
-			name: fmt.Sprintf("Pool acquire and release, %d goroutines on %d resources", load.goroutines, load.size),
+			section: sectionPool,
+			name:    fmt.Sprintf("acquire and release, %d goroutines on %d resources", load.goroutines, load.size),
 		}
 		if load.atMost > 0 {
 			c.promises = []promise{atMost(load.atMost)}
@@ -131,7 +132,7 @@ func poolContests() []contest {
 					ctx := context.Background()
 					for b.Loop() {
 						if err := s.cycle(ctx); err != nil {
-							b.Fatal(err)
+							fail(b, err)
 						}
 					}
 					return

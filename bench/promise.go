@@ -2,55 +2,127 @@ package main
 
 import (
 	"fmt"
-	"strings"
+	"math"
+	"slices"
 	"time"
 )
 
 // promise is something that we say of a contest: a figure that stays within a
-// limit, in the median of the rounds.
+// limit, in the median of the rounds, or in the lower bound of its interval.
 type promise struct {
-	text  string // how the limit is written
-	limit float64
-	of    func(outcome) []float64
+	text    string
+	who     string // of whom it is said; empty: ours
+	than    string // with whom it is compared; empty: the baseline
+	limit   float64
+	atLeast bool // else at most
+	bound   bool // the interval's lower bound counts, not the median
+	of      func(than, who figures) []float64
+	format  func(float64) string
 }
 
+// ours is the name of the contender that promises are made for.
+const ours = "pooldriver"
+
 // atMost promises a ratio of our time to the baseline's.
-func atMost(ratio float64) promise {
-	return promise{fmt.Sprintf("≤ %.2f×", ratio), ratio, func(o outcome) []float64 { return o.ratios(timeMetric) }}
+func atMost(limit float64) promise {
+	return promise{text: "time ≤ " + times(limit), limit: limit, format: times,
+		of: func(than, who figures) []float64 { return pairwise(than[timeMetric], who[timeMetric], ratio) }}
+}
+
+// faster promises a speed, compared with another contender's.
+func faster(than string, limit float64) promise {
+	return promise{text: "speed ≥ " + times(limit) + " " + than, than: than, limit: limit, atLeast: true, format: times,
+		of: func(than, who figures) []float64 { return pairwise(than[timeMetric], who[timeMetric], speed) }}
+}
+
+// surely promises a speed that the whole interval keeps.
+func surely(than string, limit float64) promise {
+	p := faster(than, limit)
+	p.text = "lower bound of speed ≥ " + times(limit) + " " + than
+	p.bound = true
+	return p
+}
+
+// by says who promises, where it is not ours.
+func (p promise) by(who string) promise {
+	p.who = who
+	return p
+}
+
+// better promises a ratio of one of our own metrics to the baseline's.
+func better(m metric, limit float64) promise {
+	p := promise{text: m.title + " ≤ " + times(limit), limit: limit, atLeast: m.compare == more, format: times,
+		of: func(than, who figures) []float64 { return pairwise(than[m.unit], who[m.unit], ratio) }}
+	if p.atLeast {
+		p.text = m.title + " ≥ " + times(limit)
+	}
+	return p
 }
 
 // extra promises that we take no more time than the baseline and d.
 func extra(d time.Duration) promise {
-	return promise{fmt.Sprintf("≤ +%d ns", d.Nanoseconds()), float64(d), func(o outcome) []float64 { return o.extras(timeMetric) }}
+	return promise{text: "time ≤ +" + nanos(float64(d)), limit: float64(d), format: nanos,
+		of: func(than, who figures) []float64 { return pairwise(than[timeMetric], who[timeMetric], difference) }}
 }
 
 // extraAllocs promises no more allocations than the baseline's and n.
 func extraAllocs(n int) promise {
-	return promise{fmt.Sprintf("≤ +%d allocations", n), float64(n), func(o outcome) []float64 { return o.extras(allocsMetric) }}
+	return promise{text: fmt.Sprintf("≤ +%d allocations", n), limit: float64(n), format: whole,
+		of: func(than, who figures) []float64 { return pairwise(than[allocsMetric], who[allocsMetric], difference) }}
 }
 
 // allocs promises a number of allocations.
 func allocs(n int) promise {
-	return promise{fmt.Sprintf("≤ %d allocations", n), float64(n), func(o outcome) []float64 { return o.ours(allocsMetric) }}
+	return promise{text: fmt.Sprintf("≤ %d allocations", n), limit: float64(n), format: whole,
+		of: func(_, who figures) []float64 { return who[allocsMetric] }}
 }
 
 // within promises a limit for one of our own metrics.
 func within(m metric, limit float64) promise {
-	return promise{m.title + " ≤ " + m.format(limit), limit, func(o outcome) []float64 { return o.ours(m.unit) }}
+	return promise{text: m.title + " ≤ " + m.format(limit), limit: limit, format: m.format,
+		of: func(_, who figures) []float64 { return who[m.unit] }}
 }
 
-// verdict says of each promise whether it was kept.
-func (o outcome) verdict() string {
-	if len(o.promises) == 0 {
-		return "–: –"
+func (p promise) contender() string {
+	if p.who == "" {
+		return ours
 	}
-	var kept []string
-	for _, p := range o.promises {
-		word := "yes"
-		if !(median(p.of(o)) <= p.limit) { // no number is no, too
-			word = "**no**"
-		}
-		kept = append(kept, p.text+": "+word)
+	return p.who
+}
+
+// verdict is what became of a promise.
+type verdict struct {
+	wanted, seen, word string
+}
+
+const unmeasured = "not measured"
+
+func (p promise) judge(o outcome) verdict {
+	than := p.than
+	if than == "" && len(o.contenders) > 0 {
+		than = o.contenders[0].name
 	}
-	return strings.Join(kept, "; ")
+	who, base := o.named(p.contender()), o.named(than)
+	if who < 0 || base < 0 || o.failed[who] != nil || o.failed[base] != nil {
+		return verdict{p.text, "–", unmeasured}
+	}
+	v := p.of(o.figures[base], o.figures[who])
+	value, seen := median(v), p.format(median(v))
+	low, high := interval(v)
+	if p.bound {
+		value = low
+		seen += ", interval " + span(low, high, p.format)
+	}
+	switch {
+	case math.IsInf(value, 0):
+		return verdict{p.text, seen, "unknown: too few rounds"}
+	case p.atLeast && value >= p.limit, !p.atLeast && value <= p.limit:
+		return verdict{p.text, seen, "met"}
+	}
+	return verdict{p.text, seen, "**missed**"} // no number is missed, too
+}
+
+// named returns the place of a contender, or -1.
+func (o outcome) named(name string) int {
+	return slices.IndexFunc(o.contenders, func(c contender) bool { return c.name == name })
 }

@@ -27,15 +27,16 @@ const (
 )
 
 var (
-	overtaken = metric{"overtaken", "overtaken", false, whole}
-	fairWait  = metric{"p99-wait", "p99 of wait ÷ fair wait", true, times}
-	waitAhead = metric{"p99-wait-ahead", "by the holds ahead", false, times}
-	meanHold  = metric{"hold-ns", "mean hold", false, nanos}
+	overtaken = metric{unit: "overtaken", title: "overtaken", format: whole}
+	fairWait  = metric{unit: "p99-wait", title: "p99 of wait ÷ fair wait", spread: true, format: times}
+	waitAhead = metric{unit: "p99-wait-ahead", title: "by the holds ahead", format: times}
+	meanHold  = metric{unit: "hold-ns", title: "mean hold", format: nanos}
 )
 
 func queueContests() []contest {
 	return []contest{{
-		name: fmt.Sprintf("%d tasks wait for %d connections", queueLength, queueConns),
+		section: sectionTasks,
+		name:    fmt.Sprintf("%d tasks wait for %d connections", queueLength, queueConns),
 		contenders: []contender{
 			{"plain sql.DB", func(b *testing.B) {
 				l := new(line)
@@ -80,10 +81,10 @@ func (l *line) measure(b *testing.B, db *sql.DB, begin begin, waiting func() int
 	for range queueConns {
 		c, err := db.Conn(b.Context())
 		if err != nil {
-			b.Fatal(err)
+			fail(b, err)
 		}
 		if err := c.PingContext(b.Context()); err != nil {
-			b.Fatal(err)
+			fail(b, err)
 		}
 		held = append(held, c)
 	}
@@ -93,7 +94,7 @@ func (l *line) measure(b *testing.B, db *sql.DB, begin begin, waiting func() int
 			ctx, end := begin(context.Background())
 			defer end()
 			if _, err := db.ExecContext(ctx, nullInsert, int64(place), "three"); err != nil {
-				b.Error(err)
+				note(b, err)
 			}
 		})
 		for waiting() <= place && !b.Failed() {

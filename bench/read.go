@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -21,56 +22,52 @@ import (
 
 const readRows = 10_000
 
-func readContests() []contest {
+var errTooFew = errors.New("not the rows of the table")
+
+func readContests(dir string, servers ...*server) []contest {
 	null := fakedb.NullConnector{Rows: readRows}
+	file := filepath.Join(dir, "rows.db")
 	contests := []contest{{
-		name: readName("a null driver"),
+		section: sectionReading,
+		name:    readName("a null driver"),
 		contenders: readPair(readNull,
 			func() (*sql.DB, error) { return sql.OpenDB(null), nil },
 			func() (*sql.DB, error) { return sql.OpenDB(pooldriver.Wrap(null)), nil }),
-	}, readSQLite()}
-	for _, server := range []struct{ name, driver, variable string }{
-		{"PostgreSQL", "pgx", "POOLDRIVER_BENCH_POSTGRES"},
-		{"MySQL or MariaDB", "mysql", "POOLDRIVER_BENCH_MYSQL"},
-	} {
-		c := contest{name: readName(server.name)}
-		if dsn := os.Getenv(server.variable); dsn != "" {
-			c = readContest(c.name, server.driver, dsn, dsn)
-		} else {
-			c.missing = "no DSN in " + server.variable
-		}
-		contests = append(contests, c)
+	}, readContest("SQLite",
+		func() (*sql.DB, error) { return sql.Open("sqlite", "file:"+file) },
+		func() (*sql.DB, error) { return pooldriver.Open("sqlite:" + file) },
+	)}
+	for _, s := range servers {
+		contests = append(contests, readContest(s.name,
+			func() (*sql.DB, error) {
+				a, err := s.start()
+				if err != nil {
+					return nil, err
+				}
+				return s.plain(a)
+			},
+			func() (*sql.DB, error) {
+				a, err := s.start()
+				if err != nil {
+					return nil, err
+				}
+				return pooldriver.Open(a.URL())
+			}))
 	}
 	return contests
 }
 
 func readName(on string) string { return fmt.Sprintf("%d rows read in a task, on %s", readRows, on) }
 
-// readSQLite reads from a file of its own.
-func readSQLite() contest {
-	dir := filepath.Join(os.TempDir(), fmt.Sprintf("pooldriver-bench-%d", os.Getpid()))
-	file := filepath.Join(dir, "rows.db")
-	c := readContest(readName("SQLite"), "sqlite", "file:"+file, "sqlite:"+file)
-	fill := c.prepare
-	c.prepare = func() (func(), error) {
-		if err := os.Mkdir(dir, 0o700); err != nil {
-			return nil, err
-		}
-		end, err := fill()
-		return func() { end(); _ = os.RemoveAll(dir) }, err
-	}
-	return c
-}
-
 // readContest reads a table that it makes, and drops again.
-func readContest(name, driverName, plainDSN, ourDSN string) contest {
-	table := fmt.Sprintf("pooldriver_bench_%d", os.Getpid())
-	plain := func() (*sql.DB, error) { return sql.Open(driverName, plainDSN) }
+func readContest(on string, plain, ours func() (*sql.DB, error)) contest {
+	const table = "many"
 	return contest{
-		name: name,
+		section: sectionReading,
+		name:    readName(on),
 		contenders: readPair(func(ctx context.Context, db *sql.DB) (int, error) {
 			return readPeople(ctx, db, table)
-		}, plain, func() (*sql.DB, error) { return pooldriver.Open(ourDSN) }),
+		}, plain, ours),
 		promises: []promise{atMost(1.15)},
 		prepare: func() (func(), error) {
 			db, err := plain()
@@ -113,15 +110,19 @@ func readPair(read func(context.Context, *sql.DB) (int, error), plain, ours func
 		return func(b *testing.B) {
 			db, err := open()
 			if err != nil {
-				b.Fatal(err)
+				fail(b, err)
 			}
 			defer db.Close()
 			ctx, end := begin(context.Background())
 			defer end()
 			b.ReportAllocs()
 			for b.Loop() {
-				if n, err := read(ctx, db); err != nil || n != readRows {
-					b.Fatal(n, err)
+				n, err := read(ctx, db)
+				if err == nil && n != readRows {
+					err = errTooFew
+				}
+				if err != nil {
+					fail(b, fmt.Errorf("%d rows: %w", n, err))
 				}
 			}
 		}

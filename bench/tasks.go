@@ -16,17 +16,20 @@ import (
 func taskContests() []contest {
 	return []contest{
 		{
+			section:    sectionTasks,
 			name:       "a task's beginning and end, without a database",
 			contenders: beginnings(background),
 			promises:   []promise{atMost(2), allocs(4)},
 		},
 		{
+			section:    sectionTasks,
 			name:       "the same below a context that can be cancelled",
 			contenders: beginnings(cancellable),
 			promises:   []promise{atMost(2), allocs(4)},
 		},
 		{
-			name: fmt.Sprintf("memory of %d idle tasks", crowdOfTasks),
+			section: sectionTasks,
+			name:    fmt.Sprintf("memory of %d idle tasks", crowdOfTasks),
 			contenders: []contender{
 				{"context.WithCancel", memory(context.WithCancel, nil)},
 				{"pooldriver", memory(withTask, nil)},
@@ -35,7 +38,8 @@ func taskContests() []contest {
 			promises: []promise{within(inUse, 250)},
 		},
 		{
-			name: fmt.Sprintf("memory of %d tasks that have executed a statement", crowdOfTasks),
+			section: sectionTasks,
+			name:    fmt.Sprintf("memory of %d tasks that have executed a statement", crowdOfTasks),
 			contenders: []contender{
 				{"idle tasks", memory(withTask, nil)},
 				{"pooldriver", memory(withTask, execOnce)},
@@ -85,11 +89,9 @@ func cancellable() (context.Context, context.CancelFunc) {
 const crowdOfTasks = 100_000
 
 var (
-	inUse = metric{"in-use-B", "heap in use, each", true, bytes}
-	live  = metric{"live-B", "of it live", false, bytes}
+	inUse = metric{unit: "in-use-B", title: "heap in use, each", spread: true, format: bytes}
+	live  = metric{unit: "live-B", title: "of it live", format: bytes}
 )
-
-func bytes(n float64) string { return fmt.Sprintf("%.0f B", n) }
 
 // memory measures what a crowd of begun contexts keeps, with the functions that
 // end them: they share one parent, which can be cancelled, and knows them all.
@@ -107,14 +109,14 @@ func memory(begin begin, use func(*testing.B) func(context.Context) error) func(
 			touch = use(b)
 		}
 		if err := touch(parent); err != nil { // what the first use makes is not the tasks'
-			b.Fatal(err)
+			fail(b, err)
 		}
 		all := make([]kept, crowdOfTasks)
 		before := heap()
 		for i := range all {
 			ctx, end := begin(parent)
 			if err := touch(ctx); err != nil {
-				b.Fatal(err)
+				fail(b, err)
 			}
 			all[i] = kept{ctx, end}
 		}

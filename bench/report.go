@@ -1,0 +1,120 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+)
+
+// report is all that a run has shown.
+type report struct {
+	rounds   int
+	turn     time.Duration
+	servers  []string
+	outcomes []outcome
+}
+
+// chartDir is where the charts are, seen from the report.
+const chartDir = "performance"
+
+// save writes the report and its charts into a directory, in the place of an
+// older report.
+func (r report) save(dir string) error {
+	old, err := filepath.Glob(filepath.Join(dir, chartDir, "*.svg"))
+	if err != nil {
+		return err
+	}
+	for _, file := range old {
+		if err := os.Remove(file); err != nil {
+			return err
+		}
+	}
+	if err := os.MkdirAll(filepath.Join(dir, chartDir), 0o755); err != nil {
+		return err
+	}
+	for _, c := range charts(r.outcomes) {
+		if err := c.write(filepath.Join(dir, chartDir)); err != nil {
+			return err
+		}
+	}
+	var text strings.Builder
+	r.write(&text)
+	file := filepath.Join(dir, "performance.md")
+	if err := os.WriteFile(file+".new", []byte(text.String()), 0o644); err != nil {
+		return err
+	}
+	return os.Rename(file+".new", file)
+}
+
+func (r report) write(w io.Writer) {
+	fmt.Fprintf(w, `# Performance
+
+Written by `+"`make bench`"+`. Only ratios within one run mean anything: the contenders
+take turns in the same process, and change who begins. The first line of each table
+is the baseline. A ratio says how many times as fast as the baseline a contender is,
+or how many times less it takes: above 1 is better. It is the median over the rounds
+of the ratio in each round; 95 %% is the interval of that median, by order
+statistics. Quartiles are over the rounds.
+
+At most %d rounds of %v for each contender; %s; %s; %d processors (%s).
+`, r.rounds, r.turn, time.Now().Format("2006-01-02"), runtime.Version(), runtime.NumCPU(), processor())
+	if len(r.servers) > 0 {
+		fmt.Fprintf(w, "\nServers, in containers on the same machine: %s.\n", strings.Join(r.servers, "; "))
+	}
+	r.writeVerdicts(w)
+	section := ""
+	for _, o := range r.outcomes {
+		if o.section != section {
+			section = o.section
+			fmt.Fprintf(w, "\n## %s\n", section)
+			if text := sectionTexts[section]; text != "" {
+				fmt.Fprintf(w, "\n%s\n", text)
+			}
+			r.writeCharts(w, section)
+		}
+		o.write(w)
+	}
+}
+
+// writeVerdicts lists every promise.
+func (r report) writeVerdicts(w io.Writer) {
+	fmt.Fprintln(w, "\n## What was wanted")
+	fmt.Fprintln(w, "\nMedians of this run, unless a bound is named.")
+	fmt.Fprintln(w, "\n| | contender | wanted | seen | |\n|---|---|---|---:|---|")
+	for _, o := range r.outcomes {
+		for _, p := range o.promises {
+			v := p.judge(o)
+			row(w, []string{o.title(), p.contender(), v.wanted, v.seen, v.word})
+		}
+	}
+}
+
+func (r report) writeCharts(w io.Writer, section string) {
+	var within []outcome
+	for _, o := range r.outcomes {
+		if o.section == section {
+			within = append(within, o)
+		}
+	}
+	for _, c := range charts(within) {
+		fmt.Fprintf(w, "\n![%s](%s/%s)\n", c.title, chartDir, c.file())
+	}
+}
+
+// processor is the processor's name, where Linux tells it.
+func processor() string {
+	info, err := os.ReadFile("/proc/cpuinfo")
+	if err != nil {
+		return runtime.GOARCH
+	}
+	for line := range strings.Lines(string(info)) {
+		if name, ok := strings.CutPrefix(line, "model name"); ok {
+			return strings.TrimSpace(strings.TrimLeft(name, "\t :"))
+		}
+	}
+	return runtime.GOARCH
+}

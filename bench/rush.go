@@ -1,0 +1,157 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// The contests of crowds: many goroutines, each of which runs one statement after
+// the other, over fewer connections. The time of a statement is taken from the
+// call to its result: the wait for a connection is nearly all of it.
+
+var (
+	throughput = metric{unit: "statements/s", title: "throughput", spread: true, format: perSecond, compare: more}
+	p50        = metric{unit: "p50-ns", title: "p50 wait", format: nanos}
+	p99        = metric{unit: "p99-ns", title: "p99 wait", spread: true, format: nanos, compare: less}
+	longest    = metric{unit: "max-ns", title: "max wait", format: nanos}
+)
+
+const (
+	rushGoroutines = 64
+	// rushStatements is the least number in a turn, so that the p99 has some
+	// above it.
+	rushStatements = rushGoroutines * 25
+	manyGoroutines = 10_000
+	manyConns      = 10
+)
+
+func rushName(goroutines, conns int) string {
+	return fmt.Sprintf("%d goroutines over %d connections", goroutines, conns)
+}
+
+// rushContests are the contests of 64 goroutines in a venue, and that of 10,000
+// with one statement each.
+func rushContests(v venue, turn time.Duration) []contest {
+	var contests []contest
+	for _, conns := range []int{4, 10, 32} {
+		contests = append(contests, v.rush(rushGoroutines, conns, rushStatements, turn).shown(place{
+			chart: fmt.Sprintf("%s, p99 of %d goroutines", v.name, rushGoroutines), group: fmt.Sprintf("%d connections", conns),
+			metric: p99, scale: float64(time.Millisecond), axis: "p99 wait, ms",
+		}))
+	}
+	if !v.far {
+		many := v.rush(manyGoroutines, manyConns, manyGoroutines, 0)
+		many.rounds = 10
+		contests = append(contests, many)
+	}
+	return contests
+}
+
+func (v venue) rush(goroutines, conns, statements int, least time.Duration) contest {
+	c := v.contest(rushName(goroutines, conns), everywhere, conns, fillUp(conns), func(b *testing.B, c client) {
+		rush(b, c, conns, goroutines, statements, least)
+	})
+	c.own = []metric{throughput, p50, p99, longest}
+	if c.far {
+		c.rounds = 6 // the fewest that have an interval
+	}
+	return c
+}
+
+// fillUp opens all connections of a client, and runs a statement on each of them.
+func fillUp(conns int) func(context.Context, client) error {
+	return func(ctx context.Context, c client) error {
+		for range warmUp {
+			release, err := holdAll(ctx, c, conns)
+			if err != nil {
+				return err
+			}
+			release()
+			errs := make([]error, 4*conns)
+			var done sync.WaitGroup
+			for i := range errs {
+				done.Go(func() { errs[i] = c.query(ctx, 1) })
+			}
+			done.Wait()
+			if err := errors.Join(errs...); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+// holdAll takes so many connections, and returns the function that gives them back.
+func holdAll(ctx context.Context, c client, conns int) (release func(), err error) {
+	var held []func()
+	release = func() {
+		for _, giveBack := range held {
+			giveBack()
+		}
+	}
+	for range conns {
+		giveBack, err := c.hold(ctx)
+		if err != nil {
+			release()
+			return nil, err
+		}
+		held = append(held, giveBack)
+	}
+	return release, nil
+}
+
+// rush runs until there were as many statements, and for as long. As in crowd, all
+// connections are held until everybody stands in the queue: else one goroutine
+// runs for a slice of the scheduler's time before the next one has begun, and it
+// is the scheduler that is measured.
+func rush(b *testing.B, c client, conns, goroutines, statements int, least time.Duration) {
+	ctx, cancel := turnContext()
+	defer cancel()
+	release, err := holdAll(ctx, c, conns)
+	if err != nil {
+		fail(b, err)
+	}
+	var (
+		issued atomic.Int64
+		over   atomic.Bool
+		base   = time.Now()
+		ends   = make([][]time.Duration, goroutines) // of statements, since base
+	)
+	done := wait(goroutines, func(g int) {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		for issued.Add(1) <= int64(statements) || !over.Load() {
+			if err := c.query(ctx, int64(g)); err != nil {
+				note(b, err)
+				return
+			}
+			ends[g] = append(ends[g], time.Since(base))
+		}
+	})
+	began := time.Since(base)
+	time.AfterFunc(least, func() { over.Store(true) })
+	release()
+	done.Wait()
+	elapsed := time.Since(base) - began
+	if b.Failed() {
+		b.FailNow()
+	}
+	var took []float64
+	for _, of := range ends {
+		last := began
+		for _, end := range of {
+			took = append(took, float64(end-last))
+			last = end
+		}
+	}
+	b.ReportMetric(float64(len(took))/elapsed.Seconds(), throughput.unit)
+	b.ReportMetric(quantile(took, 0.5), p50.unit)
+	b.ReportMetric(quantile(took, 0.99), p99.unit)
+	b.ReportMetric(slices.Max(took), longest.unit)
+}

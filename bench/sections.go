@@ -1,0 +1,25 @@
+package main
+
+// The sections of the report, beside the servers'.
+const (
+	sectionPool    = "Bare pool"
+	sectionNull    = "Null driver"
+	sectionSQLite  = "SQLite"
+	sectionTasks   = "Tasks"
+	sectionReading = "Reading in a task"
+)
+
+// sectionTexts say what a section's tables are to be read with.
+var sectionTexts = map[string]string{
+	sectionPool: "One acquire and release, statistics included.",
+	sectionNull: `The driver does nothing: what is measured lies between the program and the driver.
+puddle lends the driver's own connections, without database/sql.`,
+	sectionSQLite: `A file of its own (WAL, synchronous off). The parameterised query reads no table; exec and
+transactions update a row by its key.`,
+	"PostgreSQL": `Without a proxy, fsync off. pgxpool has pgx's own interface, the others go through
+database/sql.`,
+	"MariaDB":    "Without a proxy, a commit reaches the operating system only.",
+	sectionTasks: "What a task costs, and the order in which tasks are served.",
+	sectionReading: `One query of many rows. Between two rows of a task others may want the connection, so
+each is read under a lock.`,
+}
