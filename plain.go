@@ -18,7 +18,7 @@ var errNotPrepared = errors.New("pooldriver: not prepared")
 // prepares reports whether a query with arguments is run by a prepared statement
 // that is kept: where the driver would prepare one each time.
 func (c *conn) prepares(args []driver.NamedValue) bool {
-	return len(args) > 0 && c.connector.traits.Reprepares && c.connector.config.StmtCache > 0
+	return len(args) > 0 && c.connector.traits.Reprepares
 }
 
 // stale reports whether a statement that was run without preparing it runs once

@@ -62,13 +62,22 @@ func (s stage) fresh(t *testing.T) stage {
 		return s
 	}
 	s.file = filepath.Join(t.TempDir(), "stage.db")
-	var err error
-	s.witness, err = sql.Open("sqlite", s.file+"?_pragma=busy_timeout(5000)&_pragma=journal_mode(WAL)")
-	require.NoError(t, err)
+	s.witness = s.openBare(t)
 	s.witness.SetMaxOpenConns(1)
-	t.Cleanup(func() { _ = s.witness.Close() })
 	mustExec(t, s.witness, "CREATE TABLE ledger (id integer)")
 	return s
+}
+
+// openBare opens the bare driver under database/sql's own pool.
+func (s stage) openBare(t testing.TB) *sql.DB {
+	t.Helper()
+	if s.name != "sqlite" {
+		return s.account.OpenBare(t)
+	}
+	db, err := sql.Open("sqlite", s.file+"?_pragma=busy_timeout(5000)&_pragma=journal_mode(WAL)")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = db.Close() })
+	return db
 }
 
 // say picks the text for the stage's database.
