@@ -44,9 +44,10 @@ images:
 		echo "         What went before has run; \"make test-unit\" asks for no more than Go." >&2; \
 		exit 1; }
 
-bench:
-	$(GO) -C bench run . > docs/performance.md.new
-	mv docs/performance.md.new docs/performance.md
+# Takes about half an hour, on a machine that does nothing else. BENCH_FLAGS: "-quick"
+# to see that it works; "-list", "-only TEXT" for a part.
+bench: images
+	$(GO) -C bench run . -docs ../docs $(BENCH_FLAGS)
 
 check: format-check vet staticcheck lint vulnerabilities
 

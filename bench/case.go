@@ -26,15 +26,6 @@ func transactionName(statements int) string {
 
 var listText = fmt.Sprintf("select id from accounts where id < %d order by id", listed)
 
-// promisesOf are those of one case, and those of the crowd, which are made for
-// every database.
-func promisesOf(name string, promises ...promise) map[string][]promise {
-	return map[string][]promise{
-		name:            promises,
-		rushName(64, 4): {better(throughput, 1), better(p99, 0.5)},
-	}
-}
-
 type operation func(ctx context.Context, c client, n int64) error
 
 // turnLimit bounds a turn: a contender that hangs has failed.

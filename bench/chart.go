@@ -5,6 +5,7 @@ import (
 	"image/color"
 	"math"
 	"path/filepath"
+	"regexp"
 	"strings"
 
 	"gonum.org/v1/plot"
@@ -49,15 +50,11 @@ func charts(outcomes []outcome) []chart {
 	return all
 }
 
+var notInFileName = regexp.MustCompile(`[^a-z0-9]+`)
+
 // file is the name that the chart is written under.
 func (c chart) file() string {
-	return strings.Trim(strings.Map(func(r rune) rune {
-		switch {
-		case r >= 'a' && r <= 'z', r >= '0' && r <= '9':
-			return r
-		}
-		return '-'
-	}, strings.ReplaceAll(strings.ToLower(c.title), ", ", "-")), "-") + ".svg"
+	return strings.Trim(notInFileName.ReplaceAllString(strings.ToLower(c.title), "-"), "-") + ".svg"
 }
 
 // bars are the figures of one contender, by group.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 )
@@ -85,6 +86,9 @@ func (c contest) hold(ctx context.Context, rounds int, turn time.Duration) outco
 	}
 	if c.rounds > 0 {
 		rounds = min(rounds, c.rounds)
+	}
+	if slices.ContainsFunc(c.promises, func(p promise) bool { return p.bound }) {
+		rounds *= 2 // the more there are, the narrower the interval is
 	}
 	for round := range rounds {
 		for i := range c.contenders {

@@ -71,7 +71,7 @@ func run(rounds int, round time.Duration, only, docs string, list bool) (err err
 	}
 	for _, s := range []*server{postgres, maria} {
 		if version := s.describe(); version != "" {
-			r.servers = append(r.servers, s.name+" "+version)
+			r.servers = append(r.servers, version)
 		}
 	}
 	switch {

@@ -60,7 +60,8 @@ or how many times less it takes: above 1 is better. It is the median over the ro
 of the ratio in each round; 95 %% is the interval of that median, by order
 statistics. Quartiles are over the rounds.
 
-At most %d rounds of %v for each contender; %s; %s; %d processors (%s).
+%d rounds of %v for each contender, fewer where a turn takes long, twice as many where
+an interval is promised; %s; %s; %d processors (%s).
 `, r.rounds, r.turn, time.Now().Format("2006-01-02"), runtime.Version(), runtime.NumCPU(), processor())
 	if len(r.servers) > 0 {
 		fmt.Fprintf(w, "\nServers, in containers on the same machine: %s.\n", strings.Join(r.servers, "; "))
@@ -83,7 +84,8 @@ At most %d rounds of %v for each contender; %s; %s; %d processors (%s).
 // writeVerdicts lists every promise.
 func (r report) writeVerdicts(w io.Writer) {
 	fmt.Fprintln(w, "\n## What was wanted")
-	fmt.Fprintln(w, "\nMedians of this run, unless a bound is named.")
+	fmt.Fprintln(w, "\nMedians of this run, unless a bound is named. Speed: the other's time by ours. Anything"+
+		"\nelse that has a × is ours by the baseline's.")
 	fmt.Fprintln(w, "\n| | contender | wanted | seen | |\n|---|---|---|---:|---|")
 	for _, o := range r.outcomes {
 		for _, p := range o.promises {

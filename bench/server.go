@@ -117,10 +117,12 @@ func (s *server) plain(a testbed.Account, parameters ...string) (*sql.DB, error)
 	return sql.Open("mysql", mysqlDSN(a, parameters...))
 }
 
+// describe says which version has run; it is empty if none has.
 func (s *server) describe() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.version
+	version, _, _ := strings.Cut(s.version, " on ") // PostgreSQL adds what it was built for
+	return version
 }
 
 // stop ends the proxies and the server, if it was started.

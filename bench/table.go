@@ -80,7 +80,14 @@ func (o outcome) wanted(contender string) string {
 
 func row(w io.Writer, cells []string) { fmt.Fprintf(w, "| %s |\n", strings.Join(cells, " | ")) }
 
+// longestError is how much of an error is shown.
+const longestError = 160
+
 // oneLine writes an error so that it fits into a table.
 func oneLine(err error) string {
-	return strings.ReplaceAll(strings.Join(strings.Fields(err.Error()), " "), "|", "\\|")
+	text := []rune(strings.ReplaceAll(strings.Join(strings.Fields(err.Error()), " "), "|", "\\|"))
+	if len(text) > longestError {
+		return string(text[:longestError]) + "…"
+	}
+	return string(text)
 }

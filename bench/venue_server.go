@@ -23,8 +23,8 @@ func postgresVenues(s *server) []venue {
 		list:    listText,
 		balance: "select balance from accounts where id = $1",
 	}
-	near := promisesOf(queryName, surely(plainName, 0.97), surely(pgxpoolName, 0.95))
-	lazy := promisesOf(transactionName(1), faster(plainName, 1.3).by(lazyName))
+	near := map[string][]promise{queryName: {surely(plainName, 0.97), surely(pgxpoolName, 0.95)}}
+	lazy := map[string][]promise{transactionName(1): {faster(plainName, 1.3).by(lazyName)}}
 	return serverVenues(s, near, lazy, func(account reach) []entrant {
 		return []entrant{
 			{plainName, everywhere, openPlain(s, account, t)},
@@ -48,7 +48,7 @@ func mariaVenues(s *server) []venue {
 		list:    listText,
 		balance: "select balance from accounts where id = ?",
 	}
-	near := promisesOf(queryName, faster(plainName, 2.1))
+	near := map[string][]promise{queryName: {faster(plainName, 2.1)}}
 	return serverVenues(s, near, nil, func(account reach) []entrant {
 		return []entrant{
 			{plainName, everywhere, openPlain(s, account, t)},
@@ -60,7 +60,7 @@ func mariaVenues(s *server) []venue {
 	})
 }
 
-const lazyBegin = "pool_lazy_begin=on"
+const lazyBegin = "pool_lazy_begin=true"
 
 func poolMaxConns(n int) string { return fmt.Sprintf("pool_max_conns=%d", n) }
 

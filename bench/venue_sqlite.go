@@ -38,7 +38,7 @@ func sqliteVenue(dir string) venue {
 				return openOurs(db, t)
 			}},
 		},
-		promises: promisesOf(queryName, faster(plainName, 1.7)),
+		promises: map[string][]promise{queryName: {faster(plainName, 1.7)}},
 	}
 }
 
