@@ -63,14 +63,16 @@ type bars struct {
 	plotter.YErrors
 }
 
-// Colours that the colour-blind tell apart (Okabe and Ito).
-var colours = []color.Color{
-	color.RGBA{R: 153, G: 153, B: 153, A: 255},
-	color.RGBA{R: 86, G: 180, B: 233, A: 255},
-	color.RGBA{R: 213, G: 94, B: 0, A: 255},
-	color.RGBA{R: 240, G: 178, B: 66, A: 255},
-	color.RGBA{R: 0, G: 158, B: 115, A: 255},
-	color.RGBA{R: 204, G: 121, B: 167, A: 255},
+// colours are the contenders', the same in every chart; the colour-blind tell them
+// apart (Okabe and Ito).
+var colours = map[string]color.Color{
+	plainName:        color.RGBA{R: 153, G: 153, B: 153, A: 255},
+	plainInterpolate: color.RGBA{R: 90, G: 90, B: 90, A: 255},
+	pgxpoolName:      color.RGBA{R: 86, G: 180, B: 233, A: 255},
+	puddleName:       color.RGBA{R: 0, G: 114, B: 178, A: 255},
+	ours:             color.RGBA{R: 213, G: 94, B: 0, A: 255},
+	oursInterpolate:  color.RGBA{R: 240, G: 178, B: 66, A: 255},
+	lazyName:         color.RGBA{R: 0, G: 158, B: 115, A: 255},
 }
 
 const (
@@ -84,7 +86,7 @@ func (c chart) write(dir string) error {
 	p := plot.New()
 	on := c.groups[0].on
 	p.Title.Text, p.Y.Label.Text, p.Y.Min = c.title, on.axis, 0
-	p.Legend.Top = true
+	p.Legend.Top, p.Legend.Padding = true, vg.Points(2)
 	names := c.contenders()
 	var groups []string
 	for _, g := range c.groups {
@@ -96,7 +98,7 @@ func (c chart) write(dir string) error {
 			continue
 		}
 		offset := vg.Points(barWidth * (float64(i) - float64(len(names)-1)/2))
-		if err := b.draw(p, name, colours[i%len(colours)], len(groups), offset); err != nil {
+		if err := b.draw(p, name, colours[name], len(groups), offset); err != nil {
 			return fmt.Errorf("chart %q: %w", c.title, err)
 		}
 	}
