@@ -61,6 +61,9 @@ func whole(n float64) string { return fmt.Sprintf("%.0f", n) }
 
 func times(n float64) string { return fmt.Sprintf("%.2f×", n) }
 
+// closely is for what is held against a limit.
+func closely(n float64) string { return fmt.Sprintf("%.3f×", n) }
+
 func bytes(n float64) string { return fmt.Sprintf("%.0f B", n) }
 
 func perSecond(n float64) string { return fmt.Sprintf("%.0f/s", n) }

@@ -25,13 +25,13 @@ const ours = "pooldriver"
 
 // atMost promises a ratio of our time to the baseline's.
 func atMost(limit float64) promise {
-	return promise{text: "time ≤ " + times(limit), limit: limit, format: times,
+	return promise{text: "time ≤ " + times(limit), limit: limit, format: closely,
 		of: func(than, who figures) []float64 { return pairwise(than[timeMetric], who[timeMetric], ratio) }}
 }
 
 // faster promises a speed, compared with another contender's.
 func faster(than string, limit float64) promise {
-	return promise{text: "speed ≥ " + times(limit) + " " + than, than: than, limit: limit, atLeast: true, format: times,
+	return promise{text: "speed ≥ " + times(limit) + " " + than, than: than, limit: limit, atLeast: true, format: closely,
 		of: func(than, who figures) []float64 { return pairwise(than[timeMetric], who[timeMetric], speed) }}
 }
 
@@ -51,7 +51,7 @@ func (p promise) by(who string) promise {
 
 // better promises a ratio of one of our own metrics to the baseline's.
 func better(m metric, limit float64) promise {
-	p := promise{text: m.title + " ≤ " + times(limit), limit: limit, atLeast: m.compare == more, format: times,
+	p := promise{text: m.title + " ≤ " + times(limit), limit: limit, atLeast: m.compare == more, format: closely,
 		of: func(than, who figures) []float64 { return pairwise(than[m.unit], who[m.unit], ratio) }}
 	if p.atLeast {
 		p.text = m.title + " ≥ " + times(limit)
