@@ -18,13 +18,14 @@ import (
 // session is one connection of pgx.
 type session struct {
 	opaque.Label
-	conn   *stdlib.Conn
-	pgx    *pgx.Conn
-	pg     *pgconn.PgConn
-	wire   *wire.Conn // under pgx; nil in a wrapped connection
-	eye    *wire.Conn // to peek with: wire, or one that only looks
-	sealed bool       // TLS: what waits to be read cannot be understood
-	hooked bool       // somebody else's hook may have made the state at connect
+	conn    *stdlib.Conn
+	pgx     *pgx.Conn
+	pg      *pgconn.PgConn
+	wire    *wire.Conn // under pgx; nil in a wrapped connection
+	carrier *carrier   // between pgx and TLS; nil in a wrapped connection
+	eye     *wire.Conn // to peek with: wire, or one that only looks
+	sealed  bool       // TLS: what waits to be read cannot be understood
+	hooked  bool       // somebody else's hook may have made the state at connect
 }
 
 var _ dialects.Session = (*session)(nil)
@@ -32,6 +33,9 @@ var _ dialects.Session = (*session)(nil)
 func newSession(conn *stdlib.Conn, label string) *session {
 	s := &session{Label: opaque.Label(label), conn: conn, pgx: conn.Conn(), pg: conn.Conn().PgConn()}
 	nc := s.pg.Conn()
+	if g, ok := nc.(*gate); ok {
+		nc = g.Conn
+	}
 	s.wire = wire.Of(nc)
 	if s.eye = s.wire; s.eye == nil {
 		s.eye = wire.New(bottom(nc), 0)

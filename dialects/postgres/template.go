@@ -71,14 +71,20 @@ func (t *template) Dial(ctx context.Context, cred *dialects.Credential) (dialect
 		config.User, config.Password = cred.User, cred.Password
 	}
 	config.DialFunc = throughWire(config.DialFunc)
+	var last *carrier
+	config.BuildFrontend = throughCarrier(config.BuildFrontend, &last)
 	conn, err := stdlib.GetConnector(*config).Connect(ctx)
 	if err != nil {
 		return nil, dialError(t.Target(), err)
 	}
-	return newSession(conn.(*stdlib.Conn), t.Target()), nil
+	s := newSession(conn.(*stdlib.Conn), t.Target())
+	if g := gateOf(s.pg.Conn()); g != nil && last != nil && last.frontend == s.pg.Frontend() {
+		s.carrier, last.gate = last, g
+	}
+	return s, nil
 }
 
-// throughWire puts our network connection under pgx's. pgx dials by it for a
+// throughWire puts our network connection, and a gate, under pgx's. pgx dials by it for a
 // request to cancel, too, where it does no harm.
 func throughWire(dial pgconn.DialFunc) pgconn.DialFunc {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
@@ -86,7 +92,7 @@ func throughWire(dial pgconn.DialFunc) pgconn.DialFunc {
 		if err != nil {
 			return nil, err
 		}
-		return wire.New(nc, 0), nil
+		return &gate{Conn: wire.New(nc, 0)}, nil
 	}
 }
 

@@ -1,0 +1,384 @@
+package postgres
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"sync"
+	"sync/atomic"
+
+	"github.com/jackc/pgx/v5/pgproto3"
+)
+
+// carrier is what pgx reads from and writes to. It passes everything on
+// unchanged until it is armed. The BEGIN that is written then it answers itself,
+// holds, and sends in front of the next statement, in the same packet; of the
+// server's answers those to BEGIN are taken out.
+//
+// BEGIN is sent by the extended protocol without a Sync of its own. If it fails,
+// the server discards every message up to the next Sync (PostgreSQL protocol,
+// 55.2.3), the statement among them, whether it comes by the extended protocol,
+// whose Sync is pgx's, or as a simple query, for which the carrier sends the
+// Sync when it sees the error. So a statement can never run outside of the
+// transaction, its text is what the program wrote, and its error leaves the
+// transaction open and failed as ever. BEGIN in front of the text of a simple
+// query would do neither: a syntax error would end in no transaction at all. Two
+// simple queries would run the second in autocommit when a late request to
+// cancel, or a standby that knows no SERIALIZABLE, lets BEGIN fail.
+//
+// After a BEGIN that failed the carrier plays the server of an aborted
+// transaction until its end: pgx, and whoever asks it for its status, cannot
+// tell the difference, and nothing is executed. What does no harm, such as
+// Close, which pgx does not expect to fail, goes to the server in both cases,
+// and its ReadyForQuery comes back with the status of the play.
+//
+// Write and Read are called by one goroutine at a time, with one exception: a
+// COPY FROM reads in one and writes its data in another. Then mu is what
+// orders them; neither waits for the network under it.
+type carrier struct {
+	r        io.Reader
+	w        io.Writer
+	frontend *pgproto3.Frontend
+	gate     *gate // below, nil in tests
+
+	// busy: there is more to do than to pass on. It is set by arm, and taken
+	// back by the read that has found nothing left to do.
+	busy atomic.Bool
+
+	mu       sync.Mutex // protects following fields
+	state    carrying
+	simple   bool   // carried: before a simple query
+	alone    bool   // carried: with a Sync of its own, answers are not for pgx
+	step     int    // carried: how many of BEGIN's answers have come
+	owed     int    // ReadyForQuery messages that the server has yet to send to pgx
+	skipping bool   // void: until pgx's Sync
+	begin    []byte // the text of BEGIN,
+	head     []byte // and its messages
+	packet   []byte // scratch
+	cause    []byte // BEGIN's error, if pgx has yet to be told
+	in       []byte // read and not understood yet
+	out      []byte // for pgx to read
+
+	tail [len(idle)]byte // the last that pgx has read; its reader's alone
+}
+
+// carrying is what a carrier is at.
+type carrying uint8
+
+const (
+	passing carrying = iota // everything on
+	armed                   // waiting for pgx's BEGIN
+	held                    // BEGIN, until there is a statement
+	carried                 // BEGIN was sent, its answer has not come
+	void                    // BEGIN failed, and the program has not ended the transaction
+)
+
+// arm makes the carrier wait for pgx's BEGIN. It does not, and reports false,
+// unless the next byte that comes is the first of a message: the beginning of
+// one may have come behind the last ReadyForQuery.
+func (c *carrier) arm() bool {
+	if string(c.tail[:]) != idle || c.frontend.ReadBufferLen() != 0 {
+		return false
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.state != passing || len(c.in)+len(c.out) > 0 {
+		return false
+	}
+	c.state = armed
+	c.busy.Store(true)
+	return true
+}
+
+// disarm takes arm back if no BEGIN has come.
+func (c *carrier) disarm() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.state == armed {
+		c.state = passing
+	}
+}
+
+// enter changes the state. The gate is shut while something may be played.
+func (c *carrier) enter(state carrying) {
+	c.state = state
+	if c.gate != nil {
+		c.gate.shut.Store(state != passing)
+	}
+}
+
+// pass writes to the network, through the gate.
+func (c *carrier) pass(p []byte) (int, error) {
+	if c.gate != nil {
+		c.gate.passing.Add(1)
+		defer c.gate.passing.Add(-1)
+	}
+	return c.w.Write(p)
+}
+
+// Write implements io.Writer. p is one or more whole messages: what pgx sends
+// at once.
+func (c *carrier) Write(p []byte) (int, error) {
+	if !c.busy.Load() {
+		return c.w.Write(p)
+	}
+	f := readFlight(p)
+	for {
+		c.mu.Lock()
+		if c.mustWait(f) {
+			c.mu.Unlock()
+			if err := c.catchUp(); err != nil {
+				return 0, err
+			}
+			continue
+		}
+		packet, ours := c.route(f, p)
+		c.mu.Unlock()
+		switch {
+		case packet == nil:
+			return len(p), nil
+		case ours > 0:
+			return c.send(packet, ours, p)
+		default:
+			return c.pass(packet)
+		}
+	}
+}
+
+// mustWait: what f needs depends on answers that have not come, or its own
+// answer must not overtake them.
+func (c *carrier) mustWait(f flight) bool {
+	switch {
+	case f.kind == farewell || f.kind == copying:
+		return false
+	case c.state == carried:
+		return true
+	case c.state == held || c.state == void:
+		return c.owed > 0 && !f.harmless()
+	}
+	return false
+}
+
+// route decides what is sent for p: nil is nothing, ours counts the bytes in
+// front of p that are not p's. If p is not of the packet, it follows.
+func (c *carrier) route(f flight, p []byte) (packet []byte, ours int) {
+	switch c.state {
+	case passing:
+		return p, 0
+	case armed:
+		if f.kind != query || !bytes.HasPrefix(f.text, []byte("begin")) {
+			return p, 0
+		}
+		c.hold(f.text)
+		c.enter(held)
+		c.answer("BEGIN", 'T')
+		return nil, 0
+	}
+	switch {
+	case f.kind == farewell:
+		return goodbye, 0 // what is before it nobody waits for
+	case f.kind == copying && c.state == void:
+		return nil, 0 // of a COPY that has not begun
+	case f.kind == copying:
+		return p, 0
+	case f.harmless():
+		c.owed += f.syncs
+		return p, 0
+	case c.state == void:
+		c.refuse(f, p)
+		return nil, 0
+	case f.ends():
+		c.enter(passing)
+		c.answer(string(bytes.ToUpper(f.text)), 'I')
+		return nil, 0
+	}
+	c.enter(carried)
+	c.step = 0
+	c.simple, c.alone = f.kind == query, f.kind == mixed
+	c.packet = append(c.packet[:0], c.head...)
+	if c.alone {
+		// Several statements, each with a Sync of its own, of which only the
+		// first would be discarded; or one whose Sync is yet to come.
+		c.packet = append(c.packet, syncMessage...)
+		return c.packet, len(c.packet)
+	}
+	ours = len(c.packet)
+	if len(p) <= onePacket {
+		c.packet = append(c.packet, p...)
+	}
+	return c.packet, ours
+}
+
+// onePacket is the largest write that is worth copying.
+const onePacket = 16 << 10
+
+// send writes a packet that begins with BEGIN, and p, unless it is in it. It
+// returns how much of p has left.
+func (c *carrier) send(packet []byte, ours int, p []byte) (int, error) {
+	n, err := c.pass(packet)
+	if err != nil {
+		return max(0, n-ours), err
+	}
+	if len(packet) > ours {
+		return len(p), nil
+	}
+	c.mu.Lock()
+	alone := c.alone
+	c.mu.Unlock()
+	if alone {
+		return c.Write(p) // when the answer has come
+	}
+	return c.pass(p)
+}
+
+// Read implements io.Reader.
+func (c *carrier) Read(p []byte) (n int, err error) {
+	if c.busy.Load() {
+		n, err = c.readSorted(p)
+	} else {
+		n, err = c.r.Read(p)
+	}
+	if keep := len(c.tail) - n; keep > 0 {
+		copy(c.tail[:], c.tail[n:])
+		copy(c.tail[keep:], p[:n])
+	} else {
+		copy(c.tail[:], p[n-len(c.tail):n])
+	}
+	return n, err
+}
+
+func (c *carrier) readSorted(p []byte) (int, error) {
+	for {
+		c.mu.Lock()
+		n := c.take(p)
+		through := c.state == passing
+		c.mu.Unlock()
+		switch {
+		case n > 0:
+			return n, nil
+		case through:
+			return c.r.Read(p)
+		}
+		if err := c.receive(p); err != nil {
+			return 0, err
+		}
+	}
+}
+
+// take hands out what is ready for pgx.
+func (c *carrier) take(p []byte) int {
+	if c.state == passing {
+		c.out = append(c.out, c.in...)
+		c.in = c.in[:0]
+		c.busy.Store(len(c.out) > 0)
+	}
+	n := copy(p, c.out)
+	c.out = append(c.out[:0], c.out[n:]...)
+	return n
+}
+
+// catchUp reads until the server owes nothing that stands in the way of pgx's
+// next message. What pgx is to see of it waits in out.
+func (c *carrier) catchUp() error {
+	buf := make([]byte, 4096)
+	for {
+		c.mu.Lock()
+		waiting := c.state == carried || c.state != passing && c.owed > 0
+		c.mu.Unlock()
+		if !waiting {
+			return nil
+		}
+		if err := c.receive(buf); err != nil {
+			return err
+		}
+	}
+}
+
+// receive reads once, and sorts what has come. An error that comes with bytes
+// comes again without them.
+func (c *carrier) receive(buf []byte) error {
+	n, err := c.r.Read(buf)
+	if n == 0 && err != nil {
+		return err
+	}
+	c.mu.Lock()
+	c.in = append(c.in, buf[:n]...)
+	sync, err := c.sort()
+	c.mu.Unlock()
+	if err == nil && sync {
+		// A failure shows in the reading that follows.
+		_, _ = c.pass(syncMessage)
+	}
+	return err
+}
+
+// sort moves whole messages from in to out, but BEGIN's. sync: the server waits
+// for one that nobody else will send.
+func (c *carrier) sort() (sync bool, _ error) {
+	done := 0
+	for c.state != passing {
+		msg, err := firstMessage(c.in[done:])
+		if err != nil {
+			return false, err
+		}
+		if msg == nil {
+			break
+		}
+		done += len(msg)
+		mine := false
+		switch kind := msg[0]; {
+		case c.state == armed || kind == 'N' || kind == 'A' || kind == 'S':
+			// Notices, notifications and settings come at any time.
+		case c.state == carried:
+			if mine, err = c.begun(msg); err != nil {
+				return false, err
+			}
+			sync = sync || kind == 'E' && c.simple
+		case kind == 'Z':
+			c.owed--
+			msg[len(msg)-1] = c.status()
+			mine, c.alone = c.alone, false
+		}
+		if !mine {
+			c.out = append(c.out, msg...)
+		}
+	}
+	c.in = append(c.in[:0], c.in[done:]...)
+	return sync, nil
+}
+
+// status is the one of the transaction that is played.
+func (c *carrier) status() byte {
+	if c.state == void {
+		return 'E'
+	}
+	return 'T'
+}
+
+// begun takes the next answer to BEGIN. mine: it is not for pgx.
+func (c *carrier) begun(msg []byte) (mine bool, _ error) {
+	const answers = "12C3Z" // ParseComplete, BindComplete, CommandComplete, CloseComplete, ReadyForQuery
+	const opened = 3        // of them have come
+	switch {
+	case msg[0] == answers[c.step]:
+		c.step++
+		if c.step == len(answers) || c.step == len(answers)-1 && !c.alone {
+			c.enter(passing)
+		}
+		return true, nil
+	case msg[0] != 'E':
+		return false, fmt.Errorf("the server answered BEGIN with a message of type %q", msg[0])
+	case c.step >= opened && c.alone:
+		c.step = len(answers) - 1 // it is open and failed, and will say so again
+		return true, nil
+	case c.step >= opened:
+		c.enter(passing) // the server itself says from here on that it failed
+		return false, nil
+	}
+	c.enter(void)
+	c.skipping, c.owed, c.cause = false, 1, nil
+	if c.alone {
+		c.cause = bytes.Clone(msg)
+	}
+	return c.alone, nil
+}

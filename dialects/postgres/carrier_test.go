@@ -1,0 +1,210 @@
+package postgres
+
+import (
+	"bytes"
+	"io"
+	"testing"
+	"testing/iotest"
+
+	"github.com/jackc/pgx/v5/pgproto3"
+	"github.com/stretchr/testify/require"
+)
+
+// script is a network: what is to come from it, and what went out.
+type script struct {
+	in, out bytes.Buffer
+	chunks  func(io.Reader) io.Reader
+}
+
+// held returns a carrier that holds a BEGIN, whose answer has been read.
+func (s *script) held(t *testing.T) *carrier {
+	t.Helper()
+	var r io.Reader = &s.in
+	if s.chunks != nil {
+		r = s.chunks(r)
+	}
+	var c *carrier
+	throughCarrier(pgproto3.NewFrontend, &c)(r, &s.out)
+	s.in.WriteString(idle)
+	requireTypes(t, c, "Z")
+	require.True(t, c.arm())
+	s.write(t, c, &pgproto3.Query{String: "begin"})
+	require.Equal(t, byte('T'), requireTypes(t, c, "CZ"))
+	require.Zero(t, s.out.Len())
+	return c
+}
+
+func (s *script) write(t *testing.T, c *carrier, messages ...pgproto3.Message) {
+	t.Helper()
+	var p []byte
+	for _, m := range messages {
+		p = append(p, message(t, m)...)
+	}
+	n, err := c.Write(p)
+	require.NoError(t, err)
+	require.Equal(t, len(p), n)
+}
+
+func (s *script) answer(t *testing.T, messages ...pgproto3.Message) {
+	t.Helper()
+	for _, m := range messages {
+		s.in.Write(message(t, m))
+	}
+}
+
+// requireTypes reads messages of these types, and returns the last one's status.
+func requireTypes(t *testing.T, c *carrier, types string) (status byte) {
+	t.Helper()
+	for i := range types {
+		m, err := c.frontend.Receive()
+		require.NoError(t, err)
+		require.Equal(t, types[i], message(t, m)[0], "message %d of %s", i, types)
+		if z, ok := m.(*pgproto3.ReadyForQuery); ok {
+			status = z.TxStatus
+		}
+	}
+	return status
+}
+
+// requireSent takes what went out, and compares the types of the messages.
+func (s *script) requireSent(t *testing.T, want string) {
+	t.Helper()
+	var types []byte
+	for p := s.out.Bytes(); len(p) > 0; {
+		msg, err := firstMessage(p)
+		require.NoError(t, err)
+		require.NotNil(t, msg)
+		types = append(types, msg[0])
+		p = p[len(msg):]
+	}
+	require.Equal(t, want, string(types))
+	s.out.Reset()
+}
+
+var (
+	beginOK = []pgproto3.Message{&pgproto3.ParseComplete{}, &pgproto3.BindComplete{},
+		&pgproto3.CommandComplete{CommandTag: []byte("BEGIN")}, &pgproto3.CloseComplete{}}
+	insertDone = []pgproto3.Message{&pgproto3.CommandComplete{CommandTag: []byte("INSERT 0 1")}, &pgproto3.ReadyForQuery{TxStatus: 'T'}}
+	refused    = &pgproto3.ErrorResponse{Severity: "ERROR", Code: "57014", Message: "canceled"}
+	notice     = &pgproto3.NoticeResponse{Severity: "WARNING", Message: "by the way"}
+	parsed     = []pgproto3.Message{&pgproto3.Parse{Query: "INSERT"}, &pgproto3.Bind{}, &pgproto3.Execute{}, &pgproto3.Sync{}}
+)
+
+func TestAnswersToACarriedBeginAreTakenOutHoweverTheyAreCut(t *testing.T) {
+	for name, chunks := range map[string]func(io.Reader) io.Reader{
+		"at once": nil, "byte by byte": iotest.OneByteReader, "in halves": iotest.HalfReader, "with the error": iotest.DataErrReader,
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := &script{chunks: chunks}
+			c := s.held(t)
+			s.write(t, c, &pgproto3.Query{String: "INSERT"})
+			s.requireSent(t, "PBECQ")
+			s.answer(t, beginOK[0], beginOK[1], notice)
+			s.answer(t, beginOK[2:]...)
+			s.answer(t, insertDone...)
+			require.Equal(t, byte('T'), requireTypes(t, c, "NCZ"))
+			_, err := c.frontend.Receive()
+			require.ErrorIs(t, err, io.ErrUnexpectedEOF)
+			s.write(t, c, &pgproto3.Query{String: "commit"})
+			s.requireSent(t, "Q")
+			require.False(t, c.busy.Load())
+		})
+	}
+}
+
+// A server can refuse at any of BEGIN's messages, or be cancelled right after it.
+func TestBeginThatFailsAtAnyOfItsMessagesEndsTheStatement(t *testing.T) {
+	for answered := range len(beginOK) {
+		for _, simple := range []bool{true, false} {
+			s := &script{chunks: iotest.OneByteReader}
+			c := s.held(t)
+			s.answer(t, beginOK[:answered]...)
+			s.answer(t, refused)
+			status := byte('I')
+			if answered == len(beginOK)-1 {
+				status = 'E' // it is open, and has failed
+			}
+			s.answer(t, &pgproto3.ReadyForQuery{TxStatus: status})
+			want := "PBECPBES"
+			if simple {
+				s.write(t, c, &pgproto3.Query{String: "INSERT"})
+				want = "PBECQS"
+			} else {
+				s.write(t, c, parsed...)
+			}
+			require.Equal(t, byte('E'), requireTypes(t, c, "EZ"))
+			s.requireSent(t, want)
+		}
+	}
+}
+
+func TestSeveralStatementsWaitUntilBeginIsAnswered(t *testing.T) {
+	several := append(append([]pgproto3.Message{}, parsed...), parsed...)
+	s := &script{}
+	c := s.held(t)
+	s.answer(t, beginOK...)
+	s.answer(t, &pgproto3.ReadyForQuery{TxStatus: 'T'})
+	s.write(t, c, several...)
+	s.requireSent(t, "PBECSPBESPBES")
+	s.answer(t, insertDone...)
+	require.Equal(t, byte('T'), requireTypes(t, c, "CZ"))
+
+	for answered := range len(beginOK) - 1 {
+		s = &script{}
+		c = s.held(t)
+		s.answer(t, beginOK[:answered]...)
+		s.answer(t, refused, &pgproto3.ReadyForQuery{TxStatus: 'I'})
+		s.write(t, c, several...)
+		s.requireSent(t, "PBECS")
+		require.Equal(t, byte('E'), requireTypes(t, c, "EZEZ"))
+	}
+
+	s = &script{}
+	c = s.held(t)
+	s.write(t, c, parsed...)
+	s.answer(t, refused, &pgproto3.ReadyForQuery{TxStatus: 'I'})
+	s.write(t, c, parsed...) // before the first one's answer was read
+	s.requireSent(t, "PBECPBES")
+	require.Equal(t, byte('E'), requireTypes(t, c, "EZEZ"))
+	s.write(t, c, &pgproto3.Close{ObjectType: 'S', Name: "x"}, &pgproto3.Sync{})
+	s.requireSent(t, "CS")
+	s.answer(t, &pgproto3.CloseComplete{}, &pgproto3.ReadyForQuery{TxStatus: 'I'})
+	require.Equal(t, byte('E'), requireTypes(t, c, "3Z"))
+	s.write(t, c, &pgproto3.CopyData{Data: []byte("x")}, &pgproto3.CopyDone{})
+	s.write(t, c, &pgproto3.Query{String: "rollback"})
+	require.Equal(t, byte('I'), requireTypes(t, c, "CZ"))
+	s.requireSent(t, "")
+	s.write(t, c, &pgproto3.Query{String: "INSERT"})
+	s.requireSent(t, "Q")
+}
+
+func TestCarrierDoesNotArmInTheMiddleOfAMessage(t *testing.T) {
+	behind := message(t, &pgproto3.NotificationResponse{Channel: "n", Payload: "p"})
+	for cut := 1; cut <= len(behind); cut++ {
+		s := &script{}
+		var c *carrier
+		throughCarrier(pgproto3.NewFrontend, &c)(&s.in, &s.out)
+		require.False(t, c.arm(), "it has not begun")
+		s.in.WriteString(idle)
+		s.in.Write(behind[:cut])
+		requireTypes(t, c, "Z")
+		require.False(t, c.arm(), "%d bytes of a notification have come", cut)
+	}
+}
+
+func TestFarewellTakesNoBeginWithIt(t *testing.T) {
+	s := &script{}
+	c := s.held(t)
+	_, err := c.Write(append(message(t, parsed[0]), goodbye...))
+	require.NoError(t, err)
+	s.requireSent(t, "X")
+}
+
+func TestAnswerToBeginThatMakesNoSenseIsAnError(t *testing.T) {
+	s := &script{}
+	c := s.held(t)
+	s.write(t, c, parsed...)
+	s.answer(t, &pgproto3.ReadyForQuery{TxStatus: 'I'})
+	_, err := c.frontend.Receive()
+	require.ErrorContains(t, err, "answered BEGIN with a message of type 'Z'")
+}
