@@ -6,6 +6,7 @@ import (
 	"math"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 
 	"gonum.org/v1/plot"
@@ -36,8 +37,8 @@ func charts(outcomes []outcome) []chart {
 	var all []chart
 	at := make(map[string]int)
 	for _, o := range outcomes {
-		if o.on.chart == "" || o.missing != nil {
-			continue
+		if o.on.chart == "" || o.missing != nil || !slices.Contains(o.failed, nil) {
+			continue // nothing to draw
 		}
 		i, ok := at[o.on.chart]
 		if !ok {

@@ -57,6 +57,7 @@ type figures map[string][]float64
 type outcome struct {
 	contest
 	missing error     // why nothing was measured
+	held    int       // rounds
 	figures []figures // by contender
 	failed  []error   // by contender
 }
@@ -90,6 +91,7 @@ func (c contest) hold(ctx context.Context, rounds int, turn time.Duration) outco
 	if slices.ContainsFunc(c.promises, func(p promise) bool { return p.bound }) {
 		rounds *= 2 // the more there are, the narrower the interval is
 	}
+	o.held = rounds
 	for round := range rounds {
 		for i := range c.contenders {
 			i := (i + round) % len(c.contenders)

@@ -76,8 +76,10 @@ func TestReportShowsEveryChartThatItNames(t *testing.T) {
 	o := held(t, contest{section: "Server, proxy + 1 ms", name: "case",
 		contenders: []contender{{plainName, takes(4)}, {ours, takes(2)}, {puddleName, fails}}})
 	o.on = place{chart: o.section + ", p99", group: "4", metric: p99}
+	nothing := held(t, contest{section: "Absent", name: "case", contenders: []contender{{plainName, fails}, {ours, fails}}})
+	nothing.on = place{chart: "Absent, p99", group: "4", metric: p99}
 	dir := t.TempDir()
-	if err := (report{outcomes: []outcome{o}}).save(dir); err != nil {
+	if err := (report{outcomes: []outcome{o, nothing}}).save(dir); err != nil {
 		t.Fatal(err)
 	}
 	const name = "performance/server-proxy-1-ms-p99.svg"
@@ -87,6 +89,9 @@ func TestReportShowsEveryChartThatItNames(t *testing.T) {
 	}
 	if !strings.Contains(string(text), "]("+name+")") {
 		t.Errorf("no %s in\n%s", name, text)
+	}
+	if strings.Contains(string(text), "absent-p99.svg") {
+		t.Error("a chart of nothing is named")
 	}
 	if svg, err := os.ReadFile(filepath.Join(dir, name)); err != nil || !strings.Contains(string(svg), "<svg") {
 		t.Errorf("%s: %v", name, err)

@@ -13,6 +13,7 @@ func (o outcome) write(w io.Writer) {
 		fmt.Fprintf(w, "%s: %s\n", unmeasured, oneLine(o.missing))
 		return
 	}
+	fmt.Fprintf(w, "%d rounds.\n\n", o.held)
 	head := []string{""}
 	for _, m := range o.metrics() {
 		head = append(head, m.columns()...)
