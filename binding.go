@@ -55,8 +55,6 @@ type binding struct {
 	leaving atomic.Int32
 	mu      sync.Mutex // protects following fields
 	leavers []*realConn
-	// texts have an edition of prepared statements by this task: see inherit.
-	texts map[string]bool
 	// evictions are closed when a connection is back at the task's end.
 	evictions []<-chan struct{}
 }
@@ -64,6 +62,18 @@ type binding struct {
 // start begins a try: it finds the connection and, in a task, waits for its
 // turn on it.
 func (c *conn) start(ctx context.Context, t *try) error {
+	for {
+		err := c.reach(ctx, t)
+		if err != nil || t.real.promised == nil {
+			return err
+		}
+		if again, err := c.keepPromise(ctx, t); !again {
+			return err
+		}
+	}
+}
+
+func (c *conn) reach(ctx context.Context, t *try) error {
 	if r := c.real; r != nil && c.bound == nil && c.open == nil {
 		if r.traits.BadConnUnsure {
 			// Its driver answers a dead context on a healthy connection
@@ -78,10 +88,19 @@ func (c *conn) start(ctx context.Context, t *try) error {
 	return c.attach(ctx, t)
 }
 
-// attach is start where a connection has to be found.
+// attach is reach where a connection has to be found.
 func (c *conn) attach(ctx context.Context, t *try) error {
-	if c.bound != nil {
-		return c.bound.enter(ctx, c, t)
+	if b := c.bound; b != nil {
+		if c.real != nil && c.tx == nil {
+			// A *sql.Conn: this context may be one of InTx, the last one not.
+			switch p, err := c.connector.placeOf(ctx); {
+			case err == nil && p.task == b.task:
+				c.scope, t.scope = p.scope, p.scope
+			case c.scope.ended():
+				c.scope = nil
+			}
+		}
+		return b.enter(ctx, c, t)
 	}
 	if c.open != nil {
 		c.claim()
@@ -93,7 +112,11 @@ func (c *conn) attach(ctx context.Context, t *try) error {
 		t.real = c.real
 		return nil
 	}
-	p, err := c.connector.placeOf(ctx)
+	at := ctx
+	if c.tx != nil {
+		at = c.tx.ctx // promised without a task
+	}
+	p, err := c.connector.placeOf(at)
 	if err != nil {
 		return err
 	}
@@ -123,6 +146,9 @@ func (c *conn) attach(ctx context.Context, t *try) error {
 	r.lease = lease
 	c.real, t.real = r, r
 	c.touched, c.executed = false, false
+	if c.tx != nil {
+		c.tx.owner, r.promised = r, c.tx
+	}
 	return nil
 }
 
@@ -315,7 +341,7 @@ func (b *binding) settle(ctx context.Context, c *conn, t *try) (again bool, _ er
 		}
 	}
 	if r.lost() {
-		return false, &lostError{what: whatTx, since: r.seat.since}
+		return false, r.lostTx()
 	}
 	if (t.begins || needsSession(t.effect)) && !c.apart {
 		if main == nil && !b.main.CompareAndSwap(nil, r) {

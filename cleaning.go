@@ -14,6 +14,7 @@ import (
 // back and cleaned behind the caller, or closed, as settle decides.
 func (c *Connector) takeBack(r *realConn) {
 	lease := r.lease
+	r.promised = nil
 	switch step := c.inspect(r); {
 	case step.discard:
 		c.stats.discards.Add(1)
@@ -30,7 +31,6 @@ func (c *Connector) takeBack(r *realConn) {
 // wrapUp ends what an ended task has here, and returns when it is done or
 // takes too long: then it goes on behind the caller.
 func (b *binding) wrapUp() {
-	b.disinherit()
 	if b.held.Load() == 0 && len(b.onTheirWay()) == 0 {
 		return
 	}
@@ -109,7 +109,7 @@ func (b *binding) undo(r *realConn) {
 	if rows := r.live.Load(); rows != nil {
 		rows.abandon(b.task.endedError())
 	}
-	if t := r.seat.tx; t != nil && !r.lost() {
+	if t := r.seat.tx; t != nil && !t.unbegun() && !r.lost() {
 		c.stats.rollbacks.Add(1)
 		c.log.Warn("pooldriver: a task ended with a transaction open, which was rolled back", "target", c.template.Target(), "task", b.task.name(), "open", ago(r.seat.since))
 		_ = t.rollbackReal()

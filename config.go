@@ -69,6 +69,11 @@ type Config struct {
 	// bound. Default 4096.
 	StmtBudget int
 
+	// LazyBegin lets BeginTx send nothing: the transaction begins with its first
+	// statement, and without a task takes its connection then. On PostgreSQL
+	// BEGIN and that statement are one round trip. What BeginTx would have
+	// failed with, the first statement does. Default false.
+	LazyBegin bool
 	// Ambient says what happens to a task's statements while a transaction of
 	// it is open. Default AmbientAuto.
 	Ambient AmbientMode

@@ -214,7 +214,11 @@ func (c *conn) PrepareContext(ctx context.Context, query string) (driver.Stmt, e
 
 // prepare finds the driver's statement on t's real connection, or makes it.
 func (c *conn) prepare(ctx context.Context, t *try, v *stmt) (s *realStmt, again bool, _ error) {
-	if s := t.real.stmts.get(v.query, v.edition); s != nil {
+	within := uint64(0)
+	if t.real.seat.tx != nil {
+		within = t.real.begins
+	}
+	if s := t.real.stmts.get(v.query, v.edition, within); s != nil {
 		c.connector.stats.stmtHits.Add(1)
 		return s, false, ctx.Err()
 	}
@@ -230,12 +234,17 @@ func (c *conn) prepare(ctx context.Context, t *try, v *stmt) (s *realStmt, again
 		return nil, again, err
 	}
 	// One-off queries do not flush the cache: they have to come back first.
-	return t.real.stmts.add(v.query, v.edition, si, !v.plain || t.known != nil), false, nil
+	s = t.real.stmts.add(v.query, v.edition, si, !v.plain || t.known != nil)
+	s.within = within
+	return s, false, nil
 }
 
 // BeginTx begins a transaction on the checkout's real connection or, where one
 // of its task is open there, a savepoint.
 func (c *conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
+	if tx, err := c.promise(ctx, opts); tx != nil || err != nil {
+		return tx, err
+	}
 	t := try{begins: true}
 	defer c.done(&t)
 	for {
@@ -247,30 +256,20 @@ func (c *conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, e
 			return c.beginInside(ctx, &t, opts)
 		}
 		begun := &tx{conn: c, owner: r, bound: c.bound, opts: opts, ctx: ctx}
-		given := ctx
-		if r.traits.TxKeepsContext {
-			begun.kept = newTxContext(ctx)
-			given = begun.kept
-		}
-		t.call()
-		var err error
-		begun.real, err = r.begin(given, opts)
-		if err != nil {
-			// It may have begun all the same, or left behind for the next
-			// one what it set for this one.
-			r.doubt = true
-			if opts != (driver.TxOptions{}) {
-				r.effect |= suspectTx
+		if c.connector.config.LazyBegin && !r.seat.byHand {
+			r.promised, c.touched = begun, true
+		} else {
+			_, err := c.beginReal(&t, begun, false)
+			again, err := c.finish(ctx, &t, err, false)
+			if again {
+				continue
+			}
+			if err != nil {
+				return nil, err
 			}
 		}
-		again, err := c.finish(ctx, &t, err, false)
-		if again {
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
 		if t.turn {
+			r.begins++
 			if before := r.seat.tx; before != nil {
 				before.replaced = true
 			}
@@ -323,11 +322,7 @@ func (c *conn) IsValid() bool {
 	c.detach()
 	c.checkouts++
 	c.fresh = 0
-	if fresh > 0 && b != nil && b.held.Load() > 0 && b.inherit(c.aging) {
-		c.aging = nil
-		return false
-	}
-	return !c.closed
+	return !c.closed && !(fresh > 0 && b != nil && b.held.Load() > 0 && !b.ended.Load())
 }
 
 // Close ends the virtual connection. database/sql calls it on an attached one

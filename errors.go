@@ -35,11 +35,12 @@ var ErrDeadlock = errors.New("pooldriver: every connection is held by a task tha
 
 // lostError is an ErrTxLost with what was lost.
 type lostError struct {
-	what  string
-	since time.Time // when it began
-	state bool      // session state
-	final bool      // nothing brings it back, nor tells that the program knows
-	cause error     // what ended it, where that is known
+	what   string
+	since  time.Time // when it began
+	state  bool      // session state
+	final  bool      // nothing brings it back, nor tells that the program knows
+	cause  error     // what ended it, where that is known
+	undone bool      // the server has rolled it back after an error
 }
 
 const whatTx = "a transaction"
@@ -49,7 +50,10 @@ func (e *lostError) Error() string {
 		return fmt.Sprintf("%v: its connection was lost, and with it the session state that statements %s ago have set; begin a new task", ErrTxLost, time.Since(e.since).Round(time.Millisecond))
 	}
 	how := "its connection was lost"
-	if e.cause != nil {
+	switch {
+	case e.undone:
+		how = "the server rolled it back after an error"
+	case e.cause != nil:
 		how = "it was ended by its context (" + e.cause.Error() + ")"
 	}
 	do := "end it, and begin a new one"

@@ -40,6 +40,7 @@ var options = []option{
 	word("pool_reset", "auto", "when a connection is cleaned before it is lent again", resetModes[:], func(c *Config) *uint8 { return (*uint8)(&c.Reset) }),
 	number("pool_stmt_cache", "128", 0, "prepared statements kept on each real connection", func(c *Config) *int { return &c.StmtCache }),
 	number("pool_stmt_budget", "4096", 0, "prepared statements kept on all connections together; 0 is no bound", func(c *Config) *int { return &c.StmtBudget }),
+	flag("pool_lazy_begin", "false", "BeginTx sends nothing, the first statement begins the transaction", func(c *Config) *bool { return &c.LazyBegin }),
 	word("pool_ambient", "auto", "what happens to a task's statements while it has a transaction open", ambientModes[:], func(c *Config) *uint8 { return (*uint8)(&c.Ambient) }),
 	bytes("pool_nested_buffer", "16MiB", "most that is read into memory of rows whose connection another statement needs", func(c *Config) *int64 { return &c.NestedBuffer }),
 	duration("pool_task_timeout", "0s", 0, "how long after its first statement a task is ended; 0 is never", func(c *Config) *time.Duration { return &c.TaskTimeout }),
@@ -65,6 +66,22 @@ func number(name, value string, least int, doc string, field func(*Config) *int)
 			}
 			return nil
 		},
+	}
+}
+
+func flag(name, value, doc string, field func(*Config) *bool) option {
+	return option{
+		name: name, value: value, doc: doc,
+		set: func(c *Config, s string) error {
+			on, err := strconv.ParseBool(s)
+			if err != nil {
+				return errors.New("wants true or false")
+			}
+			*field(c) = on
+			return nil
+		},
+		get:   func(c *Config) string { return strconv.FormatBool(*field(c)) },
+		check: func(*Config) error { return nil },
 	}
 }
 

@@ -38,8 +38,8 @@ func Raw(ctx context.Context, sqlConn *sql.Conn, fn func(driver.Conn) error) err
 	})
 }
 
-func (c *conn) raw(ctx context.Context, fn func(driver.Conn) error) error {
-	var t try
+func (c *conn) raw(ctx context.Context, fn func(driver.Conn) error) (err error) {
+	t := try{raw: true}
 	defer c.done(&t)
 	if err := c.start(ctx, &t); err != nil {
 		return err
@@ -49,27 +49,33 @@ func (c *conn) raw(ctx context.Context, fn func(driver.Conn) error) error {
 	r := t.real
 	r.note(anything)
 	if !t.turn {
-		return rawCall(r, anything, fn)
+		err = call(r, fn)
+		r.settled(anything, err)
+		return err
 	}
 	// fn may use the task. What needs this very connection then waits for a
-	// while, and is told.
+	// while, and is told. Nobody else calls the driver until fn returns.
 	busy := make(chan struct{})
 	r.seat.raw = busy
 	c.endTurn(&t)
+	err = errRawPanicked
 	defer func() {
 		_ = r.turn.take(context.Background())
 		r.seat.raw = nil
 		close(busy)
 		t.turn = true
+		r.settled(anything, err)
 	}()
-	return rawCall(r, anything, fn)
+	err = call(r, fn)
+	return err
 }
 
-func rawCall(r *realConn, effect dialects.Effect, fn func(driver.Conn) error) error {
+var errRawPanicked = errors.New("pooldriver: the function of Raw panicked")
+
+func call(r *realConn, fn func(driver.Conn) error) error {
 	r.running++ // a panic of fn costs the connection
 	err := fn(r.conn)
 	r.running--
-	r.settled(effect, err)
 	return err
 }
 

@@ -45,6 +45,11 @@ type realConn struct {
 	holder atomic.Pointer[binding]
 	seat   seat // what the binding keeps of it
 
+	// begins counts the transactions of tasks that were begun on it.
+	begins uint64
+	// promised is the transaction that begins with the next statement.
+	promised *tx
+
 	// ended is closed when the server has let go of it, or was given up.
 	ended chan struct{}
 
@@ -222,7 +227,11 @@ func (r *realConn) settled(e dialects.Effect, err error) {
 		r.seat.stateful = true
 	}
 	if e&dialects.TxControl != 0 && r.seat.tx == nil {
-		r.seat.byHand = true
+		status := r.txStatus()
+		if last, ok := r.session.(dialects.LastWord); ok && status == dialects.TxLost {
+			status = last.LastTxStatus()
+		}
+		r.seat.byHand = status == dialects.TxOpen || status == dialects.TxFailed || status == dialects.TxLost
 	}
 }
 

@@ -68,6 +68,10 @@ func (r *realConn) inTx() bool {
 // lost reports whether a transaction is gone that has not been ended.
 func (r *realConn) lost() bool { return (r.broken || r.seat.gone) && r.begun() }
 
+func (r *realConn) lostTx() error {
+	return &lostError{what: whatTx, since: r.seat.since, undone: !r.broken}
+}
+
 // pins looks at what keeps the connection, and whether it is still there: a
 // context that ended may have closed it while rows were open.
 func (r *realConn) pins() pins {
@@ -178,14 +182,18 @@ func (b *binding) isLeft(r *realConn) bool {
 // binding, and the turn is given back.
 func (b *binding) tidy(r *realConn) (gone bool) {
 	if b.ended.Load() {
-		if r.seat.raw != nil {
-			return false // the function of Raw has it; its end comes here again
+		if r.seat.raw != nil { // its end comes here again
+			b.connector.log.Warn("pooldriver: a task has ended while a function of Raw has its connection, which comes back when the function returns", "target", b.connector.template.Target(), "task", b.task.name())
+			return false
 		}
 		b.evict(r)
 		return true
 	}
 	if b.leaving.Load() != 0 {
 		b.dismiss(r)
+	}
+	if r.seat.raw != nil {
+		return false // the driver is the function's; nobody may ask it anything
 	}
 	r.seat.ops++
 	p := r.pins()
@@ -205,7 +213,6 @@ func (b *binding) tidy(r *realConn) (gone bool) {
 	case p.pin == pinNone:
 		if main {
 			b.main.Store(nil)
-			b.disinherit()
 		}
 	case !main:
 		// Not expected of the statement's text, or another one's session has
@@ -226,7 +233,7 @@ func (b *binding) tidy(r *realConn) (gone bool) {
 	}
 	// A dead connection is of use to nobody: those who still have it are told.
 	// Rows on it are read by their owner, who finds out and closes them.
-	dead := r.broken && p.pin == pinNone && r.live.Load() == nil && r.seat.raw == nil
+	dead := r.broken && p.pin == pinNone && !r.begun() && r.live.Load() == nil
 	if p.pinned() && !dead {
 		return false
 	}
@@ -250,38 +257,6 @@ func (b *binding) dismiss(r *realConn) {
 		}
 	}
 	b.leavers = kept
-}
-
-// inherit keeps the editions of statements whose virtual connection ends in the
-// middle of the task's session, so that they are not prepared anew for each use:
-// as long as the session lasts. It reports whether it does.
-func (b *binding) inherit(statements []*stmt) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.ended.Load() {
-		return false
-	}
-	for _, s := range statements {
-		if b.texts[s.query] {
-			b.connector.editions.close(s.query)
-		} else {
-			if b.texts == nil {
-				b.texts = make(map[string]bool)
-			}
-			b.texts[s.query] = true
-		}
-		s.edition = 0
-	}
-	return true
-}
-
-func (b *binding) disinherit() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for text := range b.texts {
-		b.connector.editions.close(text)
-	}
-	b.texts = nil
 }
 
 // unseat takes r, whose turn the caller has, out of the binding.

@@ -26,6 +26,7 @@ type realStmt struct {
 	text string
 	// world and edition are what they were when it was prepared.
 	world, edition uint64
+	within         uint64 // the transaction of a task in which it was prepared, or 0
 	// open counts the rows read from it that are not closed: a statement
 	// with open rows is not executed again, a second handle is.
 	open int
@@ -34,13 +35,16 @@ type realStmt struct {
 }
 
 // get returns the statement of that text and edition if it is there and free.
-func (c *stmtCache) get(text string, edition uint64) *realStmt {
+// One that was prepared in the task's transaction within which it is wanted is of
+// now, whatever its edition: its tables are locked since (PostgreSQL, 13.3.1).
+func (c *stmtCache) get(text string, edition, within uint64) *realStmt {
 	e := c.byText[text]
 	if e == nil {
 		return nil
 	}
 	s := e.Value.(*realStmt)
-	if s.world != c.world || s.edition < edition {
+	ofNow := s.edition >= edition || within != 0 && s.within == within
+	if s.world != c.world || !ofNow {
 		c.drop(e)
 		return nil
 	}

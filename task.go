@@ -20,7 +20,8 @@ import (
 //
 // The end rolls back what is open, cleans what was changed, gives the
 // connections back, and returns when that is done, which is bounded by
-// Config.CleanTimeout per connector. The context is then done, with the cause
+// Config.CleanTimeout per connector. A connection that a function of Raw has comes
+// back when that returns. The context is then done, with the cause
 // ErrTaskEnded. Calling it again does nothing. If ctx ends first, the same
 // happens by itself. Until one of them happens the task's resources are kept.
 //

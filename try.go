@@ -13,6 +13,7 @@ type try struct {
 	effect  dialects.Effect // of its text
 	known   *text           // what else is known of it; nil at the first time
 	begins  bool            // it is a BeginTx
+	raw     bool            // or a Raw
 	args    []driver.NamedValue
 	scope   *txScope // of its context, where that was asked for
 	real    *realConn
@@ -140,7 +141,12 @@ func (c *conn) finish(ctx context.Context, t *try, err error, executes bool) (ag
 			c.bound.standDown(c, t.real)
 			c.endTurn(t)
 		} else {
+			promised := c.tx // of one that has begun nothing is tried again
 			c.discard()
+			if promised != nil {
+				promised.again()
+				c.tx = promised
+			}
 		}
 		return true, nil
 	case v.unclear:

@@ -22,11 +22,12 @@ type tx struct {
 	conn      *conn
 	owner     *realConn
 	bound     *binding  // of a task; nil without
-	real      driver.Tx // nil: a savepoint,
+	real      driver.Tx // nil: not begun yet, or a savepoint,
 	savepoint string    // of this name
 	opts      driver.TxOptions
 	ctx       context.Context // BeginTx's
 	kept      *txContext      // what the driver got instead, where it keeps it
+	refused   error           // why it could not begin, where that was tried late
 	// replaced: the driver has begun another one on the same connection, and
 	// has the last word on what that means.
 	replaced bool
@@ -58,15 +59,22 @@ func (t *tx) Commit() error {
 
 func (t *tx) commit() (err error) {
 	if t.bound == nil {
+		if t.unbegun() {
+			return t.refused
+		}
 		return t.run(t.real.Commit)
 	}
 	if err := t.enter(); err != nil {
 		return err
 	}
 	defer t.bound.pass(t.owner)
+	if t.unbegun() {
+		t.forget()
+		return t.refused
+	}
 	switch {
 	case t.owner.lost():
-		err = &lostError{what: whatTx, since: t.owner.seat.since}
+		err = t.owner.lostTx()
 	case t.deeper() > 0:
 		err = errOpenInside
 	default:
@@ -76,7 +84,7 @@ func (t *tx) commit() (err error) {
 		_ = t.rollback()
 		return err
 	}
-	if t.real == nil {
+	if t.savepoint != "" {
 		if err = t.execute("RELEASE SAVEPOINT " + t.savepoint); err != nil {
 			return err
 		}
@@ -218,7 +226,7 @@ func (t *tx) rollback() (err error) {
 		}
 	}
 	switch {
-	case t.real != nil:
+	case t.savepoint == "":
 		err = t.rollbackReal()
 	case r.lost():
 	default:
@@ -229,7 +237,7 @@ func (t *tx) rollback() (err error) {
 		r.seat.gone = r.seat.gone || err != nil
 	}
 	t.forget()
-	if err != nil && t.real != nil {
+	if err != nil && t.savepoint == "" {
 		t.insist()
 	}
 	return err
@@ -246,7 +254,7 @@ func (t *tx) insist() {
 // forget strikes the transaction off, with those inside.
 func (t *tx) forget() {
 	s := &t.owner.seat
-	if t.real == nil {
+	if t.savepoint != "" {
 		if i := slices.Index(s.inner, t); i >= 0 {
 			s.inner = s.inner[:i]
 		}
@@ -268,6 +276,9 @@ func (t *tx) command(how func(context.Context) error) error {
 
 // rollbackReal rolls the driver's transaction back.
 func (t *tx) rollbackReal() error {
+	if t.unbegun() {
+		return nil
+	}
 	if t.kept != nil {
 		defer t.kept.release(t.conn.connector.config.CleanTimeout)()
 	}

@@ -227,6 +227,13 @@ type Session interface {
 	Close(ctx context.Context) error
 }
 
+// LastWord is a Session that knows what the server said last of its transaction,
+// although the connection has been closed since: TxStatus is TxLost then.
+type LastWord interface {
+	Session
+	LastTxStatus() TxStatus
+}
+
 // A LazyBeginner is a Session that can begin a transaction without a round trip
 // for it: BEGIN leaves with the first statement, before it.
 //

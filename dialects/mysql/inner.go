@@ -58,6 +58,14 @@ func (i inner) transaction(autocommitAtConnect bool) dialects.TxStatus {
 	if i.closed.Load() {
 		return dialects.TxLost
 	}
+	return i.lastTransaction(autocommitAtConnect)
+}
+
+// lastTransaction is that also of a connection that is closed.
+func (i inner) lastTransaction(autocommitAtConnect bool) dialects.TxStatus {
+	if !i.known {
+		return dialects.TxUnknown
+	}
 	inTransaction := i.status.Uint()&statusInTransaction != 0
 	switch {
 	case !i.autocommit() && (inTransaction || autocommitAtConnect):

@@ -39,6 +39,14 @@ func (s *session) Conn() driver.Conn { return s.conn }
 
 func (s *session) TxStatus() dialects.TxStatus { return s.transaction(s.autocommitAtConnect) }
 
+var _ dialects.LastWord = (*session)(nil)
+
+// LastTxStatus: the driver closes a connection whose context ends, also when the
+// statement has just been answered.
+func (s *session) LastTxStatus() dialects.TxStatus {
+	return s.lastTransaction(s.autocommitAtConnect)
+}
+
 // Peek: a server has nothing to say to an idle connection but goodbye. Under
 // TLS it may also be the ticket of a TLS session.
 func (s *session) Peek() dialects.Liveness {

@@ -1,0 +1,108 @@
+package pooldriver
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+
+	"github.com/pooldriver/pooldriver/dialects"
+)
+
+// Lazy begin (Config.LazyBegin): BeginTx promises a transaction, the first
+// statement begins it. Without a task it takes its connection then, too. In a
+// task it takes one at once, because the first statement may be another
+// library's, which has to find the transaction.
+
+// promise makes a transaction that begins with its first statement, without a
+// connection, where that can be: nil where BeginTx has to find one.
+func (c *conn) promise(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
+	if !c.connector.config.LazyBegin || c.real != nil || c.bound != nil || c.tx != nil {
+		return nil, nil
+	}
+	p, err := c.connector.placeOf(ctx)
+	if err != nil || p.task != nil {
+		return nil, err
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	return c.begun(&tx{conn: c, opts: opts, ctx: ctx}), nil
+}
+
+// keepPromise begins the transaction that was promised on t's connection. One
+// that cannot begin fails each of its statements.
+func (c *conn) keepPromise(ctx context.Context, t *try) (again bool, _ error) {
+	r := t.real
+	p := r.promised
+	if p.refused != nil {
+		return false, p.refused
+	}
+	p.refused = errNotBegun // for a driver that panics
+	touched := c.touched
+	carried, err := c.beginReal(t, p, !t.raw)
+	again, err = c.finish(ctx, t, err, false)
+	p.refused = err
+	switch {
+	case again:
+		return true, nil
+	case err != nil:
+		r.seat.gone = false // there was nothing
+		return false, err
+	}
+	r.promised = nil
+	if carried {
+		c.touched = touched // nothing was sent
+	}
+	return false, nil
+}
+
+var errNotBegun = errors.New("pooldriver: the transaction did not begin")
+
+// beginReal begins the driver's transaction: by a message of its own or, where
+// the statement that is to follow can carry it and the driver can do so, with
+// that one.
+func (c *conn) beginReal(t *try, begun *tx, carry bool) (carried bool, err error) {
+	r := t.real
+	begun.owner = r
+	given := begun.ctx
+	if r.traits.TxKeepsContext {
+		begun.kept = newTxContext(begun.ctx)
+		given = begun.kept
+	}
+	t.call()
+	err = errors.ErrUnsupported
+	if lazy, ok := r.session.(dialects.LazyBeginner); ok && carry {
+		begun.real, err = lazy.BeginWithNext(given, begun.opts)
+		carried = err == nil
+	}
+	if err == errors.ErrUnsupported {
+		begun.real, err = r.begin(given, begun.opts)
+	}
+	if err != nil {
+		// It may have begun all the same, or left behind for the next one
+		// what it set for this one.
+		r.doubt = true
+		if begun.opts != (driver.TxOptions{}) {
+			r.effect |= suspectTx
+		}
+	}
+	return carried, err
+}
+
+// again makes the promise anew, for another connection: the one that it was to
+// be kept on was dead before anything was sent.
+func (t *tx) again() {
+	t.owner, t.real, t.kept, t.refused = nil, nil, nil, nil
+}
+
+// unbegun reports whether t has sent nothing, and strikes the promise off.
+func (t *tx) unbegun() bool {
+	switch {
+	case t.owner == nil:
+		return true
+	case t.owner.promised != t:
+		return false
+	}
+	t.owner.promised = nil
+	return true
+}
