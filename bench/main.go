@@ -74,6 +74,9 @@ func run(rounds int, round time.Duration, only, docs string, list bool) (err err
 			r.servers = append(r.servers, version)
 		}
 	}
+	if slices.ContainsFunc(r.outcomes, func(o outcome) bool { return o.far }) {
+		r.proxies = describeProxies()
+	}
 	switch {
 	case list:
 		return nil

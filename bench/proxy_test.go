@@ -58,6 +58,13 @@ func roundTrips(t *testing.T, addr string) (greeting, trip time.Duration) {
 	return greeting, trip
 }
 
+func TestRoundTripIsAtLeastTheDistance(t *testing.T) {
+	took, err := distance{there: 2, back: 3}.roundTrip()
+	if err != nil || took < float64(5*time.Millisecond) {
+		t.Errorf("%s, %v", nanos(took), err)
+	}
+}
+
 func TestProxyAddsItsDistance(t *testing.T) {
 	for _, test := range []struct {
 		distance       distance

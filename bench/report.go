@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -15,6 +16,7 @@ type report struct {
 	rounds   int
 	turn     time.Duration
 	servers  []string
+	proxies  string // what is to be said of them, if there were any
 	outcomes []outcome
 }
 
@@ -24,6 +26,18 @@ const chartDir = "performance"
 // save writes the report and its charts into a directory, in the place of an
 // older report.
 func (r report) save(dir string) error {
+	var text strings.Builder
+	r.write(&text)
+	if err := os.MkdirAll(filepath.Join(dir, chartDir), 0o755); err != nil {
+		return err
+	}
+	file := filepath.Join(dir, "performance.md")
+	if err := os.WriteFile(file+".new", []byte(text.String()), 0o644); err != nil {
+		return err
+	}
+	if err := os.Rename(file+".new", file); err != nil {
+		return err
+	}
 	old, err := filepath.Glob(filepath.Join(dir, chartDir, "*.svg"))
 	if err != nil {
 		return err
@@ -33,21 +47,11 @@ func (r report) save(dir string) error {
 			return err
 		}
 	}
-	if err := os.MkdirAll(filepath.Join(dir, chartDir), 0o755); err != nil {
-		return err
-	}
+	var errs []error // one that cannot be drawn costs no other
 	for _, c := range charts(r.outcomes) {
-		if err := c.write(filepath.Join(dir, chartDir)); err != nil {
-			return err
-		}
+		errs = append(errs, c.write(filepath.Join(dir, chartDir)))
 	}
-	var text strings.Builder
-	r.write(&text)
-	file := filepath.Join(dir, "performance.md")
-	if err := os.WriteFile(file+".new", []byte(text.String()), 0o644); err != nil {
-		return err
-	}
-	return os.Rename(file+".new", file)
+	return errors.Join(errs...)
 }
 
 func (r report) write(w io.Writer) {
@@ -65,6 +69,9 @@ an interval is promised; %s; %s; %d processors (%s).
 `, r.rounds, r.turn, time.Now().Format("2006-01-02"), runtime.Version(), runtime.NumCPU(), processor())
 	if len(r.servers) > 0 {
 		fmt.Fprintf(w, "\nServers, in containers on the same machine: %s.\n", strings.Join(r.servers, "; "))
+	}
+	if r.proxies != "" {
+		fmt.Fprintf(w, "\nThe proxies are in the bench's process. %s\n", r.proxies)
 	}
 	r.writeVerdicts(w)
 	section := ""
