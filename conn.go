@@ -256,7 +256,7 @@ func (c *conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, e
 			return c.beginInside(ctx, &t, opts)
 		}
 		begun := &tx{conn: c, owner: r, bound: c.bound, opts: opts, ctx: ctx}
-		if c.connector.config.LazyBegin && !r.seat.byHand {
+		if c.connector.config.LazyBegin && !(t.turn && r.seat.byHand) {
 			r.promised, c.touched = begun, true
 		} else {
 			_, err := c.beginReal(&t, begun, false)

@@ -81,7 +81,7 @@ func (c *conn) beginReal(t *try, begun *tx, carry bool) (carried bool, err error
 	if err != nil {
 		// It may have begun all the same, or left behind for the next one
 		// what it set for this one.
-		r.doubt = true
+		r.doubt, begun.real = true, nil
 		if begun.opts != (driver.TxOptions{}) {
 			r.effect |= suspectTx
 		}
@@ -95,14 +95,13 @@ func (t *tx) again() {
 	t.owner, t.real, t.kept, t.refused = nil, nil, nil, nil
 }
 
-// unbegun reports whether t has sent nothing, and strikes the promise off.
+// unbegun reports whether t has not begun, and strikes the promise off.
 func (t *tx) unbegun() bool {
-	switch {
-	case t.owner == nil:
-		return true
-	case t.owner.promised != t:
+	if t.real != nil || t.savepoint != "" {
 		return false
 	}
-	t.owner.promised = nil
+	if t.owner != nil && t.owner.promised == t {
+		t.owner.promised = nil
+	}
 	return true
 }

@@ -68,12 +68,13 @@ func (t *tx) commit() (err error) {
 		return err
 	}
 	defer t.bound.pass(t.owner)
-	if t.unbegun() {
+	lost := t.owner.lost()
+	if t.unbegun() && !lost {
 		t.forget()
 		return t.refused
 	}
 	switch {
-	case t.owner.lost():
+	case lost:
 		err = t.owner.lostTx()
 	case t.deeper() > 0:
 		err = errOpenInside

@@ -28,7 +28,7 @@ type session struct {
 	hooked  bool       // somebody else's hook may have made the state at connect
 }
 
-var _ dialects.Session = (*session)(nil)
+var _ dialects.LastWord = (*session)(nil)
 
 func newSession(conn *stdlib.Conn, label string) *session {
 	s := &session{Label: opaque.Label(label), conn: conn, pgx: conn.Conn(), pg: conn.Conn().PgConn()}
@@ -60,6 +60,11 @@ func (s *session) TxStatus() dialects.TxStatus {
 	if s.pg.IsClosed() {
 		return dialects.TxLost
 	}
+	return s.LastTxStatus()
+}
+
+// LastTxStatus is that of a connection that may be closed.
+func (s *session) LastTxStatus() dialects.TxStatus {
 	switch s.pg.TxStatus() {
 	case 'I':
 		return dialects.TxNone

@@ -1,0 +1,316 @@
+package pooldriver
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/internal/fakedb"
+)
+
+func lazily(c *Config) { c.LazyBegin = true }
+
+var begins = []fakedb.Call{fakedb.ConnBeginCtx, fakedb.TxCommit, fakedb.TxRollback}
+
+func TestALazyTransactionBeginsWithItsFirstStatement(t *testing.T) {
+	server, db, c := openTasks(t, 1, lazily)
+	tx, err := db.Begin()
+	require.NoError(t, err)
+	require.Zero(t, lent(c), "it has no connection")
+	mustExec(t, t.Context(), db, "INSERT INTO t VALUES (1)") // on the only one
+	require.Empty(t, server.Events(begins...))
+	_, err = tx.Exec("INSERT INTO t VALUES (2)")
+	require.NoError(t, err)
+	require.Equal(t, 1, server.State().InTx())
+	require.Equal(t, 1, lent(c))
+	_, err = tx.Exec("INSERT INTO t VALUES (3)")
+	require.NoError(t, err)
+	require.NoError(t, tx.Commit())
+	require.Len(t, server.Events(begins...), 2, "one BEGIN, one COMMIT")
+	require.Len(t, server.Table("t"), 3)
+
+	tx, err = db.Begin()
+	require.NoError(t, err)
+	stmt, err := tx.Prepare(insertOne)
+	require.NoError(t, err)
+	_, err = stmt.Exec(4)
+	require.NoError(t, err)
+	require.NoError(t, tx.Rollback())
+	require.Len(t, server.Table("t"), 3)
+	require.Zero(t, lent(c))
+}
+
+func TestALazyTransactionWithoutStatementsSendsNothing(t *testing.T) {
+	for name, use := range map[string]func(ctx context.Context, db *sql.DB) error{
+		"commit": func(ctx context.Context, db *sql.DB) error {
+			tx, err := db.BeginTx(ctx, nil)
+			if err != nil {
+				return err
+			}
+			return tx.Commit()
+		},
+		"rollback": func(ctx context.Context, db *sql.DB) error {
+			tx, err := db.BeginTx(ctx, nil)
+			if err != nil {
+				return err
+			}
+			return tx.Rollback()
+		},
+		"InTx": func(ctx context.Context, db *sql.DB) error {
+			return InTx(ctx, db, nil, func(context.Context, *sql.Tx) error { return nil })
+		},
+		"its context ends": func(ctx context.Context, db *sql.DB) error {
+			ctx, cancel := context.WithCancel(ctx)
+			defer cancel()
+			tx, err := db.BeginTx(ctx, nil)
+			if err != nil {
+				return err
+			}
+			cancel()
+			if err := tx.Commit(); !errors.Is(err, context.Canceled) && !errors.Is(err, sql.ErrTxDone) {
+				return errors.New("it was committed")
+			}
+			return nil
+		},
+		"the task ends": func(ctx context.Context, db *sql.DB) error {
+			ctx, end := NewTask(ctx)
+			_, err := db.BeginTx(ctx, nil)
+			end()
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, inTask := range []bool{false, true} {
+				server, db, c := openTasks(t, 1, lazily, quiet)
+				ctx, end := t.Context(), func() {}
+				if inTask {
+					ctx, end = WithTask(ctx)
+				}
+				require.NoError(t, use(ctx, db))
+				end()
+				atRest(t, c)
+				require.Empty(t, server.Events(begins...))
+				mustExec(t, t.Context(), db, "INSERT INTO t VALUES (1)")
+				require.Len(t, server.Table("t"), 1)
+			}
+		})
+	}
+}
+
+// TestALazyTransactionThatCannotBeginFailsItsStatements: none of them runs in
+// autocommit.
+func TestALazyTransactionThatCannotBeginFailsItsStatements(t *testing.T) {
+	for _, inTask := range []bool{false, true} {
+		server, db, c := openTasks(t, 1, lazily)
+		ctx, end := t.Context(), func() {}
+		if inTask {
+			ctx, end = WithTask(ctx)
+		}
+		no := errors.New("cannot begin")
+		server.Fail(fakedb.ConnBeginCtx, 1, no)
+		tx, err := db.BeginTx(ctx, nil)
+		require.NoError(t, err)
+		for range 3 {
+			_, err = tx.ExecContext(ctx, "INSERT INTO t VALUES (1)")
+			require.ErrorIs(t, err, no)
+			require.ErrorIs(t, tx.QueryRowContext(ctx, "SELECT 1").Scan(new(int)), no)
+			_, err = tx.PrepareContext(ctx, insertOne)
+			require.ErrorIs(t, err, no)
+		}
+		if inTask {
+			_, err = db.ExecContext(ctx, "INSERT INTO t VALUES (1)")
+			require.ErrorIs(t, err, no, "it belongs to the transaction")
+			_, err = db.BeginTx(ctx, nil)
+			require.ErrorIs(t, err, no, "so would the savepoint")
+		}
+		require.ErrorIs(t, tx.Commit(), no)
+		mustExec(t, ctx, db, "INSERT INTO t VALUES (2)")
+		tx, err = db.BeginTx(ctx, nil)
+		require.NoError(t, err)
+		_, err = tx.ExecContext(ctx, "INSERT INTO t VALUES (3)")
+		require.NoError(t, err)
+		require.NoError(t, tx.Commit())
+		require.Equal(t, [][]any{{int64(2)}, {int64(3)}}, server.Table("t"))
+		end()
+		atRest(t, c)
+	}
+}
+
+func TestALazyTransactionOnADeadConnectionBeginsOnAnother(t *testing.T) {
+	server, db, c := openTasks(t, 1, lazily)
+	mustExec(t, t.Context(), db, "INSERT INTO t VALUES (1)")
+	server.Inject(fakedb.Fault{Call: fakedb.ConnBeginCtx, Kill: true, Err: driver.ErrBadConn})
+	tx, err := db.Begin()
+	require.NoError(t, err)
+	for i := range 2 {
+		_, err = tx.Exec(insertOne, i+2)
+		require.NoError(t, err)
+	}
+	require.Equal(t, 2, server.State().Opened)
+	require.Equal(t, 1, server.State().InTx())
+	require.NoError(t, tx.Rollback())
+	require.Len(t, server.Table("t"), 1)
+	require.EqualValues(t, 1, c.Stats().Retries)
+
+	// Once it has begun, nothing moves.
+	tx, err = db.Begin()
+	require.NoError(t, err)
+	_, err = tx.Exec("INSERT INTO t VALUES (5)")
+	require.NoError(t, err)
+	server.KillAll()
+	_, err = tx.Exec("INSERT INTO t VALUES (6)")
+	require.Error(t, err)
+	require.Error(t, tx.Commit())
+	require.Len(t, server.Table("t"), 1)
+}
+
+// A transaction that was begun outside of tasks stays there: its statements are
+// its own, whatever their contexts say.
+func TestALazyTransactionKeepsOutOfTheTaskOfItsStatements(t *testing.T) {
+	server, db, c := openTasks(t, 2, lazily)
+	tx, err := db.Begin()
+	require.NoError(t, err)
+	ctx, end := WithTask(t.Context())
+	_, err = tx.ExecContext(ctx, "INSERT INTO t VALUES (1)")
+	require.NoError(t, err)
+	mustExec(t, ctx, db, "INSERT INTO t VALUES (2)")
+	require.Len(t, server.Table("t"), 2)
+	require.Equal(t, 1, server.State().InTx())
+	end()
+	require.Equal(t, 1, lent(c), "it goes on")
+	require.NoError(t, tx.Rollback())
+	require.Len(t, server.Table("t"), 1)
+}
+
+func TestALazyTransactionOfATaskBeginsWithAnybodysStatement(t *testing.T) {
+	server, db, c := openTasks(t, 1, lazily)
+	ctx, end := WithTask(t.Context())
+	defer end()
+	tx, err := db.BeginTx(ctx, nil)
+	require.NoError(t, err)
+	require.Empty(t, server.Events(begins...))
+	mustExec(t, ctx, db, "INSERT INTO t VALUES (1)")
+	require.Equal(t, 1, server.State().InTx())
+	inner, err := db.BeginTx(ctx, nil)
+	require.NoError(t, err)
+	mustExec(t, ctx, db, "INSERT INTO t VALUES (2)")
+	require.NoError(t, inner.Rollback())
+	require.NoError(t, tx.Commit())
+	require.Equal(t, [][]any{{int64(1)}}, server.Table("t"))
+
+	// A savepoint may be the first to come.
+	tx, err = db.BeginTx(ctx, nil)
+	require.NoError(t, err)
+	inner, err = db.BeginTx(ctx, nil)
+	require.NoError(t, err)
+	mustExec(t, ctx, db, "INSERT INTO t VALUES (3)")
+	require.NoError(t, inner.Commit())
+	require.NoError(t, tx.Rollback())
+	require.Len(t, server.Table("t"), 1)
+
+	// And the connection may die before anything has come.
+	tx, err = db.BeginTx(ctx, nil)
+	require.NoError(t, err)
+	server.KillAll()
+	_, err = db.ExecContext(ctx, "INSERT INTO t VALUES (4)")
+	require.Error(t, err)
+	_, err = db.ExecContext(ctx, "INSERT INTO t VALUES (5)")
+	require.ErrorIs(t, err, ErrTxLost)
+	require.ErrorIs(t, tx.Commit(), ErrTxLost)
+	mustExec(t, ctx, db, "INSERT INTO t VALUES (6)")
+	require.Equal(t, [][]any{{int64(1)}, {int64(6)}}, server.Table("t"))
+	require.Zero(t, lent(c))
+}
+
+func TestRawInALazyTransactionBelongsToIt(t *testing.T) {
+	for _, inTask := range []bool{false, true} {
+		server, db, c := openTasks(t, 2, lazily)
+		ctx, end := t.Context(), func() {}
+		if inTask {
+			ctx, end = WithTask(ctx)
+		}
+		conn, err := db.Conn(ctx)
+		require.NoError(t, err)
+		tx, err := conn.BeginTx(ctx, nil)
+		require.NoError(t, err)
+		require.NoError(t, Raw(ctx, conn, func(dc driver.Conn) error { return rawly(ctx, dc, "INSERT INTO t VALUES (3)") }))
+		require.Equal(t, 1, server.State().InTx())
+		require.NoError(t, tx.Rollback())
+		require.Empty(t, server.Table("t"))
+		require.NoError(t, conn.Close())
+		end()
+		atRest(t, c)
+	}
+}
+
+// carrying is a session that sends BEGIN with the next statement.
+type carrying struct {
+	dialects.Session
+	begun func() bool
+}
+
+func (s carrying) BeginWithNext(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
+	if !s.begun() {
+		return nil, errors.ErrUnsupported
+	}
+	return s.Conn().(driver.ConnBeginTx).BeginTx(ctx, opts)
+}
+
+func TestAStatementCarriesBeginWhereTheDriverCanAndNotForRaw(t *testing.T) {
+	server, db, c := openTasks(t, 1, lazily)
+	carried, can := 0, true
+	conn, err := db.Conn(t.Context())
+	require.NoError(t, err)
+	defer conn.Close()
+	require.NoError(t, conn.PingContext(t.Context()))
+	r := c.connections()[0]
+	r.session = carrying{r.session, func() bool { carried++; return can }}
+	use := func(raw bool) {
+		tx, err := conn.BeginTx(t.Context(), nil)
+		require.NoError(t, err)
+		if raw {
+			require.NoError(t, Raw(t.Context(), conn, func(dc driver.Conn) error { return rawly(t.Context(), dc, "INSERT INTO t VALUES (3)") }))
+		} else {
+			_, err = tx.Exec("INSERT INTO t VALUES (1)")
+			require.NoError(t, err)
+		}
+		require.NoError(t, tx.Commit())
+	}
+	use(false)
+	require.Equal(t, 1, carried)
+	use(true)
+	require.Equal(t, 1, carried)
+	can = false
+	use(false)
+	require.Equal(t, 2, carried)
+	require.Len(t, server.Events(fakedb.ConnBeginCtx), 3)
+	require.Len(t, server.Table("t"), 3)
+}
+
+func TestBeginningLazilyDoesNotWaitForAConnection(t *testing.T) {
+	_, db, _ := openTasks(t, 1, lazily)
+	holder, err := db.Begin()
+	require.NoError(t, err)
+	_, err = holder.Exec("INSERT INTO t VALUES (1)")
+	require.NoError(t, err)
+	begun := time.Now()
+	var all []*sql.Tx
+	for range 50 {
+		tx, err := db.Begin()
+		require.NoError(t, err)
+		all = append(all, tx)
+	}
+	require.Less(t, time.Since(begun), time.Second)
+	require.NoError(t, holder.Commit())
+	for _, tx := range all {
+		_, err := tx.Exec("INSERT INTO t VALUES (2)")
+		require.NoError(t, err)
+		require.NoError(t, tx.Rollback())
+	}
+}
