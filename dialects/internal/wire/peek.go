@@ -1,5 +1,7 @@
 package wire
 
+import "time"
+
 // Sight is what a look at a socket shows.
 type Sight uint8
 
@@ -17,6 +19,10 @@ const (
 // peekSize is enough for the first messages of a server that says goodbye.
 const peekSize = 512
 
+// justNow: of a connection on which something was read so shortly before, a look
+// tells little more, and it costs a system call.
+const justNow = time.Millisecond
+
 // Peek looks at the connection without blocking, without a round trip and
 // without taking anything from it. With Readable it returns the first bytes
 // that wait; they are good until the next Peek. It is for an idle connection:
@@ -24,6 +30,9 @@ const peekSize = 512
 func (c *Conn) Peek() (Sight, []byte) {
 	if c.closing.Load() || c.ended.Load() {
 		return Closed, nil
+	}
+	if time.Since(start)-time.Duration(c.heard.Load()) < justNow {
+		return Quiet, nil
 	}
 	sight, waiting := c.look()
 	if sight == Closed {

@@ -24,6 +24,7 @@ type Conn struct {
 	ended    atomic.Bool  // the peer has ended the connection
 	closing  atomic.Bool  // Close has been called
 	graceful atomic.Int64 // deadline of EndGracefully in Unix nanoseconds, or 0
+	heard    atomic.Int64 // when something was read last, in nanoseconds since start
 
 	head []byte // len grows up to cap; touched by Read and Head alone
 	peeker
@@ -57,6 +58,7 @@ func Of(nc net.Conn) *Conn {
 // Read implements net.Conn.
 func (c *Conn) Read(b []byte) (int, error) {
 	n, err := c.nc.Read(b)
+	c.heard.Store(int64(time.Since(start)))
 	if free := cap(c.head) - len(c.head); free > 0 {
 		c.head = append(c.head, b[:min(n, free)]...)
 	}
@@ -65,6 +67,9 @@ func (c *Conn) Read(b []byte) (int, error) {
 	}
 	return n, err
 }
+
+// start is what times are counted from; it has a monotonic clock.
+var start = time.Now()
 
 // Write implements net.Conn.
 func (c *Conn) Write(b []byte) (int, error) {
