@@ -23,6 +23,8 @@
 //     state, whichever library's statements; rolled back and cleaned at its end.
 //   - A statement inside a rows loop never waits for the connection that the
 //     loop holds.
+//   - A query with arguments is run by a prepared statement that is kept, where the
+//     driver would prepare one each time.
 //   - A connection that died while idle is replaced before a statement runs
 //     on it. A statement is executed again only where the server cannot have
 //     executed it before.
@@ -113,5 +115,6 @@
 //
 // README.md, this file, connector.go, conn.go, task.go, binding.go (which real
 // connection serves an operation), seat.go (whose turn it is), pinning.go (when
-// it goes back, and in what state), cleaning.go, starvation.go, then package pool.
+// it goes back, and in what state), cleaning.go, starvation.go, then package pool. stmt.go, stmtcache.go and plain.go are
+// statements, tx.go, ambient.go and lazy.go transactions, rows.go and buffer.go rows.
 package pooldriver
