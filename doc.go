@@ -115,6 +115,7 @@
 //
 // README.md, this file, connector.go, conn.go, task.go, binding.go (which real
 // connection serves an operation), seat.go (whose turn it is), pinning.go (when
-// it goes back, and in what state), cleaning.go, starvation.go, then package pool. stmt.go, stmtcache.go and plain.go are
-// statements, tx.go, ambient.go and lazy.go transactions, rows.go and buffer.go rows.
+// it goes back, and in what state), cleaning.go, starvation.go, then package pool.
+// Statements are in stmt.go, stmtcache.go and plain.go; transactions in tx.go,
+// ambient.go and lazy.go; rows in rows.go and buffer.go.
 package pooldriver
