@@ -1,0 +1,44 @@
+package pooldriver
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/dialects/generic"
+)
+
+func TestATextIsKnownAtItsSecondUseAlsoBesideOthersInTurns(t *testing.T) {
+	var m texts
+	d := generic.Dialect{}
+	var queries []string
+	for i := range 100 { // alike but for two letters in the middle
+		queries = append(queries, fmt.Sprintf("SELECT a FROM t%02d WHERE a = ?", i))
+	}
+	for i, q := range queries {
+		_, known := m.of(d, q)
+		require.Nil(t, known, i)
+	}
+	unknown := 0
+	for _, q := range queries {
+		if _, known := m.of(d, strings.Clone(q)); known == nil {
+			unknown++
+		}
+	}
+	require.Less(t, unknown, 10, "few of 100 share a place with four others")
+	for _, q := range []string{"", strings.Repeat("x", longestText+1)} {
+		for range 2 {
+			_, known := m.of(d, q)
+			require.Nil(t, known)
+		}
+	}
+	effect, _ := m.of(d, "SET a = 1")
+	again, known := m.of(d, "SET a = 1")
+	require.NotNil(t, known)
+	require.Equal(t, effect, again)
+	require.NotEqual(t, dialects.Clean, effect)
+	require.Zero(t, testing.AllocsPerRun(100, func() { m.of(d, queries[0]) }))
+}
