@@ -55,7 +55,7 @@ var handles = []struct {
 			return errors.Join(err, stmt.Close())
 		}
 	}},
-	{connUsedBefore, func(t *testing.T, ctx context.Context, db *sql.DB) func(context.Context) error {
+	{"sql.Conn used before", func(t *testing.T, ctx context.Context, db *sql.DB) func(context.Context) error {
 		conn := takeConn(t, ctx, db)
 		require.NoError(t, conn.PingContext(ctx))
 		return func(ctx context.Context) error { return insertTwo(ctx, conn) }
@@ -74,9 +74,6 @@ var handles = []struct {
 		}
 	}},
 }
-
-// connUsedBefore keeps its connection under AmbientSeparate.
-const connUsedBefore = "sql.Conn used before"
 
 // nesting are the ways to begin a transaction beside the one that is open.
 var nesting = []struct {
@@ -201,9 +198,6 @@ func TestWhatRunsWithTheContextOfInTxBelongsToItInEveryMode(t *testing.T) {
 	no := errors.New("no")
 	for _, mode := range []AmbientMode{AmbientAuto, AmbientJoin, AmbientWarn, AmbientStrict, AmbientSeparate} {
 		for _, h := range handles {
-			if h.name == connUsedBefore {
-				continue // its connection was found before, for its whole checkout
-			}
 			t.Run(mode.String()+"/"+h.name, func(t *testing.T) {
 				server, db, _ := openTasks(t, 4, ambient(mode), quiet)
 				ctx, end := WithTask(t.Context())

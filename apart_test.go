@@ -77,9 +77,6 @@ func TestWhatRunsWithTheContextOfAnInTxThatIsApartBelongsToItToo(t *testing.T) {
 	mustExec(t, ctx, outer, "INSERT INTO t VALUES (1)")
 	no := errors.New("no")
 	for _, h := range handles {
-		if h.name == connUsedBefore {
-			continue
-		}
 		require.ErrorIs(t, InTx(ctx, db, nil, func(ctx context.Context, tx *sql.Tx) error {
 			require.NoError(t, insertTwo(ctx, tx))
 			require.NoError(t, h.prepare(t, ctx, db)(ctx), h.name)

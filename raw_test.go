@@ -5,6 +5,8 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"errors"
+	"log/slog"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -310,5 +312,71 @@ func TestRawOfAnEndedTaskIsRefused(t *testing.T) {
 	end()
 	late := context.WithoutCancel(ctx)
 	require.ErrorIs(t, Raw(late, conn, func(driver.Conn) error { panic("not reached") }), ErrTaskEnded)
+	require.NoError(t, conn.Close())
+}
+
+// TestAStatementBesideRawLooksForAnotherConnection: what the function does with
+// its own is not seen before it returns, a BEGIN among it.
+func TestAStatementBesideRawLooksForAnotherConnection(t *testing.T) {
+	for of := range 3 {
+		server, db, _ := openTasks(t, 3)
+		ctx, end := WithTask(t.Context())
+		defer end()
+		var conns [3]*sql.Conn
+		for i := range conns {
+			conns[i] = takeConn(t, ctx, db)
+			require.NoError(t, conns[i].PingContext(ctx))
+		}
+		begun, leave, result := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+		go func() {
+			result <- Raw(ctx, conns[of], func(dc driver.Conn) error {
+				err := rawly(ctx, dc, "BEGIN")
+				close(begun)
+				<-leave
+				return errors.Join(err, rawly(ctx, dc, "COMMIT"))
+			})
+		}()
+		<-begun
+		leaves := sync.OnceFunc(func() { close(leave) })
+		defer leaves()
+		for range 3 {
+			require.NoError(t, insertTwo(ctx, db))
+		}
+		for i, conn := range conns {
+			if i != of {
+				require.NoError(t, insertTwo(ctx, conn))
+			}
+		}
+		require.NoError(t, onConn(ctx, db, insertTwoOn))
+		leaves()
+		require.NoError(t, <-result)
+		require.Len(t, server.Table("t"), 6)
+		require.NoError(t, insertTwo(ctx, conns[of]))
+		require.Equal(t, 3, server.State().Opened)
+	}
+}
+
+func TestTheEndOfATaskDoesNotWaitForAFunctionOfRaw(t *testing.T) {
+	log := &logged{}
+	server, db, c := openTasks(t, 2, func(c *Config) { c.Logger = slog.New(log) })
+	ctx, end := WithTask(t.Context())
+	late := context.WithoutCancel(ctx)
+	tx, err := db.BeginTx(late, nil)
+	require.NoError(t, err)
+	require.NoError(t, insertTwo(ctx, db))
+	conn, err := db.Conn(late)
+	require.NoError(t, err)
+	done := inRaw(late, conn, func(dc driver.Conn) error { return rawly(late, dc, "INSERT INTO t VALUES (1)") })
+	began := time.Now()
+	soon(t, "the end of the task", end)
+	require.Less(t, time.Since(began), time.Second)
+	require.Equal(t, 1, log.count("a function of Raw"))
+	require.Equal(t, 1, lent(c))
+	require.NoError(t, insertTwo(t.Context(), db), "others have the rest of the pool")
+	require.NoError(t, done())
+	require.Zero(t, lent(c))
+	require.Zero(t, server.State().InTx())
+	require.Len(t, server.Table("t"), 1)
+	require.NoError(t, tx.Rollback(), "it is what has happened")
 	require.NoError(t, conn.Close())
 }

@@ -102,6 +102,27 @@ func TestAStatementIsPreparedOnceInATasksTransactionWherePreparedStatementsAge(t
 	require.Len(t, s.server.Table("t"), 9, "the last one was rolled back")
 }
 
+// TestAStatementPreparedAgainInATasksSessionIsOfNow: the session's state locks no
+// tables, so others may have changed them since.
+func TestAStatementPreparedAgainInATasksSessionIsOfNow(t *testing.T) {
+	s, db, c := openStub(t, dialects.Traits{PreparedAges: true})
+	prepares := func() int { return len(s.server.Events(fakedb.ConnPrepareCtx)) }
+	ctx, end := WithTask(t.Context())
+	defer end()
+	mustExec(t, ctx, db, "SET a = 1")
+	for range 3 {
+		before := prepares()
+		stmt, err := db.PrepareContext(ctx, "INSERT INTO t VALUES (?)")
+		require.NoError(t, err)
+		require.Equal(t, before+1, prepares())
+		_, err = stmt.ExecContext(ctx, 1)
+		require.NoError(t, err)
+		require.NoError(t, stmt.Close())
+		require.Equal(t, 1, s.server.State().Prepared(), "the old one is closed")
+		require.Empty(t, c.editions.live)
+	}
+}
+
 // TestADeadConnectionLeavesItsTask although a *sql.Conn still has it: it is of
 // no use to anybody, and the task's next statement needs a place.
 func TestADeadConnectionLeavesItsTask(t *testing.T) {

@@ -4,9 +4,11 @@ import (
 	"context"
 	"database/sql"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/pooldriver/pooldriver"
 	"github.com/pooldriver/pooldriver/integration/testbed"
 )
 
@@ -107,5 +109,66 @@ func TestAStatementOfOneTenantIsNotTheNextOnes(t *testing.T) {
 				}))
 			}
 		})
+	}
+}
+
+// TestAStatementPreparedAgainInATaskFitsTheTablesOfNow: the task's session locks
+// none of them, so others change them.
+func TestAStatementPreparedAgainInATaskFitsTheTablesOfNow(t *testing.T) {
+	s := stage{name: "postgres", account: testbed.Shared(t, testbed.Postgres).NewAccount(t)}
+	s.witness = s.account.Witness(t)
+	p := s.open(t, 2)
+	for _, nested := range []bool{false, true} {
+		mustExec(t, p.DB, "DROP TABLE IF EXISTS altered")
+		mustExec(t, p.DB, "CREATE TABLE altered (id integer)")
+		ctx, end := pooldriver.WithTask(t.Context())
+		use := func(arg any) {
+			t.Helper()
+			if nested {
+				require.NoError(t, pooldriver.InTx(ctx, p.DB, nil, func(ctx context.Context, _ *sql.Tx) error {
+					return once(ctx, p, "SELECT * FROM altered WHERE id = $1", arg)
+				}))
+			}
+			require.NoError(t, once(ctx, p, "SELECT * FROM altered WHERE id = $1", arg))
+		}
+		p.mustExec(ctx, t, "SET app.tenant = 'alice'")
+		session := p.backend(ctx, t)
+		use(1)
+		mustExec(t, s.witness, "ALTER TABLE altered ALTER COLUMN id TYPE text")
+		use("x")
+		mustExec(t, s.witness, "ALTER TABLE altered ADD COLUMN more integer")
+		use("x")
+		require.Equal(t, session, p.backend(ctx, t))
+		end()
+	}
+}
+
+// TestAStatementIsPreparedOnceInATasksTransaction, however often the program
+// does it.
+func TestAStatementIsPreparedOnceInATasksTransaction(t *testing.T) {
+	s := stage{name: "postgres", account: testbed.Shared(t, testbed.Postgres).NewAccount(t)}
+	p := s.open(t, 2)
+	mustExec(t, p.DB, "CREATE TABLE prepared (id integer)")
+	const text = "SELECT * FROM prepared WHERE id = $1"
+	var last time.Time
+	for range 2 {
+		require.NoError(t, pooldriver.Do(t.Context(), func(ctx context.Context) error {
+			tx, err := p.BeginTx(ctx, nil)
+			require.NoError(t, err)
+			var first time.Time
+			for n := range 6 {
+				require.NoError(t, once(ctx, p, text, n))
+				require.NoError(t, once(ctx, tx, text, n))
+				var prepared time.Time
+				require.NoError(t, p.QueryRowContext(ctx, "SELECT prepare_time FROM pg_prepared_statements WHERE statement = '"+text+"'").Scan(&prepared))
+				if n == 0 {
+					first = prepared
+				}
+				require.Equal(t, first, prepared, "it was prepared again")
+			}
+			require.True(t, first.After(last), "the next transaction's is of then")
+			last = first
+			return tx.Commit()
+		}))
 	}
 }

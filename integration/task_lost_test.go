@@ -9,9 +9,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-sql-driver/mysql"
 	"github.com/stretchr/testify/require"
 
 	"github.com/pooldriver/pooldriver"
+	"github.com/pooldriver/pooldriver/integration/testbed"
 )
 
 // mean is a way to run a statement in a task, with no transaction at hand.
@@ -346,4 +348,94 @@ func TestAfterATransactionThatEndedBehindTheProgramsBack(t *testing.T) {
 			})
 		}
 	})
+}
+
+// TestATransactionApartWhoseConnectionDiesIsLost: with pool_ambient=separate each
+// BeginTx has a connection of its own, and only the first is the task's session.
+func TestATransactionApartWhoseConnectionDiesIsLost(t *testing.T) {
+	eachServer(t, func(t *testing.T, s stage) {
+		p := s.open(t, 4, func(c *pooldriver.Config) { c.Ambient = pooldriver.AmbientSeparate })
+		for dying := range 2 {
+			ctx, end := pooldriver.WithTask(t.Context())
+			var txs [2]*sql.Tx
+			var ids [2]int64
+			for i := range txs {
+				var err error
+				txs[i], err = p.BeginTx(ctx, nil)
+				require.NoError(t, err)
+				_, err = txs[i].ExecContext(ctx, insertInto(i))
+				require.NoError(t, err)
+				require.NoError(t, txs[i].QueryRowContext(ctx, p.self()).Scan(&ids[i]))
+			}
+			require.NotEqual(t, ids[0], ids[1])
+			s.kill(t, ids[dying])
+			_, err := txs[dying].ExecContext(ctx, insertInto(9))
+			require.Error(t, err)
+			for range 2 {
+				_, err = txs[dying].ExecContext(ctx, insertInto(9))
+				require.ErrorIs(t, err, pooldriver.ErrTxLost)
+			}
+			require.ErrorIs(t, txs[dying].Commit(), pooldriver.ErrTxLost)
+			require.NoError(t, txs[1-dying].Commit())
+			p.mustExec(ctx, t, insertInto(5))
+			end()
+			p.requireNothingLeft(t)
+		}
+		require.Equal(t, []int{0, 1, 5, 5}, s.stored(t))
+		p.requireAtRest(t)
+	})
+}
+
+// TestADeadlocksVictimIsToldThatTheServerRolledItBack: its connection is as good
+// as before.
+func TestADeadlocksVictimIsToldThatTheServerRolledItBack(t *testing.T) {
+	s := stage{name: "mysql", account: testbed.Shared(t, testbed.MySQL).NewAccount(t)}
+	s.witness = s.account.Witness(t)
+	for _, statement := range []string{
+		"CREATE TABLE ledger (id integer)", "CREATE TABLE weight (id integer)",
+		"CREATE TABLE contended (id integer PRIMARY KEY, value integer)", "INSERT INTO contended VALUES (1, 0), (2, 0)",
+	} {
+		mustExec(t, s.witness, statement)
+	}
+	p := s.open(t, 1)
+	ctx, end := pooldriver.WithTask(t.Context())
+	defer end()
+	tx, err := p.BeginTx(ctx, nil)
+	require.NoError(t, err)
+	before := p.backend(ctx, t)
+	p.mustExec(ctx, t, "UPDATE contended SET value = 1 WHERE id = 1")
+
+	other, err := s.witness.BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	defer other.Rollback()
+	for range 50 { // The victim is the one that has changed less.
+		_, err = other.ExecContext(t.Context(), "INSERT INTO weight VALUES (1)")
+		require.NoError(t, err)
+	}
+	_, err = other.ExecContext(t.Context(), "UPDATE contended SET value = 2 WHERE id = 2")
+	require.NoError(t, err)
+	survives := async(func() error {
+		_, err := other.ExecContext(t.Context(), "UPDATE contended SET value = 2 WHERE id = 1")
+		return err
+	})
+	_, err = tx.ExecContext(ctx, "UPDATE contended SET value = 1 WHERE id = 2")
+	var refused *mysql.MySQLError
+	require.ErrorAs(t, err, &refused)
+	require.EqualValues(t, 1213, refused.Number)
+	require.NoError(t, <-survives)
+	require.NoError(t, other.Commit())
+
+	p.requireLost(ctx, t, means)
+	_, own := tx.ExecContext(ctx, insertInto(1))
+	_, beside := p.ExecContext(ctx, insertInto(1))
+	for _, err := range []error{own, beside, tx.Commit()} {
+		require.ErrorIs(t, err, pooldriver.ErrTxLost)
+		require.ErrorContains(t, err, "the server rolled it back")
+		require.NotContains(t, err.Error(), "connection was lost")
+	}
+	p.mustExec(ctx, t, insertInto(2))
+	require.Equal(t, []int{2}, s.stored(t))
+	require.Equal(t, before, p.backend(ctx, t))
+	end()
+	p.requireNothingLeft(t)
 }
