@@ -60,22 +60,33 @@ func (c *conn) done(t *try) {
 	c.endTurn(t)
 }
 
-// endTurn gives the turn back, if the operation has it. After a statement that
-// leaves nothing, on a connection that is nobody's session, there is nothing to
-// be decided.
+// endTurn gives the turn back, if the operation has it.
 func (c *conn) endTurn(t *try) {
 	if !t.turn {
 		return
 	}
 	t.turn = false
 	r, b := t.real, c.bound
-	if c.real == r && leavesNothing(r.effect) && r.seat.pin == pinNone && !r.begun() && !r.broken && !r.doubt && b.main.Load() != r {
+	if c.real == r && r.decided(b.main.Load() == r) {
 		r.seat.ops++
 		if !b.yield(r) {
 			return
 		}
 	}
 	b.pass(r)
+}
+
+// decided reports whether the last statement leaves nothing to be decided by tidy:
+// it changed nothing but data, on a connection that is nobody's session, or in a
+// transaction that is open as before.
+func (r *realConn) decided(main bool) bool {
+	if !leavesNothing(r.effect) || r.broken || r.doubt {
+		return false
+	}
+	if main {
+		return r.seat.pin == pinTx && r.seat.tx != nil
+	}
+	return r.seat.pin == pinNone && !r.begun()
 }
 
 // endsTx reports whether an error was the end of the transaction: a deadlock on
