@@ -144,7 +144,7 @@ type txScope struct {
 }
 
 func (s *txScope) Value(key any) any {
-	if key == (adopted.Key{}) {
+	if _, ok := key.(adopted.Key); ok {
 		return s
 	}
 	return s.Context.Value(key)

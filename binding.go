@@ -105,12 +105,9 @@ func (c *conn) attach(ctx context.Context, t *try) error {
 	if c.open != nil {
 		c.claim()
 	}
-	if err := ctx.Err(); err != nil {
-		return err
-	}
 	if c.real != nil {
 		t.real = c.real
-		return nil
+		return ctx.Err()
 	}
 	at := ctx
 	if c.tx != nil {
@@ -137,6 +134,9 @@ func (c *conn) attach(ctx context.Context, t *try) error {
 			return err
 		}
 		return nil
+	}
+	if err := ctx.Err(); err != nil {
+		return err
 	}
 	lease, err := c.connector.acquire(ctx, p.from)
 	if err != nil {

@@ -98,7 +98,7 @@ type taskLife struct {
 }
 
 func (t *task) Value(key any) any {
-	if key == (adopted.Key{}) {
+	if _, ok := key.(adopted.Key); ok {
 		return t
 	}
 	return t.Context.Value(key)
@@ -113,7 +113,7 @@ type outside struct {
 }
 
 func (o *outside) Value(key any) any {
-	if key == (adopted.Key{}) {
+	if _, ok := key.(adopted.Key); ok {
 		return o
 	}
 	return o.Context.Value(key)
@@ -130,6 +130,9 @@ type place struct {
 
 // placeOf asks the innermost context that says something.
 func placeOf(ctx context.Context) place {
+	if t, ok := ctx.(*task); ok {
+		return place{task: t, from: t.from}
+	}
 	switch at := ctx.Value(adopted.Key{}).(type) {
 	case *task:
 		return place{task: at, from: at.from}
