@@ -109,11 +109,10 @@ func (c *conn) attach(ctx context.Context, t *try) error {
 		t.real = c.real
 		return ctx.Err()
 	}
-	at := ctx
 	if c.tx != nil {
-		at = c.tx.ctx // promised without a task
+		return c.attachPromised(ctx, t)
 	}
-	p, err := c.connector.placeOf(at)
+	p, err := c.connector.placeOf(ctx)
 	if err != nil {
 		return err
 	}
@@ -146,9 +145,6 @@ func (c *conn) attach(ctx context.Context, t *try) error {
 	r.lease = lease
 	c.real, t.real = r, r
 	c.touched, c.executed = false, false
-	if c.tx != nil {
-		c.tx.owner, r.promised = r, c.tx
-	}
 	return nil
 }
 

@@ -58,13 +58,9 @@ func (c *conn) CheckNamedValue(*driver.NamedValue) error { return nil }
 // ExecContext runs a statement, or returns driver.ErrSkip where the driver can
 // only run prepared ones.
 func (c *conn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
-	var refused error
 	if c.prepares(args) {
 		s := stmt{conn: c, query: query, plain: true}
-		if res, err := s.ExecContext(ctx, args); err != errNotPrepared {
-			return res, err
-		}
-		refused = s.refused
+		return s.ExecContext(ctx, args)
 	}
 	t := c.try(query, args)
 	defer c.done(&t)
@@ -93,20 +89,16 @@ func (c *conn) ExecContext(ctx context.Context, query string, args []driver.Name
 			continue
 		}
 		r.settled(t.effect, err)
-		return res, t.directly(err, refused)
+		return res, err
 	}
 }
 
 // QueryContext runs a query, or returns driver.ErrSkip where the driver can
 // only run prepared ones.
 func (c *conn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
-	var refused error
 	if c.prepares(args) {
 		s := stmt{conn: c, query: query, plain: true}
-		if rows, err := s.QueryContext(ctx, args); err != errNotPrepared {
-			return rows, err
-		}
-		refused = s.refused
+		return s.QueryContext(ctx, args)
 	}
 	t := c.try(query, args)
 	defer c.done(&t)
@@ -135,7 +127,7 @@ func (c *conn) QueryContext(ctx context.Context, query string, args []driver.Nam
 			continue
 		}
 		r.settled(t.effect, err)
-		if err = t.directly(err, refused); err != nil {
+		if err != nil {
 			return nil, err
 		}
 		return c.openRows(&t, real, nil), nil
@@ -223,10 +215,15 @@ func (c *conn) prepare(ctx context.Context, t *try, v *stmt) (s *realStmt, again
 		return s, false, ctx.Err()
 	}
 	c.connector.stats.stmtMisses.Add(1)
+	if t.real.traits.PreparingActs {
+		effect, _ := c.connector.texts.of(c.connector.dialect, v.query)
+		t.real.note(effect)
+	}
 	t.call()
 	si, err := t.real.prepare(ctx, v.query)
-	if err != nil && t.real.stmts.any() && c.connector.dialect.Diagnose(err)&dialects.TooManyPrepared != 0 {
-		t.real.stmts.empty() // our own may be what is too much
+	if err != nil && c.connector.dialect.Diagnose(err)&dialects.TooManyPrepared != 0 {
+		t.real.stmts.empty()
+		c.connector.giveStatementsBack()
 		si, err = t.real.prepare(ctx, v.query)
 	}
 	again, err = c.finish(ctx, t, err, false)
@@ -256,10 +253,10 @@ func (c *conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, e
 			return c.beginInside(ctx, &t, opts)
 		}
 		begun := &tx{conn: c, owner: r, bound: c.bound, opts: opts, ctx: ctx}
-		if c.connector.config.LazyBegin && !(t.turn && r.seat.byHand) {
+		if c.connector.config.LazyBegin && r.betweenTxs() {
 			r.promised, c.touched = begun, true
 		} else {
-			_, err := c.beginReal(&t, begun, false)
+			_, err := c.beginReal(ctx, &t, begun, false)
 			again, err := c.finish(ctx, &t, err, false)
 			if again {
 				continue

@@ -29,6 +29,45 @@ func (c *conn) promise(ctx context.Context, opts driver.TxOptions) (driver.Tx, e
 	return c.begun(&tx{conn: c, opts: opts, ctx: ctx}), nil
 }
 
+// attachPromised is attach for the first statement of a transaction that was
+// promised without a task, and so has none, whatever the statement's context says.
+// If it gets no connection the transaction does not begin any more: what comes
+// next must not be committed without it.
+func (c *conn) attachPromised(ctx context.Context, t *try) error {
+	p := c.tx
+	if p.refused != nil {
+		return p.refused
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	both, cancel := withEnd(p.ctx, ctx)
+	defer cancel()
+	lease, err := c.connector.acquire(both, placeOf(p.ctx).from)
+	if err != nil {
+		p.refused = err
+		return err
+	}
+	r := lease.Value()
+	r.lease = lease
+	c.real, t.real = r, r
+	c.touched, c.executed = false, false
+	p.owner, r.promised = r, p
+	return nil
+}
+
+// betweenTxs reports whether no transaction is open that was begun by hand. To
+// begin one inside is for the driver to refuse or to do, now.
+func (r *realConn) betweenTxs() bool {
+	switch r.txStatus() {
+	case dialects.TxNone:
+		return true
+	case dialects.TxUnknown:
+		return r.effect&dialects.TxControl == 0
+	}
+	return false
+}
+
 // keepPromise begins the transaction that was promised on t's connection. One
 // that cannot begin fails each of its statements.
 func (c *conn) keepPromise(ctx context.Context, t *try) (again bool, _ error) {
@@ -39,7 +78,7 @@ func (c *conn) keepPromise(ctx context.Context, t *try) (again bool, _ error) {
 	}
 	p.refused = errNotBegun // for a driver that panics
 	touched := c.touched
-	carried, err := c.beginReal(t, p, !t.raw)
+	carried, err := c.beginReal(ctx, t, p, !t.raw)
 	again, err = c.finish(ctx, t, err, false)
 	p.refused = err
 	switch {
@@ -61,12 +100,19 @@ var errNotBegun = errors.New("pooldriver: the transaction did not begin")
 // beginReal begins the driver's transaction: by a message of its own or, where
 // the statement that is to follow can carry it and the driver can do so, with
 // that one.
-func (c *conn) beginReal(t *try, begun *tx, carry bool) (carried bool, err error) {
+func (c *conn) beginReal(ctx context.Context, t *try, begun *tx, carry bool) (carried bool, err error) {
 	r := t.real
 	begun.owner = r
 	given := begun.ctx
+	if both, cancel := withEnd(begun.ctx, ctx); both != begun.ctx {
+		defer cancel() // the first statement's context bounds it, too
+		given = both
+	}
 	if r.traits.TxKeepsContext {
+		bounded := given
 		begun.kept = newTxContext(begun.ctx)
+		begun.kept.current.Store(&bounded)
+		defer begun.kept.current.Store(&begun.ctx)
 		given = begun.kept
 	}
 	t.call()
@@ -87,6 +133,16 @@ func (c *conn) beginReal(t *try, begun *tx, carry bool) (carried bool, err error
 		}
 	}
 	return carried, err
+}
+
+// withEnd is ctx that ends when other does, too.
+func withEnd(ctx, other context.Context) (context.Context, context.CancelFunc) {
+	if ctx == other || other.Done() == nil {
+		return ctx, func() {}
+	}
+	both, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(other, func() { cancel(context.Cause(other)) })
+	return both, func() { stop(); cancel(nil) }
 }
 
 // again makes the promise anew, for another connection: the one that it was to

@@ -314,3 +314,94 @@ func TestBeginningLazilyDoesNotWaitForAConnection(t *testing.T) {
 		require.NoError(t, tx.Rollback())
 	}
 }
+
+// TestATransactionByHandIsNotAnsweredLazily: what BeginTx is inside of it is the
+// driver's affair, and its commit must be one.
+func TestATransactionByHandIsNotAnsweredLazily(t *testing.T) {
+	server, db, _ := openTasks(t, 1, lazily)
+	conn, err := db.Conn(t.Context())
+	require.NoError(t, err)
+	defer conn.Close()
+	_, err = conn.ExecContext(t.Context(), "BEGIN")
+	require.NoError(t, err)
+	_, err = conn.BeginTx(t.Context(), nil)
+	require.ErrorContains(t, err, "open already", "the driver's word")
+	require.Len(t, server.Events(fakedb.ConnBeginCtx), 1)
+}
+
+// TestALazyTransactionThatGetsNoConnectionDoesNotCommit what comes after the
+// statement that was lost.
+func TestALazyTransactionThatGetsNoConnectionDoesNotCommit(t *testing.T) {
+	server, db, _ := openTasks(t, 1, lazily, func(c *Config) { c.AcquireTimeout = 50 * time.Millisecond })
+	holder, err := db.Conn(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, holder.PingContext(t.Context()))
+	tx, err := db.Begin()
+	require.NoError(t, err)
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err = tx.ExecContext(ended, "INSERT INTO t VALUES (0)")
+	require.ErrorIs(t, err, context.Canceled, "which was not even tried")
+	_, err = tx.Exec("INSERT INTO t VALUES (1)")
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.NoError(t, holder.Close())
+	_, err = tx.Exec("INSERT INTO t VALUES (2)")
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.ErrorIs(t, tx.Commit(), context.DeadlineExceeded)
+	require.Empty(t, server.Table("t"))
+}
+
+// TestBothContextsEndTheWaitOfALazyTransaction: the statement's, and that of
+// BeginTx.
+func TestBothContextsEndTheWaitOfALazyTransaction(t *testing.T) {
+	for _, whose := range []string{"the statement's", "BeginTx's"} {
+		for _, waiting := range []string{"for a connection", "for BEGIN"} {
+			server, db, c := openTasks(t, 1, lazily)
+			mustExec(t, t.Context(), db, "INSERT INTO t VALUES (1)")
+			free := func() {}
+			if waiting == "for BEGIN" {
+				gate := server.Block(fakedb.ConnBeginCtx)
+				free = gate.Open
+			} else {
+				holder, err := db.Conn(t.Context())
+				require.NoError(t, err)
+				require.NoError(t, holder.PingContext(t.Context()))
+				free = func() { require.NoError(t, holder.Close()) }
+			}
+			of := map[string]context.Context{"the statement's": t.Context(), "BeginTx's": t.Context()}
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+			of[whose] = ctx
+			tx, err := db.BeginTx(of["BeginTx's"], nil)
+			require.NoError(t, err)
+			begun := time.Now()
+			_, err = tx.ExecContext(of["the statement's"], "INSERT INTO t VALUES (2)")
+			require.Error(t, err, whose+" "+waiting)
+			require.Less(t, time.Since(begun), 5*time.Second, whose+" "+waiting)
+			_ = tx.Rollback()
+			cancel()
+			free()
+			atRest(t, c)
+			require.Len(t, server.Table("t"), 1)
+		}
+	}
+}
+
+// TestALazyTransactionsCommitOutlivesItsFirstStatementsContext, with a driver that
+// keeps BeginTx's context for it (pgx).
+func TestALazyTransactionsCommitOutlivesItsFirstStatementsContext(t *testing.T) {
+	s, db, _ := openStub(t, dialects.Traits{TxKeepsContext: true}, lazily)
+	for _, wait := range []bool{false, true} {
+		tx, err := db.BeginTx(t.Context(), nil)
+		require.NoError(t, err)
+		ctx, cancel := context.WithCancel(t.Context())
+		_, err = tx.ExecContext(ctx, "INSERT INTO t VALUES (1)")
+		require.NoError(t, err)
+		cancel()
+		if wait {
+			_, err = tx.Exec("INSERT INTO t VALUES (2)")
+			require.NoError(t, err)
+		}
+		require.NoError(t, tx.Commit())
+	}
+	require.Len(t, s.server.Table("t"), 3)
+}

@@ -2,18 +2,15 @@ package pooldriver
 
 import (
 	"database/sql/driver"
-	"errors"
 
 	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/pool"
 )
 
 // Plain queries with arguments. Where the driver prepares a statement for each,
 // executes it and closes it, they are run by the same kept statements as those
-// that the program prepares.
-
-// errNotPrepared: the driver did not prepare a plain query, and so runs it its
-// own way.
-var errNotPrepared = errors.New("pooldriver: not prepared")
+// that the program prepares. One that cannot be prepared could not be run by the
+// driver either: its error is the answer.
 
 // prepares reports whether a query with arguments is run by a prepared statement
 // that is kept: where the driver would prepare one each time.
@@ -21,24 +18,22 @@ func (c *conn) prepares(args []driver.NamedValue) bool {
 	return len(args) > 0 && c.connector.traits.Reprepares
 }
 
+// giveStatementsBack closes what idle connections have prepared: the server's limit
+// is reached, which is for all its clients.
+func (c *Connector) giveStatementsBack() {
+	var idle []pool.Lease[*realConn]
+	for lease, ok := c.pool.TryAcquire(); ok; lease, ok = c.pool.TryAcquire() {
+		idle = append(idle, lease)
+		lease.Value().stmts.empty()
+	}
+	for _, lease := range idle {
+		mustEnd(lease.Release())
+	}
+}
+
 // stale reports whether a statement that was run without preparing it runs once
 // more: the driver keeps prepared statements of its own (pgx), and its own was
 // stale.
 func (c *conn) stale(t *try, err error) bool {
 	return c.connector.dialect.Diagnose(err)&dialects.StaleStatement != 0 && c.renews(t)
-}
-
-// directly is what comes of running a text directly whose preparation was
-// refused, if it was: where the driver can only prepare, that was the answer.
-func (t *try) directly(err, refused error) error {
-	if refused == nil {
-		return err
-	}
-	if err == nil && t.known != nil {
-		t.known.direct.Store(true)
-	}
-	if err == driver.ErrSkip {
-		return refused
-	}
-	return err
 }

@@ -2,7 +2,6 @@ package pooldriver
 
 import (
 	"database/sql"
-	"database/sql/driver"
 	"errors"
 	"fmt"
 	"testing"
@@ -92,53 +91,47 @@ func TestTheBudgetIsSharedByAllConnections(t *testing.T) {
 	require.Equal(t, 3, s.server.State().Prepared())
 }
 
-// TestWhatCannotBePreparedIsRunDirectly, and not tried again.
-func TestWhatCannotBePreparedIsRunDirectly(t *testing.T) {
+// TestTheErrorOfPreparingIsTheAnswer: the driver prepares too, so there is nothing
+// else to try, and a text that failed once is kept when it works.
+func TestTheErrorOfPreparingIsTheAnswer(t *testing.T) {
 	s, db, _, prepares := openPlain(t)
-	no := errors.New("cannot be prepared")
-	s.server.Inject(fakedb.Fault{Call: fakedb.ConnPrepareCtx, Err: no, Times: 100})
-	for i := range 4 {
-		_, err := db.Exec(insertOne, i)
-		require.NoError(t, err)
-	}
-	require.Equal(t, 1, prepares())
-	s.server.Fail(fakedb.ConnExecCtx, 1, errors.New("nor run"))
-	_, err := db.Exec(insertOne, 1)
-	require.EqualError(t, err, "nor run")
-	require.Len(t, s.server.Table("t"), 4)
-}
-
-func TestWhereADriverCanOnlyPrepareItsErrorIsTheAnswer(t *testing.T) {
-	s, db, _, prepares := openPlain(t)
-	no := errors.New("a syntax error")
-	for call, run := range map[fakedb.Call]func() error{
-		fakedb.ConnExecCtx:  func() error { _, err := db.Exec(insertOne, 1); return err },
-		fakedb.ConnQueryCtx: func() error { return db.QueryRow("SELECT a FROM t WHERE a = ?", 1).Scan(new(int)) },
+	no := errors.New("locked")
+	for name, run := range map[string]func() error{
+		"exec":  func() error { _, err := db.Exec(insertOne, 1); return err },
+		"query": func() error { return db.QueryRow("SELECT a FROM t WHERE a = ?", 1).Scan(new(int)) },
 	} {
 		before := prepares()
 		s.server.Fail(fakedb.ConnPrepareCtx, 1, no)
-		s.server.Fail(call, 1, driver.ErrSkip)
-		require.ErrorIs(t, run(), no)
+		require.ErrorIs(t, run(), no, name)
 		require.Equal(t, before+1, prepares(), "it was asked once")
-		s.server.Heal()
+		for range 3 {
+			require.NoError(t, run(), name)
+		}
+		require.Equal(t, before+2, prepares())
 	}
+	require.Empty(t, s.server.Events(fakedb.ConnExecCtx)[1:])
 }
 
-// TestAFullServerGetsOurStatementsBack: its limit is for all its clients.
+// TestAFullServerGetsOurStatementsBack: its limit is for all its clients, and a
+// connection without statements may be the one that meets it.
 func TestAFullServerGetsOurStatementsBack(t *testing.T) {
-	s, db, _, _ := openPlain(t, func(c *Config) { c.MaxConns = 1 })
+	s, db, _, _ := openPlain(t, func(c *Config) { c.MaxConns = 2 })
+	holder, err := db.Conn(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, holder.PingContext(t.Context()))
 	for i := range 10 {
 		_, err := db.Exec(fmt.Sprintf("DELETE FROM t WHERE a = %d AND a = ?", i/2), 1)
 		require.NoError(t, err)
 	}
 	require.Equal(t, 5, s.server.State().Prepared())
 	s.server.Fail(fakedb.ConnPrepareCtx, 1, errTooMany)
-	_, err := db.Exec(insertOne, 1)
+	_, err = holder.ExecContext(t.Context(), insertOne, 1)
 	require.NoError(t, err)
-	require.Zero(t, s.server.State().Prepared())
-	s.server.Fail(fakedb.ConnPrepareCtx, 1, errTooMany)
-	_, err = db.Prepare(insertOne)
+	require.LessOrEqual(t, s.server.State().Prepared(), 1)
+	s.server.Inject(fakedb.Fault{Call: fakedb.ConnPrepareCtx, Err: errTooMany, Times: 2})
+	_, err = holder.PrepareContext(t.Context(), "SELECT 1")
 	require.ErrorIs(t, err, errTooMany, "nothing of ours is left to give")
+	require.NoError(t, holder.Close())
 }
 
 // TestADriversOwnStaleStatementIsRunOnceMoreOutsideATransaction: pgx keeps

@@ -17,8 +17,7 @@ type stmt struct {
 	edition  uint64 // see editions; 0 where it does not matter
 	checkout uint64 // of its connection, in which it was prepared; 0 when it is closed
 
-	plain   bool  // not the program's: the text of a query with arguments
-	refused error // what the driver said when it was to prepare that
+	plain bool // not the program's: the text of a query with arguments
 }
 
 var (
@@ -85,9 +84,6 @@ func (s *stmt) QueryContext(ctx context.Context, args []driver.NamedValue) (driv
 func (s *stmt) run(ctx context.Context, args []driver.NamedValue, call func(*try, *realStmt, []driver.NamedValue) error, then func(*try, *realStmt)) error {
 	c := s.conn
 	t := c.try(s.query, args)
-	if s.plain && t.known != nil && t.known.direct.Load() {
-		return errNotPrepared
-	}
 	defer c.done(&t)
 	for {
 		if err := c.start(ctx, &t); err != nil {
@@ -98,9 +94,6 @@ func (s *stmt) run(ctx context.Context, args []driver.NamedValue, call func(*try
 			continue
 		}
 		if err != nil {
-			if s.plain && !t.real.broken && ctx.Err() == nil {
-				s.refused, err = err, errNotPrepared
-			}
 			return err
 		}
 		r := t.real

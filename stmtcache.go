@@ -74,8 +74,6 @@ func (c *stmtCache) add(text string, edition uint64, si driver.Stmt, keep bool) 
 	return s
 }
 
-func (c *stmtCache) any() bool { return c.order.Len() > 0 }
-
 // done ends a use of s: one execution, or one set of rows.
 func (c *stmtCache) done(s *realStmt) {
 	if !s.kept && s.open == 0 {

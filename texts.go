@@ -21,8 +21,6 @@ type texts struct {
 type text struct {
 	query  string
 	effect dialects.Effect
-	// direct: the driver could not prepare it, but run it.
-	direct atomic.Bool
 }
 
 // Longer texts are classified each time rather than kept alive, and a plain

@@ -69,3 +69,26 @@ func TestNoLockIsLeftByATaskThatEndsWhileAStatementRuns(t *testing.T) {
 		<-ended
 	}
 }
+
+// TestAPragmaThatWasOnlyPreparedIsCleanedAway: SQLite obeys some of them when they
+// are compiled.
+func TestAPragmaThatWasOnlyPreparedIsCleanedAway(t *testing.T) {
+	db := sql.OpenDB(pooldriver.New("sqlite:" + filepath.Join(t.TempDir(), "x.db") + "?pool_max_conns=1&_pragma=foreign_keys(1)"))
+	defer db.Close()
+	for name, use := range map[string]func(){
+		"prepared": func() {
+			stmt, err := db.Prepare("PRAGMA foreign_keys=OFF")
+			require.NoError(t, err)
+			require.NoError(t, stmt.Close())
+		},
+		"with an argument that cannot be converted": func() {
+			_, err := db.Exec("PRAGMA foreign_keys=OFF", make(chan int))
+			require.Error(t, err)
+		},
+	} {
+		use()
+		var on int
+		require.NoError(t, db.QueryRow("PRAGMA foreign_keys").Scan(&on))
+		require.Equal(t, 1, on, name)
+	}
+}

@@ -117,6 +117,10 @@ type Traits struct {
 	// prepares it again expects those of now (PostgreSQL).
 	PreparedAges bool
 
+	// PreparingActs: some statements take effect when they are prepared (SQLite's
+	// PRAGMA).
+	PreparingActs bool
+
 	// Reprepares: a statement with arguments that is executed without being
 	// prepared is prepared and closed each time, by the driver or, after
 	// driver.ErrSkip, by database/sql. A prepared statement that is kept gives

@@ -230,3 +230,27 @@ func heap() uint64 {
 	runtime.ReadMemStats(&m)
 	return m.HeapAlloc
 }
+
+// TestCleaningGivesArgumentsTheirCollationBack: which no variable of the session
+// shows.
+func TestCleaningGivesArgumentsTheirCollationBack(t *testing.T) {
+	account := testbed.Shared(t, testbed.MySQL).NewAccount(t)
+	s := stage{name: "mysql", account: account}
+	for _, parameters := range []string{"charset=utf8mb4", "collation=utf8mb4_bin", "charset=latin1", "collation=utf8mb4_unicode_ci"} {
+		p := s.openURL(t, s.url("pool_max_conns=1", parameters))
+		bare := account.OpenBare(t, parameters)
+		ask := func(db *sql.DB) (equal bool, collation string) {
+			require.NoError(t, db.QueryRow("SELECT ? = 'A', COLLATION(?)", "a", "b").Scan(&equal, &collation), parameters)
+			return equal, collation
+		}
+		equal, collation := ask(bare)
+		for range 2 {
+			gotEqual, gotCollation := ask(p.DB)
+			require.Equal(t, equal, gotEqual, parameters)
+			require.Equal(t, collation, gotCollation, parameters)
+			mustExec(t, p.DB, "SET @x = 1")
+		}
+		require.Positive(t, p.connector.Stats().Cleanings)
+		require.EqualValues(t, 1, p.connector.Stats().Pool.Creates)
+	}
+}

@@ -68,11 +68,18 @@ func findHome(ctx context.Context, conn driver.Conn, c *mysql.Config, thread uin
 	return h, nil
 }
 
-// setupStatement sets what the driver sets at connect in SET NAMES and SET.
+// setupStatement sets what the driver sets at connect in SET NAMES and SET. The
+// client's character set by itself would get its compiled default collation, which
+// no variable shows and the arguments of prepared statements have (MariaDB 11.8:
+// "Illegal mix of collations"); SET NAMES … COLLATE gives it the connection's.
 func setupStatement(client, collation, results text, variables map[string]string) string {
 	var set strings.Builder
-	fmt.Fprintf(&set, "SET character_set_client = %s, collation_connection = %s, character_set_results = %s",
-		quoted(client), quoted(collation), quoted(results))
+	if client.valid && strings.HasPrefix(collation.string, client.string+"_") {
+		fmt.Fprintf(&set, "SET NAMES %s COLLATE %s", quoted(client), quoted(collation))
+	} else {
+		fmt.Fprintf(&set, "SET character_set_client = %s, collation_connection = %s", quoted(client), quoted(collation))
+	}
+	set.WriteString(", character_set_results = " + quoted(results))
 	for _, name := range slices.Sorted(maps.Keys(variables)) {
 		set.WriteString(", " + name + " = " + variables[name])
 	}

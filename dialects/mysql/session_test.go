@@ -82,7 +82,7 @@ func TestTheStateAtConnectIsAskedOncePerUser(t *testing.T) {
 }
 
 func TestCleanResetsAndSetsAgainWhatTheDriverSets(t *testing.T) {
-	const charsets = "SET character_set_client = 'utf8mb4', collation_connection = 'utf8mb4_general_ci', character_set_results = 'utf8mb4'"
+	const charsets = "SET NAMES 'utf8mb4' COLLATE 'utf8mb4_general_ci', character_set_results = 'utf8mb4'"
 	for _, c := range []struct {
 		name, params string
 		effect       dialects.Effect
@@ -95,7 +95,7 @@ func TestCleanResetsAndSetsAgainWhatTheDriverSets(t *testing.T) {
 		{name: "a procedure may change the role", effect: dialects.Suspect, want: []string{"reset", charsets, "SET ROLE NONE"}},
 		{name: "USE", effect: dialects.Stateful | dialects.ForgetPrepared, want: []string{"reset", charsets, "SET ROLE NONE", "USE `app`"}},
 		{name: "role of MariaDB, no results' charset", effect: dialects.NamedPrepared, home: []any{"latin1", "latin1_bin", nil, "", "ro`le"},
-			want: []string{"reset", "SET character_set_client = 'latin1', collation_connection = 'latin1_bin', character_set_results = NULL", "SET ROLE `ro``le`", "USE `app`"}},
+			want: []string{"reset", "SET NAMES 'latin1' COLLATE 'latin1_bin', character_set_results = NULL", "SET ROLE `ro``le`", "USE `app`"}},
 		{name: "roles of MySQL", effect: dialects.Suspect, home: []any{"utf8mb4", "utf8mb4_general_ci", "utf8mb4", "", "`a`@`%`,`b`@`%`"},
 			want: []string{"reset", charsets, "SET ROLE `a`@`%`,`b`@`%`"}},
 	} {

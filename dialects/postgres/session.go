@@ -81,6 +81,9 @@ func (s *session) Peek() dialects.Liveness {
 	if s.pg.IsClosed() {
 		return dialects.Dead
 	}
+	if s.wire != nil && s.wire.HeardJustNow() && !s.wire.Ended() {
+		return dialects.Alive // pgx itself looks at what was idle for a second
+	}
 	switch sight, waiting := s.eye.Peek(); {
 	case sight == wire.Closed:
 		return dialects.Dead

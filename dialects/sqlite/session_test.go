@@ -319,7 +319,7 @@ func TestWrapKnowsTheDriver(t *testing.T) {
 
 	tmpl, err := dialect{}.Wrap(connector{registeredDriver()})
 	require.NoError(t, err)
-	require.Equal(t, dialects.Traits{WritesAlone: true}, tmpl.Traits(), "what lies around the driver's rows may reuse their memory")
+	require.Equal(t, dialects.Traits{WritesAlone: true, PreparingActs: true}, tmpl.Traits(), "what lies around the driver's rows may reuse their memory")
 	s := dial(t, tmpl)
 	require.Equal(t, dialects.TxNone, s.TxStatus())
 	exec(t, s, "begin")

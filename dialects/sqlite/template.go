@@ -48,7 +48,7 @@ func (t *template) Driver() driver.Driver { return registeredDriver() }
 // A rollback journal lets nobody write to the file while another connection
 // reads, a WAL does. Which of them a file has is not asked: it is known only
 // with the first connection, and can change later.
-var traits = dialects.Traits{WritesAlone: true}
+var traits = dialects.Traits{WritesAlone: true, PreparingActs: true}
 
 // Traits of a connection that is the driver's for sure. Byte slices come from a
 // BLOB alone, whatever the column was declared as, each copied out of SQLite's

@@ -19,9 +19,11 @@ const (
 // peekSize is enough for the first messages of a server that says goodbye.
 const peekSize = 512
 
-// justNow: of a connection on which something was read so shortly before, a look
-// tells little more, and it costs a system call.
-const justNow = time.Millisecond
+// HeardJustNow reports whether something was read in the last millisecond. A look
+// would tell little more, and costs a system call.
+func (c *Conn) HeardJustNow() bool {
+	return time.Since(start)-time.Duration(c.heard.Load()) < time.Millisecond
+}
 
 // Peek looks at the connection without blocking, without a round trip and
 // without taking anything from it. With Readable it returns the first bytes
@@ -30,9 +32,6 @@ const justNow = time.Millisecond
 func (c *Conn) Peek() (Sight, []byte) {
 	if c.closing.Load() || c.ended.Load() {
 		return Closed, nil
-	}
-	if time.Since(start)-time.Duration(c.heard.Load()) < justNow {
-		return Quiet, nil
 	}
 	sight, waiting := c.look()
 	if sight == Closed {
