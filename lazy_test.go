@@ -358,7 +358,7 @@ func TestBothContextsEndTheWaitOfALazyTransaction(t *testing.T) {
 		for _, waiting := range []string{"for a connection", "for BEGIN"} {
 			server, db, c := openTasks(t, 1, lazily)
 			mustExec(t, t.Context(), db, "INSERT INTO t VALUES (1)")
-			free := func() {}
+			var free func()
 			if waiting == "for BEGIN" {
 				gate := server.Block(fakedb.ConnBeginCtx)
 				free = gate.Open
