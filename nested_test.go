@@ -100,7 +100,9 @@ func TestNestedQueriesWithoutTasksCompleteByTakingRowsBack(t *testing.T) {
 		wg.Wait()
 		require.LessOrEqual(t, server.State().MaxOpen, most)
 		require.Zero(t, lent(c))
-		require.NotZero(t, c.Stats().Reclaims)
+		if most == 1 { // with more it may be nobody's turn to starve
+			require.NotZero(t, c.Stats().Reclaims)
+		}
 		require.Zero(t, c.Stats().BufferedBytes)
 	}
 }

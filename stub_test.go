@@ -280,8 +280,8 @@ func TestStatementsArePreparedAnewAfterAChangeOfWhatTheyMean(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, s.server.Events(fakedb.ConnPrepareCtx), 2)
 	require.NoError(t, stmt.Close())
-	require.NoError(t, conn.Close())
 	require.Equal(t, 1, s.server.State().Prepared())
+	require.NoError(t, conn.Close())
 }
 
 func TestAnAfterConnectThatLeavesATransactionOpenIsRefused(t *testing.T) {
