@@ -136,7 +136,9 @@ func (c *conn) finish(ctx context.Context, t *try, err error, executes bool) (ag
 	if o.badConn || o.lost {
 		t.real.broken = true
 	} else if t.turn && t.real.seat.tx != nil && t.endsTx(diagnosis) {
-		t.real.seat.gone = true
+		// As far as can be told: a write that was interrupted before it began
+		// leaves SQLite's transaction open. Who takes the connection back asks.
+		t.real.seat.gone, t.real.doubt = true, true
 	}
 	if o.badConn && o.first && o.trusted {
 		// Nobody has looked at it before, nor at the others: what ended this

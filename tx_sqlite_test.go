@@ -3,6 +3,8 @@ package pooldriver_test
 import (
 	"context"
 	"database/sql"
+	"errors"
+	"log/slog"
 	"path/filepath"
 	"testing"
 	"time"
@@ -91,4 +93,41 @@ func TestAPragmaThatWasOnlyPreparedIsCleanedAway(t *testing.T) {
 		require.NoError(t, db.QueryRow("PRAGMA foreign_keys").Scan(&on))
 		require.Equal(t, 1, on, name)
 	}
+}
+
+// TestATransactionWhoseWriteWasInterruptedIsOverWhenItsTaskIs: SQLite ends it, or
+// does not if the write had not begun or was done, and the error is the same.
+func TestATransactionWhoseWriteWasInterruptedIsOverWhenItsTaskIs(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "x.db") + "?_pragma=busy_timeout(5000)&_pragma=journal_mode(WAL)"
+	db := sql.OpenDB(pooldriver.New("sqlite:"+file+"&pool_max_conns=1", func(c *pooldriver.Config) { c.Logger = slog.New(slog.DiscardHandler) }))
+	defer db.Close()
+	_, err := db.Exec("create table t (a int)")
+	require.NoError(t, err)
+	witness, err := sql.Open("sqlite", file)
+	require.NoError(t, err)
+	defer witness.Close()
+	interrupted := 0
+	for i := range 400 {
+		parent, cancel := context.WithCancel(t.Context())
+		ctx, end := pooldriver.WithTask(parent)
+		_, err := db.BeginTx(ctx, nil)
+		require.NoError(t, err)
+		go func() {
+			time.Sleep(time.Duration(i%20) * time.Microsecond)
+			cancel()
+		}()
+		for err == nil {
+			_, err = db.ExecContext(ctx, "insert into t values (-1)")
+		}
+		if errors.Is(err, context.Canceled) {
+			interrupted++
+		}
+		end()
+		_, err = db.Exec("insert into t values (1)")
+		require.NoError(t, err)
+		var n int
+		require.NoError(t, witness.QueryRow("select sum(a) from t").Scan(&n))
+		require.Equal(t, i+1, n, "a row is missing, or one of the task's is there")
+	}
+	require.NotZero(t, interrupted)
 }
