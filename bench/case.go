@@ -13,8 +13,10 @@ import (
 
 const (
 	queryName = "parameterised query"
-	execName  = "exec"
-	loopName  = "N+1 loop: a list of 10 rows, then a query for each"
+	// As db.Query and db.QueryRow run it.
+	endlessName = "parameterised query, its context without an end"
+	execName    = "exec"
+	loopName    = "N+1 loop: a list of 10 rows, then a query for each"
 )
 
 func transactionName(statements int) string {
@@ -44,12 +46,16 @@ func caseContests(v venue) []contest {
 		part        part
 		run         operation
 	}{
-		{queryName, "query", singly, func(ctx context.Context, c client, n int64) error { return c.query(ctx, n) }},
+		{queryName, "query", singly, query},
+		{endlessName, "query, no ctx", singly, func(_ context.Context, c client, n int64) error { return query(context.Background(), c, n) }},
 		{execName, "exec", singly, func(ctx context.Context, c client, n int64) error { return c.exec(ctx, n) }},
 		{transactionName(1), "tx of 1", beginning, func(ctx context.Context, c client, n int64) error { return c.transaction(ctx, n, 1) }},
 		{transactionName(5), "tx of 5", beginning, func(ctx context.Context, c client, n int64) error { return c.transaction(ctx, n, 5) }},
 		{loopName, "N+1", singly, runLoop},
 	} {
+		if v.far && c.name == endlessName {
+			continue // the difference is the processor's
+		}
 		contests = append(contests, v.contest(c.name, c.part, caseConns, warm(c.run), repeat(c.run)).shown(place{
 			chart: v.name + ", one goroutine", group: c.short, metric: timing[0], relative: true,
 			axis: "speed (" + v.entrants[0].name + " = 1)",
@@ -57,6 +63,8 @@ func caseContests(v venue) []contest {
 	}
 	return contests
 }
+
+func query(ctx context.Context, c client, n int64) error { return c.query(ctx, n) }
 
 func runLoop(ctx context.Context, c client, _ int64) error {
 	ids, err := c.list(ctx)

@@ -56,6 +56,46 @@ func openOurs(db *sql.DB, t texts) (client, error) {
 	return sqlClient{db, t}, nil
 }
 
+// preparedClient prepares its single statements once, by hand: what keeping them
+// can give at the most.
+type preparedClient struct {
+	sqlClient
+	ask, change, read *sql.Stmt
+}
+
+// preparing wraps a client of database/sql. A statement that cannot be prepared is
+// the opening's error.
+func preparing(c client, err error) (client, error) {
+	if err != nil {
+		return nil, err
+	}
+	p := preparedClient{sqlClient: c.(sqlClient)}
+	for _, s := range []struct {
+		text string
+		to   **sql.Stmt
+	}{{p.texts.query, &p.ask}, {p.texts.exec, &p.change}, {p.texts.balance, &p.read}} {
+		if *s.to, err = p.db.Prepare(s.text); err != nil {
+			return nil, errors.Join(err, p.db.Close())
+		}
+	}
+	return p, nil
+}
+
+func (c preparedClient) query(ctx context.Context, n int64) error {
+	var answer int64
+	return c.ask.QueryRowContext(ctx, n).Scan(&answer)
+}
+
+func (c preparedClient) exec(ctx context.Context, account int64) error {
+	_, err := c.change.ExecContext(ctx, account)
+	return err
+}
+
+func (c preparedClient) balance(ctx context.Context, account int64) error {
+	var balance int64
+	return c.read.QueryRowContext(ctx, account).Scan(&balance)
+}
+
 func (c sqlClient) query(ctx context.Context, n int64) error {
 	var answer int64
 	return c.db.QueryRowContext(ctx, c.texts.query, n).Scan(&answer)

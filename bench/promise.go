@@ -49,6 +49,12 @@ func (p promise) by(who string) promise {
 	return p
 }
 
+// ofQueries are promises made of a single query with a parameter, whatever its
+// context.
+func ofQueries(promises ...promise) map[string][]promise {
+	return map[string][]promise{queryName: promises, endlessName: promises}
+}
+
 // better promises a ratio of one of our own metrics to the baseline's.
 func better(m metric, limit float64) promise {
 	p := promise{text: m.title + " ≤ " + times(limit), limit: limit, atLeast: m.compare == more, format: closely,

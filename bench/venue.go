@@ -34,6 +34,7 @@ const (
 
 const (
 	plainName        = "plain sql.DB"
+	preparedName     = plainName + ", prepared by hand"
 	pgxpoolName      = "pgxpool"
 	puddleName       = "puddle"
 	lazyName         = ours + ", pool_lazy_begin"

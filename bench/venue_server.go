@@ -23,7 +23,7 @@ func postgresVenues(s *server) []venue {
 		list:    listText,
 		balance: "select balance from accounts where id = $1",
 	}
-	near := map[string][]promise{queryName: {surely(plainName, 0.97), surely(pgxpoolName, 0.95)}}
+	near := ofQueries(surely(plainName, 0.97), surely(pgxpoolName, 0.95))
 	lazy := map[string][]promise{transactionName(1): {faster(plainName, 1.3).by(lazyName)}}
 	return serverVenues(s, near, lazy, func(account reach) []entrant {
 		return []entrant{
@@ -48,10 +48,11 @@ func mariaVenues(s *server) []venue {
 		list:    listText,
 		balance: "select balance from accounts where id = ?",
 	}
-	near := map[string][]promise{queryName: {faster(plainName, 2.1)}}
+	near := ofQueries(faster(plainName, 2.1))
 	return serverVenues(s, near, nil, func(account reach) []entrant {
 		return []entrant{
 			{plainName, everywhere, openPlain(s, account, t)},
+			{preparedName, singly, func(conns int) (client, error) { return preparing(openPlain(s, account, t)(conns)) }},
 			{plainInterpolate, singly, openPlain(s, account, t, interpolated)},
 			{ours, everywhere, openPooled(account, t)},
 			{oursInterpolate, singly, openPooled(account, t, interpolated)},

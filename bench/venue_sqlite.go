@@ -20,16 +20,18 @@ func sqliteVenue(dir string) venue {
 	parameters := "?_pragma=journal_mode(WAL)&_pragma=synchronous(OFF)&_pragma=busy_timeout(5000)"
 	file := filepath.Join(dir, "bench.db")
 	fillOnce := sync.OnceValue(func() error { return fillSQLite(file + parameters) })
+	plain := func(conns int) (client, error) {
+		if err := fillOnce(); err != nil {
+			return nil, err
+		}
+		db, err := sql.Open("sqlite", "file:"+file+parameters)
+		return openSQL(db, err, conns, t)
+	}
 	return venue{
 		name: sectionSQLite,
 		entrants: []entrant{
-			{plainName, everywhere, func(conns int) (client, error) {
-				if err := fillOnce(); err != nil {
-					return nil, err
-				}
-				db, err := sql.Open("sqlite", "file:"+file+parameters)
-				return openSQL(db, err, conns, t)
-			}},
+			{plainName, everywhere, plain},
+			{preparedName, singly, func(conns int) (client, error) { return preparing(plain(conns)) }},
 			{ours, everywhere, func(conns int) (client, error) {
 				if err := fillOnce(); err != nil {
 					return nil, err
@@ -38,7 +40,7 @@ func sqliteVenue(dir string) venue {
 				return openOurs(db, t)
 			}},
 		},
-		promises: map[string][]promise{queryName: {faster(plainName, 1.7)}},
+		promises: ofQueries(faster(plainName, 1.7)),
 	}
 }
 
