@@ -1,8 +1,12 @@
 # make test       everything: checks, unit tests, images, integration tests
 # make test-unit  what needs neither Docker nor a server
+# make test-failover  servers that fail and PgBouncer; RUN=PgBouncer, Standby or
+#                 Galera for one of them, LONG=1 for every round
 # make test-long  every seed and round of the random tests
 # make check      format, vet, linters, known vulnerabilities
 # make bench      the comparison with other pools
+#
+# What needs unixODBC (dialects/odbc) is checked and tested where its headers are.
 #
 # Tools are installed into .tools/ by the Go toolchain, at the versions below.
 # The race detector needs cgo and a C compiler.
@@ -18,24 +22,38 @@ STATICCHECK := $(TOOLS)/staticcheck-$(STATICCHECK_VERSION)
 GOVULNCHECK := $(TOOLS)/govulncheck-$(GOVULNCHECK_VERSION)
 GOLANGCI    := $(TOOLS)/golangci-lint-$(GOLANGCI_VERSION)
 
+# -tags odbc where unixODBC's headers and the ODBC drivers of the tests are.
+ODBC := $(shell printf '\#include <sqlext.h>\n\#include <odbcinst.h>\n' | cc -E - > /dev/null 2>&1 && \
+	odbcinst -q -d 2> /dev/null | grep -cE 'SQLite3|PostgreSQL Unicode|MariaDB Unicode' | grep -x 3)
+TAGS := $(if $(ODBC),-tags odbc)
+
 TEST_TIMEOUT      ?= 20m
 TEST_LONG_TIMEOUT ?= 90m
 
-.PHONY: test test-unit test-integration test-long check fmt format-check vet \
+# The integration tests but those that "make test-failover" runs.
+ONE_SERVER = $$($(GO) -C integration list ./... | grep -v /failover)
+
+.PHONY: test test-unit test-integration test-failover test-long check fmt format-check vet \
 	staticcheck lint vulnerabilities images bench clean-images
 
-test: check test-unit test-integration
+test: check test-unit test-integration test-failover
 
 test-unit:
-	$(GO) test -race -timeout $(TEST_TIMEOUT) ./...
+	$(GO) test $(TAGS) -race -timeout $(TEST_TIMEOUT) ./...
+	$(if $(ODBC),$(GO) test ./dialects/odbc,@echo "NOT RUN: the tests over ODBC. They need unixodbc-dev, odbcinst, libsqliteodbc, odbc-postgresql and odbc-mariadb." >&2)
 	$(GO) -C integration test -race -timeout $(TEST_TIMEOUT) ./byteproxy
 
 test-integration: images
-	$(GO) -C integration test -race -timeout $(TEST_TIMEOUT) ./...
+	$(GO) -C integration test $(TAGS) -race -timeout $(TEST_TIMEOUT) $(ONE_SERVER)
+
+# Not beside the others: it measures how soon a service is back.
+test-failover: images
+	POOLDRIVER_LONG=$(LONG) $(GO) -C integration test -race -count=1 -timeout $(TEST_TIMEOUT) -run '$(RUN)' $(if $(LONG)$(RUN),-v) ./failover/...
 
 test-long: images
-	POOLDRIVER_LONG=1 $(GO) test -race -timeout $(TEST_LONG_TIMEOUT) ./...
-	POOLDRIVER_LONG=1 $(GO) -C integration test -race -timeout $(TEST_LONG_TIMEOUT) ./...
+	POOLDRIVER_LONG=1 $(GO) test $(TAGS) -race -timeout $(TEST_LONG_TIMEOUT) ./...
+	POOLDRIVER_LONG=1 $(GO) -C integration test $(TAGS) -race -timeout $(TEST_LONG_TIMEOUT) $(ONE_SERVER)
+	POOLDRIVER_LONG=1 $(GO) -C integration test -race -timeout $(TEST_LONG_TIMEOUT) ./failover/...
 
 # Chooses the test servers' images, and builds them where no registry answers.
 images:
@@ -58,27 +76,28 @@ format-check:
 	@files="$$(gofmt -l .)"; [ -z "$$files" ] || { echo "not formatted (make fmt): $$files" >&2; exit 1; }
 
 vet:
-	@set -e; for module in $(MODULES); do echo "$(GO) -C $$module vet ./..."; $(GO) -C $$module vet ./...; done
+	@set -e; for module in $(MODULES); do echo "$(GO) -C $$module vet $(TAGS) ./..."; $(GO) -C $$module vet $(TAGS) ./...; done
+	CGO_ENABLED=0 $(GO) build ./...
 
 # SA1019 is left to golangci-lint, which accepts a reason beside the line: a
 # transparent driver has to serve the deprecated interfaces of database/sql/driver.
 staticcheck: $(STATICCHECK)
 	@set -e; for module in $(MODULES); do echo "staticcheck in $$module"; \
-		(cd $$module && $(STATICCHECK) -checks inherit,-SA1019 ./...); done
+		(cd $$module && $(STATICCHECK) $(TAGS) -checks inherit,-SA1019 ./...); done
 
 # golangci-lint is large. Where it cannot be had the other checks still count,
 # and what was left out is said.
 lint:
 	@if [ -x $(GOLANGCI) ] || $(call install,$(GOLANGCI),github.com/golangci/golangci-lint/v2/cmd/golangci-lint,$(GOLANGCI_VERSION)); then \
 		set -e; for module in $(MODULES); do echo "golangci-lint in $$module"; \
-			(cd $$module && $(GOLANGCI) run --config $(CURDIR)/.golangci.yml ./...); done; \
+			(cd $$module && $(GOLANGCI) run $(if $(ODBC),--build-tags odbc) --config $(CURDIR)/.golangci.yml ./...); done; \
 	else \
 		echo "NOT RUN: golangci-lint $(GOLANGCI_VERSION), the module proxy does not serve it" >&2; \
 	fi
 
 vulnerabilities: $(GOVULNCHECK)
 	@if curl -fsS -m 10 -o /dev/null https://vuln.go.dev/index/db.json 2> /dev/null; then \
-		set -e; for module in $(MODULES); do (cd $$module && $(GOVULNCHECK) ./...); done; \
+		set -e; for module in $(MODULES); do (cd $$module && $(GOVULNCHECK) $(TAGS) ./...); done; \
 	else \
 		echo "NOT RUN: govulncheck, its database https://vuln.go.dev does not answer" >&2; \
 	fi

@@ -137,16 +137,25 @@ func (c *conn) attach(ctx context.Context, t *try) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	lease, err := c.connector.acquire(ctx, p.from)
+	return c.borrow(ctx, t, p.from)
+}
+
+// borrow attaches a connection of the pool without a task: a lease.
+func (c *conn) borrow(ctx context.Context, t *try, from *task) error {
+	lease, err := c.connector.acquire(ctx, from)
 	if err != nil {
 		return err
 	}
 	r := lease.Value()
 	r.lease = lease
-	c.real, t.real = r, r
-	c.touched, c.executed = false, false
+	c.hold(r)
+	t.real = r
 	return nil
 }
+
+// hold makes r, on which nothing has happened in this checkout, its connection;
+// nil: it has none any more.
+func (c *conn) hold(r *realConn) { c.real, c.touched, c.executed = r, false, false }
 
 // claim ends the time in which the connection of the checkout's only query may
 // be taken back: another operation comes, or the checkout ends.
@@ -159,7 +168,7 @@ func (c *conn) claim() {
 		defer rows.owner.turn.pass()
 	}
 	if rows.evicted {
-		c.real, c.touched, c.executed = nil, false, false
+		c.hold(nil)
 	}
 }
 
@@ -288,7 +297,7 @@ func (b *binding) settle(ctx context.Context, c *conn, t *try) (again bool, _ er
 		rows.virgin = false
 		c.open = nil
 		if rows.evicted {
-			c.real, c.touched, c.executed = nil, false, false
+			c.hold(nil)
 			return true, nil
 		}
 	}
@@ -384,7 +393,7 @@ func (b *binding) clear(ctx context.Context, r *realConn) error {
 // standDown takes c off r, whose turn it has, while others stay.
 func (b *binding) standDown(c *conn, r *realConn) {
 	r.seat.users--
-	c.real, c.touched, c.executed = nil, false, false
+	c.hold(nil)
 }
 
 // obtain gives c a connection, and t the turn on it: one of the pool's or, where
@@ -444,7 +453,7 @@ func (b *binding) share(ctx context.Context, c *conn, t *try) (err error) {
 			continue
 		}
 		t.real, t.turn = r, true // a panic of the driver ends the turn, too
-		if r.holder.Load() == b && !r.seat.apart && !r.broken && r.seat.raw == nil {
+		if b.maySend(r) {
 			if err = b.clear(ctx, r); err == nil {
 				r.seat.users++
 				c.real, c.touched, c.executed = r, true, r.seat.users > 1
@@ -454,6 +463,11 @@ func (b *binding) share(ctx context.Context, c *conn, t *try) (err error) {
 		c.endTurn(t)
 	}
 	return err
+}
+
+// maySend reports, under r's turn, whether any statement of the task may run on r.
+func (b *binding) maySend(r *realConn) bool {
+	return r.holder.Load() == b && !r.seat.apart && !r.broken && r.seat.raw == nil
 }
 
 // clearOthers reads the rows into memory that the task has open on connections

@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/pooldriver/pooldriver/dialects/generic"
 	"github.com/pooldriver/pooldriver/internal/fakedb"
 )
 
@@ -384,10 +385,10 @@ func TestWhatADriverMaySayOfItsResultSetsIsSaidFromMemory(t *testing.T) {
 		for _, limit := range []int64{1 << 20, 40, 0} {
 			t.Run(fmt.Sprintf("%s, limit %d", name, limit), func(t *testing.T) {
 				last := errors.New("of Close")
-				c := &Connector{config: defaultConfig()}
+				c := &Connector{config: defaultConfig(), dialect: generic.Dialect{}}
 				c.config.NestedBuffer = limit
 				open := func() *rows {
-					return &rows{real: &script{sets: sets, last: last}, owner: &realConn{}, guarded: true, counter: &c.stats, live: true}
+					return &rows{real: &script{sets: sets, last: last}, owner: &realConn{}, guarded: true, pool: c, live: true}
 				}
 				want := dictation(open())
 				for readAhead := range 3 {

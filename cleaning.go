@@ -19,7 +19,7 @@ func (c *Connector) takeBack(r *realConn) {
 	case step.discard:
 		c.stats.discards.Add(1)
 		mustEnd(lease.Discard())
-	case step.rollback || step.clean:
+	case step.rollback || step.clean || r.roleDoubt:
 		c.restoring.Add(1)
 		go c.restore(r, lease, step)
 	default:
@@ -173,6 +173,9 @@ func (c *Connector) restore(r *realConn, lease pool.Lease[*realConn], step nextS
 		return false
 	}
 	if step.clean && !c.clean(ctx, r) {
+		return false
+	}
+	if r.roleDoubt && !c.settleRole(ctx, r) {
 		return false
 	}
 	r.effect, r.doubt = dialects.Clean, false

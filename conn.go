@@ -72,20 +72,21 @@ func (c *conn) ExecContext(ctx context.Context, query string, args []driver.Name
 		if !r.canExec() {
 			return nil, driver.ErrSkip
 		}
-		if again, err := c.convert(&t, nil); again || err != nil {
-			if again {
-				continue
-			}
+		again, err := c.convert(&t, nil)
+		if again {
+			continue
+		}
+		if err != nil {
 			return nil, err
 		}
 		r.note(t.effect)
 		t.call()
 		res, err := r.exec(ctx, query, t.args)
-		again, err := c.finish(ctx, &t, err, true)
+		again, err = c.finish(ctx, &t, err, true)
 		if again {
 			continue
 		}
-		if err != nil && c.stale(&t, err) {
+		if c.renews(&t) { // the driver keeps prepared statements of its own (pgx)
 			continue
 		}
 		r.settled(t.effect, err)
@@ -110,20 +111,21 @@ func (c *conn) QueryContext(ctx context.Context, query string, args []driver.Nam
 		if !r.canQuery() {
 			return nil, driver.ErrSkip
 		}
-		if again, err := c.convert(&t, nil); again || err != nil {
-			if again {
-				continue
-			}
+		again, err := c.convert(&t, nil)
+		if again {
+			continue
+		}
+		if err != nil {
 			return nil, err
 		}
 		r.note(t.effect)
 		t.call()
 		real, err := r.query(ctx, query, t.args)
-		again, err := c.finish(ctx, &t, err, true)
+		again, err = c.finish(ctx, &t, err, true)
 		if again {
 			continue
 		}
-		if err != nil && c.stale(&t, err) {
+		if c.renews(&t) { // the driver keeps prepared statements of its own (pgx)
 			continue
 		}
 		r.settled(t.effect, err)

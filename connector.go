@@ -42,6 +42,7 @@ type Connector struct {
 	editions    editions
 	texts       texts
 	starvation  starvation
+	host        atomic.Pointer[string] // the last one dialled, of several
 	adopted     adoption
 	traits      dialects.Traits
 
@@ -125,8 +126,14 @@ func (c *Connector) use(d dialects.Dialect, t dialects.Template, options []Optio
 	if c.config.Credentials != nil && !t.TakesCredential() {
 		return fmt.Errorf("pooldriver: Config.Credentials cannot be used with this %s connection: user and password do not come from us", d.Name())
 	}
+	if own, ok := t.(dialects.OwnDialect); ok {
+		d = own.Dialect()
+	}
 	c.dialect, c.template, c.traits = d, t, t.Traits()
-	c.credentials = newCredentials(c.config.Credentials)
+	c.credentials = newCredentials(c.config.Credentials, c.renewCredential)
+	if asker, ok := t.(dialects.CredentialAsker); ok && c.credentials != nil {
+		asker.AskCredentials(c.credentialOfNow)
+	}
 	c.log = c.config.logger()
 	p, err := pool.New(c.poolConfig())
 	if err != nil {
@@ -140,7 +147,7 @@ func (c *Connector) use(d dialects.Dialect, t dialects.Template, options []Optio
 // cleaning are not the pool's: they depend on the checkout (cleaning.go).
 func (c *Connector) poolConfig() pool.Config[*realConn] {
 	p := pool.Config[*realConn]{
-		Create:         c.dial,
+		Create:         c.create,
 		Destroy:        c.destroy,
 		Check:          c.healthy,
 		BeforeAcquire:  c.ready,
@@ -238,10 +245,11 @@ func (c *Connector) Flush() {
 // flushOnce flushes for an error that says the server ends its connections.
 // Several connections see the same event: only the first one dialled in the
 // current epoch flushes, so that fresh connections are not flushed for it.
-func (c *Connector) flushOnce(epoch uint64) {
-	if c.epoch.CompareAndSwap(epoch, epoch+1) {
+func (c *Connector) flushOnce(epoch uint64) (flushed bool) {
+	if flushed = c.epoch.CompareAndSwap(epoch, epoch+1); flushed {
 		c.pool.Flush()
 	}
+	return flushed
 }
 
 // Close closes the pool: idle connections now, those in use when they come
@@ -253,6 +261,7 @@ func (c *Connector) Close() error {
 	}
 	c.pool.Close() // no dial begins from here on
 	c.closed.Store(true)
+	c.credentials.close()
 	c.awaitUnused(closeWait)
 	c.closeUnused()
 	return nil
@@ -354,10 +363,13 @@ func (c *Connector) ready(ctx context.Context, r *realConn) error {
 	return nil
 }
 
-// healthy asks the server.
+// healthy asks the server, also whether it still is what the DSN asks for.
 func (c *Connector) healthy(ctx context.Context, r *realConn) error {
 	ctx, cancel := context.WithTimeout(ctx, c.config.PingTimeout)
 	defer cancel()
+	if _, ok := r.session.(dialects.Standing); ok && c.traits.RoleMatters {
+		return c.fits(ctx, r)
+	}
 	return r.session.Ping(ctx)
 }
 

@@ -20,7 +20,7 @@ func TestOneCallOfTheSourceServesManyDials(t *testing.T) {
 		c := newCredentials(func(context.Context) (Credential, error) {
 			time.Sleep(time.Second) // a slow vault; the bubble's clock
 			return Credential{User: "u", Password: fmt.Sprint(calls.Add(1)), Expires: time.Now().Add(time.Hour)}, nil
-		})
+		}, func() {})
 		var wg sync.WaitGroup
 		for range 50 {
 			wg.Go(func() {
@@ -34,11 +34,12 @@ func TestOneCallOfTheSourceServesManyDials(t *testing.T) {
 		wg.Wait()
 		require.EqualValues(t, 1, calls.Load())
 
-		time.Sleep(59*time.Minute + time.Second)
+		time.Sleep(time.Hour)
 		cred, _, changed, err := c.get(t.Context(), 0)
 		require.NoError(t, err)
-		require.Equal(t, "2", cred.Password, "asked again before it expires")
+		require.Equal(t, "2", cred.Password)
 		require.True(t, changed)
+		c.close()
 	})
 }
 
@@ -46,8 +47,8 @@ func TestARefusedCredentialIsAskedForOnceMore(t *testing.T) {
 	n := 0
 	c := newCredentials(func(context.Context) (Credential, error) {
 		n++
-		return Credential{User: "u", Password: fmt.Sprint(n)}, nil
-	})
+		return Credential{User: "u", Password: fmt.Sprint(n), Expires: time.Now().Add(time.Hour)}, nil
+	}, func() {})
 	_, first, _, err := c.get(t.Context(), 0)
 	require.NoError(t, err)
 	cred, second, changed, err := c.get(t.Context(), first)
@@ -62,6 +63,79 @@ func TestARefusedCredentialIsAskedForOnceMore(t *testing.T) {
 	require.Equal(t, 2, n)
 }
 
+func TestACredentialThatDoesNotSayWhenItExpiresIsAskedForAtEachDial(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var calls atomic.Int32
+		password := "old"
+		c := newCredentials(func(context.Context) (Credential, error) {
+			calls.Add(1)
+			time.Sleep(time.Second)
+			return Credential{User: "u", Password: password}, nil
+		}, func() {})
+		dial := func(want string, wantChanged bool) {
+			cred, _, changed, err := c.get(t.Context(), 0)
+			require.NoError(t, err)
+			require.Equal(t, want, cred.Password)
+			require.Equal(t, wantChanged, changed)
+		}
+		dial("old", false)
+		dial("old", false)
+		require.EqualValues(t, 2, calls.Load())
+		password = "new" // and the old one may still be taken
+		dial("new", true)
+		var wg sync.WaitGroup
+		for range 50 {
+			wg.Go(func() { dial("new", false) })
+		}
+		wg.Wait()
+		require.EqualValues(t, 4, calls.Load(), "those that wait together share a call")
+		require.Nil(t, c.timer, "nothing to renew by the clock")
+	})
+}
+
+func TestAFailureOfTheSourceIsSharedByTheDialsThatWaitedForIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var calls atomic.Int32
+		down := errors.New("vault is sealed")
+		c := newCredentials(func(context.Context) (Credential, error) {
+			calls.Add(1)
+			time.Sleep(time.Second)
+			return Credential{}, down
+		}, func() {})
+		began := time.Now()
+		var wg sync.WaitGroup
+		for range 50 {
+			wg.Go(func() {
+				_, _, _, err := c.get(t.Context(), 0)
+				require.ErrorIs(t, err, down)
+			})
+		}
+		wg.Wait()
+		require.EqualValues(t, 1, calls.Load())
+		require.Equal(t, time.Second, time.Since(began))
+	})
+}
+
+func TestAnotherDialsEndIsNotAFailureOfTheSource(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCredentials(func(ctx context.Context) (Credential, error) {
+			select {
+			case <-ctx.Done():
+				return Credential{}, ctx.Err()
+			case <-time.After(time.Second):
+				return Credential{User: "u", Password: "p"}, nil
+			}
+		}, func() {})
+		short, cancel := context.WithTimeout(t.Context(), time.Second/2)
+		defer cancel()
+		go func() { _, _, _, _ = c.get(short, 0) }()
+		synctest.Wait()
+		cred, _, _, err := c.get(t.Context(), 0)
+		require.NoError(t, err)
+		require.Equal(t, "p", cred.Password)
+	})
+}
+
 func TestAFailingSourceFailsTheDialUnlessTheLastCredentialIsStillGood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fails := false
@@ -71,7 +145,7 @@ func TestAFailingSourceFailsTheDialUnlessTheLastCredentialIsStillGood(t *testing
 				return Credential{}, down
 			}
 			return Credential{User: "u", Password: "p", Expires: time.Now().Add(10 * time.Minute)}, nil
-		})
+		}, func() {})
 		_, serial, _, err := c.get(t.Context(), 0)
 		require.NoError(t, err)
 		fails = true
@@ -89,7 +163,7 @@ func TestAFailingSourceFailsTheDialUnlessTheLastCredentialIsStillGood(t *testing
 func TestASourceThatGivesAnExpiredCredentialIsAnError(t *testing.T) {
 	c := newCredentials(func(context.Context) (Credential, error) {
 		return Credential{Password: "p", Expires: time.Now().Add(-time.Minute)}, nil
-	})
+	}, func() {})
 	_, _, _, err := c.get(t.Context(), 0)
 	require.ErrorContains(t, err, "expired 1m0s ago")
 }
@@ -100,7 +174,7 @@ func TestWaitingForTheSourceEndsWithTheContext(t *testing.T) {
 		close(entered)
 		<-leave
 		return Credential{}, nil
-	})
+	}, func() {})
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -111,15 +185,78 @@ func TestWaitingForTheSourceEndsWithTheContext(t *testing.T) {
 	cancel()
 	_, _, _, err := c.get(ctx, 0)
 	require.ErrorIs(t, err, context.Canceled)
+	require.ErrorContains(t, err, "waiting for the credential source")
 	close(leave)
 	<-done
 }
 
+func TestASourceThatHangsKeepsNobodyWaitingWhileTheLastCredentialIsGood(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var c *credentials
+		var hang atomic.Bool
+		c = newCredentials(func(ctx context.Context) (Credential, error) {
+			if hang.Load() {
+				<-ctx.Done()
+				return Credential{}, ctx.Err()
+			}
+			return Credential{User: "u", Password: "p", Expires: time.Now().Add(10 * time.Minute)}, nil
+		}, func() {
+			ctx, cancel := context.WithTimeout(c.ctx, 10*time.Second)
+			defer cancel()
+			_, _ = c.renewDue(ctx)
+		})
+		_, _, _, err := c.get(t.Context(), 0)
+		require.NoError(t, err)
+		hang.Store(true)
+		time.Sleep(9*time.Minute + time.Second)
+		began := time.Now()
+		for range 3 {
+			cred, _, _, err := c.get(t.Context(), 0)
+			require.NoError(t, err)
+			require.Equal(t, "p", cred.Password)
+		}
+		require.Zero(t, time.Since(began))
+		time.Sleep(time.Minute)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, _, _, err = c.get(ctx, 0)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.ErrorContains(t, err, "credential source")
+		c.close()
+	})
+}
+
+func TestACredentialInItsLastMinuteIsRenewedThoughNobodyWasConnectedWhenThatBegan(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var calls atomic.Int32
+		var connected atomic.Bool
+		var c *credentials
+		c = newCredentials(func(context.Context) (Credential, error) {
+			return Credential{User: "u", Password: fmt.Sprint(calls.Add(1)), Expires: time.Now().Add(10 * time.Minute)}, nil
+		}, func() {
+			if connected.Load() {
+				_, err := c.renewDue(c.ctx)
+				require.NoError(t, err)
+			}
+		})
+		_, _, _, err := c.get(t.Context(), 0)
+		require.NoError(t, err)
+		time.Sleep(9*time.Minute + time.Second)
+		require.EqualValues(t, 1, calls.Load())
+		connected.Store(true)
+		_, _, _, err = c.get(t.Context(), 0)
+		require.NoError(t, err)
+		synctest.Wait()
+		time.Sleep(time.Millisecond)
+		synctest.Wait()
+		require.EqualValues(t, 2, calls.Load())
+		c.close()
+	})
+}
+
 func TestRenewalIsEarlyButNotAtOnce(t *testing.T) {
-	now := time.Now()
-	require.Zero(t, renewal(now, time.Time{}))
-	require.Equal(t, now.Add(59*time.Minute), renewal(now, now.Add(time.Hour)))
-	require.Equal(t, now.Add(8*time.Second), renewal(now, now.Add(10*time.Second)))
+	require.Equal(t, 59*time.Minute, renewal(time.Hour))
+	require.Equal(t, 8*time.Second, renewal(10*time.Second))
 }
 
 func TestCredentialNeverPrintsItsPassword(t *testing.T) {

@@ -93,6 +93,12 @@
 // PostgreSQL does not plan a prepared statement anew, and so neither pgx's cached
 // ones, when a temporary table comes to hide a table that it reads.
 //
+// # Several servers
+//
+// A DSN may name several servers, and by target_session_attrs which of them will
+// do. Connections to one that no longer does are replaced as they come back: see
+// the README, and docs/adr/0013.
+//
 // # Errors
 //
 // The driver's own errors come through as they are. Beside them a statement may
@@ -115,7 +121,8 @@
 //
 // README.md, this file, connector.go, conn.go, task.go, binding.go (which real
 // connection serves an operation), seat.go (whose turn it is), pinning.go (when
-// it goes back, and in what state), cleaning.go, starvation.go, then package pool.
+// it goes back, and in what state), cleaning.go, standing.go (whether its server still
+// does), starvation.go, then package pool.
 // Statements are in stmt.go, stmtcache.go and plain.go; transactions in tx.go,
 // ambient.go and lazy.go; rows in rows.go and buffer.go.
 package pooldriver

@@ -80,6 +80,10 @@ var errTxOptions = errors.New("pooldriver: a transaction inside another one of i
 // It is an io.ErrUnexpectedEOF.
 var errUnclear = fmt.Errorf("pooldriver: the connection was lost after the statement had been sent, so the server may or may not have executed it; look before you repeat it: %w", io.ErrUnexpectedEOF)
 
+// errCommitUnclear takes the place of an error that says a COMMIT was not sent,
+// where it was. It is an io.ErrUnexpectedEOF.
+var errCommitUnclear = fmt.Errorf("pooldriver: the connection was lost during COMMIT, so the transaction may or may not be committed; look before you repeat it: %w", io.ErrUnexpectedEOF)
+
 // errWrapSelf is the answer to Wrap(New(…)).
 var errWrapSelf = errors.New("pooldriver: Wrap was given a pooldriver Connector, which pools already; use it as it is")
 

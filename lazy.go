@@ -43,16 +43,11 @@ func (c *conn) attachPromised(ctx context.Context, t *try) error {
 	}
 	both, cancel := withEnd(p.ctx, ctx)
 	defer cancel()
-	lease, err := c.connector.acquire(both, placeOf(p.ctx).from)
-	if err != nil {
+	if err := c.borrow(both, t, placeOf(p.ctx).from); err != nil {
 		p.refused = err
 		return err
 	}
-	r := lease.Value()
-	r.lease = lease
-	c.real, t.real = r, r
-	c.touched, c.executed = false, false
-	p.owner, r.promised = r, p
+	p.owner, t.real.promised = t.real, p
 	return nil
 }
 

@@ -3,7 +3,6 @@ package pooldriver
 import (
 	"database/sql/driver"
 
-	"github.com/pooldriver/pooldriver/dialects"
 	"github.com/pooldriver/pooldriver/pool"
 )
 
@@ -29,11 +28,4 @@ func (c *Connector) giveStatementsBack() {
 	for _, lease := range idle {
 		mustEnd(lease.Release())
 	}
-}
-
-// stale reports whether a statement that was run without preparing it runs once
-// more: the driver keeps prepared statements of its own (pgx), and its own was
-// stale.
-func (c *conn) stale(t *try, err error) bool {
-	return c.connector.dialect.Diagnose(err)&dialects.StaleStatement != 0 && c.renews(t)
 }

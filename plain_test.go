@@ -134,9 +134,9 @@ func TestAFullServerGetsOurStatementsBack(t *testing.T) {
 	require.NoError(t, holder.Close())
 }
 
-// TestADriversOwnStaleStatementIsRunOnceMoreOutsideATransaction: pgx keeps
+// TestADriversOwnStaleStatementIsRunAgainOutsideATransaction: pgx keeps
 // prepared statements itself.
-func TestADriversOwnStaleStatementIsRunOnceMoreOutsideATransaction(t *testing.T) {
+func TestADriversOwnStaleStatementIsRunAgainOutsideATransaction(t *testing.T) {
 	s, db, _ := openStub(t, dialects.Traits{})
 	type handle interface {
 		Exec(query string, args ...any) (sql.Result, error)
@@ -153,8 +153,8 @@ func TestADriversOwnStaleStatementIsRunOnceMoreOutsideATransaction(t *testing.T)
 	} {
 		s.server.Fail(call, 1, errStale)
 		require.NoError(t, run(db))
-		s.server.Inject(fakedb.Fault{Call: call, Err: errStale, Times: 2})
-		require.ErrorIs(t, run(db), errStale, "once more, and no more")
+		s.server.Inject(fakedb.Fault{Call: call, Err: errStale, Times: 1 + maxRenewals})
+		require.ErrorIs(t, run(db), errStale, "not for ever")
 		s.server.Heal()
 		tx, err := db.Begin()
 		require.NoError(t, err)

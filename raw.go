@@ -74,7 +74,11 @@ var errRawPanicked = errors.New("pooldriver: the function of Raw panicked")
 
 func call(r *realConn, fn func(driver.Conn) error) error {
 	r.running++ // a panic of fn costs the connection
-	err := fn(r.conn)
+	dc := r.conn
+	if f, ok := r.session.(dialects.Fronted); ok {
+		dc = f.Bare()
+	}
+	err := fn(dc)
 	r.running--
 	return err
 }

@@ -57,6 +57,8 @@ type realConn struct {
 	effect dialects.Effect
 	// doubt: a transaction's end failed or its beginning was cut short.
 	doubt bool
+	// roleDoubt: its server has refused what only a primary does.
+	roleDoubt bool
 	// broken: never to be lent again.
 	broken bool
 	// running counts calls into the driver that have not returned. At the
@@ -65,6 +67,9 @@ type realConn struct {
 }
 
 func newRealConn(s dialects.Session, t dialects.Traits, stmts int, epoch uint64) *realConn {
+	if p, ok := s.(dialects.Particular); ok {
+		t = p.Traits()
+	}
 	r := &realConn{session: s, conn: s.Conn(), traits: t, epoch: epoch, ended: make(chan struct{})}
 	r.stmts.max = stmts
 	_, r.counts = s.Sent()

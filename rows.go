@@ -23,7 +23,7 @@ type rows struct {
 	stmt    *realStmt // whose rows they are; nil if the text was not prepared
 	guarded bool
 	bound   *binding // of a task; nil without
-	counter *counters
+	pool    *Connector
 	closed  bool // by the owner
 
 	// ahead is what was read ahead, when that is all there is to read; gone
@@ -56,14 +56,14 @@ var (
 // openRows makes the virtual rows of a query that has just run on t's connection.
 func (c *conn) openRows(t *try, real driver.Rows, stmt *realStmt) *rows {
 	r := t.real
-	rs := &rows{real: real, owner: r, stmt: stmt, live: true}
+	rs := &rows{real: real, owner: r, stmt: stmt, pool: c.connector, live: true}
 	// The connection of a checkout that has done nothing else can be taken
 	// back when the rows are in memory, if nothing is left on it.
 	virgin := t.first && c.tx == nil && leavesNothing(r.effect)
 	if c.bound == nil && !virgin {
 		return rs
 	}
-	rs.guarded, rs.bound, rs.virgin, rs.counter = true, c.bound, virgin, &c.connector.stats
+	rs.guarded, rs.bound, rs.virgin = true, c.bound, virgin
 	c.open = rs
 	r.live.Store(rs)
 	return rs
@@ -118,6 +118,7 @@ func (r *rows) Next(dest []driver.Value) error {
 		r.owner.running++
 		err := r.real.Next(dest)
 		r.owner.running--
+		r.told(err)
 		return err
 	}
 	if !r.use() {
@@ -133,7 +134,7 @@ func (r *rows) Next(dest []driver.Value) error {
 			if err == nil {
 				n := weigh(dest)
 				p.bytes -= n // makes room for more
-				r.counter.buffered.Add(-n)
+				r.pool.stats.buffered.Add(-n)
 			}
 			return err
 		}
@@ -143,7 +144,7 @@ func (r *rows) Next(dest []driver.Value) error {
 }
 
 func (r *rows) dropPrefix() {
-	r.counter.buffered.Add(-r.prefix.bytes)
+	r.pool.stats.buffered.Add(-r.prefix.bytes)
 	r.prefix = nil
 }
 
@@ -156,6 +157,7 @@ func (r *rows) read(dest []driver.Value) error {
 	case err == io.EOF:
 		r.ended = true
 	case err != nil:
+		r.told(err)
 		if errors.Is(err, driver.ErrBadConn) || r.owner.txStatus() == dialects.TxLost {
 			r.owner.broken = true
 		}
@@ -196,12 +198,12 @@ func (r *rows) Close() error {
 	}
 	r.closed = true
 	if b := r.ahead.Load(); b != nil {
-		r.counter.buffered.Add(-b.bytes)
+		r.pool.stats.buffered.Add(-b.bytes)
 		return b.closed
 	}
 	if !r.use() {
 		if b := r.ahead.Load(); b != nil { // read ahead while we waited
-			r.counter.buffered.Add(-b.bytes)
+			r.pool.stats.buffered.Add(-b.bytes)
 			return b.closed
 		}
 		return nil // the task has ended
@@ -288,7 +290,19 @@ func (r *rows) readSet() error {
 	if err == nil {
 		r.ended = false
 	}
+	r.told(err)
 	return err
+}
+
+// told acts on an error that came with the rows: a server may find only at the
+// third one that it must not write.
+func (r *rows) told(err error) {
+	if err == nil || err == io.EOF {
+		return
+	}
+	if said := r.pool.dialect.Diagnose(err); said != 0 {
+		r.pool.told(r.owner, said)
+	}
 }
 
 // now is the result set that is being read, when the driver is not asked any

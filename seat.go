@@ -87,11 +87,10 @@ func (b *binding) seat(c *conn, t *try, lease pool.Lease[*realConn]) {
 	r := lease.Value()
 	_ = r.turn.take(context.Background()) // somebody who came too late may have it for a moment
 	r.lease = lease
-	// What may be left of a time without a task; the rest is as unseat has left it.
-	r.seat.users, r.seat.apart, r.seat.hidden, r.seat.stateful, r.seat.byHand = 1, c.apart, false, false, false
+	r.seat = seat{users: 1, apart: c.apart} // statements without a task have left their marks
 	r.holder.Store(b)
 	// From here on either the task's end sees the seat, or settle the end.
-	c.real, c.touched, c.executed = r, false, false
+	c.hold(r)
 	t.real, t.turn = r, true
 }
 

@@ -199,7 +199,7 @@ func (b *binding) hasFree() bool {
 			continue
 		}
 		rows := r.live.Load()
-		free := r.holder.Load() == b && !r.seat.apart && !r.broken && r.seat.raw == nil && (rows == nil || !rows.tooMuch)
+		free := b.maySend(r) && (rows == nil || !rows.tooMuch)
 		b.connector.passFor(r)
 		if free {
 			return true
@@ -262,14 +262,10 @@ func (c *Connector) holds(w *watcher, waits map[*binding]bool) (any bool) {
 func (t *task) bindingOn(c *Connector) *binding {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.life != nil {
-		for _, b := range t.life.bindings {
-			if b.connector == c {
-				return b
-			}
-		}
+	if t.life == nil {
+		return nil
 	}
-	return nil
+	return t.life.on(c)
 }
 
 // circle looks at all connections: who holds them, how much has happened on

@@ -10,6 +10,7 @@ import (
 type counters struct {
 	cleanings, rollbacks, discards, retries atomic.Uint64
 	foundDead, dialErrors, orphans          atomic.Uint64
+	wrongRoles                              atomic.Uint64
 	stmtHits, stmtMisses                    atomic.Uint64
 	readAheads, reclaims                    atomic.Uint64
 	buffered                                atomic.Int64
@@ -40,6 +41,9 @@ type Stats struct {
 	// 5 s, or refused to. Their places were given to others all the same, so
 	// the server may have shown more than MaxConns.
 	Orphans uint64
+	// WrongRoles counts connections closed because their server was asked and
+	// is no longer what the DSN asks for (target_session_attrs).
+	WrongRoles uint64
 	// ReadAheads counts rows that were read into memory because their
 	// connection was needed, Reclaims those of them whose connection was taken
 	// back for others that had waited.
@@ -65,6 +69,7 @@ func (c *Connector) Stats() Stats {
 		FoundDead:     c.stats.foundDead.Load(),
 		DialErrors:    c.stats.dialErrors.Load(),
 		Orphans:       c.stats.orphans.Load(),
+		WrongRoles:    c.stats.wrongRoles.Load(),
 		ReadAheads:    c.stats.readAheads.Load(),
 		Reclaims:      c.stats.reclaims.Load(),
 		BufferedBytes: c.stats.buffered.Load(),

@@ -97,10 +97,11 @@ func (s *stmt) run(ctx context.Context, args []driver.NamedValue, call func(*try
 			return err
 		}
 		r := t.real
-		if again, err := c.convert(&t, rs); again || err != nil {
-			if again {
-				continue
-			}
+		again, err = c.convert(&t, rs)
+		if again {
+			continue
+		}
+		if err != nil {
 			return err
 		}
 		r.note(t.effect)
@@ -110,12 +111,12 @@ func (s *stmt) run(ctx context.Context, args []driver.NamedValue, call func(*try
 		if again {
 			continue
 		}
-		if err != nil && c.connector.dialect.Diagnose(err)&dialects.StaleStatement != 0 {
+		if t.said&dialects.StaleStatement != 0 {
 			r.stmts.expire(rs)
-			if c.renews(&t) {
-				r.stmts.done(rs)
-				continue
-			}
+		}
+		if c.renews(&t) {
+			r.stmts.done(rs)
+			continue
 		}
 		if err == nil && then != nil {
 			then(&t, rs)
@@ -126,12 +127,18 @@ func (s *stmt) run(ctx context.Context, args []driver.NamedValue, call func(*try
 	}
 }
 
-// renews lets t run once more, if it may: its statement was stale.
+// maxRenewals is how often a statement is prepared anew that nothing executes:
+// once, and again for each further ALTER TABLE that comes between its preparing and
+// its execution on a busy machine. A server that goes on calling it stale has the
+// last word.
+const maxRenewals = 3
+
+// renews lets t run once more if its statement was stale, and it may.
 func (c *conn) renews(t *try) bool {
-	if t.renewed || !c.mayRenew(t.real, t.effect) {
+	if t.said&dialects.StaleStatement == 0 || t.renewed == maxRenewals || !c.mayRenew(t.real, t.effect) {
 		return false
 	}
-	t.renewed = true
+	t.renewed++
 	c.endTurn(t)
 	return true
 }

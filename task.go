@@ -97,6 +97,17 @@ type taskLife struct {
 	limit    time.Duration // the shortest of them
 }
 
+// on returns the binding on connector c, nil if there is none. The task's lock is
+// held.
+func (l *taskLife) on(c *Connector) *binding {
+	for _, b := range l.bindings {
+		if b.connector == c {
+			return b
+		}
+	}
+	return nil
+}
+
 func (t *task) Value(key any) any {
 	if _, ok := key.(adopted.Key); ok {
 		return t
@@ -174,10 +185,8 @@ func (t *task) binding(c *Connector) (*binding, error) {
 		l.stop = context.AfterFunc(t.Context, func() { t.finish(nil) })
 		t.life = l
 	}
-	for _, b := range l.bindings {
-		if b.connector == c {
-			return b, nil
-		}
+	if b := l.on(c); b != nil {
+		return b, nil
 	}
 	b := &binding{task: t, connector: c}
 	l.bindings = append(l.bindings, b)

@@ -4,87 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/pooldriver/pooldriver/dialects"
 )
-
-// Credential is a user and password together, with the time until which they
-// are good. It prints without the password.
-type Credential = dialects.Credential
-
-// CredentialSource supplies user and password for new connections: from a
-// vault, or tokens made on the spot (IAM). One call serves all dials until
-// shortly before Credential.Expires (zero: never); it is called again early if
-// the server refuses what it gave, once per dial. Calls never overlap. An
-// error fails the dial, unless the last credential has not expired yet; open
-// connections go on. When it gives another user or password than before, the
-// connections made with the old one are replaced as they come back. The context
-// is bounded by Config.ConnectTimeout.
-type CredentialSource func(ctx context.Context) (Credential, error)
-
-// credentials caches what a source gave.
-type credentials struct {
-	source CredentialSource
-	// turn is a lock that can be waited for with a context; it is held while
-	// the source, foreign code, runs, and guards the fields below.
-	turn    chan struct{}
-	current *Credential
-	serial  uint64    // counts what the source has given
-	renew   time.Time // when to ask again; zero is never
-}
-
-func newCredentials(source CredentialSource) *credentials {
-	if source == nil {
-		return nil
-	}
-	return &credentials{source: source, turn: make(chan struct{}, 1)}
-}
-
-// get returns a credential that is good now. refused is the serial of one that
-// the server did not take, 0 if none. changed tells that the source gave
-// another user or password than before.
-func (c *credentials) get(ctx context.Context, refused uint64) (cred *Credential, serial uint64, changed bool, err error) {
-	select {
-	case c.turn <- struct{}{}:
-		defer func() { <-c.turn }()
-	case <-ctx.Done():
-		return nil, 0, false, ctx.Err()
-	}
-	now := time.Now()
-	fresh := c.current != nil && (c.renew.IsZero() || now.Before(c.renew))
-	if fresh && c.serial != refused {
-		return c.current, c.serial, false, nil
-	}
-	next, err := c.source(ctx)
-	if err != nil {
-		if c.current != nil && c.serial != refused && now.Before(c.current.Expires) {
-			return c.current, c.serial, false, nil
-		}
-		return nil, 0, false, fmt.Errorf("the credential source failed: %w", err)
-	}
-	if !next.Expires.IsZero() && !now.Before(next.Expires) {
-		return nil, 0, false, fmt.Errorf("the credential source gave a credential that expired %v ago", now.Sub(next.Expires).Round(time.Second))
-	}
-	changed = c.current != nil && (c.current.User != next.User || c.current.Password != next.Password)
-	c.current = &next
-	c.serial++
-	c.renew = renewal(now, next.Expires)
-	return c.current, c.serial, changed, nil
-}
-
-// renewal is when to ask for the next credential: a minute before this one
-// expires, or after four fifths of its time if that is later.
-func renewal(now, expires time.Time) time.Time {
-	if expires.IsZero() {
-		return time.Time{}
-	}
-	early := expires.Add(-time.Minute)
-	if share := now.Add(expires.Sub(now) * 4 / 5); share.After(early) {
-		return share
-	}
-	return early
-}
 
 // dial makes one real connection of the template. The pool calls it in the
 // background, on a context of its own bounded by Config.ConnectTimeout.
@@ -136,15 +58,11 @@ func (c *Connector) dialSession(ctx context.Context) (dialects.Session, error) {
 	}
 	var refused uint64
 	for {
-		cred, serial, changed, err := c.credentials.get(ctx, refused)
+		cred, serial, err := c.credential(ctx, refused)
 		if err != nil {
 			return nil, err
 		}
-		if changed {
-			c.pool.Flush()
-		}
-		own := *cred
-		s, err := c.template.Dial(ctx, &own)
+		s, err := c.template.Dial(ctx, cred)
 		if err == nil || refused != 0 || c.dialect.Diagnose(err)&dialects.AuthFailed == 0 {
 			return s, err
 		}

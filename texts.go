@@ -60,6 +60,9 @@ func (m *texts) look(d dialects.Dialect, query string) (dialects.Effect, *text) 
 		}
 	}
 	e := d.Effect(query)
+	if u, ok := d.(dialects.Undecided); ok && !u.Decided() {
+		return e, nil // it will know better
+	}
 	places[at].Store(&text{query: query, effect: e})
 	return e, nil
 }

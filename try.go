@@ -18,8 +18,9 @@ type try struct {
 	scope   *txScope // of its context, where that was asked for
 	real    *realConn
 	sent    uint64
+	said    dialects.Diagnosis // of the last error
 	retried bool
-	renewed bool // once more, for a statement that was stale
+	renewed int  // so often, for a statement that was stale
 	ready   bool // args are converted
 	inside  bool // in a call of the driver that has not returned
 	turn    bool // it has real's turn
@@ -91,8 +92,8 @@ func (r *realConn) decided(main bool) bool {
 
 // endsTx reports whether an error was the end of the transaction: a deadlock on
 // MySQL, a full disk on SQLite. What follows would run outside of it.
-func (t *try) endsTx(d dialects.Diagnosis) bool {
-	if d&dialects.TxEnded != 0 && (!t.real.traits.WritesAlone || t.effect&dialects.Writes != 0) {
+func (t *try) endsTx() bool {
+	if t.said&dialects.TxEnded != 0 && (!t.real.traits.WritesAlone || t.effect&dialects.Writes != 0) {
 		return true
 	}
 	return t.real.session.TxStatus() == dialects.TxNone
@@ -103,6 +104,7 @@ func (t *try) endsTx(d dialects.Diagnosis) bool {
 func (c *conn) finish(ctx context.Context, t *try, err error, executes bool) (again bool, _ error) {
 	t.inside = false
 	t.real.running--
+	t.said = 0
 	if err == driver.ErrSkip {
 		return false, err
 	}
@@ -114,9 +116,9 @@ func (c *conn) finish(ctx context.Context, t *try, err error, executes bool) (ag
 		return false, nil
 	}
 	cn := c.connector
-	diagnosis := cn.dialect.Diagnose(err)
-	if diagnosis&dialects.ServerLeaving != 0 {
-		cn.flushOnce(t.real.epoch)
+	t.said = cn.dialect.Diagnose(err)
+	if t.said != 0 {
+		cn.told(t.real, t.said)
 	}
 	o := outcome{
 		badConn:  errors.Is(err, driver.ErrBadConn),
@@ -135,7 +137,7 @@ func (c *conn) finish(ctx context.Context, t *try, err error, executes bool) (ag
 	c.touched = true
 	if o.badConn || o.lost {
 		t.real.broken = true
-	} else if t.turn && t.real.seat.tx != nil && t.endsTx(diagnosis) {
+	} else if t.turn && t.real.seat.tx != nil && t.endsTx() {
 		// As far as can be told: a write that was interrupted before it began
 		// leaves SQLite's transaction open. Who takes the connection back asks.
 		t.real.seat.gone, t.real.doubt = true, true

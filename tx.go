@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 	"sync/atomic"
@@ -62,7 +63,7 @@ func (t *tx) commit() (err error) {
 		if t.unbegun() {
 			return t.refused
 		}
-		return t.run(t.real.Commit)
+		return t.commitReal()
 	}
 	if err := t.enter(); err != nil {
 		return err
@@ -95,7 +96,7 @@ func (t *tx) commit() (err error) {
 		}
 		return nil
 	}
-	err = t.run(t.real.Commit)
+	err = t.commitReal()
 	t.forget()
 	if err != nil {
 		t.insist() // SQLite's may be busy, and still open
@@ -244,6 +245,26 @@ func (t *tx) rollback() (err error) {
 	return err
 }
 
+// commitReal commits the driver's transaction. A driver may say that the connection
+// was closed already, and that it is safe to try again, when the answer to a COMMIT
+// was lost (pgx 5.12: pgconn's multi-result reader keeps the first error to itself).
+// Not of one that was sent.
+func (t *tx) commitReal() error {
+	before, counted := t.owner.session.Sent()
+	err := t.run(t.real.Commit)
+	if err == nil || !counted {
+		return err
+	}
+	if after, _ := t.owner.session.Sent(); after == before {
+		return err
+	}
+	var claims interface{ SafeToRetry() bool }
+	if errors.Is(err, driver.ErrBadConn) || errors.As(err, &claims) && claims.SafeToRetry() {
+		return fmt.Errorf("%w (the driver says: %s)", errCommitUnclear, err.Error())
+	}
+	return err
+}
+
 // insist rolls back by a statement what the driver has failed to end, and what
 // the task's next statement would be in.
 func (t *tx) insist() {
@@ -299,6 +320,8 @@ func (t *tx) run(how func() error) error {
 	t.owner.running--
 	if err != nil {
 		t.owner.doubt = true
+		// MySQL may refuse to write at COMMIT only.
+		t.conn.connector.told(t.owner, t.conn.connector.dialect.Diagnose(err))
 	}
 	return err
 }

@@ -14,7 +14,7 @@ const redacted = "xxxxx"
 type Credential struct {
 	User     string
 	Password string
-	// Expires is when the password stops working; zero means never.
+	// Expires is when the password stops working; zero: not known.
 	Expires time.Time
 }
 

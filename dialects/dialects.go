@@ -50,6 +50,10 @@ type Dialect interface {
 // ErrNotMine is returned by Dialect.Wrap for a connector of another driver.
 var ErrNotMine = errors.New("dialects: connector of another driver")
 
+// ErrWrongRole is in the errors of Template.Dial and Standing.Fits that say that
+// a server is not, or no longer, what the DSN asks for (target_session_attrs).
+var ErrWrongRole = errors.New("dialects: the server has another role than the DSN asks for")
+
 // ErrCannotClean is returned by Session.Clean where the only way back to a
 // clean session is a new connection.
 var ErrCannotClean = errors.New("dialects: the session cannot be cleaned in place")
@@ -83,6 +87,32 @@ type Template interface {
 	// Close frees what belongs to the template itself, such as the anchor of
 	// a database in memory. No Dial is under way or follows.
 	Close() error
+}
+
+// A Template of its own dialect leads to a database that only its connections can
+// name (ODBC). Dialect, always the same, takes the place of the one that has
+// parsed the DSN.
+type OwnDialect interface {
+	Template
+	Dialect() Dialect
+}
+
+// An Undecided dialect learns from its first connection which database it has to
+// do with. Until it is Decided its Effect is all that the statement may do on any
+// of them, and not worth remembering.
+type Undecided interface {
+	Dialect
+	Decided() bool
+}
+
+// A CredentialAsker is a Template that also needs a credential beside its dials: to
+// end on the server what a session has left there. AskCredentials is called once,
+// before the first Dial, if there is a source of credentials. ask returns the
+// credential of now; refused is one that the server does not take. It may call the
+// source, for as long as its context lasts.
+type CredentialAsker interface {
+	Template
+	AskCredentials(ask func(ctx context.Context, refused Credential) (Credential, error))
 }
 
 // Param is one parameter of a DSN.
@@ -145,6 +175,10 @@ type Traits struct {
 	// is read, the rows are closed or the connection is used again: the driver
 	// does not reuse their memory, whatever the column's type.
 	BytesKept bool
+
+	// RoleMatters: the DSN asks for servers of a certain role, which a server
+	// can lose while its connections live. Health checks ask Standing.Fits.
+	RoleMatters bool
 }
 
 // TxStatus says whether a transaction is open on a session, by the last answer
@@ -231,11 +265,43 @@ type Session interface {
 	Close(ctx context.Context) error
 }
 
+// A Particular session knows the traits of its connection better than its
+// Template, which nobody had told yet what database it leads to.
+type Particular interface {
+	Session
+	Traits() Traits
+}
+
+// A Fronted session's Conn is not the driver's own, but stands before it. Bare is
+// the driver's.
+type Fronted interface {
+	Session
+	Bare() driver.Conn
+}
+
 // LastWord is a Session that knows what the server said last of its transaction,
 // although the connection has been closed since: TxStatus is TxLost then.
 type LastWord interface {
 	Session
 	LastTxStatus() TxStatus
+}
+
+// Standing is a Session that can tell whether its server still does.
+type Standing interface {
+	Session
+	// Fits asks the server whether it is what the DSN asks for, whatever the
+	// program has set in the session. It is called with no transaction open. The
+	// error is an ErrWrongRole if it is not; any other says that nobody knows.
+	// Where nothing was asked for and nothing is known it is nil.
+	Fits(ctx context.Context) error
+}
+
+// Located is a Session that knows which of several servers it leads to, and
+// which others were passed over on the way, and why. Neither holds a secret; the
+// host is empty where there are no others.
+type Located interface {
+	Session
+	Location() (host, passed string)
 }
 
 // A LazyBeginner is a Session that can begin a transaction without a round trip
@@ -280,4 +346,8 @@ const (
 	TxEnded
 	// TooManyPrepared: the server's limit of prepared statements is reached.
 	TooManyPrepared
+	// RoleDoubt: the server refused what only a primary does. It may be one no
+	// longer; or the program has begun a transaction that only reads, and all is
+	// well. Standing.Fits tells.
+	RoleDoubt
 )

@@ -41,7 +41,11 @@ var own = []struct{ name, prefix string }{
 	{"postgres", "postgres://"}, {"postgres", "postgresql://"}, {"postgres", "postgres:"},
 	{"mysql", "mysql://"}, {"mysql", "mysql:"},
 	{"sqlite", "sqlite:"}, {"sqlite", "file:"}, {"sqlite", ":memory:"},
+	{"odbc", "odbc:"}, {"odbc", "driver="}, {"odbc", "dsn="}, {"odbc", "filedsn="},
 }
+
+// besides is what the import alone does not do.
+var besides = map[string]string{"odbc": ", install unixODBC and build with -tags odbc"}
 
 const importPath = "github.com/pooldriver/pooldriver/dialects/"
 
@@ -71,7 +75,7 @@ func Find(dsn string) (Dialect, error) {
 	if len(claims) == 0 {
 		for _, o := range own {
 			if HasPrefix(dsn, o.prefix) {
-				return nil, fmt.Errorf("the DSN is one for %s, which is not linked into this program; add import _ %q", o.name, importPath+o.name)
+				return nil, fmt.Errorf("the DSN is one for %s, which is not linked into this program; add import _ %q%s", o.name, importPath+o.name, besides[o.name])
 			}
 		}
 		claims = perhaps

@@ -119,13 +119,20 @@ func (p *Pool[T]) Resize(n int) error {
 // Flush replaces every resource there is: idle ones are destroyed at once,
 // borrowed ones when they come back, and what is just being created after
 // its first use. Nobody is interrupted.
-func (p *Pool[T]) Flush() {
+func (p *Pool[T]) Flush() { p.FlushOthers(context.Background()) }
+
+// FlushOthers is Flush for Create, which has just learned why the others have to
+// go: ctx is the one that it was given, and what it is creating stays.
+func (p *Pool[T]) FlushOthers(ctx context.Context) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.mode&modeClosed != 0 {
 		return
 	}
 	p.epoch++
+	if r, ok := ctx.Value(creating{}).(*resource[T]); ok && r.pool == p {
+		r.epoch = p.epoch
+	}
 	for p.idle.n > 0 {
 		p.retireLocked(p.idle.popOldest(), flushed)
 	}

@@ -175,6 +175,24 @@ func TestFlushReplacesIdleOnesAtOnceAndBorrowedOnesAsTheyComeBack(t *testing.T) 
 	})
 }
 
+func TestAFlushByACreateSparesWhatItCreates(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var p *Pool[*item]
+		shop := &shop{create: func(ctx context.Context) error {
+			p.FlushOthers(ctx)
+			return nil
+		}}
+		p, _ = shop.sell(t, quiet(2))
+		leases := mustAll(t, p, 2) // the second create replaces what the first has made
+		require.NoError(t, leases[1].Release())
+		require.NoError(t, leases[0].Release())
+		synctest.Wait()
+		require.Equal(t, []int{leases[0].Value().id}, shop.gone())
+		cycle(t, p, 1)
+		require.Len(t, shop.gone(), 1)
+	})
+}
+
 func TestResourceBeingCreatedDuringAFlushIsLentOnceAndReplaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := make(gate)

@@ -88,6 +88,9 @@ func (p *Pool[T]) reserveLocked(w *waiter[T]) {
 	p.startCreateLocked(w)
 }
 
+// creating is the key of the resource that a context of Create is for.
+type creating struct{}
+
 // create runs Create and delivers what comes of it.
 func (p *Pool[T]) create(cause context.Context, w *waiter[T], epoch uint64) {
 	ctx, cancel := p.bounded(context.WithoutCancel(cause), p.cfg.CreateTimeout)
@@ -96,7 +99,7 @@ func (p *Pool[T]) create(cause context.Context, w *waiter[T], epoch uint64) {
 	r := &resource[T]{pool: p, epoch: epoch, expires: never}
 	detached("Create",
 		func() (err error) {
-			r.value, err = p.cfg.Create(ctx)
+			r.value, err = p.cfg.Create(context.WithValue(ctx, creating{}, r))
 			return err
 		},
 		func(err error) {

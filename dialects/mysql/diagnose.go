@@ -2,6 +2,7 @@ package mysql
 
 import (
 	"errors"
+	"slices"
 	"strings"
 
 	"github.com/go-sql-driver/mysql"
@@ -30,17 +31,61 @@ const (
 	erUserResourceLimitReached = 1226
 	erLockDeadlock             = 1213
 	erTooManyPrepared          = 1461
+	erOfflineMode              = 3032
+	erUnknownCommand           = 1047
+	erOptionPrevents           = 1290
+	erReadOnlyTransaction      = 1792
+	erReadOnlyMode             = 1836
+	erInnoDBReadOnly           = 1874
 )
 
 // diagnose knows errors by their numbers. An idle connection that the server
-// ends for its own sake (4031) says nothing about the others.
+// ends for its own sake (4031) says nothing about the others. Of the errors of
+// several servers the first is diagnosed; that one of them refused the credential
+// is said besides.
 func diagnose(err error) dialects.Diagnosis {
+	said := diagnoseFirst(err)
+	if said&dialects.AuthFailed == 0 && authFailed(err) {
+		said |= dialects.AuthFailed
+	}
+	return said
+}
+
+// authFailed looks at all branches of err: a list joins the errors of its servers.
+func authFailed(err error) bool {
+	switch e := err.(type) { //nolint:errorlint // it walks the tree itself: errors.As finds one branch only
+	case *mysql.MySQLError:
+		return diagnoseFirst(e)&dialects.AuthFailed != 0
+	case interface{ Unwrap() error }:
+		return authFailed(e.Unwrap())
+	case interface{ Unwrap() []error }:
+		return slices.ContainsFunc(e.Unwrap(), authFailed)
+	}
+	return false
+}
+
+func diagnoseFirst(err error) dialects.Diagnosis {
 	switch errorNumber(err) {
 	case erAccessDenied, erAccessDeniedNoPassword, erMustChangePassword, erAccountLocked:
 		return dialects.AuthFailed
 	case erServerShutdown, erNormalShutdown, erShutdownComplete, erForcingClose,
-		erAbortingConnection, erNewAbortingConnection, erConnectionKilled, erSessionWasKilled:
+		erAbortingConnection, erNewAbortingConnection, erConnectionKilled, erSessionWasKilled, erOfflineMode:
 		return dialects.ServerLeaving
+	case erUnknownCommand:
+		// What a node of Galera says to everything while it is not part of its
+		// cluster ("WSREP has not yet prepared node for application use").
+		if mentions(err, "wsrep") {
+			return dialects.ServerLeaving
+		}
+	case erReadOnlyTransaction, erReadOnlyMode, erInnoDBReadOnly:
+		return dialects.RoleDoubt
+	case erOptionPrevents:
+		// "… is running with the --read-only option so …", --super-read-only
+		// and --innodb-read-only; also --secure-file-priv, and others. The
+		// option's name is in no language.
+		if mentions(err, "read-only") || mentions(err, "read_only") {
+			return dialects.RoleDoubt
+		}
 	case erLockDeadlock:
 		// The server rolls back, and the driver takes no status from an error.
 		return dialects.TxEnded
@@ -67,4 +112,11 @@ func errorNumber(err error) uint16 {
 		return server.Number
 	}
 	return 0
+}
+
+// mentions reports whether the server's message has a word in it, in small
+// letters or capital ones.
+func mentions(err error, word string) bool {
+	var server *mysql.MySQLError
+	return errors.As(err, &server) && strings.Contains(strings.ToLower(server.Message), word)
 }

@@ -31,13 +31,23 @@ func wired(network string) bool {
 	return false
 }
 
+// way is how a server is reached: at an address that its name leads to, "" for
+// any, and in what time, 0 for as long as the context lasts.
+type way struct {
+	address  string
+	patience time.Duration
+}
+
 // dial opens a connection. c belongs to it from then on. target is what errors
 // around this one show.
-func dial(ctx context.Context, c *mysql.Config, target string) (link, error) {
+func dial(ctx context.Context, c *mysql.Config, by way, target string) (link, error) {
 	var l link
 	if wired(c.Net) {
 		c.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
-			var d net.Dialer
+			if by.address != "" {
+				address = by.address
+			}
+			d := net.Dialer{Timeout: by.patience}
 			nc, err := d.DialContext(ctx, network, address)
 			if err != nil {
 				return nil, err

@@ -6,6 +6,17 @@
 //	mysql://user:password@/database?socket=/run/mysqld/mysqld.sock
 //	user:password@tcp(host:3306)/database?parseTime=true
 //
+// Several servers are separated by commas, which the driver does not know, in
+// either form; a path among them is a socket's, with its slashes written %2F in the
+// URL. target_session_attrs, which is not the driver's either, says which of them
+// will do, by libpq's words: any, read-write or primary (read_only is off), read-only
+// or standby (it is on), prefer-standby. Each dial goes along the list, servers that
+// could not be reached lately last, and asks who answers; a node of Galera that is
+// not ready is passed over.
+//
+//	mysql://user:password@host1:3306,host2/database?target_session_attrs=read-write
+//	user:password@tcp(host1:3306,host2:3306)/database
+//
 // In the URL, whatever is not a letter, a digit or one of -._~ is best percent
 // encoded in user and password; @ / and ? have to be. Networks "tcp" and "unix"
 // are dialled here and not by what mysql.RegisterDialContext knows under these

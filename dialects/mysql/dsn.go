@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -12,14 +13,30 @@ import (
 
 const urlPrefix, ownPrefix = "mysql://", "mysql:"
 
+// place is where a server listens.
+type place struct {
+	network string // "tcp", "unix" or one that the program registered
+	address string
+}
+
+func (p place) String() string {
+	if p.network == "tcp" {
+		return p.address
+	}
+	return p.network + "(" + p.address + ")"
+}
+
 // parts are a DSN taken to pieces; nothing is decoded but what has to be.
 type parts struct {
 	user, password string
-	network        string // "tcp", "unix" or one that the program registered
+	network        string // of the first server
 	address        string
+	more           []place // besides it
 	database       string
 	query          string // the parameters as they stand
 }
+
+func (p *parts) places() []place { return append([]place{{p.network, p.address}}, p.more...) }
 
 // The errors of this file say what is wrong and never quote: a mistyped DSN has
 // its password anywhere.
@@ -27,9 +44,11 @@ var (
 	errNoSlash      = errors.New("the slash before the database's name is missing; the form is user:password@tcp(host:port)/database, with nothing after the slash where there is no database")
 	errParenthesis  = errors.New("the address after the network does not end in a closing parenthesis before the slash; a slash in a parameter's value is written %2F")
 	errNetwork      = errors.New("what stands before the slash is no network and address such as tcp(host:port) or unix(/path); a slash in a parameter's value is written %2F")
+	errEmptyHost    = errors.New("a host is missing before, after or between the commas of the list of hosts; in a URL a comma in user or password may stand as it is, and @ / and ? there are written %40 %2F and %3F")
 	errHost         = errors.New("the host has characters that no host has; in a URL, @ / and ? of user and password are written %40 %2F and %3F")
 	errPort         = errors.New("the port is not a number from 1 to 65535; in a URL, @ / and ? of user and password are written %40 %2F and %3F, and an IPv6 address stands in brackets")
 	errStrayAt      = errors.New("there is an @ after the host; in a URL it is written %40, also in user and password, whose / and ? are written %2F and %3F")
+	errSecondAt     = errors.New("there is more than one @ before the hosts; in a URL an @ in user or password is written %40, and for a list of hosts both stand once, before the first")
 	errDatabase     = errors.New("the database's name has an @ or a slash in it, or a % without two hexadecimal digits; there they are written %40, %2F and %25")
 	errEscape       = errors.New("user or password has a % without two hexadecimal digits; in a URL a % is written %25")
 	errColonInUser  = errors.New("the user's name has an encoded colon in it; the colon between user and password is written as it is")
@@ -64,8 +83,11 @@ func (p *parts) checkShown() error {
 		return errUser
 	case strings.ContainsAny(p.database, ":=&;,"):
 		return errJoined
-	case strings.ContainsAny(p.address, "=&;"):
-		return errAddress
+	}
+	for _, at := range p.places() {
+		if strings.ContainsAny(at.address, "=&;") {
+			return errAddress
+		}
 	}
 	return nil
 }
@@ -91,18 +113,56 @@ func takeNative(dsn string) (parts, error) {
 			return p, errParenthesis
 		}
 	}
-	if err := p.setAddress(network, address); err != nil {
+	if err := p.setAddresses(network, address); err != nil {
 		return p, err
 	}
 	after, p.query, _ = strings.Cut(after, "?")
 	return p, p.setDatabase(after)
 }
 
-// setAddress fills in the driver's defaults.
-func (p *parts) setAddress(network, address string) error {
+// setAddresses takes a list of addresses, which is ours, apart. A path belongs to
+// a socket; one with a comma in it stays whole.
+func (p *parts) setAddresses(network, list string) error {
 	if !only(network, "+-._") {
 		return errNetwork
 	}
+	all := strings.Split(list, ",")
+	isPath := func(address string) bool { return strings.HasPrefix(address, "/") }
+	if network != "" && network != "tcp" && (network != "unix" || slices.ContainsFunc(all, func(address string) bool { return !isPath(address) })) {
+		all = []string{list}
+	}
+	return p.each(all, func(at *place, address string) error {
+		if isPath(address) && (network == "" || network == "tcp") {
+			return at.setAddress("unix", address)
+		}
+		return at.setAddress(network, address)
+	})
+}
+
+// each reads the addresses of a list.
+func (p *parts) each(list []string, read func(at *place, address string) error) error {
+	var places []place
+	for _, address := range list {
+		if address == "" && len(list) > 1 {
+			return errEmptyHost
+		}
+		var at place
+		if err := read(&at, address); err != nil {
+			return err
+		}
+		if !slices.Contains(places, at) {
+			places = append(places, at)
+		}
+	}
+	p.network, p.address = places[0].network, places[0].address
+	if len(places) > 1 {
+		p.more = places[1:]
+	}
+	return nil
+}
+
+// setAddress fills in the driver's defaults.
+func (p *place) setAddress(network, address string) error {
 	p.network, p.address = network, address
 	switch network {
 	case "", "tcp":
@@ -163,6 +223,10 @@ func takeURL(rest string) (parts, error) {
 		authority, after = rest[:end], rest[end:]
 	}
 	if at := strings.LastIndexByte(authority, '@'); at >= 0 {
+		if strings.Contains(authority[:at], "@") {
+			// app:…@db1,app:…@db2 would lead to db2 alone.
+			return p, errSecondAt
+		}
 		p.user, p.password, _ = strings.Cut(authority[:at], ":")
 		authority = authority[at+1:]
 	}
@@ -172,7 +236,7 @@ func takeURL(rest string) (parts, error) {
 	if err := p.decodeUser(); err != nil {
 		return p, err
 	}
-	if err := p.setHost(authority); err != nil {
+	if err := p.each(strings.Split(authority, ","), (*place).setHost); err != nil {
 		return p, err
 	}
 	after, p.query, _ = strings.Cut(strings.TrimPrefix(after, "/"), "?")
@@ -197,8 +261,17 @@ func (p *parts) decodeUser() error {
 	return nil
 }
 
-// setHost reads host, host:port, [IPv6] and [IPv6]:port.
-func (p *parts) setHost(hostport string) error {
+// setHost reads host, host:port, [IPv6] and [IPv6]:port, and a socket's path with
+// its slashes written %2F.
+func (p *place) setHost(hostport string) error {
+	if dialects.HasPrefix(hostport, "%2f") {
+		path, err := url.PathUnescape(hostport)
+		if err != nil {
+			return errHost
+		}
+		p.network, p.address = "unix", path
+		return nil
+	}
 	var host string
 	port := "3306"
 	if bare, found := strings.CutPrefix(hostport, "["); found {
@@ -250,7 +323,7 @@ func (p *parts) takeSocket() error {
 		if err != nil {
 			return errSocketEscape
 		}
-		p.network, p.address = "unix", path
+		p.network, p.address, p.more = "unix", path, nil
 	}
 	p.query = strings.Join(rest, "&")
 	return nil

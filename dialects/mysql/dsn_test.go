@@ -26,7 +26,8 @@ func TestParseReadsEveryFormOfDSN(t *testing.T) {
 		"mysql://u@h/":      {user: "u", network: "tcp", address: "h:3306"},
 		"mysql:///d":        {network: "tcp", address: "127.0.0.1:3306", database: "d"},
 		"mysql://u%40x:p%2F%3F%23%40%3A%25@h/d%2Fe": {user: "u@x", password: "p/?#@:%", network: "tcp", address: "h:3306", database: "d/e"},
-		"mysql://u:p@q:r+s#t@h/d":                   {user: "u", password: "p@q:r+s#t", network: "tcp", address: "h:3306", database: "d"},
+		"mysql://u:p%40q:r+s#t@h/d":                 {user: "u", password: "p@q:r+s#t", network: "tcp", address: "h:3306", database: "d"},
+		"mysql://u:p@q@tcp(h:1)/d":                  {user: "u", password: "p@q", network: "tcp", address: "h:1", database: "d"},
 		"mysql://u:p@[::1]:1/d":                     {user: "u", password: "p", network: "tcp", address: "[::1]:1", database: "d"},
 		"mysql://[fe80::1%25eth0]/d":                {network: "tcp", address: "[fe80::1%eth0]:3306", database: "d"},
 		"mysql://u@/d?socket=/run/my%20sql.sock":    {user: "u", network: "unix", address: "/run/my sql.sock", database: "d"},
@@ -64,7 +65,7 @@ func TestNativeDSNsMeanWhatTheyMeanToTheDriver(t *testing.T) {
 		want.CheckConnLiveness = !wired(want.Net)
 		got, err := parse(dsn)
 		require.NoError(t, err, dsn)
-		require.True(t, reflect.DeepEqual(want, got.config), dsn)
+		require.True(t, reflect.DeepEqual(want, got.servers[0].config), dsn)
 	}
 }
 
@@ -73,8 +74,8 @@ func TestURLParametersMayHaveSlashes(t *testing.T) {
 	require.Error(t, err, "an @ after the host is written %40")
 	tmpl, err := parse("mysql://u@h/d?loc=Europe/Berlin&socket=/run/(a)/s")
 	require.NoError(t, err)
-	require.Equal(t, "Europe/Berlin", tmpl.config.Loc.String())
-	require.Equal(t, "/run/(a)/s", tmpl.config.Addr)
+	require.Equal(t, "Europe/Berlin", tmpl.servers[0].config.Loc.String())
+	require.Equal(t, "/run/(a)/s", tmpl.servers[0].config.Addr)
 	require.Equal(t, "mysql u@unix(/run/(a)/s)/d", tmpl.Target())
 }
 
@@ -83,8 +84,8 @@ func TestPoolParametersAreTakenOut(t *testing.T) {
 		tmpl, err := parse(dsn + "pool_max_conns=4&parseTime=true&pool_acquire_timeout=1%6Ds&pool_reset&sql_mode=ANSI")
 		require.NoError(t, err)
 		require.Equal(t, []dialects.Param{{Name: "pool_max_conns", Value: "4"}, {Name: "pool_acquire_timeout", Value: "1ms"}, {Name: "pool_reset"}}, tmpl.PoolParams())
-		require.True(t, tmpl.config.ParseTime)
-		require.Equal(t, map[string]string{"sql_mode": "ANSI"}, tmpl.config.Params)
+		require.True(t, tmpl.servers[0].config.ParseTime)
+		require.Equal(t, map[string]string{"sql_mode": "ANSI"}, tmpl.servers[0].config.Params)
 		require.Equal(t, "mysql u@h:3306/d", tmpl.Target())
 	}
 }
@@ -92,7 +93,7 @@ func TestPoolParametersAreTakenOut(t *testing.T) {
 func TestKillerIsConfiguredForTheTransportAlone(t *testing.T) {
 	tmpl, err := parse("mysql://u:p@h/d?tls=skip-verify&timeout=3s&charset=latin1&sql_mode=ANSI&compress=true&connectionAttributes=a:b&autocommit=0")
 	require.NoError(t, err)
-	c := tmpl.killConfig
+	c := tmpl.servers[0].killConfig
 	require.Equal(t, "u p tcp h:3306  3s", strings.Join([]string{c.User, c.Passwd, c.Net, c.Addr, c.DBName, c.Timeout.String()}, " "))
 	require.True(t, c.TLS.InsecureSkipVerify)
 	require.Empty(t, c.Params)
@@ -121,6 +122,8 @@ func TestParseErrorsDiagnoseWithoutQuoting(t *testing.T) {
 		"mysql://u:hunter2@h h/d":                                       errHost.Error(),
 		"mysql://u:hun/ter2@h/d":                                        errStrayAt.Error(),
 		"mysql://u:1?hunter2@h/d":                                       errStrayAt.Error(),
+		"mysql://u:hunter2@h1,u:hunter2@h2/d":                           errSecondAt.Error(),
+		"mysql://u:hun@ter2@h/d":                                        errSecondAt.Error(),
 		"mysql://u:x@hunter2?y@h/d":                                     errStrayAt.Error(),
 		"mysql://u:x@hunter2?y=z@h/d":                                   errStrayAt.Error(),
 		"mysql://u:hunter2%@h/d":                                        errEscape.Error(),
@@ -249,11 +252,12 @@ var passwordPlaces = []string{
 	"mysql://u:%s/d", "mysql://u:%s", "mysql://u:%s@h/d?timeout=x", "mysql://u:%s@h/d/e", "mysql://u:%s@h:x/d", "mysql://u:%s@u:@h/d",
 	"mysql://h/shop&password=%s", "mysql://app@h/shop;password=%s", "app@tcp(h)/shop,password=%s", "mysql://app&password=%s@h/d",
 	"app;password=%s@tcp(h)/shop", "app/%s@tcp(h)/shop", "mysql://app@/shop?socket=/s&password=%s", "app@unix(/s;password=%s)/d",
+	"u:%s@tcp(h1:1,h2:2)/d", "mysql://u:%s@h1:1,h2/d", "mysql://u@h1,h2;password=%s/d", "mysql://u@h/d?target_session_attrs=%s",
 }
 
 func FuzzParseDSN(f *testing.F) {
 	for place := range passwordPlaces {
-		for _, around := range []string{"", "@", "/", "?", "#", ":", "%", "%2", "=", "&", "(", ")", "tcp(", ")/", "@x(", "@h/", "pool_x=", "\x00", " ", "é"} {
+		for _, around := range []string{"", "@", "/", "?", "#", ":", "%", "%2", "=", "&", ",", "(", ")", "tcp(", ")/", "@x(", "@h/", "pool_x=", "\x00", " ", "é"} {
 			f.Add(uint8(place), around, "", uint8(0))
 			f.Add(uint8(place), "", around, uint8(1))
 			f.Add(uint8(place), around, around, uint8(2))
@@ -278,6 +282,6 @@ func FuzzParseDSN(f *testing.F) {
 		}
 		require.NotContains(t, shown(tmpl), secret)
 		own := tmpl.(*template)
-		require.NotContains(t, shown(newSession(link{}, own.killer, own.Label)), secret)
+		require.NotContains(t, shown(newSession(link{}, own.servers[0].killer, own.Label)), secret)
 	})
 }

@@ -7,22 +7,32 @@ import (
 	"net"
 	"sync/atomic"
 	"time"
+
+	"github.com/pooldriver/pooldriver/dialects"
 )
 
 // killer ends connections whose socket the driver has closed while the server
 // may still be at work. It has at most one connection to the server, shared by
 // those who need it at the same time and closed with the last of them.
 type killer struct {
-	dial func(context.Context) (link, error)
+	dial   killerDial
+	logins *logins // nil where user and password are not ours
 
 	users atomic.Int32 // those between the beginning and the end of stop
 
-	turn chan struct{} // holds a token while somebody uses what follows
-	open bool
-	link link
+	turn  chan struct{} // holds a token while somebody uses what follows
+	open  bool
+	link  link
+	at    string              // the address it leads to
+	as    dialects.Credential // that it was let in with
+	all   bool                // it has seen another user's connection
+	tried attempts
 }
 
-func newKiller(dial func(context.Context) (link, error)) *killer {
+// killerDial connects to an address of the server; "" is any.
+type killerDial func(ctx context.Context, address string, as dialects.Credential) (link, error)
+
+func newKiller(dial killerDial) *killer {
 	return &killer{dial: dial, turn: make(chan struct{}, 1)}
 }
 
@@ -48,20 +58,30 @@ var errElsewhere = errors.New("the connection cannot be killed: it was not found
 // server's connections among its clients.
 var errProxied = errors.New("a connection may still be at work on the server: behind a proxy that shares connections it cannot be found")
 
-// stop kills the connection numbered thread, whose own end is local, and
-// returns when the server no longer lists it.
-func (k *killer) stop(ctx context.Context, thread uint64, local string) error {
-	if thread == 0 {
+// victim is a connection to be killed: its number, and its two ends, "" where
+// they are not known. login is what it was dialled with, empty where user and
+// password are not ours.
+type victim struct {
+	thread        uint64
+	local, remote string
+	login         dialects.Credential
+}
+
+// stop kills a connection and returns when the server no longer lists it.
+func (k *killer) stop(ctx context.Context, v victim) error {
+	if v.thread == 0 {
 		return errProxied
 	}
 	k.users.Add(1)
 	defer k.leave()
 	asked := false
 	for wait := time.Millisecond; ; wait = min(2*wait, 50*time.Millisecond) {
-		gone, err := k.step(ctx, thread, local, &asked)
+		gone, err := k.step(ctx, v, &asked)
 		switch {
 		case gone:
 			return nil
+		case unable(err):
+			wait = unablePause
 		case err != nil && ctx.Err() == nil && !fullHouse(err):
 			return fmt.Errorf("ending a connection on the server: %w", err)
 		}
@@ -82,29 +102,29 @@ func fullHouse(err error) bool {
 }
 
 // step looks whether the connection is still there and kills it once.
-func (k *killer) step(ctx context.Context, thread uint64, local string, asked *bool) (gone bool, err error) {
+func (k *killer) step(ctx context.Context, v victim, asked *bool) (gone bool, err error) {
 	if err := k.lock(ctx); err != nil {
 		return false, err
 	}
 	defer k.unlock()
-	if !k.open {
-		if k.link, err = k.dial(ctx); err != nil {
-			return false, err
-		}
-		k.open = true
+	if err := k.connect(ctx, v); err != nil {
+		return false, err
 	}
 	defer func() {
-		if err != nil {
+		if err != nil && !unable(err) {
 			k.hangUp() // the next one dials again
 		}
 	}()
-	gone, err = k.look(ctx, thread, local)
+	gone, err = k.look(ctx, v)
 	if gone || err != nil || *asked {
 		return gone, err
 	}
-	err = execute(ctx, k.link.conn, fmt.Sprintf("%sKILL %d", killLabel, thread))
-	if errorNumber(err) == erNoSuchThread {
+	err = execute(ctx, k.link.conn, fmt.Sprintf("%sKILL %d", killLabel, v.thread))
+	switch errorNumber(err) {
+	case erNoSuchThread:
 		return true, nil
+	case erKillDenied:
+		return false, fmt.Errorf("%w: %w", errDenied, err)
 	}
 	*asked = err == nil
 	return false, err
@@ -113,16 +133,24 @@ func (k *killer) step(ctx context.Context, thread uint64, local string, asked *b
 // look reports whether the server no longer lists the connection. Behind a load
 // balancer this may be another server, where the number is somebody else's. So
 // the user has to be the same, and, where the server sees our ports as they
-// are, the port too.
-func (k *killer) look(ctx context.Context, thread uint64, local string) (gone bool, err error) {
+// are, the port too. Another user than the connection's sees it only with a
+// privilege, and then sees the connections of others as well.
+func (k *killer) look(ctx context.Context, v victim) (gone bool, err error) {
+	same, others := "user = SUBSTRING_INDEX(USER(), '@', 1)", "0"
+	if k.as.User != v.login.User {
+		same = fmt.Sprintf("user = X'%x'", v.login.User)
+		others = "(SELECT COUNT(*) > 0 FROM information_schema.processlist" +
+			" WHERE user NOT IN (SUBSTRING_INDEX(USER(), '@', 1), SUBSTRING_INDEX(CURRENT_USER(), '@', 1)))"
+	}
 	answer, err := ask(ctx, k.link.conn, fmt.Sprintf(
-		"SELECT id = CONNECTION_ID(), host, user = SUBSTRING_INDEX(USER(), '@', 1) FROM information_schema.processlist WHERE id IN (CONNECTION_ID(), %d)", thread))
+		"SELECT id = CONNECTION_ID(), host, %s, %s FROM information_schema.processlist WHERE id IN (CONNECTION_ID(), %d)", same, others, v.thread))
 	if err != nil {
 		return false, err
 	}
 	var own, other string
 	listed, sameUser := false, false
 	for _, row := range answer {
+		k.all = k.all || k.as.User != v.login.User && row[3].string == "1"
 		if row[0].string == "1" {
 			own = port(row[1].string)
 			continue
@@ -130,11 +158,13 @@ func (k *killer) look(ctx context.Context, thread uint64, local string) (gone bo
 		listed, other, sameUser = true, port(row[1].string), row[2].string == "1"
 	}
 	switch {
+	case !listed && k.as.User != v.login.User && !k.all:
+		return false, errUnseen
 	case !listed:
 		return true, nil
 	case !sameUser:
 		return false, errElsewhere
-	case k.link.wire != nil && own != "" && own == port(k.link.wire.LocalAddr().String()) && local != "" && other != port(local):
+	case k.link.wire != nil && own != "" && own == port(k.link.wire.LocalAddr().String()) && v.local != "" && other != port(v.local):
 		return false, errElsewhere
 	}
 	return false, nil
@@ -163,6 +193,7 @@ func (k *killer) leave() {
 	defer k.unlock()
 	if k.users.Load() == 0 {
 		k.hangUp()
+		k.tried = attempts{}
 	}
 }
 
@@ -170,6 +201,6 @@ func (k *killer) leave() {
 func (k *killer) hangUp() {
 	if k.open {
 		k.link.drop()
-		k.open, k.link = false, link{}
+		k.open, k.link, k.as, k.all = false, link{}, dialects.Credential{}, false
 	}
 }

@@ -67,7 +67,7 @@ func (b *busyServer) answerTo(s *peerSession, q string) reply {
 		}
 		return reply{errno: erNoSuchThread}
 	case strings.Contains(q, "processlist"):
-		return b.processes(s, b.host, func(other *peerSession) bool {
+		return b.processList(s, q, b.host, func(other *peerSession) bool {
 			if other == s {
 				return true
 			}
@@ -141,7 +141,7 @@ func TestThoseWhoKillAtTheSameTimeShareOneConnection(t *testing.T) {
 	}
 	b.said()
 	// All of them are in before the first may leave.
-	tmpl.killer.users.Add(1)
+	tmpl.servers[0].killer.users.Add(1)
 	var closing sync.WaitGroup
 	for _, s := range sessions {
 		closing.Go(func() {
@@ -151,7 +151,7 @@ func TestThoseWhoKillAtTheSameTimeShareOneConnection(t *testing.T) {
 		})
 	}
 	closing.Wait()
-	tmpl.killer.leave()
+	tmpl.servers[0].killer.leave()
 	said := b.said()
 	require.Equal(t, 1, count(said, "login"))
 	require.Equal(t, many, count(said, killLabel))
@@ -174,15 +174,13 @@ func TestNobodyElsesConnectionIsKilled(t *testing.T) {
 	})
 	t.Run("another user under the same number", func(t *testing.T) {
 		b := newBusyServer(t)
-		tmpl := b.template(t, "")
-		s, err := tmpl.Dial(t.Context(), &dialects.Credential{User: "before", Password: "x"})
-		require.NoError(t, err)
-		later, err := tmpl.Dial(t.Context(), &dialects.Credential{User: "later", Password: "x"})
-		require.NoError(t, err)
-		b.cancelled(t, s.(*session))
+		s := b.dial(t, b.template(t, ""))
+		b.cancelled(t, s)
+		b.peer.mu.Lock()
+		b.sessions[0].user, b.seesAll = "somebody else", map[string]bool{"app": true}
+		b.peer.mu.Unlock()
 		require.ErrorIs(t, s.Close(t.Context()), errElsewhere)
 		require.Zero(t, count(b.said(), killLabel))
-		require.NoError(t, later.Close(t.Context()))
 	})
 	t.Run("ports behind a translation of addresses say nothing", func(t *testing.T) {
 		b := newBusyServer(t)
@@ -192,20 +190,6 @@ func TestNobodyElsesConnectionIsKilled(t *testing.T) {
 		require.NoError(t, s.Close(t.Context()))
 		require.Equal(t, 1, count(b.said(), killLabel))
 	})
-}
-
-func TestTheKillerUsesTheNewestCredential(t *testing.T) {
-	b := newBusyServer(t)
-	tmpl := b.template(t, "")
-	s, err := tmpl.Dial(t.Context(), &dialects.Credential{User: "app", Password: "old"})
-	require.NoError(t, err)
-	b.cancelled(t, s.(*session))
-	_ = b.dial(t, tmpl) // the DSN's own credential is not newer
-	tmpl.newest.Store(&dialects.Credential{User: "app", Password: "new"})
-	l, err := tmpl.dialKiller(t.Context())
-	require.NoError(t, err)
-	l.drop()
-	require.NoError(t, s.Close(t.Context()))
 }
 
 func TestAFullServerIsAskedAgainUntilTheStatementHasEndedByItself(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/dialects/internal/hosts"
 )
 
 // kinds are the driver's own parameters with what their values may be. Every
@@ -61,7 +62,11 @@ var transport = map[string]bool{
 
 const poolPrefix = "pool_"
 
+// roleParam is libpq's parameter; no driver of MySQL's knows it.
+const roleParam = "target_session_attrs"
+
 var (
+	errRole         = errors.New(`the value of the parameter "` + roleParam + `" is none of ` + hosts.Words())
 	errStrict       = errors.New(`the parameter "strict" no longer exists; set the server's variable sql_mode instead`)
 	errVariable     = errors.New("the value of a server variable among the parameters has a % without two hexadecimal digits; a % is written %25")
 	errPoolEscape   = errors.New(`the value of a parameter "pool_..." has a % without two hexadecimal digits`)
@@ -76,6 +81,7 @@ type params struct {
 	all       string // for the driver, as they stood
 	transport string // those of them in the table of that name
 	compress  bool
+	role      hosts.Role
 }
 
 func readParams(query string) (params, error) {
@@ -93,6 +99,12 @@ func readParams(query string) (params, error) {
 		}
 		if !given {
 			continue // the driver passes over them, too
+		}
+		if name == roleParam {
+			if p.role, given = hosts.ParseRole(value); !given {
+				return p, errRole
+			}
+			continue
 		}
 		pair = name + "=" + strings.ReplaceAll(value, "/", "%2F") // its last slash ends the address
 		if err := check(name, pair); err != nil {
@@ -130,7 +142,7 @@ func check(name, pair string) error {
 }
 
 // config lets the driver read the parameters as a whole, for one address.
-func config(at parts, query string) (*mysql.Config, error) {
+func config(who *parts, at place, query string) (*mysql.Config, error) {
 	address := at.address
 	if at.network == "unix" {
 		address = "/" // a path may have what the driver's form cannot write
@@ -142,7 +154,7 @@ func config(at parts, query string) (*mysql.Config, error) {
 	case err != nil:
 		return nil, errCombination
 	}
-	c.User, c.Passwd = at.user, at.password
-	c.Addr, c.DBName = at.address, at.database
+	c.User, c.Passwd = who.user, who.password
+	c.Addr, c.DBName = at.address, who.database
 	return c, nil
 }

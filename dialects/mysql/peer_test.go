@@ -3,7 +3,9 @@ package mysql
 import (
 	"bufio"
 	"bytes"
+	"crypto/sha1"
 	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"io"
 	"net"
@@ -30,7 +32,8 @@ type peer struct {
 	answer   func(s *peerSession, q string) reply // nil, or the zero reply: standard
 	reset    []byte                               // answers COM_RESET_CONNECTION; nil: OK
 	sessions []*peerSession
-	log      []string // logins, statements and commands, in order
+	seesAll  map[string]bool // users with the privilege PROCESS
+	log      []string        // logins, statements and commands, in order
 }
 
 // refuses, answers and resets set what the peer does from now on.
@@ -43,7 +46,18 @@ func (p *peer) answers(f func(s *peerSession, q string) reply) {
 func (p *peer) resets(packet []byte) { p.mu.Lock(); p.reset = packet; p.mu.Unlock() }
 
 // login is what a client says of itself.
-type login struct{ user, database, attributes string }
+type login struct{ user, database, attributes, auth string }
+
+// by reports whether a client knows the password (mysql_native_password).
+func (l login) by(password string) bool {
+	hash := func(data ...byte) []byte { sum := sha1.Sum(data); return sum[:] }
+	once := hash([]byte(password)...)
+	key := hash(append([]byte(peerSalt), hash(once...)...)...)
+	for i := range once {
+		once[i] ^= key[i]
+	}
+	return l.auth == string(once)
+}
 
 type peerSession struct {
 	login       // guarded by peer.mu
@@ -73,6 +87,7 @@ const (
 	peerDeprecateEOF   = 1 << 24
 	peerCapabilities   = peerLongPassword | peerConnectWithDB | peerProtocol41 | peerSecure | peerMultiResults | peerPluginAuth | peerConnectAttrs | peerDeprecateEOF
 	peerFirstID        = 70_000
+	peerSalt           = "12345678123456789012"
 	comQuit            = 1
 	comQuery           = 3
 	comPing            = 14
@@ -257,14 +272,14 @@ func (s *peerSession) greeting() []byte {
 	b := []byte{10}
 	b = append(b, "5.5.5-11.8.0-peer\x00"...)
 	b = binary.LittleEndian.AppendUint32(b, s.id)
-	b = append(b, "12345678\x00"...)
+	b = append(b, peerSalt[:8]+"\x00"...)
 	b = binary.LittleEndian.AppendUint16(b, peerCapabilities&0xffff)
 	b = append(b, 45)
 	b = binary.LittleEndian.AppendUint16(b, s.status)
 	b = binary.LittleEndian.AppendUint16(b, peerCapabilities>>16)
 	b = append(b, 21)
 	b = append(b, make([]byte, 10)...)
-	b = append(b, "123456789012\x00"...)
+	b = append(b, peerSalt[8:]+"\x00"...)
 	return append(b, "mysql_native_password\x00"...)
 }
 
@@ -341,7 +356,7 @@ func readLogin(data []byte) login {
 	rest := data[32:]
 	user, rest, _ := bytes.Cut(rest, []byte{0})
 	l.user = string(user)
-	rest = rest[1+int(rest[0]):]
+	l.auth, rest = string(rest[1:1+int(rest[0])]), rest[1+int(rest[0]):]
 	if capabilities&peerConnectWithDB != 0 {
 		database, after, _ := bytes.Cut(rest, []byte{0})
 		l.database, rest = string(database), after
@@ -354,20 +369,38 @@ func readLogin(data []byte) login {
 // processes answers the killer's question: the sessions that are there, by the
 // host that host says for each.
 func (p *peer) processes(asking *peerSession, host func(*peerSession) string, alive func(*peerSession) bool) reply {
+	return p.processList(asking, "", host, alive)
+}
+
+// processList is processes for a question that may name another user than the one
+// who asks, whose sessions are shown to those who see all.
+func (p *peer) processList(asking *peerSession, q string, host func(*peerSession) string, alive func(*peerSession) bool) reply {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	user, others := asking.user, "0"
+	if _, after, ok := strings.Cut(q, "user = X'"); ok {
+		name, _, _ := strings.Cut(after, "'")
+		text, _ := hex.DecodeString(name)
+		user = string(text)
+		for _, s := range p.sessions {
+			if p.seesAll[asking.user] && !s.gone && s.user != asking.user {
+				others = "1"
+			}
+		}
+	}
 	r := reply{rows: [][]any{}}
 	for _, s := range p.sessions {
-		if alive(s) {
-			own, same := "0", "0"
-			if s == asking {
-				own = "1"
-			}
-			if s.user == asking.user {
-				same = "1"
-			}
-			r.rows = append(r.rows, []any{own, host(s), same})
+		if !alive(s) || s.user != asking.user && !p.seesAll[asking.user] {
+			continue
 		}
+		own, same := "0", "0"
+		if s == asking {
+			own = "1"
+		}
+		if s.user == user {
+			same = "1"
+		}
+		r.rows = append(r.rows, []any{own, host(s), same, others})
 	}
 	return r
 }

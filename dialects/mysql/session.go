@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/dialects/internal/hosts"
 	"github.com/pooldriver/pooldriver/dialects/internal/opaque"
 	"github.com/pooldriver/pooldriver/dialects/internal/wire"
 )
@@ -17,11 +18,18 @@ type session struct {
 	inner
 
 	killer    *killer
-	thread    uint64 // the server's number of the connection, as KILL takes it; 0: not known
-	home      *home  // nil where there is no wire
-	uncounted bool   // the driver says ErrBadConn after the server refused
+	login     dialects.Credential // for the killer
+	thread    uint64              // the server's number of the connection, as KILL takes it; 0: not known
+	home      *home               // nil where there is no wire
+	uncounted bool                // the driver says ErrBadConn after the server refused
 
 	autocommitAtConnect bool
+
+	role      hosts.Role // what the DSN asks for
+	asks      bool       // the server was asked, and is asked again
+	atConnect hosts.Server
+	host      string // of several; and why others were passed over
+	passed    string
 }
 
 var _ dialects.Session = (*session)(nil)
@@ -132,7 +140,7 @@ func (s *session) Close(ctx context.Context) error {
 			return nil
 		}
 	}
-	return s.killer.stop(ctx, s.thread, s.localAddr())
+	return s.killer.stop(ctx, s.asVictim())
 }
 
 // healthy reports whether the connection is idle and the driver trusts it.
@@ -141,12 +149,13 @@ func (s *session) healthy() bool {
 	return ok && v.IsValid() && (s.wire == nil || s.Peek() == dialects.Alive)
 }
 
-// localAddr is the connection's own end, or "" where it cannot be known.
-func (s *session) localAddr() string {
-	if s.wire == nil {
-		return ""
+// asVictim is the connection as the killer knows it.
+func (s *session) asVictim() victim {
+	v := victim{thread: s.thread, login: s.login}
+	if s.wire != nil {
+		v.local, v.remote = s.wire.LocalAddr().String(), s.wire.RemoteAddr().String()
 	}
-	return s.wire.LocalAddr().String()
+	return v
 }
 
 // pause waits for d, or until ctx ends.

@@ -295,7 +295,7 @@ func TestANetworkOfTheProgramGoesWithoutWire(t *testing.T) {
 	defer mysql.DeregisterDialContext("own")
 	tmpl, err := parse("app:" + secret + "@own(" + p.l.Addr().String() + ")/app")
 	require.NoError(t, err)
-	require.True(t, tmpl.config.CheckConnLiveness, "the driver looks for itself")
+	require.True(t, tmpl.servers[0].config.CheckConnLiveness, "the driver looks for itself")
 	s := p.dial(t, tmpl)
 	require.EqualValues(t, 4711, s.thread)
 	_, ok := s.Sent()
@@ -353,12 +353,12 @@ func TestNothingOfTheTemplateIsSharedWithADial(t *testing.T) {
 	p := newPeer(t)
 	// The peer has no TLS: the driver strikes it out of the config it is given.
 	tmpl := p.template(t, "tls=preferred&sql_mode=ANSI&connectionAttributes=a:b")
-	before := tmpl.config.Clone()
+	before := tmpl.servers[0].config.Clone()
 	s := p.dial(t, tmpl)
-	require.True(t, reflect.DeepEqual(before, tmpl.config))
+	require.True(t, reflect.DeepEqual(before, tmpl.servers[0].config))
 	own := reflect.ValueOf(s.conn).Elem().FieldByName("cfg").Elem()
 	require.True(t, own.FieldByName("TLS").IsNil(), "the driver did strike it out")
-	require.NotEqual(t, reflect.ValueOf(tmpl.config.Params).Pointer(), own.FieldByName("Params").Pointer())
+	require.NotEqual(t, reflect.ValueOf(tmpl.servers[0].config.Params).Pointer(), own.FieldByName("Params").Pointer())
 }
 
 func TestWrapTakesTheDriversConnectorsAlone(t *testing.T) {

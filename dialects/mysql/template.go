@@ -3,12 +3,16 @@ package mysql
 import (
 	"context"
 	"database/sql/driver"
+	"errors"
 	"fmt"
-	"sync/atomic"
+	"net"
+	"slices"
+	"time"
 
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/dialects/internal/hosts"
 	"github.com/pooldriver/pooldriver/dialects/internal/opaque"
 )
 
@@ -16,17 +20,12 @@ import (
 type template struct {
 	opaque.Label
 
-	pool []dialects.Param
-	// config and killConfig are never handed to the driver, only clones of
-	// them: it fills in what is missing and, where a server has no TLS and
-	// need not, strikes it out.
-	config     *mysql.Config
-	killConfig *mysql.Config // without database, variables and character sets
-	resettable bool          // neither TLS nor compression between us and the wire
+	pool    []dialects.Param
+	servers []*server // that the DSN names
+	list    *hosts.List
+	role    hosts.Role
 
-	newest atomic.Pointer[dialects.Credential] // the last one that Dial was given
-	home   atomic.Pointer[home]
-	killer *killer
+	logins logins
 }
 
 var _ dialects.Template = (*template)(nil)
@@ -40,21 +39,17 @@ func parse(dsn string) (*template, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &template{Label: opaque.Label(target(at)), pool: p.pool}
-	if t.config, err = config(at, p.all); err != nil {
-		return nil, err
+	t := &template{Label: opaque.Label(target(at)), pool: p.pool, role: p.role}
+	var names []string
+	for _, where := range at.places() {
+		s, err := t.newServer(at, where, p)
+		if err != nil {
+			return nil, err
+		}
+		t.servers = append(t.servers, s)
+		names = append(names, s.name)
 	}
-	at.database = ""
-	if t.killConfig, err = config(at, p.transport); err != nil {
-		return nil, err
-	}
-	t.killConfig.ConnectionAttributes = "program_name:pooldriver-kill"
-	t.resettable = wired(at.network) && t.config.TLS == nil && !p.compress
-	if wired(at.network) {
-		// The driver cannot look at a socket that is wrapped; Session.Peek can.
-		t.config.CheckConnLiveness = false
-	}
-	t.killer = newKiller(t.dialKiller)
+	t.list = hosts.New(names...)
 	return t, nil
 }
 
@@ -65,12 +60,11 @@ func target(at parts) string {
 	if at.user != "" {
 		s += at.user + "@"
 	}
-	if at.network == "tcp" {
-		s += at.address
-	} else {
-		s += at.network + "(" + at.address + ")"
+	s += place{at.network, at.address}.String() + "/" + at.database
+	if n := len(at.more); n > 0 {
+		s += fmt.Sprintf(" (+%d more)", n)
 	}
-	return s + "/" + at.database
+	return s
 }
 
 func (t *template) PoolParams() []dialects.Param { return t.pool }
@@ -83,7 +77,8 @@ func (t *template) Driver() driver.Driver { return &mysql.MySQLDriver{} }
 // driver prepares nothing.
 func (t *template) Traits() dialects.Traits {
 	own := traits
-	own.Reprepares = !t.config.InterpolateParams
+	own.Reprepares = !t.servers[0].config.InterpolateParams
+	own.RoleMatters = t.asks()
 	return own
 }
 
@@ -99,57 +94,134 @@ func (t *template) TakesCredential() bool { return true }
 func (t *template) Close() error { return nil }
 
 func (t *template) Dial(ctx context.Context, cred *dialects.Credential) (dialects.Session, error) {
-	c := t.config.Clone()
-	if cred != nil {
-		c.User, c.Passwd = cred.User, cred.Password
-		latest := *cred
-		t.newest.Store(&latest)
-	}
-	l, err := dial(ctx, c, t.Target())
+	order := t.logins.begin()
+	found, err := hosts.Walk(ctx, t.list, func(ctx context.Context, host int, patience time.Duration) (*session, hosts.Outcome) {
+		return t.dialHost(ctx, t.servers[host], patience, cred)
+	}, hosts.Drop)
 	if err != nil {
 		return nil, err
 	}
-	s := newSession(l, t.killer, t.Label)
-	s.uncounted = c.RejectReadOnly
+	t.logins.took(order, cred)
+	if len(t.servers) > 1 {
+		found.Conn.host, found.Conn.passed = t.servers[found.Host].name, found.Passed
+	}
+	return found.Conn, nil
+}
+
+// asks reports whether servers are asked what they are: where one of a certain
+// role is wanted, and where there are several, for a node of a cluster lets people
+// in that it then refuses every statement.
+func (t *template) asks() bool { return t.role != hosts.Any || len(t.servers) > 1 }
+
+// dialHost connects to one server of the DSN. Of several addresses of its name
+// each is asked, where that has to be; else the dialer tries them, which knows how
+// not to wait for IPv6 that leads nowhere (RFC 8305). If the one that accepted is
+// then silent for its share of the time, the others follow.
+func (t *template) dialHost(ctx context.Context, srv *server, patience time.Duration, cred *dialects.Credential) (*session, hosts.Outcome) {
+	host, port, err := net.SplitHostPort(srv.config.Addr)
+	if srv.config.Net != "tcp" || err != nil {
+		return t.connect(ctx, srv, "", patience, cred)
+	}
+	found, err := lookup(ctx, host)
+	switch {
+	case err != nil && t.asks():
+		return nil, hosts.Outcome{Err: err}
+	case err != nil || len(found) == 0:
+		return t.connect(ctx, srv, "", patience, cred)
+	}
+	for i, ip := range found {
+		found[i] = net.JoinHostPort(ip, port)
+	}
+	if len(found) == 1 {
+		return t.connect(ctx, srv, found[0], patience, cred) // not looked up again
+	}
+	others := func(ctx context.Context, found []string) (*session, hosts.Outcome) {
+		return hosts.Addresses(ctx, found, patience, func(ctx context.Context, address string, patience time.Duration) (*session, hosts.Outcome) {
+			return t.connect(ctx, srv, address, patience, cred)
+		}, hosts.Drop)
+	}
+	if t.asks() {
+		return others(ctx, found)
+	}
+	own, cancel := ctx, func() {}
+	if deadline, ok := ctx.Deadline(); ok {
+		own, cancel = context.WithTimeout(ctx, time.Until(deadline)/time.Duration(len(found)))
+	}
+	defer cancel()
+	s, o, reached := t.connectTo(own, srv, "", patience, cred)
+	found = slices.DeleteFunc(found, func(address string) bool { return address == reached })
+	if o.Err == nil || o.Final || reached == "" || len(found) == 0 || ctx.Err() != nil {
+		return s, o
+	}
+	first := fmt.Errorf("%s: %w", reached, o.Err)
+	if s, o = others(ctx, found); o.Err != nil {
+		o.Err = errors.Join(first, o.Err)
+	}
+	return s, o
+}
+
+// lookup finds a name's addresses; tests have names of their own.
+var lookup = net.DefaultResolver.LookupHost
+
+// connect opens a connection, to address if there is one, and asks whose it is.
+func (t *template) connect(ctx context.Context, srv *server, address string, patience time.Duration, cred *dialects.Credential) (*session, hosts.Outcome) {
+	s, o, _ := t.connectTo(ctx, srv, address, patience, cred)
+	return s, o
+}
+
+// connectTo is connect. It tells which address has accepted, if one has.
+func (t *template) connectTo(ctx context.Context, srv *server, address string, patience time.Duration, cred *dialects.Credential) (_ *session, _ hosts.Outcome, reached string) {
+	c := srv.config.Clone()
+	if cred != nil {
+		c.User, c.Passwd = cred.User, cred.Password
+	}
+	password := c.Passwd
+	login := dialects.Credential{User: c.User, Password: c.Passwd}
+	fail := func(err error) (*session, hosts.Outcome, string) {
+		o := outcomeOf(err)
+		o.Err = scrub(err, password, t.Target())
+		return nil, o, reached
+	}
+	l, err := dial(ctx, c, way{address, patience}, t.Target())
+	if l.wire != nil {
+		reached = l.wire.RemoteAddr().String()
+	}
+	if err != nil {
+		s, o, _ := fail(err)
+		o.Unreachable = wired(c.Net) && l.wire == nil
+		return s, o, reached
+	}
+	s := newSession(l, srv.killer, t.Label)
+	s.uncounted, s.login = c.RejectReadOnly, login
+	if s.role, s.asks = t.role, t.asks(); s.asks {
+		// First of all: what a node that is not ready refuses is no finding.
+		if s.atConnect, err = askServer(ctx, l.conn); err != nil {
+			l.drop()
+			return fail(err)
+		}
+	}
+	fit := t.role.Of(s.atConnect)
+	if fit == hosts.Unfit {
+		l.drop()
+		return nil, hosts.Outcome{Err: t.role.Refuse(s.atConnect), Answered: true}, reached
+	}
 	switch {
 	case l.wire == nil || s.thread == 0:
 		s.thread, err = askThread(ctx, l.conn)
 	default:
-		if s.home, err = t.homeOf(ctx, l.conn, c, s.thread); err == nil && s.home.proxied {
+		if s.home, err = srv.homeOf(ctx, l.conn, c, s.thread); err == nil && s.home.proxied {
 			s.thread = 0
 		}
 	}
 	if err != nil {
 		l.drop()
-		return nil, scrub(err, c.Passwd, t.Target())
+		return fail(err)
 	}
-	return s, nil
+	return s, hosts.Outcome{Fit: fit}, reached
 }
 
-// dialKiller opens the connection that kills. A credential that has expired
-// since the statement began is of no use, hence the newest.
-func (t *template) dialKiller(ctx context.Context) (link, error) {
-	c := t.killConfig.Clone()
-	if cred := t.newest.Load(); cred != nil {
-		c.User, c.Passwd = cred.User, cred.Password
-	}
-	return dial(ctx, c, t.Target())
-}
-
-// homeOf returns the state that connections of the template have at connect.
-// It costs a round trip on the first connection of each user; the others have
-// the same.
-func (t *template) homeOf(ctx context.Context, conn driver.Conn, c *mysql.Config, thread uint64) (*home, error) {
-	if h := t.home.Load(); h != nil && h.user == c.User {
-		return h, nil
-	}
-	h, err := findHome(ctx, conn, c, thread)
-	if err != nil {
-		return nil, fmt.Errorf("reading the state at connect: %w", err)
-	}
-	if !t.resettable {
-		h.unusable = errSealed
-	}
-	t.home.Store(h)
-	return h, nil
+// outcomeOf is that of a try that failed. A credential that one server refuses
+// the others would refuse, too, and some lock the account after a few.
+func outcomeOf(err error) hosts.Outcome {
+	return hosts.Outcome{Answered: errorNumber(err) != 0, Final: diagnose(err)&dialects.AuthFailed != 0}
 }

@@ -21,7 +21,9 @@ var _ dialects.Template = (*wrapped)(nil)
 
 func wrap(c driver.Connector) *wrapped {
 	w := &wrapped{Template: plain.NewTemplate(c, "mysql (by a connector of the program)")}
-	w.killer = newKiller(func(ctx context.Context) (link, error) { return w.connect(ctx, nil) })
+	w.killer = newKiller(func(ctx context.Context, _ string, _ dialects.Credential) (link, error) {
+		return w.connect(ctx, nil)
+	})
 	return w
 }
 

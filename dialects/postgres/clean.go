@@ -46,11 +46,44 @@ func (s *session) Clean(ctx context.Context, effect dialects.Effect) (kept bool,
 	if err := s.simple(ctx, cleaning); err != nil {
 		return false, err
 	}
+	if err := s.restoreReported(ctx); err != nil {
+		return false, err
+	}
 	s.dropNotifications()
 	if effect != dialects.Clean && effect&losesPrepared == 0 {
 		return true, nil
 	}
 	return false, s.pgx.DeallocateAll(ctx)
+}
+
+// reported are the settings that a server tells unasked, and that a DSN can set
+// (PostgreSQL's manual, 54.2.7, "Asynchronous Operations"). PgBouncer keeps these
+// for each of its clients.
+var reported = [...]string{"application_name", "client_encoding", "DateStyle", "IntervalStyle", "TimeZone", "standard_conforming_strings"}
+
+// reportedNow is what the server has told of them last.
+func (s *session) reportedNow() (values [len(reported)]string) {
+	for i, name := range reported {
+		values[i] = s.pg.ParameterStatus(name)
+	}
+	return values
+}
+
+// restoreReported sets those back that RESET ALL has not. The settings that a
+// client of PgBouncer begins with are no session's defaults: RESET leads to the
+// defaults of the server's connection, which PgBouncer takes for the client's wish.
+func (s *session) restoreReported(ctx context.Context) error {
+	now := s.reportedNow()
+	for i, name := range reported {
+		if now[i] == s.reported[i] {
+			continue
+		}
+		to := [][]byte{[]byte(name), []byte(s.reported[i])}
+		if err := s.pg.ExecParams(ctx, "SELECT set_config($1, $2, false)", to, nil, nil, nil).Read().Err; err != nil {
+			return fmt.Errorf("setting %s back: %w", name, err)
+		}
+	}
+	return nil
 }
 
 // dropNotifications empties the buffer in which pgx keeps what came in for the

@@ -8,6 +8,11 @@
 //	postgres://user:password@host:port/database?PARAMETERS
 //	postgres:host=… user=… dbname=…      libpq's keywords and values
 //
+// Several hosts are separated by commas, as libpq has it, in either form;
+// target_session_attrs says which of them will do: any, read-write, read-only,
+// primary, standby or prefer-standby. Each dial goes along the list, servers that
+// could not be reached lately last, and asks who answers.
+//
 // What pgx knows holds here too: its parameters, the environment (PGHOST, …),
 // the password file and the service file. Each parameter reaches every real
 // connection.
@@ -50,17 +55,28 @@ func (dialect) Wrap(c driver.Connector) (dialects.Template, error) { return wrap
 func (dialect) Effect(query string) dialects.Effect { return classify(query) }
 
 // Diagnose goes by SQLSTATE and the name of the server's routine, which no
-// translation of its messages changes.
+// translation of its messages changes. Of the errors of several servers the first
+// is diagnosed; that one of them refused the credential is said besides.
 func (dialect) Diagnose(err error) dialects.Diagnosis {
-	var e *pgconn.PgError
-	if !errors.As(err, &e) {
+	var first *pgconn.PgError
+	if !errors.As(err, &first) {
 		return 0
 	}
+	said := diagnose(first)
+	for _, e := range serverErrors(err) {
+		said |= diagnose(e) & dialects.AuthFailed
+	}
+	return said
+}
+
+func diagnose(e *pgconn.PgError) dialects.Diagnosis {
 	switch e.Code {
 	case "28P01", "28000": // invalid_password, invalid_authorization_specification
 		return dialects.AuthFailed
 	case "57P01", "57P02", "57P03": // admin_shutdown, crash_shutdown, cannot_connect_now
 		return dialects.ServerLeaving
+	case "25006": // read_only_sql_transaction
+		return dialects.RoleDoubt
 	case "26000": // invalid_sql_statement_name
 		said := strings.HasPrefix(e.Message, `prepared statement "`) && strings.HasSuffix(e.Message, `" does not exist`)
 		if outermost(e) && (e.Routine == "FetchPreparedStatement" || said) {

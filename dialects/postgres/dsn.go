@@ -6,12 +6,12 @@ import (
 	"net"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/dialects/internal/hosts"
 )
 
 var schemes = []string{"postgres://", "postgresql://"}
@@ -64,6 +64,9 @@ func parse(dsn string) (*template, error) {
 			return nil, err
 		}
 	}
+	if list := hostList(dsn, isURL); len(list) > 1 && slices.Contains(list, "") {
+		return nil, errEmptyHost
+	}
 	config, err := pgx.ParseConfig(dsn)
 	if err != nil {
 		return nil, explainParse(err)
@@ -75,7 +78,52 @@ func parse(dsn string) (*template, error) {
 	if err := checkShown(config, user); err != nil {
 		return nil, err
 	}
-	return &template{Label: labelOf(config, user), config: config, params: takePoolParams(config)}, nil
+	t := &template{Label: labelOf(config, user), config: config, params: takePoolParams(config)}
+	t.role, t.addresses = roleOf(config), addresses(config)
+	t.list = hosts.New(t.addresses...)
+	return t, nil
+}
+
+// libpq takes a host that is missing for the default socket, or localhost; in a
+// list it is a slip.
+var errEmptyHost = errors.New("a host is missing before, after or between the commas of the DSN's list of hosts; for the local server write localhost, or the directory of its socket (/run/postgresql, in a URL %2Frun%2Fpostgresql)")
+
+// hostKeyword finds the keyword host and its value.
+var hostKeyword = regexp.MustCompile(`(?:^|\s)host\s*=\s*('(?:[^'\\]|\\.)*'|\S*)`)
+
+// hostList is the hosts as the DSN has them, without ports, "" where one is missing.
+// It is empty if the DSN names none. In a URL the parameter host goes before what
+// stands in front of the path.
+func hostList(dsn string, isURL bool) []string {
+	var list []string
+	if !isURL {
+		if m := hostKeyword.FindStringSubmatch(dsn); m != nil {
+			list = strings.Split(strings.Trim(m[1], "'"), ",")
+		}
+	} else {
+		_, rest, _ := strings.Cut(dsn, "://")
+		path, query, _ := strings.Cut(rest, "?")
+		authority, _, _ := strings.Cut(path, "/")
+		if _, behind, given := strings.Cut(authority, "@"); given {
+			authority = behind
+		}
+		for _, host := range strings.Split(authority, ",") {
+			if strings.HasPrefix(host, ":") {
+				host = "" // of which there is a port
+			}
+			list = append(list, host)
+		}
+		for pair := range strings.SplitSeq(query, "&") {
+			if value, given := strings.CutPrefix(pair, "host="); given {
+				value = strings.NewReplacer("%2C", ",", "%2c", ",").Replace(value)
+				list = strings.Split(value, ",")
+			}
+		}
+	}
+	for i, host := range list {
+		list[i] = strings.TrimSpace(host)
+	}
+	return list
 }
 
 // takePoolParams removes the parameters of the pool, which pgx has taken for
@@ -154,16 +202,4 @@ func checkShown(config *pgx.ConnConfig, user string) error {
 // the @ of the abstract namespace.
 func isSocket(host string) bool {
 	return strings.HasPrefix(host, "/") || strings.HasPrefix(host, "@/") || len(host) > 2 && host[1] == ':' && host[2] == '\\'
-}
-
-// addresses are the different hosts and ports that config may connect to, the
-// first one first. pgx lists one twice when it may go without TLS.
-func addresses(config *pgx.ConnConfig) []string {
-	list := []string{net.JoinHostPort(config.Host, strconv.Itoa(int(config.Port)))}
-	for _, f := range config.Fallbacks {
-		if a := net.JoinHostPort(f.Host, strconv.Itoa(int(f.Port))); !slices.Contains(list, a) {
-			list = append(list, a)
-		}
-	}
-	return list
 }

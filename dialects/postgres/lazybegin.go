@@ -37,7 +37,7 @@ func (s *session) BeginWithNext(ctx context.Context, opts driver.TxOptions) (dri
 // is the latest.
 func throughCarrier(build pgconn.BuildFrontendFunc, last **carrier) pgconn.BuildFrontendFunc {
 	return func(r io.Reader, w io.Writer) *pgproto3.Frontend {
-		c := &carrier{r: r, w: w}
+		c := &carrier{r: r, w: w, asked: *last != nil && (*last).asked}
 		c.frontend = build(c, c)
 		*last = c
 		return c.frontend

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"maps"
 	"net"
 	"sync"
 	"testing"
@@ -18,6 +19,11 @@ type server struct {
 	mu       sync.Mutex
 	startups []map[string]string // what clients began with
 	queries  []string
+	reports  map[string]string       // parameters of the session that it tells
+	answer   [2]string               // to askServer: in recovery, read-only
+	refuses  *pgproto3.ErrorResponse // nil: it lets everybody in
+	asks     bool                    // for a password, first
+	fails    *pgproto3.ErrorResponse // nil: askServer is answered
 
 	conns  chan net.Conn // those let in
 	hangUp chan struct{} // closed: a goodbye is answered
@@ -62,8 +68,26 @@ func (s *server) serve(conn net.Conn) {
 	}
 	s.mu.Lock()
 	s.startups = append(s.startups, m.Parameters)
+	reports, refuses, asks := maps.Clone(s.reports), s.refuses, s.asks
 	s.mu.Unlock()
+	if asks {
+		b.Send(&pgproto3.AuthenticationCleartextPassword{})
+		if b.Flush() != nil || b.SetAuthType(pgproto3.AuthTypeCleartextPassword) != nil {
+			return
+		}
+		if _, err := b.Receive(); err != nil {
+			return
+		}
+	}
+	if refuses != nil {
+		b.Send(refuses)
+		_ = b.Flush()
+		return
+	}
 	b.Send(&pgproto3.AuthenticationOk{})
+	for name, value := range reports {
+		b.Send(&pgproto3.ParameterStatus{Name: name, Value: value})
+	}
 	// pgx writes no simple query without knowing these.
 	b.Send(&pgproto3.ParameterStatus{Name: "standard_conforming_strings", Value: "on"})
 	b.Send(&pgproto3.ParameterStatus{Name: "client_encoding", Value: "UTF8"})
@@ -89,6 +113,7 @@ func (s *server) serve(conn net.Conn) {
 		case *pgproto3.Query:
 			s.mu.Lock()
 			s.queries = append(s.queries, m.String)
+			answer, fails := s.answer, s.fails
 			s.mu.Unlock()
 			switch m.String {
 			case "BEGIN":
@@ -99,7 +124,13 @@ func (s *server) serve(conn net.Conn) {
 				status = 'E'
 				b.Send(&pgproto3.ErrorResponse{Severity: "ERROR", Code: "22012", Message: "division by zero"})
 			}
-			if rows, ok := findRows(m.String); ok {
+			if m.String == askServer && fails != nil {
+				b.Send(fails)
+			} else if m.String == askServer {
+				b.Send(&pgproto3.RowDescription{Fields: []pgproto3.FieldDescription{{Name: []byte("pg_is_in_recovery")}, {Name: []byte("reset_val")}}})
+				b.Send(&pgproto3.DataRow{Values: [][]byte{[]byte(answer[0]), []byte(answer[1])}})
+				b.Send(&pgproto3.CommandComplete{CommandTag: []byte("SELECT 1")})
+			} else if rows, ok := findRows(m.String); ok {
 				portal{rows: rows}.describe(b)
 				portal{rows: rows}.execute(b)
 			} else {

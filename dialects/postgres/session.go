@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/dialects/internal/hosts"
 	"github.com/pooldriver/pooldriver/dialects/internal/opaque"
 	"github.com/pooldriver/pooldriver/dialects/internal/wire"
 )
@@ -26,6 +27,14 @@ type session struct {
 	eye     *wire.Conn // to peek with: wire, or one that only looks
 	sealed  bool       // TLS: what waits to be read cannot be understood
 	hooked  bool       // somebody else's hook may have made the state at connect
+
+	reported [len(reported)]string // as they were at connect
+
+	role      hosts.Role   // what the DSN asks for
+	atConnect hosts.Server // what the server was then
+	known     bool         // atConnect is
+	host      string       // of several; and why others were passed over
+	passed    string
 }
 
 var _ dialects.LastWord = (*session)(nil)
@@ -42,6 +51,8 @@ func newSession(conn *stdlib.Conn, label string) *session {
 	}
 	_, s.sealed = nc.(interface{ NetConn() net.Conn })
 	s.sealed = s.sealed && nc != net.Conn(s.wire)
+	s.reported = s.reportedNow()
+	s.atConnect, s.known = s.told()
 	return s
 }
 

@@ -211,7 +211,7 @@ func TestDiagnoseGoesByTheServersCode(t *testing.T) {
 		{&pgconn.PgError{Code: "0A000", Routine: "RevalidateCachedQuery", Where: "PL/pgSQL function p(integer) line 3 at SQL statement"}, 0},
 		{&pgconn.PgError{Code: "0A000", Message: "cached plan must not change result type", Where: "SQL function \"f\" statement 1"}, 0},
 		{&pgconn.PgError{Code: "0A000", Message: "not supported"}, 0},
-		{dialError("t", &pgconn.PgError{Code: "28P01"}), dialects.AuthFailed},
+		{dialError("t", "", &pgconn.PgError{Code: "28P01"}), dialects.AuthFailed},
 	} {
 		require.Equal(t, c.want, dialect{}.Diagnose(c.err), "%v", c.err)
 	}
@@ -233,7 +233,7 @@ func TestWhatAServerRepeatsOfThePasswordIsStruckOut(t *testing.T) {
 		return nil, &pgconn.PgError{Severity: "FATAL", Code: "28P01", Message: secret + " authentication failed"}
 	}
 	_, err = stdlib.GetConnector(*config).Connect(t.Context())
-	err = dialError("t", err)
+	err = dialError("t", "", err)
 	require.ErrorContains(t, err, "xxxxx authentication failed")
 	require.Equal(t, dialects.AuthFailed, dialect{}.Diagnose(err))
 	requireSafe(t, err)
@@ -242,7 +242,7 @@ func TestWhatAServerRepeatsOfThePasswordIsStruckOut(t *testing.T) {
 	// Below words of somebody else's, too.
 	config = tmpl.config.Copy()
 	_, err = stdlib.GetConnector(*config).Connect(t.Context())
-	err = dialError("t", fmt.Errorf("not my fault: %w", err))
+	err = dialError("t", "", fmt.Errorf("not my fault: %w", err))
 	require.ErrorContains(t, err, "not my fault")
 	requireSafe(t, err)
 	var connectErr *pgconn.ConnectError

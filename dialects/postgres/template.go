@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -13,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/dialects/internal/hosts"
 	"github.com/pooldriver/pooldriver/dialects/internal/opaque"
 	"github.com/pooldriver/pooldriver/dialects/internal/wire"
 )
@@ -22,6 +25,10 @@ type template struct {
 	opaque.Label
 	config *pgx.ConnConfig // never handed out, only copies of it
 	params []dialects.Param
+
+	addresses []string // of the hosts that config names
+	list      *hosts.List
+	role      hosts.Role
 }
 
 var _ dialects.Template = (*template)(nil)
@@ -56,33 +63,17 @@ func (t *template) Target() string { return t.String() }
 
 func (t *template) Driver() driver.Driver { return stdlib.GetDefaultDriver() }
 
-func (t *template) Traits() dialects.Traits { return traits }
+// Traits are pgx's.
+func (t *template) Traits() dialects.Traits {
+	own := traits
+	own.RoleMatters = t.role != hosts.Any
+	return own
+}
 
 func (t *template) TakesCredential() bool { return true }
 
 // Close has nothing to free.
 func (t *template) Close() error { return nil }
-
-func (t *template) Dial(ctx context.Context, cred *dialects.Credential) (dialects.Session, error) {
-	// Copy goes all the way down, TLS included: pgx and its hooks write to
-	// what they are given.
-	config := t.config.Copy()
-	if cred != nil {
-		config.User, config.Password = cred.User, cred.Password
-	}
-	config.DialFunc = throughWire(config.DialFunc)
-	var last *carrier
-	config.BuildFrontend = throughCarrier(config.BuildFrontend, &last)
-	conn, err := stdlib.GetConnector(*config).Connect(ctx)
-	if err != nil {
-		return nil, dialError(t.Target(), err)
-	}
-	s := newSession(conn.(*stdlib.Conn), t.Target())
-	if g := gateOf(s.pg.Conn()); g != nil && last != nil && last.frontend == s.pg.Frontend() {
-		s.carrier, last.gate = last, g
-	}
-	return s, nil
-}
 
 // throughWire puts our network connection, and a gate, under pgx's. pgx dials by it for a
 // request to cancel, too, where it does no harm.
@@ -109,13 +100,13 @@ func (e *connectError) Unwrap() error { return e.err }
 
 // dialError makes an error of pgx's connecting fit to be shown. A connector of
 // somebody else's may have put words of its own around it; they stay in the
-// text and leave the chain.
-func dialError(target string, err error) error {
+// text and leave the chain. password is the one that was used, where it is known.
+func dialError(target, password string, err error) error {
 	var parseErr *pgconn.ParseConfigError
 	if errors.As(err, &parseErr) {
 		return explainParse(err)
 	}
-	text, password := err.Error(), ""
+	text := err.Error()
 	var connectErr *pgconn.ConnectError
 	if errors.As(err, &connectErr) {
 		outermost := err == error(connectErr)
@@ -127,16 +118,48 @@ func dialError(target string, err error) error {
 	// pgx never puts the password there by intention; a server or a proxy
 	// might. One that is also part of the target, or that short, would be
 	// given away by its absence. Where it is there, the chain below has it too;
-	// of the server's error remains the code, by which the pool decides: the
+	// of the server's errors remain the codes, by which the pool decides: the
 	// password "password" is refused in words that contain it.
-	if len(password) >= 4 && !strings.Contains(target, password) && strings.Contains(text, password) {
+	servers := serverErrors(err)
+	has := func(s string) bool { return strings.Contains(s, password) }
+	if len(password) >= 4 && !has(target) && (has(text) || slices.ContainsFunc(servers, func(e *pgconn.PgError) bool { return anyText(e, has) })) {
 		struck := &connectError{text: strings.ReplaceAll(text, password, "xxxxx")}
-		var server *pgconn.PgError
-		if errors.As(err, &server) {
-			struck.err = &pgconn.PgError{Severity: server.Severity, Code: server.Code,
-				Message: strings.ReplaceAll(server.Message, password, "xxxxx")}
+		var errs []error
+		for _, e := range servers {
+			errs = append(errs, &pgconn.PgError{Severity: strings.ReplaceAll(e.Severity, password, "xxxxx"), Code: strings.ReplaceAll(e.Code, password, "xxxxx"),
+				Message: strings.ReplaceAll(e.Message, password, "xxxxx")})
 		}
+		struck.err = errors.Join(errs...)
 		return struck
 	}
 	return &connectError{text: text, err: err}
+}
+
+// serverErrors finds the server's errors in all branches of err: pgx joins those
+// of several tries, and a list those of its servers.
+func serverErrors(err error) []*pgconn.PgError {
+	var found []*pgconn.PgError
+	switch e := err.(type) { //nolint:errorlint // it walks the tree itself: errors.As finds one branch only
+	case nil:
+	case *pgconn.PgError:
+		found = append(found, e)
+	case interface{ Unwrap() error }:
+		return serverErrors(e.Unwrap())
+	case interface{ Unwrap() []error }:
+		for _, below := range e.Unwrap() {
+			found = append(found, serverErrors(below)...)
+		}
+	}
+	return found
+}
+
+// anyText reports whether one of the texts of a server's error is such a one:
+// Error shows its message, other ways to print it show its detail, hint and so on.
+func anyText(e *pgconn.PgError, such func(string) bool) bool {
+	for _, field := range reflect.ValueOf(*e).Fields() {
+		if field.Kind() == reflect.String && such(field.String()) {
+			return true
+		}
+	}
+	return false
 }

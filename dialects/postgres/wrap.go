@@ -66,7 +66,7 @@ func (w wrapped) Traits() dialects.Traits {
 func (w wrapped) Dial(ctx context.Context, cred *dialects.Credential) (dialects.Session, error) {
 	conn, err := w.Connect(ctx, cred)
 	if err != nil {
-		return nil, dialError(w.Target(), err)
+		return nil, dialError(w.Target(), "", err)
 	}
 	c, ok := conn.(*stdlib.Conn)
 	if !ok {

@@ -16,6 +16,9 @@ import (
 	"github.com/pooldriver/pooldriver/dialects/internal/sqltext/classifytest"
 )
 
+// classifyTable has the statements that the classifier is tested with.
+const classifyTable = "../internal/classify/sqlite/testdata/classify.txt"
+
 // sessionState are queries whose results are the state of a SQLite connection.
 var sessionState = []string{
 	"pragma database_list", "select name, sql from temp.sqlite_schema", "select 'a' like 'A'",
@@ -51,7 +54,7 @@ func readSessionState(t *testing.T, conn *sql.Conn) string {
 // of its own: one that the classifier calls clean must leave no trace, and one
 // that leaves a trace must be called dirty.
 func TestCleanStatementsLeaveNoStateInSQLite(t *testing.T) {
-	cases := classifytest.Load(t)
+	cases := classifytest.LoadFile(t, classifyTable)
 	t.Chdir(t.TempDir())
 	executed, changed := 0, 0
 	for i, c := range cases {
@@ -71,7 +74,7 @@ func TestCleanStatementsLeaveNoStateInSQLite(t *testing.T) {
 			after := readSessionState(t, conn)
 			if before != after {
 				changed++
-				require.True(t, effect.Dirty(), "%s:%d: %s is %s", classifytest.Table, c.Line, c.Query, effect)
+				require.True(t, effect.Dirty(), "%s:%d: %s is %s", classifyTable, c.Line, c.Query, effect)
 			}
 			if effect&dialects.TxControl == 0 {
 				_, err := conn.ExecContext(context.Background(), "begin; rollback")
@@ -89,7 +92,7 @@ func TestCleanStatementsLeaveNoStateInSQLite(t *testing.T) {
 // Whatever writes fails while another connection reads, so what the classifier
 // says does not write must not, and must leave the file as it is.
 func TestWhatDoesNotWriteRunsBesideAReaderAndLeavesTheFileAsItIs(t *testing.T) {
-	cases := classifytest.Load(t)
+	cases := classifytest.LoadFile(t, classifyTable)
 	t.Chdir(t.TempDir())
 	refused := 0
 	for i, c := range cases {
@@ -111,11 +114,11 @@ func TestWhatDoesNotWriteRunsBesideAReaderAndLeavesTheFileAsItIs(t *testing.T) {
 			}
 			continue
 		}
-		require.False(t, busy, "%s:%d: %s: %v", classifytest.Table, c.Line, c.Query, err)
+		require.False(t, busy, "%s:%d: %s: %v", classifyTable, c.Line, c.Query, err)
 		_ = tryExec(other, c.Query) // once more, with nobody in its way
 		after, err := os.ReadFile(path)
 		require.NoError(t, err)
-		require.Equal(t, before, after, "%s:%d: %s", classifytest.Table, c.Line, c.Query)
+		require.Equal(t, before, after, "%s:%d: %s", classifyTable, c.Line, c.Query)
 	}
 	require.Greater(t, refused, 20)
 	t.Logf("%d of %d statements refused", refused, len(cases))

@@ -44,11 +44,17 @@ type Case struct {
 	Query  string
 }
 
-// Load reads the table: lines of an effect, a tab and a statement; # begins a
-// comment line. A statement in double quotes is a Go string.
+// Load reads the table of the package under test.
 func Load(tb testing.TB) []Case {
 	tb.Helper()
-	data, err := os.ReadFile(Table)
+	return LoadFile(tb, Table)
+}
+
+// LoadFile reads a table: lines of an effect, a tab and a statement; # begins a
+// comment line. A statement in double quotes is a Go string.
+func LoadFile(tb testing.TB, table string) []Case {
+	tb.Helper()
+	data, err := os.ReadFile(table)
 	require.NoError(tb, err)
 	var cases []Case
 	for i, line := range strings.Split(string(data), "\n") {
@@ -56,11 +62,11 @@ func Load(tb testing.TB) []Case {
 			continue
 		}
 		effect, query, ok := strings.Cut(line, "\t")
-		require.True(tb, ok, "%s:%d: no tab", Table, i+1)
+		require.True(tb, ok, "%s:%d: no tab", table, i+1)
 		query = strings.TrimLeft(query, "\t")
 		if strings.HasPrefix(query, `"`) && strings.HasSuffix(query, `"`) {
 			query, err = strconv.Unquote(query)
-			require.NoError(tb, err, "%s:%d", Table, i+1)
+			require.NoError(tb, err, "%s:%d", table, i+1)
 		}
 		cases = append(cases, Case{i + 1, effect, query})
 	}

@@ -1,4 +1,4 @@
-package postgres
+package mysql
 
 import (
 	"testing"
@@ -7,12 +7,13 @@ import (
 )
 
 var suite = classifytest.Suite{
-	Dialect:  "postgres",
-	Classify: classify,
+	Dialect:  "mysql",
+	Classify: Classify,
 	Least:    150,
 	Rules:    lexical,
-	Space:    []string{" ", "\n\t", "-- it's\n", "/* a /* b' */ c */", ";"},
-	Change:   "set search_path to x",
+	Likely:   likely,
+	Space:    []string{" ", "\n\t", "-- it's\n", "# it's\n", "/* a /* b' */", ";"},
+	Change:   "set sql_mode = ansi",
 }
 
 func TestClassifyGivesEveryStatementItsEffect(t *testing.T) { suite.RunTable(t) }

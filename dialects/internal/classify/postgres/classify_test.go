@@ -1,4 +1,4 @@
-package mysql
+package postgres
 
 import (
 	"testing"
@@ -7,13 +7,12 @@ import (
 )
 
 var suite = classifytest.Suite{
-	Dialect:  "mysql",
-	Classify: classify,
+	Dialect:  "postgres",
+	Classify: Classify,
 	Least:    150,
 	Rules:    lexical,
-	Likely:   likely,
-	Space:    []string{" ", "\n\t", "-- it's\n", "# it's\n", "/* a /* b' */", ";"},
-	Change:   "set sql_mode = ansi",
+	Space:    []string{" ", "\n\t", "-- it's\n", "/* a /* b' */ c */", ";"},
+	Change:   "set search_path to x",
 }
 
 func TestClassifyGivesEveryStatementItsEffect(t *testing.T) { suite.RunTable(t) }

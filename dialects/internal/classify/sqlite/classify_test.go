@@ -8,7 +8,7 @@ import (
 
 var suite = classifytest.Suite{
 	Dialect:  "sqlite",
-	Classify: classify,
+	Classify: Classify,
 	Least:    80,
 	Rules:    lexical,
 	Space:    []string{" ", "\n\t", "-- it's\n", "/* a /* b' */", ";"},

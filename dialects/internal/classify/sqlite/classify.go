@@ -1,0 +1,274 @@
+// Package sqlite says what statements of SQLite leave behind, by their text. It
+// knows no driver: every dialect that may meet SQLite uses it.
+package sqlite
+
+import (
+	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/dialects/internal/sqltext"
+)
+
+// The classifier answers for SQLite. Decisions that are not obvious:
+//
+//   - A function is clean whatever its name: the application's own ones know
+//     nothing of the connection they run on. load_extension and the functions
+//     that register something on the connection are the exceptions.
+//   - A PRAGMA is clean if it only reads: without a value, or with an argument
+//     that names what to report on. Any other is stateful, also under EXPLAIN:
+//     some take effect while the statement is compiled.
+//   - PRAGMA optimize, incremental_vacuum and wal_checkpoint work on the file,
+//     not on the connection, and so do user_version and application_id.
+//   - Whatever may change the file writes: also into a temporary table, which
+//     is not told apart, by a PRAGMA that sets anything, and a text that is not
+//     understood. WITH may precede a SELECT as well, so the verb counts. BEGIN
+//     and COMMIT, which may take locks too, are known by what they are.
+
+var lexical = sqltext.NewRules(sqltext.Backticks | sqltext.Brackets | sqltext.TclVariables)
+
+// Classify returns what a text, one statement or several, leaves behind. It
+// runs on every statement: one pass, no allocation.
+func Classify(query string) dialects.Effect {
+	var c classifier
+	c.lx.Init(query, lexical, sqltext.Reading{})
+	total := dialects.Clean
+	for c.lx.BeginStatement() {
+		c.lx.Next()
+		total |= c.statement()
+	}
+	if c.lx.Broken() {
+		total |= unknown
+	}
+	return total
+}
+
+// unknown is the effect of what is not understood.
+const unknown = dialects.Suspect | dialects.Writes
+
+type classifier struct{ lx sqltext.Lexer }
+
+// The statements, by their first word.
+const (
+	headRead uint8 = iota + 1
+	headWrite
+	headWith
+	headSchema
+	headTx
+	headCreate
+	headAttach
+	headPragma
+	headExplain
+)
+
+var heads = sqltext.NewNames(
+	sqltext.Group{Code: headRead, Names: "select values"},
+	sqltext.Group{Code: headWrite, Names: "insert replace update delete"},
+	sqltext.Group{Code: headWith, Names: "with"},
+	sqltext.Group{Code: headSchema, Names: "drop alter analyze reindex vacuum"},
+	sqltext.Group{Code: headTx, Names: "begin commit end rollback savepoint release"},
+	sqltext.Group{Code: headCreate, Names: "create"},
+	sqltext.Group{Code: headAttach, Names: "attach detach"},
+	sqltext.Group{Code: headPragma, Names: "pragma"},
+	sqltext.Group{Code: headExplain, Names: "explain"},
+)
+
+// statement classifies one statement from its first token on, and leaves the
+// lexer at its end.
+func (c *classifier) statement() dialects.Effect {
+	lx := &c.lx
+	if lx.WordIn(heads) != headExplain {
+		return c.executed()
+	}
+	if lx.Next(); lx.IsWord("query") {
+		lx.Next() // PLAN
+		lx.Next()
+	}
+	return c.executed() &^ dialects.Writes // some PRAGMAs take effect even so
+}
+
+// executed classifies what is left of a statement without EXPLAIN before it.
+func (c *classifier) executed() dialects.Effect {
+	lx := &c.lx
+	if lx.Ended() {
+		return dialects.Clean
+	}
+	switch lx.WordIn(heads) {
+	case headRead:
+		return c.query(readWords)
+	case headWrite:
+		return c.query(noWords) | dialects.Writes
+	case headWith:
+		return c.query(withWords)
+	case headSchema:
+		return c.skip(dialects.Writes)
+	case headTx:
+		return c.skip(dialects.TxControl)
+	case headCreate:
+		return c.create() | dialects.Writes
+	case headAttach:
+		return c.skip(dialects.Stateful | dialects.ForgetPrepared)
+	case headPragma:
+		return c.pragma()
+	default:
+		return c.query(noWords) | unknown
+	}
+}
+
+// skip goes to the end of a statement whose remaining text executes nothing.
+func (c *classifier) skip(effect dialects.Effect) dialects.Effect {
+	c.lx.SkipStatement()
+	return effect
+}
+
+var noWords = sqltext.NewNames()
+
+const (
+	wordVerb uint8 = iota + 1
+	wordOptimize
+)
+
+// readWords are those by which a query writes: of the PRAGMAs that can be read
+// as a table one works on the file. In quotes it is not seen.
+var readWords = sqltext.NewNames(sqltext.Group{Code: wordOptimize, Names: "pragma_optimize"})
+
+// withWords are those by which a statement that begins with WITH writes.
+var withWords = sqltext.NewNames(
+	sqltext.Group{Code: wordVerb, Names: "insert replace update delete"},
+	sqltext.Group{Code: wordOptimize, Names: "pragma_optimize"},
+)
+
+var statefulFunctions = sqltext.NewNames(sqltext.Group{Code: 1, Names: "load_extension fts3_tokenizer"})
+
+// query classifies what remains of a statement that evaluates expressions. It
+// writes if one of the words is in it.
+func (c *classifier) query(words *sqltext.Names) dialects.Effect {
+	effect := dialects.Clean
+	for !c.lx.Ended() {
+		switch c.lx.Skim(words) {
+		case sqltext.Call:
+			if statefulFunctions.Lookup(c.lx.Name()) != 0 {
+				effect |= dialects.Stateful
+			}
+		case sqltext.Word:
+			// A verb is no column, and not the function replace(a, b, c).
+			ahead := c.lx
+			if withWords.Lookup(c.lx.Text()) == wordOptimize || c.lx.Keyword() && ahead.Next() != sqltext.Open {
+				effect |= dialects.Writes
+			}
+		}
+	}
+	return effect
+}
+
+// createModifiers are the words between CREATE and what is created.
+var createModifiers = sqltext.NewNames(
+	sqltext.Group{Code: sqltext.Modifier, Names: "unique virtual"},
+	sqltext.Group{Code: sqltext.Temporary, Names: "temp temporary"},
+)
+
+const (
+	createTrigger uint8 = iota + 1
+	createTable
+)
+
+var createWords = sqltext.NewNames(
+	sqltext.Group{Code: createTrigger, Names: "trigger"},
+	sqltext.Group{Code: createTable, Names: "table view index"},
+)
+
+// create classifies CREATE from the word after it on.
+func (c *classifier) create() dialects.Effect {
+	lx := &c.lx
+	effect := dialects.Clean
+	if lx.SkipWords(createModifiers)&sqltext.Temporary != 0 {
+		effect = dialects.Stateful
+	}
+	if lx.Token() != sqltext.Word {
+		return c.query(noWords) | dialects.Suspect
+	}
+	kind := createWords.Lookup(lx.Text())
+	if kind == 0 {
+		return c.query(noWords) | dialects.Suspect | effect
+	}
+	if c.namesTempSchema() {
+		effect = dialects.Stateful
+	}
+	if kind == createTrigger {
+		return effect | c.trigger()
+	}
+	return effect | c.query(noWords)
+}
+
+// namesTempSchema reports whether the object about to be created is put into
+// the temporary schema: CREATE TABLE IF NOT EXISTS temp.t.
+func (c *classifier) namesTempSchema() bool {
+	ahead := c.lx
+	for range 4 {
+		tok := ahead.Next()
+		if tok == sqltext.String { // SQLite takes 'temp'.t too
+			return ahead.Text() != "" && sqltext.Equal(ahead.Text(), "'temp'")
+		}
+		if !ahead.IsName() {
+			return false
+		}
+		if sqltext.Equal(ahead.Name(), "temp") {
+			schema := ahead
+			return schema.Next() == sqltext.Dot
+		}
+	}
+	return false
+}
+
+var bodyWords = sqltext.NewNames(sqltext.Group{Code: 1, Names: "begin"})
+
+// trigger skips CREATE TRIGGER, with its body BEGIN … END.
+func (c *classifier) trigger() dialects.Effect {
+	lx := &c.lx
+	for !lx.Ended() {
+		if lx.Skim(bodyWords) == sqltext.Word && lx.Keyword() {
+			if !lx.SkipBody() {
+				return dialects.Suspect
+			}
+			return c.skip(dialects.Clean)
+		}
+	}
+	return dialects.Clean
+}
+
+const (
+	pragmaArgument uint8 = iota + 1 // reads, the argument says of what
+	pragmaHeader                    // a number in the file's header
+	pragmaFile                      // works on the file, whatever the argument
+)
+
+var pragmas = sqltext.NewNames(
+	sqltext.Group{Code: pragmaArgument, Names: `table_info table_xinfo table_list index_info index_xinfo index_list
+		foreign_key_list foreign_key_check integrity_check quick_check collation_list function_list database_list
+		compile_options module_list pragma_list`},
+	sqltext.Group{Code: pragmaHeader, Names: "user_version application_id"},
+	sqltext.Group{Code: pragmaFile, Names: "optimize incremental_vacuum wal_checkpoint"},
+)
+
+// pragma classifies PRAGMA from the word after it on.
+func (c *classifier) pragma() dialects.Effect {
+	lx := &c.lx
+	lx.Next()
+	for ahead := *lx; ahead.Next() == sqltext.Dot; ahead = *lx {
+		lx.Next()
+		lx.Next()
+	}
+	if !lx.IsName() {
+		return c.skip(unknown)
+	}
+	kind := pragmas.Lookup(lx.Name())
+	lx.Next()
+	switch {
+	case kind == pragmaArgument:
+		return c.skip(dialects.Clean)
+	case kind == pragmaFile:
+		return c.skip(dialects.Writes)
+	case lx.Ended():
+		return dialects.Clean
+	case kind == pragmaHeader:
+		return c.skip(dialects.Writes)
+	}
+	return c.skip(dialects.Stateful | dialects.Writes)
+}

@@ -1,0 +1,318 @@
+package hosts
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/pooldriver/pooldriver/dialects"
+)
+
+const (
+	// trialPatience bounds the try of a server that could not be reached the
+	// last time, where there are others, or somebody has answered: what is dead
+	// must not keep a dial from telling so, or a server from being asked again
+	// that is about to be the primary.
+	trialPatience = time.Second
+	// connectPatience bounds the opening of the network connection where there
+	// are others to try: over the longest ways that takes a fraction of it.
+	connectPatience = 2 * time.Second
+)
+
+// Outcome is what came of a try.
+type Outcome struct {
+	// Fit is how well the server does; Unfit with an error.
+	Fit Fit
+	// Err is why there is no connection. It holds no secret.
+	Err error
+	// Answered: the server was reached, and said itself that it will not do.
+	Answered bool
+	// Unreachable: not even the network connection could be opened.
+	Unreachable bool
+	// Final: no other server would say anything else, as with a wrong password,
+	// which must not be tried on each of them.
+	Final bool
+}
+
+// Try opens a connection to one server; how it did is in the Outcome. patience
+// bounds the opening of the network connection; 0 is no bound but ctx.
+type Try[T any] func(ctx context.Context, host int, patience time.Duration) (T, Outcome)
+
+// Found is a connection, and to which server.
+type Found[T any] struct {
+	Conn T
+	Host int
+	Fit  Fit
+	// Passed says which servers were tried in vain before, and why.
+	Passed string
+}
+
+// Walk tries the servers of a list until one fits, else the first that was a
+// second choice. Connections that are not wanted any more are given to drop,
+// before the next server is tried: a walk never has more than one. Each
+// server gets an equal share of the time that ctx has left. With a single server
+// Walk is that one's try.
+func Walk[T any](ctx context.Context, l *List, try Try[T], drop func(T)) (Found[T], error) {
+	if l.Len() == 1 {
+		conn, o := try(ctx, 0, 0)
+		return Found[T]{Conn: conn, Fit: o.Fit}, o.Err
+	}
+	l.rest(ctx)
+	w := walk[T]{list: l, try: try, drop: drop, tried: make([]bool, l.Len()), left: l.Len()}
+	for ctx.Err() == nil {
+		c, ok := l.choose(w.tried)
+		if !ok || w.seconds != nil && c.paused || w.step(ctx, c) {
+			break
+		}
+	}
+	w.again(ctx)
+	if w.held != nil || !errors.Is(ctx.Err(), context.Canceled) {
+		l.ended(w.held != nil)
+	}
+	return w.result(ctx)
+}
+
+// walk is one walk along a list.
+type walk[T any] struct {
+	list  *List
+	try   Try[T]
+	drop  func(T)
+	tried []bool
+	left  int // to be tried
+
+	held     *Found[T] // what there is in the end
+	seconds  []int     // second choices, which were dropped for others
+	cut      []int     // who might have answered, had we not ended the try
+	answered bool      // somebody has
+	final    bool      // and for all
+	why      []reason  // why there is nothing, in order of the tries
+}
+
+// reason is why a server will not do.
+type reason struct {
+	host int
+	err  error
+}
+
+// step tries one server, and reports whether that is the end of the walk.
+func (w *walk[T]) step(ctx context.Context, c choice) (end bool) {
+	w.tried[c.host] = true
+	returned := false
+	defer func() {
+		if !returned {
+			w.list.untried(c) // a panic, on its way to the pool
+		}
+	}()
+	own, cancel, patience := w.bound(ctx, c)
+	defer cancel()
+	conn, o := w.try(own, c.host, patience)
+	returned = true
+	w.left--
+	switch {
+	case o.Err == nil && o.Fit == Fits:
+		w.list.reached(c.host)
+		w.held = &Found[T]{Conn: conn, Host: c.host, Fit: o.Fit}
+		return true
+	case o.Err == nil:
+		w.list.refused(c.host)
+		w.answered = true
+		if w.seconds == nil && !w.list.more(w.tried) {
+			w.held = &Found[T]{Conn: conn, Host: c.host, Fit: o.Fit}
+			return true
+		}
+		w.drop(conn)
+		w.seconds = append(w.seconds, c.host)
+		return false
+	case o.Answered:
+		w.list.refused(c.host)
+		w.answered = true
+	case errors.Is(ctx.Err(), context.Canceled):
+		w.list.untried(c)
+	default:
+		w.list.failed(c)
+		if !o.Unreachable && endedEarly(own, ctx) {
+			w.cut = append(w.cut, c.host)
+		}
+	}
+	w.why = append(w.why, reason{c.host, o.Err})
+	w.final = o.Final
+	return o.Final
+}
+
+// endedEarly: a try's own time was up, and there is some left.
+func endedEarly(own, ctx context.Context) bool {
+	bound, bounded := own.Deadline()
+	deadline, ok := ctx.Deadline()
+	return bounded && own.Err() != nil && ctx.Err() == nil && (!ok || bound.Before(deadline))
+}
+
+// over reports whether there is no time left.
+func over(ctx context.Context) bool {
+	deadline, ok := ctx.Deadline()
+	return ctx.Err() != nil || ok && time.Until(deadline) <= 0
+}
+
+// again is the end of a walk that has found nobody who fits. Second choices are
+// dialled again, in order. Without one, who was cut short by us, and not by a
+// network that leads nowhere, gets all the time that is left: a login may take
+// longer than a share, and longer each time. One dial does that for all: whoever
+// else is dialling tells meanwhile what there is to tell.
+func (w *walk[T]) again(ctx context.Context) {
+	for i, host := range w.seconds {
+		if w.held != nil || over(ctx) {
+			return
+		}
+		w.retry(ctx, choice{host: host}, len(w.seconds)-i)
+	}
+	if w.final {
+		return
+	}
+	for i, host := range w.cut {
+		if w.held != nil || over(ctx) {
+			return
+		}
+		if w.list.claim(host) {
+			w.retry(ctx, choice{host: host, suspect: true}, len(w.cut)-i)
+		}
+	}
+}
+
+// retry tries a server once more, in its share of the time. What was said of it
+// before is forgotten.
+func (w *walk[T]) retry(ctx context.Context, c choice, left int) {
+	noted := false
+	defer func() {
+		if !noted {
+			w.list.untried(c)
+		}
+	}()
+	own, cancel := ctx, func() {}
+	if deadline, ok := ctx.Deadline(); ok {
+		own, cancel = context.WithTimeout(ctx, time.Until(deadline)/time.Duration(left))
+	}
+	defer cancel()
+	w.why = slices.DeleteFunc(w.why, func(r reason) bool { return r.host == c.host })
+	conn, o := w.try(own, c.host, 0)
+	if noted = o.Err == nil; noted {
+		if o.Fit == Fits {
+			w.list.reached(c.host)
+		} else {
+			w.list.refused(c.host)
+		}
+		w.held = &Found[T]{Conn: conn, Host: c.host, Fit: o.Fit}
+		return
+	}
+	switch noted = true; {
+	case o.Answered:
+		w.list.refused(c.host)
+	case errors.Is(ctx.Err(), context.Canceled):
+		w.list.untried(c)
+	default:
+		w.list.failed(c)
+	}
+	w.why = append(w.why, reason{c.host, o.Err})
+	w.final = w.final || o.Final
+}
+
+// bound gives a try its share of the time.
+func (w *walk[T]) bound(ctx context.Context, c choice) (own context.Context, cancel context.CancelFunc, patience time.Duration) {
+	left := w.left
+	if w.seconds != nil {
+		left++ // who is dialled again
+	}
+	var share time.Duration // 0: no bound
+	if deadline, ok := ctx.Deadline(); ok {
+		share = max(time.Until(deadline)/time.Duration(left), 1)
+	}
+	if left > 1 {
+		patience = connectPatience
+	}
+	if c.suspect && (left > 1 || w.answered) && (share == 0 || share > trialPatience) {
+		share = trialPatience
+	}
+	if share == 0 {
+		return ctx, func() {}, patience
+	}
+	own, cancel = context.WithTimeout(ctx, share)
+	return own, cancel, patience
+}
+
+func (w *walk[T]) result(ctx context.Context) (Found[T], error) {
+	var notes []string
+	var errs []error
+	for _, r := range w.why {
+		notes = append(notes, w.list.names[r.host]+": "+oneLine(r.err))
+		errs = append(errs, r.err)
+	}
+	if w.held != nil {
+		w.held.Passed = strings.Join(notes, "; ")
+		return *w.held, nil
+	}
+	text := fmt.Sprintf("none of %d servers will do: ", w.list.Len())
+	if last := len(errs) - 1; w.final {
+		// It comes first: whoever looks for one error in the tree finds it.
+		text = "the others would refuse it, too: "
+		errs = append([]error{errs[last]}, errs[:last]...)
+	} else if err := ctx.Err(); err != nil {
+		for i, tried := range w.tried {
+			if !tried {
+				notes = append(notes, w.list.names[i]+": not tried, the time was up")
+			}
+		}
+		errs = append(errs, err)
+	}
+	return Found[T]{}, &noneError{text: text + strings.Join(notes, "; "), errs: errs}
+}
+
+// noneError says of each server why it would not do. The errors themselves are
+// below it.
+type noneError struct {
+	text string
+	errs []error
+}
+
+func (e *noneError) Error() string   { return e.text }
+func (e *noneError) Unwrap() []error { return e.errs }
+
+// oneLine is an error's text; errors.Join puts its parts on lines of their own.
+func oneLine(err error) string {
+	return strings.ReplaceAll(strings.TrimSpace(err.Error()), "\n", ", ")
+}
+
+// dropPatience bounds the end of a connection to a server that will not do.
+const dropPatience = time.Second
+
+// Drop ends a connection that a walk does not want. Nothing was done on it, and
+// how it ends is of no interest.
+func Drop[S dialects.Session](s S) {
+	ctx, cancel := context.WithTimeout(context.Background(), dropPatience)
+	defer cancel()
+	_ = s.Close(ctx)
+}
+
+// Addresses tries the addresses that a server's name leads to, as Walk tries
+// servers. It remembers nothing of them.
+func Addresses[T any](ctx context.Context, addresses []string, patience time.Duration,
+	try func(ctx context.Context, address string, patience time.Duration) (T, Outcome), drop func(T),
+) (T, Outcome) {
+	if len(addresses) == 1 {
+		return try(ctx, addresses[0], patience)
+	}
+	answered, final, unreachable := false, false, true
+	found, err := Walk(ctx, New(addresses...), func(ctx context.Context, i int, own time.Duration) (T, Outcome) {
+		if own == 0 {
+			own = patience
+		}
+		conn, o := try(ctx, addresses[i], own)
+		answered, final = answered || o.Err == nil || o.Answered, final || o.Final
+		unreachable = unreachable && o.Unreachable
+		return conn, o
+	}, drop)
+	if err != nil {
+		return found.Conn, Outcome{Err: err, Answered: answered, Final: final, Unreachable: unreachable}
+	}
+	return found.Conn, Outcome{Fit: found.Fit}
+}

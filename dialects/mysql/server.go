@@ -1,0 +1,74 @@
+package mysql
+
+import (
+	"context"
+	"database/sql/driver"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/pooldriver/pooldriver/dialects"
+)
+
+// server is one of those that a DSN names, with what is known of it alone.
+type server struct {
+	name string // for errors
+	// config and killConfig are never handed to the driver, only clones of
+	// them: it fills in what is missing and, where a server has no TLS and
+	// need not, strikes it out.
+	config     *mysql.Config
+	killConfig *mysql.Config // without database, variables and character sets
+	resettable bool          // neither TLS nor compression between us and the wire
+
+	home   atomic.Pointer[home]
+	killer *killer
+}
+
+func (t *template) newServer(who parts, at place, p params) (s *server, err error) {
+	s = &server{name: at.String()}
+	if s.config, err = config(&who, at, p.all); err != nil {
+		return nil, err
+	}
+	who.database = ""
+	if s.killConfig, err = config(&who, at, p.transport); err != nil {
+		return nil, err
+	}
+	s.killConfig.ConnectionAttributes = "program_name:pooldriver-kill"
+	s.resettable = wired(at.network) && s.config.TLS == nil && !p.compress
+	if wired(at.network) {
+		// The driver cannot look at a socket that is wrapped; Session.Peek can.
+		s.config.CheckConnLiveness = false
+	}
+	s.killer = newKiller(func(ctx context.Context, address string, as dialects.Credential) (link, error) {
+		return t.dialKiller(ctx, s, address, as)
+	})
+	s.killer.logins = &t.logins
+	return s, nil
+}
+
+// dialKiller opens the connection that kills: to the address of the one that is
+// to be killed, for the server's name may lead to others as well.
+func (t *template) dialKiller(ctx context.Context, s *server, address string, as dialects.Credential) (link, error) {
+	c := s.killConfig.Clone()
+	c.User, c.Passwd = as.User, as.Password
+	return dial(ctx, c, way{address: address}, t.Target())
+}
+
+// homeOf returns the state that connections to the server have at connect. It
+// costs a round trip on the first connection of each user; the others have the
+// same.
+func (s *server) homeOf(ctx context.Context, conn driver.Conn, c *mysql.Config, thread uint64) (*home, error) {
+	if h := s.home.Load(); h != nil && h.user == c.User {
+		return h, nil
+	}
+	h, err := findHome(ctx, conn, c, thread)
+	if err != nil {
+		return nil, fmt.Errorf("reading the state at connect: %w", err)
+	}
+	if !s.resettable {
+		h.unusable = errSealed
+	}
+	s.home.Store(h)
+	return h, nil
+}

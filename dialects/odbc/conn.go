@@ -1,0 +1,255 @@
+//go:build odbc && cgo
+
+package odbc
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"io"
+	"sync"
+	"time"
+)
+
+// conn stands before the driver's connection: it knows contexts, where the driver
+// does not, and what the driver forgets. One goroutine at a time uses it; a call
+// that was given up when its context ended may go on in the driver meanwhile.
+type conn struct {
+	bare     driver.Conn
+	database database // unknown{} until it was asked
+
+	lost   error // not nil: never to be used again, and why
+	closed bool
+	tx     *tx       // the driver's, until it is ended
+	mode   errorMode // PostgreSQL
+	// executions counts what was handed to the driver to be executed.
+	executions uint64
+	heard      time.Time
+	stmts      map[*stmt]struct{} // not closed
+	rows       map[*rows]struct{} // not closed
+
+	pending chan struct{}  // of a call that was given up: closed when it has returned
+	late    func()         // closes what that call has opened
+	helpers sync.WaitGroup // those who interrupt it
+}
+
+var (
+	_ driver.Conn               = (*conn)(nil)
+	_ driver.ConnBeginTx        = (*conn)(nil)
+	_ driver.ConnPrepareContext = (*conn)(nil)
+	_ driver.SessionResetter    = (*conn)(nil)
+	_ driver.Validator          = (*conn)(nil)
+)
+
+func newConn(bare driver.Conn) *conn {
+	return &conn{bare: bare, database: unknown{}, heard: time.Now(), stmts: make(map[*stmt]struct{}), rows: make(map[*rows]struct{})}
+}
+
+// IsValid: not lost. With ResetSession it says that a connection survives a
+// transaction whose context has ended.
+func (c *conn) IsValid() bool { return c.usable() == nil }
+
+// ResetSession has nothing to reset.
+func (c *conn) ResetSession(context.Context) error { return c.usable() }
+
+// usable is nil, or why the driver must not be called.
+func (c *conn) usable() error {
+	if c.closed {
+		return errClosed
+	}
+	return c.lost
+}
+
+// lose marks the connection as gone and returns the error that says so.
+func (c *conn) lose(what string, cause error) error {
+	err := &lostError{what: what, cause: cause}
+	if c.lost == nil {
+		c.lost = err
+	}
+	return err
+}
+
+// after looks at the outcome of a call. Whether an error means that the
+// connection is gone not every ODBC driver says; where it may, it is tried.
+func (c *conn) after(err error) error {
+	switch {
+	case err == nil:
+		c.heard = time.Now()
+		return nil
+	case errors.Is(err, driver.ErrBadConn):
+		return c.lose("the ODBC driver has lost the connection", err)
+	case hasState(err, "08003", "08007", "57P01", "57P02", "57P03"):
+		return c.lose("the connection is lost", err)
+	case c.database.remote() && doubtful(err) && !c.answers():
+		return c.lose("the connection is lost", err)
+	}
+	return err
+}
+
+// answers tries the connection. psqlODBC remembers that it is gone, and then
+// refuses to prepare.
+func (c *conn) answers() bool {
+	si, err := c.bare.Prepare("SELECT 1")
+	if err == nil {
+		var rows driver.Rows
+		if rows, err = si.Query(nil); err == nil { //nolint:staticcheck // the driver has nothing newer
+			_ = rows.Close()
+		}
+		_ = si.Close()
+	}
+	return err == nil || !errors.Is(err, driver.ErrBadConn) && !doubtful(err)
+}
+
+// call calls the driver, which knows no context, and waits for it no longer than
+// ctx. A call that is given up goes on behind; interrupt, if there is one, tells
+// the driver to stop it, and the connection is lost.
+func call[T any](ctx context.Context, c *conn, interrupt func(), f func() (T, error)) (T, error) {
+	var none T
+	if err := c.usable(); err != nil {
+		return none, err
+	}
+	if err := ctx.Err(); err != nil {
+		return none, err
+	}
+	if ctx.Done() == nil {
+		v, err := f()
+		return v, c.after(err)
+	}
+	type outcome struct {
+		v        T
+		err      error
+		panicked any
+	}
+	done, returned := make(chan outcome, 1), make(chan struct{})
+	go func() {
+		defer close(returned)
+		var o outcome
+		defer func() {
+			// Here it would end the program; the caller's recovers are there.
+			o.panicked = recover()
+			done <- o
+		}()
+		o.v, o.err = f()
+	}()
+	select {
+	case o := <-done:
+		if o.panicked != nil {
+			panic(o.panicked)
+		}
+		return o.v, c.after(o.err)
+	case <-ctx.Done():
+		c.giveUp(returned, interrupt)
+		c.late = func() {
+			if opened, ok := any((<-done).v).(io.Closer); ok {
+				_ = opened.Close()
+			}
+		}
+		return none, ctx.Err()
+	}
+}
+
+// The pauses between two interruptions. One that comes before the statement has
+// begun does nothing.
+const (
+	shortestPause = 10 * time.Millisecond
+	longestPause  = time.Second
+)
+
+// giveUp leaves a call behind, and has it interrupted until it returns.
+func (c *conn) giveUp(returned chan struct{}, interrupt func()) {
+	c.lost, c.pending = errAbandoned, returned
+	if interrupt == nil {
+		return
+	}
+	c.helpers.Go(func() {
+		for wait := shortestPause; ; wait = min(2*wait, longestPause) {
+			interrupt()
+			timer := time.NewTimer(wait)
+			select {
+			case <-returned:
+				timer.Stop()
+				return
+			case <-timer.C:
+			}
+		}
+	})
+}
+
+// end closes the driver's connection when nothing calls the driver any more. It
+// may take as long as that. Statements are closed first: libsqliteodbc does not
+// disconnect with one unfinished, and keeps its file locked.
+func (c *conn) end() error {
+	if c.pending != nil {
+		<-c.pending
+		c.late()
+	}
+	c.helpers.Wait()
+	for r := range c.rows {
+		_ = r.real.Close()
+	}
+	for s := range c.stmts {
+		_ = s.real.Close()
+	}
+	return c.bare.Close()
+}
+
+// Close closes the connection at once if nothing is under way on it.
+func (c *conn) Close() error {
+	if c.closed {
+		return nil
+	}
+	c.closed = true
+	return c.end()
+}
+
+// Prepare is PrepareContext without a context.
+func (c *conn) Prepare(query string) (driver.Stmt, error) {
+	return c.PrepareContext(context.Background(), query)
+}
+
+// PrepareContext prepares. What waits on the server there (for a lock) cannot be
+// interrupted; the connection is ended then.
+func (c *conn) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
+	si, err := call(ctx, c, nil, func() (driver.Stmt, error) { return c.bare.Prepare(query) })
+	if err != nil {
+		return nil, err
+	}
+	s := &stmt{conn: c, real: si, query: query}
+	c.stmts[s] = struct{}{}
+	return s, nil
+}
+
+// closeStatements closes all that are prepared.
+func (c *conn) closeStatements() {
+	for s := range c.stmts {
+		_ = s.Close()
+	}
+}
+
+// execute runs a statement of ours.
+func (c *conn) execute(ctx context.Context, query string) error {
+	si, err := c.PrepareContext(ctx, query)
+	if err != nil {
+		return err
+	}
+	_, err = si.(*stmt).ExecContext(ctx, nil)
+	if e := si.Close(); err == nil {
+		err = e
+	}
+	return err
+}
+
+// ask runs a query of ours and returns its rows as text; NULL is empty.
+func (c *conn) ask(ctx context.Context, query string) (answer [][]string, err error) {
+	si, err := c.PrepareContext(ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, si.Close()) }()
+	rows, err := si.(*stmt).QueryContext(ctx, nil)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, rows.Close()) }()
+	return readText(rows)
+}

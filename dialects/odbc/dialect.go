@@ -1,0 +1,109 @@
+//go:build odbc && cgo
+
+package odbc
+
+import (
+	"database/sql"
+	"database/sql/driver"
+	"sync"
+	"sync/atomic"
+
+	odbcdriver "github.com/alexbrainman/odbc"
+
+	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/dialects/generic"
+	"github.com/pooldriver/pooldriver/dialects/internal/classify/mysql"
+	"github.com/pooldriver/pooldriver/dialects/internal/classify/postgres"
+	"github.com/pooldriver/pooldriver/dialects/internal/classify/sqlite"
+	"github.com/pooldriver/pooldriver/dialects/internal/plain"
+)
+
+func init() { dialects.Register(dialect{}) }
+
+// dialect reads DSNs. What it makes of them has a dialect of its own.
+type dialect struct{ undecided }
+
+var _ dialects.Dialect = dialect{}
+
+func (dialect) Claim(dsn string) dialects.Claim { return claim(dsn) }
+
+func (dialect) Parse(dsn string) (dialects.Template, error) {
+	src, err := parse(dsn)
+	if err != nil {
+		return nil, err
+	}
+	return newTemplate(src), nil
+}
+
+func (dialect) Wrap(c driver.Connector) (dialects.Template, error) {
+	if c == nil {
+		return nil, dialects.ErrNotMine
+	}
+	if _, ok := c.Driver().(*odbcdriver.Driver); !ok {
+		return nil, dialects.ErrNotMine
+	}
+	if err := plain.RefusePool(c); err != nil {
+		return nil, err
+	}
+	return wrapTemplate(c), nil
+}
+
+// undecided is what holds whichever database it turns out to be.
+type undecided struct{}
+
+func (undecided) Name() string { return "odbc" }
+
+// Effect is all that the statement may do on any database.
+func (undecided) Effect(query string) dialects.Effect {
+	return postgres.Classify(query) | mysql.Classify(query) | sqlite.Classify(query) | generic.Classify(query)
+}
+
+func (undecided) Diagnose(err error) dialects.Diagnosis { return unknown{}.diagnose(err) }
+
+// deciding is the dialect of one template. It answers for the database that its
+// first connection has named.
+type deciding struct {
+	dialect
+	known atomic.Pointer[database]
+}
+
+var _ dialects.Undecided = (*deciding)(nil)
+
+func (d *deciding) Decided() bool { return d.known.Load() != nil }
+
+// decide remembers the database of a connection. All connections of one
+// template lead to one.
+func (d *deciding) decide(db database) error {
+	if d.known.CompareAndSwap(nil, &db) {
+		return nil
+	}
+	if before := *d.known.Load(); before.name() != db.name() {
+		return otherDatabase(before.name(), db.name())
+	}
+	return nil
+}
+
+func (d *deciding) Effect(query string) dialects.Effect {
+	if db := d.known.Load(); db != nil {
+		return (*db).classify(query)
+	}
+	return d.dialect.Effect(query)
+}
+
+func (d *deciding) Diagnose(err error) dialects.Diagnosis {
+	if db := d.known.Load(); db != nil {
+		return (*db).diagnose(err)
+	}
+	// A dial that failed has named nothing; who refused it is seen anyway.
+	return postgresql{}.diagnose(err) | mariadb{}.diagnose(err)
+}
+
+// registeredDriver is the only one with an environment handle.
+var registeredDriver = sync.OnceValue(func() driver.Driver {
+	db, err := sql.Open("odbc", "")
+	if err != nil {
+		panic("dialects/odbc: the driver is linked but not registered: " + err.Error())
+	}
+	defer func() { _ = db.Close() }()
+	return db.Driver()
+})

@@ -1,0 +1,144 @@
+//go:build odbc && cgo
+
+package odbc
+
+import (
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	odbcdriver "github.com/alexbrainman/odbc"
+)
+
+// lostError is what is said of a connection that is gone. For database/sql it is
+// driver.ErrBadConn.
+type lostError struct {
+	what  string
+	cause error // may be nil: the driver tells nothing but ErrBadConn
+}
+
+func (e *lostError) Error() string {
+	if e.cause == nil || errors.Is(e.cause, driver.ErrBadConn) {
+		return e.what
+	}
+	return e.what + ": " + e.cause.Error()
+}
+
+func (e *lostError) Unwrap() error { return e.cause }
+
+func (e *lostError) Is(target error) bool { return target == driver.ErrBadConn }
+
+// errAbandoned: a statement's context has ended, and the statement has not.
+var errAbandoned = &lostError{what: "dialects/odbc: the connection was given up when the context of a statement ended"}
+
+var errClosed = &lostError{what: "dialects/odbc: the connection is closed"}
+
+// otherDatabase: the connections of one pool must be alike.
+func otherDatabase(before, now string) error {
+	return fmt.Errorf("the data source led to %s before and leads to %s now; use a pool for each", before, now)
+}
+
+// states are the SQLSTATEs of an error of the driver.
+func states(err error) []string {
+	var e *odbcdriver.Error
+	if !errors.As(err, &e) {
+		return nil
+	}
+	var all []string
+	for _, d := range e.Diag {
+		all = append(all, d.State)
+	}
+	return all
+}
+
+func hasState(err error, wanted ...string) bool {
+	return slices.ContainsFunc(states(err), func(s string) bool { return slices.Contains(wanted, s) })
+}
+
+// hasNative reports whether the database's own number of the error is one of
+// the numbers.
+func hasNative(err error, numbers ...int) bool {
+	var e *odbcdriver.Error
+	if !errors.As(err, &e) {
+		return false
+	}
+	return slices.ContainsFunc(e.Diag, func(d odbcdriver.DiagRecord) bool { return slices.Contains(numbers, d.NativeError) })
+}
+
+func saysAny(err error, texts ...string) bool {
+	var e *odbcdriver.Error
+	if !errors.As(err, &e) {
+		return false
+	}
+	return slices.ContainsFunc(e.Diag, func(d odbcdriver.DiagRecord) bool {
+		return slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(d.Message, text) })
+	})
+}
+
+// doubtful reports whether an error may mean that the connection is gone. The
+// classes are the general ones of ODBC and those of connections: psqlODBC says
+// HY000 for "the connection has been lost". (A class of SQL tells of a server
+// that answers.)
+func doubtful(err error) bool {
+	var e *odbcdriver.Error
+	if !errors.As(err, &e) {
+		return false
+	}
+	if len(e.Diag) == 0 {
+		return true
+	}
+	return slices.ContainsFunc(e.Diag, func(d odbcdriver.DiagRecord) bool {
+		for _, class := range []string{"HY", "08", "57", "58", "S1", "01", "70"} {
+			if strings.HasPrefix(d.State, class) {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+// isTooMany: the server has no place for another connection.
+func isTooMany(err error) bool {
+	return hasState(err, "53300") || hasNative(err, 1040, 1203, 1226) ||
+		saysAny(err, "too many connections", "Too many connections", "too many clients")
+}
+
+// scrub takes secrets out of an error of the driver's, and leaves the states and
+// numbers by which it is known. One of no more than three letters would be given
+// away by its absence.
+func scrub(err error, secrets []string) error {
+	strike := func(s string) string {
+		for _, secret := range secrets {
+			if len(secret) >= 4 {
+				s = strings.ReplaceAll(s, secret, "xxxxx")
+			}
+		}
+		return s
+	}
+	if err.Error() == strike(err.Error()) {
+		return err
+	}
+	var e *odbcdriver.Error
+	if !errors.As(err, &e) {
+		return errors.New(strike(err.Error()))
+	}
+	clean := &odbcdriver.Error{APIName: e.APIName}
+	for _, d := range e.Diag {
+		d.Message = strike(d.Message)
+		clean.Diag = append(clean.Diag, d)
+	}
+	return clean
+}
+
+// explainDial adds what to do where the driver manager's own words do not say it.
+func explainDial(err error) error {
+	switch {
+	case hasState(err, "IM002"):
+		return fmt.Errorf("%w; define the data source in odbc.ini (odbcinst -j says which), or name a driver of odbcinst.ini (odbcinst -q -d lists them)", err)
+	case saysAny(err, "Can't open lib"):
+		return fmt.Errorf("%w; install the database's ODBC driver (Debian: odbc-postgresql, odbc-mariadb, libsqliteodbc) and name it as odbcinst -q -d lists it", err)
+	}
+	return err
+}

@@ -1,0 +1,173 @@
+//go:build odbc && cgo
+
+package odbc
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+
+	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/dialects/internal/classify/mysql"
+)
+
+// mariadb is MariaDB, and MySQL.
+type mariadb struct {
+	asMySQL bool // it has no @@in_transaction
+}
+
+func (m mariadb) name() string {
+	if m.asMySQL {
+		return "MySQL"
+	}
+	return "MariaDB"
+}
+
+func (mariadb) remote() bool { return true }
+
+func (mariadb) traits(common dialects.Traits) dialects.Traits { return common }
+
+// renewsQueries: the Connector/ODBC breaks its connection when a query has other
+// columns than at its last execution.
+func (mariadb) renewsQueries() bool { return true }
+
+func (mariadb) classify(query string) dialects.Effect { return mysql.Classify(query) }
+
+// The servers' error numbers, by the names that their manuals give them: see
+// dialects/mysql, diagnose.go.
+const (
+	erAccessDenied           = 1045
+	erAccessDeniedNoPassword = 1698
+	erMustChangePassword     = 1862
+	erAccountLocked          = 3118
+	erServerShutdown         = 1053
+	erNormalShutdown         = 1077
+	erConnectionKilled       = 1927
+	erSessionWasKilled       = 3169
+	erUnknownStatement       = 1243
+	erNoSuchSavepoint        = 1305
+	erLockDeadlock           = 1213
+	erTooManyPrepared        = 1461
+)
+
+func (mariadb) diagnose(err error) dialects.Diagnosis {
+	var lost *lostError
+	switch {
+	case outgrown(err):
+		return 0
+	case errors.As(err, &lost), hasNative(err, erServerShutdown, erNormalShutdown, erConnectionKilled, erSessionWasKilled):
+		return dialects.ServerLeaving
+	case hasNative(err, erAccessDenied, erAccessDeniedNoPassword, erMustChangePassword, erAccountLocked):
+		return dialects.AuthFailed
+	case hasNative(err, erLockDeadlock):
+		return dialects.TxEnded
+	case hasNative(err, erTooManyPrepared):
+		return dialects.TooManyPrepared
+	}
+	return 0
+}
+
+func (mariadb) refuses(*conn, string) error { return nil }
+
+// outgrown: at a query whose columns have changed since it was prepared the
+// Connector/ODBC leaves the server's answer unread. The connection is of no more
+// use then.
+func outgrown(err error) bool {
+	return saysAny(err, "The number of parameters in bound buffers differs")
+}
+
+var selectWord = regexp.MustCompile(`(?i)^\s*SELECT\s`)
+
+// harmless: a query that leaves nothing behind may as well be said not to have
+// been executed.
+func (mariadb) harmless(err error, query string) bool {
+	return outgrown(err) && selectWord.MatchString(query) && mysql.Classify(query) == dialects.Clean
+}
+
+// stale: see dialects/mysql, diagnose.go.
+func (mariadb) stale(err error, _ string) bool {
+	return hasNative(err, erUnknownStatement) && saysAny(err, "given to mysqld_stmt_execute")
+}
+
+func (mariadb) mend(context.Context, *conn, error) bool { return false }
+
+// begin: SET TRANSACTION is for the next one, which begins with its first
+// statement. Its level is said by name; the others are those of the driver's
+// dialect, dialects/mysql.
+func (mariadb) begin(opts driver.TxOptions) (before, inside string, err error) {
+	before, err = characteristics(opts, ", ")
+	return before, "", err
+}
+
+func (m mariadb) learn(ctx context.Context, s *session) error {
+	row, err := s.askRow(ctx, "SELECT CONNECTION_ID(), @@autocommit", 2)
+	if err != nil {
+		return err
+	}
+	s.number, _ = strconv.ParseInt(row[0], 10, 64)
+	s.noAutocommit = row[1] == "0"
+	return nil
+}
+
+func (m mariadb) status(ctx context.Context, s *session) dialects.TxStatus {
+	open, autocommit, err := m.transaction(ctx, s)
+	switch {
+	case s.conn.lost != nil:
+		return dialects.TxLost
+	case err != nil:
+		return dialects.TxUnknown
+	case !autocommit && !s.noAutocommit:
+		return dialects.TxImplicit
+	case open:
+		return dialects.TxOpen
+	}
+	return dialects.TxNone
+}
+
+// transaction asks the server. MySQL has no variable for it, but forgets a
+// savepoint outside of a transaction as soon as it is made.
+func (m mariadb) transaction(ctx context.Context, s *session) (open, autocommit bool, err error) {
+	if !m.asMySQL {
+		row, err := s.askRow(ctx, "SELECT @@in_transaction, @@autocommit", 2)
+		if err != nil {
+			return false, false, err
+		}
+		return row[0] != "0", row[1] != "0", nil
+	}
+	answer, err := s.askOne(ctx, "SELECT @@autocommit")
+	if err != nil {
+		return false, false, err
+	}
+	if err := s.conn.execute(ctx, savepoint); err != nil {
+		return false, false, err
+	}
+	err = s.conn.execute(ctx, endOfSavepoint)
+	if hasNative(err, erNoSuchSavepoint) {
+		return false, answer != "0", nil
+	}
+	return err == nil, answer != "0", err
+}
+
+// rollback also turns autocommit on again where the program has turned it off.
+func (m mariadb) rollback(ctx context.Context, s *session) error {
+	if err := s.conn.execute(ctx, "ROLLBACK"); err != nil {
+		return err
+	}
+	if _, autocommit, err := m.transaction(ctx, s); err != nil || autocommit || s.noAutocommit {
+		return err
+	}
+	return s.conn.execute(ctx, "SET autocommit = 1")
+}
+
+// clean: COM_RESET_CONNECTION is not to be had through ODBC.
+func (mariadb) clean(_ context.Context, _ *session, effect dialects.Effect) (bool, error) {
+	if effect.Dirty() {
+		return false, dialects.ErrCannotClean
+	}
+	return true, nil
+}
+
+func (mariadb) kill(s *session) (string, bool) { return fmt.Sprintf("KILL %d", s.number), false }

@@ -1,0 +1,212 @@
+//go:build odbc && cgo
+
+package odbc
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/dialects/internal/opaque"
+)
+
+// session is one connection, with what its database has said.
+type session struct {
+	opaque.Label
+	conn     *conn
+	how      dialer
+	database database
+	version  string
+
+	number       int64    // the server's, of the connection
+	home         []string // PostgreSQL: what brings the settings of the ODBC driver back
+	noAutocommit bool     // MySQL: at connect
+}
+
+var (
+	_ dialects.Particular = (*session)(nil)
+	_ dialects.Fronted    = (*session)(nil)
+)
+
+func newSession(c *conn, how dialer) *session {
+	return &session{Label: how.template.Label, conn: c, how: how, database: unknown{}}
+}
+
+func (s *session) Conn() driver.Conn { return s.conn }
+
+func (s *session) Bare() driver.Conn { return s.conn.bare }
+
+func (s *session) Traits() dialects.Traits { return s.database.traits(s.how.template.Traits()) }
+
+// askTimeout bounds a question whose asker gives no context.
+const askTimeout = 5 * time.Second
+
+// TxStatus asks the database: its answers do not carry it through ODBC. A
+// transaction of the driver's, with autocommit off, is open until its end,
+// whatever a text in it has done: the next statement is in one.
+func (s *session) TxStatus() dialects.TxStatus {
+	switch {
+	case s.conn.usable() != nil:
+		return dialects.TxLost
+	case s.conn.tx != nil && s.database.remote():
+		return s.conn.tx.status()
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), askTimeout)
+	defer cancel()
+	return s.database.status(ctx, s)
+}
+
+// peekAfter is how long a connection that has just answered counts as alive. Its
+// socket is the ODBC driver's, so looking at it takes a round trip.
+const peekAfter = 10 * time.Millisecond
+
+func (s *session) Peek() dialects.Liveness {
+	switch {
+	case s.conn.usable() != nil:
+		return dialects.Dead
+	case s.database.remote() && time.Since(s.conn.heard) > peekAfter:
+		return dialects.Unsure
+	}
+	return dialects.Alive
+}
+
+// Ping is a query. An unknown database may not know it.
+func (s *session) Ping(ctx context.Context) error {
+	if !s.database.remote() {
+		return errors.Join(ctx.Err(), s.conn.usable())
+	}
+	_, err := s.conn.ask(ctx, "SELECT 1")
+	return err
+}
+
+// Sent counts executions, not bytes: where there was none, nothing was executed.
+func (s *session) Sent() (uint64, bool) { return s.conn.executions, true }
+
+// Rollback ends the driver's transaction, or one that a text has begun.
+func (s *session) Rollback(ctx context.Context) error {
+	if err := s.conn.usable(); err != nil {
+		return err
+	}
+	if t := s.conn.tx; t != nil {
+		_, err := call(ctx, s.conn, nil, func() (struct{}, error) { return struct{}{}, t.real.Rollback() })
+		switch {
+		case err == nil:
+			s.conn.tx = nil
+		case s.conn.lost == nil:
+			_ = s.conn.lose("the ODBC driver has failed to roll back", err)
+		}
+		return err
+	}
+	return s.database.rollback(ctx, s)
+}
+
+func (s *session) Clean(ctx context.Context, effect dialects.Effect) (kept bool, err error) {
+	if err := s.conn.usable(); err != nil {
+		return false, err
+	}
+	if s.conn.tx != nil {
+		return false, errors.New("the session cannot be cleaned with a transaction that is open")
+	}
+	return s.database.clean(ctx, s, effect)
+}
+
+// killAfter is how long a statement that was given up is interrupted through
+// ODBC alone before the server is told to end its connection.
+const killAfter = 300 * time.Millisecond
+
+// settle is a pause after hanging up: the ODBC driver does not wait for the
+// server, which strikes the connection off its list some 0.1 ms later.
+const settle = 2 * time.Millisecond
+
+// Close waits for a call that was given up, which is interrupted and, where that
+// does not help, has its connection ended by the server; then it disconnects.
+// What takes longer than ctx goes on behind.
+func (s *session) Close(ctx context.Context) error {
+	c := s.conn
+	if c.closed {
+		return nil
+	}
+	c.closed = true
+	var killErr error
+	if c.pending != nil && !returns(ctx, c.pending, killAfter) {
+		killErr = s.kill(ctx)
+	}
+	done := make(chan error, 1)
+	go func() { done <- c.end() }()
+	select {
+	case err := <-done:
+		if s.database.remote() {
+			pause(ctx, settle)
+		}
+		if c.lost != nil {
+			return nil // it was gone before; what disconnecting says does not matter
+		}
+		return err
+	case <-ctx.Done():
+		return errors.Join(fmt.Errorf("a statement whose context has ended does not: %w", ctx.Err()), killErr)
+	}
+}
+
+// kill ends the session's connection over another, short one.
+func (s *session) kill(ctx context.Context) error {
+	query, inDatabase := s.database.kill(s)
+	if query == "" || s.number == 0 {
+		return nil
+	}
+	bare, err := s.how.killer(inDatabase).dial(ctx)
+	if err != nil {
+		return fmt.Errorf("connecting to end it: %w", err)
+	}
+	killer := newConn(bare)
+	err = killer.execute(ctx, query)
+	return errors.Join(err, killer.Close())
+}
+
+// askOne asks for one value.
+func (s *session) askOne(ctx context.Context, query string) (string, error) {
+	row, err := s.askRow(ctx, query, 1)
+	if err != nil {
+		return "", err
+	}
+	return row[0], nil
+}
+
+var errAnswer = errors.New("the database's answer is incomplete")
+
+// askRow asks for one row.
+func (s *session) askRow(ctx context.Context, query string, columns int) ([]string, error) {
+	answer, err := s.conn.ask(ctx, query)
+	switch {
+	case err != nil:
+		return nil, err
+	case len(answer) != 1 || len(answer[0]) != columns:
+		return nil, errAnswer
+	}
+	return answer[0], nil
+}
+
+// returns waits until a call has returned, or for d.
+func returns(ctx context.Context, call <-chan struct{}, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-call:
+		return true
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	return false
+}
+
+// pause waits for d, or until ctx ends.
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}

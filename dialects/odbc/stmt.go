@@ -1,0 +1,193 @@
+//go:build odbc && cgo
+
+package odbc
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+
+	odbcdriver "github.com/alexbrainman/odbc"
+)
+
+// stmt stands before a statement of the driver's.
+type stmt struct {
+	conn   *conn
+	real   driver.Stmt
+	query  string
+	closed bool
+
+	// bound are the columns to whose memory the ODBC driver writes at each row, by
+	// their places; old are those of earlier executions, at places that nothing was
+	// bound to since. Nobody unbinds them.
+	bound, old []*odbcdriver.BindableColumn
+}
+
+var (
+	_ driver.StmtExecContext  = (*stmt)(nil)
+	_ driver.StmtQueryContext = (*stmt)(nil)
+)
+
+// Close frees the statement.
+func (s *stmt) Close() error {
+	if s.closed {
+		return nil
+	}
+	s.closed = true
+	if s.conn.usable() != nil {
+		return nil // the connection closes what is left
+	}
+	delete(s.conn.stmts, s)
+	return s.real.Close()
+}
+
+func (s *stmt) NumInput() int { return s.real.NumInput() }
+
+// Exec is ExecContext without a context.
+func (s *stmt) Exec(args []driver.Value) (driver.Result, error) {
+	return s.execute(context.Background(), args)
+}
+
+// Query is QueryContext without a context.
+func (s *stmt) Query(args []driver.Value) (driver.Rows, error) {
+	return s.open(context.Background(), args)
+}
+
+func (s *stmt) ExecContext(ctx context.Context, args []driver.NamedValue) (driver.Result, error) {
+	values, err := unnamed(args)
+	if err != nil {
+		return nil, err
+	}
+	return s.execute(ctx, values)
+}
+
+func (s *stmt) QueryContext(ctx context.Context, args []driver.NamedValue) (driver.Rows, error) {
+	values, err := unnamed(args)
+	if err != nil {
+		return nil, err
+	}
+	return s.open(ctx, values)
+}
+
+func (s *stmt) execute(ctx context.Context, args []driver.Value) (driver.Result, error) {
+	return run(ctx, s, func() (driver.Result, error) {
+		return s.real.Exec(args) //nolint:staticcheck // the driver has nothing newer
+	})
+}
+
+// run executes the statement by how. One that no longer fits its tables is
+// prepared anew, once: nothing of it was executed.
+func run[T any](ctx context.Context, s *stmt, how func() (T, error)) (T, error) {
+	c := s.conn
+	if err := c.usable(); err != nil {
+		var none T
+		return none, err
+	}
+	if err := c.database.refuses(c, s.query); err != nil {
+		var none T
+		return none, err
+	}
+	if s.bound != nil && c.database.renewsQueries() {
+		if err := s.renew(ctx); err != nil {
+			var none T
+			return none, c.noteError(err)
+		}
+	}
+	c.executions++
+	v, err := call(ctx, c, s.interrupt(), how)
+	if c.lost != nil && c.database.harmless(err, s.query) {
+		c.executions--
+	}
+	if err == nil || ctx.Err() != nil || c.lost != nil {
+		return v, c.noteError(err)
+	}
+	if c.database.mend(ctx, c, err) || c.database.stale(err, s.query) && s.renew(ctx) == nil {
+		if w, e := call(ctx, c, s.interrupt(), how); e == nil || ctx.Err() != nil || c.lost != nil {
+			return w, c.noteError(e)
+		}
+	}
+	return v, c.noteError(err)
+}
+
+// renew prepares the statement anew.
+func (s *stmt) renew(ctx context.Context) error {
+	real, err := call(ctx, s.conn, nil, func() (driver.Stmt, error) { return s.conn.bare.Prepare(s.query) })
+	if err != nil {
+		return err
+	}
+	_ = s.real.Close()
+	s.real, s.bound, s.old = real, nil, nil
+	return nil
+}
+
+// noRows is the text of the driver's error for a statement that was executed and
+// gives no rows. It has no type of its own.
+const noRows = "Stmt did not create a result set"
+
+func (s *stmt) open(ctx context.Context, args []driver.Value) (driver.Rows, error) {
+	real, err := run(ctx, s, func() (driver.Rows, error) {
+		return s.real.Query(args) //nolint:staticcheck // the driver has nothing newer
+	})
+	switch {
+	case err == nil:
+		s.keepBound()
+		return newRows(s, real), nil
+	case err.Error() == noRows:
+		return none{}, nil
+	}
+	return nil, err
+}
+
+// interrupt is how an execution is told to stop from beside it.
+func (s *stmt) interrupt() func() {
+	h := handleOf(s.real) // the driver may have made another since
+	if h == nil {
+		return nil
+	}
+	return func() { _ = h.Cancel() }
+}
+
+// keepBound keeps the memory of columns that the driver has bound to the
+// statement and not bound to something else since.
+//
+// Text and bytes are read from the ODBC driver and not from that memory, which is
+// as long as the column was said to be: longer ones (255 is all that is said of
+// TEXT in SQLite, and of varchar without a length in PostgreSQL) are cut off there,
+// and the driver panics.
+func (s *stmt) keepBound() {
+	h := handleOf(s.real)
+	if h == nil {
+		return
+	}
+	bound := make([]*odbcdriver.BindableColumn, len(h.Cols))
+	for i, column := range h.Cols {
+		b, ok := column.(*odbcdriver.BindableColumn)
+		if ok && b.IsBound {
+			bound[i] = b
+		}
+		if ok && b.IsVariableWidth {
+			h.Cols[i] = &odbcdriver.NonBindableColumn{BaseColumn: b.BaseColumn}
+		}
+	}
+	for i, b := range s.bound {
+		if b != nil && (i >= len(bound) || bound[i] == nil) {
+			s.old = append(s.old, b)
+		}
+	}
+	s.bound = bound
+}
+
+var errNamed = errors.New("sql: driver does not support the use of Named Parameters")
+
+// unnamed is what database/sql makes of arguments for a driver that knows no
+// names.
+func unnamed(args []driver.NamedValue) ([]driver.Value, error) {
+	values := make([]driver.Value, len(args))
+	for i, arg := range args {
+		if arg.Name != "" {
+			return nil, errNamed
+		}
+		values[i] = arg.Value
+	}
+	return values, nil
+}

@@ -1,0 +1,185 @@
+//go:build odbc && cgo
+
+package odbc
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"io"
+	"sync/atomic"
+	"time"
+
+	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/dialects/internal/opaque"
+)
+
+// template opens connections by a connection string, or by a connector of
+// somebody else's. It prints as its target: both may hold a password.
+type template struct {
+	opaque.Label
+	source
+	connector driver.Connector // nil: the connection string
+	dialect   deciding
+	mode      atomic.Int32 // of PostgreSQL's ODBC driver; 0: not known yet
+}
+
+var _ dialects.OwnDialect = (*template)(nil)
+
+func newTemplate(src source) *template {
+	return &template{Label: opaque.Label(src.target), source: src}
+}
+
+func wrapTemplate(c driver.Connector) *template {
+	return &template{Label: "odbc by a connector", connector: c}
+}
+
+func (t *template) Dialect() dialects.Dialect { return &t.dialect }
+
+func (t *template) PoolParams() []dialects.Param { return t.params }
+
+func (t *template) Target() string { return t.String() }
+
+func (t *template) Driver() driver.Driver {
+	if t.connector != nil {
+		return t.connector.Driver()
+	}
+	return registeredDriver()
+}
+
+// Traits of the driver, whatever the database. Statements end with their conn.
+func (t *template) Traits() dialects.Traits {
+	return dialects.Traits{BadConnUnsure: true, Reprepares: true, StatementsEndWithSession: true}
+}
+
+func (t *template) TakesCredential() bool { return t.connector == nil }
+
+func (t *template) Dial(ctx context.Context, cred *dialects.Credential) (dialects.Session, error) {
+	if err := refuseManagerPooling(); err != nil {
+		return nil, err
+	}
+	how := dialer{template: t, cred: cred}
+	bare, err := how.dial(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s := newSession(newConn(bare), how)
+	if err := s.findDatabase(ctx); err == nil {
+		err = t.dialect.decide(s.database)
+		if err == nil {
+			return s, nil
+		}
+		_ = s.Close(ctx)
+		return nil, err
+	}
+	_ = s.Close(ctx)
+	return nil, how.explain(err)
+}
+
+// Close closes the connector if it wants that, as sql.DB.Close does.
+func (t *template) Close() error {
+	if c, ok := t.connector.(io.Closer); ok {
+		return c.Close()
+	}
+	return nil
+}
+
+// dialer dials once, and once more to end what it has dialled.
+type dialer struct {
+	template *template
+	cred     *dialects.Credential
+}
+
+// text is the connection string, with the credential in place of the DSN's.
+func (d dialer) text() (string, []string) {
+	attributes := d.template.attributes
+	secrets := attributes.secrets()
+	if d.cred != nil {
+		attributes = append(attributes.without(append(userKeys, passwordKeys...)...),
+			braced("UID", d.cred.User, false), braced("PWD", d.cred.Password, true))
+		secrets = append(secrets, attributes.secrets()...)
+	}
+	return attributes.text(), secrets
+}
+
+// tooManyPatience is how long a server that has no place left is asked again. One
+// that we have just hung up on needs a moment to strike the connection off.
+const tooManyPatience = 250 * time.Millisecond
+
+func (d dialer) dial(ctx context.Context) (driver.Conn, error) {
+	began := time.Now()
+	for {
+		conn, err := d.dialOnce(ctx)
+		if err == nil || !isTooMany(err) || time.Since(began) > tooManyPatience || ctx.Err() != nil {
+			return conn, err
+		}
+		pause(ctx, 5*time.Millisecond)
+	}
+}
+
+// dialOnce waits for the driver, which knows no context, no longer than ctx. A
+// connection that comes late is closed.
+func (d dialer) dialOnce(ctx context.Context) (driver.Conn, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	type outcome struct {
+		conn driver.Conn
+		err  error
+	}
+	done := make(chan outcome)
+	go func() {
+		var o outcome
+		defer func() {
+			if p := recover(); p != nil {
+				o = outcome{err: fmt.Errorf("the driver panicked: %v", p)}
+			}
+			select {
+			case done <- o:
+			case <-ctx.Done():
+				if o.conn != nil {
+					_ = o.conn.Close()
+				}
+			}
+		}()
+		o.conn, o.err = d.open(ctx)
+	}()
+	select {
+	case o := <-done:
+		return o.conn, d.explain(o.err)
+	case <-ctx.Done():
+		return nil, fmt.Errorf("the ODBC driver has not connected in time: %w", ctx.Err())
+	}
+}
+
+func (d dialer) open(ctx context.Context) (driver.Conn, error) {
+	if c := d.template.connector; c != nil {
+		if d.cred != nil {
+			return nil, errors.New("a wrapped connector cannot be given a credential; use a DSN instead of Wrap")
+		}
+		return c.Connect(ctx)
+	}
+	text, _ := d.text()
+	return registeredDriver().Open(text)
+}
+
+// explain makes an error of connecting fit to be shown.
+func (d dialer) explain(err error) error {
+	if err == nil {
+		return nil
+	}
+	_, secrets := d.text()
+	return explainDial(scrub(err, secrets))
+}
+
+// killer dials for a connection that ends another. On MySQL it has no database,
+// by which the server's list shows what it is.
+func (d dialer) killer(inDatabase bool) dialer {
+	if d.template.connector == nil && !inDatabase {
+		src := d.template.source
+		src.attributes = src.attributes.without(databaseKeys...)
+		d.template = newTemplate(src)
+	}
+	return d
+}

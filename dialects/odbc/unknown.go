@@ -1,0 +1,64 @@
+//go:build odbc && cgo
+
+package odbc
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+
+	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/dialects/generic"
+)
+
+// unknown is a database that did not say what it is: the generic dialect's
+// behaviour, with the driver's own transactions.
+type unknown struct{}
+
+func (unknown) name() string { return "an unknown database" }
+
+func (unknown) remote() bool { return false }
+
+func (unknown) traits(common dialects.Traits) dialects.Traits { return common }
+
+func (unknown) harmless(error, string) bool { return false }
+
+func (unknown) renewsQueries() bool { return false }
+
+func (unknown) classify(query string) dialects.Effect { return generic.Classify(query) }
+
+// diagnose knows what ODBC says of any database.
+func (unknown) diagnose(err error) dialects.Diagnosis {
+	var lost *lostError
+	switch {
+	case errors.As(err, &lost):
+		return dialects.ServerLeaving
+	case hasState(err, "28000"):
+		return dialects.AuthFailed
+	}
+	return 0
+}
+
+func (unknown) refuses(*conn, string) error { return nil }
+
+func (unknown) stale(error, string) bool { return false }
+
+func (unknown) mend(context.Context, *conn, error) bool { return false }
+
+func (unknown) begin(opts driver.TxOptions) (before, inside string, err error) {
+	return "", "", defaultsOnly(opts)
+}
+
+func (unknown) learn(context.Context, *session) error { return nil }
+
+func (unknown) status(context.Context, *session) dialects.TxStatus { return dialects.TxUnknown }
+
+func (unknown) rollback(ctx context.Context, s *session) error {
+	return s.conn.execute(ctx, "ROLLBACK")
+}
+
+func (unknown) clean(context.Context, *session, dialects.Effect) (bool, error) {
+	return false, dialects.ErrCannotClean
+}
+
+func (unknown) kill(*session) (string, bool) { return "", false }

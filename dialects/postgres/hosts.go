@@ -1,0 +1,193 @@
+package postgres
+
+import (
+	"context"
+	"net"
+	"reflect"
+	"slices"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/stdlib"
+
+	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/dialects/internal/hosts"
+)
+
+// addresses are the different hosts and ports that config may connect to, the
+// first one first. pgx lists one twice when it may go without TLS.
+func addresses(config *pgx.ConnConfig) []string {
+	var list []string
+	for _, f := range attempts(config) {
+		if a := addressOf(f); !slices.Contains(list, a) {
+			list = append(list, a)
+		}
+	}
+	return list
+}
+
+// attempts are what pgx would try one after the other: its first host and port
+// and its fallbacks.
+func attempts(config *pgx.ConnConfig) []*pgconn.FallbackConfig {
+	first := &pgconn.FallbackConfig{Host: config.Host, Port: config.Port, TLSConfig: config.TLSConfig}
+	return append([]*pgconn.FallbackConfig{first}, config.Fallbacks...)
+}
+
+func addressOf(f *pgconn.FallbackConfig) string {
+	return net.JoinHostPort(f.Host, strconv.Itoa(int(f.Port)))
+}
+
+// only narrows config to one of its addresses, with and without TLS in pgx's order.
+func only(config *pgx.ConnConfig, address string) {
+	own := slices.DeleteFunc(attempts(config), func(f *pgconn.FallbackConfig) bool { return addressOf(f) != address })
+	config.Host, config.Port, config.TLSConfig = own[0].Host, own[0].Port, own[0].TLSConfig
+	config.Fallbacks = own[1:]
+}
+
+// roleOf is what the DSN, or the environment, asks for by target_session_attrs:
+// of it pgx keeps a function alone.
+func roleOf(config *pgx.ConnConfig) hosts.Role {
+	if config.ValidateConnect == nil {
+		return hosts.Any
+	}
+	given := reflect.ValueOf(config.ValidateConnect).Pointer()
+	for role, known := range map[hosts.Role]pgconn.ValidateConnectFunc{
+		hosts.ReadWrite:     pgconn.ValidateConnectTargetSessionAttrsReadWrite,
+		hosts.ReadOnly:      pgconn.ValidateConnectTargetSessionAttrsReadOnly,
+		hosts.Primary:       pgconn.ValidateConnectTargetSessionAttrsPrimary,
+		hosts.Standby:       pgconn.ValidateConnectTargetSessionAttrsStandby,
+		hosts.PreferStandby: pgconn.ValidateConnectTargetSessionAttrsPreferStandby,
+	} {
+		if reflect.ValueOf(known).Pointer() == given {
+			return role
+		}
+	}
+	return hosts.Any // no parameter leads here; a test fails if one does
+}
+
+func (t *template) Dial(ctx context.Context, cred *dialects.Credential) (dialects.Session, error) {
+	found, err := hosts.Walk(ctx, t.list, func(ctx context.Context, host int, patience time.Duration) (*session, hosts.Outcome) {
+		return t.dialHost(ctx, t.addresses[host], patience, cred)
+	}, hosts.Drop)
+	if err != nil {
+		return nil, err
+	}
+	if len(t.addresses) > 1 {
+		found.Conn.host, found.Conn.passed = t.addresses[found.Host], found.Passed
+	}
+	return found.Conn, nil
+}
+
+// dialHost connects to one host of the DSN. Of several addresses of its name each
+// gets its share of the time; pgx would spend it all on the first one that accepts
+// and is silent.
+func (t *template) dialHost(ctx context.Context, address string, patience time.Duration, cred *dialects.Credential) (*session, hosts.Outcome) {
+	config := t.configFor(address, cred)
+	network, _ := pgconn.NetworkAddress(config.Host, config.Port)
+	if network == "unix" {
+		return t.connect(ctx, config, patience)
+	}
+	found, err := config.LookupFunc(ctx, config.Host)
+	if err != nil || len(found) < 2 {
+		config.LookupFunc = func(context.Context, string) ([]string, error) { return found, err }
+		return t.connect(ctx, config, patience)
+	}
+	return hosts.Addresses(ctx, found, patience, func(ctx context.Context, ip string, patience time.Duration) (*session, hosts.Outcome) {
+		config := t.configFor(address, cred)
+		config.LookupFunc = func(context.Context, string) ([]string, error) { return []string{ip}, nil }
+		return t.connect(ctx, config, patience)
+	}, hosts.Drop)
+}
+
+// configFor makes a configuration that is the driver's own.
+func (t *template) configFor(address string, cred *dialects.Credential) *pgx.ConnConfig {
+	// Copy goes all the way down, TLS included: pgx and its hooks write to
+	// what they are given.
+	config := t.config.Copy()
+	if cred != nil {
+		config.User, config.Password = cred.User, cred.Password
+	}
+	only(config, address)
+	config.ValidateConnect = nil // that is connect's
+	return config
+}
+
+// connect opens a connection and asks whose it is.
+func (t *template) connect(ctx context.Context, config *pgx.ConnConfig, patience time.Duration) (*session, hosts.Outcome) {
+	var way reach
+	config.DialFunc = throughWire(way.noting(patient(config.DialFunc, patience)))
+	var last *carrier
+	config.BuildFrontend = throughCarrier(config.BuildFrontend, &last)
+	conn, err := stdlib.GetConnector(*config).Connect(ctx)
+	if err != nil {
+		o := outcomeOf(t.Target(), config.Password, last != nil && last.asked, err)
+		o.Unreachable = way.dialled.Load() && !way.opened.Load()
+		return nil, o
+	}
+	s := newSession(conn.(*stdlib.Conn), t.Target())
+	if g := gateOf(s.pg.Conn()); g != nil && last != nil && last.frontend == s.pg.Frontend() {
+		s.carrier, last.gate = last, g
+	}
+	s.role = t.role
+	if t.role == hosts.Any {
+		return s, hosts.Outcome{Fit: hosts.Fits}
+	}
+	if !s.known {
+		if s.atConnect, err = s.ask(ctx); err != nil {
+			hosts.Drop(s)
+			return nil, outcomeOf(t.Target(), config.Password, false, err)
+		}
+		s.known = true
+	}
+	fit := t.role.Of(s.atConnect)
+	if fit == hosts.Unfit {
+		hosts.Drop(s)
+		return nil, hosts.Outcome{Err: t.role.Refuse(s.atConnect), Answered: true}
+	}
+	return s, hosts.Outcome{Fit: fit}
+}
+
+// outcomeOf is that of a try that failed. A wrong password ends libpq's walk and
+// pgx's: every server would say the same. asked: the server wanted a password; then
+// 28000 is the refusal of one by LDAP, PAM or RADIUS (auth.c, auth_failed, says
+// 28P01 for the passwords alone that PostgreSQL keeps itself). One that lets nobody
+// of this kind in (28000 of ClientAuthentication: pg_hba.conf) may be followed by
+// one that does; so may one without the database, or without a place.
+func outcomeOf(target, password string, asked bool, err error) hosts.Outcome {
+	o := hosts.Outcome{Err: dialError(target, password, err)}
+	for _, e := range serverErrors(err) {
+		o.Answered = true
+		o.Final = o.Final || e.Code == "28P01" || e.Code == "28000" && asked && e.Routine != "ClientAuthentication"
+	}
+	return o
+}
+
+// reach tells a server that cannot be reached from one that is slow. pgx dials
+// for its requests to cancel, too.
+type reach struct{ dialled, opened atomic.Bool }
+
+func (r *reach) noting(dial pgconn.DialFunc) pgconn.DialFunc {
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		r.dialled.Store(true)
+		conn, err := dial(ctx, network, address)
+		if err == nil {
+			r.opened.Store(true)
+		}
+		return conn, err
+	}
+}
+
+// patient bounds a dial.
+func patient(dial pgconn.DialFunc, patience time.Duration) pgconn.DialFunc {
+	if patience == 0 {
+		return dial
+	}
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		ctx, cancel := context.WithTimeout(ctx, patience)
+		defer cancel()
+		return dial(ctx, network, address)
+	}
+}
