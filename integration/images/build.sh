@@ -1,7 +1,7 @@
 #!/bin/bash
 # Builds the test images from Debian's packages, for machines that reach no
 # image registry. Needs Docker, apt's mirror, and root (debootstrap).
-# Prints the two image names as NAME=VALUE lines on stdout, everything else on
+# Prints the image names as NAME=VALUE lines on stdout, everything else on
 # stderr. An image whose sources have not changed is not built again.
 set -euo pipefail
 cd "$(dirname "$0")"
@@ -68,3 +68,6 @@ build_server "$postgres" postgres
 build_server "$mariadb" mariadb
 echo "POOLDRIVER_POSTGRES_IMAGE=$postgres"
 echo "POOLDRIVER_MYSQL_IMAGE=$mariadb"
+# These need no more than the base has: their entrypoints are the tests' own.
+echo "POOLDRIVER_GALERA_IMAGE=$mariadb"
+echo "POOLDRIVER_PGBOUNCER_IMAGE=$postgres"

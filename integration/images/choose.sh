@@ -1,14 +1,17 @@
 #!/bin/bash
 # Decides which image each test server runs from and writes the decision to
 # chosen.env, where the tests find it:
-#   1. POOLDRIVER_POSTGRES_IMAGE, POOLDRIVER_MYSQL_IMAGE where set;
-#   2. the official images, where present or to be had from a registry;
-#   3. images built here from Debian's packages (build.sh).
+#   1. the variable of the environment, such as POOLDRIVER_POSTGRES_IMAGE, where set;
+#   2. the image below, where present or to be had from a registry;
+#   3. an image built here from Debian's packages (build.sh).
 set -euo pipefail
 cd "$(dirname "$0")"
 
-official_postgres=postgres:17
-official_mysql=mysql:8.4
+# Each variable with the image that a registry has.
+wanted="POOLDRIVER_POSTGRES_IMAGE=postgres:17
+POOLDRIVER_MYSQL_IMAGE=mysql:8.4
+POOLDRIVER_GALERA_IMAGE=mariadb:11.8
+POOLDRIVER_PGBOUNCER_IMAGE=edoburu/pgbouncer:v1.24.1-p1"
 
 say() { echo "images: $*" >&2; }
 
@@ -23,18 +26,18 @@ obtainable() {
     timeout 600 docker pull -q "$1" >&2
 }
 
-postgres="${POOLDRIVER_POSTGRES_IMAGE:-}"
-mysql="${POOLDRIVER_MYSQL_IMAGE:-}"
-if [ -z "$postgres" ] && obtainable "$official_postgres"; then postgres="$official_postgres"; fi
-if [ -z "$mysql" ] && obtainable "$official_mysql"; then mysql="$official_mysql"; fi
-
-if [ -z "$postgres" ] || [ -z "$mysql" ]; then
-    say "no registry serves the official images: using ones built from Debian's packages"
-    built="$(./build.sh)"
-    [ -n "$postgres" ] || postgres="$(sed -n 's/^POOLDRIVER_POSTGRES_IMAGE=//p' <<< "$built")"
-    [ -n "$mysql" ] || mysql="$(sed -n 's/^POOLDRIVER_MYSQL_IMAGE=//p' <<< "$built")"
-fi
-
-printf 'POOLDRIVER_POSTGRES_IMAGE=%s\nPOOLDRIVER_MYSQL_IMAGE=%s\n' "$postgres" "$mysql" > chosen.env.new
+built=
+while IFS='=' read -r variable official; do
+    name="${!variable:-}"
+    if [ -z "$name" ] && obtainable "$official"; then name="$official"; fi
+    if [ -z "$name" ]; then
+        if [ -z "$built" ]; then
+            say "no registry serves $official: using images built from Debian's packages"
+            built="$(./build.sh)"
+        fi
+        name="$(sed -n "s/^$variable=//p" <<< "$built")"
+    fi
+    echo "$variable=$name"
+done <<< "$wanted" > chosen.env.new
 mv chosen.env.new chosen.env
-say "PostgreSQL: $postgres; MySQL: $mysql"
+say "$(tr '\n' ' ' < chosen.env)"

@@ -26,6 +26,24 @@ type Account struct {
 // the end of the test.
 func (s *Server) NewAccount(t testing.TB) Account {
 	t.Helper()
+	a := s.makeAccount(t)
+	admin, err := s.Admin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		defer cancel()
+		if err := s.Engine.drop(ctx, admin, a); err != nil {
+			t.Errorf("testbed: drop account: %v", err)
+		}
+	})
+	return a
+}
+
+// makeAccount makes one that lasts as long as its server.
+func (s *Server) makeAccount(t testing.TB) Account {
+	t.Helper()
 	name := "t" + strings.ToLower(rand.Text()[:12])
 	a := Account{
 		Server: s, Addr: s.Addr,
@@ -38,13 +56,12 @@ func (s *Server) NewAccount(t testing.TB) Account {
 	if err := s.Engine.create(t.Context(), admin, a); err != nil {
 		t.Fatalf("testbed: create account: %v", err)
 	}
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
-		defer cancel()
-		if err := s.Engine.drop(ctx, admin, a); err != nil {
-			t.Errorf("testbed: drop account: %v", err)
-		}
-	})
+	return a
+}
+
+// On returns the account as another server has it, which has copied it.
+func (a Account) On(s *Server) Account {
+	a.Server, a.Addr = s, s.Addr
 	return a
 }
 

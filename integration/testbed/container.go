@@ -19,6 +19,7 @@ import (
 	"github.com/testcontainers/testcontainers-go"
 	tcexec "github.com/testcontainers/testcontainers-go/exec"
 	tclog "github.com/testcontainers/testcontainers-go/log"
+	tcnetwork "github.com/testcontainers/testcontainers-go/network"
 )
 
 // ownerLabel names the process a container belongs to, as host/pid.
@@ -51,8 +52,8 @@ func owner() string {
 	return host + "/" + strconv.Itoa(os.Getpid())
 }
 
-// sweep removes containers whose test process on this host is gone: it was
-// killed before it could remove them itself.
+// sweep removes containers and networks whose test process on this host is gone:
+// it was killed before it could remove them itself.
 func sweep(docker *testcontainers.DockerClient) error {
 	ctx := context.Background()
 	list, err := docker.ContainerList(ctx, client.ContainerListOptions{
@@ -62,16 +63,32 @@ func sweep(docker *testcontainers.DockerClient) error {
 	if err != nil {
 		return fmt.Errorf("testbed: listing containers: %w", err)
 	}
-	self, _, _ := strings.Cut(owner(), "/")
+	// An error of a removal means that another test process swept it first.
 	for _, item := range list.Items {
-		host, pid, _ := strings.Cut(item.Labels[ownerLabel], "/")
-		if number, err := strconv.Atoi(pid); err != nil || host != self || alive(number) {
-			continue
+		if orphaned(item.Labels) {
+			_, _ = docker.ContainerRemove(ctx, item.ID, client.ContainerRemoveOptions{Force: true, RemoveVolumes: true})
 		}
-		// An error means that another test process swept it first.
-		_, _ = docker.ContainerRemove(ctx, item.ID, client.ContainerRemoveOptions{Force: true, RemoveVolumes: true})
+	}
+	networks, err := docker.NetworkList(ctx, client.NetworkListOptions{
+		Filters: make(client.Filters).Add("label", ownerLabel),
+	})
+	if err != nil {
+		return fmt.Errorf("testbed: listing networks: %w", err)
+	}
+	for _, item := range networks.Items {
+		if orphaned(item.Labels) {
+			_, _ = docker.NetworkRemove(ctx, item.ID, client.NetworkRemoveOptions{})
+		}
 	}
 	return nil
+}
+
+// orphaned: the labels name a process of this host that is gone.
+func orphaned(labels map[string]string) bool {
+	self, _, _ := strings.Cut(owner(), "/")
+	host, pid, _ := strings.Cut(labels[ownerLabel], "/")
+	number, err := strconv.Atoi(pid)
+	return err == nil && host == self && !alive(number)
 }
 
 func alive(pid int) bool {
@@ -83,22 +100,59 @@ func alive(pid int) bool {
 	return err == nil || errors.Is(err, os.ErrPermission)
 }
 
-// runContainer starts the image with its port published on a port of 127.0.0.1
-// that stays the same over restarts.
+// boxed is a container to be: an image with one port, which is published on a
+// port of 127.0.0.1 that stays the same over restarts.
+type boxed struct {
+	title      string // for errors
+	image      string
+	port       string
+	env        map[string]string
+	tmpfs      map[string]string // directories whose contents do not survive a stop
+	files      []testcontainers.ContainerFile
+	entrypoint []string // the image's own, if empty
+	command    []string
+	user       string   // the image's own, if empty
+	network    *Network // nil is Docker's own
+	alias      string   // its name in network
+}
+
+// runContainer starts a server that stands alone.
 func runContainer(ctx context.Context, engine Engine, o options, files []testcontainers.ContainerFile) (*testcontainers.DockerContainer, string, error) {
+	variable, official := engine.image()
+	env, data := engine.environment()
+	b := boxed{
+		title: engine.String(), image: image(variable, official), port: engine.port(),
+		env: env, tmpfs: map[string]string{}, files: files, command: engine.command(o),
+		network: o.network, alias: o.alias,
+	}
+	if !o.restartable {
+		b.tmpfs[data] = "rw" // Its contents do not survive a stop.
+	}
+	return b.run(ctx)
+}
+
+func (b boxed) run(ctx context.Context) (*testcontainers.DockerContainer, string, error) {
 	if err := prepare(); err != nil {
 		return nil, "", err
 	}
-	variable, official := engine.image()
-	name := image(variable, official)
-	published, err := network.ParsePort(engine.port() + "/tcp")
+	published, err := network.ParsePort(b.port + "/tcp")
 	if err != nil {
 		return nil, "", err
 	}
-	env, data := engine.environment()
-	tmpfs := map[string]string{}
-	if !o.restartable {
-		tmpfs[data] = "rw" // Its contents do not survive a stop.
+	customize := []testcontainers.ContainerCustomizer{
+		testcontainers.WithEnv(b.env),
+		testcontainers.WithCmd(b.command...),
+		testcontainers.WithTmpfs(b.tmpfs),
+		testcontainers.WithFiles(b.files...),
+		testcontainers.WithLabels(map[string]string{ownerLabel: owner()}),
+		testcontainers.WithExposedPorts(b.port + "/tcp"),
+		testcontainers.WithConfigModifier(func(config *container.Config) { config.User = b.user }),
+	}
+	if len(b.entrypoint) > 0 {
+		customize = append(customize, testcontainers.WithEntrypoint(b.entrypoint...))
+	}
+	if b.network != nil {
+		customize = append(customize, tcnetwork.WithNetworkName([]string{b.alias}, b.network.docker.Name))
 	}
 	// Between choosing a free port and publishing it somebody may take it.
 	for attempt := 1; ; attempt++ {
@@ -106,20 +160,13 @@ func runContainer(ctx context.Context, engine Engine, o options, files []testcon
 		if err != nil {
 			return nil, "", err
 		}
-		c, err := testcontainers.Run(ctx, name,
-			testcontainers.WithEnv(env),
-			testcontainers.WithCmd(engine.command(o)...),
-			testcontainers.WithTmpfs(tmpfs),
-			testcontainers.WithFiles(files...),
-			testcontainers.WithLabels(map[string]string{ownerLabel: owner()}),
-			testcontainers.WithExposedPorts(engine.port()+"/tcp"),
-			testcontainers.WithHostConfigModifier(func(host *container.HostConfig) {
-				host.PortBindings = network.PortMap{published: {{
-					HostIP:   netip.MustParseAddr("127.0.0.1"),
-					HostPort: port,
-				}}}
-			}),
-		)
+		publish := testcontainers.WithHostConfigModifier(func(host *container.HostConfig) {
+			host.PortBindings = network.PortMap{published: {{
+				HostIP:   netip.MustParseAddr("127.0.0.1"),
+				HostPort: port,
+			}}}
+		})
+		c, err := testcontainers.Run(ctx, b.image, append(customize, publish)...)
 		if err == nil {
 			return c, net.JoinHostPort("127.0.0.1", port), nil
 		}
@@ -127,7 +174,7 @@ func runContainer(ctx context.Context, engine Engine, o options, files []testcon
 			err = errors.Join(err, c.Terminate(context.WithoutCancel(ctx)))
 		}
 		if attempt == 3 || !strings.Contains(err.Error(), "already allocated") {
-			return nil, "", fmt.Errorf("testbed: starting %s from image %q (\"make images\" provides it): %w", engine, name, err)
+			return nil, "", fmt.Errorf("testbed: starting %s from image %q (\"make images\" provides it): %w", b.title, b.image, err)
 		}
 	}
 }

@@ -39,6 +39,8 @@ type options struct {
 	maxConnections int
 	restartable    bool
 	tlsOnly        bool
+	network        *Network
+	alias          string
 }
 
 // Option is a property of a server of a test's own.
@@ -61,6 +63,12 @@ func WithRestart() Option { return func(o *options) { o.restartable = true } }
 // WithTLSOnly makes the server refuse connections without TLS. It starts with a
 // good certificate; see [Server.UseCertificate].
 func WithTLSOnly() Option { return func(o *options) { o.tlsOnly = true } }
+
+// WithNetwork puts the server into a network, too, where others find it by its
+// alias and the engine's own port.
+func WithNetwork(n *Network, alias string) Option {
+	return func(o *options) { o.network, o.alias = n, alias }
+}
 
 // Server is a running database server.
 type Server struct {
@@ -198,7 +206,7 @@ func (s *Server) Start(t testing.TB) {
 		t.Fatal(err)
 	}
 	if err := s.waitReady(ctx); err != nil {
-		t.Fatalf("%v; log: %s", err, lastLog(ctx, s.container))
+		t.Fatalf("%v; log: %s", err, lastLog(context.WithoutCancel(ctx), s.container))
 	}
 }
 

@@ -49,8 +49,8 @@ initialise() {
         --skip-test-db --cross-bootstrap > /dev/null
 
     # While it is being set up the server has no port, so that a client on the
-    # network cannot take it for ready.
-    "$@" --skip-networking --skip-slave-start &
+    # network cannot take it for ready; nor is it part of a cluster.
+    "$@" --skip-networking --skip-slave-start --wsrep-on=OFF &
     local server=$! tries=0
     local client=(mariadb --no-defaults --protocol=socket --socket="$socket" --user=root)
     until "${client[@]}" -e 'SELECT 1' > /dev/null 2>&1; do
