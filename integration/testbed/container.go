@@ -222,7 +222,7 @@ func kill(ctx context.Context, c *testcontainers.DockerContainer) error {
 
 // lastLog returns the end of the container's log, for error messages.
 func lastLog(ctx context.Context, c *testcontainers.DockerContainer) string {
-	reader, err := c.Logs(ctx)
+	reader, err := c.Logs(context.WithoutCancel(ctx))
 	if err != nil {
 		return err.Error()
 	}

@@ -115,7 +115,7 @@ func startGaleraNode(t testing.TB, n *Network, i int) (*Server, error) {
 		return nil, err
 	}
 	if err := s.waitSynced(ctx); err != nil {
-		return s, fmt.Errorf("%w; log: %s", err, lastLog(context.WithoutCancel(ctx), s.container))
+		return s, fmt.Errorf("%w; log: %s", err, lastLog(ctx, s.container))
 	}
 	return s, nil
 }
@@ -179,7 +179,7 @@ func (g *Galera) wait(t testing.TB, s *Server, variable, want string) {
 	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
 	defer cancel()
 	if err := s.waitStatus(ctx, variable, want); err != nil {
-		t.Fatalf("%v; log: %s", err, lastLog(context.WithoutCancel(ctx), s.container))
+		t.Fatalf("%v; log: %s", err, lastLog(ctx, s.container))
 	}
 }
 
@@ -193,7 +193,7 @@ func (g *Galera) Return(t testing.TB, s *Server) {
 		err = s.waitSynced(ctx)
 	}
 	if err != nil {
-		t.Fatalf("testbed: return: %v; log: %s", err, lastLog(context.WithoutCancel(ctx), s.container))
+		t.Fatalf("testbed: return: %v; log: %s", err, lastLog(ctx, s.container))
 	}
 }
 

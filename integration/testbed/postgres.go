@@ -120,10 +120,9 @@ func (postgres) reloadTLS(ctx context.Context, s *Server, certificate []byte) er
 	if err != nil {
 		return err
 	}
-	if err := each(ctx, admin, "SELECT pg_reload_conf()"); err != nil {
-		return err
-	}
-	return waitPresented(ctx, s.Addr, certificate)
+	return waitPresented(ctx, s.Addr, certificate, func(ctx context.Context) error {
+		return each(ctx, admin, "SELECT pg_reload_conf()")
+	})
 }
 
 func (postgres) queries() queries {

@@ -127,7 +127,7 @@ func (p *PostgresPair) Synchronise(t testing.TB) {
 		}
 		select {
 		case <-ctx.Done():
-			t.Fatalf("testbed: the standby does not follow: %v; log: %s", err, lastLog(context.WithoutCancel(ctx), p.Standby.container))
+			t.Fatalf("testbed: the standby does not follow: %v; log: %s", err, lastLog(ctx, p.Standby.container))
 		case <-tick.C:
 		}
 	}

@@ -2,6 +2,7 @@ package testbed
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/pem"
@@ -16,20 +17,34 @@ import (
 // code 80877103 (protocol manual, "SSLRequest").
 var sslRequest = []byte{0, 0, 0, 8, 0x04, 0xd2, 0x16, 0x2f}
 
-// waitPresented returns when the server presents the certificate: PostgreSQL
-// reloads its configuration some time after it was told to.
-func waitPresented(ctx context.Context, addr string, certificate []byte) error {
+// presentWithin bounds one question for the certificate.
+const presentWithin = 5 * time.Second
+
+// waitPresented calls reload until the server presents the certificate, once a
+// second: PostgreSQL reloads its configuration some time after it was told to.
+func waitPresented(ctx context.Context, addr string, certificate []byte, reload func(context.Context) error) error {
 	want, _ := pem.Decode(certificate)
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
+	var told time.Time
+	var seen error // what the last whole look at the server showed
 	for {
+		if time.Since(told) > time.Second {
+			if err := reload(ctx); err != nil {
+				return errors.Join(err, seen)
+			}
+			told = time.Now()
+		}
 		got, err := presented(ctx, addr)
 		if err == nil && bytes.Equal(got, want.Bytes) {
 			return nil
 		}
+		if ctx.Err() == nil {
+			seen = cmp.Or(err, errors.New("it presents another one"))
+		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("testbed: the server does not present its new certificate: %w", errors.Join(err, ctx.Err()))
+			return fmt.Errorf("testbed: the server does not present its new certificate: %w", errors.Join(seen, ctx.Err()))
 		case <-tick.C:
 		}
 	}
@@ -37,13 +52,13 @@ func waitPresented(ctx context.Context, addr string, certificate []byte) error {
 
 // presented returns the certificate the server presents, in DER.
 func presented(ctx context.Context, addr string) ([]byte, error) {
-	var dialer net.Dialer
+	dialer := net.Dialer{Timeout: presentWithin}
 	conn, err := dialer.DialContext(ctx, "tcp", addr)
 	if err != nil {
 		return nil, err
 	}
 	defer conn.Close()
-	if err := conn.SetDeadline(time.Now().Add(5 * time.Second)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(presentWithin)); err != nil {
 		return nil, err
 	}
 	if _, err := conn.Write(sslRequest); err != nil {

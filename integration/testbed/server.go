@@ -206,7 +206,7 @@ func (s *Server) Start(t testing.TB) {
 		t.Fatal(err)
 	}
 	if err := s.waitReady(ctx); err != nil {
-		t.Fatalf("%v; log: %s", err, lastLog(context.WithoutCancel(ctx), s.container))
+		t.Fatalf("%v; log: %s", err, lastLog(ctx, s.container))
 	}
 }
 
