@@ -38,8 +38,11 @@ ONE_SERVER = $$($(GO) -C integration list ./... | grep -v /failover)
 
 test: check test-unit test-integration test-failover
 
+# The pool also without the race detector, which takes turns between goroutines
+# that Go's scheduler does not.
 test-unit:
 	$(GO) test $(TAGS) -race -timeout $(TEST_TIMEOUT) ./...
+	$(GO) test -timeout $(TEST_TIMEOUT) ./pool
 	$(if $(ODBC),$(GO) test ./dialects/odbc,@echo "NOT RUN: the tests over ODBC. They need unixodbc-dev, odbcinst, libsqliteodbc, odbc-postgresql and odbc-mariadb." >&2)
 	$(GO) -C integration test -race -timeout $(TEST_TIMEOUT) ./byteproxy
 

@@ -160,4 +160,24 @@ func (p *Pool[T]) failAllLocked(why func(*waiter[T]) error) {
 	}
 }
 
-func (w *waiter[T]) wake() { w.ch <- struct{}{} }
+// chain is after how many hand-overs others get the processor. Of 1, 2, 4, 8, 16
+// and 32, 8 was as good as any: 64 goroutines over 4 connections to SQLite on two
+// processors waited 5 ms at the most instead of 50.
+const chain = 8
+
+// wake tells w that its result is there.
+//
+// Go runs a goroutine that is woken next, in the rest of the waker's time slice
+// (runtime/proc.go, ready). It will release and wake the next one: a chain that
+// holds a processor for up to 10 ms, until the scheduler preempts it, with other
+// holders runnable behind it. The goroutine that is started here takes that place
+// away from the woken one, which goes to the end of the processor's queue.
+func (w *waiter[T]) wake() {
+	last := w.seq%chain == 0 // read before the sending: w is its acquirer's then
+	w.ch <- struct{}{}
+	if last {
+		go endChain()
+	}
+}
+
+func endChain() {}
