@@ -61,6 +61,7 @@ type credentials struct {
 	expires  time.Time // of current, by this process's clock; zero: not known
 	renew    time.Time // when to ask for the next one
 	replaced time.Time // when connections were last replaced
+	owed     bool      // to replace them once more: an undated one changed soon after
 
 	timer    *time.Timer // that calls expiring
 	renewing bool        // it has
@@ -201,14 +202,16 @@ func (c *credentials) fetch(ctx context.Context) (changed bool, _ error) {
 	c.expires, c.renew = time.Time{}, time.Time{}
 	if next.Expires.IsZero() {
 		c.wakeLocked(0)
-		changed = changed && (c.replaced.IsZero() || now.Sub(c.replaced) >= undatedPause)
+		changed = changed || c.owed
+		c.owed = changed && !c.replaced.IsZero() && now.Sub(c.replaced) < undatedPause
+		changed = changed && !c.owed
 	} else {
 		lasts := next.Expires.Sub(now)
 		c.expires, c.renew = now.Add(lasts), now.Add(renewal(lasts))
 		c.wakeLocked(renewal(lasts))
 	}
 	if changed {
-		c.replaced = now
+		c.replaced, c.owed = now, false
 	}
 	return changed, nil
 }

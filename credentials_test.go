@@ -93,6 +93,30 @@ func TestACredentialThatDoesNotSayWhenItExpiresIsAskedForAtEachDial(t *testing.T
 	})
 }
 
+func TestAChangeThatComesSoonAfterAnotherReplacesConnectionsLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		password := "first"
+		c := newCredentials(func(context.Context) (Credential, error) {
+			return Credential{User: "u", Password: password}, nil
+		}, func() {})
+		changes := func() bool {
+			_, _, changed, err := c.get(t.Context(), 0)
+			require.NoError(t, err)
+			return changed
+		}
+		require.False(t, changes())
+		password = "second"
+		require.True(t, changes())
+		time.Sleep(undatedPause / 2)
+		password = "third"
+		require.False(t, changes(), "each dial's may be another")
+		time.Sleep(undatedPause)
+		require.True(t, changes(), "connections of the second are still there")
+		time.Sleep(undatedPause)
+		require.False(t, changes())
+	})
+}
+
 func TestAFailureOfTheSourceIsSharedByTheDialsThatWaitedForIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var calls atomic.Int32

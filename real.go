@@ -6,6 +6,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"sync/atomic"
+	"time"
 
 	"github.com/pooldriver/pooldriver/dialects"
 	"github.com/pooldriver/pooldriver/pool"
@@ -81,6 +82,23 @@ func newRealConn(s dialects.Session, t dialects.Traits, stmts int, epoch uint64)
 	r.resetter, _ = r.conn.(driver.SessionResetter)
 	r.validator, _ = r.conn.(driver.Validator)
 	return r
+}
+
+// severAfter is for calls of the driver that know no context: one that takes longer
+// than limit has its connection cut, where the dialect can do that. spare ends it:
+//
+//	defer r.spare(r.severAfter(limit))
+func (r *realConn) severAfter(limit time.Duration) *time.Timer {
+	if s, ok := r.session.(dialects.Severable); ok {
+		return time.AfterFunc(limit, s.Sever)
+	}
+	return nil
+}
+
+func (r *realConn) spare(cut *time.Timer) {
+	if cut != nil && !cut.Stop() {
+		r.broken = true // also where the call has just succeeded
+	}
 }
 
 // canExec and canQuery: whether the driver runs statements without preparing

@@ -246,6 +246,7 @@ func (r *rows) abandon(why error) {
 		r.dropPrefix()
 	}
 	r.gone.Store(true)
+	defer r.owner.spare(r.owner.severAfter(r.pool.config.CleanTimeout))
 	_ = r.shut()
 }
 

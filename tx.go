@@ -301,9 +301,11 @@ func (t *tx) rollbackReal() error {
 	if t.unbegun() {
 		return nil
 	}
+	limit := t.conn.connector.config.CleanTimeout
 	if t.kept != nil {
-		defer t.kept.release(t.conn.connector.config.CleanTimeout)()
+		defer t.kept.release(limit)()
 	}
+	defer t.owner.spare(t.owner.severAfter(limit))
 	err := t.run(t.real.Rollback)
 	if t.ctx.Err() != nil && !t.owner.traits.StatusKnown && (t.owner.resetter == nil || t.owner.validator == nil) {
 		// database/sql's own rule for a connection that cannot say whether

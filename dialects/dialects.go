@@ -304,6 +304,15 @@ type Located interface {
 	Location() (host, passed string)
 }
 
+// Severable is a Session whose network connection can be cut from beside whoever
+// uses it. A call of the driver that waits for the network fails then, and the
+// connection is of no more use. It is for calls that know no context:
+// driver.Tx.Rollback, driver.Rows.Close.
+type Severable interface {
+	Session
+	Sever()
+}
+
 // A LazyBeginner is a Session that can begin a transaction without a round trip
 // for it: BEGIN leaves with the first statement, before it.
 //

@@ -11,6 +11,8 @@ import (
 
 func eachServerOverODBC(*testing.T, func(*testing.T, stage)) {}
 
+func (s stage) overODBC() []stage { return nil }
+
 func sqliteOverODBC(*testing.T, func(*testing.T, stage)) {}
 
 func (s stage) odbcURL(...string) string { panic("built without the tag odbc") }

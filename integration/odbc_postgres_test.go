@@ -3,9 +3,11 @@
 package integration
 
 import (
+	"context"
 	"database/sql"
 	"database/sql/driver"
 	"testing"
+	"time"
 
 	"github.com/alexbrainman/odbc"
 	"github.com/stretchr/testify/require"
@@ -134,4 +136,106 @@ func TestOverODBCRawGivesTheDriversOwnConnection(t *testing.T) {
 		return nil
 	}))
 	require.IsType(t, &odbc.Driver{}, p.Driver())
+}
+
+// psqlODBC has rolled the transaction back at the error of the kept statement. What
+// would be executed after it would be all that is committed.
+func TestOverODBCAStatementThatNoLongerFitsDoesNotEndItsTransactionUnseen(t *testing.T) {
+	s, p := postgresODBC(t, "Protocol=7.4-1", "UseServerSidePrepare=1")
+	mustExec(t, s.witness, "CREATE TABLE altered (id integer)")
+	mustExec(t, s.witness, "INSERT INTO altered VALUES (1)")
+	mustExec(t, s.witness, "GRANT ALL ON altered TO PUBLIC")
+	read := func(tx *sql.Tx) error {
+		rows, err := tx.Query("SELECT * FROM altered WHERE id = ?", 1)
+		if err != nil {
+			return err
+		}
+		defer rows.Close()
+		for rows.Next() {
+		}
+		return rows.Err()
+	}
+	stored := 0
+	for round := range 4 {
+		if round == 3 {
+			mustExec(t, s.witness, "ALTER TABLE altered ADD COLUMN more integer")
+		}
+		tx, err := p.BeginTx(t.Context(), nil)
+		require.NoError(t, err)
+		_, err = tx.Exec(insertInto(round))
+		require.NoError(t, err)
+		failed := read(tx)
+		if committed := tx.Commit(); committed == nil {
+			require.NoError(t, failed, "committed, although a statement has failed")
+			stored++
+		}
+		require.Len(t, s.stored(t), stored, "what is said to be committed is, and nothing else")
+	}
+}
+
+func TestOverODBCATransactionWhoseRowsFailedIsNotSaidToBeCommitted(t *testing.T) {
+	for _, protocol := range []string{"Protocol=7.4-0", "Protocol=7.4-1"} {
+		s, p := postgresODBC(t, protocol, "UseDeclareFetch=1", "Fetch=10")
+		tx, err := p.BeginTx(t.Context(), nil)
+		require.NoError(t, err)
+		_, err = tx.Exec(insertInto(1))
+		require.NoError(t, err)
+		rows, err := tx.Query("SELECT 1 / (50 - n) FROM generate_series(1, 100) AS n")
+		require.NoError(t, err, "the error comes with a later row")
+		for rows.Next() {
+		}
+		require.ErrorContains(t, rows.Err(), "division by zero")
+		require.NoError(t, rows.Close())
+		require.ErrorContains(t, tx.Commit(), "rolled back", protocol)
+		require.Empty(t, s.stored(t), protocol)
+	}
+}
+
+func TestOverODBCACancelledStatementInATransactionReplacesNoOtherConnection(t *testing.T) {
+	overODBC(t, func(t *testing.T, s stage) {
+		p := s.open(t, 3)
+		held := make([]*sql.Conn, 3)
+		for i := range held {
+			var err error
+			held[i], err = p.Conn(t.Context())
+			require.NoError(t, err)
+			require.NoError(t, held[i].PingContext(t.Context()))
+		}
+		for _, c := range held {
+			require.NoError(t, c.Close())
+		}
+		tx, err := p.BeginTx(t.Context(), nil)
+		require.NoError(t, err)
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		_, err = tx.ExecContext(ctx, sleepFor(s.account.Server.Engine, time.Minute))
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.Error(t, tx.Rollback())
+		require.Eventually(t, func() bool { return p.connector.Stats().Pool.Destroyed.Sum() > 0 }, 10*time.Second, time.Millisecond)
+		stats := p.connector.Stats().Pool
+		require.EqualValues(t, 1, stats.Destroyed.Sum(), "%+v", stats)
+		require.Equal(t, 2, stats.Idle)
+	})
+}
+
+func TestOverODBCAStandbyIsReached(t *testing.T) {
+	server := testbed.Start(t, testbed.Postgres, testbed.WithRestart())
+	account := server.NewAccount(t)
+	admin, err := server.Admin()
+	require.NoError(t, err)
+	var dir string
+	require.NoError(t, admin.QueryRow("SHOW data_directory").Scan(&dir))
+	_, err = admin.Exec("COPY (SELECT) TO '" + dir + "/standby.signal'")
+	require.NoError(t, err)
+	server.Restart(t)
+	t.Cleanup(func() { // accounts are dropped at the end
+		_, err := admin.Exec("SELECT pg_promote()")
+		require.NoError(t, err)
+	})
+	for _, protocol := range []string{"Protocol=7.4-0", "Protocol=7.4-1", "Protocol=7.4-2"} {
+		p := stage{name: "postgres", account: account}.openURL(t, "odbc:"+odbcString(account, protocol, "pool_max_conns=1"))
+		var standby bool
+		require.NoError(t, p.QueryRow("SELECT pg_is_in_recovery()").Scan(&standby), protocol)
+		require.True(t, standby)
+	}
 }

@@ -63,6 +63,12 @@ func sqliteOverODBC(t *testing.T, test func(t *testing.T, s stage)) {
 	runOverODBC(t, "sqlite", func(t *testing.T) { test(t, stage{name: "sqlite", odbc: true}.fresh(t)) })
 }
 
+// overODBC is the same stage, the pool's way to it leading through ODBC.
+func (s stage) overODBC() []stage {
+	s.odbc = true
+	return []stage{s}
+}
+
 // odbcURL is the stage's DSN.
 func (s stage) odbcURL(parameters ...string) string {
 	return "odbc:" + s.odbcString(parameters...)

@@ -66,6 +66,9 @@ func (s *server) homeOf(ctx context.Context, conn driver.Conn, c *mysql.Config, 
 	if err != nil {
 		return nil, fmt.Errorf("reading the state at connect: %w", err)
 	}
+	if errorNumber(h.unusable) != 0 {
+		return h, nil // the next connection may be told
+	}
 	if !s.resettable {
 		h.unusable = errSealed
 	}

@@ -73,6 +73,14 @@ func (s *session) Peek() dialects.Liveness {
 	return dialects.Alive
 }
 
+var _ dialects.Severable = (*session)(nil)
+
+func (s *session) Sever() {
+	if s.wire != nil {
+		s.wire.Sever()
+	}
+}
+
 func (s *session) Ping(ctx context.Context) error {
 	p, ok := s.conn.(driver.Pinger)
 	if !ok {

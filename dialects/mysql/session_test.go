@@ -155,6 +155,21 @@ func TestCleanRefusesWhereOnlyANewConnectionIsClean(t *testing.T) {
 	}
 }
 
+func TestARefusalToTellTheStateAtConnectIsNotRemembered(t *testing.T) {
+	p := newPeer(t)
+	p.answers(func(s *peerSession, q string) reply {
+		if q == askHome && s.id == peerFirstID {
+			return reply{errno: 1047} // a node of Galera that is not ready yet
+		}
+		return reply{}
+	})
+	tmpl := p.template(t, "")
+	_, err := p.dial(t, tmpl).Clean(t.Context(), dialects.Stateful)
+	require.ErrorIs(t, err, dialects.ErrCannotClean)
+	_, err = p.dial(t, tmpl).Clean(t.Context(), dialects.Stateful)
+	require.NoError(t, err)
+}
+
 func TestThereIsNoWayBackFromUSEToNoDatabase(t *testing.T) {
 	p := newPeer(t)
 	tmpl, err := parse("mysql://app@" + p.l.Addr().String())

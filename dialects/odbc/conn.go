@@ -17,6 +17,7 @@ import (
 type conn struct {
 	bare     driver.Conn
 	database database // unknown{} until it was asked
+	strict   bool     // it may not give data of a column in front of a bound one
 
 	lost   error // not nil: never to be used again, and why
 	closed bool
@@ -212,7 +213,7 @@ func (c *conn) Prepare(query string) (driver.Stmt, error) {
 func (c *conn) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
 	si, err := call(ctx, c, nil, func() (driver.Stmt, error) { return c.bare.Prepare(query) })
 	if err != nil {
-		return nil, err
+		return nil, c.noteError(err)
 	}
 	s := &stmt{conn: c, real: si, query: query}
 	c.stmts[s] = struct{}{}

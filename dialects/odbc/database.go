@@ -72,6 +72,7 @@ func (s *session) findDatabase(ctx context.Context) error {
 	}
 	s.version = version
 	s.database, s.conn.database = found, found
+	s.conn.strict = found == unknown{}
 	return found.learn(ctx, s)
 }
 

@@ -17,6 +17,7 @@ import (
 type lostError struct {
 	what  string
 	cause error // may be nil: the driver tells nothing but ErrBadConn
+	ours  bool  // given up here: it tells nothing of the server
 }
 
 func (e *lostError) Error() string {
@@ -31,9 +32,16 @@ func (e *lostError) Unwrap() error { return e.cause }
 func (e *lostError) Is(target error) bool { return target == driver.ErrBadConn }
 
 // errAbandoned: a statement's context has ended, and the statement has not.
-var errAbandoned = &lostError{what: "dialects/odbc: the connection was given up when the context of a statement ended"}
+var errAbandoned = &lostError{what: "dialects/odbc: the connection was given up when the context of a statement ended", ours: true}
 
-var errClosed = &lostError{what: "dialects/odbc: the connection is closed"}
+var errClosed = &lostError{what: "dialects/odbc: the connection is closed", ours: true}
+
+// serverLost reports whether err is about a connection that was lost, and not
+// given up.
+func serverLost(err error) bool {
+	var lost *lostError
+	return errors.As(err, &lost) && !lost.ours
+}
 
 // otherDatabase: the connections of one pool must be alike.
 func otherDatabase(before, now string) error {

@@ -5,7 +5,6 @@ package odbc
 import (
 	"context"
 	"database/sql/driver"
-	"errors"
 	"fmt"
 	"regexp"
 	"strconv"
@@ -54,11 +53,10 @@ const (
 )
 
 func (mariadb) diagnose(err error) dialects.Diagnosis {
-	var lost *lostError
 	switch {
 	case outgrown(err):
 		return 0
-	case errors.As(err, &lost), hasNative(err, erServerShutdown, erNormalShutdown, erConnectionKilled, erSessionWasKilled):
+	case serverLost(err), hasNative(err, erServerShutdown, erNormalShutdown, erConnectionKilled, erSessionWasKilled):
 		return dialects.ServerLeaving
 	case hasNative(err, erAccessDenied, erAccessDeniedNoPassword, erMustChangePassword, erAccountLocked):
 		return dialects.AuthFailed

@@ -41,10 +41,9 @@ func (postgresql) classify(query string) dialects.Effect { return postgres.Class
 // diagnose goes by SQLSTATE where psqlODBC passes it on. For a connection that
 // was refused it says 08001, and the reason in words alone.
 func (postgresql) diagnose(err error) dialects.Diagnosis {
-	var lost *lostError
 	var ended *endedError
 	switch {
-	case errors.As(err, &lost), hasState(err, "57P01", "57P02", "57P03"):
+	case serverLost(err), hasState(err, "57P01", "57P02", "57P03"):
 		return dialects.ServerLeaving
 	case errors.As(err, &ended):
 		return dialects.TxEnded
@@ -127,7 +126,7 @@ func (t *template) errorMode(ctx context.Context, c *conn) (errorMode, error) {
 	if err != nil {
 		return 0, err
 	}
-	const transaction = "SELECT pg_current_xact_id()::text"
+	const transaction = "SELECT transaction_timestamp()::text" // a standby has no numbers for them
 	before, err := c.ask(ctx, transaction)
 	if err != nil {
 		return 0, errors.Join(err, tx.Rollback())

@@ -46,7 +46,7 @@ func (r *rows) Next(dest []driver.Value) error {
 		return io.EOF
 	}
 	if err != nil {
-		return c.after(err)
+		return c.noteError(c.after(err))
 	}
 	return nil
 }
@@ -64,7 +64,8 @@ func (r *rows) look() {
 		case err == io.EOF:
 			ok = false
 		case err.Error() != noRows:
-			r.failed = r.stmt.conn.after(err)
+			c := r.stmt.conn
+			r.failed = c.noteError(c.after(err))
 			return
 		}
 	}

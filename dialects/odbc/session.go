@@ -91,14 +91,7 @@ func (s *session) Rollback(ctx context.Context) error {
 		return err
 	}
 	if t := s.conn.tx; t != nil {
-		_, err := call(ctx, s.conn, nil, func() (struct{}, error) { return struct{}{}, t.real.Rollback() })
-		switch {
-		case err == nil:
-			s.conn.tx = nil
-		case s.conn.lost == nil:
-			_ = s.conn.lose("the ODBC driver has failed to roll back", err)
-		}
-		return err
+		return t.end(func() error { return t.rollback(ctx) })
 	}
 	return s.database.rollback(ctx, s)
 }
@@ -156,7 +149,7 @@ func (s *session) kill(ctx context.Context) error {
 	if query == "" || s.number == 0 {
 		return nil
 	}
-	bare, err := s.how.killer(inDatabase).dial(ctx)
+	bare, err := s.how.killer(inDatabase).dialNow(ctx, s.database)
 	if err != nil {
 		return fmt.Errorf("connecting to end it: %w", err)
 	}

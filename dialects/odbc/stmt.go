@@ -101,6 +101,9 @@ func run[T any](ctx context.Context, s *stmt, how func() (T, error)) (T, error) 
 	if err == nil || ctx.Err() != nil || c.lost != nil {
 		return v, c.noteError(err)
 	}
+	if c.tx != nil && c.mode == transactionMode {
+		return v, c.noteError(err) // what ran before it was rolled back: nothing may follow
+	}
 	if c.database.mend(ctx, c, err) || c.database.stale(err, s.query) && s.renew(ctx) == nil {
 		if w, e := call(ctx, c, s.interrupt(), how); e == nil || ctx.Err() != nil || c.lost != nil {
 			return w, c.noteError(e)
@@ -153,10 +156,11 @@ func (s *stmt) interrupt() func() {
 // Text and bytes are read from the ODBC driver and not from that memory, which is
 // as long as the column was said to be: longer ones (255 is all that is said of
 // TEXT in SQLite, and of varchar without a length in PostgreSQL) are cut off there,
-// and the driver panics.
+// and the driver panics. It stays so where nobody knows whether the ODBC driver
+// gives data of a column in front of a bound one (SQL_GD_ANY_COLUMN).
 func (s *stmt) keepBound() {
 	h := handleOf(s.real)
-	if h == nil {
+	if h == nil || s.conn.strict {
 		return
 	}
 	bound := make([]*odbcdriver.BindableColumn, len(h.Cols))

@@ -23,9 +23,15 @@ type template struct {
 	connector driver.Connector // nil: the connection string
 	dialect   deciding
 	mode      atomic.Int32 // of PostgreSQL's ODBC driver; 0: not known yet
+
+	// ask returns the credential of now; nil where there is none but the DSN's.
+	ask func(ctx context.Context, refused dialects.Credential) (dialects.Credential, error)
 }
 
-var _ dialects.OwnDialect = (*template)(nil)
+var (
+	_ dialects.OwnDialect      = (*template)(nil)
+	_ dialects.CredentialAsker = (*template)(nil)
+)
 
 func newTemplate(src source) *template {
 	return &template{Label: opaque.Label(src.target), source: src}
@@ -51,6 +57,12 @@ func (t *template) Driver() driver.Driver {
 // Traits of the driver, whatever the database. Statements end with their conn.
 func (t *template) Traits() dialects.Traits {
 	return dialects.Traits{BadConnUnsure: true, Reprepares: true, StatementsEndWithSession: true}
+}
+
+// AskCredentials: what it was given is asked when a connection that is to end
+// another is refused.
+func (t *template) AskCredentials(ask func(context.Context, dialects.Credential) (dialects.Credential, error)) {
+	t.ask = ask
 }
 
 func (t *template) TakesCredential() bool { return t.connector == nil }
@@ -179,7 +191,24 @@ func (d dialer) killer(inDatabase bool) dialer {
 	if d.template.connector == nil && !inDatabase {
 		src := d.template.source
 		src.attributes = src.attributes.without(databaseKeys...)
+		ask := d.template.ask
 		d.template = newTemplate(src)
+		d.template.ask = ask
 	}
 	return d
+}
+
+// dialNow dials with the credential at hand, and with that of now if the database
+// refuses it.
+func (d dialer) dialNow(ctx context.Context, db database) (driver.Conn, error) {
+	conn, err := d.dial(ctx)
+	if d.template.ask == nil || d.cred == nil || db.diagnose(err)&dialects.AuthFailed == 0 {
+		return conn, err
+	}
+	cred, failed := d.template.ask(ctx, *d.cred)
+	if failed != nil {
+		return nil, errors.Join(err, failed)
+	}
+	d.cred = &cred
+	return d.dial(ctx)
 }

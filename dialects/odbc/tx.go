@@ -43,7 +43,7 @@ func (c *conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, e
 	real, err := call(ctx, c, nil, c.bare.Begin) //nolint:staticcheck // the driver has nothing newer
 	if err != nil {
 		if ctx.Err() != nil {
-			_ = c.lose("a transaction was cut short when it began", err)
+			c.lost = &lostError{what: "a transaction was cut short when it began", cause: err, ours: true}
 			return nil, err
 		}
 		return nil, c.lose("the ODBC driver has failed to begin a transaction, and its connection is of no more use", err)
@@ -70,7 +70,7 @@ func (t *tx) Commit() error {
 	if t.status() != dialects.TxOpen && t.conn.usable() == nil {
 		return errors.Join(errFailed, t.Rollback())
 	}
-	return t.end(t.real.Commit)
+	return t.end(func() error { return t.conn.after(t.real.Commit()) })
 }
 
 // status is that of the driver's transaction. It is asked for after an error in
@@ -111,10 +111,20 @@ type endedError struct{ error }
 
 func (e *endedError) Unwrap() error { return e.error }
 
-// Rollback rolls back.
-func (t *tx) Rollback() error { return t.end(t.real.Rollback) }
+// Rollback rolls back. A server that does not answer costs the connection.
+func (t *tx) Rollback() error {
+	ctx, cancel := context.WithTimeout(context.Background(), askTimeout)
+	defer cancel()
+	return t.end(func() error { return t.rollback(ctx) })
+}
 
-// end ends the transaction. If that fails the driver gives its connection up.
+func (t *tx) rollback(ctx context.Context) error {
+	_, err := call(ctx, t.conn, nil, func() (struct{}, error) { return struct{}{}, t.real.Rollback() })
+	return err
+}
+
+// end ends the transaction by how, which looks at its outcome. If that fails the
+// driver gives its connection up.
 func (t *tx) end(how func() error) error {
 	c := t.conn
 	if err := c.usable(); err != nil {
@@ -123,9 +133,9 @@ func (t *tx) end(how func() error) error {
 	err := how()
 	if err == nil {
 		c.tx = nil
-		return c.after(nil)
+		return nil
 	}
-	if err = c.after(err); c.lost == nil {
+	if c.lost == nil {
 		_ = c.lose("the ODBC driver has failed to end a transaction, and its connection is of no more use", err)
 	}
 	return err

@@ -5,7 +5,6 @@ package odbc
 import (
 	"context"
 	"database/sql/driver"
-	"errors"
 
 	"github.com/pooldriver/pooldriver/dialects"
 	"github.com/pooldriver/pooldriver/dialects/generic"
@@ -29,9 +28,8 @@ func (unknown) classify(query string) dialects.Effect { return generic.Classify(
 
 // diagnose knows what ODBC says of any database.
 func (unknown) diagnose(err error) dialects.Diagnosis {
-	var lost *lostError
 	switch {
-	case errors.As(err, &lost):
+	case serverLost(err):
 		return dialects.ServerLeaving
 	case hasState(err, "28000"):
 		return dialects.AuthFailed

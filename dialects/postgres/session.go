@@ -133,6 +133,14 @@ func listen(waiting []byte) dialects.Liveness {
 	return dialects.Alive
 }
 
+var _ dialects.Severable = (*session)(nil)
+
+func (s *session) Sever() {
+	if s.wire != nil {
+		s.wire.Sever()
+	}
+}
+
 // Ping is a round trip with an empty statement.
 func (s *session) Ping(ctx context.Context) error { return s.pg.Ping(ctx) }
 

@@ -137,6 +137,10 @@ func (c *Conn) drain(deadline time.Time) {
 	}
 }
 
+// Sever fails every call that waits for the network, now and later. Close can
+// still be called, and still ends gracefully.
+func (c *Conn) Sever() { _ = c.nc.SetDeadline(start) }
+
 // CloseWrite sends the end of the stream where the network has one (TCP, Unix
 // sockets); elsewhere it returns errors.ErrUnsupported.
 func (c *Conn) CloseWrite() error {
