@@ -44,7 +44,9 @@ func (b *binding) wrapUp() {
 		ends.Go(func() {
 			if r.turn.take(ctx) == nil {
 				b.pass(r)
-			} // else: whoever has the turn comes to the same end when it passes it
+			} else {
+				b.sever(r) // whoever has the turn comes to the same end when it passes it
+			}
 		})
 	}
 	done := make(chan struct{})
@@ -59,6 +61,17 @@ func (b *binding) wrapUp() {
 	case <-done:
 	case <-ctx.Done():
 		b.connector.log.Warn("pooldriver: a task has ended, and a statement of it has not; its connection comes back when it does", "target", b.connector.template.Target(), "task", b.task.name())
+	}
+}
+
+// sever cuts r's connection while a call of the driver is under way on it that does
+// not end: the server hangs, and the call knows no context. r may leave the binding
+// at any time. Either it is seen here that it has left, or whoever inspects it then
+// sees that it is cut, and nobody gets it any more.
+func (b *binding) sever(r *realConn) {
+	r.cut.Store(true)
+	if s, ok := r.session.(dialects.Severable); ok && r.holder.Load() == b {
+		s.Sever()
 	}
 }
 
@@ -124,7 +137,7 @@ func (c *Connector) inspect(r *realConn) (step nextStep) {
 		// What was prepared after that statement goes with its world, too.
 		r.stmts.expireAll()
 	}
-	if r.broken || r.running > 0 {
+	if r.broken || r.cut.Load() || r.running > 0 {
 		return nextStep{discard: true}
 	}
 	defer func() {

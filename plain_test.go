@@ -2,9 +2,11 @@ package pooldriver
 
 import (
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -45,6 +47,80 @@ func TestAPlainQueryIsPreparedAndKeptWhenItComesBack(t *testing.T) {
 	require.EqualValues(t, 4, c.Stats().StmtMisses)
 	require.Empty(t, s.server.Events(fakedb.ConnExecCtx)[1:], "nothing but CREATE TABLE is sent as text")
 	require.Empty(t, s.server.Violations())
+}
+
+// What a server that keeps types would do to later arguments, the statement is not
+// there to let it do.
+func TestAKeptStatementIsExecutedWithArgumentsOfTheSameKindsOnly(t *testing.T) {
+	s, db, c := openStub(t, dialects.Traits{Reprepares: true, PreparedKeepsTypes: true}, func(c *Config) { c.MaxConns = 1 })
+	const echo = "SELECT ?"
+	var prepared int
+	run := func(arg any) (anew bool) {
+		t.Helper()
+		var got any
+		require.NoError(t, db.QueryRow(echo, arg).Scan(&got))
+		before := prepared
+		prepared = len(s.server.Events(fakedb.ConnPrepareCtx))
+		return prepared > before
+	}
+	require.True(t, run(1))
+	require.True(t, run(2), "kept from here on")
+	for _, again := range []any{3, int64(4), nil, 5} {
+		require.False(t, run(again), again)
+	}
+	for _, other := range []any{"a", 1.5, true, time.Now(), 6, []byte("b")} {
+		require.True(t, run(other), other)
+		require.False(t, run(other), other)
+	}
+	require.False(t, run("text, as bytes are"))
+	require.False(t, run(nil))
+
+	stmt, err := db.Prepare(echo)
+	require.NoError(t, err)
+	require.NoError(t, stmt.QueryRow(7).Scan(new(int)))
+	require.NoError(t, stmt.Close())
+	require.Equal(t, prepared+1, len(s.server.Events(fakedb.ConnPrepareCtx)), "the last was text")
+	prepared++
+	require.False(t, run(8), "the program's statements are the same")
+	require.Equal(t, 1, s.server.State().Prepared(), "what did not fit is closed")
+	require.Positive(t, c.Stats().StmtHits)
+	require.Empty(t, s.server.Violations())
+}
+
+func TestWhatASessionSetsEndsStatementsWhereTheyKeepTypes(t *testing.T) {
+	for keeps, want := range map[bool]int{true: 1, false: 0} {
+		s, db, _ := openStub(t, dialects.Traits{Reprepares: true, PreparedKeepsTypes: keeps})
+		conn, err := db.Conn(t.Context())
+		require.NoError(t, err)
+		ask := func() {
+			require.NoError(t, conn.QueryRowContext(t.Context(), "SELECT ?", 1).Scan(new(int)))
+		}
+		ask()
+		ask()
+		before := len(s.server.Events(fakedb.ConnPrepareCtx))
+		_, err = conn.ExecContext(t.Context(), "SET v = 1")
+		require.NoError(t, err)
+		ask()
+		require.Equal(t, before+want, len(s.server.Events(fakedb.ConnPrepareCtx)))
+		require.NoError(t, conn.Close())
+	}
+}
+
+func TestNullTakesTheKindThatFollows(t *testing.T) {
+	var s realStmt
+	args := func(values ...driver.Value) (named []driver.NamedValue) {
+		for i, v := range values {
+			named = append(named, driver.NamedValue{Ordinal: i + 1, Value: v})
+		}
+		return named
+	}
+	require.True(t, s.fits(args(nil, "a")))
+	require.True(t, s.fits(args(int64(1), nil)))
+	require.True(t, s.fits(args(nil, []byte("b"))))
+	require.False(t, s.fits(args("1", "a")))
+	require.False(t, s.fits(args(uint64(1), "a")))
+	require.False(t, s.fits(args(int64(1))))
+	require.Zero(t, testing.AllocsPerRun(10, func() { s.fits(nil) }))
 }
 
 func TestAQueryWithoutArgumentsIsNotPrepared(t *testing.T) {

@@ -62,6 +62,8 @@ type realConn struct {
 	roleDoubt bool
 	// broken: never to be lent again.
 	broken bool
+	// cut: the same, said by somebody who could not have the turn.
+	cut atomic.Bool
 	// running counts calls into the driver that have not returned. At the
 	// end of a checkout it is 0, unless one panicked.
 	running int
@@ -237,7 +239,7 @@ func (r *realConn) settled(e dialects.Effect, err error) {
 	if err == driver.ErrSkip {
 		return
 	}
-	if e&dialects.ForgetPrepared != 0 {
+	if e&dialects.ForgetPrepared != 0 || r.traits.PreparedKeepsTypes && e&dialects.Stateful != 0 {
 		r.stmts.expireAll()
 	}
 	if err != nil {

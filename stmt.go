@@ -104,6 +104,9 @@ func (s *stmt) run(ctx context.Context, args []driver.NamedValue, call func(*try
 		if err != nil {
 			return err
 		}
+		if c.refits(&t, rs) {
+			continue
+		}
 		r.note(t.effect)
 		t.call()
 		err = call(&t, rs, t.args)

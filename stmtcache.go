@@ -31,7 +31,8 @@ type realStmt struct {
 	// with open rows is not executed again, a second handle is.
 	open int
 	// kept: in the cache, so that closing is the cache's affair.
-	kept bool
+	kept  bool
+	kinds []kind // of the arguments so far, where that matters
 }
 
 // get returns the statement of that text and edition if it is there and free.

@@ -147,6 +147,11 @@ type Traits struct {
 	// prepares it again expects those of now (PostgreSQL).
 	PreparedAges bool
 
+	// PreparedKeepsTypes: a prepared statement keeps the types that its parameters
+	// had at its first execution, and those that the session's variables had, and
+	// converts later values to them (MySQL 8.0.22, "PREPARE Statement").
+	PreparedKeepsTypes bool
+
 	// PreparingActs: some statements take effect when they are prepared (SQLite's
 	// PRAGMA).
 	PreparingActs bool

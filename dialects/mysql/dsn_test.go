@@ -282,6 +282,6 @@ func FuzzParseDSN(f *testing.F) {
 		}
 		require.NotContains(t, shown(tmpl), secret)
 		own := tmpl.(*template)
-		require.NotContains(t, shown(newSession(link{}, own.servers[0].killer, own.Label)), secret)
+		require.NotContains(t, shown(newSession(link{}, own.servers[0].killer, own)), secret)
 	})
 }

@@ -3,6 +3,8 @@ package mysql
 import (
 	"bytes"
 	"encoding/binary"
+	"strconv"
+	"strings"
 )
 
 // greetingSize is enough for the part of the greeting that is read here: the
@@ -17,13 +19,36 @@ const greetingSize = 256
 // The number is what KILL takes. A server that counts beyond 32 bits sends the
 // lower ones; by then somebody has had four billion connections to restart it.
 func threadID(head []byte) uint64 {
-	const header, protocol = 4, 10
-	if len(head) <= header || head[header] != protocol {
-		return 0
-	}
-	_, rest, found := bytes.Cut(head[header+1:], []byte{0})
-	if !found || len(rest) < 4 {
+	_, rest := greeted(head)
+	if len(rest) < 4 {
 		return 0
 	}
 	return uint64(binary.LittleEndian.Uint32(rest))
+}
+
+// greeted returns the server's version and what follows it; nothing where that is
+// not what was read.
+func greeted(head []byte) (version string, rest []byte) {
+	const header, protocol = 4, 10
+	if len(head) <= header || head[header] != protocol {
+		return "", nil
+	}
+	v, rest, found := bytes.Cut(head[header+1:], []byte{0})
+	if !found {
+		return "", nil
+	}
+	return string(v), rest
+}
+
+// keepsTypes reports whether the server is one that keeps the types of a prepared
+// statement's parameters: MySQL since 8.0.22, and whatever does not say that it is
+// older or MariaDB (which puts 5.5.5- before its version for old clients).
+func keepsTypes(head []byte) bool {
+	version, _ := greeted(head)
+	if strings.Contains(version, "MariaDB") {
+		return false
+	}
+	major, _, _ := strings.Cut(version, ".")
+	number, err := strconv.Atoi(major)
+	return err != nil || number >= 8
 }

@@ -25,6 +25,9 @@ type session struct {
 
 	autocommitAtConnect bool
 
+	common     dialects.Traits // the template's
+	keepsTypes bool            // the server does: dialects.Traits.PreparedKeepsTypes
+
 	role      hosts.Role // what the DSN asks for
 	asks      bool       // the server was asked, and is asked again
 	atConnect hosts.Server
@@ -34,16 +37,25 @@ type session struct {
 
 var _ dialects.Session = (*session)(nil)
 
-func newSession(l link, k *killer, label opaque.Label) *session {
-	s := &session{Label: label, link: l, inner: lookInto(l.conn), killer: k}
+func newSession(l link, k *killer, t dialects.Template) *session {
+	s := &session{Label: opaque.Label(t.Target()), link: l, inner: lookInto(l.conn), killer: k, common: t.Traits(), keepsTypes: true}
 	if l.wire != nil {
 		s.thread = threadID(l.wire.Head())
+		s.keepsTypes = keepsTypes(l.wire.Head())
 	}
 	s.autocommitAtConnect = s.autocommit()
 	return s
 }
 
 func (s *session) Conn() driver.Conn { return s.conn }
+
+var _ dialects.Particular = (*session)(nil)
+
+func (s *session) Traits() dialects.Traits {
+	own := s.common
+	own.PreparedKeepsTypes = s.keepsTypes
+	return own
+}
 
 func (s *session) TxStatus() dialects.TxStatus { return s.transaction(s.autocommitAtConnect) }
 

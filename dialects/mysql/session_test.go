@@ -53,6 +53,19 @@ func TestAConnectionOfAnotherDriverHasNoStatus(t *testing.T) {
 	}
 }
 
+func TestWhetherPreparedStatementsKeepTypesIsReadFromTheGreeting(t *testing.T) {
+	for version, want := range map[string]bool{
+		"8.0.36": true, "8.4.3-log": true, "9.1.0": true, "8.0.mysql_aurora.3.05.2": true, "8.0.11-TiDB-v8.5.0": true,
+		"5.7.44": false, "5.5.5-10.11.6-MariaDB-1": false, "11.8.6-MariaDB-0+deb13u1 from Debian": false,
+		"somebody's": true,
+	} {
+		require.Equal(t, want, keepsTypes(packet(0, append([]byte{10}, version+"\x00rest"...))), version)
+	}
+	require.True(t, keepsTypes(nil), "nobody knows")
+	p := newPeer(t)
+	require.False(t, p.dial(t, p.template(t, "")).Traits().PreparedKeepsTypes)
+}
+
 func TestThreadIDIsReadFromTheGreeting(t *testing.T) {
 	p := newPeer(t)
 	tmpl := p.template(t, "")

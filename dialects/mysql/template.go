@@ -191,7 +191,7 @@ func (t *template) connectTo(ctx context.Context, srv *server, address string, p
 		o.Unreachable = wired(c.Net) && l.wire == nil
 		return s, o, reached
 	}
-	s := newSession(l, srv.killer, t.Label)
+	s := newSession(l, srv.killer, t)
 	s.uncounted, s.login = c.RejectReadOnly, login
 	if s.role, s.asks = t.role, t.asks(); s.asks {
 		// First of all: what a node that is not ready refuses is no finding.

@@ -5,7 +5,6 @@ import (
 	"database/sql/driver"
 
 	"github.com/pooldriver/pooldriver/dialects"
-	"github.com/pooldriver/pooldriver/dialects/internal/opaque"
 	"github.com/pooldriver/pooldriver/dialects/internal/plain"
 )
 
@@ -39,7 +38,7 @@ func (w *wrapped) Dial(ctx context.Context, cred *dialects.Credential) (dialects
 	if err != nil {
 		return nil, err
 	}
-	s := newSession(l, w.killer, opaque.Label(w.Target()))
+	s := newSession(l, w.killer, w)
 	// The number has to be known before a statement is cancelled; afterwards
 	// there is nobody left to ask.
 	if s.thread, err = askThread(ctx, l.conn); err != nil {

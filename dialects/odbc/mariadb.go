@@ -27,7 +27,10 @@ func (m mariadb) name() string {
 
 func (mariadb) remote() bool { return true }
 
-func (mariadb) traits(common dialects.Traits) dialects.Traits { return common }
+func (m mariadb) traits(common dialects.Traits) dialects.Traits {
+	common.PreparedKeepsTypes = m.asMySQL
+	return common
+}
 
 // renewsQueries: the Connector/ODBC breaks its connection when a query has other
 // columns than at its last execution.
