@@ -145,20 +145,20 @@ func (b *binding) leave(c *conn) {
 	}
 }
 
-// pass ends a turn on r: the binding's affairs are settled, and the connection
-// goes back if nothing pins it any more.
+// pass ends a turn on r: the affairs of the binding that it belongs to are settled,
+// and the connection goes back if nothing pins it any more. That binding may be
+// another one: b came too late, and who left r meanwhile counts on who has the turn.
 func (b *binding) pass(r *realConn) {
 	for {
-		if r.holder.Load() != b {
+		h := r.holder.Load()
+		if h == nil {
 			r.turn.pass()
 			return
 		}
-		if b.tidy(r) {
+		if h == b && b.tidy(r) || !h.yield(r) {
 			return
 		}
-		if !b.yield(r) {
-			return
-		}
+		b = h
 	}
 }
 

@@ -68,7 +68,8 @@ func (c *conn) endTurn(t *try) {
 	}
 	t.turn = false
 	r, b := t.real, c.bound
-	if c.real == r && r.decided(b.main.Load() == r) {
+	// Who came too late has the turn of a connection that is not the task's any more.
+	if c.real == r && r.holder.Load() == b && r.decided(b.main.Load() == r) {
 		r.seat.ops++
 		if !b.yield(r) {
 			return

@@ -107,8 +107,12 @@ func (s *session) Clean(ctx context.Context, effect dialects.Effect) (kept bool,
 }
 
 // killAfter is how long a statement that was given up is interrupted through
-// ODBC alone before the server is told to end its connection.
-const killAfter = 300 * time.Millisecond
+// ODBC alone before the server is told to end its connection; killSoon, how long one
+// is waited for that cannot be.
+const (
+	killAfter = 300 * time.Millisecond
+	killSoon  = 5 * time.Millisecond
+)
 
 // settle is a pause after hanging up: the ODBC driver does not wait for the
 // server, which strikes the connection off its list some 0.1 ms later.
@@ -124,7 +128,11 @@ func (s *session) Close(ctx context.Context) error {
 	}
 	c.closed = true
 	var killErr error
-	if c.pending != nil && !returns(ctx, c.pending, killAfter) {
+	wait := killAfter
+	if !s.database.cancels() {
+		wait = killSoon
+	}
+	if c.pending != nil && !returns(ctx, c.pending, wait) {
 		killErr = s.kill(ctx)
 	}
 	done := make(chan error, 1)

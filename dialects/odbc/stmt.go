@@ -141,8 +141,11 @@ func (s *stmt) open(ctx context.Context, args []driver.Value) (driver.Rows, erro
 	return nil, err
 }
 
-// interrupt is how an execution is told to stop from beside it.
+// interrupt is how an execution is told to stop from beside it, nil if it cannot be.
 func (s *stmt) interrupt() func() {
+	if !s.conn.database.cancels() {
+		return nil
+	}
 	h := handleOf(s.real) // the driver may have made another since
 	if h == nil {
 		return nil

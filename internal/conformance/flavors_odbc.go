@@ -42,6 +42,7 @@ func SQLiteOverODBC() Flavor {
 	f.Name = "sqlite over ODBC"
 	f.Multi, f.MultiExec = "", "" // "only one SQL statement allowed"
 	f.Named, f.Isolations, f.ReadOnly = "", nil, false
+	f.Sleep = "" // statements run to their end, also when their context has ended
 	f.Values = []TypedValue{
 		{"INTEGER", int64(math.MaxInt32), into[int64]()},
 		{"BIGINT", int64(math.MaxInt64), into[int64]()},
