@@ -304,7 +304,7 @@ func TestAfterATransactionThatEndedBehindTheProgramsBack(t *testing.T) {
 					ctx, end := pooldriver.WithTask(t.Context())
 					limited, cancel := context.WithCancel(ctx)
 					if i == 0 {
-						limited, cancel = context.WithTimeout(ctx, 500*time.Millisecond)
+						limited, cancel = context.WithTimeout(ctx, 1500*time.Millisecond)
 					}
 					tx, err := p.BeginTx(limited, nil)
 					require.NoError(t, err)
