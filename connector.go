@@ -255,7 +255,8 @@ func (c *Connector) flushOnce(epoch uint64) (flushed bool) {
 // Close closes the pool: idle connections now, those in use when they come
 // back. It waits until the server has let go of all that nobody uses: 5 s at the
 // most for those that were idle, which a server that answers takes milliseconds
-// for, and a second more for those that are being cleaned. sql.DB.Close calls it; calling it again does nothing.
+// for, and a second more for those that are being cleaned. sql.DB.Close calls it;
+// calling it again does nothing.
 func (c *Connector) Close() error {
 	if c.err != nil {
 		return nil

@@ -25,8 +25,7 @@ type session struct {
 
 	autocommitAtConnect bool
 
-	common     dialects.Traits // the template's
-	keepsTypes bool            // the server does: dialects.Traits.PreparedKeepsTypes
+	traits dialects.Traits // the template's, and what the server has told
 
 	role      hosts.Role // what the DSN asks for
 	asks      bool       // the server was asked, and is asked again
@@ -38,10 +37,11 @@ type session struct {
 var _ dialects.Session = (*session)(nil)
 
 func newSession(l link, k *killer, t dialects.Template) *session {
-	s := &session{Label: opaque.Label(t.Target()), link: l, inner: lookInto(l.conn), killer: k, common: t.Traits(), keepsTypes: true}
+	s := &session{Label: opaque.Label(t.Target()), link: l, inner: lookInto(l.conn), killer: k, traits: t.Traits()}
+	s.traits.PreparedKeepsTypes = true
 	if l.wire != nil {
 		s.thread = threadID(l.wire.Head())
-		s.keepsTypes = keepsTypes(l.wire.Head())
+		s.traits.PreparedKeepsTypes = keepsTypes(l.wire.Head())
 	}
 	s.autocommitAtConnect = s.autocommit()
 	return s
@@ -51,11 +51,7 @@ func (s *session) Conn() driver.Conn { return s.conn }
 
 var _ dialects.Particular = (*session)(nil)
 
-func (s *session) Traits() dialects.Traits {
-	own := s.common
-	own.PreparedKeepsTypes = s.keepsTypes
-	return own
-}
+func (s *session) Traits() dialects.Traits { return s.traits }
 
 func (s *session) TxStatus() dialects.TxStatus { return s.transaction(s.autocommitAtConnect) }
 

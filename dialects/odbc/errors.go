@@ -48,39 +48,27 @@ func otherDatabase(before, now string) error {
 	return fmt.Errorf("the data source led to %s before and leads to %s now; use a pool for each", before, now)
 }
 
-// states are the SQLSTATEs of an error of the driver.
-func states(err error) []string {
+// records are the diagnostic records of an error of the driver.
+func records(err error) []odbcdriver.DiagRecord {
 	var e *odbcdriver.Error
 	if !errors.As(err, &e) {
 		return nil
 	}
-	var all []string
-	for _, d := range e.Diag {
-		all = append(all, d.State)
-	}
-	return all
+	return e.Diag
 }
 
 func hasState(err error, wanted ...string) bool {
-	return slices.ContainsFunc(states(err), func(s string) bool { return slices.Contains(wanted, s) })
+	return slices.ContainsFunc(records(err), func(d odbcdriver.DiagRecord) bool { return slices.Contains(wanted, d.State) })
 }
 
 // hasNative reports whether the database's own number of the error is one of
 // the numbers.
 func hasNative(err error, numbers ...int) bool {
-	var e *odbcdriver.Error
-	if !errors.As(err, &e) {
-		return false
-	}
-	return slices.ContainsFunc(e.Diag, func(d odbcdriver.DiagRecord) bool { return slices.Contains(numbers, d.NativeError) })
+	return slices.ContainsFunc(records(err), func(d odbcdriver.DiagRecord) bool { return slices.Contains(numbers, d.NativeError) })
 }
 
 func saysAny(err error, texts ...string) bool {
-	var e *odbcdriver.Error
-	if !errors.As(err, &e) {
-		return false
-	}
-	return slices.ContainsFunc(e.Diag, func(d odbcdriver.DiagRecord) bool {
+	return slices.ContainsFunc(records(err), func(d odbcdriver.DiagRecord) bool {
 		return slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(d.Message, text) })
 	})
 }
@@ -98,14 +86,11 @@ func doubtful(err error) bool {
 		return true
 	}
 	return slices.ContainsFunc(e.Diag, func(d odbcdriver.DiagRecord) bool {
-		for _, class := range []string{"HY", "08", "57", "58", "S1", "01", "70"} {
-			if strings.HasPrefix(d.State, class) {
-				return true
-			}
-		}
-		return false
+		return slices.ContainsFunc(doubtfulClasses, func(class string) bool { return strings.HasPrefix(d.State, class) })
 	})
 }
+
+var doubtfulClasses = []string{"HY", "08", "57", "58", "S1", "01", "70"}
 
 // isTooMany: the server has no place for another connection.
 func isTooMany(err error) bool {

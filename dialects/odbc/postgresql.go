@@ -191,23 +191,8 @@ func (postgresql) rollback(ctx context.Context, s *session) error {
 	return s.conn.execute(ctx, "ROLLBACK")
 }
 
-// cleaning is dialects/postgres', statement by statement.
-var cleaning = []string{
-	"CLOSE ALL",
-	"SET SESSION AUTHORIZATION DEFAULT",
-	"RESET ROLE",
-	"RESET ALL",
-	"UNLISTEN *",
-	"SELECT pg_advisory_unlock_all()",
-	"DISCARD TEMP",
-	"DISCARD SEQUENCES",
-}
-
-// losesPrepared: see dialects/postgres, clean.go.
-const losesPrepared = dialects.Suspect | dialects.ForgetPrepared | dialects.NamedPrepared
-
 func (postgresql) clean(ctx context.Context, s *session, effect dialects.Effect) (kept bool, err error) {
-	kept = effect != dialects.Clean && effect&losesPrepared == 0
+	kept = postgres.KeepsPrepared(effect)
 	if !kept {
 		s.conn.closeStatements()
 	}
@@ -216,7 +201,7 @@ func (postgresql) clean(ctx context.Context, s *session, effect dialects.Effect)
 			return false, err
 		}
 	}
-	all := strings.Join(cleaning, "; ")
+	all := postgres.Cleaning
 	if len(s.home) > 0 {
 		all += "; SELECT " + strings.Join(s.home, ", ")
 	}

@@ -157,7 +157,7 @@ func (s *session) kill(ctx context.Context) error {
 	if query == "" || s.number == 0 {
 		return nil
 	}
-	bare, err := s.how.killer(inDatabase).dialNow(ctx, s.database)
+	bare, err := s.how.killer(inDatabase).dialNow(ctx, s.database, s.how.template.ask)
 	if err != nil {
 		return fmt.Errorf("connecting to end it: %w", err)
 	}

@@ -24,8 +24,7 @@ type template struct {
 	dialect   deciding
 	mode      atomic.Int32 // of PostgreSQL's ODBC driver; 0: not known yet
 
-	// ask returns the credential of now; nil where there is none but the DSN's.
-	ask func(ctx context.Context, refused dialects.Credential) (dialects.Credential, error)
+	ask asker // nil where there is no credential but the DSN's
 }
 
 var (
@@ -191,21 +190,22 @@ func (d dialer) killer(inDatabase bool) dialer {
 	if d.template.connector == nil && !inDatabase {
 		src := d.template.source
 		src.attributes = src.attributes.without(databaseKeys...)
-		ask := d.template.ask
 		d.template = newTemplate(src)
-		d.template.ask = ask
 	}
 	return d
 }
 
+// asker returns the credential of now; refused is one that the database does not take.
+type asker func(ctx context.Context, refused dialects.Credential) (dialects.Credential, error)
+
 // dialNow dials with the credential at hand, and with that of now if the database
 // refuses it.
-func (d dialer) dialNow(ctx context.Context, db database) (driver.Conn, error) {
+func (d dialer) dialNow(ctx context.Context, db database, ask asker) (driver.Conn, error) {
 	conn, err := d.dial(ctx)
-	if d.template.ask == nil || d.cred == nil || db.diagnose(err)&dialects.AuthFailed == 0 {
+	if ask == nil || d.cred == nil || db.diagnose(err)&dialects.AuthFailed == 0 {
 		return conn, err
 	}
-	cred, failed := d.template.ask(ctx, *d.cred)
+	cred, failed := ask(ctx, *d.cred)
 	if failed != nil {
 		return nil, errors.Join(err, failed)
 	}

@@ -5,35 +5,11 @@ import (
 	"fmt"
 
 	"github.com/pooldriver/pooldriver/dialects"
+	classifier "github.com/pooldriver/pooldriver/dialects/internal/classify/postgres"
 )
 
-// cleaning is what DISCARD ALL consists of, less the two parts that would take
-// the prepared statements and their plans with it, in one round trip. The
-// statements run in one implicit transaction, which DISCARD ALL itself refuses.
-//
-// The order matters: what a role of less power may not do is done after the
-// connection's own user is back. RESET ALL does not touch the role, which RESET
-// ROLE sets back to what the connection began with (the parameter options, or
-// ALTER ROLE). Settings from the DSN are the ones that RESET goes back to.
-const cleaning = "CLOSE ALL; " +
-	"SET SESSION AUTHORIZATION DEFAULT; " +
-	"RESET ROLE; " +
-	"RESET ALL; " +
-	"UNLISTEN *; " +
-	"SELECT pg_advisory_unlock_all(); " +
-	"DISCARD TEMP; " +
-	"DISCARD SEQUENCES"
-
-// losesPrepared are the effects after which the prepared statements cannot be
-// trusted: there may be some which the driver does not know of, some may be
-// gone, or they may mean something else. The server plans them anew when the
-// search path changes, but the types of their parameters stay those of old. A
-// function or a DO block may have done any of it.
-const losesPrepared = dialects.Suspect | dialects.ForgetPrepared | dialects.NamedPrepared
-
 // Clean keeps the prepared statements, pgx's cache of them included, only if
-// effect shows that they are as they were. The zero effect shows nothing:
-// whoever cleans after it does not trust the classifier.
+// effect shows that they are as they were.
 //
 // What a hook of a wrapped connector has set up only dialling brings back.
 func (s *session) Clean(ctx context.Context, effect dialects.Effect) (kept bool, err error) {
@@ -43,14 +19,14 @@ func (s *session) Clean(ctx context.Context, effect dialects.Effect) (kept bool,
 	if s.hooked {
 		return false, dialects.ErrCannotClean
 	}
-	if err := s.simple(ctx, cleaning); err != nil {
+	if err := s.simple(ctx, classifier.Cleaning); err != nil {
 		return false, err
 	}
 	if err := s.restoreReported(ctx); err != nil {
 		return false, err
 	}
 	s.dropNotifications()
-	if effect != dialects.Clean && effect&losesPrepared == 0 {
+	if classifier.KeepsPrepared(effect) {
 		return true, nil
 	}
 	return false, s.pgx.DeallocateAll(ctx)

@@ -16,6 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/pooldriver/pooldriver/dialects"
+	classifier "github.com/pooldriver/pooldriver/dialects/internal/classify/postgres"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -96,7 +97,7 @@ func TestTheStatusIsTheServersLastWord(t *testing.T) {
 	require.True(t, kept)
 	require.NoError(t, s.Close(t.Context()))
 	require.Equal(t, dialects.TxLost, s.TxStatus())
-	require.Equal(t, []string{"BEGIN", "FAIL", "ROLLBACK", cleaning}, srv.queries)
+	require.Equal(t, []string{"BEGIN", "FAIL", "ROLLBACK", classifier.Cleaning}, srv.queries)
 }
 
 func TestCleanKeepsStatementsOnlyWhereTheyAreSurelyAsTheyWere(t *testing.T) {
@@ -120,7 +121,7 @@ func TestCleanKeepsStatementsOnlyWhereTheyAreSurelyAsTheyWere(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, want, kept, effect.String())
 		require.NoError(t, s.Close(t.Context()))
-		sent := []string{cleaning}
+		sent := []string{classifier.Cleaning}
 		if !want {
 			sent = append(sent, "deallocate all")
 		}

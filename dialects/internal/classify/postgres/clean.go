@@ -1,0 +1,34 @@
+package postgres
+
+import "github.com/pooldriver/pooldriver/dialects"
+
+// Cleaning is what DISCARD ALL consists of, less the two parts that would take
+// the prepared statements and their plans with it, in one round trip. The
+// statements run in one implicit transaction, which DISCARD ALL itself refuses.
+//
+// The order matters: what a role of less power may not do is done after the
+// connection's own user is back. RESET ALL does not touch the role, which RESET
+// ROLE sets back to what the connection began with (the parameter options, or
+// ALTER ROLE). Settings from the DSN are the ones that RESET goes back to.
+const Cleaning = "CLOSE ALL; " +
+	"SET SESSION AUTHORIZATION DEFAULT; " +
+	"RESET ROLE; " +
+	"RESET ALL; " +
+	"UNLISTEN *; " +
+	"SELECT pg_advisory_unlock_all(); " +
+	"DISCARD TEMP; " +
+	"DISCARD SEQUENCES"
+
+// losesPrepared are the effects after which the prepared statements cannot be
+// trusted: there may be some which the driver does not know of, some may be
+// gone, or they may mean something else. The server plans them anew when the
+// search path changes, but the types of their parameters stay those of old. A
+// function or a DO block may have done any of it.
+const losesPrepared = dialects.Suspect | dialects.ForgetPrepared | dialects.NamedPrepared
+
+// KeepsPrepared reports whether the prepared statements are as they were after
+// statements with that effect. The zero effect shows nothing: whoever cleans after
+// it does not trust the classifier.
+func KeepsPrepared(effect dialects.Effect) bool {
+	return effect != dialects.Clean && effect&losesPrepared == 0
+}
