@@ -54,6 +54,8 @@ var (
 )
 
 // openRows makes the virtual rows of a query that has just run on t's connection.
+// It is the last that a query without a task does: it holds no turn, and whoever
+// needs the connection may take it back at once.
 func (c *conn) openRows(t *try, real driver.Rows, stmt *realStmt) *rows {
 	r := t.real
 	rs := &rows{real: real, owner: r, stmt: stmt, pool: c.connector, live: true}

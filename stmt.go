@@ -67,7 +67,6 @@ func (s *stmt) QueryContext(ctx context.Context, args []driver.NamedValue) (driv
 		real, err = queryStmt(ctx, r.si, args)
 		return err
 	}, func(t *try, r *realStmt) {
-		r.open++
 		res = s.conn.openRows(t, real, r)
 	})
 	if err != nil {
@@ -79,9 +78,10 @@ func (s *stmt) QueryContext(ctx context.Context, args []driver.NamedValue) (driv
 // run finds the driver's statement and calls it: on another connection if this
 // one turned out dead before anything was sent, and once more if the statement
 // is stale, for then nothing was executed. In a transaction a stale statement
-// is the program's affair: the error may have failed the transaction. then is
-// called after success, before the statement is let go.
-func (s *stmt) run(ctx context.Context, args []driver.NamedValue, call func(*try, *realStmt, []driver.NamedValue) error, then func(*try, *realStmt)) error {
+// is the program's affair: the error may have failed the transaction. open, for
+// rows, is called after success, and is the last: who needs the connection may
+// take open rows from it at once.
+func (s *stmt) run(ctx context.Context, args []driver.NamedValue, call func(*try, *realStmt, []driver.NamedValue) error, open func(*try, *realStmt)) error {
 	c := s.conn
 	t := c.try(s.query, args)
 	defer c.done(&t)
@@ -121,11 +121,15 @@ func (s *stmt) run(ctx context.Context, args []driver.NamedValue, call func(*try
 			r.stmts.done(rs)
 			continue
 		}
-		if err == nil && then != nil {
-			then(&t, rs)
+		opens := err == nil && open != nil
+		if opens {
+			rs.open++
 		}
 		r.stmts.done(rs)
 		r.settled(t.effect, err)
+		if opens {
+			open(&t, rs)
+		}
 		return err
 	}
 }

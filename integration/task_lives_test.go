@@ -91,7 +91,7 @@ func (a *actor) requireUnlocked() {
 		if err == nil && !held {
 			return
 		}
-		if late := asked.Sub(ended); err != nil || late > promptly && !ending || late > 10*time.Second {
+		if late := asked.Sub(ended); err != nil || late > a.promptly() && !ending || late > 10*time.Second {
 			a.T.Errorf("actor %d has ended; its lock is held: %t, %v", a.number, held, err)
 			return
 		}
