@@ -162,7 +162,7 @@ func (g *gust) commit(ctx context.Context) {
 	if err != nil {
 		return
 	}
-	defer tx.Rollback() //nolint:errcheck // after Commit it does nothing
+	defer tx.Rollback() // after Commit it does nothing
 	ids := []int{g.add(g.diary("of two")), g.add(g.diary("of two"))}
 	for _, id := range ids {
 		if _, err := tx.ExecContext(ctx, insertInto(id)); err != nil {
