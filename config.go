@@ -84,8 +84,9 @@ type Config struct {
 	// Default 0.
 	TaskTimeout time.Duration
 
-	// BreakerFailures is how many dials in a row may fail before the circuit
-	// breaker opens and callers get an error at once; 0 is no breaker.
+	// BreakerFailures is how many dials may fail before the circuit breaker opens
+	// and callers get an error at once; 0 is no breaker. Counting begins anew
+	// whenever a connection is made or given back: the server is there.
 	// Default 0.
 	BreakerFailures int
 	// BreakerCooldown is how long the breaker stays open before one dial is
@@ -97,7 +98,7 @@ type Config struct {
 	Credentials CredentialSource
 	// AfterConnect, if set, is called with each new real connection before
 	// its first use, and again after every cleaning, because what it set is
-	// gone then. Its context ends with ConnectTimeout or CleanTimeout. It must
+	// gone then. It is the driver's own; over ODBC, ours around it. Its context ends with ConnectTimeout or CleanTimeout. It must
 	// not keep the connection, leave a transaction open or switch autocommit
 	// off. An error closes the connection. It is not called by two goroutines
 	// for one connection, but may be for several at once.
@@ -125,8 +126,9 @@ const (
 	ResetAuto ResetMode = iota
 	// ResetAlways cleans after every checkout; for programs whose triggers
 	// or functions change the session where no statement's text shows it.
-	// Where a session cannot be cleaned in place (SQLite, the generic
-	// dialect, MySQL under TLS) that is a new connection each time.
+	// Where a session cannot be cleaned in place that is a new connection each
+	// time: SQLite, the generic dialect, all but PostgreSQL over ODBC, and MySQL
+	// under TLS, with compression, with init_connect, or by Wrap.
 	ResetAlways
 	// ResetOff never cleans; for programs that keep state on connections on
 	// purpose.

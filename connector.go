@@ -60,7 +60,7 @@ var (
 // as sql.Open's drivers do; Open reports it at once.
 //
 // The DSN is the driver's own (postgres://…, key=value; mysql://… or
-// user:password@tcp(host)/db; sqlite:FILE, file:…, :memory:), with pool_
+// user:password@tcp(host)/db; sqlite:FILE, file:…, :memory:; odbc:DSN=…), with pool_
 // parameters for the pool, which are taken out of it. The dialect is found by
 // the DSN and must be linked into the program by a blank import. Without any
 // options, every default of the table in the README holds.

@@ -13,8 +13,9 @@
 //   - Real connections are opened when they are needed, and there are never
 //     more of them than pool_max_conns, as the server counts them: a place is
 //     free only when the server has let go of the connection that had it, or
-//     has kept it for 5 s after its end (Stats.Orphans). (One short connection
-//     that kills a cancelled MySQL statement is exempt.)
+//     has kept it for 5 s after its end (Stats.Orphans). (Exempt are the short
+//     connections that kill cancelled statements: one for each MySQL server;
+//     over ODBC, one for each statement that has to be killed.)
 //   - Waiters are served in the order they came.
 //   - Nothing that one borrower leaves on a connection reaches the next one:
 //     open transactions are rolled back; session variables, roles, temporary
@@ -106,9 +107,10 @@
 // pool.ErrTimeout (pool_acquire_timeout; also a context.DeadlineExceeded),
 // pool.ErrTooManyWaiters, pool.ErrUnavailable (the circuit breaker) or the
 // error of the statement's context; or with the error of the dial it waited
-// for, which begins "pooldriver: connecting to". One more stands for
-// driver.ErrBadConn where the statement had been sent and may or may not have
-// been executed: it is an io.ErrUnexpectedEOF, and the program has to look.
+// for, which begins "pooldriver: connecting to" or, from AfterConnect, "pooldriver:
+// a connection to"; after Connector.Close, with pool.ErrClosed. One more stands for
+// driver.ErrBadConn where the statement, or COMMIT, had been sent and may or may not
+// have been executed: it is an io.ErrUnexpectedEOF, and the program has to look.
 //
 // The errors of tasks are ErrTaskEnded, ErrTxLost, ErrNestedBuffer and
 // ErrDeadlock.

@@ -44,7 +44,7 @@ var options = []option{
 	word("pool_ambient", "auto", "what happens to a task's statements while it has a transaction open", ambientModes[:], func(c *Config) *uint8 { return (*uint8)(&c.Ambient) }),
 	bytes("pool_nested_buffer", "16MiB", "most that is read into memory of rows whose connection another statement needs", func(c *Config) *int64 { return &c.NestedBuffer }),
 	duration("pool_task_timeout", "0s", 0, "how long after its first statement a task is ended; 0 is never", func(c *Config) *time.Duration { return &c.TaskTimeout }),
-	number("pool_breaker_failures", "0", 0, "failed dials in a row that open the circuit breaker; 0 is no breaker", func(c *Config) *int { return &c.BreakerFailures }),
+	number("pool_breaker_failures", "0", 0, "failed dials that open the circuit breaker, if no connection was made or given back in between; 0 is no breaker", func(c *Config) *int { return &c.BreakerFailures }),
 	duration("pool_breaker_cooldown", "10s", 1, "how long an open breaker waits before it lets one dial try", func(c *Config) *time.Duration { return &c.BreakerCooldown }),
 }
 

@@ -20,9 +20,9 @@ import (
 //
 // The end rolls back what is open, cleans what was changed, gives the
 // connections back, and returns when that is done, which is bounded by
-// Config.CleanTimeout per connector. A connection that a function of Raw has comes
+// twice Config.CleanTimeout for each connector. A connection that a function of Raw has comes
 // back when that returns. The context is then done, with the cause
-// ErrTaskEnded. Calling it again does nothing. If ctx ends first, the same
+// ErrTaskEnded, unless it had ended before. Calling it again does nothing. If ctx ends first, the same
 // happens by itself. Until one of them happens the task's resources are kept.
 //
 // Where ctx carries a task already, it is returned as it is, and the function
@@ -263,12 +263,12 @@ func (t *task) name() string {
 // a task: contexts for which fn returns the same key belong to one task, which
 // begins with its first statement and ends when lifetime does. The lifetime is
 // the request's context, say, not that of one query with its timeout. A nil key
-// means no task. A context that carries a task of WithTask, or was made by
-// Outside, is not asked.
+// means no task. In a context that carries a task of WithTask, or was made by
+// Outside, the key only tells who waits for whom.
 //
 // The task is adopted by programs that do not know of it, so Config.Ambient's
-// default for it is AmbientSeparate. fn is called at the first statement of
-// every checkout and must be quick; the key must be comparable.
+// default for it is AmbientSeparate. fn is called once or several times
+// in every checkout and must be quick; the key must be comparable.
 func WithTaskKey(fn func(ctx context.Context) (key any, lifetime context.Context)) Option {
 	return func(c *Config) { c.TaskKey = fn }
 }

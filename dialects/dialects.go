@@ -240,7 +240,7 @@ type Session interface {
 	Conn() driver.Conn
 
 	// TxStatus is the transaction's state by the server's last answer. It
-	// sends nothing.
+	// sends nothing, but where no answer tells it (ODBC, SQLite): there it asks.
 	TxStatus() TxStatus
 
 	// Peek looks, without a round trip and without blocking, whether an idle
@@ -250,8 +250,9 @@ type Session interface {
 	// Ping asks the server for a sign of life.
 	Ping(ctx context.Context) error
 
-	// Sent counts the bytes handed to the network so far. ok is false where
-	// nobody counts.
+	// Sent counts the bytes handed to the network so far, or whatever else grows
+	// before the server can have executed something. ok is false where nobody
+	// counts.
 	Sent() (n uint64, ok bool)
 
 	// Rollback ends whatever transaction is open, by a statement, whether or

@@ -19,7 +19,7 @@
 //
 // A resource is idle or active, and Count == Idle + Active <= Max, also while
 // a hook runs. One that is being destroyed counts as active until Destroy has
-// returned, so that a server never sees more than Max. (Resize below what is
+// returned, or Config.DestroyTimeout is over (Stats.Orphaned), so that a server never sees more than Max. (Resize below what is
 // lent waits for it to come back.)
 //
 // Acquirers are served in the order in which they came. A release hands the
@@ -43,8 +43,8 @@
 //
 // # Statistics
 //
-// They are always on; an acquire and release with them costs about 45 ns and
-// allocates nothing. See [Stats].
+// They are always on. An acquire and release allocates nothing with them; what it
+// costs is in docs/performance.md. See [Stats].
 //
 // # Circuit breaker
 //

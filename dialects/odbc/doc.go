@@ -49,10 +49,12 @@
 //     rows.
 //   - After a BeginTx that failed it believes to be in a transaction: the
 //     connection is closed.
-//   - Execution cannot be cancelled. Here SQLCancel is called from beside it;
-//     the caller gets its context's error at once, and the place in the pool is
-//     free when the statement has ended. Where SQLCancel does not help, the
-//     server is told to end the connection, over a second, short one.
+//   - Execution cannot be cancelled. Here the caller gets its context's error at
+//     once, and the place in the pool is free when the statement has ended, or
+//     after 5 s. PostgreSQL is told to stop by SQLCancel; where that does not help,
+//     and on MySQL and MariaDB, the server is told to end the connection, over a
+//     second, short one. On SQLite and unknown databases the statement runs to its
+//     end: SQLCancel beside it ends the process.
 //   - A text that is longer than its column was said to be makes it panic. Here
 //     it comes back whole.
 //   - Columns stay bound to memory that is no longer there when a statement

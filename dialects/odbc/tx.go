@@ -70,7 +70,10 @@ func (t *tx) Commit() error {
 	if t.status() != dialects.TxOpen && t.conn.usable() == nil {
 		return errors.Join(errFailed, t.Rollback())
 	}
-	return t.end(func() error { return t.conn.after(t.real.Commit()) })
+	return t.end(func() error {
+		t.conn.executions++
+		return t.conn.after(t.real.Commit())
+	})
 }
 
 // status is that of the driver's transaction. It is asked for after an error in
