@@ -18,21 +18,31 @@ import (
 // columnConverter is deprecated, and drivers have it.
 type columnConverter = driver.ColumnConverter //nolint:staticcheck // see above
 
-// convertArgs checks and converts args in place, for the driver's statement si
-// or, where that is nil, for a statement the connection runs directly. It may
-// return a shorter slice: a driver may keep an argument for itself.
-func convertArgs(conn driver.NamedValueChecker, si driver.Stmt, args []driver.NamedValue) ([]driver.NamedValue, error) {
-	check := conn
-	var column columnConverter
-	want := -1
+// converter is what the driver says of the arguments of a statement.
+type converter struct {
+	check  driver.NamedValueChecker
+	column columnConverter
+	want   int // so many; -1: it does not know
+}
+
+// converterOf asks the driver's statement si or, where that is nil, its connection,
+// which runs the statement directly.
+func converterOf(conn driver.NamedValueChecker, si driver.Stmt) converter {
+	v := converter{check: conn, want: -1}
 	if si != nil {
-		want = si.NumInput()
+		v.want = si.NumInput()
 		if c, ok := si.(driver.NamedValueChecker); ok {
-			check = c
+			v.check = c
 		}
-		column, _ = si.(columnConverter)
+		v.column, _ = si.(columnConverter)
 	}
-	if check == nil && column == nil && want == -1 && allPlain(args) {
+	return v
+}
+
+// convert checks and converts args in place. It may return a shorter slice: a
+// driver may keep an argument for itself.
+func (v converter) convert(args []driver.NamedValue) ([]driver.NamedValue, error) {
+	if v.check == nil && v.column == nil && v.want == -1 && allPlain(args) {
 		return args, nil // of a statement; conn.convert has looked at the others
 	}
 	n := 0
@@ -42,7 +52,7 @@ func convertArgs(conn driver.NamedValueChecker, si driver.Stmt, args []driver.Na
 			*nv = args[i]
 			nv.Ordinal = n + 1
 		}
-		switch err := convertArg(check, column, want, nv); err {
+		switch err := v.convertArg(nv); err {
 		case nil:
 			n++
 		case driver.ErrRemoveArgument:
@@ -50,8 +60,8 @@ func convertArgs(conn driver.NamedValueChecker, si driver.Stmt, args []driver.Na
 			return nil, fmt.Errorf("sql: converting argument %s type: %w", describe(nv), err)
 		}
 	}
-	if want != -1 && n != want {
-		return nil, fmt.Errorf("sql: expected %d arguments, got %d", want, n)
+	if v.want != -1 && n != v.want {
+		return nil, fmt.Errorf("sql: expected %d arguments, got %d", v.want, n)
 	}
 	return args[:n], nil
 }
@@ -91,14 +101,14 @@ func isPlain(v driver.Value) bool {
 
 // convertArg asks the first that there is of checker, column converter and
 // default; a checker that answers ErrSkip passes on to the next.
-func convertArg(check driver.NamedValueChecker, column columnConverter, want int, nv *driver.NamedValue) error {
-	if check != nil {
-		if err := check.CheckNamedValue(nv); err != driver.ErrSkip {
+func (v converter) convertArg(nv *driver.NamedValue) error {
+	if v.check != nil {
+		if err := v.check.CheckNamedValue(nv); err != driver.ErrSkip {
 			return err
 		}
 	}
-	if column != nil {
-		if err := convertColumn(column, want, nv); err != driver.ErrSkip {
+	if v.column != nil {
+		if err := v.convertColumn(nv); err != driver.ErrSkip {
 			return err
 		}
 	}
@@ -110,13 +120,13 @@ func convertArg(check driver.NamedValueChecker, column columnConverter, want int
 	return err
 }
 
-func convertColumn(column columnConverter, want int, nv *driver.NamedValue) error {
+func (v converter) convertColumn(nv *driver.NamedValue) error {
 	i := nv.Ordinal - 1
-	if want >= 0 && want <= i {
+	if v.want >= 0 && v.want <= i {
 		return nil // the count is reported afterwards
 	}
-	if v, ok := nv.Value.(driver.Valuer); ok {
-		value, err := valueOf(v)
+	if valuer, ok := nv.Value.(driver.Valuer); ok {
+		value, err := valueOf(valuer)
 		if err != nil {
 			return err
 		}
@@ -126,7 +136,7 @@ func convertColumn(column columnConverter, want int, nv *driver.NamedValue) erro
 		nv.Value = value
 	}
 	arg := nv.Value
-	value, err := column.ColumnConverter(i).ConvertValue(arg)
+	value, err := v.column.ColumnConverter(i).ConvertValue(arg)
 	if err != nil {
 		return err
 	}

@@ -162,10 +162,10 @@ func (c *conn) hold(r *realConn) { c.real, c.touched, c.executed = r, false, fal
 func (c *conn) claim() {
 	rows := c.open
 	c.open = nil
-	if !rows.closed {
+	if !rows.closed && rows.ahead.Load() == nil { // else the connection may be another's
 		_ = rows.owner.turn.take(context.Background())
 		rows.virgin = false
-		defer rows.owner.turn.pass()
+		defer rows.owner.passTurn()
 	}
 	if rows.evicted {
 		c.hold(nil)
@@ -223,7 +223,7 @@ func (b *binding) enter(ctx context.Context, c *conn, t *try) error {
 			return err
 		}
 		if r := b.target(c); r != nil {
-			if err := r.turn.take(ctx); err != nil {
+			if err := r.takeTurn(ctx); err != nil {
 				return err
 			}
 			t.real, t.turn = r, true

@@ -388,7 +388,8 @@ func TestWhatADriverMaySayOfItsResultSetsIsSaidFromMemory(t *testing.T) {
 				c := &Connector{config: defaultConfig(), dialect: generic.Dialect{}}
 				c.config.NestedBuffer = limit
 				open := func() *rows {
-					return &rows{real: &script{sets: sets, last: last}, owner: &realConn{}, guarded: true, pool: c, live: true}
+					r := &realConn{}
+					return &rows{real: &script{sets: sets, last: last}, owner: r, conn: &conn{real: r}, guarded: true, pool: c, live: true}
 				}
 				want := dictation(open())
 				for readAhead := range 3 {

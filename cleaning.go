@@ -42,7 +42,7 @@ func (b *binding) wrapUp() {
 			continue
 		}
 		ends.Go(func() {
-			if r.turn.take(ctx) == nil {
+			if r.takeTurn(ctx) == nil {
 				b.pass(r)
 			} else {
 				b.sever(r) // whoever has the turn comes to the same end when it passes it

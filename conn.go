@@ -153,16 +153,17 @@ func (c *conn) convert(t *try, s *realStmt) (again bool, err error) {
 		t.ready = true
 		return false, nil
 	}
+	converter := converterOf(checker, si)
 	if t.turn && mayRunCode(t.args) {
 		if s != nil {
 			t.real.stmts.done(s)
 		}
 		c.endTurn(t)
-		t.args, err = convertArgs(checker, si, t.args)
+		t.args, err = converter.convert(t.args)
 		t.ready = err == nil
 		return t.ready, err
 	}
-	t.args, err = convertArgs(checker, si, t.args)
+	t.args, err = converter.convert(t.args)
 	t.ready = err == nil
 	if err != nil && s != nil {
 		t.real.stmts.done(s)

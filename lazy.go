@@ -97,7 +97,6 @@ var errNotBegun = errors.New("pooldriver: the transaction did not begin")
 // that one.
 func (c *conn) beginReal(ctx context.Context, t *try, begun *tx, carry bool) (carried bool, err error) {
 	r := t.real
-	begun.owner = r
 	given := begun.ctx
 	if both, cancel := withEnd(begun.ctx, ctx); both != begun.ctx {
 		defer cancel() // the first statement's context bounds it, too

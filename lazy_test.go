@@ -405,3 +405,20 @@ func TestALazyTransactionsCommitOutlivesItsFirstStatementsContext(t *testing.T) 
 	}
 	require.Len(t, s.server.Table("t"), 3)
 }
+
+// TestStatementsAtOnceBeginALazyTransactionOnce is the race detector's, too.
+func TestStatementsAtOnceBeginALazyTransactionOnce(t *testing.T) {
+	server, db, _ := openTasks(t, 1, lazily)
+	for range 50 {
+		err := InTx(t.Context(), db, nil, func(ctx context.Context, _ *sql.Tx) error {
+			errs := make(chan error)
+			for range 2 {
+				go func() { errs <- insertTwo(ctx, db) }()
+			}
+			return errors.Join(<-errs, <-errs)
+		})
+		require.NoError(t, err)
+	}
+	require.Len(t, server.Table("t"), 100)
+	require.Len(t, server.Events(begins...), 100, "one BEGIN, one COMMIT")
+}

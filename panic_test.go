@@ -3,6 +3,7 @@ package pooldriver
 import (
 	"context"
 	"database/sql"
+	"fmt"
 	"testing"
 	"time"
 
@@ -155,4 +156,129 @@ func TestAPanicAtTheEndOfATaskCostsItsConnectionAndNotTheProgram(t *testing.T) {
 			require.Equal(t, 2, server.State().Opened)
 		})
 	}
+}
+
+// TestAPanicOfRowsCloseCostsTheirConnectionOnly: database/sql never gives such a
+// checkout back, nor does it let the *sql.Conn of the rows end (or their *sql.Tx, whose
+// goroutine would stay behind here).
+func TestAPanicOfRowsCloseCostsTheirConnectionOnly(t *testing.T) {
+	type queryer interface {
+		QueryContext(context.Context, string, ...any) (*sql.Rows, error)
+	}
+	for name, of := range map[string]func(ctx context.Context, db *sql.DB) queryer{
+		"of the pool": func(_ context.Context, db *sql.DB) queryer { return db },
+		"of a connection": func(ctx context.Context, db *sql.DB) queryer {
+			conn, err := db.Conn(ctx)
+			require.NoError(t, err)
+			return conn
+		},
+	} {
+		for _, task := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, task: %t", name, task), func(t *testing.T) {
+				server, db, c := openTasks(t, 1)
+				ctx, end := t.Context(), func() {}
+				if task {
+					ctx, end = WithTask(ctx)
+				}
+				rows, err := of(context.WithoutCancel(ctx), db).QueryContext(ctx, "SELECT n FROM numbers LIMIT 5")
+				require.NoError(t, err)
+				server.Inject(fakedb.Fault{Call: fakedb.RowsClose, Panic: "boom"})
+				require.PanicsWithValue(t, "boom", func() { _ = rows.Close() })
+				atRest(t, c) // at once
+				soon(t, "the end of the task", end)
+				atRest(t, c)
+				require.NoError(t, insertTwo(t.Context(), db))
+				require.Equal(t, 2, server.State().Opened)
+			})
+		}
+	}
+}
+
+func TestAPanicOfRowsCloseThatJoinedATransactionEndsThatTransaction(t *testing.T) {
+	server, db, c := openTasks(t, 1)
+	ctx, end := WithTask(t.Context())
+	tx, err := db.BeginTx(ctx, nil)
+	require.NoError(t, err)
+	rows, err := db.QueryContext(ctx, "SELECT n FROM numbers LIMIT 5")
+	require.NoError(t, err)
+	server.Inject(fakedb.Fault{Call: fakedb.RowsClose, Panic: "boom"})
+	require.PanicsWithValue(t, "boom", func() { _ = rows.Close() })
+	require.ErrorIs(t, insertTwo(ctx, db), ErrTxLost)
+	soon(t, "Rollback", func() { _ = tx.Rollback() })
+	require.NoError(t, insertTwo(ctx, db))
+	require.Equal(t, 2, server.State().Opened)
+	end()
+	atRest(t, c)
+}
+
+func TestRowsWhoseClosingPanickedWhileTheyWereReadAheadEndWithAnError(t *testing.T) {
+	for _, taken := range []bool{false, true} { // back for others, or for its own task
+		server, db, c := openTasks(t, 1)
+		ctx, end := t.Context(), func() {}
+		if !taken {
+			ctx, end = WithTask(ctx)
+		}
+		rows, err := db.QueryContext(ctx, "SELECT n FROM numbers LIMIT 50")
+		require.NoError(t, err)
+		server.Inject(fakedb.Fault{Call: fakedb.RowsClose, Panic: "boom"})
+		impatient, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
+		defer cancel()
+		if taken {
+			require.ErrorIs(t, db.PingContext(impatient), context.DeadlineExceeded)
+		} else {
+			require.PanicsWithValue(t, "boom", func() { _ = db.PingContext(impatient) })
+		}
+		n := 0
+		for n < 100 && rows.Next() {
+			n++
+		}
+		require.ErrorIs(t, rows.Err(), errRowsLost)
+		require.NoError(t, rows.Close())
+		require.Zero(t, c.Stats().BufferedBytes)
+		require.NoError(t, insertTwo(ctx, db))
+		require.Equal(t, 2, server.State().Opened)
+		end()
+		atRest(t, c)
+	}
+}
+
+func TestRowsOfAConnectionThatPanickedElsewhereAreNotTheDriversAnyMore(t *testing.T) {
+	server, db, c := openTasks(t, 1)
+	conn, err := db.Conn(t.Context())
+	require.NoError(t, err)
+	first, err := conn.QueryContext(t.Context(), "SELECT n FROM numbers LIMIT 5")
+	require.NoError(t, err)
+	second, err := conn.QueryContext(t.Context(), "SELECT n FROM numbers LIMIT 5")
+	require.NoError(t, err)
+	server.Inject(fakedb.Fault{Call: fakedb.ConnExecCtx, Panic: "boom"})
+	require.Panics(t, func() { _ = insertTwo(t.Context(), conn) })
+	for _, rows := range []*sql.Rows{first, second} {
+		require.False(t, rows.Next())
+		require.ErrorIs(t, rows.Err(), errRowsLost)
+		require.NoError(t, rows.Close())
+	}
+	require.NoError(t, insertTwo(t.Context(), conn))
+	require.NoError(t, conn.Close())
+	require.Equal(t, 2, server.State().Opened)
+	atRest(t, c)
+}
+
+func TestAPanicWhileStatementsAreGivenBackLosesNoPlace(t *testing.T) {
+	server, db, c := openTasks(t, 3)
+	var conns []*sql.Conn
+	for range 3 {
+		conn, err := db.Conn(t.Context())
+		require.NoError(t, err)
+		stmt, err := conn.PrepareContext(t.Context(), "SELECT 1")
+		require.NoError(t, err)
+		require.NoError(t, stmt.Close())
+		conns = append(conns, conn)
+	}
+	for _, conn := range conns {
+		require.NoError(t, conn.Close())
+	}
+	server.Inject(fakedb.Fault{Call: fakedb.StmtClose, Skip: 1, Panic: "boom"})
+	require.PanicsWithValue(t, "boom", func() { c.giveStatementsBack() })
+	atRest(t, c)
+	require.Eventually(t, func() bool { return c.Stats().Pool.Count == 2 }, time.Second, time.Millisecond)
 }

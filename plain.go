@@ -21,11 +21,20 @@ func (c *conn) prepares(args []driver.NamedValue) bool {
 // is reached, which is for all its clients.
 func (c *Connector) giveStatementsBack() {
 	var idle []pool.Lease[*realConn]
+	defer func() { // also by a panic of the driver, which costs its connection
+		for _, lease := range idle {
+			if lease.Value().running > 0 {
+				mustEnd(lease.Discard())
+			} else {
+				mustEnd(lease.Release())
+			}
+		}
+	}()
 	for lease, ok := c.pool.TryAcquire(); ok; lease, ok = c.pool.TryAcquire() {
 		idle = append(idle, lease)
-		lease.Value().stmts.empty()
-	}
-	for _, lease := range idle {
-		mustEnd(lease.Release())
+		r := lease.Value()
+		r.running++
+		r.stmts.empty()
+		r.running--
 	}
 }

@@ -61,6 +61,7 @@ func (c *conn) raw(ctx context.Context, fn func(driver.Conn) error) (err error) 
 	err = errRawPanicked
 	defer func() {
 		_ = r.turn.take(context.Background())
+		r.broken = r.broken || errors.Is(err, driver.ErrBadConn)
 		r.seat.raw = nil
 		close(busy)
 		t.turn = true

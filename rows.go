@@ -20,6 +20,7 @@ import (
 type rows struct {
 	real    driver.Rows
 	owner   *realConn
+	conn    *conn     // whose checkout has opened them
 	stmt    *realStmt // whose rows they are; nil if the text was not prepared
 	guarded bool
 	bound   *binding // of a task; nil without
@@ -58,7 +59,7 @@ var (
 // needs the connection may take it back at once.
 func (c *conn) openRows(t *try, real driver.Rows, stmt *realStmt) *rows {
 	r := t.real
-	rs := &rows{real: real, owner: r, stmt: stmt, pool: c.connector, live: true}
+	rs := &rows{real: real, owner: r, conn: c, stmt: stmt, pool: c.connector, live: true}
 	// The connection of a checkout that has done nothing else can be taken
 	// back when the rows are in memory, if nothing is left on it.
 	virgin := t.first && c.tx == nil && leavesNothing(r.effect)
@@ -72,21 +73,33 @@ func (c *conn) openRows(t *try, real driver.Rows, stmt *realStmt) *rows {
 }
 
 // use gets the turn for a call of the driver, or tells that there is none to
-// make: what there is to say is in the buffer, or in lost.
+// make: what there is to say is in the buffer, or why tells it.
 func (r *rows) use() (live bool) {
 	if !r.guarded {
-		return true
+		return r.conn.real == r.owner
 	}
 	if r.ahead.Load() != nil || r.gone.Load() {
 		return false
 	}
 	_ = r.owner.turn.take(context.Background())
-	if r.live {
+	if r.live && (r.bound != nil || r.conn.real == r.owner) {
 		return true
 	}
-	r.owner.turn.pass()
+	r.owner.passTurn()
 	return false
 }
+
+// why tells what has ended rows that were not read to their end.
+func (r *rows) why() error {
+	if r.lost != nil {
+		return r.lost
+	}
+	return errRowsLost
+}
+
+// errRowsLost: the driver has panicked, when the rows were closed or in another call
+// on their connection.
+var errRowsLost = errors.New("pooldriver: the connection of these rows is gone: the driver has panicked")
 
 // unuse ends what use began.
 func (r *rows) unuse() {
@@ -116,7 +129,7 @@ func (r *rows) Columns() []string {
 // Next reads a row. The bytes of guarded rows stay what they are when the
 // driver reads on, which others may make it do at any time.
 func (r *rows) Next(dest []driver.Value) error {
-	if !r.guarded {
+	if !r.guarded && r.conn.real == r.owner {
 		r.owner.running++
 		err := r.real.Next(dest)
 		r.owner.running--
@@ -127,7 +140,7 @@ func (r *rows) Next(dest []driver.Value) error {
 		if b := r.ahead.Load(); b != nil {
 			return b.next(dest)
 		}
-		return r.lost
+		return r.why()
 	}
 	defer r.unuse()
 	if p := r.prefix; p != nil {
@@ -210,44 +223,93 @@ func (r *rows) Close() error {
 		}
 		return nil // the task has ended
 	}
+	returned := false
+	defer func() {
+		if r.prefix != nil {
+			r.dropPrefix()
+		}
+		switch {
+		case !returned:
+			r.wreck()
+		case r.letGo():
+			r.bound.pass(r.owner)
+		default:
+			r.unuse()
+		}
+	}()
 	err := r.shut()
-	if r.prefix != nil {
-		r.dropPrefix()
-	}
-	if r.holds {
-		r.holds = false
-		r.owner.seat.users--
-		r.bound.pass(r.owner)
-		return err
-	}
-	r.unuse()
+	returned = true
 	return err
 }
 
+// letGo ends the hold of rows whose checkout has moved on, if they have one.
+func (r *rows) letGo() bool {
+	if !r.holds {
+		return false
+	}
+	r.holds = false
+	r.owner.seat.users--
+	return true
+}
+
+// wreck ends the connection of rows whose driver panicked when they were closed,
+// under the turn, which it gives back. database/sql does not give the checkout back,
+// and the *sql.Tx or *sql.Conn of such rows can never be ended.
+func (r *rows) wreck() {
+	c := r.conn
+	r.owner.broken = true
+	switch {
+	case r.bound != nil:
+		if !r.letGo() && c.real == r.owner && c.tx == nil {
+			r.bound.standDown(c, r.owner)
+		}
+		r.bound.pass(r.owner)
+		return
+	case r.guarded:
+		r.owner.turn.pass()
+	}
+	c.discard()
+}
+
 // shut closes the driver's rows, under the turn.
-func (r *rows) shut() error {
+func (r *rows) shut() (err error) {
 	r.live = false
+	returned := false
+	defer func() {
+		if r.guarded {
+			r.owner.live.CompareAndSwap(r, nil)
+		}
+		if !returned {
+			r.forsake(errRowsLost)
+		}
+	}()
 	r.owner.running++
-	err := r.real.Close()
+	err = r.real.Close()
 	r.owner.running--
 	if r.stmt != nil {
 		r.stmt.open--
 		r.owner.stmts.done(r.stmt)
 		r.stmt = nil
 	}
-	if r.guarded {
-		r.owner.live.CompareAndSwap(r, nil)
-	}
+	returned = true
 	return err
 }
 
-// abandon ends the rows of a task that has ended, under the turn.
-func (r *rows) abandon(why error) {
-	r.lost = why
+// forsake gives the rest of the rows up: whoever reads on is told why.
+func (r *rows) forsake(why error) {
+	if r.lost == nil {
+		r.lost = why
+	}
 	if r.prefix != nil {
 		r.dropPrefix()
 	}
 	r.gone.Store(true)
+}
+
+// abandon ends the rows of a task that has ended, under the turn.
+func (r *rows) abandon(why error) {
+	r.letGo()
+	r.forsake(why)
 	defer r.owner.spare(r.owner.severAfter(r.pool.config.CleanTimeout))
 	_ = r.shut()
 }
@@ -269,7 +331,7 @@ func (r *rows) NextResultSet() error {
 		if b := r.ahead.Load(); b != nil {
 			return b.nextSet()
 		}
-		return r.lost
+		return r.why()
 	}
 	defer r.unuse()
 	if p := r.prefix; p != nil {

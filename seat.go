@@ -96,12 +96,36 @@ func (b *binding) seat(c *conn, t *try, lease pool.Lease[*realConn]) {
 
 // take takes r's turn, if r is the binding's.
 func (b *binding) take(r *realConn) bool {
+	if r.holder.Load() != b {
+		return false // need not wait for those who have it now
+	}
 	_ = r.turn.take(context.Background())
 	if r.holder.Load() == b {
 		return true
 	}
-	r.turn.pass()
+	r.passTurn()
 	return false
+}
+
+// takeTurn waits for r's turn until ctx ends. Who gives up may have had the turn for
+// a moment, in which somebody has left r.
+func (r *realConn) takeTurn(ctx context.Context) error {
+	err := r.turn.take(ctx)
+	if err != nil && r.turn.try() {
+		r.passTurn()
+	}
+	return err
+}
+
+// passTurn gives r's turn back where nothing was done with it, whoever r belongs to:
+// those who have left r meanwhile count on who has the turn.
+func (r *realConn) passTurn() {
+	b := r.holder.Load()
+	if b == nil {
+		r.turn.pass()
+	} else if b.yield(r) {
+		b.pass(r)
+	}
 }
 
 // leave ends a checkout's use of its connection.
@@ -112,11 +136,11 @@ func (b *binding) leave(c *conn) {
 		return
 	}
 	if rows != nil {
-		if !rows.closed {
+		if !rows.closed && rows.ahead.Load() == nil {
 			_ = r.turn.take(context.Background())
 			rows.virgin = false
 			if rows.evicted || !rows.live {
-				r.turn.pass()
+				r.passTurn()
 			} else {
 				rows.holds = true // what the checkout had, the rows have now
 				b.pass(r)
@@ -180,6 +204,9 @@ func (b *binding) isLeft(r *realConn) bool {
 // tidy decides, under r's turn, what becomes of r. gone: it has left the
 // binding, and the turn is given back.
 func (b *binding) tidy(r *realConn) (gone bool) {
+	if b.leaving.Load() != 0 {
+		b.dismiss(r)
+	}
 	if b.ended.Load() {
 		if r.seat.raw != nil { // its end comes here again
 			b.connector.log.Warn("pooldriver: a task has ended while a function of Raw has its connection, which comes back when the function returns", "target", b.connector.template.Target(), "task", b.task.name())
@@ -187,9 +214,6 @@ func (b *binding) tidy(r *realConn) (gone bool) {
 		}
 		b.evict(r)
 		return true
-	}
-	if b.leaving.Load() != 0 {
-		b.dismiss(r)
 	}
 	if r.seat.raw != nil {
 		return false // the driver is the function's; nobody may ask it anything

@@ -136,7 +136,7 @@ func (c *Connector) reclaim(wanted int) {
 			go c.takeRows(r, rows)
 			continue
 		}
-		c.passFor(r)
+		r.passTurn()
 	}
 }
 
@@ -162,12 +162,12 @@ func (c *Connector) takeRows(r *realConn, rows *rows) {
 		if p := recover(); p != nil { // r.running tells inspect
 			c.log.Error("pooldriver: the driver panicked when rows were read ahead", "target", c.template.Target(), "panic", fmt.Sprintf("%T", p))
 			rows.tooMuch = true
-			c.passFor(r)
+			r.passTurn()
 		}
 	}()
 	if rows.readAhead(ctx, c) != nil {
 		rows.tooMuch = true // the next one is tried
-		c.passFor(r)
+		r.passTurn()
 		return
 	}
 	c.stats.reclaims.Add(1)
@@ -180,18 +180,6 @@ func (c *Connector) takeRows(r *realConn, rows *rows) {
 	c.takeBack(r)
 }
 
-// passFor gives a turn back that somebody took who is not of r's binding.
-func (c *Connector) passFor(r *realConn) {
-	if b := r.holder.Load(); b != nil {
-		if !b.yield(r) {
-			return
-		}
-		b.pass(r)
-		return
-	}
-	r.turn.pass()
-}
-
 // hasFree reports whether the binding has a connection that nothing runs on.
 func (b *binding) hasFree() bool {
 	for _, r := range b.connector.connections() {
@@ -200,7 +188,7 @@ func (b *binding) hasFree() bool {
 		}
 		rows := r.live.Load()
 		free := b.maySend(r) && (rows == nil || !rows.tooMuch)
-		b.connector.passFor(r)
+		r.passTurn()
 		if free {
 			return true
 		}
@@ -285,7 +273,7 @@ func (c *Connector) circle(waits map[*binding]bool) (holders []string, moves uin
 		if closed {
 			holders = append(holders, fmt.Sprintf("%s (%s%s)", b.task.name(), pinNames[r.seat.pin], since(r.seat.since)))
 		}
-		c.passFor(r)
+		r.passTurn()
 	}
 	return holders, moves, closed
 }

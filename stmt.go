@@ -30,7 +30,7 @@ var (
 // CheckNamedValue accepts everything, see conn.CheckNamedValue.
 func (s *stmt) CheckNamedValue(*driver.NamedValue) error { return nil }
 
-// NumInput leaves the counting to convertArgs: the driver's checker may remove
+// NumInput leaves the counting to conn.convert: the driver's checker may remove
 // arguments, and it runs after database/sql has counted.
 func (s *stmt) NumInput() int { return -1 }
 

@@ -1,6 +1,7 @@
 package pooldriver
 
 import (
+	"database/sql/driver"
 	"sync"
 	"testing"
 	"time"
@@ -32,4 +33,21 @@ func TestRowsAreTakenBackOnlyWhenTheirQueryHasLetTheStatementGo(t *testing.T) {
 	require.True(t, rows.Next())
 	require.False(t, rows.Next())
 	require.NoError(t, rows.Close())
+}
+
+// counted is an argument that is converted by the program's code.
+type counted struct{ n int64 }
+
+func (c counted) Value() (driver.Value, error) { return c.n, nil }
+
+// TestAStatementIsAskedForItsArgumentsBeforeItIsLetGo: the program's code runs
+// without the turn, when a statement that is not kept is closed already.
+func TestAStatementIsAskedForItsArgumentsBeforeItIsLetGo(t *testing.T) {
+	_, db, _ := openStub(t, dialects.Traits{Reprepares: true})
+	ctx, end := WithTask(t.Context())
+	defer end()
+	_, err := db.ExecContext(ctx, "INSERT INTO t VALUES (?)", counted{1})
+	require.NoError(t, err)
+	_, err = db.ExecContext(ctx, "INSERT INTO t VALUES (?)", counted{1}, counted{2})
+	require.EqualError(t, err, "sql: expected 1 arguments, got 2")
 }

@@ -41,6 +41,9 @@ func (s *stmt) Close() error {
 }
 
 func (s *stmt) NumInput() int {
+	if s.closed {
+		s.server().violation("NumInput of a closed statement: %s", s.parsed.text)
+	}
 	if s.conn.variant.Quirks&UnknownNumInput != 0 {
 		return -1
 	}

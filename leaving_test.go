@@ -1,0 +1,147 @@
+package pooldriver
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/internal/fakedb"
+)
+
+// How a checkout leaves its connection when somebody else has its turn.
+
+// TestWhoeverHadTheTurnForNothingCountsOthersOut: rows wait for their connection's
+// turn while they are read ahead, and get it from a statement whose checkout ends.
+func TestWhoeverHadTheTurnForNothingCountsOthersOut(t *testing.T) {
+	server, db, c := openTasks(t, 1)
+	ctx, end := WithTask(t.Context())
+	defer end()
+	for range 20 {
+		rows, err := db.QueryContext(ctx, "SELECT n FROM numbers LIMIT 5")
+		require.NoError(t, err)
+		gate := fakedb.NewGate()
+		server.Inject(fakedb.Fault{Call: fakedb.RowsNext, Skip: 2, Gate: gate})
+		var both sync.WaitGroup
+		both.Go(func() {
+			if err := insertTwo(ctx, db); err != nil {
+				t.Error(err)
+			}
+		})
+		<-gate.Entered()
+		both.Go(func() { rows.Next() })
+		require.Eventually(t, func() bool { return c.connections()[0].turn.state.Load() == turnWanted }, time.Second, 10*time.Microsecond)
+		gate.Open()
+		both.Wait()
+		require.Eventually(t, func() bool { return lent(c) == 0 }, time.Second, time.Millisecond, "the rows are in memory, the statement has ended")
+		require.NoError(t, rows.Close())
+	}
+}
+
+func TestAConnectionThatWasTakenBackIsNotWaitedFor(t *testing.T) {
+	for _, how := range []func(context.Context, *sql.Conn) error{
+		func(ctx context.Context, conn *sql.Conn) error { return conn.PingContext(ctx) },
+		func(_ context.Context, conn *sql.Conn) error { return conn.Close() },
+	} {
+		server, db, c := openTasks(t, 1)
+		conn, err := db.Conn(t.Context())
+		require.NoError(t, err)
+		rows, err := conn.QueryContext(t.Context(), "SELECT n FROM numbers LIMIT 5")
+		require.NoError(t, err)
+		ctx, end := WithTask(t.Context())
+		defer end()
+		gate := held(server, "INSERT")
+		var other sync.WaitGroup
+		other.Go(func() {
+			if err := insertTwo(ctx, db); err != nil {
+				t.Error(err)
+			}
+		})
+		<-gate.Entered() // on the connection of the rows
+		impatient, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		soon(t, "the next operation", func() {
+			go func() { // a *sql.Conn is closed when its rows are
+				for rows.Next() {
+				}
+			}()
+			_ = how(impatient, conn)
+		})
+		gate.Open()
+		other.Wait()
+		require.Eventually(t, func() bool { return lent(c) == 0 }, time.Second, time.Millisecond)
+	}
+}
+
+// TestAStatementThatGaveUpItsTurnAsItGotItCountsOthersOut: see realConn.takeTurn.
+func TestAStatementThatGaveUpItsTurnAsItGotItCountsOthersOut(t *testing.T) {
+	_, db, c := openTasks(t, 1)
+	ctx, end := WithTask(t.Context())
+	defer end()
+	for range 200 {
+		conn, err := db.Conn(ctx)
+		require.NoError(t, err)
+		require.NoError(t, conn.PingContext(ctx))
+		r := c.connections()[0]
+		require.NoError(t, r.turn.take(ctx))
+		impatient, cancel := context.WithCancel(ctx)
+		var both sync.WaitGroup
+		both.Go(func() {
+			if r.takeTurn(impatient) == nil {
+				r.passTurn()
+			}
+		})
+		require.Eventually(t, func() bool { return r.turn.state.Load() == turnWanted }, time.Second, 10*time.Microsecond)
+		both.Go(cancel)
+		both.Go(func() { _ = conn.Close() })
+		r.passTurn()
+		both.Wait()
+		require.Eventually(t, func() bool { return lent(c) == 0 }, time.Second, time.Millisecond)
+	}
+}
+
+// TestATaskThatEndsWhileRawHasItsConnectionLetsOthersLeaveIt: without looking at
+// the same leaver again and again.
+func TestATaskThatEndsWhileRawHasItsConnectionLetsOthersLeaveIt(t *testing.T) {
+	_, db, c := openTasks(t, 1)
+	ctx, end := WithTask(t.Context())
+	mustExec(t, ctx, db, "SET a = 1")
+	conn, err := db.Conn(ctx)
+	require.NoError(t, err)
+	other, err := db.Conn(ctx)
+	require.NoError(t, err)
+	require.NoError(t, other.PingContext(ctx))
+	done := inRaw(ctx, conn, nothing)
+	r := c.connections()[0]
+	require.NoError(t, r.turn.take(t.Context()))
+	require.NoError(t, other.Close())
+	r.holder.Load().ended.Store(true)
+	soon(t, "giving the turn back", r.passTurn)
+	r.holder.Load().ended.Store(false)
+	require.NoError(t, done())
+	require.NoError(t, conn.Close())
+	end()
+	atRest(t, c)
+}
+
+func TestAConnectionThatRawCalledBadIsNotUsedAgainInItsTask(t *testing.T) {
+	s, db, c := openStub(t, dialects.Traits{})
+	s.clean = func() (bool, error) { return true, nil }
+	ctx, end := WithTask(t.Context())
+	conn, err := db.Conn(ctx)
+	require.NoError(t, err)
+	done := inRaw(ctx, conn, func(driver.Conn) error { return driver.ErrBadConn })
+	go end() // the task ends while it has the connection
+	require.Eventually(t, func() bool { return errors.Is(context.Cause(ctx), ErrTaskEnded) }, time.Second, time.Millisecond)
+	require.ErrorIs(t, done(), driver.ErrBadConn)
+	_ = conn.Close()
+	atRest(t, c)
+	require.NoError(t, insertTwo(t.Context(), db))
+	require.Equal(t, 2, s.server.State().Opened)
+}
