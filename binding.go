@@ -62,6 +62,9 @@ type binding struct {
 // start begins a try: it finds the connection and, in a task, waits for its
 // turn on it.
 func (c *conn) start(ctx context.Context, t *try) error {
+	if c.wrecked {
+		return errRowsLost
+	}
 	for {
 		err := c.reach(ctx, t)
 		if err != nil || t.real.promised == nil {
@@ -221,6 +224,12 @@ func (b *binding) enter(ctx context.Context, c *conn, t *try) error {
 		}
 		if err := ctx.Err(); err != nil {
 			return err
+		}
+		if rows := c.open; rows != nil && rows.ahead.Load() != nil {
+			c.open = nil
+			if rows.evicted {
+				c.hold(nil) // it is somebody else's: not to be waited for
+			}
 		}
 		if r := b.target(c); r != nil {
 			if err := r.takeTurn(ctx); err != nil {

@@ -34,6 +34,7 @@ type conn struct {
 	fresh     int     // statements prepared in this checkout that are open
 	aging     []*stmt // those with an edition
 	closed    bool
+	wrecked   bool // the driver panicked in Rows.Close: database/sql cannot end this checkout
 	// sole: made by Driver.Open rather than by a Connector of the program's;
 	// its connector ends with it.
 	sole bool

@@ -16,7 +16,7 @@ import (
 // promise makes a transaction that begins with its first statement, without a
 // connection, where that can be: nil where BeginTx has to find one.
 func (c *conn) promise(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
-	if !c.connector.config.LazyBegin || c.real != nil || c.bound != nil || c.tx != nil {
+	if !c.connector.config.LazyBegin || c.wrecked || c.real != nil || c.bound != nil || c.tx != nil {
 		return nil, nil
 	}
 	p, err := c.connector.placeOf(ctx)

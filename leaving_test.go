@@ -49,34 +49,52 @@ func TestAConnectionThatWasTakenBackIsNotWaitedFor(t *testing.T) {
 		func(ctx context.Context, conn *sql.Conn) error { return conn.PingContext(ctx) },
 		func(_ context.Context, conn *sql.Conn) error { return conn.Close() },
 	} {
-		server, db, c := openTasks(t, 1)
-		conn, err := db.Conn(t.Context())
-		require.NoError(t, err)
-		rows, err := conn.QueryContext(t.Context(), "SELECT n FROM numbers LIMIT 5")
-		require.NoError(t, err)
-		ctx, end := WithTask(t.Context())
-		defer end()
-		gate := held(server, "INSERT")
-		var other sync.WaitGroup
-		other.Go(func() {
-			if err := insertTwo(ctx, db); err != nil {
-				t.Error(err)
-			}
-		})
-		<-gate.Entered() // on the connection of the rows
-		impatient, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-		defer cancel()
-		soon(t, "the next operation", func() {
-			go func() { // a *sql.Conn is closed when its rows are
-				for rows.Next() {
-				}
-			}()
-			_ = how(impatient, conn)
-		})
-		gate.Open()
-		other.Wait()
-		require.Eventually(t, func() bool { return lent(c) == 0 }, time.Second, time.Millisecond)
+		for _, task := range []bool{false, true} {
+			testTakenBackIsNotWaitedFor(t, how, task)
+		}
 	}
+}
+
+func testTakenBackIsNotWaitedFor(t *testing.T, how func(context.Context, *sql.Conn) error, task bool) {
+	t.Helper()
+	server, db, c := openTasks(t, 2)
+	own := t.Context()
+	if task {
+		ctx, end := WithTask(own)
+		defer end()
+		own = ctx
+	}
+	conn, err := db.Conn(own)
+	require.NoError(t, err)
+	rows, err := conn.QueryContext(own, "SELECT n FROM numbers LIMIT 5")
+	require.NoError(t, err)
+	busy, err := db.Conn(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, busy.PingContext(t.Context()))
+	ctx, end := WithTask(t.Context())
+	defer end()
+	gate := held(server, "INSERT")
+	var other sync.WaitGroup
+	other.Go(func() {
+		if err := insertTwo(ctx, db); err != nil {
+			t.Error(err)
+		}
+	})
+	<-gate.Entered() // on the connection of the rows
+	require.NoError(t, busy.Close())
+	impatient, cancel := context.WithTimeout(own, time.Second)
+	defer cancel()
+	soon(t, "the next operation", func() {
+		go func() { // a *sql.Conn is closed when its rows are
+			for rows.Next() {
+			}
+		}()
+		require.NoError(t, how(impatient, conn))
+	})
+	_ = conn.Close()
+	gate.Open()
+	other.Wait()
+	require.Eventually(t, func() bool { return lent(c) == 0 }, time.Second, time.Millisecond)
 }
 
 // TestAStatementThatGaveUpItsTurnAsItGotItCountsOthersOut: see realConn.takeTurn.

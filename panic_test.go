@@ -3,6 +3,7 @@ package pooldriver
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"fmt"
 	"testing"
 	"time"
@@ -180,17 +181,44 @@ func TestAPanicOfRowsCloseCostsTheirConnectionOnly(t *testing.T) {
 				if task {
 					ctx, end = WithTask(ctx)
 				}
-				rows, err := of(context.WithoutCancel(ctx), db).QueryContext(ctx, "SELECT n FROM numbers LIMIT 5")
+				on := of(context.WithoutCancel(ctx), db)
+				rows, err := on.QueryContext(ctx, "SELECT n FROM numbers LIMIT 5")
 				require.NoError(t, err)
 				server.Inject(fakedb.Fault{Call: fakedb.RowsClose, Panic: "boom"})
 				require.PanicsWithValue(t, "boom", func() { _ = rows.Close() })
 				atRest(t, c) // at once
+				if conn, ok := on.(*sql.Conn); ok {
+					require.ErrorIs(t, conn.PingContext(ctx), errRowsLost, "it would never give back another one")
+				}
 				soon(t, "the end of the task", end)
 				atRest(t, c)
 				require.NoError(t, insertTwo(t.Context(), db))
 				require.Equal(t, 2, server.State().Opened)
 			})
 		}
+	}
+}
+
+// TestAfterAPanicOfRowsCloseATransactionDoesNotGoOnInAutocommit has no database/sql
+// above: its transaction could not be ended, nor its goroutine.
+func TestAfterAPanicOfRowsCloseATransactionDoesNotGoOnInAutocommit(t *testing.T) {
+	for _, lazy := range []bool{false, true} {
+		server, _, c := openTasks(t, 1, func(c *Config) { c.LazyBegin = lazy })
+		virtual, err := c.Connect(t.Context())
+		require.NoError(t, err)
+		conn := virtual.(*conn)
+		_, err = conn.BeginTx(t.Context(), driver.TxOptions{})
+		require.NoError(t, err)
+		rows, err := conn.QueryContext(t.Context(), "SELECT n FROM numbers LIMIT 5", nil)
+		require.NoError(t, err)
+		server.Inject(fakedb.Fault{Call: fakedb.RowsClose, Panic: "boom"})
+		require.PanicsWithValue(t, "boom", func() { _ = rows.Close() })
+		_, err = conn.ExecContext(t.Context(), "INSERT INTO t VALUES (2)", nil)
+		require.ErrorIs(t, err, errRowsLost)
+		_, err = conn.BeginTx(t.Context(), driver.TxOptions{})
+		require.ErrorIs(t, err, errRowsLost)
+		require.Empty(t, server.Table("t"))
+		atRest(t, c)
 	}
 }
 
@@ -281,4 +309,22 @@ func TestAPanicWhileStatementsAreGivenBackLosesNoPlace(t *testing.T) {
 	require.PanicsWithValue(t, "boom", func() { c.giveStatementsBack() })
 	atRest(t, c)
 	require.Eventually(t, func() bool { return c.Stats().Pool.Count == 2 }, time.Second, time.Millisecond)
+}
+
+func TestRowsOfAConnectionThatPanickedElsewhereLeaveNothingInMemory(t *testing.T) {
+	server, db, c := openTasks(t, 1, func(c *Config) { c.NestedBuffer = 100 })
+	conn, err := db.Conn(t.Context())
+	require.NoError(t, err)
+	rows, err := conn.QueryContext(t.Context(), "SELECT n FROM numbers LIMIT 500")
+	require.NoError(t, err)
+	impatient, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	require.Error(t, db.PingContext(impatient))
+	require.Positive(t, c.Stats().BufferedBytes, "what was read before the limit")
+	server.Inject(fakedb.Fault{Call: fakedb.ConnExecCtx, Panic: "boom"})
+	require.Panics(t, func() { _ = insertTwo(t.Context(), conn) })
+	require.NoError(t, rows.Close())
+	require.Zero(t, c.Stats().BufferedBytes)
+	require.NoError(t, conn.Close())
+	atRest(t, c)
 }

@@ -82,8 +82,13 @@ func (r *rows) use() (live bool) {
 		return false
 	}
 	_ = r.owner.turn.take(context.Background())
-	if r.live && (r.bound != nil || r.conn.real == r.owner) {
-		return true
+	if r.live {
+		if r.bound != nil || r.conn.real == r.owner {
+			return true
+		}
+		r.live = false
+		r.owner.live.CompareAndSwap(r, nil)
+		r.forsake(errRowsLost)
 	}
 	r.owner.passTurn()
 	return false
@@ -254,13 +259,14 @@ func (r *rows) letGo() bool {
 
 // wreck ends the connection of rows whose driver panicked when they were closed,
 // under the turn, which it gives back. database/sql does not give the checkout back,
-// and the *sql.Tx or *sql.Conn of such rows can never be ended.
+// and the *sql.Tx or *sql.Conn of such rows can never be ended: nothing more may run
+// for it, on another connection least of all.
 func (r *rows) wreck() {
 	c := r.conn
-	r.owner.broken = true
+	c.wrecked = true
 	switch {
 	case r.bound != nil:
-		if !r.letGo() && c.real == r.owner && c.tx == nil {
+		if c.real == r.owner && c.tx == nil {
 			r.bound.standDown(c, r.owner)
 		}
 		r.bound.pass(r.owner)
@@ -280,6 +286,8 @@ func (r *rows) shut() (err error) {
 			r.owner.live.CompareAndSwap(r, nil)
 		}
 		if !returned {
+			r.owner.broken = true
+			r.letGo()
 			r.forsake(errRowsLost)
 		}
 	}()
