@@ -163,3 +163,15 @@ func TestAConnectionThatRawCalledBadIsNotUsedAgainInItsTask(t *testing.T) {
 	require.NoError(t, insertTwo(t.Context(), db))
 	require.Equal(t, 2, s.server.State().Opened)
 }
+
+// TestRawGivesNoConnectionOnWhichACallWasGivenUp: it may still be under way.
+func TestRawGivesNoConnectionOnWhichACallWasGivenUp(t *testing.T) {
+	_, db, c := openTasks(t, 1)
+	conn, err := db.Conn(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, conn.PingContext(t.Context()))
+	c.connections()[0].broken = true
+	require.ErrorIs(t, Raw(t.Context(), conn, func(driver.Conn) error { t.Error("called"); return nil }), driver.ErrBadConn)
+	require.ErrorIs(t, conn.Close(), sql.ErrConnDone)
+	atRest(t, c)
+}

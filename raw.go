@@ -44,6 +44,9 @@ func (c *conn) raw(ctx context.Context, fn func(driver.Conn) error) (err error) 
 	if err := c.start(ctx, &t); err != nil {
 		return err
 	}
+	if !t.turn && (t.real.broken || t.real.cut.Load()) {
+		return driver.ErrBadConn // a call that was given up may still be under way on it
+	}
 	c.touched, c.executed = true, true
 	const anything = dialects.Suspect | dialects.TxControl | dialects.ForgetPrepared | dialects.NamedPrepared
 	r := t.real

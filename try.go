@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql/driver"
 	"errors"
+	"time"
 
 	"github.com/pooldriver/pooldriver/dialects"
 )
@@ -93,11 +94,25 @@ func (r *realConn) decided(main bool) bool {
 
 // endsTx reports whether an error was the end of the transaction: a deadlock on
 // MySQL, a full disk on SQLite. What follows would run outside of it.
-func (t *try) endsTx() bool {
+func (t *try) endsTx(patience time.Duration) bool {
 	if t.said&dialects.TxEnded != 0 && (!t.real.traits.WritesAlone || t.effect&dialects.Writes != 0) {
 		return true
 	}
+	if t.said&dialects.TxDoubt != 0 && !t.ask(patience) {
+		return true
+	}
 	return t.real.session.TxStatus() == dialects.TxNone
+}
+
+// ask has the server tell the state of the transaction anew.
+func (t *try) ask(patience time.Duration) (answered bool) {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	t.real.running++
+	err := t.real.session.Ping(ctx)
+	t.real.running--
+	t.real.broken = t.real.broken || err != nil
+	return err == nil
 }
 
 // finish marks the way out and says whether to try again, or with which error
@@ -138,7 +153,7 @@ func (c *conn) finish(ctx context.Context, t *try, err error, executes bool) (ag
 	c.touched = true
 	if o.badConn || o.lost {
 		t.real.broken = true
-	} else if t.turn && t.real.seat.tx != nil && t.endsTx() {
+	} else if t.turn && t.real.seat.tx != nil && t.endsTx(cn.config.PingTimeout) {
 		// As far as can be told: a write that was interrupted before it began
 		// leaves SQLite's transaction open. Who takes the connection back asks.
 		t.real.seat.gone, t.real.doubt = true, true

@@ -359,6 +359,9 @@ const (
 	// Traits.WritesAlone it is said of errors that do so to a statement whose
 	// Effect has Writes. It is for what Session.TxStatus does not show.
 	TxEnded
+	// TxDoubt: it may have, and the answer to Session.Ping will show in
+	// Session.TxStatus whether it has.
+	TxDoubt
 	// TooManyPrepared: the server's limit of prepared statements is reached.
 	TooManyPrepared
 	// RoleDoubt: the server refused what only a primary does. It may be one no

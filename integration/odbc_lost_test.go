@@ -16,6 +16,7 @@ import (
 
 	"github.com/pooldriver/pooldriver"
 	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/integration/testbed"
 )
 
 // overODBC runs the test per server over ODBC, by the drivers' defaults.
@@ -74,6 +75,13 @@ func TestOverODBCAConnectionKilledInATransactionFailsItsCommit(t *testing.T) {
 			require.Empty(t, s.stored(t))
 		}
 	})
+}
+
+func TestOverODBCARowThatHasChangedSinceItWasReadIsTheTransactionsEnd(t *testing.T) {
+	s := serverStage(t, testbed.Shared(t, testbed.MySQL).NewAccount(t))
+	s.odbc = true
+	s.contended(t)
+	s.open(t, 1).changedSinceRead(t)
 }
 
 func TestOverODBCAStatementWhoseConnectionDiesIsNotExecutedTwice(t *testing.T) {

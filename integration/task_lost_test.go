@@ -386,6 +386,110 @@ func TestATransactionApartWhoseConnectionDiesIsLost(t *testing.T) {
 	})
 }
 
+// requireRolledBack has a task's transaction fail by a statement at which the server
+// rolls all of it back. Nothing runs outside of it, and the connection goes on.
+func (p stagePool) requireRolledBack(t *testing.T, fail func(ctx context.Context, tx *sql.Tx) error) {
+	t.Helper()
+	ctx, end := pooldriver.WithTask(t.Context())
+	defer end()
+	tx, err := p.BeginTx(ctx, nil)
+	require.NoError(t, err)
+	before := p.backend(ctx, t)
+	p.mustExec(ctx, t, insertInto(0))
+	err = fail(ctx, tx)
+	require.Error(t, err)
+	require.NotErrorIs(t, err, pooldriver.ErrTxLost)
+	p.requireLost(ctx, t, means)
+	_, own := tx.ExecContext(ctx, insertInto(1))
+	_, beside := p.ExecContext(ctx, insertInto(1))
+	for _, err := range []error{own, beside, tx.Commit()} {
+		require.ErrorIs(t, err, pooldriver.ErrTxLost)
+		require.ErrorContains(t, err, "the server rolled it back")
+		require.NotContains(t, err.Error(), "connection was lost")
+	}
+	p.mustExec(ctx, t, insertInto(2))
+	require.Equal(t, []int{2}, p.stored(t))
+	require.Equal(t, before, p.backend(ctx, t))
+	end()
+	p.requireNothingLeft(t)
+	mustExec(t, p.witness, "DELETE FROM ledger")
+}
+
+// contended makes a table with two rows that others change.
+func (s stage) contended(t *testing.T) {
+	t.Helper()
+	mustExec(t, s.witness, "CREATE TABLE contended (id integer PRIMARY KEY, value integer)")
+	mustExec(t, s.witness, "INSERT INTO contended VALUES (1, 0), (2, 0)")
+}
+
+const changeContended = "UPDATE contended SET value = value + 1 WHERE id = 1"
+
+// changedSinceRead is MariaDB's error 1020, which is the transaction's end. false:
+// the server does not know it.
+func (p stagePool) changedSinceRead(t *testing.T) (known bool) {
+	t.Helper()
+	var on bool
+	if err := p.witness.QueryRow("SELECT @@innodb_snapshot_isolation").Scan(&on); err != nil || !on {
+		t.Logf("no innodb_snapshot_isolation here: %t, %v", on, err)
+		return false
+	}
+	p.requireRolledBack(t, func(ctx context.Context, tx *sql.Tx) error {
+		var value int
+		require.NoError(t, tx.QueryRowContext(ctx, "SELECT value FROM contended WHERE id = 1").Scan(&value))
+		mustExec(t, p.witness, changeContended)
+		_, err := tx.ExecContext(ctx, changeContended)
+		require.ErrorContains(t, err, "Record has changed since last read")
+		return err
+	})
+	return true
+}
+
+func TestARowThatHasChangedSinceItWasReadIsTheTransactionsEnd(t *testing.T) {
+	s := serverStage(t, testbed.Shared(t, testbed.MySQL).NewAccount(t))
+	s.contended(t)
+	s.open(t, 1).changedSinceRead(t)
+}
+
+// TestAWaitForALockThatIsTooLongIsTheTransactionsEndWhereTheServerSaysSo: only with
+// innodb_rollback_on_timeout.
+func TestAWaitForALockThatIsTooLongIsTheTransactionsEndWhereTheServerSaysSo(t *testing.T) {
+	tooLong := func(t *testing.T, s stage) func(ctx context.Context, tx *sql.Tx) error {
+		return func(ctx context.Context, tx *sql.Tx) error {
+			other, err := s.witness.BeginTx(t.Context(), nil)
+			require.NoError(t, err)
+			defer other.Rollback()
+			_, err = other.Exec(changeContended)
+			require.NoError(t, err)
+			_, err = tx.ExecContext(ctx, changeContended)
+			var refused *mysql.MySQLError
+			require.ErrorAs(t, err, &refused)
+			require.EqualValues(t, 1205, refused.Number)
+			return err
+		}
+	}
+	t.Run("transaction", func(t *testing.T) {
+		server := testbed.Start(t, testbed.MySQL, testbed.WithArguments("--innodb-rollback-on-timeout=ON", "--innodb-lock-wait-timeout=1"))
+		s := serverStage(t, server.NewAccount(t))
+		s.contended(t)
+		s.open(t, 1).requireRolledBack(t, tooLong(t, s))
+	})
+	t.Run("statement", func(t *testing.T) {
+		s := serverStage(t, testbed.Shared(t, testbed.MySQL).NewAccount(t))
+		s.contended(t)
+		p := s.open(t, 1)
+		ctx, end := pooldriver.WithTask(t.Context())
+		defer end()
+		p.mustExec(ctx, t, "SET innodb_lock_wait_timeout = 1")
+		tx, err := p.BeginTx(ctx, nil)
+		require.NoError(t, err)
+		p.mustExec(ctx, t, insertInto(0))
+		require.Error(t, tooLong(t, s)(ctx, tx))
+		p.mustExec(ctx, t, insertInto(1))
+		require.NoError(t, tx.Commit())
+		require.Equal(t, []int{0, 1}, s.stored(t))
+	})
+}
+
 // TestADeadlocksVictimIsToldThatTheServerRolledItBack: its connection is as good
 // as before.
 func TestADeadlocksVictimIsToldThatTheServerRolledItBack(t *testing.T) {

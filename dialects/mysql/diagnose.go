@@ -30,6 +30,9 @@ const (
 	erUserLimit                = 1203
 	erUserResourceLimitReached = 1226
 	erLockDeadlock             = 1213
+	erCheckRead                = 1020
+	erLockTableFull            = 1206
+	erLockWaitTimeout          = 1205
 	erTooManyPrepared          = 1461
 	erOfflineMode              = 3032
 	erUnknownCommand           = 1047
@@ -86,9 +89,14 @@ func diagnoseFirst(err error) dialects.Diagnosis {
 		if mentions(err, "read-only") || mentions(err, "read_only") {
 			return dialects.RoleDoubt
 		}
-	case erLockDeadlock:
+	case erLockDeadlock, erCheckRead, erLockTableFull:
 		// The server rolls back, and the driver takes no status from an error.
+		// 1020 is MariaDB's since 11.6.2, where innodb_snapshot_isolation is on by
+		// default: somebody else has changed the row since it was read.
 		return dialects.TxEnded
+	case erLockWaitTimeout:
+		// With innodb_rollback_on_timeout the transaction, by default the statement.
+		return dialects.TxDoubt
 	case erTooManyPrepared:
 		return dialects.TooManyPrepared
 	case erUnknownStatement:

@@ -53,8 +53,9 @@ type database interface {
 	rollback(ctx context.Context, s *session) error
 	clean(ctx context.Context, s *session, effect dialects.Effect) (kept bool, err error)
 	// kill is the statement that ends the session's connection from another,
-	// and whether that one needs the database. Empty: there is none.
-	kill(s *session) (query string, inDatabase bool)
+	// and whether that one needs the database. Empty: there is none. A query that
+	// has no row is sure of it that the connection is not to be found there.
+	kill(s *session) (sure, query string, inDatabase bool)
 }
 
 // findDatabase asks which database this is. Each question is an error, and no

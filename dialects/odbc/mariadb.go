@@ -54,6 +54,8 @@ const (
 	erUnknownStatement       = 1243
 	erNoSuchSavepoint        = 1305
 	erLockDeadlock           = 1213
+	erCheckRead              = 1020
+	erLockTableFull          = 1206
 	erTooManyPrepared        = 1461
 )
 
@@ -65,7 +67,7 @@ func (mariadb) diagnose(err error) dialects.Diagnosis {
 		return dialects.ServerLeaving
 	case hasNative(err, erAccessDenied, erAccessDeniedNoPassword, erMustChangePassword, erAccountLocked):
 		return dialects.AuthFailed
-	case hasNative(err, erLockDeadlock):
+	case hasNative(err, erLockDeadlock, erCheckRead, erLockTableFull):
 		return dialects.TxEnded
 	case hasNative(err, erTooManyPrepared):
 		return dialects.TooManyPrepared
@@ -106,12 +108,13 @@ func (mariadb) begin(opts driver.TxOptions) (before, inside string, err error) {
 }
 
 func (m mariadb) learn(ctx context.Context, s *session) error {
-	row, err := s.askRow(ctx, "SELECT CONNECTION_ID(), @@autocommit", 2)
+	row, err := s.askRow(ctx, "SELECT CONNECTION_ID(), @@autocommit, (SELECT HOST FROM information_schema.PROCESSLIST WHERE ID = CONNECTION_ID())", 3)
 	if err != nil {
 		return err
 	}
 	s.number, _ = strconv.ParseInt(row[0], 10, 64)
 	s.noAutocommit = row[1] == "0"
+	s.mark = row[2]
 	return nil
 }
 
@@ -173,4 +176,9 @@ func (mariadb) clean(_ context.Context, _ *session, effect dialects.Effect) (boo
 	return true, nil
 }
 
-func (mariadb) kill(s *session) (string, bool) { return fmt.Sprintf("KILL %d", s.number), false }
+// kill: where the DSN leads to another server now, or to one that has begun to count
+// anew, the number is another connection's; the client's address and port hardly are.
+func (mariadb) kill(s *session) (sure, query string, inDatabase bool) {
+	return fmt.Sprintf("SELECT 1 FROM information_schema.PROCESSLIST WHERE ID = %d AND HOST = X'%x'", s.number, s.mark),
+		fmt.Sprintf("KILL %d", s.number), false
+}

@@ -90,11 +90,12 @@ func (postgresql) begin(opts driver.TxOptions) (before, inside string, err error
 // learn also asks for the settings that psqlODBC has made by SET (DateStyle,
 // extra_float_digits, the DSN's ConnSettings): RESET ALL does not know them.
 func (postgresql) learn(ctx context.Context, s *session) error {
-	number, err := s.askOne(ctx, "SELECT pg_backend_pid()")
+	row, err := s.askRow(ctx, "SELECT pid, "+begun+" FROM pg_stat_activity WHERE pid = pg_backend_pid()", 2)
 	if err != nil {
 		return err
 	}
-	s.number, _ = strconv.ParseInt(number, 10, 64)
+	s.number, _ = strconv.ParseInt(row[0], 10, 64)
+	s.mark = row[1]
 	if s.conn.mode, err = s.how.template.errorMode(ctx, s.conn); err != nil {
 		return err
 	}
@@ -211,6 +212,11 @@ func (postgresql) clean(ctx context.Context, s *session, effect dialects.Effect)
 	return kept, nil
 }
 
-func (postgresql) kill(s *session) (string, bool) {
-	return fmt.Sprintf("SELECT pg_terminate_backend(%d)", s.number), true
+// begun is when a backend has begun, as no setting changes it.
+const begun = "CAST(extract(epoch FROM backend_start) AS text)"
+
+// kill: where the DSN leads to another server now, the number may be another
+// backend's, which has begun at another time.
+func (postgresql) kill(s *session) (sure, query string, inDatabase bool) {
+	return "", fmt.Sprintf("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid = %d AND %s = '%s'", s.number, begun, s.mark), true
 }

@@ -22,6 +22,7 @@ type session struct {
 	version  string
 
 	number       int64    // the server's, of the connection
+	mark         string   // what tells it from another one that has its number
 	home         []string // PostgreSQL: what brings the settings of the ODBC driver back
 	noAutocommit bool     // MySQL: at connect
 }
@@ -153,7 +154,7 @@ func (s *session) Close(ctx context.Context) error {
 
 // kill ends the session's connection over another, short one.
 func (s *session) kill(ctx context.Context) error {
-	query, inDatabase := s.database.kill(s)
+	sure, query, inDatabase := s.database.kill(s)
 	if query == "" || s.number == 0 {
 		return nil
 	}
@@ -162,7 +163,19 @@ func (s *session) kill(ctx context.Context) error {
 		return fmt.Errorf("connecting to end it: %w", err)
 	}
 	killer := newConn(bare)
-	err = killer.execute(ctx, query)
+	if sure != "" {
+		answer, e := killer.ask(ctx, sure)
+		if err = e; err == nil && len(answer) == 0 {
+			query = "" // it is gone, or that is another server
+		}
+	}
+	if err == nil && query != "" {
+		err = killer.execute(ctx, query)
+	}
+	if ctx.Err() != nil {
+		go killer.Close() // waits for the call that was given up
+		return err
+	}
 	return errors.Join(err, killer.Close())
 }
 

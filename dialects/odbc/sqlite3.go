@@ -95,4 +95,4 @@ func (sqlite3) clean(_ context.Context, _ *session, effect dialects.Effect) (boo
 	return true, nil
 }
 
-func (sqlite3) kill(*session) (string, bool) { return "", false }
+func (sqlite3) kill(*session) (sure, query string, inDatabase bool) { return "", "", false }

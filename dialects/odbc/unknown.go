@@ -61,4 +61,4 @@ func (unknown) clean(context.Context, *session, dialects.Effect) (bool, error) {
 	return false, dialects.ErrCannotClean
 }
 
-func (unknown) kill(*session) (string, bool) { return "", false }
+func (unknown) kill(*session) (sure, query string, inDatabase bool) { return "", "", false }
