@@ -161,7 +161,8 @@ func (c *conn) borrow(ctx context.Context, t *try, from *task) error {
 func (c *conn) hold(r *realConn) { c.real, c.touched, c.executed = r, false, false }
 
 // claim ends the time in which the connection of the checkout's only query may
-// be taken back: another operation comes, or the checkout ends.
+// be taken back: another operation comes, or the checkout ends. Rows that are in
+// memory already are not waited for.
 func (c *conn) claim() {
 	rows := c.open
 	c.open = nil
@@ -226,10 +227,7 @@ func (b *binding) enter(ctx context.Context, c *conn, t *try) error {
 			return err
 		}
 		if rows := c.open; rows != nil && rows.ahead.Load() != nil {
-			c.open = nil
-			if rows.evicted {
-				c.hold(nil) // it is somebody else's: not to be waited for
-			}
+			c.claim() // their connection may be somebody else's: not to be waited for
 		}
 		if r := b.target(c); r != nil {
 			if err := r.takeTurn(ctx); err != nil {

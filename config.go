@@ -98,10 +98,11 @@ type Config struct {
 	Credentials CredentialSource
 	// AfterConnect, if set, is called with each new real connection before
 	// its first use, and again after every cleaning, because what it set is
-	// gone then. It is the driver's own; over ODBC, ours around it. Its context ends with ConnectTimeout or CleanTimeout. It must
-	// not keep the connection, leave a transaction open or switch autocommit
-	// off. An error closes the connection. It is not called by two goroutines
-	// for one connection, but may be for several at once.
+	// gone then. conn is the driver's own; over ODBC, ours around it. ctx ends
+	// with ConnectTimeout or CleanTimeout. It must not keep the connection,
+	// leave a transaction open or switch autocommit off. An error closes the
+	// connection. It is not called by two goroutines for one connection, but
+	// may be for several at once.
 	AfterConnect func(ctx context.Context, conn driver.Conn) error
 	// TaskKey, if set, finds tasks in the program's own contexts: see
 	// WithTaskKey.

@@ -10,8 +10,8 @@ import (
 )
 
 // ErrTaskEnded is what a statement gets whose context carries a task that has
-// ended, and the cause of a task's context that was ended by its function. Where the task ended with a
-// context, errors.Is finds that one's error, too.
+// ended, and the cause of a task's context that was ended by its function. Where
+// the task ended with a context, errors.Is finds that one's error, too.
 var ErrTaskEnded = errors.New("pooldriver: the task of this context has ended; a statement that is to run later needs a context of NewTask or Outside")
 
 // ErrTxLost is what the statements of a task get after it has lost its session

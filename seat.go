@@ -169,20 +169,18 @@ func (b *binding) leave(c *conn) {
 	}
 }
 
-// pass ends a turn on r: the affairs of the binding that it belongs to are settled,
-// and the connection goes back if nothing pins it any more. That binding may be
-// another one: b came too late, and who left r meanwhile counts on who has the turn.
+// pass ends a turn on r: the binding's affairs are settled, and the connection
+// goes back if nothing pins it any more. If it is not the binding's any more, b came
+// too late, and has done nothing with it.
 func (b *binding) pass(r *realConn) {
 	for {
-		h := r.holder.Load()
-		if h == nil {
-			r.turn.pass()
+		if r.holder.Load() != b {
+			r.passTurn()
 			return
 		}
-		if h == b && b.tidy(r) || !h.yield(r) {
+		if b.tidy(r) || !b.yield(r) {
 			return
 		}
-		b = h
 	}
 }
 

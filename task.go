@@ -19,11 +19,12 @@ import (
 // connection, unless a transaction or session state pins one.
 //
 // The end rolls back what is open, cleans what was changed, gives the
-// connections back, and returns when that is done, which is bounded by
-// twice Config.CleanTimeout for each connector. A connection that a function of Raw has comes
-// back when that returns. The context is then done, with the cause
-// ErrTaskEnded, unless it had ended before. Calling it again does nothing. If ctx ends first, the same
-// happens by itself. Until one of them happens the task's resources are kept.
+// connections back, and returns when that is done, which is bounded by twice
+// Config.CleanTimeout for each connector. A connection that a function of Raw has
+// comes back when that returns. The context is then done, with the cause
+// ErrTaskEnded, unless it had ended before. Calling it again does nothing. If ctx
+// ends first, the same happens by itself. Until one of them happens the task's
+// resources are kept.
 //
 // Where ctx carries a task already, it is returned as it is, and the function
 // does nothing: the task belongs to whoever began it.

@@ -53,8 +53,7 @@ func (p stagePool) storm(t *testing.T, rows *fates, random *rand.Rand, lasts tim
 	}
 	<-over.Done()
 	p.await(t, &all)
-	require.Eventually(t, func() bool { return p.connector.Stats().Pool.Destroying == 0 },
-		10*time.Second, time.Millisecond, "connections that were cut off do not come to their end")
+	p.requireCutOffEnded(t)
 	p.requireNothingLeft(t)
 }
 
@@ -185,11 +184,11 @@ func (g *gust) tenant(ctx context.Context) {
 		return
 	}
 	var seen sql.NullString
-	err := g.QueryRowContext(ctx, g.say("SELECT nullif(current_setting('app.tenant', true), '')", "SELECT @tenant", "")).Scan(&seen)
+	err := g.QueryRowContext(ctx, g.askTenant()).Scan(&seen)
 	if err == nil && seen.Valid {
 		g.Errorf("a new task of %d sees what %s has set", g.number, seen.String)
 	}
-	_, _ = g.ExecContext(ctx, fmt.Sprintf(g.say("SET app.tenant = '%d'", "SET @tenant = '%d'", ""), g.number))
+	_, _ = g.ExecContext(ctx, g.setTenant(g.number))
 }
 
 func (g *gust) diary(what string) *diary {

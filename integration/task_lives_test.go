@@ -164,8 +164,7 @@ func (p stagePool) play(t *testing.T, rows *fates, random *rand.Rand, close bool
 		})
 	}
 	p.await(t, &all)
-	require.Eventually(t, func() bool { return p.connector.Stats().Pool.Destroying == 0 },
-		10*time.Second, time.Millisecond, "connections that were cut off do not come to their end")
+	p.requireCutOffEnded(t)
 	p.requireNothingLeft(t)
 	for _, a := range actors {
 		for _, drop := range a.drop {

@@ -415,6 +415,13 @@ func (p stagePool) requireRolledBack(t *testing.T, fail func(ctx context.Context
 	mustExec(t, p.witness, "DELETE FROM ledger")
 }
 
+func requireNumber(t *testing.T, want uint16, err error) {
+	t.Helper()
+	var refused *mysql.MySQLError
+	require.ErrorAs(t, err, &refused)
+	require.Equal(t, want, refused.Number)
+}
+
 // contended makes a table with two rows that others change.
 func (s stage) contended(t *testing.T) {
 	t.Helper()
@@ -461,9 +468,7 @@ func TestAWaitForALockThatIsTooLongIsTheTransactionsEndWhereTheServerSaysSo(t *t
 			_, err = other.Exec(changeContended)
 			require.NoError(t, err)
 			_, err = tx.ExecContext(ctx, changeContended)
-			var refused *mysql.MySQLError
-			require.ErrorAs(t, err, &refused)
-			require.EqualValues(t, 1205, refused.Number)
+			requireNumber(t, 1205, err)
 			return err
 		}
 	}
@@ -493,53 +498,29 @@ func TestAWaitForALockThatIsTooLongIsTheTransactionsEndWhereTheServerSaysSo(t *t
 // TestADeadlocksVictimIsToldThatTheServerRolledItBack: its connection is as good
 // as before.
 func TestADeadlocksVictimIsToldThatTheServerRolledItBack(t *testing.T) {
-	s := stage{name: "mysql", account: testbed.Shared(t, testbed.MySQL).NewAccount(t)}
-	s.witness = s.account.Witness(t)
-	for _, statement := range []string{
-		"CREATE TABLE ledger (id integer)", "CREATE TABLE weight (id integer)",
-		"CREATE TABLE contended (id integer PRIMARY KEY, value integer)", "INSERT INTO contended VALUES (1, 0), (2, 0)",
-	} {
-		mustExec(t, s.witness, statement)
-	}
-	p := s.open(t, 1)
-	ctx, end := pooldriver.WithTask(t.Context())
-	defer end()
-	tx, err := p.BeginTx(ctx, nil)
-	require.NoError(t, err)
-	before := p.backend(ctx, t)
-	p.mustExec(ctx, t, "UPDATE contended SET value = 1 WHERE id = 1")
-
-	other, err := s.witness.BeginTx(t.Context(), nil)
-	require.NoError(t, err)
-	defer other.Rollback()
-	for range 50 { // The victim is the one that has changed less.
-		_, err = other.ExecContext(t.Context(), "INSERT INTO weight VALUES (1)")
+	s := serverStage(t, testbed.Shared(t, testbed.MySQL).NewAccount(t))
+	s.contended(t)
+	mustExec(t, s.witness, "CREATE TABLE weight (id integer)")
+	s.open(t, 1).requireRolledBack(t, func(ctx context.Context, tx *sql.Tx) error {
+		_, err := tx.ExecContext(ctx, "UPDATE contended SET value = 1 WHERE id = 1")
 		require.NoError(t, err)
-	}
-	_, err = other.ExecContext(t.Context(), "UPDATE contended SET value = 2 WHERE id = 2")
-	require.NoError(t, err)
-	survives := async(func() error {
-		_, err := other.ExecContext(t.Context(), "UPDATE contended SET value = 2 WHERE id = 1")
-		return err
+		other, err := s.witness.BeginTx(t.Context(), nil)
+		require.NoError(t, err)
+		defer other.Rollback()
+		for range 50 { // The victim is the one that has changed less.
+			_, err = other.ExecContext(t.Context(), "INSERT INTO weight VALUES (1)")
+			require.NoError(t, err)
+		}
+		_, err = other.ExecContext(t.Context(), "UPDATE contended SET value = 2 WHERE id = 2")
+		require.NoError(t, err)
+		survives := async(func() error {
+			_, err := other.ExecContext(t.Context(), "UPDATE contended SET value = 2 WHERE id = 1")
+			return err
+		})
+		_, failed := tx.ExecContext(ctx, "UPDATE contended SET value = 1 WHERE id = 2")
+		requireNumber(t, 1213, failed)
+		require.NoError(t, <-survives)
+		require.NoError(t, other.Commit())
+		return failed
 	})
-	_, err = tx.ExecContext(ctx, "UPDATE contended SET value = 1 WHERE id = 2")
-	var refused *mysql.MySQLError
-	require.ErrorAs(t, err, &refused)
-	require.EqualValues(t, 1213, refused.Number)
-	require.NoError(t, <-survives)
-	require.NoError(t, other.Commit())
-
-	p.requireLost(ctx, t, means)
-	_, own := tx.ExecContext(ctx, insertInto(1))
-	_, beside := p.ExecContext(ctx, insertInto(1))
-	for _, err := range []error{own, beside, tx.Commit()} {
-		require.ErrorIs(t, err, pooldriver.ErrTxLost)
-		require.ErrorContains(t, err, "the server rolled it back")
-		require.NotContains(t, err.Error(), "connection was lost")
-	}
-	p.mustExec(ctx, t, insertInto(2))
-	require.Equal(t, []int{2}, s.stored(t))
-	require.Equal(t, before, p.backend(ctx, t))
-	end()
-	p.requireNothingLeft(t)
 }

@@ -330,7 +330,7 @@ func (a *actor) finish() {
 
 // set changes the session. In a transaction the change would go with it.
 func (a *actor) set() {
-	if a.name != "sqlite" && len(a.levels) == 0 && a.exec(fmt.Sprintf(a.say("SET app.tenant = '%d'", "SET @tenant = '%d'", ""), a.number)) {
+	if a.name != "sqlite" && len(a.levels) == 0 && a.exec(a.setTenant(a.number)) {
 		a.tenant = true
 	}
 }
@@ -341,7 +341,7 @@ func (a *actor) look() {
 		return
 	}
 	var seen sql.NullString
-	err := a.QueryRowContext(a.ctx, a.say("SELECT nullif(current_setting('app.tenant', true), '')", "SELECT @tenant", "")).Scan(&seen)
+	err := a.QueryRowContext(a.ctx, a.askTenant()).Scan(&seen)
 	if !a.told("look", err) {
 		a.doubt()
 		return

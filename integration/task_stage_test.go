@@ -206,6 +206,16 @@ func (s stage) backends(ctx context.Context) ([]int64, error) {
 	return scanned[int64](rows)
 }
 
+// setTenant sets the session's variable, askTenant asks for it: NULL is that nobody
+// has set it. On SQLite there is none.
+func (s stage) setTenant(n int) string {
+	return fmt.Sprintf(s.say("SET app.tenant = '%d'", "SET @tenant = '%d'", ""), n)
+}
+
+func (s stage) askTenant() string {
+	return s.say("SELECT nullif(current_setting('app.tenant', true), '')", "SELECT @tenant", "")
+}
+
 // self asks for the server's number of the connection that answers.
 func (s stage) self() string { return s.say("SELECT pg_backend_pid()", "SELECT CONNECTION_ID()", "") }
 
@@ -325,6 +335,13 @@ func (p stagePool) requireNothingLeft(t *testing.T) {
 			require.Failf(t, "something is left", "%v after the end: %d connections lent; on the server: %s", late, lent, left)
 		}
 	}
+}
+
+// requireCutOffEnded waits for connections that were cut off.
+func (p stagePool) requireCutOffEnded(t *testing.T) {
+	t.Helper()
+	require.Eventually(t, func() bool { return p.connector.Stats().Pool.Destroying == 0 },
+		10*time.Second, time.Millisecond, "connections that were cut off do not come to their end")
 }
 
 // requireAtRest checks that each connection was closed once or is there, for

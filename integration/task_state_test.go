@@ -189,7 +189,7 @@ func (p stagePool) beTenant(ctx context.Context, hands []hand, tenant int) error
 	tell := fmt.Sprintf(p.say(
 		"SELECT coalesce(current_setting('app.tenant', true), '') = '%d'", "SELECT coalesce(@tenant, '') = '%d'", ""), tenant)
 	for i, statement := range []string{
-		fmt.Sprintf(p.say("SET app.tenant = '%d'", "SET @tenant = '%d'", ""), tenant),
+		p.setTenant(tenant),
 		p.say("CREATE TEMP TABLE left_behind (tenant integer)", "CREATE TEMPORARY TABLE left_behind (tenant integer)", ""),
 		fmt.Sprintf("INSERT INTO left_behind VALUES (%d)", tenant),
 	} {

@@ -19,8 +19,8 @@
 //
 // A resource is idle or active, and Count == Idle + Active <= Max, also while
 // a hook runs. One that is being destroyed counts as active until Destroy has
-// returned, or Config.DestroyTimeout is over (Stats.Orphaned), so that a server never sees more than Max. (Resize below what is
-// lent waits for it to come back.)
+// returned, or Config.DestroyTimeout is over (Stats.Orphaned), so that a server
+// never sees more than Max. (Resize below what is lent waits for it to come back.)
 //
 // Acquirers are served in the order in which they came. A release hands the
 // resource to the first of them directly, so nobody who comes later can

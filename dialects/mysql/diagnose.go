@@ -8,6 +8,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/pooldriver/pooldriver/dialects"
+	classifier "github.com/pooldriver/pooldriver/dialects/internal/classify/mysql"
 )
 
 // Error numbers of the servers, by the names their manuals give them.
@@ -29,9 +30,6 @@ const (
 	erConnectionLimit          = 1040
 	erUserLimit                = 1203
 	erUserResourceLimitReached = 1226
-	erLockDeadlock             = 1213
-	erCheckRead                = 1020
-	erLockTableFull            = 1206
 	erLockWaitTimeout          = 1205
 	erTooManyPrepared          = 1461
 	erOfflineMode              = 3032
@@ -68,7 +66,11 @@ func authFailed(err error) bool {
 }
 
 func diagnoseFirst(err error) dialects.Diagnosis {
-	switch errorNumber(err) {
+	number := errorNumber(err)
+	if slices.Contains(classifier.TxEnders, int(number)) {
+		return dialects.TxEnded
+	}
+	switch number {
 	case erAccessDenied, erAccessDeniedNoPassword, erMustChangePassword, erAccountLocked:
 		return dialects.AuthFailed
 	case erServerShutdown, erNormalShutdown, erShutdownComplete, erForcingClose,
@@ -89,11 +91,6 @@ func diagnoseFirst(err error) dialects.Diagnosis {
 		if mentions(err, "read-only") || mentions(err, "read_only") {
 			return dialects.RoleDoubt
 		}
-	case erLockDeadlock, erCheckRead, erLockTableFull:
-		// The server rolls back, and the driver takes no status from an error.
-		// 1020 is MariaDB's since 11.6.2, where innodb_snapshot_isolation is on by
-		// default: somebody else has changed the row since it was read.
-		return dialects.TxEnded
 	case erLockWaitTimeout:
 		// With innodb_rollback_on_timeout the transaction, by default the statement.
 		return dialects.TxDoubt

@@ -52,9 +52,9 @@ type database interface {
 	// rollback rolls it back.
 	rollback(ctx context.Context, s *session) error
 	clean(ctx context.Context, s *session, effect dialects.Effect) (kept bool, err error)
-	// kill is the statement that ends the session's connection from another,
-	// and whether that one needs the database. Empty: there is none. A query that
-	// has no row is sure of it that the connection is not to be found there.
+	// kill is the query that ends the session's connection from another, and
+	// whether that one needs the database. Empty: there is none. Where sure, if
+	// there is one, has no row, the connection is not to be found there.
 	kill(s *session) (sure, query string, inDatabase bool)
 }
 

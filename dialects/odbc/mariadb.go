@@ -53,9 +53,6 @@ const (
 	erSessionWasKilled       = 3169
 	erUnknownStatement       = 1243
 	erNoSuchSavepoint        = 1305
-	erLockDeadlock           = 1213
-	erCheckRead              = 1020
-	erLockTableFull          = 1206
 	erTooManyPrepared        = 1461
 )
 
@@ -67,7 +64,7 @@ func (mariadb) diagnose(err error) dialects.Diagnosis {
 		return dialects.ServerLeaving
 	case hasNative(err, erAccessDenied, erAccessDeniedNoPassword, erMustChangePassword, erAccountLocked):
 		return dialects.AuthFailed
-	case hasNative(err, erLockDeadlock, erCheckRead, erLockTableFull):
+	case hasNative(err, mysql.TxEnders...):
 		return dialects.TxEnded
 	case hasNative(err, erTooManyPrepared):
 		return dialects.TooManyPrepared

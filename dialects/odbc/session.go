@@ -163,20 +163,22 @@ func (s *session) kill(ctx context.Context) error {
 		return fmt.Errorf("connecting to end it: %w", err)
 	}
 	killer := newConn(bare)
-	if sure != "" {
-		answer, e := killer.ask(ctx, sure)
-		if err = e; err == nil && len(answer) == 0 {
-			query = "" // it is gone, or that is another server
-		}
-	}
-	if err == nil && query != "" {
-		err = killer.execute(ctx, query)
-	}
+	err = killer.executeIf(ctx, sure, query)
 	if ctx.Err() != nil {
 		go killer.Close() // waits for the call that was given up
 		return err
 	}
 	return errors.Join(err, killer.Close())
+}
+
+// executeIf executes query where sure, if there is one, has a row.
+func (c *conn) executeIf(ctx context.Context, sure, query string) error {
+	if sure != "" {
+		if answer, err := c.ask(ctx, sure); err != nil || len(answer) == 0 {
+			return err
+		}
+	}
+	return c.execute(ctx, query)
 }
 
 // askOne asks for one value.

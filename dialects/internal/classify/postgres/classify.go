@@ -1,6 +1,6 @@
 // Package postgres says what statements of PostgreSQL leave behind, by their text, and
-// what takes that away.
-// It knows no driver: every dialect that may meet PostgreSQL uses it.
+// what takes that away. It knows no driver: every dialect that may meet PostgreSQL uses
+// it.
 package postgres
 
 import (
