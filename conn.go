@@ -150,7 +150,7 @@ func (c *conn) convert(t *try, s *realStmt) (again bool, err error) {
 		si = s.si
 	}
 	checker := t.real.checker
-	if checker == nil && s == nil && allPlain(t.args) {
+	if s == nil && (t.real.traits.ArgsAsGiven || checker == nil && allPlain(t.args)) {
 		t.ready = true
 		return false, nil
 	}

@@ -130,6 +130,9 @@ func (c *Connector) use(d dialects.Dialect, t dialects.Template, options []Optio
 		d = own.Dialect()
 	}
 	c.dialect, c.template, c.traits = d, t, t.Traits()
+	if lazy, ok := t.(dialects.LazyTemplate); ok && c.config.LazyBegin {
+		lazy.BeginLazily()
+	}
 	c.credentials = newCredentials(c.config.Credentials, c.renewCredential)
 	if asker, ok := t.(dialects.CredentialAsker); ok && c.credentials != nil {
 		asker.AskCredentials(c.credentialOfNow)

@@ -97,6 +97,14 @@ type OwnDialect interface {
 	Dialect() Dialect
 }
 
+// A LazyTemplate has LazyBeginners: what they need under the driver slows every
+// statement down. BeginLazily asks for it. It is called before the first Dial, if
+// at all.
+type LazyTemplate interface {
+	Template
+	BeginLazily()
+}
+
 // An Undecided dialect learns from its first connection which database it has to
 // do with. Until it is Decided its Effect is all that the statement may do on any
 // of them, and not worth remembering.
@@ -180,6 +188,10 @@ type Traits struct {
 	// is read, the rows are closed or the connection is used again: the driver
 	// does not reuse their memory, whatever the column's type.
 	BytesKept bool
+
+	// ArgsAsGiven: the driver's CheckNamedValue accepts every argument and leaves
+	// it as it is. It is not called.
+	ArgsAsGiven bool
 
 	// RoleMatters: the DSN asks for servers of a certain role, which a server
 	// can lose while its connections live. Health checks ask Standing.Fits.

@@ -40,7 +40,6 @@ type carrier struct {
 	w        io.Writer
 	frontend *pgproto3.Frontend
 	gate     *gate // below, nil in tests
-	asked    bool  // for a password, by this server or one that was tried before
 
 	// busy: there is more to do than to pass on. It is set by arm, and taken
 	// back by the read that has found nothing left to do.
@@ -121,9 +120,6 @@ func (c *carrier) pass(p []byte) (int, error) {
 // at once.
 func (c *carrier) Write(p []byte) (int, error) {
 	if !c.busy.Load() {
-		if len(p) > 0 && p[0] == 'p' { // PasswordMessage; it is sent before anything else
-			c.asked = true
-		}
 		return c.w.Write(p)
 	}
 	f := readFlight(p)

@@ -1,9 +1,12 @@
 package postgres
 
 import (
+	"context"
 	"errors"
 	"net"
 	"sync/atomic"
+
+	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // gate lies between the network and what pgx writes to it, below TLS. While a
@@ -18,6 +21,16 @@ type gate struct {
 }
 
 var errGate = errors.New("postgres: a transaction that begins with its first statement cannot begin with this: execute another one first, such as SELECT")
+
+func throughGate(dial pgconn.DialFunc) pgconn.DialFunc {
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		nc, err := dial(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		return &gate{Conn: nc}, nil
+	}
+}
 
 // Write implements net.Conn.
 func (g *gate) Write(p []byte) (int, error) {

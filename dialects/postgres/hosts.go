@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"io"
 	"net"
 	"reflect"
 	"slices"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgproto3"
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/pooldriver/pooldriver/dialects"
@@ -118,12 +120,16 @@ func (t *template) configFor(address string, cred *dialects.Credential) *pgx.Con
 // connect opens a connection and asks whose it is.
 func (t *template) connect(ctx context.Context, config *pgx.ConnConfig, patience time.Duration) (*session, hosts.Outcome) {
 	var way reach
-	config.DialFunc = throughWire(way.noting(patient(config.DialFunc, patience)))
+	dial := throughWire(way.noting(patient(config.DialFunc, patience)))
+	build := way.tapped(config.BuildFrontend)
 	var last *carrier
-	config.BuildFrontend = throughCarrier(config.BuildFrontend, &last)
+	if t.lazy {
+		dial, build = throughGate(dial), throughCarrier(build, &last)
+	}
+	config.DialFunc, config.BuildFrontend = dial, build
 	conn, err := stdlib.GetConnector(*config).Connect(ctx)
 	if err != nil {
-		o := outcomeOf(t.Target(), config.Password, last != nil && last.asked, err)
+		o := outcomeOf(t.Target(), config.Password, way.asked, err)
 		o.Unreachable = way.dialled.Load() && !way.opened.Load()
 		return nil, o
 	}
@@ -165,9 +171,12 @@ func outcomeOf(target, password string, asked bool, err error) hosts.Outcome {
 	return o
 }
 
-// reach tells a server that cannot be reached from one that is slow. pgx dials
-// for its requests to cancel, too.
-type reach struct{ dialled, opened atomic.Bool }
+// reach is how far a try has come. It tells a server that cannot be reached from
+// one that is slow. pgx dials for its requests to cancel, too.
+type reach struct {
+	dialled, opened atomic.Bool
+	asked           bool // for a password, by a server; pgx's own goroutine alone knows
+}
 
 func (r *reach) noting(dial pgconn.DialFunc) pgconn.DialFunc {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
@@ -178,6 +187,25 @@ func (r *reach) noting(dial pgconn.DialFunc) pgconn.DialFunc {
 		}
 		return conn, err
 	}
+}
+
+// tapped has the frontends look at what is written.
+func (r *reach) tapped(build pgconn.BuildFrontendFunc) pgconn.BuildFrontendFunc {
+	return func(in io.Reader, out io.Writer) *pgproto3.Frontend { return build(in, &tap{out, r}) }
+}
+
+// tap passes on what is written, above TLS.
+type tap struct {
+	io.Writer
+	reach *reach
+}
+
+// Write implements io.Writer.
+func (t *tap) Write(p []byte) (int, error) {
+	if len(p) > 0 && p[0] == 'p' { // PasswordMessage, before which nothing but the startup is sent
+		t.reach.asked = true
+	}
+	return t.Writer.Write(p)
 }
 
 // patient bounds a dial.

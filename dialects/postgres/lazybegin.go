@@ -12,7 +12,10 @@ import (
 	"github.com/pooldriver/pooldriver/dialects"
 )
 
-var _ dialects.LazyBeginner = (*session)(nil)
+var (
+	_ dialects.LazyBeginner = (*session)(nil)
+	_ dialects.LazyTemplate = (*template)(nil)
+)
 
 // BeginWithNext lets pgx begin as ever; its BEGIN goes no further than the
 // carrier, which answers it and keeps it for the next statement. So the text is
@@ -32,12 +35,15 @@ func (s *session) BeginWithNext(ctx context.Context, opts driver.TxOptions) (dri
 	return s.conn.BeginTx(ctx, opts)
 }
 
+// BeginLazily implements dialects.LazyTemplate.
+func (t *template) BeginLazily() { t.lazy = true }
+
 // throughCarrier puts a carrier between pgx and the network, above TLS. pgx
 // builds one frontend for each server that it tries, one after the other; last
 // is the latest.
 func throughCarrier(build pgconn.BuildFrontendFunc, last **carrier) pgconn.BuildFrontendFunc {
 	return func(r io.Reader, w io.Writer) *pgproto3.Frontend {
-		c := &carrier{r: r, w: w, asked: *last != nil && (*last).asked}
+		c := &carrier{r: r, w: w}
 		c.frontend = build(c, c)
 		*last = c
 		return c.frontend

@@ -29,6 +29,7 @@ type template struct {
 	addresses []string // of the hosts that config names
 	list      *hosts.List
 	role      hosts.Role
+	lazy      bool // transactions begin with their first statement
 }
 
 var _ dialects.Template = (*template)(nil)
@@ -40,7 +41,7 @@ var _ dialects.Template = (*template)(nil)
 // registers for one of these types must not retain what it scans, either, says
 // pgtype.ScanPlan.
 var traits = dialects.Traits{TxKeepsContext: true, BadConnUnsure: true, StatusKnown: true, StatementsEndWithSession: true, PreparedAges: true,
-	BytesKept: true}
+	BytesKept: true, ArgsAsGiven: true}
 
 // labelOf says where config leads: the user if there is one to name, the first
 // host, and how many there are besides.
@@ -75,15 +76,15 @@ func (t *template) TakesCredential() bool { return true }
 // Close has nothing to free.
 func (t *template) Close() error { return nil }
 
-// throughWire puts our network connection, and a gate, under pgx's. pgx dials by it for a
-// request to cancel, too, where it does no harm.
+// throughWire puts our network connection under pgx's. pgx dials by it for a request
+// to cancel, too, where it does no harm.
 func throughWire(dial pgconn.DialFunc) pgconn.DialFunc {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		nc, err := dial(ctx, network, address)
 		if err != nil {
 			return nil, err
 		}
-		return &gate{Conn: wire.New(nc, 0)}, nil
+		return wire.New(nc, 0), nil
 	}
 }
 

@@ -56,10 +56,10 @@ func mayHook(c driver.Connector) bool {
 }
 
 // Traits are pgx's. What somebody puts around its rows may reuse memory that
-// pgx does not.
+// pgx does not, and what is around its connection may look at arguments.
 func (w wrapped) Traits() dialects.Traits {
 	t := traits
-	t.BytesKept = w.own
+	t.BytesKept, t.ArgsAsGiven = w.own, w.own
 	return t
 }
 

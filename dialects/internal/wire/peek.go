@@ -19,10 +19,10 @@ const (
 // peekSize is enough for the first messages of a server that says goodbye.
 const peekSize = 512
 
-// HeardJustNow reports whether something was read in the last millisecond. A look
-// would tell little more, and costs a system call.
+// HeardJustNow reports whether what was read last was asked for, and came, in the
+// last millisecond. A look would tell little more, and costs a system call.
 func (c *Conn) HeardJustNow() bool {
-	return time.Since(start)-time.Duration(c.heard.Load()) < time.Millisecond
+	return time.Since(start)-time.Duration(c.listened.Load()) < time.Millisecond
 }
 
 // Peek looks at the connection without blocking, without a round trip and

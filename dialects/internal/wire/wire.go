@@ -24,7 +24,7 @@ type Conn struct {
 	ended    atomic.Bool  // the peer has ended the connection
 	closing  atomic.Bool  // Close has been called
 	graceful atomic.Int64 // deadline of EndGracefully in Unix nanoseconds, or 0
-	heard    atomic.Int64 // when something was read last, in nanoseconds since start
+	listened atomic.Int64 // when the last Read began, in nanoseconds since start
 
 	head []byte // len grows up to cap; touched by Read and Head alone
 	peeker
@@ -57,8 +57,10 @@ func Of(nc net.Conn) *Conn {
 
 // Read implements net.Conn.
 func (c *Conn) Read(b []byte) (int, error) {
+	// Before it is read, while the server works: reading the clock costs a statement
+	// nothing then.
+	c.listened.Store(int64(time.Since(start)))
 	n, err := c.nc.Read(b)
-	c.heard.Store(int64(time.Since(start)))
 	if free := cap(c.head) - len(c.head); free > 0 {
 		c.head = append(c.head, b[:min(n, free)]...)
 	}
