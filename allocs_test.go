@@ -3,6 +3,7 @@ package pooldriver_test
 import (
 	"context"
 	"database/sql"
+	"math"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -29,7 +30,7 @@ func TestNothingIsAllocatedOnTheWayToTheDriver(t *testing.T) {
 			_, err := db.ExecContext(ctx, "delete from t")
 			return err
 		}},
-		"query": {2, func(db *sql.DB) error { // the rows that stand before the driver's
+		"query": {1, func(db *sql.DB) error {
 			rows, err := db.QueryContext(ctx, "select a from t where b = ?", int64(1))
 			if err != nil {
 				return err
@@ -48,11 +49,15 @@ func TestNothingIsAllocatedOnTheWayToTheDriver(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			allocs := func(db *sql.DB) float64 {
 				defer db.Close()
-				return testing.AllocsPerRun(500, func() {
-					if err := tc.run(db); err != nil {
-						t.Fatal(err)
-					}
-				})
+				least := math.Inf(1) // beside other tests goroutines end late, and new ones are made
+				for range 3 {
+					least = min(least, testing.AllocsPerRun(500, func() {
+						if err := tc.run(db); err != nil {
+							t.Fatal(err)
+						}
+					}))
+				}
+				return least
 			}
 			plain := allocs(sql.OpenDB(fakedb.NullConnector{Rows: 1}))
 			ours := allocs(sql.OpenDB(pooldriver.Wrap(fakedb.NullConnector{Rows: 1})))

@@ -28,6 +28,7 @@ type conn struct {
 	touched  bool     // something has happened on it: an operation cannot be moved to another one
 	executed bool     // namely the execution of a statement
 	open     *rows    // guarded rows, the last ones that it has opened
+	spare    *rows    // closed, to be used again
 	tx       *tx      // the innermost of its transactions that is open
 
 	checkouts uint64  // so far

@@ -59,7 +59,12 @@ var (
 // needs the connection may take it back at once.
 func (c *conn) openRows(t *try, real driver.Rows, stmt *realStmt) *rows {
 	r := t.real
-	rs := &rows{real: real, owner: r, conn: c, stmt: stmt, pool: c.connector, live: true}
+	rs := c.spare
+	if rs == nil {
+		rs = new(rows)
+	}
+	c.spare = nil
+	*rs = rows{real: real, owner: r, conn: c, stmt: stmt, pool: c.connector, live: true}
 	// The connection of a checkout that has done nothing else can be taken
 	// back when the rows are in memory, if nothing is left on it.
 	virgin := t.first && c.tx == nil && leavesNothing(r.effect)
@@ -105,6 +110,8 @@ func (r *rows) why() error {
 // errRowsLost: the driver has panicked, when the rows were closed or in another call
 // on their connection.
 var errRowsLost = errors.New("pooldriver: the connection of these rows is gone: the driver has panicked")
+
+var errRowsClosed = errors.New("pooldriver: these rows are closed")
 
 // unuse ends what use began.
 func (r *rows) unuse() {
@@ -240,11 +247,24 @@ func (r *rows) Close() error {
 			r.bound.pass(r.owner)
 		default:
 			r.unuse()
+			r.keep()
 		}
 	}()
 	err := r.shut()
 	returned = true
 	return err
+}
+
+// keep leaves rows that are closed to the next query of their virtual connection:
+// the memory is warm. Not those of a task, which others than their owner know.
+// database/sql never touches rows that it has closed; anybody else is told that they
+// are, until they are somebody's again.
+func (r *rows) keep() {
+	if r.bound != nil {
+		return
+	}
+	r.real, r.guarded, r.lost = nil, true, errRowsClosed
+	r.conn.spare = r
 }
 
 // letGo ends the hold of rows whose checkout has moved on, if they have one.
