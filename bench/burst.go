@@ -31,7 +31,7 @@ func burstContests(v venue) []contest {
 		name: fmt.Sprintf("cold burst: %d goroutines over at most %d connections, %v for a dial",
 			burstGoroutines, burstConns, dialDelay),
 		own:    []metric{finished, dialled},
-		rounds: 10,
+		most: 10,
 	}
 	for _, e := range v.cold {
 		if e.part == everywhere {

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/aclements/go-moremath/stats"
 )
 
 // contest is one case with those who compete in it. The first contender is the
@@ -23,11 +25,16 @@ type contest struct {
 	// far is set where a proxy in this process stands before the server: then
 	// the process's own figures tell nothing about a contender.
 	far bool
-	// rounds is the most rounds that are worth their time. 0: as many as asked for.
-	rounds int
+	// most is how many rounds are worth their time. 0: as many as asked for.
+	most int
 	// prepare, if set, is called before the first round, and what it returns
 	// after the last one.
 	prepare func() (end func(), err error)
+	// fresh: that is done in each round. How fast a connection is depends on the
+	// server's process behind it, by 3 % and more for as long as it lives: two
+	// clients of the same kind that are opened once are told apart by it, whatever
+	// the number of rounds.
+	fresh bool
 	// on says which chart shows the contest, if any.
 	on place
 }
@@ -62,7 +69,14 @@ type outcome struct {
 	failed  []error   // by contender
 }
 
-// hold runs the rounds, in which each contender has a turn. Contenders
+const (
+	// boundRounds and boundTurns are for contests whose interval counts: the more
+	// rounds there are, and the sooner contenders alternate, the narrower it is.
+	boundRounds = 8 // times as many rounds as asked for
+	boundTurns  = 4 // of each contender in a round
+)
+
+// hold runs the rounds, in which each contender has its turns. Contenders
 // alternate, and change who begins, so that whatever else the machine does hits
 // all of them. One that fails has no more turns.
 func (c contest) hold(ctx context.Context, rounds int, turn time.Duration) outcome {
@@ -70,46 +84,74 @@ func (c contest) hold(ctx context.Context, rounds int, turn time.Duration) outco
 	for range c.contenders {
 		o.figures = append(o.figures, make(figures))
 	}
-	if c.prepare != nil {
-		end, err := c.prepare()
-		if err != nil {
-			o.missing = err
-			return o
-		}
-		defer end()
+	if c.most > 0 {
+		rounds = min(rounds, c.most)
 	}
-	length := turn.String()
+	turns := 1
+	if slices.ContainsFunc(c.promises, func(p promise) bool { return p.bound }) {
+		rounds *= boundRounds
+		turns = boundTurns
+	}
+	length := (turn / time.Duration(turns)).String()
 	if c.own != nil {
 		length = "1x"
 	}
 	if o.missing = flag.Set("test.benchtime", length); o.missing != nil {
 		return o
 	}
-	if c.rounds > 0 {
-		rounds = min(rounds, c.rounds)
-	}
-	if slices.ContainsFunc(c.promises, func(p promise) bool { return p.bound }) {
-		rounds *= 2 // the more there are, the narrower the interval is
-	}
 	o.held = rounds
-	for round := range rounds {
-		for i := range c.contenders {
-			i := (i + round) % len(c.contenders)
+	if !c.fresh {
+		o.missing = c.prepared(func() error { return o.rounds(ctx, 0, rounds, turns) })
+		return o
+	}
+	for round := 0; round < rounds && o.missing == nil; round++ {
+		o.missing = c.prepared(func() error { return o.rounds(ctx, round, round+1, turns) })
+	}
+	return o
+}
+
+// prepared calls run between prepare and its end.
+func (c contest) prepared(run func() error) error {
+	if c.prepare != nil {
+		end, err := c.prepare()
+		if err != nil {
+			return err
+		}
+		defer end()
+	}
+	return run()
+}
+
+// rounds runs some of the rounds. A contender's figures of one are the means of its
+// turns.
+func (o *outcome) rounds(ctx context.Context, from, to, turns int) error {
+	for round := from; round < to; round++ {
+		seen := make([]figures, len(o.contenders))
+		for i := range turns * len(o.contenders) {
+			i := (i + i/len(o.contenders) + round) % len(o.contenders)
 			if o.failed[i] != nil {
 				continue
 			}
-			if o.missing = ctx.Err(); o.missing != nil {
-				return o
+			if err := ctx.Err(); err != nil {
+				return err
 			}
-			if err := o.figures[i].measure(c.contenders[i].run); err != nil {
+			if seen[i] == nil {
+				seen[i] = make(figures)
+			}
+			if err := seen[i].measure(o.contenders[i].run); err != nil {
 				o.failed[i] = err
 				if round > 0 {
 					o.failed[i] = fmt.Errorf("failed in round %d: %w", round+1, err)
 				}
 			}
 		}
+		for i, f := range seen {
+			for unit, values := range f {
+				o.figures[i][unit] = append(o.figures[i][unit], stats.Mean(values))
+			}
+		}
 	}
-	return o
+	return nil
 }
 
 // measure adds what one turn shows.

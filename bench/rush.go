@@ -56,7 +56,7 @@ func rushContests(v venue, turn time.Duration) []contest {
 	}
 	if !v.far {
 		many := v.rush(manyGoroutines, manyConns, manyGoroutines, 0)
-		many.rounds = 10
+		many.most = 10
 		contests = append(contests, many)
 	}
 	return contests
@@ -68,7 +68,7 @@ func (v venue) rush(goroutines, conns, statements int, least time.Duration) cont
 	})
 	c.own = []metric{throughput, p50, p99, longest}
 	if c.far {
-		c.rounds = 6 // the fewest that have an interval
+		c.most = 6 // the fewest that have an interval
 	}
 	return c
 }

@@ -25,7 +25,7 @@ var (
 
 func waitingContests(v venue) []contest {
 	memory := v.contest(fmt.Sprintf("memory of %d goroutines that wait", manyGoroutines), everywhere, waitingConns, fillUp(waitingConns), memoryOfWaiting)
-	memory.own, memory.rounds = []metric{bytesEach}, 6
+	memory.own, memory.most = []metric{bytesEach}, 6
 	cancelled := v.contest(fmt.Sprintf("cancellation of %d goroutines that wait", cancelledGoroutines), everywhere, waitingConns, fillUp(waitingConns), cancelWaiting)
 	cancelled.own = []metric{returned}
 	return []contest{memory, cancelled}
