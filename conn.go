@@ -64,7 +64,8 @@ func (c *conn) ExecContext(ctx context.Context, query string, args []driver.Name
 		s := stmt{conn: c, query: query, plain: true}
 		return s.ExecContext(ctx, args)
 	}
-	t := c.try(query, args)
+	var t try
+	t.init(c, query, args)
 	defer c.done(&t)
 	for {
 		if err := c.start(ctx, &t); err != nil {
@@ -103,7 +104,8 @@ func (c *conn) QueryContext(ctx context.Context, query string, args []driver.Nam
 		s := stmt{conn: c, query: query, plain: true}
 		return s.QueryContext(ctx, args)
 	}
-	t := c.try(query, args)
+	var t try
+	t.init(c, query, args)
 	defer c.done(&t)
 	for {
 		if err := c.start(ctx, &t); err != nil {

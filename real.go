@@ -29,12 +29,29 @@ type realConn struct {
 	queryerCtx driver.QueryerContext
 	queryer    driver.Queryer //nolint:staticcheck // as above
 	checker    driver.NamedValueChecker
-	resetter   driver.SessionResetter
+	resetter   driver.SessionResetter // nil, too, where it need not be called
 	validator  driver.Validator
 
 	stmts stmtCache
 
+	// What nearly every statement writes stands together, to share few lines of the
+	// cache.
+
 	lease pool.Lease[*realConn] // of whoever has it now
+
+	// effect is what has run since the session was last clean.
+	effect dialects.Effect
+	// doubt: a transaction's end failed or its beginning was cut short.
+	doubt bool
+	// roleDoubt: its server has refused what only a primary does.
+	roleDoubt bool
+	// broken: never to be lent again.
+	broken bool
+	// cut: the same, said by somebody who could not have the turn.
+	cut atomic.Bool
+	// running counts calls into the driver that have not returned. At the
+	// end of a checkout it is 0, unless one panicked.
+	running int
 
 	// turn is for connections that several may use: those of a task, and
 	// those whose rows may be taken back. live are the rows that others have
@@ -53,20 +70,6 @@ type realConn struct {
 
 	// ended is closed when the server has let go of it, or was given up.
 	ended chan struct{}
-
-	// effect is what has run since the session was last clean.
-	effect dialects.Effect
-	// doubt: a transaction's end failed or its beginning was cut short.
-	doubt bool
-	// roleDoubt: its server has refused what only a primary does.
-	roleDoubt bool
-	// broken: never to be lent again.
-	broken bool
-	// cut: the same, said by somebody who could not have the turn.
-	cut atomic.Bool
-	// running counts calls into the driver that have not returned. At the
-	// end of a checkout it is 0, unless one panicked.
-	running int
 }
 
 func newRealConn(s dialects.Session, t dialects.Traits, stmts int, epoch uint64) *realConn {
@@ -81,7 +84,9 @@ func newRealConn(s dialects.Session, t dialects.Traits, stmts int, epoch uint64)
 	r.queryerCtx, _ = r.conn.(driver.QueryerContext)
 	r.queryer, _ = r.conn.(driver.Queryer) //nolint:staticcheck // see the field
 	r.checker, _ = r.conn.(driver.NamedValueChecker)
-	r.resetter, _ = r.conn.(driver.SessionResetter)
+	if !t.ResetOnlyLooks {
+		r.resetter, _ = r.conn.(driver.SessionResetter)
+	}
 	r.validator, _ = r.conn.(driver.Validator)
 	return r
 }

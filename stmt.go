@@ -83,7 +83,8 @@ func (s *stmt) QueryContext(ctx context.Context, args []driver.NamedValue) (driv
 // take open rows from it at once.
 func (s *stmt) run(ctx context.Context, args []driver.NamedValue, call func(*try, *realStmt, []driver.NamedValue) error, open func(*try, *realStmt)) error {
 	c := s.conn
-	t := c.try(s.query, args)
+	var t try
+	t.init(c, s.query, args)
 	defer c.done(&t)
 	for {
 		if err := c.start(ctx, &t); err != nil {

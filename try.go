@@ -28,10 +28,10 @@ type try struct {
 	first   bool // nothing was executed in the checkout before
 }
 
-// try begins an operation with a text of the program's.
-func (c *conn) try(query string, args []driver.NamedValue) try {
-	effect, known := c.connector.texts.of(c.connector.dialect, query)
-	return try{effect: effect, known: known, args: args}
+// init begins an operation with a text of the program's.
+func (t *try) init(c *conn, query string, args []driver.NamedValue) {
+	t.effect, t.known = c.connector.texts.of(c.connector.dialect, query)
+	t.args = args
 }
 
 // call marks the way into the driver. Its twin is finish; what comes between

@@ -30,7 +30,7 @@ func burstContests(v venue) []contest {
 		section: v.name,
 		name: fmt.Sprintf("cold burst: %d goroutines over at most %d connections, %v for a dial",
 			burstGoroutines, burstConns, dialDelay),
-		own:    []metric{finished, dialled},
+		own:  []metric{finished, dialled},
 		most: 10,
 	}
 	for _, e := range v.cold {

@@ -193,6 +193,10 @@ type Traits struct {
 	// it as it is. It is not called.
 	ArgsAsGiven bool
 
+	// ResetOnlyLooks: the driver's ResetSession does no more than Session.Peek. It is
+	// not called.
+	ResetOnlyLooks bool
+
 	// RoleMatters: the DSN asks for servers of a certain role, which a server
 	// can lose while its connections live. Health checks ask Standing.Fits.
 	RoleMatters bool

@@ -5,6 +5,7 @@ import (
 	"database/sql/driver"
 	"encoding/binary"
 	"net"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -87,25 +88,42 @@ func (s *session) LastTxStatus() dialects.TxStatus {
 	return dialects.TxUnknown
 }
 
-// Peek looks at what the server has said unasked.
+// Peek looks at what the server has said unasked. Of a connection that was idle for
+// long that tells too little: something on the way may have forgotten it.
 func (s *session) Peek() dialects.Liveness {
 	if s.pg.IsClosed() {
 		return dialects.Dead
 	}
-	if s.wire != nil && s.wire.HeardJustNow() && !s.wire.Ended() {
-		return dialects.Alive // pgx itself looks at what was idle for a second
+	var idle time.Duration
+	if s.wire != nil {
+		if idle = s.wire.Idle(); idle < lookAfter && !s.wire.Ended() {
+			return dialects.Alive
+		}
 	}
 	switch sight, waiting := s.eye.Peek(); {
 	case sight == wire.Closed:
 		return dialects.Dead
-	case sight == wire.Quiet:
-		return dialects.Alive
-	case s.sealed:
+	case sight == wire.Readable && s.sealed:
 		return dialects.Unsure
-	default:
-		return listen(waiting)
+	case sight == wire.Readable:
+		if said := listen(waiting); said != dialects.Alive {
+			return said
+		}
 	}
+	if idle > askAfter {
+		return dialects.Unsure
+	}
+	return dialects.Alive
 }
+
+const (
+	// lookAfter: a look at what was idle for less would tell little, and costs a
+	// system call.
+	lookAfter = time.Millisecond
+	// askAfter is pgx's: its ResetSession, which is not called here, pings what was
+	// idle for longer (stdlib.OptionShouldPing). A wrapped connection is left to it.
+	askAfter = time.Second
+)
 
 // listen reads the messages that an idle connection may have waiting: notices,
 // changed settings and notifications do it no harm, an error is the last thing

@@ -167,6 +167,20 @@ func TestPeekSeesWhatTheServerSaysUnasked(t *testing.T) {
 	require.NoError(t, s.Close(t.Context()))
 }
 
+func TestPeekIsUnsureOfWhatWasIdleForLong(t *testing.T) {
+	srv := newServer(t)
+	srv.letGo()
+	s, conn := srv.dial(t)
+	time.Sleep(2 * lookAfter)
+	require.Equal(t, dialects.Alive, s.Peek())
+	time.Sleep(askAfter)
+	require.Equal(t, dialects.Unsure, s.Peek())
+	_, err := conn.Write(message(t, &pgproto3.NoticeResponse{Severity: "NOTICE", Message: "m"}))
+	require.NoError(t, err)
+	require.Equal(t, dialects.Unsure, s.Peek(), "it was there when that was sent")
+	require.NoError(t, s.Close(t.Context()))
+}
+
 func TestCloseWaitsForTheServerToHangUpAndNoLongerThanItsContext(t *testing.T) {
 	srv := newServer(t)
 	s, _ := srv.dial(t)

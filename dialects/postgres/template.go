@@ -67,7 +67,7 @@ func (t *template) Driver() driver.Driver { return stdlib.GetDefaultDriver() }
 // Traits are pgx's.
 func (t *template) Traits() dialects.Traits {
 	own := traits
-	own.RoleMatters = t.role != hosts.Any
+	own.RoleMatters, own.ResetOnlyLooks = t.role != hosts.Any, true
 	return own
 }
 

@@ -19,10 +19,9 @@ const (
 // peekSize is enough for the first messages of a server that says goodbye.
 const peekSize = 512
 
-// HeardJustNow reports whether what was read last was asked for, and came, in the
-// last millisecond. A look would tell little more, and costs a system call.
-func (c *Conn) HeardJustNow() bool {
-	return time.Since(start)-time.Duration(c.listened.Load()) < time.Millisecond
+// Idle is how long ago the last Read began.
+func (c *Conn) Idle() time.Duration {
+	return time.Since(start) - time.Duration(c.listened.Load())
 }
 
 // Peek looks at the connection without blocking, without a round trip and
