@@ -70,10 +70,11 @@ type outcome struct {
 }
 
 const (
-	// boundRounds and boundTurns are for contests whose interval counts: the more
-	// rounds there are, and the sooner contenders alternate, the narrower it is.
-	boundRounds = 8 // times as many rounds as asked for
-	boundTurns  = 4 // of each contender in a round
+	// These are for contests whose interval counts: the more rounds there are, and
+	// the sooner contenders alternate, the narrower it is.
+	boundRounds = 20 // times as many rounds as asked for
+	boundTurns  = 4  // of each contender in a round
+	boundShort  = 8  // times shorter turns
 )
 
 // hold runs the rounds, in which each contender has its turns. Contenders
@@ -87,16 +88,16 @@ func (c contest) hold(ctx context.Context, rounds int, turn time.Duration) outco
 	if c.most > 0 {
 		rounds = min(rounds, c.most)
 	}
-	turns := 1
+	turns, length := 1, turn
 	if slices.ContainsFunc(c.promises, func(p promise) bool { return p.bound }) {
 		rounds *= boundRounds
-		turns = boundTurns
+		turns, length = boundTurns, turn/boundShort
 	}
-	length := (turn / time.Duration(turns)).String()
+	benchtime := length.String()
 	if c.own != nil {
-		length = "1x"
+		benchtime = "1x"
 	}
-	if o.missing = flag.Set("test.benchtime", length); o.missing != nil {
+	if o.missing = flag.Set("test.benchtime", benchtime); o.missing != nil {
 		return o
 	}
 	o.held = rounds
