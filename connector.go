@@ -355,7 +355,7 @@ func (c *Connector) ready(ctx context.Context, r *realConn) error {
 		c.stats.foundDead.Add(1)
 		return errFoundDead
 	case dialects.Unsure:
-		if err := c.healthy(ctx, r); err != nil {
+		if err := c.ping(ctx, r); err != nil {
 			c.stats.foundDead.Add(1)
 			return err
 		}
@@ -370,11 +370,17 @@ func (c *Connector) ready(ctx context.Context, r *realConn) error {
 
 // healthy asks the server, also whether it still is what the DSN asks for.
 func (c *Connector) healthy(ctx context.Context, r *realConn) error {
-	ctx, cancel := context.WithTimeout(ctx, c.config.PingTimeout)
-	defer cancel()
 	if _, ok := r.session.(dialects.Standing); ok && c.traits.RoleMatters {
+		ctx, cancel := context.WithTimeout(ctx, c.config.PingTimeout)
+		defer cancel()
 		return c.fits(ctx, r)
 	}
+	return c.ping(ctx, r)
+}
+
+func (c *Connector) ping(ctx context.Context, r *realConn) error {
+	ctx, cancel := context.WithTimeout(ctx, c.config.PingTimeout)
+	defer cancel()
 	return r.session.Ping(ctx)
 }
 

@@ -257,14 +257,17 @@ func (r *rows) Close() error {
 
 // keep leaves rows that are closed to the next query of their virtual connection:
 // the memory is warm. Not those of a task, which others than their owner know.
-// database/sql never touches rows that it has closed; anybody else is told that they
-// are, until they are somebody's again.
+// database/sql never touches rows that it has closed. Who has them from the virtual
+// connection itself is told that they are, but not when they are used again: they
+// must not be closed twice.
 func (r *rows) keep() {
 	if r.bound != nil {
 		return
 	}
-	r.real, r.guarded, r.lost = nil, true, errRowsClosed
-	r.conn.spare = r
+	c := r.conn
+	*r = rows{conn: c, closed: true, guarded: true, lost: errRowsClosed}
+	r.gone.Store(true)
+	c.spare = r
 }
 
 // letGo ends the hold of rows whose checkout has moved on, if they have one.

@@ -27,7 +27,7 @@ func TestClosedRowsSayThatTheyAreAndAreUsedAgainButThoseOfATask(t *testing.T) {
 			if pinned {
 				tx, err := c.BeginTx(t.Context(), driver.TxOptions{})
 				require.NoError(t, err)
-				defer tx.Rollback()
+				defer func() { require.NoError(t, tx.Rollback()) }()
 			}
 			first := query(t.Context())
 			require.NoError(t, first.Next(dest))
@@ -37,7 +37,9 @@ func TestClosedRowsSayThatTheyAreAndAreUsedAgainButThoseOfATask(t *testing.T) {
 			require.ErrorIs(t, first.NextResultSet(), errRowsClosed)
 			require.Empty(t, first.Columns())
 			require.False(t, first.HasNextResultSet())
-			require.Nil(t, first.real, "the driver's rows are not kept alive")
+			require.Nil(t, first.real, "nothing of the driver's is kept alive")
+			require.Nil(t, first.owner)
+			require.Nil(t, first.chunk)
 
 			second := query(t.Context())
 			require.Same(t, first, second)
