@@ -7,8 +7,6 @@ import (
 	"slices"
 	"testing"
 	"time"
-
-	"github.com/aclements/go-moremath/stats"
 )
 
 // contest is one case with those who compete in it. The first contender is the
@@ -72,7 +70,7 @@ type outcome struct {
 const (
 	// These are for contests whose interval counts: the more rounds there are, and
 	// the sooner contenders alternate, the narrower it is.
-	boundRounds = 20 // times as many rounds as asked for
+	boundRounds = 30 // times as many rounds as asked for
 	boundTurns  = 4  // of each contender in a round
 	boundShort  = 8  // times shorter turns
 )
@@ -123,7 +121,7 @@ func (c contest) prepared(run func() error) error {
 	return run()
 }
 
-// rounds runs some of the rounds. A contender's figures of one are the means of its
+// rounds runs some of the rounds. A contender's figures of one are the medians of its
 // turns.
 func (o *outcome) rounds(ctx context.Context, from, to, turns int) error {
 	for round := from; round < to; round++ {
@@ -148,7 +146,7 @@ func (o *outcome) rounds(ctx context.Context, from, to, turns int) error {
 		}
 		for i, f := range seen {
 			for unit, values := range f {
-				o.figures[i][unit] = append(o.figures[i][unit], stats.Mean(values))
+				o.figures[i][unit] = append(o.figures[i][unit], median(values))
 			}
 		}
 	}
