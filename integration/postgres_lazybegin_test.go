@@ -37,9 +37,17 @@ func plainBegin(t testing.TB, s dialects.Session, opts driver.TxOptions) driver.
 	return tx
 }
 
+// lazyTemplate is pgTemplate for transactions that begin with their first statement.
+func lazyTemplate(t testing.TB, dsn string) dialects.Template {
+	t.Helper()
+	_, tmpl := pgTemplate(t, dsn)
+	tmpl.(dialects.LazyTemplate).BeginLazily()
+	return tmpl
+}
+
 func lazyBed(t testing.TB, parameters ...string) (dialects.Session, *sql.DB) {
 	account := testbed.Shared(t, testbed.Postgres).NewAccount(t)
-	_, tmpl := pgTemplate(t, account.URL(parameters...))
+	tmpl := lazyTemplate(t, account.URL(parameters...))
 	s := pgDial(t, tmpl)
 	pgExec(t, s, "CREATE TABLE t (a int PRIMARY KEY DEFERRABLE INITIALLY IMMEDIATE)")
 	pgExec(t, s, "CREATE PROCEDURE commits() LANGUAGE plpgsql AS 'BEGIN COMMIT; END'")
@@ -334,7 +342,7 @@ func TestPostgresLazyTransactionThatCannotBeginExecutesNothingUntilItIsEnded(t *
 	all["a parameterised query"] = execs("SELECT pg_advisory_lock($1)", 8)
 	all["a syntax error"] = execs("oops")
 	serializable := driver.TxOptions{Isolation: driver.IsolationLevel(sql.LevelSerializable)}
-	_, tmpl := pgTemplate(t, account.URL())
+	tmpl := lazyTemplate(t, account.URL())
 	for what, first := range all {
 		t.Run(what, func(t *testing.T) {
 			s := pgDial(t, tmpl)
@@ -380,7 +388,7 @@ func TestPostgresLazyTransactionWhoseConnectionEndsIsLost(t *testing.T) {
 	proxy, err := byteproxy.Listen(account.Addr)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, proxy.Close()) }()
-	_, tmpl := pgTemplate(t, account.Via(proxy.Addr()).URL())
+	tmpl := lazyTemplate(t, account.Via(proxy.Addr()).URL())
 
 	t.Run("the context ends during the first statement", func(t *testing.T) {
 		s := pgDial(t, tmpl)
@@ -451,7 +459,7 @@ func TestPostgresLazyTransactionOfAListener(t *testing.T) {
 
 func TestPostgresLazyTransactionGoesThroughTLS(t *testing.T) {
 	account := testbed.Start(t, testbed.Postgres, testbed.WithTLSOnly()).NewAccount(t)
-	_, tmpl := pgTemplate(t, account.URL())
+	tmpl := lazyTemplate(t, account.URL())
 	s := pgDial(t, tmpl)
 	tx := lazyBegin(t, s, driver.TxOptions{})
 	pgExec(t, s, "CREATE TABLE t (a int)")
@@ -474,7 +482,7 @@ func TestPostgresLazyTransactionOfOneStatementTakesTwoRoundTripsInsteadOfThree(t
 	proxy, err := byteproxy.Listen(account.Addr)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, proxy.Close()) }()
-	_, tmpl := pgTemplate(t, account.Via(proxy.Addr()).URL())
+	tmpl := lazyTemplate(t, account.Via(proxy.Addr()).URL())
 	s := pgDial(t, tmpl)
 	pgExec(t, s, "CREATE TABLE t (a int)")
 	proxy.SetLatency(byteproxy.ToServer, time.Millisecond)
