@@ -70,7 +70,7 @@ type outcome struct {
 const (
 	// These are for contests whose interval counts: the more rounds there are, and
 	// the sooner contenders alternate, the narrower it is.
-	boundRounds = 30 // times as many rounds as asked for
+	boundRounds = 40 // times as many rounds as asked for
 	boundTurns  = 4  // of each contender in a round
 	boundShort  = 8  // times shorter turns
 )
