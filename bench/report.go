@@ -65,9 +65,9 @@ of the ratio in each round; 95 %% is the interval of that median, by order
 statistics. Quartiles are over the rounds.
 
 %d rounds of %v for each contender, fewer where a turn takes long. Where an interval is
-promised there are %d times as many, of %d turns each that are %d times shorter. The cases of one goroutine without
-a proxy open their connections anew in each round: how fast one is depends on the
-server's process behind it, for as long as it lives. %s; %s; %d processors (%s).
+promised there are %d times as many, of %d turns each that are %d times shorter. The
+cases of one goroutine without a proxy open their connections anew in each round: how
+fast one is depends on the server's process behind it, for as long as it lives. %s; %s; %d processors (%s).
 `, r.rounds, r.turn, boundRounds, boundTurns, boundShort, time.Now().Format("2006-01-02"), runtime.Version(), runtime.NumCPU(), processor())
 	if len(r.servers) > 0 {
 		fmt.Fprintf(w, "\nServers, in containers on the same machine: %s.\n", strings.Join(r.servers, "; "))
