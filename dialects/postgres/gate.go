@@ -1,7 +1,6 @@
 package postgres
 
 import (
-	"context"
 	"errors"
 	"net"
 	"sync/atomic"
@@ -23,13 +22,7 @@ type gate struct {
 var errGate = errors.New("postgres: a transaction that begins with its first statement cannot begin with this: execute another one first, such as SELECT")
 
 func throughGate(dial pgconn.DialFunc) pgconn.DialFunc {
-	return func(ctx context.Context, network, address string) (net.Conn, error) {
-		nc, err := dial(ctx, network, address)
-		if err != nil {
-			return nil, err
-		}
-		return &gate{Conn: nc}, nil
-	}
+	return through(dial, func(nc net.Conn) net.Conn { return &gate{Conn: nc} })
 }
 
 // Write implements net.Conn.

@@ -91,8 +91,8 @@ func (s *session) LastTxStatus() dialects.TxStatus {
 // Peek looks at what the server has said unasked. Of a connection that was idle for
 // long that tells too little: something on the way may have forgotten it.
 func (s *session) Peek() dialects.Liveness {
-	if s.pg.IsClosed() || s.LastTxStatus() != dialects.TxNone {
-		return dialects.Dead // or used by somebody who has given it back
+	if s.TxStatus() != dialects.TxNone {
+		return dialects.Dead // closed, or used by somebody who has given it back
 	}
 	var idle time.Duration
 	if s.wire != nil {

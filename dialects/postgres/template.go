@@ -79,12 +79,17 @@ func (t *template) Close() error { return nil }
 // throughWire puts our network connection under pgx's. pgx dials by it for a request
 // to cancel, too, where it does no harm.
 func throughWire(dial pgconn.DialFunc) pgconn.DialFunc {
+	return through(dial, func(nc net.Conn) net.Conn { return wire.New(nc, 0) })
+}
+
+// through puts something of ours around what dial returns.
+func through(dial pgconn.DialFunc, put func(net.Conn) net.Conn) pgconn.DialFunc {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		nc, err := dial(ctx, network, address)
 		if err != nil {
 			return nil, err
 		}
-		return wire.New(nc, 0), nil
+		return put(nc), nil
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What traits says of pgx and its compiler does not check.
+// What traits says of pgx, and no compiler checks.
 
 func TestPgxLeavesEveryArgumentAsItIs(t *testing.T) {
 	type own struct{ n int }
