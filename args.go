@@ -26,7 +26,7 @@ type converter struct {
 }
 
 // converterOf asks the driver's statement si or, where that is nil, its connection,
-// which runs the statement directly.
+// which runs the statement directly. The answer holds as long as the statement.
 func converterOf(conn driver.NamedValueChecker, si driver.Stmt) converter {
 	v := converter{check: conn, want: -1}
 	if si != nil {
@@ -41,7 +41,7 @@ func converterOf(conn driver.NamedValueChecker, si driver.Stmt) converter {
 
 // convert checks and converts args in place. It may return a shorter slice: a
 // driver may keep an argument for itself.
-func (v converter) convert(args []driver.NamedValue) ([]driver.NamedValue, error) {
+func (v *converter) convert(args []driver.NamedValue) ([]driver.NamedValue, error) {
 	if v.check == nil && v.column == nil && v.want == -1 && allPlain(args) {
 		return args, nil // of a statement; conn.convert has looked at the others
 	}
@@ -101,7 +101,7 @@ func isPlain(v driver.Value) bool {
 
 // convertArg asks the first that there is of checker, column converter and
 // default; a checker that answers ErrSkip passes on to the next.
-func (v converter) convertArg(nv *driver.NamedValue) error {
+func (v *converter) convertArg(nv *driver.NamedValue) error {
 	if v.check != nil {
 		if err := v.check.CheckNamedValue(nv); err != driver.ErrSkip {
 			return err
@@ -120,7 +120,7 @@ func (v converter) convertArg(nv *driver.NamedValue) error {
 	return err
 }
 
-func (v converter) convertColumn(nv *driver.NamedValue) error {
+func (v *converter) convertColumn(nv *driver.NamedValue) error {
 	i := nv.Ordinal - 1
 	if v.want >= 0 && v.want <= i {
 		return nil // the count is reported afterwards

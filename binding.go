@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/internal/adopted"
 	"github.com/pooldriver/pooldriver/pool"
 )
 
@@ -115,7 +116,11 @@ func (c *conn) attach(ctx context.Context, t *try) error {
 	if c.tx != nil {
 		return c.attachPromised(ctx, t)
 	}
-	p, err := c.connector.placeOf(ctx)
+	said := ctx.Value(adopted.Key{})
+	if said == nil && c.connector.config.TaskKey == nil { // nothing of tasks
+		return c.borrow(ctx, t, nil)
+	}
+	p, err := c.connector.placeAt(ctx, said)
 	if err != nil {
 		return err
 	}
@@ -137,14 +142,14 @@ func (c *conn) attach(ctx context.Context, t *try) error {
 		}
 		return nil
 	}
-	if err := ctx.Err(); err != nil {
-		return err
-	}
 	return c.borrow(ctx, t, p.from)
 }
 
 // borrow attaches a connection of the pool without a task: a lease.
 func (c *conn) borrow(ctx context.Context, t *try, from *task) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
 	lease, err := c.connector.acquire(ctx, from)
 	if err != nil {
 		return err

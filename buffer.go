@@ -163,9 +163,7 @@ func (r *rows) fill(ctx context.Context, b *buffer, limit int64) error {
 			b.bytes += weigh(row)
 		}
 		s.end = io.EOF
-		if next, ok := r.real.(driver.RowsNextResultSet); ok {
-			s.more = next.HasNextResultSet()
-		}
+		s.more = hasMore(r.real)
 		if !s.more {
 			s.next = io.EOF
 			return nil

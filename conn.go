@@ -29,6 +29,7 @@ type conn struct {
 	executed bool     // namely the execution of a statement
 	open     *rows    // guarded rows, the last ones that it has opened
 	spare    *rows    // closed, to be used again
+	last     *text    // of the last operation: in a loop it is the next one's, too
 	tx       *tx      // the innermost of its transactions that is open
 
 	checkouts uint64  // so far
@@ -125,6 +126,9 @@ func (c *conn) QueryContext(ctx context.Context, query string, args []driver.Nam
 		r.note(t.effect)
 		t.call()
 		real, err := r.query(ctx, query, t.args)
+		if err == nil {
+			t.columns = real.Columns()
+		}
 		again, err = c.finish(ctx, &t, err, true)
 		if again {
 			continue
@@ -148,16 +152,17 @@ func (c *conn) convert(t *try, s *realStmt) (again bool, err error) {
 	if t.ready {
 		return false, nil
 	}
-	var si driver.Stmt
-	if s != nil {
-		si = s.si
-	}
-	checker := t.real.checker
-	if s == nil && (t.real.traits.ArgsAsGiven || checker == nil && allPlain(t.args)) {
+	var converter *converter
+	switch checker := t.real.checker; {
+	case s != nil:
+		converter = &s.converter
+	case t.real.traits.ArgsAsGiven || checker == nil && allPlain(t.args):
 		t.ready = true
 		return false, nil
+	default:
+		direct := converterOf(checker, nil)
+		converter = &direct
 	}
-	converter := converterOf(checker, si)
 	if t.turn && mayRunCode(t.args) {
 		if s != nil {
 			t.real.stmts.done(s)
@@ -239,6 +244,7 @@ func (c *conn) prepare(ctx context.Context, t *try, v *stmt) (s *realStmt, again
 	}
 	// One-off queries do not flush the cache: they have to come back first.
 	s = t.real.stmts.add(v.query, v.edition, si, !v.plain || t.known != nil)
+	s.converter = converterOf(t.real.checker, si)
 	s.within = within
 	return s, false, nil
 }

@@ -241,6 +241,12 @@ func (r *realConn) note(e dialects.Effect) {
 // with a transaction and failed leaves it in doubt: not every protocol tells the
 // transaction's state with an error. driver.ErrSkip is neither: nothing ran.
 func (r *realConn) settled(e dialects.Effect, err error) {
+	if err != nil || !leavesNothing(e) {
+		r.settle(e, err)
+	}
+}
+
+func (r *realConn) settle(e dialects.Effect, err error) {
 	if err == driver.ErrSkip {
 		return
 	}

@@ -27,6 +27,11 @@ type rows struct {
 	pool    *Connector
 	closed  bool // by the owner
 
+	// What the owner is sure to ask for, found while there was a turn already.
+	columns []string // of this result set; nil: the driver is asked
+	over    bool     // the owner has come to the end of this result set
+	more    bool     // and then: there is another one
+
 	// ahead is what was read ahead, when that is all there is to read; gone
 	// says that there is no more, but the error lost. With either the turn is
 	// not needed: the connection may be somebody else's.
@@ -64,7 +69,8 @@ func (c *conn) openRows(t *try, real driver.Rows, stmt *realStmt) *rows {
 		rs = new(rows)
 	}
 	c.spare = nil
-	*rs = rows{real: real, owner: r, conn: c, stmt: stmt, pool: c.connector, live: true}
+	rs.real, rs.owner, rs.conn, rs.stmt, rs.pool = real, r, c, stmt, c.connector
+	rs.columns, rs.closed, rs.guarded, rs.live, rs.lost = t.columns, false, false, true, nil
 	// The connection of a checkout that has done nothing else can be taken
 	// back when the rows are in memory, if nothing is left on it.
 	virgin := t.first && c.tx == nil && leavesNothing(r.effect)
@@ -83,7 +89,7 @@ func (r *rows) use() (live bool) {
 	if !r.guarded {
 		return r.conn.real == r.owner
 	}
-	if r.ahead.Load() != nil || r.gone.Load() {
+	if r.closed || r.ahead.Load() != nil || r.gone.Load() {
 		return false
 	}
 	_ = r.owner.turn.take(context.Background())
@@ -128,6 +134,9 @@ func (r *rows) unuse() {
 // panics leaves the connection marked, as in try.call.
 
 func (r *rows) Columns() []string {
+	if r.columns != nil {
+		return r.columns
+	}
 	if !r.use() {
 		return r.now().columns
 	}
@@ -167,7 +176,16 @@ func (r *rows) Next(dest []driver.Value) error {
 		}
 		r.dropPrefix()
 	}
-	return r.read(dest)
+	err := r.read(dest)
+	if err == io.EOF {
+		r.over, r.more = true, hasMore(r.real)
+	}
+	return err
+}
+
+func hasMore(real driver.Rows) bool {
+	n, ok := real.(driver.RowsNextResultSet)
+	return ok && n.HasNextResultSet()
 }
 
 func (r *rows) dropPrefix() {
@@ -223,13 +241,10 @@ func (r *rows) Close() error {
 	if r.closed {
 		return nil
 	}
+	live := r.use()
 	r.closed = true
-	if b := r.ahead.Load(); b != nil {
-		r.pool.stats.buffered.Add(-b.bytes)
-		return b.closed
-	}
-	if !r.use() {
-		if b := r.ahead.Load(); b != nil { // read ahead while we waited
+	if !live {
+		if b := r.ahead.Load(); b != nil {
 			r.pool.stats.buffered.Add(-b.bytes)
 			return b.closed
 		}
@@ -265,8 +280,11 @@ func (r *rows) keep() {
 		return
 	}
 	c := r.conn
-	*r = rows{conn: c, closed: true, guarded: true, lost: errRowsClosed}
-	r.gone.Store(true)
+	if c.open == r {
+		c.open = nil // nothing is left that could be taken back
+	}
+	*r = rows{}
+	r.conn, r.closed, r.guarded, r.lost = c, true, true, errRowsClosed
 	c.spare = r
 }
 
@@ -346,6 +364,9 @@ func (r *rows) abandon(why error) {
 }
 
 func (r *rows) HasNextResultSet() bool {
+	if r.over {
+		return r.more
+	}
 	if !r.use() {
 		return r.now().more
 	}
@@ -353,11 +374,11 @@ func (r *rows) HasNextResultSet() bool {
 	if p := r.prefix; p != nil && p.set < len(p.sets)-1 {
 		return p.now().more
 	}
-	n, ok := r.real.(driver.RowsNextResultSet)
-	return ok && n.HasNextResultSet()
+	return hasMore(r.real)
 }
 
 func (r *rows) NextResultSet() error {
+	r.columns, r.over = nil, false
 	if !r.use() {
 		if b := r.ahead.Load(); b != nil {
 			return b.nextSet()

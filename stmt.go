@@ -63,8 +63,10 @@ func (s *stmt) ExecContext(ctx context.Context, args []driver.NamedValue) (drive
 func (s *stmt) QueryContext(ctx context.Context, args []driver.NamedValue) (driver.Rows, error) {
 	var real driver.Rows
 	var res *rows
-	err := s.run(ctx, args, func(_ *try, r *realStmt, args []driver.NamedValue) (err error) {
-		real, err = queryStmt(ctx, r.si, args)
+	err := s.run(ctx, args, func(t *try, r *realStmt, args []driver.NamedValue) (err error) {
+		if real, err = queryStmt(ctx, r.si, args); err == nil {
+			t.columns = real.Columns()
+		}
 		return err
 	}, func(t *try, r *realStmt) {
 		res = s.conn.openRows(t, real, r)
@@ -142,8 +144,10 @@ func (s *stmt) run(ctx context.Context, args []driver.NamedValue, call func(*try
 const maxRenewals = 3
 
 // renews lets t run once more if its statement was stale, and it may.
-func (c *conn) renews(t *try) bool {
-	if t.said&dialects.StaleStatement == 0 || t.renewed == maxRenewals || !c.mayRenew(t.real, t.effect) {
+func (c *conn) renews(t *try) bool { return t.said&dialects.StaleStatement != 0 && c.renew(t) }
+
+func (c *conn) renew(t *try) bool {
+	if t.renewed == maxRenewals || !c.mayRenew(t.real, t.effect) {
 		return false
 	}
 	t.renewed++

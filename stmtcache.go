@@ -27,6 +27,7 @@ type realStmt struct {
 	// world and edition are what they were when it was prepared.
 	world, edition uint64
 	within         uint64 // the transaction of a task in which it was prepared, or 0
+	converter      converter
 	// open counts the rows read from it that are not closed: a statement
 	// with open rows is not executed again, a second handle is.
 	open int
@@ -39,11 +40,17 @@ type realStmt struct {
 // One that was prepared in the task's transaction within which it is wanted is of
 // now, whatever its edition: its tables are locked since (PostgreSQL, 13.3.1).
 func (c *stmtCache) get(text string, edition, within uint64) *realStmt {
-	e := c.byText[text]
+	e := c.order.Front()
 	if e == nil {
 		return nil
 	}
 	s := e.Value.(*realStmt)
+	if s.text != text { // as in a loop it is the last one again
+		if e = c.byText[text]; e == nil {
+			return nil
+		}
+		s = e.Value.(*realStmt)
+	}
 	ofNow := s.edition >= edition || within != 0 && s.within == within
 	if s.world != c.world || !ofNow {
 		c.drop(e)

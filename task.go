@@ -141,11 +141,11 @@ type place struct {
 }
 
 // placeOf asks the innermost context that says something.
-func placeOf(ctx context.Context) place {
-	if t, ok := ctx.(*task); ok {
-		return place{task: t, from: t.from}
-	}
-	switch at := ctx.Value(adopted.Key{}).(type) {
+func placeOf(ctx context.Context) place { return placeAt(ctx.Value(adopted.Key{})) }
+
+// placeAt is placeOf, of what the context has said.
+func placeAt(said any) place {
+	switch at := said.(type) {
 	case *task:
 		return place{task: at, from: at.from}
 	case *txScope:
@@ -281,7 +281,12 @@ type adoption struct {
 
 // placeOf is placeOf, for a connector that may adopt.
 func (c *Connector) placeOf(ctx context.Context) (place, error) {
-	p := placeOf(ctx)
+	return c.placeAt(ctx, ctx.Value(adopted.Key{}))
+}
+
+// placeAt is placeOf, of what ctx has said.
+func (c *Connector) placeAt(ctx context.Context, said any) (place, error) {
+	p := placeAt(said)
 	if c.config.TaskKey == nil || p.from != nil {
 		return p, nil
 	}

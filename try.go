@@ -16,6 +16,7 @@ type try struct {
 	begins  bool            // it is a BeginTx
 	raw     bool            // or a Raw
 	args    []driver.NamedValue
+	columns []string // of the rows that it has opened
 	scope   *txScope // of its context, where that was asked for
 	real    *realConn
 	sent    uint64
@@ -30,8 +31,13 @@ type try struct {
 
 // init begins an operation with a text of the program's.
 func (t *try) init(c *conn, query string, args []driver.NamedValue) {
-	t.effect, t.known = c.connector.texts.of(c.connector.dialect, query)
 	t.args = args
+	if last := c.last; last != nil && last.query == query {
+		t.effect, t.known = last.effect, last
+		return
+	}
+	t.effect, t.known = c.connector.texts.of(c.connector.dialect, query)
+	c.last = t.known
 }
 
 // call marks the way into the driver. Its twin is finish; what comes between
@@ -64,9 +70,12 @@ func (c *conn) done(t *try) {
 
 // endTurn gives the turn back, if the operation has it.
 func (c *conn) endTurn(t *try) {
-	if !t.turn {
-		return
+	if t.turn {
+		c.giveTurn(t)
 	}
+}
+
+func (c *conn) giveTurn(t *try) {
 	t.turn = false
 	r, b := t.real, c.bound
 	// Who came too late has the turn of a connection that is not the task's any more.
@@ -127,10 +136,15 @@ func (c *conn) finish(ctx context.Context, t *try, err error, executes bool) (ag
 	if executes {
 		t.first, c.executed = !c.executed, true
 	}
-	if err == nil {
-		c.touched = true
-		return false, nil
+	if err != nil {
+		return c.failed(ctx, t, err, executes)
 	}
+	c.touched = true
+	return false, nil
+}
+
+// failed is finish where the driver has returned an error.
+func (c *conn) failed(ctx context.Context, t *try, err error, executes bool) (again bool, _ error) {
 	cn := c.connector
 	t.said = cn.dialect.Diagnose(err)
 	if t.said != 0 {

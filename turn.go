@@ -33,6 +33,10 @@ func (t *turn) take(ctx context.Context) error {
 	if t.try() {
 		return nil
 	}
+	return t.wait(ctx)
+}
+
+func (t *turn) wait(ctx context.Context) error {
 	t.mu.Lock()
 	if t.try() || t.state.Swap(turnWanted) == turnFree {
 		// Given back meanwhile. Nobody waits: they would have had it.
@@ -65,9 +69,12 @@ func (t *turn) take(ctx context.Context) error {
 
 // pass gives the turn to the first that waits, or frees it.
 func (t *turn) pass() {
-	if t.state.CompareAndSwap(turnTaken, turnFree) {
-		return
+	if !t.state.CompareAndSwap(turnTaken, turnFree) {
+		t.grant()
 	}
+}
+
+func (t *turn) grant() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if len(t.waiting) == 0 { // the last one has just left

@@ -52,7 +52,18 @@ func (p *Pool[T]) acquire(ctx context.Context, now bool) (Lease[T], error) {
 	p.seq++
 	t := ticket{seq: p.seq}
 	p.mu.Unlock()
-	return p.prepare(ctx, l, t, now)
+	if err := p.callBeforeAcquire(ctx, r); err != nil {
+		return p.goOn(ctx, r, t, now, err)
+	}
+	return l, nil
+}
+
+// goOn is acquire's long way, after a BeforeAcquire that has refused r.
+func (p *Pool[T]) goOn(ctx context.Context, r *resource[T], t ticket, now bool, err error) (Lease[T], error) {
+	if err, again := p.refused(ctx, r, &t, err); !again {
+		return Lease[T]{}, err
+	}
+	return p.acquireLocked(ctx, t, now)
 }
 
 // TryAcquire lends an idle resource if there is one that nobody waits for. It
@@ -85,7 +96,8 @@ func (p *Pool[T]) TryAcquire() (Lease[T], bool) {
 func (p *Pool[T]) tryPrepare(r *resource[T]) bool {
 	ctx, cancel := p.bounded(context.Background(), p.cfg.CheckTimeout)
 	defer cancel()
-	if p.beforeAcquire(ctx, r) != nil {
+	if err := p.callBeforeAcquire(ctx, r); err != nil {
+		p.reportRefusal(r, err)
 		p.dropUnprepared(r)
 		return false
 	}
@@ -134,23 +146,8 @@ func (p *Pool[T]) acquireLocked(ctx context.Context, t ticket, now bool) (Lease[
 	}
 }
 
-// prepare runs BeforeAcquire for a resource that was lent without waiting,
-// and goes on to the next one if it is refused.
-func (p *Pool[T]) prepare(ctx context.Context, l Lease[T], t ticket, now bool) (Lease[T], error) {
-	err, again := p.tryOnce(ctx, l.r, &t)
-	if again {
-		return p.acquireLocked(ctx, t, now)
-	}
-	if err != nil {
-		return Lease[T]{}, err
-	}
-	return l, nil
-}
-
-// tryOnce runs BeforeAcquire on r. If that is refused, r is on its way out,
-// and again tells whether the acquirer goes on. If so, the lock is held: until
-// the acquirer is back in its place nobody may be served, who would be served
-// before it.
+// tryOnce runs BeforeAcquire on r, for which the acquirer has waited. again is
+// refused's.
 func (p *Pool[T]) tryOnce(ctx context.Context, r *resource[T], t *ticket) (err error, again bool) {
 	if ctx.Err() != nil {
 		// The hook has not begun, so the resource is as good as before.
@@ -160,9 +157,18 @@ func (p *Pool[T]) tryOnce(ctx context.Context, r *resource[T], t *ticket) (err e
 		p.mu.Unlock()
 		return p.refuseDone(ctx, t.start), false
 	}
-	if p.beforeAcquire(ctx, r) == nil {
-		return nil, false
+	if err := p.callBeforeAcquire(ctx, r); err != nil {
+		return p.refused(ctx, r, t, err)
 	}
+	return nil, false
+}
+
+// refused follows a BeforeAcquire that has refused r with why: r is on its way
+// out, and again tells whether the acquirer goes on. If so, the lock is held:
+// until the acquirer is back in its place nobody may be served, who would be
+// served before it.
+func (p *Pool[T]) refused(ctx context.Context, r *resource[T], t *ticket, why error) (err error, again bool) {
+	p.reportRefusal(r, why)
 	if t.start == 0 {
 		t.start = p.since()
 	}
