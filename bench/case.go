@@ -60,6 +60,7 @@ func caseContests(v venue) []contest {
 			axis: "speed (" + v.entrants[0].name + " = 1)",
 		})
 		contest.fresh = !v.far // beside a millisecond of the network it does not matter
+		contest.apart = v.server
 		contests = append(contests, contest)
 	}
 	return contests

@@ -25,6 +25,8 @@ type contest struct {
 	far bool
 	// most is how many rounds are worth their time. 0: as many as asked for.
 	most int
+	// more is how many times as many rounds it takes as others. 0: as many.
+	more int
 	// prepare, if set, is called before the first round, and what it returns
 	// after the last one.
 	prepare func() (end func(), err error)
@@ -33,6 +35,8 @@ type contest struct {
 	// clients of the same kind that are opened once are told apart by it, whatever
 	// the number of rounds.
 	fresh bool
+	// apart is the server that gets processors of its own meanwhile, if any.
+	apart *server
 	// on says which chart shows the contest, if any.
 	on place
 }
@@ -87,6 +91,9 @@ func (c contest) hold(ctx context.Context, rounds int, turn time.Duration) outco
 		rounds = min(rounds, c.most)
 	}
 	turns, length := 1, turn
+	if c.more > 0 {
+		rounds *= c.more
+	}
 	if slices.ContainsFunc(c.promises, func(p promise) bool { return p.bound }) {
 		rounds *= boundRounds
 		turns, length = boundTurns, turn/boundShort
@@ -99,6 +106,13 @@ func (c contest) hold(ctx context.Context, rounds int, turn time.Duration) outco
 		return o
 	}
 	o.held = rounds
+	if c.apart != nil {
+		var together func()
+		if together, o.missing = c.apart.standApart(ctx); o.missing != nil {
+			return o
+		}
+		defer together()
+	}
 	if !c.fresh {
 		o.missing = c.prepared(func() error { return o.rounds(ctx, 0, rounds, turns) })
 		return o

@@ -51,6 +51,9 @@ func rushContests(v venue, turn time.Duration) []contest {
 		})
 		if conns == 4 && v.name != sectionNull { // what is promised of databases
 			c.promises = []promise{better(throughput, 1), better(p99, 0.5)}
+			if !v.far {
+				c.more = 5
+			}
 		}
 		contests = append(contests, c)
 	}

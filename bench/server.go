@@ -61,7 +61,7 @@ var fill = []string{
 
 // begin starts the server and fills the database.
 func (s *server) begin() (testbed.Account, error) {
-	running, err := testbed.New(context.Background(), s.engine)
+	running, err := testbed.New(context.Background(), s.engine, testbed.WithHostNetwork())
 	if err != nil {
 		return testbed.Account{}, err
 	}

@@ -8,6 +8,7 @@ type venue struct {
 	far      bool // behind a proxy
 	rounds   int  // as in contest
 	entrants []entrant
+	server   *server // nil: none, or it is far
 	// cold are the entrants where a dial is slow; nil where nothing is dialled.
 	cold []entrant
 	// dialled counts the connections that cold have opened.

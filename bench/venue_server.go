@@ -96,7 +96,7 @@ func serverVenues(s *server, near, one map[string][]promise, entrants func(reach
 			return a, err
 		})
 	}
-	direct := venue{name: s.name, entrants: entrants(at(nil)), promises: near}
+	direct := venue{name: s.name, server: s, entrants: entrants(at(nil)), promises: near}
 	var slow *proxy
 	direct.cold = entrants(sync.OnceValues(func() (a testbed.Account, err error) {
 		a, slow, err = s.account(&distance{dial: int(dialDelay.Milliseconds())})

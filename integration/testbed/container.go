@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -101,7 +102,8 @@ func alive(pid int) bool {
 }
 
 // boxed is a container to be: an image with one port, which is published on a
-// port of 127.0.0.1 that stays the same over restarts.
+// port of 127.0.0.1 that stays the same over restarts; or, with listen, which listens
+// there itself.
 type boxed struct {
 	title      string // for errors
 	image      string
@@ -114,6 +116,7 @@ type boxed struct {
 	user       string   // the image's own, if empty
 	network    *Network // nil is Docker's own
 	alias      string   // its name in network
+	listen     func(port string) (arguments []string)
 }
 
 // runContainer starts a server that stands alone.
@@ -124,6 +127,9 @@ func runContainer(ctx context.Context, engine Engine, o options, files []testcon
 		title: engine.String(), image: image(variable, official), port: engine.port(),
 		env: env, tmpfs: map[string]string{}, files: files, command: engine.command(o),
 		network: o.network, alias: o.alias,
+	}
+	if o.hostNetwork {
+		b.listen = engine.listen
 	}
 	if !o.restartable {
 		b.tmpfs[data] = "rw" // Its contents do not survive a stop.
@@ -141,11 +147,9 @@ func (b boxed) run(ctx context.Context) (*testcontainers.DockerContainer, string
 	}
 	customize := []testcontainers.ContainerCustomizer{
 		testcontainers.WithEnv(b.env),
-		testcontainers.WithCmd(b.command...),
 		testcontainers.WithTmpfs(b.tmpfs),
 		testcontainers.WithFiles(b.files...),
 		testcontainers.WithLabels(map[string]string{ownerLabel: owner()}),
-		testcontainers.WithExposedPorts(b.port + "/tcp"),
 		testcontainers.WithConfigModifier(func(config *container.Config) { config.User = b.user }),
 	}
 	if len(b.entrypoint) > 0 {
@@ -160,13 +164,23 @@ func (b boxed) run(ctx context.Context) (*testcontainers.DockerContainer, string
 		if err != nil {
 			return nil, "", err
 		}
-		publish := testcontainers.WithHostConfigModifier(func(host *container.HostConfig) {
-			host.PortBindings = network.PortMap{published: {{
-				HostIP:   netip.MustParseAddr("127.0.0.1"),
-				HostPort: port,
-			}}}
-		})
-		c, err := testcontainers.Run(ctx, b.image, append(customize, publish)...)
+		at := []testcontainers.ContainerCustomizer{
+			testcontainers.WithCmd(b.command...),
+			testcontainers.WithExposedPorts(b.port + "/tcp"),
+			testcontainers.WithHostConfigModifier(func(host *container.HostConfig) {
+				host.PortBindings = network.PortMap{published: {{
+					HostIP:   netip.MustParseAddr("127.0.0.1"),
+					HostPort: port,
+				}}}
+			}),
+		}
+		if b.listen != nil {
+			at = []testcontainers.ContainerCustomizer{
+				testcontainers.WithCmd(slices.Concat(b.command, b.listen(port))...),
+				testcontainers.WithHostConfigModifier(func(host *container.HostConfig) { host.NetworkMode = "host" }),
+			}
+		}
+		c, err := testcontainers.Run(ctx, b.image, slices.Concat(customize, at)...)
 		if err == nil {
 			return c, net.JoinHostPort("127.0.0.1", port), nil
 		}
@@ -218,6 +232,19 @@ func kill(ctx context.Context, c *testcontainers.DockerContainer) error {
 	case <-wait.Result:
 		return nil
 	}
+}
+
+// confine leaves the container these processors.
+func confine(ctx context.Context, c *testcontainers.DockerContainer, processors string) error {
+	docker, err := testcontainers.NewDockerClientWithOpts(ctx)
+	if err != nil {
+		return err
+	}
+	defer docker.Close()
+	_, err = docker.ContainerUpdate(ctx, c.GetContainerID(), client.ContainerUpdateOptions{
+		Resources: &container.Resources{CpusetCpus: processors},
+	})
+	return err
 }
 
 // lastLog returns the end of the container's log, for error messages.

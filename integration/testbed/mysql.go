@@ -57,6 +57,10 @@ func (mySQL) command(o options) []string {
 	return append(command, o.arguments...)
 }
 
+func (mySQL) listen(port string) []string {
+	return []string{"--bind-address=127.0.0.1", "--port=" + port}
+}
+
 func (mySQL) openAdmin(s *Server, database string) (*sql.DB, error) {
 	c := mysql.NewConfig()
 	c.User, c.Passwd = "root", mysqlPassword

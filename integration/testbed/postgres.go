@@ -52,6 +52,10 @@ func (postgres) command(o options) []string {
 	return append(command, o.arguments...)
 }
 
+func (postgres) listen(port string) []string {
+	return []string{"-c", "listen_addresses=127.0.0.1", "-c", "port=" + port}
+}
+
 // openAdmin uses TLS where the server offers it: a server learns TLS while it
 // runs, and the administrator asks questions before and after.
 func (postgres) openAdmin(s *Server, database string) (*sql.DB, error) {

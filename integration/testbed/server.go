@@ -23,6 +23,7 @@ type Engine interface {
 	port() string
 	environment() (env map[string]string, dataDir string)
 	command(options) []string
+	listen(port string) (arguments []string)
 	openAdmin(s *Server, database string) (*sql.DB, error)
 	openAccount(a Account, parameters []string) (*sql.DB, error)
 	transport(s *Server) (parameters string)
@@ -41,6 +42,7 @@ type options struct {
 	tlsOnly        bool
 	network        *Network
 	alias          string
+	hostNetwork    bool
 }
 
 // Option is a property of a server of a test's own.
@@ -69,6 +71,10 @@ func WithTLSOnly() Option { return func(o *options) { o.tlsOnly = true } }
 func WithNetwork(n *Network, alias string) Option {
 	return func(o *options) { o.network, o.alias = n, alias }
 }
+
+// WithHostNetwork has the server listen on 127.0.0.1 itself. Docker publishes a port
+// there by a proxy of its own, which takes more time than a query.
+func WithHostNetwork() Option { return func(o *options) { o.hostNetwork = true } }
 
 // Server is a running database server.
 type Server struct {
@@ -215,6 +221,11 @@ func (s *Server) Restart(t testing.TB) {
 	t.Helper()
 	s.Stop(t)
 	s.Start(t)
+}
+
+// Confine leaves the server these processors, as Linux lists them ("0-1").
+func (s *Server) Confine(ctx context.Context, processors string) error {
+	return confine(ctx, s.container, processors)
 }
 
 // Terminate removes the server and its data.
