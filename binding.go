@@ -118,6 +118,9 @@ func (c *conn) attach(ctx context.Context, t *try) error {
 	}
 	said := ctx.Value(adopted.Key{})
 	if said == nil && c.connector.config.TaskKey == nil { // nothing of tasks
+		if err := ctx.Err(); err != nil {
+			return err
+		}
 		return c.borrow(ctx, t, nil)
 	}
 	p, err := c.connector.placeAt(ctx, said)
@@ -142,14 +145,14 @@ func (c *conn) attach(ctx context.Context, t *try) error {
 		}
 		return nil
 	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
 	return c.borrow(ctx, t, p.from)
 }
 
 // borrow attaches a connection of the pool without a task: a lease.
 func (c *conn) borrow(ctx context.Context, t *try, from *task) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
 	lease, err := c.connector.acquire(ctx, from)
 	if err != nil {
 		return err

@@ -127,7 +127,7 @@ func (c *conn) QueryContext(ctx context.Context, query string, args []driver.Nam
 		t.call()
 		real, err := r.query(ctx, query, t.args)
 		if err == nil {
-			t.columns = real.Columns()
+			t.columns = columnsOf(real)
 		}
 		again, err = c.finish(ctx, &t, err, true)
 		if again {
@@ -155,7 +155,10 @@ func (c *conn) convert(t *try, s *realStmt) (again bool, err error) {
 	var converter *converter
 	switch checker := t.real.checker; {
 	case s != nil:
-		converter = &s.converter
+		if converter = &s.converter; !s.asked {
+			*converter = converterOf(checker, s.si)
+			s.asked = true
+		}
 	case t.real.traits.ArgsAsGiven || checker == nil && allPlain(t.args):
 		t.ready = true
 		return false, nil
@@ -172,7 +175,9 @@ func (c *conn) convert(t *try, s *realStmt) (again bool, err error) {
 		t.ready = err == nil
 		return t.ready, err
 	}
+	t.inside = true // a driver, or a Valuer, may panic
 	t.args, err = converter.convert(t.args)
+	t.inside = false
 	t.ready = err == nil
 	if err != nil && s != nil {
 		t.real.stmts.done(s)
@@ -244,7 +249,6 @@ func (c *conn) prepare(ctx context.Context, t *try, v *stmt) (s *realStmt, again
 	}
 	// One-off queries do not flush the cache: they have to come back first.
 	s = t.real.stmts.add(v.query, v.edition, si, !v.plain || t.known != nil)
-	s.converter = converterOf(t.real.checker, si)
 	s.within = within
 	return s, false, nil
 }

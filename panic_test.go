@@ -328,3 +328,21 @@ func TestRowsOfAConnectionThatPanickedElsewhereLeaveNothingInMemory(t *testing.T
 	require.NoError(t, conn.Close())
 	atRest(t, c)
 }
+
+type moody struct{ driver.Rows }
+
+func (moody) Value() (driver.Value, error) { panic("boom") }
+func (moody) Columns() []string            { panic("boom") }
+
+func TestAPanicOfAValuerCostsNoPlaceInThePool(t *testing.T) {
+	_, db, c := openTasks(t, 1)
+	require.PanicsWithValue(t, "boom", func() { _, _ = db.ExecContext(t.Context(), "INSERT INTO t VALUES (?)", moody{}) })
+	atRest(t, c)
+	require.NoError(t, insertTwo(t.Context(), db))
+}
+
+// TestAPanicOfColumnsIsNotTheQuerys: database/sql survives the one and not the other.
+func TestAPanicOfColumnsIsNotTheQuerys(t *testing.T) {
+	require.Nil(t, columnsOf(moody{}))
+	require.PanicsWithValue(t, "boom", func() { (&rows{real: moody{}, conn: new(conn)}).Columns() }, "they are asked again")
+}

@@ -83,6 +83,14 @@ func (c *conn) openRows(t *try, real driver.Rows, stmt *realStmt) *rows {
 	return rs
 }
 
+// columnsOf asks the driver for the names of the columns, which database/sql is about
+// to do. If the driver panics it is asked again when database/sql does, where that
+// can be survived.
+func columnsOf(real driver.Rows) (names []string) {
+	defer func() { _ = recover() }()
+	return real.Columns()
+}
+
 // use gets the turn for a call of the driver, or tells that there is none to
 // make: what there is to say is in the buffer, or why tells it.
 func (r *rows) use() (live bool) {

@@ -65,7 +65,7 @@ func (s *stmt) QueryContext(ctx context.Context, args []driver.NamedValue) (driv
 	var res *rows
 	err := s.run(ctx, args, func(t *try, r *realStmt, args []driver.NamedValue) (err error) {
 		if real, err = queryStmt(ctx, r.si, args); err == nil {
-			t.columns = real.Columns()
+			t.columns = columnsOf(real)
 		}
 		return err
 	}, func(t *try, r *realStmt) {

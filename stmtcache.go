@@ -27,7 +27,8 @@ type realStmt struct {
 	// world and edition are what they were when it was prepared.
 	world, edition uint64
 	within         uint64 // the transaction of a task in which it was prepared, or 0
-	converter      converter
+	converter      converter // once asked
+	asked          bool
 	// open counts the rows read from it that are not closed: a statement
 	// with open rows is not executed again, a second handle is.
 	open int

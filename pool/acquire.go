@@ -52,6 +52,9 @@ func (p *Pool[T]) acquire(ctx context.Context, now bool) (Lease[T], error) {
 	p.seq++
 	t := ticket{seq: p.seq}
 	p.mu.Unlock()
+	if ctx.Err() != nil {
+		return Lease[T]{}, p.passOver(ctx, r, t)
+	}
 	if err := p.callBeforeAcquire(ctx, r); err != nil {
 		return p.goOn(ctx, r, t, now, err)
 	}
@@ -150,17 +153,22 @@ func (p *Pool[T]) acquireLocked(ctx context.Context, t ticket, now bool) (Lease[
 // refused's.
 func (p *Pool[T]) tryOnce(ctx context.Context, r *resource[T], t *ticket) (err error, again bool) {
 	if ctx.Err() != nil {
-		// The hook has not begun, so the resource is as good as before.
-		p.mu.Lock()
-		p.count.revoked++
-		p.passOnLocked(r)
-		p.mu.Unlock()
-		return p.refuseDone(ctx, t.start), false
+		return p.passOver(ctx, r, *t), false
 	}
 	if err := p.callBeforeAcquire(ctx, r); err != nil {
 		return p.refused(ctx, r, t, err)
 	}
 	return nil, false
+}
+
+// passOver gives r to the next in order: ctx is done. BeforeAcquire has not begun, so
+// r is as good as before.
+func (p *Pool[T]) passOver(ctx context.Context, r *resource[T], t ticket) error {
+	p.mu.Lock()
+	p.count.revoked++
+	p.passOnLocked(r)
+	p.mu.Unlock()
+	return p.refuseDone(ctx, t.start)
 }
 
 // refused follows a BeforeAcquire that has refused r with why: r is on its way

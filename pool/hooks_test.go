@@ -100,6 +100,32 @@ func TestBeforeAcquireInterruptedByItsAcquirersContextCostsTheResource(t *testin
 	})
 }
 
+// lateContext is done when it is asked for the second time.
+type lateContext struct {
+	context.Context
+	asked int
+}
+
+func (c *lateContext) Err() error {
+	if c.asked++; c.asked > 1 {
+		return context.Canceled
+	}
+	return nil
+}
+
+func TestAContextThatEndsBeforeBeforeAcquireBeginsCostsNothing(t *testing.T) {
+	cfg := quiet(1)
+	cfg.BeforeAcquire = func(ctx context.Context, _ *item) error { return ctx.Err() }
+	p, _ := sell(t, cfg)
+	cycle(t, p, 1)
+	_, err := p.Acquire(&lateContext{Context: t.Context()})
+	require.ErrorIs(t, err, context.Canceled)
+	st := p.Stats()
+	require.Equal(t, 1, st.Idle)
+	require.Zero(t, st.Destroyed.BeforeAcquire)
+	cycle(t, p, 1)
+}
+
 func TestTryAcquireBoundsBeforeAcquire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := quiet(1)
