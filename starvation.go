@@ -57,18 +57,12 @@ type starvation struct {
 
 // acquire takes a connection from the pool. from is a task that the statement's
 // context was derived from, if any.
-func (c *Connector) acquire(ctx context.Context, from *task) (pool.Lease[*realConn], error) {
-	if from != nil {
-		lease, err := c.pool.AcquireNow(ctx)
-		if err == pool.ErrNoneNow {
-			return c.await(ctx, &watcher{from: from})
-		}
-		if err != nil {
-			return lease, c.acquireError(err)
-		}
-		return lease, nil
+func (c *Connector) acquire(ctx context.Context, from *task) (lease pool.Lease[*realConn], err error) {
+	if from == nil {
+		lease, err = c.pool.Acquire(ctx)
+	} else if lease, err = c.pool.AcquireNow(ctx); err == pool.ErrNoneNow {
+		return c.await(ctx, &watcher{from: from})
 	}
-	lease, err := c.pool.Acquire(ctx)
 	if err != nil {
 		return lease, c.acquireError(err)
 	}

@@ -69,6 +69,13 @@ func (s *session) Peek() dialects.Liveness {
 	if s.wire == nil {
 		return dialects.Alive // the driver's own ResetSession looks
 	}
+	if fresh, _ := s.wire.Fresh(); fresh {
+		return dialects.Alive
+	}
+	return s.look()
+}
+
+func (s *session) look() dialects.Liveness {
 	switch sight, _ := s.wire.Peek(); sight {
 	case wire.Closed:
 		return dialects.Dead
@@ -162,7 +169,7 @@ func (s *session) Close(ctx context.Context) error {
 // healthy reports whether the connection is idle and the driver trusts it.
 func (s *session) healthy() bool {
 	v, ok := s.conn.(driver.Validator)
-	return ok && v.IsValid() && (s.wire == nil || s.Peek() == dialects.Alive)
+	return ok && v.IsValid() && (s.wire == nil || s.look() == dialects.Alive)
 }
 
 // asVictim is the connection as the killer knows it.

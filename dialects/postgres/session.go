@@ -96,7 +96,8 @@ func (s *session) Peek() dialects.Liveness {
 	}
 	var idle time.Duration
 	if s.wire != nil {
-		if idle = s.wire.Idle(); idle < lookAfter && !s.wire.Ended() {
+		var fresh bool
+		if fresh, idle = s.wire.Fresh(); fresh {
 			return dialects.Alive
 		}
 	}
@@ -116,14 +117,9 @@ func (s *session) Peek() dialects.Liveness {
 	return dialects.Alive
 }
 
-const (
-	// lookAfter: a look at what was idle for less would tell little, and costs a
-	// system call.
-	lookAfter = time.Millisecond
-	// askAfter is pgx's: its ResetSession, which is not called here, pings what was
-	// idle for longer (stdlib.OptionShouldPing). A wrapped connection is left to it.
-	askAfter = time.Second
-)
+// askAfter is pgx's: its ResetSession, which is not called here, pings what was idle
+// for longer (stdlib.OptionShouldPing). A wrapped connection is left to it.
+const askAfter = time.Second
 
 // listen reads the messages that an idle connection may have waiting: notices,
 // changed settings and notifications do it no harm, an error is the last thing

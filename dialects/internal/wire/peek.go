@@ -24,6 +24,17 @@ func (c *Conn) Idle() time.Duration {
 	return time.Since(start) - time.Duration(c.listened.Load())
 }
 
+// freshFor: a look at what was idle for less would tell little, and costs a system
+// call.
+const freshFor = 100 * time.Microsecond
+
+// Fresh reports whether the connection has been idle for so short that there is no
+// point in a look, and for how long it was.
+func (c *Conn) Fresh() (fresh bool, idle time.Duration) {
+	idle = c.Idle()
+	return idle < freshFor && !c.ended.Load(), idle
+}
+
 // Peek looks at the connection without blocking, without a round trip and
 // without taking anything from it. With Readable it returns the first bytes
 // that wait; they are good until the next Peek. It is for an idle connection:
