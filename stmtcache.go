@@ -26,7 +26,7 @@ type realStmt struct {
 	text string
 	// world and edition are what they were when it was prepared.
 	world, edition uint64
-	within         uint64 // the transaction of a task in which it was prepared, or 0
+	within         uint64    // the transaction of a task in which it was prepared, or 0
 	converter      converter // once asked
 	asked          bool
 	// open counts the rows read from it that are not closed: a statement
