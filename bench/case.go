@@ -61,6 +61,9 @@ func caseContests(v venue) []contest {
 		})
 		contest.fresh = !v.far // beside a millisecond of the network it does not matter
 		contest.apart = v.server
+		if !v.far && len(contest.promises) > 0 {
+			contest.more = promisedRounds
+		}
 		contests = append(contests, contest)
 	}
 	return contests

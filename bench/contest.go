@@ -71,6 +71,10 @@ type outcome struct {
 	failed  []error   // by contender
 }
 
+// promisedRounds is how many times as many rounds a database's contest takes whose
+// median is promised.
+const promisedRounds = 5
+
 const (
 	// These are for contests whose interval counts: the more rounds there are, and
 	// the sooner contenders alternate, the narrower it is.
@@ -91,12 +95,11 @@ func (c contest) hold(ctx context.Context, rounds int, turn time.Duration) outco
 		rounds = min(rounds, c.most)
 	}
 	turns, length := 1, turn
-	if c.more > 0 {
-		rounds *= c.more
-	}
 	if slices.ContainsFunc(c.promises, func(p promise) bool { return p.bound }) {
 		rounds *= boundRounds
 		turns, length = boundTurns, turn/boundShort
+	} else if c.more > 0 {
+		rounds *= c.more
 	}
 	benchtime := length.String()
 	if c.own != nil {

@@ -52,7 +52,7 @@ func rushContests(v venue, turn time.Duration) []contest {
 		if conns == 4 && v.name != sectionNull { // what is promised of databases
 			c.promises = []promise{better(throughput, 1), better(p99, 0.5)}
 			if !v.far {
-				c.more = 5
+				c.more = promisedRounds
 			}
 		}
 		contests = append(contests, c)
