@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/pooldriver/pooldriver/dialects"
-	"github.com/pooldriver/pooldriver/internal/adopted"
 	"github.com/pooldriver/pooldriver/pool"
 )
 
@@ -116,14 +115,7 @@ func (c *conn) attach(ctx context.Context, t *try) error {
 	if c.tx != nil {
 		return c.attachPromised(ctx, t)
 	}
-	said := ctx.Value(adopted.Key{})
-	if said == nil && c.connector.config.TaskKey == nil { // nothing of tasks
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		return c.borrow(ctx, t, nil)
-	}
-	p, err := c.connector.placeAt(ctx, said)
+	p, err := c.connector.placeOf(ctx)
 	if err != nil {
 		return err
 	}

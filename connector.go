@@ -153,7 +153,7 @@ func (c *Connector) poolConfig() pool.Config[*realConn] {
 		Create:         c.create,
 		Destroy:        c.destroy,
 		Check:          c.healthy,
-		BeforeAcquire:  c.ready(),
+		BeforeAcquire:  c.ready,
 		Min:            c.config.MinConns,
 		MinIdle:        c.config.MinIdleConns,
 		Max:            c.config.MaxConns,
@@ -349,25 +349,23 @@ func (c *Connector) ended() {
 
 // ready is asked for each connection that was used before, on its way to the
 // next borrower. A dead one is found here, not by the borrower's statement.
-func (c *Connector) ready() func(context.Context, *realConn) error {
-	return func(ctx context.Context, r *realConn) error {
-		switch r.session.Peek() {
-		case dialects.Dead:
+func (c *Connector) ready(ctx context.Context, r *realConn) error {
+	switch r.session.Peek() {
+	case dialects.Dead:
+		c.stats.foundDead.Add(1)
+		return errFoundDead
+	case dialects.Unsure:
+		if err := c.ping(ctx, r); err != nil {
 			c.stats.foundDead.Add(1)
-			return errFoundDead
-		case dialects.Unsure:
-			if err := c.ping(ctx, r); err != nil {
-				c.stats.foundDead.Add(1)
-				return err
-			}
+			return err
 		}
-		if r.resetter != nil {
-			if err := r.resetter.ResetSession(ctx); errors.Is(err, driver.ErrBadConn) {
-				return err
-			}
-		}
-		return nil
 	}
+	if r.resetter != nil {
+		if err := r.resetter.ResetSession(ctx); errors.Is(err, driver.ErrBadConn) {
+			return err
+		}
+	}
+	return nil
 }
 
 // healthy asks the server, also whether it still is what the DSN asks for.

@@ -242,11 +242,12 @@ func (r *realConn) note(e dialects.Effect) {
 // transaction's state with an error. driver.ErrSkip is neither: nothing ran.
 func (r *realConn) settled(e dialects.Effect, err error) {
 	if err != nil || !leavesNothing(e) {
-		r.settle(e, err)
+		r.reckon(e, err)
 	}
 }
 
-func (r *realConn) settle(e dialects.Effect, err error) {
+// reckon is settled where there is something to do, so that settled is inlined.
+func (r *realConn) reckon(e dialects.Effect, err error) {
 	if err == driver.ErrSkip {
 		return
 	}

@@ -281,11 +281,10 @@ type adoption struct {
 
 // placeOf is placeOf, for a connector that may adopt.
 func (c *Connector) placeOf(ctx context.Context) (place, error) {
-	return c.placeAt(ctx, ctx.Value(adopted.Key{}))
-}
-
-// placeAt is placeOf, of what ctx has said.
-func (c *Connector) placeAt(ctx context.Context, said any) (place, error) {
+	said := ctx.Value(adopted.Key{})
+	if said == nil && c.config.TaskKey == nil { // most contexts: no place to copy
+		return place{}, nil
+	}
 	p := placeAt(said)
 	if c.config.TaskKey == nil || p.from != nil {
 		return p, nil

@@ -36,6 +36,7 @@ func (t *turn) take(ctx context.Context) error {
 	return t.wait(ctx)
 }
 
+// wait is take where the turn is not free, so that take is inlined.
 func (t *turn) wait(ctx context.Context) error {
 	t.mu.Lock()
 	if t.try() || t.state.Swap(turnWanted) == turnFree {
@@ -74,6 +75,7 @@ func (t *turn) pass() {
 	}
 }
 
+// grant is pass where others wait, so that pass is inlined.
 func (t *turn) grant() {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -26,12 +26,15 @@ func (s *server) standApart(ctx context.Context) (together func(), err error) {
 	if err != nil || len(all) < 2 {
 		return func() {}, err
 	}
-	before := runtime.GOMAXPROCS(0)
-	half := len(all) / 2
-	err = errors.Join(keepTo(all[:half], half), s.running.Confine(ctx, setOf(all[half:])))
-	return func() {
+	before, half := runtime.GOMAXPROCS(0), len(all)/2
+	together = func() {
 		_ = errors.Join(keepTo(all, before), s.running.Confine(context.WithoutCancel(ctx), setOf(all)))
-	}, err
+	}
+	if err := errors.Join(keepTo(all[:half], half), s.running.Confine(ctx, setOf(all[half:]))); err != nil {
+		together()
+		return nil, err
+	}
+	return together, nil
 }
 
 // processors are those that this process may use.

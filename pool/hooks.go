@@ -68,8 +68,8 @@ func (p *Pool[T]) reportRefusal(r *resource[T], why error) {
 	returned = true
 }
 
-// callBeforeAcquire prepares r for its borrower. It is call, written out: it is on the path of every acquire,
-// where call's two closures cost a quarter of it.
+// callBeforeAcquire prepares r for its borrower. It is call, written out: it is on
+// the path of every acquire, where call's two closures cost a quarter of it.
 func (p *Pool[T]) callBeforeAcquire(ctx context.Context, r *resource[T]) (err error) {
 	returned := false
 	defer func() {

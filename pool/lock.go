@@ -9,12 +9,9 @@ const spins = 100
 // how it is when many wait for a resource. So it is worth trying some more:
 // with 64 goroutines on 4 resources a cycle takes a tenth less.
 func (p *Pool[T]) lock() {
-	if !p.mu.TryLock() {
-		p.lockBusy()
+	if p.mu.TryLock() {
+		return
 	}
-}
-
-func (p *Pool[T]) lockBusy() {
 	for range spins {
 		if p.mu.TryLock() {
 			return

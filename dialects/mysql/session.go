@@ -69,7 +69,7 @@ func (s *session) Peek() dialects.Liveness {
 	if s.wire == nil {
 		return dialects.Alive // the driver's own ResetSession looks
 	}
-	if fresh, _ := s.wire.Fresh(); fresh {
+	if s.wire.Fresh() {
 		return dialects.Alive
 	}
 	return s.look()

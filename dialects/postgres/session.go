@@ -96,10 +96,10 @@ func (s *session) Peek() dialects.Liveness {
 	}
 	var idle time.Duration
 	if s.wire != nil {
-		var fresh bool
-		if fresh, idle = s.wire.Fresh(); fresh {
+		if s.wire.Fresh() {
 			return dialects.Alive
 		}
+		idle = s.wire.Idle()
 	}
 	switch sight, waiting := s.eye.Peek(); {
 	case sight == wire.Closed:

@@ -164,21 +164,21 @@ func (b boxed) run(ctx context.Context) (*testcontainers.DockerContainer, string
 		if err != nil {
 			return nil, "", err
 		}
-		at := []testcontainers.ContainerCustomizer{
-			testcontainers.WithCmd(b.command...),
-			testcontainers.WithExposedPorts(b.port + "/tcp"),
-			testcontainers.WithHostConfigModifier(func(host *container.HostConfig) {
-				host.PortBindings = network.PortMap{published: {{
-					HostIP:   netip.MustParseAddr("127.0.0.1"),
-					HostPort: port,
-				}}}
-			}),
-		}
+		var at []testcontainers.ContainerCustomizer
 		if b.listen != nil {
-			at = []testcontainers.ContainerCustomizer{
+			at = append(at,
 				testcontainers.WithCmd(slices.Concat(b.command, b.listen(port))...),
-				testcontainers.WithHostConfigModifier(func(host *container.HostConfig) { host.NetworkMode = "host" }),
-			}
+				testcontainers.WithHostConfigModifier(func(host *container.HostConfig) { host.NetworkMode = "host" }))
+		} else {
+			at = append(at,
+				testcontainers.WithCmd(b.command...),
+				testcontainers.WithExposedPorts(b.port+"/tcp"),
+				testcontainers.WithHostConfigModifier(func(host *container.HostConfig) {
+					host.PortBindings = network.PortMap{published: {{
+						HostIP:   netip.MustParseAddr("127.0.0.1"),
+						HostPort: port,
+					}}}
+				}))
 		}
 		c, err := testcontainers.Run(ctx, b.image, slices.Concat(customize, at)...)
 		if err == nil {

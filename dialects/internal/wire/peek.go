@@ -29,11 +29,8 @@ func (c *Conn) Idle() time.Duration {
 const freshFor = 100 * time.Microsecond
 
 // Fresh reports whether the connection has been idle for so short that there is no
-// point in a look, and for how long it was.
-func (c *Conn) Fresh() (fresh bool, idle time.Duration) {
-	idle = c.Idle()
-	return idle < freshFor && !c.ended.Load(), idle
-}
+// point in a look.
+func (c *Conn) Fresh() bool { return c.Idle() < freshFor && !c.ended.Load() }
 
 // Peek looks at the connection without blocking, without a round trip and
 // without taking anything from it. With Readable it returns the first bytes

@@ -224,3 +224,15 @@ func certificate(t *testing.T) tls.Certificate {
 	require.NoError(t, err)
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }
+
+func TestWhatWasReadJustNowIsFreshUnlessThePeerHasHungUp(t *testing.T) {
+	c, _ := pair(t, "tcp", 0)
+	now := func() int64 { return int64(time.Since(start)) }
+	c.listened.Store(now() + int64(time.Hour))
+	require.True(t, c.Fresh())
+	c.ended.Store(true)
+	require.False(t, c.Fresh())
+	c.ended.Store(false)
+	c.listened.Store(now() - int64(freshFor))
+	require.False(t, c.Fresh())
+}
