@@ -156,8 +156,9 @@ func (c *conn) convert(t *try, s *realStmt) (again bool, err error) {
 	switch checker := t.real.checker; {
 	case s != nil:
 		if converter = &s.converter; !s.asked {
+			t.inside = true
 			*converter = converterOf(checker, s.si)
-			s.asked = true
+			t.inside, s.asked = false, true
 		}
 	case t.real.traits.ArgsAsGiven || checker == nil && allPlain(t.args):
 		t.ready = true

@@ -346,3 +346,29 @@ func TestAPanicOfColumnsIsNotTheQuerys(t *testing.T) {
 	require.Nil(t, columnsOf(moody{}))
 	require.PanicsWithValue(t, "boom", func() { (&rows{real: moody{}, conn: new(conn)}).Columns() }, "they are asked again")
 }
+
+// countless stands in for a driver's statement.
+type countless struct{ driver.Stmt }
+
+func (countless) NumInput() int { panic("boom") }
+func (countless) Close() error  { return nil }
+
+func TestAPanicOfNumInputCostsNoPlaceInThePool(t *testing.T) {
+	for _, tasks := range []bool{false, true} {
+		server, db, c := openTasks(t, 1)
+		ctx, end := t.Context(), func() {}
+		if tasks {
+			ctx, end = WithTask(ctx)
+		}
+		require.NoError(t, insertTwo(ctx, db))
+		const text = "INSERT INTO t VALUES (?)"
+		c.connections()[0].stmts.add(text, 0, countless{}, true)
+		stmt, err := db.PrepareContext(ctx, text)
+		require.NoError(t, err)
+		require.PanicsWithValue(t, "boom", func() { _, _ = stmt.ExecContext(ctx, 3) })
+		soon(t, "another statement", func() { require.NoError(t, insertTwo(ctx, db)) })
+		require.Equal(t, 2, server.State().Opened, "the first connection is not used again")
+		end()
+		atRest(t, c)
+	}
+}
