@@ -28,7 +28,7 @@ type rows struct {
 	closed  bool // by the owner
 
 	// What the owner is sure to ask for, found while there was a turn already.
-	columns []string // of this result set; nil: the driver is asked
+	columns []string // of this result set, handed out once; nil: the driver is asked
 	over    bool     // the owner has come to the end of this result set
 	more    bool     // and then: there is another one
 
@@ -142,8 +142,9 @@ func (r *rows) unuse() {
 // panics leaves the connection marked, as in try.call.
 
 func (r *rows) Columns() []string {
-	if r.columns != nil {
-		return r.columns
+	if names := r.columns; names != nil {
+		r.columns = nil // theirs now: who asks again gets the driver's answer
+		return names
 	}
 	if !r.use() {
 		return r.now().columns

@@ -62,3 +62,14 @@ func TestClosedRowsSayThatTheyAreAndAreUsedAgainButThoseOfATask(t *testing.T) {
 	require.True(t, c.IsValid())
 	require.Nil(t, c.spare)
 }
+
+// anew stands in for a driver's rows that answer with new memory each time.
+type anew struct{ driver.Rows }
+
+func (anew) Columns() []string { return []string{"n"} }
+
+func TestColumnsOfTheProgramsAreNotHandedOutAgain(t *testing.T) {
+	r := &rows{real: anew{}, conn: new(conn), columns: columnsOf(anew{})}
+	r.Columns()[0] = "changed by the program"
+	require.Equal(t, []string{"n"}, r.Columns(), "as without the pool")
+}
