@@ -121,7 +121,7 @@ func (t *template) configFor(address string, cred *dialects.Credential) *pgx.Con
 func (t *template) connect(ctx context.Context, config *pgx.ConnConfig, patience time.Duration) (*session, hosts.Outcome) {
 	var way reach
 	dial := throughWire(way.noting(patient(config.DialFunc, patience)))
-	build := way.tapped(config.BuildFrontend)
+	build := way.keeping(config.BuildFrontend)
 	var last *carrier
 	if t.lazy {
 		dial, build = throughGate(dial), throughCarrier(build, &last)
@@ -129,10 +129,11 @@ func (t *template) connect(ctx context.Context, config *pgx.ConnConfig, patience
 	config.DialFunc, config.BuildFrontend = dial, build
 	conn, err := stdlib.GetConnector(*config).Connect(ctx)
 	if err != nil {
-		o := outcomeOf(t.Target(), config.Password, way.asked, err)
+		o := outcomeOf(t.Target(), config.Password, way.asked(), err)
 		o.Unreachable = way.dialled.Load() && !way.opened.Load()
 		return nil, o
 	}
+	way.frontends = nil // pgx keeps what builds them, and with it those that failed
 	s := newSession(conn.(*stdlib.Conn), t.Target())
 	if g := gateOf(s.pg.Conn()); g != nil && last != nil && last.frontend == s.pg.Frontend() {
 		s.carrier, last.gate = last, g
@@ -175,7 +176,7 @@ func outcomeOf(target, password string, asked bool, err error) hosts.Outcome {
 // one that is slow. pgx dials for its requests to cancel, too.
 type reach struct {
 	dialled, opened atomic.Bool
-	asked           bool // for a password, by a server; pgx's own goroutine alone knows
+	frontends       []*pgproto3.Frontend // pgx's own goroutine's
 }
 
 func (r *reach) noting(dial pgconn.DialFunc) pgconn.DialFunc {
@@ -189,23 +190,18 @@ func (r *reach) noting(dial pgconn.DialFunc) pgconn.DialFunc {
 	}
 }
 
-// tapped has the frontends look at what is written.
-func (r *reach) tapped(build pgconn.BuildFrontendFunc) pgconn.BuildFrontendFunc {
-	return func(in io.Reader, out io.Writer) *pgproto3.Frontend { return build(in, &tap{out, r}) }
-}
-
-// tap passes on what is written, above TLS.
-type tap struct {
-	io.Writer
-	reach *reach
-}
-
-// Write implements io.Writer.
-func (t *tap) Write(p []byte) (int, error) {
-	if len(p) > 0 && p[0] == 'p' { // PasswordMessage, before which nothing but the startup is sent
-		t.reach.asked = true
+// keeping has the frontends that pgx makes kept: they know what a server wanted.
+func (r *reach) keeping(build pgconn.BuildFrontendFunc) pgconn.BuildFrontendFunc {
+	return func(in io.Reader, out io.Writer) *pgproto3.Frontend {
+		f := build(in, out)
+		r.frontends = append(r.frontends, f)
+		return f
 	}
-	return t.Writer.Write(p)
+}
+
+// asked reports whether a server wanted a password, and has not taken it.
+func (r *reach) asked() bool {
+	return slices.ContainsFunc(r.frontends, func(f *pgproto3.Frontend) bool { return f.GetAuthType() != pgproto3.AuthTypeOk })
 }
 
 // patient bounds a dial.

@@ -94,12 +94,8 @@ func (s *session) Peek() dialects.Liveness {
 	if s.TxStatus() != dialects.TxNone {
 		return dialects.Dead // closed, or used by somebody who has given it back
 	}
-	var idle time.Duration
-	if s.wire != nil {
-		if s.wire.Fresh() {
-			return dialects.Alive
-		}
-		idle = s.wire.Idle()
+	if s.wire != nil && s.wire.Fresh() {
+		return dialects.Alive
 	}
 	switch sight, waiting := s.eye.Peek(); {
 	case sight == wire.Closed:
@@ -111,7 +107,7 @@ func (s *session) Peek() dialects.Liveness {
 			return said
 		}
 	}
-	if idle > askAfter {
+	if s.wire != nil && s.wire.Idle() > askAfter {
 		return dialects.Unsure
 	}
 	return dialects.Alive

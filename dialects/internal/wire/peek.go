@@ -25,8 +25,9 @@ func (c *Conn) Idle() time.Duration {
 }
 
 // freshFor: a look at what was idle for less would tell little, and costs a system
-// call.
-const freshFor = 100 * time.Microsecond
+// call. What the server took for the last answer counts as idle: a limit below that
+// spares nothing.
+const freshFor = time.Millisecond
 
 // Fresh reports whether the connection has been idle for so short that there is no
 // point in a look.
