@@ -25,11 +25,15 @@ import (
 //
 // A Connector is safe for concurrent use. It prints without its secrets.
 type Connector struct {
-	err      error // what New found wrong; every use returns it
-	config   Config
+	// What every statement reads comes first, close together.
+
+	err    error // what New found wrong; every use returns it
+	pool   *pool.Pool[*realConn]
+	traits dialects.Traits
+	config Config
+
 	dialect  dialects.Dialect
 	template dialects.Template
-	pool     *pool.Pool[*realConn]
 	log      *slog.Logger
 
 	credentials *credentials // nil: the DSN's
@@ -40,14 +44,14 @@ type Connector struct {
 	restoring   atomic.Int64 // connections on their way back, behind their borrowers
 	stats       counters
 	editions    editions
-	texts       texts
 	starvation  starvation
 	host        atomic.Pointer[string] // the last one dialled, of several
 	adopted     adoption
-	traits      dialects.Traits
 
 	mu   sync.Mutex                  // serialises changes of real
 	real atomic.Pointer[[]*realConn] // those that are open; a new slice for each change
+
+	texts texts // far larger than the rest
 }
 
 var (
