@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"os"
 	"runtime"
 	"strconv"
 	"strings"
@@ -17,7 +16,8 @@ import (
 // of the processors to itself, as it has them on a machine of its own.
 
 // standApart gives the server half of the processors and the bench the other half,
-// until together is called. With a single processor it does nothing.
+// and keeps all of them awake, until together is called. With a single processor it
+// does nothing.
 func (s *server) standApart(ctx context.Context) (together func(), err error) {
 	if _, err := s.start(); err != nil {
 		return nil, err
@@ -27,7 +27,14 @@ func (s *server) standApart(ctx context.Context) (together func(), err error) {
 		return func() {}, err
 	}
 	before, half := runtime.GOMAXPROCS(0), len(all)/2
+	rest := func() {}
+	if s.awake {
+		if rest, err = keepAwake(all); err != nil {
+			return nil, err
+		}
+	}
 	together = func() {
+		rest()
 		_ = errors.Join(keepTo(all, before), s.running.Confine(context.WithoutCancel(ctx), setOf(all)))
 	}
 	if err := errors.Join(keepTo(all[:half], half), s.running.Confine(ctx, setOf(all[half:]))); err != nil {
@@ -59,24 +66,7 @@ func keepTo(processors []int, ps int) error {
 	for _, p := range processors {
 		set.Set(p)
 	}
-	// Threads inherit this from the one that makes them, so once is enough, unless
-	// one is made meanwhile by one whose turn is still to come.
-	for range 2 {
-		threads, err := os.ReadDir("/proc/self/task")
-		if err != nil {
-			return err
-		}
-		for _, t := range threads {
-			id, err := strconv.Atoi(t.Name())
-			if err != nil {
-				return err
-			}
-			if err := unix.SchedSetaffinity(id, &set); err != nil && err != unix.ESRCH {
-				return err
-			}
-		}
-	}
-	return nil
+	return eachThread(func(id int) error { return unix.SchedSetaffinity(id, &set) })
 }
 
 // setOf is how Linux writes a set of processors.

@@ -24,6 +24,9 @@ import (
 )
 
 func main() {
+	if processor := os.Getenv(sitter); processor != "" {
+		fatal(sit(processor))
+	}
 	testing.Init()
 	rounds := flag.Int("rounds", 20, "rounds per contest")
 	round := flag.Duration("round", 200*time.Millisecond, "length of each contender's turn in a round")
@@ -32,13 +35,18 @@ func main() {
 	docs := flag.String("docs", "", "write performance.md and performance/*.svg into this directory, instead of tables to the standard output")
 	list := flag.Bool("list", false, "list the contests")
 	heap := flag.Int("heap", 64, "MB of memory that the process keeps, as a service would")
+	awake := flag.Bool("awake", true, "keep the processors from being halted between a query and its answer, where one goroutine is at work")
 	flag.Parse()
 	if *quick {
 		*rounds, *round = 3, 20*time.Millisecond
 	}
 	kept := make([]byte, *heap<<20) // untouched, so it costs the collector nothing but its pace
-	err := run(report{rounds: *rounds, turn: *round, heap: *heap}, *only, *docs, *list)
+	err := run(report{rounds: *rounds, turn: *round, heap: *heap, awake: *awake}, *only, *docs, *list)
 	runtime.KeepAlive(kept)
+	fatal(err)
+}
+
+func fatal(err error) {
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
@@ -54,7 +62,7 @@ func run(r report, only, docs string, list bool) (err error) {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	postgres, maria := postgresServer(), mariaServer()
+	postgres, maria := postgresServer(r.awake), mariaServer(r.awake)
 	defer func() {
 		if stopped := stopAll(postgres, maria); err == nil {
 			err = stopped

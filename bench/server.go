@@ -20,6 +20,7 @@ type server struct {
 	engine  testbed.Engine
 	create  []string // what makes the bench's user and database
 	analyze string
+	awake   bool // when it stands apart, see keepAwake
 
 	start func() (testbed.Account, error)
 
@@ -36,17 +37,17 @@ func newServer(s *server) *server {
 	return s
 }
 
-func postgresServer() *server {
+func postgresServer(awake bool) *server {
 	return newServer(&server{
-		name: "PostgreSQL", engine: testbed.Postgres,
+		name: "PostgreSQL", engine: testbed.Postgres, awake: awake,
 		create:  []string{"create role bench login password 'PASSWORD'", "create database bench owner bench"},
 		analyze: "analyze accounts",
 	})
 }
 
-func mariaServer() *server {
+func mariaServer(awake bool) *server {
 	return newServer(&server{
-		name: "MariaDB", engine: testbed.MySQL,
+		name: "MariaDB", engine: testbed.MySQL, awake: awake,
 		create:  []string{"create database bench", "create user bench@'%' identified by 'PASSWORD'", "grant all on bench.* to bench@'%'"},
 		analyze: "analyze table accounts",
 	})

@@ -48,7 +48,7 @@ func mariaVenues(s *server) []venue {
 		list:    listText,
 		balance: "select balance from accounts where id = ?",
 	}
-	near := ofQueries(faster(plainName, 2.1))
+	near := ofQueries(faster(plainName, 2.1), asPrepared)
 	return serverVenues(s, near, nil, func(account reach) []entrant {
 		return []entrant{
 			{plainName, everywhere, openPlain(s, account, t)},

@@ -40,7 +40,7 @@ func sqliteVenue(dir string) venue {
 				return openOurs(db, t)
 			}},
 		},
-		promises: ofQueries(faster(plainName, 1.7)),
+		promises: ofQueries(faster(plainName, 1.7), asPrepared),
 	}
 }
 

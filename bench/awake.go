@@ -1,0 +1,127 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime/debug"
+	"strconv"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+)
+
+// A processor that has nothing to do is halted, and a virtual one takes 20 to 60 µs to
+// come back: twice for each query, the client's and the server's, and more than what is
+// to be compared. So while they stand apart a process of the lowest kind (SCHED_IDLE,
+// see sched(7)) keeps each of them busy, and gives way at once to whatever else there is.
+
+// sitter is the environment variable that names the processor to keep awake.
+const sitter = "POOLDRIVER_BENCH_KEEPS_AWAKE"
+
+// keepAwake keeps the processors from being halted until rest is called.
+func keepAwake(processors []int) (rest func(), err error) {
+	var ends []func()
+	rest = func() {
+		for _, end := range ends {
+			end()
+		}
+	}
+	for _, p := range processors {
+		end, err := startSitter(p)
+		if err != nil {
+			rest()
+			return nil, fmt.Errorf("processor %d cannot be kept awake (-awake=false measures without): %w", p, err)
+		}
+		ends = append(ends, end)
+	}
+	return rest, nil
+}
+
+// startSitter starts the process that keeps a processor awake, and returns when it does.
+func startSitter(processor int) (end func(), err error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	s := exec.Command(self)
+	s.Env = append(os.Environ(), sitter+"="+strconv.Itoa(processor))
+	s.Stderr = os.Stderr
+	s.SysProcAttr = &unix.SysProcAttr{Setsid: true} // for sit
+	if _, err := s.StdinPipe(); err != nil {        // its end tells the process of ours
+		return nil, err
+	}
+	begun, err := s.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := s.Start(); err != nil {
+		return nil, err
+	}
+	end = func() {
+		_ = s.Process.Kill()
+		_ = s.Wait()
+	}
+	if _, err := begun.Read(make([]byte, 1)); err != nil {
+		end()
+		return nil, err
+	}
+	return end, nil
+}
+
+// sit is all that a process does that keeps a processor awake. It ends with the
+// process that has started it.
+func sit(processor string) error {
+	p, err := strconv.Atoi(processor)
+	if err != nil {
+		return err
+	}
+	debug.SetGCPercent(-1)
+	go func() {
+		_, _ = os.Stdin.Read(make([]byte, 1))
+		os.Exit(0)
+	}()
+	if err := keepTo([]int{p}, 2); err != nil {
+		return err
+	}
+	// The lowest among its own group only: the containers are in another, and groups
+	// share alike. That of a session (autogroup) can be made to give way, too; where
+	// there are none, there is nothing to write to.
+	_ = os.WriteFile("/proc/self/autogroup", []byte("19"), 0)
+	idle := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_IDLE}
+	if err := eachThread(func(id int) error { return unix.SchedSetAttr(id, &idle, 0) }); err != nil {
+		return err
+	}
+	if _, err := os.Stdout.Write([]byte{'.'}); err != nil {
+		return err
+	}
+	// An atomic addition waits more than it works, and leaves a twin of the
+	// processor (hyper-threading) most of what they share.
+	var n atomic.Uint64
+	for {
+		n.Add(1)
+	}
+}
+
+// eachThread calls f for every thread of this process that lives on. Threads inherit
+// what f does from the one that makes them, so once is enough, unless one is made
+// meanwhile by one whose turn is still to come.
+func eachThread(f func(id int) error) error {
+	for range 2 {
+		threads, err := os.ReadDir("/proc/self/task")
+		if err != nil {
+			return err
+		}
+		for _, t := range threads {
+			id, err := strconv.Atoi(t.Name())
+			if err != nil {
+				return err
+			}
+			if err := f(id); err != nil && !errors.Is(err, unix.ESRCH) {
+				return err
+			}
+		}
+	}
+	return nil
+}
