@@ -103,12 +103,11 @@ and its pauses are what is measured (`+"`-heap 0`"+` shows that).
 // idling says what a processor does while the other is at work.
 func (r report) idling() string {
 	if !r.awake {
-		return "A processor that waits for the other is halted.\n"
+		return "A processor that waits for the other is halted."
 	}
 	return `A processor that waits for
 the other is kept awake, by a process that gives way to every other: a virtual one that
-is halted takes 20 to 60 µs to come back, twice in each query (` + "`-awake=false`" + ` shows that).
-`
+is halted takes 20 to 60 µs to come back, twice in each query (` + "`-awake=false`" + ` shows that).`
 }
 
 // writeVerdicts lists every promise.
