@@ -8,6 +8,7 @@ import (
 	"runtime/debug"
 	"strconv"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -85,10 +86,9 @@ func sit(processor string) error {
 	if err := keepTo([]int{p}, 2); err != nil {
 		return err
 	}
-	// The lowest among its own group only: the containers are in another, and groups
-	// share alike. That of a session (autogroup) can be made to give way, too; where
-	// there are none, there is nothing to write to.
-	_ = os.WriteFile("/proc/self/autogroup", []byte("19"), 0)
+	if err := yieldGroup(); err != nil {
+		return err
+	}
 	idle := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_IDLE}
 	if err := eachThread(func(id int) error { return unix.SchedSetAttr(id, &idle, 0) }); err != nil {
 		return err
@@ -101,6 +101,25 @@ func sit(processor string) error {
 	var n atomic.Uint64
 	for {
 		n.Add(1)
+	}
+}
+
+// yieldGroup has the group of this process give way, too: it is the lowest among its own
+// only, the containers are in another, and groups share alike. Of a session's group
+// (autogroup, see sched(7)) that can be asked for. Where there are none, or control
+// groups in their place (systemd), there is nothing to ask, and a server that is at work
+// for long is interrupted.
+func yieldGroup() error {
+	const file = "/proc/self/autogroup"
+	for {
+		err := os.WriteFile(file, []byte("19"), 0)
+		switch {
+		case errors.Is(err, os.ErrNotExist):
+			return nil
+		case !errors.Is(err, unix.EAGAIN): // once in 100 ms, all processes together
+			return err
+		}
+		time.Sleep(20 * time.Millisecond)
 	}
 }
 

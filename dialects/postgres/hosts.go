@@ -133,7 +133,7 @@ func (t *template) connect(ctx context.Context, config *pgx.ConnConfig, patience
 		o.Unreachable = way.dialled.Load() && !way.opened.Load()
 		return nil, o
 	}
-	way.frontends = nil // pgx keeps what builds them, and with it those that failed
+	way.end()
 	s := newSession(conn.(*stdlib.Conn), t.Target())
 	if g := gateOf(s.pg.Conn()); g != nil && last != nil && last.frontend == s.pg.Frontend() {
 		s.carrier, last.gate = last, g
@@ -158,8 +158,8 @@ func (t *template) connect(ctx context.Context, config *pgx.ConnConfig, patience
 }
 
 // outcomeOf is that of a try that failed. A wrong password ends libpq's walk and
-// pgx's: every server would say the same. asked: the server wanted a password; then
-// 28000 is the refusal of one by LDAP, PAM or RADIUS (auth.c, auth_failed, says
+// pgx's: every server would say the same. asked: the server wanted a password, and has not
+// taken it; then 28000 is the refusal of one by LDAP, PAM or RADIUS (auth.c, auth_failed, says
 // 28P01 for the passwords alone that PostgreSQL keeps itself). One that lets nobody
 // of this kind in (28000 of ClientAuthentication: pg_hba.conf) may be followed by
 // one that does; so may one without the database, or without a place.
@@ -176,7 +176,15 @@ func outcomeOf(target, password string, asked bool, err error) hosts.Outcome {
 // one that is slow. pgx dials for its requests to cancel, too.
 type reach struct {
 	dialled, opened atomic.Bool
-	frontends       []*pgproto3.Frontend // pgx's own goroutine's
+	over            atomic.Bool
+	frontends       []*pgproto3.Frontend // until it is over; pgx's own goroutine's
+}
+
+// end lets go of the frontends. pgx keeps the config with what builds them, and programs
+// that ask for it (sql.Conn.Raw) may connect with it, several at once.
+func (r *reach) end() {
+	r.over.Store(true)
+	r.frontends = nil
 }
 
 func (r *reach) noting(dial pgconn.DialFunc) pgconn.DialFunc {
@@ -194,7 +202,9 @@ func (r *reach) noting(dial pgconn.DialFunc) pgconn.DialFunc {
 func (r *reach) keeping(build pgconn.BuildFrontendFunc) pgconn.BuildFrontendFunc {
 	return func(in io.Reader, out io.Writer) *pgproto3.Frontend {
 		f := build(in, out)
-		r.frontends = append(r.frontends, f)
+		if !r.over.Load() {
+			r.frontends = append(r.frontends, f)
+		}
 		return f
 	}
 }

@@ -3,8 +3,10 @@ package postgres
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -340,4 +342,19 @@ func TestAServerThatCannotBeReachedIsToldFromASlowOne(t *testing.T) {
 		require.False(t, o.Answered)
 		require.Equal(t, !reachable, o.Unreachable)
 	}
+}
+
+// A program may connect with the config of a connection, which it gets by sql.Conn.Raw.
+func TestWhatConnectsLaterWithTheSameConfigIsNotKept(t *testing.T) {
+	var way reach
+	build := way.keeping(func(in io.Reader, out io.Writer) *pgproto3.Frontend { return pgproto3.NewFrontend(in, out) })
+	require.NotNil(t, build(nil, nil))
+	require.Len(t, way.frontends, 1)
+	way.end()
+	var both sync.WaitGroup // the race detector looks on
+	for range 2 {
+		both.Go(func() { build(nil, nil) })
+	}
+	both.Wait()
+	require.Empty(t, way.frontends)
 }
