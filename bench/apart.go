@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"os"
 	"runtime"
 	"strconv"
 	"strings"
@@ -67,6 +68,28 @@ func keepTo(processors []int, ps int) error {
 		set.Set(p)
 	}
 	return eachThread(func(id int) error { return unix.SchedSetaffinity(id, &set) })
+}
+
+// eachThread calls f for every thread of this process that lives on. Threads inherit
+// what f does from the one that makes them, so once is enough, unless one is made
+// meanwhile by one whose turn is still to come.
+func eachThread(f func(id int) error) error {
+	for range 2 {
+		threads, err := os.ReadDir("/proc/self/task")
+		if err != nil {
+			return err
+		}
+		for _, t := range threads {
+			id, err := strconv.Atoi(t.Name())
+			if err != nil {
+				return err
+			}
+			if err := f(id); err != nil && !errors.Is(err, unix.ESRCH) {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // setOf is how Linux writes a set of processors.

@@ -83,7 +83,7 @@ func sit(processor string) error {
 		_, _ = os.Stdin.Read(make([]byte, 1))
 		os.Exit(0)
 	}()
-	if err := keepTo([]int{p}, 2); err != nil {
+	if err := keepTo([]int{p}, 2); err != nil { // the other is for who waits for the end
 		return err
 	}
 	if err := yieldGroup(); err != nil {
@@ -121,26 +121,4 @@ func yieldGroup() error {
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
-}
-
-// eachThread calls f for every thread of this process that lives on. Threads inherit
-// what f does from the one that makes them, so once is enough, unless one is made
-// meanwhile by one whose turn is still to come.
-func eachThread(f func(id int) error) error {
-	for range 2 {
-		threads, err := os.ReadDir("/proc/self/task")
-		if err != nil {
-			return err
-		}
-		for _, t := range threads {
-			id, err := strconv.Atoi(t.Name())
-			if err != nil {
-				return err
-			}
-			if err := f(id); err != nil && !errors.Is(err, unix.ESRCH) {
-				return err
-			}
-		}
-	}
-	return nil
 }
