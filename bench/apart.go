@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"runtime"
 	"strconv"
@@ -19,13 +20,13 @@ import (
 // standApart gives the server half of the processors and the bench the other half,
 // and keeps all of them awake, until together is called. With a single processor it
 // does nothing.
-func (s *server) standApart(ctx context.Context) (together func(), err error) {
+func (s *server) standApart(ctx context.Context) (together func() error, err error) {
 	if _, err := s.start(); err != nil {
 		return nil, err
 	}
 	all, err := processors()
 	if err != nil || len(all) < 2 {
-		return func() {}, err
+		return func() error { return nil }, err
 	}
 	before, half := runtime.GOMAXPROCS(0), len(all)/2
 	rest := func() {}
@@ -34,13 +35,16 @@ func (s *server) standApart(ctx context.Context) (together func(), err error) {
 			return nil, err
 		}
 	}
-	together = func() {
+	together = func() error {
 		rest()
-		_ = errors.Join(keepTo(all, before), s.running.Confine(context.WithoutCancel(ctx), setOf(all)))
+		err := errors.Join(keepTo(all, before), s.running.Confine(context.WithoutCancel(ctx), setOf(all)))
+		if err != nil {
+			return fmt.Errorf("the processors were not given back, and what follows may have fewer: %w", err)
+		}
+		return nil
 	}
 	if err := errors.Join(keepTo(all[:half], half), s.running.Confine(ctx, setOf(all[half:]))); err != nil {
-		together()
-		return nil, err
+		return nil, errors.Join(err, together())
 	}
 	return together, nil
 }

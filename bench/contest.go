@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"slices"
@@ -86,8 +87,8 @@ const (
 // hold runs the rounds, in which each contender has its turns. Contenders
 // alternate, and change who begins, so that whatever else the machine does hits
 // all of them. One that fails has no more turns.
-func (c contest) hold(ctx context.Context, rounds int, turn time.Duration) outcome {
-	o := outcome{contest: c, failed: make([]error, len(c.contenders))}
+func (c contest) hold(ctx context.Context, rounds int, turn time.Duration) (o outcome) {
+	o = outcome{contest: c, failed: make([]error, len(c.contenders))}
 	for range c.contenders {
 		o.figures = append(o.figures, make(figures))
 	}
@@ -110,11 +111,11 @@ func (c contest) hold(ctx context.Context, rounds int, turn time.Duration) outco
 	}
 	o.held = rounds
 	if c.apart != nil {
-		var together func()
+		var together func() error
 		if together, o.missing = c.apart.standApart(ctx); o.missing != nil {
 			return o
 		}
-		defer together()
+		defer func() { o.missing = errors.Join(o.missing, together()) }()
 	}
 	if !c.fresh {
 		o.missing = c.prepared(func() error { return o.rounds(ctx, 0, rounds, turns) })

@@ -70,6 +70,7 @@ func (v venue) rush(goroutines, conns, statements int, least time.Duration) cont
 		rush(b, c, conns, goroutines, statements, least)
 	})
 	c.own = []metric{throughput, p50, p99, longest}
+	c.fresh = !c.far
 	if c.far {
 		c.most = 6 // the fewest that have an interval
 	}
