@@ -68,9 +68,9 @@ statistics. Quartiles are over the rounds.
 
 %d rounds of %v for each contender, fewer where a turn takes long. Where an interval is
 promised there are %d times as many, of %d turns each that are %d times shorter; where
-a database's median is promised, %d times as many, if there is no proxy. The
-cases of one goroutine without a proxy open their connections anew in each round: how
-fast one is depends on the server's process behind it, for as long as it lives. There a
+a database's median is promised, %d times as many, if there is no proxy. Statements'
+cases without a proxy open their connections anew in each round: how fast one is depends
+on the server's process behind it, for as long as it lives. In those of one goroutine a
 server has half of the processors to itself, and the bench the other half, as on
 machines of their own: left to the operating system, both on one processor or each on
 another, a query takes 0.7 to 1.4 times as long. %s %s; %s; %d processors (%s).
