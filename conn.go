@@ -83,14 +83,14 @@ func (c *conn) ExecContext(ctx context.Context, query string, args []driver.Name
 		if err != nil {
 			return nil, err
 		}
-		r.note(t.effect)
+		r.notes(&t, query)
 		t.call()
 		res, err := r.exec(ctx, query, t.args)
 		again, err = c.finish(ctx, &t, err, true)
 		if again {
 			continue
 		}
-		if c.renews(&t) { // the driver keeps prepared statements of its own (pgx)
+		if c.renews(&t, query) { // the driver keeps prepared statements of its own (pgx)
 			continue
 		}
 		r.settled(t.effect, err)
@@ -123,7 +123,7 @@ func (c *conn) QueryContext(ctx context.Context, query string, args []driver.Nam
 		if err != nil {
 			return nil, err
 		}
-		r.note(t.effect)
+		r.notes(&t, query)
 		t.call()
 		real, err := r.query(ctx, query, t.args)
 		if err == nil {
@@ -133,7 +133,7 @@ func (c *conn) QueryContext(ctx context.Context, query string, args []driver.Nam
 		if again {
 			continue
 		}
-		if c.renews(&t) { // the driver keeps prepared statements of its own (pgx)
+		if c.renews(&t, query) { // the driver keeps prepared statements of its own (pgx)
 			continue
 		}
 		r.settled(t.effect, err)
@@ -224,11 +224,11 @@ func (c *conn) PrepareContext(ctx context.Context, query string) (driver.Stmt, e
 
 // prepare finds the driver's statement on t's real connection, or makes it.
 func (c *conn) prepare(ctx context.Context, t *try, v *stmt) (s *realStmt, again bool, _ error) {
-	within := uint64(0)
+	era := uint64(0)
 	if t.real.seat.tx != nil {
-		within = t.real.begins
+		era = t.real.era
 	}
-	if s := t.real.stmts.get(v.query, v.edition, within); s != nil {
+	if s := t.real.stmts.get(v.query, v.edition, era); s != nil {
 		c.connector.stats.stmtHits.Add(1)
 		return s, false, ctx.Err()
 	}
@@ -250,7 +250,7 @@ func (c *conn) prepare(ctx context.Context, t *try, v *stmt) (s *realStmt, again
 	}
 	// One-off queries do not flush the cache: they have to come back first.
 	s = t.real.stmts.add(v.query, v.edition, si, !v.plain || t.known != nil)
-	s.within = within
+	s.era = era
 	return s, false, nil
 }
 
@@ -271,7 +271,7 @@ func (c *conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, e
 			return c.beginInside(ctx, &t, opts)
 		}
 		begun := &tx{conn: c, owner: r, bound: c.bound, opts: opts, ctx: ctx}
-		if c.connector.config.LazyBegin && r.betweenTxs() {
+		if c.connector.config.LazyBegin && c.betweenTxs(r) {
 			r.promised, c.touched = begun, true
 		} else {
 			_, err := c.beginReal(ctx, &t, begun, false)
@@ -284,7 +284,7 @@ func (c *conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, e
 			}
 		}
 		if t.turn {
-			r.begins++
+			r.era++
 			if before := r.seat.tx; before != nil {
 				before.replaced = true
 			}

@@ -51,9 +51,12 @@ func (c *conn) attachPromised(ctx context.Context, t *try) error {
 	return nil
 }
 
-// betweenTxs reports whether no transaction is open that was begun by hand. To
-// begin one inside is for the driver to refuse or to do, now.
-func (r *realConn) betweenTxs() bool {
+// betweenTxs reports whether no transaction is open on r, which c has. To begin one
+// inside is for the driver to refuse or to do, now.
+func (c *conn) betweenTxs(r *realConn) bool {
+	if c.tx != nil || r.begun() {
+		return false
+	}
 	switch r.txStatus() {
 	case dialects.TxNone:
 		return true

@@ -63,8 +63,10 @@ type realConn struct {
 	holder atomic.Pointer[binding]
 	seat   seat // what the binding keeps of it
 
-	// begins counts the transactions of tasks that were begun on it.
-	begins uint64
+	// era changes whenever tables may have changed that a task's transaction on it
+	// has used: when it begins, by a statement that is not known to change data only,
+	// and by the rollback of a savepoint, which lets go of locks.
+	era uint64
 	// promised is the transaction that begins with the next statement.
 	promised *tx
 
@@ -225,6 +227,14 @@ func (r *realConn) txStatus() dialects.TxStatus {
 		return r.session.TxStatus()
 	}
 	return dialects.TxUnknown
+}
+
+// notes is note for t's statement.
+func (r *realConn) notes(t *try, query string) {
+	r.note(t.effect)
+	if r.seat.tx != nil && r.traits.PreparedAges && !(leavesNothing(t.effect) && manipulates(query)) {
+		r.era++
+	}
 }
 
 // note records what a statement is about to do to the session. It is called

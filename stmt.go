@@ -4,6 +4,8 @@ import (
 	"context"
 	"database/sql/driver"
 	"slices"
+	"strings"
+	"unicode"
 
 	"github.com/pooldriver/pooldriver/dialects"
 )
@@ -110,7 +112,7 @@ func (s *stmt) run(ctx context.Context, args []driver.NamedValue, call func(*try
 		if c.refits(&t, rs) {
 			continue
 		}
-		r.note(t.effect)
+		r.notes(&t, s.query)
 		t.call()
 		err = call(&t, rs, t.args)
 		again, err = c.finish(ctx, &t, err, true)
@@ -120,7 +122,7 @@ func (s *stmt) run(ctx context.Context, args []driver.NamedValue, call func(*try
 		if t.said&dialects.StaleStatement != 0 {
 			r.stmts.expire(rs)
 		}
-		if c.renews(&t) {
+		if c.renews(&t, s.query) {
 			r.stmts.done(rs)
 			continue
 		}
@@ -144,10 +146,17 @@ func (s *stmt) run(ctx context.Context, args []driver.NamedValue, call func(*try
 const maxRenewals = 3
 
 // renews lets t run once more if its statement was stale, and it may.
-func (c *conn) renews(t *try) bool { return t.said&dialects.StaleStatement != 0 && c.renew(t) }
+func (c *conn) renews(t *try, query string) bool {
+	return t.said&dialects.StaleStatement != 0 && c.renew(t, query)
+}
 
-func (c *conn) renew(t *try) bool {
+func (c *conn) renew(t *try, query string) bool {
 	if t.renewed == maxRenewals || !c.mayRenew(t.real, t.effect) {
+		return false
+	}
+	// SQLite's driver runs the statements of a script one after the other, each
+	// prepared and committed by itself: an earlier one may have written.
+	if t.effect&dialects.Writes != 0 && mayBeScript(query) {
 		return false
 	}
 	t.renewed++
@@ -167,6 +176,24 @@ func (c *conn) mayRenew(r *realConn, effect dialects.Effect) bool {
 		return false
 	}
 	return true
+}
+
+// manipulates reports whether query is one statement whose first word says that it
+// reads or changes data, and no table.
+func manipulates(query string) bool {
+	query = strings.TrimLeft(query, " \t\r\n(")
+	end := strings.IndexFunc(query, func(r rune) bool { return !unicode.IsLetter(r) })
+	if end < 0 || mayBeScript(query) {
+		return false
+	}
+	return slices.ContainsFunc(manipulating, func(word string) bool { return strings.EqualFold(word, query[:end]) })
+}
+
+var manipulating = []string{"select", "insert", "update", "delete", "with", "values", "merge"}
+
+// mayBeScript reports whether query may have more than one statement.
+func mayBeScript(query string) bool {
+	return strings.Contains(strings.TrimRight(query, "; \t\r\n"), ";")
 }
 
 // Exec is ExecContext without a context.

@@ -26,7 +26,7 @@ type realStmt struct {
 	text string
 	// world and edition are what they were when it was prepared.
 	world, edition uint64
-	within         uint64    // the transaction of a task in which it was prepared, or 0
+	era            uint64    // of its connection, if prepared in a task's transaction, or 0
 	converter      converter // once asked
 	asked          bool
 	// open counts the rows read from it that are not closed: a statement
@@ -38,9 +38,9 @@ type realStmt struct {
 }
 
 // get returns the statement of that text and edition if it is there and free.
-// One that was prepared in the task's transaction within which it is wanted is of
-// now, whatever its edition: its tables are locked since (PostgreSQL, 13.3.1).
-func (c *stmtCache) get(text string, edition, within uint64) *realStmt {
+// One that was prepared in the same era of a task's transaction is of now,
+// whatever its edition: its tables are locked since (PostgreSQL, 13.3.1).
+func (c *stmtCache) get(text string, edition, era uint64) *realStmt {
 	e := c.order.Front()
 	if e == nil {
 		return nil
@@ -52,7 +52,7 @@ func (c *stmtCache) get(text string, edition, within uint64) *realStmt {
 		}
 		s = e.Value.(*realStmt)
 	}
-	ofNow := s.edition >= edition || within != 0 && s.within == within
+	ofNow := s.edition >= edition || era != 0 && s.era == era
 	if s.world != c.world || !ofNow {
 		c.drop(e)
 		return nil

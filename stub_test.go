@@ -24,6 +24,7 @@ type stub struct {
 	dialects.Template
 	server *fakedb.Server
 	traits dialects.Traits
+	also   dialects.Effect // of every text
 
 	peek    func() dialects.Liveness
 	clean   func() (bool, error)
@@ -39,7 +40,7 @@ var (
 )
 
 func (s *stub) Name() string                    { return "stub" }
-func (s *stub) Effect(q string) dialects.Effect { return s.Dialect.Effect(q) }
+func (s *stub) Effect(q string) dialects.Effect { return s.Dialect.Effect(q) | s.also }
 func (s *stub) Traits() dialects.Traits         { return s.traits }
 
 func (s *stub) Diagnose(err error) dialects.Diagnosis {
@@ -198,6 +199,28 @@ func TestAStaleStatementIsPreparedAgainOutsideATransaction(t *testing.T) {
 	require.ErrorIs(t, err, errStale, "in a transaction it is the program's affair")
 	require.NoError(t, tx.Rollback())
 	require.Len(t, s.server.Table("t"), 2)
+}
+
+// TestAScriptThatMayHaveWrittenIsNeverExecutedAgain: the error may be of its second
+// statement, and the first is committed.
+func TestAScriptThatMayHaveWrittenIsNeverExecutedAgain(t *testing.T) {
+	s, db, _ := openStub(t, dialects.Traits{})
+	s.also = dialects.Writes
+	for text, again := range map[string]bool{
+		"INSERT INTO t VALUES (1); ":                         true,
+		"INSERT INTO t VALUES (2); INSERT INTO t VALUES (3)": false,
+	} {
+		before := len(s.server.Events(fakedb.ConnExecCtx))
+		s.server.Fail(fakedb.ConnExecCtx, 1, errStale)
+		_, err := db.Exec(text)
+		if again {
+			require.NoError(t, err)
+			require.Len(t, s.server.Events(fakedb.ConnExecCtx), before+2)
+		} else {
+			require.ErrorIs(t, err, errStale)
+			require.Len(t, s.server.Events(fakedb.ConnExecCtx), before+1)
+		}
+	}
 }
 
 func TestAStatementThatMayHaveCalledCodeIsNeverExecutedAgain(t *testing.T) {

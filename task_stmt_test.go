@@ -88,18 +88,47 @@ func TestAStatementIsPreparedOnceInATasksTransactionWherePreparedStatementsAge(t
 	tx, err := db.BeginTx(ctx, nil)
 	require.NoError(t, err)
 	use()
+	mustExec(t, ctx, db, "INSERT INTO t VALUES (4)")
 	use()
 	require.Equal(t, 1, prepares(), "its tables are locked until the transaction ends")
+	mustExec(t, ctx, db, "CREATE TABLE other (a INT)")
+	use()
+	require.Equal(t, 2, prepares(), "the transaction may have changed them itself")
+	inner, err := db.BeginTx(ctx, nil)
+	require.NoError(t, err)
+	use()
+	require.Equal(t, 2, prepares())
+	require.NoError(t, inner.Rollback())
+	use()
+	require.Equal(t, 3, prepares(), "locks were let go")
 	require.NoError(t, tx.Commit())
 	use()
-	require.Equal(t, 2, prepares(), "prepared again, it is of now")
+	require.Equal(t, 4, prepares(), "prepared again, it is of now")
 	_, err = db.BeginTx(ctx, nil)
 	require.NoError(t, err)
 	use()
-	require.Equal(t, 3, prepares())
+	require.Equal(t, 5, prepares())
 	end()
 	require.Empty(t, c.editions.live)
-	require.Len(t, s.server.Table("t"), 9, "the last one was rolled back")
+	require.Len(t, s.server.Table("t"), 16, "the savepoint's and the last one's were rolled back")
+}
+
+func TestWhatManipulatesDataOnly(t *testing.T) {
+	for query, only := range map[string]bool{
+		"SELECT 1":                           true,
+		" (select 1) union select":           true,
+		"Insert\tinto t values (1);":         true,
+		"with a as (select 1) delete from t": true,
+		"update t set a = 'a;b'":             false,
+		"select 1; drop table t":             false,
+		"alter table t add b int":            false,
+		"/* why */ select 1":                 false,
+		"selection":                          false,
+		"select":                             false,
+		"":                                   false,
+	} {
+		require.Equal(t, only, manipulates(query), query)
+	}
 }
 
 // TestAStatementPreparedAgainInATasksSessionIsOfNow: the session's state locks no

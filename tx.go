@@ -232,6 +232,7 @@ func (t *tx) rollback() (err error) {
 		err = t.rollbackReal()
 	case r.lost():
 	default:
+		r.era++
 		if err = t.execute("ROLLBACK TO SAVEPOINT " + t.savepoint); err == nil {
 			err = t.execute("RELEASE SAVEPOINT " + t.savepoint)
 		}

@@ -132,3 +132,43 @@ func TestATransactionWhoseWriteWasInterruptedIsOverWhenItsTaskIs(t *testing.T) {
 	}
 	require.NotZero(t, interrupted)
 }
+
+// TestASecondTransactionIsRefusedWhereNobodyTellsOfTheFirst: an answer that is put
+// off to the next statement would be the first transaction's.
+func TestASecondTransactionIsRefusedWhereNobodyTellsOfTheFirst(t *testing.T) {
+	for name, adopt := range map[string]func(context.Context) (context.Context, func()){
+		"no task": func(ctx context.Context) (context.Context, func()) { return ctx, func() {} },
+		"a task that keeps them apart": func(ctx context.Context) (context.Context, func()) {
+			return pooldriver.WithTask(ctx)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dsn := "sqlite:" + filepath.Join(t.TempDir(), "x.db") + "?pool_lazy_begin=true&pool_ambient=separate"
+			db := sql.OpenDB(pooldriver.New(dsn))
+			defer db.Close()
+			_, err := db.Exec("create table t (a int)")
+			require.NoError(t, err)
+			ctx, end := adopt(t.Context())
+			defer end()
+			conn, err := db.Conn(ctx)
+			require.NoError(t, err)
+			defer conn.Close()
+			first, err := conn.BeginTx(ctx, nil)
+			require.NoError(t, err)
+			_, err = first.ExecContext(ctx, "insert into t values (1)")
+			require.NoError(t, err)
+			defer func() { _ = first.Rollback() }()
+			second, err := conn.BeginTx(ctx, nil)
+			if err == nil { // conn.Close would wait for it
+				require.NoError(t, second.Rollback())
+			}
+			require.ErrorContains(t, err, "within a transaction")
+			_, err = first.ExecContext(ctx, "insert into t values (2)")
+			require.NoError(t, err)
+			require.NoError(t, first.Commit())
+			var n int
+			require.NoError(t, db.QueryRow("select count(*) from t").Scan(&n))
+			require.Equal(t, 2, n)
+		})
+	}
+}

@@ -143,6 +143,51 @@ func TestAStatementPreparedAgainInATaskFitsTheTablesOfNow(t *testing.T) {
 	}
 }
 
+// TestAStatementPreparedAgainInATasksTransactionFitsTheTablesOfNow: the transaction
+// may have altered them itself, or a savepoint may have let go of what locked them.
+func TestAStatementPreparedAgainInATasksTransactionFitsTheTablesOfNow(t *testing.T) {
+	s := stage{name: "postgres", account: testbed.Shared(t, testbed.Postgres).NewAccount(t)}
+	s.witness = s.account.Witness(t)
+	p := s.open(t, 2)
+	const text = "SELECT * FROM altered WHERE id = $1"
+	for name, alter := range map[string]func(context.Context, func(any) error) error{
+		"altered itself": func(ctx context.Context, use func(any) error) error {
+			if err := use(1); err != nil {
+				return err
+			}
+			_, err := p.ExecContext(ctx, "ALTER TABLE altered ALTER COLUMN id TYPE text")
+			return err
+		},
+		"altered by another after a savepoint": func(ctx context.Context, use func(any) error) error {
+			inner, err := p.BeginTx(ctx, nil)
+			if err != nil {
+				return err
+			}
+			if err := use(1); err != nil {
+				return err
+			}
+			if err := inner.Rollback(); err != nil {
+				return err
+			}
+			_, err = s.witness.Exec("ALTER TABLE altered ALTER COLUMN id TYPE text")
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			mustExec(t, p.DB, "DROP TABLE IF EXISTS altered")
+			mustExec(t, p.DB, "CREATE TABLE altered (id integer)")
+			require.NoError(t, pooldriver.Do(t.Context(), func(ctx context.Context) error {
+				tx, err := p.BeginTx(ctx, nil)
+				require.NoError(t, err)
+				require.NoError(t, alter(ctx, func(arg any) error { return once(ctx, p, text, arg) }))
+				require.NoError(t, once(ctx, p, text, "x"))
+				require.NoError(t, once(ctx, tx, text, "x"))
+				return tx.Commit()
+			}))
+		})
+	}
+}
+
 // TestAStatementIsPreparedOnceInATasksTransaction, however often the program
 // does it.
 func TestAStatementIsPreparedOnceInATasksTransaction(t *testing.T) {
