@@ -151,12 +151,7 @@ func (c *conn) renews(t *try, query string) bool {
 }
 
 func (c *conn) renew(t *try, query string) bool {
-	if t.renewed == maxRenewals || !c.mayRenew(t.real, t.effect) {
-		return false
-	}
-	// SQLite's driver runs the statements of a script one after the other, each
-	// prepared and committed by itself: an earlier one may have written.
-	if t.effect&dialects.Writes != 0 && mayBeScript(query) {
+	if t.renewed == maxRenewals || !c.mayRenew(t.real, t.effect, query) {
 		return false
 	}
 	t.renewed++
@@ -166,9 +161,14 @@ func (c *conn) renew(t *try, query string) bool {
 
 // mayRenew reports whether a statement that turned out stale can be prepared
 // and executed again. Not in a transaction, and not where it may have called
-// code on the server that has done something before it failed.
-func (c *conn) mayRenew(r *realConn, effect dialects.Effect) bool {
+// code on the server that has done something before it failed. Nor a script that
+// writes: SQLite's driver runs its statements one after the other, each prepared and
+// committed by itself.
+func (c *conn) mayRenew(r *realConn, effect dialects.Effect, query string) bool {
 	if c.tx != nil || r.begun() || effect&(dialects.Suspect|dialects.TxControl) != 0 {
+		return false
+	}
+	if effect&dialects.Writes != 0 && mayBeScript(query) {
 		return false
 	}
 	switch r.session.TxStatus() {
