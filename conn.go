@@ -272,6 +272,9 @@ func (c *conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, e
 		}
 		begun := &tx{conn: c, owner: r, bound: c.bound, opts: opts, ctx: ctx}
 		if c.connector.config.LazyBegin && c.betweenTxs(r) {
+			if err := ctx.Err(); err != nil {
+				return nil, err // as the driver would say
+			}
 			r.promised, c.touched = begun, true
 		} else {
 			_, err := c.beginReal(ctx, &t, begun, false)

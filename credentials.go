@@ -291,8 +291,8 @@ func (c *Connector) credentialOfNow(ctx context.Context, refused Credential) (_ 
 	if err := c.credentials.ctx.Err(); err != nil {
 		return refused, err // the program has closed us, and perhaps its source
 	}
-	ctx, cancel := withEnd(ctx, c.credentials.ctx)
-	defer cancel()
+	ctx, j := join(ctx, c.credentials.ctx)
+	defer j.free()
 	defer c.guardSource(&err)
 	cred, serial, err := c.credential(ctx, 0)
 	if err == nil && !cred.Expires.IsZero() && cred.User == refused.User && cred.Password == refused.Password {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql/driver"
 	"errors"
+	"sync/atomic"
 
 	"github.com/pooldriver/pooldriver/dialects"
 )
@@ -41,8 +42,8 @@ func (c *conn) attachPromised(ctx context.Context, t *try) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	both, cancel := withEnd(p.ctx, ctx)
-	defer cancel()
+	both, j := join(p.ctx, ctx)
+	defer j.free()
 	if err := c.borrow(both, t, placeOf(p.ctx).from); err != nil {
 		p.refused = err
 		return err
@@ -67,12 +68,16 @@ func (c *conn) betweenTxs(r *realConn) bool {
 }
 
 // keepPromise begins the transaction that was promised on t's connection. One
-// that cannot begin fails each of its statements.
+// that cannot begin fails each of its statements. One whose first statement's context
+// has ended before has not tried.
 func (c *conn) keepPromise(ctx context.Context, t *try) (again bool, _ error) {
 	r := t.real
 	p := r.promised
 	if p.refused != nil {
 		return false, p.refused
+	}
+	if err := ctx.Err(); err != nil {
+		return false, err
 	}
 	p.refused = errNotBegun // for a driver that panics
 	touched := c.touched
@@ -100,11 +105,11 @@ var errNotBegun = errors.New("pooldriver: the transaction did not begin")
 // that one.
 func (c *conn) beginReal(ctx context.Context, t *try, begun *tx, carry bool) (carried bool, err error) {
 	r := t.real
-	given := begun.ctx
-	if both, cancel := withEnd(begun.ctx, ctx); both != begun.ctx {
-		defer cancel() // the first statement's context bounds it, too
-		given = both
-	}
+	// The first statement's context bounds the beginning, too, and nothing else:
+	// a driver may watch what it is given for as long as the transaction lasts.
+	given, j := join(begun.ctx, ctx)
+	defer j.part()
+	begun.joint.Store(j)
 	if r.traits.TxKeepsContext {
 		bounded := given
 		begun.kept = newTxContext(begun.ctx)
@@ -125,6 +130,7 @@ func (c *conn) beginReal(ctx context.Context, t *try, begun *tx, carry bool) (ca
 		// It may have begun all the same, or left behind for the next one
 		// what it set for this one.
 		r.doubt, begun.real = true, nil
+		begun.joint.Swap(nil).free()
 		if begun.opts != (driver.TxOptions{}) {
 			r.effect |= suspectTx
 		}
@@ -132,14 +138,53 @@ func (c *conn) beginReal(ctx context.Context, t *try, begun *tx, carry bool) (ca
 	return carried, err
 }
 
-// withEnd is ctx that ends when other does, too.
-func withEnd(ctx, other context.Context) (context.Context, context.CancelFunc) {
-	if ctx == other || other.Done() == nil {
-		return ctx, func() {}
+// joint is a context that ends when another one does, too.
+type joint struct {
+	context.Context // which ends with either
+	one, other      context.Context
+	stop            func() bool
+	cancel          context.CancelCauseFunc
+	err             atomic.Pointer[error] // once said
+}
+
+// join is one that ends when other does, too. Where that is one itself there is no joint.
+func join(one, other context.Context) (context.Context, *joint) {
+	if one == other || other.Done() == nil {
+		return one, nil
 	}
-	both, cancel := context.WithCancelCause(ctx)
+	ctx, cancel := context.WithCancelCause(one)
 	stop := context.AfterFunc(other, func() { cancel(context.Cause(other)) })
-	return both, func() { stop(); cancel(nil) }
+	j := &joint{Context: ctx, one: one, other: other, stop: stop, cancel: cancel}
+	return j, j
+}
+
+// Err is that of the context that has ended: a deadline that has passed is told as one.
+func (j *joint) Err() error {
+	err := j.Context.Err()
+	if err == nil {
+		return nil
+	}
+	if e := j.one.Err(); e != nil {
+		err = e
+	} else if e := j.other.Err(); e != nil {
+		err = e
+	}
+	j.err.CompareAndSwap(nil, &err) // it never changes again
+	return *j.err.Load()
+}
+
+// part lets the other one end without it, free the one, too.
+func (j *joint) part() {
+	if j != nil {
+		j.stop()
+	}
+}
+
+func (j *joint) free() {
+	if j != nil {
+		j.stop()
+		j.cancel(nil)
+	}
 }
 
 // again makes the promise anew, for another connection: the one that it was to

@@ -375,7 +375,7 @@ func TestBothContextsEndTheWaitOfALazyTransaction(t *testing.T) {
 			require.NoError(t, err)
 			begun := time.Now()
 			_, err = tx.ExecContext(of["the statement's"], "INSERT INTO t VALUES (2)")
-			require.Error(t, err, whose+" "+waiting)
+			require.ErrorIs(t, err, context.DeadlineExceeded, whose+" "+waiting)
 			require.Less(t, time.Since(begun), 5*time.Second, whose+" "+waiting)
 			_ = tx.Rollback()
 			cancel()
@@ -404,6 +404,61 @@ func TestALazyTransactionsCommitOutlivesItsFirstStatementsContext(t *testing.T) 
 		require.NoError(t, tx.Commit())
 	}
 	require.Len(t, s.server.Table("t"), 3)
+}
+
+// TestALazyTransactionsDriverMayWatchItsContext for as long as it lasts, as lib/pq does:
+// its first statement's context bounds the beginning alone.
+func TestALazyTransactionsDriverMayWatchItsContext(t *testing.T) {
+	s, db, c := openStub(t, dialects.Traits{}, lazily)
+	var given context.Context
+	s.begun = func(ctx context.Context) { given = ctx }
+	c.Flush() // a connection that tells
+	begin := func(ctx context.Context) *sql.Tx {
+		tx, err := db.BeginTx(ctx, nil)
+		require.NoError(t, err)
+		first, cancel := context.WithCancel(t.Context())
+		mustExec(t, first, tx, "INSERT INTO t VALUES (1)")
+		require.NoError(t, given.Err())
+		cancel()
+		select {
+		case <-given.Done():
+			require.Fail(t, "ended with the first statement's context")
+		case <-time.After(20 * time.Millisecond):
+		}
+		return tx
+	}
+	for _, end := range []func(*sql.Tx) error{(*sql.Tx).Commit, (*sql.Tx).Rollback} {
+		require.NoError(t, end(begin(t.Context())))
+		require.Error(t, given.Err(), "let go of")
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	tx := begin(ctx)
+	cancel()
+	<-given.Done()
+	_ = tx.Rollback()
+}
+
+// TestAnEndedContextDoesNotBeginALazyTransaction on a connection that is there already:
+// neither BeginTx's nor that of a first statement, after which it is what it was.
+func TestAnEndedContextDoesNotBeginALazyTransaction(t *testing.T) {
+	server, db, _ := openTasks(t, 1, lazily)
+	conn, err := db.Conn(t.Context())
+	require.NoError(t, err)
+	defer conn.Close()
+	require.NoError(t, conn.PingContext(t.Context()))
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err = conn.BeginTx(ended, nil)
+	require.ErrorIs(t, err, context.Canceled)
+	tx, err := conn.BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	_, err = conn.ExecContext(ended, "INSERT INTO t VALUES (1)")
+	require.ErrorIs(t, err, context.Canceled)
+	require.Empty(t, server.Events(fakedb.ConnBeginCtx))
+	mustExec(t, t.Context(), tx, "INSERT INTO t VALUES (2)")
+	require.NoError(t, tx.Commit())
+	require.Len(t, server.Events(fakedb.ConnBeginCtx), 1)
+	require.Len(t, server.Table("t"), 1)
 }
 
 // TestStatementsAtOnceBeginALazyTransactionOnce is the race detector's, too.

@@ -28,6 +28,7 @@ type stub struct {
 
 	peek    func() dialects.Liveness
 	clean   func() (bool, error)
+	begun   func(context.Context) // told what the driver's BeginTx gets
 	pings   atomic.Int32
 	sending bool // every operation counts as sent
 	dialing sync.Mutex
@@ -70,6 +71,31 @@ type stubSession struct {
 	stub *stub
 	id   int
 	sent uint64
+}
+
+func (s *stubSession) Conn() driver.Conn {
+	conn := s.Session.Conn()
+	if s.stub.begun == nil {
+		return conn
+	}
+	return &tellingConn{conn.(fullConn), s.stub.begun}
+}
+
+type fullConn interface {
+	driver.Conn
+	driver.ConnBeginTx
+	driver.ExecerContext
+	driver.QueryerContext
+}
+
+type tellingConn struct {
+	fullConn
+	begun func(context.Context)
+}
+
+func (c *tellingConn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
+	c.begun(ctx)
+	return c.fullConn.BeginTx(ctx, opts)
 }
 
 func (s *stubSession) TxStatus() dialects.TxStatus {

@@ -26,9 +26,10 @@ type tx struct {
 	real      driver.Tx // nil: not begun yet, or a savepoint,
 	savepoint string    // of this name
 	opts      driver.TxOptions
-	ctx       context.Context // BeginTx's
-	kept      *txContext      // what the driver got instead, where it keeps it
-	refused   error           // why it could not begin, where that was tried late
+	ctx       context.Context       // BeginTx's
+	kept      *txContext            // what the driver got instead, where it keeps it
+	joint     atomic.Pointer[joint] // what the driver has begun it with, until it ends
+	refused   error                 // why it could not begin, where that was tried late
 	// replaced: the driver has begun another one on the same connection, and
 	// has the last word on what that means.
 	replaced bool
@@ -149,6 +150,7 @@ func (t *tx) guarded(end func() error) error {
 		if panicked {
 			t.wreck()
 		}
+		t.joint.Swap(nil).free()
 	}()
 	err := end()
 	panicked = false
