@@ -63,7 +63,7 @@ type binding struct {
 // turn on it.
 func (c *conn) start(ctx context.Context, t *try) error {
 	if c.wrecked {
-		return errRowsLost
+		return errWrecked
 	}
 	for {
 		err := c.reach(ctx, t)

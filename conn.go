@@ -36,7 +36,7 @@ type conn struct {
 	fresh     int     // statements prepared in this checkout that are open
 	aging     []*stmt // those with an edition
 	closed    bool
-	wrecked   bool // the driver panicked in Rows.Close: database/sql cannot end this checkout
+	wrecked   bool // the driver panicked, and database/sql cannot end this checkout, or it had a state
 	// sole: made by Driver.Open rather than by a Connector of the program's;
 	// its connector ends with it.
 	sole bool
@@ -91,6 +91,7 @@ func (c *conn) ExecContext(ctx context.Context, query string, args []driver.Name
 			continue
 		}
 		if c.renews(&t, query) { // the driver keeps prepared statements of its own (pgx)
+			c.endTurn(&t)
 			continue
 		}
 		r.settled(t.effect, err)
@@ -134,6 +135,7 @@ func (c *conn) QueryContext(ctx context.Context, query string, args []driver.Nam
 			continue
 		}
 		if c.renews(&t, query) { // the driver keeps prepared statements of its own (pgx)
+			c.endTurn(&t)
 			continue
 		}
 		r.settled(t.effect, err)
@@ -176,9 +178,11 @@ func (c *conn) convert(t *try, s *realStmt) (again bool, err error) {
 		t.ready = err == nil
 		return t.ready, err
 	}
-	t.inside = true // a driver, or a Valuer, may panic
+	// A driver, or a Valuer, may panic. database/sql may then keep the checkout of
+	// the only statement of one for ever; a *sql.Conn goes on.
+	t.inside, t.loose = !c.executed, s
 	t.args, err = converter.convert(t.args)
-	t.inside = false
+	t.inside, t.loose = false, nil
 	t.ready = err == nil
 	if err != nil && s != nil {
 		t.real.stmts.done(s)
@@ -340,7 +344,7 @@ func (c *conn) IsValid() bool {
 	c.detach()
 	c.checkouts++
 	c.fresh = 0
-	return !c.closed && !(fresh > 0 && b != nil && b.held.Load() > 0 && !b.ended.Load())
+	return !c.closed && !c.wrecked && !(fresh > 0 && b != nil && b.held.Load() > 0 && !b.ended.Load())
 }
 
 // Close ends the virtual connection. database/sql calls it on an attached one

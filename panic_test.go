@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/pooldriver/pooldriver/dialects"
 	"github.com/pooldriver/pooldriver/internal/fakedb"
 )
 
@@ -188,7 +189,7 @@ func TestAPanicOfRowsCloseCostsTheirConnectionOnly(t *testing.T) {
 				require.PanicsWithValue(t, "boom", func() { _ = rows.Close() })
 				atRest(t, c) // at once
 				if conn, ok := on.(*sql.Conn); ok {
-					require.ErrorIs(t, conn.PingContext(ctx), errRowsLost, "it would never give back another one")
+					require.ErrorIs(t, conn.PingContext(ctx), errWrecked, "it would never give back another one")
 				}
 				soon(t, "the end of the task", end)
 				atRest(t, c)
@@ -214,9 +215,9 @@ func TestAfterAPanicOfRowsCloseATransactionDoesNotGoOnInAutocommit(t *testing.T)
 		server.Inject(fakedb.Fault{Call: fakedb.RowsClose, Panic: "boom"})
 		require.PanicsWithValue(t, "boom", func() { _ = rows.Close() })
 		_, err = conn.ExecContext(t.Context(), "INSERT INTO t VALUES (2)", nil)
-		require.ErrorIs(t, err, errRowsLost)
+		require.ErrorIs(t, err, errWrecked)
 		_, err = conn.BeginTx(t.Context(), driver.TxOptions{})
-		require.ErrorIs(t, err, errRowsLost)
+		require.ErrorIs(t, err, errWrecked)
 		require.Empty(t, server.Table("t"))
 		atRest(t, c)
 	}
@@ -339,6 +340,66 @@ func TestAPanicOfAValuerCostsNoPlaceInThePool(t *testing.T) {
 	require.PanicsWithValue(t, "boom", func() { _, _ = db.ExecContext(t.Context(), "INSERT INTO t VALUES (?)", moody{}) })
 	atRest(t, c)
 	require.NoError(t, insertTwo(t.Context(), db))
+}
+
+// TestAPanicOfAValuerLeavesAConnItsSession: nothing was sent, and what is open goes on.
+func TestAPanicOfAValuerLeavesAConnItsSession(t *testing.T) {
+	server, db, c := openTasks(t, 2)
+	conn, err := db.Conn(t.Context())
+	require.NoError(t, err)
+	mustExec(t, t.Context(), conn, "BEGIN")
+	mustExec(t, t.Context(), conn, "INSERT INTO t VALUES (1)")
+	rows, err := conn.QueryContext(t.Context(), "SELECT n FROM numbers LIMIT 5")
+	require.NoError(t, err)
+	require.PanicsWithValue(t, "boom", func() { _, _ = conn.ExecContext(t.Context(), "INSERT INTO t VALUES (?)", moody{}) })
+	for range 5 {
+		require.True(t, rows.Next())
+	}
+	require.NoError(t, rows.Close())
+	mustExec(t, t.Context(), conn, "INSERT INTO t VALUES (2)")
+	require.Equal(t, 1, server.State().InTx(), "the same one")
+	mustExec(t, t.Context(), conn, "COMMIT")
+	require.NoError(t, conn.Close())
+	require.Len(t, server.Table("t"), 2)
+	require.Equal(t, 1, server.State().Opened)
+	atRest(t, c)
+}
+
+// TestAPanicOfAValuerLeavesNoStatementBehind, where each query is prepared.
+func TestAPanicOfAValuerLeavesNoStatementBehind(t *testing.T) {
+	s, db, c := openStub(t, dialects.Traits{Reprepares: true})
+	for i := range 5 {
+		tx, err := db.Begin()
+		require.NoError(t, err)
+		query := fmt.Sprintf("INSERT INTO t VALUES (?) /* %d */", i)
+		require.PanicsWithValue(t, "boom", func() { _, _ = tx.ExecContext(t.Context(), query, moody{}) })
+		require.NoError(t, tx.Rollback())
+	}
+	atRest(t, c)
+	require.Len(t, s.server.Events(fakedb.ConnPrepareCtx), 5)
+	require.Zero(t, s.server.State().Prepared())
+	require.Equal(t, 1, s.server.State().Opened)
+}
+
+// TestAConnWhoseSessionEndedByAPanicDoesNotGoOnOnAnotherOne: what comes next would be
+// outside the transaction, and without the session's state.
+func TestAConnWhoseSessionEndedByAPanicDoesNotGoOnOnAnotherOne(t *testing.T) {
+	for _, state := range []string{"BEGIN", "SET a = 1"} {
+		server, db, c := openTasks(t, 1)
+		conn, err := db.Conn(t.Context())
+		require.NoError(t, err)
+		mustExec(t, t.Context(), conn, state)
+		server.Inject(fakedb.Fault{Call: fakedb.ConnExecCtx, Panic: "boom"})
+		require.PanicsWithValue(t, "boom", func() { _ = insertTwo(t.Context(), conn) })
+		require.ErrorIs(t, insertTwo(t.Context(), conn), errWrecked)
+		_, err = conn.BeginTx(t.Context(), nil)
+		require.ErrorIs(t, err, errWrecked)
+		require.NoError(t, conn.Close())
+		require.Empty(t, server.Table("t"))
+		require.NoError(t, insertTwo(t.Context(), db))
+		require.Equal(t, 2, server.State().Opened)
+		atRest(t, c)
+	}
 }
 
 // TestAPanicOfColumnsIsNotTheQuerys: database/sql survives the one and not the other.

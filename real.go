@@ -264,6 +264,9 @@ func (r *realConn) reckon(e dialects.Effect, err error) {
 	if e&dialects.ForgetPrepared != 0 || r.traits.PreparedKeepsTypes && e&dialects.Stateful != 0 {
 		r.stmts.expireAll()
 	}
+	if e&dialects.TxControl != 0 {
+		r.txEnds()
+	}
 	if err != nil {
 		r.doubt = r.doubt || e&dialects.TxControl != 0
 		return
@@ -279,6 +282,15 @@ func (r *realConn) reckon(e dialects.Effect, err error) {
 			status = last.LastTxStatus()
 		}
 		r.seat.byHand = status == dialects.TxOpen || status == dialects.TxFailed || status == dialects.TxLost
+	}
+}
+
+// txEnds is for the end of a transaction, or of a savepoint: it may take back what has
+// changed the meaning of texts. What was prepared since has the types of then where a
+// server keeps them.
+func (r *realConn) txEnds() {
+	if r.traits.PreparedAges && r.effect&dialects.ForgetPrepared != 0 {
+		r.stmts.expireAll()
 	}
 }
 

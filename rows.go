@@ -125,6 +125,9 @@ func (r *rows) why() error {
 // on their connection.
 var errRowsLost = errors.New("pooldriver: the connection of these rows is gone: the driver has panicked")
 
+// errWrecked is for what comes later in a checkout that has lost its connection so.
+var errWrecked = errors.New("pooldriver: the connection is gone, with its session: the driver has panicked; take another one")
+
 var errRowsClosed = errors.New("pooldriver: these rows are closed")
 
 // unuse ends what use began.

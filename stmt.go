@@ -122,15 +122,16 @@ func (s *stmt) run(ctx context.Context, args []driver.NamedValue, call func(*try
 		if t.said&dialects.StaleStatement != 0 {
 			r.stmts.expire(rs)
 		}
-		if c.renews(&t, s.query) {
-			r.stmts.done(rs)
-			continue
-		}
+		again = c.renews(&t, s.query)
 		opens := err == nil && open != nil
 		if opens {
 			rs.open++
 		}
-		r.stmts.done(rs)
+		r.stmts.done(rs) // while it is our turn
+		if again {
+			c.endTurn(&t)
+			continue
+		}
 		r.settled(t.effect, err)
 		if opens {
 			open(&t, rs)
@@ -155,7 +156,6 @@ func (c *conn) renew(t *try, query string) bool {
 		return false
 	}
 	t.renewed++
-	c.endTurn(t)
 	return true
 }
 

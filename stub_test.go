@@ -227,6 +227,70 @@ func TestAStaleStatementIsPreparedAgainOutsideATransaction(t *testing.T) {
 	require.Len(t, s.server.Table("t"), 2)
 }
 
+// TestStatementsOfATaskThatAreStaleAtOnce is the race detector's: a statement is let go
+// of in its user's turn.
+func TestStatementsOfATaskThatAreStaleAtOnce(t *testing.T) {
+	s, db, _ := openStub(t, dialects.Traits{PreparedAges: true})
+	ctx, end := WithTask(t.Context())
+	defer end()
+	mustExec(t, ctx, db, "SET a = 1")
+	stmt, err := db.PrepareContext(ctx, "INSERT INTO t VALUES (?)")
+	require.NoError(t, err)
+	defer stmt.Close()
+	for range 100 {
+		s.server.Fail(fakedb.StmtExecCtx, 1, errStale)
+		errs := make(chan error)
+		for i := range 3 {
+			go func() {
+				_, err := stmt.ExecContext(ctx, i)
+				errs <- err
+			}()
+		}
+		for range 3 {
+			require.NoError(t, <-errs)
+		}
+	}
+	require.Len(t, s.server.Table("t"), 300)
+}
+
+// TestAStatementEndsWithATransactionThatChangesWhatItMeans, where a server keeps the
+// types of then.
+func TestAStatementEndsWithATransactionThatChangesWhatItMeans(t *testing.T) {
+	for _, ages := range []bool{false, true} {
+		for _, byHand := range []bool{false, true} {
+			s, db, _ := openStub(t, dialects.Traits{PreparedAges: ages})
+			stmt, err := db.Prepare("INSERT INTO t VALUES (?)")
+			require.NoError(t, err)
+			conn, err := db.Conn(t.Context())
+			require.NoError(t, err)
+			execute := func(query string) { mustExec(t, t.Context(), conn, query) }
+			end := func() { execute("ROLLBACK") }
+			if byHand {
+				execute("BEGIN")
+			} else {
+				tx, err := conn.BeginTx(t.Context(), nil)
+				require.NoError(t, err)
+				end = func() { require.NoError(t, tx.Rollback()) }
+			}
+			s.also = dialects.ForgetPrepared
+			execute("SELECT 1 /* names mean something else from here on */")
+			s.also = 0
+			use := func() {
+				again, err := conn.PrepareContext(t.Context(), "INSERT INTO t VALUES (?)")
+				require.NoError(t, err)
+				require.NoError(t, again.Close())
+			}
+			use()
+			before := len(s.server.Events(fakedb.ConnPrepareCtx))
+			end()
+			use()
+			require.Equal(t, ages, len(s.server.Events(fakedb.ConnPrepareCtx)) > before)
+			require.NoError(t, conn.Close())
+			require.NoError(t, stmt.Close())
+		}
+	}
+}
+
 // TestAScriptThatMayHaveWrittenIsNeverExecutedAgain: the error may be of its second
 // statement, and the first is committed.
 func TestAScriptThatMayHaveWrittenIsNeverExecutedAgain(t *testing.T) {

@@ -22,11 +22,12 @@ type try struct {
 	sent    uint64
 	said    dialects.Diagnosis // of the last error
 	retried bool
-	renewed int  // so often, for a statement that was stale
-	ready   bool // args are converted
-	inside  bool // in a call of the driver that has not returned
-	turn    bool // it has real's turn
-	first   bool // nothing was executed in the checkout before
+	renewed int       // so often, for a statement that was stale
+	ready   bool      // args are converted
+	inside  bool      // in a call of the driver that has not returned
+	loose   *realStmt // whose arguments are being converted
+	turn    bool      // it has real's turn
+	first   bool      // nothing was executed in the checkout before
 }
 
 // init begins an operation with a text of the program's.
@@ -55,13 +56,19 @@ func (t *try) call() {
 // If the driver panicked, its connection ends here: after some panics (in a
 // query, in BeginTx) database/sql never gives the checkout back, and the place
 // in the pool would be lost with it. Not in a transaction: there database/sql
-// still rolls back on that connection.
+// still rolls back on that connection. A *sql.Conn whose session had a state, or a
+// transaction by hand, has nothing to go on with: on another connection what follows
+// would be something else.
 func (c *conn) done(t *try) {
+	if t.loose != nil {
+		t.real.stmts.done(t.loose)
+	}
 	if t.inside && c.tx == nil {
 		if t.turn {
 			t.real.broken = true
 			c.bound.standDown(c, t.real)
 		} else {
+			c.wrecked = c.executed && !leavesNothing(t.real.effect)
 			c.discard()
 		}
 	}

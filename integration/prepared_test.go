@@ -112,6 +112,69 @@ func TestAStatementOfOneTenantIsNotTheNextOnes(t *testing.T) {
 	}
 }
 
+// TestAStatementOfATemporaryTableIsNotTheNextBorrowers: it hides another one of its
+// name, whose columns have other types. Somebody has the same text prepared meanwhile,
+// so that it is not prepared anew for having been closed; and where the driver keeps
+// plain texts, it keeps their types.
+func TestAStatementOfATemporaryTableIsNotTheNextBorrowers(t *testing.T) {
+	account := testbed.Shared(t, testbed.Postgres).NewAccount(t)
+	db := openPool(t, account, "pool_max_conns=2")
+	mustExec(t, db, "CREATE TABLE hidden (a integer)")
+	const query = "SELECT a FROM hidden WHERE a = $1"
+	holder, err := db.Conn(t.Context()) // keeps the connection on which it is prepared
+	require.NoError(t, err)
+	kept, err := holder.PrepareContext(t.Context(), query)
+	require.NoError(t, err)
+	defer kept.Close()
+	on := func(p interface {
+		ExecContext(context.Context, string, ...any) (sql.Result, error)
+	}, query string, args ...any) {
+		_, err := p.ExecContext(t.Context(), query, args...)
+		require.NoError(t, err, query)
+	}
+	for _, drop := range []string{"DROP TABLE hidden", "SELECT 1"} {
+		conn, err := db.Conn(t.Context())
+		require.NoError(t, err)
+		on(conn, "CREATE TEMP TABLE hidden (a text)")
+		require.NoError(t, once(t.Context(), conn, query, "x"))
+		on(conn, query, "x")
+		on(conn, drop)
+		require.NoError(t, conn.Close())
+		for range 2 {
+			require.NoError(t, once(t.Context(), db, query, 5))
+			on(db, query, 5)
+		}
+	}
+	require.NoError(t, holder.Close())
+}
+
+// TestAStatementOfAnotherSearchPathEndsWithIt, on the same *sql.Conn.
+func TestAStatementOfAnotherSearchPathEndsWithIt(t *testing.T) {
+	account := testbed.Shared(t, testbed.Postgres).NewAccount(t)
+	db := openPool(t, account, "pool_max_conns=2")
+	for _, q := range []string{
+		"CREATE SCHEMA other", "CREATE TABLE things (id integer)", "CREATE TABLE other.things (id text)",
+	} {
+		mustExec(t, db, q)
+	}
+	const query = "SELECT id FROM things WHERE id = $1"
+	kept, err := db.PrepareContext(t.Context(), query)
+	require.NoError(t, err)
+	defer kept.Close()
+	for _, end := range []func(*sql.Tx) error{(*sql.Tx).Commit, (*sql.Tx).Rollback} {
+		conn, err := db.Conn(t.Context())
+		require.NoError(t, err)
+		tx, err := conn.BeginTx(t.Context(), nil)
+		require.NoError(t, err)
+		_, err = tx.ExecContext(t.Context(), "SET LOCAL search_path = other")
+		require.NoError(t, err)
+		require.NoError(t, once(t.Context(), tx, query, "x"))
+		require.NoError(t, end(tx))
+		require.NoError(t, once(t.Context(), conn, query, 1))
+		require.NoError(t, conn.Close())
+	}
+}
+
 // TestAStatementPreparedAgainInATaskFitsTheTablesOfNow: the task's session locks
 // none of them, so others change them.
 func TestAStatementPreparedAgainInATaskFitsTheTablesOfNow(t *testing.T) {

@@ -14,7 +14,8 @@ import (
 //   - What ends with the transaction is clean: SET LOCAL, SET TRANSACTION,
 //     SET CONSTRAINTS, LOCK, NOTIFY, pg_advisory_xact_lock, large object
 //     descriptors, cursors without hold, set_config with a literal true, and
-//     temporary tables made ON COMMIT DROP.
+//     temporary tables made ON COMMIT DROP. But what is prepared meanwhile may be
+//     of other tables than it is afterwards.
 //   - nextval, setval, currval and lastval are clean. Any INSERT with a serial
 //     column sets what currval returns, without a word in its text; marking
 //     the explicit calls would cost a cleaning each and close nothing.
@@ -256,7 +257,7 @@ func (c *classifier) word() dialects.Effect {
 		ahead := *lx
 		if ahead.Next(); ahead.IsName() &&
 			(temporary.Lookup(ahead.Text()) != 0 || isTempSchema(ahead.Name())) {
-			return dialects.Stateful
+			return createsTemp
 		}
 	}
 	return dialects.Clean

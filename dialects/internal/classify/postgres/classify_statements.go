@@ -89,6 +89,10 @@ var createModifiers = sqltext.NewNames(
 	sqltext.Group{Code: sqltext.Temporary, Names: "temp temporary"},
 )
 
+// createsTemp is the effect of a temporary table: it hides another one of its name,
+// and what is prepared while it is there has the types of its columns.
+const createsTemp = dialects.Stateful | dialects.ForgetPrepared
+
 const (
 	createTable uint8 = iota + 1
 	createRoutine
@@ -108,13 +112,13 @@ func (c *classifier) create() dialects.Effect {
 	}
 	effect := dialects.Clean
 	if temp || c.namesTempSchema() {
-		effect = dialects.Stateful
+		effect = createsTemp
 	}
 	switch createWords.Lookup(lx.Text()) {
 	case createTable:
 		body, dropped := c.createTable()
 		if dropped && temp {
-			effect = dialects.Clean
+			effect = dialects.ForgetPrepared
 		}
 		return effect | body
 	case createRoutine:
