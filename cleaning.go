@@ -137,6 +137,7 @@ func (c *Connector) inspect(r *realConn) (step nextStep) {
 		// What was prepared after that statement goes with its world, too.
 		r.stmts.expireAll()
 	}
+	r.renamed = false
 	if r.broken || r.cut.Load() || r.running > 0 {
 		return nextStep{discard: true}
 	}

@@ -65,7 +65,7 @@ func (c *conn) ExecContext(ctx context.Context, query string, args []driver.Name
 		s := stmt{conn: c, query: query, plain: true}
 		return s.ExecContext(ctx, args)
 	}
-	var t try
+	t := try{returns: true}
 	t.init(c, query, args)
 	defer c.done(&t)
 	for {
@@ -84,6 +84,7 @@ func (c *conn) ExecContext(ctx context.Context, query string, args []driver.Name
 			return nil, err
 		}
 		r.notes(&t, query)
+		c.sweep(r, query)
 		t.call()
 		res, err := r.exec(ctx, query, t.args)
 		again, err = c.finish(ctx, &t, err, true)
@@ -91,6 +92,7 @@ func (c *conn) ExecContext(ctx context.Context, query string, args []driver.Name
 			continue
 		}
 		if c.renews(&t, query) { // the driver keeps prepared statements of its own (pgx)
+			r.stmts.dropText(query)
 			c.endTurn(&t)
 			continue
 		}
@@ -125,6 +127,7 @@ func (c *conn) QueryContext(ctx context.Context, query string, args []driver.Nam
 			return nil, err
 		}
 		r.notes(&t, query)
+		c.sweep(r, query)
 		t.call()
 		real, err := r.query(ctx, query, t.args)
 		if err == nil {
@@ -135,6 +138,7 @@ func (c *conn) QueryContext(ctx context.Context, query string, args []driver.Nam
 			continue
 		}
 		if c.renews(&t, query) { // the driver keeps prepared statements of its own (pgx)
+			r.stmts.dropText(query)
 			c.endTurn(&t)
 			continue
 		}
@@ -143,6 +147,15 @@ func (c *conn) QueryContext(ctx context.Context, query string, args []driver.Nam
 			return nil, err
 		}
 		return c.openRows(&t, real, nil), nil
+	}
+}
+
+// sweep closes the kept statement of a text that is about to be sent as it is, if no
+// Prepare would get it any more. A driver that keeps statements by their texts (pgx)
+// would take it instead of one of now.
+func (c *conn) sweep(r *realConn, query string) {
+	if r.traits.PreparedAges && r.stmts.byText[query] != nil {
+		r.stmts.sweep(query, c.connector.editions.of(query), r.eraNow())
 	}
 }
 
@@ -178,9 +191,9 @@ func (c *conn) convert(t *try, s *realStmt) (again bool, err error) {
 		t.ready = err == nil
 		return t.ready, err
 	}
-	// A driver, or a Valuer, may panic. database/sql may then keep the checkout of
-	// the only statement of one for ever; a *sql.Conn goes on.
-	t.inside, t.loose = !c.executed, s
+	// A driver, or a Valuer, may panic. Where database/sql then keeps the checkout for
+	// ever, the connection has to end; where not, it has lost nothing.
+	t.inside, t.loose = !t.returns, s
 	t.args, err = converter.convert(t.args)
 	t.inside, t.loose = false, nil
 	t.ready = err == nil
@@ -228,10 +241,7 @@ func (c *conn) PrepareContext(ctx context.Context, query string) (driver.Stmt, e
 
 // prepare finds the driver's statement on t's real connection, or makes it.
 func (c *conn) prepare(ctx context.Context, t *try, v *stmt) (s *realStmt, again bool, _ error) {
-	era := uint64(0)
-	if t.real.seat.tx != nil {
-		era = t.real.era
-	}
+	era := t.real.eraNow()
 	if s := t.real.stmts.get(v.query, v.edition, era); s != nil {
 		c.connector.stats.stmtHits.Add(1)
 		return s, false, ctx.Err()

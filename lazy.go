@@ -147,9 +147,9 @@ type joint struct {
 	err             atomic.Pointer[error] // once said
 }
 
-// join is one that ends when other does, too. Where that is one itself there is no joint.
+// join is one that ends when other does, too. Where one does that itself there is no joint.
 func join(one, other context.Context) (context.Context, *joint) {
-	if one == other || other.Done() == nil {
+	if done := other.Done(); done == nil || done == one.Done() {
 		return one, nil
 	}
 	ctx, cancel := context.WithCancelCause(one)

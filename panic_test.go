@@ -365,6 +365,28 @@ func TestAPanicOfAValuerLeavesAConnItsSession(t *testing.T) {
 	atRest(t, c)
 }
 
+// TestAPanicOfAValuerInAQueryOfAConnCostsNoPlaceInThePool: database/sql does not let the
+// *sql.Conn end then.
+func TestAPanicOfAValuerInAQueryOfAConnCostsNoPlaceInThePool(t *testing.T) {
+	for name, run := range map[string]func(conn *sql.Conn, stmt *sql.Stmt){
+		"query":               func(conn *sql.Conn, _ *sql.Stmt) { _ = query(conn.QueryContext(t.Context(), "SELECT ?", moody{})) },
+		"exec of a statement": func(_ *sql.Conn, stmt *sql.Stmt) { _, _ = stmt.Exec(moody{}) },
+	} {
+		for _, reprepares := range []bool{false, true} {
+			_, db, c := openStub(t, dialects.Traits{Reprepares: reprepares})
+			conn, err := db.Conn(t.Context())
+			require.NoError(t, err)
+			mustExec(t, t.Context(), conn, "SET a = 1")
+			stmt, err := conn.PrepareContext(t.Context(), "INSERT INTO t VALUES (?)")
+			require.NoError(t, err)
+			require.PanicsWithValue(t, "boom", func() { run(conn, stmt) }, name)
+			atRest(t, c)
+			require.NoError(t, insertTwo(t.Context(), db))
+			require.ErrorIs(t, insertTwo(t.Context(), conn), errWrecked)
+		}
+	}
+}
+
 // TestAPanicOfAValuerLeavesNoStatementBehind, where each query is prepared.
 func TestAPanicOfAValuerLeavesNoStatementBehind(t *testing.T) {
 	s, db, c := openStub(t, dialects.Traits{Reprepares: true})
@@ -400,6 +422,26 @@ func TestAConnWhoseSessionEndedByAPanicDoesNotGoOnOnAnotherOne(t *testing.T) {
 		require.Equal(t, 2, server.State().Opened)
 		atRest(t, c)
 	}
+}
+
+// TestAConnOfATaskWhoseOwnTransactionEndedByAPanicDoesNotGoOn, where it is not the task's.
+func TestAConnOfATaskWhoseOwnTransactionEndedByAPanicDoesNotGoOn(t *testing.T) {
+	server, db, c := openTasks(t, 3, func(c *Config) { c.Ambient = AmbientSeparate })
+	ctx, end := WithTask(t.Context())
+	tx, err := db.BeginTx(ctx, nil)
+	require.NoError(t, err)
+	conn, err := db.Conn(ctx)
+	require.NoError(t, err)
+	mustExec(t, ctx, conn, "BEGIN")
+	server.Inject(fakedb.Fault{Call: fakedb.ConnExecCtx, Panic: "boom"})
+	require.PanicsWithValue(t, "boom", func() { _ = insertTwo(ctx, conn) })
+	require.ErrorIs(t, insertTwo(ctx, conn), errWrecked)
+	require.NoError(t, conn.Close())
+	mustExec(t, ctx, tx, "INSERT INTO t VALUES (1)")
+	require.NoError(t, tx.Commit())
+	require.Len(t, server.Table("t"), 1)
+	end()
+	atRest(t, c)
 }
 
 // TestAPanicOfColumnsIsNotTheQuerys: database/sql survives the one and not the other.

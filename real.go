@@ -41,6 +41,9 @@ type realConn struct {
 
 	// effect is what has run since the session was last clean.
 	effect dialects.Effect
+	// renamed: texts may mean something else since the transaction began, or, outside
+	// of one, since the last one.
+	renamed bool
 	// doubt: a transaction's end failed or its beginning was cut short.
 	doubt bool
 	// roleDoubt: its server has refused what only a primary does.
@@ -237,10 +240,21 @@ func (r *realConn) notes(t *try, query string) {
 	}
 }
 
+// eraNow is the era in a task's transaction, else 0.
+func (r *realConn) eraNow() uint64 {
+	if r.seat.tx == nil {
+		return 0
+	}
+	return r.era
+}
+
 // note records what a statement is about to do to the session. It is called
 // before it is sent: if it fails half way, what it began still counts.
 func (r *realConn) note(e dialects.Effect) {
 	r.effect |= e
+	if e&dialects.ForgetPrepared != 0 {
+		r.renamed = true
+	}
 	if e&dialects.TxControl != 0 && e&dialects.Suspect == 0 {
 		r.seat.hidden = true
 	}
@@ -264,8 +278,8 @@ func (r *realConn) reckon(e dialects.Effect, err error) {
 	if e&dialects.ForgetPrepared != 0 || r.traits.PreparedKeepsTypes && e&dialects.Stateful != 0 {
 		r.stmts.expireAll()
 	}
-	if e&dialects.TxControl != 0 {
-		r.txEnds()
+	if e&dialects.TxControl != 0 && r.renamed {
+		r.txEnds(r.txStatus() == dialects.TxNone)
 	}
 	if err != nil {
 		r.doubt = r.doubt || e&dialects.TxControl != 0
@@ -285,12 +299,13 @@ func (r *realConn) reckon(e dialects.Effect, err error) {
 	}
 }
 
-// txEnds is for the end of a transaction, or of a savepoint: it may take back what has
-// changed the meaning of texts. What was prepared since has the types of then where a
-// server keeps them.
-func (r *realConn) txEnds() {
-	if r.traits.PreparedAges && r.effect&dialects.ForgetPrepared != 0 {
+// txEnds is for the end of a transaction, or of a savepoint that is not the whole: it may
+// take back what has changed the meaning of texts. What was prepared since has the types
+// of then where a server keeps them.
+func (r *realConn) txEnds(whole bool) {
+	if r.traits.PreparedAges && r.renamed {
 		r.stmts.expireAll()
+		r.renamed = !whole
 	}
 }
 

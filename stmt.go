@@ -87,7 +87,7 @@ func (s *stmt) QueryContext(ctx context.Context, args []driver.NamedValue) (driv
 // take open rows from it at once.
 func (s *stmt) run(ctx context.Context, args []driver.NamedValue, call func(*try, *realStmt, []driver.NamedValue) error, open func(*try, *realStmt)) error {
 	c := s.conn
-	var t try
+	t := try{returns: s.plain && open == nil}
 	t.init(c, s.query, args)
 	defer c.done(&t)
 	for {

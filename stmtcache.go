@@ -3,6 +3,7 @@ package pooldriver
 import (
 	"container/list"
 	"database/sql/driver"
+	"math"
 	"sync"
 )
 
@@ -52,8 +53,7 @@ func (c *stmtCache) get(text string, edition, era uint64) *realStmt {
 		}
 		s = e.Value.(*realStmt)
 	}
-	ofNow := s.edition >= edition || era != 0 && s.era == era
-	if s.world != c.world || !ofNow {
+	if !c.ofNow(s, edition, era) {
 		c.drop(e)
 		return nil
 	}
@@ -62,6 +62,28 @@ func (c *stmtCache) get(text string, edition, era uint64) *realStmt {
 	}
 	c.order.MoveToFront(e)
 	return s
+}
+
+func (c *stmtCache) ofNow(s *realStmt, edition, era uint64) bool {
+	return s.world == c.world && (s.edition >= edition || era != 0 && s.era == era)
+}
+
+// sweep drops the statement of text, unless it is of now. An edition of 0 says that
+// nobody has text prepared.
+func (c *stmtCache) sweep(text string, edition, era uint64) {
+	if edition == 0 {
+		edition = math.MaxUint64
+	}
+	if e := c.byText[text]; e != nil && !c.ofNow(e.Value.(*realStmt), edition, era) {
+		c.drop(e)
+	}
+}
+
+// dropText drops the statement of text, if there is one.
+func (c *stmtCache) dropText(text string) {
+	if e := c.byText[text]; e != nil {
+		c.drop(e)
+	}
 }
 
 // add takes a freshly prepared statement. If it is not to be kept, its text is
@@ -147,6 +169,16 @@ func (e *editions) open(text string) uint64 {
 	}
 	ed.users++
 	return ed.number
+}
+
+// of returns the edition of a text that somebody has prepared, else 0.
+func (e *editions) of(text string) uint64 {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if ed := e.live[text]; ed != nil {
+		return ed.number
+	}
+	return 0
 }
 
 // close counts the user out.

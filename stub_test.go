@@ -285,6 +285,14 @@ func TestAStatementEndsWithATransactionThatChangesWhatItMeans(t *testing.T) {
 			end()
 			use()
 			require.Equal(t, ages, len(s.server.Events(fakedb.ConnPrepareCtx)) > before)
+			before = len(s.server.Events(fakedb.ConnPrepareCtx))
+			for range 5 { // which change nothing
+				tx, err := conn.BeginTx(t.Context(), nil)
+				require.NoError(t, err)
+				use()
+				require.NoError(t, tx.Commit())
+			}
+			require.Len(t, s.server.Events(fakedb.ConnPrepareCtx), before)
 			require.NoError(t, conn.Close())
 			require.NoError(t, stmt.Close())
 		}

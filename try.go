@@ -25,6 +25,7 @@ type try struct {
 	renewed int       // so often, for a statement that was stale
 	ready   bool      // args are converted
 	inside  bool      // in a call of the driver that has not returned
+	returns bool      // database/sql gives the checkout back, also when it panics
 	loose   *realStmt // whose arguments are being converted
 	turn    bool      // it has real's turn
 	first   bool      // nothing was executed in the checkout before
@@ -66,6 +67,8 @@ func (c *conn) done(t *try) {
 	if t.inside && c.tx == nil {
 		if t.turn {
 			t.real.broken = true
+			// What the task's own session has lost the task is told.
+			c.wrecked = c.executed && !leavesNothing(t.real.effect) && c.bound.main.Load() != t.real
 			c.bound.standDown(c, t.real)
 		} else {
 			c.wrecked = c.executed && !leavesNothing(t.real.effect)

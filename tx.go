@@ -323,7 +323,7 @@ func (t *tx) run(how func() error) error {
 	t.owner.running++
 	err := how()
 	t.owner.running--
-	t.owner.txEnds()
+	t.owner.txEnds(t.savepoint == "")
 	if err != nil {
 		t.owner.doubt = true
 		// MySQL may refuse to write at COMMIT only.

@@ -175,6 +175,49 @@ func TestAStatementOfAnotherSearchPathEndsWithIt(t *testing.T) {
 	}
 }
 
+// TestAPlainTextIsNotRunByAStatementThatTheProgramHasClosed: the driver finds a kept one
+// by its text, whoever has closed it.
+func TestAPlainTextIsNotRunByAStatementThatTheProgramHasClosed(t *testing.T) {
+	account := testbed.Shared(t, testbed.Postgres).NewAccount(t)
+	db := openPool(t, account, "pool_max_conns=1")
+	mustExec(t, db, "CREATE TABLE altered (id integer)")
+	plain := func(query string, arg any) {
+		t.Helper()
+		rows, err := db.QueryContext(t.Context(), query, arg)
+		require.NoError(t, err)
+		require.NoError(t, rows.Close())
+		_, err = db.ExecContext(t.Context(), query, arg)
+		require.NoError(t, err)
+	}
+	const query = "SELECT * FROM altered WHERE id = $1"
+	require.NoError(t, once(t.Context(), db, query, 1))
+	mustExec(t, db, "ALTER TABLE altered ADD COLUMN more integer")
+	plain(query, 1)
+	const other = "SELECT id FROM altered WHERE id = $1"
+	require.NoError(t, once(t.Context(), db, other, 1))
+	mustExec(t, db, "ALTER TABLE altered ALTER COLUMN id TYPE text")
+	plain(other, "x")
+
+	// While it is prepared, the text is run by it, with what ALTER does to it.
+	const kept = "SELECT more, id FROM altered WHERE id = $1"
+	stmt, err := db.PrepareContext(t.Context(), kept)
+	require.NoError(t, err)
+	defer stmt.Close()
+	mustExec(t, db, "ALTER TABLE altered ALTER COLUMN more TYPE bigint")
+	plain(kept, "x")
+
+	mustExec(t, db, "CREATE SCHEMA other")
+	mustExec(t, db, "CREATE TABLE other.altered (id integer, more integer)")
+	const third = "SELECT 3, id FROM altered WHERE id = $1"
+	require.NoError(t, inTx(t.Context(), t, db, func(tx *sql.Tx) error {
+		if _, err := tx.ExecContext(t.Context(), "SET LOCAL search_path = other"); err != nil {
+			return err
+		}
+		return once(t.Context(), tx, third, 1)
+	}))
+	plain(third, "x")
+}
+
 // TestAStatementPreparedAgainInATaskFitsTheTablesOfNow: the task's session locks
 // none of them, so others change them.
 func TestAStatementPreparedAgainInATaskFitsTheTablesOfNow(t *testing.T) {

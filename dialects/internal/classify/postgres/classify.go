@@ -172,6 +172,9 @@ func (c *classifier) statement(tok sqltext.Token) dialects.Effect {
 		if lx.Next(); lx.IsWord("all") {
 			return c.skip(dialects.Stateful | dialects.NamedPrepared | dialects.ForgetPrepared)
 		}
+		if lx.IsWord("temp") || lx.IsWord("temporary") {
+			return c.skip(dialects.Stateful | dialects.ForgetPrepared)
+		}
 		return c.skip(dialects.Stateful)
 	case headState:
 		return c.skip(dialects.Stateful)
