@@ -83,8 +83,10 @@ func (c *conn) ExecContext(ctx context.Context, query string, args []driver.Name
 		if err != nil {
 			return nil, err
 		}
+		if err := c.sweep(ctx, &t, query); err != nil {
+			return nil, err
+		}
 		r.notes(&t, query)
-		c.sweep(r, query)
 		t.call()
 		res, err := r.exec(ctx, query, t.args)
 		again, err = c.finish(ctx, &t, err, true)
@@ -92,7 +94,7 @@ func (c *conn) ExecContext(ctx context.Context, query string, args []driver.Name
 			continue
 		}
 		if c.renews(&t, query) { // the driver keeps prepared statements of its own (pgx)
-			r.stmts.dropText(query)
+			t.closes(func() { r.stmts.dropText(query) })
 			c.endTurn(&t)
 			continue
 		}
@@ -126,8 +128,10 @@ func (c *conn) QueryContext(ctx context.Context, query string, args []driver.Nam
 		if err != nil {
 			return nil, err
 		}
+		if err := c.sweep(ctx, &t, query); err != nil {
+			return nil, err
+		}
 		r.notes(&t, query)
-		c.sweep(r, query)
 		t.call()
 		real, err := r.query(ctx, query, t.args)
 		if err == nil {
@@ -138,7 +142,7 @@ func (c *conn) QueryContext(ctx context.Context, query string, args []driver.Nam
 			continue
 		}
 		if c.renews(&t, query) { // the driver keeps prepared statements of its own (pgx)
-			r.stmts.dropText(query)
+			t.closes(func() { r.stmts.dropText(query) })
 			c.endTurn(&t)
 			continue
 		}
@@ -153,10 +157,13 @@ func (c *conn) QueryContext(ctx context.Context, query string, args []driver.Nam
 // sweep closes the kept statement of a text that is about to be sent as it is, if no
 // Prepare would get it any more. A driver that keeps statements by their texts (pgx)
 // would take it instead of one of now.
-func (c *conn) sweep(r *realConn, query string) {
-	if r.traits.PreparedAges && r.stmts.byText[query] != nil {
-		r.stmts.sweep(query, c.connector.editions.of(query), r.eraNow())
+func (c *conn) sweep(ctx context.Context, t *try, query string) error {
+	r := t.real
+	if !r.traits.PreparedAges || r.stmts.byText[query] == nil {
+		return nil
 	}
+	t.closes(func() { r.stmts.sweep(query, c.connector.editions.of(query), r.eraNow()) })
+	return ctx.Err() // it may have taken its time
 }
 
 // convert converts the arguments for the driver, once; where that fails, or

@@ -444,6 +444,19 @@ func TestAConnOfATaskWhoseOwnTransactionEndedByAPanicDoesNotGoOn(t *testing.T) {
 	atRest(t, c)
 }
 
+// TestAPanicWhileAnOldStatementIsClosedCostsNoPlaceInThePool: before its text is sent.
+func TestAPanicWhileAnOldStatementIsClosedCostsNoPlaceInThePool(t *testing.T) {
+	s, db, c := openStub(t, dialects.Traits{PreparedAges: true})
+	stmt, err := db.Prepare("SELECT 1")
+	require.NoError(t, err)
+	require.NoError(t, stmt.Close())
+	s.server.Inject(fakedb.Fault{Call: fakedb.StmtClose, Panic: "boom"})
+	require.PanicsWithValue(t, "boom", func() { _ = query(db.Query("SELECT 1")) })
+	atRest(t, c)
+	require.NoError(t, query(db.Query("SELECT 1")))
+	require.Equal(t, 2, s.server.State().Opened)
+}
+
 // TestAPanicOfColumnsIsNotTheQuerys: database/sql survives the one and not the other.
 func TestAPanicOfColumnsIsNotTheQuerys(t *testing.T) {
 	require.Nil(t, columnsOf(moody{}))

@@ -278,8 +278,8 @@ func (r *realConn) reckon(e dialects.Effect, err error) {
 	if e&dialects.ForgetPrepared != 0 || r.traits.PreparedKeepsTypes && e&dialects.Stateful != 0 {
 		r.stmts.expireAll()
 	}
-	if e&dialects.TxControl != 0 && r.renamed {
-		r.txEnds(r.txStatus() == dialects.TxNone)
+	if e&dialects.TxControl != 0 && r.renamed && r.traits.PreparedAges {
+		r.txEnds(err == nil && r.txStatus() == dialects.TxNone) // who failed is not asked
 	}
 	if err != nil {
 		r.doubt = r.doubt || e&dialects.TxControl != 0

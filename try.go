@@ -52,6 +52,15 @@ func (t *try) call() {
 	}
 }
 
+// closes brackets what closes statements.
+func (t *try) closes(how func()) {
+	t.inside = true
+	t.real.running++
+	how()
+	t.real.running--
+	t.inside = false
+}
+
 // done is deferred around every operation. In a task it ends the turn.
 //
 // If the driver panicked, its connection ends here: after some panics (in a

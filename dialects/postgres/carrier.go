@@ -170,6 +170,7 @@ func (c *carrier) route(f flight, p []byte) (packet []byte, ours int) {
 			return p, 0
 		}
 		c.hold(f.text)
+		c.alone = false // as an earlier one may have been
 		c.enter(held)
 		c.answer("BEGIN", 'T')
 		return nil, 0

@@ -149,6 +149,17 @@ func TestSeveralStatementsWaitUntilBeginIsAnswered(t *testing.T) {
 	s.answer(t, insertDone...)
 	require.Equal(t, byte('T'), requireTypes(t, c, "CZ"))
 
+	// And in the next transaction a Close in front of all has its answer.
+	s.in.WriteString(idle)
+	requireTypes(t, c, "Z")
+	require.True(t, c.arm())
+	s.write(t, c, &pgproto3.Query{String: "begin"})
+	requireTypes(t, c, "CZ")
+	s.write(t, c, &pgproto3.Close{ObjectType: 'S', Name: "x"}, &pgproto3.Sync{})
+	s.requireSent(t, "CS")
+	s.answer(t, &pgproto3.CloseComplete{}, &pgproto3.ReadyForQuery{TxStatus: 'I'})
+	require.Equal(t, byte('T'), requireTypes(t, c, "3Z"))
+
 	for answered := range len(beginOK) - 1 {
 		s = &script{}
 		c = s.held(t)
