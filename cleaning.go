@@ -138,6 +138,11 @@ func (c *Connector) inspect(r *realConn) (step nextStep) {
 		r.stmts.expireAll()
 	}
 	r.renamed = false
+	if r.stmts.unclosed && r.traits.PreparedAges {
+		// Such as "conn busy". pgx goes on finding it by its text, and we do not know
+		// of it any more.
+		r.effect |= dialects.Suspect | dialects.ForgetPrepared
+	}
 	if r.broken || r.cut.Load() || r.running > 0 {
 		return nextStep{discard: true}
 	}
@@ -223,6 +228,9 @@ func (c *Connector) clean(ctx context.Context, r *realConn) bool {
 	}
 	if !kept {
 		r.stmts.forget()
+	}
+	if r.stmts.forgotten > maxForgotten {
+		return false
 	}
 	if err := c.afterConnect(ctx, r.session); err != nil {
 		c.log.Warn("pooldriver: a cleaned connection was closed", "target", c.template.Target(), "error", err)

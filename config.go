@@ -59,10 +59,13 @@ type Config struct {
 	// Default ResetAuto.
 	Reset ResetMode
 	// StmtCache is how many prepared statements are kept on each real
-	// connection, of db.Prepare's texts and of queries with arguments; 0 keeps
-	// none beyond their use. Default 128.
+	// connection, of db.Prepare's texts and, where the driver would prepare them
+	// each time (MySQL, MariaDB, SQLite), of queries with arguments; 0 keeps none
+	// beyond their use. On PostgreSQL pgx keeps statements of queries with arguments
+	// itself, 512 on each connection unless the DSN's statement_cache_capacity says
+	// otherwise. Default 128.
 	StmtCache int
-	// StmtBudget bounds how many prepared statements all connections together
+	// StmtBudget bounds how many of StmtCache's statements all connections together
 	// keep on the server: each of MaxConns has its equal share, less one for
 	// the statement that is just being prepared. MySQL's own bound,
 	// max_prepared_stmt_count, is 16382 for all its clients together. 0 is no

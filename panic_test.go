@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -442,6 +443,43 @@ func TestAConnOfATaskWhoseOwnTransactionEndedByAPanicDoesNotGoOn(t *testing.T) {
 	require.Len(t, server.Table("t"), 1)
 	end()
 	atRest(t, c)
+}
+
+// TestAConnectionIsReplacedAfterSoManyForgottenStatements: the driver may count them.
+func TestAConnectionIsReplacedAfterSoManyForgottenStatements(t *testing.T) {
+	s, db, c := openStub(t, dialects.Traits{})
+	s.clean = func() (bool, error) { return false, nil }
+	forget := func() *stmtCache {
+		stmt, err := db.Prepare("SELECT 1")
+		require.NoError(t, err)
+		require.NoError(t, stmt.Close())
+		mustExec(t, t.Context(), db, "SET a = 1")
+		atRest(t, c)
+		require.NoError(t, db.Ping())
+		return &c.connections()[0].stmts
+	}
+	kept := forget()
+	require.Equal(t, 1, kept.forgotten)
+	kept.forgotten = maxForgotten
+	require.Zero(t, forget().forgotten)
+	require.Equal(t, 2, s.server.State().Opened)
+}
+
+// TestAStatementThatCouldNotBeClosedEndsWithItsCheckout where a driver would find it.
+func TestAStatementThatCouldNotBeClosedEndsWithItsCheckout(t *testing.T) {
+	s, db, c := openStub(t, dialects.Traits{PreparedAges: true})
+	cleaned := 0
+	s.clean = func() (bool, error) { cleaned++; return false, nil }
+	stmt, err := db.Prepare("SELECT 1")
+	require.NoError(t, err)
+	require.NoError(t, stmt.Close())
+	s.server.Inject(fakedb.Fault{Call: fakedb.StmtClose, Err: errors.New("busy")})
+	require.NoError(t, query(db.Query("SELECT 1")))
+	atRest(t, c)
+	require.Equal(t, 1, cleaned)
+	require.NoError(t, query(db.Query("SELECT 1")))
+	atRest(t, c)
+	require.Equal(t, 1, cleaned)
 }
 
 // TestAPanicWhileAnOldStatementIsClosedCostsNoPlaceInThePool: before its text is sent.

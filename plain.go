@@ -1,6 +1,7 @@
 package pooldriver
 
 import (
+	"context"
 	"database/sql/driver"
 
 	"github.com/pooldriver/pooldriver/pool"
@@ -18,12 +19,13 @@ func (c *conn) prepares(args []driver.NamedValue) bool {
 }
 
 // giveStatementsBack closes what idle connections have prepared: the server's limit
-// is reached, which is for all its clients.
+// is reached, which is for all its clients. A ping ends when the server has seen to what
+// was sent before: MySQL does not answer the closing of a statement.
 func (c *Connector) giveStatementsBack() {
 	var idle []pool.Lease[*realConn]
 	defer func() { // also by a panic of the driver, which costs its connection
 		for _, lease := range idle {
-			if lease.Value().running > 0 {
+			if r := lease.Value(); r.running > 0 || r.broken {
 				mustEnd(lease.Discard())
 			} else {
 				mustEnd(lease.Release())
@@ -33,8 +35,13 @@ func (c *Connector) giveStatementsBack() {
 	for lease, ok := c.pool.TryAcquire(); ok; lease, ok = c.pool.TryAcquire() {
 		idle = append(idle, lease)
 		r := lease.Value()
+		if r.stmts.order.Len() == 0 {
+			continue
+		}
 		r.running++
 		r.stmts.empty()
+		err := c.ping(context.Background(), r)
 		r.running--
+		r.broken = err != nil
 	}
 }

@@ -19,7 +19,15 @@ type stmtCache struct {
 	// they are met: closing sends something, and when the world changes the
 	// connection may be reading rows, or in a transaction that has failed.
 	world uint64
+
+	unclosed  bool // the driver has refused to close one
+	forgotten int  // so many in all
 }
+
+// maxForgotten is after how many statements that were forgotten a connection is replaced.
+// Drivers may count a statement until it is closed, also one that its session has ended
+// (pgx's for database/sql: some 300 bytes), and closing costs a round trip each.
+const maxForgotten = 10_000
 
 // realStmt is a driver's statement on one real connection.
 type realStmt struct {
@@ -107,8 +115,8 @@ func (c *stmtCache) add(text string, edition uint64, si driver.Stmt, keep bool) 
 
 // done ends a use of s: one execution, or one set of rows.
 func (c *stmtCache) done(s *realStmt) {
-	if !s.kept && s.open == 0 {
-		_ = s.si.Close()
+	if !s.kept && s.open == 0 && s.si.Close() != nil {
+		c.unclosed = true
 	}
 }
 
@@ -135,6 +143,8 @@ func (c *stmtCache) empty() {
 
 // forget drops all without closing: the session they lived in has ended them.
 func (c *stmtCache) forget() {
+	c.forgotten += c.order.Len()
+	c.unclosed = false
 	c.byText = nil
 	c.order.Init()
 }
