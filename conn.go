@@ -93,9 +93,7 @@ func (c *conn) ExecContext(ctx context.Context, query string, args []driver.Name
 		if again {
 			continue
 		}
-		if c.renews(&t, query) { // the driver keeps prepared statements of its own (pgx)
-			t.closes(func() { r.stmts.dropText(query) })
-			c.endTurn(&t)
+		if c.resends(&t, query) {
 			continue
 		}
 		r.settled(t.effect, err)
@@ -141,9 +139,7 @@ func (c *conn) QueryContext(ctx context.Context, query string, args []driver.Nam
 		if again {
 			continue
 		}
-		if c.renews(&t, query) { // the driver keeps prepared statements of its own (pgx)
-			t.closes(func() { r.stmts.dropText(query) })
-			c.endTurn(&t)
+		if c.resends(&t, query) {
 			continue
 		}
 		r.settled(t.effect, err)
@@ -164,6 +160,17 @@ func (c *conn) sweep(ctx context.Context, t *try, query string) error {
 	}
 	t.closes(func() { r.stmts.sweep(query, c.connector.editions.of(query), r.eraNow()) })
 	return ctx.Err() // it may have taken its time
+}
+
+// resends lets a text that was sent as it is go once more if it was stale, and may: the
+// driver keeps prepared statements of its own, and finds ours by their texts (pgx).
+func (c *conn) resends(t *try, query string) bool {
+	if !c.renews(t, query) {
+		return false
+	}
+	t.closes(func() { t.real.stmts.dropText(query) })
+	c.endTurn(t)
+	return true
 }
 
 // convert converts the arguments for the driver, once; where that fails, or

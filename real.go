@@ -41,8 +41,8 @@ type realConn struct {
 
 	// effect is what has run since the session was last clean.
 	effect dialects.Effect
-	// renamed: texts may mean something else since the transaction began, or, outside
-	// of one, since the last one.
+	// renamed, where prepared statements age: texts may mean something else since the
+	// transaction began, or, outside of one, since the last one.
 	renamed bool
 	// doubt: a transaction's end failed or its beginning was cut short.
 	doubt bool
@@ -252,7 +252,7 @@ func (r *realConn) eraNow() uint64 {
 // before it is sent: if it fails half way, what it began still counts.
 func (r *realConn) note(e dialects.Effect) {
 	r.effect |= e
-	if e&dialects.ForgetPrepared != 0 {
+	if e&dialects.ForgetPrepared != 0 && r.traits.PreparedAges {
 		r.renamed = true
 	}
 	if e&dialects.TxControl != 0 && e&dialects.Suspect == 0 {
@@ -278,7 +278,7 @@ func (r *realConn) reckon(e dialects.Effect, err error) {
 	if e&dialects.ForgetPrepared != 0 || r.traits.PreparedKeepsTypes && e&dialects.Stateful != 0 {
 		r.stmts.expireAll()
 	}
-	if e&dialects.TxControl != 0 && r.renamed && r.traits.PreparedAges {
+	if e&dialects.TxControl != 0 && r.renamed {
 		r.txEnds(err == nil && r.txStatus() == dialects.TxNone) // who failed is not asked
 	}
 	if err != nil {
@@ -303,7 +303,7 @@ func (r *realConn) reckon(e dialects.Effect, err error) {
 // take back what has changed the meaning of texts. What was prepared since has the types
 // of then where a server keeps them.
 func (r *realConn) txEnds(whole bool) {
-	if r.traits.PreparedAges && r.renamed {
+	if r.renamed {
 		r.stmts.expireAll()
 		r.renamed = !whole
 	}

@@ -146,7 +146,8 @@ func (s *stmt) run(ctx context.Context, args []driver.NamedValue, call func(*try
 // last word.
 const maxRenewals = 3
 
-// renews lets t run once more if its statement was stale, and it may.
+// renews lets t run once more if its statement was stale, and it may. The turn is the
+// caller's to end.
 func (c *conn) renews(t *try, query string) bool {
 	return t.said&dialects.StaleStatement != 0 && c.renew(t, query)
 }

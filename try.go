@@ -74,13 +74,13 @@ func (c *conn) done(t *try) {
 		t.real.stmts.done(t.loose)
 	}
 	if t.inside && c.tx == nil {
+		// What a task's own session has lost the task is told.
+		told := t.turn && c.bound.main.Load() == t.real
+		c.wrecked = c.executed && !leavesNothing(t.real.effect) && !told
 		if t.turn {
 			t.real.broken = true
-			// What the task's own session has lost the task is told.
-			c.wrecked = c.executed && !leavesNothing(t.real.effect) && c.bound.main.Load() != t.real
 			c.bound.standDown(c, t.real)
 		} else {
-			c.wrecked = c.executed && !leavesNothing(t.real.effect)
 			c.discard()
 		}
 	}
