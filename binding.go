@@ -297,7 +297,10 @@ func (b *binding) target(c *conn) *realConn {
 // operation, and makes it ready. again: it is not, or not any more.
 func (b *binding) settle(ctx context.Context, c *conn, t *try) (again bool, _ error) {
 	r := t.real
-	if b.ended.Load() {
+	if b.refuses(c, t) != nil {
+		// Since enter has asked; it asks again. What raises the fence still has
+		// the turn of the main connection, and has not taken it from main: here
+		// no statement misses it that found the connection without it.
 		return true, nil
 	}
 	if rows := c.open; rows != nil && c.real == r {

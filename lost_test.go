@@ -5,7 +5,9 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 
 	"github.com/stretchr/testify/require"
 
@@ -137,5 +139,100 @@ func TestTheErrorOfALostTransactionSaysHowItWasLost(t *testing.T) {
 		}
 		require.NoError(t, insertTwo(ctx, db), "the program knows")
 		require.Len(t, server.Table("t"), 1)
+	}
+}
+
+// endingContext calls end when its Err is asked for the nth time, left of which
+// are still to come.
+type endingContext struct {
+	context.Context
+	left *atomic.Int32
+	end  func()
+}
+
+func (c *endingContext) Err() error {
+	if c.left.Add(-1) == 0 {
+		c.end()
+	}
+	return c.Context.Err()
+}
+
+// TestAStatementOnItsWayIsNotRunOutsideTheTransactionThatItHasLost: database/sql
+// rolls back behind the program, and that may come between any two steps of a
+// statement that counts on the transaction.
+func TestAStatementOnItsWayIsNotRunOutsideTheTransactionThatItHasLost(t *testing.T) {
+	// run returns whether the statement came to the step.
+	run := func(t *testing.T, prepare func(*testing.T, context.Context, *sql.DB) func(context.Context) error, step int32) (reached bool) {
+		synctest.Test(t, func(t *testing.T) {
+			server, db, c := openTasks(t, 2)
+			ctx, end := WithTask(t.Context())
+			defer end()
+			insert := prepare(t, ctx, db)
+			limited, cancel := context.WithCancel(ctx)
+			defer cancel()
+			_, err := db.BeginTx(limited, nil)
+			require.NoError(t, err)
+			require.NoError(t, insert(ctx)) // counts on it from here on
+			left := new(atomic.Int32)
+			left.Store(step)
+			err = insert(&endingContext{ctx, left, func() {
+				cancel()
+				synctest.Wait() // it is rolled back, if nobody has the turn
+			}})
+			if reached = left.Load() <= 0; !reached {
+				require.NoError(t, err)
+				return
+			}
+			synctest.Wait()
+			if err != nil {
+				require.ErrorIs(t, err, ErrTxLost)
+			}
+			require.ErrorIs(t, insert(ctx), ErrTxLost)
+			require.Empty(t, server.Table("t"))
+			end()
+			synctest.Wait()
+			require.Zero(t, lent(c))
+		})
+		return reached
+	}
+	for _, handle := range handles {
+		t.Run(handle.name, func(t *testing.T) {
+			step := int32(1)
+			for run(t, handle.prepare, step) {
+				step++
+			}
+			require.Greater(t, step, int32(1))
+		})
+	}
+}
+
+// TestAStatementThatWaitsForTheEndOfItsTransactionDoesNotRunAfterIt, which is a
+// rollback that takes its time.
+func TestAStatementThatWaitsForTheEndOfItsTransactionDoesNotRunAfterIt(t *testing.T) {
+	for _, handle := range handles {
+		t.Run(handle.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server, db, c := openTasks(t, 2)
+				ctx, end := WithTask(t.Context())
+				defer end()
+				insert := handle.prepare(t, ctx, db)
+				limited, cancel := context.WithCancel(ctx)
+				_, err := db.BeginTx(limited, nil)
+				require.NoError(t, err)
+				require.NoError(t, insert(ctx))
+				gate := server.Block(fakedb.TxRollback)
+				cancel()
+				<-gate.Entered()
+				inserted := make(chan error, 1)
+				go func() { inserted <- insert(ctx) }()
+				synctest.Wait()
+				gate.Open()
+				require.ErrorIs(t, <-inserted, ErrTxLost)
+				require.Empty(t, server.Table("t"))
+				end()
+				synctest.Wait()
+				require.Zero(t, lent(c))
+			})
+		})
 	}
 }
