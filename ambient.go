@@ -86,7 +86,7 @@ func (c *conn) member(r *realConn) bool {
 
 // inScope reports whether c was attached in the scope of an InTx on r.
 func (c *conn) inScope(r *realConn) bool {
-	tx := c.scope.transaction()
+	tx := c.scope.transaction(c.bound)
 	return tx != nil && tx.owner == r
 }
 
@@ -157,10 +157,11 @@ func (s *txScope) begun(t *tx) {
 	}
 }
 
-// transaction is that of the innermost InTx whose transaction has begun.
-func (s *txScope) transaction() *tx {
+// transaction is that of the innermost InTx on b's connector whose transaction has
+// begun.
+func (s *txScope) transaction(b *binding) *tx {
 	for ; s != nil; s = s.around {
-		if t := s.tx.Load(); t != nil {
+		if t := s.tx.Load(); t != nil && t.bound == b {
 			return t
 		}
 	}

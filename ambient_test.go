@@ -4,10 +4,13 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -444,4 +447,88 @@ func TestAnInnerInTxThatFailsTakesNothingElseBack(t *testing.T) {
 		return nil
 	}))
 	require.Equal(t, [][]any{{int64(1)}, {int64(3)}}, server.Table("t"))
+}
+
+func TestInTxOnTwoDatabases(t *testing.T) {
+	_, one, _ := openTasks(t, 2)
+	server, two, _ := openTasks(t, 2)
+	no := errors.New("no")
+	for _, want := range []error{no, nil} {
+		require.ErrorIs(t, InTx(t.Context(), one, nil, func(ctx context.Context, _ *sql.Tx) error {
+			require.NoError(t, insertTwo(ctx, one))
+			require.NoError(t, insertTwo(ctx, two), "in no transaction")
+			return InTx(ctx, two, nil, func(ctx context.Context, tx *sql.Tx) error {
+				require.NoError(t, insertTwo(ctx, one))
+				require.NoError(t, insertTwo(ctx, two))
+				require.NoError(t, insertTwo(ctx, tx))
+				return want
+			})
+		}), want)
+	}
+	require.Len(t, server.Table("t"), 1+3)
+}
+
+// A statement of a *sql.Conn that gave up leaves nothing behind of the context it had.
+func TestASqlConnWhoseStatementGaveUpIsInTheInTxOfItsNextContext(t *testing.T) {
+	for _, mode := range []AmbientMode{AmbientJoin, AmbientStrict, AmbientSeparate} {
+		for _, within := range []bool{true, false} {
+			if mode == AmbientSeparate && !within {
+				continue // it does not wait for the transaction
+			}
+			t.Run(fmt.Sprint(mode, within), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					server, db, _ := openTasks(t, 2, ambient(mode))
+					ctx, end := WithTask(t.Context())
+					defer end()
+					conn := takeConn(t, ctx, db)
+					require.NoError(t, conn.PingContext(ctx))
+					no := errors.New("no")
+					require.ErrorIs(t, InTx(ctx, db, nil, func(inside context.Context, tx *sql.Tx) error {
+						gate := held(server, "(7)")
+						own := make(chan error, 1)
+						go func() { _, err := tx.ExecContext(inside, "INSERT INTO t VALUES (7)"); own <- err }()
+						<-gate.Entered()
+						around := ctx
+						if within {
+							around = inside
+						}
+						impatient, cancel := context.WithTimeout(around, time.Millisecond)
+						defer cancel()
+						require.ErrorIs(t, insertTwo(impatient, conn), context.DeadlineExceeded)
+						gate.Open()
+						require.NoError(t, <-own)
+						if !within {
+							require.NoError(t, insertTwo(inside, conn))
+						}
+						return no
+					}), no)
+					require.Empty(t, server.Table("t"))
+					require.NoError(t, insertTwo(ctx, conn), "it is over")
+					require.Len(t, server.Table("t"), 1)
+				})
+			})
+		}
+	}
+}
+
+func TestASqlConnThatGotNoConnectionApartIsInTheInTxOfItsNextContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server, db, _ := openTasks(t, 2, ambient(AmbientSeparate))
+		ctx, end := WithTask(t.Context())
+		defer end()
+		conn := takeConn(t, ctx, db)
+		require.NoError(t, conn.PingContext(ctx))
+		stranger := takeConn(t, t.Context(), db)
+		require.NoError(t, stranger.PingContext(t.Context()))
+		no := errors.New("no")
+		require.ErrorIs(t, InTx(ctx, db, nil, func(inside context.Context, _ *sql.Tx) error {
+			impatient, cancel := context.WithTimeout(ctx, time.Millisecond)
+			defer cancel()
+			require.Error(t, insertTwo(impatient, conn), "it needs a connection of its own")
+			require.NoError(t, stranger.PingContext(t.Context()))
+			require.NoError(t, insertTwo(inside, conn))
+			return no
+		}), no)
+		require.Empty(t, server.Table("t"))
+	})
 }

@@ -94,8 +94,9 @@ func (c *conn) reach(ctx context.Context, t *try) error {
 // attach is reach where a connection has to be found.
 func (c *conn) attach(ctx context.Context, t *try) error {
 	if b := c.bound; b != nil {
-		if c.real != nil && c.tx == nil {
+		if c.tx == nil {
 			// A *sql.Conn: this context may be one of InTx, the last one not.
+			c.apart = c.apart && c.real != nil
 			switch p, err := c.connector.placeOf(ctx); {
 			case err == nil && p.task == b.task:
 				c.scope, t.scope = p.scope, p.scope
@@ -271,12 +272,20 @@ func (b *binding) refuses(c *conn, t *try) error {
 	return nil
 }
 
+// regain lowers the fence: a transaction has begun, and the program knows that the last
+// one is gone.
+func (b *binding) regain() {
+	if f := b.fence.Load(); f != nil && !f.final {
+		b.fence.CompareAndSwap(f, nil)
+	}
+}
+
 // target is the connection that an operation of c goes to, as far as can be
 // told without its turn: that of the InTx it is in, the one it has, the main
 // one; nil: it takes one.
 func (b *binding) target(c *conn) *realConn {
 	var to *realConn
-	if tx := c.scope.transaction(); tx != nil {
+	if tx := c.scope.transaction(b); tx != nil {
 		to = tx.owner
 	} else if main := b.main.Load(); b.calls(main, c) {
 		if b.inTx.Load() && c.real == nil && b.ambient() == AmbientSeparate {
@@ -288,7 +297,8 @@ func (b *binding) target(c *conn) *realConn {
 		return c.real
 	}
 	if c.real != nil && c.real != to {
-		b.leave(c)
+		b.leave(c) // which may take its time
+		return b.target(c)
 	}
 	return to
 }
@@ -305,13 +315,13 @@ func (b *binding) settle(ctx context.Context, c *conn, t *try) (again bool, _ er
 	}
 	if rows := c.open; rows != nil && c.real == r {
 		rows.virgin = false
-		c.open = nil
 		if rows.evicted {
+			c.open = nil
 			c.hold(nil)
 			return true, nil
 		}
 	}
-	scoped := c.scope.transaction()
+	scoped := c.scope.transaction(b)
 	if scoped != nil && (r.holder.Load() != b || !scoped.open()) {
 		return false, sql.ErrTxDone // behind the back of InTx
 	}
@@ -353,6 +363,11 @@ func (b *binding) settle(ctx context.Context, c *conn, t *try) (again bool, _ er
 			return true, nil
 		case err != nil:
 			return false, err
+		}
+	}
+	if n := len(r.seat.inner); n > 0 && !t.begins && c.member(r) {
+		if in := r.seat.inner[n-1]; in != c.tx && in != scoped {
+			in.hosts = true
 		}
 	}
 	if r.lost() {

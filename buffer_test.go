@@ -409,3 +409,70 @@ func TestWhatADriverMaySayOfItsResultSetsIsSaidFromMemory(t *testing.T) {
 		}
 	}
 }
+
+// Rows that a *sql.Conn has open, and that could not be read ahead for its next
+// statement, keep their connection when the Conn goes on in a transaction.
+func TestAConnectionOnWhichRowsAreOpenIsNobodyElses(t *testing.T) {
+	for _, how := range []string{"too large", "impatient"} {
+		t.Run(how, func(t *testing.T) {
+			server, db, c := openTasks(t, 2, func(c *Config) {
+				if how == "too large" {
+					c.NestedBuffer = 100
+				}
+			})
+			ctx, end := WithTask(t.Context())
+			defer end()
+			conn, err := db.Conn(ctx)
+			require.NoError(t, err)
+			rows, err := conn.QueryContext(ctx, "SELECT n FROM numbers LIMIT 50")
+			require.NoError(t, err)
+			defer rows.Close()
+			require.True(t, rows.Next())
+			if how == "too large" {
+				require.ErrorIs(t, insertTwo(ctx, conn), ErrNestedBuffer)
+			} else {
+				impatient, cancel := context.WithCancel(ctx)
+				gate := server.Block(fakedb.RowsNext)
+				go func() { <-gate.Entered(); cancel(); gate.Open() }()
+				require.ErrorIs(t, insertTwo(impatient, conn), context.Canceled)
+			}
+			tx, err := db.BeginTx(ctx, nil)
+			require.NoError(t, err)
+			require.NoError(t, insertTwo(ctx, conn), "in the transaction")
+			require.Equal(t, 1, server.State().OpenRows())
+			require.Equal(t, 2, lent(c), "the transaction's, and that of the rows")
+			stranger, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+			defer cancel()
+			require.ErrorIs(t, insertTwo(stranger, db), context.DeadlineExceeded)
+			seen := 1
+			for rows.Next() {
+				seen++
+			}
+			require.NoError(t, rows.Err())
+			require.Equal(t, 50, seen)
+			require.NoError(t, rows.Close())
+			require.NoError(t, tx.Rollback())
+			require.NoError(t, conn.Close())
+			end()
+			require.Zero(t, lent(c))
+		})
+	}
+}
+
+func TestAStatementWaitsForRowsOfItsTaskThatAreBeingRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, db, _ := openTasks(t, 1, func(c *Config) { c.NestedBuffer = 100 })
+		ctx, end := WithTask(t.Context())
+		defer end()
+		rows, err := db.QueryContext(ctx, "SELECT n FROM numbers LIMIT 1000")
+		require.NoError(t, err)
+		inserted := make(chan error, 1)
+		go func() { inserted <- insertTwo(ctx, db) }()
+		for rows.Next() {
+			time.Sleep(5 * time.Millisecond)
+		}
+		require.NoError(t, rows.Err())
+		require.NoError(t, rows.Close())
+		require.NoError(t, <-inserted)
+	})
+}

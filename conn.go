@@ -321,7 +321,7 @@ func (c *conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, e
 			}
 			r.seat.tx, r.seat.warned, r.seat.since = begun, false, time.Now()
 			if !c.apart {
-				c.bound.fence.Store(nil)
+				c.bound.regain()
 			}
 			t.scope.begun(begun)
 		}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -174,4 +175,39 @@ func TestRawGivesNoConnectionOnWhichACallWasGivenUp(t *testing.T) {
 	require.ErrorIs(t, Raw(t.Context(), conn, func(driver.Conn) error { t.Error("called"); return nil }), driver.ErrBadConn)
 	require.ErrorIs(t, conn.Close(), sql.ErrConnDone)
 	atRest(t, c)
+}
+
+// A statement that leaves one connection for the main one may be held up by that.
+func TestAStatementDoesNotWaitForAConnectionThatHasLeftItsTaskMeanwhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server, db, _ := openTasks(t, 2)
+		ctx, end := WithTask(t.Context())
+		defer end()
+		conn := takeConn(t, ctx, db)
+		require.NoError(t, conn.PingContext(ctx)) // session 1
+		tx, err := db.BeginTx(ctx, nil)           // session 2
+		require.NoError(t, err)
+		leaving := fakedb.NewGate()
+		server.Inject(fakedb.Fault{Call: fakedb.ConnValid, Session: 1, Gate: leaving})
+		inserted := make(chan error, 1)
+		go func() { inserted <- insertTwo(ctx, conn) }()
+		<-leaving.Entered()
+		require.NoError(t, tx.Commit())
+		other, endOther := WithTask(t.Context())
+		defer endOther()
+		gate := held(server, "(7)")
+		foreign := make(chan error, 1)
+		go func() { _, err := db.ExecContext(other, "INSERT INTO t VALUES (7)"); foreign <- err }()
+		<-gate.Entered() // on session 2
+		leaving.Open()
+		synctest.Wait()
+		select {
+		case err := <-inserted:
+			require.NoError(t, err)
+		default:
+			t.Error("it waits for a statement of another task")
+		}
+		gate.Open()
+		require.NoError(t, <-foreign)
+	})
 }

@@ -3,11 +3,13 @@ package pooldriver
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -235,4 +237,135 @@ func TestAStatementThatWaitsForTheEndOfItsTransactionDoesNotRunAfterIt(t *testin
 			})
 		})
 	}
+}
+
+// TestARollbackThatRawKeepsOutIsToldToThoseWhoJoined: database/sql rolls back because
+// the context has ended, and gives up before the function of Raw returns.
+func TestARollbackThatRawKeepsOutIsToldToThoseWhoJoined(t *testing.T) {
+	for _, said := range []error{nil, errors.New("the function failed")} {
+		synctest.Test(t, func(t *testing.T) {
+			server, db, c := openTasks(t, 2)
+			ctx, end := WithTask(t.Context())
+			defer end()
+			limited, cancel := context.WithCancel(ctx)
+			_, err := db.BeginTx(limited, nil)
+			require.NoError(t, err)
+			require.NoError(t, insertTwo(ctx, db))
+			conn, err := db.Conn(ctx)
+			require.NoError(t, err)
+			done := inRaw(ctx, conn, func(driver.Conn) error { return said })
+			cancel()
+			time.Sleep(2 * rawPatience)
+			require.Equal(t, said, done())
+			require.NoError(t, conn.Close())
+			synctest.Wait()
+			require.ErrorIs(t, insertTwo(ctx, db), ErrTxLost)
+			require.Empty(t, server.Table("t"))
+			end()
+			synctest.Wait()
+			require.Zero(t, lent(c))
+		})
+	}
+}
+
+func TestABeginTxThatIsUnderWayDoesNotForgetThatStateIsLost(t *testing.T) {
+	server, db, _ := openTasks(t, 4, ambient(AmbientSeparate))
+	ctx, end := WithTask(t.Context())
+	defer end()
+	conn := takeConn(t, ctx, db)
+	require.NoError(t, conn.PingContext(ctx)) // session 1
+	mustExec(t, ctx, db, "SET a = 1")         // session 2
+	gate := server.Block(fakedb.ConnBeginCtx)
+	begun := make(chan *sql.Tx, 1)
+	go func() {
+		tx, _ := conn.BeginTx(ctx, nil)
+		begun <- tx
+	}()
+	<-gate.Entered()
+	require.True(t, server.Kill(2))
+	require.ErrorIs(t, insertTwo(ctx, db), ErrTxLost)
+	gate.Open()
+	tx := <-begun
+	require.NotNil(t, tx)
+	require.ErrorIs(t, insertTwo(ctx, db), ErrTxLost)
+	_ = tx.Rollback()
+	require.ErrorIs(t, insertTwo(ctx, db), ErrTxLost)
+}
+
+// TestATransactionIsToldOfItsStatementsInASavepointThatIsLost: they ran in it because it
+// was open on their session, and a context that is not theirs has ended it.
+func TestATransactionIsToldOfItsStatementsInASavepointThatIsLost(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		by   func(ctx, short context.Context, db *sql.DB, outer *sql.Tx) error
+		lost bool
+	}{
+		{"by its Tx", func(ctx, _ context.Context, _ *sql.DB, outer *sql.Tx) error { return insertTwo(ctx, outer) }, true},
+		{"in its InTx", func(ctx, _ context.Context, db *sql.DB, _ *sql.Tx) error { return insertTwo(ctx, db) }, true},
+		{"none", func(context.Context, context.Context, *sql.DB, *sql.Tx) error { return nil }, false},
+		{"in a savepoint inside that has ended", func(ctx, short context.Context, db *sql.DB, outer *sql.Tx) error {
+			inner, err := db.BeginTx(short, nil)
+			if err != nil {
+				return err
+			}
+			return errors.Join(insertTwo(ctx, outer), inner.Commit())
+		}, true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server, db, c := openTasks(t, 2)
+				err := InTx(t.Context(), db, nil, func(ctx context.Context, outer *sql.Tx) error {
+					short, cancel := context.WithCancel(ctx)
+					inner, err := db.BeginTx(short, nil)
+					require.NoError(t, err)
+					require.NoError(t, insertTwo(ctx, inner), "its own")
+					require.NoError(t, tc.by(ctx, short, db, outer))
+					cancel()
+					synctest.Wait()
+					require.Error(t, inner.Commit())
+					if tc.lost {
+						err := insertTwo(ctx, outer)
+						require.ErrorIs(t, err, ErrTxLost)
+						require.ErrorIs(t, err, context.Canceled)
+						require.ErrorContains(t, err, "ended by its context")
+					} else {
+						require.NoError(t, insertTwo(ctx, outer))
+					}
+					return nil
+				})
+				if tc.lost {
+					require.ErrorIs(t, err, ErrTxLost)
+					require.Empty(t, server.Table("t"))
+				} else {
+					require.NoError(t, err)
+					require.Len(t, server.Table("t"), 1)
+				}
+				require.NoError(t, insertTwo(t.Context(), db), "nothing stays")
+				synctest.Wait()
+				require.Zero(t, lent(c))
+			})
+		})
+	}
+}
+
+func TestTheLossOfASavepointIsOverWithTheNextOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, db, _ := openTasks(t, 2)
+		ctx, end := WithTask(t.Context())
+		defer end()
+		outer, err := db.BeginTx(ctx, nil)
+		require.NoError(t, err)
+		short, cancel := context.WithCancel(ctx)
+		_, err = db.BeginTx(short, nil)
+		require.NoError(t, err)
+		require.NoError(t, insertTwo(ctx, db), "in the savepoint")
+		cancel()
+		synctest.Wait()
+		require.ErrorIs(t, insertTwo(ctx, db), ErrTxLost)
+		next, err := db.BeginTx(ctx, nil)
+		require.NoError(t, err)
+		require.NoError(t, insertTwo(ctx, db))
+		require.NoError(t, next.Commit())
+		require.NoError(t, outer.Commit())
+	})
 }

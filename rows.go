@@ -136,8 +136,11 @@ func (r *rows) unuse() {
 	case !r.guarded:
 	case r.bound == nil:
 		r.owner.turn.pass()
-	case r.bound.yield(r.owner):
-		r.bound.pass(r.owner)
+	default:
+		r.owner.seat.ops++
+		if r.bound.yield(r.owner) {
+			r.bound.pass(r.owner)
+		}
 	}
 }
 

@@ -23,7 +23,8 @@ type seat struct {
 	warned   bool
 	stateful bool          // statements have changed the session, as far as is known
 	byHand   bool          // the outermost transaction that is open was begun by hand
-	gone     bool          // the server has ended the transaction by an error
+	gone     bool          // the transaction has lost what was done in it, by an error of the server
+	cause    error         // or by this one
 	hidden   bool          // a text said that a transaction begins, and nobody can be asked
 	apart    bool          // of a checkout that keeps to itself
 	raw      chan struct{} // closed when Raw's function returns; nil: none runs
@@ -69,7 +70,7 @@ func (r *realConn) inTx() bool {
 func (r *realConn) lost() bool { return (r.broken || r.seat.gone) && r.begun() }
 
 func (r *realConn) lostTx() error {
-	return &lostError{what: whatTx, since: r.seat.since, undone: !r.broken}
+	return &lostError{what: whatTx, since: r.seat.since, undone: !r.broken, cause: r.seat.cause}
 }
 
 // pins looks at what keeps the connection, and whether it is still there: a
@@ -233,7 +234,9 @@ func (b *binding) tidy(r *realConn) (gone bool) {
 	switch {
 	case p.pin == pinNone:
 		if main {
+			b.inTx.Store(false) // before another one is
 			b.main.Store(nil)
+			main = false
 		}
 	case !main:
 		// Not expected of the statement's text, or another one's session has

@@ -263,8 +263,10 @@ func (t *task) name() string {
 // WithTaskKey makes a connector take a value of the program's own contexts for
 // a task: contexts for which fn returns the same key belong to one task, which
 // begins with its first statement and ends when lifetime does. The lifetime is
-// the request's context, say, not that of one query with its timeout. A nil key
-// means no task. In a context that carries a task of WithTask, or was made by
+// the request's context, say, not that of one query with its timeout. Where
+// Config.TaskTimeout ends the task before, its key's statements get ErrTaskEnded
+// until the lifetime ends; a lifetime without an end leaves the key a new task. A nil
+// key means no task. In a context that carries a task of WithTask, or was made by
 // Outside, the key only tells who waits for whom.
 //
 // The task is adopted by programs that do not know of it, so Config.Ambient's
@@ -276,7 +278,15 @@ func WithTaskKey(fn func(ctx context.Context) (key any, lifetime context.Context
 
 // adoption keeps the tasks of WithTaskKey.
 type adoption struct {
-	tasks sync.Map // by key; *task
+	tasks sync.Map // by key; *adoptee
+}
+
+// adoptee is a task that a key stands for.
+type adoptee struct {
+	*task
+	// until is the key's lifetime, also if the task ends before: what comes later
+	// would begin anew, and not know. A lifetime without an end leaves the task's.
+	until context.Context
 }
 
 // placeOf is placeOf, for a connector that may adopt.
@@ -308,19 +318,22 @@ func (c *Connector) adopt(ctx context.Context) (*task, error) {
 	}
 	for {
 		if found, ok := c.adopted.tasks.Load(key); ok {
-			t := found.(*task)
-			if t.Err() == nil || lifetime.Err() != nil {
-				return t, nil
+			a := found.(*adoptee)
+			if a.until.Err() == nil || lifetime.Err() != nil {
+				return a.task, nil
 			}
-			c.adopted.tasks.CompareAndDelete(key, t) // the key is used again
+			c.adopted.tasks.CompareAndDelete(key, a) // the key is used again
 		}
-		t := newTask(lifetime, placeOf(lifetime))
-		t.adopted = true
-		if _, raced := c.adopted.tasks.LoadOrStore(key, t); raced {
-			t.end()
+		a := &adoptee{newTask(lifetime, placeOf(lifetime)), lifetime}
+		a.adopted = true
+		if lifetime.Done() == nil {
+			a.until = a.task
+		}
+		if _, raced := c.adopted.tasks.LoadOrStore(key, a); raced {
+			a.end()
 			continue
 		}
-		context.AfterFunc(t.Context, func() { c.adopted.tasks.CompareAndDelete(key, t) })
-		return t, nil
+		context.AfterFunc(a.until, func() { c.adopted.tasks.CompareAndDelete(key, a) })
+		return a.task, nil
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -342,4 +343,47 @@ func TestTasksOfTheProgramsOwnContextsAreAdopted(t *testing.T) {
 		err := db.QueryRowContext(ctx, "SHOW a").Scan(&a)
 		return err == nil && a == nil
 	}, 5*time.Second, time.Millisecond, "the key begins a new task")
+}
+
+// A key whose task its timeout has ended does not begin another one behind the
+// program, which counts on the session, until its lifetime has ended. One without an
+// end leaves the timeout as the key's end.
+func TestAKeysTaskStaysEndedForItsLifetime(t *testing.T) {
+	type key struct{}
+	for _, endless := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			server, db, c := openTasks(t, 2, quiet, ambient(AmbientJoin), func(c *Config) { c.TaskTimeout = time.Second },
+				WithTaskKey(func(ctx context.Context) (any, context.Context) {
+					lifetime, _ := ctx.Value(key{}).(context.Context)
+					if lifetime == nil {
+						return nil, nil
+					}
+					return "same", lifetime
+				}))
+			request, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			if endless {
+				request = context.Background()
+			}
+			ctx := context.WithValue(request, key{}, request)
+			tx, err := db.BeginTx(ctx, nil)
+			require.NoError(t, err)
+			require.NoError(t, insertTwo(ctx, db), "in the transaction")
+			time.Sleep(2 * time.Second)
+			if endless {
+				require.NoError(t, insertTwo(ctx, db))
+				require.Len(t, server.Table("t"), 1)
+			} else {
+				require.ErrorIs(t, insertTwo(ctx, db), ErrTaskEnded)
+				require.Empty(t, server.Table("t"))
+			}
+			require.Error(t, tx.Commit())
+			cancel()
+			synctest.Wait()
+			next := context.WithValue(t.Context(), key{}, t.Context())
+			require.NoError(t, insertTwo(next, db), "the key is used again")
+			time.Sleep(2 * time.Second)
+			require.Zero(t, lent(c))
+		})
+	}
 }

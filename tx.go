@@ -35,7 +35,9 @@ type tx struct {
 	replaced bool
 	around   *tx  // of the same virtual connection, that goes on when this one ends
 	over     bool // Commit or Rollback was called
-	joined   bool // statements that are not its own ran in it; under the turn
+	// Under the turn: statements ran in it that are not its own, of no transaction,
+	// or of the one around it.
+	joined, hosts bool
 }
 
 // begun makes tx the transaction of its checkout.
@@ -93,7 +95,7 @@ func (t *tx) commit() (err error) {
 		}
 		t.forget()
 		if outer := t.owner.innermost(); outer != nil {
-			outer.joined = outer.joined || t.joined
+			outer.joined, outer.hosts = outer.joined || t.joined, outer.hosts || t.hosts
 		}
 		return nil
 	}
@@ -129,17 +131,33 @@ func (t *tx) rollbackBound() error {
 // end rolls back, under the turn. Where that is not the program's doing,
 // statements that count on the transaction do not know that it is over.
 func (t *tx) end() error {
-	joined := t.joined
-	inner := t.owner.seat.inner
-	for _, deeper := range inner[len(inner)-t.deeper():] {
-		joined = joined || deeper.joined
-	}
-	since := t.owner.seat.since
+	tell := t.mourners()
 	err := t.rollback()
-	if joined && t.ctx.Err() != nil {
-		t.bound.fence.Store(&lostError{what: whatTx, since: since, cause: context.Cause(t.ctx)})
-	}
+	tell()
 	return err
+}
+
+// mourners are those who count on the transaction without having ended it: they are
+// told if it was its context.
+func (t *tx) mourners() (tell func()) {
+	joined, hosts := t.joined, t.hosts
+	s := &t.owner.seat
+	for _, deeper := range s.inner[len(s.inner)-t.deeper():] {
+		joined, hosts = joined || deeper.joined, hosts || deeper.hosts
+	}
+	since := s.since
+	return func() {
+		if t.ctx.Err() == nil {
+			return
+		}
+		cause := context.Cause(t.ctx)
+		if joined {
+			t.bound.fence.Store(&lostError{what: whatTx, since: since, cause: cause})
+		}
+		if hosts && t.owner.begun() { // the one around it has lost statements of its own
+			s.gone, s.cause = true, cause
+		}
+	}
 }
 
 // guarded ends the transaction. If the driver panics, database/sql does not give
@@ -200,7 +218,11 @@ func (t *tx) enter() error {
 			// It cannot be ended now, and will not be asked to be again.
 			if t.bound.take(t.owner) {
 				t.owner.broken = true
-				t.forget()
+				if t.open() {
+					tell := t.mourners()
+					t.forget()
+					tell()
+				}
 				t.bound.pass(t.owner)
 			}
 			return err
@@ -284,7 +306,7 @@ func (t *tx) forget() {
 			s.inner = s.inner[:i]
 		}
 	} else if s.tx == t {
-		s.tx, s.inner, s.gone = nil, nil, false
+		s.tx, s.inner, s.gone, s.cause = nil, nil, false, nil
 	}
 }
 
@@ -349,6 +371,7 @@ func (c *conn) beginInside(ctx context.Context, t *try, opts driver.TxOptions) (
 		return nil, err
 	}
 	r.seat.inner = append(r.seat.inner, begun)
+	c.bound.regain()
 	t.scope.begun(begun)
 	return c.begun(begun), nil
 }

@@ -477,3 +477,27 @@ func TestWhatASavepointCouldNotUndoIsNotCommittedWithTheTransactionAroundIt(t *t
 	atRest(t, c)
 	require.Empty(t, server.Table("t"))
 }
+
+// TestATaskIsNotInATransactionWhoseBeginFailed: the server began it, and the driver
+// says that it did not.
+func TestATaskIsNotInATransactionWhoseBeginFailed(t *testing.T) {
+	for _, lazy := range []bool{false, true} {
+		for _, mode := range []AmbientMode{AmbientJoin, AmbientStrict, AmbientSeparate} {
+			server, db, c := openTasks(t, 2, ambient(mode), quiet, func(c *Config) { c.LazyBegin = lazy })
+			ctx, end := WithTask(t.Context())
+			server.Inject(fakedb.Fault{Call: fakedb.ConnBeginCtx, After: true, Err: errors.New("the answer was lost")})
+			tx, err := db.BeginTx(ctx, nil)
+			if lazy {
+				require.NoError(t, err)
+				require.Error(t, insertTwo(ctx, tx))
+				require.Error(t, tx.Commit())
+			} else {
+				require.Error(t, err)
+			}
+			require.NoError(t, insertTwo(ctx, db))
+			end()
+			require.Len(t, server.Table("t"), 1)
+			atRest(t, c)
+		}
+	}
+}
