@@ -163,7 +163,11 @@ func TestOverODBCACancelledStatementEndsOnTheServerBeforeItsPlaceIsFree(t *testi
 			require.Less(t, time.Since(began), 5*time.Second, "the place is kept for the statement")
 		}
 		require.Equal(t, []int{0, 9, 9}, s.stored(t))
-		require.LessOrEqual(t, watch.Stop().Backends, 1)
+		most := 1
+		if s.account.Server.Engine == testbed.Postgres {
+			most++ // what ends another is in the same database
+		}
+		require.LessOrEqual(t, watch.Stop().Backends, most)
 		require.Zero(t, p.connector.Stats().Orphans)
 	})
 }

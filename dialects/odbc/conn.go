@@ -7,7 +7,6 @@ import (
 	"database/sql/driver"
 	"errors"
 	"io"
-	"sync"
 	"time"
 )
 
@@ -29,9 +28,8 @@ type conn struct {
 	stmts      map[*stmt]struct{} // not closed
 	rows       map[*rows]struct{} // not closed
 
-	pending chan struct{}  // of a call that was given up: closed when it has returned
-	late    func()         // closes what that call has opened
-	helpers sync.WaitGroup // those who interrupt it
+	pending chan struct{} // of a call that was given up: closed when it has returned
+	late    func()        // closes what that call has opened
 }
 
 var (
@@ -102,9 +100,9 @@ func (c *conn) answers() bool {
 }
 
 // call calls the driver, which knows no context, and waits for it no longer than
-// ctx. A call that is given up goes on behind; interrupt, if there is one, tells
-// the driver to stop it, and the connection is lost.
-func call[T any](ctx context.Context, c *conn, interrupt func(), f func() (T, error)) (T, error) {
+// ctx. A call that is given up goes on behind, and the connection is lost. It is not
+// stopped by SQLCancel: see doc.go.
+func call[T any](ctx context.Context, c *conn, f func() (T, error)) (T, error) {
 	var none T
 	if err := c.usable(); err != nil {
 		return none, err
@@ -139,7 +137,7 @@ func call[T any](ctx context.Context, c *conn, interrupt func(), f func() (T, er
 		}
 		return o.v, c.after(o.err)
 	case <-ctx.Done():
-		c.giveUp(returned, interrupt)
+		c.lost, c.pending = errAbandoned, returned
 		c.late = func() {
 			if opened, ok := any((<-done).v).(io.Closer); ok {
 				_ = opened.Close()
@@ -147,33 +145,6 @@ func call[T any](ctx context.Context, c *conn, interrupt func(), f func() (T, er
 		}
 		return none, ctx.Err()
 	}
-}
-
-// The pauses between two interruptions. One that comes before the statement has
-// begun does nothing.
-const (
-	shortestPause = 10 * time.Millisecond
-	longestPause  = time.Second
-)
-
-// giveUp leaves a call behind, and has it interrupted until it returns.
-func (c *conn) giveUp(returned chan struct{}, interrupt func()) {
-	c.lost, c.pending = errAbandoned, returned
-	if interrupt == nil {
-		return
-	}
-	c.helpers.Go(func() {
-		for wait := shortestPause; ; wait = min(2*wait, longestPause) {
-			interrupt()
-			timer := time.NewTimer(wait)
-			select {
-			case <-returned:
-				timer.Stop()
-				return
-			case <-timer.C:
-			}
-		}
-	})
 }
 
 // end closes the driver's connection when nothing calls the driver any more. It
@@ -184,7 +155,6 @@ func (c *conn) end() error {
 		<-c.pending
 		c.late()
 	}
-	c.helpers.Wait()
 	for r := range c.rows {
 		_ = r.real.Close()
 	}
@@ -211,7 +181,7 @@ func (c *conn) Prepare(query string) (driver.Stmt, error) {
 // PrepareContext prepares. What waits on the server there (for a lock) cannot be
 // interrupted; the connection is ended then.
 func (c *conn) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
-	si, err := call(ctx, c, nil, func() (driver.Stmt, error) { return c.bare.Prepare(query) })
+	si, err := call(ctx, c, func() (driver.Stmt, error) { return c.bare.Prepare(query) })
 	if err != nil {
 		return nil, c.noteError(err)
 	}

@@ -26,11 +26,6 @@ type database interface {
 	harmless(err error, query string) bool
 	// renewsQueries: a query has to be prepared for each execution.
 	renewsQueries() bool
-	// cancels: SQLCancel may be called from beside the call that it is to stop, as
-	// ODBC has it. libsqliteodbc's always, and the Connector/ODBC's whenever it does
-	// not wait for the server, frees what that call is using (seen with 0.9998 and
-	// 3.1.15: the process dies).
-	cancels() bool
 	// refuses: why a statement must not be executed as things are.
 	refuses(c *conn, query string) error
 	// stale: err says that the statement has to be prepared anew, and that

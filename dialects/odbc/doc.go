@@ -51,10 +51,10 @@
 //     connection is closed.
 //   - Execution cannot be cancelled. Here the caller gets its context's error at
 //     once, and the place in the pool is free when the statement has ended, or
-//     after 5 s. PostgreSQL is told to stop by SQLCancel; where that does not help,
-//     and on MySQL and MariaDB, the server is told to end the connection, over a
-//     second, short one. On SQLite and unknown databases the statement runs to its
-//     end: SQLCancel beside it ends the process.
+//     after 5 s. PostgreSQL, MySQL and MariaDB are told to end the connection, over
+//     a second, short one. On SQLite and unknown databases the statement runs to its
+//     end. SQLCancel is not called: unixODBC (its sources of 2025) frees the errors
+//     of the statement there without a lock, and ODBC drivers what it is using.
 //   - A text that is longer than its column was said to be makes it panic. Here
 //     it comes back whole.
 //   - Columns stay bound to memory that is no longer there when a statement

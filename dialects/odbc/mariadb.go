@@ -36,8 +36,6 @@ func (m mariadb) traits(common dialects.Traits) dialects.Traits {
 // columns than at its last execution.
 func (mariadb) renewsQueries() bool { return true }
 
-func (mariadb) cancels() bool { return false }
-
 func (mariadb) classify(query string) dialects.Effect { return mysql.Classify(query) }
 
 // The servers' error numbers, by the names that their manuals give them: see

@@ -36,8 +36,6 @@ func (postgresql) harmless(error, string) bool { return false }
 
 func (postgresql) renewsQueries() bool { return false }
 
-func (postgresql) cancels() bool { return true }
-
 func (postgresql) classify(query string) dialects.Effect { return postgres.Classify(query) }
 
 // diagnose goes by SQLSTATE where psqlODBC passes it on. For a connection that

@@ -107,21 +107,16 @@ func (s *session) Clean(ctx context.Context, effect dialects.Effect) (kept bool,
 	return s.database.clean(ctx, s, effect)
 }
 
-// killAfter is how long a statement that was given up is interrupted through
-// ODBC alone before the server is told to end its connection; killSoon, how long one
-// is waited for that cannot be.
-const (
-	killAfter = 300 * time.Millisecond
-	killSoon  = 5 * time.Millisecond
-)
+// killAfter is how long a statement that was given up is waited for before the server
+// is told to end its connection.
+const killAfter = 5 * time.Millisecond
 
 // settle is a pause after hanging up: the ODBC driver does not wait for the
 // server, which strikes the connection off its list some 0.1 ms later.
 const settle = 2 * time.Millisecond
 
-// Close waits for a call that was given up, which is interrupted and, where that
-// does not help, has its connection ended by the server; then it disconnects.
-// What takes longer than ctx goes on behind.
+// Close waits for a call that was given up, which may have its connection ended by the
+// server; then it disconnects. What takes longer than ctx goes on behind.
 func (s *session) Close(ctx context.Context) error {
 	c := s.conn
 	if c.closed {
@@ -129,11 +124,7 @@ func (s *session) Close(ctx context.Context) error {
 	}
 	c.closed = true
 	var killErr error
-	wait := killAfter
-	if !s.database.cancels() {
-		wait = killSoon
-	}
-	if c.pending != nil && !returns(ctx, c.pending, wait) {
+	if c.pending != nil && !returns(ctx, c.pending, killAfter) {
 		killErr = s.kill(ctx)
 	}
 	done := make(chan error, 1)

@@ -30,8 +30,6 @@ func (sqlite3) harmless(error, string) bool { return false }
 // prepared. Preparing costs microseconds.
 func (sqlite3) renewsQueries() bool { return true }
 
-func (sqlite3) cancels() bool { return false }
-
 func (sqlite3) classify(query string) dialects.Effect { return sqlite.Classify(query) }
 
 // SQLite's own result codes.

@@ -94,7 +94,7 @@ func run[T any](ctx context.Context, s *stmt, how func() (T, error)) (T, error) 
 		}
 	}
 	c.executions++
-	v, err := call(ctx, c, s.interrupt(), how)
+	v, err := call(ctx, c, how)
 	if c.lost != nil && c.database.harmless(err, s.query) {
 		c.executions--
 	}
@@ -105,7 +105,7 @@ func run[T any](ctx context.Context, s *stmt, how func() (T, error)) (T, error) 
 		return v, c.noteError(err) // what ran before it was rolled back: nothing may follow
 	}
 	if c.database.mend(ctx, c, err) || c.database.stale(err, s.query) && s.renew(ctx) == nil {
-		if w, e := call(ctx, c, s.interrupt(), how); e == nil || ctx.Err() != nil || c.lost != nil {
+		if w, e := call(ctx, c, how); e == nil || ctx.Err() != nil || c.lost != nil {
 			return w, c.noteError(e)
 		}
 	}
@@ -114,7 +114,7 @@ func run[T any](ctx context.Context, s *stmt, how func() (T, error)) (T, error) 
 
 // renew prepares the statement anew.
 func (s *stmt) renew(ctx context.Context) error {
-	real, err := call(ctx, s.conn, nil, func() (driver.Stmt, error) { return s.conn.bare.Prepare(s.query) })
+	real, err := call(ctx, s.conn, func() (driver.Stmt, error) { return s.conn.bare.Prepare(s.query) })
 	if err != nil {
 		return err
 	}
@@ -139,18 +139,6 @@ func (s *stmt) open(ctx context.Context, args []driver.Value) (driver.Rows, erro
 		return none{}, nil
 	}
 	return nil, err
-}
-
-// interrupt is how an execution is told to stop from beside it, nil if it cannot be.
-func (s *stmt) interrupt() func() {
-	if !s.conn.database.cancels() {
-		return nil
-	}
-	h := handleOf(s.real) // the driver may have made another since
-	if h == nil {
-		return nil
-	}
-	return func() { _ = h.Cancel() }
 }
 
 // keepBound keeps the memory of columns that the driver has bound to the

@@ -81,7 +81,7 @@ func TestTheDriverKeepsItsStatementWhereWeLookForIt(t *testing.T) {
 	si, err := s.Bare().Prepare("SELECT 1")
 	require.NoError(t, err)
 	require.IsType(t, &odbcdriver.Conn{}, s.Bare())
-	require.NotNil(t, handleOf(si), "statements can no longer be cancelled")
+	require.NotNil(t, handleOf(si), "the memory of columns can no longer be kept")
 	require.NoError(t, si.Close())
 }
 
@@ -147,7 +147,7 @@ func TestAKeptStatementGivesTheColumnsThatItsTableHasNow(t *testing.T) {
 // sleep takes a second or more.
 const sleep = "WITH RECURSIVE s (n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM s WHERE n < 2000000) SELECT count(*) FROM s"
 
-// SQLite's ODBC driver does not survive SQLCancel beside the statement.
+// SQLite has no server that could end the connection.
 func TestAStatementWhoseContextEndsIsLeftBehindAndItsConnectionEndsWithIt(t *testing.T) {
 	tmpl := mustTemplate(t, "odbc:Driver=SQLite3;Database="+filepath.Join(t.TempDir(), "x.db"))
 	for name, run := range map[string]func(ctx context.Context, si driver.Stmt) error{

@@ -40,7 +40,7 @@ func (c *conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, e
 			return nil, err
 		}
 	}
-	real, err := call(ctx, c, nil, c.bare.Begin) //nolint:staticcheck // the driver has nothing newer
+	real, err := call(ctx, c, c.bare.Begin) //nolint:staticcheck // the driver has nothing newer
 	if err != nil {
 		if ctx.Err() != nil {
 			c.lost = &lostError{what: "a transaction was cut short when it began", cause: err, ours: true}
@@ -122,7 +122,7 @@ func (t *tx) Rollback() error {
 }
 
 func (t *tx) rollback(ctx context.Context) error {
-	_, err := call(ctx, t.conn, nil, func() (struct{}, error) { return struct{}{}, t.real.Rollback() })
+	_, err := call(ctx, t.conn, func() (struct{}, error) { return struct{}{}, t.real.Rollback() })
 	return err
 }
 

@@ -24,8 +24,6 @@ func (unknown) harmless(error, string) bool { return false }
 
 func (unknown) renewsQueries() bool { return false }
 
-func (unknown) cancels() bool { return false }
-
 func (unknown) classify(query string) dialects.Effect { return generic.Classify(query) }
 
 // diagnose knows what ODBC says of any database.
