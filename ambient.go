@@ -78,23 +78,39 @@ func (b *binding) join(r *realConn, t *try) error {
 // member reports whether what c does is the transaction's own on r: it has begun
 // it, or is in the scope of an InTx that has.
 func (c *conn) member(r *realConn) bool {
-	if c.tx != nil && c.tx.owner == r {
-		return true
-	}
-	return !r.begun() && r.seat.elector == c || c.inScope(r)
+	return !r.begun() && r.seat.elector == c || c.own(r) != nil
 }
 
-// inScope reports whether c was attached in the scope of an InTx on r.
-func (c *conn) inScope(r *realConn) bool {
-	tx := c.scope.transaction(c.bound)
-	return tx != nil && tx.owner == r
+// own is the transaction on r that what c does belongs to: the one that it has begun, or
+// that of the InTx whose scope it is in.
+func (c *conn) own(r *realConn) *tx {
+	if c.tx != nil && c.tx.owner == r {
+		return c.tx
+	}
+	if tx := c.scope.transaction(c.bound); tx != nil && tx.owner == r {
+		return tx
+	}
+	return nil
+}
+
+// runs notes, under r's turn, that a statement is run on r by c.
+func (c *conn) runs(r *realConn) {
+	if n := len(r.seat.inner); n > 0 {
+		if own := c.own(r); own != nil && own.reach < n {
+			own.reach = n
+		}
+	}
 }
 
 // nests reports whether a BeginTx in the transaction on r is a savepoint. With
 // AmbientSeparate only one in InTx is; what others do on a *sql.Conn that is in a
 // transaction is the driver's business.
 func (c *conn) nests(r *realConn) bool {
-	return c.bound.ambient() != AmbientSeparate || c.inScope(r)
+	if c.bound.ambient() != AmbientSeparate {
+		return true
+	}
+	tx := c.scope.transaction(c.bound)
+	return tx != nil && tx.owner == r
 }
 
 // InTx runs fn in a transaction, which it commits if fn returns nil, and rolls

@@ -532,3 +532,26 @@ func TestASqlConnThatGotNoConnectionApartIsInTheInTxOfItsNextContext(t *testing.
 		require.Empty(t, server.Table("t"))
 	})
 }
+
+func TestASqlConnThatWasApartForAStatementLeavesNoConnectionBehind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, db, c := openTasks(t, 3, ambient(AmbientSeparate))
+		ctx, end := WithTask(t.Context())
+		defer end()
+		conn, err := db.Conn(ctx)
+		require.NoError(t, err)
+		require.NoError(t, InTx(ctx, db, nil, func(inside context.Context, _ *sql.Tx) error {
+			rows, err := conn.QueryContext(inside, "SELECT n FROM numbers LIMIT 50")
+			require.NoError(t, err)
+			defer rows.Close()
+			require.True(t, rows.Next())
+			require.NoError(t, insertTwo(ctx, conn), "apart")
+			require.NoError(t, insertTwo(inside, conn), "in the transaction again")
+			require.Equal(t, 1, lent(c))
+			return nil
+		}))
+		require.NoError(t, conn.Close())
+		synctest.Wait()
+		require.Zero(t, lent(c))
+	})
+}

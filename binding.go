@@ -365,13 +365,15 @@ func (b *binding) settle(ctx context.Context, c *conn, t *try) (again bool, _ er
 			return false, err
 		}
 	}
-	if n := len(r.seat.inner); n > 0 && !t.begins && c.member(r) {
-		if in := r.seat.inner[n-1]; in != c.tx && in != scoped {
-			in.hosts = true
-		}
-	}
 	if r.lost() {
 		return false, r.lostTx()
+	}
+	own := c.own(r)
+	if own == nil {
+		own = r.innermost()
+	}
+	if own != nil && own.lost != nil {
+		return false, own.lost
 	}
 	if (t.begins || needsSession(t.effect)) && !c.apart {
 		if main == nil && !b.main.CompareAndSwap(nil, r) {
@@ -419,6 +421,7 @@ func (b *binding) clear(ctx context.Context, r *realConn) error {
 func (b *binding) standDown(c *conn, r *realConn) {
 	r.seat.users--
 	c.hold(nil)
+	c.open = nil // theirs is r
 }
 
 // obtain gives c a connection, and t the turn on it: one of the pool's or, where

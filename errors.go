@@ -40,7 +40,8 @@ type lostError struct {
 	since  time.Time // when it began
 	state  bool      // session state
 	final  bool      // nothing brings it back, nor tells that the program knows
-	cause  error     // what ended it, where that is known
+	cause  error     // what ended it, where that is known,
+	inside bool      // or a savepoint in which its own statements ran
 	undone bool      // the server has rolled it back after an error
 }
 
@@ -52,10 +53,12 @@ func (e *lostError) Error() string {
 	}
 	how := "its connection was lost"
 	switch {
-	case e.cause != nil:
-		how = "it was ended by its context (" + e.cause.Error() + ")"
 	case e.undone:
 		how = "the server rolled it back after an error"
+	case e.inside:
+		how = "statements of its own ran in a transaction inside it, which was ended by its context (" + e.cause.Error() + ")"
+	case e.cause != nil:
+		how = "it was ended by its context (" + e.cause.Error() + ")"
 	}
 	do := "end it, and begin a new one"
 	if e.final {

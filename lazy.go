@@ -117,7 +117,10 @@ func (c *conn) beginReal(ctx context.Context, t *try, begun *tx, carry bool) (ca
 		defer begun.kept.current.Store(&begun.ctx)
 		given = begun.kept
 	}
-	before := r.txStatus()
+	before := dialects.TxUnknown
+	if t.turn {
+		before = r.txStatus()
+	}
 	t.call()
 	err = errors.ErrUnsupported
 	if lazy, ok := r.session.(dialects.LazyBeginner); ok && carry {
@@ -135,9 +138,12 @@ func (c *conn) beginReal(ctx context.Context, t *try, begun *tx, carry bool) (ca
 		if begun.opts != (driver.TxOptions{}) {
 			r.effect |= suspectTx
 		}
-		if status := r.txStatus(); t.turn && before == dialects.TxNone && (status == dialects.TxOpen || status == dialects.TxFailed) {
-			// Else the task's next statements are in it, and nobody ends it.
-			r.broken = begun.command(r.session.Rollback) != nil || r.broken
+		if before == dialects.TxNone {
+			switch r.txStatus() {
+			case dialects.TxOpen, dialects.TxFailed:
+				// Else the task's next statements are in it, and nobody ends it.
+				r.broken = begun.command(r.session.Rollback) != nil || r.broken
+			}
 		}
 	}
 	return carried, err

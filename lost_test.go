@@ -177,14 +177,17 @@ func TestAStatementOnItsWayIsNotRunOutsideTheTransactionThatItHasLost(t *testing
 			require.NoError(t, insert(ctx)) // counts on it from here on
 			left := new(atomic.Int32)
 			left.Store(step)
+			ended := make(chan struct{})
 			err = insert(&endingContext{ctx, left, func() {
 				cancel()
 				synctest.Wait() // it is rolled back, if nobody has the turn
+				close(ended)
 			}})
-			if reached = left.Load() <= 0; !reached {
+			if reached = left.Swap(0) <= 0; !reached { // who asks later is not the statement
 				require.NoError(t, err)
 				return
 			}
+			<-ended
 			synctest.Wait()
 			if err != nil {
 				require.ErrorIs(t, err, ErrTxLost)
@@ -368,4 +371,137 @@ func TestTheLossOfASavepointIsOverWithTheNextOne(t *testing.T) {
 		require.NoError(t, next.Commit())
 		require.NoError(t, outer.Commit())
 	})
+}
+
+// TestASavepointWhoseContextHasEndedIsNotOpenForTheCommitAround: database/sql has told the
+// program that it is over, and rolls back a moment later.
+func TestASavepointWhoseContextHasEndedIsNotOpenForTheCommitAround(t *testing.T) {
+	for _, hosts := range []bool{false, true} {
+		for range 200 {
+			server, db, _ := openTasks(t, 2)
+			ctx, end := WithTask(t.Context())
+			outer, err := db.BeginTx(ctx, nil)
+			require.NoError(t, err)
+			require.NoError(t, insertTwo(ctx, outer))
+			short, cancel := context.WithCancel(ctx)
+			inner, err := db.BeginTx(short, nil)
+			require.NoError(t, err)
+			require.NoError(t, insertTwo(ctx, inner))
+			if hosts {
+				require.NoError(t, insertTwo(ctx, outer))
+			}
+			cancel()
+			require.Error(t, inner.Commit())
+			if hosts {
+				require.ErrorIs(t, outer.Commit(), ErrTxLost)
+				require.Empty(t, server.Table("t"))
+			} else {
+				require.NoError(t, outer.Commit())
+				require.Len(t, server.Table("t"), 1)
+			}
+			end()
+		}
+	}
+}
+
+// TestATransactionInWhoseSavepointOthersRanHasLostNothing: own statements of a savepoint,
+// in one inside it, are lost with the outer one of the two.
+func TestATransactionInWhoseSavepointOthersRanHasLostNothing(t *testing.T) {
+	for _, commits := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			server, db, _ := openTasks(t, 2)
+			ctx, end := WithTask(t.Context())
+			defer end()
+			outer, err := db.BeginTx(ctx, nil)
+			require.NoError(t, err)
+			require.NoError(t, insertTwo(ctx, outer))
+			short, cancel := context.WithCancel(ctx)
+			one, err := db.BeginTx(short, nil)
+			require.NoError(t, err)
+			two, err := db.BeginTx(ctx, nil)
+			require.NoError(t, err)
+			require.NoError(t, insertTwo(ctx, one), "in two")
+			if commits {
+				require.NoError(t, two.Commit())
+			}
+			_, err = outer.PrepareContext(ctx, "INSERT INTO t VALUES (2)")
+			require.NoError(t, err, "which is nothing to lose")
+			cancel()
+			synctest.Wait()
+			require.NoError(t, insertTwo(ctx, outer))
+			require.NoError(t, outer.Commit())
+			require.Len(t, server.Table("t"), 2)
+		})
+	}
+}
+
+// TestTheLossOfASavepointIsOverWithTheSavepointAround, whose statements were lost.
+func TestTheLossOfASavepointIsOverWithTheSavepointAround(t *testing.T) {
+	for _, byHand := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			server, db, _ := openTasks(t, 2)
+			ctx, end := WithTask(t.Context())
+			defer end()
+			outermost := func(statement string) { mustExec(t, ctx, db, statement) }
+			commit := func() { outermost("COMMIT") }
+			if byHand {
+				outermost("BEGIN")
+			} else {
+				outer, err := db.BeginTx(ctx, nil)
+				require.NoError(t, err)
+				outermost = func(statement string) { mustExec(t, ctx, outer, statement) }
+				commit = func() { require.NoError(t, outer.Commit()) }
+			}
+			outermost("INSERT INTO t VALUES (1)")
+			one, err := db.BeginTx(ctx, nil)
+			require.NoError(t, err)
+			mustExec(t, ctx, one, "INSERT INTO t VALUES (3)")
+			short, cancel := context.WithCancel(ctx)
+			_, err = db.BeginTx(short, nil)
+			require.NoError(t, err)
+			mustExec(t, ctx, one, "INSERT INTO t VALUES (4)")
+			cancel()
+			synctest.Wait()
+			require.ErrorIs(t, insertTwo(ctx, one), ErrTxLost)
+			require.ErrorIs(t, insertTwo(ctx, db), ErrTxLost, "it would be in one")
+			require.NoError(t, one.Rollback())
+			outermost("INSERT INTO t VALUES (5)")
+			commit()
+			require.Equal(t, [][]any{{int64(1)}, {int64(5)}}, server.Table("t"))
+		})
+	}
+}
+
+// TestATaskThatEndsWithATransactionThatHasLostStatementsRollsItBack, also where the driver
+// does not know that one is open.
+func TestATaskThatEndsWithATransactionThatHasLostStatementsRollsItBack(t *testing.T) {
+	for _, known := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			server, db, c := openTasks(t, 1, quiet)
+			if !known {
+				server = fakedb.NewServer()
+				c = Wrap(server.Connector(fakedb.Variant{Name: "everything", Features: fakedb.All}), quiet, func(c *Config) { c.MaxConns = 1 })
+				db = sql.OpenDB(c)
+				defer func() { require.NoError(t, db.Close()) }()
+				mustExec(t, t.Context(), db, "CREATE TABLE t (a INT)")
+			}
+			ctx, end := WithTask(t.Context())
+			outer, err := db.BeginTx(ctx, nil)
+			require.NoError(t, err)
+			require.NoError(t, insertTwo(ctx, outer))
+			short, cancel := context.WithCancel(ctx)
+			_, err = db.BeginTx(short, nil)
+			require.NoError(t, err)
+			require.NoError(t, insertTwo(ctx, outer))
+			cancel()
+			synctest.Wait()
+			require.ErrorIs(t, insertTwo(ctx, outer), ErrTxLost)
+			end()
+			synctest.Wait()
+			require.NoError(t, insertTwo(t.Context(), db), "a stranger")
+			require.Zero(t, server.State().InTx())
+			require.Len(t, server.Table("t"), 1)
+			require.Zero(t, lent(c))
+		})
+	}
 }

@@ -60,6 +60,7 @@ func (c *conn) raw(ctx context.Context, fn func(driver.Conn) error) (err error) 
 	// while, and is told. Nobody else calls the driver until fn returns.
 	busy := make(chan struct{})
 	r.seat.raw = busy
+	c.runs(r)
 	c.endTurn(&t)
 	err = errRawPanicked
 	defer func() {

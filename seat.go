@@ -23,8 +23,7 @@ type seat struct {
 	warned   bool
 	stateful bool          // statements have changed the session, as far as is known
 	byHand   bool          // the outermost transaction that is open was begun by hand
-	gone     bool          // the transaction has lost what was done in it, by an error of the server
-	cause    error         // or by this one
+	gone     bool          // the server has ended the transaction by an error
 	hidden   bool          // a text said that a transaction begins, and nobody can be asked
 	apart    bool          // of a checkout that keeps to itself
 	raw      chan struct{} // closed when Raw's function returns; nil: none runs
@@ -41,6 +40,14 @@ func (r *realConn) innermost() *tx {
 		return r.seat.inner[n-1]
 	}
 	return r.seat.tx
+}
+
+// at is the transaction at that depth: 0 is the outermost, nil if it was begun by hand.
+func (s *seat) at(depth int) *tx {
+	if depth == 0 {
+		return s.tx
+	}
+	return s.inner[depth-1]
 }
 
 // outlived is the outermost transaction whose context has ended. database/sql is
@@ -70,7 +77,7 @@ func (r *realConn) inTx() bool {
 func (r *realConn) lost() bool { return (r.broken || r.seat.gone) && r.begun() }
 
 func (r *realConn) lostTx() error {
-	return &lostError{what: whatTx, since: r.seat.since, undone: !r.broken, cause: r.seat.cause}
+	return &lostError{what: whatTx, since: r.seat.since, undone: !r.broken}
 }
 
 // pins looks at what keeps the connection, and whether it is still there: a

@@ -154,6 +154,9 @@ func (c *conn) finish(ctx context.Context, t *try, err error, executes bool) (ag
 	}
 	if executes {
 		t.first, c.executed = !c.executed, true
+		if t.turn {
+			c.runs(t.real)
+		}
 	}
 	if err != nil {
 		return c.failed(ctx, t, err, executes)

@@ -35,9 +35,11 @@ type tx struct {
 	replaced bool
 	around   *tx  // of the same virtual connection, that goes on when this one ends
 	over     bool // Commit or Rollback was called
-	// Under the turn: statements ran in it that are not its own, of no transaction,
-	// or of the one around it.
-	joined, hosts bool
+
+	// Under the turn:
+	joined bool  // statements that are no transaction's ran in it
+	reach  int   // so many savepoints were open, at most, where its own statements ran
+	lost   error // a context that is not its own has ended a savepoint where they did
 }
 
 // begun makes tx the transaction of its checkout.
@@ -72,6 +74,12 @@ func (t *tx) commit() (err error) {
 		return err
 	}
 	defer t.bound.pass(t.owner)
+	for _, deeper := range t.owner.seat.inner[len(t.owner.seat.inner)-t.deeper():] {
+		if deeper.ctx.Err() != nil { // database/sql is about to roll it back
+			_ = deeper.end()
+			break
+		}
+	}
 	lost := t.owner.lost()
 	if t.unbegun() && !lost {
 		t.forget()
@@ -80,6 +88,8 @@ func (t *tx) commit() (err error) {
 	switch {
 	case lost:
 		err = t.owner.lostTx()
+	case t.lost != nil:
+		err = t.lost
 	case t.deeper() > 0:
 		err = errOpenInside
 	default:
@@ -95,7 +105,7 @@ func (t *tx) commit() (err error) {
 		}
 		t.forget()
 		if outer := t.owner.innermost(); outer != nil {
-			outer.joined, outer.hosts = outer.joined || t.joined, outer.hosts || t.hosts
+			outer.joined = outer.joined || t.joined
 		}
 		return nil
 	}
@@ -137,15 +147,20 @@ func (t *tx) end() error {
 	return err
 }
 
-// mourners are those who count on the transaction without having ended it: they are
-// told if it was its context.
+// mourners are those who count on t and have not ended it. They are told that it is
+// over, if its context has ended it.
 func (t *tx) mourners() (tell func()) {
-	joined, hosts := t.joined, t.hosts
 	s := &t.owner.seat
-	for _, deeper := range s.inner[len(s.inner)-t.deeper():] {
-		joined, hosts = joined || deeper.joined, hosts || deeper.hosts
+	joined, i, since := t.joined, slices.Index(s.inner, t), s.since
+	for _, deeper := range s.inner[i+1:] {
+		joined = joined || deeper.joined
 	}
-	since := s.since
+	var losing []*tx
+	for depth := range i + 1 { // those around
+		if around := s.at(depth); around != nil && around.reach > i {
+			losing = append(losing, around)
+		}
+	}
 	return func() {
 		if t.ctx.Err() == nil {
 			return
@@ -154,8 +169,8 @@ func (t *tx) mourners() (tell func()) {
 		if joined {
 			t.bound.fence.Store(&lostError{what: whatTx, since: since, cause: cause})
 		}
-		if hosts && t.owner.begun() { // the one around it has lost statements of its own
-			s.gone, s.cause = true, cause
+		for _, around := range losing {
+			around.lost = &lostError{what: whatTx, since: since, cause: cause, inside: true}
 		}
 	}
 }
@@ -304,9 +319,14 @@ func (t *tx) forget() {
 	if t.savepoint != "" {
 		if i := slices.Index(s.inner, t); i >= 0 {
 			s.inner = s.inner[:i]
+			for depth := range i + 1 {
+				if around := s.at(depth); around != nil {
+					around.reach = min(around.reach, i)
+				}
+			}
 		}
 	} else if s.tx == t {
-		s.tx, s.inner, s.gone, s.cause = nil, nil, false, nil
+		s.tx, s.inner, s.gone = nil, nil, false
 	}
 }
 
