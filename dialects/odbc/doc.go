@@ -52,9 +52,10 @@
 //   - Execution cannot be cancelled. Here the caller gets its context's error at
 //     once, and the place in the pool is free when the statement has ended, or
 //     after 5 s. PostgreSQL, MySQL and MariaDB are told to end the connection when it
-//     is given back, over a second, short one. On SQLite and unknown databases the statement runs to its
-//     end. SQLCancel is not called: unixODBC (its sources of 2025) frees the errors
-//     of the statement there without a lock, and ODBC drivers what it is using.
+//     is given back, over a second, short one. On SQLite and unknown databases the
+//     statement runs to its end. SQLCancel is not called: unixODBC (its sources of
+//     2025) frees the statement's errors there without a lock, and ODBC drivers what
+//     it is using.
 //   - A text that is longer than its column was said to be makes it panic. Here
 //     it comes back whole.
 //   - Columns stay bound to memory that is no longer there when a statement
