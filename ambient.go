@@ -75,18 +75,17 @@ func (b *binding) join(r *realConn, t *try) error {
 	return nil
 }
 
-// member reports whether what c does is the transaction's own on r: it has begun
-// it, or is in the scope of an InTx that has.
-func (c *conn) member(r *realConn) bool {
-	return !r.begun() && r.seat.elector == c || c.own(r) != nil
-}
-
 // own is the transaction on r that what c does belongs to: the one that it has begun, or
 // that of the InTx whose scope it is in.
 func (c *conn) own(r *realConn) *tx {
 	if c.tx != nil && c.tx.owner == r {
 		return c.tx
 	}
+	return c.scoped(r)
+}
+
+// scoped is the transaction on r of the InTx whose scope c was attached in.
+func (c *conn) scoped(r *realConn) *tx {
 	if tx := c.scope.transaction(c.bound); tx != nil && tx.owner == r {
 		return tx
 	}
@@ -106,11 +105,7 @@ func (c *conn) runs(r *realConn) {
 // AmbientSeparate only one in InTx is; what others do on a *sql.Conn that is in a
 // transaction is the driver's business.
 func (c *conn) nests(r *realConn) bool {
-	if c.bound.ambient() != AmbientSeparate {
-		return true
-	}
-	tx := c.scope.transaction(c.bound)
-	return tx != nil && tx.owner == r
+	return c.bound.ambient() != AmbientSeparate || c.scoped(r) != nil
 }
 
 // InTx runs fn in a transaction, which it commits if fn returns nil, and rolls

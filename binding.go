@@ -355,7 +355,8 @@ func (b *binding) settle(ctx context.Context, c *conn, t *try) (again bool, _ er
 	if tx := c.tx; tx != nil && !t.begins && !tx.over && !tx.open() && !tx.replaced {
 		return false, sql.ErrTxDone // it never runs in autocommit
 	}
-	if r.inTx() && !c.apart && !c.member(r) {
+	own := c.own(r)
+	if r.inTx() && !c.apart && own == nil && (r.begun() || r.seat.elector != c) {
 		switch err := b.join(r, t); {
 		case err == errApart:
 			b.standDown(c, r)
@@ -368,7 +369,6 @@ func (b *binding) settle(ctx context.Context, c *conn, t *try) (again bool, _ er
 	if r.lost() {
 		return false, r.lostTx()
 	}
-	own := c.own(r)
 	if own == nil {
 		own = r.innermost()
 	}
@@ -399,22 +399,6 @@ func (b *binding) settle(ctx context.Context, c *conn, t *try) (again bool, _ er
 // With AmbientSeparate it keeps what it has, as over plain database/sql.
 func (b *binding) calls(main *realConn, c *conn) bool {
 	return main != nil && main != c.real && !c.apart && (c.real == nil || b.ambient() != AmbientSeparate)
-}
-
-// clear reads the rows that are open on r into memory. Their checkout, if it has
-// done nothing else, does not need the connection any more.
-func (b *binding) clear(ctx context.Context, r *realConn) error {
-	rows := r.live.Load()
-	if rows == nil {
-		return nil
-	}
-	if err := rows.readAhead(ctx, b.connector); err != nil {
-		return err
-	}
-	if rows.evicted || rows.holds {
-		r.seat.users--
-	}
-	return nil
 }
 
 // standDown takes c off r, whose turn it has, while others stay.
@@ -496,21 +480,4 @@ func (b *binding) share(ctx context.Context, c *conn, t *try) (err error) {
 // maySend reports, under r's turn, whether any statement of the task may run on r.
 func (b *binding) maySend(r *realConn) bool {
 	return r.holder.Load() == b && !r.seat.apart && !r.broken && r.seat.raw == nil
-}
-
-// clearOthers reads the rows into memory that the task has open on connections
-// other than r: on a database where they keep r from writing. What is too large
-// stays, and the database has the last word.
-func (b *binding) clearOthers(ctx context.Context, r *realConn) {
-	for _, other := range b.connector.connections() {
-		if other == r || other.holder.Load() != b || other.live.Load() == nil || !other.turn.try() {
-			continue
-		}
-		func() {
-			defer b.pass(other) // also by a panic of the driver
-			if other.holder.Load() == b && !other.seat.apart && other.seat.raw == nil {
-				_ = b.clear(ctx, other)
-			}
-		}()
-	}
 }

@@ -202,3 +202,36 @@ func weigh(row []driver.Value) int64 {
 	}
 	return n
 }
+
+// clear reads the rows that are open on r into memory. Their checkout, if it has
+// done nothing else, does not need the connection any more.
+func (b *binding) clear(ctx context.Context, r *realConn) error {
+	rows := r.live.Load()
+	if rows == nil {
+		return nil
+	}
+	if err := rows.readAhead(ctx, b.connector); err != nil {
+		return err
+	}
+	if rows.evicted || rows.holds {
+		r.seat.users--
+	}
+	return nil
+}
+
+// clearOthers reads the rows into memory that the task has open on connections
+// other than r: on a database where they keep r from writing. What is too large
+// stays, and the database has the last word.
+func (b *binding) clearOthers(ctx context.Context, r *realConn) {
+	for _, other := range b.connector.connections() {
+		if other == r || other.holder.Load() != b || other.live.Load() == nil || !other.turn.try() {
+			continue
+		}
+		func() {
+			defer b.pass(other) // also by a panic of the driver
+			if other.holder.Load() == b && !other.seat.apart && other.seat.raw == nil {
+				_ = b.clear(ctx, other)
+			}
+		}()
+	}
+}

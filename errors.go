@@ -17,11 +17,11 @@ var ErrTaskEnded = errors.New("pooldriver: the task of this context has ended; a
 // ErrTxLost is what the statements of a task get after it has lost its session
 // without having ended it: the connection of an open transaction was lost, the
 // context of its BeginTx ended while other statements had joined it, or that of a
-// transaction begun inside it in which its own statements had run, or the connection
-// was lost that had the task's session state. Nothing runs outside
-// what the program counts on. A transaction's loss is over when the program has
-// ended it or, where it was not the program that ended it, begins the next
-// one; the loss of state, or of a transaction begun by hand, with the task.
+// transaction begun inside it in which its own statements had run, or the
+// connection was lost that had the task's session state. Nothing runs outside what
+// the program counts on. A transaction's loss is over when the program has ended it
+// or, where it was not the program that ended it, begins the next one; the loss of
+// state, or of a transaction begun by hand, with the task.
 var ErrTxLost = errors.New("pooldriver: the task has lost its session")
 
 // ErrNestedBuffer says that a statement could not run because rows of its task

@@ -138,12 +138,8 @@ func (c *conn) beginReal(ctx context.Context, t *try, begun *tx, carry bool) (ca
 		if begun.opts != (driver.TxOptions{}) {
 			r.effect |= suspectTx
 		}
-		if before == dialects.TxNone {
-			switch r.txStatus() {
-			case dialects.TxOpen, dialects.TxFailed:
-				// Else the task's next statements are in it, and nobody ends it.
-				r.broken = begun.command(r.session.Rollback) != nil || r.broken
-			}
+		if before == dialects.TxNone && r.inDriversTx() && begun.command(r.session.Rollback) != nil {
+			r.broken = true // the task's next statements would be in it, and nobody ends it
 		}
 	}
 	return carried, err

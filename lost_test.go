@@ -295,6 +295,17 @@ func TestABeginTxThatIsUnderWayDoesNotForgetThatStateIsLost(t *testing.T) {
 	require.ErrorIs(t, insertTwo(ctx, db), ErrTxLost)
 }
 
+// nested begins a transaction and, in it, another one, whose context cancel ends.
+func nested(t *testing.T, ctx context.Context, db *sql.DB) (outer, inner *sql.Tx, cancel context.CancelFunc) {
+	t.Helper()
+	outer, err := db.BeginTx(ctx, nil)
+	require.NoError(t, err)
+	short, cancel := context.WithCancel(ctx)
+	inner, err = db.BeginTx(short, nil)
+	require.NoError(t, err)
+	return outer, inner, cancel
+}
+
 // TestATransactionIsToldOfItsStatementsInASavepointThatIsLost: they ran in it because it
 // was open on their session, and a context that is not theirs has ended it.
 func TestATransactionIsToldOfItsStatementsInASavepointThatIsLost(t *testing.T) {
@@ -356,11 +367,7 @@ func TestTheLossOfASavepointIsOverWithTheNextOne(t *testing.T) {
 		_, db, _ := openTasks(t, 2)
 		ctx, end := WithTask(t.Context())
 		defer end()
-		outer, err := db.BeginTx(ctx, nil)
-		require.NoError(t, err)
-		short, cancel := context.WithCancel(ctx)
-		_, err = db.BeginTx(short, nil)
-		require.NoError(t, err)
+		outer, _, cancel := nested(t, ctx, db)
 		require.NoError(t, insertTwo(ctx, db), "in the savepoint")
 		cancel()
 		synctest.Wait()

@@ -65,10 +65,10 @@ func (r *realConn) outlived() *tx {
 }
 
 // inTx reports whether a transaction is open, also one begun by hand.
-func (r *realConn) inTx() bool {
-	if r.begun() {
-		return true
-	}
+func (r *realConn) inTx() bool { return r.begun() || r.inDriversTx() }
+
+// inDriversTx reports whether one is open by what the driver knows.
+func (r *realConn) inDriversTx() bool {
 	status := r.txStatus()
 	return status == dialects.TxOpen || status == dialects.TxFailed
 }

@@ -74,7 +74,7 @@ func (t *tx) commit() (err error) {
 		return err
 	}
 	defer t.bound.pass(t.owner)
-	for _, deeper := range t.owner.seat.inner[len(t.owner.seat.inner)-t.deeper():] {
+	for _, deeper := range t.deeper() {
 		if deeper.ctx.Err() != nil { // database/sql is about to roll it back
 			_ = deeper.end()
 			break
@@ -90,7 +90,7 @@ func (t *tx) commit() (err error) {
 		err = t.owner.lostTx()
 	case t.lost != nil:
 		err = t.lost
-	case t.deeper() > 0:
+	case len(t.deeper()) > 0:
 		err = errOpenInside
 	default:
 		err = t.bound.clear(context.Background(), t.owner)
@@ -152,7 +152,7 @@ func (t *tx) end() error {
 func (t *tx) mourners() (tell func()) {
 	s := &t.owner.seat
 	joined, i, since := t.joined, slices.Index(s.inner, t), s.since
-	for _, deeper := range s.inner[i+1:] {
+	for _, deeper := range t.deeper() {
 		joined = joined || deeper.joined
 	}
 	var losing []*tx
@@ -251,10 +251,10 @@ func (t *tx) open() bool {
 	return t.owner.seat.tx == t || slices.Contains(t.owner.seat.inner, t)
 }
 
-// deeper counts the savepoints that are open inside.
-func (t *tx) deeper() int {
+// deeper are the savepoints that are open inside.
+func (t *tx) deeper() []*tx {
 	inner := t.owner.seat.inner
-	return len(inner) - 1 - slices.Index(inner, t)
+	return inner[slices.Index(inner, t)+1:]
 }
 
 func (t *tx) rollback() (err error) {

@@ -178,8 +178,7 @@ func (c *conn) Prepare(query string) (driver.Stmt, error) {
 	return c.PrepareContext(context.Background(), query)
 }
 
-// PrepareContext prepares. What waits on the server there (for a lock) cannot be
-// interrupted; the connection is ended then.
+// PrepareContext prepares. The server may let it wait, for a lock.
 func (c *conn) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
 	si, err := call(ctx, c, func() (driver.Stmt, error) { return c.bare.Prepare(query) })
 	if err != nil {

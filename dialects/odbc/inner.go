@@ -11,7 +11,7 @@ import (
 )
 
 // handleOf returns the driver's statement of ODBC below its driver.Stmt, which
-// has what is needed to cancel it and is not reachable from there otherwise. It
+// has the memory of its columns and is not reachable from there otherwise. It
 // is nil where a version of the driver keeps it elsewhere, or the statement is
 // somebody else's; a test fails then.
 func handleOf(si driver.Stmt) *odbcdriver.ODBCStmt {
