@@ -211,10 +211,10 @@ func TestAStaleStatementIsPreparedAgainOutsideATransaction(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, s.server.Events(fakedb.ConnPrepareCtx), 2)
 
-	s.server.Inject(fakedb.Fault{Call: fakedb.StmtExecCtx, Err: errStale, Times: 2})
+	s.server.Inject(fakedb.Fault{Call: fakedb.StmtExecCtx, Err: errStale, Times: maxRenewals})
 	_, err = stmt.Exec(2)
-	require.NoError(t, err, "altered twice")
-	s.server.Inject(fakedb.Fault{Call: fakedb.StmtExecCtx, Err: errStale, Times: 4})
+	require.NoError(t, err, "altered before each")
+	s.server.Inject(fakedb.Fault{Call: fakedb.StmtExecCtx, Err: errStale, Times: 1 + maxRenewals})
 	_, err = stmt.Exec(2)
 	require.ErrorIs(t, err, errStale, "not for ever")
 
