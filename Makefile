@@ -1,9 +1,9 @@
-# make test       everything: checks, unit tests, images, integration tests
+# make test       every test: unit tests, images, integration tests, failover
+# make check      format, vet, linters, known vulnerabilities
 # make test-unit  what needs neither Docker nor a server
 # make test-failover  servers that fail and PgBouncer; RUN=PgBouncer, Standby or
 #                 Galera for one of them, LONG=1 for every round
 # make test-long  every seed and round of the random tests
-# make check      format, vet, linters, known vulnerabilities
 # make bench      the comparison with other pools
 #
 # What needs unixODBC (dialects/odbc) is checked and tested where its headers are.
@@ -27,7 +27,7 @@ ODBC := $(shell printf '\#include <sqlext.h>\n\#include <odbcinst.h>\n' | cc -E 
 	odbcinst -q -d 2> /dev/null | grep -cE 'SQLite3|PostgreSQL Unicode|MariaDB Unicode' | grep -x 3)
 TAGS := $(if $(ODBC),-tags odbc)
 
-TEST_TIMEOUT      ?= 20m
+TEST_TIMEOUT      ?= 40m
 TEST_LONG_TIMEOUT ?= 90m
 
 # The integration tests but those that "make test-failover" runs.
@@ -36,7 +36,7 @@ ONE_SERVER = $$($(GO) -C integration list ./... | grep -v /failover)
 .PHONY: test test-unit test-integration test-failover test-long check fmt format-check vet \
 	staticcheck lint vulnerabilities images bench clean-images
 
-test: check test-unit test-integration test-failover
+test: test-unit test-integration test-failover
 
 # The pool also without the race detector, which takes turns between goroutines
 # that Go's scheduler does not.

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"sync/atomic"
 
-	"github.com/pooldriver/pooldriver/internal/adopted"
+	"github.com/pooldriver/pooldriver/internal/implicit"
 )
 
 // AmbientMode says what happens to a statement of a task, other than through
@@ -16,8 +16,8 @@ type AmbientMode uint8
 
 const (
 	// AmbientAuto is AmbientJoin for tasks made by WithTask, NewTask, Do and
-	// InTx, and AmbientSeparate for adopted ones (WithTaskKey,
-	// httptask.Middleware).
+	// InTx, and httptask.Join, and AmbientSeparate for implicit ones
+	// (WithTaskKey, httptask.Separate).
 	AmbientAuto AmbientMode = iota
 	// AmbientJoin runs it in the transaction. BeginTx begins a savepoint.
 	AmbientJoin
@@ -45,20 +45,20 @@ func (b *binding) ambient() AmbientMode {
 	switch mode := b.connector.config.Ambient; {
 	case mode != AmbientAuto:
 		return mode
-	case b.task.adopted:
+	case b.task.implicit:
 		return AmbientSeparate
 	}
 	return AmbientJoin
 }
 
-// errApart: the statement does not join, it needs another connection.
-var errApart = errors.New("pooldriver: apart")
+// errSeparate: the statement does not join, it needs another connection.
+var errSeparate = errors.New("pooldriver: separate")
 
-// join decides on a statement that is not the transaction's own, under r's turn.
-func (b *binding) join(r *realConn, t *try) error {
+// join decides on a statement that is not the transaction's own, under r's lock.
+func (b *binding) join(r *realConn, t *operation) error {
 	switch b.ambient() {
 	case AmbientSeparate:
-		return errApart
+		return errSeparate
 	case AmbientStrict:
 		if !t.begins {
 			return fmt.Errorf("pooldriver: %s has a transaction open (%s), and pool_ambient=strict keeps other statements out of it; use the *sql.Tx, InTx, or a context of Outside or NewTask", b.task.name(), ago(r.seat.since))
@@ -92,7 +92,7 @@ func (c *conn) scoped(r *realConn) *tx {
 	return nil
 }
 
-// runs notes, under r's turn, that a statement is run on r by c.
+// runs notes, under r's lock, that a statement is run on r by c.
 func (c *conn) runs(r *realConn) {
 	if n := len(r.seat.inner); n > 0 {
 		if own := c.own(r); own != nil && own.reach < n {
@@ -119,9 +119,18 @@ func (c *conn) nests(r *realConn) bool {
 // for its time. db has to be a handle of this package. An error of fn is
 // returned as it is.
 func InTx(ctx context.Context, db *sql.DB, opts *sql.TxOptions, fn func(ctx context.Context, tx *sql.Tx) error) error {
-	ctx, end := WithTask(ctx)
-	defer end()
+	switch {
+	case db == nil:
+		return errors.New("pooldriver: InTx was given no *sql.DB")
+	case fn == nil:
+		return errors.New("pooldriver: InTx was given no function")
+	}
 	p := placeOf(ctx)
+	if p.task == nil { // joining is exact in an implicit one, too
+		t := newTask(ctx, p)
+		defer t.end()
+		ctx, p = t, placeOf(t)
+	}
 	s := &txScope{Context: ctx, task: p.task, around: p.scope}
 	defer s.over.Store(true)
 	tx, err := db.BeginTx(s, opts)
@@ -155,7 +164,7 @@ type txScope struct {
 }
 
 func (s *txScope) Value(key any) any {
-	if _, ok := key.(adopted.Key); ok {
+	if _, ok := key.(implicit.Key); ok {
 		return s
 	}
 	return s.Context.Value(key)

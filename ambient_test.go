@@ -14,8 +14,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/pooldriver/pooldriver/internal/adopted"
 	"github.com/pooldriver/pooldriver/internal/fakedb"
+	"github.com/pooldriver/pooldriver/internal/implicit"
 )
 
 func ambient(m AmbientMode) Option { return func(c *Config) { c.Ambient = m } }
@@ -125,9 +125,9 @@ func takeConn(t *testing.T, ctx context.Context, db *sql.DB) *sql.Conn {
 type fate string
 
 const (
-	joined  fate = "joined"
-	apart   fate = "apart"
-	refused fate = "refused"
+	joined   fate = "joined"
+	separate fate = "separate"
+	refused  fate = "refused"
 )
 
 // fateOf runs insert while a transaction that begin has begun is open, and rolls
@@ -146,11 +146,11 @@ func fateOf(t *testing.T, server *fakedb.Server, tx *sql.Tx, insert func() error
 		return joined
 	}
 	require.Equal(t, [][]any{{int64(2)}}, server.Table("t"))
-	return apart
+	return separate
 }
 
 func TestWhatJoinsTheTransactionOfItsTask(t *testing.T) {
-	adopt := func(ctx context.Context) context.Context { return adopted.Mark(ctx) }
+	adopt := func(ctx context.Context) context.Context { return implicit.Mark(ctx) }
 	plain := func(ctx context.Context) context.Context { return ctx }
 	for _, mode := range []struct {
 		name                string
@@ -159,12 +159,12 @@ func TestWhatJoinsTheTransactionOfItsTask(t *testing.T) {
 		statement, beginner fate
 	}{
 		{"auto", AmbientAuto, plain, joined, joined},
-		{"auto, adopted", AmbientAuto, adopt, apart, apart},
+		{"auto, implicit", AmbientAuto, adopt, separate, separate},
 		{"join", AmbientJoin, plain, joined, joined},
-		{"join, adopted", AmbientJoin, adopt, joined, joined},
+		{"join, implicit", AmbientJoin, adopt, joined, joined},
 		{"warn", AmbientWarn, plain, joined, joined},
 		{"strict", AmbientStrict, plain, refused, joined},
-		{"separate", AmbientSeparate, plain, apart, apart},
+		{"separate", AmbientSeparate, plain, separate, separate},
 	} {
 		open := func(t *testing.T) (context.Context, *fakedb.Server, *sql.DB) {
 			server, db, c := openTasks(t, 4, ambient(mode.mode), quiet)
@@ -230,7 +230,7 @@ func TestWhatRunsWithTheContextOfInTxBelongsToItInEveryMode(t *testing.T) {
 
 func TestWhatRunsBesideInTxBelongsToItWhereStatementsJoin(t *testing.T) {
 	no := errors.New("no")
-	for mode, want := range map[AmbientMode]fate{AmbientJoin: joined, AmbientWarn: joined, AmbientStrict: refused, AmbientSeparate: apart} {
+	for mode, want := range map[AmbientMode]fate{AmbientJoin: joined, AmbientWarn: joined, AmbientStrict: refused, AmbientSeparate: separate} {
 		t.Run(mode.String(), func(t *testing.T) {
 			server, db, _ := openTasks(t, 4, ambient(mode), quiet)
 			task, end := WithTask(t.Context())
@@ -241,7 +241,7 @@ func TestWhatRunsBesideInTxBelongsToItWhereStatementsJoin(t *testing.T) {
 				return no
 			}), no)
 			require.Equal(t, want == refused, beside != nil)
-			require.Equal(t, want == apart, len(server.Table("t")) == 1)
+			require.Equal(t, want == separate, len(server.Table("t")) == 1)
 		})
 	}
 }
@@ -545,7 +545,7 @@ func TestASqlConnThatWasApartForAStatementLeavesNoConnectionBehind(t *testing.T)
 			require.NoError(t, err)
 			defer rows.Close()
 			require.True(t, rows.Next())
-			require.NoError(t, insertTwo(ctx, conn), "apart")
+			require.NoError(t, insertTwo(ctx, conn), "separate")
 			require.NoError(t, insertTwo(inside, conn), "in the transaction again")
 			require.Equal(t, 1, lent(c))
 			return nil

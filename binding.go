@@ -24,11 +24,11 @@ import (
 // transactions (driverConn's lock), so a lease needs no lock. The exception is
 // rows that others may take back, see starvation.go.
 //
-// In a task every connection belongs to the task's binding and is used in
-// turns. A task whose session is clean has no connection of its own: each
-// checkout takes one. The first statement that needs a session (a transaction
-// begins, state is set) makes its connection the main one, and from then on
-// every statement of the task goes there, until nothing pins it. Where the pool
+// In a task every connection belongs to the task's binding and is used by one
+// statement at a time. A task whose session is clean has no connection of its own:
+// each checkout takes one. The first statement that needs a session (a transaction
+// begins, state is set) makes its connection the main one, and from then on every
+// statement of the task goes there, until nothing pins it. Where the pool
 // has nothing to give, a statement shares a connection that its task has
 // already; rows that are open on it are read into memory first. A task that has
 // none waits for one as everybody does. So nobody waits for a connection while
@@ -40,43 +40,44 @@ type binding struct {
 	connector *Connector
 
 	// main is the task's session while something pins it. It changes under
-	// the turn of the connection that it is or was.
+	// the lock of the session that it is or was.
 	main atomic.Pointer[realConn]
-	// inTx: main was in a transaction when its last turn ended.
+	// inTx: main was in a transaction when it was unlocked last.
 	inTx atomic.Bool
-	// fence: what the task's statements get since a transaction or state was
+	// lossBarrier: what the task's statements get since a transaction or state was
 	// lost that they counted on.
-	fence atomic.Pointer[lostError]
-	ended atomic.Bool
-	held  atomic.Int32 // connections lent to the task, or on their way to it
+	lossBarrier atomic.Pointer[lostError]
+	ended       atomic.Bool
+	held        atomic.Int32 // connections lent to the task, or on their way to it
 
 	// leaving are the ends of checkouts that could not have their
-	// connection's turn. Whoever has it sees to them.
-	leaving atomic.Int32
-	mu      sync.Mutex // protects following fields
-	leavers []*realConn
+	// session's lock. Whoever has it sees to them.
+	leaving         atomic.Int32
+	mu              sync.Mutex // protects following fields
+	pendingDetaches []*realConn
 	// evictions are closed when a connection is back at the task's end.
 	evictions []<-chan struct{}
 }
 
-// start begins a try: it finds the connection and, in a task, waits for its
-// turn on it.
-func (c *conn) start(ctx context.Context, t *try) error {
-	if c.wrecked {
-		return errWrecked
+// start begins a try: it finds the connection and, in a task, waits for its lock.
+func (c *conn) start(ctx context.Context, t *operation) error {
+	if c.refusal != nil {
+		return c.refusal
 	}
 	for {
-		err := c.reach(ctx, t)
-		if err != nil || t.real.promised == nil {
-			return err
+		if err := c.reach(ctx, t); err != nil {
+			return ofContext(ctx, err)
 		}
-		if again, err := c.keepPromise(ctx, t); !again {
-			return err
+		if t.real.deferred == nil {
+			return nil
+		}
+		if again, err := c.beginDeferred(ctx, t); !again {
+			return ofContext(ctx, err)
 		}
 	}
 }
 
-func (c *conn) reach(ctx context.Context, t *try) error {
+func (c *conn) reach(ctx context.Context, t *operation) error {
 	if r := c.real; r != nil && c.bound == nil && c.open == nil {
 		if r.traits.BadConnUnsure {
 			// Its driver answers a dead context on a healthy connection
@@ -92,11 +93,11 @@ func (c *conn) reach(ctx context.Context, t *try) error {
 }
 
 // attach is reach where a connection has to be found.
-func (c *conn) attach(ctx context.Context, t *try) error {
+func (c *conn) attach(ctx context.Context, t *operation) error {
 	if b := c.bound; b != nil {
 		if c.tx == nil {
 			// A *sql.Conn: this context may be one of InTx, the last one not.
-			c.apart = c.apart && c.real != nil
+			c.separate = c.separate && c.real != nil
 			switch p, err := c.connector.placeOf(ctx); {
 			case err == nil && p.task == b.task:
 				c.scope, t.scope = p.scope, p.scope
@@ -114,7 +115,7 @@ func (c *conn) attach(ctx context.Context, t *try) error {
 		return ctx.Err()
 	}
 	if c.tx != nil {
-		return c.attachPromised(ctx, t)
+		return c.attachDeferred(ctx, t)
 	}
 	p, err := c.connector.placeOf(ctx)
 	if err != nil {
@@ -145,7 +146,7 @@ func (c *conn) attach(ctx context.Context, t *try) error {
 }
 
 // borrow attaches a connection of the pool without a task: a lease.
-func (c *conn) borrow(ctx context.Context, t *try, from *task) error {
+func (c *conn) borrow(ctx context.Context, t *operation, from *task) error {
 	lease, err := c.connector.acquire(ctx, from)
 	if err != nil {
 		return err
@@ -168,11 +169,11 @@ func (c *conn) claim() {
 	rows := c.open
 	c.open = nil
 	if !rows.closed && rows.ahead.Load() == nil { // else the connection may be another's
-		_ = rows.owner.turn.take(context.Background())
-		rows.virgin = false
-		defer rows.owner.passTurn()
+		_ = rows.owner.lock.Lock(context.Background())
+		rows.soleOperation = false
+		defer rows.owner.unlock()
 	}
-	if rows.evicted {
+	if rows.reclaimed {
 		c.hold(nil)
 	}
 }
@@ -196,7 +197,7 @@ func (c *conn) detach() {
 }
 
 func (c *conn) unbind() {
-	c.bound, c.scope, c.from, c.apart, c.tx = nil, nil, nil, false, nil
+	c.bound, c.scope, c.from, c.separate, c.tx = nil, nil, nil, false, nil
 }
 
 // discard ends the checkout and the real connection with it.
@@ -210,16 +211,15 @@ func (c *conn) discard() {
 		if c.real != nil {
 			c.real.broken = true
 		}
-	case c.real != nil && (c.open == nil || !c.open.evicted) && b.take(c.real):
+	case c.real != nil && (c.open == nil || !c.open.reclaimed) && b.take(c.real):
 		c.real.broken = true
 		b.pass(c.real)
 	}
 	c.detach()
 }
 
-// enter finds the connection for an operation of the task, and returns with its
-// turn.
-func (b *binding) enter(ctx context.Context, c *conn, t *try) error {
+// enter finds the connection for an operation of the task, and returns with its lock.
+func (b *binding) enter(ctx context.Context, c *conn, t *operation) error {
 	for {
 		if err := b.refuses(c, t); err != nil {
 			return err
@@ -231,23 +231,23 @@ func (b *binding) enter(ctx context.Context, c *conn, t *try) error {
 			c.claim() // their connection may be somebody else's: not to be waited for
 		}
 		if r := b.target(c); r != nil {
-			if err := r.takeTurn(ctx); err != nil {
+			if err := r.lockFor(ctx); err != nil {
 				return err
 			}
-			t.real, t.turn = r, true
+			t.real, t.locked = r, true
 		} else if err := b.obtain(ctx, c, t); err != nil {
 			return err
 		}
 		again, err := b.settle(ctx, c, t)
 		if err != nil || again {
-			c.endTurn(t)
+			c.unlock(t)
 			if err != nil {
 				return err
 			}
 			continue
 		}
 		if busy := t.real.seat.raw; busy != nil {
-			c.endTurn(t)
+			c.unlock(t)
 			if err := b.awaitRaw(ctx, busy); err != nil {
 				return err
 			}
@@ -258,7 +258,7 @@ func (b *binding) enter(ctx context.Context, c *conn, t *try) error {
 }
 
 // refuses tells why nothing may run here any more, or now.
-func (b *binding) refuses(c *conn, t *try) error {
+func (b *binding) refuses(c *conn, t *operation) error {
 	if b.ended.Load() {
 		return b.task.endedError()
 	}
@@ -266,22 +266,22 @@ func (b *binding) refuses(c *conn, t *try) error {
 		return sql.ErrTxDone
 	}
 	// A transaction that is open knows that it is.
-	if f := b.fence.Load(); f != nil && !c.apart && (f.final || !t.begins && c.tx == nil) {
+	if f := b.lossBarrier.Load(); f != nil && !c.separate && (f.final || !t.begins && c.tx == nil) {
 		return f
 	}
 	return nil
 }
 
-// regain lowers the fence: a transaction has begun, and the program knows that the last
+// lowerBarrier lowers the loss barrier: a transaction has begun, and the program knows that the last
 // one is gone.
-func (b *binding) regain() {
-	if f := b.fence.Load(); f != nil && !f.final {
-		b.fence.CompareAndSwap(f, nil)
+func (b *binding) lowerBarrier() {
+	if f := b.lossBarrier.Load(); f != nil && !f.final {
+		b.lossBarrier.CompareAndSwap(f, nil)
 	}
 }
 
 // target is the connection that an operation of c goes to, as far as can be
-// told without its turn: that of the InTx it is in, the one it has, the main
+// told without its lock: that of the InTx it is in, the one it has, the main
 // one; nil: it takes one.
 func (b *binding) target(c *conn) *realConn {
 	var to *realConn
@@ -289,7 +289,7 @@ func (b *binding) target(c *conn) *realConn {
 		to = tx.owner
 	} else if main := b.main.Load(); b.calls(main, c) {
 		if b.inTx.Load() && c.real == nil && b.ambient() == AmbientSeparate {
-			c.apart = true // need not wait for a turn to learn that
+			c.separate = true // need not wait for a lock to learn that
 			return nil
 		}
 		to = main
@@ -303,19 +303,19 @@ func (b *binding) target(c *conn) *realConn {
 	return to
 }
 
-// settle makes sure, under its turn, that t.real is the connection for the
+// settle makes sure, under its lock, that t.real is the connection for the
 // operation, and makes it ready. again: it is not, or not any more.
-func (b *binding) settle(ctx context.Context, c *conn, t *try) (again bool, _ error) {
+func (b *binding) settle(ctx context.Context, c *conn, t *operation) (again bool, _ error) {
 	r := t.real
 	if b.refuses(c, t) != nil {
-		// Since enter has asked; it asks again. What raises the fence still has
-		// the turn of the main connection, and has not taken it from main: here
+		// Since enter has asked; it asks again. What raises the loss barrier still has
+		// the lock of the main connection, and has not taken it from main: here
 		// no statement misses it that found the connection without it.
 		return true, nil
 	}
 	if rows := c.open; rows != nil && c.real == r {
-		rows.virgin = false
-		if rows.evicted {
+		rows.soleOperation = false
+		if rows.reclaimed {
 			c.open = nil
 			c.hold(nil)
 			return true, nil
@@ -338,7 +338,7 @@ func (b *binding) settle(ctx context.Context, c *conn, t *try) (again bool, _ er
 			return true, nil
 		}
 		r.seat.users++
-		c.real, c.touched, c.executed, c.apart = r, true, true, r.seat.apart
+		c.real, c.touched, c.executed, c.separate = r, true, true, r.seat.separate
 	case scoped == nil && b.calls(main, c):
 		return true, nil
 	}
@@ -356,11 +356,11 @@ func (b *binding) settle(ctx context.Context, c *conn, t *try) (again bool, _ er
 		return false, sql.ErrTxDone // it never runs in autocommit
 	}
 	own := c.own(r)
-	if r.inTx() && !c.apart && own == nil && (r.begun() || r.seat.elector != c) {
+	if r.inTx() && !c.separate && own == nil && (r.begun() || r.seat.opener != c) {
 		switch err := b.join(r, t); {
-		case err == errApart:
+		case err == errSeparate:
 			b.standDown(c, r)
-			c.apart = true
+			c.separate = true
 			return true, nil
 		case err != nil:
 			return false, err
@@ -375,7 +375,7 @@ func (b *binding) settle(ctx context.Context, c *conn, t *try) (again bool, _ er
 	if own != nil && own.lost != nil {
 		return false, own.lost
 	}
-	if (t.begins || needsSession(t.effect)) && !c.apart {
+	if (t.begins || needsSession(t.effect)) && !c.separate {
 		if main == nil && !b.main.CompareAndSwap(nil, r) {
 			return true, nil // another one's, just now
 		}
@@ -383,7 +383,7 @@ func (b *binding) settle(ctx context.Context, c *conn, t *try) (again bool, _ er
 			r.seat.since = time.Now()
 		}
 		if !r.inTx() {
-			r.seat.elector = c // of what it may begin
+			r.seat.opener = c // of what it may begin
 		}
 	}
 	if err := b.clear(ctx, r); err != nil {
@@ -398,54 +398,57 @@ func (b *binding) settle(ctx context.Context, c *conn, t *try) (again bool, _ er
 // calls reports whether c, which has a connection, has to go to the main one.
 // With AmbientSeparate it keeps what it has, as over plain database/sql.
 func (b *binding) calls(main *realConn, c *conn) bool {
-	return main != nil && main != c.real && !c.apart && (c.real == nil || b.ambient() != AmbientSeparate)
+	return main != nil && main != c.real && !c.separate && (c.real == nil || b.ambient() != AmbientSeparate)
 }
 
-// standDown takes c off r, whose turn it has, while others stay.
+// standDown takes c off r, whose lock it holds, while others stay.
 func (b *binding) standDown(c *conn, r *realConn) {
 	r.seat.users--
 	c.hold(nil)
 	c.open = nil // theirs is r
 }
 
-// obtain gives c a connection, and t the turn on it: one of the pool's or, where
+// obtain gives c a connection, and t the lock on it: one of the pool's or, where
 // that would mean waiting for others while the task holds one, its own.
-func (b *binding) obtain(ctx context.Context, c *conn, t *try) error {
+func (b *binding) obtain(ctx context.Context, c *conn, t *operation) error {
 	cn := b.connector
+	taken := false
+	defer func() { // also after a panic of the driver
+		if !taken {
+			b.held.Add(-1)
+		}
+	}()
 	// A task that has nothing, and waits for nothing, waits as everybody does.
 	// Who comes later may find that the task has a connection by then.
 	if b.held.Add(1) == 1 && c.from == nil {
 		lease, err := cn.acquire(ctx, nil)
 		if err != nil {
-			b.held.Add(-1)
 			return err
 		}
 		b.seat(c, t, lease)
+		taken = true
 		return nil
 	}
-	taken := false
-	defer func() {
-		if !taken {
-			b.held.Add(-1)
-		}
-	}()
 	for {
 		lease, err := cn.pool.AcquireNow(ctx)
 		if err == nil {
+			if err := cn.broughtUp(ctx, lease); err != nil {
+				return err
+			}
 			b.seat(c, t, lease)
 			taken = true
 			return nil
 		}
 		if err != pool.ErrNoneNow {
-			return cn.acquireError(err)
+			return cn.acquireError(err, nil)
 		}
 		var tooLarge error
-		if !c.apart {
-			if tooLarge = b.share(ctx, c, t); t.turn {
+		if !c.separate {
+			if tooLarge = b.share(ctx, c, t); t.locked {
 				return nil
 			}
 		}
-		lease, err = cn.await(ctx, &watcher{binding: b, from: c.from, apart: c.apart, tooLarge: tooLarge})
+		lease, err = cn.await(ctx, &waiter{binding: b, from: c.from, separate: c.separate, tooLarge: tooLarge})
 		if err == nil {
 			b.seat(c, t, lease)
 			taken = true
@@ -458,13 +461,13 @@ func (b *binding) obtain(ctx context.Context, c *conn, t *try) error {
 }
 
 // share gives c a connection of the task that no statement is running on, if
-// there is one, and t its turn. The error tells why rows stayed open.
-func (b *binding) share(ctx context.Context, c *conn, t *try) (err error) {
+// there is one, and t its lock. The error tells why rows stayed open.
+func (b *binding) share(ctx context.Context, c *conn, t *operation) (err error) {
 	for _, r := range b.connector.connections() {
-		if r.holder.Load() != b || !r.turn.try() {
+		if r.holder.Load() != b || !r.lock.TryLock() {
 			continue
 		}
-		t.real, t.turn = r, true // a panic of the driver ends the turn, too
+		t.real, t.locked = r, true // a panic of the driver unlocks it, too
 		if b.maySend(r) {
 			if err = b.clear(ctx, r); err == nil {
 				r.seat.users++
@@ -472,12 +475,12 @@ func (b *binding) share(ctx context.Context, c *conn, t *try) (err error) {
 				return nil
 			}
 		}
-		c.endTurn(t)
+		c.unlock(t)
 	}
 	return err
 }
 
-// maySend reports, under r's turn, whether any statement of the task may run on r.
+// maySend reports, under r's lock, whether any statement of the task may run on r.
 func (b *binding) maySend(r *realConn) bool {
-	return r.holder.Load() == b && !r.seat.apart && !r.broken && r.seat.raw == nil
+	return r.holder.Load() == b && !r.seat.separate && !r.broken && r.seat.raw == nil
 }

@@ -283,7 +283,7 @@ func TestRowsThatAreClosedWhileTheyAreReadAheadLeaveNothingInMemory(t *testing.T
 		<-gate.Entered()
 		reader := c.connections()[0]
 		go func() { closed <- rows.Close() }()
-		require.Eventually(t, func() bool { return reader.turn.state.Load() == turnWanted }, 5*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return reader.lock.Contended() }, 5*time.Second, time.Millisecond)
 		gate.Open()
 		require.NoError(t, <-closed)
 		return <-nested
@@ -389,18 +389,18 @@ func TestWhatADriverMaySayOfItsResultSetsIsSaidFromMemory(t *testing.T) {
 				c.config.NestedBuffer = limit
 				open := func() *rows {
 					r := &realConn{}
-					return &rows{real: &script{sets: sets, last: last}, owner: r, conn: &conn{real: r}, guarded: true, pool: c, live: true}
+					return &rows{real: &script{sets: sets, last: last}, owner: r, conn: &conn{real: r}, underLock: true, pool: c, live: true}
 				}
 				want := dictation(open())
 				for readAhead := range 3 {
 					r := open()
 					for range readAhead {
-						require.True(t, r.owner.turn.try())
+						require.True(t, r.owner.lock.TryLock())
 						if err := r.readAhead(t.Context(), c); err == nil {
-							r.owner.turn.pass()
+							r.owner.lock.Unlock()
 							break
 						}
-						r.owner.turn.pass()
+						r.owner.lock.Unlock()
 					}
 					require.Equal(t, want, dictation(r), "read ahead %d times", readAhead)
 					require.Zero(t, c.stats.buffered.Load())

@@ -1,8 +1,11 @@
 package pooldriver
 
 import (
+	"context"
+	"database/sql"
 	"database/sql/driver"
 	"errors"
+	"fmt"
 	"io"
 	"testing"
 
@@ -16,6 +19,7 @@ import (
 type safeError struct{ error }
 
 func (safeError) SafeToRetry() bool { return true }
+func (e safeError) Unwrap() error   { return e.error }
 
 func TestACommitWhoseAnswerIsLostIsNotCalledSafeToRepeat(t *testing.T) {
 	for _, said := range []error{safeError{errors.New("conn closed")}, driver.ErrBadConn} {
@@ -36,5 +40,62 @@ func TestACommitWhoseAnswerIsLostIsNotCalledSafeToRepeat(t *testing.T) {
 			require.ErrorIs(t, err, io.ErrUnexpectedEOF)
 			require.ErrorContains(t, err, "may or may not be committed")
 		}
+	}
+}
+
+// TestWhereNobodyCountsNothingIsCalledSafeToRepeat: Wrap of pgx's connector.
+func TestWhereNobodyCountsNothingIsCalledSafeToRepeat(t *testing.T) {
+	said := safeError{fmt.Errorf("conn closed: %w", context.DeadlineExceeded)}
+	operations := map[string]func(*stub, *sql.DB) error{
+		"commit": func(s *stub, db *sql.DB) error {
+			tx, err := db.Begin()
+			require.NoError(t, err)
+			s.server.Fail(fakedb.TxCommit, 1, said)
+			return tx.Commit()
+		},
+		"exec": func(s *stub, db *sql.DB) error {
+			s.server.Fail(fakedb.ConnExecCtx, 1, said)
+			_, err := db.Exec("INSERT INTO t VALUES (1)")
+			return err
+		},
+		"query": func(s *stub, db *sql.DB) error {
+			s.server.Fail(fakedb.ConnQueryCtx, 1, said)
+			return db.QueryRow("SELECT 1").Scan(new(int))
+		},
+		"rows": func(s *stub, db *sql.DB) error {
+			s.server.Fail(fakedb.RowsNext, 1, said)
+			return db.QueryRow("SELECT 1").Scan(new(int))
+		},
+	}
+	for _, unsure := range []bool{false, true} {
+		for name, operation := range operations {
+			t.Run(fmt.Sprint(name, unsure), func(t *testing.T) {
+				s, db, c := openStub(t, dialects.Traits{BadConnUnsure: unsure})
+				s.blind = true
+				c.Flush()
+				err := operation(s, db)
+				require.False(t, saysSafe(err))
+				require.NotErrorIs(t, err, driver.ErrBadConn)
+				require.ErrorIs(t, err, io.ErrUnexpectedEOF)
+				require.ErrorIs(t, err, context.DeadlineExceeded)
+				require.ErrorContains(t, err, "may or may not")
+				require.ErrorContains(t, err, "conn closed")
+				require.Zero(t, c.Stats().Retries)
+			})
+		}
+	}
+}
+
+func TestACommitsErrBadConnIsBelievedWhereAStatementsIs(t *testing.T) {
+	for _, unsure := range []bool{false, true} {
+		s, db, c := openStub(t, dialects.Traits{BadConnUnsure: unsure})
+		s.blind = true
+		c.Flush()
+		tx, err := db.Begin()
+		require.NoError(t, err)
+		s.server.Fail(fakedb.TxCommit, 1, driver.ErrBadConn)
+		err = tx.Commit()
+		require.Equal(t, !unsure, errors.Is(err, driver.ErrBadConn))
+		require.Equal(t, unsure, errors.Is(err, io.ErrUnexpectedEOF))
 	}
 }

@@ -27,7 +27,7 @@ type Config struct {
 	MinIdleConns int
 
 	// MaxConnLifetime is the age at which a real connection is replaced when
-	// it comes back or lies idle; 0 is never. Default 1h.
+	// it comes back or lies idle: 1s at least, or 0, which is never. Default 1h.
 	MaxConnLifetime time.Duration
 	// MaxConnLifetimeJitter is the most by which a connection's lifetime is
 	// lengthened at random, so that not all end at once. Negative, the
@@ -83,6 +83,18 @@ type Config struct {
 	// NestedBuffer bounds, in bytes, what is read into memory of rows whose
 	// connection another statement needs. Default 16 MiB.
 	NestedBuffer int64
+	// NestedBufferTotal bounds, in bytes, what is in memory of the rows of all
+	// statements of the Connector. Less than NestedBuffer counts as that. What is read
+	// ahead for statements that wait, and not for one of the rows' own task, fills half
+	// of it at most, or NestedBuffer if that is more. Default 64 MiB.
+	NestedBufferTotal int64
+	// DeadlockAfter is how long nothing may have moved (no connection lent or given
+	// back, no statement of a task that holds one), while every connection is held by
+	// a task that waits for one more, before the last to come gets ErrDeadlock. It is
+	// a guess: a task may be busy elsewhere for as long, and what waits run beside it.
+	// 0 is never. Statements of implicit tasks (WithTaskKey, httptask.Separate) never
+	// get it. Default 5s.
+	DeadlockAfter time.Duration
 	// TaskTimeout ends a task that long after its first statement; 0 is never.
 	// Default 0.
 	TaskTimeout time.Duration
@@ -101,7 +113,8 @@ type Config struct {
 	Credentials CredentialSource
 	// AfterConnect, if set, is called with each new real connection before
 	// its first use, and again after every cleaning, because what it set is
-	// gone then. conn is the driver's own; over ODBC, ours around it. ctx ends
+	// gone then. A dial ends with ConnectTimeout also where AfterConnect does not
+	// return: its connection is closed when it does, and is one of Stats.Orphans. conn is the driver's own; over ODBC, ours around it. ctx ends
 	// with ConnectTimeout or CleanTimeout. It must not keep the connection,
 	// leave a transaction open or switch autocommit off. An error closes the
 	// connection. It is not called by two goroutines for one connection, but

@@ -30,7 +30,7 @@ func TestEveryShapeOfDriverBehavesAsIfBare(t *testing.T) {
 }
 
 // A program whose contexts carry a task without its knowing must not change its
-// meaning: here every statement of a case belongs to one adopted task. What it
+// meaning: here every statement of a case belongs to one implicit task. What it
 // can tell is listed.
 func TestAdoptedProgramsBehaveAsIfBare(t *testing.T) {
 	text := func(want string) func(string, string) bool {
@@ -80,14 +80,30 @@ func TestSQLiteBehavesAsIfBare(t *testing.T) {
 	file := func(t testing.TB) string {
 		return filepath.Join(t.TempDir(), "x.db") + "?_pragma=busy_timeout(5000)"
 	}
-	conformance.Run(t, conformance.Target{
-		Name: "sqlite",
-		SQL:  conformance.SQLite(),
-		Bare: func(t testing.TB) *sql.DB {
-			db, err := sql.Open("sqlite", "file:"+file(t))
-			require.NoError(t, err)
-			return db
+	bare := func(t testing.TB) *sql.DB {
+		db, err := sql.Open("sqlite", "file:"+file(t))
+		require.NoError(t, err)
+		return db
+	}
+	for name, wrapped := range map[string]func(t testing.TB) *sql.DB{
+		"New": func(t testing.TB) *sql.DB { return sql.OpenDB(pooldriver.New("sqlite:" + file(t))) },
+		"Wrap": func(t testing.TB) *sql.DB {
+			db := bare(t)
+			defer db.Close()
+			return sql.OpenDB(pooldriver.Wrap(named{db.Driver(), "file:" + file(t)}))
 		},
-		Wrapped: func(t testing.TB) *sql.DB { return sql.OpenDB(pooldriver.New("sqlite:" + file(t))) },
-	})
+	} {
+		t.Run(name, func(t *testing.T) {
+			conformance.Run(t, conformance.Target{Name: "sqlite", SQL: conformance.SQLite(), Bare: bare, Wrapped: wrapped})
+		})
+	}
 }
+
+// named is the connector that database/sql makes of a driver without one.
+type named struct {
+	own  driver.Driver
+	name string
+}
+
+func (n named) Connect(context.Context) (driver.Conn, error) { return n.own.Open(n.name) }
+func (n named) Driver() driver.Driver                        { return n.own }

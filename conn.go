@@ -6,6 +6,9 @@ import (
 	"time"
 
 	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/internal/driverconn"
+	"github.com/pooldriver/pooldriver/internal/stmtcache"
+	"github.com/pooldriver/pooldriver/internal/textcache"
 )
 
 // conn is a virtual connection: what database/sql pools. It costs an object,
@@ -22,21 +25,24 @@ type conn struct {
 	// and what is known since the connection was attached.
 	real     *realConn
 	bound    *binding
-	scope    *txScope // of InTx
-	from     *task    // whose context the statement's was derived from, beyond the task
-	apart    bool     // in a task, and keeping to itself: AmbientSeparate
-	touched  bool     // something has happened on it: an operation cannot be moved to another one
-	executed bool     // namely the execution of a statement
-	open     *rows    // guarded rows, the last ones that it has opened
-	spare    *rows    // closed, to be used again
-	last     *text    // of the last operation: in a loop it is the next one's, too
-	tx       *tx      // the innermost of its transactions that is open
+	scope    *txScope        // of InTx
+	from     *task           // whose context the statement's was derived from, beyond the task
+	separate bool            // in a task, and keeping to itself: AmbientSeparate
+	touched  bool            // something has happened on it: an operation cannot be moved to another one
+	executed bool            // namely the execution of a statement
+	open     *rows           // rows read under the lock, the last ones that it has opened
+	spare    *rows           // closed, to be used again
+	last     *textcache.Text // of the last operation: in a loop it is the next one's, too
+	tx       *tx             // the innermost of its transactions that is open
 
 	checkouts uint64  // so far
 	fresh     int     // statements prepared in this checkout that are open
-	aging     []*stmt // those with an edition
+	aging     []*stmt // those with a generation
 	closed    bool
-	wrecked   bool // the driver panicked, and database/sql cannot end this checkout, or it had a state
+	// refusal is what everything gets. errWrecked: the driver panicked, and database/sql
+	// cannot end this checkout, or it had a state.
+	refusal error
+	lent    *loan // of Raw
 	// sole: made by Driver.Open rather than by a Connector of the program's;
 	// its connector ends with it.
 	sole bool
@@ -55,7 +61,7 @@ var (
 )
 
 // CheckNamedValue accepts everything: the real driver's conversion runs once
-// the real connection is known (args.go).
+// the real connection is known (internal/driverconn).
 func (c *conn) CheckNamedValue(*driver.NamedValue) error { return nil }
 
 // ExecContext runs a statement, or returns driver.ErrSkip where the driver can
@@ -65,7 +71,7 @@ func (c *conn) ExecContext(ctx context.Context, query string, args []driver.Name
 		s := stmt{conn: c, query: query, plain: true}
 		return s.ExecContext(ctx, args)
 	}
-	t := try{returns: true}
+	t := operation{returns: true}
 	t.init(c, query, args)
 	defer c.done(&t)
 	for {
@@ -73,7 +79,7 @@ func (c *conn) ExecContext(ctx context.Context, query string, args []driver.Name
 			return nil, err
 		}
 		r := t.real
-		if !r.canExec() {
+		if !r.conn.CanExec() {
 			return nil, driver.ErrSkip
 		}
 		again, err := c.convert(&t, nil)
@@ -83,12 +89,12 @@ func (c *conn) ExecContext(ctx context.Context, query string, args []driver.Name
 		if err != nil {
 			return nil, err
 		}
-		if err := c.sweep(ctx, &t, query); err != nil {
+		if err := c.dropStale(ctx, &t, query); err != nil {
 			return nil, err
 		}
-		r.notes(&t, query)
+		r.recordStatement(&t, query)
 		t.call()
-		res, err := r.exec(ctx, query, t.args)
+		res, err := r.conn.Exec(ctx, query, t.args)
 		again, err = c.finish(ctx, &t, err, true)
 		if again {
 			continue
@@ -96,7 +102,7 @@ func (c *conn) ExecContext(ctx context.Context, query string, args []driver.Name
 		if c.resends(&t, query) {
 			continue
 		}
-		r.settled(t.effect, err)
+		r.recordResult(t.effect, err)
 		return res, err
 	}
 }
@@ -108,7 +114,7 @@ func (c *conn) QueryContext(ctx context.Context, query string, args []driver.Nam
 		s := stmt{conn: c, query: query, plain: true}
 		return s.QueryContext(ctx, args)
 	}
-	var t try
+	var t operation
 	t.init(c, query, args)
 	defer c.done(&t)
 	for {
@@ -116,7 +122,7 @@ func (c *conn) QueryContext(ctx context.Context, query string, args []driver.Nam
 			return nil, err
 		}
 		r := t.real
-		if !r.canQuery() {
+		if !r.conn.CanQuery() {
 			return nil, driver.ErrSkip
 		}
 		again, err := c.convert(&t, nil)
@@ -126,12 +132,12 @@ func (c *conn) QueryContext(ctx context.Context, query string, args []driver.Nam
 		if err != nil {
 			return nil, err
 		}
-		if err := c.sweep(ctx, &t, query); err != nil {
+		if err := c.dropStale(ctx, &t, query); err != nil {
 			return nil, err
 		}
-		r.notes(&t, query)
+		r.recordStatement(&t, query)
 		t.call()
-		real, err := r.query(ctx, query, t.args)
+		real, err := r.conn.Query(ctx, query, t.args)
 		if err == nil {
 			t.columns = columnsOf(real)
 		}
@@ -142,7 +148,7 @@ func (c *conn) QueryContext(ctx context.Context, query string, args []driver.Nam
 		if c.resends(&t, query) {
 			continue
 		}
-		r.settled(t.effect, err)
+		r.recordResult(t.effect, err)
 		if err != nil {
 			return nil, err
 		}
@@ -150,69 +156,69 @@ func (c *conn) QueryContext(ctx context.Context, query string, args []driver.Nam
 	}
 }
 
-// sweep closes the kept statement of a text that is about to be sent as it is, if no
+// dropStale closes the kept statement of a text that is about to be sent as it is, if no
 // Prepare would get it any more. A driver that keeps statements by their texts (pgx)
 // would take it instead of one of now.
-func (c *conn) sweep(ctx context.Context, t *try, query string) error {
+func (c *conn) dropStale(ctx context.Context, t *operation, query string) error {
 	r := t.real
-	if !r.traits.PreparedAges || r.stmts.byText[query] == nil {
+	if !r.traits.PreparedAges || !r.stmts.Has(query) {
 		return nil
 	}
-	t.closes(func() { r.stmts.sweep(query, c.connector.editions.of(query), r.eraNow()) })
-	return ctx.Err() // it may have taken its time
+	t.closes(func() { r.stmts.DropStale(query, c.connector.generations.Of(query), r.currentSchema()) })
+	return ofContext(ctx, ctx.Err()) // it may have taken its time
 }
 
 // resends lets a text that was sent as it is go once more if it was stale, and may: the
 // driver keeps prepared statements of its own, and finds ours by their texts (pgx).
-func (c *conn) resends(t *try, query string) bool {
+func (c *conn) resends(t *operation, query string) bool {
 	if !c.renews(t, query) {
 		return false
 	}
-	t.closes(func() { t.real.stmts.dropText(query) })
-	c.endTurn(t)
+	t.closes(func() { t.real.stmts.Drop(query) })
+	c.unlock(t)
 	return true
 }
 
 // convert converts the arguments for the driver, once; where that fails, or
-// ends the turn, it lets the statement s go. It may run the program's code (a
-// Valuer), which may use the task: that is done without the turn, and again says
+// unlocks, it lets the statement s go. It may run the program's code (a
+// Valuer), which may use the task: that is done without the lock, and again says
 // that the connection has to be found again.
-func (c *conn) convert(t *try, s *realStmt) (again bool, err error) {
+func (c *conn) convert(t *operation, s *stmtcache.Stmt) (again bool, err error) {
 	if t.ready {
 		return false, nil
 	}
-	var converter *converter
-	switch checker := t.real.checker; {
+	var converter *driverconn.Converter
+	switch checker := t.real.conn.Checker; {
 	case s != nil:
-		if converter = &s.converter; !s.asked {
+		if converter = &s.Converter; !s.Asked {
 			t.inside = true
-			*converter = converterOf(checker, s.si)
-			t.inside, s.asked = false, true
+			*converter = driverconn.ConverterOf(checker, s.Driver)
+			t.inside, s.Asked = false, true
 		}
-	case t.real.traits.ArgsAsGiven || checker == nil && allPlain(t.args):
+	case t.real.traits.ArgsAsGiven || checker == nil && driverconn.AllPlain(t.args):
 		t.ready = true
 		return false, nil
 	default:
-		direct := converterOf(checker, nil)
+		direct := driverconn.ConverterOf(checker, nil)
 		converter = &direct
 	}
-	if t.turn && mayRunCode(t.args) {
+	if t.locked && driverconn.MayRunCode(t.args) {
 		if s != nil {
-			t.real.stmts.done(s)
+			t.real.stmts.Done(s)
 		}
-		c.endTurn(t)
-		t.args, err = converter.convert(t.args)
+		c.unlock(t)
+		t.args, err = converter.Convert(t.args)
 		t.ready = err == nil
 		return t.ready, err
 	}
 	// A driver, or a Valuer, may panic. Where database/sql then keeps the checkout for
 	// ever, the connection has to end; where not, it has lost nothing.
 	t.inside, t.loose = !t.returns, s
-	t.args, err = converter.convert(t.args)
+	t.args, err = converter.Convert(t.args)
 	t.inside, t.loose = false, nil
 	t.ready = err == nil
 	if err != nil && s != nil {
-		t.real.stmts.done(s)
+		t.real.stmts.Done(s)
 	}
 	return false, err
 }
@@ -228,14 +234,14 @@ func (c *conn) PrepareContext(ctx context.Context, query string) (driver.Stmt, e
 			_ = v.Close()
 		}
 	}()
-	var t try
+	var t operation
 	defer c.done(&t)
 	for {
 		if err := c.start(ctx, &t); err != nil {
 			return nil, err
 		}
-		if v.edition == 0 && t.real.traits.PreparedAges {
-			v.edition = c.connector.editions.open(query)
+		if v.generation == 0 && t.real.traits.PreparedAges {
+			v.generation = c.connector.generations.Open(query)
 			c.aging = append(c.aging, v)
 		}
 		s, again, err := c.prepare(ctx, &t, v)
@@ -245,7 +251,7 @@ func (c *conn) PrepareContext(ctx context.Context, query string) (driver.Stmt, e
 		if err != nil {
 			return nil, err
 		}
-		t.real.stmts.done(s)
+		t.real.stmts.Done(s)
 		prepared = true
 		v.checkout = c.checkouts
 		c.fresh++
@@ -254,56 +260,56 @@ func (c *conn) PrepareContext(ctx context.Context, query string) (driver.Stmt, e
 }
 
 // prepare finds the driver's statement on t's real connection, or makes it.
-func (c *conn) prepare(ctx context.Context, t *try, v *stmt) (s *realStmt, again bool, _ error) {
-	era := t.real.eraNow()
-	if s := t.real.stmts.get(v.query, v.edition, era); s != nil {
+func (c *conn) prepare(ctx context.Context, t *operation, v *stmt) (s *stmtcache.Stmt, again bool, _ error) {
+	schema := t.real.currentSchema()
+	if s := t.real.stmts.Get(v.query, v.generation, schema); s != nil {
 		c.connector.stats.stmtHits.Add(1)
-		return s, false, ctx.Err()
+		return s, false, ofContext(ctx, ctx.Err())
 	}
 	c.connector.stats.stmtMisses.Add(1)
 	if t.real.traits.PreparingActs {
-		effect, _ := c.connector.texts.of(c.connector.dialect, v.query)
-		t.real.note(effect)
+		effect, _ := c.connector.texts.Of(c.connector.dialect, v.query)
+		t.real.recordEffect(effect)
 	}
 	t.call()
-	si, err := t.real.prepare(ctx, v.query)
+	si, err := t.real.conn.Prepare(ctx, v.query)
 	if err != nil && c.connector.dialect.Diagnose(err)&dialects.TooManyPrepared != 0 {
-		t.real.stmts.empty()
+		t.real.stmts.CloseAll()
 		c.connector.giveStatementsBack()
-		si, err = t.real.prepare(ctx, v.query)
+		si, err = t.real.conn.Prepare(ctx, v.query)
 	}
 	again, err = c.finish(ctx, t, err, false)
 	if again || err != nil {
 		return nil, again, err
 	}
 	// One-off queries do not flush the cache: they have to come back first.
-	s = t.real.stmts.add(v.query, v.edition, si, !v.plain || t.known != nil)
-	s.era = era
+	s = t.real.stmts.Add(v.query, v.generation, si, !v.plain || t.known != nil)
+	s.SchemaGeneration = schema
 	return s, false, nil
 }
 
 // BeginTx begins a transaction on the checkout's real connection or, where one
 // of its task is open there, a savepoint.
 func (c *conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
-	if tx, err := c.promise(ctx, opts); tx != nil || err != nil {
+	if tx, err := c.deferBegin(ctx, opts); tx != nil || err != nil {
 		return tx, err
 	}
-	t := try{begins: true}
+	t := operation{begins: true}
 	defer c.done(&t)
 	for {
 		if err := c.start(ctx, &t); err != nil {
 			return nil, err
 		}
 		r := t.real
-		if t.turn && r.inTx() && c.nests(r) {
+		if t.locked && r.inTx() && c.nests(r) {
 			return c.beginInside(ctx, &t, opts)
 		}
 		begun := &tx{conn: c, owner: r, bound: c.bound, opts: opts, ctx: ctx}
 		if c.connector.config.LazyBegin && c.betweenTxs(r) {
 			if err := ctx.Err(); err != nil {
-				return nil, err // as the driver would say
+				return nil, ofContext(ctx, err) // as the driver would say
 			}
-			r.promised, c.touched = begun, true
+			r.deferred, c.touched = begun, true
 		} else {
 			_, err := c.beginReal(ctx, &t, begun, false)
 			again, err := c.finish(ctx, &t, err, false)
@@ -314,14 +320,14 @@ func (c *conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, e
 				return nil, err
 			}
 		}
-		if t.turn {
-			r.era++
+		if t.locked {
+			r.schemaGeneration++
 			if before := r.seat.tx; before != nil {
 				before.replaced = true
 			}
 			r.seat.tx, r.seat.warned, r.seat.since = begun, false, time.Now()
-			if !c.apart {
-				c.bound.regain()
+			if !c.separate {
+				c.bound.lowerBarrier()
 			}
 			t.scope.begun(begun)
 		}
@@ -332,14 +338,14 @@ func (c *conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, e
 // Ping asks the driver, where it can be asked; where not, an attached
 // connection is all that database/sql would have wanted.
 func (c *conn) Ping(ctx context.Context) error {
-	var t try
+	var t operation
 	defer c.done(&t)
 	for {
 		if err := c.start(ctx, &t); err != nil {
 			return err
 		}
 		t.call()
-		err := t.real.ping(ctx)
+		err := t.real.conn.Ping(ctx)
 		again, err := c.finish(ctx, &t, err, false)
 		if !again {
 			return err
@@ -368,7 +374,7 @@ func (c *conn) IsValid() bool {
 	c.detach()
 	c.checkouts++
 	c.fresh = 0
-	return !c.closed && !c.wrecked && !(fresh > 0 && b != nil && b.held.Load() > 0 && !b.ended.Load())
+	return !c.closed && c.refusal == nil && !(fresh > 0 && b != nil && b.held.Load() > 0 && !b.ended.Load())
 }
 
 // Close ends the virtual connection. database/sql calls it on an attached one

@@ -15,6 +15,9 @@ import (
 
 	"github.com/pooldriver/pooldriver/dialects"
 	"github.com/pooldriver/pooldriver/dialects/generic"
+	"github.com/pooldriver/pooldriver/internal/credential"
+	"github.com/pooldriver/pooldriver/internal/stmtcache"
+	"github.com/pooldriver/pooldriver/internal/textcache"
 	"github.com/pooldriver/pooldriver/pool"
 )
 
@@ -36,22 +39,26 @@ type Connector struct {
 	template dialects.Template
 	log      *slog.Logger
 
-	credentials *credentials // nil: the DSN's
-	epoch       atomic.Uint64
-	closed      atomic.Bool
-	open        atomic.Int64 // real connections, from before their dial to after their end
-	closing     sync.Once    // of the template
-	restoring   atomic.Int64 // connections on their way back, behind their borrowers
-	stats       counters
-	editions    editions
-	starvation  starvation
-	host        atomic.Pointer[string] // the last one dialled, of several
-	adopted     adoption
+	credentials    *credential.Cache // nil: the DSN's
+	poolGeneration atomic.Uint64
+	closed         atomic.Bool
+	open           atomic.Int64 // real connections, from before their dial to after their end
+	closing        sync.Once    // of the template
+	restoring      atomic.Int64 // connections on their way back, behind their borrowers
+	stats          counters
+	generations    stmtcache.Generations
+	starvation     starvation
+	host           atomic.Pointer[string] // the last one dialled, of several
+	keyedTasks     keyedTasks
+	drops          drops
+	settings       settings
+	outage         outage
+	closingIdle    atomic.Bool // Close has begun
 
 	mu   sync.Mutex                  // serialises changes of real
 	real atomic.Pointer[[]*realConn] // those that are open; a new slice for each change
 
-	texts texts // far larger than the rest
+	texts textcache.Cache // far larger than the rest
 }
 
 var (
@@ -67,7 +74,7 @@ var (
 // user:password@tcp(host)/db; sqlite:FILE, file:…, :memory:; odbc:DSN=…), with pool_
 // parameters for the pool, which are taken out of it. The dialect is found by
 // the DSN and must be linked into the program by a blank import. Without any
-// options, every default of the table in the README holds.
+// options, every default of docs/settings.md holds.
 func New(dsn string, options ...Option) *Connector {
 	c := &Connector{config: defaultConfig()}
 	c.err = c.parse(dsn, options)
@@ -91,8 +98,8 @@ func (c *Connector) parse(dsn string, options []Option) error {
 
 // Wrap returns a connector that pools the connections of inner, for any
 // driver. Where the driver is one that a linked dialect knows, everything
-// works as with New, but for what needs our hand on the network connection:
-// see the README. Other drivers get the generic dialect: a connection on
+// works as with New, but for features that need our own socket:
+// see docs/how-it-works.md. Other drivers get the generic dialect: a connection on
 // which a statement may have left state, or whose transaction is in doubt, is
 // closed instead of cleaned. Wrapping a connector that pools itself is an
 // error, and so is Config.Credentials, which could not reach inner.
@@ -134,10 +141,13 @@ func (c *Connector) use(d dialects.Dialect, t dialects.Template, options []Optio
 		d = own.Dialect()
 	}
 	c.dialect, c.template, c.traits = d, t, t.Traits()
+	c.settings.keeper, _ = d.(dialects.SettingsKeeper)
 	if lazy, ok := t.(dialects.LazyTemplate); ok && c.config.LazyBegin {
 		lazy.BeginLazily()
 	}
-	c.credentials = newCredentials(c.config.Credentials, c.renewCredential)
+	if source := c.config.Credentials; source != nil {
+		c.credentials = credential.New(credential.Source(source), c.renewCredential)
+	}
 	if asker, ok := t.(dialects.CredentialAsker); ok && c.credentials != nil {
 		asker.AskCredentials(c.credentialOfNow)
 	}
@@ -155,8 +165,10 @@ func (c *Connector) use(d dialects.Dialect, t dialects.Template, options []Optio
 func (c *Connector) poolConfig() pool.Config[*realConn] {
 	p := pool.Config[*realConn]{
 		Create:         c.create,
+		Denied:         c.refusesUs,
 		Destroy:        c.destroy,
 		Check:          c.healthy,
+		Preserve:       func(r *realConn) bool { return r.irreplaceable },
 		BeforeAcquire:  c.ready,
 		Min:            c.config.MinConns,
 		MinIdle:        c.config.MinIdleConns,
@@ -242,7 +254,8 @@ func (c *Connector) Warm(ctx context.Context) error {
 }
 
 // Flush replaces all real connections softly: idle ones now, those in use as
-// they come back. After a failover, or when a role's settings have changed.
+// they come back. After a failover, or when a role's settings have changed. A
+// connection that is the whole of a database in memory (by Wrap) stays.
 func (c *Connector) Flush() {
 	if c.err == nil {
 		c.pool.Flush()
@@ -251,26 +264,30 @@ func (c *Connector) Flush() {
 
 // flushOnce flushes for an error that says the server ends its connections.
 // Several connections see the same event: only the first one dialled in the
-// current epoch flushes, so that fresh connections are not flushed for it.
-func (c *Connector) flushOnce(epoch uint64) (flushed bool) {
-	if flushed = c.epoch.CompareAndSwap(epoch, epoch+1); flushed {
+// current generation flushes, so that fresh connections are not flushed for it.
+func (c *Connector) flushOnce(generation uint64) (flushed bool) {
+	if flushed = c.poolGeneration.CompareAndSwap(generation, generation+1); flushed {
 		c.pool.Flush()
 	}
 	return flushed
 }
 
-// Close closes the pool: idle connections now, those in use when they come
-// back. It waits until the server has let go of all that nobody uses: 5 s at the
-// most for those that were idle, which a server that answers takes milliseconds
-// for, and a second more for those that are being cleaned. sql.DB.Close calls it;
-// calling it again does nothing.
+// Close closes the pool: idle connections now, all at once, those in use when they
+// come back. Idle ones are told to end, and given 30 ms in all to do so, which
+// MySQL does and PostgreSQL nearly does: a server that is slower, or hangs, ends
+// them when it reads what it was told, behind Close. It then waits, for a second at
+// the most, for connections that are being rolled back, cleaned or ended
+// already. Only where closing cannot be cut short, over ODBC, of SQLite and of
+// drivers by Wrap that no dialect knows, a hanging one takes up to 5 s.
+// sql.DB.Close calls it; calling it again does nothing.
 func (c *Connector) Close() error {
 	if c.err != nil {
 		return nil
 	}
+	c.closingIdle.Store(true)
 	c.pool.Close() // no dial begins from here on
 	c.closed.Store(true)
-	c.credentials.close()
+	c.credentials.Close()
 	c.awaitUnused(closeWait)
 	c.closeUnused()
 	return nil
@@ -300,6 +317,9 @@ func (c *Connector) awaitUnused(limit time.Duration) {
 
 const (
 	closeWait = time.Second
+	// goodbye is how long Close waits for a server to end what was idle. Nobody
+	// is about to dial in its place, so nobody needs to know when it is gone.
+	goodbye = 30 * time.Millisecond
 	// destroyTimeout is how long the end of a real connection may take on
 	// the server; a cancelled statement may have to be killed first.
 	destroyTimeout = 5 * time.Second
@@ -329,16 +349,28 @@ func (c *Connector) destroy(r *realConn) {
 	})
 	defer c.ended()
 	defer close(r.ended)
-	defer c.closeSession(r.session)
+	defer c.closeSession(r.session, c.patience(r))
 	if !r.traits.StatementsEndWithSession {
-		r.stmts.empty()
+		r.stmts.CloseAll()
 	}
 }
 
-func (c *Connector) closeSession(s dialects.Session) {
-	ctx, cancel := context.WithTimeout(context.Background(), destroyTimeout)
+// patience is how long the server is given to let go of r.
+func (c *Connector) patience(r *realConn) time.Duration {
+	_, severable := r.session.(dialects.Severable)
+	if c.closingIdle.Load() && severable && !r.discarded {
+		return goodbye
+	}
+	return destroyTimeout
+}
+
+func (c *Connector) closeSession(s dialects.Session, patience time.Duration) {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	if err := s.Close(ctx); err != nil {
+		if patience == goodbye {
+			return // it was told to end, and nothing runs on it
+		}
 		c.stats.orphans.Add(1)
 		c.log.Debug("pooldriver: closing a connection", "target", c.template.Target(), "error", err)
 	}
@@ -364,8 +396,8 @@ func (c *Connector) ready(ctx context.Context, r *realConn) error {
 			return err
 		}
 	}
-	if r.resetter != nil {
-		if err := r.resetter.ResetSession(ctx); errors.Is(err, driver.ErrBadConn) {
+	if r.conn.Resetter != nil {
+		if err := r.conn.Resetter.ResetSession(ctx); errors.Is(err, driver.ErrBadConn) {
 			return err
 		}
 	}
@@ -374,7 +406,7 @@ func (c *Connector) ready(ctx context.Context, r *realConn) error {
 
 // healthy asks the server, also whether it still is what the DSN asks for.
 func (c *Connector) healthy(ctx context.Context, r *realConn) error {
-	if _, ok := r.session.(dialects.Standing); ok && c.traits.RoleMatters {
+	if _, ok := r.session.(dialects.RoleChecker); ok && c.traits.RoleMatters {
 		ctx, cancel := context.WithTimeout(ctx, c.config.PingTimeout)
 		defer cancel()
 		return c.fits(ctx, r)

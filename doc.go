@@ -51,11 +51,14 @@
 //
 // WithTask makes a context that carries a task; Do, InTx and httptask.Middleware
 // do it for a function or a request, WithTaskKey for contexts that carry
-// something of the program's own. While the task's session is clean, each of its
-// checkouts takes a connection of its own. From the moment a transaction begins
-// or a statement changes the session, its connection is pinned, and all
-// statements of the task go there in turns, until the transaction has ended, or
-// the task.
+// something of the program's own. The last one's tasks, and httptask's unless it is
+// told httptask.Join, are implicit: statements and transactions in them keep the
+// meaning they have over plain database/sql, until the program begins a task itself.
+//
+// While the task's session is clean, each of its checkouts takes a connection of its
+// own. From the moment a transaction begins or a statement changes the session, its
+// connection is pinned, and all statements of the task go there one after the other,
+// until the transaction has ended, or the task.
 //
 //	pin            from                          until
 //	checkout       its first operation           database/sql puts it back
@@ -64,15 +67,18 @@
 //	raw            Raw                           its function returns
 //
 // Where a connection is needed on which rows are open, the rest of the rows is
-// read into memory, up to Config.NestedBuffer. Without a task that is done when
-// others have waited for 20 ms, for rows of a checkout that has done nothing
-// else. What remains is the circle of tasks that hold every connection and wait
-// for one more: ErrDeadlock.
+// read into memory, up to Config.NestedBuffer, and up to Config.NestedBufferTotal for
+// those of all statements. Without a task that is done when others have waited for 20 ms,
+// for rows of a checkout that has done nothing else, and for one after the other: where
+// memory is full the others wait on. What remains is the wait cycle of tasks that hold every
+// connection and wait for one more: ErrDeadlock, when nothing has moved for
+// Config.DeadlockAfter. In implicit tasks statements wait for that as over plain
+// database/sql: docs/adr/0019.
 //
-// In a task, BeginTx while a transaction is open is a savepoint; transactions
-// end in the reverse order of their beginning, anything else is an error. A
-// transaction that was begun by hand (BEGIN) counts as one, too, where the
-// protocol tells of it.
+// In a task that is not implicit, statements join the transaction that is open, and
+// BeginTx is a savepoint then (Config.Ambient). Transactions end in the reverse order
+// of their beginning, anything else is an error. A transaction that was begun by hand
+// (BEGIN) counts as one, too, where the protocol tells of it.
 //
 // database/sql closes a prepared statement under the lock of the virtual
 // connections on which it was prepared. One that a task has prepared while it
@@ -98,7 +104,7 @@
 //
 // A DSN may name several servers, and by target_session_attrs which of them will
 // do. Connections to one that no longer does are replaced as they come back: see
-// the README, and docs/adr/0013.
+// docs/servers.md, and docs/adr/0013.
 //
 // # Errors
 //
@@ -108,9 +114,18 @@
 // pool.ErrTooManyWaiters, pool.ErrUnavailable (the circuit breaker) or the
 // error of the statement's context; or with the error of the dial it waited
 // for, which begins "pooldriver: connecting to" or, from AfterConnect, "pooldriver:
-// a connection to"; after Connector.Close, with pool.ErrClosed. One more stands for
+// a connection to" and may, during an outage, be a moment old, which it says then:
+// docs/adr/0017; after Connector.Close, with pool.ErrClosed. One more stands for
 // driver.ErrBadConn where the statement, or COMMIT, had been sent and may or may not
 // have been executed: it is an io.ErrUnexpectedEOF, and the program has to look.
+// Where nobody counts what is sent (Wrap), it stands for every error of a statement or
+// COMMIT that calls itself safe to repeat.
+//
+// Where an error follows from the end of a context, errors.Is finds that one's error
+// (context.Canceled, context.DeadlineExceeded) and its cause (context.Cause) in it. In
+// a task that is ErrTaskEnded, if the task's end or pool_task_timeout ended the context.
+// What database/sql answers by itself is the bare error of the context: before a
+// statement whose context has ended, from Rows.Err, from Commit.
 //
 // The errors of tasks are ErrTaskEnded, ErrTxLost, ErrNestedBuffer and
 // ErrDeadlock.
@@ -122,9 +137,9 @@
 // # Reading the source
 //
 // README.md, this file, connector.go, conn.go, task.go, binding.go (which real
-// connection serves an operation), seat.go (whose turn it is), pinning.go (when
-// it goes back, and in what state), cleaning.go, standing.go (whether its server still
-// does), starvation.go, then package pool.
-// Statements are in stmt.go, stmtcache.go and plain.go; transactions in tx.go,
+// connection serves an operation), seat.go (the session's lock), pinning.go (when
+// it goes back, and in what state), cleaning.go, role.go (whether its server still
+// does), starvation.go, waitcycle.go, then package pool.
+// Statements are in stmt.go, plain.go and internal/stmtcache; transactions in tx.go,
 // ambient.go and lazy.go; rows in rows.go and buffer.go.
 package pooldriver

@@ -2,6 +2,8 @@ package pooldriver_test
 
 import (
 	"os"
+	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -76,5 +78,39 @@ func TestTrueAsyncPageHasARowWithAnAnswerForEveryTest(t *testing.T) {
 				"a test is named in another form than `path: Name`")
 		}
 		require.Len(t, seen, want, title)
+	}
+}
+
+func TestTheProgramOfTheREADMECompiles(t *testing.T) {
+	readme, err := os.ReadFile("README.md")
+	require.NoError(t, err)
+	_, program, found := strings.Cut(string(readme), "```go\n")
+	require.True(t, found)
+	program, _, _ = strings.Cut(program, "```")
+	file := filepath.Join(t.TempDir(), "main.go")
+	require.NoError(t, os.WriteFile(file, []byte(program), 0o600))
+	out, err := exec.Command("go", "vet", file).CombinedOutput()
+	require.NoError(t, err, string(out))
+}
+
+// TestLinksLeadSomewhere: those to files of the repository.
+func TestLinksLeadSomewhere(t *testing.T) {
+	pages, err := filepath.Glob("*.md")
+	require.NoError(t, err)
+	for _, pattern := range []string{"docs/*.md", "docs/adr/*.md"} {
+		more, err := filepath.Glob(pattern)
+		require.NoError(t, err)
+		pages = append(pages, more...)
+	}
+	link := regexp.MustCompile(`\]\(([^)#]+)`)
+	for _, page := range pages {
+		text, err := os.ReadFile(page)
+		require.NoError(t, err)
+		for _, m := range link.FindAllStringSubmatch(string(text), -1) {
+			if target := m[1]; !strings.Contains(target, "://") {
+				_, err := os.Stat(filepath.Join(filepath.Dir(page), target))
+				require.NoError(t, err, page)
+			}
+		}
 	}
 }

@@ -1,12 +1,11 @@
 package pooldriver
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"time"
-
-	"github.com/pooldriver/pooldriver/pool"
 )
 
 // ErrTaskEnded is what a statement gets whose context carries a task that has
@@ -25,13 +24,16 @@ var ErrTaskEnded = errors.New("pooldriver: the task of this context has ended; a
 var ErrTxLost = errors.New("pooldriver: the task has lost its session")
 
 // ErrNestedBuffer says that a statement could not run because rows of its task
-// are open on the connection, and are larger than pool_nested_buffer. The rows
-// can be read on.
+// are open on the connection, and are larger than pool_nested_buffer or, with what is in
+// memory of other rows, than pool_nested_buffer_total: the text says which. The rows can
+// be read on.
 var ErrNestedBuffer = errors.New("pooldriver: rows that are open are larger than pool_nested_buffer")
 
 // ErrDeadlock says that a statement got no connection because every one is held
-// by a task that waits for one more, and would have waited for ever. It goes to
-// the one that came last. The error's text names the holders.
+// by a task that waits for one more, and nothing has moved for Config.DeadlockAfter:
+// it would have waited for ever, unless a holder was only busy elsewhere. It goes to
+// the one that came last, never to a statement of an implicit task. The error's text
+// names the holders, and says what would have spared the wait.
 var ErrDeadlock = errors.New("pooldriver: every connection is held by a task that waits for one more")
 
 // lostError is an ErrTxLost with what was lost.
@@ -49,7 +51,7 @@ const whatTx = "a transaction"
 
 func (e *lostError) Error() string {
 	if e.state {
-		return fmt.Sprintf("%v: its connection was lost, and with it the session state that statements %s ago have set; begin a new task", ErrTxLost, time.Since(e.since).Round(time.Millisecond))
+		return fmt.Sprintf("%v: its connection was lost, and with it the session state that its statements have set; begin a new task (set %s ago)", ErrTxLost, time.Since(e.since).Round(time.Millisecond))
 	}
 	how := "its connection was lost"
 	switch {
@@ -64,7 +66,7 @@ func (e *lostError) Error() string {
 	if e.final {
 		do = "begin a new task"
 	}
-	return fmt.Sprintf("%v: %s, begun %s ago, is gone: %s; %s", ErrTxLost, e.what, time.Since(e.since).Round(time.Millisecond), how, do)
+	return fmt.Sprintf("%v: %s is gone: %s; %s (begun %s ago)", ErrTxLost, e.what, how, do, time.Since(e.since).Round(time.Millisecond))
 }
 
 func (e *lostError) Is(target error) bool { return target == ErrTxLost }
@@ -84,23 +86,29 @@ var errTxOptions = errors.New("pooldriver: a transaction inside another one of i
 // It is an io.ErrUnexpectedEOF.
 var errUnclear = fmt.Errorf("pooldriver: the connection was lost after the statement had been sent, so the server may or may not have executed it; look before you repeat it: %w", io.ErrUnexpectedEOF)
 
-// errCommitUnclear takes the place of an error that says a COMMIT was not sent,
-// where it was. It is an io.ErrUnexpectedEOF.
+// errCommitUnclear takes the place of an error that says a COMMIT was not sent, where
+// it was, or where nobody has counted. It is an io.ErrUnexpectedEOF.
 var errCommitUnclear = fmt.Errorf("pooldriver: the connection was lost during COMMIT, so the transaction may or may not be committed; look before you repeat it: %w", io.ErrUnexpectedEOF)
+
+// saysSafe reports whether err says of itself that nothing was sent, as pgx's may.
+func saysSafe(err error) bool {
+	var claims interface{ SafeToRetry() bool }
+	return errors.As(err, &claims) && claims.SafeToRetry()
+}
+
+// unclear is errUnclear or errCommitUnclear in the place of what the driver has said. Of
+// that only the text remains within reach, and that a context has ended.
+func unclear(what, said error) error {
+	for _, ended := range []error{context.Canceled, context.DeadlineExceeded} {
+		if errors.Is(said, ended) {
+			return fmt.Errorf("%w (%w; the driver says: %s)", what, ended, said.Error())
+		}
+	}
+	return fmt.Errorf("%w (the driver says: %s)", what, said.Error())
+}
 
 // errWrapSelf is the answer to Wrap(New(…)).
 var errWrapSelf = errors.New("pooldriver: Wrap was given a pooldriver Connector, which pools already; use it as it is")
 
 // errFoundDead is why the pool destroys a connection that died while idle.
 var errFoundDead = errors.New("pooldriver: the server has closed the connection")
-
-// acquireError is what a caller gets who got no connection. A failed dial
-// speaks for itself; the pool's other reasons get the target's name. What is
-// below stays within reach of errors.Is and errors.As.
-func (c *Connector) acquireError(err error) error {
-	var create *pool.CreateError
-	if errors.As(err, &create) {
-		return create.Err
-	}
-	return fmt.Errorf("pooldriver: no connection to %s: %w", c.template.Target(), err)
-}

@@ -18,9 +18,18 @@ func TestRootAndPoolLinkNoDriver(t *testing.T) {
 		ours  []string // packages of this module that it may import, itself apart
 		avoid string
 	}{
-		{pkg: module, ours: []string{"/pool", "/dialects", "/dialects/generic", "/dialects/internal/", "/internal/adopted"}},
+		{pkg: module, ours: []string{"/pool", "/dialects", "/dialects/generic", "/dialects/internal/", "/internal/implicit", "/internal/credential", "/internal/driverconn", "/internal/fairlock", "/internal/mergedctx", "/internal/redact", "/internal/rowbuffer", "/internal/stmtcache", "/internal/textcache", "/internal/waitgraph"}},
 		{pkg: module + "/pool", avoid: "database/sql"},
 		{pkg: module + "/dialects"},
+		{pkg: module + "/internal/credential", ours: []string{"/dialects"}},
+		{pkg: module + "/internal/driverconn"},
+		{pkg: module + "/internal/fairlock"},
+		{pkg: module + "/internal/mergedctx"},
+		{pkg: module + "/internal/redact"},
+		{pkg: module + "/internal/waitgraph"},
+		{pkg: module + "/internal/rowbuffer", ours: []string{"/internal/driverconn"}},
+		{pkg: module + "/internal/stmtcache", ours: []string{"/internal/driverconn"}},
+		{pkg: module + "/internal/textcache", ours: []string{"/dialects"}},
 	} {
 		out, err := exec.Command("go", "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{else}}std {{.ImportPath}}{{end}}", tc.pkg).Output()
 		require.NoError(t, err)

@@ -4,20 +4,20 @@ import (
 	"context"
 	"database/sql/driver"
 	"errors"
-	"sync/atomic"
 
 	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/internal/mergedctx"
 )
 
-// Lazy begin (Config.LazyBegin): BeginTx promises a transaction, the first
+// Lazy begin (Config.LazyBegin): BeginTx defers the transaction, the first
 // statement begins it. Without a task it takes its connection then, too. In a
 // task it takes one at once, because the first statement may be another
 // library's, which has to find the transaction.
 
-// promise makes a transaction that begins with its first statement, without a
+// deferBegin makes a transaction that begins with its first statement, without a
 // connection, where that can be: nil where BeginTx has to find one.
-func (c *conn) promise(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
-	if !c.connector.config.LazyBegin || c.wrecked || c.real != nil || c.bound != nil || c.tx != nil {
+func (c *conn) deferBegin(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
+	if !c.connector.config.LazyBegin || c.refusal != nil || c.real != nil || c.bound != nil || c.tx != nil {
 		return nil, nil
 	}
 	p, err := c.connector.placeOf(ctx)
@@ -25,16 +25,16 @@ func (c *conn) promise(ctx context.Context, opts driver.TxOptions) (driver.Tx, e
 		return nil, err
 	}
 	if err := ctx.Err(); err != nil {
-		return nil, err
+		return nil, ofContext(ctx, err)
 	}
 	return c.begun(&tx{conn: c, opts: opts, ctx: ctx}), nil
 }
 
-// attachPromised is attach for the first statement of a transaction that was
-// promised without a task, and so has none, whatever the statement's context says.
+// attachDeferred is attach for the first statement of a transaction that was
+// deferred without a task, and so has none, whatever the statement's context says.
 // If it gets no connection the transaction does not begin any more: what comes
 // next must not be committed without it.
-func (c *conn) attachPromised(ctx context.Context, t *try) error {
+func (c *conn) attachDeferred(ctx context.Context, t *operation) error {
 	p := c.tx
 	if p.refused != nil {
 		return p.refused
@@ -42,13 +42,13 @@ func (c *conn) attachPromised(ctx context.Context, t *try) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	both, j := join(p.ctx, ctx)
-	defer j.free()
-	if err := c.borrow(both, t, placeOf(p.ctx).from); err != nil {
+	both, merged := mergedctx.New(p.ctx, ctx)
+	defer merged.Release()
+	if err := ofContext(both, c.borrow(both, t, placeOf(p.ctx).from)); err != nil {
 		p.refused = err
 		return err
 	}
-	p.owner, t.real.promised = t.real, p
+	p.owner, t.real.deferred = t.real, p
 	return nil
 }
 
@@ -67,12 +67,12 @@ func (c *conn) betweenTxs(r *realConn) bool {
 	return false
 }
 
-// keepPromise begins the transaction that was promised on t's connection. One
+// beginDeferred begins the transaction that was deferred on t's connection. One
 // that cannot begin fails each of its statements. One whose first statement's context
 // has ended before has not tried.
-func (c *conn) keepPromise(ctx context.Context, t *try) (again bool, _ error) {
+func (c *conn) beginDeferred(ctx context.Context, t *operation) (again bool, _ error) {
 	r := t.real
-	p := r.promised
+	p := r.deferred
 	if p.refused != nil {
 		return false, p.refused
 	}
@@ -83,6 +83,7 @@ func (c *conn) keepPromise(ctx context.Context, t *try) (again bool, _ error) {
 	touched := c.touched
 	carried, err := c.beginReal(ctx, t, p, !t.raw)
 	again, err = c.finish(ctx, t, err, false)
+	err = ofContext(p.ctx, err)
 	p.refused = err
 	switch {
 	case again:
@@ -91,7 +92,7 @@ func (c *conn) keepPromise(ctx context.Context, t *try) (again bool, _ error) {
 		r.seat.gone = false // there was nothing
 		return false, err
 	}
-	r.promised = nil
+	r.deferred = nil
 	if carried {
 		c.touched = touched // nothing was sent
 	}
@@ -103,13 +104,13 @@ var errNotBegun = errors.New("pooldriver: the transaction did not begin")
 // beginReal begins the driver's transaction: by a message of its own or, where
 // the statement that is to follow can carry it and the driver can do so, with
 // that one.
-func (c *conn) beginReal(ctx context.Context, t *try, begun *tx, carry bool) (carried bool, err error) {
+func (c *conn) beginReal(ctx context.Context, t *operation, begun *tx, carry bool) (carried bool, err error) {
 	r := t.real
 	// The first statement's context bounds the beginning, too, and nothing else:
 	// a driver may watch what it is given for as long as the transaction lasts.
-	given, j := join(begun.ctx, ctx)
-	defer j.part()
-	begun.joint.Store(j)
+	given, merged := mergedctx.New(begun.ctx, ctx)
+	defer merged.Detach()
+	begun.merged.Store(merged)
 	if r.traits.TxKeepsContext {
 		bounded := given
 		begun.kept = newTxContext(begun.ctx)
@@ -118,7 +119,7 @@ func (c *conn) beginReal(ctx context.Context, t *try, begun *tx, carry bool) (ca
 		given = begun.kept
 	}
 	before := dialects.TxUnknown
-	if t.turn {
+	if t.locked {
 		before = r.txStatus()
 	}
 	t.call()
@@ -128,13 +129,13 @@ func (c *conn) beginReal(ctx context.Context, t *try, begun *tx, carry bool) (ca
 		carried = err == nil
 	}
 	if err == errors.ErrUnsupported {
-		begun.real, err = r.begin(given, begun.opts)
+		begun.real, err = r.conn.Begin(given, begun.opts)
 	}
 	if err != nil {
 		// It may have begun all the same, or left behind for the next one
 		// what it set for this one.
 		r.doubt, begun.real = true, nil
-		begun.joint.Swap(nil).free()
+		begun.merged.Swap(nil).Release()
 		if begun.opts != (driver.TxOptions{}) {
 			r.effect |= suspectTx
 		}
@@ -145,68 +146,19 @@ func (c *conn) beginReal(ctx context.Context, t *try, begun *tx, carry bool) (ca
 	return carried, err
 }
 
-// joint is a context that ends when another one does, too.
-type joint struct {
-	context.Context // which ends with either
-	one, other      context.Context
-	stop            func() bool
-	cancel          context.CancelCauseFunc
-	err             atomic.Pointer[error] // once said
-}
-
-// join is one that ends when other does, too. Where one does that itself there is no joint.
-func join(one, other context.Context) (context.Context, *joint) {
-	if done := other.Done(); done == nil || done == one.Done() {
-		return one, nil
-	}
-	ctx, cancel := context.WithCancelCause(one)
-	stop := context.AfterFunc(other, func() { cancel(context.Cause(other)) })
-	j := &joint{Context: ctx, one: one, other: other, stop: stop, cancel: cancel}
-	return j, j
-}
-
-// Err is that of the context that has ended: a deadline that has passed is told as one.
-func (j *joint) Err() error {
-	err := j.Context.Err()
-	if err == nil {
-		return nil
-	}
-	if e := j.one.Err(); e != nil {
-		err = e
-	} else if e := j.other.Err(); e != nil {
-		err = e
-	}
-	j.err.CompareAndSwap(nil, &err) // it never changes again
-	return *j.err.Load()
-}
-
-// part lets the other one end without it, free the one, too.
-func (j *joint) part() {
-	if j != nil {
-		j.stop()
-	}
-}
-
-func (j *joint) free() {
-	if j != nil {
-		j.stop()
-		j.cancel(nil)
-	}
-}
-
-// again makes the promise anew, for another connection: the one that it was to
+// again defers the begin anew, for another connection: the one that it was to
 // be kept on was dead before anything was sent.
 func (t *tx) again() {
 	t.owner, t.real, t.kept, t.refused = nil, nil, nil, nil
 }
 
-// unbegun reports whether t has not begun, and strikes the promise off.
+// unbegun reports whether t has not begun, and forgets the deferred begin.
 func (t *tx) unbegun() bool {
 	if t.real != nil || t.savepoint != "" {
 		return false
 	}
-	if t.owner != nil && t.owner.promised == t {
-		t.owner.promised = nil
+	if t.owner != nil && t.owner.deferred == t {
+		t.owner.deferred = nil
 	}
 	return true
 }

@@ -37,7 +37,7 @@ func TestWhoeverHadTheTurnForNothingCountsOthersOut(t *testing.T) {
 		})
 		<-gate.Entered()
 		both.Go(func() { rows.Next() })
-		require.Eventually(t, func() bool { return c.connections()[0].turn.state.Load() == turnWanted }, time.Second, 10*time.Microsecond)
+		require.Eventually(t, func() bool { return c.connections()[0].lock.Contended() }, time.Second, 10*time.Microsecond)
 		gate.Open()
 		both.Wait()
 		require.Eventually(t, func() bool { return lent(c) == 0 }, time.Second, time.Millisecond, "the rows are in memory, the statement has ended")
@@ -98,7 +98,7 @@ func testTakenBackIsNotWaitedFor(t *testing.T, how func(context.Context, *sql.Co
 	require.Eventually(t, func() bool { return lent(c) == 0 }, time.Second, time.Millisecond)
 }
 
-// TestAStatementThatGaveUpItsTurnAsItGotItCountsOthersOut: see realConn.takeTurn.
+// TestAStatementThatGaveUpItsTurnAsItGotItCountsOthersOut: see realConn.lockFor.
 func TestAStatementThatGaveUpItsTurnAsItGotItCountsOthersOut(t *testing.T) {
 	_, db, c := openTasks(t, 1)
 	ctx, end := WithTask(t.Context())
@@ -108,18 +108,18 @@ func TestAStatementThatGaveUpItsTurnAsItGotItCountsOthersOut(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, conn.PingContext(ctx))
 		r := c.connections()[0]
-		require.NoError(t, r.turn.take(ctx))
+		require.NoError(t, r.lock.Lock(ctx))
 		impatient, cancel := context.WithCancel(ctx)
 		var both sync.WaitGroup
 		both.Go(func() {
-			if r.takeTurn(impatient) == nil {
-				r.passTurn()
+			if r.lockFor(impatient) == nil {
+				r.unlock()
 			}
 		})
-		require.Eventually(t, func() bool { return r.turn.state.Load() == turnWanted }, time.Second, 10*time.Microsecond)
+		require.Eventually(t, func() bool { return r.lock.Contended() }, time.Second, 10*time.Microsecond)
 		both.Go(cancel)
 		both.Go(func() { _ = conn.Close() })
-		r.passTurn()
+		r.unlock()
 		both.Wait()
 		require.Eventually(t, func() bool { return lent(c) == 0 }, time.Second, time.Millisecond)
 	}
@@ -138,10 +138,10 @@ func TestATaskThatEndsWhileRawHasItsConnectionLetsOthersLeaveIt(t *testing.T) {
 	require.NoError(t, other.PingContext(ctx))
 	done := inRaw(ctx, conn, nothing)
 	r := c.connections()[0]
-	require.NoError(t, r.turn.take(t.Context()))
+	require.NoError(t, r.lock.Lock(t.Context()))
 	require.NoError(t, other.Close())
 	r.holder.Load().ended.Store(true)
-	soon(t, "giving the turn back", r.passTurn)
+	soon(t, "giving the turn back", r.unlock)
 	r.holder.Load().ended.Store(false)
 	require.NoError(t, done())
 	require.NoError(t, conn.Close())

@@ -17,7 +17,7 @@ import (
 	"github.com/pooldriver/pooldriver/internal/fakedb"
 )
 
-var _ dialects.LastWord = (*stubSession)(nil)
+var _ dialects.LastTxStatus = (*stubSession)(nil)
 
 // LastTxStatus goes by the statements that the session has executed.
 func (s *stubSession) LastTxStatus() dialects.TxStatus {

@@ -108,17 +108,17 @@ func TestNestedQueriesWithoutTasksCompleteByTakingRowsBack(t *testing.T) {
 }
 
 func TestAnIndependentTransactionInsideOneOnTheOnlyConnectionIsAnError(t *testing.T) {
-	for name, apart := range map[string]func(context.Context) (context.Context, func()){
+	for name, separate := range map[string]func(context.Context) (context.Context, func()){
 		"new task": NewTask,
 		"outside":  func(ctx context.Context) (context.Context, func()) { return Outside(ctx), func() {} },
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, db, c := openTasks(t, 1)
+			_, db, c := openTasks(t, 1, deadlockAfter(20*time.Millisecond))
 			ctx, end := WithTask(t.Context())
 			defer end()
 			tx, err := db.BeginTx(ctx, nil)
 			require.NoError(t, err)
-			other, endOther := apart(ctx)
+			other, endOther := separate(ctx)
 			defer endOther()
 			began := time.Now()
 			_, err = db.BeginTx(other, nil)
@@ -135,7 +135,7 @@ func TestAnIndependentTransactionInsideOneOnTheOnlyConnectionIsAnError(t *testin
 }
 
 func TestWhoWaitsWhileTheHolderWorksIsNotTakenForPartOfACircle(t *testing.T) {
-	_, db, _ := openTasks(t, 1)
+	_, db, _ := openTasks(t, 1, deadlockAfter(200*time.Millisecond))
 	ctx, end := WithTask(t.Context())
 	defer end()
 	tx, err := db.BeginTx(ctx, nil)
@@ -153,7 +153,7 @@ func TestWhoWaitsWhileTheHolderWorksIsNotTakenForPartOfACircle(t *testing.T) {
 }
 
 func TestAsFewAsBreakTheCircleAreRefused(t *testing.T) {
-	_, db, c := openTasks(t, 10)
+	_, db, c := openTasks(t, 10, deadlockAfter(20*time.Millisecond))
 	var begun, done sync.WaitGroup
 	begun.Add(10)
 	var mu sync.Mutex

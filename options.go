@@ -16,7 +16,7 @@ import (
 type option struct {
 	name  string // of the DSN parameter
 	value string // the default, as a DSN would spell it
-	doc   string // one sentence for the README
+	doc   string // one sentence for docs/settings.md
 	set   func(*Config, string) error
 	get   func(*Config) string
 	check func(*Config) error
@@ -28,7 +28,7 @@ var options = []option{
 	number("pool_max_conns", "10", 1, "most real connections at a time, as the server counts them", func(c *Config) *int { return &c.MaxConns }),
 	number("pool_min_conns", "0", 0, "real connections kept open from the first use on", func(c *Config) *int { return &c.MinConns }),
 	number("pool_min_idle_conns", "0", 0, "idle real connections kept ready", func(c *Config) *int { return &c.MinIdleConns }),
-	duration("pool_max_conn_lifetime", "1h0m0s", 0, "age at which a connection is replaced; 0 is never", func(c *Config) *time.Duration { return &c.MaxConnLifetime }),
+	lifetime(),
 	lifetimeJitter(),
 	duration("pool_max_conn_idle_time", "30m0s", 0, "how long a connection may lie idle; 0 is for ever", func(c *Config) *time.Duration { return &c.MaxConnIdleTime }),
 	duration("pool_health_check_period", "1m0s", 0, "pause between looks at the idle connections; 0 is never", func(c *Config) *time.Duration { return &c.HealthCheckPeriod }),
@@ -43,6 +43,8 @@ var options = []option{
 	flag("pool_lazy_begin", "false", "BeginTx sends nothing, the first statement begins the transaction", func(c *Config) *bool { return &c.LazyBegin }),
 	word("pool_ambient", "auto", "what happens to a task's statements while it has a transaction open", ambientModes[:], func(c *Config) *uint8 { return (*uint8)(&c.Ambient) }),
 	bytes("pool_nested_buffer", "16MiB", "most that is read into memory of rows whose connection another statement needs", func(c *Config) *int64 { return &c.NestedBuffer }),
+	bytes("pool_nested_buffer_total", "64MiB", "most of that for all statements together; at least pool_nested_buffer", func(c *Config) *int64 { return &c.NestedBufferTotal }),
+	duration("pool_deadlock_after", "5s", 0, "how long nothing may have moved, while every connection is held by a task that waits for one more, before ErrDeadlock; 0 is never", func(c *Config) *time.Duration { return &c.DeadlockAfter }),
 	duration("pool_task_timeout", "0s", 0, "how long after its first statement a task is ended; 0 is never", func(c *Config) *time.Duration { return &c.TaskTimeout }),
 	number("pool_breaker_failures", "0", 0, "failed dials that open the circuit breaker, if no connection was made or given back in between; 0 is no breaker", func(c *Config) *int { return &c.BreakerFailures }),
 	duration("pool_breaker_cooldown", "10s", 1, "how long an open breaker waits before it lets one dial try", func(c *Config) *time.Duration { return &c.BreakerCooldown }),
@@ -104,6 +106,20 @@ func duration(name, value string, least time.Duration, doc string, field func(*C
 			return nil
 		},
 	}
+}
+
+// lifetime is a duration that may be 0 but not small.
+func lifetime() option {
+	const least = time.Second
+	o := duration("pool_max_conn_lifetime", "1h0m0s", 0, "age at which a connection is replaced, 1s at least; 0 is never", func(c *Config) *time.Duration { return &c.MaxConnLifetime })
+	check := o.check
+	o.check = func(c *Config) error {
+		if d := c.MaxConnLifetime; d > 0 && d < least {
+			return fmt.Errorf("%v is too short: statements would wait for new connections all the time, each of which is dialled only when the server has let go of the one before; the least is %v, and 0 is never", d, least)
+		}
+		return check(c)
+	}
+	return o
 }
 
 // lifetimeJitter is a duration whose default depends on another row.
@@ -175,20 +191,27 @@ func size(n int64) string {
 	return strconv.FormatInt(n, 10)
 }
 
+// suspicious is a number of bytes below which a number without a unit is taken for
+// one whose unit was forgotten.
+const suspicious = 4096
+
 func bytes(name, value, doc string, field func(*Config) *int64) option {
 	return option{
 		name: name, value: value, doc: doc,
 		set: func(c *Config, s string) error {
-			unit := int64(1)
+			unit, named := int64(1), false
 			for _, u := range units {
 				if digits, ok := strings.CutSuffix(s, u.name); ok {
-					s, unit = digits, u.size
+					s, unit, named = digits, u.size, true
 					break
 				}
 			}
 			n, err := strconv.ParseInt(s, 10, 64)
 			if err != nil || n > math.MaxInt64/unit {
 				return errors.New("wants a number of bytes, such as 65536, 64KiB or 16MiB")
+			}
+			if !named && 0 < n && n < suspicious {
+				return errors.New("has a number without a unit, which is bytes, and so few are probably a slip; write the unit, as in 16MiB, 64KiB or 100B")
 			}
 			*field(c) = n * unit
 			return nil

@@ -20,7 +20,7 @@ func TestEveryParameterSetsItsFieldAndPrintsWhatItSet(t *testing.T) {
 		"pool_health_check_period": "5s", "pool_ping_timeout": "6s", "pool_acquire_timeout": "7s",
 		"pool_connect_timeout": "8s", "pool_clean_timeout": "9s", "pool_max_waiters": "11", "pool_reset": "always",
 		"pool_stmt_cache": "12", "pool_stmt_budget": "99", "pool_lazy_begin": "true", "pool_breaker_failures": "13", "pool_breaker_cooldown": "14s",
-		"pool_ambient": "strict", "pool_nested_buffer": "64KiB", "pool_task_timeout": "15s",
+		"pool_ambient": "strict", "pool_nested_buffer": "64KiB", "pool_nested_buffer_total": "32MiB", "pool_task_timeout": "15s", "pool_deadlock_after": "16s",
 	}
 	require.Len(t, other, len(options), "a parameter has no case")
 	for _, o := range options {
@@ -59,6 +59,11 @@ func TestBadParametersAreRefusedByNameAndNeverByValue(t *testing.T) {
 	c := defaultConfig()
 	require.ErrorContains(t, c.apply([]dialects.Param{{Name: "pool_max_conns", Value: "3"}, {Name: "pool_max_conns", Value: "4"}}), "twice")
 	require.ErrorContains(t, c.apply([]dialects.Param{{Name: "pool_max_conn_lifetime_jitter", Value: "-3s"}}), "negative")
+	require.ErrorContains(t, c.apply([]dialects.Param{{Name: "pool_nested_buffer", Value: "16"}}), "write the unit, as in 16MiB")
+	for value, want := range map[string]int64{"0": 0, "100B": 100, "4096": 4096, "1KiB": 1024} {
+		require.NoError(t, c.apply([]dialects.Param{{Name: "pool_nested_buffer", Value: value}}))
+		require.Equal(t, want, c.NestedBuffer)
+	}
 }
 
 func TestSettingsThatMakeNoSenseAreRefused(t *testing.T) {
@@ -71,10 +76,17 @@ func TestSettingsThatMakeNoSenseAreRefused(t *testing.T) {
 		"pool_reset":           func(c *Config) { c.Reset = 9 },
 		"pool_stmt_cache":      func(c *Config) { c.StmtCache = -1 },
 		"pool_stmt_budget":     func(c *Config) { c.StmtBudget = -1 },
+		"pool_max_conn_lifetime: 1ms is too short: statements would wait": func(c *Config) { c.MaxConnLifetime = time.Millisecond },
+		"pool_max_conn_lifetime: -1s is too short":                        func(c *Config) { c.MaxConnLifetime = -time.Second },
 	} {
 		c := defaultConfig()
 		spoil(&c)
 		require.ErrorContains(t, c.check(), name)
+	}
+	for _, fine := range []time.Duration{0, time.Second} {
+		c := defaultConfig()
+		c.MaxConnLifetime = fine
+		require.NoError(t, c.check())
 	}
 }
 
@@ -97,12 +109,12 @@ func TestConfigPrintsItsParametersAndNothingElse(t *testing.T) {
 	}
 }
 
-func TestREADMEListsEveryParameterWithItsDefault(t *testing.T) {
-	readme, err := os.ReadFile("README.md")
+func TestTheSettingsPageListsEveryParameterWithItsDefault(t *testing.T) {
+	readme, err := os.ReadFile("docs/settings.md")
 	require.NoError(t, err)
 	for _, o := range options {
 		row := fmt.Sprintf("| `%s` | `%s` | %s |", o.name, short(o.value), o.doc)
-		require.True(t, strings.Contains(string(readme), row), "README.md lacks the row\n%s", row)
+		require.True(t, strings.Contains(string(readme), row), "docs/settings.md lacks the row\n%s", row)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/pooldriver/pooldriver/dialects"
 	"github.com/pooldriver/pooldriver/internal/fakedb"
+	"github.com/pooldriver/pooldriver/internal/stmtcache"
 )
 
 func TestAPanicOfTheDriverInATransactionCostsThatTransactionOnly(t *testing.T) {
@@ -449,7 +450,7 @@ func TestAConnOfATaskWhoseOwnTransactionEndedByAPanicDoesNotGoOn(t *testing.T) {
 func TestAConnectionIsReplacedAfterSoManyForgottenStatements(t *testing.T) {
 	s, db, c := openStub(t, dialects.Traits{})
 	s.clean = func() (bool, error) { return false, nil }
-	forget := func() *stmtCache {
+	forget := func() *stmtcache.Cache {
 		stmt, err := db.Prepare("SELECT 1")
 		require.NoError(t, err)
 		require.NoError(t, stmt.Close())
@@ -459,9 +460,12 @@ func TestAConnectionIsReplacedAfterSoManyForgottenStatements(t *testing.T) {
 		return &c.connections()[0].stmts
 	}
 	kept := forget()
-	require.Equal(t, 1, kept.forgotten)
-	kept.forgotten = maxForgotten
-	require.Zero(t, forget().forgotten)
+	require.Equal(t, 1, kept.Forgotten())
+	for i := range maxForgotten {
+		kept.Add(fmt.Sprint(i), 0, countless{}, true)
+		kept.Forget()
+	}
+	require.Zero(t, forget().Forgotten())
 	require.Equal(t, 2, s.server.State().Opened)
 }
 
@@ -516,7 +520,7 @@ func TestAPanicOfNumInputCostsNoPlaceInThePool(t *testing.T) {
 		}
 		require.NoError(t, insertTwo(ctx, db))
 		const text = "INSERT INTO t VALUES (?)"
-		c.connections()[0].stmts.add(text, 0, countless{}, true)
+		c.connections()[0].stmts.Add(text, 0, countless{}, true)
 		stmt, err := db.PrepareContext(ctx, text)
 		require.NoError(t, err)
 		require.PanicsWithValue(t, "boom", func() { _, _ = stmt.ExecContext(ctx, 3) })

@@ -13,6 +13,7 @@ type leftBehind struct {
 	reset  ResetMode
 	valid  bool // the driver's own opinion; true where it has none
 	doubt  bool // what begins or ends a transaction failed
+	whole  bool // the connection is its whole database
 }
 
 // nextStep is what a connection goes through before it is lent again.
@@ -20,16 +21,18 @@ type nextStep struct {
 	discard  bool // close it; the rest does not matter
 	rollback bool // end the transaction first
 	clean    bool // then bring the session back to its state at connect
+	panicked any  // what the driver did when it was asked
 }
 
 // settle decides. A transaction never outlives its checkout, in any mode. The
 // server's word on it counts where there is one; where not, any statement that
-// might have opened a transaction is followed by a rollback.
+// might have opened a transaction is followed by a rollback. Where a database would go
+// with its connection, state that is not the program's data is the lesser evil.
 func settle(l leftBehind) nextStep {
 	if !l.valid || l.status == dialects.TxLost {
 		return nextStep{discard: true}
 	}
-	if l.effect&dialects.Indelible != 0 && l.reset != ResetOff {
+	if l.effect&dialects.Unresettable != 0 && l.reset != ResetOff && !l.whole {
 		return nextStep{discard: true}
 	}
 	var s nextStep
@@ -40,6 +43,9 @@ func settle(l leftBehind) nextStep {
 		s.rollback = l.doubt
 	case dialects.TxUnknown:
 		s.rollback = l.doubt || l.effect&dialects.TxControl != 0
+	}
+	if l.whole {
+		return s
 	}
 	switch l.reset {
 	case ResetAuto:
@@ -53,6 +59,7 @@ func settle(l leftBehind) nextStep {
 // outcome is how an operation on a real connection ended.
 type outcome struct {
 	badConn  bool // the driver returned driver.ErrBadConn
+	claims   bool // the error says that nothing was sent
 	lost     bool // the connection is closed
 	executes bool // the operation may change data: an execution, not a prepare, begin or ping
 	unsent   bool // nothing was handed to the network since the operation began: we counted
@@ -65,7 +72,7 @@ type outcome struct {
 // verdict is what follows from an outcome that is an error.
 type verdict struct {
 	retry   bool // once more, on another real connection
-	unclear bool // ErrBadConn must not reach database/sql, which would execute again
+	unclear bool // what says that nothing was sent must not be believed: database/sql would execute again
 }
 
 // judge decides whether an operation that failed is tried again. It is only if
@@ -73,12 +80,17 @@ type verdict struct {
 // holds the connection. Preparing, beginning and pinging leave nothing behind
 // on a connection that is gone, whether they were sent or not. Where a driver's
 // word is all there is, its ErrBadConn goes to database/sql, whose own retries
-// are what the program would have had anyway.
+// are what the program would have had anyway. That an error calls itself safe to
+// repeat nobody's word is taken for.
 func judge(o outcome) verdict {
 	safe := o.unsent || !o.executes
+	doubtful := o.claims
+	if o.badConn {
+		doubtful = !o.trusted
+	}
 	return verdict{
 		retry:   (o.badConn || o.lost) && safe && o.first && !o.retried && !o.expired,
-		unclear: o.badConn && !safe && !o.trusted,
+		unclear: doubtful && !safe,
 	}
 }
 
@@ -120,7 +132,7 @@ func pinOf(begun bool, status dialects.TxStatus, effect dialects.Effect, hidden 
 }
 
 // changesSession are the effects that are there for the task's later statements.
-const changesSession = dialects.Stateful | dialects.Indelible
+const changesSession = dialects.Stateful | dialects.Unresettable
 
 // needsSession reports whether a statement has to run on the task's session,
 // because it begins or changes one.

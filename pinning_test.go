@@ -22,8 +22,12 @@ func TestSettleDecidesWhatAConnectionGoesThroughBeforeItIsLentAgain(t *testing.T
 		{"BEGIN ran and the server cannot be asked", leftBehind{valid: true, effect: dialects.TxControl}, nextStep{rollback: true}},
 		{"a Commit failed and the server cannot be asked", leftBehind{valid: true, doubt: true}, nextStep{rollback: true}},
 		{"a Commit failed and the last answer says it is over", leftBehind{valid: true, status: dialects.TxNone, doubt: true}, nextStep{rollback: true}},
-		{"what no cleaning undoes", leftBehind{valid: true, status: dialects.TxNone, effect: dialects.Stateful | dialects.Indelible}, nextStep{discard: true}},
-		{"what no cleaning undoes, reset=off", leftBehind{valid: true, status: dialects.TxNone, effect: dialects.Stateful | dialects.Indelible, reset: ResetOff}, nextStep{}},
+		{"what no cleaning undoes", leftBehind{valid: true, status: dialects.TxNone, effect: dialects.Stateful | dialects.Unresettable}, nextStep{discard: true}},
+		{"what no cleaning undoes, reset=off", leftBehind{valid: true, status: dialects.TxNone, effect: dialects.Stateful | dialects.Unresettable, reset: ResetOff}, nextStep{}},
+		{"its connection is the database, state", leftBehind{valid: true, whole: true, status: dialects.TxNone, effect: dialects.Stateful | dialects.Unresettable}, nextStep{}},
+		{"its connection is the database, reset=always", leftBehind{valid: true, whole: true, status: dialects.TxNone, reset: ResetAlways}, nextStep{}},
+		{"its connection is the database, and a transaction is open", leftBehind{valid: true, whole: true, status: dialects.TxOpen, effect: dialects.Stateful}, nextStep{rollback: true}},
+		{"its connection is the database, and lost", leftBehind{valid: true, whole: true, status: dialects.TxLost}, nextStep{discard: true}},
 		{"state was changed", leftBehind{valid: true, status: dialects.TxNone, effect: dialects.Stateful}, nextStep{clean: true}},
 		{"state may have been changed", leftBehind{valid: true, status: dialects.TxNone, effect: dialects.Suspect}, nextStep{clean: true}},
 		{"state changed in an open transaction", leftBehind{valid: true, status: dialects.TxOpen, effect: dialects.Stateful}, nextStep{rollback: true, clean: true}},
@@ -66,7 +70,7 @@ func TestJudgeRetriesOnlyWhatTheServerCannotHaveExecuted(t *testing.T) {
 func TestWhatMakesAConnectionItsTasksSession(t *testing.T) {
 	const (
 		anything  = dialects.Suspect | dialects.TxControl | dialects.ForgetPrepared | dialects.NamedPrepared | dialects.Writes
-		remaining = dialects.Stateful | dialects.Indelible
+		remaining = dialects.Stateful | dialects.Unresettable
 	)
 	for _, tc := range []struct {
 		name   string
@@ -93,7 +97,7 @@ func TestWhatMakesAConnectionItsTasksSession(t *testing.T) {
 		{name: "BEGIN, and the connection is lost", status: dialects.TxLost, effect: dialects.TxControl, hidden: true, want: pinNone},
 		{name: "SET", status: dialects.TxNone, effect: dialects.Stateful, want: pinState},
 		{name: "SET, and nobody can be asked", effect: dialects.Stateful, want: pinState},
-		{name: "what no cleaning undoes", status: dialects.TxNone, effect: dialects.Indelible, want: pinState},
+		{name: "what no cleaning undoes", status: dialects.TxNone, effect: dialects.Unresettable, want: pinState},
 		{name: "autocommit is off", status: dialects.TxImplicit, effect: dialects.Stateful | dialects.TxControl, want: pinState},
 		{name: "autocommit is off, though no text said so", status: dialects.TxImplicit, want: pinState},
 		{name: "what may have left something", status: dialects.TxNone, effect: anything, want: pinNone},
@@ -126,7 +130,7 @@ func TestWhichStatementsNeedTheSessionAndWhichLeaveNothing(t *testing.T) {
 		{effect: dialects.Suspect | dialects.TxControl, needs: true},
 		{effect: dialects.ForgetPrepared, needs: true},
 		{effect: dialects.NamedPrepared, needs: true},
-		{effect: dialects.Indelible, needs: true},
+		{effect: dialects.Unresettable, needs: true},
 	} {
 		require.Equal(t, tc.needs, needsSession(tc.effect), tc.effect.String())
 		require.Equal(t, tc.nothing, leavesNothing(tc.effect), tc.effect.String())

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql/driver"
 
+	"github.com/pooldriver/pooldriver/internal/stmtcache"
 	"github.com/pooldriver/pooldriver/pool"
 )
 
@@ -26,7 +27,7 @@ func (c *Connector) giveStatementsBack() {
 	defer func() { // also by a panic of the driver, which costs its connection
 		for _, lease := range idle {
 			if r := lease.Value(); r.running > 0 || r.broken {
-				mustEnd(lease.Discard())
+				discard(r, lease)
 			} else {
 				mustEnd(lease.Release())
 			}
@@ -35,13 +36,26 @@ func (c *Connector) giveStatementsBack() {
 	for lease, ok := c.pool.TryAcquire(); ok; lease, ok = c.pool.TryAcquire() {
 		idle = append(idle, lease)
 		r := lease.Value()
-		if r.stmts.order.Len() == 0 {
+		if r.stmts.Len() == 0 {
 			continue
 		}
 		r.running++
-		r.stmts.empty()
+		r.stmts.CloseAll()
 		err := c.ping(context.Background(), r)
 		r.running--
 		r.broken = err != nil
 	}
+}
+
+// refits lets t run with a statement prepared anew if the kept one was executed with
+// arguments of other kinds.
+func (c *conn) refits(t *operation, s *stmtcache.Stmt) bool {
+	r := t.real
+	if !r.traits.PreparedKeepsTypes || s.Fits(t.args) {
+		return false
+	}
+	r.stmts.MarkStale(s)
+	r.stmts.Done(s)
+	c.unlock(t)
+	return true
 }

@@ -2,7 +2,6 @@ package pooldriver
 
 import (
 	"database/sql"
-	"database/sql/driver"
 	"errors"
 	"fmt"
 	"testing"
@@ -104,23 +103,6 @@ func TestWhatASessionSetsEndsStatementsWhereTheyKeepTypes(t *testing.T) {
 		require.Equal(t, before+want, len(s.server.Events(fakedb.ConnPrepareCtx)))
 		require.NoError(t, conn.Close())
 	}
-}
-
-func TestNullTakesTheKindThatFollows(t *testing.T) {
-	var s realStmt
-	args := func(values ...driver.Value) (named []driver.NamedValue) {
-		for i, v := range values {
-			named = append(named, driver.NamedValue{Ordinal: i + 1, Value: v})
-		}
-		return named
-	}
-	require.True(t, s.fits(args(nil, "a")))
-	require.True(t, s.fits(args(int64(1), nil)))
-	require.True(t, s.fits(args(nil, []byte("b"))))
-	require.False(t, s.fits(args("1", "a")))
-	require.False(t, s.fits(args(uint64(1), "a")))
-	require.False(t, s.fits(args(int64(1))))
-	require.Zero(t, testing.AllocsPerRun(10, func() { s.fits(nil) }))
 }
 
 func TestAQueryWithoutArgumentsIsNotPrepared(t *testing.T) {

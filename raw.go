@@ -22,66 +22,169 @@ import (
 //		return err
 //	})
 //
-// The connection is fn's until it returns; fn must not keep it, close it, or
-// use conn. What fn does is not seen by us, so the session is cleaned
+// The connection is fn's until it returns; fn must not keep it, or close it. What
+// else is done with conn until then, by fn or by another goroutine, is an error at
+// once: a statement, a BeginTx, another Raw, reading rows that conn has open. A
+// transaction of conn's that is to end meanwhile is rolled back when fn returns. What
+// fn does is not seen by us, so the session is cleaned
 // afterwards, when conn is closed (not with ResetOff). ctx is for taking a
 // connection from the pool, where conn has none yet; fn has its own. An error of
 // fn is returned as it is; driver.ErrBadConn closes the connection. If fn panics
 // the connection is closed, and the panic goes on.
-func Raw(ctx context.Context, sqlConn *sql.Conn, fn func(driver.Conn) error) error {
-	return sqlConn.Raw(func(dc any) error {
+func Raw(ctx context.Context, sqlConn *sql.Conn, fn func(driver.Conn) error) (err error) {
+	switch {
+	case sqlConn == nil:
+		return errors.New("pooldriver: Raw was given no *sql.Conn")
+	case fn == nil:
+		return errors.New("pooldriver: Raw was given no function")
+	}
+	// database/sql's Raw holds a lock, in which all that fn tried with sqlConn would
+	// wait for ever. So fn is called between two of them.
+	var l *loan
+	if err := sqlConn.Raw(func(dc any) (err error) {
 		c, ok := dc.(*conn)
 		if !ok {
 			return errors.New("pooldriver: Raw was given a connection of another driver")
 		}
-		return c.raw(ctx, fn)
-	})
-}
-
-func (c *conn) raw(ctx context.Context, fn func(driver.Conn) error) (err error) {
-	t := try{raw: true}
-	defer c.done(&t)
-	if err := c.start(ctx, &t); err != nil {
+		l, err = c.lend(ctx)
+		return err
+	}); err != nil {
 		return err
 	}
-	if !t.turn && (t.real.broken || t.real.cut.Load()) {
-		return driver.ErrBadConn // a call that was given up may still be under way on it
-	}
-	c.touched, c.executed = true, true
-	const anything = dialects.Suspect | dialects.TxControl | dialects.ForgetPrepared | dialects.NamedPrepared
-	r := t.real
-	r.note(anything)
-	if !t.turn {
-		err = call(r, fn)
-		r.settled(anything, err)
-		return err
-	}
-	// fn may use the task. What needs this very connection then waits for a
-	// while, and is told. Nobody else calls the driver until fn returns.
-	busy := make(chan struct{})
-	r.seat.raw = busy
-	c.runs(r)
-	c.endTurn(&t)
 	err = errRawPanicked
 	defer func() {
-		_ = r.turn.take(context.Background())
-		r.broken = r.broken || errors.Is(err, driver.ErrBadConn)
-		r.seat.raw = nil
-		close(busy)
-		t.turn = true
-		r.settled(anything, err)
+		ended := false
+		_ = sqlConn.Raw(func(any) error {
+			ended = true
+			l.end(err)
+			if err == errRawPanicked {
+				return driver.ErrBadConn // database/sql closes sqlConn
+			}
+			return err
+		})
+		if !ended {
+			l.endUnheld(err)
+		}
 	}()
-	err = call(r, fn)
+	err = call(l.real, fn)
 	return err
 }
 
-var errRawPanicked = errors.New("pooldriver: the function of Raw panicked")
+// loan is a connection that a function of Raw has. What belongs to its conn is
+// protected as that is, by database/sql's lock.
+type loan struct {
+	conn  *conn
+	bound *binding // of a task; nil without
+	real  *realConn
+	busy  chan struct{} // in a task: closed when the function has returned
+	later []func()      // what is to be done with the connection then
+}
+
+// anything is what a function of Raw may have done.
+const anything = dialects.Suspect | dialects.TxControl | dialects.ForgetPrepared | dialects.NamedPrepared
+
+// lend finds the connection for a function of Raw. From here on c refuses
+// everything.
+func (c *conn) lend(ctx context.Context) (*loan, error) {
+	t := operation{raw: true}
+	defer c.done(&t)
+	if err := c.start(ctx, &t); err != nil {
+		return nil, err
+	}
+	if !t.locked && (t.real.broken || t.real.cut.Load()) {
+		return nil, driver.ErrBadConn // a call that was given up may still be under way on it
+	}
+	c.touched, c.executed = true, true
+	r := t.real
+	r.recordEffect(anything)
+	l := &loan{conn: c, real: r}
+	c.lent, c.refusal = l, errLent
+	if !t.locked {
+		c.real = nil // rows that are open, too, find that they cannot be read
+		return l, nil
+	}
+	// The function may use the task. What needs this very connection then waits for a
+	// while, and is told. Nobody else calls the driver until it returns.
+	l.bound, l.busy = c.bound, make(chan struct{})
+	r.seat.raw = l.busy
+	c.runs(r)
+	return l, nil
+}
+
+// end takes the connection back into its conn.
+func (l *loan) end(err error) {
+	c, r := l.conn, l.real
+	c.lent, c.refusal = nil, nil
+	if l.bound != nil {
+		l.giveBack(err, func() {
+			if !r.begun() && r.closedByRaw(err) {
+				c.refusal = errRawClosed
+			}
+		})
+		return
+	}
+	c.real = r
+	r.recordResult(anything, err)
+	if err == errRawPanicked {
+		return // nobody asks the driver anything
+	}
+	if r.closedByRaw(err) {
+		c.refusal = errRawClosed
+	}
+	for _, do := range l.later {
+		do()
+	}
+}
+
+// endUnheld is end where conn was closed meanwhile, and is not ours any more. Without a
+// task the connection ends, for what is open on it cannot be known.
+func (l *loan) endUnheld(err error) {
+	if l.bound != nil {
+		l.giveBack(err, func() {})
+		return
+	}
+	l.real.broken = true
+	l.conn.connector.takeBack(l.real)
+}
+
+// giveBack lets the task have the connection again. look is called under its lock.
+func (l *loan) giveBack(err error, look func()) {
+	r := l.real
+	_ = r.lock.Lock(context.Background())
+	r.broken = r.broken || errors.Is(err, driver.ErrBadConn)
+	r.seat.raw = nil
+	close(l.busy)
+	r.recordResult(anything, err)
+	look()
+	l.bound.pass(r)
+}
+
+// closedByRaw reports whether a function of Raw has left a connection that can not be
+// used, without having said so.
+func (r *realConn) closedByRaw(err error) bool {
+	if err == errRawPanicked || errors.Is(err, driver.ErrBadConn) {
+		return false
+	}
+	if r.txStatus() == dialects.TxLost || r.conn.Validator != nil && !r.conn.Validator.IsValid() {
+		r.broken = true
+		return true
+	}
+	return false
+}
+
+var (
+	errRawPanicked = errors.New("pooldriver: the function of Raw panicked")
+	errLent        = errors.New("pooldriver: this *sql.Conn is lent to a function of Raw until that returns: let the function use the driver.Conn that it was given, or take another *sql.Conn")
+	errEndInRaw    = errors.New("pooldriver: a transaction was to be committed while a function of Raw has its connection: it is rolled back when that returns; commit after it")
+	// errRawClosed makes database/sql close the *sql.Conn.
+	errRawClosed = fmt.Errorf("pooldriver: the function of Raw has closed the connection of this *sql.Conn, or left it unusable, and its session is gone: take another *sql.Conn, and let the function return driver.ErrBadConn where it ends a connection on purpose: %w", driver.ErrBadConn)
+)
 
 func call(r *realConn, fn func(driver.Conn) error) error {
 	r.running++ // a panic of fn costs the connection
-	dc := r.conn
-	if f, ok := r.session.(dialects.Fronted); ok {
-		dc = f.Bare()
+	dc := r.conn.Driver
+	if f, ok := r.session.(dialects.Unwrapper); ok {
+		dc = f.Unwrap()
 	}
 	err := fn(dc)
 	r.running--
@@ -92,7 +195,7 @@ func call(r *realConn, fn func(driver.Conn) error) error {
 // task's session. It may be called by that very function.
 const rawPatience = 500 * time.Millisecond
 
-// awaitRaw waits, without a turn, for the end of a function of Raw.
+// awaitRaw waits, without a lock, for the end of a function of Raw.
 func (b *binding) awaitRaw(ctx context.Context, busy <-chan struct{}) error {
 	timer := time.NewTimer(rawPatience)
 	defer timer.Stop()

@@ -12,6 +12,9 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/pooldriver/pooldriver/internal/fakedb"
+	"github.com/pooldriver/pooldriver/internal/randomtest"
 )
 
 // rawly executes a statement on the driver's own connection.
@@ -287,7 +290,7 @@ func TestTheEndOfATaskLetsAFunctionOfRawReturn(t *testing.T) {
 }
 
 func TestNothingSpinsWhileAFunctionOfRawOutlivesItsTask(t *testing.T) {
-	defer watch(t, time.Minute)()
+	defer randomtest.Watch(t, time.Minute)()
 	synctest.Test(t, func(t *testing.T) {
 		_, db, c := openTasks(t, 1)
 		ctx, end := WithTask(t.Context())
@@ -379,4 +382,196 @@ func TestTheEndOfATaskDoesNotWaitForAFunctionOfRaw(t *testing.T) {
 	require.Len(t, server.Table("t"), 1)
 	require.NoError(t, tx.Rollback(), "it is what has happened")
 	require.NoError(t, conn.Close())
+}
+
+func TestNothingIsAnErrorWhereSomethingIsNeeded(t *testing.T) {
+	_, db, _ := openTasks(t, 1)
+	conn := takeConn(t, t.Context(), db)
+	for want, err := range map[string]error{
+		"Raw was given no *sql.Conn": Raw(t.Context(), nil, nothing),
+		"Raw was given no function":  Raw(t.Context(), conn, nil),
+		"InTx was given no *sql.DB":  InTx(t.Context(), nil, nil, func(context.Context, *sql.Tx) error { return nil }),
+		"InTx was given no function": InTx(t.Context(), db, nil, nil),
+		"Do was given no function":   Do(t.Context(), nil),
+		"Wrap was given no connector": func() error {
+			_, err := Wrap(nil).Connect(t.Context())
+			return err
+		}(),
+	} {
+		require.ErrorContains(t, err, "pooldriver: "+want)
+	}
+	require.NoError(t, Raw(t.Context(), conn, nothing))
+}
+
+// besides are ways to use a *sql.Conn, those that a function of Raw may try.
+var besides = map[string]func(context.Context, *sql.Conn) error{
+	"exec":  func(ctx context.Context, conn *sql.Conn) error { return insertTwo(ctx, conn) },
+	"ping":  func(ctx context.Context, conn *sql.Conn) error { return conn.PingContext(ctx) },
+	"begin": func(ctx context.Context, conn *sql.Conn) error { return rolledBack(conn.BeginTx(ctx, nil)) },
+	"raw":   func(ctx context.Context, conn *sql.Conn) error { return Raw(ctx, conn, nothing) },
+	"query": func(ctx context.Context, conn *sql.Conn) error {
+		return conn.QueryRowContext(ctx, "SELECT 1").Scan(new(any))
+	},
+	"prepare": func(ctx context.Context, conn *sql.Conn) error {
+		stmt, err := conn.PrepareContext(ctx, "SELECT 1")
+		if err == nil {
+			err = stmt.Close()
+		}
+		return err
+	},
+}
+
+// eachWay runs a test without a task, and in one, with and without a transaction of its
+// own, and with lazy begin.
+func eachWay(t *testing.T, test func(t *testing.T, ctx context.Context, server *fakedb.Server, db *sql.DB, c *Connector)) {
+	for _, lazy := range []bool{false, true} {
+		option := func(c *Config) { c.LazyBegin = lazy }
+		t.Run("without a task", func(t *testing.T) {
+			server, db, c := openTasks(t, 2, option)
+			test(t, t.Context(), server, db, c)
+		})
+		t.Run("in a task", func(t *testing.T) {
+			server, db, c := openTasks(t, 2, option)
+			ctx, end := WithTask(t.Context())
+			defer end()
+			test(t, ctx, server, db, c)
+		})
+	}
+}
+
+// TestAFunctionOfRawThatUsesItsConnIsTold at once: database/sql's own lock would have it
+// wait for itself.
+func TestAFunctionOfRawThatUsesItsConnIsTold(t *testing.T) {
+	defer randomtest.Watch(t, time.Minute)()
+	eachWay(t, func(t *testing.T, ctx context.Context, server *fakedb.Server, db *sql.DB, c *Connector) {
+		conn, err := db.Conn(ctx)
+		require.NoError(t, err)
+		began := time.Now()
+		for name, use := range besides {
+			require.NoError(t, Raw(ctx, conn, func(dc driver.Conn) error {
+				require.ErrorIs(t, use(ctx, conn), errLent, name)
+				inOther := make(chan error)
+				go func() { inOther <- use(ctx, conn) }()
+				require.ErrorIs(t, <-inOther, errLent, name)
+				return rawly(ctx, dc, "INSERT INTO t VALUES (1)")
+			}), name)
+			require.NoError(t, use(ctx, conn), name)
+		}
+		require.Less(t, time.Since(began), rawPatience)
+		require.NoError(t, conn.Close())
+		atRest(t, c)
+		require.Equal(t, 1, server.State().Opened)
+	})
+}
+
+// TestATransactionThatEndsInsideRawIsRolledBackAfterIt, whoever ends it.
+func TestATransactionThatEndsInsideRawIsRolledBackAfterIt(t *testing.T) {
+	defer randomtest.Watch(t, time.Minute)()
+	for name, finish := range map[string]func(*sql.Tx, func()) error{
+		"commit":   func(tx *sql.Tx, _ func()) error { return tx.Commit() },
+		"rollback": func(tx *sql.Tx, _ func()) error { return tx.Rollback() },
+		"context":  func(_ *sql.Tx, cancel func()) error { cancel(); return nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			server, db, c := openTasks(t, 1)
+			conn, err := db.Conn(t.Context())
+			require.NoError(t, err)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			tx, err := conn.BeginTx(ctx, nil)
+			require.NoError(t, err)
+			require.NoError(t, insertTwo(t.Context(), tx))
+			require.NoError(t, Raw(t.Context(), conn, func(dc driver.Conn) error {
+				_, err := tx.Exec("INSERT INTO t VALUES (2)")
+				require.ErrorIs(t, err, errLent)
+				err = finish(tx, cancel)
+				if name == "commit" {
+					require.ErrorIs(t, err, errEndInRaw)
+				} else {
+					require.NoError(t, err)
+				}
+				return rawly(t.Context(), dc, "INSERT INTO t VALUES (3)")
+			}))
+			require.Eventually(t, func() bool { return tx.Rollback() == sql.ErrTxDone && server.State().InTx() == 0 }, 5*time.Second, time.Millisecond)
+			require.Empty(t, server.Table("t"))
+			require.NoError(t, conn.Close())
+			atRest(t, c)
+			require.Equal(t, 1, server.State().Opened)
+		})
+	}
+}
+
+// TestRowsOfAConnAreNotReadWhileRawHasIt, and are closed.
+func TestRowsOfAConnAreNotReadWhileRawHasIt(t *testing.T) {
+	for _, first := range []bool{true, false} {
+		server, db, c := openTasks(t, 1)
+		conn, err := db.Conn(t.Context())
+		require.NoError(t, err)
+		if !first {
+			require.NoError(t, insertTwo(t.Context(), conn))
+		}
+		var all []*sql.Rows
+		for range 3 {
+			rows, err := conn.QueryContext(t.Context(), "SELECT n FROM numbers LIMIT 5")
+			require.NoError(t, err)
+			require.True(t, rows.Next())
+			all = append(all, rows)
+		}
+		require.NoError(t, Raw(t.Context(), conn, func(driver.Conn) error {
+			require.False(t, all[0].Next())
+			require.ErrorIs(t, all[0].Err(), errLent)
+			require.NoError(t, all[1].Close())
+			return nil
+		}))
+		seen := 1
+		for ; all[2].Next(); seen++ {
+		}
+		require.Equal(t, 5, seen, "who has waited misses nothing")
+		require.NoError(t, insertTwo(t.Context(), conn))
+		require.NoError(t, conn.Close())
+		atRest(t, c)
+		require.Equal(t, 1, server.State().Opened)
+	}
+}
+
+func TestAConnThatIsClosedInsideRawGivesItsConnectionBackAfterIt(t *testing.T) {
+	defer randomtest.Watch(t, time.Minute)()
+	eachWay(t, func(t *testing.T, ctx context.Context, _ *fakedb.Server, db *sql.DB, c *Connector) {
+		conn, err := db.Conn(ctx)
+		require.NoError(t, err)
+		mustExec(t, ctx, conn, "INSERT INTO t VALUES (1)")
+		require.NoError(t, Raw(ctx, conn, func(dc driver.Conn) error {
+			require.NoError(t, conn.Close())
+			require.Equal(t, 1, lent(c), "the function has it")
+			return rawly(ctx, dc, "INSERT INTO t VALUES (1)")
+		}))
+		require.ErrorIs(t, Raw(ctx, conn, nothing), sql.ErrConnDone)
+		atRest(t, c)
+		require.NoError(t, insertTwo(ctx, db))
+	})
+}
+
+func TestAConnectionThatRawHasClosedIsNamedByTheNextStatement(t *testing.T) {
+	for name, use := range besides {
+		eachWay(t, func(t *testing.T, ctx context.Context, server *fakedb.Server, db *sql.DB, c *Connector) {
+			conn, err := db.Conn(ctx)
+			require.NoError(t, err)
+			require.NoError(t, Raw(ctx, conn, func(driver.Conn) error { server.KillAll(); return nil }))
+			require.ErrorContains(t, use(ctx, conn), "the function of Raw has closed the connection", name)
+			require.ErrorIs(t, conn.Close(), sql.ErrConnDone)
+			atRest(t, c)
+			require.NoError(t, insertTwo(ctx, db))
+		})
+	}
+}
+
+func TestATransactionWhoseConnectionRawHasClosedIsToldSo(t *testing.T) {
+	server, db, c := openTasks(t, 1)
+	conn, err := db.Conn(t.Context())
+	require.NoError(t, err)
+	tx, err := conn.BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	require.NoError(t, Raw(t.Context(), conn, func(driver.Conn) error { server.KillAll(); return nil }))
+	require.ErrorContains(t, tx.Commit(), "the function of Raw has closed the connection")
+	atRest(t, c)
 }

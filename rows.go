@@ -5,49 +5,52 @@ import (
 	"database/sql/driver"
 	"errors"
 	"io"
-	"reflect"
 	"sync/atomic"
 
 	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/internal/driverconn"
+	"github.com/pooldriver/pooldriver/internal/rowbuffer"
+	"github.com/pooldriver/pooldriver/internal/stmtcache"
 )
 
 // rows are the driver's rows. Optional methods that the driver lacks get the
 // answers that database/sql gives in that case.
 //
-// Where others may need their connection, rows are guarded: they are read under
-// the connection's turn, until they have been read ahead into memory.
-// database/sql serialises the calls of their owner.
+// Where others may need their connection, rows are read under the session's lock,
+// until they have been read ahead into memory. database/sql serialises the calls of
+// their owner.
 type rows struct {
-	real    driver.Rows
-	owner   *realConn
-	conn    *conn     // whose checkout has opened them
-	stmt    *realStmt // whose rows they are; nil if the text was not prepared
-	guarded bool
-	bound   *binding // of a task; nil without
-	pool    *Connector
-	closed  bool // by the owner
+	real      driver.Rows
+	owner     *realConn
+	conn      *conn           // whose checkout has opened them
+	stmt      *stmtcache.Stmt // whose rows they are; nil if the text was not prepared
+	underLock bool
+	bound     *binding // of a task; nil without
+	pool      *Connector
+	closed    bool // by the owner
 
-	// What the owner is sure to ask for, found while there was a turn already.
+	// What the owner is sure to ask for, found while the lock was held already.
 	columns []string // of this result set, handed out once; nil: the driver is asked
 	over    bool     // the owner has come to the end of this result set
 	more    bool     // and then: there is another one
 
 	// ahead is what was read ahead, when that is all there is to read; gone
-	// says that there is no more, but the error lost. With either the turn is
+	// says that there is no more, but the error lost. With either the lock is
 	// not needed: the connection may be somebody else's.
 	ahead ahead
 	gone  atomic.Bool
 
-	// The turn of the connection protects the following fields.
-	live    bool // the driver's rows are open
-	ended   bool // the driver has said io.EOF for this result set
-	virgin  bool // the only thing that has happened in their checkout
-	holds   bool // they, and not their checkout, keep the connection
-	evicted bool // their checkout has lost the connection
-	tooMuch bool // reading ahead has come to its limit
-	lost    error
-	prefix  *buffer // read ahead, and not all
-	chunk   []byte  // for copies, see own
+	// The session's lock protects the following fields.
+	live          bool  // the driver's rows are open
+	ended         bool  // the driver has said io.EOF for this result set
+	soleOperation bool  // the only thing that has happened in their checkout
+	holds         bool  // they, and not their checkout, keep the connection
+	reclaimed     bool  // their checkout has lost the connection
+	tooMuch       bool  // reading ahead has come to its limit
+	tried         int64 // bytes that were read ahead, also if they are not in memory any more
+	lost          error
+	prefix        *rowbuffer.Buffer // read ahead, and not all
+	chunk         []byte            // for copies, see own
 }
 
 var (
@@ -60,9 +63,9 @@ var (
 )
 
 // openRows makes the virtual rows of a query that has just run on t's connection.
-// It is the last that a query without a task does: it holds no turn, and whoever
+// It is the last that a query without a task does: it holds no lock, and whoever
 // needs the connection may take it back at once.
-func (c *conn) openRows(t *try, real driver.Rows, stmt *realStmt) *rows {
+func (c *conn) openRows(t *operation, real driver.Rows, stmt *stmtcache.Stmt) *rows {
 	r := t.real
 	rs := c.spare
 	if rs == nil {
@@ -70,14 +73,14 @@ func (c *conn) openRows(t *try, real driver.Rows, stmt *realStmt) *rows {
 	}
 	c.spare = nil
 	rs.real, rs.owner, rs.conn, rs.stmt, rs.pool = real, r, c, stmt, c.connector
-	rs.columns, rs.closed, rs.guarded, rs.live, rs.lost = t.columns, false, false, true, nil
+	rs.columns, rs.closed, rs.underLock, rs.live, rs.lost = t.columns, false, false, true, nil
 	// The connection of a checkout that has done nothing else can be taken
 	// back when the rows are in memory, if nothing is left on it.
-	virgin := t.first && c.tx == nil && leavesNothing(r.effect)
-	if c.bound == nil && !virgin {
+	soleOperation := t.first && c.tx == nil && leavesNothing(r.effect)
+	if c.bound == nil && !soleOperation {
 		return rs
 	}
-	rs.guarded, rs.bound, rs.virgin = true, c.bound, virgin
+	rs.underLock, rs.bound, rs.soleOperation = true, c.bound, soleOperation
 	c.open = rs
 	r.live.Store(rs)
 	return rs
@@ -91,32 +94,58 @@ func columnsOf(real driver.Rows) (names []string) {
 	return real.Columns()
 }
 
-// use gets the turn for a call of the driver, or tells that there is none to
+// use locks for a call of the driver, or tells that there is none to
 // make: what there is to say is in the buffer, or why tells it.
 func (r *rows) use() (live bool) {
-	if !r.guarded {
+	if !r.underLock {
 		return r.conn.real == r.owner
 	}
-	if r.closed || r.ahead.Load() != nil || r.gone.Load() {
+	if r.closed || r.ahead.Load() != nil || r.gone.Load() || r.isLent() {
 		return false
 	}
-	_ = r.owner.turn.take(context.Background())
+	_ = r.owner.lock.Lock(context.Background())
 	if r.live {
 		if r.bound != nil || r.conn.real == r.owner {
 			return true
 		}
 		r.live = false
 		r.owner.live.CompareAndSwap(r, nil)
-		r.forsake(errRowsLost)
+		r.giveUp(errRowsLost)
 	}
-	r.owner.passTurn()
+	r.owner.unlock()
 	return false
+}
+
+// isLent reports whether the connection of rows without a task is a function of Raw's.
+func (r *rows) isLent() bool {
+	return r.bound == nil && r.conn.lent != nil && r.conn.lent.real == r.owner
+}
+
+// closeAfterRaw closes the driver's rows when the function of Raw has returned. What was
+// read ahead of them nobody wants; who reads ahead leaves them alone since they are lent.
+func (r *rows) closeAfterRaw() {
+	if r.prefix != nil {
+		r.dropPrefix()
+	}
+	l := r.conn.lent
+	l.later = append(l.later, func() {
+		if r.underLock {
+			_ = r.owner.lock.Lock(context.Background())
+			defer r.owner.unlock()
+		}
+		if r.live {
+			_ = r.shut()
+		}
+	})
 }
 
 // why tells what has ended rows that were not read to their end.
 func (r *rows) why() error {
-	if r.lost != nil {
+	switch {
+	case r.lost != nil:
 		return r.lost
+	case r.isLent():
+		return errLent
 	}
 	return errRowsLost
 }
@@ -133,9 +162,9 @@ var errRowsClosed = errors.New("pooldriver: these rows are closed")
 // unuse ends what use began.
 func (r *rows) unuse() {
 	switch {
-	case !r.guarded:
+	case !r.underLock:
 	case r.bound == nil:
-		r.owner.turn.pass()
+		r.owner.lock.Unlock()
 	default:
 		r.owner.seat.ops++
 		if r.bound.yield(r.owner) {
@@ -153,62 +182,50 @@ func (r *rows) Columns() []string {
 		return names
 	}
 	if !r.use() {
-		return r.now().columns
+		return r.now().Columns
 	}
 	defer r.unuse()
 	if r.prefix != nil {
-		return r.prefix.now().columns
+		return r.prefix.Current().Columns
 	}
 	return r.real.Columns()
 }
 
-// Next reads a row. The bytes of guarded rows stay what they are when the
-// driver reads on, which others may make it do at any time.
+// Next reads a row. The bytes of rows that are read under the lock stay what they are
+// when the driver reads on, which others may make it do at any time.
 func (r *rows) Next(dest []driver.Value) error {
-	if !r.guarded && r.conn.real == r.owner {
+	if !r.underLock && r.conn.real == r.owner {
 		r.owner.running++
 		err := r.real.Next(dest)
 		r.owner.running--
-		r.told(err)
-		return err
+		return r.told(err)
 	}
 	if !r.use() {
 		if b := r.ahead.Load(); b != nil {
-			return b.next(dest)
+			return b.Next(dest)
 		}
 		return r.why()
 	}
 	defer r.unuse()
 	if p := r.prefix; p != nil {
-		if p.left() {
-			err := p.next(dest)
-			if err == nil {
-				n := weigh(dest)
-				p.bytes -= n // makes room for more
-				r.pool.stats.buffered.Add(-n)
-			}
-			return err
+		if p.Left() {
+			return p.Next(dest)
 		}
 		r.dropPrefix()
 	}
 	err := r.read(dest)
 	if err == io.EOF {
-		r.over, r.more = true, hasMore(r.real)
+		r.over, r.more = true, driverconn.HasNextResultSet(r.real)
 	}
 	return err
 }
 
-func hasMore(real driver.Rows) bool {
-	n, ok := real.(driver.RowsNextResultSet)
-	return ok && n.HasNextResultSet()
-}
-
 func (r *rows) dropPrefix() {
-	r.pool.stats.buffered.Add(-r.prefix.bytes)
+	r.prefix.Drop()
 	r.prefix = nil
 }
 
-// read reads a row of the driver's, under the turn.
+// read reads a row of the driver's, under the lock.
 func (r *rows) read(dest []driver.Value) error {
 	r.owner.running++
 	err := r.real.Next(dest)
@@ -217,7 +234,7 @@ func (r *rows) read(dest []driver.Value) error {
 	case err == io.EOF:
 		r.ended = true
 	case err != nil:
-		r.told(err)
+		err = r.told(err)
 		if errors.Is(err, driver.ErrBadConn) || r.owner.txStatus() == dialects.TxLost {
 			r.owner.broken = true
 		}
@@ -227,12 +244,20 @@ func (r *rows) read(dest []driver.Value) error {
 	return err
 }
 
+// noBytes is a value of length zero, which is not NULL: a part of a piece would be
+// nil where there is none yet.
+var noBytes driver.Value = []byte{}
+
 // own copies the byte slices of a row out of the driver's memory, those of
 // several rows into one piece.
 func (r *rows) own(row []driver.Value) {
 	for i, v := range row {
 		b, ok := v.([]byte)
 		if !ok || b == nil {
+			continue
+		}
+		if len(b) == 0 {
+			row[i] = noBytes
 			continue
 		}
 		if len(b) > cap(r.chunk)-len(r.chunk) {
@@ -260,8 +285,11 @@ func (r *rows) Close() error {
 	r.closed = true
 	if !live {
 		if b := r.ahead.Load(); b != nil {
-			r.pool.stats.buffered.Add(-b.bytes)
-			return b.closed
+			b.Drop()
+			return b.Closed()
+		}
+		if r.isLent() {
+			r.closeAfterRaw()
 		}
 		return nil // the task has ended
 	}
@@ -299,7 +327,7 @@ func (r *rows) keep() {
 		c.open = nil // nothing is left that could be taken back
 	}
 	*r = rows{}
-	r.conn, r.closed, r.guarded, r.lost = c, true, true, errRowsClosed
+	r.conn, r.closed, r.underLock, r.lost = c, true, true, errRowsClosed
 	c.spare = r
 }
 
@@ -314,12 +342,12 @@ func (r *rows) letGo() bool {
 }
 
 // wreck ends the connection of rows whose driver panicked when they were closed,
-// under the turn, which it gives back. database/sql does not give the checkout back,
+// under the lock, which it gives back. database/sql does not give the checkout back,
 // and the *sql.Tx or *sql.Conn of such rows can never be ended: nothing more may run
 // for it, on another connection least of all.
 func (r *rows) wreck() {
 	c := r.conn
-	c.wrecked = true
+	c.refusal = errWrecked
 	switch {
 	case r.bound != nil:
 		if c.real == r.owner && c.tx == nil {
@@ -327,40 +355,40 @@ func (r *rows) wreck() {
 		}
 		r.bound.pass(r.owner)
 		return
-	case r.guarded:
-		r.owner.turn.pass()
+	case r.underLock:
+		r.owner.lock.Unlock()
 	}
 	c.discard()
 }
 
-// shut closes the driver's rows, under the turn.
+// shut closes the driver's rows, under the lock.
 func (r *rows) shut() (err error) {
 	r.live = false
 	returned := false
 	defer func() {
-		if r.guarded {
+		if r.underLock {
 			r.owner.live.CompareAndSwap(r, nil)
 		}
 		if !returned {
 			r.owner.broken = true
 			r.letGo()
-			r.forsake(errRowsLost)
+			r.giveUp(errRowsLost)
 		}
 	}()
 	r.owner.running++
 	err = r.real.Close()
 	r.owner.running--
 	if r.stmt != nil {
-		r.stmt.open--
-		r.owner.stmts.done(r.stmt)
+		r.stmt.Open--
+		r.owner.stmts.Done(r.stmt)
 		r.stmt = nil
 	}
 	returned = true
 	return err
 }
 
-// forsake gives the rest of the rows up: whoever reads on is told why.
-func (r *rows) forsake(why error) {
+// giveUp drops the rest of the rows: whoever reads on is told why.
+func (r *rows) giveUp(why error) {
 	if r.lost == nil {
 		r.lost = why
 	}
@@ -370,10 +398,10 @@ func (r *rows) forsake(why error) {
 	r.gone.Store(true)
 }
 
-// abandon ends the rows of a task that has ended, under the turn.
+// abandon ends the rows of a task that has ended, under the lock.
 func (r *rows) abandon(why error) {
 	r.letGo()
-	r.forsake(why)
+	r.giveUp(why)
 	defer r.owner.spare(r.owner.severAfter(r.pool.config.CleanTimeout))
 	_ = r.shut()
 }
@@ -383,34 +411,34 @@ func (r *rows) HasNextResultSet() bool {
 		return r.more
 	}
 	if !r.use() {
-		return r.now().more
+		return r.now().More
 	}
 	defer r.unuse()
-	if p := r.prefix; p != nil && p.set < len(p.sets)-1 {
-		return p.now().more
+	if p := r.prefix; p != nil && p.Behind() {
+		return p.Current().More
 	}
-	return hasMore(r.real)
+	return driverconn.HasNextResultSet(r.real)
 }
 
 func (r *rows) NextResultSet() error {
 	r.columns, r.over = nil, false
 	if !r.use() {
 		if b := r.ahead.Load(); b != nil {
-			return b.nextSet()
+			return b.NextSet()
 		}
 		return r.why()
 	}
 	defer r.unuse()
 	if p := r.prefix; p != nil {
-		if p.set < len(p.sets)-1 {
-			return p.nextSet()
+		if p.Behind() {
+			return p.NextSet()
 		}
 		r.dropPrefix() // rows of this set that nobody wanted
 	}
 	return r.readSet()
 }
 
-// readSet goes to the driver's next result set, under the turn.
+// readSet goes to the driver's next result set, under the lock.
 func (r *rows) readSet() error {
 	n, ok := r.real.(driver.RowsNextResultSet)
 	if !ok {
@@ -422,57 +450,21 @@ func (r *rows) readSet() error {
 	if err == nil {
 		r.ended = false
 	}
-	r.told(err)
-	return err
+	return r.told(err)
 }
 
 // told acts on an error that came with the rows: a server may find only at the
-// third one that it must not write.
-func (r *rows) told(err error) {
+// third one that it must not write. That nothing was sent is not true of them.
+func (r *rows) told(err error) error {
 	if err == nil || err == io.EOF {
-		return
+		return err
 	}
+	r.owner.set = "" // a statement that has failed sets nothing, see recordResultSlow
 	if said := r.pool.dialect.Diagnose(err); said != 0 {
-		r.pool.told(r.owner, said)
+		r.pool.handleDiagnosis(r.owner, said)
 	}
-}
-
-// now is the result set that is being read, when the driver is not asked any
-// more.
-func (r *rows) now() *resultSet {
-	if b := r.ahead.Load(); b != nil {
-		return b.now()
+	if saysSafe(err) {
+		return unclear(errUnclear, err)
 	}
-	return new(resultSet)
-}
-
-// column answers what is known of a column's type.
-func (r *rows) column(i int) columnType {
-	if !r.use() {
-		return r.now().column(i)
-	}
-	defer r.unuse()
-	if r.prefix != nil {
-		return r.prefix.now().column(i)
-	}
-	return typeOf(r.real, i)
-}
-
-func (r *rows) ColumnTypeScanType(i int) reflect.Type { return r.column(i).scan }
-
-func (r *rows) ColumnTypeDatabaseTypeName(i int) string { return r.column(i).name }
-
-func (r *rows) ColumnTypeLength(i int) (length int64, ok bool) {
-	t := r.column(i)
-	return t.length, t.hasLength
-}
-
-func (r *rows) ColumnTypeNullable(i int) (nullable, ok bool) {
-	t := r.column(i)
-	return t.nullable, t.hasNullable
-}
-
-func (r *rows) ColumnTypePrecisionScale(i int) (precision, scale int64, ok bool) {
-	t := r.column(i)
-	return t.precision, t.scale, t.hasDecimal
+	return err
 }

@@ -9,15 +9,15 @@ import (
 	"github.com/pooldriver/pooldriver/pool"
 )
 
-// A task's connections: how they come, whose turn it is, and how they go.
+// A task's connections: how they come, who may use them now, and how they go.
 
-// seat is what a binding keeps of one of its connections, under its turn.
+// seat is what a binding keeps of one of its connections, under its lock.
 type seat struct {
 	users    int    // checkouts that use it, and rows whose checkout has moved on
-	ops      uint64 // turns so far: whether anything moves
+	ops      uint64 // operations so far: whether anything moves
 	pin      pin    // why it is the task's session, after the last operation
 	since    time.Time
-	elector  *conn // whose operation made it the session
+	opener   *conn // whose operation made it the session
 	tx       *tx   // begun by BeginTx, not ended
 	inner    []*tx // savepoints, the innermost last
 	warned   bool
@@ -25,7 +25,7 @@ type seat struct {
 	byHand   bool          // the outermost transaction that is open was begun by hand
 	gone     bool          // the server has ended the transaction by an error
 	hidden   bool          // a text said that a transaction begins, and nobody can be asked
-	apart    bool          // of a checkout that keeps to itself
+	separate bool          // of a checkout that keeps to itself
 	raw      chan struct{} // closed when Raw's function returns; nil: none runs
 }
 
@@ -90,47 +90,47 @@ func (r *realConn) pins() pins {
 	return pins{r.seat.users, pinOf(r.begun(), status, r.effect, r.seat.hidden)}
 }
 
-// seat takes a connection of the pool into the binding, with its turn.
-func (b *binding) seat(c *conn, t *try, lease pool.Lease[*realConn]) {
+// seat takes a connection of the pool into the binding, with its lock.
+func (b *binding) seat(c *conn, t *operation, lease pool.Lease[*realConn]) {
 	r := lease.Value()
-	_ = r.turn.take(context.Background()) // somebody who came too late may have it for a moment
+	_ = r.lock.Lock(context.Background()) // somebody who came too late may have it for a moment
 	r.lease = lease
-	r.seat = seat{users: 1, apart: c.apart} // statements without a task have left their marks
+	r.seat = seat{users: 1, separate: c.separate} // statements without a task have left their marks
 	r.holder.Store(b)
 	// From here on either the task's end sees the seat, or settle the end.
 	c.hold(r)
-	t.real, t.turn = r, true
+	t.real, t.locked = r, true
 }
 
-// take takes r's turn, if r is the binding's.
+// take locks r, if r is the binding's.
 func (b *binding) take(r *realConn) bool {
 	if r.holder.Load() != b {
 		return false // need not wait for those who have it now
 	}
-	_ = r.turn.take(context.Background())
+	_ = r.lock.Lock(context.Background())
 	if r.holder.Load() == b {
 		return true
 	}
-	r.passTurn()
+	r.unlock()
 	return false
 }
 
-// takeTurn waits for r's turn until ctx ends. Who gives up may have had the turn for
+// lockFor locks r, or returns ctx's error. A waiter that gives up may have held the lock for
 // a moment, in which somebody has left r.
-func (r *realConn) takeTurn(ctx context.Context) error {
-	err := r.turn.take(ctx)
-	if err != nil && r.turn.try() {
-		r.passTurn()
+func (r *realConn) lockFor(ctx context.Context) error {
+	err := r.lock.Lock(ctx)
+	if err != nil && r.lock.TryLock() {
+		r.unlock()
 	}
 	return err
 }
 
-// passTurn gives r's turn back where nothing was done with it, whoever r belongs to:
-// those who have left r meanwhile count on who has the turn.
-func (r *realConn) passTurn() {
+// unlock unlocks r where nothing was done with it, whoever r belongs to:
+// those who have left r meanwhile count on whoever holds the lock.
+func (r *realConn) unlock() {
 	b := r.holder.Load()
 	if b == nil {
-		r.turn.pass()
+		r.lock.Unlock()
 	} else if b.yield(r) {
 		b.pass(r)
 	}
@@ -145,21 +145,21 @@ func (b *binding) leave(c *conn) {
 	}
 	if rows != nil {
 		if !rows.closed && rows.ahead.Load() == nil {
-			_ = r.turn.take(context.Background())
-			rows.virgin = false
-			if rows.evicted || !rows.live {
-				r.passTurn()
+			_ = r.lock.Lock(context.Background())
+			rows.soleOperation = false
+			if rows.reclaimed || !rows.live {
+				r.unlock()
 			} else {
 				rows.holds = true // what the checkout had, the rows have now
 				b.pass(r)
 				return
 			}
 		}
-		if rows.evicted {
+		if rows.reclaimed {
 			return
 		}
 	}
-	if r.turn.try() {
+	if r.lock.TryLock() {
 		if r.holder.Load() == b { // not if the task has just ended
 			r.seat.users--
 		}
@@ -167,23 +167,23 @@ func (b *binding) leave(c *conn) {
 		return
 	}
 	b.mu.Lock()
-	b.leavers = append(b.leavers, r)
+	b.pendingDetaches = append(b.pendingDetaches, r)
 	b.mu.Unlock()
 	b.leaving.Add(1)
-	// Whoever has the turn looks at leaving after it has given it back, and we
-	// look at the turn after leaving has counted us: one of us sees it.
-	if r.turn.try() {
+	// Whoever holds the lock looks at leaving after it has unlocked, and we
+	// look at the lock after leaving has counted us: one of us sees it.
+	if r.lock.TryLock() {
 		b.pass(r)
 	}
 }
 
-// pass ends a turn on r: the binding's affairs are settled, and the connection
-// goes back if nothing pins it any more. If it is not the binding's any more, b came
-// too late, and has done nothing with it.
+// pass ends a use of r, and unlocks it: the binding's affairs are settled, and the
+// connection goes back if nothing pins it any more. If it is not the binding's any
+// more, b came too late, and has done nothing with it.
 func (b *binding) pass(r *realConn) {
 	for {
 		if r.holder.Load() != b {
-			r.passTurn()
+			r.unlock()
 			return
 		}
 		if b.tidy(r) || !b.yield(r) {
@@ -192,31 +192,30 @@ func (b *binding) pass(r *realConn) {
 	}
 }
 
-// yield gives the turn back, and takes it again if there is something to be
+// yield unlocks r, and locks it again if there is something to be
 // seen to on r that others could not.
 func (b *binding) yield(r *realConn) (again bool) {
 	raw := r.seat.raw != nil // its end comes here again
-	r.turn.pass()
-	return (b.leaving.Load() != 0 && b.isLeft(r) || b.ended.Load() && !raw) && r.turn.try()
+	r.lock.Unlock()
+	return (b.leaving.Load() != 0 && b.isLeft(r) || b.ended.Load() && !raw) && r.lock.TryLock()
 }
 
 // isLeft reports whether a checkout waits to be counted out of r.
 func (b *binding) isLeft(r *realConn) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return slices.Contains(b.leavers, r)
+	return slices.Contains(b.pendingDetaches, r)
 }
 
-// tidy decides, under r's turn, what becomes of r. gone: it has left the
-// binding, and the turn is given back.
+// tidy decides, under r's lock, what becomes of r. gone: it has left the
+// binding, and is unlocked.
 func (b *binding) tidy(r *realConn) (gone bool) {
 	if b.leaving.Load() != 0 {
 		b.dismiss(r)
 	}
 	if b.ended.Load() {
-		if r.seat.raw != nil { // its end comes here again
-			b.connector.log.Warn("pooldriver: a task has ended while a function of Raw has its connection, which comes back when the function returns", "target", b.connector.template.Target(), "task", b.task.name())
-			return false
+		if r.seat.raw != nil {
+			return false // its end comes here again
 		}
 		b.evict(r)
 		return true
@@ -231,11 +230,11 @@ func (b *binding) tidy(r *realConn) (gone bool) {
 		// What it had as a session is gone. A transaction of BeginTx's is
 		// known to be: the program has ended it.
 		if main && (r.seat.stateful || r.seat.byHand) {
-			b.fence.Store(&lostError{what: pinNames[pinRawTx], since: r.seat.since, state: r.seat.stateful, final: true})
+			b.lossBarrier.Store(&lostError{what: pinNames[pinRawTx], since: r.seat.since, state: r.seat.stateful, final: true})
 		}
 		p.pin = pinNone
 	}
-	if r.seat.apart || (p.pin == pinRawTx && p.checkouts == 0 && b.ambient() == AmbientSeparate) {
+	if r.seat.separate || (p.pin == pinRawTx && p.checkouts == 0 && b.ambient() == AmbientSeparate) {
 		p.pin = pinNone // as without a task
 	}
 	switch {
@@ -268,8 +267,8 @@ func (b *binding) tidy(r *realConn) (gone bool) {
 	if p.pinned() && !dead {
 		return false
 	}
-	b.unseat(r)
-	r.turn.pass()
+	b.unbind(r)
+	r.lock.Unlock()
 	b.connector.takeBack(r)
 	return true
 }
@@ -278,8 +277,8 @@ func (b *binding) tidy(r *realConn) (gone bool) {
 func (b *binding) dismiss(r *realConn) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	kept := b.leavers[:0]
-	for _, left := range b.leavers {
+	kept := b.pendingDetaches[:0]
+	for _, left := range b.pendingDetaches {
 		if left == r {
 			r.seat.users--
 			b.leaving.Add(-1)
@@ -287,11 +286,11 @@ func (b *binding) dismiss(r *realConn) {
 			kept = append(kept, left)
 		}
 	}
-	b.leavers = kept
+	b.pendingDetaches = kept
 }
 
-// unseat takes r, whose turn the caller has, out of the binding.
-func (b *binding) unseat(r *realConn) {
+// unbind takes r, which the caller has locked, out of the binding.
+func (b *binding) unbind(r *realConn) {
 	if b.main.Load() == r {
 		b.main.Store(nil)
 	}

@@ -10,7 +10,7 @@ import (
 type counters struct {
 	cleanings, rollbacks, discards, retries atomic.Uint64
 	foundDead, dialErrors, orphans          atomic.Uint64
-	wrongRoles                              atomic.Uint64
+	wrongRoles, stateDropped                atomic.Uint64
 	stmtHits, stmtMisses                    atomic.Uint64
 	readAheads, reclaims                    atomic.Uint64
 	buffered                                atomic.Int64
@@ -44,6 +44,11 @@ type Stats struct {
 	// WrongRoles counts connections closed because their server was asked and
 	// is no longer what the DSN asks for (target_session_attrs).
 	WrongRoles uint64
+	// StateDropped counts statements that set session state (a setting, an
+	// advisory lock, a temporary table) outside of any task, transaction and
+	// *sql.Conn. Their state ended with them. The log has one warning for each
+	// beginning of such a text, 256 of them at most.
+	StateDropped uint64
 	// ReadAheads counts rows that were read into memory because their
 	// connection was needed, Reclaims those of them whose connection was taken
 	// back for others that had waited.
@@ -70,6 +75,7 @@ func (c *Connector) Stats() Stats {
 		DialErrors:    c.stats.dialErrors.Load(),
 		Orphans:       c.stats.orphans.Load(),
 		WrongRoles:    c.stats.wrongRoles.Load(),
+		StateDropped:  c.stats.stateDropped.Load(),
 		ReadAheads:    c.stats.readAheads.Load(),
 		Reclaims:      c.stats.reclaims.Load(),
 		BufferedBytes: c.stats.buffered.Load(),

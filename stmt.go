@@ -4,20 +4,20 @@ import (
 	"context"
 	"database/sql/driver"
 	"slices"
-	"strings"
-	"unicode"
 
 	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/internal/driverconn"
+	"github.com/pooldriver/pooldriver/internal/stmtcache"
 )
 
 // stmt is a virtual prepared statement: a text, and the virtual connection on
 // whose checkouts it runs. The driver's statement is found or made on whatever
 // real connection serves the checkout.
 type stmt struct {
-	conn     *conn
-	query    string
-	edition  uint64 // see editions; 0 where it does not matter
-	checkout uint64 // of its connection, in which it was prepared; 0 when it is closed
+	conn       *conn
+	query      string
+	generation uint64 // see stmtcache.Generations; 0 where it does not matter
+	checkout   uint64 // of its connection, in which it was prepared; 0 when it is closed
 
 	plain bool // not the program's: the text of a query with arguments
 }
@@ -43,9 +43,9 @@ func (s *stmt) Close() error {
 		s.conn.fresh--
 	}
 	s.checkout = 0
-	if s.edition != 0 {
-		s.conn.connector.editions.close(s.query)
-		s.edition = 0
+	if s.generation != 0 {
+		s.conn.connector.generations.Close(s.query)
+		s.generation = 0
 		s.conn.aging = slices.DeleteFunc(s.conn.aging, func(other *stmt) bool { return other == s })
 	}
 	return nil
@@ -54,8 +54,8 @@ func (s *stmt) Close() error {
 // ExecContext executes the statement.
 func (s *stmt) ExecContext(ctx context.Context, args []driver.NamedValue) (driver.Result, error) {
 	var res driver.Result
-	err := s.run(ctx, args, func(_ *try, r *realStmt, args []driver.NamedValue) (err error) {
-		res, err = execStmt(ctx, r.si, args)
+	err := s.run(ctx, args, func(_ *operation, r *stmtcache.Stmt, args []driver.NamedValue) (err error) {
+		res, err = driverconn.ExecStmt(ctx, r.Driver, args)
 		return err
 	}, nil)
 	return res, err
@@ -65,12 +65,12 @@ func (s *stmt) ExecContext(ctx context.Context, args []driver.NamedValue) (drive
 func (s *stmt) QueryContext(ctx context.Context, args []driver.NamedValue) (driver.Rows, error) {
 	var real driver.Rows
 	var res *rows
-	err := s.run(ctx, args, func(t *try, r *realStmt, args []driver.NamedValue) (err error) {
-		if real, err = queryStmt(ctx, r.si, args); err == nil {
+	err := s.run(ctx, args, func(t *operation, r *stmtcache.Stmt, args []driver.NamedValue) (err error) {
+		if real, err = driverconn.QueryStmt(ctx, r.Driver, args); err == nil {
 			t.columns = columnsOf(real)
 		}
 		return err
-	}, func(t *try, r *realStmt) {
+	}, func(t *operation, r *stmtcache.Stmt) {
 		res = s.conn.openRows(t, real, r)
 	})
 	if err != nil {
@@ -85,9 +85,9 @@ func (s *stmt) QueryContext(ctx context.Context, args []driver.NamedValue) (driv
 // is the program's affair: the error may have failed the transaction. open, for
 // rows, is called after success, and is the last: who needs the connection may
 // take open rows from it at once.
-func (s *stmt) run(ctx context.Context, args []driver.NamedValue, call func(*try, *realStmt, []driver.NamedValue) error, open func(*try, *realStmt)) error {
+func (s *stmt) run(ctx context.Context, args []driver.NamedValue, call func(*operation, *stmtcache.Stmt, []driver.NamedValue) error, open func(*operation, *stmtcache.Stmt)) error {
 	c := s.conn
-	t := try{returns: s.plain && open == nil}
+	t := operation{returns: s.plain && open == nil}
 	t.init(c, s.query, args)
 	defer c.done(&t)
 	for {
@@ -112,7 +112,7 @@ func (s *stmt) run(ctx context.Context, args []driver.NamedValue, call func(*try
 		if c.refits(&t, rs) {
 			continue
 		}
-		r.notes(&t, s.query)
+		r.recordStatement(&t, s.query)
 		t.call()
 		err = call(&t, rs, t.args)
 		again, err = c.finish(ctx, &t, err, true)
@@ -120,19 +120,19 @@ func (s *stmt) run(ctx context.Context, args []driver.NamedValue, call func(*try
 			continue
 		}
 		if t.said&dialects.StaleStatement != 0 {
-			r.stmts.expire(rs)
+			r.stmts.MarkStale(rs)
 		}
 		again = c.renews(&t, s.query)
 		opens := err == nil && open != nil
 		if opens {
-			rs.open++
+			rs.Open++
 		}
-		r.stmts.done(rs) // while it is our turn
+		r.stmts.Done(rs) // while we hold the lock
 		if again {
-			c.endTurn(&t)
+			c.unlock(&t)
 			continue
 		}
-		r.settled(t.effect, err)
+		r.recordResult(t.effect, err)
 		if opens {
 			open(&t, rs)
 		}
@@ -147,13 +147,13 @@ func (s *stmt) run(ctx context.Context, args []driver.NamedValue, call func(*try
 // last word.
 const maxRenewals = 10
 
-// renews lets t run once more if its statement was stale, and it may. The turn is the
-// caller's to end.
-func (c *conn) renews(t *try, query string) bool {
+// renews lets t run once more if its statement was stale, and it may. Unlocking is the
+// caller's.
+func (c *conn) renews(t *operation, query string) bool {
 	return t.said&dialects.StaleStatement != 0 && c.renew(t, query)
 }
 
-func (c *conn) renew(t *try, query string) bool {
+func (c *conn) renew(t *operation, query string) bool {
 	if t.renewed == maxRenewals || !c.mayRenew(t.real, t.effect, query) {
 		return false
 	}
@@ -170,7 +170,7 @@ func (c *conn) mayRenew(r *realConn, effect dialects.Effect, query string) bool 
 	if c.tx != nil || r.begun() || effect&(dialects.Suspect|dialects.TxControl) != 0 {
 		return false
 	}
-	if effect&dialects.Writes != 0 && mayBeScript(query) {
+	if effect&dialects.Writes != 0 && dialects.MayBeScript(query) {
 		return false
 	}
 	switch r.session.TxStatus() {
@@ -178,24 +178,6 @@ func (c *conn) mayRenew(r *realConn, effect dialects.Effect, query string) bool 
 		return false
 	}
 	return true
-}
-
-// manipulates reports whether query is one statement whose first word says that it
-// reads or changes data, and no table.
-func manipulates(query string) bool {
-	query = strings.TrimLeft(query, " \t\r\n(")
-	end := strings.IndexFunc(query, func(r rune) bool { return !unicode.IsLetter(r) })
-	if end < 0 || mayBeScript(query) {
-		return false
-	}
-	return slices.ContainsFunc(manipulating, func(word string) bool { return strings.EqualFold(word, query[:end]) })
-}
-
-var manipulating = []string{"select", "insert", "update", "delete", "with", "values", "merge"}
-
-// mayBeScript reports whether query may have more than one statement.
-func mayBeScript(query string) bool {
-	return strings.Contains(strings.TrimRight(query, "; \t\r\n"), ";")
 }
 
 // Exec is ExecContext without a context.

@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/pooldriver/pooldriver/internal/adopted"
+	"github.com/pooldriver/pooldriver/internal/implicit"
 )
 
 // WithTask returns a context that carries a task, and a function that ends it.
@@ -26,14 +26,21 @@ import (
 // ends first, the same happens by itself. Until one of them happens the task's
 // resources are kept.
 //
-// Where ctx carries a task already, it is returned as it is, and the function
-// does nothing: the task belongs to whoever began it.
+// Where ctx carries such a task already, or is one of InTx's function, it is
+// returned as it is, and the function does nothing: the task belongs to whoever
+// began it. In an implicit task, which was begun for a program that may know nothing
+// of tasks (httptask.Separate, WithTaskKey), WithTask begins a task of its own, as
+// NewTask does: who calls it wants other statements to join its transaction. What
+// the implicit task has open, and the state that it has set, are not the new one's.
 //
 // The goroutines of a task may use it at the same time. Transactions nest in
 // one goroutine: a second one that wants a transaction of its own uses NewTask.
 func WithTask(ctx context.Context) (context.Context, func()) {
 	p := placeOf(ctx)
-	if p.task != nil {
+	if m, ok := ctx.(*implicit.Marked); ok && p.task != nil {
+		return m.Context, func() {} // httptask asks for any task
+	}
+	if p.task != nil && (!p.task.implicit || p.scope != nil) {
 		return ctx, func() {}
 	}
 	t := newTask(ctx, p)
@@ -51,7 +58,7 @@ func NewTask(ctx context.Context) (context.Context, func()) {
 }
 
 func newTask(ctx context.Context, p place) *task {
-	t := &task{from: p.nearest(), adopted: p.adopted}
+	t := &task{from: p.nearest(), implicit: p.implicit}
 	t.Context, t.cancel = context.WithCancelCause(ctx)
 	return t
 }
@@ -63,10 +70,13 @@ func Outside(ctx context.Context) context.Context {
 	return &outside{ctx, placeOf(ctx).nearest()}
 }
 
-// Do calls fn with a context that carries a task, the one of ctx if there is
-// one, and returns fn's error. A task that Do began has ended when it returns,
+// Do calls fn with a context that carries a task, which is WithTask's of ctx, and
+// returns fn's error. A task that Do began has ended when it returns,
 // also by a panic.
 func Do(ctx context.Context, fn func(context.Context) error) error {
+	if fn == nil {
+		return errors.New("pooldriver: Do was given no function")
+	}
 	ctx, end := WithTask(ctx)
 	defer end()
 	return fn(ctx)
@@ -76,9 +86,9 @@ func Do(ctx context.Context, fn func(context.Context) error) error {
 // is of it until a statement runs.
 type task struct {
 	context.Context
-	cancel  context.CancelCauseFunc
-	from    *task // whose context it was made of: see starvation.go
-	adopted bool  // programs that know nothing of tasks run in it
+	cancel   context.CancelCauseFunc
+	from     *task // whose context it was made of: see starvation.go
+	implicit bool  // implicit: programs that know nothing of tasks run in it
 
 	first atomic.Pointer[binding] // of life.bindings, for those with one
 
@@ -110,7 +120,7 @@ func (l *taskLife) on(c *Connector) *binding {
 }
 
 func (t *task) Value(key any) any {
-	if _, ok := key.(adopted.Key); ok {
+	if _, ok := key.(implicit.Key); ok {
 		return t
 	}
 	return t.Context.Value(key)
@@ -125,7 +135,7 @@ type outside struct {
 }
 
 func (o *outside) Value(key any) any {
-	if _, ok := key.(adopted.Key); ok {
+	if _, ok := key.(implicit.Key); ok {
 		return o
 	}
 	return o.Context.Value(key)
@@ -133,15 +143,15 @@ func (o *outside) Value(key any) any {
 
 // place is what a context says of tasks.
 type place struct {
-	task    *task    // nil: none
-	from    *task    // whose context it was derived from, beyond task
-	scope   *txScope // of InTx
-	outside bool     // expressly none
-	adopted bool     // a task that is made here will be an adopted one
+	task     *task    // nil: none
+	from     *task    // whose context it was derived from, beyond task
+	scope    *txScope // of InTx
+	outside  bool     // expressly none
+	implicit bool     // a task that is made here will be an implicit one
 }
 
 // placeOf asks the innermost context that says something.
-func placeOf(ctx context.Context) place { return placeAt(ctx.Value(adopted.Key{})) }
+func placeOf(ctx context.Context) place { return placeAt(ctx.Value(implicit.Key{})) }
 
 // placeAt is placeOf, of what the context has said.
 func placeAt(said any) place {
@@ -152,9 +162,9 @@ func placeAt(said any) place {
 		return place{task: at.task, from: at.task.from, scope: at}
 	case *outside:
 		return place{from: at.from, outside: true}
-	case *adopted.Marked:
+	case *implicit.Marked:
 		p := placeOf(at.Context)
-		p.adopted = p.task == nil
+		p.implicit = p.task == nil
 		return p
 	}
 	return place{}
@@ -237,17 +247,24 @@ func (t *task) finish(cause error) {
 	}
 }
 
-// endedError is what statements get that come too late. Where it was the
-// context that ended, errors.Is finds that too.
+// endedError is what statements get that come too late. errors.Is finds the error and
+// the cause of the task's context, too.
 func (t *task) endedError() error {
-	cause := context.Cause(t.Context)
-	switch {
-	case cause == nil:
-		return ErrTaskEnded
-	case errors.Is(cause, ErrTaskEnded):
-		return cause
+	if t.Context.Err() == nil { // it is about to end so
+		return fmt.Errorf("%w (%w)", ErrTaskEnded, context.Canceled)
 	}
-	return fmt.Errorf("%w: %w", ErrTaskEnded, cause)
+	if cause := context.Cause(t.Context); errors.Is(cause, ErrTaskEnded) {
+		return withEnd(t.Context, cause)
+	}
+	return withEnd(t.Context, ErrTaskEnded)
+}
+
+// withEnd is err, of a statement whose connection was cut by the task's end.
+func (t *task) withEnd(err error) error {
+	if errors.Is(err, ErrTaskEnded) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", err, t.endedError())
 }
 
 // name is what errors call the task.
@@ -269,29 +286,29 @@ func (t *task) name() string {
 // key means no task. In a context that carries a task of WithTask, or was made by
 // Outside, the key only tells who waits for whom.
 //
-// The task is adopted by programs that do not know of it, so Config.Ambient's
+// The task is implicit: the program may know nothing of it, so Config.Ambient's
 // default for it is AmbientSeparate. fn is called once or several times
 // in every checkout and must be quick; the key must be comparable.
 func WithTaskKey(fn func(ctx context.Context) (key any, lifetime context.Context)) Option {
 	return func(c *Config) { c.TaskKey = fn }
 }
 
-// adoption keeps the tasks of WithTaskKey.
-type adoption struct {
-	tasks sync.Map // by key; *adoptee
+// keyedTasks are the tasks of WithTaskKey.
+type keyedTasks struct {
+	tasks sync.Map // by key; *keyedTask
 }
 
-// adoptee is a task that a key stands for.
-type adoptee struct {
+// keyedTask is a task that a key stands for.
+type keyedTask struct {
 	*task
 	// until is the key's lifetime, also if the task ends before: what comes later
 	// would begin anew, and not know. A lifetime without an end leaves the task's.
 	until context.Context
 }
 
-// placeOf is placeOf, for a connector that may adopt.
+// placeOf is placeOf, for a connector with Config.TaskKey.
 func (c *Connector) placeOf(ctx context.Context) (place, error) {
-	said := ctx.Value(adopted.Key{})
+	said := ctx.Value(implicit.Key{})
 	if said == nil && c.config.TaskKey == nil { // most contexts: no place to copy
 		return place{}, nil
 	}
@@ -299,7 +316,7 @@ func (c *Connector) placeOf(ctx context.Context) (place, error) {
 	if c.config.TaskKey == nil || p.from != nil {
 		return p, nil
 	}
-	t, err := c.adopt(ctx)
+	t, err := c.taskOfKey(ctx)
 	if p.task == nil && !p.outside {
 		p.task = t
 	} else {
@@ -308,7 +325,7 @@ func (c *Connector) placeOf(ctx context.Context) (place, error) {
 	return p, err
 }
 
-func (c *Connector) adopt(ctx context.Context) (*task, error) {
+func (c *Connector) taskOfKey(ctx context.Context) (*task, error) {
 	key, lifetime := c.config.TaskKey(ctx)
 	if key == nil {
 		return nil, nil
@@ -317,23 +334,23 @@ func (c *Connector) adopt(ctx context.Context) (*task, error) {
 		return nil, fmt.Errorf("pooldriver: the function of WithTaskKey has to return a comparable key and a lifetime; it gave a %T and a %T", key, lifetime)
 	}
 	for {
-		if found, ok := c.adopted.tasks.Load(key); ok {
-			a := found.(*adoptee)
+		if found, ok := c.keyedTasks.tasks.Load(key); ok {
+			a := found.(*keyedTask)
 			if a.until.Err() == nil || lifetime.Err() != nil {
 				return a.task, nil
 			}
-			c.adopted.tasks.CompareAndDelete(key, a) // the key is used again
+			c.keyedTasks.tasks.CompareAndDelete(key, a) // the key is used again
 		}
-		a := &adoptee{newTask(lifetime, placeOf(lifetime)), lifetime}
-		a.adopted = true
+		a := &keyedTask{newTask(lifetime, placeOf(lifetime)), lifetime}
+		a.implicit = true
 		if lifetime.Done() == nil {
 			a.until = a.task
 		}
-		if _, raced := c.adopted.tasks.LoadOrStore(key, a); raced {
+		if _, raced := c.keyedTasks.tasks.LoadOrStore(key, a); raced {
 			a.end()
 			continue
 		}
-		context.AfterFunc(a.until, func() { c.adopted.tasks.CompareAndDelete(key, a) })
+		context.AfterFunc(a.until, func() { c.keyedTasks.tasks.CompareAndDelete(key, a) })
 		return a.task, nil
 	}
 }

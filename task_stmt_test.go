@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -109,26 +110,8 @@ func TestAStatementIsPreparedOnceInATasksTransactionWherePreparedStatementsAge(t
 	use()
 	require.Equal(t, 5, prepares())
 	end()
-	require.Empty(t, c.editions.live)
+	require.Zero(t, c.generations.Len())
 	require.Len(t, s.server.Table("t"), 16, "the savepoint's and the last one's were rolled back")
-}
-
-func TestWhatManipulatesDataOnly(t *testing.T) {
-	for query, only := range map[string]bool{
-		"SELECT 1":                           true,
-		" (select 1) union select":           true,
-		"Insert\tinto t values (1);":         true,
-		"with a as (select 1) delete from t": true,
-		"update t set a = 'a;b'":             false,
-		"select 1; drop table t":             false,
-		"alter table t add b int":            false,
-		"/* why */ select 1":                 false,
-		"selection":                          false,
-		"select":                             false,
-		"":                                   false,
-	} {
-		require.Equal(t, only, manipulates(query), query)
-	}
 }
 
 // TestAStatementPreparedAgainInATasksSessionIsOfNow: the session's state locks no
@@ -148,7 +131,7 @@ func TestAStatementPreparedAgainInATasksSessionIsOfNow(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, stmt.Close())
 		require.Equal(t, 1, s.server.State().Prepared(), "the old one is closed")
-		require.Empty(t, c.editions.live)
+		require.Zero(t, c.generations.Len())
 	}
 }
 
@@ -177,4 +160,28 @@ func TestADeadConnectionLeavesItsTask(t *testing.T) {
 	mustExec(t, ctx, db, "INSERT INTO t VALUES (5)")
 	require.Equal(t, [][]any{{int64(1)}, {int64(3)}, {int64(5)}}, server.Table("t"))
 	require.Zero(t, lent(c))
+}
+
+func TestADialectSaysHowSavepointsBeginAndEnd(t *testing.T) {
+	texts := dialects.Savepoints{Begin: "savepoint", RollBack: "rollback  to savepoint"} // and no release
+	s, db, _ := openStub(t, dialects.Traits{Savepoints: texts})
+	ctx, end := WithTask(t.Context())
+	defer end()
+	tx, err := db.BeginTx(ctx, nil)
+	require.NoError(t, err)
+	for _, finish := range []func(*sql.Tx) error{(*sql.Tx).Commit, (*sql.Tx).Rollback} {
+		inner, err := db.BeginTx(ctx, nil)
+		require.NoError(t, err)
+		mustExec(t, ctx, inner, "INSERT INTO t VALUES (1)")
+		require.NoError(t, finish(inner))
+	}
+	require.NoError(t, tx.Commit())
+	require.Len(t, s.server.Table("t"), 1)
+	var sent []string
+	for _, e := range s.server.Events(fakedb.ConnExecCtx) {
+		if !strings.HasPrefix(e.Text, "INSERT") && !strings.HasPrefix(e.Text, "CREATE") {
+			sent = append(sent, e.Text)
+		}
+	}
+	require.Equal(t, []string{"savepoint pooldriver_1", "savepoint pooldriver_1", "rollback  to savepoint pooldriver_1"}, sent)
 }

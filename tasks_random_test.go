@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pooldriver/pooldriver/internal/fakedb"
+	"github.com/pooldriver/pooldriver/internal/randomtest"
 	"github.com/pooldriver/pooldriver/pool"
 )
 
@@ -451,11 +452,11 @@ func (a *actor) stranger() {
 }
 
 func TestTasksLeaveNothingBehindWhateverTheyDo(t *testing.T) {
-	random := seeded(t)
+	random := randomtest.Seeded(t)
 	for _, most := range []int{1, 4} {
 		t.Run(fmt.Sprintf("max=%d", most), func(t *testing.T) {
-			defer watch(t, 10*time.Minute)()
-			for range rounds(10, 200) {
+			defer randomtest.Watch(t, 10*time.Minute)()
+			for range randomtest.Rounds(10, 200) {
 				tasksAtOnce(t, most, random)
 				if t.Failed() {
 					return
@@ -467,7 +468,7 @@ func TestTasksLeaveNothingBehindWhateverTheyDo(t *testing.T) {
 
 // tasksAtOnce runs many tasks, and some who have none, on one pool.
 func tasksAtOnce(t *testing.T, most int, random *rand.Rand) {
-	server, db, c := openTasks(t, most, quiet)
+	server, db, c := openTasks(t, most, quiet, deadlockAfter(200*time.Millisecond))
 	shared, err := db.Prepare("INSERT INTO t VALUES (?)")
 	require.NoError(t, err)
 	rows := new(beliefs)

@@ -5,13 +5,13 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"errors"
-	"fmt"
 	"slices"
 	"strconv"
 	"sync/atomic"
 	"time"
 
 	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/internal/mergedctx"
 )
 
 // suspectTx is the effect of a transaction that did not begin as it should.
@@ -26,17 +26,17 @@ type tx struct {
 	real      driver.Tx // nil: not begun yet, or a savepoint,
 	savepoint string    // of this name
 	opts      driver.TxOptions
-	ctx       context.Context       // BeginTx's
-	kept      *txContext            // what the driver got instead, where it keeps it
-	joint     atomic.Pointer[joint] // what the driver has begun it with, until it ends
-	refused   error                 // why it could not begin, where that was tried late
+	ctx       context.Context                   // BeginTx's
+	kept      *txContext                        // what the driver got instead, where it keeps it
+	merged    atomic.Pointer[mergedctx.Context] // what the driver has begun it with, until it ends
+	refused   error                             // why it could not begin, where that was tried late
 	// replaced: the driver has begun another one on the same connection, and
 	// has the last word on what that means.
 	replaced bool
 	around   *tx  // of the same virtual connection, that goes on when this one ends
 	over     bool // Commit or Rollback was called
 
-	// Under the turn:
+	// Under the lock:
 	joined bool  // statements that are no transaction's ran in it
 	reach  int   // so many savepoints were open, at most, where its own statements ran
 	lost   error // a context that is not its own has ended a savepoint where they did
@@ -60,6 +60,13 @@ func (t *tx) ends() {
 // has ended; an error of ours means that it was rolled back.
 func (t *tx) Commit() error {
 	t.ends()
+	if t.endsAfterRaw() {
+		return errEndInRaw
+	}
+	if t.bound == nil && t.conn.refusal == errRawClosed {
+		t.merged.Swap(nil).Release()
+		return errRawClosed
+	}
 	return t.guarded(t.commit)
 }
 
@@ -100,7 +107,7 @@ func (t *tx) commit() (err error) {
 		return err
 	}
 	if t.savepoint != "" {
-		if err = t.execute("RELEASE SAVEPOINT " + t.savepoint); err != nil {
+		if err = t.release(); err != nil {
 			return err
 		}
 		t.forget()
@@ -121,6 +128,9 @@ func (t *tx) commit() (err error) {
 // has ended.
 func (t *tx) Rollback() error {
 	t.ends()
+	if t.endsAfterRaw() {
+		return nil
+	}
 	if t.bound == nil {
 		return t.guarded(t.rollbackReal)
 	}
@@ -138,18 +148,29 @@ func (t *tx) rollbackBound() error {
 	return t.end()
 }
 
-// end rolls back, under the turn. Where that is not the program's doing,
+// end rolls back, under the lock. Where that is not the program's doing,
 // statements that count on the transaction do not know that it is over.
 func (t *tx) end() error {
-	tell := t.mourners()
+	tell := t.toldOfLoss()
 	err := t.rollback()
 	tell()
 	return err
 }
 
-// mourners are those who count on t and have not ended it. They are told that it is
+// endsAfterRaw lets t be rolled back when the function of Raw returns that has its
+// connection. In a task enter sees to it.
+func (t *tx) endsAfterRaw() bool {
+	l := t.conn.lent
+	if t.bound != nil || l == nil || t.owner != l.real {
+		return false
+	}
+	l.later = append(l.later, func() { _ = t.guarded(t.rollbackReal) })
+	return true
+}
+
+// toldOfLoss finds those who count on t and have not ended it. They are told that it is
 // over, if its context has ended it.
-func (t *tx) mourners() (tell func()) {
+func (t *tx) toldOfLoss() (tell func()) {
 	s := &t.owner.seat
 	joined, i, since := t.joined, slices.Index(s.inner, t), s.since
 	for _, deeper := range t.deeper() {
@@ -165,9 +186,9 @@ func (t *tx) mourners() (tell func()) {
 		if t.ctx.Err() == nil {
 			return
 		}
-		cause := context.Cause(t.ctx)
+		cause := whatEnded(t.ctx)
 		if joined {
-			t.bound.fence.Store(&lostError{what: whatTx, since: since, cause: cause})
+			t.bound.lossBarrier.Store(&lostError{what: whatTx, since: since, cause: cause})
 		}
 		for _, around := range losing {
 			around.lost = &lostError{what: whatTx, since: since, cause: cause, inside: true}
@@ -183,7 +204,7 @@ func (t *tx) guarded(end func() error) error {
 		if panicked {
 			t.wreck()
 		}
-		t.joint.Swap(nil).free()
+		t.merged.Swap(nil).Release()
 	}()
 	err := end()
 	panicked = false
@@ -207,7 +228,7 @@ func (t *tx) wreck() {
 	}
 }
 
-// enter gets the turn for the end of a transaction in a task.
+// enter locks for the end of a transaction in a task.
 func (t *tx) enter() error {
 	for {
 		if t.bound.ended.Load() {
@@ -234,7 +255,7 @@ func (t *tx) enter() error {
 			if t.bound.take(t.owner) {
 				t.owner.broken = true
 				if t.open() {
-					tell := t.mourners()
+					tell := t.toldOfLoss()
 					t.forget()
 					tell()
 				}
@@ -245,7 +266,7 @@ func (t *tx) enter() error {
 	}
 }
 
-// open, deeper, rollback and forget are called under the turn.
+// open, deeper, rollback and forget are called under the lock.
 
 func (t *tx) open() bool {
 	return t.owner.seat.tx == t || slices.Contains(t.owner.seat.inner, t)
@@ -271,9 +292,9 @@ func (t *tx) rollback() (err error) {
 		err = t.rollbackReal()
 	case r.lost():
 	default:
-		r.era++
-		if err = t.execute("ROLLBACK TO SAVEPOINT " + t.savepoint); err == nil {
-			err = t.execute("RELEASE SAVEPOINT " + t.savepoint)
+		r.schemaGeneration++
+		if err = t.execute(r.traits.SavepointTexts().RollBack + " " + t.savepoint); err == nil {
+			err = t.release()
 		}
 		// What was done inside must not be committed with the rest.
 		r.seat.gone = r.seat.gone || err != nil
@@ -285,24 +306,36 @@ func (t *tx) rollback() (err error) {
 	return err
 }
 
+// release ends a savepoint, where the database knows how.
+func (t *tx) release() error {
+	text := t.owner.traits.SavepointTexts().Release
+	if text == "" {
+		return nil
+	}
+	return t.execute(text + " " + t.savepoint)
+}
+
 // commitReal commits the driver's transaction. A driver may say that the connection
 // was closed already, and that it is safe to try again, when the answer to a COMMIT
 // was lost (pgx 5.12: pgconn's multi-result reader keeps the first error to itself).
-// Not of one that was sent.
+// Not of one that was sent; and where nobody counts what is, of none. There ErrBadConn is
+// believed where that of a statement is.
 func (t *tx) commitReal() error {
 	before, counted := t.owner.session.Sent()
 	err := t.run(t.real.Commit)
-	if err == nil || !counted {
-		return err
+	if err == nil {
+		return nil
 	}
-	if after, _ := t.owner.session.Sent(); after == before {
-		return err
+	believed := !counted && !t.owner.traits.BadConnUnsure
+	if counted {
+		if after, _ := t.owner.session.Sent(); after == before {
+			return ofContext(t.ctx, err)
+		}
 	}
-	var claims interface{ SafeToRetry() bool }
-	if errors.Is(err, driver.ErrBadConn) || errors.As(err, &claims) && claims.SafeToRetry() {
-		return fmt.Errorf("%w (the driver says: %s)", errCommitUnclear, err.Error())
+	if saysSafe(err) || errors.Is(err, driver.ErrBadConn) && !believed {
+		err = unclear(errCommitUnclear, err)
 	}
-	return err
+	return ofContext(t.ctx, err)
 }
 
 // insist rolls back by a statement what the driver has failed to end, and what
@@ -331,7 +364,7 @@ func (t *tx) forget() {
 }
 
 func (t *tx) execute(text string) error {
-	return t.command(func(ctx context.Context) error { return t.owner.command(ctx, text) })
+	return t.command(func(ctx context.Context) error { return t.owner.conn.Command(ctx, text) })
 }
 
 // command runs a command of ours, which BeginTx's context does not end.
@@ -352,10 +385,11 @@ func (t *tx) rollbackReal() error {
 	}
 	defer t.owner.spare(t.owner.severAfter(limit))
 	err := t.run(t.real.Rollback)
-	if t.ctx.Err() != nil && !t.owner.traits.StatusKnown && (t.owner.resetter == nil || t.owner.validator == nil) {
+	if t.ctx.Err() != nil && !t.owner.traits.StatusKnown && (t.owner.conn.Resetter == nil || t.owner.conn.Validator == nil) {
 		// database/sql's own rule for a connection that cannot say whether
 		// it has survived a cancelled transaction.
-		t.owner.broken = true
+		t.owner.broken = t.owner.broken || !t.owner.irreplaceable
+		t.owner.doubt = true
 	}
 	return err
 }
@@ -369,13 +403,13 @@ func (t *tx) run(how func() error) error {
 	if err != nil {
 		t.owner.doubt = true
 		// MySQL may refuse to write at COMMIT only.
-		t.conn.connector.told(t.owner, t.conn.connector.dialect.Diagnose(err))
+		t.conn.connector.handleDiagnosis(t.owner, t.conn.connector.dialect.Diagnose(err))
 	}
 	return err
 }
 
-// beginInside begins a savepoint, under r's turn.
-func (c *conn) beginInside(ctx context.Context, t *try, opts driver.TxOptions) (driver.Tx, error) {
+// beginInside begins a savepoint, under r's lock.
+func (c *conn) beginInside(ctx context.Context, t *operation, opts driver.TxOptions) (driver.Tx, error) {
 	r := t.real
 	outer := driver.TxOptions{}
 	if r.seat.tx != nil {
@@ -386,12 +420,12 @@ func (c *conn) beginInside(ctx context.Context, t *try, opts driver.TxOptions) (
 	}
 	begun := &tx{conn: c, owner: r, bound: c.bound, ctx: ctx, opts: outer, savepoint: "pooldriver_" + strconv.Itoa(len(r.seat.inner)+1)}
 	t.call()
-	err := r.command(ctx, "SAVEPOINT "+begun.savepoint)
+	err := r.conn.Command(ctx, r.traits.SavepointTexts().Begin+" "+begun.savepoint)
 	if _, err = c.finish(ctx, t, err, true); err != nil {
 		return nil, err
 	}
 	r.seat.inner = append(r.seat.inner, begun)
-	c.bound.regain()
+	c.bound.lowerBarrier()
 	t.scope.begun(begun)
 	return c.begun(begun), nil
 }

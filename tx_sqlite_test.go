@@ -3,6 +3,7 @@ package pooldriver_test
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"log/slog"
 	"path/filepath"
@@ -170,5 +171,23 @@ func TestASecondTransactionIsRefusedWhereNobodyTellsOfTheFirst(t *testing.T) {
 			require.NoError(t, db.QueryRow("select count(*) from t").Scan(&n))
 			require.Equal(t, 2, n)
 		})
+	}
+}
+
+// TestAConnectionThatRawHasClosedIsNamed where the driver itself was told to close.
+func TestAConnectionThatRawHasClosedIsNamed(t *testing.T) {
+	db := sql.OpenDB(pooldriver.New("sqlite:" + filepath.Join(t.TempDir(), "x.db")))
+	defer db.Close()
+	task, end := pooldriver.WithTask(t.Context())
+	defer end()
+	for _, ctx := range []context.Context{t.Context(), task} {
+		conn, err := db.Conn(ctx)
+		require.NoError(t, err)
+		require.NoError(t, pooldriver.Raw(ctx, conn, func(dc driver.Conn) error { return dc.Close() }))
+		_, err = conn.ExecContext(ctx, "SELECT 1")
+		require.ErrorContains(t, err, "the function of Raw has closed the connection")
+		require.ErrorIs(t, conn.Close(), sql.ErrConnDone)
+		_, err = db.ExecContext(ctx, "SELECT 1")
+		require.NoError(t, err)
 	}
 }

@@ -50,7 +50,7 @@ type Dialect interface {
 // ErrNotMine is returned by Dialect.Wrap for a connector of another driver.
 var ErrNotMine = errors.New("dialects: connector of another driver")
 
-// ErrWrongRole is in the errors of Template.Dial and Standing.Fits that say that
+// ErrWrongRole is in the errors of Template.Dial and RoleChecker.CheckRole that say that
 // a server is not, or no longer, what the DSN asks for (target_session_attrs).
 var ErrWrongRole = errors.New("dialects: the server has another role than the DSN asks for")
 
@@ -105,12 +105,21 @@ type LazyTemplate interface {
 	BeginLazily()
 }
 
-// An Undecided dialect learns from its first connection which database it has to
-// do with. Until it is Decided its Effect is all that the statement may do on any
+// A Detecting dialect learns from its first connection which database it has to
+// do with. Until it is Detected its Effect is all that the statement may do on any
 // of them, and not worth remembering.
-type Undecided interface {
+type Detecting interface {
 	Dialect
-	Decided() bool
+	Detected() bool
+}
+
+// A StateKeeper is a Dialect under which some statements set a session's state for good
+// even on a *sql.DB, so that nobody need be told that it ended with the statement.
+// KeepsState is asked of texts whose Effect changes the session, each time: it must be
+// quick.
+type StateKeeper interface {
+	Dialect
+	KeepsState(query string) bool
 }
 
 // A CredentialAsker is a Template that also needs a credential beside its dials: to
@@ -197,8 +206,11 @@ type Traits struct {
 	// not called.
 	ResetOnlyLooks bool
 
+	// Savepoints are the database's; the zero value stands for standard SQL's.
+	Savepoints Savepoints
+
 	// RoleMatters: the DSN asks for servers of a certain role, which a server
-	// can lose while its connections live. Health checks ask Standing.Fits.
+	// can lose while its connections live. Health checks ask RoleChecker.CheckRole.
 	RoleMatters bool
 }
 
@@ -287,43 +299,53 @@ type Session interface {
 	Close(ctx context.Context) error
 }
 
-// A Particular session knows the traits of its connection better than its
+// A ConnTraits session knows the traits of its connection better than its
 // Template, which nobody had told yet what database it leads to.
-type Particular interface {
+type ConnTraits interface {
 	Session
 	Traits() Traits
 }
 
-// A Fronted session's Conn is not the driver's own, but stands before it. Bare is
+// An Unwrapper is a Session whose Conn wraps the driver's own connection. Unwrap is
 // the driver's.
-type Fronted interface {
+type Unwrapper interface {
 	Session
-	Bare() driver.Conn
+	Unwrap() driver.Conn
 }
 
-// LastWord is a Session that knows what the server said last of its transaction,
+// LastTxStatus is a Session that knows what the server said last of its transaction,
 // although the connection has been closed since: TxStatus is TxLost then.
-type LastWord interface {
+type LastTxStatus interface {
 	Session
 	LastTxStatus() TxStatus
 }
 
-// Standing is a Session that can tell whether its server still does.
-type Standing interface {
+// RoleChecker is a Session that can tell whether its server still has the role that the
+// DSN asks for.
+type RoleChecker interface {
 	Session
-	// Fits asks the server whether it is what the DSN asks for, whatever the
+	// CheckRole asks the server whether it is what the DSN asks for, whatever the
 	// program has set in the session. It is called with no transaction open. The
 	// error is an ErrWrongRole if it is not; any other says that nobody knows.
 	// Where nothing was asked for and nothing is known it is nil.
-	Fits(ctx context.Context) error
+	CheckRole(ctx context.Context) error
 }
 
-// Located is a Session that knows which of several servers it leads to, and
+// Hosted is a Session that knows which of several servers it leads to, and
 // which others were passed over on the way, and why. Neither holds a secret; the
 // host is empty where there are no others.
-type Located interface {
+type Hosted interface {
 	Session
-	Location() (host, passed string)
+	Host() (host, passed string)
+}
+
+// Irreplaceable is a Session that may be the whole of its database, which ends with it
+// (SQLite in memory). If Irreplaceable is true, then as long as it is not broken it is
+// neither closed before the pool is, whatever its age, nor cleaned: it is rolled back,
+// and session state stays, as with the bare driver. It always returns the same.
+type Irreplaceable interface {
+	Session
+	Irreplaceable() bool
 }
 
 // Severable is a Session whose network connection can be cut from beside whoever
@@ -382,6 +404,6 @@ const (
 	TooManyPrepared
 	// RoleDoubt: the server refused what only a primary does. It may be one no
 	// longer; or the program has begun a transaction that only reads, and all is
-	// well. Standing.Fits tells.
+	// well. RoleChecker.CheckRole tells.
 	RoleDoubt
 )

@@ -18,7 +18,7 @@ func TestEveryTxStatusHasItsName(t *testing.T) {
 func TestEveryEffectHasItsName(t *testing.T) {
 	for effect, want := range map[Effect]string{
 		Clean: "clean", Suspect: "suspect", Stateful: "stateful", TxControl: "tx-control", ForgetPrepared: "forget-prepared",
-		NamedPrepared: "named-prepared", Indelible: "indelible", Writes: "writes",
+		NamedPrepared: "named-prepared", Unresettable: "unresettable", Writes: "writes",
 		Writes | Stateful: "stateful|writes",
 	} {
 		require.Equal(t, want, effect.String())

@@ -45,10 +45,10 @@ const (
 	// session may own statements that no driver knows of.
 	NamedPrepared
 
-	// Indelible marks what no cleaning can undo: a seed, an open dblink
+	// Unresettable marks what no cleaning can undo: a seed, an open dblink
 	// connection, a running backup. The connection is closed instead of
 	// cleaned.
-	Indelible
+	Unresettable
 
 	// Writes marks a statement that may change data in the database's file
 	// while another connection reads. Only a dialect whose driver has the trait
@@ -58,14 +58,14 @@ const (
 
 // Dirty reports whether a connection that ran a statement of this effect must
 // be cleaned, or closed, before another borrower gets it.
-func (e Effect) Dirty() bool { return e&(Suspect|Stateful|Indelible) != 0 }
+func (e Effect) Dirty() bool { return e&(Suspect|Stateful|Unresettable) != 0 }
 
 // String names the bits, for tests and logs: "clean", "stateful|tx-control".
 func (e Effect) String() string {
 	if e == Clean {
 		return "clean"
 	}
-	names := [...]string{"suspect", "stateful", "tx-control", "forget-prepared", "named-prepared", "indelible", "writes"}
+	names := [...]string{"suspect", "stateful", "tx-control", "forget-prepared", "named-prepared", "unresettable", "writes"}
 	var set []string
 	for i, name := range names {
 		if e&(1<<i) != 0 {

@@ -39,7 +39,7 @@ func registered() []Dialect {
 // which import it takes. It is the only place that knows them all.
 var own = []struct{ name, prefix string }{
 	{"postgres", "postgres://"}, {"postgres", "postgresql://"}, {"postgres", "postgres:"},
-	{"mysql", "mysql://"}, {"mysql", "mysql:"},
+	{"mysql", "mysql://"}, {"mysql", "mariadb://"}, {"mysql", "mysql:"},
 	{"sqlite", "sqlite:"}, {"sqlite", "file:"}, {"sqlite", ":memory:"},
 	{"odbc", "odbc:"}, {"odbc", "driver="}, {"odbc", "dsn="}, {"odbc", "filedsn="},
 }
@@ -55,6 +55,9 @@ const importPath = "github.com/pooldriver/pooldriver/dialects/"
 func Find(dsn string) (Dialect, error) {
 	if dsn == "" {
 		return nil, errors.New("the DSN is empty; it takes the form postgres://user:password@host/database, mysql://user:password@host/database or sqlite:FILE")
+	}
+	if strings.TrimSpace(dsn) != dsn && !hasKeywords(dsn) {
+		return nil, errors.New("the DSN begins or ends with white space, such as the line feed at the end of a file; cut it off with strings.TrimSpace")
 	}
 	known := registered()
 	var perhaps, surely []Dialect
@@ -87,10 +90,40 @@ func Find(dsn string) (Dialect, error) {
 		if len(known) == 0 {
 			return nil, fmt.Errorf("no dialect is linked into this program; add import _ %q (or mysql, sqlite)", importPath+"postgres")
 		}
+		if hasScheme(dsn) {
+			return nil, errors.New("the DSN begins with a scheme that no dialect has; the schemes are postgres, postgresql, mysql, mariadb, sqlite, file and odbc")
+		}
 		return nil, fmt.Errorf("no linked dialect (%s) recognises the DSN; begin it with the dialect's name and a colon, or add the import of its dialect, such as import _ %q",
 			names(known), importPath+"postgres")
 	}
 	return nil, fmt.Errorf("the DSN could belong to %s; begin it with %q to decide", names(claims), claims[0].Name()+":")
+}
+
+// hasKeywords reports whether dsn begins with KEYWORD=, as those of PostgreSQL and ODBC
+// do, whose drivers pass over white space around them.
+func hasKeywords(dsn string) bool {
+	keyword, _, found := strings.Cut(dsn, "=")
+	return found && !strings.ContainsAny(keyword, ":/@(?")
+}
+
+func hasScheme(dsn string) bool {
+	scheme, _, found := strings.Cut(dsn, "://")
+	return found && !strings.ContainsFunc(scheme, func(r rune) bool { return r < 'a' || r > 'z' })
+}
+
+// GivenOnce returns an error if a DSN names one of its parameters twice: drivers differ
+// in which one counts, and whoever changes the other one changes nothing. The error
+// tells their places and not the name, which in a mistyped DSN may be a piece of a
+// password.
+func GivenOnce(names []string) error {
+	places := make(map[string]int, len(names))
+	for i, name := range names {
+		if first := places[name]; first > 0 {
+			return fmt.Errorf("the DSN has a parameter twice: the names of number %d and number %d are the same", first, i+1)
+		}
+		places[name] = i + 1
+	}
+	return nil
 }
 
 // HasPrefix reports whether dsn begins with prefix, letter case aside, as

@@ -64,6 +64,29 @@ func TestFindTakesTheOneThatClaimsTheDSN(t *testing.T) {
 	}, a, b)
 }
 
+func TestFindTellsWhatASlipIs(t *testing.T) {
+	with(t, func() {
+		for dsn, want := range map[string]string{
+			"postgers://u:secret@h/d":   "begins with a scheme that no dialect has; the schemes are postgres, ",
+			" postgres://u:secret@h/d":  "begins or ends with white space",
+			"postgres://u:secret@h/d\n": "begins or ends with white space",
+			"u:secret@tcp(h)/d\n":       "begins or ends with white space",
+			" host=h password=secret":   "recognises",
+			"mariadb://u:secret@h/d":    `dialects/mysql"`,
+		} {
+			_, err := Find(dsn)
+			require.ErrorContains(t, err, want, dsn)
+			require.NotContains(t, err.Error(), "secret")
+		}
+	}, claimer{name: "a"})
+}
+
+func TestAParameterIsGivenOnce(t *testing.T) {
+	require.NoError(t, GivenOnce(nil))
+	require.NoError(t, GivenOnce([]string{"a", "b"}))
+	require.EqualError(t, GivenOnce([]string{"a", "secret", "b", "secret"}), "the DSN has a parameter twice: the names of number 2 and number 4 are the same")
+}
+
 func TestRegisterPanicsForASecondDialectOfTheSameName(t *testing.T) {
 	with(t, func() {
 		require.Panics(t, func() { Register(claimer{name: "a"}) })

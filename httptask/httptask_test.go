@@ -3,6 +3,8 @@ package httptask_test
 import (
 	"context"
 	"database/sql"
+	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -10,6 +12,7 @@ import (
 	"runtime"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
@@ -56,9 +59,9 @@ const (
 )
 
 // serve has the middleware serve one request, in this goroutine.
-func serve(ctx context.Context, handler http.HandlerFunc) {
+func serve(ctx context.Context, handler http.HandlerFunc, mode ...httptask.Mode) {
 	r := httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil)
-	httptask.Middleware(handler).ServeHTTP(httptest.NewRecorder(), r)
+	httptask.Middleware(handler, mode...).ServeHTTP(httptest.NewRecorder(), r)
 }
 
 func TestStatementsOfAHandlerShareASession(t *testing.T) {
@@ -200,6 +203,114 @@ func TestOtherStatementsOfAHandlerJoinItsTransactionOnlyWhereThatWasAskedFor(t *
 			require.Equal(t, kept, number(t, t.Context(), db, rowsOfT), "after the rollback")
 		})
 	}
+}
+
+// library only knows a handle, and begins a transaction of its own.
+func library(ctx context.Context, db *sql.DB) error {
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback() }()
+	if _, err := tx.ExecContext(ctx, "insert into t values (1)"); err != nil {
+		return err
+	}
+	return tx.Commit()
+}
+
+// readmeExample is the README's example of a task, which is rolled back.
+func readmeExample(ctx context.Context, db *sql.DB) error {
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	_, err = db.ExecContext(ctx, "insert into t values (2)")
+	err = errors.Join(err, library(ctx, db))
+	return errors.Join(err, tx.Rollback())
+}
+
+func TestAnExplicitTaskInAHandlerJoins(t *testing.T) {
+	withTask := func(ctx context.Context, db *sql.DB) error {
+		ctx, end := pooldriver.WithTask(ctx)
+		defer end()
+		return readmeExample(ctx, db)
+	}
+	do := func(ctx context.Context, db *sql.DB) error {
+		return pooldriver.Do(ctx, func(ctx context.Context) error { return readmeExample(ctx, db) })
+	}
+	for name, tc := range map[string]struct {
+		mode []httptask.Mode
+		run  func(ctx context.Context, db *sql.DB) error
+		left int
+	}{
+		"nothing, by default":   {run: readmeExample, left: 2},
+		"nothing, in Separate":  {mode: []httptask.Mode{httptask.Separate}, run: readmeExample, left: 2},
+		"nothing, in Join":      {mode: []httptask.Mode{httptask.Join}, run: readmeExample},
+		"WithTask, by default":  {run: withTask},
+		"Do, by default":        {run: do},
+		"WithTask, in Separate": {mode: []httptask.Mode{httptask.Separate}, run: withTask},
+		"WithTask, in Join":     {mode: []httptask.Mode{httptask.Join}, run: withTask},
+	} {
+		t.Run(name, func(t *testing.T) {
+			db, connector := open(t, "&pool_max_conns=4")
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			defer cancel()
+			serve(ctx, func(_ http.ResponseWriter, r *http.Request) {
+				require.NoError(t, tc.run(r.Context(), db))
+				require.Zero(t, connector.Stats().Pool.Lent)
+			}, tc.mode...)
+			require.Equal(t, tc.left, number(t, t.Context(), db, rowsOfT), "after the rollback")
+		})
+	}
+}
+
+func TestATaskInTheFunctionOfInTxIsItsOwn(t *testing.T) {
+	db, _ := open(t, "&pool_max_conns=1")
+	sold := errors.New("sold out")
+	serve(t.Context(), func(_ http.ResponseWriter, r *http.Request) {
+		require.ErrorIs(t, pooldriver.InTx(r.Context(), db, nil, func(ctx context.Context, _ *sql.Tx) error {
+			return pooldriver.Do(ctx, func(ctx context.Context) error {
+				execute(t, ctx, db, "insert into t values (1)")
+				return sold
+			})
+		}), sold)
+	})
+	require.Zero(t, number(t, t.Context(), db, rowsOfT))
+}
+
+func TestAMiddlewareThatJoinsBeginsATaskInOneThatDoesNot(t *testing.T) {
+	db, connector := open(t, "&pool_max_conns=1")
+	serve(t.Context(), func(_ http.ResponseWriter, outer *http.Request) {
+		serve(outer.Context(), func(_ http.ResponseWriter, r *http.Request) {
+			_, err := db.BeginTx(r.Context(), nil) // left open
+			require.NoError(t, err)
+			require.NoError(t, library(r.Context(), db))
+			serve(r.Context(), func(_ http.ResponseWriter, inner *http.Request) {
+				require.NoError(t, library(inner.Context(), db), "it keeps the task that it has")
+			})
+		}, httptask.Join)
+		require.Zero(t, connector.Stats().Pool.Lent)
+		require.NoError(t, outer.Context().Err())
+	})
+	require.Zero(t, number(t, t.Context(), db, rowsOfT))
+}
+
+func TestAnExplicitTaskInAHandlerUnderTwoMiddlewaresJoins(t *testing.T) {
+	db, _ := open(t, "&pool_max_conns=1")
+	serve(t.Context(), func(_ http.ResponseWriter, outer *http.Request) {
+		serve(outer.Context(), func(_ http.ResponseWriter, r *http.Request) {
+			require.NoError(t, pooldriver.Do(r.Context(), func(ctx context.Context) error { return readmeExample(ctx, db) }))
+		})
+	})
+	require.Zero(t, number(t, t.Context(), db, rowsOfT))
+}
+
+func TestMoreModesThanOneAreAMistake(t *testing.T) {
+	for _, mode := range [][]httptask.Mode{{httptask.Separate, httptask.Join}, {httptask.Join + 1}} {
+		require.PanicsWithValue(t, fmt.Sprintf("httptask: Middleware takes one mode, Separate or Join, and was given %d", mode),
+			func() { httptask.Middleware(http.NotFoundHandler(), mode...) })
+	}
+	require.PanicsWithValue(t, "httptask: Middleware was given no handler", func() { httptask.Middleware(nil) })
 }
 
 func TestInTxJoinsInAHandlerToo(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/pooldriver/pooldriver"
 	"github.com/pooldriver/pooldriver/integration/testbed"
 	"github.com/pooldriver/pooldriver/internal/conformance"
 )
@@ -27,7 +28,11 @@ func TestPooldriverBehavesAsTheBareDriver(t *testing.T) {
 		target.Name = engine.String()
 		target.Bare = func(t testing.TB) *sql.DB { return account.OpenBare(t, parameters[engine]...) }
 		target.Wrapped = func(t testing.TB) *sql.DB { return openPool(t, account, parameters[engine]...) }
-		conformance.Run(t, target)
+		t.Run("New", func(t *testing.T) { conformance.Run(t, target) })
+		target.Wrapped = func(t testing.TB) *sql.DB {
+			return sql.OpenDB(pooldriver.Wrap(connectorOf(t, account, parameters[engine]...)))
+		}
+		t.Run("Wrap", func(t *testing.T) { conformance.Run(t, target) })
 	})
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/pooldriver/pooldriver"
 	"github.com/pooldriver/pooldriver/integration/testbed"
+	"github.com/pooldriver/pooldriver/internal/randomtest"
 )
 
 // vault holds an account's password and changes it, on the server first: dials
@@ -124,7 +125,7 @@ func TestAPasswordThatChangesUnderLoadReachesNoStatement(t *testing.T) {
 				}
 			})
 		}
-		for n := range rounds(3, 30) {
+		for n := range randomtest.Rounds(3, 30) {
 			time.Sleep(200 * time.Millisecond) // a dial asks once more, not for ever
 			before := connections(t, account)
 			v.rotate(t, fmt.Sprintf("Rotated-%d-%s", n, t.Name()[:4]))

@@ -95,7 +95,7 @@ func (p pair) testPaused(t *testing.T) {
 	each := map[testbed.Engine]int{testbed.Postgres: 2, testbed.MySQL: 1}[p.engine]
 	require.LessOrEqual(t, tried(), 5*each)
 	require.GreaterOrEqual(t, tried(), 3)
-	require.Greater(t, dials, 10)
+	require.Greater(t, dials, 5, "more often than the paused host was tried")
 }
 
 func (p pair) testHole(t *testing.T) {

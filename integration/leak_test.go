@@ -74,6 +74,12 @@ var leaks = []leak{
 		testbed.Postgres: {[]string{"CREATE TEMP TABLE shared (id integer)"}, "SELECT count(*) = 0 FROM shared", true},
 		testbed.MySQL:    {[]string{"CREATE TEMPORARY TABLE shared (id integer)"}, "SELECT count(*) = 0 FROM shared", true},
 	}},
+	{"a temporary table by a schema name with escapes that hides a real one", map[testbed.Engine]trail{
+		testbed.Postgres: {[]string{`CREATE TABLE U&"pg\005Ftemp".shared (id integer)`}, "SELECT count(*) = 0 FROM shared", true},
+	}},
+	{"a temporary table by a schema name with UESCAPE that hides a real one", map[testbed.Engine]trail{
+		testbed.Postgres: {[]string{`SELECT 1 AS id INTO TABLE U&"pg!005Ftemp" UESCAPE '!' .shared WHERE false`}, "SELECT count(*) = 0 FROM shared", true},
+	}},
 	{"an advisory lock", map[testbed.Engine]trail{
 		testbed.Postgres: {[]string{"SELECT pg_advisory_lock(7)"}, "SELECT count(*) > 0 FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()", true},
 		testbed.MySQL:    {[]string{"DO GET_LOCK(CONCAT(DATABASE(), '.7'), 5)"}, "SELECT coalesce(IS_USED_LOCK(CONCAT(DATABASE(), '.7')) = CONNECTION_ID(), false)", true},
@@ -184,10 +190,20 @@ func TestAConnectionWithWhatNoCleaningUndoesIsNotLentAgain(t *testing.T) {
 			return // Resetting a connection undoes all that these do.
 		}
 		mustExec(t, account.Witness(t), "ALTER ROLE "+account.User+" SUPERUSER") // for LOAD
+		mustExec(t, account.Witness(t), "SELECT pg_replication_origin_create('"+account.Database+"')")
 		for _, statement := range []string{
 			"SELECT setseed(0.5)",
 			"SET seed = 0.5",
 			"LOAD 'auto_explain'",
+			"DO $$ BEGIN LOAD 'auto_explain'; END $$",
+			"DO $$ BEGIN EXECUTE 'LO' || 'AD ''auto_explain'''; END $$",
+			"DO 'BEGIN PERFORM setseed(0.5); END'",
+			"DO $$ BEGIN PERFORM pg_replication_origin_session_setup('" + account.Database + "'); END $$",
+			"PREPARE seed AS SELECT setseed(0.5); EXECUTE seed",
+			"SELECT set_config('se' || 'ed', '0.5', true)",
+			`SELECT U&"setsee\0064"(0.5)`,
+			`SELECT U&"setsee!0064" UESCAPE '!' (0.5)`,
+			`SET U&"see\0064" = 0.5`,
 		} {
 			t.Run(statement, func(t *testing.T) {
 				db := f.open(t, account, 1)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/pooldriver/pooldriver"
 	"github.com/pooldriver/pooldriver/integration/testbed"
+	"github.com/pooldriver/pooldriver/internal/randomtest"
 )
 
 // sleepFor is a statement that takes some time on the server.
@@ -29,7 +30,7 @@ func sleepFor(engine testbed.Engine, d time.Duration) string {
 // statements that succeed, fail and are cancelled, restarts the server under
 // them, and lets the server say how many connections there were.
 func TestServerNeverSeesMoreConnectionsThanAllowed(t *testing.T) {
-	random := seeded(t)
+	random := randomtest.Seeded(t)
 	for _, engine := range testbed.Engines() {
 		t.Run(engine.String(), func(t *testing.T) {
 			server := testbed.Start(t, engine, testbed.WithRestart())
@@ -96,7 +97,7 @@ func (c *crowd) String() string {
 // third of the statements has ended.
 func (c *crowd) run(t *testing.T, disturb func()) {
 	t.Helper()
-	each := rounds(6, 60)
+	each := randomtest.Rounds(6, 60)
 	ended := make(chan struct{}, len(c.seeds)*each)
 	var all sync.WaitGroup
 	for _, seed := range c.seeds {
@@ -176,7 +177,7 @@ func TestCancelledStatementsOccupyTheirPlacesUntilTheServerHasDroppedThem(t *tes
 	account := testbed.Shared(t, testbed.Postgres).NewAccount(t)
 	account.LimitConnections(t, limit)
 	db := wrapped.open(t, account, limit)
-	for i := range rounds(40, 1000) {
+	for i := range randomtest.Rounds(40, 1000) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i%10)*time.Millisecond)
 		_, err := db.ExecContext(ctx, sleepFor(testbed.Postgres, time.Minute))
 		cancel()

@@ -17,6 +17,7 @@ import (
 	"github.com/pooldriver/pooldriver/dialects"
 	_ "github.com/pooldriver/pooldriver/dialects/mysql"
 	"github.com/pooldriver/pooldriver/integration/testbed"
+	"github.com/pooldriver/pooldriver/internal/randomtest"
 )
 
 // mysqlTemplate reads a DSN as the pool would.
@@ -296,7 +297,7 @@ func TestMySQLCloseMakesRoomForTheNextConnection(t *testing.T) {
 	account.LimitConnections(t, 1) // the server refuses the second
 	watch := account.Watch(t)
 	longest := time.Duration(0)
-	for range rounds(200, 2000) {
+	for range randomtest.Rounds(200, 2000) {
 		s := mysqlSession(t, template)
 		run(t, s, "CREATE TEMPORARY TABLE passing (id INT)")
 		longest = max(longest, closeWell(t, s))

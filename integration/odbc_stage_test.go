@@ -76,7 +76,7 @@ func (s stage) odbcURL(parameters ...string) string {
 }
 
 // odbcString is the stage's connection string. psqlODBC does by its defaults what
-// takes savepoints and transactions by statement away: see the README.
+// takes savepoints and transactions by statement away: see docs/odbc.md.
 func (s stage) odbcString(parameters ...string) string {
 	switch s.name {
 	case "sqlite":

@@ -15,6 +15,7 @@ import (
 
 	"github.com/pooldriver/pooldriver"
 	"github.com/pooldriver/pooldriver/integration/testbed"
+	"github.com/pooldriver/pooldriver/internal/randomtest"
 )
 
 // TestAParameterisedQueryIsPreparedOnMariaDBOnce asks the server how often it
@@ -101,7 +102,7 @@ func TestNobodyIsToldThatATableWasAltered(t *testing.T) {
 				}
 			})
 		}
-		for i := range rounds(40, 400) {
+		for i := range randomtest.Rounds(40, 400) {
 			before := done.Load()
 			require.Eventually(t, func() bool { return done.Load() > before || ctx.Err() != nil }, 20*time.Second, time.Millisecond)
 			if i%2 == 0 {
@@ -177,13 +178,13 @@ func TestInATransactionAnAlteredTableIsTheDriversAffair(t *testing.T) {
 // TestTheServerNeverHasMorePreparedStatementsThanTheBudget: many texts, in
 // random order, for a while.
 func TestTheServerNeverHasMorePreparedStatementsThanTheBudget(t *testing.T) {
-	random := seeded(t)
+	random := randomtest.Seeded(t)
 	account := testbed.Start(t, testbed.MySQL).NewAccount(t)
 	const conns, budget, texts = 4, 200, 1000
 	s := stage{name: "mysql", account: account, witness: account.Witness(t)}
 	mustExec(t, s.witness, "CREATE TABLE ledger (id integer)")
 	p := s.open(t, conns, func(c *pooldriver.Config) { c.StmtBudget = budget })
-	ctx, stop := context.WithTimeout(t.Context(), time.Duration(rounds(4, 60))*time.Second)
+	ctx, stop := context.WithTimeout(t.Context(), time.Duration(randomtest.Rounds(4, 60))*time.Second)
 	defer stop()
 	var done atomic.Int64
 	var all sync.WaitGroup

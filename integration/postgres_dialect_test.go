@@ -20,6 +20,7 @@ import (
 	"github.com/pooldriver/pooldriver/dialects"
 	_ "github.com/pooldriver/pooldriver/dialects/postgres"
 	"github.com/pooldriver/pooldriver/integration/testbed"
+	"github.com/pooldriver/pooldriver/internal/randomtest"
 )
 
 // pgTemplate parses the account's DSN as the pool would.
@@ -299,7 +300,7 @@ func TestPostgresCloseReturnsWhenTheBackendIsGone(t *testing.T) {
 	t.Run("after a cancelled statement", func(t *testing.T) {
 		// The context ends sooner and later: a server ignores the request to
 		// cancel a statement that has not begun.
-		for i := range rounds(20, 200) {
+		for i := range randomtest.Rounds(20, 200) {
 			s, err := tmpl.Dial(t.Context(), nil)
 			require.NoError(t, err)
 			require.NoError(t, s.Ping(t.Context()))

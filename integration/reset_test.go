@@ -12,6 +12,7 @@ import (
 
 	"github.com/pooldriver/pooldriver/integration/byteproxy"
 	"github.com/pooldriver/pooldriver/integration/testbed"
+	"github.com/pooldriver/pooldriver/internal/randomtest"
 )
 
 // insertion is a way a program inserts a row. It reports success only when the
@@ -87,7 +88,7 @@ type outcome struct{ tries, struck, stored, failed, lost, doubled int }
 //
 // The bare drivers' figures are logged: pgx stores rows twice.
 func TestInsertIsStoredOnceAtMostWhereverTheConnectionBreaks(t *testing.T) {
-	random := seeded(t)
+	random := randomtest.Seeded(t)
 	eachFront(t, func(t *testing.T, account testbed.Account, f front) {
 		mustExec(t, account.Witness(t), "CREATE TABLE ledger (id integer)")
 		if account.Server.Engine == testbed.Postgres {
@@ -103,13 +104,13 @@ func TestInsertIsStoredOnceAtMostWhereverTheConnectionBreaks(t *testing.T) {
 				}
 				t.Run(way.name+"/"+cut.String(), func(t *testing.T) {
 					bench := resetBench{account: account, front: f, way: way, patience: 20 * time.Second}
-					tries := rounds(40, 300) // the whole: 1,500 resets on PostgreSQL, 1,200 on MySQL
+					tries := randomtest.Rounds(40, 300) // the whole: 1,500 resets on PostgreSQL, 1,200 on MySQL
 					if f.name != wrapped.name {
-						tries = rounds(15, 100)
+						tries = randomtest.Rounds(15, 100)
 					}
 					if cut == byteproxy.Stall { // Only the program's deadline ends it.
 						bench.patience = 100 * time.Millisecond
-						tries = rounds(2, 50)
+						tries = randomtest.Rounds(2, 50)
 					}
 					got := bench.run(t, random, cut, tries)
 					t.Logf("%+v", got)

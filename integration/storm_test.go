@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pooldriver/pooldriver"
+	"github.com/pooldriver/pooldriver/internal/randomtest"
 )
 
 // TestContextsThatEndAtRandomDoNoHarm has programs with and without tasks share a
@@ -19,12 +20,12 @@ import (
 // belong to their questions, sessions to their tasks, and transactions are there
 // or not.
 func TestContextsThatEndAtRandomDoNoHarm(t *testing.T) {
-	random := seeded(t)
+	random := randomtest.Seeded(t)
 	eachStage(t, func(t *testing.T, s stage) {
 		rows := &fates{}
 		for _, lazy := range []bool{false, true} {
-			p := s.open(t, 4, func(c *pooldriver.Config) { c.LazyBegin = lazy })
-			p.storm(t, rows, random, time.Duration(rounds(1, 25))*time.Second)
+			p := s.open(t, 4, alarmed, func(c *pooldriver.Config) { c.LazyBegin = lazy })
+			p.storm(t, rows, random, time.Duration(randomtest.Rounds(1, 25))*time.Second)
 			rows.check(t, s.stored(t))
 			p.requireNextBorrowersSeeNothing(t)
 			p.requireAtRest(t)

@@ -261,6 +261,17 @@ func TestWhoMadeTheTaskDecidesWhatAmbientMeansByDefault(t *testing.T) {
 			httptask.Middleware(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { work(r.Context()) })).
 				ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil))
 		}},
+		{"Middleware that joins", true, func(_ *testing.T, work func(ctx context.Context)) {
+			httptask.Middleware(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { work(r.Context()) }), httptask.Join).
+				ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil))
+		}},
+		{"Middleware, and WithTask in it", true, func(_ *testing.T, work func(ctx context.Context)) {
+			httptask.Middleware(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+				ctx, end := pooldriver.WithTask(r.Context())
+				defer end()
+				work(ctx)
+			})).ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil))
+		}},
 		{"Middleware, and a new task in it", true, func(_ *testing.T, work func(ctx context.Context)) {
 			httptask.Middleware(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 				ctx, end := pooldriver.NewTask(r.Context())

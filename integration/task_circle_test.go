@@ -4,6 +4,9 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"net/http"
+	"net/http/httptest"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -11,11 +14,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pooldriver/pooldriver"
+	"github.com/pooldriver/pooldriver/httptask"
 )
 
-// told is how soon a closed circle is an error. Who is not told in that time will
-// not be.
+// told is how soon a closed circle is an error with alarmed. Who is not told in that
+// time will not be.
 const told = time.Second
+
+func alarmed(c *pooldriver.Config) { c.DeadlockAfter = 200 * time.Millisecond }
 
 // insert writes a line of the log.
 func insert(ctx context.Context, via querier, what string) error {
@@ -87,12 +93,12 @@ func requireCircle(t testing.TB, err error) {
 	require.ErrorContains(t, err, "transaction")
 }
 
-func TestAClosedCircleIsAnErrorAtOnce(t *testing.T) {
+func TestAClosedCircleIsAnError(t *testing.T) {
 	onEachDatabase(t, func(t *testing.T, d database) {
 		for _, a := range asides {
 			t.Run(a.name, func(t *testing.T) {
 				d.setUp(t)
-				db, connector := d.open(t, 1, a.ambient)
+				db, connector := d.open(t, 1, a.ambient, alarmed)
 				ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 				defer cancel()
 				require.NoError(t, pooldriver.Do(ctx, func(ctx context.Context) error {
@@ -122,7 +128,7 @@ func TestACircleOfManyIsBrokenByOneError(t *testing.T) {
 		for _, a := range asides {
 			t.Run(a.name, func(t *testing.T) {
 				d.setUp(t)
-				db, connector := d.open(t, many, a.ambient)
+				db, connector := d.open(t, many, a.ambient, alarmed)
 				end := d.guard(t, many)
 				ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 				defer cancel()
@@ -185,7 +191,7 @@ func TestTasksInTasksCloseACircleToo(t *testing.T) {
 	}
 	onEachDatabase(t, func(t *testing.T, d database) {
 		d.setUp(t)
-		db, connector := d.open(t, max)
+		db, connector := d.open(t, max, alarmed)
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 		defer cancel()
 		require.NoError(t, within(ctx, db, max))
@@ -210,7 +216,7 @@ func TestTheCircleNamesWhatHoldsTheConnection(t *testing.T) {
 		for _, s := range sessions {
 			t.Run(s.name, func(t *testing.T) {
 				d.setUp(t)
-				db, connector := d.open(t, 1)
+				db, connector := d.open(t, 1, alarmed)
 				require.NoError(t, pooldriver.Do(t.Context(), func(ctx context.Context) error {
 					_, err := db.ExecContext(ctx, s.begin[d.kind])
 					require.NoError(t, err)
@@ -233,7 +239,7 @@ func TestNoCircleIsClosedWhileOneHolderGoesOn(t *testing.T) {
 		for _, a := range asides {
 			t.Run(a.name, func(t *testing.T) {
 				d.setUp(t)
-				db, connector := d.open(t, 2, a.ambient)
+				db, connector := d.open(t, 2, a.ambient, alarmed)
 				ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 				defer cancel()
 				holder := func(work func(ctx context.Context) error) error {
@@ -296,7 +302,7 @@ func TestWhoHoldsNothingWaitsWhileACircleIsBroken(t *testing.T) {
 		for _, a := range asides {
 			t.Run(a.name, func(t *testing.T) {
 				d.setUp(t)
-				db, connector := d.open(t, 1, a.ambient)
+				db, connector := d.open(t, 1, a.ambient, alarmed)
 				ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 				defer cancel()
 				var waiting []<-chan error
@@ -329,7 +335,7 @@ func TestWhoHoldsNothingWaitsWhileACircleIsBroken(t *testing.T) {
 func TestWhoWaitsForATransactionThatDoesNothingIsNotInACircle(t *testing.T) {
 	onEachDatabase(t, func(t *testing.T, d database) {
 		d.setUp(t)
-		db, connector := d.open(t, 1)
+		db, connector := d.open(t, 1, alarmed)
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 		defer cancel()
 		var waiting []<-chan error
@@ -382,7 +388,7 @@ func TestWhatATaskSendsOffWaitsForItsTransaction(t *testing.T) {
 				}
 				t.Run(a.name+" beside "+w.name, func(t *testing.T) {
 					d.setUp(t)
-					db, connector := d.open(t, 1, a.ambient)
+					db, connector := d.open(t, 1, a.ambient, alarmed)
 					ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 					defer cancel()
 					require.NoError(t, pooldriver.Do(ctx, func(ctx context.Context) error {
@@ -402,5 +408,67 @@ func TestWhatATaskSendsOffWaitsForItsTransaction(t *testing.T) {
 				})
 			}
 		}
+	})
+}
+
+// TestAGoroutineBesideATransactionThatIsBusyElsewhereWaits: two requests, and two
+// connections. Each has a transaction open while it calls a service for a second, and
+// a goroutine beside it writes. The drivers' own pools wait.
+func TestAGoroutineBesideATransactionThatIsBusyElsewhereWaits(t *testing.T) {
+	explicit := func(ctx context.Context, work func(ctx context.Context) error) error { return pooldriver.Do(ctx, work) }
+	implicit := func(ctx context.Context, work func(ctx context.Context) error) (err error) {
+		httptask.Middleware(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { err = work(r.Context()) })).
+			ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil))
+		return err
+	}
+	onEachServer(t, func(t *testing.T, d database) {
+		d.setUp(t)
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		request := func(ctx context.Context, db *sql.DB, held *gate, beside func(context.Context, *sql.DB) error) error {
+			var written <-chan error
+			err := begun(ctx, db, func(tx *sql.Tx) error {
+				if err := errors.Join(insert(ctx, tx, "holder"), held.pass(ctx)); err != nil {
+					return err
+				}
+				written = async(func() error { return beside(ctx, db) })
+				time.Sleep(time.Second)
+				return nil
+			})
+			if err != nil {
+				return err
+			}
+			return <-written
+		}
+		var all sync.WaitGroup
+		run := func(name string, db *sql.DB, task func(context.Context, func(context.Context) error) error, beside func(context.Context, *sql.DB) error) {
+			held := newGate(2)
+			for range 2 {
+				all.Go(func() {
+					if err := task(ctx, func(ctx context.Context) error { return request(ctx, db, held, beside) }); err != nil {
+						t.Errorf("%s: %v", name, err)
+					}
+				})
+			}
+		}
+		many := 0
+		for _, a := range asides {
+			db, _ := d.open(t, 2, a.ambient)
+			run(a.name, db, explicit, a.run)
+			many++
+		}
+		for _, a := range append([]aside{
+			{"a transaction", auto, plainly(insertInTx)},
+			{"a statement", auto, plainly(insertByDB)},
+		}, asides[:6]...) {
+			db, _ := d.open(t, 2, a.ambient)
+			run(a.name+", implicit", db, implicit, a.run)
+			many++
+		}
+		bare := d.openBare(t, 2)
+		run("bare", bare, func(ctx context.Context, work func(context.Context) error) error { return work(ctx) }, plainly(insertInTx))
+		many++
+		all.Wait()
+		require.Equal(t, map[string]int{"holder": 2 * many, "aside": 2 * many}, d.logged(t))
 	})
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	_ "github.com/pooldriver/pooldriver/dialects/sqlite"
+	"github.com/pooldriver/pooldriver/internal/randomtest"
 
 	"github.com/pooldriver/pooldriver"
 	"github.com/pooldriver/pooldriver/integration/testbed"
@@ -32,7 +33,7 @@ type database struct {
 func onEachDatabase(t *testing.T, test func(t *testing.T, d database)) {
 	t.Helper()
 	t.Run("New", func(t *testing.T) { onEachDSN(t, test) })
-	if rounds(0, 1) == 0 {
+	if randomtest.Rounds(0, 1) == 0 {
 		return
 	}
 	t.Run("Wrap", func(t *testing.T) {

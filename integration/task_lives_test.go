@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pooldriver/pooldriver"
+	"github.com/pooldriver/pooldriver/internal/randomtest"
 )
 
 // live is the actor's life, with a way out chosen at random. It returns when the
@@ -128,15 +129,15 @@ func (a *actor) inMidAir(ctx context.Context) {
 // kills connections under them, ends them in every way, and closes the pool
 // under some. The server says what is left, and which rows there are.
 func TestManyTasksAtOnceLeaveNothingAndLoseNothing(t *testing.T) {
-	random := seeded(t)
+	random := randomtest.Seeded(t)
 	eachStage(t, func(t *testing.T, s stage) {
 		rows := &fates{}
 		limit := 4
 		if s.name == "sqlite" {
 			limit = 1 // It has one writer at a time.
 		}
-		for round := range rounds(8, 300) {
-			p := s.open(t, limit)
+		for round := range randomtest.Rounds(8, 300) {
+			p := s.open(t, limit, alarmed)
 			p.play(t, rows, random, round%4 == 3)
 			require.False(t, t.Failed(), "round %d", round)
 		}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/pooldriver/pooldriver"
 	"github.com/pooldriver/pooldriver/integration/testbed"
+	"github.com/pooldriver/pooldriver/internal/randomtest"
 )
 
 // mean is a way to run a statement in a task, with no transaction at hand.
@@ -81,11 +82,11 @@ func (p stagePool) requireLost(ctx context.Context, t *testing.T, means []mean) 
 // connection at a random statement. What the task does then, by the Tx or beside
 // it, fails until the Tx is ended.
 func TestNothingOfATransactionRunsOutsideItWhenItsConnectionDies(t *testing.T) {
-	random := seeded(t)
+	random := randomtest.Seeded(t)
 	eachServer(t, func(t *testing.T, s stage) {
 		p := s.open(t, 3)
 		var want []int
-		for round := range rounds(25, 400) {
+		for round := range randomtest.Rounds(25, 400) {
 			ctx, end := pooldriver.WithTask(t.Context())
 			tx, err := p.BeginTx(ctx, nil)
 			require.NoError(t, err)
@@ -171,10 +172,10 @@ func TestATransactionWhoseConnectionDiesDuringAStatementIsLost(t *testing.T) {
 // TestATransactionByStatementThatIsLostStaysLostUntilTheTaskEnds: there is no
 // Tx whose end could say that the program knows.
 func TestATransactionByStatementThatIsLostStaysLostUntilTheTaskEnds(t *testing.T) {
-	random := seeded(t)
+	random := randomtest.Seeded(t)
 	eachServer(t, func(t *testing.T, s stage) {
 		p := s.open(t, 3)
-		for range rounds(5, 50) {
+		for range randomtest.Rounds(5, 50) {
 			ctx, end := pooldriver.WithTask(t.Context())
 			p.mustExec(ctx, t, "BEGIN")
 			for range random.IntN(3) {
@@ -226,7 +227,7 @@ func TestASessionLostWithRowsThatWereCancelledIsMissed(t *testing.T) {
 			"state":                        exec(s.say("SET app.tenant = 'alice'", "SET @tenant = 'alice'", "")),
 		} {
 			t.Run(name, func(t *testing.T) {
-				for range rounds(5, 100) {
+				for range randomtest.Rounds(5, 100) {
 					p := s.open(t, 2)
 					ctx, end := pooldriver.WithTask(t.Context())
 					require.NoError(t, have(ctx, p))
@@ -300,7 +301,7 @@ func TestAfterATransactionThatEndedBehindTheProgramsBack(t *testing.T) {
 				mustExec(t, s.witness, "DELETE FROM ledger")
 				p := s.open(t, 2)
 				want := []int{}
-				for i := range rounds(16, 200) {
+				for i := range randomtest.Rounds(16, 200) {
 					ctx, end := pooldriver.WithTask(t.Context())
 					limited, cancel := context.WithCancel(ctx)
 					if i == 0 {

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pooldriver/pooldriver"
+	"github.com/pooldriver/pooldriver/internal/randomtest"
 )
 
 // TestNobodyLooksAtAConnectionThatAFunctionOfRawHas: the rest of its task queries,
@@ -23,7 +24,7 @@ func TestNobodyLooksAtAConnectionThatAFunctionOfRawHas(t *testing.T) {
 		for _, limit := range []int{1, 2} {
 			t.Run(fmt.Sprintf("pool_max_conns=%d", limit), func(t *testing.T) {
 				p := s.open(t, limit)
-				for range rounds(2, 30) {
+				for range randomtest.Rounds(2, 30) {
 					p.useBesideRaw(t)
 				}
 				p.requireAtRest(t)

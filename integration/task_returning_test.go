@@ -16,6 +16,7 @@ import (
 
 	"github.com/pooldriver/pooldriver"
 	"github.com/pooldriver/pooldriver/integration/testbed"
+	"github.com/pooldriver/pooldriver/internal/randomtest"
 )
 
 // cutConn can have a context end in the moment that the server's answer is there
@@ -72,7 +73,7 @@ func (s stage) openCut(t *testing.T) (p stagePool, cutting *atomic.Pointer[conte
 // TestAContextThatEndsAsItsStatementReturns may cost the connection although the
 // statement has succeeded. What is lost with it is said; what is not lost is not.
 func TestAContextThatEndsAsItsStatementReturns(t *testing.T) {
-	random := seeded(t)
+	random := randomtest.Seeded(t)
 	s := stage{name: "mysql", account: testbed.Shared(t, testbed.MySQL).NewAccount(t)}
 	s.witness = s.account.Witness(t)
 	mustExec(t, s.witness, "CREATE TABLE ledger (id integer)")
@@ -95,7 +96,7 @@ func TestAContextThatEndsAsItsStatementReturns(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			mustExec(t, s.witness, "DELETE FROM ledger")
 			closed, kept := 0, 0
-			for round := range rounds(60, 600) {
+			for round := range randomtest.Rounds(60, 600) {
 				ctx, end := pooldriver.WithTask(t.Context())
 				for _, statement := range tc.before {
 					p.mustExec(ctx, t, statement)

@@ -16,6 +16,7 @@ import (
 	"gorm.io/gorm/logger"
 
 	"github.com/pooldriver/pooldriver"
+	"github.com/pooldriver/pooldriver/internal/randomtest"
 )
 
 // hand is a way in which a library runs statements.
@@ -166,14 +167,14 @@ func TestParallelTasksNeverSeeEachOthersValues(t *testing.T) {
 		var all sync.WaitGroup
 		for tenant := range 8 {
 			all.Go(func() {
-				for range rounds(6, 100) {
+				for range randomtest.Rounds(6, 100) {
 					if err := pooldriver.Do(t.Context(), func(ctx context.Context) error { return p.beTenant(ctx, hands, tenant) }); err != nil {
 						t.Errorf("tenant %d: %v", tenant, err)
 					}
 				}
 			})
 		}
-		for range 3 * rounds(6, 100) { // Who has no task waits in the same queue.
+		for range 3 * randomtest.Rounds(6, 100) { // Who has no task waits in the same queue.
 			seen, err := observed(t.Context(), p.DB, s.traces()[0])
 			require.NoError(t, err)
 			require.False(t, seen)

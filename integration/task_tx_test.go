@@ -17,17 +17,18 @@ import (
 
 	"github.com/pooldriver/pooldriver"
 	"github.com/pooldriver/pooldriver/integration/testbed"
+	"github.com/pooldriver/pooldriver/internal/randomtest"
 )
 
 // TestCommitsAreOnTheServerAndRollbacksAreNot ends three levels of transactions
 // in orders legal and not, and keeps account of what was acknowledged.
 func TestCommitsAreOnTheServerAndRollbacksAreNot(t *testing.T) {
-	random := seeded(t)
+	random := randomtest.Seeded(t)
 	eachStage(t, func(t *testing.T, s stage) {
 		p := s.open(t, 2)
 		want, next := []int{}, 0
 		outOfOrder := 0
-		for range rounds(60, 2000) {
+		for range randomtest.Rounds(60, 2000) {
 			ctx, end := pooldriver.WithTask(t.Context())
 			var levels []level
 			var over []*sql.Tx // inner ones of an outer that has ended

@@ -4,6 +4,7 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/go-sql-driver/mysql"
@@ -37,14 +38,16 @@ var around = front{
 	},
 }
 
-func connectorOf(t testing.TB, account testbed.Account) driver.Connector {
+// connectorOf returns a connector of the bare driver; parameters are "name=value".
+func connectorOf(t testing.TB, account testbed.Account, parameters ...string) driver.Connector {
 	t.Helper()
 	if account.Server.Engine == testbed.Postgres {
-		config, err := pgx.ParseConfig(account.URL())
+		config, err := pgx.ParseConfig(account.URL(parameters...))
 		require.NoError(t, err)
 		return stdlib.GetConnector(*config)
 	}
-	config := mysql.NewConfig()
+	config, err := mysql.ParseDSN("/?" + strings.Join(parameters, "&"))
+	require.NoError(t, err)
 	config.User, config.Passwd = account.User, account.Password
 	config.Net, config.Addr, config.DBName = "tcp", account.Addr, account.Database
 	config.Logger = &mysql.NopLogger{}

@@ -15,7 +15,7 @@ type ticket struct {
 // a new one if Max allows. Whoever came first is served first.
 //
 // It fails with ErrClosed, with a *CreateError when the Create it waited for
-// failed, and with an *AcquireError in all other cases: ctx is done, the wait
+// failed, or that of the last one (CreateError.Ago), and with an *AcquireError in all other cases: ctx is done, the wait
 // took longer than Config.AcquireTimeout, too many wait, or the circuit
 // breaker refuses.
 func (p *Pool[T]) Acquire(ctx context.Context) (Lease[T], error) {
@@ -26,6 +26,7 @@ func (p *Pool[T]) Acquire(ctx context.Context) (Lease[T], error) {
 // there is capacity to spare; either only if nobody waits. It never queues: if
 // it would have to wait for somebody else, it fails with ErrNoneNow. While
 // its resource is being created it waits for that alone, until ctx is done.
+// During an outage (see CreateError.Ago) it creates no sooner than Acquire does.
 func (p *Pool[T]) AcquireNow(ctx context.Context) (Lease[T], error) {
 	return p.acquire(ctx, true)
 }
@@ -230,6 +231,12 @@ func (p *Pool[T]) enterLocked(ctx context.Context, t *ticket, now bool) (*waiter
 		p.seq++
 		t.seq = p.seq
 	}
+	if p.outage.failures > 0 && p.idle.n == 0 {
+		if err := p.rememberedLocked(); err != nil {
+			p.leaveLocked(*t)
+			return nil, err
+		}
+	}
 	if now {
 		return p.enterNowLocked(ctx, *t)
 	}
@@ -270,7 +277,7 @@ func (p *Pool[T]) enterNowLocked(ctx context.Context, t ticket) (*waiter[T], err
 		w.wake()
 		p.balanceLocked()
 		return w, nil
-	case p.spareLocked():
+	case p.spareLocked() && !p.pausingLocked():
 		w := p.newWaiterLocked(ctx, t.seq)
 		p.used = true
 		p.reserveLocked(w)
@@ -369,7 +376,11 @@ func (p *Pool[T]) acquireErrorLocked(reason error, start int64) *AcquireError {
 		Idle:          p.idle.n,
 		Active:        p.total - p.idle.n,
 		Waiting:       p.queue.n,
+		Creating:      p.creating,
 		LastCreateErr: p.lastCreateErr,
+	}
+	if len(p.creations) > 0 {
+		err.CreatingFor = p.sinceStart(p.creations[0].start)
 	}
 	if start != 0 {
 		err.Waited = p.sinceStart(start)

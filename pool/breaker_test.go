@@ -42,7 +42,7 @@ func TestInactivePoolRefusesAtOnceAndWakesItsWaiters(t *testing.T) {
 		require.Equal(t, 1, p.Stats().Idle, "it comes back as always")
 		_, err := p.Acquire(t.Context())
 		require.ErrorIs(t, err, ErrUnavailable)
-		require.EqualError(t, err, "pool: acquire: unavailable: the circuit breaker is open: max 2, active 1, idle 1, waiting 0")
+		require.EqualError(t, err, "pool: acquire: unavailable: the circuit breaker is open (max 2, active 1, idle 1, waiting 0)")
 		_, err = p.AcquireNow(t.Context())
 		require.ErrorIs(t, err, ErrUnavailable)
 		_, ok := p.TryAcquire()

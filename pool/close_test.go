@@ -108,7 +108,7 @@ func TestCloseContextWaitsForTheBorrowedOnes(t *testing.T) {
 		defer cancel()
 		err := p.CloseContext(ctx)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
-		require.EqualError(t, err, "pool: close: 2 lent, 0 being created, 0 being destroyed: context deadline exceeded")
+		require.EqualError(t, err, "pool: close: resources are left: context deadline exceeded (lent 2, creating 0, destroying 0)")
 		start := time.Now()
 		go func() {
 			time.Sleep(time.Minute)

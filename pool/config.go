@@ -91,6 +91,19 @@ type Config[T any] struct {
 	// Close does not wait for one that has begun.
 	Starving func(waiting int)
 
+	// Denied says of an error of Create that whoever was asked has refused us, as
+	// with a wrong password: repeating that soon is of no use, and may lock an
+	// account. Such a create is not repeated for Min and MinIdle for 5 s, and for
+	// acquirers after longer pauses: see CreateError.Ago. It should be quick.
+	Denied func(err error) bool
+
+	// Preserve says of a resource that nothing can take its place, such as a
+	// connection that is the whole of a database in memory. Such a resource is
+	// not checked, and ends by Discard, Resize, Close or a hook's error only: not
+	// by its age, for being idle, nor by Flush. It is asked once for each, when
+	// Create has returned, on the same goroutine. One that panics has said no.
+	Preserve func(v T) bool
+
 	// OnError is told of each of the hooks above that failed, by its name,
 	// and with what: most of these errors are nobody's to return. It runs
 	// where the hook ran and should be quick.
@@ -100,6 +113,8 @@ type Config[T any] struct {
 	// and destroyed included. 0: DefaultMax.
 	Max int
 	// Min is filled up to in the background from the first use on, and kept.
+	// After a create that failed, that is tried again by one create at a time,
+	// after 0.1 s, then 0.2 s and so on up to 5 s, until one succeeds.
 	Min int
 	// MinIdle is how many idle resources are kept ready, as far as Max
 	// allows.

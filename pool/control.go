@@ -116,7 +116,7 @@ func (p *Pool[T]) Resize(n int) error {
 	return nil
 }
 
-// Flush replaces every resource there is: idle ones are destroyed at once,
+// Flush replaces every resource that is not preserved (Config.Preserve): idle ones are destroyed at once,
 // borrowed ones when they come back, and what is just being created after
 // its first use. Nobody is interrupted.
 func (p *Pool[T]) Flush() { p.FlushOthers(context.Background()) }
@@ -133,8 +133,16 @@ func (p *Pool[T]) FlushOthers(ctx context.Context) {
 	if r, ok := ctx.Value(creating{}).(*resource[T]); ok && r.pool == p {
 		r.epoch = p.epoch
 	}
+	var kept []*resource[T]
 	for p.idle.n > 0 {
-		p.retireLocked(p.idle.popOldest(), flushed)
+		if r := p.idle.popOldest(); r.preserved {
+			kept = append(kept, r)
+		} else {
+			p.retireLocked(r, flushed)
+		}
+	}
+	for _, r := range kept {
+		p.idle.restore(r)
 	}
 	p.balanceLocked()
 }
@@ -170,8 +178,8 @@ func (p *Pool[T]) CloseContext(ctx context.Context) error {
 	if s.Count == 0 {
 		return nil
 	}
-	return fmt.Errorf("pool: close: %d lent, %d being created, %d being destroyed: %w",
-		s.Lent, s.Creating, s.Destroying, ctx.Err())
+	return fmt.Errorf("pool: close: resources are left: %w (lent %d, creating %d, destroying %d)",
+		ctx.Err(), s.Lent, s.Creating, s.Destroying)
 }
 
 func (p *Pool[T]) closeLocked(idle *sync.WaitGroup) {
@@ -188,7 +196,7 @@ func (p *Pool[T]) closeLocked(idle *sync.WaitGroup) {
 		r.closer = idle
 		p.retireLocked(r, closed)
 	}
-	for _, t := range []*time.Timer{p.sweepTimer, p.expireTimer, p.starvation.timer, p.tickTimer} {
+	for _, t := range []*time.Timer{p.sweepTimer, p.expireTimer, p.starvation.timer, p.tickTimer, p.outage.timer} {
 		if t != nil {
 			t.Stop()
 		}

@@ -3,6 +3,7 @@ package pool
 import (
 	"context"
 	"math/rand/v2"
+	"slices"
 	"time"
 )
 
@@ -16,7 +17,6 @@ func (p *Pool[T]) wantedLocked() int {
 	if room <= 0 {
 		return 0
 	}
-	shared := p.creating - p.reserved
 	if p.mode&modeRecovering != 0 {
 		// One probe at a time, and a create is one.
 		if p.queue.head != nil && p.creating == 0 && p.mayGrantLocked(p.queue.head) {
@@ -24,17 +24,21 @@ func (p *Pool[T]) wantedLocked() int {
 		}
 		return 0
 	}
-	wanted := p.queue.n - shared
-	if !p.refillHold {
-		// Creates beyond the queue's end up idle; those for the queue count
-		// for Min as well.
-		live := p.total - p.destroying
-		spare := max(0, shared-p.queue.n)
-		wanted = max(wanted,
-			p.min-live,
-			max(0, wanted)+p.minIdle-p.idle.n-p.checking-spare)
+	if p.outage.failures > 0 {
+		return p.wantedInOutageLocked(room)
 	}
-	return min(wanted, room)
+	wanted := p.queue.n - (p.creating - p.reserved)
+	minimum, idle := p.missingLocked()
+	return min(max(wanted, minimum, max(0, wanted)+idle), room)
+}
+
+// missingLocked is how many are missing of Min, and of MinIdle, for which nothing
+// is being created. Creates beyond the queue's end up idle; those for the queue
+// count for Min as well.
+func (p *Pool[T]) missingLocked() (minimum, idle int) {
+	surplus := max(0, p.creating-p.reserved-p.queue.n)
+	live := p.total - p.destroying
+	return p.min - live, p.minIdle - p.idle.n - p.checking - surplus
 }
 
 // roomLocked is how many creates may be started now for the queue and for Min
@@ -62,23 +66,31 @@ func (p *Pool[T]) spareLocked() bool {
 // startCreateLocked starts one create: for w alone, or for whoever is first
 // in the queue when it ends.
 func (p *Pool[T]) startCreateLocked(w *waiter[T]) {
-	p.total++
-	p.creating++
+	c := &creation[T]{start: p.since(), w: w}
 	// Its causer is the first waiter for whom no create is running yet.
 	causer := w
-	if w != nil {
-		p.reserved++
-	} else {
+	if w == nil {
 		causer = p.queue.head
-		for i := p.creating - p.reserved; i > 1 && causer != nil; i-- {
+		for i := p.creating - p.reserved - p.refilling; i > 0 && causer != nil; i-- {
 			causer = causer.next
 		}
+		if c.refill = causer == nil; c.refill {
+			p.refilling++
+		}
+	} else {
+		p.reserved++
+	}
+	p.total++
+	p.creating++
+	p.creations = append(p.creations, c)
+	if p.outage.failures > 0 {
+		p.outage.nextCreate = max(p.outage.nextCreate, later(c.start, p.outage.pause))
 	}
 	ctx := context.Background()
 	if causer != nil {
 		ctx = causer.ctx
 	}
-	go p.create(ctx, w, p.epoch)
+	go p.create(ctx, c, p.epoch)
 }
 
 // reserveLocked starts a create for w alone.
@@ -88,11 +100,18 @@ func (p *Pool[T]) reserveLocked(w *waiter[T]) {
 	p.startCreateLocked(w)
 }
 
+// creation is a create that is running.
+type creation[T any] struct {
+	start  int64
+	w      *waiter[T] // it is for this one alone, if not nil
+	refill bool       // it is for Min or MinIdle
+}
+
 // creating is the key of the resource that a context of Create is for.
 type creating struct{}
 
 // create runs Create and delivers what comes of it.
-func (p *Pool[T]) create(cause context.Context, w *waiter[T], epoch uint64) {
+func (p *Pool[T]) create(cause context.Context, c *creation[T], epoch uint64) {
 	ctx, cancel := p.bounded(context.WithoutCancel(cause), p.cfg.CreateTimeout)
 	defer cancel()
 	defer context.AfterFunc(p.stop, cancel)()
@@ -104,28 +123,29 @@ func (p *Pool[T]) create(cause context.Context, w *waiter[T], epoch uint64) {
 		},
 		func(err error) {
 			if err != nil {
-				p.createFailed(w, err)
+				p.createFailed(c, err)
 			} else {
-				p.created(w, r)
+				defer p.created(c, r) // Preserve may end the goroutine
+				r.preserved = p.preserves(r.value)
 			}
 		})
 }
 
-// created delivers r: to w, else to the first in the queue, else to be idle.
+// created delivers r: to the one it is for, else to the first in the queue, else to be idle.
 //
 // A resource whose creating began before a Flush is still given to somebody
 // who waits, and replaced when it comes back: a row of flushes must not keep
 // everybody waiting. It is not kept idle.
-func (p *Pool[T]) created(w *waiter[T], r *resource[T]) {
+func (p *Pool[T]) created(c *creation[T], r *resource[T]) {
 	var v verdict
 	// Deferred, because the Strategy is foreign code and may end the
 	// goroutine.
-	defer func() { p.deliver(w, r, v) }()
+	defer func() { p.deliver(c, r, v) }()
 	v = p.judgeCreate(nil)
 }
 
-func (p *Pool[T]) deliver(w *waiter[T], r *resource[T], v verdict) {
-	if p.cfg.MaxLifetime > 0 {
+func (p *Pool[T]) deliver(c *creation[T], r *resource[T], v verdict) {
+	if p.cfg.MaxLifetime > 0 && !r.preserved {
 		r.expires = later(p.since(), p.cfg.MaxLifetime)
 		if p.cfg.Jitter > 0 {
 			r.expires = later(r.expires, rand.N(p.cfg.Jitter))
@@ -133,13 +153,12 @@ func (p *Pool[T]) deliver(w *waiter[T], r *resource[T], v verdict) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.createEndedLocked(w)
+	p.createEndedLocked(c)
 	p.count.creates++
-	p.lastCreateErr = nil
-	p.refillHold = false
+	p.outageEndsLocked()
 	p.applyLocked(v)
 	p.armSweepLocked()
-	switch {
+	switch w := c.w; {
 	case w != nil && w.state == stateReserved:
 		p.alone.remove(w)
 		p.grantLocked(w, r, true)
@@ -156,47 +175,67 @@ func (p *Pool[T]) deliver(w *waiter[T], r *resource[T], v verdict) {
 	p.balanceLocked()
 }
 
-// createFailed delivers err: to w, else to the first in the queue. Where as
-// many creates are still running as there are waiters nobody gets it, as they
-// all may yet be served.
-func (p *Pool[T]) createFailed(w *waiter[T], err error) {
+// createFailed delivers err: to the one the create was for, else to the first in
+// the queue that has no create of its own; see outage.go.
+func (p *Pool[T]) createFailed(c *creation[T], err error) {
 	var v verdict
+	var denied bool
 	defer func() {
-		p.deliverError(w, err, v)
+		p.deliverError(c, err, denied, v)
 		p.report("Create", err)
 	}()
+	denied = p.denied(err)
 	v = p.judgeCreate(err)
 }
 
-func (p *Pool[T]) deliverError(w *waiter[T], err error, v verdict) {
+// preserves asks Config.Preserve.
+func (p *Pool[T]) preserves(v T) (yes bool) {
+	if p.cfg.Preserve == nil {
+		return false
+	}
+	_ = call("Preserve", func() error { yes = p.cfg.Preserve(v); return nil }, func(error) {})
+	return yes
+}
+
+// denied asks Config.Denied.
+func (p *Pool[T]) denied(err error) (yes bool) {
+	if p.cfg.Denied == nil {
+		return false
+	}
+	_ = call("Denied", func() error { yes = p.cfg.Denied(err); return nil }, func(error) {})
+	return yes
+}
+
+func (p *Pool[T]) deliverError(c *creation[T], err error, denied bool, v verdict) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.createEndedLocked(w)
+	p.createEndedLocked(c)
 	p.total--
 	p.count.createErrors++
 	p.lastCreateErr = err
-	switch {
-	case p.mode&modeClosed != 0:
-	case w != nil && w.state == stateReserved:
-		p.alone.remove(w)
-		p.failLocked(w, &CreateError{err})
-	case p.queue.n > p.creating-p.reserved:
-		p.failLocked(p.queue.pop(), &CreateError{err})
-	case p.queue.n == 0:
-		// It was for Min or MinIdle. The next sweep tries again, or the next
-		// create that succeeds; not we, at once and forever.
-		p.refillHold = true
-		p.armSweepLocked()
+	p.outageGrowsLocked(denied)
+	if p.mode&modeClosed == 0 {
+		most := 1
+		if w := c.w; w != nil && w.state == stateReserved {
+			p.alone.remove(w)
+			p.failLocked(w, &CreateError{Err: err})
+			most = 0
+		}
+		p.failUnservedLocked(err, most)
 	}
 	p.applyLocked(v)
 	p.balanceLocked()
 }
 
-func (p *Pool[T]) createEndedLocked(w *waiter[T]) {
+func (p *Pool[T]) createEndedLocked(c *creation[T]) {
 	p.creating--
-	if w != nil {
+	switch {
+	case c.w != nil:
 		p.reserved--
+	case c.refill:
+		p.refilling--
 	}
+	p.creations = slices.DeleteFunc(p.creations, func(other *creation[T]) bool { return other == c })
 	if p.createEnded != nil {
 		close(p.createEnded)
 		p.createEnded = nil

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"runtime"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -125,23 +124,30 @@ func TestCreateErrorGoesToTheHeadAndLetsTheNextTry(t *testing.T) {
 	})
 }
 
-func TestCreateErrorBothersNobodyWhileEnoughCreatesAreRunning(t *testing.T) {
+func TestErrorOfACreateForMinBothersNobodyWhoHasOneOfHisOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := make(gate)
+		own, forMin := make(gate), make(gate)
 		cfg := quiet(3)
 		cfg.Min = 3
-		p, _ := (&shop{create: g.pass}).sell(t, cfg)
+		p, _ := (&shop{create: func(ctx context.Context) error {
+			if ctx.Value(ctxKey{}) != nil {
+				return <-own
+			}
+			return <-forMin
+		}}).sell(t, cfg)
 		l := line{t: t, p: p}
-		q := l.join()
+		q := l.joinWith(func(ctx context.Context) (Lease[*item], error) {
+			return p.Acquire(context.WithValue(ctx, ctxKey{}, "x"))
+		})
 		require.Equal(t, 3, p.Stats().Creating)
-		g <- errBroken
+		forMin <- errBroken
 		synctest.Wait()
 		require.False(t, q.isDone())
-		g <- nil
+		own <- nil
 		synctest.Wait()
 		require.NoError(t, q.err)
-		g <- nil
-		g <- nil // the success starts another for Min
+		forMin <- nil
+		forMin <- nil // the success starts another for Min
 		synctest.Wait()
 		require.Equal(t, 3, p.Stats().Count)
 		require.NoError(t, q.lease.Release())
@@ -270,35 +276,5 @@ func TestCreateThatHeedsItsContextEndsAfterCreateTimeout(t *testing.T) {
 		_, err := p.Acquire(t.Context())
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.Equal(t, time.Second, time.Since(start))
-	})
-}
-
-func TestFailedRefillIsTriedAgainLaterAndNotInALoop(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var tries atomic.Int32
-		var fail atomic.Bool
-		cfg := quiet(3)
-		cfg.Min = 2
-		cfg.CheckInterval = time.Minute
-		p, _ := (&shop{create: func(context.Context) error {
-			tries.Add(1)
-			if fail.Load() {
-				return errBroken
-			}
-			return nil
-		}}).sell(t, cfg)
-		l := must(t, p)
-		synctest.Wait()
-		require.EqualValues(t, 2, tries.Load())
-		fail.Store(true)
-		require.NoError(t, l.Discard())
-		after(time.Second)
-		require.EqualValues(t, 3, tries.Load(), "once")
-		after(3 * time.Minute)
-		require.EqualValues(t, 6, tries.Load(), "once a sweep")
-		fail.Store(false)
-		after(time.Minute)
-		require.Equal(t, 2, p.Stats().Idle)
-		require.EqualValues(t, 7, tries.Load())
 	})
 }

@@ -55,8 +55,10 @@ type AcquireError struct {
 	// error than Reason, else nil.
 	Cause error
 	// Max, Idle, Active and Waiting are those of Stats; Waiting does not
-	// count this acquirer.
-	Max, Idle, Active, Waiting int
+	// count this acquirer. Creating of the Active ones are being created, the
+	// first of them for CreatingFor.
+	Max, Idle, Active, Waiting, Creating int
+	CreatingFor                          time.Duration
 	// Waited is how long this acquirer has waited.
 	Waited time.Duration
 	// LastCreateErr is the error of the most recent create, nil if that one
@@ -69,17 +71,28 @@ func (e *AcquireError) Error() string {
 	b.WriteString("pool: acquire: ")
 	b.WriteString(strings.TrimPrefix(e.Reason.Error(), "pool: "))
 	if e.Cause != nil {
-		fmt.Fprintf(&b, " (%v)", e.Cause)
+		fmt.Fprintf(&b, ": %v", e.Cause)
 	}
-	if e.Waited > 0 {
-		fmt.Fprintf(&b, " after %v", e.Waited.Round(time.Microsecond))
+	if e.Creating > 0 && e.Waited > 0 {
+		b.WriteString(" while a resource is being created")
 	}
-	fmt.Fprintf(&b, ": max %d, active %d, idle %d, waiting %d", e.Max, e.Active, e.Idle, e.Waiting)
 	if e.LastCreateErr != nil {
-		fmt.Fprintf(&b, "; last create failed: %v", e.LastCreateErr)
+		fmt.Fprintf(&b, "; the last create failed: %v", e.LastCreateErr)
 	}
+	// What differs each time stands at the end, so that trackers of errors can
+	// group them by their beginning.
+	fmt.Fprintf(&b, " (max %d, active %d, idle %d, waiting %d", e.Max, e.Active, e.Idle, e.Waiting)
+	if e.Waited > 0 {
+		fmt.Fprintf(&b, "; waited %v", shown(e.Waited))
+	}
+	if e.Creating > 0 {
+		fmt.Fprintf(&b, "; creating %d, for %v", e.Creating, shown(e.CreatingFor))
+	}
+	b.WriteByte(')')
 	return b.String()
 }
+
+func shown(d time.Duration) time.Duration { return d.Round(time.Microsecond) }
 
 // Unwrap gives Reason, and Cause where there is one.
 func (e *AcquireError) Unwrap() []error {
@@ -96,9 +109,19 @@ func (e *AcquireError) Timeout() bool { return errors.Is(e, context.DeadlineExce
 type CreateError struct {
 	// Err is what Create returned, or a *PanicError.
 	Err error
+	// Ago is not 0 where no create was started for this acquirer, because the
+	// last ones have all failed, this one so long ago. With the fifth failure in
+	// a row a pause begins between creates, of 20 ms and then up to 300 ms; where
+	// Config.Denied says so, with the first, of 100 ms and then up to 1 s.
+	Ago time.Duration
 }
 
-func (e *CreateError) Error() string { return "pool: create: " + e.Err.Error() }
+func (e *CreateError) Error() string {
+	if e.Ago == 0 {
+		return "pool: create: " + e.Err.Error()
+	}
+	return fmt.Sprintf("pool: create: %v (not tried again: the last ones have failed, this one %v ago)", e.Err, shown(e.Ago))
+}
 
 // Unwrap gives Err.
 func (e *CreateError) Unwrap() error { return e.Err }

@@ -171,5 +171,5 @@ func ExampleConsecutiveFailures() {
 	// pool: create: the server is down active
 	// pool: create: the server is down active
 	// pool: create: the server is down inactive
-	// pool: acquire: unavailable: the circuit breaker is open: max 10, active 0, idle 0, waiting 0; last create failed: the server is down inactive
+	// pool: acquire: unavailable: the circuit breaker is open; the last create failed: the server is down (max 10, active 0, idle 0, waiting 0) inactive
 }

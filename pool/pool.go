@@ -31,6 +31,7 @@ type resource[T any] struct {
 	idleSince int64  // pool time, coarse
 	idleOrder uint64 // place in the idle list
 	w         *waiter[T]
+	preserved bool            // see Config.Preserve; it does not change
 	gone      bool            // does not count any more
 	closer    *sync.WaitGroup // of the Close that waits for the destroying
 }
@@ -65,14 +66,16 @@ type Pool[T any] struct {
 	total      int // all that exist
 	creating   int // of these, being created,
 	reserved   int // of these, for somebody not in the queue
+	refilling  int // and for Min or MinIdle, when nobody in the queue was without one
 	checking   int // being checked
 	destroying int // being destroyed
 	max, min   int
 
 	alone waitQueue[T] // not queueing: each waits for a create of its own
 
-	refillHold    bool // no background create until the next sweep
-	lastCreateErr error
+	creations     []*creation[T] // those that are running, in the order of their start
+	outage        outage
+	lastCreateErr error         // of the most recent create; nil if it succeeded
 	createEnded   chan struct{} // closed and replaced when a create ends; nil if nobody asks
 	drained       chan struct{} // closed when the pool is closed and empty
 	isDrained     bool
@@ -145,7 +148,7 @@ func (p *Pool[T]) unfitLocked(r *resource[T]) reason {
 	switch {
 	case p.mode&modeClosed != 0:
 		return closed
-	case r.epoch != p.epoch:
+	case r.epoch != p.epoch && !r.preserved:
 		return flushed
 	case p.now >= r.expires:
 		return lifetime
@@ -166,8 +169,10 @@ func (p *Pool[T]) balanceLocked() {
 		p.grantLocked(w, p.takeIdleLocked(), false)
 		w.wake()
 	}
-	for n := p.wantedLocked(); n > 0; n-- {
-		p.startCreateLocked(nil)
+	for n := p.wantedLocked(); n > 0; n = p.wantedLocked() {
+		for range n {
+			p.startCreateLocked(nil)
+		}
 	}
 	if p.mode&modeClosed != 0 && p.total == 0 && !p.isDrained {
 		p.isDrained = true

@@ -369,7 +369,11 @@ func (p *Pool[T]) inconsistencyLocked() error {
 		return fmt.Errorf("%d wait with %d idle", n, p.idle.n)
 	case p.mode&modeOver == 0 && p.total > p.max:
 		return fmt.Errorf("%d exist, %d may", p.total, p.max)
-	case p.mode&modeRecovering == 0 && p.wantedLocked() > 0:
+	case p.creating != len(p.creations) || p.reserved+p.refilling > p.creating:
+		return fmt.Errorf("%d creates run, %d are known, %d reserved, %d for Min", p.creating, len(p.creations), p.reserved, p.refilling)
+	case p.mode == 0 && p.outage.failures > 0 && p.unservedLocked() > 0 && p.roomLocked() > 0 && p.outage.timerAt == 0:
+		return fmt.Errorf("%d wait, and nothing will create for them", n)
+	case p.mode&modeRecovering == 0 && p.outage.failures == 0 && p.wantedLocked() > 0:
 		return fmt.Errorf("%d creates are missing: %d wait, %d of %d are created", p.wantedLocked(), n, p.creating, p.total)
 	case p.cfg.StarveAfter > 0 && n > 0 && !p.starvation.armed:
 		return fmt.Errorf("%d wait, and nothing will call Starving", n)

@@ -56,7 +56,7 @@ func (p *Pool[T]) sweep() {
 		case now >= r.expires:
 			why = lifetime
 		case p.cfg.MaxIdleTime > 0 && now-r.idleSince >= int64(p.cfg.MaxIdleTime) &&
-			live > p.min && p.idle.n > p.minIdle:
+			live > p.min && p.idle.n > p.minIdle && !r.preserved:
 			why = idleTime
 		}
 		if why == fit {
@@ -67,7 +67,6 @@ func (p *Pool[T]) sweep() {
 		p.retireLocked(r, why)
 		live--
 	}
-	p.refillHold = false
 	p.balanceLocked()
 	if p.cfg.CheckInterval > 0 && now >= p.nextCheck {
 		p.nextCheck = later(now, p.cfg.CheckInterval)
@@ -88,10 +87,11 @@ type suspect[T any] struct {
 }
 
 func (p *Pool[T]) idleNowLocked() []suspect[T] {
-	all := make([]suspect[T], p.idle.n)
-	for i := range all {
-		r := p.idle.at(i)
-		all[i] = suspect[T]{r, r.idleOrder}
+	all := make([]suspect[T], 0, p.idle.n)
+	for i := range p.idle.n {
+		if r := p.idle.at(i); !r.preserved {
+			all = append(all, suspect[T]{r, r.idleOrder})
+		}
 	}
 	return all
 }

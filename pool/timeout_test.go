@@ -24,7 +24,7 @@ func TestAcquireTimeoutTellsHowThePoolStood(t *testing.T) {
 		s.create = g.pass
 
 		_, err = p.Acquire(t.Context())
-		require.EqualError(t, err, "pool: acquire: timed out after 3s: max 2, active 2, idle 0, waiting 0; last create failed: broken")
+		require.EqualError(t, err, "pool: acquire: timed out while a resource is being created; the last create failed: broken (max 2, active 2, idle 0, waiting 0; waited 3s; creating 1, for 3s)")
 		require.ErrorIs(t, err, ErrTimeout)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.NotErrorIs(t, err, errBroken, "it is not why this one failed")
@@ -168,7 +168,7 @@ func TestContextErrorsAndTheirCausesAreKept(t *testing.T) {
 		_, err := p.Acquire(ctx)
 		require.ErrorIs(t, err, context.Canceled)
 		require.ErrorIs(t, err, why)
-		require.EqualError(t, err, "pool: acquire: context canceled (the task has ended): max 1, active 0, idle 0, waiting 0")
+		require.EqualError(t, err, "pool: acquire: context canceled: the task has ended (max 1, active 0, idle 0, waiting 0)")
 		_, err = p.AcquireNow(ctx)
 		require.ErrorIs(t, err, context.Canceled)
 		require.Zero(t, p.Stats().Count, "nothing is created for it")
@@ -204,7 +204,7 @@ func TestMaxWaitersCountsThoseBeyondMax(t *testing.T) {
 		}
 		_, err := p.Acquire(t.Context())
 		require.ErrorIs(t, err, ErrTooManyWaiters)
-		require.EqualError(t, err, "pool: acquire: too many waiters: max 6, active 4, idle 0, waiting 8")
+		require.EqualError(t, err, "pool: acquire: too many waiters (max 6, active 4, idle 0, waiting 8; creating 4, for 0s)")
 		for range 6 {
 			g <- nil
 		}

@@ -14,7 +14,7 @@ import (
 
 var lexical = sqltext.NewRules(sqltext.DollarQuotes | sqltext.EscapeStrings | sqltext.DoubtfulNesting |
 	sqltext.ReturnEndsComment | sqltext.Backticks | sqltext.DoubtfulBrackets | sqltext.HashNames |
-	sqltext.AlternativeQuotes)
+	sqltext.AlternativeQuotes | sqltext.DoubtfulUnicode)
 
 // Classify returns what a text, one statement or several, leaves behind. It
 // runs on every statement: one pass, no allocation.

@@ -8,36 +8,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/pooldriver/pooldriver/dialects"
-	classifier "github.com/pooldriver/pooldriver/dialects/internal/classify/mysql"
-)
-
-// Error numbers of the servers, by the names their manuals give them.
-const (
-	erAccessDenied             = 1045
-	erAccessDeniedNoPassword   = 1698
-	erMustChangePassword       = 1862
-	erAccountLocked            = 3118
-	erServerShutdown           = 1053
-	erNormalShutdown           = 1077
-	erShutdownComplete         = 1079
-	erForcingClose             = 1080
-	erAbortingConnection       = 1152
-	erNewAbortingConnection    = 1184
-	erConnectionKilled         = 1927 // MariaDB
-	erSessionWasKilled         = 3169 // MySQL
-	erUnknownStatement         = 1243
-	erNoSuchThread             = 1094
-	erConnectionLimit          = 1040
-	erUserLimit                = 1203
-	erUserResourceLimitReached = 1226
-	erLockWaitTimeout          = 1205
-	erTooManyPrepared          = 1461
-	erOfflineMode              = 3032
-	erUnknownCommand           = 1047
-	erOptionPrevents           = 1290
-	erReadOnlyTransaction      = 1792
-	erReadOnlyMode             = 1836
-	erInnoDBReadOnly           = 1874
+	"github.com/pooldriver/pooldriver/dialects/internal/myerror"
 )
 
 // diagnose knows errors by their numbers. An idle connection that the server
@@ -66,37 +37,37 @@ func authFailed(err error) bool {
 }
 
 func diagnoseFirst(err error) dialects.Diagnosis {
-	number := errorNumber(err)
-	if slices.Contains(classifier.TxEnders, int(number)) {
+	number := int(errorNumber(err))
+	switch {
+	case myerror.TxEnders.Has(number):
 		return dialects.TxEnded
+	case myerror.LoginRefused.Has(number):
+		return dialects.AuthFailed
+	case myerror.Leaving.Has(number):
+		return dialects.ServerLeaving
+	case myerror.ReadOnly.Has(number):
+		return dialects.RoleDoubt
 	}
 	switch number {
-	case erAccessDenied, erAccessDeniedNoPassword, erMustChangePassword, erAccountLocked:
-		return dialects.AuthFailed
-	case erServerShutdown, erNormalShutdown, erShutdownComplete, erForcingClose,
-		erAbortingConnection, erNewAbortingConnection, erConnectionKilled, erSessionWasKilled, erOfflineMode:
-		return dialects.ServerLeaving
-	case erUnknownCommand:
+	case myerror.UnknownCommand:
 		// What a node of Galera says to everything while it is not part of its
 		// cluster ("WSREP has not yet prepared node for application use").
 		if mentions(err, "wsrep") {
 			return dialects.ServerLeaving
 		}
-	case erReadOnlyTransaction, erReadOnlyMode, erInnoDBReadOnly:
-		return dialects.RoleDoubt
-	case erOptionPrevents:
+	case myerror.OptionPrevents:
 		// "… is running with the --read-only option so …", --super-read-only
 		// and --innodb-read-only; also --secure-file-priv, and others. The
 		// option's name is in no language.
 		if mentions(err, "read-only") || mentions(err, "read_only") {
 			return dialects.RoleDoubt
 		}
-	case erLockWaitTimeout:
+	case myerror.LockWaitTimeout:
 		// With innodb_rollback_on_timeout the transaction, by default the statement.
 		return dialects.TxDoubt
-	case erTooManyPrepared:
+	case myerror.TooManyPrepared:
 		return dialects.TooManyPrepared
-	case erUnknownStatement:
+	case myerror.UnknownStatement:
 		// EXECUTE has the same number, also within a procedure that has
 		// committed something before. The command is named last. A message in
 		// another language may end in another way; then the program gets the

@@ -13,6 +13,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/pooldriver/pooldriver/dialects/internal/wire"
+	"github.com/pooldriver/pooldriver/internal/redact"
 )
 
 // link is a connection of the driver with the wire under it, which is nil where
@@ -110,10 +111,10 @@ func scrub(err error, password, target string) error {
 	if len(password) < 4 || strings.Contains(target, password) || !strings.Contains(text, password) {
 		return err
 	}
-	text = strings.ReplaceAll(text, password, "xxxxx")
+	text = redact.Strike(text, password)
 	var server *mysql.MySQLError
 	if errors.As(err, &server) {
-		return &mysql.MySQLError{Number: server.Number, SQLState: server.SQLState, Message: strings.ReplaceAll(server.Message, password, "xxxxx")}
+		return &mysql.MySQLError{Number: server.Number, SQLState: server.SQLState, Message: redact.Strike(server.Message, password)}
 	}
 	return errors.New(text)
 }

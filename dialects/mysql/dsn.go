@@ -11,7 +11,10 @@ import (
 	"github.com/pooldriver/pooldriver/dialects"
 )
 
-const urlPrefix, ownPrefix = "mysql://", "mysql:"
+const ownPrefix = "mysql:"
+
+// urlPrefixes are the schemes of a URL: MariaDB's clients write their own.
+var urlPrefixes = []string{"mysql://", "mariadb://"}
 
 // place is where a server listens.
 type place struct {
@@ -59,20 +62,23 @@ var (
 )
 
 func take(dsn string) (parts, error) {
-	var p parts
-	var err error
-	switch {
-	case dialects.HasPrefix(dsn, urlPrefix):
-		p, err = takeURL(dsn[len(urlPrefix):])
-	case dialects.HasPrefix(dsn, ownPrefix):
-		p, err = takeNative(dsn[len(ownPrefix):])
-	default:
-		p, err = takeNative(dsn)
-	}
+	p, err := takeForm(dsn)
 	if err != nil {
 		return p, err
 	}
 	return p, p.checkShown()
+}
+
+func takeForm(dsn string) (parts, error) {
+	for _, prefix := range urlPrefixes {
+		if dialects.HasPrefix(dsn, prefix) {
+			return takeURL(dsn[len(prefix):])
+		}
+	}
+	if dialects.HasPrefix(dsn, ownPrefix) {
+		dsn = dsn[len(ownPrefix):]
+	}
+	return takeNative(dsn)
 }
 
 // checkShown refuses what may show a password in the target: parts that hold
@@ -211,7 +217,7 @@ func only(s, extra string) bool {
 	return true
 }
 
-// takeURL reads what follows mysql://. Some programs write the driver's form
+// takeURL reads what follows the scheme. Some programs write the driver's form
 // there, network and all; that is understood too.
 func takeURL(rest string) (parts, error) {
 	if p, err := takeNative(rest); err == nil && p.user != "" && strings.Contains(rest, "@"+p.network+"(") {
@@ -332,8 +338,10 @@ func (p *parts) takeSocket() error {
 // claim knows a DSN by its shape. What is claimed although it cannot be read
 // gets an error that says why; unclaimed, it would be called unknown.
 func claim(dsn string) dialects.Claim {
-	if dialects.HasPrefix(dsn, ownPrefix) {
-		return dialects.Surely
+	for _, prefix := range append(urlPrefixes, ownPrefix) {
+		if dialects.HasPrefix(dsn, prefix) {
+			return dialects.Surely
+		}
 	}
 	word := strings.IndexFunc(dsn, func(r rune) bool { return !only(string(r), "_ \t+-.") })
 	switch {

@@ -20,6 +20,7 @@ import (
 func TestParseReadsEveryFormOfDSN(t *testing.T) {
 	for dsn, want := range map[string]parts{
 		"mysql://u:p@h:1/d": {user: "u", password: "p", network: "tcp", address: "h:1", database: "d"},
+		"mariadb://u:p@h/d": {user: "u", password: "p", network: "tcp", address: "h:3306", database: "d"},
 		"MySQL://u:p@h/d":   {user: "u", password: "p", network: "tcp", address: "h:3306", database: "d"},
 		"mysql://h":         {network: "tcp", address: "h:3306"},
 		"mysql://h?a=b":     {network: "tcp", address: "h:3306", query: "a=b"},
@@ -66,6 +67,13 @@ func TestNativeDSNsMeanWhatTheyMeanToTheDriver(t *testing.T) {
 		got, err := parse(dsn)
 		require.NoError(t, err, dsn)
 		require.True(t, reflect.DeepEqual(want, got.servers[0].config), dsn)
+	}
+}
+
+func TestAParameterThatIsGivenTwiceIsRefused(t *testing.T) {
+	for _, dsn := range []string{"mysql://u@h/d?parseTime=true&x=1&parseTime=false", "u@tcp(h)/d?pool_max_conns=1&pool_max_conns=2"} {
+		_, err := parse(dsn)
+		require.ErrorContains(t, err, "a parameter twice", dsn)
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/pooldriver/pooldriver/dialects"
 	"github.com/pooldriver/pooldriver/dialects/internal/hosts"
+	"github.com/pooldriver/pooldriver/dialects/internal/myerror"
 )
 
 // What servers answer to askSettings and askReady.
@@ -140,14 +141,14 @@ func TestAServerOfTheRoleIsFound(t *testing.T) {
 			peers, list := newPeers(t, c.settings...)
 			tmpl := parseList(t, list, "target_session_attrs="+c.attrs)
 			s := peers[0].dial(t, tmpl)
-			host, _ := s.Location()
+			host, _ := s.Host()
 			require.Equal(t, peers[c.want].l.Addr().String(), host)
 			for i, p := range peers {
 				said := p.said()
 				require.Equal(t, c.logins[i], count(said, "login"), i)
 				require.Equal(t, c.logins[i], count(said, askSettings), i)
 			}
-			require.NoError(t, s.Fits(t.Context()))
+			require.NoError(t, s.CheckRole(t.Context()))
 			require.NoError(t, s.Close(t.Context()))
 		})
 	}
@@ -159,14 +160,14 @@ func TestANodeThatIsNotReadyIsPassedOverForEveryRole(t *testing.T) {
 		peers[0].becomes(galera, "OFF")
 		tmpl := parseList(t, list, attrs)
 		s := peers[0].dial(t, tmpl)
-		host, passed := s.Location()
+		host, passed := s.Host()
 		require.Equal(t, peers[1].l.Addr().String(), host)
 		if attrs == "" {
 			require.Equal(t, peers[0].l.Addr().String()+": the server is a cluster's node that is not ready", passed)
 		}
-		require.NoError(t, s.Fits(t.Context()))
+		require.NoError(t, s.CheckRole(t.Context()))
 		peers[1].becomes(galera, "OFF")
-		require.ErrorIs(t, s.Fits(t.Context()), dialects.ErrWrongRole)
+		require.ErrorIs(t, s.CheckRole(t.Context()), dialects.ErrWrongRole)
 		require.NoError(t, s.Close(t.Context()))
 	}
 }
@@ -176,7 +177,7 @@ func TestAServerThatIsPartOfNoClusterIsAlwaysReady(t *testing.T) {
 	// MariaDB has the variable, and the state OFF, also without a cluster.
 	peers[0].becomes([][]any{{"read_only", "OFF"}, {"wsrep_on", "OFF"}}, "OFF")
 	s := peers[0].dial(t, parseList(t, list, "target_session_attrs=read-write"))
-	require.NoError(t, s.Fits(t.Context()))
+	require.NoError(t, s.CheckRole(t.Context()))
 	require.NoError(t, s.Close(t.Context()))
 }
 
@@ -184,8 +185,8 @@ func TestOneServerOfAnyKindIsAskedNothing(t *testing.T) {
 	peers, list := newPeers(t, readOnly)
 	tmpl := parseList(t, list, "target_session_attrs=any")
 	s := peers[0].dial(t, tmpl)
-	require.NoError(t, s.Fits(t.Context()))
-	host, _ := s.Location()
+	require.NoError(t, s.CheckRole(t.Context()))
+	host, _ := s.Host()
 	require.Empty(t, host)
 	require.Equal(t, []string{"login app/app", askHome}, peers[0].said())
 	require.NoError(t, s.Close(t.Context()))
@@ -194,14 +195,14 @@ func TestOneServerOfAnyKindIsAskedNothing(t *testing.T) {
 func TestAServerThatHasLostItsRoleIsFoundOut(t *testing.T) {
 	peers, list := newPeers(t, writable)
 	s := peers[0].dial(t, parseList(t, list, "target_session_attrs=read-write"))
-	require.NoError(t, s.Fits(t.Context()))
+	require.NoError(t, s.CheckRole(t.Context()))
 	peers[0].becomes(readOnly, "")
-	err := s.Fits(t.Context())
+	err := s.CheckRole(t.Context())
 	require.ErrorIs(t, err, dialects.ErrWrongRole)
 	require.EqualError(t, err, "the server is read-only (read_only), and target_session_attrs=read-write asks for another")
 	peers[0].answers(func(*peerSession, string) reply { return reply{errno: 1227} })
-	require.NotErrorIs(t, s.Fits(t.Context()), dialects.ErrWrongRole)
-	require.Error(t, s.Fits(t.Context()))
+	require.NotErrorIs(t, s.CheckRole(t.Context()), dialects.ErrWrongRole)
+	require.Error(t, s.CheckRole(t.Context()))
 	require.NoError(t, s.Close(t.Context()))
 }
 
@@ -231,14 +232,14 @@ func TestEachServerHasAStateAtConnectOfItsOwn(t *testing.T) {
 
 func TestTheErrorOfAWalkNamesEachServerAndItsReason(t *testing.T) {
 	peers, list := newPeers(t, readOnly, writable)
-	peers[1].refuses(func(login) uint16 { return erConnectionLimit })
+	peers[1].refuses(func(login) uint16 { return myerror.ConnectionLimit })
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	dead := l.Addr().String()
 	require.NoError(t, l.Close())
 	_, err = parseList(t, dead+","+list, "target_session_attrs=primary").Dial(t.Context(), nil)
 	require.ErrorIs(t, err, dialects.ErrWrongRole)
-	require.Equal(t, uint16(erConnectionLimit), errorNumber(err))
+	require.Equal(t, uint16(myerror.ConnectionLimit), errorNumber(err))
 	var refusal *net.OpError
 	require.ErrorAs(t, err, &refusal)
 	for _, want := range []string{"none of 3 servers", dead + ": dial tcp", peers[0].l.Addr().String() + ": the server is read-only (read_only)", "1040"} {
@@ -249,7 +250,7 @@ func TestTheErrorOfAWalkNamesEachServerAndItsReason(t *testing.T) {
 
 func TestAWrongPasswordIsNotTriedOnTheNextServer(t *testing.T) {
 	peers, list := newPeers(t, writable, writable)
-	peers[0].refuses(func(login) uint16 { return erAccessDenied })
+	peers[0].refuses(func(login) uint16 { return myerror.AccessDenied })
 	_, err := parseList(t, list, "").Dial(t.Context(), nil)
 	require.Equal(t, dialects.AuthFailed, diagnose(err))
 	require.Empty(t, peers[1].said())
@@ -267,7 +268,7 @@ func TestAServerThatAcceptsAndSaysNothingCostsItsShare(t *testing.T) {
 	s, err := parseList(t, l.Addr().String()+","+list, "").Dial(ctx, nil)
 	require.NoError(t, err)
 	require.GreaterOrEqual(t, time.Since(begin), limit/2)
-	host, _ := s.(dialects.Located).Location()
+	host, _ := s.(dialects.Hosted).Host()
 	require.Equal(t, peers[0].l.Addr().String(), host)
 	require.NoError(t, s.Close(t.Context()))
 }
@@ -364,7 +365,7 @@ func TestAServerThatCannotBeReachedIsToldFromASlowOne(t *testing.T) {
 }
 
 func TestARefusedCredentialIsDiagnosedInEveryBranch(t *testing.T) {
-	full, refused := &mysql.MySQLError{Number: erConnectionLimit}, &mysql.MySQLError{Number: erAccessDenied}
+	full, refused := &mysql.MySQLError{Number: myerror.ConnectionLimit}, &mysql.MySQLError{Number: myerror.AccessDenied}
 	require.Equal(t, dialects.AuthFailed, diagnose(errors.Join(full, fmt.Errorf("login: %w", refused))))
 	require.Zero(t, diagnose(errors.Join(full, errors.New("no"))))
 }

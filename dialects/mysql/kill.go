@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/dialects/internal/myerror"
 )
 
 // killer ends connections whose socket the driver has closed while the server
@@ -93,13 +94,7 @@ func (k *killer) stop(ctx context.Context, v victim) error {
 
 // fullHouse reports whether the server has no place for the connection that
 // kills. What it is to kill takes one of the places, and may end by itself.
-func fullHouse(err error) bool {
-	switch errorNumber(err) {
-	case erConnectionLimit, erUserLimit, erUserResourceLimitReached:
-		return true
-	}
-	return false
-}
+func fullHouse(err error) bool { return myerror.Full.Has(int(errorNumber(err))) }
 
 // step looks whether the connection is still there and kills it once.
 func (k *killer) step(ctx context.Context, v victim, asked *bool) (gone bool, err error) {
@@ -121,9 +116,9 @@ func (k *killer) step(ctx context.Context, v victim, asked *bool) (gone bool, er
 	}
 	err = execute(ctx, k.link.conn, fmt.Sprintf("%sKILL %d", killLabel, v.thread))
 	switch errorNumber(err) {
-	case erNoSuchThread:
+	case myerror.NoSuchThread:
 		return true, nil
-	case erKillDenied:
+	case myerror.KillDenied:
 		return false, fmt.Errorf("%w: %w", errDenied, err)
 	}
 	*asked = err == nil

@@ -102,8 +102,6 @@ var (
 	errDenied = errors.New("its user is let in no more, and another one may not kill it")
 )
 
-const erKillDenied = 1095
-
 // unable reports whether the killer could do nothing for now. Another credential
 // may come, or the statement end where that can be seen.
 func unable(err error) bool {

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/dialects/internal/myerror"
 )
 
 // accounts are a busy server's, by user; a source gives one of them.
@@ -37,7 +38,7 @@ func newAccounts(t *testing.T, userAndPassword ...string) *accounts {
 			return 0
 		}
 		a.refused = append(a.refused, l.user)
-		return erAccessDenied
+		return myerror.AccessDenied
 	})
 	return a
 }
@@ -234,7 +235,7 @@ func TestWhoMaySeeAndNotKillWaitsForTheStatementsOwnEnd(t *testing.T) {
 				closeOnce(a.killed[uint32(s.thread)])
 				a.busyServer.mu.Unlock()
 			}
-			return reply{errno: erKillDenied}
+			return reply{errno: myerror.KillDenied}
 		})
 		if ends {
 			require.NoError(t, s.Close(t.Context()))

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/dialects/internal/myerror"
 )
 
 // busyServer is a peer on which SELECT SLEEP hangs until it is killed, whether
@@ -65,7 +66,7 @@ func (b *busyServer) answerTo(s *peerSession, q string) reply {
 				return reply{ok: true}
 			}
 		}
-		return reply{errno: erNoSuchThread}
+		return reply{errno: myerror.NoSuchThread}
 	case strings.Contains(q, "processlist"):
 		return b.processList(s, q, b.host, func(other *peerSession) bool {
 			if other == s {
@@ -199,7 +200,7 @@ func TestAFullServerIsAskedAgainUntilTheStatementHasEndedByItself(t *testing.T) 
 	refusals := 0
 	b.refuses(func(login) uint16 {
 		if refusals++; refusals < 3 {
-			return erConnectionLimit
+			return myerror.ConnectionLimit
 		}
 		b.mu.Lock()
 		closeOnce(b.killed[peerFirstID])
@@ -221,7 +222,7 @@ func TestCloseGivesUpWithItsContext(t *testing.T) {
 		if refused++; refused == 2 {
 			cancel(stopped)
 		}
-		return erUserLimit
+		return myerror.UserLimit
 	})
 	err := s.Close(ctx)
 	require.ErrorIs(t, err, stopped)

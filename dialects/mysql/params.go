@@ -86,9 +86,12 @@ type params struct {
 
 func readParams(query string) (params, error) {
 	var p params
-	var all, few []string
+	var names, all, few []string
 	for pair := range strings.SplitSeq(query, "&") {
 		name, value, given := strings.Cut(pair, "=")
+		if given {
+			names = append(names, name)
+		}
 		if strings.HasPrefix(name, poolPrefix) {
 			plain, err := url.QueryUnescape(value)
 			if err != nil {
@@ -119,7 +122,7 @@ func readParams(query string) (params, error) {
 		}
 	}
 	p.all, p.transport = strings.Join(all, "&"), strings.Join(few, "&")
-	return p, nil
+	return p, dialects.GivenOnce(names)
 }
 
 // check lets the driver read one parameter alone, so that the error can name

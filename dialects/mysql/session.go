@@ -7,13 +7,13 @@ import (
 
 	"github.com/pooldriver/pooldriver/dialects"
 	"github.com/pooldriver/pooldriver/dialects/internal/hosts"
-	"github.com/pooldriver/pooldriver/dialects/internal/opaque"
 	"github.com/pooldriver/pooldriver/dialects/internal/wire"
+	"github.com/pooldriver/pooldriver/internal/redact"
 )
 
 // session is one connection to a server.
 type session struct {
-	opaque.Label
+	redact.Label
 	link
 	inner
 
@@ -37,7 +37,7 @@ type session struct {
 var _ dialects.Session = (*session)(nil)
 
 func newSession(l link, k *killer, t dialects.Template) *session {
-	s := &session{Label: opaque.Label(t.Target()), link: l, inner: lookInto(l.conn), killer: k, traits: t.Traits()}
+	s := &session{Label: redact.Label(t.Target()), link: l, inner: lookInto(l.conn), killer: k, traits: t.Traits()}
 	s.traits.PreparedKeepsTypes = true
 	if l.wire != nil {
 		s.thread = threadID(l.wire.Head())
@@ -49,13 +49,13 @@ func newSession(l link, k *killer, t dialects.Template) *session {
 
 func (s *session) Conn() driver.Conn { return s.conn }
 
-var _ dialects.Particular = (*session)(nil)
+var _ dialects.ConnTraits = (*session)(nil)
 
 func (s *session) Traits() dialects.Traits { return s.traits }
 
 func (s *session) TxStatus() dialects.TxStatus { return s.transaction(s.autocommitAtConnect) }
 
-var _ dialects.LastWord = (*session)(nil)
+var _ dialects.LastTxStatus = (*session)(nil)
 
 // LastTxStatus: the driver closes a connection whose context ends, also when the
 // statement has just been answered.

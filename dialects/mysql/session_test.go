@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/dialects/internal/myerror"
 )
 
 // The driver keeps status and closed to itself. When this fails, a new version
@@ -364,9 +365,9 @@ func TestDialErrorsAreTheDriversOwn(t *testing.T) {
 	p := newPeer(t)
 	p.refuses(func(l login) uint16 {
 		if l.user == "locked" {
-			return erAccountLocked
+			return myerror.AccountLocked
 		}
-		return erAccessDenied
+		return myerror.AccessDenied
 	})
 	tmpl := p.template(t, "")
 	for _, cred := range []*dialects.Credential{nil, {User: "locked", Password: "x"}} {

@@ -13,12 +13,12 @@ import (
 
 	"github.com/pooldriver/pooldriver/dialects"
 	"github.com/pooldriver/pooldriver/dialects/internal/hosts"
-	"github.com/pooldriver/pooldriver/dialects/internal/opaque"
+	"github.com/pooldriver/pooldriver/internal/redact"
 )
 
 // template makes connections from a DSN.
 type template struct {
-	opaque.Label
+	redact.Label
 
 	pool    []dialects.Param
 	servers []*server // that the DSN names
@@ -39,7 +39,7 @@ func parse(dsn string) (*template, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &template{Label: opaque.Label(target(at)), pool: p.pool, role: p.role}
+	t := &template{Label: redact.Label(target(at)), pool: p.pool, role: p.role}
 	var names []string
 	for _, where := range at.places() {
 		s, err := t.newServer(at, where, p)

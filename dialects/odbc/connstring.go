@@ -158,7 +158,9 @@ func parse(dsn string) (source, error) {
 		return source{}, err
 	}
 	var src source
+	var names []string
 	for _, a := range all {
+		names = append(names, strings.ToLower(a.key))
 		if dialects.HasPrefix(a.key, "pool_") {
 			src.params = append(src.params, dialects.Param{Name: strings.ToLower(a.key), Value: a.value})
 			continue
@@ -169,6 +171,9 @@ func parse(dsn string) (source, error) {
 		return source{}, errNoDriver
 	}
 	if err := src.attributes.refuseDoubtful(); err != nil {
+		return source{}, err
+	}
+	if err := dialects.GivenOnce(names); err != nil {
 		return source{}, err
 	}
 	src.target = src.attributes.target()

@@ -9,6 +9,13 @@ import (
 	"github.com/pooldriver/pooldriver/dialects"
 )
 
+func TestAKeywordThatIsGivenTwiceIsRefused(t *testing.T) {
+	for _, dsn := range []string{"odbc:Driver={X};UID=a;uid=b", "odbc:Driver={X};pool_max_conns=1;pool_max_conns=2"} {
+		_, err := parse(dsn)
+		require.ErrorContains(t, err, "a parameter twice", dsn)
+	}
+}
+
 func TestClaimKnowsItsFormsAndLeavesOthersAlone(t *testing.T) {
 	for dsn, want := range map[string]dialects.Claim{
 		"odbc:DSN=shop":                    dialects.Surely,

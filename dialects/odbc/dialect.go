@@ -67,9 +67,12 @@ type deciding struct {
 	known atomic.Pointer[database]
 }
 
-var _ dialects.Undecided = (*deciding)(nil)
+var (
+	_ dialects.Detecting      = (*deciding)(nil)
+	_ dialects.SettingsKeeper = (*deciding)(nil)
+)
 
-func (d *deciding) Decided() bool { return d.known.Load() != nil }
+func (d *deciding) Detected() bool { return d.known.Load() != nil }
 
 // decide remembers the database of a connection. All connections of one
 // template lead to one.
@@ -88,6 +91,14 @@ func (d *deciding) Effect(query string) dialects.Effect {
 		return (*db).classify(query)
 	}
 	return d.dialect.Effect(query)
+}
+
+// Settings are SQLite's, where it is that.
+func (d *deciding) Settings(query string) []dialects.Setting {
+	if db := d.known.Load(); db != nil && *db == database(sqlite3{}) {
+		return sqlite.Settings(query)
+	}
+	return nil
 }
 
 func (d *deciding) Diagnose(err error) dialects.Diagnosis {

@@ -10,6 +10,9 @@ import (
 	"strings"
 
 	odbcdriver "github.com/alexbrainman/odbc"
+
+	"github.com/pooldriver/pooldriver/dialects/internal/myerror"
+	"github.com/pooldriver/pooldriver/internal/redact"
 )
 
 // lostError is what is said of a connection that is gone. For database/sql it is
@@ -94,7 +97,7 @@ var doubtfulClasses = []string{"HY", "08", "57", "58", "S1", "01", "70"}
 
 // isTooMany: the server has no place for another connection.
 func isTooMany(err error) bool {
-	return hasState(err, "53300") || hasNative(err, 1040, 1203, 1226) ||
+	return hasState(err, "53300") || hasNative(err, myerror.Full...) ||
 		saysAny(err, "too many connections", "Too many connections", "too many clients")
 }
 
@@ -105,7 +108,7 @@ func scrub(err error, secrets []string) error {
 	strike := func(s string) string {
 		for _, secret := range secrets {
 			if len(secret) >= 4 {
-				s = strings.ReplaceAll(s, secret, "xxxxx")
+				s = redact.Strike(s, secret)
 			}
 		}
 		return s

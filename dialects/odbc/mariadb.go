@@ -11,6 +11,7 @@ import (
 
 	"github.com/pooldriver/pooldriver/dialects"
 	"github.com/pooldriver/pooldriver/dialects/internal/classify/mysql"
+	"github.com/pooldriver/pooldriver/dialects/internal/myerror"
 )
 
 // mariadb is MariaDB, and MySQL.
@@ -38,33 +39,17 @@ func (mariadb) renewsQueries() bool { return true }
 
 func (mariadb) classify(query string) dialects.Effect { return mysql.Classify(query) }
 
-// The servers' error numbers, by the names that their manuals give them: see
-// dialects/mysql, diagnose.go.
-const (
-	erAccessDenied           = 1045
-	erAccessDeniedNoPassword = 1698
-	erMustChangePassword     = 1862
-	erAccountLocked          = 3118
-	erServerShutdown         = 1053
-	erNormalShutdown         = 1077
-	erConnectionKilled       = 1927
-	erSessionWasKilled       = 3169
-	erUnknownStatement       = 1243
-	erNoSuchSavepoint        = 1305
-	erTooManyPrepared        = 1461
-)
-
 func (mariadb) diagnose(err error) dialects.Diagnosis {
 	switch {
 	case outgrown(err):
 		return 0
-	case serverLost(err), hasNative(err, erServerShutdown, erNormalShutdown, erConnectionKilled, erSessionWasKilled):
+	case serverLost(err), hasNative(err, myerror.Leaving...):
 		return dialects.ServerLeaving
-	case hasNative(err, erAccessDenied, erAccessDeniedNoPassword, erMustChangePassword, erAccountLocked):
+	case hasNative(err, myerror.LoginRefused...):
 		return dialects.AuthFailed
-	case hasNative(err, mysql.TxEnders...):
+	case hasNative(err, myerror.TxEnders...):
 		return dialects.TxEnded
-	case hasNative(err, erTooManyPrepared):
+	case hasNative(err, myerror.TooManyPrepared):
 		return dialects.TooManyPrepared
 	}
 	return 0
@@ -89,7 +74,7 @@ func (mariadb) harmless(err error, query string) bool {
 
 // stale: see dialects/mysql, diagnose.go.
 func (mariadb) stale(err error, _ string) bool {
-	return hasNative(err, erUnknownStatement) && saysAny(err, "given to mysqld_stmt_execute")
+	return hasNative(err, myerror.UnknownStatement) && saysAny(err, "given to mysqld_stmt_execute")
 }
 
 func (mariadb) mend(context.Context, *conn, error) bool { return false }
@@ -146,7 +131,7 @@ func (m mariadb) transaction(ctx context.Context, s *session) (open, autocommit 
 		return false, false, err
 	}
 	err = s.conn.execute(ctx, endOfSavepoint)
-	if hasNative(err, erNoSuchSavepoint) {
+	if hasNative(err, myerror.NoSuchSavepoint) {
 		return false, answer != "0", nil
 	}
 	return err == nil, answer != "0", err

@@ -10,12 +10,12 @@ import (
 	"time"
 
 	"github.com/pooldriver/pooldriver/dialects"
-	"github.com/pooldriver/pooldriver/dialects/internal/opaque"
+	"github.com/pooldriver/pooldriver/internal/redact"
 )
 
 // session is one connection, with what its database has said.
 type session struct {
-	opaque.Label
+	redact.Label
 	conn     *conn
 	how      dialer
 	database database
@@ -28,8 +28,8 @@ type session struct {
 }
 
 var (
-	_ dialects.Particular = (*session)(nil)
-	_ dialects.Fronted    = (*session)(nil)
+	_ dialects.ConnTraits = (*session)(nil)
+	_ dialects.Unwrapper  = (*session)(nil)
 )
 
 func newSession(c *conn, how dialer) *session {
@@ -38,7 +38,7 @@ func newSession(c *conn, how dialer) *session {
 
 func (s *session) Conn() driver.Conn { return s.conn }
 
-func (s *session) Bare() driver.Conn { return s.conn.bare }
+func (s *session) Unwrap() driver.Conn { return s.conn.bare }
 
 func (s *session) Traits() dialects.Traits { return s.database.traits(s.how.template.Traits()) }
 

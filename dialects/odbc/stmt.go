@@ -8,6 +8,7 @@ import (
 	"errors"
 
 	odbcdriver "github.com/alexbrainman/odbc"
+	"github.com/alexbrainman/odbc/api"
 )
 
 // stmt stands before a statement of the driver's.
@@ -161,7 +162,7 @@ func (s *stmt) keepBound() {
 			bound[i] = b
 		}
 		if ok && b.IsVariableWidth {
-			h.Cols[i] = &odbcdriver.NonBindableColumn{BaseColumn: b.BaseColumn}
+			h.Cols[i] = unbound{&odbcdriver.NonBindableColumn{BaseColumn: b.BaseColumn}}
 		}
 	}
 	for i, b := range s.bound {
@@ -170,6 +171,19 @@ func (s *stmt) keepBound() {
 		}
 	}
 	s.bound = bound
+}
+
+// unbound is a column that the driver would have bound, and reads now as one that
+// cannot be.
+type unbound struct{ odbcdriver.Column }
+
+// Value gives bytes that are empty as the bound column does, not as nil.
+func (u unbound) Value(h api.SQLHSTMT, i int) (driver.Value, error) {
+	v, err := u.Column.Value(h, i)
+	if b, ok := v.([]byte); ok && b == nil {
+		return []byte{}, err
+	}
+	return v, err
 }
 
 var errNamed = errors.New("sql: driver does not support the use of Named Parameters")

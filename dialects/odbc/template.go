@@ -12,13 +12,13 @@ import (
 	"time"
 
 	"github.com/pooldriver/pooldriver/dialects"
-	"github.com/pooldriver/pooldriver/dialects/internal/opaque"
+	"github.com/pooldriver/pooldriver/internal/redact"
 )
 
 // template opens connections by a connection string, or by a connector of
 // somebody else's. It prints as its target: both may hold a password.
 type template struct {
-	opaque.Label
+	redact.Label
 	source
 	connector driver.Connector // nil: the connection string
 	dialect   deciding
@@ -33,7 +33,7 @@ var (
 )
 
 func newTemplate(src source) *template {
-	return &template{Label: opaque.Label(src.target), source: src}
+	return &template{Label: redact.Label(src.target), source: src}
 }
 
 func wrapTemplate(c driver.Connector) *template {

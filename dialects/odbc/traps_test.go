@@ -63,24 +63,24 @@ func TestTheDatabaseBehindIsAskedFor(t *testing.T) {
 
 func TestUntilItIsKnownAStatementHasTheEffectsOfAllDatabases(t *testing.T) {
 	tmpl := mustTemplate(t, "odbc:DSN=x")
-	d := tmpl.Dialect().(dialects.Undecided)
-	require.False(t, d.Decided())
+	d := tmpl.Dialect().(dialects.Detecting)
+	require.False(t, d.Detected())
 	require.True(t, d.Effect("PRAGMA cache_size = 7").Dirty())
 	require.True(t, d.Effect("LISTEN x").Dirty())
 	require.True(t, d.Effect("SET @a = 1").Dirty())
 	require.Equal(t, dialects.Clean, d.Effect("SELECT a FROM t WHERE b = 1"))
 
 	require.NoError(t, tmpl.dialect.decide(postgresql{}))
-	require.True(t, d.Decided())
+	require.True(t, d.Detected())
 	require.NoError(t, tmpl.dialect.decide(postgresql{}))
 	require.ErrorContains(t, tmpl.dialect.decide(mariadb{}), "PostgreSQL")
 }
 
 func TestTheDriverKeepsItsStatementWhereWeLookForIt(t *testing.T) {
 	s := dialSQLite(t)
-	si, err := s.Bare().Prepare("SELECT 1")
+	si, err := s.Unwrap().Prepare("SELECT 1")
 	require.NoError(t, err)
-	require.IsType(t, &odbcdriver.Conn{}, s.Bare())
+	require.IsType(t, &odbcdriver.Conn{}, s.Unwrap())
 	require.NotNil(t, handleOf(si), "the memory of columns can no longer be kept")
 	require.NoError(t, si.Close())
 }
@@ -199,7 +199,7 @@ func (c *failing) Begin() (driver.Tx, error) { c.begins++; return nil, errBegin 
 
 func TestAConnectionOnWhichBeginFailedIsOfNoMoreUse(t *testing.T) {
 	s := dialSQLite(t)
-	c := newConn(&failing{Conn: s.Bare()})
+	c := newConn(&failing{Conn: s.Unwrap()})
 	_, err := c.BeginTx(t.Context(), driver.TxOptions{})
 	require.ErrorIs(t, err, driver.ErrBadConn, "nothing was executed: it may be tried elsewhere")
 	require.ErrorIs(t, err, errBegin)

@@ -36,9 +36,18 @@ func (s *session) Close(ctx context.Context) error {
 	return nil
 }
 
+// endAfter is how long a backend has to end by pgx's goodbye, when no message to it
+// is known to have been cut.
+const endAfter = 100 * time.Millisecond
+
 // awaitCleanup waits for a connection that pgx closes by itself, after a
 // context ended in the middle of a statement: it asks the server once to stop
-// it, and reads to the end.
+// it, says goodbye and reads to the end.
+//
+// A backend whose message was cut waits for the rest of it. It ignores the request,
+// and takes the goodbye for a part of the message; under TLS none can be sent after
+// a write that failed. It ends by the end of the stream, and by nothing else. For one
+// that is at work that says no more than the goodbye did.
 func (s *session) awaitCleanup(ctx context.Context) error {
 	select {
 	case <-s.pg.CleanupDone():
@@ -46,16 +55,26 @@ func (s *session) awaitCleanup(ctx context.Context) error {
 	default:
 	}
 	defer s.keepCancelling(ctx)()
-	select {
-	case <-s.pg.CleanupDone():
-		// pgx gives up in time, too. Under TLS it may have read to the end
-		// without having seen the end of what lies below.
-		if s.wire != nil && !s.sealed && !s.wire.Ended() {
+	grace := endAfter
+	if s.eye.Cut() {
+		grace = 0
+	}
+	end := time.NewTimer(grace)
+	defer end.Stop()
+	for {
+		select {
+		case <-end.C:
+			_ = s.eye.CloseWrite() // below TLS
+		case <-s.pg.CleanupDone():
+			// pgx gives up in time, too. Under TLS it may have read to the end
+			// without having seen the end of what lies below.
+			if s.wire != nil && !s.sealed && !s.wire.Ended() {
+				return notGone(ctx)
+			}
+			return nil
+		case <-ctx.Done():
 			return notGone(ctx)
 		}
-		return nil
-	case <-ctx.Done():
-		return notGone(ctx)
 	}
 }
 

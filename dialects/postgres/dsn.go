@@ -71,6 +71,9 @@ func parse(dsn string) (*template, error) {
 	if err != nil {
 		return nil, explainParse(err)
 	}
+	if err := dialects.GivenOnce(parameters(dsn, isURL)); err != nil {
+		return nil, err
+	}
 	user := ""
 	if namesUser(dsn, isURL) {
 		user = config.User
@@ -124,6 +127,27 @@ func hostList(dsn string, isURL bool) []string {
 		list[i] = strings.TrimSpace(host)
 	}
 	return list
+}
+
+// keywordValue finds a keyword with its value, by libpq's rules.
+var keywordValue = regexp.MustCompile(`(?s)([^\s=]+)\s*=\s*(?:'(?:[^'\\]|\\.)*'|(?:[^\s\\]|\\.)*)`)
+
+// parameters are the names of a DSN's parameters in their order. pgx has read the DSN
+// before, so that it is well-formed.
+func parameters(dsn string, isURL bool) (names []string) {
+	if !isURL {
+		for _, m := range keywordValue.FindAllStringSubmatch(dsn, -1) {
+			names = append(names, m[1])
+		}
+		return names
+	}
+	_, query, _ := strings.Cut(dsn, "?")
+	for pair := range strings.SplitSeq(query, "&") {
+		if name, _, given := strings.Cut(pair, "="); given {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // takePoolParams removes the parameters of the pool, which pgx has taken for

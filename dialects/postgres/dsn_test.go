@@ -58,6 +58,20 @@ func TestParseReadsEveryForm(t *testing.T) {
 	}
 }
 
+func TestAParameterThatIsGivenTwiceIsRefused(t *testing.T) {
+	for _, dsn := range []string{
+		"postgres://u@h/d?pool_max_conns=1&sslmode=disable&pool_max_conns=2",
+		"postgres://u@h/d?search_path=a&search_path=b",
+		"host=h user = u sslmode=disable user='v w'",
+		`host=h password=a\ b application_name='it\'s user=x' password = c`,
+	} {
+		_, err := parse(dsn)
+		require.ErrorContains(t, err, "a parameter twice", dsn)
+	}
+	_, err := parse(`host=h user=u password='user=x \' user=y' application_name=user\ =z`)
+	require.NoError(t, err)
+}
+
 func TestTargetCountsTheHostsAndNotTheirAttempts(t *testing.T) {
 	for dsn, want := range map[string]string{
 		"postgres://u@h/d":                            "postgres u@h:5432/d",

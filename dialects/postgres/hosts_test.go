@@ -147,7 +147,7 @@ func TestAServerOfTheRoleIsFound(t *testing.T) {
 			tmpl := parseList(t, list, "target_session_attrs="+c.attrs)
 			s, err := tmpl.Dial(t.Context(), nil)
 			require.NoError(t, err)
-			host, passed := s.(dialects.Located).Location()
+			host, passed := s.(dialects.Hosted).Host()
 			require.Equal(t, servers[c.want].addr, host)
 			require.Equal(t, c.want > 0 && c.attrs != "prefer-standby", passed != "")
 			for i, srv := range servers {
@@ -155,7 +155,7 @@ func TestAServerOfTheRoleIsFound(t *testing.T) {
 				require.Equal(t, c.logins[i], logins, i)
 				require.Zero(t, questions, "they say it unasked")
 			}
-			require.NoError(t, s.(dialects.Standing).Fits(t.Context()))
+			require.NoError(t, s.(dialects.RoleChecker).CheckRole(t.Context()))
 			require.NoError(t, s.Close(t.Context()))
 		})
 	}
@@ -166,18 +166,18 @@ func TestAnOlderServerIsAsked(t *testing.T) {
 	servers[0].answer, servers[1].answer = [2]string{"t", "off"}, [2]string{"f", "off"}
 	s, err := parseList(t, list, "target_session_attrs=read-write").Dial(t.Context(), nil)
 	require.NoError(t, err)
-	host, _ := s.(dialects.Located).Location()
+	host, _ := s.(dialects.Hosted).Host()
 	require.Equal(t, servers[1].addr, host)
 	servers[1].mu.Lock()
 	servers[1].answer[1] = "on"
 	servers[1].mu.Unlock()
-	require.ErrorIs(t, s.(dialects.Standing).Fits(t.Context()), dialects.ErrWrongRole)
+	require.ErrorIs(t, s.(dialects.RoleChecker).CheckRole(t.Context()), dialects.ErrWrongRole)
 	require.NoError(t, s.Close(t.Context()))
 
 	s, err = parseList(t, servers[0].addr, "").Dial(t.Context(), nil)
 	require.NoError(t, err)
 	servers[0].asked()
-	require.NoError(t, s.(dialects.Standing).Fits(t.Context()))
+	require.NoError(t, s.(dialects.RoleChecker).CheckRole(t.Context()))
 	_, questions := servers[0].asked()
 	require.Zero(t, questions, "what it was is not known")
 	require.NoError(t, s.Close(t.Context()))
@@ -189,13 +189,13 @@ func TestAServerThatHasLostItsRoleIsFoundOut(t *testing.T) {
 		servers[0].becomes(isPrimary)
 		s, err := parseList(t, list, params).Dial(t.Context(), nil)
 		require.NoError(t, err)
-		standing := s.(dialects.Standing)
-		require.NoError(t, standing.Fits(t.Context()))
+		checker := s.(dialects.RoleChecker)
+		require.NoError(t, checker.CheckRole(t.Context()))
 		servers[0].becomes(isStandby)
-		require.ErrorIs(t, standing.Fits(t.Context()), dialects.ErrWrongRole)
+		require.ErrorIs(t, checker.CheckRole(t.Context()), dialects.ErrWrongRole)
 		require.NoError(t, s.Close(t.Context()))
-		require.Error(t, standing.Fits(t.Context()), "nobody answers")
-		require.NotErrorIs(t, standing.Fits(t.Context()), dialects.ErrWrongRole)
+		require.Error(t, checker.CheckRole(t.Context()), "nobody answers")
+		require.NotErrorIs(t, checker.CheckRole(t.Context()), dialects.ErrWrongRole)
 	}
 }
 
@@ -258,7 +258,7 @@ func TestAHostThatAcceptsAndSaysNothingCostsItsShare(t *testing.T) {
 	s, err := tmpl.Dial(ctx, nil)
 	require.NoError(t, err)
 	require.GreaterOrEqual(t, time.Since(begin), limit/2)
-	host, passed := s.(dialects.Located).Location()
+	host, passed := s.(dialects.Hosted).Host()
 	require.Equal(t, servers[0].addr, host)
 	require.Contains(t, passed, l.Addr().String())
 	require.NoError(t, s.Close(t.Context()))
@@ -283,7 +283,7 @@ func TestEveryAddressOfANameIsAskedAnew(t *testing.T) {
 		s, err := tmpl.Dial(t.Context(), nil)
 		require.NoError(t, err)
 		require.Equal(t, servers[1].addr, s.(*session).wire.RemoteAddr().String())
-		host, _ := s.(dialects.Located).Location()
+		host, _ := s.(dialects.Hosted).Host()
 		require.Empty(t, host, "the DSN names one host")
 		require.NoError(t, s.Close(t.Context()))
 		for _, srv := range servers {
@@ -302,7 +302,7 @@ func TestAHostWithoutTLSIsReachedWithoutItBeforeTheNextOne(t *testing.T) {
 	require.NoError(t, err)
 	s, err := tmpl.Dial(t.Context(), nil)
 	require.NoError(t, err)
-	host, _ := s.(dialects.Located).Location()
+	host, _ := s.(dialects.Hosted).Host()
 	require.Equal(t, servers[0].addr, host)
 	require.NoError(t, s.Close(t.Context()))
 }
@@ -315,9 +315,9 @@ func TestAWrappedConnectionKnowsWhenItsServerStopsTakingWrites(t *testing.T) {
 	require.False(t, w.Traits().RoleMatters)
 	s, err := w.Dial(t.Context(), nil)
 	require.NoError(t, err)
-	require.NoError(t, s.(dialects.Standing).Fits(t.Context()))
+	require.NoError(t, s.(dialects.RoleChecker).CheckRole(t.Context()))
 	servers[0].becomes(isFrozen)
-	require.ErrorIs(t, s.(dialects.Standing).Fits(t.Context()), dialects.ErrWrongRole)
+	require.ErrorIs(t, s.(dialects.RoleChecker).CheckRole(t.Context()), dialects.ErrWrongRole)
 	require.NoError(t, s.Close(t.Context()))
 }
 

@@ -13,19 +13,19 @@ import (
 
 	"github.com/pooldriver/pooldriver/dialects"
 	"github.com/pooldriver/pooldriver/dialects/internal/hosts"
-	"github.com/pooldriver/pooldriver/dialects/internal/opaque"
 	"github.com/pooldriver/pooldriver/dialects/internal/wire"
+	"github.com/pooldriver/pooldriver/internal/redact"
 )
 
 // session is one connection of pgx.
 type session struct {
-	opaque.Label
+	redact.Label
 	conn    *stdlib.Conn
 	pgx     *pgx.Conn
 	pg      *pgconn.PgConn
 	wire    *wire.Conn // under pgx; nil in a wrapped connection
 	carrier *carrier   // between pgx and TLS; nil in a wrapped connection
-	eye     *wire.Conn // to peek with: wire, or one that only looks
+	eye     *wire.Conn // to peek with and to end the stream: wire, or one beside pgx
 	sealed  bool       // TLS: what waits to be read cannot be understood
 	hooked  bool       // somebody else's hook may have made the state at connect
 
@@ -38,17 +38,17 @@ type session struct {
 	passed    string
 }
 
-var _ dialects.LastWord = (*session)(nil)
+var _ dialects.LastTxStatus = (*session)(nil)
 
 func newSession(conn *stdlib.Conn, label string) *session {
-	s := &session{Label: opaque.Label(label), conn: conn, pgx: conn.Conn(), pg: conn.Conn().PgConn()}
+	s := &session{Label: redact.Label(label), conn: conn, pgx: conn.Conn(), pg: conn.Conn().PgConn()}
 	nc := s.pg.Conn()
 	if g, ok := nc.(*gate); ok {
 		nc = g.Conn
 	}
 	s.wire = wire.Of(nc)
 	if s.eye = s.wire; s.eye == nil {
-		s.eye = wire.New(bottom(nc), 0)
+		s.eye = wire.New(socket(nc), 0)
 	}
 	_, s.sealed = nc.(interface{ NetConn() net.Conn })
 	s.sealed = s.sealed && nc != net.Conn(s.wire)
@@ -61,6 +61,15 @@ func newSession(conn *stdlib.Conn, label string) *session {
 func bottom(nc net.Conn) net.Conn {
 	if c, ok := nc.(interface{ NetConn() net.Conn }); ok {
 		return c.NetConn()
+	}
+	return nc
+}
+
+// socket looks through all that says what lies below it: a program's own dialler may
+// have put TLS of its own under pgx's.
+func socket(nc net.Conn) net.Conn {
+	for below := bottom(nc); below != nil && below != nc; below = bottom(nc) {
+		nc = below
 	}
 	return nc
 }

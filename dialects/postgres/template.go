@@ -16,13 +16,13 @@ import (
 
 	"github.com/pooldriver/pooldriver/dialects"
 	"github.com/pooldriver/pooldriver/dialects/internal/hosts"
-	"github.com/pooldriver/pooldriver/dialects/internal/opaque"
 	"github.com/pooldriver/pooldriver/dialects/internal/wire"
+	"github.com/pooldriver/pooldriver/internal/redact"
 )
 
 // template is a parsed DSN. It prints as its target: config holds the password.
 type template struct {
-	opaque.Label
+	redact.Label
 	config *pgx.ConnConfig // never handed out, only copies of it
 	params []dialects.Param
 
@@ -45,7 +45,7 @@ var traits = dialects.Traits{TxKeepsContext: true, BadConnUnsure: true, StatusKn
 
 // labelOf says where config leads: the user if there is one to name, the first
 // host, and how many there are besides.
-func labelOf(config *pgx.ConnConfig, user string) opaque.Label {
+func labelOf(config *pgx.ConnConfig, user string) redact.Label {
 	list := addresses(config)
 	s := "postgres "
 	if user != "" {
@@ -55,7 +55,7 @@ func labelOf(config *pgx.ConnConfig, user string) opaque.Label {
 	if n := len(list) - 1; n > 0 {
 		s += fmt.Sprintf(" (+%d more)", n)
 	}
-	return opaque.Label(s)
+	return redact.Label(s)
 }
 
 func (t *template) PoolParams() []dialects.Param { return t.params }
@@ -129,11 +129,11 @@ func dialError(target, password string, err error) error {
 	servers := serverErrors(err)
 	has := func(s string) bool { return strings.Contains(s, password) }
 	if len(password) >= 4 && !has(target) && (has(text) || slices.ContainsFunc(servers, func(e *pgconn.PgError) bool { return anyText(e, has) })) {
-		struck := &connectError{text: strings.ReplaceAll(text, password, "xxxxx")}
+		struck := &connectError{text: redact.Strike(text, password)}
 		var errs []error
 		for _, e := range servers {
-			errs = append(errs, &pgconn.PgError{Severity: strings.ReplaceAll(e.Severity, password, "xxxxx"), Code: strings.ReplaceAll(e.Code, password, "xxxxx"),
-				Message: strings.ReplaceAll(e.Message, password, "xxxxx")})
+			errs = append(errs, &pgconn.PgError{Severity: redact.Strike(e.Severity, password), Code: redact.Strike(e.Code, password),
+				Message: redact.Strike(e.Message, password)})
 		}
 		struck.err = errors.Join(errs...)
 		return struck

@@ -22,7 +22,7 @@
 //
 // A database in memory (an empty name, :memory:, mode=memory) is one database
 // for all connections of one DSN that was parsed, and lives as long as its
-// pool. See memory.go.
+// pool. See memory.go. By Wrap it is what the connector makes of it; see wrap.go.
 //
 // # Transactions
 //

@@ -97,6 +97,7 @@ type query struct {
 
 func splitQuery(raw string) (query, error) {
 	q := query{values: url.Values{}}
+	var names []string
 	for part := range strings.SplitSeq(raw, "&") {
 		if part == "" {
 			continue
@@ -109,6 +110,9 @@ func splitQuery(raw string) (query, error) {
 		if value, err = url.QueryUnescape(value); err != nil {
 			return query{}, fmt.Errorf("the value of the parameter %s cannot be read: a %% in it is followed by two hexadecimal digits, as in %%25", name)
 		}
+		if name != "_pragma" { // of which there may be several
+			names = append(names, name)
+		}
 		if strings.HasPrefix(name, "pool_") {
 			q.pool = append(q.pool, dialects.Param{Name: name, Value: value})
 			continue
@@ -116,7 +120,7 @@ func splitQuery(raw string) (query, error) {
 		q.rest = append(q.rest, part)
 		q.values.Add(name, value)
 	}
-	return q, nil
+	return q, dialects.GivenOnce(names)
 }
 
 func (q query) has(names ...string) bool {

@@ -10,6 +10,15 @@ import (
 	"github.com/pooldriver/pooldriver/dialects"
 )
 
+func TestAParameterThatIsGivenTwiceIsRefused(t *testing.T) {
+	for _, dsn := range []string{"sqlite:x.db?_txlock=immediate&_txlock=deferred", "file:x.db?pool_max_conns=1&pool_max_conns=2"} {
+		_, err := parse(dsn)
+		require.ErrorContains(t, err, "a parameter twice", dsn)
+	}
+	_, err := parse("sqlite:x.db?_pragma=foreign_keys(1)&_pragma=busy_timeout(1000)")
+	require.NoError(t, err)
+}
+
 func TestClaimKnowsItsFormsAndLeavesOthersAlone(t *testing.T) {
 	for dsn, want := range map[string]dialects.Claim{
 		"sqlite:x.db":                   dialects.Surely,

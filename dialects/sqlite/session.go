@@ -15,13 +15,20 @@ import (
 type session struct {
 	*plain.Session
 	question driver.Stmt // see status.go; prepared when first asked
+	private  bool        // the database is in memory, and this connection's alone
 }
 
-var _ dialects.Session = (*session)(nil)
+var (
+	_ dialects.Session       = (*session)(nil)
+	_ dialects.Irreplaceable = (*session)(nil)
+)
 
 func newSession(conn driver.Conn, label string) *session {
 	return &session{Session: plain.NewSession(conn, label)}
 }
+
+// Irreplaceable is true of a database in memory that no other connection sees.
+func (s *session) Irreplaceable() bool { return s.private }
 
 // Rollback executes ROLLBACK; SQLite makes an error of it where nothing is
 // open. A statement can also have rolled back by itself, by a full disk or an

@@ -12,13 +12,12 @@ import (
 	sqlitedriver "modernc.org/sqlite"
 
 	"github.com/pooldriver/pooldriver/dialects"
-	"github.com/pooldriver/pooldriver/dialects/internal/opaque"
-	"github.com/pooldriver/pooldriver/dialects/internal/plain"
+	"github.com/pooldriver/pooldriver/internal/redact"
 )
 
 // template opens one database.
 type template struct {
-	opaque.Label
+	redact.Label
 	source
 
 	mu     sync.Mutex
@@ -32,7 +31,7 @@ func newTemplate(src source) *template {
 	if src.memory {
 		target = "sqlite :memory:"
 	}
-	return &template{Label: opaque.Label(target), source: src}
+	return &template{Label: redact.Label(target), source: src}
 }
 
 func (t *template) PoolParams() []dialects.Param { return t.params }
@@ -138,33 +137,4 @@ func (t *template) Close() error {
 	anchor := t.anchor
 	t.anchor = nil
 	return anchor.Close()
-}
-
-// wrapped is a template of somebody else's connector. Whether its database is
-// in memory cannot be seen; sharing one is then up to whoever wrote the name.
-type wrapped struct{ *plain.Template }
-
-func wrap(c driver.Connector) (dialects.Template, error) {
-	if c == nil {
-		return nil, dialects.ErrNotMine
-	}
-	if _, ok := c.Driver().(*sqlitedriver.Driver); !ok {
-		return nil, dialects.ErrNotMine
-	}
-	if err := plain.RefusePool(c); err != nil {
-		return nil, err
-	}
-	return wrapped{plain.NewTemplate(c, "sqlite by a connector")}, nil
-}
-
-// Traits of a connection of which somebody else's may be a part, with rows that
-// reuse their memory.
-func (w wrapped) Traits() dialects.Traits { return traits }
-
-func (w wrapped) Dial(ctx context.Context, cred *dialects.Credential) (dialects.Session, error) {
-	conn, err := w.Connect(ctx, cred)
-	if err != nil {
-		return nil, err
-	}
-	return newSession(conn, w.Target()), nil
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/pooldriver/pooldriver"
 	"github.com/pooldriver/pooldriver/integration/failover/ledger"
 	"github.com/pooldriver/pooldriver/integration/testbed"
+	"github.com/pooldriver/pooldriver/internal/randomtest"
 )
 
 // TestNoAcknowledgedCommitIsLostWhenAGaleraClusterLosesNodes takes nodes from a
@@ -59,7 +60,7 @@ func TestNoAcknowledgedCommitIsLostWhenAGaleraClusterLosesNodes(t *testing.T) {
 		first.Kill(t)
 		second.Kill(t)
 		cluster.WaitRefusing(t, third)
-		time.Sleep(time.Duration(rounds(1, 10)) * time.Second)
+		time.Sleep(time.Duration(randomtest.Rounds(1, 10)) * time.Second)
 		cluster.GoOnAlone(t, third)
 		again := time.Now()
 		s.load.waitForAll(t, again)

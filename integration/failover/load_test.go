@@ -23,6 +23,7 @@ import (
 	"github.com/pooldriver/pooldriver"
 	"github.com/pooldriver/pooldriver/integration/failover/ledger"
 	"github.com/pooldriver/pooldriver/integration/testbed"
+	"github.com/pooldriver/pooldriver/internal/randomtest"
 	"github.com/pooldriver/pooldriver/pool"
 )
 
@@ -80,7 +81,7 @@ func create(t *testing.T, account testbed.Account) {
 
 func startLoad(t *testing.T, db *sql.DB, mark ledger.Mark, patience time.Duration) *load {
 	t.Helper()
-	l := &load{db: db, mark: mark, seed: seed(t), patience: patience, stop: make(chan struct{})}
+	l := &load{db: db, mark: mark, seed: randomtest.Seed(t), patience: patience, stop: make(chan struct{})}
 	for i := range tasks {
 		w := &worker{load: l, number: i, random: rand.New(rand.NewPCG(l.seed, uint64(i))), errors: map[string]int{}}
 		l.workers = append(l.workers, w)

@@ -18,6 +18,7 @@ import (
 	"github.com/pooldriver/pooldriver/integration/failover/bouncerclient/report"
 	"github.com/pooldriver/pooldriver/integration/failover/ledger"
 	"github.com/pooldriver/pooldriver/integration/testbed"
+	"github.com/pooldriver/pooldriver/internal/randomtest"
 )
 
 // bounced is one of our processes behind a PgBouncer.
@@ -59,14 +60,14 @@ func TestFourProcessesShareAPgBouncerInTransactionMode(t *testing.T) {
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			seed := seed(t)
+			seed := randomtest.Seed(t)
 			account := server.NewAccount(t)
 			witness := account.Witness(t)
 			create(t, account)
 			bouncer := testbed.StartPgBouncer(t, account, append(c.settings, "default_pool_size="+strconv.Itoa(serverPool))...)
 			watch := account.Watch(t)
 
-			transactions := rounds(500, 2500) // of each process: 10,000 in all
+			transactions := randomtest.Rounds(500, 2500) // of each process: 10,000 in all
 			var all sync.WaitGroup
 			var reports [4]report.Report
 			var errs [4]error

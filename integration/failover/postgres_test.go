@@ -10,6 +10,7 @@ import (
 	"github.com/pooldriver/pooldriver"
 	"github.com/pooldriver/pooldriver/integration/failover/ledger"
 	"github.com/pooldriver/pooldriver/integration/testbed"
+	"github.com/pooldriver/pooldriver/internal/randomtest"
 )
 
 // backWithin is how long after a promotion every task is to be served.
@@ -44,7 +45,7 @@ func TestNoAcknowledgedCommitIsLostWhenTheStandbyIsPromoted(t *testing.T) {
 	// Connections are made anew all the time: a wrong server shows.
 	p := startOnPair(t, longPatience, "pool_max_conn_lifetime=1s")
 	var promotions []time.Time
-	for round := range rounds(2, 8) {
+	for round := range randomtest.Rounds(2, 8) {
 		time.Sleep(time.Second) // of work before the failure
 		old := p.Primary
 		killed := time.Now()

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"os/exec"
 	"slices"
 	"strconv"
 	"strings"
@@ -23,8 +24,8 @@ import (
 	tcnetwork "github.com/testcontainers/testcontainers-go/network"
 )
 
-// ownerLabel names the process a container belongs to, as host/pid.
-const ownerLabel = "com.github.pooldriver.testbed.owner"
+// OwnerLabel names the process a container belongs to, as host/pid.
+const OwnerLabel = "com.github.pooldriver.testbed.owner"
 
 type silent struct{}
 
@@ -33,7 +34,7 @@ func (silent) Printf(string, ...any) {}
 // prepare runs once per process, before the first container.
 var prepare = sync.OnceValue(func() error {
 	tclog.SetDefault(silent{})
-	// testcontainers' own reaper is one more image to have. sweep does its work.
+	// testcontainers' own reaper is one more image to have. reap does its work.
 	if err := os.Setenv("TESTCONTAINERS_RYUK_DISABLED", "true"); err != nil {
 		return err
 	}
@@ -42,8 +43,38 @@ var prepare = sync.OnceValue(func() error {
 		return fmt.Errorf("testbed: no Docker daemon answers; the integration tests need one (\"make test-unit\" does not): %w", err)
 	}
 	defer docker.Close()
+	if err := reap(); err != nil {
+		return err
+	}
 	return sweep(docker)
 })
+
+// living has the end of reap's pipe that closes with this process. It is a variable of
+// the package so that the garbage collector does not close the file.
+var living []*os.File
+
+// reap starts a shell that outlives this process, however it ends: by SIGKILL, a test's
+// timeout, an interrupted "go test". The shell then removes what the process has left.
+// The pipe is how it knows: its writing end is open for as long as the process lives.
+// A session of its own keeps the shell from signals for the process group.
+func reap() error {
+	alive, end, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	living = append(living, end)
+	defer alive.Close()
+	const remove = `cat
+		docker ps -aq --filter label="$0" | xargs -r docker rm -fv
+		docker network ls -q --filter label="$0" | xargs -r docker network rm`
+	shell := exec.Command("sh", "-c", remove, OwnerLabel+"="+owner())
+	shell.Stdin = alive
+	shell.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := shell.Start(); err != nil {
+		return fmt.Errorf("testbed: starting the shell that removes forgotten containers: %w", err)
+	}
+	return shell.Process.Release()
+}
 
 func owner() string {
 	host, err := os.Hostname()
@@ -53,13 +84,13 @@ func owner() string {
 	return host + "/" + strconv.Itoa(os.Getpid())
 }
 
-// sweep removes containers and networks whose test process on this host is gone:
-// it was killed before it could remove them itself.
+// sweep removes containers and networks whose test process on this host is gone, and
+// reap's shell with it: all processes were killed, or the machine has restarted.
 func sweep(docker *testcontainers.DockerClient) error {
 	ctx := context.Background()
 	list, err := docker.ContainerList(ctx, client.ContainerListOptions{
 		All:     true,
-		Filters: make(client.Filters).Add("label", ownerLabel),
+		Filters: make(client.Filters).Add("label", OwnerLabel),
 	})
 	if err != nil {
 		return fmt.Errorf("testbed: listing containers: %w", err)
@@ -71,7 +102,7 @@ func sweep(docker *testcontainers.DockerClient) error {
 		}
 	}
 	networks, err := docker.NetworkList(ctx, client.NetworkListOptions{
-		Filters: make(client.Filters).Add("label", ownerLabel),
+		Filters: make(client.Filters).Add("label", OwnerLabel),
 	})
 	if err != nil {
 		return fmt.Errorf("testbed: listing networks: %w", err)
@@ -87,7 +118,7 @@ func sweep(docker *testcontainers.DockerClient) error {
 // orphaned: the labels name a process of this host that is gone.
 func orphaned(labels map[string]string) bool {
 	self, _, _ := strings.Cut(owner(), "/")
-	host, pid, _ := strings.Cut(labels[ownerLabel], "/")
+	host, pid, _ := strings.Cut(labels[OwnerLabel], "/")
 	number, err := strconv.Atoi(pid)
 	return err == nil && host == self && !alive(number)
 }
@@ -149,7 +180,7 @@ func (b boxed) run(ctx context.Context) (*testcontainers.DockerContainer, string
 		testcontainers.WithEnv(b.env),
 		testcontainers.WithTmpfs(b.tmpfs),
 		testcontainers.WithFiles(b.files...),
-		testcontainers.WithLabels(map[string]string{ownerLabel: owner()}),
+		testcontainers.WithLabels(map[string]string{OwnerLabel: owner()}),
 		testcontainers.WithConfigModifier(func(config *container.Config) { config.User = b.user }),
 	}
 	if len(b.entrypoint) > 0 {

@@ -20,7 +20,7 @@ func NewNetwork(t testing.TB) *Network {
 	if err := prepare(); err != nil {
 		t.Fatal(err)
 	}
-	docker, err := tcnetwork.New(t.Context(), tcnetwork.WithLabels(map[string]string{ownerLabel: owner()}))
+	docker, err := tcnetwork.New(t.Context(), tcnetwork.WithLabels(map[string]string{OwnerLabel: owner()}))
 	if err != nil {
 		t.Fatalf("testbed: network: %v", err)
 	}

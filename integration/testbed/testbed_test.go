@@ -1,7 +1,12 @@
 package testbed_test
 
 import (
+	"bufio"
+	"context"
+	"fmt"
 	"os"
+	"os/exec"
+	"syscall"
 	"testing"
 	"time"
 
@@ -10,7 +15,53 @@ import (
 	"github.com/pooldriver/pooldriver/integration/testbed"
 )
 
-func TestMain(m *testing.M) { os.Exit(testbed.Run(m)) }
+// forgetful is set in a test process that starts a server and waits to be killed.
+const forgetful = "POOLDRIVER_TESTBED_FORGETFUL"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(forgetful) != "" {
+		if _, err := testbed.New(context.Background(), testbed.Postgres); err != nil {
+			fmt.Fprintln(os.Stdout, err)
+			os.Exit(1)
+		}
+		fmt.Fprintln(os.Stdout, "started")
+		select {}
+	}
+	os.Exit(testbed.Run(m))
+}
+
+func TestAKilledTestProcessLeavesNoContainer(t *testing.T) {
+	self, err := os.Executable()
+	require.NoError(t, err)
+	child := exec.CommandContext(t.Context(), self)
+	child.Env = append(os.Environ(), forgetful+"=1")
+	child.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	output, err := child.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, child.Start())
+	line, err := bufio.NewReader(output).ReadString('\n')
+	require.NoError(t, err)
+	require.Equal(t, "started\n", line)
+
+	containers := func() string {
+		label := fmt.Sprintf("label=%s=%s/%d", testbed.OwnerLabel, host(t), child.Process.Pid)
+		list, err := exec.CommandContext(t.Context(), "docker", "ps", "-aq", "--filter", label).Output()
+		require.NoError(t, err)
+		return string(list)
+	}
+	require.NotEmpty(t, containers())
+	require.NoError(t, syscall.Kill(-child.Process.Pid, syscall.SIGKILL)) // the whole group, as a CI limit does
+	_ = child.Wait()
+	for end := time.Now().Add(time.Minute); containers() != ""; time.Sleep(100 * time.Millisecond) {
+		require.Less(t, time.Now(), end, "the container is still there")
+	}
+}
+
+func host(t *testing.T) string {
+	name, err := os.Hostname()
+	require.NoError(t, err)
+	return name
+}
 
 func TestBackendsCountsEveryConnectionOfTheAccountAndNoOther(t *testing.T) {
 	testbed.Each(t, func(t *testing.T, account testbed.Account) {

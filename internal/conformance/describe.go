@@ -34,6 +34,9 @@ func describe(v any) string {
 		return "string(" + shorten(v) + ")"
 	}
 	if b, ok := v.(sql.RawBytes); ok {
+		if b == nil {
+			return "sql.RawBytes(nil)"
+		}
 		return "sql.RawBytes(" + shorten(string(b)) + ")"
 	}
 	return fmt.Sprintf("%T(%s)", v, shorten(fmt.Sprintf("%+v", v)))

@@ -92,7 +92,7 @@ func (r *rows) Next(dest []driver.Value) error {
 			size += len(b)
 		}
 	}
-	if cap(r.memory) < size {
+	if r.memory == nil || cap(r.memory) < size { // nothing of nil would be nil: NULL
 		r.memory = make([]byte, 0, size)
 	}
 	for i, v := range values {

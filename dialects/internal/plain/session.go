@@ -7,12 +7,12 @@ import (
 	"fmt"
 
 	"github.com/pooldriver/pooldriver/dialects"
-	"github.com/pooldriver/pooldriver/dialects/internal/opaque"
+	"github.com/pooldriver/pooldriver/internal/redact"
 )
 
 // Session is a connection of a driver of which nothing is known.
 type Session struct {
-	opaque.Label
+	redact.Label
 	conn driver.Conn
 	// pending is closed when the latest call that knows no context, and may
 	// have been left behind by one that ended, has returned.
@@ -21,7 +21,7 @@ type Session struct {
 
 // NewSession makes a session of conn; label is what it prints as.
 func NewSession(conn driver.Conn, label string) *Session {
-	return &Session{Label: opaque.Label(label), conn: conn}
+	return &Session{Label: redact.Label(label), conn: conn}
 }
 
 // Conn is the driver's connection.

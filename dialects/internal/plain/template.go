@@ -11,19 +11,19 @@ import (
 	"io"
 
 	"github.com/pooldriver/pooldriver/dialects"
-	"github.com/pooldriver/pooldriver/dialects/internal/opaque"
+	"github.com/pooldriver/pooldriver/internal/redact"
 )
 
 // Template dials by a connector of somebody else's. It prints as its target: a
 // connector's fields may hold a password.
 type Template struct {
-	opaque.Label
+	redact.Label
 	connector driver.Connector
 }
 
 // NewTemplate makes a template of c. target is what Target answers.
 func NewTemplate(c driver.Connector, target string) *Template {
-	return &Template{Label: opaque.Label(target), connector: c}
+	return &Template{Label: redact.Label(target), connector: c}
 }
 
 // PoolParams is empty: there is no DSN.

@@ -102,6 +102,9 @@ func (lx *Lexer) Text() string { return lx.src[lx.start:lx.end] }
 // Token returns the last token; a Call counts as Open.
 func (lx *Lexer) Token() Token { return lx.tok }
 
+// Span is where the last token stands in the text.
+func (lx *Lexer) Span() (from, to int) { return lx.start, lx.end }
+
 // Ended reports whether the last token ends a statement.
 func (lx *Lexer) Ended() bool { return lx.tok == EOF || lx.tok == Semicolon }
 
@@ -148,6 +151,20 @@ func (lx *Lexer) Keyword() bool { return !lx.nameQuote && !lx.qualified }
 func (lx *Lexer) KeepsCapitals() bool {
 	return lx.nameQuote && hasCapital(lx.Name()) ||
 		lx.qualified && lx.qualifier.from > 0 && lx.src[lx.qualifier.from-1] == '"' && hasCapital(lx.Qualifier())
+}
+
+// Disguised reports whether the name last read is written U&"…": by its escapes, or
+// by those that a UESCAPE after it names, it may be any name.
+func (lx *Lexer) Disguised() bool {
+	return lx.nameQuote && lx.name.from >= len(unicodeName) && lx.opensUnicode(lx.name.from-len(unicodeName))
+}
+
+const unicodeName = `u&"`
+
+// opensUnicode reports whether a name in Unicode's escapes opens at from, where no
+// word goes on.
+func (lx *Lexer) opensUnicode(from int) bool {
+	return lx.rules.has(UnicodeNames|DoubtfulUnicode) && HasPrefix(lx.src[from:], unicodeName) && (from == 0 || !wordByte[lx.src[from-1]])
 }
 
 func hasCapital(s string) bool {
@@ -214,6 +231,20 @@ func (lx *Lexer) scan(words *Names) Token {
 		if cl == classWord {
 			from := pos
 			for pos++; pos < len(src) && wordByte[src[pos]]; pos++ {
+			}
+			if pos-from == 1 && at(src, pos) == '&' && lx.opensUnicode(from) {
+				closed := false
+				lx.Strange = lx.Strange || lx.rules.has(DoubtfulUnicode)
+				name, last, lastSpan := pos+2, tok, span{start, end}
+				pos, closed, _ = quoted(src, pos+1, '"', false)
+				lx.OpenQuote = lx.OpenQuote || !closed
+				lx.setQuotedName(span{name, max(name, pos-1)}, last, lastSpan)
+				tok, start, end = Quoted, from, pos
+				if words == nil {
+					lx.tok, lx.start, lx.end, lx.pos = tok, start, end, pos
+					return tok
+				}
+				continue
 			}
 			if tok == Dot {
 				lx.qualifier, lx.qualified = lx.name, true

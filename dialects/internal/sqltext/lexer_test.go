@@ -47,6 +47,8 @@ func TestLexerEndsQuotesAndCommentsWhereTheRulesSay(t *testing.T) {
 		{"doubtful versioned comment skipped", "a /*!80000 b */ c", VersionedComments, Reading{SkipVersioned: true}, "a|c"},
 		{"certain versioned comment not skipped", "a /*! b */ c", VersionedComments, Reading{SkipVersioned: true}, "a|b|c"},
 		{"assignment and cast", "@a:=b::c", AtVariables, Reading{}, "@|a|:=|b|::|c"},
+		{"name in Unicode's escapes", `U&"a\"b u&"c""d"e.u&"f" xu&"g" U &"h" U&'i'`, UnicodeNames, Reading{},
+			`U&"a\"|b|u&"c""d"|e|.|u&"f"|xu|&|"g"|U|&|"h"|U|&|'i'`},
 		{"number before a word", "1a 1.5e3", 0, Reading{}, "1|a|1|.|5|e3"},
 	} {
 		got, lx := tokens(c.src, c.features, c.reading)
@@ -55,12 +57,25 @@ func TestLexerEndsQuotesAndCommentsWhereTheRulesSay(t *testing.T) {
 	}
 }
 
+func TestANameInUnicodesEscapesIsDisguised(t *testing.T) {
+	for src, want := range map[string]bool{`U&"f"(`: true, `a.u&"f"(`: true, `u&"a"."f"(`: false, `"f"(`: false, `a_u&"f"(`: false, `u&f(`: false} {
+		for _, words := range []*Names{nil, NewNames()} {
+			var lx Lexer
+			lx.Init(src, NewRules(UnicodeNames), Reading{})
+			for lx.scan(words); lx.Token() != Open; lx.scan(words) {
+			}
+			require.Equal(t, want, lx.Disguised(), src)
+			require.Equal(t, "f", lx.Name(), src)
+		}
+	}
+}
+
 func TestLexerTellsWhatItCannotTrust(t *testing.T) {
 	for src, features := range map[string]Feature{
 		"'a": 0, `"a`: 0, "`a": Backticks, "[a": Brackets, "$$a": DollarQuotes, `E'a\'`: EscapeStrings,
 		"/* a": 0, "/* /* */": NestedComments, "/* /* */ ": DoubtfulNesting, "/*! a": VersionedComments,
 		"a \x00": 0, `a \ b`: 0, "[a;b]": DoubtfulBrackets, "$a(": TclVariables, "#a(": TclVariables,
-		"q'[a]'": AlternativeQuotes, "/*!80000 ' */": VersionedComments, "/*!80000 a; */": VersionedComments,
+		"q'[a]'": AlternativeQuotes, `U&"a"`: DoubtfulUnicode, `U&"a`: UnicodeNames, "/*!80000 ' */": VersionedComments, "/*!80000 a; */": VersionedComments,
 	} {
 		_, lx := tokens(src, features, Reading{})
 		require.True(t, lx.Broken(), src)

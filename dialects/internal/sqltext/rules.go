@@ -8,7 +8,7 @@
 package sqltext
 
 // Feature is one lexical rule in which databases differ.
-type Feature uint16
+type Feature uint32
 
 const (
 	// DollarQuotes: $$ … $$ and $tag$ … $tag$ are strings.
@@ -46,6 +46,10 @@ const (
 	TclVariables
 	// AlternativeQuotes: q'[…]' is a string. Marked as not understood.
 	AlternativeQuotes
+	// UnicodeNames: U&"…" is a name, whose escapes are not read. See Disguised.
+	UnicodeNames
+	// DoubtfulUnicode: it may be one. Marked as not understood.
+	DoubtfulUnicode
 )
 
 // class is what a byte may begin.

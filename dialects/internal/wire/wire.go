@@ -27,6 +27,8 @@ type Conn struct {
 	head     []byte       // len grows up to cap; touched by Read and Head alone
 	ended    atomic.Bool  // the peer has ended the connection
 	closing  atomic.Bool  // Close has been called
+	cut      atomic.Bool  // a Write has failed
+	finished atomic.Bool  // CloseWrite has been called
 
 	graceful atomic.Int64 // deadline of EndGracefully in Unix nanoseconds, or 0
 	peeker
@@ -85,7 +87,10 @@ func (c *Conn) Write(b []byte) (int, error) {
 		c.sent.Add(-uint64(len(b) - n))
 	}
 	if err != nil {
-		c.note(err)
+		c.cut.Store(true)
+		if !c.finished.Load() { // or the error may be of our own end of the stream
+			c.note(err)
+		}
 	}
 	return n, err
 }
@@ -107,6 +112,10 @@ func (c *Conn) Head() []byte { return c.head }
 // Ended reports whether the peer has been seen to end the connection, by EOF
 // or by a reset.
 func (c *Conn) Ended() bool { return c.ended.Load() }
+
+// Cut reports whether a Write has failed: the peer may be waiting for the rest of
+// what was being sent.
+func (c *Conn) Cut() bool { return c.cut.Load() }
 
 // EndGracefully makes the Close that follows wait until the peer has closed its
 // side too, but no longer than until deadline.
@@ -146,8 +155,9 @@ func (c *Conn) drain(deadline time.Time) {
 func (c *Conn) Sever() { _ = c.nc.SetDeadline(start) }
 
 // CloseWrite sends the end of the stream where the network has one (TCP, Unix
-// sockets); elsewhere it returns errors.ErrUnsupported.
+// sockets); elsewhere it returns errors.ErrUnsupported. What is written later fails.
 func (c *Conn) CloseWrite() error {
+	c.finished.Store(true)
 	if half, ok := c.nc.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()
 	}

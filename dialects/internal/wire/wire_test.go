@@ -71,6 +71,34 @@ func TestSentCountsWhatWasHandedToTheNetwork(t *testing.T) {
 	})
 }
 
+func TestAWriteThatFailsIsRemembered(t *testing.T) {
+	eachNetwork(t, func(t *testing.T, network string) {
+		c, _ := pair(t, network, 0)
+		_, err := c.Write([]byte("hello"))
+		require.NoError(t, err)
+		require.False(t, c.Cut())
+		require.NoError(t, c.SetWriteDeadline(time.Unix(1, 0)))
+		_, err = c.Write([]byte("the rest"))
+		require.Error(t, err)
+		require.NoError(t, c.SetWriteDeadline(time.Time{}))
+		require.True(t, c.Cut())
+	})
+}
+
+func TestTheEndOfTheStreamThatIsOursIsNotThePeers(t *testing.T) {
+	eachNetwork(t, func(t *testing.T, network string) {
+		c, peer := pair(t, network, 0)
+		require.NoError(t, c.CloseWrite())
+		_, err := c.Write([]byte("goodbye"))
+		require.Error(t, err)
+		require.False(t, c.Ended())
+		require.NoError(t, peer.Close())
+		_, err = c.Read(make([]byte, 1))
+		require.ErrorIs(t, err, io.EOF)
+		require.True(t, c.Ended())
+	})
+}
+
 func TestHeadKeepsTheFirstBytesAndNoMore(t *testing.T) {
 	c, peer := pair(t, "tcp", 6)
 	_, err := peer.Write([]byte("greeting"))

@@ -8,7 +8,7 @@ import (
 const (
 	setForget uint8 = 1 << iota
 	setAutocommit
-	setIndelible
+	setUnresettable
 )
 
 // setWords are the words that matter anywhere in a SET.
@@ -17,7 +17,7 @@ var setWords = sqltext.NewNames(
 		character_set_client character_set_connection character_set_results character_set_database
 		character_set_server collation_connection collation_database collation_server`},
 	sqltext.Group{Code: setAutocommit, Names: "autocommit"},
-	sqltext.Group{Code: setIndelible, Names: "authorization"}, // SET SESSION AUTHORIZATION: MariaDB 12
+	sqltext.Group{Code: setUnresettable, Names: "authorization"}, // SET SESSION AUTHORIZATION: MariaDB 12
 )
 
 var setGlobals = sqltext.NewNames(sqltext.Group{Code: 1, Names: "global persist persist_only"})
@@ -58,8 +58,8 @@ func (c *classifier) set() dialects.Effect {
 	if names&setAutocommit != 0 {
 		effect |= dialects.TxControl
 	}
-	if names&setIndelible != 0 {
-		effect |= dialects.Indelible
+	if names&setUnresettable != 0 {
+		effect |= dialects.Unresettable
 	}
 	return effect
 }

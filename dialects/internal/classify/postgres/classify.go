@@ -4,6 +4,8 @@
 package postgres
 
 import (
+	"strings"
+
 	"github.com/pooldriver/pooldriver/dialects"
 	"github.com/pooldriver/pooldriver/dialects/internal/sqltext"
 )
@@ -24,10 +26,13 @@ import (
 //     such a name in another schema with a function that keeps state is not
 //     seen.
 //   - EXECUTE is suspect, not stateful: the session state is the PREPARE's.
-//   - What no cleaning undoes is indelible: a seed (there is no telling what it
+//   - What no cleaning undoes is unresettable: a seed (there is no telling what it
 //     was), a connection of dblink's, a library that LOAD has loaded, a backup,
 //     a replication origin, and a replication slot, which may be a temporary
-//     one. A seed stays when the transaction is rolled back.
+//     one. A seed stays when the transaction is rolled back. What may be one of
+//     these and hides its name is taken for it: set_config with a name that is no
+//     plain literal, U&"…" that is called or set, and DO with EXECUTE in it or in
+//     another language than PL/pgSQL.
 //   - UPDATE pg_settings is SET by way of a rule of that view.
 //
 // What the text does not show is not seen: a trigger, a rule or a view of the
@@ -36,7 +41,7 @@ import (
 // the notation of an attribute, SELECT t.f FROM t, which looks like a column.
 
 var lexical = sqltext.NewRules(sqltext.DollarQuotes | sqltext.EscapeStrings |
-	sqltext.NestedComments | sqltext.ReturnEndsComment)
+	sqltext.NestedComments | sqltext.ReturnEndsComment | sqltext.UnicodeNames)
 
 // Classify returns what a text, one statement or several, leaves behind. It
 // runs on every statement: one pass, no allocation.
@@ -99,6 +104,7 @@ const (
 	headState
 	headLoad
 	headCall
+	headDo
 )
 
 var heads = sqltext.NewNames(
@@ -118,7 +124,8 @@ var heads = sqltext.NewNames(
 	sqltext.Group{Code: headDiscard, Names: "discard"},
 	sqltext.Group{Code: headState, Names: "listen unlisten"},
 	sqltext.Group{Code: headLoad, Names: "load"},
-	sqltext.Group{Code: headCall, Names: "call do"},
+	sqltext.Group{Code: headCall, Names: "call"},
+	sqltext.Group{Code: headDo, Names: "do"},
 )
 
 // statement classifies one statement from its first token on, and leaves the
@@ -163,7 +170,7 @@ func (c *classifier) statement(tok sqltext.Token) dialects.Effect {
 		if lx.Next(); lx.IsWord("transaction") {
 			return c.skip(dialects.TxControl)
 		}
-		return c.skip(dialects.Stateful | dialects.NamedPrepared)
+		return c.query()&dialects.Unresettable | dialects.Stateful | dialects.NamedPrepared
 	case headExecute:
 		return c.query() | dialects.Suspect | dialects.NamedPrepared
 	case headDeallocate:
@@ -179,9 +186,11 @@ func (c *classifier) statement(tok sqltext.Token) dialects.Effect {
 	case headState:
 		return c.skip(dialects.Stateful)
 	case headLoad:
-		return c.skip(dialects.Stateful | dialects.Indelible)
+		return c.skip(dialects.Stateful | dialects.Unresettable)
 	case headCall:
 		return c.query() | dialects.Suspect | dialects.TxControl
+	case headDo:
+		return c.do() | dialects.Suspect | dialects.TxControl
 	default:
 		return c.query() | dialects.Suspect
 	}
@@ -215,6 +224,7 @@ const (
 	wordExecute
 	wordUpdate
 	wordOn
+	wordUescape
 )
 
 var queryWords = sqltext.NewNames(
@@ -222,6 +232,7 @@ var queryWords = sqltext.NewNames(
 	sqltext.Group{Code: wordWith, Names: "with"},
 	sqltext.Group{Code: wordExecute, Names: "execute"},
 	sqltext.Group{Code: wordUpdate, Names: "update"},
+	sqltext.Group{Code: wordUescape, Names: "uescape"},
 )
 
 // tableWords are those of CREATE TABLE, where functions are evaluated only in
@@ -232,6 +243,7 @@ var tableWords = sqltext.NewNames(
 	sqltext.Group{Code: wordSelect, Names: "select values"},
 	sqltext.Group{Code: wordExecute, Names: "execute"},
 	sqltext.Group{Code: wordUpdate, Names: "update"},
+	sqltext.Group{Code: wordUescape, Names: "uescape"},
 	sqltext.Group{Code: wordOn, Names: "on"},
 )
 
@@ -253,13 +265,18 @@ func (c *classifier) word() dialects.Effect {
 		return dialects.Suspect | dialects.NamedPrepared
 	case wordUpdate:
 		return c.update()
+	case wordUescape:
+		return c.uescape()
 	case wordInto:
 		if lx.AfterWord("insert") || lx.AfterWord("merge") {
 			return dialects.Clean
 		}
 		ahead := *lx
-		if ahead.Next(); ahead.IsName() &&
-			(temporary.Lookup(ahead.Text()) != 0 || isTempSchema(ahead.Name())) {
+		if ahead.Next(); ahead.IsWord("table") {
+			ahead.Next()
+		}
+		if ahead.IsName() &&
+			(temporary.Lookup(ahead.Text()) != 0 || mayBeTempSchema(&ahead)) {
 			return createsTemp
 		}
 	}
@@ -269,7 +286,21 @@ func (c *classifier) word() dialects.Effect {
 // temporary are the words that begin the name of a temporary table.
 var temporary = sqltext.NewNames(sqltext.Group{Code: 1, Names: "temp temporary local global"})
 
-func isTempSchema(name string) bool { return sqltext.HasPrefix(name, "pg_temp") }
+func mayBeTempSchema(lx *sqltext.Lexer) bool {
+	return sqltext.HasPrefix(lx.Name(), "pg_temp") || lx.Disguised()
+}
+
+// hidden is the effect of calling a function whose name is not to be read.
+const hidden = dialects.Suspect | dialects.Unresettable
+
+// uescape looks whether what stands before UESCAPE is called: U&"f" UESCAPE '!' (1).
+func (c *classifier) uescape() dialects.Effect {
+	ahead := c.lx
+	if sqltext.HasPrefix(ahead.BeforeText(), `u&"`) && ahead.Next() == sqltext.String && ahead.Next() == sqltext.Open {
+		return hidden
+	}
+	return dialects.Clean
+}
 
 // call classifies the call whose opening parenthesis was just read.
 func (c *classifier) call() dialects.Effect {
@@ -294,8 +325,8 @@ func (c *classifier) call() dialects.Effect {
 		}
 	case funcStateful:
 		return dialects.Stateful
-	case funcIndelible:
-		return dialects.Stateful | dialects.Indelible
+	case funcUnresettable:
+		return dialects.Stateful | dialects.Unresettable
 	case funcSetConfig:
 		return c.setConfig()
 	}
@@ -307,6 +338,8 @@ func (c *classifier) call() dialects.Effect {
 		return dialects.Clean
 	case lx.Before() == sqltext.Close && !c.loose:
 		return dialects.Clean // FROM unnest(…) t(a, b)
+	case lx.Disguised():
+		return hidden
 	}
 	return c.unknown
 }
@@ -320,12 +353,14 @@ var notFunction = sqltext.NewNames(sqltext.Group{Code: 1,
 const maxLookAhead = 100
 
 // setConfig classifies set_config, whose arguments follow. With a literal true
-// as its third argument what it sets ends with the transaction.
+// as its third argument what it sets ends with the transaction. A name that is no plain
+// literal may be that of the seed, which no cleaning undoes.
 func (c *classifier) setConfig() dialects.Effect {
 	lx := c.lx
 	depth := lx.Depth()
-	literal := lx.Next() == sqltext.String && !changesNames(lx.Text())
-	seed := lx.Token() == sqltext.String && sqltext.Equal(lx.Text(), "'seed'")
+	literal := lx.Next() == sqltext.String && lx.Text()[0] == '\'' && !strings.Contains(lx.Text(), `\`)
+	names := literal && changesNames(lx.Text())
+	seed := literal && sqltext.Equal(lx.Text(), "'seed'")
 	if literal {
 		ahead := lx
 		literal = ahead.Next() == sqltext.Comma
@@ -346,11 +381,11 @@ func (c *classifier) setConfig() dialects.Effect {
 	if !local || c.lx.Qualified() && !sqltext.Equal(c.lx.Qualifier(), "pg_catalog") {
 		effect = dialects.Stateful
 	}
-	if !literal {
+	if !literal || names {
 		effect |= dialects.ForgetPrepared
 	}
-	if seed {
-		effect |= dialects.Stateful | dialects.Indelible
+	if !literal || seed {
+		effect |= dialects.Stateful | dialects.Unresettable
 	}
 	return effect
 }

@@ -4,12 +4,12 @@ import "github.com/pooldriver/pooldriver/dialects/internal/sqltext"
 
 // What a name before a parenthesis is.
 const (
-	funcHarmless  uint8 = iota + 1 // a function or type that keeps no state in the session
-	funcKeyword                    // no name at all: IN (, VALUES (
-	funcLoose                      // the same, and what follows its ) may be a function
-	funcStateful                   // changes the session
-	funcIndelible                  // changes the session in a way that no cleaning undoes
-	funcSetConfig                  // set_config: depends on its third argument
+	funcHarmless     uint8 = iota + 1 // a function or type that keeps no state in the session
+	funcKeyword                       // no name at all: IN (, VALUES (
+	funcLoose                         // the same, and what follows its ) may be a function
+	funcStateful                      // changes the session
+	funcUnresettable                  // changes the session in a way that no cleaning undoes
+	funcSetConfig                     // set_config: depends on its third argument
 )
 
 // functions are the names known to the classifier. What is missing is suspect:
@@ -26,7 +26,7 @@ var functions = sqltext.NewNames(
 		pg_stop_backup pg_backup_stop pg_stat_force_next_flush
 		postgres_fdw_disconnect postgres_fdw_disconnect_all set_limit set_curcfg`},
 
-	sqltext.Group{Code: funcIndelible, Names: `
+	sqltext.Group{Code: funcUnresettable, Names: `
 		setseed pg_start_backup pg_backup_start pg_replication_origin_session_setup
 		dblink_connect dblink_connect_u dblink_open
 		pg_create_physical_replication_slot pg_create_logical_replication_slot

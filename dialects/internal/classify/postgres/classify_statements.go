@@ -37,8 +37,8 @@ var namesDependOn = sqltext.NewNames(sqltext.Group{Code: 1,
 	Names: "search_path schema role authorization session_authorization all"})
 
 // forget returns ForgetPrepared if the SET or RESET whose parameter's name was
-// just read changes what prepared statements mean, and Indelible for the seed,
-// which SET LOCAL does not give back.
+// just read changes what prepared statements mean, and Unresettable for the seed,
+// which SET LOCAL does not give back, or for what may be the seed.
 func (c *classifier) forget() dialects.Effect {
 	lx := &c.lx
 	if lx.IsWord("session") {
@@ -47,8 +47,11 @@ func (c *classifier) forget() dialects.Effect {
 	if !lx.IsName() {
 		return dialects.Clean
 	}
+	if lx.Disguised() {
+		return dialects.Stateful | dialects.Unresettable | dialects.ForgetPrepared
+	}
 	if sqltext.Equal(lx.Name(), "seed") {
-		return dialects.Stateful | dialects.Indelible
+		return dialects.Stateful | dialects.Unresettable
 	}
 	if namesDependOn.Lookup(lx.Name()) != 0 {
 		return dialects.ForgetPrepared
@@ -68,14 +71,15 @@ func (c *classifier) update() dialects.Effect {
 		ahead.Next()
 	}
 	for ahead.IsName() {
+		if ahead.Disguised() {
+			return dialects.Suspect
+		}
 		name := ahead.Name()
 		switch next := ahead.Next(); {
 		case next == sqltext.Dot:
 			ahead.Next()
 		case sqltext.Equal(name, "pg_settings"):
 			return dialects.Stateful | dialects.ForgetPrepared
-		case next == sqltext.Operator && sqltext.Equal(name, "u"):
-			return dialects.Suspect
 		default:
 			return dialects.Clean
 		}
@@ -136,7 +140,7 @@ func (c *classifier) namesTempSchema() bool {
 		if ahead.Next(); !ahead.IsName() {
 			return false
 		}
-		if isTempSchema(ahead.Name()) {
+		if mayBeTempSchema(&ahead) {
 			return true
 		}
 	}

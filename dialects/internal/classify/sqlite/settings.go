@@ -1,0 +1,162 @@
+package sqlite
+
+import (
+	"strings"
+
+	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/dialects/internal/sqltext"
+)
+
+var settings = sqltext.NewNames(sqltext.Group{Code: 1, Names: "pragma attach detach"})
+
+// OnlySettings reports whether a text is made of PRAGMA, ATTACH and DETACH only.
+func OnlySettings(query string) bool {
+	var lx sqltext.Lexer
+	lx.Init(query, lexical, sqltext.Reading{})
+	only := false
+	for lx.BeginStatement() {
+		lx.Next()
+		if lx.Ended() {
+			continue
+		}
+		if lx.WordIn(settings) == 0 {
+			return false
+		}
+		only = true
+		lx.SkipStatement()
+	}
+	return only
+}
+
+// The PRAGMAs that set something for their connection, and for as long as it lasts.
+// Those that set something in the file (user_version, auto_vacuum) or for one
+// transaction (defer_foreign_keys) are not among them.
+const (
+	kept    uint8 = iota + 1
+	journal       // journal_mode: WAL is the file's, the others are the connection's
+)
+
+var keptPragmas = sqltext.NewNames(
+	sqltext.Group{Code: kept, Names: `analysis_limit automatic_index busy_timeout cache_size cache_spill
+		case_sensitive_like cell_size_check checkpoint_fullfsync count_changes empty_result_callbacks foreign_keys
+		full_column_names fullfsync ignore_check_constraints journal_size_limit key hexkey textkey legacy_alter_table
+		locking_mode max_page_count mmap_size query_only read_uncommitted recursive_triggers reverse_unordered_selects
+		secure_delete short_column_names synchronous temp_store threads trusted_schema wal_autocheckpoint
+		writable_schema`},
+	sqltext.Group{Code: journal, Names: "journal_mode"},
+)
+
+// Settings takes a text apart that is made of statements which set something for their
+// connection; nil: it is not, or not only.
+func Settings(query string) []dialects.Setting {
+	var lx sqltext.Lexer
+	lx.Init(query, lexical, sqltext.Reading{})
+	var all []dialects.Setting
+	for lx.BeginStatement() {
+		lx.Next()
+		if lx.Ended() {
+			continue
+		}
+		from, _ := lx.Span()
+		s, ok := setting(&lx)
+		if !ok {
+			return nil
+		}
+		to := 0
+		for ; !lx.Ended(); lx.Next() {
+			_, to = lx.Span()
+		}
+		s.Text = query[from:to]
+		all = append(all, s)
+	}
+	if lx.Broken() {
+		return nil
+	}
+	return all
+}
+
+// setting reads one statement as far as needed to name what it sets.
+func setting(lx *sqltext.Lexer) (dialects.Setting, bool) {
+	switch {
+	case lx.IsWord("pragma"):
+		return pragmaSetting(lx)
+	case lx.IsWord("attach"):
+		return attachSetting(lx)
+	case lx.IsWord("detach"):
+		if lx.Next(); lx.IsWord("database") {
+			lx.Next()
+		}
+		name, ok := schemaName(lx)
+		return dialects.Setting{Name: attached(name), Ends: true}, ok
+	}
+	return dialects.Setting{}, false
+}
+
+func attached(name string) string { return "ATTACH " + name }
+
+// pragmaSetting reads PRAGMA [schema.]name = value, or name(value).
+func pragmaSetting(lx *sqltext.Lexer) (dialects.Setting, bool) {
+	if lx.Next(); !lx.IsName() {
+		return dialects.Setting{}, false
+	}
+	name, of := strings.ToLower(lx.Name()), ""
+	lx.Next()
+	if lx.Token() == sqltext.Dot {
+		if lx.Next(); !lx.IsName() {
+			return dialects.Setting{}, false
+		}
+		of, name = name, strings.ToLower(lx.Name())
+		lx.Next()
+	}
+	kind := keptPragmas.Lookup(name)
+	if kind == 0 || lx.Text() != "=" && lx.Token() != sqltext.Open {
+		return dialects.Setting{}, false // it reads
+	}
+	s := dialects.Setting{Name: "PRAGMA " + name}
+	if kind == journal && of == "main" {
+		of = "" // where the name of the file is, a mode for all is the file's, too
+	}
+	switch of {
+	case "":
+	case "main", "temp":
+		s.Name = "PRAGMA " + of + "." + name
+	default:
+		s.Name, s.Of = "PRAGMA "+of+"."+name, attached(of)
+	}
+	lx.Next()
+	if kind == journal {
+		mode := strings.ToLower(strings.Trim(lx.Text(), `'"`))
+		// DELETE takes a file out of WAL. To repeat that would undo a later WAL, which
+		// may be set where nobody sees it: by a task or in another process.
+		s.Ends, s.Default = mode == "wal", mode == "delete"
+	}
+	return s, true
+}
+
+// attachSetting reads ATTACH [DATABASE] file AS name, where the name is written out.
+func attachSetting(lx *sqltext.Lexer) (dialects.Setting, bool) {
+	for lx.Next(); !lx.IsWord("as") || lx.Depth() > 0; lx.Next() { // CAST(… AS TEXT)
+		if lx.Ended() {
+			return dialects.Setting{}, false
+		}
+	}
+	lx.Next()
+	name, ok := schemaName(lx)
+	return dialects.Setting{Name: attached(name), Undo: `DETACH "` + strings.ReplaceAll(name, `"`, `""`) + `"`}, ok
+}
+
+// schemaName is the name, or the string that stands for one, at the last token, if it
+// is not the beginning of an expression.
+func schemaName(lx *sqltext.Lexer) (string, bool) {
+	name := ""
+	switch {
+	case lx.IsName():
+		name = lx.Name()
+	case lx.Token() == sqltext.String:
+		name = strings.Trim(lx.Text(), "'")
+	}
+	ahead := *lx
+	ahead.Next()
+	alone := ahead.Ended() || ahead.IsWord("key")
+	return strings.ToLower(name), alone && name != "" && !strings.ContainsAny(name, `"'`)
+}

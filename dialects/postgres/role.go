@@ -1,0 +1,59 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+
+	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/dialects/internal/hosts"
+)
+
+var (
+	_ dialects.RoleChecker = (*session)(nil)
+	_ dialects.Hosted      = (*session)(nil)
+)
+
+// Host is empty where the DSN names one host.
+func (s *session) Host() (host, passed string) { return s.host, s.passed }
+
+// CheckRole asks the server what it is by now.
+func (s *session) CheckRole(ctx context.Context) error {
+	if !s.known {
+		return nil // nothing was asked for, and the server is older than 14
+	}
+	now, err := s.ask(ctx)
+	if err != nil {
+		return err
+	}
+	return s.role.Still(s.atConnect, now)
+}
+
+// told is what the server reports of itself to each new connection, since
+// version 14; libpq goes by the same ("target_session_attrs" in its manual).
+func (s *session) told() (server hosts.Server, known bool) {
+	standby, writing := s.pg.ParameterStatus("in_hot_standby"), s.pg.ParameterStatus("default_transaction_read_only")
+	if standby == "" || writing == "" {
+		return hosts.Server{}, false
+	}
+	return hosts.Server{Standby: standby == "on", ReadOnly: standby == "on" || writing == "on"}, true
+}
+
+// askServer asks for the setting as it would be after a RESET: one that the
+// program has set in its session says nothing about the server. A change of the
+// configuration changes it in sessions that are open (guc.c, set_config_option).
+const askServer = "SELECT pg_catalog.pg_is_in_recovery(), reset_val FROM pg_catalog.pg_settings WHERE name = 'default_transaction_read_only'"
+
+var errNoAnswer = errors.New("the server does not say whether it is a standby")
+
+func (s *session) ask(ctx context.Context) (hosts.Server, error) {
+	results, err := s.pg.Exec(ctx, askServer).ReadAll()
+	if err != nil {
+		return hosts.Server{}, err
+	}
+	if len(results) != 1 || len(results[0].Rows) != 1 || len(results[0].Rows[0]) != 2 {
+		return hosts.Server{}, errNoAnswer
+	}
+	row := results[0].Rows[0]
+	standby := string(row[0]) == "t"
+	return hosts.Server{Standby: standby, ReadOnly: standby || string(row[1]) == "on"}, nil
+}

@@ -1,0 +1,11 @@
+package sqlite
+
+import (
+	"github.com/pooldriver/pooldriver/dialects"
+	classifier "github.com/pooldriver/pooldriver/dialects/internal/classify/sqlite"
+)
+
+var _ dialects.SettingsKeeper = dialect{}
+
+// Settings: PRAGMA, ATTACH and DETACH, as far as they are a connection's.
+func (dialect) Settings(query string) []dialects.Setting { return classifier.Settings(query) }

@@ -1,0 +1,239 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"io"
+	"reflect"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	sqlitedriver "modernc.org/sqlite"
+
+	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/dialects/internal/plain"
+	"github.com/pooldriver/pooldriver/internal/driverconn"
+)
+
+// wrapped is a template of somebody else's connector, whose name for the database
+// cannot be seen. So the connections are asked whether it is in memory. A shared one
+// lives as long as the template, by an anchor. A private one is its connection's, as
+// with the bare driver, and that connection stays.
+type wrapped struct {
+	*plain.Template
+
+	sharing atomic.Uint32 // of databases in memory: a sharing
+
+	mu     sync.Mutex
+	anchor driver.Conn // guarded by mu; keeps a shared database alive
+}
+
+var _ dialects.Template = (*wrapped)(nil)
+
+// What is known of a connector's databases in memory.
+const (
+	sharingUnknown = iota
+	sharingNone
+	sharingAll
+)
+
+func wrap(c driver.Connector) (dialects.Template, error) {
+	if c == nil || !isSQLite(c.Driver()) {
+		return nil, dialects.ErrNotMine
+	}
+	if err := plain.RefusePool(c); err != nil {
+		return nil, err
+	}
+	return &wrapped{Template: plain.NewTemplate(c, "sqlite by a connector")}, nil
+}
+
+// isSQLite reports whether d is a driver that is known: modernc.org/sqlite, or
+// mattn/go-sqlite3, which is told by the name of its package alone. To import it would
+// make every program need cgo.
+func isSQLite(d driver.Driver) bool {
+	if _, ok := d.(*sqlitedriver.Driver); ok {
+		return true
+	}
+	t := reflect.TypeOf(d)
+	if t != nil && t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	return t != nil && t.PkgPath() == "github.com/mattn/go-sqlite3"
+}
+
+// Traits of a connection of which somebody else's may be a part, with rows that
+// reuse their memory.
+func (w *wrapped) Traits() dialects.Traits { return traits }
+
+func (w *wrapped) Dial(ctx context.Context, cred *dialects.Credential) (dialects.Session, error) {
+	conn, err := w.Connect(ctx, cred)
+	if err != nil {
+		return nil, err
+	}
+	s := newSession(conn, w.Target())
+	if s.private, err = w.isPrivate(ctx, conn); err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	return s, nil
+}
+
+// isPrivate reports whether conn's database is in memory, or a temporary file, and
+// no other connection sees it.
+func (w *wrapped) isPrivate(ctx context.Context, conn driver.Conn) (bool, error) {
+	if !inMemory(ctx, conn) {
+		return false, nil
+	}
+	if w.sharing.Load() == sharingUnknown {
+		if err := w.learn(ctx, conn); err != nil {
+			return false, err
+		}
+	}
+	// Where it could not be learned, the connection is kept: that loses nothing.
+	return w.sharing.Load() != sharingAll, nil
+}
+
+// inMemory asks for the name of the main database's file, of which those in memory and
+// temporary ones have none. Who does not answer is taken for a file, as before.
+func inMemory(ctx context.Context, conn driver.Conn) bool {
+	row, err := firstRow(ctx, conn, "PRAGMA database_list") // number, name, file
+	return err == nil && len(row) == 3 && text(row[1]) == "main" && text(row[2]) == ""
+}
+
+// probing is for one probe in the process at a time: two on one database would take
+// each other's mark for the program's.
+var probing = make(chan struct{}, 1)
+
+// probeTime bounds a probe, which waits if somebody else in the process has the
+// database locked.
+const probeTime = time.Second
+
+// learn finds out, at the first connection, whether a second one sees the same database.
+// If so, the second becomes the anchor. It runs nothing from then on, so it holds no lock.
+func (w *wrapped) learn(ctx context.Context, first driver.Conn) error {
+	select {
+	case probing <- struct{}{}:
+		defer func() { <-probing }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	if w.sharing.Load() != sharingUnknown {
+		return nil
+	}
+	second, err := w.Connect(ctx, nil)
+	if err != nil {
+		return nil // such as of a connector that makes one connection only
+	}
+	shared, known, err := sameDatabase(ctx, first, second)
+	switch {
+	case err != nil || !known:
+		return errors.Join(err, second.Close())
+	case !shared:
+		w.sharing.Store(sharingNone)
+		return second.Close()
+	}
+	w.mu.Lock()
+	w.anchor = second
+	w.mu.Unlock()
+	w.sharing.Store(sharingAll)
+	return nil
+}
+
+// sameDatabase sets a mark by one connection, looks whether the other sees it, and takes
+// it away. It is the second that sets it: the first page of a database fixes things that
+// a program may still want to set for the first. err says that the mark is still there.
+func sameDatabase(ctx context.Context, first, second driver.Conn) (same, known bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, probeTime)
+	defer cancel()
+	before, err := applicationID(ctx, second)
+	if err != nil {
+		return false, false, nil
+	}
+	const bits = 0x70307264 // any that make another number of it
+	if err := setApplicationID(ctx, second, before^bits); err != nil {
+		return false, false, nil
+	}
+	defer func() {
+		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), probeTime)
+		defer cancel()
+		if undo := setApplicationID(last, second, before); undo != nil {
+			err = fmt.Errorf("SQLite in memory: setting PRAGMA application_id back to %d, after a look whether connections share the database: %w", before, undo)
+		}
+	}()
+	seen, err := applicationID(ctx, first)
+	if err != nil {
+		return false, false, nil
+	}
+	return seen == before^bits, true, nil
+}
+
+func applicationID(ctx context.Context, conn driver.Conn) (int32, error) {
+	row, err := firstRow(ctx, conn, "PRAGMA application_id")
+	if err != nil {
+		return 0, err
+	}
+	id, ok := row[0].(int64)
+	if !ok {
+		return 0, fmt.Errorf("PRAGMA application_id: the answer is a %T", row[0])
+	}
+	return int32(id), nil
+}
+
+func setApplicationID(ctx context.Context, conn driver.Conn, id int32) error {
+	c := driverconn.New(conn)
+	return c.Command(ctx, fmt.Sprintf("PRAGMA application_id = %d", id))
+}
+
+// firstRow runs a query without arguments and returns its first row.
+func firstRow(ctx context.Context, conn driver.Conn, query string) (_ []driver.Value, err error) {
+	c := driverconn.New(conn)
+	rows, err := driver.Rows(nil), driver.ErrSkip
+	if c.CanQuery() {
+		rows, err = c.Query(ctx, query, nil)
+	}
+	if err == driver.ErrSkip {
+		stmt, prepareErr := c.Prepare(ctx, query)
+		if prepareErr != nil {
+			return nil, prepareErr
+		}
+		defer func() { err = errors.Join(err, stmt.Close()) }()
+		rows, err = driverconn.QueryStmt(ctx, stmt, nil)
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, rows.Close()) }()
+	row := make([]driver.Value, len(rows.Columns()))
+	if err := rows.Next(row); err == io.EOF || len(row) == 0 {
+		return nil, fmt.Errorf("%s: no answer", query)
+	} else if err != nil {
+		return nil, err
+	}
+	for i, v := range row {
+		if b, ok := v.([]byte); ok {
+			row[i] = string(b) // the driver's memory
+		}
+	}
+	return row, nil
+}
+
+func text(v driver.Value) string {
+	if v == nil {
+		return ""
+	}
+	return fmt.Sprint(v)
+}
+
+// Close lets a shared database in memory go.
+func (w *wrapped) Close() error {
+	w.mu.Lock()
+	anchor := w.anchor
+	w.anchor = nil
+	w.mu.Unlock()
+	if anchor == nil {
+		return w.Template.Close()
+	}
+	return errors.Join(anchor.Close(), w.Template.Close())
+}

@@ -1,0 +1,25 @@
+package dialects
+
+import (
+	"slices"
+	"strings"
+	"unicode"
+)
+
+// OnlyData reports whether query is one statement whose first word says that it reads or
+// changes data, and no table.
+func OnlyData(query string) bool {
+	query = strings.TrimLeft(query, " \t\r\n(")
+	end := strings.IndexFunc(query, func(r rune) bool { return !unicode.IsLetter(r) })
+	if end < 0 || MayBeScript(query) {
+		return false
+	}
+	return slices.ContainsFunc(dataWords, func(word string) bool { return strings.EqualFold(word, query[:end]) })
+}
+
+var dataWords = []string{"select", "insert", "update", "delete", "with", "values", "merge"}
+
+// MayBeScript reports whether query may consist of several statements.
+func MayBeScript(query string) bool {
+	return strings.Contains(strings.TrimRight(query, "; \t\r\n"), ";")
+}

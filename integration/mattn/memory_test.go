@@ -1,0 +1,166 @@
+// Package mattn runs the SQLite dialect over github.com/mattn/go-sqlite3, by Wrap. It
+// needs cgo, and no server.
+package mattn
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/mattn/go-sqlite3"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pooldriver/pooldriver"
+	_ "github.com/pooldriver/pooldriver/dialects/sqlite"
+)
+
+// connector is what a program writes, for the driver has none.
+type connector struct{ name string }
+
+func (c connector) Driver() driver.Driver { return &sqlite3.SQLiteDriver{} }
+
+func (c connector) Connect(context.Context) (driver.Conn, error) { return c.Driver().Open(c.name) }
+
+// inMemory are names of databases in memory, and how many of their connections see the
+// same one.
+var inMemory = map[string]int{
+	":memory:":                              1,
+	"":                                      1, // a temporary file
+	"file:wrapped?mode=memory&cache=shared": 4,
+	"file:/wrapped?vfs=memdb":               4,
+}
+
+func wrap(t *testing.T, name string, options ...pooldriver.Option) (*pooldriver.Connector, *sql.DB) {
+	t.Helper()
+	c := pooldriver.Wrap(connector{name}, options...)
+	db := sql.OpenDB(c)
+	t.Cleanup(func() { _ = db.Close() })
+	mustExec(t, db, "create table kept (a int)")
+	mustExec(t, db, "insert into kept values (7)")
+	return c, db
+}
+
+func mustExec(t *testing.T, db *sql.DB, text string) {
+	t.Helper()
+	_, err := db.Exec(text)
+	require.NoError(t, err, text)
+}
+
+func requireKept(t *testing.T, db *sql.DB, after string) {
+	t.Helper()
+	var a int
+	require.NoError(t, db.QueryRow("select a from kept").Scan(&a), "after %s", after)
+	require.Equal(t, 7, a, "after %s", after)
+}
+
+const endless = "with recursive n(i) as (select 1 union all select i+1 from n) select count(*) from n"
+
+func cancelStatements(t *testing.T, db *sql.DB) {
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	var n int
+	require.Error(t, db.QueryRowContext(ctx, endless).Scan(&n))
+	ctx, cancel = context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	_, err := db.ExecContext(ctx, "insert into kept "+endless)
+	require.Error(t, err)
+}
+
+func cancelTx(t *testing.T, db *sql.DB) {
+	ctx, cancel := context.WithCancel(t.Context())
+	tx, err := db.BeginTx(ctx, nil)
+	require.NoError(t, err)
+	_, err = tx.Exec("update kept set a = 8")
+	require.NoError(t, err)
+	cancel()
+	_ = tx.Rollback()
+}
+
+func TestADatabaseInMemoryLivesAsLongAsItsConnector(t *testing.T) {
+	for name, max := range inMemory {
+		t.Run(name, func(t *testing.T) {
+			c, db := wrap(t, name, func(c *pooldriver.Config) { c.MaxConns = max })
+			mustExec(t, db, "PRAGMA foreign_keys = ON")
+			requireKept(t, db, "a PRAGMA")
+			mustExec(t, db, "CREATE TEMP TABLE aside (a int)")
+			requireKept(t, db, "a temporary table")
+			c.Flush()
+			requireKept(t, db, "Flush")
+			cancelStatements(t, db)
+			requireKept(t, db, "statements that were cancelled")
+			cancelTx(t, db)
+			requireKept(t, db, "a transaction that was cancelled")
+			ctx, end := pooldriver.WithTask(t.Context())
+			_, err := db.BeginTx(ctx, nil)
+			require.NoError(t, err)
+			_, err = db.ExecContext(ctx, "update kept set a = 9")
+			require.NoError(t, err)
+			end()
+			requireKept(t, db, "a task that has left a transaction")
+			require.NoError(t, db.Close())
+			_, again := wrap(t, name) // makes the table, which must have gone
+			requireKept(t, again, "another beginning")
+		})
+	}
+}
+
+func TestADatabaseInMemoryOutlivesTheAgeOfConnections(t *testing.T) {
+	for name, max := range inMemory {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, db := wrap(t, name, func(c *pooldriver.Config) {
+				c.MaxConns = max
+				c.MaxConnIdleTime, c.HealthCheckPeriod = 10*time.Millisecond, 10*time.Millisecond
+				c.MaxConnLifetime, c.MaxConnLifetimeJitter = time.Second, 0
+			})
+			time.Sleep(100 * time.Millisecond)
+			requireKept(t, db, "lying idle")
+			time.Sleep(1200 * time.Millisecond)
+			requireKept(t, db, "its lifetime")
+		})
+	}
+}
+
+func TestConnectionsOfASharedDatabaseInMemorySeeTheSame(t *testing.T) {
+	for name, max := range inMemory {
+		if max == 1 {
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
+			_, db := wrap(t, name, func(c *pooldriver.Config) { c.MaxConns = max })
+			for range max {
+				conn, err := db.Conn(t.Context())
+				require.NoError(t, err)
+				defer conn.Close()
+				var a int
+				require.NoError(t, conn.QueryRowContext(t.Context(), "select a from kept").Scan(&a))
+				require.Equal(t, 7, a)
+			}
+		})
+	}
+}
+
+// The question that asks SQLite whether a transaction is open is understood here, too.
+func TestATransactionThatWasLeftOpenIsSeen(t *testing.T) {
+	for _, name := range []string{":memory:", "file:" + t.TempDir() + "/x.db"} {
+		c, db := wrap(t, name, func(c *pooldriver.Config) { c.MaxConns = 1 })
+		for i, begin := range []string{"BEGIN", "SAVEPOINT a", "/* hidden */ BEGIN IMMEDIATE"} {
+			mustExec(t, db, begin)
+			mustExec(t, db, fmt.Sprintf("insert into kept values (%d)", i)) // outside of it
+			require.EqualValues(t, i+1, c.Stats().Rollbacks, begin)
+		}
+		require.Zero(t, c.Stats().Discards)
+		tx, err := db.Begin()
+		require.NoError(t, err)
+		_, err = tx.Exec("insert into kept values (3)")
+		require.NoError(t, err)
+		require.NoError(t, tx.Commit())
+		var n int
+		require.NoError(t, db.QueryRow("select count(*) from kept").Scan(&n))
+		require.Equal(t, 5, n)
+		require.EqualValues(t, 3, c.Stats().Rollbacks)
+	}
+}

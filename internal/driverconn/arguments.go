@@ -1,0 +1,179 @@
+package driverconn
+
+import (
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"reflect"
+	"time"
+)
+
+// Argument conversion as database/sql does it between the program and the driver
+// (driverArgsConnLocked in its convert.go). database/sql has a connection check the
+// arguments before it passes the statement's context, when the real connection is not
+// known yet. A virtual connection therefore accepts every argument, and the real
+// driver's conversion runs here. Order, outcomes and error texts are database/sql's.
+
+// columnConverter is deprecated, and drivers have it.
+type columnConverter = driver.ColumnConverter //nolint:staticcheck // see above
+
+// Converter converts the arguments of a statement as its driver asks for.
+type Converter struct {
+	check  driver.NamedValueChecker
+	column columnConverter
+	want   int // so many; -1: it does not know
+}
+
+// ConverterOf asks the driver's statement si or, where that is nil, its connection,
+// which runs the statement directly. The answer holds as long as the statement.
+func ConverterOf(conn driver.NamedValueChecker, si driver.Stmt) Converter {
+	v := Converter{check: conn, want: -1}
+	if si != nil {
+		v.want = si.NumInput()
+		if c, ok := si.(driver.NamedValueChecker); ok {
+			v.check = c
+		}
+		v.column, _ = si.(columnConverter)
+	}
+	return v
+}
+
+// Convert checks and converts args in place. It may return a shorter slice: a
+// driver may keep an argument for itself.
+func (v *Converter) Convert(args []driver.NamedValue) ([]driver.NamedValue, error) {
+	if v.check == nil && v.column == nil && v.want == -1 && AllPlain(args) {
+		return args, nil // of a statement; the caller has looked at the others
+	}
+	n := 0
+	for i := range args {
+		nv := &args[n]
+		if n != i { // one before it was removed
+			*nv = args[i]
+			nv.Ordinal = n + 1
+		}
+		switch err := v.convertArg(nv); err {
+		case nil:
+			n++
+		case driver.ErrRemoveArgument:
+		default:
+			return nil, fmt.Errorf("sql: converting argument %s type: %w", describe(nv), err)
+		}
+	}
+	if v.want != -1 && n != v.want {
+		return nil, fmt.Errorf("sql: expected %d arguments, got %d", v.want, n)
+	}
+	return args[:n], nil
+}
+
+// AllPlain reports whether the default conversion would change nothing, which
+// is so for most arguments of most programs.
+func AllPlain(args []driver.NamedValue) bool {
+	for i := range args {
+		if !isPlain(args[i].Value) {
+			return false
+		}
+	}
+	return true
+}
+
+// MayRunCode reports whether converting args may call the program's code.
+func MayRunCode(args []driver.NamedValue) bool {
+	for i := range args {
+		switch v := args[i].Value; v.(type) {
+		case time.Time, int, int32, uint, uint32, uint64, float32:
+		default:
+			if !isPlain(v) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func isPlain(v driver.Value) bool {
+	switch v.(type) {
+	case nil, int64, float64, bool, []byte, string:
+		return true
+	}
+	return false
+}
+
+// convertArg asks the first that there is of checker, column converter and
+// default; a checker that answers ErrSkip passes on to the next.
+func (v *Converter) convertArg(nv *driver.NamedValue) error {
+	if v.check != nil {
+		if err := v.check.CheckNamedValue(nv); err != driver.ErrSkip {
+			return err
+		}
+	}
+	if v.column != nil {
+		if err := v.convertColumn(nv); err != driver.ErrSkip {
+			return err
+		}
+	}
+	if isPlain(nv.Value) {
+		return nil
+	}
+	var err error
+	nv.Value, err = driver.DefaultParameterConverter.ConvertValue(nv.Value)
+	return err
+}
+
+func (v *Converter) convertColumn(nv *driver.NamedValue) error {
+	i := nv.Ordinal - 1
+	if v.want >= 0 && v.want <= i {
+		return nil // the count is reported afterwards
+	}
+	if valuer, ok := nv.Value.(driver.Valuer); ok {
+		value, err := valueOf(valuer)
+		if err != nil {
+			return err
+		}
+		if !driver.IsValue(value) {
+			return fmt.Errorf("non-subset type %T returned from Value", value)
+		}
+		nv.Value = value
+	}
+	arg := nv.Value
+	value, err := v.column.ColumnConverter(i).ConvertValue(arg)
+	if err != nil {
+		return err
+	}
+	if !driver.IsValue(value) {
+		return fmt.Errorf("driver ColumnConverter error converted %T to unsupported type %T", arg, value)
+	}
+	nv.Value = value
+	return nil
+}
+
+var valuerType = reflect.TypeFor[driver.Valuer]()
+
+// valueOf calls Value, but takes a nil pointer whose type has the method on
+// its element for NULL (golang.org/issue/8415).
+func valueOf(v driver.Valuer) (driver.Value, error) {
+	if rv := reflect.ValueOf(v); rv.Kind() == reflect.Pointer && rv.IsNil() && rv.Type().Elem().Implements(valuerType) {
+		return nil, nil
+	}
+	return v.Value()
+}
+
+func describe(nv *driver.NamedValue) string {
+	if nv.Name == "" {
+		return fmt.Sprintf("$%d", nv.Ordinal)
+	}
+	return fmt.Sprintf("with name %q", nv.Name)
+}
+
+var errNamedArgs = errors.New("sql: driver does not support the use of Named Parameters")
+
+// positional is what drivers without context methods take.
+func positional(named []driver.NamedValue) ([]driver.Value, error) {
+	args := make([]driver.Value, len(named))
+	for i, nv := range named {
+		if nv.Name != "" {
+			return nil, errNamedArgs
+		}
+		args[i] = nv.Value
+	}
+	return args, nil
+}

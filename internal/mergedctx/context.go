@@ -1,0 +1,61 @@
+// Package mergedctx has a context that ends with either of two.
+package mergedctx
+
+import (
+	"context"
+	"sync/atomic"
+)
+
+// Context ends when either of two contexts ends, with its error and cause. Values are
+// those of the first. A nil Context stands for one that was not needed: its methods
+// Detach and Release do nothing.
+type Context struct {
+	context.Context // ends with either
+	first, second   context.Context
+	stop            func() bool
+	cancel          context.CancelCauseFunc
+	err             atomic.Pointer[error] // once asked for
+}
+
+// New returns a context that ends with first or second, and the Context to release. If
+// second cannot end, or ends with first, it returns first and nil.
+func New(first, second context.Context) (context.Context, *Context) {
+	if done := second.Done(); done == nil || done == first.Done() {
+		return first, nil
+	}
+	ctx, cancel := context.WithCancelCause(first)
+	stop := context.AfterFunc(second, func() { cancel(context.Cause(second)) })
+	c := &Context{Context: ctx, first: first, second: second, stop: stop, cancel: cancel}
+	return c, c
+}
+
+// Err is the error of the context that has ended: context.DeadlineExceeded if that was
+// by a deadline, which context.WithCancelCause does not tell.
+func (c *Context) Err() error {
+	err := c.Context.Err()
+	if err == nil {
+		return nil
+	}
+	if e := c.first.Err(); e != nil {
+		err = e
+	} else if e := c.second.Err(); e != nil {
+		err = e
+	}
+	c.err.CompareAndSwap(nil, &err) // the answer never changes again
+	return *c.err.Load()
+}
+
+// Detach has c not end with second any more.
+func (c *Context) Detach() {
+	if c != nil {
+		c.stop()
+	}
+}
+
+// Release frees what c needs, and ends it.
+func (c *Context) Release() {
+	if c != nil {
+		c.stop()
+		c.cancel(nil)
+	}
+}

@@ -1,0 +1,52 @@
+// Package randomtest has what random tests share: a seed that is logged and can be
+// repeated, a number of rounds, and a limit of time that shows where a test hangs.
+package randomtest
+
+import (
+	"math/rand/v2"
+	"os"
+	"runtime"
+	"strconv"
+	"testing"
+	"time"
+)
+
+// Seed returns a seed, which the test logs. POOLDRIVER_SEED repeats a run.
+func Seed(t testing.TB) uint64 {
+	t.Helper()
+	seed := uint64(time.Now().UnixNano())
+	if text := os.Getenv("POOLDRIVER_SEED"); text != "" {
+		var err error
+		if seed, err = strconv.ParseUint(text, 10, 64); err != nil {
+			t.Fatalf("POOLDRIVER_SEED: %v", err)
+		}
+	}
+	t.Logf("POOLDRIVER_SEED=%d", seed)
+	return seed
+}
+
+// Seeded returns a source with a Seed.
+func Seeded(t testing.TB) *rand.Rand {
+	t.Helper()
+	seed := Seed(t)
+	return rand.New(rand.NewPCG(seed, seed))
+}
+
+// Rounds returns long if POOLDRIVER_LONG is set, else short.
+func Rounds(short, long int) int {
+	if os.Getenv("POOLDRIVER_LONG") != "" {
+		return long
+	}
+	return short
+}
+
+// Watch ends the test binary, with the stacks of all goroutines, unless stop is called
+// within limit.
+func Watch(t testing.TB, limit time.Duration) (stop func()) {
+	t.Helper()
+	timer := time.AfterFunc(limit, func() {
+		stacks := make([]byte, 1<<20)
+		panic(t.Name() + " hangs\n\n" + string(stacks[:runtime.Stack(stacks, true)]))
+	})
+	return func() { timer.Stop() }
+}

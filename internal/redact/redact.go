@@ -1,0 +1,38 @@
+// Package redact keeps secrets out of whatever prints a value.
+package redact
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+)
+
+// Label is all that a value shows of itself. A struct that embeds it prints as
+// its label under every verb of fmt, in encoding/json and in log/slog; its
+// other fields, which may hold a password, are never reached.
+type Label string
+
+// String is the label.
+func (l Label) String() string { return string(l) }
+
+// Format implements fmt.Formatter for every verb: %#v and %+v would otherwise
+// walk the fields of the struct.
+func (l Label) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, string(l)) }
+
+// MarshalText is what encoding/json and its like use.
+func (l Label) MarshalText() ([]byte, error) { return []byte(l), nil }
+
+// LogValue is what log/slog uses.
+func (l Label) LogValue() slog.Value { return slog.StringValue(string(l)) }
+
+// mask stands for a secret.
+const mask = "xxxxx"
+
+// Strike replaces a secret in a text. An empty secret is none.
+func Strike(text, secret string) string {
+	if secret == "" {
+		return text
+	}
+	return strings.ReplaceAll(text, secret, mask)
+}

@@ -1,0 +1,179 @@
+// Package rowbuffer keeps rows that were read into memory, so that their connection can
+// be used for something else. Who reads them from the buffer sees what the driver would
+// have given: rows, result sets, column types, and an error where it was.
+package rowbuffer
+
+import (
+	"database/sql/driver"
+	"io"
+	"sync/atomic"
+	"time"
+
+	"github.com/pooldriver/pooldriver/internal/driverconn"
+)
+
+// Buffer has the result sets of one query, or what was left of them. One goroutine uses
+// it at a time.
+type Buffer struct {
+	held   *atomic.Int64 // bytes in all buffers
+	bytes  int64         // of this one, part of held
+	sets   []*Set
+	set    int // that is read
+	closed error
+}
+
+// Set is one result set, as far as it was read into memory.
+type Set struct {
+	Columns []string
+	// More is the driver's HasNextResultSet after the last row.
+	More bool
+
+	types  []driverconn.ColumnType
+	values []driver.Value // of all rows, one after the other
+	rows   int            // in values,
+	read   int            // and of these, given to the reader
+	end    error          // the driver's error after the last row
+	next   error          // of NextResultSet
+}
+
+// New returns an empty buffer, which adds its bytes to held and takes them away again.
+// Capture follows.
+func New(held *atomic.Int64) *Buffer { return &Buffer{held: held} }
+
+// Capture begins a result set with what the driver tells of it before its rows.
+func (b *Buffer) Capture(rows driver.Rows) {
+	s := &Set{Columns: rows.Columns()}
+	for i := range s.Columns {
+		s.types = append(s.types, driverconn.ColumnTypeOf(rows, i))
+	}
+	b.sets = append(b.sets, s)
+}
+
+func (b *Buffer) last() *Set { return b.sets[len(b.sets)-1] }
+
+// Add reads one row into the last result set, and returns about how many bytes it takes.
+// After an error nothing is added.
+func (b *Buffer) Add(read func([]driver.Value) error) (weight int64, err error) {
+	s := b.last()
+	from := len(s.values)
+	s.values = append(s.values, make([]driver.Value, len(s.Columns))...)
+	row := s.values[from:]
+	if err := read(row); err != nil {
+		s.values = s.values[:from]
+		return 0, err
+	}
+	s.rows++
+	weight = weigh(row)
+	b.account(weight)
+	return weight, nil
+}
+
+// End is what the reader gets after the last row of the last result set: io.EOF, or the
+// driver's error.
+func (b *Buffer) End(err error) { b.last().end = err }
+
+// EndSets ends the last result set: more is the driver's HasNextResultSet, next the error
+// of its NextResultSet, nil if Capture follows.
+func (b *Buffer) EndSets(more bool, next error) { b.last().More, b.last().next = more, next }
+
+// Compact frees the memory of rows of the last result set that the reader has, once
+// they are most of it.
+func (b *Buffer) Compact() {
+	s := b.last()
+	if s.read <= s.rows/2 {
+		return
+	}
+	kept := copy(s.values, s.values[s.read*len(s.Columns):])
+	clear(s.values[kept:])
+	s.values = s.values[:kept]
+	s.rows, s.read = s.rows-s.read, 0
+}
+
+// Bytes is about how much memory the rows take that were not given to the reader.
+func (b *Buffer) Bytes() int64 { return b.bytes }
+
+// Rows is how many rows of the last result set are in memory.
+func (b *Buffer) Rows() int { return b.last().rows - b.last().read }
+
+// SetClosed keeps what closing the driver's rows said.
+func (b *Buffer) SetClosed(err error) { b.closed = err }
+
+// Closed returns what SetClosed has kept.
+func (b *Buffer) Closed() error { return b.closed }
+
+// Current is the result set that is read.
+func (b *Buffer) Current() *Set { return b.sets[b.set] }
+
+// Column returns what is known of a column's type.
+func (s *Set) Column(i int) driverconn.ColumnType {
+	if i < len(s.types) {
+		return s.types[i]
+	}
+	return driverconn.NoColumnType()
+}
+
+// Behind reports whether a result set follows in the buffer.
+func (b *Buffer) Behind() bool { return b.set < len(b.sets)-1 }
+
+// Left reports whether something in the buffer has not been given to the reader.
+func (b *Buffer) Left() bool {
+	s := b.Current()
+	return s.read < s.rows || b.Behind()
+}
+
+// Next gives the reader a row, or the driver's error after the last one.
+func (b *Buffer) Next(dest []driver.Value) error {
+	s := b.Current()
+	if s.read == s.rows {
+		return s.end
+	}
+	n := len(s.Columns)
+	row := s.values[s.read*n : (s.read+1)*n]
+	copy(dest, row)
+	clear(row) // so that memory is freed as it is read
+	s.read++
+	b.account(-weigh(dest[:n]))
+	return nil
+}
+
+// NextSet goes to the next result set. Rows of this one that nobody wanted are dropped.
+func (b *Buffer) NextSet() error {
+	s := b.Current()
+	switch {
+	case s.next != nil:
+		return s.next
+	case !b.Behind():
+		return io.EOF
+	}
+	b.set++
+	b.account(-weigh(s.values[s.read*len(s.Columns):]))
+	s.values = nil
+	return nil
+}
+
+// Drop ends the accounting. The buffer is not used afterwards.
+func (b *Buffer) Drop() { b.account(-b.bytes) }
+
+func (b *Buffer) account(n int64) {
+	b.bytes += n
+	b.held.Add(n)
+}
+
+// weigh is about what a row takes in memory, in bytes.
+func weigh(row []driver.Value) int64 {
+	n := 16 * int64(len(row))
+	for _, v := range row {
+		switch v := v.(type) {
+		case nil, bool:
+		case []byte:
+			n += 24 + int64(len(v))
+		case string:
+			n += 16 + int64(len(v))
+		case time.Time:
+			n += 24
+		default:
+			n += 8
+		}
+	}
+	return n
+}

@@ -1,0 +1,171 @@
+// Package stmtcache keeps the prepared statements of real connections.
+package stmtcache
+
+import (
+	"container/list"
+	"database/sql/driver"
+	"math"
+
+	"github.com/pooldriver/pooldriver/internal/driverconn"
+)
+
+// Cache keeps the driver's prepared statements of one real connection by their texts
+// and evicts the least recently used one. It belongs to the owner of the connection and
+// is not safe for concurrent use.
+type Cache struct {
+	max    int
+	byText map[string]*list.Element // of *Stmt
+	order  list.List                // most recently used first
+	// generation counts the changes of what texts mean on this connection. Statements
+	// of an older generation are not used again. They are closed when they are met
+	// next: closing sends something, and when the generation changes the connection may
+	// be reading rows, or be in a failed transaction.
+	generation uint64
+
+	closeFailed bool
+	forgotten   int
+}
+
+// Stmt is a driver's statement on one real connection.
+type Stmt struct {
+	Driver driver.Stmt
+	// Converter converts its arguments, once Asked is true.
+	Converter driverconn.Converter
+	Asked     bool
+	// Open counts the open rows that are read from the statement. A statement with
+	// open rows is not executed again: another handle is prepared.
+	Open int
+	// SchemaGeneration is the connection's at the time of preparing, if that was in a
+	// task's transaction, else 0.
+	SchemaGeneration uint64
+
+	text string
+	// cacheGeneration and generation are those of the cache and of the text at the time
+	// of preparing.
+	cacheGeneration, generation uint64
+	cached                      bool   // the cache closes it
+	kinds                       []kind // of the arguments so far, where that matters
+}
+
+// New returns a cache of at most limit statements. With 0 nothing is kept.
+func New(limit int) Cache { return Cache{max: limit} }
+
+// Get returns the statement of text if it is cached, valid and without open rows, else
+// nil. A statement is valid from the given generation of its text on (Generations). One
+// that was prepared in the transaction's current schema generation is valid whatever its
+// own: its tables are locked since (PostgreSQL, 13.3.1).
+func (c *Cache) Get(text string, generation, schema uint64) *Stmt {
+	e := c.order.Front()
+	if e == nil {
+		return nil
+	}
+	s := e.Value.(*Stmt)
+	if s.text != text { // in a loop it is the front one again
+		if e = c.byText[text]; e == nil {
+			return nil
+		}
+		s = e.Value.(*Stmt)
+	}
+	if !c.valid(s, generation, schema) {
+		c.drop(e)
+		return nil
+	}
+	if s.Open > 0 {
+		return nil
+	}
+	c.order.MoveToFront(e)
+	return s
+}
+
+func (c *Cache) valid(s *Stmt, generation, schema uint64) bool {
+	return s.cacheGeneration == c.generation && (s.generation >= generation || schema != 0 && s.SchemaGeneration == schema)
+}
+
+// Has reports whether a statement of text is cached, valid or not.
+func (c *Cache) Has(text string) bool { return c.byText[text] != nil }
+
+// Len returns the number of cached statements.
+func (c *Cache) Len() int { return c.order.Len() }
+
+// DropStale drops the statement of text unless it is valid. A generation of 0 says that
+// the program has no statement of text open: then only the schema generation can make
+// it valid.
+func (c *Cache) DropStale(text string, generation, schema uint64) {
+	if generation == 0 {
+		generation = math.MaxUint64
+	}
+	if e := c.byText[text]; e != nil && !c.valid(e.Value.(*Stmt), generation, schema) {
+		c.drop(e)
+	}
+}
+
+// Drop drops the statement of text if there is one.
+func (c *Cache) Drop(text string) {
+	if e := c.byText[text]; e != nil {
+		c.drop(e)
+	}
+}
+
+// Add takes a statement that was just prepared. It stays outside of the cache, and is
+// closed after its use, if keep is false, if nothing is cached at all, or if its text is
+// cached already (that handle has open rows).
+func (c *Cache) Add(text string, generation uint64, si driver.Stmt, keep bool) *Stmt {
+	s := &Stmt{Driver: si, text: text, cacheGeneration: c.generation, generation: generation}
+	if !keep || c.max <= 0 || c.byText[text] != nil {
+		return s
+	}
+	if c.byText == nil {
+		c.byText = make(map[string]*list.Element)
+	}
+	for c.order.Len() >= c.max {
+		c.drop(c.order.Back())
+	}
+	s.cached = true
+	c.byText[text] = c.order.PushFront(s)
+	return s
+}
+
+// Done ends a use of s: one execution, or one set of rows.
+func (c *Cache) Done(s *Stmt) {
+	if !s.cached && s.Open == 0 && s.Driver.Close() != nil {
+		c.closeFailed = true
+	}
+}
+
+// drop takes an entry out. If rows of its statement are open, closing them closes it.
+func (c *Cache) drop(e *list.Element) {
+	s := c.order.Remove(e).(*Stmt)
+	delete(c.byText, s.text)
+	s.cached = false
+	c.Done(s)
+}
+
+// MarkStale has s not used again, as after an error that says that it is stale.
+func (c *Cache) MarkStale(s *Stmt) { s.cacheGeneration-- }
+
+// MarkAllStale has none of the statements used again.
+func (c *Cache) MarkAllStale() { c.generation++ }
+
+// CloseAll empties the cache.
+func (c *Cache) CloseAll() {
+	for c.order.Len() > 0 {
+		c.drop(c.order.Back())
+	}
+}
+
+// Forget empties the cache without closing: the server's session has ended them.
+func (c *Cache) Forget() {
+	c.forgotten += c.order.Len()
+	c.closeFailed = false
+	c.byText = nil
+	c.order.Init()
+}
+
+// CloseFailed reports whether the driver has refused to close a statement since the
+// last Forget.
+func (c *Cache) CloseFailed() bool { return c.closeFailed }
+
+// Forgotten counts the statements that Forget has dropped. Drivers may count a statement
+// until it is closed, also one that its session has ended (pgx's for database/sql: some
+// 300 bytes).
+func (c *Cache) Forgotten() int { return c.forgotten }

@@ -1,0 +1,72 @@
+// Package textcache remembers what is known of the last statement texts.
+package textcache
+
+import (
+	"hash/maphash"
+	"math/rand/v2"
+	"sync/atomic"
+
+	"github.com/pooldriver/pooldriver/dialects"
+)
+
+// Cache remembers what is known of the last texts. A program runs few texts many
+// times, and mostly the same constant string, which Go compares by pointer. The zero
+// value is empty. A Cache is safe for concurrent use and bounded by its arrays.
+type Cache struct {
+	// recent is indexed by the length and two bytes of the text, without a hash.
+	recent [256]atomic.Pointer[Text]
+	// known has four places for each hash, so that two texts which a program uses
+	// alternately do not evict each other.
+	known [128][4]atomic.Pointer[Text]
+}
+
+// Text is what is known of one statement text.
+type Text struct {
+	Query  string
+	Effect dialects.Effect
+}
+
+// longest is the longest text that is kept, in bytes. A longer one is classified each
+// time instead of kept alive.
+const longest = 8192
+
+var seed = maphash.MakeSeed()
+
+// Of returns the effect of query and, if it was met lately, what is known of it: nil at
+// the first time.
+func (m *Cache) Of(d dialects.Dialect, query string) (dialects.Effect, *Text) {
+	n := len(query)
+	if n == 0 || n > longest {
+		return d.Effect(query), nil
+	}
+	recent := &m.recent[(n*31+int(query[n/2])*7+int(query[n-1]))%len(m.recent)]
+	if known := recent.Load(); known != nil && known.Query == query {
+		return known.Effect, known
+	}
+	effect, known := m.look(d, query)
+	if known != nil {
+		recent.Store(known)
+	}
+	return effect, known
+}
+
+func (m *Cache) look(d dialects.Dialect, query string) (dialects.Effect, *Text) {
+	places := &m.known[maphash.String(seed, query)%uint64(len(m.known))]
+	at := rand.N(len(places))
+	for i := range places {
+		known := places[i].Load()
+		if known == nil {
+			at = i // places are filled in order
+			break
+		}
+		if known.Query == query {
+			return known.Effect, known
+		}
+	}
+	e := d.Effect(query)
+	if u, ok := d.(dialects.Detecting); ok && !u.Detected() {
+		return e, nil // it will know better
+	}
+	places[at].Store(&Text{Query: query, Effect: e})
+	return e, nil
+}

@@ -1,0 +1,44 @@
+package textcache
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/dialects/generic"
+)
+
+func TestATextIsKnownAtItsSecondUseAlsoBesideOthersInTurns(t *testing.T) {
+	var m Cache
+	d := generic.Dialect{}
+	var queries []string
+	for i := range 100 { // alike but for two letters in the middle
+		queries = append(queries, fmt.Sprintf("SELECT a FROM t%02d WHERE a = ?", i))
+	}
+	for i, q := range queries {
+		_, known := m.Of(d, q)
+		require.Nil(t, known, i)
+	}
+	unknown := 0
+	for _, q := range queries {
+		if _, known := m.Of(d, strings.Clone(q)); known == nil {
+			unknown++
+		}
+	}
+	require.Less(t, unknown, 10, "few of 100 share a place with four others")
+	for _, q := range []string{"", strings.Repeat("x", longest+1)} {
+		for range 2 {
+			_, known := m.Of(d, q)
+			require.Nil(t, known)
+		}
+	}
+	effect, _ := m.Of(d, "SET a = 1")
+	again, known := m.Of(d, "SET a = 1")
+	require.NotNil(t, known)
+	require.Equal(t, effect, again)
+	require.NotEqual(t, dialects.Clean, effect)
+	require.Zero(t, testing.AllocsPerRun(100, func() { m.Of(d, queries[0]) }))
+}

@@ -1,0 +1,82 @@
+package pooldriver
+
+import (
+	"context"
+	"errors"
+
+	"github.com/pooldriver/pooldriver/dialects"
+)
+
+// What becomes of connections whose server is no longer what the DSN asks for:
+// the primary that was demoted, the standby that was promoted.
+//
+// That a server refuses to write does not show it: the program's own READ ONLY
+// transaction is refused in the same words. So an error only raises a doubt, and
+// when the connection is back from its borrower, rolled back and clean, the
+// server is asked. Health checks ask, too.
+
+// told acts on what an error says of a connection's server.
+func (c *Connector) handleDiagnosis(r *realConn, said dialects.Diagnosis) {
+	if said&dialects.ServerLeaving != 0 {
+		c.flushOnce(r.poolGeneration)
+	}
+	if said&dialects.RoleDoubt != 0 {
+		r.roleDoubt = true
+	}
+}
+
+// fits asks the server. Where it does not do, the other connections of its time
+// are replaced as they come back; this one is the caller's to close.
+func (c *Connector) fits(ctx context.Context, r *realConn) error {
+	s, ok := r.session.(dialects.RoleChecker)
+	if !ok {
+		return nil
+	}
+	err := s.CheckRole(ctx)
+	if !errors.Is(err, dialects.ErrWrongRole) {
+		return err
+	}
+	c.stats.wrongRoles.Add(1)
+	if c.flushOnce(r.poolGeneration) {
+		host, _ := location(r.session)
+		c.log.Warn("pooldriver: a server is no longer what the DSN asks for; its connections are replaced", "target", c.template.Target(), "host", host, "error", err)
+	}
+	return err
+}
+
+// settleRole ends a doubt. It reports whether the connection can be lent again.
+func (c *Connector) settleRole(ctx context.Context, r *realConn) bool {
+	r.roleDoubt = false
+	return c.fits(ctx, r) == nil
+}
+
+// create is dial. It tells the log of an outage and, where there are several
+// servers, of a change.
+func (c *Connector) create(ctx context.Context) (*realConn, error) {
+	r, err := c.dial(ctx)
+	c.dialEnded(ctx, err)
+	if err != nil {
+		return nil, err
+	}
+	host, passed := location(r.session)
+	if host == "" {
+		return r, nil
+	}
+	before := c.host.Swap(&host)
+	if before == nil && passed == "" || before != nil && *before == host {
+		return r, nil
+	}
+	from := ""
+	if before != nil {
+		from = *before
+	}
+	c.log.Info("pooldriver: now connecting to another server", "target", c.template.Target(), "host", host, "before", from, "passed", passed)
+	return r, nil
+}
+
+func location(s dialects.Session) (host, passed string) {
+	if l, ok := s.(dialects.Hosted); ok {
+		return l.Host()
+	}
+	return "", ""
+}

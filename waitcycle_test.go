@@ -1,0 +1,187 @@
+package pooldriver
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/pooldriver/pooldriver/internal/implicit"
+	"github.com/pooldriver/pooldriver/pool"
+)
+
+func deadlockAfter(d time.Duration) Option { return func(c *Config) { c.DeadlockAfter = d } }
+
+// implicitly begins a task as httptask does.
+func implicitly(ctx context.Context) (context.Context, func()) { return WithTask(implicit.Mark(ctx)) }
+
+func unchanged(ctx context.Context) (context.Context, func()) { return ctx, func() {} }
+
+func outsideOf(ctx context.Context) (context.Context, func()) { return Outside(ctx), func() {} }
+
+// sided are the ways to want a connection beside the task's transaction.
+var sided = []struct {
+	name   string
+	mode   AmbientMode
+	task   func(context.Context) (context.Context, func())
+	beside func(context.Context) (context.Context, func())
+	told   bool   // by ErrDeadlock
+	advice string // that fits
+}{
+	{"an implicit task", AmbientAuto, implicitly, unchanged, false, "let the statement join the task's transaction (httptask.Join, WithTask, InTx)"},
+	{"outside of an implicit task", AmbientAuto, implicitly, outsideOf, true, "let the statement join the task's transaction (httptask.Join, WithTask, InTx)"},
+	{"a new task in an implicit one", AmbientAuto, implicitly, NewTask, true, "begin the transaction around it in a task that joins, too (httptask.Join, WithTask, InTx)"},
+	{"an explicit task in an implicit one", AmbientAuto, implicitly, WithTask, true, "begin the transaction around it in a task that joins, too (httptask.Join, WithTask, InTx)"},
+	{"outside of a task", AmbientAuto, WithTask, outsideOf, true, "run the statement in the task around it"},
+	{"a new task", AmbientAuto, WithTask, NewTask, true, "run the statement in the task around it"},
+	{"ambient mode separate", AmbientSeparate, WithTask, unchanged, true, "let the statement join the task's transaction (pool_ambient=join, InTx)"},
+	{"an implicit task, ambient mode separate", AmbientSeparate, implicitly, unchanged, false, "let the statement join the task's transaction (pool_ambient=join, InTx)"},
+	{"outside, ambient mode separate", AmbientSeparate, WithTask, outsideOf, true, "let the statement join the task's transaction (pool_ambient=join, InTx)"},
+}
+
+// TestAGoroutineBesideATransactionThatIsBusyElsewhereWaits: two requests, and two
+// connections. Each has a transaction open while it calls a service for a second, and
+// a goroutine beside it wants to write. Plain database/sql waits.
+func TestAGoroutineBesideATransactionThatIsBusyElsewhereWaits(t *testing.T) {
+	for _, s := range sided {
+		t.Run(s.name, func(t *testing.T) {
+			t.Parallel()
+			server, db, _ := openTasks(t, 2, ambient(s.mode))
+			var begun, requests sync.WaitGroup
+			begun.Add(2)
+			for range 2 {
+				requests.Go(func() {
+					ctx, end := s.task(t.Context())
+					defer end()
+					tx, err := db.BeginTx(ctx, nil)
+					require.NoError(t, err)
+					begun.Done()
+					begun.Wait()
+					audit := make(chan error, 1)
+					go func() {
+						ctx, end := s.beside(ctx)
+						defer end()
+						_, err := db.ExecContext(ctx, "INSERT INTO t VALUES (1)")
+						audit <- err
+					}()
+					time.Sleep(time.Second) // the payment
+					require.NoError(t, tx.Commit())
+					require.NoError(t, <-audit)
+				})
+			}
+			requests.Wait()
+			require.Len(t, server.Table("t"), 2)
+		})
+	}
+}
+
+func TestACircleIsToldByTheAlarmOrByTheTimeoutWithAdviceThatFits(t *testing.T) {
+	for _, s := range sided {
+		t.Run(s.name, func(t *testing.T) {
+			for name, set := range map[string]Option{
+				"alarm":         deadlockAfter(20 * time.Millisecond),
+				"never":         deadlockAfter(0),
+				"not that soon": deadlockAfter(5 * time.Second),
+			} {
+				_, db, c := openTasks(t, 1, ambient(s.mode), set, func(c *Config) { c.AcquireTimeout = 500 * time.Millisecond })
+				ctx, end := s.task(t.Context())
+				defer end()
+				tx, err := db.BeginTx(ctx, nil)
+				require.NoError(t, err)
+				beside, endBeside := s.beside(ctx)
+				defer endBeside()
+				_, err = db.BeginTx(beside, nil)
+				require.ErrorContains(t, err, "pooldriver: no connection to ")
+				require.ErrorContains(t, err, inCycle)
+				require.ErrorContains(t, err, "; "+s.advice+", or raise pool_max_conns")
+				require.ErrorContains(t, err, " (a transaction, for ")
+				if s.told && name == "alarm" {
+					require.ErrorIs(t, err, ErrDeadlock)
+				} else {
+					require.NotErrorIs(t, err, ErrDeadlock)
+					require.ErrorIs(t, err, pool.ErrTimeout)
+				}
+				require.NoError(t, tx.Commit())
+				tx, err = db.BeginTx(beside, nil)
+				require.NoError(t, err, "the cycle is over")
+				require.NoError(t, tx.Rollback())
+				require.Zero(t, lent(c))
+			}
+		})
+	}
+}
+
+// TestTheAlarmComesWhenNothingHasMovedForLong: each statement of the holder's begins
+// the time anew.
+func TestTheAlarmComesWhenNothingHasMovedForLong(t *testing.T) {
+	const after = 600 * time.Millisecond
+	_, db, _ := openTasks(t, 1, deadlockAfter(after))
+	ctx, end := WithTask(t.Context())
+	defer end()
+	tx, err := db.BeginTx(ctx, nil)
+	require.NoError(t, err)
+	moved := make(chan time.Time, 1)
+	go func() {
+		time.Sleep(after / 2)
+		_, _ = tx.ExecContext(ctx, "INSERT INTO t VALUES (1)")
+		moved <- time.Now()
+	}()
+	_, err = db.ExecContext(Outside(ctx), "INSERT INTO t VALUES (2)")
+	require.ErrorIs(t, err, ErrDeadlock)
+	require.GreaterOrEqual(t, time.Since(<-moved), after-starveAfter)
+	require.NoError(t, tx.Rollback())
+}
+
+// TestWhoComesNewIntoACircleIsAMove: its task goes on.
+func TestWhoComesNewIntoACircleIsAMove(t *testing.T) {
+	const after = 600 * time.Millisecond
+	_, db, _ := openTasks(t, 1, deadlockAfter(after))
+	ctx, end := WithTask(t.Context())
+	defer end()
+	tx, err := db.BeginTx(ctx, nil)
+	require.NoError(t, err)
+	first := make(chan error, 1)
+	go func() {
+		_, err := db.ExecContext(Outside(ctx), "INSERT INTO t VALUES (1)")
+		first <- err
+	}()
+	time.Sleep(after / 2)
+	began := time.Now()
+	_, err = db.ExecContext(Outside(ctx), "INSERT INTO t VALUES (2)")
+	require.ErrorIs(t, err, ErrDeadlock, "the one that came last")
+	require.GreaterOrEqual(t, time.Since(began), after)
+	require.NoError(t, tx.Commit())
+	require.NoError(t, <-first)
+}
+
+// TestAStatementOfNoTaskThatTimesOutIsToldOfTheCircle: it is what held it up.
+func TestAStatementOfNoTaskThatTimesOutIsToldOfTheCircle(t *testing.T) {
+	_, db, _ := openTasks(t, 1)
+	ctx, end := implicitly(t.Context())
+	defer end()
+	tx, err := db.BeginTx(ctx, nil)
+	require.NoError(t, err)
+	inner := make(chan error, 1)
+	patient, cancel := context.WithCancel(ctx)
+	go func() {
+		_, err := db.ExecContext(patient, "INSERT INTO t VALUES (1)")
+		inner <- err
+	}()
+	impatient, stop := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer stop()
+	_, err = db.ExecContext(impatient, "INSERT INTO t VALUES (2)")
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.ErrorContains(t, err, inCycle+"; end what holds them first, or raise pool_max_conns")
+	cancel()
+	require.ErrorIs(t, <-inner, context.Canceled)
+
+	// And of none where it is over.
+	impatient, stop = context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer stop()
+	_, err = db.ExecContext(impatient, "INSERT INTO t VALUES (2)")
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.NotContains(t, err.Error(), inCycle)
+	require.NoError(t, tx.Rollback())
+}
