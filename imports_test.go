@@ -22,6 +22,7 @@ func TestRootAndPoolLinkNoDriver(t *testing.T) {
 		{pkg: module + "/pool", avoid: "database/sql"},
 		{pkg: module + "/dialects"},
 		{pkg: module + "/internal/credential", ours: []string{"/dialects"}},
+		{pkg: module + "/internal/ctxerr"},
 		{pkg: module + "/internal/driverconn"},
 		{pkg: module + "/internal/fairlock"},
 		{pkg: module + "/internal/mergedctx"},
