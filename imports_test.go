@@ -30,6 +30,7 @@ func TestRootAndPoolLinkNoDriver(t *testing.T) {
 		{pkg: module + "/internal/waitgraph"},
 		{pkg: module + "/internal/rowbuffer", ours: []string{"/internal/driverconn"}},
 		{pkg: module + "/internal/stmtcache", ours: []string{"/internal/driverconn"}},
+		{pkg: module + "/internal/task", ours: []string{"/internal/ctxerr"}},
 		{pkg: module + "/internal/textcache", ours: []string{"/dialects"}},
 	} {
 		out, err := exec.Command("go", "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{else}}std {{.ImportPath}}{{end}}", tc.pkg).Output()

@@ -1,0 +1,77 @@
+package task
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"sync"
+)
+
+// KeyFunc is the function of WithTaskKey. Contexts with the same key belong to one
+// task, which ends when lifetime does. A nil key is no task.
+type KeyFunc func(ctx context.Context) (key any, lifetime context.Context)
+
+// Keyed has the implicit tasks of a KeyFunc. The zero value has none.
+type Keyed struct {
+	tasks sync.Map // from key to *keyedTask
+}
+
+// keyedTask is the task of a key.
+type keyedTask struct {
+	*Task
+	// until is done when the key may stand for another task. That is the end of the
+	// lifetime, even if the task ends earlier: otherwise a later statement of the same
+	// program would run in a new session without notice. For a lifetime that never
+	// ends, it is the end of the task.
+	until context.Context
+}
+
+// PlaceOf is the function PlaceOf with the task of the context's key. Where the context
+// itself says something of tasks, the key only says what task is around. keyOf may be
+// nil.
+func (k *Keyed) PlaceOf(ctx context.Context, keyOf KeyFunc) (Place, error) {
+	value := ctx.Value(key{})
+	if value == nil && keyOf == nil { // most contexts: there is no Place to copy
+		return Place{}, nil
+	}
+	p := placeAt(value)
+	if keyOf == nil || p.From != nil {
+		return p, nil
+	}
+	t, err := k.task(keyOf(ctx))
+	if p.Task == nil && !p.outside {
+		p.Task = t
+	} else {
+		p.From = t
+	}
+	return p, err
+}
+
+// task returns the task of a key, and begins it where there is none.
+func (k *Keyed) task(key any, lifetime context.Context) (*Task, error) {
+	if key == nil {
+		return nil, nil
+	}
+	if lifetime == nil || !reflect.TypeOf(key).Comparable() {
+		return nil, fmt.Errorf("pooldriver: the function of WithTaskKey has to return a comparable key and a lifetime; it gave a %T and a %T", key, lifetime)
+	}
+	for {
+		if found, ok := k.tasks.Load(key); ok {
+			t := found.(*keyedTask)
+			if t.until.Err() == nil || lifetime.Err() != nil {
+				return t.Task, nil
+			}
+			k.tasks.CompareAndDelete(key, t) // the key is used again, with another lifetime
+		}
+		t := &keyedTask{begin(lifetime, PlaceOf(lifetime).nearest(), true), lifetime}
+		if lifetime.Done() == nil {
+			t.until = t.Task
+		}
+		if _, raced := k.tasks.LoadOrStore(key, t); raced {
+			t.End()
+			continue
+		}
+		context.AfterFunc(t.until, func() { k.tasks.CompareAndDelete(key, t) })
+		return t.Task, nil
+	}
+}

@@ -1,0 +1,56 @@
+package task
+
+import "context"
+
+// key finds the innermost context that says something of tasks: a *Task, a *Scope or
+// an *outside. Each returns itself as its value for key.
+type key struct{}
+
+// Place is what a context says of tasks. The zero Place says nothing.
+type Place struct {
+	Task    *Task  // nil: none
+	Scope   *Scope // nil: not inside the function of InTx
+	From    *Task  // the task around: whose context Task's, or one of Outside, was made of
+	outside bool   // the context was made by Outside
+}
+
+// PlaceOf returns what ctx says of tasks.
+func PlaceOf(ctx context.Context) Place { return placeAt(ctx.Value(key{})) }
+
+// placeAt is PlaceOf for the value that the context has returned for key.
+func placeAt(value any) Place {
+	switch at := value.(type) {
+	case *Task:
+		return Place{Task: at, From: at.from}
+	case *Scope:
+		return Place{Task: at.task, From: at.task.from, Scope: at}
+	case *outside:
+		return Place{From: at.from, outside: true}
+	}
+	return Place{}
+}
+
+// nearest returns the task that a context made at this place is derived from.
+func (p Place) nearest() *Task {
+	if p.Task != nil {
+		return p.Task
+	}
+	return p.From
+}
+
+// Outside returns a context without a task, which ends when ctx does.
+func Outside(ctx context.Context) context.Context {
+	return &outside{ctx, PlaceOf(ctx).nearest()}
+}
+
+type outside struct {
+	context.Context
+	from *Task
+}
+
+func (o *outside) Value(k any) any {
+	if _, ok := k.(key); ok {
+		return o
+	}
+	return o.Context.Value(k)
+}

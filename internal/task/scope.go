@@ -1,0 +1,71 @@
+package task
+
+import (
+	"context"
+	"sync/atomic"
+)
+
+// Scope is the context of InTx's function. What runs with it belongs to the
+// transaction of that InTx. A nil Scope is that of a context outside of InTx.
+type Scope struct {
+	context.Context
+	task        *Task
+	own         *Task        // task, if the scope has begun it
+	around      *Scope       // of the InTx around this one; nil: none
+	transaction atomic.Value // nil until BeginTx has begun it
+	left        atomic.Bool
+}
+
+// NewScope returns a scope in the task that ctx carries. Where ctx carries none, the
+// scope begins a task for its time.
+func NewScope(ctx context.Context) *Scope {
+	p := PlaceOf(ctx)
+	if p.Task != nil { // the scope says what joins, in an implicit task too
+		return &Scope{Context: ctx, task: p.Task, around: p.Scope}
+	}
+	t := begin(ctx, p.nearest(), false)
+	return &Scope{Context: t, task: t, own: t}
+}
+
+// Leave says that the function has returned.
+func (s *Scope) Leave() { s.left.Store(true) }
+
+// End is Leave, and ends the task that the scope has begun, if any.
+func (s *Scope) End() {
+	s.Leave()
+	if s.own != nil {
+		s.own.End()
+	}
+}
+
+// Left reports whether the function has returned, or one around it. s may be nil.
+func (s *Scope) Left() bool {
+	for ; s != nil; s = s.around {
+		if s.left.Load() {
+			return true
+		}
+	}
+	return false
+}
+
+// Begun makes tx the transaction of the scope, if it has none yet: the first one is
+// InTx's own. All transactions must have the same type. s may be nil.
+func (s *Scope) Begun(tx any) {
+	if s != nil {
+		s.transaction.CompareAndSwap(nil, tx)
+	}
+}
+
+// Transaction returns the transaction of the scope, nil where none has begun.
+func (s *Scope) Transaction() any { return s.transaction.Load() }
+
+// Around returns the scope of the InTx around this one, nil if there is none.
+func (s *Scope) Around() *Scope { return s.around }
+
+// Value returns s for the key of this package.
+func (s *Scope) Value(k any) any {
+	if _, ok := k.(key); ok {
+		return s
+	}
+	return s.Context.Value(k)
+}
