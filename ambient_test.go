@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pooldriver/pooldriver/internal/fakedb"
-	"github.com/pooldriver/pooldriver/internal/implicit"
+	"github.com/pooldriver/pooldriver/internal/task"
 )
 
 func ambient(m AmbientMode) Option { return func(c *Config) { c.Ambient = m } }
@@ -150,25 +150,23 @@ func fateOf(t *testing.T, server *fakedb.Server, tx *sql.Tx, insert func() error
 }
 
 func TestWhatJoinsTheTransactionOfItsTask(t *testing.T) {
-	adopt := func(ctx context.Context) context.Context { return implicit.Mark(ctx) }
-	plain := func(ctx context.Context) context.Context { return ctx }
 	for _, mode := range []struct {
 		name                string
 		mode                AmbientMode
-		context             func(context.Context) context.Context
+		begin               func(context.Context) (context.Context, func())
 		statement, beginner fate
 	}{
-		{"auto", AmbientAuto, plain, joined, joined},
-		{"auto, implicit", AmbientAuto, adopt, separate, separate},
-		{"join", AmbientJoin, plain, joined, joined},
-		{"join, implicit", AmbientJoin, adopt, joined, joined},
-		{"warn", AmbientWarn, plain, joined, joined},
-		{"strict", AmbientStrict, plain, refused, joined},
-		{"separate", AmbientSeparate, plain, separate, separate},
+		{"auto", AmbientAuto, WithTask, joined, joined},
+		{"auto, implicit", AmbientAuto, task.WithImplicit, separate, separate},
+		{"join", AmbientJoin, WithTask, joined, joined},
+		{"join, implicit", AmbientJoin, task.WithImplicit, joined, joined},
+		{"warn", AmbientWarn, WithTask, joined, joined},
+		{"strict", AmbientStrict, WithTask, refused, joined},
+		{"separate", AmbientSeparate, WithTask, separate, separate},
 	} {
 		open := func(t *testing.T) (context.Context, *fakedb.Server, *sql.DB) {
 			server, db, c := openTasks(t, 4, ambient(mode.mode), quiet)
-			ctx, end := WithTask(mode.context(t.Context()))
+			ctx, end := mode.begin(t.Context())
 			t.Cleanup(func() { atRest(t, c) })
 			t.Cleanup(end)
 			return ctx, server, db

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/internal/task"
 	"github.com/pooldriver/pooldriver/pool"
 )
 
@@ -36,7 +37,7 @@ import (
 
 // binding is what a task has on one connector.
 type binding struct {
-	task      *task
+	task      *task.Task
 	connector *Connector
 
 	// main is the task's session while something pins it. It changes under
@@ -58,6 +59,11 @@ type binding struct {
 	// evictions are closed when a connection is back at the task's end.
 	evictions []<-chan struct{}
 }
+
+var _ task.Member = (*binding)(nil)
+
+// TaskEnded makes the binding refuse statements from now on. WrapUp follows.
+func (b *binding) TaskEnded() { b.ended.Store(true) }
 
 // start begins a try: it finds the connection and, in a task, waits for its lock.
 func (c *conn) start(ctx context.Context, t *operation) error {
@@ -99,9 +105,9 @@ func (c *conn) attach(ctx context.Context, t *operation) error {
 			// A *sql.Conn: this context may be one of InTx, the last one not.
 			c.separate = c.separate && c.real != nil
 			switch p, err := c.connector.placeOf(ctx); {
-			case err == nil && p.task == b.task:
-				c.scope, t.scope = p.scope, p.scope
-			case c.scope.ended():
+			case err == nil && p.Task == b.task:
+				c.scope, t.scope = p.Scope, p.Scope
+			case c.scope.Left():
 				c.scope = nil
 			}
 		}
@@ -121,16 +127,16 @@ func (c *conn) attach(ctx context.Context, t *operation) error {
 	if err != nil {
 		return err
 	}
-	if p.scope.ended() {
+	if p.Scope.Left() {
 		return sql.ErrTxDone
 	}
-	t.scope = p.scope
-	if p.task != nil {
-		b, err := p.task.binding(c.connector)
+	t.scope = p.Scope
+	if p.Task != nil {
+		b, err := c.connector.bindTo(p.Task)
 		if err != nil {
 			return err
 		}
-		c.bound, c.scope, c.from = b, p.scope, p.from
+		c.bound, c.scope, c.from = b, p.Scope, p.From
 		if err := b.enter(ctx, c, t); err != nil {
 			if c.real == nil {
 				c.unbind()
@@ -142,11 +148,11 @@ func (c *conn) attach(ctx context.Context, t *operation) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	return c.borrow(ctx, t, p.from)
+	return c.borrow(ctx, t, p.From)
 }
 
 // borrow attaches a connection of the pool without a task: a lease.
-func (c *conn) borrow(ctx context.Context, t *operation, from *task) error {
+func (c *conn) borrow(ctx context.Context, t *operation, from *task.Task) error {
 	lease, err := c.connector.acquire(ctx, from)
 	if err != nil {
 		return err
@@ -260,9 +266,9 @@ func (b *binding) enter(ctx context.Context, c *conn, t *operation) error {
 // refuses tells why nothing may run here any more, or now.
 func (b *binding) refuses(c *conn, t *operation) error {
 	if b.ended.Load() {
-		return b.task.endedError()
+		return b.task.EndedError()
 	}
-	if c.scope.ended() {
+	if c.scope.Left() {
 		return sql.ErrTxDone
 	}
 	// A transaction that is open knows that it is.
@@ -285,7 +291,7 @@ func (b *binding) lowerBarrier() {
 // one; nil: it takes one.
 func (b *binding) target(c *conn) *realConn {
 	var to *realConn
-	if tx := c.scope.transaction(b); tx != nil {
+	if tx := b.transactionOf(c.scope); tx != nil {
 		to = tx.owner
 	} else if main := b.main.Load(); b.calls(main, c) {
 		if b.inTx.Load() && c.real == nil && b.ambient() == AmbientSeparate {
@@ -321,7 +327,7 @@ func (b *binding) settle(ctx context.Context, c *conn, t *operation) (again bool
 			return true, nil
 		}
 	}
-	scoped := c.scope.transaction(b)
+	scoped := b.transactionOf(c.scope)
 	if scoped != nil && (r.holder.Load() != b || !scoped.open()) {
 		return false, sql.ErrTxDone // behind the back of InTx
 	}

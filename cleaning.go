@@ -43,9 +43,9 @@ func (c *Connector) takeBack(r *realConn) {
 	}
 }
 
-// wrapUp ends what an ended task has here, and returns when it is done or
+// WrapUp ends what an ended task has here, and returns when it is done or
 // takes too long: then it goes on behind the caller.
-func (b *binding) wrapUp() {
+func (b *binding) WrapUp() {
 	if b.held.Load() == 0 && len(b.onTheirWay()) == 0 {
 		return
 	}
@@ -79,10 +79,10 @@ func (b *binding) wrapUp() {
 	select {
 	case <-done:
 	case <-ctx.Done():
-		b.connector.log.Warn("pooldriver: a task has ended, and a statement of it has not; its connection comes back when it does", "target", b.connector.template.Target(), "task", b.task.name())
+		b.connector.log.Warn("pooldriver: a task has ended, and a statement of it has not; its connection comes back when it does", "target", b.connector.template.Target(), "task", b.task.Name())
 	}
 	if inRaw.Load() {
-		b.connector.log.Warn("pooldriver: a task has ended while a function of Raw has its connection, which comes back when the function returns", "target", b.connector.template.Target(), "task", b.task.name())
+		b.connector.log.Warn("pooldriver: a task has ended while a function of Raw has its connection, which comes back when the function returns", "target", b.connector.template.Target(), "task", b.task.Name())
 	}
 }
 
@@ -115,7 +115,7 @@ func (b *binding) evict(r *realConn) {
 	done := make(chan struct{})
 	defer close(done)
 	b.mu.Lock()
-	b.evictions = append(b.evictions, done) // wrapUp may be waiting for the lock, and waits for this next
+	b.evictions = append(b.evictions, done) // WrapUp may be waiting for the lock, and waits for this next
 	b.mu.Unlock()
 	var log restoreLog
 	defer log.tell() // before done is closed: when the task's end returns it has been said
@@ -145,18 +145,18 @@ func (b *binding) undo(r *realConn, log *restoreLog) {
 		if p := recover(); p != nil {
 			r.broken = true
 			log.add(func() {
-				c.log.Error("pooldriver: the driver panicked at the end of a task; the connection was closed", "target", c.template.Target(), "task", b.task.name(), "panic", fmt.Sprintf("%T", p))
+				c.log.Error("pooldriver: the driver panicked at the end of a task; the connection was closed", "target", c.template.Target(), "task", b.task.Name(), "panic", fmt.Sprintf("%T", p))
 			})
 		}
 	}()
 	if rows := r.live.Load(); rows != nil {
-		rows.abandon(b.task.endedError())
+		rows.abandon(b.task.EndedError())
 	}
 	if t := r.seat.tx; t != nil && !t.unbegun() && !r.lost() {
 		c.stats.rollbacks.Add(1)
 		open := ago(r.seat.since)
 		log.add(func() {
-			c.log.Warn("pooldriver: a task ended with a transaction open, which was rolled back", "target", c.template.Target(), "task", b.task.name(), "open", open)
+			c.log.Warn("pooldriver: a task ended with a transaction open, which was rolled back", "target", c.template.Target(), "task", b.task.Name(), "open", open)
 		})
 		_ = t.rollbackReal()
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/pooldriver/pooldriver/dialects"
 	"github.com/pooldriver/pooldriver/internal/driverconn"
 	"github.com/pooldriver/pooldriver/internal/stmtcache"
+	"github.com/pooldriver/pooldriver/internal/task"
 	"github.com/pooldriver/pooldriver/internal/textcache"
 )
 
@@ -25,8 +26,8 @@ type conn struct {
 	// and what is known since the connection was attached.
 	real     *realConn
 	bound    *binding
-	scope    *txScope        // of InTx
-	from     *task           // whose context the statement's was derived from, beyond the task
+	scope    *task.Scope     // of InTx
+	from     *task.Task      // whose context the statement's was derived from, beyond the task
 	separate bool            // in a task, and keeping to itself: AmbientSeparate
 	touched  bool            // something has happened on it: an operation cannot be moved to another one
 	executed bool            // namely the execution of a statement
@@ -329,7 +330,7 @@ func (c *conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, e
 			if !c.separate {
 				c.bound.lowerBarrier()
 			}
-			t.scope.begun(begun)
+			t.scope.Begun(begun)
 		}
 		return c.begun(begun), nil
 	}

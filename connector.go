@@ -17,6 +17,7 @@ import (
 	"github.com/pooldriver/pooldriver/dialects/generic"
 	"github.com/pooldriver/pooldriver/internal/credential"
 	"github.com/pooldriver/pooldriver/internal/stmtcache"
+	"github.com/pooldriver/pooldriver/internal/task"
 	"github.com/pooldriver/pooldriver/internal/textcache"
 	"github.com/pooldriver/pooldriver/pool"
 )
@@ -49,7 +50,7 @@ type Connector struct {
 	generations    stmtcache.Generations
 	starvation     starvation
 	host           atomic.Pointer[string] // the last one dialled, of several
-	keyedTasks     keyedTasks
+	keyedTasks     task.Keyed
 	drops          drops
 	settings       settings
 	outage         outage

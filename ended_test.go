@@ -15,6 +15,7 @@ import (
 
 	"github.com/pooldriver/pooldriver/dialects"
 	"github.com/pooldriver/pooldriver/internal/fakedb"
+	"github.com/pooldriver/pooldriver/internal/task"
 )
 
 // errWhy contains what must not come through: database/sql would try again.
@@ -218,7 +219,7 @@ func (tc endingCase) run(t *testing.T, ending string, makes func(context.Context
 	require.ErrorIs(t, err, cause)
 	require.NotErrorIs(t, err, driver.ErrBadConn)
 	require.False(t, saysSafe(err))
-	if placeOf(ctx).task != nil && cause != errWhy {
+	if task.PlaceOf(ctx).Task != nil && cause != errWhy {
 		require.ErrorIs(t, err, ErrTaskEnded)
 	}
 	atRest(t, c)

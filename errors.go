@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"io"
 	"time"
+
+	"github.com/pooldriver/pooldriver/internal/task"
 )
 
 // ErrTaskEnded is what a statement gets whose context carries a task that has
 // ended, and the cause of a task's context that was ended by its function. Where
 // the task ended with a context, errors.Is finds that one's error, too.
-var ErrTaskEnded = errors.New("pooldriver: the task of this context has ended; a statement that is to run later needs a context of NewTask or Outside")
+var ErrTaskEnded = task.ErrEnded
 
 // ErrTxLost is what the statements of a task get after it has lost its session
 // without having ended it: the connection of an open transaction was lost, the
@@ -89,12 +91,6 @@ var errUnclear = fmt.Errorf("pooldriver: the connection was lost after the state
 // errCommitUnclear takes the place of an error that says a COMMIT was not sent, where
 // it was, or where nobody has counted. It is an io.ErrUnexpectedEOF.
 var errCommitUnclear = fmt.Errorf("pooldriver: the connection was lost during COMMIT, so the transaction may or may not be committed; look before you repeat it: %w", io.ErrUnexpectedEOF)
-
-// saysSafe reports whether err says of itself that nothing was sent, as pgx's may.
-func saysSafe(err error) bool {
-	var claims interface{ SafeToRetry() bool }
-	return errors.As(err, &claims) && claims.SafeToRetry()
-}
 
 // unclear is errUnclear or errCommitUnclear in the place of what the driver has said. Of
 // that only the text remains within reach, and that a context has ended.

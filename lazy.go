@@ -7,6 +7,7 @@ import (
 
 	"github.com/pooldriver/pooldriver/dialects"
 	"github.com/pooldriver/pooldriver/internal/mergedctx"
+	"github.com/pooldriver/pooldriver/internal/task"
 )
 
 // Lazy begin (Config.LazyBegin): BeginTx defers the transaction, the first
@@ -21,7 +22,7 @@ func (c *conn) deferBegin(ctx context.Context, opts driver.TxOptions) (driver.Tx
 		return nil, nil
 	}
 	p, err := c.connector.placeOf(ctx)
-	if err != nil || p.task != nil {
+	if err != nil || p.Task != nil {
 		return nil, err
 	}
 	if err := ctx.Err(); err != nil {
@@ -44,7 +45,7 @@ func (c *conn) attachDeferred(ctx context.Context, t *operation) error {
 	}
 	both, merged := mergedctx.New(p.ctx, ctx)
 	defer merged.Release()
-	if err := ofContext(both, c.borrow(both, t, placeOf(p.ctx).from)); err != nil {
+	if err := ofContext(both, c.borrow(both, t, task.PlaceOf(p.ctx).From)); err != nil {
 		p.refused = err
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/pooldriver/pooldriver/dialects"
 	"github.com/pooldriver/pooldriver/internal/stmtcache"
+	"github.com/pooldriver/pooldriver/internal/task"
 	"github.com/pooldriver/pooldriver/internal/textcache"
 )
 
@@ -18,8 +19,8 @@ type operation struct {
 	begins  bool            // it is a BeginTx
 	raw     bool            // or a Raw
 	args    []driver.NamedValue
-	columns []string // of the rows that it has opened
-	scope   *txScope // of its context, where that was asked for
+	columns []string    // of the rows that it has opened
+	scope   *task.Scope // of its context, where that was asked for
 	real    *realConn
 	sent    uint64
 	said    dialects.Diagnosis // of the last error
@@ -225,7 +226,7 @@ func (c *conn) failed(ctx context.Context, t *operation, err error, executes boo
 		err = unclear(errUnclear, err)
 	}
 	if err = ofContext(ctx, err); t.locked && t.real.cut.Load() { // by its task's end
-		err = c.bound.task.withEnd(err)
+		err = c.bound.task.WithEnd(err)
 	}
 	return false, err
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/internal/ctxerr"
 	"github.com/pooldriver/pooldriver/pool"
 )
 
@@ -78,7 +79,7 @@ func (c *Connector) acquireError(err error, w *waiter) error {
 	why := ""
 	a, ok := errors.AsType[*pool.AcquireError](err)
 	if ok {
-		a.Cause = within(a.Cause) // it is this caller's own
+		a.Cause = ctxerr.Harmless(a.Cause) // it is this caller's own
 	}
 	if ok && a.Timeout() && a.Waited > 0 {
 		found := c.starvation.cycles.Around(a.Waited)

@@ -205,6 +205,6 @@ func (b *binding) awaitRaw(ctx context.Context, busy <-chan struct{}) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-timer.C:
-		return fmt.Errorf("pooldriver: the session of %s has been lent to a function of Raw for more than %v; let that function use the connection it was given", b.task.name(), rawPatience)
+		return fmt.Errorf("pooldriver: the session of %s has been lent to a function of Raw for more than %v; let that function use the connection it was given", b.task.Name(), rawPatience)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/pooldriver/pooldriver/internal/task"
 	"github.com/pooldriver/pooldriver/internal/waitgraph"
 	"github.com/pooldriver/pooldriver/pool"
 )
@@ -42,7 +43,7 @@ var errOwnIsFree = errors.New("pooldriver: a connection of the task is free")
 // its context was derived from, may hold one.
 type waiter struct {
 	binding  *binding // nil without a task
-	from     *task
+	from     *task.Task
 	separate bool
 	tooLarge error // why rows of the task stay open
 	number   uint64
@@ -73,7 +74,7 @@ func (r *reader) patient() bool {
 
 // acquire takes a connection from the pool. from is a task that the statement's
 // context was derived from, if any.
-func (c *Connector) acquire(ctx context.Context, from *task) (lease pool.Lease[*realConn], err error) {
+func (c *Connector) acquire(ctx context.Context, from *task.Task) (lease pool.Lease[*realConn], err error) {
 	if from == nil {
 		lease, err = c.pool.Acquire(ctx)
 	} else if lease, err = c.pool.AcquireNow(ctx); err == pool.ErrNoneNow {

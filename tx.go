@@ -232,7 +232,7 @@ func (t *tx) wreck() {
 func (t *tx) enter() error {
 	for {
 		if t.bound.ended.Load() {
-			return t.bound.task.endedError() // which rolls back; the connection may be another's
+			return t.bound.task.EndedError() // which rolls back; the connection may be another's
 		}
 		if !t.bound.take(t.owner) {
 			return sql.ErrTxDone // with the one around it
@@ -426,7 +426,7 @@ func (c *conn) beginInside(ctx context.Context, t *operation, opts driver.TxOpti
 	}
 	r.seat.inner = append(r.seat.inner, begun)
 	c.bound.lowerBarrier()
-	t.scope.begun(begun)
+	t.scope.Begun(begun)
 	return c.begun(begun), nil
 }
 

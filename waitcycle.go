@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/pooldriver/pooldriver/internal/task"
 	"github.com/pooldriver/pooldriver/internal/waitgraph"
 )
 
@@ -14,13 +15,13 @@ import (
 
 // holder is who has a connection.
 type holder struct {
-	task  *task
+	task  *task.Task
 	pin   pin
 	since time.Time
 }
 
 func (h holder) String() string {
-	text := h.task.name() + " (" + pinNames[h.pin]
+	text := h.task.Name() + " (" + pinNames[h.pin]
 	if !h.since.IsZero() {
 		text += ", " + ago(h.since)
 	}
@@ -54,7 +55,7 @@ func (c *Connector) waitSnapshot(waiters []*waiter) *waitgraph.Snapshot[*binding
 	}
 	s := &waitgraph.Snapshot[*binding]{At: time.Now(), Moves: stats.Moves}
 	for _, w := range waiters {
-		s.Waiters = append(s.Waiters, waitgraph.Waiter[*binding]{Number: w.number, For: w.waitsFor(c), Victim: w.binding == nil || !w.binding.task.implicit})
+		s.Waiters = append(s.Waiters, waitgraph.Waiter[*binding]{Number: w.number, For: w.waitsFor(c), Victim: w.binding == nil || !w.binding.task.Implicit()})
 	}
 	for _, r := range all {
 		b := r.holder.Load()
@@ -86,22 +87,12 @@ func (w *waiter) waitsFor(c *Connector) (who []*binding) {
 	if w.binding != nil {
 		who = append(who, w.binding)
 	}
-	for t := w.from; t != nil; t = t.from {
-		if b := t.bindingOn(c); b != nil {
+	for t := w.from; t != nil; t = t.From() {
+		if b := c.bindingOf(t); b != nil {
 			who = append(who, b)
 		}
 	}
 	return who
-}
-
-// bindingOn returns what t has on c, if anything.
-func (t *task) bindingOn(c *Connector) *binding {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.life == nil {
-		return nil
-	}
-	return t.life.on(c)
 }
 
 // advice is what would have spared w the wait; w is nil for who belongs to no task.
@@ -116,7 +107,7 @@ func (w *waiter) advice(c *Connector) string {
 		spared = "run the statement in the task around it"
 	case c.config.Ambient == AmbientSeparate:
 		spared = "let the statement join the task's transaction (pool_ambient=join, InTx)"
-	case w.binding != nil && !w.binding.task.implicit:
+	case w.binding != nil && !w.binding.task.Implicit():
 		spared = "begin the transaction around it in a task that joins, too (httptask.Join, WithTask, InTx)"
 	default:
 		spared = "let the statement join the task's transaction (httptask.Join, WithTask, InTx)"
@@ -135,8 +126,8 @@ func (w *waiter) around(c *Connector) *binding {
 	if w.separate {
 		return w.binding
 	}
-	for t := w.from; t != nil; t = t.from {
-		if b := t.bindingOn(c); b != nil && b.held.Load() > 0 {
+	for t := w.from; t != nil; t = t.From() {
+		if b := c.bindingOf(t); b != nil && b.held.Load() > 0 {
 			return b
 		}
 	}

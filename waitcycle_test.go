@@ -8,14 +8,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/pooldriver/pooldriver/internal/implicit"
+	"github.com/pooldriver/pooldriver/internal/task"
 	"github.com/pooldriver/pooldriver/pool"
 )
 
 func deadlockAfter(d time.Duration) Option { return func(c *Config) { c.DeadlockAfter = d } }
 
 // implicitly begins a task as httptask does.
-func implicitly(ctx context.Context) (context.Context, func()) { return WithTask(implicit.Mark(ctx)) }
+func implicitly(ctx context.Context) (context.Context, func()) { return task.WithImplicit(ctx) }
 
 func unchanged(ctx context.Context) (context.Context, func()) { return ctx, func() {} }
 

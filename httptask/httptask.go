@@ -3,12 +3,11 @@
 package httptask
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 
 	"github.com/pooldriver/pooldriver"
-	"github.com/pooldriver/pooldriver/internal/implicit"
+	"github.com/pooldriver/pooldriver/internal/task"
 )
 
 // Mode says what a handler's transaction is to its other statements, unless
@@ -46,7 +45,7 @@ func Middleware(next http.Handler, mode ...Mode) http.Handler {
 	if len(mode) > 1 || len(mode) == 1 && mode[0] > Join {
 		panic(fmt.Sprintf("httptask: Middleware takes one mode, Separate or Join, and was given %d", mode))
 	}
-	begin := separate
+	begin := task.WithImplicit
 	if len(mode) == 1 && mode[0] == Join {
 		begin = pooldriver.WithTask
 	}
@@ -55,8 +54,4 @@ func Middleware(next http.Handler, mode ...Mode) http.Handler {
 		defer end()
 		next.ServeHTTP(w, r.WithContext(ctx))
 	})
-}
-
-func separate(ctx context.Context) (context.Context, func()) {
-	return pooldriver.WithTask(implicit.Mark(ctx))
 }
