@@ -73,7 +73,7 @@
 // memory is full the others wait on. What remains is the wait cycle of tasks that hold every
 // connection and wait for one more: ErrDeadlock, when nothing has moved for
 // Config.DeadlockAfter. In implicit tasks statements wait for that as over plain
-// database/sql: docs/adr/0019.
+// database/sql: docs/adr/0008.
 //
 // In a task that is not implicit, statements join the transaction that is open, and
 // BeginTx is a savepoint then (Config.Ambient). Transactions end in the reverse order
@@ -104,7 +104,7 @@
 //
 // A DSN may name several servers, and by target_session_attrs which of them will
 // do. Connections to one that no longer does are replaced as they come back: see
-// docs/servers.md, and docs/adr/0013.
+// docs/servers.md, and docs/adr/0010.
 //
 // # Errors
 //
@@ -115,7 +115,7 @@
 // error of the statement's context; or with the error of the dial it waited
 // for, which begins "pooldriver: connecting to" or, from AfterConnect, "pooldriver:
 // a connection to" and may, during an outage, be a moment old, which it says then:
-// docs/adr/0017; after Connector.Close, with pool.ErrClosed. One more stands for
+// docs/adr/0011; after Connector.Close, with pool.ErrClosed. One more stands for
 // driver.ErrBadConn where the statement, or COMMIT, had been sent and may or may not
 // have been executed: it is an io.ErrUnexpectedEOF, and the program has to look.
 // Where nobody counts what is sent (Wrap), it stands for every error of a statement or
