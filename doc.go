@@ -36,8 +36,8 @@
 // uncertain.
 //
 // SetMaxOpenConns and the other settings of the *sql.DB bound virtual connections. They
-// cannot raise pool_max_conns. SetMaxIdleConns(1000) saves making virtual connections
-// anew; [Open] does that.
+// cannot raise pool_max_conns. SetMaxIdleConns(1000) avoids making virtual connections
+// again; [Open] sets it.
 //
 // # Tasks
 //
