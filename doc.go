@@ -1,4 +1,4 @@
-// Package pooldriver is a connection pool that lives below database/sql.
+// Package pooldriver is a connection pool that works below database/sql.
 //
 //	import (
 //		"github.com/pooldriver/pooldriver"
@@ -7,139 +7,107 @@
 //
 //	db := sql.OpenDB(pooldriver.New("postgres://app:secret@db/shop?pool_max_conns=20"))
 //
-// The result is an ordinary *sql.DB, for every program, ORM and query builder
-// that works with one. Behind it:
+// The result is an ordinary *sql.DB. This package promises:
 //
-//   - Real connections are opened when they are needed, and there are never
-//     more of them than pool_max_conns, as the server counts them: a place is
-//     free only when the server has let go of the connection that had it, or
-//     has kept it for 5 s after its end (Stats.Orphans). (Exempt are the short
-//     connections that kill cancelled statements: one for each MySQL server;
-//     over ODBC, one for each statement that has to be killed.)
-//   - Waiters are served in the order they came.
-//   - Nothing that one borrower leaves on a connection reaches the next one:
-//     open transactions are rolled back; session variables, roles, temporary
-//     tables and advisory locks are cleaned away.
-//   - A context may carry a task: one logical session, with its transaction and
-//     state, whichever library's statements; rolled back and cleaned at its end.
-//   - A statement inside a rows loop never waits for the connection that the
-//     loop holds.
-//   - A query with arguments is run by a prepared statement that is kept, where the
-//     driver would prepare one each time.
-//   - A connection that died while idle is replaced before a statement runs
-//     on it. A statement is executed again only where the server cannot have
-//     executed it before.
+//   - A real connection is opened when one is needed. There are never more than
+//     pool_max_conns, as the server counts them: a place is free when the server has
+//     ended the session, or after 5 s (Stats.Orphans). The short connections that kill
+//     cancelled statements are not counted: one per MySQL server, over ODBC one per
+//     statement.
+//   - Waiters are served in the order in which they came.
+//   - What one borrower leaves on a connection does not reach the next one: open
+//     transactions are rolled back; session variables, roles, temporary tables and
+//     advisory locks are cleaned.
+//   - A statement inside a rows loop does not wait for the connection of that loop.
+//   - A connection that died while idle is replaced before a statement runs on it. A
+//     statement is executed again only if the server cannot have executed it.
+//   - Where the driver would prepare each query with arguments, a kept prepared
+//     statement runs it.
 //   - No way of printing a value of this package shows a password.
 //
 // # How it works
 //
-// database/sql pools connections of its own. What it pools here are virtual
-// connections, which cost an object each. A checkout is the time between
-// database/sql taking a virtual connection and putting it back. The first
-// operation of a checkout attaches a real connection from the pool; it stays
-// until the checkout ends, so a *sql.Tx or *sql.Conn keeps its session. At the
-// end of the checkout the real connection is looked at: with nothing left on
-// it, it is lent again at once; with an open transaction or a changed session
-// it is rolled back and cleaned first, behind the caller; in doubt it is
-// closed.
+// database/sql pools virtual connections, which cost one object each. A checkout is the
+// time between database/sql taking a virtual connection and putting it back. The first
+// operation of a checkout attaches a real connection from the pool. The real connection
+// stays until the checkout ends, so a *sql.Tx or *sql.Conn keeps its session. Then it is
+// lent again at once if nothing is left on it; rolled back and cleaned first, behind the
+// caller, if a transaction or session state is left; and closed if its state is
+// uncertain.
 //
-// The settings of the *sql.DB (SetMaxOpenConns and so on) bound virtual
-// connections and can be left alone. SetMaxIdleConns(1000) saves making them
-// anew; Open does that.
+// SetMaxOpenConns and the other settings of the *sql.DB bound virtual connections. They
+// cannot raise pool_max_conns. SetMaxIdleConns(1000) avoids making virtual connections
+// again; [Open] sets it.
 //
 // # Tasks
 //
-// WithTask makes a context that carries a task; Do, InTx and httptask.Middleware
-// do it for a function or a request, WithTaskKey for contexts that carry
-// something of the program's own. The last one's tasks, and httptask's unless it is
-// told httptask.Join, are implicit: statements and transactions in them keep the
-// meaning they have over plain database/sql, until the program begins a task itself.
+// A task is a context that is one logical session. [WithTask], [Do], [InTx] and
+// httptask.Middleware make one. [WithTaskKey] finds tasks in the program's own contexts.
+// The tasks of WithTaskKey, and of httptask without httptask.Join, are implicit: their
+// statements mean what they mean over plain database/sql, until the program begins a
+// task itself.
 //
-// While the task's session is clean, each of its checkouts takes a connection of its
-// own. From the moment a transaction begins or a statement changes the session, its
-// connection is pinned, and all statements of the task go there one after the other,
-// until the transaction has ended, or the task.
+// While its session is clean, each checkout of a task takes a connection of its own. When
+// a transaction begins, or a statement changes the session, that connection is pinned,
+// and all statements of the task use it, one after the other:
 //
-//	pin            from                          until
-//	checkout       its first operation           database/sql puts it back
-//	transaction    BeginTx, or the server's word commit, rollback, the task's end
-//	session state  the statement                 the task's end
-//	raw            Raw                           its function returns
+//	pin            from                               until
+//	checkout       its first operation                database/sql puts it back
+//	transaction    BeginTx, or the server reports it  commit, rollback, the task's end
+//	session state  the statement                      the task's end
+//	raw            Raw                                its function returns
 //
-// Where a connection is needed on which rows are open, the rest of the rows is
-// read into memory, up to Config.NestedBuffer, and up to Config.NestedBufferTotal for
-// those of all statements. Without a task that is done when others have waited for 20 ms,
-// for rows of a checkout that has done nothing else, and for one after the other: where
-// memory is full the others wait on. What remains is the wait cycle of tasks that hold every
-// connection and wait for one more: ErrDeadlock, when nothing has moved for
-// Config.DeadlockAfter. In implicit tasks statements wait for that as over plain
-// database/sql: docs/adr/0019.
+// In a task that is not implicit, statements join the open transaction, and BeginTx is a
+// savepoint in it ([Config].Ambient). Transactions end in the reverse order of their
+// beginning; anything else is an error. A BEGIN by hand counts as a transaction where the
+// protocol reports it.
 //
-// In a task that is not implicit, statements join the transaction that is open, and
-// BeginTx is a savepoint then (Config.Ambient). Transactions end in the reverse order
-// of their beginning, anything else is an error. A transaction that was begun by hand
-// (BEGIN) counts as one, too, where the protocol tells of it.
+// A statement that needs a connection on which rows are open reads the rest of the rows
+// into memory, up to Config.NestedBuffer for one statement and Config.NestedBufferTotal
+// for all. Without a task this happens only to rows of a checkout that has done nothing
+// else, when others have waited for 20 ms. When every connection is held by a task that
+// waits for one more, and nothing has moved for Config.DeadlockAfter, the last one gets
+// [ErrDeadlock] (docs/adr/0008). An implicit task waits instead.
 //
-// database/sql closes a prepared statement under the lock of the virtual
-// connections on which it was prepared. One that a task has prepared while it
-// holds a connection can be closed at any time; one that was prepared before, and
-// is closed inside, may have to wait for those who use it.
+// A driver.Valuer is called before the task's connection is taken, so it may query. pgx
+// calls it on the connection: there a Valuer that queries in its own task needs a second
+// free connection, and waits until its context ends if a transaction is open.
 //
-// A Valuer is called before the task's connection is taken, so it may query. Under
-// pgx it is called by the driver, on the connection: there a Valuer that queries
-// in its own task needs a second connection to be free, and cannot be used in a
-// transaction: it would wait for itself until its context ends.
+// database/sql closes a prepared statement under the locks of the connections on which it
+// was prepared. If a task prepares it while it holds a connection, it can be closed at any
+// time. A statement that was prepared before and is closed inside may have to wait.
 //
 // # What a statement leaves behind
 //
-// Whether a transaction is open is asked of the server, where the protocol
-// tells it (PostgreSQL, MySQL). What else a statement does to its session is
-// read from its text; a statement that changes the session, or may, has the
-// connection cleaned. What no text shows, such as a trigger that sets a session
-// variable, stays unseen: pool_reset=always cleans after every checkout.
-// PostgreSQL does not plan a prepared statement anew, and so neither pgx's cached
-// ones, when a temporary table comes to hide a table that it reads.
-//
-// # Several servers
-//
-// A DSN may name several servers, and by target_session_attrs which of them will
-// do. Connections to one that no longer does are replaced as they come back: see
-// docs/servers.md, and docs/adr/0013.
+// Whether a transaction is open is the server's word, where the protocol carries it
+// (PostgreSQL, MySQL). What else a statement changes in its session is read from its
+// text. A text that changes the session, or may change it, has the connection cleaned. A
+// trigger that sets a session variable shows in no text: pool_reset=always cleans after
+// every checkout. The statements that pgx caches do not notice a temporary table that
+// hides a table which they read (docs/settings.md).
 //
 // # Errors
 //
-// The driver's own errors come through as they are. Beside them a statement may
-// fail for lack of a connection: with a *pool.AcquireError, whose reason is
-// pool.ErrTimeout (pool_acquire_timeout; also a context.DeadlineExceeded),
-// pool.ErrTooManyWaiters, pool.ErrUnavailable (the circuit breaker) or the
-// error of the statement's context; or with the error of the dial it waited
-// for, which begins "pooldriver: connecting to" or, from AfterConnect, "pooldriver:
-// a connection to" and may, during an outage, be a moment old, which it says then:
-// docs/adr/0017; after Connector.Close, with pool.ErrClosed. One more stands for
-// driver.ErrBadConn where the statement, or COMMIT, had been sent and may or may not
-// have been executed: it is an io.ErrUnexpectedEOF, and the program has to look.
-// Where nobody counts what is sent (Wrap), it stands for every error of a statement or
-// COMMIT that calls itself safe to repeat.
+// The driver's own errors come through unchanged. Other errors of a statement are:
 //
-// Where an error follows from the end of a context, errors.Is finds that one's error
-// (context.Canceled, context.DeadlineExceeded) and its cause (context.Cause) in it. In
-// a task that is ErrTaskEnded, if the task's end or pool_task_timeout ended the context.
-// What database/sql answers by itself is the bare error of the context: before a
-// statement whose context has ended, from Rows.Err, from Commit.
+//   - No connection: a [pool.AcquireError] whose reason is pool.ErrTimeout
+//     (pool_acquire_timeout; also a context.DeadlineExceeded), pool.ErrTooManyWaiters,
+//     pool.ErrUnavailable (the circuit breaker) or the error of the statement's context;
+//     after Connector.Close, pool.ErrClosed.
+//   - No dial: "pooldriver: connecting to …", or from AfterConnect "pooldriver: a connection
+//     to …". During an outage it may be some moments old, and says so (docs/adr/0011).
+//   - Unknown outcome: an io.ErrUnexpectedEOF, in place of an error that would make
+//     somebody repeat a statement or COMMIT that may have been executed (docs/adr/0004).
+//     The program has to look.
+//   - A context that has ended: errors.Is finds the context's error and its cause
+//     (context.Cause). What database/sql answers by itself is the bare error.
+//   - Of tasks: [ErrTaskEnded], [ErrTxLost], [ErrNestedBuffer] and [ErrDeadlock].
 //
-// The errors of tasks are ErrTaskEnded, ErrTxLost, ErrNestedBuffer and
-// ErrDeadlock.
+// # More
 //
-// # What is different from a driver without a pool below
-//
-// The list is closed, reviewed and tested: docs/transparency.md.
-//
-// # Reading the source
-//
-// README.md, this file, connector.go, conn.go, task.go, binding.go (which real
-// connection serves an operation), seat.go (the session's lock), pinning.go (when
-// it goes back, and in what state), cleaning.go, role.go (whether its server still
-// does), starvation.go, waitcycle.go, then package pool.
-// Statements are in stmt.go, plain.go and internal/stmtcache; transactions in tx.go,
-// ambient.go and lazy.go; rows in rows.go and buffer.go.
+// docs/transparency.md is the closed list of differences from a driver without a pool.
+// docs/servers.md explains several servers in one DSN (docs/adr/0010). To read the source,
+// begin with connector.go, conn.go, operation.go, binding.go (which session serves an
+// operation) and pinning.go (when a session goes back, and in what state); then
+// internal/session, internal/task and package pool.
 package pooldriver

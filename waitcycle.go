@@ -11,7 +11,7 @@ import (
 // A wait cycle is closed when every connection is held by a task that waits for one
 // more. When nothing has moved for Config.DeadlockAfter, the waiter that closed it gets
 // ErrDeadlock. In an implicit task nobody gets it: its program waits as over plain
-// database/sql, and the error of its timeout names the holders. docs/adr/0019.
+// database/sql, and the error of its timeout names the holders. docs/adr/0008.
 
 // holder is who has a connection.
 type holder struct {
