@@ -96,6 +96,9 @@ type Config[T any] struct {
 	// account. Such a create is not repeated for Min and MinIdle for 5 s, and for
 	// acquirers after longer pauses: see CreateError.Ago. It should be quick.
 	Denied func(err error) bool
+	// FreshCredentials says that each Create asks for its credentials anew. That one
+	// was refused then tells nothing of the next: callers that wait do not share it.
+	FreshCredentials bool
 
 	// Preserve says of a resource that nothing can take its place, such as a
 	// connection that is the whole of a database in memory. Such a resource is

@@ -31,7 +31,8 @@ const (
 	// a random part of a fifth is added.
 	shortestRefill = 100 * time.Millisecond
 	longestRefill  = 5 * time.Second
-	// The same where Config.Denied says so: from the first failure on.
+	// The same where Config.Denied says so, unless Config.FreshCredentials does: from
+	// the first failure on.
 	shortestDenied = 100 * time.Millisecond
 	longestDenied  = time.Second
 )
@@ -56,7 +57,7 @@ func (p *Pool[T]) outageGrowsLocked(denied bool) {
 	o.failures++
 	o.failedAt = now
 	switch {
-	case denied:
+	case denied && !p.cfg.FreshCredentials:
 		o.pause = min(max(2*o.pause, shortestDenied), longestDenied)
 	case o.failures > fewFailures:
 		o.pause = min(max(2*o.pause, shortestPause), longestPause)

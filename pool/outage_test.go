@@ -296,6 +296,41 @@ func TestRefusalIsNotRepeatedByItselfForFiveSeconds(t *testing.T) {
 	})
 }
 
+// Each create may have other credentials: one refusal fails one waiter.
+func TestRefusalOfFreshCredentialsIsNotShared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, fresh := range []bool{false, true} {
+			var s server
+			cfg := quiet(1)
+			cfg.Denied = func(err error) bool { return errors.Is(err, errBroken) }
+			cfg.FreshCredentials = fresh
+			p, _ := (&shop{create: s.create}).sell(t, cfg)
+			s.is(errBroken)
+			time.AfterFunc(1500*time.Microsecond, func() { s.is(nil) }) // in the second create
+			var failed atomic.Int64
+			var all sync.WaitGroup
+			for range 8 {
+				all.Go(func() {
+					l, err := p.Acquire(t.Context())
+					if err != nil {
+						failed.Add(1)
+						return
+					}
+					if err := l.Release(); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			all.Wait()
+			if fresh {
+				require.EqualValues(t, 1, failed.Load())
+			} else {
+				require.EqualValues(t, 8, failed.Load())
+			}
+		}
+	})
+}
+
 func TestDeniedThatPanicsSaysNo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var s server
