@@ -25,7 +25,7 @@ var everything = fakedb.Variant{Name: "everything", Features: fakedb.All}
 func openFake(t *testing.T, v fakedb.Variant, options ...pooldriver.Option) (*fakedb.Server, *sql.DB, *pooldriver.Connector) {
 	t.Helper()
 	server := fakedb.NewServer()
-	connector := pooldriver.Wrap(server.Connector(v), options...)
+	connector := pooldriver.Wrap(server.Connector(v), append([]pooldriver.Option{quietly}, options...)...)
 	db := sql.OpenDB(connector)
 	t.Cleanup(func() {
 		server.Heal()
@@ -261,7 +261,7 @@ func TestTheBreakerAnswersAtOnceWhenTheDatabaseIsGone(t *testing.T) {
 
 func TestCloseReturnsAtOnceWhenNothingIsLent(t *testing.T) {
 	server := fakedb.NewServer()
-	db := sql.OpenDB(pooldriver.Wrap(server.Connector(everything)))
+	db := sql.OpenDB(pooldriver.Wrap(server.Connector(everything), quietly))
 	require.NoError(t, db.Ping())
 	began := time.Now()
 	require.NoError(t, db.Close())
@@ -272,7 +272,7 @@ func TestCloseReturnsAtOnceWhenNothingIsLent(t *testing.T) {
 
 func TestAConnectionInUseAtCloseEndsWhenItComesBack(t *testing.T) {
 	server := fakedb.NewServer()
-	db := sql.OpenDB(pooldriver.Wrap(server.Connector(everything)))
+	db := sql.OpenDB(pooldriver.Wrap(server.Connector(everything), quietly))
 	conn, err := db.Conn(t.Context())
 	require.NoError(t, err)
 	require.NoError(t, conn.PingContext(t.Context()))

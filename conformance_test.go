@@ -24,7 +24,7 @@ func TestEveryShapeOfDriverBehavesAsIfBare(t *testing.T) {
 	for _, v := range fakedb.Variants() {
 		t.Run(v.Name, func(t *testing.T) {
 			t.Parallel()
-			conformance.Run(t, conformance.Fake(v, func(c driver.Connector) driver.Connector { return pooldriver.Wrap(c) }))
+			conformance.Run(t, conformance.Fake(v, func(c driver.Connector) driver.Connector { return pooldriver.Wrap(c, quietly) }))
 		})
 	}
 }
@@ -61,7 +61,7 @@ func TestAdoptedProgramsBehaveAsIfBare(t *testing.T) {
 // the database was closed: what a case does with a closed database comes first.
 func adopt(c driver.Connector) driver.Connector {
 	lifetime, end := context.WithCancel(context.Background())
-	return adopting{pooldriver.Wrap(c, pooldriver.WithTaskKey(func(context.Context) (any, context.Context) {
+	return adopting{pooldriver.Wrap(c, quietly, pooldriver.WithTaskKey(func(context.Context) (any, context.Context) {
 		return "all", lifetime
 	})), end}
 }
@@ -86,11 +86,11 @@ func TestSQLiteBehavesAsIfBare(t *testing.T) {
 		return db
 	}
 	for name, wrapped := range map[string]func(t testing.TB) *sql.DB{
-		"New": func(t testing.TB) *sql.DB { return sql.OpenDB(pooldriver.New("sqlite:" + file(t))) },
+		"New": func(t testing.TB) *sql.DB { return sql.OpenDB(pooldriver.New("sqlite:"+file(t), quietly)) },
 		"Wrap": func(t testing.TB) *sql.DB {
 			db := bare(t)
 			defer db.Close()
-			return sql.OpenDB(pooldriver.Wrap(named{db.Driver(), "file:" + file(t)}))
+			return sql.OpenDB(pooldriver.Wrap(named{db.Driver(), "file:" + file(t)}, quietly))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -32,7 +32,7 @@ func newAskingStub(t *testing.T, source CredentialSource) (*askingStub, *Connect
 	s := &askingStub{credentialStub: &credentialStub{stub: &stub{Template: template, server: server}}}
 	c := &Connector{config: defaultConfig()}
 	c.config.Credentials = source
-	require.NoError(t, c.use(s, s, nil))
+	require.NoError(t, c.use(s, s, []Option{quiet}))
 	t.Cleanup(func() { require.NoError(t, c.Close()) })
 	return s, c
 }

@@ -1,9 +1,15 @@
 package pooldriver_test
 
 import (
+	"log/slog"
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"github.com/pooldriver/pooldriver"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// quietly keeps what the pool logs out of a passing run's output.
+func quietly(c *pooldriver.Config) { c.Logger = slog.New(slog.DiscardHandler) }

@@ -33,7 +33,7 @@ func wrapMemory(t *testing.T, name string, options ...pooldriver.Option) (*poold
 
 func holdMemory(t *testing.T, inner driver.Connector, options ...pooldriver.Option) (*pooldriver.Connector, *sql.DB) {
 	t.Helper()
-	c := pooldriver.Wrap(inner, options...)
+	c := pooldriver.Wrap(inner, append([]pooldriver.Option{quietly}, options...)...)
 	db := sql.OpenDB(c)
 	t.Cleanup(func() { _ = db.Close() })
 	mustExec(t, db, "create table kept (a int)")

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -61,13 +62,13 @@ func TestNestedStatementsOfTasksCompleteOnOneConnection(t *testing.T) {
 			wg.Go(func() {
 				run := func(ctx context.Context) error {
 					n, err := nest(ctx, db, 2)
-					require.Equal(t, 3+9+27, n)
+					assert.Equal(t, 3+9+27, n)
 					return err
 				}
 				if inTx {
-					require.NoError(t, InTx(ctx, db, nil, func(ctx context.Context, _ *sql.Tx) error { return run(ctx) }))
+					assert.NoError(t, InTx(ctx, db, nil, func(ctx context.Context, _ *sql.Tx) error { return run(ctx) }))
 				} else {
-					require.NoError(t, Do(ctx, run))
+					assert.NoError(t, Do(ctx, run))
 				}
 			})
 		}
@@ -88,13 +89,15 @@ func TestNestedQueriesWithoutTasksCompleteByTakingRowsBack(t *testing.T) {
 		for range 50 {
 			wg.Go(func() {
 				rows, err := db.QueryContext(ctx, "SELECT n FROM numbers LIMIT 3")
-				require.NoError(t, err)
+				if !assert.NoError(t, err) {
+					return
+				}
 				defer rows.Close()
 				for rows.Next() {
 					var n int
-					require.NoError(t, db.QueryRowContext(ctx, "SELECT 1").Scan(&n))
+					assert.NoError(t, db.QueryRowContext(ctx, "SELECT 1").Scan(&n))
 				}
-				require.NoError(t, rows.Err())
+				assert.NoError(t, rows.Err())
 			})
 		}
 		wg.Wait()
@@ -163,22 +166,24 @@ func TestAsFewAsBreakTheCircleAreRefused(t *testing.T) {
 			ctx, end := WithTask(t.Context())
 			defer end()
 			outer, err := db.BeginTx(ctx, nil)
-			require.NoError(t, err)
 			begun.Done()
+			if !assert.NoError(t, err) {
+				return
+			}
 			begun.Wait()
 			other, endOther := NewTask(ctx)
 			defer endOther()
 			inner, err := db.BeginTx(other, nil)
 			if err != nil {
-				require.ErrorIs(t, err, ErrDeadlock)
+				assert.ErrorIs(t, err, ErrDeadlock)
 				mu.Lock()
 				refused++
 				mu.Unlock()
-				require.NoError(t, outer.Rollback())
+				assert.NoError(t, outer.Rollback())
 				return
 			}
-			require.NoError(t, inner.Commit())
-			require.NoError(t, outer.Commit())
+			assert.NoError(t, inner.Commit())
+			assert.NoError(t, outer.Commit())
 		})
 	}
 	done.Wait()

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/pooldriver/pooldriver/internal/fakedb"
@@ -21,7 +22,7 @@ func TestAStatementInTheQueueLearnsThatItsTaskHasAConnectionNow(t *testing.T) {
 	begun := make(chan *sql.Tx, 1)
 	go func() {
 		tx, err := db.BeginTx(ctx, nil)
-		require.NoError(t, err)
+		assert.NoError(t, err)
 		begun <- tx
 	}()
 	waiting(t, c, 1)
@@ -30,6 +31,7 @@ func TestAStatementInTheQueueLearnsThatItsTaskHasAConnectionNow(t *testing.T) {
 	waiting(t, c, 2)
 	require.NoError(t, holder.Close())
 	tx := <-begun
+	require.NotNil(t, tx)
 	soon(t, "the statement", func() { require.NoError(t, <-inserted) })
 	require.NoError(t, tx.Commit())
 	require.Zero(t, lent(c))

@@ -38,9 +38,9 @@ func openSQLite(t *testing.T, wrap bool, dsn string, max int) (*sql.DB, *pooldri
 	limit := func(c *pooldriver.Config) { c.MaxConns = max }
 	var c *pooldriver.Connector
 	if wrap {
-		c = pooldriver.Wrap(bareSQLite{dsn, registeredSQLite()}, limit)
+		c = pooldriver.Wrap(bareSQLite{dsn, registeredSQLite()}, quietly, limit)
 	} else {
-		c = pooldriver.New("sqlite:"+dsn, limit)
+		c = pooldriver.New("sqlite:"+dsn, quietly, limit)
 	}
 	db := sql.OpenDB(c)
 	t.Cleanup(func() { require.NoError(t, db.Close()) })
@@ -314,7 +314,7 @@ func (l lazySQLite) Connect(ctx context.Context) (driver.Conn, error) {
 
 func TestASettingThatFailedWithItsFirstRowIsNobodys(t *testing.T) {
 	dir := t.TempDir()
-	c := pooldriver.Wrap(lazySQLite{bareSQLite{filepath.Join(dir, "x.db"), registeredSQLite()}})
+	c := pooldriver.Wrap(lazySQLite{bareSQLite{filepath.Join(dir, "x.db"), registeredSQLite()}}, quietly)
 	db := sql.OpenDB(c)
 	defer db.Close()
 	err := db.QueryRow("ATTACH '" + filepath.Join(dir, "none", "a.db") + "' AS a").Scan(new(string))

@@ -153,7 +153,7 @@ func openStub(t *testing.T, traits dialects.Traits, options ...Option) (*stub, *
 	s := &stub{Template: template, server: server, traits: traits}
 	c := &Connector{config: defaultConfig()}
 	c.config.MaxConns = 1
-	require.NoError(t, c.use(s, s, options))
+	require.NoError(t, c.use(s, s, append([]Option{quiet}, options...)))
 	db := sql.OpenDB(c)
 	t.Cleanup(func() {
 		require.NoError(t, db.Close())

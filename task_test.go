@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/pooldriver/pooldriver/dialects"
@@ -265,7 +266,7 @@ func TestParallelStatementsOfATaskRunInParallel(t *testing.T) {
 	for range 10 {
 		wg.Go(func() {
 			var one int
-			require.NoError(t, db.QueryRowContext(ctx, "SELECT /*+ sleep 100ms */ 1").Scan(&one))
+			assert.NoError(t, db.QueryRowContext(ctx, "SELECT /*+ sleep 100ms */ 1").Scan(&one))
 		})
 	}
 	wg.Wait()
@@ -278,7 +279,7 @@ func TestTasksAtOnceUseNoMoreConnectionsThanThereMayBe(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range 60 {
 		wg.Go(func() {
-			require.NoError(t, Do(t.Context(), func(ctx context.Context) error {
+			assert.NoError(t, Do(t.Context(), func(ctx context.Context) error {
 				if _, err := db.ExecContext(ctx, fmt.Sprintf("SET a = %d", i)); err != nil {
 					return err
 				}
@@ -299,7 +300,7 @@ func TestTasksAtOnceUseNoMoreConnectionsThanThereMayBe(t *testing.T) {
 				if err := db.QueryRowContext(ctx, "SHOW a").Scan(&a); err != nil {
 					return err
 				}
-				require.EqualValues(t, i, a)
+				assert.EqualValues(t, i, a)
 				return nil
 			}))
 		})

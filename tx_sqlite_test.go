@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"errors"
-	"log/slog"
 	"path/filepath"
 	"testing"
 	"time"
@@ -19,7 +18,7 @@ import (
 // SQLite rolls a transaction back when a write in it is interrupted, and would
 // run what follows in autocommit.
 func TestNothingRunsOutsideATransactionThatAnInterruptedWriteHasEnded(t *testing.T) {
-	db := sql.OpenDB(pooldriver.New("sqlite:" + filepath.Join(t.TempDir(), "x.db")))
+	db := sql.OpenDB(pooldriver.New("sqlite:"+filepath.Join(t.TempDir(), "x.db"), quietly))
 	defer db.Close()
 	_, err := db.Exec("create table t (a int)")
 	require.NoError(t, err)
@@ -54,7 +53,7 @@ func TestNoLockIsLeftByATaskThatEndsWhileAStatementRuns(t *testing.T) {
 	defer witness.Close()
 	_, err = witness.Exec("create table t (a int)")
 	require.NoError(t, err)
-	db := sql.OpenDB(pooldriver.New("sqlite:" + file + "?_pragma=journal_mode(WAL)&pool_max_conns=3"))
+	db := sql.OpenDB(pooldriver.New("sqlite:"+file+"?_pragma=journal_mode(WAL)&pool_max_conns=3", quietly))
 	defer db.Close()
 	for i := range 20 {
 		ctx, end := pooldriver.WithTask(t.Context())
@@ -77,7 +76,7 @@ func TestNoLockIsLeftByATaskThatEndsWhileAStatementRuns(t *testing.T) {
 // TestAPragmaThatWasOnlyPreparedIsCleanedAway: SQLite obeys some of them when they
 // are compiled.
 func TestAPragmaThatWasOnlyPreparedIsCleanedAway(t *testing.T) {
-	db := sql.OpenDB(pooldriver.New("sqlite:" + filepath.Join(t.TempDir(), "x.db") + "?pool_max_conns=1&_pragma=foreign_keys(1)"))
+	db := sql.OpenDB(pooldriver.New("sqlite:"+filepath.Join(t.TempDir(), "x.db")+"?pool_max_conns=1&_pragma=foreign_keys(1)", quietly))
 	defer db.Close()
 	for name, use := range map[string]func(){
 		"prepared": func() {
@@ -101,7 +100,7 @@ func TestAPragmaThatWasOnlyPreparedIsCleanedAway(t *testing.T) {
 // does not if the write had not begun or was done, and the error is the same.
 func TestATransactionWhoseWriteWasInterruptedIsOverWhenItsTaskIs(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "x.db") + "?_pragma=busy_timeout(5000)&_pragma=journal_mode(WAL)"
-	db := sql.OpenDB(pooldriver.New("sqlite:"+file+"&pool_max_conns=1", func(c *pooldriver.Config) { c.Logger = slog.New(slog.DiscardHandler) }))
+	db := sql.OpenDB(pooldriver.New("sqlite:"+file+"&pool_max_conns=1", quietly))
 	defer db.Close()
 	_, err := db.Exec("create table t (a int)")
 	require.NoError(t, err)
@@ -145,7 +144,7 @@ func TestASecondTransactionIsRefusedWhereNobodyTellsOfTheFirst(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			dsn := "sqlite:" + filepath.Join(t.TempDir(), "x.db") + "?pool_lazy_begin=true&pool_ambient=separate"
-			db := sql.OpenDB(pooldriver.New(dsn))
+			db := sql.OpenDB(pooldriver.New(dsn, quietly))
 			defer db.Close()
 			_, err := db.Exec("create table t (a int)")
 			require.NoError(t, err)
@@ -176,7 +175,7 @@ func TestASecondTransactionIsRefusedWhereNobodyTellsOfTheFirst(t *testing.T) {
 
 // TestAConnectionThatRawHasClosedIsNamed where the driver itself was told to close.
 func TestAConnectionThatRawHasClosedIsNamed(t *testing.T) {
-	db := sql.OpenDB(pooldriver.New("sqlite:" + filepath.Join(t.TempDir(), "x.db")))
+	db := sql.OpenDB(pooldriver.New("sqlite:"+filepath.Join(t.TempDir(), "x.db"), quietly))
 	defer db.Close()
 	task, end := pooldriver.WithTask(t.Context())
 	defer end()

@@ -15,7 +15,7 @@ import (
 // server that answers, and asks the server what is left.
 func TestCloseEndsHealthyConnectionsAtOnce(t *testing.T) {
 	const conns = 20
-	testbed.Each(t, func(t *testing.T, account testbed.Account) {
+	testbed.EachInTurn(t, func(t *testing.T, account testbed.Account) {
 		s := serverStage(t, account)
 		plain := account.OpenBare(t)
 		plain.SetMaxIdleConns(conns)

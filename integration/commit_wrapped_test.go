@@ -19,13 +19,14 @@ import (
 // TestACommitThatHappenedIsNotCalledSafeToRepeat cuts the connection between COMMIT and
 // its answer, under a connector of pgx's own, where nobody counts bytes.
 func TestACommitThatHappenedIsNotCalledSafeToRepeat(t *testing.T) {
+	t.Parallel()
 	account := testbed.Shared(t, testbed.Postgres).NewAccount(t)
 	witness := account.Witness(t)
 	mustExec(t, account.OpenBare(t), "CREATE TABLE t (a int)")
 	proxy, err := byteproxy.Listen(account.Addr)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, proxy.Close()) })
-	db := sql.OpenDB(pooldriver.Wrap(connectorOf(t, account.Via(proxy.Addr()))))
+	db := sql.OpenDB(pooldriver.Wrap(connectorOf(t, account.Via(proxy.Addr())), quiet))
 	t.Cleanup(func() { require.NoError(t, db.Close()) })
 	stored := 0
 	for _, cut := range []byteproxy.Cut{byteproxy.Reset, byteproxy.Finish} {

@@ -15,6 +15,7 @@ import (
 // TestPooldriverBehavesAsTheBareDriver runs the definition of "transparent" on
 // real servers.
 func TestPooldriverBehavesAsTheBareDriver(t *testing.T) {
+	t.Parallel()
 	targets := map[testbed.Engine]conformance.Target{
 		testbed.Postgres: postgresTarget(),
 		testbed.MySQL:    {SQL: conformance.MySQL()},
@@ -30,7 +31,7 @@ func TestPooldriverBehavesAsTheBareDriver(t *testing.T) {
 		target.Wrapped = func(t testing.TB) *sql.DB { return openPool(t, account, parameters[engine]...) }
 		t.Run("New", func(t *testing.T) { conformance.Run(t, target) })
 		target.Wrapped = func(t testing.TB) *sql.DB {
-			return sql.OpenDB(pooldriver.Wrap(connectorOf(t, account, parameters[engine]...)))
+			return sql.OpenDB(pooldriver.Wrap(connectorOf(t, account, parameters[engine]...), quiet))
 		}
 		t.Run("Wrap", func(t *testing.T) { conformance.Run(t, target) })
 	})

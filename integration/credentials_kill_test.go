@@ -96,6 +96,7 @@ func (r *rotating) holdsTwo(t *testing.T, until func() bool, within time.Duratio
 }
 
 func TestACancelledStatementIsKilledWhateverBecameOfItsCredential(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name   string
 		lasts  time.Duration
@@ -119,6 +120,7 @@ func TestACancelledStatementIsKilledWhateverBecameOfItsCredential(t *testing.T) 
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
 			r := startRotating(t, c.lasts)
 			c.change(t, r)
 			r.cancel()
@@ -133,6 +135,7 @@ func TestACancelledStatementIsKilledWhateverBecameOfItsCredential(t *testing.T) 
 // The user is dropped while its statement runs, and the next one may not see it:
 // nobody of ours can end it. Its place stays taken for as long as any end may take.
 func TestAStatementThatNobodyMayKillKeepsItsPlaceForAWhileAndIsCounted(t *testing.T) {
+	t.Parallel()
 	r := startRotating(t, 0)
 	_, err := r.admin.ExecContext(t.Context(), fmt.Sprintf("RENAME USER '%s'@'%%' TO '%[1]s_old'@'%%'", r.first.User))
 	require.NoError(t, err)

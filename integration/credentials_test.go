@@ -88,6 +88,7 @@ func (v *vault) open(t *testing.T, conns int) (*sql.DB, *pooldriver.Connector) {
 	v.account.Password = "not-the-one-in-the-DSN"
 	connector := pooldriver.New(v.account.URL(fmt.Sprintf("pool_max_conns=%d", conns)), func(c *pooldriver.Config) {
 		c.Credentials = v.source
+		quiet(c)
 	})
 	db := sql.OpenDB(connector)
 	t.Cleanup(func() { require.NoError(t, db.Close()) })
@@ -98,7 +99,7 @@ func (v *vault) open(t *testing.T, conns int) (*sql.DB, *pooldriver.Connector) {
 // password changes again and again and is good for one second: nobody gets an error,
 // and no connection is left that was made with a password of the past.
 func TestAPasswordThatChangesUnderLoadReachesNoStatement(t *testing.T) {
-	testbed.Each(t, func(t *testing.T, account testbed.Account) {
+	testbed.EachInTurn(t, func(t *testing.T, account testbed.Account) {
 		v := &vault{account: account, lasts: time.Second}
 		db, connector := v.open(t, 4)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -149,6 +150,7 @@ func TestAPasswordThatChangesUnderLoadReachesNoStatement(t *testing.T) {
 // A password without a date: each dial asks, so the first dial after the change
 // has the new one, and what the old one made goes.
 func TestTheFirstDialAfterAChangeReplacesWhatTheOldPasswordMade(t *testing.T) {
+	t.Parallel()
 	testbed.Each(t, func(t *testing.T, account testbed.Account) {
 		v := &vault{account: account}
 		db, _ := v.open(t, 4)
@@ -180,6 +182,7 @@ func TestTheFirstDialAfterAChangeReplacesWhatTheOldPasswordMade(t *testing.T) {
 }
 
 func TestConnectionsGoOnWhileTheSourceFailsAndADialSaysWhy(t *testing.T) {
+	t.Parallel()
 	testbed.Each(t, func(t *testing.T, account testbed.Account) {
 		v := &vault{account: account}
 		db, _ := v.open(t, 2)

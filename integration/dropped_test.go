@@ -40,6 +40,7 @@ func (l *lines) with(what string) (n int) {
 // TestStateThatEndsWithItsStatementIsToldOf: by Exec, Query, QueryRow with and without
 // arguments, and not where it is kept.
 func TestStateThatEndsWithItsStatementIsToldOf(t *testing.T) {
+	t.Parallel()
 	testbed.Each(t, func(t *testing.T, account testbed.Account) {
 		log := &lines{}
 		c := pooldriver.New(account.URL(), func(c *pooldriver.Config) {

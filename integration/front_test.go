@@ -3,11 +3,13 @@ package integration
 import (
 	"context"
 	"database/sql"
+	"log/slog"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/pooldriver/pooldriver"
 	"github.com/pooldriver/pooldriver/integration/testbed"
 )
 
@@ -29,12 +31,16 @@ var bare = front{name: "bare driver", open: func(t testing.TB, account testbed.A
 	return db
 }}
 
-// eachFront runs the test once per engine and front, each time with an account
-// of its own on the shared servers.
+// quiet keeps what the pool logs out of a passing run's output.
+func quiet(c *pooldriver.Config) { c.Logger = slog.New(slog.DiscardHandler) }
+
+// eachFront runs the test once per engine and front, side by side, each time with an
+// account of its own on the shared servers.
 func eachFront(t *testing.T, test func(t *testing.T, account testbed.Account, f front)) {
 	t.Helper()
 	for _, f := range fronts {
 		t.Run(strings.ReplaceAll(f.name, " ", "-"), func(t *testing.T) {
+			t.Parallel()
 			testbed.Each(t, func(t *testing.T, account testbed.Account) { test(t, account, f) })
 		})
 	}

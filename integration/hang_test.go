@@ -15,10 +15,12 @@ import (
 // connections open, while transactions are. ROLLBACK, which most drivers send
 // without a context, gets no answer; the place in the pool is free nevertheless.
 func TestAServerThatHangsCostsAConnectionAndNoPlace(t *testing.T) {
+	t.Parallel()
 	const clean = 500 * time.Millisecond
 	const orphaned = 5 * time.Second // the server is given that long to let go of a connection
 	for _, engine := range testbed.Engines() {
 		t.Run(engine.String(), func(t *testing.T) {
+			t.Parallel()
 			server := testbed.Start(t, engine, testbed.WithRestart())
 			direct := serverStage(t, server.NewAccount(t))
 			type way struct {

@@ -73,6 +73,7 @@ func (w *writers) stop() (acknowledged int) {
 // TestAHostThatIsKilledUnderLoadIsLeftAndComesBack: both servers take writes, so
 // no role has to move, and the service is back as soon as the pool has dialled.
 func TestAHostThatIsKilledUnderLoadIsLeftAndComesBack(t *testing.T) {
+	t.Parallel()
 	eachPair(t, func(t *testing.T, p pair) {
 		db, c := p.open(t, list(p.a.Addr, p.b.Addr), "target_session_attrs=read-write", "pool_max_conns=10", "pool_health_check_period=200ms")
 		w := startWriters(t, db, 50)

@@ -42,11 +42,14 @@ func startPair(t *testing.T, engine testbed.Engine, opts ...testbed.Option) pair
 	return p
 }
 
-// eachPair runs a test on two servers of each engine.
+// eachPair runs a test on two servers of each engine, the engines side by side.
 func eachPair(t *testing.T, test func(t *testing.T, p pair), opts ...testbed.Option) {
 	t.Helper()
 	for _, engine := range testbed.Engines() {
-		t.Run(engine.String(), func(t *testing.T) { test(t, startPair(t, engine, opts...)) })
+		t.Run(engine.String(), func(t *testing.T) {
+			t.Parallel()
+			test(t, startPair(t, engine, opts...))
+		})
 	}
 }
 
@@ -62,7 +65,7 @@ func list(addresses ...string) string { return strings.Join(addresses, ",") }
 
 func (p pair) open(t *testing.T, addresses string, parameters ...string) (*sql.DB, *pooldriver.Connector) {
 	t.Helper()
-	c := pooldriver.New(p.Via(addresses).URL(parameters...))
+	c := pooldriver.New(p.Via(addresses).URL(parameters...), quiet)
 	db := sql.OpenDB(c)
 	t.Cleanup(func() { require.NoError(t, db.Close()) })
 	return db, c

@@ -13,6 +13,7 @@ import (
 )
 
 func TestSeveralHostsRoles(t *testing.T) {
+	t.Parallel()
 	eachPair(t, func(t *testing.T, p pair) {
 		t.Run("the words lead to the server that does", p.testWords)
 		t.Run("a program's own read-only transaction replaces nothing", p.testOwnReadOnly)

@@ -80,6 +80,7 @@ var uses = []use{
 // TestIdleConnectionsKilledByTheAdministratorAreNobodysError fills the pool,
 // has the server kill all of it, and then uses every connection.
 func TestIdleConnectionsKilledByTheAdministratorAreNobodysError(t *testing.T) {
+	t.Parallel()
 	const size = 4
 	testbed.Each(t, func(t *testing.T, account testbed.Account) {
 		setup := account.OpenBare(t)

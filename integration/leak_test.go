@@ -147,6 +147,7 @@ var fromConn = borrower{"Conn", false, func(ctx context.Context, db *sql.DB, lea
 }}
 
 func TestNextBorrowerSeesNothingOfTheOneBefore(t *testing.T) {
+	t.Parallel()
 	eachFront(t, func(t *testing.T, account testbed.Account, f front) {
 		borrowers := append([]borrower{fromDB, fromConn}, f.borrowers...)
 		mustExec(t, account.Witness(t), "CREATE TABLE shared (id integer)")
@@ -185,6 +186,7 @@ func TestNextBorrowerSeesNothingOfTheOneBefore(t *testing.T) {
 }
 
 func TestAConnectionWithWhatNoCleaningUndoesIsNotLentAgain(t *testing.T) {
+	t.Parallel()
 	eachFront(t, func(t *testing.T, account testbed.Account, f front) {
 		if account.Server.Engine != testbed.Postgres {
 			return // Resetting a connection undoes all that these do.

@@ -30,15 +30,17 @@ func sleepFor(engine testbed.Engine, d time.Duration) string {
 // statements that succeed, fail and are cancelled, restarts the server under
 // them, and lets the server say how many connections there were.
 func TestServerNeverSeesMoreConnectionsThanAllowed(t *testing.T) {
-	random := randomtest.Seeded(t)
+	t.Parallel()
 	for _, engine := range testbed.Engines() {
 		t.Run(engine.String(), func(t *testing.T) {
+			t.Parallel()
+			random := randomtest.Seeded(t)
 			server := testbed.Start(t, engine, testbed.WithRestart())
 			for _, limit := range []int{1, 4} {
 				t.Run(fmt.Sprintf("max=%d", limit), func(t *testing.T) {
 					account := server.NewAccount(t)
 					watch := account.Watch(t)
-					connector := pooldriver.New(account.URL(fmt.Sprintf("pool_max_conns=%d", limit)))
+					connector := pooldriver.New(account.URL(fmt.Sprintf("pool_max_conns=%d", limit)), quiet)
 					db := sql.OpenDB(connector)
 					defer db.Close()
 					crowd := newCrowd(engine, db, random)
@@ -172,6 +174,7 @@ func (c *crowd) count(err error) {
 // TestCancelledStatementsOccupyTheirPlacesUntilTheServerHasDroppedThem lets the
 // server itself refuse a connection too many: no sampling can miss that.
 func TestCancelledStatementsOccupyTheirPlacesUntilTheServerHasDroppedThem(t *testing.T) {
+	t.Parallel()
 	const limit = 2
 	// On MySQL the connections that kill statements count against the limit too.
 	account := testbed.Shared(t, testbed.Postgres).NewAccount(t)

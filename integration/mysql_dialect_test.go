@@ -101,6 +101,7 @@ func stateQuery(t testing.TB, s dialects.Session) string {
 }
 
 func TestMySQLCleanBringsBackTheStateAtConnect(t *testing.T) {
+	t.Parallel()
 	account := testbed.Shared(t, testbed.MySQL).NewAccount(t)
 	run(t, mysqlSession(t, second(mysqlTemplate(t, account.URL()))),
 		"CREATE TABLE kept (id INT PRIMARY KEY AUTO_INCREMENT, v INT)", "CREATE TABLE locked (id INT)")
@@ -164,6 +165,7 @@ func TestMySQLCleanBringsBackTheStateAtConnect(t *testing.T) {
 func second(_ dialects.Dialect, template dialects.Template) dialects.Template { return template }
 
 func TestMySQLCleanRollsBackWhatAnErrorLeftOpen(t *testing.T) {
+	t.Parallel()
 	// A procedure that begins a transaction and then fails: the error packet has
 	// no status, so that nobody on this side knows.
 	account := testbed.Shared(t, testbed.MySQL).NewAccount(t)
@@ -180,6 +182,7 @@ func TestMySQLCleanRollsBackWhatAnErrorLeftOpen(t *testing.T) {
 }
 
 func TestMySQLStatementsClosedAfterCleanDoNotHitNewOnes(t *testing.T) {
+	t.Parallel()
 	account := testbed.Shared(t, testbed.MySQL).NewAccount(t)
 	s := mysqlSession(t, second(mysqlTemplate(t, account.URL())))
 	prepare := func(query string) driver.Stmt {
@@ -207,6 +210,7 @@ func TestMySQLStatementsClosedAfterCleanDoNotHitNewOnes(t *testing.T) {
 }
 
 func TestMySQLStatementDroppedByCleanIsDiagnosedAsStale(t *testing.T) {
+	t.Parallel()
 	account := testbed.Shared(t, testbed.MySQL).NewAccount(t)
 	d, template := mysqlTemplate(t, account.URL())
 	s := mysqlSession(t, template)
@@ -220,6 +224,7 @@ func TestMySQLStatementDroppedByCleanIsDiagnosedAsStale(t *testing.T) {
 }
 
 func TestMySQLCleanRefusesWhatItCannotBringBack(t *testing.T) {
+	t.Parallel()
 	account := testbed.Shared(t, testbed.MySQL).NewAccount(t)
 	nowhere := account
 	nowhere.Database = ""
@@ -244,6 +249,7 @@ func TestMySQLCleanRefusesWhatItCannotBringBack(t *testing.T) {
 }
 
 func TestMySQLCleanRefusesWhereTheServerHasAnInitConnect(t *testing.T) {
+	t.Parallel()
 	account := testbed.Start(t, testbed.MySQL, testbed.WithArguments("--init-connect=SET @a=1")).NewAccount(t)
 	s := mysqlSession(t, second(mysqlTemplate(t, account.URL())))
 	require.Equal(t, "1|", read(t, s, "SELECT @a"))
@@ -253,6 +259,7 @@ func TestMySQLCleanRefusesWhereTheServerHasAnInitConnect(t *testing.T) {
 }
 
 func TestMySQLTxStatusIsTheServersWord(t *testing.T) {
+	t.Parallel()
 	account := testbed.Shared(t, testbed.MySQL).NewAccount(t)
 	s := mysqlSession(t, second(mysqlTemplate(t, account.URL())))
 	for _, step := range []struct {
@@ -281,6 +288,7 @@ func TestMySQLTxStatusIsTheServersWord(t *testing.T) {
 }
 
 func TestMySQLAutocommitTurnedOffByTheDSNIsNoOpenTransaction(t *testing.T) {
+	t.Parallel()
 	account := testbed.Shared(t, testbed.MySQL).NewAccount(t)
 	s := mysqlSession(t, second(mysqlTemplate(t, account.URL("autocommit=0"))))
 	require.Equal(t, dialects.TxNone, s.TxStatus())
@@ -292,6 +300,7 @@ func TestMySQLAutocommitTurnedOffByTheDSNIsNoOpenTransaction(t *testing.T) {
 }
 
 func TestMySQLCloseMakesRoomForTheNextConnection(t *testing.T) {
+	t.Parallel()
 	account := testbed.Shared(t, testbed.MySQL).NewAccount(t)
 	_, template := mysqlTemplate(t, account.URL())
 	account.LimitConnections(t, 1) // the server refuses the second
@@ -308,6 +317,7 @@ func TestMySQLCloseMakesRoomForTheNextConnection(t *testing.T) {
 }
 
 func TestMySQLCloseStopsACancelledStatement(t *testing.T) {
+	t.Parallel()
 	account := testbed.Shared(t, testbed.MySQL).NewAccount(t)
 	_, template := mysqlTemplate(t, account.URL())
 	wrapped := func() dialects.Template {
@@ -363,6 +373,7 @@ func requireBackends(t *testing.T, account testbed.Account, n int) {
 }
 
 func TestMySQLManyCancelledStatementsShareOneKiller(t *testing.T) {
+	t.Parallel()
 	account := testbed.Shared(t, testbed.MySQL).NewAccount(t)
 	_, template := mysqlTemplate(t, account.URL())
 	const many = 12
@@ -401,6 +412,7 @@ func TestMySQLManyCancelledStatementsShareOneKiller(t *testing.T) {
 }
 
 func TestMySQLCloseWithRowsOpenNeedsNoKillWhereTheServerIsDone(t *testing.T) {
+	t.Parallel()
 	account := testbed.Shared(t, testbed.MySQL).NewAccount(t)
 	s := mysqlSession(t, second(mysqlTemplate(t, account.URL())))
 	watch := account.Watch(t)
@@ -413,6 +425,7 @@ func TestMySQLCloseWithRowsOpenNeedsNoKillWhereTheServerIsDone(t *testing.T) {
 }
 
 func TestMySQLPeekSeesTheServersGoodbye(t *testing.T) {
+	t.Parallel()
 	account := testbed.Shared(t, testbed.MySQL).NewAccount(t)
 	for _, parameter := range []string{"", "tls=skip-verify"} {
 		s := mysqlSession(t, second(mysqlTemplate(t, account.URL(parameter))))
@@ -428,6 +441,7 @@ func TestMySQLPeekSeesTheServersGoodbye(t *testing.T) {
 }
 
 func TestMySQLWrongPasswordIsDiagnosedAndNotShown(t *testing.T) {
+	t.Parallel()
 	account := testbed.Shared(t, testbed.MySQL).NewAccount(t)
 	d, template := mysqlTemplate(t, account.URL())
 	_, err := template.Dial(t.Context(), &dialects.Credential{User: account.User, Password: "wrong-password"})

@@ -47,7 +47,7 @@ func TestPooldriverOverODBCBehavesAsTheBareDriver(t *testing.T) {
 		target := conformance.OverODBC(flavor,
 			func(t testing.TB) *sql.DB { return openBareODBC(t, account, parameters...) },
 			func(t testing.TB) *sql.DB {
-				return sql.OpenDB(pooldriver.New("odbc:" + odbcString(account, parameters...)))
+				return sql.OpenDB(pooldriver.New("odbc:"+odbcString(account, parameters...), quiet))
 			})
 		if account.Server.Engine == testbed.Postgres {
 			target.Omit["EmptyStatementsAreTheDriversBusiness"] = "an empty query gives no rows, and is no error"

@@ -37,6 +37,7 @@ func (bookWithPages) TableName() string { return "books" }
 // TestAnORMWorksUnchanged runs gorm over a *sql.DB of ours: migrations,
 // associations, nested transactions, its own cache of prepared statements.
 func TestAnORMWorksUnchanged(t *testing.T) {
+	t.Parallel()
 	testbed.Each(t, func(t *testing.T, account testbed.Account) {
 		for _, prepare := range []bool{false, true} {
 			t.Run(fmt.Sprintf("PrepareStmt=%t", prepare), func(t *testing.T) {

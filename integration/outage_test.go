@@ -221,6 +221,7 @@ func (l *load) lastError() any { return l.last.Load() }
 
 // TestARefusedLoginIsRarelyRepeated has a wrong password, and counts the logins.
 func TestARefusedLoginIsRarelyRepeated(t *testing.T) {
+	t.Parallel()
 	testbed.Each(t, func(t *testing.T, account testbed.Account) {
 		d := newDoor(t, account.Addr)
 		account.Password += "x"

@@ -21,6 +21,7 @@ import (
 // TestAParameterisedQueryIsPreparedOnMariaDBOnce asks the server how often it
 // prepared. The bare driver does so each time.
 func TestAParameterisedQueryIsPreparedOnMariaDBOnce(t *testing.T) {
+	t.Parallel()
 	server := testbed.Shared(t, testbed.MySQL)
 	account := server.NewAccount(t)
 	mustExec(t, account.Witness(t), "CREATE TABLE ledger (id integer)")
@@ -55,6 +56,7 @@ func TestAParameterisedQueryIsPreparedOnMariaDBOnce(t *testing.T) {
 // TestNobodyIsToldThatATableWasAltered: the driver's prepared statement, ours or
 // its own, is stale then. Outside a transaction that is nobody's affair.
 func TestNobodyIsToldThatATableWasAltered(t *testing.T) {
+	t.Parallel()
 	eachStage(t, func(t *testing.T, s stage) {
 		p := s.open(t, 4)
 		mustExec(t, s.witness, "CREATE TABLE altered (id integer)")
@@ -139,6 +141,7 @@ func drain(rows *sql.Rows) error {
 // TestInATransactionAnAlteredTableIsTheDriversAffair: what it says comes
 // through, and the next transaction works.
 func TestInATransactionAnAlteredTableIsTheDriversAffair(t *testing.T) {
+	t.Parallel()
 	eachStage(t, func(t *testing.T, s stage) {
 		p := s.open(t, 1)
 		bare := s.openBare(t)
@@ -235,6 +238,7 @@ func heap() uint64 {
 // TestCleaningGivesArgumentsTheirCollationBack: which no variable of the session
 // shows.
 func TestCleaningGivesArgumentsTheirCollationBack(t *testing.T) {
+	t.Parallel()
 	account := testbed.Shared(t, testbed.MySQL).NewAccount(t)
 	s := stage{name: "mysql", account: account}
 	for _, parameters := range []string{"charset=utf8mb4", "collation=utf8mb4_bin", "charset=latin1", "collation=utf8mb4_unicode_ci"} {

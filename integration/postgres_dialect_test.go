@@ -80,6 +80,7 @@ func listed(t testing.TB, witness *sql.DB, pid uint32) int {
 }
 
 func TestPostgresStatusIsTheServersWord(t *testing.T) {
+	t.Parallel()
 	account := testbed.Shared(t, testbed.Postgres).NewAccount(t)
 	_, tmpl := pgTemplate(t, account.URL())
 	s := pgDial(t, tmpl)
@@ -128,6 +129,7 @@ var pgState = []struct{ name, set, see string }{
 }
 
 func TestPostgresCleanBringsTheSessionBackToItsStateAtConnect(t *testing.T) {
+	t.Parallel()
 	account := testbed.Shared(t, testbed.Postgres).NewAccount(t)
 	_, tmpl := pgTemplate(t, account.URL("application_name=fromdsn", "options=-c%20statement_timeout%3D54s"))
 	s := pgDial(t, tmpl)
@@ -163,6 +165,7 @@ func TestPostgresCleanBringsTheSessionBackToItsStateAtConnect(t *testing.T) {
 }
 
 func TestPostgresCleanGivesASessionBackToItsUser(t *testing.T) {
+	t.Parallel()
 	account := testbed.Shared(t, testbed.Postgres).NewAccount(t)
 	_, err := account.Witness(t).Exec("ALTER ROLE " + account.User + " SUPERUSER")
 	require.NoError(t, err)
@@ -179,6 +182,7 @@ func TestPostgresCleanGivesASessionBackToItsUser(t *testing.T) {
 // A connector of pgx's own that is wrapped is cleaned like any other; what a
 // hook has set up would be lost by it.
 func TestPostgresCleanLeavesAloneWhatAHookHasSetUp(t *testing.T) {
+	t.Parallel()
 	account := testbed.Shared(t, testbed.Postgres).NewAccount(t)
 	config, err := pgx.ParseConfig(account.URL())
 	require.NoError(t, err)
@@ -214,6 +218,7 @@ func TestPostgresCleanLeavesAloneWhatAHookHasSetUp(t *testing.T) {
 type foreignConnector struct{ driver.Connector }
 
 func TestPostgresCleanSetsTheRoleBackToTheOneOfTheDSN(t *testing.T) {
+	t.Parallel()
 	account := testbed.Shared(t, testbed.Postgres).NewAccount(t)
 	_, tmpl := pgTemplate(t, account.URL("options=-c%20role%3D"+account.Role))
 	s := pgDial(t, tmpl)
@@ -226,6 +231,7 @@ func TestPostgresCleanSetsTheRoleBackToTheOneOfTheDSN(t *testing.T) {
 }
 
 func TestPostgresCleanKeepsPreparedStatementsUnlessTheyMayMeanSomethingElse(t *testing.T) {
+	t.Parallel()
 	account := testbed.Shared(t, testbed.Postgres).NewAccount(t)
 	_, tmpl := pgTemplate(t, account.URL())
 	s := pgDial(t, tmpl)
@@ -251,6 +257,7 @@ func TestPostgresCleanKeepsPreparedStatementsUnlessTheyMayMeanSomethingElse(t *t
 }
 
 func TestPostgresCleanLeavesNoNotificationBehind(t *testing.T) {
+	t.Parallel()
 	account := testbed.Shared(t, testbed.Postgres).NewAccount(t)
 	_, tmpl := pgTemplate(t, account.URL())
 	s := pgDial(t, tmpl)
@@ -271,6 +278,7 @@ func TestPostgresCleanLeavesNoNotificationBehind(t *testing.T) {
 }
 
 func TestPostgresCloseReturnsWhenTheBackendIsGone(t *testing.T) {
+	t.Parallel()
 	account := testbed.Shared(t, testbed.Postgres).NewAccount(t)
 	witness := account.Witness(t)
 	_, tmpl := pgTemplate(t, account.URL())
@@ -318,6 +326,7 @@ func TestPostgresCloseReturnsWhenTheBackendIsGone(t *testing.T) {
 }
 
 func TestPostgresPeekSeesTheEndOfAConnection(t *testing.T) {
+	t.Parallel()
 	account := testbed.Shared(t, testbed.Postgres).NewAccount(t)
 	witness := account.Witness(t)
 	d, tmpl := pgTemplate(t, account.URL())
@@ -345,6 +354,7 @@ func TestPostgresPeekSeesTheEndOfAConnection(t *testing.T) {
 }
 
 func TestPostgresDialErrorsTellTheReasonAndNoSecret(t *testing.T) {
+	t.Parallel()
 	account := testbed.Shared(t, testbed.Postgres).NewAccount(t)
 	d, _ := pgTemplate(t, account.URL())
 	safe := func(t *testing.T, err error, password string) {
@@ -394,6 +404,7 @@ func TestPostgresDialErrorsTellTheReasonAndNoSecret(t *testing.T) {
 }
 
 func TestPostgresStaleStatementsAreKnownByTheirErrors(t *testing.T) {
+	t.Parallel()
 	account := testbed.Shared(t, testbed.Postgres).NewAccount(t)
 	d, tmpl := pgTemplate(t, account.URL())
 	s := pgDial(t, tmpl)
@@ -418,6 +429,7 @@ func TestPostgresStaleStatementsAreKnownByTheirErrors(t *testing.T) {
 }
 
 func TestPostgresOverTLSPeeksWithCareAndClosesToTheEnd(t *testing.T) {
+	t.Parallel()
 	account := testbed.Start(t, testbed.Postgres, testbed.WithTLSOnly()).NewAccount(t)
 	witness := account.Witness(t)
 	_, tmpl := pgTemplate(t, account.URL())
@@ -452,6 +464,7 @@ func pgConnector(t testing.TB, account testbed.Account) driver.Connector {
 }
 
 func TestPostgresWrapRefusesAPoolAndKnowsNoCredential(t *testing.T) {
+	t.Parallel()
 	account := testbed.Shared(t, testbed.Postgres).NewAccount(t)
 	d, _ := pgTemplate(t, account.URL())
 

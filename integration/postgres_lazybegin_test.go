@@ -69,6 +69,7 @@ func pgActivity(t testing.TB, witness *sql.DB, s dialects.Session) (state string
 }
 
 func TestPostgresLazyTransactionWithoutAStatementNeverReachesTheServer(t *testing.T) {
+	t.Parallel()
 	s, witness := lazyBed(t)
 	before, _ := s.Sent()
 	for _, end := range []func(driver.Tx) error{
@@ -101,6 +102,7 @@ func TestPostgresLazyTransactionWithoutAStatementNeverReachesTheServer(t *testin
 // What the first statement of a transaction does, its error, and what becomes
 // of the transaction, is compared with a transaction that has begun before it.
 func TestPostgresLazyTransactionGoesAsOneThatHasBegunWhateverItsFirstStatementIs(t *testing.T) {
+	t.Parallel()
 	type statement struct {
 		text string
 		args []any
@@ -183,6 +185,7 @@ func TestPostgresLazyTransactionGoesAsOneThatHasBegunWhateverItsFirstStatementIs
 }
 
 func TestPostgresLazyTransactionHasItsOptions(t *testing.T) {
+	t.Parallel()
 	s, _ := lazyBed(t)
 	for _, opts := range []driver.TxOptions{
 		{}, {ReadOnly: true},
@@ -275,6 +278,7 @@ var firsts = map[string]func(ctx context.Context, c *pgx.Conn) error{
 
 // PgConn.ExecBatch writes past everything that pgx lets be put under it.
 func TestPostgresLazyTransactionRefusesWhatItCannotHold(t *testing.T) {
+	t.Parallel()
 	s, witness := lazyBed(t)
 	lazyBegin(t, s, driver.TxOptions{})
 	b := &pgconn.Batch{}
@@ -286,6 +290,7 @@ func TestPostgresLazyTransactionRefusesWhatItCannotHold(t *testing.T) {
 }
 
 func TestPostgresLazyTransactionHoldsWhateverPgxBeginsItWith(t *testing.T) {
+	t.Parallel()
 	for what, first := range firsts {
 		t.Run(what, func(t *testing.T) {
 			s, witness := lazyBed(t)
@@ -314,6 +319,7 @@ func TestPostgresLazyTransactionHoldsWhateverPgxBeginsItWith(t *testing.T) {
 // A standby refuses SERIALIZABLE at BEGIN, and has nothing open then: whatever
 // follows it would run in a transaction of its own. An advisory lock shows it.
 func TestPostgresLazyTransactionThatCannotBeginExecutesNothingUntilItIsEnded(t *testing.T) {
+	t.Parallel()
 	server := testbed.Start(t, testbed.Postgres, testbed.WithRestart())
 	account := server.NewAccount(t)
 	setup := account.OpenBare(t)
@@ -380,6 +386,7 @@ func TestPostgresLazyTransactionThatCannotBeginExecutesNothingUntilItIsEnded(t *
 }
 
 func TestPostgresLazyTransactionWhoseConnectionEndsIsLost(t *testing.T) {
+	t.Parallel()
 	account := testbed.Shared(t, testbed.Postgres).NewAccount(t)
 	witness := account.Witness(t)
 	setup := account.OpenBare(t)
@@ -434,6 +441,7 @@ func TestPostgresLazyTransactionWhoseConnectionEndsIsLost(t *testing.T) {
 
 // What has come unasked since the last statement is not mistaken for answers.
 func TestPostgresLazyTransactionOfAListener(t *testing.T) {
+	t.Parallel()
 	s, witness := lazyBed(t)
 	pgExec(t, s, "LISTEN n")
 	for i := range 20 {
@@ -458,6 +466,7 @@ func TestPostgresLazyTransactionOfAListener(t *testing.T) {
 }
 
 func TestPostgresLazyTransactionGoesThroughTLS(t *testing.T) {
+	t.Parallel()
 	account := testbed.Start(t, testbed.Postgres, testbed.WithTLSOnly()).NewAccount(t)
 	tmpl := lazyTemplate(t, account.URL())
 	s := pgDial(t, tmpl)
@@ -468,6 +477,7 @@ func TestPostgresLazyTransactionGoesThroughTLS(t *testing.T) {
 }
 
 func TestPostgresWrappedConnectionBeginsAtOnce(t *testing.T) {
+	t.Parallel()
 	bare, _ := lazyBed(t)
 	d, _ := pgTemplate(t, "postgres://u@h/d")
 	tmpl, err := d.Wrap(stdlib.GetConnector(*pgNative(bare).Config()))

@@ -52,6 +52,7 @@ func placeholder(engine testbed.Engine) string {
 // TestAStatementClosedAndPreparedAgainFitsTheTablesOfNow: programs close their
 // statements to get rid of what the tables were when they were prepared.
 func TestAStatementClosedAndPreparedAgainFitsTheTablesOfNow(t *testing.T) {
+	t.Parallel()
 	eachFront(t, func(t *testing.T, account testbed.Account, f front) {
 		engine := account.Server.Engine
 		t.Run("in a transaction after ALTER", func(t *testing.T) {
@@ -85,6 +86,7 @@ func TestAStatementClosedAndPreparedAgainFitsTheTablesOfNow(t *testing.T) {
 // TestAStatementOfOneTenantIsNotTheNextOnes: schemas chosen for a transaction
 // may have tables of the same name and other types.
 func TestAStatementOfOneTenantIsNotTheNextOnes(t *testing.T) {
+	t.Parallel()
 	account := testbed.Shared(t, testbed.Postgres).NewAccount(t)
 	for _, f := range fronts {
 		t.Run(f.name, func(t *testing.T) {
@@ -117,6 +119,7 @@ func TestAStatementOfOneTenantIsNotTheNextOnes(t *testing.T) {
 // so that it is not prepared anew for having been closed; and where the driver keeps
 // plain texts, it keeps their types.
 func TestAStatementOfATemporaryTableIsNotTheNextBorrowers(t *testing.T) {
+	t.Parallel()
 	account := testbed.Shared(t, testbed.Postgres).NewAccount(t)
 	db := openPool(t, account, "pool_max_conns=2")
 	mustExec(t, db, "CREATE TABLE hidden (a integer)")
@@ -150,6 +153,7 @@ func TestAStatementOfATemporaryTableIsNotTheNextBorrowers(t *testing.T) {
 
 // TestAStatementOfAnotherSearchPathEndsWithIt, on the same *sql.Conn.
 func TestAStatementOfAnotherSearchPathEndsWithIt(t *testing.T) {
+	t.Parallel()
 	account := testbed.Shared(t, testbed.Postgres).NewAccount(t)
 	db := openPool(t, account, "pool_max_conns=2")
 	for _, q := range []string{
@@ -178,6 +182,7 @@ func TestAStatementOfAnotherSearchPathEndsWithIt(t *testing.T) {
 // TestAPlainTextIsNotRunByAStatementThatTheProgramHasClosed: the driver finds a kept one
 // by its text, whoever has closed it.
 func TestAPlainTextIsNotRunByAStatementThatTheProgramHasClosed(t *testing.T) {
+	t.Parallel()
 	account := testbed.Shared(t, testbed.Postgres).NewAccount(t)
 	db := openPool(t, account, "pool_max_conns=1")
 	mustExec(t, db, "CREATE TABLE altered (id integer)")
@@ -221,6 +226,7 @@ func TestAPlainTextIsNotRunByAStatementThatTheProgramHasClosed(t *testing.T) {
 // TestAStatementPreparedAgainInATaskFitsTheTablesOfNow: the task's session locks
 // none of them, so others change them.
 func TestAStatementPreparedAgainInATaskFitsTheTablesOfNow(t *testing.T) {
+	t.Parallel()
 	s := stage{name: "postgres", account: testbed.Shared(t, testbed.Postgres).NewAccount(t)}
 	s.witness = s.account.Witness(t)
 	p := s.open(t, 2)
@@ -252,6 +258,7 @@ func TestAStatementPreparedAgainInATaskFitsTheTablesOfNow(t *testing.T) {
 // TestAStatementPreparedAgainInATasksTransactionFitsTheTablesOfNow: the transaction
 // may have altered them itself, or a savepoint may have let go of what locked them.
 func TestAStatementPreparedAgainInATasksTransactionFitsTheTablesOfNow(t *testing.T) {
+	t.Parallel()
 	s := stage{name: "postgres", account: testbed.Shared(t, testbed.Postgres).NewAccount(t)}
 	s.witness = s.account.Witness(t)
 	p := s.open(t, 2)
@@ -297,6 +304,7 @@ func TestAStatementPreparedAgainInATasksTransactionFitsTheTablesOfNow(t *testing
 // TestAStatementIsPreparedOnceInATasksTransaction, however often the program
 // does it.
 func TestAStatementIsPreparedOnceInATasksTransaction(t *testing.T) {
+	t.Parallel()
 	s := stage{name: "postgres", account: testbed.Shared(t, testbed.Postgres).NewAccount(t)}
 	p := s.open(t, 2)
 	mustExec(t, p.DB, "CREATE TABLE prepared (id integer)")

@@ -35,6 +35,7 @@ var failingProcedure = map[testbed.Engine]string{
 }
 
 func TestAProcedureThatHasCommittedAndFailsIsCalledOnce(t *testing.T) {
+	t.Parallel()
 	eachFront(t, func(t *testing.T, account testbed.Account, f front) {
 		witness, engine := account.Witness(t), account.Server.Engine
 		mark := map[testbed.Engine]string{testbed.Postgres: "$1", testbed.MySQL: "?"}[engine]

@@ -18,6 +18,7 @@ import (
 // refused at once, the connection is good for more afterwards, and one that the function
 // has closed is named.
 func TestRawAndItsConnOnRealServers(t *testing.T) {
+	t.Parallel()
 	testbed.Each(t, func(t *testing.T, account testbed.Account) {
 		for _, inTask := range []bool{false, true} {
 			ctx := t.Context()
@@ -26,7 +27,7 @@ func TestRawAndItsConnOnRealServers(t *testing.T) {
 				defer end()
 				ctx = task
 			}
-			c := pooldriver.New(account.URL("pool_max_conns=1"))
+			c := pooldriver.New(account.URL("pool_max_conns=1"), quiet)
 			db := sql.OpenDB(c)
 			defer db.Close()
 			conn, err := db.Conn(ctx)

@@ -88,8 +88,9 @@ type outcome struct{ tries, struck, stored, failed, lost, doubled int }
 //
 // The bare drivers' figures are logged: pgx stores rows twice.
 func TestInsertIsStoredOnceAtMostWhereverTheConnectionBreaks(t *testing.T) {
-	random := randomtest.Seeded(t)
+	t.Parallel()
 	eachFront(t, func(t *testing.T, account testbed.Account, f front) {
+		random := randomtest.Seeded(t)
 		mustExec(t, account.Witness(t), "CREATE TABLE ledger (id integer)")
 		if account.Server.Engine == testbed.Postgres {
 			mustExec(t, account.Witness(t), "GRANT ALL ON ledger TO PUBLIC")

@@ -18,6 +18,7 @@ import (
 // TestAContextThatEndsWhileAStatementIsBeingSentIsFoundInItsError: the server has
 // stopped reading in the middle of it.
 func TestAContextThatEndsWhileAStatementIsBeingSentIsFoundInItsError(t *testing.T) {
+	t.Parallel()
 	errWhy := errors.New("the request has gone")
 	long := "SELECT '" + strings.Repeat("x", 12<<20) + "'"
 	testbed.Each(t, func(t *testing.T, account testbed.Account) {

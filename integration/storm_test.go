@@ -20,8 +20,9 @@ import (
 // belong to their questions, sessions to their tasks, and transactions are there
 // or not.
 func TestContextsThatEndAtRandomDoNoHarm(t *testing.T) {
-	random := randomtest.Seeded(t)
+	t.Parallel()
 	eachStage(t, func(t *testing.T, s stage) {
+		random := randomtest.Seeded(t)
 		rows := &fates{}
 		for _, lazy := range []bool{false, true} {
 			p := s.open(t, 4, alarmed, func(c *pooldriver.Config) { c.LazyBegin = lazy })

@@ -83,6 +83,7 @@ func (s stage) eachWay(t *testing.T, mode string, option pooldriver.Option, test
 // TestStatementsBesideATransactionDoAsTheirModeSays: they have the task's
 // context and do not go through its Tx.
 func TestStatementsBesideATransactionDoAsTheirModeSays(t *testing.T) {
+	t.Parallel()
 	eachStage(t, func(t *testing.T, s stage) {
 		for _, mode := range ambientModes {
 			s.eachWay(t, mode.name, mode.option, func(t *testing.T, p stagePool, log *records) {
@@ -144,6 +145,7 @@ func TestStatementsBesideATransactionDoAsTheirModeSays(t *testing.T) {
 // TestInTxIsOneTransactionInEveryMode: what runs with the function's context
 // belongs to it, through any handle; what runs with another's is as the mode says.
 func TestInTxIsOneTransactionInEveryMode(t *testing.T) {
+	t.Parallel()
 	no := errors.New("no")
 	eachStage(t, func(t *testing.T, s stage) {
 		for _, mode := range ambientModes {
@@ -228,6 +230,7 @@ func ofRequest(ctx context.Context) (any, context.Context) {
 // a task wants its statements in it; one that never heard of tasks keeps its
 // meaning.
 func TestWhoMadeTheTaskDecidesWhatAmbientMeansByDefault(t *testing.T) {
+	t.Parallel()
 	makers := []struct {
 		name  string
 		joins bool
@@ -317,6 +320,7 @@ func TestWhoMadeTheTaskDecidesWhatAmbientMeansByDefault(t *testing.T) {
 type anyKey struct{}
 
 func TestAnAdoptedTaskEndsWithItsLifetimeNotWithAQuerysTimeout(t *testing.T) {
+	t.Parallel()
 	eachServer(t, func(t *testing.T, s stage) {
 		p := s.open(t, 2, pooldriver.WithTaskKey(ofRequest))
 		lifetime, finish := context.WithCancel(t.Context())

@@ -168,6 +168,7 @@ type comparison struct {
 }
 
 func TestRowsAreTheSameWhateverHappensBetweenThem(t *testing.T) {
+	t.Parallel()
 	onEachDSN(t, func(t *testing.T, d database) {
 		d = d.makeAnswers(t)
 		comparison{database: d, questions: d.questions(), targets: targets, ways: ways}.run(t)
@@ -181,6 +182,7 @@ func TestRowsAreTheSameWhateverHappensBetweenThem(t *testing.T) {
 
 // TestRowsThatDoNotFitTheBufferAreTheSame: a part of them has been read ahead.
 func TestRowsThatDoNotFitTheBufferAreTheSame(t *testing.T) {
+	t.Parallel()
 	onEachDSN(t, func(t *testing.T, d database) {
 		d = d.makeAnswers(t)
 		comparison{database: d.with("pool_nested_buffer=100B"), questions: d.questions(), targets: []target{targets[0], targets[2]}, ways: tightWays, tight: true}.run(t)
@@ -345,6 +347,7 @@ func readPages(ctx context.Context, t testing.TB, via querier, between func(id i
 // TestRowsLargerThanTheBufferStayReadable: the nested statement is refused, as
 // long as what is left does not fit; the rows are not harmed.
 func TestRowsLargerThanTheBufferStayReadable(t *testing.T) {
+	t.Parallel()
 	onEachDSN(t, func(t *testing.T, d database) {
 		d.makePages(t)
 		for _, f := range frames {
@@ -374,6 +377,7 @@ func TestRowsLargerThanTheBufferStayReadable(t *testing.T) {
 // TestRowsThatWereReadTakeNoRoomInTheBuffer: a statement was refused when there
 // were 70 rows left, and part of them read ahead. When 10 are left they fit.
 func TestRowsThatWereReadTakeNoRoomInTheBuffer(t *testing.T) {
+	t.Parallel()
 	onEachDSN(t, func(t *testing.T, d database) {
 		d.setUp(t)
 		d.makePages(t)
@@ -397,6 +401,7 @@ func TestRowsThatWereReadTakeNoRoomInTheBuffer(t *testing.T) {
 }
 
 func TestRowsLargerThanTheBufferNeedNoneBesideAFreeConnection(t *testing.T) {
+	t.Parallel()
 	onEachDSN(t, func(t *testing.T, d database) {
 		d.setUp(t)
 		d.makePages(t)
@@ -417,6 +422,7 @@ func TestRowsLargerThanTheBufferNeedNoneBesideAFreeConnection(t *testing.T) {
 
 // TestRowsTooLargeToBeTakenAreLeftAlone: whoever starves has to wait for them.
 func TestRowsTooLargeToBeTakenAreLeftAlone(t *testing.T) {
+	t.Parallel()
 	onEachServer(t, func(t *testing.T, d database) {
 		d.setUp(t)
 		d.makePages(t)

@@ -212,6 +212,7 @@ var sessions = []struct {
 }
 
 func TestTheCircleNamesWhatHoldsTheConnection(t *testing.T) {
+	t.Parallel()
 	onEachDatabase(t, func(t *testing.T, d database) {
 		for _, s := range sessions {
 			t.Run(s.name, func(t *testing.T) {
@@ -235,6 +236,7 @@ func TestTheCircleNamesWhatHoldsTheConnection(t *testing.T) {
 // TestNoCircleIsClosedWhileOneHolderGoesOn: one task waits for a connection while
 // it holds one, the other holds one and does something else.
 func TestNoCircleIsClosedWhileOneHolderGoesOn(t *testing.T) {
+	t.Parallel()
 	onEachServer(t, func(t *testing.T, d database) {
 		for _, a := range asides {
 			t.Run(a.name, func(t *testing.T) {
@@ -298,6 +300,7 @@ var bystanders = []struct {
 }
 
 func TestWhoHoldsNothingWaitsWhileACircleIsBroken(t *testing.T) {
+	t.Parallel()
 	onEachDSN(t, func(t *testing.T, d database) {
 		for _, a := range asides {
 			t.Run(a.name, func(t *testing.T) {
@@ -333,6 +336,7 @@ func TestWhoHoldsNothingWaitsWhileACircleIsBroken(t *testing.T) {
 // TestWhoWaitsForATransactionThatDoesNothingIsNotInACircle: a program may think
 // for as long as it likes.
 func TestWhoWaitsForATransactionThatDoesNothingIsNotInACircle(t *testing.T) {
+	t.Parallel()
 	onEachDatabase(t, func(t *testing.T, d database) {
 		d.setUp(t)
 		db, connector := d.open(t, 1, alarmed)
@@ -362,6 +366,7 @@ func TestWhoWaitsForATransactionThatDoesNothingIsNotInACircle(t *testing.T) {
 // TestWhatATaskSendsOffWaitsForItsTransaction: the task does not wait for it, so
 // there is no circle.
 func TestWhatATaskSendsOffWaitsForItsTransaction(t *testing.T) {
+	t.Parallel()
 	works := []struct {
 		name   string
 		sleeps bool
@@ -415,6 +420,7 @@ func TestWhatATaskSendsOffWaitsForItsTransaction(t *testing.T) {
 // connections. Each has a transaction open while it calls a service for a second, and
 // a goroutine beside it writes. The drivers' own pools wait.
 func TestAGoroutineBesideATransactionThatIsBusyElsewhereWaits(t *testing.T) {
+	t.Parallel()
 	explicit := func(ctx context.Context, work func(ctx context.Context) error) error { return pooldriver.Do(ctx, work) }
 	implicit := func(ctx context.Context, work func(ctx context.Context) error) (err error) {
 		httptask.Middleware(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { err = work(r.Context()) })).

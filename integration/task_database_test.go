@@ -29,14 +29,19 @@ type database struct {
 }
 
 // onEachDatabase runs the test on every kind of database and, in the long run, also
-// through Wrap, whose tasks are the same code. Each time it is a database of its own.
+// through Wrap, whose tasks are the same code. Each time it is a database of its own, and
+// they run side by side.
 func onEachDatabase(t *testing.T, test func(t *testing.T, d database)) {
 	t.Helper()
-	t.Run("New", func(t *testing.T) { onEachDSN(t, test) })
+	t.Run("New", func(t *testing.T) {
+		t.Parallel()
+		onEachDSN(t, test)
+	})
 	if randomtest.Rounds(0, 1) == 0 {
 		return
 	}
 	t.Run("Wrap", func(t *testing.T) {
+		t.Parallel()
 		onEachServer(t, func(t *testing.T, d database) {
 			d.wrap = true
 			test(t, d)
@@ -49,17 +54,37 @@ func onEachDSN(t *testing.T, test func(t *testing.T, d database)) {
 	t.Helper()
 	onEachServer(t, test)
 	t.Run("sqlite", func(t *testing.T) {
-		// In WAL mode those who read and the one who writes do not lock each other out.
-		test(t, database{kind: "sqlite", file: filepath.Join(t.TempDir(), "tasks.db"), parameters: []string{
-			"_pragma=journal_mode(wal)", "_pragma=synchronous(off)", "_pragma=busy_timeout(10000)",
-		}})
+		t.Parallel()
+		test(t, onSQLite(t))
 	})
+}
+
+// onEachDSNInTurn is onEachDSN for tests that measure: nothing runs beside them.
+func onEachDSNInTurn(t *testing.T, test func(t *testing.T, d database)) {
+	t.Helper()
+	onEachServerInTurn(t, test)
+	t.Run("sqlite", func(t *testing.T) { test(t, onSQLite(t)) })
+}
+
+func onSQLite(t *testing.T) database {
+	t.Helper()
+	// In WAL mode those who read and the one who writes do not lock each other out.
+	return database{kind: "sqlite", file: filepath.Join(t.TempDir(), "tasks.db"), parameters: []string{
+		"_pragma=journal_mode(wal)", "_pragma=synchronous(off)", "_pragma=busy_timeout(10000)",
+	}}
 }
 
 // onEachServer leaves out SQLite too.
 func onEachServer(t *testing.T, test func(t *testing.T, d database)) {
 	t.Helper()
 	testbed.Each(t, func(t *testing.T, account testbed.Account) {
+		test(t, database{kind: account.Server.Engine.String(), account: account})
+	})
+}
+
+func onEachServerInTurn(t *testing.T, test func(t *testing.T, d database)) {
+	t.Helper()
+	testbed.EachInTurn(t, func(t *testing.T, account testbed.Account) {
 		test(t, database{kind: account.Server.Engine.String(), account: account})
 	})
 }
@@ -78,7 +103,7 @@ func limited(max int) pooldriver.Option {
 // open returns a pool of at most max connections.
 func (d database) open(t testing.TB, max int, options ...pooldriver.Option) (*sql.DB, *pooldriver.Connector) {
 	t.Helper()
-	options = append([]pooldriver.Option{limited(max)}, options...)
+	options = append([]pooldriver.Option{quiet, limited(max)}, options...)
 	var connector *pooldriver.Connector
 	switch {
 	case d.wrap:

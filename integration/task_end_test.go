@@ -313,6 +313,7 @@ func (s stage) killAll(t testing.TB) {
 // TestEveryWayOutOfATaskLeavesNothing crosses what a task may leave open with
 // the ways in which it may end. The server is asked at once.
 func TestEveryWayOutOfATaskLeavesNothing(t *testing.T) {
+	t.Parallel()
 	eachStage(t, func(t *testing.T, s stage) {
 		for _, way := range waysOut {
 			t.Run(way.name, func(t *testing.T) {
@@ -354,6 +355,7 @@ func TestEveryWayOutOfATaskLeavesNothing(t *testing.T) {
 // TestStatementsOfATaskThatHasEndedSaySo: whoever kept the context, or a handle
 // made with it, is told; nothing runs on another connection instead.
 func TestStatementsOfATaskThatHasEndedSaySo(t *testing.T) {
+	t.Parallel()
 	eachStage(t, func(t *testing.T, s stage) {
 		p := s.open(t, 2)
 		ctx, end := pooldriver.WithTask(t.Context())
@@ -394,6 +396,7 @@ func TestStatementsOfATaskThatHasEndedSaySo(t *testing.T) {
 
 // TestATaskOlderThanItsTimeoutEndsByItself: nobody calls end, and no context ends.
 func TestATaskOlderThanItsTimeoutEndsByItself(t *testing.T) {
+	t.Parallel()
 	eachStage(t, func(t *testing.T, s stage) {
 		for name, open := range map[string]func(t *testing.T) stagePool{
 			"parameter": func(t *testing.T) stagePool { return s.openURL(t, s.url("pool_task_timeout=300ms")) },

@@ -82,8 +82,9 @@ func (p stagePool) requireLost(ctx context.Context, t *testing.T, means []mean) 
 // connection at a random statement. What the task does then, by the Tx or beside
 // it, fails until the Tx is ended.
 func TestNothingOfATransactionRunsOutsideItWhenItsConnectionDies(t *testing.T) {
-	random := randomtest.Seeded(t)
+	t.Parallel()
 	eachServer(t, func(t *testing.T, s stage) {
+		random := randomtest.Seeded(t)
 		p := s.open(t, 3)
 		var want []int
 		for round := range randomtest.Rounds(25, 400) {
@@ -143,6 +144,7 @@ func TestNothingOfATransactionRunsOutsideItWhenItsConnectionDies(t *testing.T) {
 // TestATransactionWhoseConnectionDiesDuringAStatementIsLost: the same, with the
 // server at work.
 func TestATransactionWhoseConnectionDiesDuringAStatementIsLost(t *testing.T) {
+	t.Parallel()
 	eachServer(t, func(t *testing.T, s stage) {
 		p := s.open(t, 3)
 		w := &work{T: t, stagePool: p}
@@ -172,8 +174,9 @@ func TestATransactionWhoseConnectionDiesDuringAStatementIsLost(t *testing.T) {
 // TestATransactionByStatementThatIsLostStaysLostUntilTheTaskEnds: there is no
 // Tx whose end could say that the program knows.
 func TestATransactionByStatementThatIsLostStaysLostUntilTheTaskEnds(t *testing.T) {
-	random := randomtest.Seeded(t)
+	t.Parallel()
 	eachServer(t, func(t *testing.T, s stage) {
+		random := randomtest.Seeded(t)
 		p := s.open(t, 3)
 		for range randomtest.Rounds(5, 50) {
 			ctx, end := pooldriver.WithTask(t.Context())
@@ -216,6 +219,7 @@ func TestATransactionByStatementThatIsLostStaysLostUntilTheTaskEnds(t *testing.T
 // succeeded, the program does not want its rows, and some drivers give up the
 // connection for it. No error has told anybody.
 func TestASessionLostWithRowsThatWereCancelledIsMissed(t *testing.T) {
+	t.Parallel()
 	eachServer(t, func(t *testing.T, s stage) {
 		begin := func(ctx context.Context, p stagePool) error { _, err := p.BeginTx(ctx, nil); return err }
 		exec := func(statement string) func(context.Context, stagePool) error {
@@ -260,6 +264,7 @@ func TestASessionLostWithRowsThatWereCancelledIsMissed(t *testing.T) {
 // is gone with its connection. Another connection would be another tenant, or
 // another role.
 func TestStatementsDoNotGoOnWithoutTheSessionTheyWereMeantFor(t *testing.T) {
+	t.Parallel()
 	eachServer(t, func(t *testing.T, s stage) {
 		for _, set := range []string{
 			"SET ROLE " + s.account.Role,
@@ -295,6 +300,7 @@ func TestStatementsDoNotGoOnWithoutTheSessionTheyWereMeantFor(t *testing.T) {
 // TestAfterATransactionThatEndedBehindTheProgramsBack there is a fence, if
 // others have joined it: they would believe they still are in it.
 func TestAfterATransactionThatEndedBehindTheProgramsBack(t *testing.T) {
+	t.Parallel()
 	eachStage(t, func(t *testing.T, s stage) {
 		for _, joined := range []bool{true, false} {
 			t.Run(fmt.Sprintf("joined=%t", joined), func(t *testing.T) {
@@ -354,6 +360,7 @@ func TestAfterATransactionThatEndedBehindTheProgramsBack(t *testing.T) {
 // TestATransactionApartWhoseConnectionDiesIsLost: with pool_ambient=separate each
 // BeginTx has a connection of its own, and only the first is the task's session.
 func TestATransactionApartWhoseConnectionDiesIsLost(t *testing.T) {
+	t.Parallel()
 	eachServer(t, func(t *testing.T, s stage) {
 		p := s.open(t, 4, func(c *pooldriver.Config) { c.Ambient = pooldriver.AmbientSeparate })
 		for dying := range 2 {
@@ -453,6 +460,7 @@ func (p stagePool) changedSinceRead(t *testing.T) (known bool) {
 }
 
 func TestARowThatHasChangedSinceItWasReadIsTheTransactionsEnd(t *testing.T) {
+	t.Parallel()
 	s := serverStage(t, testbed.Shared(t, testbed.MySQL).NewAccount(t))
 	s.contended(t)
 	s.open(t, 1).changedSinceRead(t)
@@ -461,6 +469,7 @@ func TestARowThatHasChangedSinceItWasReadIsTheTransactionsEnd(t *testing.T) {
 // TestAWaitForALockThatIsTooLongIsTheTransactionsEndWhereTheServerSaysSo: only with
 // innodb_rollback_on_timeout.
 func TestAWaitForALockThatIsTooLongIsTheTransactionsEndWhereTheServerSaysSo(t *testing.T) {
+	t.Parallel()
 	tooLong := func(t *testing.T, s stage) func(ctx context.Context, tx *sql.Tx) error {
 		return func(ctx context.Context, tx *sql.Tx) error {
 			other, err := s.witness.BeginTx(t.Context(), nil)
@@ -474,12 +483,14 @@ func TestAWaitForALockThatIsTooLongIsTheTransactionsEndWhereTheServerSaysSo(t *t
 		}
 	}
 	t.Run("transaction", func(t *testing.T) {
+		t.Parallel()
 		server := testbed.Start(t, testbed.MySQL, testbed.WithArguments("--innodb-rollback-on-timeout=ON", "--innodb-lock-wait-timeout=1"))
 		s := serverStage(t, server.NewAccount(t))
 		s.contended(t)
 		s.open(t, 1).requireRolledBack(t, tooLong(t, s))
 	})
 	t.Run("statement", func(t *testing.T) {
+		t.Parallel()
 		s := serverStage(t, testbed.Shared(t, testbed.MySQL).NewAccount(t))
 		s.contended(t)
 		p := s.open(t, 1)
@@ -499,6 +510,7 @@ func TestAWaitForALockThatIsTooLongIsTheTransactionsEndWhereTheServerSaysSo(t *t
 // TestADeadlocksVictimIsToldThatTheServerRolledItBack: its connection is as good
 // as before.
 func TestADeadlocksVictimIsToldThatTheServerRolledItBack(t *testing.T) {
+	t.Parallel()
 	s := serverStage(t, testbed.Shared(t, testbed.MySQL).NewAccount(t))
 	s.contended(t)
 	mustExec(t, s.witness, "CREATE TABLE weight (id integer)")

@@ -169,6 +169,7 @@ func nested(ctx context.Context, db *sql.DB, f frame) error {
 const manyTasks = 100
 
 func TestTasksNestEverythingOnOneConnection(t *testing.T) {
+	t.Parallel()
 	onEachDatabase(t, func(t *testing.T, d database) {
 		for _, f := range frames {
 			t.Run(f.name, func(t *testing.T) {
@@ -192,6 +193,7 @@ func TestTasksNestEverythingOnOneConnection(t *testing.T) {
 // TestTasksOfAllKindsShareFewConnections: those in a transaction hold one, and
 // those outside hold one for their rows and take another where they can.
 func TestTasksOfAllKindsShareFewConnections(t *testing.T) {
+	t.Parallel()
 	onEachServer(t, func(t *testing.T, d database) {
 		for _, max := range []int{2, 10} {
 			t.Run(fmt.Sprintf("max=%d", max), func(t *testing.T) {
@@ -218,6 +220,7 @@ func TestTasksOfAllKindsShareFewConnections(t *testing.T) {
 // TestATaskDoesNotLockItselfOutOfSQLite: in SQLite's default mode open rows on one
 // connection keep every other one from writing.
 func TestATaskDoesNotLockItselfOutOfSQLite(t *testing.T) {
+	t.Parallel()
 	for _, f := range frames {
 		t.Run(f.name, func(t *testing.T) {
 			d := database{kind: "sqlite", file: filepath.Join(t.TempDir(), "tasks.db")}
@@ -232,6 +235,7 @@ func TestATaskDoesNotLockItselfOutOfSQLite(t *testing.T) {
 
 // TestOtherTasksInARowsLoopHaveItsConnection: the rows are all that holds it.
 func TestOtherTasksInARowsLoopHaveItsConnection(t *testing.T) {
+	t.Parallel()
 	onEachDatabase(t, func(t *testing.T, d database) {
 		for _, a := range asides {
 			t.Run(a.name, func(t *testing.T) {
@@ -304,6 +308,7 @@ func count(ctx context.Context, via querier, query string, args ...any) (n int, 
 const manyLoops = 50
 
 func TestRowsInRowsCompleteWithoutATask(t *testing.T) {
+	t.Parallel()
 	onEachDatabase(t, func(t *testing.T, d database) {
 		d.setUp(t)
 		for _, max := range []int{10, 1} {
@@ -325,6 +330,7 @@ func TestRowsInRowsCompleteWithoutATask(t *testing.T) {
 }
 
 func TestTheSameProgramsHangWithTheBareDriver(t *testing.T) {
+	t.Parallel()
 	const patience = time.Second
 	onEachDSN(t, func(t *testing.T, d database) {
 		d.setUp(t)
@@ -366,6 +372,7 @@ func (l lookup) Value() (driver.Value, error) {
 // TestAnArgumentMayAskTheDatabaseForItsValue: pgx converts arguments while it
 // has the connection, so there a second one is needed, and no transaction.
 func TestAnArgumentMayAskTheDatabaseForItsValue(t *testing.T) {
+	t.Parallel()
 	onEachDatabase(t, func(t *testing.T, d database) {
 		max, frames := 1, frames
 		if d.kind == "postgres" {

@@ -20,6 +20,7 @@ import (
 // shares connections and closes them meanwhile. The race detector sees who asks
 // the driver anything.
 func TestNobodyLooksAtAConnectionThatAFunctionOfRawHas(t *testing.T) {
+	t.Parallel()
 	eachStage(t, func(t *testing.T, s stage) {
 		for _, limit := range []int{1, 2} {
 			t.Run(fmt.Sprintf("pool_max_conns=%d", limit), func(t *testing.T) {

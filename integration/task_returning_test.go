@@ -3,7 +3,6 @@ package integration
 import (
 	"context"
 	"database/sql"
-	"log/slog"
 	"math/rand/v2"
 	"net"
 	"strings"
@@ -62,9 +61,7 @@ func (s stage) openCut(t *testing.T) (p stagePool, cutting *atomic.Pointer[conte
 	}
 	connector, err := mysql.NewConnector(config)
 	require.NoError(t, err)
-	ours := pooldriver.Wrap(connector, func(c *pooldriver.Config) {
-		c.MaxConns, c.Logger = 1, slog.New(slog.DiscardHandler)
-	})
+	ours := pooldriver.Wrap(connector, quiet, limited(1))
 	p = stagePool{DB: sql.OpenDB(ours), stage: s, connector: ours}
 	t.Cleanup(func() { _ = p.Close() })
 	return p, cutting
@@ -73,6 +70,7 @@ func (s stage) openCut(t *testing.T) (p stagePool, cutting *atomic.Pointer[conte
 // TestAContextThatEndsAsItsStatementReturns may cost the connection although the
 // statement has succeeded. What is lost with it is said; what is not lost is not.
 func TestAContextThatEndsAsItsStatementReturns(t *testing.T) {
+	t.Parallel()
 	random := randomtest.Seeded(t)
 	s := stage{name: "mysql", account: testbed.Shared(t, testbed.MySQL).NewAccount(t)}
 	s.witness = s.account.Witness(t)

@@ -17,7 +17,7 @@ import (
 // connections already open.
 func TestParallelQueriesOfOneTaskTakeAsManyConnectionsAsThereAre(t *testing.T) {
 	const max, each = 10, 100 * time.Millisecond
-	onEachServer(t, func(t *testing.T, d database) {
+	onEachServerInTurn(t, func(t *testing.T, d database) {
 		db, connector := d.open(t, max, func(c *pooldriver.Config) { c.MinConns = max })
 		require.NoError(t, connector.Warm(t.Context()))
 		query := sleepFor(d.account.Server.Engine, each)
@@ -52,7 +52,7 @@ func TestParallelQueriesOfOneTaskTakeAsManyConnectionsAsThereAre(t *testing.T) {
 // keep all connections busy; who wants one for a moment has its turn.
 func TestSingleQueriesAreNotStarvedByLoops(t *testing.T) {
 	const loops, size, singles, longest = 100, 4, 50, time.Second
-	onEachDSN(t, func(t *testing.T, d database) {
+	onEachDSNInTurn(t, func(t *testing.T, d database) {
 		d.setUp(t)
 		db, connector := d.open(t, size)
 		end := d.guard(t, size)

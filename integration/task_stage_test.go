@@ -5,12 +5,9 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -39,8 +36,8 @@ type stage struct {
 // spin for ever in a disconnect on a busy machine.
 func suiteOverODBC() bool { return os.Getenv("POOLDRIVER_LONG") != "" }
 
-// eachServer runs the test once per server, with an account of its own, and once
-// more over ODBC.
+// eachServer runs the test once per server, side by side, with an account of its own,
+// and once more over ODBC.
 func eachServer(t *testing.T, test func(t *testing.T, s stage)) {
 	t.Helper()
 	testbed.Each(t, func(t *testing.T, account testbed.Account) { test(t, serverStage(t, account)) })
@@ -66,7 +63,10 @@ func serverStage(t *testing.T, account testbed.Account) stage {
 func eachStage(t *testing.T, test func(t *testing.T, s stage)) {
 	t.Helper()
 	eachServer(t, test)
-	t.Run("sqlite", func(t *testing.T) { test(t, stage{name: "sqlite"}.fresh(t)) })
+	t.Run("sqlite", func(t *testing.T) {
+		t.Parallel()
+		test(t, stage{name: "sqlite"}.fresh(t))
+	})
 	if suiteOverODBC() {
 		sqliteOverODBC(t, test)
 	}
@@ -145,7 +145,6 @@ func (s stage) open(t testing.TB, limit int, options ...pooldriver.Option) stage
 
 func (s stage) openURL(t testing.TB, url string, options ...pooldriver.Option) stagePool {
 	t.Helper()
-	quiet := func(c *pooldriver.Config) { c.Logger = slog.New(slog.DiscardHandler) } // Much is left open.
 	connector := pooldriver.New(url, append([]pooldriver.Option{quiet}, options...)...)
 	p := stagePool{DB: sql.OpenDB(connector), stage: s, connector: connector}
 	t.Cleanup(func() { _ = p.Close() })
@@ -274,10 +273,6 @@ func (s stage) left(ctx context.Context) (string, error) {
 	}
 }
 
-var threadID = regexp.MustCompile(`thread id (\d+)`)
-
-// leftOnMySQL reads InnoDB's monitor: information_schema.innodb_trx shows a
-// picture that is renewed only when nobody has looked at it for 0.1 s.
 func (s stage) leftOnMySQL(ctx context.Context) (string, error) {
 	rows, err := s.witness.QueryContext(ctx, `SELECT CONCAT(object_type, ' ', lock_type, ' lock of ', p.id)
 		FROM performance_schema.metadata_locks JOIN performance_schema.threads AS t ON t.thread_id = owner_thread_id
@@ -289,22 +284,12 @@ func (s stage) leftOnMySQL(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	ids, err := s.backends(ctx)
+	open, err := s.account.Transactions(ctx)
 	if err != nil {
 		return "", err
 	}
-	var monitor string
-	if err := s.witness.QueryRowContext(ctx, "SHOW ENGINE INNODB STATUS").Scan(new(string), new(string), &monitor); err != nil {
-		return "", err
-	}
-	for _, block := range strings.Split(monitor, "---TRANSACTION ")[1:] {
-		match := threadID.FindStringSubmatch(block)
-		if match == nil || !strings.Contains(strings.SplitN(block, "\n", 2)[0], "ACTIVE") {
-			continue
-		}
-		if id, _ := strconv.ParseInt(match[1], 10, 64); slices.Contains(ids, id) {
-			left = append(left, "transaction of "+match[1])
-		}
+	for _, tx := range open {
+		left = append(left, fmt.Sprintf("transaction of %d", tx.Connection))
 	}
 	return strings.Join(left, ", "), nil
 }
@@ -323,17 +308,18 @@ func (s stage) promptly() time.Duration {
 // have its connections back, and the server nothing of the task.
 func (p stagePool) requireNothingLeft(t *testing.T) {
 	t.Helper()
-	for ended := time.Now(); ; time.Sleep(5 * time.Millisecond) {
-		asked := time.Now()
+	const pause = 5 * time.Millisecond
+	for late := time.Duration(0); ; late += pause { // without the time that looking takes
 		left, err := p.left(context.Background())
 		require.NoError(t, err)
 		lent := p.lent()
 		if left == "" && lent == 0 {
 			return
 		}
-		if late := asked.Sub(ended); late > p.promptly() {
+		if late > p.promptly() {
 			require.Failf(t, "something is left", "%v after the end: %d connections lent; on the server: %s", late, lent, left)
 		}
+		time.Sleep(pause)
 	}
 }
 

@@ -104,6 +104,7 @@ func (s stage) trails() map[string]trail {
 // TestSessionStateIsTheTasksAndNobodyElses: what any library has set holds for
 // the task's statements by every library, and for nobody's beside and after it.
 func TestSessionStateIsTheTasksAndNobodyElses(t *testing.T) {
+	t.Parallel()
 	eachStage(t, func(t *testing.T, s stage) {
 		mustExec(t, s.witness, "CREATE TABLE shared (id integer)")
 		mustExec(t, s.witness, "INSERT INTO shared VALUES (1)")
@@ -161,6 +162,7 @@ func TestSessionStateIsTheTasksAndNobodyElses(t *testing.T) {
 // TestParallelTasksNeverSeeEachOthersValues: more tasks than connections, each
 // a tenant of its own.
 func TestParallelTasksNeverSeeEachOthersValues(t *testing.T) {
+	t.Parallel()
 	eachServer(t, func(t *testing.T, s stage) {
 		p := s.open(t, 3)
 		hands := p.hands(t)
@@ -216,6 +218,7 @@ func (p stagePool) beTenant(ctx context.Context, hands []hand, tenant int) error
 
 // TestAnAdvisoryLockOfATaskIsHeldUntilItsEnd: the server knows who holds it.
 func TestAnAdvisoryLockOfATaskIsHeldUntilItsEnd(t *testing.T) {
+	t.Parallel()
 	eachServer(t, func(t *testing.T, s stage) {
 		p := s.open(t, 2)
 		ctx, end := pooldriver.WithTask(t.Context())
@@ -238,6 +241,7 @@ func TestAnAdvisoryLockOfATaskIsHeldUntilItsEnd(t *testing.T) {
 // TestSuspectStatementsDoNotPin: a procedure may have changed the session, or
 // not. Its connection goes back, and is cleaned on the way.
 func TestSuspectStatementsDoNotPin(t *testing.T) {
+	t.Parallel()
 	eachServer(t, func(t *testing.T, s stage) {
 		setup := s.account.OpenBare(t)
 		suspects := []string{"CALL set_tenant()", "SELECT tenant_setter()"}
@@ -278,6 +282,7 @@ func TestSuspectStatementsDoNotPin(t *testing.T) {
 // TestAConnectionBelongsToATaskOnlyWhileSomethingPinsIt follows a task step by
 // step. Between statements it holds nothing.
 func TestAConnectionBelongsToATaskOnlyWhileSomethingPinsIt(t *testing.T) {
+	t.Parallel()
 	eachStage(t, func(t *testing.T, s stage) {
 		p := s.open(t, 3)
 		ctx, end := pooldriver.WithTask(t.Context())

@@ -23,8 +23,9 @@ import (
 // TestCommitsAreOnTheServerAndRollbacksAreNot ends three levels of transactions
 // in orders legal and not, and keeps account of what was acknowledged.
 func TestCommitsAreOnTheServerAndRollbacksAreNot(t *testing.T) {
-	random := randomtest.Seeded(t)
+	t.Parallel()
 	eachStage(t, func(t *testing.T, s stage) {
+		random := randomtest.Seeded(t)
 		p := s.open(t, 2)
 		want, next := []int{}, 0
 		outOfOrder := 0
@@ -96,6 +97,7 @@ func TestCommitsAreOnTheServerAndRollbacksAreNot(t *testing.T) {
 // TestAnInnerTransactionThatFailedCanBeRolledBackAlone: PostgreSQL accepts
 // nothing after an error but the way back to the savepoint.
 func TestAnInnerTransactionThatFailedCanBeRolledBackAlone(t *testing.T) {
+	t.Parallel()
 	eachStage(t, func(t *testing.T, s stage) {
 		p := s.open(t, 1)
 		require.NoError(t, pooldriver.Do(t.Context(), func(ctx context.Context) error {
@@ -117,6 +119,7 @@ func TestAnInnerTransactionThatFailedCanBeRolledBackAlone(t *testing.T) {
 
 // TestAnInnerTransactionWithOtherOptionsIsRefused: a savepoint has no options.
 func TestAnInnerTransactionWithOtherOptionsIsRefused(t *testing.T) {
+	t.Parallel()
 	eachServer(t, func(t *testing.T, s stage) {
 		p := s.open(t, 1)
 		ctx, end := pooldriver.WithTask(t.Context())
@@ -142,6 +145,7 @@ func TestAnInnerTransactionWithOtherOptionsIsRefused(t *testing.T) {
 // TestTwoLibrariesShareOneTransaction: gorm and plain database/sql, each with
 // statements and transactions of its own.
 func TestTwoLibrariesShareOneTransaction(t *testing.T) {
+	t.Parallel()
 	no := errors.New("no")
 	eachServer(t, func(t *testing.T, s stage) {
 		p := s.open(t, 2)
@@ -218,6 +222,7 @@ func TestTwoLibrariesShareOneTransaction(t *testing.T) {
 
 // TestCopyInATasksTransactionBelongsToIt: what only the driver can do.
 func TestCopyInATasksTransactionBelongsToIt(t *testing.T) {
+	t.Parallel()
 	s := stage{name: "postgres", account: testbed.Shared(t, testbed.Postgres).NewAccount(t)}
 	s.witness = s.account.Witness(t)
 	p := s.open(t, 2)

@@ -26,12 +26,12 @@ const atOnce = 5 * time.Second
 func requireRefusal(t *testing.T, account testbed.Account, cause string) error {
 	t.Helper()
 	dsn := account.URL("pool_max_conns=4")
-	db := sql.OpenDB(pooldriver.New(dsn))
+	db := sql.OpenDB(pooldriver.New(dsn, quiet))
 	defer db.Close()
 
 	start := time.Now()
 	first := db.PingContext(t.Context())
-	opened, fromOpen := pooldriver.Open(dsn)
+	opened, fromOpen := pooldriver.Open(dsn, quiet)
 	require.Less(t, time.Since(start), atOnce)
 	require.Nil(t, opened)
 	for _, err := range []error{first, fromOpen} {
@@ -46,12 +46,14 @@ func requireRefusal(t *testing.T, account testbed.Account, cause string) error {
 }
 
 func TestOptionsForTLSReachEveryConnection(t *testing.T) {
+	t.Parallel()
 	for _, engine := range testbed.Engines() {
 		t.Run(engine.String(), func(t *testing.T) {
+			t.Parallel()
 			server := testbed.Start(t, engine, testbed.WithTLSOnly())
 			account := server.NewAccount(t)
 
-			db, err := pooldriver.Open(account.URL("pool_max_conns=4"))
+			db, err := pooldriver.Open(account.URL("pool_max_conns=4"), quiet)
 			require.NoError(t, err)
 			defer db.Close()
 			for range 4 {
@@ -86,6 +88,7 @@ func encrypted(t *testing.T, engine testbed.Engine, conn *sql.Conn) bool {
 }
 
 func TestWrongPasswordIsOneErrorAtOnceWithoutThePassword(t *testing.T) {
+	t.Parallel()
 	testbed.Each(t, func(t *testing.T, account testbed.Account) {
 		account.Password = "Wrong-Password-8c1f"
 		if account.Server.Engine == testbed.Postgres {
@@ -103,6 +106,7 @@ func TestWrongPasswordIsOneErrorAtOnceWithoutThePassword(t *testing.T) {
 }
 
 func TestRefusedConnectionIsOneErrorAtOnce(t *testing.T) {
+	t.Parallel()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	nobody := listener.Addr().String()
@@ -113,9 +117,11 @@ func TestRefusedConnectionIsOneErrorAtOnce(t *testing.T) {
 }
 
 func TestServerAtItsConnectionLimitIsOneErrorAtOnce(t *testing.T) {
+	t.Parallel()
 	cause := map[testbed.Engine]string{testbed.Postgres: "53300", testbed.MySQL: "1040"}
 	for _, engine := range testbed.Engines() {
 		t.Run(engine.String(), func(t *testing.T) {
+			t.Parallel()
 			server := testbed.Start(t, engine, testbed.WithMaxConnections(6))
 			account := server.NewAccount(t)
 			occupy(t, account.OpenBare(t))

@@ -17,6 +17,7 @@ import (
 // cancelled ones, and what they leave behind.
 
 func TestManyTasksInsertThroughOneStatement(t *testing.T) {
+	t.Parallel()
 	const tasks, each, limit = 30, 3, 5
 	eachStage(t, func(t *testing.T, s stage) {
 		p := s.open(t, limit)
@@ -65,17 +66,19 @@ func TestManyTasksInsertThroughOneStatement(t *testing.T) {
 func (s stage) awaitLockWaits(t *testing.T, n int) {
 	t.Helper()
 	require.Eventually(t, func() bool {
-		var waiting int
-		err := s.witness.QueryRowContext(t.Context(), s.say(
-			"SELECT count(*) FROM pg_stat_activity WHERE usename = $1 AND wait_event_type = 'Lock'",
-			`SELECT count(*) FROM information_schema.innodb_trx
-				JOIN information_schema.processlist ON id = trx_mysql_thread_id WHERE user = ? AND trx_state = 'LOCK WAIT'`,
-			""), s.account.User).Scan(&waiting)
+		open, err := s.account.Transactions(t.Context())
+		waiting := 0
+		for _, tx := range open {
+			if tx.Waits {
+				waiting++
+			}
+		}
 		return err == nil && waiting == n
-	}, 10*time.Second, 150*time.Millisecond, "nobody waits") // MySQL's picture is renewed after 0.1 s without a look.
+	}, 10*time.Second, 10*time.Millisecond, "nobody waits")
 }
 
 func TestTransactionsOfTwoTasksWaitForEachOthersLocks(t *testing.T) {
+	t.Parallel()
 	eachServer(t, func(t *testing.T, s stage) {
 		mustExec(t, s.witness, "CREATE TABLE balances (id integer PRIMARY KEY, amount integer)")
 		mustExec(t, s.witness, "INSERT INTO balances VALUES (1, 100), (2, 100)")
@@ -115,6 +118,7 @@ func TestTransactionsOfTwoTasksWaitForEachOthersLocks(t *testing.T) {
 // TestAnErrorInATasksTransactionIsGoneForTheNextTask: on PostgreSQL it aborts
 // the transaction, which the task leaves so.
 func TestAnErrorInATasksTransactionIsGoneForTheNextTask(t *testing.T) {
+	t.Parallel()
 	eachStage(t, func(t *testing.T, s stage) {
 		mustExec(t, s.witness, "CREATE TABLE strict_ledger (id integer NOT NULL)")
 		if s.name == "postgres" {
@@ -152,6 +156,7 @@ func TestAnErrorInATasksTransactionIsGoneForTheNextTask(t *testing.T) {
 // TestATransactionOnAKilledConnectionIsLostUntilItHasEnded: then the same task,
 // or another one, has a fresh connection in its place.
 func TestATransactionOnAKilledConnectionIsLostUntilItHasEnded(t *testing.T) {
+	t.Parallel()
 	eachServer(t, func(t *testing.T, s stage) {
 		for _, sameTask := range []bool{true, false} {
 			t.Run(fmt.Sprintf("same task=%t", sameTask), func(t *testing.T) {
@@ -194,6 +199,7 @@ func TestATransactionOnAKilledConnectionIsLostUntilItHasEnded(t *testing.T) {
 // TestATaskIsSparedWhenAnothersConnectionIsKilled: their statements wait for the
 // same lock when the server ends one of them.
 func TestATaskIsSparedWhenAnothersConnectionIsKilled(t *testing.T) {
+	t.Parallel()
 	eachServer(t, func(t *testing.T, s stage) {
 		mustExec(t, s.witness, insertInto(1))
 		lock, err := s.witness.BeginTx(t.Context(), nil)
@@ -237,6 +243,7 @@ func TestATaskIsSparedWhenAnothersConnectionIsKilled(t *testing.T) {
 }
 
 func TestATransactionOfACancelledTaskIsUndoneAndItsPlaceFree(t *testing.T) {
+	t.Parallel()
 	eachStage(t, func(t *testing.T, s stage) {
 		p := s.open(t, 1)
 		parent, cancel := context.WithCancel(t.Context())
@@ -261,6 +268,7 @@ func TestATransactionOfACancelledTaskIsUndoneAndItsPlaceFree(t *testing.T) {
 }
 
 func TestAStatementCancelledByItsOwnContextDoesNotEndItsTask(t *testing.T) {
+	t.Parallel()
 	eachStage(t, func(t *testing.T, s stage) {
 		p := s.open(t, 1)
 		ctx, end := pooldriver.WithTask(t.Context())
@@ -287,6 +295,7 @@ func TestAStatementCancelledByItsOwnContextDoesNotEndItsTask(t *testing.T) {
 // TestRowsAndStatementsThatATaskLeavesOpenEndOnTheServer: the rows are more than
 // fits on the way, so that the server is at them until it is told otherwise.
 func TestRowsAndStatementsThatATaskLeavesOpenEndOnTheServer(t *testing.T) {
+	t.Parallel()
 	eachServer(t, func(t *testing.T, s stage) {
 		for i := range 50 {
 			mustExec(t, s.witness, insertInto(i))

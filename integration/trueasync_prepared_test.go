@@ -68,6 +68,7 @@ func (p stagePool) datedLeft(t *testing.T) (left int) {
 }
 
 func TestTasksOnOneConnectionShareAPreparedStatement(t *testing.T) {
+	t.Parallel()
 	const tasks = 8
 	eachServer(t, func(t *testing.T, s stage) {
 		p := s.open(t, 1)
@@ -104,6 +105,7 @@ func TestTasksOnOneConnectionShareAPreparedStatement(t *testing.T) {
 }
 
 func TestWithoutAStatementCacheEachPrepareReachesTheServerAndNothingStays(t *testing.T) {
+	t.Parallel()
 	const times = 5
 	eachServer(t, func(t *testing.T, s stage) {
 		for _, cache := range []int{0, 10} {
@@ -139,6 +141,7 @@ func TestWithoutAStatementCacheEachPrepareReachesTheServerAndNothingStays(t *tes
 // TestWhatTheClientFillsInIsNotPrepared: interpolateParams is a mode of MySQL's
 // driver.
 func TestWhatTheClientFillsInIsNotPrepared(t *testing.T) {
+	t.Parallel()
 	s := stage{name: "mysql", account: testbed.Shared(t, testbed.MySQL).NewAccount(t)}
 	s.witness = s.account.Witness(t)
 	for _, interpolates := range []bool{true, false} {
@@ -162,6 +165,7 @@ func TestWhatTheClientFillsInIsNotPrepared(t *testing.T) {
 }
 
 func TestAPreparedStatementJoinsTheTransactionOfItsTask(t *testing.T) {
+	t.Parallel()
 	eachStage(t, func(t *testing.T, s stage) {
 		p := s.open(t, 2)
 		anybodys, err := p.PrepareContext(t.Context(), insertInto(1))
@@ -198,6 +202,7 @@ func TestAPreparedStatementJoinsTheTransactionOfItsTask(t *testing.T) {
 }
 
 func TestAPreparedSetIsStateOfItsTask(t *testing.T) {
+	t.Parallel()
 	eachServer(t, func(t *testing.T, s stage) {
 		p := s.open(t, 1)
 		ctx, end := pooldriver.WithTask(t.Context())
@@ -229,6 +234,7 @@ func TestAPreparedSetIsStateOfItsTask(t *testing.T) {
 // TestWarningsCanBeAskedForInTheTransactionOfTheirStatement: the server keeps
 // those of a connection's last statement.
 func TestWarningsCanBeAskedForInTheTransactionOfTheirStatement(t *testing.T) {
+	t.Parallel()
 	s := stage{name: "mysql", account: testbed.Shared(t, testbed.MySQL).NewAccount(t)}
 	s.witness = s.account.Witness(t)
 	mustExec(t, s.witness, "CREATE TABLE ledger (id integer)")
@@ -255,6 +261,7 @@ func TestWarningsCanBeAskedForInTheTransactionOfTheirStatement(t *testing.T) {
 
 // TestAnInsertKnowsItsOwnRowsID: PostgreSQL has RETURNING for that.
 func TestAnInsertKnowsItsOwnRowsID(t *testing.T) {
+	t.Parallel()
 	eachStage(t, func(t *testing.T, s stage) {
 		if s.name == "postgres" {
 			return
@@ -298,6 +305,7 @@ func TestAnInsertKnowsItsOwnRowsID(t *testing.T) {
 // TestCopyIsPartOfTheTransactionOfItsConn: what only the driver can do, with no
 // task.
 func TestCopyIsPartOfTheTransactionOfItsConn(t *testing.T) {
+	t.Parallel()
 	s := stage{name: "postgres", account: testbed.Shared(t, testbed.Postgres).NewAccount(t)}
 	s.witness = s.account.Witness(t)
 	p := s.open(t, 1)

@@ -40,6 +40,7 @@ func (p stagePool) served(ctx context.Context, t testing.TB) int64 {
 }
 
 func TestTasksThatHoldSomethingAreOnConnectionsOfTheirOwn(t *testing.T) {
+	t.Parallel()
 	eachServer(t, func(t *testing.T, s stage) {
 		for name, statement := range map[string]string{
 			"a transaction":     "BEGIN",
@@ -84,6 +85,7 @@ func TestTasksThatHoldSomethingAreOnConnectionsOfTheirOwn(t *testing.T) {
 }
 
 func TestStatementsOfATaskShareTheFateOfItsOwnTransaction(t *testing.T) {
+	t.Parallel()
 	eachStage(t, func(t *testing.T, s stage) {
 		for _, commits := range []bool{false, true} {
 			t.Run(fmt.Sprintf("commits=%t", commits), func(t *testing.T) {
@@ -127,6 +129,7 @@ func TestStatementsOfATaskShareTheFateOfItsOwnTransaction(t *testing.T) {
 // TestATransactionLeftOpenIsUndoneBeforeTheNextTask: at the end of its task, on
 // the only connection. Begun by BeginTx or in SQL, it is the same.
 func TestATransactionLeftOpenIsUndoneBeforeTheNextTask(t *testing.T) {
+	t.Parallel()
 	eachStage(t, func(t *testing.T, s stage) {
 		for name, begin := range map[string]func(ctx context.Context, p stagePool) error{
 			"BeginTx": func(ctx context.Context, p stagePool) error {
@@ -172,33 +175,34 @@ func TestATransactionLeftOpenIsUndoneBeforeTheNextTask(t *testing.T) {
 // TestAConnectionIsLentOnlyWhileATaskNeedsIt follows tasks step by step, by the
 // pool's figures.
 func TestAConnectionIsLentOnlyWhileATaskNeedsIt(t *testing.T) {
-	var p stagePool
-	var ctx context.Context
-	var first, second *sql.Rows
-	var tx *sql.Tx
-	query := func(rows **sql.Rows) func() error {
-		return func() (err error) {
-			*rows, err = p.QueryContext(ctx, someRows)
-			return err
-		}
-	}
-	end := func(rows **sql.Rows) func() error { return func() error { return (*rows).Close() } }
-	exec := func() error { _, err := p.ExecContext(ctx, insertInto(1)); return err }
-	begin := func() (err error) { tx, err = p.BeginTx(ctx, nil); return err }
-	commit := func() error { return tx.Commit() }
-	prepared := func() error {
-		stmt, err := p.PrepareContext(ctx, "SELECT 1")
-		if err != nil {
-			return err
-		}
-		defer stmt.Close()
-		return stmt.QueryRowContext(ctx).Scan(new(int))
-	}
-	type step struct {
-		do   func() error
-		lent int
-	}
+	t.Parallel()
 	eachStage(t, func(t *testing.T, s stage) {
+		var p stagePool
+		var ctx context.Context
+		var first, second *sql.Rows
+		var tx *sql.Tx
+		query := func(rows **sql.Rows) func() error {
+			return func() (err error) {
+				*rows, err = p.QueryContext(ctx, someRows)
+				return err
+			}
+		}
+		end := func(rows **sql.Rows) func() error { return func() error { return (*rows).Close() } }
+		exec := func() error { _, err := p.ExecContext(ctx, insertInto(1)); return err }
+		begin := func() (err error) { tx, err = p.BeginTx(ctx, nil); return err }
+		commit := func() error { return tx.Commit() }
+		prepared := func() error {
+			stmt, err := p.PrepareContext(ctx, "SELECT 1")
+			if err != nil {
+				return err
+			}
+			defer stmt.Close()
+			return stmt.QueryRowContext(ctx).Scan(new(int))
+		}
+		type step struct {
+			do   func() error
+			lent int
+		}
 		for _, c := range []struct {
 			name  string
 			max   int
@@ -236,6 +240,7 @@ func TestAConnectionIsLentOnlyWhileATaskNeedsIt(t *testing.T) {
 // TestStatementsOfATaskAtOnceAreAllAnsweredOnItsConnection: results that are
 // open at the same time, one of them larger than what travels at once.
 func TestStatementsOfATaskAtOnceAreAllAnsweredOnItsConnection(t *testing.T) {
+	t.Parallel()
 	eachServer(t, func(t *testing.T, s stage) {
 		for _, c := range []struct {
 			name string
@@ -282,6 +287,7 @@ func TestStatementsOfATaskAtOnceAreAllAnsweredOnItsConnection(t *testing.T) {
 }
 
 func TestClosingOneHandleOfATaskLeavesTheOthersTheirConnection(t *testing.T) {
+	t.Parallel()
 	handles := []string{"rows", "a statement", "rows of a statement", "a statement of the transaction", "rows of the transaction"}
 	eachStage(t, func(t *testing.T, s stage) {
 		p := s.open(t, 2)
@@ -339,6 +345,7 @@ func TestClosingOneHandleOfATaskLeavesTheOthersTheirConnection(t *testing.T) {
 // TestClosingThePoolLeavesATasksTransactionToItsTask: which may finish it, or
 // not.
 func TestClosingThePoolLeavesATasksTransactionToItsTask(t *testing.T) {
+	t.Parallel()
 	eachStage(t, func(t *testing.T, s stage) {
 		for _, c := range []struct {
 			name  string
@@ -376,6 +383,7 @@ func TestClosingThePoolLeavesATasksTransactionToItsTask(t *testing.T) {
 
 // TestATransactionWaitsForTheOnlyConnection of another task's transaction.
 func TestATransactionWaitsForTheOnlyConnection(t *testing.T) {
+	t.Parallel()
 	eachStage(t, func(t *testing.T, s stage) {
 		p := s.open(t, 1)
 		ctx, end := pooldriver.WithTask(t.Context())
@@ -410,6 +418,7 @@ func TestATransactionWaitsForTheOnlyConnection(t *testing.T) {
 }
 
 func TestWarmOpensTheConnectionsThatTheFirstStatementsUse(t *testing.T) {
+	t.Parallel()
 	eachStage(t, func(t *testing.T, s stage) {
 		const warm = 2
 		p := s.openURL(t, s.url(fmt.Sprintf("pool_min_conns=%d", warm), "pool_max_conns=5"))
@@ -443,6 +452,7 @@ func TestWarmOpensTheConnectionsThatTheFirstStatementsUse(t *testing.T) {
 // TestWhatATaskSetsLastsUntilItsEnd: several things in one task. The next one has
 // the same connection.
 func TestWhatATaskSetsLastsUntilItsEnd(t *testing.T) {
+	t.Parallel()
 	eachServer(t, func(t *testing.T, s stage) {
 		mustExec(t, s.witness, "CREATE TABLE shared (id integer)")
 		mustExec(t, s.witness, "INSERT INTO shared VALUES (1)")

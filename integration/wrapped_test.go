@@ -32,7 +32,7 @@ var wrapped = front{
 var around = front{
 	name: "pooldriver.Wrap",
 	open: func(t testing.TB, account testbed.Account, max int) *sql.DB {
-		db := sql.OpenDB(pooldriver.Wrap(connectorOf(t, account), func(c *pooldriver.Config) { c.MaxConns = max }))
+		db := sql.OpenDB(pooldriver.Wrap(connectorOf(t, account), quiet, func(c *pooldriver.Config) { c.MaxConns = max }))
 		t.Cleanup(func() { _ = db.Close() })
 		return db
 	},
@@ -58,7 +58,7 @@ func connectorOf(t testing.TB, account testbed.Account, parameters ...string) dr
 
 func openPool(t testing.TB, account testbed.Account, parameters ...string) *sql.DB {
 	t.Helper()
-	db := sql.OpenDB(pooldriver.New(account.URL(parameters...)))
+	db := sql.OpenDB(pooldriver.New(account.URL(parameters...), quiet))
 	t.Cleanup(func() { _ = db.Close() })
 	return db
 }

@@ -53,7 +53,7 @@ func migrate(t *testing.T, db *sql.DB) (accounts, logins int64) {
 func TestGormRebuildsATableAsOnTheBareDriver(t *testing.T) {
 	const keys = "?_foreign_keys=1"
 	file := func() string { return "file:" + filepath.Join(t.TempDir(), "x.db") }
-	max := func(n int) pooldriver.Option { return func(c *pooldriver.Config) { c.MaxConns = n } }
+	max := func(n int) pooldriver.Option { return func(c *pooldriver.Config) { quiet(c); c.MaxConns = n } }
 	bare, err := sql.Open("sqlite3", file()+keys)
 	require.NoError(t, err)
 	bare.SetMaxOpenConns(1)

@@ -7,6 +7,7 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"fmt"
+	"log/slog"
 	"testing"
 	"time"
 
@@ -35,13 +36,15 @@ var inMemory = map[string]int{
 
 func wrap(t *testing.T, name string, options ...pooldriver.Option) (*pooldriver.Connector, *sql.DB) {
 	t.Helper()
-	c := pooldriver.Wrap(connector{name}, options...)
+	c := pooldriver.Wrap(connector{name}, append([]pooldriver.Option{quiet}, options...)...)
 	db := sql.OpenDB(c)
 	t.Cleanup(func() { _ = db.Close() })
 	mustExec(t, db, "create table kept (a int)")
 	mustExec(t, db, "insert into kept values (7)")
 	return c, db
 }
+
+func quiet(c *pooldriver.Config) { c.Logger = slog.New(slog.DiscardHandler) }
 
 func mustExec(t *testing.T, db *sql.DB, text string) {
 	t.Helper()
@@ -54,6 +57,23 @@ func requireKept(t *testing.T, db *sql.DB, after string) {
 	var a int
 	require.NoError(t, db.QueryRow("select a from kept").Scan(&a), "after %s", after)
 	require.Equal(t, 7, a, "after %s", after)
+}
+
+// requireAllSeeIt has every connection look.
+func requireAllSeeIt(t *testing.T, db *sql.DB, max int) {
+	t.Helper()
+	conns := make([]*sql.Conn, max)
+	for i := range conns {
+		var err error
+		conns[i], err = db.Conn(t.Context())
+		require.NoError(t, err)
+		var a int
+		require.NoError(t, conns[i].QueryRowContext(t.Context(), "select a from kept").Scan(&a))
+		require.Equal(t, 7, a)
+	}
+	for _, conn := range conns {
+		require.NoError(t, conn.Close())
+	}
 }
 
 const endless = "with recursive n(i) as (select 1 union all select i+1 from n) select count(*) from n"

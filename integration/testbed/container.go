@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/netip"
 	"os"
@@ -218,19 +219,26 @@ func (b boxed) run(ctx context.Context) (*testcontainers.DockerContainer, string
 		if c != nil {
 			err = errors.Join(err, c.Terminate(context.WithoutCancel(ctx)))
 		}
-		if attempt == 3 || !strings.Contains(err.Error(), "already allocated") {
+		taken := strings.Contains(err.Error(), "already allocated") || strings.Contains(err.Error(), "address already in use")
+		if attempt == 3 || !taken {
 			return nil, "", fmt.Errorf("testbed: starting %s from image %q (\"make images\" provides it): %w", b.title, b.image, err)
 		}
 	}
 }
 
+// freePort is below those that a system gives to clients (Linux: from 32768 on), so
+// that no client has it while its server is down.
 func freePort() (string, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
+	for attempt := 1; ; attempt++ {
+		port := strconv.Itoa(20000 + rand.IntN(12000))
+		listener, err := net.Listen("tcp", "127.0.0.1:"+port)
+		if err == nil {
+			return port, listener.Close()
+		}
+		if attempt == 100 {
+			return "", err
+		}
 	}
-	defer listener.Close()
-	return strconv.Itoa(listener.Addr().(*net.TCPAddr).Port), nil
 }
 
 // execute runs a command in the container as root.

@@ -39,7 +39,7 @@ func (postgres) environment() (env map[string]string, dataDir string) {
 
 func (postgres) command(o options) []string {
 	const reserved = 8
-	limit := 200
+	limit := 400 // of many tests at once
 	if o.maxConnections > 0 {
 		limit = o.maxConnections
 	}
@@ -129,6 +129,23 @@ func (postgres) reloadTLS(ctx context.Context, s *Server, certificate []byte) er
 	})
 }
 
+func (postgres) transactions(ctx context.Context, admin *sql.DB, a Account) (list []Transaction, err error) {
+	rows, err := admin.QueryContext(ctx, `SELECT pid, coalesce(wait_event_type = 'Lock', false) FROM pg_stat_activity
+		WHERE usename = $1 AND xact_start IS NOT NULL`, a.User)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var t Transaction
+		if err := rows.Scan(&t.Connection, &t.Waits); err != nil {
+			return nil, err
+		}
+		list = append(list, t)
+	}
+	return list, rows.Err()
+}
+
 func (postgres) queries() queries {
 	return queries{
 		backends: `SELECT count(*), 0 FROM pg_stat_activity
@@ -136,8 +153,6 @@ func (postgres) queries() queries {
 		idle: `SELECT pid FROM pg_stat_activity
 			WHERE usename = $1 AND backend_type = 'client backend' AND state = 'idle'`,
 		kill: "SELECT pg_terminate_backend(%d)",
-		transactions: `SELECT count(*) FROM pg_stat_activity
-			WHERE usename = $1 AND xact_start IS NOT NULL`,
 		lockHolder: `SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND granted AND objsubid = 1
 			AND database = (SELECT oid FROM pg_database WHERE datname = $1)
 			AND (classid::bigint << 32) | objid::bigint = $2::bigint`,

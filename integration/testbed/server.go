@@ -32,6 +32,7 @@ type Engine interface {
 	limit(ctx context.Context, admin *sql.DB, a Account, connections int) error
 	enableTLS(ctx context.Context, s *Server) error
 	reloadTLS(ctx context.Context, s *Server, certificate []byte) error
+	transactions(ctx context.Context, admin *sql.DB, a Account) ([]Transaction, error)
 	queries() queries
 }
 
@@ -150,7 +151,7 @@ func (s *Server) Admin() (*sql.DB, error) {
 		if err != nil {
 			return nil, err
 		}
-		admin.SetMaxIdleConns(2)
+		admin.SetMaxIdleConns(4)
 		s.admin = admin
 	}
 	return s.admin, nil

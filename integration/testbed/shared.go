@@ -49,9 +49,20 @@ func Shared(t testing.TB, engine Engine) *Server {
 // Engines are all kinds of servers.
 func Engines() []Engine { return []Engine{Postgres, MySQL} }
 
-// Each runs the test once per engine, on the shared server, with an account of
-// its own.
+// Each runs the test once per engine, side by side, on the shared server, with an
+// account of its own. It returns before they have run, as parallel subtests do.
 func Each(t *testing.T, test func(t *testing.T, account Account)) {
+	t.Helper()
+	for _, engine := range Engines() {
+		t.Run(engine.String(), func(t *testing.T) {
+			t.Parallel()
+			test(t, Shared(t, engine).NewAccount(t))
+		})
+	}
+}
+
+// EachInTurn is Each, one engine after the other: for tests that measure.
+func EachInTurn(t *testing.T, test func(t *testing.T, account Account)) {
 	t.Helper()
 	for _, engine := range Engines() {
 		t.Run(engine.String(), func(t *testing.T) {

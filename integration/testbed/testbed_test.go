@@ -31,6 +31,7 @@ func TestMain(m *testing.M) {
 }
 
 func TestAKilledTestProcessLeavesNoContainer(t *testing.T) {
+	t.Parallel()
 	self, err := os.Executable()
 	require.NoError(t, err)
 	child := exec.CommandContext(t.Context(), self)
@@ -64,6 +65,7 @@ func host(t *testing.T) string {
 }
 
 func TestBackendsCountsEveryConnectionOfTheAccountAndNoOther(t *testing.T) {
+	t.Parallel()
 	testbed.Each(t, func(t *testing.T, account testbed.Account) {
 		ctx := t.Context()
 		watch := account.Watch(t)
@@ -84,6 +86,7 @@ func TestBackendsCountsEveryConnectionOfTheAccountAndNoOther(t *testing.T) {
 }
 
 func TestWitnessesSeeTransactionsLocksAndKills(t *testing.T) {
+	t.Parallel()
 	lock := map[testbed.Engine]string{
 		testbed.Postgres: "SELECT pg_advisory_lock(7)",
 		testbed.MySQL:    "SELECT GET_LOCK(CONCAT(DATABASE(), '.', 7), 0)",
@@ -121,6 +124,7 @@ func TestWitnessesSeeTransactionsLocksAndKills(t *testing.T) {
 }
 
 func TestLimitConnectionsMakesTheServerRefuse(t *testing.T) {
+	t.Parallel()
 	testbed.Each(t, func(t *testing.T, account testbed.Account) {
 		account.LimitConnections(t, 1)
 		db := account.OpenBare(t)
@@ -133,8 +137,10 @@ func TestLimitConnectionsMakesTheServerRefuse(t *testing.T) {
 }
 
 func TestServerKeepsItsDataAndItsPortOverRestartAndKill(t *testing.T) {
+	t.Parallel()
 	for _, engine := range testbed.Engines() {
 		t.Run(engine.String(), func(t *testing.T) {
+			t.Parallel()
 			server := testbed.Start(t, engine, testbed.WithRestart())
 			account := server.NewAccount(t)
 			_, err := account.OpenBare(t).ExecContext(t.Context(), "CREATE TABLE kept (id integer)")
@@ -152,8 +158,10 @@ func TestServerKeepsItsDataAndItsPortOverRestartAndKill(t *testing.T) {
 }
 
 func TestTLSOnlyServerPresentsTheCertificateItWasTold(t *testing.T) {
+	t.Parallel()
 	for _, engine := range testbed.Engines() {
 		t.Run(engine.String(), func(t *testing.T) {
+			t.Parallel()
 			server := testbed.Start(t, engine, testbed.WithTLSOnly())
 			account := server.NewAccount(t)
 			require.NoError(t, account.OpenBare(t).PingContext(t.Context()))

@@ -11,11 +11,10 @@ import (
 // queries are an engine's questions. Each takes the account's user as its first
 // argument, lockHolder the database and the lock's number.
 type queries struct {
-	backends     string // counted, exempt
-	idle         string // identifiers of idle connections
-	kill         string // a format that takes one of them
-	transactions string // count
-	lockHolder   string // identifier of the connection that holds it
+	backends   string // counted, exempt
+	idle       string // identifiers of idle connections
+	kill       string // a format that takes one of them
+	lockHolder string // identifier of the connection that holds it
 }
 
 func column[T any](rows *sql.Rows) ([]T, error) {
@@ -43,17 +42,27 @@ func (a Account) Backends(ctx context.Context) (counted, exempt int, err error) 
 	return counted, exempt, err
 }
 
-// OpenTransactions returns how many connections of the account are in a
-// transaction. MySQL counts those that have touched a table, and its answer may
-// be 0.1 s old.
-func (a Account) OpenTransactions(ctx context.Context) (int, error) {
+// Transaction is an open one.
+type Transaction struct {
+	Connection int64 // the server's number of it
+	Waits      bool  // for a lock that another one has
+}
+
+// Transactions returns those of the account's connections. MySQL tells of those that
+// have touched a table.
+func (a Account) Transactions(ctx context.Context) ([]Transaction, error) {
 	admin, err := a.Server.Admin()
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	var n int
-	err = admin.QueryRowContext(ctx, a.Server.Engine.queries().transactions, a.User).Scan(&n)
-	return n, err
+	return a.Server.Engine.transactions(ctx, admin, a)
+}
+
+// OpenTransactions returns how many connections of the account are in a
+// transaction, as Transactions has them.
+func (a Account) OpenTransactions(ctx context.Context) (int, error) {
+	open, err := a.Transactions(ctx)
+	return len(open), err
 }
 
 // LockHolder returns the server's number of the connection that holds the
