@@ -49,23 +49,23 @@ func (b *binding) ambient() AmbientMode {
 // errSeparate: the statement does not join, it needs another connection.
 var errSeparate = errors.New("pooldriver: separate")
 
-// join decides on a statement that is not the transaction's own, under r's lock.
-func (b *binding) join(r *realConn, t *operation) error {
+// joinsTx decides on a statement that is not the transaction's own, under r's lock.
+func (b *binding) joinsTx(r *realConn, op *operation) error {
 	switch b.ambient() {
 	case AmbientSeparate:
 		return errSeparate
 	case AmbientStrict:
-		if !t.begins {
-			return fmt.Errorf("pooldriver: %s has a transaction open (%s), and pool_ambient=strict keeps other statements out of it; use the *sql.Tx, InTx, or a context of Outside or NewTask", b.task.Name(), ago(r.seat.since))
+		if op.kind != beginning {
+			return fmt.Errorf("pooldriver: %s has a transaction open (%s), and pool_ambient=strict keeps other statements out of it; use the *sql.Tx, InTx, or a context of Outside or NewTask", b.task.Name(), ago(r.use.since))
 		}
 	case AmbientWarn:
-		if !r.seat.warned {
-			r.seat.warned = true
-			b.connector.log.Warn("pooldriver: a statement joined its task's transaction", "target", b.connector.template.Target(), "task", b.task.Name(), "open", ago(r.seat.since))
+		if !r.use.warned {
+			r.use.warned = true
+			b.connector.log.Warn("pooldriver: a statement joined its task's transaction", "target", b.connector.template.Target(), "task", b.task.Name(), "open", ago(r.use.since))
 		}
 	}
-	if t := r.innermost(); t != nil {
-		t.joined = true
+	if t := r.Innermost(); t != nil {
+		t.Join()
 	}
 	return nil
 }

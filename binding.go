@@ -9,50 +9,50 @@ import (
 	"time"
 
 	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/internal/ctxerr"
+	"github.com/pooldriver/pooldriver/internal/mergedctx"
+	"github.com/pooldriver/pooldriver/internal/session"
 	"github.com/pooldriver/pooldriver/internal/task"
 	"github.com/pooldriver/pooldriver/pool"
 )
 
-// Which real connection an operation uses is decided in this file and nowhere
-// else; when it may go back, and in what state, in pinning.go.
+// Which session serves an operation is decided in this file and nowhere else; when it may
+// go back, and in what state, in pinning.go.
 //
-// A checkout begins when database/sql takes a virtual connection and ends when
-// it puts it back. Its first operation attaches a real connection, which stays
-// until the checkout ends, so that a *sql.Tx or *sql.Conn keeps its session.
+// A checkout begins when database/sql takes a virtual connection and ends when it puts it
+// back. Its first operation attaches a real connection, which stays until the checkout
+// ends, so that a *sql.Tx or *sql.Conn keeps its session.
 //
-// Without a task the connection is the checkout's alone: a lease. database/sql
-// serialises all calls to one virtual connection, its statements, rows and
-// transactions (driverConn's lock), so a lease needs no lock. The exception is
-// rows that others may take back, see starvation.go.
+// Every checkout has a binding. Without a task it is a private one: it has one connection,
+// which nothing pins beyond the checkout, and behaves as plain database/sql does.
 //
-// In a task every connection belongs to the task's binding and is used by one
-// statement at a time. A task whose session is clean has no connection of its own:
-// each checkout takes one. The first statement that needs a session (a transaction
-// begins, state is set) makes its connection the main one, and from then on every
-// statement of the task goes there, until nothing pins it. Where the pool
-// has nothing to give, a statement shares a connection that its task has
-// already; rows that are open on it are read into memory first. A task that has
-// none waits for one as everybody does. So nobody waits for a connection while
-// holding one, but for what only a second connection can do.
+// In a task every connection belongs to the task's binding and is used by one statement at
+// a time. A task whose session is clean has no connection of its own: each checkout takes
+// one. The first statement that needs a session (a transaction begins, state is set) makes
+// its connection the main one, and from then on every statement of the task goes there,
+// until nothing pins it. Where the pool has nothing to give, a statement shares a
+// connection that its task has already; rows that are open on it are read into memory
+// first. A task that has no connection waits for one as everybody does. So nobody waits for
+// a connection while holding one, but for what only a second connection can do.
 
-// binding is what a task has on one connector.
+// binding is what a task has on one connector or, without a task, what a checkout has.
 type binding struct {
-	task      *task.Task
 	connector *Connector
+	task      *task.Task // nil: it is a checkout's private one
 
-	// main is the task's session while something pins it. It changes under
-	// the lock of the session that it is or was.
+	// main is the task's session while something pins it. It changes under the lock of
+	// the session that it is or was.
 	main atomic.Pointer[realConn]
 	// inTx: main was in a transaction when it was unlocked last.
 	inTx atomic.Bool
-	// lossBarrier: what the task's statements get since a transaction or state was
-	// lost that they counted on.
-	lossBarrier atomic.Pointer[lostError]
+	// lossBarrier: what the task's statements get since a transaction or state was lost
+	// that they counted on.
+	lossBarrier atomic.Pointer[session.LostError]
 	ended       atomic.Bool
 	held        atomic.Int32 // connections lent to the task, or on their way to it
 
-	// leaving are the ends of checkouts that could not have their
-	// session's lock. Whoever has it sees to them.
+	// leaving are the ends of checkouts that could not have their session's lock.
+	// Whoever has it sees to them.
 	leaving         atomic.Int32
 	mu              sync.Mutex // protects following fields
 	pendingDetaches []*realConn
@@ -65,63 +65,88 @@ var _ task.Member = (*binding)(nil)
 // TaskEnded makes the binding refuse statements from now on. WrapUp follows.
 func (b *binding) TaskEnded() { b.ended.Store(true) }
 
-// start begins a try: it finds the connection and, in a task, waits for its lock.
-func (c *conn) start(ctx context.Context, t *operation) error {
+func (b *binding) isPrivate() bool { return b.task == nil }
+
+// start finds the session for an operation, locks it, and begins what was deferred.
+func (c *conn) start(ctx context.Context, op *operation) error {
 	if c.refusal != nil {
 		return c.refusal
 	}
 	for {
-		if err := c.reach(ctx, t); err != nil {
-			return ofContext(ctx, err)
+		if err := c.reach(ctx, op); err != nil {
+			return ctxerr.Of(ctx, err)
 		}
-		if t.real.deferred == nil {
+		op.started, op.calls = true, op.real.Calls()
+		if op.real.Deferred() == nil {
 			return nil
 		}
-		if again, err := c.beginDeferred(ctx, t); !again {
-			return ofContext(ctx, err)
+		if again, err := c.beginDeferred(ctx, op); !again {
+			return ctxerr.Of(ctx, err)
 		}
 	}
 }
 
-func (c *conn) reach(ctx context.Context, t *operation) error {
-	if r := c.real; r != nil && c.bound == nil && c.open == nil {
-		if r.traits.BadConnUnsure {
-			// Its driver answers a dead context on a healthy connection
-			// with ErrBadConn.
-			if err := ctx.Err(); err != nil {
-				return err
-			}
-		}
-		t.real = r
-		return nil
+// reach finds the session and locks it.
+func (c *conn) reach(ctx context.Context, op *operation) error {
+	op.started = false
+	b := c.bound
+	switch {
+	case b == nil:
+		return c.attach(ctx, op)
+	case b.isPrivate():
+		return c.enter(ctx, op)
 	}
-	return c.attach(ctx, t)
+	if c.tx == nil {
+		// A *sql.Conn: this context may be one of InTx, the last one not.
+		c.separate = c.separate && c.real != nil
+		switch p, err := c.connector.placeOf(ctx); {
+		case err == nil && p.Task == b.task:
+			c.scope, op.scope = p.Scope, p.Scope
+		case c.scope.Left():
+			c.scope = nil
+		}
+	}
+	return b.enter(ctx, c, op)
 }
 
-// attach is reach where a connection has to be found.
-func (c *conn) attach(ctx context.Context, t *operation) error {
-	if b := c.bound; b != nil {
-		if c.tx == nil {
-			// A *sql.Conn: this context may be one of InTx, the last one not.
-			c.separate = c.separate && c.real != nil
-			switch p, err := c.connector.placeOf(ctx); {
-			case err == nil && p.Task == b.task:
-				c.scope, t.scope = p.Scope, p.Scope
-			case c.scope.Left():
-				c.scope = nil
-			}
+// enter is reach for a checkout without a task that has a connection, or has lost it with
+// its rows: they were read into memory, and others waited.
+func (c *conn) enter(ctx context.Context, op *operation) error {
+	r, rows := c.real, c.open
+	c.open = nil
+	if rows != nil && rows.Buffer() != nil && rows.Detached() {
+		r = nil // it may be somebody else's: not to be waited for
+	}
+	if r == nil {
+		c.hold(nil)
+		c.bound = nil
+		return c.attach(ctx, op)
+	}
+	if err := r.lockFor(ctx); err != nil {
+		c.open = rows
+		return err
+	}
+	if rows != nil {
+		rows.Attach()
+		if rows.Detached() {
+			r.unlockAndRecheck()
+			c.hold(nil)
+			c.bound = nil
+			return c.attach(ctx, op)
 		}
-		return b.enter(ctx, c, t)
 	}
-	if c.open != nil {
-		c.claim()
-	}
-	if c.real != nil {
-		t.real = c.real
+	op.real, op.locked = r, true
+	if rows != nil || r.Traits().BadConnUnsure {
+		// The driver may answer a dead context on a healthy connection with ErrBadConn.
 		return ctx.Err()
 	}
+	return nil
+}
+
+// attach is reach for the first operation of a checkout.
+func (c *conn) attach(ctx context.Context, op *operation) error {
 	if c.tx != nil {
-		return c.attachDeferred(ctx, t)
+		return c.attachDeferred(ctx, op)
 	}
 	p, err := c.connector.placeOf(ctx)
 	if err != nil {
@@ -130,14 +155,14 @@ func (c *conn) attach(ctx context.Context, t *operation) error {
 	if p.Scope.Left() {
 		return sql.ErrTxDone
 	}
-	t.scope = p.Scope
+	op.scope = p.Scope
 	if p.Task != nil {
 		b, err := c.connector.bindTo(p.Task)
 		if err != nil {
 			return err
 		}
 		c.bound, c.scope, c.from = b, p.Scope, p.From
-		if err := b.enter(ctx, c, t); err != nil {
+		if err := b.enter(ctx, c, op); err != nil {
 			if c.real == nil {
 				c.unbind()
 			}
@@ -148,58 +173,55 @@ func (c *conn) attach(ctx context.Context, t *operation) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	return c.borrow(ctx, t, p.From)
+	return c.borrow(ctx, op, p.From)
 }
 
-// borrow attaches a connection of the pool without a task: a lease.
-func (c *conn) borrow(ctx context.Context, t *operation, from *task.Task) error {
+// borrow attaches a connection of the pool without a task.
+func (c *conn) borrow(ctx context.Context, op *operation, from *task.Task) error {
 	lease, err := c.connector.acquire(ctx, from)
 	if err != nil {
 		return err
 	}
-	r := lease.Value()
-	r.lease = lease
-	c.hold(r)
-	t.real = r
+	c.bound = &c.private
+	c.private.attach(c, op, lease)
 	return nil
 }
 
-// hold makes r, on which nothing has happened in this checkout, its connection;
-// nil: it has none any more.
-func (c *conn) hold(r *realConn) { c.real, c.touched, c.executed = r, false, false }
-
-// claim ends the time in which the connection of the checkout's only query may
-// be taken back: another operation comes, or the checkout ends. Rows that are in
-// memory already are not waited for.
-func (c *conn) claim() {
-	rows := c.open
-	c.open = nil
-	if !rows.closed && rows.ahead.Load() == nil { // else the connection may be another's
-		_ = rows.owner.lock.Lock(context.Background())
-		rows.soleOperation = false
-		defer rows.owner.unlock()
+// attachDeferred is attach for the first statement of a transaction that was deferred
+// without a task, and so has none, whatever the statement's context says. If it gets no
+// connection the transaction does not begin any more: what comes next must not be
+// committed without it.
+func (c *conn) attachDeferred(ctx context.Context, op *operation) error {
+	t := c.tx
+	if err := t.Refused(); err != nil {
+		return err
 	}
-	if rows.reclaimed {
-		c.hold(nil)
+	if err := ctx.Err(); err != nil {
+		return err
 	}
+	both, merged := mergedctx.New(t.Context(), ctx)
+	defer merged.Release()
+	if err := ctxerr.Of(both, c.borrow(both, op, task.PlaceOf(t.Context()).From)); err != nil {
+		t.Refuse(err)
+		return err
+	}
+	t.owner, t.bound = op.real, c.bound
+	op.real.Defer(&t.Tx)
+	op.real.Began(&t.Tx, time.Time{})
+	return nil
 }
 
-// detach ends the checkout. A connection with nothing left on it is lent again
-// at once; whatever else it needs happens behind the caller, and counts as
-// active until it is done.
+// hold makes r, on which nothing has happened in this checkout, its connection; nil: it has
+// none any more.
+func (c *conn) hold(r *realConn) { c.real, c.touched, c.executed = r, false, false }
+
+// detach ends the checkout. A connection with nothing left on it is lent again at once;
+// whatever else it needs happens behind the caller, and counts as active until it is done.
 func (c *conn) detach() {
 	if b := c.bound; b != nil {
-		b.leave(c)
-		c.unbind()
-		return
+		b.detach(c)
 	}
-	if c.open != nil {
-		c.claim()
-	}
-	if r := c.real; r != nil {
-		c.real, c.tx = nil, nil
-		c.connector.takeBack(r)
-	}
+	c.unbind()
 }
 
 func (c *conn) unbind() {
@@ -208,52 +230,47 @@ func (c *conn) unbind() {
 
 // discard ends the checkout and the real connection with it.
 func (c *conn) discard() {
-	b := c.bound
-	switch {
-	case b == nil:
-		if c.open != nil {
-			c.claim()
-		}
-		if c.real != nil {
-			c.real.broken = true
-		}
-	case c.real != nil && (c.open == nil || !c.open.reclaimed) && b.take(c.real):
-		c.real.broken = true
-		b.pass(c.real)
+	b, r := c.bound, c.real
+	if r != nil && (c.open == nil || !c.open.Detached()) && b.take(r) {
+		r.MarkUnusable()
+		b.release(r)
 	}
 	c.detach()
 }
 
-// enter finds the connection for an operation of the task, and returns with its lock.
-func (b *binding) enter(ctx context.Context, c *conn, t *operation) error {
+// enter finds the session for an operation of the task, and returns with its lock.
+func (b *binding) enter(ctx context.Context, c *conn, op *operation) error {
 	for {
-		if err := b.refuses(c, t); err != nil {
+		if err := b.refuses(c, op); err != nil {
 			return err
 		}
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if rows := c.open; rows != nil && rows.ahead.Load() != nil {
-			c.claim() // their connection may be somebody else's: not to be waited for
+		if rows := c.open; rows != nil && rows.Buffer() != nil {
+			c.open = nil // their connection may be somebody else's: not to be waited for
+			if rows.Detached() {
+				c.hold(nil)
+			}
 		}
 		if r := b.target(c); r != nil {
 			if err := r.lockFor(ctx); err != nil {
 				return err
 			}
-			t.real, t.locked = r, true
-		} else if err := b.obtain(ctx, c, t); err != nil {
+			op.real, op.locked = r, true
+		} else if err := b.obtain(ctx, c, op); err != nil {
 			return err
 		}
-		again, err := b.settle(ctx, c, t)
+		again, err := b.settle(ctx, c, op)
 		if err != nil || again {
-			c.unlock(t)
+			c.unlock(op)
 			if err != nil {
 				return err
 			}
 			continue
 		}
-		if busy := t.real.seat.raw; busy != nil {
-			c.unlock(t)
+		if busy := op.real.use.raw; busy != nil {
+			c.unlock(op)
 			if err := b.awaitRaw(ctx, busy); err != nil {
 				return err
 			}
@@ -264,7 +281,7 @@ func (b *binding) enter(ctx context.Context, c *conn, t *operation) error {
 }
 
 // refuses tells why nothing may run here any more, or now.
-func (b *binding) refuses(c *conn, t *operation) error {
+func (b *binding) refuses(c *conn, op *operation) error {
 	if b.ended.Load() {
 		return b.task.EndedError()
 	}
@@ -272,28 +289,27 @@ func (b *binding) refuses(c *conn, t *operation) error {
 		return sql.ErrTxDone
 	}
 	// A transaction that is open knows that it is.
-	if f := b.lossBarrier.Load(); f != nil && !c.separate && (f.final || !t.begins && c.tx == nil) {
+	if f := b.lossBarrier.Load(); f != nil && !c.separate && (f.Final() || op.kind != beginning && c.tx == nil) {
 		return f
 	}
 	return nil
 }
 
-// lowerBarrier lowers the loss barrier: a transaction has begun, and the program knows that the last
-// one is gone.
+// lowerBarrier lowers the loss barrier: a transaction has begun, and the program knows that
+// the last one is gone.
 func (b *binding) lowerBarrier() {
-	if f := b.lossBarrier.Load(); f != nil && !f.final {
+	if f := b.lossBarrier.Load(); f != nil && !f.Final() {
 		b.lossBarrier.CompareAndSwap(f, nil)
 	}
 }
 
-// target is the connection that an operation of c goes to, as far as can be
-// told without its lock: that of the InTx it is in, the one it has, the main
-// one; nil: it takes one.
+// target is the connection that an operation of c goes to, as far as can be told without
+// its lock: that of the InTx it is in, the one it has, the main one; nil: it takes one.
 func (b *binding) target(c *conn) *realConn {
 	var to *realConn
 	if tx := b.transactionOf(c.scope); tx != nil {
 		to = tx.owner
-	} else if main := b.main.Load(); b.calls(main, c) {
+	} else if main := b.main.Load(); b.callsToMain(main, c) {
 		if b.inTx.Load() && c.real == nil && b.ambient() == AmbientSeparate {
 			c.separate = true // need not wait for a lock to learn that
 			return nil
@@ -303,32 +319,75 @@ func (b *binding) target(c *conn) *realConn {
 		return c.real
 	}
 	if c.real != nil && c.real != to {
-		b.leave(c) // which may take its time
+		b.detach(c) // which may take its time
 		return b.target(c)
 	}
 	return to
 }
 
-// settle makes sure, under its lock, that t.real is the connection for the
-// operation, and makes it ready. again: it is not, or not any more.
-func (b *binding) settle(ctx context.Context, c *conn, t *operation) (again bool, _ error) {
-	r := t.real
-	if b.refuses(c, t) != nil {
-		// Since enter has asked; it asks again. What raises the loss barrier still has
-		// the lock of the main connection, and has not taken it from main: here
-		// no statement misses it that found the connection without it.
+// settle makes sure, under its lock, that op.real is the connection for the operation, and
+// makes it ready. again: it is not, or not any more.
+func (b *binding) settle(ctx context.Context, c *conn, op *operation) (again bool, _ error) {
+	r := op.real
+	if again, err := b.join(c, op); again || err != nil {
+		return again, err
+	}
+	if r.use.raw != nil {
+		return false, nil // enter waits
+	}
+	if r.Unusable() && r == b.main.Load() && !r.Begun() {
+		return true, nil // found out by reading rows; release tells what is lost
+	}
+	if dead := r.Outlived(); dead != nil {
+		_ = dead.End() // the program learns of it from what it does next
+		return true, nil
+	}
+	if tx := c.tx; tx != nil && op.kind != beginning && !tx.over && !tx.Open() && !tx.Replaced() {
+		return false, sql.ErrTxDone // it never runs in autocommit
+	}
+	own := c.own(r)
+	if r.InTx() && !c.separate && own == nil && (r.Begun() || r.use.opener != c) {
+		switch err := b.joinsTx(r, op); {
+		case err == errSeparate:
+			b.standDown(c, r)
+			c.separate = true
+			return true, nil
+		case err != nil:
+			return false, err
+		}
+	}
+	if r.TxLost() {
+		return false, r.LostTx()
+	}
+	in := r.Innermost()
+	if own != nil {
+		in = &own.Tx
+	}
+	if in != nil && in.Lost() != nil {
+		return false, in.Lost()
+	}
+	return b.prepareFor(ctx, c, op)
+}
+
+// join makes c a user of op.real, if that is still where the operation belongs.
+func (b *binding) join(c *conn, op *operation) (again bool, _ error) {
+	r := op.real
+	if b.refuses(c, op) != nil {
+		// Since enter has asked; it asks again. Whoever raises the loss barrier still has
+		// the lock of the main connection, and has not taken it from main: here no
+		// statement misses it that found the connection without it.
 		return true, nil
 	}
 	if rows := c.open; rows != nil && c.real == r {
-		rows.soleOperation = false
-		if rows.reclaimed {
+		rows.Attach()
+		if rows.Detached() {
 			c.open = nil
 			c.hold(nil)
 			return true, nil
 		}
 	}
 	scoped := b.transactionOf(c.scope)
-	if scoped != nil && (r.holder.Load() != b || !scoped.open()) {
+	if scoped != nil && (r.holder.Load() != b || !scoped.Open()) {
 		return false, sql.ErrTxDone // behind the back of InTx
 	}
 	if r.holder.Load() != b {
@@ -343,80 +402,72 @@ func (b *binding) settle(ctx context.Context, c *conn, t *operation) (again bool
 		if main != r && scoped == nil {
 			return true, nil
 		}
-		r.seat.users++
-		c.real, c.touched, c.executed, c.separate = r, true, true, r.seat.separate
-	case scoped == nil && b.calls(main, c):
+		r.use.users++
+		c.real, c.touched, c.executed, c.separate = r, true, true, r.use.separate
+	case scoped == nil && b.callsToMain(main, c):
 		return true, nil
 	}
-	if r.seat.raw != nil {
-		return false, nil // enter waits
-	}
-	if r.broken && r == main && !r.begun() {
-		return true, nil // found out by reading rows; tidy tells what is lost
-	}
-	if dead := r.outlived(); dead != nil {
-		_ = dead.end() // the program learns of it from what it does next
-		return true, nil
-	}
-	if tx := c.tx; tx != nil && !t.begins && !tx.over && !tx.open() && !tx.replaced {
-		return false, sql.ErrTxDone // it never runs in autocommit
-	}
-	own := c.own(r)
-	if r.inTx() && !c.separate && own == nil && (r.begun() || r.seat.opener != c) {
-		switch err := b.join(r, t); {
-		case err == errSeparate:
-			b.standDown(c, r)
-			c.separate = true
-			return true, nil
-		case err != nil:
-			return false, err
-		}
-	}
-	if r.lost() {
-		return false, r.lostTx()
-	}
-	if own == nil {
-		own = r.innermost()
-	}
-	if own != nil && own.lost != nil {
-		return false, own.lost
-	}
-	if (t.begins || needsSession(t.effect)) && !c.separate {
-		if main == nil && !b.main.CompareAndSwap(nil, r) {
-			return true, nil // another one's, just now
-		}
+	return false, nil
+}
+
+// prepareFor makes r the main session if the operation needs one, and reads the rows into
+// memory that are in its way.
+func (b *binding) prepareFor(ctx context.Context, c *conn, op *operation) (again bool, _ error) {
+	r := op.real
+	if (op.kind == beginning || session.NeedsSession(op.Effect)) && !c.separate {
+		main := b.main.Load()
 		if main == nil {
-			r.seat.since = time.Now()
+			if !b.main.CompareAndSwap(nil, r) {
+				return true, nil // another one's, just now
+			}
+			r.use.since = time.Now()
 		}
-		if !r.inTx() {
-			r.seat.opener = c // of what it may begin
+		if !r.InTx() {
+			r.use.opener = c // of what it may begin
 		}
 	}
-	if err := b.clear(ctx, r); err != nil {
+	if err := r.ReadAhead(ctx); err != nil {
 		return false, err
 	}
-	if t.effect&dialects.Writes != 0 && r.traits.WritesAlone {
+	if op.Effect&dialects.Writes != 0 && r.Traits().WritesAlone {
 		b.clearOthers(ctx, r)
 	}
 	return false, nil
 }
 
-// calls reports whether c, which has a connection, has to go to the main one.
-// With AmbientSeparate it keeps what it has, as over plain database/sql.
-func (b *binding) calls(main *realConn, c *conn) bool {
+// clearOthers reads the rows into memory that the task has open on connections other than
+// r: on a database where they keep r from writing. What is too large stays, and the
+// database has the last word.
+func (b *binding) clearOthers(ctx context.Context, r *realConn) {
+	for _, other := range b.connector.connections() {
+		if other == r || other.holder.Load() != b || other.Rows() == nil || !other.TryLock() {
+			continue
+		}
+		func() {
+			defer b.release(other) // also by a panic of the driver
+			if other.holder.Load() == b && !other.use.separate && other.use.raw == nil {
+				_ = other.ReadAhead(ctx)
+			}
+		}()
+	}
+}
+
+// callsToMain reports whether c, which has a connection, has to go to the main one. With
+// AmbientSeparate it keeps what it has, as over plain database/sql.
+func (b *binding) callsToMain(main *realConn, c *conn) bool {
 	return main != nil && main != c.real && !c.separate && (c.real == nil || b.ambient() != AmbientSeparate)
 }
 
 // standDown takes c off r, whose lock it holds, while others stay.
 func (b *binding) standDown(c *conn, r *realConn) {
-	r.seat.users--
+	r.use.users--
 	c.hold(nil)
 	c.open = nil // theirs is r
 }
 
-// obtain gives c a connection, and t the lock on it: one of the pool's or, where
-// that would mean waiting for others while the task holds one, its own.
-func (b *binding) obtain(ctx context.Context, c *conn, t *operation) error {
+// obtain gives c a connection, and op the lock on it: one of the pool's or, where that
+// would mean waiting for others while the task holds one, its own.
+func (b *binding) obtain(ctx context.Context, c *conn, op *operation) error {
 	cn := b.connector
 	taken := false
 	defer func() { // also after a panic of the driver
@@ -424,16 +475,19 @@ func (b *binding) obtain(ctx context.Context, c *conn, t *operation) error {
 			b.held.Add(-1)
 		}
 	}()
-	// A task that has nothing, and waits for nothing, waits as everybody does.
-	// Who comes later may find that the task has a connection by then.
+	keep := func(lease pool.Lease[*realConn]) error {
+		b.attach(c, op, lease)
+		taken = true
+		return nil
+	}
+	// A task that has nothing, and waits for nothing, waits as everybody does. Who comes
+	// later may find that the task has a connection by then.
 	if b.held.Add(1) == 1 && c.from == nil {
 		lease, err := cn.acquire(ctx, nil)
 		if err != nil {
 			return err
 		}
-		b.seat(c, t, lease)
-		taken = true
-		return nil
+		return keep(lease)
 	}
 	for {
 		lease, err := cn.pool.AcquireNow(ctx)
@@ -441,24 +495,20 @@ func (b *binding) obtain(ctx context.Context, c *conn, t *operation) error {
 			if err := cn.broughtUp(ctx, lease); err != nil {
 				return err
 			}
-			b.seat(c, t, lease)
-			taken = true
-			return nil
+			return keep(lease)
 		}
 		if err != pool.ErrNoneNow {
 			return cn.acquireError(err, nil)
 		}
 		var tooLarge error
 		if !c.separate {
-			if tooLarge = b.share(ctx, c, t); t.locked {
+			if tooLarge = b.share(ctx, c, op); op.locked {
 				return nil
 			}
 		}
 		lease, err = cn.await(ctx, &waiter{binding: b, from: c.from, separate: c.separate, tooLarge: tooLarge})
 		if err == nil {
-			b.seat(c, t, lease)
-			taken = true
-			return nil
+			return keep(lease)
 		}
 		if err != errOwnIsFree {
 			return err
@@ -466,27 +516,22 @@ func (b *binding) obtain(ctx context.Context, c *conn, t *operation) error {
 	}
 }
 
-// share gives c a connection of the task that no statement is running on, if
-// there is one, and t its lock. The error tells why rows stayed open.
-func (b *binding) share(ctx context.Context, c *conn, t *operation) (err error) {
+// share gives c a connection of the task that no statement is running on, if there is one,
+// and op its lock. The error tells why rows stayed open.
+func (b *binding) share(ctx context.Context, c *conn, op *operation) (err error) {
 	for _, r := range b.connector.connections() {
-		if r.holder.Load() != b || !r.lock.TryLock() {
+		if r.holder.Load() != b || !r.TryLock() {
 			continue
 		}
-		t.real, t.locked = r, true // a panic of the driver unlocks it, too
+		op.real, op.locked = r, true // a panic of the driver unlocks it, too
 		if b.maySend(r) {
-			if err = b.clear(ctx, r); err == nil {
-				r.seat.users++
-				c.real, c.touched, c.executed = r, true, r.seat.users > 1
+			if err = r.ReadAhead(ctx); err == nil {
+				r.use.users++
+				c.real, c.touched, c.executed = r, true, r.use.users > 1
 				return nil
 			}
 		}
-		c.unlock(t)
+		c.unlock(op)
 	}
 	return err
-}
-
-// maySend reports, under r's lock, whether any statement of the task may run on r.
-func (b *binding) maySend(r *realConn) bool {
-	return r.holder.Load() == b && !r.seat.separate && !r.broken && r.seat.raw == nil
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/pooldriver/pooldriver/dialects"
 	"github.com/pooldriver/pooldriver/dialects/generic"
 	"github.com/pooldriver/pooldriver/internal/fakedb"
 )
@@ -283,7 +284,7 @@ func TestRowsThatAreClosedWhileTheyAreReadAheadLeaveNothingInMemory(t *testing.T
 		<-gate.Entered()
 		reader := c.connections()[0]
 		go func() { closed <- rows.Close() }()
-		require.Eventually(t, func() bool { return reader.lock.Contended() }, 5*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return reader.Contended() }, 5*time.Second, time.Millisecond)
 		gate.Open()
 		require.NoError(t, <-closed)
 		return <-nested
@@ -387,20 +388,20 @@ func TestWhatADriverMaySayOfItsResultSetsIsSaidFromMemory(t *testing.T) {
 				last := errors.New("of Close")
 				c := &Connector{config: defaultConfig(), dialect: generic.Dialect{}}
 				c.config.NestedBuffer = limit
+				c.env = c.sessionEnv()
 				open := func() *rows {
-					r := &realConn{}
-					return &rows{real: &script{sets: sets, last: last}, owner: r, conn: &conn{real: r}, underLock: true, pool: c, live: true}
+					return rowsOf(c, &script{sets: sets, last: last}, nil)
 				}
 				want := dictation(open())
 				for readAhead := range 3 {
 					r := open()
 					for range readAhead {
-						require.True(t, r.owner.lock.TryLock())
-						if err := r.readAhead(t.Context(), c); err == nil {
-							r.owner.lock.Unlock()
+						require.True(t, r.owner.TryLock())
+						err := r.owner.ReadAhead(t.Context())
+						r.owner.Unlock()
+						if err == nil {
 							break
 						}
-						r.owner.lock.Unlock()
 					}
 					require.Equal(t, want, dictation(r), "read ahead %d times", readAhead)
 					require.Zero(t, c.stats.buffered.Load())
@@ -476,3 +477,19 @@ func TestAStatementWaitsForRowsOfItsTaskThatAreBeingRead(t *testing.T) {
 		require.NoError(t, <-inserted)
 	})
 }
+
+// rowsOf are virtual rows of the driver's.
+func rowsOf(c *Connector, real driver.Rows, columns []string) *rows {
+	v := newConn(c)
+	op := operation{real: c.newRealConn(nowhere{}, 0), opened: real, columns: columns}
+	op.real.holder.Store(&v.private)
+	v.real, v.bound = op.real, &v.private
+	return v.openRows(&op)
+}
+
+// nowhere is a session that leads to no server.
+type nowhere struct{ dialects.Session }
+
+func (nowhere) Conn() driver.Conn           { return nil }
+func (nowhere) Sent() (uint64, bool)        { return 0, false }
+func (nowhere) TxStatus() dialects.TxStatus { return dialects.TxUnknown }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/pooldriver/pooldriver/dialects"
 	"github.com/pooldriver/pooldriver/pool"
@@ -15,7 +16,6 @@ import (
 // back and cleaned behind the caller, or closed, as settle decides.
 func (c *Connector) takeBack(r *realConn) {
 	lease := r.lease
-	r.deferred = nil
 	lost := ""
 	if r.set != "" {
 		lost = c.loses(r)
@@ -25,9 +25,9 @@ func (c *Connector) takeBack(r *realConn) {
 		c.stats.discards.Add(1)
 		discard(r, lease)
 		c.tellPanic(step)
-	case step.rollback || step.clean || r.roleDoubt:
+	case step.rollback || step.clean || r.RoleDoubt():
 		c.restoring.Add(1)
-		if r.irreplaceable {
+		if r.Irreplaceable() {
 			// Before the caller goes on: the pool would make another connection for
 			// his next statement, which is another database.
 			c.restore(r, lease, step)
@@ -35,7 +35,7 @@ func (c *Connector) takeBack(r *realConn) {
 			go c.restore(r, lease, step)
 		}
 	default:
-		r.effect, r.doubt = dialects.Clean, false
+		r.EndReset()
 		mustEnd(lease.Release())
 	}
 	if lost != "" { // said when the connection is on its way: a logger may want it
@@ -62,10 +62,10 @@ func (b *binding) WrapUp() {
 				b.sever(r) // whoever holds the lock comes to the same end when it unlocks
 				return
 			}
-			if r.holder.Load() == b && r.seat.raw != nil {
+			if r.holder.Load() == b && r.use.raw != nil {
 				inRaw.Store(true)
 			}
-			b.pass(r)
+			b.release(r)
 		})
 	}
 	done := make(chan struct{})
@@ -86,17 +86,17 @@ func (b *binding) WrapUp() {
 	}
 }
 
-// sever cuts r's connection while a call of the driver is under way on it that does
-// not end: the server hangs, and the call knows no context. r may leave the binding
-// at any time. Either it is seen here that it has left, or whoever inspects it then
-// sees that it is cut, and nobody gets it any more.
+// sever cuts r's connection while a call of the driver is under way on it that does not
+// end: the server hangs, and the call knows no context. r may leave the binding at any
+// time. Either it is seen here that it has left, or whoever inspects it then sees that it
+// is severed, and nobody gets it any more.
 func (b *binding) sever(r *realConn) {
-	if r.irreplaceable {
+	if r.Irreplaceable() {
 		return // it comes back when the call ends, with the database
 	}
-	r.cut.Store(true)
-	if s, ok := r.session.(dialects.Severable); ok && r.holder.Load() == b {
-		s.Sever()
+	r.MarkSevered()
+	if r.holder.Load() == b {
+		r.Sever()
 	}
 }
 
@@ -119,10 +119,12 @@ func (b *binding) evict(r *realConn) {
 	b.mu.Unlock()
 	var log restoreLog
 	defer log.tell() // before done is closed: when the task's end returns it has been said
-	b.undo(r, &log)
+	since := r.use.since
+	open, panicked := r.Undo(b.task.EndedError())
+	b.tellUndone(&log, open, panicked, since)
 	lease := r.lease
 	b.unbind(r)
-	r.lock.Unlock()
+	r.Unlock()
 	step := c.inspect(r)
 	if step.discard {
 		c.stats.discards.Add(1)
@@ -137,60 +139,36 @@ func (b *binding) evict(r *realConn) {
 	}
 }
 
-// undo closes the rows and rolls back the transaction that a task has left. A
-// driver that panics costs the connection, not the program.
-func (b *binding) undo(r *realConn, log *restoreLog) {
+// tellUndone has the log told of what a task has left open.
+func (b *binding) tellUndone(log *restoreLog, open bool, panicked any, since time.Time) {
 	c := b.connector
-	defer func() {
-		if p := recover(); p != nil {
-			r.broken = true
-			log.add(func() {
-				c.log.Error("pooldriver: the driver panicked at the end of a task; the connection was closed", "target", c.template.Target(), "task", b.task.Name(), "panic", fmt.Sprintf("%T", p))
-			})
-		}
-	}()
-	if rows := r.live.Load(); rows != nil {
-		rows.abandon(b.task.EndedError())
-	}
-	if t := r.seat.tx; t != nil && !t.unbegun() && !r.lost() {
-		c.stats.rollbacks.Add(1)
-		open := ago(r.seat.since)
+	if panicked != nil {
 		log.add(func() {
-			c.log.Warn("pooldriver: a task ended with a transaction open, which was rolled back", "target", c.template.Target(), "task", b.task.Name(), "open", open)
+			c.log.Error("pooldriver: the driver panicked at the end of a task; the connection was closed", "target", c.template.Target(), "task", b.task.Name(), "panic", fmt.Sprintf("%T", panicked))
 		})
-		_ = t.rollbackReal()
+	}
+	if open {
+		c.stats.rollbacks.Add(1)
+		long := ago(since)
+		log.add(func() {
+			c.log.Warn("pooldriver: a task ended with a transaction open, which was rolled back", "target", c.template.Target(), "task", b.task.Name(), "open", long)
+		})
 	}
 }
 
-// inspect looks at what a checkout has left. A driver that panicked is asked
-// nothing more: it may hold a lock of its own. One that panics here costs the
-// connection, and not the program, which has nothing to do with it.
-func (c *Connector) inspect(r *realConn) (step nextStep) {
-	if r.effect&dialects.ForgetPrepared != 0 {
-		// What was prepared after that statement goes with its generation, too.
-		r.stmts.MarkAllStale()
+// inspect looks at what a checkout has left.
+func (c *Connector) inspect(r *realConn) nextStep {
+	f := r.Inspect()
+	if f.Unusable {
+		return nextStep{discard: true, panicked: f.Panicked}
 	}
-	r.renamed = false
-	if r.stmts.CloseFailed() && r.traits.PreparedAges {
-		// Such as "conn busy". pgx goes on finding it by its text, and we do not know
-		// of it any more.
-		r.effect |= dialects.Suspect | dialects.ForgetPrepared
-	}
-	if r.broken || r.cut.Load() || r.running > 0 {
-		return nextStep{discard: true}
-	}
-	defer func() {
-		if p := recover(); p != nil {
-			step = nextStep{discard: true, panicked: p}
-		}
-	}()
 	return settle(leftBehind{
-		status: r.txStatus(),
-		effect: r.effect,
+		status: f.Status,
+		effect: f.Effect,
 		reset:  c.config.Reset,
-		valid:  r.conn.Validator == nil || r.conn.Validator.IsValid(),
-		doubt:  r.doubt,
-		whole:  r.irreplaceable,
+		valid:  f.Valid,
+		doubt:  f.Doubt,
+		whole:  r.Irreplaceable(),
 	})
 }
 
@@ -256,35 +234,28 @@ func (c *Connector) restore(r *realConn, lease pool.Lease[*realConn], step nextS
 	if step.clean && !c.clean(ctx, r, &log) {
 		return false
 	}
-	if r.roleDoubt && !c.settleRole(ctx, r) {
+	if r.RoleDoubt() && !c.settleRole(ctx, r) {
 		return false
 	}
-	r.effect, r.doubt = dialects.Clean, false
+	r.EndReset()
 	return true
 }
 
 // rollback ends the transaction that a checkout left open, or may have.
 func (c *Connector) rollback(ctx context.Context, r *realConn, log *restoreLog) bool {
-	left := r.txStatus()
-	err := r.session.Rollback(ctx)
-	if left == dialects.TxOpen || left == dialects.TxFailed || left == dialects.TxImplicit {
+	open, done := r.Rollback(ctx)
+	if open {
 		c.stats.rollbacks.Add(1)
 		log.add(func() {
 			c.log.Warn("pooldriver: a transaction was open when its connection came back, and was rolled back; if it was begun by hand, use BeginTx, which keeps the connection", "target", c.template.Target())
 		})
 	}
-	// Where nobody can say that it is over, it is not taken for over.
-	return err == nil && r.session.TxStatus() == dialects.TxNone
+	return done
 }
 
 // clean brings the session back to its state at connect, AfterConnect included.
 func (c *Connector) clean(ctx context.Context, r *realConn, log *restoreLog) bool {
-	effect := r.effect
-	if c.config.Reset == ResetAlways {
-		effect |= dialects.Suspect // this mode is for what no text shows
-	}
-	kept, err := r.session.Clean(ctx, effect)
-	if err != nil {
+	if err := r.Clean(ctx, c.config.Reset == ResetAlways); err != nil {
 		if !errors.Is(err, dialects.ErrCannotClean) {
 			log.add(func() {
 				c.log.Warn("pooldriver: a connection could not be cleaned, and was closed", "target", c.template.Target(), "error", err)
@@ -292,13 +263,7 @@ func (c *Connector) clean(ctx context.Context, r *realConn, log *restoreLog) boo
 		}
 		return false
 	}
-	if !kept {
-		r.stmts.Forget()
-	}
-	if r.stmts.Forgotten() > maxForgotten {
-		return false
-	}
-	if err := c.afterConnect(ctx, r.session); err != nil {
+	if err := c.afterConnect(ctx, r.Server()); err != nil {
 		log.add(func() {
 			c.log.Warn("pooldriver: a cleaned connection was closed", "target", c.template.Target(), "error", err)
 		})
@@ -307,7 +272,3 @@ func (c *Connector) clean(ctx context.Context, r *realConn, log *restoreLog) boo
 	c.stats.cleanings.Add(1)
 	return true
 }
-
-// maxForgotten is the number of forgotten statements after which a connection is replaced:
-// see stmtcache.Cache.Forgotten. To close each instead would cost a round trip.
-const maxForgotten = 10_000

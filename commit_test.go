@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/internal/ctxerr"
 	"github.com/pooldriver/pooldriver/internal/fakedb"
 )
 
@@ -74,7 +75,7 @@ func TestWhereNobodyCountsNothingIsCalledSafeToRepeat(t *testing.T) {
 				s.blind = true
 				c.Flush()
 				err := operation(s, db)
-				require.False(t, saysSafe(err))
+				require.False(t, ctxerr.SaysSafe(err))
 				require.NotErrorIs(t, err, driver.ErrBadConn)
 				require.ErrorIs(t, err, io.ErrUnexpectedEOF)
 				require.ErrorIs(t, err, context.DeadlineExceeded)

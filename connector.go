@@ -16,6 +16,7 @@ import (
 	"github.com/pooldriver/pooldriver/dialects"
 	"github.com/pooldriver/pooldriver/dialects/generic"
 	"github.com/pooldriver/pooldriver/internal/credential"
+	"github.com/pooldriver/pooldriver/internal/session"
 	"github.com/pooldriver/pooldriver/internal/stmtcache"
 	"github.com/pooldriver/pooldriver/internal/task"
 	"github.com/pooldriver/pooldriver/internal/textcache"
@@ -35,6 +36,7 @@ type Connector struct {
 	pool   *pool.Pool[*realConn]
 	traits dialects.Traits
 	config Config
+	env    session.Env
 
 	dialect  dialects.Dialect
 	template dialects.Template
@@ -153,12 +155,32 @@ func (c *Connector) use(d dialects.Dialect, t dialects.Template, options []Optio
 		asker.AskCredentials(c.credentialOfNow)
 	}
 	c.log = c.config.logger()
+	c.env = c.sessionEnv()
 	p, err := pool.New(c.poolConfig())
 	if err != nil {
 		return fmt.Errorf("pooldriver: %w", err)
 	}
 	c.pool = p
 	return nil
+}
+
+// sessionEnv is what all sessions share.
+func (c *Connector) sessionEnv() session.Env {
+	buffer, total := c.config.NestedBuffer, c.config.NestedBufferTotal
+	return session.Env{
+		Dialect:      c.dialect,
+		Statements:   c.config.stmtsPerConn(),
+		CleanTimeout: c.config.CleanTimeout,
+		PingTimeout:  c.config.PingTimeout,
+		Buffer:       buffer,
+		BufferTotal:  max(total, buffer),
+		// Reading ahead for those who wait may be in vain, and must not use up what tasks
+		// need for their own statements: those get an error where there is no room, and
+		// who waits only waits on.
+		BufferOthers: max(total/2, buffer),
+		Buffered:     &c.stats.buffered,
+		ReadAheads:   &c.stats.readAheads,
+	}
 }
 
 // poolConfig says what the pool does with real connections. Rollback and
@@ -170,7 +192,7 @@ func (c *Connector) poolConfig() pool.Config[*realConn] {
 		FreshCredentials: c.credentials != nil,
 		Destroy:          c.destroy,
 		Check:            c.healthy,
-		Preserve:         func(r *realConn) bool { return r.irreplaceable },
+		Preserve:         func(r *realConn) bool { return r.Irreplaceable() },
 		BeforeAcquire:    c.ready,
 		Min:              c.config.MinConns,
 		MinIdle:          c.config.MinIdleConns,
@@ -232,7 +254,7 @@ func (c *Connector) Connect(context.Context) (driver.Conn, error) {
 	if c.err != nil {
 		return nil, c.err
 	}
-	return &conn{connector: c, checkouts: 1}, nil
+	return newConn(c), nil
 }
 
 // Driver returns the real driver, so that programs that look at its type to
@@ -351,15 +373,13 @@ func (c *Connector) destroy(r *realConn) {
 	})
 	defer c.ended()
 	defer close(r.ended)
-	defer c.closeSession(r.session, c.patience(r))
-	if !r.traits.StatementsEndWithSession {
-		r.stmts.CloseAll()
-	}
+	defer c.closeSession(r.Server(), c.patience(r))
+	r.CloseStatements()
 }
 
 // patience is how long the server is given to let go of r.
 func (c *Connector) patience(r *realConn) time.Duration {
-	_, severable := r.session.(dialects.Severable)
+	_, severable := r.Server().(dialects.Severable)
 	if c.closingIdle.Load() && severable && !r.discarded {
 		return goodbye
 	}
@@ -388,38 +408,21 @@ func (c *Connector) ended() {
 // ready is asked for each connection that was used before, on its way to the
 // next borrower. A dead one is found here, not by the borrower's statement.
 func (c *Connector) ready(ctx context.Context, r *realConn) error {
-	switch r.session.Peek() {
-	case dialects.Dead:
+	dead, err := r.CheckIdle(ctx)
+	if dead {
 		c.stats.foundDead.Add(1)
-		return errFoundDead
-	case dialects.Unsure:
-		if err := c.ping(ctx, r); err != nil {
-			c.stats.foundDead.Add(1)
-			return err
-		}
 	}
-	if r.conn.Resetter != nil {
-		if err := r.conn.Resetter.ResetSession(ctx); errors.Is(err, driver.ErrBadConn) {
-			return err
-		}
-	}
-	return nil
+	return err
 }
 
 // healthy asks the server, also whether it still is what the DSN asks for.
 func (c *Connector) healthy(ctx context.Context, r *realConn) error {
-	if _, ok := r.session.(dialects.RoleChecker); ok && c.traits.RoleMatters {
+	if _, ok := r.Server().(dialects.RoleChecker); ok && c.traits.RoleMatters {
 		ctx, cancel := context.WithTimeout(ctx, c.config.PingTimeout)
 		defer cancel()
 		return c.fits(ctx, r)
 	}
-	return c.ping(ctx, r)
-}
-
-func (c *Connector) ping(ctx context.Context, r *realConn) error {
-	ctx, cancel := context.WithTimeout(ctx, c.config.PingTimeout)
-	defer cancel()
-	return r.session.Ping(ctx)
+	return r.PingServer(ctx)
 }
 
 // String says what the connector pools, without secrets.

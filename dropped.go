@@ -1,12 +1,12 @@
 package pooldriver
 
 import (
-	"database/sql/driver"
 	"runtime"
 	"strings"
 	"sync"
 
 	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/internal/session"
 )
 
 // State that is thrown away. A statement that sets session state is of use to a
@@ -37,9 +37,13 @@ func (d *drops) first(statement string) bool {
 	return true
 }
 
-// sets remembers, before it is sent, a statement without a task that sets session
+// recordSetting remembers, before it is sent, a statement without a task that sets session
 // state. takeBack tells what became of it.
-func (r *realConn) sets(query string, args []driver.NamedValue) { r.set, r.setArgs = query, args }
+func (c *conn) recordSetting(op *operation) {
+	if op.Effect&session.ChangesSession != 0 && c.bound.isPrivate() {
+		op.real.set, op.real.setArgs = op.Text, op.Args
+	}
+}
 
 // loses returns the text of the only statement of a checkout that ends, if it has set
 // session state that goes with it, or else "". It is called where the checkout ends.
@@ -48,14 +52,14 @@ func (r *realConn) sets(query string, args []driver.NamedValue) { r.set, r.setAr
 func (c *Connector) loses(r *realConn) string {
 	query, args := r.set, r.setArgs
 	r.set, r.setArgs = "", nil
-	if r.broken || r.effect&changesSession == 0 || heldByProgram() {
+	if r.Unusable() || r.Effect()&session.ChangesSession == 0 || heldByProgram() {
 		return ""
 	}
 	if c.settings.keeper != nil && c.settings.keep(r, query, args) {
-		r.effect &^= changesSession // it is every connection's
+		r.KeepsForAll()
 		return ""
 	}
-	if c.config.Reset == ResetOff || r.irreplaceable {
+	if c.config.Reset == ResetOff || r.Irreplaceable() {
 		return ""
 	}
 	if k, ok := c.dialect.(dialects.StateKeeper); ok && k.KeepsState(query) {

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/internal/ctxerr"
 	"github.com/pooldriver/pooldriver/internal/fakedb"
 	"github.com/pooldriver/pooldriver/internal/task"
 )
@@ -218,7 +219,7 @@ func (tc endingCase) run(t *testing.T, ending string, makes func(context.Context
 	cause := context.Cause(ctx)
 	require.ErrorIs(t, err, cause)
 	require.NotErrorIs(t, err, driver.ErrBadConn)
-	require.False(t, saysSafe(err))
+	require.False(t, ctxerr.SaysSafe(err))
 	if task.PlaceOf(ctx).Task != nil && cause != errWhy {
 		require.ErrorIs(t, err, ErrTaskEnded)
 	}

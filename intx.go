@@ -76,11 +76,11 @@ func (c *conn) scoped(r *realConn) *tx {
 	return nil
 }
 
-// runs notes, under r's lock, that c runs a statement on r.
-func (c *conn) runs(r *realConn) {
-	if n := len(r.seat.inner); n > 0 {
-		if own := c.own(r); own != nil && own.reach < n {
-			own.reach = n
+// ran records, under r's lock, that c has run a statement on r.
+func (c *conn) ran(r *realConn) {
+	if r.Depth() > 0 {
+		if own := c.own(r); own != nil {
+			own.Ran()
 		}
 	}
 }

@@ -270,7 +270,7 @@ func TestAStatementCarriesBeginWhereTheDriverCanAndNotForRaw(t *testing.T) {
 	defer conn.Close()
 	require.NoError(t, conn.PingContext(t.Context()))
 	r := c.connections()[0]
-	r.session = carrying{r.session, func() bool { carried++; return can }}
+	r.Init(&c.env, carrying{r.Server(), func() bool { carried++; return can }}, c.traits, r)
 	use := func(raw bool) {
 		tx, err := conn.BeginTx(t.Context(), nil)
 		require.NoError(t, err)

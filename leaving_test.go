@@ -37,7 +37,7 @@ func TestWhoeverHadTheTurnForNothingCountsOthersOut(t *testing.T) {
 		})
 		<-gate.Entered()
 		both.Go(func() { rows.Next() })
-		require.Eventually(t, func() bool { return c.connections()[0].lock.Contended() }, time.Second, 10*time.Microsecond)
+		require.Eventually(t, func() bool { return c.connections()[0].Contended() }, time.Second, 10*time.Microsecond)
 		gate.Open()
 		both.Wait()
 		require.Eventually(t, func() bool { return lent(c) == 0 }, time.Second, time.Millisecond, "the rows are in memory, the statement has ended")
@@ -108,18 +108,18 @@ func TestAStatementThatGaveUpItsTurnAsItGotItCountsOthersOut(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, conn.PingContext(ctx))
 		r := c.connections()[0]
-		require.NoError(t, r.lock.Lock(ctx))
+		require.NoError(t, r.Lock(ctx))
 		impatient, cancel := context.WithCancel(ctx)
 		var both sync.WaitGroup
 		both.Go(func() {
 			if r.lockFor(impatient) == nil {
-				r.unlock()
+				r.unlockAndRecheck()
 			}
 		})
-		require.Eventually(t, func() bool { return r.lock.Contended() }, time.Second, 10*time.Microsecond)
+		require.Eventually(t, func() bool { return r.Contended() }, time.Second, 10*time.Microsecond)
 		both.Go(cancel)
 		both.Go(func() { _ = conn.Close() })
-		r.unlock()
+		r.unlockAndRecheck()
 		both.Wait()
 		require.Eventually(t, func() bool { return lent(c) == 0 }, time.Second, time.Millisecond)
 	}
@@ -138,10 +138,10 @@ func TestATaskThatEndsWhileRawHasItsConnectionLetsOthersLeaveIt(t *testing.T) {
 	require.NoError(t, other.PingContext(ctx))
 	done := inRaw(ctx, conn, nothing)
 	r := c.connections()[0]
-	require.NoError(t, r.lock.Lock(t.Context()))
+	require.NoError(t, r.Lock(t.Context()))
 	require.NoError(t, other.Close())
 	r.holder.Load().ended.Store(true)
-	soon(t, "giving the turn back", r.unlock)
+	soon(t, "giving the turn back", r.unlockAndRecheck)
 	r.holder.Load().ended.Store(false)
 	require.NoError(t, done())
 	require.NoError(t, conn.Close())
@@ -171,7 +171,7 @@ func TestRawGivesNoConnectionOnWhichACallWasGivenUp(t *testing.T) {
 	conn, err := db.Conn(t.Context())
 	require.NoError(t, err)
 	require.NoError(t, conn.PingContext(t.Context()))
-	c.connections()[0].broken = true
+	c.connections()[0].MarkUnusable()
 	require.ErrorIs(t, Raw(t.Context(), conn, func(driver.Conn) error { t.Error("called"); return nil }), driver.ErrBadConn)
 	require.ErrorIs(t, conn.Close(), sql.ErrConnDone)
 	atRest(t, c)

@@ -7,226 +7,450 @@ import (
 	"time"
 
 	"github.com/pooldriver/pooldriver/dialects"
-	"github.com/pooldriver/pooldriver/internal/stmtcache"
+	"github.com/pooldriver/pooldriver/internal/ctxerr"
+	"github.com/pooldriver/pooldriver/internal/driverconn"
+	"github.com/pooldriver/pooldriver/internal/session"
 	"github.com/pooldriver/pooldriver/internal/task"
 	"github.com/pooldriver/pooldriver/internal/textcache"
 )
 
+// Every call of database/sql that needs a session is an operation, and takes one way (do):
+// find the session and lock it, begin what was deferred, prepare, convert the arguments,
+// call the driver, judge the outcome, record it, unlock.
+
+// kind says what an operation does.
+type kind uint8
+
+const (
+	executing kind = iota
+	querying
+	preparing
+	beginning
+	pinging
+	lending // for Raw
+)
+
 // operation is one call of database/sql, with all its attempts.
 type operation struct {
-	effect  dialects.Effect // of its text
-	known   *textcache.Text // what else is known of it; nil at the first time
-	begins  bool            // it is a BeginTx
-	raw     bool            // or a Raw
-	args    []driver.NamedValue
-	columns []string    // of the rows that it has opened
-	scope   *task.Scope // of its context, where that was asked for
-	real    *realConn
-	sent    uint64
-	said    dialects.Diagnosis // of the last error
-	retried bool
-	renewed int             // so often, for a statement that was stale
-	ready   bool            // args are converted
-	inside  bool            // in a call of the driver that has not returned
-	returns bool            // database/sql gives the checkout back, also when it panics
-	loose   *stmtcache.Stmt // whose arguments are being converted
-	locked  bool            // it holds real's lock
-	first   bool            // nothing was executed in the checkout before
+	kind              kind
+	session.Statement                 // where it has a text
+	known             *textcache.Text // what is known of the text; nil at the first time
+	virtual           *stmt           // whose text is prepared; nil: it is sent as it is
+	opts              driver.TxOptions
+
+	// The results.
+	result  driver.Result
+	rows    *rows
+	opened  driver.Rows // the driver's
+	columns []string    // theirs
+	tx      *tx
+
+	scope      *task.Scope // of its context, where that was asked for
+	real       *realConn
+	said       dialects.Diagnosis // of the last error
+	calls      int                // of the driver that had not returned when it got the lock
+	renewals   int                // of a statement that was stale
+	locked     bool               // it holds real's lock
+	started    bool               // real is where it belongs
+	retried    bool
+	converted  bool
+	converting bool // a conversion has not returned
+	kept       bool // database/sql keeps the checkout for ever if the driver panics
+	first      bool // nothing was executed in the checkout before
 }
 
-// init begins an operation with a text of the program's.
-func (t *operation) init(c *conn, query string, args []driver.NamedValue) {
-	t.args = args
-	if last := c.last; last != nil && last.Query == query {
-		t.effect, t.known = last.Effect, last
+// setText gives an operation a text of the program's.
+func (op *operation) setText(c *conn, text string, args []driver.NamedValue) {
+	op.Text, op.Args = text, args
+	if last := c.last; last != nil && last.Query == text {
+		op.Effect, op.known = last.Effect, last
 		return
 	}
-	t.effect, t.known = c.connector.texts.Of(c.connector.dialect, query)
-	c.last = t.known
+	op.Effect, op.known = c.connector.texts.Of(c.connector.dialect, text)
+	c.last = op.known
 }
 
-// call marks the way into the driver. Its twin is finish; what comes between
-// and does not return (a panic) leaves the connection marked.
-func (t *operation) call() {
-	t.inside = true
-	t.real.running++
-	if t.real.counts {
-		t.sent, _ = t.real.session.Sent()
+// do is the one way of every operation.
+func (c *conn) do(ctx context.Context, op *operation) error {
+	defer c.done(op)
+	for {
+		if err := c.start(ctx, op); err != nil {
+			return err
+		}
+		again, err := c.attempt(ctx, op)
+		if !again {
+			return err
+		}
+		c.unlock(op)
 	}
 }
 
-// closes brackets what closes statements.
-func (t *operation) closes(how func()) {
-	t.inside = true
-	t.real.running++
-	how()
-	t.real.running--
-	t.inside = false
+// attempt is the part of do that is done with the session's lock. again: it has to be done
+// once more, perhaps on another session.
+func (c *conn) attempt(ctx context.Context, op *operation) (again bool, err error) {
+	switch op.kind {
+	case pinging:
+		return c.finishUnexecuted(ctx, op, op.real.Ping(ctx))
+	case beginning:
+		return c.begin(ctx, op)
+	case lending:
+		return false, c.lendTo(op)
+	case preparing:
+		if again, err = c.prepare(ctx, op); !again && err == nil {
+			op.real.Statements().Done(op.Prepared)
+		}
+		return again, err
+	}
+	if op.virtual != nil {
+		if again, err = c.prepare(ctx, op); again || err != nil {
+			return again, err
+		}
+	} else if op.kind == executing && !op.real.CanExec() || op.kind == querying && !op.real.CanQuery() {
+		return false, driver.ErrSkip
+	}
+	if again, err = c.convert(op); again || err != nil {
+		return again, err
+	}
+	if err := c.dropStale(ctx, op); err != nil {
+		return false, err
+	}
+	if op.Prepared != nil && !op.real.Fits(&op.Statement) {
+		op.real.Statements().Done(op.Prepared)
+		return true, nil
+	}
+	return c.execute(ctx, op)
 }
 
-// done is deferred around every operation. In a task it unlocks the session.
+// prepare finds the driver's statement on op's session, or makes it.
+func (c *conn) prepare(ctx context.Context, op *operation) (again bool, err error) {
+	r, v, cn := op.real, op.virtual, c.connector
+	if v.generation == 0 && v.prepared && r.Traits().PreparedAges {
+		v.generation = cn.generations.Open(v.query)
+		c.aging = append(c.aging, v)
+	}
+	if op.Prepared = r.Kept(v.query, v.generation); op.Prepared != nil {
+		cn.stats.stmtHits.Add(1)
+		if err := ctx.Err(); err != nil {
+			r.Statements().Done(op.Prepared)
+			return false, ctxerr.Of(ctx, err)
+		}
+		return false, nil
+	}
+	cn.stats.stmtMisses.Add(1)
+	if r.Traits().PreparingActs {
+		effect, _ := cn.texts.Of(cn.dialect, v.query)
+		r.RecordEffect(effect)
+	}
+	// One-off queries do not flush the cache: they have to come back first.
+	op.Prepared, err = r.Prepare(ctx, v.query, v.generation, v.prepared || op.known != nil)
+	return c.finishUnexecuted(ctx, op, err)
+}
+
+// convert converts the arguments for the driver, once. It may run the program's code (a
+// Valuer), which may use the task: that is done without the lock, and again says that the
+// session has to be found again.
+func (c *conn) convert(op *operation) (again bool, err error) {
+	r := op.real
+	if op.converted || op.Prepared == nil && r.TakesArgsAsGiven(op.Args) {
+		op.converted = true
+		return false, nil
+	}
+	if !c.bound.isPrivate() && driverconn.MayRunCode(op.Args) {
+		converter := r.Converter(op.Prepared)
+		if op.Prepared != nil {
+			r.Statements().Done(op.Prepared)
+		}
+		c.unlock(op)
+		op.Args, err = converter.Convert(op.Args)
+		op.converted = err == nil
+		return op.converted, err
+	}
+	// A driver, or a Valuer, may panic. Where database/sql then keeps the checkout for
+	// ever, the connection has to end; where not, it has lost nothing.
+	op.converting = true
+	err = r.Convert(&op.Statement, op.kept)
+	op.converting = false
+	op.converted = err == nil
+	if err != nil && op.Prepared != nil {
+		r.Statements().Done(op.Prepared)
+	}
+	return false, err
+}
+
+// dropStale is for a text that is about to be sent as it is.
+func (c *conn) dropStale(ctx context.Context, op *operation) error {
+	if op.Prepared != nil || !op.real.Traits().PreparedAges || !op.real.Statements().Has(op.Text) {
+		return nil
+	}
+	op.real.DropStale(op.Text, c.connector.generations.Of(op.Text))
+	return ctxerr.Of(ctx, ctx.Err()) // it may have taken its time
+}
+
+// execute calls the driver with the statement. Its rows are opened last: whoever needs the
+// connection may take it from them at once.
+func (c *conn) execute(ctx context.Context, op *operation) (again bool, err error) {
+	r := op.real
+	c.recordSetting(op)
+	if op.kind == executing {
+		op.result, err = r.Exec(ctx, &op.Statement)
+	} else {
+		op.opened, op.columns, err = r.Query(ctx, &op.Statement)
+	}
+	if again, err = c.finish(ctx, op, err); again {
+		return true, err
+	}
+	opens := err == nil && op.kind == querying
+	if st := op.Prepared; st != nil {
+		if op.said&dialects.StaleStatement != 0 {
+			r.Statements().MarkStale(st)
+		}
+		if opens {
+			st.Open++
+		}
+		r.Statements().Done(st)
+	}
+	if c.renews(op) {
+		if op.Prepared == nil {
+			r.Drop(op.Text) // the driver keeps statements of its own, and finds ours by their texts (pgx)
+		}
+		return true, nil
+	}
+	r.RecordResult(op.Effect, err)
+	if err != nil {
+		r.forgetSetting()
+		return false, err
+	}
+	if opens {
+		op.rows = c.openRows(op)
+	}
+	return false, nil
+}
+
+// maxRenewals is how often a statement is prepared anew that nothing executes: once, and
+// again for each further ALTER TABLE that comes between its preparing and its execution. On
+// two busy processors, with an ALTER TABLE every 18 ms, three were not enough for 14
+// statements of 15,700. A server that goes on calling it stale has the last word.
+const maxRenewals = 10
+
+// renews lets op run once more if its statement was stale, and may be prepared and executed
+// again.
+func (c *conn) renews(op *operation) bool {
+	if op.said&dialects.StaleStatement == 0 || op.renewals == maxRenewals || c.tx != nil || !op.real.MayRenew(&op.Statement) {
+		return false
+	}
+	op.renewals++
+	return true
+}
+
+// begin begins a transaction or, where one of the task is open on the session, a savepoint.
+func (c *conn) begin(ctx context.Context, op *operation) (again bool, err error) {
+	r, inTask := op.real, !c.bound.isPrivate()
+	t := &tx{conn: c, owner: r, bound: c.bound}
+	switch {
+	case inTask && r.InTx() && c.nests(r):
+		return c.beginInside(ctx, op, t)
+	case c.connector.config.LazyBegin && c.tx == nil && r.BetweenTxs():
+		if err := ctx.Err(); err != nil {
+			return false, ctxerr.Of(ctx, err) // as the driver would say
+		}
+		t.Init(ctx, op.opts)
+		r.Defer(&t.Tx)
+		c.touched = true
+	default:
+		t.Init(ctx, op.opts)
+		_, err = r.Begin(ctx, &t.Tx, false)
+		if again, err = c.finishUnexecuted(ctx, op, err); again || err != nil {
+			return again, err
+		}
+	}
+	if inTask {
+		r.use.warned, r.use.since = false, time.Now()
+		if !c.separate {
+			c.bound.lowerBarrier()
+		}
+	}
+	r.Began(&t.Tx, r.use.since)
+	op.begun(c, t)
+	return false, nil
+}
+
+// beginInside begins a savepoint.
+func (c *conn) beginInside(ctx context.Context, op *operation, t *tx) (again bool, err error) {
+	r := op.real
+	outer := r.TxOptions()
+	if op.opts != (driver.TxOptions{}) && op.opts != outer {
+		return false, errTxOptions
+	}
+	t.Init(ctx, outer)
+	if _, err = c.finish(ctx, op, r.Savepoint(ctx, &t.Tx)); err != nil {
+		return false, err
+	}
+	r.BeganSavepoint(&t.Tx, time.Now())
+	c.bound.lowerBarrier()
+	op.begun(c, t)
+	return false, nil
+}
+
+// begun makes t the transaction of its checkout, and of the InTx that has called BeginTx.
+func (op *operation) begun(c *conn, t *tx) {
+	if op.scope != nil {
+		op.scope.Begun(t)
+	}
+	op.tx = c.begun(t)
+}
+
+// beginDeferred begins the transaction that was deferred on op's session. One that cannot
+// begin fails each of its statements. One whose first statement's context has ended before
+// has not tried.
+func (c *conn) beginDeferred(ctx context.Context, op *operation) (again bool, _ error) {
+	r := op.real
+	if err := r.Deferred().Refused(); err != nil {
+		return false, err
+	}
+	if err := ctx.Err(); err != nil {
+		return false, err
+	}
+	touched := c.touched
+	carried, err := r.BeginDeferred(ctx, op.kind != lending)
+	if again, err = c.finishUnexecuted(ctx, op, err); again {
+		return true, nil
+	}
+	if err = r.DeferredBegan(err); err == nil && carried {
+		c.touched = touched // nothing was sent
+	}
+	return false, err
+}
+
+// done is deferred around every operation. It unlocks the session.
 //
-// If the driver panicked, its connection ends here: after some panics (in a
-// query, in BeginTx) database/sql never gives the checkout back, and the place
-// in the pool would be lost with it. Not in a transaction: there database/sql
-// still rolls back on that connection. A *sql.Conn whose session had a state, or a
-// transaction by hand, has nothing to go on with: on another connection what follows
-// would be something else.
-func (c *conn) done(t *operation) {
-	if t.loose != nil {
-		t.real.stmts.Done(t.loose)
+// If the driver panicked, its connection ends here: after some panics (in a query, in
+// BeginTx) database/sql never gives the checkout back, and the place in the pool would be
+// lost with it. Not in a transaction: there database/sql still rolls back on that
+// connection. A *sql.Conn whose session had a state, or a transaction by hand, has nothing
+// to go on with: on another connection what follows would be something else.
+func (c *conn) done(op *operation) {
+	r := op.real
+	if op.converting && op.Prepared != nil {
+		r.Statements().Done(op.Prepared)
 	}
-	if t.inside && c.tx == nil {
+	if op.started && op.locked && r.Calls() > op.calls && c.tx == nil {
 		// What a task's own session has lost the task is told.
-		told := t.locked && c.bound.main.Load() == t.real
-		if c.executed && !leavesNothing(t.real.effect) && !told {
-			c.refusal = errWrecked
+		told := c.bound.main.Load() == r
+		if c.executed && !session.LeavesNothing(r.Effect()) && !told {
+			c.refusal = errDriverPanicked
 		}
-		if t.locked {
-			t.real.broken = true
-			c.bound.standDown(c, t.real)
-		} else {
-			c.discard()
-		}
+		r.MarkUnusable()
+		c.bound.standDown(c, r)
 	}
-	c.unlock(t)
+	c.unlock(op)
 }
 
 // unlock unlocks the session, if the operation holds its lock.
-func (c *conn) unlock(t *operation) {
-	if t.locked {
-		c.release(t)
+func (c *conn) unlock(op *operation) {
+	if !op.locked {
+		return
 	}
-}
-
-func (c *conn) release(t *operation) {
-	t.locked = false
-	r, b := t.real, c.bound
-	// Who came too late holds the lock of a connection that is not the task's any more.
-	if c.real == r && r.holder.Load() == b && r.decided(b.main.Load() == r) {
-		r.seat.ops++
-		if !b.yield(r) {
+	op.locked = false
+	r, b := op.real, c.bound
+	// Whoever came too late holds the lock of a session that is not the task's any more.
+	if c.real == r && r.holder.Load() == b {
+		if b.isPrivate() {
+			if b.unlock(r) {
+				b.release(r)
+			}
 			return
 		}
+		if r.settled(b.main.Load() == r) {
+			r.use.ops++
+			if !b.unlock(r) {
+				return
+			}
+		}
 	}
-	b.pass(r)
+	b.release(r)
 }
 
-// decided reports whether the last statement leaves nothing to be decided by tidy:
-// it changed nothing but data, on a connection that is nobody's session, or in a
-// transaction that is open as before.
-func (r *realConn) decided(main bool) bool {
-	if !leavesNothing(r.effect) || r.broken || r.doubt {
-		return false
-	}
-	if main {
-		return r.seat.pin == pinTx && r.seat.tx != nil
-	}
-	return r.seat.pin == pinNone && !r.begun()
-}
-
-// endsTx reports whether an error was the end of the transaction: a deadlock on
-// MySQL, a full disk on SQLite. What follows would run outside of it.
-func (t *operation) endsTx(patience time.Duration) bool {
-	if t.said&dialects.TxEnded != 0 && (!t.real.traits.WritesAlone || t.effect&dialects.Writes != 0) {
-		return true
-	}
-	if t.said&dialects.TxDoubt != 0 && !t.ask(patience) {
-		return true
-	}
-	return t.real.session.TxStatus() == dialects.TxNone
-}
-
-// ask has the server tell the state of the transaction anew.
-func (t *operation) ask(patience time.Duration) (answered bool) {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	t.real.running++
-	err := t.real.session.Ping(ctx)
-	t.real.running--
-	t.real.broken = t.real.broken || err != nil
-	return err == nil
-}
-
-// finish marks the way out and says whether to try again, or with which error
-// to return. executes tells whether the operation may have changed data.
-func (c *conn) finish(ctx context.Context, t *operation, err error, executes bool) (again bool, _ error) {
-	t.inside = false
-	t.real.running--
-	t.said = 0
+// finish says whether to try again, or with which error to return, after an execution.
+func (c *conn) finish(ctx context.Context, op *operation, err error) (again bool, _ error) {
+	op.said = 0
 	if err == driver.ErrSkip {
 		return false, err
 	}
-	if executes {
-		t.first, c.executed = !c.executed, true
-		if t.locked {
-			c.runs(t.real)
-		}
-	}
+	op.first, c.executed = !c.executed, true
+	c.ran(op.real)
 	if err != nil {
-		return c.failed(ctx, t, err, executes)
+		return c.failed(ctx, op, err, true)
 	}
 	c.touched = true
 	return false, nil
 }
 
-// failed is finish where the driver has returned an error.
-func (c *conn) failed(ctx context.Context, t *operation, err error, executes bool) (again bool, _ error) {
-	cn := c.connector
-	t.said = cn.dialect.Diagnose(err)
-	if t.said != 0 {
-		cn.handleDiagnosis(t.real, t.said)
+// finishUnexecuted is finish after a call of the driver that changes no data.
+func (c *conn) finishUnexecuted(ctx context.Context, op *operation, err error) (again bool, _ error) {
+	op.said = 0
+	if err != nil && err != driver.ErrSkip {
+		return c.failed(ctx, op, err, false)
 	}
+	c.touched = c.touched || err == nil
+	return false, err
+}
+
+// failed is finish where the driver has returned an error.
+func (c *conn) failed(ctx context.Context, op *operation, err error, executes bool) (again bool, _ error) {
+	r, cn := op.real, c.connector
+	op.said = r.Diagnose(err)
 	o := outcome{
 		badConn:  errors.Is(err, driver.ErrBadConn),
-		lost:     t.real.txStatus() == dialects.TxLost,
-		claims:   executes && saysSafe(err),
+		lost:     r.TxStatus() == dialects.TxLost,
+		claims:   executes && ctxerr.SaysSafe(err),
 		executes: executes,
-		first:    !c.touched && (!t.locked || t.real.seat.users == 1 && t.real.seat.pin == pinNone),
-		retried:  t.retried,
+		first:    !c.touched && r.use.users == 1 && r.use.pin == pinNone,
+		retried:  op.retried,
 		expired:  ctx.Err() != nil,
 	}
-	if t.real.counts {
-		n, _ := t.real.session.Sent()
-		o.unsent = n == t.sent
-	} else {
-		o.trusted = !t.real.traits.BadConnUnsure
-	}
+	unsent, counted := r.Unsent()
+	o.unsent, o.trusted = unsent, !counted && !r.Traits().BadConnUnsure
 	c.touched = true
 	if o.badConn || o.lost {
-		t.real.broken = true
-	} else if t.locked && t.real.seat.tx != nil && t.endsTx(cn.config.PingTimeout) {
-		// As far as can be told: a write that was interrupted before it began
-		// leaves SQLite's transaction open. Who takes the connection back asks.
-		t.real.seat.gone, t.real.doubt = true, true
+		r.MarkUnusable()
+	} else if !c.bound.isPrivate() && r.HasTx() && r.EndsTx(op.said, op.Effect) {
+		// As far as can be told: a write that was interrupted before it began leaves
+		// SQLite's transaction open. Whoever takes the connection back asks.
+		r.TxEnded()
 	}
 	if o.badConn && o.first && o.trusted {
-		// Nobody has looked at it before, nor at the others: what ended this
-		// one while it was idle may have ended them.
-		cn.flushOnce(t.real.poolGeneration)
+		// Nobody has looked at it before, nor at the others: what ended this one while it
+		// was idle may have ended them.
+		cn.flushOnce(r.poolGeneration)
 	}
 	v := judge(o)
 	switch {
 	case v.retry:
 		cn.stats.retries.Add(1)
-		t.retried = true
-		if t.locked {
-			c.bound.standDown(c, t.real)
-			c.unlock(t)
-		} else {
-			deferred := c.tx // of one that has begun nothing is tried again
-			c.discard()
-			if deferred != nil {
-				deferred.again()
-				c.tx = deferred
-			}
-		}
+		op.retried = true
+		c.moveOn(op)
 		return true, nil
 	case v.unclear:
-		err = unclear(errUnclear, err)
+		err = ctxerr.Unclear(ctxerr.ErrUnclear, err)
 	}
-	if err = ofContext(ctx, err); t.locked && t.real.cut.Load() { // by its task's end
+	err = ctxerr.Of(ctx, err)
+	if !c.bound.isPrivate() && r.Severed() { // by its task's end
 		err = c.bound.task.WithEnd(err)
 	}
 	return false, err
+}
+
+// moveOn takes c off a session that is dead, for another try. A deferred transaction that
+// has begun nothing is tried again.
+func (c *conn) moveOn(op *operation) {
+	b, deferred := c.bound, c.tx
+	b.standDown(c, op.real)
+	c.unlock(op)
+	if b.isPrivate() {
+		c.unbind()
+		if deferred != nil {
+			deferred.again()
+			c.tx = deferred
+		}
+	}
 }

@@ -3,13 +3,13 @@ package pooldriver
 import (
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/internal/bytesize"
 )
 
 // option is one row of the table of pool_ parameters.
@@ -175,48 +175,17 @@ func word(name, value, doc string, words []string, field func(*Config) *uint8) o
 	}
 }
 
-// units of sizes, the largest first.
-var units = []struct {
-	name string
-	size int64
-}{{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}, {"B", 1}}
-
-// size writes a number of bytes as people do.
-func size(n int64) string {
-	for _, u := range units {
-		if n >= u.size && n%u.size == 0 {
-			return strconv.FormatInt(n/u.size, 10) + u.name
-		}
-	}
-	return strconv.FormatInt(n, 10)
-}
-
-// suspicious is a number of bytes below which a number without a unit is taken for
-// one whose unit was forgotten.
-const suspicious = 4096
-
 func bytes(name, value, doc string, field func(*Config) *int64) option {
 	return option{
 		name: name, value: value, doc: doc,
 		set: func(c *Config, s string) error {
-			unit, named := int64(1), false
-			for _, u := range units {
-				if digits, ok := strings.CutSuffix(s, u.name); ok {
-					s, unit, named = digits, u.size, true
-					break
-				}
+			n, err := bytesize.Parse(s)
+			if err == nil {
+				*field(c) = n
 			}
-			n, err := strconv.ParseInt(s, 10, 64)
-			if err != nil || n > math.MaxInt64/unit {
-				return errors.New("wants a number of bytes, such as 65536, 64KiB or 16MiB")
-			}
-			if !named && 0 < n && n < suspicious {
-				return errors.New("has a number without a unit, which is bytes, and so few are probably a slip; write the unit, as in 16MiB, 64KiB or 100B")
-			}
-			*field(c) = n * unit
-			return nil
+			return err
 		},
-		get: func(c *Config) string { return size(*field(c)) },
+		get: func(c *Config) string { return bytesize.Format(*field(c)) },
 		check: func(c *Config) error {
 			if n := *field(c); n < 0 {
 				return fmt.Errorf("%d bytes are too few; the least is 0", n)

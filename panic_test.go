@@ -13,6 +13,7 @@ import (
 
 	"github.com/pooldriver/pooldriver/dialects"
 	"github.com/pooldriver/pooldriver/internal/fakedb"
+	"github.com/pooldriver/pooldriver/internal/session"
 	"github.com/pooldriver/pooldriver/internal/stmtcache"
 )
 
@@ -191,7 +192,7 @@ func TestAPanicOfRowsCloseCostsTheirConnectionOnly(t *testing.T) {
 				require.PanicsWithValue(t, "boom", func() { _ = rows.Close() })
 				atRest(t, c) // at once
 				if conn, ok := on.(*sql.Conn); ok {
-					require.ErrorIs(t, conn.PingContext(ctx), errWrecked, "it would never give back another one")
+					require.ErrorIs(t, conn.PingContext(ctx), errDriverPanicked, "it would never give back another one")
 				}
 				soon(t, "the end of the task", end)
 				atRest(t, c)
@@ -217,9 +218,9 @@ func TestAfterAPanicOfRowsCloseATransactionDoesNotGoOnInAutocommit(t *testing.T)
 		server.Inject(fakedb.Fault{Call: fakedb.RowsClose, Panic: "boom"})
 		require.PanicsWithValue(t, "boom", func() { _ = rows.Close() })
 		_, err = conn.ExecContext(t.Context(), "INSERT INTO t VALUES (2)", nil)
-		require.ErrorIs(t, err, errWrecked)
+		require.ErrorIs(t, err, errDriverPanicked)
 		_, err = conn.BeginTx(t.Context(), driver.TxOptions{})
-		require.ErrorIs(t, err, errWrecked)
+		require.ErrorIs(t, err, errDriverPanicked)
 		require.Empty(t, server.Table("t"))
 		atRest(t, c)
 	}
@@ -263,7 +264,7 @@ func TestRowsWhoseClosingPanickedWhileTheyWereReadAheadEndWithAnError(t *testing
 		for n < 100 && rows.Next() {
 			n++
 		}
-		require.ErrorIs(t, rows.Err(), errRowsLost)
+		require.ErrorIs(t, rows.Err(), session.ErrRowsLost)
 		require.NoError(t, rows.Close())
 		require.Zero(t, c.Stats().BufferedBytes)
 		require.NoError(t, insertTwo(ctx, db))
@@ -285,7 +286,7 @@ func TestRowsOfAConnectionThatPanickedElsewhereAreNotTheDriversAnyMore(t *testin
 	require.Panics(t, func() { _ = insertTwo(t.Context(), conn) })
 	for _, rows := range []*sql.Rows{first, second} {
 		require.False(t, rows.Next())
-		require.ErrorIs(t, rows.Err(), errRowsLost)
+		require.ErrorIs(t, rows.Err(), session.ErrRowsLost)
 		require.NoError(t, rows.Close())
 	}
 	require.NoError(t, insertTwo(t.Context(), conn))
@@ -309,7 +310,7 @@ func TestAPanicWhileStatementsAreGivenBackLosesNoPlace(t *testing.T) {
 		require.NoError(t, conn.Close())
 	}
 	server.Inject(fakedb.Fault{Call: fakedb.StmtClose, Skip: 1, Panic: "boom"})
-	require.PanicsWithValue(t, "boom", func() { c.giveStatementsBack() })
+	require.PanicsWithValue(t, "boom", func() { c.returnStatements() })
 	atRest(t, c)
 	require.Eventually(t, func() bool { return c.Stats().Pool.Count == 2 }, time.Second, time.Millisecond)
 }
@@ -384,7 +385,7 @@ func TestAPanicOfAValuerInAQueryOfAConnCostsNoPlaceInThePool(t *testing.T) {
 			require.PanicsWithValue(t, "boom", func() { run(conn, stmt) }, name)
 			atRest(t, c)
 			require.NoError(t, insertTwo(t.Context(), db))
-			require.ErrorIs(t, insertTwo(t.Context(), conn), errWrecked)
+			require.ErrorIs(t, insertTwo(t.Context(), conn), errDriverPanicked)
 		}
 	}
 }
@@ -415,9 +416,9 @@ func TestAConnWhoseSessionEndedByAPanicDoesNotGoOnOnAnotherOne(t *testing.T) {
 		mustExec(t, t.Context(), conn, state)
 		server.Inject(fakedb.Fault{Call: fakedb.ConnExecCtx, Panic: "boom"})
 		require.PanicsWithValue(t, "boom", func() { _ = insertTwo(t.Context(), conn) })
-		require.ErrorIs(t, insertTwo(t.Context(), conn), errWrecked)
+		require.ErrorIs(t, insertTwo(t.Context(), conn), errDriverPanicked)
 		_, err = conn.BeginTx(t.Context(), nil)
-		require.ErrorIs(t, err, errWrecked)
+		require.ErrorIs(t, err, errDriverPanicked)
 		require.NoError(t, conn.Close())
 		require.Empty(t, server.Table("t"))
 		require.NoError(t, insertTwo(t.Context(), db))
@@ -437,7 +438,7 @@ func TestAConnOfATaskWhoseOwnTransactionEndedByAPanicDoesNotGoOn(t *testing.T) {
 	mustExec(t, ctx, conn, "BEGIN")
 	server.Inject(fakedb.Fault{Call: fakedb.ConnExecCtx, Panic: "boom"})
 	require.PanicsWithValue(t, "boom", func() { _ = insertTwo(ctx, conn) })
-	require.ErrorIs(t, insertTwo(ctx, conn), errWrecked)
+	require.ErrorIs(t, insertTwo(ctx, conn), errDriverPanicked)
 	require.NoError(t, conn.Close())
 	mustExec(t, ctx, tx, "INSERT INTO t VALUES (1)")
 	require.NoError(t, tx.Commit())
@@ -457,11 +458,11 @@ func TestAConnectionIsReplacedAfterSoManyForgottenStatements(t *testing.T) {
 		mustExec(t, t.Context(), db, "SET a = 1")
 		atRest(t, c)
 		require.NoError(t, db.Ping())
-		return &c.connections()[0].stmts
+		return c.connections()[0].Statements()
 	}
 	kept := forget()
 	require.Equal(t, 1, kept.Forgotten())
-	for i := range maxForgotten {
+	for i := range 10_000 {
 		kept.Add(fmt.Sprint(i), 0, countless{}, true)
 		kept.Forget()
 	}
@@ -499,12 +500,6 @@ func TestAPanicWhileAnOldStatementIsClosedCostsNoPlaceInThePool(t *testing.T) {
 	require.Equal(t, 2, s.server.State().Opened)
 }
 
-// TestAPanicOfColumnsIsNotTheQuerys: database/sql survives the one and not the other.
-func TestAPanicOfColumnsIsNotTheQuerys(t *testing.T) {
-	require.Nil(t, columnsOf(moody{}))
-	require.PanicsWithValue(t, "boom", func() { (&rows{real: moody{}, conn: new(conn)}).Columns() }, "they are asked again")
-}
-
 // countless stands in for a driver's statement.
 type countless struct{ driver.Stmt }
 
@@ -520,7 +515,7 @@ func TestAPanicOfNumInputCostsNoPlaceInThePool(t *testing.T) {
 		}
 		require.NoError(t, insertTwo(ctx, db))
 		const text = "INSERT INTO t VALUES (?)"
-		c.connections()[0].stmts.Add(text, 0, countless{}, true)
+		c.connections()[0].Statements().Add(text, 0, countless{}, true)
 		stmt, err := db.PrepareContext(ctx, text)
 		require.NoError(t, err)
 		require.PanicsWithValue(t, "boom", func() { _, _ = stmt.ExecContext(ctx, 3) })

@@ -1,6 +1,9 @@
 package pooldriver
 
-import "github.com/pooldriver/pooldriver/dialects"
+import (
+	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/internal/session"
+)
 
 // When a real connection may go back to the pool, and in what state. The
 // decisions are pure functions of what is known; carrying them out is
@@ -125,21 +128,8 @@ func pinOf(begun bool, status dialects.TxStatus, effect dialects.Effect, hidden 
 		return pinTx
 	case status == dialects.TxOpen, status == dialects.TxFailed, status == dialects.TxUnknown && hidden:
 		return pinRawTx
-	case status == dialects.TxImplicit, effect&changesSession != 0:
+	case status == dialects.TxImplicit, effect&session.ChangesSession != 0:
 		return pinState
 	}
 	return pinNone
 }
-
-// changesSession are the effects that are there for the task's later statements.
-const changesSession = dialects.Stateful | dialects.Unresettable
-
-// needsSession reports whether a statement has to run on the task's session,
-// because it begins or changes one.
-func needsSession(e dialects.Effect) bool {
-	return e&(changesSession|dialects.TxControl|dialects.ForgetPrepared|dialects.NamedPrepared) != 0
-}
-
-// leavesNothing reports whether a statement's text shows that it changes
-// nothing but data.
-func leavesNothing(e dialects.Effect) bool { return e&^dialects.Writes == dialects.Clean }

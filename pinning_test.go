@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/internal/session"
 )
 
 func TestSettleDecidesWhatAConnectionGoesThroughBeforeItIsLentAgain(t *testing.T) {
@@ -132,7 +133,7 @@ func TestWhichStatementsNeedTheSessionAndWhichLeaveNothing(t *testing.T) {
 		{effect: dialects.NamedPrepared, needs: true},
 		{effect: dialects.Unresettable, needs: true},
 	} {
-		require.Equal(t, tc.needs, needsSession(tc.effect), tc.effect.String())
-		require.Equal(t, tc.nothing, leavesNothing(tc.effect), tc.effect.String())
+		require.Equal(t, tc.needs, session.NeedsSession(tc.effect), tc.effect.String())
+		require.Equal(t, tc.nothing, session.LeavesNothing(tc.effect), tc.effect.String())
 	}
 }

@@ -66,110 +66,86 @@ func Raw(ctx context.Context, sqlConn *sql.Conn, fn func(driver.Conn) error) (er
 			l.endUnheld(err)
 		}
 	}()
-	err = call(l.real, fn)
+	err = l.real.Guard(func() error { return fn(l.real.DriverConn()) }) // a panic costs the connection
 	return err
 }
 
-// loan is a connection that a function of Raw has. What belongs to its conn is
-// protected as that is, by database/sql's lock.
+// loan is a session that a function of Raw has. What belongs to its conn is protected as
+// that is, by database/sql's lock.
 type loan struct {
 	conn  *conn
-	bound *binding // of a task; nil without
+	bound *binding
 	real  *realConn
-	busy  chan struct{} // in a task: closed when the function has returned
-	later []func()      // what is to be done with the connection then
+	busy  chan struct{} // closed when the function has returned
+	later []func()      // what is to be done with the session then; without a task
 }
 
 // anything is what a function of Raw may have done.
 const anything = dialects.Suspect | dialects.TxControl | dialects.ForgetPrepared | dialects.NamedPrepared
 
-// lend finds the connection for a function of Raw. From here on c refuses
-// everything.
+// lend finds the session for a function of Raw. From here on c refuses everything.
 func (c *conn) lend(ctx context.Context) (*loan, error) {
-	t := operation{raw: true}
-	defer c.done(&t)
-	if err := c.start(ctx, &t); err != nil {
+	if err := c.do(ctx, &operation{kind: lending, kept: true}); err != nil {
 		return nil, err
 	}
-	if !t.locked && (t.real.broken || t.real.cut.Load()) {
-		return nil, driver.ErrBadConn // a call that was given up may still be under way on it
-	}
-	c.touched, c.executed = true, true
-	r := t.real
-	r.recordEffect(anything)
-	l := &loan{conn: c, real: r}
-	c.lent, c.refusal = l, errLent
-	if !t.locked {
-		c.real = nil // rows that are open, too, find that they cannot be read
-		return l, nil
-	}
-	// The function may use the task. What needs this very connection then waits for a
-	// while, and is told. Nobody else calls the driver until it returns.
-	l.bound, l.busy = c.bound, make(chan struct{})
-	r.seat.raw = l.busy
-	c.runs(r)
-	return l, nil
+	return c.lent, nil
 }
 
-// end takes the connection back into its conn.
+// lendTo is lend, under the lock. The function may use its task. What needs this very
+// session then waits for a while, and is told. Nobody else calls the driver until it
+// returns.
+func (c *conn) lendTo(op *operation) error {
+	r := op.real
+	if c.bound.isPrivate() && (r.Unusable() || r.Severed()) {
+		return driver.ErrBadConn // a call that was given up may still be under way on it
+	}
+	c.touched, c.executed = true, true
+	r.RecordEffect(anything)
+	c.lent = &loan{conn: c, bound: c.bound, real: r, busy: make(chan struct{})}
+	c.refusal = errLent
+	r.use.raw = c.lent.busy
+	c.ran(r)
+	return nil
+}
+
+// end takes the session back into its conn.
 func (l *loan) end(err error) {
 	c, r := l.conn, l.real
 	c.lent, c.refusal = nil, nil
-	if l.bound != nil {
-		l.giveBack(err, func() {
-			if !r.begun() && r.closedByRaw(err) {
-				c.refusal = errRawClosed
-			}
-		})
-		return
-	}
-	c.real = r
-	r.recordResult(anything, err)
-	if err == errRawPanicked {
-		return // nobody asks the driver anything
-	}
-	if r.closedByRaw(err) {
-		c.refusal = errRawClosed
-	}
-	for _, do := range l.later {
-		do()
+	l.giveBack(err, func() {
+		if (l.bound.isPrivate() || !r.Begun()) && err != errRawPanicked && !errors.Is(err, driver.ErrBadConn) && !r.Left() {
+			c.refusal = errRawClosed
+		}
+	})
+	if err != errRawPanicked { // else nobody asks the driver anything
+		for _, do := range l.later {
+			do()
+		}
 	}
 }
 
 // endUnheld is end where conn was closed meanwhile, and is not ours any more. Without a
 // task the connection ends, for what is open on it cannot be known.
 func (l *loan) endUnheld(err error) {
-	if l.bound != nil {
-		l.giveBack(err, func() {})
-		return
-	}
-	l.real.broken = true
-	l.conn.connector.takeBack(l.real)
+	l.giveBack(err, func() {
+		if l.bound.isPrivate() {
+			l.real.MarkUnusable()
+		}
+	})
 }
 
-// giveBack lets the task have the connection again. look is called under its lock.
+// giveBack lets others have the session again. look is called under its lock.
 func (l *loan) giveBack(err error, look func()) {
 	r := l.real
-	_ = r.lock.Lock(context.Background())
-	r.broken = r.broken || errors.Is(err, driver.ErrBadConn)
-	r.seat.raw = nil
+	_ = r.Lock(context.Background())
+	if errors.Is(err, driver.ErrBadConn) {
+		r.MarkUnusable()
+	}
+	r.use.raw = nil
 	close(l.busy)
-	r.recordResult(anything, err)
+	r.RecordResult(anything, err)
 	look()
-	l.bound.pass(r)
-}
-
-// closedByRaw reports whether a function of Raw has left a connection that can not be
-// used, without having said so.
-func (r *realConn) closedByRaw(err error) bool {
-	if err == errRawPanicked || errors.Is(err, driver.ErrBadConn) {
-		return false
-	}
-	if r.txStatus() == dialects.TxLost || r.conn.Validator != nil && !r.conn.Validator.IsValid() {
-		r.broken = true
-		return true
-	}
-	return false
+	l.bound.release(r)
 }
 
 var (
@@ -179,17 +155,6 @@ var (
 	// errRawClosed makes database/sql close the *sql.Conn.
 	errRawClosed = fmt.Errorf("pooldriver: the function of Raw has closed the connection of this *sql.Conn, or left it unusable, and its session is gone: take another *sql.Conn, and let the function return driver.ErrBadConn where it ends a connection on purpose: %w", driver.ErrBadConn)
 )
-
-func call(r *realConn, fn func(driver.Conn) error) error {
-	r.running++ // a panic of fn costs the connection
-	dc := r.conn.Driver
-	if f, ok := r.session.(dialects.Unwrapper); ok {
-		dc = f.Unwrap()
-	}
-	err := fn(dc)
-	r.running--
-	return err
-}
 
 // rawPatience is how long a statement waits for a function of Raw that has its
 // task's session. It may be called by that very function.

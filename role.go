@@ -15,30 +15,16 @@ import (
 // when the connection is back from its borrower, rolled back and clean, the
 // server is asked. Health checks ask, too.
 
-// told acts on what an error says of a connection's server.
-func (c *Connector) handleDiagnosis(r *realConn, said dialects.Diagnosis) {
-	if said&dialects.ServerLeaving != 0 {
-		c.flushOnce(r.poolGeneration)
-	}
-	if said&dialects.RoleDoubt != 0 {
-		r.roleDoubt = true
-	}
-}
-
 // fits asks the server. Where it does not do, the other connections of its time
 // are replaced as they come back; this one is the caller's to close.
 func (c *Connector) fits(ctx context.Context, r *realConn) error {
-	s, ok := r.session.(dialects.RoleChecker)
-	if !ok {
-		return nil
-	}
-	err := s.CheckRole(ctx)
+	err := r.CheckRole(ctx)
 	if !errors.Is(err, dialects.ErrWrongRole) {
 		return err
 	}
 	c.stats.wrongRoles.Add(1)
 	if c.flushOnce(r.poolGeneration) {
-		host, _ := location(r.session)
+		host, _ := location(r.Server())
 		c.log.Warn("pooldriver: a server is no longer what the DSN asks for; its connections are replaced", "target", c.template.Target(), "host", host, "error", err)
 	}
 	return err
@@ -46,7 +32,7 @@ func (c *Connector) fits(ctx context.Context, r *realConn) error {
 
 // settleRole ends a doubt. It reports whether the connection can be lent again.
 func (c *Connector) settleRole(ctx context.Context, r *realConn) bool {
-	r.roleDoubt = false
+	r.EndRoleDoubt()
 	return c.fits(ctx, r) == nil
 }
 
@@ -58,7 +44,7 @@ func (c *Connector) create(ctx context.Context) (*realConn, error) {
 	if err != nil {
 		return nil, err
 	}
-	host, passed := location(r.session)
+	host, passed := location(r.Server())
 	if host == "" {
 		return r, nil
 	}

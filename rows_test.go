@@ -37,9 +37,8 @@ func TestClosedRowsSayThatTheyAreAndAreUsedAgainButThoseOfATask(t *testing.T) {
 			require.ErrorIs(t, first.NextResultSet(), errRowsClosed)
 			require.Empty(t, first.Columns())
 			require.False(t, first.HasNextResultSet())
-			require.Nil(t, first.real, "nothing of the driver's is kept alive")
+			require.False(t, first.Live(), "nothing of the driver's is kept alive")
 			require.Nil(t, first.owner)
-			require.Nil(t, first.chunk)
 
 			second := query(t.Context())
 			require.Same(t, first, second)
@@ -69,7 +68,7 @@ type anew struct{ driver.Rows }
 func (anew) Columns() []string { return []string{"n"} }
 
 func TestColumnsOfTheProgramsAreNotHandedOutAgain(t *testing.T) {
-	r := &rows{real: anew{}, conn: new(conn), columns: columnsOf(anew{})}
+	r := rowsOf(&Connector{}, anew{}, anew{}.Columns())
 	r.Columns()[0] = "changed by the program"
 	require.Equal(t, []string{"n"}, r.Columns(), "as without the pool")
 }

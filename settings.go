@@ -156,14 +156,14 @@ func (c *Connector) broughtUp(ctx context.Context, lease pool.Lease[*realConn]) 
 	}()
 	list, version := c.settings.now()
 	if err := r.bringUp(ctx, list); err != nil {
-		if r.irreplaceable { // it is tried again at its next use
+		if r.Irreplaceable() { // it is tried again at its next use
 			done = true
 			mustEnd(lease.Release())
 		}
 		return fmt.Errorf("pooldriver: a connection to %s could not be given what was set on its *sql.DB: %w", c.template.Target(), err)
 	}
 	r.applied.version = version
-	r.stmts.MarkAllStale()
+	r.Statements().MarkAllStale()
 	done = true
 	return nil
 }
@@ -175,7 +175,7 @@ func (r *realConn) bringUp(ctx context.Context, list []setting) error {
 		if slices.ContainsFunc(list, mine.is) {
 			continue
 		}
-		if err := r.conn.Command(ctx, mine.Undo); err != nil {
+		if err := r.Command(ctx, mine.Undo); err != nil {
 			return fmt.Errorf("taking back %s: %w", mine.Name, err)
 		}
 		r.applied.forget(mine.Name)
@@ -184,7 +184,7 @@ func (r *realConn) bringUp(ctx context.Context, list []setting) error {
 		if e.version <= r.applied.version || r.applied.has(e) {
 			continue
 		}
-		if err := r.conn.Command(ctx, e.Text, e.args...); err != nil {
+		if err := r.Command(ctx, e.Text, e.args...); err != nil {
 			return fmt.Errorf("%s: %w", e.Name, err)
 		}
 		r.applied.remember(e)

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/pooldriver/pooldriver/internal/session"
 	"github.com/pooldriver/pooldriver/internal/task"
 	"github.com/pooldriver/pooldriver/internal/waitgraph"
 	"github.com/pooldriver/pooldriver/pool"
@@ -32,8 +33,6 @@ const (
 	// begins beside, for a server that is slow to give rows must not keep those of
 	// others from being tried.
 	readerPatience = 50 * time.Millisecond
-	// firstStep is how much of rows is read ahead at first, in bytes.
-	firstStep = 256 << 10
 )
 
 // errOwnIsFree sends a waiter back to its task's own connections.
@@ -149,7 +148,7 @@ func (c *Connector) reclaim(wanted int) {
 }
 
 // readOthers is what a reader does. It begins with rows, and has the lock of r.
-func (c *Connector) readOthers(me *reader, r *realConn, rows *rows, wanted int) {
+func (c *Connector) readOthers(me *reader, r *realConn, rows *session.Rows, wanted int) {
 	defer c.starvation.reader.CompareAndSwap(me, nil)
 	for r != nil {
 		if c.takeRows(r, rows) {
@@ -163,89 +162,96 @@ func (c *Connector) readOthers(me *reader, r *realConn, rows *rows, wanted int) 
 	}
 }
 
-// leastRead returns, with its lock, the connection of the rows of which the least was
-// read ahead so far; nil: none may be read. What turns out large falls behind by that.
-func (c *Connector) leastRead() (*realConn, *rows) {
-	if c.stats.buffered.Load() > c.mostForOthers() {
+// leastRead returns, with its lock, the connection of the rows of which the least was read
+// ahead so far; nil: none may be read. What turns out large falls behind by that.
+func (c *Connector) leastRead() (*realConn, *session.Rows) {
+	if c.stats.buffered.Load() > c.env.BufferOthers {
 		return nil, nil
 	}
 	var least *realConn
 	tried := int64(math.MaxInt64)
 	for _, r := range c.connections() {
-		if r.live.Load() == nil || !r.lock.TryLock() {
+		if r.Rows() == nil || !r.TryLock() {
 			continue
 		}
-		if rows := r.live.Load(); rows.reclaimable() && rows.tried < tried {
-			least, tried = r, rows.tried
+		if rows := r.reclaimable(); rows != nil && rows.Tried() < tried {
+			least, tried = r, rows.Tried()
 		}
-		r.unlock()
+		r.unlockAndRecheck()
 	}
-	if least == nil || !least.lock.TryLock() {
+	if least == nil || !least.TryLock() {
 		return nil, nil
 	}
-	if rows := least.live.Load(); rows.reclaimable() {
+	if rows := least.reclaimable(); rows != nil {
 		return least, rows
 	}
-	least.unlock()
+	least.unlockAndRecheck()
 	return nil, nil
 }
 
-// reclaimable reports, under the lock, whether nothing but these rows holds
-// their connection.
-func (r *rows) reclaimable() bool {
-	if r == nil || !r.soleOperation || r.tooMuch || r.owner.broken {
-		return false
+// reclaimable returns, under the lock, the rows of r if nothing but these holds it.
+func (r *realConn) reclaimable() *session.Rows {
+	rows, b := r.Rows(), r.holder.Load()
+	if b == nil || !rows.Reclaimable() {
+		return nil
 	}
-	if r.bound == nil {
-		return true
+	if u := &r.use; u.users != 1 || u.pin != pinNone || u.raw != nil || b.ended.Load() {
+		return nil
 	}
-	s := &r.owner.seat
-	return s.users == 1 && s.pin == pinNone && s.raw == nil && !r.bound.ended.Load()
+	return rows
 }
 
-// takeRows reads more of the rows into memory, twice as much as last time, and gives
-// their connection back if that was all. It holds the lock.
-func (c *Connector) takeRows(r *realConn, rows *rows) (taken bool) {
+// takeRows reads more of the rows into memory, and gives their connection back if that was
+// all. It holds the lock.
+func (c *Connector) takeRows(r *realConn, rows *session.Rows) (taken bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), reclaimPatience)
 	defer cancel()
 	defer func() {
-		if p := recover(); p != nil { // r.running tells inspect
-			rows.tooMuch = true
-			r.unlock()
+		if p := recover(); p != nil { // r.Calls tells inspect
+			rows.SkipReadAhead()
+			r.unlockAndRecheck()
 			c.log.Error("pooldriver: the driver panicked when rows were read ahead", "target", c.template.Target(), "panic", fmt.Sprintf("%T", p))
 		}
 	}()
-	if err := rows.readTo(ctx, c, bounds{max(firstStep, 2*rows.tried), c.mostForOthers()}); err != nil {
-		var full *noRoomError
-		if err != errMoreIsLeft && !errors.As(err, &full) || rows.tried > c.config.NestedBuffer {
-			rows.tooMuch = true // not tried again
-		}
-		r.unlock()
+	if !rows.ReadMore(ctx) {
+		r.unlockAndRecheck()
 		return false
 	}
 	c.stats.reclaims.Add(1)
-	if b := rows.bound; b != nil {
-		r.seat.users--
-		b.pass(r)
-		return true
-	}
-	r.lock.Unlock()
-	c.takeBack(r)
+	r.holder.Load().release(r)
 	return true
 }
 
 // hasFree reports whether the binding has a connection that nothing runs on.
 func (b *binding) hasFree() bool {
 	for _, r := range b.connector.connections() {
-		if r.holder.Load() != b || !r.lock.TryLock() {
+		if r.holder.Load() != b || !r.TryLock() {
 			continue
 		}
-		rows := r.live.Load()
-		free := b.maySend(r) && (rows == nil || !rows.tooMuch && b.connector.stats.buffered.Load() <= b.connector.most())
-		r.unlock()
+		rows := r.Rows()
+		free := b.maySend(r) && (rows == nil || !rows.TooLarge() && b.connector.stats.buffered.Load() <= b.connector.env.BufferTotal)
+		r.unlockAndRecheck()
 		if free {
 			return true
 		}
 	}
 	return false
+}
+
+// returnStatements closes what idle connections have prepared.
+func (c *Connector) returnStatements() {
+	var idle []pool.Lease[*realConn]
+	defer func() { // also by a panic of the driver, which costs its connection
+		for _, lease := range idle {
+			if r := lease.Value(); r.Calls() > 0 || r.Unusable() {
+				discard(r, lease)
+			} else {
+				mustEnd(lease.Release())
+			}
+		}
+	}()
+	for lease, ok := c.pool.TryAcquire(); ok; lease, ok = c.pool.TryAcquire() {
+		idle = append(idle, lease)
+		lease.Value().ReturnStatements(context.Background())
+	}
 }

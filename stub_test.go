@@ -587,20 +587,6 @@ func TestACancelledTransactionKeepsItsConnectionIfTheRollbackWorked(t *testing.T
 	}
 }
 
-func TestATransactionsContextOutlivesItsCancellationForTheRollback(t *testing.T) {
-	parent, cancel := context.WithCancel(context.WithValue(t.Context(), fakedb.TagKey{}, "tag"))
-	kept := newTxContext(parent)
-	cancel()
-	require.ErrorIs(t, kept.Err(), context.Canceled)
-	stop := kept.release(defaultConfig().CleanTimeout)
-	require.NoError(t, kept.Err())
-	require.Equal(t, "tag", kept.Value(fakedb.TagKey{}))
-	_, bounded := kept.Deadline()
-	require.True(t, bounded)
-	stop()
-	require.ErrorIs(t, kept.Err(), context.Canceled)
-}
-
 func TestRawGivesTheDriversConnectionAndCleansUpBehindIt(t *testing.T) {
 	s, db, c := openStub(t, dialects.Traits{})
 	s.clean = func() (bool, error) { return false, dialects.ErrCannotClean }

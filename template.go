@@ -38,7 +38,7 @@ func (c *Connector) dial(ctx context.Context) (r *realConn, err error) {
 	if left, err = c.boundedAfterConnect(ctx, s); err != nil {
 		return nil, fmt.Errorf("pooldriver: a connection to %s: %w", c.template.Target(), err)
 	}
-	r = newRealConn(s, c.traits, c.config.stmtsPerConn(), generation)
+	r = c.newRealConn(s, generation)
 	c.change(func(all []*realConn) []*realConn { return append(all, r) })
 	return r, nil
 }

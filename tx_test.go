@@ -14,12 +14,13 @@ import (
 
 	"github.com/pooldriver/pooldriver/dialects"
 	"github.com/pooldriver/pooldriver/internal/fakedb"
+	"github.com/pooldriver/pooldriver/internal/session"
 )
 
 // A script of transactions: b begins number n of the open ones, i inserts a row
 // through the task, c commits and r rolls back number n. What follows = is the
 // error that is expected.
-var endings = map[string]error{"order": errOpenInside, "done": sql.ErrTxDone}
+var endings = map[string]error{"order": session.ErrOpenInside, "done": sql.ErrTxDone}
 
 func TestTransactionsOfATaskNest(t *testing.T) {
 	for _, tc := range []struct {

@@ -59,7 +59,7 @@ func (c *Connector) waitSnapshot(waiters []*waiter) *waitgraph.Snapshot[*binding
 	}
 	for _, r := range all {
 		b := r.holder.Load()
-		if b == nil {
+		if b == nil || b.isPrivate() {
 			return nil
 		}
 		s.Holders = append(s.Holders, waitgraph.Holder[*binding]{Who: b})
@@ -68,13 +68,13 @@ func (c *Connector) waitSnapshot(waiters []*waiter) *waitgraph.Snapshot[*binding
 		return nil // no lock is taken for that
 	}
 	for i, r := range all {
-		if !r.lock.TryLock() {
+		if !r.TryLock() {
 			return nil
 		}
 		h := &s.Holders[i]
-		idle := r.holder.Load() == h.Who && r.seat.raw == nil
-		h.Operations, h.Name = r.seat.ops, holder{h.Who.task, r.seat.pin, r.seat.since}
-		r.unlock()
+		idle := r.holder.Load() == h.Who && r.use.raw == nil
+		h.Operations, h.Name = r.use.ops, holder{h.Who.task, r.use.pin, r.use.since}
+		r.unlockAndRecheck()
 		if !idle {
 			return nil
 		}

@@ -1,0 +1,45 @@
+package ctxerr
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+)
+
+// ErrUnclear takes the place of driver.ErrBadConn where the statement had been sent:
+// database/sql executes a statement that failed with ErrBadConn again. It is an
+// io.ErrUnexpectedEOF.
+var ErrUnclear = fmt.Errorf("pooldriver: the connection was lost after the statement had been sent, so the server may or may not have executed it; look before you repeat it: %w", io.ErrUnexpectedEOF)
+
+// ErrCommitUnclear takes the place of an error that says a COMMIT was not sent, where it
+// was, or where nobody has counted. It is an io.ErrUnexpectedEOF.
+var ErrCommitUnclear = fmt.Errorf("pooldriver: the connection was lost during COMMIT, so the transaction may or may not be committed; look before you repeat it: %w", io.ErrUnexpectedEOF)
+
+// Unclear returns what, ErrUnclear or ErrCommitUnclear, in the place of the driver's error
+// said. Of that error errors.Is finds only that a context has ended.
+func Unclear(what, said error) error {
+	for _, ended := range []error{context.Canceled, context.DeadlineExceeded} {
+		if errors.Is(said, ended) {
+			return fmt.Errorf("%w (%w; the driver says: %s)", what, ended, said.Error())
+		}
+	}
+	return fmt.Errorf("%w (the driver says: %s)", what, said.Error())
+}
+
+// Of returns err, of an operation with ctx, with what ended ctx where err follows from
+// that.
+func Of(ctx context.Context, err error) error {
+	if err == nil || ctx.Err() == nil || !followsFromAContext(err) {
+		return err
+	}
+	return WithEnd(ctx, err)
+}
+
+func followsFromAContext(err error) bool {
+	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) ||
+		errors.Is(err, ErrUnclear) || errors.Is(err, ErrCommitUnclear)
+}
+
+// WhatEnded is what ended ctx: its error, and its cause where that is another one.
+func WhatEnded(ctx context.Context) error { return WithEnd(ctx, ctx.Err()) }

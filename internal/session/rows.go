@@ -1,0 +1,280 @@
+package session
+
+import (
+	"database/sql/driver"
+	"errors"
+	"io"
+	"sync/atomic"
+
+	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/internal/ctxerr"
+	"github.com/pooldriver/pooldriver/internal/driverconn"
+	"github.com/pooldriver/pooldriver/internal/rowbuffer"
+	"github.com/pooldriver/pooldriver/internal/stmtcache"
+)
+
+// Rows are the driver's rows of one query. They are read under the session's lock until
+// they have been read into memory: then their owner needs no lock, and the session may be
+// somebody else's.
+type Rows struct {
+	session *Session
+	real    driver.Rows
+	stmt    *stmtcache.Stmt // whose rows they are; nil if the text was not prepared
+
+	// ahead is what was read ahead, when that is all there is to read. gone says that
+	// there is no more, but the error lost. They are read without the lock.
+	ahead atomic.Pointer[rowbuffer.Buffer]
+	gone  atomic.Bool
+
+	live  bool // the driver's rows are open
+	ended bool // the driver has said io.EOF for this result set
+	// detachable: nothing else has happened in their checkout, so it does not need the
+	// session when the rows are in memory. detached: that is so now.
+	detachable, detached bool
+	// keeping: they, and not their checkout, use the session.
+	keeping bool
+	tooMuch bool              // reading ahead has come to its limit
+	tried   int64             // bytes that were read ahead, also if they are not in memory any more
+	lost    error             // why there is no more
+	prefix  *rowbuffer.Buffer // read ahead, and not all
+	chunk   []byte            // for copies, see own
+}
+
+// OpenRows makes r the rows of a query that has just run, the last ones on the session.
+func (s *Session) OpenRows(r *Rows, real driver.Rows, stmt *stmtcache.Stmt, detachable bool) {
+	r.session, r.real, r.stmt = s, real, stmt
+	r.live, r.lost, r.detachable = true, nil, detachable
+	s.rows.Store(r)
+}
+
+// Rows are those that are read from the driver; nil: none. It needs no lock.
+func (s *Session) Rows() *Rows { return s.rows.Load() }
+
+// Buffer is what was read ahead, when that is all there is to read. It needs no lock; its
+// owner alone uses it.
+func (r *Rows) Buffer() *rowbuffer.Buffer { return r.ahead.Load() }
+
+// Gone reports that there is no more but an error. It needs no lock.
+func (r *Rows) Gone() bool { return r.gone.Load() }
+
+// Live reports whether the driver's rows are open.
+func (r *Rows) Live() bool { return r.live }
+
+// Lost is why there is no more.
+func (r *Rows) Lost() error { return r.lost }
+
+// Detached reports whether the rows are in memory and their checkout has nothing else on
+// the session. It needs no lock once Buffer is there.
+func (r *Rows) Detached() bool { return r.detached }
+
+// Attach says that something else happens in the rows' checkout.
+func (r *Rows) Attach() { r.detachable = false }
+
+// Keep has the rows use the session in the place of their checkout.
+func (r *Rows) Keep() { r.keeping = true }
+
+// LetGo ends what Keep began, and reports whether it was so.
+func (r *Rows) LetGo() bool {
+	kept := r.keeping
+	r.keeping = false
+	return kept
+}
+
+// Prefix is what was read ahead, if it is not all; else nil.
+func (r *Rows) Prefix() *rowbuffer.Buffer { return r.prefix }
+
+// Columns are the names of the columns of this result set.
+func (r *Rows) Columns() []string {
+	if r.prefix != nil {
+		return r.prefix.Current().Columns
+	}
+	return r.real.Columns()
+}
+
+// Column is what is known of a column's type.
+func (r *Rows) Column(i int) driverconn.ColumnType {
+	if r.prefix != nil {
+		return r.prefix.Current().Column(i)
+	}
+	return driverconn.ColumnTypeOf(r.real, i)
+}
+
+// Next reads a row. Its bytes stay what they are when the driver reads on, which others
+// may make it do at any time.
+func (r *Rows) Next(dest []driver.Value) error {
+	if p := r.prefix; p != nil {
+		if p.Left() {
+			return p.Next(dest)
+		}
+		r.dropPrefix()
+	}
+	return r.read(dest)
+}
+
+// read reads a row of the driver's.
+func (r *Rows) read(dest []driver.Value) error {
+	s := r.session
+	s.running++
+	err := r.real.Next(dest)
+	s.running--
+	switch {
+	case err == io.EOF:
+		r.ended = true
+	case err != nil:
+		err = r.diagnosed(err)
+		if errors.Is(err, driver.ErrBadConn) || s.TxStatus() == dialects.TxLost {
+			s.MarkUnusable()
+		}
+	case !s.traits.BytesKept:
+		r.own(dest)
+	}
+	return err
+}
+
+// noBytes is a value of length zero, which is not NULL: a part of a chunk would be nil
+// where there is no chunk yet.
+var noBytes driver.Value = []byte{}
+
+// own copies the byte slices of a row out of the driver's memory, those of several rows
+// into one chunk.
+func (r *Rows) own(row []driver.Value) {
+	for i, v := range row {
+		b, ok := v.([]byte)
+		if !ok || b == nil {
+			continue
+		}
+		if len(b) == 0 {
+			row[i] = noBytes
+			continue
+		}
+		if len(b) > cap(r.chunk)-len(r.chunk) {
+			r.chunk = make([]byte, 0, max(len(b), min(2*cap(r.chunk), chunkMost), chunkLeast))
+		}
+		from := len(r.chunk)
+		r.chunk = append(r.chunk, b...)
+		row[i] = r.chunk[from:len(r.chunk):len(r.chunk)]
+	}
+}
+
+// Chunks grow with the number of rows: a value that the program keeps keeps its whole
+// chunk.
+const (
+	chunkLeast = 64
+	chunkMost  = 4096
+)
+
+// HasNextResultSet reports whether another result set follows.
+func (r *Rows) HasNextResultSet() bool {
+	if p := r.prefix; p != nil && p.Behind() {
+		return p.Current().More
+	}
+	return driverconn.HasNextResultSet(r.real)
+}
+
+// NextResultSet goes to the next result set.
+func (r *Rows) NextResultSet() error {
+	if p := r.prefix; p != nil {
+		if p.Behind() {
+			return p.NextSet()
+		}
+		r.dropPrefix() // rows of this set that nobody wanted
+	}
+	return r.readSet()
+}
+
+// readSet goes to the driver's next result set.
+func (r *Rows) readSet() error {
+	n, ok := r.real.(driver.RowsNextResultSet)
+	if !ok {
+		return io.EOF
+	}
+	r.session.running++
+	err := n.NextResultSet()
+	r.session.running--
+	if err == nil {
+		r.ended = false
+	}
+	return r.diagnosed(err)
+}
+
+// diagnosed acts on an error that came with the rows: a server may find only at the third
+// row that it must not write. That nothing was sent is not true of them.
+func (r *Rows) diagnosed(err error) error {
+	if err == nil || err == io.EOF {
+		return err
+	}
+	r.session.holder.RowsFailed()
+	r.session.Diagnose(err)
+	if ctxerr.SaysSafe(err) {
+		return ctxerr.Unclear(ctxerr.ErrUnclear, err)
+	}
+	return err
+}
+
+// Close closes the driver's rows. If the driver panics the rows are gone, and the session
+// is unusable.
+func (r *Rows) Close() (err error) {
+	s := r.session
+	r.live = false
+	returned := false
+	defer func() {
+		s.rows.CompareAndSwap(r, nil)
+		if !returned {
+			s.MarkUnusable()
+			if r.LetGo() {
+				s.holder.Detached()
+			}
+			r.GiveUp(ErrRowsLost)
+		}
+	}()
+	s.running++
+	err = r.real.Close()
+	s.running--
+	if r.stmt != nil {
+		r.stmt.Open--
+		s.stmts.Done(r.stmt)
+		r.stmt = nil
+	}
+	returned = true
+	return err
+}
+
+// ErrRowsLost: the driver has panicked, when the rows were closed or in another call on
+// their connection.
+var ErrRowsLost = errors.New("pooldriver: the connection of these rows is gone: the driver has panicked")
+
+// GiveUp drops the rest of the rows: whoever reads on is told why.
+func (r *Rows) GiveUp(why error) {
+	if r.lost == nil {
+		r.lost = why
+	}
+	r.dropPrefix()
+	r.gone.Store(true)
+}
+
+// LoseSession is GiveUp for rows whose session belongs to somebody else.
+func (r *Rows) LoseSession() {
+	r.live = false
+	r.session.rows.CompareAndSwap(r, nil)
+	r.GiveUp(ErrRowsLost)
+}
+
+// Abandon ends the rows, whose task or transaction has ended.
+func (r *Rows) Abandon(why error) {
+	if r.LetGo() {
+		r.session.holder.Detached()
+	}
+	r.GiveUp(why)
+	defer r.session.spare(r.session.severAfter())
+	_ = r.Close()
+}
+
+// DropPrefix drops what was read ahead, and is not all.
+func (r *Rows) DropPrefix() { r.dropPrefix() }
+
+func (r *Rows) dropPrefix() {
+	if r.prefix != nil {
+		r.prefix.Drop()
+		r.prefix = nil
+	}
+}

@@ -1,0 +1,216 @@
+package session
+
+import (
+	"context"
+	"database/sql/driver"
+
+	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/internal/driverconn"
+	"github.com/pooldriver/pooldriver/internal/stmtcache"
+)
+
+// Statement is a text to be executed with its arguments, which are as the driver wants
+// them.
+type Statement struct {
+	Text   string
+	Effect dialects.Effect
+	Args   []driver.NamedValue
+	// Prepared executes it; nil: the text is sent as it is.
+	Prepared *stmtcache.Stmt
+}
+
+// CanExec reports whether the driver executes statements without preparing them.
+func (s *Session) CanExec() bool { return s.conn.CanExec() }
+
+// CanQuery is CanExec for queries.
+func (s *Session) CanQuery() bool { return s.conn.CanQuery() }
+
+// Exec executes a statement.
+func (s *Session) Exec(ctx context.Context, st *Statement) (res driver.Result, err error) {
+	s.recordStatement(st)
+	s.call()
+	if st.Prepared != nil {
+		res, err = driverconn.ExecStmt(ctx, st.Prepared.Driver, st.Args)
+	} else {
+		res, err = s.conn.Exec(ctx, st.Text, st.Args)
+	}
+	s.returned()
+	return res, err
+}
+
+// Query runs a query. The names of its columns are nil where the driver has to be asked
+// again.
+func (s *Session) Query(ctx context.Context, st *Statement) (rows driver.Rows, columns []string, err error) {
+	s.recordStatement(st)
+	s.call()
+	if st.Prepared != nil {
+		rows, err = driverconn.QueryStmt(ctx, st.Prepared.Driver, st.Args)
+	} else {
+		rows, err = s.conn.Query(ctx, st.Text, st.Args)
+	}
+	if err == nil {
+		columns = columnsOf(rows)
+	}
+	s.returned()
+	return rows, columns, err
+}
+
+// columnsOf asks the driver for the names of the columns, which database/sql is about to
+// do. If the driver panics it is asked again when database/sql does, where that can be
+// survived.
+func columnsOf(rows driver.Rows) (names []string) {
+	defer func() { _ = recover() }()
+	return rows.Columns()
+}
+
+// Ping asks the driver for a sign of life.
+func (s *Session) Ping(ctx context.Context) error {
+	s.call()
+	err := s.conn.Ping(ctx)
+	s.returned()
+	return err
+}
+
+// Command executes a statement of ours.
+func (s *Session) Command(ctx context.Context, text string, args ...driver.NamedValue) error {
+	return s.conn.Command(ctx, text, args...)
+}
+
+// Statements are the prepared statements that are kept.
+func (s *Session) Statements() *stmtcache.Cache { return &s.stmts }
+
+// Kept returns the kept statement of a text, nil if there is none that is valid from
+// generation on.
+func (s *Session) Kept(text string, generation uint64) *stmtcache.Stmt {
+	return s.stmts.Get(text, generation, s.currentSchema())
+}
+
+// Prepare prepares a text, and keeps the statement if keep is true.
+func (s *Session) Prepare(ctx context.Context, text string, generation uint64, keep bool) (*stmtcache.Stmt, error) {
+	s.call()
+	si, err := s.conn.Prepare(ctx, text)
+	if err != nil && s.env.Dialect.Diagnose(err)&dialects.TooManyPrepared != 0 {
+		s.stmts.CloseAll()
+		s.holder.StatementsExhausted()
+		si, err = s.conn.Prepare(ctx, text)
+	}
+	s.returned()
+	if err != nil {
+		return nil, err
+	}
+	st := s.stmts.Add(text, generation, si, keep)
+	st.SchemaGeneration = s.currentSchema()
+	return st, nil
+}
+
+// currentSchema is the schema generation in a task's transaction, else 0.
+func (s *Session) currentSchema() uint64 {
+	if s.tx == nil || !s.inTask {
+		return 0
+	}
+	return s.schemaGeneration
+}
+
+// Convert converts the arguments of st for the driver. The driver, or code of the
+// program, may panic; if fatal, Calls tells then.
+func (s *Session) Convert(st *Statement, fatal bool) (err error) {
+	if fatal {
+		s.running++
+	}
+	if st.Prepared != nil {
+		st.Args, err = s.converter(st.Prepared).Convert(st.Args)
+	} else {
+		direct := driverconn.ConverterOf(s.conn.Checker, nil)
+		st.Args, err = direct.Convert(st.Args)
+	}
+	if fatal {
+		s.running--
+	}
+	return err
+}
+
+// Converter returns what converts arguments for a statement, and holds without the lock.
+func (s *Session) Converter(prepared *stmtcache.Stmt) driverconn.Converter {
+	if prepared == nil {
+		return driverconn.ConverterOf(s.conn.Checker, nil)
+	}
+	s.call()
+	c := *s.converter(prepared)
+	s.returned()
+	return c
+}
+
+func (s *Session) converter(st *stmtcache.Stmt) *driverconn.Converter {
+	if !st.Asked {
+		s.running++
+		st.Converter = driverconn.ConverterOf(s.conn.Checker, st.Driver)
+		s.running--
+		st.Asked = true
+	}
+	return &st.Converter
+}
+
+// TakesArgsAsGiven reports whether a text that is sent as it is needs no conversion.
+func (s *Session) TakesArgsAsGiven(args []driver.NamedValue) bool {
+	return s.traits.ArgsAsGiven || s.conn.Checker == nil && driverconn.AllPlain(args)
+}
+
+// Fits reports whether a prepared statement can be executed with arguments of these
+// kinds. If not it is not used again.
+func (s *Session) Fits(st *Statement) bool {
+	if !s.traits.PreparedKeepsTypes || st.Prepared.Fits(st.Args) {
+		return true
+	}
+	s.stmts.MarkStale(st.Prepared)
+	return false
+}
+
+// DropStale closes the kept statement of a text that is about to be sent as it is, if no
+// Prepare would get it any more. A driver that keeps statements by their texts (pgx) would
+// take it instead of a new one.
+func (s *Session) DropStale(text string, generation uint64) {
+	s.running++
+	s.stmts.DropStale(text, generation, s.currentSchema())
+	s.running--
+}
+
+// Drop closes the kept statement of a text.
+func (s *Session) Drop(text string) {
+	s.running++
+	s.stmts.Drop(text)
+	s.running--
+}
+
+// ReturnStatements closes all kept statements and asks the server for a sign of life, which
+// comes when it has seen to what was sent before: MySQL does not answer the closing of a
+// statement.
+func (s *Session) ReturnStatements(ctx context.Context) {
+	if s.stmts.Len() == 0 {
+		return
+	}
+	s.running++
+	s.stmts.CloseAll()
+	err := s.PingServer(ctx)
+	s.running--
+	if err != nil {
+		s.MarkUnusable()
+	}
+}
+
+// MayRenew reports whether a statement that turned out stale can be prepared and executed
+// again. Not in a transaction, and not where it may have called code on the server that
+// has done something before it failed. Nor a script that writes: SQLite's driver runs its
+// statements one after the other, each prepared and committed by itself.
+func (s *Session) MayRenew(st *Statement) bool {
+	if s.Begun() || st.Effect&(dialects.Suspect|dialects.TxControl) != 0 {
+		return false
+	}
+	if st.Effect&dialects.Writes != 0 && dialects.MayBeScript(st.Text) {
+		return false
+	}
+	switch s.server.TxStatus() {
+	case dialects.TxOpen, dialects.TxFailed, dialects.TxImplicit:
+		return false
+	}
+	return true
+}

@@ -1,0 +1,455 @@
+package session
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"slices"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/internal/ctxerr"
+	"github.com/pooldriver/pooldriver/internal/mergedctx"
+)
+
+// Tx is a transaction on a session. In a task, one that begins while another is open is a
+// savepoint in it. Its fields need the session's lock, but for those that do not change.
+type Tx struct {
+	session   *Session  // nil: deferred, and not attached yet
+	real      driver.Tx // nil: not begun yet, or a savepoint,
+	savepoint string    // of this name
+	opts      driver.TxOptions
+	ctx       context.Context                   // BeginTx's
+	kept      *txContext                        // what the driver got instead, where it keeps it
+	merged    atomic.Pointer[mergedctx.Context] // what the driver has begun it with, until it ends
+	refused   error                             // why it could not begin, where that was tried late
+	since     time.Time
+	// replaced: the driver has begun another one on the same session, and has the last
+	// word on what that means.
+	replaced bool
+	joined   bool // statements that are no transaction's ran in it
+	// deepest is the deepest savepoint level at which its own statements ran.
+	deepest int
+	lost    error // a context that is not its own has ended a savepoint where they did
+}
+
+// Init makes t a transaction that has not begun.
+func (t *Tx) Init(ctx context.Context, opts driver.TxOptions) { t.ctx, t.opts = ctx, opts }
+
+// Context is BeginTx's. It needs no lock.
+func (t *Tx) Context() context.Context { return t.ctx }
+
+// Options are BeginTx's. They need no lock.
+func (t *Tx) Options() driver.TxOptions { return t.opts }
+
+// Replaced reports whether the driver has begun another transaction in its place.
+func (t *Tx) Replaced() bool { return t.replaced }
+
+// Lost is why the transaction cannot be committed any more, if it cannot.
+func (t *Tx) Lost() error { return t.lost }
+
+// Refused is why a deferred begin has failed.
+func (t *Tx) Refused() error { return t.refused }
+
+// Refuse has a deferred begin fail: no connection was to be had.
+func (t *Tx) Refuse(why error) { t.refused = why }
+
+// Join records that a statement that is no transaction's ran in t.
+func (t *Tx) Join() { t.joined = true }
+
+// Ran records that a statement of t's own ran.
+func (t *Tx) Ran() { t.deepest = max(t.deepest, len(t.session.inner)) }
+
+// Release frees what the merged context needs. It needs no lock.
+func (t *Tx) Release() { t.merged.Swap(nil).Release() }
+
+// Begun reports whether a transaction of BeginTx's is open, or was when the connection
+// died.
+func (s *Session) Begun() bool { return s.tx != nil || len(s.inner) > 0 }
+
+// HasTx reports whether the outermost transaction is BeginTx's.
+func (s *Session) HasTx() bool { return s.tx != nil }
+
+// Depth is the number of savepoints that are open.
+func (s *Session) Depth() int { return len(s.inner) }
+
+// InTx reports whether a transaction is open, also one begun by hand.
+func (s *Session) InTx() bool { return s.Begun() || s.inDriversTx() }
+
+// inDriversTx reports whether a transaction is open by what the driver knows.
+func (s *Session) inDriversTx() bool {
+	status := s.TxStatus()
+	return status == dialects.TxOpen || status == dialects.TxFailed
+}
+
+// Innermost is the transaction or savepoint that a statement runs in now; nil where it
+// was begun by hand.
+func (s *Session) Innermost() *Tx {
+	if n := len(s.inner); n > 0 {
+		return s.inner[n-1]
+	}
+	return s.tx
+}
+
+// at is the transaction at that depth: 0 is the outermost, nil if it was begun by hand.
+func (s *Session) at(depth int) *Tx {
+	if depth == 0 {
+		return s.tx
+	}
+	return s.inner[depth-1]
+}
+
+// Outlived is the outermost transaction whose context has ended. database/sql is about to
+// roll it back in a goroutine of its own; whoever comes first does it.
+func (s *Session) Outlived() *Tx {
+	for depth := range len(s.inner) + 1 {
+		if t := s.at(depth); t != nil && t.ctx.Err() != nil {
+			return t
+		}
+	}
+	return nil
+}
+
+// TxLost reports whether a transaction is gone that the program has not ended.
+func (s *Session) TxLost() bool {
+	return (s.health == unusable || s.health == txGone) && s.Begun()
+}
+
+// TxEnded records that the server has ended the transaction by an error.
+func (s *Session) TxEnded() { s.health = s.health.after(txEnded) }
+
+// Open reports whether t is open on its session.
+func (t *Tx) Open() bool {
+	return t.session.tx == t || slices.Contains(t.session.inner, t)
+}
+
+// deeper are the savepoints that are open inside.
+func (t *Tx) deeper() []*Tx {
+	inner := t.session.inner
+	return inner[slices.Index(inner, t)+1:]
+}
+
+// Began makes t, which has begun or is deferred, the outermost transaction.
+func (s *Session) Began(t *Tx, since time.Time) {
+	s.schemaGeneration++
+	if before := s.tx; before != nil {
+		before.replaced = true
+	}
+	t.session, t.since = s, since
+	s.tx = t
+}
+
+// Savepoint begins t as a savepoint in the transaction that is open.
+func (s *Session) Savepoint(ctx context.Context, t *Tx) error {
+	t.session, t.savepoint = s, "pooldriver_"+strconv.Itoa(len(s.inner)+1)
+	s.call()
+	err := s.conn.Command(ctx, s.traits.SavepointTexts().Begin+" "+t.savepoint)
+	s.returned()
+	return err
+}
+
+// BeganSavepoint records t, which Savepoint has begun.
+func (s *Session) BeganSavepoint(t *Tx, since time.Time) {
+	t.since = since
+	s.inner = append(s.inner, t)
+}
+
+// TxOptions are those of the transaction that is open.
+func (s *Session) TxOptions() driver.TxOptions {
+	if s.tx == nil {
+		return driver.TxOptions{}
+	}
+	return s.tx.opts
+}
+
+// Commit commits t, or releases its savepoint. An error of the driver leaves it open
+// whether the transaction has ended; an error of ours means that it was rolled back.
+func (t *Tx) Commit() error {
+	s := t.session
+	if !s.inTask {
+		if t.notBegun() {
+			s.forget(t)
+			return t.refused
+		}
+		err := t.commitReal()
+		s.forget(t)
+		return err
+	}
+	for _, deeper := range t.deeper() {
+		if deeper.ctx.Err() != nil { // database/sql is about to roll it back
+			_ = deeper.End()
+			break
+		}
+	}
+	if t.notBegun() && !s.TxLost() {
+		s.forget(t)
+		return t.refused
+	}
+	if err := t.mayCommit(); err != nil {
+		_ = t.rollback()
+		return err
+	}
+	if t.savepoint != "" {
+		return t.commitSavepoint()
+	}
+	err := t.commitReal()
+	s.forget(t)
+	if err != nil {
+		t.insist() // SQLite's may be busy, and still open
+	}
+	return err
+}
+
+// mayCommit tells why t cannot be committed.
+func (t *Tx) mayCommit() error {
+	switch {
+	case t.session.TxLost():
+		return t.session.LostTx()
+	case t.lost != nil:
+		return t.lost
+	case len(t.deeper()) > 0:
+		return ErrOpenInside
+	}
+	return t.session.ReadAhead(context.Background())
+}
+
+func (t *Tx) commitSavepoint() error {
+	if err := t.release(); err != nil {
+		return err
+	}
+	t.session.forget(t)
+	if outer := t.session.Innermost(); outer != nil {
+		outer.joined = outer.joined || t.joined
+	}
+	return nil
+}
+
+// End rolls back. Where that is not the program's doing, statements that count on the
+// transaction do not know that it is over: they are told.
+func (t *Tx) End() error {
+	if !t.session.inTask {
+		err := t.rollbackReal()
+		t.session.forget(t)
+		return err
+	}
+	tell := t.toldOfLoss()
+	err := t.rollback()
+	tell()
+	return err
+}
+
+// Abandon strikes t off, whose connection is lost, and tells those who count on it.
+func (t *Tx) Abandon() {
+	tell := t.toldOfLoss()
+	t.session.forget(t)
+	tell()
+}
+
+// Forget strikes t off.
+func (t *Tx) Forget() { t.session.forget(t) }
+
+// toldOfLoss finds those who count on t and have not ended it. They are told that it is
+// over if its context has ended it.
+func (t *Tx) toldOfLoss() (tell func()) {
+	s := t.session
+	joined, i, since := t.joined, slices.Index(s.inner, t), s.Since()
+	for _, deeper := range t.deeper() {
+		joined = joined || deeper.joined
+	}
+	var losing []*Tx
+	for depth := range i + 1 { // those around
+		if around := s.at(depth); around != nil && around.deepest > i {
+			losing = append(losing, around)
+		}
+	}
+	return func() {
+		if t.ctx.Err() == nil {
+			return
+		}
+		cause := ctxerr.WhatEnded(t.ctx)
+		if joined {
+			s.holder.CountedOnTx(&LostError{what: whatTx, since: since, cause: cause})
+		}
+		for _, around := range losing {
+			around.lost = &LostError{what: whatTx, since: since, cause: cause, inside: true}
+		}
+	}
+}
+
+// Since is when the outermost transaction has begun.
+func (s *Session) Since() time.Time {
+	if s.tx != nil {
+		return s.tx.since
+	}
+	if len(s.inner) > 0 {
+		return s.inner[0].since
+	}
+	return time.Time{}
+}
+
+func (t *Tx) rollback() (err error) {
+	s := t.session
+	if rows := s.rows.Load(); rows != nil {
+		// Rows that were read inside: their rest is dropped if it does not fit into
+		// memory.
+		if e := s.ReadAhead(context.Background()); e != nil {
+			rows.Abandon(e)
+		}
+	}
+	switch {
+	case t.savepoint == "":
+		err = t.rollbackReal()
+	case s.TxLost():
+	default:
+		s.schemaGeneration++
+		if err = t.execute(s.traits.SavepointTexts().RollBack + " " + t.savepoint); err == nil {
+			err = t.release()
+		}
+		if err != nil { // what was done inside must not be committed with the rest
+			s.TxEnded()
+		}
+	}
+	s.forget(t)
+	if err != nil && t.savepoint == "" {
+		t.insist()
+	}
+	return err
+}
+
+// release ends a savepoint, where the database knows how.
+func (t *Tx) release() error {
+	text := t.session.traits.SavepointTexts().Release
+	if text == "" {
+		return nil
+	}
+	return t.execute(text + " " + t.savepoint)
+}
+
+// commitReal commits the driver's transaction. A driver may say that the connection was
+// closed already, and that it is safe to try again, when the answer to a COMMIT was lost
+// (pgx 5.12: pgconn's multi-result reader keeps the first error to itself). Nobody
+// believes that of a COMMIT that was sent, nor where nobody counts what is sent. There
+// ErrBadConn is believed where that of a statement is.
+func (t *Tx) commitReal() error {
+	s := t.session
+	before, counted := s.server.Sent()
+	err := t.run(t.real.Commit)
+	if err == nil {
+		return nil
+	}
+	believed := !counted && !s.traits.BadConnUnsure
+	if counted {
+		if after, _ := s.server.Sent(); after == before {
+			return ctxerr.Of(t.ctx, err)
+		}
+	}
+	if ctxerr.SaysSafe(err) || errors.Is(err, driver.ErrBadConn) && !believed {
+		err = ctxerr.Unclear(ctxerr.ErrCommitUnclear, err)
+	}
+	return ctxerr.Of(t.ctx, err)
+}
+
+// insist rolls back by a statement what the driver has failed to end, and what the task's
+// next statement would be in.
+func (t *Tx) insist() {
+	s := t.session
+	if s.InTx() && t.command(s.server.Rollback) != nil {
+		s.MarkUnusable()
+	}
+}
+
+// forget strikes a transaction off, with those inside.
+func (s *Session) forget(t *Tx) {
+	if s.deferred == t {
+		s.deferred = nil
+	}
+	if t.savepoint != "" {
+		if i := slices.Index(s.inner, t); i >= 0 {
+			s.inner = s.inner[:i]
+			for depth := range i + 1 {
+				if around := s.at(depth); around != nil {
+					around.deepest = min(around.deepest, i)
+				}
+			}
+		}
+	} else if s.tx == t {
+		s.tx, s.inner = nil, nil
+		s.health = s.health.after(txForgotten)
+	}
+}
+
+func (t *Tx) execute(text string) error {
+	return t.command(func(ctx context.Context) error { return t.session.conn.Command(ctx, text) })
+}
+
+// command runs a command of ours, which BeginTx's context does not end.
+func (t *Tx) command(how func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.ctx), t.session.env.CleanTimeout)
+	defer cancel()
+	return t.run(func() error { return how(ctx) })
+}
+
+// rollbackReal rolls the driver's transaction back.
+func (t *Tx) rollbackReal() error {
+	if t.notBegun() {
+		return nil
+	}
+	s := t.session
+	if t.kept != nil {
+		defer t.kept.release(s.env.CleanTimeout)()
+	}
+	defer s.spare(s.severAfter())
+	err := t.run(t.real.Rollback)
+	if t.ctx.Err() != nil && !s.traits.StatusKnown && (s.conn.Resetter == nil || s.conn.Validator == nil) {
+		// database/sql's own rule for a connection that cannot say whether it has
+		// survived a cancelled transaction.
+		if !s.irreplaceable {
+			s.MarkUnusable()
+		}
+		s.health = s.health.after(txCallFailed)
+	}
+	return err
+}
+
+// run calls the driver for the end of a transaction.
+func (t *Tx) run(how func() error) error {
+	s := t.session
+	s.running++
+	err := how()
+	s.running--
+	s.namesSettle(t.savepoint == "")
+	if err != nil {
+		s.health = s.health.after(txCallFailed)
+		s.Diagnose(err) // MySQL may refuse to write at COMMIT only
+	}
+	return err
+}
+
+// txContext is the context of a transaction for a driver that uses BeginTx's again for
+// Rollback, and would close the connection because that context has ended: which is
+// exactly when database/sql rolls back. It is BeginTx's context until the rollback, then
+// one of its own with a bound.
+type txContext struct {
+	context.Context // BeginTx's, for its values
+	current         atomic.Pointer[context.Context]
+}
+
+func newTxContext(ctx context.Context) *txContext {
+	t := &txContext{Context: ctx}
+	t.current.Store(&ctx)
+	return t
+}
+
+// release exchanges the context for one that ends after timeout, or when the function it
+// returns is called.
+func (t *txContext) release(timeout time.Duration) context.CancelFunc {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context), timeout)
+	t.current.Store(&ctx)
+	return cancel
+}
+
+func (t *txContext) Deadline() (time.Time, bool) { return (*t.current.Load()).Deadline() }
+func (t *txContext) Done() <-chan struct{}       { return (*t.current.Load()).Done() }
+func (t *txContext) Err() error                  { return (*t.current.Load()).Err() }
