@@ -100,6 +100,8 @@ func cancelTx(t *testing.T, db *sql.DB) {
 	require.NoError(t, err)
 	cancel()
 	_ = tx.Rollback()
+	// database/sql may be rolling back still, in a goroutine of its own.
+	require.Eventually(t, func() bool { return db.Stats().InUse == 0 }, 5*time.Second, time.Millisecond)
 }
 
 func wrapTask(t *testing.T, db *sql.DB) {
