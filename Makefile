@@ -27,10 +27,6 @@ ODBC := $(shell printf '\#include <sqlext.h>\n\#include <odbcinst.h>\n' | cc -E 
 	odbcinst -q -d 2> /dev/null | grep -cE 'SQLite3|PostgreSQL Unicode|MariaDB Unicode' | grep -x 3)
 TAGS := $(if $(ODBC),-tags odbc)
 
-# Tests on servers wait most of the time: more run at once than there are processors.
-# Those that measure run before, one at a time: they do not call t.Parallel.
-AT_ONCE ?= 8
-
 TEST_TIMEOUT      ?= 40m
 TEST_LONG_TIMEOUT ?= 90m
 
@@ -51,7 +47,7 @@ test-unit:
 	$(GO) -C integration test -race -timeout $(TEST_TIMEOUT) ./byteproxy
 
 test-integration: images
-	$(GO) -C integration test $(TAGS) -race -parallel $(AT_ONCE) -timeout $(TEST_TIMEOUT) $(ONE_SERVER)
+	$(GO) -C integration test $(TAGS) -race -timeout $(TEST_TIMEOUT) $(ONE_SERVER)
 
 # Not beside the others: it measures how soon a service is back.
 test-failover: images
@@ -59,7 +55,7 @@ test-failover: images
 
 test-long: images
 	POOLDRIVER_LONG=1 $(GO) test $(TAGS) -race -timeout $(TEST_LONG_TIMEOUT) ./...
-	POOLDRIVER_LONG=1 $(GO) -C integration test $(TAGS) -race -parallel $(AT_ONCE) -timeout $(TEST_LONG_TIMEOUT) $(ONE_SERVER)
+	POOLDRIVER_LONG=1 $(GO) -C integration test $(TAGS) -race -timeout $(TEST_LONG_TIMEOUT) $(ONE_SERVER)
 	POOLDRIVER_LONG=1 $(GO) -C integration test -race -timeout $(TEST_LONG_TIMEOUT) ./failover/...
 
 # Chooses the test servers' images, and builds them where no registry answers.

@@ -16,11 +16,15 @@ func unwrapped(c driver.Connector) driver.Connector { return c }
 
 func TestEveryFakeDriverConformsToItself(t *testing.T) {
 	for _, v := range fakedb.Variants() {
-		t.Run(v.Name, func(t *testing.T) { Run(t, Fake(v, unwrapped)) })
+		t.Run(v.Name, func(t *testing.T) {
+			t.Parallel()
+			Run(t, Fake(v, unwrapped))
+		})
 	}
 }
 
 func TestSQLiteConformsToItself(t *testing.T) {
+	t.Parallel()
 	open := func(t testing.TB) *sql.DB {
 		file := filepath.Join(t.TempDir(), "suite.db")
 		db, err := sql.Open("sqlite", "file:"+file+"?_pragma=busy_timeout(10000)&_pragma=journal_mode(wal)&_txlock=immediate")
