@@ -30,8 +30,11 @@ TAGS := $(if $(ODBC),-tags odbc)
 TEST_TIMEOUT      ?= 40m
 TEST_LONG_TIMEOUT ?= 90m
 
-# The integration tests but those that "make test-failover" runs.
-ONE_SERVER = $$($(GO) -C integration list ./... | grep -v /failover)
+# The integration tests but those that "make test-failover" runs, and those over
+# mattn/go-sqlite3: SQLite in C, which compiles in seconds without optimisation and in
+# minutes with it.
+ONE_SERVER = $$($(GO) -C integration list ./... | grep -vE '/(failover|mattn)')
+MATTN      = CGO_CFLAGS=-O0 $(GO) -C integration test -race
 
 .PHONY: test test-unit test-integration test-failover test-long check fmt format-check vet \
 	staticcheck lint vulnerabilities images bench clean-images
@@ -48,6 +51,7 @@ test-unit:
 
 test-integration: images
 	$(GO) -C integration test $(TAGS) -race -timeout $(TEST_TIMEOUT) $(ONE_SERVER)
+	$(MATTN) -timeout $(TEST_TIMEOUT) ./mattn
 
 # Not beside the others: it measures how soon a service is back.
 test-failover: images
@@ -56,6 +60,7 @@ test-failover: images
 test-long: images
 	POOLDRIVER_LONG=1 $(GO) test $(TAGS) -race -timeout $(TEST_LONG_TIMEOUT) ./...
 	POOLDRIVER_LONG=1 $(GO) -C integration test $(TAGS) -race -timeout $(TEST_LONG_TIMEOUT) $(ONE_SERVER)
+	POOLDRIVER_LONG=1 $(MATTN) -timeout $(TEST_LONG_TIMEOUT) ./mattn
 	POOLDRIVER_LONG=1 $(GO) -C integration test -race -timeout $(TEST_LONG_TIMEOUT) ./failover/...
 
 # Chooses the test servers' images, and builds them where no registry answers.
