@@ -128,7 +128,7 @@ func TestAMistypedDSNIsOneClearErrorWithoutThePassword(t *testing.T) {
 }
 
 func TestACredentialSourcesPasswordIsInNoError(t *testing.T) {
-	db := sql.OpenDB(pooldriver.New("postgres://nobody@127.0.0.1:1/shop?sslmode=disable", func(c *pooldriver.Config) {
+	db := sql.OpenDB(pooldriver.New("postgres://nobody@127.0.0.1:1/shop?sslmode=disable", quietly, func(c *pooldriver.Config) {
 		c.Credentials = func(context.Context) (pooldriver.Credential, error) {
 			return pooldriver.Credential{User: "app", Password: secret}, nil
 		}
