@@ -27,15 +27,14 @@ ODBC := $(shell printf '\#include <sqlext.h>\n\#include <odbcinst.h>\n' | cc -E 
 	odbcinst -q -d 2> /dev/null | grep -cE 'SQLite3|PostgreSQL Unicode|MariaDB Unicode' | grep -x 3)
 TAGS := $(if $(ODBC),-tags odbc)
 
-# Tests on servers wait most of the time: more run at once than there are processors.
-# Those that measure run before, one at a time: they do not call t.Parallel.
-AT_ONCE ?= 8
-
 TEST_TIMEOUT      ?= 40m
 TEST_LONG_TIMEOUT ?= 90m
 
-# The integration tests but those that "make test-failover" runs.
-ONE_SERVER = $$($(GO) -C integration list ./... | grep -v /failover)
+# The integration tests but those that "make test-failover" runs, and those over
+# mattn/go-sqlite3: SQLite in C, which compiles in seconds without optimisation and in
+# minutes with it.
+ONE_SERVER = $$($(GO) -C integration list ./... | grep -vE '/(failover|mattn)')
+MATTN      = CGO_CFLAGS=-O0 $(GO) -C integration test -race
 
 .PHONY: test test-unit test-integration test-failover test-long check fmt format-check vet \
 	staticcheck lint vulnerabilities images bench clean-images
@@ -51,7 +50,8 @@ test-unit:
 	$(GO) -C integration test -race -timeout $(TEST_TIMEOUT) ./byteproxy
 
 test-integration: images
-	$(GO) -C integration test $(TAGS) -race -parallel $(AT_ONCE) -timeout $(TEST_TIMEOUT) $(ONE_SERVER)
+	$(GO) -C integration test $(TAGS) -race -timeout $(TEST_TIMEOUT) $(ONE_SERVER)
+	$(MATTN) -timeout $(TEST_TIMEOUT) ./mattn
 
 # Not beside the others: it measures how soon a service is back.
 test-failover: images
@@ -59,7 +59,8 @@ test-failover: images
 
 test-long: images
 	POOLDRIVER_LONG=1 $(GO) test $(TAGS) -race -timeout $(TEST_LONG_TIMEOUT) ./...
-	POOLDRIVER_LONG=1 $(GO) -C integration test $(TAGS) -race -parallel $(AT_ONCE) -timeout $(TEST_LONG_TIMEOUT) $(ONE_SERVER)
+	POOLDRIVER_LONG=1 $(GO) -C integration test $(TAGS) -race -timeout $(TEST_LONG_TIMEOUT) $(ONE_SERVER)
+	POOLDRIVER_LONG=1 $(MATTN) -timeout $(TEST_LONG_TIMEOUT) ./mattn
 	POOLDRIVER_LONG=1 $(GO) -C integration test -race -timeout $(TEST_LONG_TIMEOUT) ./failover/...
 
 # Chooses the test servers' images, and builds them where no registry answers.

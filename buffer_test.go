@@ -252,6 +252,7 @@ func TestRowsGoOnWhereAnImpatientStatementGaveUpReadingThemAhead(t *testing.T) {
 func TestRowsClosedWithTheTaskLeaveNothingInMemory(t *testing.T) {
 	for name, limit := range map[string]int64{"all in memory": 16 << 20, "some in memory": 100} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel() // the one waits for its connection
 			_, db, c := openTasks(t, 1, func(c *Config) { c.NestedBuffer = limit })
 			ctx, end := WithTask(t.Context())
 			rows, err := db.QueryContext(context.WithoutCancel(ctx), "SELECT n FROM numbers LIMIT 50")

@@ -57,8 +57,8 @@ func TestAdoptedProgramsBehaveAsIfBare(t *testing.T) {
 	}
 }
 
-// adopt wraps c so that all contexts belong to one task, which ends a while after
-// the database was closed: what a case does with a closed database comes first.
+// adopt wraps c so that all contexts belong to one task, which ends with the case, or a
+// while after the database was closed: what a case does with a closed database comes first.
 func adopt(c driver.Connector) driver.Connector {
 	lifetime, end := context.WithCancel(context.Background())
 	return adopting{pooldriver.Wrap(c, quietly, pooldriver.WithTaskKey(func(context.Context) (any, context.Context) {
@@ -70,6 +70,8 @@ type adopting struct {
 	*pooldriver.Connector
 	end context.CancelFunc
 }
+
+func (a adopting) End() { a.end() }
 
 func (a adopting) Close() error {
 	time.AfterFunc(200*time.Millisecond, a.end)
@@ -94,6 +96,7 @@ func TestSQLiteBehavesAsIfBare(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			conformance.Run(t, conformance.Target{Name: "sqlite", SQL: conformance.SQLite(), Bare: bare, Wrapped: wrapped})
 		})
 	}

@@ -7,9 +7,13 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/pooldriver/pooldriver"
+	"github.com/pooldriver/pooldriver/internal/randomtest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	randomtest.AtOnce(8)
+	goleak.VerifyTestMain(m)
+}
 
 // quietly keeps what the pool logs out of a passing run's output.
 func quietly(c *pooldriver.Config) { c.Logger = slog.New(slog.DiscardHandler) }

@@ -64,7 +64,7 @@ func chain(err error) []error {
 // use does with a DSN what programs do, without a server, and looks at
 // everything that comes back.
 func use(t testing.TB, dsn string) {
-	c := pooldriver.New(dsn)
+	c := pooldriver.New(dsn, quietly)
 	requireNoSecret(t, "Connector", c)
 	requireNoSecret(t, "*Connector in a struct", struct{ C *pooldriver.Connector }{c})
 	requireNoSecret(t, "Driver", c.Driver())
@@ -86,7 +86,7 @@ func TestNoWayOfPrintingShowsAPassword(t *testing.T) {
 	} {
 		use(t, dsn)
 		began := time.Now()
-		db, err := pooldriver.Open(dsn)
+		db, err := pooldriver.Open(dsn, quietly)
 		require.Error(t, err)
 		require.Nil(t, db)
 		require.Less(t, time.Since(began), 5*time.Second)
@@ -113,22 +113,22 @@ func TestAMistypedDSNIsOneClearErrorWithoutThePassword(t *testing.T) {
 		"odbc:DSN=shop;UID=app;PWD=" + secret:                        "dialect",
 	} {
 		use(t, dsn)
-		db := sql.OpenDB(pooldriver.New(dsn)) // the first use tells
+		db := sql.OpenDB(pooldriver.New(dsn, quietly)) // the first use tells
 		err := db.Ping()
 		require.Error(t, err, dsn)
 		require.ErrorContains(t, err, want)
 		require.True(t, strings.HasPrefix(err.Error(), "pooldriver: "), err)
-		_, openErr := pooldriver.Open(dsn) // Open tells at once
+		_, openErr := pooldriver.Open(dsn, quietly) // Open tells at once
 		require.EqualError(t, openErr, err.Error())
 		_, openErr = sql.Open("pooldriver", dsn)
 		require.EqualError(t, openErr, err.Error())
-		require.IsType(t, pooldriver.Driver{}, pooldriver.New(dsn).Driver())
+		require.IsType(t, pooldriver.Driver{}, pooldriver.New(dsn, quietly).Driver())
 		require.NoError(t, db.Close())
 	}
 }
 
 func TestACredentialSourcesPasswordIsInNoError(t *testing.T) {
-	db := sql.OpenDB(pooldriver.New("postgres://nobody@127.0.0.1:1/shop?sslmode=disable", func(c *pooldriver.Config) {
+	db := sql.OpenDB(pooldriver.New("postgres://nobody@127.0.0.1:1/shop?sslmode=disable", quietly, func(c *pooldriver.Config) {
 		c.Credentials = func(context.Context) (pooldriver.Credential, error) {
 			return pooldriver.Credential{User: "app", Password: secret}, nil
 		}

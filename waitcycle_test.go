@@ -83,6 +83,7 @@ func TestAGoroutineBesideATransactionThatIsBusyElsewhereWaits(t *testing.T) {
 func TestACircleIsToldByTheAlarmOrByTheTimeoutWithAdviceThatFits(t *testing.T) {
 	for _, s := range sided {
 		t.Run(s.name, func(t *testing.T) {
+			t.Parallel()
 			for name, set := range map[string]Option{
 				"alarm":         deadlockAfter(20 * time.Millisecond),
 				"never":         deadlockAfter(0),
@@ -119,6 +120,7 @@ func TestACircleIsToldByTheAlarmOrByTheTimeoutWithAdviceThatFits(t *testing.T) {
 // TestTheAlarmComesWhenNothingHasMovedForLong: each statement of the holder's begins
 // the time anew.
 func TestTheAlarmComesWhenNothingHasMovedForLong(t *testing.T) {
+	t.Parallel()
 	const after = 600 * time.Millisecond
 	_, db, _ := openTasks(t, 1, deadlockAfter(after))
 	ctx, end := WithTask(t.Context())
@@ -139,6 +141,7 @@ func TestTheAlarmComesWhenNothingHasMovedForLong(t *testing.T) {
 
 // TestWhoComesNewIntoACircleIsAMove: its task goes on.
 func TestWhoComesNewIntoACircleIsAMove(t *testing.T) {
+	t.Parallel()
 	const after = 600 * time.Millisecond
 	_, db, _ := openTasks(t, 1, deadlockAfter(after))
 	ctx, end := WithTask(t.Context())
@@ -161,6 +164,7 @@ func TestWhoComesNewIntoACircleIsAMove(t *testing.T) {
 
 // TestAStatementOfNoTaskThatTimesOutIsToldOfTheCircle: it is what held it up.
 func TestAStatementOfNoTaskThatTimesOutIsToldOfTheCircle(t *testing.T) {
+	t.Parallel()
 	_, db, _ := openTasks(t, 1)
 	ctx, end := implicitly(t.Context())
 	defer end()

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"log/slog"
 	"strings"
 	"testing"
 
@@ -8,7 +9,10 @@ import (
 	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	slog.SetDefault(slog.New(slog.DiscardHandler)) // The program provokes warnings.
+	goleak.VerifyTestMain(m)
+}
 
 func TestTheQuickStartShowsWhatItPromisesOnSQLite(t *testing.T) {
 	var out strings.Builder

@@ -17,12 +17,13 @@ import (
 // driver can do better: a statement outside of a transaction goes to whichever
 // server connection is free.
 func TestWhatPgBouncerInTransactionModeDoesNotCarry(t *testing.T) {
+	t.Parallel()
 	server := testbed.Start(t, testbed.Postgres, testbed.WithNetwork(testbed.NewNetwork(t), "db"))
 	account := server.NewAccount(t)
 	// With one server connection, whatever one client leaves the next one finds.
 	open := func(t *testing.T, bouncer *testbed.PgBouncer, parameters ...string) *sql.DB {
 		t.Helper()
-		db := sql.OpenDB(pooldriver.New(account.Via(bouncer.Addr).URL(append([]string{"pool_max_conns=2"}, parameters...)...)))
+		db := sql.OpenDB(pooldriver.New(account.Via(bouncer.Addr).URL(append([]string{"pool_max_conns=2"}, parameters...)...), logged(t)))
 		t.Cleanup(func() { require.NoError(t, db.Close()) })
 		return db
 	}
@@ -34,6 +35,7 @@ func TestWhatPgBouncerInTransactionModeDoesNotCarry(t *testing.T) {
 	}
 
 	t.Run("session state that a task sets reaches others", func(t *testing.T) {
+		t.Parallel()
 		bouncer := testbed.StartPgBouncer(t, account, "default_pool_size=1")
 		one, other := open(t, bouncer, "pool_reset=off"), open(t, bouncer, "pool_reset=off")
 		set(t, one)
@@ -41,6 +43,7 @@ func TestWhatPgBouncerInTransactionModeDoesNotCarry(t *testing.T) {
 	})
 
 	t.Run("server_reset_query_always keeps it from them, and from the task", func(t *testing.T) {
+		t.Parallel()
 		bouncer := testbed.StartPgBouncer(t, account, "default_pool_size=1", "max_prepared_statements=20",
 			"server_reset_query=DISCARD ALL", "server_reset_query_always=1")
 		one, other := open(t, bouncer, "pool_reset=off"), open(t, bouncer, "pool_reset=off")
@@ -52,6 +55,7 @@ func TestWhatPgBouncerInTransactionModeDoesNotCarry(t *testing.T) {
 	})
 
 	t.Run("without PgBouncer's prepared statements pgx's default mode fails", func(t *testing.T) {
+		t.Parallel()
 		bouncer := testbed.StartPgBouncer(t, account, "default_pool_size=1", "max_prepared_statements=0")
 		query := func(db *sql.DB) error {
 			var n int
@@ -77,6 +81,7 @@ func TestWhatPgBouncerInTransactionModeDoesNotCarry(t *testing.T) {
 	})
 
 	t.Run("parameters that PgBouncer does not know are refused by their names", func(t *testing.T) {
+		t.Parallel()
 		bouncer := testbed.StartPgBouncer(t, account)
 		err := open(t, bouncer, "search_path=elsewhere").PingContext(t.Context())
 		require.ErrorContains(t, err, "unsupported startup parameter: search_path")
@@ -90,12 +95,14 @@ func TestWhatPgBouncerInTransactionModeDoesNotCarry(t *testing.T) {
 // TestWhatTheDSNSetsSurvivesCleaningThroughPgBouncer: RESET ALL leads to the
 // defaults of PgBouncer's connection, and PgBouncer takes them for ours.
 func TestWhatTheDSNSetsSurvivesCleaningThroughPgBouncer(t *testing.T) {
+	t.Parallel()
 	server := testbed.Start(t, testbed.Postgres, testbed.WithNetwork(testbed.NewNetwork(t), "db"))
 	account := server.NewAccount(t)
 	for _, mode := range []string{"session", "transaction"} {
 		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
 			bouncer := testbed.StartPgBouncer(t, account, "pool_mode="+mode, "max_prepared_statements=20")
-			connector := pooldriver.New(account.Via(bouncer.Addr).URL("pool_max_conns=1", "timezone=Asia/Tokyo", "application_name=shop%27s"))
+			connector := pooldriver.New(account.Via(bouncer.Addr).URL("pool_max_conns=1", "timezone=Asia/Tokyo", "application_name=shop%27s"), logged(t))
 			db := sql.OpenDB(connector)
 			defer db.Close()
 			for range 3 {

@@ -32,6 +32,7 @@ type bounced struct {
 const serverPool, clientPool = 6, 8
 
 func TestFourProcessesShareAPgBouncerInTransactionMode(t *testing.T) {
+	t.Parallel()
 	server := testbed.Start(t, testbed.Postgres, testbed.WithNetwork(testbed.NewNetwork(t), "db"))
 	client := buildClient(t)
 	for _, c := range []struct {

@@ -10,6 +10,8 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 	"go.uber.org/goleak"
+
+	"github.com/pooldriver/pooldriver/internal/randomtest"
 )
 
 // shared are the servers that all tests of a process use, started when first
@@ -73,7 +75,12 @@ func EachInTurn(t *testing.T, test func(t *testing.T, account Account)) {
 
 // Run is a TestMain's whole body but os.Exit: it runs the tests, ends the shared
 // servers and fails the run when goroutines are left over.
+//
+// Tests on servers wait most of the time: more run at once than there are processors,
+// by default 8 (go test -parallel). Tests that measure do not call t.Parallel, and so
+// run before, one at a time.
 func Run(m *testing.M) int {
+	randomtest.AtOnce(8)
 	_ = mysql.SetLogger(silentLogger{}) // Tests provoke what it would report.
 	code := m.Run()
 	if err := terminateShared(); err != nil {

@@ -3,6 +3,7 @@ package conformance
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"strings"
 	"sync"
 	"time"
@@ -19,6 +20,8 @@ type Env struct {
 
 	// Ctx is a context that never ends.
 	Ctx context.Context
+
+	connector driver.Connector // of DB; nil on real databases
 
 	mu       sync.Mutex // protects notes
 	notes    []note

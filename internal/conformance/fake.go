@@ -8,13 +8,17 @@ import (
 	"github.com/pooldriver/pooldriver/internal/fakedb"
 )
 
+// Ender is a connector that wants to know when a case is over and its database closed.
+type Ender interface{ End() }
+
 // Fake is the fake database with a driver of this shape, behind a wrapper of
-// connectors.
+// connectors, which may be an Ender.
 func Fake(v fakedb.Variant, wrap func(driver.Connector) driver.Connector) Target {
-	open := func(wrap func(driver.Connector) driver.Connector) func(testing.TB) (*sql.DB, *fakedb.Server) {
-		return func(testing.TB) (*sql.DB, *fakedb.Server) {
+	open := func(wrap func(driver.Connector) driver.Connector) func(testing.TB) (*sql.DB, *fakedb.Server, driver.Connector) {
+		return func(testing.TB) (*sql.DB, *fakedb.Server, driver.Connector) {
 			server := fakedb.NewServer()
-			return sql.OpenDB(wrap(server.Connector(v))), server
+			connector := wrap(server.Connector(v))
+			return sql.OpenDB(connector), server, connector
 		}
 	}
 	bare := func(c driver.Connector) driver.Connector { return c }

@@ -4,6 +4,11 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"github.com/pooldriver/pooldriver/internal/randomtest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	randomtest.AtOnce(8)
+	goleak.VerifyTestMain(m)
+}

@@ -3,6 +3,7 @@ package conformance
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"fmt"
 	"runtime"
 	"testing"
@@ -38,7 +39,7 @@ type Target struct {
 
 	// Of the fake only: both ways of opening, with the server to ask, and
 	// whether a case may stop early because the shape lacks what it needs.
-	fakeBare, fakeWrapped func(t testing.TB) (*sql.DB, *fakedb.Server)
+	fakeBare, fakeWrapped func(t testing.TB) (*sql.DB, *fakedb.Server, driver.Connector)
 	mayStop               bool
 
 	patience time.Duration // of an Env; 0 means 5 s
@@ -102,9 +103,9 @@ func observe(t testing.TB, target Target, c Case, wrapped bool) *Env {
 	case target.fakeBare == nil:
 		e.DB = target.Bare(t)
 	case wrapped:
-		e.DB, e.Server = target.fakeWrapped(t)
+		e.DB, e.Server, e.connector = target.fakeWrapped(t)
 	default:
-		e.DB, e.Server = target.fakeBare(t)
+		e.DB, e.Server, e.connector = target.fakeBare(t)
 	}
 	limit := target.Timeout
 	if limit == 0 {
@@ -137,6 +138,9 @@ func (e *Env) run(c Case) {
 	e.guard(func() { e.Err("closing the database", e.DB.Close()) })
 	if e.Server == nil {
 		return
+	}
+	if ender, ok := e.connector.(Ender); ok {
+		ender.End()
 	}
 	if !e.leaks {
 		ctx, cancel := context.WithTimeout(context.Background(), e.patience)

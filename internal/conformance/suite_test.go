@@ -4,23 +4,36 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	_ "modernc.org/sqlite"
 
 	"github.com/pooldriver/pooldriver/internal/fakedb"
+	"github.com/pooldriver/pooldriver/internal/randomtest"
 )
 
 func unwrapped(c driver.Connector) driver.Connector { return c }
 
+// The root package runs every variant, as the bare driver and through the wrapper. Of those
+// that differ by one interface a part is enough here to see that a case does not depend on
+// scheduling.
 func TestEveryFakeDriverConformsToItself(t *testing.T) {
-	for _, v := range fakedb.Variants() {
-		t.Run(v.Name, func(t *testing.T) { Run(t, Fake(v, unwrapped)) })
+	step := randomtest.Rounds(6, 1)
+	for i, v := range fakedb.Variants() {
+		if one := strings.HasPrefix(v.Name, "only ") || strings.HasPrefix(v.Name, "without "); one && i%step != 0 {
+			continue
+		}
+		t.Run(v.Name, func(t *testing.T) {
+			t.Parallel()
+			Run(t, Fake(v, unwrapped))
+		})
 	}
 }
 
 func TestSQLiteConformsToItself(t *testing.T) {
+	t.Parallel()
 	open := func(t testing.TB) *sql.DB {
 		file := filepath.Join(t.TempDir(), "suite.db")
 		db, err := sql.Open("sqlite", "file:"+file+"?_pragma=busy_timeout(10000)&_pragma=journal_mode(wal)&_txlock=immediate")

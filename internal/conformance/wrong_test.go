@@ -191,6 +191,7 @@ func caught(t *testing.T, v fakedb.Variant, wrap func(driver.Connector) driver.C
 }
 
 func TestAWrapperThatOnlyDelegatesIsTransparent(t *testing.T) {
+	t.Parallel()
 	wrap := func(c driver.Connector) driver.Connector { return wrongConnector{Connector: c} }
 	require.Empty(t, caught(t, everything, wrap))
 	require.Empty(t, caught(t, skipping, wrap))
@@ -337,6 +338,7 @@ func TestEveryWrongWrapperIsCaught(t *testing.T) {
 		}, []string{"CommitKeepsAndRollbackUndoes", "ContextThatEndsRollsTheTransactionBack"}},
 	} {
 		t.Run(wrong.name, func(t *testing.T) {
+			t.Parallel()
 			wrap := func(c driver.Connector) driver.Connector { return wrongConnector{c, wrong.hooks} }
 			require.ElementsMatch(t, wrong.by, caught(t, wrong.over, wrap, wrong.by...))
 		})

@@ -3,6 +3,7 @@
 package randomtest
 
 import (
+	"flag"
 	"math/rand/v2"
 	"os"
 	"runtime"
@@ -38,6 +39,14 @@ func Rounds(short, long int) int {
 		return long
 	}
 	return short
+}
+
+// AtOnce has a TestMain run so many parallel tests at once, where they wait more than they
+// work. The flag -parallel overrides it.
+func AtOnce(n int) {
+	if err := flag.Set("test.parallel", strconv.Itoa(n)); err != nil {
+		panic(err)
+	}
 }
 
 // Watch ends the test binary, with the stacks of all goroutines, unless stop is called
