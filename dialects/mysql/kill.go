@@ -83,7 +83,7 @@ func (k *killer) stop(ctx context.Context, v victim) error {
 			return nil
 		case unable(err):
 			wait = unablePause
-		case err != nil && ctx.Err() == nil && !fullHouse(err):
+		case err != nil && ctx.Err() == nil && !isFull(err):
 			return fmt.Errorf("ending a connection on the server: %w", err)
 		}
 		if pause(ctx, wait); ctx.Err() != nil {
@@ -92,9 +92,9 @@ func (k *killer) stop(ctx context.Context, v victim) error {
 	}
 }
 
-// fullHouse reports whether the server has no place for the connection that
-// kills. What it is to kill takes one of the places, and may end by itself.
-func fullHouse(err error) bool { return myerror.Full.Has(int(errorNumber(err))) }
+// isFull reports whether the server has no place for the connection that kills. The
+// connection to be killed takes one of the places, and may end by itself.
+func isFull(err error) bool { return myerror.IsFull(int(errorNumber(err))) }
 
 // step looks whether the connection is still there and kills it once.
 func (k *killer) step(ctx context.Context, v victim, asked *bool) (gone bool, err error) {

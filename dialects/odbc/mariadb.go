@@ -39,20 +39,19 @@ func (mariadb) renewsQueries() bool { return true }
 
 func (mariadb) classify(query string) dialects.Effect { return mysql.Classify(query) }
 
-func (mariadb) diagnose(err error) dialects.Diagnosis {
+// diagnose leaves out what this session has no use for: it has no roles, its TxStatus
+// does not show the end of a transaction, and the statement itself sees to StaleStatement.
+func (mariadb) diagnose(err error) (found dialects.Diagnosis) {
 	switch {
 	case outgrown(err):
 		return 0
-	case serverLost(err), hasNative(err, myerror.Leaving...):
+	case serverLost(err):
 		return dialects.ServerLeaving
-	case hasNative(err, myerror.LoginRefused...):
-		return dialects.AuthFailed
-	case hasNative(err, myerror.TxEnders...):
-		return dialects.TxEnded
-	case hasNative(err, myerror.TooManyPrepared):
-		return dialects.TooManyPrepared
 	}
-	return 0
+	for _, d := range records(err) {
+		found |= myerror.Diagnose(d.NativeError, d.Message)
+	}
+	return found & (dialects.ServerLeaving | dialects.AuthFailed | dialects.TxEnded | dialects.TooManyPrepared)
 }
 
 func (mariadb) refuses(*conn, string) error { return nil }
