@@ -5,8 +5,6 @@ import (
 	"runtime"
 	"strings"
 	"sync"
-
-	"github.com/pooldriver/pooldriver/dialects"
 )
 
 // State that is thrown away. A statement that sets session state is of use to a
@@ -51,14 +49,11 @@ func (c *Connector) loses(r *realConn) string {
 	if r.broken || r.effect&changesSession == 0 || heldByProgram() {
 		return ""
 	}
-	if c.settings.keeper != nil && c.settings.keep(r, query, args) {
-		r.effect &^= changesSession // it is every connection's
-		return ""
+	known, all := c.settings.keep(r, query, args)
+	if all {
+		r.effect &^= changesSession // every connection gets it
 	}
-	if c.config.Reset == ResetOff || r.irreplaceable {
-		return ""
-	}
-	if k, ok := c.dialect.(dialects.StateKeeper); ok && k.KeepsState(query) {
+	if known || c.config.Reset == ResetOff || r.irreplaceable {
 		return ""
 	}
 	return query

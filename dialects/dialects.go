@@ -113,15 +113,6 @@ type Detecting interface {
 	Detected() bool
 }
 
-// A StateKeeper is a Dialect under which some statements set a session's state for good
-// even on a *sql.DB, so that nobody need be told that it ended with the statement.
-// KeepsState is asked of texts whose Effect changes the session, each time: it must be
-// quick.
-type StateKeeper interface {
-	Dialect
-	KeepsState(query string) bool
-}
-
 // A CredentialAsker is a Template that also needs a credential beside its dials: to
 // end on the server what a session has left there. AskCredentials is called once,
 // before the first Dial, if there is a source of credentials. ask returns the
