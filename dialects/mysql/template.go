@@ -12,15 +12,14 @@ import (
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/dialects/internal/base"
 	"github.com/pooldriver/pooldriver/dialects/internal/hosts"
-	"github.com/pooldriver/pooldriver/internal/redact"
 )
 
 // template makes connections from a DSN.
 type template struct {
-	redact.Label
+	base.Destination
 
-	pool    []dialects.Param
 	servers []*server // that the DSN names
 	list    *hosts.List
 	role    hosts.Role
@@ -39,7 +38,7 @@ func parse(dsn string) (*template, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &template{Label: redact.Label(target(at)), pool: p.pool, role: p.role}
+	t := &template{Destination: base.NewDestination(target(at), p.pool), role: p.role}
 	var names []string
 	for _, where := range at.places() {
 		s, err := t.newServer(at, where, p)
@@ -67,10 +66,6 @@ func target(at parts) string {
 	return s
 }
 
-func (t *template) PoolParams() []dialects.Param { return t.pool }
-
-func (t *template) Target() string { return t.String() }
-
 func (t *template) Driver() driver.Driver { return &mysql.MySQLDriver{} }
 
 // Traits of a connection whose settings are known: with interpolateParams the
@@ -90,8 +85,6 @@ func (t *template) Traits() dialects.Traits {
 var traits = dialects.Traits{StatusKnown: true, StatementsEndWithSession: true}
 
 func (t *template) TakesCredential() bool { return true }
-
-func (t *template) Close() error { return nil }
 
 func (t *template) Dial(ctx context.Context, cred *dialects.Credential) (dialects.Session, error) {
 	order := t.logins.begin()

@@ -14,7 +14,7 @@ import (
 	sqlitedriver "modernc.org/sqlite"
 
 	"github.com/pooldriver/pooldriver/dialects"
-	"github.com/pooldriver/pooldriver/dialects/internal/plain"
+	"github.com/pooldriver/pooldriver/dialects/internal/base"
 	"github.com/pooldriver/pooldriver/internal/driverconn"
 )
 
@@ -23,7 +23,7 @@ import (
 // lives as long as the template, by an anchor. A private one is its connection's, as
 // with the bare driver, and that connection stays.
 type wrapped struct {
-	*plain.Template
+	*base.Template
 
 	sharing atomic.Uint32 // of databases in memory: a sharing
 
@@ -44,10 +44,11 @@ func wrap(c driver.Connector) (dialects.Template, error) {
 	if c == nil || !isSQLite(c.Driver()) {
 		return nil, dialects.ErrNotMine
 	}
-	if err := plain.RefusePool(c); err != nil {
+	t, err := base.Wrap(c, "sqlite by a connector")
+	if err != nil {
 		return nil, err
 	}
-	return &wrapped{Template: plain.NewTemplate(c, "sqlite by a connector")}, nil
+	return &wrapped{Template: t}, nil
 }
 
 // isSQLite reports whether d is a driver that is known: modernc.org/sqlite, or
