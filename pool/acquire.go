@@ -237,35 +237,50 @@ func (p *Pool[T]) enterLocked(ctx context.Context, t *ticket, now bool) (*waiter
 			return nil, err
 		}
 	}
-	if now {
+	switch {
+	case now:
 		return p.enterNowLocked(ctx, *t)
+	case again:
+		return p.enterAgainLocked(ctx, *t), nil
 	}
-	if n := p.cfg.MaxWaiters; n > 0 && !again && p.backlogLocked() >= n {
+	if n := p.cfg.MaxWaiters; n > 0 && p.backlogLocked() >= n {
 		p.count.refused++
 		p.leaveLocked(*t)
 		return nil, p.acquireErrorLocked(ErrTooManyWaiters, 0)
 	}
+	return p.enterQueueLocked(ctx, *t), nil
+}
+
+// enterQueueLocked puts attempt t at the end of the queue.
+func (p *Pool[T]) enterQueueLocked(ctx context.Context, t ticket) *waiter[T] {
 	w := p.newWaiterLocked(ctx, t.seq)
 	w.state = stateQueued
-	if again {
-		w.start.Store(t.start)
-		p.queue.readmit(w)
-		p.armExpiryAgainLocked()
-		p.armStarvingAgainLocked()
-	} else {
-		p.queue.push(w)
-		if !p.expireArmed && p.cfg.AcquireTimeout > 0 {
-			p.armExpiryLocked(p.cfg.AcquireTimeout)
-		}
-		if p.cfg.StarveAfter > 0 && !p.starvation.armed {
-			p.armStarvingLocked(p.cfg.StarveAfter)
-		}
+	p.queue.push(w)
+	if !p.expireArmed && p.cfg.AcquireTimeout > 0 {
+		p.armExpiryLocked(p.cfg.AcquireTimeout)
+	}
+	if p.cfg.StarveAfter > 0 && !p.starvation.armed {
+		p.armStarvingLocked(p.cfg.StarveAfter)
 	}
 	p.used = true
-	if p.idle.n > 0 || p.total < p.max || again {
+	if p.idle.n > 0 || p.total < p.max {
 		p.balanceLocked()
 	}
-	return w, nil
+	return w
+}
+
+// enterAgainLocked puts attempt t, whose resource was refused, back in its place in the
+// queue.
+func (p *Pool[T]) enterAgainLocked(ctx context.Context, t ticket) *waiter[T] {
+	w := p.newWaiterLocked(ctx, t.seq)
+	w.state = stateQueued
+	w.start.Store(t.start)
+	p.queue.readmit(w)
+	p.armExpiryAgainLocked()
+	p.armStarvingAgainLocked()
+	p.used = true
+	p.balanceLocked()
+	return w
 }
 
 func (p *Pool[T]) enterNowLocked(ctx context.Context, t ticket) (*waiter[T], error) {

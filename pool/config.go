@@ -178,6 +178,15 @@ type Config[T any] struct {
 // completed checks c and puts the defaults in. In the result a duration of
 // zero means no bound.
 func (c Config[T]) completed() (Config[T], error) {
+	if c.Max == 0 {
+		c.Max = DefaultMax
+	}
+	err := c.check()
+	c.setDurations()
+	return c, err
+}
+
+func (c *Config[T]) check() error {
 	var errs []error
 	bad := func(format string, args ...any) {
 		errs = append(errs, fmt.Errorf("pool: config: "+format, args...))
@@ -187,9 +196,6 @@ func (c Config[T]) completed() (Config[T], error) {
 	}
 	if c.Max < 0 {
 		bad("Max is %d, must not be negative", c.Max)
-	}
-	if c.Max == 0 {
-		c.Max = DefaultMax
 	}
 	for _, n := range []struct {
 		name  string
@@ -208,6 +214,11 @@ func (c Config[T]) completed() (Config[T], error) {
 	if c.IdleOrder > FIFO {
 		bad("IdleOrder is %d, want LIFO or FIFO", c.IdleOrder)
 	}
+	return errors.Join(errs...)
+}
+
+// setDurations puts the defaults in.
+func (c *Config[T]) setDurations() {
 	for _, d := range []struct {
 		value *time.Duration
 		zero  time.Duration
@@ -238,5 +249,4 @@ func (c Config[T]) completed() (Config[T], error) {
 	case c.Jitter == 0:
 		c.Jitter = c.MaxLifetime / 10
 	}
-	return c, errors.Join(errs...)
 }
