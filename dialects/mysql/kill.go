@@ -126,13 +126,14 @@ func (k *killer) step(ctx context.Context, v victim, asked *bool) (gone bool, er
 }
 
 // look reports whether the server no longer lists the connection. Behind a load
-// balancer this may be another server, where the number is somebody else's. So
-// the user has to be the same, and, where the server sees our ports as they
-// are, the port too. Another user than the connection's sees it only with a
-// privilege, and then sees the connections of others as well.
+// balancer this may be another server, where the number belongs to another connection.
+// So the user has to be the same and, if the server sees our ports as they are, the port
+// too. Another user than the connection's needs a privilege to see it, and with that
+// privilege also sees the connections of others.
 func (k *killer) look(ctx context.Context, v victim) (gone bool, err error) {
+	foreign := k.as.User != v.login.User
 	same, others := "user = SUBSTRING_INDEX(USER(), '@', 1)", "0"
-	if k.as.User != v.login.User {
+	if foreign {
 		same = fmt.Sprintf("user = X'%x'", v.login.User)
 		others = "(SELECT COUNT(*) > 0 FROM information_schema.processlist" +
 			" WHERE user NOT IN (SUBSTRING_INDEX(USER(), '@', 1), SUBSTRING_INDEX(CURRENT_USER(), '@', 1)))"
@@ -142,27 +143,31 @@ func (k *killer) look(ctx context.Context, v victim) (gone bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	var own, other string
-	listed, sameUser := false, false
+	var own string
+	var listed []text // the victim's row
 	for _, row := range answer {
-		k.all = k.all || k.as.User != v.login.User && row[3].string == "1"
+		k.all = k.all || foreign && row[3].string == "1"
 		if row[0].string == "1" {
 			own = port(row[1].string)
-			continue
+		} else {
+			listed = row
 		}
-		listed, other, sameUser = true, port(row[1].string), row[2].string == "1"
 	}
 	switch {
-	case !listed && k.as.User != v.login.User && !k.all:
+	case listed == nil && foreign && !k.all:
 		return false, errUnseen
-	case !listed:
+	case listed == nil:
 		return true, nil
-	case !sameUser:
-		return false, errElsewhere
-	case k.link.wire != nil && own != "" && own == port(k.link.wire.LocalAddr().String()) && v.local != "" && other != port(v.local):
+	case listed[2].string != "1" || k.seesPort(own) && v.local != "" && port(listed[1].string) != port(v.local):
 		return false, errElsewhere
 	}
 	return false, nil
+}
+
+// seesPort reports whether the server sees our ports as they are. own is the port of the
+// connection that kills, as the server sees it.
+func (k *killer) seesPort(own string) bool {
+	return k.link.wire != nil && own != "" && own == port(k.link.wire.LocalAddr().String())
 }
 
 // port is what follows the last colon of an address; "" for a Unix socket.
