@@ -111,10 +111,9 @@ func hasScheme(dsn string) bool {
 	return found && !strings.ContainsFunc(scheme, func(r rune) bool { return r < 'a' || r > 'z' })
 }
 
-// GivenOnce returns an error if a DSN names one of its parameters twice: drivers differ
-// in which one counts, and whoever changes the other one changes nothing. The error
-// tells their places and not the name, which in a mistyped DSN may be a piece of a
-// password.
+// GivenOnce returns an error if a DSN names a parameter twice: drivers differ in which
+// one counts. The error tells the places and not the name: in a mistyped DSN the name may
+// be a piece of a password.
 func GivenOnce(names []string) error {
 	places := make(map[string]int, len(names))
 	for i, name := range names {

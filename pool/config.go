@@ -82,8 +82,8 @@ type Config[T any] struct {
 
 	// Starving is called when the first in the queue has waited StarveAfter,
 	// with the number of those in the queue, and again every StarveAfter as
-	// long as the first, whoever it is by then, has waited so long: for an
-	// owner who can make borrowers give something back. It runs on a
+	// long as the acquirer that is first by then has waited so long. It serves an
+	// owner that can make borrowers give resources back. It runs on a
 	// goroutine of the pool. No two calls run at once, nor begin less than
 	// StarveAfter apart; one that takes longer delays the next. A borrower
 	// whose resource BeforeAcquire refused has waited since its waiting began,
@@ -91,17 +91,17 @@ type Config[T any] struct {
 	// Close does not wait for one that has begun.
 	Starving func(waiting int)
 
-	// Denied says of an error of Create that whoever was asked has refused us, as
-	// with a wrong password: repeating that soon is of no use, and may lock an
-	// account. Such a create is not repeated for Min and MinIdle for 5 s, and for
-	// acquirers after longer pauses: see CreateError.Ago. It should be quick.
+	// Denied reports whether an error of Create is a refusal, such as a wrong password:
+	// repeating it soon does not help, and may lock an account. For Min and MinIdle such
+	// a create is not repeated for 5 s; for acquirers the pauses are longer: see
+	// CreateError.Ago. Denied should be quick.
 	Denied func(err error) bool
 
-	// Preserve says of a resource that nothing can take its place, such as a
-	// connection that is the whole of a database in memory. Such a resource is
-	// not checked, and ends by Discard, Resize, Close or a hook's error only: not
-	// by its age, for being idle, nor by Flush. It is asked once for each, when
-	// Create has returned, on the same goroutine. One that panics has said no.
+	// Preserve reports whether a resource cannot be replaced, such as a connection whose
+	// database in memory ends with it. Such a resource is not checked. Only Discard,
+	// Resize, Close or a hook's error end it: not its age, its idle time or Flush.
+	// Preserve is called once for each resource, when Create has returned, on the same
+	// goroutine. If it panics, the answer is no.
 	Preserve func(v T) bool
 
 	// OnError is told of each of the hooks above that failed, by its name,

@@ -106,8 +106,8 @@ func (p *Pool[T]) idleNowLocked() []suspect[T] {
 	return all
 }
 
-// checkIdle checks one resource after the other. Whoever needs the one that
-// is being checked waits for it as for a borrowed one.
+// checkIdle checks one resource after the other. A resource that is being checked counts as
+// borrowed for acquirers.
 func (p *Pool[T]) checkIdle(all []suspect[T]) {
 	defer func() { // even if OnError ends the goroutine
 		p.mu.Lock()
@@ -154,8 +154,8 @@ func (p *Pool[T]) takeForCheck(s suspect[T]) bool {
 	return true
 }
 
-// putCheckedLocked puts r back where it was, or gives it to whoever waits by
-// now.
+// putCheckedLocked puts r back where it was, or gives it to a waiter that has come
+// meanwhile.
 func (p *Pool[T]) putCheckedLocked(r *resource[T]) {
 	if p.queue.head == nil && p.unfitLocked(r) == fit {
 		p.idle.restore(r)

@@ -12,20 +12,20 @@ import (
 	"github.com/pooldriver/pooldriver/dialects/internal/myerror"
 )
 
-// killer ends connections whose socket the driver has closed while the server
-// may still be at work. It has at most one connection to the server, shared by
-// those who need it at the same time and closed with the last of them.
+// killer ends connections on the server whose socket the driver has closed while the
+// server may still execute a statement. It has at most one connection of its own, which
+// all calls of stop at one time share. The last of them closes it.
 type killer struct {
 	dial   killerDial
 	logins *logins // nil where user and password are not ours
 
 	users atomic.Int32 // those between the beginning and the end of stop
 
-	turn  chan struct{} // holds a token while somebody uses what follows
+	turn  chan struct{} // a lock with a context, for the following fields
 	open  bool
 	link  link
 	at    string              // the address it leads to
-	as    dialects.Credential // that it was let in with
+	as    dialects.Credential // that it has logged in with
 	all   bool                // it has seen another user's connection
 	tried attempts
 }
@@ -52,7 +52,7 @@ func (k *killer) unlock() { <-k.turn }
 // killLabel marks the statement in the server's process list and logs.
 const killLabel = "/* pooldriver: kill a cancelled statement */ "
 
-// errElsewhere: the number belongs to a connection of somebody else's.
+// errElsewhere: the number belongs to another client's connection.
 var errElsewhere = errors.New("the connection cannot be killed: it was not found on the server that answers now")
 
 // errProxied: the number in the greeting is that of a proxy, which shares the
@@ -179,8 +179,8 @@ func port(address string) string {
 	return port
 }
 
-// leave closes the connection with its last user. It does not wait for its
-// turn: whoever has it came later, and will leave in turn.
+// leave closes the connection after its last user. It does not wait for the lock: the
+// holder came later, and calls leave itself.
 func (k *killer) leave() {
 	if k.users.Add(-1) > 0 {
 		return

@@ -8,9 +8,9 @@ import (
 	"github.com/pooldriver/pooldriver/dialects/internal/base"
 )
 
-// wrapped makes connections by somebody else's connector. There is no wire
-// under them: nobody counts bytes, the connection's number costs a round trip,
-// and a session cannot be cleaned in place.
+// wrapped makes connections by the program's connector. There is no wire under them: the
+// bytes are not counted, the connection's number costs a round trip, and a session cannot
+// be cleaned in place.
 type wrapped struct {
 	*base.Template
 	killer *killer
@@ -43,8 +43,8 @@ func (w *wrapped) Dial(ctx context.Context, cred *dialects.Credential) (dialects
 		return nil, err
 	}
 	s := newSession(l, w.killer, w)
-	// The number has to be known before a statement is cancelled; afterwards
-	// there is nobody left to ask.
+	// The number has to be known before a statement is cancelled: afterwards the
+	// connection cannot be asked.
 	if s.thread, err = askThread(ctx, l.conn); err != nil {
 		l.drop()
 		return nil, err

@@ -40,7 +40,7 @@ func (mariadb) renewsQueries() bool { return true }
 func (mariadb) classify(query string) dialects.Effect { return mysql.Classify(query) }
 
 // diagnose leaves out what this session has no use for: it has no roles, its TxStatus
-// does not show the end of a transaction, and the statement itself sees to StaleStatement.
+// does not show the end of a transaction, and the statement itself handles StaleStatement.
 func (mariadb) diagnose(err error) (found dialects.Diagnosis) {
 	switch {
 	case outgrown(err):
@@ -147,7 +147,7 @@ func (m mariadb) rollback(ctx context.Context, s *session) error {
 	return s.conn.execute(ctx, "SET autocommit = 1")
 }
 
-// clean: COM_RESET_CONNECTION is not to be had through ODBC.
+// clean: ODBC has no way to send COM_RESET_CONNECTION.
 func (mariadb) clean(_ context.Context, _ *session, effect dialects.Effect) (bool, error) {
 	if effect.Dirty() {
 		return false, dialects.ErrCannotClean

@@ -86,9 +86,9 @@ func through(dial pgconn.DialFunc, put func(net.Conn) net.Conn) pgconn.DialFunc 
 	}
 }
 
-// connectError stands in for pgx's, which carries the whole configuration, the
-// password included, to whoever asks errors.As for it. The chain goes on below
-// it: the server's error, the network's, the context's.
+// connectError replaces pgx's error, from which errors.As gives the whole configuration
+// with the password. It unwraps to what was below: the server's error, the network's, the
+// context's.
 type connectError struct {
 	text string
 	err  error

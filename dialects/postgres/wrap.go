@@ -12,8 +12,8 @@ import (
 	"github.com/pooldriver/pooldriver/dialects/internal/base"
 )
 
-// wrapped is a template of somebody else's connector: pgx with hooks, or with a
-// configuration that no DSN expresses. Nothing counts bytes under it.
+// wrapped is a template of the program's connector: pgx with hooks, or with a
+// configuration that no DSN expresses. The bytes under it are not counted.
 type wrapped struct {
 	*base.Template
 	hooked bool // something of the program's may run on each new connection
@@ -56,8 +56,8 @@ func mayHook(c driver.Connector) bool {
 	return hook.Kind() != reflect.Func || hook.Pointer() != none.Pointer()
 }
 
-// Traits are pgx's. What somebody puts around its rows may reuse memory that
-// pgx does not, and what is around its connection may look at arguments.
+// Traits are pgx's. A wrapper around pgx may reuse the memory of rows, which pgx does
+// not, and may check arguments.
 func (w wrapped) Traits() dialects.Traits {
 	t := traits
 	t.BytesKept, t.ArgsAsGiven = w.own, w.own
