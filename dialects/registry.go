@@ -60,19 +60,9 @@ func Find(dsn string) (Dialect, error) {
 		return nil, errors.New("the DSN begins or ends with white space, such as the line feed at the end of a file; cut it off with strings.TrimSpace")
 	}
 	known := registered()
-	var perhaps, surely []Dialect
-	for _, d := range known {
-		switch {
-		case HasPrefix(dsn, d.Name()+":"):
-			return d, nil
-		default:
-			switch d.Claim(dsn) {
-			case Surely:
-				surely = append(surely, d)
-			case Perhaps:
-				perhaps = append(perhaps, d)
-			}
-		}
+	named, surely, perhaps := claimants(known, dsn)
+	if named != nil {
+		return named, nil
 	}
 	claims := surely
 	if len(claims) == 0 {
@@ -97,6 +87,22 @@ func Find(dsn string) (Dialect, error) {
 			names(known), importPath+"postgres")
 	}
 	return nil, fmt.Errorf("the DSN could belong to %s; begin it with %q to decide", names(claims), claims[0].Name()+":")
+}
+
+// claimants returns the dialect that dsn names, or else those that claim dsn.
+func claimants(known []Dialect, dsn string) (named Dialect, surely, perhaps []Dialect) {
+	for _, d := range known {
+		if HasPrefix(dsn, d.Name()+":") {
+			return d, nil, nil
+		}
+		switch d.Claim(dsn) {
+		case Surely:
+			surely = append(surely, d)
+		case Perhaps:
+			perhaps = append(perhaps, d)
+		}
+	}
+	return nil, surely, perhaps
 }
 
 // hasKeywords reports whether dsn begins with KEYWORD=, as those of PostgreSQL and ODBC
