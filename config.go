@@ -4,10 +4,11 @@ import (
 	"context"
 	"database/sql/driver"
 	"fmt"
-	"io"
 	"log/slog"
 	"strings"
 	"time"
+
+	"github.com/pooldriver/pooldriver/internal/redact"
 )
 
 // Config is how a Connector pools. A program sets it by the DSN's pool_
@@ -215,14 +216,16 @@ func (c Config) String() string {
 	return b.String()
 }
 
+func (c Config) label() redact.Label { return redact.Label(c.String()) }
+
 // Format prints String for every verb: %#v would reach what Credentials holds.
-func (c Config) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, c.String()) }
+func (c Config) Format(f fmt.State, verb rune) { c.label().Format(f, verb) }
 
 // MarshalText is String, for encoding/json.
-func (c Config) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
+func (c Config) MarshalText() ([]byte, error) { return c.label().MarshalText() }
 
 // LogValue is String, for log/slog.
-func (c Config) LogValue() slog.Value { return slog.StringValue(c.String()) }
+func (c Config) LogValue() slog.Value { return c.label().LogValue() }
 
 // stmtsPerConn is how many prepared statements a connection may keep.
 func (c *Config) stmtsPerConn() int {

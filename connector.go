@@ -16,6 +16,7 @@ import (
 	"github.com/pooldriver/pooldriver/dialects"
 	"github.com/pooldriver/pooldriver/dialects/generic"
 	"github.com/pooldriver/pooldriver/internal/credential"
+	"github.com/pooldriver/pooldriver/internal/redact"
 	"github.com/pooldriver/pooldriver/internal/session"
 	"github.com/pooldriver/pooldriver/internal/stmtcache"
 	"github.com/pooldriver/pooldriver/internal/task"
@@ -433,11 +434,13 @@ func (c *Connector) String() string {
 	return "pooldriver: " + c.template.Target() + " " + c.config.String()
 }
 
+func (c *Connector) label() redact.Label { return redact.Label(c.String()) }
+
 // Format prints String for every verb: %#v would reach the template's secrets.
-func (c *Connector) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, c.String()) }
+func (c *Connector) Format(f fmt.State, verb rune) { c.label().Format(f, verb) }
 
 // MarshalText is String, for encoding/json.
-func (c *Connector) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
+func (c *Connector) MarshalText() ([]byte, error) { return c.label().MarshalText() }
 
 // LogValue is String, for log/slog.
-func (c *Connector) LogValue() slog.Value { return slog.StringValue(c.String()) }
+func (c *Connector) LogValue() slog.Value { return c.label().LogValue() }

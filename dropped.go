@@ -5,7 +5,6 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/pooldriver/pooldriver/dialects"
 	"github.com/pooldriver/pooldriver/internal/session"
 )
 
@@ -55,14 +54,11 @@ func (c *Connector) loses(r *realConn) string {
 	if r.Unusable() || r.Effect()&session.ChangesSession == 0 || heldByProgram() {
 		return ""
 	}
-	if c.settings.keeper != nil && c.settings.keep(r, query, args) {
-		r.KeepsForAll()
-		return ""
+	known, all := c.settings.keep(r, query, args)
+	if all {
+		r.KeepsForAll() // every connection gets it
 	}
-	if c.config.Reset == ResetOff || r.Irreplaceable() {
-		return ""
-	}
-	if k, ok := c.dialect.(dialects.StateKeeper); ok && k.KeepsState(query) {
+	if known || c.config.Reset == ResetOff || r.Irreplaceable() {
 		return ""
 	}
 	return query

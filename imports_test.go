@@ -20,8 +20,8 @@ func TestRootAndPoolLinkNoDriver(t *testing.T) {
 	}{
 		{pkg: module, ours: []string{"/pool", "/dialects", "/dialects/generic", "/dialects/internal/", "/internal/bytesize", "/internal/credential", "/internal/ctxerr", "/internal/driverconn", "/internal/fairlock", "/internal/mergedctx", "/internal/redact", "/internal/rowbuffer", "/internal/session", "/internal/stmtcache", "/internal/task", "/internal/textcache", "/internal/waitgraph"}},
 		{pkg: module + "/pool", avoid: "database/sql"},
-		{pkg: module + "/dialects"},
-		{pkg: module + "/internal/credential", ours: []string{"/dialects"}},
+		{pkg: module + "/dialects", ours: []string{"/internal/redact"}},
+		{pkg: module + "/internal/credential", ours: []string{"/dialects", "/internal/redact"}},
 		{pkg: module + "/internal/ctxerr"},
 		{pkg: module + "/internal/driverconn"},
 		{pkg: module + "/internal/fairlock"},
@@ -29,11 +29,11 @@ func TestRootAndPoolLinkNoDriver(t *testing.T) {
 		{pkg: module + "/internal/redact"},
 		{pkg: module + "/internal/waitgraph"},
 		{pkg: module + "/internal/bytesize"},
-		{pkg: module + "/internal/session", ours: []string{"/dialects", "/internal/bytesize", "/internal/ctxerr", "/internal/driverconn", "/internal/fairlock", "/internal/mergedctx", "/internal/rowbuffer", "/internal/stmtcache"}},
+		{pkg: module + "/internal/session", ours: []string{"/dialects", "/internal/bytesize", "/internal/ctxerr", "/internal/driverconn", "/internal/fairlock", "/internal/mergedctx", "/internal/redact", "/internal/rowbuffer", "/internal/stmtcache"}},
 		{pkg: module + "/internal/rowbuffer", ours: []string{"/internal/driverconn"}},
 		{pkg: module + "/internal/stmtcache", ours: []string{"/internal/driverconn"}},
 		{pkg: module + "/internal/task", ours: []string{"/internal/ctxerr"}},
-		{pkg: module + "/internal/textcache", ours: []string{"/dialects"}},
+		{pkg: module + "/internal/textcache", ours: []string{"/dialects", "/internal/redact"}},
 	} {
 		out, err := exec.Command("go", "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{else}}std {{.ImportPath}}{{end}}", tc.pkg).Output()
 		require.NoError(t, err)

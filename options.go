@@ -202,7 +202,7 @@ func (c *Config) apply(params []dialects.Param) error {
 	for _, p := range params {
 		i := slices.IndexFunc(options, func(o option) bool { return o.name == p.Name })
 		if i < 0 {
-			return fmt.Errorf("the DSN has an unknown pool_ parameter%s; there are %s", nearest(p.Name), optionNames())
+			return fmt.Errorf("the DSN has an unknown pool_ parameter; the known ones are %s", optionNames())
 		}
 		if seen[p.Name] {
 			return fmt.Errorf("the DSN has the parameter %s twice", p.Name)
@@ -213,37 +213,6 @@ func (c *Config) apply(params []dialects.Param) error {
 		}
 	}
 	return nil
-}
-
-// nearest quotes an unknown parameter's name if it is made as a name is: what
-// follows "pool_" in a mistyped DSN may otherwise be a piece of a password.
-func nearest(name string) string {
-	for _, o := range options {
-		if distance(name, o.name) <= 3 {
-			return " (did you mean " + o.name + "?)"
-		}
-	}
-	return ""
-}
-
-// distance is the Levenshtein distance of two short words.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := 1
-			if a[i] == b[j] {
-				cost = 0
-			}
-			diagonal, row[j+1] = row[j+1], min(row[j+1]+1, row[j]+1, diagonal+cost)
-		}
-	}
-	return row[len(b)]
 }
 
 func optionNames() string {

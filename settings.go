@@ -44,16 +44,19 @@ type applied struct {
 	undoable []setting
 }
 
-// keep remembers what the only statement of a checkout has set on r, whose holder
-// calls it at the checkout's end, and reports whether that is all that it has done
-// to r.
-func (s *settings) keep(r *realConn, query string, args []driver.NamedValue) bool {
+// keep remembers what the only statement of a checkout has set on r. The holder of r
+// calls it at the checkout's end. known: the dialect knows what the statement has set,
+// so nothing is lost. all: every connection gets it, so r need not be cleaned.
+func (s *settings) keep(r *realConn, query string, args []driver.NamedValue) (known, all bool) {
+	if s.keeper == nil {
+		return false, false
+	}
 	parts := s.keeper.Settings(query)
 	if len(parts) == 0 || len(args) > 0 && len(parts) > 1 {
-		return false // which argument belongs to which part is the driver's to know
+		return false, false // only the driver knows which argument belongs to which part
 	}
 	args = cloned(args)
-	all := true
+	all = true
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, part := range parts {
@@ -66,7 +69,7 @@ func (s *settings) keep(r *realConn, query string, args []driver.NamedValue) boo
 			r.applied.forget(part.Name)
 		}
 	}
-	return all
+	return true, all
 }
 
 // concernsLocked reports whether a statement that r has executed means something to the

@@ -321,3 +321,17 @@ func TestASettingThatFailedWithItsFirstRowIsNobodys(t *testing.T) {
 	require.ErrorContains(t, err, "unable to open database")
 	everyConn(t, db, 2, func(*sql.Conn) {})
 }
+
+func TestAPragmaThatIsNotKnownToHoldIsToldOf(t *testing.T) {
+	bothWays(t, func(t *testing.T, db *sql.DB, c *pooldriver.Connector, max int) {
+		for _, text := range []string{"PRAGMA journal_mode = WAL", "PRAGMA foreign_keys = 0", "DETACH none", "PRAGMA user_version = 5"} {
+			_, _ = db.Exec(text)
+			require.Zero(t, c.Stats().StateDropped, text)
+		}
+		for i, text := range []string{"PRAGMA page_size = 8192", "PRAGMA foreign_keys = 1; PRAGMA no_such_thing = 1"} {
+			_, err := db.Exec(text)
+			require.NoError(t, err)
+			require.EqualValues(t, i+1, c.Stats().StateDropped, text)
+		}
+	})
+}

@@ -2,12 +2,11 @@ package dialects
 
 import (
 	"fmt"
-	"io"
 	"log/slog"
 	"time"
-)
 
-const redacted = "xxxxx"
+	"github.com/pooldriver/pooldriver/internal/redact"
+)
 
 // Credential is a user and password together, with the time until which they
 // are good. No way of printing it shows the password.
@@ -20,18 +19,20 @@ type Credential struct {
 
 // String shows the user and the expiry.
 func (c Credential) String() string {
-	s := "user=" + c.User + " password=" + redacted
+	s := "user=" + c.User + " password=" + redact.Mask
 	if !c.Expires.IsZero() {
 		s += " expires=" + c.Expires.Format(time.RFC3339)
 	}
 	return s
 }
 
-// Format implements fmt.Formatter for every verb: %#v would reach the fields.
-func (c Credential) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, c.String()) }
+func (c Credential) label() redact.Label { return redact.Label(c.String()) }
 
-// MarshalText shows what String shows; encoding/json uses it.
-func (c Credential) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
+// Format prints String for every verb.
+func (c Credential) Format(f fmt.State, verb rune) { c.label().Format(f, verb) }
 
-// LogValue shows what String shows.
-func (c Credential) LogValue() slog.Value { return slog.StringValue(c.String()) }
+// MarshalText is String, for encoding/json.
+func (c Credential) MarshalText() ([]byte, error) { return c.label().MarshalText() }
+
+// LogValue is String, for log/slog.
+func (c Credential) LogValue() slog.Value { return c.label().LogValue() }

@@ -25,17 +25,16 @@ type Dialect interface {
 	// Claim says whether dsn looks like one of this dialect's.
 	Claim(dsn string) Claim
 
-	// Parse reads dsn. Errors never repeat any part of dsn but the names of
-	// parameters: a mistyped DSN has its password anywhere. For the same
-	// reason Parse refuses user, host and database, which Target shows, if
-	// they look as if something else were part of them: a user or database
-	// with a colon, = & ; or comma in it, a user with a slash. The price is
-	// that the rare ones that really have such names cannot be written.
+	// Parse reads dsn. Errors repeat no part of dsn except the names of known
+	// parameters: in a mistyped DSN the password may stand anywhere. Target shows
+	// user, host and database. Parse therefore refuses a user or database with one of
+	// : = & ; , in it, and a user with a slash: the rest may be a password. A database
+	// that really has such a name cannot be used.
 	Parse(dsn string) (Template, error)
 
-	// Wrap makes a template of somebody else's connector, or reports that
-	// the connector is not of this dialect's driver by ErrNotMine. A
-	// connector that already pools is an error of its own: two pools fight.
+	// Wrap makes a template of a connector that the program has made. It returns
+	// ErrNotMine if the connector belongs to another driver. A connector that pools
+	// is refused with another error: two pools fight over their connections.
 	Wrap(c driver.Connector) (Template, error)
 
 	// Effect says what a statement leaves behind. It is called before every
@@ -76,8 +75,8 @@ type Template interface {
 	// Traits are the driver's peculiarities.
 	Traits() Traits
 
-	// TakesCredential reports whether Dial can use a credential: a template
-	// made of somebody else's connector cannot.
+	// TakesCredential reports whether Dial can use a credential. The template of a
+	// wrapped connector cannot.
 	TakesCredential() bool
 
 	// Dial opens one real connection, with cred in place of the DSN's user
@@ -89,44 +88,35 @@ type Template interface {
 	Close() error
 }
 
-// A Template of its own dialect leads to a database that only its connections can
-// name (ODBC). Dialect, always the same, takes the place of the one that has
-// parsed the DSN.
+// OwnDialect is a Template with a dialect of its own: only its connections know which
+// database they lead to (ODBC). Dialect replaces the dialect that has parsed the DSN. It
+// always returns the same one.
 type OwnDialect interface {
 	Template
 	Dialect() Dialect
 }
 
-// A LazyTemplate has LazyBeginners: what they need under the driver slows every
-// statement down. BeginLazily asks for it. It is called before the first Dial, if
-// at all.
+// A LazyTemplate makes sessions that are LazyBeginners, once BeginLazily was called. It
+// is called before the first Dial, or never: lazy transactions make every statement a
+// little slower.
 type LazyTemplate interface {
 	Template
 	BeginLazily()
 }
 
-// A Detecting dialect learns from its first connection which database it has to
-// do with. Until it is Detected its Effect is all that the statement may do on any
-// of them, and not worth remembering.
+// A Detecting dialect learns from its first connection which database it serves. Until
+// Detected is true, Effect returns what the statement may do on any database. Such an
+// answer must not be cached.
 type Detecting interface {
 	Dialect
 	Detected() bool
 }
 
-// A StateKeeper is a Dialect under which some statements set a session's state for good
-// even on a *sql.DB, so that nobody need be told that it ended with the statement.
-// KeepsState is asked of texts whose Effect changes the session, each time: it must be
-// quick.
-type StateKeeper interface {
-	Dialect
-	KeepsState(query string) bool
-}
-
-// A CredentialAsker is a Template that also needs a credential beside its dials: to
-// end on the server what a session has left there. AskCredentials is called once,
-// before the first Dial, if there is a source of credentials. ask returns the
-// credential of now; refused is one that the server does not take. It may call the
-// source, for as long as its context lasts.
+// A CredentialAsker is a Template that needs credentials not only in Dial: it also ends,
+// on the server, the statements that a closed session has left running. AskCredentials is
+// called once, before the first Dial, if the program has a source of credentials. ask
+// returns the current credential; refused is one that the server does not accept. ask may
+// call the source, as long as its context lasts.
 type CredentialAsker interface {
 	Template
 	AskCredentials(ask func(ctx context.Context, refused Credential) (Credential, error))
@@ -154,14 +144,14 @@ type Traits struct {
 	// given to BeginTx, and kill the connection if that one is cancelled.
 	TxKeepsContext bool
 
-	// BadConnUnsure: driver.ErrBadConn may come back although the server has
-	// executed the statement. It is believed only where Session.Sent shows
+	// BadConnUnsure: the driver may return driver.ErrBadConn although the server has
+	// executed the statement. The statement is tried again only if Session.Sent shows
 	// that nothing was sent.
 	BadConnUnsure bool
 
-	// PreparedAges: a prepared statement keeps the parameter types that its
-	// tables had when it was prepared, and a program that closes it and
-	// prepares it again expects those of now (PostgreSQL).
+	// PreparedAges: a prepared statement keeps the parameter types that its tables had
+	// when it was prepared (PostgreSQL). A program that closes it and prepares it again
+	// expects the present types.
 	PreparedAges bool
 
 	// PreparedKeepsTypes: a prepared statement keeps the types that its parameters
@@ -179,13 +169,14 @@ type Traits struct {
 	// the same result, sooner.
 	Reprepares bool
 
-	// StatementsEndWithSession: closing the connection is enough. Where not
-	// (SQLite keeps its file open for a statement), and where nobody knows,
-	// each prepared statement is closed first, as database/sql does.
+	// StatementsEndWithSession: closing the connection also closes its prepared
+	// statements. Otherwise each one is closed first, as database/sql does: SQLite
+	// keeps its file open for a statement.
 	StatementsEndWithSession bool
 
-	// StatusKnown: Session.TxStatus is the server's word, at hand after every
-	// statement. Where not, it is asked only when a transaction may be open.
+	// StatusKnown: every answer of the server contains the state of the transaction, so
+	// Session.TxStatus costs nothing. Otherwise TxStatus is called only when a
+	// transaction may be open.
 	StatusKnown bool
 
 	// WritesAlone: a write fails while another connection of the same task has
@@ -227,15 +218,13 @@ const (
 	TxNone
 	// TxOpen: a transaction is open, and somebody began it.
 	TxOpen
-	// TxImplicit: autocommit is off. No transaction was begun by hand, or it
-	// cannot be told apart, but whatever statement comes next belongs to one,
-	// which is open for all purposes: it has to be rolled back before anybody
-	// else uses the session.
+	// TxImplicit: autocommit is off, so every statement belongs to a transaction. It
+	// counts as open: it is rolled back before another borrower uses the session. A
+	// transaction that was begun by BEGIN cannot always be distinguished from it.
 	TxImplicit
 	// TxFailed: a transaction is open and accepts only its end.
 	TxFailed
-	// TxLost: the connection is closed; whatever was open is the server's to
-	// roll back.
+	// TxLost: the connection is closed. The server rolls back what was open.
 	TxLost
 )
 
@@ -252,12 +241,12 @@ func (s TxStatus) String() string {
 type Liveness uint8
 
 const (
-	// Alive: nothing speaks against it.
+	// Alive: the connection shows no sign of a problem.
 	Alive Liveness = iota
-	// Unsure: something waits to be read, but what it is cannot be seen
-	// (it is encrypted): ask the server.
+	// Unsure: only a round trip can tell. Something waits to be read, for instance, and
+	// is encrypted.
 	Unsure
-	// Dead: closed by the server, or by a last word of it.
+	// Dead: the server has closed the connection, or has announced it.
 	Dead
 )
 
@@ -267,8 +256,8 @@ type Session interface {
 	// Conn is the driver's connection, always the same.
 	Conn() driver.Conn
 
-	// TxStatus is the transaction's state by the server's last answer. It
-	// sends nothing, but where no answer tells it (ODBC, SQLite): there it asks.
+	// TxStatus is the transaction's state by the server's last answer. It sends
+	// nothing, except where no answer contains the state (ODBC, SQLite).
 	TxStatus() TxStatus
 
 	// Peek looks, without a round trip and without blocking, whether an idle
@@ -278,9 +267,8 @@ type Session interface {
 	// Ping asks the server for a sign of life.
 	Ping(ctx context.Context) error
 
-	// Sent counts the bytes handed to the network so far, or whatever else grows
-	// before the server can have executed something. ok is false where nobody
-	// counts.
+	// Sent counts the bytes handed to the network so far, or anything else that grows
+	// before the server can execute a statement. ok is false if nothing is counted.
 	Sent() (n uint64, ok bool)
 
 	// Rollback ends whatever transaction is open, by a statement, whether or
@@ -299,8 +287,8 @@ type Session interface {
 	Close(ctx context.Context) error
 }
 
-// A ConnTraits session knows the traits of its connection better than its
-// Template, which nobody had told yet what database it leads to.
+// ConnTraits is a Session that knows the traits of its connection better than its
+// Template, which did not know the database or its version.
 type ConnTraits interface {
 	Session
 	Traits() Traits
@@ -331,27 +319,26 @@ type RoleChecker interface {
 	CheckRole(ctx context.Context) error
 }
 
-// Hosted is a Session that knows which of several servers it leads to, and
-// which others were passed over on the way, and why. Neither holds a secret; the
-// host is empty where there are no others.
+// Hosted is a Session of a template with several servers. host is the server that it
+// leads to, passed says which servers were tried before and why they were not used.
+// Neither holds a secret. host is empty if there is one server only.
 type Hosted interface {
 	Session
 	Host() (host, passed string)
 }
 
-// Irreplaceable is a Session that may be the whole of its database, which ends with it
-// (SQLite in memory). If Irreplaceable is true, then as long as it is not broken it is
-// neither closed before the pool is, whatever its age, nor cleaned: it is rolled back,
-// and session state stays, as with the bare driver. It always returns the same.
+// Irreplaceable is a Session whose database may end with it (SQLite in memory). If
+// Irreplaceable returns true, the pool does not close a working session before the pool
+// itself is closed, and does not clean it: transactions are rolled back and session state
+// stays, as over the driver alone. It always returns the same.
 type Irreplaceable interface {
 	Session
 	Irreplaceable() bool
 }
 
-// Severable is a Session whose network connection can be cut from beside whoever
-// uses it. A call of the driver that waits for the network fails then, and the
-// connection is of no more use. It is for calls that know no context:
-// driver.Tx.Rollback, driver.Rows.Close.
+// Severable is a Session whose network connection another goroutine can cut. A call of
+// the driver that waits for the network then fails, and the connection cannot be used any
+// more. It serves calls that take no context: driver.Tx.Rollback, driver.Rows.Close.
 type Severable interface {
 	Session
 	Sever()
@@ -360,9 +347,9 @@ type Severable interface {
 // A LazyBeginner is a Session that can begin a transaction without a round trip
 // for it: BEGIN leaves with the first statement, before it.
 //
-// BeginWithNext is driver.ConnBeginTx's BeginTx, and its transaction the
-// driver's own, but nothing is sent. From then on the session reports TxOpen,
-// and whatever the driver sends next is in the transaction or is not executed.
+// BeginWithNext is driver.ConnBeginTx's BeginTx and returns the driver's own transaction,
+// but sends nothing. From then on the session reports TxOpen. What the driver sends next
+// is executed in the transaction or not at all.
 // Commit and Rollback of a transaction that nothing was sent in, and
 // Session.Rollback, send nothing.
 //
@@ -392,18 +379,17 @@ const (
 	// said of an error that may come from inside a procedure or a function:
 	// what ran there before the error may be committed.
 	StaleStatement
-	// TxEnded: the server has rolled back the whole transaction in which the
-	// error happened, and would run what follows outside of one. Under
-	// Traits.WritesAlone it is said of errors that do so to a statement whose
-	// Effect has Writes. It is for what Session.TxStatus does not show.
+	// TxEnded: the server has rolled back the whole transaction in which the error
+	// happened, and would run later statements outside of one. Session.TxStatus does
+	// not show it. Under Traits.WritesAlone this holds only for a statement whose
+	// Effect has Writes.
 	TxEnded
-	// TxDoubt: it may have, and the answer to Session.Ping will show in
-	// Session.TxStatus whether it has.
+	// TxDoubt: the server may have rolled back the whole transaction. After
+	// Session.Ping, Session.TxStatus shows whether it has.
 	TxDoubt
 	// TooManyPrepared: the server's limit of prepared statements is reached.
 	TooManyPrepared
-	// RoleDoubt: the server refused what only a primary does. It may be one no
-	// longer; or the program has begun a transaction that only reads, and all is
-	// well. RoleChecker.CheckRole tells.
+	// RoleDoubt: the server refused to write. It may not be a primary any more, or the
+	// program has begun a read-only transaction. RoleChecker.CheckRole tells which.
 	RoleDoubt
 )

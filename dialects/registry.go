@@ -60,19 +60,9 @@ func Find(dsn string) (Dialect, error) {
 		return nil, errors.New("the DSN begins or ends with white space, such as the line feed at the end of a file; cut it off with strings.TrimSpace")
 	}
 	known := registered()
-	var perhaps, surely []Dialect
-	for _, d := range known {
-		switch {
-		case HasPrefix(dsn, d.Name()+":"):
-			return d, nil
-		default:
-			switch d.Claim(dsn) {
-			case Surely:
-				surely = append(surely, d)
-			case Perhaps:
-				perhaps = append(perhaps, d)
-			}
-		}
+	named, surely, perhaps := claimants(known, dsn)
+	if named != nil {
+		return named, nil
 	}
 	claims := surely
 	if len(claims) == 0 {
@@ -99,6 +89,22 @@ func Find(dsn string) (Dialect, error) {
 	return nil, fmt.Errorf("the DSN could belong to %s; begin it with %q to decide", names(claims), claims[0].Name()+":")
 }
 
+// claimants returns the dialect that dsn names, or else those that claim dsn.
+func claimants(known []Dialect, dsn string) (named Dialect, surely, perhaps []Dialect) {
+	for _, d := range known {
+		if HasPrefix(dsn, d.Name()+":") {
+			return d, nil, nil
+		}
+		switch d.Claim(dsn) {
+		case Surely:
+			surely = append(surely, d)
+		case Perhaps:
+			perhaps = append(perhaps, d)
+		}
+	}
+	return nil, surely, perhaps
+}
+
 // hasKeywords reports whether dsn begins with KEYWORD=, as those of PostgreSQL and ODBC
 // do, whose drivers pass over white space around them.
 func hasKeywords(dsn string) bool {
@@ -111,10 +117,9 @@ func hasScheme(dsn string) bool {
 	return found && !strings.ContainsFunc(scheme, func(r rune) bool { return r < 'a' || r > 'z' })
 }
 
-// GivenOnce returns an error if a DSN names one of its parameters twice: drivers differ
-// in which one counts, and whoever changes the other one changes nothing. The error
-// tells their places and not the name, which in a mistyped DSN may be a piece of a
-// password.
+// GivenOnce returns an error if a DSN names a parameter twice: drivers differ in which
+// one counts. The error tells the places and not the name: in a mistyped DSN the name may
+// be a piece of a password.
 func GivenOnce(names []string) error {
 	places := make(map[string]int, len(names))
 	for i, name := range names {

@@ -1,12 +1,13 @@
 package dialects
 
-// A SettingsKeeper is a Dialect whose *sql.DB is the database to its program: what a
-// statement sets for its connection there, outside of any task, transaction and
-// *sql.Conn, is to hold for all connections.
+// A SettingsKeeper is a Dialect for which a *sql.DB stands for the whole database
+// (SQLite): what a statement sets for its connection, outside of any task, transaction
+// and *sql.Conn, holds for all connections of the Connector.
 type SettingsKeeper interface {
 	Dialect
-	// Settings takes a text apart that does nothing but set such things; nil: it
-	// does something else, or does it for a transaction or in a file.
+	// Settings returns what query sets, statement by statement. It is nil if query
+	// has a statement that does something else, or whose setting is not known: then
+	// nothing is kept, and the program is told that the state was lost.
 	Settings(query string) []Setting
 }
 
@@ -15,16 +16,16 @@ type Setting struct {
 	// Name says what is set, without its value: it is shown in errors. A later
 	// setting of the same name replaces this one.
 	Name string
-	// Of is the name of the setting that this one needs, if any, and goes with.
+	// Of is the name of the setting that this one needs, if any: it ends with that one.
 	Of string
 	// Text is the statement.
 	Text string
-	// Undo takes it back on a connection that has it, where setting it again does
-	// not replace it.
+	// Undo is the statement that removes the setting from a connection. It is empty
+	// where setting it again replaces it.
 	Undo string
-	// Default: connections have it where nothing of that name was set.
+	// Default: this is what a new connection has anyway.
 	Default bool
-	// Ends: the statement takes the setting of that name back, or moves it to where
-	// it needs no repetition.
+	// Ends: the statement removes the setting of that name, or stores it in the
+	// database's file, so that it need not be repeated.
 	Ends bool
 }

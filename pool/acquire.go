@@ -11,21 +11,21 @@ type ticket struct {
 	start int64 // pool time when the waiting began; 0: has not waited
 }
 
-// Acquire lends a resource: an idle one, else the first that comes back, else
-// a new one if Max allows. Whoever came first is served first.
+// Acquire lends a resource: an idle one, else the first that comes back or, if Max
+// allows, a new one. Acquirers are served in the order in which they came.
 //
-// It fails with ErrClosed, with a *CreateError when the Create it waited for
-// failed, or that of the last one (CreateError.Ago), and with an *AcquireError in all other cases: ctx is done, the wait
-// took longer than Config.AcquireTimeout, too many wait, or the circuit
-// breaker refuses.
+// It fails with ErrClosed, with a *CreateError if the Create it waited for failed or if
+// the last creates have all failed (CreateError.Ago), and with an *AcquireError in all
+// other cases: ctx is done, the wait took longer than Config.AcquireTimeout, too many
+// wait, or the circuit breaker refuses.
 func (p *Pool[T]) Acquire(ctx context.Context) (Lease[T], error) {
 	return p.acquire(ctx, false)
 }
 
-// AcquireNow lends an idle resource, or creates one for this caller when
-// there is capacity to spare; either only if nobody waits. It never queues: if
-// it would have to wait for somebody else, it fails with ErrNoneNow. While
-// its resource is being created it waits for that alone, until ctx is done.
+// AcquireNow lends an idle resource, or creates one for this caller if Max allows; both
+// only if no other acquirer waits. It never queues: if it would have to wait for another
+// borrower, it fails with ErrNoneNow. While its resource is being created it waits for
+// that alone, until ctx is done.
 // During an outage (see CreateError.Ago) it creates no sooner than Acquire does.
 func (p *Pool[T]) AcquireNow(ctx context.Context) (Lease[T], error) {
 	return p.acquire(ctx, true)
@@ -172,10 +172,9 @@ func (p *Pool[T]) passOver(ctx context.Context, r *resource[T], t ticket) error 
 	return p.refuseDone(ctx, t.start)
 }
 
-// refused follows a BeforeAcquire that has refused r with why: r is on its way
-// out, and again tells whether the acquirer goes on. If so, the lock is held:
-// until the acquirer is back in its place nobody may be served, who would be
-// served before it.
+// refused follows a BeforeAcquire that has refused r with why: r is destroyed, and again
+// tells whether the acquirer goes on. If so, refused returns with the lock held: until the
+// acquirer is back in its place, no later acquirer may be served.
 func (p *Pool[T]) refused(ctx context.Context, r *resource[T], t *ticket, why error) (err error, again bool) {
 	p.reportRefusal(r, why)
 	if t.start == 0 {
@@ -237,35 +236,50 @@ func (p *Pool[T]) enterLocked(ctx context.Context, t *ticket, now bool) (*waiter
 			return nil, err
 		}
 	}
-	if now {
+	switch {
+	case now:
 		return p.enterNowLocked(ctx, *t)
+	case again:
+		return p.enterAgainLocked(ctx, *t), nil
 	}
-	if n := p.cfg.MaxWaiters; n > 0 && !again && p.backlogLocked() >= n {
+	if n := p.cfg.MaxWaiters; n > 0 && p.backlogLocked() >= n {
 		p.count.refused++
 		p.leaveLocked(*t)
 		return nil, p.acquireErrorLocked(ErrTooManyWaiters, 0)
 	}
+	return p.enterQueueLocked(ctx, *t), nil
+}
+
+// enterQueueLocked puts attempt t at the end of the queue.
+func (p *Pool[T]) enterQueueLocked(ctx context.Context, t ticket) *waiter[T] {
 	w := p.newWaiterLocked(ctx, t.seq)
 	w.state = stateQueued
-	if again {
-		w.start.Store(t.start)
-		p.queue.readmit(w)
-		p.armExpiryAgainLocked()
-		p.armStarvingAgainLocked()
-	} else {
-		p.queue.push(w)
-		if !p.expireArmed && p.cfg.AcquireTimeout > 0 {
-			p.armExpiryLocked(p.cfg.AcquireTimeout)
-		}
-		if p.cfg.StarveAfter > 0 && !p.starvation.armed {
-			p.armStarvingLocked(p.cfg.StarveAfter)
-		}
+	p.queue.push(w)
+	if !p.expireArmed && p.cfg.AcquireTimeout > 0 {
+		p.armExpiryLocked(p.cfg.AcquireTimeout)
+	}
+	if p.cfg.StarveAfter > 0 && !p.starvation.armed {
+		p.armStarvingLocked(p.cfg.StarveAfter)
 	}
 	p.used = true
-	if p.idle.n > 0 || p.total < p.max || again {
+	if p.idle.n > 0 || p.total < p.max {
 		p.balanceLocked()
 	}
-	return w, nil
+	return w
+}
+
+// enterAgainLocked puts attempt t, whose resource was refused, back in its place in the
+// queue.
+func (p *Pool[T]) enterAgainLocked(ctx context.Context, t ticket) *waiter[T] {
+	w := p.newWaiterLocked(ctx, t.seq)
+	w.state = stateQueued
+	w.start.Store(t.start)
+	p.queue.readmit(w)
+	p.armExpiryAgainLocked()
+	p.armStarvingAgainLocked()
+	p.used = true
+	p.balanceLocked()
+	return w
 }
 
 func (p *Pool[T]) enterNowLocked(ctx context.Context, t ticket) (*waiter[T], error) {
@@ -288,7 +302,7 @@ func (p *Pool[T]) enterNowLocked(ctx context.Context, t ticket) (*waiter[T], err
 	return nil, ErrNoneNow
 }
 
-// backlogLocked is how many wait for more than Max could give them.
+// backlogLocked is how many acquirers wait beyond the resources that Max still allows.
 func (p *Pool[T]) backlogLocked() int {
 	return p.queue.n - (p.creating - p.reserved) - max(0, p.max-p.total)
 }
@@ -346,7 +360,7 @@ func (p *Pool[T]) abandon(ctx context.Context, w *waiter[T], t ticket) error {
 	return p.refuseDone(ctx, t.start)
 }
 
-// leaveLocked ends attempt t, which has no resource: somebody else may be the
+// leaveLocked ends attempt t, which has no resource: another attempt may become the
 // breaker's probe.
 func (p *Pool[T]) leaveLocked(t ticket) {
 	if t.seq == p.probe && p.probe != 0 {

@@ -12,9 +12,9 @@ type State uint8
 const (
 	// Active is the normal state.
 	Active State = iota
-	// Inactive refuses: every acquire fails at once with ErrUnavailable,
-	// whoever waits is woken with it, and nothing is created. Borrowed
-	// resources come back as always.
+	// Inactive refuses: every acquire fails at once with ErrUnavailable, waiting
+	// acquirers get the same error, and nothing is created. Borrowed resources come
+	// back as always.
 	Inactive
 	// Recovering lets one acquirer at a time through, to probe; the others
 	// are refused as in Inactive.
@@ -155,8 +155,8 @@ func (p *Pool[T]) admitLocked(t *ticket) error {
 		p.mu.Lock()
 		p.applyLocked(v)
 	}
-	// The number comes after the last leaving of the lock: whoever has the
-	// next one must stand behind in the queue.
+	// The number is given after the lock was left for the last time: an attempt with a
+	// higher number must stand behind this one in the queue.
 	again := t.seq != 0
 	if !again {
 		p.seq++

@@ -82,8 +82,8 @@ type Config[T any] struct {
 
 	// Starving is called when the first in the queue has waited StarveAfter,
 	// with the number of those in the queue, and again every StarveAfter as
-	// long as the first, whoever it is by then, has waited so long: for an
-	// owner who can make borrowers give something back. It runs on a
+	// long as the acquirer that is first by then has waited so long. It serves an
+	// owner that can make borrowers give resources back. It runs on a
 	// goroutine of the pool. No two calls run at once, nor begin less than
 	// StarveAfter apart; one that takes longer delays the next. A borrower
 	// whose resource BeforeAcquire refused has waited since its waiting began,
@@ -91,20 +91,20 @@ type Config[T any] struct {
 	// Close does not wait for one that has begun.
 	Starving func(waiting int)
 
-	// Denied says of an error of Create that whoever was asked has refused us, as
-	// with a wrong password: repeating that soon is of no use, and may lock an
-	// account. Such a create is not repeated for Min and MinIdle for 5 s, and for
-	// acquirers after longer pauses: see CreateError.Ago. It should be quick.
+	// Denied reports whether an error of Create is a refusal, such as a wrong password:
+	// repeating it soon does not help, and may lock an account. For Min and MinIdle such
+	// a create is not repeated for 5 s; for acquirers the pauses are longer: see
+	// CreateError.Ago. Denied should be quick.
 	Denied func(err error) bool
 	// FreshCredentials says that each Create asks for its credentials anew. That one
 	// was refused then tells nothing of the next: callers that wait do not share it.
 	FreshCredentials bool
 
-	// Preserve says of a resource that nothing can take its place, such as a
-	// connection that is the whole of a database in memory. Such a resource is
-	// not checked, and ends by Discard, Resize, Close or a hook's error only: not
-	// by its age, for being idle, nor by Flush. It is asked once for each, when
-	// Create has returned, on the same goroutine. One that panics has said no.
+	// Preserve reports whether a resource cannot be replaced, such as a connection whose
+	// database in memory ends with it. Such a resource is not checked. Only Discard,
+	// Resize, Close or a hook's error end it: not its age, its idle time or Flush.
+	// Preserve is called once for each resource, when Create has returned, on the same
+	// goroutine. If it panics, the answer is no.
 	Preserve func(v T) bool
 
 	// OnError is told of each of the hooks above that failed, by its name,
@@ -181,6 +181,15 @@ type Config[T any] struct {
 // completed checks c and puts the defaults in. In the result a duration of
 // zero means no bound.
 func (c Config[T]) completed() (Config[T], error) {
+	if c.Max == 0 {
+		c.Max = DefaultMax
+	}
+	err := c.check()
+	c.setDurations()
+	return c, err
+}
+
+func (c *Config[T]) check() error {
 	var errs []error
 	bad := func(format string, args ...any) {
 		errs = append(errs, fmt.Errorf("pool: config: "+format, args...))
@@ -190,9 +199,6 @@ func (c Config[T]) completed() (Config[T], error) {
 	}
 	if c.Max < 0 {
 		bad("Max is %d, must not be negative", c.Max)
-	}
-	if c.Max == 0 {
-		c.Max = DefaultMax
 	}
 	for _, n := range []struct {
 		name  string
@@ -211,6 +217,11 @@ func (c Config[T]) completed() (Config[T], error) {
 	if c.IdleOrder > FIFO {
 		bad("IdleOrder is %d, want LIFO or FIFO", c.IdleOrder)
 	}
+	return errors.Join(errs...)
+}
+
+// setDurations puts the defaults in.
+func (c *Config[T]) setDurations() {
 	for _, d := range []struct {
 		value *time.Duration
 		zero  time.Duration
@@ -241,5 +252,4 @@ func (c Config[T]) completed() (Config[T], error) {
 	case c.Jitter == 0:
 		c.Jitter = c.MaxLifetime / 10
 	}
-	return c, errors.Join(errs...)
 }

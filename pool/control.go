@@ -116,9 +116,9 @@ func (p *Pool[T]) Resize(n int) error {
 	return nil
 }
 
-// Flush replaces every resource that is not preserved (Config.Preserve): idle ones are destroyed at once,
-// borrowed ones when they come back, and what is just being created after
-// its first use. Nobody is interrupted.
+// Flush replaces every resource that is not preserved (Config.Preserve). Idle ones are
+// destroyed at once, borrowed ones when they come back, and one that is just being created
+// after its first use. No borrower is interrupted.
 func (p *Pool[T]) Flush() { p.FlushOthers(context.Background()) }
 
 // FlushOthers is Flush for Create, which has just learned why the others have to
@@ -147,11 +147,10 @@ func (p *Pool[T]) FlushOthers(ctx context.Context) {
 	p.balanceLocked()
 }
 
-// Close closes the pool. Whoever waits gets ErrClosed; idle resources are
-// destroyed, and Close returns when that is done (DestroyTimeout bounds it);
-// borrowed ones are destroyed at their release, one that is just being created
-// when Create returns. Closing again does nothing. A hook must not call it
-// and wait for it: use a goroutine.
+// Close closes the pool. Waiting acquirers get ErrClosed. Idle resources are destroyed, and
+// Close returns when that is done (DestroyTimeout bounds it). Borrowed resources are
+// destroyed at their release, one that is just being created when Create returns. Closing
+// again does nothing. A hook must not wait for Close: it calls it in a goroutine.
 func (p *Pool[T]) Close() {
 	var idle sync.WaitGroup
 	p.mu.Lock()

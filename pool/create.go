@@ -63,8 +63,8 @@ func (p *Pool[T]) spareLocked() bool {
 	return p.total < p.max && (limit <= 0 || p.creating < limit)
 }
 
-// startCreateLocked starts one create: for w alone, or for whoever is first
-// in the queue when it ends.
+// startCreateLocked starts one create: for w alone or, if w is nil, for the waiter that is
+// first in the queue when the create ends.
 func (p *Pool[T]) startCreateLocked(w *waiter[T]) {
 	c := &creation[T]{start: p.since(), w: w}
 	// Its causer is the first waiter for whom no create is running yet.
@@ -133,9 +133,9 @@ func (p *Pool[T]) create(cause context.Context, c *creation[T], epoch uint64) {
 
 // created delivers r: to the one it is for, else to the first in the queue, else to be idle.
 //
-// A resource whose creating began before a Flush is still given to somebody
-// who waits, and replaced when it comes back: a row of flushes must not keep
-// everybody waiting. It is not kept idle.
+// A resource whose create began before a Flush is still given to a waiter, and replaced
+// when it comes back: repeated flushes must not keep acquirers waiting. It is not kept
+// idle.
 func (p *Pool[T]) created(c *creation[T], r *resource[T]) {
 	var v verdict
 	// Deferred, because the Strategy is foreign code and may end the

@@ -29,10 +29,9 @@
 // AcquireNow take nothing that somebody waits for.
 //
 // Create runs in the background and belongs to the pool rather than to the
-// acquirer that caused it: what comes of it, resource or error, goes to
-// whoever is first by then. A create is started only if more wait than creates
-// are running; if a release serves the acquirer first, the new resource
-// becomes idle.
+// acquirer that caused it: its resource, or its error, goes to the acquirer that is first
+// by then. A create is started only if more acquirers wait than creates are running. If a
+// release serves the acquirer first, the new resource becomes idle.
 //
 // A resource is destroyed exactly once: when it is too old, idle for too
 // long, fails a hook, is discarded, or when the pool is flushed, shrunk or

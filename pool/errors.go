@@ -28,7 +28,7 @@ var (
 
 	// ErrStaleLease is returned by a Lease's Release and Discard when the
 	// lease has been given back before, and by those of the zero Lease.
-	// Nothing has happened to the resource or to whoever has it now.
+	// It has no effect on the resource or on its present borrower.
 	ErrStaleLease = errors.New("pool: lease already given back")
 
 	// errOrphaned is what OnError hears.

@@ -17,9 +17,9 @@ func (p *Pool[T]) armExpiryLocked(d time.Duration) {
 	}
 }
 
-// armExpiryAgainLocked sees to a waiter that came back into the queue with
-// the time it has waited already: the timer may be set for a later one. The
-// first in the queue is that one, or another that came back.
+// armExpiryAgainLocked arms the timer for a waiter that came back into the queue. The time
+// that it has waited already counts, so the timer may be set for a later waiter. The first
+// in the queue is this waiter, or another one that came back.
 func (p *Pool[T]) armExpiryAgainLocked() {
 	if p.cfg.AcquireTimeout > 0 {
 		p.armExpiryLocked(p.cfg.AcquireTimeout - p.sinceStart(p.queue.head.start.Load()))

@@ -4,16 +4,16 @@ package pool
 // small value, to be copied freely; all copies are the same lease. The zero
 // Lease holds nothing.
 //
-// A lease carries the number of its lending. Given back twice, by mistake or
-// by two goroutines at once, it is recognised whoever has the resource by
-// then.
+// A lease carries the number of its lending. So a lease that is given back twice, by
+// mistake or by two goroutines at once, is recognised even if another borrower has the
+// resource by then.
 type Lease[T any] struct {
 	r     *resource[T]
 	stamp uint64
 }
 
 // Value gives the resource. It must not be used after the lease has been
-// given back: somebody else may have it. On the zero Lease it is T's zero
+// given back: another borrower may have it. On the zero Lease it is T's zero
 // value.
 func (l Lease[T]) Value() T {
 	if l.r == nil {

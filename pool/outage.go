@@ -10,21 +10,20 @@ import (
 // Creates of the pool's own, for Min and MinIdle, are tried one at a time, after
 // a pause that doubles with each try.
 //
-// Creates for those who wait have a pause between them, too, which begins with
-// the fifth failure in a row and stays short. Who comes during that pause, when
-// nothing is there that could be given back, gets the error of the last create
-// at once. Whoever waits when a create fails gets that one's error, unless a
-// create of its own is running. So the number of creates does not depend on how
-// many wait, and nobody waits for longer than a pause and a create.
+// Creates for waiting acquirers have a pause between them, too. It begins with the fifth
+// failure in a row and stays short. An acquirer that comes during the pause, when no
+// resource is lent, gets the error of the last create at once. When a create fails, every
+// waiter gets its error, unless a create of its own is running. So the number of creates
+// does not depend on the number of waiters, and no acquirer waits for longer than a pause
+// and a create.
 //
 // One success ends all of that.
 
 const (
-	// fewFailures in a row pause nothing: a program that has failed, and mends what is
-	// wrong, does not expect to get an error from before, and database/sql tries a
-	// statement three times by itself.
+	// fewFailures in a row cause no pause: a program that has repaired the cause does not
+	// expect an old error, and database/sql tries a statement three times by itself.
 	fewFailures = 4
-	// shortestPause and longestPause are between two creates for those who wait.
+	// shortestPause and longestPause are between two creates for waiting acquirers.
 	shortestPause = 20 * time.Millisecond
 	longestPause  = 300 * time.Millisecond
 	// shortestRefill and longestRefill are between two creates of the pool's own;
@@ -41,7 +40,7 @@ const (
 type outage struct {
 	failures   int // in a row; 0: all is well, and nothing else here means anything
 	failedAt   int64
-	pause      time.Duration // between two creates for those who wait
+	pause      time.Duration // between two creates for waiting acquirers
 	nextCreate int64         // not before; of all creates but those of Warm
 	refill     time.Duration // the last pause between two of the pool's own
 	nextRefill int64
@@ -80,8 +79,8 @@ func (p *Pool[T]) outageEndsLocked() {
 	}
 }
 
-// wantedInOutageLocked is wantedLocked while creates fail. It sees to the timer
-// where something is wanted later.
+// wantedInOutageLocked is wantedLocked while creates fail. It arms the timer if a create is
+// wanted later.
 func (p *Pool[T]) wantedInOutageLocked(room int) int {
 	o := &p.outage
 	now := p.since()
@@ -107,8 +106,8 @@ func (p *Pool[T]) wantedInOutageLocked(room int) int {
 	return 0
 }
 
-// unservedLocked is how many wait without a create that was started for them.
-// Those of the pool's own do not count: they hang as long as any other.
+// unservedLocked is how many waiters have no create that was started for them. The pool's
+// own creates do not count: they may hang as well.
 func (p *Pool[T]) unservedLocked() int {
 	return p.queue.n - (p.creating - p.reserved - p.refilling)
 }
@@ -131,8 +130,8 @@ func (p *Pool[T]) retry() {
 	p.balanceLocked()
 }
 
-// pausingLocked reports whether no create may be started for those who wait,
-// because others have just failed.
+// pausingLocked reports whether no create may be started for waiting acquirers, because
+// others have just failed.
 func (p *Pool[T]) pausingLocked() bool {
 	o := &p.outage
 	return o.failures > 0 && p.mode&modeRecovering == 0 && o.pause > 0 && p.since() < o.nextCreate
@@ -147,8 +146,8 @@ func (p *Pool[T]) rememberedLocked() error {
 	return &CreateError{Err: p.lastCreateErr, Ago: max(1, p.sinceStart(p.outage.failedAt))}
 }
 
-// failUnservedLocked gives the error of a create to those who wait and have none of
-// their own: to the first, so that the next may try, or during an outage to all.
+// failUnservedLocked gives the error of a create to waiters without a create of their own:
+// to the first, so that the next one may try, or during an outage to all.
 func (p *Pool[T]) failUnservedLocked(err error, most int) {
 	if p.outage.pause > 0 {
 		most = p.queue.n

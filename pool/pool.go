@@ -22,8 +22,8 @@ type resource[T any] struct {
 	value T
 	pool  *Pool[T]
 
-	// The pool's lock protects the following fields. Whoever has the
-	// resource may read stamp without it: only the holder changes it.
+	// The pool's lock protects the following fields. The holder of the resource may
+	// read stamp without it: only the holder changes it.
 	stamp     uint64 // which lending this is; see Lease
 	epoch     uint64 // Flush and Close leave older ones behind
 	probe     uint64 // not 0: lent as this probe of the breaker
@@ -98,8 +98,8 @@ type Pool[T any] struct {
 	waits waitStats
 }
 
-// New makes a pool. It creates no resource and starts no goroutine: the first
-// use does. The error lists everything that is wrong with the configuration.
+// New makes a pool. It creates no resource and starts no goroutine before the first use.
+// The error lists everything that is wrong with the configuration.
 func New[T any](config Config[T]) (*Pool[T], error) {
 	cfg, err := config.completed()
 	if err != nil {
@@ -119,9 +119,9 @@ func New[T any](config Config[T]) (*Pool[T], error) {
 	return p, nil
 }
 
-// putLocked finds the next place for r, which nobody has: the first waiter,
-// who is returned and must be woken, the idle list, or the end. Every
-// resource that comes from anywhere passes here.
+// putLocked finds the next place for r, which has no holder: the first waiter, which is
+// returned and must be woken, the idle list, or its end. Every resource that becomes free
+// passes here.
 func (p *Pool[T]) putLocked(r *resource[T]) *waiter[T] {
 	if p.asleep {
 		p.wakeClockLocked()

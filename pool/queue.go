@@ -9,7 +9,7 @@ import (
 type waiterState uint8
 
 const (
-	stateQueued    waiterState = iota // in the queue: from whoever comes first
+	stateQueued    waiterState = iota // in the queue: from the first resource that is free
 	stateReserved                     // not in the queue: from one create
 	stateDelivered                    // the result is there
 	stateGone                         // its acquirer has left
@@ -83,7 +83,7 @@ func (q *waitQueue[T]) readmit(w *waiter[T]) {
 	q.n++
 }
 
-// pop takes out the first, who must exist. It leaves the new head's prev
+// pop takes out the first waiter, which must exist. It leaves the new head's prev
 // alone: that waiter's memory is likely in another processor's cache, and the
 // lock is held.
 func (q *waitQueue[T]) pop() *waiter[T] {
@@ -130,8 +130,8 @@ func (p *Pool[T]) recycleLocked(w *waiter[T]) {
 	p.free = w
 }
 
-// grantLocked gives r to w, who has left the queue; the caller wakes it by
-// w.wake, under the lock or after it.
+// grantLocked gives r to w, which has left the queue. The caller calls w.wake, under the
+// lock or after it.
 func (p *Pool[T]) grantLocked(w *waiter[T], r *resource[T], fresh bool) {
 	w.state, w.r, w.fresh = stateDelivered, r, fresh
 	r.w = w
@@ -141,7 +141,7 @@ func (p *Pool[T]) grantLocked(w *waiter[T], r *resource[T], fresh bool) {
 	}
 }
 
-// failLocked gives err to w, who has left the queue, and wakes it.
+// failLocked gives err to w, which has left the queue, and wakes it.
 func (p *Pool[T]) failLocked(w *waiter[T], err error) {
 	w.state, w.err = stateDelivered, err
 	if w.seq == p.probe {
@@ -150,7 +150,7 @@ func (p *Pool[T]) failLocked(w *waiter[T], err error) {
 	w.wake()
 }
 
-// failAllLocked sends everybody away who waits for anything.
+// failAllLocked fails every waiter.
 func (p *Pool[T]) failAllLocked(why func(*waiter[T]) error) {
 	for _, q := range []*waitQueue[T]{&p.queue, &p.alone} {
 		for q.head != nil {

@@ -2,15 +2,13 @@ package pool
 
 import "time"
 
-// One timer calls Starving, as one times the waiters out, and for the same
-// reasons; see expiry.go. It is armed by whoever queues while it is not, and
-// sleeps when it finds the queue empty. A closed pool's queue is empty for
-// good.
+// One timer calls Starving, for the same reasons as the one timer of expiry.go. An acquirer
+// that queues arms it, unless it is armed. It is not armed again when it finds the queue
+// empty. A closed pool's queue stays empty.
 //
-// While Starving runs, armed stays set. The timer may fire all the same: it is
-// reset for a waiter that comes back into the queue, maybe when it has fired
-// already and stands at the lock. It finds running set then, and goes; whoever
-// runs Starving sees to the timer when that has returned.
+// While Starving runs, armed stays set. The timer may still fire: a waiter that comes back
+// into the queue resets it, maybe when it has fired already and waits for the lock. It then
+// finds running set and returns. When Starving has returned, endStarving arms the timer.
 
 // starvation says when Starving is called. The pool's lock protects it.
 type starvation struct {
@@ -30,8 +28,8 @@ func (p *Pool[T]) armStarvingLocked(d time.Duration) {
 	}
 }
 
-// armStarvingAgainLocked sees to a waiter that came back into the queue with
-// the time it has waited already, maybe as its head.
+// armStarvingAgainLocked arms the timer for a waiter that came back into the queue, maybe
+// as its head. The time that it has waited already counts.
 func (p *Pool[T]) armStarvingAgainLocked() {
 	if p.cfg.StarveAfter > 0 {
 		p.armStarvingLocked(p.untilStarvingLocked(p.queue.head))

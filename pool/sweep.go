@@ -46,8 +46,17 @@ func (p *Pool[T]) sweep() {
 	if p.mode&modeClosed != 0 {
 		return
 	}
-	now := p.since()
-	p.now = now
+	p.now = p.since()
+	p.retireIdleLocked(p.now)
+	p.balanceLocked()
+	p.checkIfDueLocked(p.now)
+	if p.total > 0 || p.min > 0 || p.minIdle > 0 {
+		p.armSweepLocked()
+	}
+}
+
+// retireIdleLocked ends the idle resources that are too old or idle for too long.
+func (p *Pool[T]) retireIdleLocked(now int64) {
 	live := p.total - p.destroying
 	for i := 0; i < p.idle.n; {
 		r := p.idle.at(i)
@@ -67,16 +76,17 @@ func (p *Pool[T]) sweep() {
 		p.retireLocked(r, why)
 		live--
 	}
-	p.balanceLocked()
-	if p.cfg.CheckInterval > 0 && now >= p.nextCheck {
-		p.nextCheck = later(now, p.cfg.CheckInterval)
-		if p.cfg.Check != nil && !p.checkRunning && p.idle.n > 0 {
-			p.checkRunning = true
-			go p.checkIdle(p.idleNowLocked())
-		}
+}
+
+// checkIfDueLocked starts a round of checks when one is due.
+func (p *Pool[T]) checkIfDueLocked(now int64) {
+	if p.cfg.CheckInterval <= 0 || now < p.nextCheck {
+		return
 	}
-	if p.total > 0 || p.min > 0 || p.minIdle > 0 {
-		p.armSweepLocked()
+	p.nextCheck = later(now, p.cfg.CheckInterval)
+	if p.cfg.Check != nil && !p.checkRunning && p.idle.n > 0 {
+		p.checkRunning = true
+		go p.checkIdle(p.idleNowLocked())
 	}
 }
 
@@ -96,8 +106,8 @@ func (p *Pool[T]) idleNowLocked() []suspect[T] {
 	return all
 }
 
-// checkIdle checks one resource after the other. Whoever needs the one that
-// is being checked waits for it as for a borrowed one.
+// checkIdle checks one resource after the other. A resource that is being checked counts as
+// borrowed for acquirers.
 func (p *Pool[T]) checkIdle(all []suspect[T]) {
 	defer func() { // even if OnError ends the goroutine
 		p.mu.Lock()
@@ -144,8 +154,8 @@ func (p *Pool[T]) takeForCheck(s suspect[T]) bool {
 	return true
 }
 
-// putCheckedLocked puts r back where it was, or gives it to whoever waits by
-// now.
+// putCheckedLocked puts r back where it was, or gives it to a waiter that has come
+// meanwhile.
 func (p *Pool[T]) putCheckedLocked(r *resource[T]) {
 	if p.queue.head == nil && p.unfitLocked(r) == fit {
 		p.idle.restore(r)

@@ -1,121 +1,92 @@
-// Package generic classifies statements of a database that no dialect of ours
-// knows, by standard SQL and what is common beyond it.
 package generic
 
 import (
 	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/dialects/internal/classify"
 	"github.com/pooldriver/pooldriver/dialects/internal/sqltext"
 )
 
-// Under this classifier a connection that is not clean is thrown away: nobody
-// knows how to clean it. So plain queries must come out clean. Functions are
-// taken for harmless but for those known to change a session in any database;
-// a statement that begins with an unknown word is suspect.
+// The generic classifier goes by standard SQL and by what many databases add to it.
+// A connection that is not clean is closed, because nobody knows how to clean it. So
+// plain queries have to be clean. A function counts as harmless, unless it is known to
+// change the session in some database. A statement that begins with an unknown word is
+// suspect.
 
 var lexical = sqltext.NewRules(sqltext.DollarQuotes | sqltext.EscapeStrings | sqltext.DoubtfulNesting |
 	sqltext.ReturnEndsComment | sqltext.Backticks | sqltext.DoubtfulBrackets | sqltext.HashNames |
 	sqltext.AlternativeQuotes | sqltext.DoubtfulUnicode)
 
-// Classify returns what a text, one statement or several, leaves behind. It
-// runs on every statement: one pass, no allocation.
-func Classify(query string) dialects.Effect {
-	effect, doubt := classifyReading(query, sqltext.Reading{}, true)
-	if doubt != 0 {
-		// Some databases have backslash escapes in one kind of quotes or both.
-		for _, reading := range [...]sqltext.Reading{{SingleEscapes: true}, {SingleEscapes: true, DoubleEscapes: true}} {
-			other, _ := classifyReading(query, reading, false)
-			effect |= other
-		}
-	}
-	return effect
-}
+var language = classify.New(classify.Language{
+	Rules: lexical,
+	// Some databases have backslash escapes in one kind of quotes or both.
+	Readings: []sqltext.Reading{{}, {SingleEscapes: true}, {SingleEscapes: true, DoubleEscapes: true}},
+	Unknown:  dialects.Suspect,
+	Heads: []classify.Head{
+		{Kind: headQuery, Words: "select delete merge upsert values with table"},
+		{Kind: headQuery, Words: "start commit rollback savepoint release abort end", Effect: dialects.TxControl},
+		{Kind: classify.Evaluated, Words: `insert update replace drop truncate comment rename show describe desc
+			analyze vacuum reindex notify copy`},
+		{Kind: classify.Evaluated, Words: `declare listen unlisten lock unlock pragma load handler discard open
+			dbms_session dbms_application_info dbms_lock`, Effect: dialects.Stateful},
+		{Kind: classify.Evaluated, Words: "use attach detach connect disconnect", Effect: dialects.Stateful | dialects.ForgetPrepared},
+		{Kind: classify.Evaluated, Words: "call exec do", Effect: dialects.Suspect | dialects.TxControl},
+		{Kind: classify.Evaluated, Words: "execute", Effect: dialects.Suspect | dialects.TxControl | dialects.NamedPrepared},
+		{Kind: classify.Skipped, Words: "grant revoke"},
+		{Kind: headBegin, Words: "begin"},
+		{Kind: headSet, Words: "set reset"},
+		{Kind: headPrepared, Words: "prepare deallocate"},
+		{Kind: headCreate, Words: "create"},
+		{Kind: headAlter, Words: "alter"},
+		{Kind: headExplain, Words: "explain"},
+	},
+})
 
-// classifyReading classifies one reading of the text. Of a reading that is not
-// the likely one, a statement that does not close its quotes or has a backslash
-// outside them is a syntax error: it changes nothing, and nothing follows it.
-func classifyReading(query string, reading sqltext.Reading, likely bool) (dialects.Effect, sqltext.Doubt) {
-	var c classifier
-	c.lx.Init(query, lexical, reading)
-	total := dialects.Clean
-	for c.lx.BeginStatement() {
-		effect := c.statement(c.lx.Next())
-		if c.lx.Misread() && !likely {
-			return total, c.lx.Doubt
-		}
-		total |= effect
-	}
-	if c.lx.Broken() {
-		total |= dialects.Suspect
-	}
-	return total, c.lx.Doubt
-}
-
-type classifier struct{ lx sqltext.Lexer }
-
-// The statements, by their first word.
 const (
-	headQuery uint8 = iota + 1
-	headInert
-	headGrant
-	headTx
+	headQuery = classify.Own + iota // a SET in it is another statement
+	headBegin
 	headSet
-	headState
-	headName
 	headPrepared
-	headCall
 	headCreate
 	headAlter
 	headExplain
 )
 
-var heads = sqltext.NewNames(
-	sqltext.Group{Code: headQuery, Names: "select insert update delete merge replace upsert values with table"},
-	sqltext.Group{Code: headInert, Names: `drop truncate comment rename show describe desc
-		analyze vacuum reindex notify copy`},
-	sqltext.Group{Code: headGrant, Names: "grant revoke"},
-	sqltext.Group{Code: headTx, Names: "start commit rollback savepoint release abort end"},
-	sqltext.Group{Code: headSet, Names: "set reset"},
-	sqltext.Group{Code: headState, Names: `declare listen unlisten lock unlock pragma load handler discard open
-		dbms_session dbms_application_info dbms_lock`},
-	sqltext.Group{Code: headName, Names: "use attach detach connect disconnect"},
-	sqltext.Group{Code: headPrepared, Names: "prepare deallocate"},
-	sqltext.Group{Code: headCall, Names: "call exec execute do begin"},
-	sqltext.Group{Code: headCreate, Names: "create"},
-	sqltext.Group{Code: headAlter, Names: "alter"},
-	sqltext.Group{Code: headExplain, Names: "explain"},
-)
+// Classify returns what a text, one statement or several, leaves behind. It
+// runs on every statement: one pass, no allocation.
+func Classify(query string) dialects.Effect {
+	var c classifier
+	c.Begin(language, query)
+	for c.Next() {
+		c.Add(c.statement())
+	}
+	return c.Effect()
+}
+
+type classifier struct {
+	classify.Walk
+	maySet bool // a SET may be a part of this statement
+}
 
 // statement classifies one statement from its first token on, and leaves the
 // lexer at its end.
-func (c *classifier) statement(tok sqltext.Token) dialects.Effect {
-	lx := &c.lx
-	lx.SkipOpen(tok)
-	if lx.Ended() {
-		return dialects.Clean
-	}
-	switch lx.WordIn(heads) {
+func (c *classifier) statement() dialects.Effect {
+	lx := &c.Lx
+	lx.SkipOpen(lx.Token())
+	head := c.Head()
+	switch head.Kind {
+	case classify.Skipped:
+		return c.Skip(head.Effect)
 	case headQuery:
-		return c.query(lx.IsWord("update") || lx.IsWord("insert") || lx.IsWord("replace"))
-	case headInert:
-		return c.query(true)
-	case headGrant:
-		lx.SkipStatement()
-		return dialects.Clean
-	case headTx:
-		return c.query(false) | dialects.TxControl
+		return c.query(false) | head.Effect
+	case headBegin:
+		return c.begin()
 	case headSet:
 		return c.set()
-	case headState:
-		return c.query(true) | dialects.Stateful
-	case headName:
-		return c.query(true) | dialects.Stateful | dialects.ForgetPrepared
 	case headPrepared:
 		if lx.Next(); lx.IsWord("transaction") {
 			return c.query(true) | dialects.TxControl
 		}
 		return c.query(true) | dialects.Stateful | dialects.NamedPrepared
-	case headCall:
-		return c.call()
 	case headCreate:
 		return c.create()
 	case headAlter:
@@ -125,30 +96,22 @@ func (c *classifier) statement(tok sqltext.Token) dialects.Effect {
 		return c.query(true)
 	case headExplain:
 		return c.explain()
-	default:
-		return c.query(true) | dialects.Suspect
 	}
+	return c.query(true) | head.Effect
 }
 
-// call classifies what runs code that is not in the text, and BEGIN, which
-// opens a transaction or a block of such code.
-func (c *classifier) call() dialects.Effect {
-	lx := &c.lx
-	switch {
-	case lx.IsWord("begin"):
-		tok := lx.Next()
-		if lx.Ended() || lx.WordIn(beginModes) != 0 {
-			return c.query(false) | dialects.TxControl
-		}
-		effect := dialects.Suspect | dialects.TxControl
-		if lx.IsWord("begin") {
-			return effect | c.query(true)
-		}
-		return effect | c.statement(tok)
-	case lx.IsWord("execute"):
-		return c.query(true) | dialects.Suspect | dialects.TxControl | dialects.NamedPrepared
+// begin classifies BEGIN, which opens a transaction or a block of statements.
+func (c *classifier) begin() dialects.Effect {
+	lx := &c.Lx
+	lx.Next()
+	if lx.Ended() || lx.WordIn(beginModes) != 0 {
+		return c.query(false) | dialects.TxControl
 	}
-	return c.query(true) | dialects.Suspect | dialects.TxControl
+	effect := dialects.Suspect | dialects.TxControl
+	if lx.IsWord("begin") {
+		return effect | c.query(true)
+	}
+	return effect | c.statement()
 }
 
 var beginModes = sqltext.NewNames(sqltext.Group{Code: 1,
@@ -158,7 +121,7 @@ var beginModes = sqltext.NewNames(sqltext.Group{Code: 1,
 // SET CONSTRAINTS and SET LOCAL are about the current transaction; whether
 // they are in one the text does not show.
 func (c *classifier) set() dialects.Effect {
-	lx := &c.lx
+	lx := &c.Lx
 	lx.Next()
 	effect := dialects.Stateful
 	switch {
@@ -167,25 +130,14 @@ func (c *classifier) set() dialects.Effect {
 			effect = dialects.Suspect
 		}
 	}
-	names := lx.SkipStatementNoting(setWords)
-	if names&setForget != 0 {
-		effect |= dialects.ForgetPrepared
-	}
-	if names&setTx != 0 {
-		effect |= dialects.TxControl
-	}
-	return effect
+	return effect | dialects.Effect(lx.SkipStatementNoting(setWords))
 }
 
-const (
-	setForget uint8 = 1 << iota
-	setTx
-)
-
+// setWords are the words that matter anywhere in a SET, by their effects.
 var setWords = sqltext.NewNames(
-	sqltext.Group{Code: setForget, Names: `schema path catalog role authorization search_path current_schema sql_mode
-		quoted_identifier ansi_nulls names collation database all`},
-	sqltext.Group{Code: setTx, Names: "autocommit implicit_transactions xact_abort"},
+	sqltext.Group{Code: uint8(dialects.ForgetPrepared), Names: `schema path catalog role authorization search_path
+		current_schema sql_mode quoted_identifier ansi_nulls names collation database all`},
+	sqltext.Group{Code: uint8(dialects.TxControl), Names: "autocommit implicit_transactions xact_abort"},
 )
 
 const (
@@ -222,7 +174,8 @@ var statefulFunctions = sqltext.NewNames(sqltext.Group{Code: 1, Names: `
 // query classifies what remains of a statement. maySet says that a SET in it
 // is part of it.
 func (c *classifier) query(maySet bool) dialects.Effect {
-	lx := &c.lx
+	lx := &c.Lx
+	c.maySet = maySet
 	effect := dialects.Clean
 	for !lx.Ended() {
 		switch lx.Skim(queryWords) {
@@ -231,35 +184,39 @@ func (c *classifier) query(maySet bool) dialects.Effect {
 				effect |= dialects.Stateful
 			}
 		case sqltext.Word:
-			switch word := queryWords.Lookup(lx.Text()); {
-			case word == wordState:
-				effect |= dialects.Stateful
-			case !lx.Keyword():
-			case word == wordUpdate:
-				maySet = true
-			case word == wordBatch:
-				effect |= dialects.Suspect
-			case word == wordSet && !maySet:
-				effect |= dialects.Suspect
-			case word == wordUse && c.useDatabase():
-				effect |= dialects.Suspect | dialects.ForgetPrepared
-			case word == wordTx && c.transaction():
-				effect |= dialects.TxControl
-			case word == wordInto && c.intoTemporary():
-				effect |= dialects.Stateful
-			}
+			effect |= c.word(queryWords.Lookup(lx.Text()))
 		}
 	}
 	return effect
 }
 
+// word classifies a word that was met inside a statement.
+func (c *classifier) word(word uint8) dialects.Effect {
+	switch {
+	case word == wordState:
+		return dialects.Stateful
+	case !c.Lx.Keyword():
+	case word == wordUpdate:
+		c.maySet = true
+	case word == wordBatch, word == wordSet && !c.maySet:
+		return dialects.Suspect
+	case word == wordUse && c.useDatabase():
+		return dialects.Suspect | dialects.ForgetPrepared
+	case word == wordTx && c.transaction():
+		return dialects.TxControl
+	case word == wordInto && c.intoTemporary():
+		return dialects.Stateful
+	}
+	return dialects.Clean
+}
+
 // intoTemporary reports whether the INTO just read makes a temporary table or
 // sets a variable.
 func (c *classifier) intoTemporary() bool {
-	if c.lx.AfterWord("insert") || c.lx.AfterWord("merge") || c.lx.AfterWord("replace") {
+	if c.Lx.AfterWord("insert") || c.Lx.AfterWord("merge") || c.Lx.AfterWord("replace") {
 		return false
 	}
-	ahead := c.lx
+	ahead := c.Lx
 	tok := ahead.Next()
 	text := ahead.Text()
 	switch tok {
@@ -274,8 +231,8 @@ func (c *classifier) intoTemporary() bool {
 // transaction reports whether the BEGIN, COMMIT or ROLLBACK just read is a
 // statement and not a name: ON COMMIT DROP, SELECT commit FROM builds.
 func (c *classifier) transaction() bool {
-	begin := c.lx.IsWord("begin")
-	ahead := c.lx
+	begin := c.Lx.IsWord("begin")
+	ahead := c.Lx
 	ahead.Next()
 	return ahead.WordIn(transactionWords) != 0 || !begin && ahead.Ended()
 }
@@ -285,7 +242,7 @@ var transactionWords = sqltext.NewNames(sqltext.Group{Code: 1, Names: "tran tran
 // useDatabase reports whether the USE just read is no hint: USE INDEX (i), and
 // DB2's USE AND KEEP LOCKS.
 func (c *classifier) useDatabase() bool {
-	ahead := c.lx
+	ahead := c.Lx
 	ahead.Next()
 	return ahead.IsName() && useHints.Lookup(ahead.Text()) == 0
 }
@@ -302,7 +259,7 @@ var createModifiers = sqltext.NewNames(
 
 // create classifies CREATE from the word after it on.
 func (c *classifier) create() dialects.Effect {
-	lx := &c.lx
+	lx := &c.Lx
 	effect := dialects.Clean
 	if lx.SkipWords(createModifiers)&sqltext.Temporary != 0 {
 		effect = dialects.Stateful
@@ -325,10 +282,10 @@ var explainOptions = sqltext.NewNames(sqltext.Group{Code: 1,
 
 // explain classifies what EXPLAIN explains: some of its forms execute it.
 func (c *classifier) explain() dialects.Effect {
-	lx := &c.lx
+	lx := &c.Lx
 	lx.SkipWords(explainOptions)
 	if lx.Token() == sqltext.Open || lx.IsWord("explain") {
 		return c.query(true)
 	}
-	return c.statement(lx.Token())
+	return c.statement()
 }

@@ -13,7 +13,7 @@ import (
 	"fmt"
 
 	"github.com/pooldriver/pooldriver/dialects"
-	"github.com/pooldriver/pooldriver/dialects/internal/plain"
+	"github.com/pooldriver/pooldriver/dialects/internal/base"
 )
 
 // Dialect is the generic dialect. Its zero value is ready.
@@ -37,10 +37,11 @@ func (Dialect) Wrap(c driver.Connector) (dialects.Template, error) {
 	if c == nil {
 		return nil, errors.New("the connector to wrap is nil")
 	}
-	if err := plain.RefusePool(c); err != nil {
+	t, err := base.Wrap(c, fmt.Sprintf("generic %T", c.Driver()))
+	if err != nil {
 		return nil, err
 	}
-	return plain.NewTemplate(c, fmt.Sprintf("generic %T", c.Driver())), nil
+	return t, nil
 }
 
 // Effect is Classify.

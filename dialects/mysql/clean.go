@@ -29,8 +29,8 @@ type home struct {
 	role     string // SET ROLE
 	unusable error  // not nil: it cannot be brought back
 
-	// proxied: the server's number of the connection is another than that in
-	// the greeting, which then came from somebody in between.
+	// proxied: the server's number of the connection differs from that in the
+	// greeting, which a proxy has sent.
 	proxied bool
 }
 
@@ -167,7 +167,7 @@ func (s *session) reset(ctx context.Context) (err error) {
 	defer func() {
 		if !wake() {
 			// The deadline may be set at any moment from now on: the
-			// connection is of no more use.
+			// connection must not be used any more.
 			err = errors.Join(err, context.Cause(ctx))
 			return
 		}

@@ -56,7 +56,7 @@ func (dialect) Parse(dsn string) (dialects.Template, error) {
 func (dialect) Wrap(c driver.Connector) (dialects.Template, error) {
 	switch c.Driver().(type) {
 	case *mysql.MySQLDriver, mysql.MySQLDriver:
-		return wrap(c), nil
+		return wrap(c)
 	}
 	return nil, dialects.ErrNotMine
 }

@@ -12,20 +12,20 @@ import (
 	"github.com/pooldriver/pooldriver/dialects/internal/myerror"
 )
 
-// killer ends connections whose socket the driver has closed while the server
-// may still be at work. It has at most one connection to the server, shared by
-// those who need it at the same time and closed with the last of them.
+// killer ends connections on the server whose socket the driver has closed while the
+// server may still execute a statement. It has at most one connection of its own, which
+// all calls of stop at one time share. The last of them closes it.
 type killer struct {
 	dial   killerDial
 	logins *logins // nil where user and password are not ours
 
 	users atomic.Int32 // those between the beginning and the end of stop
 
-	turn  chan struct{} // holds a token while somebody uses what follows
+	turn  chan struct{} // a lock with a context, for the following fields
 	open  bool
 	link  link
 	at    string              // the address it leads to
-	as    dialects.Credential // that it was let in with
+	as    dialects.Credential // that it has logged in with
 	all   bool                // it has seen another user's connection
 	tried attempts
 }
@@ -52,7 +52,7 @@ func (k *killer) unlock() { <-k.turn }
 // killLabel marks the statement in the server's process list and logs.
 const killLabel = "/* pooldriver: kill a cancelled statement */ "
 
-// errElsewhere: the number belongs to a connection of somebody else's.
+// errElsewhere: the number belongs to another client's connection.
 var errElsewhere = errors.New("the connection cannot be killed: it was not found on the server that answers now")
 
 // errProxied: the number in the greeting is that of a proxy, which shares the
@@ -83,7 +83,7 @@ func (k *killer) stop(ctx context.Context, v victim) error {
 			return nil
 		case unable(err):
 			wait = unablePause
-		case err != nil && ctx.Err() == nil && !fullHouse(err):
+		case err != nil && ctx.Err() == nil && !isFull(err):
 			return fmt.Errorf("ending a connection on the server: %w", err)
 		}
 		if pause(ctx, wait); ctx.Err() != nil {
@@ -92,9 +92,9 @@ func (k *killer) stop(ctx context.Context, v victim) error {
 	}
 }
 
-// fullHouse reports whether the server has no place for the connection that
-// kills. What it is to kill takes one of the places, and may end by itself.
-func fullHouse(err error) bool { return myerror.Full.Has(int(errorNumber(err))) }
+// isFull reports whether the server has no place for the connection that kills. The
+// connection to be killed takes one of the places, and may end by itself.
+func isFull(err error) bool { return myerror.IsFull(int(errorNumber(err))) }
 
 // step looks whether the connection is still there and kills it once.
 func (k *killer) step(ctx context.Context, v victim, asked *bool) (gone bool, err error) {
@@ -126,13 +126,14 @@ func (k *killer) step(ctx context.Context, v victim, asked *bool) (gone bool, er
 }
 
 // look reports whether the server no longer lists the connection. Behind a load
-// balancer this may be another server, where the number is somebody else's. So
-// the user has to be the same, and, where the server sees our ports as they
-// are, the port too. Another user than the connection's sees it only with a
-// privilege, and then sees the connections of others as well.
+// balancer this may be another server, where the number belongs to another connection.
+// So the user has to be the same and, if the server sees our ports as they are, the port
+// too. Another user than the connection's needs a privilege to see it, and with that
+// privilege also sees the connections of others.
 func (k *killer) look(ctx context.Context, v victim) (gone bool, err error) {
+	foreign := k.as.User != v.login.User
 	same, others := "user = SUBSTRING_INDEX(USER(), '@', 1)", "0"
-	if k.as.User != v.login.User {
+	if foreign {
 		same = fmt.Sprintf("user = X'%x'", v.login.User)
 		others = "(SELECT COUNT(*) > 0 FROM information_schema.processlist" +
 			" WHERE user NOT IN (SUBSTRING_INDEX(USER(), '@', 1), SUBSTRING_INDEX(CURRENT_USER(), '@', 1)))"
@@ -142,27 +143,31 @@ func (k *killer) look(ctx context.Context, v victim) (gone bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	var own, other string
-	listed, sameUser := false, false
+	var own string
+	var listed []text // the victim's row
 	for _, row := range answer {
-		k.all = k.all || k.as.User != v.login.User && row[3].string == "1"
+		k.all = k.all || foreign && row[3].string == "1"
 		if row[0].string == "1" {
 			own = port(row[1].string)
-			continue
+		} else {
+			listed = row
 		}
-		listed, other, sameUser = true, port(row[1].string), row[2].string == "1"
 	}
 	switch {
-	case !listed && k.as.User != v.login.User && !k.all:
+	case listed == nil && foreign && !k.all:
 		return false, errUnseen
-	case !listed:
+	case listed == nil:
 		return true, nil
-	case !sameUser:
-		return false, errElsewhere
-	case k.link.wire != nil && own != "" && own == port(k.link.wire.LocalAddr().String()) && v.local != "" && other != port(v.local):
+	case listed[2].string != "1" || k.seesPort(own) && v.local != "" && port(listed[1].string) != port(v.local):
 		return false, errElsewhere
 	}
 	return false, nil
+}
+
+// seesPort reports whether the server sees our ports as they are. own is the port of the
+// connection that kills, as the server sees it.
+func (k *killer) seesPort(own string) bool {
+	return k.link.wire != nil && own != "" && own == port(k.link.wire.LocalAddr().String())
 }
 
 // port is what follows the last colon of an address; "" for a Unix socket.
@@ -174,8 +179,8 @@ func port(address string) string {
 	return port
 }
 
-// leave closes the connection with its last user. It does not wait for its
-// turn: whoever has it came later, and will leave in turn.
+// leave closes the connection after its last user. It does not wait for the lock: the
+// holder came later, and calls leave itself.
 func (k *killer) leave() {
 	if k.users.Add(-1) > 0 {
 		return

@@ -12,7 +12,7 @@ import (
 
 // logins is what a template knows of users and passwords that are not the DSN's.
 type logins struct {
-	// ask returns the credential of now; nil where there is none but the DSN's.
+	// ask returns the current credential; nil if there is none but the DSN's.
 	ask func(ctx context.Context, refused dialects.Credential) (dialects.Credential, error)
 
 	mu     sync.Mutex           // protects following fields
@@ -95,15 +95,15 @@ func (a *attempts) wasRefused(cred dialects.Credential) bool {
 var (
 	// errRefused: the server lets in none of the credentials.
 	errRefused = errors.New("no user and password that are known is let in to kill it")
-	// errUnseen: whoever may not see other users' connections cannot say that
-	// one of them has gone.
+	// errUnseen: a user without the privilege to see other users' connections cannot
+	// tell that one of them has ended.
 	errUnseen = errors.New("its user is let in no more, and another one may not see it")
 	// errDenied: another user sees it and may not kill it.
 	errDenied = errors.New("its user is let in no more, and another one may not kill it")
 )
 
-// unable reports whether the killer could do nothing for now. Another credential
-// may come, or the statement end where that can be seen.
+// unable reports whether the killer can do nothing for now. Another credential may come,
+// or the statement may end.
 func unable(err error) bool {
 	return errors.Is(err, errRefused) || errors.Is(err, errUnseen) || errors.Is(err, errDenied)
 }
@@ -111,8 +111,8 @@ func unable(err error) bool {
 // unablePause is between two tries then.
 const unablePause = 250 * time.Millisecond
 
-// connect sees to a connection by which v can be ended: to the same address, and
-// by v's user, who may always do so, or else by another one, who may have the
+// connect opens a connection that can end v, unless there is one. It leads to the same
+// address. Its user is v's, which may always end v, or another one, which may have the
 // privileges. The lock is held.
 func (k *killer) connect(ctx context.Context, v victim) error {
 	if k.open && k.at != v.remote {
@@ -142,9 +142,9 @@ func (k *killer) connect(ctx context.Context, v victim) error {
 	}
 }
 
-// choose returns the credential to try next, if there is one left: the newest if
-// it is the same user's, else the connection's own. Both may have been good only
-// for a time. What then is good now only the program's source of them knows.
+// choose returns the credential to try next, if there is one left: the newest if it is
+// the same user's, else the connection's own. Both may have expired. Then the program's
+// source is asked for the current one.
 func (k *killer) choose(ctx context.Context, own dialects.Credential) (as dialects.Credential, ok bool) {
 	newest, known := k.logins.latest()
 	if known && newest.User == own.User {
@@ -159,7 +159,7 @@ func (k *killer) choose(ctx context.Context, own dialects.Credential) (as dialec
 	return newest, known && !k.tried.wasRefused(newest)
 }
 
-// current asks for the credential of now. If nobody knows, the last one stands.
+// current asks for the current credential. If that fails, the last one is returned.
 func (k *killer) current(ctx context.Context, refused dialects.Credential) *dialects.Credential {
 	if k.logins == nil || k.logins.ask == nil {
 		return nil

@@ -40,10 +40,10 @@ const (
 	askReady    = "SHOW GLOBAL STATUS LIKE 'wsrep_ready'"
 )
 
-// askServer asks a server what it is. Nobody who connects can see a replica as
-// such; one counts as a standby that is read-only, which is how replicas are
-// kept from being written to. A node of Galera may show its state also when it
-// refuses everything else ("WSREP has not yet prepared node for application use").
+// askServer asks a server what it is. A client without privileges cannot recognise a
+// replica. A read-only server counts as a standby: replicas are usually read-only. A node
+// of Galera shows its state also while it refuses all other statements ("WSREP has not
+// yet prepared node for application use").
 func askServer(ctx context.Context, conn driver.Conn) (hosts.Server, error) {
 	var s hosts.Server
 	settings, err := ask(ctx, conn, askSettings)

@@ -6,14 +6,14 @@ import (
 	"time"
 
 	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/dialects/internal/base"
 	"github.com/pooldriver/pooldriver/dialects/internal/hosts"
 	"github.com/pooldriver/pooldriver/dialects/internal/wire"
-	"github.com/pooldriver/pooldriver/internal/redact"
 )
 
 // session is one connection to a server.
 type session struct {
-	redact.Label
+	*base.Session // what the driver itself can do
 	link
 	inner
 
@@ -37,7 +37,7 @@ type session struct {
 var _ dialects.Session = (*session)(nil)
 
 func newSession(l link, k *killer, t dialects.Template) *session {
-	s := &session{Label: redact.Label(t.Target()), link: l, inner: lookInto(l.conn), killer: k, traits: t.Traits()}
+	s := &session{Session: base.NewSession(l.conn, t.Target()), link: l, inner: lookInto(l.conn), killer: k, traits: t.Traits()}
 	s.traits.PreparedKeepsTypes = true
 	if l.wire != nil {
 		s.thread = threadID(l.wire.Head())
@@ -46,8 +46,6 @@ func newSession(l link, k *killer, t dialects.Template) *session {
 	s.autocommitAtConnect = s.autocommit()
 	return s
 }
-
-func (s *session) Conn() driver.Conn { return s.conn }
 
 var _ dialects.ConnTraits = (*session)(nil)
 
@@ -94,14 +92,6 @@ func (s *session) Sever() {
 	if s.wire != nil {
 		s.wire.Sever()
 	}
-}
-
-func (s *session) Ping(ctx context.Context) error {
-	p, ok := s.conn.(driver.Pinger)
-	if !ok {
-		return errNotDriver
-	}
-	return p.Ping(ctx)
 }
 
 func (s *session) Sent() (n uint64, ok bool) {

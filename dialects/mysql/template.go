@@ -12,15 +12,14 @@ import (
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/dialects/internal/base"
 	"github.com/pooldriver/pooldriver/dialects/internal/hosts"
-	"github.com/pooldriver/pooldriver/internal/redact"
 )
 
 // template makes connections from a DSN.
 type template struct {
-	redact.Label
+	base.Destination
 
-	pool    []dialects.Param
 	servers []*server // that the DSN names
 	list    *hosts.List
 	role    hosts.Role
@@ -39,7 +38,7 @@ func parse(dsn string) (*template, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &template{Label: redact.Label(target(at)), pool: p.pool, role: p.role}
+	t := &template{Destination: base.NewDestination(target(at), p.pool), role: p.role}
 	var names []string
 	for _, where := range at.places() {
 		s, err := t.newServer(at, where, p)
@@ -67,10 +66,6 @@ func target(at parts) string {
 	return s
 }
 
-func (t *template) PoolParams() []dialects.Param { return t.pool }
-
-func (t *template) Target() string { return t.String() }
-
 func (t *template) Driver() driver.Driver { return &mysql.MySQLDriver{} }
 
 // Traits of a connection whose settings are known: with interpolateParams the
@@ -90,8 +85,6 @@ func (t *template) Traits() dialects.Traits {
 var traits = dialects.Traits{StatusKnown: true, StatementsEndWithSession: true}
 
 func (t *template) TakesCredential() bool { return true }
-
-func (t *template) Close() error { return nil }
 
 func (t *template) Dial(ctx context.Context, cred *dialects.Credential) (dialects.Session, error) {
 	order := t.logins.begin()
@@ -113,48 +106,59 @@ func (t *template) Dial(ctx context.Context, cred *dialects.Credential) (dialect
 // in that it then refuses every statement.
 func (t *template) asks() bool { return t.role != hosts.Any || len(t.servers) > 1 }
 
-// dialHost connects to one server of the DSN. Of several addresses of its name
-// each is asked, where that has to be; else the dialer tries them, which knows how
-// not to wait for IPv6 that leads nowhere (RFC 8305). If the one that accepted is
-// then silent for its share of the time, the others follow.
+// dialHost connects to one server of the DSN, whose name may have several addresses. If
+// the server's role matters, each address is a server to be asked. If not, the dialer
+// tries them: it does not wait for IPv6 that leads nowhere (RFC 8305).
 func (t *template) dialHost(ctx context.Context, srv *server, patience time.Duration, cred *dialects.Credential) (*session, hosts.Outcome) {
-	host, port, err := net.SplitHostPort(srv.config.Addr)
-	if srv.config.Net != "tcp" || err != nil {
-		return t.connect(ctx, srv, "", patience, cred)
-	}
-	found, err := lookup(ctx, host)
+	found, err := addresses(ctx, srv.config)
 	switch {
 	case err != nil && t.asks():
 		return nil, hosts.Outcome{Err: err}
 	case err != nil || len(found) == 0:
 		return t.connect(ctx, srv, "", patience, cred)
+	case len(found) == 1:
+		return t.connect(ctx, srv, found[0], patience, cred) // not looked up again
+	case t.asks():
+		return t.dialEach(ctx, srv, found, patience, cred)
 	}
+	return t.dialAny(ctx, srv, found, patience, cred)
+}
+
+// addresses are those of a server's name; none where the driver looks it up.
+func addresses(ctx context.Context, c *mysql.Config) ([]string, error) {
+	host, port, err := net.SplitHostPort(c.Addr)
+	if c.Net != "tcp" || err != nil {
+		return nil, nil
+	}
+	found, err := lookup(ctx, host)
 	for i, ip := range found {
 		found[i] = net.JoinHostPort(ip, port)
 	}
-	if len(found) == 1 {
-		return t.connect(ctx, srv, found[0], patience, cred) // not looked up again
-	}
-	others := func(ctx context.Context, found []string) (*session, hosts.Outcome) {
-		return hosts.Addresses(ctx, found, patience, func(ctx context.Context, address string, patience time.Duration) (*session, hosts.Outcome) {
-			return t.connect(ctx, srv, address, patience, cred)
-		}, hosts.Drop)
-	}
-	if t.asks() {
-		return others(ctx, found)
-	}
+	return found, err
+}
+
+// dialEach tries one address after the other.
+func (t *template) dialEach(ctx context.Context, srv *server, found []string, patience time.Duration, cred *dialects.Credential) (*session, hosts.Outcome) {
+	return hosts.Addresses(ctx, found, patience, func(ctx context.Context, address string, patience time.Duration) (*session, hosts.Outcome) {
+		return t.connect(ctx, srv, address, patience, cred)
+	}, hosts.Drop)
+}
+
+// dialAny lets the dialer choose an address. If the address that accepts is then silent
+// for its share of the time, the others follow.
+func (t *template) dialAny(ctx context.Context, srv *server, found []string, patience time.Duration, cred *dialects.Credential) (*session, hosts.Outcome) {
 	own, cancel := ctx, func() {}
 	if deadline, ok := ctx.Deadline(); ok {
 		own, cancel = context.WithTimeout(ctx, time.Until(deadline)/time.Duration(len(found)))
 	}
 	defer cancel()
 	s, o, reached := t.connectTo(own, srv, "", patience, cred)
-	found = slices.DeleteFunc(found, func(address string) bool { return address == reached })
-	if o.Err == nil || o.Final || reached == "" || len(found) == 0 || ctx.Err() != nil {
+	others := slices.DeleteFunc(found, func(address string) bool { return address == reached })
+	if o.Err == nil || o.Final || reached == "" || len(others) == 0 || ctx.Err() != nil {
 		return s, o
 	}
 	first := fmt.Errorf("%s: %w", reached, o.Err)
-	if s, o = others(ctx, found); o.Err != nil {
+	if s, o = t.dialEach(ctx, srv, others, patience, cred); o.Err != nil {
 		o.Err = errors.Join(first, o.Err)
 	}
 	return s, o

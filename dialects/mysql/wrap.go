@@ -5,25 +5,29 @@ import (
 	"database/sql/driver"
 
 	"github.com/pooldriver/pooldriver/dialects"
-	"github.com/pooldriver/pooldriver/dialects/internal/plain"
+	"github.com/pooldriver/pooldriver/dialects/internal/base"
 )
 
-// wrapped makes connections by somebody else's connector. There is no wire
-// under them: nobody counts bytes, the connection's number costs a round trip,
-// and a session cannot be cleaned in place.
+// wrapped makes connections by the program's connector. There is no wire under them: the
+// bytes are not counted, the connection's number costs a round trip, and a session cannot
+// be cleaned in place.
 type wrapped struct {
-	*plain.Template
+	*base.Template
 	killer *killer
 }
 
 var _ dialects.Template = (*wrapped)(nil)
 
-func wrap(c driver.Connector) *wrapped {
-	w := &wrapped{Template: plain.NewTemplate(c, "mysql (by a connector of the program)")}
+func wrap(c driver.Connector) (dialects.Template, error) {
+	t, err := base.Wrap(c, "mysql by a connector")
+	if err != nil {
+		return nil, err
+	}
+	w := &wrapped{Template: t}
 	w.killer = newKiller(func(ctx context.Context, _ string, _ dialects.Credential) (link, error) {
 		return w.connect(ctx, nil)
 	})
-	return w
+	return w, nil
 }
 
 func (w *wrapped) connect(ctx context.Context, cred *dialects.Credential) (link, error) {
@@ -39,8 +43,8 @@ func (w *wrapped) Dial(ctx context.Context, cred *dialects.Credential) (dialects
 		return nil, err
 	}
 	s := newSession(l, w.killer, w)
-	// The number has to be known before a statement is cancelled; afterwards
-	// there is nobody left to ask.
+	// The number has to be known before a statement is cancelled: afterwards the
+	// connection cannot be asked.
 	if s.thread, err = askThread(ctx, l.conn); err != nil {
 		l.drop()
 		return nil, err

@@ -15,7 +15,6 @@ import (
 	"github.com/pooldriver/pooldriver/dialects/internal/classify/mysql"
 	"github.com/pooldriver/pooldriver/dialects/internal/classify/postgres"
 	"github.com/pooldriver/pooldriver/dialects/internal/classify/sqlite"
-	"github.com/pooldriver/pooldriver/dialects/internal/plain"
 )
 
 func init() { dialects.Register(dialect{}) }
@@ -42,10 +41,7 @@ func (dialect) Wrap(c driver.Connector) (dialects.Template, error) {
 	if _, ok := c.Driver().(*odbcdriver.Driver); !ok {
 		return nil, dialects.ErrNotMine
 	}
-	if err := plain.RefusePool(c); err != nil {
-		return nil, err
-	}
-	return wrapTemplate(c), nil
+	return wrap(c)
 }
 
 // undecided is what holds whichever database it turns out to be.

@@ -64,10 +64,9 @@ func hasState(err error, wanted ...string) bool {
 	return slices.ContainsFunc(records(err), func(d odbcdriver.DiagRecord) bool { return slices.Contains(wanted, d.State) })
 }
 
-// hasNative reports whether the database's own number of the error is one of
-// the numbers.
-func hasNative(err error, numbers ...int) bool {
-	return slices.ContainsFunc(records(err), func(d odbcdriver.DiagRecord) bool { return slices.Contains(numbers, d.NativeError) })
+// hasNative reports whether number is the database's own number of the error.
+func hasNative(err error, number int) bool {
+	return slices.ContainsFunc(records(err), func(d odbcdriver.DiagRecord) bool { return d.NativeError == number })
 }
 
 func saysAny(err error, texts ...string) bool {
@@ -97,7 +96,7 @@ var doubtfulClasses = []string{"HY", "08", "57", "58", "S1", "01", "70"}
 
 // isTooMany: the server has no place for another connection.
 func isTooMany(err error) bool {
-	return hasState(err, "53300") || hasNative(err, myerror.Full...) ||
+	return hasState(err, "53300") || slices.ContainsFunc(records(err), func(d odbcdriver.DiagRecord) bool { return myerror.IsFull(d.NativeError) }) ||
 		saysAny(err, "too many connections", "Too many connections", "too many clients")
 }
 

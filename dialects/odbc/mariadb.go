@@ -39,20 +39,19 @@ func (mariadb) renewsQueries() bool { return true }
 
 func (mariadb) classify(query string) dialects.Effect { return mysql.Classify(query) }
 
-func (mariadb) diagnose(err error) dialects.Diagnosis {
+// diagnose leaves out what this session has no use for: it has no roles, its TxStatus
+// does not show the end of a transaction, and the statement itself handles StaleStatement.
+func (mariadb) diagnose(err error) (found dialects.Diagnosis) {
 	switch {
 	case outgrown(err):
 		return 0
-	case serverLost(err), hasNative(err, myerror.Leaving...):
+	case serverLost(err):
 		return dialects.ServerLeaving
-	case hasNative(err, myerror.LoginRefused...):
-		return dialects.AuthFailed
-	case hasNative(err, myerror.TxEnders...):
-		return dialects.TxEnded
-	case hasNative(err, myerror.TooManyPrepared):
-		return dialects.TooManyPrepared
 	}
-	return 0
+	for _, d := range records(err) {
+		found |= myerror.Diagnose(d.NativeError, d.Message)
+	}
+	return found & (dialects.ServerLeaving | dialects.AuthFailed | dialects.TxEnded | dialects.TooManyPrepared)
 }
 
 func (mariadb) refuses(*conn, string) error { return nil }
@@ -148,7 +147,7 @@ func (m mariadb) rollback(ctx context.Context, s *session) error {
 	return s.conn.execute(ctx, "SET autocommit = 1")
 }
 
-// clean: COM_RESET_CONNECTION is not to be had through ODBC.
+// clean: ODBC has no way to send COM_RESET_CONNECTION.
 func (mariadb) clean(_ context.Context, _ *session, effect dialects.Effect) (bool, error) {
 	if effect.Dirty() {
 		return false, dialects.ErrCannotClean

@@ -76,34 +76,37 @@ func (s *stmt) execute(ctx context.Context, args []driver.Value) (driver.Result,
 	})
 }
 
-// run executes the statement by how. One that no longer fits its tables is
-// prepared anew, once: nothing of it was executed.
-func run[T any](ctx context.Context, s *stmt, how func() (T, error)) (T, error) {
+// ready makes the statement ready to be executed, or says why it must not be.
+func (s *stmt) ready(ctx context.Context) error {
 	c := s.conn
 	if err := c.usable(); err != nil {
-		var none T
-		return none, err
+		return err
 	}
 	if err := c.database.refuses(c, s.query); err != nil {
-		var none T
-		return none, err
+		return err
 	}
 	if s.bound != nil && c.database.renewsQueries() {
-		if err := s.renew(ctx); err != nil {
-			var none T
-			return none, c.noteError(err)
-		}
+		return c.noteError(s.renew(ctx))
+	}
+	return nil
+}
+
+// run executes the statement by how. A statement that no longer fits its tables is
+// prepared again, once: nothing of it was executed.
+func run[T any](ctx context.Context, s *stmt, how func() (T, error)) (T, error) {
+	c := s.conn
+	if err := s.ready(ctx); err != nil {
+		var none T
+		return none, err
 	}
 	c.executions++
 	v, err := call(ctx, c, how)
 	if c.lost != nil && c.database.harmless(err, s.query) {
 		c.executions--
 	}
-	if err == nil || ctx.Err() != nil || c.lost != nil {
+	// In transactionMode what ran before the error was rolled back: nothing may follow.
+	if err == nil || ctx.Err() != nil || c.lost != nil || c.tx != nil && c.mode == transactionMode {
 		return v, c.noteError(err)
-	}
-	if c.tx != nil && c.mode == transactionMode {
-		return v, c.noteError(err) // what ran before it was rolled back: nothing may follow
 	}
 	if c.database.mend(ctx, c, err) || c.database.stale(err, s.query) && s.renew(ctx) == nil {
 		if w, e := call(ctx, c, how); e == nil || ctx.Err() != nil || c.lost != nil {

@@ -7,20 +7,19 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
-	"io"
 	"sync/atomic"
 	"time"
 
 	"github.com/pooldriver/pooldriver/dialects"
-	"github.com/pooldriver/pooldriver/internal/redact"
+	"github.com/pooldriver/pooldriver/dialects/internal/base"
 )
 
 // template opens connections by a connection string, or by a connector of
 // somebody else's. It prints as its target: both may hold a password.
 type template struct {
-	redact.Label
+	base.Destination
 	source
-	connector driver.Connector // nil: the connection string
+	connector *base.Template // nil: the connection string
 	dialect   deciding
 	mode      atomic.Int32 // of PostgreSQL's ODBC driver; 0: not known yet
 
@@ -33,18 +32,18 @@ var (
 )
 
 func newTemplate(src source) *template {
-	return &template{Label: redact.Label(src.target), source: src}
+	return &template{Destination: base.NewDestination(src.target, src.params), source: src}
 }
 
-func wrapTemplate(c driver.Connector) *template {
-	return &template{Label: "odbc by a connector", connector: c}
+func wrap(c driver.Connector) (dialects.Template, error) {
+	t, err := base.Wrap(c, "odbc by a connector")
+	if err != nil {
+		return nil, err
+	}
+	return &template{Destination: t.Destination, connector: t}, nil
 }
 
 func (t *template) Dialect() dialects.Dialect { return &t.dialect }
-
-func (t *template) PoolParams() []dialects.Param { return t.params }
-
-func (t *template) Target() string { return t.String() }
 
 func (t *template) Driver() driver.Driver {
 	if t.connector != nil {
@@ -88,12 +87,12 @@ func (t *template) Dial(ctx context.Context, cred *dialects.Credential) (dialect
 	return nil, how.explain(err)
 }
 
-// Close closes the connector if it wants that, as sql.DB.Close does.
+// Close closes the connector, if there is one.
 func (t *template) Close() error {
-	if c, ok := t.connector.(io.Closer); ok {
-		return c.Close()
+	if t.connector == nil {
+		return nil
 	}
-	return nil
+	return t.connector.Close()
 }
 
 // dialer dials once, and once more to end what it has dialled.
@@ -166,10 +165,7 @@ func (d dialer) dialOnce(ctx context.Context) (driver.Conn, error) {
 
 func (d dialer) open(ctx context.Context) (driver.Conn, error) {
 	if c := d.template.connector; c != nil {
-		if d.cred != nil {
-			return nil, errors.New("a wrapped connector cannot be given a credential; use a DSN instead of Wrap")
-		}
-		return c.Connect(ctx)
+		return c.Connect(ctx, d.cred)
 	}
 	text, _ := d.text()
 	return registeredDriver().Open(text)

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/dialects/internal/base"
 	"github.com/pooldriver/pooldriver/dialects/internal/hosts"
 )
 
@@ -81,7 +82,7 @@ func parse(dsn string) (*template, error) {
 	if err := checkShown(config, user); err != nil {
 		return nil, err
 	}
-	t := &template{Label: labelOf(config, user), config: config, params: takePoolParams(config)}
+	t := &template{Destination: base.NewDestination(targetOf(config, user), takePoolParams(config)), config: config}
 	t.role, t.addresses = roleOf(config), addresses(config)
 	t.list = hosts.New(t.addresses...)
 	return t, nil

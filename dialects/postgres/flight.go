@@ -55,46 +55,62 @@ const (
 
 // readFlight looks at what pgx sends: whole messages.
 func readFlight(p []byte) flight {
-	var f flight
-	var total, closes, extended, copies int
-	last := byte(0)
+	var n counts
 	for rest := p; len(rest) > 0; {
 		msg, err := firstMessage(rest)
 		if err != nil || msg == nil {
 			return flight{kind: mixed}
 		}
 		rest = rest[len(msg):]
-		total++
-		switch last = msg[0]; last {
-		case 'X':
+		switch {
+		case msg[0] == 'X':
 			return flight{kind: farewell}
-		case 'Q':
-			if total == 1 && len(rest) == 0 {
-				text, _, _ := bytes.Cut(msg[headerSize:], []byte{0})
-				return flight{kind: query, text: text, syncs: 1}
-			}
-		case 'S':
-			f.syncs++
-			closes++
-			extended++
-		case 'C':
-			closes++
-			extended++
-		case 'P', 'B', 'D', 'E':
-			extended++
-		case 'd', 'c', 'f':
-			copies++
+		case msg[0] == 'Q' && n.total == 0 && len(rest) == 0:
+			text, _, _ := bytes.Cut(msg[headerSize:], []byte{0})
+			return flight{kind: query, text: text, syncs: 1}
 		}
+		n.add(msg[0])
 	}
+	return flight{kind: n.kind(), syncs: n.syncs}
+}
+
+// counts are the messages of a flight.
+type counts struct {
+	total, syncs int
+	closes       int  // Close and Sync
+	extended     int  // of the extended protocol, closes included
+	copies       int  // of a COPY
+	last         byte // the type of the last one
+}
+
+func (n *counts) add(kind byte) {
+	n.total++
+	n.last = kind
+	switch kind {
+	case 'S':
+		n.syncs++
+		n.closes++
+		n.extended++
+	case 'C':
+		n.closes++
+		n.extended++
+	case 'P', 'B', 'D', 'E':
+		n.extended++
+	case 'd', 'c', 'f':
+		n.copies++
+	}
+}
+
+func (n *counts) kind() flightKind {
 	switch {
-	case copies == total:
-		f.kind = copying
-	case closes == total && last == 'S':
-		f.kind = closing
-	case extended == total && last == 'S' && f.syncs == 1:
-		f.kind = series
+	case n.copies == n.total:
+		return copying
+	case n.closes == n.total && n.last == 'S':
+		return closing
+	case n.extended == n.total && n.last == 'S' && n.syncs == 1:
+		return series
 	}
-	return f
+	return mixed
 }
 
 // harmless: it changes nothing, in a transaction, a failed one or none. The

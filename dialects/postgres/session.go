@@ -101,7 +101,7 @@ func (s *session) LastTxStatus() dialects.TxStatus {
 // long that tells too little: something on the way may have forgotten it.
 func (s *session) Peek() dialects.Liveness {
 	if s.TxStatus() != dialects.TxNone {
-		return dialects.Dead // closed, or used by somebody who has given it back
+		return dialects.Dead // closed, or still used by its last borrower
 	}
 	if s.wire != nil && s.wire.Fresh() {
 		return dialects.Alive

@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/dialects/internal/base"
 	"github.com/pooldriver/pooldriver/dialects/internal/hosts"
 	"github.com/pooldriver/pooldriver/dialects/internal/wire"
 	"github.com/pooldriver/pooldriver/internal/redact"
@@ -22,9 +23,8 @@ import (
 
 // template is a parsed DSN. It prints as its target: config holds the password.
 type template struct {
-	redact.Label
+	base.Destination
 	config *pgx.ConnConfig // never handed out, only copies of it
-	params []dialects.Param
 
 	addresses []string // of the hosts that config names
 	list      *hosts.List
@@ -43,9 +43,9 @@ var _ dialects.Template = (*template)(nil)
 var traits = dialects.Traits{TxKeepsContext: true, BadConnUnsure: true, StatusKnown: true, StatementsEndWithSession: true, PreparedAges: true,
 	BytesKept: true, ArgsAsGiven: true}
 
-// labelOf says where config leads: the user if there is one to name, the first
+// targetOf says where config leads: the user if there is one to name, the first
 // host, and how many there are besides.
-func labelOf(config *pgx.ConnConfig, user string) redact.Label {
+func targetOf(config *pgx.ConnConfig, user string) string {
 	list := addresses(config)
 	s := "postgres "
 	if user != "" {
@@ -55,12 +55,8 @@ func labelOf(config *pgx.ConnConfig, user string) redact.Label {
 	if n := len(list) - 1; n > 0 {
 		s += fmt.Sprintf(" (+%d more)", n)
 	}
-	return redact.Label(s)
+	return s
 }
-
-func (t *template) PoolParams() []dialects.Param { return t.params }
-
-func (t *template) Target() string { return t.String() }
 
 func (t *template) Driver() driver.Driver { return stdlib.GetDefaultDriver() }
 
@@ -72,9 +68,6 @@ func (t *template) Traits() dialects.Traits {
 }
 
 func (t *template) TakesCredential() bool { return true }
-
-// Close has nothing to free.
-func (t *template) Close() error { return nil }
 
 // throughWire puts our network connection under pgx's. pgx dials by it for a request
 // to cancel, too, where it does no harm.
@@ -93,9 +86,9 @@ func through(dial pgconn.DialFunc, put func(net.Conn) net.Conn) pgconn.DialFunc 
 	}
 }
 
-// connectError stands in for pgx's, which carries the whole configuration, the
-// password included, to whoever asks errors.As for it. The chain goes on below
-// it: the server's error, the network's, the context's.
+// connectError replaces pgx's error, from which errors.As gives the whole configuration
+// with the password. It unwraps to what was below: the server's error, the network's, the
+// context's.
 type connectError struct {
 	text string
 	err  error

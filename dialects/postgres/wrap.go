@@ -9,13 +9,13 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/pooldriver/pooldriver/dialects"
-	"github.com/pooldriver/pooldriver/dialects/internal/plain"
+	"github.com/pooldriver/pooldriver/dialects/internal/base"
 )
 
-// wrapped is a template of somebody else's connector: pgx with hooks, or with a
-// configuration that no DSN expresses. Nothing counts bytes under it.
+// wrapped is a template of the program's connector: pgx with hooks, or with a
+// configuration that no DSN expresses. The bytes under it are not counted.
 type wrapped struct {
-	*plain.Template
+	*base.Template
 	hooked bool // something of the program's may run on each new connection
 	own    bool // the connections are pgx's, with nothing around them
 }
@@ -27,10 +27,11 @@ func wrap(c driver.Connector) (dialects.Template, error) {
 	if _, ok := c.Driver().(*stdlib.Driver); !ok {
 		return nil, dialects.ErrNotMine
 	}
-	if err := plain.RefusePool(c); err != nil { // stdlib.GetPoolConnector
+	t, err := base.Wrap(c, "postgres by a connector") // stdlib.GetPoolConnector is refused
+	if err != nil {
 		return nil, err
 	}
-	return wrapped{plain.NewTemplate(c, "postgres by a connector"), mayHook(c), fromPgx(c)}, nil
+	return wrapped{t, mayHook(c), fromPgx(c)}, nil
 }
 
 // fromPgx reports whether c is pgx's own, not one that calls it.
@@ -55,8 +56,8 @@ func mayHook(c driver.Connector) bool {
 	return hook.Kind() != reflect.Func || hook.Pointer() != none.Pointer()
 }
 
-// Traits are pgx's. What somebody puts around its rows may reuse memory that
-// pgx does not, and what is around its connection may look at arguments.
+// Traits are pgx's. A wrapper around pgx may reuse the memory of rows, which pgx does
+// not, and may check arguments.
 func (w wrapped) Traits() dialects.Traits {
 	t := traits
 	t.BytesKept, t.ArgsAsGiven = w.own, w.own
@@ -71,7 +72,7 @@ func (w wrapped) Dial(ctx context.Context, cred *dialects.Credential) (dialects.
 	c, ok := conn.(*stdlib.Conn)
 	if !ok {
 		// A connector may give pgx's driver for its own and wrap the connection.
-		return plain.NewSession(conn, w.Target()), nil
+		return base.NewSession(conn, w.Target()), nil
 	}
 	s := newSession(c, w.Target())
 	s.hooked = w.hooked || s.pgx.Config().AfterConnect != nil

@@ -34,16 +34,9 @@ func claim(dsn string) dialects.Claim {
 }
 
 func parse(dsn string) (source, error) {
-	rest, prefixed := dsn, false
-	if dialects.HasPrefix(rest, "sqlite:") {
-		rest, prefixed = rest[len("sqlite:"):], true
-		// sqlite:///abs/file has an empty host, as file:/// has. A host there
-		// can only be a relative path written by habit.
-		var slashes bool
-		rest, slashes = strings.CutPrefix(rest, "//")
-		if host, _, _ := strings.Cut(rest, "/"); slashes && strings.Contains(host, "@") {
-			return source{}, errors.New("the DSN has an @ where its path begins: a database of SQLite has neither user nor host; write sqlite:FILE")
-		}
+	rest, prefixed, err := cutPrefix(dsn)
+	if err != nil {
+		return source{}, err
 	}
 	name, query, _ := strings.Cut(rest, "?")
 	q, err := splitQuery(query)
@@ -74,6 +67,19 @@ func parse(dsn string) (source, error) {
 		name += "?" + strings.Join(q.rest, "&")
 	}
 	return source{name: name, path: path, params: q.pool}, nil
+}
+
+// cutPrefix takes "sqlite:" away. sqlite:///abs/file has an empty host, as file:/// has.
+// A host there can only be a relative path written by habit.
+func cutPrefix(dsn string) (rest string, prefixed bool, err error) {
+	if !dialects.HasPrefix(dsn, "sqlite:") {
+		return dsn, false, nil
+	}
+	rest, slashes := strings.CutPrefix(dsn[len("sqlite:"):], "//")
+	if host, _, _ := strings.Cut(rest, "/"); slashes && strings.Contains(host, "@") {
+		return "", true, errors.New("the DSN has an @ where its path begins: a database of SQLite has neither user nor host; write sqlite:FILE")
+	}
+	return rest, true, nil
 }
 
 // joinsParameter reports whether a file's name, which is shown, looks as if a

@@ -46,9 +46,14 @@ func memoryName(path string, q query, inURI bool) (string, bool) {
 	case inURI && q.values.Get("cache") == "shared":
 		name = "/pooldriver/shared/" + path
 	}
+	return fileURI(name) + "?" + strings.Join(q.memoryParams(), "&"), true
+}
+
+// memoryParams are the parameters of a database in memory.
+func (q query) memoryParams() []string {
 	params := []string{"vfs=memdb"}
 	if !q.has("_busy_timeout", "_timeout") {
-		// The driver applies it before any _pragma, so that one there wins.
+		// The driver applies it before any _pragma, which therefore wins.
 		params = append(params, "_busy_timeout="+strconv.Itoa(defaultBusyTimeout))
 	}
 	for _, part := range q.rest {
@@ -59,5 +64,5 @@ func memoryName(path string, q query, inURI bool) (string, bool) {
 		}
 		params = append(params, part)
 	}
-	return fileURI(name) + "?" + strings.Join(params, "&"), true
+	return params
 }

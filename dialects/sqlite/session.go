@@ -7,13 +7,13 @@ import (
 	"strings"
 
 	"github.com/pooldriver/pooldriver/dialects"
-	"github.com/pooldriver/pooldriver/dialects/internal/plain"
+	"github.com/pooldriver/pooldriver/dialects/internal/base"
 )
 
 // session is one connection to a database in this process. Most of it is what
 // every driver has: there is no network to look at.
 type session struct {
-	*plain.Session
+	*base.Session
 	question driver.Stmt // see status.go; prepared when first asked
 	private  bool        // the database is in memory, and this connection's alone
 }
@@ -24,7 +24,7 @@ var (
 )
 
 func newSession(conn driver.Conn, label string) *session {
-	return &session{Session: plain.NewSession(conn, label)}
+	return &session{Session: base.NewSession(conn, label)}
 }
 
 // Irreplaceable is true of a database in memory that no other connection sees.

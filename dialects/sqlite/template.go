@@ -12,12 +12,12 @@ import (
 	sqlitedriver "modernc.org/sqlite"
 
 	"github.com/pooldriver/pooldriver/dialects"
-	"github.com/pooldriver/pooldriver/internal/redact"
+	"github.com/pooldriver/pooldriver/dialects/internal/base"
 )
 
 // template opens one database.
 type template struct {
-	redact.Label
+	base.Destination
 	source
 
 	mu     sync.Mutex
@@ -31,12 +31,8 @@ func newTemplate(src source) *template {
 	if src.memory {
 		target = "sqlite :memory:"
 	}
-	return &template{Label: redact.Label(target), source: src}
+	return &template{Destination: base.NewDestination(target, src.params), source: src}
 }
-
-func (t *template) PoolParams() []dialects.Param { return t.params }
-
-func (t *template) Target() string { return t.String() }
 
 func (t *template) Driver() driver.Driver { return registeredDriver() }
 

@@ -14,16 +14,17 @@ import (
 	sqlitedriver "modernc.org/sqlite"
 
 	"github.com/pooldriver/pooldriver/dialects"
-	"github.com/pooldriver/pooldriver/dialects/internal/plain"
+	"github.com/pooldriver/pooldriver/dialects/internal/base"
 	"github.com/pooldriver/pooldriver/internal/driverconn"
 )
 
-// wrapped is a template of somebody else's connector, whose name for the database
-// cannot be seen. So the connections are asked whether it is in memory. A shared one
-// lives as long as the template, by an anchor. A private one is its connection's, as
-// with the bare driver, and that connection stays.
+// wrapped is a template of the program's connector, which does not show the name of the
+// database. So the connections are asked whether it is in memory. A shared database in
+// memory lives as long as the template, which keeps a connection for it (the anchor). A
+// private one belongs to its connection, as over the driver alone. That connection stays
+// open.
 type wrapped struct {
-	*plain.Template
+	*base.Template
 
 	sharing atomic.Uint32 // of databases in memory: a sharing
 
@@ -44,10 +45,11 @@ func wrap(c driver.Connector) (dialects.Template, error) {
 	if c == nil || !isSQLite(c.Driver()) {
 		return nil, dialects.ErrNotMine
 	}
-	if err := plain.RefusePool(c); err != nil {
+	t, err := base.Wrap(c, "sqlite by a connector")
+	if err != nil {
 		return nil, err
 	}
-	return &wrapped{Template: plain.NewTemplate(c, "sqlite by a connector")}, nil
+	return &wrapped{Template: t}, nil
 }
 
 // isSQLite reports whether d is a driver that is known: modernc.org/sqlite, or
@@ -64,8 +66,8 @@ func isSQLite(d driver.Driver) bool {
 	return t != nil && t.PkgPath() == "github.com/mattn/go-sqlite3"
 }
 
-// Traits of a connection of which somebody else's may be a part, with rows that
-// reuse their memory.
+// Traits of a connection that the program may have wrapped, with rows that may reuse
+// their memory.
 func (w *wrapped) Traits() dialects.Traits { return traits }
 
 func (w *wrapped) Dial(ctx context.Context, cred *dialects.Credential) (dialects.Session, error) {
@@ -95,19 +97,18 @@ func (w *wrapped) isPrivate(ctx context.Context, conn driver.Conn) (bool, error)
 	return w.sharing.Load() != sharingAll, nil
 }
 
-// inMemory asks for the name of the main database's file, of which those in memory and
-// temporary ones have none. Who does not answer is taken for a file, as before.
+// inMemory asks for the name of the main database's file. A database in memory and a
+// temporary one have none. A connection that does not answer counts as a file.
 func inMemory(ctx context.Context, conn driver.Conn) bool {
 	row, err := firstRow(ctx, conn, "PRAGMA database_list") // number, name, file
 	return err == nil && len(row) == 3 && text(row[1]) == "main" && text(row[2]) == ""
 }
 
-// probing is for one probe in the process at a time: two on one database would take
-// each other's mark for the program's.
+// probing lets one probe at a time run in the process: two probes of one database would
+// confuse their marks.
 var probing = make(chan struct{}, 1)
 
-// probeTime bounds a probe, which waits if somebody else in the process has the
-// database locked.
+// probeTime bounds a probe, which waits while the database is locked in the process.
 const probeTime = time.Second
 
 // learn finds out, at the first connection, whether a second one sees the same database.
@@ -141,9 +142,10 @@ func (w *wrapped) learn(ctx context.Context, first driver.Conn) error {
 	return nil
 }
 
-// sameDatabase sets a mark by one connection, looks whether the other sees it, and takes
-// it away. It is the second that sets it: the first page of a database fixes things that
-// a program may still want to set for the first. err says that the mark is still there.
+// sameDatabase sets a mark through the second connection, looks whether the first sees it,
+// and removes it. Writing to a database fixes settings (its page size) that the program
+// may still want to choose on the first connection. An error says that the mark could not
+// be removed.
 func sameDatabase(ctx context.Context, first, second driver.Conn) (same, known bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, probeTime)
 	defer cancel()

@@ -3,6 +3,8 @@ package fakedb
 import "strings"
 
 // statement parses one statement.
+//
+//nolint:cyclop // a parser's switch: a case for each statement
 func (p *parser) statement() statement {
 	t := p.next()
 	switch strings.ToLower(t) {

@@ -1,4 +1,7 @@
 // Package redact keeps secrets out of whatever prints a value.
+//
+// A type that holds a secret prints as a Label. It embeds one, or, if its text depends on
+// its fields, makes one in its methods Format, MarshalText and LogValue.
 package redact
 
 import (
@@ -26,13 +29,13 @@ func (l Label) MarshalText() ([]byte, error) { return []byte(l), nil }
 // LogValue is what log/slog uses.
 func (l Label) LogValue() slog.Value { return slog.StringValue(string(l)) }
 
-// mask stands for a secret.
-const mask = "xxxxx"
+// Mask stands for a secret.
+const Mask = "xxxxx"
 
 // Strike replaces a secret in a text. An empty secret is none.
 func Strike(text, secret string) string {
 	if secret == "" {
 		return text
 	}
-	return strings.ReplaceAll(text, secret, mask)
+	return strings.ReplaceAll(text, secret, Mask)
 }

@@ -4,11 +4,11 @@
 // name led: a name is resolved anew by each dial. A Walk tries the servers of a
 // list, one after the other, until one will do.
 //
-// libpq walks a list from its beginning each time ("Specifying Multiple Hosts"
-// in its manual), and so waits each time for a dead server that stands first. A
-// pool dials often, hence the memory. pgjdbc keeps one, too (hostRecheckSeconds),
-// but skips for its time who has failed; here a server that is paused is tried
-// after the others, so that no dial fails without having asked everybody.
+// libpq tries a list from its beginning each time ("Specifying Multiple Hosts" in its
+// manual), and waits each time for a dead server that stands first. A pool dials often,
+// so a List remembers. pgjdbc remembers too (hostRecheckSeconds), but skips a server that
+// has failed. Here a paused server is tried after the others: no dial fails before every
+// server was tried.
 package hosts
 
 import (
@@ -22,14 +22,14 @@ const (
 	// by others, and lastPause what that doubles up to, failure by failure.
 	firstPause = 100 * time.Millisecond
 	lastPause  = 5 * time.Second
-	// firstRest is how long the next walk waits after one that found nobody, and
-	// lastRest what that doubles up to, walk by walk. While no primary is there,
-	// a pool that many wait for would otherwise keep the standby busy with logins
-	// that is to become one. It delays finding it by as much.
+	// firstRest is how long the next walk waits after a walk that found no server. The
+	// wait doubles with each such walk, up to lastRest. Without it, while there is no
+	// primary, many waiting callers would keep the standby busy with logins. It delays
+	// finding the new primary by as much.
 	firstRest = 10 * time.Millisecond
 	lastRest  = 100 * time.Millisecond
-	// memory is how long a server that answered and would not do is asked after
-	// those that may. It is a matter of order only.
+	// memory is how long a server of the wrong role is tried after the others. It
+	// changes the order only.
 	memory = 10 * time.Second
 )
 
@@ -39,16 +39,16 @@ type List struct {
 
 	mu     sync.Mutex // protects following fields
 	hosts  []state
-	vain   int       // walks in a row that found nobody
-	rested time.Time // until then the next one waits
+	vain   int       // walks in a row that found no server
+	rested time.Time // the next walk waits until then
 }
 
 // state is how a server did.
 type state struct {
 	failures int       // in a row: it could not be reached
-	paused   time.Time // until then
-	trial    bool      // somebody tries it, after a pause
-	behind   time.Time // it would not do, and is asked after others until then
+	paused   time.Time // it is tried after the others until then
+	trial    bool      // a dial is trying it after its pause
+	behind   time.Time // it had the wrong role, and is tried after others until then
 }
 
 // New makes a list. The names are for errors.
@@ -63,13 +63,13 @@ func (l *List) Len() int { return len(l.names) }
 type choice struct {
 	host    int
 	suspect bool // it could not be reached the last time
-	paused  bool // and its pause is not over, or somebody else is trying it
+	paused  bool // its pause is not over, or another dial is trying it
 }
 
-// choose returns the best of those not tried yet: in order of the DSN those that
-// may do, then those that would not lately, then those that are paused. One
-// whose pause is over is tried by one dial alone; that dial has to call reached,
-// refused, failed or untried.
+// choose returns the best server that was not tried yet: in the DSN's order those that
+// may fit, then those that had the wrong role lately, then those that are paused. After a
+// pause only one dial tries the server. That dial has to call reached, refused, failed or
+// untried.
 func (l *List) choose(tried []bool) (choice, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -112,7 +112,7 @@ func (l *List) more(tried []bool) bool {
 	return false
 }
 
-// claim makes a server the caller's to try, unless somebody else tries it after a
+// claim reserves a server for the caller to try, unless another dial is trying it after a
 // pause. The caller has to call reached, refused, failed or untried.
 func (l *List) claim(host int) bool {
 	l.mu.Lock()
@@ -124,10 +124,10 @@ func (l *List) claim(host int) bool {
 	return true
 }
 
-// reached: a server will do.
+// reached: a server fits.
 func (l *List) reached(host int) { l.note(host, func(*state) {}) }
 
-// refused: it answered and will not do, or is a second choice.
+// refused: it answered and does not fit, or is a second choice.
 func (l *List) refused(host int) {
 	l.note(host, func(h *state) { h.behind = time.Now().Add(memory) })
 }
@@ -139,8 +139,8 @@ func (l *List) note(host int, how func(*state)) {
 	how(&l.hosts[host])
 }
 
-// failed: it could not be reached. Of several that find this out at the same
-// time only the first lengthens the pause.
+// failed: it could not be reached. If several dials find this out at the same time, only
+// the first lengthens the pause.
 func (l *List) failed(c choice) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -154,7 +154,7 @@ func (l *List) failed(c choice) {
 	}
 }
 
-// untried: it was not the server's doing that nothing came of it.
+// untried: the try ended for a reason that is not the server's.
 func (l *List) untried(c choice) {
 	if c.suspect && !c.paused {
 		l.mu.Lock()
@@ -163,7 +163,7 @@ func (l *List) untried(c choice) {
 	}
 }
 
-// rest waits after walks that found nobody.
+// rest waits after walks that found no server.
 func (l *List) rest(ctx context.Context) {
 	l.mu.Lock()
 	wait := time.Until(l.rested)
@@ -179,8 +179,8 @@ func (l *List) rest(ctx context.Context) {
 	}
 }
 
-// ended: a walk has found somebody, or nobody. Of several that end in vain at the
-// same time only the first lengthens the rest.
+// ended: a walk has found a server, or none. If several walks end in vain at the same
+// time, only the first lengthens the rest.
 func (l *List) ended(found bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

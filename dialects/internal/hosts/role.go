@@ -13,12 +13,12 @@ type Role uint8
 
 // The roles, by libpq's words.
 const (
-	Any           Role = iota // whoever lets us in
+	Any           Role = iota // a server that accepts the login
 	ReadWrite                 // sessions may write unless they say otherwise
-	ReadOnly                  // they may not
-	Primary                   // no standby
-	Standby                   // one
-	PreferStandby             // one, or any other if there is none
+	ReadOnly                  // sessions may not write
+	Primary                   // not a standby
+	Standby                   // a standby
+	PreferStandby             // a standby, or any other server if there is none
 )
 
 var words = [...]string{"any", "read-write", "read-only", "primary", "standby", "prefer-standby"}
@@ -65,7 +65,7 @@ func (s Server) String() string {
 	return "a primary that takes writes"
 }
 
-// Fit is how well a server does for a role.
+// Fit is how well a server fits a role.
 type Fit uint8
 
 // In rising order.
@@ -75,7 +75,7 @@ const (
 	Fits
 )
 
-// Of says how well a server does.
+// Of says how well a server fits.
 func (r Role) Of(s Server) Fit {
 	good := true
 	switch r {
@@ -98,7 +98,7 @@ func (r Role) Of(s Server) Fit {
 	return Fits
 }
 
-// Refuse is the error of a server that does not do for a role.
+// Refuse is the error of a server that does not fit a role.
 func (r Role) Refuse(s Server) error {
 	if r == Any {
 		return wrong("the server is " + s.String())
@@ -106,9 +106,9 @@ func (r Role) Refuse(s Server) error {
 	return wrong(fmt.Sprintf("the server is %v, and target_session_attrs=%v asks for another", s, r))
 }
 
-// Still says whether a server does for a session that found it as it was then,
-// and is a wrong-role error if not. Without a role it does unless it took
-// writes then and takes none now. A second choice stays one.
+// Still returns a wrong-role error if a server does not fit a session any more. then is
+// the server at connect. Without a role, a server still fits unless it accepted writes
+// then and does not now. A second choice remains one.
 func (r Role) Still(then, now Server) error {
 	switch {
 	case now.NotReady:

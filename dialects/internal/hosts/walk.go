@@ -12,13 +12,13 @@ import (
 )
 
 const (
-	// trialPatience bounds the try of a server that could not be reached the
-	// last time, where there are others, or somebody has answered: what is dead
-	// must not keep a dial from telling so, or a server from being asked again
-	// that is about to be the primary.
+	// trialPatience bounds the try of a server that could not be reached the last
+	// time, if there are other servers to try or one has answered. A dead server must
+	// not delay the error of the dial, or the next try of a server that is about to
+	// become the primary.
 	trialPatience = time.Second
-	// connectPatience bounds the opening of the network connection where there
-	// are others to try: over the longest ways that takes a fraction of it.
+	// connectPatience bounds the opening of the network connection if there are other
+	// servers to try. Even over the longest distances it takes a fraction of that.
 	connectPatience = 2 * time.Second
 )
 
@@ -28,12 +28,12 @@ type Outcome struct {
 	Fit Fit
 	// Err is why there is no connection. It holds no secret.
 	Err error
-	// Answered: the server was reached, and said itself that it will not do.
+	// Answered: the server was reached, and refused or has the wrong role.
 	Answered bool
 	// Unreachable: not even the network connection could be opened.
 	Unreachable bool
-	// Final: no other server would say anything else, as with a wrong password,
-	// which must not be tried on each of them.
+	// Final: every other server would refuse as well. A wrong password must not be
+	// tried on each of them.
 	Final bool
 }
 
@@ -50,11 +50,10 @@ type Found[T any] struct {
 	Passed string
 }
 
-// Walk tries the servers of a list until one fits, else the first that was a
-// second choice. Connections that are not wanted any more are given to drop,
-// before the next server is tried: a walk never has more than one. Each
-// server gets an equal share of the time that ctx has left. With a single server
-// Walk is that one's try.
+// Walk tries the servers of a list until one fits. If none fits, it uses the first second
+// choice. A walk has one connection at a time: drop gets a connection that is not wanted
+// before the next server is tried. Each server gets an equal share of the time that ctx
+// has left. If the list has one server, Walk calls try once, without a bound.
 func Walk[T any](ctx context.Context, l *List, try Try[T], drop func(T)) (Found[T], error) {
 	if l.Len() == 1 {
 		conn, o := try(ctx, 0, 0)
@@ -85,13 +84,13 @@ type walk[T any] struct {
 
 	held     *Found[T] // what there is in the end
 	seconds  []int     // second choices, which were dropped for others
-	cut      []int     // who might have answered, had we not ended the try
-	answered bool      // somebody has
-	final    bool      // and for all
-	why      []reason  // why there is nothing, in order of the tries
+	cut      []int     // servers whose try ended early: they might have answered
+	answered bool      // a server has answered
+	final    bool      // a server has refused for all of them
+	why      []reason  // why servers were not used, in order of the tries
 }
 
-// reason is why a server will not do.
+// reason is why a server was not used.
 type reason struct {
 	host int
 	err  error
@@ -142,7 +141,7 @@ func (w *walk[T]) step(ctx context.Context, c choice) (end bool) {
 	return o.Final
 }
 
-// endedEarly: a try's own time was up, and there is some left.
+// endedEarly: the try's own time is over, and ctx has time left.
 func endedEarly(own, ctx context.Context) bool {
 	bound, bounded := own.Deadline()
 	deadline, ok := ctx.Deadline()
@@ -155,11 +154,11 @@ func over(ctx context.Context) bool {
 	return ctx.Err() != nil || ok && time.Until(deadline) <= 0
 }
 
-// again is the end of a walk that has found nobody who fits. Second choices are
-// dialled again, in order. Without one, who was cut short by us, and not by a
-// network that leads nowhere, gets all the time that is left: a login may take
-// longer than a share, and longer each time. One dial does that for all: whoever
-// else is dialling tells meanwhile what there is to tell.
+// again is the end of a walk that has found no server that fits. It dials the second
+// choices again, in order. If there is none, the servers whose try ended early get the
+// time that is left: a login may take longer than a share of the time. Servers that the
+// network does not reach are not among them. Only one dial at a time does that for a
+// server; the others report their errors.
 func (w *walk[T]) again(ctx context.Context) {
 	for i, host := range w.seconds {
 		if w.held != nil || over(ctx) {
@@ -180,8 +179,8 @@ func (w *walk[T]) again(ctx context.Context) {
 	}
 }
 
-// retry tries a server once more, in its share of the time. What was said of it
-// before is forgotten.
+// retry tries a server once more, in its share of the time. Its earlier error is
+// dropped.
 func (w *walk[T]) retry(ctx context.Context, c choice, left int) {
 	noted := false
 	defer func() {
@@ -221,7 +220,7 @@ func (w *walk[T]) retry(ctx context.Context, c choice, left int) {
 func (w *walk[T]) bound(ctx context.Context, c choice) (own context.Context, cancel context.CancelFunc, patience time.Duration) {
 	left := w.left
 	if w.seconds != nil {
-		left++ // who is dialled again
+		left++ // a second choice is dialled again
 	}
 	var share time.Duration // 0: no bound
 	if deadline, ok := ctx.Deadline(); ok {
@@ -253,7 +252,7 @@ func (w *walk[T]) result(ctx context.Context) (Found[T], error) {
 	}
 	text := fmt.Sprintf("none of %d servers will do: ", w.list.Len())
 	if last := len(errs) - 1; w.final {
-		// It comes first: whoever looks for one error in the tree finds it.
+		// It comes first, so that errors.As finds it first.
 		text = "the others would refuse it, too: "
 		errs = append([]error{errs[last]}, errs[:last]...)
 	} else if err := ctx.Err(); err != nil {
@@ -267,8 +266,7 @@ func (w *walk[T]) result(ctx context.Context) (Found[T], error) {
 	return Found[T]{}, &noneError{text: text + strings.Join(notes, "; "), errs: errs}
 }
 
-// noneError says of each server why it would not do. The errors themselves are
-// below it.
+// noneError says of each server why it was not used, and unwraps to these errors.
 type noneError struct {
 	text string
 	errs []error
@@ -285,8 +283,8 @@ func oneLine(err error) string {
 // dropPatience bounds the end of a connection to a server that will not do.
 const dropPatience = time.Second
 
-// Drop ends a connection that a walk does not want. Nothing was done on it, and
-// how it ends is of no interest.
+// Drop ends a connection that a walk does not want. Nothing was done on it, so an error
+// of closing it does not matter.
 func Drop[S dialects.Session](s S) {
 	ctx, cancel := context.WithTimeout(context.Background(), dropPatience)
 	defer cancel()

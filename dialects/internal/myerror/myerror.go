@@ -1,8 +1,12 @@
-// Package myerror has the error numbers of MySQL and MariaDB, by the names that their
-// manuals give them, and what several of them have in common.
+// Package myerror knows the error numbers of MySQL and MariaDB, by the names that the
+// manuals give them, and what they mean for a connection.
 package myerror
 
-import "slices"
+import (
+	"strings"
+
+	"github.com/pooldriver/pooldriver/dialects"
+)
 
 // The servers' numbers.
 const (
@@ -38,31 +42,56 @@ const (
 	SessionWasKilled         = 3169 // MySQL
 )
 
-// Set is a set of numbers.
-type Set []int
+// IsFull reports whether the server has no place for another connection.
+func IsFull(number int) bool {
+	return number == ConnectionLimit || number == UserLimit || number == UserResourceLimitReached
+}
 
-// Has reports whether number is in s.
-func (s Set) Has(number int) bool { return slices.Contains(s, number) }
-
-var (
-	// LoginRefused: the server refuses the user, or the password.
-	LoginRefused = Set{AccessDenied, AccessDeniedNoPassword, MustChangePassword, AccountLocked}
-
-	// Leaving: the server ends this connection, and probably the others too. A
-	// connection that it ends because it was idle (4031) says nothing of the others.
-	Leaving = Set{
-		ServerShutdown, NormalShutdown, ShutdownComplete, ForcingClose,
-		AbortingConnection, NewAbortingConnection, ConnectionKilled, SessionWasKilled, OfflineMode,
+// Diagnose says what an error of the server means, by its number and its message.
+func Diagnose(number int, message string) dialects.Diagnosis {
+	switch number {
+	case AccessDenied, AccessDeniedNoPassword, MustChangePassword, AccountLocked:
+		return dialects.AuthFailed
+	case ServerShutdown, NormalShutdown, ShutdownComplete, ForcingClose, AbortingConnection,
+		NewAbortingConnection, ConnectionKilled, SessionWasKilled, OfflineMode:
+		// 4031 is not among them: the server ends a connection that was idle for too
+		// long. That says nothing about the other connections.
+		return dialects.ServerLeaving
+	case LockDeadlock, CheckRead, LockTableFull:
+		// The driver's state of the transaction does not change by an error. CheckRead: the
+		// row has changed since it was read (MariaDB with innodb_snapshot_isolation, the
+		// default since 11.6.2).
+		return dialects.TxEnded
+	case LockWaitTimeout:
+		// With innodb_rollback_on_timeout the server rolls back the transaction, by
+		// default only the statement.
+		return dialects.TxDoubt
+	case ReadOnlyTransaction, ReadOnlyMode, InnoDBReadOnly:
+		return dialects.RoleDoubt
+	case TooManyPrepared:
+		return dialects.TooManyPrepared
+	case UnknownCommand:
+		// A node of Galera answers every statement with it while the node is not a part of
+		// its cluster ("WSREP has not yet prepared node for application use").
+		if strings.Contains(strings.ToLower(message), "wsrep") {
+			return dialects.ServerLeaving
+		}
+	case OptionPrevents:
+		// "… is running with the --read-only option so …", also --super-read-only and
+		// --innodb-read-only. Other options, such as --secure-file-priv, have the same
+		// number. The option's name is the same in every language.
+		if message = strings.ToLower(message); strings.Contains(message, "read-only") || strings.Contains(message, "read_only") {
+			return dialects.RoleDoubt
+		}
+	case UnknownStatement:
+		// EXECUTE has the same number, also inside a procedure, which may have committed
+		// something before. The message ends with the command. In another language it may
+		// end differently: then the program gets the error. It also gets 1615, which a
+		// procedure's EXECUTE can raise as well: the server has prepared the statement
+		// again three times by then.
+		if strings.HasSuffix(message, "given to mysqld_stmt_execute") {
+			return dialects.StaleStatement
+		}
 	}
-
-	// Full: the server has no place for another connection.
-	Full = Set{ConnectionLimit, UserLimit, UserResourceLimitReached}
-
-	// TxEnders: the server has rolled back the whole transaction. No driver takes the
-	// transaction's state from an error. CheckRead: the row was changed since it was
-	// read (MariaDB with innodb_snapshot_isolation, the default since 11.6.2).
-	TxEnders = Set{LockDeadlock, CheckRead, LockTableFull}
-
-	// ReadOnly: the server, or the transaction, does not write.
-	ReadOnly = Set{ReadOnlyTransaction, ReadOnlyMode, InnoDBReadOnly}
-)
+	return 0
+}

@@ -214,6 +214,8 @@ var withEnd = NewNames(Group{1, "select insert update delete merge replace value
 // scan is the one loop over the text. Every case either continues the loop,
 // having moved pos, or leaves the switch with the new token in tok, start and
 // pos, its end. With words == nil each token is returned.
+//
+//nolint:cyclop,funlen // every byte of every statement passes here: a call for each token would cost more than the rest
 func (lx *Lexer) scan(words *Names) Token {
 	src, pos, rules := lx.src, lx.pos, lx.rules
 	tok, start, end := lx.tok, lx.start, lx.end
@@ -414,16 +416,11 @@ func (lx *Lexer) quote(cl class, from int, last Token, end int) (pos int) {
 	escapes, doubt, quote := false, Doubt(0), lx.src[from]
 	switch cl {
 	case classSingle:
-		escapes, doubt = lx.reading.SingleEscapes, DoubtSingle
+		prefix := ""
 		if last == Word && end == from {
-			prefix := lx.Name()
-			if lx.rules.has(EscapeStrings) && Equal(prefix, "e") {
-				escapes, doubt = true, 0
-			}
-			if lx.rules.has(AlternativeQuotes) && (Equal(prefix, "q") || Equal(prefix, "nq")) {
-				lx.Strange = true
-			}
+			prefix = lx.Name()
 		}
+		escapes, doubt = lx.stringEscapes(prefix)
 	case classDouble:
 		escapes, doubt = lx.reading.DoubleEscapes, DoubtDouble
 	case classBracket:
@@ -439,6 +436,18 @@ func (lx *Lexer) quote(cl class, from int, last Token, end int) (pos int) {
 	lx.OpenQuote = lx.OpenQuote || !closed
 	lx.Strange = lx.Strange || lx.inCode && lx.codeIsDoubt
 	return pos
+}
+
+// stringEscapes reports whether '…' has backslash escapes, and in what that is doubtful.
+// prefix is the word that stands directly before the quote.
+func (lx *Lexer) stringEscapes(prefix string) (escapes bool, doubt Doubt) {
+	switch {
+	case lx.rules.has(EscapeStrings) && Equal(prefix, "e"):
+		return true, 0
+	case lx.rules.has(AlternativeQuotes) && (Equal(prefix, "q") || Equal(prefix, "nq")):
+		lx.Strange = true
+	}
+	return lx.reading.SingleEscapes, DoubtSingle
 }
 
 // isSubscript reports whether the text between brackets, the closing one

@@ -91,10 +91,10 @@ func NewRules(features Feature) *Rules {
 	r := &Rules{features: features}
 	for c := range r.class {
 		switch {
-		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c == '_', c >= 0x80:
-			r.class[c] = classWord
-		case c >= '0' && c <= '9':
+		case isDigit(c):
 			r.class[c] = classDigit
+		case wordByte[c] && c != '$':
+			r.class[c] = classWord
 		case c == ' ', c >= '\t' && c <= '\r':
 			r.class[c] = classSpace
 		}
@@ -129,11 +129,12 @@ func NewRules(features Feature) *Rules {
 
 func (r *Rules) has(f Feature) bool { return r.features&f != 0 }
 
+func isDigit(c int) bool { return c >= '0' && c <= '9' }
+
 // wordByte tells the bytes that continue a word.
 var wordByte = func() (t [256]bool) {
 	for c := range t {
-		t[c] = c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' ||
-			c == '_' || c == '$' || c >= 0x80
+		t[c] = c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || isDigit(c) || c == '_' || c == '$' || c >= 0x80
 	}
 	return t
 }()

@@ -79,8 +79,8 @@ var start = time.Now()
 
 // Write implements net.Conn.
 func (c *Conn) Write(b []byte) (int, error) {
-	// Counted before and corrected after, so that whoever looks meanwhile
-	// never sees less than what may have left.
+	// Counted before and corrected after, so that Sent is never less than what may
+	// have left.
 	c.sent.Add(uint64(len(b)))
 	n, err := c.nc.Write(b)
 	if n < len(b) {
@@ -123,11 +123,10 @@ func (c *Conn) EndGracefully(deadline time.Time) {
 	c.graceful.Store(deadline.UnixNano())
 }
 
-// Close closes the connection at once, which wakes whoever reads or writes;
-// drivers rely on that when a context ends. After EndGracefully it first sends
-// the end of the stream, then reads to that of the peer: when it returns with
-// Ended, the server has let go of the connection. A further Close cuts the
-// waiting short.
+// Close closes the connection at once, which ends blocked calls of Read and Write;
+// drivers rely on that when a context ends. After EndGracefully it first sends the end of
+// the stream and then reads to the peer's end: if Ended is true when it returns, the
+// server has released the connection. A second Close ends the waiting.
 func (c *Conn) Close() error {
 	if first := !c.closing.Swap(true); first {
 		if until := c.graceful.Load(); until != 0 {

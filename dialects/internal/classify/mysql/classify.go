@@ -4,6 +4,7 @@ package mysql
 
 import (
 	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/dialects/internal/classify"
 	"github.com/pooldriver/pooldriver/dialects/internal/sqltext"
 )
 
@@ -30,52 +31,67 @@ var lexical = sqltext.NewRules(sqltext.DashNeedsSpace | sqltext.HashComments | s
 // likely is how a text is read under the default settings.
 var likely = sqltext.Reading{SingleEscapes: true, DoubleEscapes: true}
 
+var language = classify.New(classify.Language{
+	Rules: lexical,
+	// ANSI_QUOTES makes "…" an identifier, which has no escapes. NO_BACKSLASH_ESCAPES
+	// takes the escapes from strings as well. A versioned comment may be meant for
+	// another server.
+	Readings: []sqltext.Reading{
+		likely, {}, {SingleEscapes: true},
+		{SkipVersioned: true}, {SkipVersioned: true, SingleEscapes: true}, {SkipVersioned: true, SingleEscapes: true, DoubleEscapes: true},
+	},
+	Unknown: dialects.Suspect,
+	Heads: []classify.Head{
+		{Kind: headQuery, Words: "select delete with values table do show kill purge"},
+		{Kind: headInsert, Words: "insert replace update"},
+		{Kind: classify.Evaluated, Words: "execute",
+			Effect: dialects.Suspect | dialects.TxControl | dialects.ForgetPrepared | dialects.NamedPrepared},
+		{Kind: classify.Skipped, Words: `alter grant revoke truncate rename optimize repair check checksum help
+			install uninstall shutdown restart clone cache change reset stop import signal resignal`},
+		{Kind: classify.Skipped, Words: "commit rollback savepoint release", Effect: dialects.TxControl},
+		{Kind: classify.Skipped, Words: "use", Effect: dialects.Stateful | dialects.ForgetPrepared},
+		{Kind: classify.Skipped, Words: "lock unlock handler backup", Effect: dialects.Stateful},
+		{Kind: classify.Skipped, Words: "prepare deallocate", Effect: dialects.Stateful | dialects.NamedPrepared},
+		{Kind: classify.Skipped, Words: "xa", Effect: dialects.Stateful | dialects.TxControl},
+		{Kind: headAssigning, Words: "load get"},
+		{Kind: headAssigning, Words: "call", Effect: dialects.Suspect | dialects.TxControl},
+		{Kind: headStart, Words: "start"},
+		{Kind: headBegin, Words: "begin"},
+		{Kind: headSet, Words: "set"},
+		{Kind: headCreate, Words: "create"},
+		{Kind: headDrop, Words: "drop"},
+		{Kind: headExplain, Words: "explain describe desc analyze"},
+		{Kind: headFlush, Words: "flush"},
+	},
+})
+
+const (
+	headQuery     = classify.Own + iota
+	headInsert    // its Result tells LAST_INSERT_ID
+	headAssigning // it may assign a user variable wherever one stands: LOAD DATA … (a, @b)
+	headStart
+	headBegin
+	headSet
+	headCreate
+	headDrop
+	headExplain
+	headFlush
+)
+
 // Classify returns what a text, one statement or several, leaves behind. It
 // runs on every statement: one pass, no allocation.
 func Classify(query string) dialects.Effect {
-	effect, doubt := classifyReading(query, likely)
-	if doubt == 0 {
-		return effect
-	}
-	// ANSI_QUOTES makes "…" an identifier, which has no escapes,
-	// NO_BACKSLASH_ESCAPES takes them from strings as well, and a versioned
-	// comment may be meant for another server.
-	for _, skip := range [...]bool{false, true} {
-		for _, escapes := range [...]sqltext.Reading{{}, {SingleEscapes: true}, likely} {
-			escapes.SkipVersioned = skip
-			if escapes == likely {
-				continue
-			}
-			other, _ := classifyReading(query, escapes)
-			effect |= other
-		}
-	}
-	return effect
-}
-
-// classifyReading classifies one reading of the text. Of a reading that is not
-// the likely one, a statement that does not close its quotes or has a backslash
-// outside them is a syntax error: it changes nothing, and nothing follows it.
-func classifyReading(query string, reading sqltext.Reading) (dialects.Effect, sqltext.Doubt) {
 	var c classifier
-	c.lx.Init(query, lexical, reading)
-	total := dialects.Clean
-	for c.lx.BeginStatement() {
+	c.Begin(language, query)
+	for c.Next() {
 		c.unknown, c.insert, c.variables = dialects.Suspect, false, dialects.Clean
-		effect := c.statement(c.lx.Next())
-		if c.lx.Misread() && reading != likely {
-			return total, c.lx.Doubt
-		}
-		total |= effect
+		c.Add(c.statement())
 	}
-	if c.lx.Broken() {
-		total |= dialects.Suspect
-	}
-	return total, c.lx.Doubt
+	return c.Effect()
 }
 
 type classifier struct {
-	lx sqltext.Lexer
+	classify.Walk
 
 	// unknown is the effect of calling an unknown function here.
 	unknown dialects.Effect
@@ -87,79 +103,29 @@ type classifier struct {
 	insert bool
 }
 
-// The statements, by their first word.
-const (
-	headQuery uint8 = iota + 1
-	headInsert
-	headInert
-	headTx
-	headBegin
-	headSet
-	headUse
-	headCreate
-	headDrop
-	headExplain
-	headFlush
-	headLoad
-	headState
-	headPrepare
-	headExecute
-	headDeallocate
-	headXA
-	headCall
-	headGet
-)
-
-var heads = sqltext.NewNames(
-	sqltext.Group{Code: headQuery, Names: "select delete with values table do show kill purge"},
-	sqltext.Group{Code: headInsert, Names: "insert replace update"},
-	sqltext.Group{Code: headInert, Names: `alter grant revoke truncate rename optimize repair check checksum help
-		install uninstall shutdown restart clone cache change reset stop import signal resignal`},
-	sqltext.Group{Code: headTx, Names: "start commit rollback savepoint release"},
-	sqltext.Group{Code: headBegin, Names: "begin"},
-	sqltext.Group{Code: headSet, Names: "set"},
-	sqltext.Group{Code: headUse, Names: "use"},
-	sqltext.Group{Code: headCreate, Names: "create"},
-	sqltext.Group{Code: headDrop, Names: "drop"},
-	sqltext.Group{Code: headExplain, Names: "explain describe desc analyze"},
-	sqltext.Group{Code: headFlush, Names: "flush"},
-	sqltext.Group{Code: headLoad, Names: "load"},
-	sqltext.Group{Code: headState, Names: "lock unlock handler backup"},
-	sqltext.Group{Code: headPrepare, Names: "prepare"},
-	sqltext.Group{Code: headExecute, Names: "execute"},
-	sqltext.Group{Code: headDeallocate, Names: "deallocate"},
-	sqltext.Group{Code: headXA, Names: "xa"},
-	sqltext.Group{Code: headCall, Names: "call"},
-	sqltext.Group{Code: headGet, Names: "get"},
-)
-
 // statement classifies one statement from its first token on, and leaves the
 // lexer at its end.
-func (c *classifier) statement(tok sqltext.Token) dialects.Effect {
-	lx := &c.lx
-	lx.SkipOpen(tok)
-	if lx.Ended() {
-		return dialects.Clean
-	}
-	switch lx.WordIn(heads) {
+func (c *classifier) statement() dialects.Effect {
+	lx := &c.Lx
+	lx.SkipOpen(lx.Token())
+	head := c.Head()
+	switch head.Kind {
+	case classify.Skipped:
+		return c.Skip(head.Effect)
 	case headQuery:
 		if lx.IsWord("with") {
 			lx.BeginWith()
 		}
-		return c.query(queryWords)
 	case headInsert:
 		c.insert = true
-		return c.query(queryWords)
-	case headInert:
-		return c.skip(dialects.Clean)
-	case headTx:
+	case headAssigning:
+		c.variables = dialects.Stateful
+	case headStart:
 		return c.start()
 	case headBegin:
 		return c.begin()
 	case headSet:
 		return c.set()
-	case headUse:
-		return c.skip(dialects.Stateful | dialects.ForgetPrepared)
 	case headCreate:
 		return c.create()
 	case headDrop:
@@ -168,35 +134,8 @@ func (c *classifier) statement(tok sqltext.Token) dialects.Effect {
 		return c.explain()
 	case headFlush:
 		return c.flush()
-	case headLoad:
-		// LOAD DATA … (a, @b) assigns @b from every row.
-		c.variables = dialects.Stateful
-		return c.query(queryWords)
-	case headState:
-		return c.skip(dialects.Stateful)
-	case headPrepare:
-		return c.skip(dialects.Stateful | dialects.NamedPrepared)
-	case headExecute:
-		return c.query(queryWords) | dialects.Suspect | dialects.TxControl | dialects.ForgetPrepared | dialects.NamedPrepared
-	case headDeallocate:
-		return c.skip(dialects.Stateful | dialects.NamedPrepared)
-	case headXA:
-		return c.skip(dialects.Stateful | dialects.TxControl)
-	case headCall:
-		c.variables = dialects.Stateful
-		return c.query(queryWords) | dialects.Suspect | dialects.TxControl
-	case headGet:
-		c.variables = dialects.Stateful
-		return c.query(queryWords)
-	default:
-		return c.query(queryWords) | dialects.Suspect
 	}
-}
-
-// skip goes to the end of a statement whose remaining text executes nothing.
-func (c *classifier) skip(effect dialects.Effect) dialects.Effect {
-	c.lx.SkipStatement()
-	return effect
+	return c.query(queryWords) | head.Effect
 }
 
 const (
@@ -215,7 +154,7 @@ var createTableWords = sqltext.NewNames(
 
 // query classifies what remains of a statement that evaluates expressions.
 func (c *classifier) query(words *sqltext.Names) dialects.Effect {
-	lx := &c.lx
+	lx := &c.Lx
 	effect := dialects.Clean
 	for !lx.Ended() {
 		switch lx.Skim(words) {
@@ -243,7 +182,7 @@ func (c *classifier) query(words *sqltext.Names) dialects.Effect {
 // variable classifies the user variable whose @ was just read. One after INTO
 // is assigned.
 func (c *classifier) variable() dialects.Effect {
-	if sqltext.Equal(c.lx.PreviousWord(), "into") {
+	if sqltext.Equal(c.Lx.PreviousWord(), "into") {
 		return dialects.Stateful
 	}
 	return c.variables
@@ -251,7 +190,7 @@ func (c *classifier) variable() dialects.Effect {
 
 // call classifies the call whose opening parenthesis was just read.
 func (c *classifier) call() dialects.Effect {
-	lx := &c.lx
+	lx := &c.Lx
 	switch functions.Lookup(lx.Name()) {
 	case funcKeyword:
 		if lx.Keyword() {

@@ -5,19 +5,13 @@ import (
 	"github.com/pooldriver/pooldriver/dialects/internal/sqltext"
 )
 
-const (
-	setForget uint8 = 1 << iota
-	setAutocommit
-	setUnresettable
-)
-
-// setWords are the words that matter anywhere in a SET.
+// setWords are the words that matter anywhere in a SET, by their effects.
 var setWords = sqltext.NewNames(
-	sqltext.Group{Code: setForget, Names: `sql_mode names character charset role resource
+	sqltext.Group{Code: uint8(dialects.ForgetPrepared), Names: `sql_mode names character charset role resource
 		character_set_client character_set_connection character_set_results character_set_database
 		character_set_server collation_connection collation_database collation_server`},
-	sqltext.Group{Code: setAutocommit, Names: "autocommit"},
-	sqltext.Group{Code: setUnresettable, Names: "authorization"}, // SET SESSION AUTHORIZATION: MariaDB 12
+	sqltext.Group{Code: uint8(dialects.TxControl), Names: "autocommit"},
+	sqltext.Group{Code: uint8(dialects.Unresettable), Names: "authorization"}, // SET SESSION AUTHORIZATION: MariaDB 12
 )
 
 var setGlobals = sqltext.NewNames(sqltext.Group{Code: 1, Names: "global persist persist_only"})
@@ -26,14 +20,14 @@ var forWord = sqltext.NewNames(sqltext.Group{Code: 1, Names: "for"})
 
 // set classifies SET from the word after it on.
 func (c *classifier) set() dialects.Effect {
-	lx := &c.lx
+	lx := &c.Lx
 	tok := lx.Next()
 	switch {
 	case lx.IsWord("password"):
-		return c.skip(dialects.Clean)
+		return c.Skip(dialects.Clean)
 	case lx.IsWord("default"):
 		if lx.Next(); lx.IsWord("role") {
-			return c.skip(dialects.Clean)
+			return c.Skip(dialects.Clean)
 		}
 	case lx.IsWord("statement"):
 		return c.setStatement()
@@ -42,33 +36,24 @@ func (c *classifier) set() dialects.Effect {
 		if ahead.Next(); ahead.IsName() {
 			return c.setOne(ahead.IsWord("transaction"))
 		}
-	case tok == sqltext.Operator && lx.Text() == "@":
-		// @@global.x: two signs, the first of them already read.
-		ahead := *lx
-		if ahead.Next() == sqltext.Operator && ahead.Next() == sqltext.Word && setGlobals.Lookup(ahead.Text()) != 0 &&
-			ahead.Next() == sqltext.Dot {
-			return c.setOne(false)
-		}
+	case tok == sqltext.Operator && lx.Text() == "@" && c.namesGlobal():
+		return c.setOne(false)
 	}
-	effect := dialects.Stateful
-	names := lx.SkipStatementNoting(setWords)
-	if names&setForget != 0 {
-		effect |= dialects.ForgetPrepared
-	}
-	if names&setAutocommit != 0 {
-		effect |= dialects.TxControl
-	}
-	if names&setUnresettable != 0 {
-		effect |= dialects.Unresettable
-	}
-	return effect
+	return dialects.Stateful | dialects.Effect(lx.SkipStatementNoting(setWords))
+}
+
+// namesGlobal reports whether @@global.x follows, the first sign of which was just read.
+func (c *classifier) namesGlobal() bool {
+	ahead := c.Lx
+	return ahead.Next() == sqltext.Operator && ahead.Next() == sqltext.Word &&
+		setGlobals.Lookup(ahead.Text()) != 0 && ahead.Next() == sqltext.Dot
 }
 
 // setOne classifies the rest of a SET of a global variable: it is clean if
 // nothing else is set and the value's expression is. The characteristics of
 // SET GLOBAL TRANSACTION may be several.
 func (c *classifier) setOne(transaction bool) dialects.Effect {
-	ahead := c.lx
+	ahead := c.Lx
 	for !transaction && !ahead.Ended() {
 		if ahead.Next() == sqltext.Comma {
 			return c.query(queryWords) | dialects.Stateful | dialects.ForgetPrepared | dialects.TxControl
@@ -80,7 +65,7 @@ func (c *classifier) setOne(transaction bool) dialects.Effect {
 // setStatement classifies MariaDB's SET STATEMENT x = 1 FOR statement: the
 // values last as long as the statement.
 func (c *classifier) setStatement() dialects.Effect {
-	lx := &c.lx
+	lx := &c.Lx
 	effect := dialects.Clean
 	for {
 		switch lx.Skim(forWord) {
@@ -92,11 +77,10 @@ func (c *classifier) setStatement() dialects.Effect {
 			return effect | dialects.Stateful
 		case sqltext.Word:
 			if lx.Keyword() {
-				tok := lx.Next()
-				if lx.IsWord("set") {
-					return effect | dialects.Stateful | c.skip(dialects.Clean)
+				if lx.Next(); lx.IsWord("set") {
+					return effect | c.Skip(dialects.Stateful)
 				}
-				return effect | c.statement(tok)
+				return effect | c.statement()
 			}
 		}
 	}
@@ -122,7 +106,7 @@ var bodyWords = sqltext.NewNames(sqltext.Group{Code: 1, Names: "begin"})
 
 // create classifies CREATE from the word after it on.
 func (c *classifier) create() dialects.Effect {
-	lx := &c.lx
+	lx := &c.Lx
 	effect := dialects.Clean
 	if lx.SkipWords(createModifiers)&sqltext.Temporary != 0 {
 		effect = dialects.Stateful
@@ -139,59 +123,56 @@ func (c *classifier) create() dialects.Effect {
 		// count as if they were executed.
 		for !lx.Ended() {
 			if lx.Skim(bodyWords) == sqltext.Word && lx.Keyword() {
-				return effect | dialects.Suspect | c.skip(dialects.Clean)
+				return effect | dialects.Suspect | c.Skip(dialects.Clean)
 			}
 		}
 		return effect
 	default:
-		return c.skip(effect)
+		return c.Skip(effect)
 	}
 }
 
 // drop classifies DROP from the word after it on.
 func (c *classifier) drop() dialects.Effect {
-	lx := &c.lx
+	lx := &c.Lx
 	lx.Next()
 	switch {
 	case lx.IsWord("temporary"):
-		return c.skip(dialects.Stateful)
+		return c.Skip(dialects.Stateful)
 	case lx.IsWord("prepare"):
-		return c.skip(dialects.Stateful | dialects.NamedPrepared)
+		return c.Skip(dialects.Stateful | dialects.NamedPrepared)
 	case lx.IsWord("database"), lx.IsWord("schema"):
-		return c.skip(dialects.Suspect | dialects.ForgetPrepared)
+		return c.Skip(dialects.Suspect | dialects.ForgetPrepared)
 	}
-	return c.skip(dialects.Clean)
+	return c.Skip(dialects.Clean)
 }
 
-// start classifies START, of which only TRANSACTION is about transactions,
-// and its kin.
+// start classifies START, of which only TRANSACTION is about transactions.
 func (c *classifier) start() dialects.Effect {
-	if c.lx.IsWord("start") {
-		if c.lx.Next(); !c.lx.IsWord("transaction") {
-			return c.skip(dialects.Clean)
-		}
+	if c.Lx.Next(); c.Lx.IsWord("transaction") {
+		return c.Skip(dialects.TxControl)
 	}
-	return c.skip(dialects.TxControl)
+	return c.Skip(dialects.Clean)
 }
 
 // begin classifies BEGIN, which opens a transaction or, in MariaDB, a compound
 // statement: BEGIN NOT ATOMIC, and plain BEGIN under its Oracle mode. The
 // statements of that follow one by one.
 func (c *classifier) begin() dialects.Effect {
-	lx := &c.lx
-	tok := lx.Next()
+	lx := &c.Lx
+	lx.Next()
 	if lx.Ended() || lx.IsWord("work") {
-		return c.skip(dialects.TxControl)
+		return c.Skip(dialects.TxControl)
 	}
 	effect := dialects.Suspect | dialects.TxControl
 	if lx.IsWord("not") {
 		lx.Next()
-		tok = lx.Next()
+		lx.Next()
 	}
 	if lx.IsWord("begin") {
 		return effect | c.query(queryWords)
 	}
-	return effect | c.statement(tok)
+	return effect | c.statement()
 }
 
 var lockWords = sqltext.NewNames(sqltext.Group{Code: 1, Names: "lock export"})
@@ -200,8 +181,8 @@ var lockWords = sqltext.NewNames(sqltext.Group{Code: 1, Names: "lock export"})
 // locks.
 func (c *classifier) flush() dialects.Effect {
 	effect := dialects.Clean
-	for !c.lx.Ended() {
-		if c.lx.Skim(lockWords) == sqltext.Word && c.lx.Keyword() {
+	for !c.Lx.Ended() {
+		if c.Lx.Skim(lockWords) == sqltext.Word && c.Lx.Keyword() {
 			effect = dialects.Stateful
 		}
 	}
@@ -211,7 +192,7 @@ func (c *classifier) flush() dialects.Effect {
 // explain classifies what EXPLAIN, DESCRIBE or ANALYZE is about: a statement,
 // which ANALYZE executes, or a table.
 func (c *classifier) explain() dialects.Effect {
-	lx := &c.lx
+	lx := &c.Lx
 	effect := dialects.Clean
 	for {
 		tok := lx.Next()
@@ -221,12 +202,12 @@ func (c *classifier) explain() dialects.Effect {
 		case tok == sqltext.At:
 			effect |= dialects.Stateful // EXPLAIN … INTO @x
 		case tok == sqltext.Word:
-			switch heads.Lookup(lx.Text()) {
+			switch c.Head().Kind {
 			case headQuery, headInsert:
-				return effect | c.statement(tok)
+				return effect | c.statement()
 			}
 		case tok == sqltext.Open:
-			return effect | c.statement(tok)
+			return effect | c.statement()
 		}
 	}
 }

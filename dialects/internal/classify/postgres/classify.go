@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/dialects/internal/classify"
 	"github.com/pooldriver/pooldriver/dialects/internal/sqltext"
 )
 
@@ -43,40 +44,61 @@ import (
 var lexical = sqltext.NewRules(sqltext.DollarQuotes | sqltext.EscapeStrings |
 	sqltext.NestedComments | sqltext.ReturnEndsComment | sqltext.UnicodeNames)
 
+var language = classify.New(classify.Language{
+	Rules: lexical,
+	// With standard_conforming_strings off, strings end elsewhere.
+	Readings:  []sqltext.Reading{{}, {SingleEscapes: true}},
+	WholeText: true,
+	Unknown:   dialects.Suspect,
+	Heads: []classify.Head{
+		{Kind: headQuery, Words: "select insert update delete merge values with table copy"},
+		{Kind: classify.Evaluated, Words: "execute", Effect: dialects.Suspect | dialects.NamedPrepared},
+		{Kind: classify.Evaluated, Words: "call", Effect: dialects.Suspect | dialects.TxControl},
+		{Kind: classify.Skipped, Words: `drop grant revoke comment truncate vacuum analyze analyse reindex
+			cluster refresh notify lock fetch move close show checkpoint security reassign import`},
+		{Kind: classify.Skipped, Words: "begin start commit end abort rollback savepoint release", Effect: dialects.TxControl},
+		{Kind: classify.Skipped, Words: "deallocate", Effect: dialects.Stateful | dialects.NamedPrepared | dialects.ForgetPrepared},
+		{Kind: classify.Skipped, Words: "listen unlisten", Effect: dialects.Stateful},
+		{Kind: classify.Skipped, Words: "load", Effect: dialects.Stateful | dialects.Unresettable},
+		{Kind: headSet, Words: "set"},
+		{Kind: headReset, Words: "reset"},
+		{Kind: headCreate, Words: "create"},
+		{Kind: headAlter, Words: "alter"},
+		{Kind: headExplain, Words: "explain"},
+		{Kind: headDeclare, Words: "declare"},
+		{Kind: headPrepare, Words: "prepare"},
+		{Kind: headDiscard, Words: "discard"},
+		{Kind: headDo, Words: "do"},
+	},
+})
+
+const (
+	headQuery = classify.Own + iota
+	headSet
+	headReset
+	headCreate
+	headAlter
+	headExplain
+	headDeclare
+	headPrepare
+	headDiscard
+	headDo
+)
+
 // Classify returns what a text, one statement or several, leaves behind. It
 // runs on every statement: one pass, no allocation.
 func Classify(query string) dialects.Effect {
-	effect, doubt := classifyReading(query, sqltext.Reading{}, true)
-	if doubt != 0 {
-		// With standard_conforming_strings off the strings end elsewhere.
-		other, _ := classifyReading(query, sqltext.Reading{SingleEscapes: true}, false)
-		effect |= other
-	}
-	return effect
-}
-
-// classifyReading classifies one reading of the text. A reading that is not
-// the likely one and ends inside quotes, or has a backslash outside them, is a
-// syntax error and changes nothing.
-func classifyReading(query string, reading sqltext.Reading, likely bool) (dialects.Effect, sqltext.Doubt) {
 	var c classifier
-	c.lx.Init(query, lexical, reading)
-	total := dialects.Clean
-	for c.lx.BeginStatement() {
+	c.Begin(language, query)
+	for c.Next() {
 		c.unknown, c.loose = dialects.Suspect, false
-		total |= c.statement(c.lx.Next())
+		c.Add(c.statement())
 	}
-	switch {
-	case c.lx.Misread() && !likely:
-		return dialects.Clean, 0
-	case c.lx.Broken():
-		total |= dialects.Suspect
-	}
-	return total, c.lx.Doubt
+	return c.Effect()
 }
 
 type classifier struct {
-	lx sqltext.Lexer
+	classify.Walk
 
 	// unknown is the effect of calling an unknown function here.
 	unknown dialects.Effect
@@ -86,125 +108,53 @@ type classifier struct {
 	loose bool
 }
 
-// The statements, by their first word.
-const (
-	headQuery uint8 = iota + 1
-	headInert
-	headTx
-	headSet
-	headReset
-	headCreate
-	headAlter
-	headExplain
-	headDeclare
-	headPrepare
-	headExecute
-	headDeallocate
-	headDiscard
-	headState
-	headLoad
-	headCall
-	headDo
-)
-
-var heads = sqltext.NewNames(
-	sqltext.Group{Code: headQuery, Names: "select insert update delete merge values with table copy"},
-	sqltext.Group{Code: headInert, Names: `drop grant revoke comment truncate vacuum analyze analyse reindex
-		cluster refresh notify lock fetch move close show checkpoint security reassign import`},
-	sqltext.Group{Code: headTx, Names: "begin start commit end abort rollback savepoint release"},
-	sqltext.Group{Code: headSet, Names: "set"},
-	sqltext.Group{Code: headReset, Names: "reset"},
-	sqltext.Group{Code: headCreate, Names: "create"},
-	sqltext.Group{Code: headAlter, Names: "alter"},
-	sqltext.Group{Code: headExplain, Names: "explain"},
-	sqltext.Group{Code: headDeclare, Names: "declare"},
-	sqltext.Group{Code: headPrepare, Names: "prepare"},
-	sqltext.Group{Code: headExecute, Names: "execute"},
-	sqltext.Group{Code: headDeallocate, Names: "deallocate"},
-	sqltext.Group{Code: headDiscard, Names: "discard"},
-	sqltext.Group{Code: headState, Names: "listen unlisten"},
-	sqltext.Group{Code: headLoad, Names: "load"},
-	sqltext.Group{Code: headCall, Names: "call"},
-	sqltext.Group{Code: headDo, Names: "do"},
-)
-
 // statement classifies one statement from its first token on, and leaves the
 // lexer at its end.
-func (c *classifier) statement(tok sqltext.Token) dialects.Effect {
-	lx := &c.lx
-	lx.SkipOpen(tok)
-	if lx.Ended() {
-		return dialects.Clean
-	}
-	switch lx.WordIn(heads) {
+func (c *classifier) statement() dialects.Effect {
+	c.Lx.SkipOpen(c.Lx.Token())
+	head := c.Head()
+	switch head.Kind {
+	case classify.Skipped:
+		return c.Skip(head.Effect)
 	case headQuery:
-		effect := dialects.Clean
-		switch {
-		case lx.IsWord("with"):
-			lx.BeginWith()
-		case lx.IsWord("update"):
-			effect = c.update()
-		}
-		return effect | c.query()
-	case headInert:
-		return c.skip(dialects.Clean)
-	case headTx:
-		return c.skip(dialects.TxControl)
+		return c.verb() | c.query()
 	case headSet:
 		return c.set()
 	case headReset:
-		lx.Next()
-		return c.skip(dialects.Stateful | c.forget())
+		c.Lx.Next()
+		return c.Skip(dialects.Stateful | c.forget())
 	case headCreate:
 		return c.create()
 	case headAlter:
-		if lx.Next(); lx.IsWord("table") {
-			return c.query()
-		}
-		return c.skip(dialects.Clean)
+		return c.alter()
 	case headExplain:
 		return c.explain()
 	case headDeclare:
 		return c.declare()
 	case headPrepare:
-		if lx.Next(); lx.IsWord("transaction") {
-			return c.skip(dialects.TxControl)
-		}
-		return c.query()&dialects.Unresettable | dialects.Stateful | dialects.NamedPrepared
-	case headExecute:
-		return c.query() | dialects.Suspect | dialects.NamedPrepared
-	case headDeallocate:
-		return c.skip(dialects.Stateful | dialects.NamedPrepared | dialects.ForgetPrepared)
+		return c.prepare()
 	case headDiscard:
-		if lx.Next(); lx.IsWord("all") {
-			return c.skip(dialects.Stateful | dialects.NamedPrepared | dialects.ForgetPrepared)
-		}
-		if lx.IsWord("temp") || lx.IsWord("temporary") {
-			return c.skip(dialects.Stateful | dialects.ForgetPrepared)
-		}
-		return c.skip(dialects.Stateful)
-	case headState:
-		return c.skip(dialects.Stateful)
-	case headLoad:
-		return c.skip(dialects.Stateful | dialects.Unresettable)
-	case headCall:
-		return c.query() | dialects.Suspect | dialects.TxControl
+		return c.discard()
 	case headDo:
 		return c.do() | dialects.Suspect | dialects.TxControl
-	default:
-		return c.query() | dialects.Suspect
 	}
+	return c.query() | head.Effect
 }
 
-// skip goes to the end of a statement whose remaining text executes nothing.
-func (c *classifier) skip(effect dialects.Effect) dialects.Effect {
-	c.lx.SkipStatement()
-	return effect
+// verb looks at the first word of a query.
+func (c *classifier) verb() dialects.Effect {
+	switch {
+	case c.Lx.IsWord("with"):
+		c.Lx.BeginWith()
+	case c.Lx.IsWord("update"):
+		return c.update()
+	}
+	return dialects.Clean
 }
 
 // query classifies what remains of a statement that evaluates expressions.
 func (c *classifier) query() dialects.Effect {
-	lx := &c.lx
+	lx := &c.Lx
 	effect := dialects.Clean
 	for !lx.Ended() {
 		switch lx.Skim(queryWords) {
@@ -249,7 +199,7 @@ var tableWords = sqltext.NewNames(
 
 // word classifies a word that was met inside a query.
 func (c *classifier) word() dialects.Effect {
-	lx := &c.lx
+	lx := &c.Lx
 	if !lx.Keyword() {
 		return dialects.Clean
 	}
@@ -268,17 +218,22 @@ func (c *classifier) word() dialects.Effect {
 	case wordUescape:
 		return c.uescape()
 	case wordInto:
-		if lx.AfterWord("insert") || lx.AfterWord("merge") {
-			return dialects.Clean
-		}
-		ahead := *lx
-		if ahead.Next(); ahead.IsWord("table") {
-			ahead.Next()
-		}
-		if ahead.IsName() &&
-			(temporary.Lookup(ahead.Text()) != 0 || mayBeTempSchema(&ahead)) {
-			return createsTemp
-		}
+		return c.into()
+	}
+	return dialects.Clean
+}
+
+// into classifies the INTO of a query: SELECT … INTO makes a table.
+func (c *classifier) into() dialects.Effect {
+	if c.Lx.AfterWord("insert") || c.Lx.AfterWord("merge") {
+		return dialects.Clean
+	}
+	ahead := c.Lx
+	if ahead.Next(); ahead.IsWord("table") {
+		ahead.Next()
+	}
+	if ahead.IsName() && (temporary.Lookup(ahead.Text()) != 0 || mayBeTempSchema(&ahead)) {
+		return createsTemp
 	}
 	return dialects.Clean
 }
@@ -295,7 +250,7 @@ const hidden = dialects.Suspect | dialects.Unresettable
 
 // uescape looks whether what stands before UESCAPE is called: U&"f" UESCAPE '!' (1).
 func (c *classifier) uescape() dialects.Effect {
-	ahead := c.lx
+	ahead := c.Lx
 	if sqltext.HasPrefix(ahead.BeforeText(), `u&"`) && ahead.Next() == sqltext.String && ahead.Next() == sqltext.Open {
 		return hidden
 	}
@@ -304,36 +259,22 @@ func (c *classifier) uescape() dialects.Effect {
 
 // call classifies the call whose opening parenthesis was just read.
 func (c *classifier) call() dialects.Effect {
-	lx := &c.lx
+	lx := &c.Lx
 	known := functions.Lookup(lx.Name())
 	if lx.KeepsCapitals() {
 		known = 0 // "Lower" is not lower
 	}
-	switch known {
-	case funcKeyword:
-		if lx.Keyword() {
-			return dialects.Clean
-		}
-	case funcHarmless:
-		if (!lx.Qualified() || sqltext.Equal(lx.Qualifier(), "pg_catalog")) && !lx.GluedToNumber() {
-			return dialects.Clean
-		}
-	case funcLoose:
-		if lx.Keyword() {
-			c.loose = c.loose || !sqltext.Equal(lx.Name(), "on") || lx.AfterWord("distinct")
-			return dialects.Clean
-		}
-	case funcStateful:
-		return dialects.Stateful
-	case funcUnresettable:
-		return dialects.Stateful | dialects.Unresettable
-	case funcSetConfig:
-		return c.setConfig()
-	}
-	if sqltext.HasPrefix(lx.Name(), "dblink") {
-		return dialects.Stateful
-	}
 	switch {
+	case c.harmless(known):
+		return dialects.Clean
+	case known == funcStateful:
+		return dialects.Stateful
+	case known == funcUnresettable:
+		return dialects.Stateful | dialects.Unresettable
+	case known == funcSetConfig:
+		return c.setConfig()
+	case sqltext.HasPrefix(lx.Name(), "dblink"):
+		return dialects.Stateful
 	case lx.Before() == sqltext.Cast, lx.GivesName(notFunction):
 		return dialects.Clean
 	case lx.Before() == sqltext.Close && !c.loose:
@@ -342,6 +283,24 @@ func (c *classifier) call() dialects.Effect {
 		return hidden
 	}
 	return c.unknown
+}
+
+// harmless reports whether the name before a parenthesis is a keyword, or a function
+// that keeps nothing in the session.
+func (c *classifier) harmless(known uint8) bool {
+	lx := &c.Lx
+	switch known {
+	case funcKeyword:
+		return lx.Keyword()
+	case funcHarmless:
+		return (!lx.Qualified() || sqltext.Equal(lx.Qualifier(), "pg_catalog")) && !lx.GluedToNumber()
+	case funcLoose:
+		if lx.Keyword() {
+			c.loose = c.loose || !sqltext.Equal(lx.Name(), "on") || lx.AfterWord("distinct")
+			return true
+		}
+	}
+	return false
 }
 
 // notFunction are the words after which name( is not a call.
@@ -356,15 +315,36 @@ const maxLookAhead = 100
 // as its third argument what it sets ends with the transaction. A name that is no plain
 // literal may be that of the seed, which no cleaning undoes.
 func (c *classifier) setConfig() dialects.Effect {
-	lx := c.lx
+	lx := c.Lx // a copy, which looks ahead
 	depth := lx.Depth()
-	literal := lx.Next() == sqltext.String && lx.Text()[0] == '\'' && !strings.Contains(lx.Text(), `\`)
-	names := literal && changesNames(lx.Text())
-	seed := literal && sqltext.Equal(lx.Text(), "'seed'")
-	if literal {
-		ahead := lx
-		literal = ahead.Next() == sqltext.Comma
+	effect := dialects.Clean
+	switch literal, name := nextLiteral(&lx); {
+	case !literal:
+		effect = dialects.Stateful | dialects.Unresettable | dialects.ForgetPrepared
+	case sqltext.Equal(name, "'seed'"):
+		effect = dialects.Stateful | dialects.Unresettable
+	case changesNames(name):
+		effect = dialects.ForgetPrepared
 	}
+	if c.Lx.Qualified() && !sqltext.Equal(c.Lx.Qualifier(), "pg_catalog") || !lastIsTrue(&lx, depth) {
+		effect |= dialects.Stateful
+	}
+	return effect
+}
+
+// nextLiteral reads an argument, and reports whether it is a plain literal and all of
+// the argument.
+func nextLiteral(lx *sqltext.Lexer) (literal bool, text string) {
+	if lx.Next() != sqltext.String || lx.Text()[0] != '\'' || strings.Contains(lx.Text(), `\`) {
+		return false, ""
+	}
+	ahead := *lx
+	return ahead.Next() == sqltext.Comma, lx.Text()
+}
+
+// lastIsTrue reads the rest of three arguments in parentheses, which stand at depth, and
+// reports whether the last one is the word true.
+func lastIsTrue(lx *sqltext.Lexer, depth int) bool {
 	commas, last := 0, sqltext.Open
 	for range maxLookAhead {
 		if lx.Ended() || lx.Depth() < depth {
@@ -375,19 +355,8 @@ func (c *classifier) setConfig() dialects.Effect {
 		}
 		lx.Next()
 	}
-	local := lx.Depth() < depth && commas == 2 && last == sqltext.Word && lx.Before() == sqltext.Comma &&
+	return lx.Depth() < depth && commas == 2 && last == sqltext.Word && lx.Before() == sqltext.Comma &&
 		sqltext.Equal(lx.Name(), "true")
-	effect := dialects.Clean
-	if !local || c.lx.Qualified() && !sqltext.Equal(c.lx.Qualifier(), "pg_catalog") {
-		effect = dialects.Stateful
-	}
-	if !literal || names {
-		effect |= dialects.ForgetPrepared
-	}
-	if !literal || seed {
-		effect |= dialects.Stateful | dialects.Unresettable
-	}
-	return effect
 }
 
 // changesNames reports whether a quoted parameter name is one that decides

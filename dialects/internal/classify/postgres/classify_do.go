@@ -10,7 +10,7 @@ import (
 // do classifies DO, [LANGUAGE name] and a body in any order, as far as what no
 // cleaning undoes is concerned. What is not the usual form counts as the worst.
 func (c *classifier) do() (effect dialects.Effect) {
-	lx := &c.lx
+	lx := &c.Lx
 	bodies := 0
 	for lx.Next(); !lx.Ended(); lx.Next() {
 		switch {
@@ -47,7 +47,7 @@ func mayBeUnresettable(quoted string) bool {
 		return true // not closed
 	}
 	var c classifier
-	lx := &c.lx
+	lx := &c.Lx
 	lx.Init(quoted[tag:len(quoted)-tag], lexical, sqltext.Reading{})
 	name := false
 	for tok := lx.Next(); tok != sqltext.EOF; tok = lx.Next() {

@@ -7,13 +7,13 @@ import (
 
 // set classifies SET from the word after it on.
 func (c *classifier) set() dialects.Effect {
-	lx := &c.lx
+	lx := &c.Lx
 	effect := dialects.Stateful
 	lx.Next()
 	switch {
 	case lx.IsWord("transaction"), lx.IsWord("constraints"):
 		if !c.isParameter() {
-			return c.skip(dialects.Clean)
+			return c.Skip(dialects.Clean)
 		}
 	case lx.IsWord("local"):
 		if !c.isParameter() {
@@ -21,13 +21,13 @@ func (c *classifier) set() dialects.Effect {
 			lx.Next()
 		}
 	}
-	return c.skip(effect | c.forget())
+	return c.Skip(effect | c.forget())
 }
 
 // isParameter reports whether the word just read, a keyword by its looks, is
 // the name of a parameter: a dot, = or TO follows.
 func (c *classifier) isParameter() bool {
-	ahead := c.lx
+	ahead := c.Lx
 	tok := ahead.Next()
 	return tok == sqltext.Dot || tok == sqltext.Operator || ahead.IsWord("to")
 }
@@ -40,7 +40,7 @@ var namesDependOn = sqltext.NewNames(sqltext.Group{Code: 1,
 // just read changes what prepared statements mean, and Unresettable for the seed,
 // which SET LOCAL does not give back, or for what may be the seed.
 func (c *classifier) forget() dialects.Effect {
-	lx := &c.lx
+	lx := &c.Lx
 	if lx.IsWord("session") {
 		lx.Next()
 	}
@@ -62,7 +62,7 @@ func (c *classifier) forget() dialects.Effect {
 // update looks at what an UPDATE changes, whose name may follow: [ONLY] [(]
 // [schema.]table. Of a name with escapes, U&"…", nothing is known.
 func (c *classifier) update() dialects.Effect {
-	ahead := c.lx
+	ahead := c.Lx
 	ahead.Next()
 	if ahead.IsWord("only") {
 		ahead.Next()
@@ -109,7 +109,7 @@ var createWords = sqltext.NewNames(
 
 // create classifies CREATE from the word after it on.
 func (c *classifier) create() dialects.Effect {
-	lx := &c.lx
+	lx := &c.Lx
 	temp := lx.SkipWords(createModifiers)&sqltext.Temporary != 0
 	if lx.Token() != sqltext.Word {
 		return c.query() | dialects.Suspect
@@ -128,14 +128,14 @@ func (c *classifier) create() dialects.Effect {
 	case createRoutine:
 		return effect | c.routine()
 	default:
-		return c.skip(effect)
+		return c.Skip(effect)
 	}
 }
 
 // namesTempSchema reports whether the object about to be created is put into
 // the temporary schema: CREATE FUNCTION IF NOT EXISTS pg_temp.f.
 func (c *classifier) namesTempSchema() bool {
-	ahead := c.lx
+	ahead := c.Lx
 	for range 6 {
 		if ahead.Next(); !ahead.IsName() {
 			return false
@@ -151,7 +151,7 @@ func (c *classifier) namesTempSchema() bool {
 // Functions in it are calls only once a query begins. dropped reports ON
 // COMMIT DROP.
 func (c *classifier) createTable() (effect dialects.Effect, dropped bool) {
-	lx := &c.lx
+	lx := &c.Lx
 	c.unknown = dialects.Clean
 	for !lx.Ended() {
 		switch lx.Skim(tableWords) {
@@ -176,7 +176,7 @@ var atomicWords = sqltext.NewNames(sqltext.Group{Code: 1, Names: "atomic"})
 
 // routine skips CREATE FUNCTION or PROCEDURE, with its body BEGIN ATOMIC … END.
 func (c *classifier) routine() dialects.Effect {
-	lx := &c.lx
+	lx := &c.Lx
 	for !lx.Ended() {
 		if lx.Skim(atomicWords) == sqltext.Word && lx.AfterWord("begin") && !lx.SkipBody() {
 			return dialects.Suspect
@@ -185,33 +185,61 @@ func (c *classifier) routine() dialects.Effect {
 	return dialects.Clean
 }
 
+// alter classifies ALTER from the word after it on: ALTER TABLE evaluates expressions.
+func (c *classifier) alter() dialects.Effect {
+	if c.Lx.Next(); c.Lx.IsWord("table") {
+		return c.query()
+	}
+	return c.Skip(dialects.Clean)
+}
+
+// prepare classifies PREPARE. What its query does happens when it is executed, except
+// what no cleaning undoes: EXECUTE does not show it.
+func (c *classifier) prepare() dialects.Effect {
+	if c.Lx.Next(); c.Lx.IsWord("transaction") {
+		return c.Skip(dialects.TxControl)
+	}
+	return c.query()&dialects.Unresettable | dialects.Stateful | dialects.NamedPrepared
+}
+
+// discard classifies DISCARD from the word after it on.
+func (c *classifier) discard() dialects.Effect {
+	c.Lx.Next()
+	switch {
+	case c.Lx.IsWord("all"):
+		return c.Skip(dialects.Stateful | dialects.NamedPrepared | dialects.ForgetPrepared)
+	case c.Lx.IsWord("temp"), c.Lx.IsWord("temporary"):
+		return c.Skip(dialects.Stateful | dialects.ForgetPrepared)
+	}
+	return c.Skip(dialects.Stateful)
+}
+
 var explainOptions = sqltext.NewNames(sqltext.Group{Code: 1, Names: "analyze analyse verbose"})
 
 // explain classifies what EXPLAIN explains: with ANALYZE it is executed.
 func (c *classifier) explain() dialects.Effect {
-	lx := &c.lx
+	lx := &c.Lx
 	lx.SkipWords(explainOptions)
-	tok := lx.Token()
-	if tok == sqltext.Open {
+	if lx.Token() == sqltext.Open {
 		inside := *lx
-		if inside.Next() == sqltext.Word && heads.Lookup(inside.Text()) != headQuery {
+		if inside.Next() == sqltext.Word && language.Head(&inside).Kind != headQuery {
 			for depth := lx.Depth(); lx.Depth() >= depth && !lx.Ended(); {
 				lx.Next()
 			}
 			if !lx.Ended() {
-				tok = lx.Next()
+				lx.Next()
 			}
 		}
 	}
 	if lx.IsWord("explain") {
 		return c.query() | dialects.Suspect
 	}
-	return c.statement(tok)
+	return c.statement()
 }
 
 // declare classifies DECLARE … CURSOR and the query behind FOR.
 func (c *classifier) declare() dialects.Effect {
-	lx := &c.lx
+	lx := &c.Lx
 	effect := dialects.Clean
 	for {
 		lx.Next()

@@ -26,9 +26,9 @@ const Cleaning = "CLOSE ALL; " +
 // function or a DO block may have done any of it.
 const losesPrepared = dialects.Suspect | dialects.ForgetPrepared | dialects.NamedPrepared
 
-// KeepsPrepared reports whether the prepared statements are as they were after
-// statements with that effect. The zero effect shows nothing: whoever cleans after
-// it does not trust the classifier.
+// KeepsPrepared reports whether prepared statements are unchanged after statements with
+// that effect. For the zero effect it is false: a program that cleans after it
+// (ResetAlways) does not trust the classifier.
 func KeepsPrepared(effect dialects.Effect) bool {
 	return effect != dialects.Clean && effect&losesPrepared == 0
 }

@@ -4,6 +4,7 @@ package sqlite
 
 import (
 	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/dialects/internal/classify"
 	"github.com/pooldriver/pooldriver/dialects/internal/sqltext"
 )
 
@@ -24,57 +25,52 @@ import (
 
 var lexical = sqltext.NewRules(sqltext.Backticks | sqltext.Brackets | sqltext.TclVariables)
 
-// Classify returns what a text, one statement or several, leaves behind. It
-// runs on every statement: one pass, no allocation.
-func Classify(query string) dialects.Effect {
-	var c classifier
-	c.lx.Init(query, lexical, sqltext.Reading{})
-	total := dialects.Clean
-	for c.lx.BeginStatement() {
-		c.lx.Next()
-		total |= c.statement()
-	}
-	if c.lx.Broken() {
-		total |= unknown
-	}
-	return total
-}
-
 // unknown is the effect of what is not understood.
 const unknown = dialects.Suspect | dialects.Writes
 
-type classifier struct{ lx sqltext.Lexer }
+var language = classify.New(classify.Language{
+	Rules:    lexical,
+	Readings: []sqltext.Reading{{}},
+	Unknown:  unknown,
+	Heads: []classify.Head{
+		{Kind: classify.Evaluated, Words: "insert replace update delete", Effect: dialects.Writes},
+		{Kind: classify.Skipped, Words: "drop alter analyze reindex vacuum", Effect: dialects.Writes},
+		{Kind: classify.Skipped, Words: "begin commit end rollback savepoint release", Effect: dialects.TxControl},
+		{Kind: classify.Skipped, Words: "attach detach", Effect: dialects.Stateful | dialects.ForgetPrepared},
+		{Kind: headRead, Words: "select values"},
+		{Kind: headWith, Words: "with"},
+		{Kind: headCreate, Words: "create"},
+		{Kind: headPragma, Words: "pragma"},
+		{Kind: headExplain, Words: "explain"},
+	},
+})
 
-// The statements, by their first word.
 const (
-	headRead uint8 = iota + 1
-	headWrite
+	headRead = classify.Own + iota
 	headWith
-	headSchema
-	headTx
 	headCreate
-	headAttach
 	headPragma
 	headExplain
 )
 
-var heads = sqltext.NewNames(
-	sqltext.Group{Code: headRead, Names: "select values"},
-	sqltext.Group{Code: headWrite, Names: "insert replace update delete"},
-	sqltext.Group{Code: headWith, Names: "with"},
-	sqltext.Group{Code: headSchema, Names: "drop alter analyze reindex vacuum"},
-	sqltext.Group{Code: headTx, Names: "begin commit end rollback savepoint release"},
-	sqltext.Group{Code: headCreate, Names: "create"},
-	sqltext.Group{Code: headAttach, Names: "attach detach"},
-	sqltext.Group{Code: headPragma, Names: "pragma"},
-	sqltext.Group{Code: headExplain, Names: "explain"},
-)
+// Classify returns what a text, one statement or several, leaves behind. It
+// runs on every statement: one pass, no allocation.
+func Classify(query string) dialects.Effect {
+	var c classifier
+	c.Begin(language, query)
+	for c.Next() {
+		c.Add(c.statement())
+	}
+	return c.Effect()
+}
+
+type classifier struct{ classify.Walk }
 
 // statement classifies one statement from its first token on, and leaves the
 // lexer at its end.
 func (c *classifier) statement() dialects.Effect {
-	lx := &c.lx
-	if lx.WordIn(heads) != headExplain {
+	lx := &c.Lx
+	if c.Head().Kind != headExplain {
 		return c.executed()
 	}
 	if lx.Next(); lx.IsWord("query") {
@@ -86,36 +82,22 @@ func (c *classifier) statement() dialects.Effect {
 
 // executed classifies what is left of a statement without EXPLAIN before it.
 func (c *classifier) executed() dialects.Effect {
-	lx := &c.lx
-	if lx.Ended() {
-		return dialects.Clean
-	}
-	switch lx.WordIn(heads) {
+	head := c.Head()
+	switch head.Kind {
+	case classify.Skipped:
+		return c.Skip(head.Effect)
 	case headRead:
 		return c.query(readWords)
-	case headWrite:
-		return c.query(noWords) | dialects.Writes
 	case headWith:
 		return c.query(withWords)
-	case headSchema:
-		return c.skip(dialects.Writes)
-	case headTx:
-		return c.skip(dialects.TxControl)
 	case headCreate:
 		return c.create() | dialects.Writes
-	case headAttach:
-		return c.skip(dialects.Stateful | dialects.ForgetPrepared)
 	case headPragma:
 		return c.pragma()
-	default:
+	case headExplain:
 		return c.query(noWords) | unknown
 	}
-}
-
-// skip goes to the end of a statement whose remaining text executes nothing.
-func (c *classifier) skip(effect dialects.Effect) dialects.Effect {
-	c.lx.SkipStatement()
-	return effect
+	return c.query(noWords) | head.Effect
 }
 
 var noWords = sqltext.NewNames()
@@ -141,16 +123,16 @@ var statefulFunctions = sqltext.NewNames(sqltext.Group{Code: 1, Names: "load_ext
 // writes if one of the words is in it.
 func (c *classifier) query(words *sqltext.Names) dialects.Effect {
 	effect := dialects.Clean
-	for !c.lx.Ended() {
-		switch c.lx.Skim(words) {
+	for !c.Lx.Ended() {
+		switch c.Lx.Skim(words) {
 		case sqltext.Call:
-			if statefulFunctions.Lookup(c.lx.Name()) != 0 {
+			if statefulFunctions.Lookup(c.Lx.Name()) != 0 {
 				effect |= dialects.Stateful
 			}
 		case sqltext.Word:
 			// A verb is no column, and not the function replace(a, b, c).
-			ahead := c.lx
-			if withWords.Lookup(c.lx.Text()) == wordOptimize || c.lx.Keyword() && ahead.Next() != sqltext.Open {
+			ahead := c.Lx
+			if withWords.Lookup(c.Lx.Text()) == wordOptimize || c.Lx.Keyword() && ahead.Next() != sqltext.Open {
 				effect |= dialects.Writes
 			}
 		}
@@ -176,7 +158,7 @@ var createWords = sqltext.NewNames(
 
 // create classifies CREATE from the word after it on.
 func (c *classifier) create() dialects.Effect {
-	lx := &c.lx
+	lx := &c.Lx
 	effect := dialects.Clean
 	if lx.SkipWords(createModifiers)&sqltext.Temporary != 0 {
 		effect = dialects.Stateful
@@ -200,7 +182,7 @@ func (c *classifier) create() dialects.Effect {
 // namesTempSchema reports whether the object about to be created is put into
 // the temporary schema: CREATE TABLE IF NOT EXISTS temp.t.
 func (c *classifier) namesTempSchema() bool {
-	ahead := c.lx
+	ahead := c.Lx
 	for range 4 {
 		tok := ahead.Next()
 		if tok == sqltext.String { // SQLite takes 'temp'.t too
@@ -221,13 +203,13 @@ var bodyWords = sqltext.NewNames(sqltext.Group{Code: 1, Names: "begin"})
 
 // trigger skips CREATE TRIGGER, with its body BEGIN … END.
 func (c *classifier) trigger() dialects.Effect {
-	lx := &c.lx
+	lx := &c.Lx
 	for !lx.Ended() {
 		if lx.Skim(bodyWords) == sqltext.Word && lx.Keyword() {
 			if !lx.SkipBody() {
 				return dialects.Suspect
 			}
-			return c.skip(dialects.Clean)
+			return c.Skip(dialects.Clean)
 		}
 	}
 	return dialects.Clean
@@ -249,26 +231,26 @@ var pragmas = sqltext.NewNames(
 
 // pragma classifies PRAGMA from the word after it on.
 func (c *classifier) pragma() dialects.Effect {
-	lx := &c.lx
+	lx := &c.Lx
 	lx.Next()
 	for ahead := *lx; ahead.Next() == sqltext.Dot; ahead = *lx {
 		lx.Next()
 		lx.Next()
 	}
 	if !lx.IsName() {
-		return c.skip(unknown)
+		return c.Skip(unknown)
 	}
 	kind := pragmas.Lookup(lx.Name())
 	lx.Next()
 	switch {
 	case kind == pragmaArgument:
-		return c.skip(dialects.Clean)
+		return c.Skip(dialects.Clean)
 	case kind == pragmaFile:
-		return c.skip(dialects.Writes)
+		return c.Skip(dialects.Writes)
 	case lx.Ended():
 		return dialects.Clean
 	case kind == pragmaHeader:
-		return c.skip(dialects.Writes)
+		return c.Skip(dialects.Writes)
 	}
-	return c.skip(dialects.Stateful | dialects.Writes)
+	return c.Skip(dialects.Stateful | dialects.Writes)
 }

@@ -7,27 +7,6 @@ import (
 	"github.com/pooldriver/pooldriver/dialects/internal/sqltext"
 )
 
-var settings = sqltext.NewNames(sqltext.Group{Code: 1, Names: "pragma attach detach"})
-
-// OnlySettings reports whether a text is made of PRAGMA, ATTACH and DETACH only.
-func OnlySettings(query string) bool {
-	var lx sqltext.Lexer
-	lx.Init(query, lexical, sqltext.Reading{})
-	only := false
-	for lx.BeginStatement() {
-		lx.Next()
-		if lx.Ended() {
-			continue
-		}
-		if lx.WordIn(settings) == 0 {
-			return false
-		}
-		only = true
-		lx.SkipStatement()
-	}
-	return only
-}
-
 // The PRAGMAs that set something for their connection, and for as long as it lasts.
 // Those that set something in the file (user_version, auto_vacuum) or for one
 // transaction (defer_foreign_keys) are not among them.

@@ -1,4 +1,4 @@
-package plain
+package base
 
 import (
 	"database/sql"
@@ -8,11 +8,11 @@ import (
 	"reflect"
 )
 
-// RefusePool returns an error if c can be seen to take its connections from a
+// refusePool returns an error if c can be seen to take its connections from a
 // pool: a struct with a set field of a type called Pool (as pgxpool's is), or
 // with a *sql.DB in it. Two pools, one on top of the other, fight over who
 // keeps a connection, who checks it and how many there may be.
-func RefusePool(c driver.Connector) error {
+func refusePool(c driver.Connector) error {
 	v := reflect.ValueOf(c)
 	for v.Kind() == reflect.Pointer || v.Kind() == reflect.Interface {
 		v = v.Elem()

@@ -1,4 +1,4 @@
-package plain
+package base
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package plain
+package base
 
 import (
 	"context"
@@ -108,7 +108,8 @@ func TestNothingIsCleanedInPlace(t *testing.T) {
 
 func TestTheTemplateDialsByTheConnectorAndClosesIt(t *testing.T) {
 	c := &connector{conn: &bare{}, secret: "hunter2"}
-	tmpl := NewTemplate(c, "generic fake")
+	tmpl, err := Wrap(c, "generic fake")
+	require.NoError(t, err)
 	require.Equal(t, fakeDriver{}, tmpl.Driver())
 	require.False(t, tmpl.TakesCredential())
 
@@ -135,12 +136,12 @@ type poolingConnector struct {
 }
 
 func TestAConnectorThatPoolsIsRefused(t *testing.T) {
-	require.NoError(t, RefusePool(&connector{}))
-	require.NoError(t, RefusePool(&poolingConnector{}), "no pool is set")
-	require.NoError(t, RefusePool(poolingConnector{spare: &sync.Pool{}}.asConnector()), "a sync.Pool holds no connections")
-	require.ErrorContains(t, RefusePool(&poolingConnector{pool: &Pool{}}), "two pools fight")
-	require.ErrorContains(t, RefusePool(&poolingConnector{db: &sql.DB{}}), "two pools fight")
-	require.NoError(t, RefusePool((*poolingConnector)(nil)))
+	require.NoError(t, refusePool(&connector{}))
+	require.NoError(t, refusePool(&poolingConnector{}), "no pool is set")
+	require.NoError(t, refusePool(poolingConnector{spare: &sync.Pool{}}.asConnector()), "a sync.Pool holds no connections")
+	require.ErrorContains(t, refusePool(&poolingConnector{pool: &Pool{}}), "two pools fight")
+	require.ErrorContains(t, refusePool(&poolingConnector{db: &sql.DB{}}), "two pools fight")
+	require.NoError(t, refusePool((*poolingConnector)(nil)))
 }
 
 func (c poolingConnector) asConnector() driver.Connector { return &c }

@@ -1,0 +1,147 @@
+// Package classify is what the classifiers of all databases share. It goes through
+// the statements of a text, in each way in which the text can be read, and looks up
+// what each statement begins with. The packages below it, and the generic dialect,
+// add a database's tables and look at the statements that a table cannot answer for.
+package classify
+
+import (
+	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/dialects/internal/sqltext"
+)
+
+// Language is how the texts of a database are read.
+type Language struct {
+	Rules *sqltext.Rules
+	// Readings are the ways in which a text can be read, the likely one first. The
+	// others count as well if the first one leaves a doubt.
+	Readings []sqltext.Reading
+	// WholeText: the server parses the whole text before it executes any of it.
+	WholeText bool
+	// Unknown is the effect of what is not understood: a statement that begins with
+	// an unknown word, and a text that ends inside quotes.
+	Unknown dialects.Effect
+	// Heads are the known statements.
+	Heads []Head
+
+	words *sqltext.Names // their first words; the code is an index of kinds
+	kinds []Head         // Heads, after that of an unknown word
+}
+
+// Head is a kind of statement. It is known by its first word.
+type Head struct {
+	// Words are lower case, separated by white space.
+	Words string
+	// Kind is Evaluated, Skipped or one of the database's own kinds.
+	Kind uint8
+	// Effect is what every such statement does.
+	Effect dialects.Effect
+}
+
+// The kinds that every database has.
+const (
+	// Evaluated: expressions follow, which may call functions.
+	Evaluated uint8 = iota
+	// Skipped: the rest of the text executes nothing.
+	Skipped
+	// Own is the first of the database's own kinds.
+	Own
+)
+
+var empty = Head{Kind: Skipped}
+
+// New completes a language.
+func New(l Language) *Language {
+	l.kinds = append([]Head{{Kind: Evaluated, Effect: l.Unknown}}, l.Heads...)
+	groups := make([]sqltext.Group, len(l.Heads))
+	for i, h := range l.Heads {
+		groups[i] = sqltext.Group{Code: uint8(i + 1), Names: h.Words}
+	}
+	l.words = sqltext.NewNames(groups...)
+	return &l
+}
+
+// Head returns the kind of statement that begins at the last token of lx.
+func (l *Language) Head(lx *sqltext.Lexer) *Head {
+	if lx.Ended() {
+		return &empty
+	}
+	return &l.kinds[lx.WordIn(l.words)]
+}
+
+// Walk goes through the statements of one text. A classifier embeds it. Walk calls
+// nothing back, so that the classifier stays on the stack:
+//
+//	c.Begin(language, query)
+//	for c.Next() {
+//		c.Add(c.statement())
+//	}
+//	return c.Effect()
+type Walk struct {
+	Lx sqltext.Lexer
+
+	language *Language
+	query    string
+	reading  int             // index of Language.Readings
+	misread  bool            // the rest of this reading does not count
+	effect   dialects.Effect // of this reading
+	total    dialects.Effect // of the readings before it
+}
+
+// Begin puts a zero Walk at the beginning of query.
+func (w *Walk) Begin(l *Language, query string) {
+	w.language, w.query = l, query
+	w.Lx.Init(query, l.Rules, l.Readings[0])
+}
+
+// Next goes to the first token of the next statement, and reports whether there is one.
+func (w *Walk) Next() bool {
+	for w.misread || !w.Lx.BeginStatement() {
+		if !w.nextReading() {
+			return false
+		}
+	}
+	w.Lx.Next()
+	return true
+}
+
+// Add counts the effect of a statement that was read to its end.
+//
+// In a reading that is not the likely one, a statement that does not close its quotes,
+// or has a backslash outside them, is a syntax error: it changes nothing, and nothing
+// follows it. A server that parses the whole text first executes nothing of the text.
+func (w *Walk) Add(effect dialects.Effect) {
+	w.misread = w.reading > 0 && w.Lx.Misread()
+	switch {
+	case !w.misread:
+		w.effect |= effect
+	case w.language.WholeText:
+		w.effect = dialects.Clean
+	}
+}
+
+// nextReading ends this reading, and begins the next one if it is needed.
+func (w *Walk) nextReading() bool {
+	if !w.misread && w.Lx.Broken() {
+		w.effect |= w.language.Unknown
+	}
+	w.total |= w.effect
+	certain := w.reading == 0 && w.Lx.Doubt == 0
+	if w.reading++; certain || w.reading == len(w.language.Readings) {
+		return false
+	}
+	w.misread, w.effect, w.Lx = false, dialects.Clean, sqltext.Lexer{}
+	w.Lx.Init(w.query, w.language.Rules, w.language.Readings[w.reading])
+	return true
+}
+
+// Effect is that of the whole text, after the last statement.
+func (w *Walk) Effect() dialects.Effect { return w.total }
+
+// Head returns the kind of statement that begins at the last token.
+func (w *Walk) Head() *Head { return w.language.Head(&w.Lx) }
+
+// Skip goes to the end of a statement whose remaining text executes nothing.
+func (w *Walk) Skip(effect dialects.Effect) dialects.Effect {
+	w.Lx.SkipStatement()
+	return effect
+}
