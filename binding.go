@@ -328,13 +328,22 @@ func (b *binding) target(c *conn) *realConn {
 // settle makes sure, under its lock, that op.real is the connection for the operation, and
 // makes it ready. again: it is not, or not any more.
 func (b *binding) settle(ctx context.Context, c *conn, op *operation) (again bool, _ error) {
-	r := op.real
 	if again, err := b.join(c, op); again || err != nil {
 		return again, err
 	}
-	if r.use.raw != nil {
+	if op.real.use.raw != nil {
 		return false, nil // enter waits
 	}
+	if again, err := b.checkTx(c, op); again || err != nil {
+		return again, err
+	}
+	return b.prepareFor(ctx, c, op)
+}
+
+// checkTx decides what the transaction that is open on op.real, or was, means for the
+// operation.
+func (b *binding) checkTx(c *conn, op *operation) (again bool, _ error) {
+	r := op.real
 	if r.Unusable() && r == b.main.Load() && !r.Begun() {
 		return true, nil // found out by reading rows; release tells what is lost
 	}
@@ -346,7 +355,7 @@ func (b *binding) settle(ctx context.Context, c *conn, op *operation) (again boo
 		return false, sql.ErrTxDone // it never runs in autocommit
 	}
 	own := c.own(r)
-	if r.InTx() && !c.separate && own == nil && (r.Begun() || r.use.opener != c) {
+	if own == nil && b.isAmbient(c, r) {
 		switch err := b.joinsTx(r, op); {
 		case err == errSeparate:
 			b.standDown(c, r)
@@ -363,10 +372,16 @@ func (b *binding) settle(ctx context.Context, c *conn, op *operation) (again boo
 	if own != nil {
 		in = &own.Tx
 	}
-	if in != nil && in.Lost() != nil {
+	if in != nil {
 		return false, in.Lost()
 	}
-	return b.prepareFor(ctx, c, op)
+	return false, nil
+}
+
+// isAmbient reports whether an operation of c that is no transaction's own would run in one
+// that somebody else has begun.
+func (b *binding) isAmbient(c *conn, r *realConn) bool {
+	return r.InTx() && !c.separate && (r.Begun() || r.use.opener != c)
 }
 
 // join makes c a user of op.real, if that is still where the operation belongs.

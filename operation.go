@@ -101,6 +101,11 @@ func (c *conn) attempt(ctx context.Context, op *operation) (again bool, err erro
 		}
 		return again, err
 	}
+	return c.run(ctx, op)
+}
+
+// run is attempt for a text that is executed.
+func (c *conn) run(ctx context.Context, op *operation) (again bool, err error) {
 	if op.virtual != nil {
 		if again, err = c.prepare(ctx, op); again || err != nil {
 			return again, err
@@ -399,17 +404,8 @@ func (c *conn) finishUnexecuted(ctx context.Context, op *operation, err error) (
 func (c *conn) failed(ctx context.Context, op *operation, err error, executes bool) (again bool, _ error) {
 	r, cn := op.real, c.connector
 	op.said = r.Diagnose(err)
-	o := outcome{
-		badConn:  errors.Is(err, driver.ErrBadConn),
-		lost:     r.TxStatus() == dialects.TxLost,
-		claims:   executes && ctxerr.SaysSafe(err),
-		executes: executes,
-		first:    !c.touched && r.use.users == 1 && r.use.pin == pinNone,
-		retried:  op.retried,
-		expired:  ctx.Err() != nil,
-	}
-	unsent, counted := r.Unsent()
-	o.unsent, o.trusted = unsent, !counted && !r.Traits().BadConnUnsure
+	o := c.outcomeOf(op, err, executes)
+	o.expired = ctx.Err() != nil
 	c.touched = true
 	if o.badConn || o.lost {
 		r.MarkUnusable()
@@ -438,6 +434,22 @@ func (c *conn) failed(ctx context.Context, op *operation, err error, executes bo
 		err = c.bound.task.WithEnd(err)
 	}
 	return false, err
+}
+
+// outcomeOf is what judge decides on.
+func (c *conn) outcomeOf(op *operation, err error, executes bool) outcome {
+	r := op.real
+	unsent, counted := r.Unsent()
+	return outcome{
+		badConn:  errors.Is(err, driver.ErrBadConn),
+		lost:     r.TxStatus() == dialects.TxLost,
+		claims:   executes && ctxerr.SaysSafe(err),
+		executes: executes,
+		unsent:   unsent,
+		trusted:  !counted && !r.Traits().BadConnUnsure,
+		first:    !c.touched && r.use.users == 1 && r.use.pin == pinNone,
+		retried:  op.retried,
+	}
 }
 
 // moveOn takes c off a session that is dead, for another try. A deferred transaction that

@@ -129,30 +129,32 @@ func (b *binding) releaseIfUnpinned(r *realConn) (gone bool) {
 func (b *binding) keeps(r *realConn) bool {
 	r.use.ops++
 	p := r.pins()
-	main := b.main.Load() == r
 	if r.Unusable() && p.pin != pinTx {
-		// What it had as a session is gone. A transaction of BeginTx's is known to be:
-		// the program has ended it.
-		if main && (r.Stateful() || r.ByHand()) {
-			b.lossBarrier.Store(r.LostState(pinNames[pinRawTx], r.use.since))
-		}
+		b.loseState(r)
 		p.pin = pinNone
 	}
 	if r.use.separate || p.pin == pinRawTx && p.checkouts == 0 && b.ambient() == AmbientSeparate {
 		p.pin = pinNone // as without a task
 	}
 	p.pin = b.electMain(r, p.pin)
-	main = b.main.Load() == r
 	r.use.pin = p.pin
 	inTx := p.pin == pinTx || p.pin == pinRawTx
 	r.Observe(inTx)
-	if (main || inTx) && b.inTx.Load() != inTx {
+	if (inTx || b.main.Load() == r) && b.inTx.Load() != inTx {
 		b.inTx.Store(inTx)
 	}
 	// A dead connection is of use to nobody: those who still have it are told. Rows on
 	// it are read by their owner, who finds out and closes them.
 	dead := r.Unusable() && p.pin == pinNone && !r.Begun() && r.Rows() == nil
 	return p.pinned() && !dead
+}
+
+// loseState raises the loss barrier if what r had as the main session is gone. A
+// transaction of BeginTx's is known to be: the program has ended it.
+func (b *binding) loseState(r *realConn) {
+	if b.main.Load() == r && (r.Stateful() || r.ByHand()) {
+		b.lossBarrier.Store(r.LostState(pinNames[pinRawTx], r.use.since))
+	}
 }
 
 // electMain makes r the main session if something pins it, and ends that if nothing does.
