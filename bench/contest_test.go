@@ -83,7 +83,7 @@ func TestReportShowsEveryChartThatItNames(t *testing.T) {
 		t.Fatal(err)
 	}
 	const name = "performance/server-proxy-1-ms-p99.svg"
-	text, err := os.ReadFile(filepath.Join(dir, "performance.md"))
+	text, err := os.ReadFile(filepath.Join(dir, tablesFile))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -32,7 +32,7 @@ func main() {
 	round := flag.Duration("round", 200*time.Millisecond, "length of each contender's turn in a round")
 	quick := flag.Bool("quick", false, "3 rounds of 20ms: shows that it works, and measures nothing")
 	only := flag.String("only", "", "run the contests whose section and name contain this")
-	docs := flag.String("docs", "", "write performance.md and performance/*.svg into this directory, instead of tables to the standard output")
+	docs := flag.String("docs", "", "write performance-tables.md and performance/*.svg into this directory, instead of tables to the standard output")
 	list := flag.Bool("list", false, "list the contests")
 	heap := flag.Int("heap", 64, "MB of memory that the process keeps, as a service would")
 	awake := flag.Bool("awake", true, "keep the processors from being halted between a query and its answer, where one goroutine is at work")

@@ -22,6 +22,9 @@ type report struct {
 	outcomes []outcome
 }
 
+// tablesFile is the report, beside docs/performance.md, which is written by hand.
+const tablesFile = "performance-tables.md"
+
 // chartDir is where the charts are, seen from the report.
 const chartDir = "performance"
 
@@ -33,7 +36,7 @@ func (r report) save(dir string) error {
 	if err := os.MkdirAll(filepath.Join(dir, chartDir), 0o755); err != nil {
 		return err
 	}
-	file := filepath.Join(dir, "performance.md")
+	file := filepath.Join(dir, tablesFile)
 	if err := os.WriteFile(file+".new", []byte(text.String()), 0o644); err != nil {
 		return err
 	}
@@ -57,7 +60,7 @@ func (r report) save(dir string) error {
 }
 
 func (r report) write(w io.Writer) {
-	fmt.Fprintf(w, `# Performance
+	fmt.Fprintf(w, `# Performance: all tables of the last run
 
 Written by `+"`make bench`"+`. Only ratios within one run mean anything: the contenders
 take turns in the same process, and change who begins. The first line of each table
