@@ -228,6 +228,7 @@ func (c *Connector) restore(r *realConn, lease pool.Lease[*realConn], step nextS
 	}()
 	ctx, cancel := context.WithTimeout(context.Background(), c.config.CleanTimeout)
 	defer cancel()
+	r.BeginReset()
 	if step.rollback && !c.rollback(ctx, r, &log) {
 		return false
 	}

@@ -376,6 +376,7 @@ func (c *Connector) destroy(r *realConn) {
 	defer close(r.ended)
 	defer c.closeSession(r.Server(), c.patience(r))
 	r.CloseStatements()
+	r.Closed()
 }
 
 // patience is how long the server is given to let go of r.
