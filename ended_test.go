@@ -133,7 +133,7 @@ var endingCases = map[string]endingCase{
 		require.NoError(t, other.PingContext(t.Context()))
 		return execThree(db, ctx)
 	}},
-	"the turn on the task's connection": {task: true, do: func(t *testing.T, s *stub, db *sql.DB, ctx context.Context) error {
+	"the lock of the task's connection": {task: true, do: func(t *testing.T, s *stub, db *sql.DB, ctx context.Context) error {
 		mustExec(t, ctx, db, "SET a = 1")
 		gate := fakedb.NewGate()
 		s.server.Inject(fakedb.Fault{Call: fakedb.ConnQueryCtx, Gate: gate})
@@ -167,7 +167,7 @@ var endingCases = map[string]endingCase{
 	"a connection lost while it is sent": {option: func(s *stub) { s.sending = true }, do: func(t *testing.T, s *stub, db *sql.DB, ctx context.Context) error {
 		s.server.Inject(fakedb.Fault{Call: fakedb.ConnExecCtx, Err: driver.ErrBadConn})
 		_, err := db.ExecContext(ctx, "INSERT INTO t VALUES (?)", sleeper{ctx})
-		if !errors.Is(err, ErrTaskEnded) { // a task's Valuer is called before its turn
+		if !errors.Is(err, ErrTaskEnded) { // a task's Valuer is called before it has the lock
 			require.ErrorIs(t, err, io.ErrUnexpectedEOF)
 		}
 		return err

@@ -16,11 +16,11 @@ import (
 	"github.com/pooldriver/pooldriver/internal/fakedb"
 )
 
-// How a checkout leaves its connection when somebody else has its turn.
+// How a checkout leaves its connection when somebody else has its lock.
 
-// TestWhoeverHadTheTurnForNothingCountsOthersOut: rows wait for their connection's
-// turn while they are read ahead, and get it from a statement whose checkout ends.
-func TestWhoeverHadTheTurnForNothingCountsOthersOut(t *testing.T) {
+// TestWhoeverHadTheLockForNothingCountsOthersOut: rows wait for their connection's
+// lock while they are read ahead, and get it from a statement whose checkout ends.
+func TestWhoeverHadTheLockForNothingCountsOthersOut(t *testing.T) {
 	server, db, c := openTasks(t, 1)
 	ctx, end := WithTask(t.Context())
 	defer end()
@@ -98,8 +98,8 @@ func testTakenBackIsNotWaitedFor(t *testing.T, how func(context.Context, *sql.Co
 	require.Eventually(t, func() bool { return lent(c) == 0 }, time.Second, time.Millisecond)
 }
 
-// TestAStatementThatGaveUpItsTurnAsItGotItCountsOthersOut: see realConn.lockFor.
-func TestAStatementThatGaveUpItsTurnAsItGotItCountsOthersOut(t *testing.T) {
+// TestAStatementThatGaveUpItsLockAsItGotItCountsOthersOut: see realConn.lockFor.
+func TestAStatementThatGaveUpItsLockAsItGotItCountsOthersOut(t *testing.T) {
 	_, db, c := openTasks(t, 1)
 	ctx, end := WithTask(t.Context())
 	defer end()
@@ -141,7 +141,7 @@ func TestATaskThatEndsWhileRawHasItsConnectionLetsOthersLeaveIt(t *testing.T) {
 	require.NoError(t, r.Lock(t.Context()))
 	require.NoError(t, other.Close())
 	r.holder.Load().ended.Store(true)
-	soon(t, "giving the turn back", r.unlockAndRecheck)
+	soon(t, "giving the lock back", r.unlockAndRecheck)
 	r.holder.Load().ended.Store(false)
 	require.NoError(t, done())
 	require.NoError(t, conn.Close())

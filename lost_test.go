@@ -180,7 +180,7 @@ func TestAStatementOnItsWayIsNotRunOutsideTheTransactionThatItHasLost(t *testing
 			ended := make(chan struct{})
 			err = insert(&endingContext{ctx, left, func() {
 				cancel()
-				synctest.Wait() // it is rolled back, if nobody has the turn
+				synctest.Wait() // it is rolled back, if nobody has the lock
 				close(ended)
 			}})
 			if reached = left.Swap(0) <= 0; !reached { // who asks later is not the statement

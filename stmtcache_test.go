@@ -41,7 +41,7 @@ type counted struct{ n int64 }
 func (c counted) Value() (driver.Value, error) { return c.n, nil }
 
 // TestAStatementIsAskedForItsArgumentsBeforeItIsLetGo: the program's code runs
-// without the turn, when a statement that is not kept is closed already.
+// without the lock, when a statement that is not kept is closed already.
 func TestAStatementIsAskedForItsArgumentsBeforeItIsLetGo(t *testing.T) {
 	_, db, _ := openStub(t, dialects.Traits{Reprepares: true})
 	ctx, end := WithTask(t.Context())

@@ -129,9 +129,9 @@ func (p *Pool[T]) FlushOthers(ctx context.Context) {
 	if p.mode&modeClosed != 0 {
 		return
 	}
-	p.epoch++
+	p.generation++
 	if r, ok := ctx.Value(creating{}).(*resource[T]); ok && r.pool == p {
-		r.epoch = p.epoch
+		r.generation = p.generation
 	}
 	var kept []*resource[T]
 	for p.idle.n > 0 {
@@ -186,7 +186,7 @@ func (p *Pool[T]) closeLocked(idle *sync.WaitGroup) {
 		return
 	}
 	p.mode |= modeClosed
-	p.epoch++
+	p.generation++
 	p.asleep = true
 	p.failAllLocked(func(*waiter[T]) error { return ErrClosed })
 	for p.idle.n > 0 {

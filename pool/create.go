@@ -90,7 +90,7 @@ func (p *Pool[T]) startCreateLocked(w *waiter[T]) {
 	if causer != nil {
 		ctx = causer.ctx
 	}
-	go p.create(ctx, c, p.epoch)
+	go p.create(ctx, c, p.generation)
 }
 
 // reserveLocked starts a create for w alone.
@@ -111,11 +111,11 @@ type creation[T any] struct {
 type creating struct{}
 
 // create runs Create and delivers what comes of it.
-func (p *Pool[T]) create(cause context.Context, c *creation[T], epoch uint64) {
+func (p *Pool[T]) create(cause context.Context, c *creation[T], generation uint64) {
 	ctx, cancel := p.bounded(context.WithoutCancel(cause), p.cfg.CreateTimeout)
 	defer cancel()
 	defer context.AfterFunc(p.stop, cancel)()
-	r := &resource[T]{pool: p, epoch: epoch, expires: never}
+	r := &resource[T]{pool: p, generation: generation, expires: never}
 	detached("Create",
 		func() (err error) {
 			r.value, err = p.cfg.Create(context.WithValue(ctx, creating{}, r))

@@ -24,16 +24,16 @@ type resource[T any] struct {
 
 	// The pool's lock protects the following fields. The holder of the resource may
 	// read stamp without it: only the holder changes it.
-	stamp     uint64 // which lending this is; see Lease
-	epoch     uint64 // Flush and Close leave older ones behind
-	probe     uint64 // not 0: lent as this probe of the breaker
-	expires   int64  // pool time
-	idleSince int64  // pool time, coarse
-	idleOrder uint64 // place in the idle list
-	w         *waiter[T]
-	preserved bool            // see Config.Preserve; it does not change
-	gone      bool            // does not count any more
-	closer    *sync.WaitGroup // of the Close that waits for the destroying
+	stamp      uint64 // which lending this is; see Lease
+	generation uint64 // Flush and Close leave older ones behind
+	probe      uint64 // not 0: lent as this probe of the breaker
+	expires    int64  // pool time
+	idleSince  int64  // pool time, coarse
+	idleOrder  uint64 // place in the idle list
+	w          *waiter[T]
+	preserved  bool            // see Config.Preserve; it does not change
+	gone       bool            // does not count any more
+	closer     *sync.WaitGroup // of the Close that waits for the destroying
 }
 
 // Pool lends resources of type T. All its methods are safe for concurrent
@@ -51,17 +51,17 @@ type Pool[T any] struct {
 
 	mu sync.Mutex // protects following fields
 	// What nearly every cycle touches comes first, to share few lines.
-	mode     mode
-	asleep   bool  // the coarse clock does not tick
-	used     bool  // Min is to be kept
-	now      int64 // pool time as of the last tick
-	epoch    uint64
-	queue    waitQueue[T]
-	free     *waiter[T]
-	acquires uint64 // resources lent, those taken back before the acquirer had them included
-	seq      uint64
-	idle     idleList[T]
-	minIdle  int
+	mode       mode
+	asleep     bool  // the coarse clock does not tick
+	used       bool  // Min is to be kept
+	now        int64 // pool time as of the last tick
+	generation uint64
+	queue      waitQueue[T]
+	free       *waiter[T]
+	acquires   uint64 // resources lent, those taken back before the acquirer had them included
+	seq        uint64
+	idle       idleList[T]
+	minIdle    int
 
 	total      int // all that exist
 	creating   int // of these, being created,
@@ -126,7 +126,7 @@ func (p *Pool[T]) putLocked(r *resource[T]) *waiter[T] {
 	if p.asleep {
 		p.wakeClockLocked()
 	}
-	if r.epoch != p.epoch || p.now >= r.expires || p.mode != 0 {
+	if r.generation != p.generation || p.now >= r.expires || p.mode != 0 {
 		if why := p.unfitLocked(r); why != fit {
 			p.retireLocked(r, why)
 			p.balanceLocked()
@@ -148,7 +148,7 @@ func (p *Pool[T]) unfitLocked(r *resource[T]) reason {
 	switch {
 	case p.mode&modeClosed != 0:
 		return closed
-	case r.epoch != p.epoch && !r.preserved:
+	case r.generation != p.generation && !r.preserved:
 		return flushed
 	case p.now >= r.expires:
 		return lifetime

@@ -21,7 +21,7 @@ type killer struct {
 
 	users atomic.Int32 // those between the beginning and the end of stop
 
-	turn  chan struct{} // a lock with a context, for the following fields
+	held  chan struct{} // a lock with a context, for the following fields
 	open  bool
 	link  link
 	at    string              // the address it leads to
@@ -34,20 +34,20 @@ type killer struct {
 type killerDial func(ctx context.Context, address string, as dialects.Credential) (link, error)
 
 func newKiller(dial killerDial) *killer {
-	return &killer{dial: dial, turn: make(chan struct{}, 1)}
+	return &killer{dial: dial, held: make(chan struct{}, 1)}
 }
 
 // lock is a mutex that a context can end.
 func (k *killer) lock(ctx context.Context) error {
 	select {
-	case k.turn <- struct{}{}:
+	case k.held <- struct{}{}:
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
 }
 
-func (k *killer) unlock() { <-k.turn }
+func (k *killer) unlock() { <-k.held }
 
 // killLabel marks the statement in the server's process list and logs.
 const killLabel = "/* pooldriver: kill a cancelled statement */ "
@@ -186,7 +186,7 @@ func (k *killer) leave() {
 		return
 	}
 	select {
-	case k.turn <- struct{}{}:
+	case k.held <- struct{}{}:
 	default:
 		return
 	}

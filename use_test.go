@@ -65,7 +65,7 @@ func TestAStatementReturnsThoughACheckoutOfAnotherConnectionWaitsToLeave(t *test
 	<-gate.Entered()
 	events := server.Events(fakedb.ConnExecCtx)
 	busy := events[len(events)-1].Session
-	require.NoError(t, conns[busy].Close(), "whoever has the turn counts it out")
+	require.NoError(t, conns[busy].Close(), "whoever has the lock counts it out")
 	delete(conns, busy)
 	for _, conn := range conns {
 		soon(t, "a statement on the other connection", func() { require.NoError(t, insertTwo(ctx, conn)) })
