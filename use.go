@@ -218,7 +218,7 @@ func (b *binding) unbind(r *realConn) {
 		b.main.Store(nil)
 	}
 	r.use = use{}
-	r.Lend(false)
+	r.GiveBack()
 	r.holder.Store(nil)
 	if !b.isPrivate() {
 		b.held.Add(-1)

@@ -142,9 +142,18 @@ func (s *Session) DriverConn() driver.Conn {
 
 // Lend begins the time of a borrower: of a task, or of a checkout without one.
 func (s *Session) Lend(inTask bool) {
-	s.inTask, s.tx, s.inner, s.deferred = inTask, nil, nil, nil
+	s.inTask = inTask
 	s.hiddenTx, s.stateful, s.byHand = false, false, false
-	s.health = s.health.after(txForgotten)
+	if s.health == txGone {
+		s.health = s.health.after(txForgotten)
+	}
+}
+
+// GiveBack ends it. A transaction that is open is the server's affair from here on.
+func (s *Session) GiveBack() {
+	if s.tx != nil || s.inner != nil || s.deferred != nil {
+		s.tx, s.inner, s.deferred = nil, nil, nil
+	}
 }
 
 // call and returned bracket every call of the driver. A panic leaves running above 0.
