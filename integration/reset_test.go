@@ -142,7 +142,9 @@ func (b resetBench) run(t *testing.T, random *rand.Rand, cut byteproxy.Cut, trie
 
 	// The dry run learns how many bytes go each way.
 	var size [2]int64
-	require.NoError(t, b.try(t, func(proxy *byteproxy.Proxy) func() {
+	whole := b
+	whole.patience = 20 * time.Second // nothing is cut yet
+	require.NoError(t, whole.try(t, func(proxy *byteproxy.Proxy) func() {
 		proxy.Count()
 		return func() { size[byteproxy.ToServer], size[byteproxy.ToClient] = proxy.Counted() }
 	}, 0))
