@@ -18,7 +18,7 @@ func TestRootAndPoolLinkNoDriver(t *testing.T) {
 		ours  []string // packages of this module that it may import, itself apart
 		avoid string
 	}{
-		{pkg: module, ours: []string{"/pool", "/dialects", "/dialects/generic", "/dialects/internal/", "/internal/bytesize", "/internal/credential", "/internal/ctxerr", "/internal/driverconn", "/internal/fairlock", "/internal/mergedctx", "/internal/redact", "/internal/rowbuffer", "/internal/session", "/internal/stmtcache", "/internal/task", "/internal/textcache", "/internal/waitgraph"}},
+		{pkg: module, ours: []string{"/pool", "/dialects", "/dialects/generic", "/dialects/internal/", "/internal/bytesize", "/internal/credential", "/internal/ctxerr", "/internal/driverconn", "/internal/fairlock", "/internal/mergedctx", "/internal/optiontable", "/internal/redact", "/internal/rowbuffer", "/internal/session", "/internal/stmtcache", "/internal/task", "/internal/textcache", "/internal/waitgraph"}},
 		{pkg: module + "/pool", avoid: "database/sql"},
 		{pkg: module + "/dialects"},
 		{pkg: module + "/internal/credential", ours: []string{"/dialects"}},
@@ -26,6 +26,7 @@ func TestRootAndPoolLinkNoDriver(t *testing.T) {
 		{pkg: module + "/internal/driverconn"},
 		{pkg: module + "/internal/fairlock"},
 		{pkg: module + "/internal/mergedctx"},
+		{pkg: module + "/internal/optiontable", ours: []string{"/dialects", "/internal/bytesize"}},
 		{pkg: module + "/internal/redact"},
 		{pkg: module + "/internal/waitgraph"},
 		{pkg: module + "/internal/bytesize"},
