@@ -16,6 +16,7 @@ import (
 	"github.com/pooldriver/pooldriver/dialects"
 	"github.com/pooldriver/pooldriver/dialects/generic"
 	"github.com/pooldriver/pooldriver/internal/credential"
+	"github.com/pooldriver/pooldriver/internal/dbsettings"
 	"github.com/pooldriver/pooldriver/internal/session"
 	"github.com/pooldriver/pooldriver/internal/stmtcache"
 	"github.com/pooldriver/pooldriver/internal/task"
@@ -54,7 +55,7 @@ type Connector struct {
 	host           atomic.Pointer[string] // the last one dialled, of several
 	keyedTasks     task.Keyed
 	drops          drops
-	settings       settings
+	settings       dbsettings.List
 	outage         outage
 	closingIdle    atomic.Bool // Close has begun
 
@@ -144,7 +145,7 @@ func (c *Connector) use(d dialects.Dialect, t dialects.Template, options []Optio
 		d = own.Dialect()
 	}
 	c.dialect, c.template, c.traits = d, t, t.Traits()
-	c.settings.keeper, _ = d.(dialects.SettingsKeeper)
+	c.settings.Init(d)
 	if lazy, ok := t.(dialects.LazyTemplate); ok && c.config.LazyBegin {
 		lazy.BeginLazily()
 	}

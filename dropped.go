@@ -55,7 +55,7 @@ func (c *Connector) loses(r *realConn) string {
 	if r.Unusable() || r.Effect()&session.ChangesSession == 0 || heldByProgram() {
 		return ""
 	}
-	if c.settings.keeper != nil && c.settings.keep(r, query, args) {
+	if c.settings.Record(&r.applied, query, args) {
 		r.KeepsForAll()
 		return ""
 	}
