@@ -17,6 +17,7 @@ import (
 	"github.com/pooldriver/pooldriver/dialects/generic"
 	"github.com/pooldriver/pooldriver/internal/credential"
 	"github.com/pooldriver/pooldriver/internal/dbsettings"
+	"github.com/pooldriver/pooldriver/internal/droppedstate"
 	"github.com/pooldriver/pooldriver/internal/session"
 	"github.com/pooldriver/pooldriver/internal/stmtcache"
 	"github.com/pooldriver/pooldriver/internal/task"
@@ -54,7 +55,7 @@ type Connector struct {
 	starvation     starvation
 	host           atomic.Pointer[string] // the last one dialled, of several
 	keyedTasks     task.Keyed
-	drops          drops
+	drops          droppedstate.Told
 	settings       dbsettings.List
 	outage         outage
 	closingIdle    atomic.Bool // Close has begun
