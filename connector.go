@@ -18,6 +18,7 @@ import (
 	"github.com/pooldriver/pooldriver/internal/credential"
 	"github.com/pooldriver/pooldriver/internal/dbsettings"
 	"github.com/pooldriver/pooldriver/internal/droppedstate"
+	"github.com/pooldriver/pooldriver/internal/outage"
 	"github.com/pooldriver/pooldriver/internal/session"
 	"github.com/pooldriver/pooldriver/internal/stmtcache"
 	"github.com/pooldriver/pooldriver/internal/task"
@@ -57,7 +58,7 @@ type Connector struct {
 	keyedTasks     task.Keyed
 	drops          droppedstate.Told
 	settings       dbsettings.List
-	outage         outage
+	outage         outage.Dials
 	closingIdle    atomic.Bool // Close has begun
 
 	mu   sync.Mutex                  // serialises changes of real
