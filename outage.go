@@ -8,6 +8,7 @@ import (
 
 	"github.com/pooldriver/pooldriver/dialects"
 	"github.com/pooldriver/pooldriver/internal/ctxerr"
+	"github.com/pooldriver/pooldriver/internal/waitgraph"
 	"github.com/pooldriver/pooldriver/pool"
 )
 
@@ -53,7 +54,7 @@ func (c *Connector) acquireError(err error, w *waiter) error {
 		found := c.starvation.cycles.Around(a.Waited)
 		switch {
 		case found != nil:
-			return fmt.Errorf("pooldriver: no connection to %s: %s; %s: %w (%s)", c.template.Target(), inCycle, w.advice(c), err, found.Names())
+			return fmt.Errorf("pooldriver: no connection to %s: %s; %s: %w (%s)", c.template.Target(), waitgraph.InCycle, w.advice(c), err, found.Names())
 		case a.Active-a.Creating >= a.Max:
 			why = fmt.Sprintf("all are in use that pool_max_conns=%d allows, which SetMaxOpenConns does not raise: ", a.Max)
 		case a.Creating > 0:
