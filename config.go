@@ -5,9 +5,9 @@ import (
 	"database/sql/driver"
 	"fmt"
 	"log/slog"
-	"strings"
 	"time"
 
+	"github.com/pooldriver/pooldriver/dialects"
 	"github.com/pooldriver/pooldriver/internal/redact"
 )
 
@@ -163,22 +163,15 @@ func (m ResetMode) String() string {
 	return fmt.Sprintf("ResetMode(%d)", uint8(m))
 }
 
-func defaultConfig() Config {
-	var c Config
-	for _, o := range options {
-		if err := o.set(&c, o.value); err != nil {
-			panic("pooldriver: default of " + o.name + ": " + err.Error())
-		}
-	}
-	return c
-}
+func defaultConfig() Config { return options.Default() }
 
-// check reports the first field that makes no sense.
+// apply sets the fields that a DSN's pool_ parameters name.
+func (c *Config) apply(params []dialects.Param) error { return options.Apply(c, params) }
+
+// check reports the first field whose value makes no sense.
 func (c *Config) check() error {
-	for _, o := range options {
-		if err := o.check(c); err != nil {
-			return fmt.Errorf("%s: %w", o.name, err)
-		}
+	if err := options.Check(c); err != nil {
+		return err
 	}
 	if c.MinConns > c.MaxConns {
 		return fmt.Errorf("pool_min_conns is %d, more than pool_max_conns, which is %d", c.MinConns, c.MaxConns)
@@ -205,16 +198,7 @@ func (c *Config) logger() *slog.Logger {
 }
 
 // String lists the pool's parameters as a DSN would, without credentials.
-func (c Config) String() string {
-	var b strings.Builder
-	for i, o := range options {
-		if i > 0 {
-			b.WriteByte(' ')
-		}
-		b.WriteString(o.name + "=" + o.get(&c))
-	}
-	return b.String()
-}
+func (c Config) String() string { return options.Text(&c) }
 
 func (c Config) label() redact.Label { return redact.Label(c.String()) }
 

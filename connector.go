@@ -16,6 +16,9 @@ import (
 	"github.com/pooldriver/pooldriver/dialects"
 	"github.com/pooldriver/pooldriver/dialects/generic"
 	"github.com/pooldriver/pooldriver/internal/credential"
+	"github.com/pooldriver/pooldriver/internal/dbsettings"
+	"github.com/pooldriver/pooldriver/internal/droppedstate"
+	"github.com/pooldriver/pooldriver/internal/outage"
 	"github.com/pooldriver/pooldriver/internal/redact"
 	"github.com/pooldriver/pooldriver/internal/session"
 	"github.com/pooldriver/pooldriver/internal/stmtcache"
@@ -54,9 +57,9 @@ type Connector struct {
 	starvation     starvation
 	host           atomic.Pointer[string] // the last one dialled, of several
 	keyedTasks     task.Keyed
-	drops          drops
-	settings       settings
-	outage         outage
+	drops          droppedstate.Told
+	settings       dbsettings.List
+	outage         outage.Dials
 	closingIdle    atomic.Bool // Close has begun
 
 	mu   sync.Mutex                  // serialises changes of real
@@ -145,7 +148,7 @@ func (c *Connector) use(d dialects.Dialect, t dialects.Template, options []Optio
 		d = own.Dialect()
 	}
 	c.dialect, c.template, c.traits = d, t, t.Traits()
-	c.settings.keeper, _ = d.(dialects.SettingsKeeper)
+	c.settings.Init(d)
 	if lazy, ok := t.(dialects.LazyTemplate); ok && c.config.LazyBegin {
 		lazy.BeginLazily()
 	}

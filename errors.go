@@ -5,6 +5,7 @@ import (
 
 	"github.com/pooldriver/pooldriver/internal/session"
 	"github.com/pooldriver/pooldriver/internal/task"
+	"github.com/pooldriver/pooldriver/internal/waitgraph"
 )
 
 // ErrTaskEnded is what a statement gets whose context carries a task that has
@@ -33,7 +34,7 @@ var ErrNestedBuffer = session.ErrNestedBuffer
 // it would have waited for ever, unless a holder was only busy elsewhere. It goes to
 // the one that came last, never to a statement of an implicit task. The error's text
 // names the holders, and says what would have spared the wait.
-var ErrDeadlock = errors.New("pooldriver: every connection is held by a task that waits for one more")
+var ErrDeadlock = waitgraph.ErrDeadlock
 
 // errWrapSelf is the answer to Wrap(New(…)).
 var errWrapSelf = errors.New("pooldriver: Wrap was given a pooldriver Connector, which pools already; use it as it is")

@@ -18,15 +18,21 @@ func TestRootAndPoolLinkNoDriver(t *testing.T) {
 		ours  []string // packages of this module that it may import, itself apart
 		avoid string
 	}{
-		{pkg: module, ours: []string{"/pool", "/dialects", "/dialects/generic", "/dialects/internal/", "/internal/bytesize", "/internal/credential", "/internal/ctxerr", "/internal/driverconn", "/internal/fairlock", "/internal/mergedctx", "/internal/redact", "/internal/rowbuffer", "/internal/session", "/internal/stmtcache", "/internal/task", "/internal/textcache", "/internal/waitgraph"}},
+		{pkg: module, ours: []string{"/pool", "/dialects", "/dialects/generic", "/dialects/internal/", "/internal/bounded", "/internal/bytesize", "/internal/credential", "/internal/ctxerr", "/internal/dbsettings", "/internal/driverconn", "/internal/droppedstate", "/internal/fairlock", "/internal/mergedctx", "/internal/optiontable", "/internal/outage", "/internal/redact", "/internal/relay", "/internal/rowbuffer", "/internal/session", "/internal/stmtcache", "/internal/task", "/internal/textcache", "/internal/waitgraph"}},
 		{pkg: module + "/pool", avoid: "database/sql"},
 		{pkg: module + "/dialects", ours: []string{"/internal/redact"}},
 		{pkg: module + "/internal/credential", ours: []string{"/dialects", "/internal/redact"}},
+		{pkg: module + "/internal/bounded"},
 		{pkg: module + "/internal/ctxerr"},
+		{pkg: module + "/internal/dbsettings", ours: []string{"/dialects", "/internal/redact"}},
 		{pkg: module + "/internal/driverconn"},
+		{pkg: module + "/internal/droppedstate"},
 		{pkg: module + "/internal/fairlock"},
 		{pkg: module + "/internal/mergedctx"},
+		{pkg: module + "/internal/optiontable", ours: []string{"/dialects", "/internal/bytesize", "/internal/redact"}},
+		{pkg: module + "/internal/outage"},
 		{pkg: module + "/internal/redact"},
+		{pkg: module + "/internal/relay"},
 		{pkg: module + "/internal/waitgraph"},
 		{pkg: module + "/internal/bytesize"},
 		{pkg: module + "/internal/session", ours: []string{"/dialects", "/internal/bytesize", "/internal/ctxerr", "/internal/driverconn", "/internal/fairlock", "/internal/mergedctx", "/internal/redact", "/internal/rowbuffer", "/internal/stmtcache"}},

@@ -25,17 +25,17 @@ func TestEveryParameterSetsItsFieldAndPrintsWhatItSet(t *testing.T) {
 	require.Len(t, other, len(options), "a parameter has no case")
 	for _, o := range options {
 		c := defaultConfig()
-		require.Equal(t, o.value, o.get(&c), "default of %s", o.name)
-		require.NoError(t, c.apply([]dialects.Param{{Name: o.name, Value: other[o.name]}}))
-		require.Equal(t, other[o.name], o.get(&c), o.name)
+		require.Equal(t, o.Default, o.Get(&c), "default of %s", o.Name)
+		require.NoError(t, c.apply([]dialects.Param{{Name: o.Name, Value: other[o.Name]}}))
+		require.Equal(t, other[o.Name], o.Get(&c), o.Name)
 		require.NoError(t, c.check())
 		changed := 0
 		for _, p := range options {
-			if p.get(&c) != p.value {
+			if p.Get(&c) != p.Default {
 				changed++
 			}
 		}
-		require.Equal(t, 1, changed, "%s changed something else too", o.name)
+		require.Equal(t, 1, changed, "%s changed something else too", o.Name)
 	}
 }
 
@@ -113,7 +113,7 @@ func TestTheSettingsPageListsEveryParameterWithItsDefault(t *testing.T) {
 	readme, err := os.ReadFile("docs/settings.md")
 	require.NoError(t, err)
 	for _, o := range options {
-		row := fmt.Sprintf("| `%s` | `%s` | %s |", o.name, short(o.value), o.doc)
+		row := fmt.Sprintf("| `%s` | `%s` | %s |", o.Name, short(o.Default), o.Doc)
 		require.True(t, strings.Contains(string(readme), row), "docs/settings.md lacks the row\n%s", row)
 	}
 }

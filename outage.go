@@ -4,28 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/pooldriver/pooldriver/dialects"
 	"github.com/pooldriver/pooldriver/internal/ctxerr"
+	"github.com/pooldriver/pooldriver/internal/waitgraph"
 	"github.com/pooldriver/pooldriver/pool"
 )
 
-// What is said of dials that fail: in the log, and to those who get no connection.
-// How often is dialled during an outage is the pool's: pool/outage.go.
-
-// outageLogEvery is the least time between two warnings.
-const outageLogEvery = 10 * time.Second
-
-// outage is a row of failed dials.
-type outage struct {
-	mu     sync.Mutex // protects following fields
-	failed int        // dials in a row; 0: none is known to fail
-	since  time.Time
-	told   bool      // the log has heard of this outage
-	warned time.Time // the last time, also of an earlier outage
-}
+// What the log and the callers are told of dials that fail. How often the pool dials
+// during an outage: pool/outage.go.
 
 // dialEnded tells the log when dials begin to fail, while they go on failing, and
 // when they succeed again.
@@ -33,34 +21,15 @@ func (c *Connector) dialEnded(ctx context.Context, err error) {
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return // the connector is being closed
 	}
-	failed, since, tell := c.outage.counts(err != nil, time.Now())
-	lasted := time.Since(since).Round(time.Millisecond)
+	r := c.outage.Count(err != nil, time.Now())
+	lasted := r.For.Round(time.Millisecond)
 	switch {
-	case !tell:
+	case !r.Tell:
 	case err == nil:
-		c.log.Info("pooldriver: connecting succeeds again", "target", c.template.Target(), "failed", failed, "after", lasted)
+		c.log.Info("pooldriver: connecting succeeds again", "target", c.template.Target(), "failed", r.Failed, "after", lasted)
 	default:
-		c.log.Warn("pooldriver: connecting fails", "target", c.template.Target(), "error", err, "failed", failed, "for", lasted)
+		c.log.Warn("pooldriver: connecting fails", "target", c.template.Target(), "error", err, "failed", r.Failed, "for", lasted)
 	}
-}
-
-// counts counts a dial, and says whether the log hears of it, and what. The log is the
-// program's code, and so not written under the lock.
-func (o *outage) counts(fails bool, now time.Time) (failed int, since time.Time, tell bool) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if !fails {
-		failed, since, tell = o.failed, o.since, o.told
-		o.failed, o.told = 0, false
-		return failed, since, tell
-	}
-	if o.failed++; o.failed == 1 {
-		o.since = now
-	}
-	if tell = o.warned.IsZero() || now.Sub(o.warned) >= outageLogEvery; tell {
-		o.told, o.warned = true, now
-	}
-	return o.failed, o.since, tell
 }
 
 // refusesUs reports whether a server has refused user or password.
@@ -68,10 +37,10 @@ func (c *Connector) refusesUs(err error) bool {
 	return c.dialect.Diagnose(err)&dialects.AuthFailed != 0
 }
 
-// acquireError is what a caller gets who got no connection. A failed dial
-// speaks for itself; the pool's other reasons get the target's name. What is
-// below stays within reach of errors.Is and errors.As. Who has waited in a closed
-// wait cycle is told so; w is nil for who belongs to no task.
+// acquireError is the error of a caller that got no connection. The error of a failed dial
+// stays as it is. The pool's other errors get the target's name and a reason. errors.Is
+// and errors.As find the error below. A caller that waited in a closed wait cycle is told
+// so. w is nil for a caller without a task.
 func (c *Connector) acquireError(err error, w *waiter) error {
 	if create, ok := errors.AsType[*pool.CreateError](err); ok {
 		return c.createError(create)
@@ -85,7 +54,7 @@ func (c *Connector) acquireError(err error, w *waiter) error {
 		found := c.starvation.cycles.Around(a.Waited)
 		switch {
 		case found != nil:
-			return fmt.Errorf("pooldriver: no connection to %s: %s; %s: %w (%s)", c.template.Target(), inCycle, w.advice(c), err, found.Names())
+			return fmt.Errorf("pooldriver: no connection to %s: %s; %s: %w (%s)", c.template.Target(), waitgraph.InCycle, w.advice(c), err, found.Names())
 		case a.Active-a.Creating >= a.Max:
 			why = fmt.Sprintf("all are in use that pool_max_conns=%d allows, which SetMaxOpenConns does not raise: ", a.Max)
 		case a.Creating > 0:

@@ -5,70 +5,51 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
-	"sync"
-	"sync/atomic"
 	"time"
 
+	"github.com/pooldriver/pooldriver/internal/relay"
 	"github.com/pooldriver/pooldriver/internal/session"
 	"github.com/pooldriver/pooldriver/internal/task"
 	"github.com/pooldriver/pooldriver/internal/waitgraph"
 	"github.com/pooldriver/pooldriver/pool"
 )
 
-// What is done when somebody has waited long for a connection. The pool calls
-// starving every starveAfter while its first waiter has waited that long.
+// What happens when a statement waits long for a connection. The pool calls starving
+// every starveAfter while its first waiter has waited that long.
 //
-// Rows that are open, and nothing else, can be read into memory; their
-// connection then serves the queue. A statement whose task holds connections
-// was queued because all of them were busy; when one is not any more, it uses
-// that one. Where every connection is held by a task that itself waits for
-// one more: waitcycle.go.
+// If a connection is held by nothing but open rows, the rows are read into memory and the
+// connection serves the queue. If a statement waits because all connections of its task
+// were busy, it uses the first of them that is free again. If every connection is held by
+// a task that itself waits for one more: waitcycle.go.
 
 const (
 	starveAfter = 20 * time.Millisecond
 	// reclaimPatience bounds the reading of rows that are taken back.
 	reclaimPatience = time.Second
-	// readerPatience is how long rows may be read ahead alone: then another reader
-	// begins beside, for a server that is slow to give rows must not keep those of
-	// others from being tried.
+	// readerPatience is how long one reader may read the same rows ahead alone. Then
+	// another reader begins with other rows, because the server may be slow with the
+	// first.
 	readerPatience = 50 * time.Millisecond
 )
 
 // errOwnIsFree sends a waiter back to its task's own connections.
 var errOwnIsFree = errors.New("pooldriver: a connection of the task is free")
 
-// waiter is a statement that waits for a connection while its task, or one that
-// its context was derived from, may hold one.
+// waiter is a statement that waits for a connection while its task, or a task that its
+// context was derived from, may hold one.
 type waiter struct {
 	binding  *binding // nil without a task
 	from     *task.Task
 	separate bool
 	tooLarge error // why rows of the task stay open
-	number   uint64
 	cancel   context.CancelCauseFunc
 }
 
-// starvation is what a connector knows of those who wait.
+// starvation is what a connector knows of waiters.
 type starvation struct {
-	mu      sync.Mutex // protects following fields
-	waiters []*waiter  // in the order in which they came
-	numbers uint64     // given to them
-
-	cycles waitgraph.Watch
-
-	reader atomic.Pointer[reader] // the last that has begun; nil: it has ended
-}
-
-// reader reads rows ahead for those who wait.
-type reader struct {
-	since atomic.Int64 // when it began with the rows that it is at
-}
-
-func (r *reader) begin() { r.since.Store(time.Now().UnixNano()) }
-
-func (r *reader) patient() bool {
-	return r != nil && time.Since(time.Unix(0, r.since.Load())) < readerPatience
+	waiters waitgraph.Queue[*waiter]
+	cycles  waitgraph.Watch
+	readers relay.Relay // read rows ahead
 }
 
 // acquire takes a connection from the pool. from is a task that the statement's
@@ -85,21 +66,14 @@ func (c *Connector) acquire(ctx context.Context, from *task.Task) (lease pool.Le
 	return lease, c.broughtUp(ctx, lease)
 }
 
-// await queues for a connection, while starving looks after the one who waits.
+// await queues for a connection. While it waits, starving looks after the waiter.
 func (c *Connector) await(ctx context.Context, w *waiter) (pool.Lease[*realConn], error) {
 	waiting, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	w.cancel = cancel
-	s := &c.starvation
-	s.mu.Lock()
-	s.numbers++
-	w.number = s.numbers
-	s.waiters = append(s.waiters, w)
-	s.mu.Unlock()
+	c.starvation.waiters.Join(w)
 	lease, err := c.pool.Acquire(waiting)
-	s.mu.Lock()
-	s.waiters = slices.DeleteFunc(s.waiters, func(other *waiter) bool { return other == w })
-	s.mu.Unlock()
+	c.starvation.waiters.Leave(w)
 	if err == nil {
 		return lease, c.broughtUp(ctx, lease)
 	}
@@ -118,52 +92,44 @@ func (c *Connector) starving(waiting int) {
 	if s := c.pool.Stats(); s.Count >= s.Max { // otherwise a dial is what they wait for
 		c.reclaim(waiting - s.Creating)
 	}
-	s := &c.starvation
-	s.mu.Lock()
-	waiters := slices.Clone(s.waiters)
-	s.mu.Unlock()
-	for _, w := range waiters {
-		if w.binding != nil && !w.separate && w.binding.hasFree() {
+	waiters := c.starvation.waiters.All()
+	for _, q := range waiters {
+		if w := q.Waiter; w.binding != nil && !w.separate && w.binding.hasFree() {
 			w.cancel(errOwnIsFree)
 		}
 	}
 	c.lookForCycle(waiters)
 }
 
-// reclaim takes back as many connections as can be, and are wanted. Rows are read
-// ahead one after the other, and in steps: how much is left of them nobody knows, and
-// what ends soon must be found before memory is full of what does not.
+// reclaim takes back up to wanted connections. Rows are read ahead one after the other
+// and in steps: nobody knows how many rows are left, and rows that end soon must be found
+// before memory is full of rows that do not.
 func (c *Connector) reclaim(wanted int) {
-	if wanted <= 0 || c.starvation.reader.Load().patient() {
+	if wanted <= 0 || c.starvation.readers.Busy(readerPatience) {
 		return
 	}
-	r, rows := c.leastRead()
-	if r == nil {
-		return
+	if r, rows := c.leastRead(); r != nil {
+		go c.readOthers(c.starvation.readers.Begin(), r, rows, wanted)
 	}
-	me := new(reader)
-	me.begin()
-	c.starvation.reader.Store(me)
-	go c.readOthers(me, r, rows, wanted)
 }
 
-// readOthers is what a reader does. It begins with rows, and has the lock of r.
-func (c *Connector) readOthers(me *reader, r *realConn, rows *session.Rows, wanted int) {
-	defer c.starvation.reader.CompareAndSwap(me, nil)
+// readOthers is what a reader does. It begins with rows and owns the lock of r.
+func (c *Connector) readOthers(me *relay.Runner, r *realConn, rows *session.Rows, wanted int) {
+	defer me.End()
 	for r != nil {
 		if c.takeRows(r, rows) {
 			wanted--
 		}
-		if wanted <= 0 || c.pool.Stats().Waiting == 0 || c.starvation.reader.Load() != me {
+		if wanted <= 0 || c.pool.Stats().Waiting == 0 || !me.Last() {
 			return
 		}
-		me.begin()
+		me.Next()
 		r, rows = c.leastRead()
 	}
 }
 
-// leastRead returns, with its lock, the connection of the rows of which the least was read
-// ahead so far; nil: none may be read. What turns out large falls behind by that.
+// leastRead returns the rows of which the least was read ahead so far, and their connection
+// with its lock; nil if no rows may be read. Large rows so come last.
 func (c *Connector) leastRead() (*realConn, *session.Rows) {
 	if c.stats.buffered.Load() > c.env.BufferOthers {
 		return nil, nil

@@ -8,16 +8,17 @@ import (
 	"time"
 
 	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/internal/bounded"
 	"github.com/pooldriver/pooldriver/pool"
 )
 
-// dial makes one real connection of the template. The pool calls it in the
-// background, on a context of its own bounded by Config.ConnectTimeout.
+// dial makes one real connection. The pool calls it in the background, with a context
+// that Config.ConnectTimeout bounds.
 func (c *Connector) dial(ctx context.Context) (r *realConn, err error) {
 	generation := c.poolGeneration.Load()
 	c.open.Add(1)
 	var s dialects.Session
-	left := false // to AfterConnect, which has not returned
+	left := false // AfterConnect has not returned, and has the session
 	defer func() {
 		if r != nil {
 			return
@@ -43,8 +44,8 @@ func (c *Connector) dial(ctx context.Context) (r *realConn, err error) {
 	return r, nil
 }
 
-// afterConnect runs the program's hook. A transaction that it leaves open would
-// be the first borrower's, whose work would be rolled back with it.
+// afterConnect runs the program's hook. The hook must not leave a transaction open: the
+// first borrower's work would be part of it, and would be rolled back.
 func (c *Connector) afterConnect(ctx context.Context, s dialects.Session) error {
 	if c.config.AfterConnect == nil {
 		return nil
@@ -62,44 +63,25 @@ func (c *Connector) afterConnect(ctx context.Context, s dialects.Session) error 
 // hookGrace is how long AfterConnect may take to return when its context has ended.
 const hookGrace = 100 * time.Millisecond
 
-// boundedAfterConnect is afterConnect, for no longer than ctx lasts and a little
-// more, so that a dial ends then whatever the program's hook does. left tells that
-// the hook has not returned. The session is its own until it does, and is closed
-// then.
+// boundedAfterConnect is afterConnect for as long as ctx lasts, and hookGrace. So a dial
+// ends in time whatever the program's hook does. left reports that the hook has not
+// returned. Then the session is the hook's until it returns, and is closed after that.
 func (c *Connector) boundedAfterConnect(ctx context.Context, s dialects.Session) (left bool, _ error) {
 	if c.config.AfterConnect == nil {
 		return false, nil
 	}
-	done := make(chan error, 1)
-	go func() {
-		err, returned := error(nil), false
-		defer func() {
-			if !returned {
-				err = &pool.PanicError{Hook: "AfterConnect", Value: recover(), Stack: debug.Stack()}
-			}
-			done <- err
-		}()
-		err = c.afterConnect(ctx, s)
-		returned = true
-	}()
-	select {
-	case err := <-done:
+	running, err := bounded.Call(ctx, hookGrace, func() error { return c.afterConnect(ctx, s) }, func(value any) error {
+		return &pool.PanicError{Hook: "AfterConnect", Value: value, Stack: debug.Stack()}
+	})
+	if running == nil {
 		return false, err
-	case <-ctx.Done():
-	}
-	grace := time.NewTimer(hookGrace)
-	defer grace.Stop()
-	select {
-	case err := <-done:
-		return false, err
-	case <-grace.C:
 	}
 	if cut, ok := s.(dialects.Severable); ok {
-		cut.Sever() // in case it waits for the server
+		cut.Sever() // in case the hook waits for the server
 	}
 	c.stats.orphans.Add(1)
 	go func() {
-		err := <-done
+		err := <-running
 		c.closeSession(s, destroyTimeout)
 		c.ended()
 		c.log.Debug("pooldriver: AfterConnect has returned after its dial was given up", "target", c.template.Target(), "error", err)
@@ -107,6 +89,8 @@ func (c *Connector) boundedAfterConnect(ctx context.Context, s dialects.Session)
 	return true, fmt.Errorf("AfterConnect does not return, although its context has ended: %w (pool_connect_timeout=%v)", ctx.Err(), c.config.ConnectTimeout)
 }
 
+// dialSession dials with the DSN's user and password, or with those of
+// Config.Credentials. If the server refuses these, it asks the source once more.
 func (c *Connector) dialSession(ctx context.Context) (dialects.Session, error) {
 	if c.credentials == nil {
 		return c.template.Dial(ctx, nil)

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pooldriver/pooldriver/internal/task"
+	"github.com/pooldriver/pooldriver/internal/waitgraph"
 	"github.com/pooldriver/pooldriver/pool"
 )
 
@@ -98,7 +99,7 @@ func TestACircleIsToldByTheAlarmOrByTheTimeoutWithAdviceThatFits(t *testing.T) {
 				defer endBeside()
 				_, err = db.BeginTx(beside, nil)
 				require.ErrorContains(t, err, "pooldriver: no connection to ")
-				require.ErrorContains(t, err, inCycle)
+				require.ErrorContains(t, err, waitgraph.InCycle)
 				require.ErrorContains(t, err, "; "+s.advice+", or raise pool_max_conns")
 				require.ErrorContains(t, err, " (a transaction, for ")
 				if s.told && name == "alarm" {
@@ -180,7 +181,7 @@ func TestAStatementOfNoTaskThatTimesOutIsToldOfTheCircle(t *testing.T) {
 	defer stop()
 	_, err = db.ExecContext(impatient, "INSERT INTO t VALUES (2)")
 	require.ErrorIs(t, err, context.DeadlineExceeded)
-	require.ErrorContains(t, err, inCycle+"; end what holds them first, or raise pool_max_conns")
+	require.ErrorContains(t, err, waitgraph.InCycle+"; end what holds them first, or raise pool_max_conns")
 	cancel()
 	require.ErrorIs(t, <-inner, context.Canceled)
 
@@ -189,6 +190,6 @@ func TestAStatementOfNoTaskThatTimesOutIsToldOfTheCircle(t *testing.T) {
 	defer stop()
 	_, err = db.ExecContext(impatient, "INSERT INTO t VALUES (2)")
 	require.ErrorIs(t, err, context.DeadlineExceeded)
-	require.NotContains(t, err.Error(), inCycle)
+	require.NotContains(t, err.Error(), waitgraph.InCycle)
 	require.NoError(t, tx.Rollback())
 }

@@ -1,0 +1,186 @@
+package dbsettings
+
+import (
+	"database/sql/driver"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/pooldriver/pooldriver/dialects"
+)
+
+// toy is a dialect of settings: "set a", "default a", "attach f", "detach f", "set f.a",
+// and several of these with a semicolon between them. It knows nothing else.
+type toy struct{ dialects.Dialect }
+
+func (toy) Settings(query string) (parts []dialects.Setting) {
+	for text := range strings.SplitSeq(query, "; ") {
+		verb, rest, _ := strings.Cut(text, " ")
+		name, _, _ := strings.Cut(rest, "=")
+		s := dialects.Setting{Name: name, Text: text}
+		if of, _, ok := strings.Cut(name, "."); ok {
+			s.Of = of
+		}
+		switch verb {
+		case "set":
+		case "default":
+			s.Default = true
+		case "attach":
+			s.Undo = "detach " + name
+		case "detach":
+			s.Ends = true
+		default:
+			return nil
+		}
+		parts = append(parts, s)
+	}
+	return parts
+}
+
+// conn is a connection that records what it executes.
+type conn struct {
+	Applied
+	executed []string
+	args     []driver.NamedValue
+	fails    string // the text that fails
+}
+
+func (c *conn) execute(text string, args ...driver.NamedValue) error {
+	if text == c.fails {
+		return errors.New("no")
+	}
+	c.executed = append(c.executed, text)
+	c.args = append(c.args, args...)
+	return nil
+}
+
+// broughtUp is what l has c execute.
+func broughtUp(t *testing.T, l *List, c *conn) []string {
+	t.Helper()
+	c.executed = nil
+	require.NoError(t, l.BringUp(&c.Applied, c.execute))
+	require.True(t, l.Current(&c.Applied))
+	return c.executed
+}
+
+func newList() *List {
+	l := new(List)
+	l.Init(toy{})
+	return l
+}
+
+func record(t *testing.T, l *List, c *conn, queries ...string) {
+	t.Helper()
+	for _, q := range queries {
+		require.True(t, all(l.Record)(&c.Applied, q, nil), q)
+	}
+}
+
+func TestADialectWithoutSettingsKeepsNone(t *testing.T) {
+	t.Parallel()
+	var l List
+	l.Init(struct{ dialects.Dialect }{})
+	var c conn
+	require.False(t, all(l.Record)(&c.Applied, "set a=1", nil))
+	require.True(t, l.Current(&c.Applied))
+}
+
+func TestAConnectionExecutesWhatItLacksInTheOrderOfTheLastChange(t *testing.T) {
+	t.Parallel()
+	l, first, second := newList(), &conn{}, &conn{}
+	record(t, l, first, "set a=1", "set b=1", "set c=1", "set a=2")
+	require.True(t, l.Current(&first.Applied))
+	require.False(t, l.Current(&second.Applied))
+	require.Equal(t, []string{"set b=1", "set c=1", "set a=2"}, broughtUp(t, l, second))
+	record(t, l, first, "set b=2")
+	require.Equal(t, []string{"set b=2"}, broughtUp(t, l, second))
+	require.Empty(t, broughtUp(t, l, first))
+}
+
+func TestAConnectionThatLackedSomethingExecutesItsOwnSettingAgain(t *testing.T) {
+	t.Parallel()
+	l, first, second := newList(), &conn{}, &conn{}
+	record(t, l, first, "set a=1")
+	record(t, l, second, "set a=2")
+	require.False(t, l.Current(&second.Applied))
+	require.Equal(t, []string{"set a=2"}, broughtUp(t, l, second))
+	require.Equal(t, []string{"set a=2"}, broughtUp(t, l, first))
+}
+
+func TestWhatEndsIsUndoneOnTheOthersWithAllThatBelongsToIt(t *testing.T) {
+	t.Parallel()
+	l, first, second := newList(), &conn{}, &conn{}
+	record(t, l, first, "attach f", "set f.a=1", "set b=1")
+	require.Equal(t, []string{"attach f", "set f.a=1", "set b=1"}, broughtUp(t, l, second))
+	record(t, l, first, "detach f")
+	require.Equal(t, []string{"detach f"}, broughtUp(t, l, second))
+	require.Equal(t, []string{"set b=1"}, broughtUp(t, l, &conn{}))
+}
+
+func TestWhatBelongsToASettingFollowsItWhenItIsMadeAnew(t *testing.T) {
+	t.Parallel()
+	l, first, second := newList(), &conn{}, &conn{}
+	record(t, l, first, "attach f=1", "set f.a=1")
+	require.Equal(t, []string{"attach f=1", "set f.a=1"}, broughtUp(t, l, second))
+	record(t, l, first, "attach f=2")
+	require.Equal(t, []string{"set f.a=1"}, broughtUp(t, l, first))
+	require.Equal(t, []string{"detach f", "attach f=2", "set f.a=1"}, broughtUp(t, l, second))
+}
+
+func TestWhatTheOthersHaveOrCannotHaveIsNotKept(t *testing.T) {
+	t.Parallel()
+	l, first, second := newList(), &conn{}, &conn{}
+	require.False(t, all(l.Record)(&first.Applied, "detach f", nil), "it was never attached here")
+	require.False(t, all(l.Record)(&first.Applied, "default a", nil), "every connection has it")
+	record(t, l, first, "attach f")
+	broughtUp(t, l, second)
+	record(t, l, first, "detach f")
+	require.False(t, all(l.Record)(&second.Applied, "set f.a=1", nil), "another connection has ended f")
+	record(t, l, first, "set a=1", "default a")
+	require.Equal(t, []string{"default a"}, broughtUp(t, l, &conn{}))
+}
+
+func TestOnlyWhatDoesNothingElseIsKept(t *testing.T) {
+	t.Parallel()
+	l, c := newList(), &conn{}
+	require.False(t, all(l.Record)(&c.Applied, "set a=1; insert", nil))
+	require.False(t, all(l.Record)(&c.Applied, "set a=?; set b=1", []driver.NamedValue{{Ordinal: 1}}), "whose argument is it?")
+	require.False(t, all(l.Record)(&c.Applied, "set a=1; detach f", nil), "the second part is its own")
+	require.Equal(t, []string{"set a=1"}, broughtUp(t, l, &conn{}))
+}
+
+func TestArgumentsAreCopied(t *testing.T) {
+	t.Parallel()
+	l, first, second := newList(), &conn{}, &conn{}
+	args := []driver.NamedValue{{Ordinal: 1, Value: []byte("abc")}}
+	require.True(t, all(l.Record)(&first.Applied, "set a=?", args))
+	args[0].Value.([]byte)[0] = 'x'
+	broughtUp(t, l, second)
+	require.Equal(t, []driver.NamedValue{{Ordinal: 1, Value: []byte("abc")}}, second.args)
+}
+
+func TestAfterAnErrorTheRestIsExecutedNextTime(t *testing.T) {
+	t.Parallel()
+	l, first, second := newList(), &conn{}, &conn{}
+	record(t, l, first, "attach f", "attach g", "set b=1")
+	second.fails = "attach g"
+	require.EqualError(t, l.BringUp(&second.Applied, second.execute), "g: no")
+	require.False(t, l.Current(&second.Applied))
+	second.fails = ""
+	require.Equal(t, []string{"attach g", "set b=1"}, broughtUp(t, l, second))
+	record(t, l, first, "detach f", "detach g")
+	second.fails = "detach g"
+	require.EqualError(t, l.BringUp(&second.Applied, second.execute), "taking back g: no")
+	second.fails = ""
+	require.Equal(t, []string{"detach g"}, broughtUp(t, l, second))
+}
+
+// all is the second answer of Record.
+func all(record func(*Applied, string, []driver.NamedValue) (bool, bool)) func(*Applied, string, []driver.NamedValue) bool {
+	return func(a *Applied, query string, args []driver.NamedValue) bool {
+		_, all := record(a, query, args)
+		return all
+	}
+}

@@ -1,0 +1,56 @@
+// Package droppedstate decides what a log may say of a statement whose session state
+// ended with the statement: which beginning of its text, and how often.
+package droppedstate
+
+import (
+	"runtime"
+	"strings"
+	"sync"
+)
+
+// Most bounds the statements that a Told remembers.
+const Most = 256
+
+// Told is the statements of which the log was told. The zero value is empty. A Told is
+// safe for concurrent use.
+type Told struct {
+	mu         sync.Mutex // protects following fields
+	statements map[string]struct{}
+}
+
+// First reports whether the log is to be told of a statement: at its first time, unless
+// Most others came before.
+func (t *Told) First(statement string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if _, ok := t.statements[statement]; ok || len(t.statements) >= Most {
+		return false
+	}
+	if t.statements == nil {
+		t.statements = map[string]struct{}{}
+	}
+	t.statements[statement] = struct{}{}
+	return true
+}
+
+// HeldByProgram reports whether the checkout that ends is that of a *sql.Conn or a
+// *sql.Tx, whose statements shared the state. database/sql does not tell a driver. The
+// call stack shows it: a method of these types ends such a checkout. Only the innermost
+// calls of database/sql count. Its methods may also stand further out, where the program
+// runs inside Raw of a *sql.Conn or inside the Value method of an argument.
+func HeldByProgram() bool {
+	var callers [32]uintptr
+	frames := runtime.CallersFrames(callers[:runtime.Callers(2, callers[:])])
+	inside := false
+	for {
+		frame, more := frames.Next()
+		method, ok := strings.CutPrefix(frame.Function, "database/sql.")
+		if ok && (strings.HasPrefix(method, "(*Conn).") || strings.HasPrefix(method, "(*Tx).")) {
+			return true
+		}
+		if inside && !ok || !more {
+			return false
+		}
+		inside = ok
+	}
+}

@@ -1,0 +1,75 @@
+package optiontable
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/pooldriver/pooldriver/dialects"
+)
+
+// Table is the rows, in the order of the documentation.
+type Table[C any] []Option[C]
+
+// Default is a configuration with every row's default. A row whose default is no value
+// of the row is a mistake in the program: Default panics.
+func (t Table[C]) Default() C {
+	var c C
+	for _, o := range t {
+		if err := o.Set(&c, o.Default); err != nil {
+			panic("pooldriver: default of " + o.Name + ": " + err.Error())
+		}
+	}
+	return c
+}
+
+// Apply sets the fields that a DSN's parameters name. An error names the parameter and
+// never its value: a mistyped DSN may have anything there. An error does not name an
+// unknown parameter either, because that may be a part of a password.
+func (t Table[C]) Apply(c *C, params []dialects.Param) error {
+	seen := make(map[string]bool)
+	for _, p := range params {
+		i := slices.IndexFunc(t, func(o Option[C]) bool { return o.Name == p.Name })
+		if i < 0 {
+			return fmt.Errorf("the DSN has an unknown pool_ parameter; the known ones are %s", t.names())
+		}
+		if seen[p.Name] {
+			return fmt.Errorf("the DSN has the parameter %s twice", p.Name)
+		}
+		seen[p.Name] = true
+		if err := t[i].Set(c, p.Value); err != nil {
+			return fmt.Errorf("the DSN's parameter %s %w", p.Name, err)
+		}
+	}
+	return nil
+}
+
+// Check reports the first field whose value makes no sense.
+func (t Table[C]) Check(c *C) error {
+	for _, o := range t {
+		if err := o.Check(c); err != nil {
+			return fmt.Errorf("%s: %w", o.Name, err)
+		}
+	}
+	return nil
+}
+
+// Text lists all parameters with their values, as name=value.
+func (t Table[C]) Text(c *C) string {
+	var b strings.Builder
+	for i, o := range t {
+		if i > 0 {
+			b.WriteByte(' ')
+		}
+		b.WriteString(o.Name + "=" + o.Get(c))
+	}
+	return b.String()
+}
+
+func (t Table[C]) names() string {
+	var names []string
+	for _, o := range t {
+		names = append(names, o.Name)
+	}
+	return strings.Join(names, ", ")
+}

@@ -1,0 +1,52 @@
+// Package outage counts dials that fail one after another, and says when a log is to be
+// told. It dials nothing and writes no log.
+package outage
+
+import (
+	"sync"
+	"time"
+)
+
+// LogEvery is the least time between two warnings.
+const LogEvery = 10 * time.Second
+
+// Dials counts the dials of one server. The zero value has seen none. A Dials is safe for
+// concurrent use.
+type Dials struct {
+	mu     sync.Mutex // protects following fields
+	failed int        // dials in a row; 0: no outage is known
+	since  time.Time
+	told   bool      // the log was told of this outage
+	warned time.Time // the last warning, also that of an earlier outage
+}
+
+// Report is what a log says of an outage.
+type Report struct {
+	Failed int           // dials since the outage began
+	For    time.Duration // since the first of them
+	Tell   bool          // the log is to be told now
+}
+
+// Count counts a dial that ended at now. When a dial succeeds, the report is that of the
+// outage that is over. The log may call the program, so the caller tells it under no lock.
+func (d *Dials) Count(failed bool, now time.Time) Report {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !failed {
+		r := d.reportLocked(now, d.told)
+		d.failed, d.told = 0, false
+		return r
+	}
+	if d.failed++; d.failed == 1 {
+		d.since = now
+	}
+	tell := d.warned.IsZero() || now.Sub(d.warned) >= LogEvery
+	if tell {
+		d.told, d.warned = true, now
+	}
+	return d.reportLocked(now, tell)
+}
+
+func (d *Dials) reportLocked(now time.Time, tell bool) Report {
+	return Report{Failed: d.failed, For: now.Sub(d.since), Tell: tell}
+}

@@ -1,0 +1,62 @@
+package waitgraph
+
+import (
+	"errors"
+	"fmt"
+)
+
+// ErrDeadlock is what errors.Is finds in an Error.
+var ErrDeadlock = errors.New("pooldriver: every connection is held by a task that waits for one more")
+
+// InCycle says in an error's text that there is a closed wait cycle.
+const InCycle = "every one is held by a task that waits for one more"
+
+// Error ends the wait of the cycle's victim.
+type Error struct {
+	Cycle    *Cycle
+	Target   string // what the connections go to
+	Advice   string // see Situation.Advice
+	TooLarge error  // why rows of the victim's task could not be read into memory; nil: there are none
+}
+
+func (e *Error) Error() string {
+	text := fmt.Sprintf("pooldriver: no connection to %s: %s, and nothing moves any more; %s (%s)", e.Target, InCycle, e.Advice, e.Cycle.Names())
+	if e.TooLarge != nil {
+		text += "; " + e.TooLarge.Error()
+	}
+	return text
+}
+
+// Is reports whether target is ErrDeadlock.
+func (e *Error) Is(target error) bool { return target == ErrDeadlock }
+
+func (e *Error) Unwrap() error { return e.TooLarge }
+
+// Situation is how a statement came to wait for a connection of its own. The zero value
+// is that of a statement without a task.
+type Situation struct {
+	RowsTooLarge bool // rows that its task has open could not be read into memory
+	InTask       bool // its task, or a task around it, holds a connection
+	TaskJoins    bool // statements of the holding task join its transaction
+	AllSeparate  bool // the configuration separates all statements from transactions
+	OwnTask      bool // its own task is explicit, the holding one need not be
+}
+
+// Advice says what would have spared the wait.
+func (s Situation) Advice() string {
+	spared := "end what holds them first"
+	switch {
+	case s.RowsTooLarge:
+		spared = "close the task's rows first, raise pool_nested_buffer"
+	case !s.InTask:
+	case s.TaskJoins:
+		spared = "run the statement in the task around it"
+	case s.AllSeparate:
+		spared = "let the statement join the task's transaction (pool_ambient=join, InTx)"
+	case s.OwnTask:
+		spared = "begin the transaction around it in a task that joins, too (httptask.Join, WithTask, InTx)"
+	default:
+		spared = "let the statement join the task's transaction (httptask.Join, WithTask, InTx)"
+	}
+	return spared + ", or raise pool_max_conns"
+}

@@ -1,0 +1,49 @@
+package waitgraph
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestTheErrorNamesTheHoldersAndWhatSparesTheWait(t *testing.T) {
+	t.Parallel()
+	cycle, _ := (&Snapshot[string]{Holders: holders("a", "b"), Waiters: []Waiter[string]{waiter(1, true, "a", "b")}}).Find()
+	require.NotNil(t, cycle)
+	err := error(&Error{Cycle: cycle, Target: "db", Advice: "wait less"})
+	require.ErrorIs(t, err, ErrDeadlock)
+	require.EqualError(t, err, "pooldriver: no connection to db: every one is held by a task that waits for one more, and nothing moves any more; wait less (a, b)")
+	large := errors.New("too large")
+	err = &Error{Cycle: cycle, Target: "db", Advice: "wait less", TooLarge: large}
+	require.ErrorIs(t, err, large)
+	require.ErrorContains(t, err, "(a, b); too large")
+}
+
+func TestTheAdviceFitsTheSituation(t *testing.T) {
+	t.Parallel()
+	for want, s := range map[string]Situation{
+		"end what holds them first":                                                                 {},
+		"close the task's rows first, raise pool_nested_buffer":                                     {RowsTooLarge: true, InTask: true, TaskJoins: true},
+		"run the statement in the task around it":                                                   {InTask: true, TaskJoins: true, OwnTask: true},
+		"let the statement join the task's transaction (pool_ambient=join, InTx)":                   {InTask: true, AllSeparate: true, OwnTask: true},
+		"begin the transaction around it in a task that joins, too (httptask.Join, WithTask, InTx)": {InTask: true, OwnTask: true},
+		"let the statement join the task's transaction (httptask.Join, WithTask, InTx)":             {InTask: true},
+	} {
+		require.Equal(t, want+", or raise pool_max_conns", s.Advice())
+	}
+}
+
+func TestAQueueNumbersThoseWhoWaitInTheirOrder(t *testing.T) {
+	t.Parallel()
+	var q Queue[string]
+	q.Join("a")
+	q.Join("b")
+	q.Join("c")
+	q.Leave("b")
+	before := q.All()
+	q.Join("b")
+	q.Leave("unknown")
+	require.Equal(t, []Queued[string]{{1, "a"}, {3, "c"}}, before)
+	require.Equal(t, []Queued[string]{{1, "a"}, {3, "c"}, {4, "b"}}, q.All())
+}
