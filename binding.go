@@ -365,17 +365,22 @@ func (b *binding) checkTx(c *conn, op *operation) (again bool, _ error) {
 			return false, err
 		}
 	}
+	return false, r.lossOf(own)
+}
+
+// lossOf is why a statement of own, or where that is nil of no transaction, must not run on
+// r.
+func (r *realConn) lossOf(own *tx) error {
 	if r.TxLost() {
-		return false, r.LostTx()
+		return r.LostTx()
 	}
-	in := r.Innermost()
 	if own != nil {
-		in = &own.Tx
+		return own.Lost()
 	}
-	if in != nil {
-		return false, in.Lost()
+	if in := r.Innermost(); in != nil {
+		return in.Lost()
 	}
-	return false, nil
+	return nil
 }
 
 // isAmbient reports whether an operation of c that is no transaction's own would run in one

@@ -8,8 +8,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -20,6 +18,7 @@ import (
 	"github.com/pooldriver/pooldriver/internal/droppedstate"
 	"github.com/pooldriver/pooldriver/internal/outage"
 	"github.com/pooldriver/pooldriver/internal/redact"
+	"github.com/pooldriver/pooldriver/internal/registry"
 	"github.com/pooldriver/pooldriver/internal/session"
 	"github.com/pooldriver/pooldriver/internal/stmtcache"
 	"github.com/pooldriver/pooldriver/internal/task"
@@ -34,7 +33,7 @@ import (
 //
 // A Connector is safe for concurrent use. It prints without its secrets.
 type Connector struct {
-	// What every statement reads comes first, close together.
+	// The fields that every statement reads come first, close together.
 
 	err    error // what New found wrong; every use returns it
 	pool   *pool.Pool[*realConn]
@@ -48,10 +47,8 @@ type Connector struct {
 
 	credentials    *credential.Cache // nil: the DSN's
 	poolGeneration atomic.Uint64
-	closed         atomic.Bool
-	open           atomic.Int64 // real connections, from before their dial to after their end
-	closing        sync.Once    // of the template
-	restoring      atomic.Int64 // connections on their way back, behind their borrowers
+	real           registry.Registry[*realConn] // from before their dial to after their end
+	restoring      atomic.Int64                 // connections on their way back, behind their borrowers
 	stats          counters
 	generations    stmtcache.Generations
 	starvation     starvation
@@ -61,9 +58,6 @@ type Connector struct {
 	settings       dbsettings.List
 	outage         outage.Dials
 	closingIdle    atomic.Bool // Close has begun
-
-	mu   sync.Mutex                  // serialises changes of real
-	real atomic.Pointer[[]*realConn] // those that are open; a new slice for each change
 
 	texts textcache.Cache // far larger than the rest
 }
@@ -279,155 +273,6 @@ func (c *Connector) Warm(ctx context.Context) error {
 		return c.err
 	}
 	return c.pool.Warm(ctx)
-}
-
-// Flush replaces all real connections softly: idle ones now, those in use as
-// they come back. After a failover, or when a role's settings have changed. A
-// connection that is the whole of a database in memory (by Wrap) stays.
-func (c *Connector) Flush() {
-	if c.err == nil {
-		c.pool.Flush()
-	}
-}
-
-// flushOnce flushes for an error that says the server ends its connections.
-// Several connections see the same event: only the first one dialled in the
-// current generation flushes, so that fresh connections are not flushed for it.
-func (c *Connector) flushOnce(generation uint64) (flushed bool) {
-	if flushed = c.poolGeneration.CompareAndSwap(generation, generation+1); flushed {
-		c.pool.Flush()
-	}
-	return flushed
-}
-
-// Close closes the pool: idle connections now, all at once, those in use when they
-// come back. Idle ones are told to end, and given 30 ms in all to do so, which
-// MySQL does and PostgreSQL nearly does: a server that is slower, or hangs, ends
-// them when it reads what it was told, behind Close. It then waits, for a second at
-// the most, for connections that are being rolled back, cleaned or ended
-// already. Only where closing cannot be cut short, over ODBC, of SQLite and of
-// drivers by Wrap that no dialect knows, a hanging one takes up to 5 s.
-// sql.DB.Close calls it; calling it again does nothing.
-func (c *Connector) Close() error {
-	if c.err != nil {
-		return nil
-	}
-	c.closingIdle.Store(true)
-	c.pool.Close() // no dial begins from here on
-	c.closed.Store(true)
-	c.credentials.Close()
-	c.awaitUnused(closeWait)
-	c.closeUnused()
-	return nil
-}
-
-// closeUnused closes the template when the connector is closed and the last
-// real connection has gone; whoever comes last does it.
-func (c *Connector) closeUnused() {
-	if c.closed.Load() && c.open.Load() == 0 {
-		c.closing.Do(func() {
-			if err := c.template.Close(); err != nil {
-				c.log.Debug("pooldriver: closing", "target", c.template.Target(), "error", err)
-			}
-		})
-	}
-}
-
-// awaitUnused returns when every connection that is left has a borrower.
-func (c *Connector) awaitUnused(limit time.Duration) {
-	for end := time.Now().Add(limit); time.Now().Before(end); time.Sleep(time.Millisecond) {
-		restoring := int(c.restoring.Load()) // first: one that ends meanwhile is waited for
-		if s := c.pool.Stats(); s.Count <= s.Lent-restoring {
-			return
-		}
-	}
-}
-
-const (
-	closeWait = time.Second
-	// goodbye is how long Close waits for a server to end what was idle. Nobody
-	// is about to dial in its place, so nobody needs to know when it is gone.
-	goodbye = 30 * time.Millisecond
-	// destroyTimeout is how long the end of a real connection may take on
-	// the server; a cancelled statement may have to be killed first.
-	destroyTimeout = 5 * time.Second
-)
-
-// connections are the real ones that are open, lent or not.
-func (c *Connector) connections() []*realConn {
-	if all := c.real.Load(); all != nil {
-		return *all
-	}
-	return nil
-}
-
-// change puts a connection on the list, or takes it off.
-func (c *Connector) change(how func([]*realConn) []*realConn) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	all := how(slices.Clone(c.connections()))
-	c.real.Store(&all)
-}
-
-// destroy ends a real connection, and returns when the server has let go of
-// it: only then may another be dialled in its place.
-func (c *Connector) destroy(r *realConn) {
-	c.change(func(all []*realConn) []*realConn {
-		return slices.DeleteFunc(all, func(other *realConn) bool { return other == r })
-	})
-	defer c.ended()
-	defer close(r.ended)
-	defer c.closeSession(r.Server(), c.patience(r))
-	r.CloseStatements()
-	r.Closed()
-}
-
-// patience is how long the server is given to let go of r.
-func (c *Connector) patience(r *realConn) time.Duration {
-	_, severable := r.Server().(dialects.Severable)
-	if c.closingIdle.Load() && severable && !r.discarded {
-		return goodbye
-	}
-	return destroyTimeout
-}
-
-func (c *Connector) closeSession(s dialects.Session, patience time.Duration) {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	if err := s.Close(ctx); err != nil {
-		if patience == goodbye {
-			return // it was told to end, and nothing runs on it
-		}
-		c.stats.orphans.Add(1)
-		c.log.Debug("pooldriver: closing a connection", "target", c.template.Target(), "error", err)
-	}
-}
-
-// ended counts a real connection out.
-func (c *Connector) ended() {
-	if c.open.Add(-1) == 0 {
-		c.closeUnused()
-	}
-}
-
-// ready is asked for each connection that was used before, on its way to the
-// next borrower. A dead one is found here, not by the borrower's statement.
-func (c *Connector) ready(ctx context.Context, r *realConn) error {
-	dead, err := r.CheckIdle(ctx)
-	if dead {
-		c.stats.foundDead.Add(1)
-	}
-	return err
-}
-
-// healthy asks the server, also whether it still is what the DSN asks for.
-func (c *Connector) healthy(ctx context.Context, r *realConn) error {
-	if _, ok := r.Server().(dialects.RoleChecker); ok && c.traits.RoleMatters {
-		ctx, cancel := context.WithTimeout(ctx, c.config.PingTimeout)
-		defer cancel()
-		return c.fits(ctx, r)
-	}
-	return r.PingServer(ctx)
 }
 
 // String says what the connector pools, without secrets.

@@ -50,7 +50,7 @@ func (c *Connector) credential(ctx context.Context, refused uint64) (*Credential
 // expires, so that no connection outlives its credential for want of a dial. If
 // the source fails it is asked again, and connections go on.
 func (c *Connector) renewCredential() {
-	if c.open.Load() == 0 {
+	if c.real.Empty() {
 		return // the next dial asks
 	}
 	ctx, cancel := context.WithTimeout(c.credentials.Context(), c.config.ConnectTimeout)

@@ -18,7 +18,7 @@ func TestRootAndPoolLinkNoDriver(t *testing.T) {
 		ours  []string // packages of this module that it may import, itself apart
 		avoid string
 	}{
-		{pkg: module, ours: []string{"/pool", "/dialects", "/dialects/generic", "/dialects/internal/", "/internal/bounded", "/internal/bytesize", "/internal/credential", "/internal/ctxerr", "/internal/dbsettings", "/internal/driverconn", "/internal/droppedstate", "/internal/fairlock", "/internal/mergedctx", "/internal/optiontable", "/internal/outage", "/internal/redact", "/internal/relay", "/internal/rowbuffer", "/internal/session", "/internal/stmtcache", "/internal/task", "/internal/textcache", "/internal/waitgraph"}},
+		{pkg: module, ours: []string{"/pool", "/dialects", "/dialects/generic", "/dialects/internal/", "/internal/bounded", "/internal/bytesize", "/internal/credential", "/internal/ctxerr", "/internal/dbsettings", "/internal/driverconn", "/internal/droppedstate", "/internal/fairlock", "/internal/mergedctx", "/internal/optiontable", "/internal/outage", "/internal/redact", "/internal/registry", "/internal/relay", "/internal/rowbuffer", "/internal/session", "/internal/stmtcache", "/internal/task", "/internal/textcache", "/internal/waitgraph"}},
 		{pkg: module + "/pool", avoid: "database/sql"},
 		{pkg: module + "/dialects", ours: []string{"/internal/redact"}},
 		{pkg: module + "/internal/credential", ours: []string{"/dialects", "/internal/redact"}},
@@ -32,6 +32,7 @@ func TestRootAndPoolLinkNoDriver(t *testing.T) {
 		{pkg: module + "/internal/optiontable", ours: []string{"/dialects", "/internal/bytesize", "/internal/redact"}},
 		{pkg: module + "/internal/outage"},
 		{pkg: module + "/internal/redact"},
+		{pkg: module + "/internal/registry"},
 		{pkg: module + "/internal/relay"},
 		{pkg: module + "/internal/waitgraph"},
 		{pkg: module + "/internal/bytesize"},

@@ -36,30 +36,6 @@ func (c *Connector) settleRole(ctx context.Context, r *realConn) bool {
 	return c.fits(ctx, r) == nil
 }
 
-// create is dial. It tells the log of an outage and, where there are several
-// servers, of a change.
-func (c *Connector) create(ctx context.Context) (*realConn, error) {
-	r, err := c.dial(ctx)
-	c.dialEnded(ctx, err)
-	if err != nil {
-		return nil, err
-	}
-	host, passed := location(r.Server())
-	if host == "" {
-		return r, nil
-	}
-	before := c.host.Swap(&host)
-	if before == nil && passed == "" || before != nil && *before == host {
-		return r, nil
-	}
-	from := ""
-	if before != nil {
-		from = *before
-	}
-	c.log.Info("pooldriver: now connecting to another server", "target", c.template.Target(), "host", host, "before", from, "passed", passed)
-	return r, nil
-}
-
 func location(s dialects.Session) (host, passed string) {
 	if l, ok := s.(dialects.Hosted); ok {
 		return l.Host()

@@ -16,7 +16,7 @@ import (
 // that Config.ConnectTimeout bounds.
 func (c *Connector) dial(ctx context.Context) (r *realConn, err error) {
 	generation := c.poolGeneration.Load()
-	c.open.Add(1)
+	c.real.Begin()
 	var s dialects.Session
 	left := false // AfterConnect has not returned, and has the session
 	defer func() {
@@ -31,7 +31,7 @@ func (c *Connector) dial(ctx context.Context) (r *realConn, err error) {
 		if s != nil {
 			c.closeSession(s, destroyTimeout)
 		}
-		c.ended()
+		c.real.End()
 	}()
 	if s, err = c.dialSession(ctx); err != nil {
 		return nil, fmt.Errorf("pooldriver: connecting to %s: %w", c.template.Target(), err)
@@ -40,7 +40,7 @@ func (c *Connector) dial(ctx context.Context) (r *realConn, err error) {
 		return nil, fmt.Errorf("pooldriver: a connection to %s: %w", c.template.Target(), err)
 	}
 	r = c.newRealConn(s, generation)
-	c.change(func(all []*realConn) []*realConn { return append(all, r) })
+	c.real.Add(r)
 	return r, nil
 }
 
@@ -83,7 +83,7 @@ func (c *Connector) boundedAfterConnect(ctx context.Context, s dialects.Session)
 	go func() {
 		err := <-running
 		c.closeSession(s, destroyTimeout)
-		c.ended()
+		c.real.End()
 		c.log.Debug("pooldriver: AfterConnect has returned after its dial was given up", "target", c.template.Target(), "error", err)
 	}()
 	return true, fmt.Errorf("AfterConnect does not return, although its context has ended: %w (pool_connect_timeout=%v)", ctx.Err(), c.config.ConnectTimeout)

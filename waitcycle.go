@@ -64,22 +64,28 @@ func (c *Connector) waitSnapshot(waiters []waitgraph.Queued[*waiter]) *waitgraph
 		}
 		s.Holders = append(s.Holders, waitgraph.Holder[*binding]{Who: b})
 	}
-	if found, _ := s.Find(); found == nil {
-		return nil // no lock is taken for that
+	if found, _ := s.Find(); found == nil || !waits(s, all) {
+		return nil // without a cycle no lock is taken
 	}
+	return s
+}
+
+// waits completes the snapshot with what is known under the locks. It reports whether no
+// holder is at work.
+func waits(s *waitgraph.Snapshot[*binding], all []*realConn) bool {
 	for i, r := range all {
 		if !r.TryLock() {
-			return nil
+			return false
 		}
 		h := &s.Holders[i]
 		idle := r.holder.Load() == h.Who && r.use.raw == nil
 		h.Operations, h.Name = r.use.ops, holder{h.Who.task, r.use.pin, r.use.since}
 		r.unlockAndRecheck()
 		if !idle {
-			return nil
+			return false
 		}
 	}
-	return s
+	return true
 }
 
 // waitsFor returns the bindings that cannot go on while w waits.
