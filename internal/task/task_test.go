@@ -88,14 +88,14 @@ func TestEndTellsEveryMemberBeforeItWrapsUpTheFirst(t *testing.T) {
 	tsk.End()
 	require.Len(t, a.calls, 2)
 	require.EqualError(t, requireRefused(t, tsk, "a"), task.ErrEnded.Error()+" (context canceled)")
-	requireRefused(t, tsk, "new")
+	_ = requireRefused(t, tsk, "new")
 }
 
 func TestATaskThatHasUsedNothingEnds(t *testing.T) {
 	tsk := task.New(t.Context())
 	tsk.End()
 	tsk.End()
-	requireRefused(t, tsk, "a")
+	_ = requireRefused(t, tsk, "a")
 }
 
 func TestASecondEndWaitsForTheFirst(t *testing.T) {
