@@ -67,19 +67,28 @@ func (c *Connector) waitSnapshot(waiters []waitgraph.Queued[*waiter]) *waitgraph
 	if found, _ := s.Find(); found == nil {
 		return nil // no lock is taken for that
 	}
+	if !describeHolders(s, all) {
+		return nil
+	}
+	return s
+}
+
+// describeHolders adds what is known under the locks of the connections. It reports false
+// if one of them is busy or has another holder by now.
+func describeHolders(s *waitgraph.Snapshot[*binding], all []*realConn) bool {
 	for i, r := range all {
 		if !r.TryLock() {
-			return nil
+			return false
 		}
 		h := &s.Holders[i]
 		idle := r.holder.Load() == h.Who && r.use.raw == nil
 		h.Operations, h.Name = r.use.ops, holder{h.Who.task, r.use.pin, r.use.since}
 		r.unlockAndRecheck()
 		if !idle {
-			return nil
+			return false
 		}
 	}
-	return s
+	return true
 }
 
 // waitsFor returns the bindings that cannot go on while w waits.
