@@ -42,6 +42,94 @@ func (b *binding) attach(c *conn, op *operation, lease pool.Lease[*realConn]) {
 	op.real, op.locked = r, true
 }
 
+// obtain gives c a connection, and op the lock on it: one of the pool's or, where that
+// would mean waiting for others while the task holds one, its own.
+func (b *binding) obtain(ctx context.Context, c *conn, op *operation) error {
+	cn := b.connector
+	taken := false
+	defer func() { // also after a panic of the driver
+		if !taken {
+			b.held.Add(-1)
+		}
+	}()
+	keep := func(lease pool.Lease[*realConn]) error {
+		b.attach(c, op, lease)
+		taken = true
+		return nil
+	}
+	// A task that has nothing, and waits for nothing, waits as everybody does. Who comes
+	// later may find that the task has a connection by then.
+	if b.held.Add(1) == 1 && c.from == nil {
+		lease, err := cn.acquire(ctx, nil)
+		if err != nil {
+			return err
+		}
+		return keep(lease)
+	}
+	for {
+		lease, err := cn.pool.AcquireNow(ctx)
+		if err == nil {
+			if err := cn.broughtUp(ctx, lease); err != nil {
+				return err
+			}
+			return keep(lease)
+		}
+		if err != pool.ErrNoneNow {
+			return cn.acquireError(err, nil)
+		}
+		var tooLarge error
+		if !c.separate {
+			if tooLarge = b.share(ctx, c, op); op.locked {
+				return nil
+			}
+		}
+		lease, err = cn.await(ctx, &waiter{binding: b, from: c.from, separate: c.separate, tooLarge: tooLarge})
+		if err == nil {
+			return keep(lease)
+		}
+		if err != errOwnIsFree {
+			return err
+		}
+	}
+}
+
+// share gives c a connection of the task that no statement is running on, if there is one,
+// and op its lock. The error tells why rows stayed open.
+func (b *binding) share(ctx context.Context, c *conn, op *operation) (err error) {
+	for _, r := range b.connector.connections() {
+		if r.holder.Load() != b || !r.TryLock() {
+			continue
+		}
+		op.real, op.locked = r, true // a panic of the driver unlocks it, too
+		if b.maySend(r) {
+			if err = r.ReadAhead(ctx); err == nil {
+				r.use.users++
+				c.real, c.touched, c.executed = r, true, r.use.users > 1
+				return nil
+			}
+		}
+		c.unlock(op)
+	}
+	return err
+}
+
+// clearOthers reads the rows into memory that the task has open on connections other than
+// r: on a database where they keep r from writing. What is too large stays, and the
+// database has the last word.
+func (b *binding) clearOthers(ctx context.Context, r *realConn) {
+	for _, other := range b.connector.connections() {
+		if other == r || other.holder.Load() != b || other.Rows() == nil || !other.TryLock() {
+			continue
+		}
+		func() {
+			defer b.release(other) // also by a panic of the driver
+			if other.holder.Load() == b && !other.use.separate && other.use.raw == nil {
+				_ = other.ReadAhead(ctx)
+			}
+		}()
+	}
+}
+
 // take locks r, if it is the binding's.
 func (b *binding) take(r *realConn) bool {
 	if r.holder.Load() != b {
