@@ -99,8 +99,8 @@ func (r *Rows) Column(i int) driverconn.ColumnType {
 	return driverconn.ColumnTypeOf(r.real, i)
 }
 
-// Next reads a row. Its bytes stay what they are when the driver reads on, which others
-// may make it do at any time.
+// Next reads a row. Where others may read ahead, its bytes stay what they are when the
+// driver reads on.
 func (r *Rows) Next(dest []driver.Value) error {
 	if p := r.prefix; p != nil {
 		if p.Left() {
@@ -125,7 +125,7 @@ func (r *Rows) read(dest []driver.Value) error {
 		if errors.Is(err, driver.ErrBadConn) || s.TxStatus() == dialects.TxLost {
 			s.MarkUnusable()
 		}
-	case !s.traits.BytesKept:
+	case !s.traits.BytesKept && (s.inTask || r.detachable): // else nobody reads ahead
 		r.own(dest)
 	}
 	return err
