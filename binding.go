@@ -36,7 +36,7 @@ import (
 
 // binding is what a task has on one connector or, without a task, what a checkout has.
 type binding struct {
-	connector *Connector
+	connector *core
 	task      *task.Task // nil: it is a checkout's private one
 
 	// main is the task's session while something pins it. It changes under the lock of

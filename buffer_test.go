@@ -387,7 +387,7 @@ func TestWhatADriverMaySayOfItsResultSetsIsSaidFromMemory(t *testing.T) {
 		for _, limit := range []int64{1 << 20, 40, 0} {
 			t.Run(fmt.Sprintf("%s, limit %d", name, limit), func(t *testing.T) {
 				last := errors.New("of Close")
-				c := &Connector{config: defaultConfig(), dialect: generic.Dialect{}}
+				c := &Connector{core: core{config: defaultConfig(), dialect: generic.Dialect{}}}
 				c.config.NestedBuffer = limit
 				c.env = c.sessionEnv()
 				open := func() *rows {
@@ -481,7 +481,7 @@ func TestAStatementWaitsForRowsOfItsTaskThatAreBeingRead(t *testing.T) {
 
 // rowsOf are virtual rows of the driver's.
 func rowsOf(c *Connector, real driver.Rows, columns []string) *rows {
-	v := newConn(c)
+	v := newConn(&c.core)
 	op := operation{real: c.newRealConn(nowhere{}, 0), opened: real, columns: columns}
 	op.real.holder.Store(&v.private)
 	v.real, v.bound = op.real, &v.private

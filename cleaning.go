@@ -14,7 +14,7 @@ import (
 
 // takeBack ends the hold on a real connection: it is lent again at once, rolled
 // back and cleaned behind the caller, or closed, as settle decides.
-func (c *Connector) takeBack(r *realConn) {
+func (c *core) takeBack(r *realConn) {
 	lease := r.lease
 	lost := ""
 	if r.set != "" {
@@ -157,7 +157,7 @@ func (b *binding) tellUndone(log *restoreLog, open bool, panicked any, since tim
 }
 
 // inspect looks at what a checkout has left.
-func (c *Connector) inspect(r *realConn) nextStep {
+func (c *core) inspect(r *realConn) nextStep {
 	f := r.Inspect()
 	if f.Unusable {
 		return nextStep{discard: true, panicked: f.Panicked}
@@ -173,7 +173,7 @@ func (c *Connector) inspect(r *realConn) nextStep {
 }
 
 // tellPanic says, when the connection is on its way, that its driver panicked.
-func (c *Connector) tellPanic(step nextStep) {
+func (c *core) tellPanic(step nextStep) {
 	if step.panicked != nil {
 		c.log.Error("pooldriver: the driver panicked when asked whether a connection is valid; it was closed", "target", c.template.Target(), "panic", fmt.Sprintf("%T", step.panicked))
 	}
@@ -209,7 +209,7 @@ func (l *restoreLog) tell() {
 // it to the pool. It has its own, bounded context: the borrower's may be what
 // ended the checkout. If anything fails, or the driver panics, the connection
 // is closed.
-func (c *Connector) restore(r *realConn, lease pool.Lease[*realConn], step nextStep) (restored bool) {
+func (c *core) restore(r *realConn, lease pool.Lease[*realConn], step nextStep) (restored bool) {
 	var log restoreLog
 	defer log.tell()
 	defer c.restoring.Add(-1)
@@ -243,7 +243,7 @@ func (c *Connector) restore(r *realConn, lease pool.Lease[*realConn], step nextS
 }
 
 // rollback ends the transaction that a checkout left open, or may have.
-func (c *Connector) rollback(ctx context.Context, r *realConn, log *restoreLog) bool {
+func (c *core) rollback(ctx context.Context, r *realConn, log *restoreLog) bool {
 	open, done := r.Rollback(ctx)
 	if open {
 		c.stats.rollbacks.Add(1)
@@ -255,7 +255,7 @@ func (c *Connector) rollback(ctx context.Context, r *realConn, log *restoreLog) 
 }
 
 // clean brings the session back to its state at connect, AfterConnect included.
-func (c *Connector) clean(ctx context.Context, r *realConn, log *restoreLog) bool {
+func (c *core) clean(ctx context.Context, r *realConn, log *restoreLog) bool {
 	if err := r.Clean(ctx, c.config.Reset == ResetAlways); err != nil {
 		if !errors.Is(err, dialects.ErrCannotClean) {
 			log.add(func() {

@@ -16,7 +16,7 @@ import (
 // It has every optional interface of database/sql/driver, and answers as database/sql would
 // have, had it met the real driver itself.
 type conn struct {
-	connector *Connector
+	connector *core
 	private   binding // of checkouts without a task
 
 	// The checkout: the connection that is attached, and the binding that has it, nil
@@ -58,7 +58,7 @@ var (
 	_ driver.Validator          = (*conn)(nil)
 )
 
-func newConn(c *Connector) *conn {
+func newConn(c *core) *conn {
 	return &conn{connector: c, private: binding{connector: c}, checkouts: 1}
 }
 
@@ -193,7 +193,7 @@ func (c *conn) Close() error {
 		_ = c.aging[0].Close()
 	}
 	if c.sole {
-		return c.connector.Close()
+		c.connector.close()
 	}
 	return nil
 }

@@ -8,22 +8,10 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"sync/atomic"
-	"time"
 
 	"github.com/pooldriver/pooldriver/dialects"
 	"github.com/pooldriver/pooldriver/dialects/generic"
-	"github.com/pooldriver/pooldriver/internal/credential"
-	"github.com/pooldriver/pooldriver/internal/dbsettings"
-	"github.com/pooldriver/pooldriver/internal/droppedstate"
-	"github.com/pooldriver/pooldriver/internal/outage"
 	"github.com/pooldriver/pooldriver/internal/redact"
-	"github.com/pooldriver/pooldriver/internal/registry"
-	"github.com/pooldriver/pooldriver/internal/session"
-	"github.com/pooldriver/pooldriver/internal/stmtcache"
-	"github.com/pooldriver/pooldriver/internal/task"
-	"github.com/pooldriver/pooldriver/internal/textcache"
-	"github.com/pooldriver/pooldriver/pool"
 )
 
 // Connector is a driver.Connector whose connections are virtual: they share a
@@ -33,33 +21,8 @@ import (
 //
 // A Connector is safe for concurrent use. It prints without its secrets.
 type Connector struct {
-	// The fields that every statement reads come first, close together.
-
-	err    error // what New found wrong; every use returns it
-	pool   *pool.Pool[*realConn]
-	traits dialects.Traits
-	config Config
-	env    session.Env
-
-	dialect  dialects.Dialect
-	template dialects.Template
-	log      *slog.Logger
-
-	credentials    *credential.Cache // nil: the DSN's
-	poolGeneration atomic.Uint64
-	real           registry.Registry[*realConn] // from before their dial to after their end
-	restoring      atomic.Int64                 // connections on their way back, behind their borrowers
-	stats          counters
-	generations    stmtcache.Generations
-	starvation     starvation
-	host           atomic.Pointer[string] // the last one dialled, of several
-	keyedTasks     task.Keyed
-	drops          droppedstate.Told
-	settings       dbsettings.List
-	outage         outage.Dials
-	closingIdle    atomic.Bool // Close has begun
-
-	texts textcache.Cache // far larger than the rest
+	err error // what New found wrong; every use returns it
+	core
 }
 
 var (
@@ -77,7 +40,7 @@ var (
 // the DSN and must be linked into the program by a blank import. Without any
 // options, every default of docs/settings.md holds.
 func New(dsn string, options ...Option) *Connector {
-	c := &Connector{config: defaultConfig()}
+	c := &Connector{core: core{config: defaultConfig()}}
 	c.err = c.parse(dsn, options)
 	return c
 }
@@ -105,7 +68,7 @@ func (c *Connector) parse(dsn string, options []Option) error {
 // closed instead of cleaned. Wrapping a connector that pools itself is an
 // error, and so is Config.Credentials, which could not reach inner.
 func Wrap(inner driver.Connector, options ...Option) *Connector {
-	c := &Connector{config: defaultConfig()}
+	c := &Connector{core: core{config: defaultConfig()}}
 	c.err = c.wrap(inner, options)
 	return c
 }
@@ -122,103 +85,6 @@ func (c *Connector) wrap(inner driver.Connector, options []Option) error {
 		return fmt.Errorf("pooldriver: Wrap: %w", err)
 	}
 	return c.use(d, t, options)
-}
-
-// use completes the connector. Nothing is opened.
-func (c *Connector) use(d dialects.Dialect, t dialects.Template, options []Option) error {
-	for i, o := range options {
-		if o == nil {
-			return fmt.Errorf("pooldriver: option %d is nil", i+1)
-		}
-		o(&c.config)
-	}
-	if err := c.config.check(); err != nil {
-		return fmt.Errorf("pooldriver: %w", err)
-	}
-	if c.config.Credentials != nil && !t.TakesCredential() {
-		return fmt.Errorf("pooldriver: Config.Credentials cannot be used with this %s connection: user and password do not come from us", d.Name())
-	}
-	if own, ok := t.(dialects.OwnDialect); ok {
-		d = own.Dialect()
-	}
-	c.dialect, c.template, c.traits = d, t, t.Traits()
-	c.settings.Init(d)
-	if lazy, ok := t.(dialects.LazyTemplate); ok && c.config.LazyBegin {
-		lazy.BeginLazily()
-	}
-	if source := c.config.Credentials; source != nil {
-		c.credentials = credential.New(credential.Source(source), c.renewCredential)
-	}
-	if asker, ok := t.(dialects.CredentialAsker); ok && c.credentials != nil {
-		asker.AskCredentials(c.credentialOfNow)
-	}
-	c.log = c.config.logger()
-	c.env = c.sessionEnv()
-	p, err := pool.New(c.poolConfig())
-	if err != nil {
-		return fmt.Errorf("pooldriver: %w", err)
-	}
-	c.pool = p
-	return nil
-}
-
-// sessionEnv is what all sessions share.
-func (c *Connector) sessionEnv() session.Env {
-	buffer, total := c.config.NestedBuffer, c.config.NestedBufferTotal
-	return session.Env{
-		Dialect:      c.dialect,
-		Statements:   c.config.stmtsPerConn(),
-		CleanTimeout: c.config.CleanTimeout,
-		PingTimeout:  c.config.PingTimeout,
-		Buffer:       buffer,
-		BufferTotal:  max(total, buffer),
-		// Reading ahead for those who wait may be in vain, and must not use up what tasks
-		// need for their own statements: those get an error where there is no room, and
-		// who waits only waits on.
-		BufferOthers: max(total/2, buffer),
-		Buffered:     &c.stats.buffered,
-		ReadAheads:   &c.stats.readAheads,
-	}
-}
-
-// poolConfig says what the pool does with real connections. Rollback and
-// cleaning are not the pool's: they depend on the checkout (cleaning.go).
-func (c *Connector) poolConfig() pool.Config[*realConn] {
-	p := pool.Config[*realConn]{
-		Create:           c.create,
-		Denied:           c.refusesUs,
-		FreshCredentials: c.credentials != nil,
-		Destroy:          c.destroy,
-		Check:            c.healthy,
-		Preserve:         func(r *realConn) bool { return r.Irreplaceable() },
-		BeforeAcquire:    c.ready,
-		Min:              c.config.MinConns,
-		MinIdle:          c.config.MinIdleConns,
-		Max:              c.config.MaxConns,
-		CheckInterval:    orNever(c.config.HealthCheckPeriod),
-		MaxLifetime:      orNever(c.config.MaxConnLifetime),
-		Jitter:           orNever(c.config.jitter()),
-		MaxIdleTime:      orNever(c.config.MaxConnIdleTime),
-		AcquireTimeout:   orNever(c.config.AcquireTimeout),
-		CreateTimeout:    c.config.ConnectTimeout,
-		CheckTimeout:     c.config.PingTimeout,
-		DestroyTimeout:   destroyTimeout + time.Second,
-		MaxWaiters:       c.config.MaxWaiters,
-		Starving:         c.starving,
-		StarveAfter:      starveAfter,
-	}
-	if c.config.BreakerFailures > 0 {
-		p.Strategy = pool.ConsecutiveFailures(c.config.BreakerFailures, c.config.BreakerCooldown)
-	}
-	return p
-}
-
-// orNever translates our 0 ("never") to the pool's, whose 0 is its default.
-func orNever(d time.Duration) time.Duration {
-	if d == 0 {
-		return -1
-	}
-	return d
 }
 
 // Open is New, sql.OpenDB and a ping: it returns an error at once if the DSN
@@ -252,7 +118,7 @@ func (c *Connector) Connect(context.Context) (driver.Conn, error) {
 	if c.err != nil {
 		return nil, c.err
 	}
-	return newConn(c), nil
+	return newConn(&c.core), nil
 }
 
 // Driver returns the real driver, so that programs that look at its type to
@@ -273,6 +139,30 @@ func (c *Connector) Warm(ctx context.Context) error {
 		return c.err
 	}
 	return c.pool.Warm(ctx)
+}
+
+// Flush replaces all real connections softly: idle ones now, those in use as
+// they come back. After a failover, or when a role's settings have changed. A
+// connection that is the whole of a database in memory (by Wrap) stays.
+func (c *Connector) Flush() {
+	if c.err == nil {
+		c.pool.Flush()
+	}
+}
+
+// Close closes the pool: idle connections at once, connections in use when they come
+// back. Close tells the server to end the idle ones and waits 30 ms for that. MySQL needs
+// less, PostgreSQL about as much. A server that is slower ends them after Close has
+// returned. Close then waits, for a second at most, for connections that are being rolled
+// back, cleaned or closed already. Some drivers cannot cut a close short: ODBC, SQLite,
+// and drivers by Wrap that no dialect knows. There a hanging close takes up to 5 s.
+// sql.DB.Close calls Close; calling it again does nothing.
+func (c *Connector) Close() error {
+	if c.err != nil {
+		return nil
+	}
+	c.close()
+	return nil
 }
 
 // String says what the connector pools, without secrets.

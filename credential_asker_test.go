@@ -30,7 +30,7 @@ func newAskingStub(t *testing.T, source CredentialSource) (*askingStub, *Connect
 	template, err := generic.Dialect{}.Wrap(server.Connector(fakedb.Variant{Name: "everything", Features: fakedb.All}))
 	require.NoError(t, err)
 	s := &askingStub{credentialStub: &credentialStub{stub: &stub{Template: template, server: server}}}
-	c := &Connector{config: defaultConfig()}
+	c := &Connector{core: core{config: defaultConfig()}}
 	c.config.Credentials = source
 	require.NoError(t, c.use(s, s, []Option{quiet}))
 	t.Cleanup(func() { require.NoError(t, c.Close()) })

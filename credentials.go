@@ -35,7 +35,7 @@ type CredentialSource func(ctx context.Context) (Credential, error)
 // credential returns what a dial is to use, a copy of its own. Connections made
 // with another one are replaced as they come back, but not the one that ctx, the
 // pool's, is for.
-func (c *Connector) credential(ctx context.Context, refused uint64) (*Credential, uint64, error) {
+func (c *core) credential(ctx context.Context, refused uint64) (*Credential, uint64, error) {
 	cred, serial, changed, err := c.credentials.Get(ctx, refused)
 	if changed {
 		c.pool.FlushOthers(ctx)
@@ -49,7 +49,7 @@ func (c *Connector) credential(ctx context.Context, refused uint64) (*Credential
 // renewCredential asks the source for the next credential before this one
 // expires, so that no connection outlives its credential for want of a dial. If
 // the source fails it is asked again, and connections go on.
-func (c *Connector) renewCredential() {
+func (c *core) renewCredential() {
 	if c.real.Empty() {
 		return // the next dial asks
 	}
@@ -68,7 +68,7 @@ func (c *Connector) renewCredential() {
 
 // credentialOfNow is for what is to be ended on the server beside the dials: the
 // killer of a dialect, on the goroutine that closes a connection.
-func (c *Connector) credentialOfNow(ctx context.Context, refused Credential) (_ Credential, err error) {
+func (c *core) credentialOfNow(ctx context.Context, refused Credential) (_ Credential, err error) {
 	if err := c.credentials.Context().Err(); err != nil {
 		return refused, err // the program has closed us, and perhaps its source
 	}
@@ -87,7 +87,7 @@ func (c *Connector) credentialOfNow(ctx context.Context, refused Credential) (_ 
 
 // guardSource, deferred, makes an error of a panic of the source on a goroutine
 // that is no dial's: those are the pool's to guard.
-func (c *Connector) guardSource(err *error) {
+func (c *core) guardSource(err *error) {
 	if v := recover(); v != nil {
 		*err = errors.New("the credential source panicked")
 		c.log.Error("pooldriver: the credential source panicked", "target", c.template.Target(), "stack", string(debug.Stack()))

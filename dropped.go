@@ -21,7 +21,7 @@ func (c *conn) recordSetting(op *operation) {
 // statement if that has set session state which ends now, or else "". What holds for all
 // connections is kept for them here. Of a broken connection nothing is lost: the statement
 // is tried again, or the program gets its error.
-func (c *Connector) loses(r *realConn) string {
+func (c *core) loses(r *realConn) string {
 	query, args := r.set, r.setArgs
 	r.set, r.setArgs = "", nil
 	if r.Unusable() || r.Effect()&session.ChangesSession == 0 || droppedstate.HeldByProgram() {
@@ -38,7 +38,7 @@ func (c *Connector) loses(r *realConn) string {
 }
 
 // tellLoss counts session state that has ended, and warns of it.
-func (c *Connector) tellLoss(query string) {
+func (c *core) tellLoss(query string) {
 	c.stats.stateDropped.Add(1)
 	if statement := droppedstate.Opening(query); c.drops.First(statement) {
 		c.log.Warn("pooldriver: a statement on a *sql.DB set session state (a setting, a lock, a temporary table), which ended with the statement: its connection was cleaned before it is lent again; to keep it use a task (pooldriver.WithTask) or a *sql.Conn",

@@ -20,10 +20,10 @@ const (
 )
 
 // connections are the real connections that are open, lent or idle.
-func (c *Connector) connections() []*realConn { return c.real.Ready() }
+func (c *core) connections() []*realConn { return c.real.Ready() }
 
 // create dials, and tells the log of an outage or of a change between several servers.
-func (c *Connector) create(ctx context.Context) (*realConn, error) {
+func (c *core) create(ctx context.Context) (*realConn, error) {
 	r, err := c.dial(ctx)
 	c.dialEnded(ctx, err)
 	if err != nil {
@@ -47,7 +47,7 @@ func (c *Connector) create(ctx context.Context) (*realConn, error) {
 
 // ready checks a connection that was used before, on its way to the next borrower. So a
 // dead connection is found here, and not by the borrower's statement.
-func (c *Connector) ready(ctx context.Context, r *realConn) error {
+func (c *core) ready(ctx context.Context, r *realConn) error {
 	dead, err := r.CheckIdle(ctx)
 	if dead {
 		c.stats.foundDead.Add(1)
@@ -57,7 +57,7 @@ func (c *Connector) ready(ctx context.Context, r *realConn) error {
 
 // healthy asks the server whether the connection works, and whether the server still has
 // the role that the DSN asks for.
-func (c *Connector) healthy(ctx context.Context, r *realConn) error {
+func (c *core) healthy(ctx context.Context, r *realConn) error {
 	if _, ok := r.Server().(dialects.RoleChecker); ok && c.traits.RoleMatters {
 		ctx, cancel := context.WithTimeout(ctx, c.config.PingTimeout)
 		defer cancel()
@@ -68,7 +68,7 @@ func (c *Connector) healthy(ctx context.Context, r *realConn) error {
 
 // destroy ends a real connection. It returns when the server has ended it, too: only then
 // may another connection be dialled in its place.
-func (c *Connector) destroy(r *realConn) {
+func (c *core) destroy(r *realConn) {
 	c.real.Remove(r)
 	defer c.real.End()
 	defer close(r.ended)
@@ -78,7 +78,7 @@ func (c *Connector) destroy(r *realConn) {
 }
 
 // patience is how long destroy waits for the server to end r.
-func (c *Connector) patience(r *realConn) time.Duration {
+func (c *core) patience(r *realConn) time.Duration {
 	_, severable := r.Server().(dialects.Severable)
 	if c.closingIdle.Load() && severable && !r.discarded {
 		return goodbye
@@ -86,7 +86,7 @@ func (c *Connector) patience(r *realConn) time.Duration {
 	return destroyTimeout
 }
 
-func (c *Connector) closeSession(s dialects.Session, patience time.Duration) {
+func (c *core) closeSession(s dialects.Session, patience time.Duration) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	if err := s.Close(ctx); err != nil {
@@ -98,52 +98,33 @@ func (c *Connector) closeSession(s dialects.Session, patience time.Duration) {
 	}
 }
 
-// Flush replaces all real connections softly: idle ones now, those in use as
-// they come back. After a failover, or when a role's settings have changed. A
-// connection that is the whole of a database in memory (by Wrap) stays.
-func (c *Connector) Flush() {
-	if c.err == nil {
-		c.pool.Flush()
-	}
-}
-
 // flushOnce flushes after an event that ends all connections of a pool generation. Several
 // connections report the same event. Only the first report of a generation flushes, so
 // that new connections are not flushed for it.
-func (c *Connector) flushOnce(generation uint64) (flushed bool) {
+func (c *core) flushOnce(generation uint64) (flushed bool) {
 	if flushed = c.poolGeneration.CompareAndSwap(generation, generation+1); flushed {
 		c.pool.Flush()
 	}
 	return flushed
 }
 
-// Close closes the pool: idle connections at once, connections in use when they come
-// back. Close tells the server to end the idle ones and waits 30 ms for that. MySQL needs
-// less, PostgreSQL about as much. A server that is slower ends them after Close has
-// returned. Close then waits, for a second at most, for connections that are being rolled
-// back, cleaned or closed already. Some drivers cannot cut a close short: ODBC, SQLite,
-// and drivers by Wrap that no dialect knows. There a hanging close takes up to 5 s.
-// sql.DB.Close calls Close; calling it again does nothing.
-func (c *Connector) Close() error {
-	if c.err != nil {
-		return nil
-	}
+// close closes the pool, and the template when the last borrower is done.
+func (c *core) close() {
 	c.closingIdle.Store(true)
 	c.pool.Close() // no dial begins from here on
 	c.credentials.Close()
 	c.awaitUnused(closeWait)
 	c.real.Close(c.closeTemplate) // now, or when the last borrower is done
-	return nil
 }
 
-func (c *Connector) closeTemplate() {
+func (c *core) closeTemplate() {
 	if err := c.template.Close(); err != nil {
 		c.log.Debug("pooldriver: closing", "target", c.template.Target(), "error", err)
 	}
 }
 
 // awaitUnused returns when every connection that is left has a borrower.
-func (c *Connector) awaitUnused(limit time.Duration) {
+func (c *core) awaitUnused(limit time.Duration) {
 	for end := time.Now().Add(limit); time.Now().Before(end); time.Sleep(time.Millisecond) {
 		restoring := int(c.restoring.Load()) // first: one that ends meanwhile is waited for
 		if s := c.pool.Stats(); s.Count <= s.Lent-restoring {

@@ -17,7 +17,7 @@ import (
 
 // dialEnded tells the log when dials begin to fail, while they go on failing, and
 // when they succeed again.
-func (c *Connector) dialEnded(ctx context.Context, err error) {
+func (c *core) dialEnded(ctx context.Context, err error) {
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return // the connector is being closed
 	}
@@ -33,7 +33,7 @@ func (c *Connector) dialEnded(ctx context.Context, err error) {
 }
 
 // refusesUs reports whether a server has refused user or password.
-func (c *Connector) refusesUs(err error) bool {
+func (c *core) refusesUs(err error) bool {
 	return c.dialect.Diagnose(err)&dialects.AuthFailed != 0
 }
 
@@ -41,7 +41,7 @@ func (c *Connector) refusesUs(err error) bool {
 // stays as it is. The pool's other errors get the target's name and a reason. errors.Is
 // and errors.As find the error below. A caller that waited in a closed wait cycle is told
 // so. w is nil for a caller without a task.
-func (c *Connector) acquireError(err error, w *waiter) error {
+func (c *core) acquireError(err error, w *waiter) error {
 	if create, ok := errors.AsType[*pool.CreateError](err); ok {
 		return c.createError(create)
 	}
@@ -64,7 +64,7 @@ func (c *Connector) acquireError(err error, w *waiter) error {
 	return fmt.Errorf("pooldriver: no connection to %s: %s%w", c.template.Target(), why, err)
 }
 
-func (c *Connector) createError(create *pool.CreateError) error {
+func (c *core) createError(create *pool.CreateError) error {
 	err := create.Err
 	// The driver's panic, or a credential source's. One of AfterConnect is wrapped already.
 	if _, ok := err.(*pool.PanicError); ok { //nolint:errorlint // a wrapped one names the target itself

@@ -56,7 +56,7 @@ func openGateway(t *testing.T, options ...Option) (*gateway, *sql.DB, *Connector
 	require.NoError(t, err)
 	g := &gateway{stub: &stub{Template: template, server: server, traits: dialects.Traits{StatusKnown: true}}}
 	log := &lockedBuffer{}
-	c := &Connector{config: defaultConfig()}
+	c := &Connector{core: core{config: defaultConfig()}}
 	c.config.Logger = slog.New(slog.NewTextHandler(log, nil))
 	require.NoError(t, c.use(g, g, options))
 	db := sql.OpenDB(c)

@@ -13,7 +13,7 @@ import (
 type realConn struct {
 	session.Session
 
-	connector      *Connector
+	connector      *core
 	poolGeneration uint64 // of the connector when it was dialled: see Connector.flushOnce
 	lease          pool.Lease[*realConn]
 	// holder is the binding that has it, nil where nobody has. It changes under the
@@ -34,7 +34,7 @@ type realConn struct {
 
 var _ session.Holder = (*realConn)(nil)
 
-func (c *Connector) newRealConn(server dialects.Session, generation uint64) *realConn {
+func (c *core) newRealConn(server dialects.Session, generation uint64) *realConn {
 	r := &realConn{connector: c, poolGeneration: generation, ended: make(chan struct{})}
 	r.Init(&c.env, server, c.traits, r)
 	return r

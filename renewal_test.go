@@ -68,7 +68,7 @@ func openRotating(t *testing.T, lasts time.Duration, before func(call int) error
 	require.NoError(t, err)
 	s := &credentialStub{stub: &stub{Template: template, server: server, traits: dialects.Traits{StatusKnown: true}}}
 	log := &lockedBuffer{}
-	c := &Connector{config: defaultConfig()}
+	c := &Connector{core: core{config: defaultConfig()}}
 	c.config.MaxConns = 3
 	c.config.MaxConnLifetime, c.config.MaxConnIdleTime = 0, 0
 	c.config.Logger = slog.New(slog.NewTextHandler(log, nil))

@@ -17,7 +17,7 @@ import (
 
 // fits asks the server. Where it does not do, the other connections of its time
 // are replaced as they come back; this one is the caller's to close.
-func (c *Connector) fits(ctx context.Context, r *realConn) error {
+func (c *core) fits(ctx context.Context, r *realConn) error {
 	err := r.CheckRole(ctx)
 	if !errors.Is(err, dialects.ErrWrongRole) {
 		return err
@@ -31,7 +31,7 @@ func (c *Connector) fits(ctx context.Context, r *realConn) error {
 }
 
 // settleRole ends a doubt. It reports whether the connection can be lent again.
-func (c *Connector) settleRole(ctx context.Context, r *realConn) bool {
+func (c *core) settleRole(ctx context.Context, r *realConn) bool {
 	r.EndRoleDoubt()
 	return c.fits(ctx, r) == nil
 }

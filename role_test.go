@@ -82,7 +82,7 @@ func openRoles(t *testing.T, matters bool, options ...Option) (*roleStub, *sql.D
 	}
 	s.answer(func(*roleSession) error { return nil })
 	log := &lockedBuffer{}
-	c := &Connector{config: defaultConfig()}
+	c := &Connector{core: core{config: defaultConfig()}}
 	c.config.MaxConns = 3
 	c.config.Logger = slog.New(slog.NewTextHandler(log, nil))
 	require.NoError(t, c.use(s, s, options))

@@ -19,7 +19,7 @@ type applied = dbsettings.Applied
 // broughtUp gives a connection that was taken from the pool all settings. If that fails,
 // or if the driver panics, the connection is closed. A connection whose end would be the
 // end of its database is not closed.
-func (c *Connector) broughtUp(ctx context.Context, lease pool.Lease[*realConn]) (err error) {
+func (c *core) broughtUp(ctx context.Context, lease pool.Lease[*realConn]) (err error) {
 	r := lease.Value()
 	if c.settings.Current(&r.applied) {
 		return nil

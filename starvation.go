@@ -54,7 +54,7 @@ type starvation struct {
 
 // acquire takes a connection from the pool. from is a task that the statement's
 // context was derived from, if any.
-func (c *Connector) acquire(ctx context.Context, from *task.Task) (lease pool.Lease[*realConn], err error) {
+func (c *core) acquire(ctx context.Context, from *task.Task) (lease pool.Lease[*realConn], err error) {
 	if from == nil {
 		lease, err = c.pool.Acquire(ctx)
 	} else if lease, err = c.pool.AcquireNow(ctx); err == pool.ErrNoneNow {
@@ -67,7 +67,7 @@ func (c *Connector) acquire(ctx context.Context, from *task.Task) (lease pool.Le
 }
 
 // await queues for a connection. While it waits, starving looks after the waiter.
-func (c *Connector) await(ctx context.Context, w *waiter) (pool.Lease[*realConn], error) {
+func (c *core) await(ctx context.Context, w *waiter) (pool.Lease[*realConn], error) {
 	waiting, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	w.cancel = cancel
@@ -88,7 +88,7 @@ func (c *Connector) await(ctx context.Context, w *waiter) (pool.Lease[*realConn]
 }
 
 // starving is the pool's hook.
-func (c *Connector) starving(waiting int) {
+func (c *core) starving(waiting int) {
 	if s := c.pool.Stats(); s.Count >= s.Max { // otherwise a dial is what they wait for
 		c.reclaim(waiting - s.Creating)
 	}
@@ -104,7 +104,7 @@ func (c *Connector) starving(waiting int) {
 // reclaim takes back up to wanted connections. Rows are read ahead one after the other
 // and in steps: nobody knows how many rows are left, and rows that end soon must be found
 // before memory is full of rows that do not.
-func (c *Connector) reclaim(wanted int) {
+func (c *core) reclaim(wanted int) {
 	if wanted <= 0 || c.starvation.readers.Busy(readerPatience) {
 		return
 	}
@@ -114,7 +114,7 @@ func (c *Connector) reclaim(wanted int) {
 }
 
 // readOthers is what a reader does. It begins with rows and owns the lock of r.
-func (c *Connector) readOthers(me *relay.Runner, r *realConn, rows *session.Rows, wanted int) {
+func (c *core) readOthers(me *relay.Runner, r *realConn, rows *session.Rows, wanted int) {
 	defer me.End()
 	for r != nil {
 		if c.takeRows(r, rows) {
@@ -130,7 +130,7 @@ func (c *Connector) readOthers(me *relay.Runner, r *realConn, rows *session.Rows
 
 // leastRead returns the rows of which the least was read ahead so far, and their connection
 // with its lock; nil if no rows may be read. Large rows so come last.
-func (c *Connector) leastRead() (*realConn, *session.Rows) {
+func (c *core) leastRead() (*realConn, *session.Rows) {
 	if c.stats.buffered.Load() > c.env.BufferOthers {
 		return nil, nil
 	}
@@ -169,7 +169,7 @@ func (r *realConn) reclaimable() *session.Rows {
 
 // takeRows reads more of the rows into memory, and gives their connection back if that was
 // all. It holds the lock.
-func (c *Connector) takeRows(r *realConn, rows *session.Rows) (taken bool) {
+func (c *core) takeRows(r *realConn, rows *session.Rows) (taken bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), reclaimPatience)
 	defer cancel()
 	defer func() {
@@ -205,7 +205,7 @@ func (b *binding) hasFree() bool {
 }
 
 // returnStatements closes what idle connections have prepared.
-func (c *Connector) returnStatements() {
+func (c *core) returnStatements() {
 	var idle []pool.Lease[*realConn]
 	defer func() { // also by a panic of the driver, which costs its connection
 		for _, lease := range idle {

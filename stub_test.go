@@ -151,7 +151,7 @@ func openStub(t *testing.T, traits dialects.Traits, options ...Option) (*stub, *
 	require.NoError(t, err)
 	traits.StatusKnown = true
 	s := &stub{Template: template, server: server, traits: traits}
-	c := &Connector{config: defaultConfig()}
+	c := &Connector{core: core{config: defaultConfig()}}
 	c.config.MaxConns = 1
 	require.NoError(t, c.use(s, s, append([]Option{quiet}, options...)))
 	db := sql.OpenDB(c)

@@ -76,12 +76,12 @@ func WithTaskKey(fn func(ctx context.Context) (key any, lifetime context.Context
 }
 
 // placeOf returns what ctx says of tasks to this connector.
-func (c *Connector) placeOf(ctx context.Context) (task.Place, error) {
+func (c *core) placeOf(ctx context.Context) (task.Place, error) {
 	return c.keyedTasks.PlaceOf(ctx, c.config.TaskKey)
 }
 
 // bindTo returns what t has on c, and creates it where there is nothing.
-func (c *Connector) bindTo(t *task.Task) (*binding, error) {
+func (c *core) bindTo(t *task.Task) (*binding, error) {
 	m, err := t.Member(c, c.config.TaskTimeout, func() task.Member { return &binding{task: t, connector: c} })
 	if err != nil {
 		return nil, err
@@ -90,7 +90,7 @@ func (c *Connector) bindTo(t *task.Task) (*binding, error) {
 }
 
 // bindingOf returns what t has on c, nil where there is nothing.
-func (c *Connector) bindingOf(t *task.Task) *binding {
+func (c *core) bindingOf(t *task.Task) *binding {
 	b, _ := t.MemberOn(c).(*binding)
 	return b
 }

@@ -14,7 +14,7 @@ import (
 
 // dial makes one real connection. The pool calls it in the background, with a context
 // that Config.ConnectTimeout bounds.
-func (c *Connector) dial(ctx context.Context) (r *realConn, err error) {
+func (c *core) dial(ctx context.Context) (r *realConn, err error) {
 	generation := c.poolGeneration.Load()
 	c.real.Begin()
 	var s dialects.Session
@@ -46,7 +46,7 @@ func (c *Connector) dial(ctx context.Context) (r *realConn, err error) {
 
 // afterConnect runs the program's hook. The hook must not leave a transaction open: the
 // first borrower's work would be part of it, and would be rolled back.
-func (c *Connector) afterConnect(ctx context.Context, s dialects.Session) error {
+func (c *core) afterConnect(ctx context.Context, s dialects.Session) error {
 	if c.config.AfterConnect == nil {
 		return nil
 	}
@@ -66,7 +66,7 @@ const hookGrace = 100 * time.Millisecond
 // boundedAfterConnect is afterConnect for as long as ctx lasts, and hookGrace. So a dial
 // ends in time whatever the program's hook does. left reports that the hook has not
 // returned. Then the session is the hook's until it returns, and is closed after that.
-func (c *Connector) boundedAfterConnect(ctx context.Context, s dialects.Session) (left bool, _ error) {
+func (c *core) boundedAfterConnect(ctx context.Context, s dialects.Session) (left bool, _ error) {
 	if c.config.AfterConnect == nil {
 		return false, nil
 	}
@@ -91,7 +91,7 @@ func (c *Connector) boundedAfterConnect(ctx context.Context, s dialects.Session)
 
 // dialSession dials with the DSN's user and password, or with those of
 // Config.Credentials. If the server refuses these, it asks the source once more.
-func (c *Connector) dialSession(ctx context.Context) (dialects.Session, error) {
+func (c *core) dialSession(ctx context.Context) (dialects.Session, error) {
 	if c.credentials == nil {
 		return c.template.Dial(ctx, nil)
 	}

@@ -31,7 +31,7 @@ func ago(t time.Time) string { return "for " + time.Since(t).Round(time.Millisec
 
 // lookForCycle ends the wait of the last waiter in a wait cycle in which nothing has
 // moved for long. The pool's calls, by starving, do not overlap.
-func (c *Connector) lookForCycle(waiters []waitgraph.Queued[*waiter]) {
+func (c *core) lookForCycle(waiters []waitgraph.Queued[*waiter]) {
 	var found *waitgraph.Cycle
 	victim := -1
 	if snapshot := c.waitSnapshot(waiters); snapshot != nil {
@@ -47,7 +47,7 @@ func (c *Connector) lookForCycle(waiters []waitgraph.Queued[*waiter]) {
 
 // waitSnapshot returns the holders and the waiters. It returns nil if a connection has no
 // task, runs a statement, or is in a function of Raw: its holder does not wait.
-func (c *Connector) waitSnapshot(waiters []waitgraph.Queued[*waiter]) *waitgraph.Snapshot[*binding] {
+func (c *core) waitSnapshot(waiters []waitgraph.Queued[*waiter]) *waitgraph.Snapshot[*binding] {
 	stats, all := c.pool.Stats(), c.connections()
 	if len(waiters) == 0 || stats.Idle > 0 || len(all) != stats.Max || stats.Count != stats.Max || c.restoring.Load() != 0 {
 		return nil
@@ -89,7 +89,7 @@ func waits(s *waitgraph.Snapshot[*binding], all []*realConn) bool {
 }
 
 // waitsFor returns the bindings that cannot go on while w waits.
-func (w *waiter) waitsFor(c *Connector) (who []*binding) {
+func (w *waiter) waitsFor(c *core) (who []*binding) {
 	if w.binding != nil {
 		who = append(who, w.binding)
 	}
@@ -102,7 +102,7 @@ func (w *waiter) waitsFor(c *Connector) (who []*binding) {
 }
 
 // advice says what would have spared w the wait; w is nil for a caller without a task.
-func (w *waiter) advice(c *Connector) string {
+func (w *waiter) advice(c *core) string {
 	if w == nil {
 		return waitgraph.Situation{}.Advice()
 	}
@@ -117,7 +117,7 @@ func (w *waiter) advice(c *Connector) string {
 }
 
 // around is the task whose connection w does not use; nil if there is none.
-func (w *waiter) around(c *Connector) *binding {
+func (w *waiter) around(c *core) *binding {
 	if w.separate {
 		return w.binding
 	}

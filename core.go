@@ -1,0 +1,148 @@
+package pooldriver
+
+import (
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/internal/credential"
+	"github.com/pooldriver/pooldriver/internal/dbsettings"
+	"github.com/pooldriver/pooldriver/internal/droppedstate"
+	"github.com/pooldriver/pooldriver/internal/outage"
+	"github.com/pooldriver/pooldriver/internal/registry"
+	"github.com/pooldriver/pooldriver/internal/session"
+	"github.com/pooldriver/pooldriver/internal/stmtcache"
+	"github.com/pooldriver/pooldriver/internal/task"
+	"github.com/pooldriver/pooldriver/internal/textcache"
+	"github.com/pooldriver/pooldriver/pool"
+)
+
+// core is what the checkouts of a Connector share: the pool of real connections, and what
+// decides on them.
+type core struct {
+	// The fields that every statement reads come first, close together.
+
+	pool   *pool.Pool[*realConn]
+	traits dialects.Traits
+	config Config
+	env    session.Env
+
+	dialect  dialects.Dialect
+	template dialects.Template
+	log      *slog.Logger
+
+	credentials    *credential.Cache // nil: the DSN's
+	poolGeneration atomic.Uint64
+	real           registry.Registry[*realConn] // from before their dial to after their end
+	restoring      atomic.Int64                 // connections on their way back, behind their borrowers
+	stats          counters
+	generations    stmtcache.Generations
+	starvation     starvation
+	host           atomic.Pointer[string] // the last one dialled, of several
+	keyedTasks     task.Keyed
+	drops          droppedstate.Told
+	settings       dbsettings.List
+	outage         outage.Dials
+	closingIdle    atomic.Bool // Close has begun
+
+	texts textcache.Cache // far larger than the rest
+}
+
+// use completes the connector. Nothing is opened.
+func (c *core) use(d dialects.Dialect, t dialects.Template, options []Option) error {
+	for i, o := range options {
+		if o == nil {
+			return fmt.Errorf("pooldriver: option %d is nil", i+1)
+		}
+		o(&c.config)
+	}
+	if err := c.config.check(); err != nil {
+		return fmt.Errorf("pooldriver: %w", err)
+	}
+	if c.config.Credentials != nil && !t.TakesCredential() {
+		return fmt.Errorf("pooldriver: Config.Credentials cannot be used with this %s connection: user and password do not come from us", d.Name())
+	}
+	if own, ok := t.(dialects.OwnDialect); ok {
+		d = own.Dialect()
+	}
+	c.dialect, c.template, c.traits = d, t, t.Traits()
+	c.settings.Init(d)
+	if lazy, ok := t.(dialects.LazyTemplate); ok && c.config.LazyBegin {
+		lazy.BeginLazily()
+	}
+	if source := c.config.Credentials; source != nil {
+		c.credentials = credential.New(credential.Source(source), c.renewCredential)
+	}
+	if asker, ok := t.(dialects.CredentialAsker); ok && c.credentials != nil {
+		asker.AskCredentials(c.credentialOfNow)
+	}
+	c.log = c.config.logger()
+	c.env = c.sessionEnv()
+	p, err := pool.New(c.poolConfig())
+	if err != nil {
+		return fmt.Errorf("pooldriver: %w", err)
+	}
+	c.pool = p
+	return nil
+}
+
+// sessionEnv is what all sessions share.
+func (c *core) sessionEnv() session.Env {
+	buffer, total := c.config.NestedBuffer, c.config.NestedBufferTotal
+	return session.Env{
+		Dialect:      c.dialect,
+		Statements:   c.config.stmtsPerConn(),
+		CleanTimeout: c.config.CleanTimeout,
+		PingTimeout:  c.config.PingTimeout,
+		Buffer:       buffer,
+		BufferTotal:  max(total, buffer),
+		// Reading ahead for those who wait may be in vain, and must not use up what tasks
+		// need for their own statements: those get an error where there is no room, and
+		// who waits only waits on.
+		BufferOthers: max(total/2, buffer),
+		Buffered:     &c.stats.buffered,
+		ReadAheads:   &c.stats.readAheads,
+	}
+}
+
+// poolConfig says what the pool does with real connections. Rollback and
+// cleaning are not the pool's: they depend on the checkout (cleaning.go).
+func (c *core) poolConfig() pool.Config[*realConn] {
+	p := pool.Config[*realConn]{
+		Create:           c.create,
+		Denied:           c.refusesUs,
+		FreshCredentials: c.credentials != nil,
+		Destroy:          c.destroy,
+		Check:            c.healthy,
+		Preserve:         func(r *realConn) bool { return r.Irreplaceable() },
+		BeforeAcquire:    c.ready,
+		Min:              c.config.MinConns,
+		MinIdle:          c.config.MinIdleConns,
+		Max:              c.config.MaxConns,
+		CheckInterval:    orNever(c.config.HealthCheckPeriod),
+		MaxLifetime:      orNever(c.config.MaxConnLifetime),
+		Jitter:           orNever(c.config.jitter()),
+		MaxIdleTime:      orNever(c.config.MaxConnIdleTime),
+		AcquireTimeout:   orNever(c.config.AcquireTimeout),
+		CreateTimeout:    c.config.ConnectTimeout,
+		CheckTimeout:     c.config.PingTimeout,
+		DestroyTimeout:   destroyTimeout + time.Second,
+		MaxWaiters:       c.config.MaxWaiters,
+		Starving:         c.starving,
+		StarveAfter:      starveAfter,
+	}
+	if c.config.BreakerFailures > 0 {
+		p.Strategy = pool.ConsecutiveFailures(c.config.BreakerFailures, c.config.BreakerCooldown)
+	}
+	return p
+}
+
+// orNever translates our 0 ("never") to the pool's, whose 0 is its default.
+func orNever(d time.Duration) time.Duration {
+	if d == 0 {
+		return -1
+	}
+	return d
+}
