@@ -67,7 +67,7 @@ func (b *binding) TaskEnded() { b.ended.Store(true) }
 func (b *binding) isPrivate() bool { return b.task == nil }
 
 // start finds the session for an operation, locks it, and begins what was deferred.
-func (c *conn) start(ctx context.Context, op *operation) error {
+func (c *checkout) start(ctx context.Context, op *operation) error {
 	if c.refusal != nil {
 		return c.refusal
 	}
@@ -86,7 +86,7 @@ func (c *conn) start(ctx context.Context, op *operation) error {
 }
 
 // reach finds the session and locks it.
-func (c *conn) reach(ctx context.Context, op *operation) error {
+func (c *checkout) reach(ctx context.Context, op *operation) error {
 	op.started = false
 	b := c.bound
 	switch {
@@ -110,7 +110,7 @@ func (c *conn) reach(ctx context.Context, op *operation) error {
 
 // enter is reach for a checkout without a task that has a connection, or has lost it with
 // its rows: they were read into memory, and others waited.
-func (c *conn) enter(ctx context.Context, op *operation) error {
+func (c *checkout) enter(ctx context.Context, op *operation) error {
 	r, rows := c.real, c.open
 	c.open = nil
 	if rows != nil && rows.Buffer() != nil && rows.Detached() {
@@ -143,7 +143,7 @@ func (c *conn) enter(ctx context.Context, op *operation) error {
 }
 
 // attach is reach for the first operation of a checkout.
-func (c *conn) attach(ctx context.Context, op *operation) error {
+func (c *checkout) attach(ctx context.Context, op *operation) error {
 	if c.tx != nil {
 		return c.attachDeferred(ctx, op)
 	}
@@ -176,7 +176,7 @@ func (c *conn) attach(ctx context.Context, op *operation) error {
 }
 
 // borrow attaches a connection of the pool without a task.
-func (c *conn) borrow(ctx context.Context, op *operation, from *task.Task) error {
+func (c *checkout) borrow(ctx context.Context, op *operation, from *task.Task) error {
 	lease, err := c.connector.acquire(ctx, from)
 	if err != nil {
 		return err
@@ -190,7 +190,7 @@ func (c *conn) borrow(ctx context.Context, op *operation, from *task.Task) error
 // without a task, and so has none, whatever the statement's context says. If it gets no
 // connection the transaction does not begin any more: what comes next must not be
 // committed without it.
-func (c *conn) attachDeferred(ctx context.Context, op *operation) error {
+func (c *checkout) attachDeferred(ctx context.Context, op *operation) error {
 	t := c.tx
 	if err := t.Refused(); err != nil {
 		return err
@@ -212,23 +212,23 @@ func (c *conn) attachDeferred(ctx context.Context, op *operation) error {
 
 // hold makes r, on which nothing has happened in this checkout, its connection; nil: it has
 // none any more.
-func (c *conn) hold(r *realConn) { c.real, c.touched, c.executed = r, false, false }
+func (c *checkout) hold(r *realConn) { c.real, c.touched, c.executed = r, false, false }
 
 // detach ends the checkout. A connection with nothing left on it is lent again at once;
 // whatever else it needs happens behind the caller, and counts as active until it is done.
-func (c *conn) detach() {
+func (c *checkout) detach() {
 	if b := c.bound; b != nil {
 		b.detach(c)
 	}
 	c.unbind()
 }
 
-func (c *conn) unbind() {
+func (c *checkout) unbind() {
 	c.bound, c.scope, c.from, c.separate, c.tx = nil, nil, nil, false, nil
 }
 
 // discard ends the checkout and the real connection with it.
-func (c *conn) discard() {
+func (c *checkout) discard() {
 	b, r := c.bound, c.real
 	if r != nil && (c.open == nil || !c.open.Detached()) && b.take(r) {
 		r.MarkUnusable()
@@ -238,7 +238,7 @@ func (c *conn) discard() {
 }
 
 // enter finds the session for an operation of the task, and returns with its lock.
-func (b *binding) enter(ctx context.Context, c *conn, op *operation) error {
+func (b *binding) enter(ctx context.Context, c *checkout, op *operation) error {
 	for {
 		if err := b.refuses(c, op); err != nil {
 			return err
@@ -280,7 +280,7 @@ func (b *binding) enter(ctx context.Context, c *conn, op *operation) error {
 }
 
 // refuses tells why nothing may run here any more, or now.
-func (b *binding) refuses(c *conn, op *operation) error {
+func (b *binding) refuses(c *checkout, op *operation) error {
 	if b.ended.Load() {
 		return b.task.EndedError()
 	}
@@ -304,7 +304,7 @@ func (b *binding) lowerBarrier() {
 
 // target is the connection that an operation of c goes to, as far as can be told without
 // its lock: that of the InTx it is in, the one it has, the main one; nil: it takes one.
-func (b *binding) target(c *conn) *realConn {
+func (b *binding) target(c *checkout) *realConn {
 	var to *realConn
 	if tx := b.transactionOf(c.scope); tx != nil {
 		to = tx.owner
@@ -326,7 +326,7 @@ func (b *binding) target(c *conn) *realConn {
 
 // settle makes sure, under its lock, that op.real is the connection for the operation, and
 // makes it ready. again: it is not, or not any more.
-func (b *binding) settle(ctx context.Context, c *conn, op *operation) (again bool, _ error) {
+func (b *binding) settle(ctx context.Context, c *checkout, op *operation) (again bool, _ error) {
 	if again, err := b.join(c, op); again || err != nil {
 		return again, err
 	}
@@ -341,7 +341,7 @@ func (b *binding) settle(ctx context.Context, c *conn, op *operation) (again boo
 
 // checkTx decides what the transaction that is open on op.real, or was, means for the
 // operation.
-func (b *binding) checkTx(c *conn, op *operation) (again bool, _ error) {
+func (b *binding) checkTx(c *checkout, op *operation) (again bool, _ error) {
 	r := op.real
 	if r.Unusable() && r == b.main.Load() && !r.Begun() {
 		return true, nil // found out by reading rows; release tells what is lost
@@ -369,7 +369,7 @@ func (b *binding) checkTx(c *conn, op *operation) (again bool, _ error) {
 
 // lossOf is why a statement of own, or where that is nil of no transaction, must not run on
 // r.
-func (r *realConn) lossOf(own *tx) error {
+func (r *realConn) lossOf(own *transaction) error {
 	if r.TxLost() {
 		return r.LostTx()
 	}
@@ -384,12 +384,12 @@ func (r *realConn) lossOf(own *tx) error {
 
 // isAmbient reports whether an operation of c that is no transaction's own would run in one
 // that somebody else has begun.
-func (b *binding) isAmbient(c *conn, r *realConn) bool {
+func (b *binding) isAmbient(c *checkout, r *realConn) bool {
 	return r.InTx() && !c.separate && (r.Begun() || r.use.opener != c)
 }
 
 // join makes c a user of op.real, if that is still where the operation belongs.
-func (b *binding) join(c *conn, op *operation) (again bool, _ error) {
+func (b *binding) join(c *checkout, op *operation) (again bool, _ error) {
 	r := op.real
 	if b.refuses(c, op) != nil {
 		// Since enter has asked; it asks again. Whoever raises the loss barrier still has
@@ -431,7 +431,7 @@ func (b *binding) join(c *conn, op *operation) (again bool, _ error) {
 
 // prepareFor makes r the main session if the operation needs one, and reads the rows into
 // memory that are in its way.
-func (b *binding) prepareFor(ctx context.Context, c *conn, op *operation) (again bool, _ error) {
+func (b *binding) prepareFor(ctx context.Context, c *checkout, op *operation) (again bool, _ error) {
 	r := op.real
 	if (op.kind == beginning || session.NeedsSession(op.Effect)) && !c.separate {
 		main := b.main.Load()
@@ -456,12 +456,12 @@ func (b *binding) prepareFor(ctx context.Context, c *conn, op *operation) (again
 
 // callsToMain reports whether c, which has a connection, has to go to the main one. With
 // AmbientSeparate it keeps what it has, as over plain database/sql.
-func (b *binding) callsToMain(main *realConn, c *conn) bool {
+func (b *binding) callsToMain(main *realConn, c *checkout) bool {
 	return main != nil && main != c.real && !c.separate && (c.real == nil || b.ambient() != AmbientSeparate)
 }
 
 // standDown takes c off r, whose lock it holds, while others stay.
-func (b *binding) standDown(c *conn, r *realConn) {
+func (b *binding) standDown(c *checkout, r *realConn) {
 	r.use.users--
 	c.hold(nil)
 	c.open = nil // theirs is r

@@ -5,8 +5,6 @@ import (
 	"database/sql/driver"
 
 	"github.com/pooldriver/pooldriver/internal/ctxerr"
-	"github.com/pooldriver/pooldriver/internal/task"
-	"github.com/pooldriver/pooldriver/internal/textcache"
 )
 
 // conn is a virtual connection: what database/sql pools. It costs an object, not a
@@ -16,31 +14,11 @@ import (
 // It has every optional interface of database/sql/driver, and answers as database/sql would
 // have, had it met the real driver itself.
 type conn struct {
-	connector *core
-	private   binding // of checkouts without a task
+	checkout
 
-	// The checkout: the connection that is attached, and the binding that has it, nil
-	// before the first operation; and what is known since the connection was attached.
-	real     *realConn
-	bound    *binding
-	scope    *task.Scope     // of InTx
-	from     *task.Task      // whose context the statement's was derived from, beyond the task
-	separate bool            // in a task, and keeping to itself: AmbientSeparate
-	touched  bool            // something has happened on it: an operation cannot be moved to another one
-	executed bool            // namely the execution of a statement
-	open     *rows           // the last rows that it has opened, until something else happens
-	spare    *rows           // closed, to be used again
-	last     *textcache.Text // of the last operation: in a loop it is the next one's, too
-	tx       *tx             // the innermost of its transactions that is open
-
-	checkouts uint64  // so far
-	fresh     int     // statements prepared in this checkout that are open
-	aging     []*stmt // those with a generation
+	checkouts uint64 // so far
+	fresh     int    // statements prepared in this checkout that are open
 	closed    bool
-	// refusal is what every operation gets. errDriverPanicked: database/sql cannot end
-	// this checkout, or it had a state.
-	refusal error
-	lent    *loan // of Raw
 	// sole: made by Driver.Open rather than by a Connector of the program's; its connector
 	// ends with it.
 	sole bool
@@ -59,7 +37,7 @@ var (
 )
 
 func newConn(c *core) *conn {
-	return &conn{connector: c, private: binding{connector: c}, checkouts: 1}
+	return &conn{checkout: checkout{connector: c, private: binding{connector: c}}, checkouts: 1}
 }
 
 // CheckNamedValue accepts everything: the real driver's conversion runs once the session is
@@ -77,11 +55,11 @@ func (c *conn) prepares(args []driver.NamedValue) bool {
 // prepared ones.
 func (c *conn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
 	if c.prepares(args) {
-		s := stmt{conn: c, query: query}
+		s := stmt{conn: c, text: text{query: query}}
 		return s.ExecContext(ctx, args)
 	}
 	op := operation{kind: executing}
-	op.setText(c, query, args)
+	op.setText(&c.checkout, query, args)
 	if err := c.do(ctx, &op); err != nil {
 		return nil, err
 	}
@@ -92,11 +70,11 @@ func (c *conn) ExecContext(ctx context.Context, query string, args []driver.Name
 // prepared ones.
 func (c *conn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
 	if c.prepares(args) {
-		s := stmt{conn: c, query: query}
+		s := stmt{conn: c, text: text{query: query}}
 		return s.QueryContext(ctx, args)
 	}
 	op := operation{kind: querying, kept: true}
-	op.setText(c, query, args)
+	op.setText(&c.checkout, query, args)
 	if err := c.do(ctx, &op); err != nil {
 		return nil, err
 	}
@@ -107,14 +85,14 @@ func (c *conn) QueryContext(ctx context.Context, query string, args []driver.Nam
 // already, so that a syntax error is reported now. The statement that it returns holds the
 // text, not the session.
 func (c *conn) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
-	v := &stmt{conn: c, query: query, prepared: true}
+	v := &stmt{conn: c, text: text{query: query, prepared: true}}
 	done := false
 	defer func() {
 		if !done { // an error, or a panic of the driver
 			_ = v.Close()
 		}
 	}()
-	op := operation{kind: preparing, virtual: v, kept: true}
+	op := operation{kind: preparing, virtual: &v.text, kept: true}
 	if err := c.do(ctx, &op); err != nil {
 		return nil, err
 	}
@@ -138,7 +116,7 @@ func (c *conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, e
 			if err := ctx.Err(); err != nil {
 				return nil, ctxerr.Of(ctx, err)
 			}
-			t := &tx{conn: c}
+			t := &transaction{checkout: &c.checkout}
 			t.Init(ctx, opts)
 			return c.begun(t), nil
 		}
@@ -190,7 +168,7 @@ func (c *conn) Close() error {
 	// database/sql closes statements before their connection, but not those of a
 	// transaction whose end failed with ErrBadConn.
 	for len(c.aging) > 0 {
-		_ = c.aging[0].Close()
+		c.endText(c.aging[0])
 	}
 	if c.sole {
 		c.connector.close()

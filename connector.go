@@ -141,6 +141,15 @@ func (c *Connector) Warm(ctx context.Context) error {
 	return c.pool.Warm(ctx)
 }
 
+// Stats returns the connector's figures. It is cheap enough to call every
+// second. A connector that New could not make has none.
+func (c *Connector) Stats() Stats {
+	if c.err != nil {
+		return Stats{}
+	}
+	return c.figures()
+}
+
 // Flush replaces all real connections softly: idle ones now, those in use as
 // they come back. After a failover, or when a role's settings have changed. A
 // connection that is the whole of a database in memory (by Wrap) stays.

@@ -5,32 +5,8 @@ import (
 	"errors"
 	"runtime/debug"
 
-	"github.com/pooldriver/pooldriver/dialects"
 	"github.com/pooldriver/pooldriver/internal/mergedctx"
 )
-
-// Credential is a user and password together, with the time until which they
-// are good. It prints without the password; fmt cannot know that of one in an
-// unexported field of another struct.
-type Credential = dialects.Credential
-
-// CredentialSource supplies user and password for new connections: from a
-// vault or a file, or tokens made on the spot (IAM).
-//
-// A credential that says when it expires serves all dials until then. Shortly
-// before, the source is asked for the next one, beside the dials, if there are
-// connections that were made with it. One that does not say (Credential.Expires
-// is zero) serves the dials that were waiting for it, and each later dial asks
-// again: that the password has changed is learned in no other way.
-//
-// If the server refuses what the source gave, the dial asks it once more and
-// tries once more. Calls never overlap. An error fails the dials that wait for
-// the answer; open connections go on, and so does what has not expired. When the
-// source gives another user or password than before, the connections made with
-// the old one are replaced as they come back; where it does not say until when its
-// answers are good, at most once a minute, because they may be tokens that differ
-// each time. The context is bounded by Config.ConnectTimeout.
-type CredentialSource func(ctx context.Context) (Credential, error)
 
 // credential returns what a dial is to use, a copy of its own. Connections made
 // with another one are replaced as they come back, but not the one that ctx, the

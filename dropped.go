@@ -11,7 +11,7 @@ import (
 
 // recordSetting remembers, before it is sent, a statement without a task that sets session
 // state. takeBack says what becomes of the state.
-func (c *conn) recordSetting(op *operation) {
+func (c *checkout) recordSetting(op *operation) {
 	if op.Effect&session.ChangesSession != 0 && c.bound.isPrivate() {
 		op.real.set, op.real.setArgs = op.Text, op.Args
 	}

@@ -35,7 +35,7 @@ type operation struct {
 	kind              kind
 	session.Statement                 // where it has a text
 	known             *textcache.Text // what is known of the text; nil at the first time
-	virtual           *stmt           // whose text is prepared; nil: it is sent as it is
+	virtual           *text           // whose text is prepared; nil: it is sent as it is
 	opts              driver.TxOptions
 
 	// The results.
@@ -43,7 +43,7 @@ type operation struct {
 	rows    *rows
 	opened  driver.Rows // the driver's
 	columns []string    // theirs
-	tx      *tx
+	tx      *transaction
 
 	scope      *task.Scope // of its context, where that was asked for
 	real       *realConn
@@ -60,7 +60,7 @@ type operation struct {
 }
 
 // setText gives an operation a text of the program's.
-func (op *operation) setText(c *conn, text string, args []driver.NamedValue) {
+func (op *operation) setText(c *checkout, text string, args []driver.NamedValue) {
 	op.Text, op.Args = text, args
 	if last := c.last; last != nil && last.Query == text {
 		op.Effect, op.known = last.Effect, last
@@ -71,7 +71,7 @@ func (op *operation) setText(c *conn, text string, args []driver.NamedValue) {
 }
 
 // do is the one way of every operation.
-func (c *conn) do(ctx context.Context, op *operation) error {
+func (c *checkout) do(ctx context.Context, op *operation) error {
 	defer c.done(op)
 	for {
 		if err := c.start(ctx, op); err != nil {
@@ -87,7 +87,7 @@ func (c *conn) do(ctx context.Context, op *operation) error {
 
 // attempt is the part of do that is done with the session's lock. again: it has to be done
 // once more, perhaps on another session.
-func (c *conn) attempt(ctx context.Context, op *operation) (again bool, err error) {
+func (c *checkout) attempt(ctx context.Context, op *operation) (again bool, err error) {
 	switch op.kind {
 	case pinging:
 		return c.finishUnexecuted(ctx, op, op.real.Ping(ctx))
@@ -105,7 +105,7 @@ func (c *conn) attempt(ctx context.Context, op *operation) (again bool, err erro
 }
 
 // run is attempt for a text that is executed.
-func (c *conn) run(ctx context.Context, op *operation) (again bool, err error) {
+func (c *checkout) run(ctx context.Context, op *operation) (again bool, err error) {
 	if op.virtual != nil {
 		if again, err = c.prepare(ctx, op); again || err != nil {
 			return again, err
@@ -127,7 +127,7 @@ func (c *conn) run(ctx context.Context, op *operation) (again bool, err error) {
 }
 
 // prepare finds the driver's statement on op's session, or makes it.
-func (c *conn) prepare(ctx context.Context, op *operation) (again bool, err error) {
+func (c *checkout) prepare(ctx context.Context, op *operation) (again bool, err error) {
 	r, v, cn := op.real, op.virtual, c.connector
 	if v.generation == 0 && v.prepared && r.Traits().PreparedAges {
 		v.generation = cn.generations.Open(v.query)
@@ -154,7 +154,7 @@ func (c *conn) prepare(ctx context.Context, op *operation) (again bool, err erro
 // convert converts the arguments for the driver, once. It may run the program's code (a
 // Valuer), which may use the task: that is done without the lock, and again says that the
 // session has to be found again.
-func (c *conn) convert(op *operation) (again bool, err error) {
+func (c *checkout) convert(op *operation) (again bool, err error) {
 	r := op.real
 	if op.converted || op.Prepared == nil && r.TakesArgsAsGiven(op.Args) {
 		op.converted = true
@@ -183,7 +183,7 @@ func (c *conn) convert(op *operation) (again bool, err error) {
 }
 
 // dropStale is for a text that is about to be sent as it is.
-func (c *conn) dropStale(ctx context.Context, op *operation) error {
+func (c *checkout) dropStale(ctx context.Context, op *operation) error {
 	if op.Prepared != nil || !op.real.Traits().PreparedAges || !op.real.Statements().Has(op.Text) {
 		return nil
 	}
@@ -193,7 +193,7 @@ func (c *conn) dropStale(ctx context.Context, op *operation) error {
 
 // execute calls the driver with the statement. Its rows are opened last: whoever needs the
 // connection may take it from them at once.
-func (c *conn) execute(ctx context.Context, op *operation) (again bool, err error) {
+func (c *checkout) execute(ctx context.Context, op *operation) (again bool, err error) {
 	r := op.real
 	c.recordSetting(op)
 	if op.kind == executing {
@@ -239,7 +239,7 @@ const maxRenewals = 10
 
 // renews lets op run once more if its statement was stale, and may be prepared and executed
 // again.
-func (c *conn) renews(op *operation) bool {
+func (c *checkout) renews(op *operation) bool {
 	if op.said&dialects.StaleStatement == 0 || op.renewals == maxRenewals || c.tx != nil || !op.real.MayRenew(&op.Statement) {
 		return false
 	}
@@ -248,9 +248,9 @@ func (c *conn) renews(op *operation) bool {
 }
 
 // begin begins a transaction or, where one of the task is open on the session, a savepoint.
-func (c *conn) begin(ctx context.Context, op *operation) (again bool, err error) {
+func (c *checkout) begin(ctx context.Context, op *operation) (again bool, err error) {
 	r, inTask := op.real, !c.bound.isPrivate()
-	t := &tx{conn: c, owner: r, bound: c.bound}
+	t := &transaction{checkout: c, owner: r, bound: c.bound}
 	switch {
 	case inTask && r.InTx() && c.nests(r):
 		return c.beginInside(ctx, op, t)
@@ -280,7 +280,7 @@ func (c *conn) begin(ctx context.Context, op *operation) (again bool, err error)
 }
 
 // beginInside begins a savepoint.
-func (c *conn) beginInside(ctx context.Context, op *operation, t *tx) (again bool, err error) {
+func (c *checkout) beginInside(ctx context.Context, op *operation, t *transaction) (again bool, err error) {
 	r := op.real
 	outer := r.TxOptions()
 	if op.opts != (driver.TxOptions{}) && op.opts != outer {
@@ -297,7 +297,7 @@ func (c *conn) beginInside(ctx context.Context, op *operation, t *tx) (again boo
 }
 
 // begun makes t the transaction of its checkout, and of the InTx that has called BeginTx.
-func (op *operation) begun(c *conn, t *tx) {
+func (op *operation) begun(c *checkout, t *transaction) {
 	if op.scope != nil {
 		op.scope.Begun(t)
 	}
@@ -307,7 +307,7 @@ func (op *operation) begun(c *conn, t *tx) {
 // beginDeferred begins the transaction that was deferred on op's session. One that cannot
 // begin fails each of its statements. One whose first statement's context has ended before
 // has not tried.
-func (c *conn) beginDeferred(ctx context.Context, op *operation) (again bool, _ error) {
+func (c *checkout) beginDeferred(ctx context.Context, op *operation) (again bool, _ error) {
 	r := op.real
 	if err := r.Deferred().Refused(); err != nil {
 		return false, err
@@ -333,7 +333,7 @@ func (c *conn) beginDeferred(ctx context.Context, op *operation) (again bool, _ 
 // lost with it. Not in a transaction: there database/sql still rolls back on that
 // connection. A *sql.Conn whose session had a state, or a transaction by hand, has nothing
 // to go on with: on another connection what follows would be something else.
-func (c *conn) done(op *operation) {
+func (c *checkout) done(op *operation) {
 	r := op.real
 	if op.converting && op.Prepared != nil {
 		r.Statements().Done(op.Prepared)
@@ -351,7 +351,7 @@ func (c *conn) done(op *operation) {
 }
 
 // unlock unlocks the session, if the operation holds its lock.
-func (c *conn) unlock(op *operation) {
+func (c *checkout) unlock(op *operation) {
 	if !op.locked {
 		return
 	}
@@ -376,7 +376,7 @@ func (c *conn) unlock(op *operation) {
 }
 
 // finish says whether to try again, or with which error to return, after an execution.
-func (c *conn) finish(ctx context.Context, op *operation, err error) (again bool, _ error) {
+func (c *checkout) finish(ctx context.Context, op *operation, err error) (again bool, _ error) {
 	op.said = 0
 	if err == driver.ErrSkip {
 		return false, err
@@ -391,7 +391,7 @@ func (c *conn) finish(ctx context.Context, op *operation, err error) (again bool
 }
 
 // finishUnexecuted is finish after a call of the driver that changes no data.
-func (c *conn) finishUnexecuted(ctx context.Context, op *operation, err error) (again bool, _ error) {
+func (c *checkout) finishUnexecuted(ctx context.Context, op *operation, err error) (again bool, _ error) {
 	op.said = 0
 	if err != nil && err != driver.ErrSkip {
 		return c.failed(ctx, op, err, false)
@@ -401,7 +401,7 @@ func (c *conn) finishUnexecuted(ctx context.Context, op *operation, err error) (
 }
 
 // failed is finish where the driver has returned an error.
-func (c *conn) failed(ctx context.Context, op *operation, err error, executes bool) (again bool, _ error) {
+func (c *checkout) failed(ctx context.Context, op *operation, err error, executes bool) (again bool, _ error) {
 	r, cn := op.real, c.connector
 	op.said = r.Diagnose(err)
 	o := c.outcomeOf(op, err, executes)
@@ -437,7 +437,7 @@ func (c *conn) failed(ctx context.Context, op *operation, err error, executes bo
 }
 
 // outcomeOf is what judge decides on.
-func (c *conn) outcomeOf(op *operation, err error, executes bool) outcome {
+func (c *checkout) outcomeOf(op *operation, err error, executes bool) outcome {
 	r := op.real
 	unsent, counted := r.Unsent()
 	return outcome{
@@ -454,7 +454,7 @@ func (c *conn) outcomeOf(op *operation, err error, executes bool) outcome {
 
 // moveOn takes c off a session that is dead, for another try. A deferred transaction that
 // has begun nothing is tried again.
-func (c *conn) moveOn(op *operation) {
+func (c *checkout) moveOn(op *operation) {
 	b, deferred := c.bound, c.tx
 	b.standDown(c, op.real)
 	c.unlock(op)

@@ -59,12 +59,8 @@ type Stats struct {
 	StmtHits, StmtMisses uint64
 }
 
-// Stats returns the connector's figures. It is cheap enough to call every
-// second. A connector that New could not make has none.
-func (c *Connector) Stats() Stats {
-	if c.err != nil {
-		return Stats{}
-	}
+// figures makes the Stats.
+func (c *core) figures() Stats {
 	return Stats{
 		Pool:          c.pool.Stats(),
 		Cleanings:     c.stats.cleanings.Load(),

@@ -3,18 +3,15 @@ package pooldriver
 import (
 	"context"
 	"database/sql/driver"
-	"slices"
 )
 
 // stmt is a virtual prepared statement: a text, and the virtual connection on whose
 // checkouts it runs. The driver's statement is found or made on the session that serves the
 // checkout.
 type stmt struct {
-	conn       *conn
-	query      string
-	prepared   bool   // by the program; else it is the text of a query with arguments
-	generation uint64 // see stmtcache.Generations; 0 where it does not matter
-	checkout   uint64 // of its connection, in which it was prepared; 0 when it is closed
+	text
+	conn     *conn
+	checkout uint64 // of its connection, in which it was prepared; 0 when it is closed
 }
 
 var (
@@ -38,18 +35,14 @@ func (s *stmt) Close() error {
 		s.conn.fresh--
 	}
 	s.checkout = 0
-	if s.generation != 0 {
-		s.conn.connector.generations.Close(s.query)
-		s.generation = 0
-		s.conn.aging = slices.DeleteFunc(s.conn.aging, func(other *stmt) bool { return other == s })
-	}
+	s.conn.endText(&s.text)
 	return nil
 }
 
 // ExecContext executes the statement.
 func (s *stmt) ExecContext(ctx context.Context, args []driver.NamedValue) (driver.Result, error) {
-	op := operation{kind: executing, virtual: s, kept: s.prepared}
-	op.setText(s.conn, s.query, args)
+	op := operation{kind: executing, virtual: &s.text, kept: s.prepared}
+	op.setText(&s.conn.checkout, s.query, args)
 	if err := s.conn.do(ctx, &op); err != nil {
 		return nil, err
 	}
@@ -58,8 +51,8 @@ func (s *stmt) ExecContext(ctx context.Context, args []driver.NamedValue) (drive
 
 // QueryContext executes the statement and returns its rows.
 func (s *stmt) QueryContext(ctx context.Context, args []driver.NamedValue) (driver.Rows, error) {
-	op := operation{kind: querying, virtual: s, kept: true}
-	op.setText(s.conn, s.query, args)
+	op := operation{kind: querying, virtual: &s.text, kept: true}
+	op.setText(&s.conn.checkout, s.query, args)
 	if err := s.conn.do(ctx, &op); err != nil {
 		return nil, err
 	}

@@ -74,23 +74,3 @@ func Do(ctx context.Context, fn func(context.Context) error) error {
 func WithTaskKey(fn func(ctx context.Context) (key any, lifetime context.Context)) Option {
 	return func(c *Config) { c.TaskKey = fn }
 }
-
-// placeOf returns what ctx says of tasks to this connector.
-func (c *core) placeOf(ctx context.Context) (task.Place, error) {
-	return c.keyedTasks.PlaceOf(ctx, c.config.TaskKey)
-}
-
-// bindTo returns what t has on c, and creates it where there is nothing.
-func (c *core) bindTo(t *task.Task) (*binding, error) {
-	m, err := t.Member(c, c.config.TaskTimeout, func() task.Member { return &binding{task: t, connector: c} })
-	if err != nil {
-		return nil, err
-	}
-	return m.(*binding), nil
-}
-
-// bindingOf returns what t has on c, nil where there is nothing.
-func (c *core) bindingOf(t *task.Task) *binding {
-	b, _ := t.MemberOn(c).(*binding)
-	return b
-}

@@ -17,7 +17,7 @@ type use struct {
 	ops      uint64        // operations so far: whether anything moves
 	pin      pin           // why it is the task's session, after the last operation
 	since    time.Time     // when it became that, or its transaction began
-	opener   *conn         // whose operation made it the session
+	opener   *checkout     // whose operation made it the session
 	warned   bool          // that a statement has joined its transaction
 	separate bool          // a checkout has it that keeps to itself
 	raw      chan struct{} // closed when Raw's function returns; nil: none runs
@@ -30,7 +30,7 @@ func (r *realConn) pins() pins {
 }
 
 // attach takes a connection of the pool into the binding, with its lock.
-func (b *binding) attach(c *conn, op *operation, lease pool.Lease[*realConn]) {
+func (b *binding) attach(c *checkout, op *operation, lease pool.Lease[*realConn]) {
 	r := lease.Value()
 	_ = r.Lock(context.Background()) // somebody who came too late may have it for a moment
 	r.lease = lease
@@ -44,7 +44,7 @@ func (b *binding) attach(c *conn, op *operation, lease pool.Lease[*realConn]) {
 
 // obtain gives c a connection, and op the lock on it: one of the pool's or, where that
 // would mean waiting for others while the task holds one, its own.
-func (b *binding) obtain(ctx context.Context, c *conn, op *operation) error {
+func (b *binding) obtain(ctx context.Context, c *checkout, op *operation) error {
 	cn := b.connector
 	taken := false
 	defer func() { // also after a panic of the driver
@@ -95,7 +95,7 @@ func (b *binding) obtain(ctx context.Context, c *conn, op *operation) error {
 
 // share gives c a connection of the task that no statement is running on, if there is one,
 // and op its lock. The error tells why rows stayed open.
-func (b *binding) share(ctx context.Context, c *conn, op *operation) (err error) {
+func (b *binding) share(ctx context.Context, c *checkout, op *operation) (err error) {
 	for _, r := range b.connector.connections() {
 		if r.holder.Load() != b || !r.TryLock() {
 			continue
@@ -314,7 +314,7 @@ func (b *binding) unbind(r *realConn) {
 }
 
 // detach ends a checkout's use of its connection.
-func (b *binding) detach(c *conn) {
+func (b *binding) detach(c *checkout) {
 	r, rows := c.real, c.open
 	c.real, c.open = nil, nil
 	if r == nil || b.ended.Load() {

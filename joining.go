@@ -1,0 +1,71 @@
+package pooldriver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/pooldriver/pooldriver/internal/task"
+)
+
+// ambient is the mode of the task on this connector.
+func (b *binding) ambient() AmbientMode {
+	switch mode := b.connector.config.Ambient; {
+	case mode != AmbientAuto:
+		return mode
+	case b.task.Implicit():
+		return AmbientSeparate
+	}
+	return AmbientJoin
+}
+
+// errSeparate: the statement does not join, it needs another connection.
+var errSeparate = errors.New("pooldriver: separate")
+
+// joinsTx decides on a statement that is not the transaction's own, under r's lock.
+func (b *binding) joinsTx(r *realConn, op *operation) error {
+	switch b.ambient() {
+	case AmbientSeparate:
+		return errSeparate
+	case AmbientStrict:
+		if op.kind != beginning {
+			return fmt.Errorf("pooldriver: %s has a transaction open (%s), and pool_ambient=strict keeps other statements out of it; use the *sql.Tx, InTx, or a context of Outside or NewTask", b.task.Name(), ago(r.use.since))
+		}
+	case AmbientWarn:
+		if !r.use.warned {
+			r.use.warned = true
+			b.connector.log.Warn("pooldriver: a statement joined its task's transaction", "target", b.connector.template.Target(), "task", b.task.Name(), "open", ago(r.use.since))
+		}
+	}
+	if t := r.Innermost(); t != nil {
+		t.Join()
+	}
+	return nil
+}
+
+// nests reports whether a BeginTx in the transaction on r is a savepoint. With
+// AmbientSeparate only one in InTx is; what others do on a *sql.Conn that is in a
+// transaction is the driver's business.
+func (c *checkout) nests(r *realConn) bool {
+	return c.bound.ambient() != AmbientSeparate || c.scoped(r) != nil
+}
+
+// placeOf returns what ctx says of tasks to this connector.
+func (c *core) placeOf(ctx context.Context) (task.Place, error) {
+	return c.keyedTasks.PlaceOf(ctx, c.config.TaskKey)
+}
+
+// bindTo returns what t has on c, and creates it where there is nothing.
+func (c *core) bindTo(t *task.Task) (*binding, error) {
+	m, err := t.Member(c, c.config.TaskTimeout, func() task.Member { return &binding{task: t, connector: c} })
+	if err != nil {
+		return nil, err
+	}
+	return m.(*binding), nil
+}
+
+// bindingOf returns what t has on c, nil where there is nothing.
+func (c *core) bindingOf(t *task.Task) *binding {
+	b, _ := t.MemberOn(c).(*binding)
+	return b
+}

@@ -1,0 +1,188 @@
+package pooldriver
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+
+	"github.com/pooldriver/pooldriver/internal/session"
+	"github.com/pooldriver/pooldriver/internal/task"
+)
+
+// transaction is the transaction of a checkout. In a task, one that begins while another is
+// open is a savepoint in it.
+type transaction struct {
+	session.Tx
+
+	checkout *checkout
+	owner    *realConn // nil: deferred, and without a connection yet
+	bound    *binding
+	around   *transaction // of the same virtual connection, that goes on when this one ends
+	over     bool         // Commit or Rollback was called
+}
+
+var _ driver.Tx = (*transaction)(nil)
+
+// errTxOptions is the answer to a BeginTx inside a transaction with other options than that
+// one has.
+var errTxOptions = errors.New("pooldriver: a transaction inside another one of its task is a savepoint, and has to have the same isolation level and access mode or none; use NewTask for a transaction of its own")
+
+// begun makes t the transaction of its checkout.
+func (c *checkout) begun(t *transaction) *transaction {
+	t.around, c.tx = c.tx, t
+	return t
+}
+
+// again defers the begin anew, for another connection.
+func (t *transaction) again() {
+	t.owner, t.bound = nil, nil
+	t.Again()
+}
+
+// leave takes t from its checkout, whichever of its transactions ends first.
+func (t *transaction) leave() {
+	t.over = true
+	for c := t.checkout; c.tx != nil && c.tx.over; {
+		c.tx = c.tx.around
+	}
+}
+
+// finish ends the transaction under the lock. If the driver panics, database/sql does not
+// give the checkout back: its connection ends here.
+func (t *transaction) finish(end func() error) error {
+	panicked := true
+	defer func() {
+		if panicked {
+			t.driverPanicked()
+		}
+		t.Release()
+	}()
+	err := t.lock()
+	if err == nil {
+		err = func() error {
+			defer t.unlock()
+			return end()
+		}()
+	}
+	panicked = false
+	return err
+}
+
+func (t *transaction) unlock() {
+	if t.bound.isPrivate() {
+		if t.bound.unlock(t.owner) {
+			t.bound.release(t.owner)
+		}
+		return
+	}
+	t.bound.release(t.owner)
+}
+
+// endsAfterRaw lets t be rolled back when the function of Raw returns that has its
+// connection. In a task lock sees to it.
+func (t *transaction) endsAfterRaw() bool {
+	l := t.checkout.lent
+	if l == nil || t.owner != l.real || !t.bound.isPrivate() {
+		return false
+	}
+	l.later = append(l.later, func() { _ = t.finish(t.End) })
+	return true
+}
+
+func (t *transaction) driverPanicked() {
+	if !t.bound.take(t.owner) {
+		return
+	}
+	t.owner.MarkUnusable()
+	if t.Open() {
+		t.Forget()
+	}
+	if t.checkout.real == t.owner {
+		t.bound.standDown(t.checkout, t.owner)
+	}
+	t.bound.release(t.owner)
+	if t.bound.isPrivate() {
+		t.checkout.unbind()
+	}
+}
+
+// lock locks for the end of a transaction.
+func (t *transaction) lock() error {
+	for {
+		if t.bound.ended.Load() {
+			return t.bound.task.EndedError() // which rolls back; the connection may be another's
+		}
+		if !t.bound.take(t.owner) {
+			return sql.ErrTxDone // with the one around it
+		}
+		if t.bound.isPrivate() {
+			return nil
+		}
+		busy := t.owner.use.raw
+		switch {
+		case t.bound.ended.Load():
+		case !t.Open() && !t.Replaced():
+			t.bound.release(t.owner)
+			return sql.ErrTxDone
+		case busy == nil:
+			return nil
+		}
+		t.bound.release(t.owner)
+		if busy == nil {
+			continue
+		}
+		if err := t.bound.awaitRaw(context.Background(), busy); err != nil {
+			t.abandon()
+			return err
+		}
+	}
+}
+
+// abandon is for a transaction that cannot be ended now, and will not be asked to be again.
+func (t *transaction) abandon() {
+	if t.bound.take(t.owner) {
+		t.owner.MarkUnusable()
+		if t.Open() {
+			t.Abandon()
+		}
+		t.bound.release(t.owner)
+	}
+}
+
+// transactionOf returns the transaction of the innermost InTx around scope, itself
+// included, that has begun one on b's connector; nil if there is none.
+func (b *binding) transactionOf(scope *task.Scope) *transaction {
+	for s := scope; s != nil; s = s.Around() {
+		if t, ok := s.Transaction().(*transaction); ok && t.bound == b {
+			return t
+		}
+	}
+	return nil
+}
+
+// own returns the transaction on r that an operation of c belongs to: the one that c
+// has begun, or that of the InTx in whose scope c was attached.
+func (c *checkout) own(r *realConn) *transaction {
+	if c.tx != nil && c.tx.owner == r {
+		return c.tx
+	}
+	return c.scoped(r)
+}
+
+// scoped returns the transaction on r of the InTx in whose scope c was attached.
+func (c *checkout) scoped(r *realConn) *transaction {
+	if tx := c.bound.transactionOf(c.scope); tx != nil && tx.owner == r {
+		return tx
+	}
+	return nil
+}
+
+// ran records, under r's lock, that c has run a statement on r.
+func (c *checkout) ran(r *realConn) {
+	if r.Depth() > 0 {
+		if own := c.own(r); own != nil {
+			own.Ran()
+		}
+	}
+}
