@@ -113,16 +113,5 @@ func (s *Session) failedToBegin(t *Tx, before dialects.TxStatus) {
 // sent.
 func (t *Tx) Again() { t.session, t.real, t.kept, t.refused = nil, nil, nil, nil }
 
-// Attached reports whether t has a session.
-func (t *Tx) Attached() bool { return t.session != nil }
-
-// notBegun reports whether t has not begun, and forgets the deferred begin.
-func (t *Tx) notBegun() bool {
-	if t.real != nil || t.savepoint != "" {
-		return false
-	}
-	if t.session != nil && t.session.deferred == t {
-		t.session.deferred = nil
-	}
-	return true
-}
+// hasBegun reports whether t has begun: it has the driver's transaction, or is a savepoint.
+func (t *Tx) hasBegun() bool { return t.real != nil || t.savepoint != "" }

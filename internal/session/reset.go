@@ -48,7 +48,7 @@ func (s *Session) Inspect() (f Findings) {
 		Status: s.TxStatus(),
 		Effect: s.effect,
 		Valid:  s.conn.Validator == nil || s.conn.Validator.IsValid(),
-		Doubt:  s.health == uncertain || s.health == txGone,
+		Doubt:  s.health == uncertain,
 	}
 }
 
@@ -94,7 +94,7 @@ func (s *Session) Undo(why error) (open bool, panicked any) {
 	if rows := s.rows.Load(); rows != nil {
 		rows.Abandon(why)
 	}
-	if t := s.tx; t != nil && !t.notBegun() && !s.TxLost() {
+	if t := s.tx; t != nil && t.hasBegun() && !s.TxLost() {
 		open = true
 		_ = t.rollbackReal()
 	}
@@ -171,9 +171,9 @@ func (s *Session) PingServer(ctx context.Context) error {
 	return s.server.Ping(ctx)
 }
 
-// AskTxStatus has the server tell the state of the transaction anew, and reports whether it
+// askTxStatus has the server tell the state of the transaction anew, and reports whether it
 // has.
-func (s *Session) AskTxStatus() (answered bool) {
+func (s *Session) askTxStatus() (answered bool) {
 	s.running++
 	err := s.PingServer(context.Background())
 	s.running--
@@ -189,7 +189,7 @@ func (s *Session) EndsTx(said dialects.Diagnosis, effect dialects.Effect) bool {
 	if said&dialects.TxEnded != 0 && (!s.traits.WritesAlone || effect&dialects.Writes != 0) {
 		return true
 	}
-	if said&dialects.TxDoubt != 0 && !s.AskTxStatus() {
+	if said&dialects.TxDoubt != 0 && !s.askTxStatus() {
 		return true
 	}
 	return s.server.TxStatus() == dialects.TxNone

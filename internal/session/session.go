@@ -144,9 +144,6 @@ func (s *Session) DriverConn() driver.Conn {
 func (s *Session) Lend(inTask bool) {
 	s.inTask = inTask
 	s.hiddenTx, s.stateful, s.byHand = false, false, false
-	if s.health == txGone {
-		s.health = s.health.after(txForgotten)
-	}
 }
 
 // GiveBack ends it. A transaction that is open is the server's affair from here on.
@@ -154,6 +151,7 @@ func (s *Session) GiveBack() {
 	if s.tx != nil || s.inner != nil || s.deferred != nil {
 		s.tx, s.inner, s.deferred = nil, nil, nil
 	}
+	s.health = s.health.after(txForgotten)
 }
 
 // call and returned bracket every call of the driver. A panic leaves running above 0.

@@ -2,7 +2,8 @@ package session
 
 import "github.com/pooldriver/pooldriver/dialects"
 
-// health says whether a session can still be trusted.
+// health says whether a session can still be trusted. It is the session's state machine:
+// after has all its transitions.
 type health uint8
 
 const (
@@ -11,11 +12,12 @@ const (
 	// not know whether a transaction is open.
 	uncertain
 	// txGone: the server has ended the transaction by an error, and the program has not
-	// ended it yet.
+	// ended it yet. Only a session that is lent is in this state.
 	txGone
+	// resetting: the session is on the way back to its state at connect.
+	resetting
 	// unusable: the session is never lent again.
 	unusable
-	resetting
 	closed
 )
 
@@ -25,14 +27,16 @@ type event uint8
 const (
 	txCallFailed event = iota // what begins or ends a transaction
 	txEnded                   // by the server
-	txForgotten               // the program has ended the transaction, or it is not its any more
+	txForgotten               // the program has ended the transaction, or has given the session back
 	lost                      // the connection, or the trust in it
 	resetBegun
 	resetDone
 	sessionClosed
 )
 
-// after is the only function that changes a health.
+// after returns the health that follows from an event. No other function makes one. An
+// event that cannot come in a state, such as the end of a reset that has not begun, changes
+// nothing.
 func (h health) after(e event) health {
 	switch {
 	case h == closed || e == sessionClosed:
@@ -52,66 +56,11 @@ func (h health) after(e event) health {
 	case resetBegun:
 		return resetting
 	case resetDone:
-		return healthy
+		if h == resetting {
+			return healthy
+		}
 	}
 	return h
-}
-
-// State is what can be done with a session.
-type State uint8
-
-// The states. A session that is Ready is as it was when it was opened.
-const (
-	Ready State = iota
-	// InTx: a transaction is open.
-	InTx
-	// FailedTx: a transaction is open and accepts only its end, or the server has
-	// ended it by an error.
-	FailedTx
-	// Dirty: statements have changed the session, or may have.
-	Dirty
-	// Uncertain: whether a transaction is open is not known.
-	Uncertain
-	// Unusable: the session is closed when it comes back.
-	Unusable
-	// Resetting: it is rolled back and cleaned.
-	Resetting
-	Closed
-)
-
-var stateNames = [...]string{"ready", "in a transaction", "in a failed transaction", "dirty", "uncertain", "unusable", "resetting", "closed"}
-
-func (s State) String() string { return stateNames[s] }
-
-// State returns the state of the session.
-func (s *Session) State() State {
-	return stateOf(s.health, s.TxStatus(), s.Begun() || s.hiddenTx, s.effect)
-}
-
-func stateOf(h health, status dialects.TxStatus, begun bool, effect dialects.Effect) State {
-	switch h {
-	case closed:
-		return Closed
-	case unusable:
-		return Unusable
-	case resetting:
-		return Resetting
-	case txGone:
-		return FailedTx
-	case uncertain:
-		return Uncertain
-	}
-	switch {
-	case status == dialects.TxLost:
-		return Unusable
-	case status == dialects.TxFailed:
-		return FailedTx
-	case status == dialects.TxOpen || status == dialects.TxImplicit || begun:
-		return InTx
-	case effect.Dirty():
-		return Dirty
-	}
-	return Ready
 }
 
 // MarkUnusable has the session closed when it comes back.
@@ -121,7 +70,7 @@ func (s *Session) MarkUnusable() { s.health = s.health.after(lost) }
 func (s *Session) Healthy() bool { return s.health == healthy }
 
 // Unusable reports whether the session is never to be lent again.
-func (s *Session) Unusable() bool { return s.health >= unusable && s.health != resetting }
+func (s *Session) Unusable() bool { return s.health >= unusable }
 
 // CheckLost marks a session unusable that the driver has closed: a context that ended may
 // have closed it while rows were open.

@@ -41,9 +41,6 @@ func (t *Tx) Init(ctx context.Context, opts driver.TxOptions) { t.ctx, t.opts = 
 // Context is BeginTx's. It needs no lock.
 func (t *Tx) Context() context.Context { return t.ctx }
 
-// Options are BeginTx's. They need no lock.
-func (t *Tx) Options() driver.TxOptions { return t.opts }
-
 // Replaced reports whether the driver has begun another transaction in its place.
 func (t *Tx) Replaced() bool { return t.replaced }
 
@@ -169,7 +166,7 @@ func (s *Session) TxOptions() driver.TxOptions {
 func (t *Tx) Commit() error {
 	s := t.session
 	if !s.inTask {
-		if t.notBegun() {
+		if !t.hasBegun() {
 			s.forget(t)
 			return t.refused
 		}
@@ -183,7 +180,7 @@ func (t *Tx) Commit() error {
 			break
 		}
 	}
-	if t.notBegun() && !s.TxLost() {
+	if !t.hasBegun() && !s.TxLost() {
 		s.forget(t)
 		return t.refused
 	}
@@ -393,7 +390,7 @@ func (t *Tx) command(how func(context.Context) error) error {
 
 // rollbackReal rolls the driver's transaction back.
 func (t *Tx) rollbackReal() error {
-	if t.notBegun() {
+	if !t.hasBegun() {
 		return nil
 	}
 	s := t.session
