@@ -113,7 +113,7 @@ func (c *checkout) reach(ctx context.Context, op *operation) error {
 func (c *checkout) enter(ctx context.Context, op *operation) error {
 	r, rows := c.real, c.open
 	c.open = nil
-	if rows != nil && rows.Buffer() != nil && rows.Detached() {
+	if rows != nil && rows.Detached() {
 		r = nil // it may be somebody else's: not to be waited for
 	}
 	if r == nil {

@@ -69,7 +69,7 @@ func (r *Rows) ReadMore(ctx context.Context) (done bool) {
 // Reclaimable reports whether nothing but these rows has happened in their checkout, and
 // reading them ahead may come to an end.
 func (r *Rows) Reclaimable() bool {
-	return r != nil && r.detachable && !r.tooMuch && !r.session.Unusable()
+	return r != nil && r.usage == alone && !r.tooMuch && !r.session.Unusable()
 }
 
 // TooLarge reports whether reading ahead has come to its limit.
@@ -96,8 +96,8 @@ func (r *Rows) readAhead(ctx context.Context, most limits) error {
 	s.env.ReadAheads.Add(1)
 	b.SetClosed(r.Close())
 	r.prefix = nil
-	r.detached = r.detachable
-	if r.detached || r.keeping {
+	if r.usage == alone || r.usage == inPlace {
+		r.usage = detached
 		s.holder.Detached()
 	}
 	r.ahead.Store(b) // the last: from here on the owner needs no lock

@@ -21,29 +21,42 @@ type Rows struct {
 	real    driver.Rows
 	stmt    *stmtcache.Stmt // whose rows they are; nil if the text was not prepared
 
-	// ahead is what was read ahead, when that is all there is to read. gone says that
-	// there is no more, but the error lost. They are read without the lock.
+	// ahead is what was read ahead, when that is all there is to read. lost is why there
+	// is no more to read. They are read without the lock.
 	ahead atomic.Pointer[rowbuffer.Buffer]
-	gone  atomic.Bool
+	lost  atomic.Pointer[error]
 
-	live  bool // the driver's rows are open
-	ended bool // the driver has said io.EOF for this result set
-	// detachable: nothing else has happened in their checkout, so it does not need the
-	// session when the rows are in memory. detached: that is so now.
-	detachable, detached bool
-	// keeping: they, and not their checkout, use the session.
-	keeping bool
-	tooMuch bool              // reading ahead has come to its limit
+	live    bool // the driver's rows are open
+	ended   bool // the driver has said io.EOF for this result set
+	tooMuch bool // reading ahead has come to its limit
+	usage   usage
 	tried   int64             // bytes that were read ahead, also if they are not in memory any more
-	lost    error             // why there is no more
 	prefix  *rowbuffer.Buffer // read ahead, and not all
 	chunk   []byte            // for copies, see own
 }
 
-// OpenRows makes r the rows of a query that has just run, the last ones on the session.
+// usage says whether the checkout of rows uses the session while the rows do.
+type usage uint8
+
+const (
+	// shared: something else has happened in the checkout, so it keeps the session.
+	shared usage = iota
+	// alone: nothing else has happened in the checkout. It does not need the session when
+	// the rows are in memory.
+	alone
+	// inPlace: the checkout has ended, and the rows use the session in its place.
+	inPlace
+	// detached: the rows are in memory, and their checkout does not use the session.
+	detached
+)
+
+// OpenRows makes r, which is new, the rows of a query that has just run. They are the last
+// ones on the session. detachable says that nothing else has happened in their checkout.
 func (s *Session) OpenRows(r *Rows, real driver.Rows, stmt *stmtcache.Stmt, detachable bool) {
-	r.session, r.real, r.stmt = s, real, stmt
-	r.live, r.lost, r.detachable = true, nil, detachable
+	r.session, r.real, r.stmt, r.live = s, real, stmt, true
+	if detachable {
+		r.usage = alone
+	}
 	s.rows.Store(r)
 }
 
@@ -54,30 +67,41 @@ func (s *Session) Rows() *Rows { return s.rows.Load() }
 // owner alone uses it.
 func (r *Rows) Buffer() *rowbuffer.Buffer { return r.ahead.Load() }
 
-// Gone reports that there is no more but an error. It needs no lock.
-func (r *Rows) Gone() bool { return r.gone.Load() }
+// Gone reports whether Lost is all there is to read. It needs no lock.
+func (r *Rows) Gone() bool { return r.lost.Load() != nil }
 
 // Live reports whether the driver's rows are open.
 func (r *Rows) Live() bool { return r.live }
 
-// Lost is why there is no more.
-func (r *Rows) Lost() error { return r.lost }
+// Lost is why there is no more, nil if the rows are not gone. It needs no lock.
+func (r *Rows) Lost() error {
+	if why := r.lost.Load(); why != nil {
+		return *why
+	}
+	return nil
+}
 
-// Detached reports whether the rows are in memory and their checkout has nothing else on
-// the session. It needs no lock once Buffer is there.
-func (r *Rows) Detached() bool { return r.detached }
+// Detached reports whether the rows are in memory and their checkout does not use the
+// session. It needs no lock: when ahead is there, usage does not change any more.
+func (r *Rows) Detached() bool { return r.ahead.Load() != nil && r.usage == detached }
 
 // Attach says that something else happens in the rows' checkout.
-func (r *Rows) Attach() { r.detachable = false }
+func (r *Rows) Attach() {
+	if r.usage == alone {
+		r.usage = shared
+	}
+}
 
 // Keep has the rows use the session in the place of their checkout.
-func (r *Rows) Keep() { r.keeping = true }
+func (r *Rows) Keep() { r.usage = inPlace }
 
-// LetGo ends what Keep began, and reports whether it was so.
+// LetGo ends what Keep began, and reports whether the rows used the session so.
 func (r *Rows) LetGo() bool {
-	kept := r.keeping
-	r.keeping = false
-	return kept
+	if r.usage != inPlace {
+		return false
+	}
+	r.usage = shared
+	return true
 }
 
 // Prefix is what was read ahead, if it is not all; else nil.
@@ -125,7 +149,7 @@ func (r *Rows) read(dest []driver.Value) error {
 		if errors.Is(err, driver.ErrBadConn) || s.TxStatus() == dialects.TxLost {
 			s.MarkUnusable()
 		}
-	case !s.traits.BytesKept && (s.inTask || r.detachable): // else nobody reads ahead
+	case !s.traits.BytesKept && (s.inTask || r.usage == alone): // else nobody reads ahead
 		r.own(dest)
 	}
 	return err
@@ -224,7 +248,7 @@ func (r *Rows) Close() (err error) {
 			if r.LetGo() {
 				s.holder.Detached()
 			}
-			r.GiveUp(ErrRowsLost)
+			r.giveUp(ErrRowsLost)
 		}
 	}()
 	s.running++
@@ -243,20 +267,17 @@ func (r *Rows) Close() (err error) {
 // their connection.
 var ErrRowsLost = errors.New("pooldriver: the connection of these rows is gone: the driver has panicked")
 
-// GiveUp drops the rest of the rows: whoever reads on is told why.
-func (r *Rows) GiveUp(why error) {
-	if r.lost == nil {
-		r.lost = why
-	}
+// giveUp drops the rest of the rows: whoever reads on is told why.
+func (r *Rows) giveUp(why error) {
 	r.dropPrefix()
-	r.gone.Store(true)
+	r.lost.CompareAndSwap(nil, &why)
 }
 
-// LoseSession is GiveUp for rows whose session belongs to somebody else.
+// LoseSession gives up rows whose session belongs to somebody else.
 func (r *Rows) LoseSession() {
 	r.live = false
 	r.session.rows.CompareAndSwap(r, nil)
-	r.GiveUp(ErrRowsLost)
+	r.giveUp(ErrRowsLost)
 }
 
 // Abandon ends the rows, whose task or transaction has ended.
@@ -264,7 +285,7 @@ func (r *Rows) Abandon(why error) {
 	if r.LetGo() {
 		r.session.holder.Detached()
 	}
-	r.GiveUp(why)
+	r.giveUp(why)
 	defer r.session.spare(r.session.severAfter())
 	_ = r.Close()
 }
