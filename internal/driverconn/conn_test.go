@@ -47,7 +47,10 @@ func (s *oldStmt) Exec(args []driver.Value) (driver.Result, error) {
 	s.c.log = append(s.c.log, "exec")
 	return driver.RowsAffected(len(args)), nil
 }
-func (s *oldStmt) Query([]driver.Value) (driver.Rows, error) { return nil, errors.New("no rows") }
+func (s *oldStmt) Query([]driver.Value) (driver.Rows, error) {
+	s.c.log = append(s.c.log, "query")
+	return plainRows{}, nil
+}
 
 // skips wants its statements prepared.
 type skips struct{ old }
@@ -55,6 +58,143 @@ type skips struct{ old }
 func (c *skips) ExecContext(context.Context, string, []driver.NamedValue) (driver.Result, error) {
 	return nil, driver.ErrSkip
 }
+
+// now is a driver of today: it has a method with a context for everything.
+type now struct{ old }
+
+func (c *now) PrepareContext(_ context.Context, query string) (driver.Stmt, error) {
+	c.log = append(c.log, "prepare context "+query)
+	return &nowStmt{oldStmt{&c.old}}, nil
+}
+
+func (c *now) BeginTx(context.Context, driver.TxOptions) (driver.Tx, error) {
+	c.log = append(c.log, "begin tx")
+	return &oldTx{&c.old}, nil
+}
+
+func (c *now) ExecContext(_ context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
+	c.log = append(c.log, "exec context "+query)
+	return driver.RowsAffected(len(args)), nil
+}
+
+func (c *now) QueryContext(_ context.Context, query string, _ []driver.NamedValue) (driver.Rows, error) {
+	c.log = append(c.log, "query context "+query)
+	return plainRows{}, nil
+}
+
+func (c *now) Ping(context.Context) error {
+	c.log = append(c.log, "ping")
+	return errPing
+}
+
+var errPing = errors.New("no answer")
+
+type nowStmt struct{ oldStmt }
+
+func (s *nowStmt) ExecContext(_ context.Context, args []driver.NamedValue) (driver.Result, error) {
+	s.c.log = append(s.c.log, "stmt exec context")
+	return driver.RowsAffected(len(args)), nil
+}
+
+func (s *nowStmt) QueryContext(context.Context, []driver.NamedValue) (driver.Rows, error) {
+	s.c.log = append(s.c.log, "stmt query context")
+	return plainRows{}, nil
+}
+
+// middle is a driver of Go 1.1: it executes and queries directly, and knows no context.
+type middle struct{ old }
+
+func (c *middle) Exec(query string, args []driver.Value) (driver.Result, error) {
+	c.log = append(c.log, "exec "+query)
+	return driver.RowsAffected(len(args)), nil
+}
+
+func (c *middle) Query(query string, _ []driver.Value) (driver.Rows, error) {
+	c.log = append(c.log, "query "+query)
+	return plainRows{}, nil
+}
+
+func TestTheNewestMethodThatADriverHasIsCalled(t *testing.T) {
+	recent, older, oldest := &now{}, &middle{}, &old{}
+	for _, tc := range []struct {
+		driver driver.Conn
+		log    *[]string
+		direct bool // it executes and queries without preparing
+		want   []string
+		ping   error
+	}{
+		{recent, &recent.log, true, []string{"prepare context q", "stmt exec context", "stmt query context", "begin tx", "ping", "exec context q", "query context q"}, errPing},
+		{older, &older.log, true, []string{"prepare q", "exec", "query", "begin", "exec q", "query q"}, nil},
+		{oldest, &oldest.log, false, []string{"prepare q", "exec", "query", "begin"}, nil},
+	} {
+		c, ctx := New(tc.driver), t.Context()
+		si, err := c.Prepare(ctx, "q")
+		require.NoError(t, err)
+		res, err := ExecStmt(ctx, si, []driver.NamedValue{{Ordinal: 1}, {Ordinal: 2}})
+		require.NoError(t, err)
+		require.Equal(t, driver.RowsAffected(2), res)
+		_, _ = QueryStmt(ctx, si, nil)
+		_, err = c.Begin(ctx, driver.TxOptions{})
+		require.NoError(t, err)
+		require.Equal(t, tc.ping, c.Ping(ctx))
+		require.Equal(t, tc.direct, c.CanExec())
+		require.Equal(t, tc.direct, c.CanQuery())
+		if tc.direct {
+			res, err = c.Exec(ctx, "q", []driver.NamedValue{{Ordinal: 1}})
+			require.NoError(t, err)
+			require.Equal(t, driver.RowsAffected(1), res)
+			_, err = c.Query(ctx, "q", nil)
+			require.NoError(t, err)
+		}
+		require.Equal(t, tc.want, *tc.log)
+	}
+}
+
+func TestTheOptionalInterfacesAreFound(t *testing.T) {
+	none := New(&old{})
+	require.Nil(t, none.Checker)
+	require.Nil(t, none.Resetter)
+	require.Nil(t, none.Validator)
+	all := New(&complete{})
+	require.NotNil(t, all.Checker)
+	require.NotNil(t, all.Resetter)
+	require.NotNil(t, all.Validator)
+}
+
+type complete struct{ old }
+
+func (*complete) CheckNamedValue(*driver.NamedValue) error { return nil }
+func (*complete) ResetSession(context.Context) error       { return nil }
+func (*complete) IsValid() bool                            { return true }
+
+func TestErrorsOfThePastAreTheDrivers(t *testing.T) {
+	c := New(&refusing{})
+	_, err := c.Prepare(t.Context(), "q")
+	require.Equal(t, errPing, err)
+	_, err = c.Begin(t.Context(), driver.TxOptions{})
+	require.Equal(t, errPing, err)
+	require.Equal(t, errPing, c.Command(t.Context(), "q"))
+}
+
+// refusing neither prepares nor begins.
+type refusing struct{ old }
+
+func (*refusing) Prepare(string) (driver.Stmt, error) { return nil, errPing }
+func (*refusing) Begin() (driver.Tx, error)           { return nil, errPing }
+
+func TestACommandFailsIfItsStatementCannotBeClosed(t *testing.T) {
+	c := New(&unclosing{})
+	require.Equal(t, errPing, c.Command(t.Context(), "q"))
+}
+
+// unclosing prepares statements that cannot be closed.
+type unclosing struct{ old }
+
+func (c *unclosing) Prepare(string) (driver.Stmt, error) { return &unclosingStmt{oldStmt{&c.old}}, nil }
+
+type unclosingStmt struct{ oldStmt }
+
+func (*unclosingStmt) Close() error { return errPing }
 
 func TestADriverWithoutOptionsRefusesThemAsDatabaseSQLDoes(t *testing.T) {
 	c := New(&old{})
@@ -78,10 +218,15 @@ func TestAContextThatEndsMeanwhileUndoesWhatKnowsNoContext(t *testing.T) {
 func TestAnEndedContextExecutesNothing(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	d := &old{}
-	_, err := ExecStmt(ctx, &oldStmt{d}, nil)
+	d := &middle{}
+	c := New(d)
+	_, err := c.Exec(ctx, "q", nil)
 	require.Equal(t, context.Canceled, err)
-	_, err = QueryStmt(ctx, &oldStmt{d}, nil)
+	_, err = c.Query(ctx, "q", nil)
+	require.Equal(t, context.Canceled, err)
+	_, err = ExecStmt(ctx, &oldStmt{&d.old}, nil)
+	require.Equal(t, context.Canceled, err)
+	_, err = QueryStmt(ctx, &oldStmt{&d.old}, nil)
 	require.Equal(t, context.Canceled, err)
 	require.Empty(t, d.log)
 }
@@ -93,40 +238,4 @@ func TestACommandIsPreparedWhereTheDriverAsksForIt(t *testing.T) {
 		require.NoError(t, conn.Command(t.Context(), "q"))
 		require.Equal(t, []string{"prepare q", "exec", "close"}, *log)
 	}
-}
-
-func TestNamedArgumentsNeedADriverThatKnowsThem(t *testing.T) {
-	_, err := ExecStmt(t.Context(), &oldStmt{&old{}}, []driver.NamedValue{{Name: "a", Ordinal: 1}})
-	require.EqualError(t, err, "sql: driver does not support the use of Named Parameters")
-}
-
-// removes keeps its first argument for itself, and refuses "no".
-type removes struct{ old }
-
-func (*removes) CheckNamedValue(nv *driver.NamedValue) error {
-	switch nv.Value {
-	case "option":
-		return driver.ErrRemoveArgument
-	case "no":
-		return errors.New("not this one")
-	}
-	return driver.ErrSkip
-}
-
-func TestArgumentsAreConvertedAsDatabaseSQLDoes(t *testing.T) {
-	conn := New(&removes{})
-	args := func(values ...any) (named []driver.NamedValue) {
-		for i, v := range values {
-			named = append(named, driver.NamedValue{Ordinal: i + 1, Value: v})
-		}
-		return named
-	}
-	c := ConverterOf(conn.Checker, nil)
-	got, err := c.Convert(args("option", int32(3), nil))
-	require.NoError(t, err)
-	require.Equal(t, []driver.NamedValue{{Ordinal: 1, Value: int64(3)}, {Ordinal: 2}}, got)
-	_, err = c.Convert(args(1, "no"))
-	require.EqualError(t, err, "sql: converting argument $2 type: not this one")
-	_, err = c.Convert(args(struct{}{}))
-	require.ErrorContains(t, err, "sql: converting argument $1 type: unsupported type struct {}")
 }
