@@ -70,10 +70,7 @@ func (s *Session) Begin(ctx context.Context, t *Tx, carry bool) (carried bool, e
 	defer merged.Detach()
 	t.merged.Store(merged)
 	if s.traits.TxKeepsContext {
-		bounded := given
-		t.kept = newTxContext(t.ctx)
-		t.kept.current.Store(&bounded)
-		defer t.kept.current.Store(&t.ctx)
+		t.kept = newTxContext(given)
 		given = t.kept
 	}
 	before := dialects.TxUnknown

@@ -5,6 +5,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -228,39 +229,42 @@ func TestAFailedBeginInATransactionBegunByHandDoesNotEndIt(t *testing.T) {
 // for Rollback, which is called exactly because the context has ended.
 func TestADriverThatKeepsBeginTxsContextCanRollBackWhenThatHasEnded(t *testing.T) {
 	for _, keeps := range []bool{false, true} {
-		f := open(t, setup{intercept: true, traits: dialects.Traits{TxKeepsContext: keeps}})
-		var given, rollback context.Context
-		f.conn.begun = func(ctx context.Context) { given = ctx }
-		f.conn.tx = func(tx driver.Tx) driver.Tx {
-			return &observedTx{tx, func() {
-				rollback = given
-				require.Equal(t, keeps, rollback.Err() == nil, "while the driver rolls back")
-				_, bounded := rollback.Deadline()
-				require.Equal(t, keeps, bounded)
-				if keeps {
+		synctest.Test(t, func(t *testing.T) {
+			f := open(t, setup{intercept: true, traits: dialects.Traits{TxKeepsContext: keeps}})
+			var given context.Context
+			rolledBack := false
+			f.conn.begun = func(ctx context.Context) { given = ctx }
+			f.conn.tx = func(tx driver.Tx) driver.Tx {
+				return &observedTx{tx, func() {
+					rolledBack = true
+					_, bounded := given.Deadline()
+					require.Equal(t, keeps, bounded)
+					require.Equal(t, keeps, given.Err() == nil)
 					select {
-					case <-rollback.Done():
-						t.Error("it has ended")
+					case <-given.Done():
+						require.False(t, keeps)
 					default:
+						require.True(t, keeps)
 					}
-				}
-			}}
-		}
-		ctx, cancel := context.WithCancel(context.WithValue(t.Context(), fakedb.TagKey{}, "BeginTx's"))
-		statement, cancelStatement := context.WithCancel(t.Context())
-		tx := newTx(ctx)
-		_, err := f.Begin(statement, tx, false)
-		require.NoError(t, err)
-		f.Began(tx, time.Now())
-		cancelStatement()
-		require.NoError(t, given.Err(), "the first statement's context bounds the beginning alone")
-		require.Equal(t, "BeginTx's", given.Value(fakedb.TagKey{}))
-		cancel()
-		require.ErrorIs(t, given.Err(), context.Canceled, "statements end with their transaction's context")
-		require.NoError(t, tx.End())
-		require.NotNil(t, rollback)
-		require.ErrorIs(t, given.Err(), context.Canceled, "nothing goes on behind the rollback")
-		tx.Release()
+				}}
+			}
+			ctx, cancel := context.WithCancel(context.WithValue(t.Context(), fakedb.TagKey{}, "BeginTx's"))
+			statement, cancelStatement := context.WithCancel(t.Context())
+			tx := newTx(ctx)
+			_, err := f.Begin(statement, tx, false)
+			require.NoError(t, err)
+			f.Began(tx, time.Now())
+			cancelStatement()
+			synctest.Wait()
+			require.NoError(t, given.Err(), "the first statement's context bounds the beginning alone")
+			require.Equal(t, "BeginTx's", given.Value(fakedb.TagKey{}))
+			cancel()
+			require.ErrorIs(t, given.Err(), context.Canceled, "statements end with their transaction's context")
+			require.NoError(t, tx.End())
+			require.True(t, rolledBack)
+			require.ErrorIs(t, given.Err(), context.Canceled, "nothing goes on behind the rollback")
+			tx.Release()
+		})
 	}
 }
 

@@ -3,7 +3,6 @@ package session_test
 import (
 	"context"
 	"errors"
-	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -117,32 +116,36 @@ func commitDeeperFirst(f *fixture, tx *session.Tx) error {
 // context.
 func TestATransactionWhoseOwnStatementsRanInASavepointIsLostWithIt(t *testing.T) {
 	for name, tc := range map[string]struct {
-		ran  []int // depths at which the outermost one's statements ran
-		lost bool
+		steps string // "(": a savepoint begins, ")": it is committed, "x": the outermost one runs a statement
+		lost  bool
 	}{
-		"none":                      {nil, false},
-		"around it":                 {[]int{0}, false},
-		"in it":                     {[]int{1}, true},
-		"in it, and around it":      {[]int{1, 0}, true},
-		"in one that ended already": {[]int{2}, false},
+		"nowhere":                   {"(", false},
+		"around it":                 {"x(", false},
+		"in it":                     {"(x", true},
+		"in it, and around it":      {"x(x", true},
+		"deeper":                    {"((x", true},
+		"deeper, which has ended":   {"((x)", true},
+		"in one that ended already": {"(x)(", false},
+		"in it and another one":     {"(x)(x", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := open(t, setup{inTask: true})
 			outer := f.begin(t.Context())
-			if slices.Contains(tc.ran, 0) {
-				outer.Ran()
-			}
 			ctx, cancel := context.WithCancelCause(t.Context())
-			inner := f.savepoint(ctx)
-			if slices.Contains(tc.ran, 1) {
-				outer.Ran()
-			}
-			if slices.Contains(tc.ran, 2) {
-				require.NoError(t, inner.Commit())
-				inner = f.savepoint(ctx)
+			var open []*session.Tx
+			for _, step := range tc.steps {
+				switch step {
+				case '(':
+					open = append(open, f.savepoint(ctx))
+				case ')':
+					require.NoError(t, open[len(open)-1].Commit())
+					open = open[:len(open)-1]
+				case 'x':
+					outer.Ran()
+				}
 			}
 			cancel(errNo)
-			require.NoError(t, inner.End())
+			require.NoError(t, open[0].End())
 			if !tc.lost {
 				require.NoError(t, outer.Lost())
 				require.NoError(t, outer.Commit())

@@ -56,8 +56,9 @@ func (t *Tx) Refuse(why error) { t.refused = why }
 // Join records that a statement that is no transaction's ran in t.
 func (t *Tx) Join() { t.joined = true }
 
-// Ran records that a statement of t's own ran.
-func (t *Tx) Ran() { t.deepest = max(t.deepest, len(t.session.inner)) }
+// Ran records that a statement of t's own ran. The present depth is the deepest one: when a
+// savepoint ends, forget lowers deepest.
+func (t *Tx) Ran() { t.deepest = len(t.session.inner) }
 
 // Release frees what the merged context needs. It needs no lock.
 func (t *Tx) Release() { t.merged.Swap(nil).Release() }
@@ -429,7 +430,7 @@ func (t *Tx) run(how func() error) error {
 // exactly when database/sql rolls back. It is BeginTx's context until the rollback, then
 // one of its own with a bound.
 type txContext struct {
-	context.Context // BeginTx's, for its values
+	context.Context // BeginTx's, or one that ends with it; for its values
 	current         atomic.Pointer[context.Context]
 }
 

@@ -5,6 +5,7 @@ import (
 	"database/sql/driver"
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -433,17 +434,25 @@ func TestACommitReadsAheadOrRollsBack(t *testing.T) {
 	require.Empty(t, f.stored())
 }
 
-func TestReleaseEndsTheMergedContext(t *testing.T) {
-	f := open(t, setup{intercept: true})
-	var given context.Context
-	f.conn.begun = func(ctx context.Context) { given = ctx }
-	tx := newTx(t.Context())
-	statement, cancel := context.WithCancel(context.Background())
-	_, err := f.Begin(statement, tx, false)
-	require.NoError(t, err)
-	cancel()
-	require.NoError(t, given.Err(), "the first statement's context bounds the beginning alone")
-	tx.Release()
-	require.ErrorIs(t, given.Err(), context.Canceled)
-	tx.Release()
+func TestTheFirstStatementsContextBoundsTheBeginningAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := open(t, setup{intercept: true})
+		var given context.Context
+		statement, cancel := context.WithCancel(context.Background())
+		f.conn.begun = func(ctx context.Context) { given = ctx; cancel(); synctest.Wait() }
+		_, err := f.Begin(statement, newTx(t.Context()), false)
+		require.ErrorIs(t, err, context.Canceled)
+
+		statement, cancel = context.WithCancel(context.Background())
+		f.conn.begun = func(ctx context.Context) { given = ctx }
+		tx := newTx(t.Context())
+		_, err = f.Begin(statement, tx, false)
+		require.NoError(t, err)
+		cancel()
+		synctest.Wait()
+		require.NoError(t, given.Err())
+		tx.Release()
+		require.ErrorIs(t, given.Err(), context.Canceled)
+		tx.Release()
+	})
 }
