@@ -79,10 +79,13 @@ func TestAContendedLockIsNotFreeForOthers(t *testing.T) {
 		var q queue
 		require.True(t, q.mutex.TryLock())
 		ctx, cancel := context.WithCancel(t.Context())
+		require.False(t, q.mutex.Contended())
 		q.join(ctx, 1, q.mutex.Unlock)
 		require.False(t, q.mutex.TryLock())
+		require.True(t, q.mutex.Contended())
 		cancel()
 		synctest.Wait()
+		require.False(t, q.mutex.Contended())
 		require.Equal(t, []int{1}, q.gone)
 		require.False(t, q.mutex.TryLock(), "who waited has left, and who has it has not")
 		q.mutex.Unlock()

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -144,6 +145,46 @@ func TestABufferThatIsFilledWhileItIsReadLosesNothing(t *testing.T) {
 		}
 		require.EqualValues(t, 200, want)
 		require.Zero(t, held.Load())
+	}
+}
+
+// values are rows of one row.
+type values struct {
+	result
+	row []driver.Value
+}
+
+func (v *values) Columns() []string { return make([]string, len(v.row)) }
+
+func (v *values) Next(dest []driver.Value) error {
+	copy(dest, v.row)
+	return nil
+}
+
+// TestWhatARowWeighs: the slots of its values, and what is behind them.
+func TestWhatARowWeighs(t *testing.T) {
+	for name, tc := range map[string]struct {
+		row  []driver.Value
+		want int64
+	}{
+		"nothing":                {nil, 0},
+		"what needs no memory":   {[]driver.Value{nil, true}, 2 * 16},
+		"numbers":                {[]driver.Value{int64(1), 1.5}, 2 * (16 + 8)},
+		"a time":                 {[]driver.Value{time.Now()}, 16 + 24},
+		"a string, and its text": {[]driver.Value{"abc"}, 16 + 16 + 3},
+		"bytes":                  {[]driver.Value{make([]byte, 1000)}, 16 + 24 + 1000},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var held atomic.Int64
+			b, rows := New(&held), &values{row: tc.row}
+			b.Capture(rows)
+			weight, err := b.Add(rows.Next)
+			require.NoError(t, err)
+			require.Equal(t, tc.want, weight)
+			require.Equal(t, tc.want, held.Load())
+			require.NoError(t, b.Next(make([]driver.Value, len(tc.row))))
+			require.Zero(t, held.Load())
+		})
 	}
 }
 
