@@ -213,6 +213,26 @@ func TestReadingForOthersGoesInSteps(t *testing.T) {
 	require.NoError(t, r.Close())
 }
 
+// TestRowsThatTheirOwnerReadsMeanwhileAreNotReadAheadForEver: they may have no end.
+func TestRowsThatTheirOwnerReadsMeanwhileAreNotReadAheadForEver(t *testing.T) {
+	f := open(t, setup{env: session.Env{Buffer: 300 << 10, BufferTotal: 1 << 30, BufferOthers: 1 << 30}})
+	r := f.query("SELECT n FROM numbers LIMIT 1000000", true)
+	dest := make([]driver.Value, 1)
+	for tries := 1; ; tries++ {
+		require.False(t, r.ReadMore(t.Context()))
+		require.LessOrEqual(t, r.Prefix().Bytes(), f.env.Buffer)
+		if r.TooLarge() {
+			require.Equal(t, 2, tries)
+			break
+		}
+		for r.Prefix().Left() {
+			require.NoError(t, r.Next(dest))
+		}
+	}
+	require.NoError(t, r.Close())
+	r.DropPrefix()
+}
+
 func TestReadingForOthersIsTriedAgainOnlyWhereItMayCome(t *testing.T) {
 	canceled, cancel := context.WithCancel(context.Background())
 	cancel()
