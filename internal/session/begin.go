@@ -13,19 +13,19 @@ import (
 // A deferred begin: BeginTx sends nothing, and the first statement begins the
 // transaction.
 
-// suspectTx is the effect of a transaction that did not begin as it should.
+// suspectTx is the effect of a BeginTx that has failed: its options may be in force.
 const suspectTx = dialects.Suspect | dialects.TxControl
 
 var errNotBegun = errors.New("pooldriver: the transaction did not begin")
 
-// Defer has t begin with the next statement.
+// Defer lets t begin with the next statement. Began follows.
 func (s *Session) Defer(t *Tx) { t.session, s.deferred = s, t }
 
 // Deferred is the transaction that begins with the next statement, nil if there is none.
 func (s *Session) Deferred() *Tx { return s.deferred }
 
-// BetweenTxs reports whether no transaction is open. To begin one inside another is for
-// the driver to refuse or to do, at once.
+// BetweenTxs reports whether no transaction is open, so that a begin can be deferred. A
+// begin inside a transaction goes to the driver at once, which may refuse it.
 func (s *Session) BetweenTxs() bool {
 	if s.Begun() {
 		return false
@@ -40,32 +40,33 @@ func (s *Session) BetweenTxs() bool {
 }
 
 // BeginDeferred begins the transaction that was deferred, before the statement of ctx.
-// DeferredBegan follows. If carry is true that statement may carry the begin: then nothing
-// was sent if carried is true.
+// DeferredBegan follows. If carry is true, the begin may travel with that statement. carried
+// reports that it will: nothing was sent yet.
 func (s *Session) BeginDeferred(ctx context.Context, carry bool) (carried bool, err error) {
-	s.deferred.refused = errNotBegun // for a driver that panics
+	s.deferred.refused = errNotBegun // the answer if the driver panics
 	return s.Begin(ctx, s.deferred, carry)
 }
 
-// DeferredBegan says how the begin of a deferred transaction has ended: err is nil, or
-// what each of its statements gets.
+// DeferredBegan records how the begin of a deferred transaction has ended. If err is not
+// nil, each of its statements fails with the error that DeferredBegan returns.
 func (s *Session) DeferredBegan(err error) error {
 	t := s.deferred
 	err = ctxerr.Of(t.ctx, err)
 	if t.refused = err; err == nil {
 		s.deferred = nil
-	} else if s.health == txGone { // there was none
+	} else if s.health == txGone { // no transaction was open that could be gone
 		s.health = s.health.after(txForgotten)
 	}
 	return err
 }
 
-// Begin begins the driver's transaction: by a message of its own or, where the statement
-// that is to follow can carry it and the driver can do so, with that one.
+// Begin begins the driver's transaction. After a success Began follows. If carry is true and
+// the dialect can do so, nothing is sent and the begin travels with the next statement: then
+// carried is true.
 func (s *Session) Begin(ctx context.Context, t *Tx, carry bool) (carried bool, err error) {
 	t.session = s
-	// The first statement's context bounds the beginning, too, and nothing else: a
-	// driver may watch what it is given for as long as the transaction lasts.
+	// The first statement's context bounds the begin and nothing else. A driver may
+	// watch the context that it is given as long as the transaction lasts.
 	given, merged := mergedctx.New(t.ctx, ctx)
 	defer merged.Detach()
 	t.merged.Store(merged)
@@ -93,8 +94,8 @@ func (s *Session) Begin(ctx context.Context, t *Tx, carry bool) (carried bool, e
 	return carried, err
 }
 
-// failedToBegin is for a transaction that may have begun all the same, or left behind for
-// the next one what it set for this one.
+// failedToBegin handles a BeginTx that has failed. The transaction may have begun all the
+// same, and the driver may have set its options for the next one.
 func (s *Session) failedToBegin(t *Tx, before dialects.TxStatus) {
 	s.health, t.real = s.health.after(txCallFailed), nil
 	t.Release()
@@ -102,12 +103,12 @@ func (s *Session) failedToBegin(t *Tx, before dialects.TxStatus) {
 		s.effect |= suspectTx
 	}
 	if before == dialects.TxNone && s.inDriversTx() && t.command(s.server.Rollback) != nil {
-		s.MarkUnusable() // the task's next statements would be in it, and nobody ends it
+		s.MarkUnusable() // later statements of the task would run in it, and nobody would end it
 	}
 }
 
-// Again defers the begin anew, for another session: this one was dead before anything was
-// sent.
+// Again defers the begin once more, for another session. The session of t was dead before
+// anything was sent.
 func (t *Tx) Again() { t.session, t.real, t.kept, t.refused = nil, nil, nil, nil }
 
 // hasBegun reports whether t has begun: it has the driver's transaction, or is a savepoint.

@@ -6,40 +6,40 @@ import (
 	"github.com/pooldriver/pooldriver/dialects"
 )
 
-// What statements leave behind in the session.
+// This file records what statements leave behind in the session.
 
-// ChangesSession are the effects that are there for the task's later statements.
+// ChangesSession are the effects that later statements of the task can see.
 const ChangesSession = dialects.Stateful | dialects.Unresettable
 
-// NeedsSession reports whether a statement has to run on the task's session, because it
-// begins or changes one.
+// NeedsSession reports whether a statement has to run on the task's main session, because it
+// changes session state or may begin or end a transaction.
 func NeedsSession(e dialects.Effect) bool {
 	return e&(ChangesSession|dialects.TxControl|dialects.ForgetPrepared|dialects.NamedPrepared) != 0
 }
 
-// LeavesNothing reports whether a statement's text shows that it changes nothing but
-// data.
+// LeavesNothing reports whether an effect shows that a statement changes only data.
 func LeavesNothing(e dialects.Effect) bool { return e&^dialects.Writes == dialects.Clean }
 
-// Effect is what has run since the session was last reset.
+// Effect is the effect of all statements since the last reset.
 func (s *Session) Effect() dialects.Effect { return s.effect }
 
-// HiddenTx reports that a text has said that a transaction begins, where nobody can be
-// asked.
+// HiddenTx reports whether a text has begun a transaction. It matters where the server does
+// not tell the transaction's state.
 func (s *Session) HiddenTx() bool { return s.hiddenTx }
 
 // Stateful reports whether the borrower's statements have changed the session.
 func (s *Session) Stateful() bool { return s.stateful }
 
-// ByHand reports whether the outermost transaction that is open was begun by a text.
+// ByHand reports whether a text, and not BeginTx, has begun the outermost transaction that is
+// open.
 func (s *Session) ByHand() bool { return s.byHand }
 
-// KeepsForAll says that what the borrower has set holds for every session from now on, so
-// that it is not to be cleaned away.
+// KeepsForAll says that every session gets the state that the borrower has set. Cleaning must
+// not remove it.
 func (s *Session) KeepsForAll() { s.effect &^= ChangesSession }
 
-// recordStatement is called before a statement is sent: if it fails half way, what it
-// began still counts.
+// recordStatement is called before a statement is sent. A statement that fails may have had
+// a part of its effect.
 func (s *Session) recordStatement(st *Statement) {
 	s.RecordEffect(st.Effect)
 	if s.tx != nil && s.traits.PreparedAges && !(LeavesNothing(st.Effect) && dialects.OnlyData(st.Text)) {
@@ -47,7 +47,7 @@ func (s *Session) recordStatement(st *Statement) {
 	}
 }
 
-// RecordEffect records what is about to be done to the session.
+// RecordEffect records an effect that the session is about to have.
 func (s *Session) RecordEffect(e dialects.Effect) {
 	s.effect |= e
 	if e&dialects.ForgetPrepared != 0 && s.traits.PreparedAges {
@@ -58,18 +58,18 @@ func (s *Session) RecordEffect(e dialects.Effect) {
 	}
 }
 
-// RecordResult is called after a statement has run. After one that changes what names
-// mean the prepared statements are not used again. One that may have to do with a
-// transaction, and failed, leaves the session uncertain: not every protocol tells the
-// transaction's state with an error. driver.ErrSkip is neither: nothing ran.
+// RecordResult is called after a statement has run. If the statement changes how names
+// resolve, prepared statements are not used again. If it may begin or end a transaction and
+// has failed, the session is uncertain: not every protocol tells the transaction's state
+// with an error. After driver.ErrSkip nothing is recorded, because nothing ran.
 func (s *Session) RecordResult(e dialects.Effect, err error) {
 	if err != nil || !LeavesNothing(e) {
 		s.recordResultSlow(e, err)
 	}
 }
 
-// recordResultSlow is RecordResult where there is something to do, so that RecordResult is
-// inlined.
+// recordResultSlow is the part of RecordResult that is rarely needed. It is a function of its
+// own so that RecordResult is inlined.
 func (s *Session) recordResultSlow(e dialects.Effect, err error) {
 	if err == driver.ErrSkip {
 		return
@@ -78,7 +78,7 @@ func (s *Session) recordResultSlow(e dialects.Effect, err error) {
 		s.stmts.MarkAllStale()
 	}
 	if e&dialects.TxControl != 0 && s.namesChanged {
-		s.namesSettle(err == nil && s.TxStatus() == dialects.TxNone) // a failed driver is not asked
+		s.namesSettle(err == nil && s.TxStatus() == dialects.TxNone) // after an error the driver is not asked
 	}
 	if err != nil {
 		if e&dialects.TxControl != 0 {
@@ -86,8 +86,8 @@ func (s *Session) recordResultSlow(e dialects.Effect, err error) {
 		}
 		return
 	}
-	// The program counts on it from here on, even if the connection is dead before
-	// anybody looks at it.
+	// The program counts on its state and its transaction from now on, even if the
+	// connection dies before Observe is called.
 	if e&ChangesSession != 0 {
 		s.stateful = true
 	}
@@ -96,7 +96,8 @@ func (s *Session) recordResultSlow(e dialects.Effect, err error) {
 	}
 }
 
-// lastTxStatus is TxStatus or, of a connection that is closed, what the server said last.
+// lastTxStatus is TxStatus. If the connection is closed it is the server's last answer, where
+// the dialect knows that.
 func (s *Session) lastTxStatus() dialects.TxStatus {
 	status := s.TxStatus()
 	if last, ok := s.server.(dialects.LastTxStatus); ok && status == dialects.TxLost {
@@ -109,8 +110,8 @@ func opened(status dialects.TxStatus) bool {
 	return status == dialects.TxOpen || status == dialects.TxFailed || status == dialects.TxLost
 }
 
-// Observe is called at the end of an operation of a task, with what pins the session:
-// open says that a transaction is.
+// Observe is called at the end of an operation of a task. open says that a transaction pins
+// the session. What a lost session had is not changed: the task has to be told of it.
 func (s *Session) Observe(open bool) {
 	if !s.Unusable() {
 		s.stateful = s.effect&ChangesSession != 0
@@ -118,9 +119,10 @@ func (s *Session) Observe(open bool) {
 	}
 }
 
-// namesSettle is for the end of a transaction, or of a savepoint, which is not the whole:
-// it may undo what has changed the meaning of names. What was prepared since has the types
-// of then where a server keeps them.
+// namesSettle is called at the end of a transaction or of a savepoint. A rollback restores
+// how names resolved before, and statements that were prepared meanwhile keep the types of
+// other tables. So no statement is used again. whole is true for a transaction: then nothing
+// is left that could be undone.
 func (s *Session) namesSettle(whole bool) {
 	if s.namesChanged {
 		s.stmts.MarkAllStale()

@@ -9,31 +9,32 @@ import (
 // ErrTxLost is pooldriver.ErrTxLost.
 var ErrTxLost = errors.New("pooldriver: the task has lost its session")
 
-// LostError is an ErrTxLost with what was lost.
+// LostError is an ErrTxLost that says what was lost.
 type LostError struct {
 	what   string
 	since  time.Time // when it began
-	state  bool      // session state
-	final  bool      // nothing brings it back, nor tells that the program knows
-	cause  error     // what ended it, where that is known,
-	inside bool      // or a savepoint in which its own statements ran
+	state  bool      // session state was lost
+	final  bool      // the task gets the error until it ends
+	cause  error     // the end of the context that has ended it; nil if none has
+	inside bool      // cause has ended a savepoint in which statements of its own ran
 	undone bool      // the server has rolled it back after an error
 }
 
 const whatTx = "a transaction"
 
-// LostTx is what the statements of a transaction get that is gone.
+// LostTx is the error of each statement in a transaction that is gone.
 func (s *Session) LostTx() error {
 	return &LostError{what: whatTx, since: s.Since(), undone: s.health != unusable}
 }
 
-// LostState is what a task gets from now on whose session is gone with what its
-// statements have set, or with a transaction begun by hand.
+// LostState is the error of each further statement of a task whose session is gone with its
+// session state, or with a transaction begun by hand.
 func (s *Session) LostState(what string, since time.Time) *LostError {
 	return &LostError{what: what, since: since, state: s.stateful, final: true}
 }
 
-// Final reports whether nothing brings back what was lost.
+// Final reports whether the task gets the error until it ends. Otherwise the task gets it
+// until another transaction begins.
 func (e *LostError) Final() bool { return e.final }
 
 func (e *LostError) Error() string {
@@ -62,6 +63,6 @@ func (e *LostError) Is(target error) bool { return target == ErrTxLost }
 
 func (e *LostError) Unwrap() error { return e.cause }
 
-// ErrOpenInside is the answer to the commit of a transaction in which a savepoint is open.
-// It was rolled back.
+// ErrOpenInside is the error of Commit if a savepoint inside the transaction is open. The
+// transaction was rolled back.
 var ErrOpenInside = errors.New("pooldriver: commit out of order: a transaction that was begun inside this one is still open; this one was rolled back. Transactions of a task end in the reverse order of their beginning; a goroutine that wants one of its own uses NewTask")

@@ -12,17 +12,18 @@ import (
 	"github.com/pooldriver/pooldriver/internal/rowbuffer"
 )
 
-// Reading ahead: the rest of open rows is read into memory, so that their session can be
-// used. What the owner of the rows sees is the same: rows, result sets, column types, and
-// an error where it is.
+// Reading ahead: the rows that the driver has not given yet are read into memory, so that
+// other statements can use the session. The owner of the rows gets the same rows, result
+// sets, column types and errors, in the same order.
 
 // ErrNestedBuffer is pooldriver.ErrNestedBuffer.
 var ErrNestedBuffer = errors.New("pooldriver: rows that are open are larger than pool_nested_buffer")
 
-// errMoreIsLeft: reading ahead has come to the end of its step.
+// errMoreIsLeft: reading ahead has stopped at the end of its step.
 var errMoreIsLeft = errors.New("pooldriver: more rows are left")
 
-// noRoomError is an ErrNestedBuffer that is due to other rows.
+// noRoomError is an ErrNestedBuffer because the rows of all statements together take too much
+// memory.
 type noRoomError struct{ held, most int64 }
 
 func (e *noRoomError) Error() string {
@@ -31,14 +32,15 @@ func (e *noRoomError) Error() string {
 
 func (e *noRoomError) Is(target error) bool { return target == ErrNestedBuffer }
 
-// limits are those of reading ahead beside Env.Buffer, in bytes.
+// limits bound reading ahead, in bytes. Env.Buffer does so, too.
 type limits struct {
-	step  int64 // of what was ever read ahead of these rows
-	total int64 // of what is in memory of all rows
+	step  int64 // bytes that were ever read ahead of these rows
+	total int64 // bytes of all rows in memory
 }
 
-// ReadAhead reads what is left of the open rows into memory, for a statement of their own
-// task. After an error (too large, no room, ctx has ended) the rows go on from there.
+// ReadAhead reads the rest of the open rows into memory, for a statement of their own task.
+// After an error (too large, no room, ctx has ended) the rows stay open, and their owner
+// loses none of them.
 func (s *Session) ReadAhead(ctx context.Context) error {
 	r := s.rows.Load()
 	if r == nil {
@@ -47,12 +49,12 @@ func (s *Session) ReadAhead(ctx context.Context) error {
 	return r.readAhead(ctx, limits{step: math.MaxInt64, total: s.env.BufferTotal})
 }
 
-// firstStep is how much of rows is read ahead at first for others that wait, in bytes.
+// firstStep is the size of the first step of ReadMore, in bytes.
 const firstStep = 256 << 10
 
-// ReadMore reads more of the rows into memory for others that wait: twice as much as last
-// time. done tells that this was all. After an error other than the end of the step, or of
-// the room, the rows are not tried again.
+// ReadMore reads more of the rows into memory, because other tasks wait for a connection.
+// Each step doubles what was read ahead. done reports that all rows are in memory. If
+// another step cannot help, the rows are not Reclaimable any more.
 func (r *Rows) ReadMore(ctx context.Context) (done bool) {
 	env := r.session.env
 	err := r.readAhead(ctx, limits{max(firstStep, 2*r.tried), env.BufferOthers})
@@ -66,8 +68,8 @@ func (r *Rows) ReadMore(ctx context.Context) (done bool) {
 	return false
 }
 
-// Reclaimable reports whether nothing but these rows has happened in their checkout, and
-// reading them ahead may come to an end.
+// Reclaimable reports whether ReadMore may free the session: nothing else has happened in the
+// checkout of the rows, and reading ahead has not come to its limit.
 func (r *Rows) Reclaimable() bool {
 	return r != nil && r.usage == alone && !r.tooMuch && !r.session.Unusable()
 }
@@ -75,14 +77,15 @@ func (r *Rows) Reclaimable() bool {
 // TooLarge reports whether reading ahead has come to its limit.
 func (r *Rows) TooLarge() bool { return r.tooMuch }
 
-// SkipReadAhead has the rows not be read ahead for others again.
+// SkipReadAhead makes the rows not Reclaimable.
 func (r *Rows) SkipReadAhead() { r.tooMuch = true }
 
-// Tried is how many bytes of the rows were read ahead so far.
+// Tried is the number of bytes that were read ahead so far, including those that the owner
+// has taken from memory.
 func (r *Rows) Tried() int64 { return r.tried }
 
-// readAhead reads what is left of the rows into memory and closes the driver's rows. Where
-// nothing else has happened in their checkout, it has lost the session by that.
+// readAhead reads the rest of the rows into memory and closes the driver's rows. The holder
+// is told if the checkout does not use the session any more.
 func (r *Rows) readAhead(ctx context.Context, most limits) error {
 	s := r.session
 	if r.prefix == nil {
@@ -100,12 +103,12 @@ func (r *Rows) readAhead(ctx context.Context, most limits) error {
 		r.usage = detached
 		s.holder.Detached()
 	}
-	r.ahead.Store(b) // the last: from here on the owner needs no lock
+	r.ahead.Store(b) // comes last: from here on the owner reads b without the lock
 	return nil
 }
 
-// room says whether another row may be read into memory, and if not, why. All limits are
-// passed by one row at most for each reader.
+// room returns an error if no other row may be read into memory. Each reader exceeds a limit
+// by one row at most.
 func (r *Rows) room(most limits) error {
 	b, env := r.prefix, r.session.env
 	if b.Bytes() > env.Buffer {
@@ -121,7 +124,7 @@ func (r *Rows) room(most limits) error {
 	return nil
 }
 
-// fill does readAhead's reading.
+// fill reads the rest of all result sets into the prefix.
 func (r *Rows) fill(ctx context.Context, most limits) error {
 	b := r.prefix
 	for {
@@ -129,7 +132,7 @@ func (r *Rows) fill(ctx context.Context, most limits) error {
 		if end, err := r.fillSet(ctx, most); err != nil {
 			return err
 		} else if b.End(end); end != io.EOF {
-			return nil // database/sql reads no further
+			return nil // database/sql does not read on after an error
 		}
 		more := driverconn.HasNextResultSet(r.real)
 		next := io.EOF
@@ -144,8 +147,7 @@ func (r *Rows) fill(ctx context.Context, most limits) error {
 	}
 }
 
-// fillSet reads what is left of a result set. end is what the driver said after its last
-// row.
+// fillSet reads the rest of a result set. end is the driver's error after the last row.
 func (r *Rows) fillSet(ctx context.Context, most limits) (end, _ error) {
 	for read := r.read; !r.ended; {
 		if err := r.room(most); err != nil {

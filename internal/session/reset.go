@@ -8,32 +8,33 @@ import (
 	"github.com/pooldriver/pooldriver/dialects"
 )
 
-// How a session is looked at and reset between two borrowers. What is to be done is
-// decided by its holder.
+// A session is inspected and reset between two borrowers. The holder decides which steps are
+// needed.
 
 // Findings are what is known of a session when a borrower gives it back.
 type Findings struct {
-	// Unusable: the session has to be closed. The driver was not asked.
+	// Unusable: the session has to be closed. The other fields, except Panicked, are zero.
 	Unusable bool
-	// Panicked is what the driver did when it was asked: the session has to be closed.
+	// Panicked is the value with which the driver has panicked during the inspection.
 	Panicked any
-	Status   dialects.TxStatus // by the server, where it can be asked
+	Status   dialects.TxStatus // unknown where the server does not tell
 	Effect   dialects.Effect   // of all statements since the last reset
-	Valid    bool              // the driver's own opinion; true where it has none
-	Doubt    bool              // what begins or ends a transaction has failed
+	Valid    bool              // what driver.Validator says; true if the driver has none
+	Doubt    bool              // a call that begins or ends a transaction has failed
 }
 
-// Inspect looks at what a borrower has left. A driver that has panicked is asked nothing
-// more: it may hold a lock of its own. One that panics here costs the session, and not the
-// program, which has nothing to do with it.
+// Inspect finds what a borrower has left, after GiveBack. A driver that has panicked before
+// is not called, because it may hold a lock of its own. If the driver panics in Inspect, the
+// session is lost, and the panic goes no further: the program's present call has nothing to
+// do with it.
 func (s *Session) Inspect() (f Findings) {
 	if s.effect&dialects.ForgetPrepared != 0 {
-		s.stmts.MarkAllStale() // also what was prepared after that statement
+		s.stmts.MarkAllStale() // also statements that were prepared after the change
 	}
 	s.namesChanged = false
 	if s.stmts.CloseFailed() && s.traits.PreparedAges {
-		// Such as "conn busy". pgx goes on finding the statement by its text, and we do
-		// not know of it any more.
+		// The driver may have refused because rows were open. pgx then still finds the
+		// statement by its text, although the cache does not know it any more.
 		s.effect |= dialects.Suspect | dialects.ForgetPrepared
 	}
 	if s.Unusable() || s.Severed() || s.running > 0 {
@@ -52,8 +53,8 @@ func (s *Session) Inspect() (f Findings) {
 	}
 }
 
-// Left reports whether the connection can still be used, after code of the program has had
-// it. If not the session is unusable.
+// Left reports whether the session can still be used after code of the program has used the
+// driver's connection. If it cannot, the session is unusable.
 func (s *Session) Left() (usable bool) {
 	if s.TxStatus() == dialects.TxLost || s.conn.Validator != nil && !s.conn.Validator.IsValid() {
 		s.MarkUnusable()
@@ -62,18 +63,19 @@ func (s *Session) Left() (usable bool) {
 	return true
 }
 
-// BeginReset and EndReset bracket the way back to the state at connect. Without an EndReset
-// the session is to be closed.
+// BeginReset begins the way back to the state at connect. EndReset ends it. If a step between
+// them fails, the caller closes the session.
 func (s *Session) BeginReset() { s.health = s.health.after(resetBegun) }
 
-// EndReset says that nothing of the last borrower is left.
+// EndReset records that the session is in its state at connect. No reset needs to have begun
+// if the session was healthy and its statements have left nothing.
 func (s *Session) EndReset() {
 	s.effect = dialects.Clean
 	s.health = s.health.after(resetDone)
 }
 
-// Rollback ends the transaction that is open, or may be. open tells that one was; done
-// that none is, which has to be certain.
+// Rollback ends a transaction that is open or may be open. open reports whether one was known
+// to be open. done reports whether certainly none is open now.
 func (s *Session) Rollback(ctx context.Context) (open, done bool) {
 	switch s.server.TxStatus() {
 	case dialects.TxOpen, dialects.TxFailed, dialects.TxImplicit:
@@ -83,8 +85,8 @@ func (s *Session) Rollback(ctx context.Context) (open, done bool) {
 	return open, err == nil && s.server.TxStatus() == dialects.TxNone
 }
 
-// Undo closes the rows and rolls back the transaction of a borrower whose time has ended.
-// open tells that a transaction was open. A driver that panics costs the session.
+// Undo closes the rows and rolls back the transaction of a task that has ended. open reports
+// whether a transaction was open. If the driver panics, the session is unusable.
 func (s *Session) Undo(why error) (open bool, panicked any) {
 	defer func() {
 		if panicked = recover(); panicked != nil {
@@ -103,13 +105,13 @@ func (s *Session) Undo(why error) (open bool, panicked any) {
 
 var errTooManyForgotten = errors.New("too many of its statements were forgotten")
 
-// maxForgotten is the number of forgotten statements after which a session is replaced:
-// see stmtcache.Cache.Forgotten. To close each instead would cost a round trip.
+// maxForgotten is the number of forgotten statements (stmtcache.Cache.Forgotten) after which a
+// session is replaced. Closing each of them would cost a round trip.
 const maxForgotten = 10_000
 
-// Clean brings the session back to its state at connect, but for what the program's
-// AfterConnect has set. always has it cleaned also of what no text shows. The error is
-// dialects.ErrCannotClean where only a new connection is clean.
+// Clean brings the session back to its state at connect, before the program's AfterConnect.
+// If always is true, it also removes state that no statement's text has shown. The error is
+// dialects.ErrCannotClean if only a new connection is clean.
 func (s *Session) Clean(ctx context.Context, always bool) error {
 	effect := s.effect
 	if always {
@@ -128,10 +130,11 @@ func (s *Session) Clean(ctx context.Context, always bool) error {
 	return nil
 }
 
-// RoleDoubt reports whether the server has refused what only a primary does.
+// RoleDoubt reports whether the server has refused to write since the last EndRoleDoubt. It
+// may not be a primary any more.
 func (s *Session) RoleDoubt() bool { return s.roleDoubt }
 
-// EndRoleDoubt says that the server was asked.
+// EndRoleDoubt records that CheckRole was called.
 func (s *Session) EndRoleDoubt() { s.roleDoubt = false }
 
 // CheckRole asks the server whether it is what the DSN asks for.
@@ -142,11 +145,12 @@ func (s *Session) CheckRole(ctx context.Context) error {
 	return nil
 }
 
-// ErrFoundDead is why a session that died while it was idle is not lent.
+// ErrFoundDead is the error of CheckIdle if the server has ended the session.
 var ErrFoundDead = errors.New("pooldriver: the server has closed the connection")
 
-// CheckIdle is called before an idle session is lent: a dead one is found here, not by the
-// borrower's statement. dead tells that the server had ended it.
+// CheckIdle is called before an idle session is lent, so that no statement of the borrower
+// fails on a dead session. dead reports whether the server has ended the session. err is nil
+// if the session can be lent.
 func (s *Session) CheckIdle(ctx context.Context) (dead bool, err error) {
 	switch s.server.Peek() {
 	case dialects.Dead:
@@ -164,15 +168,15 @@ func (s *Session) CheckIdle(ctx context.Context) (dead bool, err error) {
 	return false, nil
 }
 
-// PingServer asks the server for a sign of life, for PingTimeout at the most.
+// PingServer asks the server for a sign of life, and waits PingTimeout at most.
 func (s *Session) PingServer(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, s.env.PingTimeout)
 	defer cancel()
 	return s.server.Ping(ctx)
 }
 
-// askTxStatus has the server tell the state of the transaction anew, and reports whether it
-// has.
+// askTxStatus pings, because the answer contains the transaction's state, and reports whether
+// the server has answered.
 func (s *Session) askTxStatus() (answered bool) {
 	s.running++
 	err := s.PingServer(context.Background())
@@ -183,8 +187,8 @@ func (s *Session) askTxStatus() (answered bool) {
 	return err == nil
 }
 
-// EndsTx reports whether an error was the end of the transaction: a deadlock on MySQL, a
-// full disk on SQLite. What follows would run outside of it.
+// EndsTx reports whether the server has ended the transaction with an error: a deadlock on
+// MySQL, a full disk on SQLite. Later statements would run outside of the transaction.
 func (s *Session) EndsTx(said dialects.Diagnosis, effect dialects.Effect) bool {
 	if said&dialects.TxEnded != 0 && (!s.traits.WritesAlone || effect&dialects.Writes != 0) {
 		return true
@@ -195,7 +199,7 @@ func (s *Session) EndsTx(said dialects.Diagnosis, effect dialects.Effect) bool {
 	return s.server.TxStatus() == dialects.TxNone
 }
 
-// CloseStatements closes what is prepared, where that does not end with the session.
+// CloseStatements closes the kept statements, unless they end with the session.
 func (s *Session) CloseStatements() {
 	if !s.traits.StatementsEndWithSession {
 		s.stmts.CloseAll()

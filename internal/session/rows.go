@@ -13,25 +13,24 @@ import (
 	"github.com/pooldriver/pooldriver/internal/stmtcache"
 )
 
-// Rows are the driver's rows of one query. They are read under the session's lock until
-// they have been read into memory: then their owner needs no lock, and the session may be
-// somebody else's.
+// Rows are the driver's rows of one query. They are read under the session's lock. When they
+// are in memory their owner needs no lock, and the session may have another borrower.
 type Rows struct {
 	session *Session
 	real    driver.Rows
-	stmt    *stmtcache.Stmt // whose rows they are; nil if the text was not prepared
+	stmt    *stmtcache.Stmt // the prepared statement; nil if the text was sent as it is
 
-	// ahead is what was read ahead, when that is all there is to read. lost is why there
-	// is no more to read. They are read without the lock.
+	// ahead has all further rows, once they are in memory. lost is why the further rows
+	// are gone. Both are read without the lock.
 	ahead atomic.Pointer[rowbuffer.Buffer]
 	lost  atomic.Pointer[error]
 
 	live    bool // the driver's rows are open
 	ended   bool // the driver has said io.EOF for this result set
-	tooMuch bool // reading ahead has come to its limit
+	tooMuch bool // reading ahead has reached its limit
 	usage   usage
-	tried   int64             // bytes that were read ahead, also if they are not in memory any more
-	prefix  *rowbuffer.Buffer // read ahead, and not all
+	tried   int64             // bytes that were ever read ahead
+	prefix  *rowbuffer.Buffer // the next rows, if they were read ahead, and others follow
 	chunk   []byte            // for copies, see own
 }
 
@@ -60,20 +59,20 @@ func (s *Session) OpenRows(r *Rows, real driver.Rows, stmt *stmtcache.Stmt, deta
 	s.rows.Store(r)
 }
 
-// Rows are those that are read from the driver; nil: none. It needs no lock.
+// Rows are the rows that are read from the driver; nil: none. It needs no lock.
 func (s *Session) Rows() *Rows { return s.rows.Load() }
 
-// Buffer is what was read ahead, when that is all there is to read. It needs no lock; its
-// owner alone uses it.
+// Buffer has all further rows once they are in memory, and is nil before. It needs no lock.
+// Only the owner of the rows uses the buffer.
 func (r *Rows) Buffer() *rowbuffer.Buffer { return r.ahead.Load() }
 
-// Gone reports whether Lost is all there is to read. It needs no lock.
+// Gone reports whether the further rows are lost. It needs no lock.
 func (r *Rows) Gone() bool { return r.lost.Load() != nil }
 
 // Live reports whether the driver's rows are open.
 func (r *Rows) Live() bool { return r.live }
 
-// Lost is why there is no more, nil if the rows are not gone. It needs no lock.
+// Lost is why the further rows are lost, nil if they are not. It needs no lock.
 func (r *Rows) Lost() error {
 	if why := r.lost.Load(); why != nil {
 		return *why
@@ -85,14 +84,14 @@ func (r *Rows) Lost() error {
 // session. It needs no lock: when ahead is there, usage does not change any more.
 func (r *Rows) Detached() bool { return r.ahead.Load() != nil && r.usage == detached }
 
-// Attach says that something else happens in the rows' checkout.
+// Attach records that something else happens in the checkout of the rows.
 func (r *Rows) Attach() {
 	if r.usage == alone {
 		r.usage = shared
 	}
 }
 
-// Keep has the rows use the session in the place of their checkout.
+// Keep records that the checkout has ended, and that the rows use the session in its place.
 func (r *Rows) Keep() { r.usage = inPlace }
 
 // LetGo ends what Keep began, and reports whether the rows used the session so.
@@ -104,7 +103,7 @@ func (r *Rows) LetGo() bool {
 	return true
 }
 
-// Prefix is what was read ahead, if it is not all; else nil.
+// Prefix has the next rows if they were read ahead and others follow. Otherwise it is nil.
 func (r *Rows) Prefix() *rowbuffer.Buffer { return r.prefix }
 
 // Columns are the names of the columns of this result set.
@@ -123,8 +122,8 @@ func (r *Rows) Column(i int) driverconn.ColumnType {
 	return driverconn.ColumnTypeOf(r.real, i)
 }
 
-// Next reads a row. Where others may read ahead, its bytes stay what they are when the
-// driver reads on.
+// Next reads a row. Where rows may be read ahead, its bytes do not change when the driver
+// reads on.
 func (r *Rows) Next(dest []driver.Value) error {
 	if p := r.prefix; p != nil {
 		if p.Left() {
@@ -135,7 +134,7 @@ func (r *Rows) Next(dest []driver.Value) error {
 	return r.read(dest)
 }
 
-// read reads a row of the driver's.
+// read reads a row from the driver.
 func (r *Rows) read(dest []driver.Value) error {
 	s := r.session
 	s.running++
@@ -149,14 +148,14 @@ func (r *Rows) read(dest []driver.Value) error {
 		if errors.Is(err, driver.ErrBadConn) || s.TxStatus() == dialects.TxLost {
 			s.MarkUnusable()
 		}
-	case !s.traits.BytesKept && (s.inTask || r.usage == alone): // else nobody reads ahead
+	case !s.traits.BytesKept && (s.inTask || r.usage == alone): // otherwise nobody reads ahead
 		r.own(dest)
 	}
 	return err
 }
 
-// noBytes is a value of length zero, which is not NULL: a part of a chunk would be nil
-// where there is no chunk yet.
+// noBytes is an empty value, which is not NULL. A slice of a nil chunk would be nil, that is
+// NULL.
 var noBytes driver.Value = []byte{}
 
 // own copies the byte slices of a row out of the driver's memory, those of several rows
@@ -180,8 +179,8 @@ func (r *Rows) own(row []driver.Value) {
 	}
 }
 
-// Chunks grow with the number of rows: a value that the program keeps keeps its whole
-// chunk.
+// Chunks grow with the number of rows. A value that the program keeps holds its whole chunk
+// in memory, so chunks of few rows are small.
 const (
 	chunkLeast = 64
 	chunkMost  = 4096
@@ -201,7 +200,7 @@ func (r *Rows) NextResultSet() error {
 		if p.Behind() {
 			return p.NextSet()
 		}
-		r.dropPrefix() // rows of this set that nobody wanted
+		r.dropPrefix() // the owner does not want the rows of this set
 	}
 	return r.readSet()
 }
@@ -221,8 +220,9 @@ func (r *Rows) readSet() error {
 	return r.diagnosed(err)
 }
 
-// diagnosed acts on an error that came with the rows: a server may find only at the third
-// row that it must not write. That nothing was sent is not true of them.
+// diagnosed acts on an error of the driver's rows: a server may notice as late as at the third
+// row that it must not write. A driver may say that nothing was sent. Of open rows that is
+// not true.
 func (r *Rows) diagnosed(err error) error {
 	if err == nil || err == io.EOF {
 		return err
@@ -235,8 +235,8 @@ func (r *Rows) diagnosed(err error) error {
 	return err
 }
 
-// Close closes the driver's rows. If the driver panics the rows are gone, and the session
-// is unusable.
+// Close closes the driver's rows. If the driver panics, the rows are lost and the session is
+// unusable.
 func (r *Rows) Close() (err error) {
 	s := r.session
 	r.live = false
@@ -267,20 +267,20 @@ func (r *Rows) Close() (err error) {
 // their connection.
 var ErrRowsLost = errors.New("pooldriver: the connection of these rows is gone: the driver has panicked")
 
-// giveUp drops the rest of the rows: whoever reads on is told why.
+// giveUp drops the further rows. The owner gets why when it reads on.
 func (r *Rows) giveUp(why error) {
 	r.dropPrefix()
 	r.lost.CompareAndSwap(nil, &why)
 }
 
-// LoseSession gives up rows whose session belongs to somebody else.
+// LoseSession gives up rows whose session has another borrower.
 func (r *Rows) LoseSession() {
 	r.live = false
 	r.session.rows.CompareAndSwap(r, nil)
 	r.giveUp(ErrRowsLost)
 }
 
-// Abandon ends the rows, whose task or transaction has ended.
+// Abandon closes the rows, because their task or transaction has ended.
 func (r *Rows) Abandon(why error) {
 	if r.LetGo() {
 		r.session.holder.Detached()
@@ -290,7 +290,7 @@ func (r *Rows) Abandon(why error) {
 	_ = r.Close()
 }
 
-// DropPrefix drops what was read ahead, and is not all.
+// DropPrefix drops the rows of Prefix.
 func (r *Rows) DropPrefix() { r.dropPrefix() }
 
 func (r *Rows) dropPrefix() {

@@ -1,9 +1,9 @@
-// Package session has one session on a database server: the driver's connection with all
-// that has happened on it. It knows its transactions, its open rows, its prepared
-// statements, what its statements have left behind, and how it is reset.
+// Package session has one session on a database server: the driver's connection, with its
+// transactions, its open rows, its prepared statements and the effects of its statements.
+// It also inspects and resets the session between two borrowers.
 //
-// It does not know who uses it, nor that it is pooled: what goes beyond one session it
-// asks its [Holder].
+// The package knows neither the users of a session nor the pool. A session calls its
+// [Holder] for everything that concerns more than this one session.
 package session
 
 import (
@@ -24,36 +24,38 @@ type Env struct {
 	Statements int
 	// CleanTimeout bounds a rollback and a reset, PingTimeout a ping.
 	CleanTimeout, PingTimeout time.Duration
-	// Buffer is the most that is read into memory of one statement's rows, in bytes,
-	// BufferTotal that of all statements, BufferOthers that of all statements where it
-	// is done for others that wait.
+	// Buffer limits the rows of one statement in memory, in bytes. BufferTotal limits
+	// the rows of all statements, where a statement of the same task needs the session.
+	// BufferOthers limits them where other tasks wait for a connection.
 	Buffer, BufferTotal, BufferOthers int64
-	// Buffered is how many bytes of rows are in memory, ReadAheads how many rows were
-	// read ahead so far.
-	Buffered   *atomic.Int64
+	// Buffered is the number of bytes of rows in memory.
+	Buffered *atomic.Int64
+	// ReadAheads counts the driver.Rows that were read into memory to their end.
 	ReadAheads *atomic.Uint64
 }
 
-// Holder is what a session asks, and tells, where others are concerned. It is called
-// under the session's lock.
+// Holder is the owner of a session. Its methods are called under the session's lock.
 type Holder interface {
-	// Diagnosed is told what an error says of the server.
+	// Diagnosed is called with what an error of the driver says of the server. It is not
+	// called for an error that says nothing of the server.
 	Diagnosed(said dialects.Diagnosis)
-	// RowsFailed is told that a statement has failed while its rows were read.
+	// RowsFailed is called when the driver has returned an error for rows of a statement
+	// that had succeeded.
 	RowsFailed()
-	// StatementsExhausted closes prepared statements of other sessions: the server has
-	// as many as it allows.
+	// StatementsExhausted is called when the server has reached its limit of prepared
+	// statements. The holder closes prepared statements of other sessions.
 	StatementsExhausted()
-	// CountedOnTx is told that a transaction has ended on which other statements of the
-	// task count.
+	// CountedOnTx is called when a context has ended a transaction in which other
+	// statements of the task ran.
 	CountedOnTx(*LostError)
-	// Detached is told that a checkout does not need the session any more: its rows
-	// are in memory.
+	// Detached is called when a checkout does not use the session any more, because its
+	// rows are in memory.
 	Detached()
 }
 
-// Session is one session. Its lock is held while the driver works, and protects all
-// fields that are not atomic; methods need the lock unless they say otherwise.
+// Session is one session. Its lock is held during every call of the driver, and protects
+// all fields that are not atomic. The caller of a method holds the lock, unless the
+// method's comment says that it needs none.
 type Session struct {
 	fairlock.Mutex
 
@@ -62,51 +64,53 @@ type Session struct {
 	conn   driverconn.Conn
 	traits dialects.Traits
 	holder Holder
-	counts bool // the server's session counts what is sent
-	// irreplaceable: the session is its whole database, see dialects.Irreplaceable.
+	counts bool // server counts what is sent
+	// irreplaceable: the database ends with the session, see dialects.Irreplaceable.
 	irreplaceable bool
 
 	stmts stmtcache.Cache
 
-	// effect is what has run since the session was last reset.
+	// effect is the effect of all statements since the last reset.
 	effect dialects.Effect
 	health health
-	// namesChanged: names may resolve differently since the transaction began or,
-	// outside of one, since the last one. Only where prepared statements age.
+	// namesChanged: a statement has changed how names resolve, and the end of a
+	// transaction may undo that. It is set only under the trait PreparedAges.
 	namesChanged bool
-	// roleDoubt: its server has refused what only a primary does.
+	// roleDoubt: the server has refused to write, as a server does that is not a primary.
 	roleDoubt bool
 	// severed: Sever was called.
 	severed atomic.Bool
-	// running counts calls of the driver that have not returned. Between two uses it
-	// is 0, unless a call panicked.
+	// running counts the calls of the driver that have not returned. A call that has
+	// panicked stays counted. Between two operations running is 0 unless a call panicked.
 	running int
-	sent    uint64 // the server's count when the last call began
+	sent    uint64 // Sent of server when the last call began
 
-	// What follows is of the present borrower: see Lend.
+	// The following fields concern the present borrower: see Lend.
 
-	// inTask: several may use the session, so statements may join its transaction.
+	// inTask: the borrower is a task. Several checkouts may use the session, and their
+	// statements may join its transaction.
 	inTask   bool
-	tx       *Tx   // begun by Begin, not ended
-	inner    []*Tx // savepoints, the innermost last
+	tx       *Tx   // the transaction of BeginTx that is open or deferred
+	inner    []*Tx // the open savepoints, the innermost one last
 	deferred *Tx   // begins with the next statement
-	// hiddenTx: a text has said that a transaction begins, and nobody can be asked.
+	// hiddenTx: the text of a statement begins a transaction. It matters where the server
+	// does not tell the transaction's state.
 	hiddenTx bool
-	// stateful: statements have changed the session, as far as is known.
+	// stateful: statements of the borrower have changed the session.
 	stateful bool
-	// byHand: the outermost transaction that is open was begun by a text.
+	// byHand: a text, and not BeginTx, has begun the outermost transaction that is open.
 	byHand bool
-	// schemaGeneration changes whenever tables may have changed that a transaction of
-	// the task has used: when it begins, by a statement that is not known to change
-	// data only, and by the rollback of a savepoint, which releases locks.
+	// schemaGeneration changes whenever a table that the task's transaction has used may
+	// have changed: when the transaction begins, with a statement that may change tables,
+	// and at the rollback to a savepoint, which releases locks on tables.
 	schemaGeneration uint64
 
-	// rows are those that are read from the driver. They change under the lock.
+	// rows are the rows that are read from the driver. The field changes under the lock.
 	rows atomic.Pointer[Rows]
 }
 
-// Init makes s the session of server, whose traits are those of its template unless it
-// knows better.
+// Init makes s the session of server. traits are those of the template; they are not used
+// if server has traits of its own.
 func (s *Session) Init(env *Env, server dialects.Session, traits dialects.Traits, holder Holder) {
 	if known, ok := server.(dialects.ConnTraits); ok {
 		traits = known.Traits()
@@ -129,7 +133,7 @@ func (s *Session) Server() dialects.Session { return s.server }
 // Traits are the driver's. They do not change, and need no lock.
 func (s *Session) Traits() *dialects.Traits { return &s.traits }
 
-// Irreplaceable reports whether the session is its whole database. It needs no lock.
+// Irreplaceable reports whether the database ends with the session. It needs no lock.
 func (s *Session) Irreplaceable() bool { return s.irreplaceable }
 
 // DriverConn is the driver's own connection, for Raw.
@@ -140,13 +144,15 @@ func (s *Session) DriverConn() driver.Conn {
 	return s.conn.Driver
 }
 
-// Lend begins the time of a borrower: of a task, or of a checkout without one.
+// Lend gives the session to a borrower: to a task or, if inTask is false, to a checkout
+// without a task.
 func (s *Session) Lend(inTask bool) {
 	s.inTask = inTask
 	s.hiddenTx, s.stateful, s.byHand = false, false, false
 }
 
-// GiveBack ends it. A transaction that is open is the server's affair from here on.
+// GiveBack takes the session from its borrower. A transaction that is open stays open on
+// the server until the session is reset.
 func (s *Session) GiveBack() {
 	if s.tx != nil || s.inner != nil || s.deferred != nil {
 		s.tx, s.inner, s.deferred = nil, nil, nil
@@ -154,7 +160,8 @@ func (s *Session) GiveBack() {
 	s.health = s.health.after(txForgotten)
 }
 
-// call and returned bracket every call of the driver. A panic leaves running above 0.
+// call and returned bracket a call of the driver that may send something. If the driver
+// panics, running stays above 0.
 func (s *Session) call() {
 	s.running++
 	if s.counts {
@@ -164,11 +171,11 @@ func (s *Session) call() {
 
 func (s *Session) returned() { s.running-- }
 
-// Calls is the number of calls of the driver that have not returned: 0 between two uses,
-// but for those that have panicked.
+// Calls is the number of calls of the driver that have not returned. Between two operations
+// these are the calls that have panicked.
 func (s *Session) Calls() int { return s.running }
 
-// Guard calls f, which calls the driver in our place. If f panics, Calls tells.
+// Guard calls f, which calls the driver itself. If f panics, Calls counts that.
 func (s *Session) Guard(f func() error) error {
 	s.running++
 	err := f()
@@ -177,7 +184,7 @@ func (s *Session) Guard(f func() error) error {
 }
 
 // Unsent reports whether nothing was handed to the network since the last call began.
-// counted is false where nobody counts.
+// counted is false where the dialect does not count what is sent.
 func (s *Session) Unsent() (unsent, counted bool) {
 	if !s.counts {
 		return false, false
@@ -186,8 +193,9 @@ func (s *Session) Unsent() (unsent, counted bool) {
 	return n == s.sent, true
 }
 
-// TxStatus asks the server's session where its answer is at hand, or where something has
-// happened that makes it worth asking (SQLite: a microsecond).
+// TxStatus is the transaction's state by the server's last answer. Where that answer costs
+// something (SQLite: a microsecond), the dialect is asked only if a transaction may be open
+// by a text or after an error. Otherwise the status is unknown.
 func (s *Session) TxStatus() dialects.TxStatus {
 	if s.traits.StatusKnown || s.health == uncertain || s.health == txGone || s.effect&dialects.TxControl != 0 {
 		return s.server.TxStatus()
@@ -195,9 +203,8 @@ func (s *Session) TxStatus() dialects.TxStatus {
 	return dialects.TxUnknown
 }
 
-// Sever cuts the network connection under a call of the driver that does not end. It
-// needs no lock: either whoever has the lock sees it at the end, or inspects the session
-// later.
+// Sever cuts the network connection, so that a call of the driver that does not end fails.
+// It needs no lock. The session is not lent again, because Inspect finds it severed.
 func (s *Session) Sever() {
 	s.severed.Store(true)
 	if c, ok := s.server.(dialects.Severable); ok {
@@ -205,14 +212,16 @@ func (s *Session) Sever() {
 	}
 }
 
-// MarkSevered is Sever for a session whose present call is left alone.
+// MarkSevered has the session closed when it comes back, as Sever does, without cutting the
+// network connection.
 func (s *Session) MarkSevered() { s.severed.Store(true) }
 
-// Severed reports whether Sever was called. It needs no lock.
+// Severed reports whether Sever or MarkSevered was called. It needs no lock.
 func (s *Session) Severed() bool { return s.severed.Load() }
 
-// severAfter is for calls of the driver that know no context: a call that takes longer
-// than CleanTimeout has its connection cut, where the dialect can do that. spare ends it:
+// severAfter bounds a call of the driver that takes no context. If the call takes longer
+// than CleanTimeout, its network connection is cut, where the dialect can do that. spare
+// ends the bound:
 //
 //	defer s.spare(s.severAfter())
 func (s *Session) severAfter() *time.Timer {
@@ -224,11 +233,12 @@ func (s *Session) severAfter() *time.Timer {
 
 func (s *Session) spare(cut *time.Timer) {
 	if cut != nil && !cut.Stop() {
-		s.MarkUnusable() // also where the call has just succeeded
+		s.MarkUnusable() // the connection is cut, even if the call has succeeded
 	}
 }
 
-// Diagnose acts on what an error says of the session's server.
+// Diagnose finds what an error of the driver says of the server, records it, and passes it
+// to the holder.
 func (s *Session) Diagnose(err error) dialects.Diagnosis {
 	said := s.env.Dialect.Diagnose(err)
 	if said&dialects.RoleDoubt != 0 {

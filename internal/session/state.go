@@ -26,9 +26,9 @@ type event uint8
 
 const (
 	txCallFailed event = iota // what begins or ends a transaction
-	txEnded                   // by the server
+	txEnded                   // the server has ended the transaction by an error
 	txForgotten               // the program has ended the transaction, or has given the session back
-	lost                      // the connection, or the trust in it
+	lost                      // the connection is lost, or cannot be trusted
 	resetBegun
 	resetDone
 	sessionClosed
@@ -51,7 +51,7 @@ func (h health) after(e event) health {
 		return max(h, txGone)
 	case txForgotten:
 		if h == txGone {
-			return uncertain // the driver may still believe in the transaction
+			return uncertain // for the driver the transaction may still be open
 		}
 	case resetBegun:
 		return resetting
@@ -66,14 +66,14 @@ func (h health) after(e event) health {
 // MarkUnusable has the session closed when it comes back.
 func (s *Session) MarkUnusable() { s.health = s.health.after(lost) }
 
-// Healthy reports whether nothing is known that speaks against the session.
+// Healthy reports whether no call has failed in a way that makes the session doubtful.
 func (s *Session) Healthy() bool { return s.health == healthy }
 
 // Unusable reports whether the session is never to be lent again.
 func (s *Session) Unusable() bool { return s.health >= unusable }
 
-// CheckLost marks a session unusable that the driver has closed: a context that ended may
-// have closed it while rows were open.
+// CheckLost marks the session unusable if the driver has closed it. A driver may do so when
+// a context ends while rows are open.
 func (s *Session) CheckLost() dialects.TxStatus {
 	status := s.TxStatus()
 	if status == dialects.TxLost {
@@ -82,5 +82,5 @@ func (s *Session) CheckLost() dialects.TxStatus {
 	return status
 }
 
-// Closed ends the session for good; its server's session is closed by the caller.
+// Closed records that the session has ended. The caller closes the dialect's session.
 func (s *Session) Closed() { s.health = s.health.after(sessionClosed) }

@@ -9,13 +9,13 @@ import (
 	"github.com/pooldriver/pooldriver/internal/stmtcache"
 )
 
-// Statement is a text to be executed with its arguments, which are as the driver wants
-// them.
+// Statement is a text to be executed, with its arguments. Convert makes the arguments what
+// the driver expects.
 type Statement struct {
 	Text   string
 	Effect dialects.Effect
 	Args   []driver.NamedValue
-	// Prepared executes it; nil: the text is sent as it is.
+	// Prepared is the prepared statement that is executed; nil: the text is sent as it is.
 	Prepared *stmtcache.Stmt
 }
 
@@ -38,8 +38,8 @@ func (s *Session) Exec(ctx context.Context, st *Statement) (res driver.Result, e
 	return res, err
 }
 
-// Query runs a query. The names of its columns are nil where the driver has to be asked
-// again.
+// Query runs a query. columns are the names of its columns. They are nil if the driver has
+// panicked when it was asked for them: Rows.Columns asks again.
 func (s *Session) Query(ctx context.Context, st *Statement) (rows driver.Rows, columns []string, err error) {
 	s.recordStatement(st)
 	s.call()
@@ -55,9 +55,9 @@ func (s *Session) Query(ctx context.Context, st *Statement) (rows driver.Rows, c
 	return rows, columns, err
 }
 
-// columnsOf asks the driver for the names of the columns, which database/sql is about to
-// do. If the driver panics it is asked again when database/sql does, where that can be
-// survived.
+// columnsOf asks the driver for the names of the columns, because database/sql is about to ask
+// for them. If the driver panics, it is asked again when database/sql asks. database/sql
+// survives a panic there, and does not survive one in Query.
 func columnsOf(rows driver.Rows) (names []string) {
 	defer func() { _ = recover() }()
 	return rows.Columns()
@@ -71,7 +71,7 @@ func (s *Session) Ping(ctx context.Context) error {
 	return err
 }
 
-// Command executes a statement of ours.
+// Command executes a statement of this package or of its caller, and not of the program.
 func (s *Session) Command(ctx context.Context, text string, args ...driver.NamedValue) error {
 	return s.conn.Command(ctx, text, args...)
 }
@@ -79,8 +79,8 @@ func (s *Session) Command(ctx context.Context, text string, args ...driver.Named
 // Statements are the prepared statements that are kept.
 func (s *Session) Statements() *stmtcache.Cache { return &s.stmts }
 
-// Kept returns the kept statement of a text, nil if there is none that is valid from
-// generation on.
+// Kept returns the kept statement of a text, or nil if there is none that is valid in the
+// given generation of the text.
 func (s *Session) Kept(text string, generation uint64) *stmtcache.Stmt {
 	return s.stmts.Get(text, generation, s.currentSchema())
 }
@@ -111,8 +111,8 @@ func (s *Session) currentSchema() uint64 {
 	return s.schemaGeneration
 }
 
-// Convert converts the arguments of st for the driver. The driver, or code of the
-// program, may panic; if fatal, Calls tells then.
+// Convert converts the arguments of st for the driver. The driver or code of the program may
+// panic. If fatal is true, Calls counts that.
 func (s *Session) Convert(st *Statement, fatal bool) (err error) {
 	if fatal {
 		s.running++
@@ -129,7 +129,7 @@ func (s *Session) Convert(st *Statement, fatal bool) (err error) {
 	return err
 }
 
-// Converter returns what converts arguments for a statement, and holds without the lock.
+// Converter returns what converts arguments for a statement. It may be used without the lock.
 func (s *Session) Converter(prepared *stmtcache.Stmt) driverconn.Converter {
 	if prepared == nil {
 		return driverconn.ConverterOf(s.conn.Checker, nil)
@@ -155,8 +155,8 @@ func (s *Session) TakesArgsAsGiven(args []driver.NamedValue) bool {
 	return s.traits.ArgsAsGiven || s.conn.Checker == nil && driverconn.AllPlain(args)
 }
 
-// Fits reports whether a prepared statement can be executed with arguments of these
-// kinds. If not it is not used again.
+// Fits reports whether the prepared statement of st can be executed with arguments of these
+// kinds. If it cannot, it is not used again.
 func (s *Session) Fits(st *Statement) bool {
 	if !s.traits.PreparedKeepsTypes || st.Prepared.Fits(st.Args) {
 		return true
@@ -165,9 +165,9 @@ func (s *Session) Fits(st *Statement) bool {
 	return false
 }
 
-// DropStale closes the kept statement of a text that is about to be sent as it is, if no
-// Prepare would get it any more. A driver that keeps statements by their texts (pgx) would
-// take it instead of a new one.
+// DropStale closes the kept statement of a text, if it is not valid any more, before the text
+// is sent as it is. A driver that finds prepared statements by their texts (pgx) would
+// execute the old statement.
 func (s *Session) DropStale(text string, generation uint64) {
 	s.running++
 	s.stmts.DropStale(text, generation, s.currentSchema())
@@ -181,9 +181,8 @@ func (s *Session) Drop(text string) {
 	s.running--
 }
 
-// ReturnStatements closes all kept statements and asks the server for a sign of life, which
-// comes when it has seen to what was sent before: MySQL does not answer the closing of a
-// statement.
+// ReturnStatements closes all kept statements, and then pings. MySQL does not answer the
+// closing of a statement: when it answers the ping, it has closed the statements.
 func (s *Session) ReturnStatements(ctx context.Context) {
 	if s.stmts.Len() == 0 {
 		return
@@ -197,10 +196,10 @@ func (s *Session) ReturnStatements(ctx context.Context) {
 	}
 }
 
-// MayRenew reports whether a statement that turned out stale can be prepared and executed
-// again. Not in a transaction, and not where it may have called code on the server that
-// has done something before it failed. Nor a script that writes: SQLite's driver runs its
-// statements one after the other, each prepared and committed by itself.
+// MayRenew reports whether a statement that the server has called stale can be prepared and
+// executed again: it must not have changed anything. In a transaction the program decides. A
+// statement that calls code on the server may have committed something before it failed. So
+// may a script that writes: SQLite's driver prepares and commits its statements one by one.
 func (s *Session) MayRenew(st *Statement) bool {
 	if s.Begun() || st.Effect&(dialects.Suspect|dialects.TxControl) != 0 {
 		return false

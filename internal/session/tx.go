@@ -14,25 +14,26 @@ import (
 	"github.com/pooldriver/pooldriver/internal/mergedctx"
 )
 
-// Tx is a transaction on a session. In a task, one that begins while another is open is a
-// savepoint in it. Its fields need the session's lock, but for those that do not change.
+// Tx is a transaction on a session. In a task, a transaction that begins while another one
+// is open is a savepoint. The session's lock protects its fields, except those that do not
+// change.
 type Tx struct {
-	session   *Session  // nil: deferred, and not attached yet
-	real      driver.Tx // nil: not begun yet, or a savepoint,
-	savepoint string    // of this name
+	session   *Session  // nil: deferred, and without a session yet
+	real      driver.Tx // nil: not begun, or a savepoint
+	savepoint string    // its name; empty: not a savepoint
 	opts      driver.TxOptions
 	ctx       context.Context                   // BeginTx's
-	kept      *txContext                        // what the driver got instead, where it keeps it
-	merged    atomic.Pointer[mergedctx.Context] // what the driver has begun it with, until it ends
-	refused   error                             // why it could not begin, where that was tried late
+	kept      *txContext                        // what the driver got, under the trait TxKeepsContext
+	merged    atomic.Pointer[mergedctx.Context] // bounds the begin; nil after Release
+	refused   error                             // why a deferred begin has failed
 	since     time.Time
-	// replaced: the driver has begun another one on the same session, and has the last
-	// word on what that means.
+	// replaced: the driver has begun another transaction on the same session, although
+	// this one was open. What that means the driver decides.
 	replaced bool
-	joined   bool // statements that are no transaction's ran in it
+	joined   bool // statements ran in it that do not belong to a transaction of BeginTx
 	// deepest is the deepest savepoint level at which its own statements ran.
 	deepest int
-	lost    error // a context that is not its own has ended a savepoint where they did
+	lost    error // why it cannot be committed; nil: it can
 }
 
 // Init makes t a transaction that has not begun.
@@ -44,46 +45,47 @@ func (t *Tx) Context() context.Context { return t.ctx }
 // Replaced reports whether the driver has begun another transaction in its place.
 func (t *Tx) Replaced() bool { return t.replaced }
 
-// Lost is why the transaction cannot be committed any more, if it cannot.
+// Lost is why the transaction cannot be committed: the context of a savepoint has ended in
+// which its own statements ran. It is nil otherwise.
 func (t *Tx) Lost() error { return t.lost }
 
 // Refused is why a deferred begin has failed.
 func (t *Tx) Refused() error { return t.refused }
 
-// Refuse has a deferred begin fail: no connection was to be had.
+// Refuse makes a deferred begin fail: there was no connection for it.
 func (t *Tx) Refuse(why error) { t.refused = why }
 
-// Join records that a statement that is no transaction's ran in t.
+// Join records that a statement ran in t that does not belong to a transaction of BeginTx.
 func (t *Tx) Join() { t.joined = true }
 
 // Ran records that a statement of t's own ran. The present depth is the deepest one: when a
 // savepoint ends, forget lowers deepest.
 func (t *Tx) Ran() { t.deepest = len(t.session.inner) }
 
-// Release frees what the merged context needs. It needs no lock.
+// Release frees the context that bounded the begin. It needs no lock.
 func (t *Tx) Release() { t.merged.Swap(nil).Release() }
 
-// Begun reports whether a transaction of BeginTx's is open, or was when the connection
+// Begun reports whether a transaction of BeginTx is open, or was open when the connection
 // died.
 func (s *Session) Begun() bool { return s.tx != nil || len(s.inner) > 0 }
 
-// HasTx reports whether the outermost transaction is BeginTx's.
+// HasTx reports whether BeginTx has begun the outermost transaction.
 func (s *Session) HasTx() bool { return s.tx != nil }
 
 // Depth is the number of savepoints that are open.
 func (s *Session) Depth() int { return len(s.inner) }
 
-// InTx reports whether a transaction is open, also one begun by hand.
+// InTx reports whether a transaction is open, by BeginTx or by a text.
 func (s *Session) InTx() bool { return s.Begun() || s.inDriversTx() }
 
-// inDriversTx reports whether a transaction is open by what the driver knows.
+// inDriversTx reports whether a transaction is open by the server's last answer.
 func (s *Session) inDriversTx() bool {
 	status := s.TxStatus()
 	return status == dialects.TxOpen || status == dialects.TxFailed
 }
 
-// Innermost is the transaction or savepoint that a statement runs in now; nil where it
-// was begun by hand.
+// Innermost is the transaction or savepoint in which the next statement runs. It is nil if
+// none is open, or if a text has begun it.
 func (s *Session) Innermost() *Tx {
 	if n := len(s.inner); n > 0 {
 		return s.inner[n-1]
@@ -91,7 +93,7 @@ func (s *Session) Innermost() *Tx {
 	return s.tx
 }
 
-// at is the transaction at that depth: 0 is the outermost, nil if it was begun by hand.
+// at is the transaction at a depth. Depth 0 is the outermost one: nil if a text has begun it.
 func (s *Session) at(depth int) *Tx {
 	if depth == 0 {
 		return s.tx
@@ -99,8 +101,9 @@ func (s *Session) at(depth int) *Tx {
 	return s.inner[depth-1]
 }
 
-// Outlived is the outermost transaction whose context has ended. database/sql is about to
-// roll it back in a goroutine of its own; whoever comes first does it.
+// Outlived is the outermost transaction whose context has ended, nil if there is none.
+// database/sql is about to roll it back in a goroutine of its own. The caller may do so
+// first.
 func (s *Session) Outlived() *Tx {
 	for depth := range len(s.inner) + 1 {
 		if t := s.at(depth); t != nil && t.ctx.Err() != nil {
@@ -110,7 +113,7 @@ func (s *Session) Outlived() *Tx {
 	return nil
 }
 
-// TxLost reports whether a transaction is gone that the program has not ended.
+// TxLost reports whether a transaction is gone that the program has not ended yet.
 func (s *Session) TxLost() bool {
 	return (s.health == unusable || s.health == txGone) && s.Begun()
 }
@@ -123,13 +126,13 @@ func (t *Tx) Open() bool {
 	return t.session.tx == t || slices.Contains(t.session.inner, t)
 }
 
-// deeper are the savepoints that are open inside.
+// deeper are the open savepoints inside t.
 func (t *Tx) deeper() []*Tx {
 	inner := t.session.inner
 	return inner[slices.Index(inner, t)+1:]
 }
 
-// Began makes t, which has begun or is deferred, the outermost transaction.
+// Began makes t the outermost transaction. Begin has begun it, or Defer has deferred it.
 func (s *Session) Began(t *Tx, since time.Time) {
 	s.schemaGeneration++
 	if before := s.tx; before != nil {
@@ -139,7 +142,8 @@ func (s *Session) Began(t *Tx, since time.Time) {
 	s.tx = t
 }
 
-// Savepoint begins t as a savepoint in the transaction that is open.
+// Savepoint begins t as a savepoint in the transaction that is open. After a success
+// BeganSavepoint follows.
 func (s *Session) Savepoint(ctx context.Context, t *Tx) error {
 	t.session, t.savepoint = s, "pooldriver_"+strconv.Itoa(len(s.inner)+1)
 	s.call()
@@ -148,13 +152,13 @@ func (s *Session) Savepoint(ctx context.Context, t *Tx) error {
 	return err
 }
 
-// BeganSavepoint records t, which Savepoint has begun.
+// BeganSavepoint makes t, which Savepoint has begun, the innermost transaction.
 func (s *Session) BeganSavepoint(t *Tx, since time.Time) {
 	t.since = since
 	s.inner = append(s.inner, t)
 }
 
-// TxOptions are those of the transaction that is open.
+// TxOptions are the options of the outermost transaction that is open.
 func (s *Session) TxOptions() driver.TxOptions {
 	if s.tx == nil {
 		return driver.TxOptions{}
@@ -162,8 +166,8 @@ func (s *Session) TxOptions() driver.TxOptions {
 	return s.tx.opts
 }
 
-// Commit commits t, or releases its savepoint. An error of the driver leaves it open
-// whether the transaction has ended; an error of ours means that it was rolled back.
+// Commit commits t, or releases its savepoint. After an error of the driver the transaction
+// may be committed or not. After an error of this package it is rolled back.
 func (t *Tx) Commit() error {
 	s := t.session
 	if !s.inTask {
@@ -195,7 +199,7 @@ func (t *Tx) Commit() error {
 	err := t.commitReal()
 	s.forget(t)
 	if err != nil {
-		t.insist() // SQLite's may be busy, and still open
+		t.insist() // the transaction may still be open: SQLite refuses a COMMIT while it is busy
 	}
 	return err
 }
@@ -224,8 +228,8 @@ func (t *Tx) commitSavepoint() error {
 	return nil
 }
 
-// End rolls back. Where that is not the program's doing, statements that count on the
-// transaction do not know that it is over: they are told.
+// End rolls t back. If the end of a context is the reason, the other users of the
+// transaction are told.
 func (t *Tx) End() error {
 	if !t.session.inTask {
 		err := t.rollbackReal()
@@ -238,18 +242,21 @@ func (t *Tx) End() error {
 	return err
 }
 
-// Abandon strikes t off, whose connection is lost, and tells those who count on it.
+// Abandon removes t, which cannot be ended, from its session, and tells the other users of
+// the transaction if a context has ended it.
 func (t *Tx) Abandon() {
 	tell := t.toldOfLoss()
 	t.session.forget(t)
 	tell()
 }
 
-// Forget strikes t off.
+// Forget removes t from its session.
 func (t *Tx) Forget() { t.session.forget(t) }
 
-// toldOfLoss finds those who count on t and have not ended it. They are told that it is
-// over if its context has ended it.
+// toldOfLoss finds the users of t beside the one that ends it: statements that have joined
+// it, and transactions around it whose own statements ran in it. tell tells them, after the
+// end of t, that t is lost. If the context of t has not ended, the program itself has ended
+// t, and tell does nothing.
 func (t *Tx) toldOfLoss() (tell func()) {
 	s := t.session
 	joined, i, since := t.joined, slices.Index(s.inner, t), s.Since()
@@ -257,7 +264,7 @@ func (t *Tx) toldOfLoss() (tell func()) {
 		joined = joined || deeper.joined
 	}
 	var losing []*Tx
-	for depth := range i + 1 { // those around
+	for depth := range i + 1 { // the transactions around t
 		if around := s.at(depth); around != nil && around.deepest > i {
 			losing = append(losing, around)
 		}
@@ -290,8 +297,8 @@ func (s *Session) Since() time.Time {
 func (t *Tx) rollback() (err error) {
 	s := t.session
 	if rows := s.rows.Load(); rows != nil {
-		// Rows that were read inside: their rest is dropped if it does not fit into
-		// memory.
+		// The rollback ends rows that the transaction has opened. Their owner gets those
+		// that fit into memory.
 		if e := s.ReadAhead(context.Background()); e != nil {
 			rows.Abandon(e)
 		}
@@ -305,7 +312,7 @@ func (t *Tx) rollback() (err error) {
 		if err = t.execute(s.traits.SavepointTexts().RollBack + " " + t.savepoint); err == nil {
 			err = t.release()
 		}
-		if err != nil { // what was done inside must not be committed with the rest
+		if err != nil { // changes inside the savepoint must not be committed with the rest
 			s.TxEnded()
 		}
 	}
@@ -316,7 +323,7 @@ func (t *Tx) rollback() (err error) {
 	return err
 }
 
-// release ends a savepoint, where the database knows how.
+// release ends a savepoint, if the database has a statement for that.
 func (t *Tx) release() error {
 	text := t.session.traits.SavepointTexts().Release
 	if text == "" {
@@ -325,11 +332,11 @@ func (t *Tx) release() error {
 	return t.execute(text + " " + t.savepoint)
 }
 
-// commitReal commits the driver's transaction. A driver may say that the connection was
-// closed already, and that it is safe to try again, when the answer to a COMMIT was lost
-// (pgx 5.12: pgconn's multi-result reader keeps the first error to itself). Nobody
-// believes that of a COMMIT that was sent, nor where nobody counts what is sent. There
-// ErrBadConn is believed where that of a statement is.
+// commitReal commits the driver's transaction. When the answer to a COMMIT is lost, a driver
+// may say that the connection was closed before, and that it is safe to try again (pgx 5.12:
+// pgconn's multi-result reader hides the first error). That is believed only if the dialect
+// counts what is sent, and nothing was sent. Where the dialect does not count, ErrBadConn
+// alone is believed, unless the driver has the trait BadConnUnsure.
 func (t *Tx) commitReal() error {
 	s := t.session
 	before, counted := s.server.Sent()
@@ -349,8 +356,8 @@ func (t *Tx) commitReal() error {
 	return ctxerr.Of(t.ctx, err)
 }
 
-// insist rolls back by a statement what the driver has failed to end, and what the task's
-// next statement would be in.
+// insist sends a ROLLBACK after the driver has failed to end the transaction. Otherwise the
+// task's next statement would run in it.
 func (t *Tx) insist() {
 	s := t.session
 	if s.InTx() && t.command(s.server.Rollback) != nil {
@@ -358,7 +365,7 @@ func (t *Tx) insist() {
 	}
 }
 
-// forget strikes a transaction off, with those inside.
+// forget removes a transaction, with the savepoints inside it.
 func (s *Session) forget(t *Tx) {
 	if s.deferred == t {
 		s.deferred = nil
@@ -382,7 +389,8 @@ func (t *Tx) execute(text string) error {
 	return t.command(func(ctx context.Context) error { return t.session.conn.Command(ctx, text) })
 }
 
-// command runs a command of ours, which BeginTx's context does not end.
+// command runs a command of this package. It does not end with BeginTx's context, but after
+// CleanTimeout.
 func (t *Tx) command(how func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.ctx), t.session.env.CleanTimeout)
 	defer cancel()
@@ -401,8 +409,8 @@ func (t *Tx) rollbackReal() error {
 	defer s.spare(s.severAfter())
 	err := t.run(t.real.Rollback)
 	if t.ctx.Err() != nil && !s.traits.StatusKnown && (s.conn.Resetter == nil || s.conn.Validator == nil) {
-		// database/sql's own rule for a connection that cannot say whether it has
-		// survived a cancelled transaction.
+		// This is database/sql's rule: such a driver cannot say whether the connection
+		// has survived the end of the transaction's context.
 		if !s.irreplaceable {
 			s.MarkUnusable()
 		}
@@ -420,15 +428,15 @@ func (t *Tx) run(how func() error) error {
 	s.namesSettle(t.savepoint == "")
 	if err != nil {
 		s.health = s.health.after(txCallFailed)
-		s.Diagnose(err) // MySQL may refuse to write at COMMIT only
+		s.Diagnose(err) // MySQL may refuse to write as late as at COMMIT
 	}
 	return err
 }
 
-// txContext is the context of a transaction for a driver that uses BeginTx's again for
-// Rollback, and would close the connection because that context has ended: which is
-// exactly when database/sql rolls back. It is BeginTx's context until the rollback, then
-// one of its own with a bound.
+// txContext is the context of a transaction under the trait TxKeepsContext. Such a driver
+// uses BeginTx's context for Rollback, too. database/sql rolls back because that context has
+// ended, and the driver would close the connection. So a txContext ends with BeginTx's
+// context until the rollback, and after a timeout from then on.
 type txContext struct {
 	context.Context // BeginTx's, or one that ends with it; for its values
 	current         atomic.Pointer[context.Context]
@@ -440,8 +448,8 @@ func newTxContext(ctx context.Context) *txContext {
 	return t
 }
 
-// release exchanges the context for one that ends after timeout, or when the function it
-// returns is called.
+// release lets t end after timeout, or when the returned function is called, and not with
+// BeginTx's context any more.
 func (t *txContext) release(timeout time.Duration) context.CancelFunc {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context), timeout)
 	t.current.Store(&ctx)
