@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"fmt"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -99,14 +100,36 @@ var migrations = []migration{
 	// bun's documentation, Migrations: an SQL migration of several statements, each
 	// executed by itself on the *bun.DB; those of a .tx file in a transaction.
 	{"bun", func(t *testing.T, db *sql.DB) {
-		execAll(t, db,
-			"PRAGMA foreign_keys = 0",
-			`CREATE TABLE "parent_new" ("id" INTEGER NOT NULL PRIMARY KEY, "name" VARCHAR NOT NULL)`,
-			`INSERT INTO "parent_new" SELECT "id", "name" FROM "parent"`,
-			`DROP TABLE "parent"`,
-			`ALTER TABLE "parent_new" RENAME TO "parent"`,
-			"PRAGMA foreign_keys = 1")
+		execAll(t, db, "PRAGMA foreign_keys = 0")
+		execAll(t, db, rebuildParent...)
+		execAll(t, db, "PRAGMA foreign_keys = 1")
 	}},
+	// bun's migrate package executes such a file on a *sql.Conn.
+	{"bun on a conn", func(t *testing.T, db *sql.DB) {
+		conn, err := db.Conn(t.Context())
+		require.NoError(t, err)
+		execAll(t, conn, "PRAGMA foreign_keys = 0")
+		execAll(t, conn, rebuildParent...)
+		execAll(t, conn, "PRAGMA foreign_keys = 1")
+		require.NoError(t, conn.Close())
+	}},
+	// The manual's steps as a file of statements, which is executed as one text.
+	{"script", func(t *testing.T, db *sql.DB) {
+		execAll(t, db, "PRAGMA foreign_keys = OFF; BEGIN; "+strings.Join(rebuildParent, "; ")+"; COMMIT; PRAGMA foreign_keys = ON")
+	}},
+	// The same as two files.
+	{"scripts", func(t *testing.T, db *sql.DB) {
+		execAll(t, db, "PRAGMA foreign_keys = OFF; CREATE TABLE migrating (step INTEGER)",
+			strings.Join(rebuildParent, "; ")+"; DROP TABLE migrating; PRAGMA foreign_keys = ON")
+	}},
+}
+
+// rebuildParent are the statements of a migration between its pragmas.
+var rebuildParent = []string{
+	`CREATE TABLE "parent_new" ("id" INTEGER NOT NULL PRIMARY KEY, "name" VARCHAR NOT NULL)`,
+	`INSERT INTO "parent_new" SELECT "id", "name" FROM "parent"`,
+	`DROP TABLE "parent"`,
+	`ALTER TABLE "parent_new" RENAME TO "parent"`,
 }
 
 // migrated is what a program sees after a migration.

@@ -205,6 +205,35 @@ func TestWhatStandsBesideASettingOfTheFileHolds(t *testing.T) {
 	})
 }
 
+// TestASettingInAScriptHolds: a schema's file often begins with one.
+func TestASettingInAScriptHolds(t *testing.T) {
+	bothWays(t, func(t *testing.T, db *sql.DB, c *pooldriver.Connector, max int) {
+		_, err := db.Exec(`PRAGMA foreign_keys = OFF; BEGIN; CREATE TABLE t (a);
+			CREATE TRIGGER x AFTER INSERT ON t BEGIN DELETE FROM t; END; COMMIT; PRAGMA cache_size = -9`)
+		require.NoError(t, err)
+		everyConn(t, db, max, func(conn *sql.Conn) {
+			require.Equal(t, []string{"0", "-9"}, []string{pragma(t, conn, "foreign_keys"), pragma(t, conn, "cache_size")})
+		})
+		require.Zero(t, c.Stats().StateDropped)
+		_, err = db.Exec("BEGIN; PRAGMA foreign_keys = ON; COMMIT") // SQLite ignores it
+		require.NoError(t, err)
+		require.Equal(t, "0", pragma(t, db, "foreign_keys"))
+	})
+}
+
+// TestWhatANewFileIsMadeWithIsKept until it is made.
+func TestWhatANewFileIsMadeWithIsKept(t *testing.T) {
+	bothWays(t, func(t *testing.T, db *sql.DB, c *pooldriver.Connector, max int) {
+		execAll(t, db, "PRAGMA page_size = 8192", "PRAGMA encoding = 'UTF-16le'", "CREATE TABLE t (a)")
+		everyConn(t, db, max, func(conn *sql.Conn) {
+			require.Equal(t, []string{"8192", "UTF-16le"}, []string{pragma(t, conn, "page_size"), pragma(t, conn, "encoding")})
+		})
+		execAll(t, db, "PRAGMA page_size = 16384", "VACUUM")
+		c.Flush()
+		require.Equal(t, "16384", pragma(t, db, "page_size"))
+	})
+}
+
 func TestTheJournalModeOfTheMainFileIsOneSetting(t *testing.T) {
 	bothWays(t, func(t *testing.T, db *sql.DB, c *pooldriver.Connector, max int) {
 		for _, text := range []string{"PRAGMA main.journal_mode = TRUNCATE", "PRAGMA journal_mode = WAL"} {
@@ -328,7 +357,7 @@ func TestAPragmaThatIsNotKnownToHoldIsToldOf(t *testing.T) {
 			_, _ = db.Exec(text)
 			require.Zero(t, c.Stats().StateDropped, text)
 		}
-		for i, text := range []string{"PRAGMA page_size = 8192", "PRAGMA foreign_keys = 1; PRAGMA no_such_thing = 1"} {
+		for i, text := range []string{"PRAGMA auto_vacuum = FULL", "PRAGMA foreign_keys = 1; PRAGMA no_such_thing = 1"} {
 			_, err := db.Exec(text)
 			require.NoError(t, err)
 			require.EqualValues(t, i+1, c.Stats().StateDropped, text)

@@ -6,9 +6,10 @@ package dialects
 type SettingsKeeper interface {
 	Dialect
 	// Settings returns what query sets, statement by statement. It is nil if query
-	// has a statement that does something else, or whose setting is not known: then
-	// nothing is kept, and the program is told that the state was lost.
-	Settings(query string) []Setting
+	// leaves anything else in its session, or a setting that is not known: then nothing
+	// is kept, and the program is told that the state was lost. alone reports whether
+	// query has one statement, so that its arguments are those of the setting.
+	Settings(query string) (settings []Setting, alone bool)
 }
 
 // Setting is one statement that sets something for its connection.

@@ -90,11 +90,11 @@ func (d *deciding) Effect(query string) dialects.Effect {
 }
 
 // Settings are SQLite's, where it is that.
-func (d *deciding) Settings(query string) []dialects.Setting {
+func (d *deciding) Settings(query string) (settings []dialects.Setting, alone bool) {
 	if db := d.known.Load(); db != nil && *db == database(sqlite3{}) {
 		return sqlite.Settings(query)
 	}
-	return nil
+	return nil, false
 }
 
 func (d *deciding) Diagnose(err error) dialects.Diagnosis {

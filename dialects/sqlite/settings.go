@@ -8,4 +8,6 @@ import (
 var _ dialects.SettingsKeeper = dialect{}
 
 // Settings: PRAGMA, ATTACH and DETACH, as far as they are a connection's.
-func (dialect) Settings(query string) []dialects.Setting { return classifier.Settings(query) }
+func (dialect) Settings(query string) (settings []dialects.Setting, alone bool) {
+	return classifier.Settings(query)
+}

@@ -72,8 +72,8 @@ func (l *List) Record(a *Applied, query string, args []driver.NamedValue) (known
 	if l.keeper == nil {
 		return false, false
 	}
-	parts := l.keeper.Settings(query)
-	if len(parts) == 0 || len(args) > 0 && len(parts) > 1 {
+	parts, alone := l.keeper.Settings(query)
+	if len(parts) == 0 || len(args) > 0 && !alone {
 		return false, false // only the driver knows which argument belongs to which part
 	}
 	args = cloned(args)

@@ -12,10 +12,11 @@ import (
 )
 
 // toy is a dialect of settings: "set a", "default a", "attach f", "detach f", "set f.a",
-// and several of these with a semicolon between them. It knows nothing else.
+// and several of these with a semicolon between them, and "do" between them. It knows
+// nothing else.
 type toy struct{ dialects.Dialect }
 
-func (toy) Settings(query string) (parts []dialects.Setting) {
+func (toy) Settings(query string) (parts []dialects.Setting, alone bool) {
 	for text := range strings.SplitSeq(query, "; ") {
 		verb, rest, _ := strings.Cut(text, " ")
 		name, _, _ := strings.Cut(rest, "=")
@@ -31,12 +32,14 @@ func (toy) Settings(query string) (parts []dialects.Setting) {
 			s.Undo = "detach " + name
 		case "detach":
 			s.Ends = true
+		case "do":
+			continue
 		default:
-			return nil
+			return nil, false
 		}
 		parts = append(parts, s)
 	}
-	return parts
+	return parts, !strings.Contains(query, "; ")
 }
 
 // conn is a connection that records what it executes.
@@ -142,13 +145,16 @@ func TestWhatTheOthersHaveOrCannotHaveIsNotKept(t *testing.T) {
 	require.Equal(t, []string{"default a"}, broughtUp(t, l, &conn{}))
 }
 
-func TestOnlyWhatDoesNothingElseIsKept(t *testing.T) {
+func TestOnlyWhatLeavesNothingElseIsKept(t *testing.T) {
 	t.Parallel()
 	l, c := newList(), &conn{}
 	require.False(t, all(l.Record)(&c.Applied, "set a=1; insert", nil))
 	require.False(t, all(l.Record)(&c.Applied, "set a=?; set b=1", []driver.NamedValue{{Ordinal: 1}}), "whose argument is it?")
+	require.False(t, all(l.Record)(&c.Applied, "set a=?; do", []driver.NamedValue{{Ordinal: 1}}), "whose argument is it?")
 	require.False(t, all(l.Record)(&c.Applied, "set a=1; detach f", nil), "the second part is its own")
 	require.Equal(t, []string{"set a=1"}, broughtUp(t, l, &conn{}))
+	require.True(t, all(l.Record)(&c.Applied, "do; set c=1; do", nil))
+	require.Equal(t, []string{"set a=1", "set c=1"}, broughtUp(t, l, &conn{}))
 }
 
 func TestArgumentsAreCopied(t *testing.T) {

@@ -9,7 +9,8 @@ import (
 
 // The PRAGMAs that set something for their connection, and for as long as it lasts.
 // Those that set something in the file (user_version, auto_vacuum) or for one
-// transaction (defer_foreign_keys) are not among them.
+// transaction (defer_foreign_keys) are not among them. page_size and encoding are the
+// connection's until it writes them into a new file.
 const (
 	kept    uint8 = iota + 1
 	journal       // journal_mode: WAL is the file's, the others are the connection's
@@ -18,44 +19,64 @@ const (
 var keptPragmas = sqltext.NewNames(
 	sqltext.Group{Code: kept, Names: `analysis_limit automatic_index busy_timeout cache_size cache_spill
 		case_sensitive_like cell_size_check checkpoint_fullfsync count_changes empty_result_callbacks foreign_keys
-		full_column_names fullfsync ignore_check_constraints journal_size_limit key hexkey textkey legacy_alter_table
-		locking_mode max_page_count mmap_size query_only read_uncommitted recursive_triggers reverse_unordered_selects
+		encoding full_column_names fullfsync ignore_check_constraints journal_size_limit key hexkey textkey
+		legacy_alter_table locking_mode max_page_count mmap_size page_size query_only read_uncommitted recursive_triggers reverse_unordered_selects
 		secure_delete short_column_names synchronous temp_store threads trusted_schema wal_autocheckpoint
 		writable_schema`},
 	sqltext.Group{Code: journal, Names: "journal_mode"},
 )
 
-// Settings takes a text apart that is made of statements which set something for their
-// connection; nil: it is not, or not only.
-func Settings(query string) []dialects.Setting {
-	var lx sqltext.Lexer
-	lx.Init(query, lexical, sqltext.Reading{})
-	var all []dialects.Setting
-	for lx.BeginStatement() {
-		lx.Next()
-		if lx.Ended() {
+// Settings returns what the statements of a text set for their connection. It is nil if
+// the text leaves anything else in its session, and if it sets something between its own
+// BEGIN and COMMIT, where SQLite ignores foreign_keys. alone: the text has one statement.
+func Settings(query string) (all []dialects.Setting, alone bool) {
+	var c classifier
+	c.Begin(language, query)
+	statements, inTx := 0, false
+	for c.Next() {
+		if c.Lx.Ended() {
 			continue
 		}
-		from, _ := lx.Span()
-		s, ok := setting(&lx)
-		if !ok {
-			return nil
+		statements++
+		inTx = begins(&c.Lx) || inTx && !commits(&c.Lx)
+		s, ok := setting(query, c.Lx)
+		switch {
+		case ok && inTx:
+			return nil, false
+		case ok:
+			all = append(all, s)
+			c.Lx.SkipStatement()
+		case c.statement().Dirty():
+			return nil, false
 		}
-		to := 0
-		for ; !lx.Ended(); lx.Next() {
-			_, to = lx.Span()
-		}
-		s.Text = query[from:to]
-		all = append(all, s)
 	}
-	if lx.Broken() {
-		return nil
+	if c.Effect().Dirty() { // quotes or a comment without an end
+		return nil, false
 	}
-	return all
+	return all, statements == 1
 }
 
-// setting reads one statement as far as needed to name what it sets.
-func setting(lx *sqltext.Lexer) (dialects.Setting, bool) {
+func begins(lx *sqltext.Lexer) bool { return lx.IsWord("begin") || lx.IsWord("savepoint") }
+
+func commits(lx *sqltext.Lexer) bool { return lx.IsWord("commit") || lx.IsWord("end") }
+
+// setting reads the statement of query that begins at the last token of lx.
+func setting(query string, lx sqltext.Lexer) (dialects.Setting, bool) {
+	from, _ := lx.Span()
+	s, ok := named(&lx)
+	if !ok {
+		return s, false
+	}
+	to := 0
+	for ; !lx.Ended(); lx.Next() {
+		_, to = lx.Span()
+	}
+	s.Text = query[from:to]
+	return s, true
+}
+
+// named reads a statement as far as needed to name what it sets.
+func named(lx *sqltext.Lexer) (dialects.Setting, bool) {
 	switch {
 	case lx.IsWord("pragma"):
 		return pragmaSetting(lx)

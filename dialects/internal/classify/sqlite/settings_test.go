@@ -28,23 +28,48 @@ func TestSettingsAreWhatAStatementSetsForItsConnection(t *testing.T) {
 
 		"pragma journal_mode=Delete": {{Name: "PRAGMA journal_mode", Text: "pragma journal_mode=Delete", Default: true}},
 
-		"attach 'x' as 'a' || 'b'":          nil,
-		"attach 'x' as a.b":                 nil,
-		"pragma foreign_keys":               nil,
-		"pragma table_info(t)":              nil,
-		"pragma user_version = 5":           nil,
-		"pragma auto_vacuum = 1":            nil,
-		"pragma defer_foreign_keys = 1":     nil,
-		"pragma no_such_thing = 1":          nil,
-		"pragma foreign_keys=off; select 1": nil,
-		"begin; pragma foreign_keys=off":    nil,
-		"explain pragma foreign_keys=off":   nil,
-		"attach 'x' as ?":                   nil,
-		"attach 'x'":                        nil,
-		"select 'pragma foreign_keys=off'":  nil,
-		"pragma foreign_keys=off /* no end": nil,
-		"":                                  nil,
+		"pragma foreign_keys=on; create table t (a); create trigger x before delete on t begin select 1; end; insert into t values (1);": {
+			{Name: "PRAGMA foreign_keys", Text: "pragma foreign_keys=on"}},
+		"pragma foreign_keys=off; begin; drop table t; commit; pragma foreign_keys(1)": {
+			{Name: "PRAGMA foreign_keys", Text: "pragma foreign_keys=off"}, {Name: "PRAGMA foreign_keys", Text: "pragma foreign_keys(1)"}},
+		"pragma page_size=8192; vacuum": {{Name: "PRAGMA page_size", Text: "pragma page_size=8192"}},
+		"pragma encoding='UTF-16'":      {{Name: "PRAGMA encoding", Text: "pragma encoding='UTF-16'"}},
+
+		"attach 'x' as 'a' || 'b'":                                                nil,
+		"attach 'x' as a.b":                                                       nil,
+		"pragma foreign_keys":                                                     nil,
+		"pragma table_info(t)":                                                    nil,
+		"pragma user_version = 5":                                                 nil,
+		"pragma auto_vacuum = 1":                                                  nil,
+		"pragma defer_foreign_keys = 1":                                           nil,
+		"pragma no_such_thing = 1":                                                nil,
+		"begin; pragma foreign_keys=off":                                          nil,
+		"create table t (a)":                                                      nil,
+		"pragma foreign_keys=1; create temp table t (a)":                          nil,
+		"pragma foreign_keys=1; begin; pragma foreign_keys=0; commit":             nil,
+		"begin; savepoint a; rollback to a; pragma foreign_keys=0; commit":        nil,
+		"pragma foreign_keys=1; create trigger x before delete on t begin select": nil,
+		"explain pragma foreign_keys=off":                                         nil,
+		"attach 'x' as ?":                                                         nil,
+		"attach 'x'":                                                              nil,
+		"select 'pragma foreign_keys=off'":                                        nil,
+		"pragma foreign_keys=off /* no end":                                       nil,
+		"":                                                                        nil,
 	} {
-		require.Equal(t, want, Settings(text), text)
+		got, _ := Settings(text)
+		require.Equal(t, want, got, text)
+	}
+}
+
+func TestASettingIsAloneIfItsTextHasNoOtherStatement(t *testing.T) {
+	for text, want := range map[string]bool{
+		"attach ? as a":                             true,
+		" attach ? as a /* b */ ; ; ":               true,
+		"attach ? as a; attach ? as b":              false,
+		"attach ? as a; insert into a.t values (?)": false,
+	} {
+		settings, alone := Settings(text)
+		require.NotEmpty(t, settings, text)
+		require.Equal(t, want, alone, text)
 	}
 }
