@@ -113,8 +113,8 @@ func hasKeywords(dsn string) bool {
 }
 
 func hasScheme(dsn string) bool {
-	scheme, _, found := strings.Cut(dsn, "://")
-	return found && !strings.ContainsFunc(scheme, func(r rune) bool { return r < 'a' || r > 'z' })
+	scheme, _, found := strings.Cut(strings.ToLower(dsn), "://")
+	return found && strings.Trim(scheme, "abcdefghijklmnopqrstuvwxyz0123456789+.-") == ""
 }
 
 // GivenOnce returns an error if a DSN names a parameter twice: drivers differ in which

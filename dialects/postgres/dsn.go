@@ -4,6 +4,7 @@ import (
 	"errors"
 	"maps"
 	"net"
+	"net/url"
 	"regexp"
 	"slices"
 	"strings"
@@ -144,7 +145,8 @@ func parameters(dsn string, isURL bool) (names []string) {
 	}
 	_, query, _ := strings.Cut(dsn, "?")
 	for pair := range strings.SplitSeq(query, "&") {
-		if name, _, given := strings.Cut(pair, "="); given {
+		name, _, given := strings.Cut(pair, "=")
+		if name, err := url.QueryUnescape(name); given && err == nil {
 			names = append(names, name)
 		}
 	}

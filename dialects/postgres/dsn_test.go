@@ -62,6 +62,7 @@ func TestAParameterThatIsGivenTwiceIsRefused(t *testing.T) {
 	for _, dsn := range []string{
 		"postgres://u@h/d?pool_max_conns=1&sslmode=disable&pool_max_conns=2",
 		"postgres://u@h/d?search_path=a&search_path=b",
+		"postgres://u@h/d?pool_max_conns=1&pool%5Fmax_conns=2",
 		"host=h user = u sslmode=disable user='v w'",
 		`host=h password=a\ b application_name='it\'s user=x' password = c`,
 	} {

@@ -22,7 +22,7 @@ func claim(dsn string) dialects.Claim {
 	switch {
 	case dialects.HasPrefix(dsn, "sqlite:"), dialects.HasPrefix(dsn, "file:"), name == ":memory:":
 		return dialects.Surely
-	case strings.ContainsAny(name, "@=;(") || strings.Contains(name, "://"):
+	case strings.ContainsAny(name, "@=;(") || strings.Contains(name, "://") || dialects.HasPrefix(dsn, "sqlite3:"): // another driver's name
 		return dialects.NotMine
 	}
 	for _, ext := range []string{".db", ".db3", ".sqlite", ".sqlite3"} {

@@ -29,6 +29,7 @@ func TestClaimKnowsItsFormsAndLeavesOthersAlone(t *testing.T) {
 		"x.db":                          dialects.Perhaps,
 		"./data/x.sqlite3?_txlock=x":    dialects.Perhaps,
 		"x":                             dialects.NotMine,
+		"sqlite3:x.db":                  dialects.NotMine,
 		"postgres://h/x.db":             dialects.NotMine,
 		"user:pw@tcp(h)/x.db":           dialects.NotMine,
 		"host=h dbname=x.db":            dialects.NotMine,
