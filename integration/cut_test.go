@@ -20,8 +20,9 @@ import (
 
 // TestAStatementThatIsCutWhileItIsSentBlocksNoPlace cancels statements at random
 // moments while they are sent: a backend of PostgreSQL then waits for the rest, and
-// ignores requests to cancel. There are never more sessions than the pool has places,
-// and each place serves again soon.
+// ignores requests to cancel. There are never more sessions than the pool has places:
+// pg_stat_activity shows none, and the server would refuse one. Each place serves again
+// soon.
 func TestAStatementThatIsCutWhileItIsSentBlocksNoPlace(t *testing.T) {
 	random := randomtest.Seeded(t)
 	try := func(name string, account testbed.Account) {
@@ -39,6 +40,7 @@ func cutStatements(t *testing.T, account testbed.Account, f front, random *rand.
 	if os.Getenv("POOLDRIVER_LONG") == "" {
 		limit *= 2 // on a machine that does other things, too
 	}
+	account.LimitConnections(t, places)
 	watch := account.Watch(t)
 	c := &cutter{T: t, DB: f.open(t, account, places), texts: strings.Repeat("x", longest)}
 	var all sync.WaitGroup
