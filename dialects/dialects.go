@@ -13,6 +13,7 @@ import (
 	"context"
 	"database/sql/driver"
 	"errors"
+	"net"
 )
 
 // A Dialect is what differs per database. Its methods are safe for concurrent
@@ -120,6 +121,19 @@ type Detecting interface {
 type CredentialAsker interface {
 	Template
 	AskCredentials(ask func(ctx context.Context, refused Credential) (Credential, error))
+}
+
+// DialFunc opens a network connection. It returns before its context has ended, or soon
+// after, and either a connection or an error.
+type DialFunc func(ctx context.Context, network, address string) (net.Conn, error)
+
+// A NetworkTemplate is a Template that opens network connections. DialNetworkBy is called
+// once, before the first Dial, if a function of the program is to open them: all of them,
+// also those that end a statement on the server. dial gets the network and the address as
+// the DSN has them; no name is looked up before.
+type NetworkTemplate interface {
+	Template
+	DialNetworkBy(dial DialFunc)
 }
 
 // Param is one parameter of a DSN.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 
+	"github.com/pooldriver/pooldriver/dialects"
 	"github.com/pooldriver/pooldriver/dialects/internal/wire"
 	"github.com/pooldriver/pooldriver/internal/redact"
 )
@@ -23,7 +24,8 @@ type link struct {
 	wire *wire.Conn
 }
 
-// wired reports whether connections of a network are dialled here.
+// wired reports whether connections of a network are dialled here, if the program does
+// not dial.
 func wired(network string) bool {
 	switch network {
 	case "tcp", "tcp4", "tcp6", "unix":
@@ -37,24 +39,46 @@ func wired(network string) bool {
 type way struct {
 	address  string
 	patience time.Duration
+	network  dialects.DialFunc // the program's; nil: ours
+}
+
+// open opens the network connection.
+func (w way) open(ctx context.Context, network, address string) (*wire.Conn, error) {
+	if w.address != "" {
+		address = w.address
+	}
+	if w.network == nil {
+		d := net.Dialer{Timeout: w.patience}
+		nc, err := d.DialContext(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		return wire.New(nc, greetingSize), nil
+	}
+	if w.patience > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, w.patience)
+		defer cancel()
+	}
+	nc, err := w.network(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	return wire.Dialled(nc, network, address, greetingSize), nil
 }
 
 // dial opens a connection. c belongs to it from then on. target is what errors
 // around this one show.
 func dial(ctx context.Context, c *mysql.Config, by way, target string) (link, error) {
 	var l link
-	if wired(c.Net) {
+	if by.network != nil || wired(c.Net) {
 		c.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
-			if by.address != "" {
-				address = by.address
-			}
-			d := net.Dialer{Timeout: by.patience}
-			nc, err := d.DialContext(ctx, network, address)
+			nc, err := by.open(ctx, network, address)
 			if err != nil {
 				return nil, err
 			}
-			l.wire = wire.New(nc, greetingSize)
-			return l.wire, nil
+			l.wire = nc
+			return nc, nil
 		}
 	}
 	if c.Logger == driverLogger {

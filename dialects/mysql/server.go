@@ -19,7 +19,8 @@ type server struct {
 	// need not, strikes it out.
 	config     *mysql.Config
 	killConfig *mysql.Config // without database, variables and character sets
-	resettable bool          // neither TLS nor compression between us and the wire
+	plain      bool          // neither TLS nor compression between us and a wire
+	resettable bool          // plain, and there is a wire
 
 	home   atomic.Pointer[home]
 	killer *killer
@@ -35,10 +36,9 @@ func (t *template) newServer(who parts, at place, p params) (s *server, err erro
 		return nil, err
 	}
 	s.killConfig.ConnectionAttributes = "program_name:pooldriver-kill"
-	s.resettable = wired(at.network) && s.config.TLS == nil && !p.compress
+	s.plain = s.config.TLS == nil && !p.compress
 	if wired(at.network) {
-		// The driver cannot look at a socket that is wrapped; Session.Peek can.
-		s.config.CheckConnLiveness = false
+		s.useWire()
 	}
 	s.killer = newKiller(func(ctx context.Context, address string, as dialects.Credential) (link, error) {
 		return t.dialKiller(ctx, s, address, as)
@@ -47,12 +47,19 @@ func (t *template) newServer(who parts, at place, p params) (s *server, err erro
 	return s, nil
 }
 
+// useWire says that connections to the server have a wire. The driver cannot look at a
+// socket that is wrapped; Session.Peek can.
+func (s *server) useWire() {
+	s.resettable = s.plain
+	s.config.CheckConnLiveness = false
+}
+
 // dialKiller opens the connection that kills: to the address of the one that is
 // to be killed, for the server's name may lead to others as well.
 func (t *template) dialKiller(ctx context.Context, s *server, address string, as dialects.Credential) (link, error) {
 	c := s.killConfig.Clone()
 	c.User, c.Passwd = as.User, as.Password
-	return dial(ctx, c, way{address: address}, t.Target())
+	return dial(ctx, c, way{address: address, network: t.network}, t.Target())
 }
 
 // homeOf returns the state that connections to the server have at connect. It

@@ -62,7 +62,8 @@ func (s *session) LastTxStatus() dialects.TxStatus {
 }
 
 // Peek: a server has nothing to say to an idle connection but goodbye. Under
-// TLS it may also be the ticket of a TLS session.
+// TLS it may also be the ticket of a TLS session. A tunnel that was idle for long may
+// have broken without a sign.
 func (s *session) Peek() dialects.Liveness {
 	if s.wire == nil {
 		return dialects.Alive // the driver's own ResetSession looks
@@ -70,8 +71,14 @@ func (s *session) Peek() dialects.Liveness {
 	if s.wire.Fresh() {
 		return dialects.Alive
 	}
-	return s.look()
+	if seen := s.look(); seen != dialects.Alive || s.wire.OnSocket() || s.wire.Idle() <= askAfter {
+		return seen
+	}
+	return dialects.Unsure
 }
+
+// askAfter is how long a tunnel may have been idle without a ping.
+const askAfter = time.Second
 
 func (s *session) look() dialects.Liveness {
 	switch sight, _ := s.wire.Peek(); sight {

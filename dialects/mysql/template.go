@@ -23,6 +23,7 @@ type template struct {
 	servers []*server // that the DSN names
 	list    *hosts.List
 	role    hosts.Role
+	network dialects.DialFunc // the program's; nil: ours
 
 	logins logins
 }
@@ -86,6 +87,17 @@ var traits = dialects.Traits{StatusKnown: true, StatementsEndWithSession: true}
 
 func (t *template) TakesCredential() bool { return true }
 
+var _ dialects.NetworkTemplate = (*template)(nil)
+
+// DialNetworkBy implements dialects.NetworkTemplate. All networks are the program's
+// then, also those that it has registered with the driver.
+func (t *template) DialNetworkBy(dial dialects.DialFunc) {
+	t.network = dial
+	for _, s := range t.servers {
+		s.useWire()
+	}
+}
+
 func (t *template) Dial(ctx context.Context, cred *dialects.Credential) (dialects.Session, error) {
 	order := t.logins.begin()
 	found, err := hosts.Walk(ctx, t.list, func(ctx context.Context, host int, patience time.Duration) (*session, hosts.Outcome) {
@@ -108,8 +120,12 @@ func (t *template) asks() bool { return t.role != hosts.Any || len(t.servers) > 
 
 // dialHost connects to one server of the DSN, whose name may have several addresses. If
 // the server's role matters, each address is a server to be asked. If not, the dialer
-// tries them: it does not wait for IPv6 that leads nowhere (RFC 8305).
+// tries them: it does not wait for IPv6 that leads nowhere (RFC 8305). If the program
+// dials, it looks the name up.
 func (t *template) dialHost(ctx context.Context, srv *server, patience time.Duration, cred *dialects.Credential) (*session, hosts.Outcome) {
+	if t.network != nil {
+		return t.connect(ctx, srv, "", patience, cred)
+	}
 	found, err := addresses(ctx, srv.config)
 	switch {
 	case err != nil && t.asks():
@@ -186,13 +202,13 @@ func (t *template) connectTo(ctx context.Context, srv *server, address string, p
 		o.Err = scrub(err, password, t.Target())
 		return nil, o, reached
 	}
-	l, err := dial(ctx, c, way{address, patience}, t.Target())
+	l, err := dial(ctx, c, way{address, patience, t.network}, t.Target())
 	if l.wire != nil {
 		reached = l.wire.RemoteAddr().String()
 	}
 	if err != nil {
 		s, o, _ := fail(err)
-		o.Unreachable = wired(c.Net) && l.wire == nil
+		o.Unreachable = (t.network != nil || wired(c.Net)) && l.wire == nil
 		return s, o, reached
 	}
 	s := newSession(l, srv.killer, t)

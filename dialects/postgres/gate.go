@@ -22,7 +22,7 @@ type gate struct {
 var errGate = errors.New("postgres: a transaction that begins with its first statement cannot begin with this: execute another one first, such as SELECT")
 
 func throughGate(dial pgconn.DialFunc) pgconn.DialFunc {
-	return through(dial, func(nc net.Conn) net.Conn { return &gate{Conn: nc} })
+	return through(dial, func(nc net.Conn, _, _ string) net.Conn { return &gate{Conn: nc} })
 }
 
 // Write implements net.Conn.

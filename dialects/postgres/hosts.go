@@ -85,11 +85,11 @@ func (t *template) Dial(ctx context.Context, cred *dialects.Credential) (dialect
 
 // dialHost connects to one host of the DSN. Of several addresses of its name each
 // gets its share of the time; pgx would spend it all on the first one that accepts
-// and is silent.
+// and is silent. A name that the program dials has one.
 func (t *template) dialHost(ctx context.Context, address string, patience time.Duration, cred *dialects.Credential) (*session, hosts.Outcome) {
 	config := t.configFor(address, cred)
 	network, _ := pgconn.NetworkAddress(config.Host, config.Port)
-	if network == "unix" {
+	if network == "unix" || t.network != nil {
 		return t.connect(ctx, config, patience)
 	}
 	found, err := config.LookupFunc(ctx, config.Host)
@@ -114,13 +114,17 @@ func (t *template) configFor(address string, cred *dialects.Credential) *pgx.Con
 	}
 	only(config, address)
 	config.ValidateConnect = nil // that is connect's
+	if t.network != nil {
+		config.DialFunc = pgconn.DialFunc(t.network)
+		config.LookupFunc = func(_ context.Context, host string) ([]string, error) { return []string{host}, nil }
+	}
 	return config
 }
 
 // connect opens a connection and asks whose it is.
 func (t *template) connect(ctx context.Context, config *pgx.ConnConfig, patience time.Duration) (*session, hosts.Outcome) {
 	var way reach
-	dial := throughWire(way.noting(patient(config.DialFunc, patience)))
+	dial := t.throughWire(way.noting(patient(config.DialFunc, patience)))
 	build := way.keeping(config.BuildFrontend)
 	var last *carrier
 	if t.lazy {

@@ -28,6 +28,7 @@ type template struct {
 
 	addresses []string // of the hosts that config names
 	list      *hosts.List
+	network   dialects.DialFunc // the program's; nil: pgx's
 	role      hosts.Role
 	lazy      bool // transactions begin with their first statement
 }
@@ -69,20 +70,29 @@ func (t *template) Traits() dialects.Traits {
 
 func (t *template) TakesCredential() bool { return true }
 
+var _ dialects.NetworkTemplate = (*template)(nil)
+
+// DialNetworkBy implements dialects.NetworkTemplate.
+func (t *template) DialNetworkBy(dial dialects.DialFunc) { t.network = dial }
+
 // throughWire puts our network connection under pgx's. pgx dials by it for a request
-// to cancel, too, where it does no harm.
-func throughWire(dial pgconn.DialFunc) pgconn.DialFunc {
-	return through(dial, func(nc net.Conn) net.Conn { return wire.New(nc, 0) })
+// to cancel, too, where it does no harm. That request goes to the remote address of the
+// connection, which has to be one that dial understands.
+func (t *template) throughWire(dial pgconn.DialFunc) pgconn.DialFunc {
+	if t.network == nil {
+		return through(dial, func(nc net.Conn, _, _ string) net.Conn { return wire.New(nc, 0) })
+	}
+	return through(dial, func(nc net.Conn, network, address string) net.Conn { return wire.Dialled(nc, network, address, 0) })
 }
 
 // through puts something of ours around what dial returns.
-func through(dial pgconn.DialFunc, put func(net.Conn) net.Conn) pgconn.DialFunc {
+func through(dial pgconn.DialFunc, put func(nc net.Conn, network, address string) net.Conn) pgconn.DialFunc {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		nc, err := dial(ctx, network, address)
 		if err != nil {
 			return nil, err
 		}
-		return put(nc), nil
+		return put(nc, network, address), nil
 	}
 }
 

@@ -33,6 +33,10 @@ const freshFor = time.Millisecond
 // point in a look.
 func (c *Conn) Fresh() bool { return c.Idle() < freshFor && !c.ended.Load() }
 
+// OnSocket reports whether the connection is a socket of the operating system, which
+// sends keep-alives: it notices when the way to the peer is cut. A tunnel may not.
+func (c *Conn) OnSocket() bool { return c.pump == nil }
+
 // Peek looks at the connection without blocking, without a round trip and
 // without taking anything from it. With Readable it returns the first bytes
 // that wait; they are good until the next Peek. It is for an idle connection:
@@ -40,6 +44,11 @@ func (c *Conn) Fresh() bool { return c.Idle() < freshFor && !c.ended.Load() }
 func (c *Conn) Peek() (Sight, []byte) {
 	if c.closing.Load() || c.ended.Load() {
 		return Closed, nil
+	}
+	if c.pump != nil {
+		sight, waiting, err := c.pump.look()
+		c.note(err)
+		return sight, waiting
 	}
 	sight, waiting := c.look()
 	if sight == Closed {

@@ -32,6 +32,8 @@ type Conn struct {
 
 	graceful atomic.Int64 // deadline of EndGracefully in Unix nanoseconds, or 0
 	peeker
+	pump   *pump    // nc, if that is no socket of ours
+	remote net.Addr // nil: nc's
 }
 
 // New wraps nc and keeps the first keep bytes that are read.
@@ -43,6 +45,29 @@ func New(nc net.Conn, keep int) *Conn {
 	c.initPeek(nc)
 	return c
 }
+
+// Dialled wraps what a function of the program has made of network and address, which
+// RemoteAddr returns: the connection itself may know the address of a proxy, or none, and
+// who dials RemoteAddr wants to reach the same server. Whatever nc is, deadlines, Peek
+// and Close work as on a socket.
+func Dialled(nc net.Conn, network, address string, keep int) *Conn {
+	switch nc.(type) {
+	case *net.TCPConn, *net.UnixConn:
+		c := New(nc, keep)
+		c.remote = target{network, address}
+		return c
+	}
+	p := newPump(nc)
+	c := New(p, keep)
+	c.pump, c.remote = p, target{network, address}
+	return c
+}
+
+// target is an address as it was dialled.
+type target struct{ network, address string }
+
+func (t target) Network() string { return t.network }
+func (t target) String() string  { return t.address }
 
 // Of finds the Conn under nc, looking through TLS; nil if there is none.
 func Of(nc net.Conn) *Conn {
@@ -95,9 +120,10 @@ func (c *Conn) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// note remembers that the peer has ended the connection, if err says so.
+// note remembers that the peer has ended the connection, if err says so. TLS of the
+// program's own calls it unexpected if the peer has ended only what is below.
 func (c *Conn) note(err error) {
-	if errors.Is(err, io.EOF) || isReset(err) {
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || isReset(err) {
 		c.ended.Store(true)
 	}
 }
@@ -136,8 +162,13 @@ func (c *Conn) Close() error {
 	return c.nc.Close()
 }
 
+// drain reads to the peer's end. If the stream cannot be ended on this side alone, the
+// peer ends it by the driver's goodbye, unless that was cut.
 func (c *Conn) drain(deadline time.Time) {
-	if c.Ended() || c.nc.SetReadDeadline(deadline) != nil || c.CloseWrite() != nil {
+	if c.Ended() || c.nc.SetReadDeadline(deadline) != nil {
+		return
+	}
+	if err := c.CloseWrite(); err != nil && (c.Cut() || !errors.Is(err, errors.ErrUnsupported)) {
 		return
 	}
 	var scratch [4096]byte
@@ -166,11 +197,21 @@ func (c *Conn) CloseWrite() error {
 // NetConn returns the connection that was wrapped.
 func (c *Conn) NetConn() net.Conn { return c.nc }
 
-// LocalAddr implements net.Conn.
-func (c *Conn) LocalAddr() net.Addr { return c.nc.LocalAddr() }
+// LocalAddr implements net.Conn. It is never nil.
+func (c *Conn) LocalAddr() net.Addr {
+	if own := c.nc.LocalAddr(); own != nil {
+		return own
+	}
+	return target{}
+}
 
-// RemoteAddr implements net.Conn.
-func (c *Conn) RemoteAddr() net.Addr { return c.nc.RemoteAddr() }
+// RemoteAddr implements net.Conn. For Dialled it is what was dialled.
+func (c *Conn) RemoteAddr() net.Addr {
+	if c.remote != nil {
+		return c.remote
+	}
+	return c.nc.RemoteAddr()
+}
 
 // SetDeadline implements net.Conn.
 func (c *Conn) SetDeadline(t time.Time) error { return c.nc.SetDeadline(t) }

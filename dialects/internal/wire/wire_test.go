@@ -207,13 +207,34 @@ func TestSecondCloseCutsAGracefulOneShort(t *testing.T) {
 	require.False(t, c.Ended())
 }
 
-func TestCloseWriteIsUnsupportedWhereTheNetworkHasNone(t *testing.T) {
+func TestWhereTheStreamCannotBeEndedTheGoodbyeIsAwaited(t *testing.T) {
+	a, b := net.Pipe()
+	c := New(a, 0)
+	require.ErrorIs(t, c.CloseWrite(), errors.ErrUnsupported)
+	var peers sync.WaitGroup
+	peers.Go(func() {
+		_, _ = io.ReadFull(b, make([]byte, len("quit")))
+		_, _ = b.Write([]byte("last words"))
+		_ = b.Close()
+	})
+	_, err := c.Write([]byte("quit"))
+	require.NoError(t, err)
+	c.EndGracefully(time.Now().Add(time.Hour))
+	require.NoError(t, c.Close())
+	require.True(t, c.Ended())
+	peers.Wait()
+}
+
+func TestWhereTheGoodbyeWasCutNothingIsAwaited(t *testing.T) {
 	a, b := net.Pipe()
 	defer b.Close()
 	c := New(a, 0)
-	require.ErrorIs(t, c.CloseWrite(), errors.ErrUnsupported)
+	require.NoError(t, c.SetWriteDeadline(time.Unix(1, 0)))
+	_, err := c.Write([]byte("quit"))
+	require.Error(t, err)
 	c.EndGracefully(time.Now().Add(time.Hour))
 	require.NoError(t, c.Close(), "there is nothing to wait for")
+	require.False(t, c.Ended())
 }
 
 func TestOfFindsTheConnUnderTLS(t *testing.T) {
