@@ -5,6 +5,7 @@ import (
 	"database/sql/driver"
 	"fmt"
 	"log/slog"
+	"net"
 	"time"
 
 	"github.com/pooldriver/pooldriver/dialects"
@@ -112,6 +113,17 @@ type Config struct {
 	// Credentials, if set, is asked for user and password of each dial; the
 	// DSN's are not used. See CredentialSource.
 	Credentials CredentialSource
+	// Dial, if set, opens every network connection to the servers, on PostgreSQL and
+	// MySQL by New: for SSH tunnels, SOCKS proxies, the connectors of a cloud. With Wrap
+	// and other databases it is an error. network and addr are as the DSN has them,
+	// "tcp" and "host:port" mostly; no name is looked up before. Dial is also called to
+	// end a statement on the server, with the same addr, which must lead to the same
+	// server. It may be called by several goroutines at once. ctx ends with
+	// ConnectTimeout at the latest; Dial that does not return then is given up, and a
+	// connection that comes late is closed. An error, a panic or no connection fails the
+	// dial. Of the connection Read, Write and Close are needed, deadlines are not: see
+	// docs/dialing.md.
+	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
 	// AfterConnect, if set, is called with each new real connection before
 	// its first use, and again after every cleaning, because what it set is
 	// gone then. A dial ends with ConnectTimeout also where AfterConnect does not

@@ -66,7 +66,7 @@ func (c *Connector) parse(dsn string, options []Option) error {
 // see docs/how-it-works.md. Other drivers get the generic dialect: a connection on
 // which a statement may have left state, or whose transaction is in doubt, is
 // closed instead of cleaned. Wrapping a connector that pools itself is an
-// error, and so is Config.Credentials, which could not reach inner.
+// error, and so are Config.Credentials and Config.Dial, which could not reach inner.
 func Wrap(inner driver.Connector, options ...Option) *Connector {
 	c := &Connector{core: core{config: defaultConfig()}}
 	c.err = c.wrap(inner, options)

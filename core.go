@@ -64,6 +64,9 @@ func (c *core) use(d dialects.Dialect, t dialects.Template, options []Option) er
 	if c.config.Credentials != nil && !t.TakesCredential() {
 		return fmt.Errorf("pooldriver: Config.Credentials cannot be used with this %s connection: user and password do not come from us", d.Name())
 	}
+	if err := c.useDial(d, t); err != nil {
+		return err
+	}
 	if own, ok := t.(dialects.OwnDialect); ok {
 		d = own.Dialect()
 	}
