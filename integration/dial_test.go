@@ -3,6 +3,7 @@ package integration
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"net"
@@ -201,6 +202,41 @@ func TestATunnelThatFallsSilentIsNoticed(t *testing.T) {
 		require.Less(t, time.Since(began), 3*time.Second)
 		require.NoError(t, proxy.Close())
 	})
+}
+
+// TestAStatementThatDidNotEnterTheTunnelIsSafeToRepeat: the program holds the connection,
+// so nobody looks at it before its next statement, and no other connection may have its
+// place. ErrBadConn says that nothing was executed.
+func TestAStatementThatDidNotEnterTheTunnelIsSafeToRepeat(t *testing.T) {
+	t.Parallel()
+	testbed.Each(t, func(t *testing.T, account testbed.Account) {
+		tunnel := sshtunnel.Open(t)
+		db, _ := throughTunnel(t, tunnel, account, "pool_max_conns=1")
+		mustExec(t, db, "CREATE TABLE once (id integer)")
+		for range 5 {
+			conn, err := db.Conn(t.Context())
+			require.NoError(t, err)
+			require.NoError(t, conn.PingContext(t.Context()))
+			tunnel.Cut()
+			awaitBackends(t, account, 0)
+			_, err = conn.ExecContext(t.Context(), "INSERT INTO once VALUES (1)")
+			require.ErrorIs(t, err, driver.ErrBadConn)
+			_ = conn.Close()
+		}
+		rows := -1
+		require.NoError(t, db.QueryRowContext(t.Context(), "SELECT count(*) FROM once").Scan(&rows))
+		require.Zero(t, rows)
+	})
+}
+
+// TestAStatementThatIsCutWhileItIsSentThroughATunnelBlocksNoPlace is the test of
+// PostgreSQL's backends that wait for the rest.
+func TestAStatementThatIsCutWhileItIsSentThroughATunnelBlocksNoPlace(t *testing.T) {
+	tunnel := sshtunnel.Open(t)
+	cutStatements(t, testbed.Shared(t, testbed.Postgres).NewAccount(t), front{open: func(t testing.TB, account testbed.Account, max int) *sql.DB {
+		db, _ := throughTunnel(t, tunnel, account, fmt.Sprintf("pool_max_conns=%d", max))
+		return db
+	}}, randomtest.Seeded(t))
 }
 
 // TestAStatementInATunnelThatIsCutIsExecutedOnceAtMost cuts the server's connection after
