@@ -15,8 +15,12 @@ STATICCHECK_VERSION := v0.8.2
 GOVULNCHECK_VERSION := v1.8.0
 GOLANGCI_VERSION    := v2.15.0
 
+# Modules of their own, so that their dependencies reach no other user. Their tests need
+# neither Docker nor a server.
+SATELLITES := credentials/rds examples/cloudsql
+
 GO       ?= go
-MODULES  := . $(patsubst %/go.mod,%,$(wildcard integration/go.mod bench/go.mod))
+MODULES  := . $(patsubst %/go.mod,%,$(wildcard integration/go.mod bench/go.mod)) $(SATELLITES)
 TOOLS    := $(CURDIR)/.tools
 STATICCHECK := $(TOOLS)/staticcheck-$(STATICCHECK_VERSION)
 GOVULNCHECK := $(TOOLS)/govulncheck-$(GOVULNCHECK_VERSION)
@@ -48,6 +52,7 @@ test-unit:
 	$(GO) test -timeout $(TEST_TIMEOUT) ./pool
 	$(if $(ODBC),$(GO) test ./dialects/odbc,@echo "NOT RUN: the tests over ODBC. They need unixodbc-dev, odbcinst, libsqliteodbc, odbc-postgresql and odbc-mariadb." >&2)
 	$(GO) -C integration test -race -timeout $(TEST_TIMEOUT) ./byteproxy
+	@set -e; for module in $(SATELLITES); do echo "$(GO) -C $$module test ./..."; $(GO) -C $$module test -timeout $(TEST_TIMEOUT) ./...; done
 
 test-integration: images
 	$(GO) -C integration test $(TAGS) -race -timeout $(TEST_TIMEOUT) $(ONE_SERVER)
