@@ -89,7 +89,7 @@ func (t *template) Dial(ctx context.Context, cred *dialects.Credential) (dialect
 func (t *template) dialHost(ctx context.Context, address string, patience time.Duration, cred *dialects.Credential) (*session, hosts.Outcome) {
 	config := t.configFor(address, cred)
 	network, _ := pgconn.NetworkAddress(config.Host, config.Port)
-	if network == "unix" || t.network != nil {
+	if network == "unix" {
 		return t.connect(ctx, config, patience)
 	}
 	found, err := config.LookupFunc(ctx, config.Host)

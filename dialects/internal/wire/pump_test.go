@@ -148,6 +148,21 @@ func TestADeadlineThatIsMovedEndsAReadThatWaits(t *testing.T) {
 	})
 }
 
+func TestADeadlineThatIsMovedWhileItPassesHasNotPassed(t *testing.T) {
+	c, _, p := tunnel(t)
+	c.pump.mu.Lock()
+	c.pump.set(&c.pump.read, time.Now().Add(time.Millisecond))
+	<-time.After(20 * time.Millisecond) // its function waits for the lock
+	c.pump.set(&c.pump.read, time.Time{})
+	c.pump.mu.Unlock()
+	go func() {
+		<-time.After(20 * time.Millisecond)
+		_, _ = p.Write([]byte("x"))
+	}()
+	_, err := c.Read(make([]byte, 1))
+	require.NoError(t, err)
+}
+
 func TestAWriteThatADeadlineEndsMayHaveLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _, p := tunnel(t)
