@@ -16,7 +16,7 @@ GOVULNCHECK_VERSION := v1.8.0
 GOLANGCI_VERSION    := v2.15.0
 
 GO       ?= go
-MODULES  := . $(patsubst %/go.mod,%,$(wildcard integration/go.mod bench/go.mod))
+MODULES  := . $(patsubst %/go.mod,%,$(wildcard integration/go.mod integration/datadog/go.mod bench/go.mod))
 TOOLS    := $(CURDIR)/.tools
 STATICCHECK := $(TOOLS)/staticcheck-$(STATICCHECK_VERSION)
 GOVULNCHECK := $(TOOLS)/govulncheck-$(GOVULNCHECK_VERSION)
@@ -52,6 +52,7 @@ test-unit:
 test-integration: images
 	$(GO) -C integration test $(TAGS) -race -timeout $(TEST_TIMEOUT) $(ONE_SERVER)
 	$(MATTN) -timeout $(TEST_TIMEOUT) ./mattn
+	$(GO) -C integration/datadog test .
 
 # Not beside the others: it measures how soon a service is back.
 test-failover: images
