@@ -67,6 +67,7 @@ test-long: images
 	POOLDRIVER_LONG=1 $(GO) -C integration test $(TAGS) -race -timeout $(TEST_LONG_TIMEOUT) $(ONE_SERVER)
 	POOLDRIVER_LONG=1 $(MATTN) -timeout $(TEST_LONG_TIMEOUT) ./mattn
 	POOLDRIVER_LONG=1 $(GO) -C integration test -race -timeout $(TEST_LONG_TIMEOUT) ./failover/...
+	$(GO) -C integration/datadog test . # a module of its own, which compiles for minutes
 
 # Chooses the test servers' images, and builds them where no registry answers.
 images:

@@ -131,14 +131,22 @@ func (c *conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, e
 // Ping asks the driver, where it can be asked; where not, an attached session is all that
 // database/sql would have wanted.
 func (c *conn) Ping(ctx context.Context) error {
+	if c.isAsked(ctx) {
+		return nil
+	}
 	return c.do(ctx, &operation{kind: pinging, kept: true})
 }
 
 // ResetSession is called when database/sql takes the connection again. There is nothing to
 // do yet: the real driver's ResetSession runs when a real connection is taken from the
-// pool.
+// pool. A wrapper above may have kept IsValid from us: then the last checkout ends here.
 func (c *conn) ResetSession(context.Context) error {
-	if c.closed {
+	valid := !c.closed
+	if c.bound != nil || c.refusal != nil {
+		valid = c.IsValid()
+		c.connector.tellHiddenValidator()
+	}
+	if !valid {
 		return driver.ErrBadConn
 	}
 	return nil

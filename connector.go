@@ -12,6 +12,7 @@ import (
 	"github.com/pooldriver/pooldriver/dialects"
 	"github.com/pooldriver/pooldriver/dialects/generic"
 	"github.com/pooldriver/pooldriver/internal/redact"
+	"github.com/pooldriver/pooldriver/internal/unwrap"
 )
 
 // Connector is a driver.Connector whose connections are virtual: they share a
@@ -74,13 +75,16 @@ func Wrap(inner driver.Connector, options ...Option) *Connector {
 }
 
 func (c *Connector) wrap(inner driver.Connector, options []Option) error {
-	switch inner.(type) {
+	switch unwrap.Connector(inner).(type) {
 	case nil:
 		return errors.New("pooldriver: Wrap was given no connector")
 	case *Connector:
 		return errWrapSelf
 	}
 	d, t, err := dialects.Wrap(inner, generic.Dialect{})
+	if _, unknown := d.(generic.Dialect); unknown && err == nil {
+		d, t, err = dialects.Wrap(unwrap.Shown(inner), generic.Dialect{})
+	}
 	if err != nil {
 		return fmt.Errorf("pooldriver: Wrap: %w", err)
 	}

@@ -46,6 +46,8 @@ type core struct {
 	settings       dbsettings.List
 	outage         outage.Dials
 	closingIdle    atomic.Bool // Close has begun
+	// hiddenValidator: the log knows of a wrapper that keeps IsValid from us.
+	hiddenValidator atomic.Bool
 
 	texts textcache.Cache // far larger than the rest
 }

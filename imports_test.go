@@ -18,7 +18,7 @@ func TestRootAndPoolLinkNoDriver(t *testing.T) {
 		ours  []string // packages of this module that it may import, itself apart
 		avoid string
 	}{
-		{pkg: module, ours: []string{"/pool", "/dialects", "/dialects/generic", "/dialects/internal/", "/internal/bounded", "/internal/bytesize", "/internal/credential", "/internal/ctxerr", "/internal/dbsettings", "/internal/driverconn", "/internal/droppedstate", "/internal/fairlock", "/internal/mergedctx", "/internal/optiontable", "/internal/outage", "/internal/redact", "/internal/registry", "/internal/relay", "/internal/rowbuffer", "/internal/session", "/internal/stmtcache", "/internal/task", "/internal/textcache", "/internal/waitgraph"}},
+		{pkg: module, ours: []string{"/pool", "/dialects", "/dialects/generic", "/dialects/internal/", "/internal/bounded", "/internal/bytesize", "/internal/credential", "/internal/ctxerr", "/internal/dbsettings", "/internal/driverconn", "/internal/droppedstate", "/internal/fairlock", "/internal/mergedctx", "/internal/optiontable", "/internal/outage", "/internal/redact", "/internal/registry", "/internal/relay", "/internal/rowbuffer", "/internal/session", "/internal/stmtcache", "/internal/task", "/internal/textcache", "/internal/unwrap", "/internal/waitgraph"}},
 		{pkg: module + "/pool", avoid: "database/sql"},
 		{pkg: module + "/dialects", ours: []string{"/internal/redact"}},
 		{pkg: module + "/internal/credential", ours: []string{"/dialects", "/internal/redact"}},
@@ -34,6 +34,7 @@ func TestRootAndPoolLinkNoDriver(t *testing.T) {
 		{pkg: module + "/internal/redact"},
 		{pkg: module + "/internal/registry"},
 		{pkg: module + "/internal/relay"},
+		{pkg: module + "/internal/unwrap"},
 		{pkg: module + "/internal/waitgraph"},
 		{pkg: module + "/internal/bytesize"},
 		{pkg: module + "/internal/session", ours: []string{"/dialects", "/internal/bytesize", "/internal/ctxerr", "/internal/driverconn", "/internal/fairlock", "/internal/mergedctx", "/internal/redact", "/internal/rowbuffer", "/internal/stmtcache"}},

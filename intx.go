@@ -39,7 +39,7 @@ func InTx(ctx context.Context, db *sql.DB, opts *sql.TxOptions, fn func(ctx cont
 		}
 	}()
 	if s.Transaction() == nil {
-		return errors.New("pooldriver: InTx was given a handle of another driver")
+		return errors.New("pooldriver: InTx has begun a transaction that pooldriver does not know, and rolled it back: the *sql.DB is another driver's, or a wrapper above pooldriver does not pass the context of BeginTx on; use a *sql.DB over a pooldriver.Connector")
 	}
 	if err := fn(s, tx); err != nil {
 		return err

@@ -348,6 +348,7 @@ func (c *checkout) done(op *operation) {
 		c.bound.standDown(c, r)
 	}
 	c.unlock(op)
+	c.endEarly()
 }
 
 // unlock unlocks the session, if the operation holds its lock.

@@ -10,7 +10,8 @@ import (
 // Raw calls fn with the driver's own connection behind conn, for what only the
 // driver can do: COPY and LISTEN with pgx, backups with SQLite. (conn.Raw gives
 // the virtual connection, on which a type assertion to the driver's type
-// fails.)
+// fails: docs/migrating.md.) It finds the connection also beneath a wrapper such as
+// otelsql: docs/wrappers.md.
 //
 //	err := pooldriver.Raw(ctx, conn, func(dc driver.Conn) error {
 //		pg := dc.(*stdlib.Conn).Conn()
@@ -38,9 +39,9 @@ func Raw(ctx context.Context, sqlConn *sql.Conn, fn func(driver.Conn) error) (er
 	// wait for ever. So fn is called between two of them.
 	var l *loan
 	if err := sqlConn.Raw(func(dc any) (err error) {
-		c, ok := dc.(*conn)
-		if !ok {
-			return errors.New("pooldriver: Raw was given a connection of another driver")
+		c, err := connBeneath(ctx, dc)
+		if err != nil {
+			return err
 		}
 		l, err = c.lend(ctx)
 		return err

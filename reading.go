@@ -92,6 +92,7 @@ func (r *rows) Close() error {
 	if r.closed {
 		return nil
 	}
+	defer r.checkout.endEarly()
 	live := r.lock()
 	r.closed = true
 	if !live {

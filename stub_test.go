@@ -611,5 +611,5 @@ func TestRawGivesTheDriversConnectionAndCleansUpBehindIt(t *testing.T) {
 	other, err := plain.Conn(t.Context())
 	require.NoError(t, err)
 	defer other.Close()
-	require.ErrorContains(t, Raw(t.Context(), other, func(driver.Conn) error { return nil }), "another driver")
+	require.ErrorContains(t, Raw(t.Context(), other, func(driver.Conn) error { return nil }), "found no connection of pooldriver")
 }

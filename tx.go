@@ -10,6 +10,7 @@ var _ driver.Tx = (*transaction)(nil)
 // Commit commits. An error of the driver leaves it open whether the transaction has ended;
 // an error of ours means that it was rolled back.
 func (t *transaction) Commit() error {
+	defer t.checkout.endEarly()
 	t.leave()
 	if t.endsAfterRaw() {
 		return errEndInRaw
@@ -27,6 +28,7 @@ func (t *transaction) Commit() error {
 
 // Rollback rolls back. database/sql calls it too when the context of BeginTx has ended.
 func (t *transaction) Rollback() error {
+	defer t.checkout.endEarly()
 	t.leave()
 	if t.endsAfterRaw() {
 		return nil

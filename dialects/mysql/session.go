@@ -9,6 +9,7 @@ import (
 	"github.com/pooldriver/pooldriver/dialects/internal/base"
 	"github.com/pooldriver/pooldriver/dialects/internal/hosts"
 	"github.com/pooldriver/pooldriver/dialects/internal/wire"
+	"github.com/pooldriver/pooldriver/internal/unwrap"
 )
 
 // session is one connection to a server.
@@ -37,7 +38,7 @@ type session struct {
 var _ dialects.Session = (*session)(nil)
 
 func newSession(l link, k *killer, t dialects.Template) *session {
-	s := &session{Session: base.NewSession(l.conn, t.Target()), link: l, inner: lookInto(l.conn), killer: k, traits: t.Traits()}
+	s := &session{Session: base.NewSession(l.conn, t.Target()), link: l, inner: lookInto(unwrap.Conn(l.conn)), killer: k, traits: t.Traits()}
 	s.traits.PreparedKeepsTypes = true
 	if l.wire != nil {
 		s.thread = threadID(l.wire.Head())
@@ -165,7 +166,7 @@ func (s *session) Close(ctx context.Context) error {
 
 // healthy reports whether the connection is idle and the driver trusts it.
 func (s *session) healthy() bool {
-	v, ok := s.conn.(driver.Validator)
+	v, ok := s.Unwrap().(driver.Validator) // a wrapper may hide it
 	return ok && v.IsValid() && (s.wire == nil || s.look() == dialects.Alive)
 }
 

@@ -20,6 +20,7 @@ import (
 // session is one connection of pgx.
 type session struct {
 	redact.Label
+	outer   driver.Conn // conn, or what a wrapper around pgx makes of it
 	conn    *stdlib.Conn
 	pgx     *pgx.Conn
 	pg      *pgconn.PgConn
@@ -41,7 +42,7 @@ type session struct {
 var _ dialects.LastTxStatus = (*session)(nil)
 
 func newSession(conn *stdlib.Conn, label string) *session {
-	s := &session{Label: redact.Label(label), conn: conn, pgx: conn.Conn(), pg: conn.Conn().PgConn()}
+	s := &session{Label: redact.Label(label), outer: conn, conn: conn, pgx: conn.Conn(), pg: conn.Conn().PgConn()}
 	nc := s.pg.Conn()
 	if g, ok := nc.(*gate); ok {
 		nc = g.Conn
@@ -74,7 +75,11 @@ func socket(nc net.Conn) net.Conn {
 	return nc
 }
 
-func (s *session) Conn() driver.Conn { return s.conn }
+func (s *session) Conn() driver.Conn { return s.outer }
+
+var _ dialects.Unwrapper = (*session)(nil)
+
+func (s *session) Unwrap() driver.Conn { return s.conn }
 
 // TxStatus is what the server's last ReadyForQuery said.
 func (s *session) TxStatus() dialects.TxStatus {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/pooldriver/pooldriver/dialects"
 	"github.com/pooldriver/pooldriver/dialects/internal/base"
+	"github.com/pooldriver/pooldriver/internal/unwrap"
 )
 
 // wrapped is a template of the program's connector: pgx with hooks, or with a
@@ -69,12 +70,13 @@ func (w wrapped) Dial(ctx context.Context, cred *dialects.Credential) (dialects.
 	if err != nil {
 		return nil, dialError(w.Target(), "", err)
 	}
-	c, ok := conn.(*stdlib.Conn)
+	c, ok := unwrap.Conn(conn).(*stdlib.Conn)
 	if !ok {
-		// A connector may give pgx's driver for its own and wrap the connection.
+		// A wrapper, such as sqlmw, that does not show pgx's connection.
 		return base.NewSession(conn, w.Target()), nil
 	}
 	s := newSession(c, w.Target())
+	s.outer = conn
 	s.hooked = w.hooked || s.pgx.Config().AfterConnect != nil
 	return s, nil
 }

@@ -2,10 +2,10 @@ package sqlite
 
 import (
 	"context"
-	"database/sql/driver"
 	"strings"
 
 	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/internal/driverconn"
 )
 
 // question is a statement that always fails, and whose error tells whether a
@@ -37,7 +37,7 @@ func (s *session) TxStatus() dialects.TxStatus {
 		}
 		s.question = stmt
 	}
-	_, err := s.question.(driver.StmtExecContext).ExecContext(context.Background(), nil)
+	_, err := driverconn.ExecStmt(context.Background(), s.question, nil)
 	if err == nil {
 		return dialects.TxUnknown
 	}

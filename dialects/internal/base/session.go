@@ -8,6 +8,7 @@ import (
 	"github.com/pooldriver/pooldriver/dialects"
 	"github.com/pooldriver/pooldriver/internal/driverconn"
 	"github.com/pooldriver/pooldriver/internal/redact"
+	"github.com/pooldriver/pooldriver/internal/unwrap"
 )
 
 // Session is a connection of a driver of which nothing is known.
@@ -24,8 +25,11 @@ func NewSession(conn driver.Conn, label string) *Session {
 	return &Session{Label: redact.Label(label), driver: driverconn.New(conn)}
 }
 
-// Conn is the driver's connection.
+// Conn is the driver's connection, or what a wrapper below us makes of it.
 func (s *Session) Conn() driver.Conn { return s.driver.Driver }
+
+// Unwrap is the driver's own connection, where a wrapper shows it.
+func (s *Session) Unwrap() driver.Conn { return unwrap.Conn(s.Conn()) }
 
 // Valid asks the driver's Validator, if it has one.
 func (s *Session) Valid() bool { return s.driver.Validator == nil || s.driver.Validator.IsValid() }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/pooldriver/pooldriver/dialects"
 	"github.com/pooldriver/pooldriver/internal/redact"
+	"github.com/pooldriver/pooldriver/internal/unwrap"
 )
 
 // Destination is where a template's connections lead, and what its DSN says to the pool.
@@ -43,8 +44,10 @@ type Template struct {
 
 // Wrap makes a template of c, unless c pools. target is what Target answers.
 func Wrap(c driver.Connector, target string) (*Template, error) {
-	if err := refusePool(c); err != nil {
-		return nil, err
+	for _, c := range []driver.Connector{c, unwrap.Connector(c)} {
+		if err := refusePool(c); err != nil {
+			return nil, err
+		}
 	}
 	return &Template{NewDestination(target, nil), c}, nil
 }

@@ -1,0 +1,32 @@
+package pooldriver
+
+import "github.com/pooldriver/pooldriver/internal/session"
+
+// Some wrappers (sqlhooks, DataDog's) hide driver.Validator: then nobody tells us when
+// database/sql puts a connection back. ResetSession finds out, ends the checkout, and
+// from then on checkouts end early.
+
+// tellHiddenValidator has the log warned once.
+func (c *core) tellHiddenValidator() {
+	if c.hiddenValidator.Swap(true) {
+		return
+	}
+	c.log.Warn("pooldriver: a wrapper above hides the interface driver.Validator, so real connections go back after each statement that leaves nothing in its session; a *sql.Conn may change its session then (docs/wrappers.md)", "target", c.template.Target())
+}
+
+// endEarly ends the checkout, as far as we have one, if its end would not be told and
+// nothing is left on the session: no transaction, no rows, no state.
+func (c *checkout) endEarly() {
+	if !c.connector.hiddenValidator.Load() || c.tx != nil || c.lent != nil || c.refusal != nil {
+		return
+	}
+	b, r := c.bound, c.real
+	if b == nil || r == nil || !b.take(r) {
+		return
+	}
+	idle := r.Rows() == nil && (!b.isPrivate() || r.pins().pin == pinNone && session.LeavesNothing(r.Effect()))
+	b.release(r)
+	if idle {
+		c.detach()
+	}
+}
