@@ -265,6 +265,9 @@ func (c *checkout) begin(ctx context.Context, op *operation) (again bool, err er
 		t.Init(ctx, op.opts)
 		_, err = r.Begin(ctx, &t.Tx, false)
 		if again, err = c.finishUnexecuted(ctx, op, err); again || err != nil {
+			if op.said&dialects.Conflict != 0 {
+				op.scope.BeginConflict(c.connector) // SQLite's BEGIN IMMEDIATE
+			}
 			return again, err
 		}
 	}
