@@ -46,6 +46,9 @@ type core struct {
 	settings       dbsettings.List
 	outage         outage.Dials
 	closingIdle    atomic.Bool // Close has begun
+	draining       atomic.Bool
+	unattached     atomic.Int64              // what has begun and has no connection now; see drain.go
+	proven         atomic.Pointer[time.Time] // when Ready has last asked a server
 
 	texts textcache.Cache // far larger than the rest
 }

@@ -16,7 +16,7 @@ import (
 var layers = []struct{ name, files string }{
 	{"what a program configures", "doc ambient config errors options"},
 	{"what decides", "core checkout binding use joining pinning operation transaction reading loan real " +
-		"cleaning lifecycle template credentials starvation waitcycle outage role settings dropped stats"},
+		"cleaning lifecycle template credentials starvation waitcycle outage role settings dropped stats drain ready"},
 	{"what translates database/sql's calls", "conn stmt rows tx task intx retry raw"},
 	{"what a program opens", "connector driver"},
 }
