@@ -43,7 +43,7 @@ type Retry struct {
 	// between zero and the longest. No connection is held meanwhile, unless ctx's task
 	// pins one. 0 means 2 ms.
 	MinBackoff time.Duration
-	// MaxBackoff is the longest pause of all. 0 means 250 ms, or MinBackoff where that is
+	// MaxBackoff is the longest pause of all. 0 means 1 s, or MinBackoff where that is
 	// longer.
 	MaxBackoff time.Duration
 }
@@ -60,7 +60,7 @@ func (r Retry) withDefaults() (Retry, error) {
 		r.MinBackoff = 2 * time.Millisecond
 	}
 	if r.MaxBackoff == 0 {
-		r.MaxBackoff = max(250*time.Millisecond, r.MinBackoff)
+		r.MaxBackoff = max(time.Second, r.MinBackoff)
 	}
 	return r, nil
 }

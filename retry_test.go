@@ -215,8 +215,8 @@ func TestACancelledContextEndsRetrysPause(t *testing.T) {
 func TestThePausesOfRetryAreRandomAndDouble(t *testing.T) {
 	r, err := Retry{}.withDefaults()
 	require.NoError(t, err)
-	require.Equal(t, Retry{MaxAttempts: 50, MinBackoff: 2 * time.Millisecond, MaxBackoff: 250 * time.Millisecond}, r)
-	longest := map[int]time.Duration{1: 2, 2: 4, 3: 8, 7: 128, 8: 250, 20: 250}
+	require.Equal(t, Retry{MaxAttempts: 50, MinBackoff: 2 * time.Millisecond, MaxBackoff: time.Second}, r)
+	longest := map[int]time.Duration{1: 2, 2: 4, 3: 8, 7: 128, 9: 512, 10: 1000, 20: 1000}
 	for n, most := range longest {
 		most *= time.Millisecond
 		var low, high time.Duration = most, 0

@@ -56,8 +56,8 @@ type bank struct {
 func openBank(t *testing.T, s stage) *bank {
 	t.Helper()
 	url, options := s.url("pool_max_conns=16"), &sql.TxOptions{Isolation: sql.LevelSerializable}
-	if s.name == "sqlite" { // which knows no other level, and has few conflicts where it may wait for long
-		url, options = "sqlite:"+s.file+"?pool_max_conns=16&_txlock=immediate&_pragma=busy_timeout(2)&_pragma=journal_mode(WAL)", nil
+	if s.name == "sqlite" { // which knows no other level, and has no conflicts where it may wait for long
+		url, options = "sqlite:"+s.file+"?pool_max_conns=16&_txlock=immediate&_pragma=busy_timeout(20)&_pragma=journal_mode(WAL)&_pragma=synchronous(NORMAL)", nil
 	}
 	b := &bank{stagePool: s.openURL(t, url), options: options}
 	b.mustExec(t.Context(), t, "CREATE TABLE account (id integer PRIMARY KEY, balance integer)")
