@@ -117,9 +117,7 @@ func (c *checkout) enter(ctx context.Context, op *operation) error {
 		r = nil // it may be somebody else's: not to be waited for
 	}
 	if r == nil {
-		c.hold(nil)
-		c.bound = nil
-		return c.attach(ctx, op)
+		return c.attachAgain(ctx, op)
 	}
 	if err := r.lockFor(ctx); err != nil {
 		c.open = rows
@@ -129,9 +127,7 @@ func (c *checkout) enter(ctx context.Context, op *operation) error {
 		rows.Attach()
 		if rows.Detached() {
 			r.unlockAndRecheck()
-			c.hold(nil)
-			c.bound = nil
-			return c.attach(ctx, op)
+			return c.attachAgain(ctx, op)
 		}
 	}
 	op.real, op.locked = r, true
@@ -140,6 +136,13 @@ func (c *checkout) enter(ctx context.Context, op *operation) error {
 		return ctx.Err()
 	}
 	return nil
+}
+
+// attachAgain is attach for a checkout that has lost its connection with its rows.
+func (c *checkout) attachAgain(ctx context.Context, op *operation) error {
+	c.hold(nil)
+	c.bound, op.reclaimed = nil, true
+	return c.attach(ctx, op)
 }
 
 // attach is reach for the first operation of a checkout.
@@ -172,6 +175,9 @@ func (c *checkout) attach(ctx context.Context, op *operation) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+	if !op.goesOn() && !c.connector.admits(nil, p.From) {
+		return c.connector.drainingError()
+	}
 	return c.borrow(ctx, op, p.From)
 }
 
@@ -200,7 +206,9 @@ func (c *checkout) attachDeferred(ctx context.Context, op *operation) error {
 	}
 	both, merged := mergedctx.New(t.Context(), ctx)
 	defer merged.Release()
-	if err := ctxerr.Of(both, c.borrow(both, op, task.PlaceOf(t.Context()).From)); err != nil {
+	err := ctxerr.Of(both, c.borrow(both, op, task.PlaceOf(t.Context()).From))
+	t.attached()
+	if err != nil {
 		t.Refuse(err)
 		return err
 	}

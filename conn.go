@@ -117,6 +117,9 @@ func (c *conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, e
 				return nil, ctxerr.Of(ctx, err)
 			}
 			t := &transaction{checkout: &c.checkout}
+			if !t.unattach(p.From) {
+				return nil, c.connector.drainingError()
+			}
 			t.Init(ctx, opts)
 			return c.begun(t), nil
 		}

@@ -139,8 +139,11 @@ func (c *Connector) Driver() driver.Driver {
 // Config.MinIdleConns idle ones, and returns the first error. Without it the
 // first use of the pool begins to do so.
 func (c *Connector) Warm(ctx context.Context) error {
-	if c.err != nil {
+	switch {
+	case c.err != nil:
 		return c.err
+	case c.draining.Load():
+		return c.drainingError()
 	}
 	return c.pool.Warm(ctx)
 }
@@ -161,6 +164,55 @@ func (c *Connector) Flush() {
 	if c.err == nil {
 		c.pool.Flush()
 	}
+}
+
+// Ready returns nil if a statement would get a connection, and says otherwise why not: for a
+// readiness probe. It waits as long as ctx lasts, so give it the probe's timeout.
+//
+// Where a connection is idle, Ready takes it for a moment and has the server answer: by a
+// ping or, where the DSN asks for a role (target_session_attrs), by telling its role. One
+// answer is good for a second: until then Ready looks at the connection without a round
+// trip. A connection that does not answer, or whose server has lost the role, is closed, and
+// the next one is tried. Where none is idle and pool_max_conns allows, Ready opens one,
+// which stays in the pool.
+//
+// A pool that is merely busy is ready: if others would have to give a connection back, Ready
+// does not queue behind them. It returns nil if connections are in use and the last dial has
+// not failed.
+//
+// Not ready: a connector that drains or is closed (pool.ErrClosed), the circuit breaker is
+// open (pool.ErrUnavailable; after pool_breaker_cooldown Ready itself is the probe that may
+// close it), dials fail or do not end before ctx does, no server has the role that the DSN
+// asks for.
+func (c *Connector) Ready(ctx context.Context) error {
+	if c.err != nil {
+		return c.err
+	}
+	return c.checkReady(ctx)
+}
+
+// Drain ends the use of the pool without an error for what has begun: a service calls it
+// after SIGTERM, when its server accepts no more requests. It refuses what is new, waits
+// until no connection is in use, and closes the connector like Close. When Drain returns nil
+// the servers have ended all connections.
+//
+// May finish: whoever has a connection (a transaction, a *sql.Conn that has run a statement,
+// open rows, Raw, a task with session state), with all statements of the same task, and of
+// tasks that were made of its context; a statement that waits for a connection already; a
+// transaction of BeginTx with Config.LazyBegin that has not run a statement yet. Everything
+// else gets an error that is a pool.ErrClosed: also the next statement of a task that has no
+// connection at the moment, and without a task a query inside a rows loop, since nobody can
+// tell that the two belong together.
+//
+// If ctx ends first, Drain returns an error with the context's and with a list of those who
+// still have a connection. New statements go on being refused, and others may finish: call
+// Drain again, or Close. Drain has no timeout of its own. It may be called several times and
+// at once, also after Close.
+func (c *Connector) Drain(ctx context.Context) error {
+	if c.err != nil {
+		return c.err
+	}
+	return c.drain(ctx)
 }
 
 // Close closes the pool: idle connections at once, connections in use when they come

@@ -48,6 +48,9 @@ type core struct {
 	closingIdle    atomic.Bool // Close has begun
 	// hiddenValidator: the log knows of a wrapper that keeps IsValid from us.
 	hiddenValidator atomic.Bool
+	draining        atomic.Bool
+	unattached      atomic.Int64              // what has begun and has no connection now; see drain.go
+	proven          atomic.Pointer[time.Time] // when Ready has last asked a server
 
 	texts textcache.Cache // far larger than the rest
 }

@@ -93,7 +93,7 @@
 //   - No connection: a [pool.AcquireError] whose reason is pool.ErrTimeout
 //     (pool_acquire_timeout; also a context.DeadlineExceeded), pool.ErrTooManyWaiters,
 //     pool.ErrUnavailable (the circuit breaker) or the error of the statement's context;
-//     after Connector.Close, pool.ErrClosed.
+//     after Connector.Close or Drain, pool.ErrClosed.
 //   - No dial: "pooldriver: connecting to …", or from AfterConnect "pooldriver: a connection
 //     to …". During an outage it may be some moments old, and says so (docs/adr/0011).
 //   - Unknown outcome: an io.ErrUnexpectedEOF, in place of an error that would make

@@ -7,10 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"time"
 
 	"github.com/pooldriver/pooldriver"
 	_ "github.com/pooldriver/pooldriver/dialects/sqlite"
+	"github.com/pooldriver/pooldriver/pool"
 )
 
 // The one line that differs from plain database/sql.
@@ -282,6 +284,64 @@ func ExampleInTx() {
 	// Output:
 	// 30 paid: true, ada has 20, bob has 30
 	// 40 paid: false, ada has 20, bob has 30
+}
+
+// Another transaction has the database's only write lock, and ends soon.
+func ExampleRetry() {
+	ctx := context.Background()
+	connector := pooldriver.New(":memory:?_txlock=immediate&_pragma=busy_timeout(1)")
+	db := sql.OpenDB(connector)
+	defer db.Close()
+	execute(ctx, db, "create table orders (id int)")
+
+	other, err := db.Begin()
+	if err != nil {
+		panic(err)
+	}
+	go func() {
+		for connector.Stats().TxRetries == 0 {
+			time.Sleep(time.Millisecond)
+		}
+		_ = other.Rollback()
+	}()
+	err = pooldriver.InTx(ctx, db, nil, func(ctx context.Context, tx *sql.Tx) error {
+		_, err := tx.ExecContext(ctx, "insert into orders values (1)")
+		return err
+	}, pooldriver.Retry{})
+	fmt.Println(err, "after retries:", connector.Stats().TxRetries > 0)
+	fmt.Println(number(ctx, db, "select count(*) from orders"), "order")
+	// Output:
+	// <nil> after retries: true
+	// 1 order
+}
+
+// What has begun finishes, what is new is refused.
+func ExampleConnector_Drain() {
+	ctx := context.Background()
+	connector := pooldriver.New(":memory:")
+	db := sql.OpenDB(connector)
+	defer db.Close()
+	execute(ctx, db, "create table orders (id int)")
+	fmt.Println("ready:", connector.Ready(ctx) == nil)
+
+	tx, err := db.Begin()
+	if err != nil {
+		panic(err)
+	}
+	drained := make(chan error)
+	go func() { drained <- connector.Drain(ctx) }()
+	for connector.Ready(ctx) == nil {
+		runtime.Gosched()
+	}
+	fmt.Println("new ones are refused:", errors.Is(db.Ping(), pool.ErrClosed))
+	_, err = tx.Exec("insert into orders values (1)")
+	fmt.Println("the transaction:", err, tx.Commit())
+	fmt.Println("drained:", <-drained)
+	// Output:
+	// ready: true
+	// new ones are refused: true
+	// the transaction: <nil> <nil>
+	// drained: <nil>
 }
 
 // A program that has requests of its own, and knows nothing of tasks: each

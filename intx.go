@@ -4,7 +4,9 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"io"
 
+	"github.com/pooldriver/pooldriver/dialects"
 	"github.com/pooldriver/pooldriver/internal/task"
 )
 
@@ -18,32 +20,72 @@ import (
 // opts may be nil, as for db.BeginTx. If ctx carries no task, InTx begins one, and
 // ends it when it returns. db has to be a handle of this package. An error of fn is
 // returned as it is.
-func InTx(ctx context.Context, db *sql.DB, opts *sql.TxOptions, fn func(ctx context.Context, tx *sql.Tx) error) error {
+//
+// With a Retry, a transaction that other transactions were in the way of is run once more:
+// see [Retry].
+func InTx(ctx context.Context, db *sql.DB, opts *sql.TxOptions, fn func(ctx context.Context, tx *sql.Tx) error, retry ...Retry) error {
 	switch {
 	case db == nil:
 		return errors.New("pooldriver: InTx was given no *sql.DB")
 	case fn == nil:
 		return errors.New("pooldriver: InTx was given no function")
+	case len(retry) > 1:
+		return errors.New("pooldriver: InTx was given more than one Retry")
+	case len(retry) == 1:
+		return retry[0].run(ctx, func() (*core, error) { return inTx(ctx, db, opts, fn) })
 	}
+	_, err := inTx(ctx, db, opts, fn)
+	return err
+}
+
+// inTx is one attempt of InTx. conflict is not nil if it has failed because another
+// transaction was in the way, and may be repeated: the transaction is rolled back, and is
+// not part of another one. conflict is then the core.
+func inTx(ctx context.Context, db *sql.DB, opts *sql.TxOptions, fn func(context.Context, *sql.Tx) error) (conflict *core, _ error) {
 	s := task.NewScope(ctx)
 	defer s.End()
-	tx, err := db.BeginTx(s, opts)
+	begun, err := db.BeginTx(s, opts)
 	if err != nil {
-		return err
+		conflict, _ = s.Conflict().(*core)
+		return conflict, err
 	}
 	committed := false
 	defer func() {
 		s.Leave()
 		if !committed {
-			_ = tx.Rollback() // fn's error, or panic, is what counts
+			_ = begun.Rollback() // fn's error, or panic, is what counts
 		}
 	}()
-	if s.Transaction() == nil {
-		return errors.New("pooldriver: InTx has begun a transaction that pooldriver does not know, and rolled it back: the *sql.DB is another driver's, or a wrapper above pooldriver does not pass the context of BeginTx on; use a *sql.DB over a pooldriver.Connector")
+	own, ok := s.Transaction().(*transaction)
+	if !ok {
+		return nil, errors.New("pooldriver: InTx has begun a transaction that pooldriver does not know, and rolled it back: the *sql.DB is another driver's, or a wrapper above pooldriver does not pass the context of BeginTx on; use a *sql.DB over a pooldriver.Connector")
 	}
-	if err := fn(s, tx); err != nil {
-		return err
+	if err := fn(s, begun); err != nil {
+		return own.conflictIn(err), err
 	}
 	committed = true
-	return tx.Commit()
+	if err := begun.Commit(); err != nil {
+		return own.commitConflict(), err
+	}
+	return nil, nil
+}
+
+// conflictIn returns t's core if err, of a statement of t, says that another
+// transaction was in the way, and t is not part of another transaction. An error of which
+// a part says that the outcome of something is unknown is not one to repeat.
+func (t *transaction) conflictIn(err error) *core {
+	c := t.checkout.connector
+	if t.Nested() || errors.Is(err, io.ErrUnexpectedEOF) || c.dialect.Diagnose(err)&dialects.Conflict == 0 {
+		return nil
+	}
+	return c
+}
+
+// commitConflict is conflictIn for the error of t's Commit. A commit in doubt has none: only
+// the server's own answer is a conflict.
+func (t *transaction) commitConflict() *core {
+	if t.Nested() || !t.CommitConflict() {
+		return nil
+	}
+	return t.checkout.connector
 }

@@ -53,6 +53,7 @@ type operation struct {
 	locked     bool               // it holds real's lock
 	started    bool               // real is where it belongs
 	retried    bool
+	reclaimed  bool // its checkout had a connection, which was taken back for others
 	converted  bool
 	converting bool // a conversion has not returned
 	kept       bool // database/sql keeps the checkout for ever if the driver panics
@@ -265,6 +266,9 @@ func (c *checkout) begin(ctx context.Context, op *operation) (again bool, err er
 		t.Init(ctx, op.opts)
 		_, err = r.Begin(ctx, &t.Tx, false)
 		if again, err = c.finishUnexecuted(ctx, op, err); again || err != nil {
+			if op.said&dialects.Conflict != 0 {
+				op.scope.BeginConflict(c.connector) // SQLite's BEGIN IMMEDIATE
+			}
 			return again, err
 		}
 	}
@@ -349,7 +353,13 @@ func (c *checkout) done(op *operation) {
 	}
 	c.unlock(op)
 	c.endEarly()
+	if op.retried {
+		c.connector.unattached.Add(-1)
+	}
 }
+
+// goesOn reports whether op had begun when it had a connection before, and so is not new.
+func (op *operation) goesOn() bool { return op.retried || op.reclaimed }
 
 // unlock unlocks the session, if the operation holds its lock.
 func (c *checkout) unlock(op *operation) {
@@ -425,6 +435,7 @@ func (c *checkout) failed(ctx context.Context, op *operation, err error, execute
 	case v.retry:
 		cn.stats.retries.Add(1)
 		op.retried = true
+		cn.unattached.Add(1) // until done
 		c.moveOn(op)
 		return true, nil
 	case v.unclear:

@@ -45,6 +45,9 @@ func (c *core) acquireError(err error, w *waiter) error {
 	if create, ok := errors.AsType[*pool.CreateError](err); ok {
 		return c.createError(create)
 	}
+	if err == pool.ErrClosed && c.draining.Load() {
+		return c.drainingError() // it came when the last connection had just come back
+	}
 	why := ""
 	a, ok := errors.AsType[*pool.AcquireError](err)
 	if ok {

@@ -10,7 +10,7 @@ import (
 type counters struct {
 	cleanings, rollbacks, discards, retries atomic.Uint64
 	foundDead, dialErrors, orphans          atomic.Uint64
-	wrongRoles, stateDropped                atomic.Uint64
+	wrongRoles, stateDropped, txRetries     atomic.Uint64
 	stmtHits, stmtMisses                    atomic.Uint64
 	readAheads, reclaims                    atomic.Uint64
 	buffered                                atomic.Int64
@@ -33,6 +33,9 @@ type Stats struct {
 	// Retries counts operations moved to another connection, because theirs
 	// was dead before the server can have executed anything.
 	Retries uint64
+	// TxRetries counts transactions of InTx with Retry that were run once more, because
+	// others were in the way.
+	TxRetries uint64
 	// FoundDead counts idle connections that turned out dead when taken.
 	FoundDead uint64
 	// DialErrors counts failed dials.
@@ -67,6 +70,7 @@ func (c *core) figures() Stats {
 		Rollbacks:     c.stats.rollbacks.Load(),
 		Discards:      c.stats.discards.Load(),
 		Retries:       c.stats.retries.Load(),
+		TxRetries:     c.stats.txRetries.Load(),
 		FoundDead:     c.stats.foundDead.Load(),
 		DialErrors:    c.stats.dialErrors.Load(),
 		Orphans:       c.stats.orphans.Load(),

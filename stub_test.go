@@ -36,9 +36,10 @@ type stub struct {
 }
 
 var (
-	errLeaving = errors.New("stub: server is leaving")
-	errStale   = errors.New("stub: stale statement")
-	errTooMany = errors.New("stub: too many prepared statements")
+	errLeaving  = errors.New("stub: server is leaving")
+	errStale    = errors.New("stub: stale statement")
+	errConflict = errors.New("stub: another transaction is in the way")
+	errTooMany  = errors.New("stub: too many prepared statements")
 )
 
 func (s *stub) Name() string                    { return "stub" }
@@ -51,6 +52,8 @@ func (s *stub) Diagnose(err error) dialects.Diagnosis {
 		return dialects.ServerLeaving
 	case errors.Is(err, errStale):
 		return dialects.StaleStatement
+	case errors.Is(err, errConflict):
+		return dialects.Conflict
 	case errors.Is(err, errTooMany):
 		return dialects.TooManyPrepared
 	}

@@ -20,6 +20,8 @@ type transaction struct {
 	bound    *binding
 	around   *transaction // of the same virtual connection, that goes on when this one ends
 	over     bool         // Commit or Rollback was called
+	// unattached: it is counted in core.unattached.
+	unattached bool
 }
 
 var _ driver.Tx = (*transaction)(nil)
@@ -43,6 +45,7 @@ func (t *transaction) again() {
 // leave takes t from its checkout, whichever of its transactions ends first.
 func (t *transaction) leave() {
 	t.over = true
+	t.attached()
 	for c := t.checkout; c.tx != nil && c.tx.over; {
 		c.tx = c.tx.around
 	}

@@ -46,6 +46,9 @@ func (b *binding) attach(c *checkout, op *operation, lease pool.Lease[*realConn]
 // would mean waiting for others while the task holds one, its own.
 func (b *binding) obtain(ctx context.Context, c *checkout, op *operation) error {
 	cn := b.connector
+	if !op.goesOn() && !cn.admits(b, c.from) {
+		return cn.drainingError()
+	}
 	taken := false
 	defer func() { // also after a panic of the driver
 		if !taken {

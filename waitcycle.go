@@ -12,7 +12,7 @@ import (
 // ErrDeadlock. In an implicit task nobody gets it: its program waits as over plain
 // database/sql, and the error of its timeout names the holders. docs/adr/0008.
 
-// holder is a task that has a connection.
+// holder is a task that has a connection or, if task is nil, a checkout without one.
 type holder struct {
 	task  *task.Task
 	pin   pin
@@ -20,7 +20,11 @@ type holder struct {
 }
 
 func (h holder) String() string {
-	text := h.task.Name() + " (" + pinNames[h.pin]
+	name := "a checkout without a task"
+	if h.task != nil {
+		name = h.task.Name()
+	}
+	text := name + " (" + pinNames[h.pin]
 	if !h.since.IsZero() {
 		text += ", " + ago(h.since)
 	}

@@ -406,4 +406,8 @@ const (
 	// RoleDoubt: the server refused to write. It may not be a primary any more, or the
 	// program has begun a read-only transaction. RoleChecker.CheckRole tells which.
 	RoleDoubt
+	// Conflict: another transaction was in the way (a serialization failure, a deadlock, a
+	// database that is busy). The same transaction may succeed if it is rolled back and run
+	// once more. A COMMIT that fails with it has committed nothing.
+	Conflict
 )

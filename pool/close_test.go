@@ -165,3 +165,45 @@ func TestCloseBoundsAStuckDestroy(t *testing.T) {
 		close(g)
 	})
 }
+
+func TestCloseUnusedClosesAPoolThatNobodyUses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := make(gate)
+		p, s := (&shop{create: g.pass}).sell(t, quiet(1))
+		l := line{t: t, p: p}
+		unused := func() bool { return p.CloseUnused(p.Stats().Moves) }
+		alone := l.joinWith(p.AcquireNow)
+		require.False(t, unused(), "somebody waits for a create of his own")
+		g <- nil
+		synctest.Wait()
+		require.False(t, unused(), "it is lent")
+		waiting := l.join()
+		require.NoError(t, alone.lease.Discard())
+		require.False(t, unused(), "somebody waits")
+		g <- nil
+		synctest.Wait()
+		before := p.Stats().Moves
+		require.NoError(t, waiting.lease.Release())
+		require.False(t, p.CloseUnused(before), "it has come back since")
+		require.Equal(t, 1, p.Stats().Idle)
+		require.True(t, unused())
+		require.NoError(t, p.CloseContext(t.Context()))
+		require.Equal(t, []int{1, 2}, s.gone())
+		_, err := p.Acquire(t.Context())
+		require.ErrorIs(t, err, ErrClosed)
+		require.True(t, p.CloseUnused(before), "it is closed")
+	})
+}
+
+func TestCloseUnusedDoesNotWaitForDestroy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, s := (&shop{destroy: func(*item) { time.Sleep(soon) }}).sell(t, quiet(1))
+		cycle(t, p, 1)
+		began := time.Now()
+		require.True(t, p.CloseUnused(p.Stats().Moves))
+		require.Zero(t, time.Since(began))
+		require.NoError(t, p.CloseContext(t.Context()))
+		require.Equal(t, soon, time.Since(began))
+		require.Equal(t, []int{1}, s.gone())
+	})
+}

@@ -181,6 +181,29 @@ func (p *Pool[T]) CloseContext(ctx context.Context) error {
 		ctx.Err(), s.Lent, s.Creating, s.Destroying)
 }
 
+// CloseUnused is the start of Close if nothing is lent, nobody waits, and nothing was lent or
+// came back since Stats.Moves was moves. It reports whether the pool is closed. It does not
+// wait for the destroying; CloseContext does.
+//
+// It lets its caller drain the pool where some callers hold no resource now, and must still
+// be able to acquire one. The caller counts them: each is counted before it gives its
+// resource back, and until it has another one. If the count is 0 after moves was read and
+// CloseUnused succeeds, none of them is left: one that had its resource when the count was
+// looked at has moved since, or has it still.
+func (p *Pool[T]) CloseUnused(moves uint64) bool {
+	p.mu.Lock()
+	unused := p.lentLocked() == 0 && p.queue.n == 0 && p.alone.n == 0 && movesOf(p.acquires, 0) == moves
+	if unused {
+		p.closeLocked(new(sync.WaitGroup))
+	}
+	closed := p.mode&modeClosed != 0
+	p.mu.Unlock()
+	if unused {
+		p.halt()
+	}
+	return closed
+}
+
 func (p *Pool[T]) closeLocked(idle *sync.WaitGroup) {
 	if p.mode&modeClosed != 0 {
 		return

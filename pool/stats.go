@@ -113,6 +113,13 @@ func (d Destroyed) Sum() uint64 {
 		d.Discarded + d.Flushed + d.Resized + d.Closed
 }
 
+// movesOf is Stats.Moves: what has been lent is lent still or has come back.
+func movesOf(acquires uint64, lent int) uint64 { return acquires + (acquires - uint64(lent)) }
+
+func (p *Pool[T]) lentLocked() int {
+	return p.total - p.idle.n - p.creating - p.checking - p.destroying
+}
+
 // Stats tells how the pool stands.
 func (p *Pool[T]) Stats() Stats {
 	p.mu.Lock()
@@ -136,11 +143,10 @@ func (p *Pool[T]) Stats() Stats {
 		Orphaned:     p.count.orphaned,
 		Transitions:  p.count.transitions,
 	}
-	lent, d, waits := p.acquires, p.count.destroyed, p.waits
+	s.Lent = p.lentLocked()
+	s.Moves = movesOf(p.acquires, s.Lent)
+	d, waits := p.count.destroyed, p.waits
 	p.mu.Unlock()
-	s.Lent = s.Active - s.Creating - s.Checking - s.Destroying
-	// What has been lent is lent still or has come back.
-	s.Moves = lent + (lent - uint64(s.Lent))
 	s.Destroyed = Destroyed{
 		Lifetime:      d[lifetime],
 		IdleTime:      d[idleTime],

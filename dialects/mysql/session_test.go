@@ -424,7 +424,7 @@ func TestDiagnose(t *testing.T) {
 	for number, want := range map[uint16]dialects.Diagnosis{
 		1045: dialects.AuthFailed, 1698: dialects.AuthFailed,
 		1053: dialects.ServerLeaving, 1927: dialects.ServerLeaving, 3169: dialects.ServerLeaving,
-		4031: 0, 1062: 0, 1243: 0, 1615: 0, 1213: dialects.TxEnded, 1020: dialects.TxEnded, 1206: dialects.TxEnded, 1205: dialects.TxDoubt,
+		4031: 0, 1062: 0, 1243: 0, 1615: 0, 1213: dialects.TxEnded | dialects.Conflict, 1020: dialects.TxEnded | dialects.Conflict, 1206: dialects.TxEnded, 1205: dialects.TxDoubt,
 		1461: dialects.TooManyPrepared,
 	} {
 		err := fmt.Errorf("wrapped: %w", &mysql.MySQLError{Number: number})

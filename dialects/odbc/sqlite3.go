@@ -34,6 +34,7 @@ func (sqlite3) classify(query string) dialects.Effect { return sqlite.Classify(q
 
 // SQLite's own result codes.
 const (
+	sqliteBusy        = 5
 	sqliteInterrupted = 9
 	sqliteSchema      = 17
 )
@@ -41,6 +42,9 @@ const (
 func (sqlite3) diagnose(err error) dialects.Diagnosis {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || hasNative(err, sqliteInterrupted) {
 		return dialects.TxEnded
+	}
+	if hasNative(err, sqliteBusy) {
+		return dialects.Conflict
 	}
 	return 0
 }

@@ -262,3 +262,21 @@ func TestErrorsOfConnectingSayWhatToDoAndHoldNoSecret(t *testing.T) {
 	require.NotContains(t, hidden.Error(), "hunter2")
 	require.Equal(t, dialects.AuthFailed, mariadb{}.diagnose(hidden))
 }
+
+func TestAConflictIsKnownOverODBC(t *testing.T) {
+	for _, c := range []struct {
+		database interface {
+			diagnose(error) dialects.Diagnosis
+		}
+		record odbcdriver.DiagRecord
+	}{
+		{postgresql{}, odbcdriver.DiagRecord{State: "40001"}},
+		{postgresql{}, odbcdriver.DiagRecord{State: "40P01"}},
+		{mariadb{}, odbcdriver.DiagRecord{State: "40001", NativeError: 1213}},
+		{mariadb{}, odbcdriver.DiagRecord{State: "HY000", NativeError: 1020}},
+		{sqlite3{}, odbcdriver.DiagRecord{State: "HY000", NativeError: 5}},
+	} {
+		err := &odbcdriver.Error{APIName: "SQLExecute", Diag: []odbcdriver.DiagRecord{c.record}}
+		require.NotZero(t, c.database.diagnose(err)&dialects.Conflict, "%T %v", c.database, c.record)
+	}
+}

@@ -75,6 +75,8 @@ func diagnose(e *pgconn.PgError) dialects.Diagnosis {
 		return dialects.AuthFailed
 	case "57P01", "57P02", "57P03": // admin_shutdown, crash_shutdown, cannot_connect_now
 		return dialects.ServerLeaving
+	case "40001", "40P01": // serialization_failure, deadlock_detected
+		return dialects.Conflict
 	case "25006": // read_only_sql_transaction
 		return dialects.RoleDoubt
 	case "26000": // invalid_sql_statement_name

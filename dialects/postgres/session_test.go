@@ -215,6 +215,10 @@ func TestDiagnoseGoesByTheServersCode(t *testing.T) {
 		{&pgconn.PgError{Code: "57P01"}, dialects.ServerLeaving},
 		{&pgconn.PgError{Code: "57P02"}, dialects.ServerLeaving},
 		{&pgconn.PgError{Code: "57P03"}, dialects.ServerLeaving},
+		{&pgconn.PgError{Code: "40001"}, dialects.Conflict},
+		{&pgconn.PgError{Code: "40P01"}, dialects.Conflict},
+		{&pgconn.PgError{Code: "40002"}, 0}, // a constraint was violated
+		{&pgconn.PgError{Code: "55P03"}, 0}, // NOWAIT
 		{&pgconn.PgError{Code: "57014"}, 0}, // one statement was cancelled
 		{&pgconn.PgError{Code: "26000", Message: `prepared statement "stmt_1" does not exist`}, dialects.StaleStatement},
 		{&pgconn.PgError{Code: "26000", Routine: "FetchPreparedStatement", Message: "übersetzt"}, dialects.StaleStatement},

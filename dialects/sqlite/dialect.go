@@ -65,13 +65,15 @@ func (dialect) Wrap(c driver.Connector) (dialects.Template, error) { return wrap
 func (dialect) Effect(query string) dialects.Effect { return classify(query) }
 
 const (
-	schemaChanged = 17 // SQLITE_SCHEMA
+	busy          = 5  // SQLITE_BUSY, and SQLITE_BUSY_SNAPSHOT with others in its higher bits
 	interrupted   = 9  // SQLITE_INTERRUPT
+	schemaChanged = 17 // SQLITE_SCHEMA
 )
 
-// Diagnose knows two errors. The driver prepares anew by itself when a schema
+// Diagnose knows three errors. The driver prepares anew by itself when a schema
 // has changed, several times; what still comes through ran nothing. A write that
-// is interrupted (its context has ended) rolls the whole transaction back.
+// is interrupted (its context has ended) rolls the whole transaction back. A COMMIT that
+// finds the database busy leaves the transaction open.
 func (dialect) Diagnose(err error) dialects.Diagnosis {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return dialects.TxEnded // the driver's word for interrupted
@@ -81,6 +83,8 @@ func (dialect) Diagnose(err error) dialects.Diagnosis {
 		return 0
 	}
 	switch e.Code() & 0xff {
+	case busy:
+		return dialects.Conflict
 	case schemaChanged:
 		return dialects.StaleStatement
 	case interrupted:

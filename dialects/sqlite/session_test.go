@@ -347,6 +347,32 @@ func TestWrapKnowsTheDriver(t *testing.T) {
 	require.NoError(t, s.Rollback(t.Context()))
 }
 
+// TestABusyDatabaseIsAConflict, at BEGIN, at a write after a read, and at COMMIT.
+func TestABusyDatabaseIsAConflict(t *testing.T) {
+	dsn := "sqlite:" + filepath.Join(t.TempDir(), "busy.db")
+	s, other := dial(t, parseDSN(t, dsn)), dial(t, parseDSN(t, dsn))
+	exec(t, s, "create table t (a)")
+	busy := func(query string) {
+		t.Helper()
+		require.Equal(t, dialects.Conflict, dialect{}.Diagnose(tryExec(s, query)), query)
+	}
+	exec(t, other, "begin immediate")
+	busy("begin immediate")
+	exec(t, s, "begin")
+	exec(t, s, "select * from t")
+	busy("insert into t values (1)")
+	exec(t, s, "rollback")
+	exec(t, other, "rollback")
+	exec(t, other, "begin")
+	exec(t, other, "select * from sqlite_schema")
+	exec(t, s, "begin immediate")
+	exec(t, s, "insert into t values (1)")
+	busy("commit")
+	require.Equal(t, dialects.TxOpen, s.TxStatus(), "nothing is committed")
+	exec(t, s, "rollback")
+	exec(t, other, "rollback")
+}
+
 func TestDiagnoseKnowsNothingOfOtherErrors(t *testing.T) {
 	s := dial(t, parseDSN(t, ":memory:"))
 	require.Zero(t, dialect{}.Diagnose(tryExec(s, "select * from nowhere")))

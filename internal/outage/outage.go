@@ -47,6 +47,13 @@ func (d *Dials) Count(failed bool, now time.Time) Report {
 	return d.reportLocked(now, tell)
 }
 
+// Failing reports whether the last dial has failed.
+func (d *Dials) Failing() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.failed > 0
+}
+
 func (d *Dials) reportLocked(now time.Time, tell bool) Report {
 	return Report{Failed: d.failed, For: now.Sub(d.since), Tell: tell}
 }

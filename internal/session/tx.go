@@ -32,8 +32,9 @@ type Tx struct {
 	replaced bool
 	joined   bool // statements ran in it that do not belong to a transaction of BeginTx
 	// deepest is the deepest savepoint level at which its own statements ran.
-	deepest int
-	lost    error // why it cannot be committed; nil: it can
+	deepest  int
+	conflict bool  // the driver's COMMIT has failed with dialects.Conflict
+	lost     error // why it cannot be committed; nil: it can
 }
 
 // Init makes t a transaction that has not begun.
@@ -44,6 +45,13 @@ func (t *Tx) Context() context.Context { return t.ctx }
 
 // Replaced reports whether the driver has begun another transaction in its place.
 func (t *Tx) Replaced() bool { return t.replaced }
+
+// Nested reports whether t is a savepoint. It needs no lock.
+func (t *Tx) Nested() bool { return t.savepoint != "" }
+
+// CommitConflict reports whether Commit has failed because another transaction was in the
+// way. It needs no lock after Commit.
+func (t *Tx) CommitConflict() bool { return t.conflict }
 
 // Lost is why the transaction cannot be committed: the context of a savepoint has ended in
 // which its own statements ran. It is nil otherwise.
@@ -344,6 +352,8 @@ func (t *Tx) commitReal() error {
 	if err == nil {
 		return nil
 	}
+	// The driver's own error says so: a context may add the error of another transaction.
+	t.conflict = s.env.Dialect.Diagnose(err)&dialects.Conflict != 0
 	believed := !counted && !s.traits.BadConnUnsure
 	if counted {
 		if after, _ := s.server.Sent(); after == before {

@@ -13,6 +13,7 @@ type Scope struct {
 	own         *Task        // task, if the scope has begun it
 	around      *Scope       // of the InTx around this one; nil: none
 	transaction atomic.Value // nil until BeginTx has begun it
+	conflict    atomic.Value // where BeginTx has met a conflict
 	left        atomic.Bool
 }
 
@@ -58,6 +59,17 @@ func (s *Scope) Begun(tx any) {
 
 // Transaction returns the transaction of the scope, nil where none has begun.
 func (s *Scope) Transaction() any { return s.transaction.Load() }
+
+// BeginConflict records that the scope's transaction could not begin on a database, where
+// another transaction was in the way. All databases must have the same type. s may be nil.
+func (s *Scope) BeginConflict(on any) {
+	if s != nil {
+		s.conflict.Store(on)
+	}
+}
+
+// Conflict returns what BeginConflict was given, else nil.
+func (s *Scope) Conflict() any { return s.conflict.Load() }
 
 // Around returns the scope of the InTx around this one, nil if there is none.
 func (s *Scope) Around() *Scope { return s.around }

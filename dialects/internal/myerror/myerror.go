@@ -57,14 +57,18 @@ func Diagnose(number int, message string) dialects.Diagnosis {
 		// 4031 is not among them: the server ends a connection that was idle for too
 		// long. That says nothing about the other connections.
 		return dialects.ServerLeaving
-	case LockDeadlock, CheckRead, LockTableFull:
+	case LockDeadlock, CheckRead:
 		// The driver's state of the transaction does not change by an error. CheckRead: the
 		// row has changed since it was read (MariaDB with innodb_snapshot_isolation, the
 		// default since 11.6.2).
+		return dialects.TxEnded | dialects.Conflict
+	case LockTableFull:
 		return dialects.TxEnded
 	case LockWaitTimeout:
 		// With innodb_rollback_on_timeout the server rolls back the transaction, by
-		// default only the statement.
+		// default only the statement. It is no Conflict: the statement has waited for
+		// innodb_lock_wait_timeout, 50 s by default, and whoever holds the lock may hold it
+		// for as long again.
 		return dialects.TxDoubt
 	case ReadOnlyTransaction, ReadOnlyMode, InnoDBReadOnly:
 		return dialects.RoleDoubt

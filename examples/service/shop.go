@@ -1,0 +1,99 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/pooldriver/pooldriver"
+	"github.com/pooldriver/pooldriver/pool"
+)
+
+// shop is what the service serves.
+type shop struct {
+	connector *pooldriver.Connector
+	db        *sql.DB
+	leaving   atomic.Bool // it is about to end
+	last      atomic.Int64
+}
+
+func openShop(ctx context.Context, dsn string) (*shop, error) {
+	connector := pooldriver.New(dsn, func(c *pooldriver.Config) { c.MaxConns = 4 })
+	s := &shop{connector: connector, db: sql.OpenDB(connector)}
+	s.last.Store(time.Now().UnixMicro())
+	if _, err := s.db.ExecContext(ctx, "CREATE TABLE IF NOT EXISTS service_orders (id bigint NOT NULL, archived integer NOT NULL)"); err != nil {
+		return nil, errors.Join(err, s.db.Close())
+	}
+	return s, nil
+}
+
+func (s *shop) handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /orders", s.takeOrder)
+	mux.HandleFunc("GET /orders", s.countOrders)
+	mux.HandleFunc("GET /readyz", s.readyz)
+	return mux
+}
+
+// readyz is the readiness probe. Liveness needs no database: restarting the service does
+// not repair a server.
+func (s *shop) readyz(w http.ResponseWriter, r *http.Request) {
+	if s.leaving.Load() {
+		http.Error(w, "shutting down", http.StatusServiceUnavailable)
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), time.Second)
+	defer cancel()
+	if err := s.connector.Ready(ctx); err != nil {
+		http.Error(w, err.Error(), http.StatusServiceUnavailable)
+	}
+}
+
+func (s *shop) takeOrder(w http.ResponseWriter, r *http.Request) {
+	id := s.last.Add(1)
+	if payment, err := time.ParseDuration(r.FormValue("payment")); err == nil {
+		time.Sleep(payment)
+	}
+	err := pooldriver.InTx(r.Context(), s.db, nil, func(ctx context.Context, tx *sql.Tx) error {
+		_, err := tx.ExecContext(ctx, fmt.Sprintf("INSERT INTO service_orders VALUES (%d, 0)", id))
+		time.Sleep(5 * time.Millisecond) // other work
+		return err
+	}, pooldriver.Retry{})
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.WriteHeader(http.StatusCreated)
+}
+
+func (s *shop) countOrders(w http.ResponseWriter, r *http.Request) {
+	var n int
+	if err := s.db.QueryRowContext(r.Context(), "SELECT count(*) FROM service_orders").Scan(&n); err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	fmt.Fprintln(w, n)
+}
+
+// archive works behind the requests, and ends when the connector drains.
+func (s *shop) archive() {
+	for {
+		err := pooldriver.InTx(context.Background(), s.db, nil, func(ctx context.Context, tx *sql.Tx) error {
+			_, err := tx.ExecContext(ctx, "UPDATE service_orders SET archived = 1 WHERE archived = 0")
+			time.Sleep(5 * time.Millisecond) // other work
+			return err
+		}, pooldriver.Retry{})
+		switch {
+		case errors.Is(err, pool.ErrClosed):
+			return // it had not begun
+		case err != nil:
+			log.Println("archive:", err)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}

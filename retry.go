@@ -1,0 +1,113 @@
+package pooldriver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/pooldriver/pooldriver/internal/ctxerr"
+)
+
+// Retry has InTx run a transaction again when other transactions were in its way:
+//
+//	err := pooldriver.InTx(ctx, db, opts, fn, pooldriver.Retry{})
+//
+// That is a serialization failure or a deadlock (PostgreSQL: 40001, 40P01; MySQL and
+// MariaDB: 1213, 1020), or a busy database (SQLite: SQLITE_BUSY with all its variants). A
+// lock that could not be had in time (MySQL's 1205) is none of them. SQLite waits for
+// busy_timeout in each attempt, so let that be short. The error may come from the beginning,
+// from fn, or from the commit. fn returns it as it is or wrapped, so that errors.As finds
+// the driver's error.
+//
+// fn runs once for each attempt, so it has to be repeatable: what it does outside of the
+// transaction happens again, and what it has computed in an attempt that failed must not be
+// used. Before each further attempt the last one is rolled back.
+//
+// Never repeated: a transaction whose COMMIT has an unknown outcome (an
+// io.ErrUnexpectedEOF, see the package's documentation), one that failed with any other
+// error, one whose fn panicked, and one that is a savepoint in another transaction. The
+// error of a savepoint goes up to the outermost InTx, which repeats the whole if it has a
+// Retry.
+//
+// When no attempt is left, or ctx ends before the next one could begin, InTx returns the
+// last error and says how often it has tried. Stats.TxRetries counts the further attempts.
+//
+// The zero value has the defaults.
+type Retry struct {
+	// MaxAttempts is how often fn runs at most, the first time included. 0 means 50.
+	MaxAttempts int
+	// MinBackoff is the longest pause before the second attempt. Before each further
+	// attempt the longest pause doubles, up to MaxBackoff. A pause has a random length
+	// between zero and the longest. No connection is held meanwhile, unless ctx's task
+	// pins one. 0 means 2 ms.
+	MinBackoff time.Duration
+	// MaxBackoff is the longest pause of all. 0 means 1 s, or MinBackoff where that is
+	// longer.
+	MaxBackoff time.Duration
+}
+
+// withDefaults replaces what is zero.
+func (r Retry) withDefaults() (Retry, error) {
+	if r.MaxAttempts < 0 || r.MinBackoff < 0 || r.MaxBackoff < 0 {
+		return r, errors.New("pooldriver: a field of Retry is negative")
+	}
+	if r.MaxAttempts == 0 {
+		r.MaxAttempts = 50
+	}
+	if r.MinBackoff == 0 {
+		r.MinBackoff = 2 * time.Millisecond
+	}
+	if r.MaxBackoff == 0 {
+		r.MaxBackoff = max(time.Second, r.MinBackoff)
+	}
+	return r, nil
+}
+
+// run repeats attempt for as long as it meets a conflict.
+func (r Retry) run(ctx context.Context, attempt func() (conflict *core, err error)) error {
+	r, err := r.withDefaults()
+	if err != nil {
+		return err
+	}
+	began := time.Now()
+	for n := 1; ; n++ {
+		conflict, err := attempt()
+		if conflict == nil {
+			return err
+		}
+		if n == r.MaxAttempts || !pause(ctx, r.backoff(n)) {
+			if ctx.Err() != nil {
+				err = ctxerr.WithEnd(ctx, err)
+			}
+			return fmt.Errorf("pooldriver: InTx has given up, because other transactions were in the way each time: %w (attempts %d, in %v)", err, n, time.Since(began).Round(time.Millisecond))
+		}
+		conflict.stats.txRetries.Add(1)
+	}
+}
+
+// backoff is the pause after n attempts.
+func (r Retry) backoff(n int) time.Duration {
+	longest := min(r.MinBackoff, r.MaxBackoff)
+	for ; n > 1 && longest < r.MaxBackoff; n-- {
+		longest += min(longest, r.MaxBackoff-longest)
+	}
+	return rand.N(longest)
+}
+
+// pause sleeps for d. It reports false if ctx has ended, or will have ended by then: it does
+// not sleep in that case.
+func pause(ctx context.Context, d time.Duration) bool {
+	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) <= d {
+		return false
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return ctx.Err() == nil
+	case <-ctx.Done():
+		return false
+	}
+}

@@ -1,0 +1,233 @@
+package pooldriver
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/internal/fakedb"
+)
+
+// soonAgain is a Retry that does not sleep for long.
+var soonAgain = Retry{MaxAttempts: 5, MinBackoff: 1, MaxBackoff: 1}
+
+// insertOnce is what an attempt does.
+func insertOnce(ctx context.Context, tx *sql.Tx) error {
+	_, err := tx.ExecContext(ctx, "INSERT INTO t VALUES (1)")
+	return err
+}
+
+func TestATransactionThatOthersWereInTheWayOfIsRunAgain(t *testing.T) {
+	for name, call := range map[string]fakedb.Call{"begin": fakedb.ConnBeginCtx, "statement": fakedb.ConnExecCtx, "commit": fakedb.TxCommit} {
+		for _, inTask := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, inTask), func(t *testing.T) {
+				s, db, c := openStub(t, dialects.Traits{})
+				ctx := t.Context()
+				if inTask {
+					withTask, end := WithTask(ctx)
+					defer end()
+					ctx = withTask
+				}
+				s.server.Inject(fakedb.Fault{Call: call, Err: errConflict, Times: 3})
+				ran := 0
+				var before context.Context
+				require.NoError(t, InTx(ctx, db, nil, func(ctx context.Context, tx *sql.Tx) error {
+					if before != nil {
+						_, err := db.ExecContext(before, "INSERT INTO t VALUES (2)")
+						require.Error(t, err, "an attempt that is over")
+					}
+					before = ctx
+					ran++
+					return insertOnce(ctx, tx)
+				}, soonAgain))
+				require.Len(t, s.server.Table("t"), 1)
+				require.EqualValues(t, 3, c.Stats().TxRetries)
+				require.Equal(t, name == "begin", ran == 1)
+				require.Zero(t, s.server.State().InTx())
+			})
+		}
+	}
+}
+
+func TestWithoutRetryNothingIsRunAgain(t *testing.T) {
+	s, db, c := openStub(t, dialects.Traits{})
+	s.server.Fail(fakedb.TxCommit, 1, errConflict)
+	require.Equal(t, errConflict, InTx(t.Context(), db, nil, insertOnce))
+	require.Empty(t, s.server.Table("t"))
+	require.Zero(t, c.Stats().TxRetries)
+}
+
+func TestOtherErrorsAndPanicsGoThroughRetryAsTheyAre(t *testing.T) {
+	s, db, c := openStub(t, dialects.Traits{})
+	own := errors.New("insufficient funds")
+	ran := 0
+	fails := func(ctx context.Context, tx *sql.Tx) error {
+		ran++
+		require.NoError(t, insertOnce(ctx, tx))
+		return own
+	}
+	require.Equal(t, own, InTx(t.Context(), db, nil, fails, Retry{}))
+	require.PanicsWithValue(t, own, func() {
+		_ = InTx(t.Context(), db, nil, func(ctx context.Context, tx *sql.Tx) error { panic(fails(ctx, tx)) }, Retry{})
+	})
+	s.server.Fail(fakedb.TxCommit, 1, own)
+	require.Equal(t, own, InTx(t.Context(), db, nil, insertOnce, Retry{}))
+	require.Equal(t, 2, ran)
+	require.Empty(t, s.server.Table("t"))
+	require.Zero(t, c.Stats().TxRetries)
+	require.Zero(t, s.server.State().InTx())
+}
+
+// TestOnlyTheOutermostTransactionIsRunAgain, also where the inner ones ask for it, and fn
+// wraps the error.
+func TestOnlyTheOutermostTransactionIsRunAgain(t *testing.T) {
+	s, db, c := openStub(t, dialects.Traits{})
+	outer, inner := 0, 0
+	nested := func(ctx context.Context, _ *sql.Tx) error {
+		outer++
+		err := InTx(ctx, db, nil, func(ctx context.Context, tx *sql.Tx) error {
+			inner++
+			return insertOnce(ctx, tx)
+		}, soonAgain)
+		if err != nil {
+			return fmt.Errorf("the library: %w", err)
+		}
+		return nil
+	}
+	s.server.Inject(fakedb.Fault{Call: fakedb.ConnExecCtx, Text: "INSERT", Err: errConflict, Times: 2})
+	require.NoError(t, InTx(t.Context(), db, nil, nested, soonAgain))
+	require.Equal(t, []int{3, 3}, []int{outer, inner})
+	require.EqualValues(t, 2, c.Stats().TxRetries)
+	require.Len(t, s.server.Table("t"), 1)
+
+	// The same below a transaction of BeginTx's in the task, where nobody repeats.
+	ctx, end := WithTask(t.Context())
+	defer end()
+	tx, err := db.BeginTx(ctx, nil)
+	require.NoError(t, err)
+	s.server.Inject(fakedb.Fault{Call: fakedb.ConnExecCtx, Text: "INSERT", Err: errConflict})
+	require.ErrorIs(t, nested(ctx, tx), errConflict)
+	require.Equal(t, []int{4, 4}, []int{outer, inner})
+	require.NoError(t, tx.Rollback())
+}
+
+func TestACommitInDoubtIsNotRunAgain(t *testing.T) {
+	for name, said := range map[string]error{
+		"the connection is lost":             io.ErrUnexpectedEOF,
+		"the driver calls it safe to repeat": safeError{fmt.Errorf("closed: %w", io.EOF)},
+		"the context has ended":              fmt.Errorf("reading: %w", context.Canceled),
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, db, c := openStub(t, dialects.Traits{})
+			s.sending = true
+			// The context ends meanwhile, with a cause that is another transaction's conflict.
+			ctx, cancel := context.WithCancelCause(t.Context())
+			gate := fakedb.NewGate()
+			s.server.Inject(fakedb.Fault{Call: fakedb.TxCommit, Gate: gate, After: true, Err: said})
+			go func() {
+				<-gate.Entered()
+				cancel(errConflict)
+				gate.Open()
+			}()
+			ran := 0
+			err := InTx(ctx, db, nil, func(ctx context.Context, tx *sql.Tx) error {
+				ran++
+				return insertOnce(ctx, tx)
+			}, soonAgain)
+			require.Error(t, err)
+			require.NotContains(t, err.Error(), "attempts")
+			require.Equal(t, 1, ran)
+			require.Len(t, s.server.Table("t"), 1)
+			require.Zero(t, c.Stats().TxRetries)
+		})
+	}
+}
+
+// TestSomethingInDoubtIsNotRunAgain: fn has committed elsewhere, and does not know it.
+func TestSomethingInDoubtIsNotRunAgain(t *testing.T) {
+	_, db, c := openStub(t, dialects.Traits{})
+	err := InTx(t.Context(), db, nil, func(context.Context, *sql.Tx) error {
+		return errors.Join(errConflict, io.ErrUnexpectedEOF)
+	}, soonAgain)
+	require.ErrorIs(t, err, errConflict)
+	require.Zero(t, c.Stats().TxRetries)
+}
+
+func TestRetryGivesUp(t *testing.T) {
+	s, db, c := openStub(t, dialects.Traits{})
+	s.server.Inject(fakedb.Fault{Call: fakedb.TxCommit, Err: errConflict, Always: true})
+	err := InTx(t.Context(), db, nil, insertOnce, soonAgain)
+	require.ErrorIs(t, err, errConflict)
+	require.ErrorContains(t, err, "pooldriver: InTx has given up, because other transactions were in the way each time: stub: ")
+	require.ErrorContains(t, err, "(attempts 5, in ")
+	require.EqualValues(t, 4, c.Stats().TxRetries)
+}
+
+func TestRetryRefusesWhatMakesNoSense(t *testing.T) {
+	_, db, _ := openStub(t, dialects.Traits{})
+	for _, r := range []Retry{{MaxAttempts: -1}, {MinBackoff: -1}, {MaxBackoff: -1}} {
+		require.ErrorContains(t, InTx(t.Context(), db, nil, insertOnce, r), "negative")
+	}
+	require.ErrorContains(t, InTx(t.Context(), db, nil, insertOnce, Retry{}, Retry{}), "more than one Retry")
+}
+
+// conflicts is an attempt that always meets a conflict.
+func conflicts(tries *int) func() (*core, error) {
+	c := new(core)
+	return func() (*core, error) { *tries++; return c, errConflict }
+}
+
+func TestRetryDoesNotSleepPastTheContextsDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		tries := 0
+		began := time.Now()
+		err := Retry{MinBackoff: time.Hour}.run(ctx, conflicts(&tries))
+		require.ErrorIs(t, err, errConflict)
+		require.Less(t, time.Since(began), time.Second)
+		require.NoError(t, ctx.Err())
+	})
+}
+
+func TestACancelledContextEndsRetrysPause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		why := errors.New("the client has gone")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		time.AfterFunc(time.Nanosecond, func() { cancel(why) })
+		tries := 0
+		err := Retry{MinBackoff: 1000 * time.Hour}.run(ctx, conflicts(&tries))
+		for _, want := range []error{errConflict, context.Canceled, why} {
+			require.ErrorIs(t, err, want)
+		}
+		require.Equal(t, 1, tries)
+	})
+}
+
+func TestThePausesOfRetryAreRandomAndDouble(t *testing.T) {
+	r, err := Retry{}.withDefaults()
+	require.NoError(t, err)
+	require.Equal(t, Retry{MaxAttempts: 50, MinBackoff: 2 * time.Millisecond, MaxBackoff: time.Second}, r)
+	longest := map[int]time.Duration{1: 2, 2: 4, 3: 8, 7: 128, 9: 512, 10: 1000, 20: 1000}
+	for n, most := range longest {
+		most *= time.Millisecond
+		var low, high time.Duration = most, 0
+		for range 1000 {
+			d := r.backoff(n)
+			low, high = min(low, d), max(high, d)
+		}
+		require.Less(t, high, most)
+		require.Greater(t, high, most*9/10)
+		require.Less(t, low, most/10)
+	}
+	huge := Retry{MinBackoff: 1 << 62, MaxBackoff: 1<<63 - 1}
+	require.Positive(t, huge.backoff(50))
+}
