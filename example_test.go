@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"time"
 
 	"github.com/pooldriver/pooldriver"
@@ -282,6 +283,22 @@ func ExampleInTx() {
 	// Output:
 	// 30 paid: true, ada has 20, bob has 30
 	// 40 paid: false, ada has 20, bob has 30
+}
+
+// Every statement of a request belongs to its tenant. On the server, a policy compares:
+// CREATE POLICY own ON notes USING (tenant = current_setting('app.tenant', true)).
+func ExampleWithSettings() {
+	db := sql.OpenDB(pooldriver.New("postgres://app:secret@db/notes"))
+	ofTenant := func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			tenant, _, _ := r.BasicAuth()
+			ctx := pooldriver.WithSettings(r.Context(), pooldriver.Settings{"app.tenant": tenant})
+			next.ServeHTTP(w, r.WithContext(ctx))
+		})
+	}
+	http.Handle("/notes", ofTenant(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprintln(w, number(r.Context(), db, "select count(*) from notes"), "notes")
+	})))
 }
 
 // A program that has requests of its own, and knows nothing of tasks: each

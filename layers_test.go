@@ -16,8 +16,8 @@ import (
 var layers = []struct{ name, files string }{
 	{"what a program configures", "doc ambient config errors options"},
 	{"what decides", "core checkout binding use joining pinning operation transaction reading loan real " +
-		"cleaning lifecycle template dialing credentials starvation waitcycle outage role settings dropped stats"},
-	{"what translates database/sql's calls", "conn stmt rows tx task intx raw"},
+		"cleaning lifecycle template dialing credentials starvation waitcycle outage role settings ctxsettings dropped stats"},
+	{"what translates database/sql's calls", "conn stmt rows tx task intx raw withsettings"},
 	{"what a program opens", "connector driver"},
 }
 
