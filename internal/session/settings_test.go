@@ -97,7 +97,13 @@ func TestStatementsCarryTheirSettings(t *testing.T) {
 	_, err := execute(settingsA, clean, nil)
 	require.ErrorIs(t, err, ErrOtherSettings)
 	require.Empty(t, server.set)
-	require.False(t, s.HasSettings())
+
+	server.status = dialects.TxNone
+	_, err = execute(settingsA, clean, nil)
+	require.NoError(t, err)
+	s.GiveBack()
+	s.Lend(false)
+	require.False(t, s.HasSettings(), "nothing is left for the next borrower to look at")
 }
 
 func TestSettingsOfASessionChangeByRoundTrips(t *testing.T) {
