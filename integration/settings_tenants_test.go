@@ -90,7 +90,7 @@ type house struct {
 
 func (h *house) run(random *rand.Rand) {
 	h.Helper()
-	stop := randomtest.Watch(h.T, 9*time.Minute)
+	stop := randomtest.Watch(h.T, time.Duration(randomtest.Rounds(9, 120))*time.Minute)
 	defer stop()
 	over, end := context.WithCancel(h.Context())
 	defer end()
