@@ -28,7 +28,7 @@ const (
 // PostgreSQL, by a view on MariaDB. A context without settings sees no row.
 func TestNoTenantSeesAnotherOnesRows(t *testing.T) {
 	t.Parallel()
-	statements := int64(randomtest.Rounds(20_000, 1_000_000))
+	statements := int64(randomtest.Rounds(8_000, 1_000_000))
 	onEachServer(t, func(t *testing.T, d database) {
 		random := randomtest.Seeded(t)
 		d.makeTenants(t)
