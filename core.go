@@ -77,9 +77,6 @@ func (c *core) use(d dialects.Dialect, t dialects.Template, options []Option) er
 	}
 	c.dialect, c.template, c.traits = d, t, t.Traits()
 	c.settings.Init(d)
-	if lazy, ok := t.(dialects.LazyTemplate); ok && c.config.LazyBegin {
-		lazy.BeginLazily()
-	}
 	if source := c.config.Credentials; source != nil {
 		c.credentials = credential.New(credential.Source(source), c.renewCredential)
 	}

@@ -23,6 +23,7 @@
 //     statement is executed again only if the server cannot have executed it.
 //   - Where the driver would prepare each query with arguments, a kept prepared
 //     statement runs it.
+//   - Settings that a context has ([WithSettings]) are in force for its statements only.
 //   - No way of printing a value of this package shows a password.
 //
 // # How it works

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"runtime"
 	"time"
 
@@ -342,6 +343,22 @@ func ExampleConnector_Drain() {
 	// new ones are refused: true
 	// the transaction: <nil> <nil>
 	// drained: <nil>
+}
+
+// Every statement of a request belongs to its tenant. On the server, a policy compares:
+// CREATE POLICY own ON notes USING (tenant = current_setting('app.tenant', true)).
+func ExampleWithSettings() {
+	db := sql.OpenDB(pooldriver.New("postgres://app:secret@db/notes"))
+	ofTenant := func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			tenant, _, _ := r.BasicAuth()
+			ctx := pooldriver.WithSettings(r.Context(), pooldriver.Settings{"app.tenant": tenant})
+			next.ServeHTTP(w, r.WithContext(ctx))
+		})
+	}
+	http.Handle("/notes", ofTenant(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprintln(w, number(r.Context(), db, "select count(*) from notes"), "notes")
+	})))
 }
 
 // A program that has requests of its own, and knows nothing of tasks: each

@@ -18,12 +18,13 @@ func TestRootAndPoolLinkNoDriver(t *testing.T) {
 		ours  []string // packages of this module that it may import, itself apart
 		avoid string
 	}{
-		{pkg: module, ours: []string{"/pool", "/dialects", "/dialects/generic", "/dialects/internal/", "/internal/bounded", "/internal/bytesize", "/internal/credential", "/internal/ctxerr", "/internal/dbsettings", "/internal/driverconn", "/internal/droppedstate", "/internal/fairlock", "/internal/mergedctx", "/internal/optiontable", "/internal/outage", "/internal/redact", "/internal/registry", "/internal/relay", "/internal/rowbuffer", "/internal/session", "/internal/stmtcache", "/internal/task", "/internal/textcache", "/internal/unwrap", "/internal/waitgraph"}},
+		{pkg: module, ours: []string{"/pool", "/dialects", "/dialects/generic", "/dialects/internal/", "/internal/bounded", "/internal/bytesize", "/internal/credential", "/internal/ctxerr", "/internal/ctxsettings", "/internal/dbsettings", "/internal/driverconn", "/internal/droppedstate", "/internal/fairlock", "/internal/mergedctx", "/internal/optiontable", "/internal/outage", "/internal/redact", "/internal/registry", "/internal/relay", "/internal/rowbuffer", "/internal/session", "/internal/stmtcache", "/internal/task", "/internal/textcache", "/internal/unwrap", "/internal/waitgraph"}},
 		{pkg: module + "/pool", avoid: "database/sql"},
 		{pkg: module + "/dialects", ours: []string{"/internal/redact"}},
 		{pkg: module + "/internal/credential", ours: []string{"/dialects", "/internal/redact"}},
 		{pkg: module + "/internal/bounded"},
 		{pkg: module + "/internal/ctxerr"},
+		{pkg: module + "/internal/ctxsettings", ours: []string{"/dialects", "/internal/redact"}},
 		{pkg: module + "/internal/dbsettings", ours: []string{"/dialects", "/internal/redact"}},
 		{pkg: module + "/internal/driverconn"},
 		{pkg: module + "/internal/droppedstate"},

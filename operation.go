@@ -8,6 +8,7 @@ import (
 
 	"github.com/pooldriver/pooldriver/dialects"
 	"github.com/pooldriver/pooldriver/internal/ctxerr"
+	"github.com/pooldriver/pooldriver/internal/ctxsettings"
 	"github.com/pooldriver/pooldriver/internal/driverconn"
 	"github.com/pooldriver/pooldriver/internal/session"
 	"github.com/pooldriver/pooldriver/internal/task"
@@ -89,6 +90,11 @@ func (c *checkout) do(ctx context.Context, op *operation) error {
 // attempt is the part of do that is done with the session's lock. again: it has to be done
 // once more, perhaps on another session.
 func (c *checkout) attempt(ctx context.Context, op *operation) (again bool, err error) {
+	if ctxsettings.Used() && op.kind != pinging {
+		if again, err = c.useSettings(ctx, op); again || err != nil {
+			return again, err
+		}
+	}
 	switch op.kind {
 	case pinging:
 		return c.finishUnexecuted(ctx, op, op.real.Ping(ctx))
@@ -197,11 +203,14 @@ func (c *checkout) dropStale(ctx context.Context, op *operation) error {
 func (c *checkout) execute(ctx context.Context, op *operation) (again bool, err error) {
 	r := op.real
 	c.recordSetting(op)
-	if op.kind == executing {
+	switch err = r.LoadSettings(ctx); {
+	case err != nil:
+	case op.kind == executing:
 		op.result, err = r.Exec(ctx, &op.Statement)
-	} else {
+	default:
 		op.opened, op.columns, err = r.Query(ctx, &op.Statement)
 	}
+	r.UnloadSettings()
 	if again, err = c.finish(ctx, op, err); again {
 		return true, err
 	}
@@ -318,6 +327,15 @@ func (c *checkout) beginDeferred(ctx context.Context, op *operation) (again bool
 	}
 	if err := ctx.Err(); err != nil {
 		return false, err
+	}
+	if ctxsettings.Used() {
+		again, err := c.useSettingsOf(r.Deferred().Context(), op, session.ToPrepare)
+		if again {
+			return true, nil
+		}
+		if err != nil {
+			return false, r.DeferredBegan(err)
+		}
 	}
 	touched := c.touched
 	carried, err := r.BeginDeferred(ctx, op.kind != lending)

@@ -97,14 +97,6 @@ type OwnDialect interface {
 	Dialect() Dialect
 }
 
-// A LazyTemplate makes sessions that are LazyBeginners, once BeginLazily was called. It
-// is called before the first Dial, or never: lazy transactions make every statement a
-// little slower.
-type LazyTemplate interface {
-	Template
-	BeginLazily()
-}
-
 // A Detecting dialect learns from its first connection which database it serves. Until
 // Detected is true, Effect returns what the statement may do on any database. Such an
 // answer must not be cached.

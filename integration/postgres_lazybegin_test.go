@@ -37,17 +37,9 @@ func plainBegin(t testing.TB, s dialects.Session, opts driver.TxOptions) driver.
 	return tx
 }
 
-// lazyTemplate is pgTemplate for transactions that begin with their first statement.
-func lazyTemplate(t testing.TB, dsn string) dialects.Template {
-	t.Helper()
-	_, tmpl := pgTemplate(t, dsn)
-	tmpl.(dialects.LazyTemplate).BeginLazily()
-	return tmpl
-}
-
 func lazyBed(t testing.TB, parameters ...string) (dialects.Session, *sql.DB) {
 	account := testbed.Shared(t, testbed.Postgres).NewAccount(t)
-	tmpl := lazyTemplate(t, account.URL(parameters...))
+	_, tmpl := pgTemplate(t, account.URL(parameters...))
 	s := pgDial(t, tmpl)
 	pgExec(t, s, "CREATE TABLE t (a int PRIMARY KEY DEFERRABLE INITIALLY IMMEDIATE)")
 	pgExec(t, s, "CREATE PROCEDURE commits() LANGUAGE plpgsql AS 'BEGIN COMMIT; END'")
@@ -99,15 +91,14 @@ func TestPostgresLazyTransactionWithoutAStatementNeverReachesTheServer(t *testin
 	require.Equal(t, 1, pgRows(t, witness))
 }
 
-// What the first statement of a transaction does, its error, and what becomes
-// of the transaction, is compared with a transaction that has begun before it.
-func TestPostgresLazyTransactionGoesAsOneThatHasBegunWhateverItsFirstStatementIs(t *testing.T) {
-	t.Parallel()
-	type statement struct {
-		text string
-		args []any
-	}
-	var statements []statement
+// statement is a text with its arguments.
+type statement struct {
+	text string
+	args []any
+}
+
+// pgStatements are of all kinds that a session may be given.
+func pgStatements() (statements []statement) {
 	for _, text := range []string{ // not COPY FROM: pgx itself hangs at it
 		"INSERT INTO t VALUES (1)", "/* lead */ INSERT INTO t VALUES (1) -- end", "SELECT 1/0", "INSERT INTO t VALUES (1); SELECT 1/0",
 		"INSERT INTO t VALUES (0)", "INSERT INTO nowhere VALUES (1)", "INSERT INTO t VALUES (1), (", "oops", "'open", "/* open",
@@ -138,14 +129,22 @@ func TestPostgresLazyTransactionGoesAsOneThatHasBegunWhateverItsFirstStatementIs
 		statement{"INSERT INTO t VALUES ($1)", []any{int64(1), int64(2)}},
 		statement{"INSERT INTO t SELECT length($1)", []any{strings.Repeat("x", 100_000)}},
 		statement{"INSERT INTO t SELECT length('" + strings.Repeat("x", 3_000_000) + "')", nil})
+	return statements
+}
 
-	describe := func(err error) string {
-		var server *pgconn.PgError
-		if errors.As(err, &server) {
-			return fmt.Sprintf("%s %s %s %d", server.Severity, server.Code, server.Message, server.Position)
-		}
-		return fmt.Sprint(err)
+// describe is an error as far as two runs may be compared.
+func describe(err error) string {
+	var server *pgconn.PgError
+	if errors.As(err, &server) {
+		return fmt.Sprintf("%s %s %s %d", server.Severity, server.Code, server.Message, server.Position)
 	}
+	return fmt.Sprint(err)
+}
+
+// What the first statement of a transaction does, its error, and what becomes
+// of the transaction, is compared with a transaction that has begun before it.
+func TestPostgresLazyTransactionGoesAsOneThatHasBegunWhateverItsFirstStatementIs(t *testing.T) {
+	t.Parallel()
 	for _, mode := range []string{"cache_statement", "cache_describe", "describe_exec", "exec", "simple_protocol"} {
 		t.Run(mode, func(t *testing.T) {
 			s, witness := lazyBed(t, "default_query_exec_mode="+mode)
@@ -174,7 +173,7 @@ func TestPostgresLazyTransactionGoesAsOneThatHasBegunWhateverItsFirstStatementIs
 				require.NoError(t, err)
 				return story
 			}
-			for _, st := range statements {
+			for _, st := range pgStatements() {
 				for _, commit := range []bool{true, false} {
 					what := fmt.Sprintf("%.60q %.20v commit=%v", st.text, st.args, commit)
 					require.Equal(t, course(st, plainBegin, commit), course(st, lazyBegin, commit), what)
@@ -348,7 +347,7 @@ func TestPostgresLazyTransactionThatCannotBeginExecutesNothingUntilItIsEnded(t *
 	all["a parameterised query"] = execs("SELECT pg_advisory_lock($1)", 8)
 	all["a syntax error"] = execs("oops")
 	serializable := driver.TxOptions{Isolation: driver.IsolationLevel(sql.LevelSerializable)}
-	tmpl := lazyTemplate(t, account.URL())
+	_, tmpl := pgTemplate(t, account.URL())
 	for what, first := range all {
 		t.Run(what, func(t *testing.T) {
 			s := pgDial(t, tmpl)
@@ -395,7 +394,7 @@ func TestPostgresLazyTransactionWhoseConnectionEndsIsLost(t *testing.T) {
 	proxy, err := byteproxy.Listen(account.Addr)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, proxy.Close()) }()
-	tmpl := lazyTemplate(t, account.Via(proxy.Addr()).URL())
+	_, tmpl := pgTemplate(t, account.Via(proxy.Addr()).URL())
 
 	t.Run("the context ends during the first statement", func(t *testing.T) {
 		s := pgDial(t, tmpl)
@@ -468,7 +467,7 @@ func TestPostgresLazyTransactionOfAListener(t *testing.T) {
 func TestPostgresLazyTransactionGoesThroughTLS(t *testing.T) {
 	t.Parallel()
 	account := testbed.Start(t, testbed.Postgres, testbed.WithTLSOnly()).NewAccount(t)
-	tmpl := lazyTemplate(t, account.URL())
+	_, tmpl := pgTemplate(t, account.URL())
 	s := pgDial(t, tmpl)
 	tx := lazyBegin(t, s, driver.TxOptions{})
 	pgExec(t, s, "CREATE TABLE t (a int)")
@@ -492,7 +491,7 @@ func TestPostgresLazyTransactionOfOneStatementTakesTwoRoundTripsInsteadOfThree(t
 	proxy, err := byteproxy.Listen(account.Addr)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, proxy.Close()) }()
-	tmpl := lazyTemplate(t, account.Via(proxy.Addr()).URL())
+	_, tmpl := pgTemplate(t, account.Via(proxy.Addr()).URL())
 	s := pgDial(t, tmpl)
 	pgExec(t, s, "CREATE TABLE t (a int)")
 	proxy.SetLatency(byteproxy.ToServer, time.Millisecond)

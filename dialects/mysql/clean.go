@@ -133,6 +133,7 @@ func (s *session) Clean(ctx context.Context, effect dialects.Effect) (kept bool,
 	if err := s.reset(ctx); err != nil {
 		return false, err
 	}
+	s.variables = nil
 	// The answer to the first of these also brings the driver's idea of the
 	// server's status up to date, which has not seen the reset.
 	if err := execute(ctx, s.conn, h.setup); err != nil {

@@ -25,6 +25,7 @@ type session struct {
 	uncounted bool                // the driver says ErrBadConn after the server refused
 
 	autocommitAtConnect bool
+	variables           []string // that SetSettings has set
 
 	traits dialects.Traits // the template's, and what the server has told
 

@@ -28,8 +28,9 @@ type session struct {
 }
 
 var (
-	_ dialects.ConnTraits = (*session)(nil)
-	_ dialects.Unwrapper  = (*session)(nil)
+	_ dialects.ConnTraits      = (*session)(nil)
+	_ dialects.SettingsChecker = (*session)(nil)
+	_ dialects.Unwrapper       = (*session)(nil)
 )
 
 func newSession(c *conn, how dialer) *session {
@@ -39,6 +40,12 @@ func newSession(c *conn, how dialer) *session {
 func (s *session) Conn() driver.Conn { return s.conn }
 
 func (s *session) Unwrap() driver.Conn { return s.conn.bare }
+
+// CheckSettings takes none: what of a statement's settings has reached the server, ODBC does
+// not tell.
+func (s *session) CheckSettings([]dialects.ContextSetting) error {
+	return errors.New("over ODBC it is not known which settings are in force: give the value to the statement as an argument, or use dialects/postgres or dialects/mysql")
+}
 
 func (s *session) Traits() dialects.Traits { return s.database.traits(s.how.template.Traits()) }
 

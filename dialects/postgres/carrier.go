@@ -11,9 +11,12 @@ import (
 )
 
 // carrier is what pgx reads from and writes to. It passes everything on
-// unchanged until it is armed. The BEGIN that is written then it answers itself,
-// holds, and sends in front of the next statement, in the same packet; of the
-// server's answers those to BEGIN are taken out.
+// unchanged until it is armed or loaded.
+//
+// Armed, it answers the BEGIN that pgx writes next itself, holds it, and sends it
+// in front of the next statement, in the same packet. Loaded, it sends settings
+// there, behind a BEGIN that it holds. Of the server's answers those to what is
+// ours are taken out.
 //
 // BEGIN is sent by the extended protocol without a Sync of its own. If it fails,
 // the server discards every message up to the next Sync (PostgreSQL protocol,
@@ -32,6 +35,11 @@ import (
 // Close, which pgx does not expect to fail, goes to the server in both cases,
 // and its ReadyForQuery comes back with the status of the play.
 //
+// Settings are local to the transaction. Without a BEGIN that is the one which the
+// server opens for the messages up to the next Sync: the settings and the statement.
+// A simple query does not end it on every version of the server (on PostgreSQL 17
+// the status behind it is T), so a Sync of the carrier's follows.
+//
 // Write and Read are called by one goroutine at a time, with one exception: a
 // COPY FROM reads in one and writes its data in another. Then mu is what
 // orders them; neither waits for the network under it.
@@ -49,11 +57,15 @@ type carrier struct {
 	state    carrying
 	simple   bool   // carried: before a simple query
 	alone    bool   // carried: with a Sync of its own, answers are not for pgx
-	step     int    // carried: how many of BEGIN's answers have come
+	trails   bool   // carried: a Sync of ours follows the statement
+	step     int    // carried: how many of the answers to what is ours have come
+	answers  string // carried: their types
+	opens    int    // carried: how many of them there are when a transaction is open
 	owed     int    // ReadyForQuery messages that the server has yet to send to pgx
 	skipping bool   // void: until pgx's Sync
 	begin    []byte // the text of BEGIN,
 	head     []byte // and its messages
+	cargo    cargo  // for the next statement
 	packet   []byte // scratch
 	cause    []byte // BEGIN's error, if pgx has yet to be told
 	in       []byte // read and not understood yet
@@ -66,28 +78,36 @@ type carrier struct {
 type carrying uint8
 
 const (
-	passing carrying = iota // everything on
-	armed                   // waiting for pgx's BEGIN
-	held                    // BEGIN, until there is a statement
-	carried                 // BEGIN was sent, its answer has not come
-	void                    // BEGIN failed, and the program has not ended the transaction
+	passing  carrying = iota // everything on
+	armed                    // waiting for pgx's BEGIN
+	held                     // BEGIN, until there is a statement
+	loaded                   // with settings, until there is a statement
+	carried                  // BEGIN or settings were sent, their answer has not come
+	trailing                 // the statement's answer, and then that to our Sync
+	void                     // BEGIN failed, and the program has not ended the transaction
 )
 
 // arm makes the carrier wait for pgx's BEGIN. It does not, and reports false,
 // unless the next byte that comes is the first of a message: the beginning of
 // one may have come behind the last ReadyForQuery.
 func (c *carrier) arm() bool {
-	if string(c.tail[:]) != idle || c.frontend.ReadBufferLen() != 0 {
+	if string(c.tail[:]) != idle {
 		return false
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.state != passing || len(c.in)+len(c.out) > 0 {
+	if c.state != passing || !c.betweenMessages() {
 		return false
 	}
 	c.state = armed
 	c.busy.Store(true)
 	return true
+}
+
+// betweenMessages reports whether pgx has read a ReadyForQuery, and nothing of what
+// may have come behind it.
+func (c *carrier) betweenMessages() bool {
+	return string(c.tail[:len(ready)]) == ready && c.frontend.ReadBufferLen() == 0 && len(c.in)+len(c.out) == 0
 }
 
 // disarm takes arm back if no BEGIN has come.
@@ -132,6 +152,10 @@ func (c *carrier) Write(p []byte) (int, error) {
 			}
 			continue
 		}
+		if c.state == loaded && (f.kind == mixed || f.kind == copying) {
+			c.mu.Unlock()
+			return 0, errLoaded
+		}
 		packet, ours := c.route(f, p)
 		c.mu.Unlock()
 		switch {
@@ -163,8 +187,13 @@ func (c *carrier) mustWait(f flight) bool {
 // front of p that are not p's. If p is not of the packet, it follows.
 func (c *carrier) route(f flight, p []byte) (packet []byte, ours int) {
 	switch c.state {
-	case passing:
+	case passing, trailing:
 		return p, 0
+	case loaded:
+		if !f.executes {
+			return p, 0
+		}
+		return c.carry(f, p)
 	case armed:
 		if f.kind != query || !bytes.HasPrefix(f.text, []byte("begin")) {
 			return p, 0
@@ -193,43 +222,71 @@ func (c *carrier) route(f flight, p []byte) (packet []byte, ours int) {
 		c.answer(string(bytes.ToUpper(f.text)), 'I')
 		return nil, 0
 	}
-	c.enter(carried)
-	c.step = 0
+	return c.carry(f, p)
+}
+
+// carry makes the packet of what is ours and p. If p is not of the packet, it follows.
+func (c *carrier) carry(f flight, p []byte) (packet []byte, ours int) {
+	c.packet, c.answers, c.opens, c.step = c.packet[:0], "", 0, 0
+	if c.state == held {
+		c.packet = append(c.packet, c.head...)
+		c.answers, c.opens = beginAnswers, beginOpens
+	}
 	c.simple, c.alone = f.kind == query, f.kind == mixed
-	c.packet = append(c.packet[:0], c.head...)
+	c.trails = c.simple && c.state == loaded
+	if len(c.cargo.messages) > 0 {
+		c.packet = append(c.packet, c.cargo.messages...)
+		c.answers += settingsAnswers
+	}
+	c.enter(carried)
 	if c.alone {
 		// Several statements, each with a Sync of its own, of which only the
 		// first would be discarded; or one whose Sync is yet to come.
 		c.packet = append(c.packet, syncMessage...)
+		c.answers += "Z"
 		return c.packet, len(c.packet)
 	}
 	ours = len(c.packet)
 	if len(p) <= onePacket {
 		c.packet = append(c.packet, p...)
+		if c.trails {
+			c.packet = append(c.packet, syncMessage...)
+		}
 	}
 	return c.packet, ours
 }
 
+// The types of the server's answers. ParseComplete is 1, BindComplete 2, DataRow D,
+// CommandComplete C, CloseComplete 3, ReadyForQuery Z.
+const (
+	beginAnswers    = "12C3"
+	beginOpens      = 3 // of them have come when the transaction is open
+	settingsAnswers = "312DC3"
+)
+
 // onePacket is the largest write that is worth copying.
 const onePacket = 16 << 10
 
-// send writes a packet that begins with BEGIN, and p, unless it is in it. It
+// send writes a packet that begins with what is ours, and p, unless it is in it. It
 // returns how much of p has left.
 func (c *carrier) send(packet []byte, ours int, p []byte) (int, error) {
 	n, err := c.pass(packet)
 	if err != nil {
-		return max(0, n-ours), err
+		return min(max(0, n-ours), len(p)), err
 	}
 	if len(packet) > ours {
 		return len(p), nil
 	}
 	c.mu.Lock()
-	alone := c.alone
+	alone, trails := c.alone, c.trails
 	c.mu.Unlock()
 	if alone {
 		return c.Write(p) // when the answer has come
 	}
-	return c.pass(p)
+	if n, err = c.pass(p); err == nil && trails {
+		_, err = c.pass(syncMessage)
+	}
+	return n, err
 }
 
 // Read implements io.Reader.
@@ -313,8 +370,8 @@ func (c *carrier) receive(buf []byte) error {
 	return err
 }
 
-// sort moves whole messages from in to out, but BEGIN's. sync: the server waits
-// for one that nobody else will send.
+// sort moves whole messages from in to out, but the answers to what is ours. sync: the
+// server waits for one that nobody else will send.
 func (c *carrier) sort() (sync bool, _ error) {
 	done := 0
 	for c.state != passing {
@@ -328,13 +385,17 @@ func (c *carrier) sort() (sync bool, _ error) {
 		done += len(msg)
 		mine := false
 		switch kind := msg[0]; {
-		case c.state == armed || kind == 'N' || kind == 'A' || kind == 'S':
+		case c.state == armed || c.state == loaded || kind == 'N' || kind == 'A' || kind == 'S':
 			// Notices, notifications and settings come at any time.
 		case c.state == carried:
-			if mine, err = c.begun(msg); err != nil {
+			sync = sync || kind == 'E' && c.simple && !c.trails
+			if msg, mine, err = c.answered(msg); err != nil {
 				return false, err
 			}
-			sync = sync || kind == 'E' && c.simple
+		case c.state == trailing:
+			if mine = kind == 'Z'; mine {
+				c.enter(passing)
+			}
 		case kind == 'Z':
 			c.owed--
 			msg[len(msg)-1] = c.status()
@@ -356,30 +417,40 @@ func (c *carrier) status() byte {
 	return 'T'
 }
 
-// begun takes the next answer to BEGIN. mine: it is not for pgx.
-func (c *carrier) begun(msg []byte) (mine bool, _ error) {
-	const answers = "12C3Z" // ParseComplete, BindComplete, CommandComplete, CloseComplete, ReadyForQuery
-	const opened = 3        // of them have come
+// answered takes the next answer to what is ours. mine: it is not for pgx. pgx gets the
+// refusal of a setting without its value.
+func (c *carrier) answered(msg []byte) (_ []byte, mine bool, _ error) {
 	switch {
-	case msg[0] == answers[c.step]:
-		c.step++
-		if c.step == len(answers) || c.step == len(answers)-1 && !c.alone {
-			c.enter(passing)
+	case msg[0] == c.answers[c.step]:
+		if c.step++; c.step == len(c.answers) {
+			c.delivered()
 		}
-		return true, nil
+		return nil, true, nil
 	case msg[0] != 'E':
-		return false, fmt.Errorf("the server answered BEGIN with a message of type %q", msg[0])
-	case c.step >= opened && c.alone:
-		c.step = len(answers) - 1 // it is open and failed, and will say so again
-		return true, nil
-	case c.step >= opened:
-		c.enter(passing) // the server itself says from here on that it failed
-		return false, nil
+		return nil, false, fmt.Errorf("the server answered BEGIN or settings with a message of type %q", msg[0])
+	case c.step < c.opens:
+		c.enter(void)
+		c.skipping, c.owed, c.cause = false, 1, nil
+		if c.alone {
+			c.cause = bytes.Clone(msg)
+		}
+		return msg, c.alone, nil
+	case c.alone:
+		c.step = len(c.answers) - 1 // it is open and failed, and will say so again
+		return nil, true, nil
 	}
-	c.enter(void)
-	c.skipping, c.owed, c.cause = false, 1, nil
-	if c.alone {
-		c.cause = bytes.Clone(msg)
+	if c.opens == 0 || c.step >= len(beginAnswers) {
+		msg = c.cargo.refused(msg)
 	}
-	return c.alone, nil
+	c.enter(passing) // the server itself says from here on what has failed
+	return msg, false, nil
+}
+
+// delivered is called when the server has executed what is ours.
+func (c *carrier) delivered() {
+	if c.trails {
+		c.enter(trailing)
+	} else {
+		c.enter(passing)
+	}
 }

@@ -2,12 +2,16 @@ package postgres
 
 import (
 	"bytes"
+	"fmt"
 	"io"
+	"strings"
 	"testing"
 	"testing/iotest"
 
 	"github.com/jackc/pgx/v5/pgproto3"
 	"github.com/stretchr/testify/require"
+
+	"github.com/pooldriver/pooldriver/dialects"
 )
 
 // script is a network: what is to come from it, and what went out.
@@ -19,14 +23,7 @@ type script struct {
 // held returns a carrier that holds a BEGIN, whose answer has been read.
 func (s *script) held(t *testing.T) *carrier {
 	t.Helper()
-	var r io.Reader = &s.in
-	if s.chunks != nil {
-		r = s.chunks(r)
-	}
-	var c *carrier
-	throughCarrier(pgproto3.NewFrontend, &c)(r, &s.out)
-	s.in.WriteString(idle)
-	requireTypes(t, c, "Z")
+	c := s.idleCarrier(t)
 	require.True(t, c.arm())
 	s.write(t, c, &pgproto3.Query{String: "begin"})
 	require.Equal(t, byte('T'), requireTypes(t, c, "CZ"))
@@ -217,5 +214,145 @@ func TestAnswerToBeginThatMakesNoSenseIsAnError(t *testing.T) {
 	s.write(t, c, parsed...)
 	s.answer(t, &pgproto3.ReadyForQuery{TxStatus: 'I'})
 	_, err := c.frontend.Receive()
-	require.ErrorContains(t, err, "answered BEGIN with a message of type 'Z'")
+	require.ErrorContains(t, err, "answered BEGIN or settings with a message of type 'Z'")
+}
+
+var (
+	tenant      = []dialects.ContextSetting{{Name: "app.tenant", Value: "secret"}}
+	settingsSet = []pgproto3.Message{&pgproto3.CloseComplete{}, &pgproto3.ParseComplete{}, &pgproto3.BindComplete{},
+		&pgproto3.DataRow{Values: [][]byte{[]byte("secret")}}, &pgproto3.CommandComplete{CommandTag: []byte("SELECT 1")}, &pgproto3.CloseComplete{}}
+	selected = []pgproto3.Message{&pgproto3.CommandComplete{CommandTag: []byte("SELECT 1")}, &pgproto3.ReadyForQuery{TxStatus: 'I'}}
+)
+
+// idleCarrier returns a carrier with nothing under way.
+func (s *script) idleCarrier(t *testing.T) *carrier {
+	t.Helper()
+	var r io.Reader = &s.in
+	if s.chunks != nil {
+		r = s.chunks(r)
+	}
+	var c *carrier
+	throughCarrier(pgproto3.NewFrontend, &c)(r, &s.out)
+	s.in.WriteString(idle)
+	requireTypes(t, c, "Z")
+	return c
+}
+
+func TestAStatementCarriesSettingsAndTheirAnswersAreTakenOut(t *testing.T) {
+	for _, chunks := range []func(io.Reader) io.Reader{nil, iotest.OneByteReader, iotest.HalfReader} {
+		s := &script{chunks: chunks}
+		c := s.idleCarrier(t)
+		for range 2 {
+			require.True(t, c.load(newCargo(tenant)))
+			s.write(t, c, &pgproto3.Query{}) // pings pass
+			s.requireSent(t, "Q")
+			s.answer(t, &pgproto3.EmptyQueryResponse{}, &pgproto3.ReadyForQuery{TxStatus: 'I'})
+			require.Equal(t, byte('I'), requireTypes(t, c, "IZ"))
+			s.write(t, c, &pgproto3.Parse{Name: "p", Query: "SELECT 1"}, &pgproto3.Describe{}, &pgproto3.Sync{}) // executes nothing
+			s.requireSent(t, "PDS")
+			s.answer(t, &pgproto3.ParseComplete{}, &pgproto3.NoData{}, &pgproto3.ReadyForQuery{TxStatus: 'I'})
+			requireTypes(t, c, "1nZ")
+
+			s.write(t, c, parsed...)
+			s.requireSent(t, "CPBEC"+"PBES")
+			s.answer(t, settingsSet...)
+			s.answer(t, notice, &pgproto3.ParseComplete{}, &pgproto3.BindComplete{})
+			s.answer(t, selected...)
+			require.Equal(t, byte('I'), requireTypes(t, c, "N12CZ"))
+			c.unload()
+			s.write(t, c, parsed...)
+			s.requireSent(t, "PBES")
+			s.answer(t, selected...)
+			requireTypes(t, c, "CZ")
+			require.False(t, c.busy.Load())
+		}
+	}
+}
+
+// TestASyncEndsWhatASimpleQueryWithSettingsLeavesOpen: the server says T behind the query.
+func TestASyncEndsWhatASimpleQueryWithSettingsLeavesOpen(t *testing.T) {
+	for _, text := range []string{"SELECT 1", "SELECT 1 /* " + strings.Repeat("x", onePacket) + " */"} {
+		s := &script{chunks: iotest.OneByteReader}
+		c := s.idleCarrier(t)
+		require.True(t, c.load(newCargo(tenant)))
+		s.write(t, c, &pgproto3.Query{String: text})
+		s.requireSent(t, "CPBEC"+"QS")
+		s.answer(t, settingsSet...)
+		s.answer(t, selected[0], &pgproto3.ReadyForQuery{TxStatus: 'T'}, &pgproto3.ReadyForQuery{TxStatus: 'I'})
+		require.Equal(t, byte('I'), requireTypes(t, c, "CZ"))
+	}
+}
+
+// TestSettingsThatAreRefusedAreTheStatementsError at any of their messages.
+func TestSettingsThatAreRefusedAreTheStatementsError(t *testing.T) {
+	for answered := range len(settingsSet) {
+		for _, simple := range []bool{true, false} {
+			s := &script{chunks: iotest.OneByteReader}
+			c := s.idleCarrier(t)
+			require.True(t, c.load(newCargo(tenant)))
+			s.answer(t, settingsSet[:answered]...)
+			s.answer(t, &pgproto3.ErrorResponse{Severity: "ERROR", Code: "22023", Message: `invalid value: "secret"`, Detail: "secret", Hint: "secret"})
+			s.answer(t, &pgproto3.ReadyForQuery{TxStatus: 'I'})
+			want := "CPBEC" + "PBES"
+			if simple {
+				s.write(t, c, &pgproto3.Query{String: "SELECT 1"})
+				want = "CPBEC" + "QS"
+			} else {
+				s.write(t, c, parsed...)
+			}
+			s.requireSent(t, want)
+			m, err := c.frontend.Receive()
+			require.NoError(t, err)
+			refused := m.(*pgproto3.ErrorResponse)
+			require.Equal(t, "22023", refused.Code)
+			require.Contains(t, refused.Message, "app.tenant")
+			require.NotContains(t, fmt.Sprintf("%+v", refused), "secret")
+			require.Equal(t, byte('I'), requireTypes(t, c, "Z"))
+			c.unload()
+			s.write(t, c, parsed...)
+			s.requireSent(t, "PBES")
+			s.answer(t, selected...)
+			requireTypes(t, c, "CZ")
+		}
+	}
+}
+
+// TestABeginCarriesSettings, which are refused behind it.
+func TestABeginCarriesSettings(t *testing.T) {
+	for _, refuses := range []bool{false, true} {
+		s := &script{}
+		c := s.held(t)
+		require.True(t, c.load(newCargo(tenant)))
+		s.write(t, c, parsed...)
+		s.requireSent(t, "PBEC"+"CPBEC"+"PBES")
+		s.answer(t, beginOK...)
+		if refuses {
+			s.answer(t, settingsSet[:2]...)
+			s.answer(t, &pgproto3.ErrorResponse{Severity: "ERROR", Code: "22023", Message: "secret"}, &pgproto3.ReadyForQuery{TxStatus: 'E'})
+			m, err := c.frontend.Receive()
+			require.NoError(t, err)
+			require.NotContains(t, m.(*pgproto3.ErrorResponse).Message, "secret")
+			require.Equal(t, byte('E'), requireTypes(t, c, "Z"))
+			continue
+		}
+		s.answer(t, settingsSet...)
+		s.answer(t, insertDone...)
+		require.Equal(t, byte('T'), requireTypes(t, c, "CZ"))
+	}
+}
+
+func TestSettingsAreNotCarriedByWhatTheyWouldNotHoldFor(t *testing.T) {
+	s := &script{}
+	c := s.idleCarrier(t)
+	require.True(t, c.load(newCargo(tenant)))
+	_, err := c.Write(append(message(t, &pgproto3.Execute{}), append(bytes.Clone(syncMessage), append(message(t, &pgproto3.Execute{}), syncMessage...)...)...))
+	require.ErrorIs(t, err, errLoaded)
+	require.Zero(t, s.out.Len())
+	c.unload()
+
+	s.answer(t, notice) // half of it has come with the last answer
+	s.in.Truncate(s.in.Len() - 1)
+	_, err = c.frontend.Receive()
+	require.Error(t, err)
+	require.False(t, c.load(newCargo(tenant)))
 }

@@ -22,6 +22,7 @@ func (s *session) Clean(ctx context.Context, effect dialects.Effect) (kept bool,
 	if err := s.simple(ctx, classifier.Cleaning); err != nil {
 		return false, err
 	}
+	s.before = nil
 	if err := s.restoreReported(ctx); err != nil {
 		return false, err
 	}

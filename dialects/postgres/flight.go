@@ -12,8 +12,10 @@ import (
 
 const headerSize = 5 // type, and a length that counts itself but not the type
 
-// idle is a ReadyForQuery outside of a transaction.
-const idle = "Z\x00\x00\x00\x05I"
+const (
+	ready = "Z\x00\x00\x00\x05" // a ReadyForQuery, up to its status,
+	idle  = ready + "I"         // and one outside of a transaction
+)
 
 var (
 	syncMessage = []byte("S\x00\x00\x00\x04")
@@ -35,11 +37,12 @@ func firstMessage(b []byte) ([]byte, error) {
 	return b[:size], nil
 }
 
-// flight is what pgx sends at once, as far as a BEGIN in front of it matters.
+// flight is what pgx sends at once, as far as it matters for what is put in front of it.
 type flight struct {
-	kind  flightKind
-	text  []byte // of a query
-	syncs int    // ReadyForQuery messages that answer it
+	kind     flightKind
+	text     []byte // of a query
+	syncs    int    // ReadyForQuery messages that answer it
+	executes bool   // a statement is executed
 }
 
 type flightKind uint8
@@ -67,18 +70,21 @@ func readFlight(p []byte) flight {
 			return flight{kind: farewell}
 		case msg[0] == 'Q' && n.total == 0 && len(rest) == 0:
 			text, _, _ := bytes.Cut(msg[headerSize:], []byte{0})
-			return flight{kind: query, text: text, syncs: 1}
+			f := flight{kind: query, text: text, syncs: 1}
+			f.executes = !f.harmless()
+			return f
 		}
 		n.add(msg[0])
 	}
-	return flight{kind: n.kind(), syncs: n.syncs}
+	return flight{kind: n.kind(), syncs: n.syncs, executes: n.executes > 0}
 }
 
 // counts are the messages of a flight.
 type counts struct {
 	total, syncs int
-	closes       int  // Close and Sync
-	extended     int  // of the extended protocol, closes included
+	closes       int // Close and Sync
+	extended     int // of the extended protocol, closes included
+	executes     int
 	copies       int  // of a COPY
 	last         byte // the type of the last one
 }
@@ -94,7 +100,10 @@ func (n *counts) add(kind byte) {
 	case 'C':
 		n.closes++
 		n.extended++
-	case 'P', 'B', 'D', 'E':
+	case 'E':
+		n.executes++
+		n.extended++
+	case 'P', 'B', 'D':
 		n.extended++
 	case 'd', 'c', 'f':
 		n.copies++

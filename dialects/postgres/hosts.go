@@ -124,13 +124,9 @@ func (t *template) configFor(address string, cred *dialects.Credential) *pgx.Con
 // connect opens a connection and asks whose it is.
 func (t *template) connect(ctx context.Context, config *pgx.ConnConfig, patience time.Duration) (*session, hosts.Outcome) {
 	var way reach
-	dial := t.throughWire(way.noting(patient(config.DialFunc, patience)))
-	build := way.keeping(config.BuildFrontend)
 	var last *carrier
-	if t.lazy {
-		dial, build = throughGate(dial), throughCarrier(build, &last)
-	}
-	config.DialFunc, config.BuildFrontend = dial, build
+	config.DialFunc = throughGate(t.throughWire(way.noting(patient(config.DialFunc, patience))))
+	config.BuildFrontend = throughCarrier(way.keeping(config.BuildFrontend), &last)
 	conn, err := stdlib.GetConnector(*config).Connect(ctx)
 	if err != nil {
 		o := outcomeOf(t.Target(), config.Password, way.asked(), err)

@@ -12,10 +12,7 @@ import (
 	"github.com/pooldriver/pooldriver/dialects"
 )
 
-var (
-	_ dialects.LazyBeginner = (*session)(nil)
-	_ dialects.LazyTemplate = (*template)(nil)
-)
+var _ dialects.LazyBeginner = (*session)(nil)
 
 // BeginWithNext lets pgx begin as ever; its BEGIN goes no further than the
 // carrier, which answers it and keeps it for the next statement. So the text is
@@ -34,9 +31,6 @@ func (s *session) BeginWithNext(ctx context.Context, opts driver.TxOptions) (dri
 	defer s.carrier.disarm() // where no BEGIN has come
 	return s.conn.BeginTx(ctx, opts)
 }
-
-// BeginLazily implements dialects.LazyTemplate.
-func (t *template) BeginLazily() { t.lazy = true }
 
 // throughCarrier puts a carrier between pgx and the network, above TLS. pgx
 // builds one frontend for each server that it tries, one after the other; last

@@ -19,36 +19,31 @@ type pipe struct{ net.Conn }
 func TestARequestToCancelAsksTheProgramForTheSameAddress(t *testing.T) {
 	srv := newServer(t)
 	srv.letGo()
-	for _, lazy := range []bool{false, true} {
-		tmpl, err := parse("postgres://u:" + secret + "@db.invalid:4711/d?sslmode=disable")
-		require.NoError(t, err)
-		asked := make(chan string, 10)
-		tmpl.DialNetworkBy(func(ctx context.Context, network, address string) (net.Conn, error) {
-			asked <- network + " " + address
-			var d net.Dialer
-			nc, err := d.DialContext(ctx, "tcp", srv.addr)
-			return pipe{nc}, err
-		})
-		if lazy {
-			tmpl.BeginLazily()
-		}
-		opened, err := tmpl.Dial(t.Context(), nil)
-		require.NoError(t, err)
-		require.Equal(t, "tcp db.invalid:4711", <-asked)
-		s := opened.(*session)
-		sent, counted := s.Sent()
-		require.True(t, counted)
-		require.NotZero(t, sent)
-		require.False(t, s.sealed)
-		require.NoError(t, s.pg.CancelRequest(t.Context()))
-		require.Equal(t, "tcp db.invalid:4711", <-asked)
+	tmpl, err := parse("postgres://u:" + secret + "@db.invalid:4711/d?sslmode=disable")
+	require.NoError(t, err)
+	asked := make(chan string, 10)
+	tmpl.DialNetworkBy(func(ctx context.Context, network, address string) (net.Conn, error) {
+		asked <- network + " " + address
+		var d net.Dialer
+		nc, err := d.DialContext(ctx, "tcp", srv.addr)
+		return pipe{nc}, err
+	})
+	opened, err := tmpl.Dial(t.Context(), nil)
+	require.NoError(t, err)
+	require.Equal(t, "tcp db.invalid:4711", <-asked)
+	s := opened.(*session)
+	sent, counted := s.Sent()
+	require.True(t, counted)
+	require.NotZero(t, sent)
+	require.False(t, s.sealed)
+	require.NoError(t, s.pg.CancelRequest(t.Context()))
+	require.Equal(t, "tcp db.invalid:4711", <-asked)
 
-		conn := <-srv.conns
-		_, err = conn.Write(message(t, &pgproto3.ErrorResponse{Severity: "FATAL", Code: "57P01", Message: "goodbye"}))
-		require.NoError(t, err)
-		require.Eventually(t, func() bool { return s.Peek() == dialects.Dead }, 5*time.Second, time.Millisecond)
-		require.NoError(t, s.Close(t.Context()))
-	}
+	conn := <-srv.conns
+	_, err = conn.Write(message(t, &pgproto3.ErrorResponse{Severity: "FATAL", Code: "57P01", Message: "goodbye"}))
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return s.Peek() == dialects.Dead }, 5*time.Second, time.Millisecond)
+	require.NoError(t, s.Close(t.Context()))
 }
 
 func TestANameThatTheProgramDialsIsNotLookedUp(t *testing.T) {

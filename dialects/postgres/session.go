@@ -31,6 +31,7 @@ type session struct {
 	hooked  bool       // somebody else's hook may have made the state at connect
 
 	reported [len(reported)]string // as they were at connect
+	before   map[string][]byte     // what SetSettings has set, as it was before
 
 	role      hosts.Role   // what the DSN asks for
 	atConnect hosts.Server // what the server was then

@@ -30,7 +30,6 @@ type template struct {
 	list      *hosts.List
 	network   dialects.DialFunc // the program's; nil: pgx's
 	role      hosts.Role
-	lazy      bool // transactions begin with their first statement
 }
 
 var _ dialects.Template = (*template)(nil)

@@ -52,6 +52,11 @@ func (s *session) Clean(_ context.Context, effect dialects.Effect) (bool, error)
 	return true, nil
 }
 
+// CheckSettings takes none. A setting that a statement can read would be a table.
+func (s *session) CheckSettings([]dialects.ContextSetting) error {
+	return errors.New("SQLite has no settings that a statement could read: give the value to the statement as an argument")
+}
+
 // Close closes the connection. Statements of it that are still prepared keep
 // SQLite from letting go of the file until they are closed, too.
 func (s *session) Close(ctx context.Context) error {

@@ -68,6 +68,8 @@ type Proxy struct {
 	mu      sync.Mutex // protects the following
 	links   map[*link]struct{}
 	counts  [2]int64 // bytes let through since the last Arm or Count
+	trips   int      // how often bytes to the server came after bytes to the client, or first
+	last    Direction
 	latency [2]time.Duration
 	fault   *Fault
 	fired   chan struct{} // the armed fault's; closed when it has struck
@@ -109,6 +111,15 @@ func (p *Proxy) Count() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.counts = [2]int64{}
+	p.trips, p.last = 0, ToClient
+}
+
+// RoundTrips returns how often a client has spoken after the server has, or first, since
+// the last [Proxy.Count]. It needs a client that speaks alone.
+func (p *Proxy) RoundTrips() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.trips
 }
 
 // Counted returns how many bytes passed since the last [Proxy.Count] or
@@ -198,6 +209,10 @@ func (p *Proxy) admit(l *link, d Direction, n int) (pass int, fired chan<- struc
 		fired = p.fired
 	}
 	p.counts[d] += int64(pass)
+	if d == ToServer && p.last == ToClient {
+		p.trips++
+	}
+	p.last = d
 	return pass, fired, l.broken
 }
 

@@ -127,3 +127,43 @@ func set(t *testing.T, db *sql.DB) {
 		return err
 	}))
 }
+
+// TestSettingsOfAContextReachNobodyElseThroughPgBouncer: all clients have one server
+// connection in turn.
+func TestSettingsOfAContextReachNobodyElseThroughPgBouncer(t *testing.T) {
+	t.Parallel()
+	server := testbed.Start(t, testbed.Postgres, testbed.WithNetwork(testbed.NewNetwork(t), "db"))
+	account := server.NewAccount(t)
+	const see = "SELECT coalesce(current_setting('app.tenant', true), '')"
+	for _, prepared := range []string{"max_prepared_statements=0", "max_prepared_statements=20"} {
+		for _, mode := range []string{"cache_describe", "exec", "simple_protocol"} {
+			bouncer := testbed.StartPgBouncer(t, account, "default_pool_size=1", prepared)
+			var clients [2]*sql.DB
+			for i := range clients {
+				clients[i] = sql.OpenDB(pooldriver.New(account.Via(bouncer.Addr).URL("pool_reset=off", "default_query_exec_mode="+mode), logged(t)))
+			}
+			requireSeen := func(want, got string) { t.Helper(); require.Equal(t, want, got, "%s, %s", prepared, mode) }
+			tenant := pooldriver.WithSettings(t.Context(), pooldriver.Settings{"app.tenant": "a"})
+			for range 3 {
+				for _, db := range clients {
+					var seen string
+					require.NoError(t, db.QueryRowContext(tenant, see).Scan(&seen))
+					requireSeen("a", seen)
+					require.NoError(t, db.QueryRowContext(t.Context(), see+" WHERE 1 = $1", 1).Scan(&seen))
+					requireSeen("", seen)
+					require.NoError(t, pooldriver.InTx(tenant, db, nil, func(ctx context.Context, tx *sql.Tx) error {
+						return tx.QueryRowContext(ctx, see).Scan(&seen)
+					}))
+					requireSeen("a", seen)
+					_, err := db.ExecContext(tenant, "SELECT 1")
+					require.NoError(t, err)
+					require.NoError(t, db.QueryRowContext(t.Context(), see).Scan(&seen))
+					requireSeen("", seen)
+				}
+			}
+			for _, db := range clients {
+				require.NoError(t, db.Close())
+			}
+		}
+	}
+}

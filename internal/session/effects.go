@@ -74,6 +74,7 @@ func (s *Session) recordResultSlow(e dialects.Effect, err error) {
 	if err == driver.ErrSkip {
 		return
 	}
+	s.settings.doubt(!LeavesNothing(e))
 	if e&dialects.ForgetPrepared != 0 || s.traits.PreparedKeepsTypes && e&dialects.Stateful != 0 {
 		s.stmts.MarkAllStale()
 	}

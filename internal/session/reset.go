@@ -121,6 +121,7 @@ func (s *Session) Clean(ctx context.Context, always bool) error {
 	if err != nil {
 		return err
 	}
+	s.settings = settings{}
 	if !kept {
 		s.stmts.Forget()
 	}

@@ -67,6 +67,8 @@ type Session struct {
 	counts bool // server counts what is sent
 	// irreplaceable: the database ends with the session, see dialects.Irreplaceable.
 	irreplaceable bool
+	// carrier is server, if its statements carry settings.
+	carrier dialects.SettingsCarrier
 
 	stmts stmtcache.Cache
 
@@ -78,6 +80,7 @@ type Session struct {
 	namesChanged bool
 	// roleDoubt: the server has refused to write, as a server does that is not a primary.
 	roleDoubt bool
+	settings  settings
 	// severed: Sever was called.
 	severed atomic.Bool
 	// running counts the calls of the driver that have not returned. A call that has
@@ -125,6 +128,9 @@ func (s *Session) Init(env *Env, server dialects.Session, traits dialects.Traits
 	if i, ok := server.(dialects.Irreplaceable); ok {
 		s.irreplaceable = i.Irreplaceable()
 	}
+	if c, ok := server.(dialects.SettingsCarrier); ok && c.CarriesSettings() {
+		s.carrier = c
+	}
 }
 
 // Server is the dialect's session. It needs no lock.
@@ -149,6 +155,7 @@ func (s *Session) DriverConn() driver.Conn {
 func (s *Session) Lend(inTask bool) {
 	s.inTask = inTask
 	s.hiddenTx, s.stateful, s.byHand = false, false, false
+	s.settings.want = nil
 }
 
 // GiveBack takes the session from its borrower. A transaction that is open stays open on

@@ -436,6 +436,7 @@ func (t *Tx) run(how func() error) error {
 	err := how()
 	s.running--
 	s.namesSettle(t.savepoint == "")
+	s.settings.doubt(false)
 	if err != nil {
 		s.health = s.health.after(txCallFailed)
 		s.Diagnose(err) // MySQL may refuse to write as late as at COMMIT

@@ -3,6 +3,7 @@ package base
 import (
 	"context"
 	"database/sql/driver"
+	"errors"
 	"fmt"
 
 	"github.com/pooldriver/pooldriver/dialects"
@@ -68,6 +69,13 @@ func (s *Session) Rollback(ctx context.Context) error { return s.Exec(ctx, "ROLL
 // Clean is not possible: nobody knows what a session's state consists of.
 func (s *Session) Clean(context.Context, dialects.Effect) (bool, error) {
 	return false, dialects.ErrCannotClean
+}
+
+var _ dialects.SettingsChecker = (*Session)(nil)
+
+// CheckSettings takes none: nobody knows what a setting is here, and how to set it back.
+func (s *Session) CheckSettings([]dialects.ContextSetting) error {
+	return errors.New("it is not known how this driver's database sets a session's settings, and sets them back: give the value to the statement as an argument")
 }
 
 // Close closes the connection. A driver's Close takes no context. If ctx ends first, the

@@ -1,0 +1,52 @@
+package pooldriver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/internal/ctxsettings"
+	"github.com/pooldriver/pooldriver/internal/session"
+)
+
+// Settings of an operation's context (WithSettings): when they are put in force. How is
+// internal/session's.
+
+// useSettings puts the settings of op's context in force, under the lock, or has op carry
+// them. again: op is tried on another session.
+func (c *checkout) useSettings(ctx context.Context, op *operation) (again bool, _ error) {
+	use := session.ToExecute
+	switch {
+	case op.kind == lending:
+		use = session.ToLend
+	case op.kind == preparing, op.kind == beginning, controlsTx(op):
+		use = session.ToPrepare
+	}
+	return c.useSettingsOf(ctx, op, use)
+}
+
+func (c *checkout) useSettingsOf(ctx context.Context, op *operation, use session.Use) (again bool, _ error) {
+	r := op.real
+	want, err := ctxsettings.Of(ctx).List()
+	if want == nil && !r.HasSettings() {
+		return false, nil
+	}
+	if err == nil {
+		err = r.UseSettings(ctx, want, use)
+	}
+	switch {
+	case err == nil:
+		return false, nil
+	case errors.Is(err, session.ErrOtherSettings):
+		return false, err
+	}
+	err = fmt.Errorf("pooldriver: settings of the context (WithSettings) on %s: %w", c.connector.template.Target(), err)
+	return c.finishUnexecuted(ctx, op, err)
+}
+
+// controlsTx reports whether a statement does nothing but begin or end a transaction, or a
+// savepoint. Nothing may come before the first statement that sets an isolation level.
+func controlsTx(op *operation) bool {
+	return op.Effect&dialects.TxControl != 0 && op.Effect&dialects.Suspect == 0 && !dialects.MayBeScript(op.Text)
+}

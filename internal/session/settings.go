@@ -1,0 +1,162 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/pooldriver/pooldriver/dialects"
+)
+
+// Settings of contexts. A dialect has one of two ways to put them in force. A
+// SettingsCarrier sends them with each statement, and they end with the statement or with
+// its transaction. A SettingsSetter sets them on the session by a round trip, where they
+// stay until an operation wants others. Each operation of each borrower says what it wants
+// before it sends anything, so that no settings reach a statement that has others or none.
+
+// settings are what is known of them on a session.
+type settings struct {
+	// want is what the last operation outside of a transaction has asked for. While a
+	// transaction is open, it is what its beginning has asked for.
+	want []dialects.ContextSetting
+	// held is what was set on the session by a round trip, also if that has failed.
+	held []dialects.ContextSetting
+	// inForce: held, or in a transaction want, is in force on the server, as far as is
+	// known. A failed statement, and one that may set something itself, ends that.
+	inForce bool
+	// carry is what the next statement has to carry.
+	carry []dialects.ContextSetting
+}
+
+// ErrOtherSettings is the answer to an operation in a transaction that has other settings.
+var ErrOtherSettings = errors.New("pooldriver: this statement is part of a transaction that began with other settings (WithSettings): begin the transaction with them, or give the statement a context of a NewTask")
+
+var errNoSettings = errors.New("its dialect has none")
+
+// HasSettings reports whether an operation without settings has to call UseSettings, too.
+func (s *Session) HasSettings() bool { return s.settings.want != nil || s.settings.held != nil }
+
+// Use says for what an operation needs its settings.
+type Use uint8
+
+// The uses.
+const (
+	ToPrepare Use = iota // a statement, or a transaction
+	ToExecute            // a statement
+	ToLend               // the driver's connection
+)
+
+// UseSettings puts the settings of an operation in force, or has the statement carry them.
+// In a transaction they are the transaction's: an operation has the same, or says nothing
+// of settings.
+func (s *Session) UseSettings(ctx context.Context, want []dialects.ContextSetting, use Use) error {
+	st := &s.settings
+	st.carry = nil
+	if err := s.checkSettings(want); err != nil {
+		return err
+	}
+	if s.deferred == nil && s.InTx() {
+		if want != nil && !slices.Equal(want, st.want) {
+			return ErrOtherSettings
+		}
+		return s.useSettingsInTx(ctx, use)
+	}
+	st.want = want
+	switch {
+	case s.carrier != nil && st.held == nil && use != ToLend:
+		st.inForce = false
+		if use == ToExecute {
+			st.carry = want
+		}
+		return nil
+	case slices.Equal(want, st.held) && (st.inForce || want == nil):
+		return nil
+	}
+	return s.setSettings(ctx, want)
+}
+
+func (s *Session) checkSettings(want []dialects.ContextSetting) error {
+	if want == nil {
+		return nil
+	}
+	checker, ok := s.server.(dialects.SettingsChecker)
+	if !ok {
+		return errNoSettings
+	}
+	return checker.CheckSettings(want)
+}
+
+// useSettingsInTx is UseSettings in a transaction, with what its beginning has asked for.
+// What was set by a round trip was set before the transaction began: a rollback does not
+// undo it.
+func (s *Session) useSettingsInTx(ctx context.Context, use Use) error {
+	st := &s.settings
+	switch {
+	case st.want == nil || st.inForce || s.carrier == nil || st.held != nil:
+		return nil
+	case s.TxStatus() == dialects.TxFailed: // the server refuses everything but its end
+		return nil
+	case use == ToExecute:
+		st.carry, st.inForce = st.want, true
+		return nil
+	case use == ToLend: // nothing that is sent then carries them
+		return s.callSetter(ctx, s.carrier, st.want)
+	}
+	return nil
+}
+
+func (s *Session) callSetter(ctx context.Context, setter dialects.SettingsSetter, want []dialects.ContextSetting) error {
+	s.call()
+	err := setter.SetSettings(ctx, want)
+	s.returned()
+	return err
+}
+
+// setSettings sets want on the session. If the settings of an earlier borrower cannot be set
+// back, the session is closed.
+func (s *Session) setSettings(ctx context.Context, want []dialects.ContextSetting) error {
+	setter, ok := s.server.(dialects.SettingsSetter)
+	if !ok {
+		return errNoSettings
+	}
+	st := &s.settings
+	if s.traits.PreparedKeepsTypes && !sameNames(want, st.held) {
+		s.stmts.MarkAllStale() // they keep the types that variables had
+	}
+	st.inForce = false
+	err := s.callSetter(ctx, setter, want)
+	switch {
+	case err == nil:
+		st.held, st.inForce = want, true
+	case want == nil:
+		s.MarkUnusable()
+	case st.held == nil:
+		st.held = want // perhaps
+	}
+	return err
+}
+
+func sameNames(a, b []dialects.ContextSetting) bool {
+	return slices.EqualFunc(a, b, func(a, b dialects.ContextSetting) bool { return a.Name == b.Name })
+}
+
+// LoadSettings lets the statement that is about to be sent carry what it has to.
+// UnloadSettings follows.
+func (s *Session) LoadSettings(ctx context.Context) error {
+	if s.settings.carry == nil {
+		return nil
+	}
+	return s.carrier.CarrySettings(ctx, s.settings.carry)
+}
+
+// UnloadSettings is called when the driver has returned.
+func (s *Session) UnloadSettings() {
+	if s.settings.carry != nil {
+		s.settings.carry = nil
+		s.carrier.DropSettings()
+	}
+}
+
+// doubt is called after what may have undone the settings of a transaction: a failed
+// statement, the end of a savepoint. all: it may also have changed the session.
+func (st *settings) doubt(all bool) { st.inForce = st.inForce && st.held != nil && !all }

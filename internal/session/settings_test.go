@@ -1,0 +1,147 @@
+package session
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/pooldriver/pooldriver/dialects"
+)
+
+// setter is a server's session that has settings, and carries them if carries is true.
+type setter struct {
+	dialects.Session // whose other methods are not called
+	carries          bool
+	status           dialects.TxStatus
+	set              [][]dialects.ContextSetting // by round trips
+	carried          []dialects.ContextSetting   // by the present statement
+	fails            error
+}
+
+func (s *setter) Conn() driver.Conn                                    { return nil }
+func (s *setter) Sent() (uint64, bool)                                 { return 0, false }
+func (s *setter) TxStatus() dialects.TxStatus                          { return s.status }
+func (s *setter) CheckSettings([]dialects.ContextSetting) error        { return nil }
+func (s *setter) CarriesSettings() bool                                { return s.carries }
+func (s *setter) DropSettings()                                        { s.carried = nil }
+func (s *setter) Clean(context.Context, dialects.Effect) (bool, error) { return true, nil }
+func (s *setter) SetSettings(_ context.Context, settings []dialects.ContextSetting) error {
+	s.set = append(s.set, settings)
+	return s.fails
+}
+
+func (s *setter) CarrySettings(_ context.Context, settings []dialects.ContextSetting) error {
+	s.carried = settings
+	return s.fails
+}
+
+// settingsBed is a session, and how statements are executed on it.
+func settingsBed(carries bool) (server *setter, s *Session, execute func(want []dialects.ContextSetting, effect dialects.Effect, fails error) (carried []dialects.ContextSetting, err error)) {
+	server = &setter{carries: carries, status: dialects.TxNone}
+	s = new(Session)
+	s.Init(&Env{}, server, dialects.Traits{StatusKnown: true}, nil)
+	s.Lend(false)
+	return server, s, func(want []dialects.ContextSetting, effect dialects.Effect, fails error) (carried []dialects.ContextSetting, err error) {
+		if err := s.UseSettings(context.Background(), want, ToExecute); err != nil {
+			return nil, err
+		}
+		if err := s.LoadSettings(context.Background()); err != nil {
+			return nil, err
+		}
+		carried = server.carried
+		s.UnloadSettings()
+		s.RecordResult(effect, fails)
+		return carried, nil
+	}
+}
+
+var (
+	settingsA = []dialects.ContextSetting{{Name: "app.tenant", Value: "a"}}
+	settingsB = []dialects.ContextSetting{{Name: "app.tenant", Value: "b"}}
+	errFailed = errors.New("failed")
+)
+
+func TestStatementsCarryTheirSettings(t *testing.T) {
+	server, s, execute := settingsBed(true)
+	const clean = dialects.Clean
+	for i, step := range []struct {
+		status  dialects.TxStatus // at the statement
+		want    []dialects.ContextSetting
+		effect  dialects.Effect
+		fails   error
+		carried []dialects.ContextSetting
+	}{
+		{dialects.TxNone, settingsA, clean, nil, settingsA},
+		{dialects.TxNone, settingsA, clean, nil, settingsA}, // the last ones have ended
+		{dialects.TxNone, nil, clean, nil, nil},
+		{dialects.TxNone, settingsA, dialects.TxControl, nil, settingsA}, // a script that begins
+		{dialects.TxOpen, nil, clean, nil, settingsA},
+		{dialects.TxOpen, settingsA, clean, nil, nil}, // they are in force
+		{dialects.TxOpen, nil, clean, errFailed, nil},
+		{dialects.TxFailed, nil, dialects.TxControl, nil, nil}, // nothing but the end is accepted
+		{dialects.TxOpen, nil, clean, nil, settingsA},          // a savepoint was rolled back
+		{dialects.TxOpen, nil, dialects.Stateful, nil, nil},    // SET
+		{dialects.TxOpen, nil, clean, nil, settingsA},
+		{dialects.TxNone, settingsB, clean, nil, settingsB},
+		{dialects.TxNone, nil, clean, nil, nil},
+	} {
+		server.status = step.status
+		carried, err := execute(step.want, step.effect, step.fails)
+		require.NoError(t, err, i)
+		require.Equal(t, step.carried, carried, i)
+	}
+	server.status = dialects.TxOpen
+	_, err := execute(settingsA, clean, nil)
+	require.ErrorIs(t, err, ErrOtherSettings)
+	require.Empty(t, server.set)
+
+	server.status = dialects.TxNone
+	_, err = execute(settingsA, clean, nil)
+	require.NoError(t, err)
+	s.GiveBack()
+	s.Lend(false)
+	require.False(t, s.HasSettings(), "nothing is left for the next borrower to look at")
+}
+
+func TestSettingsOfASessionChangeByRoundTrips(t *testing.T) {
+	server, s, execute := settingsBed(false)
+	var want [][]dialects.ContextSetting
+	requireSet := func(settings []dialects.ContextSetting, effect dialects.Effect, fails error, more ...[]dialects.ContextSetting) {
+		t.Helper()
+		carried, err := execute(settings, effect, fails)
+		require.NoError(t, err)
+		require.Nil(t, carried)
+		want = append(want, more...)
+		require.Equal(t, want, server.set)
+	}
+	requireSet(nil, dialects.Clean, nil)
+	requireSet(settingsA, dialects.Clean, errFailed, settingsA)
+	requireSet(settingsA, dialects.Stateful, nil)
+	requireSet(settingsA, dialects.Clean, nil, settingsA)
+	server.status = dialects.TxOpen
+	requireSet(nil, dialects.Clean, nil) // they are the transaction's
+	_, err := execute(settingsB, dialects.Clean, nil)
+	require.ErrorIs(t, err, ErrOtherSettings)
+	server.status = dialects.TxNone
+	s.GiveBack()
+	s.Lend(false)
+	require.True(t, s.HasSettings(), "of the last borrower")
+	requireSet(nil, dialects.Clean, nil, nil)
+	require.False(t, s.HasSettings())
+
+	requireSet(settingsB, dialects.Clean, nil, settingsB)
+	err = s.Clean(t.Context(), false)
+	require.NoError(t, err)
+	requireSet(nil, dialects.Clean, nil)
+
+	server.fails = errFailed
+	_, err = execute(settingsA, dialects.Clean, nil)
+	require.ErrorIs(t, err, errFailed)
+	require.False(t, s.Unusable())
+	_, err = execute(nil, dialects.Clean, nil)
+	require.ErrorIs(t, err, errFailed)
+	require.True(t, s.Unusable(), "they may be in force")
+}
