@@ -16,9 +16,8 @@ import (
 var layers = []struct{ name, files string }{
 	{"what a program configures", "doc ambient config errors options"},
 	{"what decides", "core checkout binding use joining pinning operation transaction reading loan real " +
-		"cleaning lifecycle template dialing hidden credentials starvation waitcycle outage role settings dropped stats " +
-		"measuring observing holding leak"},
-	{"what translates database/sql's calls", "conn stmt rows tx task intx raw beneath"},
+		"cleaning lifecycle template dialing hidden credentials starvation waitcycle outage role settings ctxsettings dropped stats drain ready"},
+	{"what translates database/sql's calls", "conn stmt rows tx task intx retry raw beneath withsettings"},
 	{"what a program opens", "connector driver"},
 }
 
