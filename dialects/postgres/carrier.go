@@ -383,23 +383,10 @@ func (c *carrier) sort() (sync bool, _ error) {
 			break
 		}
 		done += len(msg)
-		mine := false
-		switch kind := msg[0]; {
-		case c.state == armed || c.state == loaded || kind == 'N' || kind == 'A' || kind == 'S':
-			// Notices, notifications and settings come at any time.
-		case c.state == carried:
-			sync = sync || kind == 'E' && c.simple && !c.trails
-			if msg, mine, err = c.answered(msg); err != nil {
-				return false, err
-			}
-		case c.state == trailing:
-			if mine = kind == 'Z'; mine {
-				c.enter(passing)
-			}
-		case kind == 'Z':
-			c.owed--
-			msg[len(msg)-1] = c.status()
-			mine, c.alone = c.alone, false
+		sync = sync || c.state == carried && msg[0] == 'E' && c.simple && !c.trails
+		msg, mine, err := c.sortOne(msg)
+		if err != nil {
+			return false, err
 		}
 		if !mine {
 			c.out = append(c.out, msg...)
@@ -407,6 +394,26 @@ func (c *carrier) sort() (sync bool, _ error) {
 	}
 	c.in = append(c.in[:0], c.in[done:]...)
 	return sync, nil
+}
+
+// sortOne looks at the next message of the server. mine: it is an answer to what is ours.
+// Otherwise the message that it returns is pgx's.
+func (c *carrier) sortOne(msg []byte) (_ []byte, mine bool, _ error) {
+	switch kind := msg[0]; {
+	case c.state == armed || c.state == loaded || kind == 'N' || kind == 'A' || kind == 'S':
+		// Notices, notifications and settings come at any time.
+	case c.state == carried:
+		return c.answered(msg)
+	case c.state == trailing:
+		if mine = kind == 'Z'; mine {
+			c.enter(passing)
+		}
+	case kind == 'Z':
+		c.owed--
+		msg[len(msg)-1] = c.status()
+		mine, c.alone = c.alone, false
+	}
+	return msg, mine, nil
 }
 
 // status is the one of the transaction that is played.
