@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/netip"
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -94,7 +95,7 @@ func scans(ctx context.Context, db *sql.DB, column string, dest func() any, inte
 		d := dest()
 		err := rows.Scan(&n, d)
 		interrupt(step + 1)
-		lines = append(lines, fmt.Sprintf("%d %T %s %v", n, d, pointee(d), err))
+		lines = append(lines, fmt.Sprintf("%d %T %s %s", n, d, pointee(d), complaint(err)))
 		// Once more, into another destination.
 		var again any
 		err = rows.Scan(&n, &again)
@@ -102,6 +103,15 @@ func scans(ctx context.Context, db *sql.DB, column string, dest func() any, inte
 		step += 2
 	}
 	return append(lines, fmt.Sprint(rows.Err(), rows.Close())), nil
+}
+
+// complaint is the text of an error. For NULL pgx's differs from run to run: it tries its
+// types in the order of a map.
+func complaint(err error) string {
+	if err != nil && strings.Contains(err.Error(), "cannot scan NULL") {
+		return "cannot scan NULL"
+	}
+	return fmt.Sprint(err)
 }
 
 // pointee is what a destination points to.

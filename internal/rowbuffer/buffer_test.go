@@ -177,7 +177,7 @@ func TestWhatARowWeighs(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var held atomic.Int64
 			b, rows := New(&held), &values{row: tc.row}
-			b.Capture(rows)
+			b.Capture(rows, nil)
 			weight, err := b.Add(rows.Next)
 			require.NoError(t, err)
 			require.Equal(t, tc.want, weight)
