@@ -57,6 +57,9 @@ func callsScanner(dest any) bool {
 		return false
 	}
 	t := reflect.TypeOf(dest)
+	if v := reflect.ValueOf(dest); v.Kind() == reflect.Pointer && v.IsNil() {
+		return false // the driver may refuse it before
+	}
 	for t.Kind() == reflect.Pointer && t.Name() == "" { // a pointer type with a name may point to itself
 		if t.Implements(scannerType) {
 			return true
