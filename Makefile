@@ -1,6 +1,7 @@
 # make test       every test: unit tests, images, integration tests, failover
 # make check      format, vet, linters, known vulnerabilities
 # make test-unit  what needs neither Docker nor a server
+# make test-next  what the next Go release changes for us, on GO_NEXT
 # make test-failover  servers that fail and PgBouncer; RUN=PgBouncer, Standby or
 #                 Galera for one of them, LONG=1 for every round
 # make test-long  every seed and round of the random tests
@@ -31,6 +32,11 @@ ODBC := $(shell printf '\#include <sqlext.h>\n\#include <odbcinst.h>\n' | cc -E 
 	odbcinst -q -d 2> /dev/null | grep -cE 'SQLite3|PostgreSQL Unicode|MariaDB Unicode' | grep -x 3)
 TAGS := $(if $(ODBC),-tags odbc)
 
+# The newest Go that we support. Its database/sql has interfaces that that of the Go in
+# go.mod does not have.
+GO_NEXT ?= go1.27.0
+ON_NEXT  = GOTOOLCHAIN=$(GO_NEXT) $(GO)
+
 TEST_TIMEOUT      ?= 40m
 TEST_LONG_TIMEOUT ?= 90m
 
@@ -40,10 +46,20 @@ TEST_LONG_TIMEOUT ?= 90m
 ONE_SERVER = $$($(GO) -C integration list ./... | grep -vE '/(failover|mattn)')
 MATTN      = CGO_CFLAGS=-O0 $(GO) -C integration test -race
 
-.PHONY: test test-unit test-integration test-failover test-long check fmt format-check vet \
+.PHONY: test test-next test-unit test-integration test-failover test-long check fmt format-check vet \
 	staticcheck lint vulnerabilities images bench clean-images
 
-test: test-unit test-integration test-failover
+test: test-unit test-integration test-next test-failover
+
+# What depends on the Go release: the conformance suite, rows, and how pgx scans them.
+test-next: images
+	@if $(ON_NEXT) version; then set -e; \
+		$(ON_NEXT) test -timeout $(TEST_TIMEOUT) ./internal/conformance ./internal/fakedb ./internal/rowbuffer ./internal/session ./dialects/postgres; \
+		$(ON_NEXT) test -timeout $(TEST_TIMEOUT) -run 'Rows|Scan|EveryShape|Adopted' .; \
+		$(ON_NEXT) -C integration test -timeout $(TEST_TIMEOUT) -run Scan .; \
+	else \
+		echo "NOT RUN: the tests on $(GO_NEXT), the module proxy does not serve it" >&2; \
+	fi
 
 # The pool also without the race detector, which takes turns between goroutines
 # that Go's scheduler does not.

@@ -78,7 +78,7 @@ func (c *conn) QueryContext(ctx context.Context, query string, args []driver.Nam
 	if err := c.do(ctx, &op); err != nil {
 		return nil, err
 	}
-	return op.rows, nil
+	return op.rows.handedOut(), nil
 }
 
 // PrepareContext prepares on the checkout's session, unless the same text is prepared there

@@ -32,7 +32,7 @@ func (r *rows) Columns() []string {
 	return r.Rows.Columns()
 }
 
-// Next reads a row.
+// Next reads a row. dest is nil for NextRow.
 func (r *rows) Next(dest []driver.Value) error {
 	if !r.lock() {
 		if b := r.Buffer(); b != nil {

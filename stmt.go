@@ -56,7 +56,7 @@ func (s *stmt) QueryContext(ctx context.Context, args []driver.NamedValue) (driv
 	if err := s.conn.do(ctx, &op); err != nil {
 		return nil, err
 	}
-	return op.rows, nil
+	return op.rows.handedOut(), nil
 }
 
 // Exec is ExecContext without a context.

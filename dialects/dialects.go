@@ -314,6 +314,29 @@ type LastTxStatus interface {
 	LastTxStatus() TxStatus
 }
 
+// A RowDetacher is a Session whose driver's rows scan their columns themselves
+// (driver.RowsColumnScanner, since Go 1.27), and which can do the same for rows that were
+// read into memory. Without it such rows are scanned by database/sql's own conversion.
+type RowDetacher interface {
+	Session
+	// DetachColumns is called for rows of this session that are open, once for each result
+	// set. It returns nil for rows whose columns it cannot scan later.
+	DetachColumns(rows driver.Rows) DetachedColumns
+}
+
+// DetachedColumns are the columns of one result set, whose driver's rows may be closed.
+type DetachedColumns interface {
+	// Raw returns a column of the present row as it came from the database; nil is NULL.
+	// The caller copies it. It is called while the driver's rows are open and at a row.
+	Raw(i int) []byte
+
+	// Scan scans a copy of what Raw has returned into dest as the driver's ScanColumn would
+	// have. If done is false, the driver converts its driver.Value with
+	// database/sql.ConvertAssign, which is left to the caller. Scan uses nothing that the
+	// session may use at the same time. One goroutine at a time calls it.
+	Scan(i int, raw []byte, dest any) (done bool, err error)
+}
+
 // RoleChecker is a Session that can tell whether its server still has the role that the
 // DSN asks for.
 type RoleChecker interface {

@@ -11,7 +11,7 @@ var errBoom = errors.New("boom")
 // Cases returns the table of all cases.
 func Cases() []Case {
 	return slices.Concat(
-		execCases, argumentCases, valuerCases, queryCases, rowsCases, columnCases, typeCases, emptyCases,
+		execCases, argumentCases, valuerCases, queryCases, rowsCases, scanCases, columnCases, typeCases, emptyCases,
 		prepareCases, txStmtCases, txCases, txEndCases, connCases, pingCases, poolCases, closeCases,
 		badConnCases, resetCases, cancelCases, cancelledCases, panicCases, concurrencyCases,
 	)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"database/sql/driver"
 	"fmt"
+
+	"github.com/pooldriver/pooldriver/internal/driverconn"
 )
 
 func (c *conn) Prepare(query string) (driver.Stmt, error) {
@@ -126,5 +128,7 @@ func (c *conn) open(ctx context.Context, sets ...*resultSet) driver.Rows {
 	defer c.session.server.mu.Unlock()
 	c.session.openRows++
 	c.session.server.changedLocked()
-	return rowsShapes[c.variant.Features&RowsFeatures](r)
+	shape := rowsShapes[c.variant.Features&RowsFeatures](r)
+	r.scans = driverconn.ColumnScannerOf(shape) != nil
+	return shape
 }

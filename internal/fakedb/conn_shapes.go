@@ -29,7 +29,7 @@ type (
 const (
 	likePgx = Pinger | ExecerContext | QueryerContext | ConnPrepareContext | ConnBeginTx |
 		SessionResetter | ConnNamedValueChecker | StmtExecContext | StmtQueryContext |
-		ColumnTypeScanType | ColumnTypeDatabaseTypeName | ColumnTypeLength | ColumnTypePrecisionScale
+		ColumnTypeScanType | ColumnTypeDatabaseTypeName | ColumnTypeLength | ColumnTypePrecisionScale | RowsColumnScanner
 	likeMySQL = Pinger | ExecerContext | QueryerContext | ConnPrepareContext | ConnBeginTx |
 		SessionResetter | Validator | ConnNamedValueChecker | StmtExecContext | StmtQueryContext |
 		StmtNamedValueChecker | RowsNextResultSet | ColumnTypeScanType |

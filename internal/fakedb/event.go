@@ -38,7 +38,8 @@ const (
 	StmtCheck    Call = "Stmt.CheckNamedValue"
 	StmtConvert  Call = "Stmt.ColumnConverter"
 
-	RowsNext    Call = "Rows.Next"
+	RowsNext    Call = "Rows.Next" // also as NextRow
+	RowsScan    Call = "Rows.ScanColumn"
 	RowsNextSet Call = "Rows.NextResultSet"
 	RowsClose   Call = "Rows.Close"
 

@@ -31,6 +31,8 @@ const (
 	ColumnTypeLength
 	ColumnTypeNullable
 	ColumnTypePrecisionScale
+	// RowsColumnScanner: database/sql asks for it since Go 1.27.
+	RowsColumnScanner
 
 	DriverContext
 	ConnectorCloser
@@ -56,8 +58,8 @@ var featureNames = [...]string{
 	"ConnNamedValueChecker", "StmtExecContext", "StmtQueryContext",
 	"StmtNamedValueChecker", "ColumnConverter", "RowsNextResultSet",
 	"ColumnTypeScanType", "ColumnTypeDatabaseTypeName", "ColumnTypeLength",
-	"ColumnTypeNullable", "ColumnTypePrecisionScale", "DriverContext",
-	"ConnectorCloser",
+	"ColumnTypeNullable", "ColumnTypePrecisionScale",
+	"RowsColumnScanner", "DriverContext", "ConnectorCloser",
 }
 
 // Has reports whether all features of other are in f.

@@ -3,9 +3,13 @@ package fakedb
 import (
 	"context"
 	"database/sql/driver"
+	"errors"
 	"io"
 	"math"
 	"reflect"
+	"strings"
+
+	"github.com/pooldriver/pooldriver/internal/driverconn"
 )
 
 // rows are the result sets of one query, with every optional interface.
@@ -15,6 +19,8 @@ type rows struct {
 	sets   []*resultSet    // the current one first
 	at     int64           // rows of the current set delivered
 	memory []byte          // what the last Next handed out
+	row    []driver.Value  // to be scanned; nil: none
+	scans  bool            // Next must not be called
 	closed bool
 }
 
@@ -25,6 +31,7 @@ var (
 	_ driver.RowsColumnTypeLength           = (*rows)(nil)
 	_ driver.RowsColumnTypeNullable         = (*rows)(nil)
 	_ driver.RowsColumnTypePrecisionScale   = (*rows)(nil)
+	_ driverconn.ColumnScanner              = (*rows)(nil)
 )
 
 func (r *rows) server() *Server { return r.conn.session.server }
@@ -65,6 +72,46 @@ func (r *rows) scribble() {
 }
 
 func (r *rows) Next(dest []driver.Value) error {
+	if r.scans {
+		r.server().violation("Rows.Next on connection %d, whose rows scan their columns", r.conn.session.id)
+	}
+	return r.next(dest)
+}
+
+// NextRow does what Next does, for ScanColumn.
+func (r *rows) NextRow() error {
+	r.row = nil
+	row := make([]driver.Value, len(r.sets[0].columns))
+	if err := r.next(row); err != nil {
+		return err
+	}
+	r.row = row
+	return nil
+}
+
+// ScanColumn scans a text with commas into a []string, which database/sql cannot. All else
+// it leaves to database/sql.
+func (r *rows) ScanColumn(ctx driverconn.ScanContext, index int, dest any) error {
+	defer r.conn.use(RowsScan)()
+	if r.closed || r.row == nil {
+		r.server().violation("Rows.ScanColumn without a row on connection %d", r.conn.session.id)
+		return errors.New("no row")
+	}
+	after, err := r.server().enter(r.ctx, r.conn.session, RowsScan, "", nil)
+	if err != nil {
+		return err
+	}
+	value := r.row[index]
+	text, isText := value.(string)
+	if list, ok := dest.(*[]string); ok && isText {
+		*list = strings.Split(text, ",")
+	} else {
+		err = driverconn.ConvertAssign(ctx, dest, value)
+	}
+	return r.server().finish(after, r.conn.session.id, err)
+}
+
+func (r *rows) next(dest []driver.Value) error {
 	defer r.conn.use(RowsNext)()
 	if r.closed {
 		r.server().violation("Rows.Next after Close on connection %d", r.conn.session.id)
@@ -120,7 +167,7 @@ func (r *rows) NextResultSet() error {
 	if len(r.sets) < 2 {
 		return io.EOF
 	}
-	r.sets, r.at = r.sets[1:], 0
+	r.sets, r.at, r.row = r.sets[1:], 0, nil
 	return r.server().finish(after, r.conn.session.id, nil)
 }
 

@@ -3,6 +3,8 @@ package fakedb
 import (
 	"database/sql/driver"
 	"reflect"
+
+	"github.com/pooldriver/pooldriver/internal/driverconn"
 )
 
 // The interfaces of rows contain driver.Rows; the shapes need the rest alone.
@@ -20,6 +22,10 @@ type (
 	}
 	scale interface {
 		ColumnTypePrecisionScale(index int) (precision, scale int64, ok bool)
+	}
+	columnScanner interface {
+		NextRow() error
+		ScanColumn(ctx driverconn.ScanContext, index int, dest any) error
 	}
 )
 
@@ -63,6 +69,12 @@ var rowsShapes = map[Features]func(*rows) driver.Rows{
 			scale
 		}{r, r}
 	},
+	RowsColumnScanner: func(r *rows) driver.Rows {
+		return struct {
+			rowsBase
+			columnScanner
+		}{r, r}
+	},
 
 	RowsFeatures &^ RowsNextResultSet: func(r *rows) driver.Rows {
 		return struct {
@@ -100,12 +112,26 @@ var rowsShapes = map[Features]func(*rows) driver.Rows{
 			scale
 		}{rows: r}
 	},
+	RowsFeatures &^ RowsColumnScanner: func(r *rows) driver.Rows {
+		return struct {
+			*rows
+			columnScanner
+		}{rows: r}
+	},
 
 	likePgx & RowsFeatures: func(r *rows) driver.Rows {
 		return struct {
 			*rows
 			nextSet
 			nullable
+		}{rows: r}
+	},
+
+	likeMySQL & RowsFeatures: func(r *rows) driver.Rows {
+		return struct {
+			*rows
+			typeLength
+			columnScanner
 		}{rows: r}
 	},
 }

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/pooldriver/pooldriver/internal/driverconn"
 )
 
 // found returns the features that the objects of a variant have by type
@@ -47,6 +49,7 @@ func found(t *testing.T, v Variant) Features {
 	is(ColumnTypeLength, r, implements[driver.RowsColumnTypeLength])
 	is(ColumnTypeNullable, r, implements[driver.RowsColumnTypeNullable])
 	is(ColumnTypePrecisionScale, r, implements[driver.RowsColumnTypePrecisionScale])
+	is(RowsColumnScanner, r, implements[driverconn.ColumnScanner])
 	is(DriverContext, connector.Driver(), implements[driver.DriverContext])
 	is(ConnectorCloser, connector, implements[interface{ Close() error }])
 

@@ -20,6 +20,7 @@ type Buffer struct {
 	sets   []*Set
 	set    int // that is read
 	closed error
+	row    []driver.Value // of the reader, where it scans; nil: it has none
 }
 
 // Set is one result set, as far as it was read into memory.
@@ -28,21 +29,28 @@ type Set struct {
 	// More is the driver's HasNextResultSet after the last row.
 	More bool
 
-	types  []driverconn.ColumnType
-	values []driver.Value // of all rows, one after the other
-	rows   int            // in values,
-	read   int            // and of these, given to the reader
-	end    error          // the driver's error after the last row
-	next   error          // of NextResultSet
+	types    []driverconn.ColumnType
+	detached Columns        // of a dialect that can scan rows in memory; nil: it cannot
+	width    int            // values of a row: its columns' and, of detached ones, their bytes
+	values   []driver.Value // of all rows, one after the other
+	rows     int            // in values,
+	read     int            // and of these, given to the reader
+	end      error          // the driver's error after the last row
+	next     error          // of NextResultSet
 }
 
 // New returns an empty buffer, which adds its bytes to held and takes them away again.
 // Capture follows.
 func New(held *atomic.Int64) *Buffer { return &Buffer{held: held} }
 
-// Capture begins a result set with what the driver tells of it before its rows.
-func (b *Buffer) Capture(rows driver.Rows) {
-	s := &Set{Columns: rows.Columns()}
+// Capture begins a result set with what the driver tells of it before its rows. detached
+// is nil unless its rows scan their columns themselves, and its dialect can do so later.
+func (b *Buffer) Capture(rows driver.Rows, detached Columns) {
+	s := &Set{Columns: rows.Columns(), detached: detached}
+	s.width = len(s.Columns)
+	if detached != nil {
+		s.width++
+	}
 	for i := range s.Columns {
 		s.types = append(s.types, driverconn.ColumnTypeOf(rows, i))
 	}
@@ -56,7 +64,7 @@ func (b *Buffer) last() *Set { return b.sets[len(b.sets)-1] }
 func (b *Buffer) Add(read func([]driver.Value) error) (weight int64, err error) {
 	s := b.last()
 	from := len(s.values)
-	s.values = append(s.values, make([]driver.Value, len(s.Columns))...)
+	s.values = append(s.values, make([]driver.Value, s.width)...)
 	row := s.values[from:]
 	if err := read(row); err != nil {
 		s.values = s.values[:from]
@@ -83,7 +91,7 @@ func (b *Buffer) Compact() {
 	if s.read <= s.rows/2 {
 		return
 	}
-	kept := copy(s.values, s.values[s.read*len(s.Columns):])
+	kept := copy(s.values, s.values[s.read*s.width:])
 	clear(s.values[kept:])
 	s.values = s.values[:kept]
 	s.rows, s.read = s.rows-s.read, 0
@@ -121,18 +129,23 @@ func (b *Buffer) Left() bool {
 	return s.read < s.rows || b.Behind()
 }
 
-// Next gives the reader a row, or the driver's error after the last one.
+// Next gives the reader a row, or the driver's error after the last one. dest is nil if the
+// reader scans its columns: see Column.
 func (b *Buffer) Next(dest []driver.Value) error {
 	s := b.Current()
+	b.row = nil
 	if s.read == s.rows {
 		return s.end
 	}
-	n := len(s.Columns)
-	row := s.values[s.read*n : (s.read+1)*n]
+	if dest == nil {
+		dest = make([]driver.Value, s.width)
+		b.row = dest
+	}
+	row := s.values[s.read*s.width : (s.read+1)*s.width]
 	copy(dest, row)
 	clear(row) // so that memory is freed as it is read
 	s.read++
-	b.account(-weigh(dest[:n]))
+	b.account(-weigh(dest[:s.width]))
 	return nil
 }
 
@@ -146,7 +159,8 @@ func (b *Buffer) NextSet() error {
 		return io.EOF
 	}
 	b.set++
-	b.account(-weigh(s.values[s.read*len(s.Columns):]))
+	b.row = nil
+	b.account(-weigh(s.values[s.read*s.width:]))
 	s.values = nil
 	return nil
 }
@@ -171,6 +185,11 @@ func weigh(row []driver.Value) int64 {
 			n += 16 + int64(len(v))
 		case time.Time:
 			n += 24
+		case [][]byte:
+			n += 24 * int64(len(v)+1)
+			for _, b := range v {
+				n += int64(len(b))
+			}
 		default:
 			n += 8
 		}

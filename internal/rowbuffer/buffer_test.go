@@ -34,7 +34,7 @@ func (r *result) Next(dest []driver.Value) error {
 func (r *result) fill(t *testing.T, b *Buffer, n int) {
 	t.Helper()
 	for i := range r.sets {
-		b.Capture(r)
+		b.Capture(r, nil)
 		r.read, r.sets[0] = 0, r.sets[i]
 		for range n {
 			if _, err := b.Add(r.Next); err != nil {
@@ -98,7 +98,7 @@ func TestTheDriversErrorsStandWhereTheyWere(t *testing.T) {
 	var held atomic.Int64
 	broken := errors.New("broken")
 	b, r := New(&held), &result{sets: []int{2}}
-	b.Capture(r)
+	b.Capture(r, nil)
 	for range 2 {
 		_, err := b.Add(r.Next)
 		require.NoError(t, err)
@@ -122,7 +122,7 @@ func TestABufferThatIsFilledWhileItIsReadLosesNothing(t *testing.T) {
 		random := rand.New(rand.NewPCG(seed, 1))
 		var held atomic.Int64
 		b, r := New(&held), &result{sets: []int{200}}
-		b.Capture(r)
+		b.Capture(r, nil)
 		dest := make([]driver.Value, 2)
 		want := int64(0)
 		for ended := false; !ended || b.Left(); {
@@ -177,7 +177,7 @@ func TestWhatARowWeighs(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var held atomic.Int64
 			b, rows := New(&held), &values{row: tc.row}
-			b.Capture(rows)
+			b.Capture(rows, nil)
 			weight, err := b.Add(rows.Next)
 			require.NoError(t, err)
 			require.Equal(t, tc.want, weight)

@@ -90,7 +90,10 @@ func (r *Rows) readAhead(ctx context.Context, most limits) error {
 	s := r.session
 	if r.prefix == nil {
 		r.prefix = rowbuffer.New(s.env.Buffered)
-		r.prefix.Capture(r.real)
+		r.capture()
+		if r.scanner != nil && r.onRow {
+			r.detach(r.prefix.Hold)
+		}
 	}
 	b := r.prefix
 	if err := r.fill(ctx, most); err != nil {
@@ -143,13 +146,13 @@ func (r *Rows) fill(ctx context.Context, most limits) error {
 		if next != nil {
 			return nil
 		}
-		b.Capture(r.real)
+		r.capture()
 	}
 }
 
 // fillSet reads the rest of a result set. end is the driver's error after the last row.
 func (r *Rows) fillSet(ctx context.Context, most limits) (end, _ error) {
-	for read := r.read; !r.ended; {
+	for read := r.readDetached; !r.ended; {
 		if err := r.room(most); err != nil {
 			return nil, err
 		}

@@ -18,7 +18,8 @@ import (
 type Rows struct {
 	session *Session
 	real    driver.Rows
-	stmt    *stmtcache.Stmt // the prepared statement; nil if the text was sent as it is
+	scanner driverconn.ColumnScanner // real, if it scans its columns itself; else nil
+	stmt    *stmtcache.Stmt          // the prepared statement; nil if the text was sent as it is
 
 	// ahead has all further rows, once they are in memory. lost is why the further rows
 	// are gone. Both are read without the lock.
@@ -27,6 +28,7 @@ type Rows struct {
 
 	live    bool // the driver's rows are open
 	ended   bool // the driver has said io.EOF for this result set
+	onRow   bool // the driver's rows are at a row
 	tooMuch bool // reading ahead has reached its limit
 	usage   usage
 	tried   int64             // bytes that were ever read ahead
@@ -53,6 +55,7 @@ const (
 // ones on the session. detachable says that nothing else has happened in their checkout.
 func (s *Session) OpenRows(r *Rows, real driver.Rows, stmt *stmtcache.Stmt, detachable bool) {
 	r.session, r.real, r.stmt, r.live = s, real, stmt, true
+	r.scanner = driverconn.ColumnScannerOf(real)
 	if detachable {
 		r.usage = alone
 	}
@@ -123,7 +126,7 @@ func (r *Rows) Column(i int) driverconn.ColumnType {
 }
 
 // Next reads a row. Where rows may be read ahead, its bytes do not change when the driver
-// reads on.
+// reads on. dest is nil for rows that scan their columns: see Scan.
 func (r *Rows) Next(dest []driver.Value) error {
 	if p := r.prefix; p != nil {
 		if p.Left() {
@@ -138,8 +141,9 @@ func (r *Rows) Next(dest []driver.Value) error {
 func (r *Rows) read(dest []driver.Value) error {
 	s := r.session
 	s.running++
-	err := r.real.Next(dest)
+	err := r.next(dest)
 	s.running--
+	r.onRow = err == nil
 	switch {
 	case err == io.EOF:
 		r.ended = true
@@ -148,10 +152,24 @@ func (r *Rows) read(dest []driver.Value) error {
 		if errors.Is(err, driver.ErrBadConn) || s.TxStatus() == dialects.TxLost {
 			s.MarkUnusable()
 		}
-	case !s.traits.BytesKept && (s.inTask || r.usage == alone): // otherwise nobody reads ahead
+	case r.scanner == nil && r.mayLoseBytes():
 		r.own(dest)
 	}
 	return err
+}
+
+// next calls the driver as database/sql does.
+func (r *Rows) next(dest []driver.Value) error {
+	if r.scanner != nil {
+		return r.scanner.NextRow()
+	}
+	return r.real.Next(dest)
+}
+
+// mayLoseBytes reports whether the bytes of a row may change while its owner has it: the
+// driver uses their memory again, and others may read ahead.
+func (r *Rows) mayLoseBytes() bool {
+	return !r.session.traits.BytesKept && (r.session.inTask || r.usage == alone)
 }
 
 // noBytes is an empty value, which is not NULL. A slice of a nil chunk would be nil, that is
@@ -170,13 +188,18 @@ func (r *Rows) own(row []driver.Value) {
 			row[i] = noBytes
 			continue
 		}
-		if len(b) > cap(r.chunk)-len(r.chunk) {
-			r.chunk = make([]byte, 0, max(len(b), min(2*cap(r.chunk), chunkMost), chunkLeast))
-		}
-		from := len(r.chunk)
-		r.chunk = append(r.chunk, b...)
-		row[i] = r.chunk[from:len(r.chunk):len(r.chunk)]
+		row[i] = r.copyBytes(b)
 	}
+}
+
+// copyBytes copies bytes, of which there is at least one, into a chunk.
+func (r *Rows) copyBytes(b []byte) []byte {
+	if len(b) > cap(r.chunk)-len(r.chunk) {
+		r.chunk = make([]byte, 0, max(len(b), min(2*cap(r.chunk), chunkMost), chunkLeast))
+	}
+	from := len(r.chunk)
+	r.chunk = append(r.chunk, b...)
+	return r.chunk[from:len(r.chunk):len(r.chunk)]
 }
 
 // Chunks grow with the number of rows. A value that the program keeps holds its whole chunk
@@ -214,6 +237,7 @@ func (r *Rows) readSet() error {
 	r.session.running++
 	err := n.NextResultSet()
 	r.session.running--
+	r.onRow = false
 	if err == nil {
 		r.ended = false
 	}
