@@ -17,7 +17,7 @@ var layers = []struct{ name, files string }{
 	{"what a program configures", "doc ambient config errors options"},
 	{"what decides", "core checkout binding use joining pinning operation transaction reading loan real " +
 		"cleaning lifecycle template dialing hidden credentials starvation waitcycle outage role settings ctxsettings dropped stats drain ready"},
-	{"what translates database/sql's calls", "conn stmt rows tx task intx retry raw beneath withsettings"},
+	{"what translates database/sql's calls", "conn stmt rows tx task intx retry raw beneath withsettings scan"},
 	{"what a program opens", "connector driver"},
 }
 
