@@ -110,6 +110,15 @@ type Config struct {
 	// tried. Default 10s.
 	BreakerCooldown time.Duration
 
+	// SampleStacks records the call stack of one of so many checkouts, for Holders,
+	// CallSites, the leak warning and errors; and, if that takes less than a thousandth of a processor,
+	// those of transactions, of other pins, and of waits over 1 ms. 1 is every checkout, 0
+	// records none. Default 64.
+	SampleStacks int
+	// LeakAfter is how long a connection may be held before the log has one warning of
+	// it, with who has it and the call stacks where sampled; 0 is never. Default 0.
+	LeakAfter time.Duration
+
 	// Credentials, if set, is asked for user and password of each dial; the
 	// DSN's are not used. See CredentialSource.
 	Credentials CredentialSource
@@ -138,6 +147,9 @@ type Config struct {
 	// TaskKey, if set, finds tasks in the program's own contexts: see
 	// WithTaskKey.
 	TaskKey func(ctx context.Context) (key any, lifetime context.Context)
+	// Observer, if set, is told of what happens to real connections. It must not change
+	// afterwards.
+	Observer *Observer
 	// Logger gets the events that somebody should look at, without SQL
 	// literals and without secrets. Default slog.Default().
 	Logger *slog.Logger
