@@ -110,10 +110,11 @@ type Config struct {
 	// tried. Default 10s.
 	BreakerCooldown time.Duration
 
-	// SampleStacks records the call stack of one of so many checkouts, for Holders,
-	// CallSites, the leak warning and errors; and, if that takes less than a thousandth of a processor,
-	// those of transactions, of other pins, and of waits over 1 ms. 1 is every checkout, 0
-	// records none. Default 64.
+	// SampleStacks says of how many checkouts one has its call stack recorded, for
+	// Holders, CallSites, the leak warning and errors; 1 is each, 0 is none. With more than
+	// 1, the first checkout of a connection within 10 ms is recorded besides, and up to
+	// three if they are transactions, change the session or have waited for more than 1 ms.
+	// Default 64.
 	SampleStacks int
 	// LeakAfter is how long a connection may be held before the log has one warning of
 	// it, with who has it and the call stacks where sampled; 0 is never. Default 0.

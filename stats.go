@@ -83,8 +83,8 @@ type Stats struct {
 // Histogram counts durations. Buckets[i] counts those that took no longer than
 // HistogramBounds()[i] and longer than the bound before; the last one counts the rest.
 //
-// Of a connection that is taken more than 2000 times in a second, one checkout of eight is
-// timed beyond that, and counts as eight.
+// Of a connection that is taken more than 20 times in 10 ms, one checkout of 32 is timed
+// beyond that, and counts as 32.
 type Histogram struct {
 	Count   uint64
 	Sum     time.Duration
