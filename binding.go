@@ -48,6 +48,7 @@ type binding struct {
 	// that they counted on.
 	lossBarrier atomic.Pointer[session.LostError]
 	ended       atomic.Bool
+	rolledBack  atomic.Bool  // a transaction was open at the task's end
 	held        atomic.Int32 // connections lent to the task, or on their way to it
 
 	// leaving are the ends of checkouts that could not have their session's lock.
@@ -76,6 +77,9 @@ func (c *checkout) start(ctx context.Context, op *operation) error {
 			return ctxerr.Of(ctx, err)
 		}
 		op.started, op.calls = true, op.real.Calls()
+		if !op.measured {
+			op.measure()
+		}
 		if op.real.Deferred() == nil {
 			return nil
 		}
@@ -157,7 +161,7 @@ func (c *checkout) attach(ctx context.Context, op *operation) error {
 	if p.Scope.Left() {
 		return sql.ErrTxDone
 	}
-	op.scope = p.Scope
+	op.scope, c.label = p.Scope, p.Label
 	if p.Task != nil {
 		b, err := c.connector.bindTo(p.Task)
 		if err != nil {
@@ -183,12 +187,13 @@ func (c *checkout) attach(ctx context.Context, op *operation) error {
 
 // borrow attaches a connection of the pool without a task.
 func (c *checkout) borrow(ctx context.Context, op *operation, from *task.Task) error {
-	lease, err := c.connector.acquire(ctx, from)
+	lease, err := c.connector.acquire(ctx, from, c.label)
 	if err != nil {
+		c.connector.tellNotAcquired(ctx, c.label, nil, err)
 		return err
 	}
 	c.bound = &c.private
-	c.private.attach(c, op, lease)
+	c.private.attach(ctx, c, op, lease)
 	return nil
 }
 
@@ -206,7 +211,9 @@ func (c *checkout) attachDeferred(ctx context.Context, op *operation) error {
 	}
 	both, merged := mergedctx.New(t.Context(), ctx)
 	defer merged.Release()
-	err := ctxerr.Of(both, c.borrow(both, op, task.PlaceOf(t.Context()).From))
+	place := task.PlaceOf(t.Context())
+	c.label = place.Label
+	err := ctxerr.Of(both, c.borrow(both, op, place.From))
 	t.attached()
 	if err != nil {
 		t.Refuse(err)

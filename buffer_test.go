@@ -16,6 +16,7 @@ import (
 	"github.com/pooldriver/pooldriver/dialects"
 	"github.com/pooldriver/pooldriver/dialects/generic"
 	"github.com/pooldriver/pooldriver/internal/fakedb"
+	"github.com/pooldriver/pooldriver/internal/usage"
 )
 
 // reading is a way to read rows: after so many of a result set's rows it goes to
@@ -481,6 +482,9 @@ func TestAStatementWaitsForRowsOfItsTaskThatAreBeingRead(t *testing.T) {
 
 // rowsOf are virtual rows of the driver's.
 func rowsOf(c *Connector, real driver.Rows, columns []string) *rows {
+	if c.usage.Clock == nil {
+		c.usage.Clock = usage.NewClock()
+	}
 	v := newConn(&c.core)
 	op := operation{real: c.newRealConn(nowhere{}, 0), opened: real, columns: columns}
 	op.real.holder.Store(&v.private)

@@ -19,6 +19,7 @@ type checkout struct {
 	real     *realConn
 	bound    *binding
 	scope    *task.Scope     // of InTx
+	label    *string         // of the context that has attached it; nil: none
 	from     *task.Task      // whose context the statement's was derived from, beyond the task
 	separate bool            // in a task, and keeping to itself: AmbientSeparate
 	touched  bool            // something has happened on it: an operation cannot be moved to another one

@@ -9,12 +9,24 @@ import (
 	"time"
 
 	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/internal/task"
 	"github.com/pooldriver/pooldriver/pool"
 )
 
 // takeBack ends the hold on a real connection: it is lent again at once, rolled
-// back and cleaned behind the caller, or closed, as settle decides.
-func (c *core) takeBack(r *realConn) {
+// back and cleaned behind the caller, or closed, as settle decides. of is the task that had
+// it, or nil.
+func (c *core) takeBack(r *realConn, of *task.Task) {
+	if !c.tellsReleases() {
+		c.takeBackUntold(r)
+		return
+	}
+	release := r.releaseOf(of)
+	c.takeBackUntold(r)
+	c.tellReleased(release)
+}
+
+func (c *core) takeBackUntold(r *realConn) {
 	lease := r.lease
 	lost := ""
 	if r.set != "" {
@@ -22,8 +34,7 @@ func (c *core) takeBack(r *realConn) {
 	}
 	switch step := c.inspect(r); {
 	case step.discard:
-		c.stats.discards.Add(1)
-		discard(r, lease)
+		c.discard(r, lease, r.whyDiscarded())
 		c.tellPanic(step)
 	case step.rollback || step.clean || r.RoleDoubt():
 		c.restoring.Add(1)
@@ -46,6 +57,7 @@ func (c *core) takeBack(r *realConn) {
 // WrapUp ends what an ended task has here, and returns when it is done or
 // takes too long: then it goes on behind the caller.
 func (b *binding) WrapUp() {
+	defer b.tellTaskDone()
 	if b.held.Load() == 0 && len(b.onTheirWay()) == 0 {
 		return
 	}
@@ -125,10 +137,12 @@ func (b *binding) evict(r *realConn) {
 	lease := r.lease
 	b.unbind(r)
 	r.Unlock()
+	if c.tellsReleases() {
+		defer c.tellReleased(r.releaseOf(b.task))
+	}
 	step := c.inspect(r)
 	if step.discard {
-		c.stats.discards.Add(1)
-		discard(r, lease)
+		c.discard(r, lease, r.whyDiscarded())
 		c.tellPanic(step)
 	} else {
 		c.restoring.Add(1)
@@ -149,6 +163,7 @@ func (b *binding) tellUndone(log *restoreLog, open bool, panicked any, since tim
 	}
 	if open {
 		c.stats.rollbacks.Add(1)
+		b.rolledBack.Store(true)
 		long := ago(since)
 		log.add(func() {
 			c.log.Warn("pooldriver: a task ended with a transaction open, which was rolled back", "target", c.template.Target(), "task", b.task.Name(), "open", long)
@@ -180,9 +195,18 @@ func (c *core) tellPanic(step nextStep) {
 }
 
 // discard ends r, on which the server may have something left to do.
-func discard(r *realConn, lease pool.Lease[*realConn]) {
-	r.discarded = true
+func (c *core) discard(r *realConn, lease pool.Lease[*realConn], why CloseReason) {
+	c.stats.discards.Add(1)
+	r.discarded = why
 	mustEnd(lease.Discard())
+}
+
+// whyDiscarded is why settle has a connection discarded.
+func (r *realConn) whyDiscarded() CloseReason {
+	if !r.Unusable() && r.Effect()&dialects.Unresettable != 0 {
+		return CloseUncleanable
+	}
+	return CloseLost
 }
 
 // mustEnd: a binding ends its lease exactly once. If it did not, two borrowers
@@ -212,39 +236,60 @@ func (l *restoreLog) tell() {
 func (c *core) restore(r *realConn, lease pool.Lease[*realConn], step nextStep) (restored bool) {
 	var log restoreLog
 	defer log.tell()
+	var done reset
+	begun := c.usage.Clock.Fine()
 	defer c.restoring.Add(-1)
 	defer func() {
-		if restored {
-			mustEnd(lease.Release())
-			return
-		}
 		if p := recover(); p != nil {
+			done.why, done.err = CloseResetFailed, fmt.Errorf("pooldriver: the driver panicked: %T", p)
 			log.add(func() {
 				c.log.Error("pooldriver: the driver panicked while a connection was cleaned; it was closed", "target", c.template.Target(), "panic", fmt.Sprintf("%T", p))
 			})
 		}
-		c.stats.discards.Add(1)
-		discard(r, lease)
+		c.tellReset(&log, done, begun)
+		if restored {
+			mustEnd(lease.Release())
+		} else {
+			c.discard(r, lease, done.why)
+		}
 	}()
 	ctx, cancel := context.WithTimeout(context.Background(), c.config.CleanTimeout)
 	defer cancel()
 	r.BeginReset()
-	if step.rollback && !c.rollback(ctx, r, &log) {
+	if step.rollback && !c.rollback(ctx, r, &log, &done) {
 		return false
 	}
-	if step.clean && !c.clean(ctx, r, &log) {
+	if step.clean && !c.clean(ctx, r, &log, &done) {
 		return false
 	}
 	if r.RoleDoubt() && !c.settleRole(ctx, r) {
+		done.why, done.err = CloseWrongRole, errWrongRole
 		return false
 	}
 	r.EndReset()
 	return true
 }
 
+// reset is how far a connection has come on its way back.
+type reset struct {
+	rolledBack, cleaned bool
+	err                 error       // why it is closed,
+	why                 CloseReason // in a word
+}
+
+var (
+	errRollback  = errors.New("pooldriver: whether the transaction is rolled back is not known")
+	errWrongRole = errors.New("pooldriver: whether the server is still what the DSN asks for is not known, or it is not")
+)
+
 // rollback ends the transaction that a checkout left open, or may have.
-func (c *core) rollback(ctx context.Context, r *realConn, log *restoreLog) bool {
+func (c *core) rollback(ctx context.Context, r *realConn, log *restoreLog, reset *reset) bool {
+	reset.why, reset.err = CloseResetFailed, errRollback // also by a panic
 	open, done := r.Rollback(ctx)
+	if done {
+		reset.why, reset.err = "", nil
+	}
+	reset.rolledBack = open && done
 	if open {
 		c.stats.rollbacks.Add(1)
 		log.add(func() {
@@ -255,9 +300,11 @@ func (c *core) rollback(ctx context.Context, r *realConn, log *restoreLog) bool 
 }
 
 // clean brings the session back to its state at connect, AfterConnect included.
-func (c *core) clean(ctx context.Context, r *realConn, log *restoreLog) bool {
+func (c *core) clean(ctx context.Context, r *realConn, log *restoreLog, reset *reset) bool {
 	if err := r.Clean(ctx, c.config.Reset == ResetAlways); err != nil {
+		reset.why, reset.err = CloseUncleanable, err
 		if !errors.Is(err, dialects.ErrCannotClean) {
+			reset.why = CloseResetFailed
 			log.add(func() {
 				c.log.Warn("pooldriver: a connection could not be cleaned, and was closed", "target", c.template.Target(), "error", err)
 			})
@@ -265,11 +312,13 @@ func (c *core) clean(ctx context.Context, r *realConn, log *restoreLog) bool {
 		return false
 	}
 	if err := c.afterConnect(ctx, r.Server()); err != nil {
+		reset.why, reset.err = CloseResetFailed, err
 		log.add(func() {
 			c.log.Warn("pooldriver: a cleaned connection was closed", "target", c.template.Target(), "error", err)
 		})
 		return false
 	}
 	c.stats.cleanings.Add(1)
+	reset.cleaned = true
 	return true
 }

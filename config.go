@@ -110,6 +110,16 @@ type Config struct {
 	// tried. Default 10s.
 	BreakerCooldown time.Duration
 
+	// SampleStacks says of how many checkouts one has its call stack recorded, for
+	// Holders, CallSites, the leak warning and errors; 1 is each, 0 is none. With more than
+	// 1, the first checkout of a connection within 10 ms is recorded besides, and up to
+	// three if they are transactions, change the session or have waited for more than 1 ms.
+	// Default 128.
+	SampleStacks int
+	// LeakAfter is how long a connection may be held before the log has one warning of
+	// it, with who has it and the call stacks where sampled; 0 is never. Default 0.
+	LeakAfter time.Duration
+
 	// Credentials, if set, is asked for user and password of each dial; the
 	// DSN's are not used. See CredentialSource.
 	Credentials CredentialSource
@@ -138,6 +148,9 @@ type Config struct {
 	// TaskKey, if set, finds tasks in the program's own contexts: see
 	// WithTaskKey.
 	TaskKey func(ctx context.Context) (key any, lifetime context.Context)
+	// Observer, if set, is told of what happens to real connections. It must not change
+	// afterwards.
+	Observer *Observer
 	// Logger gets the events that somebody should look at, without SQL
 	// literals and without secrets. Default slog.Default().
 	Logger *slog.Logger

@@ -92,7 +92,7 @@ func (c *conn) PrepareContext(ctx context.Context, query string) (driver.Stmt, e
 			_ = v.Close()
 		}
 	}()
-	op := operation{kind: preparing, virtual: &v.text, kept: true}
+	op := operation{kind: preparing, virtual: &v.text, text: &v.query, kept: true}
 	if err := c.do(ctx, &op); err != nil {
 		return nil, err
 	}

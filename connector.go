@@ -157,6 +157,43 @@ func (c *Connector) Stats() Stats {
 	return c.figures()
 }
 
+// Holders returns who has a connection now, the one that has held longest first. It waits
+// for nobody, and costs some microseconds for each connection.
+func (c *Connector) Holders() []Holder {
+	if c.err != nil {
+		return nil
+	}
+	return c.holderList()
+}
+
+// Waiters returns who waits for a connection now, in the order of the queue. It holds the
+// pool's lock for some 10 µs at a time, so of those who come or leave meanwhile some may be
+// missing.
+func (c *Connector) Waiters() []Waiter {
+	if c.err != nil {
+		return nil
+	}
+	return c.waiters()
+}
+
+// CallSites returns what the places of the program have done with connections since the
+// Connector was made, the one with the most IdlePinned first. A Connector remembers 1000
+// places; what comes from others later is added up in one without a stack.
+func (c *Connector) CallSites() []CallSite {
+	if c.err != nil {
+		return nil
+	}
+	return c.callSites()
+}
+
+// Tasks returns the tasks that hold a connection or wait for one now, the oldest first.
+func (c *Connector) Tasks() []TaskState {
+	if c.err != nil {
+		return nil
+	}
+	return c.tasks()
+}
+
 // Flush replaces all real connections softly: idle ones now, those in use as
 // they come back. After a failover, or when a role's settings have changed. A
 // connection that is the whole of a database in memory (by Wrap) stays.

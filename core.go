@@ -16,6 +16,7 @@ import (
 	"github.com/pooldriver/pooldriver/internal/stmtcache"
 	"github.com/pooldriver/pooldriver/internal/task"
 	"github.com/pooldriver/pooldriver/internal/textcache"
+	"github.com/pooldriver/pooldriver/internal/usage"
 	"github.com/pooldriver/pooldriver/pool"
 )
 
@@ -38,6 +39,9 @@ type core struct {
 	real           registry.Registry[*realConn] // from before their dial to after their end
 	restoring      atomic.Int64                 // connections on their way back, behind their borrowers
 	stats          counters
+	usage          usage.Env
+	numbers        atomic.Uint64 // of connections
+	leaks          leakWatch
 	generations    stmtcache.Generations
 	starvation     starvation
 	host           atomic.Pointer[string] // the last one dialled, of several
@@ -84,7 +88,9 @@ func (c *core) use(d dialects.Dialect, t dialects.Template, options []Option) er
 		asker.AskCredentials(c.credentialOfNow)
 	}
 	c.log = c.config.logger()
+	c.leaks.core = c
 	c.env = c.sessionEnv()
+	c.usage.Clock, c.usage.EveryStack, c.usage.Observed = usage.NewClock(), c.config.SampleStacks, c.tellsReleases()
 	p, err := pool.New(c.poolConfig())
 	if err != nil {
 		return fmt.Errorf("pooldriver: %w", err)
@@ -120,6 +126,7 @@ func (c *core) poolConfig() pool.Config[*realConn] {
 		Denied:           c.refusesUs,
 		FreshCredentials: c.credentials != nil,
 		Destroy:          c.destroy,
+		Destroying:       c.destroying,
 		Check:            c.healthy,
 		Preserve:         func(r *realConn) bool { return r.Irreplaceable() },
 		BeforeAcquire:    c.ready,

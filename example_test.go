@@ -390,6 +390,24 @@ func ExampleWithTaskKey() {
 	// second request: 0
 }
 
+// Who has a connection, and what it was used for last.
+func ExampleConnector_Holders() {
+	connector := pooldriver.New("sqlite::memory:")
+	db := sql.OpenDB(connector)
+	defer db.Close()
+	ctx := pooldriver.Label(context.Background(), "GET /orders")
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		panic(err)
+	}
+	defer tx.Rollback()
+	execute(ctx, tx, "create table orders as select 'secret' as note")
+	for _, h := range connector.Holders() {
+		fmt.Println(h.Label, "|", h.Pin, "|", h.Statement)
+	}
+	// Output: GET /orders | transaction | create table orders as select ? as note
+}
+
 // request is what ExampleWithTaskKey finds in its contexts.
 type request struct{ lifetime context.Context }
 

@@ -24,7 +24,9 @@ func (c *core) connections() []*realConn { return c.real.Ready() }
 
 // create dials, and tells the log of an outage or of a change between several servers.
 func (c *core) create(ctx context.Context) (*realConn, error) {
+	begun := c.usage.Clock.Fine()
 	r, err := c.dial(ctx)
+	c.tellDial(r, err, begun)
 	c.dialEnded(ctx, err)
 	if err != nil {
 		return nil, err
@@ -80,7 +82,7 @@ func (c *core) destroy(r *realConn) {
 // patience is how long destroy waits for the server to end r.
 func (c *core) patience(r *realConn) time.Duration {
 	_, severable := r.Server().(dialects.Severable)
-	if c.closingIdle.Load() && severable && !r.discarded {
+	if c.closingIdle.Load() && severable && r.discarded == "" {
 		return goodbye
 	}
 	return destroyTimeout
@@ -113,6 +115,7 @@ func (c *core) close() {
 	c.closingIdle.Store(true)
 	c.pool.Close() // no dial begins from here on
 	c.credentials.Close()
+	c.leaks.stop()
 	c.awaitUnused(closeWait)
 	c.real.Close(c.closeTemplate) // now, or when the last borrower is done
 }

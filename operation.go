@@ -35,6 +35,7 @@ const (
 type operation struct {
 	kind              kind
 	session.Statement                 // where it has a text
+	text              *string         // Text, where others find it; nil: it has none
 	known             *textcache.Text // what is known of the text; nil at the first time
 	virtual           *text           // whose text is prepared; nil: it is sent as it is
 	opts              driver.TxOptions
@@ -52,6 +53,7 @@ type operation struct {
 	calls      int                // of the driver that had not returned when it got the lock
 	renewals   int                // of a statement that was stale
 	locked     bool               // it holds real's lock
+	measured   bool               // real's meter measures it
 	started    bool               // real is where it belongs
 	retried    bool
 	reclaimed  bool // its checkout had a connection, which was taken back for others
@@ -65,10 +67,14 @@ type operation struct {
 func (op *operation) setText(c *checkout, text string, args []driver.NamedValue) {
 	op.Text, op.Args = text, args
 	if last := c.last; last != nil && last.Query == text {
-		op.Effect, op.known = last.Effect, last
+		op.Effect, op.known, op.text = last.Effect, last, &last.Query
 		return
 	}
-	op.Effect, op.known = c.connector.texts.Of(c.connector.dialect, text)
+	t, again := c.connector.texts.Of(c.connector.dialect, text)
+	op.Effect, op.text, op.known = t.Effect, &t.Query, nil
+	if again {
+		op.known = t
+	}
 	c.last = op.known
 }
 
@@ -150,8 +156,8 @@ func (c *checkout) prepare(ctx context.Context, op *operation) (again bool, err 
 	}
 	cn.stats.stmtMisses.Add(1)
 	if r.Traits().PreparingActs {
-		effect, _ := cn.texts.Of(cn.dialect, v.query)
-		r.RecordEffect(effect)
+		text, _ := cn.texts.Of(cn.dialect, v.query)
+		r.RecordEffect(text.Effect)
 	}
 	// One-off queries do not flush the cache: they have to come back first.
 	op.Prepared, err = r.Prepare(ctx, v.query, v.generation, v.prepared || op.known != nil)
@@ -386,6 +392,10 @@ func (c *checkout) unlock(op *operation) {
 	}
 	op.locked = false
 	r, b := op.real, c.bound
+	if op.measured {
+		op.measured = false
+		r.meter.EndOperation(r.pinnedBy())
+	}
 	// Whoever came too late holds the lock of a session that is not the task's any more.
 	if c.real == r && r.holder.Load() == b {
 		if b.isPrivate() {

@@ -48,7 +48,7 @@ func (c *core) acquireError(err error, w *waiter) error {
 	if err == pool.ErrClosed && c.draining.Load() {
 		return c.drainingError() // it came when the last connection had just come back
 	}
-	why := ""
+	why, by := "", ""
 	a, ok := errors.AsType[*pool.AcquireError](err)
 	if ok {
 		a.Cause = ctxerr.Harmless(a.Cause) // it is this caller's own
@@ -60,11 +60,12 @@ func (c *core) acquireError(err error, w *waiter) error {
 			return fmt.Errorf("pooldriver: no connection to %s: %s; %s: %w (%s)", c.template.Target(), waitgraph.InCycle, w.advice(c), err, found.Names())
 		case a.Active-a.Creating >= a.Max:
 			why = fmt.Sprintf("all are in use that pool_max_conns=%d allows, which SetMaxOpenConns does not raise: ", a.Max)
+			by = c.heldBy()
 		case a.Creating > 0:
 			why = "a connection to it is being made and has not been answered yet: "
 		}
 	}
-	return fmt.Errorf("pooldriver: no connection to %s: %s%w", c.template.Target(), why, err)
+	return fmt.Errorf("pooldriver: no connection to %s: %s%w%s", c.template.Target(), why, err, by)
 }
 
 func (c *core) createError(create *pool.CreateError) error {

@@ -52,6 +52,7 @@ func (r *rows) lock() (live bool) {
 	_ = r.owner.Lock(context.Background())
 	if r.Live() {
 		if r.owner.holder.Load() == r.bound {
+			r.owner.meter.BeginRow()
 			return true
 		}
 		r.LoseSession() // the driver has panicked
@@ -63,6 +64,7 @@ func (r *rows) lock() (live bool) {
 // unlock ends what lock began.
 func (r *rows) unlock() {
 	r.owner.use.ops++
+	r.owner.meter.EndRow()
 	if r.bound.unlock(r.owner) {
 		r.bound.release(r.owner)
 	}
@@ -101,6 +103,7 @@ func (r *rows) Close() error {
 	returned := false
 	defer func() {
 		r.DropPrefix()
+		r.owner.meter.SetPin(r.owner.pinnedBy())
 		switch {
 		case !returned:
 			r.driverPanicked()

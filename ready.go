@@ -46,7 +46,7 @@ func (c *core) prove(ctx context.Context, lease pool.Lease[*realConn]) (err erro
 		if keep || r.Irreplaceable() {
 			mustEnd(lease.Release())
 		} else {
-			discard(r, lease)
+			c.discard(r, lease, CloseCheckFailed)
 		}
 	}()
 	if last := c.proven.Load(); last == nil || time.Since(*last) >= proofLasts {

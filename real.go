@@ -6,6 +6,7 @@ import (
 
 	"github.com/pooldriver/pooldriver/dialects"
 	"github.com/pooldriver/pooldriver/internal/session"
+	"github.com/pooldriver/pooldriver/internal/usage"
 	"github.com/pooldriver/pooldriver/pool"
 )
 
@@ -20,6 +21,12 @@ type realConn struct {
 	// session's lock.
 	holder atomic.Pointer[binding]
 	use    use // what its holder keeps of it, under the lock
+	meter  usage.Meter
+
+	leakTold atomic.Uint64 // of which checkout the log was told
+
+	number uint64 // in the connector, from 1
+	born   int64  // by the clock of the meter
 
 	// set is the text of the last statement without a task that has set session state,
 	// with its arguments.
@@ -27,7 +34,8 @@ type realConn struct {
 	setArgs []driver.NamedValue
 	applied applied // what it has of what was set on the *sql.DB
 
-	discarded bool // it was not idle when its end began
+	// discarded is why it was not idle when its end began; empty: it was.
+	discarded CloseReason
 	// ended is closed when the server has let go of it, or was given up.
 	ended chan struct{}
 }
@@ -36,7 +44,9 @@ var _ session.Holder = (*realConn)(nil)
 
 func (c *core) newRealConn(server dialects.Session, generation uint64) *realConn {
 	r := &realConn{connector: c, poolGeneration: generation, ended: make(chan struct{})}
+	r.number, r.born = c.numbers.Add(1), c.usage.Clock.Fine()
 	r.Init(&c.env, server, c.traits, r)
+	r.meter.Init(&c.usage)
 	return r
 }
 

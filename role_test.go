@@ -112,6 +112,12 @@ func (l *lockedBuffer) lines(about string) (n int) {
 	return strings.Count(l.b.String(), about)
 }
 
+func (l *lockedBuffer) text() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
 // refused runs a statement that the server refuses as a standby does.
 func (s *roleStub) refused(t *testing.T, run func() error) {
 	t.Helper()

@@ -27,8 +27,7 @@ func (c *core) broughtUp(ctx context.Context, lease pool.Lease[*realConn]) (err 
 	done := false
 	defer func() {
 		if !done {
-			c.stats.discards.Add(1)
-			discard(r, lease)
+			c.discard(r, lease, CloseLost)
 		}
 	}()
 	err = c.settings.BringUp(&r.applied, func(text string, args ...driver.NamedValue) error {

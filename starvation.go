@@ -39,6 +39,7 @@ var errOwnIsFree = errors.New("pooldriver: a connection of the task is free")
 // context was derived from, may hold one.
 type waiter struct {
 	binding  *binding // nil without a task
+	label    *string  // nil: none
 	from     *task.Task
 	separate bool
 	tooLarge error // why rows of the task stay open
@@ -53,12 +54,14 @@ type starvation struct {
 }
 
 // acquire takes a connection from the pool. from is a task that the statement's
-// context was derived from, if any.
-func (c *core) acquire(ctx context.Context, from *task.Task) (lease pool.Lease[*realConn], err error) {
+// context was derived from, if any. who is the *binding of the statement's task or,
+// without one, its label.
+func (c *core) acquire(ctx context.Context, from *task.Task, who any) (lease pool.Lease[*realConn], err error) {
 	if from == nil {
-		lease, err = c.pool.Acquire(ctx)
+		lease, err = c.pool.AcquireAs(ctx, who)
 	} else if lease, err = c.pool.AcquireNow(ctx); err == pool.ErrNoneNow {
-		return c.await(ctx, &waiter{from: from})
+		label, _ := who.(*string)
+		return c.await(ctx, &waiter{from: from, label: label})
 	}
 	if err != nil {
 		return lease, c.acquireError(err, nil)
@@ -72,7 +75,7 @@ func (c *core) await(ctx context.Context, w *waiter) (pool.Lease[*realConn], err
 	defer cancel(nil)
 	w.cancel = cancel
 	c.starvation.waiters.Join(w)
-	lease, err := c.pool.Acquire(waiting)
+	lease, err := c.pool.AcquireAs(waiting, w)
 	c.starvation.waiters.Leave(w)
 	if err == nil {
 		return lease, c.broughtUp(ctx, lease)
@@ -210,7 +213,7 @@ func (c *core) returnStatements() {
 	defer func() { // also by a panic of the driver, which costs its connection
 		for _, lease := range idle {
 			if r := lease.Value(); r.Calls() > 0 || r.Unusable() {
-				discard(r, lease)
+				c.discard(r, lease, CloseLost)
 			} else {
 				mustEnd(lease.Release())
 			}

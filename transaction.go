@@ -64,6 +64,7 @@ func (t *transaction) finish(end func() error) error {
 	err := t.lock()
 	if err == nil {
 		err = func() error {
+			t.owner.meter.BeginOperation(nil, true)
 			defer t.unlock()
 			return end()
 		}()
@@ -73,6 +74,7 @@ func (t *transaction) finish(end func() error) error {
 }
 
 func (t *transaction) unlock() {
+	t.owner.meter.EndOperation(t.owner.pinnedBy())
 	if t.bound.isPrivate() {
 		if t.bound.unlock(t.owner) {
 			t.bound.release(t.owner)

@@ -30,13 +30,25 @@ func (r *realConn) pins() pins {
 }
 
 // attach takes a connection of the pool into the binding, with its lock.
-func (b *binding) attach(c *checkout, op *operation, lease pool.Lease[*realConn]) {
-	r := lease.Value()
+func (b *binding) attach(ctx context.Context, c *checkout, op *operation, lease pool.Lease[*realConn]) {
+	r, waited := lease.Value(), lease.Waited()
+	if waited > 0 {
+		b.connector.stats.wait.Record(waited, 1)
+		b.connector.stats.waited.Add(1)
+	}
+	if b.connector.config.Observer != nil {
+		b.tellAcquired(ctx, c, lease)
+	}
 	_ = r.Lock(context.Background()) // somebody who came too late may have it for a moment
 	r.lease = lease
 	r.use = use{users: 1, separate: c.separate}
 	r.Lend(!b.isPrivate())
+	r.meter.Begin(c.label, op.text, waited, op.pins())
+	op.measured = true
 	r.holder.Store(b)
+	if b.connector.config.LeakAfter > 0 {
+		b.connector.leaks.watch()
+	}
 	// From here on either the task's end sees r, or settle the end.
 	c.hold(r)
 	op.real, op.locked = r, true
@@ -44,7 +56,7 @@ func (b *binding) attach(c *checkout, op *operation, lease pool.Lease[*realConn]
 
 // obtain gives c a connection, and op the lock on it: one of the pool's or, where that
 // would mean waiting for others while the task holds one, its own.
-func (b *binding) obtain(ctx context.Context, c *checkout, op *operation) error {
+func (b *binding) obtain(ctx context.Context, c *checkout, op *operation) (err error) {
 	cn := b.connector
 	if !op.goesOn() && !cn.admits(b, c.from) {
 		return cn.drainingError()
@@ -54,16 +66,19 @@ func (b *binding) obtain(ctx context.Context, c *checkout, op *operation) error 
 		if !taken {
 			b.held.Add(-1)
 		}
+		if err != nil {
+			cn.tellNotAcquired(ctx, c.label, b.task, err)
+		}
 	}()
 	keep := func(lease pool.Lease[*realConn]) error {
-		b.attach(c, op, lease)
+		b.attach(ctx, c, op, lease)
 		taken = true
 		return nil
 	}
 	// A task that has nothing, and waits for nothing, waits as everybody does. Who comes
 	// later may find that the task has a connection by then.
 	if b.held.Add(1) == 1 && c.from == nil {
-		lease, err := cn.acquire(ctx, nil)
+		lease, err := cn.acquire(ctx, nil, b)
 		if err != nil {
 			return err
 		}
@@ -86,7 +101,7 @@ func (b *binding) obtain(ctx context.Context, c *checkout, op *operation) error 
 				return nil
 			}
 		}
-		lease, err = cn.await(ctx, &waiter{binding: b, from: c.from, separate: c.separate, tooLarge: tooLarge})
+		lease, err = cn.await(ctx, &waiter{binding: b, label: c.label, from: c.from, separate: c.separate, tooLarge: tooLarge})
 		if err == nil {
 			return keep(lease)
 		}
@@ -212,7 +227,7 @@ func (b *binding) releaseIfUnpinned(r *realConn) (gone bool) {
 	}
 	b.unbind(r)
 	r.Unlock()
-	b.connector.takeBack(r)
+	b.connector.takeBack(r, b.task)
 	return true
 }
 
@@ -309,6 +324,7 @@ func (b *binding) unbind(r *realConn) {
 		b.main.Store(nil)
 	}
 	r.use = use{}
+	r.meter.End()
 	r.GiveBack()
 	r.holder.Store(nil)
 	if !b.isPrivate() {

@@ -14,19 +14,27 @@ import (
 
 // holder is a task that has a connection or, if task is nil, a checkout without one.
 type holder struct {
-	task  *task.Task
-	pin   pin
-	since time.Time
+	task      *task.Task
+	pin       pin
+	since     time.Time
+	connector *core
+	last      *string // statement; nil: none
 }
 
 func (h holder) String() string {
-	name := "a checkout without a task"
+	text := "a checkout without a task"
 	if h.task != nil {
-		name = h.task.Name()
+		text = h.task.Name()
+		if label := h.task.Label(); label != "" {
+			text += " of " + label
+		}
 	}
-	text := name + " (" + pinNames[h.pin]
+	text += " (" + pinNames[h.pin]
 	if !h.since.IsZero() {
 		text += ", " + ago(h.since)
+	}
+	if last := h.connector.outline(h.last); last != "" {
+		text += ", last " + last
 	}
 	return text + ")"
 }
@@ -83,7 +91,7 @@ func waits(s *waitgraph.Snapshot[*binding], all []*realConn) bool {
 		}
 		h := &s.Holders[i]
 		idle := r.holder.Load() == h.Who && r.use.raw == nil
-		h.Operations, h.Name = r.use.ops, holder{h.Who.task, r.use.pin, r.use.since}
+		h.Operations, h.Name = r.use.ops, holder{h.Who.task, r.use.pin, r.use.since, h.Who.connector, r.meter.Text()}
 		r.unlockAndRecheck()
 		if !idle {
 			return false

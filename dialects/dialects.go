@@ -348,6 +348,23 @@ type RoleChecker interface {
 	CheckRole(ctx context.Context) error
 }
 
+// Identified is a Session that knows how the server lists it: PostgreSQL's process id, MySQL's
+// thread id. ProcessID needs no round trip, and may be called while the session is used.
+// It is 0 where the number is not known. Behind a proxy that shares connections it is the
+// proxy's.
+type Identified interface {
+	Session
+	ProcessID() uint64
+}
+
+// An Outliner is a Dialect that can show a statement's text to people. Outline returns the
+// text without literals and comments, in one line, and cut after 200 bytes. Where it is
+// not sure what a literal is, it cuts the text earlier.
+type Outliner interface {
+	Dialect
+	Outline(query string) string
+}
+
 // Hosted is a Session of a template with several servers. host is the server that it
 // leads to, passed says which servers were tried before and why they were not used.
 // Neither holds a secret. host is empty if there is one server only.

@@ -35,6 +35,10 @@ const (
 // is Separate. No handler, more than one mode, or one that there is not, is a mistake in
 // the program, and Middleware panics.
 //
+// The context has a label, as of pooldriver.Label: the pattern by which a *http.ServeMux
+// serves the request. It is known if Middleware is inside of the ServeMux, or next is one.
+// Otherwise the label is the request's method. The path is never part of it.
+//
 // The task ends with the handler: work that goes on behind it needs a context
 // of its own, made with pooldriver.Outside or pooldriver.NewTask and
 // context.WithoutCancel.
@@ -50,8 +54,33 @@ func Middleware(next http.Handler, mode ...Mode) http.Handler {
 		begin = pooldriver.WithTask
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		ctx, end := begin(r.Context())
+		ctx, end := begin(pooldriver.Label(r.Context(), labelOf(r, next)))
 		defer end()
 		next.ServeHTTP(w, r.WithContext(ctx))
 	})
+}
+
+// router is a *http.ServeMux, or behaves like one.
+type router interface {
+	Handler(r *http.Request) (h http.Handler, pattern string)
+}
+
+// labelOf is the label of a request. A ServeMux sets Request.Pattern when it has found the
+// handler. Before that it is asked: to read the field later would be a race with the
+// ServeMux, if a goroutine uses the context by then.
+func labelOf(r *http.Request, next http.Handler) string {
+	if r.Pattern != "" {
+		return r.Pattern
+	}
+	if mux, ok := next.(router); ok {
+		if _, pattern := mux.Handler(r); pattern != "" {
+			return pattern
+		}
+	}
+	switch r.Method {
+	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch,
+		http.MethodDelete, http.MethodConnect, http.MethodOptions, http.MethodTrace:
+		return r.Method
+	}
+	return "other method" // a client may send anything
 }

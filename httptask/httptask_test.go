@@ -423,3 +423,39 @@ func TestWorkBehindAHandlerNeedsAContextOfItsOwn(t *testing.T) {
 		})
 	}
 }
+
+// TestARequestsConnectionHasTheLabelOfItsRoute: the path, in which a secret may stand, is
+// never part of it.
+func TestARequestsConnectionHasTheLabelOfItsRoute(t *testing.T) {
+	db, connector := open(t, "")
+	var label string
+	look := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		tx, err := db.BeginTx(r.Context(), nil)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		label = connector.Holders()[0].Label
+		_ = tx.Rollback()
+	})
+	inside, around := http.NewServeMux(), http.NewServeMux()
+	inside.Handle("GET /orders/{id}", httptask.Middleware(look))
+	around.Handle("/orders/{id}", look)
+	for name, tc := range map[string]struct {
+		handler      http.Handler
+		method, want string
+	}{
+		"inside of the mux":    {inside, "GET", "GET /orders/{id}"},
+		"around the mux":       {httptask.Middleware(around, httptask.Join), "POST", "/orders/{id}"},
+		"without a mux":        {httptask.Middleware(look), "PUT", "PUT"},
+		"a method of somebody": {httptask.Middleware(look), "S3CR3T", "other method"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			label = ""
+			recorder := httptest.NewRecorder()
+			tc.handler.ServeHTTP(recorder, httptest.NewRequest(tc.method, "/orders/s3cr3t", nil))
+			require.Equal(t, http.StatusOK, recorder.Code, recorder.Body.String())
+			require.Equal(t, tc.want, label)
+		})
+	}
+}

@@ -9,6 +9,7 @@ import (
 type ticket struct {
 	seq   uint64
 	start int64 // pool time when the waiting began; 0: has not waited
+	who   any   // of AcquireAs
 }
 
 // Acquire lends a resource: an idle one, else the first that comes back or, if Max
@@ -19,7 +20,12 @@ type ticket struct {
 // other cases: ctx is done, the wait took longer than Config.AcquireTimeout, too many
 // wait, or the circuit breaker refuses.
 func (p *Pool[T]) Acquire(ctx context.Context) (Lease[T], error) {
-	return p.acquire(ctx, false)
+	return p.acquire(ctx, nil, false)
+}
+
+// AcquireAs is Acquire by who, as Waiting shows the caller.
+func (p *Pool[T]) AcquireAs(ctx context.Context, who any) (Lease[T], error) {
+	return p.acquire(ctx, who, false)
 }
 
 // AcquireNow lends an idle resource, or creates one for this caller if Max allows; both
@@ -28,17 +34,17 @@ func (p *Pool[T]) Acquire(ctx context.Context) (Lease[T], error) {
 // that alone, until ctx is done.
 // During an outage (see CreateError.Ago) it creates no sooner than Acquire does.
 func (p *Pool[T]) AcquireNow(ctx context.Context) (Lease[T], error) {
-	return p.acquire(ctx, true)
+	return p.acquire(ctx, nil, true)
 }
 
 // acquire is the short way, for when something is idle and nobody waits.
-func (p *Pool[T]) acquire(ctx context.Context, now bool) (Lease[T], error) {
+func (p *Pool[T]) acquire(ctx context.Context, who any, now bool) (Lease[T], error) {
 	if ctx.Err() != nil {
 		return Lease[T]{}, p.refuseDone(ctx, 0)
 	}
 	p.lock()
 	if p.mode != 0 || p.idle.n == 0 || p.queue.head != nil {
-		return p.acquireLocked(ctx, ticket{}, now)
+		return p.acquireLocked(ctx, ticket{who: who}, now)
 	}
 	r := p.takeIdleLocked()
 	p.acquires++
@@ -51,7 +57,7 @@ func (p *Pool[T]) acquire(ctx context.Context, now bool) (Lease[T], error) {
 		return l, nil
 	}
 	p.seq++
-	t := ticket{seq: p.seq}
+	t := ticket{seq: p.seq, who: who}
 	p.mu.Unlock()
 	if ctx.Err() != nil {
 		return Lease[T]{}, p.passOver(ctx, r, t)
@@ -253,7 +259,7 @@ func (p *Pool[T]) enterLocked(ctx context.Context, t *ticket, now bool) (*waiter
 // enterQueueLocked puts attempt t at the end of the queue.
 func (p *Pool[T]) enterQueueLocked(ctx context.Context, t ticket) *waiter[T] {
 	w := p.newWaiterLocked(ctx, t.seq)
-	w.state = stateQueued
+	w.state, w.who = stateQueued, t.who
 	p.queue.push(w)
 	if !p.expireArmed && p.cfg.AcquireTimeout > 0 {
 		p.armExpiryLocked(p.cfg.AcquireTimeout)
@@ -272,7 +278,7 @@ func (p *Pool[T]) enterQueueLocked(ctx context.Context, t ticket) *waiter[T] {
 // queue.
 func (p *Pool[T]) enterAgainLocked(ctx context.Context, t ticket) *waiter[T] {
 	w := p.newWaiterLocked(ctx, t.seq)
-	w.state = stateQueued
+	w.state, w.who = stateQueued, t.who
 	w.start.Store(t.start)
 	p.queue.readmit(w)
 	p.armExpiryAgainLocked()
@@ -312,6 +318,9 @@ func (p *Pool[T]) await(ctx context.Context, w *waiter[T], t *ticket) (*resource
 	if t.start == 0 {
 		t.start = p.since()
 		w.start.Store(t.start)
+	}
+	if until, ok := ctx.Deadline(); ok {
+		w.until.Store(max(1, int64(until.Sub(p.base))+1))
 	}
 	if done := ctx.Done(); done == nil {
 		<-w.ch

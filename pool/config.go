@@ -57,6 +57,10 @@ type Config[T any] struct {
 	// may another be created in its place. Nil: there is nothing to do.
 	Destroy func(v T)
 
+	// Destroying is told of each resource that is about to be destroyed, and why. It runs
+	// on the goroutine of Destroy, before it, and should be quick.
+	Destroying func(v T, why Reason)
+
 	// Check says whether an idle resource is still good. It is called every
 	// CheckInterval, for one idle resource after the other, each counting as
 	// active meanwhile; an error destroys that resource. Its context ends

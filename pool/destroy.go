@@ -2,11 +2,24 @@ package pool
 
 import "time"
 
-// reason says why a resource was destroyed.
-type reason uint8
+// Reason says why a resource is destroyed.
+type Reason uint8
+
+// The reasons; Destroyed counts them.
+const (
+	ReasonLifetime      = lifetime
+	ReasonIdleTime      = idleTime
+	ReasonCheckFailed   = checkFailed
+	ReasonBeforeAcquire = beforeAcquire
+	ReasonBeforeRelease = beforeRelease
+	ReasonDiscarded     = discarded
+	ReasonFlushed       = flushed
+	ReasonResized       = resized
+	ReasonClosed        = closed
+)
 
 const (
-	lifetime reason = iota
+	lifetime Reason = iota
 	idleTime
 	checkFailed
 	beforeAcquire
@@ -22,7 +35,7 @@ const (
 // retireLocked takes r, which is in no list any more, out of use and has it
 // destroyed in the background. It keeps its place until that is over; the
 // caller goes on to balanceLocked.
-func (p *Pool[T]) retireLocked(r *resource[T], why reason) {
+func (p *Pool[T]) retireLocked(r *resource[T], why Reason) {
 	r.stamp++ // no lease of it is valid any more
 	if w := r.w; w != nil {
 		r.w = nil
@@ -30,16 +43,16 @@ func (p *Pool[T]) retireLocked(r *resource[T], why reason) {
 	}
 	p.count.destroyed[why]++
 	p.destroying++
-	if p.cfg.Destroy == nil {
+	if p.cfg.Destroy == nil && p.cfg.Destroying == nil {
 		p.destroyedLocked(r)
 		return
 	}
-	go p.destroy(r)
+	go p.destroy(r, why)
 }
 
-// destroy runs Destroy and frees the place of r, after DestroyTimeout at the
-// latest.
-func (p *Pool[T]) destroy(r *resource[T]) {
+// destroy runs Destroying and Destroy, and frees the place of r, after DestroyTimeout at
+// the latest.
+func (p *Pool[T]) destroy(r *resource[T], why Reason) {
 	if d := p.cfg.DestroyTimeout; d > 0 {
 		t := time.AfterFunc(d, func() {
 			if p.destroyEnded(r, true) {
@@ -49,7 +62,15 @@ func (p *Pool[T]) destroy(r *resource[T]) {
 		defer t.Stop()
 	}
 	detached("Destroy",
-		func() error { p.cfg.Destroy(r.value); return nil },
+		func() error {
+			if p.cfg.Destroying != nil {
+				p.report("Destroying", call("Destroying", func() error { p.cfg.Destroying(r.value, why); return nil }, func(error) {}))
+			}
+			if p.cfg.Destroy != nil {
+				p.cfg.Destroy(r.value)
+			}
+			return nil
+		},
 		func(err error) {
 			p.destroyEnded(r, false)
 			p.report("Destroy", err)

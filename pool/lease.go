@@ -1,5 +1,7 @@
 package pool
 
+import "time"
+
 // Lease is the right to use one resource until Release or Discard. It is a
 // small value, to be copied freely; all copies are the same lease. The zero
 // Lease holds nothing.
@@ -21,6 +23,15 @@ func (l Lease[T]) Value() T {
 		return zero
 	}
 	return l.r.value
+}
+
+// Waited is how long its acquirer has waited for the resource: 0 if one was idle. Like
+// Value it must not be used after the lease has been given back.
+func (l Lease[T]) Waited() time.Duration {
+	if l.r == nil || l.r.w == nil {
+		return 0
+	}
+	return time.Duration(l.r.w.waited)
 }
 
 // IsZero reports whether l is the zero Lease.

@@ -144,7 +144,7 @@ func (p *Pool[T]) putLocked(r *resource[T]) *waiter[T] {
 }
 
 // unfitLocked says why r may not be lent again.
-func (p *Pool[T]) unfitLocked(r *resource[T]) reason {
+func (p *Pool[T]) unfitLocked(r *resource[T]) Reason {
 	switch {
 	case p.mode&modeClosed != 0:
 		return closed

@@ -37,9 +37,12 @@ type waiter[T any] struct {
 	// start is when the waiting began, 0 until the acquirer has looked at
 	// the clock, which it does after it has left the lock.
 	start atomic.Int64
+	// until is when its context ends, 0 if that is not known.
+	until atomic.Int64
 	// waited is set by the acquirer when it wakes up.
 	waited int64
 	ctx    context.Context // for the values of a create
+	who    any             // of AcquireAs
 	err    error
 }
 
@@ -124,8 +127,11 @@ func (p *Pool[T]) newWaiterLocked(ctx context.Context, seq uint64) *waiter[T] {
 // and its channel empty.
 func (p *Pool[T]) recycleLocked(w *waiter[T]) {
 	p.waits.record(w.waited)
-	w.ctx, w.r = nil, nil
+	w.ctx, w.who, w.r = nil, nil, nil
 	w.start.Store(0)
+	if w.until.Load() != 0 {
+		w.until.Store(0)
+	}
 	w.next = p.free
 	p.free = w
 }

@@ -14,12 +14,13 @@ import (
 
 	"github.com/pooldriver/pooldriver/dialects"
 	"github.com/pooldriver/pooldriver/dialects/internal/base"
+	"github.com/pooldriver/pooldriver/dialects/internal/sqltext"
 )
 
 // Dialect is the generic dialect. Its zero value is ready.
 type Dialect struct{}
 
-var _ dialects.Dialect = Dialect{}
+var _ dialects.Outliner = Dialect{}
 
 // Name is "generic".
 func (Dialect) Name() string { return "generic" }
@@ -46,6 +47,11 @@ func (Dialect) Wrap(c driver.Connector) (dialects.Template, error) {
 
 // Effect is Classify.
 func (Dialect) Effect(query string) dialects.Effect { return Classify(query) }
+
+// Outline treats as a literal whatever may be one.
+func (Dialect) Outline(query string) string {
+	return sqltext.Outline(query, lexical, sqltext.Reading{}, false)
+}
 
 // Diagnose knows no error of any driver.
 func (Dialect) Diagnose(error) dialects.Diagnosis { return 0 }

@@ -7,3 +7,7 @@ import (
 
 // classify returns what a text, one statement or several, leaves behind.
 func classify(query string) dialects.Effect { return classifier.Classify(query) }
+
+var _ dialects.Outliner = dialect{}
+
+func (dialect) Outline(query string) string { return classifier.Outline(query) }

@@ -95,6 +95,10 @@ func (s *session) look() dialects.Liveness {
 	return dialects.Alive
 }
 
+var _ dialects.Identified = (*session)(nil)
+
+func (s *session) ProcessID() uint64 { return s.thread }
+
 var _ dialects.Severable = (*session)(nil)
 
 func (s *session) Sever() {

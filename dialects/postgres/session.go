@@ -166,6 +166,10 @@ func (s *session) Sever() {
 	}
 }
 
+var _ dialects.Identified = (*session)(nil)
+
+func (s *session) ProcessID() uint64 { return uint64(s.pg.PID()) }
+
 // Ping is a round trip with an empty statement.
 func (s *session) Ping(ctx context.Context) error { return s.pg.Ping(ctx) }
 

@@ -93,5 +93,8 @@ func (m *Mutex) unlockSlow() {
 	close(first)
 }
 
+// Locked reports whether somebody has m. It may have changed when it returns.
+func (m *Mutex) Locked() bool { return m.state.Load() != unlocked }
+
 // Contended reports whether callers wait for m. It may have changed when it returns.
 func (m *Mutex) Contended() bool { return m.state.Load() == contended }

@@ -44,6 +44,9 @@ func (k *Keyed) PlaceOf(ctx context.Context, keyOf KeyFunc) (Place, error) {
 	} else {
 		p.From = t
 	}
+	if p.Label == nil && t != nil {
+		p.Label = t.label
+	}
 	return p, err
 }
 
@@ -63,7 +66,7 @@ func (k *Keyed) task(key any, lifetime context.Context) (*Task, error) {
 			}
 			k.tasks.CompareAndDelete(key, t) // the key is used again, with another lifetime
 		}
-		t := &keyedTask{begin(lifetime, PlaceOf(lifetime).nearest(), true), lifetime}
+		t := &keyedTask{begin(lifetime, PlaceOf(lifetime), true), lifetime}
 		if lifetime.Done() == nil {
 			t.until = t.Task
 		}

@@ -2,16 +2,17 @@ package task
 
 import "context"
 
-// key finds the innermost context that says something of tasks: a *Task, a *Scope or
-// an *outside. Each returns itself as its value for key.
+// key finds the innermost context that says something of tasks or labels: a *Task, a
+// *Scope, an *outside or a *labelled. Each returns itself as its value for key.
 type key struct{}
 
 // Place is what a context says of tasks. The zero Place says nothing.
 type Place struct {
-	Task    *Task  // nil: none
-	Scope   *Scope // nil: not inside the function of InTx
-	From    *Task  // the task around: whose context Task's, or one of Outside, was made of
-	outside bool   // the context was made by Outside
+	Task    *Task   // nil: none
+	Scope   *Scope  // nil: not inside the function of InTx
+	From    *Task   // the task around: whose context Task's, or one of Outside, was made of
+	Label   *string // nil: none
+	outside bool    // the context was made by Outside
 }
 
 // PlaceOf returns what ctx says of tasks.
@@ -21,11 +22,13 @@ func PlaceOf(ctx context.Context) Place { return placeAt(ctx.Value(key{})) }
 func placeAt(value any) Place {
 	switch at := value.(type) {
 	case *Task:
-		return Place{Task: at, From: at.from}
+		return Place{Task: at, From: at.from, Label: at.label}
 	case *Scope:
-		return Place{Task: at.task, From: at.task.from, Scope: at}
+		return Place{Task: at.task, From: at.task.from, Scope: at, Label: at.label}
 	case *outside:
-		return Place{From: at.from, outside: true}
+		return Place{From: at.from, Label: at.label, outside: true}
+	case *labelled:
+		return at.place
 	}
 	return Place{}
 }
@@ -40,12 +43,14 @@ func (p Place) nearest() *Task {
 
 // Outside returns a context without a task, which ends when ctx does.
 func Outside(ctx context.Context) context.Context {
-	return &outside{ctx, PlaceOf(ctx).nearest()}
+	p := PlaceOf(ctx)
+	return &outside{ctx, p.nearest(), p.Label}
 }
 
 type outside struct {
 	context.Context
-	from *Task
+	from  *Task
+	label *string
 }
 
 func (o *outside) Value(k any) any {

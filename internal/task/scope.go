@@ -10,7 +10,8 @@ import (
 type Scope struct {
 	context.Context
 	task        *Task
-	own         *Task        // task, if the scope has begun it
+	own         *Task // task, if the scope has begun it
+	label       *string
 	around      *Scope       // of the InTx around this one; nil: none
 	transaction atomic.Value // nil until BeginTx has begun it
 	conflict    atomic.Value // where BeginTx has met a conflict
@@ -22,10 +23,10 @@ type Scope struct {
 func NewScope(ctx context.Context) *Scope {
 	p := PlaceOf(ctx)
 	if p.Task != nil { // the scope says what joins, in an implicit task too
-		return &Scope{Context: ctx, task: p.Task, around: p.Scope}
+		return &Scope{Context: ctx, task: p.Task, label: p.Label, around: p.Scope}
 	}
-	t := begin(ctx, p.nearest(), false)
-	return &Scope{Context: t, task: t, own: t}
+	t := begin(ctx, p, false)
+	return &Scope{Context: t, task: t, label: p.Label, own: t}
 }
 
 // Leave says that the function has returned.

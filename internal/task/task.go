@@ -23,6 +23,7 @@ type Task struct {
 	context.Context
 	cancel   context.CancelCauseFunc
 	from     *Task
+	label    *string // of the context that it was made of
 	implicit bool
 
 	first atomic.Pointer[membership] // the first of use.members, to find it without the lock
@@ -35,6 +36,7 @@ type Task struct {
 // use is what a task needs after it has used a database.
 type use struct {
 	number    uint64 // for errors
+	name      string // made of it when it is first asked for
 	begun     time.Time
 	members   []membership
 	unwatch   func() bool   // stops waiting for the end of the context
@@ -47,7 +49,7 @@ var numbers atomic.Uint64
 
 // New begins a task, whether or not ctx carries one. The new task shares nothing with
 // that one. The task ends with ctx, or earlier by End.
-func New(ctx context.Context) *Task { return begin(ctx, PlaceOf(ctx).nearest(), false) }
+func New(ctx context.Context) *Task { return begin(ctx, PlaceOf(ctx), false) }
 
 // With returns ctx if it carries a task, and a context with a new task otherwise. The
 // function ends the new task, and nothing else. An implicit task is not enough for With,
@@ -58,7 +60,7 @@ func With(ctx context.Context) (context.Context, func()) {
 	if p.Task != nil && (!p.Task.implicit || p.Scope != nil) {
 		return ctx, func() {}
 	}
-	t := begin(ctx, p.nearest(), false)
+	t := begin(ctx, p, false)
 	return t, t.End
 }
 
@@ -69,12 +71,13 @@ func WithImplicit(ctx context.Context) (context.Context, func()) {
 	if p.Task != nil {
 		return ctx, func() {}
 	}
-	t := begin(ctx, p.nearest(), true)
+	t := begin(ctx, p, true)
 	return t, t.End
 }
 
-func begin(ctx context.Context, from *Task, implicit bool) *Task {
-	t := &Task{from: from, implicit: implicit}
+// begin begins a task at a place, which is that of ctx.
+func begin(ctx context.Context, at Place, implicit bool) *Task {
+	t := &Task{from: at.nearest(), label: at.Label, implicit: implicit}
 	t.Context, t.cancel = context.WithCancelCause(ctx)
 	return t
 }
@@ -82,6 +85,14 @@ func begin(ctx context.Context, from *Task, implicit bool) *Task {
 // From returns the task whose context t was made of, nil if there is none. That task
 // may have to wait until t ends.
 func (t *Task) From() *Task { return t.from }
+
+// Label is the label of the context that t was made of; empty: none.
+func (t *Task) Label() string {
+	if t.label == nil {
+		return ""
+	}
+	return *t.label
+}
 
 // Implicit reports whether the program may know nothing of the task.
 func (t *Task) Implicit() bool { return t.implicit }
@@ -104,7 +115,20 @@ func (t *Task) Name() string {
 	if t.use == nil {
 		return "a task"
 	}
-	return fmt.Sprintf("task %d", t.use.number)
+	if t.use.name == "" {
+		t.use.name = fmt.Sprintf("task %d", t.use.number)
+	}
+	return t.use.name
+}
+
+// Begun is when the first statement of the task began, and zero before.
+func (t *Task) Begun() time.Time {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.use == nil {
+		return time.Time{}
+	}
+	return t.use.begun
 }
 
 // End ends the task, and returns when every member has wrapped up. The cause of the

@@ -32,25 +32,23 @@ const longest = 8192
 
 var seed = maphash.MakeSeed()
 
-// Of returns the effect of query and, if it was met lately, what is known of it: nil at
-// the first time.
-func (m *Cache) Of(d dialects.Dialect, query string) (dialects.Effect, *Text) {
+// Of returns what is known of query. again reports whether it was met lately.
+func (m *Cache) Of(d dialects.Dialect, query string) (t *Text, again bool) {
 	n := len(query)
 	if n == 0 || n > longest {
-		return d.Effect(query), nil
+		return &Text{Query: query, Effect: d.Effect(query)}, false
 	}
 	recent := &m.recent[(n*31+int(query[n/2])*7+int(query[n-1]))%len(m.recent)]
 	if known := recent.Load(); known != nil && known.Query == query {
-		return known.Effect, known
+		return known, true
 	}
-	effect, known := m.look(d, query)
-	if known != nil {
-		recent.Store(known)
+	if t, again = m.look(d, query); again {
+		recent.Store(t)
 	}
-	return effect, known
+	return t, again
 }
 
-func (m *Cache) look(d dialects.Dialect, query string) (dialects.Effect, *Text) {
+func (m *Cache) look(d dialects.Dialect, query string) (t *Text, again bool) {
 	places := &m.known[maphash.String(seed, query)%uint64(len(m.known))]
 	at := rand.N(len(places))
 	for i := range places {
@@ -60,13 +58,12 @@ func (m *Cache) look(d dialects.Dialect, query string) (dialects.Effect, *Text) 
 			break
 		}
 		if known.Query == query {
-			return known.Effect, known
+			return known, true
 		}
 	}
-	e := d.Effect(query)
-	if u, ok := d.(dialects.Detecting); ok && !u.Detected() {
-		return e, nil // it will know better
+	t = &Text{Query: query, Effect: d.Effect(query)}
+	if u, ok := d.(dialects.Detecting); !ok || u.Detected() { // else it will know better
+		places[at].Store(t)
 	}
-	places[at].Store(&Text{Query: query, Effect: e})
-	return e, nil
+	return t, false
 }

@@ -19,26 +19,27 @@ func TestATextIsKnownAtItsSecondUseAlsoBesideOthersInTurns(t *testing.T) {
 		queries = append(queries, fmt.Sprintf("SELECT a FROM t%02d WHERE a = ?", i))
 	}
 	for i, q := range queries {
-		_, known := m.Of(d, q)
-		require.Nil(t, known, i)
+		text, again := m.Of(d, q)
+		require.False(t, again, i)
+		require.Equal(t, q, text.Query)
 	}
 	unknown := 0
 	for _, q := range queries {
-		if _, known := m.Of(d, strings.Clone(q)); known == nil {
+		if _, again := m.Of(d, strings.Clone(q)); !again {
 			unknown++
 		}
 	}
 	require.Less(t, unknown, 10, "few of 100 share a place with four others")
 	for _, q := range []string{"", strings.Repeat("x", longest+1)} {
 		for range 2 {
-			_, known := m.Of(d, q)
-			require.Nil(t, known)
+			_, again := m.Of(d, q)
+			require.False(t, again)
 		}
 	}
-	effect, _ := m.Of(d, "SET a = 1")
-	again, known := m.Of(d, "SET a = 1")
-	require.NotNil(t, known)
-	require.Equal(t, effect, again)
-	require.NotEqual(t, dialects.Clean, effect)
+	first, _ := m.Of(d, "SET a = 1")
+	second, again := m.Of(d, "SET a = 1")
+	require.True(t, again)
+	require.Same(t, first, second)
+	require.NotEqual(t, dialects.Clean, first.Effect)
 	require.Zero(t, testing.AllocsPerRun(100, func() { m.Of(d, queries[0]) }))
 }

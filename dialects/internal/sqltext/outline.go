@@ -1,0 +1,131 @@
+package sqltext
+
+import (
+	"strings"
+	"unicode/utf8"
+)
+
+// mostOutline is the length of an outline, in bytes, at which it is cut.
+const mostOutline = 200
+
+// Outline returns a text for people to read: without literals, for which ? stands, without
+// comments, in one line and cut. names says that "…" is a name; else it may be a string.
+// Where the text can be read in more than one way it is cut: what follows may be inside a
+// literal. It is cut, too, where a statement sets something to a word that has no quotes.
+func Outline(src string, rules *Rules, reading Reading, names bool) string {
+	o := outliner{names: names}
+	o.lx.Init(src, rules, reading)
+	for o.text.Len() < mostOutline {
+		tok := o.lx.Next()
+		if tok == EOF {
+			if o.lx.OpenQuote || o.lx.OpenComment {
+				o.cut()
+			}
+			return o.text.String()
+		}
+		if !o.put(tok) {
+			o.cut()
+			return o.text.String()
+		}
+	}
+	o.cut()
+	return o.text.String()
+}
+
+type outliner struct {
+	lx    Lexer
+	text  strings.Builder
+	names bool
+	begun bool  // the first word of the statement was read,
+	kind  uint8 // which has this code
+
+	// Of the last token:
+	end     int  // where it ended
+	literal bool // it is a number, or goes on with one
+	dollar  bool // it is a $
+}
+
+// The codes of the words that begin a statement.
+const (
+	data    uint8 = 1 << iota
+	setting       // to a value that needs no quotes
+)
+
+var beginnings = NewNames(
+	Group{data, "select insert update delete merge replace values with explain"},
+	Group{setting, "set pragma alter"},
+)
+
+// secrets are followed by a secret, which in some databases needs no quotes.
+var secrets = NewNames(Group{1, "identified password key"})
+
+// put writes a token. It returns false where the text has to be cut before the token.
+func (o *outliner) put(tok Token) bool {
+	lx := &o.lx
+	if lx.Doubt != 0 || lx.Strange || lx.StrayBackslash || o.hides(tok) {
+		return false
+	}
+	from, to := lx.Span()
+	glued := o.text.Len() > 0 && from == o.end
+	text := lx.Text()
+	switch {
+	case tok == Number && o.dollar && glued:
+		o.literal = false // of a placeholder
+	case glued && o.literal && (tok == Number || tok == Word || tok == Dot):
+		o.end = to // 0x1F, 1.5e10
+		return true
+	case tok == Number, tok == String, tok == Quoted && !o.isName(text):
+		text = "?"
+		o.literal = tok == Number
+	default:
+		o.literal = false
+	}
+	o.dollar = tok == Operator && text == "$"
+	o.write(text, glued)
+	o.end = to
+	return true
+}
+
+// hides reports whether a token is, or is followed by, a value that may have no quotes.
+func (o *outliner) hides(tok Token) bool {
+	switch {
+	case tok == Semicolon:
+		o.begun, o.kind = false, 0
+		return false
+	case !o.begun:
+		o.begun, o.kind = true, o.lx.WordIn(beginnings)
+		return false
+	case o.kind == data:
+		return false
+	case tok == Word && secrets.Lookup(o.lx.Text()) != 0:
+		return true
+	}
+	return o.kind == setting && (tok == Assign || tok == Open || tok == Operator && o.lx.Text() == "=" || o.lx.IsWord("to"))
+}
+
+// isName reports whether a text in quotes, or a name that they need not have, is shown.
+func (o *outliner) isName(text string) bool {
+	switch text[0] {
+	case '"':
+		return o.names
+	case '[':
+		return false // it may be a subscript
+	}
+	return true
+}
+
+func (o *outliner) write(text string, glued bool) {
+	if o.text.Len() > 0 && !glued {
+		o.text.WriteByte(' ')
+	}
+	if room := mostOutline - o.text.Len(); len(text) > room {
+		for room > 0 && !utf8.RuneStart(text[room]) {
+			room--
+		}
+		text = text[:max(room, 0)]
+	}
+	o.text.WriteString(strings.ToValidUTF8(text, "?"))
+}
+
+// cut shows that something is missing.
+func (o *outliner) cut() { o.text.WriteString(" …") }

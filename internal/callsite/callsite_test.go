@@ -1,0 +1,65 @@
+package callsite
+
+import (
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestAPlaceIsOneHoweverOftenItIsReached(t *testing.T) {
+	var table Table
+	here := func() *Site { return table.Here(0) }
+	var first, second *Site
+	for range 3 {
+		first = here()
+		first.Taken(64, time.Millisecond)
+		first.GivenBack(64, time.Second, 2*time.Second)
+	}
+	second = here()
+	require.NotSame(t, first, second, "another line")
+	require.Equal(t, Figures{192, 192 * time.Millisecond, 192 * time.Second, 384 * time.Second}, first.Figures())
+	require.Equal(t, []*Site{first}, table.All(), "the second has taken nothing")
+	frames := first.Frames()
+	require.True(t, strings.HasSuffix(frames[0].Func, "TestAPlaceIsOneHoweverOftenItIsReached.func1"), frames[0].Func)
+	require.True(t, strings.HasSuffix(frames[0].File, "callsite_test.go"))
+	require.NotZero(t, frames[0].Line)
+	require.True(t, strings.HasSuffix(frames[1].Func, "TestAPlaceIsOneHoweverOftenItIsReached"))
+}
+
+func TestATableIsBounded(t *testing.T) {
+	var table Table
+	for i := range Most {
+		require.NotSame(t, &table.others, table.add(uint64(i), []uintptr{uintptr(i + 1)}))
+	}
+	other := table.Here(0)
+	require.Same(t, &table.others, other)
+	require.Same(t, other, table.Here(0))
+	require.Empty(t, other.Frames())
+	other.Taken(1, 0)
+	require.Equal(t, []*Site{other}, table.All())
+}
+
+func TestNoSiteHasNoFrames(t *testing.T) { require.Empty(t, (*Site)(nil).Frames()) }
+
+func BenchmarkHere(b *testing.B) {
+	var table Table
+	for _, n := range []int{10, 30} {
+		b.Run(strconv.Itoa(n), func(b *testing.B) {
+			for b.Loop() {
+				deep(n, func() { table.Here(0) })
+			}
+		})
+	}
+}
+
+//go:noinline
+func deep(n int, f func()) {
+	if n > 0 {
+		deep(n-1, f)
+		return
+	}
+	f()
+}

@@ -1,0 +1,336 @@
+package usage
+
+import (
+	"math/rand/v2"
+	"sync/atomic"
+	"time"
+
+	"github.com/pooldriver/pooldriver/internal/callsite"
+	"github.com/pooldriver/pooldriver/internal/histogram"
+)
+
+// Pin says why a connection is held; a stronger reason is greater.
+type Pin uint32
+
+// The reasons.
+const (
+	Conn Pin = iota
+	Rows
+	State
+	RawTransaction
+	Transaction
+	Raw
+)
+
+// Env is what the meters of one connector share. It does not change.
+type Env struct {
+	Clock *Clock
+	// Sites has the call stacks that took connections, Statements those of statements.
+	Sites, Statements callsite.Table
+	// Hold and Idle are of the timed checkouts.
+	Hold, Idle histogram.Histogram
+	// Observed: somebody wants to know of every checkout.
+	Observed bool
+	// EveryStack: of how many checkouts one has its stack taken; 0: of none.
+	EveryStack int
+}
+
+// Each connection has a budget for what is expensive, for each tick of the clock. Beyond it
+// one checkout of several is drawn, which counts for several.
+const (
+	timedPerTick  = 20 // checkouts that read the exact clock
+	everyTimed    = 32
+	stacksPerTick = 1
+	// pinStacks is stacksPerTick for transactions, other pins and long waits.
+	pinStacks = 3
+	// LongWait is what makes a wait a long one.
+	LongWait = time.Millisecond
+)
+
+// Meter measures the use of one connection. Whoever has the lock of the connection calls
+// its methods, but for Look.
+type Meter struct {
+	env *Env
+
+	// What Look reads. It is stored only where it changes: a store costs more than a load.
+	operations atomic.Uint64 // since the connection was made
+	before     atomic.Uint64 // of these, before the present checkout
+	since      atomic.Int64  // when the checkout began
+	last       atomic.Int64  // when the last operation ended, coarsely
+	idle       atomic.Int64  // so much of the time since then nothing was running
+	pin        atomic.Uint32
+	label      atomic.Pointer[string]
+	text       atomic.Pointer[string] // of the last statement
+	site       atomic.Pointer[callsite.Site]
+	statement  atomic.Pointer[callsite.Site]
+
+	timed     uint64        // so many checkouts the times of this one stand for; 0: it is not timed
+	sampled   atomic.Uint64 // the same of site
+	exact     bool          // the exact clock is read
+	idleSince int64         // exactly, if not 0
+	strongest Pin
+	waited    time.Duration
+	used      Use
+
+	// The budget.
+	tick          int64
+	timings       int
+	stacks        int
+	untilTimed    int
+	untilStack    int
+	statementsPut int
+}
+
+// Init makes m the meter of a new connection.
+func (m *Meter) Init(env *Env) {
+	m.env = env
+	m.untilTimed, m.untilStack = draw(everyTimed), draw(env.EveryStack)
+}
+
+// draw is after how many the next is drawn, of which one in every is on average. A fixed
+// number would keep step with a program that repeats itself.
+func draw(every int) int { return 1 + rand.N(max(1, 2*every-1)) }
+
+// Begin begins a checkout. pins says that it is a transaction or another pin; text is the
+// first statement's, or nil.
+func (m *Meter) Begin(label, text *string, waited time.Duration, pins bool) {
+	now := m.env.Clock.Coarse()
+	if now != m.tick {
+		m.renew(now)
+	}
+	m.timed = m.drawTimed()
+	sampled := m.drawStack(pins || waited > LongWait)
+	m.exact = m.timed > 0 || sampled > 0
+	m.strongest, m.waited, m.idleSince = Conn, waited, 0
+	if m.exact {
+		now = m.env.Clock.Fine()
+	}
+	m.before.Store(m.operations.Load())
+	set(&m.since, now)
+	set(&m.last, m.tick)
+	set(&m.idle, 0)
+	if m.pin.Load() != 0 {
+		m.pin.Store(0)
+	}
+	point(&m.label, label)
+	point(&m.text, text)
+	if m.statement.Load() != nil {
+		m.statement.Store(nil)
+	}
+	if sampled > 0 {
+		m.takeStack(sampled)
+	} else if m.site.Load() != nil {
+		m.site.Store(nil)
+	}
+}
+
+// renew begins a new tick.
+func (m *Meter) renew(now int64) { m.tick, m.timings, m.stacks, m.statementsPut = now, 0, 0, 0 }
+
+func set(v *atomic.Int64, to int64) {
+	if v.Load() != to {
+		v.Store(to)
+	}
+}
+
+func point(p *atomic.Pointer[string], to *string) {
+	if p.Load() != to {
+		p.Store(to)
+	}
+}
+
+func (m *Meter) drawTimed() (weight uint64) {
+	if m.timings < timedPerTick {
+		m.timings++
+		return 1
+	}
+	if m.untilTimed--; m.untilTimed > 0 {
+		return 0
+	}
+	m.untilTimed = draw(everyTimed)
+	return everyTimed
+}
+
+// drawStack: the budget comes first, so that each checkout counts once on average.
+func (m *Meter) drawStack(pins bool) (weight uint64) {
+	every := m.env.EveryStack
+	switch {
+	case every == 0:
+		return 0
+	case every == 1 || m.stacks < stacksPerTick || pins && m.stacks < pinStacks:
+		m.stacks++
+		return 1
+	}
+	if m.untilStack--; m.untilStack > 0 {
+		return 0
+	}
+	m.untilStack = draw(every)
+	return uint64(every)
+}
+
+func (m *Meter) takeStack(weight uint64) {
+	site := m.env.Sites.Here(3) // takeStack, Begin, and who called it
+	site.Taken(weight, m.waited)
+	m.sampled.Store(weight)
+	m.site.Store(site)
+}
+
+// BeginOperation begins an operation that is not the first of the checkout: that one has
+// begun with Begin. text is its statement's, or nil. pinned: it runs in a transaction or
+// another pin.
+func (m *Meter) BeginOperation(text *string, pinned bool) {
+	if text != nil {
+		point(&m.text, text)
+	}
+	m.countIdle()
+	if pinned && m.env.EveryStack > 0 {
+		m.takeStatementStack()
+	}
+}
+
+// takeStatementStack takes the stack of a statement of a pin, if its checkout was sampled.
+func (m *Meter) takeStatementStack() {
+	if m.site.Load() == nil || m.env.EveryStack > 1 && m.statementsPut >= pinStacks {
+		if m.statement.Load() != nil {
+			m.statement.Store(nil) // it is not the last one's any more
+		}
+		return
+	}
+	m.statementsPut++
+	m.statement.Store(m.env.Statements.Here(2))
+}
+
+// countIdle ends a time in which nothing was running.
+func (m *Meter) countIdle() {
+	var gap int64
+	if m.idleSince != 0 {
+		gap = m.env.Clock.Fine() - m.idleSince
+		m.idleSince = 0
+	} else {
+		gap = m.env.Clock.Coarse() - m.last.Load()
+	}
+	if gap > 0 {
+		m.idle.Store(m.idle.Load() + gap)
+	}
+}
+
+// EndOperation ends an operation. pin is why the connection is held on.
+func (m *Meter) EndOperation(pin Pin) {
+	m.operations.Store(m.operations.Load() + 1)
+	m.SetPin(pin)
+	now := m.env.Clock.Coarse()
+	set(&m.last, now)
+	if now != m.tick {
+		m.renew(now)
+	}
+	// A checkout of one statement ends at once: it needs no exact time for that.
+	if m.exact && pin >= State {
+		m.idleSince = m.env.Clock.Fine()
+	}
+}
+
+// BeginRow and EndRow bracket the reading of a row.
+func (m *Meter) BeginRow() { m.countIdle() }
+
+// EndRow ends what BeginRow began.
+func (m *Meter) EndRow() { set(&m.last, m.env.Clock.Coarse()) }
+
+// Text is the last statement of the checkout; nil: there is none.
+func (m *Meter) Text() *string { return m.text.Load() }
+
+// SetPin says, between two operations, that the connection is held for another reason.
+func (m *Meter) SetPin(pin Pin) {
+	if m.pin.Load() != uint32(pin) {
+		m.pin.Store(uint32(pin))
+	}
+	m.strongest = max(m.strongest, pin)
+}
+
+// Resume says that something has been running up to now that was no operation.
+func (m *Meter) Resume() {
+	m.idleSince = 0
+	set(&m.last, m.env.Clock.Coarse())
+}
+
+// Use is a checkout that has ended.
+type Use struct {
+	Held, Idle time.Duration
+	Timed      uint64 // so many checkouts it stands for; 0: its times are coarse
+	Pin        Pin    // the strongest reason
+	Operations uint64
+	Label      *string // nil: none
+}
+
+// End ends the checkout.
+func (m *Meter) End() {
+	if m.exact || m.env.Observed {
+		m.used = m.end()
+	}
+}
+
+// Used is the checkout that has ended last, if it was Observed. The next Begin may follow
+// as soon as the lock is free.
+func (m *Meter) Used() Use { return m.used }
+
+func (m *Meter) end() (u Use) {
+	m.countIdle()
+	now := m.now()
+	u = Use{
+		Held:       time.Duration(max(0, now-m.since.Load())),
+		Idle:       time.Duration(m.idle.Load()),
+		Timed:      m.timed,
+		Pin:        m.strongest,
+		Operations: m.operations.Load() - m.before.Load(),
+		Label:      m.label.Load(),
+	}
+	u.Idle = min(u.Idle, u.Held)
+	if m.timed > 0 {
+		m.env.Hold.Record(u.Held, m.timed)
+		m.env.Idle.Record(u.Idle, m.timed)
+	}
+	if site := m.site.Load(); site != nil {
+		site.GivenBack(m.sampled.Load(), u.Held, u.Idle)
+	}
+	return u
+}
+
+// now is the time, as exactly as this checkout is measured.
+func (m *Meter) now() int64 {
+	if m.exact {
+		return m.env.Clock.Fine()
+	}
+	return m.env.Clock.Coarse()
+}
+
+// Look is what Meter.Look returns.
+type Look struct {
+	Checkout    uint64 // differs between two checkouts
+	Since, Last int64  // by the clock
+	Idle        time.Duration
+	Pin         Pin
+	Operations  uint64
+	Label, Text *string        // nil: none
+	Site        *callsite.Site // nil: it was not sampled
+	Weight      uint64         // so many checkouts that one stands for
+	Statement   *callsite.Site
+}
+
+// Look returns how the checkout stands. It needs no lock. ok is false where one checkout
+// ended and another began meanwhile.
+func (m *Meter) Look() (l Look, ok bool) {
+	l = Look{
+		Checkout:  m.before.Load(),
+		Since:     m.since.Load(),
+		Last:      m.last.Load(),
+		Idle:      time.Duration(m.idle.Load()),
+		Pin:       Pin(m.pin.Load()),
+		Label:     m.label.Load(),
+		Text:      m.text.Load(),
+		Site:      m.site.Load(),
+		Weight:    m.sampled.Load(),
+		Statement: m.statement.Load(),
+	}
+	n := m.operations.Load()
+	l.Operations = n - l.Checkout
+	return l, m.before.Load() == l.Checkout && n >= l.Checkout
+}

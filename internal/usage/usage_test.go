@@ -1,0 +1,181 @@
+package usage
+
+import (
+	"strconv"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const ms = time.Millisecond
+
+// metered gives a test a meter, in a bubble whose time stands still while the test works.
+func metered(t *testing.T, every int, test func(t *testing.T, m *Meter)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		var m Meter
+		m.Init(&Env{Clock: NewClock(), EveryStack: every})
+		test(t, &m)
+		time.Sleep(2 * Tick) // the clock's timer stops
+		synctest.Wait()
+	})
+}
+
+func TestTheCoarseTimeIsEarlyByATickAtMost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := NewClock()
+		for _, pause := range []time.Duration{0, ms, Tick - 1, Tick, 3 * ms, 10 * Tick, time.Hour, ms} {
+			time.Sleep(pause)
+			late := c.Fine() - c.Coarse()
+			require.GreaterOrEqual(t, late, int64(0))
+			require.LessOrEqual(t, late, int64(Tick))
+		}
+		time.Sleep(2 * Tick)
+		synctest.Wait()
+		require.False(t, c.running, "nobody has asked: the timer has stopped")
+	})
+}
+
+func TestATransactionIsMeasuredExactly(t *testing.T) {
+	metered(t, 0, func(t *testing.T, m *Meter) {
+		label, text := "orders", "SELECT 1"
+		time.Sleep(3 * ms)
+		m.Begin(&label, nil, 0, true)
+		time.Sleep(1500 * time.Microsecond) // BEGIN
+		m.EndOperation(Transaction)
+		time.Sleep(2 * ms)
+		m.BeginOperation(&text, true)
+		l, ok := m.Look()
+		require.True(t, ok)
+		require.Equal(t, []any{2 * ms, Transaction, uint64(1), &label, &text}, []any{l.Idle, l.Pin, l.Operations, l.Label, l.Text})
+		time.Sleep(ms)
+		m.EndOperation(Transaction)
+		time.Sleep(5 * ms)
+		m.BeginOperation(nil, true) // COMMIT
+		m.EndOperation(Conn)
+		require.Equal(t, Use{Held: 9500 * time.Microsecond, Idle: 7 * ms, Timed: 1, Pin: Transaction, Operations: 3, Label: &label}, usedOf(m))
+		require.EqualValues(t, 1, m.env.Hold.Snapshot().Count)
+		require.Equal(t, 7*ms, m.env.Idle.Snapshot().Sum)
+	})
+}
+
+func TestRowsAreMeasuredCoarselyAndNotCountedAsIdleWhileTheyAreRead(t *testing.T) {
+	metered(t, 0, func(t *testing.T, m *Meter) {
+		m.Begin(nil, nil, 0, false)
+		m.EndOperation(Rows)
+		program := time.Duration(0)
+		for i := range 200 {
+			m.BeginRow()
+			time.Sleep(1700 * time.Microsecond) // the server
+			m.EndRow()
+			pause := time.Duration(i%7+1) * 900 * time.Microsecond
+			program += pause
+			time.Sleep(pause)
+		}
+		require.InEpsilon(t, program, usedOf(m).Idle, 0.15)
+	})
+}
+
+func TestBeyondItsBudgetAConnectionIsMeasuredNowAndThen(t *testing.T) {
+	metered(t, 0, func(t *testing.T, m *Meter) {
+		const checkouts = 20_000 // in no time
+		for range checkouts {
+			m.Begin(nil, nil, 0, false)
+			m.EndOperation(Conn)
+			m.End()
+		}
+		n := m.env.Hold.Snapshot().Count
+		require.InEpsilon(t, checkouts, n, 0.1, "they stand for all")
+		require.Less(t, m.timings, timedPerTick+1)
+		time.Sleep(Tick + ms)
+		for range timedPerTick {
+			m.Begin(nil, nil, 0, false)
+			require.EqualValues(t, 1, m.timed, "the next tick has a budget of its own")
+			m.End()
+		}
+	})
+}
+
+func TestSampledStacksStandForAllCheckouts(t *testing.T) {
+	const checkouts = 20_000
+	for name, pins := range map[string]bool{"statements": false, "transactions": true} {
+		t.Run(name, func(t *testing.T) {
+			metered(t, 64, func(t *testing.T, m *Meter) {
+				stacks := 0
+				for range checkouts {
+					m.Begin(nil, nil, 0, pins)
+					if m.site.Load() != nil {
+						stacks++
+					}
+					m.End()
+				}
+				require.InDelta(t, checkouts/64, stacks, checkouts/64/3)
+				sites := m.env.Sites.All()
+				require.Len(t, sites, 1)
+				require.InEpsilon(t, checkouts, sites[0].Figures().Count, 0.35)
+				time.Sleep(Tick + ms)
+				m.Begin(nil, nil, 0, false)
+				require.NotNil(t, m.site.Load(), "one in each tick")
+				m.End()
+				m.Begin(nil, nil, LongWait+1, false)
+				require.NotNil(t, m.site.Load(), "a long wait has a budget beside that")
+				m.End()
+			})
+		})
+	}
+}
+
+func TestWithoutSamplingThereAreNoStacks(t *testing.T) {
+	metered(t, 0, func(t *testing.T, m *Meter) {
+		m.Begin(nil, nil, time.Second, true)
+		m.EndOperation(Transaction)
+		m.BeginOperation(nil, true)
+		l, _ := m.Look()
+		require.Nil(t, l.Site)
+		require.Nil(t, l.Statement)
+		require.Empty(t, m.env.Sites.All())
+	})
+}
+
+func TestMeasuringDoesNotAllocate(t *testing.T) {
+	for _, every := range []int{0, 64, 1} {
+		var m Meter
+		m.Init(&Env{Clock: NewClock(), EveryStack: every})
+		text := "SELECT 1"
+		checkout := func() {
+			m.Begin(nil, &text, 0, true)
+			m.EndOperation(Transaction)
+			m.BeginOperation(&text, true)
+			m.EndOperation(Transaction)
+			m.End()
+		}
+		checkout() // its site is new
+		require.Zero(t, testing.AllocsPerRun(1000, checkout), every)
+		time.Sleep(3 * Tick)
+	}
+}
+
+func BenchmarkCheckout(b *testing.B) {
+	text := "SELECT 1"
+	for _, every := range []int{0, 64} {
+		var m Meter
+		m.Init(&Env{Clock: NewClock(), EveryStack: every})
+		b.Run(strconv.Itoa(every), func(b *testing.B) {
+			for b.Loop() {
+				m.Begin(nil, &text, 0, false)
+				m.EndOperation(Conn)
+				m.End()
+			}
+		})
+	}
+}
+
+func usedOf(m *Meter) Use {
+	m.End()
+	return m.Used()
+}

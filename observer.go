@@ -1,0 +1,112 @@
+package pooldriver
+
+import (
+	"context"
+	"time"
+)
+
+// Observer is told of what happens to the real connections of a Connector. Each function
+// may be nil. Set it with Config.Observer:
+//
+//	pooldriver.New(dsn, func(c *pooldriver.Config) {
+//		c.Observer = &pooldriver.Observer{
+//			ReleaseDone: func(i pooldriver.ReleaseInfo) { … },
+//		}
+//	})
+//
+// No function is called while a lock is held, so a function may use the database. Several
+// goroutines call the functions at the same time. AcquireDone and, mostly, ReleaseDone run
+// on the goroutine of the statement, which waits for them: they should be quick. If a
+// function panics, the panic is recovered and logged: no connection is lost by it.
+//
+// No argument holds a statement's text, an argument of a statement, or a secret.
+type Observer struct {
+	// DialDone is told of each dial, when it has succeeded or failed.
+	DialDone func(DialInfo)
+	// AcquireDone is told of each real connection that was taken from the pool for a
+	// statement, and of each attempt that failed. ctx is the statement's.
+	AcquireDone func(ctx context.Context, info AcquireInfo)
+	// ReleaseDone is told of each real connection that its borrower has given back. The
+	// connection may still be rolled back or cleaned: see ResetDone.
+	ReleaseDone func(ReleaseInfo)
+	// ResetDone is told of each connection that was rolled back or cleaned after its
+	// borrower had given it back, and of each attempt that failed.
+	ResetDone func(ResetInfo)
+	// Closed is told of each real connection whose end begins.
+	Closed func(CloseInfo)
+	// TaskDone is told of each task that has ended, if it has used the Connector.
+	TaskDone func(TaskInfo)
+}
+
+// DialInfo describes a dial.
+type DialInfo struct {
+	Host     string        // the server, where the DSN names several; else empty
+	Duration time.Duration // with everything until the connection can be used
+	Err      error         // nil: it has succeeded
+}
+
+// AcquireInfo describes how a statement got a connection.
+type AcquireInfo struct {
+	Wait  time.Duration // 0: a connection was idle
+	Label string        // see Label
+	Task  string        // the name of its task, as in errors; empty: none
+	Err   error         // nil: it got one
+}
+
+// ReleaseInfo describes the time for which somebody had a connection.
+type ReleaseInfo struct {
+	// Held is how long, IdlePinned for how much of that time no statement was running.
+	// They are exact where Timed is true: see Histogram. Otherwise they are multiples of
+	// 10 ms.
+	Held, IdlePinned time.Duration
+	Timed            bool
+	Pin              Pin    // the strongest reason for which it was held
+	Statements       uint64 // so many operations were run
+	Label            string // see Label
+	Task             string // the name of its task, as in errors; empty: none
+	Host             string // the server, where the DSN names several; else empty
+}
+
+// ResetInfo describes how a connection was made ready for the next borrower.
+type ResetInfo struct {
+	Duration   time.Duration
+	RolledBack bool  // a transaction was open, and was rolled back
+	Cleaned    bool  // the session was brought back to its state at connect
+	Err        error // why the connection is closed instead; nil: it is not
+}
+
+// CloseInfo describes the end of a real connection.
+type CloseInfo struct {
+	Reason CloseReason
+	Age    time.Duration
+	Host   string // the server, where the DSN names several; else empty
+}
+
+// CloseReason says why a real connection is closed. It is a text for people, and a label
+// for metrics.
+type CloseReason string
+
+// The reasons. The first ones are the pool's, those from CloseLost on are found when a
+// borrower gives a connection back.
+const (
+	CloseLifetime    CloseReason = "lifetime"     // older than Config.MaxConnLifetime
+	CloseIdleTime    CloseReason = "idle_time"    // idle for longer than Config.MaxConnIdleTime
+	CloseCheckFailed CloseReason = "check_failed" // a health check has failed
+	CloseFoundDead   CloseReason = "found_dead"   // found dead when a statement was to get it
+	CloseFlushed     CloseReason = "flushed"      // Connector.Flush, a failover, a new credential
+	CloseShutdown    CloseReason = "shutdown"     // Connector.Close
+
+	CloseLost        CloseReason = "lost"         // the connection broke while it was used, or its state is in doubt
+	CloseUncleanable CloseReason = "uncleanable"  // its session cannot be cleaned in place
+	CloseResetFailed CloseReason = "reset_failed" // rolling back or cleaning has failed, or took too long
+	CloseWrongRole   CloseReason = "wrong_role"   // its server is not what the DSN asks for any more
+)
+
+// TaskInfo describes a task that has ended.
+type TaskInfo struct {
+	Name       string // as in errors
+	Label      string // see Label
+	Implicit   bool   // of WithTaskKey or httptask.Separate
+	Duration   time.Duration
+	RolledBack bool // a transaction was open, and was rolled back
+}

@@ -1,0 +1,174 @@
+package pooldriver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/pooldriver/pooldriver/internal/task"
+	"github.com/pooldriver/pooldriver/internal/usage"
+	"github.com/pooldriver/pooldriver/pool"
+)
+
+// How Config.Observer is told. Its functions are the program's: none is called under a
+// lock, and a connection is in nobody's hands while one runs, or is guarded.
+
+// closeReasons are all reasons, those of the pool under its number.
+var closeReasons = [...]CloseReason{
+	pool.ReasonLifetime:      CloseLifetime,
+	pool.ReasonIdleTime:      CloseIdleTime,
+	pool.ReasonCheckFailed:   CloseCheckFailed,
+	pool.ReasonBeforeAcquire: CloseFoundDead,
+	pool.ReasonBeforeRelease: CloseResetFailed, // we have no such hook
+	pool.ReasonDiscarded:     CloseLost,
+	pool.ReasonFlushed:       CloseFlushed,
+	pool.ReasonResized:       "resized",
+	pool.ReasonClosed:        CloseShutdown,
+	pool.ReasonClosed + 1:    CloseUncleanable,
+	pool.ReasonClosed + 2:    CloseWrongRole,
+}
+
+// observe calls a function of the observer. Its panic is logged, and goes no further.
+func (c *core) observe(function string, call func(*Observer)) {
+	defer func() {
+		if p := recover(); p != nil {
+			c.log.Error("pooldriver: a function of Config.Observer panicked", "target", c.template.Target(), "function", function, "panic", fmt.Sprintf("%T", p))
+		}
+	}()
+	call(c.config.Observer)
+}
+
+// since is the time since begun, which is one of the meters' clock.
+func (c *core) since(begun int64) time.Duration {
+	return time.Duration(c.usage.Clock.Fine() - begun)
+}
+
+// tellDial counts a dial that has ended, and tells of it. r is nil where it has failed.
+func (c *core) tellDial(r *realConn, err error, begun int64) {
+	took := c.since(begun)
+	c.stats.connect.Record(took, 1)
+	if o := c.config.Observer; o == nil || o.DialDone == nil {
+		return
+	}
+	info := DialInfo{Duration: took, Err: err}
+	if r != nil {
+		info.Host, _ = location(r.Server())
+	}
+	c.observe("DialDone", func(o *Observer) { o.DialDone(info) })
+}
+
+// tellAcquired tells of a connection that was taken from the pool. If the observer ends
+// the goroutine, the connection goes back.
+func (b *binding) tellAcquired(ctx context.Context, c *checkout, lease pool.Lease[*realConn]) {
+	if b.connector.config.Observer.AcquireDone == nil {
+		return
+	}
+	returned := false
+	defer func() {
+		if !returned {
+			mustEnd(lease.Release())
+		}
+	}()
+	info := AcquireInfo{Wait: lease.Waited(), Label: textOf(c.label), Task: nameOf(b.task)}
+	b.connector.observe("AcquireDone", func(o *Observer) { o.AcquireDone(ctx, info) })
+	returned = true
+}
+
+// tellNotAcquired counts an attempt that has got no connection, and tells of it.
+func (c *core) tellNotAcquired(ctx context.Context, label *string, t *task.Task, err error) {
+	var waited time.Duration
+	if a, ok := errors.AsType[*pool.AcquireError](err); ok && a.Waited > 0 {
+		waited = a.Waited
+		c.stats.wait.Record(waited, 1)
+	}
+	if o := c.config.Observer; o == nil || o.AcquireDone == nil {
+		return
+	}
+	info := AcquireInfo{Wait: waited, Label: textOf(label), Task: nameOf(t), Err: err}
+	c.observe("AcquireDone", func(o *Observer) { o.AcquireDone(ctx, info) })
+}
+
+// release is a use of a connection that has ended, and of which the observer is told when
+// the connection is on its way: it may want it.
+type release struct {
+	use  usage.Use
+	host string
+	task *task.Task // nil: none
+}
+
+// tellsReleases reports whether the observer is told of releases.
+func (c *core) tellsReleases() bool {
+	o := c.config.Observer
+	return o != nil && o.ReleaseDone != nil
+}
+
+// releaseOf returns the last use of r, which t has had, if that is a task. It is called
+// before r goes back.
+func (r *realConn) releaseOf(t *task.Task) release {
+	host, _ := location(r.Server())
+	return release{use: r.meter.Used(), host: host, task: t}
+}
+
+func (c *core) tellReleased(r release) {
+	info := ReleaseInfo{
+		Held: r.use.Held, IdlePinned: r.use.Idle, Timed: r.use.Timed > 0,
+		Pin: pinOfUsage[r.use.Pin], Statements: r.use.Operations,
+		Label: textOf(r.use.Label), Task: nameOf(r.task), Host: r.host,
+	}
+	c.observe("ReleaseDone", func(o *Observer) { o.ReleaseDone(info) })
+}
+
+// tellReset has log tell of a reset when the connection is on its way.
+func (c *core) tellReset(log *restoreLog, done reset, begun int64) {
+	if o := c.config.Observer; o == nil || o.ResetDone == nil {
+		return
+	}
+	info := ResetInfo{Duration: c.since(begun), RolledBack: done.rolledBack, Cleaned: done.cleaned, Err: done.err}
+	log.add(func() { c.observe("ResetDone", func(o *Observer) { o.ResetDone(info) }) })
+}
+
+// destroying counts a connection whose end begins, and tells of it. It is the pool's hook.
+func (c *core) destroying(r *realConn, reason pool.Reason) {
+	why := closeReasons[reason]
+	if r.discarded != "" {
+		why = r.discarded
+	}
+	c.stats.closed[slices.Index(closeReasons[:], why)].Add(1)
+	if o := c.config.Observer; o == nil || o.Closed == nil {
+		return
+	}
+	info := CloseInfo{Reason: why, Age: c.since(r.born)}
+	info.Host, _ = location(r.Server())
+	c.observe("Closed", func(o *Observer) { o.Closed(info) })
+}
+
+// tellTaskDone tells of the end of the binding's task.
+func (b *binding) tellTaskDone() {
+	c := b.connector
+	if o := c.config.Observer; o == nil || o.TaskDone == nil {
+		return
+	}
+	info := TaskInfo{
+		Name: b.task.Name(), Label: b.task.Label(), Implicit: b.task.Implicit(),
+		Duration: time.Since(b.task.Begun()), RolledBack: b.rolledBack.Load(),
+	}
+	c.observe("TaskDone", func(o *Observer) { o.TaskDone(info) })
+}
+
+// textOf is a label's text.
+func textOf(label *string) string {
+	if label == nil {
+		return ""
+	}
+	return *label
+}
+
+// nameOf is a task's name; t may be nil.
+func nameOf(t *task.Task) string {
+	if t == nil {
+		return ""
+	}
+	return t.Name()
+}

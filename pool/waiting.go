@@ -1,0 +1,92 @@
+package pool
+
+import "time"
+
+// Waiting is an acquirer in the queue.
+type Waiting struct {
+	Who   any       // AcquireAs was given it; nil: it was not
+	Since time.Time // when it began to wait
+	// Until is when it ends without a resource, by its context or by AcquireTimeout; zero:
+	// it does not.
+	Until time.Time
+}
+
+const (
+	// lookAtOnce is how many waiters Waiting looks at without a pause. Each may be a miss
+	// of the processor's caches.
+	lookAtOnce = 200
+	// mostLooks bounds Waiting where those whom it has just seen keep leaving the queue.
+	mostLooks = 10_000
+)
+
+// Waiting returns the acquirers in the queue, in their order. It looks at some hundred of
+// them at a time, and lets others have the lock in between. So of those who come or leave
+// meanwhile some may be missing.
+func (p *Pool[T]) Waiting() (all []Waiting) {
+	var part [lookAtOnce]glance
+	var c cursor[T]
+	for range mostLooks {
+		n, more := p.lookAtQueue(part[:], &c)
+		for _, g := range part[:n] {
+			all = append(all, p.waiting(g))
+		}
+		if !more {
+			break
+		}
+	}
+	return all
+}
+
+// glance is what is copied of a waiter under the lock.
+type glance struct {
+	who          any
+	start, until int64
+}
+
+// cursor is how far Waiting has come: to the waiter at, which had this seq then, and in
+// the order of arrival to seen. A waiter may have left the queue since, and may even be in
+// it again.
+type cursor[T any] struct {
+	at        *waiter[T]
+	seq, seen uint64
+}
+
+// lookAtQueue copies waiters into part. If the one that the last look ended at has left
+// the queue, this one begins at the head, and passes over those that were copied.
+func (p *Pool[T]) lookAtQueue(part []glance, c *cursor[T]) (n int, more bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	w := p.queue.head
+	if c.at != nil && c.at.state == stateQueued && c.at.seq == c.seq {
+		w = c.at.next
+	}
+	for range part {
+		if w == nil {
+			return n, false
+		}
+		if w.seq > c.seen {
+			part[n] = glance{w.who, w.start.Load(), w.until.Load()}
+			n++
+			c.seen = w.seq
+		}
+		c.at, c.seq = w, w.seq
+		w = w.next
+	}
+	return n, true
+}
+
+func (p *Pool[T]) waiting(g glance) Waiting {
+	if g.start == 0 {
+		g.start = p.since() // it is about to look at the clock
+	}
+	if d := p.cfg.AcquireTimeout; d > 0 {
+		if end := later(g.start, d); g.until == 0 || end < g.until {
+			g.until = end
+		}
+	}
+	w := Waiting{Who: g.who, Since: p.base.Add(time.Duration(g.start))}
+	if g.until != 0 {
+		w.Until = p.base.Add(time.Duration(g.until))
+	}
+	return w
+}
