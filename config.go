@@ -138,9 +138,9 @@ type Config struct {
 	// its first use, and again after every cleaning, because what it set is
 	// gone then. A dial ends with ConnectTimeout also where AfterConnect does not
 	// return: its connection is closed when it does, and is one of Stats.Orphans.
-	// conn is the driver's own; over ODBC, ours around it; a library's where Wrap was
-	// given the library's connector. ctx ends with ConnectTimeout or
-	// CleanTimeout. It must not keep the connection,
+	// conn is the driver's own; over ODBC, and on a SQLite database in memory, ours
+	// around it; a library's where Wrap was given the library's connector. ctx ends with
+	// ConnectTimeout or CleanTimeout. It must not keep the connection,
 	// leave a transaction open or switch autocommit off. An error closes the
 	// connection. It is not called by two goroutines for one connection, but
 	// may be for several at once.

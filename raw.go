@@ -11,7 +11,8 @@ import (
 // driver can do: COPY and LISTEN with pgx, backups with SQLite. (conn.Raw gives
 // the virtual connection, on which a type assertion to the driver's type
 // fails: docs/migrating.md.) It finds the connection also beneath a wrapper such as
-// otelsql: docs/wrappers.md.
+// otelsql: docs/wrappers.md. On a SQLite database in memory fn gets a connection of ours
+// around the driver's, with the same methods.
 //
 //	err := pooldriver.Raw(ctx, conn, func(dc driver.Conn) error {
 //		pg := dc.(*stdlib.Conn).Conn()

@@ -14,6 +14,8 @@ type source struct {
 	name   string // what the driver is given
 	path   string // the file, for people; empty for a database in memory
 	memory bool   // the database dies with its last connection
+	// vfs opens the files that statements name, if it is not the database's own.
+	vfs    string
 	params []dialects.Param
 }
 
@@ -58,7 +60,7 @@ func parse(dsn string) (source, error) {
 		return source{}, errors.New("the file's name has one of & ; , with a = behind it, which is refused for it may be a parameter such as a key; parameters follow a ? and are parted by &")
 	}
 	if m, ok := memoryName(path, q, isURI || prefixed); ok {
-		return source{name: m, memory: true, params: q.pool}, nil
+		return source{name: m, memory: true, vfs: q.fileVFS(), params: q.pool}, nil
 	}
 	if prefixed && !isURI && q.has(uriParameters...) {
 		name = fileURI(name)

@@ -19,8 +19,9 @@ import (
 //     the busy timeout and gets SQLITE_BUSY.
 //
 // So memdb it is. It has a price: at most 1 GiB (SQLITE_CONFIG_MEMDB_MAXSIZE,
-// which the driver does not let through), and a reader that meets a writer's
-// commit waits. cache=shared with a name asks for a database that others in the
+// which the driver does not let through), a reader that meets a writer's
+// commit waits, and names of files in statements need care; see files.go.
+// cache=shared with a name asks for a database that others in the
 // process open by the same name; it becomes memdb with that name. Only a
 // connection that was opened past this package no longer meets it.
 

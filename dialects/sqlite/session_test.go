@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"runtime"
 	"sync"
 	"testing"
 
@@ -142,25 +141,6 @@ func TestConnectionsOfADatabaseInMemoryWriteAndReadAtOnce(t *testing.T) {
 }
 
 // The shared cache would wait here without end, and without hearing a context.
-// TestAFileBesideADatabaseInMemoryIsNamedWithItsVFS: without one, SQLite opens a name by
-// the VFS of the connection's first database, which is memdb.
-func TestAFileBesideADatabaseInMemoryIsNamedWithItsVFS(t *testing.T) {
-	vfs := "?vfs=unix"
-	if runtime.GOOS == "windows" {
-		vfs = "?vfs=win32"
-	}
-	s := dial(t, parseDSN(t, ":memory:"))
-	exec(t, s, "create table t as select 7 as a")
-	attached, into, lost := filepath.Join(t.TempDir(), "a.db"), filepath.Join(t.TempDir(), "b.db"), filepath.Join(t.TempDir(), "c.db")
-	exec(t, s, "attach '"+fileURI(attached)+vfs+"' as disk; create table disk.t as select a from main.t; detach disk")
-	exec(t, s, "vacuum into '"+fileURI(into)+vfs+"'")
-	for _, file := range []string{attached, into} {
-		require.EqualValues(t, 7, value(t, dial(t, parseDSN(t, "sqlite:"+file)), "select a from t"))
-	}
-	exec(t, s, "vacuum into '"+lost+"'")
-	require.NoFileExists(t, lost, "if it does, docs/transparency.md need not warn any more")
-}
-
 func TestAWriteUnderAnotherConnectionsOpenRowsIsBusyRatherThanStuck(t *testing.T) {
 	tmpl := parseDSN(t, ":memory:?_busy_timeout=1")
 	reader, writer := dial(t, tmpl), dial(t, tmpl)
@@ -388,4 +368,18 @@ func BenchmarkTxStatus(b *testing.B) {
 			b.Fatal("a transaction is open")
 		}
 	}
+}
+
+// TestAConnectionThatLacksAMethodIsRefused: names of files would go unseen otherwise.
+func TestAConnectionThatLacksAMethodIsRefused(t *testing.T) {
+	bare, err := registeredDriver().Open(":memory:")
+	require.NoError(t, err)
+	_, err = withFilesBy("unix", struct{ driver.Conn }{bare})
+	require.ErrorContains(t, err, "lacks a method")
+	require.False(t, bare.(driver.Validator).IsValid(), "it is not closed")
+}
+
+func TestAStatementThatNamesNoFileIsNotCopied(t *testing.T) {
+	const query = "select a from t where b = ?"
+	require.Zero(t, testing.AllocsPerRun(10, func() { filesBy("unix", query) }))
 }

@@ -72,6 +72,11 @@ func (t *template) Dial(ctx context.Context, cred *dialects.Credential) (dialect
 	if err != nil {
 		return nil, err
 	}
+	if t.vfs != "" {
+		if conn, err = withFilesBy(t.vfs, conn); err != nil {
+			return nil, err
+		}
+	}
 	return newSession(conn, t.Target()), nil
 }
 
