@@ -7,6 +7,7 @@ package browser
 import (
 	"context"
 	"database/sql"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -33,7 +34,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(testbed.Run(m)) }
 
-// stage is a service with a pool of four connections, and its page.
+// stage is a service with a pool, and its page.
 type stage struct {
 	account   testbed.Account
 	connector *pooldriver.Connector
@@ -42,9 +43,9 @@ type stage struct {
 	inspector *inspect.Inspector
 }
 
-func newStage(t *testing.T, parameters ...string) *stage {
+func newStage(t *testing.T, conns int, parameters ...string) *stage {
 	s := &stage{account: testbed.Shared(t, testbed.Postgres).NewAccount(t)}
-	s.connector = pooldriver.New(s.account.URL(append([]string{"pool_max_conns=4"}, parameters...)...))
+	s.connector = pooldriver.New(s.account.URL(append(parameters, fmt.Sprintf("pool_max_conns=%d", conns))...))
 	s.db = sql.OpenDB(s.connector)
 	t.Cleanup(func() { _ = s.db.Close() })
 	s.inspector = inspect.Handler(s.connector)
@@ -177,4 +178,3 @@ func (b *tab) picture(t *testing.T, name string, width, height int64, dark bool)
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name+".png"), png, 0o600))
 	}
 }
-
