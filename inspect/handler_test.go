@@ -72,7 +72,7 @@ func TestOnlyThisMachineIsAnswered(t *testing.T) {
 				continue
 			}
 			require.Equal(t, http.StatusForbidden, w.Code, "%+v", tc)
-			require.NotContains(t, w.Body.String(), c.String())
+			require.NotContains(t, w.Body.String(), c.Target())
 		}
 	}
 }
@@ -142,7 +142,7 @@ func TestJSONIsTheSnapshot(t *testing.T) {
 	var s inspect.Snapshot
 	require.NoError(t, json.Unmarshal(w.Body.Bytes(), &s))
 	require.Len(t, s.Pools, 2)
-	require.Equal(t, c.String(), s.Pools[1].Name)
+	require.Equal(t, c.Target(), s.Pools[1].Name)
 	require.Equal(t, 1, s.Pools[0].Stats.Pool.Lent)
 	require.Len(t, s.Pools[0].Holders, 1)
 	require.Equal(t, "report", s.Pools[0].Holders[0].Label)

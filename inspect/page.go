@@ -25,10 +25,10 @@ var (
 	script = asset("page.js")
 
 	page = template.Must(template.New("page.html").Funcs(template.FuncMap{
-		"brief":  brief,
+		"brief":  Brief,
 		"site":   site,
-		"left":   func(t time.Time) string { return brief(time.Until(t)) },
-		"since":  func(t time.Time) string { return brief(time.Since(t)) },
+		"left":   func(t time.Time) string { return Brief(time.Until(t)) },
+		"since":  func(t time.Time) string { return Brief(time.Since(t)) },
 		"conns":  conns,
 		"frames": func(f pooldriver.Frame) string { return f.Func + "\n\t" + f.File + ":" + strconv.Itoa(f.Line) },
 		"dec":    func(n uint64) string { return strconv.FormatUint(n, 10) },
@@ -107,7 +107,7 @@ func writePage(w http.ResponseWriter, s Snapshot) {
 func viewOf(number int, p Pool) view {
 	// What holds a connection without using it comes first: it is what people look for.
 	slices.SortStableFunc(p.Holders, func(a, b pooldriver.Holder) int { return cmp.Compare(b.Idle, a.Idle) })
-	v := view{Pool: p, Number: number, Verdict: judge(p)}
+	v := view{Pool: p, Number: number, Verdict: Judge(p)}
 	if len(p.Waiters) > 0 {
 		v.Longest = time.Since(p.Waiters[0].Since)
 	}
@@ -183,8 +183,8 @@ func hostsOf(holders []pooldriver.Holder) (hosts []host) {
 	return hosts
 }
 
-// brief prints a duration with three digits at most.
-func brief(d time.Duration) string {
+// Brief prints a duration with three digits at most.
+func Brief(d time.Duration) string {
 	for _, unit := range []time.Duration{time.Hour, time.Minute, time.Second, time.Millisecond, time.Microsecond} {
 		if d >= unit {
 			if unit >= time.Minute {

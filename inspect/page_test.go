@@ -92,6 +92,6 @@ func TestBrief(t *testing.T) {
 		61 * time.Second:                "1m1s",
 		90*time.Minute + 29*time.Second: "1h30m0s",
 	} {
-		require.Equal(t, want, brief(d))
+		require.Equal(t, want, Brief(d))
 	}
 }

@@ -3,6 +3,7 @@ package inspect
 import (
 	"encoding/json"
 	"io"
+	"slices"
 	"sync"
 	"time"
 
@@ -21,8 +22,9 @@ type Snapshot struct {
 
 // Pool is one Connector.
 type Pool struct {
-	Name  string // as its String says: the target and the settings, without secrets
-	Stats pooldriver.Stats
+	Name     string               // its Target
+	Settings []pooldriver.Setting // those that are not the default
+	Stats    pooldriver.Stats
 	// Recent is what has happened since the time before.
 	Recent Recent
 	// The lists have at most 1000 entries each.
@@ -82,7 +84,8 @@ const (
 func (w *watched) look(now time.Time) Pool {
 	c := w.connector
 	p := Pool{
-		Name:      c.String(),
+		Name:      c.Target(),
+		Settings:  slices.DeleteFunc(c.Settings(), func(s pooldriver.Setting) bool { return s.Value == s.Default }),
 		Stats:     c.Stats(),
 		Holders:   atMost(maxRows, c.Holders()),
 		Waiters:   atMost(maxRows, c.Waiters()),

@@ -16,8 +16,8 @@ type Verdict struct {
 // shortWait is a wait that nobody has to look into.
 const shortWait = 100 * time.Millisecond
 
-// judge is a pure function of what the pool looks like.
-func judge(p Pool) Verdict {
+// Judge is a pure function of what the pool looks like.
+func Judge(p Pool) Verdict {
 	s := p.Stats.Pool
 	unused := 0 // held, and no statement runs
 	for _, h := range p.Holders {
@@ -36,7 +36,7 @@ func judge(p Pool) Verdict {
 	case s.Waiting > 0:
 		return Verdict{"busy", fmt.Sprintf("%s. %s, and most of them run statements: the database is slow, or the pool is small.", waiting(s.Waiting), use)}
 	case p.Recent.Acquired > 0 && p.Recent.WaitP99 > shortWait:
-		return Verdict{"busy", fmt.Sprintf("Nobody waits now, but one statement of 100 has waited up to %s. %s.", brief(p.Recent.WaitP99), use)}
+		return Verdict{"busy", fmt.Sprintf("Nobody waits now, but one statement of 100 has waited up to %s. %s.", Brief(p.Recent.WaitP99), use)}
 	}
 	return Verdict{"calm", fmt.Sprintf("The pool is not the problem: %s, and nobody waits.", use)}
 }

@@ -34,7 +34,7 @@ func TestTheVerdictSaysWhetherThePoolIsTheProblem(t *testing.T) {
 			"The pool is not the problem: 1 of 4 connections are in use, and nobody waits."},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			require.Equal(t, Verdict{tc.level, tc.sentence}, judge(tc.pool))
+			require.Equal(t, Verdict{tc.level, tc.sentence}, Judge(tc.pool))
 		})
 	}
 }
