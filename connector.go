@@ -276,6 +276,15 @@ func (c *Connector) Target() string {
 	return c.template.Target()
 }
 
+// Hosts returns the servers of the DSN, in its order, where the dialect knows them:
+// PostgreSQL and MySQL.
+func (c *Connector) Hosts() []string {
+	if l, ok := c.template.(dialects.HostLister); ok {
+		return l.Hosts()
+	}
+	return nil
+}
+
 // Settings returns all settings in the order of docs/settings.md, with their defaults.
 func (c *Connector) Settings() []Setting { return c.config.settings() }
 

@@ -42,6 +42,9 @@ func (e *explain) Run(w io.Writer) error {
 func describe(w io.Writer, c *pooldriver.Connector) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(t, "connects to\t%s\n", c.Target())
+	for i, host := range c.Hosts() {
+		fmt.Fprintf(t, "server %d\t%s\n", i+1, host)
+	}
 	fmt.Fprintf(t, "driver\t%T\n\n", c.Driver())
 	for _, set := range []bool{true, false} {
 		title := "set in the DSN"

@@ -119,5 +119,8 @@ func clip(text string, width int) string {
 	if utf8.RuneCountInString(text) <= width {
 		return text
 	}
-	return string([]rune(text)[:max(0, width-1)]) + "…"
+	if width < 1 {
+		return ""
+	}
+	return string([]rune(text)[:width-1]) + "…"
 }
