@@ -7,7 +7,8 @@
 # make test-long  every seed and round of the random tests
 # make bench      the comparison with other pools
 #
-# What needs unixODBC (dialects/odbc) is checked and tested where its headers are.
+# What needs unixODBC (dialects/odbc) is checked and tested where its headers are, what
+# needs a browser and tmux where they are.
 #
 # Tools are installed into .tools/ by the Go toolchain, at the versions below.
 # The race detector needs cgo and a C compiler.
@@ -32,6 +33,9 @@ ODBC := $(shell printf '\#include <sqlext.h>\n\#include <odbcinst.h>\n' | cc -E 
 	odbcinst -q -d 2> /dev/null | grep -cE 'SQLite3|PostgreSQL Unicode|MariaDB Unicode' | grep -x 3)
 TAGS := $(if $(ODBC),-tags odbc)
 
+# Where a browser and a terminal can be had for the tests of the inspector.
+SCREENS := $(and $(shell command -v chromium || command -v chromium-browser || command -v google-chrome),$(shell command -v tmux))
+
 # The newest Go that we support. Its database/sql has interfaces that that of the Go in
 # go.mod does not have.
 GO_NEXT ?= go1.27.0
@@ -40,10 +44,10 @@ ON_NEXT  = GOTOOLCHAIN=$(GO_NEXT) $(GO)
 TEST_TIMEOUT      ?= 40m
 TEST_LONG_TIMEOUT ?= 90m
 
-# The integration tests but those that "make test-failover" runs, and those over
-# mattn/go-sqlite3: SQLite in C, which compiles in seconds without optimisation and in
-# minutes with it.
-ONE_SERVER = $$($(GO) -C integration list ./... | grep -vE '/(failover|mattn)')
+# The integration tests but those that "make test-failover" runs, those that need a
+# browser and a terminal, and those over mattn/go-sqlite3: SQLite in C, which compiles in
+# seconds without optimisation and in minutes with it.
+ONE_SERVER = $$($(GO) -C integration list ./... | grep -vE '/(failover|mattn|browser)')
 MATTN      = CGO_CFLAGS=-O0 $(GO) -C integration test -race
 
 .PHONY: test test-next test-unit test-integration test-failover test-long check fmt format-check vet \
@@ -73,6 +77,7 @@ test-unit:
 test-integration: images
 	$(GO) -C integration test $(TAGS) -race -timeout $(TEST_TIMEOUT) $(ONE_SERVER)
 	$(MATTN) -timeout $(TEST_TIMEOUT) ./mattn
+	$(if $(SCREENS),$(GO) -C integration test -timeout $(TEST_TIMEOUT) ./browser,@echo "NOT RUN: the inspector in a browser and in a terminal. It needs chromium and tmux." >&2)
 
 # Not beside the others: it measures how soon a service is back.
 test-failover: images

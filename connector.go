@@ -267,6 +267,27 @@ func (c *Connector) Close() error {
 	return nil
 }
 
+// Target says where connections go: dialect, user, hosts and database, never a secret. It
+// is empty where New found a mistake.
+func (c *Connector) Target() string {
+	if c.template == nil {
+		return ""
+	}
+	return c.template.Target()
+}
+
+// Hosts returns the servers of the DSN, in its order, where the dialect knows them:
+// PostgreSQL and MySQL.
+func (c *Connector) Hosts() []string {
+	if l, ok := c.template.(dialects.HostLister); ok {
+		return l.Hosts()
+	}
+	return nil
+}
+
+// Settings returns all settings in the order of docs/settings.md, with their defaults.
+func (c *Connector) Settings() []Setting { return c.config.settings() }
+
 // String says what the connector pools, without secrets.
 func (c *Connector) String() string {
 	if c.err != nil {

@@ -38,6 +38,23 @@ var options = optiontable.Table[Config]{
 	optiontable.Duration("pool_breaker_cooldown", "10s", 1, "how long an open breaker waits before it lets one dial try", func(c *Config) *time.Duration { return &c.BreakerCooldown }),
 }
 
+// Setting is a setting of a Connector, under the name that its parameter has in a DSN.
+type Setting struct {
+	Name    string
+	Value   string // as a DSN writes it
+	Default string // likewise
+	Meaning string // a sentence without a capital letter and a full stop
+}
+
+// settings lists what c says of the table's options.
+func (c *Config) settings() []Setting {
+	list := make([]Setting, len(options))
+	for i, o := range options {
+		list[i] = Setting{Name: o.Name, Value: o.Get(c), Default: o.Default, Meaning: o.Doc}
+	}
+	return list
+}
+
 // lifetime is a duration that is 0 or at least a second.
 func lifetime() optiontable.Option[Config] {
 	const least = time.Second

@@ -129,3 +129,16 @@ func short(value string) string {
 	}
 	return value
 }
+
+func TestSettingsListTheTable(t *testing.T) {
+	c := New("sqlite::memory:?pool_max_conns=3", func(c *Config) { c.AcquireTimeout = time.Second })
+	changed := map[string]string{}
+	for _, s := range c.Settings() {
+		require.NotEmpty(t, s.Meaning, s.Name)
+		if s.Value != s.Default {
+			changed[s.Name] = s.Value
+		}
+	}
+	require.Len(t, c.Settings(), len(options))
+	require.Equal(t, map[string]string{"pool_max_conns": "3", "pool_acquire_timeout": "1s"}, changed)
+}

@@ -97,6 +97,13 @@ type OwnDialect interface {
 	Dialect() Dialect
 }
 
+// A HostLister is a Template that knows the servers of its DSN. Hosts returns them in the
+// DSN's order, as Hosted names them; it holds no secret.
+type HostLister interface {
+	Template
+	Hosts() []string
+}
+
 // A Detecting dialect learns from its first connection which database it serves. Until
 // Detected is true, Effect returns what the statement may do on any database. Such an
 // answer must not be cached.

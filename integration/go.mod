@@ -21,6 +21,9 @@ require github.com/mattn/go-sqlite3 v1.14.22
 
 require (
 	github.com/XSAM/otelsql v0.44.0
+	github.com/chromedp/cdproto v0.159.0
+	github.com/chromedp/chromedp v0.23.0
+	github.com/google/pprof v0.0.0-20261105003125-4bf881d7fb0b
 	github.com/jmoiron/sqlx v1.4.0
 	github.com/ngrok/sqlmw v0.0.0-20220520173518-97c9c04efc79
 	github.com/qustavo/sqlhooks/v2 v2.1.0
@@ -28,7 +31,10 @@ require (
 	gorm.io/driver/sqlite v1.6.0
 )
 
-require go.opentelemetry.io/otel/log v1.47.0 // indirect
+require (
+	github.com/go-json-experiment/json v0.0.0-20260213210345-44df1a37e875 // indirect
+	go.opentelemetry.io/otel/log v1.47.0 // indirect
+)
 
 require (
 	github.com/alexbrainman/odbc v0.0.0-20250601004241-49e6b2bc0cf0

@@ -28,7 +28,7 @@ type template struct {
 	logins logins
 }
 
-var _ dialects.Template = (*template)(nil)
+var _ dialects.HostLister = (*template)(nil)
 
 func parse(dsn string) (*template, error) {
 	at, err := take(dsn)
@@ -66,6 +66,9 @@ func target(at parts) string {
 	}
 	return s
 }
+
+// Hosts are the servers of the DSN.
+func (t *template) Hosts() []string { return t.list.Names() }
 
 func (t *template) Driver() driver.Driver { return &mysql.MySQLDriver{} }
 

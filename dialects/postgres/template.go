@@ -32,7 +32,7 @@ type template struct {
 	role      hosts.Role
 }
 
-var _ dialects.Template = (*template)(nil)
+var _ dialects.HostLister = (*template)(nil)
 
 // traits of pgx, with its reasons in dialects.Traits. Byte slices come from
 // bytea, json, jsonb and xml, in both formats scanned into memory made for each
@@ -57,6 +57,9 @@ func targetOf(config *pgx.ConnConfig, user string) string {
 	}
 	return s
 }
+
+// Hosts are the servers of the DSN.
+func (t *template) Hosts() []string { return t.list.Names() }
 
 func (t *template) Driver() driver.Driver { return stdlib.GetDefaultDriver() }
 

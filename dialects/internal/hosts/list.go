@@ -13,6 +13,7 @@ package hosts
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 )
@@ -58,6 +59,9 @@ func New(names ...string) *List {
 
 // Len counts the servers.
 func (l *List) Len() int { return len(l.names) }
+
+// Names are the servers in the DSN's order.
+func (l *List) Names() []string { return slices.Clone(l.names) }
 
 // choice is a server to try next.
 type choice struct {

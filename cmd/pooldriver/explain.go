@@ -1,0 +1,74 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/pooldriver/pooldriver"
+)
+
+// explain says what a DSN means.
+type explain struct {
+	DSN string `arg:"" optional:"" env:"POOLDRIVER_DSN" help:"The DSN. Other users of the machine can read a command line: without the argument it is taken from POOLDRIVER_DSN, and - reads it from the standard input."`
+}
+
+// Run prints the target and the settings.
+func (e *explain) Run(w io.Writer) error {
+	dsn := e.DSN
+	if dsn == "-" {
+		text, err := io.ReadAll(os.Stdin)
+		if err != nil {
+			return fmt.Errorf("reading the DSN: %w", err)
+		}
+		dsn = strings.TrimSpace(string(text))
+	}
+	if dsn == "" {
+		return errors.New("no DSN: give it as the argument, in POOLDRIVER_DSN, or on the standard input with -")
+	}
+	c := pooldriver.New(dsn)
+	if c.Target() == "" {
+		_, err := c.Connect(nil) //nolint:staticcheck // it opens nothing, and says what New found
+		return err
+	}
+	defer func() { _ = c.Close() }()
+	return describe(w, c)
+}
+
+// describe prints what c was told, and what it was not told.
+func describe(w io.Writer, c *pooldriver.Connector) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(t, "connects to\t%s\n", c.Target())
+	for i, host := range c.Hosts() {
+		fmt.Fprintf(t, "server %d\t%s\n", i+1, host)
+	}
+	fmt.Fprintf(t, "driver\t%T\n\n", c.Driver())
+	for _, set := range []bool{true, false} {
+		title := "set in the DSN"
+		if !set {
+			title = "defaults"
+		}
+		first := true
+		for _, s := range c.Settings() {
+			if (s.Value != s.Default) != set {
+				continue
+			}
+			if first {
+				fmt.Fprintf(t, "%s:\n", title)
+				first = false
+			}
+			value := s.Value
+			if set {
+				value += " (default " + s.Default + ")"
+			}
+			fmt.Fprintf(t, "  %s\t%s\t%s\n", s.Name, value, s.Meaning)
+		}
+		if !first {
+			fmt.Fprintln(t)
+		}
+	}
+	return t.Flush()
+}

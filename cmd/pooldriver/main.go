@@ -1,0 +1,31 @@
+// Command pooldriver looks at connection pools from a terminal.
+//
+//	pooldriver top http://localhost:6060/debug/pool   who holds connections, and who waits
+//	pooldriver explain 'postgres://…'                 what a DSN means, without its password
+package main
+
+import (
+	"io"
+	"os"
+
+	"github.com/alecthomas/kong"
+
+	_ "github.com/pooldriver/pooldriver/dialects/mysql"
+	_ "github.com/pooldriver/pooldriver/dialects/postgres"
+	_ "github.com/pooldriver/pooldriver/dialects/sqlite"
+)
+
+// cli is the command line.
+type cli struct {
+	Top     top     `cmd:"" help:"Show a pool's inspector in the terminal, again every second."`
+	Explain explain `cmd:"" help:"Say what a DSN means: servers, settings, defaults. It connects to nothing and prints no password."`
+}
+
+func main() {
+	var c cli
+	k := kong.Parse(&c,
+		kong.Name("pooldriver"),
+		kong.Description("Looks at connection pools of github.com/pooldriver/pooldriver."),
+		kong.BindTo(io.Writer(os.Stdout), (*io.Writer)(nil)))
+	k.FatalIfErrorf(k.Run())
+}

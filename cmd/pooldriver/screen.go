@@ -1,0 +1,126 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/pooldriver/pooldriver"
+	"github.com/pooldriver/pooldriver/inspect"
+)
+
+// endLine clears the rest of a line of the screen.
+const endLine = "\x1b[K\n"
+
+// render draws the pools for a terminal of that size. A height of 0 is for a paper that
+// does not end: nothing is left out, and nothing is cleared.
+func render(s inspect.Snapshot, width, height int) string {
+	var lines []string
+	for _, p := range s.Pools {
+		lines = append(lines, poolLines(p, s.At)...)
+	}
+	if len(s.Pools) == 0 {
+		lines = []string{"The program shows no pool: inspect.Handler was given no Connector."}
+	}
+	if height == 0 {
+		return strings.Join(lines, "\n") + "\n"
+	}
+	if len(lines) > height {
+		lines = append(lines[:height-1], fmt.Sprintf("… %d more lines in a higher terminal", len(lines)-height+1))
+	}
+	for i, line := range lines {
+		lines[i] = clip(line, width)
+	}
+	return strings.Join(lines, endLine) + "\x1b[K" // no new line: it would scroll
+}
+
+// poolLines is what a page says of one pool, the most telling first.
+func poolLines(p inspect.Pool, now time.Time) []string {
+	s := p.Stats.Pool
+	lines := []string{
+		p.Name,
+		inspect.Judge(p).Sentence,
+		fmt.Sprintf("in use %d of %d   idle %d   waiting %d   wait p99 %s   breaker %v   failed dials %d   timeouts %d",
+			s.Lent, s.Max, s.Idle, s.Waiting, wait(p.Recent), s.State, p.Stats.DialErrors, s.Timeouts),
+		bar(p),
+		"",
+	}
+	holders := slices.Clone(p.Holders)
+	slices.SortStableFunc(holders, func(a, b pooldriver.Holder) int { return cmp.Compare(b.Idle, a.Idle) })
+	if len(holders) > 0 {
+		lines = append(lines, fmt.Sprintf("%-16s %9s %9s %-12s %-8s %s", "HOLDS: LABEL", "IDLE", "HELD", "BECAUSE OF", "PROCESS", "TAKEN AT, STATEMENT"))
+	}
+	for _, h := range holders {
+		idle := "runs"
+		if !h.Running {
+			idle = inspect.Brief(h.Idle)
+		}
+		process := ""
+		if h.ProcessID != 0 {
+			process = fmt.Sprint(h.ProcessID)
+		}
+		lines = append(lines, fmt.Sprintf("%-16s %9s %9s %-12s %-8s %s", clip(cmp.Or(h.Label, h.Task, "-"), 16), idle,
+			inspect.Brief(now.Sub(h.Since)), clip(string(h.Pin), 12), process, strings.TrimSpace(place(h.TakenAt)+" "+h.Statement)))
+	}
+	if len(p.Waiters) > 0 {
+		lines = append(lines, "", fmt.Sprintf("%-16s %9s %9s %s", "WAITS: LABEL", "FOR", "GIVES UP", "TASK"))
+	}
+	for _, w := range p.Waiters {
+		left := "never"
+		if !w.Deadline.IsZero() {
+			left = inspect.Brief(w.Deadline.Sub(now))
+		}
+		lines = append(lines, fmt.Sprintf("%-16s %9s %9s %s", clip(cmp.Or(w.Label, "-"), 16), inspect.Brief(now.Sub(w.Since)), left, w.Task))
+	}
+	return append(lines, "")
+}
+
+func wait(r inspect.Recent) string {
+	if r.Over {
+		return "> " + inspect.Brief(r.WaitP99)
+	}
+	return inspect.Brief(r.WaitP99)
+}
+
+// barWidth is the most connections that are drawn one by one.
+const barWidth = 76
+
+// bar draws each connection: # runs a statement, ! is held and runs none, ~ is opened,
+// checked, cleaned or closed, - is idle, . is not open.
+func bar(p inspect.Pool) string {
+	s := p.Stats.Pool
+	if s.Max > barWidth {
+		return ""
+	}
+	running := 0
+	for _, h := range p.Holders {
+		if h.Running {
+			running++
+		}
+	}
+	b := strings.Repeat("#", running) + strings.Repeat("!", len(p.Holders)-running) +
+		strings.Repeat("~", max(0, s.Active-len(p.Holders))) + strings.Repeat("-", s.Idle)
+	return "[" + b + strings.Repeat(".", max(0, s.Max-len(b))) + "]  # runs  ! held, runs nothing  ~ opening, cleaning  - idle"
+}
+
+func place(stack []pooldriver.Frame) string {
+	if len(stack) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s:%d", path.Base(stack[0].File), stack[0].Line)
+}
+
+// clip cuts a text to a number of letters.
+func clip(text string, width int) string {
+	if utf8.RuneCountInString(text) <= width {
+		return text
+	}
+	if width < 1 {
+		return ""
+	}
+	return string([]rune(text)[:width-1]) + "…"
+}

@@ -1,0 +1,57 @@
+package main
+
+import (
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/pooldriver/pooldriver"
+	"github.com/pooldriver/pooldriver/inspect"
+	"github.com/pooldriver/pooldriver/pool"
+)
+
+func busyPool(now time.Time) inspect.Snapshot {
+	p := inspect.Pool{
+		Name:  "postgres app@db:5432/shop",
+		Stats: pooldriver.Stats{Pool: pool.Stats{Max: 4, Count: 4, Active: 3, Lent: 2, Creating: 1, Idle: 1, Waiting: 40}},
+		Holders: []pooldriver.Holder{
+			{Conn: 1, Running: true, Since: now.Add(-time.Minute), Label: "GET /report", Pin: pooldriver.PinTransaction},
+			{Conn: 2, Idle: 5 * time.Second, Since: now.Add(-6 * time.Second), Label: "POST /orders of a very long name", Pin: pooldriver.PinTransaction,
+				ProcessID: 4711, Statement: "SELECT ?", TakenAt: []pooldriver.Frame{{Func: "main.order", File: "/src/order.go", Line: 12}}},
+		},
+	}
+	for i := range 40 {
+		p.Waiters = append(p.Waiters, pooldriver.Waiter{Position: i + 1, Since: now.Add(-time.Second), Deadline: now.Add(time.Second)})
+	}
+	return inspect.Snapshot{At: now, Pools: []inspect.Pool{p}}
+}
+
+func TestAScreenIsFilledAndNotLeft(t *testing.T) {
+	lines := strings.Split(render(busyPool(time.Now()), 80, 24), endLine)
+	require.Len(t, lines, 24)
+	for _, line := range lines {
+		require.LessOrEqual(t, utf8.RuneCountInString(strings.TrimSuffix(line, "\x1b[K")), 80, line)
+	}
+	require.Contains(t, lines[0], "postgres app@db:5432/shop")
+	require.Contains(t, lines[1], "40 statements wait")
+	require.Contains(t, lines[2], "in use 2 of 4   idle 1   waiting 40")
+	require.Contains(t, lines[3], "[#!~-]")
+	require.Regexp(t, `^POST /orders of…\s+5s\s+6s transaction\s+4711\s+order.go:12 SELECT \?`, lines[6], "what is held for nothing comes first")
+	require.Contains(t, lines[23], "more lines in a higher terminal")
+}
+
+func TestPaperShowsEverything(t *testing.T) {
+	text := render(busyPool(time.Now()), 120, 0)
+	require.NotContains(t, text, "\x1b")
+	require.Equal(t, 40, strings.Count(text, "\n-"), "every waiter")
+	require.Contains(t, render(inspect.Snapshot{}, 80, 24), "no pool")
+}
+
+func TestClip(t *testing.T) {
+	require.Equal(t, "größe", clip("größe", 5))
+	require.Equal(t, "grö…", clip("größe", 4))
+	require.Empty(t, clip("x", 0))
+}

@@ -1,0 +1,116 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"golang.org/x/term"
+
+	"github.com/pooldriver/pooldriver/inspect"
+)
+
+// top shows a page of package inspect.
+type top struct {
+	URL   string        `arg:"" help:"Of the program's inspect.Handler: http://localhost:6060/debug/pool."`
+	Every time.Duration `default:"1s" help:"Pause between two looks."`
+	Once  bool          `help:"Look once and end. So does an output that is not a terminal."`
+}
+
+// Run shows the page until it is interrupted.
+func (t *top) Run(w io.Writer) error {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	address, err := jsonOf(t.URL)
+	if err != nil {
+		return err
+	}
+	if t.Once || !term.IsTerminal(int(os.Stdout.Fd())) {
+		s, err := fetch(ctx, address)
+		if err != nil {
+			return err
+		}
+		_, err = io.WriteString(w, render(s, 120, 0))
+		return err
+	}
+	return t.watch(ctx, w, address)
+}
+
+const (
+	// The screen of its own leaves the terminal as it was; each look begins at its top
+	// and clears what is left of each line and below.
+	enter, leave = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
+	home         = "\x1b[H"
+	below        = "\x1b[J"
+)
+
+// watch looks again and again. A look that fails is shown, and tried again.
+func (t *top) watch(ctx context.Context, w io.Writer, address string) error {
+	_, _ = io.WriteString(w, enter)
+	defer func() { _, _ = io.WriteString(w, leave) }()
+	for {
+		width, height, err := term.GetSize(int(os.Stdout.Fd()))
+		if err != nil {
+			width, height = 80, 24
+		}
+		text := ""
+		if s, err := fetch(ctx, address); err != nil {
+			text = clip(err.Error(), width) + "\x1b[K\n"
+		} else {
+			text = render(s, width, height)
+		}
+		if _, err := io.WriteString(w, home+text+below); err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(t.Every):
+		}
+	}
+}
+
+// jsonOf adds what asks for JSON.
+func jsonOf(page string) (string, error) {
+	u, err := url.Parse(page)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return "", fmt.Errorf("%q is no URL of a page: it is the program's inspect.Handler, such as http://localhost:6060/debug/pool", page)
+	}
+	q := u.Query()
+	q.Set("format", "json")
+	u.RawQuery = q.Encode()
+	return u.String(), nil
+}
+
+// patience bounds one look.
+const patience = 5 * time.Second
+
+func fetch(ctx context.Context, address string) (s inspect.Snapshot, err error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	if err != nil {
+		return s, err
+	}
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return s, fmt.Errorf("asking the program: %w", err)
+	}
+	defer func() { _ = answer.Body.Close() }()
+	if answer.StatusCode != http.StatusOK {
+		said, _ := io.ReadAll(io.LimitReader(answer.Body, 200))
+		return s, fmt.Errorf("the program answers %s: %s", answer.Status, said)
+	}
+	if err := json.NewDecoder(answer.Body).Decode(&s); err != nil {
+		return s, errors.Join(errors.New("the answer is not that of inspect.Handler"), err)
+	}
+	return s, nil
+}

@@ -1,0 +1,228 @@
+package inspect
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"embed"
+	"encoding/base64"
+	"html/template"
+	"net/http"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/pooldriver/pooldriver"
+	"github.com/pooldriver/pooldriver/pool"
+)
+
+//go:embed page.html page.css page.js
+var assets embed.FS
+
+var (
+	style  = asset("page.css")
+	script = asset("page.js")
+
+	page = template.Must(template.New("page.html").Funcs(template.FuncMap{
+		"brief":  Brief,
+		"site":   site,
+		"left":   func(t time.Time) string { return Brief(time.Until(t)) },
+		"since":  func(t time.Time) string { return Brief(time.Since(t)) },
+		"conns":  conns,
+		"frames": func(f pooldriver.Frame) string { return f.Func + "\n\t" + f.File + ":" + strconv.Itoa(f.Line) },
+		"dec":    func(n uint64) string { return strconv.FormatUint(n, 10) },
+		"style":  func() template.CSS { return template.CSS(style) },
+		"script": func() template.JS { return template.JS(script) },
+	}).ParseFS(assets, "page.html"))
+
+	// policy lets the page run its own style and script, talk to its own origin, and
+	// nothing else.
+	policy = "default-src 'none'; base-uri 'none'; frame-ancestors 'none'; form-action 'self'; connect-src 'self'; " +
+		"style-src '" + hash(style) + "'; script-src '" + hash(script) + "'"
+)
+
+func asset(name string) string {
+	text, err := assets.ReadFile(name)
+	if err != nil {
+		panic("inspect: broken invariant: " + err.Error()) // it is part of the program
+	}
+	return string(text)
+}
+
+func hash(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return "sha256-" + base64.StdEncoding.EncodeToString(sum[:])
+}
+
+// maxShown bounds each table of the page; the JSON has more.
+const maxShown = 100
+
+// maxSlots is the number of connections up to which each one is drawn.
+const maxSlots = 200
+
+// view is a Pool as the page shows it.
+type view struct {
+	Pool
+	Verdict
+	Number int
+	Slots  []slot // one for each connection that the pool may have; nil where that is too many
+	// Queue is how many waiters are drawn, QueueMore how many are not.
+	Queue, QueueMore int
+	Longest          time.Duration // that a waiter waits now
+	Breaker          string        // empty: no breaker, or closed
+	Closed           []reason
+	Hosts            []host
+	More             struct{ Holders, Waiters, CallSites, Tasks int } // that are not shown
+}
+
+// slot is the drawing of one connection.
+type slot struct{ Class, Title string }
+
+type reason struct {
+	Name  string
+	Count uint64
+}
+
+type host struct {
+	Name  string
+	InUse int
+}
+
+func writePage(w http.ResponseWriter, s Snapshot) {
+	h := w.Header()
+	h.Set("Content-Type", "text/html; charset=utf-8")
+	h.Set("Content-Security-Policy", policy)
+	h.Set("Referrer-Policy", "same-origin")
+	data := struct {
+		At    time.Time
+		Views []view
+	}{s.At, make([]view, len(s.Pools))}
+	for i, p := range s.Pools {
+		data.Views[i] = viewOf(i, p)
+	}
+	_ = page.Execute(w, data) // the reader has gone
+}
+
+func viewOf(number int, p Pool) view {
+	// What holds a connection without using it comes first: it is what people look for.
+	slices.SortStableFunc(p.Holders, func(a, b pooldriver.Holder) int { return cmp.Compare(b.Idle, a.Idle) })
+	v := view{Pool: p, Number: number, Verdict: Judge(p)}
+	if len(p.Waiters) > 0 {
+		v.Longest = time.Since(p.Waiters[0].Since)
+	}
+	v.Slots = slotsOf(p)
+	v.Queue = min(p.Stats.Pool.Waiting, 40)
+	v.QueueMore = p.Stats.Pool.Waiting - v.Queue
+	if s := p.Stats.Pool.State; s != pool.Active {
+		v.Breaker = s.String()
+	}
+	for name, n := range p.Stats.Closed {
+		v.Closed = append(v.Closed, reason{strings.ReplaceAll(string(name), "_", " "), n})
+	}
+	slices.SortFunc(v.Closed, func(a, b reason) int {
+		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Name, b.Name))
+	})
+	v.Hosts = hostsOf(p.Holders)
+	v.More.Holders = cut(&v.Holders, p.Stats.Pool.Lent)
+	v.More.Waiters = cut(&v.Waiters, p.Stats.Pool.Waiting)
+	v.More.CallSites = cut(&v.CallSites, 0)
+	v.More.Tasks = cut(&v.Tasks, 0)
+	return v
+}
+
+// cut shortens a list to what is shown, and returns how many are not, of at least all.
+func cut[T any](list *[]T, all int) int {
+	all = max(all, len(*list))
+	*list = atMost(maxShown, *list)
+	if len(*list) < maxShown {
+		return 0 // the list and the count are of two moments
+	}
+	return all - len(*list)
+}
+
+func slotsOf(p Pool) []slot {
+	s := p.Stats.Pool
+	if s.Max > maxSlots {
+		return nil
+	}
+	slots := make([]slot, 0, s.Max)
+	for _, h := range p.Holders {
+		class, what := "pinned", "held, no statement runs"
+		if h.Running {
+			class, what = "running", "a statement runs"
+		}
+		slots = append(slots, slot{class, strings.TrimSpace(h.Label+" "+what) + ", " + string(h.Pin)})
+	}
+	add := func(n int, class, title string) {
+		for range min(n, s.Max-len(slots)) {
+			slots = append(slots, slot{class, title})
+		}
+	}
+	add(s.Creating, "creating", "is being opened")
+	add(s.Active-s.Creating-len(p.Holders), "busy", "is being checked, cleaned or closed")
+	add(s.Idle, "idle", "idle")
+	add(s.Max, "free", "not open")
+	return slots
+}
+
+// hostsOf counts the connections in use by server, where the DSN names several.
+func hostsOf(holders []pooldriver.Holder) (hosts []host) {
+	for _, h := range holders {
+		if h.Host == "" {
+			continue
+		}
+		i := slices.IndexFunc(hosts, func(o host) bool { return o.Name == h.Host })
+		if i < 0 {
+			i = len(hosts)
+			hosts = append(hosts, host{Name: h.Host})
+		}
+		hosts[i].InUse++
+	}
+	slices.SortFunc(hosts, func(a, b host) int { return cmp.Compare(a.Name, b.Name) })
+	return hosts
+}
+
+// Brief prints a duration with three digits at most.
+func Brief(d time.Duration) string {
+	for _, unit := range []time.Duration{time.Hour, time.Minute, time.Second, time.Millisecond, time.Microsecond} {
+		if d >= unit {
+			if unit >= time.Minute {
+				return d.Round(unit / 60).String()
+			}
+			return d.Round(unit / time.Duration(digits(d/unit))).String()
+		}
+	}
+	return d.String()
+}
+
+// digits is 100, 10 or 1: what is left of three digits after n.
+func digits(n time.Duration) int {
+	switch {
+	case n < 10:
+		return 100
+	case n < 100:
+		return 10
+	}
+	return 1
+}
+
+// site is the innermost call of a stack, short: its function, file and line.
+func site(stack []pooldriver.Frame) string {
+	if len(stack) == 0 {
+		return ""
+	}
+	f := stack[0]
+	return path.Base(f.Func) + " (" + path.Base(f.File) + ":" + strconv.Itoa(f.Line) + ")"
+}
+
+func conns(numbers []uint64) string {
+	var b strings.Builder
+	for i, n := range numbers {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		b.WriteString("#" + strconv.FormatUint(n, 10))
+	}
+	return b.String()
+}

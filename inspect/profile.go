@@ -1,0 +1,76 @@
+package inspect
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/pooldriver/pooldriver"
+	"github.com/pooldriver/pooldriver/internal/pprofproto"
+)
+
+// profileTypes are the values of a sample, in the order of CallSite's fields.
+var profileTypes = []pprofproto.ValueType{
+	{Type: "connections", Unit: "count"},
+	{Type: "waited", Unit: "nanoseconds"},
+	{Type: "held", Unit: "nanoseconds"},
+	{Type: "idle_while_pinned", Unit: "nanoseconds"},
+}
+
+// Profiler is an http.Handler with a profile of the places of the program that use the
+// connections of some Connectors: see Profile. Allow must be set before its first request.
+type Profiler struct {
+	// Allow decides which requests are answered; others get status 403. Nil is
+	// LoopbackOnly.
+	Allow func(*http.Request) bool
+
+	connectors []*pooldriver.Connector
+	since      time.Time
+}
+
+// Profile returns a profile of connectors for go tool pprof:
+//
+//	go tool pprof -top http://localhost:6060/debug/pprof/pooldriver
+//
+// Its samples are call stacks that took connections. Their values are the number of
+// connections taken and the nanoseconds that statements waited for them, held them, and
+// held them without running a statement (idle_while_pinned, which pprof shows first). They
+// are estimates from a sample of the checkouts: see pooldriver.Config.SampleStacks. A
+// profile has everything since the Connectors were made.
+func Profile(connectors ...*pooldriver.Connector) *Profiler {
+	return &Profiler{connectors: connectors, since: time.Now()}
+}
+
+// ServeHTTP writes the profile.
+func (p *Profiler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if !allowed(p.Allow, r) {
+		refuse(w)
+		return
+	}
+	profile := pprofproto.Profile{
+		Types:   profileTypes,
+		Default: "idle_while_pinned",
+		At:      time.Now(),
+		For:     time.Since(p.since),
+	}
+	for _, c := range p.connectors {
+		for _, s := range c.CallSites() {
+			profile.Samples = append(profile.Samples, sampleOf(s))
+		}
+	}
+	h := w.Header()
+	h.Set("Content-Type", "application/octet-stream")
+	h.Set("Content-Disposition", `attachment; filename="pooldriver.pb.gz"`)
+	h.Set("X-Content-Type-Options", "nosniff")
+	_ = profile.Write(w) // the reader has gone
+}
+
+func sampleOf(s pooldriver.CallSite) pprofproto.Sample {
+	sample := pprofproto.Sample{Values: []int64{int64(s.Count), int64(s.Waited), int64(s.Held), int64(s.IdlePinned)}}
+	for _, f := range s.Stack {
+		sample.Stack = append(sample.Stack, pprofproto.Frame(f))
+	}
+	if len(s.Stack) == 0 {
+		sample.Stack = []pprofproto.Frame{{Func: "(other places)"}}
+	}
+	return sample
+}

@@ -1,0 +1,49 @@
+package inspect
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/pooldriver/pooldriver/pool"
+)
+
+// Verdict says in a sentence whether the pool is what the program waits for.
+type Verdict struct {
+	Level    string // "calm", "busy" or "bad"
+	Sentence string
+}
+
+// shortWait is a wait that nobody has to look into.
+const shortWait = 100 * time.Millisecond
+
+// Judge is a pure function of what the pool looks like.
+func Judge(p Pool) Verdict {
+	s := p.Stats.Pool
+	unused := 0 // held, and no statement runs
+	for _, h := range p.Holders {
+		if !h.Running {
+			unused++
+		}
+	}
+	use := fmt.Sprintf("%d of %d connections are in use", s.Lent, s.Max)
+	switch {
+	case s.State == pool.Inactive:
+		return Verdict{"bad", "The circuit breaker is open: statements fail at once, because connecting failed."}
+	case s.Waiting > 0 && s.Count == s.Creating:
+		return Verdict{"bad", fmt.Sprintf("%s for a first connection, which is being opened.", waiting(s.Waiting))}
+	case s.Waiting > 0 && unused > s.Lent/2:
+		return Verdict{"bad", fmt.Sprintf("%s. %s, and %d of them run no statement: look at the first rows below.", waiting(s.Waiting), use, unused)}
+	case s.Waiting > 0:
+		return Verdict{"busy", fmt.Sprintf("%s. %s, and most of them run statements: the database is slow, or the pool is small.", waiting(s.Waiting), use)}
+	case p.Recent.Acquired > 0 && p.Recent.WaitP99 > shortWait:
+		return Verdict{"busy", fmt.Sprintf("Nobody waits now, but one statement of 100 has waited up to %s. %s.", Brief(p.Recent.WaitP99), use)}
+	}
+	return Verdict{"calm", fmt.Sprintf("The pool is not the problem: %s, and nobody waits.", use)}
+}
+
+func waiting(n int) string {
+	if n == 1 {
+		return "1 statement waits"
+	}
+	return fmt.Sprintf("%d statements wait", n)
+}

@@ -1,0 +1,40 @@
+package inspect
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/pooldriver/pooldriver"
+	"github.com/pooldriver/pooldriver/pool"
+)
+
+func TestTheVerdictSaysWhetherThePoolIsTheProblem(t *testing.T) {
+	idle, running := pooldriver.Holder{Idle: time.Second}, pooldriver.Holder{Running: true}
+	for _, tc := range []struct {
+		name     string
+		pool     Pool
+		level    string
+		sentence string
+	}{
+		{"nobody waits", Pool{Stats: stats(3, 10, 0)}, "calm",
+			"The pool is not the problem: 3 of 10 connections are in use, and nobody waits."},
+		{"held for nothing", Pool{Stats: stats(2, 2, 3), Holders: []pooldriver.Holder{idle, idle}}, "bad",
+			"3 statements wait. 2 of 2 connections are in use, and 2 of them run no statement: look at the first rows below."},
+		{"a slow database", Pool{Stats: stats(2, 2, 1), Holders: []pooldriver.Holder{running, idle}}, "busy",
+			"1 statement waits. 2 of 2 connections are in use, and most of them run statements: the database is slow, or the pool is small."},
+		{"the first connection", Pool{Stats: pooldriver.Stats{Pool: pool.Stats{Max: 4, Count: 1, Creating: 1, Waiting: 2}}}, "bad",
+			"2 statements wait for a first connection, which is being opened."},
+		{"the breaker", Pool{Stats: pooldriver.Stats{Pool: pool.Stats{Max: 4, State: pool.Inactive}}}, "bad",
+			"The circuit breaker is open: statements fail at once, because connecting failed."},
+		{"waits of late", Pool{Stats: stats(1, 4, 0), Recent: Recent{Acquired: 7, WaitP99: 250 * time.Millisecond}}, "busy",
+			"Nobody waits now, but one statement of 100 has waited up to 250ms. 1 of 4 connections are in use."},
+		{"short waits", Pool{Stats: stats(1, 4, 0), Recent: Recent{Acquired: 7, WaitP99: 50 * time.Millisecond}}, "calm",
+			"The pool is not the problem: 1 of 4 connections are in use, and nobody waits."},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			require.Equal(t, Verdict{tc.level, tc.sentence}, Judge(tc.pool))
+		})
+	}
+}

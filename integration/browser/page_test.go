@@ -1,0 +1,175 @@
+package browser
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/chromedp"
+	"github.com/google/pprof/profile"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pooldriver/pooldriver"
+)
+
+const firstRow = `(() => {
+	const row = document.querySelector("table.holders tbody tr");
+	return row ? row.innerText : "";
+})()`
+
+// TestAForgottenTransactionIsTheFirstRow: within a second of its statement, on a page that
+// was open before, by the server's number, the label and the place in the program.
+func TestAForgottenTransactionIsTheFirstRow(t *testing.T) {
+	s := newStage(t, 4)
+	b := openBrowser(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	t.Cleanup(cancel)
+	s.crowd(t, ctx, 3, "GET /report", "SELECT pg_sleep(30)")
+	b.do(t, chromedp.Navigate(s.url()), chromedp.WaitVisible(chromedp.CSS("table.holders")))
+
+	task, end := pooldriver.NewTask(pooldriver.Label(ctx, "POST /orders"))
+	t.Cleanup(end)
+	pid := forgetTransaction(t, task, s.db)
+	planted := time.Now()
+	s.crowd(t, ctx, 12, "GET /cart", "SELECT 1")
+	require.Eventually(t, func() bool { return strings.Contains(ask[string](t, b, firstRow), "POST /orders") }, 5*time.Second, 50*time.Millisecond)
+	t.Logf("the row was there %v after the statement", time.Since(planted).Round(time.Millisecond))
+	row := ask[string](t, b, firstRow)
+	require.Contains(t, row, "forgetTransaction (stage_test.go:")
+	require.Contains(t, row, "transaction")
+
+	var state string
+	require.NoError(t, s.account.Witness(t).QueryRowContext(t.Context(), "SELECT state FROM pg_stat_activity WHERE pid = $1", pid).Scan(&state))
+	require.Equal(t, "idle in transaction", state, "by the server")
+	require.Contains(t, ask[string](t, b, `document.querySelector("table.holders tbody tr td[data-name=process]").innerText`), strconv.Itoa(pid))
+
+	require.Eventually(t, func() bool {
+		return ask[int](t, b, `document.querySelectorAll("table.waiters tbody tr").length`) == 12
+	}, 5*time.Second, 50*time.Millisecond)
+	require.Contains(t, ask[string](t, b, `document.querySelector(".verdict").innerText`), "12 statements wait. 4 of 4 connections are in use")
+	b.do(t, chromedp.Click(chromedp.CSS("table.holders details summary")))
+	b.picture(t, "inspector", 1280, 900, false)
+	b.picture(t, "inspector-dark", 1280, 900, true)
+	b.picture(t, "inspector-narrow", 420, 900, false)
+	require.LessOrEqual(t, ask[int](t, b, `document.documentElement.scrollWidth`), 420, "a narrow page needs no scrolling sideways")
+	time.Sleep(2500 * time.Millisecond) // two refreshes
+	require.True(t, ask[bool](t, b, `document.querySelector("table.holders details").open`), "what was opened stays open")
+	b.requireClean(t, s.page.URL)
+}
+
+func TestThePageWorksWithoutScripts(t *testing.T) {
+	s := newStage(t, 4)
+	ctx, end := pooldriver.NewTask(pooldriver.Label(t.Context(), "nightly"))
+	t.Cleanup(end)
+	forgetTransaction(t, ctx, s.db)
+	b := openBrowser(t)
+	call(t, b, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true})
+	b.do(t, chromedp.Navigate(s.url()))
+	table, err := chromedp.Run(b.ctx, chromedp.Text(chromedp.CSS("table.holders")))
+	require.NoError(t, err)
+	require.Contains(t, table, "nightly")
+	b.requireClean(t, s.page.URL)
+}
+
+// pid is the server's number of the pool's connection.
+func (s *stage) pid(t *testing.T) (pid int) {
+	require.NoError(t, s.db.QueryRowContext(t.Context(), "SELECT pg_backend_pid()").Scan(&pid))
+	return pid
+}
+
+func TestTheButtonReplacesConnectionsAndAnotherSitesPageCannot(t *testing.T) {
+	s := newStage(t, 1)
+	b := openBrowser(t)
+	before := s.pid(t)
+
+	foreign := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, `<!DOCTYPE html><form method="post" action="`+s.url()+`"><button name="flush" value="0">win</button></form>`)
+	}))
+	t.Cleanup(foreign.Close)
+	b.do(t, chromedp.Navigate(foreign.URL))
+	refused, err := chromedp.RunResponse(b.ctx, chromedp.Click(chromedp.CSS("button")))
+	require.NoError(t, err)
+	require.EqualValues(t, http.StatusForbidden, refused.Status)
+	require.Equal(t, before, s.pid(t), "by the server: it is the same session")
+
+	// By way of another page: to the address of a form it would mean sending the form again.
+	b.do(t, chromedp.Navigate("about:blank"), chromedp.Navigate(s.url()), chromedp.Click(chromedp.CSS("form button")))
+	require.Eventually(t, func() bool { return s.pid(t) != before }, 5*time.Second, 50*time.Millisecond)
+}
+
+// TestTenThousandWaiters: the page is as quick as with one.
+func TestTenThousandWaiters(t *testing.T) {
+	s := newStage(t, 1, "pool_acquire_timeout=60s")
+	ctx, cancel := context.WithCancel(t.Context())
+	t.Cleanup(cancel)
+	task, end := pooldriver.NewTask(ctx)
+	t.Cleanup(end)
+	forgetTransaction(t, task, s.db)
+	s.crowd(t, ctx, 10_000, "GET /", "SELECT 1")
+	require.Eventually(t, func() bool { return s.connector.Stats().Pool.Waiting == 10_000 }, 30*time.Second, 10*time.Millisecond)
+	b := openBrowser(t)
+	b.do(t, chromedp.Navigate(s.url()))
+	require.Equal(t, 100, ask[int](t, b, `document.querySelectorAll("table.waiters tbody tr").length`))
+	require.Contains(t, ask[string](t, b, `document.body.innerText`), "and 9900 more")
+}
+
+func (s *stage) get(t *testing.T, path string) []byte {
+	answer, err := http.Get(s.page.URL + path)
+	require.NoError(t, err)
+	defer func() { _ = answer.Body.Close() }()
+	require.Equal(t, http.StatusOK, answer.StatusCode)
+	body, err := io.ReadAll(answer.Body)
+	require.NoError(t, err)
+	return body
+}
+
+// TestTheProfilesFirstLineIsTheForgottenTransaction reads it with pprof's own library.
+func TestTheProfilesFirstLineIsTheForgottenTransaction(t *testing.T) {
+	s := newStage(t, 4)
+	for range 1000 {
+		_, err := s.db.ExecContext(t.Context(), "SELECT 1")
+		require.NoError(t, err)
+	}
+	ctx, end := pooldriver.NewTask(t.Context())
+	t.Cleanup(end)
+	forgetTransaction(t, ctx, s.db)
+	time.Sleep(time.Second)
+	p, err := profile.ParseData(s.get(t, "/debug/pprof/pooldriver"))
+	require.NoError(t, err)
+	require.NoError(t, p.CheckValid())
+	require.Equal(t, "idle_while_pinned", p.DefaultSampleType)
+	require.Equal(t, "nanoseconds", p.SampleType[3].Unit)
+	var top *profile.Sample
+	for _, sample := range p.Sample {
+		if top == nil || sample.Value[3] > top.Value[3] {
+			top = sample
+		}
+	}
+	require.Contains(t, top.Location[0].Line[0].Function.Name, "forgetTransaction")
+	require.GreaterOrEqual(t, top.Value[3], int64(900*time.Millisecond))
+	require.LessOrEqual(t, top.Value[3], int64(time.Minute))
+}
+
+// TestNoSecretIsShown: not the password, no literal, no argument, no setting.
+func TestNoSecretIsShown(t *testing.T) {
+	s := newStage(t, 4, "application_name=seeded%20setting")
+	ctx, end := pooldriver.NewTask(t.Context())
+	t.Cleanup(end)
+	forgetTransaction(t, ctx, s.db)
+	_, err := s.db.ExecContext(ctx, "SELECT set_config('app.tenant', 'seeded setting', false), $$seeded literal$$, E'seeded \\' literal'")
+	require.NoError(t, err)
+	for _, path := range []string{"/debug/pool", "/debug/pool?format=json", "/debug/pprof/pooldriver"} {
+		body := s.get(t, path)
+		require.NotEmpty(t, body)
+		for _, secret := range []string{s.account.Password, "seeded"} {
+			require.False(t, bytes.Contains(body, []byte(secret)), "%s shows %q: %s", path, secret, body)
+		}
+	}
+}
