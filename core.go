@@ -118,8 +118,8 @@ func (c *core) sessionEnv() session.Env {
 	}
 }
 
-// poolConfig says what the pool does with real connections. Rollback and
-// cleaning are not the pool's: they depend on the checkout (cleaning.go).
+// poolConfig says what the pool does with real connections; lifecycle.go has the functions.
+// The pool does not roll back and clean: takeBack and evict do (cleaning.go).
 func (c *core) poolConfig() pool.Config[*realConn] {
 	p := pool.Config[*realConn]{
 		Create:           c.create,

@@ -16,8 +16,8 @@ import (
 )
 
 // Every call of database/sql that needs a session is an operation, and takes one way (do):
-// find the session and lock it, begin what was deferred, prepare, convert the arguments,
-// call the driver, judge the outcome, record it, unlock.
+// find the session and lock it, begin what was deferred (both: start, in binding.go),
+// prepare, convert the arguments, call the driver, judge the outcome, record it, unlock.
 
 // kind says what an operation does.
 type kind uint8
