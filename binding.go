@@ -15,48 +15,53 @@ import (
 	"github.com/pooldriver/pooldriver/internal/task"
 )
 
-// Which session serves an operation is decided in this file and nowhere else; when it may
-// go back, and in what state, in pinning.go.
+// This file alone decides which session serves an operation. pinning.go decides when the
+// session may go back, and in what state.
 //
-// A checkout begins when database/sql takes a virtual connection and ends when it puts it
-// back. Its first operation attaches a real connection, which stays until the checkout
-// ends, so that a *sql.Tx or *sql.Conn keeps its session.
+// A checkout begins when database/sql takes a virtual connection, and ends when
+// database/sql puts that connection back. The first operation of the checkout attaches a
+// real connection. The real connection stays until the checkout ends, so that a *sql.Tx or
+// *sql.Conn keeps its session.
 //
-// Every checkout has a binding. Without a task it is a private one: it has one connection,
-// which nothing pins beyond the checkout, and behaves as plain database/sql does.
+// Every checkout has a binding. Without a task the binding is private: it has one
+// connection, nothing pins that connection beyond the checkout, and the checkout behaves
+// as over plain database/sql.
 //
-// In a task every connection belongs to the task's binding and is used by one statement at
-// a time. A task whose session is clean has no connection of its own: each checkout takes
-// one. The first statement that needs a session (a transaction begins, state is set) makes
-// its connection the main one, and from then on every statement of the task goes there,
-// until nothing pins it. Where the pool has nothing to give, a statement shares a
-// connection that its task has already; rows that are open on it are read into memory
-// first. A task that has no connection waits for one as everybody does. So nobody waits for
-// a connection while holding one, but for what only a second connection can do.
+// In a task every connection belongs to the task's binding, and one statement at a time
+// uses it. While nothing pins a session, each checkout of the task takes a connection from
+// the pool. The first statement that needs a session (it begins a transaction or sets
+// state) makes its connection the main one. From then on every statement of the task uses
+// the main connection, until nothing pins it. If the pool has no free connection, a
+// statement shares a connection that its task has already. The rows that are open on that
+// connection are read into memory first. A task without a connection waits in the pool's
+// queue. So a task that holds a connection waits for another one only if a statement
+// cannot share.
 
-// binding is what a task has on one connector or, without a task, what a checkout has.
+// binding is the set of connections that a task has on one connector. Without a task, each
+// checkout has a private binding.
 type binding struct {
 	connector *core
-	task      *task.Task // nil: it is a checkout's private one
+	task      *task.Task // nil: the binding is private
 
-	// main is the task's session while something pins it. It changes under the lock of
-	// the session that it is or was.
+	// main is the task's session while something pins it. It changes under the lock of the
+	// session that it is or was.
 	main atomic.Pointer[realConn]
 	// inTx: main was in a transaction when it was unlocked last.
 	inTx atomic.Bool
-	// lossBarrier: what the task's statements get since a transaction or state was lost
-	// that they counted on.
+	// lossBarrier is the error of the task's statements after the task has lost a
+	// transaction or state that they relied on. nil: nothing is lost.
 	lossBarrier atomic.Pointer[session.LostError]
 	ended       atomic.Bool
 	rolledBack  atomic.Bool  // a transaction was open at the task's end
 	held        atomic.Int32 // connections lent to the task, or on their way to it
 
-	// leaving are the ends of checkouts that could not have their session's lock.
-	// Whoever has it sees to them.
+	// leaving is the number of pendingDetaches: checkouts that ended while another
+	// operation held their session's lock. The holder of the lock completes them.
 	leaving         atomic.Int32
 	mu              sync.Mutex // protects following fields
 	pendingDetaches []*realConn
-	// evictions are closed when a connection is back at the task's end.
+	// evictions has a channel for each connection that goes back at the task's end. The
+	// channel is closed when the connection is back.
 	evictions []<-chan struct{}
 }
 
@@ -67,7 +72,7 @@ func (b *binding) TaskEnded() { b.ended.Store(true) }
 
 func (b *binding) isPrivate() bool { return b.task == nil }
 
-// start finds the session for an operation, locks it, and begins what was deferred.
+// start finds the session for an operation, locks it, and begins a deferred transaction.
 func (c *checkout) start(ctx context.Context, op *operation) error {
 	if c.refusal != nil {
 		return c.refusal
@@ -100,7 +105,8 @@ func (c *checkout) reach(ctx context.Context, op *operation) error {
 		return c.enter(ctx, op)
 	}
 	if c.tx == nil {
-		// A *sql.Conn: this context may be one of InTx, the last one not.
+		// A *sql.Conn: this statement's context may be one of InTx, although the last
+		// statement's was not.
 		c.separate = c.separate && c.real != nil
 		switch p, err := c.connector.placeOf(ctx); {
 		case err == nil && p.Task == b.task:
@@ -112,13 +118,14 @@ func (c *checkout) reach(ctx context.Context, op *operation) error {
 	return b.enter(ctx, c, op)
 }
 
-// enter is reach for a checkout without a task that has a connection, or has lost it with
-// its rows: they were read into memory, and others waited.
+// enter is reach for a checkout without a task that has attached a connection. The
+// checkout may have lost that connection: when others waited, its rows were read into
+// memory, and the connection was taken back.
 func (c *checkout) enter(ctx context.Context, op *operation) error {
 	r, rows := c.real, c.open
 	c.open = nil
 	if rows != nil && rows.Detached() {
-		r = nil // it may be somebody else's: not to be waited for
+		r = nil // it may belong to another borrower: do not wait for its lock
 	}
 	if r == nil {
 		return c.attachAgain(ctx, op)
@@ -142,7 +149,7 @@ func (c *checkout) enter(ctx context.Context, op *operation) error {
 	return nil
 }
 
-// attachAgain is attach for a checkout that has lost its connection with its rows.
+// attachAgain is attach for a checkout whose connection was taken back.
 func (c *checkout) attachAgain(ctx context.Context, op *operation) error {
 	c.hold(nil)
 	c.bound, op.reclaimed = nil, true
@@ -197,10 +204,10 @@ func (c *checkout) borrow(ctx context.Context, op *operation, from *task.Task) e
 	return nil
 }
 
-// attachDeferred is attach for the first statement of a transaction that was deferred
-// without a task, and so has none, whatever the statement's context says. If it gets no
-// connection the transaction does not begin any more: what comes next must not be
-// committed without it.
+// attachDeferred is attach for the first statement of a deferred transaction without a
+// task. The transaction stays without a task, also if the statement's context carries one.
+// If the statement gets no connection, the transaction fails for good: otherwise the
+// program could commit later statements without this one.
 func (c *checkout) attachDeferred(ctx context.Context, op *operation) error {
 	t := c.tx
 	if err := t.Refused(); err != nil {
@@ -225,12 +232,12 @@ func (c *checkout) attachDeferred(ctx context.Context, op *operation) error {
 	return nil
 }
 
-// hold makes r, on which nothing has happened in this checkout, its connection; nil: it has
-// none any more.
+// hold makes r the connection of the checkout, which has not used r yet. With nil the
+// checkout has no connection.
 func (c *checkout) hold(r *realConn) { c.real, c.touched, c.executed = r, false, false }
 
-// detach ends the checkout. A connection with nothing left on it is lent again at once;
-// whatever else it needs happens behind the caller, and counts as active until it is done.
+// detach ends the checkout. A clean connection can be lent again at once. Rollback and
+// cleaning happen in the background, and the connection counts as active until they end.
 func (c *checkout) detach() {
 	if b := c.bound; b != nil {
 		b.detach(c)
@@ -252,7 +259,8 @@ func (c *checkout) discard() {
 	c.detach()
 }
 
-// enter finds the session for an operation of the task, and returns with its lock.
+// enter finds the session for an operation of the task, and returns with the session's
+// lock.
 func (b *binding) enter(ctx context.Context, c *checkout, op *operation) error {
 	for {
 		if err := b.refuses(c, op); err != nil {
@@ -262,7 +270,7 @@ func (b *binding) enter(ctx context.Context, c *checkout, op *operation) error {
 			return err
 		}
 		if rows := c.open; rows != nil && rows.Buffer() != nil {
-			c.open = nil // their connection may be somebody else's: not to be waited for
+			c.open = nil // their connection may belong to another borrower: do not wait for its lock
 			if rows.Detached() {
 				c.hold(nil)
 			}
@@ -294,7 +302,7 @@ func (b *binding) enter(ctx context.Context, c *checkout, op *operation) error {
 	}
 }
 
-// refuses tells why nothing may run here any more, or now.
+// refuses returns the error of an operation that must not run now, or not any more.
 func (b *binding) refuses(c *checkout, op *operation) error {
 	if b.ended.Load() {
 		return b.task.EndedError()
@@ -302,30 +310,32 @@ func (b *binding) refuses(c *checkout, op *operation) error {
 	if c.scope.Left() {
 		return sql.ErrTxDone
 	}
-	// A transaction that is open knows that it is.
+	// A BeginTx passes the loss barrier unless the barrier is final. So do the statements
+	// of a *sql.Tx, because checkTx reports what that transaction has lost.
 	if f := b.lossBarrier.Load(); f != nil && !c.separate && (f.Final() || op.kind != beginning && c.tx == nil) {
 		return f
 	}
 	return nil
 }
 
-// lowerBarrier lowers the loss barrier: a transaction has begun, and the program knows that
-// the last one is gone.
+// lowerBarrier removes the loss barrier unless it is final. A transaction has begun, so
+// the program knows that the last one is gone.
 func (b *binding) lowerBarrier() {
 	if f := b.lossBarrier.Load(); f != nil && !f.Final() {
 		b.lossBarrier.CompareAndSwap(f, nil)
 	}
 }
 
-// target is the connection that an operation of c goes to, as far as can be told without
-// its lock: that of the InTx it is in, the one it has, the main one; nil: it takes one.
+// target returns the connection for an operation of c: that of its InTx, else the main
+// one, else the one that c has. nil: c takes one from the pool. target does not hold the
+// connection's lock; settle checks the answer under the lock.
 func (b *binding) target(c *checkout) *realConn {
 	var to *realConn
 	if tx := b.transactionOf(c.scope); tx != nil {
 		to = tx.owner
 	} else if main := b.main.Load(); b.callsToMain(main, c) {
 		if b.inTx.Load() && c.real == nil && b.ambient() == AmbientSeparate {
-			c.separate = true // need not wait for a lock to learn that
+			c.separate = true // known without the lock of main
 			return nil
 		}
 		to = main
@@ -333,20 +343,20 @@ func (b *binding) target(c *checkout) *realConn {
 		return c.real
 	}
 	if c.real != nil && c.real != to {
-		b.detach(c) // which may take its time
+		b.detach(c) // may wait for a lock, so main may have changed
 		return b.target(c)
 	}
 	return to
 }
 
-// settle makes sure, under its lock, that op.real is the connection for the operation, and
-// makes it ready. again: it is not, or not any more.
+// settle checks, under the lock of op.real, that op.real is the right connection for the
+// operation, and prepares it. again: it is not, or not any more.
 func (b *binding) settle(ctx context.Context, c *checkout, op *operation) (again bool, _ error) {
 	if again, err := b.join(c, op); again || err != nil {
 		return again, err
 	}
 	if op.real.use.raw != nil {
-		return false, nil // enter waits
+		return false, nil // enter waits for the function of Raw
 	}
 	if again, err := b.checkTx(c, op); again || err != nil {
 		return again, err
@@ -354,19 +364,19 @@ func (b *binding) settle(ctx context.Context, c *checkout, op *operation) (again
 	return b.prepareFor(ctx, c, op)
 }
 
-// checkTx decides what the transaction that is open on op.real, or was, means for the
-// operation.
+// checkTx decides whether the operation may run, given the transaction that is open on
+// op.real or was open there.
 func (b *binding) checkTx(c *checkout, op *operation) (again bool, _ error) {
 	r := op.real
 	if r.Unusable() && r == b.main.Load() && !r.Begun() {
-		return true, nil // found out by reading rows; release tells what is lost
+		return true, nil // reading rows has found it dead; release raises the loss barrier
 	}
 	if dead := r.Outlived(); dead != nil {
-		_ = dead.End() // the program learns of it from what it does next
+		_ = dead.End() // the program's next call on it returns the error
 		return true, nil
 	}
 	if tx := c.tx; tx != nil && op.kind != beginning && !tx.over && !tx.Open() && !tx.Replaced() {
-		return false, sql.ErrTxDone // it never runs in autocommit
+		return false, sql.ErrTxDone // a statement of an ended transaction must not run in autocommit
 	}
 	own := c.own(r)
 	if own == nil && b.isAmbient(c, r) {
@@ -382,8 +392,8 @@ func (b *binding) checkTx(c *checkout, op *operation) (again bool, _ error) {
 	return false, r.lossOf(own)
 }
 
-// lossOf is why a statement of own, or where that is nil of no transaction, must not run on
-// r.
+// lossOf returns why a statement must not run on r. own is the statement's transaction,
+// nil if it has none.
 func (r *realConn) lossOf(own *transaction) error {
 	if r.TxLost() {
 		return r.LostTx()
@@ -397,19 +407,20 @@ func (r *realConn) lossOf(own *transaction) error {
 	return nil
 }
 
-// isAmbient reports whether an operation of c that is no transaction's own would run in one
-// that somebody else has begun.
+// isAmbient reports whether an operation of c, which has no transaction of its own on r,
+// would run in a transaction that another checkout has begun.
 func (b *binding) isAmbient(c *checkout, r *realConn) bool {
 	return r.InTx() && !c.separate && (r.Begun() || r.use.opener != c)
 }
 
-// join makes c a user of op.real, if that is still where the operation belongs.
+// join makes c a user of op.real, if op.real is still the connection for the operation.
 func (b *binding) join(c *checkout, op *operation) (again bool, _ error) {
 	r := op.real
 	if b.refuses(c, op) != nil {
-		// Since enter has asked; it asks again. Whoever raises the loss barrier still has
-		// the lock of the main connection, and has not taken it from main: here no
-		// statement misses it that found the connection without it.
+		// Something has changed since enter called refuses; enter calls it again. The loss
+		// barrier is raised under the lock of the main connection, while main still points
+		// to it. So a statement that found the main connection before that sees the
+		// barrier here.
 		return true, nil
 	}
 	if rows := c.open; rows != nil && c.real == r {
@@ -422,13 +433,13 @@ func (b *binding) join(c *checkout, op *operation) (again bool, _ error) {
 	}
 	scoped := b.transactionOf(c.scope)
 	if scoped != nil && (r.holder.Load() != b || !scoped.Open()) {
-		return false, sql.ErrTxDone // behind the back of InTx
+		return false, sql.ErrTxDone // the transaction of InTx has ended before its function
 	}
 	if r.holder.Load() != b {
-		if c.real == r { // it has died in our hands, and left
+		if c.real == r { // c's connection has died, and has left the binding
 			return false, driver.ErrBadConn
 		}
-		return true, nil // it was the main connection
+		return true, nil // r was the main connection, and has left the binding
 	}
 	main := b.main.Load()
 	switch {
@@ -444,20 +455,20 @@ func (b *binding) join(c *checkout, op *operation) (again bool, _ error) {
 	return false, nil
 }
 
-// prepareFor makes r the main session if the operation needs one, and reads the rows into
-// memory that are in its way.
+// prepareFor makes r the main session if the operation needs a session, and reads into
+// memory the rows that block the operation.
 func (b *binding) prepareFor(ctx context.Context, c *checkout, op *operation) (again bool, _ error) {
 	r := op.real
 	if (op.kind == beginning || session.NeedsSession(op.Effect)) && !c.separate {
 		main := b.main.Load()
 		if main == nil {
 			if !b.main.CompareAndSwap(nil, r) {
-				return true, nil // another one's, just now
+				return true, nil // another connection has just become the main one
 			}
 			r.use.since = time.Now()
 		}
 		if !r.InTx() {
-			r.use.opener = c // of what it may begin
+			r.use.opener = c // of a transaction that this statement may begin
 		}
 	}
 	if err := r.ReadAhead(ctx); err != nil {
@@ -469,15 +480,15 @@ func (b *binding) prepareFor(ctx context.Context, c *checkout, op *operation) (a
 	return false, nil
 }
 
-// callsToMain reports whether c, which has a connection, has to go to the main one. With
-// AmbientSeparate it keeps what it has, as over plain database/sql.
+// callsToMain reports whether operations of c have to use main and not the connection that
+// c has. With AmbientSeparate c keeps its connection, as over plain database/sql.
 func (b *binding) callsToMain(main *realConn, c *checkout) bool {
 	return main != nil && main != c.real && !c.separate && (c.real == nil || b.ambient() != AmbientSeparate)
 }
 
-// standDown takes c off r, whose lock it holds, while others stay.
+// standDown ends c's use of r, under r's lock. Other users of r stay.
 func (b *binding) standDown(c *checkout, r *realConn) {
 	r.use.users--
 	c.hold(nil)
-	c.open = nil // theirs is r
+	c.open = nil // these rows belong to r
 }
