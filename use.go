@@ -9,27 +9,28 @@ import (
 	"github.com/pooldriver/pooldriver/pool"
 )
 
-// The sessions of a binding: how they come, who may use them now, and how they go.
+// This file attaches sessions to a binding, decides which checkouts may use them, and lets
+// them go.
 
-// use is what a binding keeps of one of its sessions, under the session's lock.
+// use is what a binding records of one of its sessions. The session's lock protects it.
 type use struct {
-	users    int           // checkouts that use it, and rows whose checkout has moved on
-	ops      uint64        // operations so far: whether anything moves
-	pin      pin           // why it is the task's session, after the last operation
-	since    time.Time     // when it became that, or its transaction began
-	opener   *checkout     // whose operation made it the session
-	warned   bool          // that a statement has joined its transaction
-	separate bool          // a checkout has it that keeps to itself
+	users    int           // checkouts that use it, and open rows whose checkout has ended
+	ops      uint64        // operations so far: shows whether the session makes progress
+	pin      pin           // what pinned the session after the last operation
+	since    time.Time     // when the session was pinned, or its transaction began
+	opener   *checkout     // the last one whose statement may have begun a transaction
+	warned   bool          // the log knows that a statement has joined the transaction
+	separate bool          // its checkout shares nothing: AmbientSeparate
 	raw      chan struct{} // closed when Raw's function returns; nil: none runs
 }
 
-// pins looks at what keeps the session, and whether it is still there.
+// pins returns what keeps r at its task, and checks whether the connection is lost.
 func (r *realConn) pins() pins {
 	status := r.CheckLost()
 	return pins{r.use.users, pinOf(r.Begun(), status, r.Effect(), r.HiddenTx())}
 }
 
-// attach takes a connection of the pool into the binding, with its lock.
+// attach takes the connection of lease into the binding, and locks it.
 func (b *binding) attach(ctx context.Context, c *checkout, op *operation, lease pool.Lease[*realConn]) {
 	r, waited := lease.Value(), lease.Waited()
 	if waited > 0 {
@@ -39,7 +40,7 @@ func (b *binding) attach(ctx context.Context, c *checkout, op *operation, lease 
 	if b.connector.config.Observer != nil {
 		b.tellAcquired(ctx, c, lease)
 	}
-	_ = r.Lock(context.Background()) // somebody who came too late may have it for a moment
+	_ = r.Lock(context.Background()) // an earlier user that came too late may hold the lock for a moment
 	r.lease = lease
 	r.use = use{users: 1, separate: c.separate}
 	r.Lend(!b.isPrivate())
@@ -49,13 +50,14 @@ func (b *binding) attach(ctx context.Context, c *checkout, op *operation, lease 
 	if b.connector.config.LeakAfter > 0 {
 		b.connector.leaks.watch()
 	}
-	// From here on either the task's end sees r, or settle the end.
+	// From here on either the task's end finds r, or settle finds that the task has ended.
 	c.hold(r)
 	op.real, op.locked = r, true
 }
 
-// obtain gives c a connection, and op the lock on it: one of the pool's or, where that
-// would mean waiting for others while the task holds one, its own.
+// obtain gives c a connection, and op the connection's lock. The connection comes from the
+// pool. If op would have to wait while the task holds a connection, op shares that one
+// instead.
 func (b *binding) obtain(ctx context.Context, c *checkout, op *operation) (err error) {
 	cn := b.connector
 	if !op.goesOn() && !cn.admits(b, c.from) {
@@ -75,8 +77,9 @@ func (b *binding) obtain(ctx context.Context, c *checkout, op *operation) (err e
 		taken = true
 		return nil
 	}
-	// A task that has nothing, and waits for nothing, waits as everybody does. Who comes
-	// later may find that the task has a connection by then.
+	// A task that has no connection, and waits for none, waits in the pool's queue. While
+	// a further statement of the task waits, the task may get a connection that the
+	// statement can share: the loop below looks for it.
 	if b.held.Add(1) == 1 && c.from == nil {
 		lease, err := cn.acquire(ctx, nil, b)
 		if err != nil {
@@ -111,14 +114,14 @@ func (b *binding) obtain(ctx context.Context, c *checkout, op *operation) (err e
 	}
 }
 
-// share gives c a connection of the task that no statement is running on, if there is one,
-// and op its lock. The error tells why rows stayed open.
+// share gives c a connection of the task on which no statement runs, if there is one, and
+// op the connection's lock. The error tells why open rows were not read into memory.
 func (b *binding) share(ctx context.Context, c *checkout, op *operation) (err error) {
 	for _, r := range b.connector.connections() {
 		if r.holder.Load() != b || !r.TryLock() {
 			continue
 		}
-		op.real, op.locked = r, true // a panic of the driver unlocks it, too
+		op.real, op.locked = r, true // also after a panic of the driver, done unlocks it
 		if b.maySend(r) {
 			if err = r.ReadAhead(ctx); err == nil {
 				r.use.users++
@@ -131,9 +134,9 @@ func (b *binding) share(ctx context.Context, c *checkout, op *operation) (err er
 	return err
 }
 
-// clearOthers reads the rows into memory that the task has open on connections other than
-// r: on a database where they keep r from writing. What is too large stays, and the
-// database has the last word.
+// clearOthers reads into memory the rows that the task has open on connections other than
+// r: under Traits.WritesAlone they block a write on r. Rows that are too large stay open.
+// Then the database decides whether the write succeeds.
 func (b *binding) clearOthers(ctx context.Context, r *realConn) {
 	for _, other := range b.connector.connections() {
 		if other == r || other.holder.Load() != b || other.Rows() == nil || !other.TryLock() {
@@ -151,7 +154,7 @@ func (b *binding) clearOthers(ctx context.Context, r *realConn) {
 // take locks r, if it is the binding's.
 func (b *binding) take(r *realConn) bool {
 	if r.holder.Load() != b {
-		return false // need not wait for those who have it now
+		return false // do not wait for another borrower's lock
 	}
 	_ = r.Lock(context.Background())
 	if r.holder.Load() == b {
@@ -171,8 +174,9 @@ func (r *realConn) lockFor(ctx context.Context) error {
 	return err
 }
 
-// unlockAndRecheck unlocks r where nothing was done with it, whoever it belongs to:
-// checkouts that have left r meanwhile count on whoever holds the lock.
+// unlockAndRecheck unlocks r after a caller that has done nothing with r. r may belong to
+// any binding. Checkouts that left r meanwhile rely on the holder of the lock to count
+// them out.
 func (r *realConn) unlockAndRecheck() {
 	b := r.holder.Load()
 	if b == nil {
@@ -182,17 +186,16 @@ func (r *realConn) unlockAndRecheck() {
 	}
 }
 
-// unlock unlocks r, and locks it again if there is something to be done on r that others
-// could not do.
+// unlock unlocks r. again: r is locked once more, because others have left work on r while
+// it was locked.
 func (b *binding) unlock(r *realConn) (again bool) {
-	raw := r.use.raw != nil // its end comes here again
+	raw := r.use.raw != nil // unlock is called again when Raw's function returns
 	r.Unlock()
 	return (b.leaving.Load() != 0 && b.isLeft(r) || b.ended.Load() && !raw) && r.TryLock()
 }
 
-// release ends an operation on r, and unlocks it: the binding's affairs are settled, and r
-// goes back if nothing pins it any more. If r is not the binding's any more, b came too
-// late, and has done nothing with it.
+// release ends an operation on r, and unlocks r. If nothing pins r any more, r goes back
+// to the pool. If r has left b, the operation came too late and has done nothing with r.
 func (b *binding) release(r *realConn) {
 	for {
 		if r.holder.Load() != b {
@@ -205,14 +208,14 @@ func (b *binding) release(r *realConn) {
 	}
 }
 
-// releaseIfUnpinned decides, under r's lock, what becomes of r. gone: it has left the
-// binding, and is unlocked.
+// releaseIfUnpinned decides, under r's lock, whether r stays in the binding. gone: r has
+// left the binding, and is unlocked.
 func (b *binding) releaseIfUnpinned(r *realConn) (gone bool) {
 	if b.leaving.Load() != 0 {
 		b.completeDetaches(r)
 	}
 	if r.use.raw != nil {
-		return false // the driver is the function's, whose end comes here again
+		return false // Raw's function uses the driver; when it returns, r is released again
 	}
 	if b.ended.Load() {
 		b.evict(r)
@@ -231,7 +234,7 @@ func (b *binding) releaseIfUnpinned(r *realConn) (gone bool) {
 	return true
 }
 
-// keeps decides whether r stays at the task, and whether it is its main session.
+// keeps decides whether r stays with the task, and whether r is the main session.
 func (b *binding) keeps(r *realConn) bool {
 	r.use.ops++
 	p := r.pins()
@@ -249,31 +252,33 @@ func (b *binding) keeps(r *realConn) bool {
 	if (inTx || b.main.Load() == r) && b.inTx.Load() != inTx {
 		b.inTx.Store(inTx)
 	}
-	// A dead connection is of use to nobody: those who still have it are told. Rows on
-	// it are read by their owner, who finds out and closes them.
+	// A dead connection leaves, even if checkouts use it: their next operation gets the
+	// error. If rows are open on it, it stays until their owner has found the error and
+	// closed them.
 	dead := r.Unusable() && p.pin == pinNone && !r.Begun() && r.Rows() == nil
 	return p.pinned() && !dead
 }
 
-// loseState raises the loss barrier if what r had as the main session is gone. A
-// transaction of BeginTx's is known to be: the program has ended it.
+// loseState raises the loss barrier if r was the main session, and had session state or a
+// transaction begun by hand. For a transaction of BeginTx no barrier is needed here: the
+// program has ended it.
 func (b *binding) loseState(r *realConn) {
 	if b.main.Load() == r && (r.Stateful() || r.ByHand()) {
 		b.lossBarrier.Store(r.LostState(pinNames[pinRawTx], r.use.since))
 	}
 }
 
-// electMain makes r the main session if something pins it, and ends that if nothing does.
-// It returns what pins r as the main session.
+// electMain makes r the main session if something pins r. If nothing does, r is the main
+// session no longer. It returns what pins r as the main session.
 func (b *binding) electMain(r *realConn, why pin) pin {
 	main := b.main.Load() == r
 	switch {
 	case why == pinNone && main:
-		b.inTx.Store(false) // before another one is
+		b.inTx.Store(false) // before another connection becomes the main one
 		b.main.Store(nil)
 	case why != pinNone && !main:
-		// Not expected of the statement's text, or another session has come first: then
-		// this one's lasts as long as its checkouts.
+		// The statement's text did not show that it needs a session. If another session is
+		// the main one already, the state of r ends with the checkouts that use r.
 		if !b.main.CompareAndSwap(nil, r) {
 			return pinNone
 		}
@@ -282,9 +287,8 @@ func (b *binding) electMain(r *realConn, why pin) pin {
 	return why
 }
 
-// settled reports whether the last statement leaves nothing to decide: it changed nothing
-// but data, on a session that is not the main one, or in a transaction that is open as
-// before.
+// settled reports whether keeps has nothing to decide: the last statement changed only
+// data, and r is not the main session or is still in the same transaction.
 func (r *realConn) settled(main bool) bool {
 	if !session.LeavesNothing(r.Effect()) || !r.Healthy() {
 		return false
@@ -295,14 +299,14 @@ func (r *realConn) settled(main bool) bool {
 	return r.use.pin == pinNone && !r.Begun()
 }
 
-// isLeft reports whether a checkout waits to be counted out of r.
+// isLeft reports whether a detach from r is pending.
 func (b *binding) isLeft(r *realConn) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return slices.Contains(b.pendingDetaches, r)
 }
 
-// completeDetaches counts those out who have left r.
+// completeDetaches counts out the checkouts that have left r.
 func (b *binding) completeDetaches(r *realConn) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -353,15 +357,15 @@ func (b *binding) detach(c *checkout) {
 	b.pendingDetaches = append(b.pendingDetaches, r)
 	b.mu.Unlock()
 	b.leaving.Add(1)
-	// Whoever holds the lock looks at leaving after it has unlocked, and we look at the
-	// lock after leaving has counted us: one of us sees it.
+	// The holder of the lock reads leaving after it has unlocked. We have raised leaving,
+	// and try the lock now. So at least one of the two completes the detach.
 	if r.TryLock() {
 		b.release(r)
 	}
 }
 
-// detachRows is detach where the checkout has opened rows, and reports whether it is done.
-// Rows that are open go on using the connection in the place of their checkout.
+// detachRows is detach for a checkout that has opened rows. It reports whether the detach
+// is complete. Open rows go on using the connection in place of their checkout.
 func (b *binding) detachRows(r *realConn, rows *rows) bool {
 	if rows.Buffer() != nil || rows.closed {
 		return rows.Detached()
