@@ -34,36 +34,36 @@ const (
 // operation is one call of database/sql, with all its attempts.
 type operation struct {
 	kind              kind
-	session.Statement                 // where it has a text
+	session.Statement                 // if it has a text
 	text              *string         // Text, where others find it; nil: it has none
-	known             *textcache.Text // what is known of the text; nil at the first time
-	virtual           *text           // whose text is prepared; nil: it is sent as it is
+	known             *textcache.Text // what earlier operations have found of the text; nil: the text is new
+	virtual           *text           // the statement to prepare; nil: the text is sent as it is
 	opts              driver.TxOptions
 
 	// The results.
 	result  driver.Result
 	rows    *rows
-	opened  driver.Rows // the driver's
-	columns []string    // theirs
+	opened  driver.Rows // the driver's rows
+	columns []string    // of the driver's rows
 	tx      *transaction
 
-	scope      *task.Scope // of its context, where that was asked for
+	scope      *task.Scope // of its context, if that was looked up
 	real       *realConn
-	said       dialects.Diagnosis // of the last error
-	calls      int                // of the driver that had not returned when it got the lock
-	renewals   int                // of a statement that was stale
-	locked     bool               // it holds real's lock
+	said       dialects.Diagnosis // what the dialect said of the last error
+	calls      int                // of the driver that had not returned when the operation got the lock
+	renewals   int                // how often a stale statement was prepared again
+	locked     bool               // the operation holds real's lock
 	measured   bool               // real's meter measures it
-	started    bool               // real is where it belongs
+	started    bool               // start has found real
 	retried    bool
-	reclaimed  bool // its checkout had a connection, which was taken back for others
+	reclaimed  bool // the connection of its checkout was taken back for others
 	converted  bool
 	converting bool // a conversion has not returned
 	kept       bool // database/sql keeps the checkout for ever if the driver panics
 	first      bool // nothing was executed in the checkout before
 }
 
-// setText gives an operation a text of the program's.
+// setText gives op a text of the program.
 func (op *operation) setText(c *checkout, text string, args []driver.NamedValue) {
 	op.Text, op.Args = text, args
 	if last := c.last; last != nil && last.Query == text {
@@ -78,7 +78,7 @@ func (op *operation) setText(c *checkout, text string, args []driver.NamedValue)
 	c.last = op.known
 }
 
-// do is the one way of every operation.
+// do runs op. Every operation goes through do.
 func (c *checkout) do(ctx context.Context, op *operation) error {
 	defer c.done(op)
 	for {
@@ -93,8 +93,8 @@ func (c *checkout) do(ctx context.Context, op *operation) error {
 	}
 }
 
-// attempt is the part of do that is done with the session's lock. again: it has to be done
-// once more, perhaps on another session.
+// attempt is the part of do under the session's lock. again: do tries once more, perhaps
+// on another session.
 func (c *checkout) attempt(ctx context.Context, op *operation) (again bool, err error) {
 	if ctxsettings.Used() && op.kind != pinging {
 		if again, err = c.useSettings(ctx, op); again || err != nil {
@@ -159,14 +159,15 @@ func (c *checkout) prepare(ctx context.Context, op *operation) (again bool, err 
 		text, _ := cn.texts.Of(cn.dialect, v.query)
 		r.RecordEffect(text.Effect)
 	}
-	// One-off queries do not flush the cache: they have to come back first.
+	// A query with arguments is kept when its text comes a second time: one-off queries do
+	// not flush the cache.
 	op.Prepared, err = r.Prepare(ctx, v.query, v.generation, v.prepared || op.known != nil)
 	return c.finishUnexecuted(ctx, op, err)
 }
 
-// convert converts the arguments for the driver, once. It may run the program's code (a
-// Valuer), which may use the task: that is done without the lock, and again says that the
-// session has to be found again.
+// convert converts the arguments for the driver, once. A conversion may run the program's
+// code (a Valuer), and that code may use the task. Then convert gives the lock up first.
+// again: the session has to be found again.
 func (c *checkout) convert(op *operation) (again bool, err error) {
 	r := op.real
 	if op.converted || op.Prepared == nil && r.TakesArgsAsGiven(op.Args) {
@@ -183,8 +184,8 @@ func (c *checkout) convert(op *operation) (again bool, err error) {
 		op.converted = err == nil
 		return op.converted, err
 	}
-	// A driver, or a Valuer, may panic. Where database/sql then keeps the checkout for
-	// ever, the connection has to end; where not, it has lost nothing.
+	// A driver or a Valuer may panic. If database/sql then keeps the checkout for ever
+	// (op.kept), the connection has to end. Otherwise the connection has lost nothing.
 	op.converting = true
 	err = r.Convert(&op.Statement, op.kept)
 	op.converting = false
@@ -195,17 +196,18 @@ func (c *checkout) convert(op *operation) (again bool, err error) {
 	return false, err
 }
 
-// dropStale is for a text that is about to be sent as it is.
+// dropStale closes the stale prepared statement of a text that is about to be sent as it
+// is.
 func (c *checkout) dropStale(ctx context.Context, op *operation) error {
 	if op.Prepared != nil || !op.real.Traits().PreparedAges || !op.real.Statements().Has(op.Text) {
 		return nil
 	}
 	op.real.DropStale(op.Text, c.connector.generations.Of(op.Text))
-	return ctxerr.Of(ctx, ctx.Err()) // it may have taken its time
+	return ctxerr.Of(ctx, ctx.Err()) // closing may have taken long
 }
 
-// execute calls the driver with the statement. Its rows are opened last: whoever needs the
-// connection may take it from them at once.
+// execute calls the driver with the statement. It opens the virtual rows last: from then
+// on others may take the connection from them.
 func (c *checkout) execute(ctx context.Context, op *operation) (again bool, err error) {
 	r := op.real
 	c.recordSetting(op)
@@ -232,7 +234,7 @@ func (c *checkout) execute(ctx context.Context, op *operation) (again bool, err 
 	}
 	if c.renews(op) {
 		if op.Prepared == nil {
-			r.Drop(op.Text) // the driver keeps statements of its own, and finds ours by their texts (pgx)
+			r.Drop(op.Text) // pgx keeps statements itself, and finds ours by their texts
 		}
 		return true, nil
 	}
@@ -247,14 +249,14 @@ func (c *checkout) execute(ctx context.Context, op *operation) (again bool, err 
 	return false, nil
 }
 
-// maxRenewals is how often a statement is prepared anew that nothing executes: once, and
-// again for each further ALTER TABLE that comes between its preparing and its execution. On
-// two busy processors, with an ALTER TABLE every 18 ms, three were not enough for 14
-// statements of 15,700. A server that goes on calling it stale has the last word.
+// maxRenewals bounds how often a stale statement is prepared again. Each ALTER TABLE
+// between the preparing and the execution makes the statement stale once more. On two busy
+// processors, with an ALTER TABLE every 18 ms, 14 of 15,700 statements needed more than
+// three renewals. After the last one the program gets the server's error.
 const maxRenewals = 10
 
-// renews lets op run once more if its statement was stale, and may be prepared and executed
-// again.
+// renews reports whether op runs once more: its statement was stale, and may be prepared
+// and executed again.
 func (c *checkout) renews(op *operation) bool {
 	if op.said&dialects.StaleStatement == 0 || op.renewals == maxRenewals || c.tx != nil || !op.real.MayRenew(&op.Statement) {
 		return false
@@ -263,7 +265,8 @@ func (c *checkout) renews(op *operation) bool {
 	return true
 }
 
-// begin begins a transaction or, where one of the task is open on the session, a savepoint.
+// begin begins a transaction. If a transaction of the task is open on the session, it
+// begins a savepoint.
 func (c *checkout) begin(ctx context.Context, op *operation) (again bool, err error) {
 	r, inTask := op.real, !c.bound.isPrivate()
 	t := &transaction{checkout: c, owner: r, bound: c.bound}
@@ -323,9 +326,10 @@ func (op *operation) begun(c *checkout, t *transaction) {
 	op.tx = c.begun(t)
 }
 
-// beginDeferred begins the transaction that was deferred on op's session. One that cannot
-// begin fails each of its statements. One whose first statement's context has ended before
-// has not tried.
+// beginDeferred begins the transaction that was deferred on op's session. If the
+// transaction cannot begin, each of its statements fails. If the context of the first
+// statement has ended before, beginDeferred tries nothing, and the next statement may
+// begin the transaction.
 func (c *checkout) beginDeferred(ctx context.Context, op *operation) (again bool, _ error) {
 	r := op.real
 	if err := r.Deferred().Refused(); err != nil {
@@ -356,18 +360,18 @@ func (c *checkout) beginDeferred(ctx context.Context, op *operation) (again bool
 
 // done is deferred around every operation. It unlocks the session.
 //
-// If the driver panicked, its connection ends here: after some panics (in a query, in
-// BeginTx) database/sql never gives the checkout back, and the place in the pool would be
-// lost with it. Not in a transaction: there database/sql still rolls back on that
-// connection. A *sql.Conn whose session had a state, or a transaction by hand, has nothing
-// to go on with: on another connection what follows would be something else.
+// If the driver has panicked, done ends the connection. After some panics (in a query, in
+// BeginTx) database/sql never gives the checkout back, and the pool would lose a place. In
+// a transaction the connection stays: database/sql still rolls back on it. A *sql.Conn
+// that had session state, or a transaction begun by hand, refuses further operations: on
+// another connection they would mean something else.
 func (c *checkout) done(op *operation) {
 	r := op.real
 	if op.converting && op.Prepared != nil {
 		r.Statements().Done(op.Prepared)
 	}
 	if op.started && op.locked && r.Calls() > op.calls && c.tx == nil {
-		// What a task's own session has lost the task is told.
+		// The task learns from the loss barrier what its main session has lost.
 		told := c.bound.main.Load() == r
 		if c.executed && !session.LeavesNothing(r.Effect()) && !told {
 			c.refusal = errDriverPanicked
@@ -382,7 +386,8 @@ func (c *checkout) done(op *operation) {
 	}
 }
 
-// goesOn reports whether op had begun when it had a connection before, and so is not new.
+// goesOn reports whether op has had a connection before. Drain does not refuse such an
+// operation.
 func (op *operation) goesOn() bool { return op.retried || op.reclaimed }
 
 // unlock unlocks the session, if the operation holds its lock.
@@ -396,7 +401,8 @@ func (c *checkout) unlock(op *operation) {
 		op.measured = false
 		r.meter.EndOperation(r.pinnedBy())
 	}
-	// Whoever came too late holds the lock of a session that is not the task's any more.
+	// An operation that came too late may hold the lock of a session that has left the
+	// binding.
 	if c.real == r && r.holder.Load() == b {
 		if b.isPrivate() {
 			if b.unlock(r) {
@@ -414,7 +420,8 @@ func (c *checkout) unlock(op *operation) {
 	b.release(r)
 }
 
-// finish says whether to try again, or with which error to return, after an execution.
+// finish judges an execution. again: do tries once more. Otherwise the operation returns
+// the error.
 func (c *checkout) finish(ctx context.Context, op *operation, err error) (again bool, _ error) {
 	op.said = 0
 	if err == driver.ErrSkip {
@@ -449,13 +456,13 @@ func (c *checkout) failed(ctx context.Context, op *operation, err error, execute
 	if o.badConn || o.lost {
 		r.MarkUnusable()
 	} else if !c.bound.isPrivate() && r.HasTx() && r.EndsTx(op.said, op.Effect) {
-		// As far as can be told: a write that was interrupted before it began leaves
-		// SQLite's transaction open. Whoever takes the connection back asks.
+		// This may be wrong: SQLite's transaction stays open if a write was interrupted
+		// before it began. inspect asks the session when the connection comes back.
 		r.TxEnded()
 	}
 	if o.badConn && o.first && o.trusted {
-		// Nobody has looked at it before, nor at the others: what ended this one while it
-		// was idle may have ended them.
+		// The check of idle connections did not find that this one was dead. What ended
+		// this one may have ended others, which the check may not find either.
 		cn.flushOnce(r.poolGeneration)
 	}
 	v := judge(o)
@@ -476,7 +483,7 @@ func (c *checkout) failed(ctx context.Context, op *operation, err error, execute
 	return false, err
 }
 
-// outcomeOf is what judge decides on.
+// outcomeOf collects what judge decides on.
 func (c *checkout) outcomeOf(op *operation, err error, executes bool) outcome {
 	r := op.real
 	unsent, counted := r.Unsent()
@@ -492,8 +499,8 @@ func (c *checkout) outcomeOf(op *operation, err error, executes bool) outcome {
 	}
 }
 
-// moveOn takes c off a session that is dead, for another try. A deferred transaction that
-// has begun nothing is tried again.
+// moveOn takes c off a dead session, so that op can try another one. If c's transaction
+// was deferred and has not begun, it is deferred again.
 func (c *checkout) moveOn(op *operation) {
 	b, deferred := c.bound, c.tx
 	b.standDown(c, op.real)
