@@ -7,40 +7,43 @@ import (
 	"github.com/pooldriver/pooldriver/internal/textcache"
 )
 
-// checkout is the time between database/sql taking a virtual connection and putting it
-// back. A virtual connection has one, which begins anew each time. database/sql's lock on
-// the virtual connection protects it.
+// checkout is one use of a virtual connection. It begins when database/sql takes the
+// virtual connection, and ends when database/sql puts it back. A virtual connection has
+// one checkout, which begins anew each time. database/sql's lock on the virtual connection
+// protects it.
 type checkout struct {
 	connector *core
 	private   binding // of checkouts without a task
 
-	// The connection that is attached, and the binding that has it, nil before the first
-	// operation; and what is known since the connection was attached.
+	// real is the attached connection, and bound is the binding that has it. Both are nil
+	// before the first operation. The fields after them say what has happened since real
+	// was attached.
 	real     *realConn
 	bound    *binding
 	scope    *task.Scope     // of InTx
 	label    *string         // of the context that has attached it; nil: none
-	from     *task.Task      // whose context the statement's was derived from, beyond the task
-	separate bool            // in a task, and keeping to itself: AmbientSeparate
-	touched  bool            // something has happened on it: an operation cannot be moved to another one
-	executed bool            // namely the execution of a statement
-	open     *rows           // the last rows that it has opened, until something else happens
-	spare    *rows           // closed, to be used again
-	last     *textcache.Text // of the last operation: in a loop it is the next one's, too
+	from     *task.Task      // an outer task: the statement's context was derived from its context
+	separate bool            // in a task with AmbientSeparate: it shares no session
+	touched  bool            // it has used real: an operation cannot move to another connection
+	executed bool            // it has executed a statement on real
+	open     *rows           // the rows that its last operation has opened
+	spare    *rows           // closed rows, which the next query uses again
+	last     *textcache.Text // of the last operation: in a loop the next operation has the same text
 	tx       *transaction    // the innermost of its transactions that is open
-	aging    []*text         // those with a generation
+	aging    []*text         // its statements that have a generation
 
-	// refusal is what every operation gets. errDriverPanicked: database/sql cannot end
-	// this checkout, or it had a state.
+	// refusal is the error of every operation; nil: operations run. With
+	// errDriverPanicked, database/sql cannot end this checkout, or the checkout has lost
+	// session state.
 	refusal error
-	lent    *loan // of Raw
+	lent    *loan // to a function of Raw; nil: none
 }
 
 // text is the text of a virtual statement.
 type text struct {
 	query      string
-	prepared   bool   // by the program; else it is the text of a query with arguments
-	generation uint64 // see stmtcache.Generations; 0 where it does not matter
+	prepared   bool   // by the program; otherwise it is a query with arguments
+	generation uint64 // see stmtcache.Generations; 0: the statement has none
 }
 
 // endText forgets the generation of a text whose statement is closed.
