@@ -19,10 +19,11 @@ func (b *binding) ambient() AmbientMode {
 	return AmbientJoin
 }
 
-// errSeparate: the statement does not join, it needs another connection.
+// errSeparate: the statement does not join the transaction; it needs another connection.
 var errSeparate = errors.New("pooldriver: separate")
 
-// joinsTx decides on a statement that is not the transaction's own, under r's lock.
+// joinsTx decides, under r's lock, whether a statement may join the transaction on r,
+// which is not its own. The error says why not.
 func (b *binding) joinsTx(r *realConn, op *operation) error {
 	switch b.ambient() {
 	case AmbientSeparate:
@@ -43,19 +44,19 @@ func (b *binding) joinsTx(r *realConn, op *operation) error {
 	return nil
 }
 
-// nests reports whether a BeginTx in the transaction on r is a savepoint. With
-// AmbientSeparate only one in InTx is; what others do on a *sql.Conn that is in a
-// transaction is the driver's business.
+// nests reports whether a BeginTx inside the transaction on r begins a savepoint. With
+// AmbientSeparate it does so only in InTx. Any other BeginTx on a *sql.Conn that is in a
+// transaction goes to the driver.
 func (c *checkout) nests(r *realConn) bool {
 	return c.bound.ambient() != AmbientSeparate || c.scoped(r) != nil
 }
 
-// placeOf returns what ctx says of tasks to this connector.
+// placeOf returns the task of ctx on this connector, with its InTx and the task around it.
 func (c *core) placeOf(ctx context.Context) (task.Place, error) {
 	return c.keyedTasks.PlaceOf(ctx, c.config.TaskKey)
 }
 
-// bindTo returns what t has on c, and creates it where there is nothing.
+// bindTo returns the binding of t on c, and creates it if there is none.
 func (c *core) bindTo(t *task.Task) (*binding, error) {
 	m, err := t.Member(c, c.config.TaskTimeout, func() task.Member { return &binding{task: t, connector: c} })
 	if err != nil {
@@ -64,7 +65,7 @@ func (c *core) bindTo(t *task.Task) (*binding, error) {
 	return m.(*binding), nil
 }
 
-// bindingOf returns what t has on c, nil where there is nothing.
+// bindingOf returns the binding of t on c, nil if there is none.
 func (c *core) bindingOf(t *task.Task) *binding {
 	b, _ := t.MemberOn(c).(*binding)
 	return b
