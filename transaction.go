@@ -18,16 +18,15 @@ type transaction struct {
 	checkout *checkout
 	owner    *realConn // nil: deferred, and without a connection yet
 	bound    *binding
-	around   *transaction // of the same virtual connection, that goes on when this one ends
+	around   *transaction // of the same virtual connection; it goes on when this one ends; nil: none
 	over     bool         // Commit or Rollback was called
-	// unattached: it is counted in core.unattached.
+	// unattached: the transaction is counted in core.unattached.
 	unattached bool
 }
 
 var _ driver.Tx = (*transaction)(nil)
 
-// errTxOptions is the answer to a BeginTx inside a transaction with other options than that
-// one has.
+// errTxOptions refuses a BeginTx inside a transaction whose options are different.
 var errTxOptions = errors.New("pooldriver: a transaction inside another one of its task is a savepoint, and has to have the same isolation level and access mode or none; use NewTask for a transaction of its own")
 
 // begun makes t the transaction of its checkout.
@@ -36,13 +35,13 @@ func (c *checkout) begun(t *transaction) *transaction {
 	return t
 }
 
-// again defers the begin anew, for another connection.
+// again defers the begin once more, for another connection.
 func (t *transaction) again() {
 	t.owner, t.bound = nil, nil
 	t.Again()
 }
 
-// leave takes t from its checkout, whichever of its transactions ends first.
+// leave removes t from its checkout. The transactions of a checkout may end in any order.
 func (t *transaction) leave() {
 	t.over = true
 	t.attached()
@@ -52,7 +51,7 @@ func (t *transaction) leave() {
 }
 
 // finish ends the transaction under the lock. If the driver panics, database/sql does not
-// give the checkout back: its connection ends here.
+// give the checkout back, so finish ends the connection.
 func (t *transaction) finish(end func() error) error {
 	panicked := true
 	defer func() {
@@ -84,8 +83,9 @@ func (t *transaction) unlock() {
 	t.bound.release(t.owner)
 }
 
-// endsAfterRaw lets t be rolled back when the function of Raw returns that has its
-// connection. In a task lock sees to it.
+// endsAfterRaw reports whether a function of Raw has the connection of t, and lets t be
+// rolled back when the function returns. In a task it does nothing: lock waits for the
+// function.
 func (t *transaction) endsAfterRaw() bool {
 	l := t.checkout.lent
 	if l == nil || t.owner != l.real || !t.bound.isPrivate() {
@@ -112,14 +112,14 @@ func (t *transaction) driverPanicked() {
 	}
 }
 
-// lock locks for the end of a transaction.
+// lock locks the session for the end of a transaction.
 func (t *transaction) lock() error {
 	for {
 		if t.bound.ended.Load() {
-			return t.bound.task.EndedError() // which rolls back; the connection may be another's
+			return t.bound.task.EndedError() // the task's end rolls back; the connection may have another borrower
 		}
 		if !t.bound.take(t.owner) {
-			return sql.ErrTxDone // with the one around it
+			return sql.ErrTxDone // the transaction around it has ended, and t with it
 		}
 		if t.bound.isPrivate() {
 			return nil
@@ -144,7 +144,8 @@ func (t *transaction) lock() error {
 	}
 }
 
-// abandon is for a transaction that cannot be ended now, and will not be asked to be again.
+// abandon gives up a transaction that cannot be ended now: database/sql does not try
+// again.
 func (t *transaction) abandon() {
 	if t.bound.take(t.owner) {
 		t.owner.MarkUnusable()
@@ -155,8 +156,8 @@ func (t *transaction) abandon() {
 	}
 }
 
-// transactionOf returns the transaction of the innermost InTx around scope, itself
-// included, that has begun one on b's connector; nil if there is none.
+// transactionOf returns the transaction that scope has begun on b's connector, or else
+// that of the nearest scope around it that has begun one there. nil: there is none.
 func (b *binding) transactionOf(scope *task.Scope) *transaction {
 	for s := scope; s != nil; s = s.Around() {
 		if t, ok := s.Transaction().(*transaction); ok && t.bound == b {
@@ -166,8 +167,8 @@ func (b *binding) transactionOf(scope *task.Scope) *transaction {
 	return nil
 }
 
-// own returns the transaction on r that an operation of c belongs to: the one that c
-// has begun, or that of the InTx in whose scope c was attached.
+// own returns the transaction on r to which an operation of c belongs: the one that c has
+// begun, or that of the InTx in whose scope c was attached.
 func (c *checkout) own(r *realConn) *transaction {
 	if c.tx != nil && c.tx.owner == r {
 		return c.tx
