@@ -8,21 +8,22 @@ import (
 )
 
 // rows are the virtual rows of a query. They are read under the session's lock, until they
-// have been read ahead into memory. database/sql serialises the calls of their owner.
-// Optional methods that the driver lacks get the answers that database/sql gives in that
-// case.
+// have been read ahead into memory. database/sql serialises the calls of their owner. If
+// the driver lacks an optional method, they give the answer that database/sql gives in
+// that case.
 type rows struct {
 	session.Rows
 
 	owner    *realConn
-	checkout *checkout // whose checkout has opened them
+	checkout *checkout // that has opened them
 	bound    *binding
 	closed   bool // by the owner
 
-	// What the owner is sure to ask for, found while the lock was held already.
+	// Answers that database/sql asks for next. They are read while the lock is held
+	// anyway.
 	columns []string // of this result set, handed out once; nil: the driver is asked
 	over    bool     // the owner has come to the end of this result set
-	more    bool     // and then: there is another one
+	more    bool     // over, and another result set follows
 }
 
 var errRowsClosed = errors.New("pooldriver: these rows are closed")
@@ -36,15 +37,15 @@ func (c *checkout) openRows(op *operation) *rows {
 	c.spare = nil
 	r.owner, r.checkout, r.bound, r.columns, r.closed = op.real, c, c.bound, op.columns, false
 	c.open = r
-	// The session of a checkout that has done nothing else can be taken from it when the
-	// rows are in memory, if nothing is left on it.
+	// Others can take the session from its checkout when the rows are in memory, if the
+	// checkout has done nothing else and has left nothing on the session.
 	detachable := op.first && c.tx == nil && session.LeavesNothing(op.real.Effect())
 	op.real.OpenRows(&r.Rows, op.opened, op.Prepared, detachable)
 	return r
 }
 
-// lock locks for a call of the driver, or tells that there is none to make: what there is
-// to say is in the buffer, or why tells it.
+// lock locks the session for a call of the driver. If live is false, there is no call to
+// make: the buffer has the rows, or why has the error.
 func (r *rows) lock() (live bool) {
 	if r.closed || r.Buffer() != nil || r.Gone() || r.isLent() {
 		return false
@@ -70,13 +71,13 @@ func (r *rows) unlock() {
 	}
 }
 
-// isLent reports whether the session of rows without a task is a function of Raw's. In a
-// task rows are read into memory before that.
+// isLent reports whether a function of Raw has the session of rows without a task. In a
+// task the rows are read into memory before the function is called.
 func (r *rows) isLent() bool {
 	return r.bound.isPrivate() && r.checkout.lent != nil && r.checkout.lent.real == r.owner
 }
 
-// why tells what has ended rows that were not read to their end.
+// why returns the error of rows that have ended before they were read to their end.
 func (r *rows) why() error {
 	switch {
 	case r.closed && r.Lost() == nil:
@@ -120,9 +121,9 @@ func (r *rows) Close() error {
 	return err
 }
 
-// closeWithoutSession is Close where the rows are in memory, or gone, or where a function
-// of Raw has the session: then the driver's rows are closed when it has returned. What was
-// read ahead of them nobody wants.
+// closeWithoutSession is Close for rows that are in memory, or lost, or whose session a
+// function of Raw has. In the last case the driver's rows are closed when the function has
+// returned. Rows that were read ahead are dropped.
 func (r *rows) closeWithoutSession() error {
 	if b := r.Buffer(); b != nil {
 		b.Drop()
@@ -142,9 +143,9 @@ func (r *rows) closeWithoutSession() error {
 	return nil
 }
 
-// recycle leaves rows that are closed to the next query of their virtual connection: the
-// memory is warm. Not those of a task, which others than their owner know. database/sql
-// never touches rows that it has closed.
+// recycle keeps closed rows for the next query of their virtual connection, which uses
+// their memory again. It does not keep rows of a task, because others than their owner
+// know them. database/sql never touches rows that it has closed.
 func (r *rows) recycle() {
 	if !r.bound.isPrivate() {
 		return
@@ -157,10 +158,10 @@ func (r *rows) recycle() {
 	c.spare = r
 }
 
-// driverPanicked ends the connection of rows whose driver panicked when they were closed,
-// under the lock, which it gives back. database/sql does not give the checkout back, and
-// the *sql.Tx or *sql.Conn of such rows can never be ended: nothing more may run for it, on
-// another connection least of all.
+// driverPanicked ends the connection of rows whose driver panicked in Close. It is called
+// with the lock, and unlocks. database/sql never ends the *sql.Tx or *sql.Conn of such
+// rows, so the checkout refuses further operations: above all, none may run on another
+// connection.
 func (r *rows) driverPanicked() {
 	c := r.checkout
 	c.refusal = errDriverPanicked
@@ -173,5 +174,6 @@ func (r *rows) driverPanicked() {
 	}
 }
 
-// errDriverPanicked is for what comes later in a checkout that has lost its connection so.
+// errDriverPanicked is the error of later operations in a checkout whose driver has
+// panicked.
 var errDriverPanicked = errors.New("pooldriver: the connection is gone, with its session: the driver has panicked; take another one")
