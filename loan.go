@@ -10,20 +10,20 @@ import (
 	"github.com/pooldriver/pooldriver/dialects"
 )
 
-// loan is a session that a function of Raw has. What belongs to its conn is protected as
-// that is, by database/sql's lock.
+// loan is a session that is lent to a function of Raw. database/sql's lock on the virtual
+// connection protects it, like the checkout.
 type loan struct {
 	checkout *checkout
 	bound    *binding
 	real     *realConn
 	busy     chan struct{} // closed when the function has returned
-	later    []func()      // what is to be done with the session then; without a task
+	later    []func()      // without a task: calls that wait for that
 }
 
-// anything is what a function of Raw may have done.
+// anything is the effect of a function of Raw, which may do anything.
 const anything = dialects.Suspect | dialects.TxControl | dialects.ForgetPrepared | dialects.NamedPrepared
 
-// lend finds the session for a function of Raw. From here on c refuses everything.
+// lend finds the session for a function of Raw. From here on c refuses every operation.
 func (c *checkout) lend(ctx context.Context) (*loan, error) {
 	if err := c.do(ctx, &operation{kind: lending, kept: true}); err != nil {
 		return nil, err
@@ -31,13 +31,13 @@ func (c *checkout) lend(ctx context.Context) (*loan, error) {
 	return c.lent, nil
 }
 
-// lendTo is lend, under the lock. The function may use its task. What needs this very
-// session then waits for a while, and is told. Nobody else calls the driver until it
-// returns.
+// lendTo is lend, under the lock. The function may use its task. A statement that needs
+// the lent session waits for rawPatience, and then gets an error. Nobody else calls the
+// driver until the function returns.
 func (c *checkout) lendTo(op *operation) error {
 	r := op.real
 	if c.bound.isPrivate() && (r.Unusable() || r.Severed()) {
-		return driver.ErrBadConn // a call that was given up may still be under way on it
+		return driver.ErrBadConn // a call that was given up may still run on it
 	}
 	c.touched, c.executed = true, true
 	r.RecordEffect(anything)
@@ -48,7 +48,7 @@ func (c *checkout) lendTo(op *operation) error {
 	return nil
 }
 
-// end takes the session back into its conn.
+// end takes the session back into its checkout.
 func (l *loan) end(err error) {
 	c, r := l.checkout, l.real
 	c.lent, c.refusal = nil, nil
@@ -57,15 +57,15 @@ func (l *loan) end(err error) {
 			c.refusal = errRawClosed
 		}
 	})
-	if err != errRawPanicked { // else nobody asks the driver anything
+	if err != errRawPanicked { // after a panic nobody calls the driver any more
 		for _, do := range l.later {
 			do()
 		}
 	}
 }
 
-// endUnheld is end where conn was closed meanwhile, and is not ours any more. Without a
-// task the connection ends, for what is open on it cannot be known.
+// endUnheld is end if the *sql.Conn was closed meanwhile, so that its lock cannot be
+// taken. Without a task the connection ends: nobody knows what is open on it.
 func (l *loan) endUnheld(err error) {
 	l.giveBack(err, func() {
 		if l.bound.isPrivate() {
@@ -74,7 +74,7 @@ func (l *loan) endUnheld(err error) {
 	})
 }
 
-// giveBack lets others have the session again. look is called under its lock.
+// giveBack lets others use the session again. It calls look under the session's lock.
 func (l *loan) giveBack(err error, look func()) {
 	r := l.real
 	_ = r.Lock(context.Background())
@@ -98,8 +98,8 @@ var (
 	errRawClosed = fmt.Errorf("pooldriver: the function of Raw has closed the connection of this *sql.Conn, or left it unusable, and its session is gone: take another *sql.Conn, and let the function return driver.ErrBadConn where it ends a connection on purpose: %w", driver.ErrBadConn)
 )
 
-// rawPatience is how long a statement waits for a function of Raw that has its
-// task's session. It may be called by that very function.
+// rawPatience is how long a statement waits for its task's session while a function of Raw
+// has it. The wait is short: that function itself may run the statement.
 const rawPatience = 500 * time.Millisecond
 
 // awaitRaw waits, without a lock, for the end of a function of Raw.
