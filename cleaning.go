@@ -13,9 +13,9 @@ import (
 	"github.com/pooldriver/pooldriver/pool"
 )
 
-// takeBack ends the hold on a real connection: it is lent again at once, rolled
-// back and cleaned behind the caller, or closed, as settle decides. of is the task that had
-// it, or nil.
+// takeBack takes a real connection back at the end of a checkout. As settle decides, the
+// connection is lent again at once, or is rolled back and cleaned in the background, or is
+// closed.
 func (c *core) takeBack(r *realConn, of *task.Task) {
 	if !c.tellsReleases() {
 		c.takeBackUntold(r)
@@ -39,8 +39,8 @@ func (c *core) takeBackUntold(r *realConn) {
 	case step.rollback || step.clean || r.RoleDoubt():
 		c.restoring.Add(1)
 		if r.Irreplaceable() {
-			// Before the caller goes on: the pool would make another connection for
-			// his next statement, which is another database.
+			// The caller waits. Otherwise the pool would make another connection for the
+			// caller's next statement, and that is another database.
 			c.restore(r, lease, step)
 		} else {
 			go c.restore(r, lease, step)
@@ -49,13 +49,13 @@ func (c *core) takeBackUntold(r *realConn) {
 		r.EndReset()
 		mustEnd(lease.Release())
 	}
-	if lost != "" { // said when the connection is on its way: a logger may want it
+	if lost != "" { // after the connection has left: the logger may need one
 		c.tellLoss(lost)
 	}
 }
 
-// WrapUp ends what an ended task has here, and returns when it is done or
-// takes too long: then it goes on behind the caller.
+// WrapUp gives back the connections of an ended task. It returns when they are back. After
+// twice CleanTimeout it returns earlier, and the rest goes on in the background.
 func (b *binding) WrapUp() {
 	defer b.tellTaskDone()
 	if b.held.Load() == 0 && len(b.onTheirWay()) == 0 {
@@ -71,7 +71,7 @@ func (b *binding) WrapUp() {
 		}
 		ends.Go(func() {
 			if r.lockFor(ctx) != nil {
-				b.sever(r) // whoever holds the lock comes to the same end when it unlocks
+				b.sever(r) // the holder of the lock evicts r when it unlocks
 				return
 			}
 			if r.holder.Load() == b && r.use.raw != nil {
@@ -84,7 +84,7 @@ func (b *binding) WrapUp() {
 	go func() {
 		defer close(done)
 		ends.Wait()
-		for _, back := range b.onTheirWay() { // all were locked once: no more are to come
+		for _, back := range b.onTheirWay() { // each was locked once: there are no more
 			<-back
 		}
 	}()
@@ -98,13 +98,13 @@ func (b *binding) WrapUp() {
 	}
 }
 
-// sever cuts r's connection while a call of the driver is under way on it that does not
-// end: the server hangs, and the call knows no context. r may leave the binding at any
-// time. Either it is seen here that it has left, or whoever inspects it then sees that it
-// is severed, and nobody gets it any more.
+// sever cuts the network connection of r, because a call of the driver hangs on it: the
+// server does not answer, and the call has no context. r may leave the binding at any
+// time. Either sever sees that r has left, or inspect sees that r is severed. So no
+// borrower gets a severed connection.
 func (b *binding) sever(r *realConn) {
 	if r.Irreplaceable() {
-		return // it comes back when the call ends, with the database
+		return // r comes back when the call ends; cutting it would end the database
 	}
 	r.MarkSevered()
 	if r.holder.Load() == b {
@@ -112,25 +112,25 @@ func (b *binding) sever(r *realConn) {
 	}
 }
 
-// onTheirWay are the connections that go back at the task's end: each is closed
-// when it is there.
+// onTheirWay has a channel for each connection that goes back at the task's end. The
+// channel is closed when the connection is back.
 func (b *binding) onTheirWay() []<-chan struct{} {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.evictions
 }
 
-// evict ends r's time with a task that has ended, under r's lock, which it
-// gives back: nothing is open or changed any more when it returns.
+// evict takes r from a task that has ended. It is called with r's lock, and unlocks. When
+// it returns, nothing that the task has opened or changed on r is left.
 func (b *binding) evict(r *realConn) {
 	c := b.connector
 	done := make(chan struct{})
 	defer close(done)
 	b.mu.Lock()
-	b.evictions = append(b.evictions, done) // WrapUp may be waiting for the lock, and waits for this next
+	b.evictions = append(b.evictions, done) // WrapUp may wait for the lock now, and waits for done next
 	b.mu.Unlock()
 	var log restoreLog
-	defer log.tell() // before done is closed: when the task's end returns it has been said
+	defer log.tell() // before done is closed: the log is complete when the task's end returns
 	since := r.use.since
 	open, panicked := r.Undo(b.task.EndedError())
 	b.tellUndone(&log, open, panicked, since)
@@ -149,11 +149,11 @@ func (b *binding) evict(r *realConn) {
 		step.discard = !c.restore(r, lease, step)
 	}
 	if step.discard {
-		<-r.ended // what it held on the server is held until then; bounded by destroyTimeout
+		<-r.ended // until then the server keeps r's locks; destroyTimeout bounds the wait
 	}
 }
 
-// tellUndone has the log told of what a task has left open.
+// tellUndone adds to log what a task has left open.
 func (b *binding) tellUndone(log *restoreLog, open bool, panicked any, since time.Time) {
 	c := b.connector
 	if panicked != nil {
@@ -171,7 +171,7 @@ func (b *binding) tellUndone(log *restoreLog, open bool, panicked any, since tim
 	}
 }
 
-// inspect looks at what a checkout has left.
+// inspect decides what has to be done with r before it is lent again.
 func (c *core) inspect(r *realConn) nextStep {
 	f := r.Inspect()
 	if f.Unusable {
@@ -187,14 +187,14 @@ func (c *core) inspect(r *realConn) nextStep {
 	})
 }
 
-// tellPanic says, when the connection is on its way, that its driver panicked.
+// tellPanic logs a panic of the driver. The connection has left already.
 func (c *core) tellPanic(step nextStep) {
 	if step.panicked != nil {
 		c.log.Error("pooldriver: the driver panicked when asked whether a connection is valid; it was closed", "target", c.template.Target(), "panic", fmt.Sprintf("%T", step.panicked))
 	}
 }
 
-// discard ends r, on which the server may have something left to do.
+// discard closes r, which was in use: the server may still work for it.
 func (c *core) discard(r *realConn, lease pool.Lease[*realConn], why CloseReason) {
 	c.stats.discards.Add(1)
 	r.discarded = why
@@ -217,8 +217,8 @@ func mustEnd(err error) {
 	}
 }
 
-// restoreLog is what the log is to hear of a connection, and does when that is on its way:
-// writing a log may need it.
+// restoreLog collects the log entries about a connection. They are written after the
+// connection has left, because the logger may need a connection.
 type restoreLog []func()
 
 func (l *restoreLog) add(write func()) { *l = append(*l, write) }
@@ -229,10 +229,9 @@ func (l *restoreLog) tell() {
 	}
 }
 
-// restore brings a real connection back to its state at connect and returns
-// it to the pool. It has its own, bounded context: the borrower's may be what
-// ended the checkout. If anything fails, or the driver panics, the connection
-// is closed.
+// restore brings a real connection back to its state at connect and returns it to the
+// pool. It has a bounded context of its own: the borrower's context may have ended, and
+// the checkout with it. If anything fails, or the driver panics, the connection is closed.
 func (c *core) restore(r *realConn, lease pool.Lease[*realConn], step nextStep) (restored bool) {
 	var log restoreLog
 	defer log.tell()
@@ -282,7 +281,7 @@ var (
 	errWrongRole = errors.New("pooldriver: whether the server is still what the DSN asks for is not known, or it is not")
 )
 
-// rollback ends the transaction that a checkout left open, or may have.
+// rollback ends the transaction that a checkout has left open, or may have left open.
 func (c *core) rollback(ctx context.Context, r *realConn, log *restoreLog, reset *reset) bool {
 	reset.why, reset.err = CloseResetFailed, errRollback // also by a panic
 	open, done := r.Rollback(ctx)
