@@ -35,8 +35,8 @@ const (
 // errOwnIsFree sends a waiter back to its task's own connections.
 var errOwnIsFree = errors.New("pooldriver: a connection of the task is free")
 
-// waiter is a statement that waits for a connection while its task, or a task that its
-// context was derived from, may hold one.
+// waiter is a statement that waits for a connection. Its task may hold one, or a task from
+// whose context its context was derived.
 type waiter struct {
 	binding  *binding // nil without a task
 	label    *string  // nil: none
@@ -90,9 +90,9 @@ func (c *core) await(ctx context.Context, w *waiter) (pool.Lease[*realConn], err
 	return lease, err
 }
 
-// starving is the pool's hook.
+// starving is the pool's hook Config.Starving.
 func (c *core) starving(waiting int) {
-	if s := c.pool.Stats(); s.Count >= s.Max { // otherwise a dial is what they wait for
+	if s := c.pool.Stats(); s.Count >= s.Max { // otherwise they wait for a dial
 		c.reclaim(waiting - s.Creating)
 	}
 	waiters := c.starvation.waiters.All()
@@ -104,9 +104,9 @@ func (c *core) starving(waiting int) {
 	c.lookForCycle(waiters)
 }
 
-// reclaim takes back up to wanted connections. Rows are read ahead one after the other
-// and in steps: nobody knows how many rows are left, and rows that end soon must be found
-// before memory is full of rows that do not.
+// reclaim takes back up to wanted connections. Rows are read ahead one after the other and
+// in steps. Nobody knows how many rows a query has left. The short ones must be found
+// before long ones fill the memory.
 func (c *core) reclaim(wanted int) {
 	if wanted <= 0 || c.starvation.readers.Busy(readerPatience) {
 		return
@@ -131,8 +131,8 @@ func (c *core) readOthers(me *relay.Runner, r *realConn, rows *session.Rows, wan
 	}
 }
 
-// leastRead returns the rows of which the least was read ahead so far, and their connection
-// with its lock; nil if no rows may be read. Large rows so come last.
+// leastRead returns the rows of which the least was read ahead so far, and their
+// connection, which it has locked. nil: no rows may be read. So large rows come last.
 func (c *core) leastRead() (*realConn, *session.Rows) {
 	if c.stats.buffered.Load() > c.env.BufferOthers {
 		return nil, nil
@@ -158,7 +158,7 @@ func (c *core) leastRead() (*realConn, *session.Rows) {
 	return nil, nil
 }
 
-// reclaimable returns, under the lock, the rows of r if nothing but these holds it.
+// reclaimable returns, under the lock, the rows of r if only these rows hold r.
 func (r *realConn) reclaimable() *session.Rows {
 	rows, b := r.Rows(), r.holder.Load()
 	if b == nil || !rows.Reclaimable() {
@@ -170,13 +170,13 @@ func (r *realConn) reclaimable() *session.Rows {
 	return rows
 }
 
-// takeRows reads more of the rows into memory, and gives their connection back if that was
-// all. It holds the lock.
+// takeRows reads more of the rows into memory. If no rows are left to read, it gives their
+// connection back. It is called with the lock, and unlocks.
 func (c *core) takeRows(r *realConn, rows *session.Rows) (taken bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), reclaimPatience)
 	defer cancel()
 	defer func() {
-		if p := recover(); p != nil { // r.Calls tells inspect
+		if p := recover(); p != nil { // inspect sees in r.Calls that a call has not returned
 			rows.SkipReadAhead()
 			r.unlockAndRecheck()
 			c.log.Error("pooldriver: the driver panicked when rows were read ahead", "target", c.template.Target(), "panic", fmt.Sprintf("%T", p))
@@ -191,7 +191,7 @@ func (c *core) takeRows(r *realConn, rows *session.Rows) (taken bool) {
 	return true
 }
 
-// hasFree reports whether the binding has a connection that nothing runs on.
+// hasFree reports whether the binding has a connection on which nothing runs.
 func (b *binding) hasFree() bool {
 	for _, r := range b.connector.connections() {
 		if r.holder.Load() != b || !r.TryLock() {
@@ -207,10 +207,10 @@ func (b *binding) hasFree() bool {
 	return false
 }
 
-// returnStatements closes what idle connections have prepared.
+// returnStatements closes the prepared statements of idle connections.
 func (c *core) returnStatements() {
 	var idle []pool.Lease[*realConn]
-	defer func() { // also by a panic of the driver, which costs its connection
+	defer func() { // also after a panic of the driver, which closes that connection
 		for _, lease := range idle {
 			if r := lease.Value(); r.Calls() > 0 || r.Unusable() {
 				c.discard(r, lease, CloseLost)
