@@ -21,78 +21,78 @@ const (
 	DefaultStarveAfter    = 20 * time.Millisecond
 )
 
-// minConcurrentCreates is how many creates may run at once in a pool that
-// has hardly anything yet; see Config.MaxConcurrentCreates.
+// minConcurrentCreates is how many creates may run at once in a pool that has
+// fewer resources than that; see Config.MaxConcurrentCreates.
 const minConcurrentCreates = 4
 
 // IdleOrder says which idle resource is lent next.
 type IdleOrder uint8
 
 const (
-	// LIFO lends the one released last: its caches are warm, and what is
-	// never needed ages towards MaxIdleTime.
+	// LIFO lends the resource that was released last. Its caches are warm, and
+	// resources that the pool does not need reach MaxIdleTime.
 	LIFO IdleOrder = iota
-	// FIFO lends the one that has been idle longest, so that all are used
+	// FIFO lends the resource that has been idle longest, so that all are used
 	// evenly: for resources spread over several servers.
 	FIFO
 )
 
-// Config describes a pool. Create is the only field that must be set; for
-// every other one its zero value has the meaning given here.
+// Config describes a pool. Only Create must be set. For every other field the
+// zero value has the meaning given here.
 //
-// No function of a Config is called while the pool's lock is held, and each
-// may call the pool. One that panics, or ends its goroutine with
-// runtime.Goexit, has failed with a *PanicError: its resource is destroyed
-// and its place in the pool is free again.
+// No function of a Config is called while the pool's lock is held, and each may
+// call the pool. A function that panics, or ends its goroutine with
+// runtime.Goexit, has failed with a *PanicError: its resource is destroyed, and
+// the resource's place in the pool is free again.
 type Config[T any] struct {
-	// Create makes a resource. It runs on a goroutine of the pool. Its
-	// context has the values of the acquirer that caused it (of none, when
-	// the pool fills up to Min), is not cancelled with that acquirer, ends
-	// after CreateTimeout and when the pool is closed.
+	// Create makes a resource. It runs on a goroutine of the pool. Its context
+	// has the values of the acquirer that caused it, and no values if the pool
+	// fills up to Min. The context is not cancelled with that acquirer. It ends
+	// after CreateTimeout, and when the pool is closed.
 	Create func(ctx context.Context) (T, error)
 
-	// Destroy ends a resource; exactly once for each that Create returned
-	// without an error. It runs on a goroutine of its own. The resource
-	// counts as active until it returns or DestroyTimeout is over: only then
-	// may another be created in its place. Nil: there is nothing to do.
+	// Destroy ends a resource. It is called exactly once for each resource that
+	// Create returned without an error, on a goroutine of its own. The resource
+	// counts as active until Destroy returns or DestroyTimeout is over: only
+	// then may another be created in its place. Nil: there is nothing to do.
 	Destroy func(v T)
 
 	// Destroying is told of each resource that is about to be destroyed, and why. It runs
 	// on the goroutine of Destroy, before it, and should be quick.
 	Destroying func(v T, why Reason)
 
-	// Check says whether an idle resource is still good. It is called every
-	// CheckInterval, for one idle resource after the other, each counting as
-	// active meanwhile; an error destroys that resource. Its context ends
-	// after CheckTimeout. A Check that has not returned twice that time
-	// after its start is left behind, and Destroy called all the same.
+	// Check says whether an idle resource is still good. Every CheckInterval it
+	// is called for one idle resource after the other. The resource counts as
+	// active meanwhile. An error destroys it. Check's context ends after
+	// CheckTimeout. The pool waits at most twice CheckTimeout for Check to
+	// return. Then it calls Destroy, although Check still runs.
 	Check func(ctx context.Context, v T) error
 
-	// BeforeAcquire prepares a resource that is idle or was lent before for
-	// its next borrower, on the borrower's goroutine and with the borrower's
-	// context (TryAcquire, which has none: a background context that ends
-	// after CheckTimeout). A resource created for this very borrower does
-	// not see it. An error destroys the resource; the borrower goes on with
-	// the next one, and has not lost its place in the queue. If the
-	// borrower's context is done by then the resource is destroyed too, since
-	// nobody knows how far the hook got, and the borrower gets its context's
-	// error.
+	// BeforeAcquire prepares a resource that is idle or was lent before for its
+	// next borrower, on the borrower's goroutine and with the borrower's
+	// context. TryAcquire has no context: it gives a background context that
+	// ends after CheckTimeout. BeforeAcquire is not called for a resource that
+	// was created for this very borrower. An error destroys the resource. The
+	// borrower keeps its place in the queue, and goes on with the next
+	// resource. If the borrower's context is done by then, the resource is
+	// destroyed too, since nobody knows how far the hook got, and the borrower
+	// gets its context's error.
 	BeforeAcquire func(ctx context.Context, v T) error
 
-	// BeforeRelease cleans a resource on its way back, on the goroutine that
+	// BeforeRelease cleans a resource that comes back, on the goroutine that
 	// calls Release. An error destroys the resource, and counts as a failure
 	// for Strategy. Its context ends after ReleaseTimeout and has no values.
 	BeforeRelease func(ctx context.Context, v T) error
 
-	// Starving is called when the first in the queue has waited StarveAfter,
-	// with the number of those in the queue, and again every StarveAfter as
-	// long as the acquirer that is first by then has waited so long. It serves an
-	// owner that can make borrowers give resources back. It runs on a
-	// goroutine of the pool. No two calls run at once, nor begin less than
-	// StarveAfter apart; one that takes longer delays the next. A borrower
-	// whose resource BeforeAcquire refused has waited since its waiting began,
-	// not since it returned to the queue. A closed pool begins no call, but
-	// Close does not wait for one that has begun.
+	// Starving is called when the first acquirer in the queue has waited
+	// StarveAfter, and again every StarveAfter while the first has waited that
+	// long. waiting is the number of acquirers in the queue. Starving is for an
+	// owner that can make borrowers give resources back. It runs on a goroutine
+	// of the pool. Two calls never run at once, and they begin at least
+	// StarveAfter after each other: a call that takes longer delays the next.
+	// If BeforeAcquire has refused a borrower's resource, the borrower's wait
+	// counts from its beginning, not from the return to the queue. A closed
+	// pool begins no call, but Close does not wait for a call that has begun.
 	Starving func(waiting int)
 
 	// Denied reports whether an error of Create is a refusal, such as a wrong password:
@@ -100,8 +100,9 @@ type Config[T any] struct {
 	// a create is not repeated for 5 s; for acquirers the pauses are longer: see
 	// CreateError.Ago. Denied should be quick.
 	Denied func(err error) bool
-	// FreshCredentials says that each Create asks for its credentials anew. That one
-	// was refused then tells nothing of the next: callers that wait do not share it.
+	// FreshCredentials says that each Create asks for its credentials anew.
+	// Then the refusal of one Create says nothing about the next, and waiting
+	// callers do not share its error.
 	FreshCredentials bool
 
 	// Preserve reports whether a resource cannot be replaced, such as a connection whose
@@ -111,34 +112,36 @@ type Config[T any] struct {
 	// goroutine. If it panics, the answer is no.
 	Preserve func(v T) bool
 
-	// OnError is told of each of the hooks above that failed, by its name,
-	// and with what: most of these errors are nobody's to return. It runs
-	// where the hook ran and should be quick.
+	// OnError is called for each failure of a hook above, with the hook's name
+	// and the error: most of these errors reach no caller. It runs on the
+	// hook's goroutine and should be quick.
 	OnError func(hook string, err error)
 
-	// Max bounds the resources that exist at any time, those being created
-	// and destroyed included. 0: DefaultMax.
+	// Max bounds the resources that exist at any time, including those that are
+	// being created or destroyed. 0: DefaultMax.
 	Max int
-	// Min is filled up to in the background from the first use on, and kept.
-	// After a create that failed, that is tried again by one create at a time,
-	// after 0.1 s, then 0.2 s and so on up to 5 s, until one succeeds.
+	// Min is the number of resources that the pool creates in the background
+	// from its first use on, and keeps. After a failed create the pool tries
+	// again with one create at a time, after 0.1 s, then 0.2 s and so on up to
+	// 5 s, until a create succeeds.
 	Min int
 	// MinIdle is how many idle resources are kept ready, as far as Max
 	// allows.
 	MinIdle int
 
-	// MaxWaiters bounds the acquirers that wait for more than Max could give
-	// them; one too many fails with ErrTooManyWaiters. 0: no bound.
+	// MaxWaiters bounds the acquirers that wait for a release, because no
+	// create is under way for them and Max allows none. One more acquirer fails
+	// with ErrTooManyWaiters. 0: no bound.
 	MaxWaiters int
-	// MaxConcurrentCreates bounds the creates that run at once. 0: as many
-	// as there are resources already, and four at least, so that a pool
-	// grows by doubling: when the first ones come back quickly, a burst of
-	// acquirers does not open a resource for each; those of AcquireNow, which
-	// are for one acquirer alone, are not bound by that. Negative: no bound
+	// MaxConcurrentCreates bounds the creates that run at once. 0: as many as
+	// there are resources already, and at least four. So a pool grows by
+	// doubling, and a burst of acquirers does not open a resource for each if
+	// the first resources come back quickly. This bound does not hold for
+	// creates of AcquireNow, which serve one acquirer alone. Negative: no bound
 	// but Max.
 	MaxConcurrentCreates int
 
-	// AcquireTimeout bounds the waiting in Acquire, beside its context. 0:
+	// AcquireTimeout bounds the wait in Acquire, beside Acquire's context. 0:
 	// DefaultAcquireTimeout; negative: no bound.
 	AcquireTimeout time.Duration
 	// CreateTimeout ends the context of Create. 0: DefaultCreateTimeout;
@@ -150,9 +153,9 @@ type Config[T any] struct {
 	// CheckTimeout ends the context of Check. 0: DefaultCheckTimeout;
 	// negative: no bound.
 	CheckTimeout time.Duration
-	// DestroyTimeout is how long a Destroy may keep its place taken. After it
-	// the place is free and the resource counted as orphaned. 0:
-	// DefaultDestroyTimeout; negative: no bound.
+	// DestroyTimeout is how long a Destroy may occupy the place of its
+	// resource. After that the place is free, and the resource counts as
+	// orphaned. 0: DefaultDestroyTimeout; negative: no bound.
 	DestroyTimeout time.Duration
 
 	// CheckInterval is the time between two rounds of Check. 0:
@@ -161,17 +164,17 @@ type Config[T any] struct {
 	// MaxLifetime is the age from which a resource is replaced, when it comes
 	// back or while it is idle. 0: DefaultMaxLifetime; negative: no bound.
 	MaxLifetime time.Duration
-	// Jitter spreads the replacing: each resource's lifetime is MaxLifetime
-	// plus a random part of Jitter of its own. 0: a tenth of MaxLifetime;
-	// negative: none.
+	// Jitter spreads the replacement of resources over time: the lifetime of
+	// each resource is MaxLifetime plus a random part of Jitter. 0: a tenth of
+	// MaxLifetime; negative: none.
 	Jitter time.Duration
 	// MaxIdleTime is how long a resource may be idle, unless Min or MinIdle
 	// need it. 0: DefaultMaxIdleTime; negative: no bound.
 	MaxIdleTime time.Duration
 
 	// StarveAfter is how long the first in the queue waits before Starving is
-	// called, and the time between two calls. 0: DefaultStarveAfter; negative:
-	// no calls.
+	// called, and the least time between two calls. 0: DefaultStarveAfter;
+	// negative: no calls.
 	StarveAfter time.Duration
 
 	// IdleOrder says which idle resource is lent next.
@@ -182,8 +185,8 @@ type Config[T any] struct {
 	Strategy Strategy
 }
 
-// completed checks c and puts the defaults in. In the result a duration of
-// zero means no bound.
+// completed checks c and sets the defaults. In the result a duration of zero
+// means no bound.
 func (c Config[T]) completed() (Config[T], error) {
 	if c.Max == 0 {
 		c.Max = DefaultMax
@@ -224,7 +227,7 @@ func (c *Config[T]) check() error {
 	return errors.Join(errs...)
 }
 
-// setDurations puts the defaults in.
+// setDurations sets the defaults of durations.
 func (c *Config[T]) setDurations() {
 	for _, d := range []struct {
 		value *time.Duration
