@@ -12,7 +12,7 @@ type ticket struct {
 	who   any   // of AcquireAs
 }
 
-// Acquire lends a resource: an idle one, else the first that comes back or, if Max
+// Acquire lends a resource: an idle one, or else the first that comes back or, if Max
 // allows, a new one. Acquirers are served in the order in which they came.
 //
 // It fails with ErrClosed, with a *CreateError if the Create it waited for failed or if
@@ -28,16 +28,17 @@ func (p *Pool[T]) AcquireAs(ctx context.Context, who any) (Lease[T], error) {
 	return p.acquire(ctx, who, false)
 }
 
-// AcquireNow lends an idle resource, or creates one for this caller if Max allows; both
-// only if no other acquirer waits. It never queues: if it would have to wait for another
-// borrower, it fails with ErrNoneNow. While its resource is being created it waits for
-// that alone, until ctx is done.
-// During an outage (see CreateError.Ago) it creates no sooner than Acquire does.
+// AcquireNow lends an idle resource, or creates one for this caller if Max allows. It
+// does either only if no other acquirer waits. It never queues: if it would have to
+// wait for another borrower, it fails with ErrNoneNow. While its resource is being
+// created, it waits for that resource alone, until ctx is done. During an outage (see
+// CreateError.Ago) it creates no sooner than Acquire does.
 func (p *Pool[T]) AcquireNow(ctx context.Context) (Lease[T], error) {
 	return p.acquire(ctx, nil, true)
 }
 
-// acquire is the short way, for when something is idle and nobody waits.
+// acquire lends an idle resource if nobody waits. In all other cases acquireLocked goes
+// on.
 func (p *Pool[T]) acquire(ctx context.Context, who any, now bool) (Lease[T], error) {
 	if ctx.Err() != nil {
 		return Lease[T]{}, p.refuseDone(ctx, 0)
@@ -68,7 +69,7 @@ func (p *Pool[T]) acquire(ctx context.Context, who any, now bool) (Lease[T], err
 	return l, nil
 }
 
-// goOn is acquire's long way, after a BeforeAcquire that has refused r.
+// goOn goes on with acquireLocked after BeforeAcquire has refused r.
 func (p *Pool[T]) goOn(ctx context.Context, r *resource[T], t ticket, now bool, err error) (Lease[T], error) {
 	if err, again := p.refused(ctx, r, &t, err); !again {
 		return Lease[T]{}, err
@@ -76,8 +77,8 @@ func (p *Pool[T]) goOn(ctx context.Context, r *resource[T], t ticket, now bool, 
 	return p.acquireLocked(ctx, t, now)
 }
 
-// TryAcquire lends an idle resource if there is one that nobody waits for. It
-// never creates one, and blocks no longer than BeforeAcquire does.
+// TryAcquire lends an idle resource if there is one and nobody waits. It never creates
+// a resource, and blocks no longer than BeforeAcquire does.
 func (p *Pool[T]) TryAcquire() (Lease[T], bool) {
 	for {
 		p.mu.Lock()
@@ -127,8 +128,8 @@ func (p *Pool[T]) lendIdleLocked(t ticket) Lease[T] {
 	return Lease[T]{r, r.stamp}
 }
 
-// acquireLocked gets a resource for attempt t by any way that is open to it,
-// and leaves the lock. now: it must not queue.
+// acquireLocked gets a resource for attempt t: an idle one, one that comes back, or a
+// new one. It unlocks the pool. now: the attempt must not queue.
 func (p *Pool[T]) acquireLocked(ctx context.Context, t ticket, now bool) (Lease[T], error) {
 	for {
 		w, err := p.enterLocked(ctx, &t, now)
@@ -156,8 +157,8 @@ func (p *Pool[T]) acquireLocked(ctx context.Context, t ticket, now bool) (Lease[
 	}
 }
 
-// tryOnce runs BeforeAcquire on r, for which the acquirer has waited. again is
-// refused's.
+// tryOnce runs BeforeAcquire on r, for which the acquirer has waited. again is the same
+// as refused's result.
 func (p *Pool[T]) tryOnce(ctx context.Context, r *resource[T], t *ticket) (err error, again bool) {
 	if ctx.Err() != nil {
 		return p.passOver(ctx, r, *t), false
@@ -168,8 +169,8 @@ func (p *Pool[T]) tryOnce(ctx context.Context, r *resource[T], t *ticket) (err e
 	return nil, false
 }
 
-// passOver gives r to the next in order: ctx is done. BeforeAcquire has not begun, so
-// r is as good as before.
+// passOver gives r to the next acquirer in order, because ctx is done. BeforeAcquire
+// has not begun, so r is as good as before.
 func (p *Pool[T]) passOver(ctx context.Context, r *resource[T], t ticket) error {
 	p.mu.Lock()
 	p.count.revoked++
@@ -178,9 +179,9 @@ func (p *Pool[T]) passOver(ctx context.Context, r *resource[T], t ticket) error 
 	return p.refuseDone(ctx, t.start)
 }
 
-// refused follows a BeforeAcquire that has refused r with why: r is destroyed, and again
-// tells whether the acquirer goes on. If so, refused returns with the lock held: until the
-// acquirer is back in its place, no later acquirer may be served.
+// refused follows a BeforeAcquire that has refused r with the error why. It destroys r.
+// again reports whether the acquirer goes on. If so, refused returns with the lock
+// held: until the acquirer is back in its place, no later acquirer may be served.
 func (p *Pool[T]) refused(ctx context.Context, r *resource[T], t *ticket, why error) (err error, again bool) {
 	p.reportRefusal(r, why)
 	if t.start == 0 {
@@ -191,7 +192,7 @@ func (p *Pool[T]) refused(ctx context.Context, r *resource[T], t *ticket, why er
 		return p.refuseDone(ctx, t.start), false
 	}
 	p.mu.Lock()
-	r.w = nil // its wait goes on, and is counted when it ends
+	r.w = nil // the acquirer goes on waiting; its wait is counted when it ends
 	p.dropUnpreparedLocked(r)
 	return nil, true
 }
@@ -210,8 +211,7 @@ func (p *Pool[T]) dropUnpreparedLocked(r *resource[T]) {
 	p.retireLocked(r, beforeAcquire)
 }
 
-// passOnLocked gives r, which was meant for an acquirer that has left, to the
-// next in order.
+// passOnLocked gives r, whose acquirer has left, to the next acquirer in order.
 func (p *Pool[T]) passOnLocked(r *resource[T]) {
 	p.endProbeLocked(r)
 	if w := r.w; w != nil {
@@ -333,7 +333,7 @@ func (p *Pool[T]) await(ctx context.Context, w *waiter[T], t *ticket) (*resource
 	}
 	w.waited = p.since() - t.start
 	if err := w.err; err != nil {
-		// The pool has let go of w; the collector gets it.
+		// The pool does not use w any more. The garbage collector frees it.
 		p.mu.Lock()
 		p.waits.record(w.waited)
 		p.mu.Unlock()
@@ -342,10 +342,9 @@ func (p *Pool[T]) await(ctx context.Context, w *waiter[T], t *ticket) (*resource
 	return w.r, w.fresh, nil
 }
 
-// abandon takes w back after its context is done. If the result is there
-// already, the acquirer has lost the race against its own cancellation and
-// passes the resource on. w is not recycled: its wake-up may still be on the
-// way.
+// abandon withdraws w after its context is done. If w has a result already, the
+// acquirer has lost the race against its own cancellation and passes the resource on. w
+// is not recycled: its wake-up may still be on the way.
 func (p *Pool[T]) abandon(ctx context.Context, w *waiter[T], t ticket) error {
 	waited := p.since() - t.start
 	p.mu.Lock()
@@ -354,7 +353,7 @@ func (p *Pool[T]) abandon(ctx context.Context, w *waiter[T], t ticket) error {
 	case stateDelivered:
 		if r := w.r; r != nil {
 			p.count.revoked++
-			r.w = nil // see below
+			r.w = nil // passOnLocked must not recycle w
 			p.passOnLocked(r)
 		}
 	case stateQueued:
