@@ -19,8 +19,8 @@ const (
 	AmbientWarn
 	// AmbientStrict is an error. BeginTx, and what runs in InTx, nest.
 	AmbientStrict
-	// AmbientSeparate runs it on a connection of its own, as plain
-	// database/sql does. So does BeginTx.
+	// AmbientSeparate runs the statement on a connection of its own, as plain
+	// database/sql does. BeginTx gets a connection of its own, too.
 	AmbientSeparate
 )
 

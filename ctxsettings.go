@@ -10,8 +10,8 @@ import (
 	"github.com/pooldriver/pooldriver/internal/session"
 )
 
-// Settings of an operation's context (WithSettings): when they are put in force. How is
-// internal/session's.
+// This file decides when the settings of an operation's context (WithSettings) are put in
+// force. internal/session puts them in force.
 
 // useSettings puts the settings of op's context in force, under the lock, or has op carry
 // them. again: op is tried on another session.

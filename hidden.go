@@ -14,8 +14,8 @@ func (c *core) tellHiddenValidator() {
 	c.log.Warn("pooldriver: a wrapper above hides the interface driver.Validator, so real connections go back after each statement that leaves nothing in its session; a *sql.Conn may change its session then (docs/wrappers.md)", "target", c.template.Target())
 }
 
-// endEarly ends the checkout, as far as we have one, if its end would not be told and
-// nothing is left on the session: no transaction, no rows, no state.
+// endEarly ends the checkout before database/sql does, if a wrapper hides the end from us
+// and nothing is left on the session: no transaction, no rows, no state.
 func (c *checkout) endEarly() {
 	if !c.connector.hiddenValidator.Load() || c.tx != nil || c.lent != nil || c.refusal != nil {
 		return

@@ -129,7 +129,7 @@ func (c *core) closeTemplate() {
 // awaitUnused returns when every connection that is left has a borrower.
 func (c *core) awaitUnused(limit time.Duration) {
 	for end := time.Now().Add(limit); time.Now().Before(end); time.Sleep(time.Millisecond) {
-		restoring := int(c.restoring.Load()) // first: one that ends meanwhile is waited for
+		restoring := int(c.restoring.Load()) // before Stats: a restoring that ends in between makes us wait once more
 		if s := c.pool.Stats(); s.Count <= s.Lent-restoring {
 			return
 		}

@@ -17,7 +17,7 @@ type realConn struct {
 	connector      *core
 	poolGeneration uint64 // of the connector when it was dialled: see Connector.flushOnce
 	lease          pool.Lease[*realConn]
-	// holder is the binding that has it, nil where nobody has. It changes under the
+	// holder is the binding that has the connection, nil if none has. It changes under the
 	// session's lock.
 	holder atomic.Pointer[binding]
 	use    use // what its holder keeps of it, under the lock

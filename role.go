@@ -30,7 +30,8 @@ func (c *core) fits(ctx context.Context, r *realConn) error {
 	return err
 }
 
-// settleRole ends a doubt. It reports whether the connection can be lent again.
+// settleRole asks the server for its role, because an error has cast doubt on it. It
+// reports whether the connection can be lent again.
 func (c *core) settleRole(ctx context.Context, r *realConn) bool {
 	r.EndRoleDoubt()
 	return c.fits(ctx, r) == nil

@@ -16,8 +16,8 @@ import (
 
 // settings are what is known of them on a session.
 type settings struct {
-	// want is what the last operation outside of a transaction has asked for. While a
-	// transaction is open, it is what its beginning has asked for.
+	// want is the settings that the last operation outside of a transaction has asked for.
+	// While a transaction is open, it is the settings that the begin has asked for.
 	want []dialects.ContextSetting
 	// held is what was set on the session by a round trip, also if that has failed.
 	held []dialects.ContextSetting

@@ -40,7 +40,8 @@ func (s *Scope) End() {
 	}
 }
 
-// Left reports whether the function has returned, or one around it. s may be nil.
+// Left reports whether the function of InTx has returned, or the function of an InTx
+// around it. s may be nil.
 func (s *Scope) Left() bool {
 	for ; s != nil; s = s.around {
 		if s.left.Load() {
