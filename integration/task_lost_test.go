@@ -297,8 +297,8 @@ func TestStatementsDoNotGoOnWithoutTheSessionTheyWereMeantFor(t *testing.T) {
 	})
 }
 
-// TestAfterATransactionThatEndedBehindTheProgramsBack there is a fence, if
-// others have joined it: they would believe they still are in it.
+// TestAfterATransactionThatEndedBehindTheProgramsBack there is a loss
+// barrier if other statements have joined the transaction: they rely on it.
 func TestAfterATransactionThatEndedBehindTheProgramsBack(t *testing.T) {
 	t.Parallel()
 	eachStage(t, func(t *testing.T, s stage) {
