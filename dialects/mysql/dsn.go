@@ -126,8 +126,8 @@ func takeNative(dsn string) (parts, error) {
 	return p, p.setDatabase(after)
 }
 
-// setAddresses takes a list of addresses, which is ours, apart. A path belongs to
-// a socket; one with a comma in it stays whole.
+// setAddresses parses a list of addresses. A path belongs to a socket; a path with a
+// comma in it stays whole.
 func (p *parts) setAddresses(network, list string) error {
 	if !only(network, "+-._") {
 		return errNetwork

@@ -81,11 +81,11 @@ func (t *template) Traits() dialects.Traits {
 	return own
 }
 
-// traits: the driver says ErrBadConn only where nothing was sent, Prepare
-// apart, which executes nothing. Its transactions forget their context. Its byte
-// slices lie in the buffer that the next packets are read into, by the text and
-// by the binary protocol (go-sql-driver/mysql 1.10.0, readLengthEncodedString
-// and buffer.fill).
+// traits: the driver returns ErrBadConn only if nothing was sent. Prepare is an
+// exception, but it executes nothing. The driver's transactions forget their
+// context. Its byte slices lie in the buffer that the next packets are read
+// into, by the text and by the binary protocol (go-sql-driver/mysql 1.10.0,
+// readLengthEncodedString and buffer.fill).
 var traits = dialects.Traits{StatusKnown: true, StatementsEndWithSession: true}
 
 func (t *template) TakesCredential() bool { return true }

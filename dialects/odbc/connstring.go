@@ -8,8 +8,8 @@ import (
 	"github.com/pooldriver/pooldriver/dialects"
 )
 
-// connString is an ODBC connection string, taken apart: keywords with values,
-// in their order.
+// connString is a parsed ODBC connection string: keywords with values, in their
+// order.
 type connString []attribute
 
 type attribute struct {
@@ -37,7 +37,7 @@ var (
 	errNoDriver = errors.New("it names neither a data source nor a driver: write odbc:DSN=NAME;… (of odbc.ini) or odbc:Driver={NAME};… (of odbcinst.ini)")
 )
 
-// parseString takes a connection string apart. Its grammar is that of
+// parseString parses a connection string. Its grammar is that of
 // SQLDriverConnect: a value in braces ends at a single closing brace.
 func parseString(s string) (connString, error) {
 	var all connString

@@ -77,9 +77,9 @@ func (s *session) findDatabase(ctx context.Context) error {
 	return found.learn(ctx, s)
 }
 
-// byVersion tells databases apart that answer SELECT version(). Those that have
-// come of PostgreSQL and lack what cleaning takes (Redshift), or only speak its
-// language (CockroachDB), are not it.
+// byVersion finds the database by its answer to SELECT version(). A database that
+// descends from PostgreSQL but lacks what cleaning needs (Redshift), or that only
+// speaks PostgreSQL's language (CockroachDB), is not PostgreSQL here.
 func byVersion(version string) database {
 	rest, postgres := strings.CutPrefix(version, "PostgreSQL ")
 	number, _, _ := strings.Cut(version, ".")

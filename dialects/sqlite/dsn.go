@@ -95,8 +95,8 @@ func joinsParameter(name string) bool {
 // drops them behind a plain file name, where mode=ro would go unheard.
 var uriParameters = []string{"mode", "cache", "immutable", "nolock", "psow", "modeof"}
 
-// query is the part of a DSN behind the question mark, taken apart no further
-// than needed: what is passed on is passed on as it was written.
+// query is the part of a DSN behind the question mark, parsed no further than
+// needed: the parameters that go to the driver keep their spelling.
 type query struct {
 	rest   []string // name=value, as written
 	values url.Values

@@ -9,7 +9,7 @@ type Names struct {
 	shift uint
 
 	// lengths has bit n set in the entry of a first byte when some name of n
-	// bytes begins with it: most words of a query are told apart by that alone.
+	// bytes begins with it: that alone excludes most words of a query.
 	lengths [256]uint32
 }
 
