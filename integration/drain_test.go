@@ -125,9 +125,9 @@ func TestDrainWaitsForANestedTransactionWithAConnectionOfItsOwn(t *testing.T) {
 			require.Eventually(t, func() bool { return errors.Is(db.Ping(), pool.ErrClosed) }, 10*time.Second, time.Millisecond)
 			_, err := tx.ExecContext(ctx, insertInto(1))
 			require.NoError(t, err)
-			apart, end := pooldriver.NewTask(ctx)
+			separate, end := pooldriver.NewTask(ctx)
 			defer end()
-			return pooldriver.InTx(apart, db.DB, nil, func(ctx context.Context, tx *sql.Tx) error {
+			return pooldriver.InTx(separate, db.DB, nil, func(ctx context.Context, tx *sql.Tx) error {
 				_, err := tx.ExecContext(ctx, insertInto(2))
 				return err
 			})

@@ -154,9 +154,9 @@ func TestATransactionIsRepeatedWhoseCommitIsRefused(t *testing.T) {
 		if attempts++; attempts > 1 {
 			return nil
 		}
-		apart, end := pooldriver.NewTask(ctx)
+		separate, end := pooldriver.NewTask(ctx)
 		defer end()
-		return pooldriver.InTx(apart, db.DB, serializable, func(ctx context.Context, tx *sql.Tx) error {
+		return pooldriver.InTx(separate, db.DB, serializable, func(ctx context.Context, tx *sql.Tx) error {
 			return writeSkew(ctx, tx, 2)
 		})
 	}, pooldriver.Retry{})
