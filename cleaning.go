@@ -15,7 +15,7 @@ import (
 
 // takeBack takes a real connection back at the end of a checkout. As settle decides, the
 // connection is lent again at once, or is rolled back and cleaned in the background, or is
-// closed.
+// closed. of is the task that had the connection, nil if none had it.
 func (c *core) takeBack(r *realConn, of *task.Task) {
 	if !c.tellsReleases() {
 		c.takeBackUntold(r)
@@ -201,7 +201,7 @@ func (c *core) discard(r *realConn, lease pool.Lease[*realConn], why CloseReason
 	mustEnd(lease.Discard())
 }
 
-// whyDiscarded is why settle has a connection discarded.
+// whyDiscarded returns why settle discards r.
 func (r *realConn) whyDiscarded() CloseReason {
 	if !r.Unusable() && r.Effect()&dialects.Unresettable != 0 {
 		return CloseUncleanable
@@ -209,8 +209,8 @@ func (r *realConn) whyDiscarded() CloseReason {
 	return CloseLost
 }
 
-// mustEnd: a binding ends its lease exactly once. If it did not, two borrowers
-// could hold one connection, and nothing that follows would be true.
+// mustEnd: a binding ends its lease exactly once. If it did not, two borrowers could hold
+// one connection, and no other promise of the package would hold.
 func mustEnd(err error) {
 	if err != nil {
 		panic("pooldriver: broken invariant: " + err.Error())
@@ -269,11 +269,11 @@ func (c *core) restore(r *realConn, lease pool.Lease[*realConn], step nextStep) 
 	return true
 }
 
-// reset is how far a connection has come on its way back.
+// reset records what restore has done with a connection.
 type reset struct {
 	rolledBack, cleaned bool
-	err                 error       // why it is closed,
-	why                 CloseReason // in a word
+	err                 error       // why the connection is closed; nil: it is not
+	why                 CloseReason // err in one word
 }
 
 var (
@@ -283,7 +283,7 @@ var (
 
 // rollback ends the transaction that a checkout has left open, or may have left open.
 func (c *core) rollback(ctx context.Context, r *realConn, log *restoreLog, reset *reset) bool {
-	reset.why, reset.err = CloseResetFailed, errRollback // also by a panic
+	reset.why, reset.err = CloseResetFailed, errRollback // if the driver panics, too
 	open, done := r.Rollback(ctx)
 	if done {
 		reset.why, reset.err = "", nil

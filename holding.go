@@ -13,7 +13,7 @@ import (
 	"github.com/pooldriver/pooldriver/pool"
 )
 
-// How Holders, Waiters, CallSites and Tasks are found. Nobody's lock is waited for: a
+// This file finds Holders, Waiters, CallSites and Tasks. It waits for no session's lock: a
 // connection whose statement hangs has to be seen, too.
 
 // holderList is Connector.Holders.
@@ -45,7 +45,7 @@ func (c *core) callSites() []CallSite {
 	for _, s := range sites {
 		figures[s] = s.Figures()
 	}
-	for _, h := range c.holdings() { // who never gives back counts, too
+	for _, h := range c.holdings() { // connections that are not given back count, too
 		if f, ok := figures[h.Site]; ok {
 			f.Held += h.heldFor * time.Duration(h.Weight)
 			f.Idle += h.Idle * time.Duration(h.Weight)
@@ -98,7 +98,8 @@ type holding struct {
 	idleFor time.Duration // now; Look.Idle is the sum
 }
 
-// holdings returns the connections that somebody has, the one first that was taken first.
+// holdings returns the connections that have a holder, in the order in which they were
+// taken.
 func (c *core) holdings() (all []holding) {
 	for _, r := range c.connections() {
 		if h, ok := c.look(r); ok {
@@ -109,9 +110,9 @@ func (c *core) holdings() (all []holding) {
 	return all
 }
 
-// look returns who has r. ok is false if nobody has. A connection that goes from hand to
-// hand meanwhile is looked at again, and left out in the end: whoever has it has not had it
-// for long.
+// look returns the holder of r. ok is false if r has none. If r gets another holder
+// meanwhile, look tries again. After the last try it leaves r out: no holder has had r for
+// long.
 func (c *core) look(r *realConn) (h holding, ok bool) {
 	const tries = 3
 	for range tries {
@@ -177,7 +178,7 @@ func (c *core) holds() map[*task.Task][]uint64 {
 	return all
 }
 
-// waiterOf is who waits, by what acquire was told.
+// waiterOf returns the task and the label of a waiter.
 func waiterOf(w pool.Waiting) (t *task.Task, label string) {
 	switch who := w.Who.(type) {
 	case *string:

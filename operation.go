@@ -35,7 +35,7 @@ const (
 type operation struct {
 	kind              kind
 	session.Statement                 // if it has a text
-	text              *string         // Text, where others find it; nil: it has none
+	text              *string         // Text, for Connector.Holders; nil: there is none
 	known             *textcache.Text // what earlier operations have found of the text; nil: the text is new
 	virtual           *text           // the statement to prepare; nil: the text is sent as it is
 	opts              driver.TxOptions
@@ -53,7 +53,7 @@ type operation struct {
 	calls      int                // of the driver that had not returned when the operation got the lock
 	renewals   int                // how often a stale statement was prepared again
 	locked     bool               // the operation holds real's lock
-	measured   bool               // real's meter measures it
+	measured   bool               // real's meter measures the operation
 	started    bool               // start has found real
 	retried    bool
 	reclaimed  bool // the connection of its checkout was taken back for others

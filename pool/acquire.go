@@ -23,7 +23,7 @@ func (p *Pool[T]) Acquire(ctx context.Context) (Lease[T], error) {
 	return p.acquire(ctx, nil, false)
 }
 
-// AcquireAs is Acquire by who, as Waiting shows the caller.
+// AcquireAs is Acquire for a caller that Waiting shows as who.
 func (p *Pool[T]) AcquireAs(ctx context.Context, who any) (Lease[T], error) {
 	return p.acquire(ctx, who, false)
 }
