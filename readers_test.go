@@ -63,6 +63,7 @@ const export = "SELECT n FROM numbers LIMIT 100000" // 2.4 MB
 // At the defaults: eight exports of 20 MiB each, on a pool of eight.
 func TestExportsAndOneWhoWaitsFillTheMemoryToItsBoundOnly(t *testing.T) {
 	const one, total, large = 16 << 20, 64 << 20, "SELECT a, b FROM large"
+	const row = 256<<10 + 100
 	_, db, c := openTasks(t, 8)
 	mustExec(t, t.Context(), db, "CREATE TABLE large (a INT, b BLOB)")
 	for i := range 80 {
@@ -87,7 +88,7 @@ func TestExportsAndOneWhoWaitsFillTheMemoryToItsBoundOnly(t *testing.T) {
 	held := stop()
 	t.Logf("%d MiB were in memory", held>>20)
 	require.LessOrEqual(t, held, int64(one+total))
-	require.LessOrEqual(t, held, int64(total/2+one/16), "for those who wait")
+	require.LessOrEqual(t, held, int64(total/2+8*row), "for those who wait, and a row of each reader")
 	require.Greater(t, held, int64(one), "several were tried")
 	require.Zero(t, c.Stats().Reclaims)
 	for _, rows := range exports {
@@ -111,7 +112,9 @@ func TestShortRowsAreFoundAmongExports(t *testing.T) {
 	exports := openAll(t, db, export, export, export, export, export, export, export, "SELECT n FROM numbers LIMIT 200")
 	stop := peak(c)
 	soon(t, "the statement", func() { require.NoError(t, insertTwo(t.Context(), db)) })
-	require.LessOrEqual(t, stop(), int64(8*(256<<10+100)), "a step of each")
+	// A step of each, and on a slow machine, where a second reader begins before the first
+	// has ended, a second step of twice the size.
+	require.LessOrEqual(t, stop(), int64(10*(256<<10+100)), "a step of each")
 	require.EqualValues(t, 1, c.Stats().Reclaims)
 	readOn(t, exports[7], 1, 200)
 	for _, rows := range exports {

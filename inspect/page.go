@@ -30,7 +30,7 @@ var (
 		"left":   func(t time.Time) string { return Brief(time.Until(t)) },
 		"since":  func(t time.Time) string { return Brief(time.Since(t)) },
 		"conns":  conns,
-		"frames": func(f pooldriver.Frame) string { return f.Func + "\n\t" + f.File + ":" + strconv.Itoa(f.Line) },
+		"frames": func(f pooldriver.Frame) string { return f.Func + "\n  " + f.File + ":" + strconv.Itoa(f.Line) },
 		"dec":    func(n uint64) string { return strconv.FormatUint(n, 10) },
 		"style":  func() template.CSS { return template.CSS(style) },
 		"script": func() template.JS { return template.JS(script) },

@@ -54,11 +54,11 @@ func TestAForgottenTransactionIsTheFirstRow(t *testing.T) {
 		return ask[int](t, b, `document.querySelectorAll("table.waiters tbody tr").length`) == 12
 	}, 5*time.Second, 50*time.Millisecond)
 	require.Contains(t, ask[string](t, b, `document.querySelector(".verdict").innerText`), "12 statements wait. 4 of 4 connections are in use")
-	b.do(t, chromedp.Click(chromedp.CSS("table.holders details summary")))
 	b.picture(t, "inspector", 1280, 900, false)
 	b.picture(t, "inspector-dark", 1280, 900, true)
 	b.picture(t, "inspector-narrow", 420, 900, false)
 	require.LessOrEqual(t, ask[int](t, b, `document.documentElement.scrollWidth`), 420, "a narrow page needs no scrolling sideways")
+	b.do(t, chromedp.Click(chromedp.CSS("table.holders details summary")))
 	time.Sleep(2500 * time.Millisecond) // two refreshes
 	require.True(t, ask[bool](t, b, `document.querySelector("table.holders details").open`), "what was opened stays open")
 	b.requireClean(t, s.page.URL)
