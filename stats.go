@@ -19,7 +19,24 @@ type counters struct {
 	buffered                                atomic.Int64
 	wait, connect                           histogram.Histogram // wait: only of those that waited
 	waited                                  atomic.Uint64       // of wait: those that got a connection
+	atOnce                                  highest             // those that got one and did not wait
 	closed                                  [len(closeReasons)]atomic.Uint64
+}
+
+// highest is the largest number that it was raised to.
+type highest struct{ n atomic.Uint64 }
+
+// raise raises it to n, unless it is higher, and returns it.
+func (h *highest) raise(n uint64) uint64 {
+	for {
+		before := h.n.Load()
+		if n <= before {
+			return before
+		}
+		if h.n.CompareAndSwap(before, n) {
+			return n
+		}
+	}
 }
 
 // Stats describes a Connector at a moment, and since its beginning. Its own
@@ -124,8 +141,10 @@ func (c *core) figures() Stats {
 		StmtMisses:    c.stats.stmtMisses.Load(),
 	}
 	s.MaxIdle = s.Pool.Max
-	// Those who did not wait are counted by the pool alone.
-	atOnce := s.Pool.Acquires - min(s.Pool.Acquires, c.stats.waited.Load())
+	// Those who did not wait are counted by the pool alone. A counter that falls looks like
+	// a program that was started again, and this difference falls: who has waited is
+	// counted by the pool first, and here when it is awake.
+	atOnce := c.stats.atOnce.raise(s.Pool.Acquires - min(s.Pool.Acquires, c.stats.waited.Load()))
 	s.Wait.Count += atOnce
 	s.Wait.Buckets[0] += atOnce
 	for i, why := range closeReasons {
