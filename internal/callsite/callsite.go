@@ -128,31 +128,35 @@ type Frame struct {
 }
 
 // Frames returns the calls of the stack, the innermost first, from the first one that is
-// the program's: calls of database/sql and of this module stand before it. s may be nil.
+// the program's. Calls of this module and of database/sql stand before it, and between the
+// two those of a driver above us, such as one that makes traces. s may be nil.
 func (s *Site) Frames() (frames []Frame) {
 	if s == nil || len(s.calls) == 0 {
 		return nil
 	}
-	calls := runtime.CallersFrames(s.calls)
-	for {
-		f, more := calls.Next()
-		if frames != nil || !isOurs(f) {
-			frames = append(frames, Frame{f.Function, f.File, f.Line})
-		}
-		if !more {
-			return frames
-		}
+	var all []runtime.Frame
+	for calls, more := runtime.CallersFrames(s.calls), true; more; {
+		var f runtime.Frame
+		f, more = calls.Next()
+		all = append(all, f)
 	}
+	first := max(0, slices.IndexFunc(all, isDatabaseSQL))
+	for first < len(all) && (isDatabaseSQL(all[first]) || isOurs(all[first])) {
+		first++
+	}
+	for _, f := range all[first:] {
+		frames = append(frames, Frame{f.Function, f.File, f.Line})
+	}
+	return frames
 }
 
-// isOurs reports whether a call is on the way from the program to a connection.
+func isDatabaseSQL(f runtime.Frame) bool { return strings.HasPrefix(f.Function, "database/sql.") }
+
+// isOurs reports whether a call is one of this module on the way to a connection.
 func isOurs(f runtime.Frame) bool {
 	const module = "github.com/pooldriver/pooldriver"
 	name, ours := strings.CutPrefix(f.Function, module)
-	if !ours {
-		return strings.HasPrefix(f.Function, "database/sql.")
-	}
-	if strings.HasSuffix(f.File, "_test.go") {
+	if !ours || strings.HasSuffix(f.File, "_test.go") {
 		return false
 	}
 	return strings.HasPrefix(name, ".") || strings.HasPrefix(name, "/internal/callsite.") || strings.HasPrefix(name, "/internal/usage.")

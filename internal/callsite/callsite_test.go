@@ -1,6 +1,10 @@
 package callsite
 
 import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
 	"strconv"
 	"strings"
 	"testing"
@@ -27,6 +31,27 @@ func TestAPlaceIsOneHoweverOftenItIsReached(t *testing.T) {
 	require.True(t, strings.HasSuffix(frames[0].File, "callsite_test.go"))
 	require.NotZero(t, frames[0].Line)
 	require.True(t, strings.HasSuffix(frames[1].Func, "TestAPlaceIsOneHoweverOftenItIsReached"))
+}
+
+// above is a driver between database/sql and us.
+type above struct{ connect func() }
+
+func (a above) Connect(context.Context) (driver.Conn, error) {
+	a.connect()
+	return nil, errors.New("no connection")
+}
+
+func (above) Driver() driver.Driver { return nil }
+
+func TestThePlaceIsTheProgramsAlsoUnderAnotherDriver(t *testing.T) {
+	var table Table
+	var site *Site
+	db := sql.OpenDB(above{func() { site = table.Here(0) }})
+	require.ErrorContains(t, db.PingContext(t.Context()), "no connection")
+	require.NoError(t, db.Close())
+	frames := site.Frames()
+	require.NotEmpty(t, frames)
+	require.True(t, strings.HasSuffix(frames[0].Func, ".TestThePlaceIsTheProgramsAlsoUnderAnotherDriver"), frames[0].Func)
 }
 
 func TestATableIsBounded(t *testing.T) {
