@@ -1,0 +1,118 @@
+package prompooldriver
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/pooldriver/pooldriver"
+	"github.com/pooldriver/pooldriver/pool"
+)
+
+// NewCollector returns a collector of the figures of c. Its metrics have the label pool
+// with the value name; if name is empty, with c's Target: dialect, user, host, port and
+// database, such as "postgres app@db:5432/shop". That is the name in errors, logs and
+// package inspect, and holds no secret. Collectors of several Connectors can be registered
+// side by side; their names must differ.
+//
+// A Connector that is closed gives its last figures: unregister its collector.
+func NewCollector(c *pooldriver.Connector, name string) prometheus.Collector {
+	if name == "" {
+		name = c.Target()
+	}
+	k := &collector{connector: c, pool: prometheus.Labels{"pool": name}}
+	k.connections = k.desc("connections", "Connections to the database, by state.", "state")
+	k.failures = k.desc("acquire_failures_total", "Statements that got no connection, by reason.", "reason")
+	k.closed = k.desc("connections_closed_total", "Connections that were closed, by reason.", "reason")
+	k.longestHold = k.desc("longest_hold_seconds", "How long the connection that is held longest has been held.")
+	k.longestIdleHold = k.desc("longest_idle_hold_seconds", "How long the longest time is for which a held connection has now run no statement.")
+	for _, f := range figures {
+		k.figures = append(k.figures, k.desc(f.name, f.help))
+	}
+	for _, h := range histograms {
+		k.histograms = append(k.histograms, k.desc(h.name, h.help))
+	}
+	return k
+}
+
+// collector is a prometheus.Collector. It is immutable.
+type collector struct {
+	connector *pooldriver.Connector
+	pool      prometheus.Labels
+
+	all                           []*prometheus.Desc
+	connections, failures, closed *prometheus.Desc
+	longestHold, longestIdleHold  *prometheus.Desc
+	figures, histograms           []*prometheus.Desc // in the order of the tables
+}
+
+func (k *collector) desc(name, help string, labels ...string) *prometheus.Desc {
+	d := prometheus.NewDesc("pooldriver_"+name, help, labels, k.pool)
+	k.all = append(k.all, d)
+	return d
+}
+
+// Describe implements prometheus.Collector.
+func (k *collector) Describe(out chan<- *prometheus.Desc) {
+	for _, d := range k.all {
+		out <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (k *collector) Collect(out chan<- prometheus.Metric) {
+	s := k.connector.Stats()
+	send := func(d *prometheus.Desc, t prometheus.ValueType, v float64, labels ...string) {
+		out <- prometheus.MustNewConstMetric(d, t, v, labels...)
+	}
+	// Connections that are being dialled, checked or closed are used: nobody can have them.
+	send(k.connections, prometheus.GaugeValue, float64(s.Pool.Idle), "idle")
+	send(k.connections, prometheus.GaugeValue, float64(s.Pool.Active), "used")
+	for reason, n := range map[string]uint64{
+		"timeout": s.Pool.Timeouts, "cancelled": s.Pool.Cancelled, "queue_full": s.Pool.Refused, "breaker_open": s.Pool.Unavailable,
+	} {
+		send(k.failures, prometheus.CounterValue, float64(n), reason)
+	}
+	for _, why := range closeReasons {
+		send(k.closed, prometheus.CounterValue, float64(s.Closed[why]), string(why))
+	}
+	held, idle := longest(k.connector.Holders(), time.Now())
+	send(k.longestHold, prometheus.GaugeValue, held.Seconds())
+	send(k.longestIdleHold, prometheus.GaugeValue, idle.Seconds())
+	for i, f := range figures {
+		send(k.figures[i], f.kind, f.value(&s))
+	}
+	for i, h := range histograms {
+		out <- constHistogram(k.histograms[i], h.of(&s))
+	}
+}
+
+// longest returns the longest time for which a connection is held, and for which one that
+// is held runs no statement.
+func longest(holders []pooldriver.Holder, now time.Time) (held, idle time.Duration) {
+	for _, h := range holders {
+		held = max(held, now.Sub(h.Since))
+		idle = max(idle, h.Idle)
+	}
+	return held, idle
+}
+
+// constHistogram translates a Histogram: the buckets of Prometheus count what is in the
+// lower ones, too.
+func constHistogram(d *prometheus.Desc, h *pooldriver.Histogram) prometheus.Metric {
+	bounds := pooldriver.HistogramBounds()
+	buckets := make(map[float64]uint64, len(bounds))
+	var sum uint64
+	for i, bound := range bounds {
+		sum += h.Buckets[i]
+		buckets[bound.Seconds()] = sum
+	}
+	return prometheus.MustNewConstHistogram(d, h.Count, h.Sum.Seconds(), buckets)
+}
+
+func breakerOpen(s *pooldriver.Stats) float64 {
+	if s.Pool.State == pool.Active {
+		return 0
+	}
+	return 1
+}

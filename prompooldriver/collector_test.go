@@ -1,0 +1,170 @@
+package prompooldriver
+
+import (
+	"database/sql"
+	"fmt"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/pooldriver/pooldriver"
+	_ "github.com/pooldriver/pooldriver/dialects/postgres"
+	_ "github.com/pooldriver/pooldriver/dialects/sqlite"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// open opens a pool of two connections on a SQLite file, closed when the test ends.
+func open(t *testing.T) (*pooldriver.Connector, *sql.DB) {
+	t.Helper()
+	dsn := "sqlite:" + filepath.Join(t.TempDir(), "test.db") + "?pool_max_conns=2&pool_acquire_timeout=20ms"
+	c := pooldriver.New(dsn)
+	db := sql.OpenDB(c)
+	t.Cleanup(func() { require.NoError(t, db.Close()) })
+	return c, db
+}
+
+// use runs statements, one of which waits in vain while two connections are held.
+func use(t *testing.T, db *sql.DB) {
+	t.Helper()
+	ctx := t.Context()
+	_, err := db.ExecContext(ctx, "CREATE TABLE t (n INTEGER)")
+	require.NoError(t, err)
+	first, err := db.BeginTx(ctx, nil)
+	require.NoError(t, err)
+	second, err := db.BeginTx(ctx, nil)
+	require.NoError(t, err)
+	_, err = db.ExecContext(ctx, "SELECT 1")
+	require.ErrorContains(t, err, "pooldriver")
+	require.NoError(t, first.Rollback())
+	require.NoError(t, second.Rollback())
+}
+
+func TestNamesAndTextsAreAsPromlintWantsThem(t *testing.T) {
+	c, _ := open(t)
+	problems, err := testutil.CollectAndLint(NewCollector(c, "shop"))
+	require.NoError(t, err)
+	require.Empty(t, problems)
+}
+
+func TestEveryMetricIsDescribedAndEveryDescriptionIsAMetric(t *testing.T) {
+	c, _ := open(t)
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(NewCollector(c, ""))
+	families, err := registry.Gather()
+	require.NoError(t, err)
+	require.Len(t, families, len(NewCollector(c, "").(*collector).all))
+	for _, f := range families {
+		for _, m := range f.Metric {
+			labels := map[string]string{}
+			for _, l := range m.Label {
+				labels[l.GetName()] = l.GetValue()
+			}
+			require.Equal(t, c.Target(), labels["pool"])
+		}
+	}
+}
+
+func TestTheValuesAreThoseOfThePool(t *testing.T) {
+	c, db := open(t)
+	use(t, db)
+	held, err := db.Conn(t.Context())
+	require.NoError(t, err)
+	defer held.Close()
+	require.NoError(t, held.PingContext(t.Context()))
+
+	require.NoError(t, testutil.CollectAndCompare(NewCollector(c, "shop"), strings.NewReader(`
+# HELP pooldriver_acquire_failures_total Statements that got no connection, by reason.
+# TYPE pooldriver_acquire_failures_total counter
+pooldriver_acquire_failures_total{pool="shop",reason="breaker_open"} 0
+pooldriver_acquire_failures_total{pool="shop",reason="cancelled"} 0
+pooldriver_acquire_failures_total{pool="shop",reason="queue_full"} 0
+pooldriver_acquire_failures_total{pool="shop",reason="timeout"} 1
+# HELP pooldriver_connections Connections to the database, by state.
+# TYPE pooldriver_connections gauge
+pooldriver_connections{pool="shop",state="idle"} 1
+pooldriver_connections{pool="shop",state="used"} 1
+# HELP pooldriver_connections_max Most connections at a time.
+# TYPE pooldriver_connections_max gauge
+pooldriver_connections_max{pool="shop"} 2
+# HELP pooldriver_waiters Statements that wait for a connection.
+# TYPE pooldriver_waiters gauge
+pooldriver_waiters{pool="shop"} 0
+`), "pooldriver_acquire_failures_total", "pooldriver_connections", "pooldriver_connections_max", "pooldriver_waiters"))
+}
+
+func TestBucketsCountWhatIsInTheLowerOnes(t *testing.T) {
+	c, db := open(t)
+	use(t, db)
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(NewCollector(c, ""))
+	families, err := registry.Gather()
+	require.NoError(t, err)
+	counts := map[string]uint64{}
+	for _, f := range families {
+		h := f.Metric[0].Histogram
+		if h == nil {
+			continue
+		}
+		counts[f.GetName()] = h.GetSampleCount()
+		require.Len(t, h.Bucket, len(pooldriver.HistogramBounds()))
+		var last uint64
+		for _, b := range h.Bucket {
+			require.GreaterOrEqual(t, b.GetCumulativeCount(), last)
+			last = b.GetCumulativeCount()
+		}
+		require.Equal(t, h.GetSampleCount(), last, "nothing took more than a minute")
+	}
+	require.Equal(t, map[string]uint64{
+		"pooldriver_acquire_wait_seconds": 4, "pooldriver_dial_seconds": 2,
+		"pooldriver_hold_seconds": 3, "pooldriver_idle_pinned_seconds": 3,
+	}, counts)
+}
+
+func TestPoolsWithNamesStandSideBySide(t *testing.T) {
+	a, _ := open(t)
+	b, _ := open(t)
+	registry := prometheus.NewPedanticRegistry()
+	require.NoError(t, registry.Register(NewCollector(a, "a")))
+	require.NoError(t, registry.Register(NewCollector(b, "b")))
+	require.ErrorAs(t, registry.Register(NewCollector(b, "b")), new(prometheus.AlreadyRegisteredError))
+	_, err := registry.Gather()
+	require.NoError(t, err)
+}
+
+func TestNoSecretIsExposed(t *testing.T) {
+	c := pooldriver.New("postgres://app:hunter2@db.invalid/shop")
+	t.Cleanup(func() { require.NoError(t, c.Close()) })
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(NewCollector(c, ""))
+	families, err := registry.Gather()
+	require.NoError(t, err)
+	text := fmt.Sprint(families)
+	require.Contains(t, text, "postgres app@db.invalid:5432/shop")
+	require.NotContains(t, text, "hunter2")
+}
+
+// A counter of Stats without a metric is one that nobody sees.
+func TestEveryCounterOfStatsIsAMetric(t *testing.T) {
+	elsewhere := map[string]bool{"Discards": true, "FoundDead": true, "WrongRoles": true} // in Closed
+	for _, f := range reflect.VisibleFields(reflect.TypeFor[pooldriver.Stats]()) {
+		if f.Type.Kind() != reflect.Uint64 || elsewhere[f.Name] {
+			continue
+		}
+		var s pooldriver.Stats
+		reflect.ValueOf(&s).Elem().FieldByIndex(f.Index).SetUint(7)
+		shown := 0
+		for _, m := range figures {
+			if m.value(&s) == 7 {
+				shown++
+			}
+		}
+		require.Equal(t, 1, shown, f.Name)
+	}
+}

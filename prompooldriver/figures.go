@@ -1,0 +1,56 @@
+package prompooldriver
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/pooldriver/pooldriver"
+)
+
+const (
+	gauge   = prometheus.GaugeValue
+	counter = prometheus.CounterValue
+)
+
+// figures are the metrics that have one value.
+var figures = []struct {
+	name  string
+	kind  prometheus.ValueType
+	help  string
+	value func(*pooldriver.Stats) float64
+}{
+	{"connections_max", gauge, "Most connections at a time.", func(s *pooldriver.Stats) float64 { return float64(s.Pool.Max) }},
+	{"connections_idle_min", gauge, "Idle connections that are kept.", func(s *pooldriver.Stats) float64 { return float64(s.MinIdle) }},
+	{"waiters", gauge, "Statements that wait for a connection.", func(s *pooldriver.Stats) float64 { return float64(s.Pool.Waiting) }},
+	{"breaker_open", gauge, "1 while the circuit breaker refuses, 0 otherwise.", breakerOpen},
+	{"buffered_bytes", gauge, "Memory of rows that were read ahead.", func(s *pooldriver.Stats) float64 { return float64(s.BufferedBytes) }},
+	{"dial_errors_total", counter, "Dials that failed.", func(s *pooldriver.Stats) float64 { return float64(s.DialErrors) }},
+	{"connections_orphaned_total", counter, "Connections whose end the server did not confirm.", func(s *pooldriver.Stats) float64 { return float64(s.Orphans) }},
+	{"cleanings_total", counter, "Connections brought back to their state at connect.", func(s *pooldriver.Stats) float64 { return float64(s.Cleanings) }},
+	{"rollbacks_total", counter, "Transactions that were open when their connection came back.", func(s *pooldriver.Stats) float64 { return float64(s.Rollbacks) }},
+	{"retries_total", counter, "Operations moved to another connection because theirs was dead.", func(s *pooldriver.Stats) float64 { return float64(s.Retries) }},
+	{"transaction_retries_total", counter, "Transactions of InTx that were run once more.", func(s *pooldriver.Stats) float64 { return float64(s.TxRetries) }},
+	{"read_aheads_total", counter, "Results read into memory because their connection was needed.", func(s *pooldriver.Stats) float64 { return float64(s.ReadAheads) }},
+	{"reclaims_total", counter, "Connections taken back from open rows for others that waited.", func(s *pooldriver.Stats) float64 { return float64(s.Reclaims) }},
+	{"state_dropped_total", counter, "Statements whose session state ended with them.", func(s *pooldriver.Stats) float64 { return float64(s.StateDropped) }},
+	{"statement_cache_hits_total", counter, "Prepared statements that were found.", func(s *pooldriver.Stats) float64 { return float64(s.StmtHits) }},
+	{"statement_cache_misses_total", counter, "Prepared statements that had to be prepared.", func(s *pooldriver.Stats) float64 { return float64(s.StmtMisses) }},
+}
+
+// histograms are the metrics of durations.
+var histograms = []struct {
+	name, help string
+	of         func(*pooldriver.Stats) *pooldriver.Histogram
+}{
+	{"acquire_wait_seconds", "Time that statements took to get a connection, or an error instead.", func(s *pooldriver.Stats) *pooldriver.Histogram { return &s.Wait }},
+	{"dial_seconds", "Time of the dials, also of those that failed.", func(s *pooldriver.Stats) *pooldriver.Histogram { return &s.Connect }},
+	{"hold_seconds", "Time for which connections were held.", func(s *pooldriver.Stats) *pooldriver.Histogram { return &s.Hold }},
+	{"idle_pinned_seconds", "Time for which connections were held and no statement was running.", func(s *pooldriver.Stats) *pooldriver.Histogram { return &s.IdlePinned }},
+}
+
+// closeReasons are the reasons of connections_closed_total. Each is shown from the
+// beginning, so that the first event is an increase.
+var closeReasons = []pooldriver.CloseReason{
+	pooldriver.CloseLifetime, pooldriver.CloseIdleTime, pooldriver.CloseCheckFailed, pooldriver.CloseFoundDead,
+	pooldriver.CloseFlushed, pooldriver.CloseShutdown, pooldriver.CloseLost, pooldriver.CloseUncleanable,
+	pooldriver.CloseResetFailed, pooldriver.CloseWrongRole,
+}
