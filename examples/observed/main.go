@@ -1,0 +1,95 @@
+// Command observed is a small service whose pool can be seen into, in every way that
+// docs/observability.md describes:
+//
+//	go run . > traces.json                         embedded SQLite, no set-up
+//	go run . 'postgres://app:pw@host/db'           PostgreSQL; or mysql://…
+//
+//	http://127.0.0.1:8080/                         the service: routes /stock, /order, /report
+//	http://127.0.0.1:8080/metrics                  for Prometheus
+//	http://127.0.0.1:8080/debug/pool               who holds the connections, since when, and why
+//	http://127.0.0.1:8080/debug/pprof/             Go's profiles
+//	http://127.0.0.1:8080/debug/pprof/pooldriver   time waited and held by call site, for go tool pprof
+//
+// Traces of the statements are written to the standard output, one JSON a span. With
+// -load some customers use the service: the report holds its connection while it does
+// something else, and is what the inspector shows first.
+//
+// In the database it makes a table, observed_stock, and drops it again.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+
+	_ "github.com/pooldriver/pooldriver/dialects/mysql"
+	_ "github.com/pooldriver/pooldriver/dialects/postgres"
+	_ "github.com/pooldriver/pooldriver/dialects/sqlite"
+)
+
+func main() {
+	address := flag.String("listen", "127.0.0.1:8080", "address of the service")
+	load := flag.Int("load", 0, "customers that use the service all the time")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, os.Stdout, os.Stderr, flag.Arg(0), *address, *load); err != nil {
+		fmt.Fprintln(os.Stderr, "observed:", err)
+		os.Exit(1)
+	}
+}
+
+// run serves until ctx ends. It writes traces to spans, and to log where it listens.
+func run(ctx context.Context, spans, log io.Writer, dsn, address string, load int) error {
+	if dsn == "" {
+		dir, err := os.MkdirTemp("", "observed")
+		if err != nil {
+			return err
+		}
+		defer os.RemoveAll(dir)
+		dsn = "sqlite:" + filepath.Join(dir, "shop.db") + "?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_txlock=immediate&pool_max_conns=4&pool_sample_stacks=1"
+	}
+	pool, err := open(dsn, spans)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = pool.close() }()
+	shop, err := newShop(ctx, pool.db)
+	if err != nil {
+		return err
+	}
+	defer shop.drop()
+
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		return err
+	}
+	server := &http.Server{Handler: routes(shop, pool.connector), ReadHeaderTimeout: 5 * time.Second}
+	base := "http://" + listener.Addr().String()
+	fmt.Fprintln(log, "listening on", base)
+	var customers sync.WaitGroup
+	for range load {
+		customers.Go(func() { visit(ctx, base) })
+	}
+	context.AfterFunc(ctx, func() {
+		soon, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		_ = server.Shutdown(soon)
+	})
+	err = server.Serve(listener)
+	customers.Wait()
+	if errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return err
+}
