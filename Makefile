@@ -8,7 +8,7 @@
 # make bench      the comparison with other pools
 #
 # What needs unixODBC (dialects/odbc) is checked and tested where its headers are, what
-# needs a browser and tmux where they are.
+# needs a browser and tmux, or a Prometheus, where they are.
 #
 # Tools are installed into .tools/ by the Go toolchain, at the versions below.
 # The race detector needs cgo and a C compiler.
@@ -19,7 +19,7 @@ GOLANGCI_VERSION    := v2.15.0
 
 # Modules of their own, so that their dependencies reach no other user. Their tests need
 # neither Docker nor a server.
-SATELLITES := credentials/rds examples/cloudsql
+SATELLITES := credentials/rds examples/cloudsql examples/observed otelpooldriver prompooldriver cmd/pooldriver
 
 GO       ?= go
 MODULES  := . $(patsubst %/go.mod,%,$(wildcard integration/go.mod bench/go.mod)) $(SATELLITES)
@@ -40,6 +40,9 @@ SCREENS := $(and $(shell command -v chromium || command -v chromium-browser || c
 # go.mod does not have.
 GO_NEXT ?= go1.27.0
 ON_NEXT  = GOTOOLCHAIN=$(GO_NEXT) $(GO)
+
+# Where a Prometheus and its promtool can be had for the tests of the metrics.
+PROMETHEUS := $(and $(shell command -v prometheus),$(shell command -v promtool))
 
 TEST_TIMEOUT      ?= 40m
 TEST_LONG_TIMEOUT ?= 90m
@@ -72,7 +75,8 @@ test-unit:
 	$(GO) test -timeout $(TEST_TIMEOUT) ./pool
 	$(if $(ODBC),$(GO) test ./dialects/odbc,@echo "NOT RUN: the tests over ODBC. They need unixodbc-dev, odbcinst, libsqliteodbc, odbc-postgresql and odbc-mariadb." >&2)
 	$(GO) -C integration test -race -timeout $(TEST_TIMEOUT) ./byteproxy
-	@set -e; for module in $(SATELLITES); do echo "$(GO) -C $$module test ./..."; $(GO) -C $$module test -timeout $(TEST_TIMEOUT) ./...; done
+	@set -e; for module in $(SATELLITES); do echo "$(GO) -C $$module test"; $(GO) -C $$module test -timeout $(TEST_TIMEOUT) $$($(GO) -C $$module list ./... | grep -v /promtest); done
+	$(if $(PROMETHEUS),$(GO) -C prompooldriver test -timeout $(TEST_TIMEOUT) ./promtest,@echo "NOT RUN: the tests with a Prometheus. They need Debian's package prometheus." >&2)
 
 test-integration: images
 	$(GO) -C integration test $(TAGS) -race -timeout $(TEST_TIMEOUT) $(ONE_SERVER)
