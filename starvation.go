@@ -69,6 +69,19 @@ func (c *core) acquire(ctx context.Context, from *task.Task, who any) (lease poo
 	return lease, c.broughtUp(ctx, lease)
 }
 
+// acquireNow takes a connection that is to be had without waiting for others. The error is
+// pool.ErrNoneNow if there is none.
+func (c *core) acquireNow(ctx context.Context) (pool.Lease[*realConn], error) {
+	lease, err := c.pool.AcquireNow(ctx)
+	switch err {
+	case nil:
+		return lease, c.broughtUp(ctx, lease)
+	case pool.ErrNoneNow:
+		return lease, err
+	}
+	return lease, c.acquireError(err, nil)
+}
+
 // await queues for a connection. While it waits, starving looks after the waiter.
 func (c *core) await(ctx context.Context, w *waiter) (pool.Lease[*realConn], error) {
 	waiting, cancel := context.WithCancelCause(ctx)

@@ -88,15 +88,12 @@ func (b *binding) obtain(ctx context.Context, c *checkout, op *operation) (err e
 		return keep(lease)
 	}
 	for {
-		lease, err := cn.pool.AcquireNow(ctx)
+		lease, err := cn.acquireNow(ctx)
 		if err == nil {
-			if err := cn.broughtUp(ctx, lease); err != nil {
-				return err
-			}
 			return keep(lease)
 		}
 		if err != pool.ErrNoneNow {
-			return cn.acquireError(err, nil)
+			return err
 		}
 		var tooLarge error
 		if !c.separate {

@@ -5,7 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"log"
+	"log/slog"
 	"net/http"
 	"sync/atomic"
 	"time"
@@ -92,7 +92,7 @@ func (s *shop) archive() {
 		case errors.Is(err, pool.ErrClosed):
 			return // it had not begun
 		case err != nil:
-			log.Println("archive:", err)
+			slog.Error("archive", "error", err)
 		}
 		time.Sleep(20 * time.Millisecond)
 	}

@@ -62,7 +62,7 @@ var secrets = NewNames(Group{1, "identified password key"})
 // put writes a token. It returns false where the text has to be cut before the token.
 func (o *outliner) put(tok Token) bool {
 	lx := &o.lx
-	if lx.Doubt != 0 || lx.Strange || lx.StrayBackslash || o.hides(tok) {
+	if o.ambiguous() || o.hides(tok) {
 		return false
 	}
 	from, to := lx.Span()
@@ -71,7 +71,7 @@ func (o *outliner) put(tok Token) bool {
 	switch {
 	case tok == Number && o.dollar && glued:
 		o.literal = false // of a placeholder
-	case glued && o.literal && (tok == Number || tok == Word || tok == Dot):
+	case glued && o.continuesNumber(tok):
 		o.end = to // 0x1F, 1.5e10
 		return true
 	case tok == Number, tok == String, tok == Quoted && !o.isName(text):
@@ -84,6 +84,16 @@ func (o *outliner) put(tok Token) bool {
 	o.write(text, glued)
 	o.end = to
 	return true
+}
+
+// ambiguous reports whether the text can be read in two ways from here on.
+func (o *outliner) ambiguous() bool {
+	return o.lx.Doubt != 0 || o.lx.Strange || o.lx.StrayBackslash
+}
+
+// continuesNumber reports whether a token that stands right behind a number belongs to it.
+func (o *outliner) continuesNumber(tok Token) bool {
+	return o.literal && (tok == Number || tok == Word || tok == Dot)
 }
 
 // hides reports whether a token is, or is followed by, a value that may have no quotes.
