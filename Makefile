@@ -53,6 +53,10 @@ TEST_LONG_TIMEOUT ?= 90m
 ONE_SERVER = $$($(GO) -C integration list ./... | grep -vE '/(failover|mattn|browser)')
 MATTN      = CGO_CFLAGS=-O0 $(GO) -C integration test -race
 
+# Tests that keep a machine of two processors busy by themselves. Beside others they would
+# wait for processors, and not for what they test.
+CROWDS = Tunnel|TestDrainUnderLoad|TestTransfersAtSerializable|TestNoTenantSees|TestPostgresStatementsWithSettings|TestACommitThatIsCutIsNot
+
 .PHONY: test test-next test-unit test-integration test-failover test-long check fmt format-check vet \
 	staticcheck lint vulnerabilities images bench clean-images
 
@@ -79,7 +83,8 @@ test-unit:
 	$(if $(PROMETHEUS),$(GO) -C prompooldriver test -timeout $(TEST_TIMEOUT) ./promtest,@echo "NOT RUN: the tests with a Prometheus. They need Debian's package prometheus." >&2)
 
 test-integration: images
-	$(GO) -C integration test $(TAGS) -race -timeout $(TEST_TIMEOUT) $(ONE_SERVER)
+	$(GO) -C integration test $(TAGS) -race -timeout $(TEST_TIMEOUT) -skip '$(CROWDS)' $(ONE_SERVER)
+	$(GO) -C integration test $(TAGS) -race -timeout $(TEST_TIMEOUT) -parallel 2 -run '$(CROWDS)' .
 	$(MATTN) -timeout $(TEST_TIMEOUT) ./mattn
 	$(if $(SCREENS),$(GO) -C integration test -timeout $(TEST_TIMEOUT) ./browser,@echo "NOT RUN: the inspector in a browser and in a terminal. It needs chromium and tmux." >&2)
 

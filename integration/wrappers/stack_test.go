@@ -44,11 +44,6 @@ func (p place) mark(n int) string {
 	return "?"
 }
 
-// session asks for something that tells one session from another.
-func (p place) session() string {
-	return map[string]string{"postgres": "SELECT pg_backend_pid()", "mysql": "SELECT connection_id()"}[p.name]
-}
-
 // eachPlace runs the test once per server and on SQLite.
 func eachPlace(t *testing.T, test func(t *testing.T, p place)) {
 	t.Helper()
