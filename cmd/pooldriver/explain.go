@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -31,7 +32,7 @@ func (e *explain) Run(w io.Writer) error {
 	}
 	c := pooldriver.New(dsn)
 	if c.Target() == "" {
-		_, err := c.Connect(nil) //nolint:staticcheck // it opens nothing, and says what New found
+		_, err := c.Connect(context.Background()) // it opens nothing, and says what New found
 		return err
 	}
 	defer func() { _ = c.Close() }()
