@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql/driver"
 	"errors"
-	"time"
 
 	"github.com/pooldriver/pooldriver/dialects"
 	"github.com/pooldriver/pooldriver/internal/ctxerr"
@@ -263,99 +262,6 @@ func (c *checkout) renews(op *operation) bool {
 	}
 	op.renewals++
 	return true
-}
-
-// begin begins a transaction. If a transaction of the task is open on the session, it
-// begins a savepoint.
-func (c *checkout) begin(ctx context.Context, op *operation) (again bool, err error) {
-	r, inTask := op.real, !c.bound.isPrivate()
-	t := &transaction{checkout: c, owner: r, bound: c.bound}
-	switch {
-	case inTask && r.InTx() && c.nests(r):
-		return c.beginInside(ctx, op, t)
-	case c.connector.config.LazyBegin && c.tx == nil && r.BetweenTxs():
-		if err := ctx.Err(); err != nil {
-			return false, ctxerr.Of(ctx, err) // as the driver would say
-		}
-		t.Init(ctx, op.opts)
-		r.Defer(&t.Tx)
-		c.touched = true
-	default:
-		t.Init(ctx, op.opts)
-		_, err = r.Begin(ctx, &t.Tx, false)
-		if again, err = c.finishUnexecuted(ctx, op, err); again || err != nil {
-			if op.said&dialects.Conflict != 0 {
-				op.scope.BeginConflict(c.connector) // SQLite's BEGIN IMMEDIATE
-			}
-			return again, err
-		}
-	}
-	if inTask {
-		r.use.warned, r.use.since = false, time.Now()
-		if !c.separate {
-			c.bound.lowerBarrier()
-		}
-	}
-	r.Began(&t.Tx, r.use.since)
-	op.begun(c, t)
-	return false, nil
-}
-
-// beginInside begins a savepoint.
-func (c *checkout) beginInside(ctx context.Context, op *operation, t *transaction) (again bool, err error) {
-	r := op.real
-	outer := r.TxOptions()
-	if op.opts != (driver.TxOptions{}) && op.opts != outer {
-		return false, errTxOptions
-	}
-	t.Init(ctx, outer)
-	if _, err = c.finish(ctx, op, r.Savepoint(ctx, &t.Tx)); err != nil {
-		return false, err
-	}
-	r.BeganSavepoint(&t.Tx, time.Now())
-	c.bound.lowerBarrier()
-	op.begun(c, t)
-	return false, nil
-}
-
-// begun makes t the transaction of its checkout, and of the InTx that has called BeginTx.
-func (op *operation) begun(c *checkout, t *transaction) {
-	if op.scope != nil {
-		op.scope.Begun(t)
-	}
-	op.tx = c.begun(t)
-}
-
-// beginDeferred begins the transaction that was deferred on op's session. If the
-// transaction cannot begin, each of its statements fails. If the context of the first
-// statement has ended before, beginDeferred tries nothing, and the next statement may
-// begin the transaction.
-func (c *checkout) beginDeferred(ctx context.Context, op *operation) (again bool, _ error) {
-	r := op.real
-	if err := r.Deferred().Refused(); err != nil {
-		return false, err
-	}
-	if err := ctx.Err(); err != nil {
-		return false, err
-	}
-	if ctxsettings.Used() {
-		again, err := c.useSettingsOf(r.Deferred().Context(), op, session.ToPrepare)
-		if again {
-			return true, nil
-		}
-		if err != nil {
-			return false, r.DeferredBegan(err)
-		}
-	}
-	touched := c.touched
-	carried, err := r.BeginDeferred(ctx, op.kind != lending)
-	if again, err = c.finishUnexecuted(ctx, op, err); again {
-		return true, nil
-	}
-	if err = r.DeferredBegan(err); err == nil && carried {
-		c.touched = touched // nothing was sent
-	}
-	return false, err
 }
 
 // done is deferred around every operation. It unlocks the session.
