@@ -3,10 +3,15 @@ package testbed
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/moby/moby/client"
 	"github.com/testcontainers/testcontainers-go"
 )
+
+// pauseTries: on a busy machine the kernel needs longer to freeze a server that has just
+// started processes than Docker waits for it. Docker then lets it run on.
+const pauseTries = 20
 
 // Pause has all of the server's processes stand still: its connections stay, new
 // ones are accepted, and nothing is answered. Only Kill ends it.
@@ -17,7 +22,12 @@ func (s *Server) Pause(t testing.TB) {
 		t.Fatal(err)
 	}
 	defer docker.Close()
-	if _, err := docker.ContainerPause(context.Background(), s.container.GetContainerID(), client.ContainerPauseOptions{}); err != nil {
-		t.Fatalf("testbed: pause: %v", err)
+	for range pauseTries {
+		_, err = docker.ContainerPause(context.Background(), s.container.GetContainerID(), client.ContainerPauseOptions{})
+		if err == nil {
+			return
+		}
+		time.Sleep(500 * time.Millisecond)
 	}
+	t.Fatalf("testbed: pause, %d times: %v", pauseTries, err)
 }
