@@ -23,34 +23,34 @@ import (
 type Observer struct {
 	// DialDone is told of each dial, when it has succeeded or failed.
 	DialDone func(DialInfo)
-	// AcquireDone is told of each real connection that was taken from the pool for a
-	// statement, and of each attempt that failed. ctx is the statement's.
+	// AcquireDone is told when a statement has got a real connection from the pool, and
+	// when it has failed to get one. ctx is the statement's.
 	AcquireDone func(ctx context.Context, info AcquireInfo)
 	// ReleaseDone is told of each real connection that its borrower has given back. The
 	// connection may still be rolled back or cleaned: see ResetDone.
 	ReleaseDone func(ReleaseInfo)
 	// ResetDone is told of each connection that was rolled back or cleaned after its
-	// borrower had given it back, and of each attempt that failed.
+	// borrower had given it back, also if that has failed.
 	ResetDone func(ResetInfo)
-	// Closed is told of each real connection whose end begins.
+	// Closed is told of each real connection that is about to be closed.
 	Closed func(CloseInfo)
-	// TaskDone is told of each task that has ended, if it has used the Connector.
+	// TaskDone is told of each task that has ended and had used the Connector.
 	TaskDone func(TaskInfo)
 }
 
 // DialInfo describes a dial.
 type DialInfo struct {
 	Host     string        // the server, where the DSN names several; else empty
-	Duration time.Duration // with everything until the connection can be used
+	Duration time.Duration // until the connection can be used: with TLS, login and AfterConnect
 	Err      error         // nil: it has succeeded
 }
 
-// AcquireInfo describes how a statement got a connection.
+// AcquireInfo describes how a statement got a connection, or why it got none.
 type AcquireInfo struct {
 	Wait  time.Duration // 0: a connection was idle
 	Label string        // see Label
 	Task  string        // the name of its task, as in errors; empty: none
-	Err   error         // nil: it got one
+	Err   error         // nil: it got a connection
 }
 
 // ReleaseInfo describes the time for which somebody had a connection.
@@ -61,7 +61,7 @@ type ReleaseInfo struct {
 	Held, IdlePinned time.Duration
 	Timed            bool
 	Pin              Pin    // the strongest reason for which it was held
-	Statements       uint64 // so many operations were run
+	Statements       uint64 // the number of operations, BeginTx and Commit among them
 	Label            string // see Label
 	Task             string // the name of its task, as in errors; empty: none
 	Host             string // the server, where the DSN names several; else empty
@@ -72,7 +72,7 @@ type ResetInfo struct {
 	Duration   time.Duration
 	RolledBack bool  // a transaction was open, and was rolled back
 	Cleaned    bool  // the session was brought back to its state at connect
-	Err        error // why the connection is closed instead; nil: it is not
+	Err        error // why the connection is closed; nil: it is lent again
 }
 
 // CloseInfo describes the end of a real connection.
@@ -86,8 +86,7 @@ type CloseInfo struct {
 // for metrics.
 type CloseReason string
 
-// The reasons. The first ones are the pool's, those from CloseLost on are found when a
-// borrower gives a connection back.
+// The reasons. Those from CloseLost on are found when a borrower gives a connection back.
 const (
 	CloseLifetime    CloseReason = "lifetime"     // older than Config.MaxConnLifetime
 	CloseIdleTime    CloseReason = "idle_time"    // idle for longer than Config.MaxConnIdleTime

@@ -12,10 +12,11 @@ import (
 	"github.com/pooldriver/pooldriver/pool"
 )
 
-// How Config.Observer is told. Its functions are the program's: none is called under a
-// lock, and a connection is in nobody's hands while one runs, or is guarded.
+// This file calls the functions of Config.Observer. They are the program's code, so none
+// is called under a lock. No connection is lost if one of them panics or ends its
+// goroutine: the connection is in the pool already, or a deferred call gives it back.
 
-// closeReasons are all reasons, those of the pool under its number.
+// closeReasons are all reasons. A reason of the pool is at its number.
 var closeReasons = [...]CloseReason{
 	pool.ReasonLifetime:      CloseLifetime,
 	pool.ReasonIdleTime:      CloseIdleTime,
@@ -40,12 +41,12 @@ func (c *core) observe(function string, call func(*Observer)) {
 	call(c.config.Observer)
 }
 
-// since is the time since begun, which is one of the meters' clock.
+// since is the time since begun, a time of the meters' clock.
 func (c *core) since(begun int64) time.Duration {
 	return time.Duration(c.usage.Clock.Fine() - begun)
 }
 
-// tellDial counts a dial that has ended, and tells of it. r is nil where it has failed.
+// tellDial counts a dial that has ended, and tells the observer. r is nil if it has failed.
 func (c *core) tellDial(r *realConn, err error, begun int64) {
 	took := c.since(begun)
 	c.stats.connect.Record(took, 1)
@@ -59,8 +60,8 @@ func (c *core) tellDial(r *realConn, err error, begun int64) {
 	c.observe("DialDone", func(o *Observer) { o.DialDone(info) })
 }
 
-// tellAcquired tells of a connection that was taken from the pool. If the observer ends
-// the goroutine, the connection goes back.
+// tellAcquired tells the observer that a statement has got a connection. If the observer
+// ends the goroutine, the connection goes back.
 func (b *binding) tellAcquired(ctx context.Context, c *checkout, lease pool.Lease[*realConn]) {
 	if b.connector.config.Observer.AcquireDone == nil {
 		return
@@ -76,7 +77,7 @@ func (b *binding) tellAcquired(ctx context.Context, c *checkout, lease pool.Leas
 	returned = true
 }
 
-// tellNotAcquired counts an attempt that has got no connection, and tells of it.
+// tellNotAcquired counts a statement that has got no connection, and tells the observer.
 func (c *core) tellNotAcquired(ctx context.Context, label *string, t *task.Task, err error) {
 	var waited time.Duration
 	if a, ok := errors.AsType[*pool.AcquireError](err); ok && a.Waited > 0 {
@@ -90,8 +91,8 @@ func (c *core) tellNotAcquired(ctx context.Context, label *string, t *task.Task,
 	c.observe("AcquireDone", func(o *Observer) { o.AcquireDone(ctx, info) })
 }
 
-// release is a use of a connection that has ended, and of which the observer is told when
-// the connection is on its way: it may want it.
+// release describes a use of a connection that has ended. The observer is told after the
+// connection has gone back, because the observer may need one.
 type release struct {
 	use  usage.Use
 	host string
@@ -104,8 +105,8 @@ func (c *core) tellsReleases() bool {
 	return o != nil && o.ReleaseDone != nil
 }
 
-// releaseOf returns the last use of r, which t has had, if that is a task. It is called
-// before r goes back.
+// releaseOf describes the last use of r. t is the task that had r, nil if none had it. It
+// is called before r goes back.
 func (r *realConn) releaseOf(t *task.Task) release {
 	host, _ := location(r.Server())
 	return release{use: r.meter.Used(), host: host, task: t}
@@ -120,7 +121,8 @@ func (c *core) tellReleased(r release) {
 	c.observe("ReleaseDone", func(o *Observer) { o.ReleaseDone(info) })
 }
 
-// tellReset has log tell of a reset when the connection is on its way.
+// tellReset adds to log that a connection was reset. log is told after the connection has
+// gone back.
 func (c *core) tellReset(log *restoreLog, done reset, begun int64) {
 	if o := c.config.Observer; o == nil || o.ResetDone == nil {
 		return
@@ -129,7 +131,8 @@ func (c *core) tellReset(log *restoreLog, done reset, begun int64) {
 	log.add(func() { c.observe("ResetDone", func(o *Observer) { o.ResetDone(info) }) })
 }
 
-// destroying counts a connection whose end begins, and tells of it. It is the pool's hook.
+// destroying counts a connection that is about to be closed, and tells the observer. It is
+// the pool's hook.
 func (c *core) destroying(r *realConn, reason pool.Reason) {
 	why := closeReasons[reason]
 	if r.discarded != "" {
@@ -144,7 +147,7 @@ func (c *core) destroying(r *realConn, reason pool.Reason) {
 	c.observe("Closed", func(o *Observer) { o.Closed(info) })
 }
 
-// tellTaskDone tells of the end of the binding's task.
+// tellTaskDone tells the observer that the binding's task has ended.
 func (b *binding) tellTaskDone() {
 	c := b.connector
 	if o := c.config.Observer; o == nil || o.TaskDone == nil {

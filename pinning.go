@@ -5,32 +5,35 @@ import (
 	"github.com/pooldriver/pooldriver/internal/session"
 )
 
-// When a real connection may go back to the pool, and in what state. The
-// decisions are pure functions of what is known; carrying them out is
-// cleaning.go's.
+// This file decides when a real connection may go back to the pool, and in what state. Its
+// functions are pure: they know only their arguments. cleaning.go does what they decide.
 
 // leftBehind is what is known of a real connection at the end of a checkout.
 type leftBehind struct {
-	status dialects.TxStatus // by the server, where it can be asked
+	status dialects.TxStatus // what the server says, where it can be asked
 	effect dialects.Effect   // of all statements since the last cleaning
 	reset  ResetMode
-	valid  bool // the driver's own opinion; true where it has none
-	doubt  bool // what begins or ends a transaction failed
-	whole  bool // the connection is its whole database
+	valid  bool // what the driver says (driver.Validator); true if it says nothing
+	doubt  bool // a BEGIN, COMMIT or ROLLBACK has failed
+	whole  bool // the database ends with the connection: SQLite in memory
 }
 
-// nextStep is what a connection goes through before it is lent again.
+// nextStep is what has to be done with a connection before it is lent again.
 type nextStep struct {
 	discard  bool // close it; the rest does not matter
 	rollback bool // end the transaction first
 	clean    bool // then bring the session back to its state at connect
-	panicked any  // what the driver did when it was asked
+	panicked any  // the driver's panic when it was asked whether the connection is valid
 }
 
-// settle decides. A transaction never outlives its checkout, in any mode. The
-// server's word on it counts where there is one; where not, any statement that
-// might have opened a transaction is followed by a rollback. Where a database would go
-// with its connection, state that is not the program's data is the lesser evil.
+// settle decides what has to be done with a connection at the end of its checkout.
+//
+// No ResetMode lets a transaction outlive its checkout. The server says whether one is
+// open. If the server cannot be asked, settle rolls back after every statement that may
+// have begun one.
+//
+// If the database ends with the connection, settle keeps the connection and does not clean
+// it: session state that is left is a smaller loss than the program's data.
 func settle(l leftBehind) nextStep {
 	if !l.valid || l.status == dialects.TxLost {
 		return nextStep{discard: true}
@@ -59,32 +62,32 @@ func settle(l leftBehind) nextStep {
 	return s
 }
 
-// outcome is how an operation on a real connection ended.
+// outcome describes an operation that has failed.
 type outcome struct {
 	badConn  bool // the driver returned driver.ErrBadConn
-	claims   bool // the error says that nothing was sent
+	claims   bool // the error says of itself that nothing was sent
 	lost     bool // the connection is closed
-	executes bool // the operation may change data: an execution, not a prepare, begin or ping
-	unsent   bool // nothing was handed to the network since the operation began: we counted
-	trusted  bool // nobody counted, and the driver's ErrBadConn can be believed
+	executes bool // the operation may change data: it is no prepare, begin or ping
+	unsent   bool // by our own count, no byte was given to the network
+	trusted  bool // there is no count, and this driver returns ErrBadConn only if nothing was sent
 	first    bool // nothing else has happened in this checkout
-	retried  bool // this was the second try already
+	retried  bool // this was the second try
 	expired  bool // the caller's context has ended
 }
 
-// verdict is what follows from an outcome that is an error.
+// verdict is what follows from an outcome.
 type verdict struct {
-	retry   bool // once more, on another real connection
-	unclear bool // what says that nothing was sent must not be believed: database/sql would execute again
+	retry   bool // try once more, on another real connection
+	unclear bool // hide that the error says "nothing was sent": database/sql would execute again
 }
 
-// judge decides whether an operation that failed is tried again. It is only if
-// the server cannot have executed anything, and nothing but this operation
-// holds the connection. Preparing, beginning and pinging leave nothing behind
-// on a connection that is gone, whether they were sent or not. Where a driver's
-// word is all there is, its ErrBadConn goes to database/sql, whose own retries
-// are what the program would have had anyway. That an error calls itself safe to
-// repeat nobody's word is taken for.
+// judge decides whether an operation that failed is tried again: only if the server cannot
+// have executed it, and nothing else depends on the connection. A prepare, a begin or a
+// ping is safe to repeat in any case: what it did has ended with its connection.
+//
+// If there is no count of bytes and the driver can be trusted, its ErrBadConn goes to
+// database/sql, which tries again as it does without us. An error that only says of itself
+// that it is safe to repeat is not believed.
 func judge(o outcome) verdict {
 	safe := o.unsent || !o.executes
 	doubtful := o.claims
@@ -97,7 +100,7 @@ func judge(o outcome) verdict {
 	}
 }
 
-// pin is what makes a connection its task's session.
+// pin says why a connection is its task's session.
 type pin uint8
 
 const (
@@ -109,19 +112,18 @@ const (
 
 var pinNames = [...]string{pinNone: "an open *sql.Conn, rows or a statement", pinTx: "a transaction", pinRawTx: "a transaction begun by hand", pinState: "session state"}
 
-// pins is what keeps a connection at its task.
+// pins says why a connection stays with its task.
 type pins struct {
-	checkouts int // that use it: statements running, rows open, *sql.Conn, Raw
+	checkouts int // so many use it: a running statement, open rows, a *sql.Conn, Raw
 	pin       pin
 }
 
 func (p pins) pinned() bool { return p.checkouts > 0 || p.pin != pinNone }
 
-// pinOf decides whether a connection is its task's session, and why. begun:
-// BeginTx was called and its transaction not ended. A suspect statement does not
-// pin: what it may have left is cleaned away before the next borrower comes.
-// hidden: where nobody can be asked, a statement's text has said that it opens a
-// transaction.
+// pinOf decides whether a connection is its task's session, and why. begun: a transaction
+// of BeginTx is open. hidden: by its text, a statement has begun a transaction; this counts
+// where the server cannot be asked. A statement that only may have changed the session does
+// not pin: the session is cleaned before the next borrower gets it.
 func pinOf(begun bool, status dialects.TxStatus, effect dialects.Effect, hidden bool) pin {
 	switch {
 	case begun:
