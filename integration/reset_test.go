@@ -105,9 +105,9 @@ func TestInsertIsStoredOnceAtMostWhereverTheConnectionBreaks(t *testing.T) {
 				}
 				t.Run(way.name+"/"+cut.String(), func(t *testing.T) {
 					bench := resetBench{account: account, front: f, way: way, patience: 20 * time.Second}
-					tries := randomtest.Rounds(40, 300) // the whole: 1,500 resets on PostgreSQL, 1,200 on MySQL
+					tries := randomtest.Rounds(16, 300) // the whole: 1,500 resets on PostgreSQL, 1,200 on MySQL
 					if f.name != wrapped.name {
-						tries = randomtest.Rounds(15, 100)
+						tries = randomtest.Rounds(6, 100)
 					}
 					if cut == byteproxy.Stall { // Only the program's deadline ends it.
 						bench.patience = 100 * time.Millisecond

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pooldriver/pooldriver"
+	"github.com/pooldriver/pooldriver/internal/randomtest"
 )
 
 // querier is what a program's statements go through: a *sql.DB or a *sql.Tx.
@@ -166,7 +167,7 @@ func nested(ctx context.Context, db *sql.DB, f frame) error {
 	})
 }
 
-const manyTasks = 100
+var manyTasks = randomtest.Rounds(25, 100)
 
 func TestTasksNestEverythingOnOneConnection(t *testing.T) {
 	t.Parallel()

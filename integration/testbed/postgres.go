@@ -79,7 +79,7 @@ func (postgres) transport(s *Server) string {
 
 func (postgres) create(ctx context.Context, admin *sql.DB, a Account) error {
 	return each(ctx, admin,
-		fmt.Sprintf("CREATE ROLE %s LOGIN PASSWORD '%s'", a.User, a.Password),
+		fmt.Sprintf("CREATE ROLE %s LOGIN PASSWORD '%s'", a.User, verifier(a.Password)),
 		fmt.Sprintf("CREATE ROLE %s", a.Role),
 		fmt.Sprintf("GRANT %s TO %s", a.Role, a.User),
 		fmt.Sprintf("CREATE DATABASE %s OWNER %s", a.Database, a.User),

@@ -8,7 +8,7 @@ import (
 )
 
 // samplePause is the time between two looks at the server.
-const samplePause = 2 * time.Millisecond
+const samplePause = 10 * time.Millisecond
 
 // Peak is what a [Watch] has seen.
 type Peak struct {
