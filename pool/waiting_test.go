@@ -2,6 +2,7 @@ package pool
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -140,4 +141,42 @@ func TestDestroyingSaysWhy(t *testing.T) {
 		}
 		require.Equal(t, []Reason{ReasonDiscarded, ReasonFlushed, ReasonLifetime, ReasonClosed}, reasons)
 	})
+}
+
+// BenchmarkWaiting reports for how long Waiting has the pool's lock at a time, with 10,000
+// waiters in the queue.
+func BenchmarkWaiting(b *testing.B) {
+	const waiters = 10_000
+	create := func(context.Context) (*item, error) { return &item{}, nil }
+	p, err := New(Config[*item]{Max: 1, AcquireTimeout: -1, Create: create})
+	require.NoError(b, err)
+	l, err := p.Acquire(b.Context())
+	require.NoError(b, err)
+	var all sync.WaitGroup
+	for i := range waiters {
+		all.Go(func() {
+			if l, err := p.AcquireAs(b.Context(), i); err == nil {
+				_ = l.Release()
+			}
+		})
+	}
+	for p.Stats().Waiting < waiters {
+		time.Sleep(time.Millisecond)
+	}
+	var held []time.Duration
+	for b.Loop() {
+		var part [lookAtOnce]glance
+		var c cursor[*item]
+		for more := true; more; {
+			began := time.Now()
+			_, more = p.lookAtQueue(part[:], &c)
+			held = append(held, time.Since(began))
+		}
+	}
+	slices.Sort(held)
+	b.ReportMetric(float64(held[len(held)*99/100])/1000, "µs-held-p99")
+	b.ReportMetric(float64(held[len(held)-1])/1000, "µs-held-max")
+	require.NoError(b, l.Release())
+	all.Wait()
+	p.Close()
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
@@ -166,5 +167,27 @@ func TestEveryCounterOfStatsIsAMetric(t *testing.T) {
 			}
 		}
 		require.Equal(t, 1, shown, f.Name)
+	}
+}
+
+// BenchmarkScrape is what a scrape costs; docs/performance.md.
+func BenchmarkScrape(b *testing.B) {
+	c := pooldriver.New("sqlite:" + filepath.Join(b.TempDir(), "test.db"))
+	db := sql.OpenDB(c)
+	b.Cleanup(func() { require.NoError(b, db.Close()) })
+	require.NoError(b, db.Ping())
+	for name, collector := range map[string]prometheus.Collector{
+		"pooldriver":              NewCollector(c, "shop"),
+		"client_golang's DBStats": collectors.NewDBStatsCollector(db, "shop"),
+	} {
+		b.Run(name, func(b *testing.B) {
+			registry := prometheus.NewPedanticRegistry()
+			registry.MustRegister(collector)
+			for b.Loop() {
+				if _, err := registry.Gather(); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
 	}
 }
