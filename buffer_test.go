@@ -158,6 +158,7 @@ func always(int) bool { return true }
 func only(step int) func(int) bool { return func(s int) bool { return s == step } }
 
 func TestRowsReadAheadAreTheRowsReadPlainly(t *testing.T) {
+	t.Parallel()
 	for _, q := range queries {
 		t.Run(q.name, func(t *testing.T) {
 			want := plainly(t, q.text, q.how, q.faults)

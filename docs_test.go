@@ -5,6 +5,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -82,6 +84,7 @@ func TestTrueAsyncPageHasARowWithAnAnswerForEveryTest(t *testing.T) {
 }
 
 func TestTheProgramOfTheREADMECompiles(t *testing.T) {
+	t.Parallel()
 	readme, err := os.ReadFile("README.md")
 	require.NoError(t, err)
 	_, program, found := strings.Cut(string(readme), "```go\n")
@@ -89,8 +92,17 @@ func TestTheProgramOfTheREADMECompiles(t *testing.T) {
 	program, _, _ = strings.Cut(program, "```")
 	file := filepath.Join(t.TempDir(), "main.go")
 	require.NoError(t, os.WriteFile(file, []byte(program), 0o600))
-	out, err := exec.Command("go", "vet", file).CombinedOutput()
+	out, err := exec.Command("go", append([]string{"vet"}, append(asThisTest(), file)...)...).CombinedOutput()
 	require.NoError(t, err, string(out))
+}
+
+// asThisTest returns the flags with which packages are in the build cache already.
+func asThisTest() []string {
+	info, ok := debug.ReadBuildInfo()
+	if ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
+		return []string{"-race"}
+	}
+	return nil
 }
 
 // TestLinksLeadSomewhere: those to files of the repository.

@@ -12,6 +12,7 @@ import (
 // TestRootAndPoolLinkNoDriver: a program links the drivers it imports the
 // dialects of, and no other; our core depends on the standard library alone.
 func TestRootAndPoolLinkNoDriver(t *testing.T) {
+	t.Parallel()
 	const module = "github.com/pooldriver/pooldriver"
 	for _, tc := range []struct {
 		pkg   string

@@ -8,6 +8,7 @@ import (
 )
 
 func TestAMigrationInMemoryEndsAsOnTheBareDriver(t *testing.T) {
+	t.Parallel()
 	const private = ":memory:?_pragma=foreign_keys(1)"
 	for _, m := range migrations {
 		t.Run(m.name, func(t *testing.T) {

@@ -156,6 +156,7 @@ func migrated(t *testing.T, db *sql.DB, m migration) (seen []string) {
 const withForeignKeys = "?_pragma=busy_timeout(5000)&_pragma=foreign_keys(1)"
 
 func TestAMigrationOfAFileEndsAsOnTheBareDriver(t *testing.T) {
+	t.Parallel()
 	for _, m := range migrations {
 		t.Run(m.name, func(t *testing.T) {
 			bare, err := sql.Open("sqlite", filepath.Join(t.TempDir(), "bare.db")+withForeignKeys)

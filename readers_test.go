@@ -62,6 +62,7 @@ const export = "SELECT n FROM numbers LIMIT 100000" // 2.4 MB
 
 // At the defaults: eight exports of 20 MiB each, on a pool of eight.
 func TestExportsAndOneWhoWaitsFillTheMemoryToItsBoundOnly(t *testing.T) {
+	t.Parallel()
 	const one, total, large = 16 << 20, 64 << 20, "SELECT a, b FROM large"
 	const row = 256<<10 + 100
 	_, db, c := openTasks(t, 8)

@@ -452,6 +452,7 @@ func (a *actor) stranger() {
 }
 
 func TestTasksLeaveNothingBehindWhateverTheyDo(t *testing.T) {
+	t.Parallel()
 	random := randomtest.Seeded(t)
 	for _, most := range []int{1, 4} {
 		t.Run(fmt.Sprintf("max=%d", most), func(t *testing.T) {

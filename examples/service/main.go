@@ -103,6 +103,9 @@ func shutdown(shop *shop, server *http.Server, s settings) error {
 	if err := shop.connector.Drain(ctx); err != nil {
 		return errors.Join(err, shop.db.Close())
 	}
-	// 4. The *sql.DB is closed. Its connections are closed already.
+	// 4. Who works behind the requests is told so at the next attempt, and ends. After
+	// step 5 it would get an error of database/sql that nothing tells from others.
+	<-shop.archived
+	// 5. The *sql.DB is closed. Its connections are closed already.
 	return shop.db.Close()
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -20,18 +21,25 @@ import (
 	"go.uber.org/goleak"
 )
 
+// asService is the environment variable with which this test is the service itself.
+const asService = "POOLDRIVER_TEST_AS_SERVICE"
+
 func TestMain(m *testing.M) {
+	if os.Getenv(asService) != "" {
+		main()
+		return
+	}
 	slog.SetDefault(slog.New(slog.DiscardHandler)) // One test finds no database.
 	goleak.VerifyTestMain(m)
 }
 
-// start builds the service and runs it on a free port.
+// start runs the service on a free port.
 func start(t *testing.T, dsn string) (service *exec.Cmd, url string, printed *strings.Builder) {
 	t.Helper()
-	program := filepath.Join(t.TempDir(), "service")
-	out, err := exec.Command("go", "build", "-o", program, ".").CombinedOutput()
-	require.NoError(t, err, string(out))
+	program, err := os.Executable()
+	require.NoError(t, err)
 	service = exec.Command(program, "-listen", "127.0.0.1:0", "-notice", "300ms", dsn)
+	service.Env = append(os.Environ(), asService+"=1")
 	printed = new(strings.Builder)
 	service.Stderr = printed
 	stdout, err := service.StdoutPipe()

@@ -20,11 +20,12 @@ type shop struct {
 	db        *sql.DB
 	leaving   atomic.Bool // it is about to end
 	last      atomic.Int64
+	archived  chan struct{} // closed when archive has returned
 }
 
 func openShop(ctx context.Context, dsn string) (*shop, error) {
 	connector := pooldriver.New(dsn, func(c *pooldriver.Config) { c.MaxConns = 4 })
-	s := &shop{connector: connector, db: sql.OpenDB(connector)}
+	s := &shop{connector: connector, db: sql.OpenDB(connector), archived: make(chan struct{})}
 	s.last.Store(time.Now().UnixMicro())
 	if _, err := s.db.ExecContext(ctx, "CREATE TABLE IF NOT EXISTS service_orders (id bigint NOT NULL, archived integer NOT NULL)"); err != nil {
 		return nil, errors.Join(err, s.db.Close())
@@ -82,6 +83,7 @@ func (s *shop) countOrders(w http.ResponseWriter, r *http.Request) {
 
 // archive works behind the requests, and ends when the connector drains.
 func (s *shop) archive() {
+	defer close(s.archived)
 	for {
 		err := pooldriver.InTx(context.Background(), s.db, nil, func(ctx context.Context, tx *sql.Tx) error {
 			_, err := tx.ExecContext(ctx, "UPDATE service_orders SET archived = 1 WHERE archived = 0")

@@ -43,37 +43,51 @@ const (
 	allEmpties = "SELECT b, c, d, c FROM empties"
 )
 
+// destinations are what a value may be scanned into.
+var destinations = []struct {
+	kind  string
+	fresh func() any
+}{
+	{"any", func() any { return new(any) }},
+	{"[]byte", func() any { return new([]byte) }},
+	{"*[]byte", func() any { return new(*[]byte) }},
+	{"a type of bytes", func() any { return new(myBytes) }},
+	{"string", func() any { return new(string) }},
+	{"*string", func() any { return new(*string) }},
+	{"sql.NullString", func() any { return new(sql.NullString) }},
+	{"sql.Null[[]byte]", func() any { return new(sql.Null[[]byte]) }},
+	{"a Scanner", func() any { return new(witness) }},
+	{"sql.RawBytes", func() any { return new(sql.RawBytes) }}, // the last: no Scan may follow it
+}
+
 // empty observes the rows, each scanned into every kind of destination.
 func (e *Env) empty(label string, rows *sql.Rows, err error) {
+	e.emptyInto(label, rows, err, func(_, _ int) bool { return true })
+}
+
+// emptyInto is empty with the kinds of destinations that are chosen for each row.
+func (e *Env) emptyInto(label string, rows *sql.Rows, err error, chosen func(into, row int) bool) {
 	e.Err(label, err)
 	if err != nil {
 		return
 	}
 	columns, err := rows.Columns()
 	e.Must(err)
-	into := func(kind string, fresh func() any) {
-		dest := make([]any, len(columns))
-		for i := range dest {
-			dest[i] = fresh()
+	for row := 0; rows.Next(); row++ {
+		for i, d := range destinations {
+			if !chosen(i, row) {
+				continue
+			}
+			dest, seen := make([]any, len(columns)), make([]any, len(columns))
+			for i := range dest {
+				dest[i] = d.fresh()
+			}
+			err := rows.Scan(dest...)
+			for i := range dest {
+				seen[i] = pointee(dest[i])
+			}
+			e.Value(label+" into "+d.kind, append(seen, err)...)
 		}
-		err := rows.Scan(dest...)
-		seen := make([]any, len(dest))
-		for i := range dest {
-			seen[i] = pointee(dest[i])
-		}
-		e.Value(label+" into "+kind, append(seen, err)...)
-	}
-	for rows.Next() {
-		into("any", func() any { return new(any) })
-		into("[]byte", func() any { return new([]byte) })
-		into("*[]byte", func() any { return new(*[]byte) })
-		into("a type of bytes", func() any { return new(myBytes) })
-		into("string", func() any { return new(string) })
-		into("*string", func() any { return new(*string) })
-		into("sql.NullString", func() any { return new(sql.NullString) })
-		into("sql.Null[[]byte]", func() any { return new(sql.Null[[]byte]) })
-		into("a Scanner", func() any { return new(witness) })
-		into("sql.RawBytes", func() any { return new(sql.RawBytes) }) // the last: no Scan may follow it
 	}
 	e.Err(label+", end", rows.Err())
 	e.Err(label+", close", rows.Close())
@@ -137,8 +151,12 @@ var emptyCases = []Case{
 			}
 			open[i] = rows
 		}
+		// One kind of destination for a row, another one in each of the reads. The case
+		// before this one has them all.
 		for i, rows := range open {
-			e.empty(fmt.Sprintf("after %d", i), rows, nil)
+			e.emptyInto(fmt.Sprintf("after %d", i), rows, nil, func(into, row int) bool {
+				return (i+i+row)%len(destinations) == into
+			})
 		}
 		e.Idle()
 	}},
