@@ -108,7 +108,8 @@ func (c *checkout) reach(ctx context.Context, op *operation) error {
 		// A *sql.Conn: this statement's context may be one of InTx, although the last
 		// statement's was not.
 		c.separate = c.separate && c.real != nil
-		switch p, err := c.connector.placeOf(ctx); {
+		var p task.Place
+		switch err := c.connector.findPlace(ctx, &p); {
 		case err == nil && p.Task == b.task:
 			c.scope, op.scope = p.Scope, p.Scope
 		case c.scope.Left():
@@ -161,8 +162,8 @@ func (c *checkout) attach(ctx context.Context, op *operation) error {
 	if c.tx != nil {
 		return c.attachDeferred(ctx, op)
 	}
-	p, err := c.connector.placeOf(ctx)
-	if err != nil {
+	var p task.Place
+	if err := c.connector.findPlace(ctx, &p); err != nil {
 		return err
 	}
 	if p.Scope.Left() {

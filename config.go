@@ -114,7 +114,7 @@ type Config struct {
 	// Holders, CallSites, the leak warning and errors; 1 is each, 0 is none. With more than
 	// 1, the first checkout of a connection within 10 ms is recorded besides, and up to
 	// three if they are transactions, change the session or have waited for more than 1 ms.
-	// Default 128.
+	// Default 1000.
 	SampleStacks int
 	// LeakAfter is how long a connection may be held before the log has one warning of
 	// it, with who has it and the call stacks where sampled; 0 is never. Default 0.

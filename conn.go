@@ -5,6 +5,7 @@ import (
 	"database/sql/driver"
 
 	"github.com/pooldriver/pooldriver/internal/ctxerr"
+	"github.com/pooldriver/pooldriver/internal/task"
 )
 
 // conn is a virtual connection: what database/sql pools. It costs an object, not a
@@ -108,8 +109,8 @@ func (c *conn) PrepareContext(ctx context.Context, query string) (driver.Stmt, e
 // statement may be another library's, which has to find the transaction.
 func (c *conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
 	if c.connector.config.LazyBegin && c.refusal == nil && c.bound == nil && c.tx == nil {
-		p, err := c.connector.placeOf(ctx)
-		if err != nil {
+		var p task.Place
+		if err := c.connector.findPlace(ctx, &p); err != nil {
 			return nil, err
 		}
 		if p.Task == nil {

@@ -43,7 +43,7 @@ type Holder struct {
 	// IdlePinned is for how long, since Since, no statement was running.
 	IdlePinned time.Duration
 	Pin        Pin
-	Statements uint64 // operations so far
+	Statements uint64 // operations so far, including one that is running
 	// Statement is the text of the last statement, without literals and comments, and cut
 	// after 200 bytes.
 	Statement string

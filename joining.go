@@ -51,9 +51,10 @@ func (c *checkout) nests(r *realConn) bool {
 	return c.bound.ambient() != AmbientSeparate || c.scoped(r) != nil
 }
 
-// placeOf returns the task of ctx on this connector, with its InTx and the task around it.
-func (c *core) placeOf(ctx context.Context) (task.Place, error) {
-	return c.keyedTasks.PlaceOf(ctx, c.config.TaskKey)
+// findPlace writes to p, which is empty, the task of ctx on this connector, with its InTx
+// and the task around it.
+func (c *core) findPlace(ctx context.Context, p *task.Place) error {
+	return c.keyedTasks.Find(ctx, c.config.TaskKey, p)
 }
 
 // bindTo returns the binding of t on c, and creates it if there is none.

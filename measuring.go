@@ -24,7 +24,7 @@ func (op *operation) measure() {
 // pinnedBy tells, between two operations, why r is held.
 func (r *realConn) pinnedBy() usage.Pin {
 	if r.Effect() == dialects.Clean && !r.Begun() && r.Rows() == nil && r.use.raw == nil {
-		return usage.Conn // most statements; this part is inlined
+		return usage.Conn // most statements
 	}
 	return r.strongestPin()
 }

@@ -19,11 +19,16 @@ type applied = dbsettings.Applied
 // broughtUp gives a connection that was taken from the pool all settings. If that fails,
 // or if the driver panics, the connection is closed. A connection whose end would be the
 // end of its database is not closed.
-func (c *core) broughtUp(ctx context.Context, lease pool.Lease[*realConn]) (err error) {
-	r := lease.Value()
-	if c.settings.Current(&r.applied) {
+func (c *core) broughtUp(ctx context.Context, lease pool.Lease[*realConn]) error {
+	if c.settings.Current(&lease.Value().applied) {
 		return nil
 	}
+	return c.bringUp(ctx, lease)
+}
+
+// bringUp is broughtUp for a connection that lacks settings.
+func (c *core) bringUp(ctx context.Context, lease pool.Lease[*realConn]) (err error) {
+	r := lease.Value()
 	done := false
 	defer func() {
 		if !done {

@@ -22,6 +22,13 @@ const (
 	rowsPerTenant = 3
 )
 
+// Of how many statements one has its connection killed, and of how many visits one has a
+// context that ends. Each costs a new connection, so they are rarer among many.
+var (
+	oneKilled = int64(randomtest.Rounds(200, 4000))
+	oneEnds   = randomtest.Rounds(20, 400)
+)
+
 // TestNoTenantSeesAnotherOnesRows has 16 programs of 100 tenants share four connections,
 // while contexts end at random and an administrator kills connections. The server decides
 // which rows a statement sees, by the settings that are in force there: by a policy on
@@ -114,14 +121,14 @@ func (h *house) run(random *rand.Rand) {
 	require.Positive(h, h.failed.Load())
 }
 
-// kill ends one connection for each 200 statements.
+// kill ends connections while statements run.
 func (h *house) kill(over context.Context) {
 	admin, err := h.account.Server.Admin()
 	if err != nil {
 		h.Error(err)
 		return
 	}
-	for next := int64(200); over.Err() == nil; next += 200 {
+	for next := oneKilled; over.Err() == nil; next += oneKilled {
 		for h.answered.Load() < next && over.Err() == nil {
 			time.Sleep(time.Millisecond)
 		}
@@ -143,7 +150,7 @@ func (h *house) kill(over context.Context) {
 // visit is what a request does: some statements of one tenant, or of none.
 func (h *house) visit(random *rand.Rand) {
 	ctx, cancel := context.Background(), func() {}
-	if random.IntN(20) == 0 {
+	if random.IntN(oneEnds) == 0 {
 		ctx, cancel = context.WithTimeout(ctx, time.Duration(random.IntN(3000))*time.Microsecond)
 	}
 	defer cancel()

@@ -26,17 +26,17 @@ type keyedTask struct {
 	until context.Context
 }
 
-// PlaceOf is the function PlaceOf with the task of the context's key. Where the context
-// itself says something of tasks, the key only says what task is around. keyOf may be
-// nil.
-func (k *Keyed) PlaceOf(ctx context.Context, keyOf KeyFunc) (Place, error) {
+// Find is PlaceOf with the task of the context's key. Where the context itself says
+// something of tasks, the key only says what task is around. keyOf may be nil. Find writes
+// to p, which is empty: most contexts have no place, and then there is nothing to copy.
+func (k *Keyed) Find(ctx context.Context, keyOf KeyFunc, p *Place) error {
 	value := ctx.Value(key{})
-	if value == nil && keyOf == nil { // most contexts: there is no Place to copy
-		return Place{}, nil
+	if value == nil && keyOf == nil {
+		return nil
 	}
-	p := placeAt(value)
+	*p = placeAt(value)
 	if keyOf == nil || p.From != nil {
-		return p, nil
+		return nil
 	}
 	t, err := k.task(keyOf(ctx))
 	if p.Task == nil && !p.outside {
@@ -47,7 +47,7 @@ func (k *Keyed) PlaceOf(ctx context.Context, keyOf KeyFunc) (Place, error) {
 	if p.Label == nil && t != nil {
 		p.Label = t.label
 	}
-	return p, err
+	return err
 }
 
 // task returns the task of a key, and begins it where there is none.

@@ -19,6 +19,12 @@ type request struct {
 
 type requestKey struct{}
 
+// placeOn is Keyed.Find with a result.
+func placeOn(ctx context.Context, k *task.Keyed, keyOf task.KeyFunc) (p task.Place, err error) {
+	err = k.Find(ctx, keyOf, &p)
+	return p, err
+}
+
 func (r request) in(ctx context.Context) context.Context {
 	return context.WithValue(ctx, requestKey{}, r)
 }
@@ -30,7 +36,7 @@ func keyOf(ctx context.Context) (key any, lifetime context.Context) {
 
 func taskOf(t *testing.T, keyed *task.Keyed, ctx context.Context) *task.Task {
 	t.Helper()
-	p, err := keyed.PlaceOf(ctx, keyOf)
+	p, err := placeOn(ctx, keyed, keyOf)
 	require.NoError(t, err)
 	return p.Task
 }
@@ -45,7 +51,7 @@ func TestContextsWithTheSameKeyBelongToOneTask(t *testing.T) {
 		require.Same(t, a, taskOf(t, &keyed, request{"a", t.Context()}.in(t.Context())), "the first lifetime counts")
 		require.NotSame(t, a, taskOf(t, &keyed, request{"b", lifetime}.in(t.Context())))
 		require.Nil(t, taskOf(t, &keyed, t.Context()))
-		p, err := keyed.PlaceOf(ctx, nil)
+		p, err := placeOn(ctx, &keyed, nil)
 		require.NoError(t, err)
 		require.Zero(t, p, "no function")
 		cancel()
@@ -68,7 +74,7 @@ func TestWhereAContextSaysWhatItsTaskIsTheKeyOnlySaysWhatIsAround(t *testing.T) 
 			{task.Outside(ctx), nil, around},
 			{task.Outside(explicit), nil, explicit},
 		} {
-			p, err := keyed.PlaceOf(tc.ctx, keyOf)
+			p, err := placeOn(tc.ctx, &keyed, keyOf)
 			require.NoError(t, err)
 			require.Equal(t, []any{tc.task, tc.from}, []any{p.Task, p.From})
 		}
@@ -115,7 +121,7 @@ func TestAKeyBeginsAnotherTaskWhenItsLifetimeHasEnded(t *testing.T) {
 func TestAKeyHasToBeComparableAndToHaveALifetime(t *testing.T) {
 	for _, r := range []request{{"a", nil}, {[]int{1}, t.Context()}} {
 		var keyed task.Keyed
-		p, err := keyed.PlaceOf(r.in(t.Context()), keyOf)
+		p, err := placeOn(r.in(t.Context()), &keyed, keyOf)
 		require.ErrorContains(t, err, "pooldriver: the function of WithTaskKey has to return a comparable key and a lifetime; it gave a ")
 		require.Nil(t, p.Task)
 	}

@@ -53,16 +53,15 @@ type Meter struct {
 	env *Env
 
 	// What Look reads. It is stored only where it changes: a store costs more than a load.
-	operations atomic.Uint64 // since the connection was made
-	before     atomic.Uint64 // of these, before the present checkout
-	since      atomic.Int64  // when the checkout began
-	last       atomic.Int64  // when the last operation ended, coarsely
-	idle       atomic.Int64  // so much of the time since then nothing was running
-	pin        atomic.Uint32
-	label      atomic.Pointer[string]
-	text       atomic.Pointer[string] // of the last statement
-	site       atomic.Pointer[callsite.Site]
-	statement  atomic.Pointer[callsite.Site]
+	count     atomic.Uint64 // the number of the checkout, and in the lower half of its operations
+	since     atomic.Int64  // when the checkout began
+	last      atomic.Int64  // when the last operation ended, coarsely
+	idle      atomic.Int64  // so much of the time since then nothing was running
+	pin       atomic.Uint32
+	label     atomic.Pointer[string]
+	text      atomic.Pointer[string] // of the last statement
+	site      atomic.Pointer[callsite.Site]
+	statement atomic.Pointer[callsite.Site]
 
 	timed     uint64        // so many checkouts the times of this one stand for; 0: it is not timed
 	sampled   atomic.Uint64 // the same of site
@@ -105,7 +104,7 @@ func (m *Meter) Begin(label, text *string, waited time.Duration, pins bool) {
 	if m.exact {
 		now = m.env.Clock.Fine()
 	}
-	m.before.Store(m.operations.Load())
+	m.count.Store(m.count.Load()>>32<<32 + 1<<32 + 1)
 	set(&m.since, now)
 	set(&m.last, m.tick)
 	set(&m.idle, 0)
@@ -179,6 +178,7 @@ func (m *Meter) takeStack(weight uint64) {
 // begun with Begin. text is its statement's, or nil. pinned: it runs in a transaction or
 // another pin.
 func (m *Meter) BeginOperation(text *string, pinned bool) {
+	m.count.Store(m.count.Load() + 1)
 	if text != nil {
 		point(&m.text, text)
 	}
@@ -216,7 +216,6 @@ func (m *Meter) countIdle() {
 
 // EndOperation ends an operation. pin is why the connection is held on.
 func (m *Meter) EndOperation(pin Pin) {
-	m.operations.Store(m.operations.Load() + 1)
 	m.SetPin(pin)
 	now := m.env.Clock.Coarse()
 	set(&m.last, now)
@@ -280,7 +279,7 @@ func (m *Meter) end() (u Use) {
 		Idle:       time.Duration(m.idle.Load()),
 		Timed:      m.timed,
 		Pin:        m.strongest,
-		Operations: m.operations.Load() - m.before.Load(),
+		Operations: operations(m.count.Load()),
 		Label:      m.label.Load(),
 	}
 	u.Idle = min(u.Idle, u.Held)
@@ -308,7 +307,7 @@ type Look struct {
 	Since, Last int64  // by the clock
 	Idle        time.Duration
 	Pin         Pin
-	Operations  uint64
+	Operations  uint64         // with one that is running
 	Label, Text *string        // nil: none
 	Site        *callsite.Site // nil: it was not sampled
 	Weight      uint64         // so many checkouts that one stands for
@@ -318,8 +317,9 @@ type Look struct {
 // Look returns how the checkout stands. It needs no lock. ok is false where one checkout
 // ended and another began meanwhile.
 func (m *Meter) Look() (l Look, ok bool) {
+	count := m.count.Load()
 	l = Look{
-		Checkout:  m.before.Load(),
+		Checkout:  count >> 32,
 		Since:     m.since.Load(),
 		Last:      m.last.Load(),
 		Idle:      time.Duration(m.idle.Load()),
@@ -330,7 +330,10 @@ func (m *Meter) Look() (l Look, ok bool) {
 		Weight:    m.sampled.Load(),
 		Statement: m.statement.Load(),
 	}
-	n := m.operations.Load()
-	l.Operations = n - l.Checkout
-	return l, m.before.Load() == l.Checkout && n >= l.Checkout
+	count = m.count.Load()
+	l.Operations = operations(count)
+	return l, count>>32 == l.Checkout
 }
+
+// operations returns the operations in a count.
+func operations(count uint64) uint64 { return count & (1<<32 - 1) }

@@ -52,7 +52,7 @@ func TestATransactionIsMeasuredExactly(t *testing.T) {
 		m.BeginOperation(&text, true)
 		l, ok := m.Look()
 		require.True(t, ok)
-		require.Equal(t, []any{2 * ms, Transaction, uint64(1), &label, &text}, []any{l.Idle, l.Pin, l.Operations, l.Label, l.Text})
+		require.Equal(t, []any{2 * ms, Transaction, uint64(2), &label, &text}, []any{l.Idle, l.Pin, l.Operations, l.Label, l.Text})
 		time.Sleep(ms)
 		m.EndOperation(Transaction)
 		time.Sleep(5 * ms)
