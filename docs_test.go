@@ -92,7 +92,7 @@ func TestTheProgramOfTheREADMECompiles(t *testing.T) {
 	program, _, _ = strings.Cut(program, "```")
 	file := filepath.Join(t.TempDir(), "main.go")
 	require.NoError(t, os.WriteFile(file, []byte(program), 0o600))
-	out, err := exec.Command("go", append([]string{"vet"}, append(asThisTest(), file)...)...).CombinedOutput()
+	out, err := exec.Command("go", slices.Concat([]string{"vet"}, asThisTest(), []string{file})...).CombinedOutput()
 	require.NoError(t, err, string(out))
 }
 
