@@ -131,8 +131,9 @@ func TestTheAlarmComesWhenNothingHasMovedForLong(t *testing.T) {
 	moved := make(chan time.Time, 1)
 	go func() {
 		time.Sleep(after / 2)
+		began := time.Now()
 		_, _ = tx.ExecContext(ctx, "INSERT INTO t VALUES (1)")
-		moved <- time.Now()
+		moved <- began
 	}()
 	_, err = db.ExecContext(Outside(ctx), "INSERT INTO t VALUES (2)")
 	require.ErrorIs(t, err, ErrDeadlock)
