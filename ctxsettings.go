@@ -28,12 +28,13 @@ func (c *checkout) useSettings(ctx context.Context, op *operation) (again bool, 
 
 func (c *checkout) useSettingsOf(ctx context.Context, op *operation, use session.Use) (again bool, _ error) {
 	r := op.real
+	op.cargo = session.Cargo{}
 	want, err := ctxsettings.Of(ctx).List()
 	if want == nil && !r.HasSettings() {
 		return false, nil
 	}
 	if err == nil {
-		err = r.UseSettings(ctx, want, use)
+		op.cargo, err = r.UseSettings(ctx, want, use)
 	}
 	switch {
 	case err == nil:

@@ -38,6 +38,7 @@ type operation struct {
 	known             *textcache.Text // what earlier operations have found of the text; nil: the text is new
 	virtual           *text           // the statement to prepare; nil: the text is sent as it is
 	opts              driver.TxOptions
+	cargo             session.Cargo // what the text has to carry, of the present attempt
 
 	// The results.
 	result  driver.Result
@@ -210,14 +211,14 @@ func (c *checkout) dropStale(ctx context.Context, op *operation) error {
 func (c *checkout) execute(ctx context.Context, op *operation) (again bool, err error) {
 	r := op.real
 	c.recordSetting(op)
-	switch err = r.LoadSettings(ctx); {
+	switch err = r.LoadSettings(ctx, op.cargo); {
 	case err != nil:
 	case op.kind == executing:
 		op.result, err = r.Exec(ctx, &op.Statement)
 	default:
 		op.opened, op.columns, err = r.Query(ctx, &op.Statement)
 	}
-	r.UnloadSettings()
+	r.UnloadSettings(op.cargo, err)
 	if again, err = c.finish(ctx, op, err); again {
 		return true, err
 	}

@@ -38,6 +38,7 @@ type SettingsCarrier interface {
 	// without the values, is the statement's.
 	CarrySettings(ctx context.Context, settings []ContextSetting) error
 	// DropSettings is called when the driver has returned: what it sends from here on
-	// carries nothing.
-	DropSettings()
+	// carries nothing. sent reports whether a statement has carried the settings: a driver
+	// may find a reason to send none.
+	DropSettings() (sent bool)
 }

@@ -104,6 +104,60 @@ func TestSettingsOutliveWhatIsRolledBackInsideTheirTransaction(t *testing.T) {
 	})
 }
 
+// TestAStatementThatIsNotSentLeavesItsSettingsToNobody has a statement fail behind the
+// point where its settings were looked up.
+func TestAStatementThatIsNotSentLeavesItsSettingsToNobody(t *testing.T) {
+	onEachSetter(t, func(s settled) {
+		none, a := s.Context(), tenantIs(s.Context(), "a")
+		fail := func(ctx context.Context, st *sql.Stmt) {
+			s.Helper()
+			_, err := st.ExecContext(ctx)
+			require.ErrorContains(s, err, "expected 1 arguments, got 0")
+		}
+		text := s.say("SELECT $1::text", "SELECT ?")
+		st, err := s.Prepare(text)
+		require.NoError(s, err)
+		fail(a, st)
+		s.requireTenant(none, s, "")
+		fail(a, st)
+		tx, err := s.Begin()
+		require.NoError(s, err)
+		s.requireTenant(none, tx, "")
+		require.NoError(s, tx.Commit())
+		require.NoError(s, st.Close())
+
+		// In a transaction they wait for one that is sent.
+		tx, err = s.BeginTx(a, nil)
+		require.NoError(s, err)
+		st, err = tx.PrepareContext(a, text)
+		require.NoError(s, err)
+		fail(a, st)
+		_, err = tx.ExecContext(a, s.say("-- nothing", "DO 0"))
+		require.NoError(s, err)
+		s.requireTenant(none, tx, "a")
+		require.NoError(s, tx.Commit())
+		s.requireTenant(none, s, "")
+	})
+}
+
+// TestATransactionWhoseFirstArgumentRunsCodeHasItsSettings: the task's session is free
+// while the argument is converted.
+func TestATransactionWhoseFirstArgumentRunsCodeHasItsSettings(t *testing.T) {
+	onEachSetter(t, func(s settled) {
+		require.NoError(s, pooldriver.InTx(tenantIs(s.Context(), "a"), s.DB, nil, func(ctx context.Context, tx *sql.Tx) error {
+			see := s.see("app.tenant") + s.say(" WHERE $1 = 1", " FROM DUAL WHERE ? = 1")
+			st, err := tx.PrepareContext(ctx, see)
+			require.NoError(s, err)
+			defer st.Close()
+			var seen string
+			require.NoError(s, st.QueryRowContext(ctx, sql.NullInt64{Int64: 1, Valid: true}).Scan(&seen))
+			require.Equal(s, "a", seen)
+			s.requireTenant(ctx, tx, "a")
+			return nil
+		}))
+	})
+}
+
 func TestATransactionByHandHasTheSettingsOfItsBegin(t *testing.T) {
 	onEachSetter(t, func(s settled) {
 		none, a := s.Context(), tenantIs(s.Context(), "a")

@@ -183,6 +183,7 @@ func (h *house) visit(random *rand.Rand) {
 type via interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+	PrepareContext(ctx context.Context, query string) (*sql.Stmt, error)
 }
 
 func (h *house) read(ctx context.Context, v via, tenant string, random *rand.Rand) {
@@ -190,7 +191,27 @@ func (h *house) read(ctx context.Context, v via, tenant string, random *rand.Ran
 	if random.IntN(2) == 0 {
 		text, args = h.say("SELECT tenant FROM notes WHERE id < $1", "SELECT tenant FROM notes WHERE id < ?"), []any{rowsPerTenant}
 	}
-	rows, err := v.QueryContext(ctx, text, args...)
+	query := func() (*sql.Rows, error) { return v.QueryContext(ctx, text, args...) }
+	if args != nil && random.IntN(3) == 0 {
+		st, err := v.PrepareContext(ctx, text)
+		if err != nil {
+			h.count(err, 0, 0)
+			return
+		}
+		defer st.Close()
+		if random.IntN(2) == 0 { // a mistake: it is not sent
+			_, err = st.ExecContext(ctx)
+			h.count(err, 0, 0)
+			if err == nil {
+				h.Error("executed without its argument")
+			}
+		}
+		if random.IntN(2) == 0 {
+			args = []any{sql.NullInt64{Int64: rowsPerTenant, Valid: true}} // which runs code
+		}
+		query = func() (*sql.Rows, error) { return st.QueryContext(ctx, args...) }
+	}
+	rows, err := query()
 	if err != nil {
 		h.count(err, 0, 0)
 		return

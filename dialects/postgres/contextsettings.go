@@ -54,7 +54,7 @@ func (s *session) CarrySettings(ctx context.Context, settings []dialects.Context
 }
 
 // DropSettings unloads the carrier.
-func (s *session) DropSettings() { s.carrier.unload() }
+func (s *session) DropSettings() (sent bool) { return s.carrier.unload() }
 
 // SetSettings sets them on the session or, in a transaction, until its end. It remembers
 // what a setting was before the first call that sets it.
@@ -152,14 +152,17 @@ func (c *carrier) load(settings cargo) bool {
 	return true
 }
 
-// unload takes load back where no statement has come.
-func (c *carrier) unload() {
+// unload takes load back where no statement has come, or none that carries anything. sent
+// reports whether one has come.
+func (c *carrier) unload() (sent bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.cargo.messages = nil
+	sent = c.state != loaded && c.state != held
 	if c.state == loaded {
 		c.enter(passing)
 	}
+	return sent
 }
 
 var errLoaded = errors.New("postgres: the settings of a context (WithSettings) cannot be sent with several statements at once")

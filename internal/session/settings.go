@@ -24,8 +24,13 @@ type settings struct {
 	// inForce: held, or in a transaction want, is in force on the server, as far as is
 	// known. A failed statement, and one that may set something itself, ends that.
 	inForce bool
-	// carry is what the next statement has to carry.
-	carry []dialects.ContextSetting
+}
+
+// Cargo is the settings that a statement has to carry. It is the statement's own, and not
+// the session's: whatever becomes of the statement, no other one can carry it.
+type Cargo struct {
+	settings []dialects.ContextSetting
+	inTx     bool // they are in force until the end of the transaction that is open
 }
 
 // ErrOtherSettings is the answer to an operation in a transaction that has other settings.
@@ -46,18 +51,17 @@ const (
 	ToLend               // the driver's connection
 )
 
-// UseSettings puts the settings of an operation in force, or has the statement carry them.
-// In a transaction they are the transaction's: an operation has the same, or says nothing
-// of settings.
-func (s *Session) UseSettings(ctx context.Context, want []dialects.ContextSetting, use Use) error {
+// UseSettings puts the settings of an operation in force, or returns what its statement has
+// to carry. In a transaction they are the transaction's: an operation has the same, or says
+// nothing of settings.
+func (s *Session) UseSettings(ctx context.Context, want []dialects.ContextSetting, use Use) (Cargo, error) {
 	st := &s.settings
-	st.carry = nil
 	if err := s.checkSettings(want); err != nil {
-		return err
+		return Cargo{}, err
 	}
 	if s.deferred == nil && s.InTx() {
 		if want != nil && !slices.Equal(want, st.want) {
-			return ErrOtherSettings
+			return Cargo{}, ErrOtherSettings
 		}
 		return s.useSettingsInTx(ctx, use)
 	}
@@ -65,14 +69,14 @@ func (s *Session) UseSettings(ctx context.Context, want []dialects.ContextSettin
 	switch {
 	case s.carrier != nil && st.held == nil && use != ToLend:
 		st.inForce = false
-		if use == ToExecute {
-			st.carry = want
+		if use != ToExecute {
+			return Cargo{}, nil
 		}
-		return nil
+		return Cargo{settings: want}, nil
 	case slices.Equal(want, st.held) && (st.inForce || want == nil):
-		return nil
+		return Cargo{}, nil
 	}
-	return s.setSettings(ctx, want)
+	return Cargo{}, s.setSettings(ctx, want)
 }
 
 func (s *Session) checkSettings(want []dialects.ContextSetting) error {
@@ -89,20 +93,19 @@ func (s *Session) checkSettings(want []dialects.ContextSetting) error {
 // useSettingsInTx is UseSettings in a transaction, with what its beginning has asked for.
 // What was set by a round trip was set before the transaction began: a rollback does not
 // undo it.
-func (s *Session) useSettingsInTx(ctx context.Context, use Use) error {
+func (s *Session) useSettingsInTx(ctx context.Context, use Use) (Cargo, error) {
 	st := &s.settings
 	switch {
 	case st.want == nil || st.inForce || s.carrier == nil || st.held != nil:
-		return nil
+		return Cargo{}, nil
 	case s.TxStatus() == dialects.TxFailed: // the server refuses everything but its end
-		return nil
+		return Cargo{}, nil
 	case use == ToExecute:
-		st.carry, st.inForce = st.want, true
-		return nil
+		return Cargo{settings: st.want, inTx: true}, nil
 	case use == ToLend: // nothing that is sent then carries them
-		return s.callSetter(ctx, s.carrier, st.want)
+		return Cargo{}, s.callSetter(ctx, s.carrier, st.want)
 	}
-	return nil
+	return Cargo{}, nil
 }
 
 func (s *Session) callSetter(ctx context.Context, setter dialects.SettingsSetter, want []dialects.ContextSetting) error {
@@ -140,20 +143,22 @@ func sameNames(a, b []dialects.ContextSetting) bool {
 	return slices.EqualFunc(a, b, func(a, b dialects.ContextSetting) bool { return a.Name == b.Name })
 }
 
-// LoadSettings lets the statement that is about to be sent carry what it has to.
-// UnloadSettings follows.
-func (s *Session) LoadSettings(ctx context.Context) error {
-	if s.settings.carry == nil {
+// LoadSettings lets the statement that is about to be sent carry cargo. UnloadSettings
+// follows.
+func (s *Session) LoadSettings(ctx context.Context, cargo Cargo) error {
+	if cargo.settings == nil {
 		return nil
 	}
-	return s.carrier.CarrySettings(ctx, s.settings.carry)
+	return s.carrier.CarrySettings(ctx, cargo.settings)
 }
 
-// UnloadSettings is called when the driver has returned.
-func (s *Session) UnloadSettings() {
-	if s.settings.carry != nil {
-		s.settings.carry = nil
-		s.carrier.DropSettings()
+// UnloadSettings is called when the driver has returned err for the statement.
+func (s *Session) UnloadSettings(cargo Cargo, err error) {
+	if cargo.settings == nil {
+		return
+	}
+	if sent := s.carrier.DropSettings(); sent && cargo.inTx && err == nil {
+		s.settings.inForce = true
 	}
 }
 

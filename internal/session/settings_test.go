@@ -18,15 +18,19 @@ type setter struct {
 	status           dialects.TxStatus
 	set              [][]dialects.ContextSetting // by round trips
 	carried          []dialects.ContextSetting   // by the present statement
+	keeps            bool                        // sends nothing of the present statement
 	fails            error
 }
 
-func (s *setter) Conn() driver.Conn                                    { return nil }
-func (s *setter) Sent() (uint64, bool)                                 { return 0, false }
-func (s *setter) TxStatus() dialects.TxStatus                          { return s.status }
-func (s *setter) CheckSettings([]dialects.ContextSetting) error        { return nil }
-func (s *setter) CarriesSettings() bool                                { return s.carries }
-func (s *setter) DropSettings()                                        { s.carried = nil }
+func (s *setter) Conn() driver.Conn                             { return nil }
+func (s *setter) Sent() (uint64, bool)                          { return 0, false }
+func (s *setter) TxStatus() dialects.TxStatus                   { return s.status }
+func (s *setter) CheckSettings([]dialects.ContextSetting) error { return nil }
+func (s *setter) CarriesSettings() bool                         { return s.carries }
+func (s *setter) DropSettings() (sent bool) {
+	sent, s.carried = s.carried != nil && !s.keeps, nil
+	return sent
+}
 func (s *setter) Clean(context.Context, dialects.Effect) (bool, error) { return true, nil }
 func (s *setter) SetSettings(_ context.Context, settings []dialects.ContextSetting) error {
 	s.set = append(s.set, settings)
@@ -45,14 +49,15 @@ func settingsBed(carries bool) (server *setter, s *Session, execute func(want []
 	s.Init(&Env{}, server, dialects.Traits{StatusKnown: true}, nil)
 	s.Lend(false)
 	return server, s, func(want []dialects.ContextSetting, effect dialects.Effect, fails error) (carried []dialects.ContextSetting, err error) {
-		if err := s.UseSettings(context.Background(), want, ToExecute); err != nil {
+		cargo, err := s.UseSettings(context.Background(), want, ToExecute)
+		if err != nil {
 			return nil, err
 		}
-		if err := s.LoadSettings(context.Background()); err != nil {
+		if err := s.LoadSettings(context.Background(), cargo); err != nil {
 			return nil, err
 		}
 		carried = server.carried
-		s.UnloadSettings()
+		s.UnloadSettings(cargo, fails)
 		s.RecordResult(effect, fails)
 		return carried, nil
 	}
@@ -97,6 +102,23 @@ func TestStatementsCarryTheirSettings(t *testing.T) {
 	_, err := execute(settingsA, clean, nil)
 	require.ErrorIs(t, err, ErrOtherSettings)
 	require.Empty(t, server.set)
+
+	// They are in force when they were sent, and not when a statement was to carry them.
+	server.status = dialects.TxNone
+	_, err = s.UseSettings(context.Background(), settingsA, ToPrepare) // BEGIN
+	require.NoError(t, err)
+	server.status = dialects.TxOpen
+	_, err = s.UseSettings(context.Background(), nil, ToExecute)
+	require.NoError(t, err, "of a statement that is not sent")
+	for _, keeps := range []bool{true, false} {
+		server.keeps = keeps
+		carried, err := execute(nil, clean, nil)
+		require.NoError(t, err)
+		require.Equal(t, settingsA, carried)
+	}
+	carried, err := execute(nil, clean, nil)
+	require.NoError(t, err)
+	require.Nil(t, carried)
 
 	server.status = dialects.TxNone
 	_, err = execute(settingsA, clean, nil)
