@@ -153,7 +153,7 @@ func TestADeadConnectionLeavesItsTask(t *testing.T) {
 
 	begun := time.Now()
 	mustExec(t, ctx, db, "INSERT INTO t VALUES (3)")
-	require.Less(t, time.Since(begun), 100*time.Millisecond)
+	require.Less(t, time.Since(begun), time.Second)
 	_, err = conn.ExecContext(ctx, "INSERT INTO t VALUES (4)")
 	require.ErrorIs(t, err, driver.ErrBadConn, "it does not go on in another session")
 	require.ErrorIs(t, conn.Close(), sql.ErrConnDone)

@@ -83,7 +83,7 @@ func TestCloseDoesNotWaitForAServerThatHangs(t *testing.T) {
 				name  string
 				pool  stagePool
 				limit time.Duration
-			}{{"idle ones", idle, 100 * time.Millisecond}, {"and one whose statement was cancelled", busy, 1200 * time.Millisecond}} {
+			}{{"idle ones", idle, 800 * time.Millisecond}, {"and one whose statement was cancelled", busy, 2 * time.Second}} {
 				began := time.Now()
 				require.NoError(t, p.pool.Close())
 				took := time.Since(began)

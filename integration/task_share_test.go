@@ -24,7 +24,7 @@ func TestParallelQueriesOfOneTaskTakeAsManyConnectionsAsThereAre(t *testing.T) {
 		for _, c := range []struct {
 			queries int
 			within  time.Duration
-		}{{max, 250 * time.Millisecond}, {3 * max, 500 * time.Millisecond}} {
+		}{{max, max * each / 2}, {3 * max, 3 * max * each / 2}} {
 			t.Run(fmt.Sprintf("%d queries", c.queries), func(t *testing.T) {
 				require.NoError(t, pooldriver.Do(t.Context(), func(ctx context.Context) error {
 					began := time.Now()
