@@ -72,8 +72,12 @@ func inTx(ctx context.Context, db *sql.DB, opts *sql.TxOptions, fn func(context.
 
 // conflictIn returns t's core if err, of a statement of t, says that another
 // transaction was in the way, and t is not part of another transaction. An error of which
-// a part says that the outcome of something is unknown is not one to repeat.
+// a part says that the outcome of something is unknown is not one to repeat. What fn has
+// committed itself is repeated only if that commit was the conflict.
 func (t *transaction) conflictIn(err error) *core {
+	if t.commits {
+		return t.commitConflict()
+	}
 	c := t.checkout.connector
 	if t.Nested() || errors.Is(err, io.ErrUnexpectedEOF) || c.dialect.Diagnose(err)&dialects.Conflict == 0 {
 		return nil

@@ -161,6 +161,29 @@ func TestSomethingInDoubtIsNotRunAgain(t *testing.T) {
 	require.Zero(t, c.Stats().TxRetries)
 }
 
+// TestWhatFnHasCommittedItselfIsNotRunAgain, unless that commit was the conflict.
+func TestWhatFnHasCommittedItselfIsNotRunAgain(t *testing.T) {
+	s, db, c := openStub(t, dialects.Traits{})
+	ran := 0
+	commits := func(ctx context.Context, tx *sql.Tx) error {
+		ran++
+		require.NoError(t, insertOnce(ctx, tx))
+		if err := tx.Commit(); err != nil {
+			return err
+		}
+		return fmt.Errorf("another database: %w", errConflict)
+	}
+	require.ErrorIs(t, InTx(t.Context(), db, nil, commits, soonAgain), errConflict)
+	require.Equal(t, 1, ran)
+	require.Len(t, s.server.Table("t"), 1)
+
+	s.server.Inject(fakedb.Fault{Call: fakedb.TxCommit, Err: errConflict, Times: 2})
+	require.ErrorIs(t, InTx(t.Context(), db, nil, commits, soonAgain), errConflict)
+	require.Equal(t, 4, ran)
+	require.Len(t, s.server.Table("t"), 2)
+	require.EqualValues(t, 2, c.Stats().TxRetries)
+}
+
 func TestRetryGivesUp(t *testing.T) {
 	s, db, c := openStub(t, dialects.Traits{})
 	s.server.Inject(fakedb.Fault{Call: fakedb.TxCommit, Err: errConflict, Always: true})

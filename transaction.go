@@ -20,6 +20,7 @@ type transaction struct {
 	bound    *binding
 	around   *transaction // of the same virtual connection; it goes on when this one ends; nil: none
 	over     bool         // Commit or Rollback was called
+	commits  bool         // Commit was called
 	// unattached: the transaction is counted in core.unattached.
 	unattached bool
 }
@@ -63,7 +64,7 @@ func (t *transaction) finish(end func() error) error {
 	err := t.lock()
 	if err == nil {
 		err = func() error {
-			t.owner.meter.BeginOperation(nil, true)
+			t.owner.meter.BeginOperation(nil, true, false)
 			defer t.unlock()
 			return end()
 		}()

@@ -11,6 +11,7 @@ var _ driver.Tx = (*transaction)(nil)
 // an error of ours means that it was rolled back.
 func (t *transaction) Commit() error {
 	defer t.checkout.endEarly()
+	t.commits = true
 	t.leave()
 	if t.endsAfterRaw() {
 		return errEndInRaw
