@@ -116,13 +116,20 @@ func (c *core) holdings() (all []holding) {
 func (c *core) look(r *realConn) (h holding, ok bool) {
 	const tries = 3
 	for range tries {
-		b := r.holder.Load()
+		b, checkout := r.holder.Load(), r.meter.Checkout()
 		if b == nil {
 			return holding{}, false
 		}
+		if r.holder.Load() != b {
+			continue
+		}
+		// attach stores the holder after the meter's Begin, and unbind takes it back. With
+		// the same holder on both sides of its number, the checkout has begun completely. A
+		// statement that ends while we look is shown as running.
+		running := r.Locked()
 		look, same := r.meter.Look()
-		running := r.Locked() || look.Pin == usage.Raw
-		if !same || r.holder.Load() != b {
+		running = running || r.Locked() || look.Pin == usage.Raw
+		if !same || look.Checkout != checkout {
 			continue
 		}
 		now := c.usage.Clock.Fine()

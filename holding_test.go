@@ -318,3 +318,15 @@ func TestAConnectorThatIsUnusableHasNobody(t *testing.T) {
 	require.Empty(t, c.CallSites())
 	require.Empty(t, c.Tasks())
 }
+
+// TestAnOperationThatGoesOnIsCountedOnce: while the Valuer runs, the task's session is free.
+func TestAnOperationThatGoesOnIsCountedOnce(t *testing.T) {
+	_, db, c := openTasks(t, 1)
+	ctx, end := WithTask(t.Context())
+	defer end()
+	tx, err := db.BeginTx(ctx, nil)
+	require.NoError(t, err)
+	mustExec(t, ctx, tx, "INSERT INTO t VALUES (?)", sql.NullString{String: "a", Valid: true})
+	require.EqualValues(t, 2, c.Holders()[0].Statements)
+	require.NoError(t, tx.Rollback())
+}

@@ -17,8 +17,10 @@ func (op *operation) pins() bool {
 // measure begins the measuring of an attempt of op on a connection that was attached
 // before. Its unlock ends it.
 func (op *operation) measure() {
+	r := op.real
 	op.measured = true
-	op.real.meter.BeginOperation(op.text, op.kind == beginning || op.real.Begun())
+	r.meter.BeginOperation(op.text, op.kind == beginning || r.Begun(), op.counted == r)
+	op.counted = r
 }
 
 // pinnedBy tells, between two operations, why r is held.

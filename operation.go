@@ -49,6 +49,7 @@ type operation struct {
 
 	scope      *task.Scope // of its context, if that was looked up
 	real       *realConn
+	counted    *realConn          // whose meter has counted the operation
 	said       dialects.Diagnosis // what the dialect said of the last error
 	calls      int                // of the driver that had not returned when the operation got the lock
 	renewals   int                // how often a stale statement was prepared again

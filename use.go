@@ -45,7 +45,7 @@ func (b *binding) attach(ctx context.Context, c *checkout, op *operation, lease 
 	r.use = use{users: 1, separate: c.separate}
 	r.Lend(!b.isPrivate())
 	r.meter.Begin(c.label, op.text, waited, op.pins())
-	op.measured = true
+	op.measured, op.counted = true, r
 	r.holder.Store(b)
 	if b.connector.config.LeakAfter > 0 {
 		b.connector.leaks.watch()

@@ -176,9 +176,11 @@ func (m *Meter) takeStack(weight uint64) {
 
 // BeginOperation begins an operation that is not the first of the checkout: that one has
 // begun with Begin. text is its statement's, or nil. pinned: it runs in a transaction or
-// another pin.
-func (m *Meter) BeginOperation(text *string, pinned bool) {
-	m.count.Store(m.count.Load() + 1)
+// another pin. again: it was begun before, and goes on.
+func (m *Meter) BeginOperation(text *string, pinned, again bool) {
+	if !again {
+		m.count.Store(m.count.Load() + 1)
+	}
 	if text != nil {
 		point(&m.text, text)
 	}
@@ -313,6 +315,9 @@ type Look struct {
 	Weight      uint64         // so many checkouts that one stands for
 	Statement   *callsite.Site
 }
+
+// Checkout is Look's, alone.
+func (m *Meter) Checkout() uint64 { return m.count.Load() >> 32 }
 
 // Look returns how the checkout stands. It needs no lock. ok is false where one checkout
 // ended and another began meanwhile.

@@ -49,14 +49,14 @@ func TestATransactionIsMeasuredExactly(t *testing.T) {
 		time.Sleep(1500 * time.Microsecond) // BEGIN
 		m.EndOperation(Transaction)
 		time.Sleep(2 * ms)
-		m.BeginOperation(&text, true)
+		m.BeginOperation(&text, true, false)
 		l, ok := m.Look()
 		require.True(t, ok)
 		require.Equal(t, []any{2 * ms, Transaction, uint64(2), &label, &text}, []any{l.Idle, l.Pin, l.Operations, l.Label, l.Text})
 		time.Sleep(ms)
 		m.EndOperation(Transaction)
 		time.Sleep(5 * ms)
-		m.BeginOperation(nil, true) // COMMIT
+		m.BeginOperation(nil, true, false) // COMMIT
 		m.EndOperation(Conn)
 		require.Equal(t, Use{Held: 9500 * time.Microsecond, Idle: 7 * ms, Timed: 1, Pin: Transaction, Operations: 3, Label: &label}, usedOf(m))
 		require.EqualValues(t, 1, m.env.Hold.Snapshot().Count)
@@ -134,7 +134,7 @@ func TestWithoutSamplingThereAreNoStacks(t *testing.T) {
 	metered(t, 0, func(t *testing.T, m *Meter) {
 		m.Begin(nil, nil, time.Second, true)
 		m.EndOperation(Transaction)
-		m.BeginOperation(nil, true)
+		m.BeginOperation(nil, true, false)
 		l, _ := m.Look()
 		require.Nil(t, l.Site)
 		require.Nil(t, l.Statement)
@@ -150,7 +150,7 @@ func TestMeasuringDoesNotAllocate(t *testing.T) {
 		checkout := func() {
 			m.Begin(nil, &text, 0, true)
 			m.EndOperation(Transaction)
-			m.BeginOperation(&text, true)
+			m.BeginOperation(&text, true, false)
 			m.EndOperation(Transaction)
 			m.End()
 		}
