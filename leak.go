@@ -17,6 +17,7 @@ type leakWatch struct {
 
 	mu      sync.Mutex // serialises changes of set and of the following fields
 	timer   *time.Timer
+	due     time.Time // when the timer goes off, if set
 	stopped bool
 }
 
@@ -28,13 +29,15 @@ func (l *leakWatch) watch() {
 	}
 }
 
-// wake has the timer go off after d, unless it does already.
+// wake has the timer go off after d, unless it goes off sooner.
 func (l *leakWatch) wake(d time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.stopped || l.set.Load() {
+	due := time.Now().Add(d)
+	if l.stopped || l.set.Load() && !due.Before(l.due) {
 		return
 	}
+	l.due = due
 	l.set.Store(true)
 	if l.timer == nil {
 		l.timer = time.AfterFunc(d, l.look)
