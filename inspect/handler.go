@@ -52,14 +52,20 @@ func refuse(w http.ResponseWriter) {
 
 // LoopbackOnly reports whether r comes from this machine: its address is a loopback
 // address, the host that it asks for is one, too (so that a page of another site cannot
-// ask by a name of its own), and no proxy has passed it on.
+// ask by a name of its own), and it does not look as if a proxy has passed it on.
+//
+// A proxy on this machine that adds no header, and asks by a loopback name, cannot be told
+// from a browser here. Behind such a proxy, set Inspector.Allow, or give the page a listener
+// of its own.
 func LoopbackOnly(r *http.Request) bool {
-	for _, proxied := range []string{"Forwarded", "X-Forwarded-For", "X-Real-Ip"} {
-		if r.Header.Get(proxied) != "" {
+	for name := range r.Header {
+		if name == "Forwarded" || name == "Via" || name == "X-Real-Ip" || strings.HasPrefix(name, "X-Forwarded-") {
 			return false
 		}
 	}
-	return isLoopback(r.RemoteAddr) && isLoopback(r.Host)
+	// By default many releases of nginx ask in HTTP/1.0, with no header, for the host in
+	// proxy_pass. Browsers and curl do not.
+	return r.ProtoAtLeast(1, 1) && isLoopback(r.RemoteAddr) && isLoopback(r.Host)
 }
 
 // isLoopback reports whether an address, with or without a port, is this machine's.
@@ -116,7 +122,9 @@ func (i *Inspector) flush(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	i.pools[n].connector.Flush()
-	http.Redirect(w, r, r.URL.Path, http.StatusSeeOther)
+	// The browser knows the page's path, and we may not: http.StripPrefix, or a proxy.
+	w.Header().Set("Location", "?")
+	w.WriteHeader(http.StatusSeeOther)
 }
 
 // sameOrigin reports whether a request comes from a page of the same origin. Browsers say

@@ -44,7 +44,7 @@ func TestOnlyThisMachineIsAnswered(t *testing.T) {
 	c, _ := open(t)
 	for _, tc := range []struct {
 		remote, host, header string
-		allowed              bool
+		old, allowed         bool
 	}{
 		{remote: "127.0.0.1:4000", host: "127.0.0.1:6060", allowed: true},
 		{remote: "127.3.2.1:4000", host: "LOCALHOST", allowed: true},
@@ -59,10 +59,16 @@ func TestOnlyThisMachineIsAnswered(t *testing.T) {
 		{remote: "127.0.0.1:4000", host: "localhost", header: "X-Forwarded-For"},
 		{remote: "127.0.0.1:4000", host: "localhost", header: "Forwarded"},
 		{remote: "127.0.0.1:4000", host: "localhost", header: "X-Real-Ip"},
+		{remote: "127.0.0.1:4000", host: "localhost", header: "X-Forwarded-Proto"},
+		{remote: "127.0.0.1:4000", host: "localhost", header: "Via"},
+		{remote: "127.0.0.1:4000", host: "127.0.0.1:6060", old: true}, // as nginx asks
 	} {
 		for _, h := range []http.Handler{inspect.Handler(c), inspect.Profile(c)} {
 			r := request(http.MethodGet, "/debug/pool")
 			r.RemoteAddr, r.Host = tc.remote, tc.host
+			if tc.old {
+				r.Proto, r.ProtoMinor = "HTTP/1.0", 0
+			}
 			if tc.header != "" {
 				r.Header.Set(tc.header, "10.0.0.7")
 			}
@@ -121,7 +127,7 @@ func TestFlushIsForThePageItself(t *testing.T) {
 			require.Equal(t, tc.code, w.Code, w.Body.String())
 			flushed := c.Stats().Pool.Destroyed.Flushed
 			if tc.code == http.StatusSeeOther {
-				require.Equal(t, "/debug/pool", w.Header().Get("Location"))
+				require.Equal(t, "?", w.Header().Get("Location"), "the page, wherever the browser has it")
 				require.EqualValues(t, 1, flushed)
 			} else {
 				require.Zero(t, flushed)

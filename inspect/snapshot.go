@@ -66,7 +66,7 @@ func writeJSON(w io.Writer, s Snapshot) {
 type watched struct {
 	connector *pooldriver.Connector
 
-	mu      sync.Mutex // protects following fields
+	mu      sync.Mutex // protects following fields, and orders the moments
 	history []moment   // the oldest first
 }
 
@@ -86,28 +86,28 @@ func (w *watched) look(now time.Time) Pool {
 	p := Pool{
 		Name:      c.Target(),
 		Settings:  slices.DeleteFunc(c.Settings(), func(s pooldriver.Setting) bool { return s.Value == s.Default }),
-		Stats:     c.Stats(),
 		Holders:   atMost(maxRows, c.Holders()),
 		Waiters:   atMost(maxRows, c.Waiters()),
 		Tasks:     atMost(maxRows, c.Tasks()),
 		CallSites: atMost(maxRows, c.CallSites()),
 	}
-	p.Recent = w.since(moment{now, p.Stats.Wait})
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	p.Stats = c.Stats()
+	p.Recent = w.sinceLocked(moment{now, p.Stats.Wait})
 	return p
 }
 
 func atMost[T any](n int, list []T) []T { return list[:min(n, len(list))] }
 
-// since compares a moment with the oldest one of the last minute, and remembers it.
-func (w *watched) since(now moment) Recent {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+// sinceLocked compares a moment with the oldest one of the last minute, and remembers it.
+func (w *watched) sinceLocked(now moment) Recent {
 	for len(w.history) > 1 && now.at.Sub(w.history[0].at) > historyLength {
 		w.history = w.history[1:]
 	}
 	r, wait := Recent{}, now.wait
 	if n := len(w.history); n > 0 {
-		r.For = now.at.Sub(w.history[0].at)
+		r.For = max(0, now.at.Sub(w.history[0].at)) // another viewer's look may have begun later
 		wait = minus(wait, w.history[0].wait)
 		if now.at.Sub(w.history[n-1].at) < historyStep {
 			n = 0 // several viewers: the last moment will do

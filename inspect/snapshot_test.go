@@ -45,7 +45,7 @@ func TestRecentIsTheLastMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var w watched
 		h := waits(pooldriver.Histogram{}, 100, time.Second)
-		look := func() Recent { return w.since(moment{time.Now(), h}) }
+		look := func() Recent { return w.sinceLocked(moment{time.Now(), h}) }
 		require.Equal(t, Recent{Acquired: 100, WaitP50: time.Second, WaitP99: time.Second}, look(), "of all time")
 		time.Sleep(10 * time.Second)
 		h = waits(h, 7, time.Millisecond)

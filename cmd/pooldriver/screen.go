@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/pooldriver/pooldriver"
@@ -25,6 +26,9 @@ func render(s inspect.Snapshot, width, height int) string {
 	}
 	if len(s.Pools) == 0 {
 		lines = []string{"The program shows no pool: inspect.Handler was given no Connector."}
+	}
+	for i, line := range lines {
+		lines[i] = printable(line)
 	}
 	if height == 0 {
 		return strings.Join(lines, "\n") + "\n"
@@ -112,6 +116,16 @@ func place(stack []pooldriver.Frame) string {
 		return ""
 	}
 	return fmt.Sprintf("%s:%d", path.Base(stack[0].File), stack[0].Line)
+}
+
+// printable replaces what would move the cursor, or do worse: a label may be anything.
+func printable(line string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return '·'
+		}
+		return r
+	}, line)
 }
 
 // clip cuts a text to a number of letters.

@@ -50,6 +50,15 @@ func TestPaperShowsEverything(t *testing.T) {
 	require.Contains(t, render(inspect.Snapshot{}, 80, 24), "no pool")
 }
 
+func TestALabelMovesNoCursor(t *testing.T) {
+	now := time.Now()
+	s := busyPool(now)
+	s.Pools[0].Holders[0].Label = "a\x1b[2J\nb"
+	for _, height := range []int{0, 50} {
+		require.Contains(t, render(s, 120, height), "a·[2J·b")
+	}
+}
+
 func TestClip(t *testing.T) {
 	require.Equal(t, "größe", clip("größe", 5))
 	require.Equal(t, "grö…", clip("größe", 4))
