@@ -56,8 +56,8 @@ type AcquireInfo struct {
 // ReleaseInfo describes the time for which somebody had a connection.
 type ReleaseInfo struct {
 	// Held is how long, IdlePinned for how much of that time no statement was running.
-	// They are exact where Timed is true: see Histogram. Otherwise they are multiples of
-	// 10 ms.
+	// Held is exact where Timed is true: see Histogram. There IdlePinned is exact, too, for
+	// pins that are stronger than rows. Otherwise both are told by a clock of 10 ms.
 	Held, IdlePinned time.Duration
 	Timed            bool
 	Pin              Pin    // the strongest reason for which it was held

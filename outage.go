@@ -42,6 +42,7 @@ func (c *core) refusesUs(err error) bool {
 // and errors.As find the error below. A caller that waited in a closed wait cycle is told
 // so. w is nil for a caller without a task.
 func (c *core) acquireError(err error, w *waiter) error {
+	c.stats.acquireFailed(failureOf(err))
 	if create, ok := errors.AsType[*pool.CreateError](err); ok {
 		return c.createError(create)
 	}
@@ -66,6 +67,24 @@ func (c *core) acquireError(err error, w *waiter) error {
 		}
 	}
 	return fmt.Errorf("pooldriver: no connection to %s: %s%w%s", c.template.Target(), why, err, by)
+}
+
+// failureOf is the reason of an error of the pool's.
+func failureOf(err error) AcquireFailure {
+	_, dialled := errors.AsType[*pool.CreateError](err)
+	switch {
+	case dialled:
+		return AcquireDialFailed
+	case errors.Is(err, pool.ErrTimeout):
+		return AcquireTimeout
+	case errors.Is(err, pool.ErrTooManyWaiters):
+		return AcquireQueueFull
+	case errors.Is(err, pool.ErrUnavailable):
+		return AcquireBreakerOpen
+	case errors.Is(err, pool.ErrClosed):
+		return AcquireClosed
+	}
+	return AcquireCancelled
 }
 
 func (c *core) createError(create *pool.CreateError) error {

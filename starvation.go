@@ -94,7 +94,10 @@ func (c *core) await(ctx context.Context, w *waiter) (pool.Lease[*realConn], err
 		return lease, c.broughtUp(ctx, lease)
 	}
 	if ctx.Err() == nil && waiting.Err() != nil {
-		return lease, context.Cause(waiting)
+		if err = context.Cause(waiting); err != errOwnIsFree {
+			c.stats.acquireFailed(AcquireDeadlock)
+		}
+		return lease, err
 	}
 	err = c.acquireError(err, w)
 	if w.tooLarge != nil {

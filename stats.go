@@ -21,6 +21,30 @@ type counters struct {
 	waited                                  atomic.Uint64       // of wait: those that got a connection
 	atOnce                                  highest             // those that got one and did not wait
 	closed                                  [len(closeReasons)]atomic.Uint64
+	acquireFailures                         [len(acquireFailures)]atomic.Uint64
+}
+
+// AcquireFailure says why a statement got no connection. It is a label for metrics.
+type AcquireFailure string
+
+// The reasons.
+const (
+	AcquireTimeout     AcquireFailure = "timeout"      // pool_acquire_timeout
+	AcquireCancelled   AcquireFailure = "cancelled"    // the statement's context has ended
+	AcquireQueueFull   AcquireFailure = "queue_full"   // pool_max_waiters
+	AcquireBreakerOpen AcquireFailure = "breaker_open" // pool_breaker_failures
+	AcquireDialFailed  AcquireFailure = "dial_failed"  // the dial, or all of the last dials
+	AcquireDeadlock    AcquireFailure = "deadlock"     // ErrDeadlock
+	AcquireClosed      AcquireFailure = "closed"       // the Connector was closed
+)
+
+// acquireFailures are all reasons, by the number that counters has for them.
+var acquireFailures = [...]AcquireFailure{
+	AcquireTimeout, AcquireCancelled, AcquireQueueFull, AcquireBreakerOpen, AcquireDialFailed, AcquireDeadlock, AcquireClosed,
+}
+
+func (c *counters) acquireFailed(why AcquireFailure) {
+	c.acquireFailures[slices.Index(acquireFailures[:], why)].Add(1)
 }
 
 // highest is the largest number that it was raised to.
@@ -47,9 +71,12 @@ type Stats struct {
 	// Min and MinIdle are Config.MinConns and Config.MinIdleConns. MaxIdle is the most
 	// connections that may be idle, which is Pool.Max.
 	Min, MinIdle, MaxIdle int
+	// AcquireFailures counts the statements that got no connection, by reason. It has an
+	// entry for each reason.
+	AcquireFailures map[AcquireFailure]uint64
 	// Wait is the time that statements took to get a connection, also those that did not
-	// wait, and those that got none. Connect is the time of the dials, also of those that
-	// failed.
+	// wait, and those that gave up waiting. Connect is the time of the dials, also of those
+	// that failed.
 	Wait, Connect Histogram
 	// Hold is the time for which connections were held, IdlePinned for how much of it no
 	// statement was running. Connections that are held now are not counted yet.
@@ -116,29 +143,30 @@ func HistogramBounds() []time.Duration { return slices.Clone(histogram.Bounds[:]
 // figures makes the Stats.
 func (c *core) figures() Stats {
 	s := Stats{
-		Pool:          c.pool.Stats(),
-		Min:           c.config.MinConns,
-		MinIdle:       c.config.MinIdleConns,
-		Wait:          Histogram(c.stats.wait.Snapshot()),
-		Connect:       Histogram(c.stats.connect.Snapshot()),
-		Hold:          Histogram(c.usage.Hold.Snapshot()),
-		IdlePinned:    Histogram(c.usage.Idle.Snapshot()),
-		Closed:        map[CloseReason]uint64{},
-		Cleanings:     c.stats.cleanings.Load(),
-		Rollbacks:     c.stats.rollbacks.Load(),
-		Discards:      c.stats.discards.Load(),
-		Retries:       c.stats.retries.Load(),
-		TxRetries:     c.stats.txRetries.Load(),
-		FoundDead:     c.stats.foundDead.Load(),
-		DialErrors:    c.stats.dialErrors.Load(),
-		Orphans:       c.stats.orphans.Load(),
-		WrongRoles:    c.stats.wrongRoles.Load(),
-		StateDropped:  c.stats.stateDropped.Load(),
-		ReadAheads:    c.stats.readAheads.Load(),
-		Reclaims:      c.stats.reclaims.Load(),
-		BufferedBytes: c.stats.buffered.Load(),
-		StmtHits:      c.stats.stmtHits.Load(),
-		StmtMisses:    c.stats.stmtMisses.Load(),
+		Pool:            c.pool.Stats(),
+		Min:             c.config.MinConns,
+		MinIdle:         c.config.MinIdleConns,
+		Wait:            Histogram(c.stats.wait.Snapshot()),
+		Connect:         Histogram(c.stats.connect.Snapshot()),
+		Hold:            Histogram(c.usage.Hold.Snapshot()),
+		IdlePinned:      Histogram(c.usage.Idle.Snapshot()),
+		Closed:          map[CloseReason]uint64{},
+		AcquireFailures: map[AcquireFailure]uint64{},
+		Cleanings:       c.stats.cleanings.Load(),
+		Rollbacks:       c.stats.rollbacks.Load(),
+		Discards:        c.stats.discards.Load(),
+		Retries:         c.stats.retries.Load(),
+		TxRetries:       c.stats.txRetries.Load(),
+		FoundDead:       c.stats.foundDead.Load(),
+		DialErrors:      c.stats.dialErrors.Load(),
+		Orphans:         c.stats.orphans.Load(),
+		WrongRoles:      c.stats.wrongRoles.Load(),
+		StateDropped:    c.stats.stateDropped.Load(),
+		ReadAheads:      c.stats.readAheads.Load(),
+		Reclaims:        c.stats.reclaims.Load(),
+		BufferedBytes:   c.stats.buffered.Load(),
+		StmtHits:        c.stats.stmtHits.Load(),
+		StmtMisses:      c.stats.stmtMisses.Load(),
 	}
 	s.MaxIdle = s.Pool.Max
 	// Those who did not wait are counted by the pool alone. A counter that falls looks like
@@ -151,6 +179,9 @@ func (c *core) figures() Stats {
 		if n := c.stats.closed[i].Load(); n > 0 {
 			s.Closed[why] = n
 		}
+	}
+	for i, why := range acquireFailures {
+		s.AcquireFailures[why] = c.stats.acquireFailures[i].Load()
 	}
 	return s
 }

@@ -18,9 +18,11 @@ var counters = []struct {
 	name, unit, description string
 	value                   func(*figures) uint64
 }{
-	{"pooldriver.acquire.cancelled", "{acquire}", "Attempts to get a connection that ended with their context.", func(f *figures) uint64 { return f.Pool.Cancelled }},
-	{"pooldriver.acquire.refused", "{acquire}", "Attempts to get a connection that found the queue full.", func(f *figures) uint64 { return f.Pool.Refused }},
-	{"pooldriver.acquire.unavailable", "{acquire}", "Attempts to get a connection that the open circuit breaker refused.", func(f *figures) uint64 { return f.Pool.Unavailable }},
+	{"pooldriver.acquire.cancelled", "{acquire}", "Attempts to get a connection that ended with their context.", func(f *figures) uint64 { return f.AcquireFailures[pooldriver.AcquireCancelled] }},
+	{"pooldriver.acquire.refused", "{acquire}", "Attempts to get a connection that found the queue full.", func(f *figures) uint64 { return f.AcquireFailures[pooldriver.AcquireQueueFull] }},
+	{"pooldriver.acquire.unavailable", "{acquire}", "Attempts to get a connection that the open circuit breaker refused.", func(f *figures) uint64 { return f.AcquireFailures[pooldriver.AcquireBreakerOpen] }},
+	{"pooldriver.acquire.dial_failed", "{acquire}", "Attempts to get a connection that ended with the error of a dial.", func(f *figures) uint64 { return f.AcquireFailures[pooldriver.AcquireDialFailed] }},
+	{"pooldriver.acquire.deadlock", "{acquire}", "Attempts to get a connection that ended a wait cycle.", func(f *figures) uint64 { return f.AcquireFailures[pooldriver.AcquireDeadlock] }},
 	{"pooldriver.connection.create_errors", "{error}", "Dials that failed.", func(f *figures) uint64 { return f.DialErrors }},
 	{"pooldriver.connection.orphans", "{connection}", "Connections whose end the server did not confirm.", func(f *figures) uint64 { return f.Orphans }},
 	{"pooldriver.connection.cleanings", "{cleaning}", "Connections brought back to their state at connect.", func(f *figures) uint64 { return f.Cleanings }},

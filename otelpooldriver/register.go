@@ -73,6 +73,6 @@ func (a *observers) addConventions(meter metric.Meter, pool attribute.KeyValue) 
 	pending, err5 := dbconv.NewClientConnectionPendingRequestsObservable(meter)
 	a.add(pending.Inst(), func(f *figures) int64 { return int64(f.Pool.Waiting) }, pool)
 	timeouts, err6 := dbconv.NewClientConnectionTimeoutsObservable(meter)
-	a.add(timeouts.Inst(), func(f *figures) int64 { return int64(f.Pool.Timeouts) }, pool)
+	a.add(timeouts.Inst(), func(f *figures) int64 { return int64(f.AcquireFailures[pooldriver.AcquireTimeout]) }, pool)
 	return errors.Join(err1, err2, err3, err4, err5, err6)
 }

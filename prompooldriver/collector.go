@@ -68,10 +68,8 @@ func (k *collector) Collect(out chan<- prometheus.Metric) {
 	// Connections that are being dialled, checked or closed are used: nobody can have them.
 	send(k.connections, prometheus.GaugeValue, float64(s.Pool.Idle), "idle")
 	send(k.connections, prometheus.GaugeValue, float64(s.Pool.Active), "used")
-	for reason, n := range map[string]uint64{
-		"timeout": s.Pool.Timeouts, "cancelled": s.Pool.Cancelled, "queue_full": s.Pool.Refused, "breaker_open": s.Pool.Unavailable,
-	} {
-		send(k.failures, prometheus.CounterValue, float64(n), reason)
+	for reason, n := range s.AcquireFailures {
+		send(k.failures, prometheus.CounterValue, float64(n), string(reason))
 	}
 	for _, why := range closeReasons {
 		send(k.closed, prometheus.CounterValue, float64(s.Closed[why]), string(why))
