@@ -94,7 +94,8 @@ test-failover: images
 
 test-long: images
 	POOLDRIVER_LONG=1 $(GO) test $(TAGS) -race -timeout $(TEST_LONG_TIMEOUT) ./...
-	POOLDRIVER_LONG=1 $(GO) -C integration test $(TAGS) -race -timeout $(TEST_LONG_TIMEOUT) $(ONE_SERVER)
+	POOLDRIVER_LONG=1 $(GO) -C integration test $(TAGS) -race -timeout $(TEST_LONG_TIMEOUT) -skip '$(CROWDS)' $(ONE_SERVER)
+	POOLDRIVER_LONG=1 $(GO) -C integration test $(TAGS) -race -timeout $(TEST_LONG_TIMEOUT) -parallel 2 -run '$(CROWDS)' .
 	POOLDRIVER_LONG=1 $(MATTN) -timeout $(TEST_LONG_TIMEOUT) ./mattn
 	POOLDRIVER_LONG=1 $(GO) -C integration test -race -timeout $(TEST_LONG_TIMEOUT) ./failover/...
 	$(GO) -C integration/datadog test . # a module of its own, which compiles for minutes

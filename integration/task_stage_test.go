@@ -18,6 +18,7 @@ import (
 
 	"github.com/pooldriver/pooldriver"
 	"github.com/pooldriver/pooldriver/integration/testbed"
+	"github.com/pooldriver/pooldriver/internal/randomtest"
 )
 
 // stage is a database that tasks are tried on: an account of a server's, or a
@@ -301,7 +302,7 @@ func (s stage) promptly() time.Duration {
 	if s.odbc && s.name == "sqlite" {
 		return 10 * time.Second
 	}
-	return 100 * time.Millisecond
+	return time.Duration(randomtest.Rounds(100, 1000)) * time.Millisecond // the long tests keep a machine busy
 }
 
 // requireNothingLeft is called when a task's end has returned. The pool must

@@ -5,13 +5,11 @@ import (
 	"sync"
 	"testing"
 	"time"
-
-	"github.com/pooldriver/pooldriver/internal/randomtest"
 )
 
-// samplePause is the time between two looks at the server. Looks keep a server busy, so
-// only the long tests look closely.
-var samplePause = time.Duration(randomtest.Rounds(10, 2)) * time.Millisecond
+// samplePause is the time between two looks at the server. Looks every 2 ms keep a slow
+// machine busy, and then a place is late because it is watched.
+const samplePause = 10 * time.Millisecond
 
 // Peak is what a [Watch] has seen.
 type Peak struct {
