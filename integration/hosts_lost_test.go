@@ -70,6 +70,10 @@ func (w *writers) stop() (acknowledged int) {
 	return int(w.acknowledged.Load())
 }
 
+// backSoon is within which a service is back on a machine that does other things, too: a
+// few dials. Whoever waited for the pause of a host or for a timeout would need 5 s.
+const backSoon = 4 * time.Second
+
 // TestAHostThatIsKilledUnderLoadIsLeftAndComesBack: both servers take writes, so
 // no role has to move, and the service is back as soon as the pool has dialled.
 func TestAHostThatIsKilledUnderLoadIsLeftAndComesBack(t *testing.T) {
@@ -84,7 +88,7 @@ func TestAHostThatIsKilledUnderLoadIsLeftAndComesBack(t *testing.T) {
 		killed := time.Now()
 		w.await(t, 200)
 		t.Logf("200 writes were acknowledged %v after the kill", time.Since(killed).Round(time.Millisecond))
-		require.Less(t, time.Since(killed), 2*time.Second)
+		require.Less(t, time.Since(killed), backSoon)
 		require.Equal(t, "b", whose(t, db))
 		require.LessOrEqual(t, p.backends(t, p.b), 10)
 
