@@ -86,17 +86,17 @@ func (p pair) testOwnReadOnly(t *testing.T) {
 func (p pair) testPaused(t *testing.T) {
 	dead, tried := hole(t, true)
 	db, c := p.open(t, list(dead, p.a.Addr), "pool_max_conns=4")
+	const enough = 12 // dials that succeed, more than there are tries
 	dials := 0
-	for end := time.Now().Add(1500 * time.Millisecond); time.Now().Before(end); dials++ {
+	for end := time.Now().Add(1500 * time.Millisecond); dials < enough || time.Now().Before(end); dials++ {
 		require.Equal(t, "a", whose(t, db))
 		c.Flush()
 	}
-	// At 0, 0.1, 0.3, 0.7 and 1.5 s, if a dial takes no time. pgx follows each
-	// with a request to cancel what the connection that broke may have begun.
+	// At 0, 0.1, 0.3, 0.7, 1.5 and, on a slow machine, 3.1 s, if a dial takes no time. pgx
+	// follows each with a request to cancel what the connection that broke may have begun.
 	each := map[testbed.Engine]int{testbed.Postgres: 2, testbed.MySQL: 1}[p.engine]
-	require.LessOrEqual(t, tried(), 5*each)
+	require.LessOrEqual(t, tried(), 6*each)
 	require.GreaterOrEqual(t, tried(), 3)
-	require.Greater(t, dials, 5, "more often than the paused host was tried")
 }
 
 func (p pair) testHole(t *testing.T) {
