@@ -225,3 +225,22 @@ func (tc endingCase) run(t *testing.T, ending string, makes func(context.Context
 	}
 	atRest(t, c)
 }
+
+// canceller is a Valuer that ends a context.
+type canceller func()
+
+func (c canceller) Value() (driver.Value, error) { c(); return int64(1), nil }
+
+// TestAConnectionThatEndedWithItsContextSaysSo: go-sql-driver closes it, and may say no more
+// than ErrBadConn. database/sql does not repeat a statement of a transaction.
+func TestAConnectionThatEndedWithItsContextSaysSo(t *testing.T) {
+	s, db, _ := openStub(t, dialects.Traits{})
+	tx, err := db.Begin()
+	require.NoError(t, err)
+	defer tx.Rollback()
+	ctx, cancel := context.WithCancel(t.Context())
+	s.server.Inject(fakedb.Fault{Call: fakedb.ConnExecCtx, Err: driver.ErrBadConn})
+	_, err = tx.ExecContext(ctx, "INSERT INTO t VALUES (?)", canceller(cancel))
+	require.ErrorIs(t, err, driver.ErrBadConn)
+	require.ErrorIs(t, err, context.Canceled)
+}

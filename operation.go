@@ -383,6 +383,8 @@ func (c *checkout) failed(ctx context.Context, op *operation, err error, execute
 		return true, nil
 	case v.unclear:
 		err = ctxerr.Unclear(ctxerr.ErrUnclear, err)
+	case o.badConn && o.expired:
+		err = ctxerr.WithEnd(ctx, err) // a driver closes the connection of a dead context
 	}
 	err = ctxerr.Of(ctx, err)
 	if !c.bound.isPrivate() && r.Severed() { // by its task's end

@@ -80,6 +80,8 @@ type crowd struct {
 	disturbed, restored chan struct{}
 
 	done, cancelled, failed, unavailable atomic.Int64
+
+	refusal atomic.Pointer[error] // of the last one that was unavailable
 }
 
 func newCrowd(engine testbed.Engine, db *sql.DB, random *rand.Rand) *crowd {
@@ -91,8 +93,12 @@ func newCrowd(engine testbed.Engine, db *sql.DB, random *rand.Rand) *crowd {
 }
 
 func (c *crowd) String() string {
-	return fmt.Sprintf("done=%d cancelled=%d failed=%d unavailable=%d",
+	text := fmt.Sprintf("done=%d cancelled=%d failed=%d unavailable=%d",
 		c.done.Load(), c.cancelled.Load(), c.failed.Load(), c.unavailable.Load())
+	if err := c.refusal.Load(); err != nil {
+		text += fmt.Sprintf(" (%v)", *err)
+	}
+	return text
 }
 
 // run returns when every goroutine has done its part. It calls disturb when a
@@ -163,6 +169,7 @@ func (c *crowd) count(err error) {
 		c.failed.Add(1)
 	default:
 		c.unavailable.Add(1)
+		c.refusal.Store(&err)
 		select {
 		case <-c.disturbed:
 			<-c.restored
