@@ -25,11 +25,11 @@ import (
 // transaction happens again, and what it has computed in an attempt that failed must not be
 // used. Before each further attempt the last one is rolled back.
 //
-// Never repeated: a transaction that fn has committed itself, one whose COMMIT has an unknown outcome (an
-// io.ErrUnexpectedEOF, see the package's documentation), one that failed with any other
-// error, one whose fn panicked, and one that is a savepoint in another transaction. The
-// error of a savepoint goes up to the outermost InTx, which repeats the whole if it has a
-// Retry.
+// Never repeated: a transaction that fn has committed itself, one whose COMMIT has an
+// unknown outcome (an io.ErrUnexpectedEOF, see the package's documentation), one that failed
+// with any other error, one whose fn panicked, and one that is a savepoint in another
+// transaction. The error of a savepoint goes up to the outermost InTx, which repeats the
+// whole if it has a Retry.
 //
 // When no attempt is left, or ctx ends before the next one could begin, InTx returns the
 // last error and says how often it has tried. Stats.TxRetries counts the further attempts.
