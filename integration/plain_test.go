@@ -104,9 +104,15 @@ func TestNobodyIsToldThatATableWasAltered(t *testing.T) {
 				}
 			})
 		}
+		rest := int64(1) // rounds between two changes
+		if s.name == "odbc-mysql" {
+			// A query that is changed after its preparing costs its connection there, and is
+			// tried again by database/sql, three times in all.
+			rest = 20
+		}
 		for i := range randomtest.Rounds(40, 400) {
-			before := done.Load()
-			require.Eventually(t, func() bool { return done.Load() > before || ctx.Err() != nil }, 20*time.Second, time.Millisecond)
+			next := done.Load() + rest
+			require.Eventually(t, func() bool { return done.Load() >= next || ctx.Err() != nil }, 20*time.Second, time.Millisecond)
 			if i%2 == 0 {
 				mustExec(t, s.witness, fmt.Sprintf("ALTER TABLE altered ADD COLUMN more_%d integer", i))
 			} else {
