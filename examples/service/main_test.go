@@ -38,7 +38,7 @@ func start(t *testing.T, dsn string) (service *exec.Cmd, url string, printed *st
 	t.Helper()
 	program, err := os.Executable()
 	require.NoError(t, err)
-	service = exec.Command(program, "-listen", "127.0.0.1:0", "-notice", "300ms", dsn)
+	service = exec.Command(program, "-listen", "127.0.0.1:0", "-notice", "1500ms", dsn)
 	service.Env = append(os.Environ(), asService+"=1")
 	printed = new(strings.Builder)
 	service.Stderr = printed
@@ -121,7 +121,7 @@ func TestTheServiceEndsUnderLoadWithoutAFailedRequest(t *testing.T) {
 	require.False(t, c.away.Load(), "it was ready")
 	require.NoError(t, service.Process.Signal(syscall.SIGTERM))
 	for range 8 { // they begin their transactions when no request is accepted any more
-		all.Go(func() { c.order(t, 600*time.Millisecond) })
+		all.Go(func() { c.order(t, 2*time.Second) })
 	}
 	all.Wait()
 	transport.CloseIdleConnections()
