@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -15,6 +14,7 @@ import (
 	"github.com/pooldriver/pooldriver"
 	"github.com/pooldriver/pooldriver/internal/conformance"
 	"github.com/pooldriver/pooldriver/internal/fakedb"
+	"github.com/pooldriver/pooldriver/internal/randomtest"
 )
 
 // The conformance suite is the definition of transparent. It runs here over
@@ -45,7 +45,7 @@ func TestAdoptedProgramsBehaveAsIfBare(t *testing.T) {
 	}
 	for _, v := range fakedb.Variants() {
 		one := strings.HasPrefix(v.Name, "only ") || strings.HasPrefix(v.Name, "without ")
-		if one && os.Getenv("POOLDRIVER_LONG") == "" {
+		if one && !randomtest.Long() {
 			continue // by one interface each, which adoption does not meet
 		}
 		t.Run(v.Name, func(t *testing.T) {

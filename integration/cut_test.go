@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"math"
 	"math/rand/v2"
-	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -37,7 +36,7 @@ func TestAStatementThatIsCutWhileItIsSentBlocksNoPlace(t *testing.T) {
 func cutStatements(t *testing.T, account testbed.Account, f front, random *rand.Rand) {
 	const places = 2
 	limit := time.Second
-	if os.Getenv("POOLDRIVER_LONG") == "" {
+	if !randomtest.Long() {
 		limit *= 2 // on a machine that does other things, too
 	}
 	account.LimitConnections(t, places)

@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"math/rand/v2"
-	"os"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/pooldriver/pooldriver"
 	"github.com/pooldriver/pooldriver/integration/testbed"
+	"github.com/pooldriver/pooldriver/internal/randomtest"
 	"github.com/pooldriver/pooldriver/pool"
 )
 
@@ -24,7 +24,7 @@ import (
 func TestDrainUnderLoad(t *testing.T) {
 	const rounds, conns = 100, 4
 	late := 100 * time.Millisecond
-	if os.Getenv("POOLDRIVER_LONG") == "" {
+	if !randomtest.Long() {
 		late *= 10 // on a machine that does other things, too
 	}
 	testbed.Each(t, func(t *testing.T, account testbed.Account) {

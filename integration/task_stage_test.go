@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -35,7 +34,7 @@ type stage struct {
 // suiteOverODBC: the suite runs once more over ODBC, where that was built in. That
 // belongs to the long run: it takes more than twice the time, and libsqliteodbc may
 // spin for ever in a disconnect on a busy machine.
-func suiteOverODBC() bool { return os.Getenv("POOLDRIVER_LONG") != "" }
+func suiteOverODBC() bool { return randomtest.Long() }
 
 // eachServer runs the test once per server, side by side, with an account of its own,
 // and once more over ODBC.
@@ -302,7 +301,10 @@ func (s stage) promptly() time.Duration {
 	if s.odbc && s.name == "sqlite" {
 		return 10 * time.Second
 	}
-	return time.Duration(randomtest.Rounds(100, 1000)) * time.Millisecond // the long tests keep a machine busy
+	if randomtest.Long() { // the long tests keep a machine busy
+		return time.Second
+	}
+	return 100 * time.Millisecond
 }
 
 // requireNothingLeft is called when a task's end has returned. The pool must

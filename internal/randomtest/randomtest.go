@@ -33,9 +33,12 @@ func Seeded(t testing.TB) *rand.Rand {
 	return rand.New(rand.NewPCG(seed, seed))
 }
 
-// Rounds returns long if POOLDRIVER_LONG is set, else short.
+// Long reports whether POOLDRIVER_LONG is set: every seed and round is to run.
+func Long() bool { return os.Getenv("POOLDRIVER_LONG") != "" }
+
+// Rounds returns long if Long, else short.
 func Rounds(short, long int) int {
-	if os.Getenv("POOLDRIVER_LONG") != "" {
+	if Long() {
 		return long
 	}
 	return short
