@@ -57,6 +57,13 @@ MATTN      = CGO_CFLAGS=-O0 $(GO) -C integration test -race
 # wait for processors, and not for what they test.
 CROWDS = Tunnel|TestDrainUnderLoad|TestTransfersAtSerializable|TestNoTenantSees|TestPostgresStatementsWithSettings|TestACommitThatIsCutIsNot
 
+# Three commands: many tests at once, then the crowds, then mattn. $(1) is the timeout of each.
+define INTEGRATION
+$(GO) -C integration test $(TAGS) -race -timeout $(1) -skip '$(CROWDS)' $(ONE_SERVER)
+$(GO) -C integration test $(TAGS) -race -timeout $(1) -parallel 2 -run '$(CROWDS)' .
+$(MATTN) -timeout $(1) ./mattn
+endef
+
 .PHONY: test test-next test-unit test-integration test-failover test-long check fmt format-check vet \
 	staticcheck lint vulnerabilities images bench clean-images
 
@@ -83,21 +90,18 @@ test-unit:
 	$(if $(PROMETHEUS),$(GO) -C prompooldriver test -timeout $(TEST_TIMEOUT) ./promtest,@echo "NOT RUN: the tests with a Prometheus. They need Debian's package prometheus." >&2)
 
 test-integration: images
-	$(GO) -C integration test $(TAGS) -race -timeout $(TEST_TIMEOUT) -skip '$(CROWDS)' $(ONE_SERVER)
-	$(GO) -C integration test $(TAGS) -race -timeout $(TEST_TIMEOUT) -parallel 2 -run '$(CROWDS)' .
-	$(MATTN) -timeout $(TEST_TIMEOUT) ./mattn
+	$(call INTEGRATION,$(TEST_TIMEOUT))
 	$(if $(SCREENS),$(GO) -C integration test -timeout $(TEST_TIMEOUT) ./browser,@echo "NOT RUN: the inspector in a browser and in a terminal. It needs chromium and tmux." >&2)
 
 # Not beside the others: it measures how soon a service is back.
 test-failover: images
 	POOLDRIVER_LONG=$(LONG) $(GO) -C integration test -race -count=1 -timeout $(TEST_TIMEOUT) -run '$(RUN)' $(if $(LONG)$(RUN),-v) ./failover/...
 
+test-long: export POOLDRIVER_LONG = 1
 test-long: images
-	POOLDRIVER_LONG=1 $(GO) test $(TAGS) -race -timeout $(TEST_LONG_TIMEOUT) ./...
-	POOLDRIVER_LONG=1 $(GO) -C integration test $(TAGS) -race -timeout $(TEST_LONG_TIMEOUT) -skip '$(CROWDS)' $(ONE_SERVER)
-	POOLDRIVER_LONG=1 $(GO) -C integration test $(TAGS) -race -timeout $(TEST_LONG_TIMEOUT) -parallel 2 -run '$(CROWDS)' .
-	POOLDRIVER_LONG=1 $(MATTN) -timeout $(TEST_LONG_TIMEOUT) ./mattn
-	POOLDRIVER_LONG=1 $(GO) -C integration test -race -timeout $(TEST_LONG_TIMEOUT) ./failover/...
+	$(GO) test $(TAGS) -race -timeout $(TEST_LONG_TIMEOUT) ./...
+	$(call INTEGRATION,$(TEST_LONG_TIMEOUT))
+	$(GO) -C integration test -race -timeout $(TEST_LONG_TIMEOUT) ./failover/...
 	$(GO) -C integration/datadog test . # a module of its own, which compiles for minutes
 
 # Chooses the test servers' images, and builds them where no registry answers.
