@@ -231,8 +231,9 @@ type canceller func()
 
 func (c canceller) Value() (driver.Value, error) { c(); return int64(1), nil }
 
-// TestAConnectionThatEndedWithItsContextSaysSo: go-sql-driver closes it, and may say no more
-// than ErrBadConn. database/sql does not repeat a statement of a transaction.
+// TestAConnectionThatEndedWithItsContextSaysSo: when a context ends, go-sql-driver closes the
+// connection, and its error may be ErrBadConn alone. In a transaction database/sql returns
+// this error to the program.
 func TestAConnectionThatEndedWithItsContextSaysSo(t *testing.T) {
 	s, db, _ := openStub(t, dialects.Traits{})
 	tx, err := db.Begin()

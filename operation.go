@@ -384,7 +384,7 @@ func (c *checkout) failed(ctx context.Context, op *operation, err error, execute
 	case v.unclear:
 		err = ctxerr.Unclear(ctxerr.ErrUnclear, err)
 	case o.badConn && o.expired:
-		err = ctxerr.WithEnd(ctx, err) // a driver closes the connection of a dead context
+		err = ctxerr.WithEnd(ctx, err) // some drivers close a connection when a context ends
 	}
 	err = ctxerr.Of(ctx, err)
 	if !c.bound.isPrivate() && r.Severed() { // by its task's end

@@ -70,8 +70,8 @@ func (w *writers) stop() (acknowledged int) {
 	return int(w.acknowledged.Load())
 }
 
-// backSoon is within which a service is back on a machine that does other things, too: a
-// few dials. Whoever waited for the pause of a host or for a timeout would need 5 s.
+// backSoon is how long a service may take to be back. It needs a few dials, which are slow
+// on a busy machine. If the pool waited for a host's pause or for a timeout, it would need 5 s.
 const backSoon = 4 * time.Second
 
 // TestAHostThatIsKilledUnderLoadIsLeftAndComesBack: both servers take writes, so

@@ -106,8 +106,8 @@ func TestNobodyIsToldThatATableWasAltered(t *testing.T) {
 		}
 		rest := int64(1) // rounds between two changes
 		if s.name == "odbc-mysql" {
-			// A query that is changed after its preparing costs its connection there, and is
-			// tried again by database/sql, three times in all.
+			// If the table is altered after a query was prepared, the ODBC driver breaks its
+			// connection. database/sql then tries again, but only a few times.
 			rest = 20
 		}
 		for i := range randomtest.Rounds(40, 400) {

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// samplePause is the time between two looks at the server. Looks every 2 ms keep a slow
-// machine busy, and then a place is late because it is watched.
+// samplePause is the time between two looks at the server. With looks every 2 ms a slow
+// machine is so busy that the looks themselves make the pool late.
 const samplePause = 10 * time.Millisecond
 
 // Peak is what a [Watch] has seen.
