@@ -126,7 +126,7 @@ func TestAStatementThatGaveUpItsLockAsItGotItCountsOthersOut(t *testing.T) {
 }
 
 // TestATaskThatEndsWhileRawHasItsConnectionLetsOthersLeaveIt: without looking at
-// the same leaver again and again.
+// the same pending detach again and again.
 func TestATaskThatEndsWhileRawHasItsConnectionLetsOthersLeaveIt(t *testing.T) {
 	_, db, c := openTasks(t, 1)
 	ctx, end := WithTask(t.Context())

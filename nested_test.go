@@ -137,7 +137,7 @@ func TestAnIndependentTransactionInsideOneOnTheOnlyConnectionIsAnError(t *testin
 	}
 }
 
-func TestWhoWaitsWhileTheHolderWorksIsNotTakenForPartOfACircle(t *testing.T) {
+func TestWhoWaitsWhileTheHolderWorksIsNotTakenForPartOfACycle(t *testing.T) {
 	_, db, _ := openTasks(t, 1, deadlockAfter(200*time.Millisecond))
 	ctx, end := WithTask(t.Context())
 	defer end()
@@ -155,7 +155,7 @@ func TestWhoWaitsWhileTheHolderWorksIsNotTakenForPartOfACircle(t *testing.T) {
 	require.NoError(t, <-audit)
 }
 
-func TestAsFewAsBreakTheCircleAreRefused(t *testing.T) {
+func TestAsFewAsBreakTheCycleAreRefused(t *testing.T) {
 	_, db, c := openTasks(t, 10, deadlockAfter(20*time.Millisecond))
 	var begun, done sync.WaitGroup
 	begun.Add(10)

@@ -81,7 +81,7 @@ func TestAGoroutineBesideATransactionThatIsBusyElsewhereWaits(t *testing.T) {
 	}
 }
 
-func TestACircleIsToldByTheAlarmOrByTheTimeoutWithAdviceThatFits(t *testing.T) {
+func TestACycleIsToldByTheAlarmOrByTheTimeoutWithAdviceThatFits(t *testing.T) {
 	for _, s := range sided {
 		t.Run(s.name, func(t *testing.T) {
 			t.Parallel()
@@ -141,8 +141,8 @@ func TestTheAlarmComesWhenNothingHasMovedForLong(t *testing.T) {
 	require.NoError(t, tx.Rollback())
 }
 
-// TestWhoComesNewIntoACircleIsAMove: its task goes on.
-func TestWhoComesNewIntoACircleIsAMove(t *testing.T) {
+// TestWhoComesNewIntoACycleIsAMove: its task goes on.
+func TestWhoComesNewIntoACycleIsAMove(t *testing.T) {
 	t.Parallel()
 	const after = 600 * time.Millisecond
 	_, db, _ := openTasks(t, 1, deadlockAfter(after))
@@ -164,8 +164,8 @@ func TestWhoComesNewIntoACircleIsAMove(t *testing.T) {
 	require.NoError(t, <-first)
 }
 
-// TestAStatementOfNoTaskThatTimesOutIsToldOfTheCircle: it is what held it up.
-func TestAStatementOfNoTaskThatTimesOutIsToldOfTheCircle(t *testing.T) {
+// TestAStatementOfNoTaskThatTimesOutIsToldOfTheCycle: it is what held it up.
+func TestAStatementOfNoTaskThatTimesOutIsToldOfTheCycle(t *testing.T) {
 	t.Parallel()
 	_, db, _ := openTasks(t, 1)
 	ctx, end := implicitly(t.Context())

@@ -17,7 +17,7 @@ import (
 	"github.com/pooldriver/pooldriver/httptask"
 )
 
-// told is how soon a closed circle is an error with alarmed. Who is not told in that
+// told is how soon a closed cycle is an error with alarmed. Who is not told in that
 // time will not be.
 const told = time.Second
 
@@ -85,15 +85,15 @@ var asides = []aside{
 	{"a statement in ambient mode separate", separate, plainly(insertByDB)},
 }
 
-// requireCircle: the error names what holds the connections.
-func requireCircle(t testing.TB, err error) {
+// requireCycle: the error names what holds the connections.
+func requireCycle(t testing.TB, err error) {
 	t.Helper()
 	require.ErrorIs(t, err, pooldriver.ErrDeadlock)
 	require.ErrorContains(t, err, "task")
 	require.ErrorContains(t, err, "transaction")
 }
 
-func TestAClosedCircleIsAnError(t *testing.T) {
+func TestAClosedCycleIsAnError(t *testing.T) {
 	onEachDatabase(t, func(t *testing.T, d database) {
 		for _, a := range asides {
 			t.Run(a.name, func(t *testing.T) {
@@ -107,10 +107,10 @@ func TestAClosedCircleIsAnError(t *testing.T) {
 						began := time.Now()
 						err := a.run(ctx, db)
 						require.Less(t, time.Since(began), told)
-						requireCircle(t, err)
+						requireCycle(t, err)
 						return insert(ctx, tx, "after") // The holder is unharmed.
 					}))
-					return a.run(ctx, db) // And there is no circle any more.
+					return a.run(ctx, db) // And there is no cycle any more.
 				}))
 				d.requireRest(t, connector)
 				require.Equal(t, map[string]int{"before": 1, "after": 1, "aside": 1}, d.logged(t))
@@ -119,10 +119,10 @@ func TestAClosedCircleIsAnError(t *testing.T) {
 	})
 }
 
-// TestACircleOfManyIsBrokenByOneError has as many tasks as there are connections
+// TestACycleOfManyIsBrokenByOneError has as many tasks as there are connections
 // hold one each, and then want one more each. The task that is told gives up; all
 // others get what they want.
-func TestACircleOfManyIsBrokenByOneError(t *testing.T) {
+func TestACycleOfManyIsBrokenByOneError(t *testing.T) {
 	const many = 10
 	onEachServer(t, func(t *testing.T, d database) {
 		for _, a := range asides {
@@ -157,11 +157,11 @@ func TestACircleOfManyIsBrokenByOneError(t *testing.T) {
 						completed++
 						continue
 					}
-					requireCircle(t, err)
+					requireCycle(t, err)
 					failed++
 				}
 				end()
-				require.Equal(t, 1, failed, "as few as break the circle")
+				require.Equal(t, 1, failed, "as few as break the cycle")
 				require.Equal(t, many-1, completed)
 				require.Less(t, time.Duration(longest.Load()), told)
 				d.requireRest(t, connector)
@@ -171,9 +171,9 @@ func TestACircleOfManyIsBrokenByOneError(t *testing.T) {
 	})
 }
 
-// TestTasksInTasksCloseACircleToo: each holds a connection and waits for the one
+// TestTasksInTasksCloseACycleToo: each holds a connection and waits for the one
 // within it.
-func TestTasksInTasksCloseACircleToo(t *testing.T) {
+func TestTasksInTasksCloseACycleToo(t *testing.T) {
 	const max = 3
 	var within func(ctx context.Context, db *sql.DB, depth int) error
 	within = func(ctx context.Context, db *sql.DB, depth int) error {
@@ -196,7 +196,7 @@ func TestTasksInTasksCloseACircleToo(t *testing.T) {
 		defer cancel()
 		require.NoError(t, within(ctx, db, max))
 		began := time.Now()
-		requireCircle(t, within(ctx, db, max+1))
+		requireCycle(t, within(ctx, db, max+1))
 		require.Less(t, time.Since(began), told)
 		d.requireRest(t, connector)
 	})
@@ -211,7 +211,7 @@ var sessions = []struct {
 	{"transaction", map[string]string{"postgres": "BEGIN", "mysql": "BEGIN", "sqlite": "BEGIN"}},
 }
 
-func TestTheCircleNamesWhatHoldsTheConnection(t *testing.T) {
+func TestTheCycleNamesWhatHoldsTheConnection(t *testing.T) {
 	t.Parallel()
 	onEachDatabase(t, func(t *testing.T, d database) {
 		for _, s := range sessions {
@@ -233,9 +233,9 @@ func TestTheCircleNamesWhatHoldsTheConnection(t *testing.T) {
 	})
 }
 
-// TestNoCircleIsClosedWhileOneHolderGoesOn: one task waits for a connection while
+// TestNoCycleIsClosedWhileOneHolderGoesOn: one task waits for a connection while
 // it holds one, the other holds one and does something else.
-func TestNoCircleIsClosedWhileOneHolderGoesOn(t *testing.T) {
+func TestNoCycleIsClosedWhileOneHolderGoesOn(t *testing.T) {
 	t.Parallel()
 	onEachServer(t, func(t *testing.T, d database) {
 		for _, a := range asides {
@@ -299,7 +299,7 @@ var bystanders = []struct {
 	}},
 }
 
-func TestWhoHoldsNothingWaitsWhileACircleIsBroken(t *testing.T) {
+func TestWhoHoldsNothingWaitsWhileACycleIsBroken(t *testing.T) {
 	t.Parallel()
 	onEachDSN(t, func(t *testing.T, d database) {
 		for _, a := range asides {
@@ -314,11 +314,11 @@ func TestWhoHoldsNothingWaitsWhileACircleIsBroken(t *testing.T) {
 						require.NoError(t, insert(task, tx, "holder"))
 						closed := async(func() error { return a.run(task, db) })
 						awaitWaiting(t, connector, 1)
-						// Younger than the one that closes the circle.
+						// Younger than the one that closes the cycle.
 						for _, b := range bystanders {
 							waiting = append(waiting, async(func() error { return b.run(ctx, db) }))
 						}
-						requireCircle(t, <-closed)
+						requireCycle(t, <-closed)
 						awaitWaiting(t, connector, len(bystanders))
 						return nil
 					})
@@ -333,9 +333,9 @@ func TestWhoHoldsNothingWaitsWhileACircleIsBroken(t *testing.T) {
 	})
 }
 
-// TestWhoWaitsForATransactionThatDoesNothingIsNotInACircle: a program may think
+// TestWhoWaitsForATransactionThatDoesNothingIsNotInACycle: a program may think
 // for as long as it likes.
-func TestWhoWaitsForATransactionThatDoesNothingIsNotInACircle(t *testing.T) {
+func TestWhoWaitsForATransactionThatDoesNothingIsNotInACycle(t *testing.T) {
 	t.Parallel()
 	onEachDatabase(t, func(t *testing.T, d database) {
 		d.setUp(t)
@@ -364,7 +364,7 @@ func TestWhoWaitsForATransactionThatDoesNothingIsNotInACircle(t *testing.T) {
 }
 
 // TestWhatATaskSendsOffWaitsForItsTransaction: the task does not wait for it, so
-// there is no circle.
+// there is no cycle.
 func TestWhatATaskSendsOffWaitsForItsTransaction(t *testing.T) {
 	t.Parallel()
 	works := []struct {
