@@ -2,6 +2,7 @@
 # make check      format, vet, linters, known vulnerabilities
 # make test-unit  what needs neither Docker nor a server
 # make test-next  what the next Go release changes for us, on GO_NEXT
+# make test-mysql  on MySQL what depends on the server; all others run on MariaDB
 # make test-failover  servers that fail and PgBouncer; RUN=PgBouncer, Standby or
 #                 Galera for one of them, LONG=1 for every round
 # make test-long  every seed and round of the random tests
@@ -47,6 +48,13 @@ PROMETHEUS := $(and $(shell command -v prometheus),$(shell command -v promtool))
 TEST_TIMEOUT      ?= 40m
 TEST_LONG_TIMEOUT ?= 90m
 
+# MySQL's image, empty where it cannot be had; known when "make images" has run.
+MYSQL_IMAGE = $$(sed -n 's/^POOLDRIVER_MYSQL_IMAGE=//p' integration/images/chosen.env)
+
+# What runs on MySQL beside MariaDB in "make test": that which depends on the server.
+# "make test-long" runs every test on it.
+ON_MYSQL = MySQL|Reset|Clean|Cancel|Cut|Retry|Retries|Killed|Credential|Conformance|TrueAsync
+
 # The integration tests but those that "make test-failover" runs, those that need a
 # browser and a terminal, and those over mattn/go-sqlite3: SQLite in C, which compiles in
 # seconds without optimisation and in minutes with it.
@@ -64,10 +72,21 @@ $(GO) -C integration test $(TAGS) -race -timeout $(1) -parallel 2 -run '$(CROWDS
 $(MATTN) -timeout $(1) ./mattn
 endef
 
-.PHONY: test test-next test-unit test-integration test-failover test-long check fmt format-check vet \
+# On MySQL. $(1) is the timeout, $(2) which tests.
+define MYSQL
+@if [ -n "$(MYSQL_IMAGE)" ]; then \
+	echo "POOLDRIVER_MYSQL_SERVER=mysql $(GO) -C integration test"; \
+	POOLDRIVER_MYSQL_SERVER=mysql $(GO) -C integration test $(TAGS) -race -timeout $(1) -run '$(2)' -skip 'Postgres|/postgres' .; \
+else \
+	echo "NOT RUN: the tests on MySQL, which could not be had here. POOLDRIVER_MYSQL_IMAGE can name an image, such as mysql:8.4." >&2; \
+fi
+endef
+
+.PHONY: test test-next test-unit test-integration test-failover test-mysql test-long check fmt format-check vet \
 	staticcheck lint vulnerabilities images bench clean-images
 
-test: test-unit test-integration test-next test-failover
+# MySQL last: where it cannot be had, the last line says so.
+test: test-unit test-integration test-next test-failover test-mysql
 
 # What depends on the Go release: the conformance suite, rows, and how pgx scans them.
 test-next: images
@@ -97,11 +116,15 @@ test-integration: images
 test-failover: images
 	POOLDRIVER_LONG=$(LONG) $(GO) -C integration test -race -count=1 -timeout $(TEST_TIMEOUT) -run '$(RUN)' $(if $(LONG)$(RUN),-v) ./failover/...
 
+test-mysql: images
+	$(call MYSQL,$(TEST_TIMEOUT),$(ON_MYSQL))
+
 test-long: export POOLDRIVER_LONG = 1
 test-long: images
 	$(GO) test $(TAGS) -race -timeout $(TEST_LONG_TIMEOUT) ./...
 	$(call INTEGRATION,$(TEST_LONG_TIMEOUT))
 	$(GO) -C integration test -race -timeout $(TEST_LONG_TIMEOUT) ./failover/...
+	$(call MYSQL,$(TEST_LONG_TIMEOUT))
 	$(GO) -C integration/datadog test . # a module of its own, which compiles for minutes
 
 # Chooses the test servers' images, and builds them where no registry answers.

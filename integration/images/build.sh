@@ -1,13 +1,15 @@
 #!/bin/bash
 # Builds the test images from Debian's packages, for machines that reach no
 # image registry. Needs Docker, apt's mirror, and root (debootstrap).
-# Prints the image names as NAME=VALUE lines on stdout, everything else on
-# stderr. An image whose sources have not changed is not built again.
+# "build.sh" builds all but MySQL, "build.sh mysql" that: Debian has it in its rolling
+# suite alone, which not every mirror serves.
+# Prints the image names as NAME=VALUE lines on stdout (MySQL's alone, without NAME),
+# everything else on stderr. An image whose sources have not changed is not built again.
 set -euo pipefail
 cd "$(dirname "$0")"
 
 suite=trixie # PostgreSQL 17, MariaDB 11.8, Galera 4, PgBouncer 1.24
-mirror="${POOLDRIVER_DEBIAN_MIRROR:-http://deb.debian.org/debian}"
+rolling=sid  # MySQL 9
 
 # The classic builder needs no plugin and no registry for its own front end.
 export DOCKER_BUILDKIT=0
@@ -19,10 +21,21 @@ die() { say "$*"; exit 1; }
 digest() { cat "$@" | sha256sum | cut -c1-12; }
 exists() { docker image inspect "$1" > /dev/null 2>&1; }
 
-rootfs="pooldriver-test-rootfs:$suite"
+rootfs="pooldriver-test-rootfs:"
 base="pooldriver-test-base:$suite-$(digest base/Dockerfile)"
 postgres="pooldriver-test-postgres:17-$(digest base/Dockerfile postgres/*)"
-mariadb="pooldriver-test-mariadb:11.8-$(digest base/Dockerfile mariadb/*)"
+mariadb="pooldriver-test-mariadb:11.8-$(digest base/Dockerfile mysql/mariadb.Dockerfile mysql/entrypoint.sh)"
+mysql="pooldriver-test-mysql:9-$(digest mysql/mysql.Dockerfile mysql/entrypoint.sh)"
+
+# mirror prints the first of apt's own sources that is Debian's, or POOLDRIVER_DEBIAN_MIRROR.
+mirror() {
+    local found="${POOLDRIVER_DEBIAN_MIRROR:-}"
+    # shellcheck disable=SC2016
+    [ -n "$found" ] || found="$(apt-get indextargets --format '$(ORIGIN) $(REPO_URI)' 'Created-By: Packages' 2> /dev/null |
+        awk '$1 == "Debian" && $2 !~ /security/ && !found { found = $2 } END { print found }')"
+    [ -n "$found" ] || die "apt has no source of Debian: set POOLDRIVER_DEBIAN_MIRROR"
+    echo "$found"
+}
 
 install_debootstrap() {
     command -v debootstrap > /dev/null && return
@@ -33,41 +46,56 @@ install_debootstrap() {
     apt-get install -y --no-install-recommends debootstrap >&2
 }
 
+# import_rootfs SUITE: a minimal Debian as an image.
 import_rootfs() {
-    exists "$rootfs" && return
+    exists "$rootfs$1" && return
     install_debootstrap
-    [ "$(id -u)" = 0 ] || die "debootstrap needs root: run this as root, or set POOLDRIVER_POSTGRES_IMAGE and POOLDRIVER_MYSQL_IMAGE"
-    local dir
+    [ "$(id -u)" = 0 ] || die "debootstrap needs root: run this as root, or set POOLDRIVER_POSTGRES_IMAGE, POOLDRIVER_MARIADB_IMAGE and POOLDRIVER_MYSQL_IMAGE"
+    local dir from
+    from="$(mirror)"
     dir="$(mktemp -d)"
     # shellcheck disable=SC2064
-    trap "rm -rf '$dir'" EXIT
-    say "debootstrap $suite from $mirror (about a minute)"
+    trap "rm -rf '$dir' '$dir.log'" EXIT
+    say "debootstrap $1 from $from (about a minute)"
     local script=() # an older debootstrap has no script named after the suite
-    [ -e "/usr/share/debootstrap/scripts/$suite" ] || script=(/usr/share/debootstrap/scripts/sid)
-    debootstrap --variant=minbase "$suite" "$dir" "$mirror" "${script[@]}" > "$dir.log" 2>&1 ||
+    [ -e "/usr/share/debootstrap/scripts/$1" ] || script=(/usr/share/debootstrap/scripts/sid)
+    debootstrap --variant=minbase "$1" "$dir" "$from" "${script[@]}" > "$dir.log" 2>&1 ||
         { tail -n 20 "$dir.log" >&2; die "debootstrap failed"; }
-    tar -C "$dir" -c . | docker import - "$rootfs" > /dev/null
+    tar -C "$dir" -c . | docker import - "$rootfs$1" > /dev/null
     rm -rf "$dir" "$dir.log"
 }
 
 build_base() {
     exists "$base" && return
-    import_rootfs
+    import_rootfs "$suite"
     say "building $base (about a minute)"
-    docker build --build-arg ROOTFS="$rootfs" -t "$base" base >&2 || die "building $base failed"
+    docker build --build-arg ROOTFS="$rootfs$suite" -t "$base" base >&2 || die "building $base failed"
 }
 
+# build_server IMAGE DOCKERFILE: one that stands on the base.
 build_server() {
     if exists "$1"; then say "$1 is up to date"; return; fi
     build_base
     say "building $1"
-    docker build --build-arg BASE="$base" -t "$1" "$2" >&2 || die "building $1 failed"
+    docker build --build-arg BASE="$base" -t "$1" -f "$2" "$(dirname "$2")" >&2 || die "building $1 failed"
 }
 
-build_server "$postgres" postgres
-build_server "$mariadb" mariadb
+build_mysql() {
+    if exists "$mysql"; then say "$mysql is up to date"; return; fi
+    import_rootfs "$rolling"
+    say "building $mysql (about a minute)"
+    docker build --build-arg ROOTFS="$rootfs$rolling" -t "$mysql" -f mysql/mysql.Dockerfile mysql >&2 || die "building $mysql failed"
+}
+
+if [ "${1:-}" = mysql ]; then
+    build_mysql
+    echo "$mysql"
+    exit
+fi
+build_server "$postgres" postgres/Dockerfile
+build_server "$mariadb" mysql/mariadb.Dockerfile
 echo "POOLDRIVER_POSTGRES_IMAGE=$postgres"
-echo "POOLDRIVER_MYSQL_IMAGE=$mariadb"
+echo "POOLDRIVER_MARIADB_IMAGE=$mariadb"
 # These need no more than the base has: their entrypoints are the tests' own.
 echo "POOLDRIVER_GALERA_IMAGE=$mariadb"
 echo "POOLDRIVER_PGBOUNCER_IMAGE=$postgres"

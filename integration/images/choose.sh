@@ -4,11 +4,13 @@
 #   1. the variable of the environment, such as POOLDRIVER_POSTGRES_IMAGE, where set;
 #   2. the image below, where present or to be had from a registry;
 #   3. an image built here from Debian's packages (build.sh).
+# MySQL may be had in none of these ways: its line is empty then, and its tests do not run.
 set -euo pipefail
 cd "$(dirname "$0")"
 
 # Each variable with the image that a registry has.
 wanted="POOLDRIVER_POSTGRES_IMAGE=postgres:17
+POOLDRIVER_MARIADB_IMAGE=mariadb:11.8
 POOLDRIVER_MYSQL_IMAGE=mysql:8.4
 POOLDRIVER_GALERA_IMAGE=mariadb:11.8
 POOLDRIVER_PGBOUNCER_IMAGE=edoburu/pgbouncer:v1.24.1-p1"
@@ -30,7 +32,9 @@ built=
 while IFS='=' read -r variable official; do
     name="${!variable:-}"
     if [ -z "$name" ] && obtainable "$official"; then name="$official"; fi
-    if [ -z "$name" ]; then
+    if [ -z "$name" ] && [ "$variable" = POOLDRIVER_MYSQL_IMAGE ]; then
+        name="$(./build.sh mysql)" || say "no registry serves $official, and Debian's rolling suite cannot be had here"
+    elif [ -z "$name" ]; then
         if [ -z "$built" ]; then
             say "no registry serves $official: using images built from Debian's packages"
             built="$(./build.sh)"

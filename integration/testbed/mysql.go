@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"fmt"
 	"net"
+	"os"
 	"regexp"
 	"slices"
 	"strconv"
@@ -14,16 +15,37 @@ import (
 	"github.com/go-sql-driver/mysql"
 )
 
-// MySQL is MySQL 8.0 or newer, or MariaDB 10.6 or newer, as the image decides.
-var MySQL Engine = mySQL{}
+// MariaDB and OracleMySQL are the two servers of MySQL's family.
+var (
+	MariaDB     Engine = mySQL{"mariadb"}
+	OracleMySQL Engine = mySQL{"mysql"}
+)
 
-type mySQL struct{}
+// MySQL is the server of the family on which this process tests: [MariaDB], or
+// [OracleMySQL] where the environment has POOLDRIVER_MYSQL_SERVER=mysql. Both have the
+// same dialect and the same tests.
+var MySQL = family(os.Getenv("POOLDRIVER_MYSQL_SERVER"))
+
+func family(name string) Engine {
+	switch name {
+	case "", "mariadb":
+		return MariaDB
+	case "mysql":
+		return OracleMySQL
+	}
+	panic("testbed: POOLDRIVER_MYSQL_SERVER is " + name + ", it can be mariadb or mysql")
+}
+
+type mySQL struct{ product string }
 
 const mysqlPassword = "mysql-administrator"
 
 func (mySQL) String() string { return "mysql" }
 
-func (mySQL) image() (variable, official string) {
+func (m mySQL) image() (variable, official string) {
+	if m == MariaDB {
+		return "POOLDRIVER_MARIADB_IMAGE", "mariadb:11.8"
+	}
 	return "POOLDRIVER_MYSQL_IMAGE", "mysql:8.4"
 }
 

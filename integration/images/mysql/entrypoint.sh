@@ -1,9 +1,11 @@
 #!/bin/bash
-# Starts MariaDB under the contract of the official images, as far as the tests
-# rely on it: {MARIADB,MYSQL}_{ROOT_PASSWORD,ROOT_HOST,DATABASE,USER,PASSWORD,
-# ALLOW_EMPTY_ROOT_PASSWORD}, their _FILE forms, /docker-entrypoint-initdb.d,
-# and "mariadbd --option" or "mysqld --option" as the command.
+# Starts MariaDB or MySQL, whichever the image has, under the contract of the official
+# images, as far as the tests rely on it: {MARIADB,MYSQL}_{ROOT_PASSWORD,ROOT_HOST,
+# DATABASE,USER,PASSWORD,ALLOW_EMPTY_ROOT_PASSWORD}, their _FILE forms,
+# /docker-entrypoint-initdb.d, and "mariadbd --option" or "mysqld --option" as the command.
 set -euo pipefail
+
+if command -v mariadbd > /dev/null; then server=mariadbd client=mariadb; else server=mysqld client=mysql; fi
 
 data=/var/lib/mysql
 socket=/run/mysqld/mysqld.sock
@@ -24,10 +26,9 @@ setting() {
 text() { local v="${1//\\/\\\\}"; printf "'%s'" "${v//\'/\'\'}"; }
 name() { printf '`%s`' "${1//\`/\`\`}"; }
 
-[ "${1:0:1}" != "-" ] || set -- mariadbd "$@"
+[ "${1:0:1}" != "-" ] || set -- "$server" "$@"
 case "$1" in
-mariadbd) ;;
-mysqld) shift; set -- mariadbd "$@" ;;
+mariadbd | mysqld) shift; set -- "$server" "$@" ;;
 *) exec "$@" ;;
 esac
 
@@ -45,16 +46,20 @@ initialise() {
     [ -n "$root_password" ] || [ -n "$(setting ALLOW_EMPTY_ROOT_PASSWORD)" ] ||
         die "MARIADB_ROOT_PASSWORD is empty"
 
-    mariadb-install-db --datadir="$data" --auth-root-authentication-method=normal \
-        --skip-test-db --cross-bootstrap > /dev/null
-
     # While it is being set up the server has no port, so that a client on the
     # network cannot take it for ready; nor is it part of a cluster.
-    "$@" --skip-networking --skip-slave-start --wsrep-on=OFF &
-    local server=$! tries=0
-    local client=(mariadb --no-defaults --protocol=socket --socket="$socket" --user=root)
-    until "${client[@]}" -e 'SELECT 1' > /dev/null 2>&1; do
-        kill -0 "$server" 2> /dev/null || die "the server did not start"
+    if [ "$server" = mariadbd ]; then
+        mariadb-install-db --datadir="$data" --auth-root-authentication-method=normal \
+            --skip-test-db --cross-bootstrap > /dev/null
+        "$@" --skip-networking --skip-slave-start --wsrep-on=OFF &
+    else
+        "$@" --initialize-insecure
+        "$@" --skip-networking --skip-replica-start --mysqlx=OFF &
+    fi
+    local process=$! tries=0
+    local admin=("$client" --no-defaults --protocol=socket --socket="$socket" --user=root)
+    until "${admin[@]}" -e 'SELECT 1' > /dev/null 2>&1; do
+        kill -0 "$process" 2> /dev/null || die "the server did not start"
         tries=$((tries + 1)); [ "$tries" -lt 300 ] || die "the server did not get ready in 60 s"
         sleep 0.2
     done
@@ -69,10 +74,10 @@ initialise() {
             echo "CREATE USER root@$(text "$root_host") IDENTIFIED BY $(text "$root_password");"
             echo "GRANT ALL ON *.* TO root@$(text "$root_host") WITH GRANT OPTION;"
         fi
-        # mariadb-install-db gives these no password.
+        # The data directory is made with these, without a password.
         echo "DROP USER IF EXISTS root@'127.0.0.1', root@'::1', root@$(text "${HOSTNAME,,}");"
         echo "ALTER USER root@localhost IDENTIFIED BY $(text "$root_password");"
-    } | "${client[@]}"
+    } | "${admin[@]}"
     export MYSQL_PWD="$root_password"
 
     local script
@@ -84,14 +89,14 @@ initialise() {
             if [ -x "$script" ]; then "$script"; else . "$script"; fi ;;
         *.sql)
             echo "entrypoint: $script"
-            "${client[@]}" ${database:+"$database"} < "$script" ;;
+            "${admin[@]}" ${database:+"$database"} < "$script" ;;
         *.sql.gz)
             echo "entrypoint: $script"
-            gunzip -c "$script" | "${client[@]}" ${database:+"$database"} ;;
+            gunzip -c "$script" | "${admin[@]}" ${database:+"$database"} ;;
         esac
     done
-    kill -TERM "$server"
-    wait "$server"
+    kill -TERM "$process"
+    wait "$process"
     unset MYSQL_PWD
 }
 
