@@ -153,8 +153,8 @@ func (mySQL) create(ctx context.Context, admin *sql.DB, a Account) error {
 
 // drop kills the account's connections first: a transaction left open would
 // block DROP DATABASE by its metadata locks.
-func (mySQL) drop(ctx context.Context, admin *sql.DB, a Account) error {
-	rows, err := admin.QueryContext(ctx, "SELECT id FROM information_schema.processlist WHERE user = ?", a.User)
+func (m mySQL) drop(ctx context.Context, admin *sql.DB, a Account) error {
+	rows, err := admin.QueryContext(ctx, "SELECT id FROM "+m.list()+" WHERE user = ?", a.User)
 	if err != nil {
 		return err
 	}
@@ -198,8 +198,8 @@ var threadID = regexp.MustCompile(`thread id (\d+)`)
 
 // transactions reads InnoDB's monitor: information_schema.innodb_trx shows a picture
 // that is renewed only when nobody, of any test, has looked at it for 0.1 s.
-func (mySQL) transactions(ctx context.Context, admin *sql.DB, a Account) (list []Transaction, err error) {
-	rows, err := admin.QueryContext(ctx, "SELECT id FROM information_schema.processlist WHERE user = ?", a.User)
+func (m mySQL) transactions(ctx context.Context, admin *sql.DB, a Account) (list []Transaction, err error) {
+	rows, err := admin.QueryContext(ctx, "SELECT id FROM "+m.list()+" WHERE user = ?", a.User)
 	if err != nil {
 		return nil, err
 	}
@@ -224,13 +224,21 @@ func (mySQL) transactions(ctx context.Context, admin *sql.DB, a Account) (list [
 	return list, nil
 }
 
-func (mySQL) queries() queries {
+// list is the view of the server's connections. MySQL's old one cannot be read while any
+// connection sends bytes that are not UTF-8.
+func (m mySQL) list() string {
+	if m == MariaDB {
+		return "information_schema.processlist"
+	}
+	return "performance_schema.processlist"
+}
+
+func (m mySQL) queries() queries {
 	return queries{
 		// A connection without a database is the short one that kills a statement.
 		backends: `SELECT COALESCE(SUM(db IS NOT NULL), 0), COALESCE(SUM(db IS NULL), 0)
-			FROM information_schema.processlist WHERE user = ?`,
-		idle: `SELECT id FROM information_schema.processlist
-			WHERE user = ? AND command = 'Sleep'`,
+			FROM ` + m.list() + ` WHERE user = ?`,
+		idle:       "SELECT id FROM " + m.list() + " WHERE user = ? AND command = 'Sleep'",
 		kill:       "KILL %d",
 		lockHolder: `SELECT IS_USED_LOCK(CONCAT(?, '.', ?))`,
 	}

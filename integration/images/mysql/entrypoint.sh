@@ -54,7 +54,7 @@ initialise() {
         "$@" --skip-networking --skip-slave-start --wsrep-on=OFF &
     else
         "$@" --initialize-insecure
-        "$@" --skip-networking --skip-replica-start --mysqlx=OFF &
+        "$@" --skip-networking --skip-replica-start &
     fi
     local process=$! tries=0
     local admin=("$client" --no-defaults --protocol=socket --socket="$socket" --user=root)

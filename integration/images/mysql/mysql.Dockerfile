@@ -14,6 +14,7 @@ RUN set -eux; \
     apt-get clean; \
     rm -rf /var/lib/apt/lists/* /var/lib/mysql; \
     install -d -o mysql -g mysql -m 0755 /var/lib/mysql /run/mysqld; \
+    printf '[mysqld]\nbind-address = *\nskip-name-resolve\nmysqlx = OFF\n' > /etc/mysql/mysql.conf.d/mysqld.cnf; \
     mkdir /docker-entrypoint-initdb.d
 
 COPY entrypoint.sh /usr/local/bin/docker-entrypoint.sh
