@@ -44,11 +44,16 @@ func greeted(head []byte) (version string, rest []byte) {
 // statement's parameters: MySQL since 8.0.22, and whatever does not say that it is
 // older or MariaDB (which puts 5.5.5- before its version for old clients).
 func keepsTypes(head []byte) bool {
-	version, _ := greeted(head)
-	if strings.Contains(version, "MariaDB") {
+	if isMariaDB(head) {
 		return false
 	}
+	version, _ := greeted(head)
 	major, _, _ := strings.Cut(version, ".")
 	number, err := strconv.Atoi(major)
 	return err != nil || number >= 8
+}
+
+func isMariaDB(head []byte) bool {
+	version, _ := greeted(head)
+	return strings.Contains(version, "MariaDB")
 }

@@ -132,28 +132,10 @@ func (k *killer) step(ctx context.Context, v victim, asked *bool) (gone bool, er
 // privilege also sees the connections of others.
 func (k *killer) look(ctx context.Context, v victim) (gone bool, err error) {
 	foreign := k.as.User != v.login.User
-	same, others := "user = SUBSTRING_INDEX(USER(), '@', 1)", "0"
-	if foreign {
-		same = fmt.Sprintf("user = X'%x'", v.login.User)
-		others = "(SELECT COUNT(*) > 0 FROM information_schema.processlist" +
-			" WHERE user NOT IN (SUBSTRING_INDEX(USER(), '@', 1), SUBSTRING_INDEX(CURRENT_USER(), '@', 1)))"
-	}
-	answer, err := ask(ctx, k.link.conn, fmt.Sprintf(
-		"SELECT id = CONNECTION_ID(), host, %s, %s FROM information_schema.processlist WHERE id IN (CONNECTION_ID(), %d)", same, others, v.thread))
-	if err != nil {
-		return false, err
-	}
-	var own string
-	var listed []text // the victim's row
-	for _, row := range answer {
-		k.all = k.all || foreign && row[3].string == "1"
-		if row[0].string == "1" {
-			own = port(row[1].string)
-		} else {
-			listed = row
-		}
-	}
+	own, listed, err := k.list(ctx, v, foreign)
 	switch {
+	case err != nil:
+		return false, err
 	case listed == nil && foreign && !k.all:
 		return false, errUnseen
 	case listed == nil:
@@ -162,6 +144,60 @@ func (k *killer) look(ctx context.Context, v victim) (gone bool, err error) {
 		return false, errElsewhere
 	}
 	return false, nil
+}
+
+// The views of the server's list of connections. MySQL refuses to read the old one while
+// any connection that the user may see sends bytes that are not UTF-8 in its text or its
+// arguments (error 3854). It has the new one since 8.0.22; where the performance schema is
+// off, that is empty. MariaDB has the old one alone.
+const (
+	newView = "performance_schema.processlist"
+	oldView = "information_schema.processlist"
+)
+
+// errUnlisted: the list of a server that works lists at least who asks.
+var errUnlisted = errors.New("the server's list of connections does not show the one that asks for it")
+
+// list returns the port of the killer's own connection as the server sees it, and the
+// row of the victim; nil if there is none.
+func (k *killer) list(ctx context.Context, v victim, foreign bool) (own string, listed []text, err error) {
+	views := []string{newView, oldView}
+	if k.link.wire != nil && isMariaDB(k.link.wire.Head()) {
+		views = views[1:]
+	}
+	for _, view := range views {
+		var rows [][]text
+		listed = nil
+		rows, err = ask(ctx, k.link.conn, k.question(view, v, foreign))
+		if err != nil && errorNumber(err) == 0 {
+			return "", nil, err // the connection is broken
+		}
+		if err == nil {
+			err = errUnlisted
+		}
+		for _, row := range rows {
+			k.all = k.all || foreign && row[3].string == "1"
+			if row[0].string == "1" {
+				own, err = port(row[1].string), nil
+			} else {
+				listed = row
+			}
+		}
+		if err == nil {
+			return own, listed, nil
+		}
+	}
+	return "", nil, err
+}
+
+func (k *killer) question(view string, v victim, foreign bool) string {
+	same, others := "user = SUBSTRING_INDEX(USER(), '@', 1)", "0"
+	if foreign {
+		same = fmt.Sprintf("user = X'%x'", v.login.User)
+		others = "(SELECT COUNT(*) > 0 FROM " + view +
+			" WHERE user NOT IN (SUBSTRING_INDEX(USER(), '@', 1), SUBSTRING_INDEX(CURRENT_USER(), '@', 1)))"
+	}
+	return fmt.Sprintf("SELECT id = CONNECTION_ID(), host, %s, %s FROM %s WHERE id IN (CONNECTION_ID(), %d)", same, others, view, v.thread)
 }
 
 // seesPort reports whether the server sees our ports as they are. own is the port of the
