@@ -403,7 +403,7 @@ func TestALazyTransactionsCommitOutlivesItsFirstStatementsContext(t *testing.T) 
 		}
 		require.NoError(t, tx.Commit())
 	}
-	require.Len(t, s.server.Table("t"), 3)
+	require.Len(t, s.Server.Table("t"), 3)
 }
 
 // TestALazyTransactionsDriverMayWatchItsContext for as long as it lasts, as lib/pq does:
@@ -411,7 +411,7 @@ func TestALazyTransactionsCommitOutlivesItsFirstStatementsContext(t *testing.T) 
 func TestALazyTransactionsDriverMayWatchItsContext(t *testing.T) {
 	s, db, c := openStub(t, dialects.Traits{}, lazily)
 	var given context.Context
-	s.begun = func(ctx context.Context) { given = ctx }
+	s.OnBegin = func(ctx context.Context) { given = ctx }
 	c.Flush() // a connection that tells
 	begin := func(ctx context.Context) *sql.Tx {
 		tx, err := db.BeginTx(ctx, nil)

@@ -151,7 +151,7 @@ func TestATaskThatEndsWhileRawHasItsConnectionLetsOthersLeaveIt(t *testing.T) {
 
 func TestAConnectionThatRawCalledBadIsNotUsedAgainInItsTask(t *testing.T) {
 	s, db, c := openStub(t, dialects.Traits{})
-	s.clean = func() (bool, error) { return true, nil }
+	s.OnClean = func() (bool, error) { return true, nil }
 	ctx, end := WithTask(t.Context())
 	conn, err := db.Conn(ctx)
 	require.NoError(t, err)
@@ -162,7 +162,7 @@ func TestAConnectionThatRawCalledBadIsNotUsedAgainInItsTask(t *testing.T) {
 	_ = conn.Close()
 	atRest(t, c)
 	require.NoError(t, insertTwo(t.Context(), db))
-	require.Equal(t, 2, s.server.State().Opened)
+	require.Equal(t, 2, s.Server.State().Opened)
 }
 
 // TestRawGivesNoConnectionOnWhichACallWasGivenUp: it may still be under way.

@@ -142,3 +142,13 @@ func TestSettingsListTheTable(t *testing.T) {
 	require.Len(t, c.Settings(), len(options))
 	require.Equal(t, map[string]string{"pool_max_conns": "3", "pool_acquire_timeout": "1s"}, changed)
 }
+
+func TestTheBudgetOfStatementsIsSharedByAllConnections(t *testing.T) {
+	for _, c := range []struct{ conns, cache, budget, each int }{
+		{10, 128, 4096, 128}, {10, 128, 100, 9}, {10, 128, 0, 128}, {10, 5, 100, 5}, {10, 128, 10, 0}, {10, 128, 9, 0}, {10, 0, 100, 0},
+	} {
+		config := defaultConfig()
+		config.MaxConns, config.StmtCache, config.StmtBudget = c.conns, c.cache, c.budget
+		require.Equal(t, c.each, config.stmtsPerConn(), c)
+	}
+}

@@ -401,9 +401,9 @@ func TestAPanicOfAValuerLeavesNoStatementBehind(t *testing.T) {
 		require.NoError(t, tx.Rollback())
 	}
 	atRest(t, c)
-	require.Len(t, s.server.Events(fakedb.ConnPrepareCtx), 5)
-	require.Zero(t, s.server.State().Prepared())
-	require.Equal(t, 1, s.server.State().Opened)
+	require.Len(t, s.Server.Events(fakedb.ConnPrepareCtx), 5)
+	require.Zero(t, s.Server.State().Prepared())
+	require.Equal(t, 1, s.Server.State().Opened)
 }
 
 // TestAConnWhoseSessionEndedByAPanicDoesNotGoOnOnAnotherOne: what comes next would be
@@ -450,7 +450,7 @@ func TestAConnOfATaskWhoseOwnTransactionEndedByAPanicDoesNotGoOn(t *testing.T) {
 // TestAConnectionIsReplacedAfterSoManyForgottenStatements: the driver may count them.
 func TestAConnectionIsReplacedAfterSoManyForgottenStatements(t *testing.T) {
 	s, db, c := openStub(t, dialects.Traits{})
-	s.clean = func() (bool, error) { return false, nil }
+	s.OnClean = func() (bool, error) { return false, nil }
 	forget := func() *stmtcache.Cache {
 		stmt, err := db.Prepare("SELECT 1")
 		require.NoError(t, err)
@@ -467,18 +467,18 @@ func TestAConnectionIsReplacedAfterSoManyForgottenStatements(t *testing.T) {
 		kept.Forget()
 	}
 	require.Zero(t, forget().Forgotten())
-	require.Equal(t, 2, s.server.State().Opened)
+	require.Equal(t, 2, s.Server.State().Opened)
 }
 
 // TestAStatementThatCouldNotBeClosedEndsWithItsCheckout where a driver would find it.
 func TestAStatementThatCouldNotBeClosedEndsWithItsCheckout(t *testing.T) {
 	s, db, c := openStub(t, dialects.Traits{PreparedAges: true})
 	cleaned := 0
-	s.clean = func() (bool, error) { cleaned++; return false, nil }
+	s.OnClean = func() (bool, error) { cleaned++; return false, nil }
 	stmt, err := db.Prepare("SELECT 1")
 	require.NoError(t, err)
 	require.NoError(t, stmt.Close())
-	s.server.Inject(fakedb.Fault{Call: fakedb.StmtClose, Err: errors.New("busy")})
+	s.Server.Inject(fakedb.Fault{Call: fakedb.StmtClose, Err: errors.New("busy")})
 	require.NoError(t, query(db.Query("SELECT 1")))
 	atRest(t, c)
 	require.Equal(t, 1, cleaned)
@@ -493,11 +493,11 @@ func TestAPanicWhileAnOldStatementIsClosedCostsNoPlaceInThePool(t *testing.T) {
 	stmt, err := db.Prepare("SELECT 1")
 	require.NoError(t, err)
 	require.NoError(t, stmt.Close())
-	s.server.Inject(fakedb.Fault{Call: fakedb.StmtClose, Panic: "boom"})
+	s.Server.Inject(fakedb.Fault{Call: fakedb.StmtClose, Panic: "boom"})
 	require.PanicsWithValue(t, "boom", func() { _ = query(db.Query("SELECT 1")) })
 	atRest(t, c)
 	require.NoError(t, query(db.Query("SELECT 1")))
-	require.Equal(t, 2, s.server.State().Opened)
+	require.Equal(t, 2, s.Server.State().Opened)
 }
 
 // countless stands in for a driver's statement.

@@ -1,0 +1,184 @@
+// Package stubdialect is a dialect over the fake database that knows what a real one
+// would: the transaction's state, the bytes sent, how to clean. Tests decide what it says.
+//
+// It comes in by the public API: pooldriver.Wrap(stubdialect.Connector(stub)).
+package stubdialect
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"sync"
+	"sync/atomic"
+
+	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/dialects/generic"
+	"github.com/pooldriver/pooldriver/internal/fakedb"
+)
+
+// Name is the dialect's.
+const Name = "stub"
+
+// Stub is the template of a fake database, and the dialect of its connections. A test
+// that wants another answer embeds it and has the method.
+type Stub struct {
+	standard
+	dialects.Template
+	Server *fakedb.Server
+	Has    dialects.Traits
+	Also   dialects.Effect // of every text
+
+	OnPeek  func() dialects.Liveness
+	OnClean func() (bool, error)
+	OnBegin func(context.Context) // told what the driver's BeginTx gets
+	Pings   atomic.Int32
+	Sending bool // every operation counts as sent
+	Blind   bool // nobody counts under sessions dialled from now on
+
+	outer   dialects.Dialect // the stub, or the type that embeds it
+	dialing sync.Mutex
+}
+
+// standard is embedded by this name because Dialect is a method.
+type standard = generic.Dialect
+
+// What Diagnose knows.
+var (
+	ErrLeaving  = errors.New("stub: server is leaving")
+	ErrStale    = errors.New("stub: stale statement")
+	ErrConflict = errors.New("stub: another transaction is in the way")
+	ErrTooMany  = errors.New("stub: too many prepared statements")
+)
+
+// New returns a stub over a fake database of its own. It always knows the status.
+func New(traits dialects.Traits) *Stub {
+	traits.StatusKnown = true
+	server := fakedb.NewServer()
+	template, err := generic.Dialect{}.Wrap(server.Connector(fakedb.Variant{Name: "everything", Features: fakedb.All}))
+	if err != nil {
+		panic(err) // it wraps everything that does not pool
+	}
+	return &Stub{Template: template, Server: server, Has: traits}
+}
+
+func (*Stub) Name() string                          { return Name }
+func (s *Stub) Effect(query string) dialects.Effect { return s.standard.Effect(query) | s.Also }
+func (s *Stub) Traits() dialects.Traits             { return s.Has }
+
+func (s *Stub) Diagnose(err error) dialects.Diagnosis {
+	switch {
+	case errors.Is(err, ErrLeaving):
+		return dialects.ServerLeaving
+	case errors.Is(err, ErrStale):
+		return dialects.StaleStatement
+	case errors.Is(err, ErrConflict):
+		return dialects.Conflict
+	case errors.Is(err, ErrTooMany):
+		return dialects.TooManyPrepared
+	}
+	return 0
+}
+
+func (s *Stub) Dial(ctx context.Context, cred *dialects.Credential) (dialects.Session, error) {
+	s.dialing.Lock() // the last session opened is this one
+	defer s.dialing.Unlock()
+	inner, err := s.Template.Dial(ctx, cred)
+	if err != nil {
+		return nil, err
+	}
+	return &Session{Session: inner, ID: s.Server.State().Opened, stub: s, blind: s.Blind}, nil
+}
+
+// Session is a session of the fake database whose state is known.
+type Session struct {
+	dialects.Session
+	ID    int
+	stub  *Stub
+	sent  uint64
+	blind bool
+}
+
+func (s *Session) Conn() driver.Conn {
+	conn := s.Session.Conn()
+	if s.stub.OnBegin == nil {
+		return conn
+	}
+	return &tellingConn{conn.(FullConn), s.stub.OnBegin}
+}
+
+var _ dialects.LastTxStatus = (*Session)(nil)
+
+// FullConn is what the connections of a Session have.
+type FullConn interface {
+	driver.Conn
+	driver.ConnBeginTx
+	driver.ExecerContext
+	driver.QueryerContext
+}
+
+type tellingConn struct {
+	FullConn
+	begun func(context.Context)
+}
+
+func (c *tellingConn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
+	c.begun(ctx)
+	return c.FullConn.BeginTx(ctx, opts)
+}
+
+func (s *Session) TxStatus() dialects.TxStatus {
+	for _, session := range s.stub.Server.State().Sessions {
+		if session.ID != s.ID {
+			continue
+		}
+		if session.InTx {
+			return dialects.TxOpen
+		}
+		return dialects.TxNone
+	}
+	return dialects.TxLost
+}
+
+// LastTxStatus goes by the statements that the session has executed.
+func (s *Session) LastTxStatus() dialects.TxStatus {
+	last := dialects.TxNone
+	for _, e := range s.stub.Server.Events(fakedb.ConnExecCtx) {
+		switch {
+		case e.Session != s.ID:
+		case e.Text == "BEGIN":
+			last = dialects.TxOpen
+		case e.Text == "COMMIT", e.Text == "ROLLBACK":
+			last = dialects.TxNone
+		}
+	}
+	return last
+}
+
+func (s *Session) Sent() (uint64, bool) {
+	if s.blind {
+		return 0, false
+	}
+	if s.stub.Sending {
+		s.sent++
+	}
+	return s.sent, true
+}
+
+func (s *Session) Peek() dialects.Liveness {
+	if s.stub.OnPeek == nil {
+		return dialects.Alive
+	}
+	return s.stub.OnPeek()
+}
+
+func (s *Session) Ping(ctx context.Context) error {
+	s.stub.Pings.Add(1)
+	return s.Session.Ping(ctx)
+}
+
+func (s *Session) Clean(ctx context.Context, e dialects.Effect) (bool, error) {
+	if s.stub.OnClean == nil {
+		return s.Session.Clean(ctx, e)
+	}
+	return s.stub.OnClean()
+}

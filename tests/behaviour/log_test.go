@@ -1,0 +1,64 @@
+package behaviour
+
+import (
+	"context"
+	"database/sql"
+	"log/slog"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/pooldriver/pooldriver"
+	"github.com/pooldriver/pooldriver/internal/fakedb"
+)
+
+// TestALogMayUseTheOnlyConnection: what is said of a connection is said when it is on
+// its way back.
+func TestALogMayUseTheOnlyConnection(t *testing.T) {
+	for message, use := range map[string]func(context.Context, *testing.T, *fakedb.Server, *sql.DB){
+		"a transaction was open when its connection came back": func(_ context.Context, t *testing.T, _ *fakedb.Server, db *sql.DB) {
+			mustExec(t, t.Context(), db, "BEGIN")
+		},
+		"a task ended with a transaction open": func(ctx context.Context, t *testing.T, _ *fakedb.Server, db *sql.DB) {
+			task, end := pooldriver.WithTask(ctx)
+			tx, err := db.BeginTx(context.WithoutCancel(task), nil)
+			require.NoError(t, err)
+			end()
+			_ = tx.Rollback()
+		},
+		"asked whether a connection is valid": func(_ context.Context, t *testing.T, server *fakedb.Server, db *sql.DB) {
+			server.Inject(fakedb.Fault{Call: fakedb.ConnValid, Panic: "boom"})
+			require.NoError(t, db.Ping())
+		},
+		"while a function of Raw has its connection": func(ctx context.Context, t *testing.T, _ *fakedb.Server, db *sql.DB) {
+			task, end := pooldriver.WithTask(ctx)
+			conn, err := db.Conn(context.WithoutCancel(task))
+			require.NoError(t, err)
+			done := inRaw(context.WithoutCancel(task), conn, nothing)
+			ended := make(chan struct{})
+			go func() { defer close(ended); end() }()
+			<-task.Done()
+			time.Sleep(10 * time.Millisecond)
+			require.NoError(t, done())
+			require.NoError(t, conn.Close())
+			<-ended
+		},
+	} {
+		t.Run(message, func(t *testing.T) {
+			log := &detailed{}
+			server, db, c := openTasks(t, 1, func(c *pooldriver.Config) { c.Logger = slog.New(log) })
+			var failed atomic.Pointer[error]
+			log.during = func() {
+				if err := db.Ping(); err != nil {
+					failed.Store(&err)
+				}
+			}
+			soon(t, message, func() { use(t.Context(), t, server, db) })
+			require.Eventually(t, func() bool { return log.count(message) == 1 }, 10*time.Second, time.Millisecond)
+			require.Nil(t, failed.Load())
+			atRest(t, c)
+		})
+	}
+}

@@ -1,0 +1,126 @@
+package behaviour
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/pooldriver/pooldriver"
+	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/internal/fakedb"
+)
+
+// TestATaskThatHoldsTheConnectionClosesAStatementWhoeverWaits: database/sql
+// closes a statement under the lock of the virtual connection on which it was
+// prepared, and that one may be used by somebody who waits for this very task.
+func TestATaskThatHoldsTheConnectionClosesAStatementWhoeverWaits(t *testing.T) {
+	for name, hold := range map[string]func(t *testing.T, ctx context.Context, db *sql.DB) (done func() error){
+		"in a transaction": func(t *testing.T, ctx context.Context, db *sql.DB) func() error {
+			tx, err := db.BeginTx(ctx, nil)
+			require.NoError(t, err)
+			return tx.Commit
+		},
+		"with a connection": func(t *testing.T, ctx context.Context, db *sql.DB) func() error {
+			conn, err := db.Conn(ctx)
+			require.NoError(t, err)
+			require.NoError(t, conn.PingContext(ctx))
+			return conn.Close
+		},
+		"with session state": func(t *testing.T, ctx context.Context, db *sql.DB) func() error {
+			mustExec(t, ctx, db, "SET a = 1")
+			return func() error { return nil }
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server, db, c := openTasks(t, 1)
+			ctx, end := pooldriver.WithTask(t.Context())
+			done := hold(t, ctx, db)
+			stmt, err := db.PrepareContext(ctx, "INSERT INTO t VALUES (?)")
+			require.NoError(t, err)
+			for i := range 3 {
+				_, err = stmt.ExecContext(ctx, i)
+				require.NoError(t, err)
+			}
+			others := make(chan error, 3)
+			for range cap(others) {
+				go func() {
+					_, err := db.ExecContext(t.Context(), "INSERT INTO t VALUES (9)")
+					others <- err
+				}()
+			}
+			require.Eventually(t, func() bool { return c.Stats().Pool.Waiting == cap(others) }, 5*time.Second, time.Millisecond)
+
+			closed := make(chan error, 1)
+			go func() { closed <- stmt.Close() }()
+			select {
+			case err := <-closed:
+				require.NoError(t, err)
+			case <-time.After(5 * time.Second):
+				t.Error("Stmt.Close waits for somebody who waits for its task")
+			}
+			require.NoError(t, done())
+			end()
+			for range cap(others) {
+				require.NoError(t, <-others)
+			}
+			require.Len(t, server.Table("t"), 6)
+		})
+	}
+}
+
+// TestADeadConnectionLeavesItsTask although a *sql.Conn still has it: it is of
+// no use to anybody, and the task's next statement needs a place.
+func TestADeadConnectionLeavesItsTask(t *testing.T) {
+	server, db, c := openTasks(t, 1)
+	ctx, end := pooldriver.WithTask(t.Context())
+	defer end()
+	conn, err := db.Conn(ctx)
+	require.NoError(t, err)
+	_, err = conn.ExecContext(ctx, "INSERT INTO t VALUES (1)")
+	require.NoError(t, err)
+	died := errors.New("the connection died")
+	server.Inject(fakedb.Fault{Call: fakedb.ConnExecCtx, Kill: true, Err: died})
+	_, err = conn.ExecContext(ctx, "INSERT INTO t VALUES (2)")
+	require.ErrorIs(t, err, died)
+	require.Eventually(t, func() bool { return lent(c) == 0 }, 5*time.Second, time.Millisecond)
+
+	begun := time.Now()
+	mustExec(t, ctx, db, "INSERT INTO t VALUES (3)")
+	require.Less(t, time.Since(begun), time.Second)
+	_, err = conn.ExecContext(ctx, "INSERT INTO t VALUES (4)")
+	require.ErrorIs(t, err, driver.ErrBadConn, "it does not go on in another session")
+	require.ErrorIs(t, conn.Close(), sql.ErrConnDone)
+	mustExec(t, ctx, db, "INSERT INTO t VALUES (5)")
+	require.Equal(t, [][]any{{int64(1)}, {int64(3)}, {int64(5)}}, server.Table("t"))
+	require.Zero(t, lent(c))
+}
+
+func TestADialectSaysHowSavepointsBeginAndEnd(t *testing.T) {
+	texts := dialects.Savepoints{Begin: "savepoint", RollBack: "rollback  to savepoint"} // and no release
+	s, db, _ := openStub(t, dialects.Traits{Savepoints: texts})
+	ctx, end := pooldriver.WithTask(t.Context())
+	defer end()
+	tx, err := db.BeginTx(ctx, nil)
+	require.NoError(t, err)
+	for _, finish := range []func(*sql.Tx) error{(*sql.Tx).Commit, (*sql.Tx).Rollback} {
+		inner, err := db.BeginTx(ctx, nil)
+		require.NoError(t, err)
+		mustExec(t, ctx, inner, "INSERT INTO t VALUES (1)")
+		require.NoError(t, finish(inner))
+	}
+	require.NoError(t, tx.Commit())
+	require.Len(t, s.Server.Table("t"), 1)
+	var sent []string
+	for _, e := range s.Server.Events(fakedb.ConnExecCtx) {
+		if !strings.HasPrefix(e.Text, "INSERT") && !strings.HasPrefix(e.Text, "CREATE") {
+			sent = append(sent, e.Text)
+		}
+	}
+	require.Equal(t, []string{"savepoint pooldriver_1", "savepoint pooldriver_1", "rollback  to savepoint pooldriver_1"}, sent)
+}
