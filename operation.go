@@ -403,6 +403,7 @@ func (c *checkout) outcomeOf(op *operation, err error, executes bool) outcome {
 		claims:   executes && ctxerr.SaysSafe(err),
 		executes: executes,
 		unsent:   unsent,
+		wasIdle:  op.said&dialects.WasIdle != 0,
 		trusted:  !counted && !r.Traits().BadConnUnsure,
 		first:    !c.touched && r.use.users == 1 && r.use.pin == pinNone,
 		retried:  op.retried,

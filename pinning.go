@@ -69,6 +69,7 @@ type outcome struct {
 	lost     bool // the connection is closed
 	executes bool // the operation may change data: it is no prepare, begin or ping
 	unsent   bool // by our own count, no byte was given to the network
+	wasIdle  bool // the server says that it was waiting for a statement when it ended the connection
 	trusted  bool // there is no count, and this driver returns ErrBadConn only if nothing was sent
 	first    bool // nothing else has happened in this checkout
 	retried  bool // this was the second try
@@ -89,7 +90,7 @@ type verdict struct {
 // database/sql, which tries again as it does without us. An error that only says of itself
 // that it is safe to repeat is not believed.
 func judge(o outcome) verdict {
-	safe := o.unsent || !o.executes
+	safe := o.unsent || o.wasIdle || !o.executes
 	doubtful := o.claims
 	if o.badConn {
 		doubtful = !o.trusted

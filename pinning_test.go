@@ -57,6 +57,8 @@ func TestJudgeRetriesOnlyWhatTheServerCannotHaveExecuted(t *testing.T) {
 		{"ErrBadConn of a driver whose word is all there is", outcome{badConn: true, executes: true, trusted: true, first: true}, verdict{}},
 		{"lost before anything was sent, another error", outcome{lost: true, executes: true, unsent: true, first: true}, verdict{retry: true}},
 		{"lost after the statement was sent, another error", outcome{lost: true, executes: true, first: true}, verdict{}},
+		{"the server had ended the idle connection before", outcome{lost: true, executes: true, wasIdle: true, first: true}, verdict{retry: true}},
+		{"the same, in a session that has something to lose", outcome{lost: true, executes: true, wasIdle: true}, verdict{}},
 		{"a prepare may be sent twice", outcome{badConn: true, first: true}, verdict{retry: true}},
 		{"a begin on a lost connection may be sent twice", outcome{lost: true, first: true}, verdict{retry: true}},
 		{"not the first of its checkout", outcome{badConn: true, executes: true, unsent: true}, verdict{}},

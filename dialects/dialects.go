@@ -419,7 +419,7 @@ type LazyBeginner interface {
 }
 
 // Diagnosis says what an error of the driver means. It is a set of bits.
-type Diagnosis uint8
+type Diagnosis uint16
 
 const (
 	// AuthFailed: user or password were refused. A newer credential may do.
@@ -428,9 +428,9 @@ const (
 	// administrator). The other connections of the pool are suspect.
 	ServerLeaving
 	// StaleStatement: the prepared statement no longer fits its tables or is
-	// gone; nothing was executed, and preparing it again helps. It is never
-	// said of an error that may come from inside a procedure or a function:
-	// what ran there before the error may be committed.
+	// gone; nothing was executed, and preparing it again helps. It is not said of an
+	// error that may come from inside a procedure or a function, whose changes before
+	// the error may be committed, unless every text that can run one is Suspect.
 	StaleStatement
 	// TxEnded: the server has rolled back the whole transaction in which the error
 	// happened, and would run later statements outside of one. Session.TxStatus does
@@ -449,4 +449,7 @@ const (
 	// database that is busy). The same transaction may succeed if it is rolled back and run
 	// once more. A COMMIT that fails with it has committed nothing.
 	Conflict
+	// WasIdle: the server has ended the connection because it was idle for too long. So it
+	// was waiting for a statement, and has executed none of what was sent meanwhile.
+	WasIdle
 )

@@ -54,6 +54,9 @@ func eachDriver(t *testing.T, test func(t *testing.T, s stage)) {
 // after the transaction has read it.
 func TestATransactionIsRepeatedWhoseRowHasChanged(t *testing.T) {
 	eachDriver(t, func(t *testing.T, s stage) {
+		if s.name == "mysql" && testbed.MySQL == testbed.OracleMySQL {
+			t.Skip("MySQL takes the row as it is now: only MariaDB says that it has changed (error 1020)")
+		}
 		db := s.open(t, 4)
 		db.mustExec(t.Context(), t, insertInto(1))
 		var met []any

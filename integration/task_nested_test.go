@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pooldriver/pooldriver"
+	"github.com/pooldriver/pooldriver/integration/testbed"
 	"github.com/pooldriver/pooldriver/internal/randomtest"
 )
 
@@ -196,6 +197,11 @@ func TestTasksNestEverythingOnOneConnection(t *testing.T) {
 func TestTasksOfAllKindsShareFewConnections(t *testing.T) {
 	t.Parallel()
 	onEachServer(t, func(t *testing.T, d database) {
+		if d.kind == "mysql" && testbed.MySQL == testbed.OracleMySQL {
+			// At REPEATABLE READ rolled back INSERTs of several tasks leave locks between the
+			// rows, and MySQL ends one of the tasks as a deadlock.
+			d.parameters = append(d.parameters, "transaction_isolation=%27READ-COMMITTED%27")
+		}
 		for _, max := range []int{2, 10} {
 			t.Run(fmt.Sprintf("max=%d", max), func(t *testing.T) {
 				d.setUp(t)

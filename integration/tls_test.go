@@ -64,6 +64,9 @@ func TestOptionsForTLSReachEveryConnection(t *testing.T) {
 			}
 
 			t.Run("expired certificate", func(t *testing.T) {
+				if engine == testbed.OracleMySQL {
+					t.Skip("MySQL refuses to load an expired certificate")
+				}
 				server.UseCertificate(t, testbed.Expired)
 				_ = requireRefusal(t, account, "certificate has expired or is not yet valid")
 			})

@@ -40,6 +40,9 @@ const (
 	OfflineMode              = 3032
 	AccountLocked            = 3118
 	SessionWasKilled         = 3169 // MySQL
+	TooManyFailedLogins      = 3955 // MySQL
+	IdleTimeout              = 4031 // MySQL
+	AccountIsLocked          = 4151 // MariaDB
 )
 
 // IsFull reports whether the server has no place for another connection.
@@ -50,13 +53,13 @@ func IsFull(number int) bool {
 // Diagnose says what an error of the server means, by its number and its message.
 func Diagnose(number int, message string) dialects.Diagnosis {
 	switch number {
-	case AccessDenied, AccessDeniedNoPassword, MustChangePassword, AccountLocked:
+	case AccessDenied, AccessDeniedNoPassword, MustChangePassword, AccountLocked, TooManyFailedLogins, AccountIsLocked:
 		return dialects.AuthFailed
 	case ServerShutdown, NormalShutdown, ShutdownComplete, ForcingClose, AbortingConnection,
 		NewAbortingConnection, ConnectionKilled, SessionWasKilled, OfflineMode:
-		// 4031 is not among them: the server ends a connection that was idle for too
-		// long. That says nothing about the other connections.
 		return dialects.ServerLeaving
+	case IdleTimeout:
+		return dialects.WasIdle
 	case LockDeadlock, CheckRead:
 		// The driver's state of the transaction does not change by an error. CheckRead: the
 		// row has changed since it was read (MariaDB with innodb_snapshot_isolation, the
@@ -89,13 +92,10 @@ func Diagnose(number int, message string) dialects.Diagnosis {
 		}
 	case UnknownStatement:
 		// EXECUTE has the same number, also inside a procedure, which may have committed
-		// something before. The message ends with the command. In another language it may
-		// end differently: then the program gets the error. It also gets 1615, which a
-		// procedure's EXECUTE can raise as well: the server has prepared the statement
-		// again three times by then.
-		if strings.HasSuffix(message, "given to mysqld_stmt_execute") {
-			return dialects.StaleStatement
-		}
+		// something before. Such texts are Suspect, and are never executed again. Functions
+		// and triggers cannot EXECUTE. 1615 is not diagnosed: the server has prepared the
+		// statement again three times by then.
+		return dialects.StaleStatement
 	}
 	return 0
 }
