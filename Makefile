@@ -72,11 +72,11 @@ $(GO) -C integration test $(TAGS) -race -timeout $(1) -parallel 2 -run '$(CROWDS
 $(MATTN) -timeout $(1) ./mattn
 endef
 
-# On MySQL. $(1) is the timeout, $(2) which tests.
+# On MySQL. $(1) is the timeout, $(2) which tests. ODBC is tested with MariaDB alone.
 define MYSQL
 @if [ -n "$(MYSQL_IMAGE)" ]; then \
 	echo "POOLDRIVER_MYSQL_SERVER=mysql $(GO) -C integration test"; \
-	POOLDRIVER_MYSQL_SERVER=mysql $(GO) -C integration test $(TAGS) -race -timeout $(1) -run '$(2)' -skip 'Postgres|/postgres' .; \
+	POOLDRIVER_MYSQL_SERVER=mysql $(GO) -C integration test $(TAGS) -race -timeout $(1) -run '$(2)' -skip 'Postgres|ODBC|/postgres' .; \
 else \
 	echo "NOT RUN: the tests on MySQL, which could not be had here. POOLDRIVER_MYSQL_IMAGE can name an image, such as mysql:8.4." >&2; \
 fi

@@ -20,11 +20,13 @@ import (
 
 // home is the state that a connection has at connect, as far as
 // COM_RESET_CONNECTION does not bring it back: MySQL resets the character sets
-// to the server's global ones instead of those of the handshake, both servers
-// forget SET NAMES and the variables of the DSN, and keep database and roles.
+// to the server's global ones instead of those of the handshake, both servers do so
+// with the database's character set, forget SET NAMES and the variables of the DSN, and
+// keep database and roles. Every connection has its own: the server's settings and the
+// user's roles may have changed since the last one.
 type home struct {
-	user     string
 	database string
+	charset  bool   // the database's character set or collation is not the server's
 	setup    string // SET with character sets and variables
 	role     string // SET ROLE
 	unusable error  // not nil: it cannot be brought back
@@ -34,7 +36,7 @@ type home struct {
 	proxied bool
 }
 
-const askHome = "SELECT @@character_set_client, @@collation_connection, @@character_set_results, @@init_connect, CURRENT_ROLE(), CONNECTION_ID()"
+const askHome = "SELECT @@character_set_client, @@collation_connection, @@character_set_results, @@init_connect, CURRENT_ROLE(), CONNECTION_ID(), @@collation_database = @@global.collation_server"
 
 var (
 	errSealed      = errors.New("the connection is encrypted or compressed by the driver")
@@ -44,7 +46,7 @@ var (
 // findHome asks a connection that was just opened. That the server refuses to
 // answer is no error: its connections then are replaced rather than cleaned.
 func findHome(ctx context.Context, conn driver.Conn, c *mysql.Config, thread uint64) (*home, error) {
-	h := &home{user: c.User, database: c.DBName}
+	h := &home{database: c.DBName}
 	answer, err := ask(ctx, conn, askHome)
 	switch {
 	case errorNumber(err) != 0:
@@ -52,7 +54,7 @@ func findHome(ctx context.Context, conn driver.Conn, c *mysql.Config, thread uin
 		return h, nil
 	case err != nil:
 		return nil, err
-	case len(answer) != 1 || len(answer[0]) != 6:
+	case len(answer) != 1 || len(answer[0]) != 7:
 		h.unusable = errors.New("the server's answer is incomplete")
 		return h, nil
 	}
@@ -65,6 +67,7 @@ func findHome(ctx context.Context, conn driver.Conn, c *mysql.Config, thread uin
 	}
 	h.setup = setupStatement(row[0], row[1], row[2], c.Params)
 	h.role = roleStatement(row[4])
+	h.charset = row[6].string != "1"
 	return h, nil
 }
 
@@ -107,12 +110,9 @@ func roleStatement(role text) string {
 
 func identifier(name string) string { return "`" + strings.ReplaceAll(name, "`", "``") + "`" }
 
-// Statements that may have changed the role, and those that may have changed
-// the database. A procedure gives back the database it found, not the role.
-const (
-	movesRole     = dialects.Suspect | dialects.ForgetPrepared | dialects.NamedPrepared
-	movesDatabase = dialects.ForgetPrepared | dialects.NamedPrepared
-)
+// moves are the statements that may have changed the role or the database. A procedure
+// gives back the database it found, unless it prepares and executes USE.
+const moves = dialects.Suspect | dialects.ForgetPrepared | dialects.NamedPrepared
 
 // Clean resets the connection and sets again what the driver had set. The
 // server forgets every prepared statement. The driver's objects for them may
@@ -124,11 +124,13 @@ func (s *session) Clean(ctx context.Context, effect dialects.Effect) (kept bool,
 		return false, dialects.ErrCannotClean
 	case h.unusable != nil:
 		return false, fmt.Errorf("%w: %w", dialects.ErrCannotClean, h.unusable)
-	case effect&movesDatabase != 0 && h.database == "":
-		// There is no way back from USE to no database.
-		return false, dialects.ErrCannotClean
 	case !s.healthy():
 		return false, driver.ErrBadConn
+	}
+	if effect&moves != 0 && h.database == "" {
+		if err := s.inNoDatabase(ctx); err != nil {
+			return false, err
+		}
 	}
 	if err := s.reset(ctx); err != nil {
 		return false, err
@@ -139,17 +141,27 @@ func (s *session) Clean(ctx context.Context, effect dialects.Effect) (kept bool,
 	if err := execute(ctx, s.conn, h.setup); err != nil {
 		return false, err
 	}
-	if effect&movesRole != 0 {
+	if effect&moves != 0 {
 		if err := execute(ctx, s.conn, h.role); err != nil {
 			return false, err
 		}
 	}
-	if effect&movesDatabase != 0 {
+	if h.database != "" && (effect&moves != 0 || h.charset) {
 		if err := execute(ctx, s.conn, "USE "+identifier(h.database)); err != nil {
 			return false, err
 		}
 	}
 	return false, nil
+}
+
+// inNoDatabase returns ErrCannotClean if the session is in a database: there is no way
+// back from USE to none.
+func (s *session) inNoDatabase(ctx context.Context) error {
+	answer, err := ask(ctx, s.conn, "SELECT DATABASE()")
+	if err == nil && (len(answer) != 1 || answer[0][0].valid) {
+		err = dialects.ErrCannotClean
+	}
+	return err
 }
 
 // resetPacket is COM_RESET_CONNECTION: a length of one, sequence number zero,

@@ -2,9 +2,6 @@ package mysql
 
 import (
 	"context"
-	"database/sql/driver"
-	"fmt"
-	"sync/atomic"
 
 	"github.com/go-sql-driver/mysql"
 
@@ -22,7 +19,6 @@ type server struct {
 	plain      bool          // neither TLS nor compression between us and a wire
 	resettable bool          // plain, and there is a wire
 
-	home   atomic.Pointer[home]
 	killer *killer
 }
 
@@ -60,25 +56,4 @@ func (t *template) dialKiller(ctx context.Context, s *server, address string, as
 	c := s.killConfig.Clone()
 	c.User, c.Passwd = as.User, as.Password
 	return dial(ctx, c, way{address: address, network: t.network}, t.Target())
-}
-
-// homeOf returns the state that connections to the server have at connect. It
-// costs a round trip on the first connection of each user; the others have the
-// same.
-func (s *server) homeOf(ctx context.Context, conn driver.Conn, c *mysql.Config, thread uint64) (*home, error) {
-	if h := s.home.Load(); h != nil && h.user == c.User {
-		return h, nil
-	}
-	h, err := findHome(ctx, conn, c, thread)
-	if err != nil {
-		return nil, fmt.Errorf("reading the state at connect: %w", err)
-	}
-	if errorNumber(h.unusable) != 0 {
-		return h, nil // the next connection may be told
-	}
-	if !s.resettable {
-		h.unusable = errSealed
-	}
-	s.home.Store(h)
-	return h, nil
 }

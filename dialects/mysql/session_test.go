@@ -83,16 +83,25 @@ func TestThreadIDIsReadFromTheGreeting(t *testing.T) {
 	require.Zero(t, threadID(packet(0, errorPacket(1040))))
 }
 
-func TestTheStateAtConnectIsAskedOncePerUser(t *testing.T) {
+func TestEachConnectionIsAskedForItsStateAtConnect(t *testing.T) {
 	p := newPeer(t)
 	tmpl := p.template(t, "")
-	p.dial(t, tmpl)
-	p.dial(t, tmpl)
-	require.Equal(t, []string{"login app/app", askHome, "login app/app"}, p.said())
-	s, err := tmpl.Dial(t.Context(), &dialects.Credential{User: "other", Password: "x"})
-	require.NoError(t, err)
-	require.NoError(t, s.Close(t.Context()))
-	require.Equal(t, []string{"login other/app", askHome, "quit"}, p.said())
+	role := "`first`@`%`"
+	p.answers(func(s *peerSession, q string) reply {
+		if q == askHome {
+			return homeRow(s.id, "utf8mb4", "utf8mb4_general_ci", "utf8mb4", "", role)
+		}
+		return reply{}
+	})
+	older := p.dial(t, tmpl)
+	role = "`second`@`%`"
+	newer := p.dial(t, tmpl)
+	require.Equal(t, []string{"login app/app", askHome, "login app/app", askHome}, p.said())
+	for s, want := range map[*session]string{older: "SET ROLE `first`@`%`", newer: "SET ROLE `second`@`%`"} {
+		_, err := s.Clean(t.Context(), dialects.Suspect)
+		require.NoError(t, err)
+		require.Contains(t, p.said(), want)
+	}
 }
 
 func TestCleanResetsAndSetsAgainWhatTheDriverSets(t *testing.T) {
@@ -106,12 +115,12 @@ func TestCleanResetsAndSetsAgainWhatTheDriverSets(t *testing.T) {
 		{name: "plain", effect: dialects.Stateful, want: []string{"reset", charsets}},
 		{name: "variables in order", params: "time_zone=%27UTC%27&autocommit=1&sql_mode=ANSI", effect: dialects.Stateful,
 			want: []string{"reset", charsets + ", autocommit = 1, sql_mode = ANSI, time_zone = 'UTC'"}},
-		{name: "a procedure may change the role", effect: dialects.Suspect, want: []string{"reset", charsets, "SET ROLE NONE"}},
+		{name: "a procedure may change the role", effect: dialects.Suspect, want: []string{"reset", charsets, "SET ROLE NONE", "USE `app`"}},
 		{name: "USE", effect: dialects.Stateful | dialects.ForgetPrepared, want: []string{"reset", charsets, "SET ROLE NONE", "USE `app`"}},
 		{name: "role of MariaDB, no results' charset", effect: dialects.NamedPrepared, home: []any{"latin1", "latin1_bin", nil, "", "ro`le"},
 			want: []string{"reset", "SET NAMES 'latin1' COLLATE 'latin1_bin', character_set_results = NULL", "SET ROLE `ro``le`", "USE `app`"}},
 		{name: "roles of MySQL", effect: dialects.Suspect, home: []any{"utf8mb4", "utf8mb4_general_ci", "utf8mb4", "", "`a`@`%`,`b`@`%`"},
-			want: []string{"reset", charsets, "SET ROLE `a`@`%`,`b`@`%`"}},
+			want: []string{"reset", charsets, "SET ROLE `a`@`%`,`b`@`%`", "USE `app`"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p := newPeer(t)
@@ -192,9 +201,21 @@ func TestThereIsNoWayBackFromUSEToNoDatabase(t *testing.T) {
 	_, err = s.Clean(t.Context(), dialects.Stateful)
 	require.NoError(t, err)
 	p.said()
-	_, err = s.Clean(t.Context(), dialects.Stateful|dialects.ForgetPrepared)
-	require.ErrorIs(t, err, dialects.ErrCannotClean)
-	require.Empty(t, p.said())
+	var database any = "other"
+	p.answers(func(_ *peerSession, q string) reply {
+		if q == "SELECT DATABASE()" {
+			return reply{rows: [][]any{{database}}}
+		}
+		return reply{}
+	})
+	for _, effect := range []dialects.Effect{dialects.Stateful | dialects.ForgetPrepared, dialects.Suspect} {
+		_, err = s.Clean(t.Context(), effect)
+		require.ErrorIs(t, err, dialects.ErrCannotClean)
+		require.Equal(t, []string{"SELECT DATABASE()"}, p.said())
+	}
+	database = nil
+	_, err = s.Clean(t.Context(), dialects.Suspect)
+	require.NoError(t, err, "it is in none")
 }
 
 func TestCleanFailsOnAnAnswerOutOfOrder(t *testing.T) {
@@ -238,8 +259,8 @@ func TestCleanOfABusyOrClosedConnectionSendsNothing(t *testing.T) {
 	_, err := closed.Clean(t.Context(), dialects.Stateful)
 	require.ErrorIs(t, err, driver.ErrBadConn)
 
-	p.answers(func(*peerSession, string) reply { return reply{rows: [][]any{{"1"}, {"2"}}} })
 	busy := p.dial(t, tmpl)
+	p.answers(func(*peerSession, string) reply { return reply{rows: [][]any{{"1"}, {"2"}}} })
 	rows, err := busy.conn.(driver.QueryerContext).QueryContext(t.Context(), "SELECT 1", nil)
 	require.NoError(t, err)
 	require.NoError(t, rows.Next(make([]driver.Value, 1)))

@@ -232,7 +232,14 @@ func (t *template) connectTo(ctx context.Context, srv *server, address string, p
 	case l.wire == nil || s.thread == 0:
 		s.thread, err = askThread(ctx, l.conn)
 	default:
-		if s.home, err = srv.homeOf(ctx, l.conn, c, s.thread); err == nil && s.home.proxied {
+		if s.home, err = findHome(ctx, l.conn, c, s.thread); err != nil {
+			err = fmt.Errorf("reading the state at connect: %w", err)
+			break
+		}
+		if !srv.resettable {
+			s.home.unusable = errSealed
+		}
+		if s.home.proxied {
 			s.thread = 0
 		}
 	}
