@@ -7,6 +7,7 @@
 #                 Galera for one of them, LONG=1 for every round
 # make test-long  every seed and round of the random tests
 # make bench      the comparison with other pools
+# make bench-quick  what a change costs, in three minutes; BASE=COMMIT: beside that commit
 #
 # What needs unixODBC (dialects/odbc) is checked and tested where its headers are, what
 # needs a browser and tmux, or a Prometheus, where they are.
@@ -83,7 +84,7 @@ fi
 endef
 
 .PHONY: test test-next test-unit test-integration test-failover test-mysql test-long check fmt format-check vet \
-	staticcheck lint vulnerabilities images bench clean-images
+	staticcheck lint vulnerabilities images bench bench-quick clean-images
 
 # MySQL last: where it cannot be had, the last line says so.
 test: test-unit test-integration test-next test-failover test-mysql
@@ -105,6 +106,7 @@ test-unit:
 	$(GO) test -timeout $(TEST_TIMEOUT) ./pool
 	$(if $(ODBC),$(GO) test ./dialects/odbc,@echo "NOT RUN: the tests over ODBC. They need unixodbc-dev, odbcinst, libsqliteodbc, odbc-postgresql and odbc-mariadb." >&2)
 	$(GO) -C integration test -race -timeout $(TEST_TIMEOUT) ./byteproxy
+	$(GO) -C bench test -timeout $(TEST_TIMEOUT) .
 	@set -e; for module in $(SATELLITES); do echo "$(GO) -C $$module test"; $(GO) -C $$module test -timeout $(TEST_TIMEOUT) $$($(GO) -C $$module list ./... | grep -v /promtest); done
 	$(if $(PROMETHEUS),$(GO) -C prompooldriver test -timeout $(TEST_TIMEOUT) ./promtest,@echo "NOT RUN: the tests with a Prometheus. They need Debian's package prometheus." >&2)
 
@@ -138,6 +140,11 @@ images:
 # to see that it works; "-list", "-only TEXT" for a part.
 bench: images
 	$(GO) -C bench run . -docs ../docs $(BENCH_FLAGS)
+
+# The table for a pull request. BASE is built in a work tree of its own, with today's
+# bench, and takes turns with this tree.
+bench-quick: images
+	$(GO) -C bench run . -change $(if $(BASE),-base $(BASE)) $(BENCH_FLAGS)
 
 check: format-check vet staticcheck lint vulnerabilities
 

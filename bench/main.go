@@ -4,6 +4,7 @@
 //
 //	go -C bench run . -docs ../docs       # what "make bench" does
 //	go -C bench run . -quick -only SQLite # a look at one database
+//	go -C bench run . -change -base HEAD~ # what "make bench-quick BASE=HEAD~" does
 //
 // PostgreSQL and MariaDB run in containers, from the images that "make images"
 // provides, and end with the program.
@@ -11,6 +12,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -35,13 +37,23 @@ func main() {
 	docs := flag.String("docs", "", "write performance-tables.md and performance/*.svg into this directory, instead of tables to the standard output")
 	list := flag.Bool("list", false, "list the contests")
 	heap := flag.Int("heap", 64, "MB of memory that the process keeps, as a service would")
+	change := flag.Bool("change", false, "measure what this tree costs, in three minutes, and write the table of a pull request")
+	base := flag.String("base", "", "with -change: a commit that is measured beside it")
 	awake := flag.Bool("awake", true, "keep the processors from being halted between a query and its answer, where one goroutine is at work")
 	flag.Parse()
 	if *quick {
 		*rounds, *round = 3, 20*time.Millisecond
 	}
 	kept := make([]byte, *heap<<20) // untouched, so it costs the collector nothing but its pace
-	err := run(report{rounds: *rounds, turn: *round, heap: *heap, awake: *awake}, *only, *docs, *list)
+	var err error
+	switch r := (report{rounds: *rounds, turn: *round, heap: *heap, awake: *awake}); {
+	case os.Getenv(workerJob) != "":
+		err = work(context.Background(), os.Getenv(workerJob), os.Stdin, os.Stdout)
+	case *change:
+		err = runChange(r, *base, *only)
+	default:
+		err = run(r, *only, *docs, *list)
+	}
 	runtime.KeepAlive(kept)
 	fatal(err)
 }
@@ -51,6 +63,14 @@ func fatal(err error) {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
+}
+
+func runChange(r report, base, only string) (err error) {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	postgres, maria := postgresServer(r.awake), mariaServer(r.awake)
+	defer func() { err = errors.Join(err, stopAll(postgres, maria)) }()
+	return measureChange(ctx, os.Stdout, base, only, r.rounds, postgres, maria)
 }
 
 func run(r report, only, docs string, list bool) (err error) {

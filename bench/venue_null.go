@@ -13,18 +13,18 @@ import (
 
 // nullVenue is a driver that does nothing.
 func nullVenue() venue {
-	v := venue{name: sectionNull, entrants: nullEntrants(fakedb.NullConnector{Rows: listed})}
+	v := venue{name: sectionNull, entrants: nullEntrants(fakedb.NullConnector{Rows: listed}, texts{})}
 	slow := &slowConnector{NullConnector: fakedb.NullConnector{Rows: listed}}
-	v.cold, v.dialled = nullEntrants(slow), slow.opened.Load
+	v.cold, v.dialled = nullEntrants(slow, texts{}), slow.opened.Load
 	return v
 }
 
-func nullEntrants(c driver.Connector) []entrant {
+func nullEntrants(c driver.Connector, t texts) []entrant {
 	return []entrant{
-		{plainName, everywhere, func(conns int) (client, error) { return openSQL(sql.OpenDB(c), nil, conns, texts{}) }},
-		{puddleName, everywhere, func(conns int) (client, error) { return openPuddleOver(c, conns, texts{}) }},
+		{plainName, everywhere, func(conns int) (client, error) { return openSQL(sql.OpenDB(c), nil, conns, t) }},
+		{puddleName, everywhere, func(conns int) (client, error) { return openPuddleOver(c, conns, t) }},
 		{ours, everywhere, func(conns int) (client, error) {
-			return openOurs(sql.OpenDB(pooldriver.Wrap(c, func(c *pooldriver.Config) { c.MaxConns = conns })), texts{})
+			return openOurs(sql.OpenDB(pooldriver.Wrap(c, func(c *pooldriver.Config) { c.MaxConns = conns })), t)
 		}},
 	}
 }
