@@ -49,22 +49,15 @@ func mustExec(t *testing.T, ctx context.Context, db interface {
 	require.NoError(t, err)
 }
 
-func show(t *testing.T, ctx context.Context, db *sql.DB, name string) any {
-	t.Helper()
-	var v any
-	require.NoError(t, db.QueryRowContext(ctx, "SHOW "+name).Scan(&v))
-	return v
-}
-
 type anyKey struct{}
 
-func lent(c *Connector) int { return c.Stats().Pool.Lent }
-
-// rawly executes a statement on the driver's own connection.
-func rawly(ctx context.Context, dc driver.Conn, statement string) error {
-	_, err := dc.(driver.ExecerContext).ExecContext(ctx, statement, nil)
-	return err
+// atRest waits until nothing is lent: cleaning goes on behind the program.
+func atRest(t *testing.T, c *Connector) {
+	t.Helper()
+	require.Eventually(t, func() bool { return c.Stats().Pool.Active == 0 }, 5*time.Second, time.Millisecond)
 }
+
+func lent(c *Connector) int { return c.Stats().Pool.Lent }
 
 // inRaw calls Raw in a goroutine whose function waits. It returns when the
 // function runs; done lets it go on and returns what Raw returned.
@@ -102,5 +95,3 @@ func held(server *fakedb.Server, text string) *fakedb.Gate {
 	server.Inject(fakedb.Fault{Text: text, Gate: gate})
 	return gate
 }
-
-const insertOne = "INSERT INTO t VALUES (?)"

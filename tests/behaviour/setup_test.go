@@ -63,15 +63,22 @@ func atRest(t *testing.T, c *pooldriver.Connector) {
 func openStub(t *testing.T, traits dialects.Traits, options ...pooldriver.Option) (*stubdialect.Stub, *sql.DB, *pooldriver.Connector) {
 	t.Helper()
 	s := stubdialect.New(traits)
+	db, c := openDatabase(t, s, s.Server, options...)
+	return s, db, c
+}
+
+// openDatabase opens a stub, or what embeds one, as openStub does.
+func openDatabase(t *testing.T, s stubdialect.Database, server *fakedb.Server, options ...pooldriver.Option) (*sql.DB, *pooldriver.Connector) {
+	t.Helper()
 	c := pooldriver.Wrap(stubdialect.Connector(s), append([]pooldriver.Option{quiet, maxConns(1)}, options...)...)
 	db := sql.OpenDB(c)
 	t.Cleanup(func() {
 		require.NoError(t, db.Close())
-		require.Empty(t, s.Server.Violations())
+		require.Empty(t, server.Violations())
 	})
 	_, err := db.Exec("CREATE TABLE t (a INT)")
 	require.NoError(t, err)
-	return s, db, c
+	return db, c
 }
 
 // openTasks opens a fake database with a table t of one column and the given

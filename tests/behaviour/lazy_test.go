@@ -1,4 +1,4 @@
-package pooldriver
+package behaviour
 
 import (
 	"context"
@@ -10,11 +10,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/pooldriver/pooldriver"
 	"github.com/pooldriver/pooldriver/dialects"
 	"github.com/pooldriver/pooldriver/internal/fakedb"
+	"github.com/pooldriver/pooldriver/internal/stubdialect"
 )
-
-func lazily(c *Config) { c.LazyBegin = true }
 
 var begins = []fakedb.Call{fakedb.ConnBeginCtx, fakedb.TxCommit, fakedb.TxRollback}
 
@@ -63,7 +63,7 @@ func TestALazyTransactionWithoutStatementsSendsNothing(t *testing.T) {
 			return tx.Rollback()
 		},
 		"InTx": func(ctx context.Context, db *sql.DB) error {
-			return InTx(ctx, db, nil, func(context.Context, *sql.Tx) error { return nil })
+			return pooldriver.InTx(ctx, db, nil, func(context.Context, *sql.Tx) error { return nil })
 		},
 		"its context ends": func(ctx context.Context, db *sql.DB) error {
 			ctx, cancel := context.WithCancel(ctx)
@@ -79,7 +79,7 @@ func TestALazyTransactionWithoutStatementsSendsNothing(t *testing.T) {
 			return nil
 		},
 		"the task ends": func(ctx context.Context, db *sql.DB) error {
-			ctx, end := NewTask(ctx)
+			ctx, end := pooldriver.NewTask(ctx)
 			_, err := db.BeginTx(ctx, nil)
 			end()
 			return err
@@ -90,7 +90,7 @@ func TestALazyTransactionWithoutStatementsSendsNothing(t *testing.T) {
 				server, db, c := openTasks(t, 1, lazily, quiet)
 				ctx, end := t.Context(), func() {}
 				if inTask {
-					ctx, end = WithTask(ctx)
+					ctx, end = pooldriver.WithTask(ctx)
 				}
 				require.NoError(t, use(ctx, db))
 				end()
@@ -110,7 +110,7 @@ func TestALazyTransactionThatCannotBeginFailsItsStatements(t *testing.T) {
 		server, db, c := openTasks(t, 1, lazily)
 		ctx, end := t.Context(), func() {}
 		if inTask {
-			ctx, end = WithTask(ctx)
+			ctx, end = pooldriver.WithTask(ctx)
 		}
 		no := errors.New("cannot begin")
 		server.Fail(fakedb.ConnBeginCtx, 1, no)
@@ -176,7 +176,7 @@ func TestALazyTransactionKeepsOutOfTheTaskOfItsStatements(t *testing.T) {
 	server, db, c := openTasks(t, 2, lazily)
 	tx, err := db.Begin()
 	require.NoError(t, err)
-	ctx, end := WithTask(t.Context())
+	ctx, end := pooldriver.WithTask(t.Context())
 	_, err = tx.ExecContext(ctx, "INSERT INTO t VALUES (1)")
 	require.NoError(t, err)
 	mustExec(t, ctx, db, "INSERT INTO t VALUES (2)")
@@ -190,7 +190,7 @@ func TestALazyTransactionKeepsOutOfTheTaskOfItsStatements(t *testing.T) {
 
 func TestALazyTransactionOfATaskBeginsWithAnybodysStatement(t *testing.T) {
 	server, db, c := openTasks(t, 1, lazily)
-	ctx, end := WithTask(t.Context())
+	ctx, end := pooldriver.WithTask(t.Context())
 	defer end()
 	tx, err := db.BeginTx(ctx, nil)
 	require.NoError(t, err)
@@ -221,8 +221,8 @@ func TestALazyTransactionOfATaskBeginsWithAnybodysStatement(t *testing.T) {
 	_, err = db.ExecContext(ctx, "INSERT INTO t VALUES (4)")
 	require.Error(t, err)
 	_, err = db.ExecContext(ctx, "INSERT INTO t VALUES (5)")
-	require.ErrorIs(t, err, ErrTxLost)
-	require.ErrorIs(t, tx.Commit(), ErrTxLost)
+	require.ErrorIs(t, err, pooldriver.ErrTxLost)
+	require.ErrorIs(t, tx.Commit(), pooldriver.ErrTxLost)
 	mustExec(t, ctx, db, "INSERT INTO t VALUES (6)")
 	require.Equal(t, [][]any{{int64(1)}, {int64(6)}}, server.Table("t"))
 	require.Zero(t, lent(c))
@@ -233,13 +233,13 @@ func TestRawInALazyTransactionBelongsToIt(t *testing.T) {
 		server, db, c := openTasks(t, 2, lazily)
 		ctx, end := t.Context(), func() {}
 		if inTask {
-			ctx, end = WithTask(ctx)
+			ctx, end = pooldriver.WithTask(ctx)
 		}
 		conn, err := db.Conn(ctx)
 		require.NoError(t, err)
 		tx, err := conn.BeginTx(ctx, nil)
 		require.NoError(t, err)
-		require.NoError(t, Raw(ctx, conn, func(dc driver.Conn) error { return rawly(ctx, dc, "INSERT INTO t VALUES (3)") }))
+		require.NoError(t, pooldriver.Raw(ctx, conn, func(dc driver.Conn) error { return rawly(ctx, dc, "INSERT INTO t VALUES (3)") }))
 		require.Equal(t, 1, server.State().InTx())
 		require.NoError(t, tx.Rollback())
 		require.Empty(t, server.Table("t"))
@@ -249,33 +249,45 @@ func TestRawInALazyTransactionBelongsToIt(t *testing.T) {
 	}
 }
 
-// carrying is a session that sends BEGIN with the next statement.
+// carryingStub is a stub whose sessions send BEGIN with the next statement, if they can.
+type carryingStub struct {
+	*stubdialect.Stub
+	can     bool
+	carried int
+}
+
+func (s *carryingStub) Dial(ctx context.Context, cred *dialects.Credential) (dialects.Session, error) {
+	inner, err := s.Stub.Dial(ctx, cred)
+	if err != nil {
+		return nil, err
+	}
+	return carrying{inner.(*stubdialect.Session), s}, nil
+}
+
 type carrying struct {
-	dialects.Session
-	begun func() bool
+	*stubdialect.Session
+	stub *carryingStub
 }
 
 func (s carrying) BeginWithNext(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
-	if !s.begun() {
+	s.stub.carried++
+	if !s.stub.can {
 		return nil, errors.ErrUnsupported
 	}
 	return s.Conn().(driver.ConnBeginTx).BeginTx(ctx, opts)
 }
 
 func TestAStatementCarriesBeginWhereTheDriverCanAndNotForRaw(t *testing.T) {
-	server, db, c := openTasks(t, 1, lazily)
-	carried, can := 0, true
+	s := &carryingStub{Stub: stubdialect.New(dialects.Traits{}), can: true}
+	db, _ := openDatabase(t, s, s.Server, lazily)
 	conn, err := db.Conn(t.Context())
 	require.NoError(t, err)
 	defer conn.Close()
-	require.NoError(t, conn.PingContext(t.Context()))
-	r := c.connections()[0]
-	r.Init(&c.env, carrying{r.Server(), func() bool { carried++; return can }}, c.traits, r)
 	use := func(raw bool) {
 		tx, err := conn.BeginTx(t.Context(), nil)
 		require.NoError(t, err)
 		if raw {
-			require.NoError(t, Raw(t.Context(), conn, func(dc driver.Conn) error { return rawly(t.Context(), dc, "INSERT INTO t VALUES (3)") }))
+			require.NoError(t, pooldriver.Raw(t.Context(), conn, func(dc driver.Conn) error { return rawly(t.Context(), dc, "INSERT INTO t VALUES (3)") }))
 		} else {
 			_, err = tx.Exec("INSERT INTO t VALUES (1)")
 			require.NoError(t, err)
@@ -283,14 +295,14 @@ func TestAStatementCarriesBeginWhereTheDriverCanAndNotForRaw(t *testing.T) {
 		require.NoError(t, tx.Commit())
 	}
 	use(false)
-	require.Equal(t, 1, carried)
+	require.Equal(t, 1, s.carried)
 	use(true)
-	require.Equal(t, 1, carried)
-	can = false
+	require.Equal(t, 1, s.carried)
+	s.can = false
 	use(false)
-	require.Equal(t, 2, carried)
-	require.Len(t, server.Events(fakedb.ConnBeginCtx), 3)
-	require.Len(t, server.Table("t"), 3)
+	require.Equal(t, 2, s.carried)
+	require.Len(t, s.Server.Events(fakedb.ConnBeginCtx), 3)
+	require.Len(t, s.Server.Table("t"), 3)
 }
 
 func TestBeginningLazilyDoesNotWaitForAConnection(t *testing.T) {
@@ -332,7 +344,7 @@ func TestATransactionByHandIsNotAnsweredLazily(t *testing.T) {
 // TestALazyTransactionThatGetsNoConnectionDoesNotCommit what comes after the
 // statement that was lost.
 func TestALazyTransactionThatGetsNoConnectionDoesNotCommit(t *testing.T) {
-	server, db, _ := openTasks(t, 1, lazily, func(c *Config) { c.AcquireTimeout = 50 * time.Millisecond })
+	server, db, _ := openTasks(t, 1, lazily, func(c *pooldriver.Config) { c.AcquireTimeout = 50 * time.Millisecond })
 	holder, err := db.Conn(t.Context())
 	require.NoError(t, err)
 	require.NoError(t, holder.PingContext(t.Context()))
@@ -465,7 +477,7 @@ func TestAnEndedContextDoesNotBeginALazyTransaction(t *testing.T) {
 func TestStatementsAtOnceBeginALazyTransactionOnce(t *testing.T) {
 	server, db, _ := openTasks(t, 1, lazily)
 	for range 50 {
-		err := InTx(t.Context(), db, nil, func(ctx context.Context, _ *sql.Tx) error {
+		err := pooldriver.InTx(t.Context(), db, nil, func(ctx context.Context, _ *sql.Tx) error {
 			errs := make(chan error)
 			for range 2 {
 				go func() { errs <- insertTwo(ctx, db) }()
