@@ -10,8 +10,8 @@ type AmbientMode uint8
 
 const (
 	// AmbientAuto is AmbientJoin for tasks made by WithTask, NewTask, Do and
-	// InTx, and httptask.Join, and AmbientSeparate for implicit ones
-	// (WithTaskKey, httptask.Separate).
+	// InTx, and httptask.Join. Implicit tasks (WithTaskKey, httptask.Separate) share
+	// nothing; every other mode makes them share as the others do.
 	AmbientAuto AmbientMode = iota
 	// AmbientJoin runs it in the transaction. BeginTx begins a savepoint.
 	AmbientJoin
@@ -19,12 +19,9 @@ const (
 	AmbientWarn
 	// AmbientStrict is an error. BeginTx, and what runs in InTx, nest.
 	AmbientStrict
-	// AmbientSeparate runs the statement on a connection of its own, as plain
-	// database/sql does. BeginTx gets a connection of its own, too.
-	AmbientSeparate
 )
 
-var ambientModes = [...]string{"auto", "join", "warn", "strict", "separate"}
+var ambientModes = [...]string{"auto", "join", "warn", "strict"}
 
 // String is the mode as a DSN spells it.
 func (m AmbientMode) String() string {

@@ -162,7 +162,6 @@ func TestWhatJoinsTheTransactionOfItsTask(t *testing.T) {
 		{"join, implicit", AmbientJoin, task.WithImplicit, joined, joined},
 		{"warn", AmbientWarn, WithTask, joined, joined},
 		{"strict", AmbientStrict, WithTask, refused, joined},
-		{"separate", AmbientSeparate, WithTask, separate, separate},
 	} {
 		open := func(t *testing.T) (context.Context, *fakedb.Server, *sql.DB) {
 			server, db, c := openTasks(t, 4, ambient(mode.mode), quiet)
@@ -186,7 +185,11 @@ func TestWhatJoinsTheTransactionOfItsTask(t *testing.T) {
 				ctx, server, db := open(t)
 				tx, err := db.BeginTx(ctx, nil)
 				require.NoError(t, err)
-				require.Equal(t, mode.beginner, fateOf(t, server, tx, func() error { return n.begin(ctx, db) }))
+				want := mode.beginner
+				if n.name == "InTx" && task.PlaceOf(ctx).Task.Implicit() {
+					want = separate // InTx begins an explicit task
+				}
+				require.Equal(t, want, fateOf(t, server, tx, func() error { return n.begin(ctx, db) }))
 				require.NoError(t, n.begin(ctx, db), "the transaction is over")
 			})
 		}
@@ -197,7 +200,7 @@ var quiet = func(c *Config) { c.Logger = slog.New(slog.DiscardHandler) }
 
 func TestWhatRunsWithTheContextOfInTxBelongsToItInEveryMode(t *testing.T) {
 	no := errors.New("no")
-	for _, mode := range []AmbientMode{AmbientAuto, AmbientJoin, AmbientWarn, AmbientStrict, AmbientSeparate} {
+	for _, mode := range []AmbientMode{AmbientAuto, AmbientJoin, AmbientWarn, AmbientStrict} {
 		for _, h := range handles {
 			t.Run(mode.String()+"/"+h.name, func(t *testing.T) {
 				server, db, _ := openTasks(t, 4, ambient(mode), quiet)
@@ -228,7 +231,7 @@ func TestWhatRunsWithTheContextOfInTxBelongsToItInEveryMode(t *testing.T) {
 
 func TestWhatRunsBesideInTxBelongsToItWhereStatementsJoin(t *testing.T) {
 	no := errors.New("no")
-	for mode, want := range map[AmbientMode]fate{AmbientJoin: joined, AmbientWarn: joined, AmbientStrict: refused, AmbientSeparate: separate} {
+	for mode, want := range map[AmbientMode]fate{AmbientJoin: joined, AmbientWarn: joined, AmbientStrict: refused} {
 		t.Run(mode.String(), func(t *testing.T) {
 			server, db, _ := openTasks(t, 4, ambient(mode), quiet)
 			task, end := WithTask(t.Context())
@@ -239,7 +242,7 @@ func TestWhatRunsBesideInTxBelongsToItWhereStatementsJoin(t *testing.T) {
 				return no
 			}), no)
 			require.Equal(t, want == refused, beside != nil)
-			require.Equal(t, want == separate, len(server.Table("t")) == 1)
+			require.Empty(t, server.Table("t"))
 		})
 	}
 }
@@ -468,11 +471,8 @@ func TestInTxOnTwoDatabases(t *testing.T) {
 
 // A statement of a *sql.Conn that gave up leaves nothing behind of the context it had.
 func TestASqlConnWhoseStatementGaveUpIsInTheInTxOfItsNextContext(t *testing.T) {
-	for _, mode := range []AmbientMode{AmbientJoin, AmbientStrict, AmbientSeparate} {
+	for _, mode := range []AmbientMode{AmbientJoin, AmbientStrict} {
 		for _, within := range []bool{true, false} {
-			if mode == AmbientSeparate && !within {
-				continue // it does not wait for the transaction
-			}
 			t.Run(fmt.Sprint(mode, within), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					server, db, _ := openTasks(t, 2, ambient(mode))
@@ -507,49 +507,4 @@ func TestASqlConnWhoseStatementGaveUpIsInTheInTxOfItsNextContext(t *testing.T) {
 			})
 		}
 	}
-}
-
-func TestASqlConnThatGotNoConnectionApartIsInTheInTxOfItsNextContext(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		server, db, _ := openTasks(t, 2, ambient(AmbientSeparate))
-		ctx, end := WithTask(t.Context())
-		defer end()
-		conn := takeConn(t, ctx, db)
-		require.NoError(t, conn.PingContext(ctx))
-		stranger := takeConn(t, t.Context(), db)
-		require.NoError(t, stranger.PingContext(t.Context()))
-		no := errors.New("no")
-		require.ErrorIs(t, InTx(ctx, db, nil, func(inside context.Context, _ *sql.Tx) error {
-			impatient, cancel := context.WithTimeout(ctx, time.Millisecond)
-			defer cancel()
-			require.Error(t, insertTwo(impatient, conn), "it needs a connection of its own")
-			require.NoError(t, stranger.PingContext(t.Context()))
-			require.NoError(t, insertTwo(inside, conn))
-			return no
-		}), no)
-		require.Empty(t, server.Table("t"))
-	})
-}
-
-func TestASqlConnThatWasApartForAStatementLeavesNoConnectionBehind(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		_, db, c := openTasks(t, 3, ambient(AmbientSeparate))
-		ctx, end := WithTask(t.Context())
-		defer end()
-		conn, err := db.Conn(ctx)
-		require.NoError(t, err)
-		require.NoError(t, InTx(ctx, db, nil, func(inside context.Context, _ *sql.Tx) error {
-			rows, err := conn.QueryContext(inside, "SELECT n FROM numbers LIMIT 50")
-			require.NoError(t, err)
-			defer rows.Close()
-			require.True(t, rows.Next())
-			require.NoError(t, insertTwo(ctx, conn), "separate")
-			require.NoError(t, insertTwo(inside, conn), "in the transaction again")
-			require.Equal(t, 1, lent(c))
-			return nil
-		}))
-		require.NoError(t, conn.Close())
-		synctest.Wait()
-		require.Zero(t, lent(c))
-	})
 }

@@ -19,7 +19,7 @@ func (c *checkout) begin(ctx context.Context, op *operation) (again bool, err er
 	r, inTask := op.real, !c.bound.isPrivate()
 	t := &transaction{checkout: c, owner: r, bound: c.bound}
 	switch {
-	case inTask && r.InTx() && c.nests(r):
+	case c.bound.shares && r.InTx():
 		return c.beginInside(ctx, op, t)
 	case c.connector.config.LazyBegin && c.tx == nil && r.BetweenTxs():
 		if err := ctx.Err(); err != nil {
@@ -40,9 +40,7 @@ func (c *checkout) begin(ctx context.Context, op *operation) (again bool, err er
 	}
 	if inTask {
 		r.use.warned, r.use.since = false, time.Now()
-		if !c.separate {
-			c.bound.lowerBarrier()
-		}
+		c.bound.lowerBarrier()
 	}
 	r.Began(&t.Tx, r.use.since)
 	op.begun(c, t)

@@ -36,12 +36,16 @@ import (
 // connection are read into memory first. A task without a connection waits in the pool's
 // queue. So a task that holds a connection waits for another one only if a statement
 // cannot share.
+//
+// An implicit task shares nothing: its checkouts use their connections as without a task,
+// and none is the main one. The binding knows them for the task's end.
 
 // binding is the set of connections that a task has on one connector. Without a task, each
 // checkout has a private binding.
 type binding struct {
 	connector *core
 	task      *task.Task // nil: the binding is private
+	shares    bool       // its checkouts share connections: it is an explicit task's
 
 	// main is the task's session while something pins it. It changes under the lock of the
 	// session that it is or was.
@@ -104,10 +108,9 @@ func (c *checkout) reach(ctx context.Context, op *operation) error {
 	case b.isPrivate():
 		return c.enter(ctx, op)
 	}
-	if c.tx == nil {
+	if c.tx == nil && b.shares {
 		// A *sql.Conn: this statement's context may be one of InTx, although the last
 		// statement's was not.
-		c.separate = c.separate && c.real != nil
 		var p task.Place
 		switch err := c.connector.findPlace(ctx, &p); {
 		case err == nil && p.Task == b.task:
@@ -247,7 +250,7 @@ func (c *checkout) detach() {
 }
 
 func (c *checkout) unbind() {
-	c.bound, c.scope, c.from, c.separate, c.tx = nil, nil, nil, false, nil
+	c.bound, c.scope, c.from, c.tx = nil, nil, nil, nil
 }
 
 // discard ends the checkout and the real connection with it.
@@ -313,7 +316,7 @@ func (b *binding) refuses(c *checkout, op *operation) error {
 	}
 	// A BeginTx passes the loss barrier unless the barrier is final. So do the statements
 	// of a *sql.Tx, because checkTx reports what that transaction has lost.
-	if f := b.lossBarrier.Load(); f != nil && !c.separate && (f.Final() || op.kind != beginning && c.tx == nil) {
+	if f := b.lossBarrier.Load(); f != nil && (f.Final() || op.kind != beginning && c.tx == nil) {
 		return f
 	}
 	return nil
@@ -335,10 +338,6 @@ func (b *binding) target(c *checkout) *realConn {
 	if tx := b.transactionOf(c.scope); tx != nil {
 		to = tx.owner
 	} else if main := b.main.Load(); b.callsToMain(main, c) {
-		if b.inTx.Load() && c.real == nil && b.ambient() == AmbientSeparate {
-			c.separate = true // known without the lock of main
-			return nil
-		}
 		to = main
 	} else {
 		return c.real
@@ -381,12 +380,7 @@ func (b *binding) checkTx(c *checkout, op *operation) (again bool, _ error) {
 	}
 	own := c.own(r)
 	if own == nil && b.isAmbient(c, r) {
-		switch err := b.joinsTx(r, op); {
-		case err == errSeparate:
-			b.standDown(c, r)
-			c.separate = true
-			return true, nil
-		case err != nil:
+		if err := b.joinsTx(r, op); err != nil {
 			return false, err
 		}
 	}
@@ -411,7 +405,7 @@ func (r *realConn) lossOf(own *transaction) error {
 // isAmbient reports whether an operation of c, which has no transaction of its own on r,
 // would run in a transaction that another checkout has begun.
 func (b *binding) isAmbient(c *checkout, r *realConn) bool {
-	return r.InTx() && !c.separate && (r.Begun() || r.use.opener != c)
+	return b.shares && r.InTx() && (r.Begun() || r.use.opener != c)
 }
 
 // join makes c a user of op.real, if op.real is still the connection for the operation.
@@ -449,7 +443,7 @@ func (b *binding) join(c *checkout, op *operation) (again bool, _ error) {
 			return true, nil
 		}
 		r.use.users++
-		c.real, c.touched, c.executed, c.separate = r, true, true, r.use.separate
+		c.real, c.touched, c.executed = r, true, true
 	case scoped == nil && b.callsToMain(main, c):
 		return true, nil
 	}
@@ -460,7 +454,7 @@ func (b *binding) join(c *checkout, op *operation) (again bool, _ error) {
 // memory the rows that block the operation.
 func (b *binding) prepareFor(ctx context.Context, c *checkout, op *operation) (again bool, _ error) {
 	r := op.real
-	if (op.kind == beginning || session.NeedsSession(op.Effect)) && !c.separate {
+	if (op.kind == beginning || session.NeedsSession(op.Effect)) && b.shares {
 		main := b.main.Load()
 		if main == nil {
 			if !b.main.CompareAndSwap(nil, r) {
@@ -475,16 +469,16 @@ func (b *binding) prepareFor(ctx context.Context, c *checkout, op *operation) (a
 	if err := r.ReadAhead(ctx); err != nil {
 		return false, err
 	}
-	if op.Effect&dialects.Writes != 0 && r.Traits().WritesAlone {
+	if op.Effect&dialects.Writes != 0 && r.Traits().WritesAlone && b.shares {
 		b.clearOthers(ctx, r)
 	}
 	return false, nil
 }
 
 // callsToMain reports whether operations of c have to use main and not the connection that
-// c has. With AmbientSeparate c keeps its connection, as over plain database/sql.
+// c has.
 func (b *binding) callsToMain(main *realConn, c *checkout) bool {
-	return main != nil && main != c.real && !c.separate && (c.real == nil || b.ambient() != AmbientSeparate)
+	return main != nil && main != c.real
 }
 
 // standDown ends c's use of r, under r's lock. Other users of r stay.

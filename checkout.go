@@ -23,7 +23,6 @@ type checkout struct {
 	scope    *task.Scope     // of InTx
 	label    *string         // of the context that has attached it; nil: none
 	from     *task.Task      // an outer task: the statement's context was derived from its context
-	separate bool            // in a task with AmbientSeparate: it shares no session
 	touched  bool            // it has used real: an operation cannot move to another connection
 	executed bool            // it has executed a statement on real
 	open     *rows           // the rows that its last operation has opened

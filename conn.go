@@ -166,7 +166,7 @@ func (c *conn) IsValid() bool {
 	c.detach()
 	c.checkouts++
 	c.fresh = 0
-	return !c.closed && c.refusal == nil && !(fresh > 0 && b != nil && b.held.Load() > 0 && !b.ended.Load())
+	return !c.closed && c.refusal == nil && !(fresh > 0 && b != nil && b.shares && b.held.Load() > 0 && !b.ended.Load())
 }
 
 // Close ends the virtual connection. database/sql calls it on an attached one only after

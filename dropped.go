@@ -9,10 +9,10 @@ import (
 // the state that a statement sets. On a *sql.DB the connection goes back after the
 // statement and is cleaned. That is right, and the program should know it.
 
-// recordSetting remembers, before it is sent, a statement without a task that sets session
+// recordSetting remembers, before it is sent, a statement that no explicit task has, and that sets session
 // state. takeBack says what becomes of the state.
 func (c *checkout) recordSetting(op *operation) {
-	if op.Effect&session.ChangesSession != 0 && c.bound.isPrivate() {
+	if op.Effect&session.ChangesSession != 0 && !c.bound.shares {
 		op.real.set, op.real.setArgs = op.Text, op.Args
 	}
 }

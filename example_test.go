@@ -361,33 +361,33 @@ func ExampleWithSettings() {
 	})))
 }
 
-// A program that has requests of its own, and knows nothing of tasks: each
-// request is a task.
+// A program that has requests of its own, and knows nothing of tasks: what a request
+// leaves open ends with it.
 func ExampleWithTaskKey() {
-	db := sql.OpenDB(pooldriver.New(":memory:", pooldriver.WithTaskKey(func(ctx context.Context) (any, context.Context) {
+	connector := pooldriver.New("sqlite::memory:", pooldriver.WithTaskKey(func(ctx context.Context) (any, context.Context) {
 		r, ok := ctx.Value(requestKey{}).(*request)
 		if !ok {
 			return nil, nil
 		}
 		return r, r.lifetime
-	})))
+	}))
+	db := sql.OpenDB(connector)
 	defer db.Close()
-	first, done := newRequest()
-	defer done()
-	second, done := newRequest()
-	defer done()
+	ctx, done := newRequest()
 
-	execute(first, db, "create temporary table basket (item text)")
-	const query = "select count(*) from sqlite_temp_schema where name = 'basket'"
-	hurried, cancel := context.WithTimeout(first, time.Minute) // of the same request
-	fmt.Println("first request:", number(hurried, db, query))
-	cancel() // ends one statement's time, not the request's
-	fmt.Println("first request:", number(first, db, query))
-	fmt.Println("second request:", number(second, db, query))
+	conn, err := db.Conn(ctx) // and never closed
+	if err != nil {
+		panic(err)
+	}
+	execute(ctx, conn, "begin")
+	execute(ctx, conn, "create table basket (item text)")
+	fmt.Println("open:", connector.Stats().Pool.Lent)
+
+	done() // the request's end
+	fmt.Println("baskets:", number(context.Background(), db, "select count(*) from sqlite_schema"))
 	// Output:
-	// first request: 1
-	// first request: 1
-	// second request: 0
+	// open: 1
+	// baskets: 0
 }
 
 // Who has a connection, and what it was used for last.

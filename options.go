@@ -27,7 +27,7 @@ var options = optiontable.Table[Config]{
 	optiontable.Number("pool_stmt_cache", "128", 0, "prepared statements kept on each real connection", func(c *Config) *int { return &c.StmtCache }),
 	optiontable.Number("pool_stmt_budget", "4096", 0, "prepared statements kept on all connections together; 0 is no bound", func(c *Config) *int { return &c.StmtBudget }),
 	optiontable.Flag("pool_lazy_begin", "false", "BeginTx sends nothing, the first statement begins the transaction", func(c *Config) *bool { return &c.LazyBegin }),
-	optiontable.Word("pool_ambient", "auto", "what happens to a task's statements while it has a transaction open", ambientModes[:], func(c *Config) *uint8 { return (*uint8)(&c.Ambient) }),
+	withoutSeparate(optiontable.Word("pool_ambient", "auto", "what happens to a task's statements while it has a transaction open", ambientModes[:], func(c *Config) *uint8 { return (*uint8)(&c.Ambient) })),
 	optiontable.Bytes("pool_nested_buffer", "16MiB", "most that is read into memory of rows whose connection another statement needs", func(c *Config) *int64 { return &c.NestedBuffer }),
 	optiontable.Bytes("pool_nested_buffer_total", "64MiB", "most of that for all statements together; at least pool_nested_buffer", func(c *Config) *int64 { return &c.NestedBufferTotal }),
 	optiontable.Duration("pool_deadlock_after", "5s", 0, "how long nothing may have moved, while every connection is held by a task that waits for one more, before ErrDeadlock; 0 is never", func(c *Config) *time.Duration { return &c.DeadlockAfter }),
@@ -92,4 +92,16 @@ func lifetimeJitter() optiontable.Option[Config] {
 	}
 	o.Check = func(*Config) error { return nil }
 	return o
+}
+
+// withoutSeparate says what takes the place of a mode that is gone.
+func withoutSeparate(ambient optiontable.Option[Config]) optiontable.Option[Config] {
+	set := ambient.Set
+	ambient.Set = func(c *Config, mode string) error {
+		if mode == "separate" {
+			return errors.New("knows separate no longer: take a context of pooldriver.Outside for one statement, of pooldriver.NewTask for a piece of work")
+		}
+		return set(c, mode)
+	}
+	return ambient
 }

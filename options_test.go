@@ -47,7 +47,7 @@ func TestBadParametersAreRefusedByNameAndNeverByValue(t *testing.T) {
 		"pool_acquire_timeout":          "wants a duration",
 		"pool_max_conn_lifetime_jitter": "wants a duration",
 		"pool_reset":                    "wants one of auto, always, off",
-		"pool_ambient":                  "wants one of auto, join, warn, strict, separate",
+		"pool_ambient":                  "wants one of auto, join, warn, strict",
 		"pool_nested_buffer":            "wants a number of bytes",
 		"pool_max_cons":                 "the known ones are pool_max_conns, ",
 		"pool_" + secret:                "unknown pool_ parameter",

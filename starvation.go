@@ -41,7 +41,6 @@ type waiter struct {
 	binding  *binding // nil without a task
 	label    *string  // nil: none
 	from     *task.Task
-	separate bool
 	tooLarge error // why rows of the task stay open
 	cancel   context.CancelCauseFunc
 }
@@ -113,7 +112,7 @@ func (c *core) starving(waiting int) {
 	}
 	waiters := c.starvation.waiters.All()
 	for _, q := range waiters {
-		if w := q.Waiter; w.binding != nil && !w.separate && w.binding.hasFree() {
+		if w := q.Waiter; w.binding != nil && w.binding.shares && w.binding.hasFree() {
 			w.cancel(errOwnIsFree)
 		}
 	}

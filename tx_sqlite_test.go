@@ -13,6 +13,7 @@ import (
 
 	"github.com/pooldriver/pooldriver"
 	_ "github.com/pooldriver/pooldriver/dialects/sqlite"
+	"github.com/pooldriver/pooldriver/internal/task"
 )
 
 // SQLite rolls a transaction back when a write in it is interrupted, and would
@@ -137,13 +138,11 @@ func TestATransactionWhoseWriteWasInterruptedIsOverWhenItsTaskIs(t *testing.T) {
 // off to the next statement would be the first transaction's.
 func TestASecondTransactionIsRefusedWhereNobodyTellsOfTheFirst(t *testing.T) {
 	for name, adopt := range map[string]func(context.Context) (context.Context, func()){
-		"no task": func(ctx context.Context) (context.Context, func()) { return ctx, func() {} },
-		"a task that keeps them apart": func(ctx context.Context) (context.Context, func()) {
-			return pooldriver.WithTask(ctx)
-		},
+		"no task":          func(ctx context.Context) (context.Context, func()) { return ctx, func() {} },
+		"an implicit task": task.WithImplicit,
 	} {
 		t.Run(name, func(t *testing.T) {
-			dsn := "sqlite:" + filepath.Join(t.TempDir(), "x.db") + "?pool_lazy_begin=true&pool_ambient=separate"
+			dsn := "sqlite:" + filepath.Join(t.TempDir(), "x.db") + "?pool_lazy_begin=true"
 			db := sql.OpenDB(pooldriver.New(dsn, quietly))
 			defer db.Close()
 			_, err := db.Exec("create table t (a int)")

@@ -14,14 +14,13 @@ import (
 
 // use is what a binding records of one of its sessions. The session's lock protects it.
 type use struct {
-	users    int           // checkouts that use it, and open rows whose checkout has ended
-	ops      uint64        // operations so far: shows whether the session makes progress
-	pin      pin           // what pinned the session after the last operation
-	since    time.Time     // when the session was pinned, or its transaction began
-	opener   *checkout     // the last one whose statement may have begun a transaction
-	warned   bool          // the log knows that a statement has joined the transaction
-	separate bool          // its checkout shares nothing: AmbientSeparate
-	raw      chan struct{} // closed when Raw's function returns; nil: none runs
+	users  int           // checkouts that use it, and open rows whose checkout has ended
+	ops    uint64        // operations so far: shows whether the session makes progress
+	pin    pin           // what pinned the session after the last operation
+	since  time.Time     // when the session was pinned, or its transaction began
+	opener *checkout     // the last one whose statement may have begun a transaction
+	warned bool          // the log knows that a statement has joined the transaction
+	raw    chan struct{} // closed when Raw's function returns; nil: none runs
 }
 
 // pins returns what keeps r at its task, and checks whether the connection is lost.
@@ -42,7 +41,7 @@ func (b *binding) attach(ctx context.Context, c *checkout, op *operation, lease 
 	}
 	_ = r.Lock(context.Background()) // an earlier user that came too late may hold the lock for a moment
 	r.lease = lease
-	r.use = use{users: 1, separate: c.separate}
+	r.use = use{users: 1}
 	r.Lend(!b.isPrivate())
 	r.meter.Begin(c.label, op.text, waited, op.pins())
 	op.measured, op.counted = true, r
@@ -80,7 +79,7 @@ func (b *binding) obtain(ctx context.Context, c *checkout, op *operation) (err e
 	// A task that has no connection, and waits for none, waits in the pool's queue. While
 	// a further statement of the task waits, the task may get a connection that the
 	// statement can share: the loop below looks for it.
-	if b.held.Add(1) == 1 && c.from == nil {
+	if first := b.held.Add(1) == 1; (first || !b.shares) && c.from == nil {
 		lease, err := cn.acquire(ctx, nil, b)
 		if err != nil {
 			return err
@@ -96,12 +95,12 @@ func (b *binding) obtain(ctx context.Context, c *checkout, op *operation) (err e
 			return err
 		}
 		var tooLarge error
-		if !c.separate {
+		if b.shares {
 			if tooLarge = b.share(ctx, c, op); op.locked {
 				return nil
 			}
 		}
-		lease, err = cn.await(ctx, &waiter{binding: b, label: c.label, from: c.from, separate: c.separate, tooLarge: tooLarge})
+		lease, err = cn.await(ctx, &waiter{binding: b, label: c.label, from: c.from, tooLarge: tooLarge})
 		if err == nil {
 			return keep(lease)
 		}
@@ -141,7 +140,7 @@ func (b *binding) clearOthers(ctx context.Context, r *realConn) {
 		}
 		func() {
 			defer b.release(other) // also by a panic of the driver
-			if other.holder.Load() == b && !other.use.separate && other.use.raw == nil {
+			if other.holder.Load() == b && other.use.raw == nil {
 				_ = other.ReadAhead(ctx)
 			}
 		}()
@@ -239,7 +238,7 @@ func (b *binding) keeps(r *realConn) bool {
 		b.loseState(r)
 		p.pin = pinNone
 	}
-	if r.use.separate || p.pin == pinRawTx && p.checkouts == 0 && b.ambient() == AmbientSeparate {
+	if !b.shares {
 		p.pin = pinNone // as without a task
 	}
 	p.pin = b.electMain(r, p.pin)
@@ -381,5 +380,5 @@ func (b *binding) detachRows(r *realConn, rows *rows) bool {
 
 // maySend reports, under r's lock, whether any statement of the task may run on r.
 func (b *binding) maySend(r *realConn) bool {
-	return r.holder.Load() == b && !r.use.separate && !r.Unusable() && r.use.raw == nil
+	return r.holder.Load() == b && !r.Unusable() && r.use.raw == nil
 }

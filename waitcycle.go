@@ -58,7 +58,7 @@ func (c *core) lookForCycle(waiters []waitgraph.Queued[*waiter]) {
 }
 
 // waitSnapshot returns the holders and the waiters. It returns nil if a connection has no
-// task, runs a statement, or is in a function of Raw: its holder does not wait.
+// explicit task, runs a statement, or is in a function of Raw: its holder does not wait.
 func (c *core) waitSnapshot(waiters []waitgraph.Queued[*waiter]) *waitgraph.Snapshot[*binding] {
 	stats, all := c.pool.Stats(), c.connections()
 	if len(waiters) == 0 || stats.Idle > 0 || len(all) != stats.Max || stats.Count != stats.Max || c.restoring.Load() != 0 {
@@ -71,7 +71,7 @@ func (c *core) waitSnapshot(waiters []waitgraph.Queued[*waiter]) *waitgraph.Snap
 	}
 	for _, r := range all {
 		b := r.holder.Load()
-		if b == nil || b.isPrivate() {
+		if b == nil || !b.shares {
 			return nil
 		}
 		s.Holders = append(s.Holders, waitgraph.Holder[*binding]{Who: b})
@@ -118,25 +118,15 @@ func (w *waiter) advice(c *core) string {
 	if w == nil {
 		return waitgraph.Situation{}.Advice()
 	}
-	holder := w.around(c)
-	return waitgraph.Situation{
-		RowsTooLarge: w.tooLarge != nil,
-		InTask:       holder != nil,
-		TaskJoins:    holder != nil && holder.ambient() != AmbientSeparate,
-		AllSeparate:  c.config.Ambient == AmbientSeparate,
-		OwnTask:      w.binding != nil && !w.binding.task.Implicit(),
-	}.Advice()
+	return waitgraph.Situation{RowsTooLarge: w.tooLarge != nil, InTask: w.around(c)}.Advice()
 }
 
-// around is the task whose connection w does not use; nil if there is none.
-func (w *waiter) around(c *core) *binding {
-	if w.separate {
-		return w.binding
-	}
+// around reports whether a task around w, whose connection w does not use, shares one.
+func (w *waiter) around(c *core) bool {
 	for t := w.from; t != nil; t = t.From() {
-		if b := c.bindingOf(t); b != nil && b.held.Load() > 0 {
-			return b
+		if b := c.bindingOf(t); b != nil && b.shares && b.held.Load() > 0 {
+			return true
 		}
 	}
-	return nil
+	return false
 }

@@ -26,21 +26,17 @@ func outsideOf(ctx context.Context) (context.Context, func()) { return Outside(c
 // sided are the ways to want a connection beside the task's transaction.
 var sided = []struct {
 	name   string
-	mode   AmbientMode
 	task   func(context.Context) (context.Context, func())
 	beside func(context.Context) (context.Context, func())
-	told   bool   // by ErrDeadlock
+	told   bool   // by ErrDeadlock: not where the holder is an implicit task, which may end by itself
 	advice string // that fits
 }{
-	{"an implicit task", AmbientAuto, implicitly, unchanged, false, "let the statement join the task's transaction (httptask.Join, WithTask, InTx)"},
-	{"outside of an implicit task", AmbientAuto, implicitly, outsideOf, true, "let the statement join the task's transaction (httptask.Join, WithTask, InTx)"},
-	{"a new task in an implicit one", AmbientAuto, implicitly, NewTask, true, "begin the transaction around it in a task that joins, too (httptask.Join, WithTask, InTx)"},
-	{"an explicit task in an implicit one", AmbientAuto, implicitly, WithTask, true, "begin the transaction around it in a task that joins, too (httptask.Join, WithTask, InTx)"},
-	{"outside of a task", AmbientAuto, WithTask, outsideOf, true, "run the statement in the task around it"},
-	{"a new task", AmbientAuto, WithTask, NewTask, true, "run the statement in the task around it"},
-	{"ambient mode separate", AmbientSeparate, WithTask, unchanged, true, "let the statement join the task's transaction (pool_ambient=join, InTx)"},
-	{"an implicit task, ambient mode separate", AmbientSeparate, implicitly, unchanged, false, "let the statement join the task's transaction (pool_ambient=join, InTx)"},
-	{"outside, ambient mode separate", AmbientSeparate, WithTask, outsideOf, true, "let the statement join the task's transaction (pool_ambient=join, InTx)"},
+	{"an implicit task", implicitly, unchanged, false, ""},
+	{"outside of an implicit task", implicitly, outsideOf, false, ""},
+	{"a new task in an implicit one", implicitly, NewTask, false, ""},
+	{"an explicit task in an implicit one", implicitly, WithTask, false, ""},
+	{"outside of a task", WithTask, outsideOf, true, "run the statement in the task around it"},
+	{"a new task", WithTask, NewTask, true, "run the statement in the task around it"},
 }
 
 // TestAGoroutineBesideATransactionThatIsBusyElsewhereWaits: two requests, and two
@@ -50,7 +46,7 @@ func TestAGoroutineBesideATransactionThatIsBusyElsewhereWaits(t *testing.T) {
 	for _, s := range sided {
 		t.Run(s.name, func(t *testing.T) {
 			t.Parallel()
-			server, db, _ := openTasks(t, 2, ambient(s.mode))
+			server, db, _ := openTasks(t, 2)
 			var begun, requests sync.WaitGroup
 			begun.Add(2)
 			for range 2 {
@@ -83,6 +79,9 @@ func TestAGoroutineBesideATransactionThatIsBusyElsewhereWaits(t *testing.T) {
 
 func TestACycleIsToldByTheAlarmOrByTheTimeoutWithAdviceThatFits(t *testing.T) {
 	for _, s := range sided {
+		if !s.told {
+			continue
+		}
 		t.Run(s.name, func(t *testing.T) {
 			t.Parallel()
 			for name, set := range map[string]Option{
@@ -90,7 +89,7 @@ func TestACycleIsToldByTheAlarmOrByTheTimeoutWithAdviceThatFits(t *testing.T) {
 				"never":         deadlockAfter(0),
 				"not that soon": deadlockAfter(5 * time.Second),
 			} {
-				_, db, c := openTasks(t, 1, ambient(s.mode), set, func(c *Config) { c.AcquireTimeout = 500 * time.Millisecond })
+				_, db, c := openTasks(t, 1, set, func(c *Config) { c.AcquireTimeout = 500 * time.Millisecond })
 				ctx, end := s.task(t.Context())
 				defer end()
 				tx, err := db.BeginTx(ctx, nil)
@@ -102,7 +101,7 @@ func TestACycleIsToldByTheAlarmOrByTheTimeoutWithAdviceThatFits(t *testing.T) {
 				require.ErrorContains(t, err, waitgraph.InCycle)
 				require.ErrorContains(t, err, "; "+s.advice+", or raise pool_max_conns")
 				require.ErrorContains(t, err, " (a transaction, for ")
-				if s.told && name == "alarm" {
+				if name == "alarm" {
 					require.ErrorIs(t, err, ErrDeadlock)
 				} else {
 					require.NotErrorIs(t, err, ErrDeadlock)
@@ -167,13 +166,13 @@ func TestWhoComesNewIntoACycleIsAMove(t *testing.T) {
 // TestAStatementOfNoTaskThatTimesOutIsToldOfTheCycle: it is what held it up.
 func TestAStatementOfNoTaskThatTimesOutIsToldOfTheCycle(t *testing.T) {
 	t.Parallel()
-	_, db, _ := openTasks(t, 1)
-	ctx, end := implicitly(t.Context())
+	_, db, _ := openTasks(t, 1, deadlockAfter(0))
+	ctx, end := WithTask(t.Context())
 	defer end()
 	tx, err := db.BeginTx(ctx, nil)
 	require.NoError(t, err)
 	inner := make(chan error, 1)
-	patient, cancel := context.WithCancel(ctx)
+	patient, cancel := context.WithCancel(Outside(ctx))
 	go func() {
 		_, err := db.ExecContext(patient, "INSERT INTO t VALUES (1)")
 		inner <- err

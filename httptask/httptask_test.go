@@ -10,7 +10,6 @@ import (
 	"net/http/httptest"
 	"path/filepath"
 	"runtime"
-	"sync"
 	"testing"
 	"time"
 
@@ -64,47 +63,34 @@ func serve(ctx context.Context, handler http.HandlerFunc, mode ...httptask.Mode)
 	httptask.Middleware(handler, mode...).ServeHTTP(httptest.NewRecorder(), r)
 }
 
-func TestStatementsOfAHandlerShareASession(t *testing.T) {
+// TestStatementsOfAHandlerShareNothing: each *sql.Conn has its session for itself, and
+// what a statement on the *sql.DB sets ends with it, as without the middleware.
+func TestStatementsOfAHandlerShareNothing(t *testing.T) {
 	db, connector := open(t, "")
 	serve(t.Context(), func(_ http.ResponseWriter, r *http.Request) {
 		ctx := r.Context()
+		var conns [2]*sql.Conn
+		for i := range conns {
+			var err error
+			conns[i], err = db.Conn(ctx)
+			require.NoError(t, err)
+			execute(t, ctx, conns[i], makeOwnBasket) // fails if it sees another one's
+		}
+		execute(t, ctx, conns[0], "begin")
+		execute(t, ctx, conns[0], "insert into t values (1)")
+		require.Zero(t, number(t, ctx, db, ownBaskets))
+		require.Zero(t, number(t, ctx, db, rowsOfT))
+		execute(t, ctx, conns[0], "commit")
+		require.Equal(t, 1, number(t, ctx, db, rowsOfT))
+		for _, conn := range conns {
+			execute(t, ctx, conn, "insert into basket values ('soap')")
+		}
 		execute(t, ctx, db, makeOwnBasket)
-		execute(t, ctx, db, "insert into basket values ('soap')")
-		require.Equal(t, 1, number(t, ctx, db, "select count(*) from basket"))
-		require.Zero(t, number(t, pooldriver.Outside(ctx), db, ownBaskets))
-		require.Zero(t, number(t, t.Context(), db, ownBaskets), "no request's")
-		require.Equal(t, 1, connector.Stats().Pool.Lent)
+		require.Zero(t, number(t, ctx, db, ownBaskets), "it has ended with its statement")
+		require.Equal(t, 2, connector.Stats().Pool.Lent)
 	})
-	require.Zero(t, connector.Stats().Pool.Lent)
+	require.Zero(t, connector.Stats().Pool.Lent, "the task's end gives them back")
 	require.Zero(t, number(t, t.Context(), db, ownBaskets))
-}
-
-func TestEveryRequestHasASessionOfItsOwn(t *testing.T) {
-	const requests = 4
-	db, connector := open(t, "&pool_max_conns=4")
-	var begun, done sync.WaitGroup
-	begun.Add(requests)
-	for range requests {
-		done.Go(func() {
-			serve(t.Context(), func(_ http.ResponseWriter, r *http.Request) {
-				_, err := db.ExecContext(r.Context(), makeOwnBasket) // fails if there is one
-				begun.Done()
-				begun.Wait() // all of them at the same time
-				if err == nil {
-					_, err = db.ExecContext(r.Context(), "insert into basket values ('soap')")
-				}
-				var n int
-				if err == nil {
-					err = db.QueryRowContext(r.Context(), "select count(*) from basket").Scan(&n)
-				}
-				if err != nil || n != 1 {
-					t.Errorf("%d rows, error: %v", n, err)
-				}
-			})
-		})
-	}
-	done.Wait()
-	require.Zero(t, connector.Stats().Pool.Lent)
 }
 
 func TestAForgottenTransactionIsRolledBackWhenTheHandlerEnds(t *testing.T) {
@@ -172,7 +158,6 @@ func TestOtherStatementsOfAHandlerJoinItsTransactionOnlyWhereThatWasAskedFor(t *
 	}{
 		"by default": {},
 		"auto":       {parameters: "&pool_ambient=auto"},
-		"separate":   {parameters: "&pool_ambient=separate"},
 		"join":       {parameters: "&pool_ambient=join", joins: true},
 		"warn":       {parameters: "&pool_ambient=warn", joins: true},
 		"strict":     {parameters: "&pool_ambient=strict", refused: "keeps other statements out"},
@@ -350,12 +335,18 @@ func TestARequestThatCarriesATaskKeepsIt(t *testing.T) {
 func TestTheOuterOfTwoMiddlewaresEndsTheTask(t *testing.T) {
 	db, connector := open(t, "")
 	serve(t.Context(), func(w http.ResponseWriter, r *http.Request) {
+		var conn *sql.Conn
 		httptask.Middleware(http.HandlerFunc(func(_ http.ResponseWriter, inner *http.Request) {
-			execute(t, inner.Context(), db, makeOwnBasket)
+			var err error
+			conn, err = db.Conn(inner.Context())
+			require.NoError(t, err)
+			execute(t, inner.Context(), conn, "begin")
 		})).ServeHTTP(w, r)
-		require.Equal(t, 1, number(t, r.Context(), db, ownBaskets))
+		execute(t, r.Context(), conn, "insert into t values (1)")
+		require.Zero(t, number(t, r.Context(), db, rowsOfT), "the transaction is open")
 	})
 	require.Zero(t, connector.Stats().Pool.Lent)
+	require.Zero(t, number(t, t.Context(), db, rowsOfT))
 }
 
 func TestTheHandlerGetsItsWriterAndItsRequest(t *testing.T) {

@@ -18,11 +18,11 @@ type Scope struct {
 	left        atomic.Bool
 }
 
-// NewScope returns a scope in the task that ctx carries. Where ctx carries none, the
-// scope begins a task for its time.
+// NewScope returns a scope in the explicit task that ctx carries. Where ctx carries none,
+// the scope begins a task for its time.
 func NewScope(ctx context.Context) *Scope {
 	p := PlaceOf(ctx)
-	if p.Task != nil { // the scope says what joins, in an implicit task too
+	if p.Task != nil && !p.Task.implicit {
 		return &Scope{Context: ctx, task: p.Task, label: p.Label, around: p.Scope}
 	}
 	t := begin(ctx, p, false)

@@ -18,13 +18,20 @@ func TestAScopeBeginsATaskOnlyWhereThereIsNone(t *testing.T) {
 	scope.End()
 	require.Error(t, own.Err())
 
-	for _, tsk := range []*task.Task{begin(t, t.Context()), implicitTask(t, t.Context())} {
-		scope := task.NewScope(derived(tsk))
-		require.Same(t, tsk, task.PlaceOf(scope).Task)
-		scope.End()
-		require.NoError(t, tsk.Err())
-		require.True(t, scope.Left())
-	}
+	tsk := begin(t, t.Context())
+	scope = task.NewScope(derived(tsk))
+	require.Same(t, tsk, task.PlaceOf(scope).Task)
+	scope.End()
+	require.NoError(t, tsk.Err())
+	require.True(t, scope.Left())
+
+	implicit := implicitTask(t, t.Context())
+	scope = task.NewScope(derived(implicit))
+	require.NotSame(t, implicit, task.PlaceOf(scope).Task)
+	require.False(t, task.PlaceOf(scope).Task.Implicit())
+	scope.Leave()
+	scope.End()
+	require.NoError(t, implicit.Err())
 }
 
 func TestAScopeIsLeftWithTheOneAroundIt(t *testing.T) {

@@ -57,7 +57,7 @@ func New(ctx context.Context) *Task { return begin(ctx, PlaceOf(ctx), false) }
 // transaction, and in an implicit task they do not.
 func With(ctx context.Context) (context.Context, func()) {
 	p := PlaceOf(ctx)
-	if p.Task != nil && (!p.Task.implicit || p.Scope != nil) {
+	if p.Task != nil && !p.Task.implicit {
 		return ctx, func() {}
 	}
 	t := begin(ctx, p, false)

@@ -36,10 +36,7 @@ func (e *Error) Unwrap() error { return e.TooLarge }
 // is that of a statement without a task.
 type Situation struct {
 	RowsTooLarge bool // rows that its task has open could not be read into memory
-	InTask       bool // its task, or a task around it, holds a connection
-	TaskJoins    bool // statements of the holding task join its transaction
-	AllSeparate  bool // the configuration separates all statements from transactions
-	OwnTask      bool // its own task is explicit, the holding one need not be
+	InTask       bool // a task around it holds a connection
 }
 
 // Advice says what would have spared the wait.
@@ -48,15 +45,8 @@ func (s Situation) Advice() string {
 	switch {
 	case s.RowsTooLarge:
 		spared = "close the task's rows first, raise pool_nested_buffer"
-	case !s.InTask:
-	case s.TaskJoins:
+	case s.InTask:
 		spared = "run the statement in the task around it"
-	case s.AllSeparate:
-		spared = "let the statement join the task's transaction (pool_ambient=join, InTx)"
-	case s.OwnTask:
-		spared = "begin the transaction around it in a task that joins, too (httptask.Join, WithTask, InTx)"
-	default:
-		spared = "let the statement join the task's transaction (httptask.Join, WithTask, InTx)"
 	}
 	return spared + ", or raise pool_max_conns"
 }

@@ -23,12 +23,9 @@ func TestTheErrorNamesTheHoldersAndWhatSparesTheWait(t *testing.T) {
 func TestTheAdviceFitsTheSituation(t *testing.T) {
 	t.Parallel()
 	for want, s := range map[string]Situation{
-		"end what holds them first":                                                                 {},
-		"close the task's rows first, raise pool_nested_buffer":                                     {RowsTooLarge: true, InTask: true, TaskJoins: true},
-		"run the statement in the task around it":                                                   {InTask: true, TaskJoins: true, OwnTask: true},
-		"let the statement join the task's transaction (pool_ambient=join, InTx)":                   {InTask: true, AllSeparate: true, OwnTask: true},
-		"begin the transaction around it in a task that joins, too (httptask.Join, WithTask, InTx)": {InTask: true, OwnTask: true},
-		"let the statement join the task's transaction (httptask.Join, WithTask, InTx)":             {InTask: true},
+		"end what holds them first":                             {},
+		"close the task's rows first, raise pool_nested_buffer": {RowsTooLarge: true, InTask: true},
+		"run the statement in the task around it":               {InTask: true},
 	} {
 		require.Equal(t, want+", or raise pool_max_conns", s.Advice())
 	}

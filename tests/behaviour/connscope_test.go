@@ -16,7 +16,7 @@ import (
 // and in none with the task's.
 func TestASqlConnIsInTheInTxWhoseContextItIsUsedWith(t *testing.T) {
 	no := errors.New("no")
-	for _, mode := range []pooldriver.AmbientMode{pooldriver.AmbientAuto, pooldriver.AmbientJoin, pooldriver.AmbientWarn, pooldriver.AmbientStrict, pooldriver.AmbientSeparate} {
+	for _, mode := range []pooldriver.AmbientMode{pooldriver.AmbientAuto, pooldriver.AmbientJoin, pooldriver.AmbientWarn, pooldriver.AmbientStrict} {
 		for _, before := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s/used before=%t", mode, before), func(t *testing.T) {
 				server, db, c := openTasks(t, 4, ambient(mode), quiet)
@@ -65,7 +65,7 @@ func TestASqlConnIsInTheInTxWhoseContextItIsUsedWith(t *testing.T) {
 // connection goes.
 func TestAStatementOfASqlConnIsInTheInTxWhoseContextItIsUsedWith(t *testing.T) {
 	no := errors.New("no")
-	for _, mode := range []pooldriver.AmbientMode{pooldriver.AmbientJoin, pooldriver.AmbientStrict, pooldriver.AmbientSeparate} {
+	for _, mode := range []pooldriver.AmbientMode{pooldriver.AmbientJoin, pooldriver.AmbientStrict} {
 		t.Run(mode.String(), func(t *testing.T) {
 			server, db, _ := openTasks(t, 4, ambient(mode))
 			ctx, end := pooldriver.WithTask(t.Context())

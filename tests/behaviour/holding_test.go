@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pooldriver/pooldriver"
+	"github.com/pooldriver/pooldriver/internal/task"
 )
 
 func everyStack(c *pooldriver.Config) { c.SampleStacks = 1 }
@@ -157,11 +158,11 @@ func TestWhoeverRunsIsSeenAlthoughItsLockIsHeld(t *testing.T) {
 }
 
 func TestATaskThatHoldsOneAndWaitsForAnotherIsSeen(t *testing.T) {
-	_, db, c := openTasks(t, 1, ambient(pooldriver.AmbientSeparate))
-	task, end := pooldriver.WithTask(pooldriver.Label(t.Context(), "checkout"))
-	tx, err := db.BeginTx(task, nil)
+	_, db, c := openTasks(t, 1)
+	implicit, end := task.WithImplicit(pooldriver.Label(t.Context(), "checkout"))
+	tx, err := db.BeginTx(implicit, nil)
 	require.NoError(t, err)
-	ctx, cancel := context.WithCancel(task)
+	ctx, cancel := context.WithCancel(implicit)
 	waits := make(chan error, 1)
 	go func() { _, err := db.ExecContext(ctx, "INSERT INTO t VALUES (1)"); waits <- err }()
 	waiting(t, c, 1)
@@ -249,14 +250,16 @@ func TestTheErrorOfATimeoutNamesTheHoldersAtItsEnd(t *testing.T) {
 }
 
 func TestADeadlockNamesLabelsAndLastStatements(t *testing.T) {
-	_, db, _ := openTasks(t, 1, ambient(pooldriver.AmbientSeparate), deadlockAfter(50*time.Millisecond))
+	_, db, _ := openTasks(t, 1, deadlockAfter(50*time.Millisecond))
 	task, end := pooldriver.WithTask(pooldriver.Label(t.Context(), "POST /pay"))
 	defer end()
 	tx, err := db.BeginTx(task, nil)
 	require.NoError(t, err)
 	_, err = tx.ExecContext(task, "INSERT INTO t VALUES (4711)")
 	require.NoError(t, err)
-	_, err = db.ExecContext(task, "INSERT INTO t VALUES (4712)")
+	beside, endBeside := pooldriver.NewTask(task)
+	defer endBeside()
+	_, err = db.ExecContext(beside, "INSERT INTO t VALUES (4712)")
 	require.ErrorIs(t, err, pooldriver.ErrDeadlock)
 	require.Regexp(t, `\(task \d+ of POST /pay \(a transaction, for \d+ms, last INSERT INTO t VALUES \(\?\)\)\)$`, err.Error())
 	require.NoError(t, tx.Rollback())

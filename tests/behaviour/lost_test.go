@@ -15,6 +15,7 @@ import (
 
 	"github.com/pooldriver/pooldriver"
 	"github.com/pooldriver/pooldriver/internal/fakedb"
+	"github.com/pooldriver/pooldriver/internal/task"
 )
 
 // handles are the ways to a database that a task has beside its *sql.Tx. prepare
@@ -129,8 +130,8 @@ func TestWhatIsLostWithAConnectionThatDiesAsItsStatementReturns(t *testing.T) {
 
 func TestATransactionApartWhoseConnectionDiesIsLost(t *testing.T) {
 	for dying := range 2 {
-		server, db, c := openTasks(t, 4, ambient(pooldriver.AmbientSeparate))
-		ctx, end := pooldriver.WithTask(t.Context())
+		server, db, c := openTasks(t, 4)
+		ctx, end := task.WithImplicit(t.Context())
 		defer end()
 		var txs [2]*sql.Tx
 		for i := range txs {
@@ -310,30 +311,6 @@ func TestARollbackThatRawKeepsOutIsToldToThoseWhoJoined(t *testing.T) {
 			require.Zero(t, lent(c))
 		})
 	}
-}
-
-func TestABeginTxThatIsUnderWayDoesNotForgetThatStateIsLost(t *testing.T) {
-	server, db, _ := openTasks(t, 4, ambient(pooldriver.AmbientSeparate))
-	ctx, end := pooldriver.WithTask(t.Context())
-	defer end()
-	conn := takeConn(t, ctx, db)
-	require.NoError(t, conn.PingContext(ctx)) // session 1
-	mustExec(t, ctx, db, "SET a = 1")         // session 2
-	gate := server.Block(fakedb.ConnBeginCtx)
-	begun := make(chan *sql.Tx, 1)
-	go func() {
-		tx, _ := conn.BeginTx(ctx, nil)
-		begun <- tx
-	}()
-	<-gate.Entered()
-	require.True(t, server.Kill(2))
-	require.ErrorIs(t, insertTwo(ctx, db), pooldriver.ErrTxLost)
-	gate.Open()
-	tx := <-begun
-	require.NotNil(t, tx)
-	require.ErrorIs(t, insertTwo(ctx, db), pooldriver.ErrTxLost)
-	_ = tx.Rollback()
-	require.ErrorIs(t, insertTwo(ctx, db), pooldriver.ErrTxLost)
 }
 
 // nested begins a transaction and, in it, another one, whose context cancel ends.

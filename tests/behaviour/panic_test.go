@@ -16,6 +16,7 @@ import (
 	"github.com/pooldriver/pooldriver/internal/fakedb"
 	"github.com/pooldriver/pooldriver/internal/session"
 	"github.com/pooldriver/pooldriver/internal/stubdialect"
+	"github.com/pooldriver/pooldriver/internal/task"
 )
 
 func TestAPanicOfTheDriverInATransactionCostsThatTransactionOnly(t *testing.T) {
@@ -410,8 +411,8 @@ func TestAConnWhoseSessionEndedByAPanicDoesNotGoOnOnAnotherOne(t *testing.T) {
 
 // TestAConnOfATaskWhoseOwnTransactionEndedByAPanicDoesNotGoOn, where it is not the task's.
 func TestAConnOfATaskWhoseOwnTransactionEndedByAPanicDoesNotGoOn(t *testing.T) {
-	server, db, c := openTasks(t, 3, func(c *pooldriver.Config) { c.Ambient = pooldriver.AmbientSeparate })
-	ctx, end := pooldriver.WithTask(t.Context())
+	server, db, c := openTasks(t, 3)
+	ctx, end := task.WithImplicit(t.Context())
 	tx, err := db.BeginTx(ctx, nil)
 	require.NoError(t, err)
 	conn, err := db.Conn(ctx)

@@ -19,7 +19,7 @@ import (
 // connection in the end is not.
 func TestEachStatementWithoutAConnectionIsCountedByItsReason(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, db, c := openStub(t, dialects.Traits{}, ambient(pooldriver.AmbientSeparate), deadlockAfter(time.Second), func(c *pooldriver.Config) {
+		s, db, c := openStub(t, dialects.Traits{}, deadlockAfter(time.Second), func(c *pooldriver.Config) {
 			c.AcquireTimeout, c.MaxWaiters, c.BreakerFailures = 10*time.Second, 1, 1
 		})
 		want := map[pooldriver.AcquireFailure]uint64{}
@@ -50,7 +50,9 @@ func TestEachStatementWithoutAConnectionIsCountedByItsReason(t *testing.T) {
 		task, end := pooldriver.WithTask(t.Context())
 		tx, err := db.BeginTx(task, nil)
 		require.NoError(t, err)
-		_, err = db.ExecContext(task, "INSERT INTO t VALUES (1)")
+		beside, endBeside := pooldriver.NewTask(task)
+		defer endBeside()
+		_, err = db.ExecContext(beside, "INSERT INTO t VALUES (1)")
 		require.ErrorIs(t, err, pooldriver.ErrDeadlock)
 		counted(pooldriver.AcquireDeadlock)
 

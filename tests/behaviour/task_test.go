@@ -298,24 +298,29 @@ func TestTasksOfTheProgramsOwnContextsAreAdopted(t *testing.T) {
 	first, cancel := context.WithCancel(t.Context())
 	lifetimes.Store(id(1), first)
 	ctx := context.WithValue(t.Context(), request{}, id(1))
-	mustExec(t, ctx, db, "SET a = 1")
-	require.EqualValues(t, 1, show(t, context.WithValue(ctx, anyKey{}, 1), db, "a"))
-	require.Nil(t, show(t, pooldriver.Outside(ctx), db, "a"))
-	require.Nil(t, show(t, t.Context(), db, "a"))
+	conn, err := db.Conn(ctx)
+	require.NoError(t, err)
+	mustExec(t, ctx, conn, "SET a = 1")
+	require.Nil(t, show(t, context.WithValue(ctx, anyKey{}, 1), db, "a"), "the task shares nothing")
+	require.Len(t, c.Tasks(), 1)
 
 	query, endQuery := context.WithTimeout(ctx, time.Millisecond)
 	<-query.Done()
 	endQuery()
-	require.EqualValues(t, 1, show(t, ctx, db, "a"), "a query's timeout does not end the task")
+	var a any
+	require.NoError(t, conn.QueryRowContext(ctx, "SHOW a").Scan(&a))
+	require.EqualValues(t, 1, a, "a query's timeout does not end the task")
 
 	cancel()
 	require.Eventually(t, func() bool { return lent(c) == 0 }, 5*time.Second, time.Millisecond)
 	lifetimes.Store(id(1), t.Context())
+	require.ErrorIs(t, conn.PingContext(ctx), pooldriver.ErrTaskEnded)
 	require.Eventually(t, func() bool {
 		var a any
 		err := db.QueryRowContext(ctx, "SHOW a").Scan(&a)
 		return err == nil && a == nil
 	}, 5*time.Second, time.Millisecond, "the key begins a new task")
+	_ = conn.Close()
 }
 
 // A key whose task its timeout has ended does not begin another one behind the

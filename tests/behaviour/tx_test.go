@@ -480,7 +480,7 @@ func TestWhatASavepointCouldNotUndoIsNotCommittedWithTheTransactionAroundIt(t *t
 // says that it did not.
 func TestATaskIsNotInATransactionWhoseBeginFailed(t *testing.T) {
 	for _, lazy := range []bool{false, true} {
-		for _, mode := range []pooldriver.AmbientMode{pooldriver.AmbientJoin, pooldriver.AmbientStrict, pooldriver.AmbientSeparate} {
+		for _, mode := range []pooldriver.AmbientMode{pooldriver.AmbientJoin, pooldriver.AmbientStrict} {
 			server, db, c := openTasks(t, 2, ambient(mode), quiet, func(c *pooldriver.Config) { c.LazyBegin = lazy })
 			ctx, end := pooldriver.WithTask(t.Context())
 			server.Inject(fakedb.Fault{Call: fakedb.ConnBeginCtx, After: true, Err: errors.New("the answer was lost")})

@@ -8,11 +8,13 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/pooldriver/pooldriver/internal/task"
 )
 
-func TestAStatementApartDoesNotWaitForTheTransactions(t *testing.T) {
-	server, db, _ := openTasks(t, 4, ambient(AmbientSeparate))
-	ctx, end := WithTask(t.Context())
+func TestAStatementOfAnImplicitTaskDoesNotWaitForItsTransactions(t *testing.T) {
+	server, db, _ := openTasks(t, 4)
+	ctx, end := task.WithImplicit(t.Context())
 	defer end()
 	tx, err := db.BeginTx(ctx, nil)
 	require.NoError(t, err)
@@ -38,9 +40,9 @@ func TestAStatementApartDoesNotWaitForTheTransactions(t *testing.T) {
 	require.Len(t, server.Table("t"), 4)
 }
 
-func TestAStatementApartDoesNotNeedTheConnectionThatRawHas(t *testing.T) {
-	server, db, _ := openTasks(t, 4, ambient(AmbientSeparate))
-	ctx, end := WithTask(t.Context())
+func TestAStatementOfAnImplicitTaskDoesNotNeedTheConnectionThatRawHas(t *testing.T) {
+	server, db, _ := openTasks(t, 4)
+	ctx, end := task.WithImplicit(t.Context())
 	defer end()
 	conn := takeConn(t, ctx, db)
 	tx, err := conn.BeginTx(ctx, nil)
@@ -53,7 +55,7 @@ func TestAStatementApartDoesNotNeedTheConnectionThatRawHas(t *testing.T) {
 }
 
 func TestATransactionByHandIsItsConnectionsOwnAlsoWhereTheSessionHasState(t *testing.T) {
-	for _, mode := range []AmbientMode{AmbientJoin, AmbientWarn, AmbientStrict, AmbientSeparate} {
+	for _, mode := range []AmbientMode{AmbientJoin, AmbientWarn, AmbientStrict} {
 		t.Run(mode.String(), func(t *testing.T) {
 			server, db, _ := openTasks(t, 4, ambient(mode), quiet)
 			ctx, end := WithTask(t.Context())
@@ -68,9 +70,9 @@ func TestATransactionByHandIsItsConnectionsOwnAlsoWhereTheSessionHasState(t *tes
 	}
 }
 
-func TestWhatRunsWithTheContextOfAnInTxThatIsApartBelongsToItToo(t *testing.T) {
-	server, db, _ := openTasks(t, 4, ambient(AmbientSeparate))
-	ctx, end := WithTask(t.Context())
+func TestWhatRunsWithTheContextOfAnInTxInAnImplicitTaskBelongsToIt(t *testing.T) {
+	server, db, _ := openTasks(t, 4)
+	ctx, end := task.WithImplicit(t.Context())
 	defer end()
 	outer, err := db.BeginTx(ctx, nil)
 	require.NoError(t, err)
