@@ -355,8 +355,8 @@ func (b *binding) settle(ctx context.Context, c *checkout, op *operation) (again
 	if again, err := b.join(c, op); again || err != nil {
 		return again, err
 	}
-	if op.real.use.raw != nil {
-		return false, nil // enter waits for the function of Raw
+	if !b.shares || op.real.use.raw != nil {
+		return false, nil // nobody else uses it, or enter waits for the function of Raw
 	}
 	if again, err := b.checkTx(c, op); again || err != nil {
 		return again, err
@@ -405,7 +405,7 @@ func (r *realConn) lossOf(own *transaction) error {
 // isAmbient reports whether an operation of c, which has no transaction of its own on r,
 // would run in a transaction that another checkout has begun.
 func (b *binding) isAmbient(c *checkout, r *realConn) bool {
-	return b.shares && r.InTx() && (r.Begun() || r.use.opener != c)
+	return r.InTx() && (r.Begun() || r.use.opener != c)
 }
 
 // join makes c a user of op.real, if op.real is still the connection for the operation.
@@ -454,7 +454,7 @@ func (b *binding) join(c *checkout, op *operation) (again bool, _ error) {
 // memory the rows that block the operation.
 func (b *binding) prepareFor(ctx context.Context, c *checkout, op *operation) (again bool, _ error) {
 	r := op.real
-	if (op.kind == beginning || session.NeedsSession(op.Effect)) && b.shares {
+	if op.kind == beginning || session.NeedsSession(op.Effect) {
 		main := b.main.Load()
 		if main == nil {
 			if !b.main.CompareAndSwap(nil, r) {
@@ -469,7 +469,7 @@ func (b *binding) prepareFor(ctx context.Context, c *checkout, op *operation) (a
 	if err := r.ReadAhead(ctx); err != nil {
 		return false, err
 	}
-	if op.Effect&dialects.Writes != 0 && r.Traits().WritesAlone && b.shares {
+	if op.Effect&dialects.Writes != 0 && r.Traits().WritesAlone {
 		b.clearOthers(ctx, r)
 	}
 	return false, nil

@@ -30,19 +30,8 @@ func TestEveryShapeOfDriverBehavesAsIfBare(t *testing.T) {
 }
 
 // A program whose contexts carry a task without its knowing must not change its
-// meaning: here every statement of a case belongs to one implicit task. What it
-// can tell is listed.
+// meaning: here every statement of a case belongs to one implicit task.
 func TestAdoptedProgramsBehaveAsIfBare(t *testing.T) {
-	text := func(want string) func(string, string) bool {
-		return func(_, wrapped string) bool { return strings.Contains(wrapped, want) }
-	}
-	differences := []conformance.Difference{
-		{Case: "TransactionOnALostConnectionFails", Label: "query", Reason: "a lost transaction has an error of its own", Permits: text("has lost its session")},
-		{Case: "TransactionOnALostConnectionFails", Label: "commit", Reason: "a lost transaction has an error of its own", Permits: text("has lost its session")},
-		{Case: "BadConnectionsInATransactionAreNotTriedAgain", Label: "next", Reason: "a lost transaction has an error of its own", Permits: text("has lost its session")},
-		{Case: "RowsOpenInATransactionMeetTheNextStatement", Label: "exec", Reason: "rows in the way are read into memory", Permits: text("no error")},
-		{Case: "RowsOpenInATransactionMeetTheNextStatement", Label: "query", Reason: "rows in the way are read into memory", Permits: text("no error")},
-	}
 	for _, v := range fakedb.Variants() {
 		one := strings.HasPrefix(v.Name, "only ") || strings.HasPrefix(v.Name, "without ")
 		if one && !randomtest.Long() {
@@ -51,7 +40,6 @@ func TestAdoptedProgramsBehaveAsIfBare(t *testing.T) {
 		t.Run(v.Name, func(t *testing.T) {
 			t.Parallel()
 			target := conformance.Fake(v, adopt)
-			target.Differences = differences
 			conformance.Run(t, target)
 		})
 	}

@@ -45,8 +45,8 @@
 // A task is a context that is one logical session. [WithTask], [Do], [InTx] and
 // httptask.Middleware make one. [WithTaskKey] finds tasks in the program's own contexts.
 // The tasks of WithTaskKey, and of httptask without httptask.Join, are implicit: their
-// statements mean what they mean over plain database/sql, until the program begins a
-// task itself.
+// statements share nothing, and mean what they mean over plain database/sql. What they
+// leave open ends with the task. WithTask, Do and InTx in them begin an explicit task.
 //
 // While its session is clean, each checkout of a task takes a connection of its own. When
 // a transaction begins, or a statement changes the session, that connection is pinned,

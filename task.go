@@ -68,8 +68,9 @@ func Do(ctx context.Context, fn func(context.Context) error) error {
 // key means no task. In a context that carries a task of WithTask, or was made by
 // Outside, the key only tells who waits for whom.
 //
-// The task is implicit: the program may know nothing of it, so Config.Ambient's
-// default for it is AmbientSeparate. fn is called once or several times
+// The task is implicit: the program may know nothing of it, so its statements share
+// nothing, as without a task, unless Config.Ambient says otherwise. Its end rolls back,
+// cleans and gives back what they have left. fn is called once or several times
 // in every checkout and must be quick; the key must be comparable.
 func WithTaskKey(fn func(ctx context.Context) (key any, lifetime context.Context)) Option {
 	return func(c *Config) { c.TaskKey = fn }

@@ -42,7 +42,7 @@ func (b *binding) attach(ctx context.Context, c *checkout, op *operation, lease 
 	_ = r.Lock(context.Background()) // an earlier user that came too late may hold the lock for a moment
 	r.lease = lease
 	r.use = use{users: 1}
-	r.Lend(!b.isPrivate())
+	r.Lend(b.shares)
 	r.meter.Begin(c.label, op.text, waited, op.pins())
 	op.measured, op.counted = true, r
 	r.holder.Store(b)

@@ -15,12 +15,10 @@ import (
 type Mode uint8
 
 const (
-	// Separate is for handlers that may know nothing of tasks: statements and
-	// transactions keep the meaning they have over plain database/sql. A
-	// transaction holds its own statements only (pooldriver.AmbientSeparate), and
-	// one beside it takes a connection of its own, for which it waits as over
-	// plain database/sql. InTx joins all the same, and so does what runs in the task of
-	// a WithTask or Do in the handler.
+	// Separate is for handlers that may know nothing of tasks: statements,
+	// transactions and *sql.Conns share nothing, and keep the meaning that they have
+	// over plain database/sql. WithTask, Do and InTx in the handler begin an explicit
+	// task, whose statements join.
 	Separate Mode = iota
 	// Join is for handlers that count on it: while a transaction is open, all
 	// statements of the request belong to it, and BeginTx begins a savepoint

@@ -226,10 +226,10 @@ func backend(t *testing.T, db *sql.DB) (pid int) {
 }
 
 // observed asks the next borrower what it sees.
-func observed(ctx context.Context, db *sql.DB, observe string) (bool, error) {
+func observed(ctx context.Context, via querier, observe string) (bool, error) {
 	const tableNotLocked = 1100
 	var seen bool
-	err := db.QueryRowContext(ctx, observe).Scan(&seen)
+	err := via.QueryRowContext(ctx, observe).Scan(&seen)
 	if refused := (*mysql.MySQLError)(nil); errors.As(err, &refused) && refused.Number == tableNotLocked {
 		return true, nil
 	}

@@ -47,15 +47,14 @@ func (r *records) take() []string {
 
 // ambientModes are pool_ambient's, and what becomes of statements beside a Tx.
 var ambientModes = []struct {
-	name                    string
-	option                  pooldriver.Option
-	joins, warns, separates bool
+	name         string
+	option       pooldriver.Option
+	joins, warns bool
 }{
 	{name: "auto", option: func(c *pooldriver.Config) { c.Ambient = pooldriver.AmbientAuto }, joins: true},
 	{name: "join", option: func(c *pooldriver.Config) { c.Ambient = pooldriver.AmbientJoin }, joins: true},
 	{name: "warn", option: func(c *pooldriver.Config) { c.Ambient = pooldriver.AmbientWarn }, joins: true, warns: true},
 	{name: "strict", option: func(c *pooldriver.Config) { c.Ambient = pooldriver.AmbientStrict }},
-	{name: "separate", option: func(c *pooldriver.Config) { c.Ambient = pooldriver.AmbientSeparate }, separates: true},
 }
 
 // eachWay opens a pool in the mode by its DSN, and by its option.
@@ -103,15 +102,6 @@ func TestStatementsBesideATransactionDoAsTheirModeSays(t *testing.T) {
 					require.NoError(t, err)
 					require.Equal(t, 1, seen, "it is in the transaction")
 					p.mustExec(ctx, t, insertInto(2))
-				case mode.separates:
-					require.NoError(t, err)
-					require.Zero(t, seen, "it is in the transaction")
-					require.Equal(t, 1, p.lent())
-					if s.name != "sqlite" { // It has one writer at a time.
-						p.mustExec(ctx, t, insertInto(2))
-						require.Equal(t, []int{2}, s.stored(t))
-						require.NoError(t, tx.QueryRowContext(ctx, "SELECT count(*) FROM ledger WHERE id = 271828").Scan(&seen))
-					}
 				default:
 					t.Logf("strict: %v (begun %v ago)", err, time.Since(begun))
 					require.ErrorContains(t, err, "transaction")
@@ -131,11 +121,7 @@ func TestStatementsBesideATransactionDoAsTheirModeSays(t *testing.T) {
 				require.NoError(t, err, "the transaction's own statements are never ambient")
 				require.NoError(t, tx.Rollback())
 				p.mustExec(ctx, t, insertInto(4))
-				want := []int{4}
-				if mode.separates && s.name != "sqlite" {
-					want = []int{2, 4}
-				}
-				require.Equal(t, want, s.stored(t))
+				require.Equal(t, []int{4}, s.stored(t))
 				require.Empty(t, log.take(), "after its end there is no transaction to be beside of")
 			})
 		}
@@ -180,9 +166,6 @@ func TestInTxIsOneTransactionInEveryMode(t *testing.T) {
 								case mode.joins:
 									require.NoError(t, err)
 									require.Equal(t, 6, seen)
-								case mode.separates:
-									require.NoError(t, err)
-									require.Zero(t, seen)
 								default:
 									require.Error(t, err)
 								}
@@ -294,11 +277,13 @@ func TestWhoMadeTheTaskDecidesWhatAmbientMeansByDefault(t *testing.T) {
 					require.NoError(t, err)
 					require.Equal(t, maker.joins, p.count(ctx, t) == 1)
 					require.NoError(t, tx.Rollback())
-					// Session state is the task's in every mode.
+					// Session state is an explicit task's.
 					p.mustExec(ctx, t, s.say("SET app.tenant = 'alice'", "SET @tenant = 'alice'", "CREATE TEMP TABLE left_behind (id integer)"))
 					seen, err := observed(ctx, p.DB, s.traces()[0])
-					require.NoError(t, err)
-					require.True(t, seen)
+					if maker.joins {
+						require.NoError(t, err)
+					}
+					require.Equal(t, maker.joins, seen)
 					_, err = p.BeginTx(ctx, nil) // left open
 					require.NoError(t, err)
 				})
@@ -314,11 +299,11 @@ func TestWhoMadeTheTaskDecidesWhatAmbientMeansByDefault(t *testing.T) {
 	})
 }
 
-// TestAnAdoptedTaskEndsWithItsLifetimeNotWithAQuerysTimeout: the program's
-// contexts come and go within a request.
 // anyKey is of a value that nobody asks for.
 type anyKey struct{}
 
+// TestAnAdoptedTaskEndsWithItsLifetimeNotWithAQuerysTimeout: the program's
+// contexts come and go within a request.
 func TestAnAdoptedTaskEndsWithItsLifetimeNotWithAQuerysTimeout(t *testing.T) {
 	t.Parallel()
 	eachServer(t, func(t *testing.T, s stage) {
@@ -326,13 +311,18 @@ func TestAnAdoptedTaskEndsWithItsLifetimeNotWithAQuerysTimeout(t *testing.T) {
 		lifetime, finish := context.WithCancel(t.Context())
 		defer finish()
 		root := context.WithValue(t.Context(), requestKey{}, &request{lifetime})
+		conn := take(t, root, p.DB)
 		brief, cancel := context.WithCancel(root)
-		p.mustExec(brief, t, s.say("SET app.tenant = 'alice'", "SET @tenant = 'alice'", ""))
+		_, err := conn.ExecContext(brief, s.say("SET app.tenant = 'alice'", "SET @tenant = 'alice'", ""))
+		require.NoError(t, err)
 		cancel()
 		for _, ctx := range []context.Context{root, context.WithValue(root, anyKey{}, 1)} {
-			seen, err := observed(ctx, p.DB, s.traces()[0])
+			seen, err := observed(ctx, conn, s.traces()[0])
 			require.NoError(t, err)
-			require.True(t, seen)
+			require.True(t, seen, "the *sql.Conn keeps its session")
+			seen, err = observed(ctx, p.DB, s.traces()[0])
+			require.NoError(t, err)
+			require.False(t, seen, "nobody shares it")
 		}
 		other := context.WithValue(t.Context(), requestKey{}, &request{t.Context()})
 		seen, err := observed(other, p.DB, s.traces()[0])
@@ -340,8 +330,11 @@ func TestAnAdoptedTaskEndsWithItsLifetimeNotWithAQuerysTimeout(t *testing.T) {
 		require.False(t, seen, "another request")
 		finish()
 		require.Eventually(t, func() bool { return p.lent() == 0 }, 5*time.Second, time.Millisecond)
-		_, err = p.ExecContext(root, "SELECT 1")
-		require.ErrorIs(t, err, pooldriver.ErrTaskEnded)
+		for _, via := range []querier{conn, p.DB} {
+			_, err = via.ExecContext(root, "SELECT 1")
+			require.ErrorIs(t, err, pooldriver.ErrTaskEnded)
+		}
+		_ = conn.Close()
 		p.requireNextBorrowersSeeNothing(t)
 	})
 }

@@ -36,14 +36,9 @@ func insertInTx(ctx context.Context, db *sql.DB, what string) error {
 
 // aside is a way of a task to want a connection beside its transaction's.
 type aside struct {
-	name    string
-	ambient pooldriver.Option
-	run     func(ctx context.Context, db *sql.DB) error
+	name string
+	run  func(ctx context.Context, db *sql.DB) error
 }
-
-func auto(*pooldriver.Config) {}
-
-func separate(c *pooldriver.Config) { c.Ambient = pooldriver.AmbientSeparate }
 
 func ofItsOwn(run func(ctx context.Context, db *sql.DB, what string) error) func(context.Context, *sql.DB) error {
 	return func(ctx context.Context, db *sql.DB) error {
@@ -75,14 +70,12 @@ func queryByDB(ctx context.Context, db *sql.DB, what string) error {
 }
 
 var asides = []aside{
-	{"a transaction of a new task", auto, ofItsOwn(insertInTx)},
-	{"InTx of a new task", auto, ofItsOwn(insertByInTx)},
-	{"a statement of a new task", auto, ofItsOwn(insertByDB)},
-	{"a query of a new task", auto, ofItsOwn(queryByDB)},
-	{"a transaction outside", auto, outside(insertInTx)},
-	{"a statement outside", auto, outside(insertByDB)},
-	{"a transaction in ambient mode separate", separate, plainly(insertInTx)},
-	{"a statement in ambient mode separate", separate, plainly(insertByDB)},
+	{"a transaction of a new task", ofItsOwn(insertInTx)},
+	{"InTx of a new task", ofItsOwn(insertByInTx)},
+	{"a statement of a new task", ofItsOwn(insertByDB)},
+	{"a query of a new task", ofItsOwn(queryByDB)},
+	{"a transaction outside", outside(insertInTx)},
+	{"a statement outside", outside(insertByDB)},
 }
 
 // requireCycle: the error names what holds the connections.
@@ -98,7 +91,7 @@ func TestAClosedCycleIsAnError(t *testing.T) {
 		for _, a := range asides {
 			t.Run(a.name, func(t *testing.T) {
 				d.setUp(t)
-				db, connector := d.open(t, 1, a.ambient, alarmed)
+				db, connector := d.open(t, 1, alarmed)
 				ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 				defer cancel()
 				require.NoError(t, pooldriver.Do(ctx, func(ctx context.Context) error {
@@ -128,7 +121,7 @@ func TestACycleOfManyIsBrokenByOneError(t *testing.T) {
 		for _, a := range asides {
 			t.Run(a.name, func(t *testing.T) {
 				d.setUp(t)
-				db, connector := d.open(t, many, a.ambient, alarmed)
+				db, connector := d.open(t, many, alarmed)
 				end := d.guard(t, many)
 				ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 				defer cancel()
@@ -241,7 +234,7 @@ func TestNoCycleIsClosedWhileOneHolderGoesOn(t *testing.T) {
 		for _, a := range asides {
 			t.Run(a.name, func(t *testing.T) {
 				d.setUp(t)
-				db, connector := d.open(t, 2, a.ambient, alarmed)
+				db, connector := d.open(t, 2, alarmed)
 				ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 				defer cancel()
 				holder := func(work func(ctx context.Context) error) error {
@@ -305,7 +298,7 @@ func TestWhoHoldsNothingWaitsWhileACycleIsBroken(t *testing.T) {
 		for _, a := range asides {
 			t.Run(a.name, func(t *testing.T) {
 				d.setUp(t)
-				db, connector := d.open(t, 1, a.ambient, alarmed)
+				db, connector := d.open(t, 1, alarmed)
 				ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 				defer cancel()
 				var waiting []<-chan error
@@ -393,7 +386,7 @@ func TestWhatATaskSendsOffWaitsForItsTransaction(t *testing.T) {
 				}
 				t.Run(a.name+" beside "+w.name, func(t *testing.T) {
 					d.setUp(t)
-					db, connector := d.open(t, 1, a.ambient, alarmed)
+					db, connector := d.open(t, 1, alarmed)
 					ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 					defer cancel()
 					require.NoError(t, pooldriver.Do(ctx, func(ctx context.Context) error {
@@ -459,15 +452,15 @@ func TestAGoroutineBesideATransactionThatIsBusyElsewhereWaits(t *testing.T) {
 		}
 		many := 0
 		for _, a := range asides {
-			db, _ := d.open(t, 2, a.ambient)
+			db, _ := d.open(t, 2)
 			run(a.name, db, explicit, a.run)
 			many++
 		}
 		for _, a := range append([]aside{
-			{"a transaction", auto, plainly(insertInTx)},
-			{"a statement", auto, plainly(insertByDB)},
-		}, asides[:6]...) {
-			db, _ := d.open(t, 2, a.ambient)
+			{"a transaction", plainly(insertInTx)},
+			{"a statement", plainly(insertByDB)},
+		}, asides...) {
+			db, _ := d.open(t, 2)
 			run(a.name+", implicit", db, implicit, a.run)
 			many++
 		}

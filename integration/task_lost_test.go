@@ -357,43 +357,6 @@ func TestAfterATransactionThatEndedBehindTheProgramsBack(t *testing.T) {
 	})
 }
 
-// TestATransactionApartWhoseConnectionDiesIsLost: with pool_ambient=separate each
-// BeginTx has a connection of its own, and only the first is the task's session.
-func TestATransactionApartWhoseConnectionDiesIsLost(t *testing.T) {
-	t.Parallel()
-	eachServer(t, func(t *testing.T, s stage) {
-		p := s.open(t, 4, func(c *pooldriver.Config) { c.Ambient = pooldriver.AmbientSeparate })
-		for dying := range 2 {
-			ctx, end := pooldriver.WithTask(t.Context())
-			var txs [2]*sql.Tx
-			var ids [2]int64
-			for i := range txs {
-				var err error
-				txs[i], err = p.BeginTx(ctx, nil)
-				require.NoError(t, err)
-				_, err = txs[i].ExecContext(ctx, insertInto(i))
-				require.NoError(t, err)
-				require.NoError(t, txs[i].QueryRowContext(ctx, p.self()).Scan(&ids[i]))
-			}
-			require.NotEqual(t, ids[0], ids[1])
-			s.kill(t, ids[dying])
-			_, err := txs[dying].ExecContext(ctx, insertInto(9))
-			require.Error(t, err)
-			for range 2 {
-				_, err = txs[dying].ExecContext(ctx, insertInto(9))
-				require.ErrorIs(t, err, pooldriver.ErrTxLost)
-			}
-			require.ErrorIs(t, txs[dying].Commit(), pooldriver.ErrTxLost)
-			require.NoError(t, txs[1-dying].Commit())
-			p.mustExec(ctx, t, insertInto(5))
-			end()
-			p.requireNothingLeft(t)
-		}
-		require.Equal(t, []int{0, 1, 5, 5}, s.stored(t))
-		p.requireAtRest(t)
-	})
-}
-
 // requireRolledBack has a task's transaction fail by a statement at which the server
 // rolls all of it back. Nothing runs outside of it, and the connection goes on.
 func (p stagePool) requireRolledBack(t *testing.T, fail func(ctx context.Context, tx *sql.Tx) error) {

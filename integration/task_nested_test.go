@@ -247,7 +247,7 @@ func TestOtherTasksInARowsLoopHaveItsConnection(t *testing.T) {
 		for _, a := range asides {
 			t.Run(a.name, func(t *testing.T) {
 				d.setUp(t)
-				db, connector := d.open(t, 1, a.ambient)
+				db, connector := d.open(t, 1)
 				ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 				defer cancel()
 				require.NoError(t, pooldriver.Do(ctx, func(ctx context.Context) error {
