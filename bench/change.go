@@ -18,7 +18,7 @@ import (
 // process of its own, and they take turns round by round, so that whatever else the
 // machine does hits both. The table is for a pull request.
 
-const changeTurn = 320 * time.Millisecond // of each contender in a round
+const changeTurn = 300 * time.Millisecond // of each contender in a round
 
 // A build is a bench with the pooldriver of one commit.
 type build struct {
@@ -202,13 +202,15 @@ func (t changeTable) write(w io.Writer) {
 		fmt.Fprintf(w, ", beside it %s", t.builds[1].commit)
 	}
 	fmt.Fprintf(w, "; %s, %d processors; medians of %d rounds, quartiles in brackets.\n", runtime.Version(), runtime.NumCPU(), t.rounds)
+	counted := "instructions"
 	if t.unCounted != nil {
+		counted = "processor time to plain"
 		fmt.Fprintf(w, "Instructions: not available (%s).\n", oneLine(t.unCounted))
 	}
-	head := []string{"", "plain", "pooldriver", "ratio to plain", "allocations", "instructions"}
+	head := []string{"", "plain", "pooldriver", "ratio to plain", "allocations", counted}
 	if len(t.builds) > 1 {
 		b := t.builds[1].commit
-		head = append(head, b+": ratio", "allocations", "instructions", "ratio : that of "+b, "95 %")
+		head = append(head, b+": ratio", "allocations", counted, "ratio : that of "+b, "95 %")
 	}
 	fmt.Fprintln(w)
 	row(w, head)
@@ -224,9 +226,9 @@ func (r changeRow) cells() []string {
 		return append(cells, unmeasured+": "+oneLine(r.err))
 	}
 	for i, turns := range r.seen {
-		ratios := ratiosOf(turns)
+		ratios := ratiosOf(turns, nanosOf)
 		spread := fmt.Sprintf("%s [%s]", closely(median(ratios)), span(quantile(ratios, 0.25), quantile(ratios, 0.75), closely))
-		last, counted := turns[len(turns)-1], "–"
+		last, counted := turns[len(turns)-1], closely(median(ratiosOf(turns, cpuOf)))
 		if r.instructions != nil {
 			counted = whole(r.instructions[i])
 		}
@@ -237,17 +239,20 @@ func (r changeRow) cells() []string {
 		cells = append(cells, spread, fmt.Sprintf("%s (plain %s)", whole(last.Ours.Allocs), whole(last.Plain.Allocs)), counted)
 	}
 	if len(r.seen) > 1 {
-		change := pairwise(ratiosOf(r.seen[1]), ratiosOf(r.seen[0]), ratio)
+		change := pairwise(ratiosOf(r.seen[1], nanosOf), ratiosOf(r.seen[0], nanosOf), ratio)
 		low, high := interval(change)
 		cells = append(cells, closely(median(change)), span(low, high, closely))
 	}
 	return cells
 }
 
-func ratiosOf(turns []measured) []float64 {
+func nanosOf(c cost) float64 { return c.Nanos }
+func cpuOf(c cost) float64   { return c.CPU }
+
+func ratiosOf(turns []measured, of func(cost) float64) []float64 {
 	ratios := make([]float64, len(turns))
 	for i, t := range turns {
-		ratios[i] = t.Ours.Nanos / t.Plain.Nanos
+		ratios[i] = of(t.Ours) / of(t.Plain)
 	}
 	return ratios
 }

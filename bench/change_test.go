@@ -13,7 +13,7 @@ import (
 func TestTheTableComparesTheCommitsRoundByRound(t *testing.T) {
 	turns := func(ours ...float64) (all []measured) {
 		for _, ns := range ours {
-			all = append(all, measured{Plain: cost{100, 2}, Ours: cost{ns, 3}})
+			all = append(all, measured{Plain: cost{100, 100, 2}, Ours: cost{ns, 130, 3}})
 		}
 		return all
 	}
@@ -23,12 +23,14 @@ func TestTheTableComparesTheCommitsRoundByRound(t *testing.T) {
 		rows: []changeRow{
 			{title: "exec", instructions: []float64{900, 1000},
 				seen: [][]measured{turns(110, 220, 110, 220, 110, 220), turns(100, 200, 100, 200, 100, 200)}},
+			{title: "not counted", seen: [][]measured{turns(110), turns(100)}},
 			{title: "query", err: errors.New("no | server")},
 		},
 	}.write(&text)
 	for _, want := range []string{
 		"now, beside it before;",
 		"| exec | 100 ns | 165 ns | 1.650× [1.100× – 2.200×] | 3 (plain 2) | 900 | 1.500× [1.000× – 2.000×] | 3 (plain 2) | 1000 | 1.100× | 1.100× – 1.100× |",
+		"| not counted | 100 ns | 110 ns | 1.100× [1.100× – 1.100×] | 3 (plain 2) | 1.300× |",
 		`| query | not measured: no \| server |`,
 	} {
 		if !strings.Contains(text.String(), want) {
