@@ -1,6 +1,10 @@
 package pooldriver
 
 import (
+	"context"
+	"errors"
+
+	"github.com/pooldriver/pooldriver/dialects"
 	"github.com/pooldriver/pooldriver/internal/droppedstate"
 	"github.com/pooldriver/pooldriver/internal/session"
 )
@@ -15,6 +19,35 @@ func (c *checkout) recordSetting(op *operation) {
 	if op.Effect&session.ChangesSession != 0 && !c.bound.shares {
 		op.real.set, op.real.setArgs = op.Text, op.Args
 	}
+}
+
+// errLeftOpen is the error of an Exec on a *sql.DB after which the server has a
+// transaction open.
+var errLeftOpen = errors.New("pooldriver: the statement has left a transaction open on a *sql.DB, whose next statement may run on another connection: the text was executed, and what it had left open is rolled back; begin the transaction by BeginTx, or run all of it on one *sql.Conn, or in a task (pooldriver.WithTask)")
+
+// refuseOpenTx rolls back a transaction that a statement of a *sql.DB has left open, and
+// returns the error that says so. Over plain database/sql the next statements would run
+// on this connection or on another one; here they would certainly be outside of it, and
+// commit one by one. The server's word judges, not the text.
+func (c *checkout) refuseOpenTx(ctx context.Context, op *operation) error {
+	r := op.real
+	if c.bound.shares || c.tx != nil {
+		return nil
+	}
+	switch r.TxStatus() {
+	case dialects.TxOpen, dialects.TxFailed:
+	default:
+		return nil
+	}
+	if !droppedstate.OfDB() {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.connector.config.CleanTimeout)
+	defer cancel()
+	if _, done := r.Rollback(ctx); !done {
+		r.MarkUnusable()
+	}
+	return errLeftOpen
 }
 
 // loses is called where a checkout ends. It returns the text of the checkout's only

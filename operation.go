@@ -240,6 +240,9 @@ func (c *checkout) execute(ctx context.Context, op *operation) (again bool, err 
 		return true, nil
 	}
 	r.RecordResult(op.Effect, err)
+	if err == nil && op.kind == executing && op.first {
+		err = c.refuseOpenTx(ctx, op)
+	}
 	if err != nil {
 		r.forgetSetting()
 		return false, err

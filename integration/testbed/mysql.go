@@ -24,7 +24,9 @@ var (
 // MySQL is the server of the family on which this process tests: [MariaDB], or
 // [OracleMySQL] where the environment has POOLDRIVER_MYSQL_SERVER=mysql. Both have the
 // same dialect and the same tests.
-var MySQL = family(os.Getenv("POOLDRIVER_MYSQL_SERVER"))
+var MySQL = family(os.Getenv(serverVariable))
+
+const serverVariable = "POOLDRIVER_MYSQL_SERVER"
 
 func family(name string) Engine {
 	switch name {
@@ -33,7 +35,7 @@ func family(name string) Engine {
 	case "mysql":
 		return OracleMySQL
 	}
-	panic("testbed: POOLDRIVER_MYSQL_SERVER is " + name + ", it can be mariadb or mysql")
+	panic("testbed: " + serverVariable + " is " + name + ", it can be mariadb or mysql")
 }
 
 type mySQL struct{ product string }
@@ -43,6 +45,8 @@ const mysqlPassword = "mysql-administrator"
 func (mySQL) String() string { return "mysql" }
 
 func (m mySQL) image() (variable, official string) {
+	// "go test" keeps results, and does not see what was read before the tests began.
+	_ = os.Getenv(serverVariable)
 	if m == MariaDB {
 		return "POOLDRIVER_MARIADB_IMAGE", "mariadb:11.8"
 	}

@@ -39,13 +39,27 @@ func (t *Told) First(statement string) bool {
 // calls of database/sql count. Its methods may also stand further out, where the program
 // runs inside Raw of a *sql.Conn or inside the Value method of an argument.
 func HeldByProgram() bool {
+	return anyCaller(func(method string) bool {
+		return strings.HasPrefix(method, "(*Conn).") || strings.HasPrefix(method, "(*Tx).")
+	})
+}
+
+// OfDB reports whether the statement that runs is an Exec of a *sql.DB itself, by the call
+// stack: not one of a *sql.Conn, a *sql.Tx or a *sql.Stmt.
+func OfDB() bool {
+	return anyCaller(func(method string) bool { return strings.HasPrefix(method, "(*DB).ExecContext") })
+}
+
+// anyCaller reports whether one of the innermost calls of database/sql is of a method that
+// is wanted.
+func anyCaller(wanted func(method string) bool) bool {
 	var callers [32]uintptr
-	frames := runtime.CallersFrames(callers[:runtime.Callers(2, callers[:])])
+	frames := runtime.CallersFrames(callers[:runtime.Callers(3, callers[:])])
 	inside := false
 	for {
 		frame, more := frames.Next()
 		method, ok := strings.CutPrefix(frame.Function, "database/sql.")
-		if ok && (strings.HasPrefix(method, "(*Conn).") || strings.HasPrefix(method, "(*Tx).")) {
+		if ok && wanted(method) {
 			return true
 		}
 		if inside && !ok || !more {

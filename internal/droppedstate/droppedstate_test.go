@@ -34,12 +34,20 @@ func TestTheCallStackShowsAConnAndATx(t *testing.T) {
 	ofDB := asked()
 	_, _ = db.Exec("INSERT INTO t VALUES (?)", ofDB)
 	require.False(t, held(ofDB))
+	require.True(t, ofDB.(*asker).ofDB)
 
 	conn, err := db.Conn(t.Context())
 	require.NoError(t, err)
 	ofConn := asked()
 	_, _ = conn.ExecContext(t.Context(), "INSERT INTO t VALUES (?)", ofConn)
 	require.True(t, held(ofConn))
+	require.False(t, ofConn.(*asker).ofDB)
+	stmt, err := db.Prepare("INSERT INTO t VALUES (?)")
+	require.NoError(t, err)
+	ofStmt := asked()
+	_, _ = stmt.Exec(ofStmt)
+	require.False(t, ofStmt.(*asker).ofDB)
+	require.NoError(t, stmt.Close())
 
 	inRaw := asked()
 	require.NoError(t, conn.Raw(func(any) error {
@@ -47,6 +55,7 @@ func TestTheCallStackShowsAConnAndATx(t *testing.T) {
 		return nil
 	}))
 	require.False(t, held(inRaw), "the inner call is that of the *sql.DB")
+	require.True(t, inRaw.(*asker).ofDB)
 	require.NoError(t, conn.Close())
 
 	tx, err := db.Begin()
@@ -58,10 +67,10 @@ func TestTheCallStackShowsAConnAndATx(t *testing.T) {
 }
 
 // asker is an argument that looks at the call stack when database/sql asks for its value.
-type asker struct{ held bool }
+type asker struct{ held, ofDB bool }
 
 func (a *asker) Value() (driver.Value, error) {
-	a.held = HeldByProgram()
+	a.held, a.ofDB = HeldByProgram(), OfDB()
 	return int64(1), nil
 }
 

@@ -58,7 +58,7 @@ func TestAWrappedDatabaseInMemoryLivesAsLongAsItsConnector(t *testing.T) {
 			requireKept(t, db, "a temporary table")
 			c.Flush()
 			requireKept(t, db, "Flush")
-			mustExec(t, t.Context(), db, "BEGIN")
+			leaveOpen(t, db)
 			requireKept(t, db, "BEGIN by hand")
 			cancelStatement(t, db)
 			requireKept(t, db, "a statement that was cancelled")
@@ -154,7 +154,7 @@ func TestOneConnectionAtATimeOfAPrivateDatabaseIsAlwaysTheSame(t *testing.T) {
 	db.SetMaxOpenConns(1)
 	for range 50 {
 		mustExec(t, t.Context(), db, "PRAGMA foreign_keys = ON")
-		mustExec(t, t.Context(), db, "BEGIN") // rolled back before the next
+		leaveOpen(t, db) // rolled back before the next
 		cancelTx(t, db)
 		requireKept(t, db, "what has to be undone")
 	}

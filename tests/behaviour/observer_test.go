@@ -129,7 +129,7 @@ func useEverything(t *testing.T, db *sql.DB) {
 	require.NoError(t, err)
 	require.NoError(t, tx.Commit())
 	end()
-	mustExec(t, t.Context(), db, "BEGIN")
+	leaveOpen(t, db)
 	require.NoError(t, db.Ping())
 }
 

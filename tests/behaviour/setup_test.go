@@ -238,3 +238,12 @@ func (l *lockedBuffer) text() string {
 	defer l.mu.Unlock()
 	return l.b.String()
 }
+
+// leaveOpen has a *sql.Conn end with a transaction open that it has begun by hand.
+func leaveOpen(t *testing.T, db *sql.DB) {
+	t.Helper()
+	conn, err := db.Conn(t.Context())
+	require.NoError(t, err)
+	mustExec(t, t.Context(), conn, "BEGIN")
+	require.NoError(t, conn.Close())
+}

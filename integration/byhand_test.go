@@ -1,0 +1,62 @@
+package integration
+
+import (
+	"database/sql"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/pooldriver/pooldriver/integration/testbed"
+)
+
+// TestATransactionBegunByHandOnADBIsAnErrorAndLeavesNothing: the server is asked that
+// nothing is open when Exec returns. A *sql.Conn may do the same.
+func TestATransactionBegunByHandOnADBIsAnErrorAndLeavesNothing(t *testing.T) {
+	t.Parallel()
+	eachDriver(t, func(t *testing.T, s stage) {
+		p := s.open(t, 2)
+		texts := []string{"BEGIN", s.say("START TRANSACTION READ WRITE", "START TRANSACTION", "BEGIN IMMEDIATE")}
+		if s.name == "mysql" {
+			texts = append(texts, "CALL begin_here()")
+			mustExec(t, s.witness, "CREATE PROCEDURE "+s.account.Database+".begin_here() BEGIN START TRANSACTION; INSERT INTO ledger VALUES (7); END")
+		}
+		for _, text := range texts {
+			_, err := p.ExecContext(t.Context(), text)
+			require.ErrorContains(t, err, "rolled back", text)
+			if s.name != "sqlite" {
+				left, err := s.left(t.Context())
+				require.NoError(t, err)
+				require.Empty(t, left, text)
+			}
+			p.mustExec(t.Context(), t, insertInto(1))
+			mustExec(t, s.witness, "DELETE FROM ledger WHERE id = 1") // nothing holds a lock
+			require.Empty(t, s.stored(t))
+		}
+		conn := take(t, t.Context(), p.DB)
+		execOn(t, conn, "BEGIN")
+		execOn(t, conn, insertInto(2))
+		execOn(t, conn, "COMMIT")
+		require.NoError(t, conn.Close())
+		require.Equal(t, []int{2}, s.stored(t))
+		tx, err := p.BeginTx(t.Context(), nil)
+		require.NoError(t, err)
+		_, err = tx.Exec(insertInto(3))
+		require.NoError(t, err, "a statement of a *sql.Tx leaves its transaction open")
+		require.NoError(t, tx.Rollback())
+		require.ErrorIs(t, tx.Commit(), sql.ErrTxDone)
+	})
+}
+
+func TestATransactionBegunByHandIsAnErrorThroughEitherFront(t *testing.T) {
+	t.Parallel()
+	testbed.Each(t, func(t *testing.T, account testbed.Account) {
+		for _, f := range []front{wrapped, around} {
+			db := f.open(t, account, 2)
+			_, err := db.Exec("BEGIN")
+			require.ErrorContains(t, err, "pooldriver.WithTask", f.name)
+			open, err := account.Transactions(t.Context())
+			require.NoError(t, err)
+			require.Empty(t, open, f.name)
+		}
+	})
+}
