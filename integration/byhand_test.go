@@ -33,9 +33,9 @@ func TestATransactionBegunByHandOnADBIsAnErrorAndLeavesNothing(t *testing.T) {
 			require.Empty(t, s.stored(t))
 		}
 		conn := take(t, t.Context(), p.DB)
-		execOn(t, conn, "BEGIN")
-		execOn(t, conn, insertInto(2))
-		execOn(t, conn, "COMMIT")
+		execOn(t, t.Context(), conn, "BEGIN")
+		execOn(t, t.Context(), conn, insertInto(2))
+		execOn(t, t.Context(), conn, "COMMIT")
 		require.NoError(t, conn.Close())
 		require.Equal(t, []int{2}, s.stored(t))
 		tx, err := p.BeginTx(t.Context(), nil)

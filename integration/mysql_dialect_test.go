@@ -238,6 +238,9 @@ func TestMySQLCleanRefusesWhatItCannotBringBack(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := mysqlSession(t, second(mysqlTemplate(t, c.dsn)))
+			if c.effect&dialects.ForgetPrepared != 0 {
+				run(t, s, "USE information_schema")
+			}
 			_, err := s.Clean(t.Context(), c.effect)
 			require.ErrorIs(t, err, dialects.ErrCannotClean)
 			require.Equal(t, "1|", read(t, s, "SELECT 1"), "nothing was sent that the driver does not know of")

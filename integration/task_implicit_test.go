@@ -37,9 +37,9 @@ func take(t *testing.T, ctx context.Context, db *sql.DB) *sql.Conn {
 	return conn
 }
 
-func execOn(t *testing.T, conn *sql.Conn, statement string) {
+func execOn(t *testing.T, ctx context.Context, conn *sql.Conn, statement string) {
 	t.Helper()
-	_, err := conn.ExecContext(context.Background(), statement)
+	_, err := conn.ExecContext(ctx, statement)
 	require.NoError(t, err, statement)
 }
 
@@ -77,13 +77,13 @@ func TestTwoGoroutinesOfARequestHaveTheirOwnSettings(t *testing.T) {
 func TestASettingOfARequestsConnSurvivesTheTransactionOfAnother(t *testing.T) {
 	inARequest(t, func(t *testing.T, ctx context.Context, s stage, p stagePool) {
 		one, two := take(t, ctx, p.DB), take(t, ctx, p.DB)
-		execOn(t, one, s.say("SET application_name = 'one'", "SET @name = 'one'", ""))
-		execOn(t, two, "BEGIN")
+		execOn(t, ctx, one, s.say("SET application_name = 'one'", "SET @name = 'one'", ""))
+		execOn(t, ctx, two, "BEGIN")
 		var seen string
 		require.NoError(t, one.QueryRowContext(ctx, s.say("SELECT current_setting('application_name')", "SELECT @name", "")).Scan(&seen))
 		require.Equal(t, "one", seen)
-		execOn(t, one, insertInto(1))
-		execOn(t, two, "ROLLBACK")
+		execOn(t, ctx, one, insertInto(1))
+		execOn(t, ctx, two, "ROLLBACK")
 		require.Equal(t, []int{1}, s.stored(t), "it was in no transaction")
 	})
 }
@@ -130,16 +130,16 @@ func TestALockOfTheServerExcludesTheConnsOfARequest(t *testing.T) {
 func TestABeginByHandOfARequestsConnSurvivesInTx(t *testing.T) {
 	inARequest(t, func(t *testing.T, ctx context.Context, s stage, p stagePool) {
 		conn := take(t, ctx, p.DB)
-		execOn(t, conn, "BEGIN")
+		execOn(t, ctx, conn, "BEGIN")
 		require.NoError(t, pooldriver.InTx(ctx, p.DB, nil, func(inside context.Context, tx *sql.Tx) error {
 			_, err := conn.ExecContext(inside, insertInto(1))
 			require.NoError(t, err)
 			_, err = tx.ExecContext(inside, insertInto(2))
 			return err
 		}))
-		execOn(t, conn, insertInto(3))
+		execOn(t, ctx, conn, insertInto(3))
 		require.Equal(t, []int{2}, s.stored(t))
-		execOn(t, conn, "COMMIT")
+		execOn(t, ctx, conn, "COMMIT")
 		require.ElementsMatch(t, []int{1, 2, 3}, s.stored(t))
 	})
 }
@@ -152,7 +152,7 @@ func TestAQueryRunsBesideWhatARequestHolds(t *testing.T) {
 			return nil
 		}))
 		export := take(t, ctx, p.DB)
-		execOn(t, export, s.say("SET application_name = 'export'", "SET @name = 'export'", ""))
+		execOn(t, ctx, export, s.say("SET application_name = 'export'", "SET @name = 'export'", ""))
 		many := s.say("SELECT repeat('x', 1000) FROM generate_series(1, 20000)",
 			"SELECT repeat('x', 1000) FROM information_schema.collations AS a, information_schema.collations AS b LIMIT 20000", "")
 		rows, err := export.QueryContext(ctx, many)
