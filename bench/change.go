@@ -18,7 +18,7 @@ import (
 // process of its own, and they take turns round by round, so that whatever else the
 // machine does hits both. The table is for a pull request.
 
-const changeTurn = 300 * time.Millisecond // of each contender in a round
+const changeTurn = 220 * time.Millisecond // of each contender in a round
 
 // A build is a bench with the pooldriver of one commit.
 type build struct {
