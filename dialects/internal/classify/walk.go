@@ -83,6 +83,7 @@ type Walk struct {
 	query    string
 	reading  int             // index of Language.Readings
 	misread  bool            // the rest of this reading does not count
+	inside   int             // statements that have begun inside of this one, itself included
 	effect   dialects.Effect // of this reading
 	total    dialects.Effect // of the readings before it
 }
@@ -101,8 +102,23 @@ func (w *Walk) Next() bool {
 		}
 	}
 	w.Lx.Next()
+	w.inside = 0
 	return true
 }
+
+// maxInside bounds how many statements stand inside of each other (EXPLAIN, SET STATEMENT …
+// FOR), because a classifier calls itself for each: a text of 40 MB would end the process.
+const maxInside = 20
+
+// TooDeep is called where a statement begins. true: it stands inside of too many others, and
+// its effect is that of a text that cannot be read.
+func (w *Walk) TooDeep() bool {
+	w.inside++
+	return w.inside > maxInside
+}
+
+// Unknown is the effect of a text that cannot be read.
+func (w *Walk) Unknown() dialects.Effect { return w.language.Unknown }
 
 // Add counts the effect of a statement that was read to its end.
 //

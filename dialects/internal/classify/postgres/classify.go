@@ -111,6 +111,9 @@ type classifier struct {
 // statement classifies one statement from its first token on, and leaves the
 // lexer at its end.
 func (c *classifier) statement() dialects.Effect {
+	if c.TooDeep() {
+		return c.Skip(c.Unknown())
+	}
 	c.Lx.SkipOpen(c.Lx.Token())
 	head := c.Head()
 	switch head.Kind {
