@@ -36,6 +36,10 @@ func (c *checkout) refuseOpenTx(ctx context.Context, op *operation) error {
 	}
 	switch r.TxStatus() {
 	case dialects.TxOpen, dialects.TxFailed:
+	case dialects.TxImplicit: // autocommit is off; a script (a dump) may leave it so, and is cleaned
+		if dialects.MayBeScript(op.Text) {
+			return nil
+		}
 	default:
 		return nil
 	}

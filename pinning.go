@@ -129,9 +129,9 @@ func pinOf(begun bool, status dialects.TxStatus, effect dialects.Effect, hidden 
 	switch {
 	case begun:
 		return pinTx
-	case status == dialects.TxOpen, status == dialects.TxFailed, status == dialects.TxUnknown && hidden:
+	case status == dialects.TxOpen, status == dialects.TxFailed, status == dialects.TxImplicit, status == dialects.TxUnknown && hidden:
 		return pinRawTx
-	case status == dialects.TxImplicit, effect&session.ChangesSession != 0:
+	case effect&session.ChangesSession != 0:
 		return pinState
 	}
 	return pinNone

@@ -101,8 +101,8 @@ func TestWhatMakesAConnectionItsTasksSession(t *testing.T) {
 		{name: "SET", status: dialects.TxNone, effect: dialects.Stateful, want: pinState},
 		{name: "SET, and nobody can be asked", effect: dialects.Stateful, want: pinState},
 		{name: "what no cleaning undoes", status: dialects.TxNone, effect: dialects.Unresettable, want: pinState},
-		{name: "autocommit is off", status: dialects.TxImplicit, effect: dialects.Stateful | dialects.TxControl, want: pinState},
-		{name: "autocommit is off, though no text said so", status: dialects.TxImplicit, want: pinState},
+		{name: "autocommit is off", status: dialects.TxImplicit, effect: dialects.Stateful | dialects.TxControl, want: pinRawTx},
+		{name: "autocommit is off, though no text said so", status: dialects.TxImplicit, want: pinRawTx},
 		{name: "what may have left something", status: dialects.TxNone, effect: anything, want: pinNone},
 	} {
 		require.Equal(t, tc.want, pinOf(tc.begun, tc.status, tc.effect, tc.hidden), tc.name)

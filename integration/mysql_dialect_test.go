@@ -2,6 +2,7 @@ package integration
 
 import (
 	"context"
+	"database/sql"
 	"database/sql/driver"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 	"github.com/stretchr/testify/require"
 
+	"github.com/pooldriver/pooldriver"
 	"github.com/pooldriver/pooldriver/dialects"
 	_ "github.com/pooldriver/pooldriver/dialects/mysql"
 	"github.com/pooldriver/pooldriver/integration/testbed"
@@ -290,16 +292,53 @@ func TestMySQLTxStatusIsTheServersWord(t *testing.T) {
 	require.Equal(t, dialects.TxLost, s.TxStatus())
 }
 
-func TestMySQLAutocommitTurnedOffByTheDSNIsNoOpenTransaction(t *testing.T) {
+// TestMySQLAutocommitThatIsOffAtConnectIsRefused: by the DSN, by the server's global
+// variable, by init_connect. The DSN can turn it on again.
+func TestMySQLAutocommitThatIsOffAtConnectIsRefused(t *testing.T) {
 	t.Parallel()
 	account := testbed.Shared(t, testbed.MySQL).NewAccount(t)
-	s := mysqlSession(t, second(mysqlTemplate(t, account.URL("autocommit=0"))))
-	require.Equal(t, dialects.TxNone, s.TxStatus())
-	run(t, s, "CREATE TABLE kept (id INT)", "INSERT INTO kept VALUES (1)")
-	require.Equal(t, dialects.TxImplicit, s.TxStatus())
-	require.NoError(t, s.Rollback(t.Context()))
-	require.Equal(t, dialects.TxNone, s.TxStatus())
-	closeWell(t, s)
+	refused := func(name string, db *sql.DB) {
+		defer db.Close()
+		require.ErrorContains(t, db.PingContext(t.Context()), "write autocommit=1 into the DSN", name)
+	}
+	refused("DSN", openPool(t, account, "autocommit=0"))
+	refused("Wrap", sql.OpenDB(pooldriver.Wrap(connectorOf(t, account, "autocommit=0"), quiet)))
+	other := testbed.Start(t, testbed.MySQL).NewAccount(t)
+	for _, set := range []string{"SET GLOBAL autocommit = 0", "SET GLOBAL autocommit = 1, GLOBAL init_connect = 'SET autocommit = 0'"} {
+		mustExec(t, other.Witness(t), set)
+		refused(set, openPool(t, other))
+	}
+	require.NoError(t, openPool(t, other, "autocommit=1").Ping())
+}
+
+// TestMySQLAutocommitTurnedOffOnADBIsAnErrorAndOnAConnATransaction.
+func TestMySQLAutocommitTurnedOffOnADBIsAnErrorAndOnAConnATransaction(t *testing.T) {
+	t.Parallel()
+	account := testbed.Shared(t, testbed.MySQL).NewAccount(t)
+	db := openPool(t, account, "pool_max_conns=2", "multiStatements=true")
+	mustExec(t, db, "CREATE TABLE ledger (id INT)")
+	_, err := db.Exec("SET autocommit = 0")
+	require.ErrorContains(t, err, "rolled back")
+	mustExec(t, db, "INSERT INTO ledger VALUES (1)")
+	mustExec(t, db, "SET autocommit = 0; INSERT INTO ledger VALUES (2); COMMIT") // as a dump does
+	mustExec(t, db, "INSERT INTO ledger VALUES (3)")
+
+	conn := take(t, t.Context(), db)
+	execOn(t, t.Context(), conn, "SET autocommit = 0")
+	execOn(t, t.Context(), conn, "INSERT INTO ledger VALUES (4)")
+	mustExec(t, db, "INSERT INTO ledger VALUES (5)")
+	execOn(t, t.Context(), conn, "ROLLBACK")
+	require.NoError(t, conn.Close())
+	rows, err := account.Witness(t).Query("SELECT id FROM ledger ORDER BY id")
+	require.NoError(t, err)
+	defer rows.Close()
+	var stored []int
+	for rows.Next() {
+		var id int
+		require.NoError(t, rows.Scan(&id))
+		stored = append(stored, id)
+	}
+	require.Equal(t, []int{1, 2, 3, 5}, stored)
 }
 
 func TestMySQLCloseMakesRoomForTheNextConnection(t *testing.T) {

@@ -36,7 +36,7 @@ type home struct {
 	proxied bool
 }
 
-const askHome = "SELECT @@character_set_client, @@collation_connection, @@character_set_results, @@init_connect, CURRENT_ROLE(), CONNECTION_ID(), @@collation_database = @@global.collation_server"
+const askHome = "SELECT @@character_set_client, @@collation_connection, @@character_set_results, @@init_connect, CURRENT_ROLE(), CONNECTION_ID(), @@collation_database = @@global.collation_server, @@autocommit"
 
 var (
 	errSealed      = errors.New("the connection is encrypted or compressed by the driver")
@@ -54,11 +54,14 @@ func findHome(ctx context.Context, conn driver.Conn, c *mysql.Config, thread uin
 		return h, nil
 	case err != nil:
 		return nil, err
-	case len(answer) != 1 || len(answer[0]) != 7:
+	case len(answer) != 1 || len(answer[0]) != 8:
 		h.unusable = errors.New("the server's answer is incomplete")
 		return h, nil
 	}
 	row := answer[0]
+	if row[7].string == "0" {
+		return nil, errAutocommitOff // the status of MySQL's answers does not show its global variable
+	}
 	number, err := strconv.ParseUint(row[5].string, 10, 64)
 	h.proxied = err == nil && uint32(number) != uint32(thread)
 	if row[3].string != "" {

@@ -2,6 +2,7 @@ package mysql
 
 import (
 	"database/sql/driver"
+	"errors"
 	"reflect"
 	"sync/atomic"
 	"unsafe"
@@ -46,32 +47,42 @@ func lookInto(conn driver.Conn) inner {
 // autocommit reports whether statements are transactions of their own.
 func (i inner) autocommit() bool { return i.known && i.status.Uint()&statusAutocommit != 0 }
 
-// transaction is the state by the server's last answer. Where the connection
-// had autocommit at first and no longer has, the next statement opens a
-// transaction nobody asked for by BEGIN. Where the DSN itself turned it off that
-// is what the program wants, and only one that is open counts. Without
-// autocommit the server's flags do not tell a BEGIN from a first statement.
-func (i inner) transaction(autocommitAtConnect bool) dialects.TxStatus {
+// transaction is the state by the server's last answer. Without autocommit the next
+// statement opens a transaction that nobody asked for by BEGIN, and the server's flags do
+// not tell a BEGIN from a first statement.
+func (i inner) transaction() dialects.TxStatus {
 	if !i.known {
 		return dialects.TxUnknown
 	}
 	if i.closed.Load() {
 		return dialects.TxLost
 	}
-	return i.lastTransaction(autocommitAtConnect)
+	return i.lastTransaction()
 }
 
 // lastTransaction is that also of a connection that is closed.
-func (i inner) lastTransaction(autocommitAtConnect bool) dialects.TxStatus {
+func (i inner) lastTransaction() dialects.TxStatus {
 	if !i.known {
 		return dialects.TxUnknown
 	}
-	inTransaction := i.status.Uint()&statusInTransaction != 0
 	switch {
-	case !i.autocommit() && (inTransaction || autocommitAtConnect):
+	case !i.autocommit():
 		return dialects.TxImplicit
-	case inTransaction:
+	case i.status.Uint()&statusInTransaction != 0:
 		return dialects.TxOpen
 	}
 	return dialects.TxNone
+}
+
+// errAutocommitOff: every statement would open a transaction, which ends with its
+// checkout, and COMMIT would find another one.
+var errAutocommitOff = errors.New("autocommit is off at connect, by autocommit=0 in the DSN, or by the server's global variable or init_connect: " +
+	"each statement would open a transaction that is rolled back when its connection goes back; write autocommit=1 into the DSN, and begin transactions by BeginTx")
+
+// checkAutocommit returns an error for a connection that has it off after its first answer.
+func (i inner) checkAutocommit() error {
+	if i.known && !i.autocommit() {
+		return errAutocommitOff
+	}
+	return nil
 }

@@ -410,7 +410,7 @@ func remote(s *peerSession) string { return s.nc.RemoteAddr().String() }
 // homeRow answers askHome for the connection with that number, in a database whose
 // character set is the server's.
 func homeRow(id uint32, row ...any) reply {
-	return reply{rows: [][]any{append(row, strconv.Itoa(int(id)), "1")}}
+	return reply{rows: [][]any{append(row, strconv.Itoa(int(id)), "1", "1")}}
 }
 
 func count(log []string, prefix string) (n int) {

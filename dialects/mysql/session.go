@@ -24,8 +24,7 @@ type session struct {
 	home      *home               // nil where there is no wire
 	uncounted bool                // the driver says ErrBadConn after the server refused
 
-	autocommitAtConnect bool
-	variables           []string // that SetSettings has set
+	variables []string // that SetSettings has set
 
 	traits dialects.Traits // the template's, and what the server has told
 
@@ -45,7 +44,6 @@ func newSession(l link, k *killer, t dialects.Template) *session {
 		s.thread = threadID(l.wire.Head())
 		s.traits.PreparedKeepsTypes = keepsTypes(l.wire.Head())
 	}
-	s.autocommitAtConnect = s.autocommit()
 	return s
 }
 
@@ -53,14 +51,14 @@ var _ dialects.ConnTraits = (*session)(nil)
 
 func (s *session) Traits() dialects.Traits { return s.traits }
 
-func (s *session) TxStatus() dialects.TxStatus { return s.transaction(s.autocommitAtConnect) }
+func (s *session) TxStatus() dialects.TxStatus { return s.transaction() }
 
 var _ dialects.LastTxStatus = (*session)(nil)
 
 // LastTxStatus: the driver closes a connection whose context ends, also when the
 // statement has just been answered.
 func (s *session) LastTxStatus() dialects.TxStatus {
-	return s.lastTransaction(s.autocommitAtConnect)
+	return s.lastTransaction()
 }
 
 // Peek: a server has nothing to say to an idle connection but goodbye. Under
@@ -120,7 +118,7 @@ func (s *session) Rollback(ctx context.Context) error {
 	if err := execute(ctx, s.conn, "ROLLBACK"); err != nil {
 		return err
 	}
-	if s.autocommitAtConnect && !s.autocommit() {
+	if s.known && !s.autocommit() {
 		return execute(ctx, s.conn, "SET autocommit = 1")
 	}
 	return nil

@@ -49,7 +49,7 @@ func TestAConnectionOfAnotherDriverHasNoStatus(t *testing.T) {
 	}{}} {
 		in := lookInto(conn)
 		require.False(t, in.known)
-		require.Equal(t, dialects.TxUnknown, in.transaction(true))
+		require.Equal(t, dialects.TxUnknown, in.transaction())
 		require.False(t, in.autocommit())
 	}
 }
@@ -271,7 +271,7 @@ func TestCleanOfABusyOrClosedConnectionSendsNothing(t *testing.T) {
 	require.NoError(t, rows.Close())
 }
 
-func TestRollbackTurnsAutocommitOnAgainUnlessTheDSNTurnedItOff(t *testing.T) {
+func TestRollbackTurnsAutocommitOnAgain(t *testing.T) {
 	p := newPeer(t)
 	s := p.dial(t, p.template(t, ""))
 	require.NoError(t, execute(t.Context(), s.conn, "SET autocommit = 0"))
@@ -281,16 +281,14 @@ func TestRollbackTurnsAutocommitOnAgainUnlessTheDSNTurnedItOff(t *testing.T) {
 	require.NoError(t, s.Rollback(t.Context()))
 	require.Equal(t, []string{"ROLLBACK"}, p.said())
 
-	s = p.dial(t, p.template(t, "autocommit=0"))
-	require.Equal(t, dialects.TxNone, s.TxStatus(), "that is how the program wants it")
-	for _, begin := range []string{"INSERT INTO t VALUES (1)", "BEGIN"} {
-		require.NoError(t, execute(t.Context(), s.conn, begin))
-		require.Equal(t, dialects.TxImplicit, s.TxStatus(), begin)
-		p.said()
-		require.NoError(t, s.Rollback(t.Context()))
-		require.Equal(t, []string{"ROLLBACK"}, p.said())
-		require.Equal(t, dialects.TxNone, s.TxStatus())
-	}
+}
+
+func TestAConnectionWithoutAutocommitIsRefused(t *testing.T) {
+	p := newPeer(t)
+	_, err := p.template(t, "autocommit=0").Dial(t.Context(), nil)
+	require.ErrorIs(t, err, errAutocommitOff)
+	said := p.said()
+	require.Equal(t, "quit", said[len(said)-1])
 }
 
 func TestPeekTellsIdleFromDead(t *testing.T) {

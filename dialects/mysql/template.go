@@ -243,6 +243,9 @@ func (t *template) connectTo(ctx context.Context, srv *server, address string, p
 			s.thread = 0
 		}
 	}
+	if err == nil {
+		err = s.checkAutocommit()
+	}
 	if err != nil {
 		l.drop()
 		return fail(err)

@@ -45,7 +45,10 @@ func (w *wrapped) Dial(ctx context.Context, cred *dialects.Credential) (dialects
 	s := newSession(l, w.killer, w)
 	// The number has to be known before a statement is cancelled: afterwards the
 	// connection cannot be asked.
-	if s.thread, err = askThread(ctx, l.conn); err != nil {
+	if s.thread, err = askThread(ctx, l.conn); err == nil {
+		err = s.checkAutocommit()
+	}
+	if err != nil {
 		l.drop()
 		return nil, err
 	}
