@@ -42,7 +42,7 @@
 //
 // # Tasks
 //
-// A task is a context that is one logical session. [WithTask], [Do], [InTx] and
+// A task is a context that is one logical session. [WithTask], [NewTask], [Do], [InTx] and
 // httptask.Middleware make one. [WithTaskKey] finds tasks in the program's own contexts.
 // The tasks of WithTaskKey, and of httptask without httptask.Join, are implicit: their
 // statements share nothing, and mean what they mean over plain database/sql. What they
@@ -50,7 +50,7 @@
 //
 // While its session is clean, each checkout of a task takes a connection of its own. When
 // a transaction begins, or a statement changes the session, that connection is pinned,
-// and all statements of the task use it, one after the other:
+// and all statements of an explicit task use it, one after the other:
 //
 //	pin            from                               until
 //	checkout       its first operation                database/sql puts it back
