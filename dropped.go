@@ -9,12 +9,12 @@ import (
 	"github.com/pooldriver/pooldriver/internal/session"
 )
 
-// Session state that ends with its statement. A task, a transaction and a *sql.Conn keep
-// the state that a statement sets. On a *sql.DB the connection goes back after the
+// Session state, and transactions begun by hand, that end with their statement. An explicit
+// task, a transaction and a *sql.Conn keep what a statement sets. On a *sql.DB the connection goes back after the
 // statement and is cleaned. That is right, and the program should know it.
 
-// recordSetting remembers, before it is sent, a statement that no explicit task has, and that sets session
-// state. takeBack says what becomes of the state.
+// recordSetting remembers a statement that sets session state outside of explicit tasks,
+// before it is sent. takeBack says what becomes of the state.
 func (c *checkout) recordSetting(op *operation) {
 	if op.Effect&session.ChangesSession != 0 && !c.bound.shares {
 		op.real.set, op.real.setArgs = op.Text, op.Args
