@@ -48,7 +48,11 @@ func (c *checkout) refuseOpenTx(ctx context.Context, op *operation) error {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.connector.config.CleanTimeout)
 	defer cancel()
-	if _, done := r.Rollback(ctx); !done {
+	open, done := r.Rollback(ctx)
+	if open {
+		c.connector.stats.rollbacks.Add(1)
+	}
+	if !done {
 		r.MarkUnusable()
 	}
 	return errLeftOpen

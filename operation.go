@@ -240,7 +240,7 @@ func (c *checkout) execute(ctx context.Context, op *operation) (again bool, err 
 		return true, nil
 	}
 	r.RecordResult(op.Effect, err)
-	if err == nil && op.kind == executing && op.first {
+	if err == nil && op.kind == executing {
 		err = c.refuseOpenTx(ctx, op)
 	}
 	if err != nil {
