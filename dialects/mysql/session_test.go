@@ -432,7 +432,12 @@ func TestWrapTakesTheDriversConnectorsAlone(t *testing.T) {
 	_, err = s.Clean(t.Context(), dialects.Stateful)
 	require.ErrorIs(t, err, dialects.ErrCannotClean)
 	require.NoError(t, s.Close(t.Context()))
-	require.Equal(t, []string{"login app/app", "SELECT CONNECTION_ID()", "BEGIN", "ROLLBACK", "quit"}, p.said())
+	said := p.said()
+	require.Eventually(t, func() bool { // a driver's own connection is closed without waiting for the server
+		said = append(said, p.said()...)
+		return len(said) > 4
+	}, 5*time.Second, time.Millisecond)
+	require.Equal(t, []string{"login app/app", "SELECT CONNECTION_ID()", "BEGIN", "ROLLBACK", "quit"}, said)
 }
 
 type otherConnector struct{ driver.Connector }
