@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
+	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -86,6 +87,9 @@ func (c *checkout) start(ctx context.Context, op *operation) error {
 			return ctxerr.Of(ctx, err)
 		}
 		op.started, op.calls = true, op.real.Calls()
+		if c.parted && !c.executed && c.asksBack(op) {
+			return errTakenBack
+		}
 		if !op.measured {
 			op.measure()
 		}
@@ -96,6 +100,16 @@ func (c *checkout) start(ctx context.Context, op *operation) error {
 			return ctxerr.Of(ctx, err)
 		}
 	}
+}
+
+// errTakenBack is the error of a text that asks for what the statement before it has left,
+// where that statement's connection was taken back.
+var errTakenBack = errors.New("pooldriver: this asks what the statement before it has left on its connection, and while that statement's rows were open others waited for the connection and got it; read the rows to their end first, use a transaction, or raise pool_max_conns")
+
+// asksBack reports whether op's text asks for what the statement before it has left.
+func (c *checkout) asksBack(op *operation) bool {
+	judge, ok := c.connector.dialect.(dialects.ReadJudge)
+	return ok && op.text != nil && judge.AsksBack(op.Text)
 }
 
 // reach finds the session and locks it.
@@ -155,7 +169,7 @@ func (c *checkout) enter(ctx context.Context, op *operation) error {
 
 // attachAgain is attach for a checkout whose connection was taken back.
 func (c *checkout) attachAgain(ctx context.Context, op *operation) error {
-	c.hold(nil)
+	c.part()
 	c.bound, op.reclaimed = nil, true
 	return c.attach(ctx, op)
 }
@@ -236,6 +250,12 @@ func (c *checkout) attachDeferred(ctx context.Context, op *operation) error {
 	return nil
 }
 
+// part: the connection was taken back from the checkout when its rows were in memory.
+func (c *checkout) part() {
+	c.hold(nil)
+	c.parted = true
+}
+
 // hold makes r the connection of the checkout, which has not used r yet. With nil the
 // checkout has no connection.
 func (c *checkout) hold(r *realConn) { c.real, c.touched, c.executed = r, false, false }
@@ -247,6 +267,7 @@ func (c *checkout) detach() {
 		b.detach(c)
 	}
 	c.unbind()
+	c.parted = false
 }
 
 func (c *checkout) unbind() {
@@ -276,7 +297,7 @@ func (b *binding) enter(ctx context.Context, c *checkout, op *operation) error {
 		if rows := c.open; rows != nil && rows.Buffer() != nil {
 			c.open = nil // their connection may belong to another borrower: do not wait for its lock
 			if rows.Detached() {
-				c.hold(nil)
+				c.part()
 			}
 		}
 		if r := b.target(c); r != nil {
@@ -422,7 +443,7 @@ func (b *binding) join(c *checkout, op *operation) (again bool, _ error) {
 		rows.Attach()
 		if rows.Detached() {
 			c.open = nil
-			c.hold(nil)
+			c.part()
 			return true, nil
 		}
 	}

@@ -39,8 +39,8 @@ func (c *checkout) openRows(op *operation) *rows {
 	c.open = r
 	// Others can take the session from its checkout when the rows are in memory, if the
 	// checkout has done nothing else and has left nothing on the session.
-	detachable := op.first && c.tx == nil && session.LeavesNothing(op.real.Effect())
-	op.real.OpenRows(&r.Rows, op.opened, op.Prepared, detachable)
+	alone := op.first && c.tx == nil && session.LeavesNothing(op.real.Effect())
+	op.real.OpenRows(&r.Rows, op.opened, &op.Statement, alone)
 	return r
 }
 

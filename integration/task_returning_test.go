@@ -77,6 +77,7 @@ func TestAContextThatEndsAsItsStatementReturns(t *testing.T) {
 	mustExec(t, s.witness, "CREATE TABLE ledger (id integer)")
 	mustExec(t, s.witness, "CREATE PROCEDURE nothing() SELECT 1")
 	p, cutting := s.openCut(t)
+	seen := map[bool]int{} // connections that were closed, by whether something was lost
 	for _, tc := range []struct {
 		name      string
 		before    []string
@@ -133,11 +134,13 @@ func TestAContextThatEndsAsItsStatementReturns(t *testing.T) {
 				end()
 			}
 			t.Logf("returned nil: connection closed %d times, kept %d times", closed, kept)
-			require.Positive(t, closed)
+			seen[tc.keeps] += closed // a CALL has several answers, and may return an error each time
 			require.Positive(t, kept)
 			p.requireNothingLeft(t)
 		})
 	}
+	require.Positive(t, seen[true])
+	require.Positive(t, seen[false])
 }
 
 // moment is when the context of a statement ends.

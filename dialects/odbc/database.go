@@ -20,6 +20,8 @@ type database interface {
 	remote() bool
 	traits(common dialects.Traits) dialects.Traits
 	classify(query string) dialects.Effect
+	onlyReads(query string) bool
+	asksBack(query string) bool
 	diagnose(err error) dialects.Diagnosis
 	// harmless: err has cost the connection, and executing the statement again
 	// elsewhere does no harm.

@@ -66,6 +66,7 @@ type deciding struct {
 var (
 	_ dialects.Detecting      = (*deciding)(nil)
 	_ dialects.SettingsKeeper = (*deciding)(nil)
+	_ dialects.ReadJudge      = (*deciding)(nil)
 )
 
 func (d *deciding) Detected() bool { return d.known.Load() != nil }
@@ -87,6 +88,16 @@ func (d *deciding) Effect(query string) dialects.Effect {
 		return (*db).classify(query)
 	}
 	return d.dialect.Effect(query)
+}
+
+func (d *deciding) OnlyReads(query string) bool {
+	db := d.known.Load()
+	return db != nil && (*db).onlyReads(query)
+}
+
+func (d *deciding) AsksBack(query string) bool {
+	db := d.known.Load()
+	return db != nil && (*db).asksBack(query)
 }
 
 // Settings are SQLite's, where it is that.

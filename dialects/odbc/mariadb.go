@@ -38,6 +38,8 @@ func (m mariadb) traits(common dialects.Traits) dialects.Traits {
 func (mariadb) renewsQueries() bool { return true }
 
 func (mariadb) classify(query string) dialects.Effect { return mysql.Classify(query) }
+func (mariadb) onlyReads(query string) bool           { return mysql.OnlyReads(query) }
+func (mariadb) asksBack(query string) bool            { return mysql.AsksBack(query) }
 
 // diagnose leaves out what this session has no use for: it has no roles, its TxStatus
 // does not show the end of a transaction, and the statement itself handles StaleStatement.

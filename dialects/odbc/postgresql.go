@@ -37,6 +37,8 @@ func (postgresql) harmless(error, string) bool { return false }
 func (postgresql) renewsQueries() bool { return false }
 
 func (postgresql) classify(query string) dialects.Effect { return postgres.Classify(query) }
+func (postgresql) onlyReads(query string) bool           { return postgres.OnlyReads(query) }
+func (postgresql) asksBack(query string) bool            { return postgres.AsksBack(query) }
 
 // diagnose goes by SQLSTATE where psqlODBC passes it on. For a connection that
 // was refused it says 08001, and the reason in words alone.

@@ -31,6 +31,8 @@ func (sqlite3) harmless(error, string) bool { return false }
 func (sqlite3) renewsQueries() bool { return true }
 
 func (sqlite3) classify(query string) dialects.Effect { return sqlite.Classify(query) }
+func (sqlite3) onlyReads(query string) bool           { return sqlite.OnlyReads(query) }
+func (sqlite3) asksBack(query string) bool            { return sqlite.AsksBack(query) }
 
 // SQLite's own result codes.
 const (

@@ -25,6 +25,8 @@ func (unknown) harmless(error, string) bool { return false }
 func (unknown) renewsQueries() bool { return false }
 
 func (unknown) classify(query string) dialects.Effect { return generic.Classify(query) }
+func (unknown) onlyReads(query string) bool           { return generic.Dialect{}.OnlyReads(query) }
+func (unknown) asksBack(query string) bool            { return generic.Dialect{}.AsksBack(query) }
 
 // diagnose knows what ODBC says of any database.
 func (unknown) diagnose(err error) dialects.Diagnosis {

@@ -256,14 +256,14 @@ func (f *fixture) exec(text string, args ...any) error {
 }
 
 // query opens rows of a text.
-func (f *fixture) query(text string, detachable bool) *session.Rows {
+func (f *fixture) query(text string, alone bool) *session.Rows {
 	f.t.Helper()
 	st := f.statement(text)
 	real, _, err := f.Query(f.t.Context(), st)
 	f.RecordResult(st.Effect, err)
 	require.NoError(f.t, err)
 	r := new(session.Rows)
-	f.OpenRows(r, real, nil, detachable)
+	f.OpenRows(r, real, st, alone)
 	return r
 }
 

@@ -141,12 +141,13 @@ func (moody) Columns() []string { panic("boom") }
 func TestAPanicOfColumnsIsNotTheQuerys(t *testing.T) {
 	f := open(t, setup{intercept: true})
 	f.conn.rows = func(rows driver.Rows) driver.Rows { return moody{rows} }
-	rows, columns, err := f.Query(context.Background(), f.statement("SELECT 1"))
+	st := f.statement("SELECT 1")
+	rows, columns, err := f.Query(context.Background(), st)
 	require.NoError(t, err)
 	require.Nil(t, columns)
 	require.Zero(t, f.Calls())
 	r := new(session.Rows)
-	f.OpenRows(r, rows, nil, false)
+	f.OpenRows(r, rows, st, false)
 	require.PanicsWithValue(t, "boom", func() { r.Columns() }, "they are asked again")
 	require.NoError(t, r.Close())
 }

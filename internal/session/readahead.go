@@ -68,10 +68,10 @@ func (r *Rows) ReadMore(ctx context.Context) (done bool) {
 	return false
 }
 
-// Reclaimable reports whether ReadMore may free the session: nothing else has happened in the
-// checkout of the rows, and reading ahead has not come to its limit.
+// Reclaimable reports whether ReadMore may free the session: the rows are detachable, and
+// reading ahead has not come to its limit.
 func (r *Rows) Reclaimable() bool {
-	return r != nil && r.usage == alone && !r.tooMuch && !r.session.Unusable()
+	return r != nil && !r.tooMuch && !r.session.Unusable() && r.detachable()
 }
 
 // TooLarge reports whether reading ahead has come to its limit.
@@ -102,7 +102,7 @@ func (r *Rows) readAhead(ctx context.Context, most limits) error {
 	s.env.ReadAheads.Add(1)
 	b.SetClosed(r.Close())
 	r.prefix = nil
-	if r.usage == alone || r.usage == inPlace {
+	if r.usage == inPlace || r.detachable() {
 		r.usage = detached
 		s.holder.Detached()
 	}

@@ -262,9 +262,9 @@ func TestReadingForOthersIsTriedAgainOnlyWhereItMayCome(t *testing.T) {
 func TestWhichRowsCanBeTakenBack(t *testing.T) {
 	require.False(t, (*session.Rows)(nil).Reclaimable())
 	for name, tc := range map[string]struct {
-		detachable bool
-		but        func(*fixture, *session.Rows)
-		want       bool
+		alone bool
+		but   func(*fixture, *session.Rows)
+		want  bool
 	}{
 		"nothing else has happened":   {true, func(*fixture, *session.Rows) {}, true},
 		"something has, before":       {false, func(*fixture, *session.Rows) {}, false},
@@ -276,7 +276,7 @@ func TestWhichRowsCanBeTakenBack(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := open(t, setup{})
-			r := f.query("SELECT 1", tc.detachable)
+			r := f.query("SELECT 1", tc.alone)
 			tc.but(f, r)
 			require.Equal(t, tc.want, r.Reclaimable())
 			require.NoError(t, r.Close())
@@ -284,12 +284,25 @@ func TestWhichRowsCanBeTakenBack(t *testing.T) {
 	}
 }
 
+// TestRowsOfATextThatMayDoMoreThanReadKeepTheirSession, for others and in their own task.
+func TestRowsOfATextThatMayDoMoreThanReadKeepTheirSession(t *testing.T) {
+	for _, text := range []string{"SHOW connection_id", "SHOW vars; SHOW connection_id"} {
+		f := open(t, setup{inTask: true})
+		r := f.query(text, true)
+		require.False(t, r.Reclaimable(), text)
+		require.NoError(t, f.ReadAhead(t.Context()))
+		require.False(t, r.Detached(), text)
+		require.Empty(t, f.hears())
+		r.Buffer().Drop()
+	}
+}
+
 // TestACheckoutIsDetachedWhenItsRowsAreInMemory, if it has nothing else on the session.
 func TestACheckoutIsDetachedWhenItsRowsAreInMemory(t *testing.T) {
 	for name, tc := range map[string]struct {
-		detachable bool
-		but        func(*session.Rows)
-		detached   bool
+		alone    bool
+		but      func(*session.Rows)
+		detached bool
 	}{
 		"nothing else has happened":      {true, func(*session.Rows) {}, true},
 		"something has, before":          {false, func(*session.Rows) {}, false},
@@ -299,7 +312,7 @@ func TestACheckoutIsDetachedWhenItsRowsAreInMemory(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := open(t, setup{inTask: true})
-			r := f.query("SELECT 1", tc.detachable)
+			r := f.query("SELECT 1", tc.alone)
 			tc.but(r)
 			require.False(t, r.Detached())
 			require.NoError(t, f.ReadAhead(t.Context()))

@@ -31,6 +31,7 @@ type Rows struct {
 	onRow   bool // the driver's rows are at a row
 	tooMuch bool // reading ahead has reached its limit
 	usage   usage
+	query   string            // the text, where usage is alone
 	tried   int64             // bytes that were ever read ahead
 	prefix  *rowbuffer.Buffer // the next rows, if they were read ahead, and others follow
 	chunk   []byte            // for copies, see own
@@ -51,15 +52,26 @@ const (
 	detached
 )
 
-// OpenRows makes r, which is new, the rows of a query that has just run. They are the last
-// ones on the session. detachable says that nothing else has happened in their checkout.
-func (s *Session) OpenRows(r *Rows, real driver.Rows, stmt *stmtcache.Stmt, detachable bool) {
-	r.session, r.real, r.stmt, r.live = s, real, stmt, true
+// OpenRows makes r, which is new, the rows of st, which has just run. They are the last
+// ones on the session. isAlone says that nothing else has happened in their checkout.
+func (s *Session) OpenRows(r *Rows, real driver.Rows, st *Statement, isAlone bool) {
+	r.session, r.real, r.stmt, r.live = s, real, st.Prepared, true
 	r.scanner = driverconn.ColumnScannerOf(real)
-	if detachable {
-		r.usage = alone
+	if isAlone {
+		r.usage, r.query = alone, st.Text
 	}
 	s.rows.Store(r)
+}
+
+// detachable reports whether the checkout of the rows does not need the session when they
+// are in memory: nothing else has happened in it, and they are of a text that only reads.
+func (r *Rows) detachable() bool {
+	if r.usage == alone {
+		if judge, ok := r.session.env.Dialect.(dialects.ReadJudge); !ok || !judge.OnlyReads(r.query) {
+			r.usage = shared
+		}
+	}
+	return r.usage == alone
 }
 
 // Rows are the rows that are read from the driver; nil: none. It needs no lock.

@@ -1,0 +1,41 @@
+package postgres
+
+import (
+	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/dialects/internal/classify"
+	"github.com/pooldriver/pooldriver/dialects/internal/sqltext"
+)
+
+// reads: of the harmless functions those are in Not that do something, although they leave
+// the session as it is, and those that tell which session it is. A test holds the others
+// against the server, which calls them IMMUTABLE or STABLE.
+var reads = classify.Reads{
+	First: sqltext.NewNames(sqltext.Group{Code: 1, Names: "select values table with show explain"}),
+	Not: sqltext.NewNames(
+		sqltext.Group{Code: 1, Names: "insert update delete merge into nextval setval currval lastval"},
+		// Which session it is, and which transaction.
+		sqltext.Group{Code: 1, Names: `
+			pg_backend_pid inet_client_addr inet_client_port inet_server_addr inet_server_port pg_my_temp_schema
+			pg_listening_channels pg_prepared_statement pg_cursor pg_current_xact_id pg_current_xact_id_if_assigned
+			pg_export_snapshot txid_current txid_current_if_assigned pg_last_committed_xact pg_trigger_depth`},
+		// What they change outlives the statement.
+		sqltext.Group{Code: 1, Names: `
+			pg_notify pg_cancel_backend pg_terminate_backend pg_reload_conf pg_rotate_logfile
+			pg_log_backend_memory_contexts pg_create_restore_point pg_switch_wal pg_promote pg_wal_replay_pause
+			pg_wal_replay_resume pg_log_standby_snapshot pg_logical_emit_message pg_stat_reset pg_stat_reset_shared
+			pg_stat_clear_snapshot pg_stat_reset_single_table_counters pg_stat_statements_reset pg_nextoid
+			brin_summarize_new_values brin_summarize_range gin_clean_pending_list pg_prewarm
+			pg_advisory_xact_lock pg_advisory_xact_lock_shared pg_try_advisory_xact_lock pg_try_advisory_xact_lock_shared
+			lo_close lo_creat lo_create lo_export lo_from_bytea lo_import lo_lseek lo_lseek64 lo_open lo_put
+			lo_tell lo_tell64 lo_truncate lo_truncate64 lo_unlink loread lowrite`},
+	),
+	Asks: sqltext.NewNames(sqltext.Group{Code: classify.AskCall, Names: "lastval currval"}),
+}
+
+// OnlyReads reports whether a text is known to read and do nothing else.
+func OnlyReads(query string) bool {
+	return Classify(query) == dialects.Clean && language.OnlyReads(query, &reads)
+}
+
+// AsksBack reports whether a text asks for what the statement before has left.
+func AsksBack(query string) bool { return language.AsksBack(query, &reads) }

@@ -1,0 +1,80 @@
+package classify
+
+import "github.com/pooldriver/pooldriver/dialects/internal/sqltext"
+
+// Reads is how a database's texts are known that only read, and those that ask for what
+// the statement before has left.
+type Reads struct {
+	// First are the first words of statements that only read, unless one of the Not is in
+	// them: a word or the name of a function.
+	First, Not *sqltext.Names
+	// Calls are the functions that only read. nil: all that leave the session as it is.
+	Calls *sqltext.Names
+	// Asks are the words that ask back, by where they do.
+	Asks *sqltext.Names
+}
+
+// Where a word of Reads.Asks asks back. It is a set of bits.
+const (
+	AskCall     uint8 = 1 << iota // before a parenthesis: currval('s')
+	AskEmpty                      // before (): LAST_INSERT_ID() but not LAST_INSERT_ID(1)
+	AskVariable                   // after @@: @@identity
+	AskShow                       // in SHOW and GET: SHOW WARNINGS
+	AskValue                      // before VALUE: PREVIOUS VALUE FOR s
+)
+
+// OnlyReads reports whether a text that leaves its session as it is is known to read and
+// do nothing else. A text that can be read in two ways is not known.
+func (l *Language) OnlyReads(query string, r *Reads) bool {
+	var lx sqltext.Lexer
+	lx.Init(query, l.Rules, l.Readings[0])
+	for lx.BeginStatement() {
+		lx.SkipOpen(lx.Next())
+		if !lx.Ended() && lx.WordIn(r.First) == 0 {
+			return false
+		}
+		for !lx.Ended() {
+			switch lx.Skim(r.Not) {
+			case sqltext.Word:
+				return false
+			case sqltext.Call:
+				if r.Not.Lookup(lx.Name()) != 0 || r.Calls != nil && r.Calls.Lookup(lx.Name()) == 0 {
+					return false
+				}
+			}
+		}
+	}
+	return lx.Doubt == 0 && !lx.Broken()
+}
+
+// AsksBack reports whether a text asks for what the statement before has left.
+func (l *Language) AsksBack(query string, r *Reads) bool {
+	var lx sqltext.Lexer
+	lx.Init(query, l.Rules, l.Readings[0])
+	for lx.BeginStatement() {
+		lx.Next()
+		shows := lx.IsWord("show") || lx.IsWord("get")
+		for !lx.Ended() {
+			lx.Skim(r.Asks)
+			if asks(&lx, r.Asks.Lookup(lx.Name()), shows) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// asks reports whether the name last read asks back. code says where it does.
+func asks(lx *sqltext.Lexer, code uint8, shows bool) bool {
+	if code == 0 {
+		return false
+	}
+	ahead := *lx
+	if lx.Token() != sqltext.Open {
+		ahead.Next()
+	}
+	value, called := ahead.IsWord("value"), ahead.Token() == sqltext.Open
+	empty := called && ahead.Next() == sqltext.Close
+	return code&AskCall != 0 && called || code&AskEmpty != 0 && empty ||
+		code&AskVariable != 0 && lx.Before() == sqltext.Operator && lx.BeforeText() == "@" || code&AskShow != 0 && shows || code&AskValue != 0 && value
+}

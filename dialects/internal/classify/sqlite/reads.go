@@ -1,0 +1,21 @@
+package sqlite
+
+import (
+	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/dialects/internal/classify"
+	"github.com/pooldriver/pooldriver/dialects/internal/sqltext"
+)
+
+var reads = classify.Reads{
+	First: sqltext.NewNames(sqltext.Group{Code: 1, Names: "select values with pragma explain"}),
+	Not:   sqltext.NewNames(sqltext.Group{Code: 1, Names: "last_insert_rowid changes total_changes data_version"}),
+	Asks:  sqltext.NewNames(sqltext.Group{Code: classify.AskCall, Names: "last_insert_rowid changes total_changes"}),
+}
+
+// OnlyReads reports whether a text is known to read and do nothing else.
+func OnlyReads(query string) bool {
+	return Classify(query) == dialects.Clean && language.OnlyReads(query, &reads)
+}
+
+// AsksBack reports whether a text asks for what the statement before has left.
+func AsksBack(query string) bool { return language.AsksBack(query, &reads) }
