@@ -1,6 +1,6 @@
 //go:build go1.27
 
-package behaviour
+package pooldriver
 
 import (
 	"context"
@@ -12,17 +12,16 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/pooldriver/pooldriver"
 	"github.com/pooldriver/pooldriver/internal/fakedb"
 )
 
 var _ driver.RowsColumnScanner = scanningRows{}
 
 // scannable opens rows as database/sql does.
-func scannable(t *testing.T, features fakedb.Features, query string) (*fakedb.Server, *Cpooldriver.onnector, *conn, driver.Rows) {
+func scannable(t *testing.T, features fakedb.Features, query string) (*fakedb.Server, *Connector, *conn, driver.Rows) {
 	t.Helper()
 	server := fakedb.NewServer()
-	c := Wpooldriver.rap(server.Connector(fakedb.Variant{Features: features}), func(c *Cpooldriver.onfig) { c.Logger = slog.New(slog.DiscardHandler) })
+	c := Wrap(server.Connector(fakedb.Variant{Features: features}), func(c *Config) { c.Logger = slog.New(slog.DiscardHandler) })
 	t.Cleanup(func() { _ = c.Close() })
 	opened, err := c.Connect(t.Context())
 	require.NoError(t, err)
@@ -54,7 +53,7 @@ func TestHandingOutRowsThatScanAllocatesNothing(t *testing.T) {
 
 func TestScanOfRowsWhoseConnectionIsGoneIsAnError(t *testing.T) {
 	server, db, _ := openTasks(t, 1)
-	ctx, end := Wpooldriver.ithTask(t.Context())
+	ctx, end := WithTask(t.Context())
 	rows, err := db.QueryContext(context.WithoutCancel(ctx), "SELECT n FROM numbers LIMIT 3")
 	require.NoError(t, err)
 	defer rows.Close()
