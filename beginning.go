@@ -3,6 +3,7 @@ package pooldriver
 import (
 	"context"
 	"database/sql/driver"
+	"fmt"
 	"time"
 
 	"github.com/pooldriver/pooldriver/dialects"
@@ -18,10 +19,14 @@ import (
 func (c *checkout) begin(ctx context.Context, op *operation) (again bool, err error) {
 	r, inTask := op.real, !c.bound.isPrivate()
 	t := &transaction{checkout: c, owner: r, bound: c.bound}
+	setting := ""
+	if !c.bound.shares {
+		setting = c.connector.settings.TakeNextTx()
+	}
 	switch {
 	case c.bound.shares && r.InTx():
 		return c.beginInside(ctx, op, t)
-	case c.connector.config.LazyBegin && c.tx == nil && r.BetweenTxs():
+	case c.connector.config.LazyBegin && setting == "" && c.tx == nil && r.BetweenTxs():
 		if err := ctx.Err(); err != nil {
 			return false, ctxerr.Of(ctx, err) // as the driver would say
 		}
@@ -35,7 +40,15 @@ func (c *checkout) begin(ctx context.Context, op *operation) (again bool, err er
 			if op.said&dialects.Conflict != 0 {
 				op.scope.BeginConflict(c.connector) // SQLite's BEGIN IMMEDIATE
 			}
+			if again && setting != "" {
+				c.connector.settings.KeepNextTx(setting)
+			}
 			return again, err
+		}
+		if setting != "" {
+			if err := c.setForTx(ctx, r, setting); err != nil {
+				return false, err
+			}
 		}
 	}
 	if inTask {
@@ -45,6 +58,19 @@ func (c *checkout) begin(ctx context.Context, op *operation) (again bool, err er
 	r.Began(&t.Tx, r.use.since)
 	op.begun(c, t)
 	return false, nil
+}
+
+// setForTx executes a setting of the *sql.DB for the transaction that has just begun. If
+// that fails, the transaction is rolled back.
+func (c *checkout) setForTx(ctx context.Context, r *realConn, setting string) error {
+	err := r.Command(ctx, setting)
+	if err == nil {
+		return nil
+	}
+	if _, done := r.Rollback(ctx); !done {
+		r.MarkUnusable()
+	}
+	return fmt.Errorf("pooldriver: the transaction could not be given what was set on its *sql.DB for it, and is rolled back: %w", ctxerr.Of(ctx, err))
 }
 
 // beginInside begins a savepoint.

@@ -240,6 +240,9 @@ func (c *checkout) execute(ctx context.Context, op *operation) (again bool, err 
 		return true, nil
 	}
 	r.RecordResult(op.Effect, err)
+	if op.Effect == dialects.Writes && c.tx == nil && !c.bound.shares {
+		c.connector.settings.TakeNextTx() // SQLite's autocommit has ended it
+	}
 	if err == nil && op.kind == executing {
 		err = c.refuseOpenTx(ctx, op)
 	}

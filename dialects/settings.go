@@ -1,7 +1,7 @@
 package dialects
 
 // A SettingsKeeper is a Dialect for which a *sql.DB stands for the whole database
-// (SQLite): what a statement sets for its connection, outside of any task, transaction
+// (SQLite): what a statement sets for its connection, outside of any explicit task, transaction
 // and *sql.Conn, holds for all connections of the Connector.
 type SettingsKeeper interface {
 	Dialect
@@ -29,4 +29,7 @@ type Setting struct {
 	// Ends: the statement removes the setting of that name, or stores it in the
 	// database's file, so that it need not be repeated.
 	Ends bool
+	// NextTx: it applies to the next transaction alone. With Ends it takes back one that
+	// waits for its transaction.
+	NextTx bool
 }

@@ -22,6 +22,8 @@ type List struct {
 	// version counts the changes of entries. A connection of the same version has all
 	// entries.
 	version atomic.Uint64
+	// nextTx is the statement of a setting that waits for the next transaction; nil: none.
+	nextTx  atomic.Pointer[string]
 	mu      sync.Mutex // protects following fields; no I/O under it
 	entries []entry    // a new slice for each change
 }
@@ -81,6 +83,14 @@ func (l *List) Record(a *Applied, query string, args []driver.NamedValue) (known
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, part := range parts {
+		if part.NextTx {
+			l.nextTx.Store(nil)
+			if !part.Ends {
+				l.nextTx.Store(&part.Text)
+			}
+			all = false // the connection has it, but its next borrower is somebody else
+			continue
+		}
 		if l.concernsLocked(a, part) {
 			l.putLocked(a, part, args)
 			continue
@@ -92,6 +102,21 @@ func (l *List) Record(a *Applied, query string, args []driver.NamedValue) (known
 	}
 	return true, all
 }
+
+// TakeNextTx returns the statement of a setting that waits for the next transaction, which
+// is the caller's, and keeps it no longer. It is "" if none waits.
+func (l *List) TakeNextTx() string {
+	if l.nextTx.Load() == nil {
+		return ""
+	}
+	if text := l.nextTx.Swap(nil); text != nil {
+		return *text
+	}
+	return ""
+}
+
+// KeepNextTx keeps a setting that was taken for a transaction that has not begun.
+func (l *List) KeepNextTx(text string) { l.nextTx.CompareAndSwap(nil, &text) }
 
 // concernsLocked reports whether the other connections must execute part, too. They need
 // not if part ends what was never set here, or sets what they have anyway, or belongs to

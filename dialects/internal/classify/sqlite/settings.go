@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/pooldriver/pooldriver/dialects"
@@ -8,12 +9,12 @@ import (
 )
 
 // The PRAGMAs that set something for their connection, and for as long as it lasts.
-// Those that set something in the file (user_version, auto_vacuum) or for one
-// transaction (defer_foreign_keys) are not among them. page_size and encoding are the
-// connection's until it writes them into a new file.
+// Those that set something in the file (user_version, auto_vacuum) are not among them.
+// page_size and encoding are the connection's until it writes them into a new file.
 const (
 	kept    uint8 = iota + 1
 	journal       // journal_mode: WAL is the file's, the others are the connection's
+	nextTx        // defer_foreign_keys: SQLite switches it off at each COMMIT and ROLLBACK
 )
 
 var keptPragmas = sqltext.NewNames(
@@ -24,6 +25,7 @@ var keptPragmas = sqltext.NewNames(
 		secure_delete short_column_names synchronous temp_store threads trusted_schema wal_autocheckpoint
 		writable_schema`},
 	sqltext.Group{Code: journal, Names: "journal_mode"},
+	sqltext.Group{Code: nextTx, Names: "defer_foreign_keys"},
 )
 
 // Settings returns what the statements of a text set for their connection. It is nil if
@@ -52,6 +54,9 @@ func Settings(query string) (all []dialects.Setting, alone bool) {
 	}
 	if c.Effect().Dirty() { // quotes or a comment without an end
 		return nil, false
+	}
+	if statements > 1 && slices.ContainsFunc(all, func(s dialects.Setting) bool { return s.NextTx }) {
+		return nil, false // the script's next statement has used it up
 	}
 	return all, statements == 1
 }
@@ -124,6 +129,10 @@ func pragmaSetting(lx *sqltext.Lexer) (dialects.Setting, bool) {
 		s.Name, s.Of = "PRAGMA "+of+"."+name, attached(of)
 	}
 	lx.Next()
+	if kind == nextTx {
+		s.Of = "" // it is for all files
+		s.NextTx, s.Ends = true, isOff(strings.ToLower(strings.Trim(lx.Text(), `'"`)))
+	}
 	if kind == journal {
 		mode := strings.ToLower(strings.Trim(lx.Text(), `'"`))
 		// DELETE takes a file out of WAL. To repeat that would undo a later WAL, which
@@ -131,6 +140,12 @@ func pragmaSetting(lx *sqltext.Lexer) (dialects.Setting, bool) {
 		s.Ends, s.Default = mode == "wal", mode == "delete"
 	}
 	return s, true
+}
+
+// isOff reports whether a value of a PRAGMA, in lower case, is false
+// (https://sqlite.org/pragma.html).
+func isOff(value string) bool {
+	return value == "0" || value == "off" || value == "no" || value == "false"
 }
 
 // attachSetting reads ATTACH [DATABASE] file AS name, where the name is written out.

@@ -34,6 +34,9 @@ func TestSettingsAreWhatAStatementSetsForItsConnection(t *testing.T) {
 			{Name: "PRAGMA foreign_keys", Text: "pragma foreign_keys=off"}, {Name: "PRAGMA foreign_keys", Text: "pragma foreign_keys(1)"}},
 		"pragma page_size=8192; vacuum": {{Name: "PRAGMA page_size", Text: "pragma page_size=8192"}},
 		"pragma encoding='UTF-16'":      {{Name: "PRAGMA encoding", Text: "pragma encoding='UTF-16'"}},
+		"pragma defer_foreign_keys = 1": {{Name: "PRAGMA defer_foreign_keys", Text: "pragma defer_foreign_keys = 1", NextTx: true}},
+		"pragma Defer_Foreign_Keys('off');": {
+			{Name: "PRAGMA defer_foreign_keys", Text: "pragma Defer_Foreign_Keys('off')", NextTx: true, Ends: true}},
 
 		"attach 'x' as 'a' || 'b'":                                                nil,
 		"attach 'x' as a.b":                                                       nil,
@@ -41,7 +44,7 @@ func TestSettingsAreWhatAStatementSetsForItsConnection(t *testing.T) {
 		"pragma table_info(t)":                                                    nil,
 		"pragma user_version = 5":                                                 nil,
 		"pragma auto_vacuum = 1":                                                  nil,
-		"pragma defer_foreign_keys = 1":                                           nil,
+		"pragma defer_foreign_keys = 1; begin":                                    nil,
 		"pragma no_such_thing = 1":                                                nil,
 		"begin; pragma foreign_keys=off":                                          nil,
 		"create table t (a)":                                                      nil,
