@@ -86,26 +86,30 @@ func (b *binding) obtain(ctx context.Context, c *checkout, op *operation) (err e
 		}
 		return keep(lease)
 	}
+	lease, err := b.contend(ctx, c, op)
+	if err != nil || op.locked {
+		return err
+	}
+	return keep(lease)
+}
+
+// contend is obtain for a binding that has connections, or waits for one. If op.locked, op
+// shares one of them.
+func (b *binding) contend(ctx context.Context, c *checkout, op *operation) (lease pool.Lease[*realConn], err error) {
+	cn := b.connector
 	for {
-		lease, err := cn.acquireNow(ctx)
-		if err == nil {
-			return keep(lease)
-		}
-		if err != pool.ErrNoneNow {
-			return err
+		if lease, err = cn.acquireNow(ctx); err != pool.ErrNoneNow {
+			return lease, err
 		}
 		var tooLarge error
 		if b.shares {
 			if tooLarge = b.share(ctx, c, op); op.locked {
-				return nil
+				return lease, nil
 			}
 		}
 		lease, err = cn.await(ctx, &waiter{binding: b, label: c.label, from: c.from, tooLarge: tooLarge})
-		if err == nil {
-			return keep(lease)
-		}
 		if err != errOwnIsFree {
-			return err
+			return lease, err
 		}
 	}
 }

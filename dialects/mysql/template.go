@@ -228,29 +228,31 @@ func (t *template) connectTo(ctx context.Context, srv *server, address string, p
 		l.drop()
 		return nil, hosts.Outcome{Err: t.role.Refuse(s.atConnect), Answered: true}, reached
 	}
-	switch {
-	case l.wire == nil || s.thread == 0:
-		s.thread, err = askThread(ctx, l.conn)
-	default:
-		if s.home, err = findHome(ctx, l.conn, c, s.thread); err != nil {
-			err = fmt.Errorf("reading the state at connect: %w", err)
-			break
-		}
-		if !srv.resettable {
-			s.home.unusable = errSealed
-		}
-		if s.home.proxied {
-			s.thread = 0
-		}
-	}
-	if err == nil {
-		err = s.checkAutocommit()
-	}
-	if err != nil {
+	if err = s.identify(ctx, srv, c); err != nil {
 		l.drop()
 		return fail(err)
 	}
 	return s, hosts.Outcome{Fit: fit}, reached
+}
+
+// identify asks a new connection who it is, and for its state at connect.
+func (s *session) identify(ctx context.Context, srv *server, c *mysql.Config) (err error) {
+	if s.wire == nil || s.thread == 0 {
+		if s.thread, err = askThread(ctx, s.conn); err != nil {
+			return err
+		}
+		return s.checkAutocommit()
+	}
+	if s.home, err = findHome(ctx, s.conn, c, s.thread); err != nil {
+		return fmt.Errorf("reading the state at connect: %w", err)
+	}
+	if !srv.resettable {
+		s.home.unusable = errSealed
+	}
+	if s.home.proxied {
+		s.thread = 0
+	}
+	return s.checkAutocommit()
 }
 
 // outcomeOf is that of a try that failed. A credential that one server refuses

@@ -60,6 +60,7 @@ func (s *Session) OpenRows(r *Rows, real driver.Rows, st *Statement, isAlone boo
 	if isAlone {
 		r.usage, r.query = alone, st.Text
 	}
+	s.reading++
 	s.rows.Store(r)
 }
 
@@ -74,7 +75,11 @@ func (r *Rows) detachable() bool {
 	return r.usage == alone
 }
 
-// Rows are the rows that are read from the driver; nil: none. It needs no lock.
+// Reading reports whether rows are open, not only the last ones: some drivers have several
+// open at a time (SQLite).
+func (s *Session) Reading() bool { return s.reading > 0 }
+
+// Rows are the last rows that are read from the driver; nil: none. It needs no lock.
 func (s *Session) Rows() *Rows { return s.rows.Load() }
 
 // Buffer has all further rows once they are in memory, and is nil before. It needs no lock.
@@ -276,6 +281,7 @@ func (r *Rows) diagnosed(err error) error {
 func (r *Rows) Close() (err error) {
 	s := r.session
 	r.live = false
+	s.reading--
 	returned := false
 	defer func() {
 		s.rows.CompareAndSwap(r, nil)

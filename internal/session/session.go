@@ -101,6 +101,8 @@ type Session struct {
 	hiddenTx bool
 	// stateful: statements of the borrower have changed the session.
 	stateful bool
+	// reading is the number of rows of the borrower that are open.
+	reading int
 	// byHand: a text, and not BeginTx, has begun the outermost transaction that is open.
 	byHand bool
 	// schemaGeneration changes whenever a table that the task's transaction has used may
@@ -154,7 +156,7 @@ func (s *Session) DriverConn() driver.Conn {
 // without a task.
 func (s *Session) Lend(inTask bool) {
 	s.inTask = inTask
-	s.hiddenTx, s.stateful, s.byHand = false, false, false
+	s.hiddenTx, s.stateful, s.byHand, s.reading = false, false, false, 0
 	s.settings.want = nil
 }
 

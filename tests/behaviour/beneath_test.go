@@ -6,6 +6,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"log/slog"
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -203,6 +204,31 @@ func TestCheckoutsEndEarlyWhereAWrapperHidesTheirEnd(t *testing.T) {
 	require.NoError(t, conn.Close())
 	require.Nil(t, show(t, t.Context(), db, "a"))
 	require.Zero(t, lent(c))
+}
+
+// TestOuterRowsOfAConnStayOpenWhereInnerOnesAreClosed: SQLite has several rows open on one
+// connection, and a wrapper hides when a checkout ends.
+func TestOuterRowsOfAConnStayOpenWhereInnerOnesAreClosed(t *testing.T) {
+	for _, wrap := range []bool{false, true} {
+		_, c := openSQLite(t, wrap, filepath.Join(t.TempDir(), "x.db"), 2)
+		db := openAbove(t, c, func(c usual) driver.Conn { return careless{c} })
+		mustExec(t, t.Context(), db, "CREATE TABLE t (a INT)")
+		mustExec(t, t.Context(), db, "INSERT INTO t VALUES (1), (2), (3)") // known by now
+		conn, err := db.Conn(t.Context())
+		require.NoError(t, err)
+		outer, err := conn.QueryContext(t.Context(), "SELECT a FROM t")
+		require.NoError(t, err)
+		read := 0
+		for ; outer.Next(); read++ {
+			var n int
+			require.NoError(t, conn.QueryRowContext(t.Context(), "SELECT count(*) FROM t").Scan(&n))
+			require.Equal(t, 3, n)
+		}
+		require.NoError(t, outer.Err())
+		require.Equal(t, 3, read)
+		require.NoError(t, conn.Close())
+		require.Zero(t, lent(c))
+	}
 }
 
 func TestAConnectionThatRefusesIsReplacedWhereAWrapperHidesThat(t *testing.T) {
