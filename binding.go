@@ -267,7 +267,7 @@ func (c *checkout) detach() {
 		b.detach(c)
 	}
 	c.unbind()
-	c.parted = false
+	c.parted, c.renamed = false, 0
 }
 
 func (c *checkout) unbind() {

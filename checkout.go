@@ -26,6 +26,7 @@ type checkout struct {
 	touched  bool            // it has used real: an operation cannot move to another connection
 	executed bool            // it has executed a statement on real
 	parted   bool            // rows were read into memory and real, on which they were opened, was taken back
+	renamed  uint32          // statements that have changed what a prepared text means, where Traits.PreparedKeepsNames
 	open     *rows           // the rows that its last operation has opened
 	spare    *rows           // closed rows, which the next query uses again
 	last     *textcache.Text // of the last operation: in a loop the next operation has the same text
@@ -44,6 +45,7 @@ type text struct {
 	query      string
 	prepared   bool   // by the program; otherwise it is a query with arguments
 	generation uint64 // see stmtcache.Generations; 0: the statement has none
+	renamed    uint32 // checkout.renamed when the program prepared it
 }
 
 // endText forgets the generation of a text whose statement is closed.

@@ -143,6 +143,11 @@ func (c *checkout) run(ctx context.Context, op *operation) (again bool, err erro
 // prepare finds the driver's statement on op's session, or makes it.
 func (c *checkout) prepare(ctx context.Context, op *operation) (again bool, err error) {
 	r, v, cn := op.real, op.virtual, c.connector
+	if op.kind == preparing {
+		v.renamed = c.renamed
+	} else if v.prepared && v.renamed < c.renamed {
+		return false, errRenamed
+	}
 	if v.generation == 0 && v.prepared && r.Traits().PreparedAges {
 		v.generation = cn.generations.Open(v.query)
 		c.aging = append(c.aging, v)
@@ -165,6 +170,13 @@ func (c *checkout) prepare(ctx context.Context, op *operation) (again bool, err 
 	op.Prepared, err = r.Prepare(ctx, v.query, v.generation, v.prepared || op.known != nil)
 	return c.finishUnexecuted(ctx, op, err)
 }
+
+// errRenamed is the error of a statement whose text means something else by now.
+var errRenamed = errors.New("pooldriver: the program prepared this statement before it changed the connection's database, SQL mode or character set; the server would execute it with what was in force then: prepare it again")
+
+// changesNames is what the effect of a text has that certainly changes the database, the SQL
+// mode or the character set.
+const changesNames = dialects.Stateful | dialects.ForgetPrepared
 
 // convert converts the arguments for the driver, once. A conversion may run the program's
 // code (a Valuer), and that code may use the task. Then convert gives the lock up first.
@@ -249,6 +261,9 @@ func (c *checkout) execute(ctx context.Context, op *operation) (again bool, err 
 	if err != nil {
 		r.forgetSetting()
 		return false, err
+	}
+	if op.Effect&(changesNames|dialects.Suspect) == changesNames && r.Traits().PreparedKeepsNames {
+		c.renamed++
 	}
 	if opens {
 		op.rows = c.openRows(op)
