@@ -46,7 +46,7 @@ type core struct {
 	starvation     starvation
 	host           atomic.Pointer[string] // the last one dialled, of several
 	keyedTasks     task.Keyed
-	drops          droppedstate.Told
+	drops, shared  droppedstate.Told
 	settings       dbsettings.List
 	outage         outage.Dials
 	closingIdle    atomic.Bool // Close has begun

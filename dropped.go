@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/internal/callsite"
 	"github.com/pooldriver/pooldriver/internal/droppedstate"
 	"github.com/pooldriver/pooldriver/internal/session"
 )
@@ -76,6 +77,26 @@ func (c *core) loses(r *realConn) string {
 		return ""
 	}
 	return query
+}
+
+// sharesState reports whether op, which has run on r in an explicit task, has set state that
+// another checkout of the task uses, too: a lock there excludes none of them.
+func (c *checkout) sharesState(op *operation) bool {
+	return c.bound.shares && op.Effect&session.ChangesSession != 0 && op.real.use.users > 1
+}
+
+// tellShared warns once of a statement whose state is shared. It holds no lock.
+func (c *checkout) tellShared(op *operation, taskName string) {
+	core := c.connector
+	if statement := droppedstate.Opening(op.Text); core.shared.First(statement) {
+		label := ""
+		if c.label != nil {
+			label = *c.label
+		}
+		core.log.Warn("pooldriver: a statement set session state (a setting, a lock) on a connection that other checkouts of its task use at the same time: the *sql.Conns of a task share its session, and a lock excludes none of them; give each its own by pooldriver.NewTask",
+			"target", core.template.Target(), "task", taskName, "label", label, "statement", statement,
+			"at", stackText(frames(new(callsite.Table).Here(0))))
+	}
 }
 
 // tellLoss counts session state that has ended, and warns of it.

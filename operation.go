@@ -62,6 +62,7 @@ type operation struct {
 	converting bool // a conversion has not returned
 	kept       bool // database/sql keeps the checkout for ever if the driver panics
 	first      bool // nothing was executed in the checkout before
+	setsShared bool // it has set state that others of its task use
 }
 
 // setText gives op a text of the program.
@@ -262,6 +263,7 @@ func (c *checkout) execute(ctx context.Context, op *operation) (again bool, err 
 		r.forgetSetting()
 		return false, err
 	}
+	op.setsShared = c.sharesState(op)
 	if op.Effect&(changesNames|dialects.Suspect) == changesNames && r.Traits().PreparedKeepsNames {
 		c.renamed++
 	}
@@ -308,7 +310,11 @@ func (c *checkout) done(op *operation) {
 		r.MarkUnusable()
 		c.bound.standDown(c, r)
 	}
+	setsShared, b := op.setsShared, c.bound
 	c.unlock(op)
+	if setsShared {
+		c.tellShared(op, b.task.Name())
+	}
 	c.endEarly()
 	if op.retried {
 		c.connector.unattached.Add(-1)

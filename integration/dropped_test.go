@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"context"
 	"database/sql"
 	"log/slog"
 	"strings"
@@ -81,5 +82,44 @@ func TestStateThatEndsWithItsStatementIsToldOf(t *testing.T) {
 			require.NoError(t, err)
 		}
 		require.EqualValues(t, 6, c.Stats().StateDropped, "kept while they had a use")
+	})
+}
+
+// TestALockThatTheConnsOfATaskShareIsToldOf: each of them has it, so it excludes none.
+func TestALockThatTheConnsOfATaskShareIsToldOf(t *testing.T) {
+	t.Parallel()
+	testbed.Each(t, func(t *testing.T, account testbed.Account) {
+		log := &lines{}
+		db := sql.OpenDB(pooldriver.New(account.URL(), func(c *pooldriver.Config) {
+			c.Logger = slog.New(slog.NewTextHandler(log, nil))
+		}))
+		defer db.Close()
+		lock := "SELECT pg_advisory_lock(1)"
+		if account.Server.Engine != testbed.Postgres {
+			lock = "SELECT GET_LOCK('a', 1)"
+		}
+		locks := func(ctx context.Context, conn *sql.Conn) {
+			rows, err := conn.QueryContext(ctx, lock)
+			require.NoError(t, err)
+			require.NoError(t, rows.Close())
+		}
+		const told = "a lock excludes none of them"
+		for _, shared := range []bool{false, true} {
+			ctx, end := pooldriver.WithTask(pooldriver.Label(t.Context(), "nightly"))
+			for range 3 {
+				conn, err := db.Conn(ctx)
+				require.NoError(t, err)
+				locks(ctx, conn)
+				if !shared {
+					require.NoError(t, conn.Close())
+					continue
+				}
+				defer conn.Close()
+			}
+			end()
+			require.Equal(t, shared, log.with(told) == 1, "of the kind once")
+		}
+		require.Equal(t, 1, log.with("label=nightly"))
+		require.Equal(t, 1, log.with("dropped_test.go"), "with its place")
 	})
 }
