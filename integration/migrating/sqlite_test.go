@@ -51,3 +51,31 @@ func TestPragma(t *testing.T) {
 	require.Equal(t, 5000, value[int](t, t.Context(), db, "PRAGMA busy_timeout"))
 	require.True(t, value[bool](t, t.Context(), db, "PRAGMA foreign_keys"))
 }
+
+func TestImmediate(t *testing.T) {
+	t.Parallel()
+	file, ctx := filepath.Join(t.TempDir(), "shop.db"), t.Context()
+	plain := open(t, "sqlite:"+file)
+	mustExec(t, plain, "CREATE TABLE items (id integer, sold integer)")
+	mustExec(t, plain, "INSERT INTO items VALUES (7, 0)")
+	sell := func() error {
+		// page: immediate
+		db, err := pooldriver.Open("sqlite:" + file + "?_txlock=immediate") // each BeginTx is a BEGIN IMMEDIATE
+		if err != nil {
+			return err
+		}
+		defer db.Close()
+		tx, err := db.BeginTx(ctx, nil)
+		if err != nil {
+			return err
+		}
+		defer tx.Rollback() // does nothing after the commit
+		if _, err := tx.ExecContext(ctx, "UPDATE items SET sold = 1 WHERE id = 7"); err != nil {
+			return err
+		}
+		return tx.Commit()
+		// end
+	}
+	require.NoError(t, sell())
+	require.Equal(t, 1, value[int](t, ctx, plain, "SELECT sold FROM items"))
+}
