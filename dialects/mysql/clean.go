@@ -135,6 +135,10 @@ func (s *session) Clean(ctx context.Context, effect dialects.Effect) (kept bool,
 			return false, err
 		}
 	}
+	marked, err := s.mark(ctx)
+	if err != nil {
+		return false, err
+	}
 	if err := s.reset(ctx); err != nil {
 		return false, err
 	}
@@ -143,6 +147,11 @@ func (s *session) Clean(ctx context.Context, effect dialects.Effect) (kept bool,
 	// server's status up to date, which has not seen the reset.
 	if err := execute(ctx, s.conn, h.setup); err != nil {
 		return false, err
+	}
+	if marked {
+		if err := s.prove(ctx); err != nil {
+			return false, err
+		}
 	}
 	if effect&moves != 0 {
 		if err := execute(ctx, s.conn, h.role); err != nil {

@@ -26,6 +26,9 @@ type session struct {
 
 	variables []string // that SetSettings has set
 
+	version string // of the server, by its greeting
+	proofs  *resetProofs
+
 	traits dialects.Traits // the template's, and what the server has told
 
 	role      hosts.Role // what the DSN asks for
@@ -43,6 +46,7 @@ func newSession(l link, k *killer, t dialects.Template) *session {
 	if l.wire != nil {
 		s.thread = threadID(l.wire.Head())
 		s.traits.PreparedKeepsTypes = keepsTypes(l.wire.Head())
+		s.version, _ = greeted(l.wire.Head())
 	}
 	return s
 }

@@ -451,10 +451,13 @@ func TestDiagnose(t *testing.T) {
 		3955: dialects.AuthFailed, 4151: dialects.AuthFailed,
 		4031: dialects.WasIdle, 1062: 0, 1243: dialects.StaleStatement, 1615: 0, 1213: dialects.TxEnded | dialects.Conflict, 1020: dialects.TxEnded | dialects.Conflict, 1206: dialects.TxEnded, 1205: dialects.TxDoubt,
 		1461: dialects.TooManyPrepared,
+		3100: dialects.RoleDoubt, 3101: dialects.TxEnded | dialects.Conflict, 1180: 0,
 	} {
 		err := fmt.Errorf("wrapped: %w", &mysql.MySQLError{Number: number})
 		require.Equal(t, want, dialect{}.Diagnose(err), number)
 	}
+	lost := &mysql.MySQLError{Number: 1180, Message: "Got error 149 - 'Lock deadlock; Retry transaction' during COMMIT"}
+	require.Equal(t, dialects.TxEnded|dialects.Conflict, dialect{}.Diagnose(lost))
 	for _, text := range []string{"EXECUTE s", "execute immediate 'CALL p()'", "CALL p()", "/*! CALL p() */", "BEGIN NOT ATOMIC EXECUTE s; END", "IF 1 THEN EXECUTE s; END IF"} {
 		require.NotZero(t, classify(text)&dialects.Suspect, "what may EXECUTE is not repeated after 1243: %s", text)
 	}

@@ -26,6 +26,7 @@ type template struct {
 	network dialects.DialFunc // the program's; nil: ours
 
 	logins logins
+	proofs resetProofs
 }
 
 var _ dialects.HostLister = (*template)(nil)
@@ -215,6 +216,7 @@ func (t *template) connectTo(ctx context.Context, srv *server, address string, p
 		return s, o, reached
 	}
 	s := newSession(l, srv.killer, t)
+	s.proofs = &t.proofs
 	s.uncounted, s.login = c.RejectReadOnly, login
 	if s.role, s.asks = t.role, t.asks(); s.asks {
 		// First of all: what a node that is not ready refuses is no finding.

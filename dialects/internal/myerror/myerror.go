@@ -22,6 +22,7 @@ const (
 	KillDenied               = 1095
 	AbortingConnection       = 1152
 	NewAbortingConnection    = 1184
+	CommitFailed             = 1180
 	UserLimit                = 1203
 	LockWaitTimeout          = 1205
 	LockTableFull            = 1206
@@ -39,6 +40,8 @@ const (
 	ConnectionKilled         = 1927 // MariaDB
 	OfflineMode              = 3032
 	AccountLocked            = 3118
+	ReplicationHookFailed    = 3100 // MySQL, group replication
+	RolledBackAtCommit       = 3101 // MySQL, group replication
 	SessionWasKilled         = 3169 // MySQL
 	TooManyFailedLogins      = 3955 // MySQL
 	IdleTimeout              = 4031 // MySQL
@@ -60,11 +63,18 @@ func Diagnose(number int, message string) dialects.Diagnosis {
 		return dialects.ServerLeaving
 	case IdleTimeout:
 		return dialects.WasIdle
-	case LockDeadlock, CheckRead:
+	case LockDeadlock, CheckRead, RolledBackAtCommit:
 		// The driver's state of the transaction does not change by an error. CheckRead: the
 		// row has changed since it was read (MariaDB with innodb_snapshot_isolation, the
-		// default since 11.6.2).
+		// default since 11.6.2). RolledBackAtCommit: the group has certified another
+		// transaction that writes the same rows.
 		return dialects.TxEnded | dialects.Conflict
+	case CommitFailed:
+		// "Got error 149 - 'Lock deadlock; Retry transaction' during COMMIT": the group's
+		// transaction has won. Other errors of the storage engine have the same number.
+		if strings.Contains(message, "error 149") {
+			return dialects.TxEnded | dialects.Conflict
+		}
 	case LockTableFull:
 		return dialects.TxEnded
 	case LockWaitTimeout:
@@ -73,7 +83,7 @@ func Diagnose(number int, message string) dialects.Diagnosis {
 		// innodb_lock_wait_timeout, 50 s by default, and whoever holds the lock may hold it
 		// for as long again.
 		return dialects.TxDoubt
-	case ReadOnlyTransaction, ReadOnlyMode, InnoDBReadOnly:
+	case ReadOnlyTransaction, ReadOnlyMode, InnoDBReadOnly, ReplicationHookFailed:
 		return dialects.RoleDoubt
 	case TooManyPrepared:
 		return dialects.TooManyPrepared
