@@ -26,7 +26,7 @@ type checkout struct {
 	touched  bool            // it has used real: an operation cannot move to another connection
 	executed bool            // it has executed a statement on real
 	parted   bool            // rows were read into memory and real, on which they were opened, was taken back
-	renamed  uint32          // statements that have changed what a prepared text means, where Traits.PreparedKeepsNames
+	renamed  uint32          // its statements with dialects.Renames
 	open     *rows           // the rows that its last operation has opened
 	spare    *rows           // closed rows, which the next query uses again
 	last     *textcache.Text // of the last operation: in a loop the next operation has the same text

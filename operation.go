@@ -175,10 +175,6 @@ func (c *checkout) prepare(ctx context.Context, op *operation) (again bool, err 
 // errRenamed is the error of a statement whose text means something else by now.
 var errRenamed = errors.New("pooldriver: the program prepared this statement before it changed the connection's database, SQL mode or character set; the server would execute it with what was in force then: prepare it again")
 
-// changesNames is what the effect of a text has that certainly changes the database, the SQL
-// mode or the character set.
-const changesNames = dialects.Stateful | dialects.ForgetPrepared
-
 // convert converts the arguments for the driver, once. A conversion may run the program's
 // code (a Valuer), and that code may use the task. Then convert gives the lock up first.
 // again: the session has to be found again.
@@ -264,7 +260,7 @@ func (c *checkout) execute(ctx context.Context, op *operation) (again bool, err 
 		return false, err
 	}
 	op.setsShared = c.sharesState(op)
-	if op.Effect&(changesNames|dialects.Suspect) == changesNames && r.Traits().PreparedKeepsNames {
+	if op.Effect&dialects.Renames != 0 {
 		c.renamed++
 	}
 	if opens {

@@ -172,10 +172,6 @@ type Traits struct {
 	// converts later values to them (MySQL 8.0.22, "PREPARE Statement").
 	PreparedKeepsTypes bool
 
-	// PreparedKeepsNames: a prepared statement keeps the database, the SQL mode and the
-	// character set that its session had when it was prepared (MySQL, MariaDB).
-	PreparedKeepsNames bool
-
 	// PreparingActs: some statements take effect when they are prepared (SQLite's
 	// PRAGMA).
 	PreparingActs bool

@@ -54,6 +54,12 @@ const (
 	// while another connection reads. Only a dialect whose driver has the trait
 	// WritesAlone says so.
 	Writes
+
+	// Renames marks a ForgetPrepared after which the server would execute a statement that
+	// was prepared earlier with what was in force then: the database, the SQL mode, the
+	// character set (MySQL, MariaDB: USE, SET NAMES). Prepared anew it would mean something
+	// else.
+	Renames
 )
 
 // Dirty reports whether a connection that ran a statement of this effect must
@@ -65,7 +71,7 @@ func (e Effect) String() string {
 	if e == Clean {
 		return "clean"
 	}
-	names := [...]string{"suspect", "stateful", "tx-control", "forget-prepared", "named-prepared", "unresettable", "writes"}
+	names := [...]string{"suspect", "stateful", "tx-control", "forget-prepared", "named-prepared", "unresettable", "writes", "renames"}
 	var set []string
 	for i, name := range names {
 		if e&(1<<i) != 0 {

@@ -87,7 +87,7 @@ func (t *template) Traits() dialects.Traits {
 // context. Its byte slices lie in the buffer that the next packets are read
 // into, by the text and by the binary protocol (go-sql-driver/mysql 1.10.0,
 // readLengthEncodedString and buffer.fill).
-var traits = dialects.Traits{StatusKnown: true, StatementsEndWithSession: true, PreparedKeepsNames: true}
+var traits = dialects.Traits{StatusKnown: true, StatementsEndWithSession: true}
 
 func (t *template) TakesCredential() bool { return true }
 

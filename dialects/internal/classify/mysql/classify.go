@@ -49,7 +49,7 @@ var language = classify.New(classify.Language{
 		{Kind: classify.Skipped, Words: `alter grant revoke truncate rename optimize repair check checksum help
 			install uninstall shutdown restart clone cache change reset stop import signal resignal`},
 		{Kind: classify.Skipped, Words: "commit rollback savepoint release", Effect: dialects.TxControl},
-		{Kind: classify.Skipped, Words: "use", Effect: dialects.Stateful | dialects.ForgetPrepared},
+		{Kind: classify.Skipped, Words: "use", Effect: dialects.Stateful | dialects.ForgetPrepared | dialects.Renames},
 		{Kind: classify.Skipped, Words: "lock unlock handler backup", Effect: dialects.Stateful},
 		{Kind: classify.Skipped, Words: "prepare deallocate", Effect: dialects.Stateful | dialects.NamedPrepared},
 		{Kind: classify.Skipped, Words: "xa", Effect: dialects.Stateful | dialects.TxControl},

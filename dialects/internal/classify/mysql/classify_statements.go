@@ -7,7 +7,8 @@ import (
 
 // setWords are the words that matter anywhere in a SET, by their effects.
 var setWords = sqltext.NewNames(
-	sqltext.Group{Code: uint8(dialects.ForgetPrepared), Names: `sql_mode names character charset
+	sqltext.Group{Code: uint8(dialects.ForgetPrepared), Names: "role resource"},
+	sqltext.Group{Code: uint8(dialects.ForgetPrepared | dialects.Renames), Names: `sql_mode names character charset
 		character_set_client character_set_connection character_set_results character_set_database
 		character_set_server collation_connection collation_database collation_server`},
 	sqltext.Group{Code: uint8(dialects.TxControl), Names: "autocommit"},
