@@ -86,9 +86,9 @@ func (a *accounts) dialAs(t *testing.T, tmpl *template, user, password string) *
 // closeWithin closes a session whose end nobody will confirm.
 func closeWithin(t *testing.T, s *session, d time.Duration) error {
 	t.Helper()
+	begun := time.Now()
 	ctx, cancel := context.WithTimeout(t.Context(), d)
 	defer cancel()
-	begun := time.Now()
 	err := s.Close(ctx)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	require.GreaterOrEqual(t, time.Since(begun), d, "its place is not free before")
