@@ -18,6 +18,7 @@
 STATICCHECK_VERSION := v0.8.2
 GOVULNCHECK_VERSION := v1.8.0
 GOLANGCI_VERSION    := v2.15.0
+VITESS_VERSION      := v0.24.4
 
 # Modules of their own, so that their dependencies reach no other user. Their tests need
 # neither Docker nor a server.
@@ -29,6 +30,7 @@ TOOLS    := $(CURDIR)/.tools
 STATICCHECK := $(TOOLS)/staticcheck-$(STATICCHECK_VERSION)
 GOVULNCHECK := $(TOOLS)/govulncheck-$(GOVULNCHECK_VERSION)
 GOLANGCI    := $(TOOLS)/golangci-lint-$(GOLANGCI_VERSION)
+VTCOMBO     := $(TOOLS)/vtcombo-$(VITESS_VERSION)
 
 # -tags odbc where unixODBC's headers and the ODBC drivers of the tests are.
 ODBC := $(shell printf '\#include <sqlext.h>\n\#include <odbcinst.h>\n' | cc -E - > /dev/null 2>&1 && \
@@ -122,10 +124,10 @@ test-mysql: images
 	$(call MYSQL,$(TEST_TIMEOUT),$(ON_MYSQL))
 
 test-long: export POOLDRIVER_LONG = 1
-test-long: images
+test-long: images $(VTCOMBO)
 	$(GO) test $(TAGS) -race -timeout $(TEST_LONG_TIMEOUT) ./...
 	$(call INTEGRATION,$(TEST_LONG_TIMEOUT))
-	$(GO) -C integration test -race -timeout $(TEST_LONG_TIMEOUT) ./failover/...
+	POOLDRIVER_VTCOMBO=$(VTCOMBO) $(GO) -C integration test -race -timeout $(TEST_LONG_TIMEOUT) ./failover/...
 	$(call MYSQL,$(TEST_LONG_TIMEOUT))
 	$(GO) -C integration/datadog test . # a module of its own, which compiles for minutes
 
@@ -188,6 +190,13 @@ install = { echo "installing $(2)@$(3) into .tools/" && mkdir -p $(TOOLS)/new &&
 
 $(STATICCHECK):
 	@$(call install,$@,honnef.co/go/tools/cmd/staticcheck,$(STATICCHECK_VERSION))
+
+# Vitess in one process, which takes some minutes to compile. It runs in a container. Its
+# module excludes versions, so "go install" refuses it.
+$(VTCOMBO):
+	@echo "building vtcombo $(VITESS_VERSION) into .tools/"; mkdir -p $(TOOLS)/vitess && cd $(TOOLS)/vitess && rm -f go.mod go.sum && \
+		$(GO) mod init vitess && $(GO) get vitess.io/vitess/go/cmd/vtcombo@$(VITESS_VERSION) && \
+		CGO_ENABLED=0 $(GO) build -o $@ vitess.io/vitess/go/cmd/vtcombo
 
 $(GOVULNCHECK):
 	@$(call install,$@,golang.org/x/vuln/cmd/govulncheck,$(GOVULNCHECK_VERSION))
