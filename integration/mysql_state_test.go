@@ -194,3 +194,28 @@ func TestMySQLTheNextBorrowerIsInTheDSNsDatabase(t *testing.T) {
 		}
 	}
 }
+
+// TestMySQLTextsOfTheLastBorrowerAreNotShown: a reset keeps them, so the connection is
+// replaced.
+func TestMySQLTextsOfTheLastBorrowerAreNotShown(t *testing.T) {
+	t.Parallel()
+	db := openPool(t, testbed.Shared(t, testbed.MySQL).NewAccount(t), "pool_max_conns=1")
+	for set, show := range map[string]string{
+		"SET profiling = 1":                  "SELECT count(*) FROM information_schema.profiling",
+		"SET optimizer_trace = 'enabled=on'": "SELECT count(*) FROM information_schema.optimizer_trace",
+		"SET @a = 1, SESSION profiling = 1":  "SELECT count(*) FROM information_schema.profiling",
+	} {
+		conn, err := db.Conn(t.Context())
+		require.NoError(t, err)
+		execOn(t, t.Context(), conn, set)
+		var n int
+		for range 2 {
+			require.NoError(t, conn.QueryRowContext(t.Context(), "SELECT count(*) FROM information_schema.tables WHERE table_schema = 'secret of mine'").Scan(&n))
+		}
+		require.NoError(t, conn.QueryRowContext(t.Context(), show).Scan(&n))
+		require.Positive(t, n, set)
+		require.NoError(t, conn.Close())
+		require.NoError(t, db.QueryRow(show).Scan(&n))
+		require.Zero(t, n, "after %s", set)
+	}
+}

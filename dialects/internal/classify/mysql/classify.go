@@ -52,7 +52,7 @@ var language = classify.New(classify.Language{
 		{Kind: classify.Skipped, Words: "use", Effect: dialects.Stateful | dialects.ForgetPrepared | dialects.Renames},
 		{Kind: classify.Skipped, Words: "lock unlock handler backup", Effect: dialects.Stateful},
 		{Kind: classify.Skipped, Words: "prepare deallocate", Effect: dialects.Stateful | dialects.NamedPrepared},
-		{Kind: classify.Skipped, Words: "xa", Effect: dialects.Stateful | dialects.TxControl},
+		{Kind: headXA, Words: "xa"},
 		{Kind: headAssigning, Words: "load get"},
 		{Kind: headAssigning, Words: "call", Effect: dialects.Suspect | dialects.TxControl},
 		{Kind: headStart, Words: "start"},
@@ -76,6 +76,7 @@ const (
 	headDrop
 	headExplain
 	headFlush
+	headXA
 )
 
 // Classify returns what a text, one statement or several, leaves behind. It
@@ -137,6 +138,8 @@ func (c *classifier) statement() dialects.Effect {
 		return c.explain()
 	case headFlush:
 		return c.flush()
+	case headXA:
+		return c.xa()
 	}
 	return c.query(queryWords) | head.Effect
 }

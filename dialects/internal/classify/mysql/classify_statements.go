@@ -7,12 +7,14 @@ import (
 
 // setWords are the words that matter anywhere in a SET, by their effects.
 var setWords = sqltext.NewNames(
-	sqltext.Group{Code: uint8(dialects.ForgetPrepared), Names: "role resource"},
+	sqltext.Group{Code: uint8(dialects.ForgetPrepared), Names: "role"},
 	sqltext.Group{Code: uint8(dialects.ForgetPrepared | dialects.Renames), Names: `sql_mode names character charset
 		character_set_client character_set_connection character_set_results character_set_database
 		character_set_server collation_connection collation_database collation_server`},
 	sqltext.Group{Code: uint8(dialects.TxControl), Names: "autocommit"},
-	sqltext.Group{Code: uint8(dialects.Unresettable), Names: "authorization"}, // SET SESSION AUTHORIZATION: MariaDB 12
+	// SET SESSION AUTHORIZATION (MariaDB 12), SET RESOURCE GROUP; the texts of the last
+	// borrower, which SHOW PROFILES and optimizer_trace show.
+	sqltext.Group{Code: uint8(dialects.Unresettable), Names: "authorization resource profiling optimizer_trace"},
 )
 
 var setGlobals = sqltext.NewNames(sqltext.Group{Code: 1, Names: "global persist persist_only"})
@@ -25,10 +27,10 @@ func (c *classifier) set() dialects.Effect {
 	tok := lx.Next()
 	switch {
 	case lx.IsWord("password"):
-		return c.Skip(dialects.Clean)
+		return c.setOne(false)
 	case lx.IsWord("default"):
 		if lx.Next(); lx.IsWord("role") {
-			return c.Skip(dialects.Clean)
+			return c.setOne(false)
 		}
 	case lx.IsWord("statement"):
 		return c.setStatement()
@@ -50,14 +52,16 @@ func (c *classifier) namesGlobal() bool {
 		setGlobals.Lookup(ahead.Text()) != 0 && ahead.Next() == sqltext.Dot
 }
 
-// setOne classifies the rest of a SET of a global variable: it is clean if
-// nothing else is set and the value's expression is. The characteristics of
+// setOne classifies the rest of a SET of a global variable, a password or a default role:
+// it is clean if nothing else is set and the value's expression is. The characteristics of
 // SET GLOBAL TRANSACTION may be several.
 func (c *classifier) setOne(transaction bool) dialects.Effect {
 	ahead := c.Lx
 	for !transaction && !ahead.Ended() {
 		if ahead.Next() == sqltext.Comma {
-			return c.query(queryWords) | dialects.Stateful | dialects.ForgetPrepared | dialects.TxControl
+			noted := c.Lx
+			return c.query(queryWords) | dialects.Stateful | dialects.ForgetPrepared | dialects.TxControl |
+				dialects.Effect(noted.SkipStatementNoting(setWords))&dialects.Unresettable
 		}
 	}
 	return c.query(queryWords)
@@ -146,6 +150,14 @@ func (c *classifier) drop() dialects.Effect {
 		return c.Skip(dialects.Suspect | dialects.ForgetPrepared)
 	}
 	return c.Skip(dialects.Clean)
+}
+
+// xa classifies XA, of which RECOVER only lists transactions.
+func (c *classifier) xa() dialects.Effect {
+	if c.Lx.Next(); c.Lx.IsWord("recover") {
+		return c.Skip(dialects.Clean)
+	}
+	return c.Skip(dialects.Stateful | dialects.TxControl)
 }
 
 // start classifies START, of which only TRANSACTION is about transactions.
