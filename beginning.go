@@ -35,20 +35,8 @@ func (c *checkout) begin(ctx context.Context, op *operation) (again bool, err er
 		c.touched = true
 	default:
 		t.Init(ctx, op.opts)
-		_, err = r.Begin(ctx, &t.Tx, false)
-		if again, err = c.finishUnexecuted(ctx, op, err); again || err != nil {
-			if op.said&dialects.Conflict != 0 {
-				op.scope.BeginConflict(c.connector) // SQLite's BEGIN IMMEDIATE
-			}
-			if again && setting != "" {
-				c.connector.settings.KeepNextTx(setting)
-			}
+		if again, err = c.beginNow(ctx, op, t, setting); again || err != nil {
 			return again, err
-		}
-		if setting != "" {
-			if err := c.setForTx(ctx, r, setting); err != nil {
-				return false, err
-			}
 		}
 	}
 	if inTask {
@@ -58,6 +46,24 @@ func (c *checkout) begin(ctx context.Context, op *operation) (again bool, err er
 	r.Began(&t.Tx, r.use.since)
 	op.begun(c, t)
 	return false, nil
+}
+
+// beginNow begins t, and executes the setting of the *sql.DB that waits for it, if any.
+func (c *checkout) beginNow(ctx context.Context, op *operation, t *transaction, setting string) (again bool, err error) {
+	_, err = op.real.Begin(ctx, &t.Tx, false)
+	if again, err = c.finishUnexecuted(ctx, op, err); again || err != nil {
+		if op.said&dialects.Conflict != 0 {
+			op.scope.BeginConflict(c.connector) // SQLite's BEGIN IMMEDIATE
+		}
+		if again && setting != "" {
+			c.connector.settings.KeepNextTx(setting)
+		}
+		return again, err
+	}
+	if setting == "" {
+		return false, nil
+	}
+	return false, c.setForTx(ctx, op.real, setting)
 }
 
 // setForTx executes a setting of the *sql.DB for the transaction that has just begun. If

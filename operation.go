@@ -249,6 +249,15 @@ func (c *checkout) execute(ctx context.Context, op *operation) (again bool, err 
 		return true, nil
 	}
 	r.RecordResult(op.Effect, err)
+	if err = c.ended(ctx, op, err); err == nil && opens {
+		op.rows = c.openRows(op)
+	}
+	return false, err
+}
+
+// ended records what a statement that has run means for the checkout and for the *sql.DB.
+// It returns the error of the statement, or that of what the statement has left.
+func (c *checkout) ended(ctx context.Context, op *operation, err error) error {
 	if op.Effect == dialects.Writes && c.tx == nil && !c.bound.shares {
 		c.connector.settings.TakeNextTx() // SQLite's autocommit has ended it
 	}
@@ -256,17 +265,14 @@ func (c *checkout) execute(ctx context.Context, op *operation) (again bool, err 
 		err = c.refuseOpenTx(ctx, op)
 	}
 	if err != nil {
-		r.forgetSetting()
-		return false, err
+		op.real.forgetSetting()
+		return err
 	}
 	op.setsShared = c.sharesState(op)
 	if op.Effect&dialects.Renames != 0 {
 		c.renamed++
 	}
-	if opens {
-		op.rows = c.openRows(op)
-	}
-	return false, nil
+	return nil
 }
 
 // maxRenewals bounds how often a stale statement is prepared again. Each ALTER TABLE

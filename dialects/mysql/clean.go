@@ -143,27 +143,32 @@ func (s *session) Clean(ctx context.Context, effect dialects.Effect) (kept bool,
 		return false, err
 	}
 	s.variables = nil
+	return false, s.bringHome(ctx, effect&moves != 0, marked)
+}
+
+// bringHome sets, after a reset, what the reset does not bring back. moved: role and
+// database may have changed. marked: the reset has to be proven.
+func (s *session) bringHome(ctx context.Context, moved, marked bool) error {
+	h := s.home
 	// The answer to the first of these also brings the driver's idea of the
 	// server's status up to date, which has not seen the reset.
 	if err := execute(ctx, s.conn, h.setup); err != nil {
-		return false, err
+		return err
 	}
 	if marked {
 		if err := s.prove(ctx); err != nil {
-			return false, err
+			return err
 		}
 	}
-	if effect&moves != 0 {
+	if moved {
 		if err := execute(ctx, s.conn, h.role); err != nil {
-			return false, err
+			return err
 		}
 	}
-	if h.database != "" && (effect&moves != 0 || h.charset) {
-		if err := execute(ctx, s.conn, "USE "+identifier(h.database)); err != nil {
-			return false, err
-		}
+	if h.database != "" && (moved || h.charset) {
+		return execute(ctx, s.conn, "USE "+identifier(h.database))
 	}
-	return false, nil
+	return nil
 }
 
 // inNoDatabase returns ErrCannotClean if the session is in a database: there is no way

@@ -69,12 +69,6 @@ func Diagnose(number int, message string) dialects.Diagnosis {
 		// default since 11.6.2). RolledBackAtCommit: the group has certified another
 		// transaction that writes the same rows.
 		return dialects.TxEnded | dialects.Conflict
-	case CommitFailed:
-		// "Got error 149 - 'Lock deadlock; Retry transaction' during COMMIT": the group's
-		// transaction has won. Other errors of the storage engine have the same number.
-		if strings.Contains(message, "error 149") {
-			return dialects.TxEnded | dialects.Conflict
-		}
 	case LockTableFull:
 		return dialects.TxEnded
 	case LockWaitTimeout:
@@ -87,25 +81,38 @@ func Diagnose(number int, message string) dialects.Diagnosis {
 		return dialects.RoleDoubt
 	case TooManyPrepared:
 		return dialects.TooManyPrepared
-	case UnknownCommand:
-		// A node of Galera answers every statement with it while the node is not a part of
-		// its cluster ("WSREP has not yet prepared node for application use").
-		if strings.Contains(strings.ToLower(message), "wsrep") {
-			return dialects.ServerLeaving
-		}
-	case OptionPrevents:
-		// "… is running with the --read-only option so …", also --super-read-only and
-		// --innodb-read-only. Other options, such as --secure-file-priv, have the same
-		// number. The option's name is the same in every language.
-		if message = strings.ToLower(message); strings.Contains(message, "read-only") || strings.Contains(message, "read_only") {
-			return dialects.RoleDoubt
-		}
 	case UnknownStatement:
 		// EXECUTE has the same number, also inside a procedure, which may have committed
 		// something before. Such texts are Suspect, and are never executed again. Functions
 		// and triggers cannot EXECUTE. 1615 is not diagnosed: the server has prepared the
 		// statement again three times by then.
 		return dialects.StaleStatement
+	}
+	return byMessage(number, strings.ToLower(message))
+}
+
+// byMessage is Diagnose for numbers that several errors have. message is in lower case.
+func byMessage(number int, message string) dialects.Diagnosis {
+	switch number {
+	case CommitFailed:
+		// "Got error 149 - 'Lock deadlock; Retry transaction' during COMMIT": the group's
+		// transaction has won. Other errors of the storage engine have the same number.
+		if strings.Contains(message, "error 149") {
+			return dialects.TxEnded | dialects.Conflict
+		}
+	case UnknownCommand:
+		// A node of Galera answers every statement with it while the node is not a part of
+		// its cluster ("WSREP has not yet prepared node for application use").
+		if strings.Contains(message, "wsrep") {
+			return dialects.ServerLeaving
+		}
+	case OptionPrevents:
+		// "… is running with the --read-only option so …", also --super-read-only and
+		// --innodb-read-only. Other options, such as --secure-file-priv, have the same
+		// number. The option's name is the same in every language.
+		if strings.Contains(message, "read-only") || strings.Contains(message, "read_only") {
+			return dialects.RoleDoubt
+		}
 	}
 	return 0
 }
