@@ -77,7 +77,7 @@ func answer(t *testing.T, q interface {
 
 func testVitessTx(t *testing.T, open func(int) (*sql.DB, *pooldriver.Connector)) {
 	db, _ := open(2)
-	insert, err := db.Prepare("INSERT INTO ledger VALUES (?, ?)")
+	insert, err := db.Prepare("INSERT INTO ledger (id, amount) VALUES (?, ?)")
 	require.NoError(t, err)
 	defer insert.Close()
 	for id, commit := range map[int]bool{1: true, 2: false} {
@@ -101,7 +101,7 @@ func testVitessTx(t *testing.T, open func(int) (*sql.DB, *pooldriver.Connector))
 func testVitessNested(t *testing.T, open func(int) (*sql.DB, *pooldriver.Connector)) {
 	db, _ := open(1)
 	for id := range 10 {
-		_, err := db.Exec("INSERT INTO ledger VALUES (?, ?)", id, id)
+		_, err := db.Exec("INSERT INTO ledger (id, amount) VALUES (?, ?)", id, id)
 		require.NoError(t, err)
 	}
 	ctx, end := pooldriver.WithTask(t.Context())
@@ -176,7 +176,7 @@ func testVitessMix(t *testing.T, v *testbed.Vitess, open func(int) (*sql.DB, *po
 
 // vitessStep writes id in one of several ways, and reports whether it is stored.
 func vitessStep(ctx context.Context, db *sql.DB, way, id int) (stays bool, err error) {
-	insert := fmt.Sprintf("INSERT INTO ledger VALUES (%d, 1)", id)
+	insert := fmt.Sprintf("INSERT INTO ledger (id, amount) VALUES (%d, 1)", id)
 	switch way {
 	case 0:
 		_, err = db.ExecContext(ctx, insert)
