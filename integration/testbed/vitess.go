@@ -31,7 +31,7 @@ const (
 // not run as root.
 const vitessScript = `set -e
 docker-entrypoint.sh mysqld > /tmp/mysqld.log 2>&1 &
-until mysql --no-defaults --user=root --socket=/run/mysqld/mysqld.sock -e 'SELECT 1' > /dev/null 2>&1 && ! pgrep -f skip-networking > /dev/null; do sleep 0.2; done
+until (exec 3<> /dev/tcp/127.0.0.1/3306) 2> /dev/null; do sleep 0.2; done # while it is set up it has no port
 mysql --no-defaults --user=root --socket=/run/mysqld/mysqld.sock -e 'CREATE DATABASE ` + "`vt_shop_-80`; CREATE DATABASE `vt_shop_80-`" + `'
 mkdir -p /schema/shop /tmp/vt/tmp && cp /vschema.json /schema/shop/vschema.json && chown -R mysql /tmp/vt
 exec env VTDATAROOT=/tmp/vt setpriv --reuid=mysql --regid=mysql --init-groups /vtcombo \
