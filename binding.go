@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
-	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -100,16 +99,6 @@ func (c *checkout) start(ctx context.Context, op *operation) error {
 			return ctxerr.Of(ctx, err)
 		}
 	}
-}
-
-// errTakenBack is the error of a text that asks for what the statement before it has left,
-// where that statement's connection was taken back.
-var errTakenBack = errors.New("pooldriver: this asks what the statement before it has left on its connection, and while that statement's rows were open others waited for the connection and got it; read the rows to their end first, use a transaction, or raise pool_max_conns")
-
-// asksBack reports whether op's text asks for what the statement before it has left.
-func (c *checkout) asksBack(op *operation) bool {
-	judge, ok := c.connector.dialect.(dialects.ReadJudge)
-	return ok && op.text != nil && judge.AsksBack(op.Text)
 }
 
 // reach finds the session and locks it.
@@ -248,12 +237,6 @@ func (c *checkout) attachDeferred(ctx context.Context, op *operation) error {
 	op.real.Defer(&t.Tx)
 	op.real.Began(&t.Tx, time.Time{})
 	return nil
-}
-
-// part: the connection was taken back from the checkout when its rows were in memory.
-func (c *checkout) part() {
-	c.hold(nil)
-	c.parted = true
 }
 
 // hold makes r the connection of the checkout, which has not used r yet. With nil the

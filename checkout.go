@@ -1,8 +1,10 @@
 package pooldriver
 
 import (
+	"errors"
 	"slices"
 
+	"github.com/pooldriver/pooldriver/dialects"
 	"github.com/pooldriver/pooldriver/internal/task"
 	"github.com/pooldriver/pooldriver/internal/textcache"
 )
@@ -38,6 +40,22 @@ type checkout struct {
 	// session state.
 	refusal error
 	lent    *loan // to a function of Raw; nil: none
+}
+
+// part takes the connection from the checkout, whose rows are in memory.
+func (c *checkout) part() {
+	c.hold(nil)
+	c.parted = true
+}
+
+// errTakenBack is the error of a text that asks for what the statement before it has left,
+// where that statement's connection was taken back.
+var errTakenBack = errors.New("pooldriver: this asks what the statement before it has left on its connection, and while that statement's rows were open others waited for the connection and got it; read the rows to their end first, use a transaction, or raise pool_max_conns")
+
+// asksBack reports whether op's text asks for what the statement before it has left.
+func (c *checkout) asksBack(op *operation) bool {
+	judge, ok := c.connector.dialect.(dialects.ReadJudge)
+	return ok && op.text != nil && judge.AsksBack(op.Text)
 }
 
 // text is the text of a virtual statement.

@@ -89,12 +89,8 @@ func (c *checkout) sharesState(op *operation) bool {
 func (c *checkout) tellShared(op *operation, taskName string) {
 	core := c.connector
 	if statement := droppedstate.Opening(op.Text); core.shared.First(statement) {
-		label := ""
-		if c.label != nil {
-			label = *c.label
-		}
 		core.log.Warn("pooldriver: a statement set session state (a setting, a lock) on a connection that other checkouts of its task use at the same time: the *sql.Conns of a task share its session, and a lock excludes none of them; give each its own by pooldriver.NewTask",
-			"target", core.template.Target(), "task", taskName, "label", label, "statement", statement,
+			"target", core.template.Target(), "task", taskName, "label", textOf(c.label), "statement", statement,
 			"at", stackText(frames(new(callsite.Table).Here(0))))
 	}
 }

@@ -42,9 +42,7 @@ func TestMySQLWhatOpensATransactionByHandIsOneInEveryRespect(t *testing.T) {
 			conn := take(t, t.Context(), p.DB)
 			execOn(t, t.Context(), conn, opening)
 			execOn(t, t.Context(), conn, insertInto(2))
-			var id int64
-			require.NoError(t, conn.QueryRowContext(t.Context(), "SELECT CONNECTION_ID()").Scan(&id))
-			s.kill(t, id)
+			s.kill(t, int64(number(t, conn)))
 			_, err = conn.ExecContext(t.Context(), insertInto(3))
 			require.Error(t, err)
 			_, err = conn.ExecContext(t.Context(), closing)
@@ -87,10 +85,8 @@ func TestMySQLRowsOfATransactionByHandStayWithIt(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, 2, answer)
 		execOn(t, t.Context(), conn, "COMMIT")
-		others := make(chan error, 1)
 		require.NoError(t, conn.Close())
-		go func() { others <- db.PingContext(context.Background()) }()
-		require.NoError(t, <-others)
+		require.NoError(t, db.Ping())
 		var n int
 		require.NoError(t, db.QueryRow("SELECT count(*) FROM kept").Scan(&n))
 		require.Equal(t, 1, n, f.name)

@@ -9,13 +9,6 @@ import (
 	"github.com/pooldriver/pooldriver"
 )
 
-// runner is a *sql.DB, a *sql.Conn or a *sql.Tx.
-type runner interface {
-	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
-	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
-	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
-}
-
 // do executes an action in the task that the program asks for.
 func (x *execution) do(a action) {
 	ctx := x.Context()
@@ -55,17 +48,14 @@ func (x *execution) do(a action) {
 	case "cancel":
 		x.cancelled(ctx, a)
 	case "kill":
-		x.kill(ctx)
+		x.killOne(ctx)
 	}
 }
 
-// kill ends any session of the program's, as an administrator does.
-func (x *execution) kill(ctx context.Context) {
-	var id int64
-	one := x.say("SELECT pid FROM pg_stat_activity", "SELECT id FROM information_schema.processlist")
-	of := x.say("usename", "user")
-	if x.witness.QueryRowContext(ctx, fmt.Sprintf("%s WHERE %s = '%s' LIMIT 1", one, of, x.account.User)).Scan(&id) == nil {
-		_, _ = x.witness.ExecContext(ctx, fmt.Sprintf(x.say("SELECT pg_terminate_backend(%d)", "KILL %d"), id))
+// killOne ends any session of the program's, as an administrator does.
+func (x *execution) killOne(ctx context.Context) {
+	if ids, err := x.backends(ctx); err == nil && len(ids) > 0 {
+		_ = x.terminate(ids[0])
 	}
 }
 
@@ -79,7 +69,7 @@ func (x *execution) alone(ctx context.Context, a action) {
 }
 
 // write inserts a row whose table is named without its schema, and reports the id.
-func (x *execution) write(ctx context.Context, a action, to runner, schema string) (id int64, ok bool) {
+func (x *execution) write(ctx context.Context, a action, to querier, schema string) (id int64, ok bool) {
 	id = x.ids.Add(1)
 	x.record(a, id, schema, unsure)
 	if _, err := to.ExecContext(ctx, fmt.Sprintf("INSERT INTO writes VALUES (%d)", id)); !x.expect(a, err) {
@@ -90,25 +80,22 @@ func (x *execution) write(ctx context.Context, a action, to runner, schema strin
 }
 
 // returning inserts rows that are returned and read slowly.
-func (x *execution) returning(ctx context.Context, a action, from runner) {
-	if !x.pg && !x.mariadb {
-		return // MySQL has no RETURNING
-	}
-	first := x.ids.Add(2)
-	for id := first - 1; id <= first; id++ {
-		x.record(a, id, x.own, unsure)
-	}
-	rows, err := from.QueryContext(ctx, fmt.Sprintf("INSERT INTO writes VALUES (%d), (%d) RETURNING id", first-1, first))
-	if !x.expect(a, err) || !x.drain(ctx, a, rows, nil) {
+func (x *execution) returning(ctx context.Context, a action, from querier) {
+	if !x.returns {
 		return
 	}
-	for id := first - 1; id <= first; id++ {
-		x.record(a, id, x.own, stored)
+	last := x.ids.Add(2)
+	ids := []int64{last - 1, last}
+	x.recordAll(a, ids, unsure)
+	rows, err := from.QueryContext(ctx, fmt.Sprintf("INSERT INTO writes VALUES (%d), (%d) RETURNING id", last-1, last))
+	if !x.expect(a, err) || !x.drain(a, rows, nil) {
+		return
 	}
+	x.recordAll(a, ids, stored)
 }
 
 // drain reads rows to their end, slowly where a says so, and calls each for every row.
-func (x *execution) drain(_ context.Context, a action, rows *sql.Rows, each func()) bool {
+func (x *execution) drain(a action, rows *sql.Rows, each func()) bool {
 	defer rows.Close()
 	for rows.Next() {
 		if a.slow {
@@ -123,7 +110,7 @@ func (x *execution) drain(_ context.Context, a action, rows *sql.Rows, each func
 
 // reading reads rows, and writes inside of the loop where that is the action: over the bare
 // driver on another connection.
-func (x *execution) reading(ctx context.Context, a action, from runner) {
+func (x *execution) reading(ctx context.Context, a action, from querier) {
 	rows, err := from.QueryContext(ctx, "SELECT 1 UNION ALL SELECT 2 UNION ALL SELECT 3")
 	if !x.expect(a, err) {
 		return
@@ -132,7 +119,7 @@ func (x *execution) reading(ctx context.Context, a action, from runner) {
 	if a.kind == "nested" {
 		each = func() { x.write(ctx, a, x.db, x.own) }
 	}
-	x.drain(ctx, a, rows, each)
+	x.drain(a, rows, each)
 }
 
 // onConn does something on a *sql.Conn of its own.
@@ -176,7 +163,7 @@ func (x *execution) withState(ctx context.Context, a action, conn *sql.Conn) {
 }
 
 // allExec executes texts one after the other.
-func (x *execution) allExec(ctx context.Context, a action, on runner, texts ...string) bool {
+func (x *execution) allExec(ctx context.Context, a action, on querier, texts ...string) bool {
 	for _, text := range texts {
 		if _, err := on.ExecContext(ctx, text); !x.expect(a, err) {
 			return false
@@ -201,32 +188,43 @@ func (x *execution) locked(ctx context.Context, a action, conn *sql.Conn) {
 	}
 }
 
+// writeInTx makes a's writes, whose fate the end of the transaction decides.
+func (x *execution) writeInTx(ctx context.Context, a action, to querier) (ids []int64, ok bool) {
+	for range a.writes {
+		id, ok := x.write(ctx, a, to, x.own)
+		x.record(a, id, x.own, unsure)
+		ids = append(ids, id)
+		if !ok {
+			return ids, false
+		}
+	}
+	return ids, true
+}
+
+func (x *execution) recordAll(a action, ids []int64, f fate) {
+	for _, id := range ids {
+		x.record(a, id, x.own, f)
+	}
+}
+
 // byHand begins a transaction by a text.
 func (x *execution) byHand(ctx context.Context, a action, conn *sql.Conn) {
 	if !x.allExec(ctx, a, conn, "BEGIN") {
 		return
 	}
-	var ids []int64
-	for range a.writes {
-		id, ok := x.write(ctx, a, conn, x.own)
-		x.record(a, id, x.own, unsure)
-		ids = append(ids, id)
-		if !ok {
-			return
-		}
+	ids, ok := x.writeInTx(ctx, a, conn)
+	if !ok {
+		return
 	}
 	last, f := "ROLLBACK", absent
 	if a.commits {
 		last, f = "COMMIT", stored
 	}
-	if last == "ROLLBACK" && a.untidy && x.ours && x.tasks != "explicit" {
-		// Close rolls back.
-	} else if !x.allExec(ctx, a, conn, last) {
+	left := !a.commits && a.untidy && x.ours && x.tasks != "explicit" // Close rolls back
+	if !left && !x.allExec(ctx, a, conn, last) {
 		return
 	}
-	for _, id := range ids {
-		x.record(a, id, x.own, f)
-	}
+	x.recordAll(a, ids, f)
 }
 
 // inTx writes in a transaction, and reads rows slowly in it.
@@ -236,14 +234,9 @@ func (x *execution) inTx(ctx context.Context, a action) {
 		return
 	}
 	defer func() { _ = tx.Rollback() }()
-	var ids []int64
-	for range a.writes {
-		id, ok := x.write(ctx, a, tx, x.own)
-		x.record(a, id, x.own, unsure)
-		ids = append(ids, id)
-		if !ok {
-			return
-		}
+	ids, ok := x.writeInTx(ctx, a, tx)
+	if !ok {
+		return
 	}
 	slowly := a
 	slowly.kind = "slow rows"
@@ -255,9 +248,7 @@ func (x *execution) inTx(ctx context.Context, a action) {
 	if !x.expect(a, end()) {
 		return
 	}
-	for _, id := range ids {
-		x.record(a, id, x.own, f)
-	}
+	x.recordAll(a, ids, f)
 }
 
 // cancelled writes in a statement whose context may end before it.

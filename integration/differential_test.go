@@ -87,35 +87,29 @@ func randomProgram(seed uint64) program {
 
 // world is an account with two schemas, own and elsewhere, and one table in each.
 type world struct {
-	account testbed.Account
-	witness *sql.DB
+	stage
 	own     string
 	other   string
-	pg      bool
-	mariadb bool
+	returns bool // the server has INSERT … RETURNING
 }
 
 func newWorld(t *testing.T, account testbed.Account) *world {
-	w := &world{account: account, witness: account.Witness(t), own: account.Database, other: elsewhere(t, account)}
-	w.mariadb = account.Server.Engine == testbed.MariaDB
-	if w.pg = account.Server.Engine == testbed.Postgres; w.pg {
-		w.own = "public"
+	s := serverStage(t, account)
+	w := &world{
+		stage: s, own: s.say("public", account.Database, ""), other: elsewhere(t, account),
+		returns: account.Server.Engine != testbed.OracleMySQL,
 	}
 	for _, schema := range []string{w.own, w.other} {
 		mustExec(t, w.witness, fmt.Sprintf("CREATE TABLE %s.writes (id BIGINT PRIMARY KEY)", schema))
-		if w.pg {
+		if account.Server.Engine == testbed.Postgres {
 			mustExec(t, w.witness, fmt.Sprintf("GRANT ALL ON %s.writes TO PUBLIC", schema))
 		}
 	}
 	return w
 }
 
-func (w *world) say(postgres, mysql string) string {
-	if w.pg {
-		return postgres
-	}
-	return mysql
-}
+// say is the stage's, where the database is a server.
+func (w *world) say(postgres, mysql string) string { return w.stage.say(postgres, mysql, "") }
 
 // taskOfProgram is where a context has the key of its implicit task.
 type taskOfProgram struct{}
@@ -127,9 +121,9 @@ func keyOfProgram(ctx context.Context) (any, context.Context) {
 	return nil, nil
 }
 
-// open returns a handle. Over the bare driver it has connections enough: nothing is taken
+// openAs returns a handle. Over the bare driver it has connections enough: nothing is taken
 // back from rows there.
-func (w *world) open(t *testing.T, p program, ours bool) (*sql.DB, *pooldriver.Connector) {
+func (w *world) openAs(t *testing.T, p program, ours bool) (*sql.DB, *pooldriver.Connector) {
 	t.Helper()
 	if !ours {
 		return w.account.OpenBare(t), nil
@@ -147,11 +141,11 @@ func (w *world) open(t *testing.T, p program, ours bool) (*sql.DB, *pooldriver.C
 // run executes a program and asks the server what has come of it.
 func (w *world) run(t *testing.T, p program, ours bool) {
 	t.Helper()
-	db, connector := w.open(t, p, ours)
+	db, connector := w.openAs(t, p, ours)
 	x := &execution{T: t, world: w, program: p, ours: ours, db: db, connector: connector, told: map[int64]written{}}
 	request, end := context.WithCancel(t.Context())
 	x.request = context.WithValue(t.Context(), taskOfProgram{}, request)
-	stop := x.watchSessions()
+	watch := w.account.Watch(t)
 	var all sync.WaitGroup
 	for _, actions := range p.workers {
 		all.Go(func() {
@@ -162,8 +156,14 @@ func (w *world) run(t *testing.T, p program, ours bool) {
 	}
 	all.Wait()
 	end()
-	stop()
+	if n := watch.Stop().Backends; ours && n > x.most() {
+		x.fail(action{}, "%d sessions", n)
+	}
 	require.NoError(t, db.Close())
+	require.Eventually(t, func() bool { // else the next run counts them
+		n, _, err := w.account.Backends(t.Context())
+		return err == nil && n == 0
+	}, 20*time.Second, time.Millisecond, "%s: sessions stay", x)
 	x.check()
 	for _, schema := range []string{w.own, w.other} {
 		mustExec(t, w.witness, fmt.Sprintf("DELETE FROM %s.writes", schema))
@@ -223,27 +223,12 @@ func (x *execution) schema(a action) string {
 	return x.own
 }
 
-// watchSessions asks the server for its sessions until stop is called.
-func (x *execution) watchSessions() (stop func()) {
-	if !x.ours {
-		return func() {}
-	}
-	most := x.max
+// most is how many sessions the server may have of the program.
+func (x *execution) most() int {
 	if x.rough {
-		most += 2 // until the server has ended what was killed
+		return x.max + 2 // until the server has ended what was killed
 	}
-	ctx, cancel := context.WithCancel(x.Context())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for ctx.Err() == nil {
-			if n, _, err := x.account.Backends(ctx); err == nil && n > most {
-				x.fail(action{}, "%d sessions", n)
-			}
-			time.Sleep(10 * time.Millisecond)
-		}
-	}()
-	return func() { cancel(); <-done }
+	return x.max
 }
 
 // check compares what the program was told with what is stored.

@@ -84,10 +84,11 @@ func (l *List) Record(a *Applied, query string, args []driver.NamedValue) (known
 	defer l.mu.Unlock()
 	for _, part := range parts {
 		if part.NextTx {
-			l.nextTx.Store(nil)
+			var waits *string
 			if !part.Ends {
-				l.nextTx.Store(&part.Text)
+				waits = &part.Text
 			}
+			l.nextTx.Store(waits)
 			all = false // the connection has it, but its next borrower is somebody else
 			continue
 		}
@@ -107,7 +108,7 @@ func (l *List) Record(a *Applied, query string, args []driver.NamedValue) (known
 // is the caller's, and keeps it no longer. It is "" if none waits.
 func (l *List) TakeNextTx() string {
 	if l.nextTx.Load() == nil {
-		return ""
+		return "" // the usual case: no write
 	}
 	if text := l.nextTx.Swap(nil); text != nil {
 		return *text

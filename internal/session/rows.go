@@ -31,7 +31,7 @@ type Rows struct {
 	onRow   bool // the driver's rows are at a row
 	tooMuch bool // reading ahead has reached its limit
 	usage   usage
-	query   string            // the text, where usage is alone
+	query   string            // the text, where usage is alone and the dialect has not judged it
 	tried   int64             // bytes that were ever read ahead
 	prefix  *rowbuffer.Buffer // the next rows, if they were read ahead, and others follow
 	chunk   []byte            // for copies, see own
@@ -66,11 +66,13 @@ func (s *Session) OpenRows(r *Rows, real driver.Rows, st *Statement, isAlone boo
 
 // detachable reports whether the checkout of the rows does not need the session when they
 // are in memory: nothing else has happened in it, and they are of a text that only reads.
+// The text is judged once, however often others look.
 func (r *Rows) detachable() bool {
-	if r.usage == alone {
+	if r.usage == alone && r.query != "" {
 		if judge, ok := r.session.env.Dialect.(dialects.ReadJudge); !ok || !judge.OnlyReads(r.query) {
 			r.usage = shared
 		}
+		r.query = ""
 	}
 	return r.usage == alone
 }
