@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/pooldriver/pooldriver"
@@ -23,10 +24,21 @@ func (x *execution) do(a action) {
 		}
 	}
 	x.alone(ctx, a)
+	var both sync.WaitGroup
+	if a.together {
+		both.Go(func() { x.doIn(ctx, a) })
+	}
+	x.doIn(ctx, a)
+	both.Wait()
+}
+
+func (x *execution) doIn(ctx context.Context, a action) {
 	switch a.kind {
 	case "write":
 		x.write(ctx, a, x.db, x.own)
-	case "conn", "lock", "by hand", "first rows":
+	case "prepared":
+		x.prepared(ctx, a)
+	case "conn", "first rows", "temporary", "last id", "lock", "by hand":
 		x.onConn(ctx, a)
 	case "returning":
 		x.returning(ctx, a, x.db)
@@ -35,12 +47,7 @@ func (x *execution) do(a action) {
 	case "nested", "slow rows":
 		x.reading(ctx, a, x.db)
 	case "begin on db":
-		if !x.ours {
-			return // the next statement of anybody may run in it
-		}
-		if _, err := x.db.ExecContext(ctx, "BEGIN"); x.tasks != "explicit" && err == nil {
-			x.fail(a, "BEGIN on a *sql.DB is served")
-		}
+		x.beginOnDB(ctx, a)
 	case "flush":
 		if x.ours {
 			x.connector.Flush()
@@ -77,6 +84,58 @@ func (x *execution) write(ctx context.Context, a action, to querier, schema stri
 	}
 	x.record(a, id, schema, stored)
 	return id, true
+}
+
+// prepared writes by a statement that is prepared once.
+func (x *execution) prepared(ctx context.Context, a action) {
+	stmt, err := x.db.PrepareContext(ctx, x.say("INSERT INTO writes VALUES ($1)", "INSERT INTO writes VALUES (?)"))
+	if !x.expect(a, err) {
+		return
+	}
+	defer stmt.Close()
+	for range a.writes {
+		id := x.ids.Add(1)
+		x.record(a, id, x.own, unsure)
+		if _, err := stmt.ExecContext(ctx, id); x.expect(a, err) {
+			x.record(a, id, x.own, stored)
+		}
+	}
+}
+
+// temporary makes a temporary table, which fails where there is one of a stranger.
+func (x *execution) temporary(ctx context.Context, a action, conn *sql.Conn) {
+	if !x.allExec(ctx, a, conn, "CREATE TEMPORARY TABLE scratch (id BIGINT)", "INSERT INTO scratch VALUES (1)") {
+		return
+	}
+	var n int
+	if x.expect(a, conn.QueryRowContext(ctx, "SELECT count(*) FROM scratch").Scan(&n)) && n != 1 {
+		x.fail(a, "%d rows in its temporary table", n)
+	}
+	if !x.ours || !a.untidy {
+		x.allExec(ctx, a, conn, "DROP TABLE scratch")
+	}
+}
+
+// lastID inserts a row whose number the server gives, and asks for the number after it.
+func (x *execution) lastID(ctx context.Context, a action, conn *sql.Conn) {
+	id := x.ids.Add(1)
+	insert := fmt.Sprintf("INSERT INTO numbered (id) VALUES (%d)", id)
+	if x.returns {
+		rows, err := conn.QueryContext(ctx, insert+" RETURNING n")
+		if !x.expect(a, err) || !x.drain(a, rows, nil) {
+			return
+		}
+	} else if !x.allExec(ctx, a, conn, insert) {
+		return
+	}
+	var last, mine int64
+	if !x.expect(a, conn.QueryRowContext(ctx, x.say("SELECT lastval()", "SELECT LAST_INSERT_ID()")).Scan(&last)) ||
+		!x.expect(a, conn.QueryRowContext(ctx, fmt.Sprintf("SELECT n FROM numbered WHERE id = %d", id)).Scan(&mine)) {
+		return
+	}
+	if last != mine {
+		x.fail(a, "the last number is said to be %d and is %d", last, mine)
+	}
 }
 
 // returning inserts rows that are returned and read slowly.
@@ -137,6 +196,10 @@ func (x *execution) onConn(ctx context.Context, a action) {
 	case "first rows":
 		x.returning(ctx, a, conn)
 		x.withState(ctx, a, conn)
+	case "temporary":
+		x.temporary(ctx, a, conn)
+	case "last id":
+		x.lastID(ctx, a, conn)
 	default:
 		x.byHand(ctx, a, conn)
 	}
@@ -174,10 +237,15 @@ func (x *execution) allExec(ctx context.Context, a action, on querier, texts ...
 
 // locked is in a section that a lock of the session guards.
 func (x *execution) locked(ctx context.Context, a action, conn *sql.Conn) {
-	if !x.allExec(ctx, a, conn, x.say("SELECT pg_advisory_lock(4711)", "DO GET_LOCK('"+x.own+"', 30)")) {
+	var got int
+	if !x.expect(a, conn.QueryRowContext(ctx, x.say("SELECT 1 FROM pg_advisory_lock(4711)", "SELECT GET_LOCK('"+x.own+"', 30)")).Scan(&got)) {
 		return
 	}
-	if n := x.inside.Add(1); n != 1 && !x.rough {
+	if got != 1 {
+		x.fail(a, "the lock was not had")
+		return
+	}
+	if n := x.inside.Add(1); n != 1 && !(x.rough && x.kills) {
 		x.fail(a, "%d are in the section that a lock guards", n)
 	}
 	x.write(ctx, a, conn, x.own)
@@ -207,12 +275,28 @@ func (x *execution) recordAll(a action, ids []int64, f fate) {
 	}
 }
 
+// beginOnDB begins a transaction on the *sql.DB, which only an explicit task has a session
+// for.
+func (x *execution) beginOnDB(ctx context.Context, a action) {
+	switch {
+	case !x.ours: // the next statement of anybody may run in it
+	case x.ambient == pooldriver.AmbientStrict: // keeps its own statements out of it
+	case x.tasks == "explicit":
+		a.untidy = false
+		x.byHand(ctx, a, x.db)
+	default:
+		if _, err := x.db.ExecContext(ctx, "BEGIN"); err == nil {
+			x.fail(a, "BEGIN on a *sql.DB is served")
+		}
+	}
+}
+
 // byHand begins a transaction by a text.
-func (x *execution) byHand(ctx context.Context, a action, conn *sql.Conn) {
-	if !x.allExec(ctx, a, conn, "BEGIN") {
+func (x *execution) byHand(ctx context.Context, a action, on querier) {
+	if !x.allExec(ctx, a, on, "BEGIN") {
 		return
 	}
-	ids, ok := x.writeInTx(ctx, a, conn)
+	ids, ok := x.writeInTx(ctx, a, on)
 	if !ok {
 		return
 	}
@@ -221,7 +305,7 @@ func (x *execution) byHand(ctx context.Context, a action, conn *sql.Conn) {
 		last, f = "COMMIT", stored
 	}
 	left := !a.commits && a.untidy && x.ours && x.tasks != "explicit" // Close rolls back
-	if !left && !x.allExec(ctx, a, conn, last) {
+	if !left && !x.allExec(ctx, a, on, last) {
 		return
 	}
 	x.recordAll(a, ids, f)

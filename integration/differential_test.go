@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -25,9 +26,9 @@ import (
 func TestRandomProgramsDoWhatTheyDoOverTheBareDriver(t *testing.T) {
 	t.Parallel()
 	testbed.Each(t, func(t *testing.T, account testbed.Account) {
-		seed := randomtest.Seed(t)
+		seed, seconds := randomtest.Seed(t), randomtest.Rounds(60, 900)
 		w := newWorld(t, account)
-		end := time.Now().Add(time.Duration(randomtest.Rounds(20, 900)) * time.Second)
+		end := time.Now().Add(time.Duration(seconds) * time.Second)
 		programs := 0
 		for ; time.Now().Before(end); programs++ {
 			p := randomProgram(seed + uint64(programs))
@@ -35,7 +36,7 @@ func TestRandomProgramsDoWhatTheyDoOverTheBareDriver(t *testing.T) {
 				w.run(t, p, ours)
 			}
 		}
-		t.Logf("%d programs, each twice, %.1f a second", programs, float64(programs)/float64(randomtest.Rounds(20, 900)))
+		t.Logf("%d programs, each twice, %.1f a second", programs, float64(programs)/float64(seconds))
 	})
 }
 
@@ -45,7 +46,9 @@ type program struct {
 	max     int
 	wrap    bool
 	tasks   string // "none", "implicit" or "explicit"
-	rough   bool   // with cancels and kills: then statements may fail
+	ambient pooldriver.AmbientMode
+	rough   bool // with cancels, and kills if kills: then statements may fail
+	kills   bool
 	workers [][]action
 }
 
@@ -56,17 +59,29 @@ type action struct {
 	elsewhere,
 	commits, // or rolls back
 	slow, // rows stay open while others wait
-	untidy bool // state or a transaction is left to us
+	untidy, // state or a transaction is left to us
+	together bool // two goroutines of one explicit task do it at once
 }
 
-var kinds = []string{"write", "conn", "returning", "lock", "tx", "by hand", "nested", "slow rows", "first rows", "begin on db", "flush"}
+var (
+	kinds = []string{
+		"write", "prepared", "returning", "nested", "slow rows", "tx", "begin on db", "flush",
+		"conn", "first rows", "temporary", "last id", "lock", "by hand", // on a *sql.Conn
+	}
+	// What goroutines that share a session may do at once: it sets no state, and no
+	// transaction that one of them rolls back is the other's.
+	shareable = []string{"write", "prepared", "returning", "nested", "slow rows"}
+)
 
 func randomProgram(seed uint64) program {
 	r := rand.New(rand.NewPCG(seed, seed))
 	chance := func() bool { return r.IntN(2) == 0 }
 	p := program{
 		seed: seed, max: 1 + r.IntN(10), wrap: chance(), rough: r.IntN(4) == 0,
-		tasks: []string{"none", "implicit", "explicit"}[r.IntN(3)],
+		tasks: []string{"none", "implicit", "explicit"}[r.IntN(3)], kills: chance(),
+	}
+	if p.tasks == "explicit" {
+		p.ambient = pooldriver.AmbientMode(r.IntN(4))
 	}
 	for range 1 + r.IntN(8) {
 		var actions []action
@@ -75,8 +90,12 @@ func randomProgram(seed uint64) program {
 				kind: kinds[r.IntN(len(kinds))], writes: 1 + r.IntN(3),
 				elsewhere: chance(), commits: chance(), slow: r.IntN(4) == 0, untidy: chance(),
 			}
+			a.together = p.tasks == "explicit" && chance() && slices.Contains(shareable, a.kind)
 			if p.rough && r.IntN(4) == 0 {
-				a.kind = []string{"cancel", "kill"}[r.IntN(2)]
+				a.kind = "cancel"
+				if p.kills && chance() {
+					a.kind = "kill"
+				}
 			}
 			actions = append(actions, a)
 		}
@@ -85,7 +104,8 @@ func randomProgram(seed uint64) program {
 	return p
 }
 
-// world is an account with two schemas, own and elsewhere, and one table in each.
+// world is an account with two schemas, own and elsewhere, and in each a table for ids. It
+// has no key: an id that is stored twice is to be seen.
 type world struct {
 	stage
 	own     string
@@ -100,9 +120,13 @@ func newWorld(t *testing.T, account testbed.Account) *world {
 		returns: account.Server.Engine != testbed.OracleMySQL,
 	}
 	for _, schema := range []string{w.own, w.other} {
-		mustExec(t, w.witness, fmt.Sprintf("CREATE TABLE %s.writes (id BIGINT PRIMARY KEY)", schema))
-		if account.Server.Engine == testbed.Postgres {
-			mustExec(t, w.witness, fmt.Sprintf("GRANT ALL ON %s.writes TO PUBLIC", schema))
+		mustExec(t, w.witness, fmt.Sprintf("CREATE TABLE %s.writes (id BIGINT)", schema))
+	}
+	mustExec(t, w.witness, fmt.Sprintf("CREATE TABLE %s.numbered (%s, id BIGINT)", w.own, w.say("n BIGSERIAL", "n BIGINT AUTO_INCREMENT PRIMARY KEY")))
+	if account.Server.Engine == testbed.Postgres {
+		for _, schema := range []string{w.own, w.other} {
+			mustExec(t, w.witness, fmt.Sprintf("GRANT ALL ON ALL TABLES IN SCHEMA %s TO PUBLIC", schema))
+			mustExec(t, w.witness, fmt.Sprintf("GRANT ALL ON ALL SEQUENCES IN SCHEMA %s TO PUBLIC", schema))
 		}
 	}
 	return w
@@ -129,7 +153,7 @@ func (w *world) openAs(t *testing.T, p program, ours bool) (*sql.DB, *pooldriver
 		return w.account.OpenBare(t), nil
 	}
 	options := []pooldriver.Option{quiet, pooldriver.WithTaskKey(keyOfProgram), func(c *pooldriver.Config) {
-		c.MaxConns, c.AcquireTimeout = p.max, 30*time.Second
+		c.MaxConns, c.AcquireTimeout, c.Ambient = p.max, 30*time.Second, p.ambient
 	}}
 	c := pooldriver.New(w.account.URL(), options...)
 	if p.wrap {
@@ -168,6 +192,7 @@ func (w *world) run(t *testing.T, p program, ours bool) {
 	for _, schema := range []string{w.own, w.other} {
 		mustExec(t, w.witness, fmt.Sprintf("DELETE FROM %s.writes", schema))
 	}
+	mustExec(t, w.witness, fmt.Sprintf("DELETE FROM %s.numbered", w.own))
 }
 
 // written is a write that a program has made.
@@ -194,7 +219,11 @@ type execution struct {
 }
 
 func (x *execution) String() string {
-	return fmt.Sprintf("seed %d, ours %v: max %d, wrap %v, tasks %s, rough %v", x.seed, x.ours, x.max, x.wrap, x.tasks, x.rough)
+	text := fmt.Sprintf("seed %d, ours %v: max %d, wrap %v, tasks %s, ambient %v, rough %v, kills %v", x.seed, x.ours, x.max, x.wrap, x.tasks, x.ambient, x.rough, x.kills)
+	for _, actions := range x.workers {
+		text += fmt.Sprintf("\n\t%+v", actions)
+	}
+	return text
 }
 
 func (x *execution) fail(a action, format string, arguments ...any) {
@@ -225,8 +254,8 @@ func (x *execution) schema(a action) string {
 
 // most is how many sessions the server may have of the program.
 func (x *execution) most() int {
-	if x.rough {
-		return x.max + 2 // until the server has ended what was killed
+	if x.rough || x.account.Server.Engine != testbed.Postgres {
+		return x.max + 2 // until the server has ended what was killed, or closed
 	}
 	return x.max
 }
@@ -234,14 +263,14 @@ func (x *execution) most() int {
 // check compares what the program was told with what is stored.
 func (x *execution) check() {
 	x.Helper()
-	there := map[string]map[int64]bool{x.own: {}, x.other: {}}
-	for schema, ids := range there {
+	there := map[string]map[int64]int{x.own: {}, x.other: {}}
+	for schema, times := range there {
 		rows, err := x.witness.Query(fmt.Sprintf("SELECT id FROM %s.writes", schema))
 		require.NoError(x, err)
 		found, err := scanned[int64](rows)
 		require.NoError(x, err)
 		for _, id := range found {
-			ids[id] = true
+			times[id]++
 		}
 	}
 	for id, w := range x.told {
@@ -250,11 +279,13 @@ func (x *execution) check() {
 			wrong = x.other
 		}
 		switch {
-		case there[wrong][id]:
+		case there[wrong][id] > 0:
 			x.fail(w.by, "write %d is in %s", id, wrong)
-		case w.fate == stored && !there[w.schema][id]:
+		case there[w.schema][id] > 1:
+			x.fail(w.by, "write %d was executed %d times", id, there[w.schema][id])
+		case w.fate == stored && there[w.schema][id] == 0:
 			x.fail(w.by, "write %d was acknowledged and is lost", id)
-		case w.fate == absent && there[w.schema][id]:
+		case w.fate == absent && there[w.schema][id] > 0:
 			x.fail(w.by, "write %d was rolled back and is there", id)
 		}
 	}
