@@ -86,11 +86,11 @@ func (c *checkout) sharesState(op *operation) bool {
 }
 
 // tellShared warns once of a statement whose state is shared. It holds no lock.
-func (c *checkout) tellShared(op *operation, taskName string) {
+func (c *checkout) tellShared(op *operation) {
 	core := c.connector
 	if statement := droppedstate.Opening(op.Text); core.shared.First(statement) {
 		core.log.Warn("pooldriver: a statement set session state (a setting, a lock) on a connection that other checkouts of its task use at the same time: the *sql.Conns of a task share its session, and a lock excludes none of them; give each its own by pooldriver.NewTask",
-			"target", core.template.Target(), "task", taskName, "label", textOf(c.label), "statement", statement,
+			"target", core.template.Target(), "task", op.sharing.Name(), "label", textOf(c.label), "statement", statement,
 			"at", stackText(frames(new(callsite.Table).Here(0))))
 	}
 }

@@ -48,6 +48,7 @@ type operation struct {
 	tx      *transaction
 
 	scope      *task.Scope // of its context, if that was looked up
+	sharing    *task.Task  // it has set state that others of this task use; nil: it has not
 	real       *realConn
 	counted    *realConn          // whose meter has counted the operation
 	said       dialects.Diagnosis // what the dialect said of the last error
@@ -62,7 +63,6 @@ type operation struct {
 	converting bool // a conversion has not returned
 	kept       bool // database/sql keeps the checkout for ever if the driver panics
 	first      bool // nothing was executed in the checkout before
-	setsShared bool // it has set state that others of its task use
 }
 
 // setText gives op a text of the program.
@@ -249,13 +249,17 @@ func (c *checkout) execute(ctx context.Context, op *operation) (again bool, err 
 		return true, nil
 	}
 	r.RecordResult(op.Effect, err)
-	if err = c.ended(ctx, op, err); err == nil && opens {
+	if err != nil || op.Effect != dialects.Clean {
+		err = c.ended(ctx, op, err)
+	}
+	if err == nil && opens {
 		op.rows = c.openRows(op)
 	}
 	return false, err
 }
 
-// ended records what a statement that has run means for the checkout and for the *sql.DB.
+// ended records what a statement that has run, and is not clean, means for the checkout and
+// for the *sql.DB.
 // It returns the error of the statement, or that of what the statement has left.
 func (c *checkout) ended(ctx context.Context, op *operation, err error) error {
 	if op.Effect == dialects.Writes && c.tx == nil && !c.bound.shares {
@@ -268,7 +272,9 @@ func (c *checkout) ended(ctx context.Context, op *operation, err error) error {
 		op.real.forgetSetting()
 		return err
 	}
-	op.setsShared = c.sharesState(op)
+	if c.sharesState(op) {
+		op.sharing = c.bound.task
+	}
 	if op.Effect&dialects.Renames != 0 {
 		c.renamed++
 	}
@@ -312,10 +318,9 @@ func (c *checkout) done(op *operation) {
 		r.MarkUnusable()
 		c.bound.standDown(c, r)
 	}
-	setsShared, b := op.setsShared, c.bound
 	c.unlock(op)
-	if setsShared {
-		c.tellShared(op, b.task.Name())
+	if op.sharing != nil {
+		c.tellShared(op)
 	}
 	c.endEarly()
 	if op.retried {
