@@ -46,7 +46,7 @@ func eachFront(t *testing.T, test func(t *testing.T, account testbed.Account, f 
 	}
 }
 
-func mustExec(t testing.TB, db *sql.DB, statement string, args ...any) {
+func mustExec(t testing.TB, db querier, statement string, args ...any) {
 	t.Helper()
 	_, err := db.ExecContext(context.Background(), statement, args...)
 	require.NoError(t, err, statement)

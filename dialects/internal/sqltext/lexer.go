@@ -188,6 +188,32 @@ func (lx *Lexer) Before() Token { return lx.before }
 // BeforeText returns the text of that token.
 func (lx *Lexer) BeforeText() string { return lx.src[lx.beforeSpan.from:lx.beforeSpan.to] }
 
+// BeforeAt is where that token stands in the text.
+func (lx *Lexer) BeforeAt() int { return lx.beforeSpan.from }
+
+// AfterWords reports whether the two tokens before the name last read are these lower-case
+// keywords, with nothing but white space between them.
+func (lx *Lexer) AfterWords(first, second string) bool {
+	text := strings.TrimRight(lx.src[:lx.beforeSpan.from], " \t\n\f\r")
+	from := len(text) - len(first)
+	return lx.AfterWord(second) && from > 0 && Equal(text[from:], first) && lx.rules.class[text[from-1]] == classSpace
+}
+
+// AfterOperand reports whether that token ends an operand or a name, and is no closing
+// parenthesis. leads are the words after which an expression may begin.
+func (lx *Lexer) AfterOperand(leads *Names) bool {
+	switch lx.before {
+	case Word:
+		glued := lx.beforeSpan.from > 0 && isDigit(int(lx.src[lx.beforeSpan.from-1])) // 1e1from
+		return !glued && leads.Lookup(lx.BeforeText()) == 0
+	case Quoted, String:
+		return true
+	case Number:
+		return !lx.GluedToNumber()
+	}
+	return lx.before == Operator && lx.BeforeText() == "]"
+}
+
 // PreviousWord returns the text of the name that the token just reported
 // follows directly, or "".
 func (lx *Lexer) PreviousWord() string {

@@ -91,7 +91,7 @@ func Classify(query string) dialects.Effect {
 	var c classifier
 	c.Begin(language, query)
 	for c.Next() {
-		c.unknown, c.loose = dialects.Suspect, false
+		c.unknown, c.loose, c.looseAt = dialects.Suspect, false, 0
 		c.Add(c.statement())
 	}
 	return c.Effect()
@@ -103,9 +103,11 @@ type classifier struct {
 	// unknown is the effect of calling an unknown function here.
 	unknown dialects.Effect
 
-	// loose is set once a name after a closing parenthesis may be a function,
-	// not an alias with a list of columns: SELECT DISTINCT ON (a) f(b).
-	loose bool
+	// looseAt is where a closing parenthesis stands after which a name may be a function,
+	// not an alias with a list of columns: SELECT DISTINCT ON (a) f(b). 0: nowhere. loose is
+	// set where it may stand anywhere.
+	looseAt int
+	loose   bool
 }
 
 // statement classifies one statement from its first token on, and leaves the
@@ -278,10 +280,8 @@ func (c *classifier) call() dialects.Effect {
 		return c.setConfig()
 	case sqltext.HasPrefix(lx.Name(), "dblink"):
 		return dialects.Stateful
-	case lx.Before() == sqltext.Cast, lx.GivesName(notFunction):
+	case lx.Before() == sqltext.Cast, lx.GivesName(notFunction), c.afterOperand(), c.opensQuery():
 		return dialects.Clean
-	case lx.Before() == sqltext.Close && !c.loose:
-		return dialects.Clean // FROM unnest(…) t(a, b)
 	case lx.Disguised():
 		return hidden
 	}
@@ -299,9 +299,13 @@ func (c *classifier) harmless(known uint8) bool {
 		return (!lx.Qualified() || sqltext.Equal(lx.Qualifier(), "pg_catalog")) && !lx.GluedToNumber()
 	case funcLoose:
 		if lx.Keyword() {
-			c.loose = c.loose || !sqltext.Equal(lx.Name(), "on") || lx.AfterWord("distinct")
+			if !sqltext.Equal(lx.Name(), "on") || lx.AfterWord("distinct") {
+				c.loosen()
+			}
 			return true
 		}
+	case funcClause:
+		return lx.Keyword() && c.isClause()
 	}
 	return false
 }
@@ -309,10 +313,6 @@ func (c *classifier) harmless(known uint8) bool {
 // notFunction are the words after which name( is not a call.
 var notFunction = sqltext.NewNames(sqltext.Group{Code: 1,
 	Names: "into as table copy references with recursive"})
-
-// maxLookAhead bounds in tokens how far setConfig looks for its third argument,
-// so that the time to classify a text stays linear in its length.
-const maxLookAhead = 100
 
 // setConfig classifies set_config, whose arguments follow. With a literal true
 // as its third argument what it sets ends with the transaction. A name that is no plain

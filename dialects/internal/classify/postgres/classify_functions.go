@@ -7,6 +7,7 @@ const (
 	funcHarmless     uint8 = iota + 1 // a function or type that keeps no state in the session
 	funcKeyword                       // no name at all: IN (, VALUES (
 	funcLoose                         // the same, and what follows its ) may be a function
+	funcClause                        // no name at all where other words stand before or behind it
 	funcStateful                      // changes the session
 	funcUnresettable                  // changes the session in a way that no cleaning undoes
 	funcSetConfig                     // set_config: depends on its third argument
@@ -32,22 +33,21 @@ var functions = sqltext.NewNames(
 		pg_create_physical_replication_slot pg_create_logical_replication_slot
 		pg_copy_physical_replication_slot pg_copy_logical_replication_slot`},
 
-	sqltext.Group{Code: funcLoose, Names: "on operator with"},
+	sqltext.Group{Code: funcLoose, Names: "on with"},
 
+	// Reserved, or never the name of a function (pg_get_keywords: catcode R or C).
 	sqltext.Group{Code: funcKeyword, Names: `
-		in values and or not as exists any some all select from where having by limit offset returning
-		union except intersect distinct case when then else end like ilike to between escape is
-		join using over filter group sets cube rollup lateral materialized set into insert check default
-		conflict only unique key primary include exclude references explain copy of zone symmetric matched
-		within rows range list groups table array row cast collate ordinality columns constraint index partition
-		passing statistics interval overlaps generated stored similar do execute
-		increment start cycle sequence inherits ties nothing nulls desc asc for update share
-		cross inner outer natural analyze vacuum verbose add column type alter tablespace`},
+		in values and or not as exists any some all select from where having limit offset returning union except
+		intersect distinct case when then else end to between using lateral into check default only unique
+		references symmetric array row cast collate group table column constraint analyze for desc asc do`},
+
+	// Those that a program may give to a function.
+	sqltext.Group{Code: funcClause, Names: "by key sets cube rollup zone join varying copy insert conflict operator"},
 
 	// Types with modifiers, index methods and sampling methods.
 	sqltext.Group{Code: funcHarmless, Names: `
-		varchar char character bpchar numeric decimal dec bit varbit varying time timetz timestamp timestamptz float
-		double real int integer bigint smallint int2 int4 int8 float4 float8 text name bool boolean date json jsonb uuid
+		varchar char character bpchar numeric decimal dec bit varbit time timetz timestamp timestamptz float
+		real int integer bigint smallint int2 int4 int8 float4 float8 text name bool boolean date json jsonb uuid
 		bytea xml oid regclass regproc regtype regrole regnamespace inet cidr macaddr macaddr8 money point line lseg
 		box path polygon circle tsvector tsquery int4range int8range numrange tsrange tstzrange daterange
 		int4multirange int8multirange nummultirange tsmultirange tstzmultirange datemultirange
@@ -78,7 +78,7 @@ var functions = sqltext.NewNames(
 	sqltext.Group{Code: funcHarmless, Names: `
 		ascii btrim casefold char_length character_length bit_length octet_length chr concat concat_ws convert
 		convert_from convert_to decode encode format initcap left length lower lpad ltrim md5 normalize
-		normalized overlay parse_ident pg_client_encoding position quote_ident quote_literal quote_nullable
+		overlay parse_ident pg_client_encoding position quote_ident quote_literal quote_nullable
 		regexp_count regexp_instr regexp_like regexp_match regexp_matches regexp_replace regexp_split_to_array
 		regexp_split_to_table regexp_substr repeat replace reverse right rpad rtrim split_part starts_with
 		string_to_array string_to_table strpos substr substring to_ascii to_bin to_hex to_oct translate
@@ -191,7 +191,7 @@ var functions = sqltext.NewNames(
 		uuid_generate_v1 uuid_generate_v1mc uuid_generate_v3 uuid_generate_v4 uuid_generate_v5 uuid_nil uuid_ns_dns uuid_ns_url
 		similarity word_similarity strict_word_similarity show_trgm show_limit unaccent levenshtein
 		levenshtein_less_equal metaphone dmetaphone dmetaphone_alt soundex difference daitch_mokotoff akeys avals
-		skeys svals slice exist defined delete hstore_to_json hstore_to_jsonb subpath subltree nlevel lca ltree2text text2ltree
+		skeys svals slice exist defined hstore_to_json hstore_to_jsonb subpath subltree nlevel lca ltree2text text2ltree
 		cosine_distance inner_product l1_distance l2_distance hamming_distance jaccard_distance l2_normalize
 		vector_dims vector_norm subvector binary_quantize`},
 

@@ -1,0 +1,161 @@
+package postgres
+
+import "github.com/pooldriver/pooldriver/dialects/internal/sqltext"
+
+// A name before a parenthesis is called, unless the words around it make it something else.
+// A word that the server reserves is never called. Any other word may be the name of a
+// function of the program's, even one that is syntax elsewhere: SELECT set(1).
+
+// afterOperand reports whether what stands before the name ends an operand or a name, so
+// that no call can follow: FROM t a(x, y), count(*) OVER (…), UPDATE t SET (a, b) = ….
+func (c *classifier) afterOperand() bool {
+	lx := &c.Lx
+	if lx.Before() == sqltext.Close {
+		return !c.loose && lx.BeforeAt() != c.looseAt
+	}
+	return lx.AfterOperand(leads)
+}
+
+// leads are the words after which an expression may begin: those that are reserved, those
+// that are no column's name without AS, and of the others what the grammar has there.
+var leads = sqltext.NewNames(sqltext.Group{Code: 1, Names: `
+	all analyse analyze and any array as asc asymmetric both case cast check collate column constraint create
+	current_catalog current_date current_role current_time current_timestamp current_user default deferrable desc
+	distinct do else end except false fetch for foreign from grant group having in initially intersect into lateral
+	leading limit localtime localtimestamp not null offset on only or order placing primary references returning
+	select session_user some symmetric system_user table then to trailing true union unique user using variadic
+	when where window with
+	authorization binary collation concurrently cross current_schema freeze full ilike inner is isnull join left
+	like natural notnull outer overlaps right similar tablesample verbose
+	between bigint bit boolean char character coalesce dec decimal exists extract float greatest grouping inout int
+	integer interval json json_array json_arrayagg json_exists json_object json_objectagg json_query json_scalar
+	json_serialize json_table json_value least merge_action national nchar none normalize nullif numeric out overlay
+	position precision real row setof smallint substring time timestamp treat trim values varchar xmlattributes
+	xmlconcat xmlelement xmlexists xmlforest xmlnamespaces xmlparse xmlpi xmlroot xmlserialize xmltable
+	by zone local escape rows range groups value key passing ref document content version path first next return call
+	execute`})
+
+// opensQuery reports whether a query follows the parenthesis, without one of its own. No
+// function takes one so: AS NOT MATERIALIZED (SELECT …).
+func (c *classifier) opensQuery() bool {
+	ahead := c.Lx
+	ahead.Next()
+	return ahead.IsWord("select") || ahead.IsWord("with")
+}
+
+// The words that are syntax after one of certain words, and these words.
+const (
+	afterGroup uint8 = iota + 1
+	afterPrimary
+	afterGrouping
+	afterTime
+	afterLeft
+	afterCharacter
+)
+
+var (
+	clauses = sqltext.NewNames(
+		sqltext.Group{Code: afterGroup, Names: "by"},
+		sqltext.Group{Code: afterPrimary, Names: "key"},
+		sqltext.Group{Code: afterGrouping, Names: "sets"},
+		sqltext.Group{Code: afterTime, Names: "zone"},
+		sqltext.Group{Code: afterLeft, Names: "join"},
+		sqltext.Group{Code: afterCharacter, Names: "varying"},
+	)
+	beforeClauses = sqltext.NewNames(
+		sqltext.Group{Code: afterGroup, Names: "group order partition"},
+		sqltext.Group{Code: afterPrimary, Names: "primary foreign"},
+		sqltext.Group{Code: afterGrouping, Names: "grouping"},
+		sqltext.Group{Code: afterTime, Names: "time"},
+		sqltext.Group{Code: afterLeft, Names: "left right full inner outer cross natural"},
+		sqltext.Group{Code: afterCharacter, Names: "character char bit nchar"},
+	)
+)
+
+// isClause reports whether a word that the server does not reserve is syntax here.
+func (c *classifier) isClause() bool {
+	lx := &c.Lx
+	code := clauses.Lookup(lx.Name())
+	switch {
+	case code != 0:
+		return lx.Before() == sqltext.Word && beforeClauses.Lookup(lx.BeforeText()) == code
+	case sqltext.Equal(lx.Name(), "cube"), sqltext.Equal(lx.Name(), "rollup"):
+		return lx.AfterWords("group", "by")
+	case sqltext.Equal(lx.Name(), "copy"):
+		return lx.Before() == sqltext.Start
+	case sqltext.Equal(lx.Name(), "insert"): // of MERGE
+		ahead := *lx
+		_, near := closing(&ahead)
+		return near && lx.AfterWord("then") && (ahead.IsWord("values") || ahead.IsWord("overriding"))
+	case sqltext.Equal(lx.Name(), "conflict"):
+		return lx.AfterWord("on") && c.isConflict()
+	}
+	return c.isOperator()
+}
+
+// maxLookAhead bounds in tokens how far a look-ahead goes, so that the time to classify a
+// text stays linear in its length.
+const maxLookAhead = 100
+
+// closing goes from the parenthesis last read past the one that closes it, which stands at
+// at. It goes no further than is near.
+func closing(lx *sqltext.Lexer) (at int, near bool) {
+	depth := lx.Depth()
+	for range maxLookAhead {
+		if lx.Next(); lx.Ended() {
+			return 0, false
+		}
+		if lx.Depth() < depth {
+			at, _ = lx.Span()
+			lx.Next()
+			return at, true
+		}
+	}
+	return 0, false
+}
+
+// isConflict reports whether what was opened after ON CONFLICT is followed by DO, or by a
+// WHERE and then DO: else it is the condition of a JOIN.
+func (c *classifier) isConflict() bool {
+	ahead := c.Lx
+	if _, near := closing(&ahead); !near {
+		return false
+	}
+	if !ahead.IsWord("where") {
+		return ahead.IsWord("do")
+	}
+	for range maxLookAhead {
+		if ahead.Next(); ahead.Ended() || ahead.IsWord("on") || ahead.IsWord("do") {
+			break
+		}
+	}
+	return ahead.IsWord("do")
+}
+
+// isOperator reports whether OPERATOR( is followed by one. Then what follows its ) may be
+// a function.
+func (c *classifier) isOperator() bool {
+	ahead := c.Lx
+	for ahead.Next(); ahead.IsName(); ahead.Next() {
+		if ahead.Next() != sqltext.Dot {
+			return false
+		}
+	}
+	if tok := ahead.Token(); tok != sqltext.Operator && tok != sqltext.Cast {
+		return false
+	}
+	c.loosen()
+	return true
+}
+
+// loosen notes that what follows the ) of the parenthesis last read may be a function.
+func (c *classifier) loosen() {
+	ahead := c.Lx
+	from, _ := ahead.Span()
+	at, near := closing(&ahead)
+	if pending := c.looseAt > from; pending || !near {
+		c.loose = true
+		return
+	}
+	c.looseAt = at
+}

@@ -1,0 +1,186 @@
+package integration
+
+import (
+	"database/sql"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/integration/testbed"
+	"github.com/pooldriver/pooldriver/internal/randomtest"
+)
+
+// callingTexts are texts in which ~ is called, if the server takes it for a function there.
+// t has one row, whose columns are a and b.
+var callingTexts = strings.Split(`SELECT ~(1)
+SELECT a, ~(1) FROM t
+SELECT DISTINCT ~(1) FROM t
+SELECT ALL ~(1) FROM t
+SELECT DISTINCT a, ~(1) FROM t
+SELECT -~(1)
+SELECT NOT ~(1)
+SELECT 1 + ~(1), 2
+SELECT (~(1))
+SELECT abs(~(1))
+SELECT 1 WHERE ~(1) > 0
+SELECT 1 FROM t WHERE a = 1 AND ~(1) > 0
+SELECT 1 FROM t WHERE a = 2 OR ~(1) > 0
+SELECT 1 FROM t WHERE a IN (2, ~(1))
+SELECT 1 FROM t WHERE a BETWEEN ~(1) AND 3
+SELECT 1 FROM t WHERE a BETWEEN 1 AND ~(1)
+SELECT 1 FROM t WHERE b LIKE ~('x')
+SELECT 1 FROM t WHERE b LIKE 'x' ESCAPE ~('x')
+SELECT 1 FROM t WHERE ~(1) IS NULL
+SELECT 1 FROM t GROUP BY ~(1)
+SELECT a FROM t GROUP BY a, ~(1)
+SELECT 1 FROM t HAVING ~(1) > 0
+SELECT 1 FROM t ORDER BY ~(1)
+SELECT 1 FROM t LIMIT ~(1)
+SELECT 1 FROM t LIMIT 1 OFFSET ~(1)
+SELECT 1 FROM t x JOIN t y ON ~(1) = x.a
+SELECT CASE WHEN ~(1) = 1 THEN 1 END
+SELECT CASE ~(1) WHEN 1 THEN 1 END
+SELECT CASE WHEN a = 1 THEN ~(1) ELSE 2 END FROM t
+SELECT CASE WHEN a = 2 THEN 1 ELSE ~(1) END FROM t
+SELECT CAST(~(1) AS CHAR(3))
+SELECT EXISTS (SELECT ~(1))
+SELECT 1 UNION ALL SELECT ~(1)
+SELECT sum(a) OVER (PARTITION BY ~(1)) FROM t
+SELECT sum(a) OVER (ORDER BY ~(1)) FROM t
+SELECT coalesce(NULL, ~(1))
+INSERT INTO t VALUES (~(1), 'b')
+INSERT INTO t (a, b) VALUES (~(1), 'b')
+INSERT INTO t SELECT ~(1), 'b'
+UPDATE t SET a = ~(1)
+UPDATE t SET a = 1 WHERE ~(1) > 0
+DELETE FROM t WHERE ~(1) > 100
+WITH x AS (SELECT ~(1)) SELECT * FROM x
+DELETE FROM t WHERE a = 100 RETURNING ~(1)
+INSERT INTO t VALUES (1, 'b') RETURNING ~(1)
+VALUES (~(1))`, "\n")
+
+var postgresTexts = strings.Split(`SELECT * FROM ~(1)
+SELECT * FROM t, ~(1)
+SELECT * FROM t, LATERAL ~(1)
+SELECT * FROM t JOIN ~(1) ON true
+SELECT * FROM ROWS FROM (~(1))
+SELECT DISTINCT ON (a) ~(1) FROM t
+SELECT OPERATOR(pg_catalog.-) ~(1)
+SELECT 1 OPERATOR(pg_catalog.+) ~(1)
+SELECT '2020-01-01'::timestamp AT TIME ZONE ~('x')
+SELECT substring('abc' FROM ~(1))
+SELECT substring('abc' FROM 1 FOR ~(1))
+SELECT overlay('abc' PLACING ~('x') FROM 1)
+SELECT position(~('x') IN 'abc')
+SELECT trim(LEADING ~('x') FROM 'abc')
+SELECT 'a' ILIKE ~('x')
+SELECT 'a' SIMILAR TO ~('x')
+SELECT 1 IS DISTINCT FROM ~(1)
+SELECT 1 BETWEEN SYMMETRIC ~(1) AND 2
+SELECT ARRAY[~(1)]
+SELECT (ARRAY[1])[~(1)]
+SELECT ROW(~(1))
+SELECT ~(1)::text
+SELECT ~(1) FROM t FOR UPDATE
+SELECT 1 FETCH FIRST ~(1) ROWS ONLY
+SELECT 1 OFFSET ~(1)
+SELECT sum(a) OVER (ORDER BY a ROWS ~(1) PRECEDING) FROM t
+SELECT sum(a) OVER (ORDER BY a ROWS BETWEEN ~(1) PRECEDING AND ~(1) FOLLOWING) FROM t
+SELECT sum(a) OVER (ORDER BY a RANGE ~(1) PRECEDING) FROM t
+SELECT sum(a) OVER (ORDER BY a GROUPS ~(1) PRECEDING) FROM t
+SELECT count(*) FILTER (WHERE ~(1) > 0) FROM t
+SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY ~(1)) FROM t
+SELECT json_object('a' VALUE ~(1))
+SELECT json_object('a' : ~(1))
+SELECT json_value(jsonb '1', 'strict $.x' DEFAULT ~(1) ON EMPTY)
+SELECT json_value(jsonb '1', '$ + $x' PASSING ~(1) AS x)
+SELECT xmlparse(DOCUMENT ~('x'))
+SELECT xmlparse(CONTENT ~('x'))
+SELECT xmlelement(NAME x, ~('x'))
+SELECT xmlroot(xml '<a/>', VERSION ~('x'))
+SELECT xmlexists('a' PASSING BY REF ~('x'))
+SELECT xmlforest(~(1) AS a)
+SELECT concat(VARIADIC ARRAY[~('x')])
+SELECT make_interval(days => ~(1))
+SELECT make_interval(days := ~(1))
+SELECT a FROM t GROUP BY ROLLUP (a, ~(1))
+SELECT a FROM t GROUP BY GROUPING SETS ((a), (~(1)))
+SELECT 1e1from ~(1)
+MERGE INTO t USING t u ON t.a = ~(1) WHEN MATCHED THEN DO NOTHING
+MERGE INTO t USING t u ON t.a = 9 WHEN NOT MATCHED AND ~(1) > 0 THEN DO NOTHING
+MERGE INTO t USING t u ON t.a = 9 WHEN NOT MATCHED THEN INSERT VALUES (~(1), 'b')
+MERGE INTO t USING t u ON t.a = u.a WHEN MATCHED THEN UPDATE SET a = CASE WHEN true THEN ~(1) END
+UPDATE t SET (a, b) = (~(1), 'b')
+UPDATE t SET (a, b) = ROW(~(1), 'b')
+INSERT INTO t VALUES (1, 'b') ON CONFLICT DO NOTHING RETURNING ~(1)
+INSERT INTO t SELECT 1, 'b' FROM t x JOIN t y ON ~(1) = 1
+INSERT INTO t SELECT 1, 'b' FROM t x JOIN t y ON ~(1) > 0 WHERE x.a = 1 ON CONFLICT DO NOTHING
+CREATE TABLE u AS SELECT ~(1)
+CREATE MATERIALIZED VIEW u AS SELECT ~(1)
+CREATE TABLE u PARTITION OF parted FOR VALUES IN (~(1))
+ALTER TABLE t ADD COLUMN c int DEFAULT ~(1)
+ALTER TABLE t ALTER COLUMN a TYPE int USING ~(1)
+ALTER TABLE t ADD CHECK (~(a) > 0)
+COPY (SELECT ~(1)) TO '/dev/null'
+EXPLAIN ANALYZE SELECT ~(1)
+SELECT 1 INTO u WHERE ~(1) > 0`, "\n")
+
+// TestPostgresAFunctionWithTheNameOfAKeywordIsSeen has a function for each keyword, which
+// sets state. In whatever text the server calls it, the classifier must not call the text
+// clean. Names of the server's own functions and types are those of overloads.
+func TestPostgresAFunctionWithTheNameOfAKeywordIsSeen(t *testing.T) {
+	t.Parallel()
+	conn := onlyConn(t, testbed.Shared(t, testbed.Postgres).NewAccount(t).Witness(t))
+	dialect, err := dialects.Find("postgres://h/d")
+	require.NoError(t, err)
+	mustExec(t, conn, "CREATE TABLE t (a int, b text)")
+	mustExec(t, conn, "INSERT INTO t VALUES (1, 'b')")
+	mustExec(t, conn, "CREATE TABLE parted (a int) PARTITION BY LIST (a)")
+	rows, err := conn.QueryContext(t.Context(), "SELECT word FROM pg_get_keywords() WHERE word NOT IN (SELECT proname FROM pg_proc) AND word NOT IN (SELECT typname FROM pg_type)")
+	require.NoError(t, err)
+	words, err := scanned[string](rows)
+	require.NoError(t, err)
+	require.Greater(t, len(words), 400)
+	randomtest.Seeded(t).Shuffle(len(words), func(i, k int) { words[i], words[k] = words[k], words[i] })
+	words = words[:randomtest.Rounds(40, len(words))]
+	called := 0
+	for _, word := range words {
+		for _, kind := range []string{"int", "text"} {
+			mustExec(t, conn, fmt.Sprintf(`CREATE FUNCTION %q(%s) RETURNS %[2]s LANGUAGE plpgsql AS $$BEGIN PERFORM set_config('app.planted', 'yes', false); RETURN $1; END$$`, word, kind))
+		}
+		for _, text := range append(callingTexts, postgresTexts...) {
+			text = strings.ReplaceAll(text, "~", word)
+			called += missed(t, conn, dialect, text, "SET app.planted = 'no'; BEGIN", "SELECT count(*) FROM (SELECT) x WHERE current_setting('app.planted', true) = 'yes'")
+		}
+	}
+	t.Logf("%d texts called one of %d functions", called, len(words))
+	require.Greater(t, called, 20*len(words))
+}
+
+// missed executes clear, which begins a transaction, and then a text, and asks the server whether
+// it has set state. If so it is 1, and the classifier must have seen it.
+func missed(t *testing.T, conn *sql.Conn, dialect dialects.Dialect, text, clear, planted string) (n int) {
+	t.Helper()
+	mustExec(t, conn, clear)
+	_, err := conn.ExecContext(t.Context(), text)
+	if err == nil {
+		require.NoError(t, conn.QueryRowContext(t.Context(), planted).Scan(&n))
+	}
+	mustExec(t, conn, "ROLLBACK")
+	if n > 0 && !dialect.Effect(text).Dirty() {
+		t.Errorf("clean: %s", text)
+	}
+	return n
+}
+
+// onlyConn is one session of db.
+func onlyConn(t *testing.T, db *sql.DB) *sql.Conn {
+	t.Helper()
+	conn, err := db.Conn(t.Context())
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = conn.Close() })
+	return conn
+}
