@@ -26,11 +26,14 @@ func (c *checkout) recordSetting(op *operation) {
 // transaction open.
 var errLeftOpen = errors.New("pooldriver: the statement has left a transaction open on a *sql.DB, whose next statement may run on another connection: the text was executed, and what it had left open is rolled back; begin the transaction by BeginTx, or run all of it on one *sql.Conn, or in a task (pooldriver.WithTask)")
 
-// refuseOpenTx rolls back a transaction that a statement of a *sql.DB has left open, and
-// returns the error that says so. Over plain database/sql the next statements would run
+// errPrivate is the error of an Exec on a *sql.DB which has attached a database in memory.
+var errPrivate = errors.New("pooldriver: a database in memory was attached on a *sql.DB: each connection would have another one, and lose it; attach 'file:NAME?mode=memory&cache=shared', which all connections open, or attach it on one *sql.Conn, or in a task (pooldriver.WithTask)")
+
+// refuseLeft rolls back a transaction that a statement of a *sql.DB has left open, and
+// returns the error that says so; or that it has set up what no other connection has. Over plain database/sql the next statements would run
 // on this connection or on another one; here they would certainly be outside of it, and
 // commit one by one. The server's word judges, not the text.
-func (c *checkout) refuseOpenTx(ctx context.Context, op *operation) error {
+func (c *checkout) refuseLeft(ctx context.Context, op *operation) error {
 	r := op.real
 	if c.bound.shares || c.tx != nil {
 		return nil
@@ -42,6 +45,9 @@ func (c *checkout) refuseOpenTx(ctx context.Context, op *operation) error {
 			return nil
 		}
 	default:
+		if op.Effect&session.ChangesSession != 0 && c.connector.settings.Private(op.Text) && droppedstate.OfDB() {
+			return errPrivate
+		}
 		return nil
 	}
 	if !droppedstate.OfDB() {

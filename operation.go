@@ -266,7 +266,7 @@ func (c *checkout) ended(ctx context.Context, op *operation, err error) error {
 		c.connector.settings.TakeNextTx() // SQLite's autocommit has ended it
 	}
 	if err == nil && op.kind == executing {
-		err = c.refuseOpenTx(ctx, op)
+		err = c.refuseLeft(ctx, op)
 	}
 	if err != nil {
 		op.real.forgetSetting()

@@ -29,6 +29,9 @@ type Setting struct {
 	// Ends: the statement removes the setting of that name, or stores it in the
 	// database's file, so that it need not be repeated.
 	Ends bool
+	// Private: what it sets up is another one for each connection, and gone with it (ATTACH
+	// of a database in memory): it cannot hold for all.
+	Private bool
 	// NextTx: it applies to the next transaction alone. With Ends it takes back one that
 	// waits for its transaction.
 	NextTx bool

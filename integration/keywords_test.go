@@ -139,13 +139,7 @@ func TestPostgresAFunctionWithTheNameOfAKeywordIsSeen(t *testing.T) {
 	mustExec(t, conn, "CREATE TABLE t (a int, b text)")
 	mustExec(t, conn, "INSERT INTO t VALUES (1, 'b')")
 	mustExec(t, conn, "CREATE TABLE parted (a int) PARTITION BY LIST (a)")
-	rows, err := conn.QueryContext(t.Context(), "SELECT word FROM pg_get_keywords() WHERE word NOT IN (SELECT proname FROM pg_proc) AND word NOT IN (SELECT typname FROM pg_type)")
-	require.NoError(t, err)
-	words, err := scanned[string](rows)
-	require.NoError(t, err)
-	require.Greater(t, len(words), 400)
-	randomtest.Seeded(t).Shuffle(len(words), func(i, k int) { words[i], words[k] = words[k], words[i] })
-	words = words[:randomtest.Rounds(40, len(words))]
+	words := someWords(t, conn, "SELECT word FROM pg_get_keywords() WHERE word NOT IN (SELECT proname FROM pg_proc) AND word NOT IN (SELECT typname FROM pg_type)")
 	called := 0
 	for _, word := range words {
 		for _, kind := range []string{"int", "text"} {
@@ -158,6 +152,141 @@ func TestPostgresAFunctionWithTheNameOfAKeywordIsSeen(t *testing.T) {
 	}
 	t.Logf("%d texts called one of %d functions", called, len(words))
 	require.Greater(t, called, 20*len(words))
+}
+
+var mysqlTexts = strings.Split(`DO ~(1)
+DO 1, ~(1)
+SELECT SQL_NO_CACHE ~(1)
+SELECT SQL_CACHE ~(1)
+SELECT HIGH_PRIORITY ~(1)
+SELECT STRAIGHT_JOIN ~(1)
+SELECT SQL_SMALL_RESULT ~(1)
+SELECT SQL_BIG_RESULT ~(1)
+SELECT SQL_BUFFER_RESULT ~(1)
+SELECT SQL_CALC_FOUND_ROWS ~(1)
+SELECT DISTINCTROW ~(1) FROM t
+SELECT BINARY ~(1)
+SELECT ! ~(1)
+SELECT 1 DIV ~(1)
+SELECT 1 MOD ~(1)
+SELECT 1 XOR ~(1)
+SELECT 1 && ~(1)
+SELECT 1 RLIKE ~(1)
+SELECT 1 REGEXP ~(1)
+SELECT 1 SOUNDS LIKE ~(1)
+SELECT 1 COLLATE utf8mb4_bin = ~(1)
+SELECT NOW() + INTERVAL ~(1) DAY
+SELECT INTERVAL ~(1) DAY + NOW()
+SELECT DATE_ADD(NOW(), INTERVAL ~(1) DAY)
+SELECT EXTRACT(DAY FROM ~(1))
+SELECT CONVERT(~(1), CHAR)
+SELECT CONVERT(~(1) USING utf8mb4)
+SELECT CAST(~(1) AS SIGNED)
+SELECT TRIM(LEADING ~(1) FROM 'abc')
+SELECT TRIM(~(1) FROM 'abc')
+SELECT POSITION(~(1) IN 'a')
+SELECT SUBSTRING('abc' FROM ~(1) FOR 1)
+SELECT SUBSTRING('abc' FROM 1 FOR ~(1))
+SELECT GROUP_CONCAT(DISTINCT ~(1) ORDER BY ~(1) SEPARATOR 'x') FROM t
+SELECT 1 FROM t GROUP BY ~(1) WITH ROLLUP
+SELECT * FROM JSON_TABLE(~(1), '$' COLUMNS (a INT PATH '$')) x
+SELECT 1 MEMBER OF (~(1))
+SELECT ~(1) MEMBER OF ('[1]')
+SELECT a FROM t WHERE (a, b) = (~(1), 'b')
+SELECT 1 = ANY (SELECT ~(1))
+SELECT IF(~(1), 1, 2)
+SELECT ROW(~(1), 1) = ROW(1, 1)
+SELECT a AS x, ~(1) y FROM t
+SELECT t.a x, ~(1) FROM t FORCE INDEX () ORDER BY 1
+SELECT * FROM t PARTITION (p) WHERE ~(1)
+SELECT * FROM k USE INDEX (PRIMARY) WHERE ~(1)
+SELECT * FROM t FOR SYSTEM_TIME AS OF ~(1)
+SELECT * FROM v FOR SYSTEM_TIME AS OF TIMESTAMP ~(1)
+SELECT * FROM v FOR SYSTEM_TIME BETWEEN ~(1) AND NOW()
+SELECT * FROM v FOR SYSTEM_TIME FROM ~(1) TO ~(1)
+SELECT sum(a) OVER (ORDER BY a ROWS ~(1) PRECEDING) FROM t
+SELECT ~(1) FROM DUAL
+SELECT 1 FROM t PROCEDURE ANALYSE(~(1))
+SELECT DEFAULT(a), ~(1) FROM t
+REPLACE INTO t VALUES (~(1), 'b')
+REPLACE t VALUES (~(1), 'b')
+INSERT INTO t SET a = ~(1)
+INSERT t VALUES (~(1), 'b')
+INSERT t VALUE (~(1), 'b')
+INSERT IGNORE INTO t VALUES (~(1), 'b')
+INSERT INTO k VALUES (1) ON DUPLICATE KEY UPDATE a = ~(1)
+INSERT INTO k VALUES (1) AS n ON DUPLICATE KEY UPDATE a = ~(1)
+UPDATE t SET a = ~(1), b = 'c'
+UPDATE t SET b = 'c', a = ~(1)
+UPDATE t SET a = 1 ORDER BY ~(1) LIMIT 1
+UPDATE IGNORE t SET a = ~(1)
+DELETE FROM t WHERE a = 2 ORDER BY ~(1) LIMIT 1
+VALUES ROW(~(1), 1)
+TABLE t ORDER BY ~(1)
+SHOW TABLES WHERE ~(1)
+SHOW VARIABLES WHERE ~(1) > 0
+SHOW STATUS LIKE ~(1)
+EXPLAIN ANALYZE SELECT ~(1)
+EXPLAIN FORMAT=TREE SELECT ~(1)
+ANALYZE SELECT ~(1)
+ANALYZE FORMAT=JSON SELECT ~(1)
+CREATE TABLE u AS SELECT ~(1) AS x
+CREATE TABLE u SELECT ~(1) AS x
+CREATE TABLE u (a INT DEFAULT (~(1)))
+WITH RECURSIVE x AS (SELECT ~(1) AS n UNION ALL SELECT n + 1 FROM x WHERE n < 2) SELECT * FROM x
+SET STATEMENT max_statement_time = 1 FOR SELECT ~(1)
+SET GLOBAL max_connections = ~(1)
+SELECT 1e1from ~(1)
+SELECT 1 LIMIT 1 INTO @x, ~(1)
+SELECT _utf8mb4'x' = ~(1)
+SELECT DATE'2020-01-01' = ~(1)
+SELECT b'1' = ~(1)`, "\n")
+
+// TestMySQLAFunctionWithTheNameOfAKeywordIsSeen is the same on MySQL or MariaDB. A native
+// function is called before a stored one of its name.
+func TestMySQLAFunctionWithTheNameOfAKeywordIsSeen(t *testing.T) {
+	t.Parallel()
+	account := testbed.Shared(t, testbed.MySQL).NewAccount(t)
+	conn := onlyConn(t, account.Witness(t))
+	dialect, err := dialects.Find("mysql:")
+	require.NoError(t, err)
+	mustExec(t, conn, "USE "+account.Database)
+	mustExec(t, conn, "CREATE TABLE t (a INT, b VARCHAR(10))")
+	mustExec(t, conn, "CREATE TABLE k (a INT PRIMARY KEY)")
+	mustExec(t, conn, "INSERT INTO t VALUES (1, 'b')")
+	mustExec(t, conn, "INSERT INTO k VALUES (1)")
+	if account.Server.Engine == testbed.MariaDB {
+		mustExec(t, conn, "CREATE TABLE v (a INT) WITH SYSTEM VERSIONING")
+	}
+	words := someWords(t, conn, "SELECT LOWER(WORD) FROM information_schema.KEYWORDS WHERE WORD REGEXP '^[A-Z]'")
+	called := 0
+	for _, word := range words {
+		_, err := conn.ExecContext(t.Context(), fmt.Sprintf("CREATE FUNCTION `%s`(a TEXT) RETURNS INT BEGIN SET @planted = 1; RETURN 1; END", word))
+		if err != nil {
+			t.Logf("%s: %v", word, err)
+			continue
+		}
+		for _, text := range append(callingTexts, mysqlTexts...) {
+			mustExec(t, conn, "SET @planted = 0")
+			called += missed(t, conn, dialect, strings.ReplaceAll(text, "~", word), "START TRANSACTION", "SELECT @planted")
+		}
+		mustExec(t, conn, fmt.Sprintf("DROP FUNCTION `%s`", word))
+		mustExec(t, conn, "DROP TABLE IF EXISTS u")
+	}
+	t.Logf("%d texts called one of %d functions", called, len(words))
+	require.Greater(t, called, 20*len(words))
+}
+
+// someWords are the keywords that a query returns; those of a seed, but in the long run all.
+func someWords(t *testing.T, conn *sql.Conn, query string) []string {
+	t.Helper()
+	rows, err := conn.QueryContext(t.Context(), query)
+	require.NoError(t, err)
+	words, err := scanned[string](rows)
+	require.NoError(t, err)
+	require.Greater(t, len(words), 400)
+	randomtest.Seeded(t).Shuffle(len(words), func(i, k int) { words[i], words[k] = words[k], words[i] })
+	return words[:randomtest.Rounds(40, len(words))]
 }
 
 // missed executes clear, which begins a transaction, and then a text, and asks the server whether

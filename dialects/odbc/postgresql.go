@@ -204,7 +204,7 @@ func (postgresql) clean(ctx context.Context, s *session, effect dialects.Effect)
 			return false, err
 		}
 	}
-	all := postgres.Cleaning
+	all := postgres.Cleaning(effect)
 	if len(s.home) > 0 {
 		all += "; SELECT " + strings.Join(s.home, ", ")
 	}

@@ -19,7 +19,7 @@ func (s *session) Clean(ctx context.Context, effect dialects.Effect) (kept bool,
 	if s.hooked {
 		return false, dialects.ErrCannotClean
 	}
-	if err := s.simple(ctx, classifier.Cleaning); err != nil {
+	if err := s.simple(ctx, classifier.Cleaning(effect)); err != nil {
 		return false, err
 	}
 	s.before = nil

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strings"
 	"testing"
 	"time"
 
@@ -97,7 +98,7 @@ func TestTheStatusIsTheServersLastWord(t *testing.T) {
 	require.True(t, kept)
 	require.NoError(t, s.Close(t.Context()))
 	require.Equal(t, dialects.TxLost, s.TxStatus())
-	require.Equal(t, []string{"BEGIN", "FAIL", "ROLLBACK", classifier.Cleaning}, srv.queries)
+	require.Equal(t, []string{"BEGIN", "FAIL", "ROLLBACK", classifier.Cleaning(dialects.Stateful)}, srv.queries)
 }
 
 func TestCleanKeepsStatementsOnlyWhereTheyAreSurelyAsTheyWere(t *testing.T) {
@@ -121,11 +122,14 @@ func TestCleanKeepsStatementsOnlyWhereTheyAreSurelyAsTheyWere(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, want, kept, effect.String())
 		require.NoError(t, s.Close(t.Context()))
-		sent := []string{classifier.Cleaning}
-		if !want {
-			sent = append(sent, "deallocate all")
+		cleaning, seed, seeds := strings.Cut(srv.queries[0], "; SELECT pg_catalog.setseed(")
+		require.Equal(t, classifier.Cleaning(dialects.Stateful), cleaning)
+		require.Equal(t, effect&dialects.Suspect != 0, seeds, "%s: %s", effect, seed)
+		if want {
+			require.Len(t, srv.queries, 1, effect.String())
+		} else {
+			require.Equal(t, []string{"deallocate all"}, srv.queries[1:], effect.String())
 		}
-		require.Equal(t, sent, srv.queries, effect.String())
 	}
 }
 

@@ -104,6 +104,15 @@ func (l *List) Record(a *Applied, query string, args []driver.NamedValue) (known
 	return true, all
 }
 
+// Private reports whether query sets up what each connection would have of its own.
+func (l *List) Private(query string) bool {
+	if l.keeper == nil {
+		return false
+	}
+	parts, _ := l.keeper.Settings(query)
+	return slices.ContainsFunc(parts, func(s dialects.Setting) bool { return s.Private })
+}
+
 // TakeNextTx returns the statement of a setting that waits for the next transaction, which
 // is the caller's, and keeps it no longer. It is "" if none waits.
 func (l *List) TakeNextTx() string {

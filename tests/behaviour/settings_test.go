@@ -154,6 +154,28 @@ func TestAnAttachedDatabaseIsThereForEveryConnectionUntilDetached(t *testing.T) 
 	})
 }
 
+func TestADatabaseInMemoryIsNotAttachedToEachConnection(t *testing.T) {
+	bothWays(t, func(t *testing.T, db *sql.DB, c *pooldriver.Connector, max int) {
+		for _, file := range []string{"':memory:'", "''", "NULL", "'file::memory:'", "'file:a?mode=memory'"} {
+			_, err := db.Exec("ATTACH " + file + " AS a")
+			require.ErrorContains(t, err, "cache=shared", file)
+		}
+		everyConn(t, db, max, func(conn *sql.Conn) {
+			_, err := conn.ExecContext(t.Context(), "ATTACH ':memory:' AS a") // is its own, and is not there yet
+			require.NoError(t, err)
+		})
+		_, err := db.Exec("ATTACH 'file:a?mode=memory&cache=shared' AS a")
+		require.NoError(t, err)
+		_, err = db.Exec("CREATE TABLE a.t AS SELECT 7 AS n")
+		require.NoError(t, err)
+		everyConn(t, db, max, func(conn *sql.Conn) {
+			var n int
+			require.NoError(t, conn.QueryRowContext(t.Context(), "SELECT n FROM a.t").Scan(&n))
+			require.Equal(t, 7, n)
+		})
+	})
+}
+
 func TestASettingThatFailsOnAConnectionIsNamed(t *testing.T) {
 	dir := t.TempDir()
 	db, c := openSQLite(t, false, filepath.Join(dir, "x.db"), 2)

@@ -67,6 +67,7 @@ type Lexer struct {
 
 	inCode      bool // inside a versioned comment read as code
 	codeIsDoubt bool
+	version     string // the opening of the last versioned comment that is doubtful
 
 	// Doubt gathers what may be read otherwise.
 	Doubt Doubt
@@ -453,6 +454,13 @@ func (lx *Lexer) quote(cl class, from int, last Token, end int) (pos int) {
 		quote = ']'
 	}
 	pos, closed, differs := quoted(lx.src, from, quote, escapes)
+	for escapes && doubt == 0 { // E'…' goes on in a string on the next line, with its escapes
+		next, ok := continued(lx.src, pos)
+		if !ok {
+			break
+		}
+		pos, closed, _ = quoted(lx.src, next, quote, true)
+	}
 	if differs {
 		lx.Doubt |= doubt
 	}
@@ -491,6 +499,10 @@ func (lx *Lexer) comment(from int) (pos int) {
 		if code, certain := versionedComment(lx.src, from); code != 0 {
 			if !certain {
 				lx.Doubt |= DoubtVersion
+				// Of two that differ, a server may take one for code and not the other.
+				kind := lx.src[from:code]
+				lx.Strange = lx.Strange || lx.version != "" && lx.version != kind
+				lx.version = kind
 			}
 			if certain || !lx.reading.SkipVersioned {
 				lx.Strange = lx.Strange || lx.inCode

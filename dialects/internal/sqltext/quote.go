@@ -34,6 +34,25 @@ func quoted(src string, open int, quote byte, escapes bool) (end int, closed, di
 	}
 }
 
+// continued returns where the string opens that continues the one that ends before pos: white
+// space with a newline in it, and comments, separate them (PostgreSQL's manual, 4.1.2.1).
+func continued(src string, pos int) (open int, ok bool) {
+	newline := false
+	for ; pos < len(src); pos++ {
+		switch c := src[pos]; {
+		case c == '\n', c == '\r':
+			newline = true
+		case c == ' ', c >= '\t' && c <= '\f':
+		case c == '-' && at(src, pos+1) == '-':
+			pos = lineComment(src, pos, true) - 1
+			newline = true
+		default:
+			return pos, newline && c == '\''
+		}
+	}
+	return 0, false
+}
+
 // dollarQuoted returns where the dollar-quoted string that opens at open ends.
 // ok is false when what stands there is no opening, such as the $ of $1.
 func dollarQuoted(src string, open int) (end int, closed, ok bool) {

@@ -17,11 +17,33 @@ func (c *classifier) set() dialects.Effect {
 		}
 	case lx.IsWord("local"):
 		if !c.isParameter() {
-			effect = dialects.Clean
 			lx.Next()
+			return c.forget() | c.namesTemp()
 		}
 	}
 	return c.Skip(effect | c.forget())
+}
+
+// namesTemp goes to the end of a SET LOCAL. Suspect: it may set a search path that begins
+// with the temporary schema, and what is created there outlives the transaction.
+func (c *classifier) namesTemp() dialects.Effect {
+	effect := dialects.Clean
+	for lx := &c.Lx; !lx.Ended(); lx.Next() {
+		if lx.IsName() && mayBeTempSchema(lx) || lx.Token() == sqltext.String && mayNameTemp(lx.Text()) {
+			effect = dialects.Suspect
+		}
+	}
+	return effect
+}
+
+// mayNameTemp reports whether a string may name the temporary schema.
+func mayNameTemp(quoted string) bool {
+	for i := range len(quoted) {
+		if quoted[i] == '\\' || sqltext.HasPrefix(quoted[i:], "pg_temp") {
+			return true
+		}
+	}
+	return false
 }
 
 // isParameter reports whether the word just read, a keyword by its looks, is
@@ -185,9 +207,10 @@ func (c *classifier) routine() dialects.Effect {
 	return dialects.Clean
 }
 
-// alter classifies ALTER from the word after it on: ALTER TABLE evaluates expressions.
+// alter classifies ALTER from the word after it on: ALTER TABLE and DOMAIN evaluate
+// expressions.
 func (c *classifier) alter() dialects.Effect {
-	if c.Lx.Next(); c.Lx.IsWord("table") {
+	if c.Lx.Next(); c.Lx.IsWord("table") || c.Lx.IsWord("domain") {
 		return c.query()
 	}
 	return c.Skip(dialects.Clean)

@@ -1,8 +1,22 @@
 package postgres
 
-import "github.com/pooldriver/pooldriver/dialects"
+import (
+	"math/rand/v2"
+	"strconv"
 
-// Cleaning is what DISCARD ALL consists of, less the two parts that would take
+	"github.com/pooldriver/pooldriver/dialects"
+)
+
+// Cleaning is the text that cleans a session after statements with that effect. An unknown
+// function may have set the seed of random(), which nothing sets back: it gets a new one.
+func Cleaning(effect dialects.Effect) string {
+	if effect&dialects.Suspect == 0 {
+		return cleaning
+	}
+	return cleaning + "; SELECT pg_catalog.setseed(" + strconv.FormatFloat(2*rand.Float64()-1, 'f', -1, 64) + ")"
+}
+
+// cleaning is what DISCARD ALL consists of, less the two parts that would take
 // the prepared statements and their plans with it, in one round trip. The
 // statements run in one implicit transaction, which DISCARD ALL itself refuses.
 //
@@ -10,7 +24,7 @@ import "github.com/pooldriver/pooldriver/dialects"
 // connection's own user is back. RESET ALL does not touch the role, which RESET
 // ROLE sets back to what the connection began with (the parameter options, or
 // ALTER ROLE). Settings from the DSN are the ones that RESET goes back to.
-const Cleaning = "CLOSE ALL; " +
+const cleaning = "CLOSE ALL; " +
 	"SET SESSION AUTHORIZATION DEFAULT; " +
 	"RESET ROLE; " +
 	"RESET ALL; " +

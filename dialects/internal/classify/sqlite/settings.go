@@ -150,14 +150,29 @@ func isOff(value string) bool {
 
 // attachSetting reads ATTACH [DATABASE] file AS name, where the name is written out.
 func attachSetting(lx *sqltext.Lexer) (dialects.Setting, bool) {
-	for lx.Next(); !lx.IsWord("as") || lx.Depth() > 0; lx.Next() { // CAST(… AS TEXT)
+	if lx.Next(); lx.IsWord("database") {
+		lx.Next()
+	}
+	private := inMemory(*lx)
+	for ; !lx.IsWord("as") || lx.Depth() > 0; lx.Next() { // CAST(… AS TEXT)
 		if lx.Ended() {
 			return dialects.Setting{}, false
 		}
 	}
 	lx.Next()
 	name, ok := schemaName(lx)
-	return dialects.Setting{Name: attached(name), Undo: `DETACH "` + strings.ReplaceAll(name, `"`, `""`) + `"`}, ok
+	undo := `DETACH "` + strings.ReplaceAll(name, `"`, `""`) + `"`
+	return dialects.Setting{Name: attached(name), Undo: undo, Private: private}, ok
+}
+
+// inMemory reports whether the name of a file, at the last token, is that of a database of
+// the connection's own: in memory, or a temporary file (https://sqlite.org/inmemorydb.html).
+func inMemory(lx sqltext.Lexer) bool {
+	name := strings.ToLower(strings.Trim(lx.Text(), `'"`))
+	if uri, ok := strings.CutPrefix(name, "file:"); ok {
+		return (strings.HasPrefix(uri, ":memory:") || strings.Contains(uri, "mode=memory")) && !strings.Contains(uri, "cache=shared")
+	}
+	return name == ":memory:" || name == "" || lx.IsWord("null")
 }
 
 // schemaName is the name, or the string that stands for one, at the last token, if it
