@@ -78,6 +78,14 @@ func (lx *Lexer) WordIn(words *Names) uint8 {
 	return words.Lookup(lx.Text())
 }
 
+// OpensQuery reports whether a query follows the parenthesis just read, without one of its
+// own. No function takes one so: AS NOT MATERIALIZED (SELECT …), = ANY (SELECT …).
+func (lx *Lexer) OpensQuery() bool {
+	ahead := *lx
+	ahead.Next()
+	return ahead.IsWord("select") || ahead.IsWord("with")
+}
+
 // GivesName reports whether the name last read, followed by the parenthesis
 // just read, is not called but given to something: it stands in a list of WITH
 // names or after one of the words.

@@ -214,15 +214,39 @@ func (c *classifier) call() dialects.Effect {
 		}
 		return dialects.Suspect
 	}
-	switch {
-	case lx.Before() == sqltext.Close:
+	if lx.Before() == sqltext.Close || lx.AfterOperand(leads) || lx.GivesName(notFunction) || lx.OpensQuery() {
 		return dialects.Clean // JSON_TABLE(…) t(a, b)
-	case lx.GivesName(notFunction):
-		return dialects.Clean
 	}
 	return c.unknown
 }
 
+// leads are the words after which an expression may begin: those that MySQL or MariaDB
+// reserves, and of the others what the grammars have there.
+var leads = sqltext.NewNames(sqltext.Group{Code: 1, Names: `
+	accessible add all alter analyze and any as asc asensitive at before between bigint binary blob both by
+	call cascade case change char character check collate column concurrent condition constraint continue convert
+	create cross cube cume_dist current_date current_role current_time current_timestamp current_user cursor database
+	databases day_hour day_microsecond day_minute day_second dec decimal declare default delayed delete
+	delete_domain_id dense_rank desc describe deterministic distinct distinctrow div do do_domain_ids double drop dual
+	each else elseif empty enclosed end ends escape escaped every except exists exit explain external false fetch
+	first first_value float float4 float8 for force foreign from fulltext function generated get grant group grouping
+	groups having high_priority hour_microsecond hour_minute hour_second if ignore ignore_domain_ids immediate in
+	index infile inner inout insensitive insert int int1 int2 int3 int4 int8 integer intersect interval into
+	io_after_gtids io_before_gtids is iterate join json_table key keys kill lag last_value lateral lead leading leave
+	left library like limit linear lines load localtime localtimestamp lock long longblob longtext loop low_priority
+	master_demote_to_replica master_demote_to_slave match maxvalue mediumblob mediumint mediumtext middleint
+	minus minute_microsecond minute_second mod modifies natural next no_write_to_binlog not nth_value ntile null
+	numeric of offset on optimize optimizer_costs option optionally or order out outer outfile over page_checksum
+	parse_vcol_expr partition percent_rank portion precision primary procedure purge qualify quick range rank read
+	read_write reads real recursive ref_system_id references regexp release rename repeat replace require resignal
+	restrict return returning revoke right rlike row row_number rows schema schemas second_microsecond select
+	sensitive separator set show signal smallint some sounds spatial specific sql sql_after_gtids sql_before_gtids
+	sql_big_result sql_buffer_result sql_cache sql_calc_found_rows sql_no_cache sql_small_result sqlexception sqlstate
+	sqlwarning ssl starting starts stats_auto_recalc stats_persistent stats_sample_pages stored straight_join system
+	table tablesample terminated then timestamp tinyblob tinyint tinytext to trailing transaction trigger true undo
+	union unique unlock unsigned until update usage use using utc_date utc_time utc_timestamp value values varbinary
+	varchar varcharacter varying vector virtual when where while window with write xor year_month zerofill`})
+
 // notFunction are the words after which name( is not a call.
 var notFunction = sqltext.NewNames(sqltext.Group{Code: 1,
-	Names: "into insert replace ignore delayed low_priority high_priority as table with recursive references"})
+	Names: "into insert replace ignore delayed low_priority as table with recursive references"})

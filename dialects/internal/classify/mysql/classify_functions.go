@@ -20,11 +20,10 @@ var functions = sqltext.NewNames(
 
 	sqltext.Group{Code: funcKeyword, Names: `
 		in values value and or xor not as exists any some all select from where having by limit offset returning union
-		except intersect minus distinct distinctrow case when then else end like rlike regexp between escape is join using
-		straight_join over set into on with rollup lateral check default unique key keys primary include references
-		explain analyze of rows range list columns hash partition partitions subpartition row cast collate against match
-		ordinality nested path index than less interval div sounds binary add column constraint fields lines separator
-		fulltext spatial foreign data for force ignore use to window first after engine algorithm do update temporary`},
+		except intersect distinct distinctrow case when then else end like rlike regexp between is join using
+		straight_join over set into on with lateral check default unique key keys primary include references explain
+		analyze rows range partition row cast collate match index interval div sounds binary add column constraint
+		lines separator fulltext spatial foreign for force ignore use to window do update`},
 
 	// Types with lengths.
 	sqltext.Group{Code: funcHarmless, Names: `
@@ -69,8 +68,8 @@ var functions = sqltext.NewNames(
 		json_contains_path json_depth json_detailed json_equals json_exists json_extract json_insert json_key_value json_keys
 		json_length json_loose json_merge json_merge_patch json_merge_preserve json_normalize json_object
 		json_object_filter_keys json_object_to_array json_overlaps json_pretty json_query json_quote json_remove
-		json_replace json_schema_valid json_schema_validation_report json_search json_set json_storage_free
-		json_storage_size json_table json_type json_unquote json_valid json_value column_add column_check column_create
+		json_replace json_schema_valid json_schema_validation_report json_search json_set json_table json_storage_free
+		json_storage_size json_type json_unquote json_valid json_value column_add column_check column_create
 		column_delete column_exists column_get column_json column_list`},
 
 	// Encryption, compression, identifiers, networks.

@@ -280,7 +280,7 @@ func (c *classifier) call() dialects.Effect {
 		return c.setConfig()
 	case sqltext.HasPrefix(lx.Name(), "dblink"):
 		return dialects.Stateful
-	case lx.Before() == sqltext.Cast, lx.GivesName(notFunction), c.afterOperand(), c.opensQuery():
+	case lx.Before() == sqltext.Cast, lx.GivesName(notFunction), c.afterOperand(), lx.OpensQuery():
 		return dialects.Clean
 	case lx.Disguised():
 		return hidden

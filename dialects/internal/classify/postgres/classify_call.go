@@ -35,14 +35,6 @@ var leads = sqltext.NewNames(sqltext.Group{Code: 1, Names: `
 	by zone local escape rows range groups value key passing ref document content version path first next return call
 	execute`})
 
-// opensQuery reports whether a query follows the parenthesis, without one of its own. No
-// function takes one so: AS NOT MATERIALIZED (SELECT …).
-func (c *classifier) opensQuery() bool {
-	ahead := c.Lx
-	ahead.Next()
-	return ahead.IsWord("select") || ahead.IsWord("with")
-}
-
 // The words that are syntax after one of certain words, and these words.
 const (
 	afterGroup uint8 = iota + 1
