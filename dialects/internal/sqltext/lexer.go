@@ -62,12 +62,12 @@ type Lexer struct {
 	before               Token
 	beforeSpan           span
 
-	depth int
-	with  uint64 // bit n: at depth n a list of WITH names is being read
+	depth   int32
+	version uint32 // of the last versioned comment that is doubtful; 0: there was none
+	with    uint64 // bit n: at depth n a list of WITH names is being read
 
 	inCode      bool // inside a versioned comment read as code
 	codeIsDoubt bool
-	version     string // the opening of the last versioned comment that is doubtful
 
 	// Doubt gathers what may be read otherwise.
 	Doubt Doubt
@@ -225,7 +225,7 @@ func (lx *Lexer) PreviousWord() string {
 }
 
 // Depth returns how many parentheses are open.
-func (lx *Lexer) Depth() int { return lx.depth }
+func (lx *Lexer) Depth() int { return int(lx.depth) }
 
 // BeginWith tells that the WITH of a list of named queries was read. The list
 // ends with the verb at the same depth.
@@ -496,13 +496,12 @@ func isSubscript(text string) bool {
 func (lx *Lexer) comment(from int) (pos int) {
 	lx.Strange = lx.Strange || lx.inCode && lx.codeIsDoubt
 	if lx.rules.has(VersionedComments) {
-		if code, certain := versionedComment(lx.src, from); code != 0 {
+		if code, version, certain := versionedComment(lx.src, from); code != 0 {
 			if !certain {
 				lx.Doubt |= DoubtVersion
 				// Of two that differ, a server may take one for code and not the other.
-				kind := lx.src[from:code]
-				lx.Strange = lx.Strange || lx.version != "" && lx.version != kind
-				lx.version = kind
+				lx.Strange = lx.Strange || lx.version != 0 && lx.version != version
+				lx.version = version
 			}
 			if certain || !lx.reading.SkipVersioned {
 				lx.Strange = lx.Strange || lx.inCode

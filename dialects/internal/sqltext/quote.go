@@ -112,9 +112,9 @@ func lineComment(src string, pos int, returnEnds bool) int {
 const certainVersion = 50700
 
 // versionedComment looks at the comment that opens at open: code is where the
-// code in it begins, or 0 when it is an ordinary comment; certain says that
-// every server executes it.
-func versionedComment(src string, open int) (code int, certain bool) {
+// code in it begins, or 0 when it is an ordinary comment; version is another number, and
+// not 0, for each kind and version; certain says that every server executes it.
+func versionedComment(src string, open int) (code int, version uint32, certain bool) {
 	rest := src[open+2:]
 	certain = true
 	pos := open + 3
@@ -124,15 +124,16 @@ func versionedComment(src string, open int) (code int, certain bool) {
 		pos++
 		certain = false
 	default:
-		return 0, false
+		return 0, 0, false
 	}
-	version, digits := 0, 0
+	kind := uint32(pos-open) << 20 // a million is less
+	digits := 0
 	for digits < 6 && pos+digits < len(src) && src[pos+digits] >= '0' && src[pos+digits] <= '9' {
-		version = version*10 + int(src[pos+digits]-'0')
+		version = version*10 + uint32(src[pos+digits]-'0')
 		digits++
 	}
 	if digits < 5 {
-		return pos, certain && digits == 0
+		return pos, kind, certain && digits == 0
 	}
-	return pos + digits, certain && version < certainVersion
+	return pos + digits, kind | version, certain && version < certainVersion
 }

@@ -91,7 +91,7 @@ func Classify(query string) dialects.Effect {
 	var c classifier
 	c.Begin(language, query)
 	for c.Next() {
-		c.unknown, c.loose, c.looseAt = dialects.Suspect, false, 0
+		c.unknown, c.looseAt = dialects.Suspect, 0
 		c.Add(c.statement())
 	}
 	return c.Effect()
@@ -104,10 +104,8 @@ type classifier struct {
 	unknown dialects.Effect
 
 	// looseAt is where a closing parenthesis stands after which a name may be a function,
-	// not an alias with a list of columns: SELECT DISTINCT ON (a) f(b). 0: nowhere. loose is
-	// set where it may stand anywhere.
-	looseAt int
-	loose   bool
+	// not an alias with a list of columns: SELECT DISTINCT ON (a) f(b). 0: nowhere.
+	looseAt int32
 }
 
 // statement classifies one statement from its first token on, and leaves the

@@ -1,6 +1,10 @@
 package postgres
 
-import "github.com/pooldriver/pooldriver/dialects/internal/sqltext"
+import (
+	"math"
+
+	"github.com/pooldriver/pooldriver/dialects/internal/sqltext"
+)
 
 // A name before a parenthesis is called, unless the words around it make it something else.
 // A word that the server reserves is never called. Any other word may be the name of a
@@ -11,7 +15,7 @@ import "github.com/pooldriver/pooldriver/dialects/internal/sqltext"
 func (c *classifier) afterOperand() bool {
 	lx := &c.Lx
 	if lx.Before() == sqltext.Close {
-		return !c.loose && lx.BeforeAt() != c.looseAt
+		return c.looseAt != anywhere && lx.BeforeAt() != int(c.looseAt)
 	}
 	return lx.AfterOperand(leads)
 }
@@ -140,14 +144,15 @@ func (c *classifier) isOperator() bool {
 	return true
 }
 
+const anywhere = -1
+
 // loosen notes that what follows the ) of the parenthesis last read may be a function.
 func (c *classifier) loosen() {
-	ahead := c.Lx
+	ahead, before := c.Lx, c.looseAt
 	from, _ := ahead.Span()
 	at, near := closing(&ahead)
-	if pending := c.looseAt > from; pending || !near {
-		c.loose = true
-		return
+	c.looseAt = int32(at)
+	if pending := int(before) > from; pending || before == anywhere || !near || at > math.MaxInt32 {
+		c.looseAt = anywhere
 	}
-	c.looseAt = at
 }
