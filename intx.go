@@ -79,10 +79,17 @@ func (t *transaction) conflictIn(err error) *core {
 		return t.commitConflict()
 	}
 	c := t.checkout.connector
-	if t.Nested() || errors.Is(err, io.ErrUnexpectedEOF) || c.dialect.Diagnose(err)&dialects.Conflict == 0 {
+	if t.Nested() || errors.Is(err, io.ErrUnexpectedEOF) || !t.mayRepeat(c.dialect.Diagnose(err)) {
 		return nil
 	}
 	return c
+}
+
+// mayRepeat reports whether t may succeed if it is run once more: another transaction was in
+// its way, or its server takes no writes any more, and the DSN leads to others.
+func (t *transaction) mayRepeat(said dialects.Diagnosis) bool {
+	return said&dialects.Conflict != 0 ||
+		said&dialects.RoleDoubt != 0 && t.owner.Traits().RoleMatters && !t.ReadOnly()
 }
 
 // commitConflict is conflictIn for the error of t's Commit. A commit in doubt has none: only

@@ -15,7 +15,9 @@ import (
 //	err := pooldriver.InTx(ctx, db, opts, fn, pooldriver.Retry{})
 //
 // That is a serialization failure or a deadlock (PostgreSQL: 40001, 40P01; MySQL and
-// MariaDB: 1213, 1020), or a busy database (SQLite: SQLITE_BUSY with all its variants). A
+// MariaDB: 1213, 1020; in a group of MySQL's 3100, 3101 and 1180 with 149), or a busy database
+// (SQLite: SQLITE_BUSY with all its variants). It is also a server that has become read-only
+// (25006, 1290, 1836), where the DSN says what a server has to be, or names several. A
 // lock that could not be had in time (MySQL's 1205) is none of them. SQLite waits for
 // busy_timeout in each attempt, so let that be short. The error may come from the beginning,
 // from fn, or from the commit. fn returns it as it is or wrapped, so that errors.As finds

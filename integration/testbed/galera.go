@@ -133,18 +133,23 @@ func (s *Server) status(ctx context.Context, variable string) (string, error) {
 
 // waitStatus returns when a node says what it should.
 func (s *Server) waitStatus(ctx context.Context, variable, want string) error {
+	return s.waitFor(ctx, variable, want, func(ctx context.Context) (string, error) { return s.status(ctx, variable) })
+}
+
+// waitFor returns when a server answers a question as it should.
+func (s *Server) waitFor(ctx context.Context, question, want string, ask func(context.Context) (string, error)) error {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for {
 		attempt, cancel := context.WithTimeout(ctx, 5*time.Second)
-		got, err := s.status(attempt, variable)
+		got, err := ask(attempt)
 		cancel()
 		if err == nil && got == want {
 			return nil
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("testbed: %s on %s is %q, not %q: %w", variable, s.Addr, got, want, err)
+			return fmt.Errorf("testbed: %s on %s is %q, not %q: %w", question, s.Addr, got, want, err)
 		case <-tick.C:
 		}
 	}

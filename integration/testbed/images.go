@@ -23,6 +23,12 @@ func image(variable, official string) string {
 	return official
 }
 
+// HasMySQL reports whether an image of MySQL was given, or could be built.
+func HasMySQL() bool {
+	variable, _ := OracleMySQL.image()
+	return os.Getenv(variable) != "" || chosen(variable) != ""
+}
+
 func chosen(variable string) string {
 	_, here, _, _ := runtime.Caller(0)
 	file, err := os.Open(filepath.Join(filepath.Dir(here), "..", filepath.FromSlash(chosenImages)))

@@ -49,6 +49,9 @@ func (t *Tx) Replaced() bool { return t.replaced }
 // Nested reports whether t is a savepoint. It needs no lock.
 func (t *Tx) Nested() bool { return t.savepoint != "" }
 
+// ReadOnly reports whether the program has begun it as a read-only one.
+func (t *Tx) ReadOnly() bool { return t.opts.ReadOnly }
+
 // CommitConflict reports whether Commit has failed because another transaction was in the
 // way. It needs no lock after Commit.
 func (t *Tx) CommitConflict() bool { return t.conflict }

@@ -77,7 +77,10 @@ func Diagnose(number int, message string) dialects.Diagnosis {
 		// innodb_lock_wait_timeout, 50 s by default, and whoever holds the lock may hold it
 		// for as long again.
 		return dialects.TxDoubt
-	case ReadOnlyTransaction, ReadOnlyMode, InnoDBReadOnly, ReplicationHookFailed:
+	case ReplicationHookFailed:
+		// The member has left the group, or is about to; its COMMIT is a ROLLBACK.
+		return dialects.TxEnded | dialects.Conflict | dialects.RoleDoubt
+	case ReadOnlyTransaction, ReadOnlyMode, InnoDBReadOnly:
 		return dialects.RoleDoubt
 	case TooManyPrepared:
 		return dialects.TooManyPrepared
