@@ -82,13 +82,14 @@ func run(r report, only, docs string, list bool) (err error) {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	postgres, maria := postgresServer(r.awake), mariaServer(r.awake)
+	postgres, maria, mysql := postgresServer(r.awake), mariaServer(r.awake), mysqlServer(r.awake)
+	servers := slices.DeleteFunc([]*server{postgres, maria, mysql}, func(s *server) bool { return s == nil })
 	defer func() {
-		if stopped := stopAll(postgres, maria); err == nil {
+		if stopped := stopAll(servers...); err == nil {
 			err = stopped
 		}
 	}()
-	for _, c := range contests(dir, r.turn, postgres, maria) {
+	for _, c := range contests(dir, r.turn, postgres, maria, mysql) {
 		if !strings.Contains(c.title(), only) {
 			continue
 		}
@@ -101,7 +102,7 @@ func run(r report, only, docs string, list bool) (err error) {
 		r.outcomes = append(r.outcomes, o)
 		fmt.Fprintf(os.Stderr, "%s: %v%s\n", c.title(), time.Since(from).Round(10*time.Millisecond), o.complaint())
 	}
-	for _, s := range []*server{postgres, maria} {
+	for _, s := range servers {
 		if version := s.describe(); version != "" {
 			r.servers = append(r.servers, version)
 		}
@@ -121,10 +122,10 @@ func run(r report, only, docs string, list bool) (err error) {
 	return r.save(docs)
 }
 
-// contests are all, in the order of the report.
-func contests(dir string, turn time.Duration, postgres, maria *server) []contest {
+// contests are all, in the order of the report. mysql may be nil.
+func contests(dir string, turn time.Duration, postgres, maria, mysql *server) []contest {
 	all := slices.Concat(poolContests(), nullContests())
-	for _, v := range slices.Concat([]venue{nullVenue(), sqliteVenue(dir)}, postgresVenues(postgres), mariaVenues(maria)) {
+	for _, v := range slices.Concat([]venue{nullVenue(), sqliteVenue(dir)}, postgresVenues(postgres), mariaVenues(maria), mysqlVenues(mysql)) {
 		all = append(all, caseContests(v)...)
 		all = append(all, rushContests(v, turn)...)
 		if !v.far {

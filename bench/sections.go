@@ -19,6 +19,7 @@ transactions update a row by its key.`,
 	"PostgreSQL": `Without a proxy, fsync off. pgxpool has pgx's own interface, the others go through
 database/sql.`,
 	"MariaDB":    "Without a proxy, a commit reaches the operating system only.",
+	"MySQL":      "As MariaDB. Nothing is promised here that is not promised there.",
 	sectionTasks: "What a task costs, and the order in which tasks are served.",
 	sectionReading: `One query of many rows. Between two rows of a task others may want the connection, so
 each is read under a lock.`,

@@ -45,9 +45,19 @@ func postgresServer(awake bool) *server {
 	})
 }
 
-func mariaServer(awake bool) *server {
+func mariaServer(awake bool) *server { return familyServer("MariaDB", testbed.MariaDB, awake) }
+
+// mysqlServer is nil where MySQL cannot be had.
+func mysqlServer(awake bool) *server {
+	if !testbed.HasMySQL() {
+		return nil
+	}
+	return familyServer("MySQL", testbed.OracleMySQL, awake)
+}
+
+func familyServer(name string, engine testbed.Engine, awake bool) *server {
 	return newServer(&server{
-		name: "MariaDB", engine: testbed.MySQL, awake: awake,
+		name: name, engine: engine, awake: awake,
 		create:  []string{"create database bench", "create user bench@'%' identified by 'PASSWORD'", "grant all on bench.* to bench@'%'"},
 		analyze: "analyze table accounts",
 	})

@@ -61,6 +61,16 @@ func mariaVenues(s *server) []venue {
 	})
 }
 
+// mysqlVenues is MySQL without a proxy. Nothing is promised there.
+func mysqlVenues(s *server) []venue {
+	if s == nil {
+		return nil
+	}
+	direct := mariaVenues(s)[0]
+	direct.promises = nil
+	return []venue{direct}
+}
+
 const lazyBegin = "pool_lazy_begin=true"
 
 func poolMaxConns(n int) string { return fmt.Sprintf("pool_max_conns=%d", n) }

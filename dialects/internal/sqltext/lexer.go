@@ -1,6 +1,9 @@
 package sqltext
 
-import "strings"
+import (
+	"strings"
+	"unicode/utf8"
+)
 
 // Token is the kind of a token.
 type Token uint8
@@ -68,6 +71,7 @@ type Lexer struct {
 
 	inCode      bool // inside a versioned comment read as code
 	codeIsDoubt bool
+	hasA0       bool // the text has that byte, see DoubtfulSpace
 
 	// Doubt gathers what may be read otherwise.
 	Doubt Doubt
@@ -87,6 +91,7 @@ type span struct{ from, to int }
 // Init puts a zero lexer at the beginning of src.
 func (lx *Lexer) Init(src string, rules *Rules, reading Reading) {
 	lx.src, lx.rules, lx.reading = src, rules, reading
+	lx.hasA0 = rules.has(DoubtfulSpace) && strings.IndexByte(src, 0xa0) >= 0
 }
 
 // Next returns the next token. Comments and white space are none.
@@ -275,6 +280,9 @@ func (lx *Lexer) scan(words *Names) Token {
 				}
 				continue
 			}
+			if lx.hasA0 {
+				lx.Strange = lx.Strange || !utf8.ValidString(src[from:pos]) // città is a name
+			}
 			if tok == Dot {
 				lx.qualifier, lx.qualified = lx.name, true
 			} else {
@@ -368,6 +376,9 @@ func (lx *Lexer) scan(words *Names) Token {
 					tok, pos = String, e
 					lx.OpenQuote = lx.OpenQuote || !closed
 				}
+			}
+			if _, _, opens := dollarQuoted(src, from); opens && rules.has(DoubtfulDollars) {
+				lx.Strange = true
 			}
 			lx.tclVariable(pos, tok)
 		case classAt:

@@ -50,6 +50,12 @@ const (
 	UnicodeNames
 	// DoubtfulUnicode: it may be one. Marked as not understood.
 	DoubtfulUnicode
+	// DoubtfulDollars: $$ … $$ is a string for some versions, and names for others. Marked as
+	// not understood.
+	DoubtfulDollars
+	// DoubtfulSpace: byte A0 outside of quotes and of UTF-8 is white space in some character
+	// sets (MySQL's latin1). Marked as not understood.
+	DoubtfulSpace
 )
 
 // class is what a byte may begin.

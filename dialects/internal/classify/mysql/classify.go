@@ -26,7 +26,7 @@ import (
 //     status flags tell.
 
 var lexical = sqltext.NewRules(sqltext.DashNeedsSpace | sqltext.HashComments | sqltext.Backticks |
-	sqltext.VersionedComments | sqltext.AtVariables | sqltext.Assignments)
+	sqltext.VersionedComments | sqltext.AtVariables | sqltext.Assignments | sqltext.DoubtfulDollars | sqltext.DoubtfulSpace)
 
 // likely is how a text is read under the default settings.
 var likely = sqltext.Reading{SingleEscapes: true, DoubleEscapes: true}
