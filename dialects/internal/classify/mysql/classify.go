@@ -122,6 +122,7 @@ func (c *classifier) statement() dialects.Effect {
 		}
 	case headInsert:
 		c.insert = true
+		return c.instruments() | c.query(queryWords)
 	case headAssigning:
 		c.variables = dialects.Stateful
 	case headStart:

@@ -91,6 +91,21 @@ func (c *classifier) setStatement() dialects.Effect {
 	}
 }
 
+var updateModifiers = sqltext.NewNames(sqltext.Group{Code: 1, Names: "low_priority ignore"})
+
+// instruments looks whether an UPDATE changes what the server measures of a connection, which
+// no reset undoes: UPDATE performance_schema.threads.
+func (c *classifier) instruments() dialects.Effect {
+	ahead := c.Lx
+	if ahead.IsWord("update") {
+		ahead.SkipWords(updateModifiers)
+		if ahead.IsName() && sqltext.Equal(ahead.Name(), "performance_schema") {
+			return dialects.Stateful | dialects.Unresettable
+		}
+	}
+	return dialects.Clean
+}
+
 // createModifiers are the words between CREATE and what is created.
 var createModifiers = sqltext.NewNames(
 	sqltext.Group{Code: sqltext.Modifier, Names: "or replace unique fulltext spatial aggregate online offline"},
