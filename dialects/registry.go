@@ -59,6 +59,9 @@ func Find(dsn string) (Dialect, error) {
 	if strings.TrimSpace(dsn) != dsn && !hasKeywords(dsn) {
 		return nil, errors.New("the DSN begins or ends with white space, such as the line feed at the end of a file; cut it off with strings.TrimSpace")
 	}
+	if quote := dsn[0]; strings.IndexByte("\"'`", quote) >= 0 && dsn[len(dsn)-1] == quote {
+		return nil, errors.New("the DSN is in quotes, which a file of environment variables may have and a shell takes off; cut them off with strings.Trim")
+	}
 	known := registered()
 	named, surely, perhaps := claimants(known, dsn)
 	if named != nil {

@@ -67,14 +67,16 @@ func TestFindTakesTheOneThatClaimsTheDSN(t *testing.T) {
 func TestFindTellsWhatASlipIs(t *testing.T) {
 	with(t, func() {
 		for dsn, want := range map[string]string{
-			"postgers://u:secret@h/d":   "begins with a scheme that no dialect has; the schemes are postgres, ",
-			"sqlite3://secret.db":       "begins with a scheme that no dialect has",
-			"Postgresql+x2://u:secret@": "begins with a scheme that no dialect has",
-			" postgres://u:secret@h/d":  "begins or ends with white space",
-			"postgres://u:secret@h/d\n": "begins or ends with white space",
-			"u:secret@tcp(h)/d\n":       "begins or ends with white space",
-			" host=h password=secret":   "recognises",
-			"mariadb://u:secret@h/d":    `dialects/mysql"`,
+			"postgers://u:secret@h/d":     "begins with a scheme that no dialect has; the schemes are postgres, ",
+			"sqlite3://secret.db":         "begins with a scheme that no dialect has",
+			"Postgresql+x2://u:secret@":   "begins with a scheme that no dialect has",
+			" postgres://u:secret@h/d":    "begins or ends with white space",
+			"postgres://u:secret@h/d\n":   "begins or ends with white space",
+			"u:secret@tcp(h)/d\n":         "begins or ends with white space",
+			"\"postgres://u:secret@h/d\"": "is in quotes",
+			"'u:secret@tcp(h)/d'":         "is in quotes",
+			" host=h password=secret":     "recognises",
+			"mariadb://u:secret@h/d":      `dialects/mysql"`,
 		} {
 			_, err := Find(dsn)
 			require.ErrorContains(t, err, want, dsn)

@@ -75,7 +75,7 @@ func diagnose(e *pgconn.PgError) dialects.Diagnosis {
 		return dialects.AuthFailed
 	case "57P01", "57P02", "57P03": // admin_shutdown, crash_shutdown, cannot_connect_now
 		return dialects.ServerLeaving
-	case "40001", "40P01": // serialization_failure, deadlock_detected
+	case "40001", "40P01", "OC000", "OC001": // serialization_failure, deadlock_detected; Aurora DSQL's own
 		return dialects.Conflict
 	case "25006": // read_only_sql_transaction
 		return dialects.RoleDoubt

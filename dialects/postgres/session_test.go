@@ -221,6 +221,7 @@ func TestDiagnoseGoesByTheServersCode(t *testing.T) {
 		{&pgconn.PgError{Code: "57P03"}, dialects.ServerLeaving},
 		{&pgconn.PgError{Code: "40001"}, dialects.Conflict},
 		{&pgconn.PgError{Code: "40P01"}, dialects.Conflict},
+		{&pgconn.PgError{Code: "OC000"}, dialects.Conflict},
 		{&pgconn.PgError{Code: "40002"}, 0}, // a constraint was violated
 		{&pgconn.PgError{Code: "55P03"}, 0}, // NOWAIT
 		{&pgconn.PgError{Code: "57014"}, 0}, // one statement was cancelled

@@ -194,6 +194,21 @@ func TestSeveringNeedsNoLock(t *testing.T) {
 	<-marked.severed
 }
 
+// TestTheProgramsOwnRollbackIsNotCut however long the server takes.
+func TestTheProgramsOwnRollbackIsNotCut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := open(t, extendedBy(&knowing{replaces: true, traits: dialects.Traits{StatusKnown: true, TxKeepsContext: true}}))
+		tx := f.begin(t.Context())
+		gate := f.db.Block(fakedb.TxRollback)
+		go func() {
+			time.Sleep(time.Hour)
+			gate.Open()
+		}()
+		require.NoError(t, tx.End())
+		require.False(t, f.Unusable())
+	})
+}
+
 // TestACallWithoutAContextIsSevered: a Rollback or a Close of rows that waits for a dead
 // server ends when its connection is cut, and the session with it.
 func TestACallWithoutAContextIsSevered(t *testing.T) {
@@ -201,7 +216,12 @@ func TestACallWithoutAContextIsSevered(t *testing.T) {
 		call fakedb.Call
 		end  func(*fixture) error
 	}{
-		"rollback": {fakedb.TxRollback, func(f *fixture) error { return f.begin(f.t.Context()).End() }},
+		"rollback": {fakedb.TxRollback, func(f *fixture) error {
+			ctx, cancel := context.WithCancel(f.t.Context())
+			tx := f.begin(ctx)
+			cancel()
+			return tx.End()
+		}},
 		"rows of a task that has ended": {fakedb.RowsClose, func(f *fixture) error {
 			f.query("SELECT 1", false).Abandon(errNo)
 			return nil

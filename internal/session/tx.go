@@ -416,10 +416,12 @@ func (t *Tx) rollbackReal() error {
 		return nil
 	}
 	s := t.session
-	if t.kept != nil {
-		defer t.kept.release(s.env.CleanTimeout)()
+	if t.ctx.Err() != nil { // nobody waits; the program's own rollback takes as long as it takes
+		if t.kept != nil {
+			defer t.kept.release(s.env.CleanTimeout)()
+		}
+		defer s.spare(s.severAfter())
 	}
-	defer s.spare(s.severAfter())
 	err := t.run(t.real.Rollback)
 	if t.ctx.Err() != nil && !s.traits.StatusKnown && (s.conn.Resetter == nil || s.conn.Validator == nil) {
 		// This is database/sql's rule: such a driver cannot say whether the connection
