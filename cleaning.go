@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/internal/repeated"
 	"github.com/pooldriver/pooldriver/internal/task"
 	"github.com/pooldriver/pooldriver/pool"
 )
@@ -61,11 +62,12 @@ func (b *binding) WrapUp() {
 	if b.held.Load() == 0 && len(b.onTheirWay()) == 0 {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 2*b.connector.config.CleanTimeout)
+	c := b.connector
+	ctx, cancel := context.WithTimeout(context.Background(), 2*c.config.CleanTimeout)
 	defer cancel()
 	var ends sync.WaitGroup
 	var inRaw atomic.Bool
-	for _, r := range b.connector.connections() {
+	for _, r := range c.connections() {
 		if r.holder.Load() != b {
 			continue
 		}
@@ -91,10 +93,10 @@ func (b *binding) WrapUp() {
 	select {
 	case <-done:
 	case <-ctx.Done():
-		b.connector.log.Warn("pooldriver: a task has ended, and a statement of it has not; its connection comes back when it does", "target", b.connector.template.Target(), "task", b.task.Name())
+		c.warn(&c.said.outlasts, "pooldriver: a task has ended, and a statement of it has not; its connection comes back when it does", "task", b.task.Name())
 	}
 	if inRaw.Load() {
-		b.connector.log.Warn("pooldriver: a task has ended while a function of Raw has its connection, which comes back when the function returns", "target", b.connector.template.Target(), "task", b.task.Name())
+		c.warn(&c.said.inRaw, "pooldriver: a task has ended while a function of Raw has its connection, which comes back when the function returns", "task", b.task.Name())
 	}
 }
 
@@ -131,9 +133,9 @@ func (b *binding) evict(r *realConn) {
 	b.mu.Unlock()
 	var log restoreLog
 	defer log.tell() // before done is closed: the log is complete when the task's end returns
-	since := r.use.since
+	since, cancelled := r.use.since, r.TxCancelled()
 	open, panicked := r.Undo(b.task.EndedError())
-	b.tellUndone(&log, open, panicked, since)
+	b.tellUndone(&log, open, cancelled, panicked, since)
 	lease := r.lease
 	b.unbind(r)
 	r.Unlock()
@@ -153,8 +155,19 @@ func (b *binding) evict(r *realConn) {
 	}
 }
 
-// tellUndone adds to log what a task has left open.
-func (b *binding) tellUndone(log *restoreLog, open bool, panicked any, since time.Time) {
+// warn logs what may happen often, now and then.
+func (c *core) warn(line *repeated.Line, message string, args ...any) {
+	if since, due := line.Due(); due {
+		if since > 0 {
+			args = append(args, "others", since)
+		}
+		c.log.Warn(message, append([]any{"target", c.template.Target()}, args...)...)
+	}
+}
+
+// tellUndone adds to log what a task has left open. cancelled: the context of the transaction
+// had ended before.
+func (b *binding) tellUndone(log *restoreLog, open, cancelled bool, panicked any, since time.Time) {
 	c := b.connector
 	if panicked != nil {
 		log.add(func() {
@@ -164,9 +177,11 @@ func (b *binding) tellUndone(log *restoreLog, open bool, panicked any, since tim
 	if open {
 		c.stats.rollbacks.Add(1)
 		b.rolledBack.Store(true)
+	}
+	if open && !cancelled { // what is cancelled database/sql would have rolled back a moment later
 		long := ago(since)
 		log.add(func() {
-			c.log.Warn("pooldriver: a task ended with a transaction open, which was rolled back", "target", c.template.Target(), "task", b.task.Name(), "open", long)
+			c.warn(&c.said.endedOpen, "pooldriver: a task ended with a transaction open, which was rolled back", "task", b.task.Name(), "open", long)
 		})
 	}
 }
@@ -292,7 +307,7 @@ func (c *core) rollback(ctx context.Context, r *realConn, log *restoreLog, reset
 	if open {
 		c.stats.rollbacks.Add(1)
 		log.add(func() {
-			c.log.Warn("pooldriver: a transaction was open when its connection came back, and was rolled back; if it was begun by hand, use BeginTx, which keeps the connection", "target", c.template.Target())
+			c.warn(&c.said.backOpen, "pooldriver: a transaction was open when its connection came back, and was rolled back; if it was begun by hand, use BeginTx, which keeps the connection")
 		})
 	}
 	return done
@@ -305,7 +320,7 @@ func (c *core) clean(ctx context.Context, r *realConn, log *restoreLog, reset *r
 		if !errors.Is(err, dialects.ErrCannotClean) {
 			reset.why = CloseResetFailed
 			log.add(func() {
-				c.log.Warn("pooldriver: a connection could not be cleaned, and was closed", "target", c.template.Target(), "error", err)
+				c.warn(&c.said.uncleaned, "pooldriver: a connection could not be cleaned, and was closed", "error", err)
 			})
 		}
 		return false
@@ -313,7 +328,7 @@ func (c *core) clean(ctx context.Context, r *realConn, log *restoreLog, reset *r
 	if err := c.afterConnect(ctx, r.Server()); err != nil {
 		reset.why, reset.err = CloseResetFailed, err
 		log.add(func() {
-			c.log.Warn("pooldriver: a cleaned connection was closed", "target", c.template.Target(), "error", err)
+			c.warn(&c.said.refused, "pooldriver: a cleaned connection was closed", "error", err)
 		})
 		return false
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/pooldriver/pooldriver/internal/droppedstate"
 	"github.com/pooldriver/pooldriver/internal/outage"
 	"github.com/pooldriver/pooldriver/internal/registry"
+	"github.com/pooldriver/pooldriver/internal/repeated"
 	"github.com/pooldriver/pooldriver/internal/session"
 	"github.com/pooldriver/pooldriver/internal/stmtcache"
 	"github.com/pooldriver/pooldriver/internal/task"
@@ -52,9 +53,11 @@ type core struct {
 	closingIdle    atomic.Bool // Close has begun
 	// hiddenValidator: the log knows of a wrapper that keeps IsValid from us.
 	hiddenValidator atomic.Bool
-	draining        atomic.Bool
-	unattached      atomic.Int64              // what has begun and has no connection now; see drain.go
-	proven          atomic.Pointer[time.Time] // when Ready has last asked a server
+	// said is what the log may say of many connections in a short time.
+	said       struct{ endedOpen, backOpen, uncleaned, refused, outlasts, inRaw repeated.Line }
+	draining   atomic.Bool
+	unattached atomic.Int64              // what has begun and has no connection now; see drain.go
+	proven     atomic.Pointer[time.Time] // when Ready has last asked a server
 
 	texts textcache.Cache // far larger than the rest
 }

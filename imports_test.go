@@ -19,7 +19,7 @@ func TestRootAndPoolLinkNoDriver(t *testing.T) {
 		ours  []string // packages of this module that it may import, itself apart
 		avoid string
 	}{
-		{pkg: module, ours: []string{"/pool", "/dialects", "/dialects/generic", "/dialects/internal/", "/internal/bounded", "/internal/bytesize", "/internal/callsite", "/internal/credential", "/internal/ctxerr", "/internal/ctxsettings", "/internal/dbsettings", "/internal/driverconn", "/internal/droppedstate", "/internal/fairlock", "/internal/histogram", "/internal/mergedctx", "/internal/optiontable", "/internal/outage", "/internal/redact", "/internal/registry", "/internal/relay", "/internal/rowbuffer", "/internal/session", "/internal/stmtcache", "/internal/task", "/internal/textcache", "/internal/unwrap", "/internal/usage", "/internal/waitgraph"}},
+		{pkg: module, ours: []string{"/pool", "/dialects", "/dialects/generic", "/dialects/internal/", "/internal/bounded", "/internal/bytesize", "/internal/callsite", "/internal/credential", "/internal/ctxerr", "/internal/ctxsettings", "/internal/dbsettings", "/internal/driverconn", "/internal/droppedstate", "/internal/fairlock", "/internal/histogram", "/internal/mergedctx", "/internal/optiontable", "/internal/outage", "/internal/redact", "/internal/registry", "/internal/relay", "/internal/repeated", "/internal/rowbuffer", "/internal/session", "/internal/stmtcache", "/internal/task", "/internal/textcache", "/internal/unwrap", "/internal/usage", "/internal/waitgraph"}},
 		{pkg: module + "/pool", avoid: "database/sql"},
 		{pkg: module + "/dialects", ours: []string{"/internal/redact"}},
 		{pkg: module + "/internal/credential", ours: []string{"/dialects", "/internal/redact"}},
@@ -39,6 +39,7 @@ func TestRootAndPoolLinkNoDriver(t *testing.T) {
 		{pkg: module + "/internal/redact"},
 		{pkg: module + "/internal/registry"},
 		{pkg: module + "/internal/relay"},
+		{pkg: module + "/internal/repeated"},
 		{pkg: module + "/internal/unwrap"},
 		{pkg: module + "/internal/waitgraph"},
 		{pkg: module + "/internal/bytesize"},

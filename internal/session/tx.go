@@ -49,6 +49,9 @@ func (t *Tx) Replaced() bool { return t.replaced }
 // Nested reports whether t is a savepoint. It needs no lock.
 func (t *Tx) Nested() bool { return t.savepoint != "" }
 
+// TxCancelled reports whether the context of the transaction that is open has ended.
+func (s *Session) TxCancelled() bool { return s.tx != nil && s.tx.ctx.Err() != nil }
+
 // ReadOnly reports whether the program has begun it as a read-only one.
 func (t *Tx) ReadOnly() bool { return t.opts.ReadOnly }
 

@@ -62,3 +62,32 @@ func TestALogMayUseTheOnlyConnection(t *testing.T) {
 		})
 	}
 }
+
+// TestALogIsNotFlooded by tasks that leave a transaction open. Where its context has ended,
+// database/sql rolls it back a moment later, and there is nothing to tell.
+func TestALogIsNotFlooded(t *testing.T) {
+	const message = "a task ended with a transaction open"
+	log := &detailed{}
+	_, db, c := openTasks(t, 1, func(c *pooldriver.Config) { c.Logger = slog.New(log) })
+	leave := func(cancelFirst bool) {
+		task, end := pooldriver.WithTask(t.Context())
+		ctx, cancel := context.WithCancel(context.WithoutCancel(task))
+		defer cancel()
+		tx, err := db.BeginTx(ctx, nil)
+		require.NoError(t, err)
+		if cancelFirst {
+			cancel()
+		}
+		end()
+		_ = tx.Rollback()
+	}
+	for range 20 {
+		leave(true)
+	}
+	require.Zero(t, log.count(message))
+	for range 20 {
+		leave(false)
+	}
+	require.Equal(t, 1, log.count(message))
+	atRest(t, c)
+}
