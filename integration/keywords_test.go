@@ -235,7 +235,6 @@ CREATE TABLE u SELECT ~(1) AS x
 CREATE TABLE u (a INT DEFAULT (~(1)))
 WITH RECURSIVE x AS (SELECT ~(1) AS n UNION ALL SELECT n + 1 FROM x WHERE n < 2) SELECT * FROM x
 SET STATEMENT max_statement_time = 1 FOR SELECT ~(1)
-SET GLOBAL max_connections = ~(1)
 SELECT 1e1from ~(1)
 SELECT 1 LIMIT 1 INTO @x, ~(1)
 SELECT _utf8mb4'x' = ~(1)
