@@ -83,7 +83,7 @@ func parse(dsn string) (*template, error) {
 	if err := checkShown(config, user); err != nil {
 		return nil, err
 	}
-	t := &template{Destination: base.NewDestination(targetOf(config, user), takePoolParams(config)), config: config}
+	t := &template{Destination: base.NewDestination(targetOf(config, user), takePoolParams(config)), dsn: dsn, config: config}
 	t.role, t.addresses = roleOf(config), addresses(config)
 	t.list = hosts.New(t.addresses...)
 	return t, nil

@@ -87,7 +87,10 @@ func (t *template) Dial(ctx context.Context, cred *dialects.Credential) (dialect
 // gets its share of the time; pgx would spend it all on the first one that accepts
 // and is silent. A name that the program dials has one.
 func (t *template) dialHost(ctx context.Context, address string, patience time.Duration, cred *dialects.Credential) (*session, hosts.Outcome) {
-	config := t.configFor(address, cred)
+	config, err := t.configFor(address, cred)
+	if err != nil {
+		return nil, hosts.Outcome{Err: err}
+	}
 	network, _ := pgconn.NetworkAddress(config.Host, config.Port)
 	if network == "unix" {
 		return t.connect(ctx, config, patience)
@@ -98,17 +101,37 @@ func (t *template) dialHost(ctx context.Context, address string, patience time.D
 		return t.connect(ctx, config, patience)
 	}
 	return hosts.Addresses(ctx, found, patience, func(ctx context.Context, ip string, patience time.Duration) (*session, hosts.Outcome) {
-		config := t.configFor(address, cred)
+		config := config.Copy()
 		config.LookupFunc = func(context.Context, string) ([]string, error) { return []string{ip}, nil }
 		return t.connect(ctx, config, patience)
 	}, hosts.Drop)
 }
 
+// readFiles reads the DSN again, because the files that it names (certificates, keys, the
+// password file) may have been replaced meanwhile.
+func (t *template) readFiles(config *pgx.ConnConfig) error {
+	now, err := pgx.ParseConfig(t.dsn)
+	if err != nil {
+		return explainParse(err)
+	}
+	if len(now.Fallbacks) != len(config.Fallbacks) {
+		return nil // the environment leads to other servers by now
+	}
+	config.Password, config.TLSConfig = now.Password, now.TLSConfig
+	for i, f := range now.Fallbacks {
+		config.Fallbacks[i].TLSConfig = f.TLSConfig
+	}
+	return nil
+}
+
 // configFor makes a configuration that is the driver's own.
-func (t *template) configFor(address string, cred *dialects.Credential) *pgx.ConnConfig {
+func (t *template) configFor(address string, cred *dialects.Credential) (*pgx.ConnConfig, error) {
 	// Copy goes all the way down, TLS included: pgx and its hooks write to
 	// what they are given.
 	config := t.config.Copy()
+	if err := t.readFiles(config); err != nil {
+		return nil, err
+	}
 	if cred != nil {
 		config.User, config.Password = cred.User, cred.Password
 	}
@@ -118,7 +141,7 @@ func (t *template) configFor(address string, cred *dialects.Credential) *pgx.Con
 		config.DialFunc = pgconn.DialFunc(t.network)
 		config.LookupFunc = func(_ context.Context, host string) ([]string, error) { return []string{host}, nil }
 	}
-	return config
+	return config, nil
 }
 
 // connect opens a connection and asks whose it is.

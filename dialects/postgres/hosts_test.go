@@ -2,9 +2,13 @@ package postgres
 
 import (
 	"context"
+	"encoding/pem"
 	"errors"
 	"io"
 	"net"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -111,7 +115,8 @@ func TestEachHostKeepsItsPortAndItsWayWithAndWithoutTLS(t *testing.T) {
 			port uint16
 			tls  []bool
 		}{{"h1", 1, []bool{true, false}}, {"h2", 5432, []bool{true, false}}, {"/run", 7, []bool{false}}} {
-			config := tmpl.configFor(tmpl.addresses[i], nil)
+			config, err := tmpl.configFor(tmpl.addresses[i], nil)
+			require.NoError(t, err)
 			require.Equal(t, want.host, config.Host)
 			var tls []bool
 			for _, a := range attempts(config) {
@@ -124,7 +129,9 @@ func TestEachHostKeepsItsPortAndItsWayWithAndWithoutTLS(t *testing.T) {
 	}
 	tmpl, err := parse("postgres://u@h1,h2/d?sslmode=verify-full")
 	require.NoError(t, err)
-	require.Equal(t, "h2", tmpl.configFor("h2:5432", nil).TLSConfig.ServerName)
+	config, err := tmpl.configFor("h2:5432", nil)
+	require.NoError(t, err)
+	require.Equal(t, "h2", config.TLSConfig.ServerName)
 }
 
 func TestAServerOfTheRoleIsFound(t *testing.T) {
@@ -357,4 +364,38 @@ func TestWhatConnectsLaterWithTheSameConfigIsNotKept(t *testing.T) {
 	}
 	both.Wait()
 	require.Empty(t, way.frontends)
+}
+
+// TestEachDialReadsTheFilesOfTheDSN: a certificate or a password that was replaced is used by
+// the next connection.
+func TestEachDialReadsTheFilesOfTheDSN(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "pgpass")
+	write := func(password string) {
+		require.NoError(t, os.WriteFile(file, []byte("h:5432:d:u:"+password+"\n"), 0o600))
+	}
+	write("one")
+	tmpl, err := parse("host=h user=u dbname=d sslmode=disable passfile=" + file)
+	require.NoError(t, err)
+	for _, password := range []string{"one", "two"} {
+		write(password)
+		config, err := tmpl.configFor("h:5432", nil)
+		require.NoError(t, err)
+		require.Equal(t, password, config.Password)
+	}
+
+	root := filepath.Join(t.TempDir(), "ca.crt")
+	server := httptest.NewTLSServer(nil)
+	defer server.Close()
+	certificate := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	require.NoError(t, os.WriteFile(root, certificate, 0o600))
+	tmpl, err = parse("host=h user=u password=p dbname=d sslmode=verify-full sslrootcert=" + root)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(root, []byte("half"), 0o600))
+	_, err = tmpl.configFor("h:5432", nil)
+	require.Error(t, err, "it is being replaced")
+	require.NoError(t, os.WriteFile(root, certificate, 0o600))
+	config, err := tmpl.configFor("h:5432", nil)
+	require.NoError(t, err)
+	require.NotSame(t, tmpl.config.TLSConfig.RootCAs, config.TLSConfig.RootCAs)
 }

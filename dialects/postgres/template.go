@@ -24,6 +24,7 @@ import (
 // template is a parsed DSN. It prints as its target: config holds the password.
 type template struct {
 	base.Destination
+	dsn    string          // in pgx's form
 	config *pgx.ConnConfig // never handed out, only copies of it
 
 	addresses []string // of the hosts that config names
