@@ -10,6 +10,7 @@ import (
 
 	"github.com/pooldriver/pooldriver/dialects"
 	"github.com/pooldriver/pooldriver/internal/redact"
+	"github.com/pooldriver/pooldriver/internal/repeated"
 )
 
 // Config is how a Connector pools. A program sets it by the DSN's pool_
@@ -219,7 +220,7 @@ func (c *Config) jitter() time.Duration {
 
 func (c *Config) logger() *slog.Logger {
 	if c.Logger != nil {
-		return c.Logger
+		return repeated.Guard(c.Logger)
 	}
 	return slog.Default()
 }

@@ -1,4 +1,5 @@
-// Package repeated keeps a log from saying the same thing again and again.
+// Package repeated keeps a log from saying the same thing again and again, and from ending the
+// process.
 package repeated
 
 import (

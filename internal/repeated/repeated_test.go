@@ -1,6 +1,11 @@
 package repeated
 
 import (
+	"bytes"
+	"context"
+	"io"
+	"log/slog"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -27,4 +32,23 @@ func TestALineIsSaidOnceInEachPause(t *testing.T) {
 		require.True(t, due)
 		require.Zero(t, since)
 	})
+}
+
+type panicking struct{ slog.Handler }
+
+func (panicking) Handle(context.Context, slog.Record) error { panic("boom") }
+
+func TestAPanicOfTheLoggerIsToldOnce(t *testing.T) {
+	t.Parallel()
+	var text bytes.Buffer
+	log := slog.New(guarded{panicking{slog.DiscardHandler}, &told{to: &text}})
+	log.Warn("nobody hears it: the handler is not enabled")
+	require.Empty(t, text.String())
+	log = slog.New(guarded{panicking{slog.NewTextHandler(io.Discard, nil)}, &told{to: &text}})
+	for range 3 {
+		log.Warn("x")
+	}
+	require.Equal(t, 1, strings.Count(text.String(), "Config.Logger panicked"))
+	require.Contains(t, text.String(), "repeated_test.go", "the stack shows where")
+	require.NotPanics(t, func() { Guard(slog.New(panicking{slog.NewTextHandler(io.Discard, nil)})).Info("x") })
 }
