@@ -62,6 +62,11 @@ func Find(dsn string) (Dialect, error) {
 	if quote := dsn[0]; strings.IndexByte("\"'`", quote) >= 0 && dsn[len(dsn)-1] == quote {
 		return nil, errors.New("the DSN is in quotes, which a file of environment variables may have and a shell takes off; cut them off with strings.Trim")
 	}
+	for _, o := range own {
+		if scheme, isURL := strings.CutSuffix(o.prefix, "://"); isURL && HasPrefix(dsn, scheme+"//") {
+			return nil, fmt.Errorf("the DSN begins with %s//, where a URL begins with %[1]s://", scheme)
+		}
+	}
 	known := registered()
 	named, surely, perhaps := claimants(known, dsn)
 	if named != nil {

@@ -73,6 +73,7 @@ func TestFindTellsWhatASlipIs(t *testing.T) {
 			" postgres://u:secret@h/d":    "begins or ends with white space",
 			"postgres://u:secret@h/d\n":   "begins or ends with white space",
 			"u:secret@tcp(h)/d\n":         "begins or ends with white space",
+			"postgres//u:secret@h/d":      "where a URL begins with postgres://",
 			"\"postgres://u:secret@h/d\"": "is in quotes",
 			"'u:secret@tcp(h)/d'":         "is in quotes",
 			" host=h password=secret":     "recognises",

@@ -25,12 +25,16 @@ func (t Table[C]) Default() C {
 
 // Apply sets the fields that a DSN's parameters name. An error names the parameter and
 // never its value: a mistyped DSN may have anything there. An error does not name an
-// unknown parameter either, because that may be a part of a password.
+// unknown parameter either, because that may be a part of a password, unless it is a slip
+// in a known name.
 func (t Table[C]) Apply(c *C, params []dialects.Param) error {
 	seen := make(map[string]bool)
 	for _, p := range params {
 		i := slices.IndexFunc(t, func(o Option[C]) bool { return o.Name == p.Name })
 		if i < 0 {
+			if near, ok := t.near(p.Name); ok {
+				return fmt.Errorf("the DSN has the parameter %s, which is none; did you mean %s?", p.Name, near)
+			}
 			return fmt.Errorf("the DSN has an unknown pool_ parameter; the known ones are %s", t.names())
 		}
 		if seen[p.Name] {
@@ -42,6 +46,43 @@ func (t Table[C]) Apply(c *C, params []dialects.Param) error {
 		}
 	}
 	return nil
+}
+
+// mostSlips is how many characters of a name may be wrong, missing or too many.
+const mostSlips = 2
+
+// near returns the known name that differs from name by mostSlips at the most, and by a
+// quarter of its length at the most.
+func (t Table[C]) near(name string) (known string, ok bool) {
+	best := mostSlips + 1
+	for _, o := range t {
+		if d := distance(name, o.Name); d < best && 4*d <= len(o.Name) {
+			best, known = d, o.Name
+		}
+	}
+	return known, known != ""
+}
+
+// distance is the least number of bytes to be put in, taken out or replaced in a to make it b
+// (Levenshtein).
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			change := diagonal
+			if a[i] != b[j] {
+				change++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(change, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
 }
 
 // Check reports the first field whose value makes no sense.

@@ -68,6 +68,23 @@ func TestAnErrorOfAParameterDoesNotShowItsValue(t *testing.T) {
 	require.EqualError(t, table.Apply(&c, twice), "the DSN has the parameter number twice")
 }
 
+func TestASlipInANameIsNamed(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]string{
+		"duratio": "duration", "durration": "duration", "duraiton": "duration", "nuber": "number",
+		"wrod": "", "drtn": "", "number123": "", "s3cr3t": "",
+	} {
+		c := table.Default()
+		err := table.Apply(&c, []dialects.Param{{Name: name, Value: "1"}})
+		if want == "" {
+			require.ErrorContains(t, err, "unknown pool_ parameter", name)
+			require.NotContains(t, err.Error(), name)
+		} else {
+			require.EqualError(t, err, "the DSN has the parameter "+name+", which is none; did you mean "+want+"?")
+		}
+	}
+}
+
 func TestValuesThatMakeNoSenseAreRefused(t *testing.T) {
 	t.Parallel()
 	for want, spoil := range map[string]func(*config){
