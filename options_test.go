@@ -49,7 +49,7 @@ func TestBadParametersAreRefusedByNameAndNeverByValue(t *testing.T) {
 		"pool_reset":                    "wants one of auto, always, off",
 		"pool_ambient":                  "wants one of auto, join, warn, strict",
 		"pool_nested_buffer":            "wants a number of bytes",
-		"pool_max_cons":                 "the known ones are pool_max_conns, ",
+		"pool_max_cons":                 "did you mean pool_max_conns?",
 		"pool_" + secret:                "unknown pool_ parameter",
 	} {
 		c := defaultConfig()

@@ -174,7 +174,7 @@ func TestTwoPoolsAreTold(t *testing.T) {
 func TestAMistakeInTheDSNIsReported(t *testing.T) {
 	c := pooldriver.New("sqlite:x?pool_max_cons=3")
 	_, err := Register(c)
-	require.ErrorContains(t, err, "unknown pool_ parameter")
+	require.ErrorContains(t, err, "did you mean pool_max_conns")
 	_, err = NewProducer(c).Produce(t.Context())
 	require.NoError(t, err)
 }

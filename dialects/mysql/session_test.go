@@ -451,7 +451,7 @@ func TestDiagnose(t *testing.T) {
 		3955: dialects.AuthFailed, 4151: dialects.AuthFailed,
 		4031: dialects.WasIdle, 1062: 0, 1243: dialects.StaleStatement, 1615: 0, 1213: dialects.TxEnded | dialects.Conflict, 1020: dialects.TxEnded | dialects.Conflict, 1206: dialects.TxEnded, 1205: dialects.TxDoubt,
 		1461: dialects.TooManyPrepared,
-		3100: dialects.RoleDoubt, 3101: dialects.TxEnded | dialects.Conflict, 1180: 0,
+		3100: dialects.TxEnded | dialects.Conflict | dialects.RoleDoubt, 3101: dialects.TxEnded | dialects.Conflict, 1180: 0,
 	} {
 		err := fmt.Errorf("wrapped: %w", &mysql.MySQLError{Number: number})
 		require.Equal(t, want, dialect{}.Diagnose(err), number)

@@ -104,7 +104,7 @@ func TestAMistypedDSNIsOneClearErrorWithoutThePassword(t *testing.T) {
 		"postgres://app:" + secret + "@host:notaport/shop":           "port",
 		"postgres://app:" + secret + "@host/shop?sslmode=perhaps":    "sslmode",
 		"postgres://app:" + secret + "@host/shop?pool_max_conns=ten": "pool_max_conns",
-		"postgres://app:" + secret + "@host/shop?pool_max_cons=10":   "the known ones are pool_max_conns, ",
+		"postgres://app:" + secret + "@host/shop?pool_max_cons=10":   "did you mean pool_max_conns?",
 		"app:" + secret + "@tcp(host:3306":                           "",
 		"app:" + secret + "@tcp(host:3306)":                          "slash",
 		"mysql://app:" + secret + "@host/shop?parseTime=perhaps":     "parseTime",
