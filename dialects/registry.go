@@ -53,19 +53,8 @@ const importPath = "github.com/pooldriver/pooldriver/dialects/"
 // it, the error says which import to add or which prefix decides; it repeats
 // nothing of dsn.
 func Find(dsn string) (Dialect, error) {
-	if dsn == "" {
-		return nil, errors.New("the DSN is empty; it takes the form postgres://user:password@host/database, mysql://user:password@host/database or sqlite:FILE")
-	}
-	if strings.TrimSpace(dsn) != dsn && !hasKeywords(dsn) {
-		return nil, errors.New("the DSN begins or ends with white space, such as the line feed at the end of a file; cut it off with strings.TrimSpace")
-	}
-	if quote := dsn[0]; strings.IndexByte("\"'`", quote) >= 0 && dsn[len(dsn)-1] == quote {
-		return nil, errors.New("the DSN is in quotes, which a file of environment variables may have and a shell takes off; cut them off with strings.Trim")
-	}
-	for _, o := range own {
-		if scheme, isURL := strings.CutSuffix(o.prefix, "://"); isURL && HasPrefix(dsn, scheme+"//") {
-			return nil, fmt.Errorf("the DSN begins with %s//, where a URL begins with %[1]s://", scheme)
-		}
+	if err := slip(dsn); err != nil {
+		return nil, err
 	}
 	known := registered()
 	named, surely, perhaps := claimants(known, dsn)
@@ -95,6 +84,25 @@ func Find(dsn string) (Dialect, error) {
 			names(known), importPath+"postgres")
 	}
 	return nil, fmt.Errorf("the DSN could belong to %s; begin it with %q to decide", names(claims), claims[0].Name()+":")
+}
+
+// slip finds what a DSN cannot have in any form.
+func slip(dsn string) error {
+	if dsn == "" {
+		return errors.New("the DSN is empty; it takes the form postgres://user:password@host/database, mysql://user:password@host/database or sqlite:FILE")
+	}
+	if strings.TrimSpace(dsn) != dsn && !hasKeywords(dsn) {
+		return errors.New("the DSN begins or ends with white space, such as the line feed at the end of a file; cut it off with strings.TrimSpace")
+	}
+	if quote := dsn[0]; strings.IndexByte("\"'`", quote) >= 0 && dsn[len(dsn)-1] == quote {
+		return errors.New("the DSN is in quotes, which a file of environment variables may have and a shell takes off; cut them off with strings.Trim")
+	}
+	for _, o := range own {
+		if scheme, isURL := strings.CutSuffix(o.prefix, "://"); isURL && HasPrefix(dsn, scheme+"//") {
+			return fmt.Errorf("the DSN begins with %s//, where a URL begins with %[1]s://", scheme)
+		}
+	}
+	return nil
 }
 
 // claimants returns the dialect that dsn names, or else those that claim dsn.

@@ -465,12 +465,8 @@ func (lx *Lexer) quote(cl class, from int, last Token, end int) (pos int) {
 		quote = ']'
 	}
 	pos, closed, differs := quoted(lx.src, from, quote, escapes)
-	for escapes && doubt == 0 { // E'…' goes on in a string on the next line, with its escapes
-		next, ok := continued(lx.src, pos)
-		if !ok {
-			break
-		}
-		pos, closed, _ = quoted(lx.src, next, quote, true)
+	if escapes && doubt == 0 { // E'…' goes on in a string on the next line, with its escapes
+		pos, closed = escapedOn(lx.src, pos, closed)
 	}
 	if differs {
 		lx.Doubt |= doubt

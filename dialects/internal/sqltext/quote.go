@@ -53,6 +53,16 @@ func continued(src string, pos int) (open int, ok bool) {
 	return 0, false
 }
 
+// escapedOn returns where the last of the strings ends that continue the one that ends before
+// pos, all of them with backslash escapes, and whether it is closed.
+func escapedOn(src string, pos int, isClosed bool) (end int, closed bool) {
+	next, ok := continued(src, pos)
+	for end, closed = pos, isClosed; ok; next, ok = continued(src, end) {
+		end, closed, _ = quoted(src, next, '\'', true)
+	}
+	return end, closed
+}
+
 // dollarQuoted returns where the dollar-quoted string that opens at open ends.
 // ok is false when what stands there is no opening, such as the $ of $1.
 func dollarQuoted(src string, open int) (end int, closed, ok bool) {
