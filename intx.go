@@ -12,12 +12,11 @@ import (
 
 // InTx runs fn in a transaction. It commits if fn returns nil, and rolls back
 // otherwise, also when fn panics. Whatever runs with fn's context belongs to the
-// transaction, through db as well as through tx, in every AmbientMode. In the modes
-// strict and separate nothing else belongs to it. After fn has returned, a statement
-// with its context fails with sql.ErrTxDone. An InTx inside another one is a
-// savepoint.
+// transaction, through db as well as through tx, in every AmbientMode. In the mode strict
+// nothing else belongs to it. After fn has returned, a statement with its context fails with
+// sql.ErrTxDone. An InTx inside another one is a savepoint.
 //
-// opts may be nil, as for db.BeginTx. If ctx carries no task, InTx begins one, and
+// opts may be nil, as for db.BeginTx. If ctx carries no explicit task, InTx begins one, and
 // ends it when it returns. db has to be a handle of this package. An error of fn is
 // returned as it is.
 //
