@@ -1,6 +1,8 @@
 package sqlite
 
 import (
+	"database/sql"
+	"database/sql/driver"
 	"fmt"
 	"strings"
 	"testing"
@@ -146,4 +148,40 @@ func FuzzParse(f *testing.F) {
 			t.Errorf("%q is in memory: %v, and opens %q", dsn, src.memory, src.name)
 		}
 	})
+}
+
+// TestADatabaseInMemoryHearsWhatTheBareDriverHears: outside of a URI SQLite's own parameters
+// mean nothing, and in one those that are about files.
+func TestADatabaseInMemoryHearsWhatTheBareDriverHears(t *testing.T) {
+	t.Parallel()
+	for _, dsn := range []string{
+		":memory:?mode=ro", ":memory:?mode=readonly", ":memory:?immutable=1", ":memory:?nolock=1&psow=0",
+		"file::memory:?mode=ro", "file::memory:?immutable=1", "file::memory:?mode=readonly", "file:x?mode=memory&immutable=1",
+	} {
+		writes := func(db *sql.DB) bool {
+			defer db.Close()
+			db.SetMaxOpenConns(1)
+			_, err := db.Exec("CREATE TABLE t (a)")
+			return err == nil
+		}
+		bare, err := sql.Open("sqlite", dsn)
+		require.NoError(t, err)
+		tmpl, err := dialect{}.Parse(dsn)
+		require.NoError(t, err)
+		s, err := tmpl.Dial(t.Context(), nil)
+		if !writes(bare) {
+			if err == nil {
+				_, err = s.Conn().(driver.ExecerContext).ExecContext(t.Context(), "CREATE TABLE t (a)", nil)
+			}
+			require.Error(t, err, dsn)
+		} else {
+			require.NoError(t, err, dsn)
+			_, err = s.Conn().(driver.ExecerContext).ExecContext(t.Context(), "CREATE TABLE t (a)", nil)
+			require.NoError(t, err, dsn)
+		}
+		if s != nil {
+			require.NoError(t, s.Conn().Close())
+		}
+		require.NoError(t, tmpl.Close())
+	}
 }

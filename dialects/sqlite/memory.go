@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -47,11 +48,12 @@ func memoryName(path string, q query, inURI bool) (string, bool) {
 	case inURI && q.values.Get("cache") == "shared":
 		name = "/pooldriver/shared/" + path
 	}
-	return fileURI(name) + "?" + strings.Join(q.memoryParams(), "&"), true
+	return fileURI(name) + "?" + strings.Join(q.memoryParams(inURI), "&"), true
 }
 
-// memoryParams are the parameters of a database in memory.
-func (q query) memoryParams() []string {
+// memoryParams are the parameters of a database in memory. SQLite's own count in a URI alone;
+// what is about files has no meaning there either, but memdb hears it.
+func (q query) memoryParams(inURI bool) []string {
 	params := []string{"vfs=memdb"}
 	if !q.has("_busy_timeout", "_timeout") {
 		// The driver applies it before any _pragma, which therefore wins.
@@ -60,7 +62,8 @@ func (q query) memoryParams() []string {
 	for _, part := range q.rest {
 		key, value, _ := strings.Cut(part, "=")
 		key, _ = url.QueryUnescape(key)
-		if key == "vfs" || key == "cache" || key == "mode" && value == "memory" {
+		ofURI := slices.Contains(uriParameters, key)
+		if key == "vfs" || key == "cache" || key == "mode" && value == "memory" || ofURI && (!inURI || key != "mode") {
 			continue
 		}
 		params = append(params, part)
