@@ -141,7 +141,7 @@ images:
 # Takes about half an hour, on a machine that does nothing else. BENCH_FLAGS: "-quick"
 # to see that it works; "-list", "-only TEXT" for a part.
 bench: images
-	$(GO) -C bench run . -docs ../docs $(BENCH_FLAGS)
+	POOLDRIVER_MYSQL_IMAGE=$(MYSQL_IMAGE) $(GO) -C bench run . -docs ../docs $(BENCH_FLAGS)
 
 # The table for a pull request. BASE is built in a work tree of its own, with today's
 # bench, and takes turns with this tree.
