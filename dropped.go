@@ -29,40 +29,44 @@ var errLeftOpen = errors.New("pooldriver: the statement has left a transaction o
 // errPrivate is the error of an Exec on a *sql.DB which has attached a database in memory.
 var errPrivate = errors.New("pooldriver: a database in memory was attached on a *sql.DB: each connection would have another one, and lose it; attach 'file:NAME?mode=memory&cache=shared', which all connections open, or attach it on one *sql.Conn, or in a task (pooldriver.WithTask)")
 
-// refuseLeft rolls back a transaction that a statement of a *sql.DB has left open, and
-// returns the error that says so; or that it has set up what no other connection has. Over plain database/sql the next statements would run
-// on this connection or on another one; here they would certainly be outside of it, and
-// commit one by one. The server's word judges, not the text.
+// refuseLeft returns the error of an Exec on a *sql.DB that has attached a database in
+// memory, or has left a transaction open, which it rolls back. Over plain database/sql the
+// next statements would run on this connection or on another one; here they would certainly
+// be outside of the transaction, and commit one by one.
 func (c *checkout) refuseLeft(ctx context.Context, op *operation) error {
-	r := op.real
 	if c.bound.shares || c.tx != nil {
 		return nil
 	}
-	switch r.TxStatus() {
-	case dialects.TxOpen, dialects.TxFailed:
-	case dialects.TxImplicit: // autocommit is off; a script (a dump) may leave it so, and is cleaned
-		if dialects.MayBeScript(op.Text) {
-			return nil
-		}
-	default:
-		if op.Effect&session.ChangesSession != 0 && c.connector.settings.Private(op.Text) && droppedstate.OfDB() {
-			return errPrivate
-		}
+	r, open := op.real, leavesOpen(op)
+	private := !open && op.Effect&session.ChangesSession != 0 && c.connector.settings.Private(op.Text)
+	if !open && !private || !droppedstate.OfDB() {
 		return nil
 	}
-	if !droppedstate.OfDB() {
-		return nil
+	if private {
+		return errPrivate
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.connector.config.CleanTimeout)
 	defer cancel()
-	open, done := r.Rollback(ctx)
-	if open {
+	rolledBack, done := r.Rollback(ctx)
+	if rolledBack {
 		c.connector.stats.rollbacks.Add(1)
 	}
 	if !done {
 		r.MarkUnusable()
 	}
 	return errLeftOpen
+}
+
+// leavesOpen reports whether op has left a transaction open. The server's word judges, not
+// the text.
+func leavesOpen(op *operation) bool {
+	switch op.real.TxStatus() {
+	case dialects.TxOpen, dialects.TxFailed:
+		return true
+	case dialects.TxImplicit: // autocommit is off; a script (a dump) may leave it so, and is cleaned
+		return !dialects.MayBeScript(op.Text)
+	}
+	return false
 }
 
 // loses is called where a checkout ends. It returns the text of the checkout's only

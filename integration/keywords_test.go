@@ -3,6 +3,7 @@ package integration
 import (
 	"database/sql"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -140,12 +141,12 @@ func TestPostgresAFunctionWithTheNameOfAKeywordIsSeen(t *testing.T) {
 	mustExec(t, conn, "INSERT INTO t VALUES (1, 'b')")
 	mustExec(t, conn, "CREATE TABLE parted (a int) PARTITION BY LIST (a)")
 	words := someWords(t, conn, "SELECT word FROM pg_get_keywords() WHERE word NOT IN (SELECT proname FROM pg_proc) AND word NOT IN (SELECT typname FROM pg_type)")
-	called := 0
+	called, texts := 0, slices.Concat(callingTexts, postgresTexts)
 	for _, word := range words {
 		for _, kind := range []string{"int", "text"} {
 			mustExec(t, conn, fmt.Sprintf(`CREATE FUNCTION %q(%s) RETURNS %[2]s LANGUAGE plpgsql AS $$BEGIN PERFORM set_config('app.planted', 'yes', false); RETURN $1; END$$`, word, kind))
 		}
-		for _, text := range append(callingTexts, postgresTexts...) {
+		for _, text := range texts {
 			text = strings.ReplaceAll(text, "~", word)
 			called += missed(t, conn, dialect, text, "SET app.planted = 'no'; BEGIN", "SELECT count(*) FROM (SELECT) x WHERE current_setting('app.planted', true) = 'yes'")
 		}
@@ -258,14 +259,14 @@ func TestMySQLAFunctionWithTheNameOfAKeywordIsSeen(t *testing.T) {
 		mustExec(t, conn, "CREATE TABLE v (a INT) WITH SYSTEM VERSIONING")
 	}
 	words := someWords(t, conn, "SELECT LOWER(WORD) FROM information_schema.KEYWORDS WHERE WORD REGEXP '^[A-Z]' AND WORD <> 'JSON_TABLE'")
-	called := 0
+	called, texts := 0, slices.Concat(callingTexts, mysqlTexts)
 	for _, word := range append(words, "ordinary") {
 		_, err := conn.ExecContext(t.Context(), fmt.Sprintf("CREATE FUNCTION `%s`(a TEXT) RETURNS INT BEGIN SET @planted = 1; RETURN 1; END", word))
 		if err != nil {
 			t.Logf("%s: %v", word, err)
 			continue
 		}
-		for i, text := range append(callingTexts, mysqlTexts...) {
+		for i, text := range texts {
 			mustExec(t, conn, "SET @planted = 0")
 			n := missed(t, conn, dialect, strings.ReplaceAll(text, "~", word), "START TRANSACTION", "SELECT @planted")
 			if called += n; i == 0 && n == 0 {

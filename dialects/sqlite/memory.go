@@ -62,8 +62,8 @@ func (q query) memoryParams(inURI bool) []string {
 	for _, part := range q.rest {
 		key, value, _ := strings.Cut(part, "=")
 		key, _ = url.QueryUnescape(key)
-		ofURI := slices.Contains(uriParameters, key)
-		if key == "vfs" || key == "cache" || key == "mode" && value == "memory" || ofURI && (!inURI || key != "mode") {
+		heard := inURI && key == "mode" && value != "memory"
+		if key == "vfs" || slices.Contains(uriParameters, key) && !heard {
 			continue
 		}
 		params = append(params, part)

@@ -182,12 +182,6 @@ func hasCapital(s string) bool {
 	return false
 }
 
-// GluedToNumber reports whether the name last read follows a digit directly.
-func (lx *Lexer) GluedToNumber() bool {
-	i := lx.name.from
-	return i > 0 && lx.src[i-1] >= '0' && lx.src[i-1] <= '9'
-}
-
 // Before returns the token before the name last read and its qualifiers.
 func (lx *Lexer) Before() Token { return lx.before }
 
@@ -196,29 +190,6 @@ func (lx *Lexer) BeforeText() string { return lx.src[lx.beforeSpan.from:lx.befor
 
 // BeforeAt is where that token stands in the text.
 func (lx *Lexer) BeforeAt() int { return lx.beforeSpan.from }
-
-// AfterWords reports whether the two tokens before the name last read are these lower-case
-// keywords, with nothing but white space between them.
-func (lx *Lexer) AfterWords(first, second string) bool {
-	text := strings.TrimRight(lx.src[:lx.beforeSpan.from], " \t\n\f\r")
-	from := len(text) - len(first)
-	return lx.AfterWord(second) && from > 0 && Equal(text[from:], first) && lx.rules.class[text[from-1]] == classSpace
-}
-
-// AfterOperand reports whether that token ends an operand or a name, and is no closing
-// parenthesis. leads are the words after which an expression may begin.
-func (lx *Lexer) AfterOperand(leads *Names) bool {
-	switch lx.before {
-	case Word:
-		glued := lx.beforeSpan.from > 0 && isDigit(int(lx.src[lx.beforeSpan.from-1])) // 1e1from
-		return !glued && leads.Lookup(lx.BeforeText()) == 0
-	case Quoted, String:
-		return true
-	case Number:
-		return !lx.GluedToNumber()
-	}
-	return lx.before == Operator && lx.BeforeText() == "]"
-}
 
 // PreviousWord returns the text of the name that the token just reported
 // follows directly, or "".
@@ -231,17 +202,6 @@ func (lx *Lexer) PreviousWord() string {
 
 // Depth returns how many parentheses are open.
 func (lx *Lexer) Depth() int { return int(lx.depth) }
-
-// BeginWith tells that the WITH of a list of named queries was read. The list
-// ends with the verb at the same depth.
-func (lx *Lexer) BeginWith() { lx.with |= 1 << uint(lx.depth) }
-
-// InWith reports whether the name last read, followed by the parenthesis just
-// read, stands in a list of WITH names.
-func (lx *Lexer) InWith() bool { return lx.depth > 0 && lx.with>>uint(lx.depth-1)&1 != 0 }
-
-// withEnd are the words that end a list of WITH names.
-var withEnd = NewNames(Group{1, "select insert update delete merge replace values table"})
 
 // scan is the one loop over the text. Every case either continues the loop,
 // having moved pos, or leaves the switch with the new token in tok, start and
@@ -371,14 +331,13 @@ func (lx *Lexer) scan(words *Names) Token {
 			}
 		case classDollar:
 			tok = Operator
-			if rules.has(DollarQuotes) {
-				if e, closed, ok := dollarQuoted(src, from); ok {
+			if rules.has(DollarQuotes | DoubtfulDollars) {
+				if e, closed, ok := dollarQuoted(src, from); ok && rules.has(DoubtfulDollars) {
+					lx.Strange = true
+				} else if ok {
 					tok, pos = String, e
 					lx.OpenQuote = lx.OpenQuote || !closed
 				}
-			}
-			if _, _, opens := dollarQuoted(src, from); opens && rules.has(DoubtfulDollars) {
-				lx.Strange = true
 			}
 			lx.tclVariable(pos, tok)
 		case classAt:

@@ -1,5 +1,7 @@
 package sqltext
 
+import "strings"
+
 // BeginStatement goes on to the next statement and forgets the tokens of the
 // one before, which was read to its end. It reports whether there is a next
 // one: none follows the end of the text.
@@ -76,6 +78,46 @@ func (lx *Lexer) WordIn(words *Names) uint8 {
 		return 0
 	}
 	return words.Lookup(lx.Text())
+}
+
+// BeginWith tells that the WITH of a list of named queries was read. The list
+// ends with the verb at the same depth.
+func (lx *Lexer) BeginWith() { lx.with |= 1 << uint(lx.depth) }
+
+// InWith reports whether the name last read, followed by the parenthesis just
+// read, stands in a list of WITH names.
+func (lx *Lexer) InWith() bool { return lx.depth > 0 && lx.with>>uint(lx.depth-1)&1 != 0 }
+
+// withEnd are the words that end a list of WITH names.
+var withEnd = NewNames(Group{1, "select insert update delete merge replace values table"})
+
+// AfterWords reports whether the two tokens before the name last read are these lower-case
+// keywords, with nothing but white space between them.
+func (lx *Lexer) AfterWords(first, second string) bool {
+	text := strings.TrimRight(lx.src[:lx.beforeSpan.from], " \t\n\f\r")
+	from := len(text) - len(first)
+	return lx.AfterWord(second) && from > 0 && Equal(text[from:], first) && lx.rules.class[text[from-1]] == classSpace
+}
+
+// AfterOperand reports whether that token ends an operand or a name, and is no closing
+// parenthesis. leads are the words after which an expression may begin.
+func (lx *Lexer) AfterOperand(leads *Names) bool {
+	switch lx.before {
+	case Word:
+		glued := lx.beforeSpan.from > 0 && isDigit(int(lx.src[lx.beforeSpan.from-1])) // 1e1from
+		return !glued && leads.Lookup(lx.BeforeText()) == 0
+	case Quoted, String:
+		return true
+	case Number:
+		return !lx.GluedToNumber()
+	}
+	return lx.before == Operator && lx.BeforeText() == "]"
+}
+
+// GluedToNumber reports whether the name last read follows a digit directly.
+func (lx *Lexer) GluedToNumber() bool {
+	i := lx.name.from
+	return i > 0 && lx.src[i-1] >= '0' && lx.src[i-1] <= '9'
 }
 
 // OpensQuery reports whether a query follows the parenthesis just read, without one of its
