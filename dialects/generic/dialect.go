@@ -14,7 +14,6 @@ import (
 
 	"github.com/pooldriver/pooldriver/dialects"
 	"github.com/pooldriver/pooldriver/dialects/internal/base"
-	"github.com/pooldriver/pooldriver/dialects/internal/sqltext"
 )
 
 // Dialect is the generic dialect. Its zero value is ready.
@@ -50,7 +49,7 @@ func (Dialect) Effect(query string) dialects.Effect { return Classify(query) }
 
 // Outline treats as a literal whatever may be one.
 func (Dialect) Outline(query string) string {
-	return sqltext.Outline(query, lexical, sqltext.Reading{}, false)
+	return language.Outline(query)
 }
 
 // Diagnose knows no error of any driver.

@@ -33,13 +33,18 @@ import (
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/pooldriver/pooldriver/dialects"
+	classifier "github.com/pooldriver/pooldriver/dialects/internal/classify/mysql"
 )
 
 func init() { dialects.Register(dialect{}) }
 
-type dialect struct{}
+type dialect struct{ classifier.Texts }
 
-var _ dialects.Dialect = dialect{}
+var (
+	_ dialects.Dialect   = dialect{}
+	_ dialects.Outliner  = dialect{}
+	_ dialects.ReadJudge = dialect{}
+)
 
 func (dialect) Name() string { return "mysql" }
 
@@ -60,7 +65,5 @@ func (dialect) Wrap(c driver.Connector) (dialects.Template, error) {
 	}
 	return nil, dialects.ErrNotMine
 }
-
-func (dialect) Effect(query string) dialects.Effect { return classify(query) }
 
 func (dialect) Diagnose(err error) dialects.Diagnosis { return diagnose(err) }

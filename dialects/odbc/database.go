@@ -19,9 +19,9 @@ type database interface {
 	// remote: there is a server, which can be lost and asked.
 	remote() bool
 	traits(common dialects.Traits) dialects.Traits
-	classify(query string) dialects.Effect
-	onlyReads(query string) bool
-	asksBack(query string) bool
+	Effect(query string) dialects.Effect
+	OnlyReads(query string) bool
+	AsksBack(query string) bool
 	diagnose(err error) dialects.Diagnosis
 	// harmless: err has cost the connection, and executing the statement again
 	// elsewhere does no harm.

@@ -85,19 +85,19 @@ func (d *deciding) decide(db database) error {
 
 func (d *deciding) Effect(query string) dialects.Effect {
 	if db := d.known.Load(); db != nil {
-		return (*db).classify(query)
+		return (*db).Effect(query)
 	}
 	return d.dialect.Effect(query)
 }
 
 func (d *deciding) OnlyReads(query string) bool {
 	db := d.known.Load()
-	return db != nil && (*db).onlyReads(query)
+	return db != nil && (*db).OnlyReads(query)
 }
 
 func (d *deciding) AsksBack(query string) bool {
 	db := d.known.Load()
-	return db != nil && (*db).asksBack(query)
+	return db != nil && (*db).AsksBack(query)
 }
 
 // Settings are SQLite's, where it is that.

@@ -16,6 +16,8 @@ import (
 
 // mariadb is MariaDB, and MySQL.
 type mariadb struct {
+	mysql.Texts
+
 	asMySQL bool // it has no @@in_transaction
 }
 
@@ -36,10 +38,6 @@ func (m mariadb) traits(common dialects.Traits) dialects.Traits {
 // renewsQueries: the Connector/ODBC breaks its connection when a query has other
 // columns than at its last execution.
 func (mariadb) renewsQueries() bool { return true }
-
-func (mariadb) classify(query string) dialects.Effect { return mysql.Classify(query) }
-func (mariadb) onlyReads(query string) bool           { return mysql.OnlyReads(query) }
-func (mariadb) asksBack(query string) bool            { return mysql.AsksBack(query) }
 
 // diagnose leaves out what this session has no use for: it has no roles, its TxStatus
 // does not show the end of a transaction, and the statement itself handles StaleStatement.

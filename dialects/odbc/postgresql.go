@@ -21,7 +21,7 @@ import (
 // With autocommit on, psqlODBC commits after every statement, also in a
 // transaction that the text BEGIN has begun: such a one lasts until the next
 // statement, here as over the bare driver.
-type postgresql struct{}
+type postgresql struct{ postgres.Texts }
 
 func (postgresql) name() string { return "PostgreSQL" }
 
@@ -35,10 +35,6 @@ func (postgresql) traits(common dialects.Traits) dialects.Traits {
 func (postgresql) harmless(error, string) bool { return false }
 
 func (postgresql) renewsQueries() bool { return false }
-
-func (postgresql) classify(query string) dialects.Effect { return postgres.Classify(query) }
-func (postgresql) onlyReads(query string) bool           { return postgres.OnlyReads(query) }
-func (postgresql) asksBack(query string) bool            { return postgres.AsksBack(query) }
 
 // diagnose goes by SQLSTATE where psqlODBC passes it on. For a connection that
 // was refused it says 08001, and the reason in words alone.

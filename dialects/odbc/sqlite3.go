@@ -13,7 +13,7 @@ import (
 )
 
 // sqlite3 is SQLite by libsqliteodbc, in this process.
-type sqlite3 struct{}
+type sqlite3 struct{ sqlite.Texts }
 
 func (sqlite3) name() string { return "SQLite" }
 
@@ -29,10 +29,6 @@ func (sqlite3) harmless(error, string) bool { return false }
 // renewsQueries: libsqliteodbc gives the columns that there were when the query was
 // prepared. Preparing costs microseconds.
 func (sqlite3) renewsQueries() bool { return true }
-
-func (sqlite3) classify(query string) dialects.Effect { return sqlite.Classify(query) }
-func (sqlite3) onlyReads(query string) bool           { return sqlite.OnlyReads(query) }
-func (sqlite3) asksBack(query string) bool            { return sqlite.AsksBack(query) }
 
 // SQLite's own result codes.
 const (

@@ -12,7 +12,7 @@ import (
 
 // unknown is a database that did not say what it is: the generic dialect's
 // behaviour, with the driver's own transactions.
-type unknown struct{}
+type unknown struct{ generic.Dialect }
 
 func (unknown) name() string { return "an unknown database" }
 
@@ -23,10 +23,6 @@ func (unknown) traits(common dialects.Traits) dialects.Traits { return common }
 func (unknown) harmless(error, string) bool { return false }
 
 func (unknown) renewsQueries() bool { return false }
-
-func (unknown) classify(query string) dialects.Effect { return generic.Classify(query) }
-func (unknown) onlyReads(query string) bool           { return generic.Dialect{}.OnlyReads(query) }
-func (unknown) asksBack(query string) bool            { return generic.Dialect{}.AsksBack(query) }
 
 // diagnose knows what ODBC says of any database.
 func (unknown) diagnose(err error) dialects.Diagnosis {

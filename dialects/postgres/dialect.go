@@ -30,13 +30,18 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/pooldriver/pooldriver/dialects"
+	classifier "github.com/pooldriver/pooldriver/dialects/internal/classify/postgres"
 )
 
 func init() { dialects.Register(dialect{}) }
 
-type dialect struct{}
+type dialect struct{ classifier.Texts }
 
-var _ dialects.Dialect = dialect{}
+var (
+	_ dialects.Dialect   = dialect{}
+	_ dialects.Outliner  = dialect{}
+	_ dialects.ReadJudge = dialect{}
+)
 
 func (dialect) Name() string { return "postgres" }
 
@@ -51,8 +56,6 @@ func (dialect) Parse(dsn string) (dialects.Template, error) {
 }
 
 func (dialect) Wrap(c driver.Connector) (dialects.Template, error) { return wrap(c) }
-
-func (dialect) Effect(query string) dialects.Effect { return classify(query) }
 
 // Diagnose goes by SQLSTATE and the name of the server's routine, which no
 // translation of its messages changes. Of the errors of several servers the first

@@ -70,7 +70,7 @@ func TestCleanStatementsLeaveNoStateInSQLite(t *testing.T) {
 		before := readSessionState(t, conn)
 		if _, err = conn.ExecContext(context.Background(), c.Query); err == nil {
 			executed++
-			effect := classify(c.Query)
+			effect := dialect{}.Effect(c.Query)
 			after := readSessionState(t, conn)
 			if before != after {
 				changed++
@@ -108,7 +108,7 @@ func TestWhatDoesNotWriteRunsBesideAReaderAndLeavesTheFileAsItIs(t *testing.T) {
 		err = tryExec(other, c.Query)
 		require.NoError(t, rows.Close())
 		busy := err != nil && strings.Contains(err.Error(), "SQLITE_BUSY")
-		if effect := classify(c.Query); effect&(dialects.Writes|dialects.TxControl) != 0 {
+		if effect := (dialect{}).Effect(c.Query); effect&(dialects.Writes|dialects.TxControl) != 0 {
 			if busy {
 				refused++
 			}

@@ -40,13 +40,18 @@ import (
 	sqlitedriver "modernc.org/sqlite"
 
 	"github.com/pooldriver/pooldriver/dialects"
+	classifier "github.com/pooldriver/pooldriver/dialects/internal/classify/sqlite"
 )
 
 func init() { dialects.Register(dialect{}) }
 
-type dialect struct{}
+type dialect struct{ classifier.Texts }
 
-var _ dialects.Dialect = dialect{}
+var (
+	_ dialects.Dialect   = dialect{}
+	_ dialects.Outliner  = dialect{}
+	_ dialects.ReadJudge = dialect{}
+)
 
 func (dialect) Name() string { return "sqlite" }
 
@@ -61,8 +66,6 @@ func (dialect) Parse(dsn string) (dialects.Template, error) {
 }
 
 func (dialect) Wrap(c driver.Connector) (dialects.Template, error) { return wrap(c) }
-
-func (dialect) Effect(query string) dialects.Effect { return classify(query) }
 
 const (
 	busy          = 5  // SQLITE_BUSY, and SQLITE_BUSY_SNAPSHOT with others in its higher bits

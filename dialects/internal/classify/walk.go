@@ -17,6 +17,8 @@ type Language struct {
 	Readings []sqltext.Reading
 	// WholeText: the server parses the whole text before it executes any of it.
 	WholeText bool
+	// QuotesNames: "…" is a name. Else it may be a string.
+	QuotesNames bool
 	// Unknown is the effect of what is not understood: a statement that begins with
 	// an unknown word, and a text that ends inside quotes.
 	Unknown dialects.Effect
@@ -66,6 +68,11 @@ func (l *Language) Head(lx *sqltext.Lexer) *Head {
 		return &empty
 	}
 	return &l.kinds[lx.WordIn(l.words)]
+}
+
+// Outline returns a text without literals and comments, for people.
+func (l *Language) Outline(query string) string {
+	return sqltext.Outline(query, l.Rules, l.Readings[0], l.QuotesNames)
 }
 
 // Walk goes through the statements of one text. A classifier embeds it. Walk calls

@@ -11,7 +11,7 @@ func TestWhatOnlyReadsIsKnownByItsText(t *testing.T) {
 		"SELECT 1", "(select a from t)", "VALUES ROW(1)", "TABLE t", "WITH a AS (SELECT 1) SELECT * FROM a", "SHOW TABLES", "DESCRIBE t",
 		"select replace(a, 'x', 'y'), insert('abc', 1, 1, 'd'), count(*) from t # update", "EXPLAIN SELECT 1", "SELECT @@version",
 	} {
-		require.True(t, OnlyReads(q), q)
+		require.True(t, Texts{}.OnlyReads(q), q)
 	}
 	for _, q := range []string{
 		"INSERT INTO t VALUES (1) RETURNING a", "WITH a AS (SELECT 1) DELETE FROM t", "SELECT SQL_CALC_FOUND_ROWS * FROM t LIMIT 1",
@@ -19,7 +19,7 @@ func TestWhatOnlyReadsIsKnownByItsText(t *testing.T) {
 		"SELECT unheard_of(1)", "SELECT 1 INTO @a", "SELECT @a := 1", "CHECK TABLE t", "CALL p()", "SET @a = 1", "DELETE FROM t RETURNING a",
 		"SELECT 1 /*! INTO @a */", `SELECT 'a\', 'b'`,
 	} {
-		require.False(t, OnlyReads(q), q)
+		require.False(t, Texts{}.OnlyReads(q), q)
 	}
 }
 
@@ -29,12 +29,12 @@ func TestWhatAsksBackIsKnownByItsText(t *testing.T) {
 		"SELECT @@identity", "SELECT @@session.last_insert_id", "SELECT @@local.warning_count", "SHOW WARNINGS", "SHOW COUNT(*) ERRORS",
 		"GET DIAGNOSTICS CONDITION 1 @a = MESSAGE_TEXT", "SELECT PREVIOUS VALUE FOR s", "SELECT LASTVAL(s)",
 	} {
-		require.True(t, AsksBack(q), q)
+		require.True(t, Texts{}.AsksBack(q), q)
 	}
 	for _, q := range []string{
 		"SELECT 1", "UPDATE s SET id = LAST_INSERT_ID(id + 1)", "SELECT identity, previous, warnings FROM t", "SELECT 'FOUND_ROWS()'",
 		"SELECT @identity", "SHOW TABLES", "",
 	} {
-		require.False(t, AsksBack(q), q)
+		require.False(t, Texts{}.AsksBack(q), q)
 	}
 }

@@ -47,9 +47,10 @@ var lexical = sqltext.NewRules(sqltext.DollarQuotes | sqltext.EscapeStrings |
 var language = classify.New(classify.Language{
 	Rules: lexical,
 	// With standard_conforming_strings off, strings end elsewhere.
-	Readings:  []sqltext.Reading{{}, {SingleEscapes: true}},
-	WholeText: true,
-	Unknown:   dialects.Suspect,
+	Readings:    []sqltext.Reading{{}, {SingleEscapes: true}},
+	WholeText:   true,
+	QuotesNames: true,
+	Unknown:     dialects.Suspect,
 	Heads: []classify.Head{
 		{Kind: headQuery, Words: "select insert update delete merge values with table copy"},
 		{Kind: classify.Evaluated, Words: "execute", Effect: dialects.Suspect | dialects.NamedPrepared},
