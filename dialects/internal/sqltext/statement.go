@@ -23,6 +23,16 @@ func (lx *Lexer) SkipStatement() {
 
 var noWords = NewNames()
 
+// SkipTo goes to the next of these keywords, and reports whether the statement has one.
+func (lx *Lexer) SkipTo(words *Names) bool {
+	for !lx.Ended() {
+		if lx.Skim(words) == Word && lx.Keyword() {
+			return true
+		}
+	}
+	return false
+}
+
 // SkipStatementNoting goes from the last token to the end of the statement,
 // and returns the codes of the names on the way, quoted ones too, combined by
 // or: each code is a bit.

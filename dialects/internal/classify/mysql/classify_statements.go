@@ -141,10 +141,8 @@ func (c *classifier) create() dialects.Effect {
 	case createRoutine:
 		// Where a body of several statements ends is not followed: they
 		// count as if they were executed.
-		for !lx.Ended() {
-			if lx.Skim(bodyWords) == sqltext.Word && lx.Keyword() {
-				return effect | dialects.Suspect | c.Skip(dialects.Clean)
-			}
+		if lx.SkipTo(bodyWords) {
+			return c.Skip(effect | dialects.Suspect)
 		}
 		return effect
 	default:
@@ -208,13 +206,10 @@ var lockWords = sqltext.NewNames(sqltext.Group{Code: 1, Names: "lock export"})
 // flush classifies FLUSH: FLUSH TABLES … WITH READ LOCK or FOR EXPORT holds
 // locks.
 func (c *classifier) flush() dialects.Effect {
-	effect := dialects.Clean
-	for !c.Lx.Ended() {
-		if c.Lx.Skim(lockWords) == sqltext.Word && c.Lx.Keyword() {
-			effect = dialects.Stateful
-		}
+	if c.Lx.SkipTo(lockWords) {
+		return c.Skip(dialects.Stateful)
 	}
-	return effect
+	return dialects.Clean
 }
 
 // explain classifies what EXPLAIN, DESCRIBE or ANALYZE is about: a statement,

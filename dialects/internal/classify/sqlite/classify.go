@@ -203,16 +203,10 @@ var bodyWords = sqltext.NewNames(sqltext.Group{Code: 1, Names: "begin"})
 
 // trigger skips CREATE TRIGGER, with its body BEGIN … END.
 func (c *classifier) trigger() dialects.Effect {
-	lx := &c.Lx
-	for !lx.Ended() {
-		if lx.Skim(bodyWords) == sqltext.Word && lx.Keyword() {
-			if !lx.SkipBody() {
-				return dialects.Suspect
-			}
-			return c.Skip(dialects.Clean)
-		}
+	if c.Lx.SkipTo(bodyWords) && !c.Lx.SkipBody() {
+		return dialects.Suspect
 	}
-	return dialects.Clean
+	return c.Skip(dialects.Clean)
 }
 
 const (
