@@ -310,7 +310,7 @@ func (p *Pool[T]) enterNowLocked(ctx context.Context, t ticket) (*waiter[T], err
 
 // backlogLocked is how many acquirers wait beyond the resources that Max still allows.
 func (p *Pool[T]) backlogLocked() int {
-	return p.queue.n - (p.creating - p.reserved) - max(0, p.max-p.total)
+	return p.queue.n - (p.creating - p.reserved) - max(0, p.allowedLocked()-p.total)
 }
 
 // await sleeps until w has its result or ctx is done.
@@ -356,11 +356,8 @@ func (p *Pool[T]) abandon(ctx context.Context, w *waiter[T], t ticket) error {
 			r.w = nil // passOnLocked must not recycle w
 			p.passOnLocked(r)
 		}
-	case stateQueued:
-		p.queue.remove(w)
-		p.leaveLocked(t)
-	case stateReserved:
-		p.alone.remove(w)
+	case stateQueued, stateReserved:
+		p.removeLocked(w)
 		p.leaveLocked(t)
 	}
 	w.state = stateGone
@@ -395,6 +392,7 @@ func (p *Pool[T]) acquireErrorLocked(reason error, start int64) *AcquireError {
 	err := &AcquireError{
 		Reason:        reason,
 		Max:           p.max,
+		Allowed:       p.serverAllowsLocked(),
 		Idle:          p.idle.n,
 		Active:        p.total - p.idle.n,
 		Waiting:       p.queue.n,

@@ -100,6 +100,11 @@ type Config[T any] struct {
 	// a create is not repeated for 5 s; for acquirers the pauses are longer: see
 	// CreateError.Ago. Denied should be quick.
 	Denied func(err error) bool
+	// Full reports whether an error of Create says that the server has no room for more
+	// resources. While one at least is open, such a create fails nobody: acquirers wait for
+	// what comes back, the pool asks for one more once a second, and Stats.Allowed says
+	// how many there may be. AcquireNow fails with ErrNoneNow. Full should be quick.
+	Full func(err error) bool
 	// FreshCredentials says that each Create asks for its credentials anew.
 	// Then the refusal of one Create says nothing about the next, and waiting
 	// callers do not share its error.

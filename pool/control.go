@@ -31,6 +31,11 @@ func (p *Pool[T]) Warm(ctx context.Context) error {
 			p.mu.Unlock()
 			return nil
 		}
+		if p.creating == 0 && !p.spareLocked() { // the server is full
+			err := &CreateError{Err: p.lastCreateErr}
+			p.mu.Unlock()
+			return err
+		}
 		if p.creating >= missing || !p.spareLocked() {
 			if err := p.awaitCreateLocked(ctx); err != nil {
 				return err
@@ -81,11 +86,14 @@ func (p *Pool[T]) warmOne(ctx context.Context, w *waiter[T]) error {
 		}
 		return fmt.Errorf("pool: warm: %w", ctx.Err())
 	}
-	if w.err != nil {
+	if w.err != nil && w.err != ErrNoneNow {
 		return w.err
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if w.err != nil { // the server is full
+		return &CreateError{Err: p.lastCreateErr}
+	}
 	p.count.revoked++
 	w.r.w = nil // this was no wait to count
 	p.passOnLocked(w.r)

@@ -15,6 +15,7 @@ func (p *Pool[T]) wantedLocked() int {
 	}
 	room := p.roomLocked()
 	if room <= 0 {
+		p.probeFullLaterLocked()
 		return 0
 	}
 	if p.mode&modeRecovering != 0 {
@@ -52,7 +53,7 @@ func (p *Pool[T]) roomLocked() int {
 		limit = max(minConcurrentCreates, p.total-p.creating-p.destroying)
 		running -= p.reserved
 	}
-	return min(p.max-p.total, limit-running)
+	return min(p.allowedLocked()-p.total, limit-running)
 }
 
 // spareLocked reports whether a create may be started now for one acquirer
@@ -60,35 +61,35 @@ func (p *Pool[T]) roomLocked() int {
 // comes back meanwhile.
 func (p *Pool[T]) spareLocked() bool {
 	limit := p.cfg.MaxConcurrentCreates
-	return p.total < p.max && (limit <= 0 || p.creating < limit)
+	return p.total < p.allowedLocked() && (limit <= 0 || p.creating < limit)
 }
 
 // startCreateLocked starts one create: for w alone or, if w is nil, for the waiter that is
 // first in the queue when the create ends.
 func (p *Pool[T]) startCreateLocked(w *waiter[T]) {
-	c := &creation[T]{start: p.since(), w: w}
-	// Its causer is the first waiter for whom no create is running yet.
-	causer := w
-	if w == nil {
-		causer = p.queue.head
-		for i := p.creating - p.reserved - p.refilling; i > 0 && causer != nil; i-- {
-			causer = causer.next
-		}
-		if c.refill = causer == nil; c.refill {
-			p.refilling++
-		}
-	} else {
+	c := &creation[T]{start: p.since(), alone: w != nil}
+	switch {
+	case c.alone:
 		p.reserved++
+	case p.unservedLocked() > 0:
+		w = p.queue.head
+		for w.creates { // one does not: less creates than waiters are running for the queue
+			w = w.next
+		}
+	default:
+		c.refill = true
+		p.refilling++
+	}
+	ctx := context.Background()
+	if w != nil {
+		w.creates = true
+		c.w, c.seq, ctx = w, w.seq, w.ctx
 	}
 	p.total++
 	p.creating++
 	p.creations = append(p.creations, c)
 	if p.outage.failures > 0 {
 		p.outage.nextCreate = max(p.outage.nextCreate, later(c.start, p.outage.pause))
-	}
-	ctx := context.Background()
-	if causer != nil {
-		ctx = causer.ctx
 	}
 	go p.create(ctx, c, p.generation)
 }
@@ -103,8 +104,15 @@ func (p *Pool[T]) reserveLocked(w *waiter[T]) {
 // creation is a create that is running.
 type creation[T any] struct {
 	start  int64
-	w      *waiter[T] // it is for this one alone, if not nil
+	w      *waiter[T] // who has begun it; nil: the pool
+	seq    uint64     // w's then: its memory may be another waiter's since
+	alone  bool       // it is for w alone
 	refill bool       // it is for Min or MinIdle
+}
+
+// waits reports whether who has begun c still waits.
+func (c *creation[T]) waits() bool {
+	return c.w != nil && c.w.seq == c.seq && c.w.state <= stateReserved
 }
 
 // creating is the key of the resource that a context of Create is for.
@@ -159,7 +167,7 @@ func (p *Pool[T]) deliver(c *creation[T], r *resource[T], v verdict) {
 	p.applyLocked(v)
 	p.armSweepLocked()
 	switch w := c.w; {
-	case w != nil && w.state == stateReserved:
+	case c.alone && c.waits():
 		p.alone.remove(w)
 		p.grantLocked(w, r, true)
 		w.wake()
@@ -175,17 +183,19 @@ func (p *Pool[T]) deliver(c *creation[T], r *resource[T], v verdict) {
 	p.balanceLocked()
 }
 
-// createFailed delivers err: to the one the create was for, else to the first in
-// the queue that has no create of its own; see outage.go.
+// createFailed delivers err: to the one who has begun the create, if it still waits; see
+// outage.go and full.go.
 func (p *Pool[T]) createFailed(c *creation[T], err error) {
 	var v verdict
-	var denied bool
+	var denied, full bool
 	defer func() {
-		p.deliverError(c, err, denied, v)
+		p.deliverError(c, err, denied, full, v)
 		p.report("Create", err)
 	}()
-	denied = p.denied(err)
-	v = p.judgeCreate(err)
+	denied, full = p.says("Denied", p.cfg.Denied, err), p.says("Full", p.cfg.Full, err)
+	if !full || !p.hasLive() {
+		v = p.judgeCreate(err)
+	}
 }
 
 // preserves asks Config.Preserve.
@@ -197,40 +207,39 @@ func (p *Pool[T]) preserves(v T) (yes bool) {
 	return yes
 }
 
-// denied asks Config.Denied.
-func (p *Pool[T]) denied(err error) (yes bool) {
-	if p.cfg.Denied == nil {
+// says asks Config.Denied or Config.Full.
+func (p *Pool[T]) says(hook string, ask func(error) bool, err error) (yes bool) {
+	if ask == nil {
 		return false
 	}
-	_ = call("Denied", func() error { yes = p.cfg.Denied(err); return nil }, func(error) {})
+	_ = call(hook, func() error { yes = ask(err); return nil }, func(error) {})
 	return yes
 }
 
-func (p *Pool[T]) deliverError(c *creation[T], err error, denied bool, v verdict) {
+func (p *Pool[T]) deliverError(c *creation[T], err error, denied, full bool, v verdict) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.createEndedLocked(c)
 	p.total--
 	p.count.createErrors++
 	p.lastCreateErr = err
-	p.outageGrowsLocked(denied)
-	if p.mode&modeClosed == 0 {
-		most := 1
-		if w := c.w; w != nil && w.state == stateReserved {
-			p.alone.remove(w)
-			p.failLocked(w, &CreateError{Err: err})
-			most = 0
-		}
-		p.failUnservedLocked(err, most)
+	if full && p.liveLocked() > 0 {
+		p.fullLocked(c)
+	} else {
+		p.outageGrowsLocked(denied)
+		p.failCreationLocked(c, err)
 	}
 	p.applyLocked(v)
 	p.balanceLocked()
 }
 
 func (p *Pool[T]) createEndedLocked(c *creation[T]) {
+	if c.waits() {
+		c.w.creates = false
+	}
 	p.creating--
 	switch {
-	case c.w != nil:
+	case c.alone:
 		p.reserved--
 	case c.refill:
 		p.refilling--

@@ -54,11 +54,11 @@ type AcquireError struct {
 	// Cause is context.Cause of the acquirer's context where that is another
 	// error than Reason, else nil.
 	Cause error
-	// Max, Idle, Active and Waiting are those of Stats; Waiting does not
+	// Max, Allowed, Idle, Active and Waiting are those of Stats; Waiting does not
 	// count this acquirer. Creating of the Active ones are being created, the
 	// first of them for CreatingFor.
-	Max, Idle, Active, Waiting, Creating int
-	CreatingFor                          time.Duration
+	Max, Allowed, Idle, Active, Waiting, Creating int
+	CreatingFor                                   time.Duration
 	// Waited is how long this acquirer has waited.
 	Waited time.Duration
 	// LastCreateErr is the error of the most recent create, nil if that one
@@ -82,6 +82,9 @@ func (e *AcquireError) Error() string {
 	// What differs each time stands at the end, so that trackers of errors can
 	// group them by their beginning.
 	fmt.Fprintf(&b, " (max %d, active %d, idle %d, waiting %d", e.Max, e.Active, e.Idle, e.Waiting)
+	if e.Allowed < e.Max {
+		fmt.Fprintf(&b, ", the server allows %d", e.Allowed)
+	}
 	if e.Waited > 0 {
 		fmt.Fprintf(&b, "; waited %v", shown(e.Waited))
 	}
@@ -110,9 +113,8 @@ type CreateError struct {
 	// Err is what Create returned, or a *PanicError.
 	Err error
 	// Ago is not 0 where no create was started for this acquirer, because the
-	// last ones have all failed, this one so long ago. With the fifth failure in
-	// a row a pause begins between creates, of 20 ms and then up to 300 ms; where
-	// Config.Denied says so, with the first, of 100 ms and then up to 1 s.
+	// last one was a refusal (Config.Denied), so long ago. There a pause begins
+	// between creates, of 100 ms and then up to 1 s.
 	Ago time.Duration
 }
 
@@ -120,7 +122,7 @@ func (e *CreateError) Error() string {
 	if e.Ago == 0 {
 		return "pool: create: " + e.Err.Error()
 	}
-	return fmt.Sprintf("pool: create: %v (not tried again: the last ones have failed, this one %v ago)", e.Err, shown(e.Ago))
+	return fmt.Sprintf("pool: create: %v (not tried again: this was refused %v ago)", e.Err, shown(e.Ago))
 }
 
 // Unwrap gives Err.

@@ -5,24 +5,29 @@ import (
 	"time"
 )
 
-// While creates fail, one after the other, two things slow them down.
+// A create that fails fails one acquirer, the one that has begun it, if that one still waits:
+// where some creates fail and others do not, no more acquirers fail than creates. But where
+// each would fail, their number must not depend on the number of acquirers.
 //
-// Creates of the pool's own, for Min and MinIdle, are tried one at a time, after
-// a pause that doubles with each try.
+// So in an outage creates for waiting acquirers have a pause between them, and when one fails
+// all who wait get its error, unless a create of their own is running. No acquirer waits for
+// longer than a pause and a create. An outage begins when nothing is open and many creates
+// have failed in a row, or a few and for some time.
 //
-// Creates for waiting acquirers have a pause between them, too. It begins with the fifth
-// failure in a row and stays short. An acquirer that comes during the pause, when no
-// resource is lent, gets the error of the last create at once. When a create fails, every
-// waiter gets its error, unless a create of its own is running. So the number of creates
-// does not depend on the number of waiters, and no acquirer waits for longer than a pause
-// and a create.
+// Where a server refuses us (Config.Denied) the same begins with the first refusal, the pauses
+// are longer, and an acquirer that comes in one, when no resource is lent, gets the error of
+// the last create at once.
+//
+// Creates of the pool's own, for Min and MinIdle, are tried one at a time from the first
+// failure on, after a pause that doubles with each try.
 //
 // One success ends all of that.
 
 const (
-	// fewFailures in a row cause no pause: a program that has repaired the cause does not
-	// expect an old error, and database/sql tries a statement three times by itself.
-	fewFailures = 4
+	// manyFailures in a row are an outage; fewFailures are if the first was outageAfter ago.
+	manyFailures = 100
+	fewFailures  = 5
+	outageAfter  = time.Second
 	// shortestPause and longestPause are between two creates for waiting acquirers.
 	shortestPause = 20 * time.Millisecond
 	longestPause  = 300 * time.Millisecond
@@ -39,8 +44,10 @@ const (
 // outage is what is known of a row of failed creates. The pool's lock protects it.
 type outage struct {
 	failures   int // in a row; 0: all is well, and nothing else here means anything
+	firstAt    int64
 	failedAt   int64
-	pause      time.Duration // between two creates for waiting acquirers
+	denied     bool          // the last one was a refusal, which others share
+	pause      time.Duration // between two creates for waiting acquirers; 0: no outage
 	nextCreate int64         // not before; of all creates but those of Warm
 	refill     time.Duration // the last pause between two of the pool's own
 	nextRefill int64
@@ -53,13 +60,17 @@ type outage struct {
 func (p *Pool[T]) outageGrowsLocked(denied bool) {
 	o := &p.outage
 	now := p.since()
-	o.failures++
-	o.failedAt = now
+	if o.failures++; o.failures == 1 {
+		o.firstAt = now
+	}
+	o.failedAt, o.denied = now, denied && !p.cfg.FreshCredentials
 	switch {
-	case denied && !p.cfg.FreshCredentials:
+	case o.denied:
 		o.pause = min(max(2*o.pause, shortestDenied), longestDenied)
-	case o.failures > fewFailures:
+	case p.liveLocked() == 0 && (o.failures >= manyFailures || o.failures >= fewFailures && now >= later(o.firstAt, outageAfter)):
 		o.pause = min(max(2*o.pause, shortestPause), longestPause)
+	default:
+		o.pause = 0
 	}
 	o.nextCreate = later(now, o.pause)
 	if now >= o.nextRefill {
@@ -74,6 +85,7 @@ func (p *Pool[T]) outageGrowsLocked(denied bool) {
 // outageEndsLocked notes a create that succeeded.
 func (p *Pool[T]) outageEndsLocked() {
 	p.lastCreateErr = nil
+	p.full.on = false
 	if p.outage.failures > 0 {
 		p.outage = outage{timer: p.outage.timer, timerAt: p.outage.timerAt}
 	}
@@ -100,8 +112,8 @@ func (p *Pool[T]) wantedInOutageLocked(room int) int {
 	if refill {
 		at = min(at, max(o.nextRefill, o.nextCreate))
 	}
-	if at != never && (o.timerAt == 0 || at < o.timerAt) {
-		p.armOutageLocked(at, time.Duration(at-now))
+	if at != never {
+		p.balanceAtLocked(at, now)
 	}
 	return 0
 }
@@ -112,9 +124,14 @@ func (p *Pool[T]) unservedLocked() int {
 	return p.queue.n - (p.creating - p.reserved - p.refilling)
 }
 
-func (p *Pool[T]) armOutageLocked(at int64, d time.Duration) {
+// balanceAtLocked sets the timer, if it is not set for an earlier time.
+func (p *Pool[T]) balanceAtLocked(at, now int64) {
 	o := &p.outage
+	if o.timerAt != 0 && o.timerAt <= at {
+		return
+	}
 	o.timerAt = at
+	d := time.Duration(at - now)
 	if o.timer == nil {
 		o.timer = time.AfterFunc(d, p.retry)
 	} else {
@@ -137,22 +154,28 @@ func (p *Pool[T]) pausingLocked() bool {
 	return o.failures > 0 && p.mode&modeRecovering == 0 && o.pause > 0 && p.since() < o.nextCreate
 }
 
-// rememberedLocked is the error of the last create, for an acquirer that would
-// wait for nothing but the end of the pause; nil for any other.
+// rememberedLocked is the error of the last create, if that was a refusal, for an acquirer
+// that would wait for nothing but the end of the pause; nil for any other.
 func (p *Pool[T]) rememberedLocked() error {
-	if p.total != p.destroying || !p.pausingLocked() {
+	if !p.outage.denied || p.total != p.destroying || !p.pausingLocked() {
 		return nil
 	}
 	return &CreateError{Err: p.lastCreateErr, Ago: max(1, p.sinceStart(p.outage.failedAt))}
 }
 
-// failUnservedLocked gives the error of a create to waiters without a create of their own:
-// to the first, so that the next one may try, or during an outage to all.
-func (p *Pool[T]) failUnservedLocked(err error, most int) {
-	if p.outage.pause > 0 {
-		most = p.queue.n
+// failCreationLocked gives the error of a create to who has begun it and, in an outage, to all
+// who wait without a create of their own.
+func (p *Pool[T]) failCreationLocked(c *creation[T], err error) {
+	if p.mode&modeClosed != 0 {
+		return
 	}
-	for n := min(p.unservedLocked(), most); n > 0; n-- {
-		p.failLocked(p.queue.pop(), &CreateError{Err: err})
+	if c.waits() {
+		p.removeLocked(c.w)
+		p.failLocked(c.w, &CreateError{Err: err})
+	}
+	if p.outage.pause > 0 {
+		for n := p.unservedLocked(); n > 0; n-- {
+			p.failLocked(p.queue.pop(), &CreateError{Err: err})
+		}
 	}
 }

@@ -75,6 +75,7 @@ type Pool[T any] struct {
 
 	creations     []*creation[T] // those that are running, in the order of their start
 	outage        outage
+	full          full
 	lastCreateErr error         // of the most recent create; nil if it succeeded
 	createEnded   chan struct{} // closed and replaced when a create ends; nil if nobody asks
 	drained       chan struct{} // closed when the pool is closed and empty

@@ -33,6 +33,7 @@ type waiter[T any] struct {
 	seq        uint64       // order of arrival
 	state      waiterState
 	fresh      bool // r was created for this acquirer
+	creates    bool // a create that it has begun is running
 
 	// start is when the waiting began, 0 until the acquirer has looked at
 	// the clock, which it does after it has left the lock.
@@ -111,6 +112,15 @@ func (q *waitQueue[T]) remove(w *waiter[T]) {
 	q.n--
 }
 
+// removeLocked takes w, which has no result, from where it waits.
+func (p *Pool[T]) removeLocked(w *waiter[T]) {
+	if w.state == stateReserved {
+		p.alone.remove(w)
+	} else {
+		p.queue.remove(w)
+	}
+}
+
 // newWaiterLocked takes a waiter from the free list.
 func (p *Pool[T]) newWaiterLocked(ctx context.Context, seq uint64) *waiter[T] {
 	w := p.free
@@ -119,7 +129,7 @@ func (p *Pool[T]) newWaiterLocked(ctx context.Context, seq uint64) *waiter[T] {
 	} else {
 		p.free, w.next = w.next, nil
 	}
-	w.ctx, w.seq = ctx, seq
+	w.ctx, w.seq, w.creates = ctx, seq, false
 	return w
 }
 

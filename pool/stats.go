@@ -48,9 +48,10 @@ func (s *waitStats) record(ns int64) {
 // Count == Idle + Active, and Active == Lent + Creating + Checking +
 // Destroying. The numbers down to Moves belong to one moment.
 type Stats struct {
-	Max   int // the present bound of Count; see Resize
-	Count int // resources that exist
-	Idle  int
+	Max     int // the present bound of Count; see Resize
+	Allowed int // how many the server has allowed of Max; see Config.Full
+	Count   int // resources that exist
+	Idle    int
 	// Active ones are taken, for one of these reasons:
 	Active     int
 	Lent       int // with a borrower, or in BeforeAcquire or BeforeRelease
@@ -125,6 +126,7 @@ func (p *Pool[T]) Stats() Stats {
 	p.mu.Lock()
 	s := Stats{
 		Max:          p.max,
+		Allowed:      p.serverAllowsLocked(),
 		Count:        p.total,
 		Idle:         p.idle.n,
 		Active:       p.total - p.idle.n,

@@ -232,6 +232,12 @@ func stressRound(t *testing.T, seed uint64) {
 		cfg.Strategy = ConsecutiveFailures(2, time.Millisecond)
 	}
 	if random.IntN(2) == 0 {
+		cfg.Full = func(error) bool { return y.oneIn(2) }
+	}
+	if random.IntN(4) == 0 {
+		cfg.Denied = func(error) bool { return y.oneIn(4) }
+	}
+	if random.IntN(2) == 0 {
 		cfg.Starving = y.starving
 		cfg.StarveAfter = time.Duration(1+random.IntN(1000)) * time.Microsecond
 	}
@@ -373,7 +379,9 @@ func (p *Pool[T]) inconsistencyLocked() error {
 		return fmt.Errorf("%d creates run, %d are known, %d reserved, %d for Min", p.creating, len(p.creations), p.reserved, p.refilling)
 	case p.mode == 0 && p.outage.failures > 0 && p.unservedLocked() > 0 && p.roomLocked() > 0 && p.outage.timerAt == 0:
 		return fmt.Errorf("%d wait, and nothing will create for them", n)
-	case p.mode&modeRecovering == 0 && p.outage.failures == 0 && p.wantedLocked() > 0:
+	case p.mode == 0 && p.full.on && n > 0 && p.creating == 0 && p.total < p.max && p.outage.timerAt == 0:
+		return fmt.Errorf("%d wait, and nothing will ask the full server for more", n)
+	case p.mode&modeRecovering == 0 && p.outage.failures == 0 && !p.full.on && p.wantedLocked() > 0:
 		return fmt.Errorf("%d creates are missing: %d wait, %d of %d are created", p.wantedLocked(), n, p.creating, p.total)
 	case p.cfg.StarveAfter > 0 && n > 0 && !p.starvation.armed:
 		return fmt.Errorf("%d wait, and nothing will call Starving", n)

@@ -1,0 +1,62 @@
+package pool
+
+import "time"
+
+// A server that is full takes no more resources than there are. While some are open, such a
+// failed create fails nobody: who waits is served by what comes back. The pool asks for one
+// more once a second, while somebody waits for it. One success ends that.
+
+// probeFull is the time between two creates beyond what the server allows.
+const probeFull = time.Second
+
+// full is what is known of a server that is full. The pool's lock protects it.
+type full struct {
+	on      bool
+	allowed int   // how many existed when it refused one more
+	next    int64 // when one more may be asked for
+}
+
+// liveLocked is how many resources are open, lent or not.
+func (p *Pool[T]) liveLocked() int { return p.total - p.creating - p.destroying }
+
+func (p *Pool[T]) hasLive() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.liveLocked() > 0
+}
+
+// fullLocked notes that c has failed because the server is full.
+func (p *Pool[T]) fullLocked(c *creation[T]) {
+	p.full = full{on: true, allowed: p.total - p.creating, next: later(p.since(), probeFull)}
+	if c.alone && c.waits() { // it must not wait for others
+		p.removeLocked(c.w)
+		p.failLocked(c.w, ErrNoneNow)
+	}
+}
+
+// allowedLocked is how many resources may exist: Max, or what the server allows.
+func (p *Pool[T]) allowedLocked() int {
+	switch {
+	case !p.full.on || p.liveLocked() == 0:
+		return p.max
+	case p.since() >= p.full.next:
+		return min(p.max, p.full.allowed+1)
+	}
+	return min(p.max, p.full.allowed)
+}
+
+// serverAllowsLocked is Stats.Allowed.
+func (p *Pool[T]) serverAllowsLocked() int {
+	if !p.full.on || p.liveLocked() == 0 {
+		return p.max
+	}
+	return min(p.max, p.full.allowed)
+}
+
+// probeFullLaterLocked sets the timer for the time when the server may be asked for one more.
+func (p *Pool[T]) probeFullLaterLocked() {
+	if p.full.on && p.total < p.max && p.queue.head != nil && p.creating == 0 {
+		now := p.since()
+		p.balanceAtLocked(max(p.full.next, now+1), now)
+	}
+}
