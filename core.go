@@ -54,7 +54,7 @@ type core struct {
 	// hiddenValidator: the log knows of a wrapper that keeps IsValid from us.
 	hiddenValidator atomic.Bool
 	// said is what the log may say of many connections in a short time.
-	said       struct{ endedOpen, backOpen, uncleaned, refused, outlasts, inRaw repeated.Line }
+	said       struct{ endedOpen, backOpen, uncleaned, refused, outlasts, inRaw, full repeated.Line }
 	draining   atomic.Bool
 	unattached atomic.Int64              // what has begun and has no connection now; see drain.go
 	proven     atomic.Pointer[time.Time] // when Ready has last asked a server
@@ -127,6 +127,7 @@ func (c *core) poolConfig() pool.Config[*realConn] {
 	p := pool.Config[*realConn]{
 		Create:           c.create,
 		Denied:           c.refusesUs,
+		Full:             c.serverFull,
 		FreshCredentials: c.credentials != nil,
 		Destroy:          c.destroy,
 		Destroying:       c.destroying,

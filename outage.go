@@ -21,6 +21,12 @@ func (c *core) dialEnded(ctx context.Context, err error) {
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return // the connector is being closed
 	}
+	if err != nil && c.serverFull(err) {
+		if open := len(c.connections()); open > 0 {
+			c.warn(&c.said.full, "pooldriver: the server has no room for more connections; statements wait for those that are open", "open", open, "error", err)
+			return
+		}
+	}
 	r := c.outage.Count(err != nil, time.Now())
 	lasted := r.For.Round(time.Millisecond)
 	switch {
@@ -35,6 +41,11 @@ func (c *core) dialEnded(ctx context.Context, err error) {
 // refusesUs reports whether a server has refused user or password.
 func (c *core) refusesUs(err error) bool {
 	return c.dialect.Diagnose(err)&dialects.AuthFailed != 0
+}
+
+// serverFull reports whether a server has no room for another connection.
+func (c *core) serverFull(err error) bool {
+	return c.dialect.Diagnose(err)&dialects.ServerFull != 0
 }
 
 // acquireError is the error of a caller that got no connection. The error of a failed dial
@@ -59,6 +70,9 @@ func (c *core) acquireError(err error, w *waiter) error {
 		switch {
 		case found != nil:
 			return fmt.Errorf("pooldriver: no connection to %s: %s; %s: %w (%s)", c.template.Target(), waitgraph.InCycle, w.advice(c), err, found.Names())
+		case a.Allowed < a.Max && a.Active-a.Creating >= a.Allowed:
+			why = fmt.Sprintf("the server allows us %d of pool_max_conns=%d now, and all are in use: ", a.Allowed, a.Max)
+			by = c.heldBy()
 		case a.Active-a.Creating >= a.Max:
 			why = fmt.Sprintf("all are in use that pool_max_conns=%d allows, which SetMaxOpenConns does not raise: ", a.Max)
 			by = c.heldBy()
@@ -96,5 +110,5 @@ func (c *core) createError(create *pool.CreateError) error {
 	if create.Ago == 0 {
 		return err
 	}
-	return fmt.Errorf("%w (not dialled again: the last dials have failed, this one %v ago)", err, create.Ago.Round(time.Microsecond))
+	return fmt.Errorf("%w (not dialled again: this was refused %v ago)", err, create.Ago.Round(time.Microsecond))
 }

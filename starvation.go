@@ -107,7 +107,7 @@ func (c *core) await(ctx context.Context, w *waiter) (pool.Lease[*realConn], err
 
 // starving is the pool's hook Config.Starving.
 func (c *core) starving(waiting int) {
-	if s := c.pool.Stats(); s.Count >= s.Max { // otherwise they wait for a dial
+	if s := c.pool.Stats(); s.Count >= s.Allowed { // otherwise they wait for a dial
 		c.reclaim(waiting - s.Creating)
 	}
 	waiters := c.starvation.waiters.All()

@@ -61,7 +61,7 @@ func (c *core) lookForCycle(waiters []waitgraph.Queued[*waiter]) {
 // explicit task, runs a statement, or is in a function of Raw: its holder does not wait.
 func (c *core) waitSnapshot(waiters []waitgraph.Queued[*waiter]) *waitgraph.Snapshot[*binding] {
 	stats, all := c.pool.Stats(), c.connections()
-	if len(waiters) == 0 || stats.Idle > 0 || len(all) != stats.Max || stats.Count != stats.Max || c.restoring.Load() != 0 {
+	if len(waiters) == 0 || stats.Idle > 0 || len(all) != stats.Allowed || stats.Count != stats.Allowed || c.restoring.Load() != 0 {
 		return nil
 	}
 	s := &waitgraph.Snapshot[*binding]{At: time.Now(), Moves: stats.Moves}

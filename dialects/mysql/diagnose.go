@@ -2,7 +2,6 @@ package mysql
 
 import (
 	"errors"
-	"slices"
 
 	"github.com/go-sql-driver/mysql"
 
@@ -11,26 +10,24 @@ import (
 )
 
 // diagnose knows errors by their numbers. If err has the errors of several servers, it
-// diagnoses the first, and adds AuthFailed if any of them refused the credential.
+// diagnoses the first, and adds AuthFailed or ServerFull if any of them says so.
 func diagnose(err error) dialects.Diagnosis {
-	found := diagnoseFirst(err)
-	if found&dialects.AuthFailed == 0 && authFailed(err) {
-		found |= dialects.AuthFailed
-	}
-	return found
+	return diagnoseFirst(err) | ofAny(err)&(dialects.AuthFailed|dialects.ServerFull)
 }
 
-// authFailed looks at all branches of err: a list joins the errors of its servers.
-func authFailed(err error) bool {
+// ofAny looks at all branches of err: a list joins the errors of its servers.
+func ofAny(err error) (found dialects.Diagnosis) {
 	switch e := err.(type) { //nolint:errorlint // it walks the tree itself: errors.As finds one branch only
 	case *mysql.MySQLError:
-		return diagnoseFirst(e)&dialects.AuthFailed != 0
+		return diagnoseFirst(e)
 	case interface{ Unwrap() error }:
-		return authFailed(e.Unwrap())
+		return ofAny(e.Unwrap())
 	case interface{ Unwrap() []error }:
-		return slices.ContainsFunc(e.Unwrap(), authFailed)
+		for _, branch := range e.Unwrap() {
+			found |= ofAny(branch)
+		}
 	}
-	return false
+	return found
 }
 
 func diagnoseFirst(err error) dialects.Diagnosis {

@@ -366,6 +366,7 @@ func TestAServerThatCannotBeReachedIsToldFromASlowOne(t *testing.T) {
 
 func TestARefusedCredentialIsDiagnosedInEveryBranch(t *testing.T) {
 	full, refused := &mysql.MySQLError{Number: myerror.ConnectionLimit}, &mysql.MySQLError{Number: myerror.AccessDenied}
-	require.Equal(t, dialects.AuthFailed, diagnose(errors.Join(full, fmt.Errorf("login: %w", refused))))
-	require.Zero(t, diagnose(errors.Join(full, errors.New("no"))))
+	require.Equal(t, dialects.ServerFull|dialects.AuthFailed, diagnose(errors.Join(full, fmt.Errorf("login: %w", refused))))
+	require.Equal(t, dialects.ServerFull, diagnose(errors.Join(errors.New("no"), full)))
+	require.Zero(t, diagnose(errors.New("no")))
 }

@@ -51,7 +51,7 @@ func (mariadb) diagnose(err error) (found dialects.Diagnosis) {
 	for _, d := range records(err) {
 		found |= myerror.Diagnose(d.NativeError, d.Message)
 	}
-	return found & (dialects.ServerLeaving | dialects.AuthFailed | dialects.TxEnded | dialects.TooManyPrepared | dialects.Conflict)
+	return found & (dialects.ServerLeaving | dialects.AuthFailed | dialects.TxEnded | dialects.TooManyPrepared | dialects.Conflict | dialects.ServerFull)
 }
 
 func (mariadb) refuses(*conn, string) error { return nil }

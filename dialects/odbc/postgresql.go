@@ -47,6 +47,8 @@ func (postgresql) diagnose(err error) dialects.Diagnosis {
 		return dialects.TxEnded
 	case hasState(err, "40001", "40P01"):
 		return dialects.Conflict
+	case hasState(err, "53300"), saysAny(err, "too many clients already", "remaining connection slots", "too many connections for role"):
+		return dialects.ServerFull
 	case hasState(err, "28P01", "28000"), saysAny(err, "password authentication failed"):
 		return dialects.AuthFailed
 	}

@@ -59,7 +59,7 @@ func (dialect) Wrap(c driver.Connector) (dialects.Template, error) { return wrap
 
 // Diagnose goes by SQLSTATE and the name of the server's routine, which no
 // translation of its messages changes. Of the errors of several servers the first
-// is diagnosed; that one of them refused the credential is said besides.
+// is diagnosed; that one of them refused the credential, or is full, is said besides.
 func (dialect) Diagnose(err error) dialects.Diagnosis {
 	var first *pgconn.PgError
 	if !errors.As(err, &first) {
@@ -67,7 +67,7 @@ func (dialect) Diagnose(err error) dialects.Diagnosis {
 	}
 	said := diagnose(first)
 	for _, e := range serverErrors(err) {
-		said |= diagnose(e) & dialects.AuthFailed
+		said |= diagnose(e) & (dialects.AuthFailed | dialects.ServerFull)
 	}
 	return said
 }
@@ -80,6 +80,12 @@ func diagnose(e *pgconn.PgError) dialects.Diagnosis {
 		return dialects.ServerLeaving
 	case "40001", "40P01", "OC000", "OC001": // serialization_failure, deadlock_detected; Aurora DSQL's own
 		return dialects.Conflict
+	case "53300": // too_many_connections
+		return dialects.ServerFull
+	case "08P01": // protocol_violation, by which PgBouncer says it, too
+		if strings.HasPrefix(e.Message, "no more connections allowed") {
+			return dialects.ServerFull
+		}
 	case "25006": // read_only_sql_transaction
 		return dialects.RoleDoubt
 	case "26000": // invalid_sql_statement_name

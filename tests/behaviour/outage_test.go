@@ -28,7 +28,10 @@ type gateway struct {
 	dials atomic.Int32
 }
 
-var errAuth = errors.New("stub: wrong password")
+var (
+	errAuth = errors.New("stub: wrong password")
+	errFull = errors.New("stub: too many connections")
+)
 
 func (g *gateway) answer(f func(context.Context) error) { g.dial.Store(&f) }
 
@@ -45,6 +48,9 @@ func (g *gateway) Dial(ctx context.Context, cred *dialects.Credential) (dialects
 func (g *gateway) Diagnose(err error) dialects.Diagnosis {
 	if errors.Is(err, errAuth) {
 		return dialects.AuthFailed
+	}
+	if errors.Is(err, errFull) {
+		return dialects.ServerFull
 	}
 	return g.Stub.Diagnose(err)
 }
@@ -71,7 +77,7 @@ func TestAnOutageIsLoggedAtItsBeginningNowAndThenAndAtItsEnd(t *testing.T) {
 		synctest.Wait()
 		g.answer(func(context.Context) error { return errors.New("no route") })
 		c.Flush()
-		for range 3500 { // 35 s
+		for end := time.Now().Add(35 * time.Second); time.Now().Before(end); {
 			require.ErrorContains(t, db.Ping(), "pooldriver: connecting to generic fakedb.contextDriver: no route")
 			time.Sleep(10 * time.Millisecond)
 		}
@@ -96,6 +102,31 @@ func TestAnOutageIsLoggedAtItsBeginningNowAndThenAndAtItsEnd(t *testing.T) {
 		}
 		require.LessOrEqual(t, log.lines(begins), 5)
 		require.LessOrEqual(t, log.lines(ends), 2)
+		require.NoError(t, db.Close())
+		synctest.Wait()
+	})
+}
+
+// TestAFullServerIsSaidInTheErrorAndTheStats, and the statement waits for what is open.
+func TestAFullServerIsSaidInTheErrorAndTheStats(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, db, c, log := openGateway(t, func(c *pooldriver.Config) { c.AcquireTimeout = 3 * time.Second })
+		held, err := db.Conn(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, held.PingContext(t.Context()))
+		g.answer(func(context.Context) error { return errFull })
+		err = db.Ping()
+		require.ErrorIs(t, err, pool.ErrTimeout)
+		text, _, _ := strings.Cut(err.Error(), "; held longest by ")
+		require.Equal(t, "pooldriver: no connection to generic fakedb.contextDriver: the server allows us 1 of pool_max_conns=10 now, and all are in use: pool: acquire: timed out; "+
+			"the last create failed: pooldriver: connecting to generic fakedb.contextDriver: stub: too many connections (max 10, active 1, idle 0, waiting 0, the server allows 1; waited 3s)", text)
+		require.Equal(t, 1, c.Stats().Pool.Allowed)
+		require.Equal(t, 1, log.lines("the server has no room for more connections; statements wait for those that are open"))
+		require.Zero(t, log.lines("connecting fails"))
+		require.NoError(t, c.Ready(t.Context()))
+
+		time.AfterFunc(time.Second, func() { _ = held.Close() })
+		require.NoError(t, db.Ping(), "it waits for what is open")
 		require.NoError(t, db.Close())
 		synctest.Wait()
 	})
@@ -178,13 +209,11 @@ func TestAnAcquireTimeoutSaysWhatBoundsTheConnections(t *testing.T) {
 func TestARememberedDialSaysHowOldItIs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, db, _, _ := openGateway(t, quiet)
-		g.answer(func(context.Context) error { return errors.New("no route") })
-		for range 5 {
-			require.EqualError(t, db.Ping(), "pooldriver: connecting to generic fakedb.contextDriver: no route")
-		}
+		g.answer(func(context.Context) error { return errAuth })
+		require.EqualError(t, db.Ping(), "pooldriver: connecting to generic fakedb.contextDriver: stub: wrong password")
 		time.Sleep(4 * time.Millisecond)
-		require.EqualError(t, db.Ping(), "pooldriver: connecting to generic fakedb.contextDriver: no route (not dialled again: the last dials have failed, this one 4ms ago)")
-		require.EqualValues(t, 5, g.dials.Load())
+		require.EqualError(t, db.Ping(), "pooldriver: connecting to generic fakedb.contextDriver: stub: wrong password (not dialled again: this was refused 4ms ago)")
+		require.EqualValues(t, 1, g.dials.Load())
 		require.NoError(t, db.Close())
 		synctest.Wait()
 	})

@@ -82,6 +82,8 @@ func Diagnose(number int, message string) dialects.Diagnosis {
 		return dialects.TxEnded | dialects.Conflict | dialects.RoleDoubt
 	case ReadOnlyTransaction, ReadOnlyMode, InnoDBReadOnly:
 		return dialects.RoleDoubt
+	case ConnectionLimit, UserLimit:
+		return dialects.ServerFull
 	case TooManyPrepared:
 		return dialects.TooManyPrepared
 	case UnknownStatement:
@@ -102,6 +104,12 @@ func byMessage(number int, message string) dialects.Diagnosis {
 		// transaction has won. Other errors of the storage engine have the same number.
 		if strings.Contains(message, "error 149") {
 			return dialects.TxEnded | dialects.Conflict
+		}
+	case UserResourceLimitReached:
+		// Of an account's other limits, such as MAX_CONNECTIONS_PER_HOUR, the open
+		// connections say nothing.
+		if strings.Contains(message, "max_user_connections") {
+			return dialects.ServerFull
 		}
 	case UnknownCommand:
 		// A node of Galera answers every statement with it while the node is not a part of

@@ -1,0 +1,170 @@
+package integration
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/pooldriver/pooldriver"
+	"github.com/pooldriver/pooldriver/integration/testbed"
+)
+
+// lottery is an address in front of a server that resets a part of those who come, and
+// counts: a balancer with a dead backend.
+type lottery struct {
+	server        string
+	share         int // of 100 that are reset
+	mu            sync.Mutex
+	rand          *rand.Rand
+	came, refused atomic.Int64
+}
+
+func newLottery(t *testing.T, server string, share int) (*lottery, string) {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	l := &lottery{server: server, share: share, rand: rand.New(rand.NewPCG(1, uint64(share)))}
+	var all sync.WaitGroup
+	all.Go(func() { l.accept(listener, &all) })
+	t.Cleanup(func() {
+		_ = listener.Close()
+		all.Wait()
+	})
+	return l, listener.Addr().String()
+}
+
+func (l *lottery) accept(listener net.Listener, all *sync.WaitGroup) {
+	for {
+		client, err := listener.Accept()
+		if err != nil {
+			return
+		}
+		l.came.Add(1)
+		server, err := net.Dial("tcp", l.server)
+		if err != nil || l.loses() {
+			l.refused.Add(1)
+			cut(client)
+			if err == nil {
+				_ = server.Close()
+			}
+			continue
+		}
+		for _, way := range [][2]net.Conn{{client, server}, {server, client}} {
+			all.Go(func() { pass(way[0], way[1]) })
+		}
+	}
+}
+
+// pass goes on until either end is closed, and then closes both.
+func pass(from, to net.Conn) {
+	defer func() { _, _ = from.Close(), to.Close() }()
+	buffer := make([]byte, 32<<10)
+	for {
+		n, err := from.Read(buffer)
+		if err != nil {
+			return
+		}
+		if _, err := to.Write(buffer[:n]); err != nil {
+			return
+		}
+	}
+}
+
+func (l *lottery) loses() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.rand.IntN(100) < l.share
+}
+
+// TestDialsThatFailNowAndThenFailNoMoreThanTheirOwnStatements: with a part of the dials reset,
+// no more statements fail than dials, and no more is dialled than by plain database/sql.
+// Every third statement ends its connection, so that there are dials all the time.
+func TestDialsThatFailNowAndThenFailNoMoreThanTheirOwnStatements(t *testing.T) {
+	t.Parallel()
+	statements, runs, shares := 600, 1, []int{20, 80}
+	long := os.Getenv("POOLDRIVER_LONG") != ""
+	if long {
+		statements, runs, shares = 10_000, 5, []int{20, 50, 80, 95}
+	}
+	testbed.Each(t, func(t *testing.T, account testbed.Account) {
+		for _, share := range shares {
+			t.Run(fmt.Sprintf("%d%%", share), func(t *testing.T) {
+				var ours, plain lotteryRun
+				for range runs {
+					ours.add(runLottery(t, account, share, statements, func(a testbed.Account) *sql.DB {
+						return sql.OpenDB(pooldriver.New(a.URL("pool_max_conns=10"), quiet))
+					}))
+					plain.add(runLottery(t, account, share, statements, func(a testbed.Account) *sql.DB {
+						db := a.OpenBare(t)
+						db.SetMaxOpenConns(10)
+						db.SetMaxIdleConns(10)
+						return db
+					}))
+				}
+				t.Logf("ours %+v, plain %+v", ours, plain)
+				require.Positive(t, ours.refused)
+				require.LessOrEqual(t, ours.failed, ours.refused)
+				if long {
+					require.LessOrEqual(t, ours.came*10, plain.came*11)
+				}
+			})
+		}
+	})
+}
+
+// lotteryRun is what came of the statements of one run, or the sum of several.
+type lotteryRun struct{ failed, came, refused int64 }
+
+func (r *lotteryRun) add(o lotteryRun) {
+	r.failed += o.failed
+	r.came += o.came
+	r.refused += o.refused
+}
+
+// statementOf executes one, and ends its connection if last is set.
+func statementOf(ctx context.Context, db *sql.DB, last bool) error {
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	_, err = conn.ExecContext(ctx, "SELECT 1")
+	if last && err == nil {
+		_ = conn.Raw(func(any) error { return driver.ErrBadConn })
+	}
+	return err
+}
+
+// runLottery has statements come, 300 a second.
+func runLottery(t *testing.T, account testbed.Account, share, statements int, open func(testbed.Account) *sql.DB) (r lotteryRun) {
+	t.Helper()
+	l, addr := newLottery(t, account.Addr, share)
+	db := open(account.Via(addr))
+	defer func() { require.NoError(t, db.Close()) }()
+	var all sync.WaitGroup
+	var failed atomic.Int64
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	pace := time.NewTicker(time.Second / 300)
+	defer pace.Stop()
+	for i := range statements {
+		<-pace.C
+		all.Go(func() {
+			if statementOf(ctx, db, i%3 == 0) != nil {
+				failed.Add(1)
+			}
+		})
+	}
+	all.Wait()
+	return lotteryRun{failed.Load(), l.came.Load(), l.refused.Load()}
+}
