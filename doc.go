@@ -96,7 +96,7 @@
 //     pool.ErrUnavailable (the circuit breaker) or the error of the statement's context;
 //     after Connector.Close or Drain, pool.ErrClosed.
 //   - No dial: "pooldriver: connecting to …", or from AfterConnect "pooldriver: a connection
-//     to …". During an outage it may be some moments old, and says so (docs/adr/0011).
+//     to …". After a refused login it may be some moments old, and says so (docs/adr/0011).
 //   - Unknown outcome: an io.ErrUnexpectedEOF, in place of an error that would make
 //     somebody repeat a statement or COMMIT that may have been executed (docs/adr/0004).
 //     The program has to look.

@@ -26,6 +26,10 @@ func Judge(p Pool) Verdict {
 		}
 	}
 	use := fmt.Sprintf("%d of %d connections are in use", s.Lent, s.Max)
+	full := s.Allowed > 0 && s.Allowed < s.Max
+	if full {
+		use = fmt.Sprintf("The server is full: it allows us %d of %d connections, and %d are in use", s.Allowed, s.Max, s.Lent)
+	}
 	switch {
 	case s.State == pool.Inactive:
 		return Verdict{"bad", "The circuit breaker is open: statements fail at once, because connecting failed."}
@@ -33,10 +37,14 @@ func Judge(p Pool) Verdict {
 		return Verdict{"bad", fmt.Sprintf("%s for a first connection, which is being opened.", waiting(s.Waiting))}
 	case s.Waiting > 0 && unused > s.Lent/2:
 		return Verdict{"bad", fmt.Sprintf("%s. %s, and %d of them run no statement: look at the first rows below.", waiting(s.Waiting), use, unused)}
+	case s.Waiting > 0 && full:
+		return Verdict{"bad", fmt.Sprintf("%s. %s: who else has connections to it?", waiting(s.Waiting), use)}
 	case s.Waiting > 0:
 		return Verdict{"busy", fmt.Sprintf("%s. %s, and most of them run statements: the database is slow, or the pool is small.", waiting(s.Waiting), use)}
 	case p.Recent.Acquired > 0 && p.Recent.WaitP99 > shortWait:
 		return Verdict{"busy", fmt.Sprintf("Nobody waits now, but one statement of 100 has waited up to %s. %s.", Brief(p.Recent.WaitP99), use)}
+	case full:
+		return Verdict{"busy", use + ". Nobody waits."}
 	}
 	return Verdict{"calm", fmt.Sprintf("The pool is not the problem: %s, and nobody waits.", use)}
 }

@@ -24,6 +24,10 @@ func TestTheVerdictSaysWhetherThePoolIsTheProblem(t *testing.T) {
 			"3 statements wait. 2 of 2 connections are in use, and 2 of them run no statement: look at the first rows below."},
 		{"a slow database", Pool{Stats: stats(2, 2, 1), Holders: []pooldriver.Holder{running, idle}}, "busy",
 			"1 statement waits. 2 of 2 connections are in use, and most of them run statements: the database is slow, or the pool is small."},
+		{"a full server", Pool{Stats: full(2, 3), Holders: []pooldriver.Holder{running, running}}, "bad",
+			"3 statements wait. The server is full: it allows us 2 of 10 connections, and 2 are in use: who else has connections to it?"},
+		{"a full server and nobody waits", Pool{Stats: full(2, 0)}, "busy",
+			"The server is full: it allows us 2 of 10 connections, and 2 are in use. Nobody waits."},
 		{"the first connection", Pool{Stats: pooldriver.Stats{Pool: pool.Stats{Max: 4, Count: 1, Creating: 1, Waiting: 2}}}, "bad",
 			"2 statements wait for a first connection, which is being opened."},
 		{"the breaker", Pool{Stats: pooldriver.Stats{Pool: pool.Stats{Max: 4, State: pool.Inactive}}}, "bad",
@@ -37,4 +41,11 @@ func TestTheVerdictSaysWhetherThePoolIsTheProblem(t *testing.T) {
 			require.Equal(t, Verdict{tc.level, tc.sentence}, Judge(tc.pool))
 		})
 	}
+}
+
+// full are those of a pool of 10 on a server that allows it so many.
+func full(allowed, waiting int) pooldriver.Stats {
+	s := stats(allowed, 10, waiting)
+	s.Pool.Allowed = allowed
+	return s
 }

@@ -19,6 +19,7 @@ var figures = []struct {
 	value func(*pooldriver.Stats) float64
 }{
 	{"connections_max", gauge, "Most connections at a time.", func(s *pooldriver.Stats) float64 { return float64(s.Pool.Max) }},
+	{"connections_allowed", gauge, "How many of the most connections the server allows; fewer while it is full.", func(s *pooldriver.Stats) float64 { return float64(s.Pool.Allowed) }},
 	{"connections_idle_min", gauge, "Idle connections that are kept.", func(s *pooldriver.Stats) float64 { return float64(s.MinIdle) }},
 	{"waiters", gauge, "Statements that wait for a connection.", func(s *pooldriver.Stats) float64 { return float64(s.Pool.Waiting) }},
 	{"breaker_open", gauge, "1 while the circuit breaker refuses, 0 otherwise.", breakerOpen},
