@@ -2,6 +2,7 @@ package pool
 
 import (
 	"context"
+	"time"
 )
 
 // ticket is an acquirer's place in the order of arrival. It survives a
@@ -10,6 +11,9 @@ type ticket struct {
 	seq   uint64
 	start int64 // pool time when the waiting began; 0: has not waited
 	who   any   // of AcquireAs
+	// timeless: the deadline of its context has passed, and its context goes on.
+	timeless bool
+	refusal  error // what BeforeAcquire has said of the last resource
 }
 
 // Acquire lends a resource: an idle one, or else the first that comes back or, if Max
@@ -41,7 +45,7 @@ func (p *Pool[T]) AcquireNow(ctx context.Context) (Lease[T], error) {
 // on.
 func (p *Pool[T]) acquire(ctx context.Context, who any, now bool) (Lease[T], error) {
 	if ctx.Err() != nil {
-		return Lease[T]{}, p.refuseDone(ctx, 0)
+		return Lease[T]{}, p.refuseDone(ctx, ticket{})
 	}
 	p.lock()
 	if p.mode != 0 || p.idle.n == 0 || p.queue.head != nil {
@@ -59,7 +63,11 @@ func (p *Pool[T]) acquire(ctx context.Context, who any, now bool) (Lease[T], err
 	}
 	p.seq++
 	t := ticket{seq: p.seq, who: who}
+	rested := p.asleep || p.now != r.idleSince
 	p.mu.Unlock()
+	if rested { // BeforeAcquire may have to ask whether it is still good
+		t.start = p.since()
+	}
 	if ctx.Err() != nil {
 		return Lease[T]{}, p.passOver(ctx, r, t)
 	}
@@ -140,7 +148,14 @@ func (p *Pool[T]) acquireLocked(ctx context.Context, t ticket, now bool) (Lease[
 		if err != nil {
 			return Lease[T]{}, err
 		}
-		r, fresh, err := p.await(ctx, w, &t)
+		r, fresh, err := p.await(ctx, w, &t, now)
+		if err == errLate {
+			if err := p.late(ctx, &t); err != nil {
+				return Lease[T]{}, err
+			}
+			p.lock()
+			continue
+		}
 		if err != nil {
 			return Lease[T]{}, err
 		}
@@ -163,7 +178,13 @@ func (p *Pool[T]) tryOnce(ctx context.Context, r *resource[T], t *ticket) (err e
 	if ctx.Err() != nil {
 		return p.passOver(ctx, r, *t), false
 	}
-	if err := p.callBeforeAcquire(ctx, r); err != nil {
+	prepare := ctx
+	if d := p.cfg.AcquireTimeout; d > 0 && t.refusal != nil {
+		var cancel context.CancelFunc
+		prepare, cancel = context.WithTimeout(ctx, d-p.sinceStart(t.start))
+		defer cancel()
+	}
+	if err := p.callBeforeAcquire(prepare, r); err != nil {
 		return p.refused(ctx, r, t, err)
 	}
 	return nil, false
@@ -176,7 +197,7 @@ func (p *Pool[T]) passOver(ctx context.Context, r *resource[T], t ticket) error 
 	p.count.revoked++
 	p.passOnLocked(r)
 	p.mu.Unlock()
-	return p.refuseDone(ctx, t.start)
+	return p.refuseDone(ctx, t)
 }
 
 // refused follows a BeforeAcquire that has refused r with the error why. It destroys r.
@@ -184,12 +205,17 @@ func (p *Pool[T]) passOver(ctx context.Context, r *resource[T], t ticket) error 
 // held: until the acquirer is back in its place, no later acquirer may be served.
 func (p *Pool[T]) refused(ctx context.Context, r *resource[T], t *ticket, why error) (err error, again bool) {
 	p.reportRefusal(r, why)
+	t.refusal = why
 	if t.start == 0 {
 		t.start = p.since()
 	}
 	if ctx.Err() != nil {
 		p.dropUnprepared(r)
-		return p.refuseDone(ctx, t.start), false
+		return p.refuseDone(ctx, *t), false
+	}
+	if d := p.cfg.AcquireTimeout; d > 0 && p.sinceStart(t.start) >= d {
+		p.dropUnprepared(r)
+		return p.refuseTimeout(*t), false
 	}
 	p.mu.Lock()
 	r.w = nil // the acquirer goes on waiting; its wait is counted when it ends
@@ -314,15 +340,19 @@ func (p *Pool[T]) backlogLocked() int {
 }
 
 // await sleeps until w has its result or ctx is done.
-func (p *Pool[T]) await(ctx context.Context, w *waiter[T], t *ticket) (*resource[T], bool, error) {
+func (p *Pool[T]) await(ctx context.Context, w *waiter[T], t *ticket, now bool) (*resource[T], bool, error) {
 	if t.start == 0 {
 		t.start = p.since()
 		w.start.Store(t.start)
 	}
-	if until, ok := ctx.Deadline(); ok {
+	if until, ok := ctx.Deadline(); ok && !t.timeless {
 		w.until.Store(max(1, int64(until.Sub(p.base))+1))
 	}
-	if done := ctx.Done(); done == nil {
+	if now && p.cfg.AcquireTimeout > 0 { // expire looks at the queue alone
+		if !p.awaitAlone(ctx, w, *t) {
+			return nil, false, p.abandon(ctx, w, *t)
+		}
+	} else if done := ctx.Done(); done == nil {
 		<-w.ch
 	} else {
 		select {
@@ -342,7 +372,43 @@ func (p *Pool[T]) await(ctx context.Context, w *waiter[T], t *ticket) (*resource
 	return w.r, w.fresh, nil
 }
 
-// abandon withdraws w after its context is done. If w has a result already, the
+// awaitAlone waits for w, which is not in the queue. It reports whether w has its result.
+func (p *Pool[T]) awaitAlone(ctx context.Context, w *waiter[T], t ticket) bool {
+	select {
+	case <-w.ch:
+		return true
+	default:
+	}
+	timer := time.NewTimer(p.cfg.AcquireTimeout - p.sinceStart(t.start))
+	defer timer.Stop()
+	select {
+	case <-w.ch:
+		return true
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+	return false
+}
+
+// lateGrace is how long after its deadline a context may take to end: a timer is late where
+// processors are busy.
+const lateGrace = 10 * time.Millisecond
+
+// late follows a turn that came after the deadline of ctx. A nil error: ctx does not end with
+// its deadline, and the acquirer goes on.
+func (p *Pool[T]) late(ctx context.Context, t *ticket) error {
+	timer := time.NewTimer(lateGrace)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return p.refuseDone(ctx, *t)
+	case <-timer.C:
+		t.timeless = true
+		return nil
+	}
+}
+
+// abandon withdraws w after its context is done, or its time is over. If w has a result already, the
 // acquirer has lost the race against its own cancellation and passes the resource on. w
 // is not recycled: its wake-up may still be on the way.
 func (p *Pool[T]) abandon(ctx context.Context, w *waiter[T], t ticket) error {
@@ -362,7 +428,10 @@ func (p *Pool[T]) abandon(ctx context.Context, w *waiter[T], t ticket) error {
 	}
 	w.state = stateGone
 	p.mu.Unlock()
-	return p.refuseDone(ctx, t.start)
+	if ctx.Err() == nil {
+		return p.refuseTimeout(t)
+	}
+	return p.refuseDone(ctx, t)
 }
 
 // leaveLocked ends attempt t, which has no resource: another attempt may become the
@@ -375,7 +444,7 @@ func (p *Pool[T]) leaveLocked(t ticket) {
 }
 
 // refuseDone is the error of an attempt whose context is done.
-func (p *Pool[T]) refuseDone(ctx context.Context, start int64) error {
+func (p *Pool[T]) refuseDone(ctx context.Context, t ticket) error {
 	reason, cause := ctx.Err(), context.Cause(ctx)
 	if cause == reason {
 		cause = nil
@@ -383,8 +452,18 @@ func (p *Pool[T]) refuseDone(ctx context.Context, start int64) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.count.cancelled++
-	err := p.acquireErrorLocked(reason, start)
-	err.Cause = cause
+	err := p.acquireErrorLocked(reason, t.start)
+	err.Cause, err.Refusal = cause, t.refusal
+	return err
+}
+
+// refuseTimeout is the error of an attempt that has taken AcquireTimeout.
+func (p *Pool[T]) refuseTimeout(t ticket) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.count.timeouts++
+	err := p.acquireErrorLocked(ErrTimeout, t.start)
+	err.Refusal = t.refusal
 	return err
 }
 

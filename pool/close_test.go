@@ -135,7 +135,7 @@ func TestCloseFindsAResourceOnItsWayToAWaiter(t *testing.T) {
 		require.NoError(t, held.Release()) // w has it and does not run
 		p.Close()
 		require.Empty(t, s.gone())
-		r, _, err := p.await(t.Context(), w, &tk)
+		r, _, err := p.await(t.Context(), w, &tk, false)
 		require.NoError(t, err, "it was handed over before the pool was closed")
 		require.NoError(t, Lease[*item]{r, r.stamp}.Release())
 		synctest.Wait()

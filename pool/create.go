@@ -171,13 +171,16 @@ func (p *Pool[T]) deliver(c *creation[T], r *resource[T], v verdict) {
 		p.alone.remove(w)
 		p.grantLocked(w, r, true)
 		w.wake()
-	case p.queue.head != nil && p.mayGrantLocked(p.queue.head):
-		first := p.queue.pop()
-		p.grantLocked(first, r, true)
-		first.wake()
 	default:
-		if next := p.putLocked(r); next != nil {
-			next.wake()
+		first := p.firstLocked()
+		if first == nil || !p.mayGrantLocked(first) {
+			first = p.putLocked(r)
+		} else {
+			p.queue.pop()
+			p.grantLocked(first, r, true)
+		}
+		if first != nil {
+			first.wake()
 		}
 	}
 	p.balanceLocked()

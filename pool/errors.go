@@ -64,6 +64,9 @@ type AcquireError struct {
 	// LastCreateErr is the error of the most recent create, nil if that one
 	// succeeded. It is not unwrapped: it is not why this acquire failed.
 	LastCreateErr error
+	// Refusal is what Config.BeforeAcquire has said of the last resource that it has refused
+	// for this acquirer; nil: it has refused none. It is not unwrapped.
+	Refusal error
 }
 
 func (e *AcquireError) Error() string {
@@ -75,6 +78,9 @@ func (e *AcquireError) Error() string {
 	}
 	if e.Creating > 0 && e.Waited > 0 {
 		b.WriteString(" while a resource is being created")
+	}
+	if e.Refusal != nil {
+		fmt.Fprintf(&b, "; the last resource was not fit: %v", e.Refusal)
 	}
 	if e.LastCreateErr != nil {
 		fmt.Fprintf(&b, "; the last create failed: %v", e.LastCreateErr)

@@ -134,7 +134,7 @@ func (p *Pool[T]) putLocked(r *resource[T]) *waiter[T] {
 			return nil
 		}
 	}
-	if w := p.queue.head; w != nil && p.mayGrantLocked(w) {
+	if w := p.firstLocked(); w != nil && p.mayGrantLocked(w) {
 		p.queue.pop()
 		p.grantLocked(w, r, false)
 		return w
@@ -165,8 +165,12 @@ func (p *Pool[T]) balanceLocked() {
 	if p.mode&modeOver != 0 && p.total <= p.max {
 		p.mode &^= modeOver
 	}
-	for p.queue.head != nil && p.idle.n > 0 && p.mayGrantLocked(p.queue.head) {
-		w := p.queue.pop()
+	for p.idle.n > 0 {
+		w := p.firstLocked()
+		if w == nil || !p.mayGrantLocked(w) {
+			break
+		}
+		p.queue.pop()
 		p.grantLocked(w, p.takeIdleLocked(), false)
 		w.wake()
 	}

@@ -2,6 +2,7 @@ package pool
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 )
 
@@ -110,6 +111,29 @@ func (q *waitQueue[T]) remove(w *waiter[T]) {
 	}
 	w.next, w.prev = nil, nil
 	q.n--
+}
+
+// errLate tells an acquirer that its deadline had passed when its turn came.
+var errLate = errors.New("pool: late")
+
+// firstLocked is the first in the queue whose deadline has not passed; nil: there is none.
+// Those before it leave the queue: they would only hand on what they were given.
+func (p *Pool[T]) firstLocked() *waiter[T] {
+	now := int64(0)
+	for w := p.queue.head; w != nil; w = p.queue.head {
+		until := w.until.Load()
+		if until == 0 {
+			return w
+		}
+		if now == 0 {
+			now = p.since()
+		}
+		if now < until {
+			return w
+		}
+		p.failLocked(p.queue.pop(), errLate)
+	}
+	return nil
 }
 
 // removeLocked takes w, which has no result, from where it waits.

@@ -389,7 +389,7 @@ func TestWaiterThatHasNotLookedAtTheClockYetDoesNotStarve(t *testing.T) {
 		a.until(30 * ms)
 		require.Empty(t, a.soFar())
 		go func() {
-			if r, _, err := p.await(context.Background(), w, &tk); err == nil {
+			if r, _, err := p.await(context.Background(), w, &tk, false); err == nil {
 				_ = Lease[*item]{r, r.stamp}.Release()
 			}
 		}()
