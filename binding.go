@@ -201,7 +201,7 @@ func (c *checkout) attach(ctx context.Context, op *operation) error {
 
 // borrow attaches a connection of the pool without a task.
 func (c *checkout) borrow(ctx context.Context, op *operation, from *task.Task) error {
-	lease, err := c.connector.acquire(ctx, from, c.label)
+	lease, err := c.connector.acquire(c.forHooks(ctx), from, c.label)
 	if err != nil {
 		c.connector.tellNotAcquired(ctx, c.label, nil, err)
 		return err
@@ -250,7 +250,7 @@ func (c *checkout) detach() {
 		b.detach(c)
 	}
 	c.unbind()
-	c.parted, c.renamed = false, 0
+	c.parted, c.renamed, c.values = false, 0, nil
 }
 
 func (c *checkout) unbind() {
@@ -472,6 +472,12 @@ func (b *binding) prepareFor(ctx context.Context, c *checkout, op *operation) (a
 	}
 	if err := r.ReadAhead(ctx); err != nil {
 		return false, err
+	}
+	if r.TakesValues() && !isSame(r.use.values, c.values) {
+		r.use.values = c.values
+		if err := r.Share(c.forHooks(ctx)); err != nil {
+			return false, err
+		}
 	}
 	if op.Effect&dialects.Writes != 0 && r.Traits().WritesAlone {
 		b.clearOthers(ctx, r)

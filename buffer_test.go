@@ -127,7 +127,7 @@ func rowsOf(c *Connector, real driver.Rows, columns []string) *rows {
 	if c.usage.Clock == nil {
 		c.usage.Clock = usage.NewClock()
 	}
-	v := newConn(&c.core)
+	v := newConn(context.Background(), &c.core)
 	op := operation{real: c.newRealConn(nowhere{}, 0), opened: real, columns: columns}
 	op.real.holder.Store(&v.private)
 	v.real, v.bound = op.real, &v.private

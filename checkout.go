@@ -1,6 +1,7 @@
 package pooldriver
 
 import (
+	"context"
 	"errors"
 	"slices"
 
@@ -16,6 +17,8 @@ import (
 type checkout struct {
 	connector *core
 	private   binding // of checkouts without a task
+	// values is the context with which database/sql has begun the checkout; nil: none is known.
+	values context.Context
 
 	// real is the attached connection, and bound is the binding that has it. Both are nil
 	// before the first operation. The fields after them say what has happened since real

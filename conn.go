@@ -37,8 +37,8 @@ var (
 	_ driver.Validator          = (*conn)(nil)
 )
 
-func newConn(c *core) *conn {
-	return &conn{checkout: checkout{connector: c, private: binding{connector: c}}, checkouts: 1}
+func newConn(ctx context.Context, c *core) *conn {
+	return &conn{checkout: checkout{connector: c, private: binding{connector: c}, values: ctx}, checkouts: 1}
 }
 
 // CheckNamedValue accepts everything: the real driver's conversion runs once the session is
@@ -144,7 +144,7 @@ func (c *conn) Ping(ctx context.Context) error {
 // ResetSession is called when database/sql takes the connection again. There is nothing to
 // do yet: the real driver's ResetSession runs when a real connection is taken from the
 // pool. A wrapper above may have kept IsValid from us: then the last checkout ends here.
-func (c *conn) ResetSession(context.Context) error {
+func (c *conn) ResetSession(ctx context.Context) error {
 	valid := !c.closed
 	if c.bound != nil || c.refusal != nil {
 		valid = c.IsValid()
@@ -153,6 +153,7 @@ func (c *conn) ResetSession(context.Context) error {
 	if !valid {
 		return driver.ErrBadConn
 	}
+	c.values = ctx
 	return nil
 }
 

@@ -118,11 +118,11 @@ const idleVirtual = 1000
 
 // Connect returns a virtual connection. It opens nothing and fails only for
 // what New found wrong.
-func (c *Connector) Connect(context.Context) (driver.Conn, error) {
+func (c *Connector) Connect(ctx context.Context) (driver.Conn, error) {
 	if c.err != nil {
 		return nil, c.err
 	}
-	return newConn(&c.core), nil
+	return newConn(ctx, &c.core), nil
 }
 
 // Driver returns the real driver, so that programs that look at its type to

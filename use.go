@@ -21,6 +21,8 @@ type use struct {
 	opener *checkout     // the last one whose statement may have begun a transaction
 	warned bool          // the log knows that a statement has joined the transaction
 	raw    chan struct{} // closed when Raw's function returns; nil: none runs
+	// values are those that the driver's ResetSession has last had, in an explicit task.
+	values context.Context
 }
 
 // pins returns what keeps r at its task, and checks whether the connection is lost.
@@ -42,6 +44,9 @@ func (b *binding) attach(ctx context.Context, c *checkout, op *operation, lease 
 	_ = r.Lock(context.Background()) // an earlier user that came too late may hold the lock for a moment
 	r.lease = lease
 	r.use = use{users: 1}
+	if b.shares {
+		r.use.values = c.values
+	}
 	r.Lend(b.shares)
 	r.meter.Begin(c.label, op.text, waited, op.pins())
 	op.measured, op.counted = true, r
@@ -80,7 +85,7 @@ func (b *binding) obtain(ctx context.Context, c *checkout, op *operation) (err e
 	// a further statement of the task waits, the task may get a connection that the
 	// statement can share: the loop below looks for it.
 	if first := b.held.Add(1) == 1; (first || !b.shares) && c.from == nil {
-		lease, err := cn.acquire(ctx, nil, b)
+		lease, err := cn.acquire(c.forHooks(ctx), nil, b)
 		if err != nil {
 			return err
 		}
@@ -96,9 +101,9 @@ func (b *binding) obtain(ctx context.Context, c *checkout, op *operation) (err e
 // contend is obtain for a binding that has connections, or waits for one. If op.locked, op
 // shares one of them.
 func (b *binding) contend(ctx context.Context, c *checkout, op *operation) (lease pool.Lease[*realConn], err error) {
-	cn := b.connector
+	cn, hooks := b.connector, c.forHooks(ctx)
 	for {
-		if lease, err = cn.acquireNow(ctx); err != pool.ErrNoneNow {
+		if lease, err = cn.acquireNow(hooks); err != pool.ErrNoneNow {
 			return lease, err
 		}
 		var tooLarge error
@@ -107,7 +112,7 @@ func (b *binding) contend(ctx context.Context, c *checkout, op *operation) (leas
 				return lease, nil
 			}
 		}
-		lease, err = cn.await(ctx, &waiter{binding: b, label: c.label, from: c.from, tooLarge: tooLarge})
+		lease, err = cn.await(hooks, &waiter{binding: b, label: c.label, from: c.from, tooLarge: tooLarge})
 		if err != errOwnIsFree {
 			return lease, err
 		}

@@ -177,7 +177,8 @@ func (p *Pool[T]) deliver(c *creation[T], r *resource[T], v verdict) {
 			first = p.putLocked(r)
 		} else {
 			p.queue.pop()
-			p.grantLocked(first, r, true)
+			// For another one than its causer it is prepared, as one that was lent before.
+			p.grantLocked(first, r, c.w == first && c.waits())
 		}
 		if first != nil {
 			first.wake()

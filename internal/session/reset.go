@@ -161,12 +161,47 @@ func (s *Session) CheckIdle(ctx context.Context) (dead bool, err error) {
 			return true, err
 		}
 	}
-	if s.conn.Resetter != nil {
-		if err := s.conn.Resetter.ResetSession(ctx); errors.Is(err, driver.ErrBadConn) {
-			return false, err
-		}
+	return false, s.resetByDriver(ctx)
+}
+
+// resetByDriver has the driver prepare the session for a borrower whose values ctx has. It
+// waits PingTimeout at most. Of the driver's errors only driver.ErrBadConn counts, as for
+// database/sql.
+func (s *Session) resetByDriver(ctx context.Context) error {
+	if s.conn.Resetter == nil {
+		return nil
 	}
-	return false, nil
+	bounded := s.resetContext
+	if bounded == nil {
+		bounded = &lazyTimeout{d: s.env.PingTimeout}
+		s.resetContext = bounded
+	}
+	bounded.Context = ctx
+	defer func() {
+		if bounded.release() {
+			s.resetContext = nil
+		}
+	}()
+	if err := s.conn.Resetter.ResetSession(bounded); errors.Is(err, driver.ErrBadConn) {
+		return err
+	}
+	return nil
+}
+
+// TakesValues reports, under the lock, whether a statement with other values in its context is
+// to call Share: a driver may set a tenant by the context in its ResetSession. In a
+// transaction the transaction's values stay.
+func (s *Session) TakesValues() bool { return s.conn.Resetter != nil && !s.InTx() }
+
+// Share has the driver prepare a session that others of its task use, too, for a statement.
+func (s *Session) Share(ctx context.Context) error {
+	s.running++
+	err := s.resetByDriver(ctx)
+	s.running--
+	if err != nil {
+		s.MarkUnusable()
+	}
+	return err
 }
 
 // PingServer asks the server for a sign of life, and waits PingTimeout at most.

@@ -110,6 +110,9 @@ type Session struct {
 	// and at the rollback to a savepoint, which releases locks on tables.
 	schemaGeneration uint64
 
+	// resetContext is for the next call of the driver's ResetSession; nil: none is there.
+	resetContext *lazyTimeout
+
 	// rows are the rows that are read from the driver. The field changes under the lock.
 	rows atomic.Pointer[Rows]
 }
