@@ -239,6 +239,15 @@ func (c Config) MarshalText() ([]byte, error) { return c.label().MarshalText() }
 // LogValue is String, for log/slog.
 func (c Config) LogValue() slog.Value { return c.label().LogValue() }
 
+// idleTimeout bounds the look at an idle connection. Where the server is silent there is time
+// left for a dial.
+func (c *Config) idleTimeout() time.Duration {
+	if c.AcquireTimeout > 0 {
+		return min(c.PingTimeout, c.AcquireTimeout/2)
+	}
+	return c.PingTimeout
+}
+
 // stmtsPerConn is how many prepared statements a connection may keep.
 func (c *Config) stmtsPerConn() int {
 	if c.StmtBudget == 0 {

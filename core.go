@@ -46,6 +46,7 @@ type core struct {
 	generations    stmtcache.Generations
 	starvation     starvation
 	host           atomic.Pointer[string] // the last one dialled, of several
+	silence        silence
 	keyedTasks     task.Keyed
 	drops, shared  droppedstate.Told
 	settings       dbsettings.List
@@ -110,6 +111,7 @@ func (c *core) sessionEnv() session.Env {
 		Statements:   c.config.stmtsPerConn(),
 		CleanTimeout: c.config.CleanTimeout,
 		PingTimeout:  c.config.PingTimeout,
+		IdleTimeout:  c.config.idleTimeout(),
 		Buffer:       buffer,
 		BufferTotal:  max(total, buffer),
 		// Reading ahead for those who wait may be in vain, and must not use up what tasks

@@ -2,9 +2,12 @@ package pooldriver
 
 import (
 	"context"
+	"errors"
+	"sync/atomic"
 	"time"
 
 	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/internal/session"
 )
 
 // The life of real connections: the hooks that the pool calls, and the end of all.
@@ -47,12 +50,35 @@ func (c *core) create(ctx context.Context) (*realConn, error) {
 	return r, nil
 }
 
+// silence is what is known of a server that has not answered on an idle connection.
+type silence struct {
+	times atomic.Uint64
+	host  atomic.Pointer[string] // of the last time
+}
+
+// errSuspect is the error of an idle connection to a server that has not answered on another.
+var errSuspect = errors.New("pooldriver: the server has not answered on another connection that was idle as long")
+
 // ready checks a connection that was used before, on its way to the next borrower. So a
-// dead connection is found here, and not by the borrower's statement.
+// dead connection is found here, and not by the borrower's statement. Where one has got no
+// answer, those that have been idle since before are not asked one after the other: the
+// borrower would wait for each.
 func (c *core) ready(ctx context.Context, r *realConn) error {
+	if times := c.silence.times.Load(); times != r.heard {
+		r.heard = times
+		if host, _ := location(r.Server()); host == *c.silence.host.Load() && !r.Irreplaceable() {
+			c.stats.foundDead.Add(1)
+			return errSuspect
+		}
+	}
 	dead, err := r.CheckIdle(ctx)
 	if dead {
 		c.stats.foundDead.Add(1)
+	}
+	if _, silent := errors.AsType[*session.SilentError](err); silent && ctx.Err() == nil {
+		host, _ := location(r.Server())
+		c.silence.host.Store(&host)
+		c.silence.times.Add(1)
 	}
 	return err
 }
@@ -65,7 +91,11 @@ func (c *core) healthy(ctx context.Context, r *realConn) error {
 		defer cancel()
 		return c.fits(ctx, r)
 	}
-	return r.PingServer(ctx)
+	err := r.PingServer(ctx)
+	if err == nil {
+		r.heard = c.silence.times.Load()
+	}
+	return err
 }
 
 // destroy ends a real connection. It returns when the server has ended it, too: only then

@@ -23,6 +23,9 @@ type realConn struct {
 	use    use // what its holder keeps of it, under the lock
 	meter  usage.Meter
 
+	// heard is core.silence.times when the connection has last worked. Who has its lease writes it.
+	heard uint64
+
 	leakTold atomic.Uint64 // of which checkout the log was told
 
 	number uint64 // in the connector, from 1
@@ -45,6 +48,7 @@ var _ session.Holder = (*realConn)(nil)
 func (c *core) newRealConn(server dialects.Session, generation uint64) *realConn {
 	r := &realConn{connector: c, poolGeneration: generation, ended: make(chan struct{})}
 	r.number, r.born = c.numbers.Add(1), c.usage.Clock.Fine()
+	r.heard = c.silence.times.Load()
 	r.Init(&c.env, server, c.traits, r)
 	r.meter.Init(&c.usage)
 	return r

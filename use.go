@@ -334,6 +334,7 @@ func (b *binding) unbind(r *realConn) {
 	}
 	r.use = use{}
 	r.meter.End()
+	r.heard = r.connector.silence.times.Load()
 	r.GiveBack()
 	r.holder.Store(nil)
 	if !b.isPrivate() {

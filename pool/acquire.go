@@ -367,6 +367,9 @@ func (p *Pool[T]) await(ctx context.Context, w *waiter[T], t *ticket, now bool) 
 		p.mu.Lock()
 		p.waits.record(w.waited)
 		p.mu.Unlock()
+		if own, ok := err.(*AcquireError); ok { //nolint:errorlint // it was made for this acquirer
+			own.Refusal = t.refusal
+		}
 		return nil, false, err
 	}
 	return w.r, w.fresh, nil

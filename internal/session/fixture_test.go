@@ -60,7 +60,7 @@ func open(t *testing.T, with setup) *fixture {
 		f.env.Statements = 8
 	}
 	if f.env.CleanTimeout == 0 {
-		f.env.CleanTimeout, f.env.PingTimeout = time.Minute, time.Minute
+		f.env.CleanTimeout, f.env.PingTimeout, f.env.IdleTimeout = time.Minute, time.Minute, time.Minute
 	}
 	if f.env.Buffer == 0 {
 		f.env.Buffer, f.env.BufferTotal, f.env.BufferOthers = 1<<30, 1<<30, 1<<30

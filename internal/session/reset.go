@@ -4,6 +4,8 @@ import (
 	"context"
 	"database/sql/driver"
 	"errors"
+	"fmt"
+	"time"
 
 	"github.com/pooldriver/pooldriver/dialects"
 )
@@ -149,15 +151,28 @@ func (s *Session) CheckRole(ctx context.Context) error {
 // ErrFoundDead is the error of CheckIdle if the server has ended the session.
 var ErrFoundDead = errors.New("pooldriver: the server has closed the connection")
 
+// SilentError is the error of CheckIdle if the server has not answered in time.
+type SilentError struct{ For time.Duration }
+
+func (e *SilentError) Error() string {
+	return fmt.Sprintf("pooldriver: the server has not answered for %v on a connection that was idle", e.For.Round(time.Millisecond))
+}
+
 // CheckIdle is called before an idle session is lent, so that no statement of the borrower
-// fails on a dead session. dead reports whether the server has ended the session. err is nil
-// if the session can be lent.
+// fails on a dead session. It waits IdleTimeout at most. dead reports whether the server has
+// ended the session, or does not answer. err is nil if the session can be lent.
 func (s *Session) CheckIdle(ctx context.Context) (dead bool, err error) {
 	switch s.server.Peek() {
 	case dialects.Dead:
 		return true, ErrFoundDead
 	case dialects.Unsure:
-		if err := s.PingServer(ctx); err != nil {
+		begun := time.Now()
+		bounded, cancel := context.WithTimeout(ctx, s.env.IdleTimeout)
+		defer cancel()
+		if err := s.server.Ping(bounded); err != nil {
+			if bounded.Err() != nil {
+				return true, &SilentError{time.Since(begun)}
+			}
 			return true, err
 		}
 	}
@@ -165,15 +180,15 @@ func (s *Session) CheckIdle(ctx context.Context) (dead bool, err error) {
 }
 
 // resetByDriver has the driver prepare the session for a borrower whose values ctx has. It
-// waits PingTimeout at most. Of the driver's errors only driver.ErrBadConn counts, as for
-// database/sql.
+// waits IdleTimeout at most. Of the driver's errors only driver.ErrBadConn counts, as for
+// database/sql, and the end of the wait.
 func (s *Session) resetByDriver(ctx context.Context) error {
 	if s.conn.Resetter == nil {
 		return nil
 	}
 	bounded := s.resetContext
 	if bounded == nil {
-		bounded = &lazyTimeout{d: s.env.PingTimeout}
+		bounded = &lazyTimeout{d: s.env.IdleTimeout}
 		s.resetContext = bounded
 	}
 	bounded.Context = ctx
@@ -182,7 +197,12 @@ func (s *Session) resetByDriver(ctx context.Context) error {
 			s.resetContext = nil
 		}
 	}()
-	if err := s.conn.Resetter.ResetSession(bounded); errors.Is(err, driver.ErrBadConn) {
+	err := s.conn.Resetter.ResetSession(bounded)
+	switch {
+	case err == nil:
+	case bounded.Err() != nil && ctx.Err() == nil:
+		return &SilentError{s.env.IdleTimeout}
+	case errors.Is(err, driver.ErrBadConn):
 		return err
 	}
 	return nil

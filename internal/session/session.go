@@ -22,8 +22,9 @@ type Env struct {
 	Dialect dialects.Dialect
 	// Statements is the number of prepared statements that a session keeps.
 	Statements int
-	// CleanTimeout bounds a rollback and a reset, PingTimeout a ping.
-	CleanTimeout, PingTimeout time.Duration
+	// CleanTimeout bounds a rollback and a reset, PingTimeout a ping, IdleTimeout the look at
+	// an idle session before it is lent.
+	CleanTimeout, PingTimeout, IdleTimeout time.Duration
 	// Buffer limits the rows of one statement in memory, in bytes. BufferTotal limits
 	// the rows of all statements, where a statement of the same task needs the session.
 	// BufferOthers limits them where other tasks wait for a connection.

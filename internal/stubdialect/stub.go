@@ -28,6 +28,7 @@ type Stub struct {
 	Has    dialects.Traits
 	Also   dialects.Effect // of every text
 
+	OnPing  func(context.Context) error
 	OnPeek  func() dialects.Liveness
 	OnClean func() (bool, error)
 	OnBegin func(context.Context) // told what the driver's BeginTx gets
@@ -173,6 +174,9 @@ func (s *Session) Peek() dialects.Liveness {
 
 func (s *Session) Ping(ctx context.Context) error {
 	s.stub.Pings.Add(1)
+	if s.stub.OnPing != nil {
+		return s.stub.OnPing(ctx)
+	}
 	return s.Session.Ping(ctx)
 }
 
