@@ -134,6 +134,7 @@ func (c *core) poolConfig() pool.Config[*realConn] {
 		Destroy:          c.destroy,
 		Destroying:       c.destroying,
 		Check:            c.healthy,
+		CheckUnused:      c.traits.RoleMatters, // else a first write would go to what was the primary
 		Preserve:         func(r *realConn) bool { return r.Irreplaceable() },
 		BeforeAcquire:    c.ready,
 		Min:              c.config.MinConns,

@@ -17,7 +17,7 @@ var options = optiontable.Table[Config]{
 	lifetime(),
 	lifetimeJitter(),
 	optiontable.Duration("pool_max_conn_idle_time", "30m0s", 0, "how long a connection may lie idle; 0 is for ever", func(c *Config) *time.Duration { return &c.MaxConnIdleTime }),
-	optiontable.Duration("pool_health_check_period", "1m0s", 0, "pause between looks at the idle connections; 0 is never", func(c *Config) *time.Duration { return &c.HealthCheckPeriod }),
+	optiontable.Duration("pool_health_check_period", "1m0s", 0, "pause between looks at the idle connections, if any was used meanwhile; 0 is never", func(c *Config) *time.Duration { return &c.HealthCheckPeriod }),
 	optiontable.Duration("pool_ping_timeout", "5s", 1, "bound of one health check's ping", func(c *Config) *time.Duration { return &c.PingTimeout }),
 	optiontable.Duration("pool_acquire_timeout", "30s", 0, "bound of the wait for a connection, next to the caller's context; 0 is none", func(c *Config) *time.Duration { return &c.AcquireTimeout }),
 	optiontable.Duration("pool_connect_timeout", "10s", 1, "bound of one dial", func(c *Config) *time.Duration { return &c.ConnectTimeout }),

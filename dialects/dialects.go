@@ -455,4 +455,6 @@ const (
 	// ServerFull: the server, or a bouncer before it, has no room for another connection
 	// of this user. Those that are open work.
 	ServerFull
+	// Spent: the session answers, and should not be used again: it has run out of memory.
+	Spent
 )

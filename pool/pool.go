@@ -88,6 +88,7 @@ type Pool[T any] struct {
 	sweepArmed   bool
 	nextCheck    int64
 	checkRunning bool
+	checkedAt    uint64 // acquires at the last round of checks
 	expireTimer  *time.Timer
 	expireArmed  bool
 	starvation   starvation

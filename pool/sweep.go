@@ -78,13 +78,16 @@ func (p *Pool[T]) retireIdleLocked(now int64) {
 	}
 }
 
-// checkIfDueLocked starts a round of checks when one is due.
+// checkIfDueLocked starts a round of checks when one is due, if the pool was used since the
+// last one: a server that sleeps while nobody uses it must not be kept awake.
 func (p *Pool[T]) checkIfDueLocked(now int64) {
 	if p.cfg.CheckInterval <= 0 || now < p.nextCheck {
 		return
 	}
 	p.nextCheck = later(now, p.cfg.CheckInterval)
-	if p.cfg.Check != nil && !p.checkRunning && p.idle.n > 0 {
+	used := p.acquires != p.checkedAt || p.cfg.CheckUnused
+	p.checkedAt = p.acquires
+	if used && p.cfg.Check != nil && !p.checkRunning && p.idle.n > 0 {
 		p.checkRunning = true
 		go p.checkIdle(p.idleNowLocked())
 	}

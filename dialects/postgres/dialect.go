@@ -80,6 +80,8 @@ func diagnose(e *pgconn.PgError) dialects.Diagnosis {
 		return dialects.ServerLeaving
 	case "40001", "40P01", "OC000", "OC001": // serialization_failure, deadlock_detected; Aurora DSQL's own
 		return dialects.Conflict
+	case "53200": // out_of_memory
+		return dialects.Spent
 	case "53300": // too_many_connections
 		return dialects.ServerFull
 	case "08P01": // protocol_violation, by which PgBouncer says it, too

@@ -222,6 +222,10 @@ func TestDiagnoseGoesByTheServersCode(t *testing.T) {
 		{&pgconn.PgError{Code: "40001"}, dialects.Conflict},
 		{&pgconn.PgError{Code: "40P01"}, dialects.Conflict},
 		{&pgconn.PgError{Code: "OC000"}, dialects.Conflict},
+		{&pgconn.PgError{Code: "53200"}, dialects.Spent},
+		{&pgconn.PgError{Code: "53300"}, dialects.ServerFull},
+		{&pgconn.PgError{Code: "08P01", Message: "no more connections allowed (max_client_conn)"}, dialects.ServerFull},
+		{&pgconn.PgError{Code: "08P01", Message: "invalid message format"}, 0},
 		{&pgconn.PgError{Code: "40002"}, 0}, // a constraint was violated
 		{&pgconn.PgError{Code: "55P03"}, 0}, // NOWAIT
 		{&pgconn.PgError{Code: "57014"}, 0}, // one statement was cancelled
