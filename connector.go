@@ -256,8 +256,10 @@ func (c *Connector) Drain(ctx context.Context) error {
 // back. Close tells the server to end the idle ones and waits 30 ms for that. MySQL needs
 // less, PostgreSQL about as much. A server that is slower ends them after Close has
 // returned. Close then waits, for a second at most, for connections that are being rolled
-// back, cleaned or closed already. Some drivers cannot cut a close short: ODBC, SQLite,
-// and drivers by Wrap that no dialect knows. There a hanging close takes up to 5 s.
+// back, cleaned or closed already. Some drivers cannot cut a close short: ODBC, and drivers
+// by Wrap that no dialect knows. There a hanging close takes up to 5 s. On SQLite Close
+// returns when the connections that are not in use are closed, however long that takes, as
+// the bare driver's: the last one writes the write-ahead log into the file.
 // sql.DB.Close calls Close; calling it again does nothing.
 func (c *Connector) Close() error {
 	if c.err != nil {

@@ -147,7 +147,7 @@ func (c *core) poolConfig() pool.Config[*realConn] {
 		AcquireTimeout:   orNever(c.config.AcquireTimeout),
 		CreateTimeout:    c.config.ConnectTimeout,
 		CheckTimeout:     c.config.PingTimeout,
-		DestroyTimeout:   destroyTimeout + time.Second,
+		DestroyTimeout:   c.destroyTimeout(),
 		MaxWaiters:       c.config.MaxWaiters,
 		Starving:         c.starving,
 		StarveAfter:      starveAfter,
@@ -156,6 +156,14 @@ func (c *core) poolConfig() pool.Config[*realConn] {
 		p.Strategy = pool.ConsecutiveFailures(c.config.BreakerFailures, c.config.BreakerCooldown)
 	}
 	return p
+}
+
+// destroyTimeout is how long a connection that is being closed may occupy its place.
+func (c *core) destroyTimeout() time.Duration {
+	if c.traits.CloseWrites {
+		return -1
+	}
+	return destroyTimeout + time.Second
 }
 
 // orNever translates our 0 ("never") to the pool's, whose 0 is its default.

@@ -3,6 +3,7 @@ package pooldriver
 import (
 	"context"
 	"errors"
+	"math"
 	"sync/atomic"
 	"time"
 
@@ -109,8 +110,11 @@ func (c *core) destroy(r *realConn) {
 	r.Closed()
 }
 
-// patience is how long destroy waits for the server to end r.
+// patience is how long destroy waits for the server to end r. 0: as long as it takes.
 func (c *core) patience(r *realConn) time.Duration {
+	if c.traits.CloseWrites {
+		return 0
+	}
 	_, severable := r.Server().(dialects.Severable)
 	if c.closingIdle.Load() && severable && r.discarded == "" {
 		return goodbye
@@ -119,8 +123,12 @@ func (c *core) patience(r *realConn) time.Duration {
 }
 
 func (c *core) closeSession(s dialects.Session, patience time.Duration) {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
+	ctx := context.Background()
+	if patience > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, patience)
+		defer cancel()
+	}
 	if err := s.Close(ctx); err != nil {
 		if patience == goodbye {
 			return // it was told to end, and nothing runs on it
@@ -146,7 +154,11 @@ func (c *core) close() {
 	c.pool.Close() // no dial begins from here on
 	c.credentials.Close()
 	c.leaks.stop()
-	c.awaitUnused(closeWait)
+	limit := closeWait
+	if c.traits.CloseWrites {
+		limit = math.MaxInt64
+	}
+	c.awaitUnused(limit)
 	c.real.Close(c.closeTemplate) // now, or when the last borrower is done
 }
 
@@ -158,7 +170,7 @@ func (c *core) closeTemplate() {
 
 // awaitUnused returns when every connection that is left has a borrower.
 func (c *core) awaitUnused(limit time.Duration) {
-	for end := time.Now().Add(limit); time.Now().Before(end); time.Sleep(time.Millisecond) {
+	for begun := time.Now(); time.Since(begun) < limit; time.Sleep(time.Millisecond) {
 		restoring := int(c.restoring.Load()) // before Stats: a restoring that ends in between makes us wait once more
 		if s := c.pool.Stats(); s.Count <= s.Lent-restoring {
 			return

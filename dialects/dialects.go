@@ -213,6 +213,11 @@ type Traits struct {
 	// Savepoints are the database's; the zero value stands for standard SQL's.
 	Savepoints Savepoints
 
+	// CloseWrites: the last connection that is closed writes to the database what others
+	// read (SQLite's write-ahead log). Whoever closes the pool waits for that, as over the
+	// bare driver.
+	CloseWrites bool
+
 	// RoleMatters: the DSN asks for servers of a certain role, which a server
 	// can lose while its connections live. Health checks ask RoleChecker.CheckRole.
 	RoleMatters bool

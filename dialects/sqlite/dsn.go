@@ -65,6 +65,9 @@ func parse(dsn string) (source, error) {
 	if prefixed && !isURI && q.has(uriParameters...) {
 		name = fileURI(name)
 	}
+	if prefixed { // the driver's own forms mean what they mean to the driver
+		q.rest = append(q.busyTimeout(), q.rest...)
+	}
 	if len(q.rest) > 0 {
 		name += "?" + strings.Join(q.rest, "&")
 	}

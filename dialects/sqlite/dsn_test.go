@@ -44,22 +44,23 @@ func TestClaimKnowsItsFormsAndLeavesOthersAlone(t *testing.T) {
 
 func TestParseSaysWhatTheDriverIsGiven(t *testing.T) {
 	for _, c := range []struct{ dsn, name, path string }{
-		{"sqlite:x.db", "x.db", "x.db"},
-		{"sqlite:/a/x.db", "/a/x.db", "/a/x.db"},
-		{"sqlite:///a/x.db", "/a/x.db", "/a/x.db"},
-		{"sqlite://x.db", "x.db", "x.db"},
+		{"sqlite:x.db", "x.db?_busy_timeout=5000", "x.db"},
+		{"sqlite:/a/x.db", "/a/x.db?_busy_timeout=5000", "/a/x.db"},
+		{"sqlite:///a/x.db", "/a/x.db?_busy_timeout=5000", "/a/x.db"},
+		{"sqlite://x.db", "x.db?_busy_timeout=5000", "x.db"},
+		{"sqlite:x.db?_timeout=9", "x.db?_timeout=9", "x.db"},
 		{"x.db?_pragma=foreign_keys(1)", "x.db?_pragma=foreign_keys(1)", "x.db"},
-		{"sqlite:x.db?_txlock=immediate&pool_max_conns=4&_pragma=a%20b", "x.db?_txlock=immediate&_pragma=a%20b", "x.db"},
+		{"sqlite:x.db?_txlock=immediate&pool_max_conns=4&_pragma=a%20b", "x.db?_busy_timeout=5000&_txlock=immediate&_pragma=a%20b", "x.db"},
 		{"x.db?pool_max_conns=4", "x.db", "x.db"},
 		// SQLite's own parameters are heard in a URI only.
-		{"sqlite:x.db?mode=ro", "file:x.db?mode=ro", "x.db"},
-		{"sqlite:a%#.db?mode=ro", "file:a%25%23.db?mode=ro", "a%#.db"},
+		{"sqlite:x.db?mode=ro", "file:x.db?_busy_timeout=5000&mode=ro", "x.db"},
+		{"sqlite:a%#.db?mode=ro", "file:a%25%23.db?_busy_timeout=5000&mode=ro", "a%#.db"},
 		{"x.db?mode=ro", "x.db?mode=ro", "x.db"},
-		{"sqlite:/year=2026/a&b.db", "/year=2026/a&b.db", "/year=2026/a&b.db"},
-		{"sqlite:me@home/x.db", "me@home/x.db", "me@home/x.db"},
+		{"sqlite:/year=2026/a&b.db", "/year=2026/a&b.db?_busy_timeout=5000", "/year=2026/a&b.db"},
+		{"sqlite:me@home/x.db", "me@home/x.db?_busy_timeout=5000", "me@home/x.db"},
 		{"file:a%20b.db?mode=ro", "file:a%20b.db?mode=ro", "a b.db"},
 		{"FILE:///a/x.db", "file:///a/x.db", "/a/x.db"},
-		{"sqlite:file://localhost/a/x.db?pool_x=1", "file://localhost/a/x.db", "/a/x.db"},
+		{"sqlite:file://localhost/a/x.db?pool_x=1", "file://localhost/a/x.db?_busy_timeout=5000", "/a/x.db"},
 	} {
 		src, err := parse(c.dsn)
 		require.NoError(t, err, c.dsn)

@@ -29,9 +29,18 @@ import (
 // privateNames numbers the databases that no name makes known to others.
 var privateNames atomic.Uint64
 
-// defaultBusyTimeout is in milliseconds, for databases in memory alone: there
-// the bare driver knows no second connection to be busy.
+// defaultBusyTimeout is in milliseconds, for our own form of DSN and for databases in
+// memory: there the bare driver knows no second connection to be busy.
 const defaultBusyTimeout = 5000
+
+// busyTimeout is the parameter for it, if the DSN has none of its own. The driver applies it
+// before any _pragma, which therefore wins.
+func (q query) busyTimeout() []string {
+	if q.has("_busy_timeout", "_timeout") {
+		return nil
+	}
+	return []string{"_busy_timeout=" + strconv.Itoa(defaultBusyTimeout)}
+}
 
 // memoryName returns what to open if path and q mean a database in memory.
 // inURI tells whether SQLite's own parameters are heard.
@@ -54,11 +63,7 @@ func memoryName(path string, q query, inURI bool) (string, bool) {
 // memoryParams are the parameters of a database in memory. SQLite's own count in a URI alone;
 // what is about files has no meaning there either, but memdb hears it.
 func (q query) memoryParams(inURI bool) []string {
-	params := []string{"vfs=memdb"}
-	if !q.has("_busy_timeout", "_timeout") {
-		// The driver applies it before any _pragma, which therefore wins.
-		params = append(params, "_busy_timeout="+strconv.Itoa(defaultBusyTimeout))
-	}
+	params := append([]string{"vfs=memdb"}, q.busyTimeout()...)
 	for _, part := range q.rest {
 		key, value, _ := strings.Cut(part, "=")
 		key, _ = url.QueryUnescape(key)

@@ -16,6 +16,7 @@ type session struct {
 	*base.Session
 	question driver.Stmt // see status.go; prepared when first asked
 	private  bool        // the database is in memory, and this connection's alone
+	file     string      // of the database; see order.go. Empty: it is in memory, or not known
 }
 
 var (
@@ -60,6 +61,13 @@ func (s *session) CheckSettings([]dialects.ContextSetting) error {
 // Close closes the connection. Statements of it that are still prepared keep
 // SQLite from letting go of the file until they are closed, too.
 func (s *session) Close(ctx context.Context) error {
+	if s.file != "" {
+		done, err := takeTurn(ctx, s.file)
+		if err != nil {
+			done = func() {} // out of turn rather than not at all
+		}
+		defer done()
+	}
 	var err error
 	if s.question != nil {
 		// Also after an interruption: with a statement left, SQLite keeps the

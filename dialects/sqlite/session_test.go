@@ -319,7 +319,7 @@ func TestWrapKnowsTheDriver(t *testing.T) {
 
 	tmpl, err := dialect{}.Wrap(connector{registeredDriver()})
 	require.NoError(t, err)
-	require.Equal(t, dialects.Traits{WritesAlone: true, PreparingActs: true}, tmpl.Traits(), "what lies around the driver's rows may reuse their memory")
+	require.Equal(t, dialects.Traits{WritesAlone: true, PreparingActs: true, CloseWrites: true}, tmpl.Traits(), "what lies around the driver's rows may reuse their memory")
 	s := dial(t, tmpl)
 	require.Equal(t, dialects.TxNone, s.TxStatus())
 	exec(t, s, "begin")
@@ -329,7 +329,7 @@ func TestWrapKnowsTheDriver(t *testing.T) {
 
 // TestABusyDatabaseIsAConflict, at BEGIN, at a write after a read, and at COMMIT.
 func TestABusyDatabaseIsAConflict(t *testing.T) {
-	dsn := "sqlite:" + filepath.Join(t.TempDir(), "busy.db")
+	dsn := "sqlite:" + filepath.Join(t.TempDir(), "busy.db") + "?_busy_timeout=1"
 	s, other := dial(t, parseDSN(t, dsn)), dial(t, parseDSN(t, dsn))
 	exec(t, s, "create table t (a)")
 	busy := func(query string) {

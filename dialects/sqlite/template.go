@@ -43,7 +43,7 @@ func (t *template) Driver() driver.Driver { return registeredDriver() }
 // A rollback journal lets nobody write to the file while another connection
 // reads, a WAL does. Which of them a file has is not asked: it is known only
 // with the first connection, and can change later.
-var traits = dialects.Traits{WritesAlone: true, PreparingActs: true}
+var traits = dialects.Traits{WritesAlone: true, PreparingActs: true, CloseWrites: true}
 
 // Traits of a connection that is the driver's for sure. Byte slices come from a
 // BLOB alone, whatever the column was declared as, each copied out of SQLite's
@@ -63,10 +63,11 @@ func (t *template) Dial(ctx context.Context, cred *dialects.Credential) (dialect
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	if t.memory {
-		if err := t.holdAnchor(); err != nil {
-			return nil, err
-		}
+	if !t.memory {
+		return t.dialFile(ctx)
+	}
+	if err := t.holdAnchor(); err != nil {
+		return nil, err
 	}
 	conn, err := t.open()
 	if err != nil {
@@ -78,6 +79,23 @@ func (t *template) Dial(ctx context.Context, cred *dialects.Credential) (dialect
 		}
 	}
 	return newSession(conn, t.Target()), nil
+}
+
+func (t *template) dialFile(ctx context.Context) (dialects.Session, error) {
+	file := realPath(t.path)
+	done, err := takeTurn(ctx, file)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	conn, err := t.open()
+	if err != nil {
+		return nil, err
+	}
+	join(ctx, conn, file)
+	s := newSession(conn, t.Target())
+	s.file = file
+	return s, nil
 }
 
 // holdAnchor opens the connection that keeps a database in memory alive while

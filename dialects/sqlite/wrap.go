@@ -26,7 +26,8 @@ import (
 type wrapped struct {
 	*base.Template
 
-	sharing atomic.Uint32 // of databases in memory: a sharing
+	sharing atomic.Uint32          // of databases in memory: a sharing
+	file    atomic.Pointer[string] // the first connection's; nil: not known
 
 	mu     sync.Mutex
 	anchor driver.Conn // guarded by mu; keeps a shared database alive
@@ -71,23 +72,37 @@ func isSQLite(d driver.Driver) bool {
 func (w *wrapped) Traits() dialects.Traits { return traits }
 
 func (w *wrapped) Dial(ctx context.Context, cred *dialects.Credential) (dialects.Session, error) {
+	// The first connection tells which file it is.
+	if known := w.file.Load(); known != nil {
+		done, err := takeTurn(ctx, *known)
+		if err != nil {
+			return nil, err
+		}
+		defer done()
+	}
 	conn, err := w.Connect(ctx, cred)
 	if err != nil {
 		return nil, err
 	}
 	s := newSession(conn, w.Target())
-	if s.private, err = w.isPrivate(ctx, conn); err != nil {
-		return nil, errors.Join(err, conn.Close())
+	file, known := fileOf(ctx, conn)
+	switch {
+	case !known:
+	case file == "":
+		if s.private, err = w.isPrivate(ctx, conn); err != nil {
+			return nil, errors.Join(err, conn.Close())
+		}
+	default:
+		s.file = realPath(file)
+		w.file.CompareAndSwap(nil, &s.file)
+		join(ctx, conn, s.file)
 	}
 	return s, nil
 }
 
-// isPrivate reports whether conn's database is in memory, or a temporary file, and
-// no other connection sees it.
+// isPrivate reports whether no other connection sees conn's database, which is in memory or
+// a temporary file.
 func (w *wrapped) isPrivate(ctx context.Context, conn driver.Conn) (bool, error) {
-	if !inMemory(ctx, conn) {
-		return false, nil
-	}
 	if w.sharing.Load() == sharingUnknown {
 		if err := w.learn(ctx, conn); err != nil {
 			return false, err
@@ -97,11 +112,14 @@ func (w *wrapped) isPrivate(ctx context.Context, conn driver.Conn) (bool, error)
 	return w.sharing.Load() != sharingAll, nil
 }
 
-// inMemory asks for the name of the main database's file. A database in memory and a
-// temporary one have none. A connection that does not answer counts as a file.
-func inMemory(ctx context.Context, conn driver.Conn) bool {
+// fileOf asks for the name of the main database's file. A database in memory and a
+// temporary one have none.
+func fileOf(ctx context.Context, conn driver.Conn) (file string, known bool) {
 	row, err := firstRow(ctx, conn, "PRAGMA database_list") // number, name, file
-	return err == nil && len(row) == 3 && text(row[1]) == "main" && text(row[2]) == ""
+	if err != nil || len(row) != 3 || text(row[1]) != "main" {
+		return "", false
+	}
+	return text(row[2]), true
 }
 
 // probing lets one probe at a time run in the process: two probes of one database would
