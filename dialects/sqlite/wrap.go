@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"reflect"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -145,10 +146,10 @@ func (w *wrapped) learn(ctx context.Context, first driver.Conn) error {
 	if err != nil {
 		return nil // such as of a connector that makes one connection only
 	}
-	shared, known, err := sameDatabase(ctx, first, second)
+	shared, known := sameDatabase(ctx, first, second)
 	switch {
-	case err != nil || !known:
-		return errors.Join(err, second.Close())
+	case !known:
+		return second.Close()
 	case !shared:
 		w.sharing.Store(sharingNone)
 		return second.Close()
@@ -160,50 +161,76 @@ func (w *wrapped) learn(ctx context.Context, first driver.Conn) error {
 	return nil
 }
 
-// sameDatabase sets a mark through the second connection, looks whether the first sees it,
-// and removes it. Writing to a database fixes settings (its page size) that the program
-// may still want to choose on the first connection. An error says that the mark could not
-// be removed.
-func sameDatabase(ctx context.Context, first, second driver.Conn) (same, known bool, err error) {
+// sameDatabase looks whether two connections see one database in memory. It writes nothing:
+// a commit would be told to the program's hooks, and would fix settings (the page size) that
+// the program may still want to choose.
+func sameDatabase(ctx context.Context, first, second driver.Conn) (same, known bool) {
 	ctx, cancel := context.WithTimeout(ctx, probeTime)
 	defer cancel()
-	before, err := applicationID(ctx, second)
-	if err != nil {
-		return false, false, nil
+	if same, known := sameCache(ctx, first, second); same || !known {
+		return same, known
 	}
-	const bits = 0x70307264 // any that make another number of it
-	if err := setApplicationID(ctx, second, before^bits); err != nil {
-		return false, false, nil
+	switch locking, err := answer(ctx, first, "PRAGMA locking_mode"); {
+	case err != nil:
+		return false, false
+	case locking == "exclusive":
+		return false, true // a temporary file
 	}
-	defer func() {
-		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), probeTime)
-		defer cancel()
-		if undo := setApplicationID(last, second, before); undo != nil {
-			err = fmt.Errorf("SQLite in memory: setting PRAGMA application_id back to %d, after a look whether connections share the database: %w", before, undo)
-		}
-	}()
-	seen, err := applicationID(ctx, first)
-	if err != nil {
-		return false, false, nil
-	}
-	return seen == before^bits, true, nil
+	return sameLock(ctx, first, second)
 }
 
-func applicationID(ctx context.Context, conn driver.Conn) (int32, error) {
-	row, err := firstRow(ctx, conn, "PRAGMA application_id")
+// sameCache is sameDatabase for cache=shared. A shared cache has one schema, which
+// has one cache_size (sqlite3SchemaGet).
+func sameCache(ctx context.Context, first, second driver.Conn) (same, known bool) {
+	const size = "PRAGMA cache_size"
+	before, err := answer(ctx, second, size)
 	if err != nil {
-		return 0, err
+		return false, false
 	}
-	id, ok := row[0].(int64)
-	if !ok {
-		return 0, fmt.Errorf("PRAGMA application_id: the answer is a %T", row[0])
+	mark := before + "1" // of 2000 it makes 20001, and of -2000 -20001
+	if command(ctx, second, size+" = "+mark) != nil {
+		return false, false
 	}
-	return int32(id), nil
+	seen, err := answer(ctx, first, size)
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), probeTime)
+	defer cancel()
+	undone := command(last, second, size+" = "+before)
+	return seen == mark, err == nil && undone == nil
 }
 
-func setApplicationID(ctx context.Context, conn driver.Conn, id int32) error {
+// sameLock is sameDatabase for memdb, which has a lock for each name. The lock is taken and
+// let go: a hook for rollbacks hears of it. It is the second connection that takes it: a lock
+// fixes the page size of a private database. If first has a busy timeout, it waits.
+func sameLock(ctx context.Context, first, second driver.Conn) (same, known bool) {
+	if command(ctx, second, "BEGIN EXCLUSIVE") != nil {
+		return false, false
+	}
+	_, err := firstRow(ctx, first, "PRAGMA schema_version")
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), probeTime)
+	defer cancel()
+	undone := command(last, second, "ROLLBACK")
+	return err != nil, undone == nil && (err == nil || isBusy(err) || ctx.Err() != nil)
+}
+
+// isBusy reports whether an error is SQLITE_BUSY or SQLITE_LOCKED, by the texts that are
+// SQLite's own (sqlite3ErrStr): the drivers' types differ.
+func isBusy(err error) bool {
+	return strings.Contains(err.Error(), "database is locked") || strings.Contains(err.Error(), "database table is locked")
+}
+
+// command runs a text that has no rows.
+func command(ctx context.Context, conn driver.Conn, query string) error {
 	c := driverconn.New(conn)
-	return c.Command(ctx, fmt.Sprintf("PRAGMA application_id = %d", id))
+	return c.Command(ctx, query)
+}
+
+// answer is the text of a query's first value.
+func answer(ctx context.Context, conn driver.Conn, query string) (string, error) {
+	row, err := firstRow(ctx, conn, query)
+	if err != nil {
+		return "", err
+	}
+	return text(row[0]), nil
 }
 
 // firstRow runs a query without arguments and returns its first row.

@@ -43,19 +43,22 @@ func TestWhichWrappedDatabaseIsItsConnections(t *testing.T) {
 		private bool
 		made    int // connections for two
 	}{
-		":memory:":                             {true, 3},
-		"":                                     {true, 3},
-		"file:private?mode=memory":             {true, 3},
-		"file:which?mode=memory&cache=shared":  {false, 3},
-		"file:/which?vfs=memdb":                {false, 3},
-		":memory:?_pragma=query_only(1)":       {true, 4}, // it takes no mark
-		filepath.Join(t.TempDir(), "which.db"): {false, 2},
+		":memory:":                            {true, 3},
+		"":                                    {true, 3},
+		"file:private?mode=memory":            {true, 3},
+		"file:which?mode=memory&cache=shared": {false, 3},
+		"file:/which?vfs=memdb":               {false, 3},
+		":memory:?_pragma=query_only(1)":      {true, 4}, // it takes no lock
+		"file:/waits?vfs=memdb&_pragma=busy_timeout(5000)": {false, 3},
+		"file:which?vfs=memdb":                             {true, 3}, // its name does not begin with a slash
+		filepath.Join(t.TempDir(), "which.db"):             {false, 2},
 	} {
 		c, tmpl := wrapName(t, name, 10)
 		for range 2 {
 			s := dial(t, tmpl)
 			require.Equal(t, tc.private, s.(dialects.Irreplaceable).Irreplaceable(), name)
-			require.EqualValues(t, 0, value(t, s, "pragma application_id"), name)
+			require.EqualValues(t, -2000, value(t, s, "pragma cache_size"), name)
+			require.Equal(t, dialects.TxNone, s.TxStatus(), name)
 		}
 		require.Equal(t, tc.made, c.made, name)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -137,15 +138,42 @@ func TestConnectionsOfAWrappedSharedDatabaseInMemorySeeTheSame(t *testing.T) {
 				conn, err := db.Conn(t.Context())
 				require.NoError(t, err)
 				defer conn.Close()
-				var a, id int
+				var a int
 				require.NoError(t, conn.QueryRowContext(t.Context(), "select a from kept").Scan(&a))
 				require.Equal(t, 7, a)
-				require.NoError(t, conn.QueryRowContext(t.Context(), "pragma application_id").Scan(&id))
-				require.Zero(t, id, "the mark has gone")
 			}
 			require.Equal(t, max, c.Stats().Pool.Count)
 		})
 	}
+}
+
+// TestALookWhetherAWrappedDatabaseIsSharedCommitsNothing that a hook of the program's would hear.
+func TestALookWhetherAWrappedDatabaseIsSharedCommitsNothing(t *testing.T) {
+	for name := range inMemory {
+		inner, err := sqlite.NewConnector(name)
+		require.NoError(t, err)
+		var commits atomic.Int32
+		db := sql.OpenDB(pooldriver.Wrap(hearing{inner, func() { commits.Add(1) }}, quiet))
+		require.NoError(t, db.Ping())
+		require.Zero(t, commits.Load(), name)
+		mustExec(t, t.Context(), db, "create table kept (a int)")
+		require.EqualValues(t, 1, commits.Load(), name)
+		require.NoError(t, db.Close())
+	}
+}
+
+// hearing tells of every commit on its connections.
+type hearing struct {
+	driver.Connector
+	commit func()
+}
+
+func (h hearing) Connect(ctx context.Context) (driver.Conn, error) {
+	conn, err := h.Connector.Connect(ctx)
+	if err == nil {
+		conn.(sqlite.HookRegisterer).RegisterCommitHook(func() int32 { h.commit(); return 0 })
+	}
+	return conn, err
 }
 
 // A program that keeps to one connection by database/sql's means has one database.
