@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/internal/stmtcache"
 	"github.com/pooldriver/pooldriver/internal/task"
 	"github.com/pooldriver/pooldriver/internal/textcache"
 )
@@ -64,9 +65,28 @@ func (c *checkout) asksBack(op *operation) bool {
 // text is the text of a virtual statement.
 type text struct {
 	query      string
-	prepared   bool   // by the program; otherwise it is a query with arguments
-	generation uint64 // see stmtcache.Generations; 0: the statement has none
-	renamed    uint32 // checkout.renamed when the program prepared it
+	prepared   bool             // by the program; otherwise it is a query with arguments
+	generation uint64           // see stmtcache.Generations; 0: the statement has none
+	renamed    uint32           // checkout.renamed when the program prepared it
+	owner      *stmtcache.Owner // nil: what it prepares is kept by its text
+}
+
+// closeOwned closes what t has prepared, at once where c has its connection. What it has
+// prepared elsewhere is closed when that connection is used next.
+func (c *checkout) closeOwned(t *text) (err error) {
+	if t.owner == nil {
+		return nil
+	}
+	if r, b := c.real, c.bound; r != nil && (c.open == nil || !c.open.Detached()) && r.TryLock() {
+		defer r.unlockAndRecheck() // also by a panic of the driver
+		if r.holder.Load() == b {
+			err = r.Disown(t.owner)
+		}
+	}
+	if t.owner.Close() {
+		c.connector.orphans.Add(1)
+	}
+	return err
 }
 
 // endText forgets the generation of a text whose statement is closed.

@@ -5,6 +5,7 @@ import (
 	"database/sql/driver"
 
 	"github.com/pooldriver/pooldriver/internal/ctxerr"
+	"github.com/pooldriver/pooldriver/internal/stmtcache"
 	"github.com/pooldriver/pooldriver/internal/task"
 )
 
@@ -87,6 +88,9 @@ func (c *conn) QueryContext(ctx context.Context, query string, args []driver.Nam
 // text, not the session.
 func (c *conn) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
 	v := &stmt{conn: c, text: text{query: query, prepared: true}}
+	if c.connector.traits.StatementsOwned {
+		v.owner = &stmtcache.Owner{}
+	}
 	done := false
 	defer func() {
 		if !done { // an error, or a panic of the driver

@@ -44,6 +44,7 @@ type core struct {
 	numbers        atomic.Uint64 // of connections
 	leaks          leakWatch
 	generations    stmtcache.Generations
+	orphans        atomic.Uint64 // prepared statements that were closed where their connection was not attached
 	starvation     starvation
 	host           atomic.Pointer[string] // the last one dialled, of several
 	silence        silence

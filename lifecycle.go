@@ -72,6 +72,10 @@ func (c *core) ready(ctx context.Context, r *realConn) error {
 			return errSuspect
 		}
 	}
+	if orphans := c.orphans.Load(); orphans != r.orphans {
+		r.orphans = orphans
+		r.Statements().CloseOrphans()
+	}
 	dead, err := r.CheckIdle(ctx)
 	if dead {
 		c.stats.foundDead.Add(1)

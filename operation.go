@@ -153,6 +153,9 @@ func (c *checkout) prepare(ctx context.Context, op *operation) (again bool, err 
 		v.generation = cn.generations.Open(v.query)
 		c.aging = append(c.aging, v)
 	}
+	if v.owner != nil {
+		return c.prepareOwned(ctx, op)
+	}
 	if op.Prepared = r.Kept(v.query, v.generation); op.Prepared != nil {
 		cn.stats.stmtHits.Add(1)
 		if err := ctx.Err(); err != nil {
@@ -169,6 +172,15 @@ func (c *checkout) prepare(ctx context.Context, op *operation) (again bool, err 
 	// A query with arguments is kept when its text comes a second time: one-off queries do
 	// not flush the cache.
 	op.Prepared, err = r.Prepare(ctx, v.query, v.generation, v.prepared || op.known != nil)
+	return c.finishUnexecuted(ctx, op, err)
+}
+
+// prepareOwned is prepare for a statement that is the program's.
+func (c *checkout) prepareOwned(ctx context.Context, op *operation) (again bool, err error) {
+	if op.Prepared = op.real.Statements().Owned(op.virtual.owner); op.Prepared != nil {
+		return false, ctxerr.Of(ctx, ctx.Err())
+	}
+	op.Prepared, err = op.real.PrepareOwned(ctx, op.virtual.query, op.virtual.owner)
 	return c.finishUnexecuted(ctx, op, err)
 }
 

@@ -23,6 +23,7 @@ type realConn struct {
 	use    use // what its holder keeps of it, under the lock
 	meter  usage.Meter
 
+	orphans uint64 // core.orphans when it was looked for them last
 	// heard is core.silence.times when the connection has last worked. Who has its lease writes it.
 	heard uint64
 

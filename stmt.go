@@ -28,15 +28,15 @@ func (s *stmt) CheckNamedValue(*driver.NamedValue) error { return nil }
 // arguments, and it runs after database/sql has counted.
 func (s *stmt) NumInput() int { return -1 }
 
-// Close sends nothing: the driver's statements are the cache's, and database/sql may call
-// this under its own lock, where I/O has no place.
+// Close sends nothing, unless the driver's statement is the program's own: the others are the
+// cache's, and database/sql may call this under its own lock, where I/O has no place.
 func (s *stmt) Close() error {
 	if s.checkout == s.conn.checkouts {
 		s.conn.fresh--
 	}
 	s.checkout = 0
 	s.conn.endText(&s.text)
-	return nil
+	return s.conn.closeOwned(&s.text)
 }
 
 // ExecContext executes the statement.

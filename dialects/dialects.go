@@ -213,6 +213,11 @@ type Traits struct {
 	// Savepoints are the database's; the zero value stands for standard SQL's.
 	Savepoints Savepoints
 
+	// StatementsOwned: what Prepare returns may be more than a text that can be executed again
+	// (lib/pq's COPY). So a prepared statement is the program's: it is closed with the
+	// program's, and no other statement uses it.
+	StatementsOwned bool
+
 	// CloseWrites: the last connection that is closed writes to the database what others
 	// read (SQLite's write-ahead log). Whoever closes the pool waits for that, as over the
 	// bare driver.

@@ -257,6 +257,7 @@ func (s *Session) EndsTx(said dialects.Diagnosis, effect dialects.Effect) bool {
 
 // CloseStatements closes the kept statements, unless they end with the session.
 func (s *Session) CloseStatements() {
+	s.stmts.DisownAll()
 	if !s.traits.StatementsEndWithSession {
 		s.stmts.CloseAll()
 	}

@@ -85,6 +85,25 @@ func (s *Session) Kept(text string, generation uint64) *stmtcache.Stmt {
 	return s.stmts.Get(text, generation, s.currentSchema())
 }
 
+// PrepareOwned prepares a text for a statement of the program's that owns what it prepares.
+func (s *Session) PrepareOwned(ctx context.Context, text string, owner *stmtcache.Owner) (*stmtcache.Stmt, error) {
+	s.call()
+	si, err := s.conn.Prepare(ctx, text)
+	s.returned()
+	if err != nil {
+		return nil, err
+	}
+	return s.stmts.Own(owner, si), nil
+}
+
+// Disown closes what a statement of the program's has prepared here.
+func (s *Session) Disown(owner *stmtcache.Owner) error {
+	s.running++
+	err := s.stmts.Disown(owner)
+	s.running--
+	return err
+}
+
 // Prepare prepares a text, and keeps the statement if keep is true.
 func (s *Session) Prepare(ctx context.Context, text string, generation uint64, keep bool) (*stmtcache.Stmt, error) {
 	s.call()

@@ -22,6 +22,8 @@ type Cache struct {
 	// be reading rows, or be in a failed transaction.
 	generation uint64
 
+	owned map[*Owner]*Stmt // beside those that are kept by their texts
+
 	closeFailed bool
 	forgotten   int
 }

@@ -56,7 +56,7 @@ func Wrap(c driver.Connector, target string) (*Template, error) {
 func (t *Template) Driver() driver.Driver { return t.connector.Driver() }
 
 // Traits are those of a driver of which nothing is known.
-func (t *Template) Traits() dialects.Traits { return dialects.Traits{} }
+func (t *Template) Traits() dialects.Traits { return dialects.Traits{StatementsOwned: true} }
 
 // TakesCredential is false: the connector has its own.
 func (t *Template) TakesCredential() bool { return false }
