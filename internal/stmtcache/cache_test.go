@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -144,10 +145,38 @@ func TestEveryStatementIsClosedOnce(t *testing.T) {
 			c.Done(s)
 		}
 		c.CloseAll()
+		require.Zero(t, c.weight)
 		for i, s := range all {
 			require.Equal(t, 1, s.closed, "seed %d, statement %d", seed, i)
 		}
 	}
+}
+
+// A batch insert takes the place of several small statements, and one that would take more than
+// there are is not kept.
+func TestALargeStatementTakesThePlaceOfSeveral(t *testing.T) {
+	c := New(10)
+	add := func(text string) *stmt {
+		si := &stmt{}
+		c.Done(c.Add(text, 0, si, true))
+		return si
+	}
+	small := make([]*stmt, 10)
+	for i := range small {
+		small[i] = add(fmt.Sprint(i))
+	}
+	large := add("INSERT INTO t VALUES (?" + strings.Repeat(",?", 79) + ")") // 80 parameters: 6 places
+	closed := 0
+	for _, s := range small {
+		closed += s.closed
+	}
+	require.Equal(t, 6, closed)
+	require.Equal(t, 5, c.Len())
+	require.Equal(t, 1, add("INSERT INTO t VALUES (?"+strings.Repeat(",?", 799)+")").closed)
+	require.Equal(t, 5, c.Len())
+	c.CloseAll()
+	require.Equal(t, 1, large.closed)
+	require.Zero(t, c.weight)
 }
 
 func TestATextKeepsItsGenerationWhileItIsOpen(t *testing.T) {
