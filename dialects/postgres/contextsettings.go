@@ -38,11 +38,15 @@ func (s *session) CarriesSettings() bool { return s.carrier != nil }
 
 var errNotLoaded = errors.New("postgres: the settings of a context (WithSettings) cannot be sent with the statement: the connection is not between two of the server's messages")
 
+// mostTurns bounds the round trips of CarrySettings, if notifications never leave a gap.
+const mostTurns = 1000
+
 // CarrySettings loads the carrier. Where the beginning of another message, such as a
-// notification, has come with the last answer, a round trip brings the rest of it.
+// notification, has come with the last answer, a round trip brings the rest of it, and maybe
+// the beginning of one more.
 func (s *session) CarrySettings(ctx context.Context, settings []dialects.ContextSetting) error {
 	c := newCargo(settings)
-	for range 3 {
+	for range mostTurns {
 		if s.carrier.load(c) {
 			return nil
 		}
