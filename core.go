@@ -49,6 +49,7 @@ type core struct {
 	host           atomic.Pointer[string] // the last one dialled, of several
 	silence        silence
 	keyedTasks     task.Keyed
+	taskKey        task.KeyFunc // nil: there is none
 	drops, shared  droppedstate.Told
 	settings       dbsettings.List
 	outage         outage.Dials
@@ -93,6 +94,7 @@ func (c *core) use(d dialects.Dialect, t dialects.Template, options []Option) er
 		asker.AskCredentials(c.credentialOfNow)
 	}
 	c.log = c.config.logger()
+	c.taskKey = c.guardedKey()
 	c.leaks.core = c
 	c.env = c.sessionEnv()
 	c.usage.Clock, c.usage.EveryStack, c.usage.Observed = usage.NewClock(), c.config.SampleStacks, c.tellsReleases()

@@ -2,8 +2,6 @@ package pooldriver
 
 import (
 	"context"
-	"errors"
-	"runtime/debug"
 
 	"github.com/pooldriver/pooldriver/internal/mergedctx"
 )
@@ -32,7 +30,7 @@ func (c *core) renewCredential() {
 	ctx, cancel := context.WithTimeout(c.credentials.Context(), c.config.ConnectTimeout)
 	defer cancel()
 	var panicked error // the next dial reports it
-	defer c.guardSource(&panicked)
+	defer c.guarded("Config.Credentials", &panicked)
 	changed, err := c.credentials.Renew(ctx)
 	if err != nil && c.credentials.Context().Err() == nil {
 		c.log.Warn("pooldriver: no new credential; open connections go on", "target", c.template.Target(), "error", err)
@@ -50,7 +48,7 @@ func (c *core) credentialOfNow(ctx context.Context, refused Credential) (_ Crede
 	}
 	ctx, merged := mergedctx.New(ctx, c.credentials.Context())
 	defer merged.Release()
-	defer c.guardSource(&err)
+	defer c.guarded("Config.Credentials", &err)
 	cred, serial, err := c.credential(ctx, 0)
 	if err == nil && !cred.Expires.IsZero() && cred.User == refused.User && cred.Password == refused.Password {
 		cred, _, err = c.credential(ctx, serial) // the server did not wait for its end
@@ -59,13 +57,4 @@ func (c *core) credentialOfNow(ctx context.Context, refused Credential) (_ Crede
 		return refused, err
 	}
 	return *cred, nil
-}
-
-// guardSource, deferred, makes an error of a panic of the source on a goroutine
-// that is no dial's: those are the pool's to guard.
-func (c *core) guardSource(err *error) {
-	if v := recover(); v != nil {
-		*err = errors.New("the credential source panicked")
-		c.log.Error("pooldriver: the credential source panicked", "target", c.template.Target(), "stack", string(debug.Stack()))
-	}
 }

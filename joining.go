@@ -30,7 +30,7 @@ func (b *binding) joinsTx(r *realConn, op *operation) error {
 // findPlace writes to p, which is empty, the task of ctx on this connector, with its InTx
 // and the task around it.
 func (c *core) findPlace(ctx context.Context, p *task.Place) error {
-	return c.keyedTasks.Find(ctx, c.config.TaskKey, p)
+	return c.keyedTasks.Find(ctx, c.taskKey, p)
 }
 
 // bindTo returns the binding of t on c, and creates it if there is none.

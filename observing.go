@@ -3,7 +3,6 @@ package pooldriver
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -33,11 +32,8 @@ var closeReasons = [...]CloseReason{
 
 // observe calls a function of the observer. Its panic is logged, and goes no further.
 func (c *core) observe(function string, call func(*Observer)) {
-	defer func() {
-		if p := recover(); p != nil {
-			c.log.Error("pooldriver: a function of Config.Observer panicked", "target", c.template.Target(), "function", function, "panic", fmt.Sprintf("%T", p))
-		}
-	}()
+	var logged error
+	defer c.guarded(function, &logged)
 	call(c.config.Observer)
 }
 
@@ -57,7 +53,7 @@ func (c *core) tellDial(r *realConn, err error, begun int64) {
 	if r != nil {
 		info.Host, _ = location(r.Server())
 	}
-	c.observe("DialDone", func(o *Observer) { o.DialDone(info) })
+	c.observe("Config.Observer.DialDone", func(o *Observer) { o.DialDone(info) })
 }
 
 // tellAcquired tells the observer that a statement has got a connection. If the observer
@@ -73,7 +69,7 @@ func (b *binding) tellAcquired(ctx context.Context, c *checkout, lease pool.Leas
 		}
 	}()
 	info := AcquireInfo{Wait: lease.Waited(), Label: textOf(c.label), Task: nameOf(b.task)}
-	b.connector.observe("AcquireDone", func(o *Observer) { o.AcquireDone(ctx, info) })
+	b.connector.observe("Config.Observer.AcquireDone", func(o *Observer) { o.AcquireDone(ctx, info) })
 	returned = true
 }
 
@@ -88,7 +84,7 @@ func (c *core) tellNotAcquired(ctx context.Context, label *string, t *task.Task,
 		return
 	}
 	info := AcquireInfo{Wait: waited, Label: textOf(label), Task: nameOf(t), Err: err}
-	c.observe("AcquireDone", func(o *Observer) { o.AcquireDone(ctx, info) })
+	c.observe("Config.Observer.AcquireDone", func(o *Observer) { o.AcquireDone(ctx, info) })
 }
 
 // release describes a use of a connection that has ended. The observer is told after the
@@ -118,7 +114,7 @@ func (c *core) tellReleased(r release) {
 		Pin: pinOfUsage[r.use.Pin], Statements: r.use.Operations,
 		Label: textOf(r.use.Label), Task: nameOf(r.task), Host: r.host,
 	}
-	c.observe("ReleaseDone", func(o *Observer) { o.ReleaseDone(info) })
+	c.observe("Config.Observer.ReleaseDone", func(o *Observer) { o.ReleaseDone(info) })
 }
 
 // tellReset adds to log that a connection was reset. log is told after the connection has
@@ -128,7 +124,7 @@ func (c *core) tellReset(log *restoreLog, done reset, begun int64) {
 		return
 	}
 	info := ResetInfo{Duration: c.since(begun), RolledBack: done.rolledBack, Cleaned: done.cleaned, Err: done.err}
-	log.add(func() { c.observe("ResetDone", func(o *Observer) { o.ResetDone(info) }) })
+	log.add(func() { c.observe("Config.Observer.ResetDone", func(o *Observer) { o.ResetDone(info) }) })
 }
 
 // destroying counts a connection that is about to be closed, and tells the observer. It is
@@ -144,7 +140,7 @@ func (c *core) destroying(r *realConn, reason pool.Reason) {
 	}
 	info := CloseInfo{Reason: why, Age: c.since(r.born)}
 	info.Host, _ = location(r.Server())
-	c.observe("Closed", func(o *Observer) { o.Closed(info) })
+	c.observe("Config.Observer.Closed", func(o *Observer) { o.Closed(info) })
 }
 
 // tellTaskDone tells the observer that the binding's task has ended.
@@ -157,7 +153,7 @@ func (b *binding) tellTaskDone() {
 		Name: b.task.Name(), Label: b.task.Label(), Implicit: b.task.Implicit(),
 		Duration: time.Since(b.task.Begun()), RolledBack: b.rolledBack.Load(),
 	}
-	c.observe("TaskDone", func(o *Observer) { o.TaskDone(info) })
+	c.observe("Config.Observer.TaskDone", func(o *Observer) { o.TaskDone(info) })
 }
 
 // textOf is a label's text.

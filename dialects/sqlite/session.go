@@ -75,5 +75,10 @@ func (s *session) Close(ctx context.Context) error {
 		err = s.question.Close()
 	}
 	s.question = nil
+	if s.file != "" {
+		// An interruption lasts until the next statement, and would end the copying of the
+		// write-ahead log (walCheckpoint looks at isInterrupted).
+		_, _ = firstRow(ctx, s.Conn(), "SELECT 1")
+	}
 	return errors.Join(err, s.Session.Close(ctx))
 }

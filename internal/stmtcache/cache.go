@@ -15,8 +15,8 @@ import (
 // belongs to the owner of the connection and
 // is not safe for concurrent use.
 type Cache struct {
-	max    int // the most that the weights of all add up to
-	weight int // what they add up to
+	max    int                      // the most that the weights of all add up to
+	weight int                      // what they add up to
 	byText map[string]*list.Element // of *Stmt
 	order  list.List                // most recently used first
 	// generation counts the changes of what texts mean on this connection. Statements

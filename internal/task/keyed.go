@@ -11,6 +11,9 @@ import (
 // task, which ends when lifetime does. A nil key is no task.
 type KeyFunc func(ctx context.Context) (key any, lifetime context.Context)
 
+// NoKey, as a key, says that a KeyFunc could not tell one.
+type NoKey struct{ Why error }
+
 // Keyed has the implicit tasks of a KeyFunc. The zero value has none.
 type Keyed struct {
 	tasks sync.Map // from key to *keyedTask
@@ -54,6 +57,9 @@ func (k *Keyed) Find(ctx context.Context, keyOf KeyFunc, p *Place) error {
 func (k *Keyed) task(key any, lifetime context.Context) (*Task, error) {
 	if key == nil {
 		return nil, nil
+	}
+	if no, ok := key.(NoKey); ok {
+		return nil, no.Why
 	}
 	if lifetime == nil || !reflect.TypeOf(key).Comparable() {
 		return nil, fmt.Errorf("pooldriver: the function of WithTaskKey has to return a comparable key and a lifetime; it gave a %T and a %T", key, lifetime)

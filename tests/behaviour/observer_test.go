@@ -141,7 +141,7 @@ func TestAPanicOfAnObserverCostsNothing(t *testing.T) {
 	require.EqualValues(t, 1, c.Stats().Pool.Creates)
 	require.NoError(t, db.Close())
 	for _, function := range []string{"DialDone", "AcquireDone", "ReleaseDone", "ResetDone", "TaskDone"} {
-		require.Eventually(t, func() bool { return log.lines("function="+function) > 0 }, 5*time.Second, time.Millisecond, function)
+		require.Eventually(t, func() bool { return log.lines("function=Config.Observer."+function) > 0 }, 5*time.Second, time.Millisecond, function)
 	}
 	require.NotContains(t, log.text(), "s3cr3t")
 }

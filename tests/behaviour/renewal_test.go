@@ -174,7 +174,7 @@ func TestASourceThatPanicsWhileRenewingIsLogged(t *testing.T) {
 		ping(t, db)
 		time.Sleep(9*time.Minute + time.Second)
 		synctest.Wait()
-		require.Positive(t, log.lines("the credential source panicked"))
+		require.Positive(t, log.lines("function=Config.Credentials panic=string stack="))
 		ping(t, db)
 		require.Equal(t, []string{"1"}, s.passwords())
 		require.NoError(t, db.Close())

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -45,7 +46,7 @@ func TestTheFileOfSQLiteHasEverythingWhenItsPoolIsClosed(t *testing.T) {
 		for name, end := range ends {
 			t.Run(fmt.Sprintf("%s wrap=%t", name, wrap), func(t *testing.T) {
 				t.Parallel()
-				for range 30 {
+				for round := range 30 {
 					file := filepath.Join(t.TempDir(), "x.db")
 					db, c := openSQLite(t, wrap, file+"?_pragma=busy_timeout(5000)&_pragma=journal_mode(wal)", 2)
 					_, err := db.Exec("CREATE TABLE t (a integer)")
@@ -58,6 +59,13 @@ func TestTheFileOfSQLiteHasEverythingWhenItsPoolIsClosed(t *testing.T) {
 									t.Error(err)
 								}
 							}
+						})
+					}
+					for i := range 3 { // an interrupted connection copies nothing, unless it is told to go on
+						all.Go(func() {
+							ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i*round)*5*time.Microsecond)
+							defer cancel()
+							_, _ = db.ExecContext(ctx, "UPDATE t SET a = a")
 						})
 					}
 					all.Wait()
