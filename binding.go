@@ -473,8 +473,8 @@ func (b *binding) prepareFor(ctx context.Context, c *checkout, op *operation) (a
 	if err := r.ReadAhead(ctx); err != nil {
 		return false, err
 	}
-	if r.TakesValues() && !isSame(r.use.values, c.values) {
-		r.use.values = c.values
+	if r.TakesValues() && !isSame(r.values, c.values) {
+		r.values = c.values
 		if err := r.Share(c.forHooks(ctx)); err != nil {
 			return false, err
 		}

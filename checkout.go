@@ -18,8 +18,6 @@ import (
 type checkout struct {
 	connector *core
 	private   binding // of checkouts without a task
-	// values is the context with which database/sql has begun the checkout; nil: none is known.
-	values context.Context
 
 	// real is the attached connection, and bound is the binding that has it. Both are nil
 	// before the first operation. The fields after them say what has happened since real
@@ -44,6 +42,9 @@ type checkout struct {
 	// session state.
 	refusal error
 	lent    *loan // to a function of Raw; nil: none
+
+	// values is the context with which database/sql has begun the checkout; nil: none is known.
+	values context.Context
 }
 
 // part takes the connection from the checkout, whose rows are in memory.
@@ -84,7 +85,7 @@ func (c *checkout) closeOwned(t *text) (err error) {
 		}
 	}
 	if t.owner.Close() {
-		c.connector.orphans.Add(1)
+		c.connector.notify(orphans, func(*realConn) bool { return true })
 	}
 	return err
 }

@@ -44,10 +44,8 @@ type core struct {
 	numbers        atomic.Uint64 // of connections
 	leaks          leakWatch
 	generations    stmtcache.Generations
-	orphans        atomic.Uint64 // prepared statements that were closed where their connection was not attached
 	starvation     starvation
 	host           atomic.Pointer[string] // the last one dialled, of several
-	silence        silence
 	keyedTasks     task.Keyed
 	taskKey        task.KeyFunc // nil: there is none
 	drops, shared  droppedstate.Told

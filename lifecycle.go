@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"math"
-	"sync/atomic"
 	"time"
 
 	"github.com/pooldriver/pooldriver/dialects"
@@ -51,41 +50,56 @@ func (c *core) create(ctx context.Context) (*realConn, error) {
 	return r, nil
 }
 
-// silence is what is known of a server that has not answered on an idle connection.
-type silence struct {
-	times atomic.Uint64
-	host  atomic.Pointer[string] // of the last time
+// What a connection has to be told when it is used next. It is a set of bits.
+const (
+	suspect uint32 = 1 << iota // its server has not answered on another one that was idle as long
+	orphans                    // statements that it has prepared are closed
+)
+
+// notify leaves a notice for the idle connections, or for all.
+func (c *core) notify(notice uint32, which func(*realConn) bool) {
+	for _, r := range c.connections() {
+		if which(r) {
+			r.notices.Or(notice)
+		}
+	}
 }
 
 // errSuspect is the error of an idle connection to a server that has not answered on another.
 var errSuspect = errors.New("pooldriver: the server has not answered on another connection that was idle as long")
 
 // ready checks a connection that was used before, on its way to the next borrower. So a
-// dead connection is found here, and not by the borrower's statement. Where one has got no
-// answer, those that have been idle since before are not asked one after the other: the
-// borrower would wait for each.
+// dead connection is found here, and not by the borrower's statement.
 func (c *core) ready(ctx context.Context, r *realConn) error {
-	if times := c.silence.times.Load(); times != r.heard {
-		r.heard = times
-		if host, _ := location(r.Server()); host == *c.silence.host.Load() && !r.Irreplaceable() {
+	if notices := r.notices.Load(); notices != 0 {
+		r.notices.And(^notices)
+		if notices&suspect != 0 && !r.Irreplaceable() {
 			c.stats.foundDead.Add(1)
 			return errSuspect
 		}
-	}
-	if orphans := c.orphans.Load(); orphans != r.orphans {
-		r.orphans = orphans
 		r.Statements().CloseOrphans()
 	}
 	dead, err := r.CheckIdle(ctx)
+	if err == nil {
+		return nil
+	}
 	if dead {
 		c.stats.foundDead.Add(1)
 	}
 	if _, silent := errors.AsType[*session.SilentError](err); silent && ctx.Err() == nil {
-		host, _ := location(r.Server())
-		c.silence.host.Store(&host)
-		c.silence.times.Add(1)
+		c.suspectOthers(r)
 	}
 	return err
+}
+
+// suspectOthers follows a look at r that has got no answer: the others that are idle are not
+// asked one after the other, because their borrower would wait for each.
+func (c *core) suspectOthers(r *realConn) {
+	host, _ := location(r.Server())
+	c.notify(suspect, func(other *realConn) bool {
+		its, _ := location(other.Server())
+		return other.holder.Load() == nil && its == host
+	})
 }
 
 // healthy asks the server whether the connection works, and whether the server still has
@@ -98,7 +112,7 @@ func (c *core) healthy(ctx context.Context, r *realConn) error {
 	}
 	err := r.PingServer(ctx)
 	if err == nil {
-		r.heard = c.silence.times.Load()
+		r.notices.And(^suspect)
 	}
 	return err
 }

@@ -1,6 +1,7 @@
 package pooldriver
 
 import (
+	"context"
 	"database/sql/driver"
 	"sync/atomic"
 
@@ -23,9 +24,11 @@ type realConn struct {
 	use    use // what its holder keeps of it, under the lock
 	meter  usage.Meter
 
-	orphans uint64 // core.orphans when it was looked for them last
-	// heard is core.silence.times when the connection has last worked. Who has its lease writes it.
-	heard uint64
+	notices atomic.Uint32 // for its next use; see ready
+
+	// values are those that the driver's ResetSession has last had, in an explicit task. The
+	// session's lock protects it.
+	values context.Context
 
 	leakTold atomic.Uint64 // of which checkout the log was told
 
@@ -49,7 +52,6 @@ var _ session.Holder = (*realConn)(nil)
 func (c *core) newRealConn(server dialects.Session, generation uint64) *realConn {
 	r := &realConn{connector: c, poolGeneration: generation, ended: make(chan struct{})}
 	r.number, r.born = c.numbers.Add(1), c.usage.Clock.Fine()
-	r.heard = c.silence.times.Load()
 	r.Init(&c.env, server, c.traits, r)
 	r.meter.Init(&c.usage)
 	return r

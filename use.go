@@ -21,8 +21,6 @@ type use struct {
 	opener *checkout     // the last one whose statement may have begun a transaction
 	warned bool          // the log knows that a statement has joined the transaction
 	raw    chan struct{} // closed when Raw's function returns; nil: none runs
-	// values are those that the driver's ResetSession has last had, in an explicit task.
-	values context.Context
 }
 
 // pins returns what keeps r at its task, and checks whether the connection is lost.
@@ -45,7 +43,7 @@ func (b *binding) attach(ctx context.Context, c *checkout, op *operation, lease 
 	r.lease = lease
 	r.use = use{users: 1}
 	if b.shares {
-		r.use.values = c.values
+		r.values = c.values
 	}
 	r.Lend(b.shares)
 	r.meter.Begin(c.label, op.text, waited, op.pins())
@@ -333,8 +331,10 @@ func (b *binding) unbind(r *realConn) {
 		b.main.Store(nil)
 	}
 	r.use = use{}
+	if b.shares {
+		r.values = nil
+	}
 	r.meter.End()
-	r.heard = r.connector.silence.times.Load()
 	r.GiveBack()
 	r.holder.Store(nil)
 	if !b.isPrivate() {

@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -14,32 +15,20 @@ type lazyTimeout struct {
 	context.Context // the parent
 	d               time.Duration
 
-	mu     sync.Mutex // protects following fields
-	inner  context.Context
-	cancel context.CancelFunc
+	asked atomic.Bool
+	once  sync.Once // sets the following fields
+	inner context.Context
+	end   context.CancelFunc
 }
 
-func (l *lazyTimeout) asked() context.Context {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.inner == nil {
-		l.inner, l.cancel = context.WithTimeout(l.Context, l.d)
-	}
+func (l *lazyTimeout) bounded() context.Context {
+	l.once.Do(func() {
+		l.inner, l.end = context.WithTimeout(l.Context, l.d)
+		l.asked.Store(true)
+	})
 	return l.inner
 }
 
-func (l *lazyTimeout) Deadline() (time.Time, bool) { return l.asked().Deadline() }
-func (l *lazyTimeout) Done() <-chan struct{}       { return l.asked().Done() }
-func (l *lazyTimeout) Err() error                  { return l.asked().Err() }
-
-// release frees what was needed. used: it was asked, and cannot be used for another call.
-func (l *lazyTimeout) release() (used bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.cancel != nil {
-		l.cancel()
-		return true
-	}
-	l.Context = context.Background()
-	return false
-}
+func (l *lazyTimeout) Deadline() (time.Time, bool) { return l.bounded().Deadline() }
+func (l *lazyTimeout) Done() <-chan struct{}       { return l.bounded().Done() }
+func (l *lazyTimeout) Err() error                  { return l.bounded().Err() }

@@ -187,20 +187,27 @@ func (s *Session) resetByDriver(ctx context.Context) error {
 		return nil
 	}
 	bounded := s.resetContext
+	s.resetContext = nil // if the driver panics, it may keep it
 	if bounded == nil {
 		bounded = &lazyTimeout{d: s.env.IdleTimeout}
-		s.resetContext = bounded
 	}
 	bounded.Context = ctx
-	defer func() {
-		if bounded.release() {
-			s.resetContext = nil
-		}
-	}()
 	err := s.conn.Resetter.ResetSession(bounded)
+	if err == nil && !bounded.asked.Load() {
+		bounded.Context = context.Background()
+		s.resetContext = bounded
+		return nil
+	}
+	return s.resetEnded(ctx, bounded, err)
+}
+
+// resetEnded follows a ResetSession that has failed, or has asked for the end of its context.
+func (s *Session) resetEnded(ctx context.Context, bounded *lazyTimeout, err error) error {
+	ended := bounded.Err() // asked now, if it was not
+	bounded.end()
 	switch {
 	case err == nil:
-	case bounded.Err() != nil && ctx.Err() == nil:
+	case ended != nil && ctx.Err() == nil:
 		return &SilentError{s.env.IdleTimeout}
 	case errors.Is(err, driver.ErrBadConn):
 		return err
