@@ -6,6 +6,7 @@
 # make test-failover  servers that fail and PgBouncer; RUN=PgBouncer, Standby or
 #                 Galera for one of them, LONG=1 for every round
 # make test-long  every seed and round of the random tests
+# make release-check  all of a release but its tags: what users install, from a proxy
 # make bench      the comparison with other pools
 # make bench-quick  what a change costs, in three minutes; BASE=COMMIT: beside that commit
 #
@@ -85,7 +86,7 @@ else \
 fi
 endef
 
-.PHONY: test test-next test-unit test-integration test-failover test-mysql test-long check fmt format-check vet \
+.PHONY: test test-next test-unit test-integration test-failover test-mysql test-long release-check check fmt format-check vet \
 	staticcheck lint vulnerabilities images bench bench-quick clean-images
 
 # MySQL last: where it cannot be had, the last line says so.
@@ -129,7 +130,11 @@ test-long: images $(VTCOMBO)
 	$(call INTEGRATION,$(TEST_LONG_TIMEOUT))
 	POOLDRIVER_VTCOMBO=$(VTCOMBO) $(GO) -C integration test -race -timeout $(TEST_LONG_TIMEOUT) ./failover/...
 	$(call MYSQL,$(TEST_LONG_TIMEOUT))
-	$(GO) -C integration/datadog test . # a module of its own, which compiles for minutes
+	GOWORK=off $(GO) -C integration/datadog test . # a module of its own, which compiles for minutes
+
+# What users install, with empty caches and each supported Go: see RELEASING.md.
+release-check: images
+	POOLDRIVER_LONG=1 $(GO) -C integration test -v -count=1 -timeout $(TEST_LONG_TIMEOUT) ./release
 
 # Chooses the test servers' images, and builds them where no registry answers.
 images:

@@ -119,7 +119,24 @@ func (c *core) heldBy() string {
 	if len(names) == 0 {
 		return ""
 	}
-	return "; held longest by " + strings.Join(names, ", ")
+	return "; held longest by " + strings.Join(names, ", ") + c.tooLargeRows()
+}
+
+// tooLargeRows says, for an error, that rows hold a connection which would have come back if
+// they could have been read into memory.
+func (c *core) tooLargeRows() string {
+	for _, r := range c.connections() {
+		if r.Rows() == nil || !r.TryLock() {
+			continue
+		}
+		rows := r.Rows()
+		large := rows != nil && rows.TooLarge()
+		r.unlockAndRecheck()
+		if large {
+			return fmt.Sprintf("; rows that are open are larger than what may be read into memory to free their connection (pool_nested_buffer=%d bytes, pool_nested_buffer_total=%d)", c.config.NestedBuffer, c.config.NestedBufferTotal)
+		}
+	}
+	return ""
 }
 
 // name is who holds a connection, as well as it is known, and how.

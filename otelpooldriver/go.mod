@@ -3,7 +3,7 @@ module github.com/pooldriver/pooldriver/otelpooldriver
 go 1.26.0
 
 require (
-	github.com/pooldriver/pooldriver v0.1.0
+	github.com/pooldriver/pooldriver v0.2.0
 	github.com/stretchr/testify v1.12.1
 	go.opentelemetry.io/otel v1.47.0
 	go.opentelemetry.io/otel/exporters/stdout/stdoutmetric v1.47.0
@@ -38,5 +38,3 @@ require (
 	modernc.org/memory v1.12.1 // indirect
 	modernc.org/sqlite v1.62.0 // indirect
 )
-
-replace github.com/pooldriver/pooldriver => ..

@@ -3,7 +3,7 @@ module github.com/pooldriver/pooldriver/prompooldriver
 go 1.26.0
 
 require (
-	github.com/pooldriver/pooldriver v0.1.0
+	github.com/pooldriver/pooldriver v0.2.0
 	github.com/prometheus/client_golang v1.25.0
 	github.com/stretchr/testify v1.12.1
 	go.uber.org/goleak v1.3.0
@@ -36,5 +36,3 @@ require (
 	modernc.org/memory v1.12.1 // indirect
 	modernc.org/sqlite v1.62.0 // indirect
 )
-
-replace github.com/pooldriver/pooldriver => ..

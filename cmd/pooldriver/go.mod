@@ -4,7 +4,7 @@ go 1.26.0
 
 require (
 	github.com/alecthomas/kong v1.17.0
-	github.com/pooldriver/pooldriver v0.1.0
+	github.com/pooldriver/pooldriver v0.2.0
 	github.com/stretchr/testify v1.12.1
 	golang.org/x/term v0.48.0
 )
@@ -30,5 +30,3 @@ require (
 	modernc.org/memory v1.12.1 // indirect
 	modernc.org/sqlite v1.62.0 // indirect
 )
-
-replace github.com/pooldriver/pooldriver => ../..

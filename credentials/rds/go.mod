@@ -6,7 +6,7 @@ require (
 	github.com/aws/aws-sdk-go-v2 v1.45.0
 	github.com/aws/aws-sdk-go-v2/feature/rds/auth v1.7.0
 	github.com/jackc/pgx/v5 v5.12.0
-	github.com/pooldriver/pooldriver v0.1.0
+	github.com/pooldriver/pooldriver v0.2.0
 	github.com/stretchr/testify v1.12.1
 	go.uber.org/goleak v1.3.0
 )
@@ -20,5 +20,3 @@ require (
 	golang.org/x/sync v0.24.0 // indirect
 	golang.org/x/text v0.41.0 // indirect
 )
-
-replace github.com/pooldriver/pooldriver => ../..

@@ -4,7 +4,7 @@ go 1.26.0
 
 require (
 	cloud.google.com/go/cloudsqlconn v1.26.0
-	github.com/pooldriver/pooldriver v0.1.0
+	github.com/pooldriver/pooldriver v0.2.0
 	github.com/stretchr/testify v1.12.1
 )
 
@@ -54,5 +54,3 @@ require (
 	google.golang.org/grpc v1.84.0 // indirect
 	google.golang.org/protobuf v1.36.12 // indirect
 )
-
-replace github.com/pooldriver/pooldriver => ../..

@@ -4,8 +4,8 @@ go 1.26.0
 
 require (
 	github.com/XSAM/otelsql v0.44.0
-	github.com/pooldriver/pooldriver v0.1.0
-	github.com/pooldriver/pooldriver/prompooldriver v0.1.0
+	github.com/pooldriver/pooldriver v0.2.0
+	github.com/pooldriver/pooldriver/prompooldriver v0.2.0
 	github.com/prometheus/client_golang v1.25.0
 	github.com/stretchr/testify v1.12.1
 	go.opentelemetry.io/otel/exporters/stdout/stdouttrace v1.47.0
@@ -46,9 +46,4 @@ require (
 	modernc.org/mathutil v1.7.1 // indirect
 	modernc.org/memory v1.12.1 // indirect
 	modernc.org/sqlite v1.62.0 // indirect
-)
-
-replace (
-	github.com/pooldriver/pooldriver => ../..
-	github.com/pooldriver/pooldriver/prompooldriver => ../../prompooldriver
 )

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pooldriver/pooldriver"
+	"github.com/pooldriver/pooldriver/pool"
 )
 
 // nest reads rows and, inside the loop, does the same one level deeper.
@@ -216,4 +217,18 @@ func TestRowsThatDoNotFitAreAnErrorOfTheNestedStatementOnly(t *testing.T) {
 		return err
 	}))
 	require.Zero(t, c.Stats().BufferedBytes)
+}
+
+// TestRowsThatAreTooLargeAreNamedInTheErrorOfWhoWaits, also without a task.
+func TestRowsThatAreTooLargeAreNamedInTheErrorOfWhoWaits(t *testing.T) {
+	_, db, _ := openTasks(t, 1, func(c *pooldriver.Config) {
+		c.NestedBuffer, c.NestedBufferTotal, c.AcquireTimeout = 1<<10, 1<<10, 500*time.Millisecond
+	})
+	rows, err := db.QueryContext(t.Context(), "SELECT n FROM numbers LIMIT 100000")
+	require.NoError(t, err)
+	defer rows.Close()
+	require.True(t, rows.Next())
+	_, err = db.ExecContext(t.Context(), "INSERT INTO t VALUES (1)")
+	require.ErrorIs(t, err, pool.ErrTimeout)
+	require.ErrorContains(t, err, "rows that are open are larger than what may be read into memory to free their connection (pool_nested_buffer=1024 bytes")
 }

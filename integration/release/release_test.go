@@ -1,0 +1,93 @@
+// Package release has the tests of what users install: the modules as a module proxy serves
+// them, and the programs of the README.
+package release
+
+import (
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/pooldriver/pooldriver/integration/testbed"
+)
+
+func TestMain(m *testing.M) { os.Exit(testbed.Run(m)) }
+
+// TestWhatTheReadmeSaysCanBeInstalledAndRun: in an empty folder, from a proxy that serves the
+// tree as the next version.
+func TestWhatTheReadmeSaysCanBeInstalledAndRun(t *testing.T) {
+	p := publish(t)
+	account := testbed.Shared(t, testbed.Postgres).NewAccount(t)
+	_, err := account.OpenBare(t).Exec("CREATE TABLE orders (id integer)")
+	require.NoError(t, err)
+	for _, toolchain := range toolchains() {
+		t.Run(toolchain, func(t *testing.T) {
+			user := p.newUser(t, toolchain)
+			t.Run("the README's program", func(t *testing.T) {
+				dir := user.module(t, readmeProgram(t, account.URL()))
+				user.run(t, dir, "go", "get", root+"@"+p.version)
+				user.run(t, dir, "go", "get", root+"/dialects/postgres@"+p.version)
+				user.run(t, dir, "go", "vet", ".")
+				require.Contains(t, user.run(t, dir, "go", "run", "."), "0 orders")
+			})
+			t.Run("the command", func(t *testing.T) {
+				said := user.run(t, t.TempDir(), "go", "run", root+"/cmd/pooldriver@"+p.version, "explain", "postgres://app:hunter2@db/shop?pool_max_conns=20")
+				require.Regexp(t, `pool_max_conns +20`, said)
+				require.NotContains(t, said, "hunter2")
+			})
+			for module, program := range map[string]string{"otelpooldriver": otelProgram, "prompooldriver": promProgram} {
+				t.Run(module, func(t *testing.T) {
+					dir := user.module(t, program)
+					user.run(t, dir, "go", "get", root+"/"+module+"@"+p.version)
+					user.run(t, dir, "go", "mod", "tidy")
+					user.run(t, dir, "go", "vet", ".")
+					require.Contains(t, user.run(t, dir, "go", "run", "."), "registered")
+				})
+			}
+		})
+	}
+}
+
+const otelProgram = `package main
+
+import (
+	"fmt"
+	"log"
+
+	"github.com/pooldriver/pooldriver"
+	_ "github.com/pooldriver/pooldriver/dialects/sqlite"
+	"github.com/pooldriver/pooldriver/otelpooldriver"
+)
+
+func main() {
+	connector := pooldriver.New("sqlite::memory:")
+	defer connector.Close()
+	if _, err := otelpooldriver.Register(connector); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("registered")
+}
+`
+
+const promProgram = `package main
+
+import (
+	"fmt"
+	"log"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/pooldriver/pooldriver"
+	_ "github.com/pooldriver/pooldriver/dialects/sqlite"
+	"github.com/pooldriver/pooldriver/prompooldriver"
+)
+
+func main() {
+	connector := pooldriver.New("sqlite::memory:")
+	defer connector.Close()
+	if err := prometheus.Register(prompooldriver.NewCollector(connector, "shop")); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("registered")
+}
+`
