@@ -287,6 +287,16 @@ func (c *Connector) Hosts() []string {
 	return nil
 }
 
+// DriverParams returns what the DSN says to the driver: sslmode, _pragma. It has no user, no
+// password, and none of the parameters of the pool. A value that may be a secret is replaced.
+// It is nil where the connector has no DSN.
+func (c *Connector) DriverParams() []dialects.Param {
+	if l, ok := c.template.(dialects.ParamLister); ok {
+		return l.DriverParams()
+	}
+	return nil
+}
+
 // Settings returns all settings in the order of docs/settings.md, with their defaults.
 func (c *Connector) Settings() []Setting { return c.config.settings() }
 

@@ -407,9 +407,6 @@ func (c *checkout) failed(ctx context.Context, op *operation, err error, execute
 	o := c.outcomeOf(op, err, executes)
 	o.expired = ctx.Err() != nil
 	c.touched = true
-	if op.said&dialects.Spent != 0 {
-		r.RecordEffect(dialects.Stateful | dialects.Unresettable)
-	}
 	if o.badConn || o.lost {
 		r.MarkUnusable()
 	} else if !c.bound.isPrivate() && r.HasTx() && r.EndsTx(op.said, op.Effect) {

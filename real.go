@@ -57,8 +57,11 @@ func (c *core) newRealConn(server dialects.Session, generation uint64) *realConn
 	return r
 }
 
-// Diagnosed acts on what an error says of the server.
+// Diagnosed acts on what an error says of the server and of the session.
 func (r *realConn) Diagnosed(said dialects.Diagnosis) {
+	if said&dialects.Spent != 0 {
+		r.RecordEffect(dialects.Stateful | dialects.Unresettable)
+	}
 	if said&dialects.ServerLeaving != 0 {
 		r.connector.flushOnce(r.poolGeneration)
 	}

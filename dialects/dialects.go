@@ -97,6 +97,14 @@ type OwnDialect interface {
 	Dialect() Dialect
 }
 
+// A ParamLister is a Template that knows what its DSN says to the driver, for people.
+// DriverParams returns it without user, password, hosts, database and the pool's parameters,
+// in the DSN's order. Where a value may be a secret, it says so in its place.
+type ParamLister interface {
+	Template
+	DriverParams() []Param
+}
+
 // A HostLister is a Template that knows the servers of its DSN. Hosts returns them in the
 // DSN's order, as Hosted names them; it holds no secret.
 type HostLister interface {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/pooldriver/pooldriver"
 	"github.com/pooldriver/pooldriver/pool"
 )
 
@@ -19,12 +20,7 @@ const shortWait = 100 * time.Millisecond
 // Judge is a pure function of what the pool looks like.
 func Judge(p Pool) Verdict {
 	s := p.Stats.Pool
-	unused := 0 // held, and no statement runs
-	for _, h := range p.Holders {
-		if !h.Running {
-			unused++
-		}
-	}
+	unused := unused(p.Holders)
 	use := fmt.Sprintf("%d of %d connections are in use", s.Lent, s.Max)
 	full := s.Allowed > 0 && s.Allowed < s.Max
 	if full {
@@ -47,6 +43,16 @@ func Judge(p Pool) Verdict {
 		return Verdict{"busy", use + ". Nobody waits."}
 	}
 	return Verdict{"calm", fmt.Sprintf("The pool is not the problem: %s, and nobody waits.", use)}
+}
+
+// unused is how many hold a connection and run no statement.
+func unused(holders []pooldriver.Holder) (n int) {
+	for _, h := range holders {
+		if !h.Running {
+			n++
+		}
+	}
+	return n
 }
 
 func waiting(n int) string {

@@ -162,7 +162,6 @@ type load struct {
 	stop                    context.CancelFunc
 	all                     sync.WaitGroup
 	served, failed, slowest atomic.Int64
-	late                    atomic.Int64 // failures that took longer than soon
 	last                    atomic.Value // error, as text
 }
 

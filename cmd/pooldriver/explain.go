@@ -47,6 +47,13 @@ func describe(w io.Writer, c *pooldriver.Connector) error {
 		fmt.Fprintf(t, "server %d\t%s\n", i+1, host)
 	}
 	fmt.Fprintf(t, "driver\t%T\n\n", c.Driver())
+	if params := c.DriverParams(); len(params) > 0 {
+		fmt.Fprintln(t, "said to the driver:")
+		for _, p := range params {
+			fmt.Fprintf(t, "  %s\t%s\n", p.Name, p.Value)
+		}
+		fmt.Fprintln(t)
+	}
 	for _, set := range []bool{true, false} {
 		title := "set in the DSN"
 		if !set {

@@ -15,7 +15,24 @@ func TestExplainSaysWhatADSNMeansWithoutItsSecret(t *testing.T) {
 	require.Contains(t, text, "two:5433")
 	require.Regexp(t, `set in the DSN:\n  pool_max_conns +20 \(default 10\) +most real connections`, text)
 	require.Regexp(t, `defaults:\n  pool_min_conns +0 +real connections kept open`, text)
+	require.Regexp(t, `said to the driver:\n  sslmode +disable\n`, text)
 	require.NotContains(t, text, "hunter2")
+}
+
+func TestExplainShowsWhatTheDriverIsTold(t *testing.T) {
+	for dsn, want := range map[string][]string{
+		"postgres://app:hunter2@db/shop?target_session_attrs=read-write&sslpassword=hunter2&sslrootcert=%2Fca.pem": {`target_session_attrs +read-write`, `sslpassword +\(not shown\)`, `sslrootcert +/ca.pem`},
+		"host=db user=app password='hunter2' dbname=shop sslmode=require options='-c x.y=hunter2'":                 {`sslmode +require`, `options +\(not shown\)`},
+		"mysql://app:hunter2@db/shop?parseTime=true&tls=preferred&secret_variable=hunter2":                         {`parseTime +true`, `tls +preferred`, `secret_variable +\(not shown\)`},
+		"sqlite:x.db?_pragma=foreign_keys(1)&_pragma=key('hunter2')":                                               {`_pragma +foreign_keys\(1\)`, `_pragma=key +\(not shown\)`, `_busy_timeout +5000`},
+	} {
+		var out bytes.Buffer
+		require.NoError(t, (&explain{DSN: dsn}).Run(&out), dsn)
+		for _, w := range want {
+			require.Regexp(t, w, out.String())
+		}
+		require.NotContains(t, out.String(), "hunter2")
+	}
 }
 
 func TestExplainSaysWhatIsWrong(t *testing.T) {

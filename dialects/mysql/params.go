@@ -78,8 +78,9 @@ var (
 // params are the parameters of a DSN, checked.
 type params struct {
 	pool      []dialects.Param
-	all       string // for the driver, as they stood
-	transport string // those of them in the table of that name
+	told      []dialects.Param // to the driver, for people
+	all       string           // for the driver, as they stood
+	transport string           // those of them in the table of that name
 	compress  bool
 	role      hosts.Role
 }
@@ -103,6 +104,8 @@ func readParams(query string) (params, error) {
 		if !given {
 			continue // the driver passes over them, too
 		}
+		plain, _ := url.QueryUnescape(value)
+		p.told = append(p.told, dialects.Param{Name: name, Value: plain})
 		if name == roleParam {
 			if p.role, given = hosts.ParseRole(value); !given {
 				return p, errRole

@@ -51,8 +51,16 @@ func parse(dsn string) (*template, error) {
 		names = append(names, s.name)
 	}
 	t.list = hosts.New(names...)
+	t.Tell(p.told, shownParams)
 	return t, nil
 }
+
+// shownParams are the parameters whose values are no secrets.
+const shownParams = `target_session_attrs tls charset collation parsetime loc timeout readtimeout writetimeout maxallowedpacket
+	interpolateparams multistatements clientfoundrows columnswithalias rejectreadonly checkconnliveness compress
+	allowallfiles allowcleartextpasswords allowfallbacktoplaintext allownativepasswords allowoldpasswords serverpubkey
+	timetruncate autocommit sql_mode time_zone wait_timeout transaction_isolation tx_isolation max_execution_time
+	max_statement_time innodb_lock_wait_timeout`
 
 // target describes where connections go. The user's name is no secret; host and
 // database have been checked not to be pieces of a mistyped password.

@@ -72,24 +72,28 @@ func (dialect) Diagnose(err error) dialects.Diagnosis {
 	return said
 }
 
+// meanings are those of codes that have one meaning.
+var meanings = map[string]dialects.Diagnosis{
+	"28P01": dialects.AuthFailed,    // invalid_password
+	"28000": dialects.AuthFailed,    // invalid_authorization_specification
+	"57P01": dialects.ServerLeaving, // admin_shutdown
+	"57P02": dialects.ServerLeaving, // crash_shutdown
+	"57P03": dialects.ServerLeaving, // cannot_connect_now
+	"40001": dialects.Conflict,      // serialization_failure
+	"40P01": dialects.Conflict,      // deadlock_detected
+	"OC000": dialects.Conflict,      // Aurora DSQL's own
+	"OC001": dialects.Conflict,
+	"53200": dialects.Spent,      // out_of_memory
+	"53300": dialects.ServerFull, // too_many_connections
+	"25006": dialects.RoleDoubt,  // read_only_sql_transaction
+}
+
 func diagnose(e *pgconn.PgError) dialects.Diagnosis {
 	switch e.Code {
-	case "28P01", "28000": // invalid_password, invalid_authorization_specification
-		return dialects.AuthFailed
-	case "57P01", "57P02", "57P03": // admin_shutdown, crash_shutdown, cannot_connect_now
-		return dialects.ServerLeaving
-	case "40001", "40P01", "OC000", "OC001": // serialization_failure, deadlock_detected; Aurora DSQL's own
-		return dialects.Conflict
-	case "53200": // out_of_memory
-		return dialects.Spent
-	case "53300": // too_many_connections
-		return dialects.ServerFull
 	case "08P01": // protocol_violation, by which PgBouncer says it, too
 		if strings.HasPrefix(e.Message, "no more connections allowed") {
 			return dialects.ServerFull
 		}
-	case "25006": // read_only_sql_transaction
-		return dialects.RoleDoubt
 	case "26000": // invalid_sql_statement_name
 		said := strings.HasPrefix(e.Message, `prepared statement "`) && strings.HasSuffix(e.Message, `" does not exist`)
 		if outermost(e) && (e.Routine == "FetchPreparedStatement" || said) {
@@ -100,7 +104,7 @@ func diagnose(e *pgconn.PgError) dialects.Diagnosis {
 			return dialects.StaleStatement
 		}
 	}
-	return 0
+	return meanings[e.Code]
 }
 
 // outermost reports whether an error is about the statement that was sent, not

@@ -73,7 +73,8 @@ func parse(dsn string) (*template, error) {
 	if err != nil {
 		return nil, explainParse(err)
 	}
-	if err := dialects.GivenOnce(parameters(dsn, isURL)); err != nil {
+	params := parameters(dsn, isURL)
+	if err := dialects.GivenOnce(namesOf(params)); err != nil {
 		return nil, err
 	}
 	user := ""
@@ -86,8 +87,20 @@ func parse(dsn string) (*template, error) {
 	t := &template{Destination: base.NewDestination(targetOf(config, user), takePoolParams(config)), dsn: dsn, config: config}
 	t.role, t.addresses = roleOf(config), addresses(config)
 	t.list = hosts.New(t.addresses...)
+	t.Tell(slices.DeleteFunc(params, func(p dialects.Param) bool {
+		return strings.HasPrefix(p.Name, "pool_") || slices.Contains(shownElsewhere, p.Name)
+	}), shownParams)
 	return t, nil
 }
+
+// shownElsewhere are the keywords that the target and Hosts show, and the password.
+var shownElsewhere = []string{"host", "hostaddr", "port", "user", "password", "dbname", "database"}
+
+// shownParams are the parameters whose values are no secrets.
+const shownParams = `sslmode sslrootcert sslcert sslkey sslsni sslnegotiation channel_binding target_session_attrs
+	connect_timeout application_name search_path timezone datestyle client_encoding statement_timeout lock_timeout
+	idle_in_transaction_session_timeout transaction_timeout default_query_exec_mode statement_cache_capacity
+	description_cache_capacity min_protocol_version max_protocol_version krbspn krbsrvname passfile service servicefile`
 
 // libpq takes a host that is missing for the default socket, or localhost; in a
 // list it is a slip.
@@ -134,21 +147,30 @@ func hostList(dsn string, isURL bool) []string {
 // keywordValue finds a keyword with its value, by libpq's rules.
 var keywordValue = regexp.MustCompile(`(?s)([^\s=]+)\s*=\s*(?:'(?:[^'\\]|\\.)*'|(?:[^\s\\]|\\.)*)`)
 
-// parameters are the names of a DSN's parameters in their order. pgx has read the DSN
-// before, so that it is well-formed.
-func parameters(dsn string, isURL bool) (names []string) {
+// parameters are a DSN's parameters in their order. pgx has read the DSN before, so that it is
+// well-formed.
+func parameters(dsn string, isURL bool) (params []dialects.Param) {
 	if !isURL {
 		for _, m := range keywordValue.FindAllStringSubmatch(dsn, -1) {
-			names = append(names, m[1])
+			_, value, _ := strings.Cut(m[0], "=")
+			params = append(params, dialects.Param{Name: m[1], Value: strings.Trim(strings.TrimSpace(value), "'")})
 		}
-		return names
+		return params
 	}
 	_, query, _ := strings.Cut(dsn, "?")
 	for pair := range strings.SplitSeq(query, "&") {
-		name, _, given := strings.Cut(pair, "=")
+		name, value, given := strings.Cut(pair, "=")
 		if name, err := url.QueryUnescape(name); given && err == nil {
-			names = append(names, name)
+			value, _ = url.QueryUnescape(value)
+			params = append(params, dialects.Param{Name: name, Value: value})
 		}
+	}
+	return params
+}
+
+func namesOf(params []dialects.Param) (names []string) {
+	for _, p := range params {
+		names = append(names, p.Name)
 	}
 	return names
 }

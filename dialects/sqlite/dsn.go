@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"strconv"
 	"strings"
 
 	"github.com/pooldriver/pooldriver/dialects"
@@ -11,9 +12,10 @@ import (
 
 // source is what a DSN says.
 type source struct {
-	name   string // what the driver is given
-	path   string // the file, for people; empty for a database in memory
-	memory bool   // the database dies with its last connection
+	told   []dialects.Param // to the driver
+	name   string           // what the driver is given
+	path   string           // the file, for people; empty for a database in memory
+	memory bool             // the database dies with its last connection
 	// vfs opens the files that statements name, if it is not the database's own.
 	vfs    string
 	params []dialects.Param
@@ -60,7 +62,7 @@ func parse(dsn string) (source, error) {
 		return source{}, errors.New("the file's name has one of & ; , with a = behind it, which is refused for it may be a parameter such as a key; parameters follow a ? and are parted by &")
 	}
 	if m, ok := memoryName(path, q, isURI || prefixed); ok {
-		return source{name: m, memory: true, vfs: q.fileVFS(), params: q.pool}, nil
+		return source{name: m, memory: true, vfs: q.fileVFS(), params: q.pool, told: q.told(true)}, nil
 	}
 	if prefixed && !isURI && q.has(uriParameters...) {
 		name = fileURI(name)
@@ -71,7 +73,31 @@ func parse(dsn string) (source, error) {
 	if len(q.rest) > 0 {
 		name += "?" + strings.Join(q.rest, "&")
 	}
-	return source{name: name, path: path, params: q.pool}, nil
+	return source{name: name, path: path, params: q.pool, told: q.told(prefixed)}, nil
+}
+
+// shownParams are the parameters whose values are no secrets.
+const shownParams = `_busy_timeout _timeout _txlock _pragma _time_format _texttotime _inttotime mode cache immutable nolock psow vfs
+	modeof`
+
+// told is what the DSN says to the driver. waits: the busy timeout is ours where it names none.
+func (q query) told(waits bool) (all []dialects.Param) {
+	for _, part := range q.rest {
+		name, value, _ := strings.Cut(part, "=")
+		name, _ = url.QueryUnescape(name)
+		value, _ = url.QueryUnescape(value)
+		if end := strings.IndexAny(value+"(", "(="); name == "_pragma" && strings.HasSuffix(strings.ToLower(strings.TrimSpace(value[:min(end, len(value))])), "key") {
+			name = "_pragma=key" // key, hexkey, rekey: not shown
+		}
+		if name == "_busy_timeout" && !q.values.Has(name) {
+			continue // it is told below
+		}
+		all = append(all, dialects.Param{Name: name, Value: value})
+	}
+	if waits && len(q.busyTimeout()) > 0 {
+		all = append(all, dialects.Param{Name: "_busy_timeout", Value: strconv.Itoa(defaultBusyTimeout)})
+	}
+	return all
 }
 
 // cutPrefix takes "sqlite:" away. sqlite:///abs/file has an empty host, as file:/// has.

@@ -31,7 +31,9 @@ func newTemplate(src source) *template {
 	if src.memory {
 		target = "sqlite :memory:"
 	}
-	return &template{Destination: base.NewDestination(target, src.params), source: src}
+	t := &template{Destination: base.NewDestination(target, src.params), source: src}
+	t.Tell(src.told, shownParams)
+	return t
 }
 
 func (t *template) Driver() driver.Driver { return registeredDriver() }

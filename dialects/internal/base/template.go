@@ -8,6 +8,8 @@ import (
 	"database/sql/driver"
 	"errors"
 	"io"
+	"slices"
+	"strings"
 
 	"github.com/pooldriver/pooldriver/dialects"
 	"github.com/pooldriver/pooldriver/internal/redact"
@@ -20,12 +22,30 @@ import (
 type Destination struct {
 	redact.Label
 	params []dialects.Param
+	driver []dialects.Param // the values are shown
 }
 
 // NewDestination makes a Destination.
 func NewDestination(target string, params []dialects.Param) Destination {
-	return Destination{redact.Label(target), params}
+	return Destination{Label: redact.Label(target), params: params}
 }
+
+// notShown stands for a value that may be a secret.
+const notShown = "(not shown)"
+
+// Tell notes what the DSN says to the driver. A value is shown if its name is one of shown,
+// separated by white space.
+func (d *Destination) Tell(all []dialects.Param, shown string) {
+	for _, p := range all {
+		if !slices.Contains(strings.Fields(shown), strings.ToLower(p.Name)) {
+			p.Value = notShown
+		}
+		d.driver = append(d.driver, p)
+	}
+}
+
+// DriverParams implements dialects.ParamLister.
+func (d *Destination) DriverParams() []dialects.Param { return d.driver }
 
 // PoolParams are the parameters of the DSN that are the pool's.
 func (d *Destination) PoolParams() []dialects.Param { return d.params }
