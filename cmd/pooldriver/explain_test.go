@@ -22,9 +22,9 @@ func TestExplainSaysWhatADSNMeansWithoutItsSecret(t *testing.T) {
 func TestExplainShowsWhatTheDriverIsTold(t *testing.T) {
 	for dsn, want := range map[string][]string{
 		"postgres://app:hunter2@db/shop?target_session_attrs=read-write&sslpassword=hunter2&search_path=a%2Cb": {`target_session_attrs +read-write`, `sslpassword +\(not shown\)`, `search_path +a,b`},
-		"host=db user=app password='hunter2' dbname=shop sslmode=require options='-c x.y=hunter2'":                 {`sslmode +require`, `options +\(not shown\)`},
-		"mysql://app:hunter2@db/shop?parseTime=true&tls=preferred&secret_variable=hunter2":                         {`parseTime +true`, `tls +preferred`, `secret_variable +\(not shown\)`},
-		"sqlite:x.db?_pragma=foreign_keys(1)&_pragma=key('hunter2')":                                               {`_pragma +foreign_keys\(1\)`, `_pragma=key +\(not shown\)`, `_busy_timeout +5000`},
+		"host=db user=app password='hunter2' dbname=shop sslmode=require options='-c x.y=hunter2'":             {`sslmode +require`, `options +\(not shown\)`},
+		"mysql://app:hunter2@db/shop?parseTime=true&tls=preferred&secret_variable=hunter2":                     {`parseTime +true`, `tls +preferred`, `secret_variable +\(not shown\)`},
+		"sqlite:x.db?_pragma=foreign_keys(1)&_pragma=key('hunter2')":                                           {`_pragma +foreign_keys\(1\)`, `_pragma=key +\(not shown\)`, `_busy_timeout +5000`},
 	} {
 		var out bytes.Buffer
 		require.NoError(t, (&explain{DSN: dsn}).Run(&out), dsn)
