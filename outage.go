@@ -22,8 +22,8 @@ func (c *core) dialEnded(ctx context.Context, err error) {
 		return // the connector is being closed
 	}
 	if err != nil && c.serverFull(err) {
-		if open := len(c.connections()); open > 0 {
-			c.warn(&c.said.full, "pooldriver: the server has no room for more connections; statements wait for those that are open", "open", open, "error", err)
+		if open := c.pool.Stats().Count - 1; open > 0 { // the one that was refused still counts
+			c.warn(&c.said.full, "pooldriver: the server has no room for more connections; statements wait for those that there are", "connections", open, "error", err)
 			return
 		}
 	}

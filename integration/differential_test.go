@@ -47,8 +47,10 @@ type program struct {
 	wrap    bool
 	tasks   string // "none", "implicit" or "explicit"
 	ambient pooldriver.AmbientMode
-	rough   bool // with cancels, and kills if kills: then statements may fail
+	rough   bool // with cancels, kills if kills, failing dials if flaky: then statements may fail
 	kills   bool
+	flaky   bool
+	room    int // of the server, for us; 0: enough
 	workers [][]action
 }
 
@@ -101,6 +103,10 @@ func randomProgram(seed uint64) program {
 		}
 		p.workers = append(p.workers, actions)
 	}
+	p.flaky = p.rough && chance()
+	if r.IntN(5) == 0 {
+		p.room = 1 + r.IntN(p.max)
+	}
 	return p
 }
 
@@ -108,6 +114,7 @@ func randomProgram(seed uint64) program {
 // has no key: an id that is stored twice is to be seen.
 type world struct {
 	stage
+	reset   testbed.Account // by an address where three dials of ten fail
 	own     string
 	other   string
 	returns bool // the server has INSERT … RETURNING
@@ -119,6 +126,8 @@ func newWorld(t *testing.T, account testbed.Account) *world {
 		stage: s, own: s.say("public", account.Database, ""), other: elsewhere(t, account),
 		returns: account.Server.Engine != testbed.OracleMySQL,
 	}
+	_, address := newLottery(t, account.Addr, 30)
+	w.reset = account.Via(address)
 	for _, schema := range []string{w.own, w.other} {
 		mustExec(t, w.witness, fmt.Sprintf("CREATE TABLE %s.writes (id BIGINT)", schema))
 	}
@@ -149,15 +158,19 @@ func keyOfProgram(ctx context.Context) (any, context.Context) {
 // back from rows there.
 func (w *world) openAs(t *testing.T, p program, ours bool) (*sql.DB, *pooldriver.Connector) {
 	t.Helper()
+	account := w.account
+	if p.flaky {
+		account = w.reset
+	}
 	if !ours {
-		return w.account.OpenBare(t), nil
+		return account.OpenBare(t), nil
 	}
 	options := []pooldriver.Option{quiet, pooldriver.WithTaskKey(keyOfProgram), func(c *pooldriver.Config) {
 		c.MaxConns, c.AcquireTimeout, c.Ambient = p.max, 30*time.Second, p.ambient
 	}}
-	c := pooldriver.New(w.account.URL(), options...)
+	c := pooldriver.New(account.URL(), options...)
 	if p.wrap {
-		c = pooldriver.Wrap(connectorOf(t, w.account), options...)
+		c = pooldriver.Wrap(connectorOf(t, account), options...)
 	}
 	return sql.OpenDB(c), c
 }
@@ -165,6 +178,10 @@ func (w *world) openAs(t *testing.T, p program, ours bool) (*sql.DB, *pooldriver
 // run executes a program and asks the server what has come of it.
 func (w *world) run(t *testing.T, p program, ours bool) {
 	t.Helper()
+	if ours && p.room > 0 { // the bare program has as many connections as it likes
+		w.account.LimitConnections(t, p.room)
+		defer w.account.LimitConnections(t, 1000)
+	}
 	db, connector := w.openAs(t, p, ours)
 	x := &execution{T: t, world: w, program: p, ours: ours, db: db, connector: connector, told: map[int64]written{}}
 	request, end := context.WithCancel(t.Context())
@@ -219,7 +236,7 @@ type execution struct {
 }
 
 func (x *execution) String() string {
-	text := fmt.Sprintf("seed %d, ours %v: max %d, wrap %v, tasks %s, ambient %v, rough %v, kills %v", x.seed, x.ours, x.max, x.wrap, x.tasks, x.ambient, x.rough, x.kills)
+	text := fmt.Sprintf("seed %d, ours %v: max %d, wrap %v, tasks %s, ambient %v, rough %v, kills %v, flaky %v, room %d", x.seed, x.ours, x.max, x.wrap, x.tasks, x.ambient, x.rough, x.kills, x.flaky, x.room)
 	for _, actions := range x.workers {
 		text += fmt.Sprintf("\n\t%+v", actions)
 	}

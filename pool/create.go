@@ -197,7 +197,7 @@ func (p *Pool[T]) createFailed(c *creation[T], err error) {
 		p.report("Create", err)
 	}()
 	denied, full = p.says("Denied", p.cfg.Denied, err), p.says("Full", p.cfg.Full, err)
-	if !full || !p.hasLive() {
+	if !full || !p.hasOthers() {
 		v = p.judgeCreate(err)
 	}
 }
@@ -227,7 +227,7 @@ func (p *Pool[T]) deliverError(c *creation[T], err error, denied, full bool, v v
 	p.total--
 	p.count.createErrors++
 	p.lastCreateErr = err
-	if full && p.liveLocked() > 0 {
+	if full && p.total > 0 {
 		p.fullLocked(c)
 	} else {
 		p.outageGrowsLocked(denied)

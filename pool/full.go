@@ -2,9 +2,10 @@ package pool
 
 import "time"
 
-// A server that is full takes no more resources than there are. While some are open, such a
-// failed create fails nobody: who waits is served by what comes back. The pool asks for one
-// more once a second, while somebody waits for it. One success ends that.
+// A server that is full takes no more resources than there are. While we have some, such a
+// failed create fails nobody: who waits is served by what comes back. Those that are being
+// created or destroyed count: one of them may be what the server has no more room beside. The
+// pool asks for one more once a second, while somebody waits for it. One success ends that.
 
 // probeFull is the time between two creates beyond what the server allows.
 const probeFull = time.Second
@@ -19,10 +20,11 @@ type full struct {
 // liveLocked is how many resources are open, lent or not.
 func (p *Pool[T]) liveLocked() int { return p.total - p.creating - p.destroying }
 
-func (p *Pool[T]) hasLive() bool {
+// hasOthers reports whether there are others than the one that is being created.
+func (p *Pool[T]) hasOthers() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.liveLocked() > 0
+	return p.total > 1
 }
 
 // fullLocked notes that c has failed because the server is full.
@@ -37,7 +39,7 @@ func (p *Pool[T]) fullLocked(c *creation[T]) {
 // allowedLocked is how many resources may exist: Max, or what the server allows.
 func (p *Pool[T]) allowedLocked() int {
 	switch {
-	case !p.full.on || p.liveLocked() == 0:
+	case !p.full.on || p.total == 0:
 		return p.max
 	case p.since() >= p.full.next:
 		return min(p.max, p.full.allowed+1)
@@ -47,10 +49,10 @@ func (p *Pool[T]) allowedLocked() int {
 
 // serverAllowsLocked is Stats.Allowed.
 func (p *Pool[T]) serverAllowsLocked() int {
-	if !p.full.on || p.liveLocked() == 0 {
+	if !p.full.on || p.total == 0 {
 		return p.max
 	}
-	return min(p.max, p.full.allowed)
+	return min(p.max, max(1, p.full.allowed))
 }
 
 // probeFullLaterLocked sets the timer for the time when the server may be asked for one more.

@@ -127,3 +127,31 @@ func TestAFullServerAndThoseThatMustNotWait(t *testing.T) {
 		require.NoError(t, held.Release())
 	})
 }
+
+// Of a burst the first refusal may come before the first success.
+func TestAFullServerFailsNobodyWhileOneIsBeingCreated(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var first atomic.Bool
+		open := make(gate)
+		cfg := quiet(4)
+		cfg.Full = func(err error) bool { return err == errFull }
+		p, _ := (&shop{create: func(context.Context) error {
+			if first.CompareAndSwap(false, true) {
+				return <-open
+			}
+			return errFull
+		}}).sell(t, cfg)
+		l := line{t: t, p: p}
+		all := []*queuer{l.join(), l.join(), l.join()}
+		for _, q := range all {
+			require.False(t, q.isDone())
+		}
+		open <- nil
+		for _, q := range all {
+			synctest.Wait()
+			require.True(t, q.isDone())
+			require.NoError(t, q.err)
+			require.NoError(t, q.lease.Release())
+		}
+	})
+}

@@ -53,6 +53,7 @@ var traits = dialects.Traits{WritesAlone: true, PreparingActs: true, CloseWrites
 func (t *template) Traits() dialects.Traits {
 	own := traits
 	own.BytesKept, own.Reprepares = true, true
+	own.ResetOnlyLooks = true // as IsValid does (modernc.org/sqlite 1.62.0)
 	return own
 }
 

@@ -111,6 +111,8 @@ type Session struct {
 	// and at the rollback to a savepoint, which releases locks on tables.
 	schemaGeneration uint64
 
+	// canReset: the driver has a ResetSession, also if it is not called.
+	canReset bool
 	// resetContext is for the next call of the driver's ResetSession; nil: none is there.
 	resetContext *lazyTimeout
 
@@ -126,6 +128,7 @@ func (s *Session) Init(env *Env, server dialects.Session, traits dialects.Traits
 	}
 	s.env, s.server, s.traits, s.holder = env, server, traits, holder
 	s.conn = driverconn.New(server.Conn())
+	s.canReset = s.conn.Resetter != nil
 	if traits.ResetOnlyLooks {
 		s.conn.Resetter = nil
 	}

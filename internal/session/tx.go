@@ -426,7 +426,7 @@ func (t *Tx) rollbackReal() error {
 		defer s.spare(s.severAfter())
 	}
 	err := t.run(t.real.Rollback)
-	if t.ctx.Err() != nil && !s.traits.StatusKnown && (s.conn.Resetter == nil || s.conn.Validator == nil) {
+	if t.ctx.Err() != nil && !s.traits.StatusKnown && (!s.canReset || s.conn.Validator == nil) {
 		// This is database/sql's rule: such a driver cannot say whether the connection
 		// has survived the end of the transaction's context.
 		if !s.irreplaceable {

@@ -121,7 +121,7 @@ func TestAFullServerIsSaidInTheErrorAndTheStats(t *testing.T) {
 		require.Equal(t, "pooldriver: no connection to generic fakedb.contextDriver: the server allows us 1 of pool_max_conns=10 now, and all are in use: pool: acquire: timed out; "+
 			"the last create failed: pooldriver: connecting to generic fakedb.contextDriver: stub: too many connections (max 10, active 1, idle 0, waiting 0, the server allows 1; waited 3s)", text)
 		require.Equal(t, 1, c.Stats().Pool.Allowed)
-		require.Equal(t, 1, log.lines("the server has no room for more connections; statements wait for those that are open"))
+		require.Equal(t, 1, log.lines("the server has no room for more connections; statements wait for those that there are"))
 		require.Zero(t, log.lines("connecting fails"))
 		require.NoError(t, c.Ready(t.Context()))
 
