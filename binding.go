@@ -473,7 +473,7 @@ func (b *binding) prepareFor(ctx context.Context, c *checkout, op *operation) (a
 	if err := r.ReadAhead(ctx); err != nil {
 		return false, err
 	}
-	if r.TakesValues() && !isSame(r.values, c.values) {
+	if !isSame(r.values, c.values) && r.TakesValues() {
 		r.values = c.values
 		if err := r.Share(c.forHooks(ctx)); err != nil {
 			return false, err

@@ -67,7 +67,7 @@ func (p *Pool[T]) spareLocked() bool {
 // startCreateLocked starts one create: for w alone or, if w is nil, for the waiter that is
 // first in the queue when the create ends.
 func (p *Pool[T]) startCreateLocked(w *waiter[T]) {
-	c := &creation[T]{start: p.since(), alone: w != nil}
+	c := &creation[T]{start: p.since(), alone: w != nil, beside: p.total > 0}
 	switch {
 	case c.alone:
 		p.reserved++
@@ -107,6 +107,7 @@ type creation[T any] struct {
 	w      *waiter[T] // who has begun it; nil: the pool
 	seq    uint64     // w's then: its memory may be another waiter's since
 	alone  bool       // it is for w alone
+	beside bool       // there were others when it began
 	refill bool       // it is for Min or MinIdle
 }
 
@@ -197,7 +198,7 @@ func (p *Pool[T]) createFailed(c *creation[T], err error) {
 		p.report("Create", err)
 	}()
 	denied, full = p.says("Denied", p.cfg.Denied, err), p.says("Full", p.cfg.Full, err)
-	if !full || !p.hasOthers() {
+	if !full || !c.beside && !p.hasOthers() {
 		v = p.judgeCreate(err)
 	}
 }
@@ -227,7 +228,7 @@ func (p *Pool[T]) deliverError(c *creation[T], err error, denied, full bool, v v
 	p.total--
 	p.count.createErrors++
 	p.lastCreateErr = err
-	if full && p.total > 0 {
+	if full && (c.beside || p.total > 0) {
 		p.fullLocked(c)
 	} else {
 		p.outageGrowsLocked(denied)

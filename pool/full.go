@@ -6,6 +6,10 @@ import "time"
 // failed create fails nobody: who waits is served by what comes back. Those that are being
 // created or destroyed count: one of them may be what the server has no more room beside. The
 // pool asks for one more once a second, while somebody waits for it. One success ends that.
+//
+// Where none is left, creates go one at a time, the first after a moment: a server may refuse
+// all of several that come at once to its last place (PostgreSQL counts those that it is about
+// to refuse). One that is refused alone has failed.
 
 // probeFull is the time between two creates beyond what the server allows.
 const probeFull = time.Second
@@ -29,7 +33,11 @@ func (p *Pool[T]) hasOthers() bool {
 
 // fullLocked notes that c has failed because the server is full.
 func (p *Pool[T]) fullLocked(c *creation[T]) {
-	p.full = full{on: true, allowed: p.total - p.creating, next: later(p.since(), probeFull)}
+	after := probeFull
+	if p.total == 0 {
+		after = shortestPause
+	}
+	p.full = full{on: true, allowed: p.total - p.creating, next: later(p.since(), after)}
 	if c.alone && c.waits() { // it must not wait for others
 		p.removeLocked(c.w)
 		p.failLocked(c.w, ErrNoneNow)
@@ -39,7 +47,7 @@ func (p *Pool[T]) fullLocked(c *creation[T]) {
 // allowedLocked is how many resources may exist: Max, or what the server allows.
 func (p *Pool[T]) allowedLocked() int {
 	switch {
-	case !p.full.on || p.total == 0:
+	case !p.full.on:
 		return p.max
 	case p.since() >= p.full.next:
 		return min(p.max, p.full.allowed+1)

@@ -155,3 +155,34 @@ func TestAFullServerFailsNobodyWhileOneIsBeingCreated(t *testing.T) {
 		}
 	})
 }
+
+// PostgreSQL may refuse two that come at once to its last place. One of them is served then.
+func TestOfTwoThatAFullServerRefusesAtOnceNoneFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var now atomic.Int32
+		cfg := quiet(4)
+		cfg.Full = func(err error) bool { return err == errFull }
+		p, _ := (&shop{create: func(context.Context) error {
+			n := now.Add(1)
+			time.Sleep(time.Millisecond)
+			crowded := n > 1 || now.Load() > 1
+			time.Sleep(time.Millisecond)
+			now.Add(-1)
+			if crowded {
+				return errFull
+			}
+			return nil
+		}}).sell(t, cfg)
+		l := line{t: t, p: p}
+		first, second := l.join(), l.join()
+		after(shortestPause + 5*time.Millisecond)
+		require.True(t, first.isDone())
+		require.NoError(t, first.err)
+		require.False(t, second.isDone())
+		require.NoError(t, first.lease.Release())
+		synctest.Wait()
+		require.True(t, second.isDone())
+		require.NoError(t, second.err)
+		require.NoError(t, second.lease.Release())
+	})
+}
