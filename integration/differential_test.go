@@ -181,6 +181,7 @@ func (w *world) run(t *testing.T, p program, ours bool) {
 	if ours && p.room > 0 { // the bare program has as many connections as it likes
 		w.account.LimitConnections(t, p.room)
 		defer w.account.LimitConnections(t, 1000)
+		time.Sleep(50 * time.Millisecond) // a session that is not shown any more counts for a moment
 	}
 	db, connector := w.openAs(t, p, ours)
 	x := &execution{T: t, world: w, program: p, ours: ours, db: db, connector: connector, told: map[int64]written{}}
@@ -197,7 +198,9 @@ func (w *world) run(t *testing.T, p program, ours bool) {
 	}
 	all.Wait()
 	end()
-	if n := watch.Stop().Backends; ours && n > x.most() {
+	// MySQL's cancelled statements are killed by connections of their own. Where these fail as
+	// well, nobody knows when the session has ended.
+	if n := watch.Stop().Backends; ours && !p.flaky && n > x.most() {
 		x.fail(action{}, "%d sessions", n)
 	}
 	require.NoError(t, db.Close())

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net"
 	"os"
@@ -59,25 +60,24 @@ func (l *lottery) accept(listener net.Listener, all *sync.WaitGroup) {
 			}
 			continue
 		}
-		for _, way := range [][2]net.Conn{{client, server}, {server, client}} {
-			all.Go(func() { pass(way[0], way[1]) })
-		}
+		all.Go(func() { relay(client.(*net.TCPConn), server.(*net.TCPConn)) })
 	}
 }
 
-// pass goes on until either end is closed, and then closes both.
-func pass(from, to net.Conn) {
-	defer func() { _, _ = from.Close(), to.Close() }()
-	buffer := make([]byte, 32<<10)
-	for {
-		n, err := from.Read(buffer)
-		if err != nil {
-			return
-		}
-		if _, err := to.Write(buffer[:n]); err != nil {
-			return
-		}
+// relay passes on both ways, with the end of each, until both have ended: who closes waits
+// for the end of the other side.
+func relay(client, server *net.TCPConn) {
+	var ways sync.WaitGroup
+	for _, way := range [][2]*net.TCPConn{{client, server}, {server, client}} {
+		ways.Go(func() {
+			if _, err := io.Copy(way[1], way[0]); err != nil {
+				_, _ = way[0].Close(), way[1].Close()
+			}
+			_ = way[1].CloseWrite()
+		})
 	}
+	ways.Wait()
+	_, _ = client.Close(), server.Close()
 }
 
 func (l *lottery) loses() bool {

@@ -228,7 +228,7 @@ func (p *Pool[T]) deliverError(c *creation[T], err error, denied, full bool, v v
 	p.total--
 	p.count.createErrors++
 	p.lastCreateErr = err
-	if full && (c.beside || p.total > 0) {
+	if full && p.crowdedLocked(c) {
 		p.fullLocked(c)
 	} else {
 		p.outageGrowsLocked(denied)

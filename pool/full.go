@@ -9,7 +9,8 @@ import "time"
 //
 // Where none is left, creates go one at a time, the first after a moment: a server may refuse
 // all of several that come at once to its last place (PostgreSQL counts those that it is about
-// to refuse). One that is refused alone has failed.
+// to refuse, and for a moment those that it has refused). One that is refused alone has failed,
+// unless there was a crowd just before.
 
 // probeFull is the time between two creates beyond what the server allows.
 const probeFull = time.Second
@@ -19,6 +20,7 @@ type full struct {
 	on      bool
 	allowed int   // how many existed when it refused one more
 	next    int64 // when one more may be asked for
+	crowd   int64 // when one was refused that was not alone; 0: none was
 }
 
 // liveLocked is how many resources are open, lent or not.
@@ -31,13 +33,23 @@ func (p *Pool[T]) hasOthers() bool {
 	return p.total > 1
 }
 
+// crowdedLocked reports whether c, which the server has refused, was not alone there.
+func (p *Pool[T]) crowdedLocked(c *creation[T]) bool {
+	if now := p.since(); c.beside || p.total > 0 {
+		p.full.crowd = now
+	} else if p.full.crowd == 0 || now >= later(p.full.crowd, probeFull) {
+		return false
+	}
+	return true
+}
+
 // fullLocked notes that c has failed because the server is full.
 func (p *Pool[T]) fullLocked(c *creation[T]) {
 	after := probeFull
 	if p.total == 0 {
 		after = shortestPause
 	}
-	p.full = full{on: true, allowed: p.total - p.creating, next: later(p.since(), after)}
+	p.full.on, p.full.allowed, p.full.next = true, p.total-p.creating, later(p.since(), after)
 	if c.alone && c.waits() { // it must not wait for others
 		p.removeLocked(c.w)
 		p.failLocked(c.w, ErrNoneNow)
