@@ -93,7 +93,7 @@ func TestIdleConnectionsKilledByTheAdministratorAreNobodysError(t *testing.T) {
 				require.NoError(t, err)
 				for _, inParallel := range []bool{false, true} {
 					fill(t, db, size)
-					require.Equal(t, size, account.KillIdle(t))
+					account.KillIdle(t, size)
 					awaitBackends(t, account, 0)
 					// The server has hung up; Docker's proxy passes that on in its
 					// own time. What is not there yet nobody can see.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 )
 
 // queries are an engine's questions. Each takes the account's user as its first
@@ -81,29 +82,33 @@ func (a Account) LockHolder(ctx context.Context, n int64) (connection int64, hel
 	return holder.Int64, holder.Valid, err
 }
 
-// KillIdle ends every idle connection of the account, as an administrator would,
-// and returns how many it ended.
-func (a Account) KillIdle(t testing.TB) int {
+// KillIdle has the administrator kill the account's connections on which nothing runs. It waits
+// until there are n: a server may show a statement for a moment after it has answered it.
+func (a Account) KillIdle(t testing.TB, n int) {
 	t.Helper()
 	admin, err := a.Server.Admin()
 	if err != nil {
 		t.Fatal(err)
 	}
 	q := a.Server.Engine.queries()
-	rows, err := admin.QueryContext(t.Context(), q.idle, a.User)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ids, err := column[int64](rows)
-	if err != nil {
-		t.Fatal(err)
+	var ids []int64
+	for end := time.Now().Add(10 * time.Second); len(ids) != n; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("testbed: %d connections are idle, want %d", len(ids), n)
+		}
+		rows, err := admin.QueryContext(t.Context(), q.idle, a.User)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ids, err = column[int64](rows); err != nil {
+			t.Fatal(err)
+		}
 	}
 	for _, id := range ids {
 		if _, err := admin.ExecContext(t.Context(), fmt.Sprintf(q.kill, id)); err != nil {
 			t.Fatalf("testbed: kill connection %d: %v", id, err)
 		}
 	}
-	return len(ids)
 }
 
 // TempTables returns the temporary tables that exist in the account's database,
