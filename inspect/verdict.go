@@ -20,7 +20,7 @@ const shortWait = 100 * time.Millisecond
 // Judge is a pure function of what the pool looks like.
 func Judge(p Pool) Verdict {
 	s := p.Stats.Pool
-	unused := unused(p.Holders)
+	unused := heldForNothing(p.Holders)
 	use := fmt.Sprintf("%d of %d connections are in use", s.Lent, s.Max)
 	full := s.Allowed > 0 && s.Allowed < s.Max
 	if full {
@@ -45,8 +45,8 @@ func Judge(p Pool) Verdict {
 	return Verdict{"calm", fmt.Sprintf("The pool is not the problem: %s, and nobody waits.", use)}
 }
 
-// unused is how many hold a connection and run no statement.
-func unused(holders []pooldriver.Holder) (n int) {
+// heldForNothing is how many hold a connection and run no statement.
+func heldForNothing(holders []pooldriver.Holder) (n int) {
 	for _, h := range holders {
 		if !h.Running {
 			n++

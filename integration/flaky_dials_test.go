@@ -51,16 +51,14 @@ func (l *lottery) accept(listener net.Listener, all *sync.WaitGroup) {
 			return
 		}
 		l.came.Add(1)
-		server, err := net.Dial("tcp", l.server)
-		if err != nil || l.loses() {
-			l.refused.Add(1)
-			cut(client)
-			if err == nil {
-				_ = server.Close()
+		if !l.loses() {
+			if server, err := net.Dial("tcp", l.server); err == nil {
+				all.Go(func() { relay(client.(*net.TCPConn), server.(*net.TCPConn)) })
+				continue
 			}
-			continue
 		}
-		all.Go(func() { relay(client.(*net.TCPConn), server.(*net.TCPConn)) })
+		l.refused.Add(1)
+		cut(client)
 	}
 }
 

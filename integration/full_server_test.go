@@ -16,10 +16,10 @@ import (
 const allowed = 4
 
 // fullStage is a pool of 20 connections on a server that has room for fewer.
-func fullStage(t *testing.T, account testbed.Account, parameters ...string) (*pooldriver.Connector, *sql.DB) {
+func fullStage(t *testing.T, account testbed.Account) (*pooldriver.Connector, *sql.DB) {
 	t.Helper()
 	account.LimitConnections(t, allowed)
-	connector := pooldriver.New(account.URL(append(parameters, "pool_max_conns=20")...), quiet)
+	connector := pooldriver.New(account.URL("pool_max_conns=20"), quiet)
 	db := sql.OpenDB(connector)
 	t.Cleanup(func() { _ = db.Close() })
 	return connector, db

@@ -31,6 +31,24 @@ type peer struct {
 
 var errUnfinished = errors.New("the loop's rows were not read")
 
+// loop calls f for each of three rows.
+func loop(rows interface {
+	Next() bool
+	Err() error
+}, f func() error,
+) error {
+	read := 0
+	for ; rows.Next(); read++ {
+		if err := f(); err != nil {
+			return err
+		}
+	}
+	if read < 3 && rows.Err() == nil {
+		return errUnfinished
+	}
+	return rows.Err()
+}
+
 func sqlPeer(db *sql.DB) peer {
 	return peer{
 		exec: func(ctx context.Context, query string) error { _, err := db.ExecContext(ctx, query); return err },
@@ -40,12 +58,7 @@ func sqlPeer(db *sql.DB) peer {
 				return err
 			}
 			defer rows.Close()
-			for rows.Next() {
-				if err := f(); err != nil {
-					return err
-				}
-			}
-			return rows.Err()
+			return loop(rows, f)
 		},
 		ask: func(ctx context.Context, query string) (answer string, err error) {
 			return answer, db.QueryRowContext(ctx, query).Scan(&answer)
@@ -69,16 +82,7 @@ func pgxpoolPeer(pool *pgxpool.Pool) peer {
 				return err
 			}
 			defer rows.Close()
-			read := 0
-			for ; rows.Next(); read++ {
-				if err := f(); err != nil {
-					return err
-				}
-			}
-			if read < 3 && rows.Err() == nil {
-				return errUnfinished
-			}
-			return rows.Err()
+			return loop(rows, f)
 		},
 		ask: func(ctx context.Context, query string) (answer string, err error) {
 			return answer, pool.QueryRow(ctx, query).Scan(&answer)

@@ -23,7 +23,7 @@ func (p *Pool[T]) Warm(ctx context.Context) error {
 			p.mu.Unlock()
 			return err
 		}
-		open := p.total - p.creating - p.destroying
+		open := p.liveLocked()
 		missing := max(p.min-open, p.minIdle-p.idle.n)
 		if missing <= 0 || p.total-p.creating >= p.max {
 			p.used = true

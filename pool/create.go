@@ -192,13 +192,13 @@ func (p *Pool[T]) deliver(c *creation[T], r *resource[T], v verdict) {
 // outage.go and full.go.
 func (p *Pool[T]) createFailed(c *creation[T], err error) {
 	var v verdict
-	var denied, full bool
+	var denied, kept bool
 	defer func() {
-		p.deliverError(c, err, denied, full, v)
+		p.deliverError(c, err, denied, kept, v)
 		p.report("Create", err)
 	}()
-	denied, full = p.says("Denied", p.cfg.Denied, err), p.says("Full", p.cfg.Full, err)
-	if !full || !c.beside && !p.hasOthers() {
+	denied = p.says("Denied", p.cfg.Denied, err)
+	if kept = p.says("Full", p.cfg.Full, err) && p.crowded(c); !kept {
 		v = p.judgeCreate(err)
 	}
 }
@@ -221,14 +221,14 @@ func (p *Pool[T]) says(hook string, ask func(error) bool, err error) (yes bool) 
 	return yes
 }
 
-func (p *Pool[T]) deliverError(c *creation[T], err error, denied, full bool, v verdict) {
+func (p *Pool[T]) deliverError(c *creation[T], err error, denied, kept bool, v verdict) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.createEndedLocked(c)
 	p.total--
 	p.count.createErrors++
 	p.lastCreateErr = err
-	if full && p.crowdedLocked(c) {
+	if kept {
 		p.fullLocked(c)
 	} else {
 		p.outageGrowsLocked(denied)

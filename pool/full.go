@@ -26,16 +26,12 @@ type full struct {
 // liveLocked is how many resources are open, lent or not.
 func (p *Pool[T]) liveLocked() int { return p.total - p.creating - p.destroying }
 
-// hasOthers reports whether there are others than the one that is being created.
-func (p *Pool[T]) hasOthers() bool {
+// crowded reports whether c, which the server has refused and which still counts, was not alone
+// there, or a crowd was refused just before.
+func (p *Pool[T]) crowded(c *creation[T]) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.total > 1
-}
-
-// crowdedLocked reports whether c, which the server has refused, was not alone there.
-func (p *Pool[T]) crowdedLocked(c *creation[T]) bool {
-	if now := p.since(); c.beside || p.total > 0 {
+	if now := p.since(); c.beside || p.total > 1 {
 		p.full.crowd = now
 	} else if p.full.crowd == 0 || now >= later(p.full.crowd, probeFull) {
 		return false

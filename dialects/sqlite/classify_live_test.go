@@ -13,6 +13,7 @@ import (
 	_ "modernc.org/sqlite" // the driver "sqlite"
 
 	"github.com/pooldriver/pooldriver/dialects"
+	classifier "github.com/pooldriver/pooldriver/dialects/internal/classify/sqlite"
 	"github.com/pooldriver/pooldriver/dialects/internal/sqltext/classifytest"
 )
 
@@ -70,7 +71,7 @@ func TestCleanStatementsLeaveNoStateInSQLite(t *testing.T) {
 		before := readSessionState(t, conn)
 		if _, err = conn.ExecContext(context.Background(), c.Query); err == nil {
 			executed++
-			effect := dialect{}.Effect(c.Query)
+			effect := classifier.Classify(c.Query)
 			after := readSessionState(t, conn)
 			if before != after {
 				changed++
@@ -108,7 +109,7 @@ func TestWhatDoesNotWriteRunsBesideAReaderAndLeavesTheFileAsItIs(t *testing.T) {
 		err = tryExec(other, c.Query)
 		require.NoError(t, rows.Close())
 		busy := err != nil && strings.Contains(err.Error(), "SQLITE_BUSY")
-		if effect := (dialect{}).Effect(c.Query); effect&(dialects.Writes|dialects.TxControl) != 0 {
+		if effect := classifier.Classify(c.Query); effect&(dialects.Writes|dialects.TxControl) != 0 {
 			if busy {
 				refused++
 			}

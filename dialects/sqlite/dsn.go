@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"strconv"
 	"strings"
 
 	"github.com/pooldriver/pooldriver/dialects"
@@ -62,7 +61,7 @@ func parse(dsn string) (source, error) {
 		return source{}, errors.New("the file's name has one of & ; , with a = behind it, which is refused for it may be a parameter such as a key; parameters follow a ? and are parted by &")
 	}
 	if m, ok := memoryName(path, q, isURI || prefixed); ok {
-		return source{name: m, memory: true, vfs: q.fileVFS(), params: q.pool, told: q.told(true)}, nil
+		return source{name: m, memory: true, vfs: q.fileVFS(), params: q.pool, told: told(append(q.busyTimeout(), q.rest...))}, nil
 	}
 	if prefixed && !isURI && q.has(uriParameters...) {
 		name = fileURI(name)
@@ -73,29 +72,23 @@ func parse(dsn string) (source, error) {
 	if len(q.rest) > 0 {
 		name += "?" + strings.Join(q.rest, "&")
 	}
-	return source{name: name, path: path, params: q.pool, told: q.told(prefixed)}, nil
+	return source{name: name, path: path, params: q.pool, told: told(q.rest)}, nil
 }
 
 // shownParams are the parameters whose values are no secrets.
 const shownParams = `_busy_timeout _timeout _txlock _pragma _time_format _texttotime _inttotime mode cache immutable nolock psow vfs
 	modeof`
 
-// told is what the DSN says to the driver. waits: the busy timeout is ours where it names none.
-func (q query) told(waits bool) (all []dialects.Param) {
-	for _, part := range q.rest {
+// told is what the parameters, our busy timeout among them, say to the driver.
+func told(params []string) (all []dialects.Param) {
+	for _, part := range params {
 		name, value, _ := strings.Cut(part, "=")
 		name, _ = url.QueryUnescape(name)
 		value, _ = url.QueryUnescape(value)
 		if end := strings.IndexAny(value+"(", "(="); name == "_pragma" && strings.HasSuffix(strings.ToLower(strings.TrimSpace(value[:min(end, len(value))])), "key") {
 			name = "_pragma=key" // key, hexkey, rekey: not shown
 		}
-		if name == "_busy_timeout" && !q.values.Has(name) {
-			continue // it is told below
-		}
 		all = append(all, dialects.Param{Name: name, Value: value})
-	}
-	if waits && len(q.busyTimeout()) > 0 {
-		all = append(all, dialects.Param{Name: "_busy_timeout", Value: strconv.Itoa(defaultBusyTimeout)})
 	}
 	return all
 }

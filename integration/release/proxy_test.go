@@ -37,7 +37,6 @@ func toolchains() []string {
 type proxy struct {
 	dir     string
 	version string
-	changed string // the changelog's name of the version
 }
 
 // publish serves a copy of the tree. In the copy the satellites require the version that is
@@ -45,11 +44,10 @@ type proxy struct {
 func publish(t *testing.T) *proxy {
 	t.Helper()
 	tree := treeOf(t)
-	p := &proxy{dir: t.TempDir(), changed: nextVersion(t, tree)}
-	p.version = p.changed
+	p := &proxy{dir: t.TempDir(), version: nextVersion(t, tree)}
 	if !long() {
 		// The machine's cache of modules must not have an older one of the same name.
-		p.version = fmt.Sprintf("%s-check.%d", p.changed, time.Now().UnixNano())
+		p.version += fmt.Sprintf("-check.%d", time.Now().UnixNano())
 		t.Cleanup(func() { p.forget(t) })
 	}
 	p.add(t, root, tree)
