@@ -105,16 +105,20 @@ func (c *core) suspectOthers(r *realConn) {
 // healthy asks the server whether the connection works, and whether the server still has
 // the role that the DSN asks for.
 func (c *core) healthy(ctx context.Context, r *realConn) error {
+	err := c.answers(ctx, r)
+	if err == nil {
+		r.notices.And(^suspect)
+	}
+	return err
+}
+
+func (c *core) answers(ctx context.Context, r *realConn) error {
 	if _, ok := r.Server().(dialects.RoleChecker); ok && c.traits.RoleMatters {
 		ctx, cancel := context.WithTimeout(ctx, c.config.PingTimeout)
 		defer cancel()
 		return c.fits(ctx, r)
 	}
-	err := r.PingServer(ctx)
-	if err == nil {
-		r.notices.And(^suspect)
-	}
-	return err
+	return r.PingServer(ctx)
 }
 
 // destroy ends a real connection. It returns when the server has ended it, too: only then
