@@ -212,7 +212,7 @@ func (c *core) tellPanic(step nextStep) {
 // discard closes r, which was in use: the server may still work for it.
 func (c *core) discard(r *realConn, lease pool.Lease[*realConn], why CloseReason) {
 	c.stats.discards.Add(1)
-	r.discarded = why
+	r.discarded, r.ended = why, make(chan struct{})
 	mustEnd(lease.Discard())
 }
 

@@ -19,11 +19,12 @@ func TestRootAndPoolLinkNoDriver(t *testing.T) {
 		ours  []string // packages of this module that it may import, itself apart
 		avoid string
 	}{
-		{pkg: module, ours: []string{"/pool", "/dialects", "/dialects/generic", "/dialects/internal/", "/internal/bounded", "/internal/bytesize", "/internal/callsite", "/internal/credential", "/internal/ctxerr", "/internal/ctxsettings", "/internal/dbsettings", "/internal/driverconn", "/internal/droppedstate", "/internal/fairlock", "/internal/histogram", "/internal/mergedctx", "/internal/optiontable", "/internal/outage", "/internal/redact", "/internal/registry", "/internal/relay", "/internal/repeated", "/internal/rowbuffer", "/internal/session", "/internal/stmtcache", "/internal/task", "/internal/textcache", "/internal/unwrap", "/internal/usage", "/internal/waitgraph"}},
-		{pkg: module + "/pool", avoid: "database/sql"},
+		{pkg: module, ours: []string{"/pool", "/dialects", "/dialects/generic", "/dialects/internal/", "/internal/bounded", "/internal/bubble", "/internal/bytesize", "/internal/callsite", "/internal/credential", "/internal/ctxerr", "/internal/ctxsettings", "/internal/dbsettings", "/internal/driverconn", "/internal/droppedstate", "/internal/fairlock", "/internal/histogram", "/internal/mergedctx", "/internal/optiontable", "/internal/outage", "/internal/redact", "/internal/registry", "/internal/relay", "/internal/repeated", "/internal/rowbuffer", "/internal/session", "/internal/stmtcache", "/internal/task", "/internal/textcache", "/internal/unwrap", "/internal/usage", "/internal/waitgraph"}},
+		{pkg: module + "/pool", ours: []string{"/internal/bubble"}, avoid: "database/sql"},
 		{pkg: module + "/dialects", ours: []string{"/internal/redact"}},
 		{pkg: module + "/internal/credential", ours: []string{"/dialects", "/internal/redact"}},
 		{pkg: module + "/internal/bounded"},
+		{pkg: module + "/internal/bubble"},
 		{pkg: module + "/internal/ctxerr"},
 		{pkg: module + "/internal/ctxsettings", ours: []string{"/dialects", "/internal/redact"}},
 		{pkg: module + "/internal/dbsettings", ours: []string{"/dialects", "/internal/redact"}},
@@ -32,7 +33,7 @@ func TestRootAndPoolLinkNoDriver(t *testing.T) {
 		{pkg: module + "/internal/fairlock"},
 		{pkg: module + "/internal/callsite"},
 		{pkg: module + "/internal/histogram"},
-		{pkg: module + "/internal/usage", ours: []string{"/internal/callsite", "/internal/histogram"}},
+		{pkg: module + "/internal/usage", ours: []string{"/internal/bubble", "/internal/callsite", "/internal/histogram"}},
 		{pkg: module + "/internal/mergedctx"},
 		{pkg: module + "/internal/optiontable", ours: []string{"/dialects", "/internal/bytesize", "/internal/redact"}},
 		{pkg: module + "/internal/outage"},

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/pooldriver/pooldriver/internal/bubble"
 )
 
 // leakWatch warns of connections that are held for longer than Config.LeakAfter. Its timer
@@ -18,6 +20,7 @@ type leakWatch struct {
 	mu      sync.Mutex // serialises changes of set and of the following fields
 	timer   *time.Timer
 	due     time.Time // when the timer goes off, if set
+	where   string    // the bubble of testing/synctest that the timer is of; empty: none
 	stopped bool
 }
 
@@ -33,16 +36,24 @@ func (l *leakWatch) watch() {
 func (l *leakWatch) wake(d time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	due := time.Now().Add(d)
-	if l.stopped || l.set.Load() && !due.Before(l.due) {
+	now := time.Now()
+	l.moveLocked(now)
+	due := now.Add(d)
+	if l.stopped || l.timer != nil && l.due.After(now) && !due.Before(l.due) {
 		return
 	}
+	if l.timer != nil {
+		l.timer.Stop()
+	}
 	l.due = due
-	l.set.Store(true)
-	if l.timer == nil {
-		l.timer = time.AfterFunc(d, l.look)
-	} else {
-		l.timer.Reset(d)
+	l.set.Store(l.where == "") // a bubble's timer is gone with it, and nobody tells
+	l.timer = time.AfterFunc(d, l.look)
+}
+
+// moveLocked forgets a timer that was made elsewhere: it is of no use here, nor may it be used.
+func (l *leakWatch) moveLocked(now time.Time) {
+	if where := bubble.Name(now); where != l.where {
+		l.timer, l.where = nil, where
 	}
 }
 
@@ -50,6 +61,7 @@ func (l *leakWatch) stop() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.stopped = true
+	l.moveLocked(time.Now())
 	if l.timer != nil {
 		l.timer.Stop()
 	}

@@ -126,10 +126,17 @@ func (c *core) answers(ctx context.Context, r *realConn) error {
 func (c *core) destroy(r *realConn) {
 	c.real.Remove(r)
 	defer c.real.End()
-	defer close(r.ended)
+	defer r.tellEnded()
 	defer c.closeSession(r.Server(), c.patience(r))
 	r.CloseStatements()
 	r.Closed()
+}
+
+// tellEnded is called when nobody waits for the end who has not discarded r before.
+func (r *realConn) tellEnded() {
+	if r.ended != nil {
+		close(r.ended)
+	}
 }
 
 // patience is how long destroy waits for the server to end r. 0: as long as it takes.

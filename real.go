@@ -43,14 +43,15 @@ type realConn struct {
 
 	// discarded is why it was not idle when its end began; empty: it was.
 	discarded CloseReason
-	// ended is closed when the server has let go of it, or was given up.
+	// ended is closed when the server has let go of it, or was given up; nil: nobody asks. It
+	// is made when the connection is discarded, and not sooner: see package bubble.
 	ended chan struct{}
 }
 
 var _ session.Holder = (*realConn)(nil)
 
 func (c *core) newRealConn(server dialects.Session, generation uint64) *realConn {
-	r := &realConn{connector: c, poolGeneration: generation, ended: make(chan struct{})}
+	r := &realConn{connector: c, poolGeneration: generation}
 	r.number, r.born = c.numbers.Add(1), c.usage.Clock.Fine()
 	r.Init(&c.env, server, c.traits, r)
 	r.meter.Init(&c.usage)

@@ -63,11 +63,10 @@ func (p *Pool[T]) acquire(ctx context.Context, who any, now bool) (Lease[T], err
 	}
 	p.seq++
 	t := ticket{seq: p.seq, who: who}
-	rested := p.asleep || p.now != r.idleSince
-	p.mu.Unlock()
-	if rested { // BeforeAcquire may have to ask whether it is still good
-		t.start = p.since()
+	if p.asleep || p.now != r.idleSince { // BeforeAcquire may have to ask whether it is still good
+		t.start = p.nowLocked()
 	}
+	p.mu.Unlock()
 	if ctx.Err() != nil {
 		return Lease[T]{}, p.passOver(ctx, r, t)
 	}
@@ -207,7 +206,9 @@ func (p *Pool[T]) refused(ctx context.Context, r *resource[T], t *ticket, why er
 	p.reportRefusal(r, why)
 	t.refusal = why
 	if t.start == 0 {
-		t.start = p.since()
+		p.mu.Lock()
+		t.start = p.nowLocked()
+		p.mu.Unlock()
 	}
 	if ctx.Err() != nil {
 		p.dropUnprepared(r)
@@ -268,24 +269,43 @@ func (p *Pool[T]) enterLocked(ctx context.Context, t *ticket, now bool) (*waiter
 			return nil, err
 		}
 	}
+	if err := p.mayEnterLocked(now, again); err != nil {
+		p.leaveLocked(*t)
+		return nil, err
+	}
+	if t.start == 0 && p.queue.head == nil { // those in the queue have looked at the clock
+		t.start = p.nowLocked()
+	}
+	w := p.newWaiterLocked(ctx, t)
 	switch {
 	case now:
-		return p.enterNowLocked(ctx, *t)
+		p.enterNowLocked(w)
 	case again:
-		return p.enterAgainLocked(ctx, *t), nil
+		p.enterAgainLocked(w)
+	default:
+		p.enterQueueLocked(w)
 	}
-	if n := p.cfg.MaxWaiters; n > 0 && p.backlogLocked() >= n {
-		p.count.refused++
-		p.leaveLocked(*t)
-		return nil, p.acquireErrorLocked(ErrTooManyWaiters, 0)
-	}
-	return p.enterQueueLocked(ctx, *t), nil
+	return w, nil
 }
 
-// enterQueueLocked puts attempt t at the end of the queue.
-func (p *Pool[T]) enterQueueLocked(ctx context.Context, t ticket) *waiter[T] {
-	w := p.newWaiterLocked(ctx, t.seq)
-	w.state, w.who = stateQueued, t.who
+// mayEnterLocked says why an attempt gets no waiter.
+func (p *Pool[T]) mayEnterLocked(now, again bool) error {
+	if now {
+		if p.queue.head != nil || p.idle.n == 0 && (!p.spareLocked() || p.pausingLocked()) {
+			return ErrNoneNow
+		}
+		return nil
+	}
+	if n := p.cfg.MaxWaiters; n > 0 && !again && p.backlogLocked() >= n {
+		p.count.refused++
+		return p.acquireErrorLocked(ErrTooManyWaiters, 0)
+	}
+	return nil
+}
+
+// enterQueueLocked puts w at the end of the queue.
+func (p *Pool[T]) enterQueueLocked(w *waiter[T]) {
+	w.state = stateQueued
 	p.queue.push(w)
 	if !p.expireArmed && p.cfg.AcquireTimeout > 0 {
 		p.armExpiryLocked(p.cfg.AcquireTimeout)
@@ -297,41 +317,28 @@ func (p *Pool[T]) enterQueueLocked(ctx context.Context, t ticket) *waiter[T] {
 	if p.idle.n > 0 || p.total < p.max {
 		p.balanceLocked()
 	}
-	return w
 }
 
-// enterAgainLocked puts attempt t, whose resource was refused, back in its place in the
-// queue.
-func (p *Pool[T]) enterAgainLocked(ctx context.Context, t ticket) *waiter[T] {
-	w := p.newWaiterLocked(ctx, t.seq)
-	w.state, w.who = stateQueued, t.who
-	w.start.Store(t.start)
+// enterAgainLocked puts w, whose resource was refused, back in its place in the queue.
+func (p *Pool[T]) enterAgainLocked(w *waiter[T]) {
+	w.state = stateQueued
 	p.queue.readmit(w)
 	p.armExpiryAgainLocked()
 	p.armStarvingAgainLocked()
 	p.used = true
 	p.balanceLocked()
-	return w
 }
 
-func (p *Pool[T]) enterNowLocked(ctx context.Context, t ticket) (*waiter[T], error) {
-	switch {
-	case p.queue.head != nil:
-	case p.idle.n > 0:
-		w := p.newWaiterLocked(ctx, t.seq)
+// enterNowLocked gives w an idle resource, or has one created for it.
+func (p *Pool[T]) enterNowLocked(w *waiter[T]) {
+	if p.idle.n > 0 {
 		p.grantLocked(w, p.takeIdleLocked(), false)
 		w.wake()
-		p.balanceLocked()
-		return w, nil
-	case p.spareLocked() && !p.pausingLocked():
-		w := p.newWaiterLocked(ctx, t.seq)
+	} else {
 		p.used = true
 		p.reserveLocked(w)
-		p.balanceLocked()
-		return w, nil
 	}
-	p.leaveLocked(t)
-	return nil, ErrNoneNow
+	p.balanceLocked()
 }
 
 // backlogLocked is how many acquirers wait beyond the resources that Max still allows.
@@ -346,7 +353,7 @@ func (p *Pool[T]) await(ctx context.Context, w *waiter[T], t *ticket, now bool) 
 		w.start.Store(t.start)
 	}
 	if until, ok := ctx.Deadline(); ok && !t.timeless {
-		w.until.Store(max(1, int64(until.Sub(p.base))+1))
+		w.until.Store(max(1, p.clock.Of(until)))
 	}
 	if now && p.cfg.AcquireTimeout > 0 { // expire looks at the queue alone
 		if !p.awaitAlone(ctx, w, *t) {

@@ -137,7 +137,7 @@ func (p *Pool[T]) setStateLocked(s State) {
 		p.mode |= modeRecovering
 	case Inactive:
 		p.mode |= modeInactive
-		p.inactiveSince = p.since()
+		p.inactiveSince = p.nowLocked()
 		p.failAllLocked(func(w *waiter[T]) error {
 			p.count.unavailable++
 			return p.acquireErrorLocked(ErrUnavailable, w.start.Load())

@@ -3,6 +3,8 @@ package pool
 import (
 	"math"
 	"time"
+
+	"github.com/pooldriver/pooldriver/internal/bubble"
 )
 
 // The coarse clock. A release needs the time, to stamp when a resource became
@@ -45,8 +47,8 @@ func shortestOf(ds ...time.Duration) time.Duration {
 }
 
 func (p *Pool[T]) wakeClockLocked() {
-	p.now = p.since()
-	if p.mode&modeClosed != 0 {
+	p.now = p.nowLocked()
+	if p.mode&modeClosed != 0 || p.clock.World().Guest() {
 		return
 	}
 	p.asleep = false
@@ -54,17 +56,11 @@ func (p *Pool[T]) wakeClockLocked() {
 		return
 	}
 	p.tickSeen = p.acquires
-	if p.tickTimer == nil {
-		p.tickTimer = time.AfterFunc(p.tickEvery, p.tick)
-	} else {
-		p.tickTimer.Reset(p.tickEvery)
-	}
+	p.setTimerLocked(&p.tickTimer, p.tickEvery, p.tickLocked)
 }
 
-func (p *Pool[T]) tick() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.now = p.since()
+func (p *Pool[T]) tickLocked() {
+	p.now = p.nowLocked()
 	if p.acquires == p.tickSeen || p.mode&modeClosed != 0 {
 		p.asleep = true
 		return
@@ -74,7 +70,51 @@ func (p *Pool[T]) tick() {
 }
 
 // since is pool time, read from the real clock; never 0.
-func (p *Pool[T]) since() int64 { return int64(time.Since(p.base)) + 1 }
+func (p *Pool[T]) since() int64 { return p.clock.Now() }
+
+// nowLocked is since. Where the pool is used in a bubble of testing/synctest, or outside again,
+// nothing is used any more that belongs to the other side. All that needs a waiter of the free
+// list or a timer has called it before.
+func (p *Pool[T]) nowLocked() int64 {
+	now := p.since()
+	if p.clock.World().Guest() || bubble.Leapt(now, p.read) {
+		if p.clock.Follow(p.read) {
+			p.moveLocked()
+		}
+		now = p.since()
+	}
+	p.read = now
+	return now
+}
+
+// moveLocked forgets waiters and timers, which may neither be used nor stopped. A timer that
+// still fires does nothing; see setTimerLocked. Those who use the pool on two sides at once are
+// not provided for: a channel would end the process.
+func (p *Pool[T]) moveLocked() {
+	p.free, p.asleep = nil, true
+	p.sweepTimer, p.sweepArmed = nil, false
+	p.expireTimer, p.expireArmed = nil, false
+	p.starvation.timer, p.starvation.armed = nil, p.starvation.running
+	p.outage.timer, p.outage.timerAt = nil, 0
+	p.tickTimer = nil
+}
+
+// setTimerLocked has f called under the lock after d. It is the only one who sets timers of the
+// pool that outlive a call.
+func (p *Pool[T]) setTimerLocked(timer **time.Timer, d time.Duration, f func()) {
+	if *timer != nil {
+		(*timer).Reset(d)
+		return
+	}
+	world := p.clock.World()
+	*timer = time.AfterFunc(d, func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if p.clock.World() == world {
+			f()
+		}
+	})
+}
 
 func (p *Pool[T]) sinceStart(start int64) time.Duration {
 	return time.Duration(p.since() - start)

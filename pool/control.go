@@ -43,7 +43,7 @@ func (p *Pool[T]) Warm(ctx context.Context) error {
 			continue
 		}
 		p.seq++
-		w := p.newWaiterLocked(ctx, p.seq)
+		w := p.newWaiterLocked(ctx, &ticket{seq: p.seq, start: p.nowLocked()})
 		p.reserveLocked(w)
 		p.mu.Unlock()
 		if err := p.warmOne(ctx, w); err != nil {
@@ -216,6 +216,7 @@ func (p *Pool[T]) closeLocked(idle *sync.WaitGroup) {
 	if p.mode&modeClosed != 0 {
 		return
 	}
+	p.nowLocked()
 	p.mode |= modeClosed
 	p.generation++
 	p.asleep = true

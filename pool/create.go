@@ -67,7 +67,7 @@ func (p *Pool[T]) spareLocked() bool {
 // startCreateLocked starts one create: for w alone or, if w is nil, for the waiter that is
 // first in the queue when the create ends.
 func (p *Pool[T]) startCreateLocked(w *waiter[T]) {
-	c := &creation[T]{start: p.since(), alone: w != nil, beside: p.total > 0}
+	c := &creation[T]{start: p.nowLocked(), alone: w != nil, beside: p.total > 0}
 	switch {
 	case c.alone:
 		p.reserved++

@@ -10,11 +10,7 @@ import "time"
 
 func (p *Pool[T]) armExpiryLocked(d time.Duration) {
 	p.expireArmed = true
-	if p.expireTimer == nil {
-		p.expireTimer = time.AfterFunc(d, p.expire)
-	} else {
-		p.expireTimer.Reset(d)
-	}
+	p.setTimerLocked(&p.expireTimer, d, p.expireLocked)
 }
 
 // armExpiryAgainLocked arms the timer for a waiter that came back into the queue. The time
@@ -26,17 +22,15 @@ func (p *Pool[T]) armExpiryAgainLocked() {
 	}
 }
 
-// expire fails the waiters whose time is over.
-func (p *Pool[T]) expire() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+// expireLocked fails the waiters whose time is over.
+func (p *Pool[T]) expireLocked() {
 	p.expireArmed = false
 	left := false
 	for w := p.queue.head; w != nil; w = p.queue.head {
 		start := w.start.Load()
 		if start == 0 {
 			// It has entered the queue but not looked at the clock yet.
-			start = p.since()
+			start = p.nowLocked()
 		}
 		remaining := p.cfg.AcquireTimeout - p.sinceStart(start)
 		if remaining > 0 {

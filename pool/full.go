@@ -31,7 +31,7 @@ func (p *Pool[T]) liveLocked() int { return p.total - p.creating - p.destroying 
 func (p *Pool[T]) crowded(c *creation[T]) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if now := p.since(); c.beside || p.total > 1 {
+	if now := p.nowLocked(); c.beside || p.total > 1 {
 		p.full.crowd = now
 	} else if p.full.crowd == 0 || now >= later(p.full.crowd, probeFull) {
 		return false
@@ -45,7 +45,7 @@ func (p *Pool[T]) fullLocked(c *creation[T]) {
 	if p.total == 0 {
 		after = shortestPause
 	}
-	p.full.on, p.full.allowed, p.full.next = true, p.total-p.creating, later(p.since(), after)
+	p.full.on, p.full.allowed, p.full.next = true, p.total-p.creating, later(p.nowLocked(), after)
 	if c.alone && c.waits() { // it must not wait for others
 		p.removeLocked(c.w)
 		p.failLocked(c.w, ErrNoneNow)
@@ -57,7 +57,7 @@ func (p *Pool[T]) allowedLocked() int {
 	switch {
 	case !p.full.on:
 		return p.max
-	case p.since() >= p.full.next:
+	case p.nowLocked() >= p.full.next:
 		return min(p.max, p.full.allowed+1)
 	}
 	return min(p.max, p.full.allowed)
@@ -74,7 +74,7 @@ func (p *Pool[T]) serverAllowsLocked() int {
 // probeFullLaterLocked sets the timer for the time when the server may be asked for one more.
 func (p *Pool[T]) probeFullLaterLocked() {
 	if p.full.on && p.total < p.max && p.queue.head != nil && p.creating == 0 {
-		now := p.since()
+		now := p.nowLocked()
 		p.balanceAtLocked(max(p.full.next, now+1), now)
 	}
 }

@@ -59,7 +59,7 @@ type outage struct {
 // outageGrowsLocked notes a failed create.
 func (p *Pool[T]) outageGrowsLocked(denied bool) {
 	o := &p.outage
-	now := p.since()
+	now := p.nowLocked()
 	if o.failures++; o.failures == 1 {
 		o.firstAt = now
 	}
@@ -95,7 +95,7 @@ func (p *Pool[T]) outageEndsLocked() {
 // wanted later.
 func (p *Pool[T]) wantedInOutageLocked(room int) int {
 	o := &p.outage
-	now := p.since()
+	now := p.nowLocked()
 	alone := p.unservedLocked()
 	minimum, idle := p.missingLocked()
 	refill := p.refilling == 0 && max(minimum, idle) > 0
@@ -131,18 +131,11 @@ func (p *Pool[T]) balanceAtLocked(at, now int64) {
 		return
 	}
 	o.timerAt = at
-	d := time.Duration(at - now)
-	if o.timer == nil {
-		o.timer = time.AfterFunc(d, p.retry)
-	} else {
-		o.timer.Reset(d)
-	}
+	p.setTimerLocked(&o.timer, time.Duration(at-now), p.retryLocked)
 }
 
-// retry is called by the timer.
-func (p *Pool[T]) retry() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+// retryLocked is called by the timer.
+func (p *Pool[T]) retryLocked() {
 	p.outage.timerAt = 0
 	p.balanceLocked()
 }
@@ -151,7 +144,7 @@ func (p *Pool[T]) retry() {
 // others have just failed.
 func (p *Pool[T]) pausingLocked() bool {
 	o := &p.outage
-	return o.failures > 0 && p.mode&modeRecovering == 0 && o.pause > 0 && p.since() < o.nextCreate
+	return o.failures > 0 && p.mode&modeRecovering == 0 && o.pause > 0 && p.nowLocked() < o.nextCreate
 }
 
 // rememberedLocked is the error of the last create, if that was a refusal, for an acquirer

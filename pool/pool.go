@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/pooldriver/pooldriver/internal/bubble"
 )
 
 // mode is what keeps a pool off its fast paths.
@@ -39,11 +41,11 @@ type resource[T any] struct {
 // Pool lends resources of type T. All its methods are safe for concurrent
 // use. Make one with New.
 type Pool[T any] struct {
-	cfg  Config[T] // completed
-	base time.Time // pool time 0
+	cfg Config[T] // completed
 	// stop ends when the pool is closed: nobody needs what hooks do then.
-	stop context.Context
-	halt context.CancelFunc
+	stop  context.Context
+	halt  context.CancelFunc
+	clock bubble.Clock // pool time
 
 	// What follows is written all the time. It must not share a line with
 	// what is only read, above.
@@ -95,6 +97,7 @@ type Pool[T any] struct {
 	tickTimer    *time.Timer
 	tickEvery    time.Duration
 	tickSeen     uint64 // acquires at the last tick
+	read         int64  // pool time as of the last look of nowLocked
 
 	count counters
 	waits waitStats
@@ -109,14 +112,15 @@ func New[T any](config Config[T]) (*Pool[T], error) {
 	}
 	p := &Pool[T]{
 		cfg:     cfg,
-		base:    time.Now(),
 		asleep:  true,
 		max:     cfg.Max,
 		min:     cfg.Min,
 		minIdle: cfg.MinIdle,
 		drained: make(chan struct{}),
 	}
+	p.clock.Start()
 	p.stop, p.halt = context.WithCancel(context.Background())
+	p.stop.Done() // makes the channel: later it could be that of a bubble
 	p.tickEvery = cfg.tick()
 	return p, nil
 }

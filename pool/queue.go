@@ -37,7 +37,7 @@ type waiter[T any] struct {
 	creates    bool // a create that it has begun is running
 
 	// start is when the waiting began, 0 until the acquirer has looked at
-	// the clock, which it does after it has left the lock.
+	// the clock, which it does, where others wait, after it has left the lock.
 	start atomic.Int64
 	// until is when its context ends, 0 if that is not known.
 	until atomic.Int64
@@ -126,7 +126,7 @@ func (p *Pool[T]) firstLocked() *waiter[T] {
 			return w
 		}
 		if now == 0 {
-			now = p.since()
+			now = p.nowLocked()
 		}
 		if now < until {
 			return w
@@ -145,15 +145,18 @@ func (p *Pool[T]) removeLocked(w *waiter[T]) {
 	}
 }
 
-// newWaiterLocked takes a waiter from the free list.
-func (p *Pool[T]) newWaiterLocked(ctx context.Context, seq uint64) *waiter[T] {
+// newWaiterLocked takes a waiter from the free list, for attempt t.
+func (p *Pool[T]) newWaiterLocked(ctx context.Context, t *ticket) *waiter[T] {
 	w := p.free
 	if w == nil {
 		w = &waiter[T]{ch: make(chan struct{}, 1)}
 	} else {
 		p.free, w.next = w.next, nil
 	}
-	w.ctx, w.seq, w.creates = ctx, seq, false
+	w.ctx, w.seq, w.who, w.creates = ctx, t.seq, t.who, false
+	if t.start != 0 {
+		w.start.Store(t.start)
+	}
 	return w
 }
 

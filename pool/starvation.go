@@ -19,13 +19,8 @@ type starvation struct {
 }
 
 func (p *Pool[T]) armStarvingLocked(d time.Duration) {
-	s := &p.starvation
-	s.armed = true
-	if s.timer == nil {
-		s.timer = time.AfterFunc(d, p.starve)
-	} else {
-		s.timer.Reset(d)
-	}
+	p.starvation.armed = true
+	p.setTimerLocked(&p.starvation.timer, d, p.starveLocked)
 }
 
 // armStarvingAgainLocked arms the timer for a waiter that came back into the queue, maybe
@@ -39,7 +34,7 @@ func (p *Pool[T]) armStarvingAgainLocked() {
 // untilStarvingLocked is how long it is until Starving is due if head remains
 // the head.
 func (p *Pool[T]) untilStarvingLocked(head *waiter[T]) time.Duration {
-	now := p.since()
+	now := p.nowLocked()
 	start := head.start.Load()
 	if start == 0 {
 		// It has entered the queue but not looked at the clock yet.
@@ -48,41 +43,30 @@ func (p *Pool[T]) untilStarvingLocked(head *waiter[T]) time.Duration {
 	return time.Duration(max(later(start, p.cfg.StarveAfter), p.starvation.next) - now)
 }
 
-// starve calls Starving if it is due.
-func (p *Pool[T]) starve() {
-	waiting := p.beginStarving()
-	if waiting == 0 {
+// starveLocked has Starving called if it is due. If not, it sets the timer for when it will be.
+func (p *Pool[T]) starveLocked() {
+	s := &p.starvation
+	if s.running {
 		return
 	}
-	detached("Starving",
+	s.armed = false
+	head := p.queue.head
+	if head == nil {
+		return
+	}
+	if d := p.untilStarvingLocked(head); d > 0 {
+		p.armStarvingLocked(d)
+		return
+	}
+	s.armed, s.running = true, true
+	s.next = later(p.nowLocked(), p.cfg.StarveAfter)
+	waiting := p.queue.n
+	go detached("Starving",
 		func() error { p.cfg.Starving(waiting); return nil },
 		func(err error) {
 			p.endStarving()
 			p.report("Starving", err)
 		})
-}
-
-// beginStarving gives the number of waiters if Starving is due. If not, it
-// sets the timer for when it will be.
-func (p *Pool[T]) beginStarving() (waiting int) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	s := &p.starvation
-	if s.running {
-		return 0
-	}
-	s.armed = false
-	head := p.queue.head
-	if head == nil {
-		return 0
-	}
-	if d := p.untilStarvingLocked(head); d > 0 {
-		p.armStarvingLocked(d)
-		return 0
-	}
-	s.armed, s.running = true, true
-	s.next = later(p.since(), p.cfg.StarveAfter)
-	return p.queue.n
 }
 
 func (p *Pool[T]) endStarving() {

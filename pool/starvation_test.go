@@ -255,7 +255,9 @@ func TestLongStarvingDelaysTheNextCallAndDoesNotOverlapIt(t *testing.T) {
 		a.until(25 * ms)
 		second := l.join() // while it runs
 		a.until(60 * ms)
-		p.starve() // a timer that had fired already, and stood at the lock
+		p.mu.Lock()
+		p.starveLocked() // a timer that had fired already, and stood at the lock
+		p.mu.Unlock()
 		a.until(70*ms - 1)
 		require.Equal(t, []cry{{20 * ms, 1}}, a.soFar())
 		a.until(70 * ms)
@@ -318,7 +320,9 @@ func TestStarvingIsNotCalledByATimerThatFiredJustBeforeClose(t *testing.T) {
 		a.until(20*ms - 1)
 		p.Close()
 		time.Sleep(time.Nanosecond)
-		p.starve()
+		p.mu.Lock()
+		p.starveLocked()
+		p.mu.Unlock()
 		synctest.Wait()
 		require.ErrorIs(t, q.err, ErrClosed)
 		require.Empty(t, a.soFar())
@@ -374,18 +378,22 @@ func TestWaiterBackInTheQueueStarvesByWhenItsWaitingBegan(t *testing.T) {
 	}
 }
 
-// A waiter does not know when its waiting began until it has left the lock.
+// A waiter behind another does not know when its waiting began until it has left the lock.
 func TestWaiterThatHasNotLookedAtTheClockYetDoesNotStarve(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := quiet(1)
 		a := setAlarm(&cfg)
 		p, _ := sell(t, cfg)
 		held := must(t, p)
-		var tk ticket
+		var first, tk ticket
 		p.mu.Lock()
-		w, err := p.enterLocked(t.Context(), &tk, false)
-		p.mu.Unlock()
+		ahead, err := p.enterLocked(t.Context(), &first, false)
 		require.NoError(t, err)
+		w, err := p.enterLocked(t.Context(), &tk, false)
+		require.NoError(t, err)
+		p.removeLocked(ahead)
+		p.mu.Unlock()
+		require.Zero(t, tk.start)
 		a.until(30 * ms)
 		require.Empty(t, a.soFar())
 		go func() {

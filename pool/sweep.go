@@ -24,29 +24,23 @@ func (p *Pool[T]) armSweepLocked() {
 	p.sweepArmed = true
 	next := p.sweepEvery()
 	if p.cfg.CheckInterval > 0 {
-		now := p.since()
+		now := p.nowLocked()
 		if p.nextCheck <= now { // first, or the sweeping had stopped
 			p.nextCheck = later(now, p.cfg.CheckInterval)
 		}
 		next = min(next, time.Duration(max(1, p.nextCheck-now)))
 	}
-	if p.sweepTimer == nil {
-		p.sweepTimer = time.AfterFunc(next, p.sweep)
-	} else {
-		p.sweepTimer.Reset(next)
-	}
+	p.setTimerLocked(&p.sweepTimer, next, p.sweepLocked)
 }
 
-// sweep ends idle resources that are too old or idle for too long, refills,
+// sweepLocked ends idle resources that are too old or idle for too long, refills,
 // and starts a round of checks when one is due.
-func (p *Pool[T]) sweep() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+func (p *Pool[T]) sweepLocked() {
 	p.sweepArmed = false
 	if p.mode&modeClosed != 0 {
 		return
 	}
-	p.now = p.since()
+	p.now = p.nowLocked()
 	p.retireIdleLocked(p.now)
 	p.balanceLocked()
 	p.checkIfDueLocked(p.now)

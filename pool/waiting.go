@@ -84,9 +84,9 @@ func (p *Pool[T]) waiting(g glance) Waiting {
 			g.until = end
 		}
 	}
-	w := Waiting{Who: g.who, Since: p.base.Add(time.Duration(g.start))}
+	w := Waiting{Who: g.who, Since: p.clock.Time(g.start)}
 	if g.until != 0 {
-		w.Until = p.base.Add(time.Duration(g.until))
+		w.Until = p.clock.Time(g.until)
 	}
 	return w
 }

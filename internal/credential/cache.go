@@ -54,6 +54,7 @@ type Cache struct {
 func New(source Source, expiring func()) *Cache {
 	c := &Cache{source: source, expiring: expiring, asking: make(chan struct{}, 1)}
 	c.ctx, c.end = context.WithCancel(context.Background())
+	c.ctx.Done() // makes the channel: later it could be that of a bubble of testing/synctest
 	return c
 }
 

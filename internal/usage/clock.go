@@ -6,6 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/pooldriver/pooldriver/internal/bubble"
 )
 
 // Tick is the resolution of a Clock's coarse time.
@@ -15,23 +17,46 @@ const Tick = 10 * time.Millisecond
 // a tenth of the price. The coarse time stands still, at most, for a Tick. It is updated by
 // a timer, which stops when nobody has asked for a Tick.
 type Clock struct {
-	base   time.Time
+	clock  bubble.Clock
 	coarse atomic.Int64
 	asked  atomic.Bool // since the last tick
 
-	mu      sync.Mutex // protects following fields
+	mu      sync.Mutex // protects following fields, and moves clock
 	running bool
 	timer   *time.Timer
 }
 
 // NewClock returns a clock. It starts nothing.
-func NewClock() *Clock { return &Clock{base: time.Now()} }
+func NewClock() *Clock {
+	c := &Clock{}
+	c.clock.Start()
+	return c
+}
 
 // Fine is the exact time.
-func (c *Clock) Fine() int64 { return int64(time.Since(c.base)) + 1 }
+func (c *Clock) Fine() int64 {
+	now := c.clock.Now()
+	if bubble.Leapt(now, c.coarse.Load()) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return c.fineLocked()
+	}
+	return now
+}
+
+// fineLocked is Fine. A clock that is a guest in a bubble of testing/synctest does not tick.
+func (c *Clock) fineLocked() int64 {
+	last := c.coarse.Load()
+	now := c.clock.Now()
+	if bubble.Leapt(now, last) && c.clock.Follow(last) {
+		c.running, c.timer = false, nil
+		now = c.clock.Now()
+	}
+	return now
+}
 
 // Time is a time of this clock as a time.Time.
-func (c *Clock) Time(at int64) time.Time { return c.base.Add(time.Duration(at)) }
+func (c *Clock) Time(at int64) time.Time { return c.clock.Time(at) }
 
 // Coarse is the coarse time: it is right, or early by a Tick at most.
 func (c *Clock) Coarse() int64 {
@@ -45,24 +70,29 @@ func (c *Clock) Coarse() int64 {
 func (c *Clock) ask() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.asked.Store(true)
-	if c.running {
+	now := c.fineLocked()
+	if c.running && !c.clock.World().Guest() {
+		c.asked.Store(true)
 		return
 	}
-	c.running = true
-	c.coarse.Store(c.Fine())
-	if c.timer == nil {
-		c.timer = time.AfterFunc(Tick, c.tick)
-	} else {
-		c.timer.Reset(Tick)
+	c.coarse.Store(now)
+	if c.clock.World().Guest() {
+		return // the next one asks again
 	}
+	c.asked.Store(true)
+	c.running = true
+	world := c.clock.World()
+	c.timer = time.AfterFunc(Tick, func() { c.tick(world) })
 }
 
 // tick updates the coarse time while somebody asks for it.
-func (c *Clock) tick() {
+func (c *Clock) tick(world *bubble.World) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.coarse.Store(c.Fine())
+	if c.clock.World() != world {
+		return
+	}
+	c.coarse.Store(c.clock.Now())
 	if c.running = c.asked.Swap(false); c.running {
 		c.timer.Reset(Tick)
 	}

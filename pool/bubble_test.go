@@ -1,0 +1,169 @@
+package pool
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// inAndOut uses a pool of two outside, in two bubbles and outside again, with step each time.
+func inAndOut(t *testing.T, p *Pool[*item], step func(t *testing.T)) {
+	t.Run("outside", step)
+	for range 2 {
+		synctest.Test(t, step)
+	}
+	t.Run("outside again", step)
+	for range 2 {
+		synctest.Test(t, step)
+	}
+	p.Close()
+}
+
+// crowdOf has waiters, one that gives up, and one that has to wait for too long.
+func crowdOf(t *testing.T, p *Pool[*item]) {
+	ctx := context.Background()
+	first, err := p.Acquire(ctx)
+	require.NoError(t, err)
+	second, err := p.Acquire(ctx)
+	require.NoError(t, err)
+	start := time.Now()
+	_, err = p.Acquire(ctx)
+	require.ErrorIs(t, err, ErrTimeout)
+	require.InDelta(t, 100*ms, time.Since(start), float64(90*ms))
+	var own *AcquireError
+	require.ErrorAs(t, err, &own)
+	require.InDelta(t, 100*ms, own.Waited, float64(90*ms))
+
+	short, cancel := context.WithTimeout(ctx, 10*ms)
+	defer cancel()
+	_, err = p.Acquire(short)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+
+	got := make(chan error)
+	for range 3 {
+		go func() {
+			l, err := p.Acquire(ctx)
+			if err == nil {
+				err = l.Release()
+			}
+			got <- err
+		}()
+	}
+	time.Sleep(20 * ms)
+	for _, w := range p.Waiting() {
+		require.WithinDuration(t, time.Now(), w.Since, time.Second)
+	}
+	require.NoError(t, first.Release())
+	require.NoError(t, second.Release())
+	for range 3 {
+		require.NoError(t, <-got)
+	}
+}
+
+func TestPoolServesInABubbleAndOutsideAgain(t *testing.T) {
+	starved := 0
+	p, err := New(Config[*item]{
+		Create:         func(context.Context) (*item, error) { return &item{}, nil },
+		Check:          func(context.Context, *item) error { return nil },
+		BeforeAcquire:  func(context.Context, *item) error { return nil },
+		Starving:       func(int) { starved++ },
+		Max:            2,
+		MinIdle:        1,
+		AcquireTimeout: 100 * ms,
+		CheckInterval:  time.Minute,
+	})
+	require.NoError(t, err)
+	inAndOut(t, p, func(t *testing.T) {
+		before := p.Stats()
+		begun := starved
+		crowdOf(t, p)
+		require.Greater(t, starved, begun, "Starving was called here, too")
+		s := p.Stats()
+		require.Zero(t, s.Destroyed.Lifetime+s.Destroyed.IdleTime)
+		require.Less(t, s.WaitMax, 10*time.Second)
+		require.Equal(t, before.Timeouts+1, s.Timeouts)
+	})
+}
+
+func TestPoolOutageInABubbleAndOutsideAgain(t *testing.T) {
+	down := true
+	p, err := New(Config[*item]{
+		Create: func(context.Context) (*item, error) {
+			if down {
+				return nil, errors.New("down")
+			}
+			return &item{}, nil
+		},
+		Denied:         func(error) bool { return true },
+		Max:            2,
+		AcquireTimeout: 3 * time.Second,
+	})
+	require.NoError(t, err)
+	inAndOut(t, p, func(t *testing.T) {
+		down = true
+		_, err := p.Acquire(context.Background())
+		require.ErrorContains(t, err, "down")
+		down = false
+		time.Sleep(longestDenied)
+		l, err := p.Acquire(context.Background())
+		require.NoError(t, err)
+		require.NoError(t, l.Discard())
+	})
+}
+
+func TestPoolClosesInABubbleAndOutside(t *testing.T) {
+	for _, inside := range []bool{false, true} {
+		p, err := New(Config[*item]{Create: func(context.Context) (*item, error) { return &item{}, nil }, Max: 2, AcquireTimeout: 100 * ms})
+		require.NoError(t, err)
+		use := func(t *testing.T) { crowdOf(t, p) }
+		done := func(t *testing.T) {
+			require.NoError(t, p.CloseContext(t.Context()))
+			_, err := p.Acquire(t.Context())
+			require.ErrorIs(t, err, ErrClosed)
+		}
+		if inside {
+			use(t)
+			synctest.Test(t, done)
+		} else {
+			synctest.Test(t, use)
+			done(t)
+		}
+	}
+}
+
+// A limit on the age holds in a bubble that the pool was not made in, where its clock does not
+// tick, and after it.
+func TestPoolLifetimeInABubble(t *testing.T) {
+	created := 0
+	p, err := New(Config[*item]{
+		Create:      func(context.Context) (*item, error) { created++; return &item{}, nil },
+		Max:         1,
+		MaxLifetime: time.Hour,
+	})
+	require.NoError(t, err)
+	use := func() {
+		l, err := p.Acquire(context.Background())
+		require.NoError(t, err)
+		require.NoError(t, l.Release())
+	}
+	use()
+	require.Equal(t, 1, created)
+	synctest.Test(t, func(t *testing.T) {
+		p.mu.Lock()
+		p.asleep = true // as a second after the last use outside
+		p.mu.Unlock()
+		use()
+		require.Equal(t, 1, created, "26 years ago is not an hour later")
+		time.Sleep(2 * time.Hour)
+		use() // too old when it comes back
+		use()
+		require.Equal(t, 2, created)
+	})
+	use()
+	require.Equal(t, 2, created)
+	p.Close()
+}
