@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/internal/pinning"
 	"github.com/pooldriver/pooldriver/internal/repeated"
 	"github.com/pooldriver/pooldriver/internal/task"
 	"github.com/pooldriver/pooldriver/pool"
@@ -33,11 +34,11 @@ func (c *core) takeBackUntold(r *realConn) {
 	if r.set != "" {
 		lost = c.loses(r)
 	}
-	switch step := c.inspect(r); {
-	case step.discard:
+	switch step, panicked := c.inspect(r); {
+	case step.Discard:
 		c.discard(r, lease, r.whyDiscarded())
-		c.tellPanic(step)
-	case step.rollback || step.clean || r.RoleDoubt():
+		c.tellPanic(panicked)
+	case step.Rollback || step.Clean || r.RoleDoubt():
 		c.restoring.Add(1)
 		if r.Irreplaceable() {
 			// The caller waits. Otherwise the pool would make another connection for the
@@ -142,15 +143,15 @@ func (b *binding) evict(r *realConn) {
 	if c.tellsReleases() {
 		defer c.tellReleased(r.releaseOf(b.task))
 	}
-	step := c.inspect(r)
-	if step.discard {
+	step, panicked := c.inspect(r)
+	if step.Discard {
 		c.discard(r, lease, r.whyDiscarded())
-		c.tellPanic(step)
+		c.tellPanic(panicked)
 	} else {
 		c.restoring.Add(1)
-		step.discard = !c.restore(r, lease, step)
+		step.Discard = !c.restore(r, lease, step)
 	}
-	if step.discard {
+	if step.Discard {
 		<-r.ended // until then the server keeps r's locks; destroyTimeout bounds the wait
 	}
 }
@@ -187,25 +188,25 @@ func (b *binding) tellUndone(log *restoreLog, open, cancelled bool, panicked any
 }
 
 // inspect decides what has to be done with r before it is lent again.
-func (c *core) inspect(r *realConn) nextStep {
+func (c *core) inspect(r *realConn) (step pinning.Step, panicked any) {
 	f := r.Inspect()
 	if f.Unusable {
-		return nextStep{discard: true, panicked: f.Panicked}
+		return pinning.Step{Discard: true}, f.Panicked
 	}
-	return settle(leftBehind{
-		status: f.Status,
-		effect: f.Effect,
-		reset:  c.config.Reset,
-		valid:  f.Valid,
-		doubt:  f.Doubt,
-		whole:  r.Irreplaceable(),
-	})
+	return pinning.Next(pinning.Left{
+		Status: f.Status,
+		Effect: f.Effect,
+		Mode:   pinning.Mode(c.config.Reset),
+		Valid:  f.Valid,
+		Doubt:  f.Doubt,
+		Whole:  r.Irreplaceable(),
+	}), nil
 }
 
-// tellPanic logs a panic of the driver. The connection has left already.
-func (c *core) tellPanic(step nextStep) {
-	if step.panicked != nil {
-		c.log.Error("pooldriver: the driver panicked when asked whether a connection is valid; it was closed", "target", c.template.Target(), "panic", fmt.Sprintf("%T", step.panicked))
+// tellPanic logs a panic of the driver, nil: there was none. The connection has left already.
+func (c *core) tellPanic(panicked any) {
+	if panicked != nil {
+		c.log.Error("pooldriver: the driver panicked when asked whether a connection is valid; it was closed", "target", c.template.Target(), "panic", fmt.Sprintf("%T", panicked))
 	}
 }
 
@@ -247,7 +248,7 @@ func (l *restoreLog) tell() {
 // restore brings a real connection back to its state at connect and returns it to the
 // pool. It has a bounded context of its own: the borrower's context may have ended, and
 // the checkout with it. If anything fails, or the driver panics, the connection is closed.
-func (c *core) restore(r *realConn, lease pool.Lease[*realConn], step nextStep) (restored bool) {
+func (c *core) restore(r *realConn, lease pool.Lease[*realConn], step pinning.Step) (restored bool) {
 	var log restoreLog
 	defer log.tell()
 	var done reset
@@ -270,10 +271,10 @@ func (c *core) restore(r *realConn, lease pool.Lease[*realConn], step nextStep) 
 	ctx, cancel := context.WithTimeout(context.Background(), c.config.CleanTimeout)
 	defer cancel()
 	r.BeginReset()
-	if step.rollback && !c.rollback(ctx, r, &log, &done) {
+	if step.Rollback && !c.rollback(ctx, r, &log, &done) {
 		return false
 	}
-	if step.clean && !c.clean(ctx, r, &log, &done) {
+	if step.Clean && !c.clean(ctx, r, &log, &done) {
 		return false
 	}
 	if r.RoleDoubt() && !c.settleRole(ctx, r) {

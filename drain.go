@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/pooldriver/pooldriver/internal/ctxerr"
+	"github.com/pooldriver/pooldriver/internal/pinning"
 	"github.com/pooldriver/pooldriver/internal/task"
 	"github.com/pooldriver/pooldriver/pool"
 )
@@ -136,7 +137,7 @@ func (c *core) holders() (list []string) {
 		h := holder{task: b.task}
 		if r.TryLock() {
 			if h.pin, h.since = r.use.pin, r.use.since; r.Begun() {
-				h.pin = pinTx
+				h.pin = pinning.Tx
 			}
 			r.unlockAndRecheck()
 		}

@@ -7,7 +7,7 @@ import (
 	"github.com/pooldriver/pooldriver/dialects"
 	"github.com/pooldriver/pooldriver/internal/callsite"
 	"github.com/pooldriver/pooldriver/internal/droppedstate"
-	"github.com/pooldriver/pooldriver/internal/session"
+	"github.com/pooldriver/pooldriver/internal/pinning"
 )
 
 // Session state, and transactions begun by hand, that end with their statement. An explicit
@@ -17,7 +17,7 @@ import (
 // recordSetting remembers a statement that sets session state outside of explicit tasks,
 // before it is sent. takeBack says what becomes of the state.
 func (c *checkout) recordSetting(op *operation) {
-	if op.Effect&session.ChangesSession != 0 && !c.bound.shares {
+	if op.Effect&pinning.ChangesSession != 0 && !c.bound.shares {
 		op.real.set, op.real.setArgs = op.Text, op.Args
 	}
 }
@@ -38,7 +38,7 @@ func (c *checkout) refuseLeft(ctx context.Context, op *operation) error {
 		return nil
 	}
 	r, open := op.real, leavesOpen(op)
-	private := !open && op.Effect&session.ChangesSession != 0 && c.connector.settings.Private(op.Text)
+	private := !open && op.Effect&pinning.ChangesSession != 0 && c.connector.settings.Private(op.Text)
 	if !open && !private || !droppedstate.OfDB() {
 		return nil
 	}
@@ -76,7 +76,7 @@ func leavesOpen(op *operation) bool {
 func (c *core) loses(r *realConn) string {
 	query, args := r.set, r.setArgs
 	r.set, r.setArgs = "", nil
-	if r.Unusable() || r.Effect()&session.ChangesSession == 0 || droppedstate.HeldByProgram() {
+	if r.Unusable() || r.Effect()&pinning.ChangesSession == 0 || droppedstate.HeldByProgram() {
 		return ""
 	}
 	known, all := c.settings.Record(&r.applied, query, args)
@@ -92,7 +92,7 @@ func (c *core) loses(r *realConn) string {
 // sharesState reports whether op, which has run on r in an explicit task, has set state that
 // another checkout of the task uses, too: a lock there excludes none of them.
 func (c *checkout) sharesState(op *operation) bool {
-	return c.bound.shares && op.Effect&session.ChangesSession != 0 && op.real.use.users > 1
+	return c.bound.shares && op.Effect&pinning.ChangesSession != 0 && op.real.use.users > 1
 }
 
 // tellShared warns once of a statement whose state is shared. It holds no lock.

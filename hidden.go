@@ -24,7 +24,7 @@ func (c *checkout) endEarly() {
 	if b == nil || r == nil || !b.take(r) {
 		return
 	}
-	idle := !r.Reading() && (b.shares || r.pins().pin == pinNone && session.LeavesNothing(r.Effect()))
+	idle := !r.Reading() && (b.shares || !r.pin().KeepsTask() && session.LeavesNothing(r.Effect()))
 	b.release(r)
 	if idle {
 		c.detach()

@@ -8,6 +8,7 @@ import (
 	"github.com/pooldriver/pooldriver/dialects"
 	"github.com/pooldriver/pooldriver/dialects/generic"
 	"github.com/pooldriver/pooldriver/internal/callsite"
+	"github.com/pooldriver/pooldriver/internal/pinning"
 	"github.com/pooldriver/pooldriver/internal/task"
 	"github.com/pooldriver/pooldriver/internal/usage"
 	"github.com/pooldriver/pooldriver/pool"
@@ -128,7 +129,7 @@ func (c *core) look(r *realConn) (h holding, ok bool) {
 		// statement that ends while we look is shown as running.
 		running := r.Locked()
 		look, same := r.meter.Look()
-		running = running || r.Locked() || look.Pin == usage.Raw
+		running = running || r.Locked() || look.Pin == pinning.Raw
 		if !same || look.Checkout != checkout {
 			continue
 		}
@@ -153,14 +154,14 @@ func (h *holding) holder() Holder {
 		Running:    h.running,
 		Idle:       h.idleFor,
 		IdlePinned: h.Idle,
-		Pin:        pinOfUsage[h.Pin],
+		Pin:        Pin(h.Pin.String()),
 		Statements: h.Operations,
 		Statement:  c.outline(h.Text),
 		Label:      textOf(h.Label),
 		Task:       nameOf(h.task),
 		TakenAt:    frames(h.Site),
 	}
-	if h.running && h.Pin == usage.Conn {
+	if h.running && h.Pin == pinning.Conn {
 		p.Pin = PinStatement
 	}
 	if h.Statement != nil {

@@ -14,8 +14,8 @@ import (
 // layers are the files of this package, the lowest first. A file uses names of its own
 // layer and of those below it.
 var layers = []struct{ name, files string }{
-	{"what a program configures", "doc ambient config errors holders observer options"},
-	{"what decides", "core checkout hookctx binding use joining pinning operation beginning transaction reading loan real " +
+	{"what a program configures", "doc ambient config errors pinning observer options"},
+	{"what decides", "core checkout hookctx binding use joining outcome operation beginning transaction reading loan real " +
 		"cleaning lifecycle template dialing hidden credentials starvation waitcycle outage role settings ctxsettings dropped stats drain ready " +
 		"measuring observing holding leak guard"},
 	{"what translates database/sql's calls", "conn stmt rows tx task intx retry raw beneath withsettings scan"},

@@ -2,8 +2,8 @@ package pooldriver
 
 import (
 	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/internal/pinning"
 	"github.com/pooldriver/pooldriver/internal/session"
-	"github.com/pooldriver/pooldriver/internal/usage"
 )
 
 // How operations and checkouts are measured: internal/usage. Every call of a meter is made
@@ -24,36 +24,21 @@ func (op *operation) measure() {
 }
 
 // pinnedBy tells, between two operations, why r is held.
-func (r *realConn) pinnedBy() usage.Pin {
+func (r *realConn) pinnedBy() pinning.Pin {
 	if r.Effect() == dialects.Clean && !r.Begun() && r.Rows() == nil && r.use.raw == nil {
-		return usage.Conn // most statements
+		return pinning.Conn // most statements
 	}
-	return r.strongestPin()
+	f := r.facts()
+	if f.Effect&dialects.TxControl != 0 { // the driver is asked only where a text may have begun one
+		f.Status = r.TxStatus()
+	}
+	return pinning.Of(f)
 }
 
-func (r *realConn) strongestPin() usage.Pin {
-	effect := r.Effect()
-	switch {
-	case r.use.raw != nil:
-		return usage.Raw
-	case r.Begun():
-		return usage.Transaction
-	case effect&dialects.TxControl != 0 && (r.HiddenTx() || r.InTx()):
-		return usage.RawTransaction
-	case effect&session.ChangesSession != 0:
-		return usage.State
-	case r.Rows() != nil:
-		return usage.Rows
+// facts are those of r, but the status, which is the driver's to tell.
+func (r *realConn) facts() pinning.Facts {
+	return pinning.Facts{
+		Begun: r.Begun(), Status: dialects.TxNone, Effect: r.Effect(), Hidden: r.HiddenTx(),
+		Rows: r.Rows() != nil, Raw: r.use.raw != nil,
 	}
-	return usage.Conn
-}
-
-// pinOfUsage is how the pins of package usage are called.
-var pinOfUsage = [...]Pin{
-	usage.Conn:           PinConn,
-	usage.Rows:           PinRows,
-	usage.State:          PinState,
-	usage.RawTransaction: PinRawTransaction,
-	usage.Transaction:    PinTransaction,
-	usage.Raw:            PinRaw,
 }

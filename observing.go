@@ -111,7 +111,7 @@ func (r *realConn) releaseOf(t *task.Task) release {
 func (c *core) tellReleased(r release) {
 	info := ReleaseInfo{
 		Held: r.use.Held, IdlePinned: r.use.Idle, Timed: r.use.Timed > 0,
-		Pin: pinOfUsage[r.use.Pin], Statements: r.use.Operations,
+		Pin: Pin(r.use.Pin.String()), Statements: r.use.Operations,
 		Label: textOf(r.use.Label), Task: nameOf(r.task), Host: r.host,
 	}
 	c.observe("Config.Observer.ReleaseDone", func(o *Observer) { o.ReleaseDone(info) })

@@ -451,7 +451,7 @@ func (c *checkout) outcomeOf(op *operation, err error, executes bool) outcome {
 		unsent:   unsent,
 		wasIdle:  op.said&dialects.WasIdle != 0,
 		trusted:  !counted && !r.Traits().BadConnUnsure,
-		first:    !c.touched && r.use.users == 1 && r.use.pin == pinNone,
+		first:    !c.touched && r.use.users == 1 && !r.use.pin.KeepsTask(),
 		retried:  op.retried,
 	}
 }

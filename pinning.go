@@ -1,138 +1,96 @@
 package pooldriver
 
 import (
-	"github.com/pooldriver/pooldriver/dialects"
-	"github.com/pooldriver/pooldriver/internal/session"
+	"context"
+	"time"
+
+	"github.com/pooldriver/pooldriver/internal/task"
 )
 
-// This file decides when a real connection may go back to the pool, and in what state. Its
-// functions are pure: they know only their arguments. cleaning.go does what they decide.
+// Label returns a context that gives a name to what is done with it: a job, a route, a
+// feature. The name is shown wherever a user of a connection is shown: in Holders, Waiters,
+// errors, logs, and to an Observer. The innermost name counts. It should be one of few,
+// and hold no secret. The httptask middleware gives each request a label. Connections and
+// tasks keep the label of the context that took or began them. name is cut after 100 bytes.
+func Label(ctx context.Context, name string) context.Context { return task.Label(ctx, name) }
 
-// leftBehind is what is known of a real connection at the end of a checkout.
-type leftBehind struct {
-	status dialects.TxStatus // what the server says, where it can be asked
-	effect dialects.Effect   // of all statements since the last cleaning
-	reset  ResetMode
-	valid  bool // what the driver says (driver.Validator); true if it says nothing
-	doubt  bool // a BEGIN, COMMIT or ROLLBACK has failed
-	whole  bool // the database ends with the connection: SQLite in memory
-}
+// Pin says why a connection is held.
+type Pin string
 
-// nextStep is what has to be done with a connection before it is lent again.
-type nextStep struct {
-	discard  bool // close it; the rest does not matter
-	rollback bool // end the transaction first
-	clean    bool // then bring the session back to its state at connect
-	panicked any  // the driver's panic when it was asked whether the connection is valid
-}
-
-// settle decides what has to be done with a connection at the end of its checkout.
-//
-// No ResetMode lets a transaction outlive its checkout. The server says whether one is
-// open. If the server cannot be asked, settle rolls back after every statement that may
-// have begun one.
-//
-// If the database ends with the connection, settle keeps the connection and does not clean
-// it: session state that is left is a smaller loss than the program's data.
-func settle(l leftBehind) nextStep {
-	if !l.valid || l.status == dialects.TxLost {
-		return nextStep{discard: true}
-	}
-	if l.effect&dialects.Unresettable != 0 && l.reset != ResetOff && !l.whole {
-		return nextStep{discard: true}
-	}
-	var s nextStep
-	switch l.status {
-	case dialects.TxOpen, dialects.TxFailed, dialects.TxImplicit:
-		s.rollback = true
-	case dialects.TxNone:
-		s.rollback = l.doubt
-	case dialects.TxUnknown:
-		s.rollback = l.doubt || l.effect&dialects.TxControl != 0
-	}
-	if l.whole {
-		return s
-	}
-	switch l.reset {
-	case ResetAuto:
-		s.clean = l.effect.Dirty()
-	case ResetAlways:
-		s.clean = true
-	}
-	return s
-}
-
-// outcome describes an operation that has failed.
-type outcome struct {
-	badConn  bool // the driver returned driver.ErrBadConn
-	claims   bool // the error says of itself that nothing was sent
-	lost     bool // the connection is closed
-	executes bool // the operation may change data: it is no prepare, begin or ping
-	unsent   bool // by our own count, no byte was given to the network
-	wasIdle  bool // the server says that it was waiting for a statement when it ended the connection
-	trusted  bool // there is no count, and this driver returns ErrBadConn only if nothing was sent
-	first    bool // nothing else has happened in this checkout
-	retried  bool // this was the second try
-	expired  bool // the caller's context has ended
-}
-
-// verdict is what follows from an outcome.
-type verdict struct {
-	retry   bool // try once more, on another real connection
-	unclear bool // hide that the error says "nothing was sent": database/sql would execute again
-}
-
-// judge decides whether an operation that failed is tried again: only if the server cannot
-// have executed it, and nothing else depends on the connection. A prepare, a begin or a
-// ping is safe to repeat in any case: what it did has ended with its connection.
-//
-// If there is no count of bytes and the driver can be trusted, its ErrBadConn goes to
-// database/sql, which tries again as it does without us. An error that only says of itself
-// that it is safe to repeat is not believed.
-func judge(o outcome) verdict {
-	safe := o.unsent || o.wasIdle || !o.executes
-	doubtful := o.claims
-	if o.badConn {
-		doubtful = !o.trusted
-	}
-	return verdict{
-		retry:   (o.badConn || o.lost) && safe && o.first && !o.retried && !o.expired,
-		unclear: doubtful && !safe,
-	}
-}
-
-// pin says why a connection is its task's session.
-type pin uint8
-
+// The reasons, from the weakest to the strongest.
 const (
-	pinNone  pin = iota
-	pinTx        // BeginTx
-	pinRawTx     // the server says that a transaction is open
-	pinState     // a statement has changed the session
+	PinNone           Pin = ""
+	PinStatement      Pin = "statement"               // a statement is running
+	PinRows           Pin = "rows"                    // rows are open
+	PinConn           Pin = "conn"                    // a *sql.Conn, or a *sql.Tx whose begin was deferred
+	PinState          Pin = "session state"           // a task has changed its session
+	PinRawTransaction Pin = "transaction by hand"     // a statement such as BEGIN has begun it
+	PinTransaction    Pin = "transaction"             // BeginTx
+	PinRaw            Pin = "driver connection (Raw)" // a function of Raw has it
 )
 
-var pinNames = [...]string{pinNone: "an open *sql.Conn, rows or a statement", pinTx: "a transaction", pinRawTx: "a transaction begun by hand", pinState: "session state"}
+// Holder is who has one real connection at a moment.
+type Holder struct {
+	Conn      uint64 // number of the real connection in its Connector, from 1
+	Host      string // the server, where the DSN names several; else empty
+	ProcessID uint64 // the server's number of the session (PostgreSQL, MySQL, MariaDB); 0: not known
 
-// pins says why a connection stays with its task.
-type pins struct {
-	checkouts int // so many use it: a running statement, open rows, a *sql.Conn, Raw
-	pin       pin
+	Since time.Time // when the connection was taken; up to 10 ms early
+	// Running: a statement is running. Then Idle is 0. Otherwise Idle is for how long
+	// none has been running.
+	Running bool
+	Idle    time.Duration
+	// IdlePinned is for how long, since Since, no statement was running.
+	IdlePinned time.Duration
+	Pin        Pin
+	Statements uint64 // operations so far, including one that is running
+	// Statement is the text of the last statement, without literals and comments, and cut
+	// after 200 bytes.
+	Statement string
+	Label     string // see the function Label
+	Task      string // the name of its task, as in errors; empty: none
+
+	// TakenAt is the call stack that took the connection, StatementAt that of the last
+	// statement in a transaction or another pin. They are empty where they were not
+	// sampled: see Config.SampleStacks.
+	TakenAt, StatementAt []Frame
 }
 
-func (p pins) pinned() bool { return p.checkouts > 0 || p.pin != pinNone }
+// Frame is one call of a call stack. The innermost comes first, and calls of database/sql
+// and of this package that stand before the program's are left out.
+type Frame struct {
+	Func string // with its package
+	File string
+	Line int
+}
 
-// pinOf decides whether a connection is its task's session, and why. begun: a transaction
-// of BeginTx is open. hidden: by its text, a statement has begun a transaction; this counts
-// where the server cannot be asked. A statement that only may have changed the session does
-// not pin: the session is cleaned before the next borrower gets it.
-func pinOf(begun bool, status dialects.TxStatus, effect dialects.Effect, hidden bool) pin {
-	switch {
-	case begun:
-		return pinTx
-	case status == dialects.TxOpen, status == dialects.TxFailed, status == dialects.TxImplicit, status == dialects.TxUnknown && hidden:
-		return pinRawTx
-	case effect&session.ChangesSession != 0:
-		return pinState
-	}
-	return pinNone
+// Waiter is who waits for a connection at a moment.
+type Waiter struct {
+	Position int       // in the queue, from 1
+	Since    time.Time // when the waiting began
+	Deadline time.Time // when it ends without a connection; zero: never
+	Label    string    // see the function Label
+	Task     string    // the name of its task, as in errors; empty: none
+	Holds    []uint64  // the connections that its task has already: see Holder.Conn
+}
+
+// CallSite is what one place of the program has done with connections, by the sampled
+// checkouts: see Config.SampleStacks. Each counts for as many as it stands for, so the
+// figures are estimates of all.
+type CallSite struct {
+	Stack      []Frame // that took the connections
+	Count      uint64  // connections taken, those held now included
+	Waited     time.Duration
+	Held       time.Duration
+	IdlePinned time.Duration // of Held: no statement was running
+}
+
+// TaskState is a task that holds a connection, or waits for one, at a moment.
+type TaskState struct {
+	Name     string    // as in errors
+	Label    string    // see the function Label
+	Implicit bool      // of WithTaskKey or httptask.Separate
+	Since    time.Time // its first statement
+	Holds    []uint64  // its connections: see Holder.Conn
+	Waiting  int       // statements of it that wait
 }

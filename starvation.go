@@ -179,7 +179,7 @@ func (r *realConn) reclaimable() *session.Rows {
 	if b == nil || !rows.Reclaimable() {
 		return nil
 	}
-	if u := &r.use; u.users != 1 || u.pin != pinNone || u.raw != nil || b.ended.Load() {
+	if u := &r.use; u.users != 1 || u.pin.KeepsTask() || u.raw != nil || b.ended.Load() {
 		return nil
 	}
 	return rows

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/pooldriver/pooldriver/internal/pinning"
 	"github.com/pooldriver/pooldriver/internal/session"
 	"github.com/pooldriver/pooldriver/pool"
 )
@@ -16,17 +17,18 @@ import (
 type use struct {
 	users  int           // checkouts that use it, and open rows whose checkout has ended
 	ops    uint64        // operations so far: shows whether the session makes progress
-	pin    pin           // what pinned the session after the last operation
+	pin    pinning.Pin   // what pinned the session after the last operation; None: nothing keeps it at its task
 	since  time.Time     // when the session was pinned, or its transaction began
 	opener *checkout     // the last one whose statement may have begun a transaction
 	warned bool          // the log knows that a statement has joined the transaction
 	raw    chan struct{} // closed when Raw's function returns; nil: none runs
 }
 
-// pins returns what keeps r at its task, and checks whether the connection is lost.
-func (r *realConn) pins() pins {
-	status := r.CheckLost()
-	return pins{r.use.users, pinOf(r.Begun(), status, r.Effect(), r.HiddenTx())}
+// pin returns why r is held, and checks whether the connection is lost.
+func (r *realConn) pin() pinning.Pin {
+	f := r.facts()
+	f.Status = r.CheckLost()
+	return pinning.Of(f)
 }
 
 // attach takes the connection of lease into the binding, and locks it.
@@ -240,17 +242,17 @@ func (b *binding) releaseIfUnpinned(r *realConn) (gone bool) {
 // keeps decides whether r stays with the task, and whether r is the main session.
 func (b *binding) keeps(r *realConn) bool {
 	r.use.ops++
-	p := r.pins()
-	if r.Unusable() && p.pin != pinTx {
+	pin := r.pin()
+	if r.Unusable() && pin != pinning.Tx {
 		b.loseState(r)
-		p.pin = pinNone
+		pin = pinning.None
 	}
-	if !b.shares {
-		p.pin = pinNone // as without a task
+	if !b.shares || !pin.KeepsTask() { // without sharing it is as without a task
+		pin = pinning.None
 	}
-	p.pin = b.electMain(r, p.pin)
-	r.use.pin = p.pin
-	inTx := p.pin == pinTx || p.pin == pinRawTx
+	pin = b.electMain(r, pin)
+	r.use.pin = pin
+	inTx := pin.InTx()
 	r.Observe(inTx)
 	if (inTx || b.main.Load() == r) && b.inTx.Load() != inTx {
 		b.inTx.Store(inTx)
@@ -258,8 +260,8 @@ func (b *binding) keeps(r *realConn) bool {
 	// A dead connection leaves, even if checkouts use it: their next operation gets the
 	// error. If rows are open on it, it stays until their owner has found the error and
 	// closed them.
-	dead := r.Unusable() && p.pin == pinNone && !r.Begun() && r.Rows() == nil
-	return p.pinned() && !dead
+	dead := r.Unusable() && pin == pinning.None && !r.Begun() && r.Rows() == nil
+	return (r.use.users > 0 || pin != pinning.None) && !dead
 }
 
 // loseState raises the loss barrier if r was the main session, and had session state or a
@@ -267,23 +269,23 @@ func (b *binding) keeps(r *realConn) bool {
 // program has ended it.
 func (b *binding) loseState(r *realConn) {
 	if b.main.Load() == r && (r.Stateful() || r.ByHand()) {
-		b.lossBarrier.Store(r.LostState(pinNames[pinRawTx], r.use.since))
+		b.lossBarrier.Store(r.LostState("a transaction begun by hand", r.use.since))
 	}
 }
 
 // electMain makes r the main session if something pins r. If nothing does, r is the main
 // session no longer. It returns what pins r as the main session.
-func (b *binding) electMain(r *realConn, why pin) pin {
+func (b *binding) electMain(r *realConn, why pinning.Pin) pinning.Pin {
 	main := b.main.Load() == r
 	switch {
-	case why == pinNone && main:
+	case why == pinning.None && main:
 		b.inTx.Store(false) // before another connection becomes the main one
 		b.main.Store(nil)
-	case why != pinNone && !main:
+	case why != pinning.None && !main:
 		// The statement's text did not show that it needs a session. If another session is
 		// the main one already, the state of r ends with the checkouts that use r.
 		if !b.main.CompareAndSwap(nil, r) {
-			return pinNone
+			return pinning.None
 		}
 		r.use.since = time.Now()
 	}
@@ -297,9 +299,9 @@ func (r *realConn) settled(main bool) bool {
 		return false
 	}
 	if main {
-		return r.use.pin == pinTx && r.HasTx()
+		return r.use.pin == pinning.Tx && r.HasTx()
 	}
-	return r.use.pin == pinNone && !r.Begun()
+	return r.use.pin == pinning.None && !r.Begun()
 }
 
 // isLeft reports whether a detach from r is pending.

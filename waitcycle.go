@@ -1,6 +1,8 @@
 package pooldriver
 
 import (
+	"cmp"
+	"github.com/pooldriver/pooldriver/internal/pinning"
 	"time"
 
 	"github.com/pooldriver/pooldriver/internal/task"
@@ -15,7 +17,7 @@ import (
 // holder is a task that has a connection or, if task is nil, a checkout without one.
 type holder struct {
 	task      *task.Task
-	pin       pin
+	pin       pinning.Pin // None: nothing but the use of it
 	since     time.Time
 	connector *core
 	last      *string // statement; nil: none
@@ -29,7 +31,7 @@ func (h holder) String() string {
 			text += " of " + label
 		}
 	}
-	text += " (" + pinNames[h.pin]
+	text += " (" + cmp.Or(h.pin.String(), "an open *sql.Conn, rows or a statement")
 	if !h.since.IsZero() {
 		text += ", " + ago(h.since)
 	}

@@ -100,7 +100,7 @@ func TestACycleIsToldByTheAlarmOrByTheTimeoutWithAdviceThatFits(t *testing.T) {
 				require.ErrorContains(t, err, "pooldriver: no connection to ")
 				require.ErrorContains(t, err, waitgraph.InCycle)
 				require.ErrorContains(t, err, "; "+s.advice+", or raise pool_max_conns")
-				require.ErrorContains(t, err, " (a transaction, for ")
+				require.ErrorContains(t, err, " (transaction, for ")
 				if name == "alarm" {
 					require.ErrorIs(t, err, ErrDeadlock)
 				} else {

@@ -4,17 +4,15 @@ import (
 	"database/sql/driver"
 
 	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/internal/pinning"
 )
 
 // This file records what statements leave behind in the session.
 
-// ChangesSession are the effects that later statements of the task can see.
-const ChangesSession = dialects.Stateful | dialects.Unresettable
-
 // NeedsSession reports whether a statement has to run on the task's main session, because it
 // changes session state or may begin or end a transaction.
 func NeedsSession(e dialects.Effect) bool {
-	return e&(ChangesSession|dialects.TxControl|dialects.ForgetPrepared|dialects.NamedPrepared) != 0
+	return e&(pinning.ChangesSession|dialects.TxControl|dialects.ForgetPrepared|dialects.NamedPrepared) != 0
 }
 
 // LeavesNothing reports whether an effect shows that a statement changes only data.
@@ -36,7 +34,7 @@ func (s *Session) ByHand() bool { return s.byHand }
 
 // KeepsForAll says that every session gets the state that the borrower has set. Cleaning must
 // not remove it.
-func (s *Session) KeepsForAll() { s.effect &^= ChangesSession }
+func (s *Session) KeepsForAll() { s.effect &^= pinning.ChangesSession }
 
 // recordStatement is called before a statement is sent. A statement that fails may have had
 // a part of its effect.
@@ -89,7 +87,7 @@ func (s *Session) recordResultSlow(e dialects.Effect, err error) {
 	}
 	// The program counts on its state and its transaction from now on, even if the
 	// connection dies before Observe is called.
-	if e&ChangesSession != 0 {
+	if e&pinning.ChangesSession != 0 {
 		s.stateful = true
 	}
 	if e&dialects.TxControl != 0 && s.tx == nil {
@@ -115,7 +113,7 @@ func opened(status dialects.TxStatus) bool {
 // the session. What a lost session had is not changed: the task has to be told of it.
 func (s *Session) Observe(open bool) {
 	if !s.Unusable() {
-		s.stateful = s.effect&ChangesSession != 0
+		s.stateful = s.effect&pinning.ChangesSession != 0
 		s.byHand = s.tx == nil && open
 	}
 }

@@ -12,15 +12,18 @@ import (
 
 func TestWhatAnEffectAsksOfItsSession(t *testing.T) {
 	for effect, want := range map[dialects.Effect]struct{ needs, leavesNothing bool }{
-		dialects.Clean:                       {false, true},
-		dialects.Writes:                      {false, true},
-		dialects.Suspect:                     {false, false},
-		dialects.Stateful:                    {true, false},
-		dialects.TxControl:                   {true, false},
-		dialects.ForgetPrepared:              {true, false},
-		dialects.NamedPrepared:               {true, false},
-		dialects.Unresettable:                {true, false},
-		dialects.Writes | dialects.TxControl: {true, false},
+		dialects.Clean:                        {false, true},
+		dialects.Writes:                       {false, true},
+		dialects.Suspect:                      {false, false},
+		dialects.Stateful:                     {true, false},
+		dialects.TxControl:                    {true, false},
+		dialects.ForgetPrepared:               {true, false},
+		dialects.NamedPrepared:                {true, false},
+		dialects.Unresettable:                 {true, false},
+		dialects.Writes | dialects.TxControl:  {true, false},
+		dialects.Suspect | dialects.Writes:    {false, false},
+		dialects.Stateful | dialects.Writes:   {true, false},
+		dialects.Suspect | dialects.TxControl: {true, false},
 	} {
 		t.Run(effect.String(), func(t *testing.T) {
 			require.Equal(t, want.needs, session.NeedsSession(effect))

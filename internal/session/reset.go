@@ -187,15 +187,14 @@ func (s *Session) resetByDriver(ctx context.Context) error {
 		return nil
 	}
 	bounded := s.resetContext
-	s.resetContext = nil // if the driver panics, it may keep it
-	if bounded == nil {
+	if bounded == nil || bounded.asked.Load() {
 		bounded = &lazyTimeout{d: s.env.IdleTimeout}
+		s.resetContext = bounded
 	}
 	bounded.Context = ctx
 	err := s.conn.Resetter.ResetSession(bounded)
 	if err == nil && !bounded.asked.Load() {
 		bounded.Context = context.Background()
-		s.resetContext = bounded
 		return nil
 	}
 	return s.resetEnded(ctx, bounded, err)

@@ -7,19 +7,7 @@ import (
 
 	"github.com/pooldriver/pooldriver/internal/callsite"
 	"github.com/pooldriver/pooldriver/internal/histogram"
-)
-
-// Pin says why a connection is held; a stronger reason is greater.
-type Pin uint32
-
-// The reasons.
-const (
-	Conn Pin = iota
-	Rows
-	State
-	RawTransaction
-	Transaction
-	Raw
+	"github.com/pooldriver/pooldriver/internal/pinning"
 )
 
 // Env is what the meters of one connector share. It does not change.
@@ -67,7 +55,7 @@ type Meter struct {
 	sampled   atomic.Uint64 // the same of site
 	exact     bool          // the exact clock is read
 	idleSince int64         // exactly, if not 0
-	strongest Pin
+	strongest pinning.Pin
 	waited    time.Duration
 	used      Use
 
@@ -100,7 +88,7 @@ func (m *Meter) Begin(label, text *string, waited time.Duration, pins bool) {
 	m.timed = m.drawTimed()
 	sampled := m.drawStack(pins || waited > LongWait)
 	m.exact = m.timed > 0 || sampled > 0
-	m.strongest, m.waited, m.idleSince = Conn, waited, 0
+	m.strongest, m.waited, m.idleSince = pinning.Conn, waited, 0
 	if m.exact {
 		now = m.env.Clock.Fine()
 	}
@@ -108,8 +96,8 @@ func (m *Meter) Begin(label, text *string, waited time.Duration, pins bool) {
 	set(&m.since, now)
 	set(&m.last, m.tick)
 	set(&m.idle, 0)
-	if m.pin.Load() != 0 {
-		m.pin.Store(0)
+	if m.pin.Load() != uint32(pinning.Conn) {
+		m.pin.Store(uint32(pinning.Conn))
 	}
 	point(&m.label, label)
 	point(&m.text, text)
@@ -217,7 +205,7 @@ func (m *Meter) countIdle() {
 }
 
 // EndOperation ends an operation. pin is why the connection is held on.
-func (m *Meter) EndOperation(pin Pin) {
+func (m *Meter) EndOperation(pin pinning.Pin) {
 	m.SetPin(pin)
 	now := m.env.Clock.Coarse()
 	set(&m.last, now)
@@ -225,7 +213,7 @@ func (m *Meter) EndOperation(pin Pin) {
 		m.renew(now)
 	}
 	// A checkout of one statement ends at once: it needs no exact time for that.
-	if m.exact && pin >= State {
+	if m.exact && pin.KeepsTask() {
 		m.idleSince = m.env.Clock.Fine()
 	}
 }
@@ -240,7 +228,7 @@ func (m *Meter) EndRow() { set(&m.last, m.env.Clock.Coarse()) }
 func (m *Meter) Text() *string { return m.text.Load() }
 
 // SetPin says, between two operations, that the connection is held for another reason.
-func (m *Meter) SetPin(pin Pin) {
+func (m *Meter) SetPin(pin pinning.Pin) {
 	if m.pin.Load() != uint32(pin) {
 		m.pin.Store(uint32(pin))
 	}
@@ -256,8 +244,8 @@ func (m *Meter) Resume() {
 // Use is a checkout that has ended.
 type Use struct {
 	Held, Idle time.Duration
-	Timed      uint64 // so many checkouts it stands for; 0: its times are coarse
-	Pin        Pin    // the strongest reason
+	Timed      uint64      // so many checkouts it stands for; 0: its times are coarse
+	Pin        pinning.Pin // the strongest reason
 	Operations uint64
 	Label      *string // nil: none
 }
@@ -308,7 +296,7 @@ type Look struct {
 	Checkout    uint64 // differs between two checkouts
 	Since, Last int64  // by the clock
 	Idle        time.Duration
-	Pin         Pin
+	Pin         pinning.Pin
 	Operations  uint64         // with one that is running
 	Label, Text *string        // nil: none
 	Site        *callsite.Site // nil: it was not sampled
@@ -328,7 +316,7 @@ func (m *Meter) Look() (l Look, ok bool) {
 		Since:     m.since.Load(),
 		Last:      m.last.Load(),
 		Idle:      time.Duration(m.idle.Load()),
-		Pin:       Pin(m.pin.Load()),
+		Pin:       pinning.Pin(m.pin.Load()),
 		Label:     m.label.Load(),
 		Text:      m.text.Load(),
 		Site:      m.site.Load(),

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/pooldriver/pooldriver/internal/pinning"
 	"go.uber.org/goleak"
 )
 
@@ -47,18 +49,18 @@ func TestATransactionIsMeasuredExactly(t *testing.T) {
 		time.Sleep(3 * ms)
 		m.Begin(&label, nil, 0, true)
 		time.Sleep(1500 * time.Microsecond) // BEGIN
-		m.EndOperation(Transaction)
+		m.EndOperation(pinning.Tx)
 		time.Sleep(2 * ms)
 		m.BeginOperation(&text, true, false)
 		l, ok := m.Look()
 		require.True(t, ok)
-		require.Equal(t, []any{2 * ms, Transaction, uint64(2), &label, &text}, []any{l.Idle, l.Pin, l.Operations, l.Label, l.Text})
+		require.Equal(t, []any{2 * ms, pinning.Tx, uint64(2), &label, &text}, []any{l.Idle, l.Pin, l.Operations, l.Label, l.Text})
 		time.Sleep(ms)
-		m.EndOperation(Transaction)
+		m.EndOperation(pinning.Tx)
 		time.Sleep(5 * ms)
 		m.BeginOperation(nil, true, false) // COMMIT
-		m.EndOperation(Conn)
-		require.Equal(t, Use{Held: 9500 * time.Microsecond, Idle: 7 * ms, Timed: 1, Pin: Transaction, Operations: 3, Label: &label}, usedOf(m))
+		m.EndOperation(pinning.Conn)
+		require.Equal(t, Use{Held: 9500 * time.Microsecond, Idle: 7 * ms, Timed: 1, Pin: pinning.Tx, Operations: 3, Label: &label}, usedOf(m))
 		require.EqualValues(t, 1, m.env.Hold.Snapshot().Count)
 		require.Equal(t, 7*ms, m.env.Idle.Snapshot().Sum)
 	})
@@ -67,7 +69,7 @@ func TestATransactionIsMeasuredExactly(t *testing.T) {
 func TestRowsAreMeasuredCoarselyAndNotCountedAsIdleWhileTheyAreRead(t *testing.T) {
 	metered(t, 0, func(t *testing.T, m *Meter) {
 		m.Begin(nil, nil, 0, false)
-		m.EndOperation(Rows)
+		m.EndOperation(pinning.Rows)
 		program := time.Duration(0)
 		for i := range 200 {
 			m.BeginRow()
@@ -86,7 +88,7 @@ func TestBeyondItsBudgetAConnectionIsMeasuredNowAndThen(t *testing.T) {
 		const checkouts = 20_000 // in no time
 		for range checkouts {
 			m.Begin(nil, nil, 0, false)
-			m.EndOperation(Conn)
+			m.EndOperation(pinning.Conn)
 			m.End()
 		}
 		n := m.env.Hold.Snapshot().Count
@@ -133,7 +135,7 @@ func TestSampledStacksStandForAllCheckouts(t *testing.T) {
 func TestWithoutSamplingThereAreNoStacks(t *testing.T) {
 	metered(t, 0, func(t *testing.T, m *Meter) {
 		m.Begin(nil, nil, time.Second, true)
-		m.EndOperation(Transaction)
+		m.EndOperation(pinning.Tx)
 		m.BeginOperation(nil, true, false)
 		l, _ := m.Look()
 		require.Nil(t, l.Site)
@@ -149,9 +151,9 @@ func TestMeasuringDoesNotAllocate(t *testing.T) {
 		text := "SELECT 1"
 		checkout := func() {
 			m.Begin(nil, &text, 0, true)
-			m.EndOperation(Transaction)
+			m.EndOperation(pinning.Tx)
 			m.BeginOperation(&text, true, false)
-			m.EndOperation(Transaction)
+			m.EndOperation(pinning.Tx)
 			m.End()
 		}
 		checkout() // its site is new
@@ -168,7 +170,7 @@ func BenchmarkCheckout(b *testing.B) {
 		b.Run(strconv.Itoa(every), func(b *testing.B) {
 			for b.Loop() {
 				m.Begin(nil, &text, 0, false)
-				m.EndOperation(Conn)
+				m.EndOperation(pinning.Conn)
 				m.End()
 			}
 		})

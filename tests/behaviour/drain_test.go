@@ -294,9 +294,9 @@ func TestDrainSaysWhoIsNotDoneWhenItsContextEnds(t *testing.T) {
 		require.NotErrorIs(t, err, pool.ErrClosed)
 		for _, part := range []string{
 			"pooldriver: draining ", "call Drain again, or call Close (",
-			"a checkout without a task (a transaction)",
+			"a checkout without a task (transaction)",
 			"a checkout without a task (an open *sql.Conn, rows or a statement)",
-			" (a transaction, for 3s)",
+			" (transaction, for 3s)",
 			"lent 3, of these being cleaned 0; waiting 0; begun and without a connection 0)",
 		} {
 			require.ErrorContains(t, err, part)

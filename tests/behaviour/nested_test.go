@@ -129,7 +129,7 @@ func TestAnIndependentTransactionInsideOneOnTheOnlyConnectionIsAnError(t *testin
 			began := time.Now()
 			_, err = db.BeginTx(other, nil)
 			require.ErrorIs(t, err, pooldriver.ErrDeadlock)
-			require.ErrorContains(t, err, "a transaction")
+			require.ErrorContains(t, err, "(transaction, for ")
 			require.Less(t, time.Since(began), time.Second)
 			require.NoError(t, tx.Commit())
 			tx, err = db.BeginTx(other, nil)
