@@ -115,7 +115,7 @@ func TestWhatADriverMaySayOfItsResultSetsIsSaidFromMemory(t *testing.T) {
 						}
 					}
 					require.Equal(t, want, dictation(r), "read ahead %d times", readAhead)
-					require.Zero(t, c.stats.buffered.Load())
+					require.Zero(t, c.report.Buffered.Load())
 				}
 			})
 		}

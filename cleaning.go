@@ -10,7 +10,7 @@ import (
 
 	"github.com/pooldriver/pooldriver/dialects"
 	"github.com/pooldriver/pooldriver/internal/pinning"
-	"github.com/pooldriver/pooldriver/internal/repeated"
+	"github.com/pooldriver/pooldriver/internal/report"
 	"github.com/pooldriver/pooldriver/internal/task"
 	"github.com/pooldriver/pooldriver/pool"
 )
@@ -19,7 +19,7 @@ import (
 // connection is lent again at once, or is rolled back and cleaned in the background, or is
 // closed. of is the task that had the connection, nil if none had it.
 func (c *core) takeBack(r *realConn, of *task.Task) {
-	if !c.tellsReleases() {
+	if !c.report.HearsReleased() {
 		c.takeBackUntold(r)
 		return
 	}
@@ -52,7 +52,7 @@ func (c *core) takeBackUntold(r *realConn) {
 		mustEnd(lease.Release())
 	}
 	if lost != "" { // after the connection has left: the logger may need one
-		c.tellLoss(lost)
+		c.report.StateLost(lost)
 	}
 }
 
@@ -94,10 +94,10 @@ func (b *binding) WrapUp() {
 	select {
 	case <-done:
 	case <-ctx.Done():
-		c.warn(&c.said.outlasts, "pooldriver: a task has ended, and a statement of it has not; its connection comes back when it does", "task", b.task.Name())
+		c.report.TaskOutlasted(b.task.Name())
 	}
 	if inRaw.Load() {
-		c.warn(&c.said.inRaw, "pooldriver: a task has ended while a function of Raw has its connection, which comes back when the function returns", "task", b.task.Name())
+		c.report.TaskEndedInRaw(b.task.Name())
 	}
 }
 
@@ -140,7 +140,7 @@ func (b *binding) evict(r *realConn) {
 	lease := r.lease
 	b.unbind(r)
 	r.Unlock()
-	if c.tellsReleases() {
+	if c.report.HearsReleased() {
 		defer c.tellReleased(r.releaseOf(b.task))
 	}
 	step, panicked := c.inspect(r)
@@ -156,34 +156,22 @@ func (b *binding) evict(r *realConn) {
 	}
 }
 
-// warn logs what may happen often, now and then.
-func (c *core) warn(line *repeated.Line, message string, args ...any) {
-	if since, due := line.Due(); due {
-		if since > 0 {
-			args = append(args, "others", since)
-		}
-		c.log.Warn(message, append([]any{"target", c.template.Target()}, args...)...)
-	}
-}
-
 // tellUndone adds to log what a task has left open. cancelled: the context of the transaction
 // had ended before.
 func (b *binding) tellUndone(log *restoreLog, open, cancelled bool, panicked any, since time.Time) {
 	c := b.connector
 	if panicked != nil {
 		log.add(func() {
-			c.log.Error("pooldriver: the driver panicked at the end of a task; the connection was closed", "target", c.template.Target(), "task", b.task.Name(), "panic", fmt.Sprintf("%T", panicked))
+			c.report.DriverPanicked("at the end of a task; the connection was closed", panicked, "task", b.task.Name())
 		})
 	}
 	if open {
-		c.stats.rollbacks.Add(1)
+		c.report.Rollbacks.Add(1)
 		b.rolledBack.Store(true)
 	}
 	if open && !cancelled { // what is cancelled database/sql would have rolled back a moment later
 		long := ago(since)
-		log.add(func() {
-			c.warn(&c.said.endedOpen, "pooldriver: a task ended with a transaction open, which was rolled back", "task", b.task.Name(), "open", long)
-		})
+		log.add(func() { c.report.TaskEndedOpen(b.task.Name(), long) })
 	}
 }
 
@@ -206,23 +194,23 @@ func (c *core) inspect(r *realConn) (step pinning.Step, panicked any) {
 // tellPanic logs a panic of the driver, nil: there was none. The connection has left already.
 func (c *core) tellPanic(panicked any) {
 	if panicked != nil {
-		c.log.Error("pooldriver: the driver panicked when asked whether a connection is valid; it was closed", "target", c.template.Target(), "panic", fmt.Sprintf("%T", panicked))
+		c.report.DriverPanicked("when asked whether a connection is valid; it was closed", panicked)
 	}
 }
 
 // discard closes r, which was in use: the server may still work for it.
-func (c *core) discard(r *realConn, lease pool.Lease[*realConn], why CloseReason) {
-	c.stats.discards.Add(1)
+func (c *core) discard(r *realConn, lease pool.Lease[*realConn], why report.Reason) {
+	c.report.Discards.Add(1)
 	r.discarded, r.ended = why, make(chan struct{})
 	mustEnd(lease.Discard())
 }
 
 // whyDiscarded returns why settle discards r.
-func (r *realConn) whyDiscarded() CloseReason {
+func (r *realConn) whyDiscarded() report.Reason {
 	if !r.Unusable() && r.Effect()&dialects.Unresettable != 0 {
-		return CloseUncleanable
+		return report.Uncleanable
 	}
-	return CloseLost
+	return report.Lost
 }
 
 // mustEnd: a binding ends its lease exactly once. If it did not, two borrowers could hold
@@ -256,12 +244,11 @@ func (c *core) restore(r *realConn, lease pool.Lease[*realConn], step pinning.St
 	defer c.restoring.Add(-1)
 	defer func() {
 		if p := recover(); p != nil {
-			done.why, done.err = CloseResetFailed, fmt.Errorf("pooldriver: the driver panicked: %T", p)
-			log.add(func() {
-				c.log.Error("pooldriver: the driver panicked while a connection was cleaned; it was closed", "target", c.template.Target(), "panic", fmt.Sprintf("%T", p))
-			})
+			done.why, done.err = report.ResetFailed, fmt.Errorf("pooldriver: the driver panicked: %T", p)
+			log.add(func() { c.report.DriverPanicked("while a connection was cleaned; it was closed", p) })
 		}
-		c.tellReset(&log, done, begun)
+		took := c.since(begun)
+		log.add(func() { c.report.Reset(took, done.rolledBack, done.cleaned, done.err) })
 		if restored {
 			mustEnd(lease.Release())
 		} else {
@@ -278,7 +265,7 @@ func (c *core) restore(r *realConn, lease pool.Lease[*realConn], step pinning.St
 		return false
 	}
 	if r.RoleDoubt() && !c.settleRole(ctx, r) {
-		done.why, done.err = CloseWrongRole, errWrongRole
+		done.why, done.err = report.WrongRole, errWrongRole
 		return false
 	}
 	r.EndReset()
@@ -288,8 +275,8 @@ func (c *core) restore(r *realConn, lease pool.Lease[*realConn], step pinning.St
 // reset records what restore has done with a connection.
 type reset struct {
 	rolledBack, cleaned bool
-	err                 error       // why the connection is closed; nil: it is not
-	why                 CloseReason // err in one word
+	err                 error         // why the connection is closed; nil: it is not
+	why                 report.Reason // err in one word
 }
 
 var (
@@ -299,17 +286,15 @@ var (
 
 // rollback ends the transaction that a checkout has left open, or may have left open.
 func (c *core) rollback(ctx context.Context, r *realConn, log *restoreLog, reset *reset) bool {
-	reset.why, reset.err = CloseResetFailed, errRollback // if the driver panics, too
+	reset.why, reset.err = report.ResetFailed, errRollback // if the driver panics, too
 	open, done := r.Rollback(ctx)
 	if done {
-		reset.why, reset.err = "", nil
+		reset.err = nil
 	}
 	reset.rolledBack = open && done
 	if open {
-		c.stats.rollbacks.Add(1)
-		log.add(func() {
-			c.warn(&c.said.backOpen, "pooldriver: a transaction was open when its connection came back, and was rolled back; if it was begun by hand, use BeginTx, which keeps the connection")
-		})
+		c.report.Rollbacks.Add(1)
+		log.add(c.report.BackOpen)
 	}
 	return done
 }
@@ -317,23 +302,19 @@ func (c *core) rollback(ctx context.Context, r *realConn, log *restoreLog, reset
 // clean brings the session back to its state at connect, AfterConnect included.
 func (c *core) clean(ctx context.Context, r *realConn, log *restoreLog, reset *reset) bool {
 	if err := r.Clean(ctx, c.config.Reset == ResetAlways); err != nil {
-		reset.why, reset.err = CloseUncleanable, err
+		reset.why, reset.err = report.Uncleanable, err
 		if !errors.Is(err, dialects.ErrCannotClean) {
-			reset.why = CloseResetFailed
-			log.add(func() {
-				c.warn(&c.said.uncleaned, "pooldriver: a connection could not be cleaned, and was closed", "error", err)
-			})
+			reset.why = report.ResetFailed
+			log.add(func() { c.report.CannotClean(err) })
 		}
 		return false
 	}
 	if err := c.afterConnect(ctx, r.Server()); err != nil {
-		reset.why, reset.err = CloseResetFailed, err
-		log.add(func() {
-			c.warn(&c.said.refused, "pooldriver: a cleaned connection was closed", "error", err)
-		})
+		reset.why, reset.err = report.ResetFailed, err
+		log.add(func() { c.report.HookRefused(err) })
 		return false
 	}
-	c.stats.cleanings.Add(1)
+	c.report.Cleanings.Add(1)
 	reset.cleaned = true
 	return true
 }

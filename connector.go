@@ -275,7 +275,7 @@ func (c *Connector) Target() string {
 	if c.template == nil {
 		return ""
 	}
-	return c.template.Target()
+	return c.report.Target()
 }
 
 // Hosts returns the servers of the DSN, in its order, where the dialect knows them:
@@ -305,7 +305,7 @@ func (c *Connector) String() string {
 	if c.err != nil {
 		return "pooldriver: unusable: " + c.err.Error()
 	}
-	return "pooldriver: " + c.template.Target() + " " + c.config.String()
+	return "pooldriver: " + c.report.Target() + " " + c.config.String()
 }
 
 func (c *Connector) label() redact.Label { return redact.Label(c.String()) }

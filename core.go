@@ -2,17 +2,14 @@ package pooldriver
 
 import (
 	"fmt"
-	"log/slog"
 	"sync/atomic"
 	"time"
 
 	"github.com/pooldriver/pooldriver/dialects"
 	"github.com/pooldriver/pooldriver/internal/credential"
 	"github.com/pooldriver/pooldriver/internal/dbsettings"
-	"github.com/pooldriver/pooldriver/internal/droppedstate"
-	"github.com/pooldriver/pooldriver/internal/outage"
 	"github.com/pooldriver/pooldriver/internal/registry"
-	"github.com/pooldriver/pooldriver/internal/repeated"
+	"github.com/pooldriver/pooldriver/internal/report"
 	"github.com/pooldriver/pooldriver/internal/session"
 	"github.com/pooldriver/pooldriver/internal/stmtcache"
 	"github.com/pooldriver/pooldriver/internal/task"
@@ -33,13 +30,12 @@ type core struct {
 
 	dialect  dialects.Dialect
 	template dialects.Template
-	log      *slog.Logger
 
 	credentials    *credential.Cache // nil: the DSN's
 	poolGeneration atomic.Uint64
 	real           registry.Registry[*realConn] // from before their dial to after their end
 	restoring      atomic.Int64                 // connections on their way back, behind their borrowers
-	stats          counters
+	report         report.Report
 	usage          usage.Env
 	numbers        atomic.Uint64 // of connections
 	leaks          leakWatch
@@ -48,17 +44,13 @@ type core struct {
 	host           atomic.Pointer[string] // the last one dialled, of several
 	keyedTasks     task.Keyed
 	taskKey        task.KeyFunc // nil: there is none
-	drops, shared  droppedstate.Told
 	settings       dbsettings.List
-	outage         outage.Dials
 	closingIdle    atomic.Bool // Close has begun
 	// hiddenValidator: the log knows of a wrapper that keeps IsValid from us.
 	hiddenValidator atomic.Bool
-	// said is what the log may say of many connections in a short time.
-	said       struct{ endedOpen, backOpen, uncleaned, refused, outlasts, inRaw, full repeated.Line }
-	draining   atomic.Bool
-	unattached atomic.Int64              // what has begun and has no connection now; see drain.go
-	proven     atomic.Pointer[time.Time] // when Ready has last asked a server
+	draining        atomic.Bool
+	unattached      atomic.Int64              // what has begun and has no connection now; see drain.go
+	proven          atomic.Pointer[time.Time] // when Ready has last asked a server
 
 	texts textcache.Cache // far larger than the rest
 }
@@ -91,11 +83,11 @@ func (c *core) use(d dialects.Dialect, t dialects.Template, options []Option) er
 	if asker, ok := t.(dialects.CredentialAsker); ok && c.credentials != nil {
 		asker.AskCredentials(c.credentialOfNow)
 	}
-	c.log = c.config.logger()
+	c.report.Init(c.config.logger(), t.Target(), c.config.Observer.listener())
 	c.taskKey = c.guardedKey()
 	c.leaks.core = c
 	c.env = c.sessionEnv()
-	c.usage.Clock, c.usage.EveryStack, c.usage.Observed = usage.NewClock(), c.config.SampleStacks, c.tellsReleases()
+	c.usage.Clock, c.usage.EveryStack, c.usage.Observed = usage.NewClock(), c.config.SampleStacks, c.report.HearsReleased()
 	p, err := pool.New(c.poolConfig())
 	if err != nil {
 		return fmt.Errorf("pooldriver: %w", err)
@@ -119,8 +111,8 @@ func (c *core) sessionEnv() session.Env {
 		// need for their own statements: those get an error where there is no room, and
 		// who waits only waits on.
 		BufferOthers: max(total/2, buffer),
-		Buffered:     &c.stats.buffered,
-		ReadAheads:   &c.stats.readAheads,
+		Buffered:     &c.report.Buffered,
+		ReadAheads:   &c.report.ReadAheads,
 	}
 }
 

@@ -30,10 +30,10 @@ func (c *core) renewCredential() {
 	ctx, cancel := context.WithTimeout(c.credentials.Context(), c.config.ConnectTimeout)
 	defer cancel()
 	var panicked error // the next dial reports it
-	defer c.guarded("Config.Credentials", &panicked)
+	defer c.report.Guarded("Config.Credentials", &panicked)
 	changed, err := c.credentials.Renew(ctx)
 	if err != nil && c.credentials.Context().Err() == nil {
-		c.log.Warn("pooldriver: no new credential; open connections go on", "target", c.template.Target(), "error", err)
+		c.report.NoCredential(err)
 	}
 	if changed {
 		c.pool.Flush()
@@ -48,7 +48,7 @@ func (c *core) credentialOfNow(ctx context.Context, refused Credential) (_ Crede
 	}
 	ctx, merged := mergedctx.New(ctx, c.credentials.Context())
 	defer merged.Release()
-	defer c.guarded("Config.Credentials", &err)
+	defer c.report.Guarded("Config.Credentials", &err)
 	cred, serial, err := c.credential(ctx, 0)
 	if err == nil && !cred.Expires.IsZero() && cred.User == refused.User && cred.Password == refused.Password {
 		cred, _, err = c.credential(ctx, serial) // the server did not wait for its end

@@ -42,7 +42,7 @@ func (c *checkout) useSettingsOf(ctx context.Context, op *operation, use session
 	case errors.Is(err, session.ErrOtherSettings):
 		return false, err
 	}
-	err = fmt.Errorf("pooldriver: settings of the context (WithSettings) on %s: %w", c.connector.template.Target(), err)
+	err = fmt.Errorf("pooldriver: settings of the context (WithSettings) on %s: %w", c.connector.report.Target(), err)
 	return c.finishUnexecuted(ctx, op, err)
 }
 

@@ -31,7 +31,7 @@ func (c *core) drain(ctx context.Context) error {
 		return c.notDrained(ctx)
 	}
 	if err := c.pool.CloseContext(ctx); err != nil {
-		return fmt.Errorf("pooldriver: draining %s: all work is done, but not all connections are closed: %w", c.template.Target(), err)
+		return fmt.Errorf("pooldriver: draining %s: all work is done, but not all connections are closed: %w", c.report.Target(), err)
 	}
 	c.close()
 	return nil
@@ -115,7 +115,7 @@ func (t *transaction) attached() {
 }
 
 func (c *core) drainingError() error {
-	return fmt.Errorf("pooldriver: no connection to %s: Connector.Drain was called, and only what had begun by then may finish: %w", c.template.Target(), pool.ErrClosed)
+	return fmt.Errorf("pooldriver: no connection to %s: Connector.Drain was called, and only what had begun by then may finish: %w", c.report.Target(), pool.ErrClosed)
 }
 
 // notDrained is Drain's error when ctx has ended.
@@ -123,7 +123,7 @@ func (c *core) notDrained(ctx context.Context) error {
 	s, holders := c.pool.Stats(), c.holders()
 	restoring, unattached := c.restoring.Load(), c.unattached.Load()
 	return fmt.Errorf("pooldriver: draining %s: connections are still in use: %w; end what holds them and call Drain again, or call Close (%s; lent %d, of these being cleaned %d; waiting %d; begun and without a connection %d)",
-		c.template.Target(), ctxerr.WhatEnded(ctx), strings.Join(holders, ", "), s.Lent, restoring, s.Waiting, unattached)
+		c.report.Target(), ctxerr.WhatEnded(ctx), strings.Join(holders, ", "), s.Lent, restoring, s.Waiting, unattached)
 }
 
 // holders says who has a connection, and why. Of one on which a statement is running nobody

@@ -49,7 +49,7 @@ func (c *checkout) refuseLeft(ctx context.Context, op *operation) error {
 	defer cancel()
 	rolledBack, done := r.Rollback(ctx)
 	if rolledBack {
-		c.connector.stats.rollbacks.Add(1)
+		c.connector.report.Rollbacks.Add(1)
 	}
 	if !done {
 		r.MarkUnusable()
@@ -95,21 +95,9 @@ func (c *checkout) sharesState(op *operation) bool {
 	return c.bound.shares && op.Effect&pinning.ChangesSession != 0 && op.real.use.users > 1
 }
 
-// tellShared warns once of a statement whose state is shared. It holds no lock.
+// tellShared tells of a statement whose state is shared. It holds no lock.
 func (c *checkout) tellShared(op *operation) {
-	core := c.connector
-	if statement := droppedstate.Opening(op.Text); core.shared.First(statement) {
-		core.log.Warn("pooldriver: a statement set session state (a setting, a lock) on a connection that other checkouts of its task use at the same time: the *sql.Conns of a task share its session, and a lock excludes none of them; give each its own by pooldriver.NewTask",
-			"target", core.template.Target(), "task", op.sharing.Name(), "label", textOf(c.label), "statement", statement,
-			"at", stackText(frames(new(callsite.Table).Here(0))))
-	}
-}
-
-// tellLoss counts session state that has ended, and warns of it.
-func (c *core) tellLoss(query string) {
-	c.stats.stateDropped.Add(1)
-	if statement := droppedstate.Opening(query); c.drops.First(statement) {
-		c.log.Warn("pooldriver: a statement on a *sql.DB set session state (a setting, a lock, a temporary table), which ended with the statement: its connection was cleaned before it is lent again; to keep it use a task (pooldriver.WithTask) or a *sql.Conn",
-			"target", c.template.Target(), "statement", statement)
-	}
+	c.connector.report.StateShared(whoIs(c.label, op.sharing), op.Text, func() string {
+		return stackText(frames(new(callsite.Table).Here(0)))
+	})
 }

@@ -11,7 +11,7 @@ func (c *core) tellHiddenValidator() {
 	if c.hiddenValidator.Swap(true) {
 		return
 	}
-	c.log.Warn("pooldriver: a wrapper above hides the interface driver.Validator, so real connections go back after each statement that leaves nothing in its session; a *sql.Conn may change its session then (docs/wrappers.md)", "target", c.template.Target())
+	c.report.ValidatorHidden()
 }
 
 // endEarly ends the checkout before database/sql does, if a wrapper hides the end from us

@@ -18,7 +18,7 @@ func (b *binding) joinsTx(r *realConn, op *operation) error {
 	case AmbientWarn:
 		if !r.use.warned {
 			r.use.warned = true
-			b.connector.log.Warn("pooldriver: a statement joined its task's transaction", "target", b.connector.template.Target(), "task", b.task.Name(), "open", ago(r.use.since))
+			b.connector.report.JoinedTx(b.task.Name(), ago(r.use.since))
 		}
 	}
 	if t := r.Innermost(); t != nil {

@@ -91,8 +91,7 @@ func (l *leakWatch) look() {
 }
 
 func (c *core) tellLeak(h Holder, held time.Duration) {
-	c.log.Warn("pooldriver: a connection has been held for longer than pool_leak_after: close its rows or its *sql.Conn, or end its transaction or its task",
-		"target", c.template.Target(), "held", rounded(held), "idle", rounded(h.Idle), "pin", string(h.Pin),
+	c.report.Leak("held", rounded(held), "idle", rounded(h.Idle), "pin", string(h.Pin),
 		"label", h.Label, "task", h.Task, "statement", h.Statement, "statements", h.Statements,
 		"process", h.ProcessID, "host", h.Host, "taken_at", stackText(h.TakenAt), "statement_at", stackText(h.StatementAt))
 }

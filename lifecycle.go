@@ -29,12 +29,15 @@ func (c *core) connections() []*realConn { return c.real.Ready() }
 func (c *core) create(ctx context.Context) (*realConn, error) {
 	begun := c.usage.Clock.Fine()
 	r, err := c.dial(ctx)
-	c.tellDial(r, err, begun)
+	host, passed := "", ""
+	if r != nil {
+		host, passed = location(r.Server())
+	}
+	c.report.Dialled(host, c.since(begun), err)
 	c.dialEnded(ctx, err)
 	if err != nil {
 		return nil, err
 	}
-	host, passed := location(r.Server())
 	if host == "" {
 		return r, nil
 	}
@@ -46,7 +49,7 @@ func (c *core) create(ctx context.Context) (*realConn, error) {
 	if before != nil {
 		from = *before
 	}
-	c.log.Info("pooldriver: now connecting to another server", "target", c.template.Target(), "host", host, "before", from, "passed", passed)
+	c.report.OtherServer(host, from, passed)
 	return r, nil
 }
 
@@ -74,7 +77,7 @@ func (c *core) ready(ctx context.Context, r *realConn) error {
 	if notices := r.notices.Load(); notices != 0 {
 		r.notices.And(^notices)
 		if notices&suspect != 0 && !r.Irreplaceable() {
-			c.stats.foundDead.Add(1)
+			c.report.FoundDead.Add(1)
 			return errSuspect
 		}
 		r.Statements().CloseOrphans()
@@ -84,7 +87,7 @@ func (c *core) ready(ctx context.Context, r *realConn) error {
 		return nil
 	}
 	if dead {
-		c.stats.foundDead.Add(1)
+		c.report.FoundDead.Add(1)
 	}
 	if _, silent := errors.AsType[*session.SilentError](err); silent && ctx.Err() == nil {
 		c.suspectOthers(r)
@@ -145,7 +148,7 @@ func (c *core) patience(r *realConn) time.Duration {
 		return 0
 	}
 	_, severable := r.Server().(dialects.Severable)
-	if c.closingIdle.Load() && severable && r.discarded == "" {
+	if c.closingIdle.Load() && severable && r.ended == nil {
 		return goodbye
 	}
 	return destroyTimeout
@@ -162,8 +165,7 @@ func (c *core) closeSession(s dialects.Session, patience time.Duration) {
 		if patience == goodbye {
 			return // it was told to end, and nothing runs on it
 		}
-		c.stats.orphans.Add(1)
-		c.log.Debug("pooldriver: closing a connection", "target", c.template.Target(), "error", err)
+		c.report.CloseFailed(err)
 	}
 }
 
@@ -193,7 +195,7 @@ func (c *core) close() {
 
 func (c *core) closeTemplate() {
 	if err := c.template.Close(); err != nil {
-		c.log.Debug("pooldriver: closing", "target", c.template.Target(), "error", err)
+		c.report.TemplateCloseFailed(err)
 	}
 }
 

@@ -3,38 +3,74 @@ package pooldriver
 import (
 	"context"
 	"errors"
-	"slices"
 	"time"
 
+	"github.com/pooldriver/pooldriver/internal/report"
 	"github.com/pooldriver/pooldriver/internal/task"
 	"github.com/pooldriver/pooldriver/internal/usage"
 	"github.com/pooldriver/pooldriver/pool"
 )
 
-// This file calls the functions of Config.Observer. They are the program's code, so none
-// is called under a lock. No connection is lost if one of them panics or ends its
-// goroutine: the connection is in the pool already, or a deferred call gives it back.
+// This file tells the report (internal/report) of what happens to connections, and the report's
+// listener what the program's Observer is told.
 
-// closeReasons are all reasons. A reason of the pool is at its number.
-var closeReasons = [...]CloseReason{
+// closeReasons are how the reasons of package report are called.
+var closeReasons = [report.Reasons]CloseReason{
 	pool.ReasonLifetime:      CloseLifetime,
 	pool.ReasonIdleTime:      CloseIdleTime,
 	pool.ReasonCheckFailed:   CloseCheckFailed,
 	pool.ReasonBeforeAcquire: CloseFoundDead,
-	pool.ReasonBeforeRelease: CloseResetFailed, // we have no such hook
-	pool.ReasonDiscarded:     CloseLost,
+	report.ResetFailed:       CloseResetFailed,
+	report.Lost:              CloseLost,
 	pool.ReasonFlushed:       CloseFlushed,
 	pool.ReasonResized:       "resized",
 	pool.ReasonClosed:        CloseShutdown,
-	pool.ReasonClosed + 1:    CloseUncleanable,
-	pool.ReasonClosed + 2:    CloseWrongRole,
+	report.Uncleanable:       CloseUncleanable,
+	report.WrongRole:         CloseWrongRole,
 }
 
-// observe calls a function of the observer. Its panic is logged, and goes no further.
-func (c *core) observe(function string, call func(*Observer)) {
-	var logged error
-	defer c.guarded(function, &logged)
-	call(c.config.Observer)
+// listener is o for the report. o may be nil.
+func (o *Observer) listener() (l report.Listener) {
+	if o == nil {
+		return l
+	}
+	if f := o.DialDone; f != nil {
+		l.Dialled = func(host string, took time.Duration, err error) { f(DialInfo{Host: host, Duration: took, Err: err}) }
+	}
+	if f := o.AcquireDone; f != nil {
+		l.Acquired = func(ctx context.Context, wait time.Duration, who report.Who, err error) {
+			f(ctx, AcquireInfo{Wait: wait, Label: who.Label, Task: who.Task, Err: err})
+		}
+	}
+	if f := o.ReleaseDone; f != nil {
+		l.Released = func(use usage.Use, who report.Who, host string) {
+			f(ReleaseInfo{
+				Held: use.Held, IdlePinned: use.Idle, Timed: use.Timed > 0, Pin: Pin(use.Pin.String()),
+				Statements: use.Operations, Label: who.Label, Task: who.Task, Host: host,
+			})
+		}
+	}
+	if f := o.ResetDone; f != nil {
+		l.Reset = func(took time.Duration, rolledBack, cleaned bool, err error) {
+			f(ResetInfo{Duration: took, RolledBack: rolledBack, Cleaned: cleaned, Err: err})
+		}
+	}
+	if f := o.Closed; f != nil {
+		l.Closed = func(why report.Reason, age time.Duration, host string) {
+			f(CloseInfo{Reason: closeReasons[why], Age: age, Host: host})
+		}
+	}
+	if f := o.TaskDone; f != nil {
+		l.TaskEnded = func(who report.Who, lasted time.Duration, rolledBack bool) {
+			f(TaskInfo{Name: who.Task, Label: who.Label, Implicit: who.Implicit, Duration: lasted, RolledBack: rolledBack})
+		}
+	}
+	return l
+}
+
+// whoIs is for whom something happens: label is a checkout's, t its task. Both may be nil.
+func whoIs(label *string, t *task.Task) report.Who {
+	return report.Who{Label: textOf(label), Task: nameOf(t)}
 }
 
 // since is the time since begun, a time of the meters' clock.
@@ -42,63 +78,27 @@ func (c *core) since(begun int64) time.Duration {
 	return time.Duration(c.usage.Clock.Fine() - begun)
 }
 
-// tellDial counts a dial that has ended, and tells the observer. r is nil if it has failed.
-func (c *core) tellDial(r *realConn, err error, begun int64) {
-	took := c.since(begun)
-	c.stats.connect.Record(took, 1)
-	if o := c.config.Observer; o == nil || o.DialDone == nil {
-		return
-	}
-	info := DialInfo{Duration: took, Err: err}
-	if r != nil {
-		info.Host, _ = location(r.Server())
-	}
-	c.observe("Config.Observer.DialDone", func(o *Observer) { o.DialDone(info) })
-}
-
-// tellAcquired tells the observer that a statement has got a connection. If the observer
-// ends the goroutine, the connection goes back.
+// tellAcquired tells of a statement that has got a connection. If the program's function ends
+// the goroutine, the connection goes back.
 func (b *binding) tellAcquired(ctx context.Context, c *checkout, lease pool.Lease[*realConn]) {
-	if b.connector.config.Observer.AcquireDone == nil {
-		return
-	}
-	returned := false
-	defer func() {
-		if !returned {
-			mustEnd(lease.Release())
-		}
-	}()
-	info := AcquireInfo{Wait: lease.Waited(), Label: textOf(c.label), Task: nameOf(b.task)}
-	b.connector.observe("Config.Observer.AcquireDone", func(o *Observer) { o.AcquireDone(ctx, info) })
-	returned = true
+	b.connector.report.Acquired(ctx, lease.Waited(), whoIs(c.label, b.task), func() { mustEnd(lease.Release()) })
 }
 
-// tellNotAcquired counts a statement that has got no connection, and tells the observer.
+// tellNotAcquired tells of a statement that has got no connection.
 func (c *core) tellNotAcquired(ctx context.Context, label *string, t *task.Task, err error) {
 	var waited time.Duration
-	if a, ok := errors.AsType[*pool.AcquireError](err); ok && a.Waited > 0 {
+	if a, ok := errors.AsType[*pool.AcquireError](err); ok {
 		waited = a.Waited
-		c.stats.wait.Record(waited, 1)
 	}
-	if o := c.config.Observer; o == nil || o.AcquireDone == nil {
-		return
-	}
-	info := AcquireInfo{Wait: waited, Label: textOf(label), Task: nameOf(t), Err: err}
-	c.observe("Config.Observer.AcquireDone", func(o *Observer) { o.AcquireDone(ctx, info) })
+	c.report.NotAcquired(ctx, waited, whoIs(label, t), err)
 }
 
-// release describes a use of a connection that has ended. The observer is told after the
-// connection has gone back, because the observer may need one.
+// release describes a use of a connection that has ended. It is told after the connection has
+// gone back, because the program's function may need one.
 type release struct {
 	use  usage.Use
 	host string
 	task *task.Task // nil: none
-}
-
-// tellsReleases reports whether the observer is told of releases.
-func (c *core) tellsReleases() bool {
-	o := c.config.Observer
-	return o != nil && o.ReleaseDone != nil
 }
 
 // releaseOf describes the last use of r. t is the task that had r, nil if none had it. It
@@ -108,52 +108,23 @@ func (r *realConn) releaseOf(t *task.Task) release {
 	return release{use: r.meter.Used(), host: host, task: t}
 }
 
-func (c *core) tellReleased(r release) {
-	info := ReleaseInfo{
-		Held: r.use.Held, IdlePinned: r.use.Idle, Timed: r.use.Timed > 0,
-		Pin: Pin(r.use.Pin.String()), Statements: r.use.Operations,
-		Label: textOf(r.use.Label), Task: nameOf(r.task), Host: r.host,
-	}
-	c.observe("Config.Observer.ReleaseDone", func(o *Observer) { o.ReleaseDone(info) })
-}
+func (c *core) tellReleased(r release) { c.report.Released(r.use, whoIs(r.use.Label, r.task), r.host) }
 
-// tellReset adds to log that a connection was reset. log is told after the connection has
-// gone back.
-func (c *core) tellReset(log *restoreLog, done reset, begun int64) {
-	if o := c.config.Observer; o == nil || o.ResetDone == nil {
-		return
-	}
-	info := ResetInfo{Duration: c.since(begun), RolledBack: done.rolledBack, Cleaned: done.cleaned, Err: done.err}
-	log.add(func() { c.observe("Config.Observer.ResetDone", func(o *Observer) { o.ResetDone(info) }) })
-}
-
-// destroying counts a connection that is about to be closed, and tells the observer. It is
-// the pool's hook.
+// destroying tells of a connection that is about to be closed. It is the pool's hook.
 func (c *core) destroying(r *realConn, reason pool.Reason) {
-	why := closeReasons[reason]
-	if r.discarded != "" {
+	why := report.Reason(reason)
+	if r.ended != nil { // it was discarded
 		why = r.discarded
 	}
-	c.stats.closed[slices.Index(closeReasons[:], why)].Add(1)
-	if o := c.config.Observer; o == nil || o.Closed == nil {
-		return
-	}
-	info := CloseInfo{Reason: why, Age: c.since(r.born)}
-	info.Host, _ = location(r.Server())
-	c.observe("Config.Observer.Closed", func(o *Observer) { o.Closed(info) })
+	host, _ := location(r.Server())
+	c.report.Closing(why, c.since(r.born), host)
 }
 
-// tellTaskDone tells the observer that the binding's task has ended.
+// tellTaskDone tells that the binding's task has ended.
 func (b *binding) tellTaskDone() {
-	c := b.connector
-	if o := c.config.Observer; o == nil || o.TaskDone == nil {
-		return
-	}
-	info := TaskInfo{
-		Name: b.task.Name(), Label: b.task.Label(), Implicit: b.task.Implicit(),
-		Duration: time.Since(b.task.Begun()), RolledBack: b.rolledBack.Load(),
-	}
-	c.observe("Config.Observer.TaskDone", func(o *Observer) { o.TaskDone(info) })
+	b.connector.report.TaskEnded(func() report.Who {
+		return report.Who{Task: b.task.Name(), Label: b.task.Label(), Implicit: b.task.Implicit()}
+	}, b.task.Begun(), b.rolledBack.Load())
 }
 
 // textOf is a label's text.

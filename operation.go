@@ -157,14 +157,14 @@ func (c *checkout) prepare(ctx context.Context, op *operation) (again bool, err 
 		return c.prepareOwned(ctx, op)
 	}
 	if op.Prepared = r.Kept(v.query, v.generation); op.Prepared != nil {
-		cn.stats.stmtHits.Add(1)
+		cn.report.StmtHits.Add(1)
 		if err := ctx.Err(); err != nil {
 			r.Statements().Done(op.Prepared)
 			return false, ctxerr.Of(ctx, err)
 		}
 		return false, nil
 	}
-	cn.stats.stmtMisses.Add(1)
+	cn.report.StmtMisses.Add(1)
 	if r.Traits().PreparingActs {
 		text, _ := cn.texts.Of(cn.dialect, v.query)
 		r.RecordEffect(text.Effect)
@@ -422,7 +422,7 @@ func (c *checkout) failed(ctx context.Context, op *operation, err error, execute
 	v := judge(o)
 	switch {
 	case v.retry:
-		cn.stats.retries.Add(1)
+		cn.report.Retries.Add(1)
 		op.retried = true
 		cn.unattached.Add(1) // until done
 		c.moveOn(op)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/pooldriver/pooldriver/dialects"
 	"github.com/pooldriver/pooldriver/internal/ctxerr"
+	"github.com/pooldriver/pooldriver/internal/report"
 	"github.com/pooldriver/pooldriver/internal/waitgraph"
 	"github.com/pooldriver/pooldriver/pool"
 )
@@ -23,19 +24,11 @@ func (c *core) dialEnded(ctx context.Context, err error) {
 	}
 	if err != nil && c.serverFull(err) {
 		if open := c.pool.Stats().Count - 1; open > 0 { // the one that was refused still counts
-			c.warn(&c.said.full, "pooldriver: the server has no room for more connections; statements wait for those that there are", "connections", open, "error", err)
+			c.report.ServerFull(open, err)
 			return
 		}
 	}
-	r := c.outage.Count(err != nil, time.Now())
-	lasted := r.For.Round(time.Millisecond)
-	switch {
-	case !r.Tell:
-	case err == nil:
-		c.log.Info("pooldriver: connecting succeeds again", "target", c.template.Target(), "failed", r.Failed, "after", lasted)
-	default:
-		c.log.Warn("pooldriver: connecting fails", "target", c.template.Target(), "error", err, "failed", r.Failed, "for", lasted)
-	}
+	c.report.DialsEnded(err)
 }
 
 // refusesUs reports whether a server has refused user or password.
@@ -53,7 +46,7 @@ func (c *core) serverFull(err error) bool {
 // and errors.As find the error below. A caller that waited in a closed wait cycle is told
 // so. w is nil for a caller without a task.
 func (c *core) acquireError(err error, w *waiter) error {
-	c.stats.acquireFailed(failureOf(err))
+	c.report.AcquireFailed(failureOf(err))
 	if create, ok := errors.AsType[*pool.CreateError](err); ok {
 		return c.createError(create)
 	}
@@ -69,7 +62,7 @@ func (c *core) acquireError(err error, w *waiter) error {
 		found := c.starvation.cycles.Around(a.Waited)
 		switch {
 		case found != nil:
-			return fmt.Errorf("pooldriver: no connection to %s: %s; %s: %w (%s)", c.template.Target(), waitgraph.InCycle, w.advice(c), err, found.Names())
+			return fmt.Errorf("pooldriver: no connection to %s: %s; %s: %w (%s)", c.report.Target(), waitgraph.InCycle, w.advice(c), err, found.Names())
 		case a.Allowed < a.Max && a.Active-a.Creating >= a.Allowed:
 			why = fmt.Sprintf("the server allows us %d of pool_max_conns=%d now, and all are in use: ", a.Allowed, a.Max)
 			by = c.heldBy()
@@ -80,32 +73,32 @@ func (c *core) acquireError(err error, w *waiter) error {
 			why = "a connection to it is being made and has not been answered yet: "
 		}
 	}
-	return fmt.Errorf("pooldriver: no connection to %s: %s%w%s", c.template.Target(), why, err, by)
+	return fmt.Errorf("pooldriver: no connection to %s: %s%w%s", c.report.Target(), why, err, by)
 }
 
 // failureOf is the reason of an error of the pool's.
-func failureOf(err error) AcquireFailure {
+func failureOf(err error) report.Failure {
 	_, dialled := errors.AsType[*pool.CreateError](err)
 	switch {
 	case dialled:
-		return AcquireDialFailed
+		return report.DialFailed
 	case errors.Is(err, pool.ErrTimeout):
-		return AcquireTimeout
+		return report.Timeout
 	case errors.Is(err, pool.ErrTooManyWaiters):
-		return AcquireQueueFull
+		return report.QueueFull
 	case errors.Is(err, pool.ErrUnavailable):
-		return AcquireBreakerOpen
+		return report.BreakerOpen
 	case errors.Is(err, pool.ErrClosed):
-		return AcquireClosed
+		return report.Closed
 	}
-	return AcquireCancelled
+	return report.Cancelled
 }
 
 func (c *core) createError(create *pool.CreateError) error {
 	err := create.Err
 	// The driver's panic, or a credential source's. One of AfterConnect is wrapped already.
 	if _, ok := err.(*pool.PanicError); ok { //nolint:errorlint // a wrapped one names the target itself
-		err = fmt.Errorf("pooldriver: connecting to %s: %w", c.template.Target(), err)
+		err = fmt.Errorf("pooldriver: connecting to %s: %w", c.report.Target(), err)
 	}
 	if create.Ago == 0 {
 		return err

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/pooldriver/pooldriver/internal/report"
 	"github.com/pooldriver/pooldriver/pool"
 )
 
@@ -20,7 +21,7 @@ func (c *core) checkReady(ctx context.Context) error {
 		}
 		lease, acquire := c.pool.AcquireNow(ctx)
 		if acquire == pool.ErrNoneNow {
-			if c.pool.Stats().Lent > 0 && !c.outage.Failing() {
+			if c.pool.Stats().Lent > 0 && !c.report.DialsFail() {
 				return nil
 			}
 			lease, acquire = c.pool.Acquire(ctx) // it waits for a dial, not for borrowers
@@ -33,7 +34,7 @@ func (c *core) checkReady(ctx context.Context) error {
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("pooldriver: no connection to %s that answers: %w", c.template.Target(), err)
+		return fmt.Errorf("pooldriver: no connection to %s that answers: %w", c.report.Target(), err)
 	}
 	return nil
 }
@@ -46,7 +47,7 @@ func (c *core) prove(ctx context.Context, lease pool.Lease[*realConn]) (err erro
 		if keep || r.Irreplaceable() {
 			mustEnd(lease.Release())
 		} else {
-			c.discard(r, lease, CloseCheckFailed)
+			c.discard(r, lease, report.CheckFailed)
 		}
 	}()
 	if last := c.proven.Load(); last == nil || time.Since(*last) >= proofLasts {

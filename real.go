@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/internal/report"
 	"github.com/pooldriver/pooldriver/internal/session"
 	"github.com/pooldriver/pooldriver/internal/usage"
 	"github.com/pooldriver/pooldriver/pool"
@@ -41,8 +42,8 @@ type realConn struct {
 	setArgs []driver.NamedValue
 	applied applied // what it has of what was set on the *sql.DB
 
-	// discarded is why it was not idle when its end began; empty: it was.
-	discarded CloseReason
+	// discarded is why its borrower has ended it, if ended is not nil.
+	discarded report.Reason
 	// ended is closed when the server has let go of it, or was given up; nil: nobody asks. It
 	// is made when the connection is discarded, and not sooner: see package bubble.
 	ended chan struct{}

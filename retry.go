@@ -85,7 +85,7 @@ func (r Retry) run(ctx context.Context, attempt func() (conflict *core, err erro
 			}
 			return fmt.Errorf("pooldriver: InTx has given up, because other transactions were in the way each time: %w (attempts %d, in %v)", err, n, time.Since(began).Round(time.Millisecond))
 		}
-		conflict.stats.txRetries.Add(1)
+		conflict.report.TxRetries.Add(1)
 	}
 }
 

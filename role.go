@@ -22,11 +22,8 @@ func (c *core) fits(ctx context.Context, r *realConn) error {
 	if !errors.Is(err, dialects.ErrWrongRole) {
 		return err
 	}
-	c.stats.wrongRoles.Add(1)
-	if c.flushOnce(r.poolGeneration) {
-		host, _ := location(r.Server())
-		c.log.Warn("pooldriver: a server is no longer what the DSN asks for; its connections are replaced", "target", c.template.Target(), "host", host, "error", err)
-	}
+	host, _ := location(r.Server())
+	c.report.RoleChanged(c.flushOnce(r.poolGeneration), host, err)
 	return err
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/pooldriver/pooldriver/internal/dbsettings"
+	"github.com/pooldriver/pooldriver/internal/report"
 	"github.com/pooldriver/pooldriver/pool"
 )
 
@@ -32,7 +33,7 @@ func (c *core) bringUp(ctx context.Context, lease pool.Lease[*realConn]) (err er
 	done := false
 	defer func() {
 		if !done {
-			c.discard(r, lease, CloseLost)
+			c.discard(r, lease, report.Lost)
 		}
 	}()
 	err = c.settings.BringUp(&r.applied, func(text string, args ...driver.NamedValue) error {
@@ -43,7 +44,7 @@ func (c *core) bringUp(ctx context.Context, lease pool.Lease[*realConn]) (err er
 			done = true
 			mustEnd(lease.Release())
 		}
-		return fmt.Errorf("pooldriver: a connection to %s could not be given what was set on its *sql.DB: %w", c.template.Target(), err)
+		return fmt.Errorf("pooldriver: a connection to %s could not be given what was set on its *sql.DB: %w", c.report.Target(), err)
 	}
 	r.Statements().MarkAllStale()
 	done = true

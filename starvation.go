@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/pooldriver/pooldriver/internal/relay"
+	"github.com/pooldriver/pooldriver/internal/report"
 	"github.com/pooldriver/pooldriver/internal/session"
 	"github.com/pooldriver/pooldriver/internal/task"
 	"github.com/pooldriver/pooldriver/internal/waitgraph"
@@ -94,7 +95,7 @@ func (c *core) await(ctx context.Context, w *waiter) (pool.Lease[*realConn], err
 	}
 	if ctx.Err() == nil && waiting.Err() != nil {
 		if err = context.Cause(waiting); err != errOwnIsFree {
-			c.stats.acquireFailed(AcquireDeadlock)
+			c.report.AcquireFailed(report.Deadlock)
 		}
 		return lease, err
 	}
@@ -149,7 +150,7 @@ func (c *core) readOthers(me *relay.Runner, r *realConn, rows *session.Rows, wan
 // leastRead returns the rows of which the least was read ahead so far, and their
 // connection, which it has locked. nil: no rows may be read. So large rows come last.
 func (c *core) leastRead() (*realConn, *session.Rows) {
-	if c.stats.buffered.Load() > c.env.BufferOthers {
+	if c.report.Buffered.Load() > c.env.BufferOthers {
 		return nil, nil
 	}
 	var least *realConn
@@ -194,14 +195,14 @@ func (c *core) takeRows(r *realConn, rows *session.Rows) (taken bool) {
 		if p := recover(); p != nil { // inspect sees in r.Calls that a call has not returned
 			rows.SkipReadAhead()
 			r.unlockAndRecheck()
-			c.log.Error("pooldriver: the driver panicked when rows were read ahead", "target", c.template.Target(), "panic", fmt.Sprintf("%T", p))
+			c.report.DriverPanicked("when rows were read ahead", p)
 		}
 	}()
 	if !rows.ReadMore(ctx) {
 		r.unlockAndRecheck()
 		return false
 	}
-	c.stats.reclaims.Add(1)
+	c.report.Reclaims.Add(1)
 	r.holder.Load().release(r)
 	return true
 }
@@ -213,7 +214,7 @@ func (b *binding) hasFree() bool {
 			continue
 		}
 		rows := r.Rows()
-		free := b.maySend(r) && (rows == nil || !rows.TooLarge() && b.connector.stats.buffered.Load() <= b.connector.env.BufferTotal)
+		free := b.maySend(r) && (rows == nil || !rows.TooLarge() && b.connector.report.Buffered.Load() <= b.connector.env.BufferTotal)
 		r.unlockAndRecheck()
 		if free {
 			return true
@@ -228,7 +229,7 @@ func (c *core) returnStatements() {
 	defer func() { // also after a panic of the driver, which closes that connection
 		for _, lease := range idle {
 			if r := lease.Value(); r.Calls() > 0 || r.Unusable() {
-				c.discard(r, lease, CloseLost)
+				c.discard(r, lease, report.Lost)
 			} else {
 				mustEnd(lease.Release())
 			}

@@ -2,27 +2,12 @@ package pooldriver
 
 import (
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/pooldriver/pooldriver/internal/histogram"
+	"github.com/pooldriver/pooldriver/internal/report"
 	"github.com/pooldriver/pooldriver/pool"
 )
-
-// counters are what a connector counts beyond its pool.
-type counters struct {
-	cleanings, rollbacks, discards, retries atomic.Uint64
-	foundDead, dialErrors, orphans          atomic.Uint64
-	wrongRoles, stateDropped, txRetries     atomic.Uint64
-	stmtHits, stmtMisses                    atomic.Uint64
-	readAheads, reclaims                    atomic.Uint64
-	buffered                                atomic.Int64
-	wait, connect                           histogram.Histogram // wait: only of those that waited
-	waited                                  atomic.Uint64       // of wait: those that got a connection
-	atOnce                                  highest             // those that got one and did not wait
-	closed                                  [len(closeReasons)]atomic.Uint64
-	acquireFailures                         [len(acquireFailures)]atomic.Uint64
-}
 
 // AcquireFailure says why a statement got no connection. It is a label for metrics.
 type AcquireFailure string
@@ -38,29 +23,15 @@ const (
 	AcquireClosed      AcquireFailure = "closed"       // the Connector was closed
 )
 
-// acquireFailures are all reasons, by the number that counters has for them.
-var acquireFailures = [...]AcquireFailure{
-	AcquireTimeout, AcquireCancelled, AcquireQueueFull, AcquireBreakerOpen, AcquireDialFailed, AcquireDeadlock, AcquireClosed,
-}
-
-func (c *counters) acquireFailed(why AcquireFailure) {
-	c.acquireFailures[slices.Index(acquireFailures[:], why)].Add(1)
-}
-
-// highest is the largest number that it was raised to.
-type highest struct{ n atomic.Uint64 }
-
-// raise raises it to n, unless it is higher, and returns it.
-func (h *highest) raise(n uint64) uint64 {
-	for {
-		before := h.n.Load()
-		if n <= before {
-			return before
-		}
-		if h.n.CompareAndSwap(before, n) {
-			return n
-		}
-	}
+// acquireFailures are how the failures of package report are called.
+var acquireFailures = [report.Failures]AcquireFailure{
+	report.Timeout:     AcquireTimeout,
+	report.Cancelled:   AcquireCancelled,
+	report.QueueFull:   AcquireQueueFull,
+	report.BreakerOpen: AcquireBreakerOpen,
+	report.DialFailed:  AcquireDialFailed,
+	report.Deadlock:    AcquireDeadlock,
+	report.Closed:      AcquireClosed,
 }
 
 // Stats describes a Connector at a moment, and since its beginning. Its own
@@ -142,46 +113,44 @@ func HistogramBounds() []time.Duration { return slices.Clone(histogram.Bounds[:]
 
 // figures makes the Stats.
 func (c *core) figures() Stats {
+	n := &c.report.Counters
 	s := Stats{
 		Pool:            c.pool.Stats(),
 		Min:             c.config.MinConns,
 		MinIdle:         c.config.MinIdleConns,
-		Wait:            Histogram(c.stats.wait.Snapshot()),
-		Connect:         Histogram(c.stats.connect.Snapshot()),
+		Wait:            Histogram(n.Wait.Snapshot()),
+		Connect:         Histogram(n.Connect.Snapshot()),
 		Hold:            Histogram(c.usage.Hold.Snapshot()),
 		IdlePinned:      Histogram(c.usage.Idle.Snapshot()),
 		Closed:          map[CloseReason]uint64{},
 		AcquireFailures: map[AcquireFailure]uint64{},
-		Cleanings:       c.stats.cleanings.Load(),
-		Rollbacks:       c.stats.rollbacks.Load(),
-		Discards:        c.stats.discards.Load(),
-		Retries:         c.stats.retries.Load(),
-		TxRetries:       c.stats.txRetries.Load(),
-		FoundDead:       c.stats.foundDead.Load(),
-		DialErrors:      c.stats.dialErrors.Load(),
-		Orphans:         c.stats.orphans.Load(),
-		WrongRoles:      c.stats.wrongRoles.Load(),
-		StateDropped:    c.stats.stateDropped.Load(),
-		ReadAheads:      c.stats.readAheads.Load(),
-		Reclaims:        c.stats.reclaims.Load(),
-		BufferedBytes:   c.stats.buffered.Load(),
-		StmtHits:        c.stats.stmtHits.Load(),
-		StmtMisses:      c.stats.stmtMisses.Load(),
+		Cleanings:       n.Cleanings.Load(),
+		Rollbacks:       n.Rollbacks.Load(),
+		Discards:        n.Discards.Load(),
+		Retries:         n.Retries.Load(),
+		TxRetries:       n.TxRetries.Load(),
+		FoundDead:       n.FoundDead.Load(),
+		DialErrors:      n.DialErrors.Load(),
+		Orphans:         n.Orphans.Load(),
+		WrongRoles:      n.WrongRoles.Load(),
+		StateDropped:    n.StateDropped.Load(),
+		ReadAheads:      n.ReadAheads.Load(),
+		Reclaims:        n.Reclaims.Load(),
+		BufferedBytes:   n.Buffered.Load(),
+		StmtHits:        n.StmtHits.Load(),
+		StmtMisses:      n.StmtMisses.Load(),
 	}
 	s.MaxIdle = s.Pool.Max
-	// Those who did not wait are counted by the pool alone. A counter that falls looks like
-	// a program that was started again, and this difference falls: who has waited is
-	// counted by the pool first, and here when it is awake.
-	atOnce := c.stats.atOnce.raise(s.Pool.Acquires - min(s.Pool.Acquires, c.stats.waited.Load()))
+	atOnce := n.AtOnce(s.Pool.Acquires)
 	s.Wait.Count += atOnce
 	s.Wait.Buckets[0] += atOnce
 	for i, why := range closeReasons {
-		if n := c.stats.closed[i].Load(); n > 0 {
-			s.Closed[why] = n
+		if closed := n.Closed[i].Load(); closed > 0 {
+			s.Closed[why] = closed
 		}
 	}
 	for i, why := range acquireFailures {
-		s.AcquireFailures[why] = c.stats.acquireFailures[i].Load()
+		s.AcquireFailures[why] = n.AcquireFailures[i].Load()
 	}
 	return s
 }

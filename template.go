@@ -24,7 +24,7 @@ func (c *core) dial(ctx context.Context) (r *realConn, err error) {
 			return
 		}
 		// An error, or a panic on its way to the pool.
-		c.stats.dialErrors.Add(1)
+		c.report.DialErrors.Add(1)
 		if left {
 			return
 		}
@@ -34,10 +34,10 @@ func (c *core) dial(ctx context.Context) (r *realConn, err error) {
 		c.real.End()
 	}()
 	if s, err = c.dialSession(ctx); err != nil {
-		return nil, fmt.Errorf("pooldriver: connecting to %s: %w", c.template.Target(), err)
+		return nil, fmt.Errorf("pooldriver: connecting to %s: %w", c.report.Target(), err)
 	}
 	if left, err = c.boundedAfterConnect(ctx, s); err != nil {
-		return nil, fmt.Errorf("pooldriver: a connection to %s: %w", c.template.Target(), err)
+		return nil, fmt.Errorf("pooldriver: a connection to %s: %w", c.report.Target(), err)
 	}
 	r = c.newRealConn(s, generation)
 	c.real.Add(r)
@@ -79,12 +79,12 @@ func (c *core) boundedAfterConnect(ctx context.Context, s dialects.Session) (lef
 	if cut, ok := s.(dialects.Severable); ok {
 		cut.Sever() // in case the hook waits for the server
 	}
-	c.stats.orphans.Add(1)
+	c.report.Orphans.Add(1)
 	go func() {
 		err := <-running
 		c.closeSession(s, destroyTimeout)
 		c.real.End()
-		c.log.Debug("pooldriver: AfterConnect has returned after its dial was given up", "target", c.template.Target(), "error", err)
+		c.report.HookReturned(err)
 	}()
 	return true, fmt.Errorf("AfterConnect does not return, although its context has ended: %w (pool_connect_timeout=%v)", ctx.Err(), c.config.ConnectTimeout)
 }

@@ -35,10 +35,9 @@ func (r *realConn) pin() pinning.Pin {
 func (b *binding) attach(ctx context.Context, c *checkout, op *operation, lease pool.Lease[*realConn]) {
 	r, waited := lease.Value(), lease.Waited()
 	if waited > 0 {
-		b.connector.stats.wait.Record(waited, 1)
-		b.connector.stats.waited.Add(1)
+		b.connector.report.Waited(waited)
 	}
-	if b.connector.config.Observer != nil {
+	if b.connector.report.HearsAcquired() {
 		b.tellAcquired(ctx, c, lease)
 	}
 	_ = r.Lock(context.Background()) // an earlier user that came too late may hold the lock for a moment

@@ -2,9 +2,9 @@ package pooldriver
 
 import (
 	"cmp"
-	"github.com/pooldriver/pooldriver/internal/pinning"
 	"time"
 
+	"github.com/pooldriver/pooldriver/internal/pinning"
 	"github.com/pooldriver/pooldriver/internal/task"
 	"github.com/pooldriver/pooldriver/internal/waitgraph"
 )
@@ -55,7 +55,7 @@ func (c *core) lookForCycle(waiters []waitgraph.Queued[*waiter]) {
 	if cycles.Look(found, c.config.DeadlockAfter) && victim >= 0 {
 		cycles.Broken()
 		last := waiters[victim].Waiter
-		last.cancel(&waitgraph.Error{Cycle: found, Advice: last.advice(c), Target: c.template.Target(), TooLarge: last.tooLarge})
+		last.cancel(&waitgraph.Error{Cycle: found, Advice: last.advice(c), Target: c.report.Target(), TooLarge: last.tooLarge})
 	}
 }
 

@@ -1,14 +1,12 @@
-// Package outage counts dials that fail one after another, and says when a log is to be
-// told. It dials nothing and writes no log.
-package outage
+package report
 
 import (
 	"sync"
 	"time"
 )
 
-// LogEvery is the least time between two warnings.
-const LogEvery = 10 * time.Second
+// logEvery is the least time between two warnings.
+const logEvery = 10 * time.Second
 
 // Dials counts the dials of one server. The zero value has seen none. A Dials is safe for
 // concurrent use.
@@ -20,8 +18,8 @@ type Dials struct {
 	warned time.Time // the last warning, also that of an earlier outage
 }
 
-// Report is what a log says of an outage.
-type Report struct {
+// DialsLook is what a log says of an outage.
+type DialsLook struct {
 	Failed int           // dials since the outage began
 	For    time.Duration // since the first of them
 	Tell   bool          // the log is to be told now
@@ -29,7 +27,7 @@ type Report struct {
 
 // Count counts a dial that ended at now. When a dial succeeds, the report is that of the
 // outage that is over. The log may call the program, so the caller tells it under no lock.
-func (d *Dials) Count(failed bool, now time.Time) Report {
+func (d *Dials) Count(failed bool, now time.Time) DialsLook {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if !failed {
@@ -40,7 +38,7 @@ func (d *Dials) Count(failed bool, now time.Time) Report {
 	if d.failed++; d.failed == 1 {
 		d.since = now
 	}
-	tell := d.warned.IsZero() || now.Sub(d.warned) >= LogEvery
+	tell := d.warned.IsZero() || now.Sub(d.warned) >= logEvery
 	if tell {
 		d.told, d.warned = true, now
 	}
@@ -54,6 +52,6 @@ func (d *Dials) Failing() bool {
 	return d.failed > 0
 }
 
-func (d *Dials) reportLocked(now time.Time, tell bool) Report {
-	return Report{Failed: d.failed, For: now.Sub(d.since), Tell: tell}
+func (d *Dials) reportLocked(now time.Time, tell bool) DialsLook {
+	return DialsLook{Failed: d.failed, For: now.Sub(d.since), Tell: tell}
 }

@@ -1,4 +1,4 @@
-package outage
+package report
 
 import (
 	"testing"
@@ -15,10 +15,10 @@ func TestAnOutageIsToldAtItsBeginningNowAndThenAndAtItsEnd(t *testing.T) {
 	t.Parallel()
 	var d Dials
 	require.False(t, d.Count(false, at(0)).Tell)
-	require.Equal(t, Report{Failed: 1, For: 0, Tell: true}, d.Count(true, at(1)))
-	require.Equal(t, Report{Failed: 2, For: 9 * time.Second, Tell: false}, d.Count(true, at(10)))
-	require.Equal(t, Report{Failed: 3, For: 10 * time.Second, Tell: true}, d.Count(true, at(11)))
-	require.Equal(t, Report{Failed: 3, For: 12 * time.Second, Tell: true}, d.Count(false, at(13)))
+	require.Equal(t, DialsLook{Failed: 1, For: 0, Tell: true}, d.Count(true, at(1)))
+	require.Equal(t, DialsLook{Failed: 2, For: 9 * time.Second, Tell: false}, d.Count(true, at(10)))
+	require.Equal(t, DialsLook{Failed: 3, For: 10 * time.Second, Tell: true}, d.Count(true, at(11)))
+	require.Equal(t, DialsLook{Failed: 3, For: 12 * time.Second, Tell: true}, d.Count(false, at(13)))
 	require.False(t, d.Count(false, at(14)).Tell)
 }
 
@@ -29,5 +29,5 @@ func TestTheEndOfAnOutageThatWasNotToldIsNotToldEither(t *testing.T) {
 	require.True(t, d.Count(false, at(1)).Tell)
 	require.False(t, d.Count(true, at(2)).Tell, "so soon after the last warning")
 	require.False(t, d.Count(false, at(3)).Tell)
-	require.Equal(t, Report{Failed: 1, Tell: true}, d.Count(true, at(10)))
+	require.Equal(t, DialsLook{Failed: 1, Tell: true}, d.Count(true, at(10)))
 }

@@ -1,0 +1,290 @@
+// Package report is told of every event that people may want to know of. It counts, writes the
+// log, and tells the program's Observer. No method is called under a lock.
+package report
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"time"
+
+	"github.com/pooldriver/pooldriver/internal/droppedstate"
+	"github.com/pooldriver/pooldriver/internal/repeated"
+	"github.com/pooldriver/pooldriver/internal/usage"
+	"github.com/pooldriver/pooldriver/pool"
+)
+
+// Report has a method for each event.
+type Report struct {
+	Counters
+	target string
+	log    *slog.Logger
+	to     Listener
+	dials  Dials
+
+	// Each is told now and then, because it may happen often.
+	endedOpen, backOpen, uncleaned, refused, outlasts, inRaw, full repeated.Line
+	// Each of these is told once for a statement.
+	dropped, shared droppedstate.Told
+}
+
+// Listener is the program's Observer. Each function may be nil.
+type Listener struct {
+	Dialled   func(host string, took time.Duration, err error)
+	Acquired  func(ctx context.Context, wait time.Duration, who Who, err error)
+	Released  func(use usage.Use, who Who, host string)
+	Reset     func(took time.Duration, rolledBack, cleaned bool, err error)
+	Closed    func(why Reason, age time.Duration, host string)
+	TaskEnded func(who Who, lasted time.Duration, rolledBack bool)
+}
+
+// Who is for whom something happened.
+type Who struct {
+	Task, Label string
+	Implicit    bool
+}
+
+// Init makes r the report of a connector to target.
+func (r *Report) Init(log *slog.Logger, target string, to Listener) {
+	r.log, r.target, r.to = log, target, to
+}
+
+// Target is what the connector connects to, without secrets.
+func (r *Report) Target() string { return r.target }
+
+// write writes a line of the log.
+func (r *Report) write(level slog.Level, message string, args ...any) {
+	r.log.Log(context.Background(), level, "pooldriver: "+message, append([]any{"target", r.target}, args...)...)
+}
+
+// nowAndThen is write for what may happen often.
+func (r *Report) nowAndThen(line *repeated.Line, message string, args ...any) {
+	if since, due := line.Due(); due {
+		if since > 0 {
+			args = append(args, "others", since)
+		}
+		r.write(slog.LevelWarn, message, args...)
+	}
+}
+
+// Guarded, deferred, ends a panic of a function of the program's: it goes to the log with its
+// stack, and to err.
+//
+// Such functions are called for ourselves, and not for a caller who waits for their result
+// (Observer, Credentials, the function of WithTaskKey). They must not end the process by a
+// panic, nor a statement that has nothing to do with them. The logger has its own guard
+// (internal/repeated), because a guard reports to it. Those that the pool calls in a dial
+// (AfterConnect, Dial, Credentials again) are guarded by the pool, whose PanicError the
+// statement gets.
+func (r *Report) Guarded(function string, err *error) {
+	v := recover()
+	if v == nil {
+		return
+	}
+	p := &pool.PanicError{Hook: function, Value: v, Stack: debug.Stack()}
+	r.write(slog.LevelError, "a function of the program's panicked", "function", function, "panic", fmt.Sprintf("%T", v), "stack", string(p.Stack))
+	*err = fmt.Errorf("pooldriver: %w", p)
+}
+
+// tell calls a function of the listener. Its panic is logged, and goes no further.
+func (r *Report) tell(function string, call func()) {
+	var logged error
+	defer r.Guarded(function, &logged)
+	call()
+}
+
+// Dialled is told of a dial that has ended. host is the server, where the DSN names several.
+func (r *Report) Dialled(host string, took time.Duration, err error) {
+	r.Connect.Record(took, 1)
+	if r.to.Dialled != nil {
+		r.tell("Config.Observer.DialDone", func() { r.to.Dialled(host, took, err) })
+	}
+}
+
+// DialsEnded tells the log of an outage: at its beginning, from time to time, and at its end.
+// err is that of the last dial, nil if it has succeeded.
+func (r *Report) DialsEnded(err error) {
+	look := r.dials.Count(err != nil, time.Now())
+	lasted := rounded(look.For)
+	switch {
+	case !look.Tell:
+	case err == nil:
+		r.write(slog.LevelInfo, "connecting succeeds again", "failed", look.Failed, "after", lasted)
+	default:
+		r.write(slog.LevelWarn, "connecting fails", "error", err, "failed", look.Failed, "for", lasted)
+	}
+}
+
+// DialsFail reports whether the last dial has failed.
+func (r *Report) DialsFail() bool { return r.dials.Failing() }
+
+// ServerFull: the server takes no more connections than those that are open.
+func (r *Report) ServerFull(open int, err error) {
+	r.nowAndThen(&r.full, "the server has no room for more connections; statements wait for those that there are", "connections", open, "error", err)
+}
+
+// OtherServer: the last dial went to another server than the one before it. passed are the
+// servers that it has passed over.
+func (r *Report) OtherServer(host, before, passed string) {
+	r.write(slog.LevelInfo, "now connecting to another server", "host", host, "before", before, "passed", passed)
+}
+
+// RoleChanged: the server of a connection is not what the DSN asks for any more. first: its
+// connections are replaced from now on.
+func (r *Report) RoleChanged(first bool, host string, err error) {
+	r.WrongRoles.Add(1)
+	if first {
+		r.write(slog.LevelWarn, "a server is no longer what the DSN asks for; its connections are replaced", "host", host, "error", err)
+	}
+}
+
+// HookReturned: AfterConnect has returned after its dial was given up.
+func (r *Report) HookReturned(err error) {
+	r.write(slog.LevelDebug, "AfterConnect has returned after its dial was given up", "error", err)
+}
+
+// NoCredential: the source of credentials has given no new one.
+func (r *Report) NoCredential(err error) {
+	r.write(slog.LevelWarn, "no new credential; open connections go on", "error", err)
+}
+
+// HearsAcquired reports whether Acquired is told to somebody.
+func (r *Report) HearsAcquired() bool { return r.to.Acquired != nil }
+
+// Acquired is told to the listener alone: a statement has got a connection after wait. ended:
+// the listener has ended the goroutine; the connection goes back.
+func (r *Report) Acquired(ctx context.Context, wait time.Duration, who Who, ended func()) {
+	returned := false
+	defer func() {
+		if !returned {
+			ended()
+		}
+	}()
+	r.tell("Config.Observer.AcquireDone", func() { r.to.Acquired(ctx, wait, who, nil) })
+	returned = true
+}
+
+// NotAcquired: a statement has got no connection. wait is 0 if it has not waited.
+func (r *Report) NotAcquired(ctx context.Context, wait time.Duration, who Who, err error) {
+	if wait > 0 {
+		r.Wait.Record(wait, 1)
+	}
+	if r.to.Acquired != nil {
+		r.tell("Config.Observer.AcquireDone", func() { r.to.Acquired(ctx, wait, who, err) })
+	}
+}
+
+// AcquireFailed counts why.
+func (r *Report) AcquireFailed(why Failure) { r.AcquireFailures[why].Add(1) }
+
+// HearsReleased reports whether Released is told to somebody.
+func (r *Report) HearsReleased() bool { return r.to.Released != nil }
+
+// Released: a connection has gone back. The listener is told after that, because it may need
+// one.
+func (r *Report) Released(use usage.Use, who Who, host string) {
+	r.tell("Config.Observer.ReleaseDone", func() { r.to.Released(use, who, host) })
+}
+
+// Reset: a connection was rolled back or cleaned, or could not be.
+func (r *Report) Reset(took time.Duration, rolledBack, cleaned bool, err error) {
+	if r.to.Reset != nil {
+		r.tell("Config.Observer.ResetDone", func() { r.to.Reset(took, rolledBack, cleaned, err) })
+	}
+}
+
+// Closing: a connection is about to be closed.
+func (r *Report) Closing(why Reason, age time.Duration, host string) {
+	r.Counters.Closed[why].Add(1)
+	if r.to.Closed != nil {
+		r.tell("Config.Observer.Closed", func() { r.to.Closed(why, age, host) })
+	}
+}
+
+// CloseFailed: the server has not confirmed the end of a connection.
+func (r *Report) CloseFailed(err error) {
+	r.Orphans.Add(1)
+	r.write(slog.LevelDebug, "closing a connection", "error", err)
+}
+
+// TemplateCloseFailed: what dials the connections could not be closed.
+func (r *Report) TemplateCloseFailed(err error) { r.write(slog.LevelDebug, "closing", "error", err) }
+
+// TaskEnded: a task that has used the connector has ended.
+func (r *Report) TaskEnded(who func() Who, begun time.Time, rolledBack bool) {
+	if r.to.TaskEnded != nil {
+		r.tell("Config.Observer.TaskDone", func() { r.to.TaskEnded(who(), time.Since(begun), rolledBack) })
+	}
+}
+
+// TaskOutlasted: a task has ended, and a statement of it has not.
+func (r *Report) TaskOutlasted(task string) {
+	r.nowAndThen(&r.outlasts, "a task has ended, and a statement of it has not; its connection comes back when it does", "task", task)
+}
+
+// TaskEndedInRaw: a task has ended while a function of Raw runs.
+func (r *Report) TaskEndedInRaw(task string) {
+	r.nowAndThen(&r.inRaw, "a task has ended while a function of Raw has its connection, which comes back when the function returns", "task", task)
+}
+
+// TaskEndedOpen: a task has ended with a transaction open.
+func (r *Report) TaskEndedOpen(task, open string) {
+	r.nowAndThen(&r.endedOpen, "a task ended with a transaction open, which was rolled back", "task", task, "open", open)
+}
+
+// BackOpen: a connection came back with a transaction open.
+func (r *Report) BackOpen() {
+	r.nowAndThen(&r.backOpen, "a transaction was open when its connection came back, and was rolled back; if it was begun by hand, use BeginTx, which keeps the connection")
+}
+
+// CannotClean: a connection could not be cleaned.
+func (r *Report) CannotClean(err error) {
+	r.nowAndThen(&r.uncleaned, "a connection could not be cleaned, and was closed", "error", err)
+}
+
+// HookRefused: AfterConnect has refused a connection that was cleaned.
+func (r *Report) HookRefused(err error) {
+	r.nowAndThen(&r.refused, "a cleaned connection was closed", "error", err)
+}
+
+// DriverPanicked: the driver has panicked with v where no statement could be told. doing says
+// when, and what has become of the connection.
+func (r *Report) DriverPanicked(doing string, v any, args ...any) {
+	r.write(slog.LevelError, "the driver panicked "+doing, append(args, "panic", fmt.Sprintf("%T", v))...)
+}
+
+// JoinedTx: a statement has joined a transaction of its task.
+func (r *Report) JoinedTx(task, open string) {
+	r.write(slog.LevelWarn, "a statement joined its task's transaction", "task", task, "open", open)
+}
+
+// StateShared: a statement in a task has set state on a session that others of the task use.
+// at is only called if the log is told.
+func (r *Report) StateShared(who Who, query string, at func() string) {
+	if statement := droppedstate.Opening(query); r.shared.First(statement) {
+		r.write(slog.LevelWarn, "a statement set session state (a setting, a lock) on a connection that other checkouts of its task use at the same time: the *sql.Conns of a task share its session, and a lock excludes none of them; give each its own by pooldriver.NewTask",
+			"task", who.Task, "label", who.Label, "statement", statement, "at", at())
+	}
+}
+
+// StateLost: a statement has set session state that has ended with it.
+func (r *Report) StateLost(query string) {
+	r.StateDropped.Add(1)
+	if statement := droppedstate.Opening(query); r.dropped.First(statement) {
+		r.write(slog.LevelWarn, "a statement on a *sql.DB set session state (a setting, a lock, a temporary table), which ended with the statement: its connection was cleaned before it is lent again; to keep it use a task (pooldriver.WithTask) or a *sql.Conn",
+			"statement", statement)
+	}
+}
+
+// ValidatorHidden: a wrapper above hides driver.Validator.
+func (r *Report) ValidatorHidden() {
+	r.write(slog.LevelWarn, "a wrapper above hides the interface driver.Validator, so real connections go back after each statement that leaves nothing in its session; a *sql.Conn may change its session then (docs/wrappers.md)")
+}
+
+// Leak: a connection has been held for long. args say by whom.
+func (r *Report) Leak(args ...any) {
+	r.write(slog.LevelWarn, "a connection has been held for longer than pool_leak_after: close its rows or its *sql.Conn, or end its transaction or its task", args...)
+}
+
+func rounded(d time.Duration) time.Duration { return d.Round(time.Millisecond) }

@@ -1,0 +1,110 @@
+package report
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/pooldriver/pooldriver/internal/usage"
+)
+
+func newReport(to Listener) (*Report, *bytes.Buffer) {
+	log := &bytes.Buffer{}
+	r := &Report{}
+	r.Init(slog.New(slog.NewTextHandler(log, nil)), "db at host", to)
+	return r, log
+}
+
+func TestEachLineOfTheLogNamesTheTarget(t *testing.T) {
+	t.Parallel()
+	r, log := newReport(Listener{})
+	why := errors.New("no")
+	for _, event := range []func(){
+		func() { r.DialsEnded(why) },
+		func() { r.ServerFull(3, why) },
+		func() { r.OtherServer("b", "a", "") },
+		func() { r.RoleChanged(true, "a", why) },
+		func() { r.NoCredential(why) },
+		func() { r.TaskOutlasted("task 1") },
+		func() { r.TaskEndedInRaw("task 1") },
+		func() { r.TaskEndedOpen("task 1", "for 1s") },
+		r.BackOpen,
+		func() { r.CannotClean(why) },
+		func() { r.HookRefused(why) },
+		func() { r.DriverPanicked("in a test", 1) },
+		func() { r.JoinedTx("task 1", "for 1s") },
+		func() { r.StateShared(Who{Task: "task 1"}, "SET a = 1", func() string { return "here" }) },
+		func() { r.StateLost("SET a = 1") },
+		r.ValidatorHidden,
+		func() { r.Leak("held", "1s") },
+	} {
+		log.Reset()
+		event()
+		require.Equal(t, 1, strings.Count(log.String(), "\n"), log.String())
+		require.Contains(t, log.String(), `msg="pooldriver: `)
+		require.Contains(t, log.String(), `target="db at host"`)
+	}
+}
+
+func TestWhatHappensOftenIsToldNowAndThen(t *testing.T) {
+	t.Parallel()
+	r, log := newReport(Listener{})
+	for range 100 {
+		r.BackOpen()
+		r.StateLost("SET a = 1")
+	}
+	require.Equal(t, 2, strings.Count(log.String(), "\n"), log.String())
+	require.Equal(t, uint64(100), r.StateDropped.Load())
+}
+
+func TestAListenerThatPanicsIsToldToTheLog(t *testing.T) {
+	t.Parallel()
+	var all []func()
+	oops := func() { panic("s3cr3t") }
+	r, log := newReport(Listener{
+		Dialled:   func(string, time.Duration, error) { oops() },
+		Acquired:  func(context.Context, time.Duration, Who, error) { oops() },
+		Released:  func(usage.Use, Who, string) { oops() },
+		Reset:     func(time.Duration, bool, bool, error) { oops() },
+		Closed:    func(Reason, time.Duration, string) { oops() },
+		TaskEnded: func(Who, time.Duration, bool) { oops() },
+	})
+	all = append(all,
+		func() { r.Dialled("", 0, nil) },
+		func() { r.Acquired(t.Context(), 0, Who{}, func() { t.Error("it has not ended the goroutine") }) },
+		func() { r.NotAcquired(t.Context(), time.Second, Who{}, context.Canceled) },
+		func() { r.Released(usage.Use{}, Who{}, "") },
+		func() { r.Reset(0, true, false, nil) },
+		func() { r.Closing(Lost, 0, "") },
+		func() { r.TaskEnded(func() Who { return Who{} }, time.Now(), false) },
+	)
+	for _, event := range all {
+		log.Reset()
+		require.NotPanics(t, event)
+		require.Contains(t, log.String(), "a function of the program's panicked")
+		require.Contains(t, log.String(), "function=Config.Observer.")
+		require.NotContains(t, strings.Split(log.String(), "stack=")[0], "s3cr3t", "only its type")
+	}
+	require.Equal(t, uint64(1), r.Counters.Closed[Lost].Load())
+	require.Equal(t, uint64(1), r.Connect.Snapshot().Count)
+}
+
+func TestNobodyListens(t *testing.T) {
+	t.Parallel()
+	r, log := newReport(Listener{})
+	require.False(t, r.HearsAcquired())
+	require.False(t, r.HearsReleased())
+	r.Dialled("", time.Second, nil)
+	r.NotAcquired(t.Context(), 0, Who{}, context.Canceled)
+	r.Closing(Uncleanable, 0, "")
+	r.TaskEnded(nil, time.Time{}, false)
+	r.AcquireFailed(Deadlock)
+	require.Empty(t, log.String())
+	require.Equal(t, uint64(1), r.AcquireFailures[Deadlock].Load())
+}
