@@ -10,6 +10,7 @@ import (
 	"github.com/pooldriver/pooldriver/internal/ctxerr"
 	"github.com/pooldriver/pooldriver/internal/ctxsettings"
 	"github.com/pooldriver/pooldriver/internal/session"
+	"github.com/pooldriver/pooldriver/internal/task"
 )
 
 // How an operation begins a transaction or a savepoint, and the one that was deferred.
@@ -21,7 +22,7 @@ func (c *checkout) begin(ctx context.Context, op *operation) (again bool, err er
 	t := &transaction{checkout: c, owner: r, bound: c.bound}
 	setting := ""
 	if !c.bound.shares {
-		setting = c.connector.settings.TakeNextTx()
+		setting = c.connector.pool.Settings().TakeNextTx()
 	}
 	switch {
 	case c.bound.shares && r.InTx():
@@ -56,7 +57,7 @@ func (c *checkout) beginNow(ctx context.Context, op *operation, t *transaction, 
 			op.scope.BeginConflict(c.connector) // SQLite's BEGIN IMMEDIATE
 		}
 		if again && setting != "" {
-			c.connector.settings.KeepNextTx(setting)
+			c.connector.pool.Settings().KeepNextTx(setting)
 		}
 		return again, err
 	}
@@ -134,4 +135,25 @@ func (c *checkout) beginDeferred(ctx context.Context, op *operation) (again bool
 		c.touched = touched // nothing was sent
 	}
 	return false, err
+}
+
+// unattach counts t, which is deferred and has no connection. It reports false if t may not
+// begin any more. from is the task that its context was made of.
+func (t *transaction) unattach(from *task.Task) bool {
+	c := t.checkout.connector
+	t.unattached = true
+	c.unattached.Add(1)
+	if !c.admits(nil, from) {
+		t.attached()
+		return false
+	}
+	return true
+}
+
+// attached ends what unattach began: t has a connection, or is over.
+func (t *transaction) attached() {
+	if t.unattached {
+		t.unattached = false
+		t.checkout.connector.unattached.Add(-1)
+	}
 }

@@ -194,20 +194,20 @@ func (c *checkout) attach(ctx context.Context, op *operation) error {
 		return err
 	}
 	if !op.goesOn() && !c.connector.admits(nil, p.From) {
-		return c.connector.drainingError()
+		return c.connector.pool.DrainingError()
 	}
 	return c.borrow(ctx, op, p.From)
 }
 
 // borrow attaches a connection of the pool without a task.
 func (c *checkout) borrow(ctx context.Context, op *operation, from *task.Task) error {
-	lease, err := c.connector.acquire(c.forHooks(ctx), from, c.label)
+	r, err := c.connector.acquire(c.forHooks(ctx), from, c.label)
 	if err != nil {
 		c.connector.tellNotAcquired(ctx, c.label, nil, err)
 		return err
 	}
 	c.bound = &c.private
-	c.private.attach(ctx, c, op, lease)
+	c.private.attach(ctx, c, op, r)
 	return nil
 }
 

@@ -13,9 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pooldriver/pooldriver/dialects"
-	"github.com/pooldriver/pooldriver/dialects/generic"
 	"github.com/pooldriver/pooldriver/internal/fakedb"
-	"github.com/pooldriver/pooldriver/internal/usage"
 )
 
 // script is rows that do as they are told.
@@ -97,9 +95,8 @@ func TestWhatADriverMaySayOfItsResultSetsIsSaidFromMemory(t *testing.T) {
 		for _, limit := range []int64{1 << 20, 40, 0} {
 			t.Run(fmt.Sprintf("%s, limit %d", name, limit), func(t *testing.T) {
 				last := errors.New("of Close")
-				c := &Connector{core: core{config: defaultConfig(), dialect: generic.Dialect{}}}
-				c.config.NestedBuffer = limit
-				c.env = c.sessionEnv()
+				c := Wrap(fakedb.NullConnector{}, func(c *Config) { c.NestedBuffer = limit })
+				require.NoError(t, c.err)
 				open := func() *rows {
 					return rowsOf(c, &script{sets: sets, last: last}, nil)
 				}
@@ -124,11 +121,8 @@ func TestWhatADriverMaySayOfItsResultSetsIsSaidFromMemory(t *testing.T) {
 
 // rowsOf are virtual rows of the driver's.
 func rowsOf(c *Connector, real driver.Rows, columns []string) *rows {
-	if c.usage.Clock == nil {
-		c.usage.Clock = usage.NewClock()
-	}
 	v := newConn(context.Background(), &c.core)
-	op := operation{real: c.newRealConn(nowhere{}, 0), opened: real, columns: columns}
+	op := operation{real: realOf(c.pool.NewConn(nowhere{}, 0)), opened: real, columns: columns}
 	op.real.holder.Store(&v.private)
 	v.real, v.bound = op.real, &v.private
 	return v.openRows(&op)
@@ -150,7 +144,7 @@ func TestRowsThatAreClosedWhileTheyAreReadAheadLeaveNothingInMemory(t *testing.T
 		nested, closed := make(chan error, 1), make(chan error, 1)
 		go func() { nested <- insertTwo(ctx, db) }()
 		<-gate.Entered()
-		reader := c.connections()[0]
+		reader := realOf(c.pool.Conns()[0])
 		go func() { closed <- rows.Close() }()
 		require.Eventually(t, func() bool { return reader.Contended() }, 5*time.Second, time.Millisecond)
 		gate.Open()

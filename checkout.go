@@ -85,7 +85,7 @@ func (c *checkout) closeOwned(t *text) (err error) {
 		}
 	}
 	if t.owner.Close() {
-		c.connector.notify(orphans, func(*realConn) bool { return true })
+		c.connector.pool.NotifyOrphans()
 	}
 	return err
 }

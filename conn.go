@@ -123,7 +123,7 @@ func (c *conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, e
 			}
 			t := &transaction{checkout: &c.checkout}
 			if !t.unattach(p.From) {
-				return nil, c.connector.drainingError()
+				return nil, c.connector.pool.DrainingError()
 			}
 			t.Init(ctx, opts)
 			return c.begun(t), nil

@@ -142,8 +142,6 @@ func (c *Connector) Warm(ctx context.Context) error {
 	switch {
 	case c.err != nil:
 		return c.err
-	case c.draining.Load():
-		return c.drainingError()
 	}
 	return c.pool.Warm(ctx)
 }
@@ -225,7 +223,7 @@ func (c *Connector) Ready(ctx context.Context) error {
 	if c.err != nil {
 		return c.err
 	}
-	return c.checkReady(ctx)
+	return c.pool.Ready(ctx)
 }
 
 // Drain ends the use of the pool without an error for what has begun: a service calls it

@@ -1,21 +1,20 @@
 package pooldriver
 
 import (
+	"context"
 	"fmt"
 	"sync/atomic"
-	"time"
 
 	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/internal/connpool"
 	"github.com/pooldriver/pooldriver/internal/credential"
-	"github.com/pooldriver/pooldriver/internal/dbsettings"
-	"github.com/pooldriver/pooldriver/internal/registry"
+	"github.com/pooldriver/pooldriver/internal/pinning"
 	"github.com/pooldriver/pooldriver/internal/report"
 	"github.com/pooldriver/pooldriver/internal/session"
 	"github.com/pooldriver/pooldriver/internal/stmtcache"
 	"github.com/pooldriver/pooldriver/internal/task"
 	"github.com/pooldriver/pooldriver/internal/textcache"
 	"github.com/pooldriver/pooldriver/internal/usage"
-	"github.com/pooldriver/pooldriver/pool"
 )
 
 // core is what the checkouts of a Connector share: the pool of real connections, and what
@@ -23,7 +22,7 @@ import (
 type core struct {
 	// The fields that every statement reads come first, close together.
 
-	pool   *pool.Pool[*realConn]
+	pool   *connpool.Pool
 	traits dialects.Traits
 	config Config
 	env    session.Env
@@ -31,26 +30,21 @@ type core struct {
 	dialect  dialects.Dialect
 	template dialects.Template
 
-	credentials    *credential.Cache // nil: the DSN's
-	poolGeneration atomic.Uint64
-	real           registry.Registry[*realConn] // from before their dial to after their end
-	restoring      atomic.Int64                 // connections on their way back, behind their borrowers
-	report         report.Report
-	usage          usage.Env
-	numbers        atomic.Uint64 // of connections
-	leaks          leakWatch
-	generations    stmtcache.Generations
-	starvation     starvation
-	host           atomic.Pointer[string] // the last one dialled, of several
-	keyedTasks     task.Keyed
-	taskKey        task.KeyFunc // nil: there is none
-	settings       dbsettings.List
-	closingIdle    atomic.Bool // Close has begun
+	report      report.Report
+	usage       usage.Env
+	leaks       leakWatch
+	generations stmtcache.Generations
+	starvation  starvation
+	keyedTasks  task.Keyed
+	taskKey     task.KeyFunc // nil: there is none
 	// hiddenValidator: the log knows of a wrapper that keeps IsValid from us.
 	hiddenValidator atomic.Bool
-	draining        atomic.Bool
-	unattached      atomic.Int64              // what has begun and has no connection now; see drain.go
-	proven          atomic.Pointer[time.Time] // when Ready has last asked a server
+	// unattached counts what has begun and is without a connection for a while: a transaction
+	// that was deferred and has run no statement, and a statement that moves from a dead
+	// connection to another one. It counts both from before they have no connection until they
+	// have one again or are over. Nothing that is new comes to be counted once the pool drains: a
+	// deferred transaction is counted first and looks at draining then.
+	unattached atomic.Int64
 
 	texts textcache.Cache // far larger than the rest
 }
@@ -76,24 +70,14 @@ func (c *core) use(d dialects.Dialect, t dialects.Template, options []Option) er
 		d = own.Dialect()
 	}
 	c.dialect, c.template, c.traits = d, t, t.Traits()
-	c.settings.Init(d)
-	if source := c.config.Credentials; source != nil {
-		c.credentials = credential.New(credential.Source(source), c.renewCredential)
-	}
-	if asker, ok := t.(dialects.CredentialAsker); ok && c.credentials != nil {
-		asker.AskCredentials(c.credentialOfNow)
-	}
 	c.report.Init(c.config.logger(), t.Target(), c.config.Observer.listener())
 	c.taskKey = c.guardedKey()
 	c.leaks.core = c
 	c.env = c.sessionEnv()
 	c.usage.Clock, c.usage.EveryStack, c.usage.Observed = usage.NewClock(), c.config.SampleStacks, c.report.HearsReleased()
-	p, err := pool.New(c.poolConfig())
-	if err != nil {
-		return fmt.Errorf("pooldriver: %w", err)
-	}
+	p, err := connpool.New(c.connpoolConfig(), &c.report)
 	c.pool = p
-	return nil
+	return err
 }
 
 // sessionEnv is what all sessions share.
@@ -116,53 +100,39 @@ func (c *core) sessionEnv() session.Env {
 	}
 }
 
-// poolConfig says what the pool does with real connections; lifecycle.go has the functions.
-// The pool does not roll back and clean: takeBack and evict do (cleaning.go).
-func (c *core) poolConfig() pool.Config[*realConn] {
-	p := pool.Config[*realConn]{
-		Create:           c.create,
-		Denied:           c.refusesUs,
-		Full:             c.serverFull,
-		FreshCredentials: c.credentials != nil,
-		Destroy:          c.destroy,
-		Destroying:       c.destroying,
-		Check:            c.healthy,
-		CheckUnused:      c.traits.RoleMatters, // else a first write would go to what was the primary
-		Preserve:         func(r *realConn) bool { return r.Irreplaceable() },
-		BeforeAcquire:    c.ready,
-		Min:              c.config.MinConns,
-		MinIdle:          c.config.MinIdleConns,
-		Max:              c.config.MaxConns,
-		CheckInterval:    orNever(c.config.HealthCheckPeriod),
-		MaxLifetime:      orNever(c.config.MaxConnLifetime),
-		Jitter:           orNever(c.config.jitter()),
-		MaxIdleTime:      orNever(c.config.MaxConnIdleTime),
-		AcquireTimeout:   orNever(c.config.AcquireTimeout),
-		CreateTimeout:    c.config.ConnectTimeout,
-		CheckTimeout:     c.config.PingTimeout,
-		DestroyTimeout:   c.destroyTimeout(),
-		MaxWaiters:       c.config.MaxWaiters,
-		Starving:         c.starving,
-		StarveAfter:      starveAfter,
+// connpoolConfig says how the real connections are made, and what they tell their borrowers.
+func (c *core) connpoolConfig() connpool.Config {
+	config := &c.config
+	return connpool.Config{
+		Dialect: c.dialect, Template: c.template, Session: c.env, Usage: &c.usage,
+		Limits: connpool.Limits{
+			Max: config.MaxConns, Min: config.MinConns, MinIdle: config.MinIdleConns, MaxWaiters: config.MaxWaiters,
+			AcquireTimeout: config.AcquireTimeout, ConnectTimeout: config.ConnectTimeout,
+			PingTimeout: config.PingTimeout, CleanTimeout: config.CleanTimeout,
+			HealthCheckPeriod: config.HealthCheckPeriod, MaxLifetime: config.MaxConnLifetime,
+			Jitter: config.jitter(), MaxIdleTime: config.MaxConnIdleTime,
+			BreakerFailures: config.BreakerFailures, BreakerCooldown: config.BreakerCooldown,
+		},
+		Reset:        pinning.Mode(config.Reset),
+		AfterConnect: config.AfterConnect,
+		Credentials:  credential.Source(config.Credentials),
+		Starving:     c.starving,
+		StarveAfter:  starveAfter,
+		NewSeat:      newRealConn,
+		HeldBy:       c.heldBy,
 	}
-	if c.config.BreakerFailures > 0 {
-		p.Strategy = pool.ConsecutiveFailures(c.config.BreakerFailures, c.config.BreakerCooldown)
-	}
-	return p
 }
 
-// destroyTimeout is how long a connection that is being closed may occupy its place.
-func (c *core) destroyTimeout() time.Duration {
-	if c.traits.CloseWrites {
-		return -1
+// drain is Connector.Drain.
+func (c *core) drain(ctx context.Context) error {
+	err := c.pool.Drain(ctx, connpool.Begun{Unattached: c.unattached.Load, Holders: c.holders})
+	if err == nil {
+		c.leaks.stop()
 	}
-	return destroyTimeout + time.Second
+	return err
 }
 
-// orNever translates our 0 ("never") to the pool's, whose 0 is its default.
-func orNever(d time.Duration) time.Duration {
-	if d == 0 {
-		return -1
-	}
-	return d
+func (c *core) close() {
+	c.pool.Close()
+	c.leaks.stop()
 }

@@ -18,7 +18,7 @@ import (
 // before it is sent. takeBack says what becomes of the state.
 func (c *checkout) recordSetting(op *operation) {
 	if op.Effect&pinning.ChangesSession != 0 && !c.bound.shares {
-		op.real.set, op.real.setArgs = op.Text, op.Args
+		op.real.RecordSetting(op.Text, op.Args)
 	}
 }
 
@@ -38,7 +38,7 @@ func (c *checkout) refuseLeft(ctx context.Context, op *operation) error {
 		return nil
 	}
 	r, open := op.real, leavesOpen(op)
-	private := !open && op.Effect&pinning.ChangesSession != 0 && c.connector.settings.Private(op.Text)
+	private := !open && op.Effect&pinning.ChangesSession != 0 && c.connector.pool.Settings().Private(op.Text)
 	if !open && !private || !droppedstate.OfDB() {
 		return nil
 	}
@@ -67,26 +67,6 @@ func leavesOpen(op *operation) bool {
 		return !dialects.MayBeScript(op.Text)
 	}
 	return false
-}
-
-// loses is called where a checkout ends. It returns the text of the checkout's only
-// statement if that has set session state which ends now, or else "". What holds for all
-// connections is kept for them here. Of a broken connection nothing is lost: the statement
-// is tried again, or the program gets its error.
-func (c *core) loses(r *realConn) string {
-	query, args := r.set, r.setArgs
-	r.set, r.setArgs = "", nil
-	if r.Unusable() || r.Effect()&pinning.ChangesSession == 0 || droppedstate.HeldByProgram() {
-		return ""
-	}
-	known, all := c.settings.Record(&r.applied, query, args)
-	if all {
-		r.KeepsForAll() // every connection gets it
-	}
-	if known || c.config.Reset == ResetOff || r.Irreplaceable() {
-		return ""
-	}
-	return query
 }
 
 // sharesState reports whether op, which has run on r in an explicit task, has set state that

@@ -1,6 +1,8 @@
 package pooldriver
 
-import "github.com/pooldriver/pooldriver/internal/session"
+import (
+	"github.com/pooldriver/pooldriver/internal/session"
+)
 
 // Some wrappers (sqlhooks, DataDog's) hide driver.Validator: then nobody tells us when
 // database/sql puts a connection back. ResetSession finds out, ends the checkout, and

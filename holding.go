@@ -22,7 +22,7 @@ func (c *core) holderList() []Holder {
 	held := c.holdings()
 	all := make([]Holder, len(held))
 	for i, h := range held {
-		all[i] = h.holder()
+		all[i] = h.holder(c)
 	}
 	return all
 }
@@ -102,7 +102,7 @@ type holding struct {
 // holdings returns the connections that have a holder, in the order in which they were
 // taken.
 func (c *core) holdings() (all []holding) {
-	for _, r := range c.connections() {
+	for r := range c.connections() {
 		if h, ok := c.look(r); ok {
 			all = append(all, h)
 		}
@@ -117,7 +117,7 @@ func (c *core) holdings() (all []holding) {
 func (c *core) look(r *realConn) (h holding, ok bool) {
 	const tries = 3
 	for range tries {
-		b, checkout := r.holder.Load(), r.meter.Checkout()
+		b, checkout := r.holder.Load(), r.Meter.Checkout()
 		if b == nil {
 			return holding{}, false
 		}
@@ -128,7 +128,7 @@ func (c *core) look(r *realConn) (h holding, ok bool) {
 		// the same holder on both sides of its number, the checkout has begun completely. A
 		// statement that ends while we look is shown as running.
 		running := r.Locked()
-		look, same := r.meter.Look()
+		look, same := r.Meter.Look()
 		running = running || r.Locked() || look.Pin == pinning.Raw
 		if !same || look.Checkout != checkout {
 			continue
@@ -146,10 +146,9 @@ func (c *core) look(r *realConn) (h holding, ok bool) {
 }
 
 // holder is h for the program.
-func (h *holding) holder() Holder {
-	c := h.real.connector
+func (h *holding) holder(c *core) Holder {
 	p := Holder{
-		Conn:       h.real.number,
+		Conn:       h.real.Number,
 		Since:      c.usage.Clock.Time(h.Since),
 		Running:    h.running,
 		Idle:       h.idleFor,
@@ -167,7 +166,7 @@ func (h *holding) holder() Holder {
 	if h.Statement != nil {
 		p.StatementAt = frames(h.Statement)
 	}
-	p.Host, _ = location(h.real.Server())
+	p.Host = h.real.Host()
 	if s, ok := h.real.Server().(dialects.Identified); ok {
 		p.ProcessID = s.ProcessID()
 	}
@@ -180,7 +179,7 @@ func (c *core) holds() map[*task.Task][]uint64 {
 	all := map[*task.Task][]uint64{}
 	for _, h := range c.holdings() {
 		if h.task != nil {
-			all[h.task] = append(all[h.task], h.real.number)
+			all[h.task] = append(all[h.task], h.real.Number)
 		}
 	}
 	return all
@@ -224,4 +223,24 @@ func frames(s *callsite.Site) []Frame {
 		all[i] = Frame(f)
 	}
 	return all
+}
+
+// holders says who has a connection, and why. Of one on which a statement is running nobody
+// can tell more.
+func (c *core) holders() (list []string) {
+	for r := range c.connections() {
+		b := r.holder.Load()
+		if b == nil {
+			continue
+		}
+		h := holder{task: b.task}
+		if r.TryLock() {
+			if h.pin, h.since = r.use.pin, r.use.since; r.Begun() {
+				h.pin = pinning.Tx
+			}
+			r.unlockAndRecheck()
+		}
+		list = append(list, h.String())
+	}
+	return list
 }

@@ -19,12 +19,12 @@ func TestRootAndPoolLinkNoDriver(t *testing.T) {
 		ours  []string // packages of this module that it may import, itself apart
 		avoid string
 	}{
-		{pkg: module, ours: []string{"/pool", "/dialects", "/dialects/generic", "/dialects/internal/", "/internal/bounded", "/internal/bubble", "/internal/bytesize", "/internal/callsite", "/internal/credential", "/internal/ctxerr", "/internal/ctxsettings", "/internal/dbsettings", "/internal/driverconn", "/internal/droppedstate", "/internal/fairlock", "/internal/histogram", "/internal/mergedctx", "/internal/optiontable", "/internal/pinning", "/internal/redact", "/internal/registry", "/internal/relay", "/internal/repeated", "/internal/report", "/internal/rowbuffer", "/internal/session", "/internal/stmtcache", "/internal/task", "/internal/textcache", "/internal/unwrap", "/internal/usage", "/internal/waitgraph"}},
+		{pkg: module, ours: []string{"/pool", "/dialects", "/dialects/generic", "/dialects/internal/", "/internal/bubble", "/internal/bytesize", "/internal/callsite", "/internal/connpool", "/internal/credential", "/internal/ctxerr", "/internal/ctxsettings", "/internal/dbsettings", "/internal/driverconn", "/internal/droppedstate", "/internal/fairlock", "/internal/histogram", "/internal/mergedctx", "/internal/optiontable", "/internal/pinning", "/internal/redact", "/internal/relay", "/internal/repeated", "/internal/report", "/internal/rowbuffer", "/internal/session", "/internal/stmtcache", "/internal/task", "/internal/textcache", "/internal/unwrap", "/internal/usage", "/internal/waitgraph"}},
 		{pkg: module + "/pool", ours: []string{"/internal/bubble"}, avoid: "database/sql"},
 		{pkg: module + "/dialects", ours: []string{"/internal/redact"}},
 		{pkg: module + "/internal/credential", ours: []string{"/dialects", "/internal/redact"}},
-		{pkg: module + "/internal/bounded"},
 		{pkg: module + "/internal/bubble"},
+		{pkg: module + "/internal/connpool", ours: []string{"/dialects", "/internal/bubble", "/internal/bytesize", "/internal/callsite", "/internal/credential", "/internal/ctxerr", "/internal/dbsettings", "/internal/driverconn", "/internal/droppedstate", "/internal/fairlock", "/internal/histogram", "/internal/mergedctx", "/internal/pinning", "/internal/redact", "/internal/repeated", "/internal/report", "/internal/rowbuffer", "/internal/session", "/internal/stmtcache", "/internal/usage", "/pool"}},
 		{pkg: module + "/internal/ctxerr"},
 		{pkg: module + "/internal/ctxsettings", ours: []string{"/dialects", "/internal/redact"}},
 		{pkg: module + "/internal/dbsettings", ours: []string{"/dialects", "/internal/redact"}},
@@ -38,7 +38,6 @@ func TestRootAndPoolLinkNoDriver(t *testing.T) {
 		{pkg: module + "/internal/optiontable", ours: []string{"/dialects", "/internal/bytesize", "/internal/redact"}},
 		{pkg: module + "/internal/pinning", ours: []string{"/dialects", "/internal/redact"}},
 		{pkg: module + "/internal/redact"},
-		{pkg: module + "/internal/registry"},
 		{pkg: module + "/internal/relay"},
 		{pkg: module + "/internal/repeated"},
 		{pkg: module + "/internal/report", ours: []string{"/dialects", "/internal/bubble", "/internal/callsite", "/internal/droppedstate", "/internal/histogram", "/internal/pinning", "/internal/redact", "/internal/repeated", "/internal/usage", "/pool"}},

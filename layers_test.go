@@ -16,8 +16,7 @@ import (
 var layers = []struct{ name, files string }{
 	{"what a program configures", "doc ambient config errors pinning observer options"},
 	{"what decides", "core checkout hookctx binding use joining outcome operation beginning transaction reading loan real " +
-		"cleaning lifecycle template dialing hidden credentials starvation waitcycle outage role settings ctxsettings dropped stats drain ready " +
-		"measuring observing holding leak guard"},
+		"end template hidden starvation waitcycle ctxsettings dropped stats measuring observing holding leak guard"},
 	{"what translates database/sql's calls", "conn stmt rows tx task intx retry raw beneath withsettings scan"},
 	{"what a program opens", "connector driver"},
 }

@@ -82,7 +82,7 @@ func (l *leakWatch) look() {
 			continue
 		}
 		if h.real.leakTold.Swap(h.Checkout+1) != h.Checkout+1 {
-			c.tellLeak(h.holder(), h.heldFor)
+			c.tellLeak(h.holder(c), h.heldFor)
 		}
 	}
 	if next > 0 {
@@ -124,7 +124,7 @@ func (c *core) heldBy() string {
 	all := c.holdings()
 	var names []string
 	for _, h := range all[:min(len(all), namedHolders)] {
-		p := h.holder()
+		p := h.holder(c)
 		names = append(names, p.name(h.heldFor))
 	}
 	if len(names) == 0 {
@@ -136,7 +136,7 @@ func (c *core) heldBy() string {
 // tooLargeRows says, for an error, that rows hold a connection which would have come back if
 // they could have been read into memory.
 func (c *core) tooLargeRows() string {
-	for _, r := range c.connections() {
+	for r := range c.connections() {
 		if r.Rows() == nil || !r.TryLock() {
 			continue
 		}

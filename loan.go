@@ -82,11 +82,11 @@ func (l *loan) giveBack(err error, look func()) {
 		r.MarkUnusable()
 	}
 	r.use.raw = nil
-	r.meter.Resume()
+	r.Meter.Resume()
 	close(l.busy)
 	r.RecordResult(anything, err)
 	look()
-	r.meter.SetPin(r.pinnedBy())
+	r.Meter.SetPin(r.pinnedBy())
 	l.bound.release(r)
 }
 

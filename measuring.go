@@ -19,13 +19,13 @@ func (op *operation) pins() bool {
 func (op *operation) measure() {
 	r := op.real
 	op.measured = true
-	r.meter.BeginOperation(op.text, op.kind == beginning || r.Begun(), op.counted == r)
+	r.Meter.BeginOperation(op.text, op.kind == beginning || r.Begun(), op.counted == r)
 	op.counted = r
 }
 
 // pinnedBy tells, between two operations, why r is held.
 func (r *realConn) pinnedBy() pinning.Pin {
-	if r.Effect() == dialects.Clean && !r.Begun() && r.Rows() == nil && r.use.raw == nil {
+	if session.LeavesNothing(r.Effect()) && !r.Begun() && r.Rows() == nil && r.use.raw == nil {
 		return pinning.Conn // most statements
 	}
 	f := r.facts()

@@ -73,15 +73,10 @@ func whoIs(label *string, t *task.Task) report.Who {
 	return report.Who{Label: textOf(label), Task: nameOf(t)}
 }
 
-// since is the time since begun, a time of the meters' clock.
-func (c *core) since(begun int64) time.Duration {
-	return time.Duration(c.usage.Clock.Fine() - begun)
-}
-
 // tellAcquired tells of a statement that has got a connection. If the program's function ends
 // the goroutine, the connection goes back.
-func (b *binding) tellAcquired(ctx context.Context, c *checkout, lease pool.Lease[*realConn]) {
-	b.connector.report.Acquired(ctx, lease.Waited(), whoIs(c.label, b.task), func() { mustEnd(lease.Release()) })
+func (b *binding) tellAcquired(ctx context.Context, c *checkout, r *realConn) {
+	b.connector.report.Acquired(ctx, r.Waited(), whoIs(c.label, b.task), r.Return)
 }
 
 // tellNotAcquired tells of a statement that has got no connection.
@@ -91,33 +86,6 @@ func (c *core) tellNotAcquired(ctx context.Context, label *string, t *task.Task,
 		waited = a.Waited
 	}
 	c.report.NotAcquired(ctx, waited, whoIs(label, t), err)
-}
-
-// release describes a use of a connection that has ended. It is told after the connection has
-// gone back, because the program's function may need one.
-type release struct {
-	use  usage.Use
-	host string
-	task *task.Task // nil: none
-}
-
-// releaseOf describes the last use of r. t is the task that had r, nil if none had it. It
-// is called before r goes back.
-func (r *realConn) releaseOf(t *task.Task) release {
-	host, _ := location(r.Server())
-	return release{use: r.meter.Used(), host: host, task: t}
-}
-
-func (c *core) tellReleased(r release) { c.report.Released(r.use, whoIs(r.use.Label, r.task), r.host) }
-
-// destroying tells of a connection that is about to be closed. It is the pool's hook.
-func (c *core) destroying(r *realConn, reason pool.Reason) {
-	why := report.Reason(reason)
-	if r.ended != nil { // it was discarded
-		why = r.discarded
-	}
-	host, _ := location(r.Server())
-	c.report.Closing(why, c.since(r.born), host)
 }
 
 // tellTaskDone tells that the binding's task has ended.

@@ -275,13 +275,13 @@ func (c *checkout) execute(ctx context.Context, op *operation) (again bool, err 
 // It returns the error of the statement, or that of what the statement has left.
 func (c *checkout) ended(ctx context.Context, op *operation, err error) error {
 	if op.Effect == dialects.Writes && c.tx == nil && !c.bound.shares {
-		c.connector.settings.TakeNextTx() // SQLite's autocommit has ended it
+		c.connector.pool.Settings().TakeNextTx() // SQLite's autocommit has ended it
 	}
 	if err == nil && op.kind == executing {
 		err = c.refuseLeft(ctx, op)
 	}
 	if err != nil {
-		op.real.forgetSetting()
+		op.real.ForgetSetting()
 		return err
 	}
 	if c.sharesState(op) {
@@ -353,7 +353,7 @@ func (c *checkout) unlock(op *operation) {
 	r, b := op.real, c.bound
 	if op.measured {
 		op.measured = false
-		r.meter.EndOperation(r.pinnedBy())
+		r.Meter.EndOperation(r.pinnedBy())
 	}
 	// An operation that came too late may hold the lock of a session that has left the
 	// binding.
@@ -417,7 +417,7 @@ func (c *checkout) failed(ctx context.Context, op *operation, err error, execute
 	if o.badConn && o.first && o.trusted {
 		// The check of idle connections did not find that this one was dead. What ended
 		// this one may have ended others, which the check may not find either.
-		cn.flushOnce(r.poolGeneration)
+		r.FlushGeneration()
 	}
 	v := judge(o)
 	switch {

@@ -53,7 +53,7 @@ func (r *rows) lock() (live bool) {
 	_ = r.owner.Lock(context.Background())
 	if r.Live() {
 		if r.owner.holder.Load() == r.bound {
-			r.owner.meter.BeginRow()
+			r.owner.Meter.BeginRow()
 			return true
 		}
 		r.LoseSession() // the driver has panicked
@@ -65,7 +65,7 @@ func (r *rows) lock() (live bool) {
 // unlock ends what lock began.
 func (r *rows) unlock() {
 	r.owner.use.ops++
-	r.owner.meter.EndRow()
+	r.owner.Meter.EndRow()
 	if r.bound.unlock(r.owner) {
 		r.bound.release(r.owner)
 	}
@@ -104,7 +104,7 @@ func (r *rows) Close() error {
 	returned := false
 	defer func() {
 		r.DropPrefix()
-		r.owner.meter.SetPin(r.owner.pinnedBy())
+		r.owner.Meter.SetPin(r.owner.pinnedBy())
 		switch {
 		case !returned:
 			r.driverPanicked()

@@ -68,7 +68,7 @@ type anew struct{ driver.Rows }
 func (anew) Columns() []string { return []string{"n"} }
 
 func TestColumnsOfTheProgramsAreNotHandedOutAgain(t *testing.T) {
-	r := rowsOf(&Connector{}, anew{}, anew{}.Columns())
+	r := rowsOf(Wrap(fakedb.NullConnector{}), anew{}, anew{}.Columns())
 	r.Columns()[0] = "changed by the program"
 	require.Equal(t, []string{"n"}, r.Columns(), "as without the pool")
 }

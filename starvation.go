@@ -7,6 +7,8 @@ import (
 	"math"
 	"time"
 
+	"github.com/pooldriver/pooldriver/internal/connpool"
+	"github.com/pooldriver/pooldriver/internal/ctxerr"
 	"github.com/pooldriver/pooldriver/internal/relay"
 	"github.com/pooldriver/pooldriver/internal/report"
 	"github.com/pooldriver/pooldriver/internal/session"
@@ -56,54 +58,63 @@ type starvation struct {
 // acquire takes a connection from the pool. from is a task that the statement's
 // context was derived from, if any. who is the *binding of the statement's task or,
 // without one, its label.
-func (c *core) acquire(ctx context.Context, from *task.Task, who any) (lease pool.Lease[*realConn], err error) {
+func (c *core) acquire(ctx context.Context, from *task.Task, who any) (_ *realConn, err error) {
+	var r *connpool.Conn
 	if from == nil {
-		lease, err = c.pool.AcquireAs(ctx, who)
-	} else if lease, err = c.pool.AcquireNow(ctx); err == pool.ErrNoneNow {
+		r, err = c.pool.Acquire(ctx, who)
+	} else if r, err = c.pool.AcquireNow(ctx); err == pool.ErrNoneNow {
 		label, _ := who.(*string)
 		return c.await(ctx, &waiter{from: from, label: label})
 	}
 	if err != nil {
-		return lease, c.acquireError(err, nil)
+		return nil, c.acquireError(err, nil)
 	}
-	return lease, c.broughtUp(ctx, lease)
+	return c.broughtUp(ctx, r)
+}
+
+// broughtUp is r, which comes from the pool, with all settings of the *sql.DB.
+func (c *core) broughtUp(ctx context.Context, r *connpool.Conn) (*realConn, error) {
+	if err := c.pool.BringUp(ctx, r); err != nil {
+		return nil, err
+	}
+	return realOf(r), nil
 }
 
 // acquireNow takes a connection that is to be had without waiting for others. The error is
 // pool.ErrNoneNow if there is none.
-func (c *core) acquireNow(ctx context.Context) (pool.Lease[*realConn], error) {
-	lease, err := c.pool.AcquireNow(ctx)
+func (c *core) acquireNow(ctx context.Context) (*realConn, error) {
+	r, err := c.pool.AcquireNow(ctx)
 	switch err {
 	case nil:
-		return lease, c.broughtUp(ctx, lease)
+		return c.broughtUp(ctx, r)
 	case pool.ErrNoneNow:
-		return lease, err
+		return nil, err
 	}
-	return lease, c.acquireError(err, nil)
+	return nil, c.acquireError(err, nil)
 }
 
 // await queues for a connection. While it waits, starving looks after the waiter.
-func (c *core) await(ctx context.Context, w *waiter) (pool.Lease[*realConn], error) {
+func (c *core) await(ctx context.Context, w *waiter) (*realConn, error) {
 	waiting, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	w.cancel = cancel
 	c.starvation.waiters.Join(w)
-	lease, err := c.pool.AcquireAs(waiting, w)
+	r, err := c.pool.Acquire(waiting, w)
 	c.starvation.waiters.Leave(w)
 	if err == nil {
-		return lease, c.broughtUp(ctx, lease)
+		return c.broughtUp(ctx, r)
 	}
 	if ctx.Err() == nil && waiting.Err() != nil {
 		if err = context.Cause(waiting); err != errOwnIsFree {
 			c.report.AcquireFailed(report.Deadlock)
 		}
-		return lease, err
+		return nil, err
 	}
 	err = c.acquireError(err, w)
 	if w.tooLarge != nil {
 		err = fmt.Errorf("%w; rows that the task has open could not be read into memory instead: %w", err, w.tooLarge)
 	}
-	return lease, err
+	return nil, err
 }
 
 // starving is the pool's hook Config.Starving.
@@ -155,7 +166,7 @@ func (c *core) leastRead() (*realConn, *session.Rows) {
 	}
 	var least *realConn
 	tried := int64(math.MaxInt64)
-	for _, r := range c.connections() {
+	for r := range c.connections() {
 		if r.Rows() == nil || !r.TryLock() {
 			continue
 		}
@@ -209,7 +220,7 @@ func (c *core) takeRows(r *realConn, rows *session.Rows) (taken bool) {
 
 // hasFree reports whether the binding has a connection on which nothing runs.
 func (b *binding) hasFree() bool {
-	for _, r := range b.connector.connections() {
+	for r := range b.connector.connections() {
 		if r.holder.Load() != b || !r.TryLock() {
 			continue
 		}
@@ -223,20 +234,46 @@ func (b *binding) hasFree() bool {
 	return false
 }
 
-// returnStatements closes the prepared statements of idle connections.
-func (c *core) returnStatements() {
-	var idle []pool.Lease[*realConn]
-	defer func() { // also after a panic of the driver, which closes that connection
-		for _, lease := range idle {
-			if r := lease.Value(); r.Calls() > 0 || r.Unusable() {
-				c.discard(r, lease, report.Lost)
-			} else {
-				mustEnd(lease.Release())
-			}
+// acquireError is the error of a caller that got no connection. A caller that waited in a closed
+// wait cycle is told so. w is nil for a caller without a task.
+func (c *core) acquireError(err error, w *waiter) error {
+	a, ok := errors.AsType[*pool.AcquireError](err)
+	if ok && a.Timeout() && a.Waited > 0 {
+		if found := c.starvation.cycles.Around(a.Waited); found != nil {
+			c.report.AcquireFailed(report.Timeout)
+			a.Cause = ctxerr.Harmless(a.Cause) // it is this caller's own
+			return fmt.Errorf("pooldriver: no connection to %s: %s; %s: %w (%s)", c.report.Target(), waitgraph.InCycle, w.advice(c), err, found.Names())
 		}
-	}()
-	for lease, ok := c.pool.TryAcquire(); ok; lease, ok = c.pool.TryAcquire() {
-		idle = append(idle, lease)
-		lease.Value().ReturnStatements(context.Background())
 	}
+	return c.pool.Explain(err)
+}
+
+// admits reports whether a statement may take a connection that has none: not if the
+// connector drains, unless its task has a connection or one around that. b is nil without a
+// task.
+func (c *core) admits(b *binding, from *task.Task) bool {
+	return !c.pool.Draining() || c.serves(b, from)
+}
+
+func (c *core) serves(b *binding, from *task.Task) bool {
+	if b != nil && b.hasAny() {
+		return true
+	}
+	for t := from; t != nil; t = t.From() {
+		if around := c.bindingOf(t); around != nil && around.hasAny() {
+			return true
+		}
+	}
+	return false
+}
+
+// hasAny reports whether the binding has a connection. (held counts those, too, that are
+// only on their way to it.)
+func (b *binding) hasAny() bool {
+	for r := range b.connector.connections() {
+		if r.holder.Load() == b {
+			return true
+		}
+	}
+	return false
 }

@@ -64,7 +64,7 @@ func (t *transaction) finish(end func() error) error {
 	err := t.lock()
 	if err == nil {
 		err = func() error {
-			t.owner.meter.BeginOperation(nil, true, false)
+			t.owner.Meter.BeginOperation(nil, true, false)
 			defer t.unlock()
 			return end()
 		}()
@@ -74,7 +74,7 @@ func (t *transaction) finish(end func() error) error {
 }
 
 func (t *transaction) unlock() {
-	t.owner.meter.EndOperation(t.owner.pinnedBy())
+	t.owner.Meter.EndOperation(t.owner.pinnedBy())
 	if t.bound.isPrivate() {
 		if t.bound.unlock(t.owner) {
 			t.bound.release(t.owner)

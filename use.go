@@ -31,23 +31,22 @@ func (r *realConn) pin() pinning.Pin {
 	return pinning.Of(f)
 }
 
-// attach takes the connection of lease into the binding, and locks it.
-func (b *binding) attach(ctx context.Context, c *checkout, op *operation, lease pool.Lease[*realConn]) {
-	r, waited := lease.Value(), lease.Waited()
+// attach takes r, which comes from the pool, into the binding, and locks it.
+func (b *binding) attach(ctx context.Context, c *checkout, op *operation, r *realConn) {
+	waited := r.Waited()
 	if waited > 0 {
 		b.connector.report.Waited(waited)
 	}
 	if b.connector.report.HearsAcquired() {
-		b.tellAcquired(ctx, c, lease)
+		b.tellAcquired(ctx, c, r)
 	}
 	_ = r.Lock(context.Background()) // an earlier user that came too late may hold the lock for a moment
-	r.lease = lease
 	r.use = use{users: 1}
 	if b.shares {
 		r.values = c.values
 	}
 	r.Lend(b.shares)
-	r.meter.Begin(c.label, op.text, waited, op.pins())
+	r.Meter.Begin(c.label, op.text, waited, op.pins())
 	op.measured, op.counted = true, r
 	r.holder.Store(b)
 	if b.connector.config.LeakAfter > 0 {
@@ -64,7 +63,7 @@ func (b *binding) attach(ctx context.Context, c *checkout, op *operation, lease 
 func (b *binding) obtain(ctx context.Context, c *checkout, op *operation) (err error) {
 	cn := b.connector
 	if !op.goesOn() && !cn.admits(b, c.from) {
-		return cn.drainingError()
+		return cn.pool.DrainingError()
 	}
 	taken := false
 	defer func() { // also after a panic of the driver
@@ -75,8 +74,8 @@ func (b *binding) obtain(ctx context.Context, c *checkout, op *operation) (err e
 			cn.tellNotAcquired(ctx, c.label, b.task, err)
 		}
 	}()
-	keep := func(lease pool.Lease[*realConn]) error {
-		b.attach(ctx, c, op, lease)
+	keep := func(r *realConn) error {
+		b.attach(ctx, c, op, r)
 		taken = true
 		return nil
 	}
@@ -84,36 +83,36 @@ func (b *binding) obtain(ctx context.Context, c *checkout, op *operation) (err e
 	// a further statement of the task waits, the task may get a connection that the
 	// statement can share: the loop below looks for it.
 	if first := b.held.Add(1) == 1; (first || !b.shares) && c.from == nil {
-		lease, err := cn.acquire(c.forHooks(ctx), nil, b)
+		r, err := cn.acquire(c.forHooks(ctx), nil, b)
 		if err != nil {
 			return err
 		}
-		return keep(lease)
+		return keep(r)
 	}
-	lease, err := b.contend(ctx, c, op)
+	r, err := b.contend(ctx, c, op)
 	if err != nil || op.locked {
 		return err
 	}
-	return keep(lease)
+	return keep(r)
 }
 
 // contend is obtain for a binding that has connections, or waits for one. If op.locked, op
 // shares one of them.
-func (b *binding) contend(ctx context.Context, c *checkout, op *operation) (lease pool.Lease[*realConn], err error) {
+func (b *binding) contend(ctx context.Context, c *checkout, op *operation) (r *realConn, err error) {
 	cn, hooks := b.connector, c.forHooks(ctx)
 	for {
-		if lease, err = cn.acquireNow(hooks); err != pool.ErrNoneNow {
-			return lease, err
+		if r, err = cn.acquireNow(hooks); err != pool.ErrNoneNow {
+			return r, err
 		}
 		var tooLarge error
 		if b.shares {
 			if tooLarge = b.share(ctx, c, op); op.locked {
-				return lease, nil
+				return nil, nil
 			}
 		}
-		lease, err = cn.await(hooks, &waiter{binding: b, label: c.label, from: c.from, tooLarge: tooLarge})
+		r, err = cn.await(hooks, &waiter{binding: b, label: c.label, from: c.from, tooLarge: tooLarge})
 		if err != errOwnIsFree {
-			return lease, err
+			return r, err
 		}
 	}
 }
@@ -121,7 +120,7 @@ func (b *binding) contend(ctx context.Context, c *checkout, op *operation) (leas
 // share gives c a connection of the task on which no statement runs, if there is one, and
 // op the connection's lock. The error tells why open rows were not read into memory.
 func (b *binding) share(ctx context.Context, c *checkout, op *operation) (err error) {
-	for _, r := range b.connector.connections() {
+	for r := range b.connector.connections() {
 		if r.holder.Load() != b || !r.TryLock() {
 			continue
 		}
@@ -142,7 +141,7 @@ func (b *binding) share(ctx context.Context, c *checkout, op *operation) (err er
 // r: under Traits.WritesAlone they block a write on r. Rows that are too large stay open.
 // Then the database decides whether the write succeeds.
 func (b *binding) clearOthers(ctx context.Context, r *realConn) {
-	for _, other := range b.connector.connections() {
+	for other := range b.connector.connections() {
 		if other == r || other.holder.Load() != b || other.Rows() == nil || !other.TryLock() {
 			continue
 		}
@@ -234,7 +233,11 @@ func (b *binding) releaseIfUnpinned(r *realConn) (gone bool) {
 	}
 	b.unbind(r)
 	r.Unlock()
-	b.connector.takeBack(r, b.task)
+	if b.task == nil {
+		r.GiveBack(nil)
+	} else {
+		r.GiveBack(b.task)
+	}
 	return true
 }
 
@@ -335,8 +338,8 @@ func (b *binding) unbind(r *realConn) {
 	if b.shares {
 		r.values = nil
 	}
-	r.meter.End()
-	r.GiveBack()
+	r.Meter.End()
+	r.Session.GiveBack()
 	r.holder.Store(nil)
 	if !b.isPrivate() {
 		b.held.Add(-1)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"time"
 
+	"github.com/pooldriver/pooldriver/internal/connpool"
 	"github.com/pooldriver/pooldriver/internal/pinning"
 	"github.com/pooldriver/pooldriver/internal/task"
 	"github.com/pooldriver/pooldriver/internal/waitgraph"
@@ -62,8 +63,8 @@ func (c *core) lookForCycle(waiters []waitgraph.Queued[*waiter]) {
 // waitSnapshot returns the holders and the waiters. It returns nil if a connection has no
 // explicit task, runs a statement, or is in a function of Raw: its holder does not wait.
 func (c *core) waitSnapshot(waiters []waitgraph.Queued[*waiter]) *waitgraph.Snapshot[*binding] {
-	stats, all := c.pool.Stats(), c.connections()
-	if len(waiters) == 0 || stats.Idle > 0 || len(all) != stats.Allowed || stats.Count != stats.Allowed || c.restoring.Load() != 0 {
+	stats, all := c.pool.Stats(), c.pool.Conns()
+	if len(waiters) == 0 || stats.Idle > 0 || len(all) != stats.Allowed || stats.Count != stats.Allowed || c.pool.Restoring() != 0 {
 		return nil
 	}
 	s := &waitgraph.Snapshot[*binding]{At: time.Now(), Moves: stats.Moves}
@@ -71,7 +72,8 @@ func (c *core) waitSnapshot(waiters []waitgraph.Queued[*waiter]) *waitgraph.Snap
 		w := q.Waiter
 		s.Waiters = append(s.Waiters, waitgraph.Waiter[*binding]{Number: q.Number, For: w.waitsFor(c), Victim: w.binding == nil || !w.binding.task.Implicit()})
 	}
-	for _, r := range all {
+	for _, conn := range all {
+		r := realOf(conn)
 		b := r.holder.Load()
 		if b == nil || !b.shares {
 			return nil
@@ -86,14 +88,15 @@ func (c *core) waitSnapshot(waiters []waitgraph.Queued[*waiter]) *waitgraph.Snap
 
 // waits completes the snapshot with what is known under the locks. It reports whether no
 // holder is at work.
-func waits(s *waitgraph.Snapshot[*binding], all []*realConn) bool {
-	for i, r := range all {
+func waits(s *waitgraph.Snapshot[*binding], all []*connpool.Conn) bool {
+	for i, conn := range all {
+		r := realOf(conn)
 		if !r.TryLock() {
 			return false
 		}
 		h := &s.Holders[i]
 		idle := r.holder.Load() == h.Who && r.use.raw == nil
-		h.Operations, h.Name = r.use.ops, holder{h.Who.task, r.use.pin, r.use.since, h.Who.connector, r.meter.Text()}
+		h.Operations, h.Name = r.use.ops, holder{h.Who.task, r.use.pin, r.use.since, h.Who.connector, r.Meter.Text()}
 		r.unlockAndRecheck()
 		if !idle {
 			return false

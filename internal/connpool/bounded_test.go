@@ -1,4 +1,4 @@
-package bounded
+package connpool
 
 import (
 	"context"
@@ -18,7 +18,7 @@ func describe(value any) error { return fmt.Errorf("panicked: %v", value) }
 
 func TestTheErrorOfAFunctionThatReturnsIsItsOwn(t *testing.T) {
 	t.Parallel()
-	left, err := Call(t.Context(), 0, func() error { return errNo }, describe)
+	left, err := callBounded(t.Context(), 0, func() error { return errNo }, describe)
 	require.Nil(t, left)
 	require.ErrorIs(t, err, errNo)
 }
@@ -29,7 +29,7 @@ func TestAPanicAndAnEndedGoroutineAreErrors(t *testing.T) {
 		"panicked: boom":  func() error { panic("boom") },
 		"panicked: <nil>": func() error { runtime.Goexit(); return nil },
 	} {
-		left, err := Call(t.Context(), 0, f, describe)
+		left, err := callBounded(t.Context(), 0, f, describe)
 		require.Nil(t, left)
 		require.EqualError(t, err, want)
 	}
@@ -40,7 +40,7 @@ func TestAFunctionMayReturnInTheGrace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		left, err := Call(ctx, time.Second, func() error { time.Sleep(2*time.Second - 1); return errNo }, describe)
+		left, err := callBounded(ctx, time.Second, func() error { time.Sleep(2*time.Second - 1); return errNo }, describe)
 		require.Nil(t, left)
 		require.ErrorIs(t, err, errNo)
 	})
@@ -52,7 +52,7 @@ func TestAFunctionThatDoesNotReturnIsLeft(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		began := time.Now()
-		left, err := Call(ctx, time.Second, func() error { time.Sleep(time.Minute); return errNo }, describe)
+		left, err := callBounded(ctx, time.Second, func() error { time.Sleep(time.Minute); return errNo }, describe)
 		require.NoError(t, err)
 		require.Equal(t, 2*time.Second, time.Since(began))
 		require.ErrorIs(t, <-left, errNo)

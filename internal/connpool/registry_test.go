@@ -1,4 +1,4 @@
-package registry
+package connpool
 
 import (
 	"sync"
@@ -10,7 +10,7 @@ import (
 
 func TestMembersAreListedWhileTheyAreReady(t *testing.T) {
 	t.Parallel()
-	var r Registry[string]
+	var r registry[string]
 	require.Empty(t, r.Ready())
 	require.True(t, r.Empty())
 	r.Begin()
@@ -32,7 +32,7 @@ func TestMembersAreListedWhileTheyAreReady(t *testing.T) {
 
 func TestTheLastOneIsToldOfOnceAndOnlyAfterClose(t *testing.T) {
 	t.Parallel()
-	var r Registry[string]
+	var r registry[string]
 	calls := 0
 	r.Begin()
 	r.End()
@@ -47,7 +47,7 @@ func TestTheLastOneIsToldOfOnceAndOnlyAfterClose(t *testing.T) {
 	r.Close(func() { calls += 100 })
 	require.Equal(t, 1, calls)
 
-	var empty Registry[string]
+	var empty registry[string]
 	empty.Close(func() { calls++ })
 	require.Equal(t, 2, calls)
 }
@@ -56,7 +56,7 @@ func TestTheLastOneIsToldOfWhenAllEndAtOnce(t *testing.T) {
 	t.Parallel()
 	for range 100 {
 		const members = 8
-		var r Registry[int]
+		var r registry[int]
 		var calls atomic.Int32
 		var all sync.WaitGroup
 		for m := range members {

@@ -1,6 +1,4 @@
-// Package registry keeps account of members that begin and end: it lists those that are
-// ready, counts all of them, and says when the last one has gone.
-package registry
+package connpool
 
 import (
 	"slices"
@@ -8,9 +6,9 @@ import (
 	"sync/atomic"
 )
 
-// Registry is the members. A member begins (Begin), is listed while it is ready (Add,
-// Remove), and ends (End). The zero value has none. A Registry is safe for concurrent use.
-type Registry[M comparable] struct {
+// registry is the members. A member begins (Begin), is listed while it is ready (Add,
+// Remove), and ends (End). The zero value has none. It is safe for concurrent use.
+type registry[M comparable] struct {
 	open   atomic.Int64 // from Begin to End
 	closed atomic.Bool
 	once   sync.Once // calls last
@@ -21,21 +19,21 @@ type Registry[M comparable] struct {
 }
 
 // Begin counts a member that is being made.
-func (r *Registry[M]) Begin() { r.open.Add(1) }
+func (r *registry[M]) Begin() { r.open.Add(1) }
 
 // Add lists a member that is ready.
-func (r *Registry[M]) Add(m M) {
+func (r *registry[M]) Add(m M) {
 	r.change(func(all []M) []M { return append(all, m) })
 }
 
 // Remove takes a member off the list.
-func (r *Registry[M]) Remove(m M) {
+func (r *registry[M]) Remove(m M) {
 	r.change(func(all []M) []M {
 		return slices.DeleteFunc(all, func(other M) bool { return other == m })
 	})
 }
 
-func (r *Registry[M]) change(how func([]M) []M) {
+func (r *registry[M]) change(how func([]M) []M) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	all := how(slices.Clone(r.Ready()))
@@ -44,7 +42,7 @@ func (r *Registry[M]) change(how func([]M) []M) {
 
 // Ready is the listed members, in the order in which they were added. The caller does not
 // change the slice.
-func (r *Registry[M]) Ready() []M {
+func (r *registry[M]) Ready() []M {
 	if all := r.ready.Load(); all != nil {
 		return *all
 	}
@@ -52,18 +50,18 @@ func (r *Registry[M]) Ready() []M {
 }
 
 // End counts a member out, also one that was never ready.
-func (r *Registry[M]) End() {
+func (r *registry[M]) End() {
 	if r.open.Add(-1) == 0 {
 		r.finish()
 	}
 }
 
 // Empty reports whether every member that has begun has ended.
-func (r *Registry[M]) Empty() bool { return r.open.Load() == 0 }
+func (r *registry[M]) Empty() bool { return r.open.Load() == 0 }
 
 // Close has last called once, as soon as there are no members: now, or after the last End.
 // No member begins any more. Only the first call's last counts.
-func (r *Registry[M]) Close(last func()) {
+func (r *registry[M]) Close(last func()) {
 	r.mu.Lock()
 	if r.last == nil {
 		r.last = last
@@ -74,7 +72,7 @@ func (r *Registry[M]) Close(last func()) {
 }
 
 // finish: End and Close may both find that nothing is left; last is called once.
-func (r *Registry[M]) finish() {
+func (r *registry[M]) finish() {
 	if r.closed.Load() && r.Empty() {
 		r.once.Do(r.last)
 	}

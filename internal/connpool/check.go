@@ -1,0 +1,163 @@
+package connpool
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/internal/report"
+	"github.com/pooldriver/pooldriver/internal/session"
+	"github.com/pooldriver/pooldriver/pool"
+)
+
+// This file says whether a connection still works, and whether its server is what the DSN asks
+// for.
+//
+// That a server refuses to write does not show that it has been demoted: the program's own READ
+// ONLY transaction is refused in the same words. So an error only raises a doubt, and when the
+// connection is back from its borrower, rolled back and clean, the server is asked. Health
+// checks ask, too.
+
+// What a connection has to be told when it is used next. It is a set of bits.
+const (
+	suspect uint32 = 1 << iota // its server has not answered on another one that was idle as long
+	orphans                    // statements that it has prepared are closed
+)
+
+// notify leaves a notice for some of the connections.
+func (p *Pool) notify(notice uint32, which func(*Conn) bool) {
+	for _, r := range p.Conns() {
+		if which(r) {
+			r.notices.Or(notice)
+		}
+	}
+}
+
+// NotifyOrphans has each connection close, at its next use, the statements whose owner has
+// closed them.
+func (p *Pool) NotifyOrphans() { p.notify(orphans, func(*Conn) bool { return true }) }
+
+// errSuspect is the error of an idle connection to a server that has not answered on another.
+var errSuspect = errors.New("pooldriver: the server has not answered on another connection that was idle as long")
+
+// ready checks a connection that was used before, on its way to the next borrower. So a
+// dead connection is found here, and not by the borrower's statement.
+func (p *Pool) ready(ctx context.Context, r *Conn) error {
+	if notices := r.notices.Load(); notices != 0 {
+		r.notices.And(^notices)
+		if notices&suspect != 0 && !r.Irreplaceable() {
+			p.report.FoundDead.Add(1)
+			return errSuspect
+		}
+		r.Statements().CloseOrphans()
+	}
+	dead, err := r.CheckIdle(ctx)
+	if err == nil {
+		return nil
+	}
+	if dead {
+		p.report.FoundDead.Add(1)
+	}
+	if _, silent := errors.AsType[*session.SilentError](err); silent && ctx.Err() == nil {
+		p.suspectOthers(r)
+	}
+	return err
+}
+
+// suspectOthers follows a look at r that has got no answer: the others that are idle are not
+// asked one after the other, because their borrower would wait for each.
+func (p *Pool) suspectOthers(r *Conn) {
+	host := r.Host()
+	p.notify(suspect, func(other *Conn) bool { return !other.Seat.Borrowed() && other.Host() == host })
+}
+
+// healthy asks the server whether the connection works, and whether the server still has
+// the role that the DSN asks for.
+func (p *Pool) healthy(ctx context.Context, r *Conn) error {
+	err := p.answers(ctx, r)
+	if err == nil {
+		r.notices.And(^suspect)
+	}
+	return err
+}
+
+func (p *Pool) answers(ctx context.Context, r *Conn) error {
+	if _, ok := r.Server().(dialects.RoleChecker); ok && p.traits.RoleMatters {
+		ctx, cancel := context.WithTimeout(ctx, p.config.Limits.PingTimeout)
+		defer cancel()
+		return p.fits(ctx, r)
+	}
+	return r.PingServer(ctx)
+}
+
+// fits asks the server for its role. Where it does not do, the other connections of its time
+// are replaced as they come back; this one is the caller's to close.
+func (p *Pool) fits(ctx context.Context, r *Conn) error {
+	err := r.CheckRole(ctx)
+	if !errors.Is(err, dialects.ErrWrongRole) {
+		return err
+	}
+	p.report.RoleChanged(p.flushOnce(r.generation), r.Host(), err)
+	return err
+}
+
+// checkRole asks the server for its role, because an error has cast doubt on it. It
+// reports whether the connection can be lent again.
+func (p *Pool) checkRole(ctx context.Context, r *Conn) bool {
+	r.EndRoleDoubt()
+	return p.fits(ctx, r) == nil
+}
+
+// proofLasts is how long the answer of a server is proof enough for Ready.
+const proofLasts = time.Second
+
+// Ready returns nil if a statement would get a connection.
+func (p *Pool) Ready(ctx context.Context) error {
+	var err error
+	for range p.config.Limits.Max + 1 { // each one that does not answer is gone, and one is new
+		if p.draining.Load() {
+			return p.DrainingError()
+		}
+		r, acquire := p.AcquireNow(ctx)
+		if acquire == pool.ErrNoneNow {
+			if p.pool.Stats().Lent > 0 && !p.report.DialsFail() {
+				return nil
+			}
+			r, acquire = p.Acquire(ctx, nil) // it waits for a dial, not for borrowers
+		}
+		if acquire != nil {
+			return p.Explain(acquire)
+		}
+		if err = p.prove(ctx, r); err == nil || ctx.Err() != nil {
+			break
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("pooldriver: no connection to %s that answers: %w", p.report.Target(), err)
+	}
+	return nil
+}
+
+// prove has the server of a connection answer, and gives the connection back. One that does
+// not answer is closed, unless its end would be the end of its database.
+func (p *Pool) prove(ctx context.Context, r *Conn) (err error) {
+	keep := false
+	defer func() { // also by a panic of the driver
+		if keep || r.Irreplaceable() {
+			r.Return()
+		} else {
+			r.Discard(report.CheckFailed)
+		}
+	}()
+	if last := p.proven.Load(); last == nil || time.Since(*last) >= proofLasts {
+		if err := p.healthy(ctx, r); err != nil {
+			return err
+		}
+		now := time.Now()
+		p.proven.Store(&now)
+	}
+	keep = true
+	return nil
+}

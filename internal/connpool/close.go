@@ -1,0 +1,104 @@
+package connpool
+
+import (
+	"context"
+	"math"
+	"time"
+
+	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/internal/report"
+	"github.com/pooldriver/pooldriver/pool"
+)
+
+const (
+	closeWait = time.Second
+	// goodbye is how long Close waits for the server to end an idle connection. No
+	// connection is dialled in its place, so it does not matter when it is gone.
+	goodbye = 30 * time.Millisecond
+	// endTimeout is how long the end of a real connection may take on the server,
+	// which may have to kill a cancelled statement first.
+	endTimeout = 5 * time.Second
+)
+
+// destroying tells of a connection that is about to be closed. It is the pool's hook.
+func (p *Pool) destroying(r *Conn, reason pool.Reason) {
+	why := report.Reason(reason)
+	if r.ended != nil { // it was discarded
+		why = r.discarded
+	}
+	p.report.Closing(why, p.since(r.born), r.Host())
+}
+
+// destroy ends a real connection. It returns when the server has ended it, too: only then
+// may another connection be dialled in its place.
+func (p *Pool) destroy(r *Conn) {
+	p.real.Remove(r)
+	defer p.real.End()
+	defer r.tellEnded()
+	defer p.closeSession(r.Server(), p.patience(r))
+	r.CloseStatements()
+	r.Closed()
+}
+
+// tellEnded is called when nobody waits for the end who has not discarded r before.
+func (r *Conn) tellEnded() {
+	if r.ended != nil {
+		close(r.ended)
+	}
+}
+
+// patience is how long destroy waits for the server to end r. 0: as long as it takes.
+func (p *Pool) patience(r *Conn) time.Duration {
+	if p.traits.CloseWrites {
+		return 0
+	}
+	_, severable := r.Server().(dialects.Severable)
+	if p.closingIdle.Load() && severable && r.ended == nil {
+		return goodbye
+	}
+	return endTimeout
+}
+
+func (p *Pool) closeSession(s dialects.Session, patience time.Duration) {
+	ctx := context.Background()
+	if patience > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, patience)
+		defer cancel()
+	}
+	if err := s.Close(ctx); err != nil {
+		if patience == goodbye {
+			return // it was told to end, and nothing runs on it
+		}
+		p.report.CloseFailed(err)
+	}
+}
+
+// Close closes the pool, and the template when the last borrower is done.
+func (p *Pool) Close() {
+	p.closingIdle.Store(true)
+	p.pool.Close() // no dial begins from here on
+	p.credentials.Close()
+	limit := closeWait
+	if p.traits.CloseWrites {
+		limit = math.MaxInt64
+	}
+	p.awaitUnused(limit)
+	p.real.Close(p.closeTemplate) // now, or when the last borrower is done
+}
+
+func (p *Pool) closeTemplate() {
+	if err := p.config.Template.Close(); err != nil {
+		p.report.TemplateCloseFailed(err)
+	}
+}
+
+// awaitUnused returns when every connection that is left has a borrower.
+func (p *Pool) awaitUnused(limit time.Duration) {
+	for begun := time.Now(); time.Since(begun) < limit; time.Sleep(time.Millisecond) {
+		restoring := int(p.restoring.Load()) // before Stats: a restoring that ends in between makes us wait once more
+		if s := p.pool.Stats(); s.Count <= s.Lent-restoring {
+			return
+		}
+	}
+}

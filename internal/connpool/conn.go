@@ -1,0 +1,133 @@
+package connpool
+
+import (
+	"context"
+	"database/sql/driver"
+	"sync/atomic"
+	"time"
+
+	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/internal/dbsettings"
+	"github.com/pooldriver/pooldriver/internal/report"
+	"github.com/pooldriver/pooldriver/internal/session"
+	"github.com/pooldriver/pooldriver/internal/usage"
+	"github.com/pooldriver/pooldriver/pool"
+)
+
+// Seat is what borrowers keep with a connection. The pool asks and tells it no more than this.
+type Seat interface {
+	// Borrowed reports whether the connection has a borrower.
+	Borrowed() bool
+	// CountedOnTx and Detached are what a session tells its holder; see session.Holder.
+	CountedOnTx(*session.LostError)
+	Detached()
+}
+
+// Conn is one real connection.
+type Conn struct {
+	session.Session
+	Seat   Seat // what its borrower keeps with it; it does not change
+	Meter  usage.Meter
+	Number uint64 // in the pool, from 1
+
+	pool       *Pool
+	generation uint64 // of the pool when it was dialled: see Pool.flushOnce
+	lease      pool.Lease[*Conn]
+	born       int64         // by the clock of the meter
+	notices    atomic.Uint32 // for its next use; see ready
+
+	// setting is the text of the last statement without a task that has set session state,
+	// with its arguments.
+	setting     string
+	settingArgs []driver.NamedValue
+	applied     dbsettings.Applied // what it has of what was set on the *sql.DB
+
+	// discarded is why its borrower has ended it, if ended is not nil.
+	discarded report.Reason
+	// ended is closed when the server has let go of it, or was given up; nil: nobody asks. It
+	// is made when the connection is discarded, and not sooner: see package bubble.
+	ended chan struct{}
+}
+
+var _ session.Holder = (*Conn)(nil)
+
+// NewConn returns a connection of server that no pool lends.
+func (p *Pool) NewConn(server dialects.Session, generation uint64) *Conn {
+	r := p.config.NewSeat()
+	r.pool, r.generation = p, generation
+	r.Number, r.born = p.numbers.Add(1), p.config.Usage.Clock.Fine()
+	r.Init(&p.config.Session, server, p.traits, r)
+	r.Meter.Init(p.config.Usage)
+	return r
+}
+
+// Waited is how long its borrower has waited for it. It is to be asked before the connection
+// goes back.
+func (r *Conn) Waited() time.Duration { return r.lease.Waited() }
+
+// Return gives back a connection that was not used.
+func (r *Conn) Return() { mustEnd(r.lease.Release()) }
+
+// mustEnd: a borrower ends its lease exactly once. If it did not, two borrowers could hold
+// one connection, and no other promise of pooldriver would hold.
+func mustEnd(err error) {
+	if err != nil {
+		panic("pooldriver: broken invariant: " + err.Error())
+	}
+}
+
+// Host is its server, where the DSN names several; else empty.
+func (r *Conn) Host() string {
+	host, _ := location(r.Server())
+	return host
+}
+
+// location is the server of s, and those that its dial has passed over.
+func location(s dialects.Session) (host, passed string) {
+	if l, ok := s.(dialects.Hosted); ok {
+		return l.Host()
+	}
+	return "", ""
+}
+
+// Diagnosed acts on what an error says of the server and of the session.
+func (r *Conn) Diagnosed(said dialects.Diagnosis) {
+	if said&dialects.Spent != 0 {
+		r.RecordEffect(dialects.Stateful | dialects.Unresettable)
+	}
+	if said&dialects.ServerLeaving != 0 {
+		r.pool.flushOnce(r.generation)
+	}
+}
+
+// RowsFailed forgets the setting.
+func (r *Conn) RowsFailed() { r.ForgetSetting() }
+
+// StatementsExhausted closes what idle connections have prepared: the server's limit is
+// reached, which is for all its clients.
+func (r *Conn) StatementsExhausted() { r.pool.returnStatements() }
+
+// CountedOnTx is for the borrower.
+func (r *Conn) CountedOnTx(loss *session.LostError) { r.Seat.CountedOnTx(loss) }
+
+// Detached is for the borrower.
+func (r *Conn) Detached() { r.Seat.Detached() }
+
+// returnStatements closes the prepared statements of idle connections.
+func (p *Pool) returnStatements() {
+	var idle []*Conn
+	defer func() { // also after a panic of the driver, which closes that connection
+		for _, r := range idle {
+			if r.Calls() > 0 || r.Unusable() {
+				r.Discard(report.Lost)
+			} else {
+				r.Return()
+			}
+		}
+	}()
+	for lease, ok := p.pool.TryAcquire(); ok; lease, ok = p.pool.TryAcquire() {
+		r, _ := lent(lease, nil)
+		idle = append(idle, r)
+		r.ReturnStatements(context.Background())
+	}
+}

@@ -1,0 +1,250 @@
+package connpool
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"reflect"
+	"runtime/debug"
+	"time"
+
+	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/internal/mergedctx"
+	"github.com/pooldriver/pooldriver/pool"
+)
+
+// create dials, and tells of an outage or of a change between several servers. It is the pool's
+// hook.
+func (p *Pool) create(ctx context.Context) (*Conn, error) {
+	begun := p.config.Usage.Clock.Fine()
+	r, err := p.dial(ctx)
+	host, passed := "", ""
+	if r != nil {
+		host, passed = location(r.Server())
+	}
+	p.report.Dialled(host, p.since(begun), err)
+	p.dialEnded(ctx, err)
+	if err != nil {
+		return nil, err
+	}
+	if host == "" {
+		return r, nil
+	}
+	before := p.host.Swap(&host)
+	if before == nil && passed == "" || before != nil && *before == host {
+		return r, nil
+	}
+	from := ""
+	if before != nil {
+		from = *before
+	}
+	p.report.OtherServer(host, from, passed)
+	return r, nil
+}
+
+// dialEnded tells of an outage.
+func (p *Pool) dialEnded(ctx context.Context, err error) {
+	if errors.Is(ctx.Err(), context.Canceled) {
+		return // the pool is being closed
+	}
+	if err != nil && p.serverFull(err) {
+		if open := p.pool.Stats().Count - 1; open > 0 { // the one that was refused still counts
+			p.report.ServerFull(open, err)
+			return
+		}
+	}
+	p.report.DialsEnded(err)
+}
+
+// dial makes one real connection, in the background, with a context that
+// Limits.ConnectTimeout bounds.
+func (p *Pool) dial(ctx context.Context) (r *Conn, err error) {
+	generation := p.generation.Load()
+	p.real.Begin()
+	var s dialects.Session
+	left := false // AfterConnect has not returned, and has the session
+	defer func() {
+		if r != nil {
+			return
+		}
+		// An error, or a panic on its way to the pool.
+		p.report.DialErrors.Add(1)
+		if left {
+			return
+		}
+		if s != nil {
+			p.closeSession(s, endTimeout)
+		}
+		p.real.End()
+	}()
+	if s, err = p.dialSession(ctx); err != nil {
+		return nil, fmt.Errorf("pooldriver: connecting to %s: %w", p.report.Target(), err)
+	}
+	if left, err = p.boundedAfterConnect(ctx, s); err != nil {
+		return nil, fmt.Errorf("pooldriver: a connection to %s: %w", p.report.Target(), err)
+	}
+	r = p.NewConn(s, generation)
+	p.real.Add(r)
+	return r, nil
+}
+
+// dialSession dials with the DSN's user and password, or with those of
+// Config.Credentials. If the server refuses these, it asks the source once more.
+func (p *Pool) dialSession(ctx context.Context) (dialects.Session, error) {
+	if p.credentials == nil {
+		return p.config.Template.Dial(ctx, nil)
+	}
+	var refused uint64
+	for {
+		cred, serial, err := p.credential(ctx, refused)
+		if err != nil {
+			return nil, err
+		}
+		s, err := p.config.Template.Dial(ctx, cred)
+		if err == nil || refused != 0 || !p.refusesUs(err) {
+			return s, err
+		}
+		refused = serial
+	}
+}
+
+// afterConnect runs the program's hook. The hook must not leave a transaction open: the
+// first borrower's work would be part of it, and would be rolled back.
+func (p *Pool) afterConnect(ctx context.Context, s dialects.Session) error {
+	if p.config.AfterConnect == nil {
+		return nil
+	}
+	if err := p.config.AfterConnect(ctx, s.Conn()); err != nil {
+		return fmt.Errorf("AfterConnect: %w", err)
+	}
+	switch s.TxStatus() {
+	case dialects.TxOpen, dialects.TxFailed, dialects.TxImplicit:
+		return errors.New("AfterConnect left a transaction open, or switched autocommit off; it must leave neither")
+	}
+	return nil
+}
+
+// hookGrace is how long a hook may take to return when its context has ended.
+const hookGrace = 100 * time.Millisecond
+
+// boundedAfterConnect is afterConnect for as long as ctx lasts, and hookGrace. So a dial
+// ends in time whatever the program's hook does. left reports that the hook has not
+// returned. Then the session is the hook's until it returns, and is closed after that.
+func (p *Pool) boundedAfterConnect(ctx context.Context, s dialects.Session) (left bool, _ error) {
+	if p.config.AfterConnect == nil {
+		return false, nil
+	}
+	running, err := callBounded(ctx, hookGrace, func() error { return p.afterConnect(ctx, s) }, func(value any) error {
+		return &pool.PanicError{Hook: "AfterConnect", Value: value, Stack: debug.Stack()}
+	})
+	if running == nil {
+		return false, err
+	}
+	if cut, ok := s.(dialects.Severable); ok {
+		cut.Sever() // in case the hook waits for the server
+	}
+	p.report.Orphans.Add(1)
+	go func() {
+		err := <-running
+		p.closeSession(s, endTimeout)
+		p.real.End()
+		p.report.HookReturned(err)
+	}()
+	return true, fmt.Errorf("AfterConnect does not return, although its context has ended: %w (pool_connect_timeout=%v)", ctx.Err(), p.config.Limits.ConnectTimeout)
+}
+
+var errNoConn = errors.New("Config.Dial has returned neither a connection nor an error")
+
+// BoundedDial is dial for as long as its context lasts, and hookGrace. It returns a
+// connection or an error, whatever dial does. A connection that comes late is closed.
+func BoundedDial(dial dialects.DialFunc) dialects.DialFunc {
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		var nc net.Conn
+		running, err := callBounded(ctx, hookGrace, func() (err error) {
+			switch nc, err = dial(ctx, network, address); {
+			case err != nil:
+				return fmt.Errorf("Config.Dial: %w", err)
+			case isNil(nc):
+				return errNoConn
+			}
+			return nil
+		}, func(value any) error {
+			return &pool.PanicError{Hook: "Config.Dial", Value: value, Stack: debug.Stack()}
+		})
+		if running != nil {
+			go func() {
+				if <-running == nil {
+					_ = nc.Close()
+				}
+			}()
+			return nil, fmt.Errorf("Config.Dial does not return, although its context has ended: %w", ctx.Err())
+		}
+		if err != nil {
+			return nil, err
+		}
+		return nc, nil
+	}
+}
+
+// isNil reports whether nc is nil, or a nil pointer that looks like a connection.
+func isNil(nc net.Conn) bool {
+	if nc == nil {
+		return true
+	}
+	v := reflect.ValueOf(nc)
+	return v.Kind() == reflect.Pointer && v.IsNil()
+}
+
+// credential returns what a dial is to use, a copy of its own. Connections made
+// with another one are replaced as they come back, but not the one that ctx, the
+// pool's, is for.
+func (p *Pool) credential(ctx context.Context, refused uint64) (*dialects.Credential, uint64, error) {
+	cred, serial, changed, err := p.credentials.Get(ctx, refused)
+	if changed {
+		p.pool.FlushOthers(ctx)
+	}
+	if err != nil {
+		return nil, 0, err
+	}
+	return &cred, serial, nil
+}
+
+// renewCredential asks the source for the next credential before this one
+// expires, so that no connection outlives its credential for want of a dial. If
+// the source fails it is asked again, and connections go on.
+func (p *Pool) renewCredential() {
+	if p.real.Empty() {
+		return // the next dial asks
+	}
+	ctx, cancel := context.WithTimeout(p.credentials.Context(), p.config.Limits.ConnectTimeout)
+	defer cancel()
+	var panicked error // the next dial reports it
+	defer p.report.Guarded("Config.Credentials", &panicked)
+	changed, err := p.credentials.Renew(ctx)
+	if err != nil && p.credentials.Context().Err() == nil {
+		p.report.NoCredential(err)
+	}
+	if changed {
+		p.pool.Flush()
+	}
+}
+
+// credentialOfNow is for what is to be ended on the server beside the dials: the
+// killer of a dialect, on the goroutine that closes a connection.
+func (p *Pool) credentialOfNow(ctx context.Context, refused dialects.Credential) (_ dialects.Credential, err error) {
+	if err := p.credentials.Context().Err(); err != nil {
+		return refused, err // the program has closed us, and perhaps its source
+	}
+	ctx, merged := mergedctx.New(ctx, p.credentials.Context())
+	defer merged.Release()
+	defer p.report.Guarded("Config.Credentials", &err)
+	cred, serial, err := p.credential(ctx, 0)
+	if err == nil && !cred.Expires.IsZero() && cred.User == refused.User && cred.Password == refused.Password {
+		cred, _, err = p.credential(ctx, serial) // the server did not wait for its end
+	}
+	if err != nil {
+		return refused, err
+	}
+	return *cred, nil
+}

@@ -1,0 +1,81 @@
+package connpool
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/pooldriver/pooldriver/internal/ctxerr"
+	"github.com/pooldriver/pooldriver/pool"
+)
+
+// While a pool drains, what has begun may finish and what is new is refused. Who may
+// finish: docs/adr/0014.
+
+// drainLook is how often Drain looks whether all connections have come back.
+const drainLook = time.Millisecond
+
+// Begun is what has begun and is not in the pool.
+type Begun struct {
+	// Unattached counts what has no connection for a while. It is counted from before it has
+	// none until it has one again or is over; nothing new is counted while the pool drains.
+	Unattached func() int64
+	// Holders says who has a connection.
+	Holders func() []string
+}
+
+// Draining reports whether Drain was called.
+func (p *Pool) Draining() bool { return p.draining.Load() }
+
+// Drain refuses what is new, waits until nothing that has begun is left, and closes the pool.
+func (p *Pool) Drain(ctx context.Context, begun Begun) error {
+	p.draining.Store(true)
+	if !p.closeUnused(ctx, begun) {
+		return p.notDrained(ctx, begun)
+	}
+	if err := p.pool.CloseContext(ctx); err != nil {
+		return fmt.Errorf("pooldriver: draining %s: all work is done, but not all connections are closed: %w", p.report.Target(), err)
+	}
+	p.Close()
+	return nil
+}
+
+// closeUnused waits until nothing that has begun is left, and closes the pool then; see
+// pool.CloseUnused. It waits for dials, too, but not for long: a server may not notice at
+// once that a dial was given up. It returns false if ctx ends first.
+func (p *Pool) closeUnused(ctx context.Context, begun Begun) bool {
+	look := time.NewTicker(drainLook)
+	defer look.Stop()
+	var unused time.Time // since when nothing but a dial is under way
+	for {
+		s := p.pool.Stats()
+		switch {
+		case s.Lent > 0 || s.Waiting > 0 || begun.Unattached() > 0:
+			unused = time.Time{}
+		case s.Creating > 0 && unused.IsZero():
+			unused = time.Now()
+		case s.Creating > 0 && time.Since(unused) < closeWait:
+		case p.pool.CloseUnused(s.Moves):
+			return true
+		}
+		select {
+		case <-look.C:
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
+
+// DrainingError is the error of what is refused.
+func (p *Pool) DrainingError() error {
+	return fmt.Errorf("pooldriver: no connection to %s: Connector.Drain was called, and only what had begun by then may finish: %w", p.report.Target(), pool.ErrClosed)
+}
+
+// notDrained is Drain's error when ctx has ended.
+func (p *Pool) notDrained(ctx context.Context, begun Begun) error {
+	s, holders := p.pool.Stats(), begun.Holders()
+	restoring, unattached := p.restoring.Load(), begun.Unattached()
+	return fmt.Errorf("pooldriver: draining %s: connections are still in use: %w; end what holds them and call Drain again, or call Close (%s; lent %d, of these being cleaned %d; waiting %d; begun and without a connection %d)",
+		p.report.Target(), ctxerr.WhatEnded(ctx), strings.Join(holders, ", "), s.Lent, restoring, s.Waiting, unattached)
+}

@@ -1,0 +1,84 @@
+package connpool
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/internal/ctxerr"
+	"github.com/pooldriver/pooldriver/internal/report"
+	"github.com/pooldriver/pooldriver/pool"
+)
+
+// refusesUs reports whether the server has refused a login.
+func (p *Pool) refusesUs(err error) bool {
+	return p.config.Dialect.Diagnose(err)&dialects.AuthFailed != 0
+}
+
+// serverFull reports whether the server has refused a connection for want of room.
+func (p *Pool) serverFull(err error) bool {
+	return p.config.Dialect.Diagnose(err)&dialects.ServerFull != 0
+}
+
+// Explain makes an error of Acquire one for the program. The error of a failed dial stays as it
+// is. The pool's other errors get the target's name and a reason. errors.Is and errors.As find
+// the error below.
+func (p *Pool) Explain(err error) error {
+	p.report.AcquireFailed(failureOf(err))
+	if create, ok := errors.AsType[*pool.CreateError](err); ok {
+		return p.createError(create)
+	}
+	if err == pool.ErrClosed && p.draining.Load() {
+		return p.DrainingError() // it came when the last connection had just come back
+	}
+	why, by := "", ""
+	a, ok := errors.AsType[*pool.AcquireError](err)
+	if ok {
+		a.Cause = ctxerr.Harmless(a.Cause) // it is this caller's own
+	}
+	if ok && a.Timeout() && a.Waited > 0 {
+		switch {
+		case a.Allowed < a.Max && a.Active-a.Creating >= a.Allowed:
+			why = fmt.Sprintf("the server allows us %d of pool_max_conns=%d now, and all are in use: ", a.Allowed, a.Max)
+			by = p.config.HeldBy()
+		case a.Active-a.Creating >= a.Max:
+			why = fmt.Sprintf("all are in use that pool_max_conns=%d allows, which SetMaxOpenConns does not raise: ", a.Max)
+			by = p.config.HeldBy()
+		case a.Creating > 0:
+			why = "a connection to it is being made and has not been answered yet: "
+		}
+	}
+	return fmt.Errorf("pooldriver: no connection to %s: %s%w%s", p.report.Target(), why, err, by)
+}
+
+// failureOf says why a statement got no connection.
+func failureOf(err error) report.Failure {
+	_, dialled := errors.AsType[*pool.CreateError](err)
+	switch {
+	case dialled:
+		return report.DialFailed
+	case errors.Is(err, pool.ErrTimeout):
+		return report.Timeout
+	case errors.Is(err, pool.ErrTooManyWaiters):
+		return report.QueueFull
+	case errors.Is(err, pool.ErrUnavailable):
+		return report.BreakerOpen
+	case errors.Is(err, pool.ErrClosed):
+		return report.Closed
+	}
+	return report.Cancelled
+}
+
+// createError is the error of a failed dial. It names the target already.
+func (p *Pool) createError(create *pool.CreateError) error {
+	err := create.Err
+	// The driver's panic, or a credential source's. One of AfterConnect is wrapped already.
+	if _, ok := err.(*pool.PanicError); ok { //nolint:errorlint // a wrapped one names the target itself
+		err = fmt.Errorf("pooldriver: connecting to %s: %w", p.report.Target(), err)
+	}
+	if create.Ago == 0 {
+		return err
+	}
+	return fmt.Errorf("%w (not dialled again: this was refused %v ago)", err, create.Ago.Round(time.Microsecond))
+}

@@ -1,0 +1,202 @@
+// Package connpool has the real connections of one Connector: they are dialled, checked, lent,
+// cleaned and closed here. It is to package pool what pgxpool is to puddle.
+package connpool
+
+import (
+	"context"
+	"database/sql/driver"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/internal/credential"
+	"github.com/pooldriver/pooldriver/internal/dbsettings"
+	"github.com/pooldriver/pooldriver/internal/pinning"
+	"github.com/pooldriver/pooldriver/internal/report"
+	"github.com/pooldriver/pooldriver/internal/session"
+	"github.com/pooldriver/pooldriver/internal/usage"
+	"github.com/pooldriver/pooldriver/pool"
+)
+
+// Pool is the real connections of one Connector.
+type Pool struct {
+	config Config
+	pool   *pool.Pool[*Conn]
+	traits dialects.Traits
+	report *report.Report
+
+	credentials *credential.Cache // nil: the DSN's
+	generation  atomic.Uint64
+	real        registry[*Conn] // from before their dial to after their end
+	restoring   atomic.Int64    // connections on their way back, behind their borrowers
+	numbers     atomic.Uint64   // of connections
+	host        atomic.Pointer[string]
+	settings    dbsettings.List
+	closingIdle atomic.Bool // Close has begun
+	draining    atomic.Bool
+	proven      atomic.Pointer[time.Time] // when Ready has last asked a server
+}
+
+// Config is how a Pool is made.
+type Config struct {
+	Dialect      dialects.Dialect
+	Template     dialects.Template
+	Session      session.Env
+	Usage        *usage.Env
+	Limits       Limits
+	Reset        pinning.Mode
+	AfterConnect func(context.Context, driver.Conn) error // nil: none
+	Credentials  credential.Source                        // nil: the DSN's
+	Starving     func(waiting int)                        // see pool.Config
+	StarveAfter  time.Duration
+
+	// NewSeat makes a Conn with its Seat, for a connection that was dialled.
+	NewSeat func() *Conn
+	// HeldBy says who holds connections, for the error of a timeout: "; held longest by …".
+	HeldBy func() string
+}
+
+// Limits are those of pooldriver.Config, with the same defaults and the same zeros.
+type Limits struct {
+	Max, Min, MinIdle, MaxWaiters                             int
+	AcquireTimeout, ConnectTimeout, PingTimeout, CleanTimeout time.Duration
+	HealthCheckPeriod, MaxLifetime, Jitter, MaxIdleTime       time.Duration
+	BreakerFailures                                           int
+	BreakerCooldown                                           time.Duration
+}
+
+// New makes a pool. Nothing is opened.
+func New(config Config, r *report.Report) (*Pool, error) {
+	p := &Pool{config: config, traits: config.Template.Traits(), report: r}
+	p.settings.Init(config.Dialect)
+	if source := config.Credentials; source != nil {
+		p.credentials = credential.New(source, p.renewCredential)
+		if asker, ok := config.Template.(dialects.CredentialAsker); ok {
+			asker.AskCredentials(p.credentialOfNow)
+		}
+	}
+	conns, err := pool.New(p.poolConfig())
+	if err != nil {
+		return nil, fmt.Errorf("pooldriver: %w", err)
+	}
+	p.pool = conns
+	return p, nil
+}
+
+// poolConfig says what the pool does with real connections. The pool does not roll back and
+// clean: GiveBack and GiveBackNow do.
+func (p *Pool) poolConfig() pool.Config[*Conn] {
+	l := &p.config.Limits
+	c := pool.Config[*Conn]{
+		Create:           p.create,
+		Denied:           p.refusesUs,
+		Full:             p.serverFull,
+		FreshCredentials: p.credentials != nil,
+		Destroy:          p.destroy,
+		Destroying:       p.destroying,
+		Check:            p.healthy,
+		CheckUnused:      p.traits.RoleMatters, // else a first write would go to what was the primary
+		Preserve:         func(r *Conn) bool { return r.Irreplaceable() },
+		BeforeAcquire:    p.ready,
+		Min:              l.Min,
+		MinIdle:          l.MinIdle,
+		Max:              l.Max,
+		CheckInterval:    orNever(l.HealthCheckPeriod),
+		MaxLifetime:      orNever(l.MaxLifetime),
+		Jitter:           orNever(l.Jitter),
+		MaxIdleTime:      orNever(l.MaxIdleTime),
+		AcquireTimeout:   orNever(l.AcquireTimeout),
+		CreateTimeout:    l.ConnectTimeout,
+		CheckTimeout:     l.PingTimeout,
+		DestroyTimeout:   p.destroyTimeout(),
+		MaxWaiters:       l.MaxWaiters,
+		Starving:         p.config.Starving,
+		StarveAfter:      p.config.StarveAfter,
+	}
+	if l.BreakerFailures > 0 {
+		c.Strategy = pool.ConsecutiveFailures(l.BreakerFailures, l.BreakerCooldown)
+	}
+	return c
+}
+
+// destroyTimeout is how long a connection that is being closed may occupy its place.
+func (p *Pool) destroyTimeout() time.Duration {
+	if p.traits.CloseWrites {
+		return -1
+	}
+	return endTimeout + time.Second
+}
+
+// orNever translates our 0 ("never") to the pool's, whose 0 is its default.
+func orNever(d time.Duration) time.Duration {
+	if d == 0 {
+		return -1
+	}
+	return d
+}
+
+// Acquire takes a connection; see pool.AcquireAs. The error is the pool's: Explain makes it one
+// for the program. BringUp has to follow.
+func (p *Pool) Acquire(ctx context.Context, who any) (*Conn, error) {
+	return lent(p.pool.AcquireAs(ctx, who))
+}
+
+// AcquireNow is Acquire without waiting for others. pool.ErrNoneNow: there is none.
+func (p *Pool) AcquireNow(ctx context.Context) (*Conn, error) {
+	return lent(p.pool.AcquireNow(ctx))
+}
+
+func lent(lease pool.Lease[*Conn], err error) (*Conn, error) {
+	if err != nil {
+		return nil, err
+	}
+	r := lease.Value()
+	r.lease = lease
+	return r, nil
+}
+
+// Conns are the connections that are open, lent or idle.
+func (p *Pool) Conns() []*Conn { return p.real.Ready() }
+
+// Waiting returns who waits, with the who of Acquire.
+func (p *Pool) Waiting() []pool.Waiting { return p.pool.Waiting() }
+
+// Stats are the generic pool's.
+func (p *Pool) Stats() pool.Stats { return p.pool.Stats() }
+
+// Restoring is how many connections are on their way back, behind their borrowers.
+func (p *Pool) Restoring() int64 { return p.restoring.Load() }
+
+// Settings are those of the *sql.DB that each connection gets.
+func (p *Pool) Settings() *dbsettings.List { return &p.settings }
+
+// Warm opens the connections that are to be kept.
+func (p *Pool) Warm(ctx context.Context) error {
+	if p.draining.Load() {
+		return p.DrainingError()
+	}
+	return p.pool.Warm(ctx)
+}
+
+// Flush replaces all connections, those in use as they come back.
+func (p *Pool) Flush() { p.pool.Flush() }
+
+// flushOnce flushes after an event that ends all connections of a generation. Several
+// connections report the same event. Only the first report of a generation flushes, so
+// that new connections are not flushed for it.
+func (p *Pool) flushOnce(generation uint64) (flushed bool) {
+	if flushed = p.generation.CompareAndSwap(generation, generation+1); flushed {
+		p.pool.Flush()
+	}
+	return flushed
+}
+
+// FlushGeneration replaces the connections that were dialled when r was: what has ended r may
+// have ended them.
+func (r *Conn) FlushGeneration() { r.pool.flushOnce(r.generation) }
+
+// since is the time since begun, a time of the meters' clock.
+func (p *Pool) since(begun int64) time.Duration {
+	return time.Duration(p.config.Usage.Clock.Fine() - begun)
+}

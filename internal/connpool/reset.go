@@ -1,0 +1,235 @@
+package connpool
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/internal/pinning"
+	"github.com/pooldriver/pooldriver/internal/report"
+	"github.com/pooldriver/pooldriver/internal/usage"
+)
+
+// Task is what a connection was used by.
+type Task interface{ Name() string }
+
+// release describes a use of a connection that has ended. It is told after the connection has
+// gone back, because the program's function may need one.
+type release struct {
+	use  usage.Use
+	who  report.Who
+	host string
+}
+
+// releaseOf describes the last use of r. It is called before r goes back.
+func (r *Conn) releaseOf(task Task) release {
+	u := r.Meter.Used()
+	told := release{use: u, host: r.Host()}
+	if u.Label != nil {
+		told.who.Label = *u.Label
+	}
+	if task != nil {
+		told.who.Task = task.Name()
+	}
+	return told
+}
+
+// GiveBack takes a real connection back at the end of a checkout. As package pinning decides,
+// the connection is lent again at once, or is rolled back and cleaned in the background, or is
+// closed. task had the connection; nil: none had it.
+func (r *Conn) GiveBack(task Task) {
+	if !r.pool.report.HearsReleased() {
+		r.giveBack()
+		return
+	}
+	told := r.releaseOf(task)
+	r.giveBack()
+	r.pool.report.Released(told.use, told.who, told.host)
+}
+
+func (r *Conn) giveBack() {
+	p := r.pool
+	lost := ""
+	if r.setting != "" {
+		lost = r.loses()
+	}
+	switch step, panicked := p.inspect(r); {
+	case step.Discard:
+		r.Discard(r.whyDiscarded())
+		p.tellPanic(panicked)
+	case step.Rollback || step.Clean || r.RoleDoubt():
+		p.restoring.Add(1)
+		if r.Irreplaceable() {
+			// The caller waits. Otherwise the pool would make another connection for the
+			// caller's next statement, and that is another database.
+			p.restore(r, step)
+		} else {
+			go p.restore(r, step)
+		}
+	default:
+		r.EndReset()
+		r.Return()
+	}
+	if lost != "" { // after the connection has left: the logger may need one
+		p.report.StateLost(lost)
+	}
+}
+
+// GiveBackNow is GiveBack, and returns when nothing of the borrower is left on the connection:
+// until the server has ended one that is closed it keeps the borrower's locks. The timeout of
+// closing bounds the wait.
+func (r *Conn) GiveBackNow(task Task) {
+	p := r.pool
+	if p.report.HearsReleased() {
+		told := r.releaseOf(task)
+		defer func() { p.report.Released(told.use, told.who, told.host) }()
+	}
+	step, panicked := p.inspect(r)
+	if step.Discard {
+		r.Discard(r.whyDiscarded())
+		p.tellPanic(panicked)
+	} else {
+		p.restoring.Add(1)
+		step.Discard = !p.restore(r, step)
+	}
+	if step.Discard {
+		<-r.ended
+	}
+}
+
+// inspect decides what has to be done with r before it is lent again.
+func (p *Pool) inspect(r *Conn) (step pinning.Step, panicked any) {
+	f := r.Inspect()
+	if f.Unusable {
+		return pinning.Step{Discard: true}, f.Panicked
+	}
+	return pinning.Next(pinning.Left{
+		Status: f.Status,
+		Effect: f.Effect,
+		Mode:   p.config.Reset,
+		Valid:  f.Valid,
+		Doubt:  f.Doubt,
+		Whole:  r.Irreplaceable(),
+	}), nil
+}
+
+// tellPanic logs a panic of the driver, nil: there was none. The connection has left already.
+func (p *Pool) tellPanic(panicked any) {
+	if panicked != nil {
+		p.report.DriverPanicked("when asked whether a connection is valid; it was closed", panicked)
+	}
+}
+
+// Discard closes r, which was in use: the server may still work for it.
+func (r *Conn) Discard(why report.Reason) {
+	r.pool.report.Discards.Add(1)
+	r.discarded, r.ended = why, make(chan struct{})
+	mustEnd(r.lease.Discard())
+}
+
+// whyDiscarded returns why inspect discards r.
+func (r *Conn) whyDiscarded() report.Reason {
+	if !r.Unusable() && r.Effect()&dialects.Unresettable != 0 {
+		return report.Uncleanable
+	}
+	return report.Lost
+}
+
+// restoreLog collects the log entries about a connection. They are written after the
+// connection has left, because the logger may need a connection.
+type restoreLog []func()
+
+func (l *restoreLog) add(write func()) { *l = append(*l, write) }
+
+func (l *restoreLog) tell() {
+	for _, write := range *l {
+		write()
+	}
+}
+
+// restore brings a real connection back to its state at connect and returns it to the
+// pool. It has a bounded context of its own: the borrower's context may have ended, and
+// the checkout with it. If anything fails, or the driver panics, the connection is closed.
+func (p *Pool) restore(r *Conn, step pinning.Step) (restored bool) {
+	var log restoreLog
+	defer log.tell()
+	var done reset
+	begun := p.config.Usage.Clock.Fine()
+	defer p.restoring.Add(-1)
+	defer func() {
+		if v := recover(); v != nil {
+			done.why, done.err = report.ResetFailed, fmt.Errorf("pooldriver: the driver panicked: %T", v)
+			log.add(func() { p.report.DriverPanicked("while a connection was cleaned; it was closed", v) })
+		}
+		took := p.since(begun)
+		log.add(func() { p.report.Reset(took, done.rolledBack, done.cleaned, done.err) })
+		if restored {
+			r.Return()
+		} else {
+			r.Discard(done.why)
+		}
+	}()
+	ctx, cancel := context.WithTimeout(context.Background(), p.config.Limits.CleanTimeout)
+	defer cancel()
+	r.BeginReset()
+	if step.Rollback && !p.rollback(ctx, r, &log, &done) {
+		return false
+	}
+	if step.Clean && !p.clean(ctx, r, &log, &done) {
+		return false
+	}
+	if r.RoleDoubt() && !p.checkRole(ctx, r) {
+		done.why, done.err = report.WrongRole, errWrongRole
+		return false
+	}
+	r.EndReset()
+	return true
+}
+
+// reset records what restore has done with a connection.
+type reset struct {
+	rolledBack, cleaned bool
+	err                 error         // why the connection is closed; nil: it is not
+	why                 report.Reason // err in one word
+}
+
+var (
+	errRollback  = errors.New("pooldriver: whether the transaction is rolled back is not known")
+	errWrongRole = errors.New("pooldriver: whether the server is still what the DSN asks for is not known, or it is not")
+)
+
+// rollback ends the transaction that a checkout has left open, or may have left open.
+func (p *Pool) rollback(ctx context.Context, r *Conn, log *restoreLog, reset *reset) bool {
+	reset.why, reset.err = report.ResetFailed, errRollback // if the driver panics, too
+	open, done := r.Rollback(ctx)
+	if done {
+		reset.err = nil
+	}
+	reset.rolledBack = open && done
+	if open {
+		p.report.Rollbacks.Add(1)
+		log.add(p.report.BackOpen)
+	}
+	return done
+}
+
+// clean brings the session back to its state at connect, AfterConnect included.
+func (p *Pool) clean(ctx context.Context, r *Conn, log *restoreLog, reset *reset) bool {
+	if err := r.Clean(ctx, p.config.Reset == pinning.Always); err != nil {
+		reset.why, reset.err = report.Uncleanable, err
+		if !errors.Is(err, dialects.ErrCannotClean) {
+			reset.why = report.ResetFailed
+			log.add(func() { p.report.CannotClean(err) })
+		}
+		return false
+	}
+	if err := p.afterConnect(ctx, r.Server()); err != nil {
+		reset.why, reset.err = report.ResetFailed, err
+		log.add(func() { p.report.HookRefused(err) })
+		return false
+	}
+	p.report.Cleanings.Add(1)
+	reset.cleaned = true
+	return true
+}
