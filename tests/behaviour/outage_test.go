@@ -110,7 +110,7 @@ func TestAnOutageIsLoggedAtItsBeginningNowAndThenAndAtItsEnd(t *testing.T) {
 // TestAFullServerIsSaidInTheErrorAndTheStats, and the statement waits for what is open.
 func TestAFullServerIsSaidInTheErrorAndTheStats(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g, db, c, log := openGateway(t, func(c *pooldriver.Config) { c.AcquireTimeout = 3 * time.Second })
+		g, db, c, log := openGateway(t, func(c *pooldriver.Config) { c.AcquireTimeout = 2500 * time.Millisecond })
 		held, err := db.Conn(t.Context())
 		require.NoError(t, err)
 		require.NoError(t, held.PingContext(t.Context()))
@@ -119,7 +119,7 @@ func TestAFullServerIsSaidInTheErrorAndTheStats(t *testing.T) {
 		require.ErrorIs(t, err, pool.ErrTimeout)
 		text, _, _ := strings.Cut(err.Error(), "; held longest by ")
 		require.Equal(t, "pooldriver: no connection to generic fakedb.contextDriver: the server allows us 1 of pool_max_conns=10 now, and all are in use: pool: acquire: timed out; "+
-			"the last create failed: pooldriver: connecting to generic fakedb.contextDriver: stub: too many connections (max 10, active 1, idle 0, waiting 0, the server allows 1; waited 3s)", text)
+			"the last create failed: pooldriver: connecting to generic fakedb.contextDriver: stub: too many connections (max 10, active 1, idle 0, waiting 0, the server allows 1; waited 2.5s)", text)
 		require.Equal(t, 1, c.Stats().Pool.Allowed)
 		require.Equal(t, 1, log.lines("the server has no room for more connections; statements wait for those that there are"))
 		require.Zero(t, log.lines("connecting fails"))
