@@ -50,8 +50,6 @@ type binding struct {
 	// main is the task's session while something pins it. It changes under the lock of the
 	// session that it is or was.
 	main atomic.Pointer[realConn]
-	// inTx: main was in a transaction when it was unlocked last.
-	inTx atomic.Bool
 	// lossBarrier is the error of the task's statements after the task has lost a
 	// transaction or state that they relied on. nil: nothing is lost.
 	lossBarrier atomic.Pointer[session.LostError]
@@ -59,20 +57,20 @@ type binding struct {
 	rolledBack  atomic.Bool  // a transaction was open at the task's end
 	held        atomic.Int32 // connections lent to the task, or on their way to it
 
-	// leaving is the number of pendingDetaches: checkouts that ended while another
-	// operation held their session's lock. The holder of the lock completes them.
-	leaving         atomic.Int32
-	mu              sync.Mutex // protects following fields
-	pendingDetaches []*realConn
-	// evictions has a channel for each connection that goes back at the task's end. The
-	// channel is closed when the connection is back.
-	evictions []<-chan struct{}
+	// mu protects who has claims on the binding's connections (use.users, use.peeks), the pin
+	// that keeps one here (use.pin), and a connection's coming and leaving. It is held for some
+	// nanoseconds, and never while anything waits. Order: a session's lock, then mu.
+	mu sync.Mutex
 }
 
 var _ task.Member = (*binding)(nil)
 
 // TaskEnded makes the binding refuse statements from now on. WrapUp follows.
-func (b *binding) TaskEnded() { b.ended.Store(true) }
+func (b *binding) TaskEnded() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.ended.Store(true)
+}
 
 func (b *binding) isPrivate() bool { return b.task == nil }
 
@@ -137,14 +135,14 @@ func (c *checkout) enter(ctx context.Context, op *operation) error {
 	if r == nil {
 		return c.attachAgain(ctx, op)
 	}
-	if err := r.lockFor(ctx); err != nil {
+	if err := r.Lock(ctx); err != nil {
 		c.open = rows
 		return err
 	}
 	if rows != nil {
 		rows.Attach()
 		if rows.Detached() {
-			r.unlockAndRecheck()
+			r.Unlock()
 			return c.attachAgain(ctx, op)
 		}
 	}
@@ -207,8 +205,7 @@ func (c *checkout) borrow(ctx context.Context, op *operation, from *task.Task) e
 		return err
 	}
 	c.bound = &c.private
-	c.private.attach(ctx, c, op, r)
-	return nil
+	return c.private.attach(ctx, c, op, r)
 }
 
 // attachDeferred is attach for the first statement of a deferred transaction without a
@@ -262,7 +259,7 @@ func (c *checkout) discard() {
 	b, r := c.bound, c.real
 	if r != nil && (c.open == nil || !c.open.Detached()) && b.take(r) {
 		r.MarkUnusable()
-		b.release(r)
+		b.untake(r)
 	}
 	c.detach()
 }
@@ -271,28 +268,14 @@ func (c *checkout) discard() {
 // lock.
 func (b *binding) enter(ctx context.Context, c *checkout, op *operation) error {
 	for {
-		if err := b.refuses(c, op); err != nil {
+		again, err := b.lockTarget(ctx, c, op)
+		if err != nil {
 			return err
 		}
-		if err := ctx.Err(); err != nil {
-			return err
+		if again {
+			continue
 		}
-		if rows := c.open; rows != nil && rows.Buffer() != nil {
-			c.open = nil // their connection may belong to another borrower: do not wait for its lock
-			if rows.Detached() {
-				c.part()
-			}
-		}
-		if r := b.target(c); r != nil {
-			if err := r.lockFor(ctx); err != nil {
-				return err
-			}
-			op.real, op.locked = r, true
-		} else if err := b.obtain(ctx, c, op); err != nil {
-			return err
-		}
-		again, err := b.settle(ctx, c, op)
-		if err != nil || again {
+		if again, err = b.settle(ctx, c, op); err != nil || again {
 			c.unlock(op)
 			if err != nil {
 				return err
@@ -308,6 +291,27 @@ func (b *binding) enter(ctx context.Context, c *checkout, op *operation) error {
 		}
 		return nil
 	}
+}
+
+// lockTarget locks the session that seems to be the one for an operation. again: that session
+// has left.
+func (b *binding) lockTarget(ctx context.Context, c *checkout, op *operation) (again bool, _ error) {
+	if err := b.refuses(c, op); err != nil {
+		return false, err
+	}
+	if err := ctx.Err(); err != nil {
+		return false, err
+	}
+	if rows := c.open; rows != nil && rows.Buffer() != nil {
+		c.open = nil // their connection may belong to another borrower: do not wait for its lock
+		if rows.Detached() {
+			c.part()
+		}
+	}
+	if r := b.target(c); r != nil {
+		return b.lockFor(ctx, c, op, r)
+	}
+	return false, b.obtain(ctx, c, op)
 }
 
 // refuses returns the error of an operation that must not run now, or not any more.
@@ -446,7 +450,7 @@ func (b *binding) join(c *checkout, op *operation) (again bool, _ error) {
 		if main != r && scoped == nil {
 			return true, nil
 		}
-		r.use.users++
+		b.joined(op, r)
 		c.real, c.touched, c.executed = r, true, true
 	case scoped == nil && b.callsToMain(main, c):
 		return true, nil
@@ -493,7 +497,9 @@ func (b *binding) callsToMain(main *realConn, c *checkout) bool {
 
 // standDown ends c's use of r, under r's lock. Other users of r stay.
 func (b *binding) standDown(c *checkout, r *realConn) {
+	b.mu.Lock()
 	r.use.users--
+	b.mu.Unlock()
 	c.hold(nil)
 	c.open = nil // these rows belong to r
 }

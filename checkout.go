@@ -79,7 +79,7 @@ func (c *checkout) closeOwned(t *text) (err error) {
 		return nil
 	}
 	if r, b := c.real, c.bound; r != nil && (c.open == nil || !c.open.Detached()) && r.TryLock() {
-		defer r.unlockAndRecheck() // also by a panic of the driver
+		defer r.Unlock() // also by a panic of the driver
 		if r.holder.Load() == b {
 			err = r.Disown(t.owner)
 		}

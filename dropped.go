@@ -72,7 +72,7 @@ func leavesOpen(op *operation) bool {
 // sharesState reports whether op, which has run on r in an explicit task, has set state that
 // another checkout of the task uses, too: a lock there excludes none of them.
 func (c *checkout) sharesState(op *operation) bool {
-	return c.bound.shares && op.Effect&pinning.ChangesSession != 0 && op.real.use.users > 1
+	return c.bound.shares && op.Effect&pinning.ChangesSession != 0 && c.bound.users(op.real) > 1
 }
 
 // tellShared tells of a statement whose state is shared. It holds no lock.

@@ -13,7 +13,7 @@ import (
 // twice CleanTimeout it returns earlier, and the rest goes on in the background.
 func (b *binding) WrapUp() {
 	defer b.tellTaskDone()
-	if b.held.Load() == 0 && len(b.onTheirWay()) == 0 {
+	if b.held.Load() == 0 {
 		return
 	}
 	c := b.connector
@@ -26,23 +26,26 @@ func (b *binding) WrapUp() {
 			continue
 		}
 		ends.Go(func() {
-			if r.lockFor(ctx) != nil {
-				b.sever(r) // the holder of the lock evicts r when it unlocks
-				return
+			if r.Lock(ctx) != nil {
+				b.sever(r)
+				_ = r.Lock(context.Background())
 			}
-			if r.holder.Load() == b && r.use.raw != nil {
+			switch {
+			case r.holder.Load() != b:
+				r.Unlock()
+			case r.use.raw != nil:
 				inRaw.Store(true)
+				r.use.left = true
+				r.Unlock()
+			default:
+				b.evict(r)
 			}
-			b.release(r)
 		})
 	}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		ends.Wait()
-		for _, back := range b.onTheirWay() { // each was locked once: there are no more
-			<-back
-		}
 	}()
 	select {
 	case <-done:
@@ -68,22 +71,9 @@ func (b *binding) sever(r *realConn) {
 	}
 }
 
-// onTheirWay has a channel for each connection that goes back at the task's end. The
-// channel is closed when the connection is back.
-func (b *binding) onTheirWay() []<-chan struct{} {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.evictions
-}
-
 // evict takes r from a task that has ended. It is called with r's lock, and unlocks. When
 // it returns, nothing that the task has opened or changed on r is left.
 func (b *binding) evict(r *realConn) {
-	done := make(chan struct{})
-	defer close(done)
-	b.mu.Lock()
-	b.evictions = append(b.evictions, done) // WrapUp may wait for the lock now, and waits for done next
-	b.mu.Unlock()
 	since, cancelled := r.use.since, r.TxCancelled()
 	open, panicked := r.Undo(b.task.EndedError())
 	if open {
@@ -91,8 +81,11 @@ func (b *binding) evict(r *realConn) {
 		b.rolledBack.Store(true)
 	}
 	// What is cancelled database/sql would have rolled back a moment later.
-	defer b.tellUndone(open && !cancelled, panicked, since) // before done is closed: the log is complete when the task's end returns
-	b.unbind(r)
+	defer b.tellUndone(open && !cancelled, panicked, since)
+	b.mu.Lock()
+	b.takeOutLocked(r)
+	b.mu.Unlock()
+	b.restore(r)
 	r.Unlock()
 	r.GiveBackNow(b.task)
 }

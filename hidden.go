@@ -27,7 +27,7 @@ func (c *checkout) endEarly() {
 		return
 	}
 	idle := !r.Reading() && (b.shares || !r.pin().KeepsTask() && session.LeavesNothing(r.Effect()))
-	b.release(r)
+	b.untake(r)
 	if idle {
 		c.detach()
 	}

@@ -234,11 +234,11 @@ func (c *core) holders() (list []string) {
 			continue
 		}
 		h := holder{task: b.task}
-		if r.TryLock() {
+		if r.tryPeek() == b {
 			if h.pin, h.since = r.use.pin, r.use.since; r.Begun() {
 				h.pin = pinning.Tx
 			}
-			r.unlockAndRecheck()
+			b.endPeek(r)
 		}
 		list = append(list, h.String())
 	}

@@ -137,12 +137,16 @@ func (c *core) heldBy() string {
 // they could have been read into memory.
 func (c *core) tooLargeRows() string {
 	for r := range c.connections() {
-		if r.Rows() == nil || !r.TryLock() {
+		if r.Rows() == nil {
+			continue
+		}
+		b := r.tryPeek()
+		if b == nil {
 			continue
 		}
 		rows := r.Rows()
 		large := rows != nil && rows.TooLarge()
-		r.unlockAndRecheck()
+		b.endPeek(r)
 		if large {
 			return fmt.Sprintf("; rows that are open are larger than what may be read into memory to free their connection (pool_nested_buffer=%d bytes, pool_nested_buffer_total=%d)", c.config.NestedBuffer, c.config.NestedBufferTotal)
 		}

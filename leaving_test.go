@@ -18,9 +18,9 @@ import (
 
 // How a checkout leaves its connection when somebody else has its lock.
 
-// TestWhoeverHadTheLockForNothingCountsOthersOut: rows wait for their connection's
+// TestWhoeverHadTheLockForNothingKeepsNobody: rows wait for their connection's
 // lock while they are read ahead, and get it from a statement whose checkout ends.
-func TestWhoeverHadTheLockForNothingCountsOthersOut(t *testing.T) {
+func TestWhoeverHadTheLockForNothingKeepsNobody(t *testing.T) {
 	server, db, c := openTasks(t, 1)
 	ctx, end := WithTask(t.Context())
 	defer end()
@@ -98,8 +98,9 @@ func testTakenBackIsNotWaitedFor(t *testing.T, how func(context.Context, *sql.Co
 	require.Eventually(t, func() bool { return lent(c) == 0 }, time.Second, time.Millisecond)
 }
 
-// TestAStatementThatGaveUpItsLockAsItGotItCountsOthersOut: see realConn.lockFor.
-func TestAStatementThatGaveUpItsLockAsItGotItCountsOthersOut(t *testing.T) {
+// TestAStatementThatGivesUpItsLockAsItGetsItKeepsNobody: a checkout that ends meanwhile gives
+// its connection back.
+func TestAStatementThatGivesUpItsLockAsItGetsItKeepsNobody(t *testing.T) {
 	_, db, c := openTasks(t, 1)
 	ctx, end := WithTask(t.Context())
 	defer end()
@@ -112,41 +113,17 @@ func TestAStatementThatGaveUpItsLockAsItGotItCountsOthersOut(t *testing.T) {
 		impatient, cancel := context.WithCancel(ctx)
 		var both sync.WaitGroup
 		both.Go(func() {
-			if r.lockFor(impatient) == nil {
-				r.unlockAndRecheck()
+			if r.Lock(impatient) == nil {
+				r.Unlock()
 			}
 		})
 		require.Eventually(t, func() bool { return r.Contended() }, time.Second, 10*time.Microsecond)
 		both.Go(cancel)
 		both.Go(func() { _ = conn.Close() })
-		r.unlockAndRecheck()
+		r.Unlock()
 		both.Wait()
 		require.Eventually(t, func() bool { return lent(c) == 0 }, time.Second, time.Millisecond)
 	}
-}
-
-// TestATaskThatEndsWhileRawHasItsConnectionLetsOthersLeaveIt: without looking at
-// the same pending detach again and again.
-func TestATaskThatEndsWhileRawHasItsConnectionLetsOthersLeaveIt(t *testing.T) {
-	_, db, c := openTasks(t, 1)
-	ctx, end := WithTask(t.Context())
-	mustExec(t, ctx, db, "SET a = 1")
-	conn, err := db.Conn(ctx)
-	require.NoError(t, err)
-	other, err := db.Conn(ctx)
-	require.NoError(t, err)
-	require.NoError(t, other.PingContext(ctx))
-	done := inRaw(ctx, conn, nothing)
-	r := realOf(c.pool.Conns()[0])
-	require.NoError(t, r.Lock(t.Context()))
-	require.NoError(t, other.Close())
-	r.holder.Load().ended.Store(true)
-	soon(t, "giving the lock back", func() { r.unlockAndRecheck() })
-	r.holder.Load().ended.Store(false)
-	require.NoError(t, done())
-	require.NoError(t, conn.Close())
-	end()
-	atRest(t, c)
 }
 
 func TestAConnectionThatRawCalledBadIsNotUsedAgainInItsTask(t *testing.T) {

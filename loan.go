@@ -44,6 +44,7 @@ func (c *checkout) lendTo(op *operation) error {
 	c.lent = &loan{checkout: c, bound: c.bound, real: r, busy: make(chan struct{})}
 	c.refusal = errLent
 	r.use.raw = c.lent.busy
+	c.bound.peek(r) // until giveBack
 	c.ran(r)
 	return nil
 }
@@ -87,7 +88,7 @@ func (l *loan) giveBack(err error, look func()) {
 	r.RecordResult(anything, err)
 	look()
 	r.Meter.SetPin(r.pinnedBy())
-	l.bound.release(r)
+	l.bound.release(r, true)
 }
 
 var (

@@ -55,6 +55,7 @@ type operation struct {
 	calls      int                // of the driver that had not returned when the operation got the lock
 	renewals   int                // how often a stale statement was prepared again
 	locked     bool               // the operation holds real's lock
+	peeks      bool               // real's binding counts it in use.peeks
 	measured   bool               // real's meter measures the operation
 	started    bool               // start has found real
 	retried    bool
@@ -357,21 +358,20 @@ func (c *checkout) unlock(op *operation) {
 	}
 	// An operation that came too late may hold the lock of a session that has left the
 	// binding.
-	if c.real == r && r.holder.Load() == b {
+	if c.real == r && !op.peeks && r.holder.Load() == b {
 		if b.isPrivate() {
-			if b.unlock(r) {
-				b.release(r)
-			}
+			r.Unlock()
 			return
 		}
 		if r.settled(b.main.Load() == r) {
 			r.use.ops++
-			if !b.unlock(r) {
-				return
-			}
+			r.Unlock()
+			return
 		}
 	}
-	b.release(r)
+	peeks := op.peeks
+	op.peeks = false
+	b.release(r, peeks)
 }
 
 // finish judges an execution. again: do tries once more. Otherwise the operation returns
@@ -451,7 +451,7 @@ func (c *checkout) outcomeOf(op *operation, err error, executes bool) outcome {
 		unsent:   unsent,
 		wasIdle:  op.said&dialects.WasIdle != 0,
 		trusted:  !counted && !r.Traits().BadConnUnsure,
-		first:    !c.touched && r.use.users == 1 && !r.use.pin.KeepsTask(),
+		first:    !c.touched && c.bound.users(r) == 1 && !r.use.pin.KeepsTask(),
 		retried:  op.retried,
 	}
 }

@@ -58,7 +58,7 @@ func (r *rows) lock() (live bool) {
 		}
 		r.LoseSession() // the driver has panicked
 	}
-	r.owner.unlockAndRecheck()
+	r.owner.Unlock()
 	return false
 }
 
@@ -66,9 +66,7 @@ func (r *rows) lock() (live bool) {
 func (r *rows) unlock() {
 	r.owner.use.ops++
 	r.owner.Meter.EndRow()
-	if r.bound.unlock(r.owner) {
-		r.bound.release(r.owner)
-	}
+	r.owner.Unlock()
 }
 
 // isLent reports whether a function of Raw has the session of rows without a task. In a
@@ -109,8 +107,8 @@ func (r *rows) Close() error {
 		case !returned:
 			r.driverPanicked()
 		case r.LetGo():
-			r.owner.use.users--
-			r.bound.release(r.owner)
+			r.owner.Unlock()
+			r.bound.leave(r.owner, &r.owner.use.users)
 		default:
 			r.unlock()
 			r.recycle()
@@ -134,7 +132,7 @@ func (r *rows) closeWithoutSession() error {
 		l := r.checkout.lent
 		l.later = append(l.later, func() {
 			_ = r.owner.Lock(context.Background())
-			defer r.owner.unlockAndRecheck()
+			defer r.owner.Unlock()
 			if r.Live() {
 				_ = r.Rows.Close()
 			}
@@ -168,7 +166,7 @@ func (r *rows) driverPanicked() {
 	if c.real == r.owner && (c.tx == nil || r.bound.isPrivate()) {
 		r.bound.standDown(c, r.owner)
 	}
-	r.bound.release(r.owner)
+	r.bound.release(r.owner, false)
 	if r.bound.isPrivate() {
 		c.unbind()
 	}

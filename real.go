@@ -11,7 +11,6 @@ import (
 
 // realConn is one real connection, and who has it.
 type realConn struct {
-	connpool.Conn
 	// holder is the binding that has the connection, nil if none has. It changes under the
 	// session's lock.
 	holder atomic.Pointer[binding]
@@ -20,6 +19,8 @@ type realConn struct {
 	// session's lock protects it.
 	values   context.Context
 	leakTold atomic.Uint64 // of which checkout the log was told
+
+	connpool.Conn
 }
 
 var _ connpool.Seat = (*realConn)(nil)
@@ -51,4 +52,9 @@ func (r *realConn) Borrowed() bool { return r.holder.Load() != nil }
 func (r *realConn) CountedOnTx(loss *session.LostError) { r.holder.Load().lossBarrier.Store(loss) }
 
 // Detached counts a checkout out, whose rows are in memory.
-func (r *realConn) Detached() { r.use.users-- }
+func (r *realConn) Detached() {
+	b := r.holder.Load()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	r.use.users--
+}

@@ -83,7 +83,7 @@ func TestARowInMemoryIsScannedUntilTheNextOne(t *testing.T) {
 	require.NoError(t, scanner.NextRow())
 	require.NoError(t, virtual.real.Lock(t.Context()))
 	require.NoError(t, virtual.real.ReadAhead(t.Context()))
-	virtual.real.unlockAndRecheck()
+	virtual.real.Unlock()
 	scan := func() (s string, err error) {
 		err = scanner.ScanColumn(driver.ScanContext{}, 0, &s)
 		return s, err

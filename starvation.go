@@ -167,31 +167,39 @@ func (c *core) leastRead() (*realConn, *session.Rows) {
 	var least *realConn
 	tried := int64(math.MaxInt64)
 	for r := range c.connections() {
-		if r.Rows() == nil || !r.TryLock() {
+		if r.Rows() == nil {
 			continue
 		}
-		if rows := r.reclaimable(); rows != nil && rows.Tried() < tried {
+		b := r.tryPeek()
+		if b == nil {
+			continue
+		}
+		if rows := r.reclaimable(b); rows != nil && rows.Tried() < tried {
 			least, tried = r, rows.Tried()
 		}
-		r.unlockAndRecheck()
+		b.endPeek(r)
 	}
-	if least == nil || !least.TryLock() {
+	if least == nil {
 		return nil, nil
 	}
-	if rows := least.reclaimable(); rows != nil {
+	b := least.tryPeek()
+	if b == nil {
+		return nil, nil
+	}
+	if rows := least.reclaimable(b); rows != nil {
 		return least, rows
 	}
-	least.unlockAndRecheck()
+	b.endPeek(least)
 	return nil, nil
 }
 
 // reclaimable returns, under the lock, the rows of r if only these rows hold r.
-func (r *realConn) reclaimable() *session.Rows {
-	rows, b := r.Rows(), r.holder.Load()
-	if b == nil || !rows.Reclaimable() {
+func (r *realConn) reclaimable(b *binding) *session.Rows {
+	rows := r.Rows()
+	if rows == nil || !rows.Reclaimable() {
 		return nil
 	}
-	if u := &r.use; u.users != 1 || u.pin.KeepsTask() || u.raw != nil || b.ended.Load() {
+	if b.users(r) != 1 || r.use.pin.KeepsTask() || r.use.raw != nil || b.ended.Load() {
 		return nil
 	}
 	return rows
@@ -202,31 +210,32 @@ func (r *realConn) reclaimable() *session.Rows {
 func (c *core) takeRows(r *realConn, rows *session.Rows) (taken bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), reclaimPatience)
 	defer cancel()
+	b := r.holder.Load()
 	defer func() {
 		if p := recover(); p != nil { // inspect sees in r.Calls that a call has not returned
 			rows.SkipReadAhead()
-			r.unlockAndRecheck()
+			b.endPeek(r)
 			c.report.DriverPanicked("when rows were read ahead", p)
 		}
 	}()
 	if !rows.ReadMore(ctx) {
-		r.unlockAndRecheck()
+		b.endPeek(r)
 		return false
 	}
 	c.report.Reclaims.Add(1)
-	r.holder.Load().release(r)
+	b.release(r, true)
 	return true
 }
 
 // hasFree reports whether the binding has a connection on which nothing runs.
 func (b *binding) hasFree() bool {
 	for r := range b.connector.connections() {
-		if r.holder.Load() != b || !r.TryLock() {
+		if r.holder.Load() != b || r.tryPeek() != b {
 			continue
 		}
 		rows := r.Rows()
 		free := b.maySend(r) && (rows == nil || !rows.TooLarge() && b.connector.report.Buffered.Load() <= b.connector.env.BufferTotal)
-		r.unlockAndRecheck()
+		b.endPeek(r)
 		if free {
 			return true
 		}

@@ -75,13 +75,7 @@ func (t *transaction) finish(end func() error) error {
 
 func (t *transaction) unlock() {
 	t.owner.Meter.EndOperation(t.owner.pinnedBy())
-	if t.bound.isPrivate() {
-		if t.bound.unlock(t.owner) {
-			t.bound.release(t.owner)
-		}
-		return
-	}
-	t.bound.release(t.owner)
+	t.bound.untake(t.owner)
 }
 
 // endsAfterRaw reports whether a function of Raw has the connection of t, and lets t be
@@ -107,7 +101,7 @@ func (t *transaction) driverPanicked() {
 	if t.checkout.real == t.owner {
 		t.bound.standDown(t.checkout, t.owner)
 	}
-	t.bound.release(t.owner)
+	t.bound.untake(t.owner)
 	if t.bound.isPrivate() {
 		t.checkout.unbind()
 	}
@@ -129,12 +123,12 @@ func (t *transaction) lock() error {
 		switch {
 		case t.bound.ended.Load():
 		case !t.Open() && !t.Replaced():
-			t.bound.release(t.owner)
+			t.bound.untake(t.owner)
 			return sql.ErrTxDone
 		case busy == nil:
 			return nil
 		}
-		t.bound.release(t.owner)
+		t.bound.untake(t.owner)
 		if busy == nil {
 			continue
 		}
@@ -153,7 +147,7 @@ func (t *transaction) abandon() {
 		if t.Open() {
 			t.Abandon()
 		}
-		t.bound.release(t.owner)
+		t.bound.untake(t.owner)
 	}
 }
 

@@ -2,7 +2,6 @@ package pooldriver
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"github.com/pooldriver/pooldriver/internal/pinning"
@@ -12,16 +11,31 @@ import (
 
 // This file attaches sessions to a binding, decides which checkouts may use them, and lets
 // them go.
+//
+// Who works on a session has a claim on it, and the lock: its users (checkouts, and rows whose
+// checkout has ended) and who peeks at it for a moment (a statement that waits for the lock, one
+// who reads rows ahead for others, a function of Raw). Claims are counted under the binding's
+// mu, without the session's lock, which may be held for as long as the driver works. So a
+// checkout ends without waiting: who ends the last claim, with nothing pinned, knows that nobody
+// is at work, and gives the session back.
+//
+// A session leaves although there are claims in two cases: it is dead, or its task has ended.
+// It does so under its lock, and whoever gets the lock then sees that holder is another one, and
+// touches nothing. A dead session is never lent again, and a task that has ended gets none, so an
+// old claim is never taken for one on a later lending.
 
-// use is what a binding records of one of its sessions. The session's lock protects it.
+// use is what a binding records of one of its sessions. The binding's mu protects users, peeks
+// and pin (which is set under the session's lock, too), the session's lock the rest.
 type use struct {
 	users  int           // checkouts that use it, and open rows whose checkout has ended
+	peeks  int           // who waits for its lock, or looks at it for others, for a moment
 	ops    uint64        // operations so far: shows whether the session makes progress
 	pin    pinning.Pin   // what pinned the session after the last operation; None: nothing keeps it at its task
 	since  time.Time     // when the session was pinned, or its transaction began
 	opener *checkout     // the last one whose statement may have begun a transaction
 	warned bool          // the log knows that a statement has joined the transaction
 	raw    chan struct{} // closed when Raw's function returns; nil: none runs
+	left   bool          // the task has ended while raw was set: whoever ends that takes the session back
 }
 
 // pin returns why r is held, and checks whether the connection is lost.
@@ -32,7 +46,7 @@ func (r *realConn) pin() pinning.Pin {
 }
 
 // attach takes r, which comes from the pool, into the binding, and locks it.
-func (b *binding) attach(ctx context.Context, c *checkout, op *operation, r *realConn) {
+func (b *binding) attach(ctx context.Context, c *checkout, op *operation, r *realConn) error {
 	waited := r.Waited()
 	if waited > 0 {
 		b.connector.report.Waited(waited)
@@ -41,20 +55,40 @@ func (b *binding) attach(ctx context.Context, c *checkout, op *operation, r *rea
 		b.tellAcquired(ctx, c, r)
 	}
 	_ = r.Lock(context.Background()) // an earlier user that came too late may hold the lock for a moment
-	r.use = use{users: 1}
 	if b.shares {
 		r.values = c.values
 	}
 	r.Lend(b.shares)
 	r.Meter.Begin(c.label, op.text, waited, op.pins())
+	if !b.receive(r) {
+		r.Unlock()
+		b.giveBack(r)
+		return b.task.EndedError()
+	}
 	op.measured, op.counted = true, r
-	r.holder.Store(b)
 	if b.connector.config.LeakAfter > 0 {
 		b.connector.leaks.watch()
 	}
-	// From here on either the task's end finds r, or settle finds that the task has ended.
 	c.hold(r)
 	op.real, op.locked = r, true
+	return nil
+}
+
+// receive takes r, which nobody has, into the binding. It reports false if the task has ended:
+// its end finds what was received before.
+func (b *binding) receive(r *realConn) bool {
+	r.use.users = 1
+	if b.isPrivate() { // it has no end, and nobody knows that it has r before holder says so
+		r.holder.Store(b)
+		return true
+	}
+	b.mu.Lock()
+	ended := b.ended.Load()
+	if !ended {
+		r.holder.Store(b)
+	}
+	b.mu.Unlock()
+	return !ended
 }
 
 // obtain gives c a connection, and op the connection's lock. The connection comes from the
@@ -75,7 +109,9 @@ func (b *binding) obtain(ctx context.Context, c *checkout, op *operation) (err e
 		}
 	}()
 	keep := func(r *realConn) error {
-		b.attach(ctx, c, op, r)
+		if err := b.attach(ctx, c, op, r); err != nil {
+			return err
+		}
 		taken = true
 		return nil
 	}
@@ -121,14 +157,14 @@ func (b *binding) contend(ctx context.Context, c *checkout, op *operation) (r *r
 // op the connection's lock. The error tells why open rows were not read into memory.
 func (b *binding) share(ctx context.Context, c *checkout, op *operation) (err error) {
 	for r := range b.connector.connections() {
-		if r.holder.Load() != b || !r.TryLock() {
+		if r.holder.Load() != b || r.tryPeek() != b {
 			continue
 		}
-		op.real, op.locked = r, true // also after a panic of the driver, done unlocks it
+		op.real, op.locked, op.peeks = r, true, true // also after a panic of the driver, done unlocks it
 		if b.maySend(r) {
 			if err = r.ReadAhead(ctx); err == nil {
-				r.use.users++
-				c.real, c.touched, c.executed = r, true, r.use.users > 1
+				others := b.joined(op, r)
+				c.real, c.touched, c.executed = r, true, others > 0
 				return nil
 			}
 		}
@@ -142,109 +178,206 @@ func (b *binding) share(ctx context.Context, c *checkout, op *operation) (err er
 // Then the database decides whether the write succeeds.
 func (b *binding) clearOthers(ctx context.Context, r *realConn) {
 	for other := range b.connector.connections() {
-		if other == r || other.holder.Load() != b || other.Rows() == nil || !other.TryLock() {
+		if other == r || other.holder.Load() != b || other.Rows() == nil || other.tryPeek() != b {
 			continue
 		}
 		func() {
-			defer b.release(other) // also by a panic of the driver
-			if other.holder.Load() == b && other.use.raw == nil {
+			defer b.release(other, true) // also by a panic of the driver
+			if other.use.raw == nil {
 				_ = other.ReadAhead(ctx)
 			}
 		}()
 	}
 }
 
-// take locks r, if it is the binding's.
-func (b *binding) take(r *realConn) bool {
+// peek keeps r in the binding until unpeek or release, if it is the binding's. Whoever works on
+// a session is one of its users, or peeks.
+func (b *binding) peek(r *realConn) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	if r.holder.Load() != b {
-		return false // do not wait for another borrower's lock
+		return false
+	}
+	r.use.peeks++
+	return true
+}
+
+// unpeek ends a peek at a session that is not locked.
+func (b *binding) unpeek(r *realConn) { b.leave(r, &r.use.peeks) }
+
+// tryPeek locks r for a moment, if somebody has it and nobody works on it. It returns the
+// binding that has it, which unpeeks, or nil.
+func (r *realConn) tryPeek() *binding {
+	b := r.holder.Load()
+	if b == nil || !b.peek(r) {
+		return nil
+	}
+	if r.TryLock() {
+		if r.holder.Load() == b {
+			return b
+		}
+		r.Unlock()
+	}
+	b.unpeek(r)
+	return nil
+}
+
+// endPeek ends what tryPeek began, where nothing was done with the session.
+func (b *binding) endPeek(r *realConn) {
+	r.Unlock()
+	b.unpeek(r)
+}
+
+// take locks r, if it is the binding's, for one of its users.
+func (b *binding) take(r *realConn) bool {
+	if !b.peek(r) {
+		return false
 	}
 	_ = r.Lock(context.Background())
 	if r.holder.Load() == b {
 		return true
 	}
-	r.unlockAndRecheck()
+	r.Unlock() // it was dead, or the task has ended
 	return false
 }
 
-// lockFor locks r, or returns ctx's error. A waiter that gives up may have had the lock for
-// a moment; checkouts that left meanwhile are counted out here.
-func (r *realConn) lockFor(ctx context.Context) error {
-	err := r.Lock(ctx)
-	if err != nil && r.TryLock() {
-		r.unlockAndRecheck()
+// untake ends what take began.
+func (b *binding) untake(r *realConn) { b.release(r, true) }
+
+// lockFor locks r for an operation of c. Where c does not use r yet, op peeks until c does.
+// again: r has left the binding.
+func (b *binding) lockFor(ctx context.Context, c *checkout, op *operation, r *realConn) (again bool, _ error) {
+	if op.peeks = r != c.real; op.peeks && !b.peek(r) {
+		op.peeks = false
+		return true, nil
 	}
-	return err
-}
-
-// unlockAndRecheck unlocks r after a caller that has done nothing with r. r may belong to
-// any binding. Checkouts that left r meanwhile rely on the holder of the lock to count
-// them out.
-func (r *realConn) unlockAndRecheck() {
-	b := r.holder.Load()
-	if b == nil {
-		r.Unlock()
-	} else if b.unlock(r) {
-		b.release(r)
-	}
-}
-
-// unlock unlocks r. again: r is locked once more, because others have left work on r while
-// it was locked.
-func (b *binding) unlock(r *realConn) (again bool) {
-	raw := r.use.raw != nil // unlock is called again when Raw's function returns
-	r.Unlock()
-	return (b.leaving.Load() != 0 && b.isLeft(r) || b.ended.Load() && !raw) && r.TryLock()
-}
-
-// release ends an operation on r, and unlocks r. If nothing pins r any more, r goes back
-// to the pool. If r has left b, the operation came too late and has done nothing with r.
-func (b *binding) release(r *realConn) {
-	for {
-		if r.holder.Load() != b {
-			r.unlockAndRecheck()
-			return
+	if err := r.Lock(ctx); err != nil {
+		if op.peeks {
+			op.peeks = false
+			b.unpeek(r)
 		}
-		if b.releaseIfUnpinned(r) || !b.unlock(r) {
-			return
-		}
+		return false, err
+	}
+	op.real, op.locked = r, true
+	return false, nil
+}
+
+// joined makes the checkout of op, which peeks, a user of r. others are its other users.
+func (b *binding) joined(op *operation, r *realConn) (others int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	others = r.use.users
+	r.use.users++
+	r.use.peeks--
+	op.peeks = false
+	return others
+}
+
+// users is how many use r.
+func (b *binding) users(r *realConn) int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return r.use.users
+}
+
+// leave ends a claim of somebody who does not hold r's lock: one of r's users or peeks. If it
+// was the last, and nothing pins r, nobody can be at work on r, and r goes back to the pool.
+func (b *binding) leave(r *realConn, claims *int) {
+	b.mu.Lock()
+	out := false
+	if r.holder.Load() == b {
+		*claims--
+		out = b.mayLeaveLocked(r)
+	}
+	b.mu.Unlock()
+	if out {
+		b.giveBack(r)
 	}
 }
 
-// releaseIfUnpinned decides, under r's lock, whether r stays in the binding. gone: r has
-// left the binding, and is unlocked.
-func (b *binding) releaseIfUnpinned(r *realConn) (gone bool) {
-	if b.leaving.Load() != 0 {
-		b.completeDetaches(r)
-	}
-	if r.use.raw != nil {
-		return false // Raw's function uses the driver; when it returns, r is released again
-	}
-	if b.ended.Load() {
-		b.evict(r)
-		return true
-	}
-	if b.isPrivate() {
-		if r.use.users > 0 {
-			return false
-		}
-	} else if b.keeps(r) {
+// mayLeaveLocked takes r out of the binding if nobody has a claim on it and nothing pins it.
+// After the task's end that is the end's to do.
+func (b *binding) mayLeaveLocked(r *realConn) bool {
+	if b.ended.Load() || r.use.users > 0 || r.use.peeks > 0 || r.use.pin != pinning.None {
 		return false
 	}
-	b.unbind(r)
-	r.Unlock()
+	b.takeOutLocked(r)
+	return true
+}
+
+func (b *binding) takeOutLocked(r *realConn) {
+	r.holder.Store(nil)
+	r.use.users, r.use.peeks = 0, 0
+	if b.isPrivate() {
+		return // it sets no more of use than that, and raw, which is over
+	}
+	r.use = use{}
+	if b.main.Load() == r {
+		b.main.Store(nil)
+	}
+	b.held.Add(-1)
+}
+
+// giveBack gives r, which was taken out of the binding, back to the pool.
+func (b *binding) giveBack(r *realConn) {
+	b.restore(r)
 	if b.task == nil {
 		r.GiveBack(nil)
 	} else {
 		r.GiveBack(b.task)
 	}
-	return true
 }
 
-// keeps decides whether r stays with the task, and whether r is the main session.
-func (b *binding) keeps(r *realConn) bool {
+// restore ends what attach began, when r was taken out.
+func (b *binding) restore(r *realConn) {
+	if b.shares {
+		r.values = nil
+	}
+	r.Meter.End()
+	r.Session.GiveBack()
+}
+
+// release ends an operation on r, under r's lock, and unlocks r. peeks: a peek of the caller's
+// ends, too. It stores why r is held, and r goes back to the pool if nothing holds it.
+func (b *binding) release(r *realConn, peeks bool) {
+	if r.holder.Load() != b {
+		r.Unlock() // it was dead, or the task has ended
+		return
+	}
+	if r.use.left && r.use.raw == nil {
+		b.evict(r)
+		return
+	}
+	pin, dead := pinning.None, false
+	if !b.isPrivate() && r.use.raw == nil {
+		pin, dead = b.judge(r)
+	}
+	b.mu.Lock()
+	if peeks {
+		r.use.peeks--
+	}
+	out := false
+	if r.use.raw == nil {
+		r.use.pin = pin
+		if out = dead && !b.ended.Load(); out {
+			b.takeOutLocked(r)
+		} else {
+			out = b.mayLeaveLocked(r)
+		}
+	}
+	b.mu.Unlock()
+	r.Unlock()
+	if out {
+		b.giveBack(r)
+	}
+}
+
+// judge says why r is held, after an operation in a task. dead: r leaves although checkouts use
+// it: their next operation gets the error. If rows are open on it, it stays until their owner
+// has found the error and closed them.
+func (b *binding) judge(r *realConn) (pin pinning.Pin, dead bool) {
 	r.use.ops++
-	pin := r.pin()
+	pin = r.pin()
 	if r.Unusable() && pin != pinning.Tx {
 		b.loseState(r)
 		pin = pinning.None
@@ -253,17 +386,8 @@ func (b *binding) keeps(r *realConn) bool {
 		pin = pinning.None
 	}
 	pin = b.electMain(r, pin)
-	r.use.pin = pin
-	inTx := pin.InTx()
-	r.Observe(inTx)
-	if (inTx || b.main.Load() == r) && b.inTx.Load() != inTx {
-		b.inTx.Store(inTx)
-	}
-	// A dead connection leaves, even if checkouts use it: their next operation gets the
-	// error. If rows are open on it, it stays until their owner has found the error and
-	// closed them.
-	dead := r.Unusable() && pin == pinning.None && !r.Begun() && r.Rows() == nil
-	return (r.use.users > 0 || pin != pinning.None) && !dead
+	r.Observe(pin.InTx())
+	return pin, r.Unusable() && pin == pinning.None && !r.Begun() && r.Rows() == nil
 }
 
 // loseState raises the loss barrier if r was the main session, and had session state or a
@@ -281,7 +405,6 @@ func (b *binding) electMain(r *realConn, why pinning.Pin) pinning.Pin {
 	main := b.main.Load() == r
 	switch {
 	case why == pinning.None && main:
-		b.inTx.Store(false) // before another connection becomes the main one
 		b.main.Store(nil)
 	case why != pinning.None && !main:
 		// The statement's text did not show that it needs a session. If another session is
@@ -294,7 +417,7 @@ func (b *binding) electMain(r *realConn, why pinning.Pin) pinning.Pin {
 	return why
 }
 
-// settled reports whether keeps has nothing to decide: the last statement changed only
+// settled reports whether judge has nothing to decide: the last statement changed only
 // data, and r is not the main session or is still in the same transaction.
 func (r *realConn) settled(main bool) bool {
 	if !session.LeavesNothing(r.Effect()) || !r.Healthy() {
@@ -306,72 +429,14 @@ func (r *realConn) settled(main bool) bool {
 	return r.use.pin == pinning.None && !r.Begun()
 }
 
-// isLeft reports whether a detach from r is pending.
-func (b *binding) isLeft(r *realConn) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return slices.Contains(b.pendingDetaches, r)
-}
-
-// completeDetaches counts out the checkouts that have left r.
-func (b *binding) completeDetaches(r *realConn) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	kept := b.pendingDetaches[:0]
-	for _, left := range b.pendingDetaches {
-		if left == r {
-			r.use.users--
-			b.leaving.Add(-1)
-		} else {
-			kept = append(kept, left)
-		}
-	}
-	b.pendingDetaches = kept
-}
-
-// unbind takes r, which the caller has locked, out of the binding.
-func (b *binding) unbind(r *realConn) {
-	if b.main.Load() == r {
-		b.main.Store(nil)
-	}
-	r.use = use{}
-	if b.shares {
-		r.values = nil
-	}
-	r.Meter.End()
-	r.Session.GiveBack()
-	r.holder.Store(nil)
-	if !b.isPrivate() {
-		b.held.Add(-1)
-	}
-}
-
-// detach ends a checkout's use of its connection.
+// detach ends a checkout's use of its connection. It waits for nobody, unless rows are open.
 func (b *binding) detach(c *checkout) {
 	r, rows := c.real, c.open
 	c.real, c.open = nil, nil
-	if r == nil || b.ended.Load() {
+	if r == nil || rows != nil && b.detachRows(r, rows) {
 		return
 	}
-	if rows != nil && b.detachRows(r, rows) {
-		return
-	}
-	if r.TryLock() {
-		if r.holder.Load() == b { // not if the task has just ended
-			r.use.users--
-		}
-		b.release(r)
-		return
-	}
-	b.mu.Lock()
-	b.pendingDetaches = append(b.pendingDetaches, r)
-	b.mu.Unlock()
-	b.leaving.Add(1)
-	// The holder of the lock reads leaving after it has unlocked. We have raised leaving,
-	// and try the lock now. So at least one of the two completes the detach.
-	if r.TryLock() {
-		b.release(r)
-	}
+	b.leave(r, &r.use.users)
 }
 
 // detachRows is detach for a checkout that has opened rows. It reports whether the detach
@@ -384,11 +449,11 @@ func (b *binding) detachRows(r *realConn, rows *rows) bool {
 	rows.Attach()
 	if rows.Detached() || !rows.Live() {
 		detached := rows.Detached()
-		r.unlockAndRecheck()
+		r.Unlock()
 		return detached
 	}
 	rows.Keep()
-	b.release(r)
+	r.Unlock()
 	return true
 }
 

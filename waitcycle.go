@@ -91,13 +91,14 @@ func (c *core) waitSnapshot(waiters []waitgraph.Queued[*waiter]) *waitgraph.Snap
 func waits(s *waitgraph.Snapshot[*binding], all []*connpool.Conn) bool {
 	for i, conn := range all {
 		r := realOf(conn)
-		if !r.TryLock() {
+		b := r.tryPeek()
+		if b == nil {
 			return false
 		}
 		h := &s.Holders[i]
-		idle := r.holder.Load() == h.Who && r.use.raw == nil
+		idle := b == h.Who && r.use.raw == nil
 		h.Operations, h.Name = r.use.ops, holder{h.Who.task, r.use.pin, r.use.since, h.Who.connector, r.Meter.Text()}
-		r.unlockAndRecheck()
+		b.endPeek(r)
 		if !idle {
 			return false
 		}

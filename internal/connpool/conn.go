@@ -25,11 +25,8 @@ type Seat interface {
 
 // Conn is one real connection.
 type Conn struct {
-	session.Session
-	Seat   Seat // what its borrower keeps with it; it does not change
-	Meter  usage.Meter
-	Number uint64 // in the pool, from 1
-
+	Seat       Seat   // what its borrower keeps with it; it does not change
+	Number     uint64 // in the pool, from 1
 	pool       *Pool
 	generation uint64 // of the pool when it was dialled: see Pool.flushOnce
 	lease      pool.Lease[*Conn]
@@ -47,6 +44,9 @@ type Conn struct {
 	// ended is closed when the server has let go of it, or was given up; nil: nobody asks. It
 	// is made when the connection is discarded, and not sooner: see package bubble.
 	ended chan struct{}
+
+	session.Session
+	Meter usage.Meter
 }
 
 var _ session.Holder = (*Conn)(nil)

@@ -50,6 +50,11 @@ func (r *Conn) GiveBack(task Task) {
 
 func (r *Conn) giveBack() {
 	p := r.pool
+	if r.setting == "" && p.config.Reset == pinning.Auto && !r.RoleDoubt() && r.LeftNothing() {
+		r.EndReset()
+		r.Return()
+		return
+	}
 	lost := ""
 	if r.setting != "" {
 		lost = r.loses()

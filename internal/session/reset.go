@@ -40,7 +40,7 @@ func (s *Session) Inspect() (f Findings) {
 		s.effect |= dialects.Suspect | dialects.ForgetPrepared
 	}
 	if s.Unusable() || s.Severed() || s.running > 0 {
-		return Findings{Unusable: true}
+		return Findings{Unusable: true, Panicked: s.panicked}
 	}
 	defer func() {
 		if p := recover(); p != nil {
@@ -53,6 +53,25 @@ func (s *Session) Inspect() (f Findings) {
 		Valid:  s.conn.Validator == nil || s.conn.Validator.IsValid(),
 		Doubt:  s.health == uncertain,
 	}
+}
+
+// LeftNothing reports whether the borrower has left nothing but data, after GiveBack. false:
+// Inspect has to look closer. It is what most borrowers leave, and quick.
+func (s *Session) LeftNothing() (nothing bool) {
+	if s.health != healthy || s.running > 0 || s.namesChanged || !LeavesNothing(s.effect) || s.Severed() || s.stmts.CloseFailed() {
+		return false
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			s.MarkUnusable()
+			s.panicked = p // for Inspect
+		}
+	}()
+	switch s.TxStatus() {
+	case dialects.TxNone, dialects.TxUnknown:
+		return s.conn.Validator == nil || s.conn.Validator.IsValid()
+	}
+	return false
 }
 
 // Left reports whether the session can still be used after code of the program has used the

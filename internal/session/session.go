@@ -111,6 +111,8 @@ type Session struct {
 	// and at the rollback to a savepoint, which releases locks on tables.
 	schemaGeneration uint64
 
+	// panicked is the value with which the driver has panicked in LeftNothing; nil: it has not.
+	panicked any
 	// canReset: the driver has a ResetSession, also if it is not called.
 	canReset bool
 	// resetContext is for the next call of the driver's ResetSession; nil: none is there.
