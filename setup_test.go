@@ -74,8 +74,6 @@ func inRaw(ctx context.Context, conn *sql.Conn, fn func(driver.Conn) error) (don
 	return func() error { close(leave); return <-result }
 }
 
-func nothing(driver.Conn) error { return nil }
-
 // soon requires that fn returns. It runs in the test's goroutine, where it may end the
 // test; if it hangs, nothing else could.
 func soon(t *testing.T, what string, fn func()) {

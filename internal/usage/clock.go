@@ -50,6 +50,7 @@ func (c *Clock) fineLocked() int64 {
 	now := c.clock.Now()
 	if bubble.Leapt(now, last) && c.clock.Follow(last) {
 		c.running, c.timer = false, nil
+		c.asked.Store(false) // who asked was told by a tick that does not come here
 		now = c.clock.Now()
 	}
 	return now
