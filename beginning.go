@@ -41,7 +41,7 @@ func (c *checkout) begin(ctx context.Context, op *operation) (again bool, err er
 		}
 	}
 	if inTask {
-		r.use.warned, r.use.since = false, time.Now()
+		r.use.begin()
 		c.bound.lowerBarrier()
 	}
 	r.Began(&t.Tx, r.use.since)

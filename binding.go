@@ -468,7 +468,7 @@ func (b *binding) prepareFor(ctx context.Context, c *checkout, op *operation) (a
 			if !b.main.CompareAndSwap(nil, r) {
 				return true, nil // another connection has just become the main one
 			}
-			r.use.since = time.Now()
+			r.use.begin()
 		}
 		if !r.InTx() {
 			r.use.opener = c // of a transaction that this statement may begin
@@ -497,9 +497,7 @@ func (b *binding) callsToMain(main *realConn, c *checkout) bool {
 
 // standDown ends c's use of r, under r's lock. Other users of r stay.
 func (b *binding) standDown(c *checkout, r *realConn) {
-	b.mu.Lock()
-	r.use.users--
-	b.mu.Unlock()
+	b.countOut(r)
 	c.hold(nil)
 	c.open = nil // these rows belong to r
 }

@@ -15,7 +15,7 @@ import (
 // layer and of those below it.
 var layers = []struct{ name, files string }{
 	{"what a program configures", "doc ambient config errors pinning observer options"},
-	{"what decides", "core checkout hookctx binding use joining outcome operation beginning transaction reading loan real " +
+	{"what decides", "core checkout hookctx binding claim joining outcome operation beginning transaction reading loan real " +
 		"end template hidden starvation waitcycle ctxsettings dropped stats measuring observing holding leak guard"},
 	{"what translates database/sql's calls", "conn stmt rows tx task intx retry raw beneath withsettings scan"},
 	{"what a program opens", "connector driver"},

@@ -53,8 +53,5 @@ func (r *realConn) CountedOnTx(loss *session.LostError) { r.holder.Load().lossBa
 
 // Detached counts a checkout out, whose rows are in memory.
 func (r *realConn) Detached() {
-	b := r.holder.Load()
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	r.use.users--
+	r.holder.Load().countOut(r)
 }

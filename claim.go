@@ -38,6 +38,9 @@ type use struct {
 	left   bool          // the task has ended while raw was set: whoever ends that takes the session back
 }
 
+// begin is called when something begins that pins the session: a transaction, or its state.
+func (u *use) begin() { u.since, u.warned = time.Now(), false }
+
 // pin returns why r is held, and checks whether the connection is lost.
 func (r *realConn) pin() pinning.Pin {
 	f := r.facts()
@@ -280,6 +283,13 @@ func (b *binding) users(r *realConn) int {
 	return r.use.users
 }
 
+// countOut ends the claim of one of r's users, who holds r's lock and releases r afterwards.
+func (b *binding) countOut(r *realConn) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	r.use.users--
+}
+
 // leave ends a claim of somebody who does not hold r's lock: one of r's users or peeks. If it
 // was the last, and nothing pins r, nobody can be at work on r, and r goes back to the pool.
 func (b *binding) leave(r *realConn, claims *int) {
@@ -412,7 +422,7 @@ func (b *binding) electMain(r *realConn, why pinning.Pin) pinning.Pin {
 		if !b.main.CompareAndSwap(nil, r) {
 			return pinning.None
 		}
-		r.use.since = time.Now()
+		r.use.begin()
 	}
 	return why
 }
