@@ -2,9 +2,9 @@ package pooldriver
 
 import (
 	"context"
-	"errors"
 	"time"
 
+	"github.com/pooldriver/pooldriver/internal/connpool"
 	"github.com/pooldriver/pooldriver/internal/report"
 	"github.com/pooldriver/pooldriver/internal/task"
 	"github.com/pooldriver/pooldriver/internal/usage"
@@ -81,11 +81,7 @@ func (b *binding) tellAcquired(ctx context.Context, c *checkout, r *realConn) {
 
 // tellNotAcquired tells of a statement that has got no connection.
 func (c *core) tellNotAcquired(ctx context.Context, label *string, t *task.Task, err error) {
-	var waited time.Duration
-	if a, ok := errors.AsType[*pool.AcquireError](err); ok {
-		waited = a.Waited
-	}
-	c.report.NotAcquired(ctx, waited, whoIs(label, t), err)
+	c.report.NotAcquired(ctx, connpool.Waited(err), whoIs(label, t), err)
 }
 
 // tellTaskDone tells that the binding's task has ended.

@@ -374,8 +374,11 @@ func (p *Pool[T]) await(ctx context.Context, w *waiter[T], t *ticket, now bool) 
 		p.mu.Lock()
 		p.waits.record(w.waited)
 		p.mu.Unlock()
-		if own, ok := err.(*AcquireError); ok { //nolint:errorlint // it was made for this acquirer
+		switch own := err.(type) { //nolint:errorlint // it was made for this acquirer
+		case *AcquireError:
 			own.Refusal = t.refusal
+		case *CreateError:
+			own.Waited = time.Duration(w.waited)
 		}
 		return nil, false, err
 	}

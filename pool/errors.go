@@ -122,6 +122,8 @@ type CreateError struct {
 	// last one was a refusal (Config.Denied), so long ago. There a pause begins
 	// between creates, of 100 ms and then up to 1 s.
 	Ago time.Duration
+	// Waited is how long the acquirer has waited for the create; 0: it has not.
+	Waited time.Duration
 }
 
 func (e *CreateError) Error() string {

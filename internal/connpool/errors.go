@@ -77,8 +77,28 @@ func (p *Pool) createError(create *pool.CreateError) error {
 	if _, ok := err.(*pool.PanicError); ok { //nolint:errorlint // a wrapped one names the target itself
 		err = fmt.Errorf("pooldriver: connecting to %s: %w", p.report.Target(), err)
 	}
-	if create.Ago == 0 {
-		return err
+	if create.Ago != 0 {
+		err = fmt.Errorf("%w (not dialled again: this was refused %v ago)", err, create.Ago.Round(time.Microsecond))
 	}
-	return fmt.Errorf("%w (not dialled again: this was refused %v ago)", err, create.Ago.Round(time.Microsecond))
+	return &dialError{err, create.Waited}
+}
+
+// dialError is the error of a failed dial, with how long a statement has waited for it.
+type dialError struct {
+	error
+	waited time.Duration
+}
+
+func (e *dialError) Unwrap() error { return e.error }
+
+// Waited is how long a statement has waited that has got err instead of a connection; 0: it has
+// not.
+func Waited(err error) time.Duration {
+	if dial, ok := errors.AsType[*dialError](err); ok {
+		return dial.waited
+	}
+	if a, ok := errors.AsType[*pool.AcquireError](err); ok {
+		return a.Waited
+	}
+	return 0
 }

@@ -295,3 +295,35 @@ func TestOutagesAreLoggedUnderNoLock(t *testing.T) {
 	<-counted // when it begins
 	<-counted // when it is over
 }
+
+// TestTheWaitForADialThatFailsIsInTheFigures: a statement that has waited two seconds for a dial
+// that then fails has waited two seconds, as one that gets a connection has.
+func TestTheWaitForADialThatFailsIsInTheFigures(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var heard []pooldriver.AcquireInfo
+		g, db, c, _ := openGateway(t, func(c *pooldriver.Config) {
+			c.Observer = &pooldriver.Observer{AcquireDone: func(_ context.Context, i pooldriver.AcquireInfo) { heard = append(heard, i) }}
+		})
+		g.answer(func(context.Context) error {
+			time.Sleep(2 * time.Second)
+			return errors.New("no route")
+		})
+		err := db.Ping()
+		require.ErrorContains(t, err, "no route")
+		require.Len(t, heard, 1)
+		require.Equal(t, 2*time.Second, heard[0].Wait)
+		require.ErrorIs(t, heard[0].Err, err)
+		s := c.Stats()
+		require.Equal(t, uint64(1), s.Wait.Count)
+		require.Equal(t, 2*time.Second, s.Wait.Sum)
+		require.Equal(t, 2*time.Second, s.Pool.WaitMax)
+		require.Equal(t, uint64(1), s.AcquireFailures[pooldriver.AcquireDialFailed])
+
+		g.answer(func(context.Context) error { return errAuth }) // a refusal, which the next statement shares
+		require.ErrorIs(t, db.Ping(), errAuth)
+		require.ErrorIs(t, db.Ping(), errAuth)
+		require.Equal(t, time.Duration(0), heard[2].Wait)
+		require.NoError(t, db.Close())
+		synctest.Wait()
+	})
+}
