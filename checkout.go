@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"unsafe"
 
 	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/internal/session"
 	"github.com/pooldriver/pooldriver/internal/stmtcache"
 	"github.com/pooldriver/pooldriver/internal/task"
 	"github.com/pooldriver/pooldriver/internal/textcache"
@@ -98,4 +100,57 @@ func (c *checkout) endText(t *text) {
 	c.connector.generations.Close(t.query)
 	t.generation = 0
 	c.aging = slices.DeleteFunc(c.aging, func(other *text) bool { return other == t })
+}
+
+// hookContext is what the driver's own hooks (connect, ResetSession) get of a borrower: it ends
+// with the statement, and has the values of the context with which database/sql has taken the
+// connection, as over the bare driver.
+type hookContext struct {
+	context.Context // the statement's
+	values          context.Context
+}
+
+func (h hookContext) Value(key any) any { return h.values.Value(key) }
+
+// forHooks is ctx for the driver's hooks.
+func (c *checkout) forHooks(ctx context.Context) context.Context {
+	if c.values == nil || isSame(ctx, c.values) {
+		return ctx
+	}
+	return hookContext{ctx, c.values}
+}
+
+// isSame reports whether two contexts are known to be one: they have the same type and the same
+// data. To compare them by == would panic if the program's type cannot be compared.
+func isSame(a, b context.Context) bool {
+	return *(*[2]uintptr)(unsafe.Pointer(&a)) == *(*[2]uintptr)(unsafe.Pointer(&b)) //nolint:gosec // it looks at no memory but its own
+}
+
+// Some wrappers (sqlhooks, DataDog's) hide driver.Validator: then nobody tells us when
+// database/sql puts a connection back. ResetSession finds out, ends the checkout, and
+// from then on checkouts end early.
+
+// tellHiddenValidator has the log warned once.
+func (c *core) tellHiddenValidator() {
+	if c.hiddenValidator.Swap(true) {
+		return
+	}
+	c.report.ValidatorHidden()
+}
+
+// endEarly ends the checkout before database/sql does, if a wrapper hides the end from us
+// and nothing is left on the session: no transaction, no rows, no state.
+func (c *checkout) endEarly() {
+	if !c.connector.hiddenValidator.Load() || c.tx != nil || c.lent != nil || c.refusal != nil {
+		return
+	}
+	b, r := c.bound, c.real
+	if b == nil || r == nil || !b.take(r) {
+		return
+	}
+	idle := !r.Reading() && (b.shares || !r.pin().KeepsTask() && session.LeavesNothing(r.Effect()))
+	b.untake(r)
+	if idle {
+		c.detach()
+	}
 }

@@ -41,13 +41,6 @@ type use struct {
 // begin is called when something begins that pins the session: a transaction, or its state.
 func (u *use) begin() { u.since, u.warned = time.Now(), false }
 
-// pin returns why r is held, and checks whether the connection is lost.
-func (r *realConn) pin() pinning.Pin {
-	f := r.facts()
-	f.Status = r.CheckLost()
-	return pinning.Of(f)
-}
-
 // attach takes r, which comes from the pool, into the binding, and locks it.
 func (b *binding) attach(ctx context.Context, c *checkout, op *operation, r *realConn) error {
 	waited := r.Waited()

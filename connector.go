@@ -4,15 +4,12 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 
 	"github.com/pooldriver/pooldriver/dialects"
-	"github.com/pooldriver/pooldriver/dialects/generic"
 	"github.com/pooldriver/pooldriver/internal/redact"
-	"github.com/pooldriver/pooldriver/internal/unwrap"
 )
 
 // Connector is a driver.Connector whose connections are virtual: they share a
@@ -46,21 +43,6 @@ func New(dsn string, options ...Option) *Connector {
 	return c
 }
 
-func (c *Connector) parse(dsn string, options []Option) error {
-	d, err := dialects.Find(dsn)
-	if err != nil {
-		return fmt.Errorf("pooldriver: %w", err)
-	}
-	t, err := d.Parse(dsn)
-	if err != nil {
-		return fmt.Errorf("pooldriver: the DSN for %s: %w", d.Name(), err)
-	}
-	if err := c.config.apply(t.PoolParams()); err != nil {
-		return fmt.Errorf("pooldriver: %w", err)
-	}
-	return c.use(d, t, options)
-}
-
 // Wrap returns a connector that pools the connections of inner, for any
 // driver. Where the driver is one that a linked dialect knows, everything
 // works as with New, but for features that need our own socket:
@@ -72,23 +54,6 @@ func Wrap(inner driver.Connector, options ...Option) *Connector {
 	c := &Connector{core: core{config: defaultConfig()}}
 	c.err = c.wrap(inner, options)
 	return c
-}
-
-func (c *Connector) wrap(inner driver.Connector, options []Option) error {
-	switch unwrap.Connector(inner).(type) {
-	case nil:
-		return errors.New("pooldriver: Wrap was given no connector")
-	case *Connector:
-		return errWrapSelf
-	}
-	d, t, err := dialects.Wrap(inner, generic.Dialect{})
-	if _, unknown := d.(generic.Dialect); unknown && err == nil {
-		d, t, err = dialects.Wrap(unwrap.Shown(inner), generic.Dialect{})
-	}
-	if err != nil {
-		return fmt.Errorf("pooldriver: Wrap: %w", err)
-	}
-	return c.use(d, t, options)
 }
 
 // Open is New, sql.OpenDB and a ping: it returns an error at once if the DSN

@@ -136,3 +136,34 @@ func (c *core) close() {
 	c.pool.Close()
 	c.leaks.stop()
 }
+
+// guardedKey is Config.TaskKey with a guard. A statement whose task is not known is refused.
+func (c *core) guardedKey() task.KeyFunc {
+	of := c.config.TaskKey
+	if of == nil {
+		return nil
+	}
+	return func(ctx context.Context) (key any, lifetime context.Context) {
+		var err error
+		defer func() {
+			if err != nil {
+				key, lifetime = task.NoKey{Why: err}, ctx
+			}
+		}()
+		defer c.report.Guarded("Config.TaskKey", &err)
+		return of(ctx)
+	}
+}
+
+// useDial gives Config.Dial to the template.
+func (c *core) useDial(d dialects.Dialect, t dialects.Template) error {
+	if c.config.Dial == nil {
+		return nil
+	}
+	network, ok := t.(dialects.NetworkTemplate)
+	if !ok {
+		return fmt.Errorf("pooldriver: Config.Dial cannot be used with this %s connection: pooldriver opens no network connection for it; leave Config.Dial out, or use New with a DSN for PostgreSQL or MySQL", d.Name())
+	}
+	network.DialNetworkBy(connpool.BoundedDial(c.config.Dial))
+	return nil
+}

@@ -15,10 +15,10 @@ import (
 // layer and of those below it.
 var layers = []struct{ name, files string }{
 	{"what a program configures", "doc ambient config errors pinning observer options"},
-	{"what decides", "core checkout hookctx binding claim joining outcome operation beginning transaction reading loan real " +
-		"end template hidden starvation waitcycle ctxsettings dropped stats measuring observing holding leak guard"},
+	{"what decides", "core checkout binding claim outcome operation beginning transaction reading loan real " +
+		"end starvation waitcycle ctxsettings dropped stats observing holding leak"},
 	{"what translates database/sql's calls", "conn stmt rows tx task intx retry raw beneath withsettings scan"},
-	{"what a program opens", "connector driver"},
+	{"what a program opens", "connector driver template"},
 }
 
 // TestFilesFormLayers: whoever decides knows nothing of the virtual objects that ask, and

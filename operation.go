@@ -470,3 +470,20 @@ func (c *checkout) moveOn(op *operation) {
 		}
 	}
 }
+
+// How operations and checkouts are measured: internal/usage. Every call of a meter is made
+// under the lock of its connection.
+
+// pins reports whether an operation is known to hold its connection beyond itself.
+func (op *operation) pins() bool {
+	return op.kind == beginning || op.kind == lending || session.NeedsSession(op.Effect)
+}
+
+// measure begins the measuring of an attempt of op on a connection that was attached
+// before. Its unlock ends it.
+func (op *operation) measure() {
+	r := op.real
+	op.measured = true
+	r.Meter.BeginOperation(op.text, op.kind == beginning || r.Begun(), op.counted == r)
+	op.counted = r
+}

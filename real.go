@@ -5,7 +5,9 @@ import (
 	"iter"
 	"sync/atomic"
 
+	"github.com/pooldriver/pooldriver/dialects"
 	"github.com/pooldriver/pooldriver/internal/connpool"
+	"github.com/pooldriver/pooldriver/internal/pinning"
 	"github.com/pooldriver/pooldriver/internal/session"
 )
 
@@ -54,4 +56,31 @@ func (r *realConn) CountedOnTx(loss *session.LostError) { r.holder.Load().lossBa
 // Detached counts a checkout out, whose rows are in memory.
 func (r *realConn) Detached() {
 	r.holder.Load().countOut(r)
+}
+
+// pinnedBy tells, between two operations, why r is held.
+func (r *realConn) pinnedBy() pinning.Pin {
+	if session.LeavesNothing(r.Effect()) && !r.Begun() && r.Rows() == nil && r.use.raw == nil {
+		return pinning.Conn // most statements
+	}
+	f := r.facts()
+	if f.Effect&dialects.TxControl != 0 { // the driver is asked only where a text may have begun one
+		f.Status = r.TxStatus()
+	}
+	return pinning.Of(f)
+}
+
+// facts are those of r, but the status, which is the driver's to tell.
+func (r *realConn) facts() pinning.Facts {
+	return pinning.Facts{
+		Begun: r.Begun(), Status: dialects.TxNone, Effect: r.Effect(), Hidden: r.HiddenTx(),
+		Rows: r.Rows() != nil, Raw: r.use.raw != nil,
+	}
+}
+
+// pin returns why r is held, and checks whether the connection is lost.
+func (r *realConn) pin() pinning.Pin {
+	f := r.facts()
+	f.Status = r.CheckLost()
+	return pinning.Of(f)
 }
