@@ -2,11 +2,15 @@ package pooldriver
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"slices"
+	"time"
 	"unsafe"
 
 	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/internal/ctxerr"
+	"github.com/pooldriver/pooldriver/internal/mergedctx"
 	"github.com/pooldriver/pooldriver/internal/session"
 	"github.com/pooldriver/pooldriver/internal/stmtcache"
 	"github.com/pooldriver/pooldriver/internal/task"
@@ -47,6 +51,210 @@ type checkout struct {
 
 	// values is the context with which database/sql has begun the checkout; nil: none is known.
 	values context.Context
+}
+
+// start finds the session for an operation, locks it, and begins a deferred transaction.
+func (c *checkout) start(ctx context.Context, op *operation) error {
+	if c.refusal != nil {
+		return c.refusal
+	}
+	for {
+		if err := c.reach(ctx, op); err != nil {
+			return ctxerr.Of(ctx, err)
+		}
+		op.started, op.calls = true, op.real.Calls()
+		if c.parted && !c.executed && c.asksBack(op) {
+			return errTakenBack
+		}
+		if !op.measured {
+			op.measure()
+		}
+		if op.real.Deferred() == nil {
+			return nil
+		}
+		if again, err := c.beginDeferred(ctx, op); !again {
+			return ctxerr.Of(ctx, err)
+		}
+	}
+}
+
+// reach finds the session and locks it.
+func (c *checkout) reach(ctx context.Context, op *operation) error {
+	op.started = false
+	b := c.bound
+	switch {
+	case b == nil:
+		return c.attach(ctx, op)
+	case b.isPrivate():
+		return c.enter(ctx, op)
+	}
+	if c.tx == nil && b.shares {
+		// A *sql.Conn: this statement's context may be one of InTx, although the last
+		// statement's was not.
+		var p task.Place
+		switch err := c.connector.findPlace(ctx, &p); {
+		case err == nil && p.Task == b.task:
+			c.scope, op.scope = p.Scope, p.Scope
+		case c.scope.Left():
+			c.scope = nil
+		}
+	}
+	return b.enter(ctx, c, op)
+}
+
+// enter is reach for a checkout without a task that has attached a connection. The
+// checkout may have lost that connection: when others waited, its rows were read into
+// memory, and the connection was taken back.
+func (c *checkout) enter(ctx context.Context, op *operation) error {
+	r, rows := c.real, c.open
+	c.open = nil
+	if rows != nil && rows.Detached() {
+		r = nil // it may belong to another borrower: do not wait for its lock
+	}
+	if r == nil {
+		return c.attachAgain(ctx, op)
+	}
+	if err := r.Lock(ctx); err != nil {
+		c.open = rows
+		return err
+	}
+	if rows != nil {
+		rows.Attach()
+		if rows.Detached() {
+			r.Unlock()
+			return c.attachAgain(ctx, op)
+		}
+	}
+	op.real, op.locked = r, true
+	if rows != nil || r.Traits().BadConnUnsure {
+		// The driver may answer a dead context on a healthy connection with ErrBadConn.
+		return ctx.Err()
+	}
+	return nil
+}
+
+// attachAgain is attach for a checkout whose connection was taken back.
+func (c *checkout) attachAgain(ctx context.Context, op *operation) error {
+	c.part()
+	c.bound, op.reclaimed = nil, true
+	return c.attach(ctx, op)
+}
+
+// attach is reach for the first operation of a checkout.
+func (c *checkout) attach(ctx context.Context, op *operation) error {
+	if c.tx != nil {
+		return c.attachDeferred(ctx, op)
+	}
+	var p task.Place
+	if err := c.connector.findPlace(ctx, &p); err != nil {
+		return err
+	}
+	if p.Scope.Left() {
+		return sql.ErrTxDone
+	}
+	op.scope, c.label = p.Scope, p.Label
+	if p.Task != nil {
+		b, err := c.connector.bindTo(p.Task)
+		if err != nil {
+			return err
+		}
+		c.bound, c.scope, c.from = b, p.Scope, p.From
+		if err := b.enter(ctx, c, op); err != nil {
+			if c.real == nil {
+				c.unbind()
+			}
+			return err
+		}
+		return nil
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if !op.goesOn() && !c.connector.admits(nil, p.From) {
+		return c.connector.pool.DrainingError()
+	}
+	return c.borrow(ctx, op, p.From)
+}
+
+// borrow attaches a connection of the pool without a task.
+func (c *checkout) borrow(ctx context.Context, op *operation, from *task.Task) error {
+	r, err := c.connector.acquire(c.forHooks(ctx), from, c.label)
+	if err != nil {
+		c.connector.tellNotAcquired(ctx, c.label, nil, err)
+		return err
+	}
+	c.bound = &c.private
+	return c.private.attach(ctx, c, op, r)
+}
+
+// attachDeferred is attach for the first statement of a deferred transaction without a
+// task. The transaction stays without a task, also if the statement's context carries one.
+// If the statement gets no connection, the transaction fails for good: otherwise the
+// program could commit later statements without this one.
+func (c *checkout) attachDeferred(ctx context.Context, op *operation) error {
+	t := c.tx
+	if err := t.Refused(); err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	both, merged := mergedctx.New(t.Context(), ctx)
+	defer merged.Release()
+	place := task.PlaceOf(t.Context())
+	c.label = place.Label
+	err := ctxerr.Of(both, c.borrow(both, op, place.From))
+	t.attached()
+	if err != nil {
+		t.Refuse(err)
+		return err
+	}
+	t.owner, t.bound = op.real, c.bound
+	op.real.Defer(&t.Tx)
+	op.real.Began(&t.Tx, time.Time{})
+	return nil
+}
+
+// hold makes r the connection of the checkout, which has not used r yet. With nil the
+// checkout has no connection.
+func (c *checkout) hold(r *realConn) { c.real, c.touched, c.executed = r, false, false }
+
+// share makes r, which others have used, the connection of the checkout. executed: a statement
+// of the checkout counts as executed on it.
+func (c *checkout) share(r *realConn, executed bool) {
+	c.real, c.touched, c.executed = r, true, executed
+}
+
+// letGo takes the connection from the checkout, with the rows that it has opened there.
+func (c *checkout) letGo() (r *realConn, open *rows) {
+	r, open = c.real, c.open
+	c.hold(nil)
+	c.open = nil
+	return r, open
+}
+
+// detach ends the checkout. A clean connection can be lent again at once. Rollback and
+// cleaning happen in the background, and the connection counts as active until they end.
+func (c *checkout) detach() {
+	if b := c.bound; b != nil {
+		b.detach(c)
+	}
+	c.unbind()
+	c.parted, c.renamed, c.values = false, 0, nil
+}
+
+func (c *checkout) unbind() {
+	c.bound, c.scope, c.from, c.tx = nil, nil, nil, nil
+}
+
+// discard ends the checkout and the real connection with it.
+func (c *checkout) discard() {
+	b, r := c.bound, c.real
+	if r != nil && (c.open == nil || !c.open.Detached()) && b.take(r) {
+		r.MarkUnusable()
+		b.untake(r)
+	}
+	c.detach()
 }
 
 // part takes the connection from the checkout, whose rows are in memory.

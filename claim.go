@@ -38,6 +38,9 @@ type use struct {
 	left   bool          // the task has ended while raw was set: whoever ends that takes the session back
 }
 
+// moves counts an operation.
+func (u *use) moves() { u.ops++ }
+
 // begin is called when something begins that pins the session: a transaction, or its state.
 func (u *use) begin() { u.since, u.warned = time.Now(), false }
 
@@ -160,7 +163,7 @@ func (b *binding) share(ctx context.Context, c *checkout, op *operation) (err er
 		if b.maySend(r) {
 			if err = r.ReadAhead(ctx); err == nil {
 				others := b.joined(op, r)
-				c.real, c.touched, c.executed = r, true, others > 0
+				c.share(r, others > 0)
 				return nil
 			}
 		}
@@ -379,7 +382,7 @@ func (b *binding) release(r *realConn, peeks bool) {
 // it: their next operation gets the error. If rows are open on it, it stays until their owner
 // has found the error and closed them.
 func (b *binding) judge(r *realConn) (pin pinning.Pin, dead bool) {
-	r.use.ops++
+	r.use.moves()
 	pin = r.pin()
 	if r.Unusable() && pin != pinning.Tx {
 		b.loseState(r)
@@ -398,7 +401,7 @@ func (b *binding) judge(r *realConn) (pin pinning.Pin, dead bool) {
 // program has ended it.
 func (b *binding) loseState(r *realConn) {
 	if b.main.Load() == r && (r.Stateful() || r.ByHand()) {
-		b.lossBarrier.Store(r.LostState("a transaction begun by hand", r.use.since))
+		b.raiseBarrier(r.LostState("a transaction begun by hand", r.use.since))
 	}
 }
 
@@ -434,8 +437,7 @@ func (r *realConn) settled(main bool) bool {
 
 // detach ends a checkout's use of its connection. It waits for nobody, unless rows are open.
 func (b *binding) detach(c *checkout) {
-	r, rows := c.real, c.open
-	c.real, c.open = nil, nil
+	r, rows := c.letGo()
 	if r == nil || rows != nil && b.detachRows(r, rows) {
 		return
 	}

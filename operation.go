@@ -15,7 +15,7 @@ import (
 )
 
 // Every call of database/sql that needs a session is an operation, and takes one way (do):
-// find the session and lock it, begin what was deferred (both: start, in binding.go),
+// find the session and lock it, begin what was deferred (both: start, in checkout.go),
 // prepare, convert the arguments, call the driver, judge the outcome, record it, unlock.
 
 // kind says what an operation does.
@@ -364,7 +364,7 @@ func (c *checkout) unlock(op *operation) {
 			return
 		}
 		if r.settled(b.main.Load() == r) {
-			r.use.ops++
+			r.use.moves()
 			r.Unlock()
 			return
 		}

@@ -64,7 +64,7 @@ func (r *rows) lock() (live bool) {
 
 // unlock ends what lock began.
 func (r *rows) unlock() {
-	r.owner.use.ops++
+	r.owner.use.moves()
 	r.owner.Meter.EndRow()
 	r.owner.Unlock()
 }

@@ -51,7 +51,7 @@ func (c *core) connections() iter.Seq[*realConn] {
 func (r *realConn) Borrowed() bool { return r.holder.Load() != nil }
 
 // CountedOnTx raises the loss barrier of the task.
-func (r *realConn) CountedOnTx(loss *session.LostError) { r.holder.Load().lossBarrier.Store(loss) }
+func (r *realConn) CountedOnTx(loss *session.LostError) { r.holder.Load().raiseBarrier(loss) }
 
 // Detached counts a checkout out, whose rows are in memory.
 func (r *realConn) Detached() {
