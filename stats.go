@@ -71,8 +71,10 @@ type Stats struct {
 	TxRetries uint64
 	// FoundDead counts idle connections that turned out dead when taken.
 	FoundDead uint64
-	// DialErrors counts failed dials.
-	DialErrors uint64
+	// DialErrors counts failed dials. DialsFailing is what is known of those since the last
+	// dial that has succeeded.
+	DialErrors   uint64
+	DialsFailing DialsFailing
 	// Orphans counts connections whose end the server did not confirm within
 	// 5 s, or refused to. Their places were given to others all the same, so
 	// the server may have shown more than MaxConns.
@@ -93,6 +95,15 @@ type Stats struct {
 	BufferedBytes int64
 	// StmtHits and StmtMisses count the look-ups of prepared statements.
 	StmtHits, StmtMisses uint64
+}
+
+// DialsFailing describes an outage, as far as dials show it. Dials that a full server has
+// refused, while connections are open, are not in it.
+type DialsFailing struct {
+	Failed int           // dials in a row; 0: the last one has succeeded, and the rest is empty
+	For    time.Duration // since the first of them
+	Ago    time.Duration // since the last of them
+	Error  string        // of the last one; it holds no secret
 }
 
 // Histogram counts durations. Buckets[i] counts those that took no longer than
@@ -141,6 +152,9 @@ func (c *core) figures() Stats {
 		StmtMisses:      n.StmtMisses.Load(),
 	}
 	s.MaxIdle = s.Pool.Max
+	if failed, lasts, ago, last := c.report.DialsFailing(); failed > 0 {
+		s.DialsFailing = DialsFailing{Failed: failed, For: lasts, Ago: ago, Error: last.Error()}
+	}
 	atOnce := n.AtOnce(s.Pool.Acquires)
 	s.Wait.Count += atOnce
 	s.Wait.Buckets[0] += atOnce

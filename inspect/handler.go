@@ -16,16 +16,21 @@ import (
 //
 //	GET             the page
 //	GET  ?format=json  the same as JSON, see Snapshot
-//	POST flush=N    calls Flush on the Nth Connector, counted from 0, and shows the page
+//	POST flush=N    calls Flush on the Nth Connector, counted from 0, and shows the page;
+//	                only if AllowFlush is set
 //
 // A POST is accepted only from the page itself: its Origin or Sec-Fetch-Site header has to
 // say so.
 //
-// An Inspector is safe for concurrent use. Allow must be set before its first request.
+// An Inspector is safe for concurrent use. Its fields must be set before its first request.
 type Inspector struct {
 	// Allow decides which requests are answered; others get status 403. Nil is
 	// LoopbackOnly.
 	Allow func(*http.Request) bool
+	// AllowFlush shows a button that replaces all connections, and answers it. By default
+	// the page changes nothing: what looks at a program from outside, a proxy on its machine
+	// that passes for a browser there, does no more than read.
+	AllowFlush bool
 
 	pools []*watched
 }
@@ -107,11 +112,15 @@ func (i *Inspector) show(w http.ResponseWriter, r *http.Request) {
 		writeJSON(w, i.Snapshot())
 		return
 	}
-	writePage(w, i.Snapshot())
+	writePage(w, i.Snapshot(), i.AllowFlush)
 }
 
 // flush replaces the connections of one pool.
 func (i *Inspector) flush(w http.ResponseWriter, r *http.Request) {
+	if !i.AllowFlush {
+		http.Error(w, "pooldriver/inspect: this page changes nothing; the field AllowFlush lets it flush", http.StatusForbidden)
+		return
+	}
 	if !sameOrigin(r) {
 		http.Error(w, "pooldriver/inspect: flush is for the page itself: the request names another origin, or none", http.StatusForbidden)
 		return

@@ -123,7 +123,9 @@ func TestFlushIsForThePageItself(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			c, _ := open(t)
-			w := answer(inspect.Handler(c), tc.request)
+			h := inspect.Handler(c)
+			h.AllowFlush = true
+			w := answer(h, tc.request)
 			require.Equal(t, tc.code, w.Code, w.Body.String())
 			flushed := c.Stats().Pool.Destroyed.Flushed
 			if tc.code == http.StatusSeeOther {
@@ -134,6 +136,22 @@ func TestFlushIsForThePageItself(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestThePageChangesNothingUnlessItIsAllowedTo(t *testing.T) {
+	c, _ := open(t)
+	h := inspect.Handler(c)
+	r := request(http.MethodPost, "/debug/pool")
+	r.Body, r.PostForm = http.NoBody, url.Values{"flush": {"0"}}
+	r.Header.Set("Sec-Fetch-Site", "same-origin")
+	w := answer(h, r)
+	require.Equal(t, http.StatusForbidden, w.Code)
+	require.Contains(t, w.Body.String(), "AllowFlush")
+	require.Zero(t, c.Stats().Pool.Destroyed.Flushed)
+	require.NotContains(t, answer(h, request(http.MethodGet, "/debug/pool")).Body.String(), "<form")
+	h.AllowFlush = true
+	require.Contains(t, answer(h, request(http.MethodGet, "/debug/pool")).Body.String(), "<form")
+	require.Equal(t, "no-store", answer(inspect.Profile(c), request(http.MethodGet, "/p")).Header().Get("Cache-Control"))
 }
 
 func TestJSONIsTheSnapshot(t *testing.T) {

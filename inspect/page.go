@@ -66,6 +66,7 @@ type view struct {
 	Pool
 	Verdict
 	Number int
+	Flush  bool   // the button is shown
 	Slots  []slot // one for each connection that the pool may have; nil where that is too many
 	// Queue is how many waiters are drawn, QueueMore how many are not.
 	Queue, QueueMore int
@@ -89,7 +90,7 @@ type host struct {
 	InUse int
 }
 
-func writePage(w http.ResponseWriter, s Snapshot) {
+func writePage(w http.ResponseWriter, s Snapshot, flush bool) {
 	h := w.Header()
 	h.Set("Content-Type", "text/html; charset=utf-8")
 	h.Set("Content-Security-Policy", policy)
@@ -100,6 +101,7 @@ func writePage(w http.ResponseWriter, s Snapshot) {
 	}{s.At, make([]view, len(s.Pools))}
 	for i, p := range s.Pools {
 		data.Views[i] = viewOf(i, p)
+		data.Views[i].Flush = flush
 	}
 	_ = page.Execute(w, data) // the reader has gone
 }

@@ -15,7 +15,7 @@ import (
 
 func rendered(t *testing.T, pools ...Pool) string {
 	w := httptest.NewRecorder()
-	writePage(w, Snapshot{At: time.Now(), Pools: pools})
+	writePage(w, Snapshot{At: time.Now(), Pools: pools}, true)
 	text := w.Body.String()
 	require.True(t, strings.HasSuffix(strings.TrimSpace(text), "</html>"), "the template has failed: %s", text[max(0, len(text)-300):])
 	return text

@@ -2,6 +2,7 @@ package inspect
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/pooldriver/pooldriver"
@@ -29,20 +30,46 @@ func Judge(p Pool) Verdict {
 	switch {
 	case s.State == pool.Inactive:
 		return Verdict{"bad", "The circuit breaker is open: statements fail at once, because connecting failed."}
-	case s.Waiting > 0 && s.Count == s.Creating:
-		return Verdict{"bad", fmt.Sprintf("%s for a first connection, which is being opened.", waiting(s.Waiting))}
-	case s.Waiting > 0 && unused > s.Lent/2:
-		return Verdict{"bad", fmt.Sprintf("%s. %s, and %d of them run no statement: look at the first rows below.", waiting(s.Waiting), use, unused)}
-	case s.Waiting > 0 && full:
-		return Verdict{"bad", fmt.Sprintf("%s. %s: who else has connections to it?", waiting(s.Waiting), use)}
+	case p.Stats.DialsFailing.Failed > 0 && s.Count <= s.Creating+s.Destroying:
+		return Verdict{"bad", "The database cannot be reached, or refuses us: " + dialsFail(p.Stats.DialsFailing) + " No connection is open."}
 	case s.Waiting > 0:
-		return Verdict{"busy", fmt.Sprintf("%s. %s, and most of them run statements: the database is slow, or the pool is small.", waiting(s.Waiting), use)}
+		return judgeWaiting(s, use, unused, full)
 	case p.Recent.Acquired > 0 && p.Recent.WaitP99 > shortWait:
 		return Verdict{"busy", fmt.Sprintf("Nobody waits now, but one statement of 100 has waited up to %s. %s.", Brief(p.Recent.WaitP99), use)}
 	case full:
 		return Verdict{"busy", use + ". Nobody waits."}
+	case p.Stats.DialsFailing.Failed > 0:
+		return Verdict{"busy", use + ", and nobody waits, but " + dialsFail(p.Stats.DialsFailing)}
 	}
 	return Verdict{"calm", fmt.Sprintf("The pool is not the problem: %s, and nobody waits.", use)}
+}
+
+// judgeWaiting is Judge where statements wait. unused are the connections on which none runs.
+func judgeWaiting(s pool.Stats, use string, unused int, full bool) Verdict {
+	switch {
+	case s.Count == s.Creating:
+		return Verdict{"bad", fmt.Sprintf("%s for a first connection, which is being opened.", waiting(s.Waiting))}
+	case unused > s.Lent/2:
+		return Verdict{"bad", fmt.Sprintf("%s. %s, and %d of them run no statement: look at the first rows below.", waiting(s.Waiting), use, unused)}
+	case full:
+		return Verdict{"bad", fmt.Sprintf("%s. %s: who else has connections to it?", waiting(s.Waiting), use)}
+	}
+	return Verdict{"busy", fmt.Sprintf("%s. %s, and most of them run statements: the database is slow, or the pool is small.", waiting(s.Waiting), use)}
+}
+
+// maxError bounds what is shown of an error, in bytes.
+const maxError = 200
+
+// dialsFail says how long dials have failed, and why.
+func dialsFail(d pooldriver.DialsFailing) string {
+	why := d.Error
+	if len(why) > maxError {
+		why = strings.ToValidUTF8(why[:maxError], "") + "…"
+	}
+	if d.Failed == 1 {
+		return fmt.Sprintf("the last dial has failed, %s ago: %s.", Brief(d.Ago), why)
+	}
+	return fmt.Sprintf("the last %d dials have failed, for %s: %s.", d.Failed, Brief(d.For), why)
 }
 
 // heldForNothing is how many hold a connection and run no statement.

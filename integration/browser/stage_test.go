@@ -49,6 +49,7 @@ func newStage(t *testing.T, conns int, parameters ...string) *stage {
 	s.db = sql.OpenDB(s.connector)
 	t.Cleanup(func() { _ = s.db.Close() })
 	s.inspector = inspect.Handler(s.connector)
+	s.inspector.AllowFlush = true
 	mux := http.NewServeMux()
 	mux.Handle("/debug/pool", s.inspector)
 	mux.Handle("/debug/pprof/pooldriver", inspect.Profile(s.connector))

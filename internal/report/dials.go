@@ -14,6 +14,8 @@ type Dials struct {
 	mu     sync.Mutex // protects following fields
 	failed int        // dials in a row; 0: no outage is known
 	since  time.Time
+	last   time.Time // the last of them
+	err    error     // of that
 	told   bool      // the log was told of this outage
 	warned time.Time // the last warning, also that of an earlier outage
 }
@@ -25,19 +27,20 @@ type DialsLook struct {
 	Tell   bool          // the log is to be told now
 }
 
-// Count counts a dial that ended at now. When a dial succeeds, the report is that of the
+// Count counts a dial that ended at now, with err. When a dial succeeds, the report is that of the
 // outage that is over. The log may call the program, so the caller tells it under no lock.
-func (d *Dials) Count(failed bool, now time.Time) DialsLook {
+func (d *Dials) Count(err error, now time.Time) DialsLook {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if !failed {
+	if err == nil {
 		r := d.reportLocked(now, d.told)
-		d.failed, d.told = 0, false
+		d.failed, d.told, d.err = 0, false, nil
 		return r
 	}
 	if d.failed++; d.failed == 1 {
 		d.since = now
 	}
+	d.last, d.err = now, err
 	tell := d.warned.IsZero() || now.Sub(d.warned) >= logEvery
 	if tell {
 		d.told, d.warned = true, now
@@ -45,11 +48,16 @@ func (d *Dials) Count(failed bool, now time.Time) DialsLook {
 	return d.reportLocked(now, tell)
 }
 
-// Failing reports whether the last dial has failed.
-func (d *Dials) Failing() bool {
+// Failing is what is known at now of the dials that have failed since the last success: how
+// many, for how long, how long ago the last one has, and its error. 0: the last dial has
+// succeeded, or there was none.
+func (d *Dials) Failing(now time.Time) (failed int, lasts, ago time.Duration, last error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.failed > 0
+	if d.failed == 0 {
+		return 0, 0, 0, nil
+	}
+	return d.failed, now.Sub(d.since), now.Sub(d.last), d.err
 }
 
 func (d *Dials) reportLocked(now time.Time, tell bool) DialsLook {

@@ -105,7 +105,7 @@ func (r *Report) Dialled(host string, took time.Duration, err error) {
 // DialsEnded tells the log of an outage: at its beginning, from time to time, and at its end.
 // err is that of the last dial, nil if it has succeeded.
 func (r *Report) DialsEnded(err error) {
-	look := r.dials.Count(err != nil, time.Now())
+	look := r.dials.Count(err, time.Now())
 	lasted := rounded(look.For)
 	switch {
 	case !look.Tell:
@@ -117,7 +117,16 @@ func (r *Report) DialsEnded(err error) {
 }
 
 // DialsFail reports whether the last dial has failed.
-func (r *Report) DialsFail() bool { return r.dials.Failing() }
+func (r *Report) DialsFail() bool {
+	failed, _, _, _ := r.dials.Failing(time.Time{})
+	return failed > 0
+}
+
+// DialsFailing is what is known of the dials that have failed since the last success; see
+// Dials.Failing.
+func (r *Report) DialsFailing() (failed int, lasts, ago time.Duration, last error) {
+	return r.dials.Failing(time.Now())
+}
 
 // ServerFull: the server takes no more connections than those that are open.
 func (r *Report) ServerFull(open int, err error) {

@@ -318,6 +318,8 @@ func TestTheWaitForADialThatFailsIsInTheFigures(t *testing.T) {
 		require.Equal(t, 2*time.Second, s.Wait.Sum)
 		require.Equal(t, 2*time.Second, s.Pool.WaitMax)
 		require.Equal(t, uint64(1), s.AcquireFailures[pooldriver.AcquireDialFailed])
+		require.Equal(t, 1, s.DialsFailing.Failed)
+		require.Contains(t, s.DialsFailing.Error, "no route")
 
 		g.answer(func(context.Context) error { return errAuth }) // a refusal, which the next statement shares
 		require.ErrorIs(t, db.Ping(), errAuth)
