@@ -28,6 +28,11 @@ const (
 	manyFailures = 100
 	fewFailures  = 5
 	outageAfter  = time.Second
+	// Where failures and successes take turns, 100 in a row are no outage: with 95 of 100 that
+	// fail, they come once in 170 times. There it takes mixedFailures, until mixedLasts have
+	// passed without a success that followed a failure.
+	mixedFailures = 3 * manyFailures
+	mixedLasts    = 5 * time.Second
 	// shortestPause and longestPause are between two creates for waiting acquirers.
 	shortestPause = 20 * time.Millisecond
 	longestPause  = 300 * time.Millisecond
@@ -51,6 +56,7 @@ type outage struct {
 	nextCreate int64         // not before; of all creates but those of Warm
 	refill     time.Duration // the last pause between two of the pool's own
 	nextRefill int64
+	mixedUntil int64 // creates fail and succeed by turns; it outlasts the row
 
 	timer   *time.Timer // calls balanceLocked; left alone when the outage ends
 	timerAt int64       // 0: it is not set
@@ -64,10 +70,14 @@ func (p *Pool[T]) outageGrowsLocked(denied bool) {
 		o.firstAt = now
 	}
 	o.failedAt, o.denied = now, denied && !p.cfg.FreshCredentials
+	many := manyFailures
+	if now < o.mixedUntil {
+		many = mixedFailures
+	}
 	switch {
 	case o.denied:
 		o.pause = min(max(2*o.pause, shortestDenied), longestDenied)
-	case p.liveLocked() == 0 && (o.failures >= manyFailures || o.failures >= fewFailures && now >= later(o.firstAt, outageAfter)):
+	case p.liveLocked() == 0 && (o.failures >= many || o.failures >= fewFailures && now >= later(o.firstAt, outageAfter)):
 		o.pause = min(max(2*o.pause, shortestPause), longestPause)
 	default:
 		o.pause = 0
@@ -86,9 +96,15 @@ func (p *Pool[T]) outageGrowsLocked(denied bool) {
 func (p *Pool[T]) outageEndsLocked() {
 	p.lastCreateErr = nil
 	p.full.on = false
-	if p.outage.failures > 0 {
-		p.outage = outage{timer: p.outage.timer, timerAt: p.outage.timerAt}
+	o := &p.outage
+	if o.failures == 0 {
+		return
 	}
+	mixed := o.mixedUntil
+	if o.pause == 0 {
+		mixed = later(p.nowLocked(), mixedLasts)
+	}
+	*o = outage{timer: o.timer, timerAt: o.timerAt, mixedUntil: mixed}
 }
 
 // wantedInOutageLocked is wantedLocked while creates fail. It arms the timer if a create is

@@ -206,6 +206,43 @@ func TestAcquirersInAPauseGetTheResultOfTheNextCreate(t *testing.T) {
 	})
 }
 
+// Where creates fail and succeed by turns, a hundred failures in a row are chance.
+func TestManyFailuresAfterOthersThatASuccessHasEndedAreNoOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var s server
+		p, _ := (&shop{create: s.create}).sell(t, quiet(2))
+		fails := func(times int) {
+			for range times {
+				require.Zero(t, p.outage.pause)
+				_, err := p.Acquire(t.Context())
+				require.ErrorIs(t, err, errBroken)
+			}
+		}
+		succeeds := func() {
+			s.is(nil)
+			require.NoError(t, must(t, p).Discard())
+			s.is(errBroken)
+		}
+		succeeds() // nothing had failed before
+		fails(manyFailures)
+		require.Equal(t, shortestPause, p.outage.pause)
+		time.Sleep(shortestPause)
+		succeeds() // that was an outage
+		fails(1)
+		succeeds()
+		fails(mixedFailures)
+		require.Equal(t, shortestPause, p.outage.pause)
+		time.Sleep(shortestPause)
+		succeeds()
+		fails(1)
+		succeeds()
+		time.Sleep(mixedLasts)
+		fails(manyFailures)
+		require.Equal(t, shortestPause, p.outage.pause)
+		succeeds()
+	})
+}
+
 // A few failures are an outage if they go on for a second.
 func TestFewFailuresOverASecondAreAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
