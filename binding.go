@@ -13,8 +13,7 @@ import (
 	"github.com/pooldriver/pooldriver/internal/task"
 )
 
-// This file alone decides which session serves an operation. pinning.go decides when the
-// session may go back, and in what state.
+// This file alone decides which session serves an operation; claim.go, when it may go back.
 //
 // A checkout begins when database/sql takes a virtual connection, and ends when
 // database/sql puts that connection back. The first operation of the checkout attaches a

@@ -109,6 +109,6 @@
 // docs/transparency.md is the closed list of differences from a driver without a pool.
 // docs/servers.md explains several servers in one DSN (docs/adr/0010). To read the source,
 // begin with connector.go, conn.go, operation.go, binding.go (which session serves an
-// operation) and pinning.go (when a session goes back, and in what state); then
-// internal/session, internal/task and package pool.
+// operation) and claim.go (when it goes back); then internal/connpool, internal/session,
+// internal/task and package pool.
 package pooldriver

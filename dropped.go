@@ -15,7 +15,7 @@ import (
 // statement and is cleaned. That is right, and the program should know it.
 
 // recordSetting remembers a statement that sets session state outside of explicit tasks,
-// before it is sent. takeBack says what becomes of the state.
+// before it is sent. connpool's GiveBack says what becomes of the state.
 func (c *checkout) recordSetting(op *operation) {
 	if op.Effect&pinning.ChangesSession != 0 && !c.bound.shares {
 		op.real.RecordSetting(op.Text, op.Args)

@@ -124,7 +124,7 @@ func (c *core) look(r *realConn) (h holding, ok bool) {
 		if r.holder.Load() != b {
 			continue
 		}
-		// attach stores the holder after the meter's Begin, and unbind takes it back. With
+		// attach stores the holder after the meter's Begin, and takeOutLocked takes it back. With
 		// the same holder on both sides of its number, the checkout has begun completely. A
 		// statement that ends while we look is shown as running.
 		running := r.Locked()
