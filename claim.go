@@ -229,7 +229,8 @@ func (b *binding) endPeek(r *realConn) {
 
 // take locks r, if it is the binding's, for one of its users.
 func (b *binding) take(r *realConn) bool {
-	if !b.peek(r) {
+	// Without a task the user is the only one, and knows whether it has r.
+	if b.isPrivate() && r.holder.Load() != b || !b.isPrivate() && !b.peek(r) {
 		return false
 	}
 	_ = r.Lock(context.Background())
@@ -241,7 +242,7 @@ func (b *binding) take(r *realConn) bool {
 }
 
 // untake ends what take began.
-func (b *binding) untake(r *realConn) { b.release(r, true) }
+func (b *binding) untake(r *realConn) { b.release(r, !b.isPrivate()) }
 
 // lockFor locks r for an operation of c. Where c does not use r yet, op peeks until c does.
 // again: r has left the binding.

@@ -75,6 +75,10 @@ func (t *transaction) finish(end func() error) error {
 
 func (t *transaction) unlock() {
 	t.owner.Meter.EndOperation(t.owner.pinnedBy())
+	if t.bound.isPrivate() {
+		t.owner.Unlock() // the checkout uses it still
+		return
+	}
 	t.bound.untake(t.owner)
 }
 
