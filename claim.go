@@ -156,7 +156,7 @@ func (b *binding) contend(ctx context.Context, c *checkout, op *operation) (r *r
 // op the connection's lock. The error tells why open rows were not read into memory.
 func (b *binding) share(ctx context.Context, c *checkout, op *operation) (err error) {
 	for r := range b.connector.connections() {
-		if r.holder.Load() != b || r.tryPeek() != b {
+		if !b.tryPeek(r) {
 			continue
 		}
 		op.real, op.locked, op.peeks = r, true, true // also after a panic of the driver, done unlocks it
@@ -177,7 +177,7 @@ func (b *binding) share(ctx context.Context, c *checkout, op *operation) (err er
 // Then the database decides whether the write succeeds.
 func (b *binding) clearOthers(ctx context.Context, r *realConn) {
 	for other := range b.connector.connections() {
-		if other == r || other.holder.Load() != b || other.Rows() == nil || other.tryPeek() != b {
+		if other == r || other.Rows() == nil || !b.tryPeek(other) {
 			continue
 		}
 		func() {
@@ -204,20 +204,27 @@ func (b *binding) peek(r *realConn) bool {
 // unpeek ends a peek at a session that is not locked.
 func (b *binding) unpeek(r *realConn) { b.leave(r, &r.use.peeks) }
 
-// tryPeek locks r for a moment, if somebody has it and nobody works on it. It returns the
-// binding that has it, which unpeeks, or nil.
-func (r *realConn) tryPeek() *binding {
-	b := r.holder.Load()
-	if b == nil || !b.peek(r) {
-		return nil
+// tryPeek peeks at r and locks it, if it is the binding's and nobody works on it. endPeek or
+// release ends that.
+func (b *binding) tryPeek(r *realConn) bool {
+	if r.holder.Load() != b || !b.peek(r) { // most are not the binding's: mu is left alone
+		return false
 	}
 	if r.TryLock() {
 		if r.holder.Load() == b {
-			return b
+			return true
 		}
 		r.Unlock()
 	}
 	b.unpeek(r)
+	return false
+}
+
+// tryPeek is binding.tryPeek for whichever binding has r, which it returns; nil: it has failed.
+func (r *realConn) tryPeek() *binding {
+	if b := r.holder.Load(); b != nil && b.tryPeek(r) {
+		return b
+	}
 	return nil
 }
 

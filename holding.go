@@ -234,7 +234,7 @@ func (c *core) holders() (list []string) {
 			continue
 		}
 		h := holder{task: b.task}
-		if r.tryPeek() == b {
+		if b.tryPeek(r) {
 			if h.pin, h.since = r.use.pin, r.use.since; r.Begun() {
 				h.pin = pinning.Tx
 			}

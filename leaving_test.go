@@ -188,3 +188,31 @@ func TestAStatementDoesNotWaitForAConnectionThatHasLeftItsTaskMeanwhile(t *testi
 		require.NoError(t, <-foreign)
 	})
 }
+
+// TestABindingPeeksAtItsOwnSessionsAlone: what has gone to another one in the meantime is
+// neither locked nor kept.
+func TestABindingPeeksAtItsOwnSessionsAlone(t *testing.T) {
+	_, db, c := openTasks(t, 2)
+	var held []*realConn
+	for range 2 {
+		conn, err := db.Conn(t.Context())
+		require.NoError(t, err)
+		defer conn.Close()
+		require.NoError(t, conn.PingContext(t.Context()))
+	}
+	for r := range c.connections() {
+		held = append(held, r)
+	}
+	own, other := held[0].holder.Load(), held[1]
+	require.NotSame(t, own, other.holder.Load())
+	require.False(t, own.tryPeek(other))
+	require.True(t, other.TryLock(), "it was left unlocked")
+	require.Zero(t, other.use.peeks)
+	require.False(t, other.holder.Load().tryPeek(other), "somebody works on it")
+	require.Zero(t, other.use.peeks)
+	other.Unlock()
+	require.True(t, own.tryPeek(held[0]))
+	require.Equal(t, 1, held[0].use.peeks)
+	own.endPeek(held[0])
+	require.Zero(t, held[0].use.peeks)
+}

@@ -230,7 +230,7 @@ func (c *core) takeRows(r *realConn, rows *session.Rows) (taken bool) {
 // hasFree reports whether the binding has a connection on which nothing runs.
 func (b *binding) hasFree() bool {
 	for r := range b.connector.connections() {
-		if r.holder.Load() != b || r.tryPeek() != b {
+		if !b.tryPeek(r) {
 			continue
 		}
 		rows := r.Rows()
