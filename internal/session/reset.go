@@ -69,7 +69,10 @@ func (s *Session) LeftNothing() (nothing bool) {
 	}()
 	switch s.TxStatus() {
 	case dialects.TxNone, dialects.TxUnknown:
-		return s.conn.Validator == nil || s.conn.Validator.IsValid()
+		if s.conn.Validator == nil || s.conn.Validator.IsValid() {
+			return true
+		}
+		s.MarkUnusable() // the driver is asked once: Inspect would believe another answer
 	}
 	return false
 }

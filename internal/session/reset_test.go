@@ -11,6 +11,7 @@ import (
 
 	"github.com/pooldriver/pooldriver/dialects"
 	"github.com/pooldriver/pooldriver/internal/fakedb"
+	"github.com/pooldriver/pooldriver/internal/pinning"
 	"github.com/pooldriver/pooldriver/internal/session"
 )
 
@@ -104,7 +105,29 @@ func TestWhatIsFoundOfASessionThatIsGivenBack(t *testing.T) {
 			require.Equal(t, tc.want, f.Inspect())
 			require.Equal(t, tc.asked, len(f.db.Events(fakedb.ConnValid)) > before)
 		})
+		t.Run(name+", after LeftNothing", func(t *testing.T) {
+			f := open(t, tc.with)
+			tc.borrows(f)
+			f.GiveBack()
+			before := len(f.db.Events(fakedb.ConnValid))
+			if f.LeftNothing() {
+				require.Equal(t, pinning.Step{}, stepAfter(tc.want), "the short way and the long one agree")
+				return
+			}
+			found := f.Inspect()
+			require.Equal(t, stepAfter(tc.want), stepAfter(found))
+			require.Equal(t, tc.want.Panicked, found.Panicked)
+			require.LessOrEqual(t, len(f.db.Events(fakedb.ConnValid))-before, 1, "the driver is asked once")
+		})
 	}
+}
+
+// stepAfter is what the pool does with a session.
+func stepAfter(f session.Findings) pinning.Step {
+	if f.Unusable {
+		return pinning.Step{Discard: true}
+	}
+	return pinning.Next(pinning.Left{Status: f.Status, Effect: f.Effect, Valid: f.Valid, Doubt: f.Doubt})
 }
 
 // TestAResetEndsWhatWasFound: until then a doubt stays.
