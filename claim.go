@@ -236,8 +236,11 @@ func (b *binding) endPeek(r *realConn) {
 
 // take locks r, if it is the binding's, for one of its users.
 func (b *binding) take(r *realConn) bool {
-	// Without a task the user is the only one, and knows whether it has r.
-	if b.isPrivate() && r.holder.Load() != b || !b.isPrivate() && !b.peek(r) {
+	if b.isPrivate() {
+		if r.holder.Load() != b { // else the caller's own claim keeps it
+			return false
+		}
+	} else if !b.peek(r) {
 		return false
 	}
 	_ = r.Lock(context.Background())
@@ -459,14 +462,12 @@ func (b *binding) detachRows(r *realConn, rows *rows) bool {
 		return rows.Detached()
 	}
 	_ = r.Lock(context.Background())
+	defer r.Unlock()
 	rows.Attach()
 	if rows.Detached() || !rows.Live() {
-		detached := rows.Detached()
-		r.Unlock()
-		return detached
+		return rows.Detached()
 	}
 	rows.Keep()
-	r.Unlock()
 	return true
 }
 

@@ -133,8 +133,8 @@ func (c *core) drain(ctx context.Context) error {
 }
 
 func (c *core) close() {
+	c.leaks.stop() // Close may wait, and what comes back then is no leak
 	c.pool.Close()
-	c.leaks.stop()
 }
 
 // guardedKey is Config.TaskKey with a guard. A statement whose task is not known is refused.

@@ -81,7 +81,7 @@ func (b *binding) tellAcquired(ctx context.Context, c *checkout, r *realConn) {
 
 // tellNotAcquired tells of a statement that has got no connection.
 func (c *core) tellNotAcquired(ctx context.Context, label *string, t *task.Task, err error) {
-	c.report.NotAcquired(ctx, connpool.Waited(err), whoIs(label, t), err)
+	c.report.NotAcquired(ctx, connpool.Waited(err), func() report.Who { return whoIs(label, t) }, err)
 }
 
 // tellTaskDone tells that the binding's task has ended.

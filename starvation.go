@@ -170,39 +170,34 @@ func (c *core) leastRead() (*realConn, *session.Rows) {
 		if r.Rows() == nil {
 			continue
 		}
-		b := r.tryPeek()
-		if b == nil {
-			continue
+		if b, rows := r.tryReclaim(); rows != nil {
+			if rows.Tried() < tried {
+				least, tried = r, rows.Tried()
+			}
+			b.endPeek(r)
 		}
-		if rows := r.reclaimable(b); rows != nil && rows.Tried() < tried {
-			least, tried = r, rows.Tried()
+	}
+	if least != nil {
+		if _, rows := least.tryReclaim(); rows != nil {
+			return least, rows
 		}
-		b.endPeek(r)
 	}
-	if least == nil {
-		return nil, nil
-	}
-	b := least.tryPeek()
-	if b == nil {
-		return nil, nil
-	}
-	if rows := least.reclaimable(b); rows != nil {
-		return least, rows
-	}
-	b.endPeek(least)
 	return nil, nil
 }
 
-// reclaimable returns, under the lock, the rows of r if only these rows hold r.
-func (r *realConn) reclaimable(b *binding) *session.Rows {
+// tryReclaim peeks at r and locks it, if only its rows hold it, and returns these and the binding
+// that has r; nil: it has done nothing.
+func (r *realConn) tryReclaim() (*binding, *session.Rows) {
+	b := r.tryPeek()
+	if b == nil {
+		return nil, nil
+	}
 	rows := r.Rows()
-	if rows == nil || !rows.Reclaimable() {
-		return nil
+	if rows == nil || !rows.Reclaimable() || b.users(r) != 1 || r.use.pin.KeepsTask() || r.use.raw != nil || b.ended.Load() {
+		b.endPeek(r)
+		return nil, nil
 	}
-	if b.users(r) != 1 || r.use.pin.KeepsTask() || r.use.raw != nil || b.ended.Load() {
-		return nil
-	}
-	return rows
+	return b, rows
 }
 
 // takeRows reads more of the rows into memory. If no rows are left to read, it gives their

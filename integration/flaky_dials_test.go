@@ -8,7 +8,6 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
-	"os"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -18,6 +17,7 @@ import (
 
 	"github.com/pooldriver/pooldriver"
 	"github.com/pooldriver/pooldriver/integration/testbed"
+	"github.com/pooldriver/pooldriver/internal/randomtest"
 )
 
 // lottery is an address in front of a server that resets a part of those who come, and
@@ -90,7 +90,7 @@ func (l *lottery) loses() bool {
 func TestDialsThatFailNowAndThenFailNoMoreThanTheirOwnStatements(t *testing.T) {
 	t.Parallel()
 	statements, runs, shares := 600, 1, []int{20, 80}
-	long := os.Getenv("POOLDRIVER_LONG") != ""
+	long := randomtest.Long()
 	if long {
 		statements, runs, shares = 10_000, 5, []int{20, 50, 80, 95}
 	}

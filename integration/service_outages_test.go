@@ -206,25 +206,15 @@ func openShop(t *testing.T, kind, dsn string, log io.Writer) (take, count shopRe
 	}
 	take = func(ctx context.Context) error { return pooldriver.InTx(ctx, db, nil, work, pooldriver.Retry{}) }
 	if kind == "plain" {
-		take = func(ctx context.Context) error { return plainTx(ctx, db, work) }
+		take = func(ctx context.Context) error {
+			return begun(ctx, db, func(tx *sql.Tx) error { return work(ctx, tx) })
+		}
 	}
 	count = func(ctx context.Context) error {
 		var n int
 		return db.QueryRowContext(ctx, someOrders).Scan(&n)
 	}
 	return take, count, func() { _ = db.Close() }
-}
-
-func plainTx(ctx context.Context, db *sql.DB, work func(context.Context, *sql.Tx) error) error {
-	tx, err := db.BeginTx(ctx, nil)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = tx.Rollback() }()
-	if err := work(ctx, tx); err != nil {
-		return err
-	}
-	return tx.Commit()
 }
 
 func openPgxShop(t *testing.T, dsn string) (take, count shopRequest, end func()) {

@@ -403,24 +403,6 @@ func (p *Pool[T]) awaitAlone(ctx context.Context, w *waiter[T], t ticket) bool {
 	return false
 }
 
-// lateGrace is how long after its deadline a context may take to end: a timer is late where
-// processors are busy.
-const lateGrace = 10 * time.Millisecond
-
-// late follows a turn that came after the deadline of ctx. A nil error: ctx does not end with
-// its deadline, and the acquirer goes on.
-func (p *Pool[T]) late(ctx context.Context, t *ticket) error {
-	timer := time.NewTimer(lateGrace)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return p.refuseDone(ctx, *t)
-	case <-timer.C:
-		t.timeless = true
-		return nil
-	}
-}
-
 // abandon withdraws w after its context is done, or its time is over. If w has a result already, the
 // acquirer has lost the race against its own cancellation and passes the resource on. w
 // is not recycled: its wake-up may still be on the way.

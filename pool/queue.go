@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync/atomic"
+	"time"
 )
 
 // waiterState says where a waiter's result will come from.
@@ -115,6 +116,24 @@ func (q *waitQueue[T]) remove(w *waiter[T]) {
 
 // errLate tells an acquirer that its deadline had passed when its turn came.
 var errLate = errors.New("pool: late")
+
+// lateGrace is how long after its deadline a context may take to end: a timer is late where
+// processors are busy.
+const lateGrace = 10 * time.Millisecond
+
+// late follows a turn that came after the deadline of ctx. A nil error: ctx does not end with
+// its deadline, and the acquirer goes on.
+func (p *Pool[T]) late(ctx context.Context, t *ticket) error {
+	timer := time.NewTimer(lateGrace)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return p.refuseDone(ctx, *t)
+	case <-timer.C:
+		t.timeless = true
+		return nil
+	}
+}
 
 // firstLocked is the first in the queue whose deadline has not passed; nil: there is none.
 // Those before it leave the queue: they would only hand on what they were given.

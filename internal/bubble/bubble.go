@@ -33,7 +33,8 @@ func Name(now time.Time) string {
 const leap = 10 * 365 * 24 * time.Hour
 
 // Clock is time in nanoseconds since it was made, and never 0. It goes on where it was when its
-// readers have moved to another bubble, or out of one, and have called Follow. Start makes it ready; it must not be copied.
+// readers have moved to another bubble, or out of one, and have called Follow. Start makes it
+// ready; it must not be copied.
 type Clock struct {
 	base  time.Time
 	shift atomic.Int64 // what is added, so that the time goes on

@@ -51,7 +51,7 @@ type Conn struct {
 
 var _ session.Holder = (*Conn)(nil)
 
-// NewConn returns a connection of server that no pool lends.
+// NewConn returns a connection over server, which is not in the pool.
 func (p *Pool) NewConn(server dialects.Session, generation uint64) *Conn {
 	r := p.config.NewSeat()
 	r.pool, r.generation = p, generation
@@ -96,7 +96,7 @@ func (r *Conn) Diagnosed(said dialects.Diagnosis) {
 		r.RecordEffect(dialects.Stateful | dialects.Unresettable)
 	}
 	if said&dialects.ServerLeaving != 0 {
-		r.pool.flushOnce(r.generation)
+		r.FlushGeneration()
 	}
 }
 

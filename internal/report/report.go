@@ -174,13 +174,14 @@ func (r *Report) Acquired(ctx context.Context, wait time.Duration, who Who, ende
 	returned = true
 }
 
-// NotAcquired: a statement has got no connection. wait is 0 if it has not waited.
-func (r *Report) NotAcquired(ctx context.Context, wait time.Duration, who Who, err error) {
+// NotAcquired: a statement has got no connection. wait is 0 if it has not waited. who is asked
+// only if somebody listens: in an outage there are many.
+func (r *Report) NotAcquired(ctx context.Context, wait time.Duration, who func() Who, err error) {
 	if wait > 0 {
 		r.Wait.Record(wait, 1)
 	}
 	if r.to.Acquired != nil {
-		r.tell("Config.Observer.AcquireDone", func() { r.to.Acquired(ctx, wait, who, err) })
+		r.tell("Config.Observer.AcquireDone", func() { r.to.Acquired(ctx, wait, who(), err) })
 	}
 }
 

@@ -78,7 +78,7 @@ func TestAListenerThatPanicsIsToldToTheLog(t *testing.T) {
 	all = append(all,
 		func() { r.Dialled("", 0, nil) },
 		func() { r.Acquired(t.Context(), 0, Who{}, func() { t.Error("it has not ended the goroutine") }) },
-		func() { r.NotAcquired(t.Context(), time.Second, Who{}, context.Canceled) },
+		func() { r.NotAcquired(t.Context(), time.Second, func() Who { return Who{} }, context.Canceled) },
 		func() { r.Released(usage.Use{}, Who{}, "") },
 		func() { r.Reset(0, true, false, nil) },
 		func() { r.Closing(Lost, 0, "") },
@@ -101,7 +101,7 @@ func TestNobodyListens(t *testing.T) {
 	require.False(t, r.HearsAcquired())
 	require.False(t, r.HearsReleased())
 	r.Dialled("", time.Second, nil)
-	r.NotAcquired(t.Context(), 0, Who{}, context.Canceled)
+	r.NotAcquired(t.Context(), 0, nil, context.Canceled)
 	r.Closing(Uncleanable, 0, "")
 	r.TaskEnded(nil, time.Time{}, false)
 	r.AcquireFailed(Deadlock)

@@ -72,17 +72,17 @@ func (c *Clock) ask() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := c.fineLocked()
-	if c.running && !c.clock.World().Guest() {
+	if c.running {
 		c.asked.Store(true)
 		return
 	}
 	c.coarse.Store(now)
-	if c.clock.World().Guest() {
+	world := c.clock.World()
+	if world.Guest() {
 		return // the next one asks again
 	}
 	c.asked.Store(true)
 	c.running = true
-	world := c.clock.World()
 	c.timer = time.AfterFunc(Tick, func() { c.tick(world) })
 }
 
