@@ -9,7 +9,12 @@ import (
 	"log/slog"
 
 	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/internal/binding"
+	"github.com/pooldriver/pooldriver/internal/connpool"
 	"github.com/pooldriver/pooldriver/internal/redact"
+	"github.com/pooldriver/pooldriver/internal/report"
+	"github.com/pooldriver/pooldriver/internal/usage"
+	"github.com/pooldriver/pooldriver/internal/virtual"
 )
 
 // Connector is a driver.Connector whose connections are virtual: they share a
@@ -19,8 +24,15 @@ import (
 //
 // A Connector is safe for concurrent use. It prints without its secrets.
 type Connector struct {
-	err error // what New found wrong; every use returns it
-	core
+	err      error // what New found wrong; every use returns it
+	config   Config
+	template dialects.Template
+	pool     *connpool.Pool
+	engine   *binding.Engine
+	source   virtual.Source
+	report   report.Report
+	usage    usage.Env
+	leaks    leakWatch
 }
 
 var (
@@ -38,7 +50,7 @@ var (
 // the DSN and must be linked into the program by a blank import. Without any
 // options, every default of docs/settings.md holds.
 func New(dsn string, options ...Option) *Connector {
-	c := &Connector{core: core{config: defaultConfig()}}
+	c := &Connector{config: defaultConfig()}
 	c.err = c.parse(dsn, options)
 	return c
 }
@@ -51,7 +63,7 @@ func New(dsn string, options ...Option) *Connector {
 // closed instead of cleaned. Wrapping a connector that pools itself is an
 // error, and so are Config.Credentials and Config.Dial, which could not reach inner.
 func Wrap(inner driver.Connector, options ...Option) *Connector {
-	c := &Connector{core: core{config: defaultConfig()}}
+	c := &Connector{config: defaultConfig()}
 	c.err = c.wrap(inner, options)
 	return c
 }
@@ -87,7 +99,7 @@ func (c *Connector) Connect(ctx context.Context) (driver.Conn, error) {
 	if c.err != nil {
 		return nil, c.err
 	}
-	return newConn(ctx, &c.core), nil
+	return c.source.Conn(ctx, nil), nil
 }
 
 // Driver returns the real driver, so that programs that look at its type to
@@ -117,7 +129,7 @@ func (c *Connector) Stats() Stats {
 	if c.err != nil {
 		return Stats{}
 	}
-	return c.figures()
+	return figures(c)
 }
 
 // Holders returns who has a connection now, the one that has held longest first. It waits
@@ -126,7 +138,12 @@ func (c *Connector) Holders() []Holder {
 	if c.err != nil {
 		return nil
 	}
-	return c.holderList()
+	held := c.engine.Looks()
+	all := make([]Holder, len(held))
+	for i := range held {
+		all[i] = holderOf(&held[i], c.engine)
+	}
+	return all
 }
 
 // Waiters returns who waits for a connection now, in the order of the queue. It holds the
@@ -136,7 +153,7 @@ func (c *Connector) Waiters() []Waiter {
 	if c.err != nil {
 		return nil
 	}
-	return c.waiters()
+	return waiters(c.engine)
 }
 
 // CallSites returns what the places of the program have done with connections since the
@@ -146,7 +163,7 @@ func (c *Connector) CallSites() []CallSite {
 	if c.err != nil {
 		return nil
 	}
-	return c.callSites()
+	return callSites(c.engine)
 }
 
 // Tasks returns the tasks that hold a connection or wait for one now, the oldest first.
@@ -154,7 +171,7 @@ func (c *Connector) Tasks() []TaskState {
 	if c.err != nil {
 		return nil
 	}
-	return c.tasks()
+	return tasks(c.engine)
 }
 
 // Flush replaces all real connections softly: idle ones now, those in use as
@@ -212,7 +229,11 @@ func (c *Connector) Drain(ctx context.Context) error {
 	if c.err != nil {
 		return c.err
 	}
-	return c.drain(ctx)
+	err := c.pool.Drain(ctx, connpool.Begun{Unattached: c.engine.Unattached, Holders: c.engine.Holders})
+	if err == nil {
+		c.leaks.stop()
+	}
+	return err
 }
 
 // Close closes the pool: idle connections at once, connections in use when they come
@@ -230,6 +251,11 @@ func (c *Connector) Close() error {
 	}
 	c.close()
 	return nil
+}
+
+func (c *Connector) close() {
+	c.leaks.stop() // Close may wait, and what comes back then is no leak
+	c.pool.Close()
 }
 
 // Target says where connections go: dialect, user, hosts and database, never a secret. It

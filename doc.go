@@ -107,8 +107,6 @@
 // # More
 //
 // docs/transparency.md is the closed list of differences from a driver without a pool.
-// docs/servers.md explains several servers in one DSN (docs/adr/0010). To read the source,
-// begin with connector.go, conn.go, operation.go, binding.go (which session serves an
-// operation) and claim.go (when it goes back); then internal/connpool, internal/session,
-// internal/task and package pool.
+// docs/servers.md explains several servers in one DSN (docs/adr/0010). CONTRIBUTING.md says
+// where the source begins.
 package pooldriver

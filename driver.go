@@ -33,10 +33,6 @@ func (d Driver) Open(dsn string) (driver.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	dc, err := c.Connect(context.Background())
-	if err != nil {
-		return nil, err
-	}
-	dc.(*conn).sole = true
-	return dc, nil
+	own := c.(*Connector)
+	return own.source.Conn(context.Background(), own.close), nil
 }

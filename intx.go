@@ -4,10 +4,10 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"io"
 
-	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/internal/report"
 	"github.com/pooldriver/pooldriver/internal/task"
+	"github.com/pooldriver/pooldriver/internal/virtual"
 )
 
 // InTx runs fn in a transaction. It commits if fn returns nil, and rolls back
@@ -31,7 +31,7 @@ func InTx(ctx context.Context, db *sql.DB, opts *sql.TxOptions, fn func(ctx cont
 	case len(retry) > 1:
 		return errors.New("pooldriver: InTx was given more than one Retry")
 	case len(retry) == 1:
-		return retry[0].run(ctx, func() (*core, error) { return inTx(ctx, db, opts, fn) })
+		return retry[0].run(ctx, func() (*report.Report, error) { return inTx(ctx, db, opts, fn) })
 	}
 	_, err := inTx(ctx, db, opts, fn)
 	return err
@@ -39,14 +39,13 @@ func InTx(ctx context.Context, db *sql.DB, opts *sql.TxOptions, fn func(ctx cont
 
 // inTx is one attempt of InTx. conflict is not nil if it has failed because another
 // transaction was in the way, and may be repeated: the transaction is rolled back, and is
-// not part of another one. conflict is then the core.
-func inTx(ctx context.Context, db *sql.DB, opts *sql.TxOptions, fn func(context.Context, *sql.Tx) error) (conflict *core, _ error) {
+// not part of another one. conflict is then where the repetition is counted.
+func inTx(ctx context.Context, db *sql.DB, opts *sql.TxOptions, fn func(context.Context, *sql.Tx) error) (conflict *report.Report, _ error) {
 	s := task.NewScope(ctx)
 	defer s.End()
 	begun, err := db.BeginTx(s, opts)
 	if err != nil {
-		conflict, _ = s.Conflict().(*core)
-		return conflict, err
+		return virtual.BeginConflict(s), err
 	}
 	committed := false
 	defer func() {
@@ -55,47 +54,16 @@ func inTx(ctx context.Context, db *sql.DB, opts *sql.TxOptions, fn func(context.
 			_ = begun.Rollback() // fn's error, or panic, is what counts
 		}
 	}()
-	own, ok := s.Transaction().(*transaction)
+	own, ok := virtual.InTxOf(s)
 	if !ok {
 		return nil, errors.New("pooldriver: InTx has begun a transaction that pooldriver does not know, and rolled it back: the *sql.DB is another driver's, or a wrapper above pooldriver does not pass the context of BeginTx on; use a *sql.DB over a pooldriver.Connector")
 	}
 	if err := fn(s, begun); err != nil {
-		return own.conflictIn(err), err
+		return own.Conflict(err), err
 	}
 	committed = true
 	if err := begun.Commit(); err != nil {
-		return own.commitConflict(), err
+		return own.CommitConflict(), err
 	}
 	return nil, nil
-}
-
-// conflictIn returns t's core if err, of a statement of t, says that another
-// transaction was in the way, and t is not part of another transaction. An error of which
-// a part says that the outcome of something is unknown is not one to repeat. What fn has
-// committed itself is repeated only if that commit was the conflict.
-func (t *transaction) conflictIn(err error) *core {
-	if t.commits {
-		return t.commitConflict()
-	}
-	c := t.checkout.connector
-	if t.Nested() || errors.Is(err, io.ErrUnexpectedEOF) || !t.mayRepeat(c.dialect.Diagnose(err)) {
-		return nil
-	}
-	return c
-}
-
-// mayRepeat reports whether t may succeed if it is run once more: another transaction was in
-// its way, or its server takes no writes any more, and the DSN leads to others.
-func (t *transaction) mayRepeat(said dialects.Diagnosis) bool {
-	return said&dialects.Conflict != 0 ||
-		said&dialects.RoleDoubt != 0 && t.owner.Traits().RoleMatters && !t.ReadOnly()
-}
-
-// commitConflict is conflictIn for the error of t's Commit. A commit in doubt has none: only
-// the server's own answer is a conflict.
-func (t *transaction) commitConflict() *core {
-	if t.Nested() || !t.CommitConflict() {
-		return nil
-	}
-	return t.checkout.connector
 }

@@ -1,21 +1,23 @@
 package pooldriver
 
 import (
-	"fmt"
-	"path"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/pooldriver/pooldriver/internal/binding"
 	"github.com/pooldriver/pooldriver/internal/bubble"
+	"github.com/pooldriver/pooldriver/internal/callsite"
+	"github.com/pooldriver/pooldriver/internal/report"
 )
 
 // leakWatch warns of connections that are held for longer than Config.LeakAfter. Its timer
 // is set while there may be one.
 type leakWatch struct {
-	core *core
-	set  atomic.Bool // the timer is
+	engine *binding.Engine
+	report *report.Report
+	after  time.Duration
+	set    atomic.Bool // the timer is
 
 	mu      sync.Mutex // serialises changes of set and of the following fields
 	timer   *time.Timer
@@ -28,7 +30,7 @@ type leakWatch struct {
 // sets the timer, or the timer has not gone off yet and will see the holder.
 func (l *leakWatch) watch() {
 	if !l.set.Load() {
-		l.wake(l.core.config.LeakAfter)
+		l.wake(l.after)
 	}
 }
 
@@ -71,18 +73,16 @@ func (l *leakWatch) stop() {
 // taken from here on set the timer again themselves.
 func (l *leakWatch) look() {
 	l.set.Store(false)
-	c := l.core
-	after := c.config.LeakAfter
 	next := time.Duration(0)
-	for _, h := range c.holdings() {
-		if left := after - h.heldFor; left > 0 {
+	for _, h := range l.engine.Looks() {
+		if left := l.after - h.HeldFor; left > 0 {
 			if next == 0 || left < next {
 				next = left
 			}
 			continue
 		}
-		if h.real.leakTold.Swap(h.Checkout+1) != h.Checkout+1 {
-			c.tellLeak(h.holder(c), h.heldFor)
+		if h.Conn.Told.Swap(h.Checkout+1) != h.Checkout+1 {
+			l.tell(&h)
 		}
 	}
 	if next > 0 {
@@ -90,90 +90,11 @@ func (l *leakWatch) look() {
 	}
 }
 
-func (c *core) tellLeak(h Holder, held time.Duration) {
-	c.report.Leak("held", rounded(held), "idle", rounded(h.Idle), "pin", string(h.Pin),
+func (l *leakWatch) tell(held *binding.Look) {
+	h := holderOf(held, l.engine)
+	l.report.Leak("held", rounded(held.HeldFor), "idle", rounded(h.Idle), "pin", string(h.Pin),
 		"label", h.Label, "task", h.Task, "statement", h.Statement, "statements", h.Statements,
-		"process", h.ProcessID, "host", h.Host, "taken_at", stackText(h.TakenAt), "statement_at", stackText(h.StatementAt))
+		"process", h.ProcessID, "host", h.Host, "taken_at", callsite.Text(held.Site.Frames()), "statement_at", callsite.Text(held.Statement.Frames()))
 }
 
 func rounded(d time.Duration) time.Duration { return d.Round(time.Millisecond) }
-
-// stackText is a call stack in one line.
-func stackText(stack []Frame) string {
-	const most = 12
-	var b strings.Builder
-	for i, f := range stack[:min(len(stack), most)] {
-		if i > 0 {
-			b.WriteString(" < ")
-		}
-		b.WriteString(f.String())
-	}
-	return b.String()
-}
-
-// String is the function, and the file's name with the line.
-func (f Frame) String() string {
-	return fmt.Sprintf("%s (%s:%d)", f.Func, path.Base(f.File), f.Line)
-}
-
-// namedHolders is how many holders an error names.
-const namedHolders = 3
-
-// heldBy names, for an error, those that have held connections longest.
-func (c *core) heldBy() string {
-	all := c.holdings()
-	var names []string
-	for _, h := range all[:min(len(all), namedHolders)] {
-		p := h.holder(c)
-		names = append(names, p.name(h.heldFor))
-	}
-	if len(names) == 0 {
-		return ""
-	}
-	return "; held longest by " + strings.Join(names, ", ") + c.tooLargeRows()
-}
-
-// tooLargeRows says, for an error, that rows hold a connection which would have come back if
-// they could have been read into memory.
-func (c *core) tooLargeRows() string {
-	for r := range c.connections() {
-		if r.Rows() == nil {
-			continue
-		}
-		b := r.tryPeek()
-		if b == nil {
-			continue
-		}
-		rows := r.Rows()
-		large := rows != nil && rows.TooLarge()
-		b.endPeek(r)
-		if large {
-			return fmt.Sprintf("; rows that are open are larger than what may be read into memory to free their connection (pool_nested_buffer=%d bytes, pool_nested_buffer_total=%d)", c.config.NestedBuffer, c.config.NestedBufferTotal)
-		}
-	}
-	return ""
-}
-
-// name is who holds a connection, as well as it is known, and how.
-func (h *Holder) name(held time.Duration) string {
-	who := h.Task
-	switch {
-	case h.Label != "" && who != "":
-		who += " of " + h.Label
-	case h.Label != "":
-		who = h.Label
-	case who == "":
-		who = "a checkout"
-	}
-	if len(h.TakenAt) > 0 {
-		who += " at " + h.TakenAt[0].String()
-	}
-	text := fmt.Sprintf("%s (%s, for %v", who, h.Pin, rounded(held))
-	if !h.Running {
-		text += fmt.Sprintf(", idle for %v", rounded(h.Idle))
-	}
-	if h.Statement != "" {
-		text += ", last " + h.Statement
-	}
-	return text + ")"
-}

@@ -108,7 +108,7 @@ func TestAStatementThatGivesUpItsLockAsItGetsItKeepsNobody(t *testing.T) {
 		conn, err := db.Conn(ctx)
 		require.NoError(t, err)
 		require.NoError(t, conn.PingContext(ctx))
-		r := realOf(c.pool.Conns()[0])
+		r := c.pool.Conns()[0]
 		require.NoError(t, r.Lock(ctx))
 		impatient, cancel := context.WithCancel(ctx)
 		var both sync.WaitGroup
@@ -189,30 +189,21 @@ func TestAStatementDoesNotWaitForAConnectionThatHasLeftItsTaskMeanwhile(t *testi
 	})
 }
 
-// TestABindingPeeksAtItsOwnSessionsAlone: what has gone to another one in the meantime is
-// neither locked nor kept.
-func TestABindingPeeksAtItsOwnSessionsAlone(t *testing.T) {
-	_, db, c := openTasks(t, 2)
-	var held []*realConn
-	for range 2 {
-		conn, err := db.Conn(t.Context())
+func TestRowsThatAreClosedWhileTheyAreReadAheadLeaveNothingInMemory(t *testing.T) {
+	server, db, c := openTasks(t, 1)
+	require.NoError(t, InTx(t.Context(), db, nil, func(ctx context.Context, _ *sql.Tx) error {
+		rows, err := db.QueryContext(ctx, "SELECT n FROM numbers LIMIT 5")
 		require.NoError(t, err)
-		defer conn.Close()
-		require.NoError(t, conn.PingContext(t.Context()))
-	}
-	for r := range c.connections() {
-		held = append(held, r)
-	}
-	own, other := held[0].holder.Load(), held[1]
-	require.NotSame(t, own, other.holder.Load())
-	require.False(t, own.tryPeek(other))
-	require.True(t, other.TryLock(), "it was left unlocked")
-	require.Zero(t, other.use.peeks)
-	require.False(t, other.holder.Load().tryPeek(other), "somebody works on it")
-	require.Zero(t, other.use.peeks)
-	other.Unlock()
-	require.True(t, own.tryPeek(held[0]))
-	require.Equal(t, 1, held[0].use.peeks)
-	own.endPeek(held[0])
-	require.Zero(t, held[0].use.peeks)
+		gate := server.Block(fakedb.RowsNext)
+		nested, closed := make(chan error, 1), make(chan error, 1)
+		go func() { nested <- insertTwo(ctx, db) }()
+		<-gate.Entered()
+		reader := c.pool.Conns()[0]
+		go func() { closed <- rows.Close() }()
+		require.Eventually(t, func() bool { return reader.Contended() }, 5*time.Second, time.Millisecond)
+		gate.Open()
+		require.NoError(t, <-closed)
+		return <-nested
+	}))
+	require.Zero(t, c.Stats().BufferedBytes)
 }

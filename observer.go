@@ -3,6 +3,10 @@ package pooldriver
 import (
 	"context"
 	"time"
+
+	"github.com/pooldriver/pooldriver/internal/report"
+	"github.com/pooldriver/pooldriver/internal/usage"
+	"github.com/pooldriver/pooldriver/pool"
 )
 
 // Observer is told of what happens to the real connections of a Connector. Each function
@@ -108,4 +112,58 @@ type TaskInfo struct {
 	Implicit   bool   // of WithTaskKey or httptask.Separate
 	Duration   time.Duration
 	RolledBack bool // a transaction was open, and was rolled back
+}
+
+// closeReasons are how the reasons of package report are called.
+var closeReasons = [report.Reasons]CloseReason{
+	pool.ReasonLifetime:      CloseLifetime,
+	pool.ReasonIdleTime:      CloseIdleTime,
+	pool.ReasonCheckFailed:   CloseCheckFailed,
+	pool.ReasonBeforeAcquire: CloseFoundDead,
+	report.ResetFailed:       CloseResetFailed,
+	report.Lost:              CloseLost,
+	pool.ReasonFlushed:       CloseFlushed,
+	pool.ReasonResized:       "resized",
+	pool.ReasonClosed:        CloseShutdown,
+	report.Uncleanable:       CloseUncleanable,
+	report.WrongRole:         CloseWrongRole,
+}
+
+// listener is o for the report. o may be nil.
+func (o *Observer) listener() (l report.Listener) {
+	if o == nil {
+		return l
+	}
+	if f := o.DialDone; f != nil {
+		l.Dialled = func(host string, took time.Duration, err error) { f(DialInfo{Host: host, Duration: took, Err: err}) }
+	}
+	if f := o.AcquireDone; f != nil {
+		l.Acquired = func(ctx context.Context, wait time.Duration, who report.Who, err error) {
+			f(ctx, AcquireInfo{Wait: wait, Label: who.Label, Task: who.Task, Err: err})
+		}
+	}
+	if f := o.ReleaseDone; f != nil {
+		l.Released = func(use usage.Use, who report.Who, host string) {
+			f(ReleaseInfo{
+				Held: use.Held, IdlePinned: use.Idle, Timed: use.Timed > 0, Pin: Pin(use.Pin.String()),
+				Statements: use.Operations, Label: who.Label, Task: who.Task, Host: host,
+			})
+		}
+	}
+	if f := o.ResetDone; f != nil {
+		l.Reset = func(took time.Duration, rolledBack, cleaned bool, err error) {
+			f(ResetInfo{Duration: took, RolledBack: rolledBack, Cleaned: cleaned, Err: err})
+		}
+	}
+	if f := o.Closed; f != nil {
+		l.Closed = func(why report.Reason, age time.Duration, host string) {
+			f(CloseInfo{Reason: closeReasons[why], Age: age, Host: host})
+		}
+	}
+	if f := o.TaskDone; f != nil {
+		l.TaskEnded = func(who report.Who, lasted time.Duration, rolledBack bool) {
+			f(TaskInfo{Name: who.Task, Label: who.Label, Implicit: who.Implicit, Duration: lasted, RolledBack: rolledBack})
+		}
+	}
+	return l
 }

@@ -1,9 +1,17 @@
 package pooldriver
 
 import (
+	"cmp"
 	"context"
+	"fmt"
+	"slices"
+	"strings"
 	"time"
 
+	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/internal/binding"
+	"github.com/pooldriver/pooldriver/internal/callsite"
+	"github.com/pooldriver/pooldriver/internal/pinning"
 	"github.com/pooldriver/pooldriver/internal/task"
 )
 
@@ -93,4 +101,172 @@ type TaskState struct {
 	Since    time.Time // its first statement
 	Holds    []uint64  // its connections: see Holder.Conn
 	Waiting  int       // statements of it that wait
+}
+
+// String is the function, and the file's name with the line.
+func (f Frame) String() string {
+	return callsite.Frame(f).String()
+}
+
+// holderOf is a connection that somebody has, for the program.
+func holderOf(l *binding.Look, e *binding.Engine) Holder {
+	h := Holder{
+		Conn:       l.Conn.Number,
+		Host:       l.Conn.Host(),
+		Since:      l.Taken,
+		Running:    l.Running,
+		Idle:       l.IdleFor,
+		IdlePinned: l.Idle,
+		Pin:        Pin(l.Pin.String()),
+		Statements: l.Operations,
+		Statement:  e.Outline(l.Text),
+		Task:       binding.NameOf(l.Task),
+		TakenAt:    frames(l.Site),
+	}
+	if l.Running && l.Look.Pin == pinning.Conn {
+		h.Pin = PinStatement
+	}
+	if l.Label != nil {
+		h.Label = *l.Label
+	}
+	if l.Statement != nil {
+		h.StatementAt = frames(l.Statement)
+	}
+	if s, ok := l.Conn.Server().(dialects.Identified); ok {
+		h.ProcessID = s.ProcessID()
+	}
+	return h
+}
+
+// waiters is Connector.Waiters.
+func waiters(e *binding.Engine) []Waiter {
+	queue := e.Pool().Waiting()
+	holds := holds(e)
+	all := make([]Waiter, len(queue))
+	for i, w := range queue {
+		t, label := binding.WaiterOf(w)
+		all[i] = Waiter{Position: i + 1, Since: w.Since, Deadline: w.Until, Label: label, Task: binding.NameOf(t), Holds: holds[t]}
+	}
+	return all
+}
+
+// callSites is Connector.CallSites.
+func callSites(e *binding.Engine) []CallSite {
+	sites := e.Usage().Sites.All()
+	figures := make(map[*callsite.Site]callsite.Figures, len(sites))
+	for _, s := range sites {
+		figures[s] = s.Figures()
+	}
+	for _, h := range e.Looks() { // connections that are not given back count, too
+		if f, ok := figures[h.Site]; ok {
+			f.Held += h.HeldFor * time.Duration(h.Weight)
+			f.Idle += h.Idle * time.Duration(h.Weight)
+			figures[h.Site] = f
+		}
+	}
+	all := make([]CallSite, 0, len(sites))
+	for s, f := range figures {
+		all = append(all, CallSite{Stack: frames(s), Count: f.Count, Waited: f.Waited, Held: f.Held, IdlePinned: f.Idle})
+	}
+	slices.SortFunc(all, func(a, b CallSite) int {
+		return cmp.Or(cmp.Compare(b.IdlePinned, a.IdlePinned), cmp.Compare(b.Held, a.Held), cmp.Compare(b.Count, a.Count))
+	})
+	return all
+}
+
+// tasks is Connector.Tasks.
+func tasks(e *binding.Engine) []TaskState {
+	holds, waits := holds(e), map[*task.Task]int{}
+	for _, w := range e.Pool().Waiting() {
+		if t, _ := binding.WaiterOf(w); t != nil {
+			waits[t]++
+		}
+	}
+	var all []TaskState
+	add := func(t *task.Task) {
+		all = append(all, TaskState{Name: t.Name(), Label: t.Label(), Implicit: t.Implicit(), Since: t.Begun(), Holds: holds[t], Waiting: waits[t]})
+	}
+	for t := range holds {
+		if t != nil {
+			add(t)
+		}
+	}
+	for t := range waits {
+		if _, ok := holds[t]; !ok {
+			add(t)
+		}
+	}
+	slices.SortFunc(all, func(a, b TaskState) int { return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Name, b.Name)) })
+	return all
+}
+
+// holds are the numbers of the connections that each task has. Those without a task are at
+// nil.
+func holds(e *binding.Engine) map[*task.Task][]uint64 {
+	all := map[*task.Task][]uint64{}
+	for _, h := range e.Looks() {
+		if h.Task != nil {
+			all[h.Task] = append(all[h.Task], h.Conn.Number)
+		}
+	}
+	return all
+}
+
+// frames are the frames of a site's stack; s may be nil.
+func frames(s *callsite.Site) []Frame {
+	from := s.Frames()
+	if from == nil {
+		return nil
+	}
+	all := make([]Frame, len(from))
+	for i, f := range from {
+		all[i] = Frame(f)
+	}
+	return all
+}
+
+// namedHolders is how many holders an error names.
+const namedHolders = 3
+
+// heldBy names, for an error, those that have held connections longest. buffer and total are
+// the bounds of what may be read into memory.
+func heldBy(e *binding.Engine, buffer, total int64) string {
+	all := e.Looks()
+	var names []string
+	for i := range all[:min(len(all), namedHolders)] {
+		h := holderOf(&all[i], e)
+		names = append(names, h.name(all[i].HeldFor))
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	text := "; held longest by " + strings.Join(names, ", ")
+	if e.RowsTooLarge() {
+		text += fmt.Sprintf("; rows that are open are larger than what may be read into memory to free their connection (pool_nested_buffer=%d bytes, pool_nested_buffer_total=%d)", buffer, total)
+	}
+	return text
+}
+
+// name is who holds a connection, as well as it is known, and how.
+func (h *Holder) name(held time.Duration) string {
+	who := h.Task
+	switch {
+	case h.Label != "" && who != "":
+		who += " of " + h.Label
+	case h.Label != "":
+		who = h.Label
+	case who == "":
+		who = "a checkout"
+	}
+	if len(h.TakenAt) > 0 {
+		who += " at " + h.TakenAt[0].String()
+	}
+	text := fmt.Sprintf("%s (%s, for %v", who, h.Pin, rounded(held))
+	if !h.Running {
+		text += fmt.Sprintf(", idle for %v", rounded(h.Idle))
+	}
+	if h.Statement != "" {
+		text += ", last " + h.Statement
+	}
+	return text + ")"
 }

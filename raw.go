@@ -5,6 +5,8 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"errors"
+
+	"github.com/pooldriver/pooldriver/internal/virtual"
 )
 
 // Raw calls fn with the driver's own connection behind conn, for what only the
@@ -38,32 +40,28 @@ func Raw(ctx context.Context, sqlConn *sql.Conn, fn func(driver.Conn) error) (er
 	}
 	// database/sql's Raw holds a lock, in which all that fn tried with sqlConn would
 	// wait for ever. So fn is called between two of them.
-	var l *loan
+	var l *virtual.Loan
 	if err := sqlConn.Raw(func(dc any) (err error) {
-		c, err := connBeneath(ctx, dc)
-		if err != nil {
-			return err
-		}
-		l, err = c.lend(ctx)
+		l, err = virtual.Lend(ctx, dc)
 		return err
 	}); err != nil {
 		return err
 	}
-	err = errRawPanicked
+	err = virtual.ErrRawPanicked
 	defer func() {
 		ended := false
 		_ = sqlConn.Raw(func(any) error {
 			ended = true
-			l.end(err)
-			if err == errRawPanicked {
+			l.End(err)
+			if err == virtual.ErrRawPanicked {
 				return driver.ErrBadConn // database/sql closes sqlConn
 			}
 			return err
 		})
 		if !ended {
-			l.endUnheld(err)
+			l.EndUnheld(err)
 		}
 	}()
-	err = l.real.Guard(func() error { return fn(l.real.DriverConn()) }) // a panic costs the connection
+	err = l.Call(fn)
 	return err
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/pooldriver/pooldriver/internal/ctxerr"
+	"github.com/pooldriver/pooldriver/internal/report"
 )
 
 // Retry has InTx run a transaction again when other transactions were in its way:
@@ -68,7 +69,7 @@ func (r Retry) withDefaults() (Retry, error) {
 }
 
 // run repeats attempt for as long as it meets a conflict.
-func (r Retry) run(ctx context.Context, attempt func() (conflict *core, err error)) error {
+func (r Retry) run(ctx context.Context, attempt func() (conflict *report.Report, err error)) error {
 	r, err := r.withDefaults()
 	if err != nil {
 		return err
@@ -85,7 +86,7 @@ func (r Retry) run(ctx context.Context, attempt func() (conflict *core, err erro
 			}
 			return fmt.Errorf("pooldriver: InTx has given up, because other transactions were in the way each time: %w (attempts %d, in %v)", err, n, time.Since(began).Round(time.Millisecond))
 		}
-		conflict.report.TxRetries.Add(1)
+		conflict.TxRetries.Add(1)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
+	"log/slog"
 	"runtime"
 	"testing"
 	"time"
@@ -16,6 +17,8 @@ import (
 )
 
 // These are for the tests that need private names. tests/behaviour has its own.
+
+var quiet = func(c *Config) { c.Logger = slog.New(slog.DiscardHandler) }
 
 // openStub opens a database of the stub dialect with one connection.
 func openStub(t *testing.T, traits dialects.Traits, options ...Option) (*stubdialect.Stub, *sql.DB, *Connector) {
@@ -49,7 +52,20 @@ func mustExec(t *testing.T, ctx context.Context, db interface {
 	require.NoError(t, err)
 }
 
-type anyKey struct{}
+func insertTwo(ctx context.Context, db interface {
+	ExecContext(context.Context, string, ...any) (sql.Result, error)
+}) error {
+	_, err := db.ExecContext(ctx, "INSERT INTO t VALUES (2)")
+	return err
+}
+
+func takeConn(t *testing.T, ctx context.Context, db *sql.DB) *sql.Conn {
+	t.Helper()
+	conn, err := db.Conn(ctx)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, conn.Close()) })
+	return conn
+}
 
 // atRest waits until nothing is lent: cleaning goes on behind the program.
 func atRest(t *testing.T, c *Connector) {

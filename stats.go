@@ -123,7 +123,7 @@ type Histogram struct {
 func HistogramBounds() []time.Duration { return slices.Clone(histogram.Bounds[:]) }
 
 // figures makes the Stats.
-func (c *core) figures() Stats {
+func figures(c *Connector) Stats {
 	n := &c.report.Counters
 	s := Stats{
 		Pool:            c.pool.Stats(),

@@ -2,6 +2,8 @@
 package callsite
 
 import (
+	"fmt"
+	"path"
 	"runtime"
 	"slices"
 	"strings"
@@ -125,6 +127,24 @@ func (t *Table) All() (all []*Site) {
 type Frame struct {
 	Func, File string
 	Line       int
+}
+
+// String is the function, and the file's name with the line.
+func (f Frame) String() string {
+	return fmt.Sprintf("%s (%s:%d)", f.Func, path.Base(f.File), f.Line)
+}
+
+// Text is a call stack in one line.
+func Text(stack []Frame) string {
+	const most = 12
+	var b strings.Builder
+	for i, f := range stack[:min(len(stack), most)] {
+		if i > 0 {
+			b.WriteString(" < ")
+		}
+		b.WriteString(f.String())
+	}
+	return b.String()
 }
 
 // Frames returns the calls of the stack, the innermost first, from the first one that is

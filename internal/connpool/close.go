@@ -40,13 +40,6 @@ func (p *Pool) destroy(r *Conn) {
 	r.Closed()
 }
 
-// tellEnded is called when nobody waits for the end who has not discarded r before.
-func (r *Conn) tellEnded() {
-	if r.ended != nil {
-		close(r.ended)
-	}
-}
-
 // patience is how long destroy waits for the server to end r. 0: as long as it takes.
 func (p *Pool) patience(r *Conn) time.Duration {
 	if p.traits.CloseWrites {

@@ -107,6 +107,26 @@ func (r *Conn) RowsFailed() { r.ForgetSetting() }
 // reached, which is for all its clients.
 func (r *Conn) StatementsExhausted() { r.pool.returnStatements() }
 
+// RecordSetting remembers a statement that sets session state outside of explicit tasks,
+// before it is sent. GiveBack says what becomes of the state.
+func (r *Conn) RecordSetting(text string, args []driver.NamedValue) {
+	r.setting, r.settingArgs = text, args
+}
+
+// ForgetSetting is for a statement that has failed: it sets nothing.
+func (r *Conn) ForgetSetting() { r.setting, r.settingArgs = "", nil }
+
+// FlushGeneration replaces the connections that were dialled when r was: what has ended r may
+// have ended them.
+func (r *Conn) FlushGeneration() { r.pool.flushOnce(r.generation) }
+
+// tellEnded is called when nobody waits for the end who has not discarded r before.
+func (r *Conn) tellEnded() {
+	if r.ended != nil {
+		close(r.ended)
+	}
+}
+
 // CountedOnTx is for the borrower.
 func (r *Conn) CountedOnTx(loss *session.LostError) { r.Seat.CountedOnTx(loss) }
 

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/pooldriver/pooldriver/internal/ctxerr"
-	"github.com/pooldriver/pooldriver/pool"
 )
 
 // While a pool drains, what has begun may finish and what is new is refused. Who may
@@ -24,9 +23,6 @@ type Begun struct {
 	// Holders says who has a connection.
 	Holders func() []string
 }
-
-// Draining reports whether Drain was called.
-func (p *Pool) Draining() bool { return p.draining.Load() }
 
 // Drain refuses what is new, waits until nothing that has begun is left, and closes the pool.
 func (p *Pool) Drain(ctx context.Context, begun Begun) error {
@@ -65,11 +61,6 @@ func (p *Pool) closeUnused(ctx context.Context, begun Begun) bool {
 			return false
 		}
 	}
-}
-
-// DrainingError is the error of what is refused.
-func (p *Pool) DrainingError() error {
-	return fmt.Errorf("pooldriver: no connection to %s: Connector.Drain was called, and only what had begun by then may finish: %w", p.report.Target(), pool.ErrClosed)
 }
 
 // notDrained is Drain's error when ctx has ended.

@@ -52,6 +52,11 @@ func (p *Pool) Explain(err error) error {
 	return fmt.Errorf("pooldriver: no connection to %s: %s%w%s", p.report.Target(), why, err, by)
 }
 
+// DrainingError is the error of what is refused.
+func (p *Pool) DrainingError() error {
+	return fmt.Errorf("pooldriver: no connection to %s: Connector.Drain was called, and only what had begun by then may finish: %w", p.report.Target(), pool.ErrClosed)
+}
+
 // failureOf says why a statement got no connection.
 func failureOf(err error) report.Failure {
 	_, dialled := errors.AsType[*pool.CreateError](err)

@@ -165,6 +165,9 @@ func (p *Pool) Waiting() []pool.Waiting { return p.pool.Waiting() }
 // Stats are the generic pool's.
 func (p *Pool) Stats() pool.Stats { return p.pool.Stats() }
 
+// Draining reports whether Drain was called.
+func (p *Pool) Draining() bool { return p.draining.Load() }
+
 // Restoring is how many connections are on their way back, behind their borrowers.
 func (p *Pool) Restoring() int64 { return p.restoring.Load() }
 
@@ -191,10 +194,6 @@ func (p *Pool) flushOnce(generation uint64) (flushed bool) {
 	}
 	return flushed
 }
-
-// FlushGeneration replaces the connections that were dialled when r was: what has ended r may
-// have ended them.
-func (r *Conn) FlushGeneration() { r.pool.flushOnce(r.generation) }
 
 // since is the time since begun, a time of the meters' clock.
 func (p *Pool) since(begun int64) time.Duration {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/internal/droppedstate"
 	"github.com/pooldriver/pooldriver/internal/pinning"
 	"github.com/pooldriver/pooldriver/internal/report"
 	"github.com/pooldriver/pooldriver/internal/usage"
@@ -237,4 +238,24 @@ func (p *Pool) clean(ctx context.Context, r *Conn, log *restoreLog, reset *reset
 	p.report.Cleanings.Add(1)
 	reset.cleaned = true
 	return true
+}
+
+// loses is called where a checkout ends. It returns the text of the checkout's only
+// statement if that has set session state which ends now, or else "". What holds for all
+// connections is kept for them here. Of a broken connection nothing is lost: the statement
+// is tried again, or the program gets its error.
+func (r *Conn) loses() string {
+	query, args := r.setting, r.settingArgs
+	r.ForgetSetting()
+	if r.Unusable() || r.Effect()&pinning.ChangesSession == 0 || droppedstate.HeldByProgram() {
+		return ""
+	}
+	known, all := r.pool.settings.Record(&r.applied, query, args)
+	if all {
+		r.KeepsForAll() // every connection gets it
+	}
+	if known || r.pool.config.Reset == pinning.Off || r.Irreplaceable() {
+		return ""
+	}
+	return query
 }

@@ -5,8 +5,6 @@ import (
 	"database/sql/driver"
 	"fmt"
 
-	"github.com/pooldriver/pooldriver/internal/droppedstate"
-	"github.com/pooldriver/pooldriver/internal/pinning"
 	"github.com/pooldriver/pooldriver/internal/report"
 )
 
@@ -45,33 +43,4 @@ func (p *Pool) bringUp(ctx context.Context, r *Conn) (err error) {
 	r.Statements().MarkAllStale()
 	done = true
 	return nil
-}
-
-// RecordSetting remembers a statement that sets session state outside of explicit tasks,
-// before it is sent. GiveBack says what becomes of the state.
-func (r *Conn) RecordSetting(text string, args []driver.NamedValue) {
-	r.setting, r.settingArgs = text, args
-}
-
-// ForgetSetting is for a statement that has failed: it sets nothing.
-func (r *Conn) ForgetSetting() { r.setting, r.settingArgs = "", nil }
-
-// loses is called where a checkout ends. It returns the text of the checkout's only
-// statement if that has set session state which ends now, or else "". What holds for all
-// connections is kept for them here. Of a broken connection nothing is lost: the statement
-// is tried again, or the program gets its error.
-func (r *Conn) loses() string {
-	query, args := r.setting, r.settingArgs
-	r.ForgetSetting()
-	if r.Unusable() || r.Effect()&pinning.ChangesSession == 0 || droppedstate.HeldByProgram() {
-		return ""
-	}
-	known, all := r.pool.settings.Record(&r.applied, query, args)
-	if all {
-		r.KeepsForAll() // every connection gets it
-	}
-	if known || r.pool.config.Reset == pinning.Off || r.Irreplaceable() {
-		return ""
-	}
-	return query
 }

@@ -1,0 +1,591 @@
+package binding
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"unsafe"
+
+	"github.com/pooldriver/pooldriver/internal/ctxerr"
+	"github.com/pooldriver/pooldriver/internal/mergedctx"
+	"github.com/pooldriver/pooldriver/internal/session"
+	"github.com/pooldriver/pooldriver/internal/stmtcache"
+	"github.com/pooldriver/pooldriver/internal/task"
+)
+
+// A checkout begins when database/sql takes a virtual connection, and ends when database/sql
+// puts that connection back. The first operation of the checkout attaches a real connection.
+// The real connection stays until the checkout ends, so that a *sql.Tx or *sql.Conn keeps its
+// session.
+
+// Checkout is the connection that a checkout has, and what has happened in the checkout since
+// it has it. database/sql's lock on the virtual connection protects it.
+type Checkout struct {
+	engine  *Engine
+	private Binding // of checkouts without a task
+
+	// conn is the attached connection, and binding is the one that has it. Both are nil
+	// before the first operation.
+	conn     *Conn
+	binding  *Binding
+	scope    *task.Scope // of InTx
+	label    *string     // of the context that has attached it; nil: none
+	from     *task.Task  // an outer task: the statement's context was derived from its context
+	touched  bool        // it has used conn: an operation cannot move to another connection
+	executed bool        // it has executed a statement on conn
+	parted   bool        // rows were read into memory and conn, on which they were opened, was taken back
+	rows     *Rows       // that its last operation has opened
+	tx       *Tx         // the innermost of its transactions that is open
+	lent     *Conn       // to a function of Raw; nil: none
+
+	// values is the context with which database/sql has begun the checkout; nil: none is known.
+	values context.Context
+}
+
+// Want is what an operation needs of a binding, and what it has got.
+type Want struct {
+	session.Statement         // if it has a text
+	TextAt            *string // Text, for Holders; nil: there is none
+	Begins            bool    // it begins a transaction
+	Lends             bool    // it is for a function of Raw
+
+	Conn      *Conn       // that the operation uses; it has the lock while locked
+	Scope     *task.Scope // of its context, if that was looked up
+	Retried   bool        // it has left a dead connection
+	counted   *Conn       // whose meter has counted the operation
+	reclaimed bool        // the connection of its checkout was taken back for others
+	locked    bool
+	peeks     bool // Conn's binding counts it in use.peeks
+	measured  bool // Conn's meter measures the operation
+}
+
+// Init makes c a checkout of connections of e. values is the context with which database/sql
+// has begun it.
+func (c *Checkout) Init(e *Engine, values context.Context) {
+	c.engine, c.private.engine, c.values = e, e, values
+}
+
+// Take begins a checkout anew.
+func (c *Checkout) Take(values context.Context) { c.values = values }
+
+// InTask reports whether the checkout, which has a binding, belongs to a task.
+func (c *Checkout) InTask() bool { return c.binding.task != nil }
+
+// Shares reports whether the checkout, which has a binding, belongs to a task whose checkouts
+// share connections.
+func (c *Checkout) Shares() bool { return c.binding.shares }
+
+// HasTx reports whether the checkout has a transaction open.
+func (c *Checkout) HasTx() bool { return c.tx != nil }
+
+// Bound reports whether the checkout has had an operation.
+func (c *Checkout) Bound() bool { return c.binding != nil }
+
+// Binding is that of the checkout, nil before its first operation.
+func (c *Checkout) Binding() *Binding { return c.binding }
+
+// Executed reports whether the checkout has executed a statement on its connection.
+func (c *Checkout) Executed() bool { return c.executed }
+
+// WasTakenBack reports whether rows of the checkout were read into memory, their connection was
+// taken back, and nothing was executed on another one since.
+func (c *Checkout) WasTakenBack() bool { return c.parted && !c.executed }
+
+// Task and Label say whose the checkout is. Either may be nil.
+func (c *Checkout) Task() *task.Task { return c.binding.task }
+func (c *Checkout) Label() *string   { return c.label }
+
+// Touched returns whether something has happened on the connection, and SetTouched stores it.
+func (c *Checkout) Touched() bool           { return c.touched }
+func (c *Checkout) SetTouched(touched bool) { c.touched = touched }
+
+// MainIs reports whether r is the session of the checkout's task.
+func (c *Checkout) MainIs(r *Conn) bool { return c.binding.main.Load() == r }
+
+// Alone reports whether nothing has happened in the checkout on r, and nobody else uses r.
+func (c *Checkout) Alone(r *Conn) bool {
+	return !c.touched && c.binding.users(r) == 1 && !r.use.pin.KeepsTask()
+}
+
+// SharedState reports whether another checkout uses r, too.
+func (c *Checkout) SharedState(r *Conn) bool { return c.binding.users(r) > 1 }
+
+// WithTaskEnd is err with the end of the task, if that has cut r's connection.
+func (c *Checkout) WithTaskEnd(r *Conn, err error) error {
+	if t := c.binding.task; t != nil && r.Severed() {
+		return t.WithEnd(err)
+	}
+	return err
+}
+
+// Reach finds the session for an operation, and locks it.
+func (c *Checkout) Reach(ctx context.Context, w *Want) error {
+	b := c.binding
+	switch {
+	case b == nil:
+		return c.attach(ctx, w)
+	case b.isPrivate():
+		return c.enter(ctx, w)
+	}
+	if c.tx == nil && b.shares {
+		// A *sql.Conn: this statement's context may be one of InTx, although the last
+		// statement's was not.
+		var p task.Place
+		switch err := c.engine.FindPlace(ctx, &p); {
+		case err == nil && p.Task == b.task:
+			c.scope, w.Scope = p.Scope, p.Scope
+		case c.scope.Left():
+			c.scope = nil
+		}
+	}
+	return b.enter(ctx, c, w)
+}
+
+// enter is Reach for a checkout without a task that has attached a connection. The
+// checkout may have lost that connection: when others waited, its rows were read into
+// memory, and the connection was taken back.
+func (c *Checkout) enter(ctx context.Context, w *Want) error {
+	r, rows := c.conn, c.rows
+	c.rows = nil
+	if rows != nil && rows.Detached() {
+		r = nil // it may belong to another borrower: do not wait for its lock
+	}
+	if r == nil {
+		return c.attachAgain(ctx, w)
+	}
+	if err := r.Lock(ctx); err != nil {
+		c.rows = rows
+		return err
+	}
+	if rows != nil {
+		rows.Attach()
+		if rows.Detached() {
+			r.Unlock()
+			return c.attachAgain(ctx, w)
+		}
+	}
+	w.has(r)
+	if rows != nil || r.Traits().BadConnUnsure {
+		// The driver may answer a dead context on a healthy connection with ErrBadConn.
+		return ctx.Err()
+	}
+	return nil
+}
+
+// attachAgain is attach for a checkout whose connection was taken back.
+func (c *Checkout) attachAgain(ctx context.Context, w *Want) error {
+	c.part()
+	c.binding, w.reclaimed = nil, true
+	return c.attach(ctx, w)
+}
+
+// attach is Reach for the first operation of a checkout.
+func (c *Checkout) attach(ctx context.Context, w *Want) error {
+	if c.tx != nil {
+		return c.attachDeferred(ctx, w)
+	}
+	var p task.Place
+	if err := c.engine.FindPlace(ctx, &p); err != nil {
+		return err
+	}
+	if p.Scope.Left() {
+		return sql.ErrTxDone
+	}
+	w.Scope, c.label = p.Scope, p.Label
+	if p.Task != nil {
+		b, err := c.engine.bindTo(p.Task)
+		if err != nil {
+			return err
+		}
+		c.binding, c.scope, c.from = b, p.Scope, p.From
+		if err := b.enter(ctx, c, w); err != nil {
+			if c.conn == nil {
+				c.unbind()
+			}
+			return err
+		}
+		return nil
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if !w.goesOn() && !c.engine.admits(nil, p.From) {
+		return c.engine.pool.DrainingError()
+	}
+	return c.borrow(ctx, w, p.From)
+}
+
+// borrow attaches a connection of the pool without a task.
+func (c *Checkout) borrow(ctx context.Context, w *Want, from *task.Task) error {
+	r, err := c.engine.acquire(c.forHooks(ctx), from, c.label)
+	if err != nil {
+		c.engine.notAcquired(ctx, c.label, nil, err)
+		return err
+	}
+	c.binding = &c.private
+	return c.private.attach(ctx, c, w, r)
+}
+
+// attachDeferred is attach for the first statement of a deferred transaction without a
+// task. The transaction stays without a task, also if the statement's context carries one.
+// If the statement gets no connection, the transaction fails for good: otherwise the
+// program could commit later statements without this one.
+func (c *Checkout) attachDeferred(ctx context.Context, w *Want) error {
+	t := c.tx
+	if err := t.Refused(); err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	both, merged := mergedctx.New(t.Context(), ctx)
+	defer merged.Release()
+	place := task.PlaceOf(t.Context())
+	c.label = place.Label
+	err := ctxerr.Of(both, c.borrow(both, w, place.From))
+	t.attached(w.Conn, c.binding, err)
+	return err
+}
+
+// goesOn reports whether the operation has had a connection before. Drain does not refuse such
+// an operation.
+func (w *Want) goesOn() bool { return w.Retried || w.reclaimed }
+
+// has records that the operation has locked r.
+func (w *Want) has(r *Conn) { w.Conn, w.locked = r, true }
+
+// Locked reports whether the operation has its connection's lock.
+func (w *Want) Locked() bool { return w.locked }
+
+// pins reports whether the operation is known to hold its connection beyond itself.
+func (w *Want) pins() bool {
+	return w.Begins || w.Lends || session.NeedsSession(w.Effect)
+}
+
+// Measure begins the measuring of an attempt on a connection that was attached before. Unlock
+// ends it.
+func (w *Want) Measure() {
+	if w.measured {
+		return
+	}
+	r := w.Conn
+	w.measured = true
+	r.Meter.BeginOperation(w.TextAt, w.Begins || r.Begun(), w.counted == r)
+	w.counted = r
+}
+
+// hold makes r the connection of the checkout, which has not used r yet. With nil the
+// checkout has no connection.
+func (c *Checkout) hold(r *Conn) { c.conn, c.touched, c.executed = r, false, false }
+
+// share makes r, which others have used, the connection of the checkout. executed: a statement
+// of the checkout counts as executed on it.
+func (c *Checkout) share(r *Conn, executed bool) {
+	c.conn, c.touched, c.executed = r, true, executed
+}
+
+// letGo takes the connection from the checkout, with the rows that it has opened there.
+func (c *Checkout) letGo() (r *Conn, open *Rows) {
+	r, open = c.conn, c.rows
+	c.hold(nil)
+	c.rows = nil
+	return r, open
+}
+
+// part takes the connection from the checkout, whose rows are in memory.
+func (c *Checkout) part() {
+	c.hold(nil)
+	c.parted = true
+}
+
+// partFromRows takes the connection from the checkout, if that is because of rows which are in
+// memory. Their connection may belong to another borrower: its lock is not waited for.
+func (c *Checkout) partFromRows() {
+	if rows := c.rows; rows != nil && rows.Buffer() != nil {
+		c.rows = nil
+		if rows.Detached() {
+			c.part()
+		}
+	}
+}
+
+// reattach uses r, under its lock, beside the rows that are open on it. It reports false if the
+// checkout has parted from it.
+func (c *Checkout) reattach(r *Conn) bool {
+	if c.rows == nil || c.conn != r {
+		return true
+	}
+	c.rows.Attach()
+	if !c.rows.Detached() {
+		return true
+	}
+	c.rows = nil
+	c.part()
+	return false
+}
+
+// Ran records, under r's lock, that the checkout has run a statement on r.
+func (c *Checkout) Ran(r *Conn) {
+	c.executed = true
+	if r.Depth() > 0 {
+		if own := c.own(r); own != nil {
+			own.Ran()
+		}
+	}
+}
+
+// Detach ends the checkout. A clean connection can be lent again at once. Rollback and
+// cleaning happen in the background, and the connection counts as active until they end.
+func (c *Checkout) Detach() {
+	if b := c.binding; b != nil {
+		b.detach(c)
+	}
+	c.unbind()
+	c.parted, c.values = false, nil
+}
+
+func (c *Checkout) unbind() {
+	c.binding, c.scope, c.from, c.tx = nil, nil, nil, nil
+}
+
+// Discard ends the checkout and the real connection with it.
+func (c *Checkout) Discard() {
+	b, r := c.binding, c.conn
+	if r != nil && !c.parts() && b.take(r) {
+		r.MarkUnusable()
+		b.untake(r)
+	}
+	c.Detach()
+}
+
+// parts reports whether the checkout's rows are in memory, and their connection may have another
+// borrower.
+func (c *Checkout) parts() bool { return c.rows != nil && c.rows.Detached() }
+
+// Idle reports whether the checkout has a connection on which nothing of it is left: no
+// transaction, no rows, no state.
+func (c *Checkout) Idle() bool {
+	b, r := c.binding, c.conn
+	if b == nil || r == nil || c.tx != nil || c.lent != nil || !b.take(r) {
+		return false
+	}
+	idle := !r.Reading() && (b.shares || !r.pin().KeepsTask() && session.LeavesNothing(r.Effect()))
+	b.untake(r)
+	return idle
+}
+
+// Disown closes what o has prepared on the checkout's connection, if it has one and nobody works
+// on that.
+func (c *Checkout) Disown(o *stmtcache.Owner) error {
+	b, r := c.binding, c.conn
+	if r == nil || c.parts() || !b.tryPeek(r) {
+		return nil
+	}
+	defer b.endPeek(r) // also by a panic of the driver
+	return r.Disown(o)
+}
+
+// StandDown ends the checkout's use of r, under r's lock. Other users of r stay.
+func (c *Checkout) StandDown(r *Conn) {
+	c.binding.countOut(r)
+	c.letGo()
+}
+
+// MoveOn takes the checkout off a dead session, so that the operation can try another one. If
+// the checkout's transaction was deferred and has not begun, it is deferred again. Done has to
+// follow.
+func (c *Checkout) MoveOn(w *Want) {
+	w.Retried = true
+	c.engine.unattached.Add(1) // until Done
+	b, deferred := c.binding, c.tx
+	c.StandDown(w.Conn)
+	c.Unlock(w)
+	if b.isPrivate() {
+		c.unbind()
+		if deferred != nil {
+			deferred.again()
+			c.tx = deferred
+		}
+	}
+}
+
+// Done ends an operation.
+func (c *Checkout) Done(w *Want) {
+	c.Unlock(w)
+	if w.Retried {
+		c.engine.unattached.Add(-1)
+	}
+}
+
+// Unlock unlocks the session, if the operation holds its lock.
+func (c *Checkout) Unlock(w *Want) {
+	if !w.locked {
+		return
+	}
+	w.locked = false
+	r, b := w.Conn, c.binding
+	if w.measured {
+		w.measured = false
+		r.Meter.EndOperation(r.pinnedBy())
+	}
+	// An operation that came too late may hold the lock of a session that has left the
+	// binding.
+	if c.conn == r && !w.peeks && r.holder.Load() == b {
+		if b.isPrivate() {
+			r.Unlock()
+			return
+		}
+		if r.settled(b.main.Load() == r) {
+			r.use.moves()
+			r.Unlock()
+			return
+		}
+	}
+	peeks := w.peeks
+	w.peeks = false
+	b.release(r, peeks)
+}
+
+// hookContext is what the driver's own hooks (connect, ResetSession) get of a borrower: it ends
+// with the statement, and has the values of the context with which database/sql has taken the
+// connection, as over the bare driver.
+type hookContext struct {
+	context.Context // the statement's
+	values          context.Context
+}
+
+func (h hookContext) Value(key any) any { return h.values.Value(key) }
+
+// forHooks is ctx for the driver's hooks.
+func (c *Checkout) forHooks(ctx context.Context) context.Context {
+	if c.values == nil || isSame(ctx, c.values) {
+		return ctx
+	}
+	return hookContext{ctx, c.values}
+}
+
+// isSame reports whether two contexts are known to be one: they have the same type and the same
+// data. To compare them by == would panic if the program's type cannot be compared.
+func isSame(a, b context.Context) bool {
+	return *(*[2]uintptr)(unsafe.Pointer(&a)) == *(*[2]uintptr)(unsafe.Pointer(&b)) //nolint:gosec // it looks at no memory but its own
+}
+
+// Rows are the rows of a query of a checkout. They are read under the session's lock, until they
+// have been read ahead into memory. database/sql serialises the calls of their owner.
+type Rows struct {
+	session.Rows
+
+	conn     *Conn
+	checkout *Checkout // that has opened them
+	binding  *Binding
+	closed   bool // by the owner
+}
+
+// OpenRows makes rows, which are new or recycled, those of a query that has just run in the
+// operation. isFirst: nothing was executed in the checkout before.
+func (c *Checkout) OpenRows(rows *Rows, w *Want, real driver.Rows, isFirst bool) {
+	r := w.Conn
+	rows.conn, rows.checkout, rows.binding, rows.closed = r, c, c.binding, false
+	c.rows = rows
+	// Others can take the session from its checkout when the rows are in memory, if the
+	// checkout has done nothing else and has left nothing on the session.
+	alone := isFirst && c.tx == nil && session.LeavesNothing(r.Effect())
+	r.OpenRows(&rows.Rows, real, &w.Statement, alone)
+}
+
+// Closed reports whether the owner has closed the rows.
+func (r *Rows) Closed() bool { return r.closed }
+
+// Lock locks the session for a call of the driver. If live is false, there is no call to
+// make: the rows are in memory, or closed, or lost.
+func (r *Rows) Lock() (live bool) {
+	if r.closed || r.Buffer() != nil || r.Gone() || r.IsLent() {
+		return false
+	}
+	_ = r.conn.Lock(context.Background())
+	if r.Live() {
+		if r.conn.holder.Load() == r.binding {
+			r.conn.Meter.BeginRow()
+			return true
+		}
+		r.LoseSession() // the driver has panicked
+	}
+	r.conn.Unlock()
+	return false
+}
+
+// Unlock ends what Lock began.
+func (r *Rows) Unlock() {
+	r.conn.use.moves()
+	r.conn.Meter.EndRow()
+	r.conn.Unlock()
+}
+
+// IsLent reports whether a function of Raw has the session of rows without a task. In a
+// task the rows are read into memory before the function is called.
+func (r *Rows) IsLent() bool {
+	return r.conn != nil && r.checkout.lent == r.conn && r.binding.isPrivate()
+}
+
+// Close closes the rows. Rows whose session a function of Raw has are closed by CloseAfterLoan.
+// The connection goes back if nothing else holds it. reusable: nobody knows the rows any more.
+func (r *Rows) Close() (reusable bool, err error) {
+	live := r.Lock()
+	r.closed = true
+	if !live {
+		if b := r.Buffer(); b != nil {
+			b.Drop()
+			return false, b.Closed()
+		}
+		return false, nil
+	}
+	returned := false
+	defer func() {
+		r.DropPrefix()
+		r.conn.Meter.SetPin(r.conn.pinnedBy())
+		switch {
+		case !returned:
+			r.driverPanicked()
+		case r.LetGo():
+			r.conn.Unlock()
+			r.binding.leave(r.conn, &r.conn.use.users)
+		default:
+			r.Unlock()
+			reusable = r.binding.isPrivate() // others know those of a task
+		}
+	}()
+	err = r.Rows.Close()
+	returned = true
+	return false, err
+}
+
+// CloseAfterLoan closes the driver's rows after a function of Raw.
+func (r *Rows) CloseAfterLoan() {
+	_ = r.conn.Lock(context.Background())
+	defer r.conn.Unlock()
+	if r.Live() {
+		_ = r.Rows.Close()
+	}
+}
+
+// Recycle empties rows that are reusable.
+func (r *Rows) Recycle() {
+	c, b := r.checkout, r.binding
+	if c.rows == r {
+		c.rows = nil // nothing is left that could be taken back
+	}
+	*r = Rows{checkout: c, binding: b, closed: true}
+}
+
+// driverPanicked ends the connection of rows whose driver panicked in Close. It is called
+// with the lock, and unlocks.
+func (r *Rows) driverPanicked() {
+	c := r.checkout
+	if c.conn == r.conn && (c.tx == nil || r.binding.isPrivate()) {
+		c.StandDown(r.conn)
+	}
+	r.binding.release(r.conn, false)
+	if r.binding.isPrivate() {
+		c.unbind()
+	}
+}

@@ -1,0 +1,463 @@
+package binding
+
+import (
+	"context"
+	"time"
+
+	"github.com/pooldriver/pooldriver/internal/pinning"
+	"github.com/pooldriver/pooldriver/pool"
+)
+
+// This file attaches sessions to a binding, decides which checkouts may use them, and lets
+// them go.
+//
+// Who works on a session has a claim on it, and the lock: its users (checkouts, and rows whose
+// checkout has ended) and who peeks at it for a moment (a statement that waits for the lock, one
+// who reads rows ahead for others, a function of Raw). Claims are counted under the binding's
+// mu, without the session's lock, which may be held for as long as the driver works. So a
+// checkout ends without waiting: who ends the last claim, with nothing pinned, knows that nobody
+// is at work, and gives the session back.
+//
+// A session leaves although there are claims in two cases: it is dead, or its task has ended.
+// It does so under its lock, and whoever gets the lock then sees that holder is another one, and
+// touches nothing. A dead session is never lent again, and a task that has ended gets none, so an
+// old claim is never taken for one on a later lending.
+
+// attach takes r, which comes from the pool, into the binding, and locks it.
+func (b *Binding) attach(ctx context.Context, c *Checkout, w *Want, r *Conn) error {
+	waited := r.Waited()
+	if waited > 0 {
+		b.engine.report.Waited(waited)
+	}
+	if b.engine.report.HearsAcquired() {
+		// If the program's function ends the goroutine, the connection goes back.
+		b.engine.report.Acquired(ctx, r.Waited(), WhoIs(c.label, b.task), r.Return)
+	}
+	_ = r.Lock(context.Background()) // an earlier user that came too late may hold the lock for a moment
+	if b.shares {
+		r.values = c.values
+	}
+	r.Lend(b.shares)
+	r.Meter.Begin(c.label, w.TextAt, waited, w.pins())
+	if !b.receive(r) {
+		r.Unlock()
+		b.giveBack(r)
+		return b.task.EndedError()
+	}
+	w.measured, w.counted = true, r
+	if taken := b.engine.config.Taken; taken != nil {
+		taken()
+	}
+	c.hold(r)
+	w.has(r)
+	return nil
+}
+
+// receive takes r, which nobody has, into the binding. It reports false if the task has ended:
+// its end finds what was received before.
+func (b *Binding) receive(r *Conn) bool {
+	r.use.users = 1
+	if b.isPrivate() { // it has no end, and nobody knows that it has r before holder says so
+		r.holder.Store(b)
+		return true
+	}
+	b.mu.Lock()
+	ended := b.ended.Load()
+	if !ended {
+		r.holder.Store(b)
+	}
+	b.mu.Unlock()
+	return !ended
+}
+
+// obtain gives c a connection, and w the connection's lock. The connection comes from the
+// pool. If w would have to wait while the task holds a connection, w shares that one
+// instead.
+func (b *Binding) obtain(ctx context.Context, c *Checkout, w *Want) (err error) {
+	e := b.engine
+	if !w.goesOn() && !e.admits(b, c.from) {
+		return e.pool.DrainingError()
+	}
+	taken := false
+	defer func() { // also after a panic of the driver
+		if !taken {
+			b.held.Add(-1)
+		}
+		if err != nil {
+			e.notAcquired(ctx, c.label, b.task, err)
+		}
+	}()
+	keep := func(r *Conn) error {
+		if err := b.attach(ctx, c, w, r); err != nil {
+			return err
+		}
+		taken = true
+		return nil
+	}
+	// A task that has no connection, and waits for none, waits in the pool's queue. While
+	// a further statement of the task waits, the task may get a connection that the
+	// statement can share: the loop below looks for it.
+	if first := b.held.Add(1) == 1; (first || !b.shares) && c.from == nil {
+		r, err := e.acquire(c.forHooks(ctx), nil, b)
+		if err != nil {
+			return err
+		}
+		return keep(r)
+	}
+	r, err := b.contend(ctx, c, w)
+	if err != nil || w.locked {
+		return err
+	}
+	return keep(r)
+}
+
+// contend is obtain for a binding that has connections, or waits for one. If w.locked, w
+// shares one of them.
+func (b *Binding) contend(ctx context.Context, c *Checkout, w *Want) (r *Conn, err error) {
+	e, hooks := b.engine, c.forHooks(ctx)
+	for {
+		if r, err = e.acquireNow(hooks); err != pool.ErrNoneNow {
+			return r, err
+		}
+		var tooLarge error
+		if b.shares {
+			if tooLarge = b.share(ctx, c, w); w.locked {
+				return nil, nil
+			}
+		}
+		r, err = e.await(hooks, &waiter{binding: b, label: c.label, from: c.from, tooLarge: tooLarge})
+		if err != errOwnIsFree {
+			return r, err
+		}
+	}
+}
+
+// share gives c a connection of the task on which no statement runs, if there is one, and
+// w the connection's lock. The error tells why open rows were not read into memory.
+func (b *Binding) share(ctx context.Context, c *Checkout, w *Want) (err error) {
+	for r := range b.conns() {
+		if !b.tryPeek(r) {
+			continue
+		}
+		w.has(r) // also after a panic of the driver, Done unlocks it
+		w.peeks = true
+		if r.maySend() {
+			if err = r.ReadAhead(ctx); err == nil {
+				others := b.joined(w, r)
+				c.share(r, others > 0)
+				return nil
+			}
+		}
+		c.Unlock(w)
+	}
+	return err
+}
+
+// clearOthers reads into memory the rows that the task has open on connections other than
+// r: under Traits.WritesAlone they block a write on r. Rows that are too large stay open.
+// Then the database decides whether the write succeeds.
+func (b *Binding) clearOthers(ctx context.Context, r *Conn) {
+	for other := range b.conns() {
+		if other == r || other.Rows() == nil || !b.tryPeek(other) {
+			continue
+		}
+		func() {
+			defer b.release(other, true) // also by a panic of the driver
+			if other.use.raw == nil {
+				_ = other.ReadAhead(ctx)
+			}
+		}()
+	}
+}
+
+// peek keeps r in the binding until unpeek or release, if it is the binding's. Whoever works on
+// a session is one of its users, or peeks.
+func (b *Binding) peek(r *Conn) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if r.holder.Load() != b {
+		return false
+	}
+	r.use.peeks++
+	return true
+}
+
+// unpeek ends a peek at a session that is not locked.
+func (b *Binding) unpeek(r *Conn) { b.leave(r, &r.use.peeks) }
+
+// tryPeek peeks at r and locks it, if it is the binding's and nobody works on it. endPeek or
+// release ends that.
+func (b *Binding) tryPeek(r *Conn) bool {
+	if !b.peek(r) {
+		return false
+	}
+	if r.TryLock() {
+		if r.holder.Load() == b {
+			return true
+		}
+		r.Unlock()
+	}
+	b.unpeek(r)
+	return false
+}
+
+// endPeek ends what tryPeek began, where nothing was done with the session.
+func (b *Binding) endPeek(r *Conn) {
+	r.Unlock()
+	b.unpeek(r)
+}
+
+// take locks r, if it is the binding's, for one of its users.
+func (b *Binding) take(r *Conn) bool {
+	if b.isPrivate() {
+		if r.holder.Load() != b { // else the caller's own claim keeps it
+			return false
+		}
+	} else if !b.peek(r) {
+		return false
+	}
+	_ = r.Lock(context.Background())
+	if r.holder.Load() == b {
+		return true
+	}
+	r.Unlock() // it was dead, or the task has ended
+	return false
+}
+
+// untake ends what take began.
+func (b *Binding) untake(r *Conn) { b.release(r, !b.isPrivate()) }
+
+// lockFor locks r for an operation of c. Where c does not use r yet, w peeks until c does.
+// again: r has left the binding.
+func (b *Binding) lockFor(ctx context.Context, c *Checkout, w *Want, r *Conn) (again bool, _ error) {
+	if w.peeks = r != c.conn; w.peeks && !b.peek(r) {
+		w.peeks = false
+		return true, nil
+	}
+	if err := r.Lock(ctx); err != nil {
+		if w.peeks {
+			w.peeks = false
+			b.unpeek(r)
+		}
+		return false, err
+	}
+	w.has(r)
+	return false, nil
+}
+
+// joined makes the checkout of w, which peeks, a user of r. others are its other users.
+func (b *Binding) joined(w *Want, r *Conn) (others int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	others = r.use.users
+	r.use.users++
+	r.use.peeks--
+	w.peeks = false
+	return others
+}
+
+// users is how many use r.
+func (b *Binding) users(r *Conn) int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return r.use.users
+}
+
+// countOut ends the claim of one of r's users, who holds r's lock and releases r afterwards.
+func (b *Binding) countOut(r *Conn) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	r.use.users--
+}
+
+// leave ends a claim of somebody who does not hold r's lock: one of r's users or peeks. If it
+// was the last, and nothing pins r, nobody can be at work on r, and r goes back to the pool.
+func (b *Binding) leave(r *Conn, claims *int) {
+	b.mu.Lock()
+	out := false
+	if r.holder.Load() == b {
+		*claims--
+		out = b.mayLeaveLocked(r)
+	}
+	b.mu.Unlock()
+	if out {
+		b.giveBack(r)
+	}
+}
+
+// mayLeaveLocked takes r out of the binding if nobody has a claim on it and nothing pins it.
+// After the task's end that is the end's to do.
+func (b *Binding) mayLeaveLocked(r *Conn) bool {
+	if b.ended.Load() || r.use.users > 0 || r.use.peeks > 0 || r.use.pin != pinning.None {
+		return false
+	}
+	b.takeOutLocked(r)
+	return true
+}
+
+func (b *Binding) takeOutLocked(r *Conn) {
+	r.holder.Store(nil)
+	r.use.users, r.use.peeks = 0, 0
+	if b.isPrivate() {
+		return // it sets no more of use than that, and raw, which is over
+	}
+	r.use = use{}
+	if b.main.Load() == r {
+		b.main.Store(nil)
+	}
+	b.held.Add(-1)
+}
+
+// giveBack gives r, which was taken out of the binding, back to the pool.
+func (b *Binding) giveBack(r *Conn) {
+	b.restore(r)
+	if b.task == nil {
+		r.GiveBack(nil)
+	} else {
+		r.GiveBack(b.task)
+	}
+}
+
+// restore ends what attach began, when r was taken out.
+func (b *Binding) restore(r *Conn) {
+	if b.shares {
+		r.values = nil
+	}
+	r.Meter.End()
+	r.Session.GiveBack()
+}
+
+// release ends an operation on r, under r's lock, and unlocks r. peeks: a peek of the caller's
+// ends, too. It stores why r is held, and r goes back to the pool if nothing holds it.
+func (b *Binding) release(r *Conn, peeks bool) {
+	if r.holder.Load() != b {
+		r.Unlock() // it was dead, or the task has ended
+		return
+	}
+	if r.use.left && r.use.raw == nil {
+		b.evict(r)
+		return
+	}
+	pin, dead := pinning.None, false
+	if !b.isPrivate() && r.use.raw == nil {
+		pin, dead = b.judge(r)
+	}
+	b.mu.Lock()
+	if peeks {
+		r.use.peeks--
+	}
+	out := false
+	if r.use.raw == nil {
+		r.use.pin = pin
+		if out = dead && !b.ended.Load(); out {
+			b.takeOutLocked(r)
+		} else {
+			out = b.mayLeaveLocked(r)
+		}
+	}
+	b.mu.Unlock()
+	r.Unlock()
+	if out {
+		b.giveBack(r)
+	}
+}
+
+// judge says why r is held, after an operation in a task. dead: r leaves although checkouts use
+// it: their next operation gets the error. If rows are open on it, it stays until their owner
+// has found the error and closed them.
+func (b *Binding) judge(r *Conn) (pin pinning.Pin, dead bool) {
+	r.use.moves()
+	pin = r.pin()
+	if r.Unusable() && pin != pinning.Tx {
+		b.loseState(r)
+		pin = pinning.None
+	}
+	if !b.shares || !pin.KeepsTask() { // without sharing it is as without a task
+		pin = pinning.None
+	}
+	pin = b.electMain(r, pin)
+	r.Observe(pin.InTx())
+	return pin, r.Unusable() && pin == pinning.None && !r.Begun() && r.Rows() == nil
+}
+
+// loseState raises the loss barrier if r was the main session, and had session state or a
+// transaction begun by hand. For a transaction of BeginTx no barrier is needed here: the
+// program has ended it.
+func (b *Binding) loseState(r *Conn) {
+	if b.main.Load() == r && (r.Stateful() || r.ByHand()) {
+		b.raiseBarrier(r.LostState("a transaction begun by hand", r.use.since))
+	}
+}
+
+// electMain makes r the main session if something pins r. If nothing does, r is the main
+// session no longer. It returns what pins r as the main session.
+func (b *Binding) electMain(r *Conn, why pinning.Pin) pinning.Pin {
+	main := b.main.Load() == r
+	switch {
+	case why == pinning.None && main:
+		b.main.Store(nil)
+	case why != pinning.None && !main:
+		// The statement's text did not show that it needs a session. If another session is
+		// the main one already, the state of r ends with the checkouts that use r.
+		if !b.main.CompareAndSwap(nil, r) {
+			return pinning.None
+		}
+		r.use.begin()
+	}
+	return why
+}
+
+// detach ends a checkout's use of its connection. It waits for nobody, unless rows are open.
+func (b *Binding) detach(c *Checkout) {
+	r, rows := c.letGo()
+	if r == nil || rows != nil && b.detachRows(r, rows) {
+		return
+	}
+	b.leave(r, &r.use.users)
+}
+
+// detachRows is detach for a checkout that has opened rows. It reports whether the detach
+// is complete. Open rows go on using the connection in place of their checkout.
+func (b *Binding) detachRows(r *Conn, rows *Rows) bool {
+	if rows.Buffer() != nil || rows.closed {
+		return rows.Detached()
+	}
+	_ = r.Lock(context.Background())
+	defer r.Unlock()
+	rows.Attach()
+	if rows.Detached() || !rows.Live() {
+		return rows.Detached()
+	}
+	rows.Keep()
+	return true
+}
+
+// evict takes r from a task that has ended. It is called with r's lock, and unlocks. When
+// it returns, nothing that the task has opened or changed on r is left.
+func (b *Binding) evict(r *Conn) {
+	since, cancelled := r.use.since, r.TxCancelled()
+	open, panicked := r.Undo(b.task.EndedError())
+	if open {
+		b.engine.report.Rollbacks.Add(1)
+		b.rolledBack.Store(true)
+	}
+	// What is cancelled database/sql would have rolled back a moment later.
+	defer b.tellUndone(open && !cancelled, panicked, since)
+	b.mu.Lock()
+	b.takeOutLocked(r)
+	b.mu.Unlock()
+	b.restore(r)
+	r.Unlock()
+	r.GiveBackNow(b.task)
+}
+
+// tellUndone tells what a task has left open on a connection, after that has left: the logger
+// may need one.
+func (b *Binding) tellUndone(open bool, panicked any, since time.Time) {
+	if panicked != nil {
+		b.engine.report.DriverPanicked("at the end of a task; the connection was closed", panicked, "task", b.task.Name())
+	}
+	if open {
+		b.engine.report.TaskEndedOpen(b.task.Name(), ago(since))
+	}
+}

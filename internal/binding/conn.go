@@ -1,0 +1,132 @@
+package binding
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/internal/connpool"
+	"github.com/pooldriver/pooldriver/internal/pinning"
+	"github.com/pooldriver/pooldriver/internal/session"
+)
+
+// Conn is one real connection, and who has it.
+type Conn struct {
+	// holder is the binding that has the connection, nil if none has. It changes under the
+	// session's lock.
+	holder atomic.Pointer[Binding]
+	use    use // what its holder keeps of it, under the lock
+	// values are those that the driver's ResetSession has last had, in an explicit task. The
+	// session's lock protects it.
+	values context.Context
+	// Told is of which checkout the log was told that it is held for long.
+	Told atomic.Uint64
+
+	connpool.Conn
+}
+
+var _ connpool.Seat = (*Conn)(nil)
+
+// use is what a binding records of one of its sessions. The binding's mu protects users, peeks
+// and pin (which is set under the session's lock, too), the session's lock the rest.
+type use struct {
+	users  int           // checkouts that use it, and open rows whose checkout has ended
+	peeks  int           // who waits for its lock, or looks at it for others, for a moment
+	ops    uint64        // operations so far: shows whether the session makes progress
+	pin    pinning.Pin   // what pinned the session after the last operation; None: nothing keeps it at its task
+	since  time.Time     // when the session was pinned, or its transaction began
+	opener *Checkout     // the last one whose statement may have begun a transaction
+	warned bool          // the log knows that a statement has joined the transaction
+	raw    chan struct{} // closed when Raw's function returns; nil: none runs
+	left   bool          // the task has ended while raw was set: whoever ends that takes the session back
+}
+
+// moves counts an operation.
+func (u *use) moves() { u.ops++ }
+
+// begin is called when something begins that pins the session: a transaction, or its state.
+func (u *use) begin() { u.since, u.warned = time.Now(), false }
+
+func newConn() *connpool.Conn {
+	r := &Conn{}
+	r.Seat = r
+	return &r.Conn
+}
+
+// ConnOf is the connection of c, which an Engine's pool has made.
+func ConnOf(c *connpool.Conn) *Conn { return c.Seat.(*Conn) }
+
+// Borrowed reports whether a binding has the connection.
+func (r *Conn) Borrowed() bool { return r.holder.Load() != nil }
+
+// CountedOnTx raises the loss barrier of the task.
+func (r *Conn) CountedOnTx(loss *session.LostError) { r.holder.Load().raiseBarrier(loss) }
+
+// Detached counts a checkout out, whose rows are in memory.
+func (r *Conn) Detached() { r.holder.Load().countOut(r) }
+
+// pinnedBy tells, between two operations, why r is held.
+func (r *Conn) pinnedBy() pinning.Pin {
+	if session.LeavesNothing(r.Effect()) && !r.Begun() && r.Rows() == nil && r.use.raw == nil {
+		return pinning.Conn // most statements
+	}
+	f := r.facts()
+	if f.Effect&dialects.TxControl != 0 { // the driver is asked only where a text may have begun one
+		f.Status = r.TxStatus()
+	}
+	return pinning.Of(f)
+}
+
+// facts are those of r, but the status, which is the driver's to tell.
+func (r *Conn) facts() pinning.Facts {
+	return pinning.Facts{
+		Begun: r.Begun(), Status: dialects.TxNone, Effect: r.Effect(), Hidden: r.HiddenTx(),
+		Rows: r.Rows() != nil, Raw: r.use.raw != nil,
+	}
+}
+
+// pin returns why r is held, and checks whether the connection is lost.
+func (r *Conn) pin() pinning.Pin {
+	f := r.facts()
+	f.Status = r.CheckLost()
+	return pinning.Of(f)
+}
+
+// settled reports whether judge has nothing to decide: the last statement changed only
+// data, and r is not the main session or is still in the same transaction.
+func (r *Conn) settled(main bool) bool {
+	if !session.LeavesNothing(r.Effect()) || !r.Healthy() {
+		return false
+	}
+	if main {
+		return r.use.pin == pinning.Tx && r.HasTx()
+	}
+	return r.use.pin == pinning.None && !r.Begun()
+}
+
+// lossOf returns why a statement must not run on r. own is the statement's transaction,
+// nil if it has none.
+func (r *Conn) lossOf(own *Tx) error {
+	if r.TxLost() {
+		return r.LostTx()
+	}
+	if own != nil {
+		return own.Lost()
+	}
+	if in := r.Innermost(); in != nil {
+		return in.Lost()
+	}
+	return nil
+}
+
+// maySend reports, under r's lock, whether any statement of the task that has r may run on it.
+func (r *Conn) maySend() bool { return !r.Unusable() && r.use.raw == nil }
+
+// tryPeek is Binding.tryPeek for whichever binding has r, which it returns; nil: it has failed.
+func (r *Conn) tryPeek() *Binding {
+	if b := r.holder.Load(); b != nil && b.tryPeek(r) {
+		return b
+	}
+	return nil
+}

@@ -1,0 +1,237 @@
+// Package binding decides which real connection serves an operation, who shares it, and when it
+// goes back.
+package binding
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"sync/atomic"
+	"time"
+
+	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/dialects/generic"
+	"github.com/pooldriver/pooldriver/internal/connpool"
+	"github.com/pooldriver/pooldriver/internal/report"
+	"github.com/pooldriver/pooldriver/internal/task"
+	"github.com/pooldriver/pooldriver/internal/usage"
+	"github.com/pooldriver/pooldriver/pool"
+)
+
+// Engine finds the binding of a context, and gives bindings their connections.
+type Engine struct {
+	config     Config
+	pool       *connpool.Pool
+	report     *report.Report
+	keyed      task.Keyed
+	starvation starvation
+	// unattached counts what has begun and is without a connection for a while: a transaction
+	// that was deferred and has run no statement, and a statement that moves from a dead
+	// connection to another one. It counts both from before they have no connection until they
+	// have one again or are over. Nothing that is new comes to be counted once the pool drains: a
+	// deferred transaction is counted first and looks at draining then.
+	unattached atomic.Int64
+}
+
+// Config is how an Engine is made.
+type Config struct {
+	Pool          connpool.Config // but for its hooks, which are the Engine's
+	TaskKey       task.KeyFunc    // nil: there is none
+	Ambient       Ambient
+	TaskTimeout   time.Duration // 0: none
+	DeadlockAfter time.Duration // 0: never
+	Taken         func()        // called for each connection that was taken, when its holder is known; nil: nobody asks
+}
+
+// Ambient says what happens to the statements of a task in its transaction: see
+// pooldriver.AmbientMode.
+type Ambient uint8
+
+// The modes, in the order of pooldriver's.
+const (
+	Auto Ambient = iota
+	Join
+	Warn
+	Strict
+)
+
+// New makes an engine with its pool. Nothing is opened.
+func New(config Config, r *report.Report) (_ *Engine, err error) {
+	e := &Engine{config: config, report: r}
+	e.starvation.engine = e
+	config.Pool.Starving, config.Pool.StarveAfter, config.Pool.NewSeat = e.starvation.starving, starveAfter, newConn
+	e.pool, err = connpool.New(config.Pool, r)
+	return e, err
+}
+
+// Pool has the connections.
+func (e *Engine) Pool() *connpool.Pool { return e.pool }
+
+// Usage is how connections are used.
+func (e *Engine) Usage() *usage.Env { return e.config.Pool.Usage }
+
+// Unattached is how much has begun and is without a connection for a while.
+func (e *Engine) Unattached() int64 { return e.unattached.Load() }
+
+// connections are the real connections that are open, lent or idle.
+func (e *Engine) connections() iter.Seq[*Conn] {
+	return func(yield func(*Conn) bool) {
+		for _, r := range e.pool.Conns() {
+			if !yield(ConnOf(r)) {
+				return
+			}
+		}
+	}
+}
+
+// FindPlace writes to p, which is empty, the task of ctx on this connector, with its InTx and
+// the task around it.
+func (e *Engine) FindPlace(ctx context.Context, p *task.Place) error {
+	return e.keyed.Find(ctx, e.config.TaskKey, p)
+}
+
+// bindTo returns the binding of t, and creates it if there is none.
+func (e *Engine) bindTo(t *task.Task) (*Binding, error) {
+	m, err := t.Member(e, e.config.TaskTimeout, func() task.Member {
+		return &Binding{task: t, engine: e, shares: !t.Implicit() || e.config.Ambient != Auto}
+	})
+	if err != nil {
+		return nil, err
+	}
+	return m.(*Binding), nil
+}
+
+// bindingOf returns the binding of t, nil if there is none.
+func (e *Engine) bindingOf(t *task.Task) *Binding {
+	b, _ := t.MemberOn(e).(*Binding)
+	return b
+}
+
+// acquire takes a connection from the pool. from is a task that the statement's context was
+// derived from, if any. who is the *Binding of the statement's task or, without one, its label.
+func (e *Engine) acquire(ctx context.Context, from *task.Task, who any) (_ *Conn, err error) {
+	var r *connpool.Conn
+	if from == nil {
+		r, err = e.pool.Acquire(ctx, who)
+	} else if r, err = e.pool.AcquireNow(ctx); err == pool.ErrNoneNow {
+		label, _ := who.(*string)
+		return e.await(ctx, &waiter{from: from, label: label})
+	}
+	if err != nil {
+		return nil, e.acquireError(err, nil)
+	}
+	return e.broughtUp(ctx, r)
+}
+
+// broughtUp is r, which comes from the pool, with all settings of the *sql.DB.
+func (e *Engine) broughtUp(ctx context.Context, r *connpool.Conn) (*Conn, error) {
+	if err := e.pool.BringUp(ctx, r); err != nil {
+		return nil, err
+	}
+	return ConnOf(r), nil
+}
+
+// acquireNow takes a connection that is to be had without waiting for others. The error is
+// pool.ErrNoneNow if there is none.
+func (e *Engine) acquireNow(ctx context.Context) (*Conn, error) {
+	r, err := e.pool.AcquireNow(ctx)
+	switch err {
+	case nil:
+		return e.broughtUp(ctx, r)
+	case pool.ErrNoneNow:
+		return nil, err
+	}
+	return nil, e.acquireError(err, nil)
+}
+
+// await queues for a connection. While it waits, starving looks after the waiter.
+func (e *Engine) await(ctx context.Context, w *waiter) (*Conn, error) {
+	waiting, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	w.cancel = cancel
+	e.starvation.waiters.Join(w)
+	r, err := e.pool.Acquire(waiting, w)
+	e.starvation.waiters.Leave(w)
+	if err == nil {
+		return e.broughtUp(ctx, r)
+	}
+	if ctx.Err() == nil && waiting.Err() != nil {
+		if err = context.Cause(waiting); err != errOwnIsFree {
+			e.report.AcquireFailed(report.Deadlock)
+		}
+		return nil, err
+	}
+	err = e.acquireError(err, w)
+	if w.tooLarge != nil {
+		err = fmt.Errorf("%w; rows that the task has open could not be read into memory instead: %w", err, w.tooLarge)
+	}
+	return nil, err
+}
+
+// acquireError is the error of a caller that got no connection; w is nil for a caller without a
+// task.
+func (e *Engine) acquireError(err error, w *waiter) error {
+	if inCycle := e.starvation.timeout(err, w); inCycle != nil {
+		return inCycle
+	}
+	return e.pool.Explain(err)
+}
+
+// notAcquired tells of a statement that has got no connection.
+func (e *Engine) notAcquired(ctx context.Context, label *string, t *task.Task, err error) {
+	e.report.NotAcquired(ctx, connpool.Waited(err), func() report.Who { return WhoIs(label, t) }, err)
+}
+
+// admits reports whether a statement may take a connection that has none: not if the
+// connector drains, unless its task has a connection or one around that. b is nil without a
+// task.
+func (e *Engine) admits(b *Binding, from *task.Task) bool {
+	return !e.pool.Draining() || e.serves(b, from)
+}
+
+func (e *Engine) serves(b *Binding, from *task.Task) bool {
+	if b != nil && b.hasAny() {
+		return true
+	}
+	for t := from; t != nil; t = t.From() {
+		if around := e.bindingOf(t); around != nil && around.hasAny() {
+			return true
+		}
+	}
+	return false
+}
+
+// WhoIs is for whom something happens: label is a checkout's, t its task. Both may be nil.
+func WhoIs(label *string, t *task.Task) report.Who {
+	return report.Who{Label: textOf(label), Task: NameOf(t)}
+}
+
+// textOf is a label's text; label may be nil.
+func textOf(label *string) string {
+	if label == nil {
+		return ""
+	}
+	return *label
+}
+
+// NameOf is a task's name; t may be nil.
+func NameOf(t *task.Task) string {
+	if t == nil {
+		return ""
+	}
+	return t.Name()
+}
+
+// outline is a statement's text without literals; text may be nil.
+func outline(d dialects.Dialect, text *string) string {
+	if text == nil {
+		return ""
+	}
+	if o, ok := d.(dialects.Outliner); ok {
+		return o.Outline(*text)
+	}
+	return generic.Dialect{}.Outline(*text)
+}
+
+// Outline is a statement's text without literals; text may be nil.
+func (e *Engine) Outline(text *string) string { return outline(e.config.Pool.Dialect, text) }

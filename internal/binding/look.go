@@ -1,0 +1,128 @@
+package binding
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/pooldriver/pooldriver/internal/pinning"
+	"github.com/pooldriver/pooldriver/internal/task"
+	"github.com/pooldriver/pooldriver/internal/usage"
+	"github.com/pooldriver/pooldriver/pool"
+)
+
+// This file looks at who has a connection, and who waits for one. It waits for no session's
+// lock: a connection whose statement hangs has to be seen, too.
+
+// Look is a connection that somebody has.
+type Look struct {
+	usage.Look
+	Conn    *Conn
+	Task    *task.Task // nil: none
+	Taken   time.Time
+	Running bool
+	HeldFor time.Duration
+	IdleFor time.Duration // now; Look.Idle is the sum
+}
+
+// Looks returns the connections that have a holder, in the order in which they were taken.
+func (e *Engine) Looks() (all []Look) {
+	for r := range e.connections() {
+		if l, ok := r.look(e.Usage().Clock); ok {
+			all = append(all, l)
+		}
+	}
+	slices.SortFunc(all, func(a, b Look) int { return cmp.Compare(a.Since, b.Since) })
+	return all
+}
+
+// look returns the holder of r. ok is false if r has none. If r gets another holder
+// meanwhile, look tries again. After the last try it leaves r out: no holder has had r for
+// long.
+func (r *Conn) look(clock *usage.Clock) (l Look, ok bool) {
+	const tries = 3
+	for range tries {
+		b, checkout := r.holder.Load(), r.Meter.Checkout()
+		if b == nil {
+			return Look{}, false
+		}
+		if r.holder.Load() != b {
+			continue
+		}
+		// attach stores the holder after the meter's Begin, and takeOutLocked takes it back. With
+		// the same holder on both sides of its number, the checkout has begun completely. A
+		// statement that ends while we look is shown as running.
+		running := r.Locked()
+		look, same := r.Meter.Look()
+		running = running || r.Locked() || look.Pin == pinning.Raw
+		if !same || look.Checkout != checkout {
+			continue
+		}
+		now := clock.Fine()
+		l = Look{Look: look, Conn: r, Task: b.task, Taken: clock.Time(look.Since), Running: running}
+		l.HeldFor = time.Duration(max(0, now-look.Since))
+		if !running {
+			l.IdleFor = min(time.Duration(max(0, now-look.Last)), l.HeldFor)
+			l.Idle = min(l.Idle+l.IdleFor, l.HeldFor)
+		}
+		return l, true
+	}
+	return Look{}, false
+}
+
+// WaiterOf returns the task and the label of a waiter.
+func WaiterOf(w pool.Waiting) (t *task.Task, label string) {
+	switch who := w.Who.(type) {
+	case *string:
+		return nil, textOf(who)
+	case *Binding:
+		return who.task, who.task.Label()
+	case *waiter:
+		if who.binding != nil {
+			t = who.binding.task
+		}
+		return t, textOf(who.label)
+	}
+	return nil, ""
+}
+
+// Holders says who has a connection, and why. Of one on which a statement is running nobody
+// can tell more.
+func (e *Engine) Holders() (list []string) {
+	for r := range e.connections() {
+		b := r.holder.Load()
+		if b == nil {
+			continue
+		}
+		h := holder{task: b.task}
+		if b.tryPeek(r) {
+			if h.pin, h.since = r.use.pin, r.use.since; r.Begun() {
+				h.pin = pinning.Tx
+			}
+			b.endPeek(r)
+		}
+		list = append(list, h.String())
+	}
+	return list
+}
+
+// RowsTooLarge reports whether rows hold a connection which would have come back if they could
+// have been read into memory.
+func (e *Engine) RowsTooLarge() bool {
+	for r := range e.connections() {
+		if r.Rows() == nil {
+			continue
+		}
+		b := r.tryPeek()
+		if b == nil {
+			continue
+		}
+		rows := r.Rows()
+		large := rows != nil && rows.TooLarge()
+		b.endPeek(r)
+		if large {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,309 @@
+package binding
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/internal/connpool"
+	"github.com/pooldriver/pooldriver/internal/ctxerr"
+	"github.com/pooldriver/pooldriver/internal/pinning"
+	"github.com/pooldriver/pooldriver/internal/relay"
+	"github.com/pooldriver/pooldriver/internal/report"
+	"github.com/pooldriver/pooldriver/internal/session"
+	"github.com/pooldriver/pooldriver/internal/task"
+	"github.com/pooldriver/pooldriver/internal/waitgraph"
+	"github.com/pooldriver/pooldriver/pool"
+)
+
+// What happens when a statement waits long for a connection. The pool calls starving
+// every starveAfter while its first waiter has waited that long.
+//
+// If a connection is held by nothing but open rows, the rows are read into memory and the
+// connection serves the queue. If a statement waits because all connections of its task
+// were busy, it uses the first of them that is free again. If every connection is held by
+// a task that itself waits for one more, that is a wait cycle.
+
+const (
+	starveAfter = 20 * time.Millisecond
+	// reclaimPatience bounds the reading of rows that are taken back.
+	reclaimPatience = time.Second
+	// readerPatience is how long one reader may read the same rows ahead alone. Then
+	// another reader begins with other rows, because the server may be slow with the
+	// first.
+	readerPatience = 50 * time.Millisecond
+)
+
+// errOwnIsFree sends a waiter back to its task's own connections.
+var errOwnIsFree = errors.New("pooldriver: a connection of the task is free")
+
+// waiter is a statement that waits for a connection. Its task may hold one, or a task from
+// whose context its context was derived.
+type waiter struct {
+	binding  *Binding // nil without a task
+	label    *string  // nil: none
+	from     *task.Task
+	tooLarge error // why rows of the task stay open
+	cancel   context.CancelCauseFunc
+}
+
+// starvation is what an engine knows of waiters.
+type starvation struct {
+	engine  *Engine
+	waiters waitgraph.Queue[*waiter]
+	cycles  waitgraph.Watch
+	readers relay.Relay // read rows ahead
+}
+
+// starving is the pool's hook Config.Starving.
+func (s *starvation) starving(waiting int) {
+	if now := s.engine.pool.Stats(); now.Count >= now.Allowed { // otherwise they wait for a dial
+		s.reclaim(waiting - now.Creating)
+	}
+	waiters := s.waiters.All()
+	for _, q := range waiters {
+		if w := q.Waiter; w.binding != nil && w.binding.shares && w.binding.hasFree() {
+			w.cancel(errOwnIsFree)
+		}
+	}
+	s.lookForCycle(waiters)
+}
+
+// reclaim takes back up to wanted connections. Rows are read ahead one after the other and
+// in steps. Nobody knows how many rows a query has left. The short ones must be found
+// before long ones fill the memory.
+func (s *starvation) reclaim(wanted int) {
+	if wanted <= 0 || s.readers.Busy(readerPatience) {
+		return
+	}
+	if r, rows := s.leastRead(); r != nil {
+		go s.readOthers(s.readers.Begin(), r, rows, wanted)
+	}
+}
+
+// readOthers is what a reader does. It begins with rows and owns the lock of r.
+func (s *starvation) readOthers(me *relay.Runner, r *Conn, rows *session.Rows, wanted int) {
+	defer me.End()
+	for r != nil {
+		if s.takeRows(r, rows) {
+			wanted--
+		}
+		if wanted <= 0 || s.engine.pool.Stats().Waiting == 0 || !me.Last() {
+			return
+		}
+		me.Next()
+		r, rows = s.leastRead()
+	}
+}
+
+// leastRead returns the rows of which the least was read ahead so far, and their
+// connection, which it has locked. nil: no rows may be read. So large rows come last.
+func (s *starvation) leastRead() (*Conn, *session.Rows) {
+	if s.engine.report.Buffered.Load() > s.engine.config.Pool.Session.BufferOthers {
+		return nil, nil
+	}
+	var least *Conn
+	tried := int64(math.MaxInt64)
+	for r := range s.engine.connections() {
+		if r.Rows() == nil {
+			continue
+		}
+		if b, rows := tryReclaim(r); rows != nil {
+			if rows.Tried() < tried {
+				least, tried = r, rows.Tried()
+			}
+			b.endPeek(r)
+		}
+	}
+	if least != nil {
+		if _, rows := tryReclaim(least); rows != nil {
+			return least, rows
+		}
+	}
+	return nil, nil
+}
+
+// tryReclaim peeks at r and locks it, if only its rows hold it, and returns these and the binding
+// that has r; nil: it has done nothing.
+func tryReclaim(r *Conn) (*Binding, *session.Rows) {
+	b := r.tryPeek()
+	if b == nil {
+		return nil, nil
+	}
+	rows := r.Rows()
+	if rows == nil || !rows.Reclaimable() || b.users(r) != 1 || r.use.pin.KeepsTask() || r.use.raw != nil || b.ended.Load() {
+		b.endPeek(r)
+		return nil, nil
+	}
+	return b, rows
+}
+
+// takeRows reads more of the rows into memory. If no rows are left to read, it gives their
+// connection back. It is called with the lock, and unlocks.
+func (s *starvation) takeRows(r *Conn, rows *session.Rows) (taken bool) {
+	ctx, cancel := context.WithTimeout(context.Background(), reclaimPatience)
+	defer cancel()
+	b := r.holder.Load()
+	defer func() {
+		if p := recover(); p != nil { // inspect sees in r.Calls that a call has not returned
+			rows.SkipReadAhead()
+			b.endPeek(r)
+			s.engine.report.DriverPanicked("when rows were read ahead", p)
+		}
+	}()
+	if !rows.ReadMore(ctx) {
+		b.endPeek(r)
+		return false
+	}
+	s.engine.report.Reclaims.Add(1)
+	b.release(r, true)
+	return true
+}
+
+// timeout is the error of a caller that got no connection because of err, if it has waited in a
+// closed wait cycle; nil: it has not. w is nil for a caller without a task.
+func (s *starvation) timeout(err error, w *waiter) error {
+	a, ok := errors.AsType[*pool.AcquireError](err)
+	if !ok || !a.Timeout() || a.Waited <= 0 {
+		return nil
+	}
+	found := s.cycles.Around(a.Waited)
+	if found == nil {
+		return nil
+	}
+	r := s.engine.report
+	r.AcquireFailed(report.Timeout)
+	a.Cause = ctxerr.Harmless(a.Cause) // it is this caller's own
+	return fmt.Errorf("pooldriver: no connection to %s: %s; %s: %w (%s)", r.Target(), waitgraph.InCycle, s.advice(w), err, found.Names())
+}
+
+// A wait cycle is closed when every connection is held by a task that waits for one
+// more. When nothing has moved for Config.DeadlockAfter, the waiter that closed it gets
+// ErrDeadlock. In an implicit task nobody gets it: its program waits as over plain
+// database/sql, and the error of its timeout names the holders. docs/adr/0008.
+
+// holder is a task that has a connection or, if task is nil, a checkout without one.
+type holder struct {
+	task    *task.Task
+	pin     pinning.Pin // None: nothing but the use of it
+	since   time.Time
+	dialect dialects.Dialect
+	last    *string // statement; nil: none
+}
+
+func (h holder) String() string {
+	text := "a checkout without a task"
+	if h.task != nil {
+		text = h.task.Name()
+		if label := h.task.Label(); label != "" {
+			text += " of " + label
+		}
+	}
+	text += " (" + cmp.Or(h.pin.String(), "an open *sql.Conn, rows or a statement")
+	if !h.since.IsZero() {
+		text += ", " + ago(h.since)
+	}
+	if last := outline(h.dialect, h.last); last != "" {
+		text += ", last " + last
+	}
+	return text + ")"
+}
+
+func ago(t time.Time) string { return "for " + time.Since(t).Round(time.Millisecond).String() }
+
+// lookForCycle ends the wait of the last waiter in a wait cycle in which nothing has
+// moved for long. The pool's calls, by starving, do not overlap.
+func (s *starvation) lookForCycle(waiters []waitgraph.Queued[*waiter]) {
+	var found *waitgraph.Cycle
+	victim := -1
+	if snapshot := s.snapshot(waiters); snapshot != nil {
+		found, victim = snapshot.Find()
+	}
+	if s.cycles.Look(found, s.engine.config.DeadlockAfter) && victim >= 0 {
+		s.cycles.Broken()
+		last := waiters[victim].Waiter
+		last.cancel(&waitgraph.Error{Cycle: found, Advice: s.advice(last), Target: s.engine.report.Target(), TooLarge: last.tooLarge})
+	}
+}
+
+// snapshot returns the holders and the waiters. It returns nil if a connection has no
+// explicit task, runs a statement, or is in a function of Raw: its holder does not wait.
+func (s *starvation) snapshot(waiters []waitgraph.Queued[*waiter]) *waitgraph.Snapshot[*Binding] {
+	p := s.engine.pool
+	stats, all := p.Stats(), p.Conns()
+	if len(waiters) == 0 || stats.Idle > 0 || len(all) != stats.Allowed || stats.Count != stats.Allowed || p.Restoring() != 0 {
+		return nil
+	}
+	now := &waitgraph.Snapshot[*Binding]{At: time.Now(), Moves: stats.Moves}
+	for _, q := range waiters {
+		w := q.Waiter
+		now.Waiters = append(now.Waiters, waitgraph.Waiter[*Binding]{Number: q.Number, For: w.waitsFor(s.engine), Victim: w.binding == nil || !w.binding.task.Implicit()})
+	}
+	for _, conn := range all {
+		r := ConnOf(conn)
+		b := r.holder.Load()
+		if b == nil || !b.shares {
+			return nil
+		}
+		now.Holders = append(now.Holders, waitgraph.Holder[*Binding]{Who: b})
+	}
+	if found, _ := now.Find(); found == nil || !waits(now, all) {
+		return nil // without a cycle no lock is taken
+	}
+	return now
+}
+
+// waits completes the snapshot with what is known under the locks. It reports whether no
+// holder is at work.
+func waits(s *waitgraph.Snapshot[*Binding], all []*connpool.Conn) bool {
+	for i, conn := range all {
+		r := ConnOf(conn)
+		b := r.tryPeek()
+		if b == nil {
+			return false
+		}
+		h := &s.Holders[i]
+		idle := b == h.Who && r.use.raw == nil
+		h.Operations, h.Name = r.use.ops, holder{h.Who.task, r.use.pin, r.use.since, h.Who.engine.config.Pool.Dialect, r.Meter.Text()}
+		b.endPeek(r)
+		if !idle {
+			return false
+		}
+	}
+	return true
+}
+
+// waitsFor returns the bindings that cannot go on while w waits.
+func (w *waiter) waitsFor(e *Engine) (who []*Binding) {
+	if w.binding != nil {
+		who = append(who, w.binding)
+	}
+	for t := w.from; t != nil; t = t.From() {
+		if b := e.bindingOf(t); b != nil {
+			who = append(who, b)
+		}
+	}
+	return who
+}
+
+// advice says what would have spared w the wait; w is nil for a caller without a task.
+func (s *starvation) advice(w *waiter) string {
+	if w == nil {
+		return waitgraph.Situation{}.Advice()
+	}
+	return waitgraph.Situation{RowsTooLarge: w.tooLarge != nil, InTask: w.isInTask(s.engine)}.Advice()
+}
+
+// isInTask reports whether a task around w, whose connection w does not use, shares one.
+func (w *waiter) isInTask(e *Engine) bool {
+	for t := w.from; t != nil; t = t.From() {
+		if b := e.bindingOf(t); b != nil && b.shares && b.held.Load() > 0 {
+			return true
+		}
+	}
+	return false
+}

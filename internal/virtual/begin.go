@@ -1,0 +1,135 @@
+package virtual
+
+import (
+	"context"
+	"database/sql/driver"
+	"fmt"
+
+	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/internal/ctxerr"
+	"github.com/pooldriver/pooldriver/internal/ctxsettings"
+	"github.com/pooldriver/pooldriver/internal/session"
+)
+
+// How an operation begins a transaction or a savepoint, and the one that was deferred.
+
+// begin begins a transaction. If a transaction of the task is open on the session, it
+// begins a savepoint.
+func (op *operation) begin(ctx context.Context) (again bool, err error) {
+	c, r := op.c, op.Conn
+	t := &transaction{checkout: c}
+	c.NewTx(&t.Tx, r)
+	setting := ""
+	if !c.Shares() {
+		setting = c.source.pool.Settings().TakeNextTx()
+	}
+	switch {
+	case c.Shares() && r.InTx():
+		return op.beginInside(ctx, t)
+	case c.source.config.LazyBegin && setting == "" && !c.HasTx() && r.BetweenTxs():
+		if err := ctx.Err(); err != nil {
+			return false, ctxerr.Of(ctx, err) // as the driver would say
+		}
+		t.Init(ctx, op.opts)
+		r.Defer(&t.Tx.Tx)
+		c.SetTouched(true)
+	default:
+		t.Init(ctx, op.opts)
+		if again, err = op.beginNow(ctx, t, setting); again || err != nil {
+			return again, err
+		}
+	}
+	t.Began()
+	op.begun(t)
+	return false, nil
+}
+
+// beginNow begins t, and executes the setting of the *sql.DB that waits for it, if any.
+func (op *operation) beginNow(ctx context.Context, t *transaction, setting string) (again bool, err error) {
+	c := op.c
+	_, err = op.Conn.Begin(ctx, &t.Tx.Tx, false)
+	if again, err = op.finishUnexecuted(ctx, err); again || err != nil {
+		if op.said&dialects.Conflict != 0 {
+			op.Scope.BeginConflict(c.source.report) // SQLite's BEGIN IMMEDIATE
+		}
+		if again && setting != "" {
+			c.source.pool.Settings().KeepNextTx(setting)
+		}
+		return again, err
+	}
+	if setting == "" {
+		return false, nil
+	}
+	return false, op.setForTx(ctx, setting)
+}
+
+// setForTx executes a setting of the *sql.DB for the transaction that has just begun. If
+// that fails, the transaction is rolled back.
+func (op *operation) setForTx(ctx context.Context, setting string) error {
+	r := op.Conn
+	err := r.Command(ctx, setting)
+	if err == nil {
+		return nil
+	}
+	if _, done := r.Rollback(ctx); !done {
+		r.MarkUnusable()
+	}
+	return fmt.Errorf("pooldriver: the transaction could not be given what was set on its *sql.DB for it, and is rolled back: %w", ctxerr.Of(ctx, err))
+}
+
+// beginInside begins a savepoint.
+func (op *operation) beginInside(ctx context.Context, t *transaction) (again bool, err error) {
+	r := op.Conn
+	outer := r.TxOptions()
+	if op.opts != (driver.TxOptions{}) && op.opts != outer {
+		return false, errTxOptions
+	}
+	t.Init(ctx, outer)
+	if _, err = op.finish(ctx, r.Savepoint(ctx, &t.Tx.Tx)); err != nil {
+		return false, err
+	}
+	t.BeganSavepoint()
+	op.begun(t)
+	return false, nil
+}
+
+// begun makes t the result, and the transaction of the InTx that has called BeginTx.
+func (op *operation) begun(t *transaction) {
+	if op.Scope != nil {
+		op.Scope.Begun(t)
+	}
+	op.tx = t
+}
+
+// beginDeferred begins the transaction that was deferred on op's session. If the
+// transaction cannot begin, each of its statements fails. If the context of the first
+// statement has ended before, beginDeferred tries nothing, and the next statement may
+// begin the transaction.
+func (op *operation) beginDeferred(ctx context.Context) (again bool, _ error) {
+	c := op.c
+	r := op.Conn
+	if err := r.Deferred().Refused(); err != nil {
+		return false, err
+	}
+	if err := ctx.Err(); err != nil {
+		return false, err
+	}
+	if ctxsettings.Used() {
+		again, err := op.useSettingsOf(r.Deferred().Context(), session.ToPrepare)
+		if again {
+			return true, nil
+		}
+		if err != nil {
+			return false, r.DeferredBegan(err)
+		}
+	}
+	touched := c.Touched()
+	carried, err := r.BeginDeferred(ctx, op.kind != lending)
+	if again, err = op.finishUnexecuted(ctx, err); again {
+		return true, nil
+	}
+	if err = r.DeferredBegan(err); err == nil && carried {
+		c.SetTouched(touched) // nothing was sent
+	}
+	return false, err
+}

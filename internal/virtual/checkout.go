@@ -1,0 +1,127 @@
+package virtual
+
+import (
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/pooldriver/pooldriver/internal/binding"
+	"github.com/pooldriver/pooldriver/internal/stmtcache"
+	"github.com/pooldriver/pooldriver/internal/textcache"
+)
+
+// checkout is one use of a virtual connection. It begins when database/sql takes the
+// virtual connection, and ends when database/sql puts it back. A virtual connection has
+// one checkout, which begins anew each time. database/sql's lock on the virtual connection
+// protects it.
+type checkout struct {
+	source *Source
+	binding.Checkout
+	renamed uint32          // its statements with dialects.Renames
+	spare   *rows           // closed rows, which the next query uses again
+	last    *textcache.Text // of the last operation: in a loop the next operation has the same text
+	aging   []*text         // its statements that have a generation
+	loan    *Loan           // to a function of Raw; nil: none
+
+	// refusal is the error of every operation; nil: operations run. With
+	// errDriverPanicked, database/sql cannot end this checkout, or the checkout has lost
+	// session state.
+	refusal error
+}
+
+// The refusals.
+var (
+	errLent = errors.New("pooldriver: this *sql.Conn is lent to a function of Raw until that returns: let the function use the driver.Conn that it was given, or take another *sql.Conn")
+	// errRawClosed makes database/sql close the *sql.Conn.
+	errRawClosed = fmt.Errorf("pooldriver: the function of Raw has closed the connection of this *sql.Conn, or left it unusable, and its session is gone: take another *sql.Conn, and let the function return driver.ErrBadConn where it ends a connection on purpose: %w", driver.ErrBadConn)
+	// errDriverPanicked is for a checkout whose driver has panicked.
+	errDriverPanicked = errors.New("pooldriver: the connection is gone, with its session: the driver has panicked; take another one")
+)
+
+// refuse makes why the error of every operation from here on.
+func (c *checkout) refuse(why error) { c.refusal = why }
+
+// lend has every operation fail until the loan has ended.
+func (c *checkout) lend(l *Loan) { c.loan, c.refusal = l, errLent }
+
+// end ends the checkout.
+func (c *checkout) end() {
+	c.Detach()
+	c.renamed = 0
+}
+
+// discard ends the checkout and the real connection with it.
+func (c *checkout) discard() {
+	c.Discard()
+	c.renamed = 0
+}
+
+// endEarly ends the checkout before database/sql does, if a wrapper hides the end from us
+// and nothing is left on the session: no transaction, no rows, no state.
+func (c *checkout) endEarly() {
+	if c.source.hiddenValidator.Load() && c.refusal == nil && c.Idle() {
+		c.end()
+	}
+}
+
+// Loan is a session that is lent to a function of Raw.
+type Loan struct {
+	*binding.Loan
+	checkout *checkout
+	later    []func() // without a task: calls that wait for the end of the function
+}
+
+// ErrRawPanicked is the error of a function of Raw that has panicked.
+var ErrRawPanicked = errors.New("pooldriver: the function of Raw panicked")
+
+// End takes the session back into its checkout. err is the function's.
+func (l *Loan) End(err error) {
+	c := l.checkout
+	c.loan, c.refusal = nil, nil
+	if l.Loan.End(err, err == ErrRawPanicked) {
+		c.refusal = errRawClosed
+	}
+	if err != ErrRawPanicked { // after a panic nobody calls the driver any more
+		for _, do := range l.later {
+			do()
+		}
+	}
+}
+
+// Call calls a function of Raw. A panic costs the connection.
+func (l *Loan) Call(fn func(driver.Conn) error) error {
+	return l.Conn.Guard(func() error { return fn(l.Conn.DriverConn()) })
+}
+
+// text is the text of a virtual statement.
+type text struct {
+	query      string
+	prepared   bool             // by the program; otherwise it is a query with arguments
+	generation uint64           // see stmtcache.Generations; 0: the statement has none
+	renamed    uint32           // checkout.renamed when the program prepared it
+	owner      *stmtcache.Owner // nil: what it prepares is kept by its text
+}
+
+// closeOwned closes what t has prepared, at once where c has its connection. What it has
+// prepared elsewhere is closed when that connection is used next.
+func (c *checkout) closeOwned(t *text) (err error) {
+	if t.owner == nil {
+		return nil
+	}
+	err = c.Disown(t.owner)
+	if t.owner.Close() {
+		c.source.pool.NotifyOrphans()
+	}
+	return err
+}
+
+// endText forgets the generation of a text whose statement is closed.
+func (c *checkout) endText(t *text) {
+	if t.generation == 0 {
+		return
+	}
+	c.source.Generations.Close(t.query)
+	t.generation = 0
+	c.aging = slices.DeleteFunc(c.aging, func(other *text) bool { return other == t })
+}

@@ -1,0 +1,217 @@
+package virtual
+
+import (
+	"context"
+	"database/sql/driver"
+
+	"github.com/pooldriver/pooldriver/internal/binding"
+	"github.com/pooldriver/pooldriver/internal/ctxerr"
+	"github.com/pooldriver/pooldriver/internal/stmtcache"
+	"github.com/pooldriver/pooldriver/internal/task"
+)
+
+// conn is a virtual connection: what database/sql pools. It costs an object, not a
+// session; the real connection is attached at the first operation after database/sql has
+// taken it, and given back when database/sql puts it back.
+//
+// It has every optional interface of database/sql/driver, and answers as database/sql would
+// have, had it met the real driver itself.
+type conn struct {
+	checkout
+
+	checkouts uint64 // so far
+	fresh     int    // statements prepared in this checkout that are open
+	closed    bool
+	// closer ends the connector of a connection that has it for itself; nil: others have it, too.
+	closer func()
+}
+
+var (
+	_ driver.Conn               = (*conn)(nil)
+	_ driver.ConnBeginTx        = (*conn)(nil)
+	_ driver.ConnPrepareContext = (*conn)(nil)
+	_ driver.ExecerContext      = (*conn)(nil)
+	_ driver.QueryerContext     = (*conn)(nil)
+	_ driver.NamedValueChecker  = (*conn)(nil)
+	_ driver.Pinger             = (*conn)(nil)
+	_ driver.SessionResetter    = (*conn)(nil)
+	_ driver.Validator          = (*conn)(nil)
+)
+
+// Conn returns a virtual connection. closer, if not nil, is called when it is closed. ctx is
+// that with which database/sql takes it.
+func (s *Source) Conn(ctx context.Context, closer func()) driver.Conn {
+	c := &conn{checkout: checkout{source: s}, checkouts: 1, closer: closer}
+	c.Init(s.engine, ctx)
+	return c
+}
+
+// CheckNamedValue accepts everything: the real driver's conversion runs once the session is
+// known (internal/driverconn).
+func (c *conn) CheckNamedValue(*driver.NamedValue) error { return nil }
+
+// prepares reports whether a query with arguments is run by a prepared statement that is
+// kept: where the driver would prepare, execute and close one each time. A query that
+// cannot be prepared could not be run by the driver either: its error is the answer.
+func (c *conn) prepares(args []driver.NamedValue) bool {
+	return len(args) > 0 && c.source.traits.Reprepares
+}
+
+// ExecContext runs a statement, or returns driver.ErrSkip where the driver can only run
+// prepared ones.
+func (c *conn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
+	if c.prepares(args) {
+		return c.exec(ctx, &text{query: query}, query, args)
+	}
+	return c.exec(ctx, nil, query, args)
+}
+
+// exec executes a text, or the virtual statement v, which has it.
+func (c *conn) exec(ctx context.Context, v *text, query string, args []driver.NamedValue) (driver.Result, error) {
+	op := operation{c: &c.checkout, kind: executing, virtual: v, kept: v != nil && v.prepared}
+	op.setText(query, args)
+	if err := op.do(ctx); err != nil {
+		return nil, err
+	}
+	return op.result, nil
+}
+
+// QueryContext runs a query, or returns driver.ErrSkip where the driver can only run
+// prepared ones.
+func (c *conn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
+	if c.prepares(args) {
+		return c.query(ctx, &text{query: query}, query, args)
+	}
+	return c.query(ctx, nil, query, args)
+}
+
+// query is exec for a query.
+func (c *conn) query(ctx context.Context, v *text, query string, args []driver.NamedValue) (driver.Rows, error) {
+	op := operation{c: &c.checkout, kind: querying, virtual: v, kept: true}
+	op.setText(query, args)
+	if err := op.do(ctx); err != nil {
+		return nil, err
+	}
+	return op.rows.handedOut(), nil
+}
+
+// PrepareContext prepares on the checkout's session, unless the same text is prepared there
+// already, so that a syntax error is reported now. The statement that it returns holds the
+// text, not the session.
+func (c *conn) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
+	v := &stmt{conn: c, text: text{query: query, prepared: true}}
+	if c.source.traits.StatementsOwned {
+		v.owner = &stmtcache.Owner{}
+	}
+	done := false
+	defer func() {
+		if !done { // an error, or a panic of the driver
+			_ = v.Close()
+		}
+	}()
+	op := operation{c: &c.checkout, kind: preparing, virtual: &v.text, Want: binding.Want{TextAt: &v.query}, kept: true}
+	if err := op.do(ctx); err != nil {
+		return nil, err
+	}
+	done = true
+	v.checkout = c.checkouts
+	c.fresh++
+	return v, nil
+}
+
+// BeginTx begins a transaction on the checkout's session or, where one of its task is open
+// there, a savepoint. With Config.LazyBegin the first statement begins it. Without a task
+// it takes its connection then, too. In a task it takes one at once, because the first
+// statement may be another library's, which has to find the transaction.
+func (c *conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
+	if c.source.config.LazyBegin && c.refusal == nil && !c.Bound() && !c.HasTx() {
+		var p task.Place
+		if err := c.source.engine.FindPlace(ctx, &p); err != nil {
+			return nil, err
+		}
+		if p.Task == nil {
+			if err := ctx.Err(); err != nil {
+				return nil, ctxerr.Of(ctx, err)
+			}
+			t := &transaction{checkout: &c.checkout}
+			t.Init(ctx, opts)
+			if !c.DeferTx(&t.Tx, p.From) {
+				return nil, c.source.pool.DrainingError()
+			}
+			return t, nil
+		}
+	}
+	op := operation{c: &c.checkout, kind: beginning, Want: binding.Want{Begins: true}, opts: opts, kept: true}
+	if err := op.do(ctx); err != nil {
+		return nil, err
+	}
+	return op.tx, nil
+}
+
+// Ping asks the driver, where it can be asked; where not, an attached session is all that
+// database/sql would have wanted.
+func (c *conn) Ping(ctx context.Context) error {
+	if c.isAsked(ctx) {
+		return nil
+	}
+	op := operation{c: &c.checkout, kind: pinging, kept: true}
+	return op.do(ctx)
+}
+
+// ResetSession is called when database/sql takes the connection again. There is nothing to
+// do yet: the real driver's ResetSession runs when a real connection is taken from the
+// pool. A wrapper above may have kept IsValid from us: then the last checkout ends here.
+func (c *conn) ResetSession(ctx context.Context) error {
+	valid := !c.closed
+	if c.Bound() || c.refusal != nil {
+		valid = c.IsValid()
+		c.source.tellHiddenValidator()
+	}
+	if !valid {
+		return driver.ErrBadConn
+	}
+	c.Take(ctx)
+	return nil
+}
+
+// IsValid is called when database/sql puts the connection back, and so ends the checkout. A
+// virtual connection is fit for another checkout, whatever the real one is, with an
+// exception. database/sql closes a statement under the lock of the connections it was
+// prepared on. A task that goes on holding a real connection would wait for the next user
+// of the virtual one, and that user perhaps for the task: so it is not used again.
+func (c *conn) IsValid() bool {
+	fresh, binding := c.fresh, c.Binding()
+	c.end()
+	c.checkouts++
+	c.fresh = 0
+	return !c.closed && c.refusal == nil && (fresh == 0 || !binding.Holds())
+}
+
+// Close ends the virtual connection. database/sql calls it on an attached one only after
+// driver.ErrBadConn, so the real connection ends too.
+func (c *conn) Close() error {
+	if c.closed {
+		return nil
+	}
+	c.closed = true
+	c.discard()
+	// database/sql closes statements before their connection, but not those of a
+	// transaction whose end failed with ErrBadConn.
+	for len(c.aging) > 0 {
+		c.endText(c.aging[0])
+	}
+	if c.closer != nil {
+		c.closer()
+	}
+	return nil
+}
+
+// Prepare is PrepareContext without a context.
+func (c *conn) Prepare(query string) (driver.Stmt, error) {
+	return c.PrepareContext(context.Background(), query)
+}
+
+// Begin is BeginTx without a context and options.
+func (c *conn) Begin() (driver.Tx, error) {
+	return c.BeginTx(context.Background(), driver.TxOptions{})
+}

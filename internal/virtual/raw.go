@@ -1,0 +1,62 @@
+package virtual
+
+import (
+	"context"
+	"database/sql/driver"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/pooldriver/pooldriver/internal/binding"
+	"github.com/pooldriver/pooldriver/internal/unwrap"
+)
+
+// Lend finds the session for a function of Raw. dc is what database/sql has. From here on that
+// refuses every operation.
+func Lend(ctx context.Context, dc any) (*Loan, error) {
+	c, err := connBeneath(ctx, dc)
+	if err != nil {
+		return nil, err
+	}
+	op := operation{c: &c.checkout, kind: lending, Want: binding.Want{Lends: true}, kept: true}
+	if err := op.do(ctx); err != nil {
+		return nil, err
+	}
+	return op.loan, nil
+}
+
+// Wrappers above us, such as otelsql and sqlmw: database/sql has their connections, and
+// they have ours.
+
+// connBeneath returns the virtual connection behind dc, which is what database/sql has: our
+// own, or a wrapper around it. A wrapper that does not show what it wraps is asked to ping.
+// The ping reaches our connection, which answers by the context and sends nothing.
+func connBeneath(ctx context.Context, dc any) (*conn, error) {
+	outer, _ := dc.(driver.Conn)
+	inner := unwrap.Conn(outer)
+	if c, ok := inner.(*conn); ok {
+		return c, nil
+	}
+	var answer atomic.Pointer[conn] // a wrapper may ping in another goroutine, and give up
+	if p, ok := inner.(driver.Pinger); ok {
+		_ = p.Ping(context.WithValue(ctx, whoIsThere{}, &answer)) // the answer counts
+	}
+	if c := answer.Load(); c != nil {
+		return c, nil
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	return nil, fmt.Errorf("pooldriver: Raw found no connection of pooldriver in the *sql.Conn, whose driver.Conn is a %T: use a *sql.DB over a pooldriver.Connector; if this type wraps our connection, give it a method Unwrap() driver.Conn, or let its Ping call ours", dc)
+}
+
+// whoIsThere is the key of the question that connBeneath asks.
+type whoIsThere struct{}
+
+// isAsked answers a ping of connBeneath.
+func (c *conn) isAsked(ctx context.Context) bool {
+	answer, ok := ctx.Value(whoIsThere{}).(*atomic.Pointer[conn])
+	if ok {
+		answer.Store(c)
+	}
+	return ok
+}

@@ -1,0 +1,102 @@
+package virtual
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+
+	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/internal/ctxerr"
+)
+
+// Whether an operation that has failed is tried again.
+
+// failed is finish where the driver has returned an error.
+func (op *operation) failed(ctx context.Context, err error, executes bool) (again bool, _ error) {
+	c := op.c
+	r := op.Conn
+	op.said = r.Diagnose(err)
+	o := op.outcomeOf(err, executes)
+	o.expired = ctx.Err() != nil
+	c.SetTouched(true)
+	if o.badConn || o.lost {
+		r.MarkUnusable()
+	} else if c.InTask() && r.HasTx() && r.EndsTx(op.said, op.Effect) {
+		// This may be wrong: SQLite's transaction stays open if a write was interrupted
+		// before it began. inspect asks the session when the connection comes back.
+		r.TxEnded()
+	}
+	if o.badConn && o.first && o.trusted {
+		// The check of idle connections did not find that this one was dead. What ended
+		// this one may have ended others, which the check may not find either.
+		r.FlushGeneration()
+	}
+	v := judge(o)
+	switch {
+	case v.retry:
+		c.source.report.Retries.Add(1)
+		c.MoveOn(&op.Want)
+		return true, nil
+	case v.unclear:
+		err = ctxerr.Unclear(ctxerr.ErrUnclear, err)
+	case o.badConn && o.expired:
+		err = ctxerr.WithEnd(ctx, err) // some drivers close a connection when a context ends
+	}
+	return false, c.WithTaskEnd(r, ctxerr.Of(ctx, err))
+}
+
+// outcomeOf collects what judge decides on.
+func (op *operation) outcomeOf(err error, executes bool) outcome {
+	r := op.Conn
+	unsent, counted := r.Unsent()
+	return outcome{
+		badConn:  errors.Is(err, driver.ErrBadConn),
+		lost:     r.TxStatus() == dialects.TxLost,
+		claims:   executes && ctxerr.SaysSafe(err),
+		executes: executes,
+		unsent:   unsent,
+		wasIdle:  op.said&dialects.WasIdle != 0,
+		trusted:  !counted && !r.Traits().BadConnUnsure,
+		first:    op.c.Alone(r),
+		retried:  op.Retried,
+	}
+}
+
+// outcome describes an operation that has failed.
+type outcome struct {
+	badConn  bool // the driver returned driver.ErrBadConn
+	claims   bool // the error says of itself that nothing was sent
+	lost     bool // the connection is closed
+	executes bool // the operation may change data: it is no prepare, begin or ping
+	unsent   bool // by our own count, no byte was given to the network
+	wasIdle  bool // the server says that it was waiting for a statement when it ended the connection
+	trusted  bool // there is no count, and this driver returns ErrBadConn only if nothing was sent
+	first    bool // nothing else has happened in this checkout
+	retried  bool // this was the second try
+	expired  bool // the caller's context has ended
+}
+
+// verdict is what follows from an outcome.
+type verdict struct {
+	retry   bool // try once more, on another real connection
+	unclear bool // hide that the error says "nothing was sent": database/sql would execute again
+}
+
+// judge decides whether an operation that failed is tried again: only if the server cannot
+// have executed it, and nothing else depends on the connection. A prepare, a begin or a
+// ping is safe to repeat in any case: what it did has ended with its connection.
+//
+// If there is no count of bytes and the driver can be trusted, its ErrBadConn goes to
+// database/sql, which tries again as it does without us. An error that only says of itself
+// that it is safe to repeat is not believed.
+func judge(o outcome) verdict {
+	safe := o.unsent || o.wasIdle || !o.executes
+	doubtful := o.claims
+	if o.badConn {
+		doubtful = !o.trusted
+	}
+	return verdict{
+		retry:   (o.badConn || o.lost) && safe && o.first && !o.retried && !o.expired,
+		unclear: doubtful && !safe,
+	}
+}

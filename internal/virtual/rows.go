@@ -1,0 +1,190 @@
+package virtual
+
+import (
+	"database/sql/driver"
+	"errors"
+	"io"
+	"reflect"
+
+	"github.com/pooldriver/pooldriver/internal/binding"
+	"github.com/pooldriver/pooldriver/internal/driverconn"
+	"github.com/pooldriver/pooldriver/internal/rowbuffer"
+	"github.com/pooldriver/pooldriver/internal/session"
+)
+
+// rows are the virtual rows of a query. They are read under the session's lock, until they
+// have been read ahead into memory. database/sql serialises the calls of their owner. If
+// the driver lacks an optional method, they give the answer that database/sql gives in
+// that case.
+type rows struct {
+	binding.Rows
+
+	checkout *checkout // that has opened them
+
+	// Answers that database/sql asks for next. They are read while the lock is held
+	// anyway.
+	columns []string // of this result set, handed out once; nil: the driver is asked
+	over    bool     // the owner has come to the end of this result set
+	more    bool     // over, and another result set follows
+}
+
+var (
+	_ driver.RowsNextResultSet              = (*rows)(nil)
+	_ driver.RowsColumnTypeScanType         = (*rows)(nil)
+	_ driver.RowsColumnTypeDatabaseTypeName = (*rows)(nil)
+	_ driver.RowsColumnTypeLength           = (*rows)(nil)
+	_ driver.RowsColumnTypeNullable         = (*rows)(nil)
+	_ driver.RowsColumnTypePrecisionScale   = (*rows)(nil)
+)
+
+var errRowsClosed = errors.New("pooldriver: these rows are closed")
+
+// openRows makes the virtual rows of a query that has just run on w's session. first: nothing
+// was executed in the checkout before.
+func (c *checkout) openRows(real driver.Rows, w *binding.Want, first bool, columns []string) *rows {
+	r := c.spare
+	if r == nil {
+		r = new(rows)
+	}
+	c.spare = nil
+	r.checkout, r.columns = c, columns
+	c.OpenRows(&r.Rows, w, real, first)
+	return r
+}
+
+// why returns the error of rows that have ended before they were read to their end.
+func (r *rows) why() error {
+	switch {
+	case r.Closed() && r.Lost() == nil:
+		return errRowsClosed
+	case r.Lost() != nil:
+		return r.Lost()
+	case r.IsLent():
+		return errLent
+	}
+	return session.ErrRowsLost
+}
+
+// Close closes the driver's rows. database/sql calls it once. If the driver panics, database/sql
+// never ends the *sql.Tx or *sql.Conn of the rows, so the checkout refuses further operations:
+// above all, none may run on another connection. Rows whose session a function of Raw has are
+// closed when the function has returned.
+func (r *rows) Close() error {
+	if r.Closed() {
+		return nil
+	}
+	c, returned := r.checkout, false
+	defer func() {
+		if !returned {
+			c.refuse(errDriverPanicked)
+		}
+		c.endEarly()
+	}()
+	reusable, err := r.Rows.Close()
+	returned = true
+	switch {
+	case reusable:
+		r.recycle()
+	case r.Buffer() == nil && r.IsLent():
+		r.DropPrefix()
+		c.loan.later = append(c.loan.later, r.CloseAfterLoan)
+	}
+	return err
+}
+
+// recycle keeps closed rows for the next query of their virtual connection, which uses
+// their memory again. database/sql never touches rows that it has closed.
+func (r *rows) recycle() {
+	r.Recycle()
+	r.columns, r.over, r.more = nil, false, false
+	r.checkout.spare = r
+}
+
+// Columns, Next and so on pass everything on, io.EOF unwrapped.
+
+func (r *rows) Columns() []string {
+	if names := r.columns; names != nil {
+		r.columns = nil // theirs now: who asks again gets the driver's answer
+		return names
+	}
+	if !r.Lock() {
+		return r.current().Columns
+	}
+	defer r.Unlock()
+	return r.Rows.Columns()
+}
+
+// Next reads a row. dest is nil for NextRow.
+func (r *rows) Next(dest []driver.Value) error {
+	if !r.Lock() {
+		if b := r.Buffer(); b != nil {
+			return b.Next(dest)
+		}
+		return r.why()
+	}
+	defer r.Unlock()
+	err := r.Rows.Next(dest)
+	if err == io.EOF && r.Prefix() == nil {
+		r.over, r.more = true, r.Rows.HasNextResultSet()
+	}
+	return err
+}
+
+func (r *rows) HasNextResultSet() bool {
+	if r.over {
+		return r.more
+	}
+	if !r.Lock() {
+		return r.current().More
+	}
+	defer r.Unlock()
+	return r.Rows.HasNextResultSet()
+}
+
+func (r *rows) NextResultSet() error {
+	r.columns, r.over = nil, false
+	if !r.Lock() {
+		if b := r.Buffer(); b != nil {
+			return b.NextSet()
+		}
+		return r.why()
+	}
+	defer r.Unlock()
+	return r.Rows.NextResultSet()
+}
+
+// current is the result set that is read, when the driver is not asked any more.
+func (r *rows) current() *rowbuffer.Set {
+	if b := r.Buffer(); b != nil {
+		return b.Current()
+	}
+	return new(rowbuffer.Set)
+}
+
+// column answers what is known of a column's type.
+func (r *rows) column(i int) driverconn.ColumnType {
+	if !r.Lock() {
+		return r.current().Column(i)
+	}
+	defer r.Unlock()
+	return r.Column(i)
+}
+
+func (r *rows) ColumnTypeScanType(i int) reflect.Type { return r.column(i).ScanType }
+
+func (r *rows) ColumnTypeDatabaseTypeName(i int) string { return r.column(i).DatabaseTypeName }
+
+func (r *rows) ColumnTypeLength(i int) (length int64, ok bool) {
+	t := r.column(i)
+	return t.Length, t.HasLength
+}
+
+func (r *rows) ColumnTypeNullable(i int) (nullable, ok bool) {
+	t := r.column(i)
+	return t.Nullable, t.HasNullable
+}
+
+func (r *rows) ColumnTypePrecisionScale(i int) (precision, scale int64, ok bool) {
+	t := r.column(i)
+	return t.Precision, t.Scale, t.HasDecimal
+}

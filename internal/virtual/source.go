@@ -1,0 +1,51 @@
+// Package virtual has the virtual connections that database/sql pools: their calls become
+// operations on a session.
+package virtual
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/internal/binding"
+	"github.com/pooldriver/pooldriver/internal/connpool"
+	"github.com/pooldriver/pooldriver/internal/report"
+	"github.com/pooldriver/pooldriver/internal/stmtcache"
+	"github.com/pooldriver/pooldriver/internal/textcache"
+)
+
+// Source is what the virtual connections of one Connector share.
+type Source struct {
+	config Config
+	traits dialects.Traits
+	engine *binding.Engine
+	pool   *connpool.Pool
+	report *report.Report
+	// hiddenValidator: the log knows of a wrapper that keeps IsValid from us.
+	hiddenValidator atomic.Bool
+	Generations     stmtcache.Generations // of the texts that are prepared
+	texts           textcache.Cache       // far larger than the rest
+}
+
+// Config is how a Source is made.
+type Config struct {
+	Dialect      dialects.Dialect
+	Traits       dialects.Traits
+	LazyBegin    bool
+	CleanTimeout time.Duration
+}
+
+// Init makes s a source of connections that e finds.
+func (s *Source) Init(config Config, e *binding.Engine, r *report.Report) {
+	s.config, s.traits, s.engine, s.pool, s.report = config, config.Traits, e, e.Pool(), r
+}
+
+// tellHiddenValidator has the log warned once. Some wrappers (sqlhooks, DataDog's) hide
+// driver.Validator: then nobody tells us when database/sql puts a connection back. ResetSession
+// finds out, ends the checkout, and from then on checkouts end early.
+func (s *Source) tellHiddenValidator() {
+	if s.hiddenValidator.Swap(true) {
+		return
+	}
+	s.report.ValidatorHidden()
+}

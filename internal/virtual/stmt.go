@@ -1,0 +1,68 @@
+package virtual
+
+import (
+	"context"
+	"database/sql/driver"
+)
+
+// stmt is a virtual prepared statement: a text, and the virtual connection on whose
+// checkouts it runs. The driver's statement is found or made on the session that serves the
+// checkout.
+type stmt struct {
+	text
+	conn     *conn
+	checkout uint64 // of its connection, in which it was prepared; 0 when it is closed
+}
+
+var (
+	_ driver.Stmt              = (*stmt)(nil)
+	_ driver.StmtExecContext   = (*stmt)(nil)
+	_ driver.StmtQueryContext  = (*stmt)(nil)
+	_ driver.NamedValueChecker = (*stmt)(nil)
+)
+
+// CheckNamedValue accepts everything, see conn.CheckNamedValue.
+func (s *stmt) CheckNamedValue(*driver.NamedValue) error { return nil }
+
+// NumInput leaves the counting to the conversion: the driver's checker may remove
+// arguments, and it runs after database/sql has counted.
+func (s *stmt) NumInput() int { return -1 }
+
+// Close sends nothing, unless the driver's statement is the program's own: the others are the
+// cache's, and database/sql may call this under its own lock, where I/O has no place.
+func (s *stmt) Close() error {
+	if s.checkout == s.conn.checkouts {
+		s.conn.fresh--
+	}
+	s.checkout = 0
+	s.conn.endText(&s.text)
+	return s.conn.closeOwned(&s.text)
+}
+
+// ExecContext executes the statement.
+func (s *stmt) ExecContext(ctx context.Context, args []driver.NamedValue) (driver.Result, error) {
+	return s.conn.exec(ctx, &s.text, s.query, args)
+}
+
+// QueryContext executes the statement and returns its rows.
+func (s *stmt) QueryContext(ctx context.Context, args []driver.NamedValue) (driver.Rows, error) {
+	return s.conn.query(ctx, &s.text, s.query, args)
+}
+
+// Exec is ExecContext without a context.
+func (s *stmt) Exec(args []driver.Value) (driver.Result, error) {
+	return s.ExecContext(context.Background(), named(args))
+}
+
+// Query is QueryContext without a context.
+func (s *stmt) Query(args []driver.Value) (driver.Rows, error) {
+	return s.QueryContext(context.Background(), named(args))
+}
+
+func named(args []driver.Value) []driver.NamedValue {
+	n := make([]driver.NamedValue, len(args))
+	for i, v := range args {
+		n[i] = driver.NamedValue{Ordinal: i + 1, Value: v}
+	}
+	return n
+}

@@ -1,0 +1,291 @@
+package pooldriver_test
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"go/ast"
+	"go/importer"
+	"go/parser"
+	"go/token"
+	"go/types"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// The bounds of the packages that make up the driver: docs/adr/0015. They are of names whose types
+// were checked, so that methods and fields count, too.
+const (
+	mostInCycle = 7 // files that all use each other's names, if not at once
+	mostFiles   = 2 // that write one field, or have methods of one type
+	mostLocks   = 25
+)
+
+// objects are the types that are their package's one object. Their methods may be anywhere.
+var objects = map[string]string{
+	"":                  "Config",
+	"/internal/virtual": "operation", "/internal/binding": "Binding", "/internal/connpool": "Pool",
+	"/internal/report": "", "/internal/pinning": "",
+}
+
+func TestFilesOfThePackagesDoNotGrowTogether(t *testing.T) {
+	t.Parallel()
+	const module = "github.com/pooldriver/pooldriver"
+	patterns := []string{"list", "-export", "-deps", "-json=ImportPath,Export,Dir,GoFiles"}
+	for p := range objects {
+		patterns = append(patterns, module+p)
+	}
+	out, err := exec.Command("go", patterns...).Output()
+	require.NoError(t, err)
+	packages := listed(t, out)
+	locks := 0
+	for pkg, object := range objects {
+		s := structureOf(t, packages, module+pkg)
+		require.NotEmpty(t, s.methods, "%s is read", pkg)
+		require.LessOrEqual(t, len(s.largestCycle()), mostInCycle, "%s: %v use each other's names", pkg, s.largestCycle())
+		for name, files := range s.methods {
+			if name != object && name != "Config" {
+				require.LessOrEqual(t, len(files), mostFiles, "%s: methods of %s are in %v", pkg, name, slices.Collect(maps.Keys(files)))
+			}
+		}
+		for field, files := range s.writers {
+			require.LessOrEqual(t, len(files), mostFiles, "%s: %s is written in %v", pkg, field, slices.Collect(maps.Keys(files)))
+		}
+		if pkg == "/internal/binding" {
+			locks = s.locks
+			continue
+		}
+		require.Zero(t, s.locks, "%s locks sessions, which is internal/binding's work", pkg)
+	}
+	require.NotZero(t, locks)
+	require.LessOrEqual(t, locks, mostLocks, "places that lock a session, or compare who has it")
+}
+
+// goPackage is what "go list" says of a package.
+type goPackage struct {
+	ImportPath, Export, Dir string
+	GoFiles                 []string
+}
+
+func listed(t *testing.T, out []byte) map[string]goPackage {
+	t.Helper()
+	all := make(map[string]goPackage)
+	for d := json.NewDecoder(strings.NewReader(string(out))); ; {
+		var p goPackage
+		err := d.Decode(&p)
+		if err == io.EOF {
+			return all
+		}
+		require.NoError(t, err)
+		all[p.ImportPath] = p
+	}
+}
+
+// structure is what the files of a package have to do with each other.
+type structure struct {
+	uses    map[string]map[string]bool // file -> files whose names it uses
+	methods map[string]map[string]bool // type -> files that have its methods
+	writers map[string]map[string]bool // field -> files that write it
+	locks   int                        // places that lock a session, or compare its holder
+}
+
+func structureOf(t *testing.T, packages map[string]goPackage, path string) *structure {
+	t.Helper()
+	set := token.NewFileSet()
+	lookup := func(path string) (io.ReadCloser, error) {
+		p, ok := packages[path]
+		if !ok || p.Export == "" {
+			return nil, errors.New("no export data of " + path)
+		}
+		return os.Open(p.Export)
+	}
+	var files []*ast.File
+	for _, name := range packages[path].GoFiles {
+		f, err := parser.ParseFile(set, filepath.Join(packages[path].Dir, name), nil, parser.SkipObjectResolution)
+		require.NoError(t, err)
+		files = append(files, f)
+	}
+	info := &types.Info{Uses: map[*ast.Ident]types.Object{}}
+	config := types.Config{Importer: importer.ForCompiler(set, "gc", lookup)}
+	pkg, err := config.Check(path, set, files, info)
+	require.NoError(t, err)
+	s := &structure{uses: map[string]map[string]bool{}, methods: map[string]map[string]bool{}, writers: map[string]map[string]bool{}}
+	nameOf := func(pos token.Pos) string { return filepath.Base(set.Position(pos).Filename) }
+	fields := fieldsOf(pkg.Scope())
+	for _, f := range files {
+		name := nameOf(f.Package)
+		for _, d := range f.Decls {
+			if fn, ok := d.(*ast.FuncDecl); ok && fn.Recv != nil {
+				add(s.methods, receiverOf(fn), name)
+			}
+		}
+		written := writtenIn(f)
+		ast.Inspect(f, func(n ast.Node) bool {
+			if comparesHolder(n) {
+				s.locks++
+			}
+			id, ok := n.(*ast.Ident)
+			if !ok {
+				return true
+			}
+			o := info.Uses[id]
+			if locksSession(o) {
+				s.locks++
+			}
+			if o == nil || o.Pkg() != pkg || !o.Pos().IsValid() {
+				return true
+			}
+			v, isVar := o.(*types.Var)
+			_, isImport := o.(*types.PkgName)
+			if isImport || isVar && !v.IsField() && v.Parent() != pkg.Scope() {
+				return true // a local name
+			}
+			if from := nameOf(o.Pos()); from != name {
+				add(s.uses, name, from)
+			}
+			if field := fields[o]; field != "" && written[id] {
+				add(s.writers, field, name)
+			}
+			return true
+		})
+	}
+	return s
+}
+
+func add(to map[string]map[string]bool, key, file string) {
+	if to[key] == nil {
+		to[key] = map[string]bool{}
+	}
+	to[key][file] = true
+}
+
+// locksSession reports whether o is a method that locks a session.
+func locksSession(o types.Object) bool {
+	fn, ok := o.(*types.Func)
+	if !ok || fn.Pkg() == nil || fn.Name() != "Lock" && fn.Name() != "TryLock" {
+		return false
+	}
+	return strings.HasSuffix(fn.Pkg().Path(), "/internal/session") || strings.HasSuffix(fn.Pkg().Path(), "/internal/fairlock")
+}
+
+// comparesHolder reports whether n compares who has a session.
+func comparesHolder(n ast.Node) bool {
+	b, ok := n.(*ast.BinaryExpr)
+	if !ok || b.Op != token.EQL && b.Op != token.NEQ {
+		return false
+	}
+	call, ok := b.X.(*ast.CallExpr)
+	if !ok {
+		return false
+	}
+	load, ok := call.Fun.(*ast.SelectorExpr)
+	if !ok || load.Sel.Name != "Load" {
+		return false
+	}
+	holder, ok := load.X.(*ast.SelectorExpr)
+	return ok && holder.Sel.Name == "holder"
+}
+
+// fieldsOf are the names of the fields of the structs of a package.
+func fieldsOf(scope *types.Scope) map[types.Object]string {
+	names := map[types.Object]string{}
+	for _, name := range scope.Names() {
+		if st, ok := scope.Lookup(name).Type().Underlying().(*types.Struct); ok {
+			for field := range st.Fields() {
+				names[field] = name + "." + field.Name()
+			}
+		}
+	}
+	return names
+}
+
+func receiverOf(fn *ast.FuncDecl) string {
+	switch t := fn.Recv.List[0].Type.(type) {
+	case *ast.StarExpr:
+		return types.ExprString(t.X)
+	default:
+		return types.ExprString(t)
+	}
+}
+
+// writtenIn are the names that f assigns to, counts up, takes the address of, or sets as an
+// atomic. A composite literal makes a new value, and does not count.
+func writtenIn(f *ast.File) map[*ast.Ident]bool {
+	written := map[*ast.Ident]bool{}
+	mark := func(e ast.Expr) {
+		for {
+			switch x := e.(type) {
+			case *ast.ParenExpr:
+				e = x.X
+			case *ast.IndexExpr:
+				e = x.X
+			case *ast.StarExpr:
+				e = x.X
+			case *ast.SelectorExpr:
+				written[x.Sel] = true
+				return
+			default:
+				return
+			}
+		}
+	}
+	ast.Inspect(f, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.AssignStmt:
+			for _, left := range n.Lhs {
+				mark(left)
+			}
+		case *ast.IncDecStmt:
+			mark(n.X)
+		case *ast.UnaryExpr:
+			if n.Op == token.AND {
+				mark(n.X)
+			}
+		case *ast.CallExpr:
+			if call, ok := n.Fun.(*ast.SelectorExpr); ok && slices.Contains([]string{"Store", "Add", "Swap", "CompareAndSwap"}, call.Sel.Name) {
+				mark(call.X)
+			}
+		}
+		return true
+	})
+	return written
+}
+
+// largestCycle are the files of the largest set in which each uses names of all others, if not at
+// once.
+func (s *structure) largestCycle() (largest []string) {
+	reached := map[string]map[string]bool{}
+	var reach func(from, to string)
+	reach = func(from, to string) {
+		for next := range s.uses[to] {
+			if !reached[from][next] {
+				add(reached, from, next)
+				reach(from, next)
+			}
+		}
+	}
+	for f := range s.uses {
+		reach(f, f)
+	}
+	for f := range s.uses {
+		var cycle []string
+		for g := range reached[f] {
+			if reached[g][f] {
+				cycle = append(cycle, g)
+			}
+		}
+		if cmp.Compare(len(cycle), len(largest)) > 0 {
+			largest = cycle
+		}
+	}
+	slices.Sort(largest)
+	return largest
+}
