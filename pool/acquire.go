@@ -48,7 +48,7 @@ func (p *Pool[T]) acquire(ctx context.Context, who any, now bool) (Lease[T], err
 		return Lease[T]{}, p.refuseDone(ctx, ticket{})
 	}
 	p.lock()
-	if p.mode != 0 || p.idle.n == 0 || p.queue.head != nil {
+	if p.mode != 0 || p.idle.n == 0 || !p.queue.empty() {
 		return p.acquireLocked(ctx, ticket{who: who}, now)
 	}
 	r := p.takeIdleLocked()
@@ -89,7 +89,7 @@ func (p *Pool[T]) goOn(ctx context.Context, r *resource[T], t ticket, now bool, 
 func (p *Pool[T]) TryAcquire() (Lease[T], bool) {
 	for {
 		p.mu.Lock()
-		if p.idle.n == 0 || p.queue.head != nil || p.mode&modeClosed != 0 {
+		if p.idle.n == 0 || !p.queue.empty() || p.mode&modeClosed != 0 {
 			p.mu.Unlock()
 			return Lease[T]{}, false
 		}
@@ -98,7 +98,7 @@ func (p *Pool[T]) TryAcquire() (Lease[T], bool) {
 			p.mu.Unlock()
 			return Lease[T]{}, false
 		}
-		if p.idle.n == 0 || p.queue.head != nil { // admitLocked may let go of the lock
+		if p.idle.n == 0 || !p.queue.empty() { // admitLocked may let go of the lock
 			p.leaveLocked(t)
 			p.mu.Unlock()
 			return Lease[T]{}, false
@@ -273,7 +273,7 @@ func (p *Pool[T]) enterLocked(ctx context.Context, t *ticket, now bool) (*waiter
 		p.leaveLocked(*t)
 		return nil, err
 	}
-	if t.start == 0 && p.queue.head == nil { // those in the queue have looked at the clock
+	if t.start == 0 && p.queue.empty() { // those in the queue have looked at the clock
 		t.start = p.nowLocked()
 	}
 	w := p.newWaiterLocked(ctx, t)
@@ -291,7 +291,7 @@ func (p *Pool[T]) enterLocked(ctx context.Context, t *ticket, now bool) (*waiter
 // mayEnterLocked says why an attempt gets no waiter.
 func (p *Pool[T]) mayEnterLocked(now, again bool) error {
 	if now {
-		if p.queue.head != nil || p.idle.n == 0 && (!p.spareLocked() || p.pausingLocked()) {
+		if !p.queue.empty() || p.idle.n == 0 && (!p.spareLocked() || p.pausingLocked()) {
 			return ErrNoneNow
 		}
 		return nil

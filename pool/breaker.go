@@ -168,7 +168,7 @@ func (p *Pool[T]) admitLocked(t *ticket) error {
 	case p.mode&modeInactive != 0:
 	case p.mode&modeRecovering == 0:
 		return nil
-	case p.probe == 0 && p.queue.head == nil:
+	case p.probe == 0 && p.queue.empty():
 		p.probe = t.seq
 		return nil
 	case again:

@@ -20,7 +20,7 @@ func (p *Pool[T]) wantedLocked() int {
 	}
 	if p.mode&modeRecovering != 0 {
 		// One probe at a time, and a create is one.
-		if p.queue.head != nil && p.creating == 0 && p.mayGrantLocked(p.queue.head) {
+		if !p.queue.empty() && p.creating == 0 && p.mayGrantLocked(p.queue.next()) {
 			return 1
 		}
 		return 0
@@ -72,9 +72,9 @@ func (p *Pool[T]) startCreateLocked(w *waiter[T]) {
 	case c.alone:
 		p.reserved++
 	case p.unservedLocked() > 0:
-		w = p.queue.head
+		w = p.queue.oldest()
 		for w.creates { // one does not: less creates than waiters are running for the queue
-			w = w.next
+			w = p.queue.after(w)
 		}
 	default:
 		c.refill = true
@@ -177,7 +177,7 @@ func (p *Pool[T]) deliver(c *creation[T], r *resource[T], v verdict) {
 		if first == nil || !p.mayGrantLocked(first) {
 			first = p.putLocked(r)
 		} else {
-			p.queue.pop()
+			p.queue.take()
 			// For another one than its causer it is prepared, as one that was lent before.
 			p.grantLocked(first, r, c.w == first && c.waits())
 		}

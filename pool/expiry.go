@@ -2,8 +2,8 @@ package pool
 
 import "time"
 
-// All waiters have the same timeout and stand in the order in which their
-// waiting began, so one timer, set for the first, serves the whole queue. It
+// All waiters have the same timeout, so one timer, set for the one that has waited
+// longest, serves the whole queue. It
 // is not stopped when the queue empties: that would cost every hand-over
 // something, and a timer that finds nothing to do costs nearly nothing, once
 // in a timeout.
@@ -18,7 +18,7 @@ func (p *Pool[T]) armExpiryLocked(d time.Duration) {
 // in the queue is this waiter, or another one that came back.
 func (p *Pool[T]) armExpiryAgainLocked() {
 	if p.cfg.AcquireTimeout > 0 {
-		p.armExpiryLocked(p.cfg.AcquireTimeout - p.sinceStart(p.queue.head.start.Load()))
+		p.armExpiryLocked(p.cfg.AcquireTimeout - p.sinceStart(p.queue.oldest().start.Load()))
 	}
 }
 
@@ -26,7 +26,7 @@ func (p *Pool[T]) armExpiryAgainLocked() {
 func (p *Pool[T]) expireLocked() {
 	p.expireArmed = false
 	left := false
-	for w := p.queue.head; w != nil; w = p.queue.head {
+	for w := p.queue.oldest(); w != nil; w = p.queue.oldest() {
 		start := w.start.Load()
 		if start == 0 {
 			// It has entered the queue but not looked at the clock yet.
@@ -37,7 +37,7 @@ func (p *Pool[T]) expireLocked() {
 			p.armExpiryLocked(remaining)
 			break
 		}
-		p.queue.pop()
+		p.queue.remove(w)
 		p.count.timeouts++
 		p.failLocked(w, p.acquireErrorLocked(ErrTimeout, start))
 		left = true

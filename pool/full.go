@@ -73,7 +73,7 @@ func (p *Pool[T]) serverAllowsLocked() int {
 
 // probeFullLaterLocked sets the timer for the time when the server may be asked for one more.
 func (p *Pool[T]) probeFullLaterLocked() {
-	if p.full.on && p.total < p.max && p.queue.head != nil && p.creating == 0 {
+	if p.full.on && p.total < p.max && !p.queue.empty() && p.creating == 0 {
 		now := p.nowLocked()
 		p.balanceAtLocked(max(p.full.next, now+1), now)
 	}

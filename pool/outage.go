@@ -184,7 +184,7 @@ func (p *Pool[T]) failCreationLocked(c *creation[T], err error) {
 	}
 	if p.outage.pause > 0 {
 		for n := p.unservedLocked(); n > 0; n-- {
-			p.failLocked(p.queue.pop(), &CreateError{Err: err})
+			p.failLocked(p.queue.take(), &CreateError{Err: err})
 		}
 	}
 }

@@ -140,7 +140,7 @@ func (p *Pool[T]) putLocked(r *resource[T]) *waiter[T] {
 		}
 	}
 	if w := p.firstLocked(); w != nil && p.mayGrantLocked(w) {
-		p.queue.pop()
+		p.queue.take()
 		p.grantLocked(w, r, false)
 		return w
 	}
@@ -175,7 +175,7 @@ func (p *Pool[T]) balanceLocked() {
 		if w == nil || !p.mayGrantLocked(w) {
 			break
 		}
-		p.queue.pop()
+		p.queue.take()
 		p.grantLocked(w, p.takeIdleLocked(), false)
 		w.wake()
 	}

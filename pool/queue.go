@@ -49,12 +49,24 @@ type waiter[T any] struct {
 	err    error
 }
 
-// waitQueue holds waiters in order of arrival.
+// waitQueue holds waiters, and alone knows in which order they are served: in that of arrival.
 type waitQueue[T any] struct {
-	head, tail *waiter[T] // tail means nothing while head is nil
+	head, tail *waiter[T] // in the order of arrival; tail means nothing while head is nil
 	n          int
 }
 
+func (q *waitQueue[T]) empty() bool { return q.head == nil }
+
+// next is the waiter whose turn it is, nil if the queue is empty.
+func (q *waitQueue[T]) next() *waiter[T] { return q.head }
+
+// oldest is the waiter that has arrived first, nil if the queue is empty.
+func (q *waitQueue[T]) oldest() *waiter[T] { return q.head }
+
+// after is the waiter that has arrived next after w, which is in the queue; nil: none has.
+func (q *waitQueue[T]) after(w *waiter[T]) *waiter[T] { return w.next }
+
+// push adds w, which arrives.
 func (q *waitQueue[T]) push(w *waiter[T]) {
 	if q.head == nil {
 		q.head = w
@@ -89,10 +101,10 @@ func (q *waitQueue[T]) readmit(w *waiter[T]) {
 	q.n++
 }
 
-// pop takes out the first waiter, which must exist. It leaves the new head's prev
+// take takes out the next waiter, which must exist. It leaves the new head's prev
 // alone: that waiter's memory is likely in another processor's cache, and the
 // lock is held.
-func (q *waitQueue[T]) pop() *waiter[T] {
+func (q *waitQueue[T]) take() *waiter[T] {
 	w := q.head
 	q.head, w.next = w.next, nil
 	q.n--
@@ -135,11 +147,11 @@ func (p *Pool[T]) late(ctx context.Context, t *ticket) error {
 	}
 }
 
-// firstLocked is the first in the queue whose deadline has not passed; nil: there is none.
+// firstLocked is the next in the queue whose deadline has not passed; nil: there is none.
 // Those before it leave the queue: they would only hand on what they were given.
 func (p *Pool[T]) firstLocked() *waiter[T] {
 	now := int64(0)
-	for w := p.queue.head; w != nil; w = p.queue.head {
+	for w := p.queue.next(); w != nil; w = p.queue.next() {
 		until := w.until.Load()
 		if until == 0 {
 			return w
@@ -150,7 +162,7 @@ func (p *Pool[T]) firstLocked() *waiter[T] {
 		if now < until {
 			return w
 		}
-		p.failLocked(p.queue.pop(), errLate)
+		p.failLocked(p.queue.take(), errLate)
 	}
 	return nil
 }
@@ -215,8 +227,8 @@ func (p *Pool[T]) failLocked(w *waiter[T], err error) {
 // failAllLocked fails every waiter.
 func (p *Pool[T]) failAllLocked(why func(*waiter[T]) error) {
 	for _, q := range []*waitQueue[T]{&p.queue, &p.alone} {
-		for q.head != nil {
-			w := q.pop()
+		for !q.empty() {
+			w := q.take()
 			p.failLocked(w, why(w))
 		}
 	}

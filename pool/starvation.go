@@ -24,18 +24,18 @@ func (p *Pool[T]) armStarvingLocked(d time.Duration) {
 }
 
 // armStarvingAgainLocked arms the timer for a waiter that came back into the queue, maybe
-// as its head. The time that it has waited already counts.
+// as the one that has waited longest. The time that it has waited already counts.
 func (p *Pool[T]) armStarvingAgainLocked() {
 	if p.cfg.StarveAfter > 0 {
-		p.armStarvingLocked(p.untilStarvingLocked(p.queue.head))
+		p.armStarvingLocked(p.untilStarvingLocked(p.queue.oldest()))
 	}
 }
 
-// untilStarvingLocked is how long it is until Starving is due if head remains
-// the head.
-func (p *Pool[T]) untilStarvingLocked(head *waiter[T]) time.Duration {
+// untilStarvingLocked is how long it is until Starving is due if oldest remains
+// the one that has waited longest.
+func (p *Pool[T]) untilStarvingLocked(oldest *waiter[T]) time.Duration {
 	now := p.nowLocked()
-	start := head.start.Load()
+	start := oldest.start.Load()
 	if start == 0 {
 		// It has entered the queue but not looked at the clock yet.
 		start = now
@@ -50,11 +50,11 @@ func (p *Pool[T]) starveLocked() {
 		return
 	}
 	s.armed = false
-	head := p.queue.head
-	if head == nil {
+	oldest := p.queue.oldest()
+	if oldest == nil {
 		return
 	}
-	if d := p.untilStarvingLocked(head); d > 0 {
+	if d := p.untilStarvingLocked(oldest); d > 0 {
 		p.armStarvingLocked(d)
 		return
 	}
@@ -74,7 +74,7 @@ func (p *Pool[T]) endStarving() {
 	defer p.mu.Unlock()
 	s := &p.starvation
 	s.armed, s.running = false, false
-	if head := p.queue.head; head != nil {
-		p.armStarvingLocked(p.untilStarvingLocked(head))
+	if oldest := p.queue.oldest(); oldest != nil {
+		p.armStarvingLocked(p.untilStarvingLocked(oldest))
 	}
 }

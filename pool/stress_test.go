@@ -358,7 +358,7 @@ func stressInspector(t *testing.T, p *Pool[*part], over chan struct{}) {
 // middle of changing.
 func (p *Pool[T]) inconsistencyLocked() error {
 	n, last := 0, uint64(0)
-	for w := p.queue.head; w != nil; w = w.next {
+	for w := p.queue.oldest(); w != nil; w = p.queue.after(w) {
 		if w.seq <= last {
 			return fmt.Errorf("number %d stands after %d in the queue", w.seq, last)
 		}

@@ -154,7 +154,7 @@ func (p *Pool[T]) takeForCheck(s suspect[T]) bool {
 // putCheckedLocked puts r back where it was, or gives it to a waiter that has come
 // meanwhile.
 func (p *Pool[T]) putCheckedLocked(r *resource[T]) {
-	if p.queue.head == nil && p.unfitLocked(r) == fit {
+	if p.queue.empty() && p.unfitLocked(r) == fit {
 		p.idle.restore(r)
 		return
 	}

@@ -52,13 +52,13 @@ type cursor[T any] struct {
 }
 
 // lookAtQueue copies waiters into part. If the one that the last look ended at has left
-// the queue, this one begins at the head, and passes over those that were copied.
+// the queue, this one begins at the oldest, and passes over those that were copied.
 func (p *Pool[T]) lookAtQueue(part []glance, c *cursor[T]) (n int, more bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	w := p.queue.head
+	w := p.queue.oldest()
 	if c.at != nil && c.at.state == stateQueued && c.at.seq == c.seq {
-		w = c.at.next
+		w = p.queue.after(c.at)
 	}
 	for range part {
 		if w == nil {
@@ -70,7 +70,7 @@ func (p *Pool[T]) lookAtQueue(part []glance, c *cursor[T]) (n int, more bool) {
 			c.seen = w.seq
 		}
 		c.at, c.seq = w, w.seq
-		w = w.next
+		w = p.queue.after(w)
 	}
 	return n, true
 }
