@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"github.com/pooldriver/pooldriver/dialects"
-	classifier "github.com/pooldriver/pooldriver/dialects/internal/classify/postgres"
 )
 
 // Clean keeps the prepared statements, pgx's cache of them included, only if
@@ -19,7 +18,11 @@ func (s *session) Clean(ctx context.Context, effect dialects.Effect) (kept bool,
 	if s.hooked {
 		return false, dialects.ErrCannotClean
 	}
-	if err := s.simple(ctx, classifier.Cleaning(effect)); err != nil {
+	text, keepsPrepared := s.kind.cleaning(effect)
+	if text == "" {
+		return false, dialects.ErrCannotClean
+	}
+	if err := s.simple(ctx, text); err != nil {
 		return false, err
 	}
 	s.before = nil
@@ -27,7 +30,7 @@ func (s *session) Clean(ctx context.Context, effect dialects.Effect) (kept bool,
 		return false, err
 	}
 	s.dropNotifications()
-	if classifier.KeepsPrepared(effect) {
+	if keepsPrepared {
 		return true, nil
 	}
 	return false, s.pgx.DeallocateAll(ctx)

@@ -38,15 +38,10 @@ func (s *session) told() (server hosts.Server, known bool) {
 	return hosts.Server{Standby: standby == "on", ReadOnly: standby == "on" || writing == "on"}, true
 }
 
-// askServer asks for the setting as it would be after a RESET: one that the
-// program has set in its session says nothing about the server. A change of the
-// configuration changes it in sessions that are open (guc.c, set_config_option).
-const askServer = "SELECT pg_catalog.pg_is_in_recovery(), reset_val FROM pg_catalog.pg_settings WHERE name = 'default_transaction_read_only'"
-
 var errNoAnswer = errors.New("the server does not say whether it is a standby")
 
 func (s *session) ask(ctx context.Context) (hosts.Server, error) {
-	results, err := s.pg.Exec(ctx, askServer).ReadAll()
+	results, err := s.pg.Exec(ctx, s.kind.asksRole()).ReadAll()
 	if err != nil {
 		return hosts.Server{}, err
 	}

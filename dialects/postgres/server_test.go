@@ -20,10 +20,10 @@ type server struct {
 	startups []map[string]string // what clients began with
 	queries  []string
 	reports  map[string]string       // parameters of the session that it tells
-	answer   [2]string               // to askServer: in recovery, read-only
+	answer   [2]string               // to asksRole: in recovery, read-only
 	refuses  *pgproto3.ErrorResponse // nil: it lets everybody in
 	asks     bool                    // for a password, first
-	fails    *pgproto3.ErrorResponse // nil: askServer is answered
+	fails    *pgproto3.ErrorResponse // nil: asksRole is answered
 
 	conns  chan net.Conn // those let in
 	hangUp chan struct{} // closed: a goodbye is answered
@@ -124,9 +124,9 @@ func (s *server) serve(conn net.Conn) {
 				status = 'E'
 				b.Send(&pgproto3.ErrorResponse{Severity: "ERROR", Code: "22012", Message: "division by zero"})
 			}
-			if m.String == askServer && fails != nil {
+			if m.String == (postgres{}).asksRole() && fails != nil {
 				b.Send(fails)
-			} else if m.String == askServer {
+			} else if m.String == (postgres{}).asksRole() {
 				b.Send(&pgproto3.RowDescription{Fields: []pgproto3.FieldDescription{{Name: []byte("pg_is_in_recovery")}, {Name: []byte("reset_val")}}})
 				b.Send(&pgproto3.DataRow{Values: [][]byte{[]byte(answer[0]), []byte(answer[1])}})
 				b.Send(&pgproto3.CommandComplete{CommandTag: []byte("SELECT 1")})

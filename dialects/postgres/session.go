@@ -28,6 +28,7 @@ type session struct {
 	carrier *carrier   // between pgx and TLS; nil in a wrapped connection
 	eye     *wire.Conn // to peek with and to end the stream: wire, or one beside pgx
 	sealed  bool       // TLS: what waits to be read cannot be understood
+	kind    kind       // of the server
 	hooked  bool       // somebody else's hook may have made the state at connect
 
 	reported [len(reported)]string // as they were at connect
@@ -54,7 +55,7 @@ func newSession(conn *stdlib.Conn, label string) *session {
 	}
 	_, s.sealed = nc.(interface{ NetConn() net.Conn })
 	s.sealed = s.sealed && nc != net.Conn(s.wire)
-	s.reported = s.reportedNow()
+	s.reported, s.kind = s.reportedNow(), kindOf(s.pg.ParameterStatus)
 	s.atConnect, s.known = s.told()
 	return s
 }
