@@ -6,6 +6,7 @@ import (
 	"database/sql/driver"
 	"fmt"
 	"iter"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -54,7 +55,9 @@ type Binding struct {
 	// mu protects who has claims on the binding's connections (use.users, use.peeks), the pin
 	// that keeps one here (use.pin), and a connection's coming and leaving. It is held for some
 	// nanoseconds, and never while anything waits. Order: a session's lock, then mu.
-	mu sync.Mutex
+	mu      sync.Mutex
+	waiters []*waiter    // statements of the task that wait for a connection, the first first; mu protects it
+	waiting atomic.Int32 // len(waiters)
 }
 
 var _ task.Member = (*Binding)(nil)
@@ -334,14 +337,55 @@ func (b *Binding) hasFree() bool {
 		if !b.tryPeek(r) {
 			continue
 		}
-		rows := r.Rows()
-		free := r.maySend() && (rows == nil || !rows.TooLarge() && b.engine.report.Buffered.Load() <= b.engine.config.Pool.Session.BufferTotal)
+		free := b.mayShare(r)
 		b.endPeek(r)
 		if free {
 			return true
 		}
 	}
 	return false
+}
+
+// mayShare reports, under r's lock, whether a statement that waits could use r.
+func (b *Binding) mayShare(r *Conn) bool {
+	rows := r.Rows()
+	return r.maySend() && (rows == nil || !rows.TooLarge() && b.engine.report.Buffered.Load() <= b.engine.config.Pool.Session.BufferTotal)
+}
+
+// await has unlock wake w.
+func (b *Binding) await(w *waiter) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.waiters = append(b.waiters, w)
+	b.waiting.Store(int32(len(b.waiters)))
+}
+
+// leaveQueue ends what await began. unlock may have done so.
+func (b *Binding) leaveQueue(w *waiter) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.waiters = slices.DeleteFunc(b.waiters, func(other *waiter) bool { return other == w })
+	b.waiting.Store(int32(len(b.waiters)))
+}
+
+// unlock unlocks r, and wakes a statement of the task that waits for a connection, if it could
+// use r. Such a statement is in the queue before it looks at r, so it is not missed.
+func (b *Binding) unlock(r *Conn) {
+	if b.waiting.Load() == 0 || !b.mayShare(r) {
+		r.Unlock()
+		return
+	}
+	r.Unlock()
+	b.mu.Lock()
+	var first *waiter
+	if len(b.waiters) > 0 {
+		first, b.waiters = b.waiters[0], b.waiters[1:]
+		b.waiting.Store(int32(len(b.waiters)))
+	}
+	b.mu.Unlock()
+	if first != nil {
+		first.cancel(errOwnIsFree)
+	}
 }
 
 // hasAny reports whether the binding has a connection. (held counts those, too, that are

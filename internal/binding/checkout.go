@@ -437,7 +437,7 @@ func (c *Checkout) Unlock(w *Want) {
 		}
 		if r.settled(b.main.Load() == r) {
 			r.use.moves()
-			r.Unlock()
+			b.unlock(r)
 			return
 		}
 	}
@@ -518,7 +518,7 @@ func (r *Rows) Lock() (live bool) {
 func (r *Rows) Unlock() {
 	r.conn.use.moves()
 	r.conn.Meter.EndRow()
-	r.conn.Unlock()
+	r.binding.unlock(r.conn)
 }
 
 // IsLent reports whether a function of Raw has the session of rows without a task. In a

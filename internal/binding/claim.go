@@ -96,7 +96,7 @@ func (b *Binding) obtain(ctx context.Context, c *Checkout, w *Want) (err error) 
 	}
 	// A task that has no connection, and waits for none, waits in the pool's queue. While
 	// a further statement of the task waits, the task may get a connection that the
-	// statement can share: the loop below looks for it.
+	// statement can share: contend looks for it.
 	if first := b.held.Add(1) == 1; (first || !b.shares) && c.from == nil {
 		r, err := e.acquire(c.forHooks(ctx), nil, b)
 		if err != nil {
@@ -114,22 +114,30 @@ func (b *Binding) obtain(ctx context.Context, c *Checkout, w *Want) (err error) 
 // contend is obtain for a binding that has connections, or waits for one. If w.locked, w
 // shares one of them.
 func (b *Binding) contend(ctx context.Context, c *Checkout, w *Want) (r *Conn, err error) {
-	e, hooks := b.engine, c.forHooks(ctx)
-	for {
-		if r, err = e.acquireNow(hooks); err != pool.ErrNoneNow {
+	for hooks := c.forHooks(ctx); ; {
+		if r, err = b.engine.acquireNow(hooks); err != pool.ErrNoneNow {
 			return r, err
 		}
-		var tooLarge error
-		if b.shares {
-			if tooLarge = b.share(ctx, c, w); w.locked {
-				return nil, nil
-			}
-		}
-		r, err = e.await(hooks, &waiter{binding: b, label: c.label, from: c.from, tooLarge: tooLarge})
-		if err != errOwnIsFree {
+		if r, err = b.queue(ctx, c, w); err != errOwnIsFree {
 			return r, err
 		}
 	}
+}
+
+// queue waits for a connection of the pool, or for one of the task. If w.locked, w shares one of
+// these. errOwnIsFree: one may be free.
+func (b *Binding) queue(ctx context.Context, c *Checkout, w *Want) (*Conn, error) {
+	q := newWaiter(c.forHooks(ctx))
+	defer q.cancel(nil)
+	q.binding, q.label, q.from = b, c.label, c.from
+	if b.shares {
+		b.await(q) // before share looks: unlock misses nobody
+		defer b.leaveQueue(q)
+		if q.tooLarge = b.share(ctx, c, w); w.locked {
+			return nil, nil
+		}
+	}
+	return b.engine.await(q)
 }
 
 // share gives c a connection of the task on which no statement runs, if there is one, and
@@ -203,7 +211,7 @@ func (b *Binding) tryPeek(r *Conn) bool {
 
 // endPeek ends what tryPeek began, where nothing was done with the session.
 func (b *Binding) endPeek(r *Conn) {
-	r.Unlock()
+	b.unlock(r)
 	b.unpeek(r)
 }
 
@@ -356,10 +364,12 @@ func (b *Binding) release(r *Conn, peeks bool) {
 		}
 	}
 	b.mu.Unlock()
-	r.Unlock()
-	if out {
-		b.giveBack(r)
+	if !out {
+		b.unlock(r)
+		return
 	}
+	r.Unlock()
+	b.giveBack(r)
 }
 
 // judge says why r is held, after an operation in a task. dead: r leaves although checkouts use
@@ -423,7 +433,7 @@ func (b *Binding) detachRows(r *Conn, rows *Rows) bool {
 		return rows.Detached()
 	}
 	_ = r.Lock(context.Background())
-	defer r.Unlock()
+	defer b.unlock(r)
 	rows.Attach()
 	if rows.Detached() || !rows.Live() {
 		return rows.Detached()

@@ -115,7 +115,10 @@ func (e *Engine) acquire(ctx context.Context, from *task.Task, who any) (_ *Conn
 		r, err = e.pool.Acquire(ctx, who)
 	} else if r, err = e.pool.AcquireNow(ctx); err == pool.ErrNoneNow {
 		label, _ := who.(*string)
-		return e.await(ctx, &waiter{from: from, label: label})
+		w := newWaiter(ctx)
+		defer w.cancel(nil)
+		w.from, w.label = from, label
+		return e.await(w)
 	}
 	if err != nil {
 		return nil, e.acquireError(err, nil)
@@ -145,18 +148,15 @@ func (e *Engine) acquireNow(ctx context.Context) (*Conn, error) {
 }
 
 // await queues for a connection. While it waits, starving looks after the waiter.
-func (e *Engine) await(ctx context.Context, w *waiter) (*Conn, error) {
-	waiting, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	w.cancel = cancel
+func (e *Engine) await(w *waiter) (*Conn, error) {
 	e.starvation.waiters.Join(w)
-	r, err := e.pool.Acquire(waiting, w)
+	r, err := e.pool.Acquire(w.ctx, w)
 	e.starvation.waiters.Leave(w)
 	if err == nil {
-		return e.broughtUp(ctx, r)
+		return e.broughtUp(w.around, r)
 	}
-	if ctx.Err() == nil && waiting.Err() != nil {
-		if err = context.Cause(waiting); err != errOwnIsFree {
+	if w.around.Err() == nil && w.ctx.Err() != nil {
+		if err = context.Cause(w.ctx); err != errOwnIsFree {
 			e.report.AcquireFailed(report.Deadlock)
 		}
 		return nil, err

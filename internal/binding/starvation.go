@@ -24,9 +24,9 @@ import (
 // every starveAfter while its first waiter has waited that long.
 //
 // If a connection is held by nothing but open rows, the rows are read into memory and the
-// connection serves the queue. If a statement waits because all connections of its task
-// were busy, it uses the first of them that is free again. If every connection is held by
-// a task that itself waits for one more, that is a wait cycle.
+// connection serves the queue. (A statement that waits because all connections of its task were
+// busy is woken by its binding: unlock.) If every connection is held by a task that itself waits
+// for one more, that is a wait cycle.
 
 const (
 	starveAfter = 20 * time.Millisecond
@@ -48,7 +48,17 @@ type waiter struct {
 	label    *string  // nil: none
 	from     *task.Task
 	tooLarge error // why rows of the task stay open
-	cancel   context.CancelCauseFunc
+
+	around context.Context // the statement's
+	ctx    context.Context // ends with around, and by cancel
+	cancel context.CancelCauseFunc
+}
+
+// newWaiter makes the waiter of a statement with this context. Its cancel has to be called.
+func newWaiter(ctx context.Context) *waiter {
+	w := &waiter{around: ctx}
+	w.ctx, w.cancel = context.WithCancelCause(ctx)
+	return w
 }
 
 // starvation is what an engine knows of waiters.
@@ -66,7 +76,8 @@ func (s *starvation) starving(waiting int) {
 	}
 	waiters := s.waiters.All()
 	for _, q := range waiters {
-		if w := q.Waiter; w.binding != nil && w.binding.shares && w.binding.hasFree() {
+		// Rows were too large for the memory that others had left.
+		if w := q.Waiter; w.tooLarge != nil && w.binding.hasFree() {
 			w.cancel(errOwnIsFree)
 		}
 	}

@@ -365,3 +365,29 @@ func TestAKeysTaskStaysEndedForItsLifetime(t *testing.T) {
 		})
 	}
 }
+
+// TestAStatementThatWaitsUsesItsTasksConnectionAsSoonAsThatIsFree: the task's *sql.Conn keeps the
+// only connection, but uses it no more.
+func TestAStatementThatWaitsUsesItsTasksConnectionAsSoonAsThatIsFree(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server, db, _ := openTasks(t, 1)
+		ctx, end := pooldriver.WithTask(t.Context())
+		defer end()
+		conn := takeConn(t, ctx, db)
+		gate := held(server, "(7)")
+		busy := make(chan error, 1)
+		go func() { _, err := conn.ExecContext(ctx, "INSERT INTO t VALUES (7)"); busy <- err }()
+		<-gate.Entered()
+		var waiting sync.WaitGroup
+		for range 3 {
+			waiting.Go(func() { assert.NoError(t, insertTwo(ctx, db)) })
+		}
+		synctest.Wait()
+		time.Sleep(time.Millisecond) // and not a multiple of the pool's look at those who wait
+		free := time.Now()
+		gate.Open()
+		waiting.Wait()
+		require.Zero(t, time.Since(free))
+		require.NoError(t, <-busy)
+	})
+}

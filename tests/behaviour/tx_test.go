@@ -354,7 +354,7 @@ func TestATaskGoesOnWhereNothingHadJoinedTheTransactionThatItsContextHasEnded(t 
 	require.Empty(t, server.Table("t"), "never outside of its transaction")
 	require.Eventually(t, func() bool { return insertTwo(task, db) == nil }, 5*time.Second, time.Millisecond)
 	require.Len(t, server.Table("t"), 1)
-	require.Zero(t, lent(c))
+	atRest(t, c) // database/sql's own rollback may still look at the connection
 }
 
 func TestAnErrBadConnInsideATransactionIsItsEnd(t *testing.T) {
