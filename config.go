@@ -262,19 +262,19 @@ func (c *Config) stmtsPerConn() int {
 type Credential = dialects.Credential
 
 // CredentialSource supplies user and password for new connections: from a
-// vault or a file, or tokens made on the spot (IAM).
+// vault or a file, or tokens that it makes itself (IAM).
 //
-// A credential that says when it expires serves all dials until then. Shortly
-// before, the source is asked for the next one, beside the dials, if there are
-// connections that were made with it. One that does not say (Credential.Expires
-// is zero) serves the dials that were waiting for it, and each later dial asks
-// again: that the password has changed is learned in no other way.
+// A credential with an expiry (Credential.Expires) serves all dials until then. Shortly
+// before, while dials go on with it, the source is asked for the next one, if there are
+// connections that were made with it. A credential without an expiry serves the dials that
+// are waiting for it. Each later dial asks the source again, which is the only way to learn
+// that the password has changed.
 //
-// If the server refuses what the source gave, the dial asks it once more and
-// tries once more. Calls never overlap. An error fails the dials that wait for
-// the answer; open connections go on, and so does what has not expired. When the
-// source gives another user or password than before, the connections made with
-// the old one are replaced as they come back; where it does not say until when its
-// answers are good, at most once a minute, because they may be tokens that differ
-// each time. The context is bounded by Config.ConnectTimeout.
+// If the server refuses the credential, the dial asks the source once more and tries once
+// more. Calls never overlap. An error fails the dials that wait for the answer. Open
+// connections stay, and so do credentials that have not expired. When the source gives
+// another user or password than before, the connections made with the old one are replaced
+// as they come back. If the credentials have no expiry, that happens at most once a minute,
+// because the source may give another token each time. The context is bounded by
+// Config.ConnectTimeout.
 type CredentialSource func(ctx context.Context) (Credential, error)

@@ -146,9 +146,9 @@ func (c *Connector) Holders() []Holder {
 	return all
 }
 
-// Waiters returns who waits for a connection now, in the order of the queue. It holds the
-// pool's lock for some 10 µs at a time, so of those who come or leave meanwhile some may be
-// missing.
+// Waiters returns who waits for a connection now, in the order of the queue. It takes the
+// pool's lock several times, for about 10 µs each. The list may lack a waiter that comes or
+// leaves during the call.
 func (c *Connector) Waiters() []Waiter {
 	if c.err != nil {
 		return nil
@@ -240,10 +240,11 @@ func (c *Connector) Drain(ctx context.Context) error {
 // back. Close tells the server to end the idle ones and waits 30 ms for that. MySQL needs
 // less, PostgreSQL about as much. A server that is slower ends them after Close has
 // returned. Close then waits, for a second at most, for connections that are being rolled
-// back, cleaned or closed already. Some drivers cannot cut a close short: ODBC, and drivers
-// by Wrap that no dialect knows. There a hanging close takes up to 5 s. On SQLite Close
-// returns when the connections that are not in use are closed, however long that takes, as
-// the bare driver's: the last one writes the write-ahead log into the file.
+// back, cleaned or closed already. pooldriver cannot interrupt the close of a connection over
+// ODBC, or of a driver that no dialect knows. If such a close hangs, Close waits for up to 5 s.
+// On SQLite, Close waits until every connection that is not in use is closed, without a limit
+// of time, like Close of the bare driver: the last connection to close copies the write-ahead
+// log into the file.
 // sql.DB.Close calls Close; calling it again does nothing.
 func (c *Connector) Close() error {
 	if c.err != nil {
@@ -292,7 +293,7 @@ func (c *Connector) Settings() []Setting { return c.config.settings() }
 // String says what the connector pools, without secrets.
 func (c *Connector) String() string {
 	if c.err != nil {
-		return "pooldriver: unusable: " + c.err.Error()
+		return "pooldriver: this Connector cannot be used: " + c.err.Error()
 	}
 	return "pooldriver: " + c.report.Target() + " " + c.config.String()
 }

@@ -9,11 +9,11 @@
 //
 // The result is an ordinary *sql.DB. This package promises:
 //
-//   - A real connection is opened when one is needed. There are never more than
-//     pool_max_conns, as the server counts them: a place is free when the server has
-//     ended the session, or after 5 s (Stats.Orphans). The short connections that kill
-//     cancelled statements are not counted: one per MySQL server, over ODBC one per
-//     statement.
+//   - A real connection is opened when one is needed. The server never has more than
+//     pool_max_conns sessions of a pool: a place becomes free when the server has ended the
+//     session. If the server takes longer than 5 s, the place becomes free then, and
+//     Stats.Orphans counts it. The short connections that kill cancelled statements are not
+//     counted: one per MySQL server, over ODBC one per statement.
 //   - Waiters are served in the order in which they came.
 //   - What one borrower leaves on a connection does not reach the next one: open
 //     transactions are rolled back; session variables, roles, temporary tables and
@@ -21,8 +21,8 @@
 //   - A statement inside a rows loop does not wait for the connection of that loop.
 //   - A connection that died while idle is replaced before a statement runs on it. A
 //     statement is executed again only if the server cannot have executed it.
-//   - Where the driver would prepare each query with arguments, a kept prepared
-//     statement runs it.
+//   - Some drivers prepare every query that has arguments. There pooldriver keeps the
+//     prepared statement, and uses it again.
 //   - Settings that a context has ([WithSettings]) are in force for its statements only.
 //   - No way of printing a value of this package shows a password.
 //
@@ -32,21 +32,20 @@
 // time between database/sql taking a virtual connection and putting it back. The first
 // operation of a checkout attaches a real connection from the pool. The real connection
 // stays until the checkout ends, so a *sql.Tx or *sql.Conn keeps its session. Then it is
-// lent again at once if nothing is left on it; rolled back and cleaned first, behind the
-// caller, if a transaction or session state is left; and closed if its state is
-// uncertain.
+// lent again at once if nothing is left on it. If a transaction or session state is left, it
+// is first rolled back and cleaned, in the background. If its state is uncertain, it is closed.
 //
 // SetMaxOpenConns and the other settings of the *sql.DB bound virtual connections. They
-// cannot raise pool_max_conns. SetMaxIdleConns(1000) avoids making virtual connections
-// again; [Open] sets it.
+// cannot raise pool_max_conns. With SetMaxIdleConns(1000), which [Open] sets, database/sql
+// keeps virtual connections and does not make new ones.
 //
 // # Tasks
 //
 // A task is a context that is one logical session. [WithTask], [NewTask], [Do], [InTx] and
 // httptask.Middleware make one. [WithTaskKey] finds tasks in the program's own contexts.
 // The tasks of WithTaskKey, and of httptask without httptask.Join, are implicit: their
-// statements share nothing, and mean what they mean over plain database/sql. What they
-// leave open ends with the task. WithTask, Do and InTx in them begin an explicit task.
+// statements share nothing, and behave as over plain database/sql. What they leave open ends
+// with the task. WithTask, Do and InTx in them begin an explicit task.
 //
 // While its session is clean, each checkout of a task takes a connection of its own. When
 // a transaction begins, or a statement changes the session, that connection is pinned,
@@ -70,13 +69,13 @@
 // waits for one more, and nothing has moved for Config.DeadlockAfter, the last one gets
 // [ErrDeadlock] (docs/adr/0008). An implicit task waits instead.
 //
-// A driver.Valuer is called before the task's connection is taken, so it may query. pgx
-// calls it on the connection: there a Valuer that queries in its own task needs a second
-// free connection, and waits until its context ends if a transaction is open.
+// A driver.Valuer is called before the task's connection is taken, so it may query. pgx calls
+// it while it uses the connection. So with pgx a Valuer that queries in the same task needs a
+// second free connection. If a transaction is open, the query waits until its context ends.
 //
 // database/sql closes a prepared statement under the locks of the connections on which it
-// was prepared. If a task prepares it while it holds a connection, it can be closed at any
-// time. A statement that was prepared before and is closed inside may have to wait.
+// was prepared. A task can close a statement at any time that it has prepared while it held a
+// connection. If the statement was prepared before that, its Close inside the task may wait.
 //
 // # What a statement leaves behind
 //
@@ -95,8 +94,9 @@
 //     (pool_acquire_timeout; also a context.DeadlineExceeded), pool.ErrTooManyWaiters,
 //     pool.ErrUnavailable (the circuit breaker) or the error of the statement's context;
 //     after Connector.Close or Drain, pool.ErrClosed.
-//   - No dial: "pooldriver: connecting to …", or from AfterConnect "pooldriver: a connection
-//     to …". After a refused login it may be some moments old, and says so (docs/adr/0011).
+//   - No dial: "pooldriver: connecting to …", or "pooldriver: a new connection to … is
+//     closed: AfterConnect: …". After a refused login a statement may get an error that is a
+//     few moments old; its text says so (docs/adr/0011).
 //   - Unknown outcome: an io.ErrUnexpectedEOF, in place of an error that would make
 //     somebody repeat a statement or COMMIT that may have been executed (docs/adr/0004).
 //     The program has to look.

@@ -29,8 +29,8 @@ type Pin string
 const (
 	PinNone           Pin = ""
 	PinStatement      Pin = "statement"               // a statement is running
-	PinRows           Pin = "rows"                    // rows are open
 	PinConn           Pin = "conn"                    // a *sql.Conn, or a *sql.Tx whose begin was deferred
+	PinRows           Pin = "rows"                    // rows are open
 	PinState          Pin = "session state"           // a task has changed its session
 	PinRawTransaction Pin = "transaction by hand"     // a statement such as BEGIN has begun it
 	PinTransaction    Pin = "transaction"             // BeginTx

@@ -84,7 +84,7 @@ func (r Retry) run(ctx context.Context, attempt func() (conflict *report.Report,
 			if ctx.Err() != nil {
 				err = ctxerr.WithEnd(ctx, err)
 			}
-			return fmt.Errorf("pooldriver: InTx has given up, because other transactions were in the way each time: %w (attempts %d, in %v)", err, n, time.Since(began).Round(time.Millisecond))
+			return fmt.Errorf("pooldriver: InTx has given up, because each attempt conflicted with another transaction: %w (attempts %d, in %v)", err, n, time.Since(began).Round(time.Millisecond))
 		}
 		conflict.TxRetries.Add(1)
 	}

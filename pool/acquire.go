@@ -171,8 +171,8 @@ func (p *Pool[T]) acquireLocked(ctx context.Context, t ticket, now bool) (Lease[
 	}
 }
 
-// tryOnce runs BeforeAcquire on r, for which the acquirer has waited. again is the same
-// as refused's result.
+// tryOnce runs BeforeAcquire on r, for which the acquirer has waited. again: r was refused, and
+// the acquirer goes back to its place in the queue.
 func (p *Pool[T]) tryOnce(ctx context.Context, r *resource[T], t *ticket) (err error, again bool) {
 	if ctx.Err() != nil {
 		return p.passOver(ctx, r, *t), false

@@ -102,9 +102,9 @@ func (p *Pool[T]) Activate() { p.setState(Active) }
 // Deactivate opens the circuit; see Inactive.
 func (p *Pool[T]) Deactivate() { p.setState(Inactive) }
 
-// Recover lets one probe through; see Recovering. Without a Strategy a probe
-// that succeeds activates and one that fails deactivates. Acquirers that wait
-// already go on waiting, and probe in their turn.
+// Recover lets one probe through; see Recovering. Without a Strategy, a probe
+// that succeeds activates the pool, and a probe that fails deactivates it. Acquirers that
+// are waiting keep waiting. Each one probes when its turn comes.
 func (p *Pool[T]) Recover() { p.setState(Recovering) }
 
 func (p *Pool[T]) setState(s State) {

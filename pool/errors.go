@@ -138,7 +138,7 @@ func (e *CreateError) Unwrap() error { return e.Err }
 
 // PanicError stands for the result of a hook that did not return.
 type PanicError struct {
-	// Hook is the field of Config: "Create", "BeforeRelease".
+	// Hook is the name of the field of Config whose function has failed, such as "Create".
 	Hook string
 	// Value is what it panicked with; nil when it called runtime.Goexit.
 	Value any

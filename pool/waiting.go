@@ -51,8 +51,9 @@ type cursor[T any] struct {
 	seq, seen uint64
 }
 
-// lookAtQueue copies waiters into part. If the one that the last look ended at has left
-// the queue, this one begins at the oldest, and passes over those that were copied.
+// lookAtQueue copies waiters into part. It begins after the last waiter that
+// the look before has copied. If that waiter has left the queue, it begins at the oldest, and
+// passes over waiters that were copied.
 func (p *Pool[T]) lookAtQueue(part []glance, c *cursor[T]) (n int, more bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -293,7 +293,8 @@ func (b *Binding) joinsTx(r *Conn, w *Want) error {
 	case Warn:
 		if !r.use.warned {
 			r.use.warned = true
-			b.engine.report.JoinedTx(b.task.Name(), ago(r.use.since))
+			since := ago(r.use.since)
+			w.joined = func() { b.engine.report.JoinedTx(b.task.Name(), since) } // when the lock is free
 		}
 	}
 	if t := r.Innermost(); t != nil {

@@ -55,8 +55,9 @@ type Want struct {
 	counted   *Conn       // whose meter has counted the operation
 	reclaimed bool        // the connection of its checkout was taken back for others
 	locked    bool
-	peeks     bool // Conn's binding counts it in use.peeks
-	measured  bool // Conn's meter measures the operation
+	peeks     bool   // Conn's binding counts it in use.peeks
+	measured  bool   // Conn's meter measures the operation
+	joined    func() // warns that it has joined a transaction; nil: it has not, or the log knows
 }
 
 // Init makes c a checkout of connections of e. values is the context with which database/sql
@@ -392,8 +393,8 @@ func (c *Checkout) StandDown(r *Conn) {
 }
 
 // MoveOn takes the checkout off a dead session, so that the operation can try another one. If
-// the checkout's transaction was deferred and has not begun, it is deferred again. Done has to
-// follow.
+// the checkout's transaction was deferred and has not begun, it is deferred again. The connection
+// is unlocked. The caller has to call Done afterwards.
 func (c *Checkout) MoveOn(w *Want) {
 	w.Retried = true
 	c.engine.unattached.Add(1) // until Done
@@ -414,6 +415,9 @@ func (c *Checkout) Done(w *Want) {
 	c.Unlock(w)
 	if w.Retried {
 		c.engine.unattached.Add(-1)
+	}
+	if w.joined != nil {
+		w.joined()
 	}
 }
 
@@ -456,7 +460,8 @@ type hookContext struct {
 
 func (h hookContext) Value(key any) any { return h.values.Value(key) }
 
-// forHooks is ctx for the driver's hooks.
+// forHooks is the context that the driver's hooks get: it ends with ctx, and has the values of the
+// context with which database/sql has taken the virtual connection.
 func (c *Checkout) forHooks(ctx context.Context) context.Context {
 	if c.values == nil || isSame(ctx, c.values) {
 		return ctx

@@ -197,7 +197,7 @@ func (s *starvation) timeout(err error, w *waiter) error {
 // ErrDeadlock. In an implicit task nobody gets it: its program waits as over plain
 // database/sql, and the error of its timeout names the holders. docs/adr/0008.
 
-// holder is a task that has a connection or, if task is nil, a checkout without one.
+// holder is what has a connection: a task or, if task is nil, a checkout that belongs to no task.
 type holder struct {
 	task    *task.Task
 	pin     pinning.Pin // None: nothing but the use of it

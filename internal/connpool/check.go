@@ -135,7 +135,7 @@ func (p *Pool) Ready(ctx context.Context) error {
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("pooldriver: no connection to %s that answers: %w", p.report.Target(), err)
+		return fmt.Errorf("pooldriver: no connection to %s answers: %w", p.report.Target(), err)
 	}
 	return nil
 }

@@ -89,7 +89,9 @@ func (p *Pool) closeTemplate() {
 // awaitUnused returns when every connection that is left has a borrower.
 func (p *Pool) awaitUnused(limit time.Duration) {
 	for begun := time.Now(); time.Since(begun) < limit; time.Sleep(time.Millisecond) {
-		restoring := int(p.restoring.Load()) // before Stats: a restoring that ends in between makes us wait once more
+		// Read before Stats: if a connection is given back between the two, the loop only runs
+		// once more.
+		restoring := int(p.restoring.Load())
 		if s := p.pool.Stats(); s.Count <= s.Lent-restoring {
 			return
 		}

@@ -82,7 +82,7 @@ func (p *Pool) dial(ctx context.Context) (r *Conn, err error) {
 		return nil, fmt.Errorf("pooldriver: connecting to %s: %w", p.report.Target(), err)
 	}
 	if left, err = p.boundedAfterConnect(ctx, s); err != nil {
-		return nil, fmt.Errorf("pooldriver: a connection to %s: %w", p.report.Target(), err)
+		return nil, fmt.Errorf("pooldriver: a new connection to %s is closed: %w", p.report.Target(), err)
 	}
 	r = p.NewConn(s, generation)
 	p.real.Add(r)

@@ -54,7 +54,7 @@ func (p *Pool) Explain(err error) error {
 
 // DrainingError is the error of what is refused.
 func (p *Pool) DrainingError() error {
-	return fmt.Errorf("pooldriver: no connection to %s: Connector.Drain was called, and only what had begun by then may finish: %w", p.report.Target(), pool.ErrClosed)
+	return fmt.Errorf("pooldriver: no connection to %s: Connector.Drain was called, and only work that had begun before may finish: %w", p.report.Target(), pool.ErrClosed)
 }
 
 // failureOf says why a statement got no connection.

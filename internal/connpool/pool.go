@@ -57,7 +57,7 @@ type Config struct {
 	HeldBy func() string
 }
 
-// Limits are those of pooldriver.Config, with the same defaults and the same zeros.
+// Limits has limits of pooldriver.Config. A zero means the same as there.
 type Limits struct {
 	Max, Min, MinIdle, MaxWaiters                             int
 	AcquireTimeout, ConnectTimeout, PingTimeout, CleanTimeout time.Duration

@@ -202,7 +202,7 @@ type reset struct {
 
 var (
 	errRollback  = errors.New("pooldriver: whether the transaction is rolled back is not known")
-	errWrongRole = errors.New("pooldriver: whether the server is still what the DSN asks for is not known, or it is not")
+	errWrongRole = errors.New("pooldriver: the server does not have the role any more that the DSN asks for (target_session_attrs), or does not tell it")
 )
 
 // rollback ends the transaction that a checkout has left open, or may have left open.

@@ -74,7 +74,7 @@ func (op *operation) setForTx(ctx context.Context, setting string) error {
 	if _, done := r.Rollback(ctx); !done {
 		r.MarkUnusable()
 	}
-	return fmt.Errorf("pooldriver: the transaction could not be given what was set on its *sql.DB for it, and is rolled back: %w", ctxerr.Of(ctx, err))
+	return fmt.Errorf("pooldriver: the transaction is rolled back, because the setting that was made for it on its *sql.DB could not be applied: %w", ctxerr.Of(ctx, err))
 }
 
 // beginInside begins a savepoint.
@@ -93,7 +93,7 @@ func (op *operation) beginInside(ctx context.Context, t *transaction) (again boo
 	return false, nil
 }
 
-// begun makes t the result, and the transaction of the InTx that has called BeginTx.
+// begun makes t the result of BeginTx. If InTx has called BeginTx, t becomes its transaction.
 func (op *operation) begun(t *transaction) {
 	if op.Scope != nil {
 		op.Scope.Begun(t)

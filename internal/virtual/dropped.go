@@ -25,7 +25,7 @@ func (op *operation) recordSetting() {
 
 // errLeftOpen is the error of an Exec on a *sql.DB after which the server has a
 // transaction open.
-var errLeftOpen = errors.New("pooldriver: the statement has left a transaction open on a *sql.DB, whose next statement may run on another connection: the text was executed, and what it had left open is rolled back; begin the transaction by BeginTx, or run all of it on one *sql.Conn, or in a task (pooldriver.WithTask)")
+var errLeftOpen = errors.New("pooldriver: the statement was executed and has left a transaction open on a *sql.DB; the transaction is rolled back, because the next statement may run on another connection; use BeginTx, or run all statements of the transaction on one *sql.Conn, or in a task (pooldriver.WithTask)")
 
 // errPrivate is the error of an Exec on a *sql.DB which has attached a database in memory.
 var errPrivate = errors.New("pooldriver: a database in memory was attached on a *sql.DB: each connection would have another one, and lose it; attach 'file:NAME?mode=memory&cache=shared', which all connections open, or attach it on one *sql.Conn, or in a task (pooldriver.WithTask)")
@@ -78,7 +78,8 @@ func (op *operation) sharesState() bool {
 	return c.Shares() && op.Effect&pinning.ChangesSession != 0 && c.SharedState(op.Conn)
 }
 
-// tellShared tells of a statement whose state is shared. It holds no lock.
+// tellShared logs a statement whose session state another checkout of its task uses. The caller
+// holds no lock.
 func (op *operation) tellShared() {
 	c := op.c
 	c.source.report.StateShared(binding.WhoIs(c.Label(), op.sharing), op.Text, func() string {

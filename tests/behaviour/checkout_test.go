@@ -269,7 +269,7 @@ func TestWrapRefusesWhatItCannotPool(t *testing.T) {
 		db := sql.OpenDB(c)
 		require.ErrorContains(t, db.Ping(), want)
 		require.ErrorContains(t, c.Warm(t.Context()), want)
-		require.Contains(t, c.String(), "unusable")
+		require.Contains(t, c.String(), "cannot be used")
 		require.Zero(t, c.Stats())
 		c.Flush()
 		require.NoError(t, db.Close())

@@ -224,7 +224,7 @@ func TestAPanicOfAfterConnectOrTheDriverNamesTheTarget(t *testing.T) {
 		c.AfterConnect = func(context.Context, driver.Conn) error { panic("no more") }
 	})
 	err := db.Ping()
-	require.EqualError(t, err, "pooldriver: a connection to generic fakedb.contextDriver: pool: AfterConnect panicked: string: no more")
+	require.EqualError(t, err, "pooldriver: a new connection to generic fakedb.contextDriver is closed: pool: AfterConnect panicked: string: no more")
 	panicked, ok := errors.AsType[*pool.PanicError](err)
 	require.True(t, ok)
 	require.Equal(t, "AfterConnect", panicked.Hook)
@@ -251,7 +251,7 @@ func TestAnOverlongAfterConnectEndsAtTheConnectTimeout(t *testing.T) {
 				began := time.Now()
 				err := db.Ping()
 				require.ErrorIs(t, err, context.DeadlineExceeded)
-				require.ErrorContains(t, err, "pooldriver: a connection to generic fakedb.contextDriver: AfterConnect")
+				require.ErrorContains(t, err, "pooldriver: a new connection to generic fakedb.contextDriver is closed: AfterConnect")
 				require.LessOrEqual(t, time.Since(began), 2*time.Second+100*time.Millisecond)
 				require.Zero(t, c.Stats().Pool.Count)
 				if heeds {

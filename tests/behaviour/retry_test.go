@@ -191,7 +191,7 @@ func TestRetryGivesUp(t *testing.T) {
 	s.Server.Inject(fakedb.Fault{Call: fakedb.TxCommit, Err: stubdialect.ErrConflict, Always: true})
 	err := pooldriver.InTx(t.Context(), db, nil, insertOnce, soonAgain)
 	require.ErrorIs(t, err, stubdialect.ErrConflict)
-	require.ErrorContains(t, err, "pooldriver: InTx has given up, because other transactions were in the way each time: stub: ")
+	require.ErrorContains(t, err, "pooldriver: InTx has given up, because each attempt conflicted with another transaction: stub: ")
 	require.ErrorContains(t, err, "(attempts 5, in ")
 	require.EqualValues(t, 4, c.Stats().TxRetries)
 }
