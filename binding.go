@@ -25,7 +25,7 @@ import (
 // If ctx carries such a task already, or is the context of InTx's function, WithTask
 // returns ctx as it is, and the function does nothing: only the call that began the
 // task ends it. An implicit task is different. It was begun for a program that may
-// know nothing of tasks (httptask.Separate, WithTaskKey). In it WithTask begins a task
+// know nothing of tasks (httptask.Separate, Config.TaskKey). In it WithTask begins a task
 // of its own, as NewTask does, because a caller of WithTask wants other statements to
 // join its transaction. The new task does not see the open transactions and the
 // session state of the implicit one.
@@ -60,30 +60,13 @@ func Do(ctx context.Context, fn func(context.Context) error) error {
 	return fn(ctx)
 }
 
-// WithTaskKey makes a connector take a value of the program's own contexts for
-// a task: contexts for which fn returns the same key belong to one task, which
-// begins with its first statement and ends when lifetime does. The lifetime is
-// the request's context, say, not that of one query with its timeout. If
-// Config.TaskTimeout ends the task earlier, statements with its key get ErrTaskEnded
-// until the lifetime ends. If the lifetime never ends, they get a new task. A nil
-// key means no task. In a context that carries a task of WithTask, or was made by
-// Outside, the key only tells who waits for whom.
-//
-// The task is implicit: the program may know nothing of it, so its statements share
-// nothing, as without a task, unless Config.Ambient says otherwise. Its end rolls back,
-// cleans and gives back what they have left. fn is called once or several times
-// in every checkout and must be quick; the key must be comparable.
-func WithTaskKey(fn func(ctx context.Context) (key any, lifetime context.Context)) Option {
-	return func(c *Config) { c.TaskKey = fn }
-}
-
 // AmbientMode says what happens to a statement of a task, other than through
 // the *sql.Tx, while a transaction of the task is open.
 type AmbientMode uint8
 
 const (
 	// AmbientAuto is AmbientJoin for tasks made by WithTask, NewTask, Do and
-	// InTx, and httptask.Join. Implicit tasks (WithTaskKey, httptask.Separate) share
+	// InTx, and httptask.Join. Implicit tasks (Config.TaskKey, httptask.Separate) share
 	// nothing; every other mode makes them share as the others do.
 	AmbientAuto AmbientMode = iota
 	// AmbientJoin runs it in the transaction. BeginTx begins a savepoint.

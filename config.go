@@ -95,7 +95,7 @@ type Config struct {
 	// back, no statement of a task that holds one), while every connection is held by
 	// a task that waits for one more, before the last to come gets ErrDeadlock. It is
 	// a guess: a task may be busy elsewhere for as long, and what waits run beside it.
-	// 0 is never. Statements of implicit tasks (WithTaskKey, httptask.Separate) never
+	// 0 is never. Statements of implicit tasks (TaskKey, httptask.Separate) never
 	// get it. Default 5s.
 	DeadlockAfter time.Duration
 	// TaskTimeout ends a task that long after its first statement; 0 is never.
@@ -146,8 +146,18 @@ type Config struct {
 	// connection. It is not called by two goroutines for one connection, but
 	// may be for several at once.
 	AfterConnect func(ctx context.Context, conn driver.Conn) error
-	// TaskKey, if set, finds tasks in the program's own contexts: see
-	// WithTaskKey.
+	// TaskKey, if set, takes a value of the program's own contexts for a task. Contexts for
+	// which it returns the same key belong to one task, which begins with its first statement
+	// and ends when lifetime does. The lifetime is the request's context, say, not that of one
+	// query with its timeout. If TaskTimeout ends the task earlier, statements with its key get
+	// ErrTaskEnded until the lifetime ends. If the lifetime never ends, they get a new task. A
+	// nil key means no task. In a context that carries a task of WithTask, or was made by
+	// Outside, the key only tells who waits for whom.
+	//
+	// The task is implicit: the program may know nothing of it, so its statements share
+	// nothing, as without a task, unless Ambient says otherwise. Its end rolls back, cleans and
+	// gives back what they have left. TaskKey is called once or several times in every checkout,
+	// and must be quick. The key must be comparable.
 	TaskKey func(ctx context.Context) (key any, lifetime context.Context)
 	// Observer, if set, is told of what happens to real connections. It must not change
 	// afterwards.

@@ -49,9 +49,11 @@ func TestAdoptedProgramsBehaveAsIfBare(t *testing.T) {
 // while after the database was closed: what a case does with a closed database comes first.
 func adopt(c driver.Connector) driver.Connector {
 	lifetime, end := context.WithCancel(context.Background())
-	return adopting{pooldriver.Wrap(c, quietly, pooldriver.WithTaskKey(func(context.Context) (any, context.Context) {
-		return "all", lifetime
-	})), end}
+	return adopting{pooldriver.Wrap(c, quietly, func(c *pooldriver.Config) {
+		c.TaskKey = func(context.Context) (any, context.Context) {
+			return "all", lifetime
+		}
+	}), end}
 }
 
 type adopting struct {

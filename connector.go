@@ -41,8 +41,7 @@ var (
 )
 
 // New returns a connector for dsn. It opens nothing: the first statement does,
-// or Warm. A mistake in the DSN or the options is reported by the first use,
-// as sql.Open's drivers do; Open reports it at once.
+// or Warm. A mistake in the DSN or the options is reported by Err, and by the first use.
 //
 // The DSN is the driver's own (postgres://…, key=value; mysql://… or
 // user:password@tcp(host)/db; sqlite:FILE, file:…, :memory:; odbc:DSN=…), with pool_
@@ -92,6 +91,10 @@ func Open(dsn string, options ...Option) (*sql.DB, error) {
 // idleVirtual is how many idle virtual connections Open lets a *sql.DB keep:
 // more than goroutines are likely to use at once, at some hundred bytes each.
 const idleVirtual = 1000
+
+// Err is the mistake that New or Wrap has found in the DSN or the options, nil if there is none.
+// It opens nothing: call it where the program starts. It holds no secret.
+func (c *Connector) Err() error { return c.err }
 
 // Connect returns a virtual connection. It opens nothing and fails only for
 // what New found wrong.
@@ -197,8 +200,8 @@ func (c *Connector) Flush() {
 // does not queue behind them. It returns nil if connections are in use and the last dial has
 // not failed.
 //
-// Not ready: a connector that drains or is closed (pool.ErrClosed), the circuit breaker is
-// open (pool.ErrUnavailable; after pool_breaker_cooldown Ready itself is the probe that may
+// Not ready: a connector that drains or is closed (ErrClosed), the circuit breaker is
+// open (ErrUnavailable; after pool_breaker_cooldown Ready itself is the probe that may
 // close it), dials fail or do not end before ctx does, no server has the role that the DSN
 // asks for.
 func (c *Connector) Ready(ctx context.Context) error {
@@ -217,7 +220,7 @@ func (c *Connector) Ready(ctx context.Context) error {
 // open rows, Raw, a task with session state), with all statements of the same task, and of
 // tasks that were made of its context; a statement that waits for a connection already; a
 // transaction of BeginTx with Config.LazyBegin that has not run a statement yet. Everything
-// else gets an error that is a pool.ErrClosed: also the next statement of a task that has no
+// else gets an error that is an ErrClosed: also the next statement of a task that has no
 // connection at the moment, and without a task a query inside a rows loop, since nobody can
 // tell that the two belong together.
 //

@@ -42,8 +42,8 @@
 // # Tasks
 //
 // A task is a context that is one logical session. [WithTask], [NewTask], [Do], [InTx] and
-// httptask.Middleware make one. [WithTaskKey] finds tasks in the program's own contexts.
-// The tasks of WithTaskKey, and of httptask without httptask.Join, are implicit: their
+// httptask.Middleware make one. [Config].TaskKey finds tasks in the program's own contexts.
+// The tasks of TaskKey, and of httptask without httptask.Join, are implicit: their
 // statements share nothing, and behave as over plain database/sql. What they leave open ends
 // with the task. WithTask, Do and InTx in them begin an explicit task.
 //
@@ -90,10 +90,9 @@
 //
 // The driver's own errors come through unchanged. Other errors of a statement are:
 //
-//   - No connection: a [pool.AcquireError] whose reason is pool.ErrTimeout
-//     (pool_acquire_timeout; also a context.DeadlineExceeded), pool.ErrTooManyWaiters,
-//     pool.ErrUnavailable (the circuit breaker) or the error of the statement's context;
-//     after Connector.Close or Drain, pool.ErrClosed.
+//   - No connection: an [AcquireError] whose reason is [ErrTimeout] (pool_acquire_timeout; also a
+//     context.DeadlineExceeded), [ErrTooManyWaiters], [ErrUnavailable] (the circuit breaker) or
+//     the error of the statement's context; after Connector.Close or Drain, [ErrClosed].
 //   - No dial: "pooldriver: connecting to …", or "pooldriver: a new connection to … is
 //     closed: AfterConnect: …". After a refused login a statement may get an error that is a
 //     few moments old; its text says so (docs/adr/0011).

@@ -6,6 +6,24 @@ import (
 	"github.com/pooldriver/pooldriver/internal/session"
 	"github.com/pooldriver/pooldriver/internal/task"
 	"github.com/pooldriver/pooldriver/internal/waitgraph"
+	"github.com/pooldriver/pooldriver/pool"
+)
+
+// AcquireError is the error of a statement that got no connection. It says how long it has
+// waited and what the pool looked like then. Its reason is one of the following four errors, or
+// the error of the statement's context.
+type AcquireError = pool.AcquireError
+
+// Why a statement got no connection. Test for them with errors.Is.
+var (
+	// ErrTimeout: Config.AcquireTimeout has passed. It is a context.DeadlineExceeded, too.
+	ErrTimeout = pool.ErrTimeout
+	// ErrTooManyWaiters: Config.MaxWaiters statements were waiting.
+	ErrTooManyWaiters = pool.ErrTooManyWaiters
+	// ErrUnavailable: the circuit breaker is open (Config.BreakerFailures).
+	ErrUnavailable = pool.ErrUnavailable
+	// ErrClosed: the Connector is closed, or drains.
+	ErrClosed = pool.ErrClosed
 )
 
 // ErrTaskEnded is what a statement gets whose context carries a task that has

@@ -7,13 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/http"
-	"runtime"
 	"time"
 
+	"net/http"
+	"runtime"
+
 	"github.com/pooldriver/pooldriver"
-	_ "github.com/pooldriver/pooldriver/dialects/sqlite"
-	"github.com/pooldriver/pooldriver/pool"
 )
 
 // The one line that differs from plain database/sql.
@@ -334,7 +333,7 @@ func ExampleConnector_Drain() {
 	for connector.Ready(ctx) == nil {
 		runtime.Gosched()
 	}
-	fmt.Println("new ones are refused:", errors.Is(db.Ping(), pool.ErrClosed))
+	fmt.Println("new ones are refused:", errors.Is(db.Ping(), pooldriver.ErrClosed))
 	_, err = tx.Exec("insert into orders values (1)")
 	fmt.Println("the transaction:", err, tx.Commit())
 	fmt.Println("drained:", <-drained)
@@ -363,14 +362,16 @@ func ExampleWithSettings() {
 
 // A program that has requests of its own, and knows nothing of tasks: what a request
 // leaves open ends with it.
-func ExampleWithTaskKey() {
-	connector := pooldriver.New("sqlite::memory:", pooldriver.WithTaskKey(func(ctx context.Context) (any, context.Context) {
-		r, ok := ctx.Value(requestKey{}).(*request)
-		if !ok {
-			return nil, nil
+func ExampleConfig_taskKey() {
+	connector := pooldriver.New("sqlite::memory:", func(c *pooldriver.Config) {
+		c.TaskKey = func(ctx context.Context) (any, context.Context) {
+			r, ok := ctx.Value(requestKey{}).(*request)
+			if !ok {
+				return nil, nil
+			}
+			return r, r.lifetime
 		}
-		return r, r.lifetime
-	}))
+	})
 	db := sql.OpenDB(connector)
 	defer db.Close()
 	ctx, done := newRequest()
@@ -408,7 +409,61 @@ func ExampleConnector_Holders() {
 	// Output: GET /orders | transaction | create table orders as select ? as note
 }
 
-// request is what ExampleWithTaskKey finds in its contexts.
+// A mistake in the DSN is known before anything is opened.
+func ExampleConnector_Err() {
+	connector := pooldriver.New("sqlite::memory:?pool_max_conn=3")
+	fmt.Println(connector.Err())
+	// Output: pooldriver: the DSN has the parameter pool_max_conn, which is none; did you mean pool_max_conns?
+}
+
+// A statement that gets no connection in time says what the pool looked like.
+func ExampleAcquireError() {
+	db := sql.OpenDB(pooldriver.New("sqlite::memory:?pool_max_conns=1&pool_acquire_timeout=10ms"))
+	defer db.Close()
+	conn, err := db.Conn(context.Background())
+	if err != nil {
+		panic(err)
+	}
+	defer conn.Close()
+	execute(context.Background(), conn, "select 1") // it has the only connection
+
+	_, err = db.Exec("select 1")
+	var acquire *pooldriver.AcquireError
+	if errors.As(err, &acquire) {
+		fmt.Println(errors.Is(err, pooldriver.ErrTimeout), acquire.Active, "of", acquire.Max)
+	}
+	// Output: true 1 of 1
+}
+
+// A label names a piece of work wherever its connection is shown.
+func ExampleLabel() {
+	connector := pooldriver.New("sqlite::memory:")
+	db := sql.OpenDB(connector)
+	defer db.Close()
+	ctx := pooldriver.Label(context.Background(), "nightly report")
+	rows, err := db.QueryContext(ctx, "select 1 union all select 2")
+	if err != nil {
+		panic(err)
+	}
+	defer rows.Close()
+	rows.Next()
+	fmt.Println(connector.Holders()[0].Label)
+	// Output: nightly report
+}
+
+// A service is ready where a statement would get a connection.
+func ExampleConnector_Ready() {
+	connector := pooldriver.New("sqlite::memory:")
+	db := sql.OpenDB(connector)
+	fmt.Println(connector.Ready(context.Background()))
+	db.Close()
+	fmt.Println(errors.Is(connector.Ready(context.Background()), pooldriver.ErrClosed))
+	// Output:
+	// <nil>
+	// true
+}
+
+// request is what ExampleConfig_taskKey finds in its contexts.
 type request struct{ lifetime context.Context }
 
 type requestKey struct{}

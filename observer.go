@@ -109,7 +109,7 @@ const (
 type TaskInfo struct {
 	Name       string // as in errors
 	Label      string // see Label
-	Implicit   bool   // of WithTaskKey or httptask.Separate
+	Implicit   bool   // of Config.TaskKey or httptask.Separate
 	Duration   time.Duration
 	RolledBack bool // a transaction was open, and was rolled back
 }

@@ -97,7 +97,7 @@ type CallSite struct {
 type TaskState struct {
 	Name     string    // as in errors
 	Label    string    // see the function Label
-	Implicit bool      // of WithTaskKey or httptask.Separate
+	Implicit bool      // of Config.TaskKey or httptask.Separate
 	Since    time.Time // its first statement
 	Holds    []uint64  // its connections: see Holder.Conn
 	Waiting  int       // statements of it that wait

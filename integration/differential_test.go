@@ -165,7 +165,7 @@ func (w *world) openAs(t *testing.T, p program, ours bool) (*sql.DB, *pooldriver
 	if !ours {
 		return account.OpenBare(t), nil
 	}
-	options := []pooldriver.Option{quiet, pooldriver.WithTaskKey(keyOfProgram), func(c *pooldriver.Config) {
+	options := []pooldriver.Option{quiet, func(c *pooldriver.Config) { c.TaskKey = keyOfProgram }, func(c *pooldriver.Config) {
 		c.MaxConns, c.AcquireTimeout, c.Ambient = p.max, 30*time.Second, p.ambient
 	}}
 	c := pooldriver.New(account.URL(), options...)

@@ -233,12 +233,12 @@ func TestWhoMadeTheTaskDecidesWhatAmbientMeansByDefault(t *testing.T) {
 		{"Do", true, func(t *testing.T, work func(ctx context.Context)) {
 			require.NoError(t, pooldriver.Do(t.Context(), func(ctx context.Context) error { work(ctx); return nil }))
 		}},
-		{"WithTaskKey", false, func(t *testing.T, work func(ctx context.Context)) {
+		{"Config.TaskKey", false, func(t *testing.T, work func(ctx context.Context)) {
 			ctx, cancel := context.WithCancel(t.Context())
 			work(context.WithValue(ctx, requestKey{}, &request{ctx}))
 			cancel()
 		}},
-		{"WithTaskKey, and a task of its own", true, func(t *testing.T, work func(ctx context.Context)) {
+		{"Config.TaskKey, and a task of its own", true, func(t *testing.T, work func(ctx context.Context)) {
 			ctx, end := pooldriver.WithTask(context.WithValue(t.Context(), requestKey{}, &request{t.Context()}))
 			defer end()
 			work(ctx)
@@ -267,7 +267,7 @@ func TestWhoMadeTheTaskDecidesWhatAmbientMeansByDefault(t *testing.T) {
 		}},
 	}
 	eachStage(t, func(t *testing.T, s stage) {
-		p := s.open(t, 3, pooldriver.WithTaskKey(ofRequest))
+		p := s.open(t, 3, func(c *pooldriver.Config) { c.TaskKey = ofRequest })
 		for _, maker := range makers {
 			t.Run(maker.name, func(t *testing.T) {
 				maker.run(t, func(ctx context.Context) {
@@ -307,7 +307,7 @@ type anyKey struct{}
 func TestAnAdoptedTaskEndsWithItsLifetimeNotWithAQuerysTimeout(t *testing.T) {
 	t.Parallel()
 	eachServer(t, func(t *testing.T, s stage) {
-		p := s.open(t, 2, pooldriver.WithTaskKey(ofRequest))
+		p := s.open(t, 2, func(c *pooldriver.Config) { c.TaskKey = ofRequest })
 		lifetime, finish := context.WithCancel(t.Context())
 		defer finish()
 		root := context.WithValue(t.Context(), requestKey{}, &request{lifetime})

@@ -6,12 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/http"
 	"sync/atomic"
 	"time"
 
+	"net/http"
+
 	"github.com/pooldriver/pooldriver"
-	"github.com/pooldriver/pooldriver/pool"
 )
 
 // shop is what the service serves.
@@ -91,7 +91,7 @@ func (s *shop) archive() {
 			return err
 		}, pooldriver.Retry{})
 		switch {
-		case errors.Is(err, pool.ErrClosed):
+		case errors.Is(err, pooldriver.ErrClosed):
 			return // it had not begun
 		case err != nil:
 			slog.Error("archive", "error", err)

@@ -72,7 +72,7 @@ func (r *Report) nowAndThen(line *repeated.Line, message string, args ...any) {
 // stack, and to err.
 //
 // Such functions are called for ourselves, and not for a caller who waits for their result
-// (Observer, Credentials, the function of WithTaskKey). They must not end the process by a
+// (Observer, Credentials, Config.TaskKey). They must not end the process by a
 // panic, nor a statement that has nothing to do with them. The logger has its own guard
 // (internal/repeated), because a guard reports to it. Those that the pool calls in a dial
 // (AfterConnect, Dial, Credentials again) are guarded by the pool, whose PanicError the

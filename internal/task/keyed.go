@@ -7,7 +7,7 @@ import (
 	"sync"
 )
 
-// KeyFunc is the function of WithTaskKey. Contexts with the same key belong to one
+// KeyFunc is Config.TaskKey. Contexts with the same key belong to one
 // task, which ends when lifetime does. A nil key is no task.
 type KeyFunc func(ctx context.Context) (key any, lifetime context.Context)
 
@@ -62,7 +62,7 @@ func (k *Keyed) task(key any, lifetime context.Context) (*Task, error) {
 		return nil, no.Why
 	}
 	if lifetime == nil || !reflect.TypeOf(key).Comparable() {
-		return nil, fmt.Errorf("pooldriver: the function of WithTaskKey has to return a comparable key and a lifetime; it gave a %T and a %T", key, lifetime)
+		return nil, fmt.Errorf("pooldriver: Config.TaskKey has to return a comparable key and a lifetime; it gave a %T and a %T", key, lifetime)
 	}
 	for {
 		if found, ok := k.tasks.Load(key); ok {

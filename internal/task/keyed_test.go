@@ -122,7 +122,7 @@ func TestAKeyHasToBeComparableAndToHaveALifetime(t *testing.T) {
 	for _, r := range []request{{"a", nil}, {[]int{1}, t.Context()}} {
 		var keyed task.Keyed
 		p, err := placeOn(r.in(t.Context()), &keyed, keyOf)
-		require.ErrorContains(t, err, "pooldriver: the function of WithTaskKey has to return a comparable key and a lifetime; it gave a ")
+		require.ErrorContains(t, err, "pooldriver: Config.TaskKey has to return a comparable key and a lifetime; it gave a ")
 		require.Nil(t, p.Task)
 	}
 }

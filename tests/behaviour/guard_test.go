@@ -24,12 +24,14 @@ func TestAPanicOfAFunctionThatWeCallForOurselvesIsReportedWithItsStack(t *testin
 // TestAPanicOfTheKeyFunctionIsTheStatementsError: its task is not known.
 func TestAPanicOfTheKeyFunctionIsTheStatementsError(t *testing.T) {
 	known := false
-	_, db, _, log := openGateway(t, pooldriver.WithTaskKey(func(context.Context) (any, context.Context) {
-		if !known {
-			panic("no more")
+	_, db, _, log := openGateway(t, func(c *pooldriver.Config) {
+		c.TaskKey = func(context.Context) (any, context.Context) {
+			if !known {
+				panic("no more")
+			}
+			return nil, nil
 		}
-		return nil, nil
-	}))
+	})
 	var panicked *pool.PanicError
 	require.ErrorAs(t, db.Ping(), &panicked)
 	require.Equal(t, "Config.TaskKey", panicked.Hook)

@@ -287,14 +287,16 @@ func TestTasksOfTheProgramsOwnContextsAreAdopted(t *testing.T) {
 	type request struct{}
 	type id int
 	var lifetimes sync.Map
-	_, db, c := openTasks(t, 2, pooldriver.WithTaskKey(func(ctx context.Context) (any, context.Context) {
-		v, ok := ctx.Value(request{}).(id)
-		if !ok {
-			return nil, nil
+	_, db, c := openTasks(t, 2, func(c *pooldriver.Config) {
+		c.TaskKey = func(ctx context.Context) (any, context.Context) {
+			v, ok := ctx.Value(request{}).(id)
+			if !ok {
+				return nil, nil
+			}
+			lifetime, _ := lifetimes.Load(v)
+			return v, lifetime.(context.Context)
 		}
-		lifetime, _ := lifetimes.Load(v)
-		return v, lifetime.(context.Context)
-	}))
+	})
 	first, cancel := context.WithCancel(t.Context())
 	lifetimes.Store(id(1), first)
 	ctx := context.WithValue(t.Context(), request{}, id(1))
@@ -331,13 +333,15 @@ func TestAKeysTaskStaysEndedForItsLifetime(t *testing.T) {
 	for _, endless := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			server, db, c := openTasks(t, 2, quiet, ambient(pooldriver.AmbientJoin), func(c *pooldriver.Config) { c.TaskTimeout = time.Second },
-				pooldriver.WithTaskKey(func(ctx context.Context) (any, context.Context) {
-					lifetime, _ := ctx.Value(key{}).(context.Context)
-					if lifetime == nil {
-						return nil, nil
+				func(c *pooldriver.Config) {
+					c.TaskKey = func(ctx context.Context) (any, context.Context) {
+						lifetime, _ := ctx.Value(key{}).(context.Context)
+						if lifetime == nil {
+							return nil, nil
+						}
+						return "same", lifetime
 					}
-					return "same", lifetime
-				}))
+				})
 			request, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			if endless {
