@@ -114,8 +114,9 @@ func (t *Tx) Leave() {
 }
 
 // Finish ends the transaction, which has a connection, under the lock. If the driver panics,
-// database/sql does not give the checkout back, so Finish ends the connection.
-func (t *Tx) Finish(end func() error) error {
+// database/sql does not give the checkout back, so Finish ends the connection. Holders shows text
+// meanwhile.
+func (t *Tx) Finish(text *string, end func() error) error {
 	panicked := true
 	defer func() {
 		if panicked {
@@ -126,7 +127,7 @@ func (t *Tx) Finish(end func() error) error {
 	err := t.lock()
 	if err == nil {
 		err = func() error {
-			t.conn.Meter.BeginOperation(nil, true, false)
+			t.conn.Meter.BeginOperation(text, true, false)
 			defer t.unlock()
 			return end()
 		}()

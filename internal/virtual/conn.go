@@ -141,7 +141,7 @@ func (c *conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, e
 			return t, nil
 		}
 	}
-	op := operation{c: &c.checkout, kind: beginning, Want: binding.Want{Begins: true}, opts: opts, kept: true}
+	op := operation{c: &c.checkout, kind: beginning, Want: binding.Want{Begins: true, TextAt: &textBegin}, opts: opts, kept: true}
 	if err := op.do(ctx); err != nil {
 		return nil, err
 	}

@@ -21,6 +21,10 @@ type transaction struct {
 
 var _ driver.Tx = (*transaction)(nil)
 
+// What Holders shows while a transaction begins and ends. The texts are the driver's, and differ
+// by database.
+var textBegin, textCommit, textRollback = "BEGIN", "COMMIT", "ROLLBACK"
+
 var (
 	// errTxOptions refuses a BeginTx inside a transaction whose options are different.
 	errTxOptions = errors.New("pooldriver: a transaction inside another one of its task is a savepoint, and has to have the same isolation level and access mode or none; use NewTask for a transaction of its own")
@@ -44,7 +48,7 @@ func (t *transaction) Commit() error {
 		t.Release()
 		return t.Refused()
 	}
-	return t.Finish(t.Tx.Commit)
+	return t.Finish(&textCommit, t.Tx.Commit)
 }
 
 // Rollback rolls back. database/sql calls it too when the context of BeginTx has ended.
@@ -58,7 +62,7 @@ func (t *transaction) Rollback() error {
 		t.Release()
 		return nil
 	}
-	err := t.Finish(t.End)
+	err := t.Finish(&textRollback, t.End)
 	if errors.Is(err, task.ErrEnded) && t.TaskEnded() {
 		return nil // it is rolled back then
 	}
@@ -73,7 +77,7 @@ func (t *transaction) endsAfterRaw() bool {
 	if l == nil || !t.IsLent() {
 		return false
 	}
-	l.later = append(l.later, func() { _ = t.Finish(t.End) })
+	l.later = append(l.later, func() { _ = t.Finish(&textRollback, t.End) })
 	return true
 }
 
