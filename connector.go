@@ -149,6 +149,15 @@ func (c *Connector) Holders() []Holder {
 	return all
 }
 
+// BufferedRows returns the open rows whose connection was given to others, the oldest first. It
+// waits for nobody.
+func (c *Connector) BufferedRows() []BufferedRows {
+	if c.err != nil {
+		return nil
+	}
+	return bufferedRows(c.engine)
+}
+
 // Waiters returns who waits for a connection now, in the order of the queue. It takes the
 // pool's lock several times, for about 10 µs each. The list may lack a waiter that comes or
 // leaves during the call.

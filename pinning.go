@@ -72,6 +72,16 @@ type Frame struct {
 	Line int
 }
 
+// BufferedRows are rows of a query that are in memory, because others needed their connection,
+// and that the program has not closed yet. They hold memory, and no connection.
+type BufferedRows struct {
+	Since     time.Time // when their connection was taken from the pool; up to 10 ms early
+	Statement string    // the query, without literals and comments, and cut after 200 bytes
+	Label     string    // see the function Label
+	Task      string    // the name of its task, as in errors; empty: none
+	TakenAt   []Frame   // the call stack that took the connection; empty where it was not sampled
+}
+
 // Waiter is who waits for a connection at a moment.
 type Waiter struct {
 	Position int       // in the queue, from 1
@@ -136,6 +146,19 @@ func holderOf(l *binding.Look, e *binding.Engine) Holder {
 		h.ProcessID = s.ProcessID()
 	}
 	return h
+}
+
+// bufferedRows is Connector.BufferedRows.
+func bufferedRows(e *binding.Engine) []BufferedRows {
+	taken := e.Taken()
+	all := make([]BufferedRows, len(taken))
+	for i, t := range taken {
+		all[i] = BufferedRows{Since: t.At, Statement: e.Outline(t.Text), Task: binding.NameOf(t.Task), TakenAt: frames(t.Site)}
+		if t.Label != nil {
+			all[i].Label = *t.Label
+		}
+	}
+	return all
 }
 
 // waiters is Connector.Waiters.

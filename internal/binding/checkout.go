@@ -539,6 +539,7 @@ func (r *Rows) Close() (reusable bool, err error) {
 	r.closed = true
 	if !live {
 		if b := r.Buffer(); b != nil {
+			r.checkout.engine.starvation.forget(&r.Rows)
 			b.Drop()
 			return false, b.Closed()
 		}

@@ -2,6 +2,7 @@ package binding
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"time"
 
@@ -68,6 +69,16 @@ func (r *Conn) look(clock *usage.Clock) (l Look, ok bool) {
 		return l, true
 	}
 	return Look{}, false
+}
+
+// Taken returns the open rows whose connection was taken back, the oldest first.
+func (e *Engine) Taken() []Taken {
+	s := &e.starvation
+	s.mu.Lock()
+	all := slices.DeleteFunc(slices.Collect(maps.Values(s.taken)), func(t Taken) bool { return !t.whole })
+	s.mu.Unlock()
+	slices.SortFunc(all, func(a, b Taken) int { return a.At.Compare(b.At) })
+	return all
 }
 
 // WaiterOf returns the task and the label of a waiter.

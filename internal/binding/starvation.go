@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"sync"
 	"time"
 
 	"github.com/pooldriver/pooldriver/dialects"
@@ -16,6 +17,7 @@ import (
 	"github.com/pooldriver/pooldriver/internal/report"
 	"github.com/pooldriver/pooldriver/internal/session"
 	"github.com/pooldriver/pooldriver/internal/task"
+	"github.com/pooldriver/pooldriver/internal/usage"
 	"github.com/pooldriver/pooldriver/internal/waitgraph"
 	"github.com/pooldriver/pooldriver/pool"
 )
@@ -67,6 +69,46 @@ type starvation struct {
 	waiters waitgraph.Queue[*waiter]
 	cycles  waitgraph.Watch
 	readers relay.Relay // read rows ahead
+
+	mu    sync.Mutex              // protects the following field
+	taken map[*session.Rows]Taken // open rows whose connection was taken back
+}
+
+// Taken describes open rows that are in memory, because their connection was taken back.
+type Taken struct {
+	usage.Look            // of their checkout, when it lost the connection
+	Task       *task.Task // nil: none
+	At         time.Time  // when the checkout had taken the connection
+	whole      bool       // the rows are in memory
+}
+
+// remember notes rows that are about to be read into memory. r is their connection, which is locked.
+func (s *starvation) remember(rows *session.Rows, r *Conn, b *Binding) {
+	look, _ := r.Meter.Look()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.taken == nil {
+		s.taken = map[*session.Rows]Taken{}
+	}
+	s.taken[rows] = Taken{Look: look, Task: b.task, At: s.engine.Usage().Clock.Time(look.Since)}
+}
+
+// confirm says that the rows which remember has noted are in memory. Their owner may have closed
+// them since.
+func (s *starvation) confirm(rows *session.Rows) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if t, ok := s.taken[rows]; ok {
+		t.whole = true
+		s.taken[rows] = t
+	}
+}
+
+// forget ends what remember began, if it did: the rows are closed.
+func (s *starvation) forget(rows *session.Rows) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.taken, rows)
 }
 
 // starving is the pool's hook Config.Starving.
@@ -162,14 +204,18 @@ func (s *starvation) takeRows(r *Conn, rows *session.Rows) (taken bool) {
 	defer func() {
 		if p := recover(); p != nil { // inspect sees in r.Calls that a call has not returned
 			rows.SkipReadAhead()
+			s.forget(rows)
 			b.endPeek(r)
 			s.engine.report.DriverPanicked("when rows were read ahead", p)
 		}
 	}()
+	s.remember(rows, r, b) // before their owner can see that they are in memory, and close them
 	if !rows.ReadMore(ctx) {
+		s.forget(rows)
 		b.endPeek(r)
 		return false
 	}
+	s.confirm(rows)
 	s.engine.report.Reclaims.Add(1)
 	b.release(r, true)
 	return true

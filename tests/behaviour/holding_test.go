@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pooldriver/pooldriver"
+	"github.com/pooldriver/pooldriver/internal/fakedb"
 	"github.com/pooldriver/pooldriver/internal/task"
 )
 
@@ -337,4 +339,54 @@ func TestAnOperationThatGoesOnIsCountedOnce(t *testing.T) {
 	mustExec(t, ctx, tx, "INSERT INTO t VALUES (?)", sql.NullString{String: "a", Valid: true})
 	require.EqualValues(t, 2, c.Holders()[0].Statements)
 	require.NoError(t, tx.Rollback())
+}
+
+// TestRowsWhoseConnectionWasTakenBackAreShownUntilTheyAreClosed: they hold no connection, and so
+// are in no other list.
+func TestRowsWhoseConnectionWasTakenBackAreShownUntilTheyAreClosed(t *testing.T) {
+	_, db, c := openTasks(t, 1, func(c *pooldriver.Config) { c.SampleStacks = 1 })
+	rows, err := db.QueryContext(pooldriver.Label(t.Context(), "report"), "SELECT n FROM numbers LIMIT 5")
+	require.NoError(t, err)
+	require.Empty(t, c.BufferedRows())
+	require.NoError(t, insertTwo(t.Context(), db)) // waits, and gets their connection
+	require.Empty(t, c.Holders())
+	left := c.BufferedRows()
+	require.Len(t, left, 1)
+	require.Equal(t, "report", left[0].Label)
+	require.Equal(t, "SELECT n FROM numbers LIMIT ?", left[0].Statement)
+	require.WithinDuration(t, time.Now(), left[0].Since, time.Second)
+	require.Contains(t, left[0].TakenAt[0].Func, "TestRowsWhoseConnectionWasTakenBack")
+	n := 0
+	for rows.Next() {
+		n++
+	}
+	require.NoError(t, rows.Err())
+	require.Equal(t, 5, n)
+	require.Empty(t, c.BufferedRows())
+}
+
+func TestATransactionThatBeginsOrEndsIsShownAsSuch(t *testing.T) {
+	server, db, c := openTasks(t, 1)
+	shows := func(call fakedb.Call, text string, do func()) {
+		gate := server.Block(call)
+		var done sync.WaitGroup
+		done.Go(do)
+		<-gate.Entered()
+		require.Len(t, c.Holders(), 1)
+		require.Equal(t, text, c.Holders()[0].Statement)
+		require.True(t, c.Holders()[0].Running)
+		gate.Open()
+		done.Wait()
+	}
+	var tx *sql.Tx
+	begin := func() {
+		var err error
+		tx, err = db.Begin()
+		assert.NoError(t, err)
+	}
+	shows(fakedb.ConnBeginCtx, "BEGIN", begin)
+	require.NoError(t, insertTwo(t.Context(), tx))
+	shows(fakedb.TxCommit, "COMMIT", func() { assert.NoError(t, tx.Commit()) })
+	begin()
+	shows(fakedb.TxRollback, "ROLLBACK", func() { assert.NoError(t, tx.Rollback()) })
 }
