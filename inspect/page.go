@@ -2,16 +2,17 @@ package inspect
 
 import (
 	"cmp"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
 	"crypto/sha256"
 	"embed"
 	"encoding/base64"
 	"html/template"
 	"net/http"
-	"path"
-	"slices"
 	"strconv"
-	"strings"
-	"time"
 
 	"github.com/pooldriver/pooldriver"
 	"github.com/pooldriver/pooldriver/pool"
@@ -64,7 +65,6 @@ const maxSlots = 200
 // view is a Pool as the page shows it.
 type view struct {
 	Pool
-	Verdict
 	Number int
 	Flush  bool   // the button is shown
 	Slots  []slot // one for each connection that the pool may have; nil where that is too many
@@ -109,7 +109,7 @@ func writePage(w http.ResponseWriter, s Snapshot, flush bool) {
 func viewOf(number int, p Pool) view {
 	// What holds a connection without using it comes first: it is what people look for.
 	slices.SortStableFunc(p.Holders, func(a, b pooldriver.Holder) int { return cmp.Compare(b.Idle, a.Idle) })
-	v := view{Pool: p, Number: number, Verdict: Judge(p)}
+	v := view{Pool: p, Number: number}
 	if len(p.Waiters) > 0 {
 		v.Longest = time.Since(p.Waiters[0].Since)
 	}

@@ -1,11 +1,10 @@
 package inspect
 
 import (
-	"encoding/json"
 	"io"
-	"slices"
-	"sync"
 	"time"
+
+	"encoding/json"
 
 	"github.com/pooldriver/pooldriver"
 )
@@ -32,6 +31,13 @@ type Pool struct {
 	Waiters   []pooldriver.Waiter
 	Tasks     []pooldriver.TaskState
 	CallSites []pooldriver.CallSite
+	// BufferedRows are open rows that hold memory, and no connection.
+	BufferedRows []pooldriver.BufferedRows
+	// Window is what has been seen in the last seconds, by several requests.
+	Window Window
+	// Verdict is Judge's. Its level goes down only when 30 seconds have passed without a reason
+	// for it.
+	Verdict Verdict
 }
 
 // Recent is what has happened in the last minute or, where the first request for a page
@@ -62,98 +68,4 @@ func writeJSON(w io.Writer, s Snapshot) {
 	_ = e.Encode(s) // the reader has gone
 }
 
-// watched is a Connector, with what it looked like at earlier requests.
-type watched struct {
-	connector *pooldriver.Connector
-
-	mu      sync.Mutex // protects following fields, and orders the moments
-	history []moment   // the oldest first
-}
-
-// moment is the histogram of waiting at one time.
-type moment struct {
-	at   time.Time
-	wait pooldriver.Histogram
-}
-
-const (
-	historyLength = time.Minute
-	historyStep   = time.Second
-)
-
-func (w *watched) look(now time.Time) Pool {
-	c := w.connector
-	p := Pool{
-		Name:      c.Target(),
-		Settings:  slices.DeleteFunc(c.Settings(), func(s pooldriver.Setting) bool { return s.Value == s.Default }),
-		Holders:   atMost(maxRows, c.Holders()),
-		Waiters:   atMost(maxRows, c.Waiters()),
-		Tasks:     atMost(maxRows, c.Tasks()),
-		CallSites: atMost(maxRows, c.CallSites()),
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	p.Stats = c.Stats()
-	p.Recent = w.sinceLocked(moment{now, p.Stats.Wait})
-	return p
-}
-
 func atMost[T any](n int, list []T) []T { return list[:min(n, len(list))] }
-
-// sinceLocked compares a moment with the oldest one of the last minute, and remembers it.
-func (w *watched) sinceLocked(now moment) Recent {
-	for len(w.history) > 1 && now.at.Sub(w.history[0].at) > historyLength {
-		w.history = w.history[1:]
-	}
-	r, wait := Recent{}, now.wait
-	if n := len(w.history); n > 0 {
-		r.For = max(0, now.at.Sub(w.history[0].at)) // another viewer's look may have begun later
-		wait = minus(wait, w.history[0].wait)
-		if now.at.Sub(w.history[n-1].at) < historyStep {
-			n = 0 // several viewers: the last moment will do
-		}
-		if n > 0 {
-			w.history = append(w.history, now)
-		}
-	} else {
-		w.history = append(w.history, now)
-	}
-	r.Acquired = wait.Count
-	r.WaitP50, _ = quantile(wait, 0.5)
-	r.WaitP99, r.Over = quantile(wait, 0.99)
-	return r
-}
-
-// minus is what a histogram has counted since it was before.
-func minus(now, before pooldriver.Histogram) pooldriver.Histogram {
-	now.Count -= before.Count
-	now.Sum -= before.Sum
-	for i := range now.Buckets {
-		now.Buckets[i] -= before.Buckets[i]
-	}
-	return now
-}
-
-// quantile returns the upper bound of the bucket that has the q-th part of what was
-// counted. over: it is the last one, which has none; the bound is the last but one's.
-func quantile(h pooldriver.Histogram, q float64) (bound time.Duration, over bool) {
-	var all uint64
-	for _, n := range h.Buckets {
-		all += n
-	}
-	if all == 0 {
-		return 0, false
-	}
-	bounds := pooldriver.HistogramBounds()
-	var below uint64
-	for i, n := range h.Buckets {
-		below += n
-		if float64(below) >= q*float64(all) {
-			if i < len(bounds) {
-				return bounds[i], false
-			}
-			break
-		}
-	}
-	return bounds[len(bounds)-1], true
-}

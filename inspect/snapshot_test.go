@@ -45,7 +45,7 @@ func TestRecentIsTheLastMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var w watched
 		h := waits(pooldriver.Histogram{}, 100, time.Second)
-		look := func() Recent { return w.sinceLocked(moment{time.Now(), h}) }
+		look := func() Recent { return w.sinceLocked(moment{at: time.Now(), wait: h}) }
 		require.Equal(t, Recent{Acquired: 100, WaitP50: time.Second, WaitP99: time.Second}, look(), "of all time")
 		time.Sleep(10 * time.Second)
 		h = waits(h, 7, time.Millisecond)
@@ -58,5 +58,50 @@ func TestRecentIsTheLastMinute(t *testing.T) {
 		require.Zero(t, r.Acquired, "the seven were before the last minute")
 		require.InDelta(t, historyLength, r.For, float64(2*historyStep))
 		require.LessOrEqual(t, len(w.history), 62, "several viewers cost no more memory than one")
+	})
+}
+
+// TestALevelStaysForAWhile: what changes with every look tells nothing.
+func TestALevelStaysForAWhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var w watched
+		changes, level := 0, ""
+		judge := func(v Verdict) Verdict {
+			v = w.verdictLocked(time.Now(), v)
+			if v.Level != level {
+				changes++
+				level = v.Level
+			}
+			return v
+		}
+		require.Equal(t, Verdict{"calm", "All is well."}, judge(Verdict{"calm", "All is well."}))
+		for range 30 { // a minute in which it is busy now and then
+			require.Equal(t, "busy", judge(Verdict{"busy", "Some wait."}).Level)
+			time.Sleep(time.Second)
+			require.Equal(t, Verdict{"busy", "All is well. (1s ago it was worse.)"}, judge(Verdict{"calm", "All is well."}))
+			time.Sleep(time.Second)
+		}
+		require.Equal(t, 2, changes)
+		require.Equal(t, "bad", judge(Verdict{"bad", "All fail."}).Level, "what gets worse is said at once")
+		time.Sleep(levelLasts)
+		require.Equal(t, Verdict{"calm", "All is well."}, judge(Verdict{"calm", "All is well."}))
+	})
+}
+
+func TestTheWindowSaysForHowLongStatementsRunAndNothingMoves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := watched{history: []moment{{at: time.Now()}}}
+		p := Pool{Holders: []pooldriver.Holder{{Conn: 1, Running: true, Statements: 4}, {Conn: 2, Statements: 1}}}
+		require.Equal(t, Window{Running: map[uint64]time.Duration{1: 0}, Failed: map[pooldriver.AcquireFailure]uint64{}}, w.windowLocked(time.Now(), &p))
+		time.Sleep(2 * time.Second)
+		p.Stats.AcquireFailures = map[pooldriver.AcquireFailure]uint64{pooldriver.AcquireTimeout: 3}
+		now := w.windowLocked(time.Now(), &p)
+		require.Equal(t, 2*time.Second, now.Still)
+		require.Equal(t, 2*time.Second, now.Running[1])
+		require.Equal(t, map[pooldriver.AcquireFailure]uint64{pooldriver.AcquireTimeout: 3}, now.Failed)
+		p.Holders[0].Statements = 5
+		now = w.windowLocked(time.Now(), &p)
+		require.Zero(t, now.Still)
+		require.Zero(t, now.Running[1], "another one")
 	})
 }

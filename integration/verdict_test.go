@@ -1,7 +1,11 @@
 package integration
 
 import (
+	"context"
 	"database/sql"
+	"database/sql/driver"
+	"regexp"
+	"sync"
 	"testing"
 	"time"
 
@@ -9,44 +13,263 @@ import (
 
 	"github.com/pooldriver/pooldriver"
 	"github.com/pooldriver/pooldriver/inspect"
+	"github.com/pooldriver/pooldriver/integration/byteproxy"
 	"github.com/pooldriver/pooldriver/integration/testbed"
 )
 
-// TestTheInspectorSaysThatNobodyIsLetIn: while each login is refused, and while the server is out of
-// reach, the pool holds nothing and nobody waits, and the page must not say that all is well.
-func TestTheInspectorSaysThatNobodyIsLetIn(t *testing.T) {
-	t.Parallel()
-	testbed.Each(t, func(t *testing.T, account testbed.Account) {
-		verdict := func(db *sql.DB, c *pooldriver.Connector) inspect.Verdict {
-			for end := time.Now().Add(time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
-				_ = db.PingContext(t.Context())
+// incident is a service in trouble, and who looks at it with our tools alone.
+type incident struct {
+	*testing.T
+	account   testbed.Account
+	connector *pooldriver.Connector
+	db        *sql.DB
+	inspector *inspect.Inspector
+}
+
+func newIncident(t *testing.T, account testbed.Account, parameters ...string) *incident {
+	t.Helper()
+	c := pooldriver.New(account.URL(parameters...), quiet, func(c *pooldriver.Config) { c.SampleStacks = 1 })
+	db := sql.OpenDB(c)
+	t.Cleanup(func() { _ = db.Close() })
+	return &incident{t, account, c, db, inspect.Handler(c)}
+}
+
+// sees requires that the page says so within three seconds, looked at once a second as a browser
+// does.
+func (i *incident) sees(level, sentence string) {
+	i.Helper()
+	var said []inspect.Verdict
+	for range 5 {
+		v := i.inspector.Snapshot().Pools[0].Verdict
+		if said = append(said, v); v.Level == level {
+			if regexp.MustCompile(sentence).MatchString(v.Sentence) {
+				return
 			}
-			return inspect.Judge(inspect.Handler(c).Snapshot().Pools[0])
 		}
-		t.Run("a login that is refused", func(t *testing.T) {
-			wrong := account
-			wrong.Password = "wrong"
-			c := pooldriver.New(wrong.URL(), quiet)
-			db := sql.OpenDB(c)
-			defer db.Close()
-			v := verdict(db, c)
-			require.Equal(t, "bad", v.Level)
-			require.Regexp(t, `^The database cannot be reached, or refuses us: the last \d+ dials have failed, for .*(password authentication failed|Access denied).* No connection is open\.$`, v.Sentence)
-			require.NotContains(t, v.Sentence, "wrong")
+		time.Sleep(750 * time.Millisecond)
+	}
+	i.Fatalf("want %s: %s\ngot %v", level, sentence, said)
+}
+
+func (i *incident) exec(query string, args ...any) {
+	i.Helper()
+	_, err := i.db.ExecContext(i.Context(), query, args...)
+	require.NoError(i, err)
+}
+
+// later runs fn in a goroutine, with a context that ends with the incident.
+func (i *incident) later(fn func(context.Context)) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var done sync.WaitGroup
+	done.Go(func() { fn(ctx) })
+	i.Cleanup(func() { cancel(); done.Wait() })
+}
+
+// label is a context with a name for what is done.
+func (i *incident) label(name string) context.Context {
+	return pooldriver.Label(context.Background(), name)
+}
+
+var sleep = map[testbed.Engine]string{testbed.Postgres: "SELECT pg_sleep(20)", testbed.MySQL: "SELECT SLEEP(20)"}
+
+// TestTheInspectorIsRightInEachIncident: a sentence that is wrong in an incident is worse than none.
+func TestTheInspectorIsRightInEachIncident(t *testing.T) {
+	t.Parallel()
+	for name, happen := range map[string]func(t *testing.T, account testbed.Account){
+		"every login is refused":          loginsRefused,
+		"a server out of reach, and back": outOfReach,
+		"forgotten rows":                  forgottenRows,
+		"rows that were taken back":       rowsTakenBack,
+		"a lock of a leaked transaction":  leakedLock,
+		"a COMMIT that hangs":             hangingCommit,
+		"a listener beside normal work":   listener,
+		"a black hole":                    blackHole,
+		"a server that is full":           fullServer,
+		"a pool that is too small":        smallPool,
+		"all is well":                     allWell,
+		"waits and a dial that both fail": failuresCount,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			testbed.Each(t, happen)
 		})
-		t.Run("a server out of reach, and back", func(t *testing.T) {
-			d := newDoor(t, account.Addr)
-			c := pooldriver.New(account.Via(d.addr()).URL(), quiet)
-			db := sql.OpenDB(c)
-			defer db.Close()
-			require.Equal(t, "calm", verdict(db, c).Level)
-			d.close(true)
-			v := verdict(db, c)
-			require.Equal(t, "bad", v.Level)
-			require.Contains(t, v.Sentence, "The database cannot be reached, or refuses us: the last ")
-			d.close(false)
-			require.Equal(t, "calm", verdict(db, c).Level)
-			require.Zero(t, c.Stats().DialsFailing)
-		})
+	}
+}
+
+func loginsRefused(t *testing.T, account testbed.Account) {
+	account.Password = "wrong"
+	i := newIncident(t, account)
+	i.later(func(ctx context.Context) {
+		for ctx.Err() == nil {
+			_ = i.db.PingContext(ctx)
+			time.Sleep(10 * time.Millisecond)
+		}
 	})
+	i.sees("bad", `^The database cannot be reached, or refuses us: the last \d+ dials have failed, for .*(password authentication failed|Access denied).* No connection is open\.$`)
+	require.NotContains(t, i.inspector.Snapshot().Pools[0].Verdict.Sentence, "wrong")
+}
+
+func outOfReach(t *testing.T, account testbed.Account) {
+	d := newDoor(t, account.Addr)
+	i := newIncident(t, account.Via(d.addr()))
+	i.later(func(ctx context.Context) {
+		for ctx.Err() == nil {
+			_ = i.db.PingContext(ctx)
+			time.Sleep(10 * time.Millisecond)
+		}
+	})
+	i.sees("calm", `^The pool is not the problem`)
+	d.close(true)
+	i.sees("bad", `^The database cannot be reached, or refuses us: the last`)
+	d.close(false)
+	i.sees("bad", `^(Nobody waits now, but in the last 10s statements got no connection: dial failed|The pool is not the problem).* ago it was worse\.\)$`)
+	require.Zero(t, i.connector.Stats().DialsFailing)
+}
+
+func forgottenRows(t *testing.T, account testbed.Account) {
+	i := newIncident(t, account, "pool_max_conns=2")
+	for range 2 {
+		rows, err := i.db.QueryContext(i.label("GET /list"), "SELECT 1")
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = rows.Close() })
+	}
+	i.sees("bad", `^2 of 2 connections are in use, and none of them runs a statement: rows are open on each of them, and nobody reads them, for longest by GET /list at \S*forgottenRows \(verdict_test\.go:\d+\), for `)
+}
+
+func rowsTakenBack(t *testing.T, account testbed.Account) {
+	i := newIncident(t, account, "pool_max_conns=1")
+	rows, err := i.db.QueryContext(i.label("GET /list"), "SELECT 1")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = rows.Close() })
+	require.NoError(t, i.db.PingContext(t.Context())) // takes their connection
+	i.sees("busy", `^The rows of 1 query are open in memory, because others needed their connection`)
+	left := i.inspector.Snapshot().Pools[0].BufferedRows
+	require.Len(t, left, 1)
+	require.Equal(t, "GET /list", left[0].Label)
+	require.Contains(t, left[0].TakenAt[0].Func, "rowsTakenBack")
+}
+
+func leakedLock(t *testing.T, account testbed.Account) {
+	i := newIncident(t, account, "pool_max_conns=6")
+	i.exec("CREATE TABLE stock (id INT PRIMARY KEY, n INT)")
+	i.exec("INSERT INTO stock VALUES (1, 0)")
+	tx, err := i.db.BeginTx(i.label("POST /orders"), nil)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = tx.Rollback() })
+	_, err = tx.Exec("UPDATE stock SET n = 1 WHERE id = 1")
+	require.NoError(t, err)
+	for range 3 {
+		i.later(func(ctx context.Context) { _, _ = i.db.ExecContext(ctx, "UPDATE stock SET n = n + 1 WHERE id = 1") })
+	}
+	i.sees("bad", `^3 statements have been running for \S+ or longer, while a transaction by POST /orders at \S*leakedLock \(verdict_test\.go:\d+\) has run nothing for \S+: it may hold the locks that they wait for`)
+}
+
+func hangingCommit(t *testing.T, account testbed.Account) {
+	proxy, err := byteproxy.Listen(account.Addr)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = proxy.Close() })
+	i := newIncident(t, account.Via(proxy.Addr()), "pool_max_conns=1")
+	tx, err := i.db.BeginTx(i.label("POST /orders"), nil)
+	require.NoError(t, err)
+	_, err = tx.Exec("SELECT 1")
+	require.NoError(t, err)
+	proxy.SetLatency(byteproxy.ToClient, time.Minute)
+	t.Cleanup(func() { proxy.Close() }) // before the commit is waited for
+	i.later(func(context.Context) { _ = tx.Commit() })
+	i.later(func(ctx context.Context) { _ = i.db.PingContext(ctx) })
+	t.Cleanup(func() { proxy.Close() })
+	i.sees("bad", `^Nothing has moved for \S+: 1 statement runs, and none has ended; 1 statement waits\. The database or the network does not answer`)
+	holder := i.connector.Holders()[0]
+	require.Equal(t, "COMMIT", holder.Statement)
+	require.True(t, holder.Running)
+}
+
+func listener(t *testing.T, account testbed.Account) {
+	i := newIncident(t, account, "pool_max_conns=4")
+	conn, err := i.db.Conn(i.label("listener"))
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = conn.Close() })
+	i.later(func(ctx context.Context) {
+		_ = pooldriver.Raw(ctx, conn, func(driver.Conn) error { <-ctx.Done(); return nil }) // waits for notifications
+	})
+	i.later(func(ctx context.Context) {
+		for ctx.Err() == nil {
+			_ = i.db.PingContext(ctx)
+		}
+	})
+	time.Sleep(1500 * time.Millisecond)
+	i.sees("calm", `^The pool is not the problem: [12] of 4 connections are in use \(1 by functions of Raw\), and nobody waits\.$`)
+}
+
+func blackHole(t *testing.T, account testbed.Account) {
+	proxy, err := byteproxy.Listen(account.Addr)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = proxy.Close() })
+	i := newIncident(t, account.Via(proxy.Addr()), "pool_max_conns=2")
+	var conns []*sql.Conn
+	for range 2 {
+		conn, err := i.db.Conn(t.Context())
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = conn.Close() })
+		require.NoError(t, conn.PingContext(t.Context()))
+		conns = append(conns, conn)
+	}
+	proxy.SetLatency(byteproxy.ToClient, time.Minute)
+	for _, conn := range conns {
+		i.later(func(ctx context.Context) { _, _ = conn.ExecContext(ctx, "SELECT 1") })
+	}
+	i.later(func(ctx context.Context) { _ = i.db.PingContext(ctx) })
+	t.Cleanup(func() { proxy.Close() })
+	i.sees("bad", `^Nothing has moved for \S+: 2 statements run, and none has ended; 1 statement waits\. The database or the network does not answer`)
+}
+
+func fullServer(t *testing.T, account testbed.Account) {
+	account.LimitConnections(t, 2)
+	i := newIncident(t, account, "pool_max_conns=20")
+	for range 8 {
+		i.later(func(ctx context.Context) {
+			for ctx.Err() == nil {
+				_, _ = i.db.ExecContext(ctx, sleeps[account.Server.Engine])
+			}
+		})
+	}
+	i.sees("bad", `^\d statements? waits?\. The server is full: it allows us 2 of 20 connections, and 2 are in use: who else has connections to it\?$`)
+}
+
+func smallPool(t *testing.T, account testbed.Account) {
+	i := newIncident(t, account, "pool_max_conns=2")
+	for range 8 {
+		i.later(func(ctx context.Context) {
+			for ctx.Err() == nil {
+				_, _ = i.db.ExecContext(ctx, sleeps[account.Server.Engine])
+			}
+		})
+	}
+	i.sees("busy", `^\d statements? waits?\. 2 of 2 connections are in use, and their statements are short: the pool is small, if the database has room for more\.$`)
+}
+
+func allWell(t *testing.T, account testbed.Account) {
+	i := newIncident(t, account, "pool_max_conns=4")
+	for range 3 {
+		i.later(func(ctx context.Context) {
+			for ctx.Err() == nil {
+				_, _ = i.db.ExecContext(ctx, "SELECT 1")
+			}
+		})
+	}
+	i.later(func(ctx context.Context) { _, _ = i.db.ExecContext(ctx, sleep[account.Server.Engine]) }) // a report
+	time.Sleep(1500 * time.Millisecond)
+	i.sees("calm", `^The pool is not the problem: \d of 4 connections are in use, and nobody waits\.$`)
+}
+
+// failuresCount: statements that gave up are said although nobody waits any more.
+func failuresCount(t *testing.T, account testbed.Account) {
+	i := newIncident(t, account, "pool_max_conns=1", "pool_acquire_timeout=50ms")
+	conn, err := i.db.Conn(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, conn.PingContext(t.Context()))
+	_ = i.inspector.Snapshot()
+	require.ErrorIs(t, i.db.PingContext(t.Context()), pooldriver.ErrTimeout)
+	require.NoError(t, conn.Close())
+	i.sees("busy", `^Nobody waits now, but in the last 10s statements got no connection: timeout 1\.`)
 }

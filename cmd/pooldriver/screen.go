@@ -47,7 +47,7 @@ func poolLines(p inspect.Pool, now time.Time) []string {
 	s := p.Stats.Pool
 	lines := []string{
 		p.Name,
-		inspect.Judge(p).Sentence,
+		p.Verdict.Sentence,
 		fmt.Sprintf("in use %d of %d   idle %d   waiting %d   wait p99 %s   breaker %v   failed dials %d   timeouts %d",
 			s.Lent, s.Max, s.Idle, s.Waiting, wait(p.Recent), s.State, p.Stats.DialErrors, s.Timeouts),
 		bar(p),
