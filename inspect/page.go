@@ -71,10 +71,13 @@ type view struct {
 	// Queue is how many waiters are drawn, QueueMore how many are not.
 	Queue, QueueMore int
 	Longest          time.Duration // that a waiter waits now
-	Breaker          string        // empty: no breaker, or closed
+	Breaker          string        // empty: there is none
+	BreakerOpen      bool
+	TimeoutsNow      uint64  // in the last seconds
+	Groups           []group // of waiters, by label
 	Closed           []reason
 	Hosts            []host
-	More             struct{ Holders, Waiters, CallSites, Tasks int } // that are not shown
+	More             struct{ Holders, Waiters, CallSites, Tasks, BufferedRows int } // that are not shown
 }
 
 // slot is the drawing of one connection.
@@ -116,9 +119,11 @@ func viewOf(number int, p Pool) view {
 	v.Slots = slotsOf(p)
 	v.Queue = min(p.Stats.Pool.Waiting, 40)
 	v.QueueMore = p.Stats.Pool.Waiting - v.Queue
-	if s := p.Stats.Pool.State; s != pool.Active {
-		v.Breaker = s.String()
+	if hasBreaker(p) {
+		v.Breaker, v.BreakerOpen = p.Stats.Pool.State.String(), p.Stats.Pool.State != pool.Active
 	}
+	v.TimeoutsNow = p.Window.Failed[pooldriver.AcquireTimeout]
+	v.Groups = groupsOf(p.Waiters)
 	for name, n := range p.Stats.Closed {
 		v.Closed = append(v.Closed, reason{strings.ReplaceAll(string(name), "_", " "), n})
 	}
@@ -127,10 +132,52 @@ func viewOf(number int, p Pool) view {
 	})
 	v.Hosts = hostsOf(p.Holders)
 	v.More.Holders = cut(&v.Holders, p.Stats.Pool.Lent)
-	v.More.Waiters = cut(&v.Waiters, p.Stats.Pool.Waiting)
+	v.More.Waiters = cut(&v.Groups, 0)
 	v.More.CallSites = cut(&v.CallSites, 0)
 	v.More.Tasks = cut(&v.Tasks, 0)
+	v.More.BufferedRows = cut(&v.BufferedRows, 0)
 	return v
+}
+
+// hasBreaker reports whether p has a circuit breaker.
+func hasBreaker(p Pool) bool {
+	return p.Stats.Pool.State != pool.Active || slices.ContainsFunc(p.Settings, func(s pooldriver.Setting) bool { return s.Name == "pool_breaker_failures" })
+}
+
+// group is the waiters with one label.
+type group struct {
+	Label    string
+	Count    int
+	First    int       // the first one's place in the queue
+	Since    time.Time // when the first has begun to wait
+	Deadline time.Time // when the first gives up; zero: none does
+	Holds    []uint64  // the connections that their tasks have
+}
+
+// groupsOf groups waiters by label, the largest group first.
+func groupsOf(waiters []pooldriver.Waiter) (groups []group) {
+	for _, w := range waiters {
+		i := slices.IndexFunc(groups, func(g group) bool { return g.Label == w.Label })
+		if i < 0 {
+			i = len(groups)
+			groups = append(groups, group{Label: w.Label, First: w.Position, Since: w.Since})
+		}
+		g := &groups[i]
+		g.Count++
+		if w.Since.Before(g.Since) {
+			g.Since = w.Since
+		}
+		if !w.Deadline.IsZero() && (g.Deadline.IsZero() || w.Deadline.Before(g.Deadline)) {
+			g.Deadline = w.Deadline
+		}
+		for _, n := range w.Holds {
+			if !slices.Contains(g.Holds, n) {
+				g.Holds = append(g.Holds, n)
+			}
+		}
+	}
+	slices.SortStableFunc(groups, func(a, b group) int { return cmp.Compare(b.Count, a.Count) })
+	return groups
 }
 
 // cut shortens a list to what is shown, and returns how many are not, of at least all.
@@ -150,7 +197,7 @@ func slotsOf(p Pool) []slot {
 	}
 	slots := make([]slot, 0, s.Max)
 	for _, h := range p.Holders {
-		class, what := "pinned", "held, no statement runs"
+		class, what := "pinned", "held, idle"
 		if h.Running {
 			class, what = "running", "a statement runs"
 		}
@@ -163,7 +210,7 @@ func slotsOf(p Pool) []slot {
 	}
 	add(s.Creating, "creating", "is being opened")
 	add(s.Active-s.Creating-len(p.Holders), "busy", "is being checked, cleaned or closed")
-	add(s.Idle, "idle", "idle")
+	add(s.Idle, "idle", "in the pool")
 	add(s.Max, "free", "not open")
 	return slots
 }

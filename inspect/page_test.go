@@ -2,7 +2,10 @@ package inspect
 
 import (
 	"fmt"
+	"math"
 	"net/http/httptest"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -60,7 +63,7 @@ func TestTenThousandWaitersAreCutAndCounted(t *testing.T) {
 	text := rendered(t, Pool{Stats: stats(4, 4, 10_000), Waiters: waiters})
 	require.Contains(t, text, "label 100.")
 	require.NotContains(t, text, "label 101.")
-	require.Contains(t, text, "and 9900 more")
+	require.Contains(t, text, "and 900 more")
 	require.Less(t, len(text), 100_000)
 }
 
@@ -93,5 +96,47 @@ func TestBrief(t *testing.T) {
 		90*time.Minute + 29*time.Second: "1h30m0s",
 	} {
 		require.Equal(t, want, Brief(d))
+	}
+}
+
+func TestWaitersAreGroupedByLabel(t *testing.T) {
+	at := time.Now()
+	require.Equal(t, []group{
+		{Label: "b", Count: 2, First: 2, Since: at, Deadline: at.Add(time.Second), Holds: []uint64{4, 5}},
+		{Label: "a", Count: 1, First: 1, Since: at},
+	}, groupsOf([]pooldriver.Waiter{
+		{Position: 1, Label: "a", Since: at},
+		{Position: 2, Label: "b", Since: at, Deadline: at.Add(time.Minute), Holds: []uint64{4}},
+		{Position: 3, Label: "b", Since: at.Add(time.Second), Deadline: at.Add(time.Second), Holds: []uint64{4, 5}},
+	}))
+}
+
+// TestTextsCanBeRead: the contrast that WCAG 2.2 asks for, 4.5 to 1.
+func TestTextsCanBeRead(t *testing.T) {
+	colors := map[string][2]string{}
+	for _, m := range regexp.MustCompile(`--(\w+): light-dark\(#(\w{6}), #(\w{6})\)`).FindAllStringSubmatch(style, -1) {
+		colors[m[1]] = [2]string{m[2], m[3]}
+	}
+	luminance := func(color string) (l float64) {
+		for i, weight := range []float64{0.2126, 0.7152, 0.0722} {
+			n, err := strconv.ParseUint(color[2*i:2*i+2], 16, 8)
+			require.NoError(t, err)
+			c := float64(n) / 255
+			if c <= 0.04045 {
+				c /= 12.92
+			} else {
+				c = math.Pow((c+0.055)/1.055, 2.4)
+			}
+			l += weight * c
+		}
+		return l
+	}
+	for _, text := range regexp.MustCompile(`[^-]color: var\(--(\w+)\)`).FindAllStringSubmatch(style, -1) {
+		for i, scheme := range []string{"light", "dark"} {
+			for _, back := range []string{"back", "card"} {
+				a, b := luminance(colors[text[1]][i]), luminance(colors[back][i])
+				require.GreaterOrEqual(t, (max(a, b)+0.05)/(min(a, b)+0.05), 4.5, "%s on %s, %s", text[1], back, scheme)
+			}
+		}
 	}
 }

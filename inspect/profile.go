@@ -1,7 +1,9 @@
 package inspect
 
 import (
+	"fmt"
 	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/pooldriver/pooldriver"
@@ -35,7 +37,8 @@ type Profiler struct {
 // connections taken and the nanoseconds that statements waited for them, held them, and
 // held them without running a statement (idle_while_pinned, which pprof shows first). They
 // are estimates from a sample of the checkouts: see pooldriver.Config.SampleStacks. A
-// profile has everything since the Connectors were made.
+// profile has everything since the Connectors were made. With ?seconds=N it has what happens
+// in the N seconds after the request, 600 at most.
 func Profile(connectors ...*pooldriver.Connector) *Profiler {
 	return &Profiler{connectors: connectors, since: time.Now()}
 }
@@ -46,23 +49,52 @@ func (p *Profiler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		refuse(w)
 		return
 	}
+	began, before := p.since, map[string]pooldriver.CallSite{}
+	if text := r.URL.Query().Get("seconds"); text != "" {
+		seconds, err := strconv.Atoi(text)
+		if err != nil || seconds < 1 || seconds > mostSeconds {
+			http.Error(w, fmt.Sprintf("pooldriver/inspect: seconds wants a number from 1 to %d", mostSeconds), http.StatusBadRequest)
+			return
+		}
+		began = time.Now()
+		p.each(func(key string, s pooldriver.CallSite) { before[key] = s })
+		select {
+		case <-time.After(time.Duration(seconds) * time.Second):
+		case <-r.Context().Done():
+			return
+		}
+	}
 	profile := pprofproto.Profile{
 		Types:   profileTypes,
 		Default: "idle_while_pinned",
 		At:      time.Now(),
-		For:     time.Since(p.since),
+		For:     time.Since(began),
 	}
-	for _, c := range p.connectors {
-		for _, s := range c.CallSites() {
+	p.each(func(key string, s pooldriver.CallSite) {
+		b := before[key]
+		s.Count, s.Waited, s.Held, s.IdlePinned = s.Count-b.Count, s.Waited-b.Waited, s.Held-b.Held, s.IdlePinned-b.IdlePinned
+		if s.Count != 0 || s.Held != 0 {
 			profile.Samples = append(profile.Samples, sampleOf(s))
 		}
-	}
+	})
 	h := w.Header()
 	h.Set("Content-Type", "application/octet-stream")
 	h.Set("Content-Disposition", `attachment; filename="pooldriver.pb.gz"`)
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Content-Type-Options", "nosniff")
 	_ = profile.Write(w) // the reader has gone
+}
+
+// mostSeconds bounds the time of a profile.
+const mostSeconds = 600
+
+// each calls fn for each place, with what identifies it.
+func (p *Profiler) each(fn func(key string, s pooldriver.CallSite)) {
+	for i, c := range p.connectors {
+		for _, s := range c.CallSites() {
+			fn(fmt.Sprint(i, s.Stack), s)
+		}
+	}
 }
 
 func sampleOf(s pooldriver.CallSite) pprofproto.Sample {

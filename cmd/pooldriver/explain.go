@@ -1,12 +1,12 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
+
+	"os"
 	"text/tabwriter"
 
 	"github.com/pooldriver/pooldriver"
@@ -31,8 +31,7 @@ func (e *explain) Run(w io.Writer) error {
 		return errors.New("no DSN: give it as the argument, in POOLDRIVER_DSN, or on the standard input with -")
 	}
 	c := pooldriver.New(dsn)
-	if c.Target() == "" {
-		_, err := c.Connect(context.Background()) // it opens nothing, and says what New found
+	if err := c.Err(); err != nil {
 		return err
 	}
 	defer func() { _ = c.Close() }()

@@ -7,22 +7,24 @@ import (
 	"slices"
 	"strings"
 	"time"
+
 	"unicode"
 	"unicode/utf8"
 
 	"github.com/pooldriver/pooldriver"
 	"github.com/pooldriver/pooldriver/inspect"
+	"github.com/pooldriver/pooldriver/pool"
 )
 
 // endLine clears the rest of a line of the screen.
-const endLine = "\x1b[K\n"
+const endLine = "\x1b[K\r\n"
 
 // render draws the pools for a terminal of that size. A height of 0 is for a paper that
 // does not end: nothing is left out, and nothing is cleared.
 func render(s inspect.Snapshot, width, height int) string {
 	var lines []string
 	for _, p := range s.Pools {
-		lines = append(lines, poolLines(p, s.At)...)
+		lines = append(lines, poolLines(p, s.At, width)...)
 	}
 	if len(s.Pools) == 0 {
 		lines = []string{"The program shows no pool: inspect.Handler was given no Connector."}
@@ -43,20 +45,22 @@ func render(s inspect.Snapshot, width, height int) string {
 }
 
 // poolLines is what a page says of one pool, the most telling first.
-func poolLines(p inspect.Pool, now time.Time) []string {
+func poolLines(p inspect.Pool, now time.Time, width int) []string {
 	s := p.Stats.Pool
-	lines := []string{
-		p.Name,
-		p.Verdict.Sentence,
-		fmt.Sprintf("in use %d of %d   idle %d   waiting %d   wait p99 %s   breaker %v   failed dials %d   timeouts %d",
-			s.Lent, s.Max, s.Idle, s.Waiting, wait(p.Recent), s.State, p.Stats.DialErrors, s.Timeouts),
-		bar(p),
-		"",
+	figures := fmt.Sprintf("in use %d of %d   in the pool %d   waiting %d   wait p99 %s", s.Lent, s.Max, s.Idle, s.Waiting, wait(p.Recent))
+	failures := fmt.Sprintf("failed dials %d   timeouts %d", p.Stats.DialErrors, s.Timeouts)
+	if s.State != pool.Active {
+		failures += "   breaker " + s.State.String()
 	}
+	if d := p.Stats.DialsFailing; d.Failed > 0 {
+		failures += fmt.Sprintf("   the last %d for %s", d.Failed, inspect.Brief(d.For))
+	}
+	lines := append([]string{p.Name}, wrap(printable(p.Verdict.Sentence), width)...)
+	lines = append(lines, figures, failures, bar(p), "")
 	holders := slices.Clone(p.Holders)
 	slices.SortStableFunc(holders, func(a, b pooldriver.Holder) int { return cmp.Compare(b.Idle, a.Idle) })
 	if len(holders) > 0 {
-		lines = append(lines, fmt.Sprintf("%-16s %9s %9s %-12s %-8s %s", "HOLDS: LABEL", "IDLE", "HELD", "BECAUSE OF", "PROCESS", "TAKEN AT, STATEMENT"))
+		lines = append(lines, fmt.Sprintf("%-16s %9s %9s %-12s %-8s %s", "HOLDS: LABEL", "IDLE", "HELD", "PIN", "PROCESS", "TAKEN AT, STATEMENT"))
 	}
 	for _, h := range holders {
 		idle := "runs"
@@ -69,6 +73,12 @@ func poolLines(p inspect.Pool, now time.Time) []string {
 		}
 		lines = append(lines, fmt.Sprintf("%-16s %9s %9s %-12s %-8s %s", clip(cmp.Or(h.Label, h.Task, "-"), 16), idle,
 			inspect.Brief(now.Sub(h.Since)), clip(string(h.Pin), 12), process, strings.TrimSpace(place(h.TakenAt)+" "+h.Statement)))
+	}
+	if len(p.BufferedRows) > 0 {
+		lines = append(lines, "", fmt.Sprintf("%-16s %9s %s", "ROWS IN MEMORY", "OPEN FOR", "TAKEN AT, QUERY"))
+	}
+	for _, r := range p.BufferedRows {
+		lines = append(lines, fmt.Sprintf("%-16s %9s %s", clip(cmp.Or(r.Label, r.Task, "-"), 16), inspect.Brief(now.Sub(r.Since)), strings.TrimSpace(place(r.TakenAt)+" "+r.Statement)))
 	}
 	if len(p.Waiters) > 0 {
 		lines = append(lines, "", fmt.Sprintf("%-16s %9s %9s %s", "WAITS: LABEL", "FOR", "GIVES UP", "TASK"))
@@ -108,7 +118,7 @@ func bar(p inspect.Pool) string {
 	}
 	b := strings.Repeat("#", running) + strings.Repeat("!", len(p.Holders)-running) +
 		strings.Repeat("~", max(0, s.Active-len(p.Holders))) + strings.Repeat("-", s.Idle)
-	return "[" + b + strings.Repeat(".", max(0, s.Max-len(b))) + "]  # runs  ! held, runs nothing  ~ opening, cleaning  - idle"
+	return "[" + b + strings.Repeat(".", max(0, s.Max-len(b))) + "]  # runs  ! held, idle  ~ opening, cleaning  - in the pool"
 }
 
 func place(stack []pooldriver.Frame) string {
@@ -126,6 +136,20 @@ func printable(line string) string {
 		}
 		return r
 	}, line)
+}
+
+// wrap breaks a text into lines between words.
+func wrap(text string, width int) (lines []string) {
+	line := ""
+	for word := range strings.FieldsSeq(text) {
+		if line != "" && utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > width {
+			lines = append(lines, line)
+			line = word
+			continue
+		}
+		line = strings.TrimSpace(line + " " + word)
+	}
+	return append(lines, line)
 }
 
 // clip cuts a text to a number of letters.

@@ -16,7 +16,11 @@ import (
 func busyPool(now time.Time) inspect.Snapshot {
 	p := inspect.Pool{
 		Name:  "postgres app@db:5432/shop",
-		Stats: pooldriver.Stats{Pool: pool.Stats{Max: 4, Count: 4, Active: 3, Lent: 2, Creating: 1, Idle: 1, Waiting: 40}},
+		Stats: pooldriver.Stats{
+			Pool:       pool.Stats{Max: 4, Count: 4, Active: 3, Lent: 2, Creating: 1, Idle: 1, Waiting: 40},
+			DialErrors: 7, DialsFailing: pooldriver.DialsFailing{Failed: 3, For: 2 * time.Second},
+		},
+		Verdict: inspect.Verdict{Level: "bad", Sentence: "40 statements wait. 2 of 4 connections are in use, and one of them runs no statement: look at what the whole advice says."},
 		Holders: []pooldriver.Holder{
 			{Conn: 1, Running: true, Since: now.Add(-time.Minute), Label: "GET /report", Pin: pooldriver.PinTransaction},
 			{Conn: 2, Idle: 5 * time.Second, Since: now.Add(-6 * time.Second), Label: "POST /orders of a very long name", Pin: pooldriver.PinTransaction,
@@ -36,10 +40,12 @@ func TestAScreenIsFilledAndNotLeft(t *testing.T) {
 		require.LessOrEqual(t, utf8.RuneCountInString(strings.TrimSuffix(line, "\x1b[K")), 80, line)
 	}
 	require.Contains(t, lines[0], "postgres app@db:5432/shop")
-	require.Contains(t, lines[1], "40 statements wait")
-	require.Contains(t, lines[2], "in use 2 of 4   idle 1   waiting 40")
-	require.Contains(t, lines[3], "[#!~-]")
-	require.Regexp(t, `^POST /orders of…\s+5s\s+6s transaction\s+4711\s+order.go:12 SELECT \?`, lines[6], "what is held for nothing comes first")
+	require.Equal(t, "40 statements wait. 2 of 4 connections are in use, and one of them runs no\x1b[K", lines[1]+"\x1b[K")
+	require.Equal(t, "statement: look at what the whole advice says.", lines[2])
+	require.Contains(t, lines[3], "in use 2 of 4   in the pool 1   waiting 40")
+	require.Contains(t, lines[4], "failed dials 7   timeouts 0   the last 3 for 2s")
+	require.Contains(t, lines[5], "[#!~-]")
+	require.Regexp(t, `^POST /orders of…\s+5s\s+6s transaction\s+4711\s+order.go:12 SELECT \?`, lines[8], "what is held for nothing comes first")
 	require.Contains(t, lines[23], "more lines in a higher terminal")
 }
 
@@ -63,4 +69,12 @@ func TestClip(t *testing.T) {
 	require.Equal(t, "größe", clip("größe", 5))
 	require.Equal(t, "grö…", clip("größe", 4))
 	require.Empty(t, clip("x", 0))
+}
+
+func TestTheKeyQEndsTheScreen(t *testing.T) {
+	for _, keys := range []string{"q", "xyq", "\x03", ""} {
+		ended := 0
+		endOn(strings.NewReader(keys), func() { ended++ })
+		require.Equal(t, 1, ended)
+	}
 }

@@ -54,6 +54,14 @@ const (
 
 // watch looks again and again. A look that fails is shown, and tried again.
 func (t *top) watch(ctx context.Context, w io.Writer, address string) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	if in := int(os.Stdin.Fd()); term.IsTerminal(in) {
+		if before, err := term.MakeRaw(in); err == nil { // a key is read without the key Enter
+			defer func() { _ = term.Restore(in, before) }()
+			go endOn(os.Stdin, stop)
+		}
+	}
 	_, _ = io.WriteString(w, enter)
 	defer func() { _, _ = io.WriteString(w, leave) }()
 	for {
@@ -63,7 +71,7 @@ func (t *top) watch(ctx context.Context, w io.Writer, address string) error {
 		}
 		text := ""
 		if s, err := fetch(ctx, address); err != nil {
-			text = clip(err.Error(), width) + "\x1b[K\n"
+			text = clip(err.Error(), width) + endLine
 		} else {
 			text = render(s, width, height)
 		}
@@ -74,6 +82,18 @@ func (t *top) watch(ctx context.Context, w io.Writer, address string) error {
 		case <-ctx.Done():
 			return nil
 		case <-time.After(t.Every):
+		}
+	}
+}
+
+// endOn calls stop when somebody types q, or what would otherwise interrupt the program.
+func endOn(keys io.Reader, stop func()) {
+	const interrupt = 3 // Ctrl-C
+	key := make([]byte, 1)
+	for {
+		if n, err := keys.Read(key); err != nil || n == 1 && (key[0] == 'q' || key[0] == interrupt) {
+			stop()
+			return
 		}
 	}
 }
