@@ -65,11 +65,20 @@ import_rootfs() {
     rm -rf "$dir" "$dir.log"
 }
 
+# build IMAGE ARGUMENTS: its output is shown only if it fails.
+build() {
+    local image="$1" log
+    shift
+    log="$(mktemp)"
+    docker build -t "$image" "$@" > "$log" 2>&1 || { tail -n 30 "$log" >&2; rm -f "$log"; die "building $image failed"; }
+    rm -f "$log"
+}
+
 build_base() {
     exists "$base" && return
     import_rootfs "$suite"
     say "building $base (about a minute)"
-    docker build --build-arg ROOTFS="$rootfs$suite" -t "$base" base >&2 || die "building $base failed"
+    build "$base" --build-arg ROOTFS="$rootfs$suite" base
 }
 
 # build_server IMAGE DOCKERFILE: one that stands on the base.
@@ -77,14 +86,14 @@ build_server() {
     if exists "$1"; then say "$1 is up to date"; return; fi
     build_base
     say "building $1"
-    docker build --build-arg BASE="$base" -t "$1" -f "$2" "$(dirname "$2")" >&2 || die "building $1 failed"
+    build "$1" --build-arg BASE="$base" -f "$2" "$(dirname "$2")"
 }
 
 build_mysql() {
     if exists "$mysql"; then say "$mysql is up to date"; return; fi
     import_rootfs "$rolling"
     say "building $mysql (about a minute)"
-    docker build --build-arg ROOTFS="$rootfs$rolling" -t "$mysql" -f mysql/mysql.Dockerfile mysql >&2 || die "building $mysql failed"
+    build "$mysql" --build-arg ROOTFS="$rootfs$rolling" -f mysql/mysql.Dockerfile mysql
 }
 
 if [ "${1:-}" = mysql ]; then
