@@ -10,19 +10,19 @@ import (
 	"github.com/pooldriver/pooldriver/pool"
 )
 
-// ReasonKey is the attribute of pooldriver.connection.closed: a pooldriver.CloseReason.
-const ReasonKey = attribute.Key("pooldriver.close.reason")
+// The reasons of events. Their values are those of pooldriver.Stats.
+const (
+	// ReasonKey is the attribute of pooldriver.connection.closed: a pooldriver.CloseReason.
+	ReasonKey = attribute.Key("pooldriver.close.reason")
+	// FailureKey is the attribute of pooldriver.acquire.failures: a pooldriver.AcquireFailure.
+	FailureKey = attribute.Key("pooldriver.acquire.failure")
+)
 
 // counters are our own counters.
 var counters = []struct {
 	name, unit, description string
 	value                   func(*figures) uint64
 }{
-	{"pooldriver.acquire.cancelled", "{acquire}", "Attempts to get a connection that ended with their context.", func(f *figures) uint64 { return f.AcquireFailures[pooldriver.AcquireCancelled] }},
-	{"pooldriver.acquire.refused", "{acquire}", "Attempts to get a connection that found the queue full.", func(f *figures) uint64 { return f.AcquireFailures[pooldriver.AcquireQueueFull] }},
-	{"pooldriver.acquire.unavailable", "{acquire}", "Attempts to get a connection that the open circuit breaker refused.", func(f *figures) uint64 { return f.AcquireFailures[pooldriver.AcquireBreakerOpen] }},
-	{"pooldriver.acquire.dial_failed", "{acquire}", "Attempts to get a connection that ended with the error of a dial.", func(f *figures) uint64 { return f.AcquireFailures[pooldriver.AcquireDialFailed] }},
-	{"pooldriver.acquire.deadlock", "{acquire}", "Attempts to get a connection that ended a wait cycle.", func(f *figures) uint64 { return f.AcquireFailures[pooldriver.AcquireDeadlock] }},
 	{"pooldriver.connection.create_errors", "{error}", "Dials that failed.", func(f *figures) uint64 { return f.DialErrors }},
 	{"pooldriver.connection.orphans", "{connection}", "Connections whose end the server did not confirm.", func(f *figures) uint64 { return f.Orphans }},
 	{"pooldriver.connection.cleanings", "{cleaning}", "Connections brought back to their state at connect.", func(f *figures) uint64 { return f.Cleanings }},
@@ -44,6 +44,12 @@ var closeReasons = []pooldriver.CloseReason{
 	pooldriver.CloseResetFailed, pooldriver.CloseWrongRole,
 }
 
+// acquireFailures are the values of FailureKey, as closeReasons.
+var acquireFailures = []pooldriver.AcquireFailure{
+	pooldriver.AcquireTimeout, pooldriver.AcquireCancelled, pooldriver.AcquireQueueFull, pooldriver.AcquireBreakerOpen,
+	pooldriver.AcquireDialFailed, pooldriver.AcquireDeadlock, pooldriver.AcquireClosed,
+}
+
 // addOurs adds our own instruments.
 func (a *observers) addOurs(meter metric.Meter, pool attribute.KeyValue) error {
 	for _, m := range counters {
@@ -60,6 +66,14 @@ func (a *observers) addOurs(meter metric.Meter, pool attribute.KeyValue) error {
 	}
 	for _, why := range closeReasons {
 		a.add(closed, func(f *figures) int64 { return int64(f.Closed[why]) }, pool, ReasonKey.String(string(why)))
+	}
+	failed, err := meter.Int64ObservableCounter("pooldriver.acquire.failures", metric.WithUnit("{statement}"),
+		metric.WithDescription("Statements that got no connection, by reason."))
+	if err != nil {
+		return err
+	}
+	for _, why := range acquireFailures {
+		a.add(failed, func(f *figures) int64 { return int64(f.AcquireFailures[why]) }, pool, FailureKey.String(string(why)))
 	}
 	return a.addStates(meter, pool)
 }
