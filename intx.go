@@ -56,7 +56,7 @@ func inTx(ctx context.Context, db *sql.DB, opts *sql.TxOptions, fn func(context.
 	}()
 	own, ok := virtual.InTxOf(s)
 	if !ok {
-		return nil, errors.New("pooldriver: InTx has rolled back its transaction, because it did not go through pooldriver: the *sql.DB uses another driver, or a wrapper does not pass on the context of BeginTx; use a *sql.DB over a pooldriver.Connector")
+		return nil, errors.New("pooldriver: InTx has rolled back its transaction, because the transaction did not go through pooldriver: the *sql.DB uses another driver, or a wrapper does not pass on the context of BeginTx; use a *sql.DB over a pooldriver.Connector")
 	}
 	if err := fn(s, begun); err != nil {
 		return own.Conflict(err), err

@@ -67,7 +67,7 @@ func (c *Connector) use(d dialects.Dialect, t dialects.Template, options []Optio
 		return fmt.Errorf("pooldriver: %w", err)
 	}
 	if c.config.Credentials != nil && !t.TakesCredential() {
-		return fmt.Errorf("pooldriver: Config.Credentials cannot be used with this %s connection: user and password do not come from us", d.Name())
+		return fmt.Errorf("pooldriver: Config.Credentials cannot be used with this %s connection: pooldriver does not give it a user and password; leave Config.Credentials out, or use New with a DSN for PostgreSQL, MySQL or ODBC", d.Name())
 	}
 	if err := c.useDial(d, t); err != nil {
 		return err

@@ -24,12 +24,12 @@ var (
 
 	// ErrNoneNow is returned by AcquireNow when it would have to wait for
 	// somebody else.
-	ErrNoneNow = errors.New("pool: none available without waiting")
+	ErrNoneNow = errors.New("pool: no resource is available without waiting")
 
 	// ErrStaleLease is returned by a Lease's Release and Discard when the
 	// lease has been given back before, and by those of the zero Lease.
 	// It has no effect on the resource or on its present borrower.
-	ErrStaleLease = errors.New("pool: lease already given back")
+	ErrStaleLease = errors.New("pool: the lease was given back before")
 
 	// errOrphaned is what OnError hears.
 	errOrphaned = errors.New("pool: Destroy has not returned within DestroyTimeout; the resource is orphaned")
@@ -130,7 +130,7 @@ func (e *CreateError) Error() string {
 	if e.Ago == 0 {
 		return "pool: create: " + e.Err.Error()
 	}
-	return fmt.Sprintf("pool: create: %v (not tried again: this was refused %v ago)", e.Err, shown(e.Ago))
+	return fmt.Sprintf("pool: create: %v (not tried again: the last try was refused %v ago)", e.Err, shown(e.Ago))
 }
 
 // Unwrap gives Err.

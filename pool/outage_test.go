@@ -306,7 +306,7 @@ func TestAcquirersInThePauseAfterARefusalGetItsError(t *testing.T) {
 		time.Sleep(4 * time.Millisecond)
 		for _, acquire := range []func(context.Context) (Lease[*item], error){p.Acquire, p.AcquireNow} {
 			_, err := acquire(t.Context())
-			require.EqualError(t, err, "pool: create: broken (not tried again: this was refused 4ms ago)")
+			require.EqualError(t, err, "pool: create: broken (not tried again: the last try was refused 4ms ago)")
 			var create *CreateError
 			require.ErrorAs(t, err, &create)
 			require.Equal(t, 4*time.Millisecond, create.Ago)

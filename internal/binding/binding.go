@@ -317,7 +317,7 @@ func (b *Binding) awaitRaw(ctx context.Context, busy <-chan struct{}) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-timer.C:
-		return fmt.Errorf("pooldriver: the session of %s has been lent to a function of Raw for more than %v; let that function use the connection it was given", b.task.Name(), rawPatience)
+		return fmt.Errorf("pooldriver: the session of %s has been lent to a function of Raw for more than %v; in that function, use the driver.Conn that it was given", b.task.Name(), rawPatience)
 	}
 }
 

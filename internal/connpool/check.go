@@ -40,7 +40,7 @@ func (p *Pool) notify(notice uint32, which func(*Conn) bool) {
 func (p *Pool) NotifyOrphans() { p.notify(orphans, func(*Conn) bool { return true }) }
 
 // errSuspect is the error of an idle connection to a server that has not answered on another.
-var errSuspect = errors.New("pooldriver: the server has not answered on another connection that was idle as long")
+var errSuspect = errors.New("pooldriver: the server has not answered on another connection that was idle, too")
 
 // ready checks a connection that was used before, on its way to the next borrower. So a
 // dead connection is found here, and not by the borrower's statement.

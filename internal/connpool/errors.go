@@ -43,10 +43,10 @@ func (p *Pool) Explain(err error) error {
 			why = fmt.Sprintf("the server allows us %d of pool_max_conns=%d now, and all are in use: ", a.Allowed, a.Max)
 			by = p.config.HeldBy()
 		case a.Active-a.Creating >= a.Max:
-			why = fmt.Sprintf("all are in use that pool_max_conns=%d allows, which SetMaxOpenConns does not raise: ", a.Max)
+			why = fmt.Sprintf("all pool_max_conns=%d connections are in use, and SetMaxOpenConns does not raise this limit: ", a.Max)
 			by = p.config.HeldBy()
 		case a.Creating > 0:
-			why = "a connection to it is being made and has not been answered yet: "
+			why = "a new connection is being made, and the server has not answered yet: "
 		}
 	}
 	return fmt.Errorf("pooldriver: no connection to %s: %s%w%s", p.report.Target(), why, err, by)
@@ -83,7 +83,7 @@ func (p *Pool) createError(create *pool.CreateError) error {
 		err = fmt.Errorf("pooldriver: connecting to %s: %w", p.report.Target(), err)
 	}
 	if create.Ago != 0 {
-		err = fmt.Errorf("%w (not dialled again: this was refused %v ago)", err, create.Ago.Round(time.Microsecond))
+		err = fmt.Errorf("%w (not dialled again: the last dial was refused %v ago)", err, create.Ago.Round(time.Microsecond))
 	}
 	return &dialError{err, create.Waited}
 }

@@ -201,8 +201,8 @@ type reset struct {
 }
 
 var (
-	errRollback  = errors.New("pooldriver: whether the transaction is rolled back is not known")
-	errWrongRole = errors.New("pooldriver: the server does not have the role any more that the DSN asks for (target_session_attrs), or does not tell it")
+	errRollback  = errors.New("pooldriver: the outcome of the rollback is not known")
+	errWrongRole = errors.New("pooldriver: the server has lost the role that the DSN asks for (target_session_attrs), or does not tell its role")
 )
 
 // rollback ends the transaction that a checkout has left open, or may have left open.

@@ -38,7 +38,7 @@ func (p *Pool) bringUp(ctx context.Context, r *Conn) (err error) {
 			done = true
 			r.Return()
 		}
-		return fmt.Errorf("pooldriver: a connection to %s could not be given what was set on its *sql.DB: %w", p.report.Target(), err)
+		return fmt.Errorf("pooldriver: a connection to %s did not get the settings of its *sql.DB: %w", p.report.Target(), err)
 	}
 	r.Statements().MarkAllStale()
 	done = true

@@ -10,11 +10,11 @@ import (
 // ErrUnclear takes the place of driver.ErrBadConn where the statement had been sent:
 // database/sql executes a statement that failed with ErrBadConn again. It is an
 // io.ErrUnexpectedEOF.
-var ErrUnclear = fmt.Errorf("pooldriver: the connection was lost after the statement had been sent, so the server may or may not have executed it; look before you repeat it: %w", io.ErrUnexpectedEOF)
+var ErrUnclear = fmt.Errorf("pooldriver: the connection was lost after the statement had been sent, so the server may or may not have executed it; look at the data before you repeat the statement: %w", io.ErrUnexpectedEOF)
 
 // ErrCommitUnclear takes the place of an error that says a COMMIT was not sent, where it
 // was, or where nobody has counted. It is an io.ErrUnexpectedEOF.
-var ErrCommitUnclear = fmt.Errorf("pooldriver: the connection was lost during COMMIT, so the transaction may or may not be committed; look before you repeat it: %w", io.ErrUnexpectedEOF)
+var ErrCommitUnclear = fmt.Errorf("pooldriver: the connection was lost during COMMIT, so the transaction may or may not be committed; look at the data before you repeat the transaction: %w", io.ErrUnexpectedEOF)
 
 // Unclear returns what, ErrUnclear or ErrCommitUnclear, in the place of the driver's error
 // said. Of that error errors.Is finds only that a context has ended.

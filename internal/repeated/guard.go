@@ -25,7 +25,7 @@ type told struct {
 func (t *told) recover() {
 	if p := recover(); p != nil {
 		t.once.Do(func() {
-			fmt.Fprintf(t.to, "pooldriver: Config.Logger panicked (%T); further panics are not told\n%s", p, debug.Stack())
+			fmt.Fprintf(t.to, "pooldriver: Config.Logger panicked (%T); further panics are not reported\n%s", p, debug.Stack())
 		})
 	}
 }

@@ -83,7 +83,7 @@ func (r *Report) Guarded(function string, err *error) {
 		return
 	}
 	p := &pool.PanicError{Hook: function, Value: v, Stack: debug.Stack()}
-	r.write(slog.LevelError, "a function of the program's panicked", "function", function, "panic", fmt.Sprintf("%T", v), "stack", string(p.Stack))
+	r.write(slog.LevelError, "a function of the program panicked", "function", function, "panic", fmt.Sprintf("%T", v), "stack", string(p.Stack))
 	*err = fmt.Errorf("pooldriver: %w", p)
 }
 
@@ -130,7 +130,7 @@ func (r *Report) DialsFailing() (failed int, lasts, ago time.Duration, last erro
 
 // ServerFull: the server takes no more connections than those that are open.
 func (r *Report) ServerFull(open int, err error) {
-	r.nowAndThen(&r.full, "the server has no room for more connections; statements wait for those that there are", "connections", open, "error", err)
+	r.nowAndThen(&r.full, "the server has no room for more connections; statements wait for the open connections", "connections", open, "error", err)
 }
 
 // OtherServer: the last dial went to another server than the one before it. passed are the
@@ -215,11 +215,13 @@ func (r *Report) Closing(why Reason, age time.Duration, host string) {
 // CloseFailed: the server has not confirmed the end of a connection.
 func (r *Report) CloseFailed(err error) {
 	r.Orphans.Add(1)
-	r.write(slog.LevelDebug, "closing a connection", "error", err)
+	r.write(slog.LevelDebug, "the server has not confirmed the end of a connection", "error", err)
 }
 
 // TemplateCloseFailed: what dials the connections could not be closed.
-func (r *Report) TemplateCloseFailed(err error) { r.write(slog.LevelDebug, "closing", "error", err) }
+func (r *Report) TemplateCloseFailed(err error) {
+	r.write(slog.LevelDebug, "the Connector could not be closed completely", "error", err)
+}
 
 // TaskEnded: a task that has used the connector has ended.
 func (r *Report) TaskEnded(who func() Who, begun time.Time, rolledBack bool) {
@@ -230,7 +232,7 @@ func (r *Report) TaskEnded(who func() Who, begun time.Time, rolledBack bool) {
 
 // TaskOutlasted: a task has ended, and a statement of it has not.
 func (r *Report) TaskOutlasted(task string) {
-	r.nowAndThen(&r.outlasts, "a task has ended, and a statement of it has not; its connection comes back when it does", "task", task)
+	r.nowAndThen(&r.outlasts, "a task has ended, but its statement has not; the connection comes back when the statement ends", "task", task)
 }
 
 // TaskEndedInRaw: a task has ended while a function of Raw runs.
@@ -255,7 +257,7 @@ func (r *Report) CannotClean(err error) {
 
 // HookRefused: AfterConnect has refused a connection that was cleaned.
 func (r *Report) HookRefused(err error) {
-	r.nowAndThen(&r.refused, "a cleaned connection was closed", "error", err)
+	r.nowAndThen(&r.refused, "AfterConnect refused a cleaned connection, which was closed", "error", err)
 }
 
 // DriverPanicked: the driver has panicked with v where no statement could be told. doing says
@@ -273,7 +275,7 @@ func (r *Report) JoinedTx(task, open string) {
 // at is only called if the log is told.
 func (r *Report) StateShared(who Who, query string, at func() string) {
 	if statement := droppedstate.Opening(query); r.shared.First(statement) {
-		r.write(slog.LevelWarn, "a statement set session state (a setting, a lock) on a connection that other checkouts of its task use at the same time: the *sql.Conns of a task share its session, and a lock excludes none of them; give each its own by pooldriver.NewTask",
+		r.write(slog.LevelWarn, "a statement set session state (a setting, a lock) on a connection that other checkouts of its task use at the same time: the *sql.Conns of a task share its session, and a lock excludes none of them; use pooldriver.NewTask to give each a session of its own",
 			"task", who.Task, "label", who.Label, "statement", statement, "at", at())
 	}
 }
@@ -282,7 +284,7 @@ func (r *Report) StateShared(who Who, query string, at func() string) {
 func (r *Report) StateLost(query string) {
 	r.StateDropped.Add(1)
 	if statement := droppedstate.Opening(query); r.dropped.First(statement) {
-		r.write(slog.LevelWarn, "a statement on a *sql.DB set session state (a setting, a lock, a temporary table), which ended with the statement: its connection was cleaned before it is lent again; to keep it use a task (pooldriver.WithTask) or a *sql.Conn",
+		r.write(slog.LevelWarn, "a statement on a *sql.DB set session state (a setting, a lock, a temporary table), and the state ended with the statement: the connection is cleaned before it is lent again; to keep the state, use a task (pooldriver.WithTask) or a *sql.Conn",
 			"statement", statement)
 	}
 }

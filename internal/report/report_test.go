@@ -87,7 +87,7 @@ func TestAListenerThatPanicsIsToldToTheLog(t *testing.T) {
 	for _, event := range all {
 		log.Reset()
 		require.NotPanics(t, event)
-		require.Contains(t, log.String(), "a function of the program's panicked")
+		require.Contains(t, log.String(), "a function of the program panicked")
 		require.Contains(t, log.String(), "function=Config.Observer.")
 		require.NotContains(t, strings.Split(log.String(), "stack=")[0], "s3cr3t", "only its type")
 	}

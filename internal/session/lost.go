@@ -65,4 +65,4 @@ func (e *LostError) Unwrap() error { return e.cause }
 
 // ErrOpenInside is the error of Commit if a savepoint inside the transaction is open. The
 // transaction was rolled back.
-var ErrOpenInside = errors.New("pooldriver: commit out of order: a transaction that was begun inside this one is still open; this one was rolled back. Transactions of a task end in the reverse order of their beginning; a goroutine that wants one of its own uses NewTask")
+var ErrOpenInside = errors.New("pooldriver: commit out of order: a transaction inside this transaction is still open, so this transaction was rolled back; end the inner transaction first, or use NewTask for a separate transaction")

@@ -27,7 +27,7 @@ var errMoreIsLeft = errors.New("pooldriver: more rows are left")
 type noRoomError struct{ held, most int64 }
 
 func (e *noRoomError) Error() string {
-	return fmt.Sprintf("pooldriver: rows that are open cannot be read into memory: those of all statements together may take no more than pool_nested_buffer_total; close rows first, raise it, or let queries return less; %d of %d bytes are taken", e.held, e.most)
+	return fmt.Sprintf("pooldriver: rows that are open cannot be read into memory: the rows of all statements together may take no more than pool_nested_buffer_total; close rows first, raise pool_nested_buffer_total, or let queries return less; %d of %d bytes are taken", e.held, e.most)
 }
 
 func (e *noRoomError) Is(target error) bool { return target == ErrNestedBuffer }

@@ -34,7 +34,7 @@ type Cargo struct {
 }
 
 // ErrOtherSettings is the answer to an operation in a transaction that has other settings.
-var ErrOtherSettings = errors.New("pooldriver: this statement is part of a transaction that began with other settings (WithSettings): begin the transaction with them, or give the statement a context of a NewTask")
+var ErrOtherSettings = errors.New("pooldriver: this statement is part of a transaction that began with other settings (WithSettings): begin the transaction with the settings of the statement, or give the statement a context of NewTask")
 
 var errNoSettings = errors.New("its dialect has none")
 

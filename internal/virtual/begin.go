@@ -74,7 +74,7 @@ func (op *operation) setForTx(ctx context.Context, setting string) error {
 	if _, done := r.Rollback(ctx); !done {
 		r.MarkUnusable()
 	}
-	return fmt.Errorf("pooldriver: the transaction is rolled back, because the setting that was made for it on its *sql.DB could not be applied: %w", ctxerr.Of(ctx, err))
+	return fmt.Errorf("pooldriver: the transaction is rolled back, because a setting of the *sql.DB could not be applied to the transaction: %w", ctxerr.Of(ctx, err))
 }
 
 // beginInside begins a savepoint.

@@ -32,11 +32,11 @@ type checkout struct {
 
 // The refusals.
 var (
-	errLent = errors.New("pooldriver: this *sql.Conn is lent to a function of Raw until that returns: let the function use the driver.Conn that it was given, or take another *sql.Conn")
+	errLent = errors.New("pooldriver: this *sql.Conn is lent to a function of Raw until the function returns: let the function use the driver.Conn that it was given, or take another *sql.Conn")
 	// errRawClosed makes database/sql close the *sql.Conn.
-	errRawClosed = fmt.Errorf("pooldriver: the function of Raw has closed the connection of this *sql.Conn, or left it unusable, and its session is gone: take another *sql.Conn, and let the function return driver.ErrBadConn where it ends a connection on purpose: %w", driver.ErrBadConn)
+	errRawClosed = fmt.Errorf("pooldriver: the function of Raw has closed the connection of this *sql.Conn, or has left the connection unusable, so the session is gone; take another *sql.Conn, and return driver.ErrBadConn from a function that ends a connection on purpose: %w", driver.ErrBadConn)
 	// errDriverPanicked is for a checkout whose driver has panicked.
-	errDriverPanicked = errors.New("pooldriver: the connection is gone, with its session: the driver has panicked; take another one")
+	errDriverPanicked = errors.New("pooldriver: the driver has panicked, so the connection and its session are gone; take another *sql.Conn")
 )
 
 // refuse makes why the error of every operation from here on.

@@ -28,7 +28,7 @@ func (op *operation) recordSetting() {
 var errLeftOpen = errors.New("pooldriver: the statement was executed and has left a transaction open on a *sql.DB; the transaction is rolled back, because the next statement may run on another connection; use BeginTx, or run all statements of the transaction on one *sql.Conn, or in a task (pooldriver.WithTask)")
 
 // errPrivate is the error of an Exec on a *sql.DB which has attached a database in memory.
-var errPrivate = errors.New("pooldriver: a database in memory was attached on a *sql.DB: each connection would have another one, and lose it; attach 'file:NAME?mode=memory&cache=shared', which all connections open, or attach it on one *sql.Conn, or in a task (pooldriver.WithTask)")
+var errPrivate = errors.New("pooldriver: a database in memory was attached on a *sql.DB: each connection would have a database of its own, and lose it; attach 'file:NAME?mode=memory&cache=shared', which all connections open, or attach the database on one *sql.Conn or in a task (pooldriver.WithTask)")
 
 // refuseLeft returns the error of an Exec on a *sql.DB that has attached a database in
 // memory, or has left a transaction open, which it rolls back. Over plain database/sql the

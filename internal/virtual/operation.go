@@ -182,7 +182,7 @@ func (op *operation) prepareOwned(ctx context.Context) (again bool, err error) {
 }
 
 // errRenamed is the error of a statement whose text means something else by now.
-var errRenamed = errors.New("pooldriver: the program prepared this statement before it changed the connection's database, SQL mode or character set; the server would execute it with what was in force then: prepare it again")
+var errRenamed = errors.New("pooldriver: the program prepared this statement before it changed the connection's database, SQL mode or character set; the server would execute the statement with the old values; prepare it again")
 
 // convert converts the arguments for the driver, once. A conversion may run the program's
 // code (a Valuer), and that code may use the task. Then convert gives the lock up first.
@@ -392,7 +392,7 @@ func (op *operation) start(ctx context.Context) error {
 
 // errTakenBack is the error of a text that asks for what the statement before it has left,
 // where that statement's connection was taken back.
-var errTakenBack = errors.New("pooldriver: this asks what the statement before it has left on its connection, and while that statement's rows were open others waited for the connection and got it; read the rows to their end first, use a transaction, or raise pool_max_conns")
+var errTakenBack = errors.New("pooldriver: this statement asks for what the statement before it has left on its connection, but others waited for the connection and got it while the rows were open; read the rows to their end first, use a transaction, or raise pool_max_conns")
 
 // asksBack reports whether op's text asks for what the statement before it has left.
 func (op *operation) asksBack() bool {

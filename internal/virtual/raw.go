@@ -46,7 +46,7 @@ func connBeneath(ctx context.Context, dc any) (*conn, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	return nil, fmt.Errorf("pooldriver: Raw found no connection of pooldriver in the *sql.Conn, whose driver.Conn is a %T: use a *sql.DB over a pooldriver.Connector; if this type wraps our connection, give it a method Unwrap() driver.Conn, or let its Ping call ours", dc)
+	return nil, fmt.Errorf("pooldriver: Raw found no connection of pooldriver in the *sql.Conn, whose driver.Conn is a %T: use a *sql.DB over a pooldriver.Connector; if this type wraps our connection, give it a method Unwrap() driver.Conn, or let its Ping call the Ping of our connection", dc)
 }
 
 // whoIsThere is the key of the question that connBeneath asks.

@@ -42,7 +42,7 @@ func (op *operation) useSettingsOf(ctx context.Context, use session.Use) (again 
 	case errors.Is(err, session.ErrOtherSettings):
 		return false, err
 	}
-	err = fmt.Errorf("pooldriver: settings of the context (WithSettings) on %s: %w", op.c.source.report.Target(), err)
+	err = fmt.Errorf("pooldriver: applying the settings of the context (WithSettings) on %s: %w", op.c.source.report.Target(), err)
 	return op.finishUnexecuted(ctx, err)
 }
 

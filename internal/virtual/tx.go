@@ -27,8 +27,8 @@ var textBegin, textCommit, textRollback = "BEGIN", "COMMIT", "ROLLBACK"
 
 var (
 	// errTxOptions refuses a BeginTx inside a transaction whose options are different.
-	errTxOptions = errors.New("pooldriver: a transaction inside another one of its task is a savepoint, and has to have the same isolation level and access mode or none; use NewTask for a transaction of its own")
-	errEndInRaw  = errors.New("pooldriver: a transaction was to be committed while a function of Raw has its connection: it is rolled back when that returns; commit after it")
+	errTxOptions = errors.New("pooldriver: a transaction inside another transaction of its task is a savepoint, and has the isolation level and access mode of that transaction; give BeginTx the same options or none, or use NewTask for a separate transaction")
+	errEndInRaw  = errors.New("pooldriver: Commit was called while a function of Raw has the connection of the transaction: the transaction is rolled back when the function returns; commit after the function")
 )
 
 // Commit commits. An error of the driver leaves it open whether the transaction has ended;

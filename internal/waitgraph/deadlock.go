@@ -9,7 +9,7 @@ import (
 var ErrDeadlock = errors.New("pooldriver: every connection is held by a task that waits for one more")
 
 // InCycle says in an error's text that there is a closed wait cycle.
-const InCycle = "every one is held by a task that waits for one more"
+const InCycle = "every connection is held by a task that waits for one more"
 
 // Error ends the wait of the cycle's victim.
 type Error struct {

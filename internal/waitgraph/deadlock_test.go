@@ -13,7 +13,7 @@ func TestTheErrorNamesTheHoldersAndWhatSparesTheWait(t *testing.T) {
 	require.NotNil(t, cycle)
 	err := error(&Error{Cycle: cycle, Target: "db", Advice: "wait less"})
 	require.ErrorIs(t, err, ErrDeadlock)
-	require.EqualError(t, err, "pooldriver: no connection to db: every one is held by a task that waits for one more, and nothing moves any more; wait less (a, b)")
+	require.EqualError(t, err, "pooldriver: no connection to db: every connection is held by a task that waits for one more, and nothing moves any more; wait less (a, b)")
 	large := errors.New("too large")
 	err = &Error{Cycle: cycle, Target: "db", Advice: "wait less", TooLarge: large}
 	require.ErrorIs(t, err, large)

@@ -241,7 +241,7 @@ func TestTheErrorOfATimeoutNamesTheHoldersAtItsEnd(t *testing.T) {
 		insertSecret(t, task, tx)
 		other := beginLeaking(t, t.Context(), db)
 		_, err := db.ExecContext(t.Context(), secretInsert)
-		require.Regexp(t, `^pooldriver: no connection to generic fakedb.contextDriver: all are in use .*\); held longest by `+
+		require.Regexp(t, `^pooldriver: no connection to generic fakedb.contextDriver: all pool_max_conns=2 connections are in use, .*\); held longest by `+
 			`task \d+ of POST /pay at \S+\.beginLeaking \(holding_test.go:\d+\) \(transaction, for 30s, idle for 30s, last INSERT INTO t VALUES \(\?\)\), `+
 			`a checkout at \S+\.beginLeaking \(holding_test.go:\d+\) \(transaction, for 30s, idle for 30s, last BEGIN\)$`, err.Error())
 		require.NotContains(t, err.Error(), "s3cr3t")

@@ -121,7 +121,7 @@ func TestAFullServerIsSaidInTheErrorAndTheStats(t *testing.T) {
 		require.Equal(t, "pooldriver: no connection to generic fakedb.contextDriver: the server allows us 1 of pool_max_conns=10 now, and all are in use: pool: acquire: timed out; "+
 			"the last create failed: pooldriver: connecting to generic fakedb.contextDriver: stub: too many connections (max 10, active 1, idle 0, waiting 0, the server allows 1; waited 2.5s)", text)
 		require.Equal(t, 1, c.Stats().Pool.Allowed)
-		require.Equal(t, 1, log.lines("the server has no room for more connections; statements wait for those that there are"))
+		require.Equal(t, 1, log.lines("the server has no room for more connections; statements wait for the open connections"))
 		require.Zero(t, log.lines("connecting fails"))
 		require.NoError(t, c.Ready(t.Context()))
 
@@ -172,7 +172,7 @@ func TestWaitingForADialSaysThatOneIsUnderWay(t *testing.T) {
 		defer cancel()
 		err := db.PingContext(ctx)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
-		require.EqualError(t, err, "pooldriver: no connection to generic fakedb.contextDriver: a connection to it is being made and has not been answered yet: "+
+		require.EqualError(t, err, "pooldriver: no connection to generic fakedb.contextDriver: a new connection is being made, and the server has not answered yet: "+
 			"pool: acquire: context deadline exceeded while a resource is being created; the last create failed: pooldriver: connecting to generic fakedb.contextDriver: no route "+
 			"(max 10, active 1, idle 0, waiting 0; waited 3s; creating 1, for 3s)")
 		require.NoError(t, db.Close())
@@ -194,7 +194,7 @@ func TestAnAcquireTimeoutSaysWhatBoundsTheConnections(t *testing.T) {
 		err := db.Ping()
 		require.ErrorIs(t, err, pool.ErrTimeout)
 		text, holders, _ := strings.Cut(err.Error(), "; held longest by ")
-		require.Equal(t, "pooldriver: no connection to generic fakedb.contextDriver: all are in use that pool_max_conns=2 allows, which SetMaxOpenConns does not raise: "+
+		require.Equal(t, "pooldriver: no connection to generic fakedb.contextDriver: all pool_max_conns=2 connections are in use, and SetMaxOpenConns does not raise this limit: "+
 			"pool: acquire: timed out (max 2, active 2, idle 0, waiting 0; waited 30s)", text)
 		require.Equal(t, 2, strings.Count(holders, "a checkout at github.com/pooldriver/pooldriver/tests/behaviour.TestAnAcquireTimeoutSaysWhatBoundsTheConnections.func1 (outage_test.go:"), holders)
 		require.Equal(t, 2, strings.Count(holders, " (conn, for 30s, idle for 30s)"), holders)
@@ -212,7 +212,7 @@ func TestARememberedDialSaysHowOldItIs(t *testing.T) {
 		g.answer(func(context.Context) error { return errAuth })
 		require.EqualError(t, db.Ping(), "pooldriver: connecting to generic fakedb.contextDriver: stub: wrong password")
 		time.Sleep(4 * time.Millisecond)
-		require.EqualError(t, db.Ping(), "pooldriver: connecting to generic fakedb.contextDriver: stub: wrong password (not dialled again: this was refused 4ms ago)")
+		require.EqualError(t, db.Ping(), "pooldriver: connecting to generic fakedb.contextDriver: stub: wrong password (not dialled again: the last dial was refused 4ms ago)")
 		require.EqualValues(t, 1, g.dials.Load())
 		require.NoError(t, db.Close())
 		synctest.Wait()

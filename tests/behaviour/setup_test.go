@@ -22,10 +22,10 @@ import (
 
 // Errors that no sentinel tells, and bounds of the implementation.
 const (
-	saysLent      = "pooldriver: this *sql.Conn is lent to a function of Raw until that returns"
-	saysEndInRaw  = "pooldriver: a transaction was to be committed while a function of Raw has its connection"
-	saysPanicked  = "pooldriver: the connection is gone, with its session: the driver has panicked"
-	saysTxOptions = "pooldriver: a transaction inside another one of its task is a savepoint, and has to have the same isolation level"
+	saysLent      = "pooldriver: this *sql.Conn is lent to a function of Raw until the function returns"
+	saysEndInRaw  = "pooldriver: Commit was called while a function of Raw has the connection of the transaction"
+	saysPanicked  = "pooldriver: the driver has panicked, so the connection and its session are gone"
+	saysTxOptions = "pooldriver: a transaction inside another transaction of its task is a savepoint, and has the isolation level"
 
 	maxRenewals = 10 // of a stale statement
 	rawPatience = 500 * time.Millisecond
