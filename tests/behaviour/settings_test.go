@@ -187,7 +187,7 @@ func TestASettingThatFailsOnAConnectionIsNamed(t *testing.T) {
 	c.Flush()
 	_, err = db.Exec("SELECT 1")
 	require.ErrorContains(t, err, "pooldriver: a connection to sqlite")
-	require.ErrorContains(t, err, "what was set on its *sql.DB: ATTACH a: ")
+	require.ErrorContains(t, err, "did not get the settings of its *sql.DB: ATTACH a: ")
 	require.NoError(t, os.Mkdir(sub, 0o700))
 	_, err = db.Exec("SELECT 1")
 	require.NoError(t, err)
