@@ -8,49 +8,45 @@ import (
 	"github.com/pooldriver/pooldriver/internal/task"
 )
 
-// WithTask returns a context that carries a task, and a function that ends it.
-// What runs with that context, or one derived from it, on any handle of any
-// connector of this package, is one logical session: it sees the same
-// transaction and the same session state. Between statements the task holds no
-// connection, unless a transaction or session state pins one.
+// WithTask returns a context that carries a task, and a function that ends the task. All
+// statements with that context, or with a context derived from it, on any handle of any connector
+// of this package, are one logical session: they see the same transaction and the same session
+// state. Between statements the task holds no connection, unless a transaction or session state
+// pins one.
 //
-// The end rolls back what is open, cleans what was changed, gives the
-// connections back, and returns when that is done, which is bounded by twice
-// Config.CleanTimeout for each connector. If a function of Raw has a connection of the
-// task, that connection comes back when the function returns. The context is then
-// done, with the cause ErrTaskEnded, unless it had ended before. Calling the function
-// again does nothing. If ctx ends first, the same happens by itself. Until one of them
-// happens the task's resources are kept.
+// The function rolls back open transactions, cleans changed sessions and gives the connections
+// back. It returns when all this is done, for each connector after twice Config.CleanTimeout at
+// the latest. If a function of Raw has a connection of the task, that connection comes back when
+// the function of Raw returns. The context is then done, with the cause ErrTaskEnded, unless it
+// had ended before. A second call of the function does nothing. If ctx ends first, the task ends
+// in the same way. The task's resources are kept until the function is called or ctx ends.
 //
-// If ctx carries such a task already, or is the context of InTx's function, WithTask
-// returns ctx as it is, and the function does nothing: only the call that began the
-// task ends it. An implicit task is different. It was begun for a program that may
-// know nothing of tasks (httptask.Separate, Config.TaskKey). In it WithTask begins a task
-// of its own, as NewTask does, because a caller of WithTask wants other statements to
-// join its transaction. The new task does not see the open transactions and the
-// session state of the implicit one.
+// If ctx carries such a task already, or is the context of InTx's function, WithTask returns ctx
+// as it is, and the returned function does nothing: only the call that began the task ends the
+// task. An implicit task is different: httptask.Separate or Config.TaskKey began it for a program
+// that may know nothing of tasks. In an implicit task WithTask begins a new task, as NewTask
+// does, because a caller of WithTask wants other statements to join its transaction. The new task
+// does not see the open transactions and the session state of the implicit task.
 //
 // The goroutines of a task may use it at the same time. Transactions nest in
-// one goroutine: a second one that wants a transaction of its own uses NewTask.
+// one goroutine: a second goroutine that wants a transaction of its own uses NewTask.
 func WithTask(ctx context.Context) (context.Context, func()) { return task.With(ctx) }
 
-// NewTask is WithTask, but the task is always a new one, which shares nothing
-// with the one that ctx may carry: an audit record that has to stay when the
-// transaction around it is rolled back, a goroutine with a transaction of its
-// own. A new task inside another one's transaction needs a connection of its
-// own, see ErrDeadlock.
+// NewTask is WithTask, but always begins a new task. The new task shares nothing with a task that
+// ctx carries. Use it for an audit record that has to stay when the transaction around it is
+// rolled back, or for a goroutine with a transaction of its own. A new task inside the
+// transaction of another task needs a connection of its own: see ErrDeadlock.
 func NewTask(ctx context.Context) (context.Context, func()) {
 	t := task.New(ctx)
 	return t, t.End
 }
 
-// Outside returns a context without a task, for statements that belong to
-// nobody's session. It still ends when ctx does; context.WithoutCancel undoes
-// that.
+// Outside returns a context without a task, for statements that belong to nobody's session. The
+// context still ends when ctx ends, unless the program also uses context.WithoutCancel.
 func Outside(ctx context.Context) context.Context { return task.Outside(ctx) }
 
-// Do calls fn with the context of WithTask(ctx), and returns fn's error. If Do began
-// the task, the task has ended when Do returns, also by a panic.
+// Do calls fn with the context of WithTask(ctx), and returns fn's error. If Do began the task, Do
+// ends it before it returns, also when fn panics.
 func Do(ctx context.Context, fn func(context.Context) error) error {
 	if fn == nil {
 		return errors.New("pooldriver: Do was given no function")
@@ -60,20 +56,21 @@ func Do(ctx context.Context, fn func(context.Context) error) error {
 	return fn(ctx)
 }
 
-// AmbientMode says what happens to a statement of a task, other than through
-// the *sql.Tx, while a transaction of the task is open.
+// AmbientMode says what happens to a statement of a task that does not go through the *sql.Tx,
+// while a transaction of the task is open.
 type AmbientMode uint8
 
 const (
-	// AmbientAuto is AmbientJoin for tasks made by WithTask, NewTask, Do and
-	// InTx, and httptask.Join. Implicit tasks (Config.TaskKey, httptask.Separate) share
-	// nothing; every other mode makes them share as the others do.
+	// AmbientAuto is AmbientJoin for the tasks of WithTask, NewTask, Do, InTx and httptask.Join.
+	// Implicit tasks (Config.TaskKey, httptask.Separate) share nothing. In every other mode
+	// implicit tasks share as the other tasks do.
 	AmbientAuto AmbientMode = iota
-	// AmbientJoin runs it in the transaction. BeginTx begins a savepoint.
+	// AmbientJoin runs the statement in the transaction. BeginTx begins a savepoint.
 	AmbientJoin
 	// AmbientWarn is AmbientJoin, and logs a warning, once per transaction.
 	AmbientWarn
-	// AmbientStrict is an error. BeginTx, and what runs in InTx, nest.
+	// AmbientStrict refuses the statement with an error. BeginTx still begins a savepoint, and
+	// the statements of InTx still run in its transaction.
 	AmbientStrict
 )
 

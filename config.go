@@ -32,9 +32,9 @@ type Config struct {
 	// MaxConnLifetime is the age at which a real connection is replaced when
 	// it comes back or lies idle: 1s at least, or 0, which is never. Default 1h.
 	MaxConnLifetime time.Duration
-	// MaxConnLifetimeJitter is the most by which a connection's lifetime is
-	// lengthened at random, so that not all end at once. Negative, the
-	// default, is a tenth of MaxConnLifetime.
+	// MaxConnLifetimeJitter is the most by which a connection's lifetime is lengthened at random,
+	// so that not all connections end at once. A negative value, the default, is a tenth of
+	// MaxConnLifetime.
 	MaxConnLifetimeJitter time.Duration
 	// MaxConnIdleTime is how long a connection may lie idle; 0 is for ever.
 	// Default 30m.
@@ -61,103 +61,97 @@ type Config struct {
 	// Reset says when a connection is cleaned before it is lent again.
 	// Default ResetAuto.
 	Reset ResetMode
-	// StmtCache is how many prepared statements are kept on each real
-	// connection, of db.Prepare's texts and, where the driver would prepare them
-	// each time (MySQL, MariaDB, SQLite), of queries with arguments; 0 keeps none
-	// beyond their use. On PostgreSQL pgx keeps statements of queries with arguments
-	// itself, 512 on each connection unless the DSN's statement_cache_capacity says
-	// otherwise. Default 128.
+	// StmtCache is how many prepared statements each real connection keeps. These are the
+	// statements of db.Prepare and, if the driver would prepare a query with arguments each time
+	// (MySQL, MariaDB, SQLite), the statements of such queries; 0 keeps none after their use. On
+	// PostgreSQL pgx itself keeps the statements of queries with arguments: 512 on each
+	// connection, unless the DSN's statement_cache_capacity says otherwise. Default 128.
 	StmtCache int
-	// StmtBudget bounds how many of StmtCache's statements all connections together
-	// keep on the server: each of MaxConns has its equal share, less one for
-	// the statement that is just being prepared. MySQL's own bound,
-	// max_prepared_stmt_count, is 16382 for all its clients together. 0 is no
-	// bound. Default 4096.
+	// StmtBudget bounds how many of StmtCache's statements all connections together keep on the
+	// server: each of the MaxConns connections has an equal share, less one for the statement
+	// that it is just preparing. MySQL's own bound, max_prepared_stmt_count, is 16382 for all its
+	// clients together. 0 is no bound. Default 4096.
 	StmtBudget int
 
-	// LazyBegin lets BeginTx send nothing: the transaction begins with its first
-	// statement, and without a task takes its connection then. On PostgreSQL
-	// BEGIN and that statement are one round trip. What BeginTx would have
-	// failed with, the first statement does. Default false.
+	// LazyBegin lets BeginTx send nothing: the transaction begins with its first statement.
+	// Without a task the transaction takes its connection only then. On PostgreSQL BEGIN and that
+	// statement are one round trip. The first statement gets the error that BeginTx would have
+	// got. Default false.
 	LazyBegin bool
-	// Ambient says what happens to a task's statements while a transaction of
-	// it is open. Default AmbientAuto.
+	// Ambient says what happens to a task's statements while a transaction of the task is open.
+	// Default AmbientAuto.
 	Ambient AmbientMode
-	// NestedBuffer bounds, in bytes, what is read into memory of rows whose
-	// connection another statement needs. Default 16 MiB.
+	// NestedBuffer bounds, in bytes, how much of a query's open rows is read into memory, because
+	// another statement needs their connection. Default 16 MiB.
 	NestedBuffer int64
-	// NestedBufferTotal bounds, in bytes, what is in memory of the rows of all
-	// statements of the Connector. Less than NestedBuffer counts as that. What is read
-	// ahead for statements that wait, and not for one of the rows' own task, fills half
-	// of it at most, or NestedBuffer if that is more. Default 64 MiB.
+	// NestedBufferTotal bounds, in bytes, how much of the rows of all statements of the Connector
+	// is in memory. A value below NestedBuffer counts as NestedBuffer. Rows that are read ahead
+	// for waiting statements, and not for a statement of the rows' own task, fill at most half of
+	// NestedBufferTotal, or NestedBuffer if that is more. Default 64 MiB.
 	NestedBufferTotal int64
-	// DeadlockAfter is how long nothing may have moved (no connection lent or given
-	// back, no statement of a task that holds one), while every connection is held by
-	// a task that waits for one more, before the last to come gets ErrDeadlock. It is
-	// a guess: a task may be busy elsewhere for as long, and what waits run beside it.
-	// 0 is never. Statements of implicit tasks (TaskKey, httptask.Separate) never
-	// get it. Default 5s.
+	// DeadlockAfter bounds the wait when every connection is held by a task that waits for one
+	// more. If nothing moves for so long (no connection is lent or given back, no task that holds
+	// a connection runs a statement), the statement that came last gets ErrDeadlock. That is a
+	// guess: a task may be busy elsewhere for as long, while its waiting statement is in another
+	// goroutine. 0 is never. Statements of implicit tasks (TaskKey, httptask.Separate) never get
+	// ErrDeadlock. Default 5s.
 	DeadlockAfter time.Duration
-	// TaskTimeout ends a task that long after its first statement; 0 is never.
-	// Default 0.
+	// TaskTimeout is how long after its first statement a task is ended; 0 is never. Default 0.
 	TaskTimeout time.Duration
 
-	// BreakerFailures is how many dials may fail before the circuit breaker opens
-	// and callers get an error at once; 0 is no breaker. Counting begins anew
-	// whenever a connection is made or given back: the server is there.
-	// Default 0.
+	// BreakerFailures is how many dials may fail before the circuit breaker opens and callers get
+	// an error at once; 0 is no breaker. The count begins anew whenever a connection is made or
+	// given back, because the server is there then. Default 0.
 	BreakerFailures int
 	// BreakerCooldown is how long the breaker stays open before one dial is
 	// tried. Default 10s.
 	BreakerCooldown time.Duration
 
-	// SampleStacks says of how many checkouts one has its call stack recorded, for
-	// Holders, CallSites, the leak warning and errors; 1 is each, 0 is none. With more than
-	// 1, the first checkout of a connection within 10 ms is recorded besides, and up to
-	// three if they are transactions, change the session or have waited for more than 1 ms.
-	// Default 1000.
+	// SampleStacks says of how many checkouts one has its call stack recorded, for Holders,
+	// CallSites, the leak warning and errors; 1 is each, 0 is none. If it is more than 1, each
+	// connection also has its first checkout in every 10 ms recorded, and up to three checkouts
+	// that are transactions, change the session or have waited for more than 1 ms. Default 1000.
 	SampleStacks int
-	// LeakAfter is how long a connection may be held before the log has one warning of
-	// it, with who has it and the call stacks where sampled; 0 is never. Default 0.
+	// LeakAfter is how long a connection may be held before the log warns once. The warning says
+	// who has the connection, with the call stacks if they were sampled. 0 is never. Default 0.
 	LeakAfter time.Duration
 
 	// Credentials, if set, is asked for user and password of each dial; the
 	// DSN's are not used. See CredentialSource.
 	Credentials CredentialSource
-	// Dial, if set, opens every network connection to the servers, on PostgreSQL and
-	// MySQL by New: for SSH tunnels, SOCKS proxies, the connectors of a cloud. With Wrap
-	// and other databases it is an error. network and addr are as the DSN has them,
-	// "tcp" and "host:port" mostly; no name is looked up before. Dial is also called to
-	// end a statement on the server, with the same addr, which must lead to the same
-	// server. It may be called by several goroutines at once. ctx ends with
-	// ConnectTimeout at the latest; Dial that does not return then is given up, and a
-	// connection that comes late is closed. An error, a panic or no connection fails the
-	// dial. Of the connection Read, Write and Close are needed, deadlines are not: see
-	// docs/dialing.md.
+	// Dial, if set, opens every network connection to the servers: through an SSH tunnel, a SOCKS
+	// proxy or the connector of a cloud. It works on PostgreSQL and MySQL by New. With Wrap and
+	// other databases it is an error. network and addr are as the DSN has them, mostly "tcp" and
+	// "host:port"; no name is looked up before. Dial is also called to end a statement on the
+	// server, with the same addr, which must lead to the same server. Several goroutines may call
+	// Dial at once. ctx ends with ConnectTimeout at the latest. A Dial that does not return then
+	// is given up, and a connection that comes late is closed. If Dial returns an error or no
+	// connection, or panics, the dial fails. The connection needs Read, Write and Close, but no
+	// deadlines: see docs/dialing.md.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
-	// AfterConnect, if set, is called with each new real connection before
-	// its first use, and again after every cleaning, because what it set is
-	// gone then. A dial ends with ConnectTimeout also where AfterConnect does not
-	// return: its connection is closed when it does, and is one of Stats.Orphans.
-	// conn is the driver's own; over ODBC, and on a SQLite database in memory, ours
-	// around it; a library's where Wrap was given the library's connector. ctx ends with
-	// ConnectTimeout or CleanTimeout. It must not keep the connection,
-	// leave a transaction open or switch autocommit off. An error closes the
-	// connection. It is not called by two goroutines for one connection, but
-	// may be for several at once.
+	// AfterConnect, if set, is called with each new real connection before its first use. It is
+	// called again after every cleaning, because the cleaning removes what the hook has set. A
+	// dial ends with ConnectTimeout, even if AfterConnect does not return: the connection is
+	// closed when AfterConnect returns, and is one of Stats.Orphans. conn is the driver's own
+	// connection. Over ODBC, and on a SQLite database in memory, it is our connection around the
+	// driver's. If Wrap was given a library's connector, it is the library's connection. ctx ends
+	// with ConnectTimeout or CleanTimeout. AfterConnect must not keep the connection, leave a
+	// transaction open or switch autocommit off. An error closes the connection. Two goroutines
+	// never call AfterConnect for the same connection, but they may call it for several
+	// connections at once.
 	AfterConnect func(ctx context.Context, conn driver.Conn) error
-	// TaskKey, if set, takes a value of the program's own contexts for a task. Contexts for
-	// which it returns the same key belong to one task, which begins with its first statement
-	// and ends when lifetime does. The lifetime is the request's context, say, not that of one
+	// TaskKey, if set, finds tasks in the program's own contexts. Contexts for which it returns
+	// the same key belong to one task. The task begins with its first statement and ends when
+	// lifetime ends. lifetime is for example the request's context, and not the context of one
 	// query with its timeout. If TaskTimeout ends the task earlier, statements with its key get
 	// ErrTaskEnded until the lifetime ends. If the lifetime never ends, they get a new task. A
 	// nil key means no task. In a context that carries a task of WithTask, or was made by
 	// Outside, the key only tells who waits for whom.
 	//
-	// The task is implicit: the program may know nothing of it, so its statements share
-	// nothing, as without a task, unless Ambient says otherwise. Its end rolls back, cleans and
-	// gives back what they have left. TaskKey is called once or several times in every checkout,
-	// and must be quick. The key must be comparable.
+	// The task is implicit: the program may know nothing of it, so its statements share nothing,
+	// as without a task, unless Ambient says otherwise. The end of the task rolls back, cleans
+	// and gives back everything that its statements have left. Every checkout calls TaskKey once
+	// or several times, so it must be quick. The key must be comparable.
 	TaskKey func(ctx context.Context) (key any, lifetime context.Context)
 	// Observer, if set, is told of what happens to real connections. It must not change
 	// afterwards.
@@ -180,11 +174,11 @@ const (
 	// ResetAuto cleans a connection when a statement has changed its session
 	// or may have.
 	ResetAuto ResetMode = iota
-	// ResetAlways cleans after every checkout; for programs whose triggers
-	// or functions change the session where no statement's text shows it.
-	// Where a session cannot be cleaned in place that is a new connection each
-	// time: SQLite, the generic dialect, all but PostgreSQL over ODBC, and MySQL
-	// under TLS, with compression, with init_connect, or by Wrap.
+	// ResetAlways cleans after every checkout. It is for programs whose triggers or functions
+	// change the session although no statement's text shows it. If a session cannot be cleaned in
+	// place, each cleaning costs a new connection: on SQLite, with the generic dialect, over ODBC
+	// on all databases but PostgreSQL, and on MySQL under TLS, with compression, with
+	// init_connect, or by Wrap.
 	ResetAlways
 	// ResetOff never cleans; for programs that keep state on connections on
 	// purpose.
@@ -249,8 +243,8 @@ func (c Config) MarshalText() ([]byte, error) { return c.label().MarshalText() }
 // LogValue is String, for log/slog.
 func (c Config) LogValue() slog.Value { return c.label().LogValue() }
 
-// idleTimeout bounds the look at an idle connection. Where the server is silent there is time
-// left for a dial.
+// idleTimeout bounds the look at an idle connection. If the server does not answer, time is left
+// for a dial.
 func (c *Config) idleTimeout() time.Duration {
 	if c.AcquireTimeout > 0 {
 		return min(c.PingTimeout, c.AcquireTimeout/2)
@@ -266,25 +260,25 @@ func (c *Config) stmtsPerConn() int {
 	return min(c.StmtCache, max(0, c.StmtBudget/c.MaxConns-1))
 }
 
-// Credential is a user and password together, with the time until which they
-// are good. It prints without the password; fmt cannot know that of one in an
-// unexported field of another struct.
+// Credential is a user and a password, with the time until which they are valid. It prints
+// without the password. But fmt prints the password of a Credential in an unexported field of
+// another struct.
 type Credential = dialects.Credential
 
 // CredentialSource supplies user and password for new connections: from a
 // vault or a file, or tokens that it makes itself (IAM).
 //
-// A credential with an expiry (Credential.Expires) serves all dials until then. Shortly
-// before, while dials go on with it, the source is asked for the next one, if there are
-// connections that were made with it. A credential without an expiry serves the dials that
-// are waiting for it. Each later dial asks the source again, which is the only way to learn
-// that the password has changed.
+// A credential with an expiry (Credential.Expires) serves all dials until then. Shortly before
+// the expiry the source is asked for the next credential, if connections were made with the
+// present one; dials still use the present one meanwhile. A credential without an expiry serves
+// the dials that are waiting for it. Each later dial asks the source again, because nothing else
+// shows that the password has changed.
 //
-// If the server refuses the credential, the dial asks the source once more and tries once
-// more. Calls never overlap. An error fails the dials that wait for the answer. Open
-// connections stay, and so do credentials that have not expired. When the source gives
-// another user or password than before, the connections made with the old one are replaced
-// as they come back. If the credentials have no expiry, that happens at most once a minute,
-// because the source may give another token each time. The context is bounded by
-// Config.ConnectTimeout.
+// If the server refuses the credential, the dial asks the source once more and tries once more.
+// Calls of the source never overlap. An error of the source fails the dials that wait for the
+// answer. Open connections stay, and credentials that have not expired stay, too. When the source
+// gives another user or password than before, the connections made with the old ones are replaced
+// as they come back. If the credentials have no expiry, connections are replaced at most once a
+// minute, because the source may give another token each time. Config.ConnectTimeout bounds the
+// context.
 type CredentialSource func(ctx context.Context) (Credential, error)

@@ -17,10 +17,9 @@ import (
 	"github.com/pooldriver/pooldriver/internal/virtual"
 )
 
-// Connector is a driver.Connector whose connections are virtual: they share a
-// pool of at most Config.MaxConns real ones. Give it to sql.OpenDB. Several
-// *sql.DB may share one Connector and so its pool; closing one of them closes
-// it for all.
+// Connector is a driver.Connector whose connections are virtual: they share a pool of at most
+// Config.MaxConns real ones. Give it to sql.OpenDB. Several *sql.DB may share one Connector and
+// so its pool. If one *sql.DB is closed, the pool is closed for all.
 //
 // A Connector is safe for concurrent use. It prints without its secrets.
 type Connector struct {
@@ -40,38 +39,36 @@ var (
 	_ io.Closer        = (*Connector)(nil)
 )
 
-// New returns a connector for dsn. It opens nothing: the first statement does,
-// or Warm. A mistake in the DSN or the options is reported by Err, and by the first use.
+// New returns a connector for dsn. It opens no connection: the first statement or Warm does so.
+// Err and the first use report a mistake in the DSN or the options.
 //
 // The DSN is the driver's own (postgres://…, key=value; mysql://… or
-// user:password@tcp(host)/db; sqlite:FILE, file:…, :memory:; odbc:DSN=…), with pool_
-// parameters for the pool, which are taken out of it. The dialect is found by
-// the DSN and must be linked into the program by a blank import. Without any
-// options, every default of docs/settings.md holds.
+// user:password@tcp(host)/db; sqlite:FILE, file:…, :memory:; odbc:DSN=…), with pool_ parameters
+// for the pool, which the driver does not get. New finds the dialect by the DSN. The program must
+// link the dialect by a blank import. Without any options, every default of docs/settings.md
+// holds.
 func New(dsn string, options ...Option) *Connector {
 	c := &Connector{config: defaultConfig()}
 	c.err = c.parse(dsn, options)
 	return c
 }
 
-// Wrap returns a connector that pools the connections of inner, for any
-// driver. Where the driver is one that a linked dialect knows, everything
-// works as with New, but for features that need our own socket:
-// see docs/how-it-works.md. Other drivers get the generic dialect: a connection on
-// which a statement may have left state, or whose transaction is in doubt, is
-// closed instead of cleaned. Wrapping a connector that pools itself is an
-// error, and so are Config.Credentials and Config.Dial, which could not reach inner.
+// Wrap returns a connector that pools the connections of inner, for any driver. If a linked
+// dialect knows the driver, everything works as with New, except features that need our own
+// socket: see docs/how-it-works.md. Other drivers get the generic dialect: a connection on which
+// a statement may have left state, or whose transaction is in doubt, is closed instead of
+// cleaned. Wrap refuses a connector that pools itself. Config.Credentials and Config.Dial are
+// errors, too, because they could not reach inner.
 func Wrap(inner driver.Connector, options ...Option) *Connector {
 	c := &Connector{config: defaultConfig()}
 	c.err = c.wrap(inner, options)
 	return c
 }
 
-// Open is New, sql.OpenDB and a ping: it returns an error at once if the DSN
-// is wrong or the database cannot be reached, waiting no longer than
-// Config.ConnectTimeout and the second that closing may take. Virtual
-// connections cost next to nothing, so the
-// *sql.DB keeps more of them idle than the two of its default.
+// Open is New, sql.OpenDB and a ping: it returns an error at once if the DSN is wrong or the
+// database cannot be reached. It waits for Config.ConnectTimeout at most, and for up to a second
+// more while it closes the pool. Virtual connections cost next to nothing, so the *sql.DB keeps
+// more of them idle than its default, which is two.
 func Open(dsn string, options ...Option) (*sql.DB, error) {
 	c := New(dsn, options...)
 	if c.err != nil {
@@ -88,16 +85,16 @@ func Open(dsn string, options ...Option) (*sql.DB, error) {
 	return db, nil
 }
 
-// idleVirtual is how many idle virtual connections Open lets a *sql.DB keep:
-// more than goroutines are likely to use at once, at some hundred bytes each.
+// idleVirtual is how many idle virtual connections Open lets a *sql.DB keep. That is more than
+// goroutines are likely to use at once. Each costs some hundred bytes.
 const idleVirtual = 1000
 
 // Err is the mistake that New or Wrap has found in the DSN or the options, nil if there is none.
-// It opens nothing: call it where the program starts. It holds no secret.
+// The error holds no secret. Err opens no connection: call it where the program starts.
 func (c *Connector) Err() error { return c.err }
 
-// Connect returns a virtual connection. It opens nothing and fails only for
-// what New found wrong.
+// Connect returns a virtual connection. It opens no real connection. It fails only if New or Wrap
+// has found a mistake.
 func (c *Connector) Connect(ctx context.Context) (driver.Conn, error) {
 	if c.err != nil {
 		return nil, c.err
@@ -105,9 +102,8 @@ func (c *Connector) Connect(ctx context.Context) (driver.Conn, error) {
 	return c.source.Conn(ctx, nil), nil
 }
 
-// Driver returns the real driver, so that programs that look at its type to
-// learn their database's dialect see what they expect; ours where the DSN is
-// wrong.
+// Driver returns the real driver: some programs look at its type to learn their database's
+// dialect. If the DSN is wrong, Driver returns ours.
 func (c *Connector) Driver() driver.Driver {
 	if c.template == nil {
 		return Driver{}
@@ -115,9 +111,8 @@ func (c *Connector) Driver() driver.Driver {
 	return c.template.Driver()
 }
 
-// Warm opens connections until there are Config.MinConns of them, and
-// Config.MinIdleConns idle ones, and returns the first error. Without it the
-// first use of the pool begins to do so.
+// Warm opens connections until there are Config.MinConns of them, and Config.MinIdleConns idle
+// ones, and returns the first error. Without Warm the first use of the pool begins to open them.
 func (c *Connector) Warm(ctx context.Context) error {
 	switch {
 	case c.err != nil:
@@ -126,8 +121,8 @@ func (c *Connector) Warm(ctx context.Context) error {
 	return c.pool.Warm(ctx)
 }
 
-// Stats returns the connector's figures. It is cheap enough to call every
-// second. A connector that New could not make has none.
+// Stats returns the connector's figures. It is cheap enough to call every second. If New or Wrap
+// has found a mistake, the figures are empty.
 func (c *Connector) Stats() Stats {
 	if c.err != nil {
 		return Stats{}
@@ -135,8 +130,8 @@ func (c *Connector) Stats() Stats {
 	return figures(c)
 }
 
-// Holders returns who has a connection now, the one that has held longest first. It waits
-// for nobody, and costs some microseconds for each connection.
+// Holders returns who has a connection now. The oldest holder comes first. Holders waits for
+// nobody, and costs some microseconds for each connection.
 func (c *Connector) Holders() []Holder {
 	if c.err != nil {
 		return nil
@@ -168,9 +163,9 @@ func (c *Connector) Waiters() []Waiter {
 	return waiters(c.engine)
 }
 
-// CallSites returns what the places of the program have done with connections since the
-// Connector was made, the one with the most IdlePinned first. A Connector remembers 1000
-// places; what comes from others later is added up in one without a stack.
+// CallSites returns what the places of the program have done with connections since the Connector
+// was made. The place with the most IdlePinned comes first. A Connector remembers 1000 places.
+// All later places together are one CallSite without a stack.
 func (c *Connector) CallSites() []CallSite {
 	if c.err != nil {
 		return nil
@@ -186,32 +181,31 @@ func (c *Connector) Tasks() []TaskState {
 	return tasks(c.engine)
 }
 
-// Flush replaces all real connections softly: idle ones now, those in use as
-// they come back. After a failover, or when a role's settings have changed. A
-// connection that is the whole of a database in memory (by Wrap) stays.
+// Flush replaces all real connections softly: idle connections now, connections in use when they
+// come back. Call it after a failover, or when a role's settings have changed. A connection stays
+// if its end would end a database in memory (by Wrap).
 func (c *Connector) Flush() {
 	if c.err == nil {
 		c.pool.Flush()
 	}
 }
 
-// Ready returns nil if a statement would get a connection, and says otherwise why not: for a
-// readiness probe. It waits as long as ctx lasts, so give it the probe's timeout.
+// Ready returns nil if a statement would get a connection. Otherwise the error says why not. It
+// is for a readiness probe. It waits as long as ctx lasts, so give it the probe's timeout.
 //
-// Where a connection is idle, Ready takes it for a moment and has the server answer: by a
-// ping or, where the DSN asks for a role (target_session_attrs), by telling its role. One
-// answer is good for a second: until then Ready looks at the connection without a round
-// trip. A connection that does not answer, or whose server has lost the role, is closed, and
-// the next one is tried. Where none is idle and pool_max_conns allows, Ready opens one,
-// which stays in the pool.
+// If a connection is idle, Ready takes it for a moment and asks the server: it pings or, if the
+// DSN asks for a role (target_session_attrs), asks for the role. One answer is good for a second:
+// during that second Ready looks at the connection without a round trip. If a connection does not
+// answer, or its server has lost the role, Ready closes it and tries the next one. If no
+// connection is idle and pool_max_conns allows one more, Ready opens one, which stays in the
+// pool.
 //
-// A pool that is merely busy is ready: if others would have to give a connection back, Ready
-// does not queue behind them. It returns nil if connections are in use and the last dial has
-// not failed.
+// A pool that is only busy is ready: Ready does not wait until others give a connection back. It
+// returns nil if connections are in use and the last dial has not failed.
 //
-// Not ready: a connector that drains or is closed (ErrClosed), the circuit breaker is
-// open (ErrUnavailable; after pool_breaker_cooldown Ready itself is the probe that may
-// close it), dials fail or do not end before ctx does, no server has the role that the DSN
+// The pool is not ready if the connector drains or is closed (ErrClosed), if the circuit breaker
+// is open (ErrUnavailable; after pool_breaker_cooldown Ready itself is the probe that may close
+// it), if dials fail or do not end before ctx ends, or if no server has the role that the DSN
 // asks for.
 func (c *Connector) Ready(ctx context.Context) error {
 	if c.err != nil {
@@ -220,23 +214,23 @@ func (c *Connector) Ready(ctx context.Context) error {
 	return c.pool.Ready(ctx)
 }
 
-// Drain ends the use of the pool without an error for what has begun: a service calls it
-// after SIGTERM, when its server accepts no more requests. It refuses what is new, waits
-// until no connection is in use, and closes the connector like Close. When Drain returns nil
-// the servers have ended all connections.
+// Drain ends the use of the pool, and work that has begun gets no error. A service calls it after
+// SIGTERM, when its server accepts no more requests. Drain refuses new work, waits until no
+// connection is in use, and closes the connector as Close does. When Drain returns nil, the
+// servers have ended all connections.
 //
-// May finish: whoever has a connection (a transaction, a *sql.Conn that has run a statement,
-// open rows, Raw, a task with session state), with all statements of the same task, and of
-// tasks that were made of its context; a statement that waits for a connection already; a
-// transaction of BeginTx with Config.LazyBegin that has not run a statement yet. Everything
-// else gets an error that is an ErrClosed: also the next statement of a task that has no
-// connection at the moment, and without a task a query inside a rows loop, since nobody can
-// tell that the two belong together.
+// This work may finish: whoever has a connection (a transaction, a *sql.Conn that has run a
+// statement, open rows, Raw, a task with session state), with all statements of the same task and
+// of tasks that were made of its context; a statement that already waits for a connection; a
+// transaction of BeginTx with Config.LazyBegin that has not run a statement yet. Everything else
+// gets an error that is an ErrClosed: also the next statement of a task that has no connection at
+// the moment and, without a task, a query inside a rows loop, because nobody can tell that the
+// query belongs to the loop.
 //
-// If ctx ends first, Drain returns an error with the context's and with a list of those who
-// still have a connection. New statements go on being refused, and others may finish: call
-// Drain again, or Close. Drain has no timeout of its own. It may be called several times and
-// at once, also after Close.
+// If ctx ends first, Drain returns an error with the context's error and with a list of who still
+// has a connection. New statements are still refused, and work that has begun may still finish:
+// call Drain again, or Close. Drain has no timeout of its own. It may be called several times, by
+// several goroutines at once, and after Close.
 func (c *Connector) Drain(ctx context.Context) error {
 	if c.err != nil {
 		return c.err
@@ -249,15 +243,15 @@ func (c *Connector) Drain(ctx context.Context) error {
 }
 
 // Close closes the pool: idle connections at once, connections in use when they come
-// back. Close tells the server to end the idle ones and waits 30 ms for that. MySQL needs
-// less, PostgreSQL about as much. A server that is slower ends them after Close has
-// returned. Close then waits, for a second at most, for connections that are being rolled
+// back. Close tells the server to end the idle ones and waits 30 ms for that. MySQL needs less
+// time, PostgreSQL about as much. A slower server ends them after Close has returned. Close then
+// waits, for a second at most, for connections that are being rolled
 // back, cleaned or closed already. pooldriver cannot interrupt the close of a connection over
 // ODBC, or of a driver that no dialect knows. If such a close hangs, Close waits for up to 5 s.
 // On SQLite, Close waits until every connection that is not in use is closed, without a limit
 // of time, like Close of the bare driver: the last connection to close copies the write-ahead
 // log into the file.
-// sql.DB.Close calls Close; calling it again does nothing.
+// sql.DB.Close calls Close. A second call does nothing.
 func (c *Connector) Close() error {
 	if c.err != nil {
 		return nil
@@ -267,12 +261,12 @@ func (c *Connector) Close() error {
 }
 
 func (c *Connector) close() {
-	c.leaks.stop() // Close may wait, and what comes back then is no leak
+	c.leaks.stop() // Close may wait, and a connection that comes back meanwhile is no leak
 	c.pool.Close()
 }
 
-// Target says where connections go: dialect, user, hosts and database, never a secret. It
-// is empty where New found a mistake.
+// Target says where connections go: dialect, user, hosts and database, never a secret. It is
+// empty if New or Wrap has found a mistake.
 func (c *Connector) Target() string {
 	if c.template == nil {
 		return ""

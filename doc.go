@@ -11,11 +11,11 @@
 //
 //   - A real connection is opened when one is needed. The server never has more than
 //     pool_max_conns sessions of a pool: a place becomes free when the server has ended the
-//     session. If the server takes longer than 5 s, the place becomes free then, and
-//     Stats.Orphans counts it. The short connections that kill cancelled statements are not
-//     counted: one per MySQL server, over ODBC one per statement.
+//     session. If the server takes longer than 5 s, the place becomes free after 5 s, and
+//     Stats.Orphans counts the session. The short connections that kill cancelled statements
+//     are not counted: there is one per MySQL server, and over ODBC one per statement.
 //   - Waiters are served in the order in which they came.
-//   - What one borrower leaves on a connection does not reach the next one: open
+//   - The next borrower of a connection finds nothing that the last one has left: open
 //     transactions are rolled back; session variables, roles, temporary tables and
 //     advisory locks are cleaned.
 //   - A statement inside a rows loop does not wait for the connection of that loop.
@@ -28,12 +28,12 @@
 //
 // # How it works
 //
-// database/sql pools virtual connections, which cost one object each. A checkout is the
-// time between database/sql taking a virtual connection and putting it back. The first
-// operation of a checkout attaches a real connection from the pool. The real connection
-// stays until the checkout ends, so a *sql.Tx or *sql.Conn keeps its session. Then it is
-// lent again at once if nothing is left on it. If a transaction or session state is left, it
-// is first rolled back and cleaned, in the background. If its state is uncertain, it is closed.
+// database/sql pools virtual connections, which cost one object each. A checkout begins when
+// database/sql takes a virtual connection, and ends when database/sql puts it back. The first
+// operation of a checkout attaches a real connection from the pool. The real connection stays
+// until the checkout ends, so a *sql.Tx or *sql.Conn keeps its session. Then it is lent again at
+// once if nothing is left on it. If a transaction or session state is left, it is first rolled
+// back and cleaned, in the background. If its state is uncertain, it is closed.
 //
 // SetMaxOpenConns and the other settings of the *sql.DB bound virtual connections. They
 // cannot raise pool_max_conns. With SetMaxIdleConns(1000), which [Open] sets, database/sql
@@ -42,14 +42,14 @@
 // # Tasks
 //
 // A task is a context that is one logical session. [WithTask], [NewTask], [Do], [InTx] and
-// httptask.Middleware make one. [Config].TaskKey finds tasks in the program's own contexts.
-// The tasks of TaskKey, and of httptask without httptask.Join, are implicit: their
-// statements share nothing, and behave as over plain database/sql. What they leave open ends
-// with the task. WithTask, Do and InTx in them begin an explicit task.
+// httptask.Middleware make tasks. [Config].TaskKey finds tasks in the program's own contexts. The
+// tasks of TaskKey, and of httptask without httptask.Join, are implicit: their statements share
+// nothing, and behave as over plain database/sql. Everything that they leave open ends with the
+// task. In an implicit task, WithTask, Do and InTx begin an explicit task.
 //
-// While its session is clean, each checkout of a task takes a connection of its own. When
-// a transaction begins, or a statement changes the session, that connection is pinned,
-// and all statements of an explicit task use it, one after the other:
+// While the session of a task is clean, each checkout of the task takes a connection of its own.
+// When a transaction begins, or a statement changes the session, that connection is pinned, and
+// all statements of an explicit task use it, one after the other:
 //
 //	pin            from                               until
 //	checkout       its first operation                database/sql puts it back
@@ -59,32 +59,34 @@
 //
 // In a task that is not implicit, statements join the open transaction, and BeginTx is a
 // savepoint in it ([Config].Ambient). Transactions end in the reverse order of their
-// beginning; anything else is an error. A BEGIN by hand counts as a transaction where the
+// beginning; another order is an error. A BEGIN by hand counts as a transaction where the
 // protocol reports it.
 //
 // A statement that needs a connection on which rows are open reads the rest of the rows
 // into memory, up to Config.NestedBuffer for one statement and Config.NestedBufferTotal
 // for all. Without a task this happens only to rows of a checkout that has done nothing
-// else, when others have waited for 20 ms. When every connection is held by a task that
-// waits for one more, and nothing has moved for Config.DeadlockAfter, the last one gets
+// else, when others have waited for 20 ms. When every connection is held by a task that waits for
+// one more, and nothing has moved for Config.DeadlockAfter, the statement that came last gets
 // [ErrDeadlock] (docs/adr/0008). An implicit task waits instead.
 //
-// A driver.Valuer is called before the task's connection is taken, so it may query. pgx calls
-// it while it uses the connection. So with pgx a Valuer that queries in the same task needs a
-// second free connection. If a transaction is open, the query waits until its context ends.
+// A driver.Valuer is called before the task's connection is taken, so it may query. But pgx calls
+// a Valuer while pgx uses the connection. So with pgx a Valuer that queries in the same task
+// needs a second free connection. If a transaction is open, the query waits until its context
+// ends.
 //
-// database/sql closes a prepared statement under the locks of the connections on which it
-// was prepared. A task can close a statement at any time that it has prepared while it held a
-// connection. If the statement was prepared before that, its Close inside the task may wait.
+// database/sql closes a prepared statement under the locks of the connections on which it was
+// prepared. A task that holds a connection can always close a statement that it has prepared
+// since it took the connection. If the statement was prepared before that, its Close inside the
+// task may wait.
 //
 // # What a statement leaves behind
 //
-// Whether a transaction is open is the server's word, where the protocol carries it
-// (PostgreSQL, MySQL). What else a statement changes in its session is read from its
-// text. A text that changes the session, or may change it, has the connection cleaned. A
-// trigger that sets a session variable shows in no text: pool_reset=always cleans after
-// every checkout. The statements that pgx caches do not notice a temporary table that
-// hides a table which they read (docs/settings.md).
+// The server says whether a transaction is open, if the protocol can say so (PostgreSQL, MySQL).
+// pooldriver reads from a statement's text what else the statement changes in its session. If a
+// text changes the session, or may change it, the connection is cleaned. No text shows that a
+// trigger sets a session variable: pool_reset=always cleans after every checkout. The statements
+// that pgx caches do not notice a temporary table that hides a table which they read
+// (docs/settings.md).
 //
 // # Errors
 //
@@ -98,9 +100,9 @@
 //     few moments old; its text says so (docs/adr/0011).
 //   - Unknown outcome: an io.ErrUnexpectedEOF, in place of an error that would make
 //     somebody repeat a statement or COMMIT that may have been executed (docs/adr/0004).
-//     The program has to look.
+//     The program has to find out whether it was executed.
 //   - A context that has ended: errors.Is finds the context's error and its cause
-//     (context.Cause). What database/sql answers by itself is the bare error.
+//     (context.Cause). If database/sql answers by itself, its answer is the bare error.
 //   - Of tasks: [ErrTaskEnded], [ErrTxLost], [ErrNestedBuffer] and [ErrDeadlock].
 //
 // # More

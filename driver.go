@@ -25,9 +25,8 @@ func (Driver) OpenConnector(dsn string) (driver.Connector, error) {
 	return c, nil
 }
 
-// Open is for callers that know no driver.DriverContext. The connection it
-// returns has a pool to itself, with all the DSN's pool_ parameters, which ends
-// with it.
+// Open is for callers that know no driver.DriverContext. The connection that it returns has its
+// own pool, with all the DSN's pool_ parameters. The pool ends with the connection.
 func (d Driver) Open(dsn string) (driver.Conn, error) {
 	c, err := d.OpenConnector(dsn)
 	if err != nil {

@@ -9,9 +9,9 @@ import (
 	"github.com/pooldriver/pooldriver/pool"
 )
 
-// AcquireError is the error of a statement that got no connection. It says how long it has
-// waited and what the pool looked like then. Its reason is one of the following four errors, or
-// the error of the statement's context.
+// AcquireError is the error of a statement that got no connection. It says how long the statement
+// has waited and what the pool looked like then. Its reason is one of the following four errors,
+// or the error of the statement's context.
 type AcquireError = pool.AcquireError
 
 // Why a statement got no connection. Test for them with errors.Is.
@@ -26,32 +26,31 @@ var (
 	ErrClosed = pool.ErrClosed
 )
 
-// ErrTaskEnded is what a statement gets whose context carries a task that has
-// ended, and the cause of a task's context that was ended by its function. Where
-// the task ended with a context, errors.Is finds that one's error, too.
+// ErrTaskEnded is the error of a statement whose context carries a task that has ended. It is
+// also the cause of a task's context, if the task's function has ended the task. If the task
+// ended with a context, errors.Is finds the context's error, too.
 var ErrTaskEnded = task.ErrEnded
 
-// ErrTxLost is what the statements of a task get after it has lost its session
-// without having ended it: the connection of an open transaction was lost, the
-// context of its BeginTx ended while other statements had joined it, or that of a
-// transaction begun inside it in which its own statements had run, or the
-// connection was lost that had the task's session state. Nothing runs outside what
-// the program counts on. A transaction's loss is over when the program has ended it
-// or, where it was not the program that ended it, begins the next one; the loss of
-// state, or of a transaction begun by hand, with the task.
+// ErrTxLost is the error of the statements of a task that has lost its session and has not ended
+// it. There are three reasons: the connection of an open transaction, or of the task's session
+// state, was lost; the context of a transaction's BeginTx ended after other statements had joined
+// the transaction; the context of a savepoint ended after statements of a transaction around it
+// had run in it. So no statement runs outside of the transaction or the state that the program
+// counts on. The error of a lost transaction ends when the program has ended the transaction or,
+// if the program did not end it, begins the next one. The error of lost state, or of a lost
+// transaction begun by hand, ends with the task.
 var ErrTxLost = session.ErrTxLost
 
-// ErrNestedBuffer says that a statement could not run because rows of its task
-// are open on the connection, and are larger than pool_nested_buffer or, with what is in
-// memory of other rows, than pool_nested_buffer_total: the text says which. The rows can
-// be read on.
+// ErrNestedBuffer says that a statement could not run because rows of its task are open on the
+// connection. The rows are larger than pool_nested_buffer or, together with other rows in memory,
+// than pool_nested_buffer_total: the text says which. The program can still read the rows.
 var ErrNestedBuffer = session.ErrNestedBuffer
 
-// ErrDeadlock says that a statement got no connection because every one is held
-// by a task that waits for one more, and nothing has moved for Config.DeadlockAfter:
-// it would have waited for ever, unless a holder was only busy elsewhere. It goes to
-// the one that came last, never to a statement of an implicit task. The error's text
-// names the holders, and says what would have spared the wait.
+// ErrDeadlock says that a statement got no connection because every connection is held by a task
+// that waits for one more, and nothing has moved for Config.DeadlockAfter. The statement would
+// have waited for ever, unless a holder was only busy elsewhere. The statement that came last
+// gets the error, but never a statement of an implicit task. The error's text names the holders,
+// and says what would have avoided the wait.
 var ErrDeadlock = waitgraph.ErrDeadlock
 
 // errWrapSelf is the answer to Wrap(New(…)).

@@ -10,18 +10,18 @@ import (
 	"github.com/pooldriver/pooldriver/internal/virtual"
 )
 
-// InTx runs fn in a transaction. It commits if fn returns nil, and rolls back
-// otherwise, also when fn panics. Whatever runs with fn's context belongs to the
-// transaction, through db as well as through tx, in every AmbientMode. In the mode strict
-// nothing else belongs to it. After fn has returned, a statement with its context fails with
-// sql.ErrTxDone. An InTx inside another one is a savepoint.
+// InTx runs fn in a transaction. It commits if fn returns nil, and rolls back otherwise, also
+// when fn panics. Everything that runs with fn's context belongs to the transaction, through db
+// as well as through tx, in every AmbientMode. In the mode strict nothing else belongs to the
+// transaction. After fn has returned, a statement with fn's context fails with sql.ErrTxDone. An
+// InTx inside another InTx is a savepoint.
 //
 // opts may be nil, as for db.BeginTx. If ctx carries no explicit task, InTx begins one, and
 // ends it when it returns. db has to be a handle of this package. An error of fn is
 // returned as it is.
 //
-// With a Retry, a transaction that other transactions were in the way of is run once more:
-// see [Retry].
+// With a Retry, InTx runs the transaction once more if other transactions were in its way: see
+// [Retry].
 func InTx(ctx context.Context, db *sql.DB, opts *sql.TxOptions, fn func(ctx context.Context, tx *sql.Tx) error, retry ...Retry) error {
 	switch {
 	case db == nil:
@@ -37,9 +37,9 @@ func InTx(ctx context.Context, db *sql.DB, opts *sql.TxOptions, fn func(ctx cont
 	return err
 }
 
-// inTx is one attempt of InTx. conflict is not nil if it has failed because another
-// transaction was in the way, and may be repeated: the transaction is rolled back, and is
-// not part of another one. conflict is then where the repetition is counted.
+// inTx is one attempt of InTx. If the attempt has failed because another transaction was in the
+// way, and may be repeated, conflict is not nil and counts the repetition. The transaction is
+// then rolled back, and is not part of another one.
 func inTx(ctx context.Context, db *sql.DB, opts *sql.TxOptions, fn func(context.Context, *sql.Tx) error) (conflict *report.Report, _ error) {
 	s := task.NewScope(ctx)
 	defer s.End()

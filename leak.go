@@ -11,23 +11,23 @@ import (
 	"github.com/pooldriver/pooldriver/internal/report"
 )
 
-// leakWatch warns of connections that are held for longer than Config.LeakAfter. Its timer
-// is set while there may be one.
+// leakWatch warns of connections that are held for longer than Config.LeakAfter. Its timer is set
+// while somebody may hold a connection.
 type leakWatch struct {
 	engine *binding.Engine
 	report *report.Report
 	after  time.Duration
-	set    atomic.Bool // the timer is
+	set    atomic.Bool // the timer is set
 
 	mu      sync.Mutex // serialises changes of set and of the following fields
 	timer   *time.Timer
 	due     time.Time // when the timer goes off, if set
-	where   string    // the bubble of testing/synctest that the timer is of; empty: none
+	where   string    // the bubble of testing/synctest to which the timer belongs; empty: none
 	stopped bool
 }
 
-// watch is called for each connection that was taken, when its holder is known: either it
-// sets the timer, or the timer has not gone off yet and will see the holder.
+// watch is called for each connection that was taken, when its holder is known. Either watch sets
+// the timer, or the timer is set already, and look will see the holder.
 func (l *leakWatch) watch() {
 	if !l.set.Load() {
 		l.wake(l.after)
@@ -48,11 +48,11 @@ func (l *leakWatch) wake(d time.Duration) {
 		l.timer.Stop()
 	}
 	l.due = due
-	l.set.Store(l.where == "") // a bubble's timer is gone with it, and nobody tells
+	l.set.Store(l.where == "") // a bubble's timer ends with the bubble, and nobody tells
 	l.timer = time.AfterFunc(d, l.look)
 }
 
-// moveLocked forgets a timer that was made elsewhere: it is of no use here, nor may it be used.
+// moveLocked forgets a timer that was made in another bubble: it must not be used here.
 func (l *leakWatch) moveLocked(now time.Time) {
 	if where := bubble.Name(now); where != l.where {
 		l.timer, l.where = nil, where

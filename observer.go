@@ -38,7 +38,7 @@ type Observer struct {
 	ResetDone func(ResetInfo)
 	// Closed is told of each real connection that is about to be closed.
 	Closed func(CloseInfo)
-	// TaskDone is told of each task that has ended and had used the Connector.
+	// TaskDone is told of each task that has used the Connector, when the task has ended.
 	TaskDone func(TaskInfo)
 }
 
@@ -59,9 +59,10 @@ type AcquireInfo struct {
 
 // ReleaseInfo describes the time for which somebody had a connection.
 type ReleaseInfo struct {
-	// Held is how long, IdlePinned for how much of that time no statement was running.
-	// Held is exact where Timed is true: see Histogram. There IdlePinned is exact, too, for
-	// pins that are stronger than rows. Otherwise both are told by a clock of 10 ms.
+	// Held is how long somebody had the connection. IdlePinned is the part of that time in which
+	// no statement was running. If Timed is true, Held is exact (see Histogram), and IdlePinned
+	// is exact, too, for pins that are stronger than rows. Otherwise a clock of 10 ms measures
+	// both.
 	Held, IdlePinned time.Duration
 	Timed            bool
 	Pin              Pin    // the strongest reason for which it was held
@@ -114,7 +115,7 @@ type TaskInfo struct {
 	RolledBack bool // a transaction was open, and was rolled back
 }
 
-// closeReasons are how the reasons of package report are called.
+// closeReasons are the names of the reasons of package report.
 var closeReasons = [report.Reasons]CloseReason{
 	pool.ReasonLifetime:      CloseLifetime,
 	pool.ReasonIdleTime:      CloseIdleTime,

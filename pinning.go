@@ -44,11 +44,11 @@ type Holder struct {
 	ProcessID uint64 // the server's number of the session (PostgreSQL, MySQL, MariaDB); 0: not known
 
 	Since time.Time // when the connection was taken; up to 10 ms early
-	// Running: a statement is running. Then Idle is 0. Otherwise Idle is for how long
-	// none has been running.
+	// Running: a statement is running. Then Idle is 0. Otherwise Idle is the time since a
+	// statement was last running.
 	Running bool
 	Idle    time.Duration
-	// IdlePinned is for how long, since Since, no statement was running.
+	// IdlePinned is the part of the time since Since in which no statement was running.
 	IdlePinned time.Duration
 	Pin        Pin
 	Statements uint64 // operations so far, including one that is running
@@ -58,14 +58,14 @@ type Holder struct {
 	Label     string // see the function Label
 	Task      string // the name of its task, as in errors; empty: none
 
-	// TakenAt is the call stack that took the connection, StatementAt that of the last
-	// statement in a transaction or another pin. They are empty where they were not
-	// sampled: see Config.SampleStacks.
+	// TakenAt is the call stack that took the connection. StatementAt is the call stack of the
+	// last statement in a transaction or another pin. A stack is empty if it was not sampled: see
+	// Config.SampleStacks.
 	TakenAt, StatementAt []Frame
 }
 
-// Frame is one call of a call stack. The innermost comes first, and calls of database/sql
-// and of this package that stand before the program's are left out.
+// Frame is one call of a call stack. The innermost call comes first. Calls of database/sql and of
+// this package that come before the program's calls are left out.
 type Frame struct {
 	Func string // with its package
 	File string
@@ -92,9 +92,9 @@ type Waiter struct {
 	Holds    []uint64  // the connections that its task has already: see Holder.Conn
 }
 
-// CallSite is what one place of the program has done with connections, by the sampled
-// checkouts: see Config.SampleStacks. Each counts for as many as it stands for, so the
-// figures are estimates of all.
+// CallSite is what one place of the program has done with connections, by the sampled checkouts:
+// see Config.SampleStacks. Each sampled checkout counts for as many checkouts as it stands for,
+// so the figures estimate all checkouts.
 type CallSite struct {
 	Stack      []Frame // that took the connections
 	Count      uint64  // connections taken, those held now included
@@ -118,7 +118,7 @@ func (f Frame) String() string {
 	return callsite.Frame(f).String()
 }
 
-// holderOf is a connection that somebody has, for the program.
+// holderOf describes a connection that somebody has, for the program.
 func holderOf(l *binding.Look, e *binding.Engine) Holder {
 	h := Holder{
 		Conn:       l.Conn.Number,
@@ -223,8 +223,8 @@ func tasks(e *binding.Engine) []TaskState {
 	return all
 }
 
-// holds are the numbers of the connections that each task has. Those without a task are at
-// nil.
+// holds returns the numbers of the connections that each task has. Connections without a task are
+// left out.
 func holds(e *binding.Engine) map[*task.Task][]uint64 {
 	all := map[*task.Task][]uint64{}
 	for _, h := range e.Looks() {
@@ -251,8 +251,8 @@ func frames(s *callsite.Site) []Frame {
 // namedHolders is how many holders an error names.
 const namedHolders = 3
 
-// heldBy names, for an error, those that have held connections longest. buffer and total are
-// the bounds of what may be read into memory.
+// heldBy names, for an error, who has held connections longest. buffer and total bound how much
+// of open rows may be read into memory.
 func heldBy(e *binding.Engine, buffer, total int64) string {
 	all := e.Looks()
 	var names []string
@@ -270,7 +270,7 @@ func heldBy(e *binding.Engine, buffer, total int64) string {
 	return text
 }
 
-// name is who holds a connection, as well as it is known, and how.
+// name says who holds a connection, as far as that is known, and how.
 func (h *Holder) name(held time.Duration) string {
 	who := h.Task
 	switch {

@@ -12,9 +12,9 @@ import (
 // Raw calls fn with the driver's own connection behind conn, for what only the
 // driver can do: COPY and LISTEN with pgx, backups with SQLite. (conn.Raw gives
 // the virtual connection, on which a type assertion to the driver's type
-// fails: docs/migrating.md.) It finds the connection also beneath a wrapper such as
-// otelsql: docs/wrappers.md. On a SQLite database in memory fn gets a connection of ours
-// around the driver's, with the same methods.
+// fails: docs/migrating.md.) Raw also finds the connection beneath a wrapper such as otelsql:
+// docs/wrappers.md. On a SQLite database in memory fn gets our connection around the driver's,
+// with the same methods.
 //
 //	err := pooldriver.Raw(ctx, conn, func(dc driver.Conn) error {
 //		pg := dc.(*stdlib.Conn).Conn()
@@ -22,15 +22,14 @@ import (
 //		return err
 //	})
 //
-// The connection is fn's until it returns; fn must not keep it, or close it. What
-// else is done with conn until then, by fn or by another goroutine, is an error at
-// once: a statement, a BeginTx, another Raw, reading rows that conn has open. A
-// transaction of conn's that is to end meanwhile is rolled back when fn returns. What
-// fn does is not seen by us, so the session is cleaned
-// afterwards, when conn is closed (not with ResetOff). ctx is for taking a
-// connection from the pool, where conn has none yet; fn has its own. An error of
-// fn is returned as it is; driver.ErrBadConn closes the connection. If fn panics
-// the connection is closed, and the panic goes on.
+// The connection belongs to fn until fn returns; fn must not keep or close it. Until then every
+// other use of conn, by fn or by another goroutine, is an error at once: a statement, a BeginTx,
+// another Raw, a read of rows that conn has open. A transaction of conn that is to end meanwhile
+// is rolled back when fn returns. pooldriver does not see what fn does, so it cleans the session
+// afterwards, when conn is closed (not with ResetOff). ctx is only for the connection that Raw
+// takes from the pool if conn has none yet. Raw returns an error of fn as it is;
+// driver.ErrBadConn closes the connection. If fn panics, the connection is closed, and the panic
+// goes on.
 func Raw(ctx context.Context, sqlConn *sql.Conn, fn func(driver.Conn) error) (err error) {
 	switch {
 	case sqlConn == nil:
@@ -38,8 +37,8 @@ func Raw(ctx context.Context, sqlConn *sql.Conn, fn func(driver.Conn) error) (er
 	case fn == nil:
 		return errors.New("pooldriver: Raw was given no function")
 	}
-	// database/sql's Raw holds a lock, in which all that fn tried with sqlConn would
-	// wait for ever. So fn is called between two of them.
+	// database/sql's Raw holds a lock. Under that lock every use of sqlConn by fn would wait for
+	// ever. So fn is called between two calls of database/sql's Raw.
 	var l *virtual.Loan
 	if err := sqlConn.Raw(func(dc any) (err error) {
 		l, err = virtual.Lend(ctx, dc)

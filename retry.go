@@ -15,24 +15,24 @@ import (
 //
 //	err := pooldriver.InTx(ctx, db, opts, fn, pooldriver.Retry{})
 //
-// That is a serialization failure or a deadlock (PostgreSQL: 40001, 40P01; MySQL and
+// These errors count: a serialization failure or a deadlock (PostgreSQL: 40001, 40P01; MySQL and
 // MariaDB: 1213, 1020; in a group of MySQL's 3100, 3101 and 1180 with 149), or a busy database
-// (SQLite: SQLITE_BUSY with all its variants). It is also a server that has become read-only
-// (25006, 1290, 1836), where the DSN says what a server has to be, or names several. A
-// lock that could not be had in time (MySQL's 1205) is none of them. SQLite waits for
-// busy_timeout in each attempt, so let that be short. The error may come from the beginning,
-// from fn, or from the commit. fn returns it as it is or wrapped, so that errors.As finds
-// the driver's error.
+// (SQLite: SQLITE_BUSY with all its variants). The error of a server that has become read-only
+// (25006, 1290, 1836) counts, too, if the DSN says what a server has to be, or names several
+// servers. The error of a lock that a statement did not get in time (MySQL's 1205) does not
+// count. SQLite waits for busy_timeout in each attempt, so keep that timeout short. The error may
+// come from the begin, from fn, or from the commit. fn returns it as it is or wrapped, so that
+// errors.As finds the driver's error.
 //
-// fn runs once for each attempt, so it has to be repeatable: what it does outside of the
-// transaction happens again, and what it has computed in an attempt that failed must not be
-// used. Before each further attempt the last one is rolled back.
+// fn runs once for each attempt, so it has to be repeatable: everything that it does outside of
+// the transaction happens again, and the program must not use a result of an attempt that failed.
+// The last attempt is rolled back before the next one begins.
 //
-// Never repeated: a transaction that fn has committed itself, one whose COMMIT has an
-// unknown outcome (an io.ErrUnexpectedEOF, see the package's documentation), one that failed
-// with any other error, one whose fn panicked, and one that is a savepoint in another
-// transaction. The error of a savepoint goes up to the outermost InTx, which repeats the
-// whole if it has a Retry.
+// InTx never repeats a transaction that fn has committed itself, or whose COMMIT has an unknown
+// outcome (an io.ErrUnexpectedEOF, see the package's documentation), or that failed with any
+// other error, or whose fn panicked, or that is a savepoint in another transaction. The error of
+// a savepoint goes up to the outermost InTx, which repeats the whole transaction if it has a
+// Retry.
 //
 // When no attempt is left, or ctx ends before the next one could begin, InTx returns the
 // last error and says how often it has tried. Stats.TxRetries counts the further attempts.
@@ -99,8 +99,8 @@ func (r Retry) backoff(n int) time.Duration {
 	return rand.N(longest)
 }
 
-// pause sleeps for d. It reports false if ctx has ended, or will have ended by then: it does
-// not sleep in that case.
+// pause sleeps for d. It reports false if ctx has ended, or ends before d has passed. If the
+// deadline of ctx shows this at once, pause does not sleep.
 func pause(ctx context.Context, d time.Duration) bool {
 	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) <= d {
 		return false

@@ -21,15 +21,14 @@ type Settings map[string]string
 // Settings inside settings are merged: the inner value counts. Empty settings change
 // nothing. values is copied.
 //
-// A transaction has the settings of the context of its BeginTx. A statement in it has the
-// same settings or a context without any; other settings are an error. Settings do not pin
-// a connection to a task.
+// A transaction has the settings of the context of its BeginTx. The context of a statement in it
+// must have the same settings or none; other settings are an error. Settings do not pin a
+// connection to a task.
 //
-// On PostgreSQL the settings are part of the first statement's packet. Through Wrap, on
-// MySQL and on MariaDB, a round trip puts them in force, when the connection does not have
-// them yet. On SQLite, over ODBC and on a database that no dialect knows, every operation
-// with settings is an error, and so it is where a name is not allowed. No error contains a
-// value.
+// On PostgreSQL the settings are part of the first statement's packet. Through Wrap, on MySQL and
+// on MariaDB, a round trip puts them in force, if the connection does not have them yet. On
+// SQLite, over ODBC and on a database that no dialect knows, every operation with settings is an
+// error. A name that is not allowed is an error, too. No error contains a value.
 //
 // docs/settings-by-context.md has the details.
 func WithSettings(ctx context.Context, values Settings) context.Context {

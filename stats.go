@@ -23,7 +23,7 @@ const (
 	AcquireClosed      AcquireFailure = "closed"       // the Connector was closed
 )
 
-// acquireFailures are how the failures of package report are called.
+// acquireFailures are the names of the failures of package report.
 var acquireFailures = [report.Failures]AcquireFailure{
 	report.Timeout:     AcquireTimeout,
 	report.Cancelled:   AcquireCancelled,
@@ -49,8 +49,8 @@ type Stats struct {
 	// wait, and those that gave up waiting. Connect is the time of the dials, also of those
 	// that failed.
 	Wait, Connect Histogram
-	// Hold is the time for which connections were held, IdlePinned for how much of it no
-	// statement was running. Connections that are held now are not counted yet.
+	// Hold is the time for which connections were held. IdlePinned is the part of that time in
+	// which no statement was running. Connections that are held now are not counted yet.
 	Hold, IdlePinned Histogram
 	// Cleanings counts connections brought back to their state at connect.
 	Cleanings uint64
@@ -63,21 +63,21 @@ type Stats struct {
 	Discards uint64
 	// Closed counts the connections that were closed, by reason; Discards are among them.
 	Closed map[CloseReason]uint64
-	// Retries counts operations moved to another connection, because theirs
-	// was dead before the server can have executed anything.
+	// Retries counts operations that were moved to another connection, because their connection
+	// was dead before the server could execute anything.
 	Retries uint64
-	// TxRetries counts transactions of InTx with Retry that were run once more, because
-	// others were in the way.
+	// TxRetries counts transactions of InTx with Retry that were run once more, because other
+	// transactions were in the way.
 	TxRetries uint64
-	// FoundDead counts idle connections that turned out dead when taken.
+	// FoundDead counts idle connections that were found dead when they were taken.
 	FoundDead uint64
-	// DialErrors counts failed dials. DialsFailing is what is known of those since the last
-	// dial that has succeeded.
+	// DialErrors counts failed dials. DialsFailing describes the failed dials since the last dial
+	// that has succeeded.
 	DialErrors   uint64
 	DialsFailing DialsFailing
-	// Orphans counts connections whose end the server did not confirm within
-	// 5 s, or refused to. Their places were given to others all the same, so
-	// the server may have shown more than MaxConns.
+	// Orphans counts connections whose end the server did not confirm within 5 s, or refused to
+	// confirm. Other connections got their places all the same, so the server may have shown more
+	// than MaxConns connections.
 	Orphans uint64
 	// WrongRoles counts connections closed because their server was asked and
 	// is no longer what the DSN asks for (target_session_attrs).
@@ -87,9 +87,9 @@ type Stats struct {
 	// *sql.Conn. Their state ended with them. The log has one warning for each
 	// beginning of such a text, 256 of them at most.
 	StateDropped uint64
-	// ReadAheads counts rows that were read into memory because their
-	// connection was needed, Reclaims those of them whose connection was taken
-	// back for others that had waited.
+	// ReadAheads counts rows that were read into memory because their connection was needed.
+	// Reclaims counts how many of these rows lost their connection to other statements that had
+	// waited.
 	ReadAheads, Reclaims uint64
 	// BufferedBytes is how much of such rows is in memory now.
 	BufferedBytes int64
@@ -109,16 +109,16 @@ type DialsFailing struct {
 // Histogram counts durations. Buckets[i] counts those that took no longer than
 // HistogramBounds()[i] and longer than the bound before; the last one counts the rest.
 //
-// Of a connection that is taken more than 20 times in 10 ms, one checkout of 32 is timed
-// beyond that, and counts as 32.
+// If a connection is taken more than 20 times in 10 ms, one of 32 further checkouts is timed, and
+// counts as 32.
 type Histogram struct {
 	Count   uint64
 	Sum     time.Duration
 	Buckets [22]uint64
 }
 
-// HistogramBounds gives the upper bounds of the buckets of a Histogram but the last, in
-// rising order: 10 µs, 25 µs, 50 µs, 100 µs … 10 s, 30 s, 60 s. Those that OpenTelemetry
+// HistogramBounds returns the upper bounds of all buckets of a Histogram except the last, in
+// rising order: 10 µs, 25 µs, 50 µs, 100 µs … 10 s, 30 s, 60 s. The bounds that OpenTelemetry
 // advises for db.client.connection metrics are among them.
 func HistogramBounds() []time.Duration { return slices.Clone(histogram.Bounds[:]) }
 

@@ -116,9 +116,9 @@ func (c *Connector) sessionEnv(d dialects.Dialect) session.Env {
 		IdleTimeout:  c.config.idleTimeout(),
 		Buffer:       buffer,
 		BufferTotal:  max(total, buffer),
-		// Reading ahead for those who wait may be in vain, and must not use up what tasks
-		// need for their own statements: those get an error where there is no room, and
-		// who waits only waits on.
+		// Rows that are read ahead for waiting statements may not help. They must not use up the
+		// memory that tasks need for their own statements: without room a task's own statement
+		// gets an error, but a waiting statement only waits longer.
 		BufferOthers: max(total/2, buffer),
 		Buffered:     &c.report.Buffered,
 		ReadAheads:   &c.report.ReadAheads,

@@ -16,7 +16,7 @@ import (
 	"github.com/pooldriver/pooldriver/internal/task"
 )
 
-// This file alone decides which session serves an operation; claim.go, when it may go back.
+// This file alone decides which session serves an operation; claim.go decides when it goes back.
 //
 // Every checkout has a binding. Without a task the binding is private: it has one
 // connection, nothing pins that connection beyond the checkout, and the checkout behaves
@@ -32,8 +32,8 @@ import (
 // queue. So a task that holds a connection waits for another one only if a statement
 // cannot share.
 //
-// An implicit task shares nothing: its checkouts use their connections as without a task,
-// and none is the main one. The binding knows them for the task's end.
+// An implicit task shares nothing: its checkouts use their connections as without a task, and no
+// connection is the main one. The binding knows the connections only for the task's end.
 
 // Binding is the set of connections that a task has on one connector. Without a task, each
 // checkout has a private binding.
@@ -42,8 +42,8 @@ type Binding struct {
 	task   *task.Task // nil: the binding is private
 	shares bool       // its checkouts share connections: it is an explicit task's
 
-	// main is the task's session while something pins it. It changes under the lock of the
-	// session that it is or was.
+	// main is the task's session while something pins the session. It changes under the lock of
+	// the session that is, or was, the main one.
 	main atomic.Pointer[Conn]
 	// lossBarrier is the error of the task's statements after the task has lost a
 	// transaction or state that they relied on. nil: nothing is lost.
@@ -52,11 +52,12 @@ type Binding struct {
 	rolledBack  atomic.Bool  // a transaction was open at the task's end
 	held        atomic.Int32 // connections lent to the task, or on their way to it
 
-	// mu protects who has claims on the binding's connections (use.users, use.peeks), the pin
-	// that keeps one here (use.pin), and a connection's coming and leaving. It is held for some
-	// nanoseconds, and never while anything waits. Order: a session's lock, then mu.
+	// mu protects the claims on the binding's connections (use.users, use.peeks), the pin that
+	// keeps a connection here (use.pin), and the arrival and departure of a connection. It is
+	// held for some nanoseconds, and never while anything waits. Order: a session's lock, then
+	// mu.
 	mu      sync.Mutex
-	waiters []*waiter    // statements of the task that wait for a connection, the first first; mu protects it
+	waiters []*waiter    // statements of the task that wait for a connection, in their order; mu protects it
 	waiting atomic.Int32 // len(waiters)
 }
 
@@ -71,13 +72,12 @@ func (b *Binding) TaskEnded() {
 
 func (b *Binding) isPrivate() bool { return b.task == nil }
 
-// Holds reports whether the binding's checkouts share connections, and it has one. b may be nil.
+// Holds reports whether the binding has connections that its checkouts share. b may be nil.
 func (b *Binding) Holds() bool {
 	return b != nil && b.shares && b.held.Load() > 0 && !b.ended.Load()
 }
 
-// enter finds the session for an operation of the task, and returns with the session's
-// lock.
+// enter finds the session for an operation of the task, and locks the session.
 func (b *Binding) enter(ctx context.Context, c *Checkout, w *Want) error {
 	for {
 		again, err := b.lockTarget(ctx, c, w)
@@ -105,8 +105,8 @@ func (b *Binding) enter(ctx context.Context, c *Checkout, w *Want) error {
 	}
 }
 
-// lockTarget locks the session that seems to be the one for an operation. again: that session
-// has left.
+// lockTarget locks the session that seems to be the right one for an operation. again: that
+// session has left.
 func (b *Binding) lockTarget(ctx context.Context, c *Checkout, w *Want) (again bool, _ error) {
 	if err := b.refuses(c, w); err != nil {
 		return false, err
@@ -148,9 +148,9 @@ func (b *Binding) lowerBarrier() {
 	}
 }
 
-// target returns the connection for an operation of c: that of its InTx, else the main
-// one, else the one that c has. nil: c takes one from the pool. target does not hold the
-// connection's lock; settle checks the answer under the lock.
+// target returns the connection for an operation of c: the connection of its InTx, else the main
+// connection, else the connection that c has. nil: c takes one from the pool. target does not
+// hold the connection's lock; settle checks the answer under the lock.
 func (b *Binding) target(c *Checkout) *Conn {
 	var to *Conn
 	if tx := b.transactionOf(c.scope); tx != nil {
@@ -167,8 +167,8 @@ func (b *Binding) target(c *Checkout) *Conn {
 	return to
 }
 
-// settle checks, under the lock of w.Conn, that w.Conn is the right connection for the
-// operation, and prepares it. again: it is not, or not any more.
+// settle checks, under the lock of w.Conn, that w.Conn is the right connection for the operation,
+// and prepares it. again: w.Conn is not the right connection, or not any more.
 func (b *Binding) settle(ctx context.Context, c *Checkout, w *Want) (again bool, _ error) {
 	if again, err := b.join(c, w); again || err != nil {
 		return again, err
@@ -187,7 +187,7 @@ func (b *Binding) settle(ctx context.Context, c *Checkout, w *Want) (again bool,
 func (b *Binding) checkTx(c *Checkout, w *Want) (again bool, _ error) {
 	r := w.Conn
 	if r.Unusable() && r == b.main.Load() && !r.Begun() {
-		return true, nil // reading rows has found it dead; release raises the loss barrier
+		return true, nil // a read of rows has found it dead; release raises the loss barrier
 	}
 	if dead := r.Outlived(); dead != nil {
 		_ = dead.End() // the program's next call on it returns the error
@@ -361,7 +361,7 @@ func (b *Binding) await(w *waiter) {
 	b.waiting.Store(int32(len(b.waiters)))
 }
 
-// leaveQueue ends what await began. unlock may have done so.
+// leaveQueue ends what await began. unlock may have taken w off the queue before.
 func (b *Binding) leaveQueue(w *waiter) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -369,8 +369,8 @@ func (b *Binding) leaveQueue(w *waiter) {
 	b.waiting.Store(int32(len(b.waiters)))
 }
 
-// unlock unlocks r, and wakes a statement of the task that waits for a connection, if it could
-// use r. Such a statement is in the queue before it looks at r, so it is not missed.
+// unlock unlocks r. If r can be shared, unlock wakes a statement of the task that waits for a
+// connection. That statement joins the queue before it looks at r, so unlock does not miss it.
 func (b *Binding) unlock(r *Conn) {
 	if b.waiting.Load() == 0 || !b.mayShare(r) {
 		r.Unlock()
@@ -389,8 +389,8 @@ func (b *Binding) unlock(r *Conn) {
 	}
 }
 
-// hasAny reports whether the binding has a connection. (held counts those, too, that are
-// only on their way to it.)
+// hasAny reports whether the binding has a connection. (held also counts connections that are
+// still on their way to the binding.)
 func (b *Binding) hasAny() bool {
 	for range b.conns() {
 		return true

@@ -18,13 +18,13 @@ import (
 // The real connection stays until the checkout ends, so that a *sql.Tx or *sql.Conn keeps its
 // session.
 
-// Checkout is the connection that a checkout has, and what has happened in the checkout since
-// it has it. database/sql's lock on the virtual connection protects it.
+// Checkout is the connection of a checkout, and what has happened in the checkout since it has
+// that connection. database/sql's lock on the virtual connection protects it.
 type Checkout struct {
 	engine  *Engine
 	private Binding // of checkouts without a task
 
-	// conn is the attached connection, and binding is the one that has it. Both are nil
+	// conn is the attached connection, and binding is the binding that has conn. Both are nil
 	// before the first operation.
 	conn     *Conn
 	binding  *Binding
@@ -35,7 +35,7 @@ type Checkout struct {
 	executed bool        // it has executed a statement on conn
 	parted   bool        // rows were read into memory and conn, on which they were opened, was taken back
 	rows     *Rows       // that its last operation has opened
-	tx       *Tx         // the innermost of its transactions that is open
+	tx       *Tx         // the innermost of its open transactions
 	lent     *Conn       // to a function of Raw; nil: none
 
 	// values is the context with which database/sql has begun the checkout; nil: none is known.
@@ -49,7 +49,7 @@ type Want struct {
 	Begins            bool    // it begins a transaction
 	Lends             bool    // it is for a function of Raw
 
-	Conn      *Conn       // that the operation uses; it has the lock while locked
+	Conn      *Conn       // that the operation uses; the operation has its lock if locked is true
 	Scope     *task.Scope // of its context, if that was looked up
 	Retried   bool        // it has left a dead connection
 	counted   *Conn       // whose meter has counted the operation
@@ -57,7 +57,7 @@ type Want struct {
 	locked    bool
 	peeks     bool   // Conn's binding counts it in use.peeks
 	measured  bool   // Conn's meter measures the operation
-	joined    func() // warns that it has joined a transaction; nil: it has not, or the log knows
+	joined    func() // warns that it has joined a transaction; nil: it has not, or the log knows it
 }
 
 // Init makes c a checkout of connections of e. values is the context with which database/sql
@@ -82,7 +82,7 @@ func (c *Checkout) HasTx() bool { return c.tx != nil }
 // Bound reports whether the checkout has had an operation.
 func (c *Checkout) Bound() bool { return c.binding != nil }
 
-// Binding is that of the checkout, nil before its first operation.
+// Binding is the binding of the checkout, nil before its first operation.
 func (c *Checkout) Binding() *Binding { return c.binding }
 
 // Executed reports whether the checkout has executed a statement on its connection.
@@ -111,7 +111,7 @@ func (c *Checkout) Alone(r *Conn) bool {
 // SharedState reports whether another checkout uses r, too.
 func (c *Checkout) SharedState(r *Conn) bool { return c.binding.users(r) > 1 }
 
-// WithTaskEnd is err with the end of the task, if that has cut r's connection.
+// WithTaskEnd adds the end of the task to err, if that end has cut r's connection.
 func (c *Checkout) WithTaskEnd(r *Conn, err error) error {
 	if t := c.binding.task; t != nil && r.Severed() {
 		return t.WithEnd(err)
@@ -129,8 +129,8 @@ func (c *Checkout) Reach(ctx context.Context, w *Want) error {
 		return c.enter(ctx, w)
 	}
 	if c.tx == nil && b.shares {
-		// A *sql.Conn: this statement's context may be one of InTx, although the last
-		// statement's was not.
+		// On a *sql.Conn, this statement's context may be a context of InTx, although the last
+		// statement's context was not.
 		var p task.Place
 		switch err := c.engine.FindPlace(ctx, &p); {
 		case err == nil && p.Task == b.task:
@@ -167,7 +167,7 @@ func (c *Checkout) enter(ctx context.Context, w *Want) error {
 	}
 	w.has(r)
 	if rows != nil || r.Traits().BadConnUnsure {
-		// The driver may answer a dead context on a healthy connection with ErrBadConn.
+		// If a context has ended, the driver may return ErrBadConn for a healthy connection.
 		return ctx.Err()
 	}
 	return nil
@@ -227,8 +227,8 @@ func (c *Checkout) borrow(ctx context.Context, w *Want, from *task.Task) error {
 	return c.private.attach(ctx, c, w, r)
 }
 
-// attachDeferred is attach for the first statement of a deferred transaction without a
-// task. The transaction stays without a task, also if the statement's context carries one.
+// attachDeferred is attach for the first statement of a deferred transaction without a task. The
+// transaction stays without a task, even if the statement's context carries a task.
 // If the statement gets no connection, the transaction fails for good: otherwise the
 // program could commit later statements without this one.
 func (c *Checkout) attachDeferred(ctx context.Context, w *Want) error {
@@ -258,13 +258,13 @@ func (w *Want) has(r *Conn) { w.Conn, w.locked = r, true }
 // Locked reports whether the operation has its connection's lock.
 func (w *Want) Locked() bool { return w.locked }
 
-// pins reports whether the operation is known to hold its connection beyond itself.
+// pins reports whether the operation is known to hold its connection after its end.
 func (w *Want) pins() bool {
 	return w.Begins || w.Lends || session.NeedsSession(w.Effect)
 }
 
-// Measure begins the measuring of an attempt on a connection that was attached before. Unlock
-// ends it.
+// Measure begins to measure an attempt on a connection that was attached before. Unlock ends
+// that.
 func (w *Want) Measure() {
 	if w.measured {
 		return
@@ -279,8 +279,8 @@ func (w *Want) Measure() {
 // checkout has no connection.
 func (c *Checkout) hold(r *Conn) { c.conn, c.touched, c.executed = r, false, false }
 
-// share makes r, which others have used, the connection of the checkout. executed: a statement
-// of the checkout counts as executed on it.
+// share makes r, which others have used, the connection of the checkout. executed: the checkout
+// counts as one that has executed a statement on r.
 func (c *Checkout) share(r *Conn, executed bool) {
 	c.conn, c.touched, c.executed = r, true, executed
 }
@@ -299,8 +299,9 @@ func (c *Checkout) part() {
 	c.parted = true
 }
 
-// partFromRows takes the connection from the checkout, if that is because of rows which are in
-// memory. Their connection may belong to another borrower: its lock is not waited for.
+// partFromRows takes the connection from the checkout, if the checkout's rows are in memory and
+// nothing else needs the connection. The connection may belong to another borrower, so
+// partFromRows does not wait for its lock.
 func (c *Checkout) partFromRows() {
 	if rows := c.rows; rows != nil && rows.Buffer() != nil {
 		c.rows = nil
@@ -310,8 +311,8 @@ func (c *Checkout) partFromRows() {
 	}
 }
 
-// reattach uses r, under its lock, beside the rows that are open on it. It reports false if the
-// checkout has parted from it.
+// reattach uses r, under its lock, beside the rows that are open on r. It reports false if the
+// checkout has parted from r.
 func (c *Checkout) reattach(r *Conn) bool {
 	if c.rows == nil || c.conn != r {
 		return true
@@ -363,8 +364,8 @@ func (c *Checkout) Discard() {
 // borrower.
 func (c *Checkout) parts() bool { return c.rows != nil && c.rows.Detached() }
 
-// Idle reports whether the checkout has a connection on which nothing of it is left: no
-// transaction, no rows, no state.
+// Idle reports whether the checkout has a connection and has left nothing on it: no transaction,
+// no rows, no state.
 func (c *Checkout) Idle() bool {
 	b, r := c.binding, c.conn
 	if b == nil || r == nil || c.tx != nil || c.lent != nil || !b.take(r) {
@@ -375,8 +376,8 @@ func (c *Checkout) Idle() bool {
 	return idle
 }
 
-// Disown closes what o has prepared on the checkout's connection, if it has one and nobody works
-// on that.
+// Disown closes what o has prepared on the checkout's connection, if the checkout has a
+// connection and nobody works on it.
 func (c *Checkout) Disown(o *stmtcache.Owner) error {
 	b, r := c.binding, c.conn
 	if r == nil || c.parts() || !b.tryPeek(r) {
@@ -392,9 +393,9 @@ func (c *Checkout) StandDown(r *Conn) {
 	c.letGo()
 }
 
-// MoveOn takes the checkout off a dead session, so that the operation can try another one. If
-// the checkout's transaction was deferred and has not begun, it is deferred again. The connection
-// is unlocked. The caller has to call Done afterwards.
+// MoveOn takes the checkout off a dead session, so that the operation can try another one. If the
+// checkout's transaction was deferred and has not begun, it is deferred again. MoveOn unlocks the
+// connection. The caller has to call Done afterwards.
 func (c *Checkout) MoveOn(w *Want) {
 	w.Retried = true
 	c.engine.unattached.Add(1) // until Done
@@ -450,9 +451,9 @@ func (c *Checkout) Unlock(w *Want) {
 	b.release(r, peeks)
 }
 
-// hookContext is what the driver's own hooks (connect, ResetSession) get of a borrower: it ends
-// with the statement, and has the values of the context with which database/sql has taken the
-// connection, as over the bare driver.
+// hookContext is the context that the driver's own hooks (connect, ResetSession) get. It ends
+// with the borrower's statement. As over the bare driver, it has the values of the context with
+// which database/sql has taken the connection.
 type hookContext struct {
 	context.Context // the statement's
 	values          context.Context
@@ -469,8 +470,8 @@ func (c *Checkout) forHooks(ctx context.Context) context.Context {
 	return hookContext{ctx, c.values}
 }
 
-// isSame reports whether two contexts are known to be one: they have the same type and the same
-// data. To compare them by == would panic if the program's type cannot be compared.
+// isSame reports whether two contexts are known to be the same one: they have the same type and
+// the same data. The operator == would panic if the program's type cannot be compared.
 func isSame(a, b context.Context) bool {
 	return *(*[2]uintptr)(unsafe.Pointer(&a)) == *(*[2]uintptr)(unsafe.Pointer(&b)) //nolint:gosec // it looks at no memory but its own
 }
@@ -532,8 +533,9 @@ func (r *Rows) IsLent() bool {
 	return r.conn != nil && r.checkout.lent == r.conn && r.binding.isPrivate()
 }
 
-// Close closes the rows. Rows whose session a function of Raw has are closed by CloseAfterLoan.
-// The connection goes back if nothing else holds it. reusable: nobody knows the rows any more.
+// Close closes the rows. If a function of Raw has their session, CloseAfterLoan closes the
+// driver's rows. The connection goes back if nothing else holds it. reusable: nobody knows the
+// rows any more.
 func (r *Rows) Close() (reusable bool, err error) {
 	live := r.Lock()
 	r.closed = true
@@ -557,7 +559,7 @@ func (r *Rows) Close() (reusable bool, err error) {
 			r.binding.leave(r.conn, &r.conn.use.users)
 		default:
 			r.Unlock()
-			reusable = r.binding.isPrivate() // others know those of a task
+			reusable = r.binding.isPrivate() // others know the rows of a task
 		}
 	}()
 	err = r.Rows.Close()

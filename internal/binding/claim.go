@@ -11,17 +11,17 @@ import (
 // This file attaches sessions to a binding, decides which checkouts may use them, and lets
 // them go.
 //
-// Who works on a session has a claim on it, and the lock: its users (checkouts, and rows whose
-// checkout has ended) and who peeks at it for a moment (a statement that waits for the lock, one
-// who reads rows ahead for others, a function of Raw). Claims are counted under the binding's
-// mu, without the session's lock, which may be held for as long as the driver works. So a
-// checkout ends without waiting: who ends the last claim, with nothing pinned, knows that nobody
-// is at work, and gives the session back.
+// Whoever works on a session has its lock and a claim on it. There are two kinds of claims. A
+// user is a checkout, or rows whose checkout has ended. A peek is for a moment: it is a statement
+// that waits for the lock, somebody who reads rows ahead for others, or a function of Raw. The
+// binding's mu protects the claims, because the session's lock may be held for as long as the
+// driver works. So a checkout ends without a wait. Whoever ends the last claim, while nothing
+// pins the session, knows that nobody is at work, and gives the session back.
 //
-// A session leaves although there are claims in two cases: it is dead, or its task has ended.
-// It does so under its lock, and whoever gets the lock then sees that holder is another one, and
-// touches nothing. A dead session is never lent again, and a task that has ended gets none, so an
-// old claim is never taken for one on a later lending.
+// In two cases a session leaves although there are claims: it is dead, or its task has ended. It
+// leaves under its lock. Whoever gets the lock after that sees that holder has changed, and
+// touches nothing. A dead session is never lent again, and a task that has ended gets no session,
+// so nobody takes an old claim for a claim on a later use of the session.
 
 // attach takes r, which comes from the pool, into the binding, and locks it.
 func (b *Binding) attach(ctx context.Context, c *Checkout, w *Want, r *Conn) error {
@@ -54,10 +54,10 @@ func (b *Binding) attach(ctx context.Context, c *Checkout, w *Want, r *Conn) err
 }
 
 // receive takes r, which nobody has, into the binding. It reports false if the task has ended:
-// its end finds what was received before.
+// the task's end finds only connections that were received before.
 func (b *Binding) receive(r *Conn) bool {
 	r.use.users = 1
-	if b.isPrivate() { // it has no end, and nobody knows that it has r before holder says so
+	if b.isPrivate() { // a private binding has no end, and before holder says so nobody knows that it has r
 		r.holder.Store(b)
 		return true
 	}
@@ -70,8 +70,8 @@ func (b *Binding) receive(r *Conn) bool {
 	return !ended
 }
 
-// obtain gives c a connection, and w the connection's lock. The connection comes from the
-// pool. If w would have to wait while the task holds a connection, w shares that one
+// obtain gives c a connection, and w the connection's lock. The connection comes from the pool.
+// If w would have to wait while the task holds a connection, w shares the task's connection
 // instead.
 func (b *Binding) obtain(ctx context.Context, c *Checkout, w *Want) (err error) {
 	e := b.engine
@@ -111,8 +111,8 @@ func (b *Binding) obtain(ctx context.Context, c *Checkout, w *Want) (err error) 
 	return keep(r)
 }
 
-// contend is obtain for a binding that has connections, or waits for one. If w.locked, w
-// shares one of them.
+// contend is obtain for a binding that has connections, or waits for one. If w.locked is true
+// afterwards, w shares a connection of the binding.
 func (b *Binding) contend(ctx context.Context, c *Checkout, w *Want) (r *Conn, err error) {
 	for hooks := c.forHooks(ctx); ; {
 		if r, err = b.engine.acquireNow(hooks); err != pool.ErrNoneNow {
@@ -124,14 +124,14 @@ func (b *Binding) contend(ctx context.Context, c *Checkout, w *Want) (r *Conn, e
 	}
 }
 
-// queue waits for a connection of the pool, or for one of the task. If w.locked, w shares one of
-// these. errOwnIsFree: one may be free.
+// queue waits for a connection of the pool or of the task. If w.locked is true afterwards, w
+// shares a connection of the task. errOwnIsFree: a connection of the task may be free.
 func (b *Binding) queue(ctx context.Context, c *Checkout, w *Want) (*Conn, error) {
 	q := newWaiter(c.forHooks(ctx))
 	defer q.cancel(nil)
 	q.binding, q.label, q.from = b, c.label, c.from
 	if b.shares {
-		b.await(q) // before share looks: unlock misses nobody
+		b.await(q) // before share looks, so that unlock does not miss q
 		defer b.leaveQueue(q)
 		if q.tooLarge = b.share(ctx, c, w); w.locked {
 			return nil, nil
@@ -147,7 +147,7 @@ func (b *Binding) share(ctx context.Context, c *Checkout, w *Want) (err error) {
 		if !b.tryPeek(r) {
 			continue
 		}
-		w.has(r) // also after a panic of the driver, Done unlocks it
+		w.has(r) // Done unlocks it, also after a panic of the driver
 		w.peeks = true
 		if r.maySend() {
 			if err = r.ReadAhead(ctx); err == nil {
@@ -178,8 +178,8 @@ func (b *Binding) clearOthers(ctx context.Context, r *Conn) {
 	}
 }
 
-// peek keeps r in the binding until unpeek or release, if it is the binding's. Whoever works on
-// a session is one of its users, or peeks.
+// peek keeps r in the binding until unpeek or release, if r is the binding's. Whoever works on a
+// session is one of its users, or peeks.
 func (b *Binding) peek(r *Conn) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -193,7 +193,7 @@ func (b *Binding) peek(r *Conn) bool {
 // unpeek ends a peek at a session that is not locked.
 func (b *Binding) unpeek(r *Conn) { b.leave(r, &r.use.peeks) }
 
-// tryPeek peeks at r and locks it, if it is the binding's and nobody works on it. endPeek or
+// tryPeek peeks at r and locks r, if r is the binding's and nobody works on it. endPeek or
 // release ends that.
 func (b *Binding) tryPeek(r *Conn) bool {
 	if !b.peek(r) {
@@ -215,10 +215,10 @@ func (b *Binding) endPeek(r *Conn) {
 	b.unpeek(r)
 }
 
-// take locks r, if it is the binding's, for one of its users.
+// take locks r for one of r's users, if r is the binding's.
 func (b *Binding) take(r *Conn) bool {
 	if b.isPrivate() {
-		if r.holder.Load() != b { // else the caller's own claim keeps it
+		if r.holder.Load() != b { // else the caller's own claim keeps r here
 			return false
 		}
 	} else if !b.peek(r) {
@@ -235,8 +235,8 @@ func (b *Binding) take(r *Conn) bool {
 // untake ends what take began.
 func (b *Binding) untake(r *Conn) { b.release(r, !b.isPrivate()) }
 
-// lockFor locks r for an operation of c. Where c does not use r yet, w peeks until c does.
-// again: r has left the binding.
+// lockFor locks r for an operation of c. If c does not use r yet, w peeks until c uses it. again:
+// r has left the binding.
 func (b *Binding) lockFor(ctx context.Context, c *Checkout, w *Want, r *Conn) (again bool, _ error) {
 	if w.peeks = r != c.conn; w.peeks && !b.peek(r) {
 		w.peeks = false
@@ -253,7 +253,7 @@ func (b *Binding) lockFor(ctx context.Context, c *Checkout, w *Want, r *Conn) (a
 	return false, nil
 }
 
-// joined makes the checkout of w, which peeks, a user of r. others are its other users.
+// joined makes the checkout of w, which peeks, a user of r. others: how many other users r has.
 func (b *Binding) joined(w *Want, r *Conn) (others int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -278,8 +278,8 @@ func (b *Binding) countOut(r *Conn) {
 	r.use.users--
 }
 
-// leave ends a claim of somebody who does not hold r's lock: one of r's users or peeks. If it
-// was the last, and nothing pins r, nobody can be at work on r, and r goes back to the pool.
+// leave ends a claim of somebody who does not hold r's lock: one of r's users or peeks. If it was
+// the last claim, and nothing pins r, nobody can be at work on r, and r goes back to the pool.
 func (b *Binding) leave(r *Conn, claims *int) {
 	b.mu.Lock()
 	out := false
@@ -294,7 +294,7 @@ func (b *Binding) leave(r *Conn, claims *int) {
 }
 
 // mayLeaveLocked takes r out of the binding if nobody has a claim on it and nothing pins it.
-// After the task's end that is the end's to do.
+// After the task has ended, only the task's end takes r out.
 func (b *Binding) mayLeaveLocked(r *Conn) bool {
 	if b.ended.Load() || r.use.users > 0 || r.use.peeks > 0 || r.use.pin != pinning.None {
 		return false
@@ -307,7 +307,7 @@ func (b *Binding) takeOutLocked(r *Conn) {
 	r.holder.Store(nil)
 	r.use.users, r.use.peeks = 0, 0
 	if b.isPrivate() {
-		return // it sets no more of use than that, and raw, which is over
+		return // a private binding sets nothing else of use but raw, and no function of Raw runs now
 	}
 	r.use = use{}
 	if b.main.Load() == r {
@@ -335,8 +335,8 @@ func (b *Binding) restore(r *Conn) {
 	r.Session.GiveBack()
 }
 
-// release ends an operation on r, under r's lock, and unlocks r. peeks: a peek of the caller's
-// ends, too. It stores why r is held, and r goes back to the pool if nothing holds it.
+// release ends an operation on r, under r's lock, and unlocks r. peeks: a peek of the caller
+// ends, too. release stores why r is held. If nothing holds r, r goes back to the pool.
 func (b *Binding) release(r *Conn, peeks bool) {
 	if r.holder.Load() != b {
 		r.Unlock() // it was dead, or the task has ended
@@ -373,8 +373,8 @@ func (b *Binding) release(r *Conn, peeks bool) {
 }
 
 // judge says why r is held, after an operation in a task. dead: r leaves although checkouts use
-// it: their next operation gets the error. If rows are open on it, it stays until their owner
-// has found the error and closed them.
+// it, and their next operation gets the error. If rows are open on r, r stays until the owner of
+// the rows has found the error and closed them.
 func (b *Binding) judge(r *Conn) (pin pinning.Pin, dead bool) {
 	r.use.moves()
 	pin = r.pin()
@@ -382,7 +382,7 @@ func (b *Binding) judge(r *Conn) (pin pinning.Pin, dead bool) {
 		b.loseState(r)
 		pin = pinning.None
 	}
-	if !b.shares || !pin.KeepsTask() { // without sharing it is as without a task
+	if !b.shares || !pin.KeepsTask() { // a binding that does not share is as without a task
 		pin = pinning.None
 	}
 	pin = b.electMain(r, pin)
@@ -399,8 +399,8 @@ func (b *Binding) loseState(r *Conn) {
 	}
 }
 
-// electMain makes r the main session if something pins r. If nothing does, r is the main
-// session no longer. It returns what pins r as the main session.
+// electMain makes r the main session if something pins r. If nothing pins r, r is not the main
+// session any more. electMain returns what pins r as the main session.
 func (b *Binding) electMain(r *Conn, why pinning.Pin) pinning.Pin {
 	main := b.main.Load() == r
 	switch {
@@ -451,7 +451,7 @@ func (b *Binding) evict(r *Conn) {
 		b.engine.report.Rollbacks.Add(1)
 		b.rolledBack.Store(true)
 	}
-	// What is cancelled database/sql would have rolled back a moment later.
+	// database/sql would have rolled back a cancelled transaction a moment later.
 	defer b.tellUndone(open && !cancelled, panicked, since)
 	b.mu.Lock()
 	b.takeOutLocked(r)
@@ -461,8 +461,8 @@ func (b *Binding) evict(r *Conn) {
 	r.GiveBackNow(b.task)
 }
 
-// tellUndone tells what a task has left open on a connection, after that has left: the logger
-// may need one.
+// tellUndone tells what a task has left open on a connection. It is called after the connection
+// has left, because the logger may need a connection.
 func (b *Binding) tellUndone(open bool, panicked any, since time.Time) {
 	if panicked != nil {
 		b.engine.report.DriverPanicked("at the end of a task; the connection was closed", panicked, "task", b.task.Name())

@@ -13,14 +13,15 @@ import (
 
 // Conn is one real connection, and who has it.
 type Conn struct {
-	// holder is the binding that has the connection, nil if none has. It changes under the
+	// holder is the binding that has the connection, nil if none has it. It changes under the
 	// session's lock.
 	holder atomic.Pointer[Binding]
 	use    use // what its holder keeps of it, under the lock
-	// values are those that the driver's ResetSession has last had, in an explicit task. The
-	// session's lock protects it.
+	// values is the context whose values the driver's ResetSession has got last, in an explicit
+	// task. The session's lock protects it.
 	values context.Context
-	// Told is of which checkout the log was told that it is held for long.
+	// Told is the number, plus 1, of the last checkout that the log was warned of because it
+	// lasts long.
 	Told atomic.Uint64
 
 	connpool.Conn
@@ -29,17 +30,17 @@ type Conn struct {
 var _ connpool.Seat = (*Conn)(nil)
 
 // use is what a binding records of one of its sessions. The binding's mu protects users, peeks
-// and pin (which is set under the session's lock, too), the session's lock the rest.
+// and pin (which is set under the session's lock, too). The session's lock protects the rest.
 type use struct {
 	users  int           // checkouts that use it, and open rows whose checkout has ended
 	peeks  int           // who waits for its lock, or looks at it for others, for a moment
 	ops    uint64        // operations so far: shows whether the session makes progress
 	pin    pinning.Pin   // what pinned the session after the last operation; None: nothing keeps it at its task
 	since  time.Time     // when the session was pinned, or its transaction began
-	opener *Checkout     // the last one whose statement may have begun a transaction
+	opener *Checkout     // the last checkout whose statement may have begun a transaction
 	warned bool          // the log knows that a statement has joined the transaction
 	raw    chan struct{} // closed when Raw's function returns; nil: none runs
-	left   bool          // the task has ended while raw was set: whoever ends that takes the session back
+	left   bool          // the task has ended while raw was set: whoever ends the loan takes the session back
 }
 
 // moves counts an operation.
@@ -63,7 +64,7 @@ func (r *Conn) Borrowed() bool { return r.holder.Load() != nil }
 // CountedOnTx raises the loss barrier of the task.
 func (r *Conn) CountedOnTx(loss *session.LostError) { r.holder.Load().raiseBarrier(loss) }
 
-// Detached counts a checkout out, whose rows are in memory.
+// Detached counts out a checkout whose rows are in memory.
 func (r *Conn) Detached() { r.holder.Load().countOut(r) }
 
 // pinnedBy tells, between two operations, why r is held.
@@ -72,13 +73,13 @@ func (r *Conn) pinnedBy() pinning.Pin {
 		return pinning.Conn // most statements
 	}
 	f := r.facts()
-	if f.Effect&dialects.TxControl != 0 { // the driver is asked only where a text may have begun one
+	if f.Effect&dialects.TxControl != 0 { // the driver is asked only if a text may have begun a transaction
 		f.Status = r.TxStatus()
 	}
 	return pinning.Of(f)
 }
 
-// facts are those of r, but the status, which is the driver's to tell.
+// facts are the facts of r without the status, which only the driver knows.
 func (r *Conn) facts() pinning.Facts {
 	return pinning.Facts{
 		Begun: r.Begun(), Status: dialects.TxNone, Effect: r.Effect(), Hidden: r.HiddenTx(),
@@ -123,7 +124,8 @@ func (r *Conn) lossOf(own *Tx) error {
 // maySend reports, under r's lock, whether any statement of the task that has r may run on it.
 func (r *Conn) maySend() bool { return !r.Unusable() && r.use.raw == nil }
 
-// tryPeek is Binding.tryPeek for whichever binding has r, which it returns; nil: it has failed.
+// tryPeek is Binding.tryPeek for the binding that has r, and returns that binding. nil: it
+// failed.
 func (r *Conn) tryPeek() *Binding {
 	if b := r.holder.Load(); b != nil && b.tryPeek(r) {
 		return b

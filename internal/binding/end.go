@@ -10,8 +10,8 @@ import (
 
 // The end of a task: its connections go back.
 
-// WrapUp gives back the connections of an ended task. It returns when they are back. After
-// twice CleanTimeout it returns earlier, and the rest goes on in the background.
+// WrapUp gives back the connections of an ended task. It returns when they are back, or after
+// twice CleanTimeout. In that case the rest goes on in the background.
 func (b *Binding) WrapUp() {
 	defer b.tellTaskDone()
 	if b.held.Load() == 0 {
@@ -67,7 +67,7 @@ func (b *Binding) tellTaskDone() {
 // back. So no borrower gets a severed connection.
 func (b *Binding) sever(r *Conn) {
 	if r.Irreplaceable() {
-		return // r comes back when the call ends; cutting it would end the database
+		return // r comes back when the call ends; a cut would end the database
 	}
 	r.MarkSevered()
 	if r.holder.Load() == b {

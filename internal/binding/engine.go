@@ -25,17 +25,17 @@ type Engine struct {
 	report     *report.Report
 	keyed      task.Keyed
 	starvation starvation
-	// unattached counts what has begun and is without a connection for a while: a transaction
-	// that was deferred and has run no statement, and a statement that moves from a dead
-	// connection to another one. It counts both from before they have no connection until they
-	// have one again or are over. Nothing that is new comes to be counted once the pool drains: a
-	// deferred transaction is counted first and looks at draining then.
+	// unattached counts work that has begun and has no connection for a while: a deferred
+	// transaction that has run no statement, and a statement that moves from a dead connection to
+	// another one. Such work is counted from before it has no connection, until it has one again
+	// or is over. Once the pool drains, no new work stays counted: a deferred transaction is
+	// counted first, and only then looks whether the pool drains.
 	unattached atomic.Int64
 }
 
 // Config is how an Engine is made.
 type Config struct {
-	Pool          connpool.Config // but for its hooks, which are the Engine's
+	Pool          connpool.Config // without its hooks, which the Engine sets
 	TaskKey       task.KeyFunc    // nil: there is none
 	Ambient       Ambient
 	TaskTimeout   time.Duration // 0: none
@@ -70,7 +70,7 @@ func (e *Engine) Pool() *connpool.Pool { return e.pool }
 // Usage is how connections are used.
 func (e *Engine) Usage() *usage.Env { return e.config.Pool.Usage }
 
-// Unattached is how much has begun and is without a connection for a while.
+// Unattached is how much work has begun and has no connection for a while.
 func (e *Engine) Unattached() int64 { return e.unattached.Load() }
 
 // connections are the real connections that are open, lent or idle.
@@ -107,8 +107,9 @@ func (e *Engine) bindingOf(t *task.Task) *Binding {
 	return b
 }
 
-// acquire takes a connection from the pool. from is a task that the statement's context was
-// derived from, if any. who is the *Binding of the statement's task or, without one, its label.
+// acquire takes a connection from the pool. from is the task from whose context the statement's
+// context was derived, if any. who is the *Binding of the statement's task or, without a task,
+// the statement's label.
 func (e *Engine) acquire(ctx context.Context, from *task.Task, who any) (_ *Conn, err error) {
 	var r *connpool.Conn
 	if from == nil {
@@ -126,7 +127,7 @@ func (e *Engine) acquire(ctx context.Context, from *task.Task, who any) (_ *Conn
 	return e.broughtUp(ctx, r)
 }
 
-// broughtUp is r, which comes from the pool, with all settings of the *sql.DB.
+// broughtUp gives r, which comes from the pool, all settings of the *sql.DB.
 func (e *Engine) broughtUp(ctx context.Context, r *connpool.Conn) (*Conn, error) {
 	if err := e.pool.BringUp(ctx, r); err != nil {
 		return nil, err
@@ -134,8 +135,8 @@ func (e *Engine) broughtUp(ctx context.Context, r *connpool.Conn) (*Conn, error)
 	return ConnOf(r), nil
 }
 
-// acquireNow takes a connection that is to be had without waiting for others. The error is
-// pool.ErrNoneNow if there is none.
+// acquireNow takes a connection if that is possible without a wait for others. Otherwise the
+// error is pool.ErrNoneNow.
 func (e *Engine) acquireNow(ctx context.Context) (*Conn, error) {
 	r, err := e.pool.AcquireNow(ctx)
 	switch err {
@@ -182,9 +183,9 @@ func (e *Engine) notAcquired(ctx context.Context, label *string, t *task.Task, e
 	e.report.NotAcquired(ctx, connpool.Waited(err), func() report.Who { return WhoIs(label, t) }, err)
 }
 
-// admits reports whether a statement may take a connection that has none: not if the
-// connector drains, unless its task has a connection or one around that. b is nil without a
-// task.
+// admits reports whether a statement that has no connection may take one. While the connector
+// drains, it may do so only if its task, or a task around its task, has a connection. b is nil
+// without a task.
 func (e *Engine) admits(b *Binding, from *task.Task) bool {
 	return !e.pool.Draining() || e.serves(b, from)
 }
@@ -201,7 +202,7 @@ func (e *Engine) serves(b *Binding, from *task.Task) bool {
 	return false
 }
 
-// WhoIs is for whom something happens: label is a checkout's, t its task. Both may be nil.
+// WhoIs is for whom something happens: a checkout with this label and this task. Both may be nil.
 func WhoIs(label *string, t *task.Task) report.Who {
 	return report.Who{Label: textOf(label), Task: NameOf(t)}
 }

@@ -9,7 +9,7 @@ import (
 )
 
 // Loan is a session that is lent to a function of Raw. database/sql's lock on the virtual
-// connection protects it, like the checkout.
+// connection protects the Loan, as it protects the checkout.
 type Loan struct {
 	Conn     *Conn
 	checkout *Checkout
@@ -38,8 +38,8 @@ func Lend(c *Checkout, w *Want) (*Loan, error) {
 	return l, nil
 }
 
-// End takes the session back into its checkout, whose lock the caller has. err is the function's.
-// It reports whether the session is gone, which the checkout counts on.
+// End takes the session back into its checkout, whose lock the caller has. err is the function's
+// error. gone reports whether a session is gone that the checkout counts on.
 func (l *Loan) End(err error, panicked bool) (gone bool) {
 	l.checkout.lent = nil
 	l.giveBack(err, func() {

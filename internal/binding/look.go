@@ -50,9 +50,9 @@ func (r *Conn) look(clock *usage.Clock) (l Look, ok bool) {
 		if r.holder.Load() != b {
 			continue
 		}
-		// attach stores the holder after the meter's Begin, and takeOutLocked takes it back. With
-		// the same holder on both sides of its number, the checkout has begun completely. A
-		// statement that ends while we look is shown as running.
+		// attach stores the holder after the meter's Begin, and takeOutLocked removes it. If the
+		// holder is the same before and after we read the checkout's number, the checkout has
+		// begun completely. A statement that ends while we look is shown as running.
 		running := r.Locked()
 		look, same := r.Meter.Look()
 		running = running || r.Locked() || look.Pin == pinning.Raw
@@ -97,8 +97,8 @@ func WaiterOf(w pool.Waiting) (t *task.Task, label string) {
 	return nil, ""
 }
 
-// Holders says who has a connection, and why. Of one on which a statement is running nobody
-// can tell more.
+// Holders says who has a connection, and why. If a statement is running on a connection, Holders
+// cannot say why.
 func (e *Engine) Holders() (list []string) {
 	for r := range e.connections() {
 		b := r.holder.Load()
@@ -117,8 +117,8 @@ func (e *Engine) Holders() (list []string) {
 	return list
 }
 
-// RowsTooLarge reports whether rows hold a connection which would have come back if they could
-// have been read into memory.
+// RowsTooLarge reports whether open rows hold a connection only because they were too large to be
+// read into memory.
 func (e *Engine) RowsTooLarge() bool {
 	for r := range e.connections() {
 		if r.Rows() == nil {

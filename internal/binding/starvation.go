@@ -22,8 +22,8 @@ import (
 	"github.com/pooldriver/pooldriver/pool"
 )
 
-// What happens when a statement waits long for a connection. The pool calls starving
-// every starveAfter while its first waiter has waited that long.
+// This file helps a statement that waits long for a connection. The pool calls starving every
+// starveAfter, while its first waiter has waited for at least starveAfter.
 //
 // If a connection is held by nothing but open rows, the rows are read into memory and the
 // connection serves the queue. (A statement that waits because all connections of its task were
@@ -43,8 +43,8 @@ const (
 // errOwnIsFree sends a waiter back to its task's own connections.
 var errOwnIsFree = errors.New("pooldriver: a connection of the task is free")
 
-// waiter is a statement that waits for a connection. Its task may hold one, or a task from
-// whose context its context was derived.
+// waiter is a statement that waits for a connection. Its task may hold a connection, or a task
+// from whose context the statement's context was derived.
 type waiter struct {
 	binding  *Binding // nil without a task
 	label    *string  // nil: none
@@ -113,7 +113,7 @@ func (s *starvation) forget(rows *session.Rows) {
 
 // starving is the pool's hook Config.Starving.
 func (s *starvation) starving(waiting int) {
-	if now := s.engine.pool.Stats(); now.Count >= now.Allowed { // otherwise they wait for a dial
+	if now := s.engine.pool.Stats(); now.Count >= now.Allowed { // otherwise the waiters wait for a dial
 		s.reclaim(waiting - now.Creating)
 	}
 	waiters := s.waiters.All()
@@ -126,9 +126,9 @@ func (s *starvation) starving(waiting int) {
 	s.lookForCycle(waiters)
 }
 
-// reclaim takes back up to wanted connections. Rows are read ahead one after the other and
-// in steps. Nobody knows how many rows a query has left. The short ones must be found
-// before long ones fill the memory.
+// reclaim takes back up to wanted connections. Rows are read ahead one after the other and in
+// steps. Nobody knows how many rows a query has left. Short results must be found before long
+// results fill the memory.
 func (s *starvation) reclaim(wanted int) {
 	if wanted <= 0 || s.readers.Busy(readerPatience) {
 		return
@@ -180,8 +180,8 @@ func (s *starvation) leastRead() (*Conn, *session.Rows) {
 	return nil, nil
 }
 
-// tryReclaim peeks at r and locks it, if only its rows hold it, and returns these and the binding
-// that has r; nil: it has done nothing.
+// tryReclaim peeks at r and locks it, if only its rows hold it. It returns the rows and the
+// binding that has r; nil: it has done nothing.
 func tryReclaim(r *Conn) (*Binding, *session.Rows) {
 	b := r.tryPeek()
 	if b == nil {
@@ -234,19 +234,19 @@ func (s *starvation) timeout(err error, w *waiter) error {
 	}
 	r := s.engine.report
 	r.AcquireFailed(report.Timeout)
-	a.Cause = ctxerr.Harmless(a.Cause) // it is this caller's own
+	a.Cause = ctxerr.Harmless(a.Cause) // a is this caller's own
 	return fmt.Errorf("pooldriver: no connection to %s: %s; %s: %w (%s)", r.Target(), waitgraph.InCycle, s.advice(w), err, found.Names())
 }
 
 // A wait cycle is closed when every connection is held by a task that waits for one
 // more. When nothing has moved for Config.DeadlockAfter, the waiter that closed it gets
-// ErrDeadlock. In an implicit task nobody gets it: its program waits as over plain
+// ErrDeadlock. A statement of an implicit task never gets it: the program waits as over plain
 // database/sql, and the error of its timeout names the holders. docs/adr/0008.
 
 // holder is what has a connection: a task or, if task is nil, a checkout that belongs to no task.
 type holder struct {
 	task    *task.Task
-	pin     pinning.Pin // None: nothing but the use of it
+	pin     pinning.Pin // None: nothing, the connection is only in use
 	since   time.Time
 	dialect dialects.Dialect
 	last    *string // statement; nil: none
@@ -272,8 +272,8 @@ func (h holder) String() string {
 
 func ago(t time.Time) string { return "for " + time.Since(t).Round(time.Millisecond).String() }
 
-// lookForCycle ends the wait of the last waiter in a wait cycle in which nothing has
-// moved for long. The pool's calls, by starving, do not overlap.
+// lookForCycle ends the wait of the last waiter in a wait cycle in which nothing has moved for
+// long. The pool's calls of starving do not overlap.
 func (s *starvation) lookForCycle(waiters []waitgraph.Queued[*waiter]) {
 	var found *waitgraph.Cycle
 	victim := -1
@@ -347,7 +347,7 @@ func (w *waiter) waitsFor(e *Engine) (who []*Binding) {
 	return who
 }
 
-// advice says what would have spared w the wait; w is nil for a caller without a task.
+// advice says what would have avoided the wait of w; w is nil for a caller without a task.
 func (s *starvation) advice(w *waiter) string {
 	if w == nil {
 		return waitgraph.Situation{}.Advice()
@@ -355,7 +355,7 @@ func (s *starvation) advice(w *waiter) string {
 	return waitgraph.Situation{RowsTooLarge: w.tooLarge != nil, InTask: w.isInTask(s.engine)}.Advice()
 }
 
-// isInTask reports whether a task around w, whose connection w does not use, shares one.
+// isInTask reports whether a task around w has connections to share. w does not use them.
 func (w *waiter) isInTask(e *Engine) bool {
 	for t := w.from; t != nil; t = t.From() {
 		if b := e.bindingOf(t); b != nil && b.shares && b.held.Load() > 0 {

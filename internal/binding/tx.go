@@ -9,15 +9,15 @@ import (
 	"github.com/pooldriver/pooldriver/internal/task"
 )
 
-// Tx is the transaction of a checkout. In a task, one that begins while another is open is a
-// savepoint in it.
+// Tx is the transaction of a checkout. In a task, a transaction that begins while another one is
+// open is a savepoint in the open one.
 type Tx struct {
 	session.Tx
 
 	checkout   *Checkout
 	conn       *Conn // nil: deferred, and without a connection yet
 	binding    *Binding
-	around     *Tx  // of the same virtual connection; it goes on when this one ends; nil: none
+	around     *Tx  // of the same virtual connection; around goes on when this Tx ends; nil: none
 	over       bool // Commit or Rollback was called
 	unattached bool // it is counted in Engine.unattached
 }
@@ -28,7 +28,7 @@ func (t *Tx) Conn() *Conn { return t.conn }
 // Attached reports whether t has a connection.
 func (t *Tx) Attached() bool { return t.conn != nil }
 
-// InTask reports whether t has a connection, and that belongs to a task.
+// InTask reports whether t has a connection that belongs to a task.
 func (t *Tx) InTask() bool { return t.binding != nil && t.binding.task != nil }
 
 // TaskEnded reports whether the task of t, which has a connection, has ended.
@@ -90,7 +90,7 @@ func (t *Tx) attached(r *Conn, b *Binding, err error) {
 	r.Began(&t.Tx, time.Time{})
 }
 
-// countOut ends the counting of t as one without a connection.
+// countOut counts t out of the transactions without a connection.
 func (t *Tx) countOut() {
 	if t.unattached {
 		t.unattached = false
@@ -139,7 +139,7 @@ func (t *Tx) Finish(text *string, end func() error) error {
 func (t *Tx) unlock() {
 	t.conn.Meter.EndOperation(t.conn.pinnedBy())
 	if t.binding.isPrivate() {
-		t.conn.Unlock() // the checkout uses it still
+		t.conn.Unlock() // the checkout still uses it
 		return
 	}
 	t.binding.untake(t.conn)
@@ -215,8 +215,8 @@ func (t *Tx) abandon() {
 // tx is t, for whoever finds it in a scope.
 func (t *Tx) tx() *Tx { return t }
 
-// transactionOf returns the transaction that scope has begun on b's connector, or else
-// that of the nearest scope around it that has begun one there. nil: there is none.
+// transactionOf returns the transaction that scope has begun on b's connector. If scope has begun
+// none there, it returns the transaction of the nearest scope around scope that has. nil: none.
 func (b *Binding) transactionOf(scope *task.Scope) *Tx {
 	for s := scope; s != nil; s = s.Around() {
 		if t, ok := s.Transaction().(interface{ tx() *Tx }); ok && t.tx().binding == b {

@@ -15,15 +15,14 @@ import (
 // This file says whether a connection still works, and whether its server is what the DSN asks
 // for.
 //
-// That a server refuses to write does not show that it has been demoted: the program's own READ
-// ONLY transaction is refused in the same words. So an error only raises a doubt, and when the
-// connection is back from its borrower, rolled back and clean, the server is asked. Health
-// checks ask, too.
+// A server that refuses a write may still be the primary: it refuses a write in the program's own
+// READ ONLY transaction in the same words. So an error only raises a doubt. When the connection
+// is back from its borrower, rolled back and clean, the server is asked. Health checks ask, too.
 
-// What a connection has to be told when it is used next. It is a set of bits.
+// The notices for the next use of a connection. They are bits of a set.
 const (
-	suspect uint32 = 1 << iota // its server has not answered on another one that was idle as long
-	orphans                    // statements that it has prepared are closed
+	suspect uint32 = 1 << iota // its server has not answered on another connection that was idle as long
+	orphans                    // the owners of statements that it has prepared have closed them
 )
 
 // notify leaves a notice for some of the connections.
@@ -39,7 +38,7 @@ func (p *Pool) notify(notice uint32, which func(*Conn) bool) {
 // closed them.
 func (p *Pool) NotifyOrphans() { p.notify(orphans, func(*Conn) bool { return true }) }
 
-// errSuspect is the error of an idle connection to a server that has not answered on another.
+// errSuspect is the error of an idle connection whose server has not answered on another one.
 var errSuspect = errors.New("pooldriver: the server has not answered on another connection that was idle, too")
 
 // ready checks a connection that was used before, on its way to the next borrower. So a
@@ -66,8 +65,8 @@ func (p *Pool) ready(ctx context.Context, r *Conn) error {
 	return err
 }
 
-// suspectOthers follows a look at r that has got no answer: the others that are idle are not
-// asked one after the other, because their borrower would wait for each.
+// suspectOthers is called when r has got no answer. It marks the other idle connections to the
+// same server. They are not asked one after the other, because a borrower would wait for each.
 func (p *Pool) suspectOthers(r *Conn) {
 	host := r.Host()
 	p.notify(suspect, func(other *Conn) bool { return !other.Seat.Borrowed() && other.Host() == host })
@@ -92,8 +91,8 @@ func (p *Pool) answers(ctx context.Context, r *Conn) error {
 	return r.PingServer(ctx)
 }
 
-// fits asks the server for its role. Where it does not do, the other connections of its time
-// are replaced as they come back; this one is the caller's to close.
+// fits asks the server for its role. If the role is wrong, the other connections of the same
+// generation are replaced as they come back. The caller closes r.
 func (p *Pool) fits(ctx context.Context, r *Conn) error {
 	err := r.CheckRole(ctx)
 	if !errors.Is(err, dialects.ErrWrongRole) {
@@ -116,7 +115,7 @@ const proofLasts = time.Second
 // Ready returns nil if a statement would get a connection.
 func (p *Pool) Ready(ctx context.Context) error {
 	var err error
-	for range p.config.Limits.Max + 1 { // each one that does not answer is gone, and one is new
+	for range p.config.Limits.Max + 1 { // at most Max connections that do not answer, and a new one
 		if p.draining.Load() {
 			return p.DrainingError()
 		}
@@ -140,8 +139,8 @@ func (p *Pool) Ready(ctx context.Context) error {
 	return nil
 }
 
-// prove has the server of a connection answer, and gives the connection back. One that does
-// not answer is closed, unless its end would be the end of its database.
+// prove has the server of a connection answer, and gives the connection back. If the server does
+// not answer, the connection is closed, unless its end would be the end of its database.
 func (p *Pool) prove(ctx context.Context, r *Conn) (err error) {
 	keep := false
 	defer func() { // also by a panic of the driver

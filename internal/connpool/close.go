@@ -29,8 +29,8 @@ func (p *Pool) destroying(r *Conn, reason pool.Reason) {
 	p.report.Closing(why, p.since(r.born), r.Host())
 }
 
-// destroy ends a real connection. It returns when the server has ended it, too: only then
-// may another connection be dialled in its place.
+// destroy ends a real connection. It returns when the server has ended it, too: another
+// connection may be dialled in its place only after that.
 func (p *Pool) destroy(r *Conn) {
 	p.real.Remove(r)
 	defer p.real.End()

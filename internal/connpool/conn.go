@@ -37,12 +37,13 @@ type Conn struct {
 	// with its arguments.
 	setting     string
 	settingArgs []driver.NamedValue
-	applied     dbsettings.Applied // what it has of what was set on the *sql.DB
+	applied     dbsettings.Applied // which settings of the *sql.DB it has
 
 	// discarded is why its borrower has ended it, if ended is not nil.
 	discarded report.Reason
-	// ended is closed when the server has let go of it, or was given up; nil: nobody asks. It
-	// is made when the connection is discarded, and not sooner: see package bubble.
+	// ended is closed when the server has ended the connection, or when nobody waits for the
+	// server any more; nil: nobody asks. It is made when the connection is discarded, and not
+	// sooner: see package bubble.
 	ended chan struct{}
 
 	session.Session
@@ -82,7 +83,7 @@ func (r *Conn) Host() string {
 	return host
 }
 
-// location is the server of s, and those that its dial has passed over.
+// location is the server of s, and the servers that its dial has passed over.
 func location(s dialects.Session) (host, passed string) {
 	if l, ok := s.(dialects.Hosted); ok {
 		return l.Host()
@@ -103,8 +104,8 @@ func (r *Conn) Diagnosed(said dialects.Diagnosis) {
 // RowsFailed forgets the setting.
 func (r *Conn) RowsFailed() { r.ForgetSetting() }
 
-// StatementsExhausted closes what idle connections have prepared: the server's limit is
-// reached, which is for all its clients.
+// StatementsExhausted closes the prepared statements of idle connections: the server has reached
+// its limit, which counts the statements of all its clients.
 func (r *Conn) StatementsExhausted() { r.pool.returnStatements() }
 
 // RecordSetting remembers a statement that sets session state outside of explicit tasks,
@@ -116,11 +117,11 @@ func (r *Conn) RecordSetting(text string, args []driver.NamedValue) {
 // ForgetSetting is for a statement that has failed: it sets nothing.
 func (r *Conn) ForgetSetting() { r.setting, r.settingArgs = "", nil }
 
-// FlushGeneration replaces the connections that were dialled when r was: what has ended r may
-// have ended them.
+// FlushGeneration replaces the connections of r's generation: the cause of r's end may have ended
+// them, too.
 func (r *Conn) FlushGeneration() { r.pool.flushOnce(r.generation) }
 
-// tellEnded is called when nobody waits for the end who has not discarded r before.
+// tellEnded tells whoever has discarded r that r has ended. Nobody else waits for that.
 func (r *Conn) tellEnded() {
 	if r.ended != nil {
 		close(r.ended)

@@ -89,8 +89,8 @@ func (p *Pool) dial(ctx context.Context) (r *Conn, err error) {
 	return r, nil
 }
 
-// dialSession dials with the DSN's user and password, or with those of
-// Config.Credentials. If the server refuses these, it asks the source once more.
+// dialSession dials with the DSN's user and password, or with those of Config.Credentials. If the
+// server refuses those of Config.Credentials, dialSession asks the source once more.
 func (p *Pool) dialSession(ctx context.Context) (dialects.Session, error) {
 	if p.credentials == nil {
 		return p.config.Template.Dial(ctx, nil)
@@ -128,9 +128,10 @@ func (p *Pool) afterConnect(ctx context.Context, s dialects.Session) error {
 // hookGrace is how long a hook may take to return when its context has ended.
 const hookGrace = 100 * time.Millisecond
 
-// boundedAfterConnect is afterConnect for as long as ctx lasts, and hookGrace. So a dial
-// ends in time whatever the program's hook does. left reports that the hook has not
-// returned. Then the session is the hook's until it returns, and is closed after that.
+// boundedAfterConnect waits for afterConnect as long as ctx lasts, and then for hookGrace. So a
+// dial ends in time whatever the program's hook does. left reports that the hook has not
+// returned. In that case the session is the hook's until the hook returns, and is closed after
+// that.
 func (p *Pool) boundedAfterConnect(ctx context.Context, s dialects.Session) (left bool, _ error) {
 	if p.config.AfterConnect == nil {
 		return false, nil
@@ -156,7 +157,7 @@ func (p *Pool) boundedAfterConnect(ctx context.Context, s dialects.Session) (lef
 
 var errNoConn = errors.New("Config.Dial has returned neither a connection nor an error")
 
-// BoundedDial is dial for as long as its context lasts, and hookGrace. It returns a
+// BoundedDial waits for dial as long as the context lasts, and then for hookGrace. It returns a
 // connection or an error, whatever dial does. A connection that comes late is closed.
 func BoundedDial(dial dialects.DialFunc) dialects.DialFunc {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
@@ -196,9 +197,9 @@ func isNil(nc net.Conn) bool {
 	return v.Kind() == reflect.Pointer && v.IsNil()
 }
 
-// credential returns what a dial is to use, a copy of its own. Connections made
-// with another one are replaced as they come back, but not the one that ctx, the
-// pool's, is for.
+// credential returns a copy of the credential that a dial is to use. If the source has given a
+// new credential, connections made with an older one are replaced as they come back. The
+// connection for which the pool has made ctx is not replaced.
 func (p *Pool) credential(ctx context.Context, refused uint64) (*dialects.Credential, uint64, error) {
 	cred, serial, changed, err := p.credentials.Get(ctx, refused)
 	if changed {
@@ -210,9 +211,9 @@ func (p *Pool) credential(ctx context.Context, refused uint64) (*dialects.Creden
 	return &cred, serial, nil
 }
 
-// renewCredential asks the source for the next credential before this one
-// expires, so that no connection outlives its credential for want of a dial. If
-// the source fails it is asked again, and connections go on.
+// renewCredential asks the source for the next credential before this one expires. Without it a
+// connection could outlive its credential because nobody dials. If the source fails, it is asked
+// again, and connections go on.
 func (p *Pool) renewCredential() {
 	if p.real.Empty() {
 		return // the next dial asks
@@ -230,8 +231,8 @@ func (p *Pool) renewCredential() {
 	}
 }
 
-// credentialOfNow is for what is to be ended on the server beside the dials: the
-// killer of a dialect, on the goroutine that closes a connection.
+// credentialOfNow is not for dials: with its credential a dialect ends a statement on the server,
+// on the goroutine that closes a connection.
 func (p *Pool) credentialOfNow(ctx context.Context, refused dialects.Credential) (_ dialects.Credential, err error) {
 	if err := p.credentials.Context().Err(); err != nil {
 		return refused, err // the program has closed us, and perhaps its source
@@ -241,7 +242,7 @@ func (p *Pool) credentialOfNow(ctx context.Context, refused dialects.Credential)
 	defer p.report.Guarded("Config.Credentials", &err)
 	cred, serial, err := p.credential(ctx, 0)
 	if err == nil && !cred.Expires.IsZero() && cred.User == refused.User && cred.Password == refused.Password {
-		cred, _, err = p.credential(ctx, serial) // the server did not wait for its end
+		cred, _, err = p.credential(ctx, serial) // the server refuses it before it expires
 	}
 	if err != nil {
 		return refused, err

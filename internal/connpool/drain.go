@@ -9,22 +9,23 @@ import (
 	"github.com/pooldriver/pooldriver/internal/ctxerr"
 )
 
-// While a pool drains, what has begun may finish and what is new is refused. Who may
-// finish: docs/adr/0014.
+// While a pool drains, work that has begun may finish, and new work is refused. docs/adr/0014
+// says who may finish.
 
 // drainLook is how often Drain looks whether all connections have come back.
 const drainLook = time.Millisecond
 
-// Begun is what has begun and is not in the pool.
+// Begun tells of work that has begun and is not known to the pool.
 type Begun struct {
-	// Unattached counts what has no connection for a while. It is counted from before it has
-	// none until it has one again or is over; nothing new is counted while the pool drains.
+	// Unattached counts work that has no connection for a while. Such work is counted from before
+	// it has no connection, until it has one again or is over. While the pool drains, no new work
+	// is counted.
 	Unattached func() int64
 	// Holders says who has a connection.
 	Holders func() []string
 }
 
-// Drain refuses what is new, waits until nothing that has begun is left, and closes the pool.
+// Drain refuses new work, waits until all work that has begun is over, and closes the pool.
 func (p *Pool) Drain(ctx context.Context, begun Begun) error {
 	p.draining.Store(true)
 	if !p.closeUnused(ctx, begun) {
@@ -37,9 +38,9 @@ func (p *Pool) Drain(ctx context.Context, begun Begun) error {
 	return nil
 }
 
-// closeUnused waits until nothing that has begun is left, and closes the pool then; see
-// pool.CloseUnused. It waits for dials, too, but not for long: a server may not notice at
-// once that a dial was given up. It returns false if ctx ends first.
+// closeUnused waits until all work that has begun is over, and then closes the pool; see
+// pool.CloseUnused. It waits for dials, too, but not for long: a server may not notice at once
+// that a dial was given up. It returns false if ctx ends first.
 func (p *Pool) closeUnused(ctx context.Context, begun Begun) bool {
 	look := time.NewTicker(drainLook)
 	defer look.Stop()

@@ -16,14 +16,14 @@ func (p *Pool) refusesUs(err error) bool {
 	return p.config.Dialect.Diagnose(err)&dialects.AuthFailed != 0
 }
 
-// serverFull reports whether the server has refused a connection for want of room.
+// serverFull reports whether the server has refused a connection because it has no room.
 func (p *Pool) serverFull(err error) bool {
 	return p.config.Dialect.Diagnose(err)&dialects.ServerFull != 0
 }
 
-// Explain makes an error of Acquire one for the program. The error of a failed dial stays as it
-// is. The pool's other errors get the target's name and a reason. errors.Is and errors.As find
-// the error below.
+// Explain turns an error of Acquire into an error for the program. The error of a failed dial
+// stays as it is. The pool's other errors get the target's name and a reason. errors.Is and
+// errors.As find the error below.
 func (p *Pool) Explain(err error) error {
 	p.report.AcquireFailed(failureOf(err))
 	if create, ok := errors.AsType[*pool.CreateError](err); ok {
@@ -35,7 +35,7 @@ func (p *Pool) Explain(err error) error {
 	why, by := "", ""
 	a, ok := errors.AsType[*pool.AcquireError](err)
 	if ok {
-		a.Cause = ctxerr.Harmless(a.Cause) // it is this caller's own
+		a.Cause = ctxerr.Harmless(a.Cause) // a is this caller's own
 	}
 	if ok && a.Timeout() && a.Waited > 0 {
 		switch {
@@ -52,7 +52,7 @@ func (p *Pool) Explain(err error) error {
 	return fmt.Errorf("pooldriver: no connection to %s: %s%w%s", p.report.Target(), why, err, by)
 }
 
-// DrainingError is the error of what is refused.
+// DrainingError is the error of new work, which Drain refuses.
 func (p *Pool) DrainingError() error {
 	return fmt.Errorf("pooldriver: no connection to %s: Connector.Drain was called, and only work that had begun before may finish: %w", p.report.Target(), pool.ErrClosed)
 }
@@ -78,7 +78,7 @@ func failureOf(err error) report.Failure {
 // createError is the error of a failed dial. It names the target already.
 func (p *Pool) createError(create *pool.CreateError) error {
 	err := create.Err
-	// The driver's panic, or a credential source's. One of AfterConnect is wrapped already.
+	// A panic of the driver or of a credential source. A panic of AfterConnect is wrapped already.
 	if _, ok := err.(*pool.PanicError); ok { //nolint:errorlint // a wrapped one names the target itself
 		err = fmt.Errorf("pooldriver: connecting to %s: %w", p.report.Target(), err)
 	}
@@ -96,8 +96,8 @@ type dialError struct {
 
 func (e *dialError) Unwrap() error { return e.error }
 
-// Waited is how long a statement has waited that has got err instead of a connection; 0: it has
-// not.
+// Waited is how long a statement has waited before it got err instead of a connection; 0: it has
+// not waited.
 func Waited(err error) time.Duration {
 	if dial, ok := errors.AsType[*dialError](err); ok {
 		return dial.waited

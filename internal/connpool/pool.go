@@ -29,7 +29,7 @@ type Pool struct {
 	credentials *credential.Cache // nil: the DSN's
 	generation  atomic.Uint64
 	real        registry[*Conn] // from before their dial to after their end
-	restoring   atomic.Int64    // connections on their way back, behind their borrowers
+	restoring   atomic.Int64    // connections that are being rolled back or cleaned, after their borrowers
 	numbers     atomic.Uint64   // of connections
 	host        atomic.Pointer[string]
 	settings    dbsettings.List
@@ -96,7 +96,7 @@ func (p *Pool) poolConfig() pool.Config[*Conn] {
 		Destroy:          p.destroy,
 		Destroying:       p.destroying,
 		Check:            p.healthy,
-		CheckUnused:      p.traits.RoleMatters, // else a first write would go to what was the primary
+		CheckUnused:      p.traits.RoleMatters, // else a first write would go to a server that is not the primary any more
 		Preserve:         func(r *Conn) bool { return r.Irreplaceable() },
 		BeforeAcquire:    p.ready,
 		Min:              l.Min,
@@ -136,8 +136,8 @@ func orNever(d time.Duration) time.Duration {
 	return d
 }
 
-// Acquire takes a connection; see pool.AcquireAs. The error is the pool's: Explain makes it one
-// for the program. BringUp has to follow.
+// Acquire takes a connection; see pool.AcquireAs. The error is the pool's: Explain turns it into
+// an error for the program. BringUp has to follow.
 func (p *Pool) Acquire(ctx context.Context, who any) (*Conn, error) {
 	return lent(p.pool.AcquireAs(ctx, who))
 }
@@ -168,10 +168,10 @@ func (p *Pool) Stats() pool.Stats { return p.pool.Stats() }
 // Draining reports whether Drain was called.
 func (p *Pool) Draining() bool { return p.draining.Load() }
 
-// Restoring is how many connections are on their way back, behind their borrowers.
+// Restoring is how many connections are being rolled back or cleaned, after their borrowers.
 func (p *Pool) Restoring() int64 { return p.restoring.Load() }
 
-// Settings are those of the *sql.DB that each connection gets.
+// Settings are the settings of the *sql.DB, which each connection gets.
 func (p *Pool) Settings() *dbsettings.List { return &p.settings }
 
 // Warm opens the connections that are to be kept.
@@ -182,7 +182,7 @@ func (p *Pool) Warm(ctx context.Context) error {
 	return p.pool.Warm(ctx)
 }
 
-// Flush replaces all connections, those in use as they come back.
+// Flush replaces all connections. Connections in use are replaced as they come back.
 func (p *Pool) Flush() { p.pool.Flush() }
 
 // flushOnce flushes after an event that ends all connections of a generation. Several

@@ -59,8 +59,8 @@ func (r *registry[M]) End() {
 // Empty reports whether every member that has begun has ended.
 func (r *registry[M]) Empty() bool { return r.open.Load() == 0 }
 
-// Close has last called once, as soon as there are no members: now, or after the last End.
-// No member begins any more. Only the first call's last counts.
+// Close calls the function last once, as soon as there are no members: now, or after the final
+// End. No member begins any more. A second call of Close does not change the function.
 func (r *registry[M]) Close(last func()) {
 	r.mu.Lock()
 	if r.last == nil {

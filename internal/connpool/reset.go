@@ -12,7 +12,7 @@ import (
 	"github.com/pooldriver/pooldriver/internal/usage"
 )
 
-// Task is what a connection was used by.
+// Task is the task that has used a connection.
 type Task interface{ Name() string }
 
 // release describes a use of a connection that has ended. It is told after the connection has
@@ -82,9 +82,9 @@ func (r *Conn) giveBack() {
 	}
 }
 
-// GiveBackNow is GiveBack, and returns when nothing of the borrower is left on the connection:
-// until the server has ended one that is closed it keeps the borrower's locks. The timeout of
-// closing bounds the wait.
+// GiveBackNow is GiveBack, and returns when nothing of the borrower is left on the connection. A
+// connection that is closed keeps the borrower's locks until the server has ended it. The timeout
+// of the close bounds the wait.
 func (r *Conn) GiveBackNow(task Task) {
 	p := r.pool
 	if p.report.HearsReleased() {
@@ -240,10 +240,10 @@ func (p *Pool) clean(ctx context.Context, r *Conn, log *restoreLog, reset *reset
 	return true
 }
 
-// loses is called where a checkout ends. It returns the text of the checkout's only
-// statement if that has set session state which ends now, or else "". What holds for all
-// connections is kept for them here. Of a broken connection nothing is lost: the statement
-// is tried again, or the program gets its error.
+// loses is called when a checkout ends. If the checkout's only statement has set session state
+// that ends now, loses returns the statement's text, or else "". State that is for all
+// connections is kept for them here. On a broken connection nothing is lost: the statement is
+// tried again, or the program gets its error.
 func (r *Conn) loses() string {
 	query, args := r.setting, r.settingArgs
 	r.ForgetSetting()

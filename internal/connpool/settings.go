@@ -8,13 +8,13 @@ import (
 	"github.com/pooldriver/pooldriver/internal/report"
 )
 
-// What a program sets on the *sql.DB of a database that is the program's own (SQLite)
-// holds for every connection of the Connector. A connection gets all settings when it is
-// taken from the pool, before its next use.
+// If a database is the program's own (SQLite), a setting that the program makes on the *sql.DB
+// holds for every connection of the Connector. A connection gets all settings when it is taken
+// from the pool, before its next use.
 
-// BringUp gives a connection that was taken from the pool all settings. If that fails,
-// or if the driver panics, the connection is closed. A connection whose end would be the
-// end of its database is not closed.
+// BringUp gives all settings to a connection that was taken from the pool. If that fails, or if
+// the driver panics, the connection is closed. A connection whose end would be the end of its
+// database is not closed.
 func (p *Pool) BringUp(ctx context.Context, r *Conn) error {
 	if p.settings.Current(&r.applied) {
 		return nil

@@ -15,7 +15,7 @@ type Reason uint8
 const (
 	Lost        = Reason(pool.ReasonDiscarded)     // it broke while it was used, or its state is in doubt
 	CheckFailed = Reason(pool.ReasonCheckFailed)   // a health check has failed
-	ResetFailed = Reason(pool.ReasonBeforeRelease) // rolling back or cleaning has failed; the pool has no such hook of ours
+	ResetFailed = Reason(pool.ReasonBeforeRelease) // a rollback or a cleaning has failed; the pool has no BeforeRelease hook of ours
 	Uncleanable = Reason(pool.ReasonClosed + 1)    // its session cannot be cleaned in place
 	WrongRole   = Reason(pool.ReasonClosed + 2)    // its server is not what the DSN asks for any more
 	Reasons     = int(WrongRole) + 1               // how many there are
@@ -57,10 +57,10 @@ func (c *Counters) Waited(d time.Duration) {
 	c.waited.Add(1)
 }
 
-// AtOnce is how many statements got a connection and did not wait: those are counted by the
-// pool alone, in acquires. A counter that falls looks like a program that was started again,
-// and this difference falls: who has waited is counted by the pool first, and here when it is
-// awake.
+// AtOnce is how many statements got a connection and did not wait. Only the pool counts them, in
+// acquires. The pool counts a statement that has waited first, and this package counts it when it
+// is awake. So the difference may fall. The result of AtOnce never falls, because a counter that
+// falls looks like a program that was started again.
 func (c *Counters) AtOnce(acquires uint64) uint64 {
 	return c.atOnce.raise(acquires - min(acquires, c.waited.Load()))
 }
@@ -68,7 +68,7 @@ func (c *Counters) AtOnce(acquires uint64) uint64 {
 // highest is the largest number that it was raised to.
 type highest struct{ n atomic.Uint64 }
 
-// raise raises it to n, unless it is higher, and returns it.
+// raise raises h to n, unless h is higher, and returns h.
 func (h *highest) raise(n uint64) uint64 {
 	for {
 		before := h.n.Load()

@@ -14,8 +14,8 @@ type Dials struct {
 	mu     sync.Mutex // protects following fields
 	failed int        // dials in a row; 0: no outage is known
 	since  time.Time
-	last   time.Time // the last of them
-	err    error     // of that
+	last   time.Time // when the last of them failed
+	err    error     // of the last of them
 	told   bool      // the log was told of this outage
 	warned time.Time // the last warning, also that of an earlier outage
 }
@@ -27,8 +27,8 @@ type DialsLook struct {
 	Tell   bool          // the log is to be told now
 }
 
-// Count counts a dial that ended at now, with err. When a dial succeeds, the report is that of the
-// outage that is over. The log may call the program, so the caller tells it under no lock.
+// Count counts a dial that ended at now, with err. When a dial succeeds, the result describes the
+// outage that is over. The log may call the program, so the caller writes to it under no lock.
 func (d *Dials) Count(err error, now time.Time) DialsLook {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -48,9 +48,9 @@ func (d *Dials) Count(err error, now time.Time) DialsLook {
 	return d.reportLocked(now, tell)
 }
 
-// Failing is what is known at now of the dials that have failed since the last success: how
-// many, for how long, how long ago the last one has, and its error. 0: the last dial has
-// succeeded, or there was none.
+// Failing describes, at the time now, the dials that have failed since the last success: how many
+// failed, for how long, how long ago the last one failed, and its error. If failed is 0, the last
+// dial has succeeded, or there was none.
 func (d *Dials) Failing(now time.Time) (failed int, lasts, ago time.Duration, last error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

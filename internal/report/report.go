@@ -68,15 +68,14 @@ func (r *Report) nowAndThen(line *repeated.Line, message string, args ...any) {
 	}
 }
 
-// Guarded, deferred, ends a panic of a function of the program's: it goes to the log with its
-// stack, and to err.
+// Guarded is deferred. It ends a panic of a function of the program. The panic goes to the log
+// with its stack, and to err.
 //
-// Such functions are called for ourselves, and not for a caller who waits for their result
-// (Observer, Credentials, Config.TaskKey). They must not end the process by a
-// panic, nor a statement that has nothing to do with them. The logger has its own guard
-// (internal/repeated), because a guard reports to it. Those that the pool calls in a dial
-// (AfterConnect, Dial, Credentials again) are guarded by the pool, whose PanicError the
-// statement gets.
+// pooldriver calls such functions (Observer, Credentials, Config.TaskKey) for itself, and not for
+// a caller who waits for their result. Their panic must not end the process, or a statement that
+// has nothing to do with them. The logger has its own guard (internal/repeated), because Guarded
+// reports to the logger. The pool guards the functions that it calls in a dial (AfterConnect,
+// Dial, and Credentials there). The statement gets the pool's PanicError.
 func (r *Report) Guarded(function string, err *error) {
 	v := recover()
 	if v == nil {
@@ -139,8 +138,8 @@ func (r *Report) OtherServer(host, before, passed string) {
 	r.write(slog.LevelInfo, "now connecting to another server", "host", host, "before", before, "passed", passed)
 }
 
-// RoleChanged: the server of a connection is not what the DSN asks for any more. first: its
-// connections are replaced from now on.
+// RoleChanged: the server of a connection is not what the DSN asks for any more. first: from now
+// on the server's connections are replaced.
 func (r *Report) RoleChanged(first bool, host string, err error) {
 	r.WrongRoles.Add(1)
 	if first {
@@ -161,8 +160,8 @@ func (r *Report) NoCredential(err error) {
 // HearsAcquired reports whether Acquired is told to somebody.
 func (r *Report) HearsAcquired() bool { return r.to.Acquired != nil }
 
-// Acquired is told to the listener alone: a statement has got a connection after wait. ended:
-// the listener has ended the goroutine; the connection goes back.
+// Acquired is told to the listener alone: a statement has got a connection after wait. ended is
+// called if the listener has ended the goroutine: the connection goes back.
 func (r *Report) Acquired(ctx context.Context, wait time.Duration, who Who, ended func()) {
 	returned := false
 	defer func() {
@@ -174,8 +173,8 @@ func (r *Report) Acquired(ctx context.Context, wait time.Duration, who Who, ende
 	returned = true
 }
 
-// NotAcquired: a statement has got no connection. wait is 0 if it has not waited. who is asked
-// only if somebody listens: in an outage there are many.
+// NotAcquired: a statement has got no connection. wait is 0 if it has not waited. who is called
+// only if somebody listens: in an outage many statements get no connection.
 func (r *Report) NotAcquired(ctx context.Context, wait time.Duration, who func() Who, err error) {
 	if wait > 0 {
 		r.Wait.Record(wait, 1)
@@ -185,7 +184,7 @@ func (r *Report) NotAcquired(ctx context.Context, wait time.Duration, who func()
 	}
 }
 
-// AcquireFailed counts why.
+// AcquireFailed counts a statement that got no connection, by the reason why.
 func (r *Report) AcquireFailed(why Failure) { r.AcquireFailures[why].Add(1) }
 
 // HearsReleased reports whether Released is told to somebody.
@@ -218,7 +217,7 @@ func (r *Report) CloseFailed(err error) {
 	r.write(slog.LevelDebug, "the server has not confirmed the end of a connection", "error", err)
 }
 
-// TemplateCloseFailed: what dials the connections could not be closed.
+// TemplateCloseFailed: the template, which dials the connections, could not be closed.
 func (r *Report) TemplateCloseFailed(err error) {
 	r.write(slog.LevelDebug, "the Connector could not be closed completely", "error", err)
 }
@@ -271,8 +270,8 @@ func (r *Report) JoinedTx(task, open string) {
 	r.write(slog.LevelWarn, "a statement joined its task's transaction", "task", task, "open", open)
 }
 
-// StateShared: a statement in a task has set state on a session that others of the task use.
-// at is only called if the log is told.
+// StateShared: a statement in a task has set state on a session that other checkouts of the task
+// use. at is only called if the log is told.
 func (r *Report) StateShared(who Who, query string, at func() string) {
 	if statement := droppedstate.Opening(query); r.shared.First(statement) {
 		r.write(slog.LevelWarn, "a statement set session state (a setting, a lock) on a connection that other checkouts of its task use at the same time: the *sql.Conns of a task share its session, and a lock excludes none of them; use pooldriver.NewTask to give each a session of its own",

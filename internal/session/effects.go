@@ -95,8 +95,8 @@ func (s *Session) recordResultSlow(e dialects.Effect, err error) {
 	}
 }
 
-// lastTxStatus is TxStatus. If the connection is closed it is the server's last answer, where
-// the dialect knows that.
+// lastTxStatus is TxStatus. If the connection is closed, and the dialect knows the server's last
+// answer, lastTxStatus is that answer.
 func (s *Session) lastTxStatus() dialects.TxStatus {
 	status := s.TxStatus()
 	if last, ok := s.server.(dialects.LastTxStatus); ok && status == dialects.TxLost {
@@ -109,8 +109,8 @@ func opened(status dialects.TxStatus) bool {
 	return status == dialects.TxOpen || status == dialects.TxFailed || status == dialects.TxLost
 }
 
-// Observe is called at the end of an operation of a task. open says that a transaction pins
-// the session. What a lost session had is not changed: the task has to be told of it.
+// Observe is called at the end of an operation of a task. open says that a transaction pins the
+// session. If the session is lost, nothing changes: the task has to be told what the session had.
 func (s *Session) Observe(open bool) {
 	if !s.Unusable() {
 		s.stateful = s.effect&pinning.ChangesSession != 0

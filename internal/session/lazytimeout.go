@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// lazyTimeout is a context that ends d after it is first asked for its end. A driver that
-// does not ask, because it waits for nothing, costs no timer, and nothing is allocated: its
-// session keeps the context for the next call. database/sql's drivers may not keep a context
-// beyond the call.
+// lazyTimeout is a context that ends d after it is first asked for its end. A driver that does
+// not ask, because it waits for nothing, costs no timer. Nothing is allocated either: the session
+// keeps the context for the next call. database/sql's drivers must not keep a context after the
+// call.
 type lazyTimeout struct {
 	context.Context // the parent
 	d               time.Duration

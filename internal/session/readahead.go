@@ -110,7 +110,7 @@ func (r *Rows) readAhead(ctx context.Context, most limits) error {
 	return nil
 }
 
-// room returns an error if no other row may be read into memory. Each reader exceeds a limit
+// room returns an error if no further row may be read into memory. Each reader exceeds a limit
 // by one row at most.
 func (r *Rows) room(most limits) error {
 	b, env := r.prefix, r.session.env

@@ -55,8 +55,8 @@ func (s *Session) Inspect() (f Findings) {
 	}
 }
 
-// LeftNothing reports whether the borrower has left nothing but data, after GiveBack. false:
-// Inspect has to look closer. It is what most borrowers leave, and quick.
+// LeftNothing reports, after GiveBack, whether the borrower has left nothing but data. false:
+// Inspect has to look closer. Most borrowers leave nothing but data, and LeftNothing is quick.
 func (s *Session) LeftNothing() (nothing bool) {
 	if s.health != healthy || s.running > 0 || s.namesChanged || !LeavesNothing(s.effect) || s.Severed() || s.stmts.CloseFailed() {
 		return false
@@ -201,8 +201,8 @@ func (s *Session) CheckIdle(ctx context.Context) (dead bool, err error) {
 	return false, s.resetByDriver(ctx)
 }
 
-// resetByDriver has the driver prepare the session for a borrower whose values ctx has. It
-// waits IdleTimeout at most. Of the driver's errors only driver.ErrBadConn counts, as for
+// resetByDriver has the driver prepare the session for a borrower whose values ctx has. It waits
+// IdleTimeout at most. Only two errors count: the driver's driver.ErrBadConn, as for
 // database/sql, and the end of the wait.
 func (s *Session) resetByDriver(ctx context.Context) error {
 	if s.conn.Resetter == nil {
@@ -241,7 +241,8 @@ func (s *Session) resetEnded(ctx context.Context, bounded *lazyTimeout, err erro
 // transaction the transaction's values stay.
 func (s *Session) TakesValues() bool { return s.conn.Resetter != nil && !s.InTx() }
 
-// Share has the driver prepare a session that others of its task use, too, for a statement.
+// Share has the driver prepare the session for a statement, while other checkouts of the
+// statement's task use the session, too.
 func (s *Session) Share(ctx context.Context) error {
 	s.running++
 	err := s.resetByDriver(ctx)

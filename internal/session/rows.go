@@ -64,9 +64,9 @@ func (s *Session) OpenRows(r *Rows, real driver.Rows, st *Statement, isAlone boo
 	s.rows.Store(r)
 }
 
-// detachable reports whether the checkout of the rows does not need the session when they
-// are in memory: nothing else has happened in it, and they are of a text that only reads.
-// The text is judged once, however often others look.
+// detachable reports whether the checkout of the rows does not need the session when the rows are
+// in memory: nothing else has happened in the checkout, and the text of the rows only reads. The
+// text is judged once, however often others look.
 func (r *Rows) detachable() bool {
 	if r.usage == alone && r.query != "" {
 		if judge, ok := r.session.env.Dialect.(dialects.ReadJudge); !ok || !judge.OnlyReads(r.query) {
@@ -195,8 +195,8 @@ func (r *Rows) mayLoseBytes() bool {
 // NULL.
 var noBytes driver.Value = []byte{}
 
-// own copies the byte slices of a row out of the driver's memory, those of several rows
-// into one chunk.
+// own copies the byte slices of a row out of the driver's memory. The slices of several rows
+// share a chunk.
 func (r *Rows) own(row []driver.Value) {
 	for i, v := range row {
 		b, ok := v.([]byte)
@@ -211,7 +211,7 @@ func (r *Rows) own(row []driver.Value) {
 	}
 }
 
-// copyBytes copies bytes, of which there is at least one, into a chunk.
+// copyBytes copies b, which is not empty, into a chunk.
 func (r *Rows) copyBytes(b []byte) []byte {
 	if len(b) > cap(r.chunk)-len(r.chunk) {
 		r.chunk = make([]byte, 0, max(len(b), min(2*cap(r.chunk), chunkMost), chunkLeast))
@@ -264,8 +264,8 @@ func (r *Rows) readSet() error {
 }
 
 // diagnosed acts on an error of the driver's rows: a server may notice as late as at the third
-// row that it must not write. A driver may say that nothing was sent. Of open rows that is
-// not true.
+// row that it must not write. A driver may say that nothing was sent. For open rows this is not
+// true.
 func (r *Rows) diagnosed(err error) error {
 	if err == nil || err == io.EOF {
 		return err

@@ -19,9 +19,9 @@ import (
 // Scans reports whether the driver's rows scan their columns themselves.
 func (r *Rows) Scans() bool { return r.scanner != nil }
 
-// Scan scans a column of the owner's row. If done is false, the caller scans column after
-// it has unlocked the session: that may call a Scanner of the program's, which may run a
-// statement of the same task.
+// Scan scans a column of the owner's row. If done is false, the caller scans column after it has
+// unlocked the session: this scan may call a Scanner of the program, which may run a statement of
+// the same task.
 func (r *Rows) Scan(ctx driverconn.ScanContext, i int, dest any) (done bool, column rowbuffer.Column, err error) {
 	if r.prefix != nil {
 		return false, r.prefix.Column(i), nil

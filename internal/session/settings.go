@@ -14,7 +14,7 @@ import (
 // stay until an operation wants others. Each operation of each borrower says what it wants
 // before it sends anything, so that no settings reach a statement that has others or none.
 
-// settings are what is known of them on a session.
+// settings has what is known of the settings on a session.
 type settings struct {
 	// want is the settings that the last operation outside of a transaction has asked for.
 	// While a transaction is open, it is the settings that the begin has asked for.
@@ -51,9 +51,9 @@ const (
 	ToLend               // the driver's connection
 )
 
-// UseSettings puts the settings of an operation in force, or returns what its statement has
-// to carry. In a transaction they are the transaction's: an operation has the same, or says
-// nothing of settings.
+// UseSettings puts the settings of an operation in force, or returns what its statement has to
+// carry. In a transaction the transaction's settings hold: an operation in it must have the same
+// settings or none.
 func (s *Session) UseSettings(ctx context.Context, want []dialects.ContextSetting, use Use) (Cargo, error) {
 	st := &s.settings
 	if err := s.checkSettings(want); err != nil {
@@ -90,19 +90,19 @@ func (s *Session) checkSettings(want []dialects.ContextSetting) error {
 	return checker.CheckSettings(want)
 }
 
-// useSettingsInTx is UseSettings in a transaction, with what its beginning has asked for.
-// What was set by a round trip was set before the transaction began: a rollback does not
-// undo it.
+// useSettingsInTx is UseSettings in a transaction, with the settings that the begin has asked
+// for. If a round trip has set them, it has done so before the transaction began: a rollback does
+// not undo them.
 func (s *Session) useSettingsInTx(ctx context.Context, use Use) (Cargo, error) {
 	st := &s.settings
 	switch {
 	case st.want == nil || st.inForce || s.carrier == nil || st.held != nil:
 		return Cargo{}, nil
-	case s.TxStatus() == dialects.TxFailed: // the server refuses everything but its end
+	case s.TxStatus() == dialects.TxFailed: // the server refuses everything but the end of the transaction
 		return Cargo{}, nil
 	case use == ToExecute:
 		return Cargo{settings: st.want, inTx: true}, nil
-	case use == ToLend: // nothing that is sent then carries them
+	case use == ToLend: // no statement of the loan carries them
 		return Cargo{}, s.callSetter(ctx, s.carrier, st.want)
 	}
 	return Cargo{}, nil
@@ -162,6 +162,6 @@ func (s *Session) UnloadSettings(cargo Cargo, err error) {
 	}
 }
 
-// doubt is called after what may have undone the settings of a transaction: a failed
-// statement, the end of a savepoint. all: it may also have changed the session.
+// doubt is called after an event that may have undone the settings of a transaction: a failed
+// statement, the end of a savepoint. all: the event may also have changed the session.
 func (st *settings) doubt(all bool) { st.inForce = st.inForce && st.held != nil && !all }

@@ -34,7 +34,7 @@ const (
 	sessionClosed
 )
 
-// after returns the health that follows from an event. No other function makes one. An
+// after returns the health that follows from an event. No other function decides on a health. An
 // event that cannot come in a state, such as the end of a reset that has not begun, changes
 // nothing.
 func (h health) after(e event) health {

@@ -200,8 +200,8 @@ func (s *Session) Drop(text string) {
 	s.running--
 }
 
-// ReturnStatements closes all kept statements, and then pings. MySQL does not answer the
-// closing of a statement: when it answers the ping, it has closed the statements.
+// ReturnStatements closes all kept statements, and then pings. MySQL does not answer when it
+// closes a statement. But when it answers the ping, it has closed the statements.
 func (s *Session) ReturnStatements(ctx context.Context) {
 	if s.stmts.Len() == 0 {
 		return
@@ -217,8 +217,9 @@ func (s *Session) ReturnStatements(ctx context.Context) {
 
 // MayRenew reports whether a statement that the server has called stale can be prepared and
 // executed again: it must not have changed anything. In a transaction the program decides. A
-// statement that calls code on the server may have committed something before it failed. So
-// may a script that writes: SQLite's driver prepares and commits its statements one by one.
+// statement that calls code on the server may have committed something before it failed. A script
+// that writes may have done so, too: SQLite's driver prepares and commits its statements one by
+// one.
 func (s *Session) MayRenew(st *Statement) bool {
 	if s.Begun() || st.Effect&(dialects.Suspect|dialects.TxControl) != 0 {
 		return false

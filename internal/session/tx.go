@@ -27,8 +27,8 @@ type Tx struct {
 	merged    atomic.Pointer[mergedctx.Context] // bounds the begin; nil after Release
 	refused   error                             // why a deferred begin has failed
 	since     time.Time
-	// replaced: the driver has begun another transaction on the same session, although
-	// this one was open. What that means the driver decides.
+	// replaced: the driver has begun another transaction on the same session, although this one
+	// was open. The driver decides what that means.
 	replaced bool
 	joined   bool // statements ran in it that do not belong to a transaction of BeginTx
 	// deepest is the deepest savepoint level at which its own statements ran.
@@ -358,7 +358,7 @@ func (t *Tx) commitReal() error {
 	if err == nil {
 		return nil
 	}
-	// The driver's own error says so: a context may add the error of another transaction.
+	// Only the driver's own error counts: a context may add the error of another transaction.
 	t.conflict = s.env.Dialect.Diagnose(err)&dialects.Conflict != 0
 	believed := !counted && !s.traits.BadConnUnsure
 	if counted {

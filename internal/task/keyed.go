@@ -11,7 +11,7 @@ import (
 // task, which ends when lifetime does. A nil key is no task.
 type KeyFunc func(ctx context.Context) (key any, lifetime context.Context)
 
-// NoKey, as a key, says that a KeyFunc could not tell one.
+// NoKey, as a key, says that a KeyFunc could not tell the key.
 type NoKey struct{ Why error }
 
 // Keyed has the implicit tasks of a KeyFunc. The zero value has none.
@@ -29,8 +29,8 @@ type keyedTask struct {
 	until context.Context
 }
 
-// Find is PlaceOf with the task of the context's key. Where the context itself says
-// something of tasks, the key only says what task is around. keyOf may be nil. Find writes
+// Find is PlaceOf with the task of the context's key. If the context itself says something of
+// tasks, the key only says which task is around. keyOf may be nil. Find writes
 // to p, which is empty: most contexts have no place, and then there is nothing to copy.
 func (k *Keyed) Find(ctx context.Context, keyOf KeyFunc, p *Place) error {
 	value := ctx.Value(key{})

@@ -62,7 +62,7 @@ func (s *Scope) Begun(tx any) {
 // Transaction returns the transaction of the scope, nil where none has begun.
 func (s *Scope) Transaction() any { return s.transaction.Load() }
 
-// BeginConflict records that the scope's transaction could not begin on a database, where
+// BeginConflict records that the scope's transaction could not begin on the database on, because
 // another transaction was in the way. All databases must have the same type. s may be nil.
 func (s *Scope) BeginConflict(on any) {
 	if s != nil {

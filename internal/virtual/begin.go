@@ -11,7 +11,7 @@ import (
 	"github.com/pooldriver/pooldriver/internal/session"
 )
 
-// How an operation begins a transaction or a savepoint, and the one that was deferred.
+// This file begins transactions, savepoints, and transactions that were deferred.
 
 // begin begins a transaction. If a transaction of the task is open on the session, it
 // begins a savepoint.
@@ -28,7 +28,7 @@ func (op *operation) begin(ctx context.Context) (again bool, err error) {
 		return op.beginInside(ctx, t)
 	case c.source.config.LazyBegin && setting == "" && !c.HasTx() && r.BetweenTxs():
 		if err := ctx.Err(); err != nil {
-			return false, ctxerr.Of(ctx, err) // as the driver would say
+			return false, ctxerr.Of(ctx, err) // as the driver would do
 		}
 		t.Init(ctx, op.opts)
 		r.Defer(&t.Tx.Tx)

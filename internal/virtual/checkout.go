@@ -18,7 +18,7 @@ import (
 type checkout struct {
 	source *Source
 	binding.Checkout
-	renamed uint32          // its statements with dialects.Renames
+	renamed uint32          // how many of its statements had dialects.Renames
 	spare   *rows           // closed rows, which the next query uses again
 	last    *textcache.Text // of the last operation: in a loop the next operation has the same text
 	aging   []*text         // its statements that have a generation
@@ -103,8 +103,8 @@ type text struct {
 	owner      *stmtcache.Owner // nil: what it prepares is kept by its text
 }
 
-// closeOwned closes what t has prepared, at once where c has its connection. What it has
-// prepared elsewhere is closed when that connection is used next.
+// closeOwned closes the driver's statements that t has prepared: at once on the connection that c
+// has, and on each other connection when that connection is used next.
 func (c *checkout) closeOwned(t *text) (err error) {
 	if t.owner == nil {
 		return nil

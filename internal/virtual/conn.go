@@ -10,19 +10,19 @@ import (
 	"github.com/pooldriver/pooldriver/internal/task"
 )
 
-// conn is a virtual connection: what database/sql pools. It costs an object, not a
-// session; the real connection is attached at the first operation after database/sql has
-// taken it, and given back when database/sql puts it back.
+// conn is a virtual connection: what database/sql pools. It costs an object, not a session. The
+// first operation after database/sql has taken conn attaches the real connection. The real
+// connection goes back when database/sql puts conn back.
 //
-// It has every optional interface of database/sql/driver, and answers as database/sql would
-// have, had it met the real driver itself.
+// conn has every optional interface of database/sql/driver. If the real driver lacks an
+// interface, conn answers as database/sql would answer for that driver.
 type conn struct {
 	checkout
 
 	checkouts uint64 // so far
 	fresh     int    // statements prepared in this checkout that are open
 	closed    bool
-	// closer ends the connector of a connection that has it for itself; nil: others have it, too.
+	// closer ends the connector, if only this connection uses it; nil: others use it, too.
 	closer func()
 }
 
@@ -38,8 +38,8 @@ var (
 	_ driver.Validator          = (*conn)(nil)
 )
 
-// Conn returns a virtual connection. closer, if not nil, is called when it is closed. ctx is
-// that with which database/sql takes it.
+// Conn returns a virtual connection. closer, if not nil, is called when the connection is closed.
+// ctx is the context with which database/sql takes the connection.
 func (s *Source) Conn(ctx context.Context, closer func()) driver.Conn {
 	c := &conn{checkout: checkout{source: s}, checkouts: 1, closer: closer}
 	c.Init(s.engine, ctx)
@@ -50,9 +50,9 @@ func (s *Source) Conn(ctx context.Context, closer func()) driver.Conn {
 // known (internal/driverconn).
 func (c *conn) CheckNamedValue(*driver.NamedValue) error { return nil }
 
-// prepares reports whether a query with arguments is run by a prepared statement that is
-// kept: where the driver would prepare, execute and close one each time. A query that
-// cannot be prepared could not be run by the driver either: its error is the answer.
+// prepares reports whether a query runs by a prepared statement that is kept: it has arguments,
+// and the driver would prepare, execute and close a statement each time. If the query cannot be
+// prepared, the driver could not run it either: the error is the answer.
 func (c *conn) prepares(args []driver.NamedValue) bool {
 	return len(args) > 0 && c.source.traits.Reprepares
 }
@@ -95,9 +95,9 @@ func (c *conn) query(ctx context.Context, v *text, query string, args []driver.N
 	return op.rows.handedOut(), nil
 }
 
-// PrepareContext prepares on the checkout's session, unless the same text is prepared there
-// already, so that a syntax error is reported now. The statement that it returns holds the
-// text, not the session.
+// PrepareContext prepares the text on the checkout's session, so that a syntax error is reported
+// now. If the same text is prepared there already, it is not prepared again. The statement that
+// PrepareContext returns holds the text, not the session.
 func (c *conn) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
 	v := &stmt{conn: c, text: text{query: query, prepared: true}}
 	if c.source.traits.StatementsOwned {
@@ -119,10 +119,11 @@ func (c *conn) PrepareContext(ctx context.Context, query string) (driver.Stmt, e
 	return v, nil
 }
 
-// BeginTx begins a transaction on the checkout's session or, where one of its task is open
-// there, a savepoint. With Config.LazyBegin the first statement begins it. Without a task
-// it takes its connection then, too. In a task it takes one at once, because the first
-// statement may be another library's, which has to find the transaction.
+// BeginTx begins a transaction on the checkout's session. If a transaction of its task is open
+// there, BeginTx begins a savepoint. With Config.LazyBegin the first statement begins the
+// transaction. Without a task that statement also takes the connection. In a task BeginTx takes
+// the connection at once: the first statement may come from another library, and has to find the
+// transaction.
 func (c *conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
 	if c.source.config.LazyBegin && c.refusal == nil && !c.Bound() && !c.HasTx() {
 		var p task.Place
@@ -148,8 +149,8 @@ func (c *conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, e
 	return op.tx, nil
 }
 
-// Ping asks the driver, where it can be asked; where not, an attached session is all that
-// database/sql would have wanted.
+// Ping asks the driver, if the driver has a Ping. Otherwise an attached session is enough, as for
+// database/sql.
 func (c *conn) Ping(ctx context.Context) error {
 	if c.isAsked(ctx) {
 		return nil
@@ -158,9 +159,9 @@ func (c *conn) Ping(ctx context.Context) error {
 	return op.do(ctx)
 }
 
-// ResetSession is called when database/sql takes the connection again. There is nothing to
-// do yet: the real driver's ResetSession runs when a real connection is taken from the
-// pool. A wrapper above may have kept IsValid from us: then the last checkout ends here.
+// ResetSession is called when database/sql takes the connection again. There is nothing to do
+// yet: the real driver's ResetSession runs when a real connection is taken from the pool. If a
+// wrapper above hides IsValid, the last checkout ends here.
 func (c *conn) ResetSession(ctx context.Context) error {
 	valid := !c.closed
 	if c.Bound() || c.refusal != nil {
@@ -174,11 +175,12 @@ func (c *conn) ResetSession(ctx context.Context) error {
 	return nil
 }
 
-// IsValid is called when database/sql puts the connection back, and so ends the checkout. A
-// virtual connection is fit for another checkout, whatever the real one is, with an
-// exception. database/sql closes a statement under the lock of the connections it was
-// prepared on. A task that goes on holding a real connection would wait for the next user
-// of the virtual one, and that user perhaps for the task: so it is not used again.
+// IsValid is called when database/sql puts the connection back, so it ends the checkout. The
+// virtual connection can then have another checkout, whatever the state of the real connection,
+// with one exception. database/sql closes a statement under the locks of the connections on which
+// it was prepared. If the task still holds a real connection, its Close of such a statement would
+// wait for the next user of the virtual connection, and that user perhaps for the task. So in
+// that case the virtual connection is not used again.
 func (c *conn) IsValid() bool {
 	fresh, binding := c.fresh, c.Binding()
 	c.end()
@@ -187,8 +189,8 @@ func (c *conn) IsValid() bool {
 	return !c.closed && c.refusal == nil && (fresh == 0 || !binding.Holds())
 }
 
-// Close ends the virtual connection. database/sql calls it on an attached one only after
-// driver.ErrBadConn, so the real connection ends too.
+// Close ends the virtual connection. If a real connection is attached, database/sql calls Close
+// only after driver.ErrBadConn, so the real connection ends too.
 func (c *conn) Close() error {
 	if c.closed {
 		return nil

@@ -11,9 +11,10 @@ import (
 	"github.com/pooldriver/pooldriver/internal/pinning"
 )
 
-// Session state, and transactions begun by hand, that end with their statement. An explicit
-// task, a transaction and a *sql.Conn keep what a statement sets. On a *sql.DB the connection goes back after the
-// statement and is cleaned. That is right, and the program should know it.
+// This file finds session state, and transactions begun by hand, that end with their statement.
+// An explicit task, a transaction and a *sql.Conn keep what a statement sets. On a *sql.DB the
+// connection goes back after the statement and is cleaned. That is right, but the program should
+// know it.
 
 // recordSetting remembers a statement that sets session state outside of explicit tasks,
 // before it is sent. connpool's GiveBack says what becomes of the state.
@@ -30,9 +31,9 @@ var errLeftOpen = errors.New("pooldriver: the statement was executed and has lef
 // errPrivate is the error of an Exec on a *sql.DB which has attached a database in memory.
 var errPrivate = errors.New("pooldriver: a database in memory was attached on a *sql.DB: each connection would have a database of its own, and lose it; attach 'file:NAME?mode=memory&cache=shared', which all connections open, or attach the database on one *sql.Conn or in a task (pooldriver.WithTask)")
 
-// refuseLeft returns the error of an Exec on a *sql.DB that has attached a database in
-// memory, or has left a transaction open, which it rolls back. Over plain database/sql the
-// next statements would run on this connection or on another one; here they would certainly
+// refuseLeft returns the error of an Exec on a *sql.DB that has attached a database in memory, or
+// has left a transaction open. refuseLeft rolls that transaction back. Over plain database/sql
+// the next statements would run on this connection or on another one. Here they would certainly
 // be outside of the transaction, and commit one by one.
 func (op *operation) refuseLeft(ctx context.Context) error {
 	c := op.c
@@ -59,20 +60,20 @@ func (op *operation) refuseLeft(ctx context.Context) error {
 	return errLeftOpen
 }
 
-// leavesOpen reports whether op has left a transaction open. The server's word judges, not
-// the text.
+// leavesOpen reports whether op has left a transaction open. The server's answer decides, not the
+// text.
 func (op *operation) leavesOpen() bool {
 	switch op.Conn.TxStatus() {
 	case dialects.TxOpen, dialects.TxFailed:
 		return true
-	case dialects.TxImplicit: // autocommit is off; a script (a dump) may leave it so, and is cleaned
+	case dialects.TxImplicit: // autocommit is off; a script (a dump) may leave it off, and the session is cleaned
 		return !dialects.MayBeScript(op.Text)
 	}
 	return false
 }
 
-// sharesState reports whether op, which has run on r in an explicit task, has set state that
-// another checkout of the task uses, too: a lock there excludes none of them.
+// sharesState reports whether op, in an explicit task, has set state on a session that another
+// checkout of the task uses, too. A lock there excludes none of these checkouts.
 func (op *operation) sharesState() bool {
 	c := op.c
 	return c.Shares() && op.Effect&pinning.ChangesSession != 0 && c.SharedState(op.Conn)

@@ -16,8 +16,8 @@ import (
 )
 
 // Every call of database/sql that needs a session is an operation, and takes one way (do):
-// find the session and lock it, begin what was deferred (both: start, in checkout.go),
-// prepare, convert the arguments, call the driver, judge the outcome, record it, unlock.
+// find the session, lock it and begin what was deferred (start does this), prepare, convert the
+// arguments, call the driver, judge the outcome, record it, unlock.
 
 // kind says what an operation does.
 type kind uint8
@@ -39,7 +39,7 @@ type operation struct {
 	known   *textcache.Text // what earlier operations have found of the text; nil: the text is new
 	virtual *text           // the statement to prepare; nil: the text is sent as it is
 	opts    driver.TxOptions
-	cargo   session.Cargo // what the text has to carry, of the present attempt
+	cargo   session.Cargo // what the text has to carry in the present attempt
 
 	// The results.
 	result  driver.Result
@@ -49,9 +49,9 @@ type operation struct {
 	tx      *transaction
 	loan    *Loan
 
-	sharing    *task.Task         // it has set state that others of this task use; nil: it has not
+	sharing    *task.Task         // the task, if op has set state that other checkouts of it use; nil: it has not
 	said       dialects.Diagnosis // what the dialect said of the last error
-	calls      int                // of the driver that had not returned when the operation got the lock
+	calls      int                // how many calls of the driver had not returned when the operation got the lock
 	renewals   int                // how often a stale statement was prepared again
 	started    bool               // start has found the connection
 	converted  bool
@@ -172,7 +172,7 @@ func (op *operation) prepare(ctx context.Context) (again bool, err error) {
 	return op.finishUnexecuted(ctx, err)
 }
 
-// prepareOwned is prepare for a statement that is the program's.
+// prepareOwned is prepare for a statement that the program owns.
 func (op *operation) prepareOwned(ctx context.Context) (again bool, err error) {
 	if op.Prepared = op.Conn.Statements().Owned(op.virtual.owner); op.Prepared != nil {
 		return false, ctxerr.Of(ctx, ctx.Err())
@@ -268,13 +268,12 @@ func (op *operation) execute(ctx context.Context) (again bool, err error) {
 	return false, err
 }
 
-// ended records what a statement that has run, and is not clean, means for the checkout and
-// for the *sql.DB.
-// It returns the error of the statement, or that of what the statement has left.
+// ended records what a statement that has run, and is not clean, means for the checkout and for
+// the *sql.DB. It returns the error of the statement, or the error of refuseLeft.
 func (op *operation) ended(ctx context.Context, err error) error {
 	c := op.c
 	if op.Effect == dialects.Writes && !c.HasTx() && !c.Shares() {
-		c.source.pool.Settings().TakeNextTx() // SQLite's autocommit has ended it
+		c.source.pool.Settings().TakeNextTx() // SQLite's autocommit has ended the transaction that the setting was for
 	}
 	if err == nil && op.kind == executing {
 		err = op.refuseLeft(ctx)
@@ -292,8 +291,8 @@ func (op *operation) ended(ctx context.Context, err error) error {
 	return nil
 }
 
-// maxRenewals bounds how often a stale statement is prepared again. Each ALTER TABLE
-// between the preparing and the execution makes the statement stale once more. On two busy
+// maxRenewals bounds how often a stale statement is prepared again. Each ALTER TABLE between the
+// prepare and the execution makes the statement stale once more. On two busy
 // processors, with an ALTER TABLE every 18 ms, 14 of 15,700 statements needed more than
 // three renewals. After the last one the program gets the server's error.
 const maxRenewals = 10
@@ -390,8 +389,8 @@ func (op *operation) start(ctx context.Context) error {
 	}
 }
 
-// errTakenBack is the error of a text that asks for what the statement before it has left,
-// where that statement's connection was taken back.
+// errTakenBack is the error of a text that asks for what the statement before it has left, if
+// that statement's connection was taken back.
 var errTakenBack = errors.New("pooldriver: this statement asks for what the statement before it has left on its connection, but others waited for the connection and got it while the rows were open; read the rows to their end first, use a transaction, or raise pool_max_conns")
 
 // asksBack reports whether op's text asks for what the statement before it has left.

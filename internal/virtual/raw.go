@@ -10,8 +10,8 @@ import (
 	"github.com/pooldriver/pooldriver/internal/unwrap"
 )
 
-// Lend finds the session for a function of Raw. dc is what database/sql has. From here on that
-// refuses every operation.
+// Lend finds the session for a function of Raw. dc is the connection that database/sql has. From
+// here on its checkout refuses every operation.
 func Lend(ctx context.Context, dc any) (*Loan, error) {
 	c, err := connBeneath(ctx, dc)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/pooldriver/pooldriver/internal/ctxerr"
 )
 
-// Whether an operation that has failed is tried again.
+// This file decides whether an operation that has failed is tried again.
 
 // failed is finish where the driver has returned an error.
 func (op *operation) failed(ctx context.Context, err error, executes bool) (again bool, _ error) {
@@ -27,8 +27,8 @@ func (op *operation) failed(ctx context.Context, err error, executes bool) (agai
 		r.TxEnded()
 	}
 	if o.badConn && o.first && o.trusted {
-		// The check of idle connections did not find that this one was dead. What ended
-		// this one may have ended others, which the check may not find either.
+		// The check of idle connections did not find that this one was dead. The cause may have
+		// ended other connections, too, and the check may not find these either.
 		r.FlushGeneration()
 	}
 	v := judge(o)
@@ -82,9 +82,9 @@ type verdict struct {
 	unclear bool // hide that the error says "nothing was sent": database/sql would execute again
 }
 
-// judge decides whether an operation that failed is tried again: only if the server cannot
-// have executed it, and nothing else depends on the connection. A prepare, a begin or a
-// ping is safe to repeat in any case: what it did has ended with its connection.
+// judge decides whether an operation that failed is tried again. It is tried again only if the
+// server cannot have executed it, and nothing else depends on the connection. A prepare, a begin
+// or a ping is safe to repeat in any case: its effect has ended with its connection.
 //
 // If there is no count of bytes and the driver can be trusted, its ErrBadConn goes to
 // database/sql, which tries again as it does without us. An error that only says of itself

@@ -100,11 +100,11 @@ func (r *rows) recycle() {
 	r.checkout.spare = r
 }
 
-// Columns, Next and so on pass everything on, io.EOF unwrapped.
+// Columns, Next and so on pass everything on. They do not wrap io.EOF.
 
 func (r *rows) Columns() []string {
 	if names := r.columns; names != nil {
-		r.columns = nil // theirs now: who asks again gets the driver's answer
+		r.columns = nil // database/sql has them now: whoever asks again gets the driver's answer
 		return names
 	}
 	if !r.Lock() {

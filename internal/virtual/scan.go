@@ -11,8 +11,8 @@ import (
 // driver.RowsColumnScanner, since Go 1.27.
 type scanningRows struct{ *rows }
 
-// handedOut is what database/sql gets: rows that scan their columns themselves exactly where
-// the driver's do.
+// handedOut is what database/sql gets: rows that scan their columns themselves if the driver's
+// rows do so, and otherwise r.
 func (r *rows) handedOut() driver.Rows {
 	if r.Scans() {
 		return scanningRows{r}
@@ -41,8 +41,8 @@ func (r scanningRows) scan(ctx driverconn.ScanContext, i int, dest any) (done bo
 	if b := r.Buffer(); b != nil {
 		return false, b.Column(i), nil
 	}
-	// database/sql asks for the name of the column that it could not scan, without looking
-	// whether there is one.
+	// database/sql asks for the name of the column that it could not scan, and does not look
+	// whether the column exists.
 	r.columns = make([]string, i+1)
 	return true, column, r.why()
 }

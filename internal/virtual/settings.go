@@ -47,7 +47,8 @@ func (op *operation) useSettingsOf(ctx context.Context, use session.Use) (again 
 }
 
 // controlsTx reports whether a statement does nothing but begin or end a transaction, or a
-// savepoint. Nothing may come before the first statement that sets an isolation level.
+// savepoint. A statement that sets an isolation level has to be the first one in its transaction,
+// so nothing may come before it.
 func (op *operation) controlsTx() bool {
 	return op.Effect&dialects.TxControl != 0 && op.Effect&dialects.Suspect == 0 && !dialects.MayBeScript(op.Text)
 }

@@ -40,9 +40,9 @@ func (s *Source) Init(config Config, e *binding.Engine, r *report.Report) {
 	s.config, s.traits, s.engine, s.pool, s.report = config, config.Traits, e, e.Pool(), r
 }
 
-// tellHiddenValidator has the log warned once. Some wrappers (sqlhooks, DataDog's) hide
+// tellHiddenValidator writes one warning to the log. Some wrappers (sqlhooks, DataDog's) hide
 // driver.Validator: then nobody tells us when database/sql puts a connection back. ResetSession
-// finds out, ends the checkout, and from then on checkouts end early.
+// notices that, ends the checkout, and from then on checkouts end early.
 func (s *Source) tellHiddenValidator() {
 	if s.hiddenValidator.Swap(true) {
 		return

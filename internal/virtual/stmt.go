@@ -5,13 +5,12 @@ import (
 	"database/sql/driver"
 )
 
-// stmt is a virtual prepared statement: a text, and the virtual connection on whose
-// checkouts it runs. The driver's statement is found or made on the session that serves the
-// checkout.
+// stmt is a virtual prepared statement: a text, and the virtual connection in whose checkouts the
+// text runs. The driver's statement is found or made on the session that serves the checkout.
 type stmt struct {
 	text
 	conn     *conn
-	checkout uint64 // of its connection, in which it was prepared; 0 when it is closed
+	checkout uint64 // the checkout of conn in which it was prepared; 0 when it is closed
 }
 
 var (
@@ -28,8 +27,8 @@ func (s *stmt) CheckNamedValue(*driver.NamedValue) error { return nil }
 // arguments, and it runs after database/sql has counted.
 func (s *stmt) NumInput() int { return -1 }
 
-// Close sends nothing, unless the driver's statement is the program's own: the others are the
-// cache's, and database/sql may call this under its own lock, where I/O has no place.
+// Close sends nothing, unless the program owns the driver's statement. The cache owns the other
+// statements, and database/sql may call Close under its own lock, under which we do no I/O.
 func (s *stmt) Close() error {
 	if s.checkout == s.conn.checkouts {
 		s.conn.fresh--

@@ -31,8 +31,8 @@ var (
 	errEndInRaw  = errors.New("pooldriver: Commit was called while a function of Raw has the connection of the transaction: the transaction is rolled back when the function returns; commit after the function")
 )
 
-// Commit commits. An error of the driver leaves it open whether the transaction has ended;
-// an error of ours means that it was rolled back.
+// Commit commits. After an error of the driver the transaction may have ended or not. After an
+// error of ours it was rolled back.
 func (t *transaction) Commit() error {
 	defer t.checkout.endEarly()
 	t.commits = true
@@ -64,14 +64,13 @@ func (t *transaction) Rollback() error {
 	}
 	err := t.Finish(&textRollback, t.End)
 	if errors.Is(err, task.ErrEnded) && t.TaskEnded() {
-		return nil // it is rolled back then
+		return nil // the task's end rolls it back
 	}
 	return err
 }
 
-// endsAfterRaw reports whether a function of Raw has the connection of t, and lets t be
-// rolled back when the function returns. In a task it does nothing: Finish waits for the
-// function.
+// endsAfterRaw reports whether a function of Raw has the connection of t. If so, t is rolled back
+// when the function returns. In a task endsAfterRaw does nothing: Finish waits for the function.
 func (t *transaction) endsAfterRaw() bool {
 	l := t.checkout.loan
 	if l == nil || !t.IsLent() {
@@ -84,24 +83,24 @@ func (t *transaction) endsAfterRaw() bool {
 // InTx is the transaction of an InTx.
 type InTx struct{ t *transaction }
 
-// InTxOf is the transaction that scope has begun. ok is false if none of ours has begun there.
+// InTxOf is the transaction that scope has begun. ok is false if scope has begun none of ours.
 func InTxOf(scope *task.Scope) (_ InTx, ok bool) {
 	t, ok := scope.Transaction().(*transaction)
 	return InTx{t}, ok
 }
 
-// BeginConflict returns what a transaction is counted by that could not begin in scope because
-// another one was in the way; nil: there was none.
+// BeginConflict returns the report that counts a retry, if a transaction could not begin in scope
+// because another one was in the way; nil: no other one was in the way.
 func BeginConflict(scope *task.Scope) *report.Report {
 	r, _ := scope.Conflict().(*report.Report)
 	return r
 }
 
-// Conflict returns what a retry is counted by if err, of a statement of the transaction, says
-// that another one was in the way, and it is not part of another transaction. Otherwise it is
-// nil. An error of which a part says that the outcome of something is unknown is not one to
-// repeat. What the program has committed itself is repeated only if that commit was the
-// conflict.
+// Conflict returns the report that counts a retry, if err, the error of a statement of the
+// transaction, says that another transaction was in the way. It returns nil if err says something
+// else, or if the transaction is part of another one. A transaction is not repeated if a part of
+// err says that the outcome of something is unknown. A transaction that the program has committed
+// itself is repeated only if that commit was the conflict.
 func (x InTx) Conflict(err error) *report.Report {
 	t := x.t
 	if t.commits {
@@ -121,8 +120,8 @@ func (t *transaction) mayRepeat(said dialects.Diagnosis) bool {
 		said&dialects.RoleDoubt != 0 && t.Conn().Traits().RoleMatters && !t.ReadOnly()
 }
 
-// CommitConflict is Conflict for the error of the transaction's Commit. A commit in doubt has
-// none: only the server's own answer is a conflict.
+// CommitConflict is Conflict for the error of the transaction's Commit. A commit with an unknown
+// outcome has no conflict: only the server's own answer is a conflict.
 func (x InTx) CommitConflict() *report.Report {
 	if x.t.Nested() || !x.t.Tx.CommitConflict() {
 		return nil
