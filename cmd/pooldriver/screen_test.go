@@ -15,7 +15,7 @@ import (
 
 func busyPool(now time.Time) inspect.Snapshot {
 	p := inspect.Pool{
-		Name:  "postgres app@db:5432/shop",
+		Name: "postgres app@db:5432/shop",
 		Stats: pooldriver.Stats{
 			Pool:       pool.Stats{Max: 4, Count: 4, Active: 3, Lent: 2, Creating: 1, Idle: 1, Waiting: 40},
 			DialErrors: 7, DialsFailing: pooldriver.DialsFailing{Failed: 3, For: 2 * time.Second},
