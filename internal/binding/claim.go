@@ -452,7 +452,11 @@ func (b *Binding) evict(r *Conn) {
 		b.rolledBack.Store(true)
 	}
 	// database/sql would have rolled back a cancelled transaction a moment later.
-	defer b.tellUndone(open && !cancelled, panicked, since)
+	var use []any
+	if open && !cancelled {
+		use = r.LastUse(b.task.Name())
+	}
+	defer b.tellUndone(use, panicked, since)
 	b.mu.Lock()
 	b.takeOutLocked(r)
 	b.mu.Unlock()
@@ -461,13 +465,14 @@ func (b *Binding) evict(r *Conn) {
 	r.GiveBackNow(b.task)
 }
 
-// tellUndone tells what a task has left open on a connection. It is called after the connection
+// tellUndone tells what a task has left open on a connection. use says who had a transaction
+// there; nil: none was open. It is called after the connection
 // has left, because the logger may need a connection.
-func (b *Binding) tellUndone(open bool, panicked any, since time.Time) {
+func (b *Binding) tellUndone(use []any, panicked any, since time.Time) {
 	if panicked != nil {
 		b.engine.report.DriverPanicked("at the end of a task; the connection was closed", panicked, "task", b.task.Name())
 	}
-	if open {
-		b.engine.report.TaskEndedOpen(b.task.Name(), ago(since))
+	if use != nil {
+		b.engine.report.TaskEndedOpen(ago(since), use...)
 	}
 }

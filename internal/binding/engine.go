@@ -9,8 +9,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/pooldriver/pooldriver/dialects"
-	"github.com/pooldriver/pooldriver/dialects/generic"
 	"github.com/pooldriver/pooldriver/internal/connpool"
 	"github.com/pooldriver/pooldriver/internal/report"
 	"github.com/pooldriver/pooldriver/internal/task"
@@ -223,16 +221,5 @@ func NameOf(t *task.Task) string {
 	return t.Name()
 }
 
-// outline is a statement's text without literals; text may be nil.
-func outline(d dialects.Dialect, text *string) string {
-	if text == nil {
-		return ""
-	}
-	if o, ok := d.(dialects.Outliner); ok {
-		return o.Outline(*text)
-	}
-	return generic.Dialect{}.Outline(*text)
-}
-
 // Outline is a statement's text without literals; text may be nil.
-func (e *Engine) Outline(text *string) string { return outline(e.config.Pool.Dialect, text) }
+func (e *Engine) Outline(text *string) string { return connpool.Outline(e.config.Pool.Dialect, text) }

@@ -264,7 +264,7 @@ func (h holder) String() string {
 	if !h.since.IsZero() {
 		text += ", " + ago(h.since)
 	}
-	if last := outline(h.dialect, h.last); last != "" {
+	if last := connpool.Outline(h.dialect, h.last); last != "" {
 		text += ", last " + last
 	}
 	return text + ")"

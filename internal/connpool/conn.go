@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/dialects/generic"
+	"github.com/pooldriver/pooldriver/internal/callsite"
 	"github.com/pooldriver/pooldriver/internal/dbsettings"
 	"github.com/pooldriver/pooldriver/internal/report"
 	"github.com/pooldriver/pooldriver/internal/session"
@@ -151,4 +153,25 @@ func (p *Pool) returnStatements() {
 		idle = append(idle, r)
 		r.ReturnStatements(context.Background())
 	}
+}
+
+// Outline is a statement's text without literals; text may be nil.
+func Outline(d dialects.Dialect, text *string) string {
+	if text == nil {
+		return ""
+	}
+	if o, ok := d.(dialects.Outliner); ok {
+		return o.Outline(*text)
+	}
+	return generic.Dialect{}.Outline(*text)
+}
+
+// LastUse says for the log how r was used last, while nobody else uses it.
+func (r *Conn) LastUse(task string) []any {
+	l, _ := r.Meter.Look()
+	label := ""
+	if l.Label != nil {
+		label = *l.Label
+	}
+	return []any{"task", task, "label", label, "statement", Outline(r.pool.config.Dialect, l.Text), "taken_at", callsite.Text(l.Site.Frames())}
 }

@@ -215,7 +215,8 @@ func (p *Pool) rollback(ctx context.Context, r *Conn, log *restoreLog, reset *re
 	reset.rolledBack = open && done
 	if open {
 		p.report.Rollbacks.Add(1)
-		log.add(p.report.BackOpen)
+		use := r.LastUse("") // before r is lent again
+		log.add(func() { p.report.BackOpen(use...) })
 	}
 	return done
 }

@@ -239,14 +239,14 @@ func (r *Report) TaskEndedInRaw(task string) {
 	r.nowAndThen(&r.inRaw, "a task has ended while a function of Raw has its connection, which comes back when the function returns", "task", task)
 }
 
-// TaskEndedOpen: a task has ended with a transaction open.
-func (r *Report) TaskEndedOpen(task, open string) {
-	r.nowAndThen(&r.endedOpen, "a task ended with a transaction open, which was rolled back", "task", task, "open", open)
+// TaskEndedOpen: a task has ended with a transaction open. use says whose it was.
+func (r *Report) TaskEndedOpen(open string, use ...any) {
+	r.nowAndThen(&r.endedOpen, "a task ended with a transaction open, which was rolled back; commit it or roll it back before the task ends", append(use, "open", open)...)
 }
 
-// BackOpen: a connection came back with a transaction open.
-func (r *Report) BackOpen() {
-	r.nowAndThen(&r.backOpen, "a transaction was open when its connection came back, and was rolled back; if it was begun by hand, use BeginTx, which keeps the connection")
+// BackOpen: a connection came back with a transaction open. use says whose it was.
+func (r *Report) BackOpen(use ...any) {
+	r.nowAndThen(&r.backOpen, "a transaction was open when its connection came back, and was rolled back; if it was begun by hand, use BeginTx, which keeps the connection", use...)
 }
 
 // CannotClean: a connection could not be cleaned.
