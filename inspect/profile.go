@@ -34,8 +34,8 @@ type Profiler struct {
 // Its samples are call stacks that took connections. Their values are the number of
 // connections taken and the nanoseconds that statements waited for them, held them, and
 // held them without running a statement (idle_while_pinned, which pprof shows first). They
-// are estimates from a sample of the checkouts: see pooldriver.Config.SampleStacks. A
-// profile has everything since the Connectors were made.
+// are estimates from a sample of the checkouts: see pooldriver.Config.SampleStacks. A profile
+// covers all the time since the Connectors were made.
 func Profile(connectors ...*pooldriver.Connector) *Profiler {
 	return &Profiler{connectors: connectors, since: time.Now()}
 }

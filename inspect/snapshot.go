@@ -23,9 +23,9 @@ type Snapshot struct {
 // Pool is one Connector.
 type Pool struct {
 	Name     string               // its Target
-	Settings []pooldriver.Setting // those that are not the default
+	Settings []pooldriver.Setting // the settings that are not the default
 	Stats    pooldriver.Stats
-	// Recent is what has happened since the time before.
+	// Recent is what has happened lately.
 	Recent Recent
 	// The lists have at most 1000 entries each.
 	Holders   []pooldriver.Holder
@@ -34,16 +34,16 @@ type Pool struct {
 	CallSites []pooldriver.CallSite
 }
 
-// Recent is what has happened in the last minute or, where the first request for a page
-// came later, since then.
+// Recent is what has happened in the last minute or, if the first request for a page came later,
+// since that request.
 type Recent struct {
-	For time.Duration // 0: there was no request before; the figures are of all time
-	// Acquired is how many statements have got a connection or an error. WaitP50 and
-	// WaitP99 are by which time half of them, and 99 of 100, had it: the upper bound of a
+	For time.Duration // 0: this is the first request; the figures are of all time
+	// Acquired is how many statements have got a connection or an error. Half of them waited no
+	// longer than WaitP50, and 99 of 100 no longer than WaitP99. Both are the upper bound of a
 	// histogram's bucket.
 	Acquired         uint64
 	WaitP50, WaitP99 time.Duration
-	// Over: WaitP99 is more than the largest bound, which it is set to.
+	// Over: the true WaitP99 is more than the largest bound, and WaitP99 is this bound.
 	Over bool
 }
 
@@ -70,7 +70,7 @@ type watched struct {
 	history []moment   // the oldest first
 }
 
-// moment is the histogram of waiting at one time.
+// moment is the histogram of the waits at one time.
 type moment struct {
 	at   time.Time
 	wait pooldriver.Histogram
@@ -100,7 +100,7 @@ func (w *watched) look(now time.Time) Pool {
 
 func atMost[T any](n int, list []T) []T { return list[:min(n, len(list))] }
 
-// sinceLocked compares a moment with the oldest one of the last minute, and remembers it.
+// sinceLocked compares now with the oldest moment of the last minute, and remembers now.
 func (w *watched) sinceLocked(now moment) Recent {
 	for len(w.history) > 1 && now.at.Sub(w.history[0].at) > historyLength {
 		w.history = w.history[1:]
@@ -110,7 +110,7 @@ func (w *watched) sinceLocked(now moment) Recent {
 		r.For = max(0, now.at.Sub(w.history[0].at)) // another viewer's look may have begun later
 		wait = minus(wait, w.history[0].wait)
 		if now.at.Sub(w.history[n-1].at) < historyStep {
-			n = 0 // several viewers: the last moment will do
+			n = 0 // several viewers: the last moment is enough
 		}
 		if n > 0 {
 			w.history = append(w.history, now)
@@ -124,7 +124,7 @@ func (w *watched) sinceLocked(now moment) Recent {
 	return r
 }
 
-// minus is what a histogram has counted since it was before.
+// minus is what a histogram has counted since the moment of before.
 func minus(now, before pooldriver.Histogram) pooldriver.Histogram {
 	now.Count -= before.Count
 	now.Sum -= before.Sum
@@ -134,8 +134,8 @@ func minus(now, before pooldriver.Histogram) pooldriver.Histogram {
 	return now
 }
 
-// quantile returns the upper bound of the bucket that has the q-th part of what was
-// counted. over: it is the last one, which has none; the bound is the last but one's.
+// quantile returns the upper bound of the bucket that has the q-th part of what was counted. over:
+// this is the last bucket, which has no upper bound; bound is then that of the bucket before.
 func quantile(h pooldriver.Histogram, q float64) (bound time.Duration, over bool) {
 	var all uint64
 	for _, n := range h.Buckets {

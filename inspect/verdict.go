@@ -9,16 +9,16 @@ import (
 	"github.com/pooldriver/pooldriver/pool"
 )
 
-// Verdict says in a sentence whether the pool is what the program waits for.
+// Verdict says in one sentence whether the program waits for the pool.
 type Verdict struct {
 	Level    string // "calm", "busy" or "bad"
 	Sentence string
 }
 
-// shortWait is a wait that nobody has to look into.
+// shortWait is a wait that is no problem.
 const shortWait = 100 * time.Millisecond
 
-// Judge is a pure function of what the pool looks like.
+// Judge is a pure function of the state of the pool.
 func Judge(p Pool) Verdict {
 	s := p.Stats.Pool
 	unused := heldForNothing(p.Holders)
@@ -44,7 +44,8 @@ func Judge(p Pool) Verdict {
 	return Verdict{"calm", fmt.Sprintf("The pool is not the problem: %s, and nobody waits.", use)}
 }
 
-// judgeWaiting is Judge where statements wait. unused are the connections on which none runs.
+// judgeWaiting is Judge if statements wait. unused is the number of connections on which no
+// statement runs.
 func judgeWaiting(s pool.Stats, use string, unused int, full bool) Verdict {
 	switch {
 	case s.Count == s.Creating:
@@ -72,7 +73,7 @@ func dialsFail(d pooldriver.DialsFailing) string {
 	return fmt.Sprintf("the last %d dials have failed, for %s: %s.", d.Failed, Brief(d.For), why)
 }
 
-// heldForNothing is how many hold a connection and run no statement.
+// heldForNothing is how many holders run no statement.
 func heldForNothing(holders []pooldriver.Holder) (n int) {
 	for _, h := range holders {
 		if !h.Running {

@@ -45,8 +45,8 @@ func (t *top) Run(w io.Writer) error {
 }
 
 const (
-	// The screen of its own leaves the terminal as it was; each look begins at its top
-	// and clears what is left of each line and below.
+	// A separate screen leaves the terminal as it was. Each look begins at the top of this screen,
+	// and clears the rest of each line and the lines below.
 	enter, leave = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
 	home         = "\x1b[H"
 	below        = "\x1b[J"
@@ -78,7 +78,7 @@ func (t *top) watch(ctx context.Context, w io.Writer, address string) error {
 	}
 }
 
-// jsonOf adds what asks for JSON.
+// jsonOf adds the parameter that asks for JSON.
 func jsonOf(page string) (string, error) {
 	u, err := url.Parse(page)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
