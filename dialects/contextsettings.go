@@ -10,18 +10,18 @@ type ContextSetting struct{ Name, Value string }
 // A Session that is no SettingsSetter says why it can put none in force.
 type SettingsChecker interface {
 	Session
-	// CheckSettings returns why one of the settings cannot be put in force, nil if all can.
-	// The error names the setting, and contains no value. It sends nothing.
+	// CheckSettings returns why one of the settings cannot be put in force; nil: all can be. The
+	// error names the setting, and contains no value. CheckSettings sends nothing.
 	CheckSettings(settings []ContextSetting) error
 }
 
 // A SettingsSetter is a Session that can put settings in force. The names were checked.
 type SettingsSetter interface {
 	SettingsChecker
-	// SetSettings puts these settings in force, and no others: what an earlier call has
-	// set and this one does not gets back the value that it had before that call. If it
-	// is called in a transaction, the settings may end with that. The error contains no
-	// value. Clean undoes all of it.
+	// SetSettings puts these settings in force, and no others: a setting of an earlier call that is
+	// not among them gets back the value that it had before that call. If SetSettings is called in
+	// a transaction, the settings may end with the transaction. The error contains no value. Clean
+	// undoes all settings.
 	SetSettings(ctx context.Context, settings []ContextSetting) error
 }
 
@@ -30,15 +30,13 @@ type SettingsSetter interface {
 // statement. So nothing is left behind.
 type SettingsCarrier interface {
 	SettingsSetter
-	// CarriesSettings reports whether this connection can do so. It always returns the
-	// same.
+	// CarriesSettings reports whether this connection can do so. The answer never changes.
 	CarriesSettings() bool
-	// CarrySettings has the next statement that the driver sends carry the settings. If
-	// the server refuses them, the statement is not executed, and the server's error,
-	// without the values, is the statement's.
+	// CarrySettings makes the next statement that the driver sends carry the settings. If the
+	// server refuses the settings, the statement is not executed, and its error is the server's
+	// error without the values.
 	CarrySettings(ctx context.Context, settings []ContextSetting) error
-	// DropSettings is called when the driver has returned: what it sends from here on
-	// carries nothing. sent reports whether a statement has carried the settings: a driver
-	// may find a reason to send none.
+	// DropSettings is called when the driver has returned: later statements carry nothing. sent
+	// reports whether a statement has carried the settings: the driver may have sent no statement.
 	DropSettings() (sent bool)
 }

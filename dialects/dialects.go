@@ -19,11 +19,11 @@ import (
 // A Dialect is what differs per database. Its methods are safe for concurrent
 // use and do no I/O.
 type Dialect interface {
-	// Name is a short lower-case word: "postgres", "mysql", "sqlite". A DSN
-	// of the form NAME:REST is this dialect's beyond doubt.
+	// Name is a short lower-case word: "postgres", "mysql", "sqlite". A DSN of the form NAME:REST
+	// belongs to this dialect for sure.
 	Name() string
 
-	// Claim says whether dsn looks like one of this dialect's.
+	// Claim says whether dsn looks like a DSN of this dialect.
 	Claim(dsn string) Claim
 
 	// Parse reads dsn. Errors repeat no part of dsn except the names of known
@@ -54,13 +54,11 @@ var ErrNotMine = errors.New("dialects: connector of another driver")
 // a server is not, or no longer, what the DSN asks for (target_session_attrs).
 var ErrWrongRole = errors.New("dialects: the server has another role than the DSN asks for")
 
-// ErrCannotClean is returned by Session.Clean where the only way back to a
-// clean session is a new connection.
+// ErrCannotClean is returned by Session.Clean if only a new connection gives a clean session.
 var ErrCannotClean = errors.New("dialects: the session cannot be cleaned in place")
 
 // A Template makes real connections. It is immutable and safe for concurrent
-// use; what Dial hands to the driver is a copy of its own each time, because
-// drivers rewrite what they are given.
+// use; Dial hands a new copy to the driver each time, because drivers rewrite what they are given.
 type Template interface {
 	// PoolParams are the parameters of the DSN whose names begin with
 	// "pool_", in their order. They are not passed to the server.
@@ -80,33 +78,33 @@ type Template interface {
 	// wrapped connector cannot.
 	TakesCredential() bool
 
-	// Dial opens one real connection, with cred in place of the DSN's user
-	// and password if it is not nil. Errors hold no secret.
+	// Dial opens one real connection. If cred is not nil, it takes the place of the DSN's user and
+	// password. Errors hold no secret.
 	Dial(ctx context.Context, cred *Credential) (Session, error)
 
 	// Close frees what belongs to the template itself, such as the anchor of
-	// a database in memory. No Dial is under way or follows.
+	// a database in memory. No Dial is under way, and no Dial follows.
 	Close() error
 }
 
 // OwnDialect is a Template with a dialect of its own: only its connections know which
-// database they lead to (ODBC). Dialect replaces the dialect that has parsed the DSN. It
-// always returns the same one.
+// database they lead to (ODBC). Dialect replaces the dialect that has parsed the DSN. It always
+// returns the same dialect.
 type OwnDialect interface {
 	Template
 	Dialect() Dialect
 }
 
-// A ParamLister is a Template that knows what its DSN says to the driver, for people.
-// DriverParams returns it without user, password, hosts, database and the pool's parameters,
-// in the DSN's order. Where a value may be a secret, it says so in its place.
+// A ParamLister is a Template that can show to people the parameters that its DSN has for the
+// driver. DriverParams returns them in the DSN's order, without user, password, hosts, database and
+// the pool's parameters. If a value may be a secret, a note stands in its place.
 type ParamLister interface {
 	Template
 	DriverParams() []Param
 }
 
-// A HostLister is a Template that knows the servers of its DSN. Hosts returns them in the
-// DSN's order, as Hosted names them; it holds no secret.
+// A HostLister is a Template that knows the servers of its DSN. Hosts returns them in the DSN's
+// order, as Hosted names them, and without secrets.
 type HostLister interface {
 	Template
 	Hosts() []string
@@ -123,21 +121,21 @@ type Detecting interface {
 // A CredentialAsker is a Template that needs credentials not only in Dial: it also ends,
 // on the server, the statements that a closed session has left running. AskCredentials is
 // called once, before the first Dial, if the program has a source of credentials. ask
-// returns the current credential; refused is one that the server does not accept. ask may
-// call the source, as long as its context lasts.
+// returns the current credential; refused is a credential that the server does not accept. ask may
+// call the source, until the context of ask ends.
 type CredentialAsker interface {
 	Template
 	AskCredentials(ask func(ctx context.Context, refused Credential) (Credential, error))
 }
 
-// DialFunc opens a network connection. It returns before its context has ended, or soon
-// after, and either a connection or an error.
+// DialFunc opens a network connection. It returns before its context ends, or soon after. It
+// returns either a connection or an error.
 type DialFunc func(ctx context.Context, network, address string) (net.Conn, error)
 
 // A NetworkTemplate is a Template that opens network connections. DialNetworkBy is called
-// once, before the first Dial, if a function of the program is to open them: all of them,
-// also those that end a statement on the server. dial gets the network and the address as
-// the DSN has them; no name is looked up before.
+// once, before the first Dial, if a function of the program opens all these connections, also those
+// that end a statement on the server. dial gets the network and the address as the DSN has them; no
+// name is looked up before.
 type NetworkTemplate interface {
 	Template
 	DialNetworkBy(dial DialFunc)
@@ -146,23 +144,23 @@ type NetworkTemplate interface {
 // Param is one parameter of a DSN.
 type Param struct{ Name, Value string }
 
-// Claim is a dialect's answer to whether a DSN is one of its own.
+// Claim says whether a DSN belongs to a dialect.
 type Claim uint8
 
 const (
-	// NotMine: another dialect's, or nobody's.
+	// NotMine: the DSN belongs to another dialect, or to none.
 	NotMine Claim = iota
-	// Perhaps: it has this dialect's form, but so could another's.
+	// Perhaps: the DSN has this dialect's form, but a DSN of another dialect may have that form
+	// too.
 	Perhaps
 	// Surely: a scheme or prefix says so.
 	Surely
 )
 
-// Traits are the peculiarities of a driver which the virtual connection has to
-// know of.
+// Traits are the peculiarities of a driver that the virtual connection must know.
 type Traits struct {
-	// TxKeepsContext: Commit and Rollback of a driver.Tx use the context
-	// given to BeginTx, and kill the connection if that one is cancelled.
+	// TxKeepsContext: Commit and Rollback of a driver.Tx use the context of BeginTx, and kill the
+	// connection if that context is cancelled.
 	TxKeepsContext bool
 
 	// BadConnUnsure: the driver may return driver.ErrBadConn although the server has
@@ -175,9 +173,9 @@ type Traits struct {
 	// expects the present types.
 	PreparedAges bool
 
-	// PreparedKeepsTypes: a prepared statement keeps the types that its parameters
-	// had at its first execution, and those that the session's variables had, and
-	// converts later values to them (MySQL 8.0.22, "PREPARE Statement").
+	// PreparedKeepsTypes: a prepared statement keeps the types that its parameters and the
+	// session's variables had at its first execution, and converts later values to these types
+	// (MySQL 8.0.22, "PREPARE Statement").
 	PreparedKeepsTypes bool
 
 	// PreparingActs: some statements take effect when they are prepared (SQLite's
@@ -200,9 +198,9 @@ type Traits struct {
 	// transaction may be open.
 	StatusKnown bool
 
-	// WritesAlone: a write fails while another connection of the same task has
-	// rows open (SQLite's locks), as may COMMIT and BEGIN EXCLUSIVE. Statements
-	// that write have the effect Writes.
+	// WritesAlone: a write fails while another connection of the same task has rows open (SQLite's
+	// locks). COMMIT and BEGIN EXCLUSIVE may fail too. Statements that write have the effect
+	// Writes.
 	WritesAlone bool
 
 	// BytesKept: the byte slices of a row stay as they are when the next row
@@ -210,24 +208,24 @@ type Traits struct {
 	// does not reuse their memory, whatever the column's type.
 	BytesKept bool
 
-	// ArgsAsGiven: the driver's CheckNamedValue accepts every argument and leaves
-	// it as it is. It is not called.
+	// ArgsAsGiven: the driver's CheckNamedValue accepts every argument and changes none. So
+	// CheckNamedValue is not called.
 	ArgsAsGiven bool
 
-	// ResetOnlyLooks: the driver's ResetSession does no more than Session.Peek. It is
+	// ResetOnlyLooks: the driver's ResetSession does no more than Session.Peek. So ResetSession is
 	// not called.
 	ResetOnlyLooks bool
 
-	// Savepoints are the database's; the zero value stands for standard SQL's.
+	// Savepoints are those of the database; the zero value: those of standard SQL.
 	Savepoints Savepoints
 
-	// StatementsOwned: what Prepare returns may be more than a text that can be executed again
-	// (lib/pq's COPY). So a prepared statement is the program's: it is closed with the
-	// program's, and no other statement uses it.
+	// StatementsOwned: the result of Prepare may be more than a text that can be executed again
+	// (lib/pq's COPY). So the driver's statement belongs to one statement of the program: both are
+	// closed together, and no other statement uses it.
 	StatementsOwned bool
 
-	// CloseWrites: the last connection that is closed writes to the database what others
-	// read (SQLite's write-ahead log). Whoever closes the pool waits for that, as over the
+	// CloseWrites: when the last connection is closed, it writes to the database data that others
+	// read (SQLite's write-ahead log). Whoever closes the pool waits for this write, as over the
 	// bare driver.
 	CloseWrites bool
 
@@ -241,11 +239,10 @@ type Traits struct {
 type TxStatus uint8
 
 const (
-	// TxUnknown: the server does not tell, or the driver does not pass it on.
+	// TxUnknown: the server does not tell the status, or the driver does not pass it on.
 	TxUnknown TxStatus = iota
-	// TxNone: no transaction, and none begins with the next statement, unless
-	// the connection was that way from the first (MySQL, autocommit=0 in the
-	// DSN).
+	// TxNone: no transaction is open, and the next statement begins none, unless the connection
+	// began that way (MySQL, autocommit=0 in the DSN).
 	TxNone
 	// TxOpen: a transaction is open, and somebody began it.
 	TxOpen
@@ -255,7 +252,7 @@ const (
 	TxImplicit
 	// TxFailed: a transaction is open and accepts only its end.
 	TxFailed
-	// TxLost: the connection is closed. The server rolls back what was open.
+	// TxLost: the connection is closed. The server rolls back an open transaction.
 	TxLost
 )
 
@@ -274,10 +271,9 @@ type Liveness uint8
 const (
 	// Alive: the connection shows no sign of a problem.
 	Alive Liveness = iota
-	// Unsure: only a round trip can tell. Something waits to be read, for instance, and
-	// is encrypted.
+	// Unsure: only a round trip can tell. For instance, encrypted data waits to be read.
 	Unsure
-	// Dead: the server has closed the connection, or has announced it.
+	// Dead: the server has closed the connection, or has announced that it will.
 	Dead
 )
 
@@ -302,19 +298,19 @@ type Session interface {
 	// before the server can execute a statement. ok is false if nothing is counted.
 	Sent() (n uint64, ok bool)
 
-	// Rollback ends whatever transaction is open, by a statement, whether or
-	// not the program holds a driver.Tx for it. With none open it does no harm.
+	// Rollback ends the open transaction, by a statement, whether or not the program holds a
+	// driver.Tx for it. If no transaction is open, Rollback does no harm.
 	Rollback(ctx context.Context) error
 
-	// Clean brings the session back to its state at connect. No transaction
-	// is open. effect is what has run since the last cleaning. It returns
-	// ErrCannotClean where only a new connection is clean. kept tells
-	// whether statements prepared through the driver have survived.
+	// Clean brings the session back to its state at connect. No transaction is open. effect is the
+	// effect of what has run since the last cleaning. Clean returns ErrCannotClean if only a new
+	// connection is clean. kept reports whether statements that were prepared through the driver
+	// have survived.
 	Clean(ctx context.Context, effect Effect) (kept bool, err error)
 
-	// Close ends the session and returns when the server has let go of it
-	// or ctx has ended, then with an error. A statement still running on the
-	// server is stopped. Called once.
+	// Close ends the session. It returns when the server has released the session or, with an
+	// error, when ctx has ended. A statement that still runs on the server is stopped. Close is
+	// called once.
 	Close(ctx context.Context) error
 }
 
@@ -325,23 +321,23 @@ type ConnTraits interface {
 	Traits() Traits
 }
 
-// An Unwrapper is a Session whose Conn wraps the driver's own connection. Unwrap is
-// the driver's.
+// An Unwrapper is a Session whose Conn wraps the driver's own connection. Unwrap returns the
+// driver's connection.
 type Unwrapper interface {
 	Session
 	Unwrap() driver.Conn
 }
 
-// LastTxStatus is a Session that knows what the server said last of its transaction,
-// although the connection has been closed since: TxStatus is TxLost then.
+// LastTxStatus is a Session that still knows, after the connection was closed, what the server last
+// said about the transaction. TxStatus is TxLost then.
 type LastTxStatus interface {
 	Session
 	LastTxStatus() TxStatus
 }
 
 // A RowDetacher is a Session whose driver's rows scan their columns themselves
-// (driver.RowsColumnScanner, since Go 1.27), and which can do the same for rows that were
-// read into memory. Without it such rows are scanned by database/sql's own conversion.
+// (driver.RowsColumnScanner, since Go 1.27). It can do the same for rows that were read into
+// memory. Without a RowDetacher database/sql's own conversion scans such rows.
 type RowDetacher interface {
 	Session
 	// DetachColumns is called for rows of this session that are open, once for each result
@@ -351,14 +347,14 @@ type RowDetacher interface {
 
 // DetachedColumns are the columns of one result set, whose driver's rows may be closed.
 type DetachedColumns interface {
-	// Raw returns a column of the present row as it came from the database; nil is NULL.
-	// The caller copies it. It is called while the driver's rows are open and at a row.
+	// Raw returns a column of the present row as it came from the database; nil is NULL. The caller
+	// copies the bytes. Raw is called while the driver's rows are open and at a row.
 	Raw(i int) []byte
 
 	// Scan scans a copy of what Raw has returned into dest as the driver's ScanColumn would
-	// have. If done is false, the driver converts its driver.Value with
-	// database/sql.ConvertAssign, which is left to the caller. Scan uses nothing that the
-	// session may use at the same time. One goroutine at a time calls it.
+	// have. If done is false, the driver would convert its driver.Value with
+	// database/sql.ConvertAssign: the caller does so. Scan uses nothing that the session may use at
+	// the same time. One goroutine at a time calls it.
 	Scan(i int, raw []byte, dest any) (done bool, err error)
 }
 
@@ -366,16 +362,16 @@ type DetachedColumns interface {
 // DSN asks for.
 type RoleChecker interface {
 	Session
-	// CheckRole asks the server whether it is what the DSN asks for, whatever the
-	// program has set in the session. It is called with no transaction open. The
-	// error is an ErrWrongRole if it is not; any other says that nobody knows.
-	// Where nothing was asked for and nothing is known it is nil.
+	// CheckRole asks the server whether it has the role that the DSN asks for, whatever the program
+	// has set in the session. No transaction is open. The error is an ErrWrongRole if the server
+	// has another role. Any other error says that the role is not known. If the DSN asks for no
+	// role and none is known, the error is nil.
 	CheckRole(ctx context.Context) error
 }
 
 // Identified is a Session that knows how the server lists it: PostgreSQL's process id, MySQL's
 // thread id. ProcessID needs no round trip, and may be called while the session is used.
-// It is 0 where the number is not known. Behind a proxy that shares connections it is the
+// It is 0 if the number is not known. Behind a proxy that shares connections, the number is the
 // proxy's.
 type Identified interface {
 	Session
@@ -383,25 +379,25 @@ type Identified interface {
 }
 
 // An Outliner is a Dialect that can show a statement's text to people. Outline returns the
-// text without literals and comments, in one line, and cut after 200 bytes. Where it is
-// not sure what a literal is, it cuts the text earlier.
+// text without literals and comments, in one line, and cut after 200 bytes. If Outline is not sure
+// what is a literal, it cuts the text earlier.
 type Outliner interface {
 	Dialect
 	Outline(query string) string
 }
 
-// Hosted is a Session of a template with several servers. host is the server that it
-// leads to, passed says which servers were tried before and why they were not used.
-// Neither holds a secret. host is empty if there is one server only.
+// Hosted is a Session of a template with several servers. host is the server to which the session
+// leads. passed says which servers were tried before and why they were not used. Neither holds a
+// secret. host is empty if there is only one server.
 type Hosted interface {
 	Session
 	Host() (host, passed string)
 }
 
 // Irreplaceable is a Session whose database may end with it (SQLite in memory). If
-// Irreplaceable returns true, the pool does not close a working session before the pool
-// itself is closed, and does not clean it: transactions are rolled back and session state
-// stays, as over the driver alone. It always returns the same.
+// Irreplaceable returns true, the pool does not close a working session before the pool itself is
+// closed, and does not clean it: transactions are rolled back and session state stays, as over the
+// driver alone. The answer never changes.
 type Irreplaceable interface {
 	Session
 	Irreplaceable() bool
@@ -409,28 +405,26 @@ type Irreplaceable interface {
 
 // Severable is a Session whose network connection another goroutine can cut. A call of
 // the driver that waits for the network then fails, and the connection cannot be used any
-// more. It serves calls that take no context: driver.Tx.Rollback, driver.Rows.Close.
+// more. This helps with calls that take no context: driver.Tx.Rollback, driver.Rows.Close.
 type Severable interface {
 	Session
 	Sever()
 }
 
-// A LazyBeginner is a Session that can begin a transaction without a round trip
-// for it: BEGIN leaves with the first statement, before it.
+// A LazyBeginner is a Session that can begin a transaction without a round trip: BEGIN is sent in
+// front of the first statement, together with it.
 //
 // BeginWithNext is driver.ConnBeginTx's BeginTx and returns the driver's own transaction,
-// but sends nothing. From then on the session reports TxOpen. What the driver sends next
-// is executed in the transaction or not at all.
-// Commit and Rollback of a transaction that nothing was sent in, and
-// Session.Rollback, send nothing.
+// but sends nothing. From then on the session reports TxOpen. What the driver sends next is
+// executed in the transaction or not at all. If nothing was sent in the transaction, Commit,
+// Rollback and Session.Rollback send nothing.
 //
-// If the server refuses to begin, its error is the first statement's, nothing
-// was executed, and the session is as if that statement had failed in a
-// transaction: it reports TxFailed and accepts only the transaction's end.
+// If the server refuses to begin, the first statement gets the error, nothing was executed, and the
+// session is as if that statement had failed in a transaction: it reports TxFailed and accepts only
+// the transaction's end.
 //
-// The error is errors.ErrUnsupported, and nothing has changed, where this
-// connection can only begin at once, or is not outside of a transaction. Every
-// other error is BeginTx's.
+// If this connection can only begin at once, or is not outside of a transaction, the error is
+// errors.ErrUnsupported, and nothing has changed. Every other error is an error of BeginTx.
 type LazyBeginner interface {
 	Session
 	BeginWithNext(ctx context.Context, opts driver.TxOptions) (driver.Tx, error)
@@ -440,38 +434,37 @@ type LazyBeginner interface {
 type Diagnosis uint16
 
 const (
-	// AuthFailed: user or password were refused. A newer credential may do.
+	// AuthFailed: user or password were refused. A newer credential may be accepted.
 	AuthFailed Diagnosis = 1 << iota
 	// ServerLeaving: the server ends connections (shutdown, failover, an
 	// administrator). The other connections of the pool are suspect.
 	ServerLeaving
-	// StaleStatement: the prepared statement no longer fits its tables or is
-	// gone; nothing was executed, and preparing it again helps. It is not said of an
-	// error that may come from inside a procedure or a function, whose changes before
-	// the error may be committed, unless every text that can run one is Suspect.
+	// StaleStatement: the prepared statement no longer fits its tables or is gone. Nothing was
+	// executed, and the statement works if it is prepared again. An error that may come from inside
+	// a procedure or a function is not StaleStatement, because changes before the error may be
+	// committed, unless every text that can run a procedure or a function is Suspect.
 	StaleStatement
-	// TxEnded: the server has rolled back the whole transaction in which the error
-	// happened, and would run later statements outside of one. Session.TxStatus does
-	// not show it. Under Traits.WritesAlone this holds only for a statement whose
-	// Effect has Writes.
+	// TxEnded: the server has rolled back the whole transaction in which the error happened, and
+	// would run later statements outside of a transaction. Session.TxStatus does not show it. Under
+	// Traits.WritesAlone this holds only for a statement whose Effect has Writes.
 	TxEnded
-	// TxDoubt: the server may have rolled back the whole transaction. After
-	// Session.Ping, Session.TxStatus shows whether it has.
+	// TxDoubt: the server may have rolled back the whole transaction. After Session.Ping,
+	// Session.TxStatus shows whether the server did.
 	TxDoubt
 	// TooManyPrepared: the server's limit of prepared statements is reached.
 	TooManyPrepared
-	// RoleDoubt: the server refused to write. It may not be a primary any more, or the
-	// program has begun a read-only transaction. RoleChecker.CheckRole tells which.
+	// RoleDoubt: the server refused to write. Maybe it is no primary any more, or the program has
+	// begun a read-only transaction. RoleChecker.CheckRole tells which is true.
 	RoleDoubt
-	// Conflict: another transaction was in the way (a serialization failure, a deadlock, a
-	// database that is busy). The same transaction may succeed if it is rolled back and run
-	// once more. A COMMIT that fails with it has committed nothing.
+	// Conflict: another transaction interfered (a serialization failure, a deadlock, a database
+	// that is busy). The same transaction may succeed if it is rolled back and run once more. A
+	// COMMIT that fails with a Conflict has committed nothing.
 	Conflict
-	// WasIdle: the server has ended the connection because it was idle for too long. So it
-	// was waiting for a statement, and has executed none of what was sent meanwhile.
+	// WasIdle: the server has ended the connection because it was idle for too long. So the server
+	// was waiting for a statement, and has executed nothing that was sent meanwhile.
 	WasIdle
-	// ServerFull: the server, or a bouncer before it, has no room for another connection
-	// of this user. Those that are open work.
+	// ServerFull: the server, or a bouncer before it, has no room for another connection of this
+	// user. Open connections still work.
 	ServerFull
 	// Spent: the session answers, and should not be used again: it has run out of memory.
 	Spent

@@ -4,23 +4,21 @@ import "strings"
 
 // Effect says what a statement leaves behind in its session, and whether it
 // writes, as far as its text shows. It is a set of bits: the effect of several
-// statements is the bitwise or of their effects. The zero value is Clean. To
-// know whether a session is as it was, ask Dirty: some bits say nothing of the
-// session.
+// statements is the bitwise or of their effects. The zero value is Clean. Dirty reports whether a
+// session has changed: some bits say nothing about the session.
 //
-// What no text shows no classifier can see: a trigger, a view or a function in
-// a query that changes the session; in PostgreSQL also a function called in the
-// notation of an attribute, SELECT t.f FROM t. The reset mode "always" is for
-// that.
+// A classifier sees only the text. It cannot see that a trigger, a view or a function in a query
+// changes the session; in PostgreSQL also a function called in the notation of an attribute, SELECT
+// t.f FROM t. The reset mode "always" is for these cases.
 type Effect uint32
 
 // Clean is the effect of a statement that leaves nothing behind.
 const Clean Effect = 0
 
 const (
-	// Suspect marks a statement that may have left something behind, but
-	// whose text does not tell: CALL, DO, an unknown function. The
-	// connection is cleaned before it is lent again; it is not pinned.
+	// Suspect marks a statement that may have left something behind, although its text does not
+	// show that: CALL, DO, an unknown function. The connection is cleaned before it is lent again;
+	// it is not pinned.
 	Suspect Effect = 1 << iota
 
 	// Stateful marks a statement that changes the session: SET, a temporary
@@ -30,40 +28,37 @@ const (
 
 	// TxControl marks a statement that may open or end a transaction: BEGIN,
 	// START TRANSACTION, SAVEPOINT, COMMIT, ROLLBACK, SET autocommit, and
-	// everything whose text may hide one of them (CALL). Where the server can
-	// be asked for the transaction's state, its word counts; this bit is for
-	// those dialects that cannot ask.
+	// everything whose text may hide one of them (CALL). If the server can be asked for the
+	// transaction's state, the server's answer counts. This bit is for dialects that cannot ask.
 	TxControl
 
-	// ForgetPrepared marks a statement after which a statement prepared
-	// earlier on the same connection may mean something else or nothing at
-	// all: USE, SET search_path, SET ROLE, SET sql_mode, DEALLOCATE. The
-	// connection's statement cache is emptied.
+	// ForgetPrepared marks a statement after which a statement that was prepared earlier on the
+	// same connection may have another meaning or none: USE, SET search_path, SET ROLE, SET
+	// sql_mode, DEALLOCATE. The connection's statement cache is emptied.
 	ForgetPrepared
 
 	// NamedPrepared marks SQL-level PREPARE, EXECUTE and DEALLOCATE: the
 	// session may own statements that no driver knows of.
 	NamedPrepared
 
-	// Unresettable marks what no cleaning can undo: a seed, an open dblink
-	// connection, a running backup. The connection is closed instead of
-	// cleaned.
+	// Unresettable marks a statement that no cleaning can undo: a seed, an open dblink connection,
+	// a running backup. The connection is closed instead of cleaned.
 	Unresettable
 
 	// Writes marks a statement that may change data in the database's file
-	// while another connection reads. Only a dialect whose driver has the trait
-	// WritesAlone says so.
+	// while another connection reads. Only a dialect whose driver has the trait WritesAlone sets
+	// this bit.
 	Writes
 
-	// Renames marks a ForgetPrepared after which the server would execute a statement that
-	// was prepared earlier with what was in force then: the database, the SQL mode, the
-	// character set (MySQL, MariaDB: USE, SET NAMES). Prepared anew it would mean something
-	// else.
+	// Renames marks a ForgetPrepared after which the server would still execute an earlier prepared
+	// statement with the database, the SQL mode and the character set of the time of its
+	// preparation (MySQL, MariaDB: USE, SET NAMES). Prepared anew, the statement would mean
+	// something else.
 	Renames
 )
 
-// Dirty reports whether a connection that ran a statement of this effect must
-// be cleaned, or closed, before another borrower gets it.
+// Dirty reports whether a connection that ran a statement of this effect must be cleaned or closed
+// before another borrower gets the connection.
 func (e Effect) Dirty() bool { return e&(Suspect|Stateful|Unresettable) != 0 }
 
 // String names the bits, for tests and logs: "clean", "stateful|tx-control".

@@ -34,9 +34,9 @@ func registered() []Dialect {
 	return slices.Clone(registry.dialects)
 }
 
-// own lists the dialects of this project by the prefixes that are theirs
-// beyond doubt, so that the error for a dialect that is not linked can say
-// which import it takes. It is the only place that knows them all.
+// own lists the dialects of this project by the prefixes that belong to them for sure, so that the
+// error for a dialect that is not linked can name the missing import. Only this list knows them
+// all.
 var own = []struct{ name, prefix string }{
 	{"postgres", "postgres://"}, {"postgres", "postgresql://"}, {"postgres", "postgres:"},
 	{"mysql", "mysql://"}, {"mysql", "mariadb://"}, {"mysql", "mysql:"},
@@ -44,14 +44,13 @@ var own = []struct{ name, prefix string }{
 	{"odbc", "odbc:"}, {"odbc", "driver="}, {"odbc", "dsn="}, {"odbc", "filedsn="},
 }
 
-// besides is what the import alone does not do.
+// besides is what a program needs beside the import.
 var besides = map[string]string{"odbc": ", install unixODBC and build with -tags odbc"}
 
 const importPath = "github.com/pooldriver/pooldriver/dialects/"
 
-// Find returns the dialect that dsn belongs to. Where none or several claim
-// it, the error says which import to add or which prefix decides; it repeats
-// nothing of dsn.
+// Find returns the dialect that dsn belongs to. If no dialect claims dsn, or several do, the error
+// says which import to add or which prefix decides. It repeats no part of dsn.
 func Find(dsn string) (Dialect, error) {
 	if err := slip(dsn); err != nil {
 		return nil, err
@@ -86,7 +85,7 @@ func Find(dsn string) (Dialect, error) {
 	return nil, fmt.Errorf("the DSN could belong to %s; begin it with %q to decide", names(claims), claims[0].Name()+":")
 }
 
-// slip finds what a DSN cannot have in any form.
+// slip finds a mistake that no form of DSN allows.
 func slip(dsn string) error {
 	if dsn == "" {
 		return errors.New("the DSN is empty; it takes the form postgres://user:password@host/database, mysql://user:password@host/database or sqlite:FILE")
@@ -105,7 +104,7 @@ func slip(dsn string) error {
 	return nil
 }
 
-// claimants returns the dialect that dsn names, or else those that claim dsn.
+// claimants returns the dialect that dsn names, or else the dialects that claim dsn.
 func claimants(known []Dialect, dsn string) (named Dialect, surely, perhaps []Dialect) {
 	for _, d := range known {
 		if HasPrefix(dsn, d.Name()+":") {
@@ -121,8 +120,8 @@ func claimants(known []Dialect, dsn string) (named Dialect, surely, perhaps []Di
 	return nil, surely, perhaps
 }
 
-// hasKeywords reports whether dsn begins with KEYWORD=, as those of PostgreSQL and ODBC
-// do, whose drivers pass over white space around them.
+// hasKeywords reports whether dsn begins with KEYWORD=, as DSNs of PostgreSQL and ODBC do. Their
+// drivers ignore white space around keywords.
 func hasKeywords(dsn string) bool {
 	keyword, _, found := strings.Cut(dsn, "=")
 	return found && !strings.ContainsAny(keyword, ":/@(?")
@@ -133,9 +132,9 @@ func hasScheme(dsn string) bool {
 	return found && strings.Trim(scheme, "abcdefghijklmnopqrstuvwxyz0123456789+.-") == ""
 }
 
-// GivenOnce returns an error if a DSN names a parameter twice: drivers differ in which
-// one counts. The error tells the places and not the name: in a mistyped DSN the name may
-// be a piece of a password.
+// GivenOnce returns an error if a DSN names a parameter twice: drivers differ in which of the two
+// counts. The error tells the places and not the name: in a mistyped DSN the name may be a piece of
+// a password.
 func GivenOnce(names []string) error {
 	places := make(map[string]int, len(names))
 	for i, name := range names {

@@ -4,7 +4,7 @@ package dialects
 // by a space and the savepoint's name.
 type Savepoints struct {
 	Begin    string
-	RollBack string // to it; it is still there afterwards
+	RollBack string // to the savepoint, which still exists afterwards
 	Release  string // empty: the database has none, and a savepoint ends with its transaction
 }
 

@@ -17,22 +17,22 @@ type Setting struct {
 	// Name says what is set, without its value: it is shown in errors. A later
 	// setting of the same name replaces this one.
 	Name string
-	// Of is the name of the setting that this one needs, if any: it ends with that one.
+	// Of is the name of the setting that this setting needs, if any: both end together.
 	Of string
 	// Text is the statement.
 	Text string
-	// Undo is the statement that removes the setting from a connection. It is empty
-	// where setting it again replaces it.
+	// Undo is the statement that removes the setting from a connection. It is empty if a new
+	// setting of the same name replaces this one.
 	Undo string
 	// Default: this is what a new connection has anyway.
 	Default bool
 	// Ends: the statement removes the setting of that name, or stores it in the
 	// database's file, so that it need not be repeated.
 	Ends bool
-	// Private: what it sets up is another one for each connection, and gone with it (ATTACH
-	// of a database in memory): it cannot hold for all.
+	// Private: each connection gets an object of its own, which ends with the connection (ATTACH of
+	// a database in memory). Such a setting cannot hold for all connections.
 	Private bool
-	// NextTx: it applies to the next transaction alone. With Ends it takes back one that
-	// waits for its transaction.
+	// NextTx: the setting applies only to the next transaction. With Ends, the statement takes back
+	// such a setting that waits for its transaction.
 	NextTx bool
 }

@@ -6,8 +6,8 @@ import (
 	"unicode"
 )
 
-// OnlyData reports whether query is one statement whose first word says that it reads or
-// changes data, and no table.
+// OnlyData reports whether query is one statement whose first word says that it reads or changes
+// data, and changes no table.
 func OnlyData(query string) bool {
 	query = strings.TrimLeft(query, " \t\r\n(")
 	end := strings.IndexFunc(query, func(r rune) bool { return !unicode.IsLetter(r) })

@@ -1,5 +1,4 @@
-// Package httptask gives every HTTP request a task of pooldriver's, for any
-// router of net/http.
+// Package httptask gives every HTTP request a task of pooldriver, with any router of net/http.
 package httptask
 
 import (
@@ -10,36 +9,33 @@ import (
 	"github.com/pooldriver/pooldriver/internal/task"
 )
 
-// Mode says what a handler's transaction is to its other statements, unless
-// pool_ambient says so for all tasks.
+// Mode says whether a handler's other statements join its transaction, unless pool_ambient says so
+// for all tasks.
 type Mode uint8
 
 const (
-	// Separate is for handlers that may know nothing of tasks: statements,
-	// transactions and *sql.Conns share nothing, and keep the meaning that they have
-	// over plain database/sql. WithTask, Do and InTx in the handler begin an explicit
-	// task, whose statements join.
+	// Separate is for handlers that may not know tasks: statements, transactions and *sql.Conns
+	// share nothing, and mean the same as over plain database/sql. WithTask, Do and InTx in the
+	// handler begin an explicit task, whose statements join.
 	Separate Mode = iota
-	// Join is for handlers that count on it: while a transaction is open, all
-	// statements of the request belong to it, and BeginTx begins a savepoint
-	// (pooldriver.AmbientJoin). A request needs one connection at a time.
+	// Join is for handlers that rely on it: while a transaction is open, all statements of the
+	// request belong to it, and BeginTx begins a savepoint (pooldriver.AmbientJoin). A request
+	// needs one connection at a time.
 	Join
 )
 
-// Middleware calls next with requests whose context carries a task, in the mode
-// given, which is Separate if none is. What the handler leaves open is rolled back,
-// cleaned and given back when it returns, also by a panic. A request whose context
-// carries a task already keeps it, except that Join is not content with one that
-// is Separate. No handler, more than one mode, or one that there is not, is a mistake in
-// the program, and Middleware panics.
+// Middleware calls next with requests whose context carries a task, in the given mode; the default
+// is Separate. What the handler leaves open is rolled back, cleaned and given back when the handler
+// returns or panics. A request whose context already carries a task keeps this task, except a task
+// that is Separate if the mode is Join. Middleware panics if it gets no handler, more than one
+// mode, or a mode that does not exist: this is a mistake in the program.
 //
 // The context has a label, as of pooldriver.Label: the pattern by which a *http.ServeMux
-// serves the request. It is known if Middleware is inside of the ServeMux, or next is one.
-// Otherwise the label is the request's method. The path is never part of it.
+// serves the request. The pattern is known if Middleware is inside of the ServeMux, or next is a
+// ServeMux. Otherwise the label is the request's method. The path is never part of it.
 //
-// The task ends with the handler: work that goes on behind it needs a context
-// of its own, made with pooldriver.Outside or pooldriver.NewTask and
-// context.WithoutCancel.
+// The task ends with the handler: work that goes on after the handler needs its own context, made
+// with pooldriver.Outside or pooldriver.NewTask and context.WithoutCancel.
 func Middleware(next http.Handler, mode ...Mode) http.Handler {
 	if next == nil {
 		panic("httptask: Middleware was given no handler")
@@ -64,8 +60,8 @@ type router interface {
 }
 
 // labelOf is the label of a request. A ServeMux sets Request.Pattern when it has found the
-// handler. Before that it is asked: to read the field later would be a race with the
-// ServeMux, if a goroutine uses the context by then.
+// handler. Before that labelOf asks the ServeMux: a later read of the field would be a race with
+// the ServeMux, if a goroutine uses the context by then.
 func labelOf(r *http.Request, next http.Handler) string {
 	if r.Pattern != "" {
 		return r.Pattern

@@ -9,6 +9,6 @@
 // password, no argument and no literal. Both handlers answer requests of this machine
 // only, unless [Inspector.Allow] says otherwise.
 //
-// The package uses the standard library alone. The page loads nothing from elsewhere, and
-// works without scripts; then it does not refresh itself.
+// The package uses only the standard library. The page loads nothing from elsewhere. It also works
+// without scripts, but then it does not refresh itself.
 package inspect

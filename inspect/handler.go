@@ -19,17 +19,16 @@ import (
 //	POST flush=N    calls Flush on the Nth Connector, counted from 0, and shows the page;
 //	                only if AllowFlush is set
 //
-// A POST is accepted only from the page itself: its Origin or Sec-Fetch-Site header has to
-// say so.
+// A POST is accepted only from the page itself: its Origin or Sec-Fetch-Site header must say so.
 //
 // An Inspector is safe for concurrent use. Its fields must be set before its first request.
 type Inspector struct {
 	// Allow decides which requests are answered; others get status 403. Nil is
 	// LoopbackOnly.
 	Allow func(*http.Request) bool
-	// AllowFlush shows a button that replaces all connections, and answers it. By default
-	// the page changes nothing: what looks at a program from outside, a proxy on its machine
-	// that passes for a browser there, does no more than read.
+	// AllowFlush shows a button that replaces all connections, and answers it. By default the page
+	// changes nothing: a proxy on the program's machine may look like a browser there, and then
+	// visitors from outside can only read.
 	AllowFlush bool
 
 	pools []*watched
@@ -55,13 +54,12 @@ func refuse(w http.ResponseWriter) {
 	http.Error(w, "pooldriver/inspect: only requests of this machine are answered; the field Allow changes that", http.StatusForbidden)
 }
 
-// LoopbackOnly reports whether r comes from this machine: its address is a loopback
-// address, the host that it asks for is one, too (so that a page of another site cannot
-// ask by a name of its own), and it does not look as if a proxy has passed it on.
+// LoopbackOnly reports whether r comes from this machine: its address is a loopback address, it
+// asks for a loopback host (so that a page of another site cannot ask by a name of its own), and no
+// proxy seems to have passed it on.
 //
-// A proxy on this machine that adds no header, and asks by a loopback name, cannot be told
-// from a browser here. Behind such a proxy, set Inspector.Allow, or give the page a listener
-// of its own.
+// A proxy on this machine that adds no header, and asks by a loopback name, looks the same as a
+// browser here. Behind such a proxy, set Inspector.Allow, or give the page a listener of its own.
 func LoopbackOnly(r *http.Request) bool {
 	for name := range r.Header {
 		if name == "Forwarded" || name == "Via" || name == "X-Real-Ip" || strings.HasPrefix(name, "X-Forwarded-") {
@@ -73,7 +71,7 @@ func LoopbackOnly(r *http.Request) bool {
 	return r.ProtoAtLeast(1, 1) && isLoopback(r.RemoteAddr) && isLoopback(r.Host)
 }
 
-// isLoopback reports whether an address, with or without a port, is this machine's.
+// isLoopback reports whether an address, with or without a port, belongs to this machine.
 func isLoopback(address string) bool {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
@@ -131,14 +129,15 @@ func (i *Inspector) flush(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	i.pools[n].connector.Flush()
-	// The browser knows the page's path, and we may not: http.StripPrefix, or a proxy.
+	// The browser knows the page's path. We may not know it, because of http.StripPrefix or a
+	// proxy.
 	w.Header().Set("Location", "?")
 	w.WriteHeader(http.StatusSeeOther)
 }
 
-// sameOrigin reports whether a request comes from a page of the same origin. Browsers say
-// so themselves in Sec-Fetch-Site. Older ones send Origin with a POST. A request that has
-// neither is refused: it comes from no page.
+// sameOrigin reports whether a request comes from a page of the same origin. Browsers say so in
+// Sec-Fetch-Site. Older browsers send Origin with a POST. A request without both is refused: it
+// comes from no page.
 func sameOrigin(r *http.Request) bool {
 	if site := r.Header.Get("Sec-Fetch-Site"); site != "" {
 		return site == "same-origin"

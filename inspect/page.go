@@ -46,7 +46,7 @@ var (
 func asset(name string) string {
 	text, err := assets.ReadFile(name)
 	if err != nil {
-		panic("inspect: broken invariant: " + err.Error()) // it is part of the program
+		panic("inspect: broken invariant: " + err.Error()) // the page is part of the program
 	}
 	return string(text)
 }
@@ -59,7 +59,7 @@ func hash(text string) string {
 // maxShown bounds each table of the page; the JSON has more.
 const maxShown = 100
 
-// maxSlots is the number of connections up to which each one is drawn.
+// maxSlots is the largest number of connections that are drawn one by one.
 const maxSlots = 200
 
 // view is a Pool as the page shows it.
@@ -67,8 +67,8 @@ type view struct {
 	Pool
 	Number int
 	Flush  bool   // the button is shown
-	Slots  []slot // one for each connection that the pool may have; nil where that is too many
-	// Queue is how many waiters are drawn, QueueMore how many are not.
+	Slots  []slot // one for each connection that the pool may have; nil: too many
+	// Queue is how many waiters are drawn. QueueMore is how many are not drawn.
 	Queue, QueueMore int
 	Longest          time.Duration // that a waiter waits now
 	Breaker          string        // empty: there is none
@@ -110,7 +110,7 @@ func writePage(w http.ResponseWriter, s Snapshot, flush bool) {
 }
 
 func viewOf(number int, p Pool) view {
-	// What holds a connection without using it comes first: it is what people look for.
+	// Holders that do not use their connection come first: people look for them.
 	slices.SortStableFunc(p.Holders, func(a, b pooldriver.Holder) int { return cmp.Compare(b.Idle, a.Idle) })
 	v := view{Pool: p, Number: number}
 	if len(p.Waiters) > 0 {
@@ -185,7 +185,7 @@ func cut[T any](list *[]T, all int) int {
 	all = max(all, len(*list))
 	*list = atMost(maxShown, *list)
 	if len(*list) < maxShown {
-		return 0 // the list and the count are of two moments
+		return 0 // the list and the count belong to two moments
 	}
 	return all - len(*list)
 }
@@ -215,7 +215,7 @@ func slotsOf(p Pool) []slot {
 	return slots
 }
 
-// hostsOf counts the connections in use by server, where the DSN names several.
+// hostsOf counts the connections in use for each server, if the DSN names several.
 func hostsOf(holders []pooldriver.Holder) (hosts []host) {
 	for _, h := range holders {
 		if h.Host == "" {
@@ -245,7 +245,8 @@ func Brief(d time.Duration) string {
 	return d.String()
 }
 
-// digits is 100, 10 or 1: what is left of three digits after n.
+// digits is 100, 10 or 1: three digits less the digits of n are left, and the result has a zero for
+// each.
 func digits(n time.Duration) int {
 	switch {
 	case n < 10:

@@ -22,9 +22,9 @@ type Snapshot struct {
 // Pool is one Connector.
 type Pool struct {
 	Name     string               // its Target
-	Settings []pooldriver.Setting // those that are not the default
+	Settings []pooldriver.Setting // the settings that are not the default
 	Stats    pooldriver.Stats
-	// Recent is what has happened since the time before.
+	// Recent is what has happened lately.
 	Recent Recent
 	// The lists have at most 1000 entries each.
 	Holders   []pooldriver.Holder
@@ -40,16 +40,16 @@ type Pool struct {
 	Verdict Verdict
 }
 
-// Recent is what has happened in the last minute or, where the first request for a page
-// came later, since then.
+// Recent is what has happened in the last minute or, if the first request for a page came later,
+// since that request.
 type Recent struct {
-	For time.Duration // 0: there was no request before; the figures are of all time
-	// Acquired is how many statements have got a connection or an error. WaitP50 and
-	// WaitP99 are by which time half of them, and 99 of 100, had it: the upper bound of a
+	For time.Duration // 0: this is the first request; the figures are of all time
+	// Acquired is how many statements have got a connection or an error. Half of them waited no
+	// longer than WaitP50, and 99 of 100 no longer than WaitP99. Both are the upper bound of a
 	// histogram's bucket.
 	Acquired         uint64
 	WaitP50, WaitP99 time.Duration
-	// Over: WaitP99 is more than the largest bound, which it is set to.
+	// Over: the true WaitP99 is more than the largest bound, and WaitP99 is this bound.
 	Over bool
 }
 

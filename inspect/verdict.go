@@ -10,7 +10,7 @@ import (
 	"github.com/pooldriver/pooldriver/pool"
 )
 
-// Verdict says in a sentence whether the pool is what the program waits for.
+// Verdict says in one sentence whether the program waits for the pool.
 type Verdict struct {
 	Level    string // "calm", "busy" or "bad"
 	Sentence string

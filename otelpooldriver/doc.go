@@ -11,7 +11,7 @@
 // whose names begin with pooldriver. are our own.
 //
 // [Register] makes the asynchronous instruments: counts of connections, of waiting
-// statements and of events. It needs OpenTelemetry's API alone.
+// statements and of events. It needs only OpenTelemetry's API.
 //
 // [NewProducer] makes the histograms of durations: create_time, wait_time, use_time and
 // our idle_pinned_time. OpenTelemetry's API has no asynchronous histogram, so a duration
@@ -19,12 +19,12 @@
 // already counted. A Connector counts its durations in buckets anyway, for
 // pooldriver.Stats. The Producer hands these over at each collection. So a statement pays
 // nothing for metrics, and every exporter that belongs to a reader of the SDK gets the
-// histograms. Recording the wait and the use of each checkout with the SDK would cost a
-// statement about 0.6 µs and two allocations (BenchmarkRecordingInstead).
+// histograms. If the SDK recorded the wait and the use of each checkout, a statement would pay
+// about 0.6 µs and two allocations (BenchmarkRecordingInstead).
 //
-// Views of the SDK do not apply to what a Producer makes. A program that has no access to
-// its readers, or needs other buckets, can record by pooldriver.Config.Observer: see the
-// example Observer.
+// Views of the SDK do not apply to the histograms of a Producer. A program that has no access to
+// its readers, or needs other buckets, can record in pooldriver.Config.Observer: see the example
+// Observer.
 //
 // Traces are not made here: github.com/XSAM/otelsql makes them and works above a Connector.
 package otelpooldriver

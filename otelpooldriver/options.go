@@ -33,17 +33,16 @@ func WithMeterProvider(provider metric.MeterProvider) Option {
 
 // WithPoolName sets the attribute db.client.connection.pool.name. The default is the
 // Connector's Target: dialect, user, host, port and database, such as
-// "postgres app@db:5432/shop". It is the name in errors, logs and package inspect, and
-// holds no secret. Connectors of one program need names that differ.
+// "postgres app@db:5432/shop". Errors, logs and package inspect use this name. It holds no secret.
+// Connectors of one program need different names.
 func WithPoolName(name string) Option {
 	return func(c *config) { c.name = name }
 }
 
-// WithDeltaTemporality makes a Producer give what has been counted since its last
-// collection. The default is what has been counted since NewProducer. A Producer with
-// delta temporality is for one reader. It is for backends that take deltas only, whose
-// exporters prefer them for other instruments, too: the SDK does not convert what a
-// Producer gives.
+// WithDeltaTemporality makes a Producer give the counts since its last collection. The default is
+// the counts since NewProducer. A Producer with delta temporality is for one reader. Use it for
+// backends that take only deltas, and whose exporters also prefer deltas for other instruments: the
+// SDK does not convert the output of a Producer.
 func WithDeltaTemporality() Option {
 	return func(c *config) { c.temporality = metricdata.DeltaTemporality }
 }

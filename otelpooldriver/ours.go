@@ -36,7 +36,7 @@ var counters = []struct {
 	{"pooldriver.statement.cache.misses", "{lookup}", "Prepared statements that had to be prepared.", func(f *figures) uint64 { return f.StmtMisses }},
 }
 
-// closeReasons are the values of ReasonKey. Each is shown from the beginning, so that the
+// closeReasons are the values of ReasonKey. Each reason is shown from the beginning, so that the
 // first event is an increase.
 var closeReasons = []pooldriver.CloseReason{
 	pooldriver.CloseLifetime, pooldriver.CloseIdleTime, pooldriver.CloseCheckFailed, pooldriver.CloseFoundDead,
@@ -78,7 +78,7 @@ func (a *observers) addOurs(meter metric.Meter, pool attribute.KeyValue) error {
 	return a.addStates(meter, pool)
 }
 
-// addStates adds what is so at a moment.
+// addStates adds the instruments for the present state.
 func (a *observers) addStates(meter metric.Meter, pool attribute.KeyValue) error {
 	buffered, err := meter.Int64ObservableUpDownCounter("pooldriver.rows.buffered", metric.WithUnit("By"),
 		metric.WithDescription("Memory of rows that were read ahead."))
@@ -119,8 +119,8 @@ func breakerOpen(f *figures) int64 {
 	return 1
 }
 
-// longest returns the longest time for which a connection is held, and for which one that
-// is held runs no statement.
+// longest returns the longest time for which a connection is held, and the longest time for which a
+// held connection runs no statement.
 func longest(holders []pooldriver.Holder, now time.Time) (held, idle time.Duration) {
 	for _, h := range holders {
 		held = max(held, now.Sub(h.Since))

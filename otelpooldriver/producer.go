@@ -26,9 +26,9 @@ type Producer struct {
 	base  pooldriver.Stats // at start
 }
 
-// NewProducer returns a Producer for c, which counts from now on. Give it to a reader with
-// the SDK's option WithProducer. If pooldriver.New found a mistake, its histograms are
-// empty: Register returns the error.
+// NewProducer returns a Producer for c, which counts from now on. Give it to a reader with the
+// SDK's option WithProducer. If pooldriver.New found a mistake, the histograms of the Producer are
+// empty, and Register returns the error.
 func NewProducer(c *pooldriver.Connector, options ...Option) *Producer {
 	cfg := newConfig(c, options)
 	p := &Producer{
@@ -90,7 +90,7 @@ var histograms = []struct {
 	{idlePinnedTime{}, func(s *pooldriver.Stats) *pooldriver.Histogram { return &s.IdlePinned }},
 }
 
-// description is what the types of the semantic conventions say of a metric.
+// description is what the types of the semantic conventions say about a metric.
 type description interface {
 	Name() string
 	Unit() string

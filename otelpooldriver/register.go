@@ -11,13 +11,13 @@ import (
 	"github.com/pooldriver/pooldriver"
 )
 
-// Register makes the asynchronous instruments of c. They are read when a reader collects,
-// by one call of c.Stats and one of c.Holders. The error is what pooldriver.New found
-// wrong with c, or the provider's.
+// Register makes the asynchronous instruments of c. When a reader collects, it reads them by one
+// call of c.Stats and one call of c.Holders. The error is the error that pooldriver.New found in c,
+// or an error of the provider.
 //
-// Unregister of the result ends it. A Connector that is closed gives its last figures.
+// Unregister of the result ends this. A closed Connector gives its last figures.
 func Register(c *pooldriver.Connector, options ...Option) (metric.Registration, error) {
-	if _, err := c.Connect(context.Background()); err != nil { // opens nothing: it has New's error
+	if _, err := c.Connect(context.Background()); err != nil { // opens nothing; returns New's error
 		return nil, err
 	}
 	cfg := newConfig(c, options)
@@ -48,8 +48,8 @@ type observers struct {
 	observe     []func(metric.Observer, *figures)
 }
 
-// add adds an instrument with one set of attributes. value may be called with an
-// instrument that could not be made: then Register fails.
+// add adds an instrument with one set of attributes. i may be an instrument that could not be made:
+// then Register fails.
 func (a *observers) add(i metric.Int64Observable, value func(*figures) int64, attributes ...attribute.KeyValue) {
 	with := metric.WithAttributeSet(attribute.NewSet(attributes...))
 	a.instruments = append(a.instruments, i)
@@ -61,7 +61,7 @@ func (a *observers) addConventions(meter metric.Meter, pool attribute.KeyValue) 
 	count, err1 := dbconv.NewClientConnectionCountObservable(meter)
 	a.add(count.Inst(), func(f *figures) int64 { return int64(f.Pool.Idle) },
 		pool, count.AttrClientConnectionState(dbconv.ClientConnectionStateIdle))
-	// Connections that are being dialled, checked or closed are used: nobody can have them.
+	// Connections that are being dialled, checked or closed count as used: nobody can have them.
 	a.add(count.Inst(), func(f *figures) int64 { return int64(f.Pool.Active) },
 		pool, count.AttrClientConnectionState(dbconv.ClientConnectionStateUsed))
 	idleMax, err2 := dbconv.NewClientConnectionIdleMaxObservable(meter)

@@ -11,32 +11,32 @@ type ticket struct {
 	seq   uint64
 	start int64 // pool time when the waiting began; 0: has not waited
 	who   any   // of AcquireAs
-	// timeless: the deadline of its context has passed, and its context goes on.
+	// timeless: the deadline of its context has passed, but the context has not ended.
 	timeless bool
-	refusal  error // what BeforeAcquire has said of the last resource
+	refusal  error // with which BeforeAcquire refused the last resource
 }
 
 // Acquire lends a resource: an idle one, or else the first that comes back or, if Max
 // allows, a new one. Acquirers are served in the order in which they came.
 //
-// It fails with ErrClosed, with a *CreateError if the Create it waited for failed or if
-// the last creates have all failed (CreateError.Ago), and with an *AcquireError in all
-// other cases: ctx is done, the wait took longer than Config.AcquireTimeout, too many
-// wait, or the circuit breaker refuses.
+// It fails with ErrClosed, with a *CreateError if the Create that it waited for failed or if the
+// last creates have all failed (CreateError.Ago), and with an *AcquireError in all other cases: ctx
+// is done, the wait took longer than Config.AcquireTimeout, too many acquirers wait, or the circuit
+// breaker refuses.
 func (p *Pool[T]) Acquire(ctx context.Context) (Lease[T], error) {
 	return p.acquire(ctx, nil, false)
 }
 
-// AcquireAs is Acquire for a caller that Waiting shows as who.
+// AcquireAs is Acquire. Waiting shows the caller as who.
 func (p *Pool[T]) AcquireAs(ctx context.Context, who any) (Lease[T], error) {
 	return p.acquire(ctx, who, false)
 }
 
-// AcquireNow lends an idle resource, or creates one for this caller if Max allows. It
-// does either only if no other acquirer waits. It never queues: if it would have to
-// wait for another borrower, it fails with ErrNoneNow. While its resource is being
-// created, it waits for that resource alone, until ctx is done. During an outage (see
-// CreateError.Ago) it creates no sooner than Acquire does.
+// AcquireNow lends an idle resource, or creates one for this caller if Max allows. Both happen only
+// if no other acquirer waits. AcquireNow never queues: if it would have to wait for another
+// borrower, it fails with ErrNoneNow. While its resource is being created, it waits for that
+// resource alone, until ctx is done. During an outage (see CreateError.Ago) it creates no sooner
+// than Acquire does.
 func (p *Pool[T]) AcquireNow(ctx context.Context) (Lease[T], error) {
 	return p.acquire(ctx, nil, true)
 }
@@ -63,7 +63,7 @@ func (p *Pool[T]) acquire(ctx context.Context, who any, now bool) (Lease[T], err
 	}
 	p.seq++
 	t := ticket{seq: p.seq, who: who}
-	if p.asleep || p.now != r.idleSince { // BeforeAcquire may have to ask whether it is still good
+	if p.asleep || p.now != r.idleSince { // BeforeAcquire may have to ask whether r is still good
 		t.start = p.nowLocked()
 	}
 	p.mu.Unlock()
@@ -122,7 +122,7 @@ func (p *Pool[T]) tryPrepare(r *resource[T]) bool {
 	return true
 }
 
-// lendIdleLocked lends one idle resource to attempt t without any queueing.
+// lendIdleLocked lends one idle resource to attempt t, which does not queue.
 func (p *Pool[T]) lendIdleLocked(t ticket) Lease[T] {
 	r := p.takeIdleLocked()
 	p.acquires++
@@ -199,9 +199,9 @@ func (p *Pool[T]) passOver(ctx context.Context, r *resource[T], t ticket) error 
 	return p.refuseDone(ctx, t)
 }
 
-// refused follows a BeforeAcquire that has refused r with the error why. It destroys r.
-// again reports whether the acquirer goes on. If so, refused returns with the lock
-// held: until the acquirer is back in its place, no later acquirer may be served.
+// refused is called when BeforeAcquire has refused r with the error why. It destroys r. again
+// reports whether the acquirer goes on. If so, refused returns with the lock held: until the
+// acquirer is back in its place, no later acquirer may be served.
 func (p *Pool[T]) refused(ctx context.Context, r *resource[T], t *ticket, why error) (err error, again bool) {
 	p.reportRefusal(r, why)
 	t.refusal = why
@@ -219,7 +219,7 @@ func (p *Pool[T]) refused(ctx context.Context, r *resource[T], t *ticket, why er
 		return p.refuseTimeout(*t), false
 	}
 	p.mu.Lock()
-	r.w = nil // the acquirer goes on waiting; its wait is counted when it ends
+	r.w = nil // the acquirer still waits; its wait is counted when the wait ends
 	p.dropUnpreparedLocked(r)
 	return nil, true
 }
@@ -251,8 +251,8 @@ func (p *Pool[T]) passOnLocked(r *resource[T]) {
 	p.balanceLocked()
 }
 
-// enterLocked admits attempt t and makes a waiter for it, in the queue or, if
-// now is set, reserved. The waiter may have its result already.
+// enterLocked admits attempt t and makes a waiter for t: in the queue, or reserved if now is set.
+// The waiter may have its result already.
 func (p *Pool[T]) enterLocked(ctx context.Context, t *ticket, now bool) (*waiter[T], error) {
 	again := t.seq != 0
 	if p.mode != 0 {
@@ -273,7 +273,7 @@ func (p *Pool[T]) enterLocked(ctx context.Context, t *ticket, now bool) (*waiter
 		p.leaveLocked(*t)
 		return nil, err
 	}
-	if t.start == 0 && p.queue.empty() { // those in the queue have looked at the clock
+	if t.start == 0 && p.queue.empty() { // the waiters in the queue have looked at the clock
 		t.start = p.nowLocked()
 	}
 	w := p.newWaiterLocked(ctx, t)
@@ -355,7 +355,7 @@ func (p *Pool[T]) await(ctx context.Context, w *waiter[T], t *ticket, now bool) 
 	if until, ok := ctx.Deadline(); ok && !t.timeless {
 		w.until.Store(max(1, p.clock.Of(until)))
 	}
-	if now && p.cfg.AcquireTimeout > 0 { // expire looks at the queue alone
+	if now && p.cfg.AcquireTimeout > 0 { // expire looks only at the queue
 		if !p.awaitAlone(ctx, w, *t) {
 			return nil, false, p.abandon(ctx, w, *t)
 		}

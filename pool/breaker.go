@@ -16,8 +16,8 @@ const (
 	// acquirers get the same error, and nothing is created. Borrowed resources come
 	// back as always.
 	Inactive
-	// Recovering lets one acquirer at a time through, to probe; the others
-	// are refused as in Inactive.
+	// Recovering lets one acquirer at a time through as a probe. The others are refused as in
+	// Inactive.
 	Recovering
 )
 
@@ -34,30 +34,28 @@ func (s State) String() string {
 }
 
 // Strategy decides when the circuit breaker changes its state. Each method
-// gets the present state and returns the next, or the same. An answer that
-// comes when the state has changed meanwhile is dropped.
+// gets the present state and returns the next, or the same. If the state has changed before the
+// answer comes, the answer is dropped.
 //
 // In Active, every create and every release is reported: Failure for a failed
-// Create or BeforeRelease, Success for others. A Discard is neither: it
-// speaks of one resource. In Recovering only the probe is reported: the
-// first create, or the release of the one resource lent. In Inactive nothing
-// is.
+// Create or BeforeRelease, Success for all others. A Discard is not reported: it concerns one
+// resource only. In Recovering only the probe is reported: the first create, or the release of the
+// one resource that is lent. In Inactive nothing is reported.
 //
-// The methods are called without a lock, from several goroutines at once. One
-// that panics leaves the state as it is.
+// The methods are called without a lock, from several goroutines at once. A method that panics does
+// not change the state.
 type Strategy interface {
 	Success(now State) State
 	Failure(now State, err error) State
-	// Refused is called when an acquirer finds the breaker Inactive, with the
-	// time since it became so. Unless it returns another state, the acquirer
-	// gets ErrUnavailable.
+	// Refused is called when an acquirer finds the breaker Inactive. inactive: the time since it
+	// became Inactive. Unless Refused returns another state, the acquirer gets ErrUnavailable.
 	Refused(inactive time.Duration) State
 }
 
 // ConsecutiveFailures is the Strategy that deactivates after n failures
 // without a success in between (n below 1 counts as 1), lets a probe through
 // after the cool-down, activates when the probe succeeds, and waits for
-// another cool-down when it fails. A pool needs one of its own.
+// another cool-down when it fails. Two pools must not share such a Strategy.
 func ConsecutiveFailures(n int, cooldown time.Duration) Strategy {
 	return &consecutiveFailures{limit: int64(max(n, 1)), cooldown: cooldown}
 }
@@ -69,7 +67,7 @@ type consecutiveFailures struct {
 }
 
 func (s *consecutiveFailures) Success(State) State {
-	if s.failures.Load() != 0 { // spares the shared line the write
+	if s.failures.Load() != 0 { // saves a write to the shared cache line
 		s.failures.Store(0)
 	}
 	return Active
@@ -124,7 +122,7 @@ func (p *Pool[T]) stateLocked() State {
 	return Active
 }
 
-// setStateLocked is followed by balanceLocked.
+// setStateLocked changes the state. Its caller must call balanceLocked next.
 func (p *Pool[T]) setStateLocked(s State) {
 	if s == p.stateLocked() {
 		return
@@ -145,8 +143,8 @@ func (p *Pool[T]) setStateLocked(s State) {
 	}
 }
 
-// admitLocked lets attempt t in, giving it its number if it is new, or says
-// why not. It may leave the lock for a while.
+// admitLocked admits attempt t, and numbers t if it is new, or says why t is not admitted. It may
+// release the lock for a while.
 func (p *Pool[T]) admitLocked(t *ticket) error {
 	if p.mode&modeInactive != 0 && p.mode&modeClosed == 0 && p.cfg.Strategy != nil {
 		inactive := p.sinceStart(p.inactiveSince)
@@ -155,8 +153,8 @@ func (p *Pool[T]) admitLocked(t *ticket) error {
 		p.mu.Lock()
 		p.applyLocked(v)
 	}
-	// The number is given after the lock was left for the last time: an attempt with a
-	// higher number must stand behind this one in the queue.
+	// t gets its number after the lock was released for the last time: an attempt with a higher
+	// number must stand behind this one in the queue.
 	again := t.seq != 0
 	if !again {
 		p.seq++
@@ -172,7 +170,7 @@ func (p *Pool[T]) admitLocked(t *ticket) error {
 		p.probe = t.seq
 		return nil
 	case again:
-		return nil // back in the queue, to probe in its turn
+		return nil // t goes back to the queue and probes in its turn
 	}
 	p.count.unavailable++
 	return p.acquireErrorLocked(ErrUnavailable, t.start)
@@ -190,8 +188,7 @@ func (p *Pool[T]) mayGrantLocked(w *waiter[T]) bool {
 	return p.probe == w.seq
 }
 
-// endProbeLocked makes r an ordinary resource. If it was the probe, there is
-// none now.
+// endProbeLocked makes r an ordinary resource. If r was the probe, there is no probe now.
 func (p *Pool[T]) endProbeLocked(r *resource[T]) {
 	if r.probe != 0 && r.probe == p.probe {
 		p.probe = 0
@@ -199,15 +196,13 @@ func (p *Pool[T]) endProbeLocked(r *resource[T]) {
 	r.probe = 0
 }
 
-// verdict is a change of state that somebody asked for on the strength of
-// what the state was.
+// verdict is a change of state that somebody asked for when the state was from.
 type verdict struct {
 	given      bool
 	from, next State
 }
 
-// applyLocked makes the change, if it is still due, and is followed by
-// balanceLocked.
+// applyLocked makes the change if the state is still from. Its caller must call balanceLocked next.
 func (p *Pool[T]) applyLocked(v verdict) {
 	if v.given && p.stateLocked() == v.from {
 		p.setStateLocked(v.next)
@@ -225,8 +220,8 @@ func (p *Pool[T]) ask(now State, question func() State) verdict {
 	return v
 }
 
-// judge tells the Strategy of a success or failure; without one, a probe's
-// outcome decides.
+// judge tells the Strategy of a success or failure. Without a Strategy, the outcome of a probe
+// decides.
 func (p *Pool[T]) judge(now State, err error) verdict {
 	switch {
 	case now == Inactive:

@@ -9,21 +9,21 @@ import (
 
 // The coarse clock. A release needs the time, to stamp when a resource became
 // idle and to see whether it is too old, but reading the real clock costs as
-// much as the rest of a cycle. So a timer writes the time into Pool.now, once
-// a tick; both limits are met to within a tick.
+// much as the rest of a cycle. So a timer writes the time into Pool.now, once a tick. Both limits
+// are kept with an error of one tick at most.
 //
-// The clock ticks only while the pool is used. A tick that finds no acquire
-// since the one before puts the clock to sleep; the next release reads the
-// real clock and wakes it. A closed pool's clock does not wake any more. Those
-// who wait read the real clock: they have gone to sleep anyway.
+// The clock ticks only while the pool is used. If a tick finds no acquire since the last tick, it
+// puts the clock to sleep. The next release reads the real clock and wakes the coarse clock. A
+// closed pool's clock does not wake any more. Acquirers that wait read the real clock: they sleep
+// anyway.
 
 const (
 	finestTick   = time.Millisecond
 	coarsestTick = time.Second
 )
 
-// tick is the resolution that suits the limits: about a percent of the
-// shorter one. 0: there is no limit, so no clock.
+// tick is the resolution that suits the limits: about a percent of the shorter limit. 0: there is
+// no limit, so no clock.
 func (c *Config[T]) tick() time.Duration {
 	shortest := shortestOf(c.MaxLifetime, c.MaxIdleTime)
 	if shortest == 0 {
@@ -32,7 +32,7 @@ func (c *Config[T]) tick() time.Duration {
 	return min(max(shortest/64, finestTick), coarsestTick)
 }
 
-// shortestOf gives the shortest of those that are not 0.
+// shortestOf returns the shortest duration that is not 0.
 func shortestOf(ds ...time.Duration) time.Duration {
 	shortest := time.Duration(math.MaxInt64)
 	for _, d := range ds {
@@ -72,9 +72,9 @@ func (p *Pool[T]) tickLocked() {
 // since is pool time, read from the real clock; never 0.
 func (p *Pool[T]) since() int64 { return p.clock.Now() }
 
-// nowLocked is since. Where the pool is used in a bubble of testing/synctest, or outside again,
-// nothing is used any more that belongs to the other side. All that needs a waiter of the free
-// list or a timer has called it before.
+// nowLocked is since. If the use of the pool has moved into a bubble of testing/synctest, or out of
+// it, nowLocked drops what belongs to the other side. Whoever needs a waiter of the free list or a
+// timer has called nowLocked before.
 func (p *Pool[T]) nowLocked() int64 {
 	now := p.since()
 	if p.clock.World().Guest() || bubble.Leapt(now, p.read) {
@@ -88,8 +88,8 @@ func (p *Pool[T]) nowLocked() int64 {
 }
 
 // moveLocked forgets waiters and timers, which may neither be used nor stopped. A timer that
-// still fires does nothing; see setTimerLocked. Those who use the pool on two sides at once are
-// not provided for: a channel would end the process.
+// still fires does nothing; see setTimerLocked. A pool that is used on both sides at once is not
+// supported: a channel would end the process.
 func (p *Pool[T]) moveLocked() {
 	p.free, p.asleep = nil, true
 	p.sweepTimer, p.sweepArmed = nil, false
@@ -99,8 +99,8 @@ func (p *Pool[T]) moveLocked() {
 	p.tickTimer = nil
 }
 
-// setTimerLocked has f called under the lock after d. It is the only one who sets timers of the
-// pool that outlive a call.
+// setTimerLocked calls f under the lock after d. No other function sets timers of the pool that
+// outlive a call.
 func (p *Pool[T]) setTimerLocked(timer **time.Timer, d time.Duration, f func()) {
 	if *timer != nil {
 		(*timer).Reset(d)

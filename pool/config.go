@@ -53,22 +53,22 @@ type Config[T any] struct {
 
 	// Destroy ends a resource. It is called exactly once for each resource that
 	// Create returned without an error, on a goroutine of its own. The resource
-	// counts as active until Destroy returns or DestroyTimeout is over: only
-	// then may another be created in its place. Nil: there is nothing to do.
+	// counts as active until Destroy returns or DestroyTimeout is over: the pool creates no other
+	// in its place before that. Nil: there is nothing to do.
 	Destroy func(v T)
 
 	// Destroying is told of each resource that is about to be destroyed, and why. It runs
 	// on the goroutine of Destroy, before it, and should be quick.
 	Destroying func(v T, why Reason)
 
-	// Check says whether an idle resource is still good. Every CheckInterval, if the pool
-	// was used meanwhile, it is called for one idle resource after the other. The resource counts as
-	// active meanwhile. An error destroys it. Check's context ends after
-	// CheckTimeout. The pool waits at most twice CheckTimeout for Check to
-	// return. Then it calls Destroy, although Check still runs.
+	// Check says whether an idle resource is still good. Every CheckInterval, if the pool was used
+	// meanwhile, the pool calls Check for one idle resource after the other. The resource counts as
+	// active during Check. An error destroys it. Check's context ends after CheckTimeout. The pool
+	// waits at most twice CheckTimeout for Check to return. Then it calls Destroy, although Check
+	// still runs.
 	Check func(ctx context.Context, v T) error
 
-	// CheckUnused has rounds of Check also while nobody uses the pool.
+	// CheckUnused: rounds of Check also run while nobody uses the pool.
 	CheckUnused bool
 
 	// BeforeAcquire prepares a resource that is idle or was lent before for its
@@ -98,15 +98,16 @@ type Config[T any] struct {
 	// pool begins no call, but Close does not wait for a call that has begun.
 	Starving func(waiting int)
 
-	// Denied reports whether an error of Create is a refusal, such as a wrong password:
-	// repeating it soon does not help, and may lock an account. For Min and MinIdle such
-	// a create is not repeated for 5 s; for acquirers the pauses are longer: see
-	// CreateError.Ago. Denied should be quick.
+	// Denied reports whether an error of Create is a refusal, such as a wrong password: a second
+	// create soon after does not help, and may lock an account. For Min and MinIdle such a create
+	// is not repeated for 5 s; for acquirers the pauses are longer: see CreateError.Ago. Denied
+	// should be quick.
 	Denied func(err error) bool
 	// Full reports whether an error of Create says that the server has no room for more
-	// resources. While one at least is open, such a create fails nobody: acquirers wait for
-	// what comes back, the pool asks for one more once a second, and Stats.Allowed says
-	// how many there may be. AcquireNow fails with ErrNoneNow. Full should be quick.
+	// resources. While at least one resource is open, such a create makes no acquirer fail:
+	// acquirers wait for what comes back, the pool tries one more create once a second, and
+	// Stats.Allowed says how many resources there may be. AcquireNow fails with ErrNoneNow. Full
+	// should be quick.
 	Full func(err error) bool
 	// FreshCredentials says that each Create asks for its credentials anew.
 	// Then the refusal of one Create says nothing about the next, and waiting
@@ -143,10 +144,9 @@ type Config[T any] struct {
 	MaxWaiters int
 	// MaxConcurrentCreates bounds the creates that run at once. 0: as many as
 	// there are resources already, and at least four. So a pool grows by
-	// doubling, and a burst of acquirers does not open a resource for each if
-	// the first resources come back quickly. This bound does not hold for
-	// creates of AcquireNow, which serve one acquirer alone. Negative: no bound
-	// but Max.
+	// doubling, and a burst of acquirers does not open one resource for each acquirer if the first
+	// resources come back quickly. This bound does not hold for creates of AcquireNow, which serve
+	// one acquirer alone. Negative: no bound but Max.
 	MaxConcurrentCreates int
 
 	// AcquireTimeout bounds the wait in Acquire, beside Acquire's context. 0:

@@ -7,10 +7,9 @@ import (
 	"time"
 )
 
-// Warm opens resources until there are Config.Min of them, and MinIdle idle
-// ones, one after the other. It stops at the first error and returns it; what
-// has been opened stays. A pool that is not warmed begins to fill at its first
-// use.
+// Warm opens resources, one after the other, until Config.Min exist and MinIdle are idle. It stops
+// at the first error and returns it. The resources that it has opened stay. A pool that is not
+// warmed begins to fill at its first use.
 func (p *Pool[T]) Warm(ctx context.Context) error {
 	for {
 		p.mu.Lock()
@@ -95,15 +94,14 @@ func (p *Pool[T]) warmOne(ctx context.Context, w *waiter[T]) error {
 		return &CreateError{Err: p.lastCreateErr}
 	}
 	p.count.revoked++
-	w.r.w = nil // this was no wait to count
+	w.r.w = nil // this wait is not counted
 	p.passOnLocked(w.r)
 	return nil
 }
 
 // Resize changes Max. When it grows, waiters are served at once; when it
 // shrinks, idle resources are destroyed, oldest first, and borrowed ones as
-// they come back, until no more than n are left. Min and MinIdle count for no
-// more than n.
+// they come back, until no more than n are left. A Min or MinIdle above n counts as n.
 func (p *Pool[T]) Resize(n int) error {
 	if n < 1 {
 		return fmt.Errorf("pool: resize to %d: must be at least 1", n)
@@ -124,13 +122,13 @@ func (p *Pool[T]) Resize(n int) error {
 	return nil
 }
 
-// Flush replaces every resource that is not preserved (Config.Preserve). Idle ones are
-// destroyed at once, borrowed ones when they come back, and one that is just being created
-// after its first use. No borrower is interrupted.
+// Flush replaces every resource that is not preserved (Config.Preserve). Idle resources are
+// destroyed at once, borrowed resources when they come back. A resource that is just being created
+// is destroyed after its first use. No borrower is interrupted.
 func (p *Pool[T]) Flush() { p.FlushOthers(context.Background()) }
 
-// FlushOthers is Flush for Create, which has just learned why the others have to
-// go: ctx is the one that it was given, and what it is creating stays.
+// FlushOthers is Flush for a call of Create that has learned why the other resources must go. ctx
+// is the context of that call. The resource that it creates stays.
 func (p *Pool[T]) FlushOthers(ctx context.Context) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -156,9 +154,9 @@ func (p *Pool[T]) FlushOthers(ctx context.Context) {
 }
 
 // Close closes the pool. Waiting acquirers get ErrClosed. Idle resources are destroyed, and
-// Close returns when that is done (DestroyTimeout bounds it). Borrowed resources are
-// destroyed at their release, one that is just being created when Create returns. Closing
-// again does nothing. A hook must not wait for Close: it calls it in a goroutine.
+// Close returns when that is done (DestroyTimeout bounds it). Borrowed resources are destroyed at
+// their release, and resources that are just being created when Create returns. A second Close does
+// nothing. A hook must not wait for Close: the hook calls Close in a goroutine.
 func (p *Pool[T]) Close() {
 	var idle sync.WaitGroup
 	p.mu.Lock()
@@ -168,8 +166,8 @@ func (p *Pool[T]) Close() {
 	idle.Wait()
 }
 
-// CloseContext is Close, and then waits until every resource is destroyed and
-// every Create has returned, or until ctx is done, which is its only error.
+// CloseContext calls Close, and waits until every resource is destroyed and every Create has
+// returned, or until ctx is done. It has no error but that of ctx.
 func (p *Pool[T]) CloseContext(ctx context.Context) error {
 	var idle sync.WaitGroup
 	p.mu.Lock()
@@ -189,15 +187,15 @@ func (p *Pool[T]) CloseContext(ctx context.Context) error {
 		ctx.Err(), s.Lent, s.Creating, s.Destroying)
 }
 
-// CloseUnused is the start of Close if nothing is lent, nobody waits, and nothing was lent or
-// came back since Stats.Moves was moves. It reports whether the pool is closed. It does not
-// wait for the destroying; CloseContext does.
+// CloseUnused begins Close if nothing is lent, nobody waits, and nothing was lent or came back
+// since Stats.Moves was moves. It reports whether the pool is closed. It does not wait until the
+// resources are destroyed; CloseContext does.
 //
-// It lets its caller drain the pool where some callers hold no resource now, and must still
-// be able to acquire one. The caller counts them: each is counted before it gives its
-// resource back, and until it has another one. If the count is 0 after moves was read and
-// CloseUnused succeeds, none of them is left: one that had its resource when the count was
-// looked at has moved since, or has it still.
+// With CloseUnused an owner drains the pool while some borrowers hold no resource now, but must
+// still be able to acquire one. The owner counts such borrowers: each counts from before it gives
+// its resource back until it has another resource. If the owner reads moves, then a count of 0, and
+// CloseUnused succeeds, no such borrower is left: a borrower that had its resource at the count has
+// changed Moves since, or still has the resource.
 func (p *Pool[T]) CloseUnused(moves uint64) bool {
 	p.mu.Lock()
 	unused := p.lentLocked() == 0 && p.queue.n == 0 && p.alone.n == 0 && movesOf(p.acquires, 0) == moves

@@ -19,7 +19,7 @@ func (p *Pool[T]) wantedLocked() int {
 		return 0
 	}
 	if p.mode&modeRecovering != 0 {
-		// One probe at a time, and a create is one.
+		// Only one probe runs at a time, and a create is a probe.
 		if !p.queue.empty() && p.creating == 0 && p.mayGrantLocked(p.queue.next()) {
 			return 1
 		}
@@ -33,9 +33,8 @@ func (p *Pool[T]) wantedLocked() int {
 	return min(max(wanted, minimum, max(0, wanted)+idle), room)
 }
 
-// missingLocked is how many are missing of Min, and of MinIdle, for which nothing
-// is being created. Creates beyond the queue's end up idle; those for the queue
-// count for Min as well.
+// missingLocked is how many resources Min and MinIdle still lack, beside those that are being
+// created. Creates that exceed the queue end up idle. Creates for the queue count for Min as well.
 func (p *Pool[T]) missingLocked() (minimum, idle int) {
 	surplus := max(0, p.creating-p.reserved-p.queue.n)
 	live := p.total - p.destroying
@@ -57,8 +56,8 @@ func (p *Pool[T]) roomLocked() int {
 }
 
 // spareLocked reports whether a create may be started now for one acquirer
-// alone. The growing by doubling is not for these: each is used, whatever
-// comes back meanwhile.
+// alone. The bound by which a pool doubles does not hold for such creates: each new resource is
+// used, whatever comes back meanwhile.
 func (p *Pool[T]) spareLocked() bool {
 	limit := p.cfg.MaxConcurrentCreates
 	return p.total < p.allowedLocked() && (limit <= 0 || p.creating < limit)
@@ -73,7 +72,7 @@ func (p *Pool[T]) startCreateLocked(w *waiter[T]) {
 		p.reserved++
 	case p.unservedLocked() > 0:
 		w = p.queue.oldest()
-		for w.creates { // one does not: less creates than waiters are running for the queue
+		for w.creates { // one waiter has no create: they are fewer than the waiters
 			w = p.queue.after(w)
 		}
 	default:
@@ -105,18 +104,18 @@ func (p *Pool[T]) reserveLocked(w *waiter[T]) {
 type creation[T any] struct {
 	start  int64
 	w      *waiter[T] // who has begun it; nil: the pool
-	seq    uint64     // w's then: its memory may be another waiter's since
+	seq    uint64     // of w at that time: w may be another acquirer's since
 	alone  bool       // it is for w alone
-	beside bool       // there were others when it began
+	beside bool       // other resources existed when it began
 	refill bool       // it is for Min or MinIdle
 }
 
-// waits reports whether who has begun c still waits.
+// waits reports whether the acquirer that has begun c still waits.
 func (c *creation[T]) waits() bool {
 	return c.w != nil && c.w.seq == c.seq && c.w.state <= stateReserved
 }
 
-// creating is the key of the resource that a context of Create is for.
+// creating is the key under which a context of Create holds its resource.
 type creating struct{}
 
 // create runs Create and delivers what comes of it.
@@ -140,7 +139,8 @@ func (p *Pool[T]) create(cause context.Context, c *creation[T], generation uint6
 		})
 }
 
-// created delivers r: to the one it is for, else to the first in the queue, else to be idle.
+// created delivers r: to the acquirer that r is for, else to the first in the queue, else to the
+// idle list.
 //
 // A resource whose create began before a Flush is still given to a waiter, and replaced
 // when it comes back: repeated flushes must not keep acquirers waiting. It is not kept
@@ -178,7 +178,8 @@ func (p *Pool[T]) deliver(c *creation[T], r *resource[T], v verdict) {
 			first = p.putLocked(r)
 		} else {
 			p.queue.take()
-			// For another one than its causer it is prepared, as one that was lent before.
+			// For an acquirer that did not begin the create, r is prepared as if it was lent
+			// before.
 			p.grantLocked(first, r, c.w == first && c.waits())
 		}
 		if first != nil {
@@ -188,7 +189,7 @@ func (p *Pool[T]) deliver(c *creation[T], r *resource[T], v verdict) {
 	p.balanceLocked()
 }
 
-// createFailed delivers err: to the one who has begun the create, if it still waits; see
+// createFailed delivers err: to the acquirer that has begun the create, if it still waits; see
 // outage.go and full.go.
 func (p *Pool[T]) createFailed(c *creation[T], err error) {
 	var v verdict
@@ -256,7 +257,7 @@ func (p *Pool[T]) createEndedLocked(c *creation[T]) {
 	}
 }
 
-// bounded gives ctx a timeout where there is one.
+// bounded gives ctx the timeout d. If d is not above 0, there is no timeout.
 func (p *Pool[T]) bounded(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
 	if d <= 0 {
 		return context.WithCancel(ctx)

@@ -33,8 +33,8 @@ const (
 )
 
 // retireLocked takes r, which is in no list any more, out of use and has it
-// destroyed in the background. It keeps its place until that is over; the
-// caller goes on to balanceLocked.
+// destroyed in the background. r keeps its place until then. The caller must call balanceLocked
+// next.
 func (p *Pool[T]) retireLocked(r *resource[T], why Reason) {
 	r.stamp++ // no lease of it is valid any more
 	if w := r.w; w != nil {
@@ -77,7 +77,7 @@ func (p *Pool[T]) destroy(r *resource[T], why Reason) {
 		})
 }
 
-// destroyEnded frees the place of r, unless that has happened.
+// destroyEnded frees the place of r, unless the place is free already.
 func (p *Pool[T]) destroyEnded(r *resource[T], timedOut bool) (freed bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

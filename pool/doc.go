@@ -20,7 +20,8 @@
 // A resource is idle or active, and Count == Idle + Active <= Max, also while
 // a hook runs. One that is being destroyed counts as active until Destroy has
 // returned, or Config.DestroyTimeout is over (Stats.Orphaned), so that a server
-// never sees more than Max. (Resize below what is lent waits for it to come back.)
+// never sees more than Max. (A Resize below the number of lent resources takes effect when they
+// come back.)
 //
 // Acquirers are served in the order in which they came. A release hands the
 // resource to the first of them directly, so nobody who comes later can
@@ -42,8 +43,8 @@
 //
 // # Statistics
 //
-// They are always on. An acquire and release allocates nothing with them; what it
-// costs is in docs/performance.md. See [Stats].
+// They are always on. With them an acquire and release still allocates nothing; docs/performance.md
+// has the cost. See [Stats].
 //
 // # Circuit breaker
 //
@@ -52,8 +53,8 @@
 //
 // # Reading the source
 //
-// pool.go has the state and the two functions every change ends in: putLocked
-// for a resource that comes from anywhere, balanceLocked for all else. From
-// there: acquire.go and queue.go, lease.go, create.go, destroy.go. One mutex
-// guards it all; no I/O, no hook and no other foreign code runs under it.
+// pool.go has the state and the two functions in which every change ends: putLocked for a resource
+// that comes from anywhere, balanceLocked for all else. From there: acquire.go and queue.go,
+// lease.go, create.go, destroy.go. One mutex guards it all; no I/O, no hook and no other foreign
+// code runs under it.
 package pool

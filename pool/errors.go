@@ -10,8 +10,8 @@ import (
 )
 
 var (
-	// ErrClosed is returned by every operation on a closed pool, and to those
-	// who were waiting when it was closed.
+	// ErrClosed is returned by every operation on a closed pool, and by every acquire that waits
+	// when the pool is closed.
 	ErrClosed = errors.New("pool: closed")
 
 	// ErrUnavailable is the reason of an AcquireError when the circuit
@@ -28,10 +28,10 @@ var (
 
 	// ErrStaleLease is returned by a Lease's Release and Discard when the
 	// lease has been given back before, and by those of the zero Lease.
-	// It has no effect on the resource or on its present borrower.
+	// Such a call has no effect on the resource or on its present borrower.
 	ErrStaleLease = errors.New("pool: the lease was given back before")
 
-	// errOrphaned is what OnError hears.
+	// errOrphaned is passed to OnError.
 	errOrphaned = errors.New("pool: Destroy has not returned within DestroyTimeout; the resource is orphaned")
 
 	// ErrTimeout is the reason of an AcquireError after Config.AcquireTimeout.
@@ -55,17 +55,17 @@ type AcquireError struct {
 	// error than Reason, else nil.
 	Cause error
 	// Max, Allowed, Idle, Active and Waiting are those of Stats; Waiting does not
-	// count this acquirer. Creating of the Active ones are being created, the
-	// first of them for CreatingFor.
+	// count this acquirer. Creating is how many of the Active resources are being created. The
+	// first of these creates has run for CreatingFor.
 	Max, Allowed, Idle, Active, Waiting, Creating int
 	CreatingFor                                   time.Duration
 	// Waited is how long this acquirer has waited.
 	Waited time.Duration
-	// LastCreateErr is the error of the most recent create, nil if that one
-	// succeeded. It is not unwrapped: it is not why this acquire failed.
+	// LastCreateErr is the error of the most recent create, nil if that create succeeded. Unwrap
+	// does not return it: it is not why this acquire failed.
 	LastCreateErr error
-	// Refusal is what Config.BeforeAcquire has said of the last resource that it has refused
-	// for this acquirer; nil: it has refused none. It is not unwrapped.
+	// Refusal is the error with which Config.BeforeAcquire has refused the last resource for this
+	// acquirer; nil: it has refused none. Unwrap does not return it.
 	Refusal error
 }
 
@@ -85,8 +85,8 @@ func (e *AcquireError) Error() string {
 	if e.LastCreateErr != nil {
 		fmt.Fprintf(&b, "; the last create failed: %v", e.LastCreateErr)
 	}
-	// What differs each time stands at the end, so that trackers of errors can
-	// group them by their beginning.
+	// The parts that differ each time stand at the end, so that error trackers can group the errors
+	// by their beginning.
 	fmt.Fprintf(&b, " (max %d, active %d, idle %d, waiting %d", e.Max, e.Active, e.Idle, e.Waiting)
 	if e.Allowed < e.Max {
 		fmt.Fprintf(&b, ", the server allows %d", e.Allowed)
@@ -118,11 +118,11 @@ func (e *AcquireError) Timeout() bool { return errors.Is(e, context.DeadlineExce
 type CreateError struct {
 	// Err is what Create returned, or a *PanicError.
 	Err error
-	// Ago is not 0 where no create was started for this acquirer, because the
-	// last one was a refusal (Config.Denied), so long ago. There a pause begins
-	// between creates, of 100 ms and then up to 1 s.
+	// Ago is not 0 if no create was started for this acquirer, because the last create was refused
+	// (Config.Denied). That was so long ago. After a refusal the pool pauses between creates, for
+	// 100 ms and then for up to 1 s.
 	Ago time.Duration
-	// Waited is how long the acquirer has waited for the create; 0: it has not.
+	// Waited is how long the acquirer has waited for the create; 0: it has not waited.
 	Waited time.Duration
 }
 
@@ -146,9 +146,8 @@ type PanicError struct {
 	Stack []byte
 }
 
-// Error names the hook and what it panicked with. Of a value that is neither
-// an error nor a string only the type is printed: it may be a configuration
-// with a password in it.
+// Error names the hook and the value of its panic. If that value is neither an error nor a string,
+// Error prints only its type: the value may be a configuration with a password in it.
 func (e *PanicError) Error() string {
 	switch v := e.Value.(type) {
 	case nil:

@@ -3,10 +3,9 @@ package pool
 import "time"
 
 // All waiters have the same timeout, so one timer, set for the one that has waited
-// longest, serves the whole queue. It
-// is not stopped when the queue empties: that would cost every hand-over
-// something, and a timer that finds nothing to do costs nearly nothing, once
-// in a timeout.
+// longest, serves the whole queue. The timer is not stopped when the queue empties: the stop would
+// cost time in every hand-over, and a timer that finds nothing to do costs nearly nothing, once in
+// a timeout.
 
 func (p *Pool[T]) armExpiryLocked(d time.Duration) {
 	p.expireArmed = true
@@ -29,7 +28,7 @@ func (p *Pool[T]) expireLocked() {
 	for w := p.queue.oldest(); w != nil; w = p.queue.oldest() {
 		start := w.start.Load()
 		if start == 0 {
-			// It has entered the queue but not looked at the clock yet.
+			// w has entered the queue, but its acquirer has not looked at the clock yet.
 			start = p.nowLocked()
 		}
 		remaining := p.cfg.AcquireTimeout - p.sinceStart(start)

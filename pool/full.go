@@ -2,15 +2,15 @@ package pool
 
 import "time"
 
-// A server that is full takes no more resources than there are. While we have some, such a
-// failed create fails nobody: who waits is served by what comes back. Those that are being
-// created or destroyed count: one of them may be what the server has no more room beside. The
-// pool asks for one more once a second, while somebody waits for it. One success ends that.
+// A server that is full takes no more resources than there are. While the pool has resources, a
+// create that fails for this reason makes no acquirer fail: waiters get what comes back. Resources
+// that are being created or destroyed count: one of them may have the server's last place. While
+// somebody waits, the pool tries one more create once a second. One success ends this state.
 //
-// Where none is left, creates go one at a time, the first after a moment: a server may refuse
-// all of several that come at once to its last place (PostgreSQL counts those that it is about
-// to refuse, and for a moment those that it has refused). One that is refused alone has failed,
-// unless there was a crowd just before.
+// If the pool has no resource left, creates run one at a time, the first after a moment: if several
+// come at once to the server's last place, the server may refuse them all (PostgreSQL counts those
+// that it is about to refuse, and for a moment those that it has refused). A create that is refused
+// alone has failed, unless a crowd was refused just before.
 
 // probeFull is the time between two creates beyond what the server allows.
 const probeFull = time.Second
@@ -18,16 +18,16 @@ const probeFull = time.Second
 // full is what is known of a server that is full. The pool's lock protects it.
 type full struct {
 	on      bool
-	allowed int   // how many existed when it refused one more
-	next    int64 // when one more may be asked for
-	crowd   int64 // when one was refused that was not alone; 0: none was
+	allowed int   // how many existed when the server refused one more
+	next    int64 // when the pool may try one more create
+	crowd   int64 // when a create that was not alone was refused; 0: never
 }
 
 // liveLocked is how many resources are open, lent or not.
 func (p *Pool[T]) liveLocked() int { return p.total - p.creating - p.destroying }
 
-// crowded reports whether c, which the server has refused and which still counts, was not alone
-// there, or a crowd was refused just before.
+// crowded reports whether c, which the server has refused, was not alone there, or a crowd was
+// refused just before. c still counts.
 func (p *Pool[T]) crowded(c *creation[T]) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -46,7 +46,7 @@ func (p *Pool[T]) fullLocked(c *creation[T]) {
 		after = shortestPause
 	}
 	p.full.on, p.full.allowed, p.full.next = true, p.total-p.creating, later(p.nowLocked(), after)
-	if c.alone && c.waits() { // it must not wait for others
+	if c.alone && c.waits() { // its acquirer must not wait for others
 		p.removeLocked(c.w)
 		p.failLocked(c.w, ErrNoneNow)
 	}
@@ -71,7 +71,7 @@ func (p *Pool[T]) serverAllowsLocked() int {
 	return min(p.max, max(1, p.full.allowed))
 }
 
-// probeFullLaterLocked sets the timer for the time when the server may be asked for one more.
+// probeFullLaterLocked sets the timer for the time when the pool may try one more create.
 func (p *Pool[T]) probeFullLaterLocked() {
 	if p.full.on && p.total < p.max && !p.queue.empty() && p.creating == 0 {
 		now := p.nowLocked()

@@ -5,9 +5,8 @@ import (
 	"runtime/debug"
 )
 
-// A hook is foreign code: it may panic, and it may end its goroutine. Each is
-// called through one of the functions here, which turn both into an error
-// that names it.
+// A hook is foreign code: it may panic, and it may end its goroutine. Each hook is called through
+// one of the functions here. They turn both into an error that names the hook.
 
 // call runs f and returns its error, or a *PanicError. If f calls
 // runtime.Goexit, which cannot be stopped, onExit gets the error on the way
@@ -45,7 +44,7 @@ func detached(hook string, f func() error, done func(error)) {
 	exited = false
 }
 
-// report tells OnError of err, if it is one.
+// report tells OnError of err, unless err is nil.
 func (p *Pool[T]) report(hook string, err error) {
 	if err == nil || p.cfg.OnError == nil {
 		return
@@ -68,8 +67,8 @@ func (p *Pool[T]) reportRefusal(r *resource[T], why error) {
 	returned = true
 }
 
-// callBeforeAcquire prepares r for its borrower. It is call, written out: it is on
-// the path of every acquire, where call's two closures cost a quarter of it.
+// callBeforeAcquire prepares r for its borrower. It is call, written out: every acquire runs it,
+// and the two closures of call would cost a quarter of the acquire.
 func (p *Pool[T]) callBeforeAcquire(ctx context.Context, r *resource[T]) (err error) {
 	returned := false
 	defer func() {
@@ -88,7 +87,7 @@ func (p *Pool[T]) callBeforeAcquire(ctx context.Context, r *resource[T]) (err er
 	return err
 }
 
-// beforeRelease cleans r, which is nobody's any more.
+// beforeRelease cleans r, which has no borrower any more.
 func (p *Pool[T]) beforeRelease(r *resource[T]) error {
 	ctx := context.Background()
 	if d := p.cfg.ReleaseTimeout; d > 0 {

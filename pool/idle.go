@@ -61,8 +61,8 @@ func (l *idleList[T]) removeAt(i int) *resource[T] {
 	return r
 }
 
-// restore puts r back where it was before a check took it out: a check is
-// not a use, it must change neither the order of lending nor who ages.
+// restore puts r back where it was before a check took it out: a check is not a use. It must change
+// neither the order of lending nor the idle times.
 func (l *idleList[T]) restore(r *resource[T]) {
 	if l.n == len(l.ring) {
 		l.grow()

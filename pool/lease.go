@@ -25,8 +25,8 @@ func (l Lease[T]) Value() T {
 	return l.r.value
 }
 
-// Waited is how long its acquirer has waited for the resource: 0 if one was idle. Like
-// Value it must not be used after the lease has been given back.
+// Waited is how long its acquirer has waited for the resource: 0 if a resource was idle. Like Value
+// it must not be used after the lease has been given back.
 func (l Lease[T]) Waited() time.Duration {
 	if l.r == nil || l.r.w == nil {
 		return 0
@@ -80,7 +80,7 @@ func (l Lease[T]) Release() error {
 	return nil
 }
 
-// releaseSlow takes r back where a hook or the breaker has a say.
+// releaseSlow takes r back if there is a hook or a breaker to ask.
 func (p *Pool[T]) releaseSlow(r *resource[T]) {
 	var err error
 	if p.cfg.BeforeRelease != nil {
@@ -119,9 +119,8 @@ func (p *Pool[T]) takeBack(r *resource[T], err error, v verdict) {
 	}
 }
 
-// Discard gives the resource back to be destroyed, because it is known to be
-// broken. BeforeRelease does not see it, nor does the circuit breaker. Its
-// only error is ErrStaleLease.
+// Discard gives the resource back to be destroyed, because it is broken. Neither BeforeRelease nor
+// the circuit breaker sees it. Its only error is ErrStaleLease.
 func (l Lease[T]) Discard() error {
 	r := l.r
 	if r == nil {

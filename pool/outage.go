@@ -5,17 +5,17 @@ import (
 	"time"
 )
 
-// A create that fails fails one acquirer, the one that has begun it, if that one still waits:
-// where some creates fail and others do not, no more acquirers fail than creates. But where
-// each would fail, their number must not depend on the number of acquirers.
+// A failed create makes one acquirer fail: the acquirer that has begun it, if it still waits. So if
+// only some creates fail, no more acquirers fail than creates. But if each create would fail, the
+// number of creates must not depend on the number of acquirers.
 //
-// So in an outage creates for waiting acquirers have a pause between them, and when one fails
-// all who wait get its error, unless a create of their own is running. No acquirer waits for
-// longer than a pause and a create. An outage begins when nothing is open and many creates
-// have failed in a row, or a few and for some time.
+// So in an outage the pool pauses between creates for waiting acquirers. When such a create fails,
+// all waiters get its error, except those with a running create of their own. No acquirer waits for
+// longer than a pause and a create. An outage begins when nothing is open and many creates have
+// failed in a row, or a few have failed for some time.
 //
-// Where a server refuses us (Config.Denied) the same begins with the first refusal, the pauses
-// are longer, and an acquirer that comes in one, when no resource is lent, gets the error of
+// If a server refuses us (Config.Denied), the outage begins with the first refusal, and the pauses
+// are longer. An acquirer that comes during a pause, when no resource is lent, gets the error of
 // the last create at once.
 //
 // Creates of the pool's own, for Min and MinIdle, are tried one at a time from the first
@@ -24,24 +24,24 @@ import (
 // One success ends all of that.
 
 const (
-	// manyFailures in a row are an outage; fewFailures are if the first was outageAfter ago.
+	// manyFailures in a row are an outage. So are fewFailures, if the first was outageAfter ago.
 	manyFailures = 100
 	fewFailures  = 5
 	outageAfter  = time.Second
-	// Where failures and successes take turns, 100 in a row are no outage: with 95 of 100 that
-	// fail, they come once in 170 times. There it takes mixedFailures, until mixedLasts have
-	// passed without a success that followed a failure.
+	// If failures and successes take turns, 100 failures in a row are no outage: if 95 of 100
+	// creates fail, such a row comes once in 170 times. Then an outage takes mixedFailures, until
+	// mixedLasts have passed without a success that followed a failure.
 	mixedFailures = 3 * manyFailures
 	mixedLasts    = 5 * time.Second
-	// shortestPause and longestPause are between two creates for waiting acquirers.
+	// shortestPause and longestPause bound the pause between two creates for waiting acquirers.
 	shortestPause = 20 * time.Millisecond
 	longestPause  = 300 * time.Millisecond
-	// shortestRefill and longestRefill are between two creates of the pool's own;
-	// a random part of a fifth is added.
+	// shortestRefill and longestRefill bound the pause between two of the pool's own creates. A
+	// random time of up to a fifth is added.
 	shortestRefill = 100 * time.Millisecond
 	longestRefill  = 5 * time.Second
-	// The same where Config.Denied says so, unless Config.FreshCredentials does: from
-	// the first failure on.
+	// The same bounds, from the first failure on, if Config.Denied says so and not
+	// Config.FreshCredentials.
 	shortestDenied = 100 * time.Millisecond
 	longestDenied  = time.Second
 )
@@ -51,12 +51,12 @@ type outage struct {
 	failures   int // in a row; 0: all is well, and nothing else here means anything
 	firstAt    int64
 	failedAt   int64
-	denied     bool          // the last one was a refusal, which others share
+	denied     bool          // the last create was refused, and others share its error
 	pause      time.Duration // between two creates for waiting acquirers; 0: no outage
-	nextCreate int64         // not before; of all creates but those of Warm
-	refill     time.Duration // the last pause between two of the pool's own
+	nextCreate int64         // no create starts before it, except those of Warm
+	refill     time.Duration // the last pause between two of the pool's own creates
 	nextRefill int64
-	mixedUntil int64 // creates fail and succeed by turns; it outlasts the row
+	mixedUntil int64 // until then creates fail and succeed by turns; kept after the row
 
 	timer   *time.Timer // calls balanceLocked; left alone when the outage ends
 	timerAt int64       // 0: it is not set
@@ -164,7 +164,7 @@ func (p *Pool[T]) pausingLocked() bool {
 }
 
 // rememberedLocked is the error of the last create, if that was a refusal, for an acquirer
-// that would wait for nothing but the end of the pause; nil for any other.
+// that would wait for nothing but the end of the pause; nil for any other acquirer.
 func (p *Pool[T]) rememberedLocked() error {
 	if !p.outage.denied || p.total != p.destroying || !p.pausingLocked() {
 		return nil
@@ -172,8 +172,8 @@ func (p *Pool[T]) rememberedLocked() error {
 	return &CreateError{Err: p.lastCreateErr, Ago: max(1, p.sinceStart(p.outage.failedAt))}
 }
 
-// failCreationLocked gives the error of a create to who has begun it and, in an outage, to all
-// who wait without a create of their own.
+// failCreationLocked gives the error of a create to the acquirer that has begun it and, in an
+// outage, to all waiters without a create of their own.
 func (p *Pool[T]) failCreationLocked(c *creation[T], err error) {
 	if p.mode&modeClosed != 0 {
 		return

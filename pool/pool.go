@@ -15,19 +15,19 @@ const (
 	modeClosed     mode = 1 << iota
 	modeInactive        // the breaker is open: nobody waits, nothing is created
 	modeRecovering      // the breaker lets one probe through
-	modeOver            // Resize: more exist than may
+	modeOver            // after Resize more resources exist than Max allows
 )
 
-// resource is one real resource, for as long as it exists. It is never used
-// for a second one, so its value does not change.
+// resource stands for one real resource as long as that exists. It is never reused for a second
+// real resource, so its value does not change.
 type resource[T any] struct {
 	value T
 	pool  *Pool[T]
 
 	// The pool's lock protects the following fields. The holder of the resource may
 	// read stamp without it: only the holder changes it.
-	stamp      uint64 // which lending this is; see Lease
-	generation uint64 // Flush and Close leave older ones behind
+	stamp      uint64 // the number of this lending; see Lease
+	generation uint64 // older than the pool's generation: it ends; see Flush and Close
 	probe      uint64 // not 0: lent as this probe of the breaker
 	expires    int64  // pool time
 	idleSince  int64  // pool time, coarse
@@ -35,7 +35,7 @@ type resource[T any] struct {
 	w          *waiter[T]
 	preserved  bool            // see Config.Preserve; it does not change
 	gone       bool            // does not count any more
-	closer     *sync.WaitGroup // of the Close that waits for the destroying
+	closer     *sync.WaitGroup // of the Close that waits until it is destroyed
 }
 
 // Pool lends resources of type T. All its methods are safe for concurrent
@@ -47,33 +47,33 @@ type Pool[T any] struct {
 	halt  context.CancelFunc
 	clock bubble.Clock // pool time
 
-	// What follows is written all the time. It must not share a line with
-	// what is only read, above.
+	// The fields below are written all the time. They must not share a cache line with the fields
+	// above, which are only read.
 	_ [64]byte
 
 	mu sync.Mutex // protects following fields
-	// What nearly every cycle touches comes first, to share few lines.
+	// The fields that nearly every cycle touches come first, to share few cache lines.
 	mode       mode
 	asleep     bool  // the coarse clock does not tick
-	used       bool  // Min is to be kept
+	used       bool  // the pool keeps Min
 	now        int64 // pool time as of the last tick
 	generation uint64
 	queue      waitQueue[T]
 	free       *waiter[T]
-	acquires   uint64 // resources lent, those taken back before the acquirer had them included
+	acquires   uint64 // resources lent, also those taken back before the acquirer had them
 	seq        uint64
 	idle       idleList[T]
 	minIdle    int
 
 	total      int // all that exist
-	creating   int // of these, being created,
-	reserved   int // of these, for somebody not in the queue
-	refilling  int // and for Min or MinIdle, when nobody in the queue was without one
+	creating   int // of total: being created
+	reserved   int // of creating: for an acquirer that is not in the queue
+	refilling  int // of creating: for Min or MinIdle, begun when no waiter lacked a create
 	checking   int // being checked
 	destroying int // being destroyed
 	max, min   int
 
-	alone waitQueue[T] // not queueing: each waits for a create of its own
+	alone waitQueue[T] // not in the queue: each waits for a create of its own
 
 	creations     []*creation[T] // those that are running, in the order of their start
 	outage        outage
@@ -97,7 +97,7 @@ type Pool[T any] struct {
 	tickTimer    *time.Timer
 	tickEvery    time.Duration
 	tickSeen     uint64 // acquires at the last tick
-	read         int64  // pool time as of the last look of nowLocked
+	read         int64  // pool time when nowLocked last looked
 
 	count counters
 	waits waitStats
@@ -120,14 +120,13 @@ func New[T any](config Config[T]) (*Pool[T], error) {
 	}
 	p.clock.Start()
 	p.stop, p.halt = context.WithCancel(context.Background())
-	p.stop.Done() // makes the channel: later it could be that of a bubble
+	p.stop.Done() // makes the channel now: later it could belong to a bubble
 	p.tickEvery = cfg.tick()
 	return p, nil
 }
 
-// putLocked finds the next place for r, which has no holder: the first waiter, which is
-// returned and must be woken, the idle list, or its end. Every resource that becomes free
-// passes here.
+// putLocked gives r, which has no holder, to the first waiter or to the idle list, or ends r. If it
+// returns a waiter, the caller must wake that waiter. Every resource that becomes free passes here.
 func (p *Pool[T]) putLocked(r *resource[T]) *waiter[T] {
 	if p.asleep {
 		p.wakeClockLocked()
@@ -164,8 +163,8 @@ func (p *Pool[T]) unfitLocked(r *resource[T]) Reason {
 	return fit
 }
 
-// balanceLocked brings waiters, idle resources and creates into agreement. It
-// follows every change that is not a plain hand-over.
+// balanceLocked brings waiters, idle resources and creates into agreement. It must follow every
+// change that is not a plain hand-over.
 func (p *Pool[T]) balanceLocked() {
 	if p.mode&modeOver != 0 && p.total <= p.max {
 		p.mode &^= modeOver

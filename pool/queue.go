@@ -21,24 +21,22 @@ const (
 // the pool's lock until the result is delivered, and to the acquirer from
 // then on.
 //
-// A waiter lives on, unless it got an error: the resource it got keeps it, and
-// hands it back to the free list at its release, which takes the lock anyway.
-// By then the acquirer has read the result and emptied ch, or it would not
-// have had the lease.
+// A waiter that got a resource lives on: the resource keeps the waiter, and its release, which
+// takes the lock anyway, puts the waiter back on the free list. By then the acquirer has read the
+// result and emptied ch: otherwise it would not have the lease.
 type waiter[T any] struct {
 	// ch wakes the acquirer. Exactly one value is sent for each delivery,
-	// maybe after the lock is released; it is buffered, so sending never
-	// blocks.
+	// maybe after the lock is released. ch is buffered, so a send never blocks.
 	ch         chan struct{}
-	next, prev *waiter[T]   // prev is not kept up for the head
+	next, prev *waiter[T]   // prev of the head is out of date
 	r          *resource[T] // the result: a resource, or err, below
 	seq        uint64       // order of arrival
 	state      waiterState
 	fresh      bool // r was created for this acquirer
 	creates    bool // a create that it has begun is running
 
-	// start is when the waiting began, 0 until the acquirer has looked at
-	// the clock, which it does, where others wait, after it has left the lock.
+	// start is when the wait began; 0: the acquirer has not looked at the clock yet. If others
+	// wait, it looks after it has released the lock.
 	start atomic.Int64
 	// until is when its context ends, 0 if that is not known.
 	until atomic.Int64
@@ -49,7 +47,7 @@ type waiter[T any] struct {
 	err    error
 }
 
-// waitQueue holds waiters, and alone knows in which order they are served: in that of arrival.
+// waitQueue holds waiters. Only it knows the order in which they are served: the order of arrival.
 type waitQueue[T any] struct {
 	head, tail *waiter[T] // in the order of arrival; tail means nothing while head is nil
 	n          int
@@ -66,7 +64,7 @@ func (q *waitQueue[T]) oldest() *waiter[T] { return q.head }
 // after is the waiter that has arrived next after w, which is in the queue; nil: none has.
 func (q *waitQueue[T]) after(w *waiter[T]) *waiter[T] { return w.next }
 
-// push adds w, which arrives.
+// push adds w, which has just arrived.
 func (q *waitQueue[T]) push(w *waiter[T]) {
 	if q.head == nil {
 		q.head = w
@@ -79,8 +77,7 @@ func (q *waitQueue[T]) push(w *waiter[T]) {
 }
 
 // readmit puts w, which had its turn and got a resource that was no good,
-// back in its place. Everyone in the queue arrived after it, but for others
-// that were readmitted.
+// back in its place. All waiters in the queue arrived after w, except others that were readmitted.
 func (q *waitQueue[T]) readmit(w *waiter[T]) {
 	after := q.head
 	for after != nil && after.seq < w.seq {
@@ -133,7 +130,7 @@ var errLate = errors.New("pool: late")
 // processors are busy.
 const lateGrace = 10 * time.Millisecond
 
-// late follows a turn that came after the deadline of ctx. A nil error: ctx does not end with
+// late is called when the turn came after the deadline of ctx. A nil error: ctx does not end with
 // its deadline, and the acquirer goes on.
 func (p *Pool[T]) late(ctx context.Context, t *ticket) error {
 	timer := time.NewTimer(lateGrace)
@@ -148,7 +145,7 @@ func (p *Pool[T]) late(ctx context.Context, t *ticket) error {
 }
 
 // firstLocked is the next in the queue whose deadline has not passed; nil: there is none.
-// Those before it leave the queue: they would only hand on what they were given.
+// The waiters before it leave the queue: they would only pass the resource on.
 func (p *Pool[T]) firstLocked() *waiter[T] {
 	now := int64(0)
 	for w := p.queue.next(); w != nil; w = p.queue.next() {
@@ -234,20 +231,20 @@ func (p *Pool[T]) failAllLocked(why func(*waiter[T]) error) {
 	}
 }
 
-// chain is after how many hand-overs others get the processor. Of 1, 2, 4, 8, 16
-// and 32, 8 was as good as any: 64 goroutines over 4 connections to SQLite on two
-// processors waited 5 ms at the most instead of 50.
+// chain is the number of hand-overs after which others get the processor. Of 1, 2, 4, 8, 16 and 32,
+// 8 was as good as any: 64 goroutines over 4 connections to SQLite on two processors waited 5 ms at
+// the most instead of 50.
 const chain = 8
 
 // wake tells w that its result is there.
 //
-// Go runs a goroutine that is woken next, in the rest of the waker's time slice
-// (runtime/proc.go, ready). It will release and wake the next one: a chain that
-// holds a processor for up to 10 ms, until the scheduler preempts it, with other
-// holders runnable behind it. The goroutine that is started here takes that place
-// away from the woken one, which goes to the end of the processor's queue.
+// A woken goroutine is the next that Go runs, in the rest of the waker's time slice
+// (runtime/proc.go, ready). It releases and wakes another goroutine. Such a chain holds a processor
+// for up to 10 ms, until the scheduler preempts it, while other holders are ready to run behind it.
+// The goroutine that is started here takes the place of the woken goroutine, which goes to the end
+// of the processor's queue.
 func (w *waiter[T]) wake() {
-	last := w.seq%chain == 0 // read before the sending: w is its acquirer's then
+	last := w.seq%chain == 0 // read before the send: after it w belongs to its acquirer
 	w.ch <- struct{}{}
 	if last {
 		go endChain()

@@ -2,9 +2,9 @@ package pool
 
 import "time"
 
-// One timer calls Starving, for the same reasons as the one timer of expiry.go. An acquirer
-// that queues arms it, unless it is armed. It is not armed again when it finds the queue
-// empty. A closed pool's queue stays empty.
+// One timer calls Starving, for the same reasons as the one timer of expiry.go. An acquirer that
+// queues arms the timer, unless it is armed. A timer that finds the queue empty is not armed again.
+// A closed pool's queue stays empty.
 //
 // While Starving runs, armed stays set. The timer may still fire: a waiter that comes back
 // into the queue resets it, maybe when it has fired already and waits for the lock. It then
@@ -31,19 +31,20 @@ func (p *Pool[T]) armStarvingAgainLocked() {
 	}
 }
 
-// untilStarvingLocked is how long it is until Starving is due if oldest remains
-// the one that has waited longest.
+// untilStarvingLocked is the time until Starving is due, if oldest remains the waiter that has
+// waited longest.
 func (p *Pool[T]) untilStarvingLocked(oldest *waiter[T]) time.Duration {
 	now := p.nowLocked()
 	start := oldest.start.Load()
 	if start == 0 {
-		// It has entered the queue but not looked at the clock yet.
+		// oldest has entered the queue, but its acquirer has not looked at the clock yet.
 		start = now
 	}
 	return time.Duration(max(later(start, p.cfg.StarveAfter), p.starvation.next) - now)
 }
 
-// starveLocked has Starving called if it is due. If not, it sets the timer for when it will be.
+// starveLocked starts a call of Starving if a call is due. If not, it sets the timer for the next
+// call.
 func (p *Pool[T]) starveLocked() {
 	s := &p.starvation
 	if s.running {

@@ -7,7 +7,7 @@ import (
 
 // counters are what Stats counts under the lock.
 type counters struct {
-	revoked                                   uint64 // of Pool.acquires: no lease came of them
+	revoked                                   uint64 // of Pool.acquires: they gave no lease
 	creates, createErrors                     uint64
 	cancelled, timeouts, refused, unavailable uint64
 	orphaned, transitions                     uint64
@@ -18,8 +18,7 @@ type counters struct {
 const waitBuckets = 27
 
 // WaitBounds gives the upper bounds of the buckets of Stats.WaitHistogram, in
-// rising order: 1 µs, 2 µs, 4 µs, … 33.6 s. The histogram has one bucket more, for
-// what took longer than that.
+// rising order: 1 µs, 2 µs, 4 µs, … 33.6 s. The histogram has one bucket more, for longer waits.
 func WaitBounds() []time.Duration {
 	bounds := make([]time.Duration, waitBuckets-1)
 	for i := range bounds {
@@ -29,9 +28,8 @@ func WaitBounds() []time.Duration {
 }
 
 // waitStats is the account of the waits. The buckets sum up to their number.
-// An acquirer knows how long it waited only when it is awake again, without
-// the lock; it is added up the next time the lock is held for it anyway, which
-// after a success is at the end of the lease.
+// An acquirer knows how long it waited only when it is awake again, without the lock. Its wait is
+// added when the lock is next held for it anyway: after a success, at the end of the lease.
 type waitStats struct {
 	total, longest int64
 	buckets        [waitBuckets]uint64
@@ -49,10 +47,10 @@ func (s *waitStats) record(ns int64) {
 // Destroying. The numbers down to Moves belong to one moment.
 type Stats struct {
 	Max     int // the present bound of Count; see Resize
-	Allowed int // how many the server has allowed of Max; see Config.Full
+	Allowed int // how many of Max the server has allowed; see Config.Full
 	Count   int // resources that exist
 	Idle    int
-	// Active ones are taken, for one of these reasons:
+	// Active resources are taken, for one of these reasons:
 	Active     int
 	Lent       int // with a borrower, or in BeforeAcquire or BeforeRelease
 	Creating   int
@@ -64,9 +62,9 @@ type Stats struct {
 
 	// Moves counts the resources lent and those that came back, also where
 	// BeforeAcquire refused one or its acquirer had left. Unlike Acquires it
-	// never falls. If two Stats have the same Moves, and the second has some
-	// Waiting and none Idle, Creating, Checking or Destroying, then those who
-	// wait depend on the Lent ones, and none of these has moved in between.
+	// never falls. If two Stats have the same Moves, and in the second Waiting is not 0, and Idle,
+	// Creating, Checking and Destroying are 0, then all waiters depend on the Lent resources, and
+	// no Lent resource has moved in between.
 	Moves uint64
 
 	Acquires    uint64 // leases given
@@ -75,7 +73,7 @@ type Stats struct {
 	Refused     uint64 // acquires that ended with ErrTooManyWaiters
 	Unavailable uint64 // acquires that ended with ErrUnavailable
 
-	Creates      uint64 // that succeeded
+	Creates      uint64 // creates that succeeded
 	CreateErrors uint64
 	Destroyed    Destroyed
 	// Orphaned counts the resources whose Destroy did not return within
@@ -84,11 +82,10 @@ type Stats struct {
 	Transitions uint64 // changes of State
 
 	// Waits counts the acquires that had to wait, for a release or a create,
-	// however they ended; one that got a lease is counted when the lease is
-	// given back. WaitTotal is the sum of their waiting, WaitMax the
-	// longest. WaitHistogram has their number by duration: bucket i counts
-	// those that took less than WaitBounds()[i] and not less than the bound
-	// before, the last one the rest.
+	// however they ended. An acquire that got a lease is counted when the lease is given back.
+	// WaitTotal is the sum of these waits, and WaitMax the longest. WaitHistogram has their number
+	// by duration: bucket i counts the waits below WaitBounds()[i] and not below the bound before,
+	// and the last bucket counts the rest.
 	Waits         uint64
 	WaitTotal     time.Duration
 	WaitMax       time.Duration
@@ -114,7 +111,7 @@ func (d Destroyed) Sum() uint64 {
 		d.Discarded + d.Flushed + d.Resized + d.Closed
 }
 
-// movesOf is Stats.Moves: what has been lent is lent still or has come back.
+// movesOf is Stats.Moves: a resource that was lent is still lent or has come back.
 func movesOf(acquires uint64, lent int) uint64 { return acquires + (acquires - uint64(lent)) }
 
 func (p *Pool[T]) lentLocked() int {

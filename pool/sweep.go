@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// sweepEvery is the time between two sweeps: the limits of idle resources are
-// met to within a quarter of them, and to within CheckInterval.
+// sweepEvery is the time between two sweeps: an idle resource exceeds its limit by a quarter of the
+// limit at most, and by CheckInterval at most.
 func (p *Pool[T]) sweepEvery() time.Duration {
 	every := shortestOf(p.cfg.CheckInterval, p.cfg.MaxLifetime/4, p.cfg.MaxIdleTime/4)
 	if every == 0 {
@@ -15,8 +15,7 @@ func (p *Pool[T]) sweepEvery() time.Duration {
 	return max(every, finestTick)
 }
 
-// armSweepLocked starts the sweeping, which stops by itself when there is
-// nothing to sweep.
+// armSweepLocked starts the sweeps, which stop by themselves when there is nothing to sweep.
 func (p *Pool[T]) armSweepLocked() {
 	if p.sweepArmed || p.mode&modeClosed != 0 {
 		return
@@ -25,7 +24,7 @@ func (p *Pool[T]) armSweepLocked() {
 	next := p.sweepEvery()
 	if p.cfg.CheckInterval > 0 {
 		now := p.nowLocked()
-		if p.nextCheck <= now { // first, or the sweeping had stopped
+		if p.nextCheck <= now { // the first sweep, or the sweeps had stopped
 			p.nextCheck = later(now, p.cfg.CheckInterval)
 		}
 		next = min(next, time.Duration(max(1, p.nextCheck-now)))
@@ -125,7 +124,7 @@ func (p *Pool[T]) checkIdle(all []suspect[T]) {
 			}
 			p.retireLocked(s.r, why)
 			if why == closed {
-				err = nil // the closing ended its context
+				err = nil // Close has ended its context
 			}
 		} else {
 			p.putCheckedLocked(s.r)
@@ -136,9 +135,8 @@ func (p *Pool[T]) checkIdle(all []suspect[T]) {
 	}
 }
 
-// takeForCheck takes s out of the idle ones if it has been there all the time.
-// If others wait there is nothing idle, so no check stands in anybody's way
-// that did not begin before they came.
+// takeForCheck takes s out of the idle list if s has been there all the time. While acquirers wait,
+// nothing is idle: so a check can delay only acquirers that come after it has begun.
 func (p *Pool[T]) takeForCheck(s suspect[T]) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -163,8 +161,8 @@ func (p *Pool[T]) putCheckedLocked(r *resource[T]) {
 	}
 }
 
-// check runs Check on r. It waits for a Check whose time is over to notice
-// that, so that Destroy does not run beside it, but not for ever.
+// check runs Check on r. When the time of Check is over, check still waits for Check to return, but
+// not for ever, so that Destroy does not run beside Check.
 func (p *Pool[T]) check(r *resource[T]) error {
 	ctx, cancel := p.bounded(p.stop, p.cfg.CheckTimeout)
 	defer cancel()

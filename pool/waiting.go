@@ -4,10 +4,10 @@ import "time"
 
 // Waiting is an acquirer in the queue.
 type Waiting struct {
-	Who   any       // AcquireAs was given it; nil: it was not
+	Who   any       // as AcquireAs got it; nil: it got none
 	Since time.Time // when it began to wait
-	// Until is when it ends without a resource, by its context or by AcquireTimeout; zero:
-	// it does not.
+	// Until is when the wait ends without a resource, by its context or by AcquireTimeout; zero:
+	// never.
 	Until time.Time
 }
 
@@ -15,13 +15,13 @@ const (
 	// lookAtOnce is how many waiters Waiting looks at without a pause. Each may be a miss
 	// of the processor's caches.
 	lookAtOnce = 200
-	// mostLooks bounds Waiting where those whom it has just seen keep leaving the queue.
+	// mostLooks bounds Waiting if waiters that it has just seen leave the queue again and again.
 	mostLooks = 10_000
 )
 
 // Waiting returns the acquirers in the queue, in their order. It looks at some hundred of
-// them at a time, and lets others have the lock in between. So of those who come or leave
-// meanwhile some may be missing.
+// them at a time, and lets others have the lock in between. So some acquirers that come or leave
+// meanwhile may be missing.
 func (p *Pool[T]) Waiting() (all []Waiting) {
 	var part [lookAtOnce]glance
 	var c cursor[T]
@@ -43,17 +43,17 @@ type glance struct {
 	start, until int64
 }
 
-// cursor is how far Waiting has come: to the waiter at, which had this seq then, and in
-// the order of arrival to seen. A waiter may have left the queue since, and may even be in
-// it again.
+// cursor is how far Waiting has come: at is the last waiter, seq its seq at that time, and seen the
+// last place in the order of arrival. A waiter may have left the queue since, and may even be in it
+// again.
 type cursor[T any] struct {
 	at        *waiter[T]
 	seq, seen uint64
 }
 
-// lookAtQueue copies waiters into part. It begins after the last waiter that
-// the look before has copied. If that waiter has left the queue, it begins at the oldest, and
-// passes over waiters that were copied.
+// lookAtQueue copies waiters into part. It begins after the last waiter that the last look has
+// copied. If that waiter has left the queue, it begins at the oldest, and passes over waiters that
+// were copied.
 func (p *Pool[T]) lookAtQueue(part []glance, c *cursor[T]) (n int, more bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -78,7 +78,7 @@ func (p *Pool[T]) lookAtQueue(part []glance, c *cursor[T]) (n int, more bool) {
 
 func (p *Pool[T]) waiting(g glance) Waiting {
 	if g.start == 0 {
-		g.start = p.since() // it is about to look at the clock
+		g.start = p.since() // the acquirer is about to look at the clock
 	}
 	if d := p.cfg.AcquireTimeout; d > 0 {
 		if end := later(g.start, d); g.until == 0 || end < g.until {

@@ -9,13 +9,12 @@ import (
 	"github.com/pooldriver/pooldriver/pool"
 )
 
-// NewCollector returns a collector of the figures of c. Its metrics have the label pool
-// with the value name; if name is empty, with c's Target: dialect, user, host, port and
-// database, such as "postgres app@db:5432/shop". That is the name in errors, logs and
-// package inspect, and holds no secret. Collectors of several Connectors can be registered
-// side by side; their names must differ.
+// NewCollector returns a collector of the figures of c. Its metrics have the label pool with the
+// value name. If name is empty, the value is c's Target: dialect, user, host, port and database,
+// such as "postgres app@db:5432/shop". Errors, logs and package inspect use this name. It holds no
+// secret. Collectors of several Connectors can be registered side by side; their names must differ.
 //
-// A Connector that is closed gives its last figures: unregister its collector.
+// A closed Connector gives its last figures: unregister its collector.
 func NewCollector(c *pooldriver.Connector, name string) prometheus.Collector {
 	if name == "" {
 		name = c.Target()
@@ -65,7 +64,7 @@ func (k *collector) Collect(out chan<- prometheus.Metric) {
 	send := func(d *prometheus.Desc, t prometheus.ValueType, v float64, labels ...string) {
 		out <- prometheus.MustNewConstMetric(d, t, v, labels...)
 	}
-	// Connections that are being dialled, checked or closed are used: nobody can have them.
+	// Connections that are being dialled, checked or closed count as used: nobody can have them.
 	send(k.connections, prometheus.GaugeValue, float64(s.Pool.Idle), "idle")
 	send(k.connections, prometheus.GaugeValue, float64(s.Pool.Active), "used")
 	for reason, n := range s.AcquireFailures {
@@ -85,8 +84,8 @@ func (k *collector) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-// longest returns the longest time for which a connection is held, and for which one that
-// is held runs no statement.
+// longest returns the longest time for which a connection is held, and the longest time for which a
+// held connection runs no statement.
 func longest(holders []pooldriver.Holder, now time.Time) (held, idle time.Duration) {
 	for _, h := range holders {
 		held = max(held, now.Sub(h.Since))
@@ -95,8 +94,8 @@ func longest(holders []pooldriver.Holder, now time.Time) (held, idle time.Durati
 	return held, idle
 }
 
-// constHistogram translates a Histogram: the buckets of Prometheus count what is in the
-// lower ones, too.
+// constHistogram translates a Histogram: a bucket of Prometheus also counts what is in the lower
+// buckets.
 func constHistogram(d *prometheus.Desc, h *pooldriver.Histogram) prometheus.Metric {
 	bounds := pooldriver.HistogramBounds()
 	buckets := make(map[float64]uint64, len(bounds))

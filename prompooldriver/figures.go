@@ -48,7 +48,7 @@ var histograms = []struct {
 	{"idle_pinned_seconds", "Time for which connections were held and no statement was running.", func(s *pooldriver.Stats) *pooldriver.Histogram { return &s.IdlePinned }},
 }
 
-// closeReasons are the reasons of connections_closed_total. Each is shown from the
+// closeReasons are the reasons of connections_closed_total. Each reason is shown from the
 // beginning, so that the first event is an increase.
 var closeReasons = []pooldriver.CloseReason{
 	pooldriver.CloseLifetime, pooldriver.CloseIdleTime, pooldriver.CloseCheckFailed, pooldriver.CloseFoundDead,

@@ -19,8 +19,8 @@ import (
 // endLine clears the rest of a line of the screen.
 const endLine = "\x1b[K\r\n"
 
-// render draws the pools for a terminal of that size. A height of 0 is for a paper that
-// does not end: nothing is left out, and nothing is cleared.
+// render draws the pools for a terminal of that size. A height of 0 means an endless page: nothing
+// is left out, and nothing is cleared.
 func render(s inspect.Snapshot, width, height int) string {
 	var lines []string
 	for _, p := range s.Pools {
@@ -41,7 +41,7 @@ func render(s inspect.Snapshot, width, height int) string {
 	for i, line := range lines {
 		lines[i] = clip(line, width)
 	}
-	return strings.Join(lines, endLine) + "\x1b[K" // no new line: it would scroll
+	return strings.Join(lines, endLine) + "\x1b[K" // no newline: it would scroll the screen
 }
 
 // poolLines is what a page says of one pool, the most telling first.
@@ -103,7 +103,7 @@ func wait(r inspect.Recent) string {
 // barWidth is the most connections that are drawn one by one.
 const barWidth = 76
 
-// bar draws each connection: # runs a statement, ! is held and runs none, ~ is opened,
+// bar draws each connection: # runs a statement, ! is held and runs none, ~ is being opened,
 // checked, cleaned or closed, - is idle, . is not open.
 func bar(p inspect.Pool) string {
 	s := p.Stats.Pool
@@ -128,7 +128,8 @@ func place(stack []pooldriver.Frame) string {
 	return fmt.Sprintf("%s:%d", path.Base(stack[0].File), stack[0].Line)
 }
 
-// printable replaces what would move the cursor, or do worse: a label may be anything.
+// printable replaces characters that would move the cursor, or do worse: a label may contain
+// anything.
 func printable(line string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {

@@ -45,8 +45,8 @@ func (t *top) Run(w io.Writer) error {
 }
 
 const (
-	// The screen of its own leaves the terminal as it was; each look begins at its top
-	// and clears what is left of each line and below.
+	// A separate screen leaves the terminal as it was. Each look begins at the top of this screen,
+	// and clears the rest of each line and the lines below.
 	enter, leave = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
 	home         = "\x1b[H"
 	below        = "\x1b[J"

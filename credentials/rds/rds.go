@@ -8,7 +8,7 @@
 //		"postgres://shop.cluster-x.eu-central-1.rds.amazonaws.com:5432/shop?sslmode=verify-full&sslrootcert=global-bundle.pem",
 //		func(c *pooldriver.Config) { c.Credentials = source }))
 //
-// RDS takes a token under TLS only. On MySQL and MariaDB the DSN also needs
+// RDS accepts a token only under TLS. On MySQL and MariaDB the DSN also needs
 // allowCleartextPasswords=true, because the token is sent as it is.
 package rds
 
@@ -27,14 +27,14 @@ import (
 // tokenLife is how long a token is good (BuildAuthToken's X-Amz-Expires).
 const tokenLife = 15 * time.Minute
 
-// Credentials returns a source of tokens for user at endpoint, "host:port". The host is
-// the one that RDS has given the instance or the cluster, not an alias of it: the token
-// is signed for it. For the same reason a DSN with several hosts cannot have a source.
+// Credentials returns a source of tokens for user at endpoint, "host:port". The host must be the
+// name that RDS has given the instance or the cluster, not an alias: the token is signed for this
+// name. For the same reason a DSN with several hosts cannot have a source.
 //
-// cfg gives the region and the keys that sign. Making a token needs no network, unless
-// the keys come from one. A token ends with its keys if that is sooner than 15 minutes.
-// Open connections live on when their token ends. pooldriver asks for the next token a
-// minute before, and then replaces connections as they come back.
+// cfg gives the region and the keys that sign. A token is made without the network, unless the keys
+// come from the network. A token ends after 15 minutes, or with its keys if they end sooner. Open
+// connections live on when their token ends. pooldriver asks for the next token a minute before the
+// token ends, and then replaces connections as they come back.
 //
 // The source is safe for concurrent use. Its errors hold no secret.
 func Credentials(cfg aws.Config, endpoint, user string) pooldriver.CredentialSource {
@@ -46,7 +46,7 @@ func Credentials(cfg aws.Config, endpoint, user string) pooldriver.CredentialSou
 		if err != nil {
 			return pooldriver.Credential{}, fmt.Errorf("rds: the keys to sign with: %w", err)
 		}
-		// The token is signed no sooner than now, so it lasts no less than until expires.
+		// The token is signed now or later, so it lasts at least until expires.
 		expires := time.Now().Add(tokenLife)
 		if keys.CanExpire && keys.Expires.Before(expires) {
 			expires = keys.Expires

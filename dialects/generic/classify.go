@@ -42,7 +42,7 @@ var language = classify.New(classify.Language{
 })
 
 const (
-	headQuery = classify.Own + iota // a SET in it is another statement
+	headQuery = classify.Own + iota // a SET in the query is another statement
 	headBegin
 	headSet
 	headPrepared
@@ -118,8 +118,8 @@ var beginModes = sqltext.NewNames(sqltext.Group{Code: 1,
 	Names: "transaction tran work isolation read deferred immediate exclusive concurrent distributed"})
 
 // set classifies SET and RESET from the word after it on. SET TRANSACTION,
-// SET CONSTRAINTS and SET LOCAL are about the current transaction; whether
-// they are in one the text does not show.
+// SET CONSTRAINTS and SET LOCAL are about the current transaction. The text does not show whether a
+// transaction is open.
 func (c *classifier) set() dialects.Effect {
 	lx := &c.Lx
 	lx.Next()
@@ -150,9 +150,8 @@ const (
 	wordState
 )
 
-// queryWords are those that tell something inside a statement. SQL Server
-// separates statements by nothing: a word that only begins a statement may
-// hide a second one.
+// queryWords are the words that matter inside a statement. SQL Server needs no separator between
+// statements: a word that only begins a statement may begin a second statement there.
 var queryWords = sqltext.NewNames(
 	sqltext.Group{Code: wordInto, Names: "into"},
 	sqltext.Group{Code: wordSet, Names: "set"},
@@ -171,8 +170,7 @@ var statefulFunctions = sqltext.NewNames(sqltext.Group{Code: 1, Names: `
 	dblink_connect dblink_connect_u dblink_disconnect dblink_open dblink_close dblink_send_query
 	rdb$set_context set_context sp_set_session_context sp_getapplock sp_executesql`})
 
-// query classifies what remains of a statement. maySet says that a SET in it
-// is part of it.
+// query classifies what remains of a statement. maySet: a SET in the statement is a part of it.
 func (c *classifier) query(maySet bool) dialects.Effect {
 	lx := &c.Lx
 	c.maySet = maySet
@@ -280,7 +278,7 @@ func (c *classifier) create() dialects.Effect {
 var explainOptions = sqltext.NewNames(sqltext.Group{Code: 1,
 	Names: "analyze analyse verbose query plan for extended distsql debug"})
 
-// explain classifies what EXPLAIN explains: some of its forms execute it.
+// explain classifies the statement that EXPLAIN explains: some forms of EXPLAIN execute it.
 func (c *classifier) explain() dialects.Effect {
 	lx := &c.Lx
 	lx.SkipWords(explainOptions)

@@ -1,10 +1,9 @@
-// Package generic is the dialect of a database of which nothing is known but
-// that it speaks SQL through database/sql/driver. It is not registered: no DSN
-// is its own. It is what remains when a connector of an unknown driver is
-// wrapped.
+// Package generic is the dialect of an unknown database: it speaks SQL through database/sql/driver,
+// and nothing else is known. The dialect is not registered, because no DSN belongs to it. It is
+// used when a connector of an unknown driver is wrapped.
 //
-// Under it a connection that may carry state is closed rather than cleaned,
-// and whether a transaction is open is never known for sure.
+// Under it a connection that may carry state is closed rather than cleaned. Nobody knows for sure
+// whether a transaction is open.
 package generic
 
 import (
@@ -32,7 +31,7 @@ func (Dialect) Parse(string) (dialects.Template, error) {
 	return nil, errors.New("the generic dialect has no DSN; wrap the connector of a driver")
 }
 
-// Wrap takes a connector of any driver, unless it can be seen to pool.
+// Wrap takes a connector of any driver, unless the connector visibly pools.
 func (Dialect) Wrap(c driver.Connector) (dialects.Template, error) {
 	if c == nil {
 		return nil, errors.New("the connector to wrap is nil")
@@ -47,7 +46,7 @@ func (Dialect) Wrap(c driver.Connector) (dialects.Template, error) {
 // Effect is Classify.
 func (Dialect) Effect(query string) dialects.Effect { return Classify(query) }
 
-// Outline treats as a literal whatever may be one.
+// Outline treats everything that may be a literal as a literal.
 func (Dialect) Outline(query string) string {
 	return language.Outline(query)
 }

@@ -6,8 +6,8 @@ import (
 	"github.com/pooldriver/pooldriver/dialects/internal/sqltext"
 )
 
-// reads: of an unknown database only the functions of standard SQL, and a few that mean the
-// same everywhere, are known to read.
+// reads: in an unknown database only the functions of standard SQL, and a few functions that mean
+// the same everywhere, are known to read.
 var reads = classify.Reads{
 	First: sqltext.NewNames(sqltext.Group{Code: 1, Names: "select values table with show describe desc explain"}),
 	Not: sqltext.NewNames(sqltext.Group{Code: 1, Names: `
@@ -41,5 +41,5 @@ func (Dialect) OnlyReads(query string) bool {
 	return Classify(query) == dialects.Clean && language.OnlyReads(query, &reads)
 }
 
-// AsksBack reports whether a text asks for what the statement before has left.
+// AsksBack reports whether a text asks for what the last statement has left.
 func (Dialect) AsksBack(query string) bool { return language.AsksBack(query, &reads) }

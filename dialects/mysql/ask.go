@@ -66,7 +66,7 @@ func copyRow(values []driver.Value) []text {
 	return row
 }
 
-// askThread asks for the connection's number where no greeting was seen.
+// askThread asks for the connection's number if no greeting was seen.
 func askThread(ctx context.Context, conn driver.Conn) (uint64, error) {
 	answer, err := ask(ctx, conn, "SELECT CONNECTION_ID()")
 	if err != nil {

@@ -18,18 +18,17 @@ import (
 	"github.com/pooldriver/pooldriver/dialects"
 )
 
-// home is the state that a connection has at connect, as far as
-// COM_RESET_CONNECTION does not bring it back: MySQL resets the character sets
-// to the server's global ones instead of those of the handshake, both servers do so
-// with the database's character set, forget SET NAMES and the variables of the DSN, and
-// keep database and roles. Every connection has its own: the server's settings and the
-// user's roles may have changed since the last one.
+// home is the part of a connection's state at connect that COM_RESET_CONNECTION does not bring
+// back. MySQL resets the character sets to the server's global values, not to those of the
+// handshake. MySQL and MariaDB do so with the database's character set, forget SET NAMES and the
+// DSN's variables, and keep database and roles. Every connection has its own home: the server's
+// settings and the user's roles may have changed since the last connection.
 type home struct {
 	database string
 	charset  bool   // the database's character set or collation is not the server's
 	setup    string // SET with character sets and variables
 	role     string // SET ROLE
-	unusable error  // not nil: it cannot be brought back
+	unusable error  // not nil: the state cannot be brought back
 
 	// proxied: the server's number of the connection differs from that in the
 	// greeting, which a proxy has sent.
@@ -43,8 +42,8 @@ var (
 	errInitConnect = errors.New("the server runs statements of its own at connect (init_connect)")
 )
 
-// findHome asks a connection that was just opened. That the server refuses to
-// answer is no error: its connections then are replaced rather than cleaned.
+// findHome asks a connection that was just opened. If the server refuses to answer, that is no
+// error: its connections are then replaced rather than cleaned.
 func findHome(ctx context.Context, conn driver.Conn, c *mysql.Config, thread uint64) (*home, error) {
 	h := &home{database: c.DBName}
 	answer, err := ask(ctx, conn, askHome)
@@ -74,10 +73,10 @@ func findHome(ctx context.Context, conn driver.Conn, c *mysql.Config, thread uin
 	return h, nil
 }
 
-// setupStatement sets what the driver sets at connect in SET NAMES and SET. The
-// client's character set by itself would get its compiled default collation, which
-// no variable shows and the arguments of prepared statements have (MariaDB 11.8:
-// "Illegal mix of collations"); SET NAMES … COLLATE gives it the connection's.
+// setupStatement sets what the driver sets at connect in SET NAMES and SET. The client's character
+// set alone would get its compiled default collation. No variable shows this collation, but the
+// arguments of prepared statements have it (MariaDB 11.8: "Illegal mix of collations"). SET NAMES …
+// COLLATE gives the connection's collation.
 func setupStatement(client, collation, results text, variables map[string]string) string {
 	var set strings.Builder
 	if client.valid && strings.HasPrefix(collation.string, client.string+"_") {
@@ -113,13 +112,13 @@ func roleStatement(role text) string {
 
 func identifier(name string) string { return "`" + strings.ReplaceAll(name, "`", "``") + "`" }
 
-// moves are the statements that may have changed the role or the database. A procedure
-// gives back the database it found, unless it prepares and executes USE.
+// moves are the statements that may have changed the role or the database. A procedure restores the
+// database, unless it prepares and executes USE.
 const moves = dialects.Suspect | dialects.ForgetPrepared | dialects.NamedPrepared
 
 // Clean resets the connection and sets again what the driver had set. The
-// server forgets every prepared statement. The driver's objects for them may
-// still be closed: numbers are not used again within a connection.
+// server forgets every prepared statement. The driver's objects for these statements may still be
+// closed: the server does not reuse a number within a connection.
 func (s *session) Clean(ctx context.Context, effect dialects.Effect) (kept bool, err error) {
 	h := s.home
 	switch {
@@ -150,8 +149,8 @@ func (s *session) Clean(ctx context.Context, effect dialects.Effect) (kept bool,
 // database may have changed. marked: the reset has to be proven.
 func (s *session) bringHome(ctx context.Context, moved, marked bool) error {
 	h := s.home
-	// The answer to the first of these also brings the driver's idea of the
-	// server's status up to date, which has not seen the reset.
+	// The driver has not seen the reset. The answer to this first statement also updates the
+	// driver's copy of the server's status.
 	if err := execute(ctx, s.conn, h.setup); err != nil {
 		return err
 	}
@@ -171,8 +170,8 @@ func (s *session) bringHome(ctx context.Context, moved, marked bool) error {
 	return nil
 }
 
-// inNoDatabase returns ErrCannotClean if the session is in a database: there is no way
-// back from USE to none.
+// inNoDatabase returns ErrCannotClean if the session is in a database: no statement leads back from
+// USE to no database.
 func (s *session) inNoDatabase(ctx context.Context) error {
 	answer, err := ask(ctx, s.conn, "SELECT DATABASE()")
 	if err == nil && (len(answer) != 1 || answer[0][0].valid) {
@@ -186,10 +185,10 @@ func (s *session) inNoDatabase(ctx context.Context) error {
 var resetPacket = []byte{1, 0, 0, 0, 0x1f}
 
 // reset speaks to the server past the driver, which knows no such command. The
-// driver is between two commands: it has read every answer, nothing is in its
-// buffer, and it counts sequence numbers from zero in the next.
+// driver is between two commands: it has read every answer, its buffer is empty, and in the next
+// command it counts sequence numbers from zero.
 func (s *session) reset(ctx context.Context) (err error) {
-	deadline, _ := ctx.Deadline() // none: the zero time, which means none here, too
+	deadline, _ := ctx.Deadline() // no deadline: the zero time, which means no deadline here, too
 	if err := s.wire.SetDeadline(deadline); err != nil {
 		return err
 	}

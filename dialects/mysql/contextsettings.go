@@ -14,9 +14,9 @@ import (
 
 var _ dialects.SettingsSetter = (*session)(nil)
 
-// CheckSettings takes names with a dot, which are user variables. A system variable has no
-// way back to the value that it had at connect but the cleaning of the session, which
-// forgets its prepared statements.
+// CheckSettings accepts names with a dot, which are user variables. Only the cleaning of the
+// session brings a system variable back to its value at connect, and the cleaning forgets the
+// prepared statements.
 func (s *session) CheckSettings(settings []dialects.ContextSetting) error {
 	for _, set := range settings {
 		if !strings.Contains(set.Name, ".") {
@@ -26,7 +26,7 @@ func (s *session) CheckSettings(settings []dialects.ContextSetting) error {
 	return nil
 }
 
-// SetSettings sets user variables. Without one it is NULL, as on a new connection. A
+// SetSettings sets user variables. A setting that is not given is NULL, as on a new connection. A
 // rollback does not undo them.
 func (s *session) SetSettings(ctx context.Context, settings []dialects.ContextSetting) error {
 	var names, set []string
@@ -51,8 +51,8 @@ func (s *session) SetSettings(ctx context.Context, settings []dialects.ContextSe
 
 func variable(name string) string { return "@" + identifier(name) }
 
-// literal is a string in the character set and collation of the connection, as one in
-// quotes would be. No value can end it, whatever those are and whatever sql_mode says of
+// literal is a string in the character set and collation of the connection, like a string in
+// quotes. No value can end it, whatever the character set is and whatever sql_mode says of
 // backslashes.
 func literal(value string) string { return fmt.Sprintf("CAST(x'%x' AS CHAR)", value) }
 

@@ -17,15 +17,14 @@ import (
 	"github.com/pooldriver/pooldriver/internal/redact"
 )
 
-// link is a connection of the driver with the wire under it, which is nil where
-// the driver or the program dialled by itself.
+// link is a connection of the driver with the wire under it. The wire is nil if the driver or the
+// program dialled.
 type link struct {
 	conn driver.Conn
 	wire *wire.Conn
 }
 
-// wired reports whether connections of a network are dialled here, if the program does
-// not dial.
+// wired reports whether this package dials the connections of a network, if the program does not.
 func wired(network string) bool {
 	switch network {
 	case "tcp", "tcp4", "tcp6", "unix":
@@ -34,12 +33,12 @@ func wired(network string) bool {
 	return false
 }
 
-// way is how a server is reached: at an address that its name leads to, "" for
-// any, and in what time, 0 for as long as the context lasts.
+// way is how a server is reached. address: one to which its name leads; "": any. patience: the time
+// for it; 0: as long as the context lasts.
 type way struct {
 	address  string
 	patience time.Duration
-	network  dialects.DialFunc // the program's; nil: ours
+	network  dialects.DialFunc // the program's function; nil: ours
 }
 
 // open opens the network connection.
@@ -67,8 +66,8 @@ func (w way) open(ctx context.Context, network, address string) (*wire.Conn, err
 	return wire.Dialled(nc, network, address, greetingSize), nil
 }
 
-// dial opens a connection. c belongs to it from then on. target is what errors
-// around this one show.
+// dial opens a connection. c belongs to the connection from then on. target is what the surrounding
+// errors show.
 func dial(ctx context.Context, c *mysql.Config, by way, target string) (link, error) {
 	var l link
 	if by.network != nil || wired(c.Net) {
@@ -99,7 +98,7 @@ func dial(ctx context.Context, c *mysql.Config, by way, target string) (link, er
 func (l link) drop() { l.quit(time.Now().Add(quitPatience)) }
 
 // quitPatience is how long a server may take to end an idle connection after
-// COM_QUIT. It does so at once; if not, it is asked in another way.
+// COM_QUIT. It does so at once. If it does not, it is asked in another way.
 const quitPatience = time.Second
 
 // quit ends an idle connection in good order and reports whether the server has
@@ -109,7 +108,7 @@ func (l link) quit(deadline time.Time) bool {
 		return l.conn.Close() == nil
 	}
 	l.wire.EndGracefully(deadline)
-	_ = l.conn.Close() // whether it helped is seen at the other end
+	_ = l.conn.Close() // the other end shows whether it helped
 	return l.wire.Ended()
 }
 
@@ -117,19 +116,19 @@ func (l link) quit(deadline time.Time) bool {
 // mysql.SetLogger: standard error.
 var driverLogger = mysql.NewConfig().Logger
 
-// debugLogger takes the place of standard error. What the driver has to say (a
-// connection was closed, a packet out of order) comes back as an error as well.
+// debugLogger takes the place of standard error. The driver also returns what it logs (a connection
+// was closed, a packet out of order) as an error.
 type debugLogger struct{}
 
 func (debugLogger) Print(v ...any) {
 	slog.Debug("mysql driver", "message", strings.TrimSpace(fmt.Sprint(v...)))
 }
 
-// scrub strikes the password out of an error of the driver. Servers do not send
-// it back; a proxy or a dial function of the program may. One that is also part
-// of the target, or that short, would be given away by its absence. Where it is
-// there, the chain below has it too and ends here; of the server's own error
-// remains what the pool decides by.
+// scrub strikes the password out of an error of the driver. Servers do not send the password back,
+// but a proxy or a dial function of the program may. A password that is part of the target, or that
+// is so short, stays: its absence would give it away. If err contains the password, the errors
+// below contain it too, so the chain ends here. Of the server's own error the parts remain by which
+// the pool decides.
 func scrub(err error, password, target string) error {
 	text := err.Error()
 	if len(password) < 4 || strings.Contains(target, password) || !strings.Contains(text, password) {

@@ -6,25 +6,23 @@
 //	mysql://user:password@/database?socket=/run/mysqld/mysqld.sock
 //	user:password@tcp(host:3306)/database?parseTime=true
 //
-// Several servers are separated by commas, which the driver does not know, in
-// either form; a path among them is a socket's, with its slashes written %2F in the
-// URL. target_session_attrs, which is not the driver's either, says which of them
-// will do, by libpq's words: any, read-write or primary (read_only is off), read-only
-// or standby (it is on), prefer-standby. Each dial goes along the list, servers that
-// could not be reached lately last, and asks who answers; a node of Galera that is
-// not ready is passed over.
+// Both forms may name several servers, separated by commas, which the driver does not know. A path
+// among them belongs to a socket; in the URL its slashes are written %2F. target_session_attrs,
+// which the driver does not know either, says which servers fit, by libpq's words: any, read-write
+// or primary (read_only is off), read-only or standby (read_only is on), prefer-standby. Each dial
+// goes along the list, with the servers last that could not be reached lately, and asks each server
+// for its role. A node of Galera that is not ready is passed over.
 //
 //	mysql://user:password@host1:3306,host2/database?target_session_attrs=read-write
 //	user:password@tcp(host1:3306,host2:3306)/database
 //
-// In the URL, whatever is not a letter, a digit or one of -._~ is best percent
-// encoded in user and password; @ / and ? have to be. Networks "tcp" and "unix"
-// are dialled here and not by what mysql.RegisterDialContext knows under these
-// names; any other network is left to the driver.
+// In the URL, encode with percent signs all characters of user and password but letters, digits and
+// -._~; for @ / and ? this is necessary. This package dials the networks "tcp" and "unix", also if
+// mysql.RegisterDialContext knows these names. The driver dials any other network.
 //
-// A database with one of : = & ; , in its name is refused, and a user with one
-// of : = & ; , / ? #, and an address with one of = & ;: in a mistyped DSN that
-// is where the password is, and all three are shown in errors.
+// A database with one of : = & ; , in its name is refused, and a user with one of : = & ; , / ? #,
+// and an address with one of = & ;: a mistyped DSN has its password there, and errors show all
+// three.
 package mysql
 
 import (

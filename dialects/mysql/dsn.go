@@ -13,7 +13,7 @@ import (
 
 const ownPrefix = "mysql:"
 
-// urlPrefixes are the schemes of a URL: MariaDB's clients write their own.
+// urlPrefixes are the schemes of a URL. MariaDB's clients have a scheme of their own.
 var urlPrefixes = []string{"mysql://", "mariadb://"}
 
 // place is where a server listens.
@@ -29,7 +29,7 @@ func (p place) String() string {
 	return p.network + "(" + p.address + ")"
 }
 
-// parts are a DSN taken to pieces; nothing is decoded but what has to be.
+// parts are the pieces of a DSN. Only what must be decoded is decoded.
 type parts struct {
 	user, password string
 	network        string // of the first server
@@ -41,8 +41,8 @@ type parts struct {
 
 func (p *parts) places() []place { return append([]place{{p.network, p.address}}, p.more...) }
 
-// The errors of this file say what is wrong and never quote: a mistyped DSN has
-// its password anywhere.
+// The errors of this file say what is wrong and never quote the DSN: in a mistyped DSN the password
+// may stand anywhere.
 var (
 	errNoSlash      = errors.New("the slash before the database's name is missing; the form is user:password@tcp(host:port)/database, with nothing after the slash where there is no database")
 	errParenthesis  = errors.New("the address after the network does not end in a closing parenthesis before the slash; a slash in a parameter's value is written %2F")
@@ -81,8 +81,8 @@ func takeForm(dsn string) (parts, error) {
 	return takeNative(dsn)
 }
 
-// checkShown refuses what may show a password in the target: parts that hold
-// what a mistyped DSN joins them with.
+// checkShown refuses parts that may show a password in the target: parts with a character by which
+// a mistyped DSN joins two parts.
 func (p *parts) checkShown() error {
 	switch {
 	case strings.ContainsAny(p.user, "=&;,/?#"):
@@ -217,8 +217,8 @@ func only(s, extra string) bool {
 	return true
 }
 
-// takeURL reads what follows the scheme. Some programs write the driver's form
-// there, network and all; that is understood too.
+// takeURL reads what follows the scheme. Some programs write the driver's form there, with its
+// network: takeURL understands that too.
 func takeURL(rest string) (parts, error) {
 	if p, err := takeNative(rest); err == nil && p.user != "" && strings.Contains(rest, "@"+p.network+"(") {
 		return p, p.decodeUser()
@@ -335,8 +335,8 @@ func (p *parts) takeSocket() error {
 	return nil
 }
 
-// claim knows a DSN by its shape. What is claimed although it cannot be read
-// gets an error that says why; unclaimed, it would be called unknown.
+// claim knows a DSN by its shape. A DSN that is claimed but cannot be read gets an error that says
+// why. If it was not claimed, the error would call it unknown.
 func claim(dsn string) dialects.Claim {
 	for _, prefix := range append(urlPrefixes, ownPrefix) {
 		if dialects.HasPrefix(dsn, prefix) {

@@ -14,10 +14,10 @@ const greetingSize = 256
 
 // threadID reads the connection's number from the server's greeting: a packet
 // header of four bytes, the protocol's version 10, the server's version up to
-// a NUL, the number in four bytes. It is zero where that is not what was read.
+// a NUL, the number in four bytes. The number is zero if something else was read.
 //
-// The number is what KILL takes. A server that counts beyond 32 bits sends the
-// lower ones; by then somebody has had four billion connections to restart it.
+// The number is what KILL takes. A server that counts beyond 32 bits sends the lower 32: it has had
+// four billion connections without a restart.
 func threadID(head []byte) uint64 {
 	_, rest := greeted(head)
 	if len(rest) < 4 {
@@ -26,8 +26,8 @@ func threadID(head []byte) uint64 {
 	return uint64(binary.LittleEndian.Uint32(rest))
 }
 
-// greeted returns the server's version and what follows it; nothing where that is
-// not what was read.
+// greeted returns the server's version and what follows it; both are empty if something else was
+// read.
 func greeted(head []byte) (version string, rest []byte) {
 	const header, protocol = 4, 10
 	if len(head) <= header || head[header] != protocol {
@@ -40,9 +40,9 @@ func greeted(head []byte) (version string, rest []byte) {
 	return string(v), rest
 }
 
-// keepsTypes reports whether the server is one that keeps the types of a prepared
-// statement's parameters: MySQL since 8.0.22, and whatever does not say that it is
-// older or MariaDB (which puts 5.5.5- before its version for old clients).
+// keepsTypes reports whether the server keeps the types of a prepared statement's parameters: MySQL
+// since 8.0.22, and every server that does not say that it is older or MariaDB (which puts 5.5.5-
+// before its version for old clients).
 func keepsTypes(head []byte) bool {
 	if isMariaDB(head) {
 		return false

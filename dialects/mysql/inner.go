@@ -16,11 +16,10 @@ const (
 	statusAutocommit    = 1 << 1
 )
 
-// inner is what the driver's connection knows and does not tell: the server's
-// status flags, as of its last answer, and whether the driver has closed it.
-// Both are read where the driver keeps them. Where a version of the driver
-// keeps them elsewhere, known is false and the status is unknown; a test fails
-// then.
+// inner is what the driver's connection knows and does not tell: the server's status flags, as of
+// its last answer, and whether the driver has closed the connection. Both are read from the
+// driver's own fields. If a version of the driver has them in other fields, known is false, the
+// status is unknown, and a test fails.
 type inner struct {
 	known  bool
 	status reflect.Value // uint16; written by whoever uses the connection
@@ -39,8 +38,7 @@ func lookInto(conn driver.Conn) inner {
 		return inner{}
 	}
 	// The type was checked, and the connection is reachable through conn for
-	// as long as the pointer is used. Reading through reflect would not be
-	// atomic.
+	// as long as the pointer is used. A read through reflect would not be atomic.
 	return inner{known: true, status: status, closed: (*atomic.Bool)(unsafe.Pointer(closed.UnsafeAddr()))}
 }
 
@@ -60,7 +58,7 @@ func (i inner) transaction() dialects.TxStatus {
 	return i.lastTransaction()
 }
 
-// lastTransaction is that also of a connection that is closed.
+// lastTransaction is transaction, also for a connection that is closed.
 func (i inner) lastTransaction() dialects.TxStatus {
 	if !i.known {
 		return dialects.TxUnknown
@@ -74,12 +72,12 @@ func (i inner) lastTransaction() dialects.TxStatus {
 	return dialects.TxNone
 }
 
-// errAutocommitOff: every statement would open a transaction, which ends with its
-// checkout, and COMMIT would find another one.
+// errAutocommitOff: every statement would open a transaction, which ends with the statement's
+// checkout, and COMMIT would meet another transaction.
 var errAutocommitOff = errors.New("autocommit is off at connect, by autocommit=0 in the DSN, or by the server's global variable or init_connect: " +
 	"each statement would open a transaction that is rolled back when its connection goes back; write autocommit=1 into the DSN, and begin transactions by BeginTx")
 
-// checkAutocommit returns an error for a connection that has it off after its first answer.
+// checkAutocommit returns an error for a connection whose autocommit is off after its first answer.
 func (i inner) checkAutocommit() error {
 	if i.known && !i.autocommit() {
 		return errAutocommitOff

@@ -12,21 +12,21 @@ import (
 	"github.com/pooldriver/pooldriver/dialects/internal/myerror"
 )
 
-// killer ends connections on the server whose socket the driver has closed while the
-// server may still execute a statement. It has at most one connection of its own, which
-// all calls of stop at one time share. The last of them closes it.
+// killer ends connections on the server if the driver has closed their socket while the server may
+// still execute a statement. It has at most one connection of its own, which all concurrent calls
+// of stop share. The last of these calls closes it.
 type killer struct {
 	dial   killerDial
-	logins *logins // nil where user and password are not ours
+	logins *logins // nil if user and password are not ours
 
-	users atomic.Int32 // those between the beginning and the end of stop
+	users atomic.Int32 // calls of stop that run now
 
 	held  chan struct{} // a lock with a context, for the following fields
 	open  bool
 	link  link
-	at    string              // the address it leads to
-	as    dialects.Credential // that it has logged in with
-	all   bool                // it has seen another user's connection
+	at    string              // the address to which link leads
+	as    dialects.Credential // with which link has logged in
+	all   bool                // link has seen another user's connection
 	tried attempts
 }
 
@@ -59,9 +59,8 @@ var errElsewhere = errors.New("the connection cannot be killed: it was not found
 // server's connections among its clients.
 var errProxied = errors.New("a connection may still be at work on the server: behind a proxy that shares connections it cannot be found")
 
-// victim is a connection to be killed: its number, and its two ends, "" where
-// they are not known. login is what it was dialled with, empty where user and
-// password are not ours.
+// victim is a connection to be killed: its number, and its two ends; "": not known. login is the
+// credential with which it was dialled; empty: user and password are not ours.
 type victim struct {
 	thread        uint64
 	local, remote string
@@ -107,7 +106,7 @@ func (k *killer) step(ctx context.Context, v victim, asked *bool) (gone bool, er
 	}
 	defer func() {
 		if err != nil && !unable(err) {
-			k.hangUp() // the next one dials again
+			k.hangUp() // the next call dials again
 		}
 	}()
 	gone, err = k.look(ctx, v)
@@ -127,9 +126,9 @@ func (k *killer) step(ctx context.Context, v victim, asked *bool) (gone bool, er
 
 // look reports whether the server no longer lists the connection. Behind a load
 // balancer this may be another server, where the number belongs to another connection.
-// So the user has to be the same and, if the server sees our ports as they are, the port
-// too. Another user than the connection's needs a privilege to see it, and with that
-// privilege also sees the connections of others.
+// So the user must be the same and, if the server sees our ports as they are, the port too. A user
+// other than the connection's needs a privilege to see the connection, and with that privilege also
+// sees the connections of others.
 func (k *killer) look(ctx context.Context, v victim) (gone bool, err error) {
 	foreign := k.as.User != v.login.User
 	own, listed, err := k.list(ctx, v, foreign)
@@ -146,16 +145,16 @@ func (k *killer) look(ctx context.Context, v victim) (gone bool, err error) {
 	return false, nil
 }
 
-// The views of the server's list of connections. MySQL refuses to read the old one while
-// any connection that the user may see sends bytes that are not UTF-8 in its text or its
-// arguments (error 3854). It has the new one since 8.0.22; where the performance schema is
-// off, that is empty. MariaDB has the old one alone.
+// The views of the server's list of connections. MySQL refuses to read the old view while any
+// connection that the user may see sends bytes that are not UTF-8 in its text or its arguments
+// (error 3854). MySQL has the new view since 8.0.22; the new view is empty if the performance
+// schema is off. MariaDB has only the old view.
 const (
 	newView = "performance_schema.processlist"
 	oldView = "information_schema.processlist"
 )
 
-// errUnlisted: the list of a server that works lists at least who asks.
+// errUnlisted: the list of a working server contains at least the connection that asks.
 var errUnlisted = errors.New("the server's list of connections does not show the one that asks for it")
 
 // list returns the port of the killer's own connection as the server sees it, and the

@@ -17,14 +17,13 @@ type logins struct {
 
 	mu     sync.Mutex           // protects following fields
 	begun  uint64               // dials
-	newest *dialects.Credential // of those that a server has let in
-	order  uint64               // of the dial that had it
+	newest *dialects.Credential // credential that a server has let in
+	order  uint64               // of the dial that used newest
 }
 
 var _ dialects.CredentialAsker = (*template)(nil)
 
-// AskCredentials: what it was given is asked when the credentials that the killer
-// knows are refused.
+// AskCredentials: ask is called when the credentials that the killer knows are refused.
 func (t *template) AskCredentials(ask func(context.Context, dialects.Credential) (dialects.Credential, error)) {
 	t.logins.ask = ask
 }
@@ -61,19 +60,19 @@ func (l *logins) latest() (cred dialects.Credential, ok bool) {
 	return *l.newest, true
 }
 
-// attempts is what a killer has learned of credentials. It is forgotten with the
-// last of its users.
+// attempts is what a killer has learned about credentials. The killer forgets it when its last call
+// of stop ends.
 type attempts struct {
 	refused []dialects.Credential // not tried again: some servers lock an account for it
 	reason  error                 // of the last refusal
-	current *dialects.Credential  // what asking has given
+	current *dialects.Credential  // the answer of ask
 	asked   time.Time
 }
 
-// askPause is between two questions for the credential of now.
+// askPause is the pause between two questions for the current credential.
 const askPause = time.Second
 
-// maxRefused bounds what is remembered where every answer is another token.
+// maxRefused bounds how many credentials are remembered if every answer is a new token.
 const maxRefused = 32
 
 func (a *attempts) refuse(cred dialects.Credential, reason error) {
@@ -95,10 +94,10 @@ func (a *attempts) wasRefused(cred dialects.Credential) bool {
 var (
 	// errRefused: the server lets in none of the credentials.
 	errRefused = errors.New("no user and password that are known is let in to kill it")
-	// errUnseen: a user without the privilege to see other users' connections cannot
-	// tell that one of them has ended.
+	// errUnseen: a user without the privilege to see other users' connections cannot see that such
+	// a connection has ended.
 	errUnseen = errors.New("its user is let in no more, and another one may not see it")
-	// errDenied: another user sees it and may not kill it.
+	// errDenied: another user sees the connection and may not kill it.
 	errDenied = errors.New("its user is let in no more, and another one may not kill it")
 )
 
@@ -108,15 +107,15 @@ func unable(err error) bool {
 	return errors.Is(err, errRefused) || errors.Is(err, errUnseen) || errors.Is(err, errDenied)
 }
 
-// unablePause is between two tries then.
+// unablePause is the pause between two tries while the killer is unable.
 const unablePause = 250 * time.Millisecond
 
-// connect opens a connection that can end v, unless there is one. It leads to the same
-// address. Its user is v's, which may always end v, or another one, which may have the
-// privileges. The lock is held.
+// connect opens a connection that can end v, unless one is open. It leads to the same address. Its
+// user is v's user, who may always end v, or another user, who may have the privileges. The lock is
+// held.
 func (k *killer) connect(ctx context.Context, v victim) error {
 	if k.open && k.at != v.remote {
-		k.hangUp() // that is another server of the same name
+		k.hangUp() // it leads to another server of the same name
 	}
 	if k.open && k.as.User == v.login.User {
 		return nil
@@ -142,9 +141,9 @@ func (k *killer) connect(ctx context.Context, v victim) error {
 	}
 }
 
-// choose returns the credential to try next, if there is one left: the newest if it is
-// the same user's, else the connection's own. Both may have expired. Then the program's
-// source is asked for the current one.
+// choose returns the credential to try next, if one is left: the newest if it is of the same user,
+// else the connection's own. Both may have expired. Then the program's source is asked for the
+// current credential.
 func (k *killer) choose(ctx context.Context, own dialects.Credential) (as dialects.Credential, ok bool) {
 	newest, known := k.logins.latest()
 	if known && newest.User == own.User {
@@ -159,7 +158,7 @@ func (k *killer) choose(ctx context.Context, own dialects.Credential) (as dialec
 	return newest, known && !k.tried.wasRefused(newest)
 }
 
-// current asks for the current credential. If that fails, the last one is returned.
+// current asks for the current credential. If that fails, it returns the last credential.
 func (k *killer) current(ctx context.Context, refused dialects.Credential) *dialects.Credential {
 	if k.logins == nil || k.logins.ask == nil {
 		return nil

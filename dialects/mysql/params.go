@@ -12,10 +12,9 @@ import (
 	"github.com/pooldriver/pooldriver/dialects/internal/hosts"
 )
 
-// kinds are the driver's own parameters with what their values may be. Every
-// other parameter is a variable of the server. Names found here are the only
-// text of a DSN that an error repeats: in a mistyped one, what looks like a
-// name may be a piece of the password.
+// kinds are the driver's own parameters with the kinds of their values. Every other parameter is a
+// variable of the server. An error repeats no text of a DSN but these names: in a mistyped DSN,
+// what looks like a name may be a piece of the password.
 var kinds = map[string]string{
 	"allowAllFiles":            aBool,
 	"allowCleartextPasswords":  aBool,
@@ -49,7 +48,7 @@ const (
 )
 
 // transport are the parameters that a connection needs to reach the server and
-// to be let in. The connection that kills a statement has these alone.
+// to be let in. The connection that kills a statement has only these.
 var transport = map[string]bool{
 	"allowCleartextPasswords":  true,
 	"allowFallbackToPlaintext": true,
@@ -80,7 +79,7 @@ type params struct {
 	pool      []dialects.Param
 	told      []dialects.Param // to the driver, for people
 	all       string           // for the driver, as they stood
-	transport string           // those of them in the table of that name
+	transport string           // those parameters of all that are in the table transport
 	compress  bool
 	role      hosts.Role
 }
@@ -102,7 +101,7 @@ func readParams(query string) (params, error) {
 			continue
 		}
 		if !given {
-			continue // the driver passes over them, too
+			continue // the driver ignores them, too
 		}
 		plain, _ := url.QueryUnescape(value)
 		p.told = append(p.told, dialects.Param{Name: name, Value: plain})
@@ -112,7 +111,7 @@ func readParams(query string) (params, error) {
 			}
 			continue
 		}
-		pair = name + "=" + strings.ReplaceAll(value, "/", "%2F") // its last slash ends the address
+		pair = name + "=" + strings.ReplaceAll(value, "/", "%2F") // its last slash would end the address
 		if err := check(name, pair); err != nil {
 			return p, err
 		}
@@ -151,7 +150,7 @@ func check(name, pair string) error {
 func config(who *parts, at place, query string) (*mysql.Config, error) {
 	address := at.address
 	if at.network == "unix" {
-		address = "/" // a path may have what the driver's form cannot write
+		address = "/" // a path may have characters that the driver's form cannot write
 	}
 	c, err := mysql.ParseDSN(at.network + "(" + address + ")/?" + query)
 	switch {

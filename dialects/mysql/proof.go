@@ -9,16 +9,15 @@ import (
 	"github.com/pooldriver/pooldriver/dialects"
 )
 
-// resetProofs says of which servers, by their versions, it was seen that
-// COM_RESET_CONNECTION resets anything. Vitess answers it with OK and does nothing. One
-// address may lead to several versions.
+// resetProofs says on which servers, by their versions, COM_RESET_CONNECTION was seen to reset
+// anything. Vitess answers OK and does nothing. One address may lead to several versions.
 type resetProofs struct {
 	mu   sync.Mutex // protects seen
 	seen map[string]error
 }
 
-// errKeepsState: whatever a session of such a server has set reaches the next borrower,
-// unless its connection is replaced.
+// errKeepsState: on such a server all that a session has set reaches the next borrower, unless the
+// connection is replaced.
 var errKeepsState = errors.New("the server answers COM_RESET_CONNECTION and keeps the session's state")
 
 // of returns whether a version was tried, and errKeepsState if it keeps state.
@@ -38,7 +37,7 @@ func (p *resetProofs) record(version string, err error) {
 	p.seen[version] = err
 }
 
-// mark sets what a reset has to take away, once for each version.
+// mark sets a variable that a reset must remove, once for each version.
 func (s *session) mark(ctx context.Context) (marked bool, err error) {
 	tried, err := s.proofs.of(s.version)
 	if err != nil {

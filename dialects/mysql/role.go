@@ -14,11 +14,10 @@ var (
 	_ dialects.Hosted      = (*session)(nil)
 )
 
-// Host is empty where the DSN names one host.
+// Host is empty if the DSN names one host.
 func (s *session) Host() (host, passed string) { return s.host, s.passed }
 
-// CheckRole asks the server what it is by now. What it was at connect is not known
-// where nobody asked.
+// CheckRole asks the server for its present role. The role at connect is not known if nobody asked.
 func (s *session) CheckRole(ctx context.Context) error {
 	if !s.asks {
 		return nil
@@ -32,9 +31,8 @@ func (s *session) CheckRole(ctx context.Context) error {
 
 // askSettings asks for what makes a server refuse to write, and whether it is a
 // node of a Galera cluster, in a way that MySQL, MariaDB and Percona's servers
-// understand, also where they lack some of it. super_read_only switches read_only
-// on (MySQL's manual, "Server System Variables"). The variables of the session
-// do not count.
+// understand, even if they lack a part of it. super_read_only switches read_only on (MySQL's
+// manual, "Server System Variables"). The variables of the session do not count.
 const (
 	askSettings = "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('read_only', 'innodb_read_only', 'wsrep_on')"
 	askReady    = "SHOW GLOBAL STATUS LIKE 'wsrep_ready'"
@@ -57,7 +55,7 @@ func askServer(ctx context.Context, conn driver.Conn) (hosts.Server, error) {
 		case row[0].string == "wsrep_on":
 			galera = true
 		case row[0].string == "read_only" || row[0].string == "innodb_read_only":
-			// No other text of a server's gets into the words for errors.
+			// No other text of a server gets into the words for errors.
 			s.ReadOnly, s.Standby, s.Words = true, true, "read-only ("+row[0].string+")"
 		}
 	}

@@ -8,12 +8,11 @@ import (
 	"github.com/pooldriver/pooldriver/dialects"
 )
 
-// server is one of those that a DSN names, with what is known of it alone.
+// server is one server that a DSN names, with what is known of this server only.
 type server struct {
 	name string // for errors
-	// config and killConfig are never handed to the driver, only clones of
-	// them: it fills in what is missing and, where a server has no TLS and
-	// need not, strikes it out.
+	// config and killConfig are never handed to the driver, only clones of them: the driver fills
+	// in what is missing, and strikes TLS out if the server has none and needs none.
 	config     *mysql.Config
 	killConfig *mysql.Config // without database, variables and character sets
 	plain      bool          // neither TLS nor compression between us and a wire
@@ -50,8 +49,8 @@ func (s *server) useWire() {
 	s.config.CheckConnLiveness = false
 }
 
-// dialKiller opens the connection that kills: to the address of the one that is
-// to be killed, for the server's name may lead to others as well.
+// dialKiller opens the connection that kills, to the address of the connection to be killed: the
+// server's name may also lead to other addresses.
 func (t *template) dialKiller(ctx context.Context, s *server, address string, as dialects.Credential) (link, error) {
 	c := s.killConfig.Clone()
 	c.User, c.Passwd = as.User, as.Password

@@ -21,20 +21,20 @@ type session struct {
 	killer    *killer
 	login     dialects.Credential // for the killer
 	thread    uint64              // the server's number of the connection, as KILL takes it; 0: not known
-	home      *home               // nil where there is no wire
-	uncounted bool                // the driver says ErrBadConn after the server refused
+	home      *home               // nil if there is no wire
+	uncounted bool                // the driver returns ErrBadConn after the server refused
 
 	variables []string // that SetSettings has set
 
 	version string // of the server, by its greeting
 	proofs  *resetProofs
 
-	traits dialects.Traits // the template's, and what the server has told
+	traits dialects.Traits // of the template, and what the server has told
 
 	role      hosts.Role // what the DSN asks for
-	asks      bool       // the server was asked, and is asked again
+	asks      bool       // the server was asked for its role, and is asked again
 	atConnect hosts.Server
-	host      string // of several; and why others were passed over
+	host      string // if the DSN names several; passed: why others were passed over
 	passed    string
 }
 
@@ -65,9 +65,8 @@ func (s *session) LastTxStatus() dialects.TxStatus {
 	return s.lastTransaction()
 }
 
-// Peek: a server has nothing to say to an idle connection but goodbye. Under
-// TLS it may also be the ticket of a TLS session. A tunnel that was idle for long may
-// have broken without a sign.
+// Peek: a server sends an idle connection nothing but its goodbye, or under TLS the ticket of a TLS
+// session. A tunnel that was idle for long may have broken without a sign.
 func (s *session) Peek() dialects.Liveness {
 	if s.wire == nil {
 		return dialects.Alive // the driver's own ResetSession looks
@@ -116,8 +115,8 @@ func (s *session) Sent() (n uint64, ok bool) {
 	return s.wire.Sent(), true
 }
 
-// Rollback also turns autocommit on again where the program turned it off, or
-// the next statement would open the next transaction.
+// Rollback also turns autocommit on again if the program has turned it off: otherwise the next
+// statement would open the next transaction.
 func (s *session) Rollback(ctx context.Context) error {
 	if err := execute(ctx, s.conn, "ROLLBACK"); err != nil {
 		return err
@@ -128,20 +127,19 @@ func (s *session) Rollback(ctx context.Context) error {
 	return nil
 }
 
-// settle is a pause after the server has closed an idle connection's socket. It
-// closes first and strikes the connection off its list afterwards: a query sent
-// at once still found 15 in 1000 there (MariaDB 10.11), 50 µs later none, and on
-// a machine short of processors now and then one more. It gave back its place
-// in the user's limit before.
+// settle is a pause after the server has closed an idle connection's socket. The server closes the
+// socket first and then removes the connection from its list: a query sent at once still found 15
+// of 1000 connections there (MariaDB 10.11), 50 µs later none, and on a machine with few processors
+// now and then one more. The server gives back the place in the user's limit before it closes.
 const settle = 200 * time.Microsecond
 
-// hangUpPatience is how long a server may take to notice that a connection was
-// hung up on which it has nothing left to do.
+// hangUpPatience is how long a server may take to notice that a connection, on which it has nothing
+// left to do, was hung up.
 const hangUpPatience = 20 * time.Millisecond
 
 // Close ends an idle connection by COM_QUIT and waits for the server's end of
-// the stream. Otherwise a statement may still be running, which the server does
-// not stop for a closed socket: that takes KILL.
+// the stream. If the connection is not idle, a statement may still run. The server does not stop a
+// statement for a closed socket: only KILL does.
 func (s *session) Close(ctx context.Context) error {
 	if s.healthy() {
 		if status := s.TxStatus(); status == dialects.TxOpen || status == dialects.TxImplicit {
@@ -157,8 +155,8 @@ func (s *session) Close(ctx context.Context) error {
 			return nil
 		}
 	} else {
-		// The driver has closed it, or has rows open and sends no COM_QUIT:
-		// the end of our stream then ends a server that waits for a command.
+		// The driver has closed the connection, or has rows open and sends no COM_QUIT. A server
+		// that waits for a command then ends by the end of our stream.
 		if s.wire != nil {
 			s.wire.EndGracefully(time.Now().Add(hangUpPatience))
 		}

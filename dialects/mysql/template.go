@@ -23,7 +23,7 @@ type template struct {
 	servers []*server // that the DSN names
 	list    *hosts.List
 	role    hosts.Role
-	network dialects.DialFunc // the program's; nil: ours
+	network dialects.DialFunc // the program's function; nil: ours
 
 	logins logins
 	proofs resetProofs
@@ -62,8 +62,8 @@ const shownParams = `target_session_attrs tls charset collation parsetime loc ti
 	timetruncate autocommit sql_mode time_zone wait_timeout transaction_isolation tx_isolation max_execution_time
 	max_statement_time innodb_lock_wait_timeout`
 
-// target describes where connections go. The user's name is no secret; host and
-// database have been checked not to be pieces of a mistyped password.
+// target describes where connections go. The user's name is no secret. Host and database were
+// checked: they are no pieces of a mistyped password.
 func target(at parts) string {
 	s := "mysql "
 	if at.user != "" {
@@ -90,19 +90,18 @@ func (t *template) Traits() dialects.Traits {
 	return own
 }
 
-// traits: the driver returns ErrBadConn only if nothing was sent. Prepare is an
-// exception, but it executes nothing. The driver's transactions forget their
-// context. Its byte slices lie in the buffer that the next packets are read
-// into, by the text and by the binary protocol (go-sql-driver/mysql 1.10.0,
-// readLengthEncodedString and buffer.fill).
+// traits: the driver returns ErrBadConn only if nothing was sent. Prepare is an exception, but
+// Prepare executes nothing. The driver's transactions forget their context. Its byte slices lie in
+// the buffer that the next packets are read into, by the text and by the binary protocol
+// (go-sql-driver/mysql 1.10.0, readLengthEncodedString and buffer.fill).
 var traits = dialects.Traits{StatusKnown: true, StatementsEndWithSession: true}
 
 func (t *template) TakesCredential() bool { return true }
 
 var _ dialects.NetworkTemplate = (*template)(nil)
 
-// DialNetworkBy implements dialects.NetworkTemplate. All networks are the program's
-// then, also those that it has registered with the driver.
+// DialNetworkBy implements dialects.NetworkTemplate. The program then dials all networks, also
+// those that it has registered with the driver.
 func (t *template) DialNetworkBy(dial dialects.DialFunc) {
 	t.network = dial
 	for _, s := range t.servers {
@@ -125,15 +124,14 @@ func (t *template) Dial(ctx context.Context, cred *dialects.Credential) (dialect
 	return found.Conn, nil
 }
 
-// asks reports whether servers are asked what they are: where one of a certain
-// role is wanted, and where there are several, for a node of a cluster lets people
-// in that it then refuses every statement.
+// asks reports whether servers are asked for their role: if the DSN wants a certain role, or names
+// several servers. A node of a cluster may accept a login and then refuse every statement.
 func (t *template) asks() bool { return t.role != hosts.Any || len(t.servers) > 1 }
 
 // dialHost connects to one server of the DSN, whose name may have several addresses. If
-// the server's role matters, each address is a server to be asked. If not, the dialer
-// tries them: it does not wait for IPv6 that leads nowhere (RFC 8305). If the program
-// dials, it looks the name up.
+// the server's role matters, each address is a server to be asked. If not, the dialer tries the
+// addresses: it does not wait for IPv6 that leads nowhere (RFC 8305). If the program dials, it
+// looks the name up.
 func (t *template) dialHost(ctx context.Context, srv *server, patience time.Duration, cred *dialects.Credential) (*session, hosts.Outcome) {
 	if t.network != nil {
 		return t.connect(ctx, srv, "", patience, cred)
@@ -152,7 +150,7 @@ func (t *template) dialHost(ctx context.Context, srv *server, patience time.Dura
 	return t.dialAny(ctx, srv, found, patience, cred)
 }
 
-// addresses are those of a server's name; none where the driver looks it up.
+// addresses returns the addresses of a server's name; none if the driver looks the name up.
 func addresses(ctx context.Context, c *mysql.Config) ([]string, error) {
 	host, port, err := net.SplitHostPort(c.Addr)
 	if c.Net != "tcp" || err != nil {
@@ -195,13 +193,13 @@ func (t *template) dialAny(ctx context.Context, srv *server, found []string, pat
 // lookup finds a name's addresses; tests have names of their own.
 var lookup = net.DefaultResolver.LookupHost
 
-// connect opens a connection, to address if there is one, and asks whose it is.
+// connect opens a connection, to address if it is not empty, and asks for the server's role.
 func (t *template) connect(ctx context.Context, srv *server, address string, patience time.Duration, cred *dialects.Credential) (*session, hosts.Outcome) {
 	s, o, _ := t.connectTo(ctx, srv, address, patience, cred)
 	return s, o
 }
 
-// connectTo is connect. It tells which address has accepted, if one has.
+// connectTo is connect. reached is the address that has accepted, if any.
 func (t *template) connectTo(ctx context.Context, srv *server, address string, patience time.Duration, cred *dialects.Credential) (_ *session, _ hosts.Outcome, reached string) {
 	c := srv.config.Clone()
 	if cred != nil {
@@ -227,7 +225,8 @@ func (t *template) connectTo(ctx context.Context, srv *server, address string, p
 	s.proofs = &t.proofs
 	s.uncounted, s.login = c.RejectReadOnly, login
 	if s.role, s.asks = t.role, t.asks(); s.asks {
-		// First of all: what a node that is not ready refuses is no finding.
+		// This question comes first: a node that is not ready refuses every other statement, and
+		// such a refusal is no finding.
 		if s.atConnect, err = askServer(ctx, l.conn); err != nil {
 			l.drop()
 			return fail(err)
@@ -245,7 +244,7 @@ func (t *template) connectTo(ctx context.Context, srv *server, address string, p
 	return s, hosts.Outcome{Fit: fit}, reached
 }
 
-// identify asks a new connection who it is, and for its state at connect.
+// identify asks a new connection for its number and its state at connect.
 func (s *session) identify(ctx context.Context, srv *server, c *mysql.Config) (err error) {
 	if s.wire == nil || s.thread == 0 {
 		if s.thread, err = askThread(ctx, s.conn); err != nil {
@@ -265,8 +264,8 @@ func (s *session) identify(ctx context.Context, srv *server, c *mysql.Config) (e
 	return s.checkAutocommit()
 }
 
-// outcomeOf is that of a try that failed. A credential that one server refuses
-// the others would refuse, too, and some lock the account after a few.
+// outcomeOf is the outcome of a failed try. If one server refuses a credential, the others would
+// refuse it too, and some lock the account after a few tries.
 func outcomeOf(err error) hosts.Outcome {
 	return hosts.Outcome{Answered: errorNumber(err) != 0, Final: diagnose(err)&dialects.AuthFailed != 0}
 }

@@ -43,8 +43,8 @@ func (w *wrapped) Dial(ctx context.Context, cred *dialects.Credential) (dialects
 		return nil, err
 	}
 	s := newSession(l, w.killer, w)
-	// The number has to be known before a statement is cancelled: afterwards the
-	// connection cannot be asked.
+	// The number must be known before a statement is cancelled: afterwards the connection cannot be
+	// asked.
 	if s.thread, err = askThread(ctx, l.conn); err == nil {
 		err = s.checkAutocommit()
 	}

@@ -10,15 +10,15 @@ import (
 	"time"
 )
 
-// conn stands before the driver's connection: it knows contexts, where the driver
-// does not, and what the driver forgets. One goroutine at a time uses it; a call
-// that was given up when its context ended may go on in the driver meanwhile.
+// conn wraps the driver's connection. Unlike the driver it knows contexts, and it remembers what
+// the driver forgets. One goroutine at a time uses it; a call that was given up when its context
+// ended may go on in the driver meanwhile.
 type conn struct {
 	bare     driver.Conn
 	database database // unknown{} until it was asked
-	strict   bool     // it may not give data of a column in front of a bound one
+	strict   bool     // ODBC driver: maybe no data of a column in front of a bound column
 
-	lost   error // not nil: never to be used again, and why
+	lost   error // not nil: why the connection must not be used again
 	closed bool
 	tx     *tx       // the driver's, until it is ended
 	mode   errorMode // PostgreSQL
@@ -44,8 +44,8 @@ func newConn(bare driver.Conn) *conn {
 	return &conn{bare: bare, database: unknown{}, heard: time.Now(), stmts: make(map[*stmt]struct{}), rows: make(map[*rows]struct{})}
 }
 
-// IsValid: not lost. With ResetSession it says that a connection survives a
-// transaction whose context has ended.
+// IsValid reports whether the connection is not lost. IsValid and ResetSession together say that a
+// connection survives a transaction whose context has ended.
 func (c *conn) IsValid() bool { return c.usable() == nil }
 
 // ResetSession has nothing to reset.
@@ -68,8 +68,8 @@ func (c *conn) lose(what string, cause error) error {
 	return err
 }
 
-// after looks at the outcome of a call. Whether an error means that the
-// connection is gone not every ODBC driver says; where it may, it is tried.
+// after looks at the outcome of a call. Not every ODBC driver says whether an error means that the
+// connection is gone. If an error may mean this, after tries the connection.
 func (c *conn) after(err error) error {
 	switch {
 	case err == nil:
@@ -85,8 +85,7 @@ func (c *conn) after(err error) error {
 	return err
 }
 
-// answers tries the connection. psqlODBC remembers that it is gone, and then
-// refuses to prepare.
+// answers tries the connection. psqlODBC remembers a lost connection, and then refuses to prepare.
 func (c *conn) answers() bool {
 	si, err := c.bare.Prepare("SELECT 1")
 	if err == nil {
@@ -100,8 +99,8 @@ func (c *conn) answers() bool {
 }
 
 // call calls the driver, which knows no context, and waits for it no longer than
-// ctx. A call that is given up goes on behind, and the connection is lost. It is not
-// stopped by SQLCancel: see doc.go.
+// ctx. A call that is given up goes on in the background, and the connection is lost. SQLCancel
+// does not stop such a call: see doc.go.
 func call[T any](ctx context.Context, c *conn, f func() (T, error)) (T, error) {
 	var none T
 	if err := c.usable(); err != nil {
@@ -124,7 +123,7 @@ func call[T any](ctx context.Context, c *conn, f func() (T, error)) (T, error) {
 		defer close(returned)
 		var o outcome
 		defer func() {
-			// Here it would end the program; the caller's recovers are there.
+			// In this goroutine a panic would end the program. The caller's goroutine can recover.
 			o.panicked = recover()
 			done <- o
 		}()
@@ -147,9 +146,9 @@ func call[T any](ctx context.Context, c *conn, f func() (T, error)) (T, error) {
 	}
 }
 
-// end closes the driver's connection when nothing calls the driver any more. It
-// may take as long as that. Statements are closed first: libsqliteodbc does not
-// disconnect with one unfinished, and keeps its file locked.
+// end closes the driver's connection when the last call of the driver has returned, and waits for
+// that. It closes statements first: with an unfinished statement libsqliteodbc does not disconnect,
+// and keeps its file locked.
 func (c *conn) end() error {
 	if c.pending != nil {
 		<-c.pending
@@ -178,7 +177,7 @@ func (c *conn) Prepare(query string) (driver.Stmt, error) {
 	return c.PrepareContext(context.Background(), query)
 }
 
-// PrepareContext prepares. The server may let it wait, for a lock.
+// PrepareContext prepares a statement. The server may make it wait for a lock.
 func (c *conn) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
 	si, err := call(ctx, c, func() (driver.Stmt, error) { return c.bare.Prepare(query) })
 	if err != nil {

@@ -20,8 +20,8 @@ type attribute struct {
 
 const prefix = "odbc:"
 
-// claim: a data source or a driver comes first by custom; the rest is often
-// spread over many keywords that others have too.
+// claim: by custom a data source or a driver comes first. The other keywords are many, and other
+// DSNs have them too.
 func claim(dsn string) dialects.Claim {
 	for _, start := range []string{prefix, "dsn=", "driver=", "filedsn="} {
 		if dialects.HasPrefix(strings.TrimLeft(dsn, " "), start) {
@@ -110,7 +110,7 @@ func isOne(key string, keys []string) bool {
 	return false
 }
 
-// text writes the connection string; what came in goes out as it was written.
+// text writes the connection string. Attributes of the DSN keep their spelling.
 func (c connString) text() string {
 	var s strings.Builder
 	for _, a := range c {
@@ -122,9 +122,9 @@ func (c connString) text() string {
 // special are the characters for which a value needs braces (SQLDriverConnect).
 const special = "[]{}(),;?*=!@"
 
-// braced makes an attribute of a value of ours. A password is always put into
-// braces; a user only where it has to be, since not every driver takes them off
-// (psqlODBC does so for the password alone).
+// braced makes an attribute of a value of ours. A password is always put into braces. A user is put
+// into braces only if it must be: not every driver removes the braces (psqlODBC removes them only
+// from the password).
 func braced(key, value string, always bool) attribute {
 	raw := value
 	if always || strings.ContainsAny(value, special) || strings.TrimSpace(value) != value {
@@ -133,7 +133,7 @@ func braced(key, value string, always bool) attribute {
 	return attribute{key: key, value: value, raw: raw}
 }
 
-// The keywords by which drivers know what is shown.
+// The drivers' keywords for the values that are shown.
 var (
 	userKeys     = []string{"uid", "user", "username"}
 	serverKeys   = []string{"server", "servername", "host", "address", "addr", "data source"}
@@ -143,7 +143,7 @@ var (
 
 // source is what a DSN says.
 type source struct {
-	attributes connString // what the driver manager is given
+	attributes connString // that the driver manager is given
 	params     []dialects.Param
 	target     string
 }
@@ -180,8 +180,8 @@ func parse(dsn string) (source, error) {
 	return src, nil
 }
 
-// refuseDoubtful refuses what is shown, if something else seems to be part of
-// it: in UID=app,PWD=secret the password is part of the user.
+// refuseDoubtful refuses a value that is shown, if another value seems to be a part of it: in
+// UID=app,PWD=secret the password is part of the user.
 func (c connString) refuseDoubtful() error {
 	for _, shown := range []struct {
 		keys     []string

@@ -12,51 +12,50 @@ import (
 	"github.com/pooldriver/pooldriver/dialects"
 )
 
-// database is what differs between the databases behind ODBC. Its values hold
-// nothing; what was learned of a connection is its session's.
+// database is what differs between the databases behind ODBC. Its values have no state: what was
+// learned of a connection is in its session.
 type database interface {
 	name() string
-	// remote: there is a server, which can be lost and asked.
+	// remote: a server exists, which can be lost and can be asked.
 	remote() bool
 	traits(common dialects.Traits) dialects.Traits
 	Effect(query string) dialects.Effect
 	OnlyReads(query string) bool
 	AsksBack(query string) bool
 	diagnose(err error) dialects.Diagnosis
-	// harmless: err has cost the connection, and executing the statement again
-	// elsewhere does no harm.
+	// harmless: err has cost the connection, and the statement may be executed again on another
+	// connection without harm.
 	harmless(err error, query string) bool
-	// renewsQueries: a query has to be prepared for each execution.
+	// renewsQueries: a query must be prepared for each execution.
 	renewsQueries() bool
-	// refuses: why a statement must not be executed as things are.
+	// refuses returns why a statement must not be executed in the present state.
 	refuses(c *conn, query string) error
-	// stale: err says that the statement has to be prepared anew, and that
-	// nothing of it was executed.
+	// stale: err says that the statement must be prepared again, and that no part of it was
+	// executed.
 	stale(err error, query string) bool
 
-	// mend removes what has kept a statement from being executed, if that can be
-	// done: then it can be executed now.
+	// mend removes what has prevented the execution of a statement, if possible. true: the
+	// statement can be executed now.
 	mend(ctx context.Context, c *conn, err error) bool
 
-	// begin returns the statements that make a transaction what opts ask for:
-	// one before it and one that is its first.
+	// begin returns the statements that give a transaction the properties of opts: one before the
+	// transaction, and one as its first statement.
 	begin(opts driver.TxOptions) (before, inside string, err error)
 
 	// learn asks a new connection what the session needs to know.
 	learn(ctx context.Context, s *session) error
-	// status asks whether a transaction is open that the driver knows nothing of.
+	// status asks whether a transaction is open that the driver does not know.
 	status(ctx context.Context, s *session) dialects.TxStatus
-	// rollback rolls it back.
+	// rollback rolls this transaction back.
 	rollback(ctx context.Context, s *session) error
 	clean(ctx context.Context, s *session, effect dialects.Effect) (kept bool, err error)
-	// kill is the query that ends the session's connection from another, and
-	// whether that one needs the database. Empty: there is none. Where sure, if
-	// there is one, has no row, the connection is not to be found there.
+	// kill returns the query that ends the session's connection from another connection; empty: no
+	// such query exists. inDatabase: the other connection needs the database. If sure is not empty
+	// and has no row, the connection is not on that server.
 	kill(s *session) (sure, query string, inDatabase bool)
 }
 
-// findDatabase asks which database this is. Each question is an error, and no
-// more than that, where it is another's.
+// findDatabase asks which database this is. On another database each question is only an error.
 func (s *session) findDatabase(ctx context.Context) error {
 	found := database(unknown{})
 	var version string
@@ -79,9 +78,9 @@ func (s *session) findDatabase(ctx context.Context) error {
 	return found.learn(ctx, s)
 }
 
-// byVersion finds the database by its answer to SELECT version(). A database that
-// descends from PostgreSQL but lacks what cleaning needs (Redshift), or that only
-// speaks PostgreSQL's language (CockroachDB), is not PostgreSQL here.
+// byVersion finds the database by its answer to SELECT version(). A database that descends from
+// PostgreSQL but lacks what the cleaning needs (Redshift), or that only speaks PostgreSQL's
+// language (CockroachDB), does not count as PostgreSQL here.
 func byVersion(version string) database {
 	rest, postgres := strings.CutPrefix(version, "PostgreSQL ")
 	number, _, _ := strings.Cut(version, ".")
@@ -112,7 +111,7 @@ func defaultsOnly(opts driver.TxOptions) error {
 	return nil
 }
 
-// characteristics are those of SET TRANSACTION, in the standard's words.
+// characteristics are the characteristics of SET TRANSACTION, in the standard's words.
 func characteristics(opts driver.TxOptions, separator string) (string, error) {
 	var parts []string
 	switch sql.IsolationLevel(opts.Isolation) {

@@ -19,7 +19,7 @@ import (
 
 func init() { dialects.Register(dialect{}) }
 
-// dialect reads DSNs. What it makes of them has a dialect of its own.
+// dialect reads DSNs. The templates that it makes have their own dialect.
 type dialect struct{ undecided }
 
 var _ dialects.Dialect = dialect{}
@@ -44,12 +44,12 @@ func (dialect) Wrap(c driver.Connector) (dialects.Template, error) {
 	return wrap(c)
 }
 
-// undecided is what holds whichever database it turns out to be.
+// undecided is what holds for every database.
 type undecided struct{}
 
 func (undecided) Name() string { return "odbc" }
 
-// Effect is all that the statement may do on any database.
+// Effect is every effect that the statement may have on any database.
 func (undecided) Effect(query string) dialects.Effect {
 	return postgres.Classify(query) | mysql.Classify(query) | sqlite.Classify(query) | generic.Classify(query)
 }
@@ -71,8 +71,8 @@ var (
 
 func (d *deciding) Detected() bool { return d.known.Load() != nil }
 
-// decide remembers the database of a connection. All connections of one
-// template lead to one.
+// decide remembers the database of a connection. All connections of one template lead to the same
+// database.
 func (d *deciding) decide(db database) error {
 	if d.known.CompareAndSwap(nil, &db) {
 		return nil
@@ -100,7 +100,7 @@ func (d *deciding) AsksBack(query string) bool {
 	return db != nil && (*db).AsksBack(query)
 }
 
-// Settings are SQLite's, where it is that.
+// Settings are SQLite's, if the database is SQLite.
 func (d *deciding) Settings(query string) (settings []dialects.Setting, alone bool) {
 	if db := d.known.Load(); db != nil && *db == database(sqlite3{}) {
 		return sqlite.Settings(query)
@@ -112,11 +112,11 @@ func (d *deciding) Diagnose(err error) dialects.Diagnosis {
 	if db := d.known.Load(); db != nil {
 		return (*db).diagnose(err)
 	}
-	// A dial that failed has named nothing; who refused it is seen anyway.
+	// A failed dial has named no database. Its error still shows which database refused it.
 	return postgresql{}.diagnose(err) | mariadb{}.diagnose(err)
 }
 
-// registeredDriver is the only one with an environment handle.
+// registeredDriver is the only driver with an environment handle.
 var registeredDriver = sync.OnceValue(func() driver.Driver {
 	db, err := sql.Open("odbc", "")
 	if err != nil {

@@ -17,51 +17,46 @@
 //	odbc:Driver={PostgreSQL Unicode};Server=db;…        a driver of odbcinst.ini
 //	Driver=SQLite3;Database=/var/lib/shop.db;pool_max_conns=4
 //
-// The keywords are those of the database's ODBC driver. A value with one of
-// []{}(),;?*=!@ in it is written in braces, a closing brace twice: PWD={a;}}b}.
-// Keywords that begin with pool_ are the pool's, and are taken out.
+// The keywords are those of the database's ODBC driver. A value that contains one of []{}(),;?*=!@
+// is written in braces, with a closing brace written twice: PWD={a;}}b}. Keywords that begin with
+// pool_ belong to the pool, and are removed.
 //
 // A user, server or database with one of = & ; in it is refused, and a user with a
-// comma or a colon: in a mistyped DSN that is where the password is, and all three
-// are shown in errors.
+// comma or a colon: a mistyped DSN has its password there, and errors show all three.
 //
 // # What is behind it
 //
-// Every new connection is asked which database it leads to: PostgreSQL, MySQL
-// or MariaDB, SQLite, or one that is not known. What statements leave behind,
-// whether a transaction is open, how a session is cleaned and how a statement
-// is stopped is then that database's own. One that is not known is treated as
-// the generic dialect treats it: what may carry state is closed.
+// Every new connection is asked which database it leads to: PostgreSQL, MySQL or MariaDB, SQLite,
+// or an unknown database. The database then decides what statements leave behind, whether a
+// transaction is open, how a session is cleaned and how a statement is stopped. An unknown database
+// is treated as by the generic dialect: a connection that may carry state is closed.
 //
 // # What the driver below does, and what becomes of it here
 //
 // All of it was seen with github.com/alexbrainman/odbc of June 2025, unixODBC
 // 2.3.11, psqlODBC 13.02, MariaDB Connector/ODBC 3.1.15 and libsqliteodbc 0.9998:
 //
-//   - It says driver.ErrBadConn after a statement was executed, too: that is not
-//     believed, and nothing is executed again.
-//   - psqlODBC says that a transaction was committed whose connection is gone:
-//     a connection that was lost is noticed at the statement, and its Commit is
-//     an error.
-//   - It always promises another result set, so that database/sql never lets go
-//     of rows that are read to their end: the next one is looked for there.
+//   - It returns driver.ErrBadConn also after a statement was executed: this package does not
+//     believe it, and executes nothing again.
+//   - psqlODBC says that a transaction was committed although its connection is gone: this
+//     package notices the lost connection at the statement, and Commit returns an error.
+//   - It always promises another result set, so database/sql would never release rows that are
+//     read to their end: this package looks for the next result set there.
 //   - A query that gives no rows is executed and then an error. Here it gives no
 //     rows.
-//   - After a BeginTx that failed it believes to be in a transaction: the
-//     connection is closed.
+//   - After a failed BeginTx it believes that a transaction is open: the connection is closed.
 //   - Execution cannot be cancelled. Here the caller gets its context's error at
 //     once, and the place in the pool is free when the statement has ended, or
-//     after 5 s. PostgreSQL, MySQL and MariaDB are told to end the connection when it
-//     is given back, over a second, short one. On SQLite and unknown databases the
-//     statement runs to its end. SQLCancel is not called: unixODBC (its sources of
-//     2025) frees the statement's errors there without a lock, and ODBC drivers what
-//     it is using.
-//   - A text that is longer than its column was said to be makes it panic. Here
-//     it comes back whole.
-//   - Columns stay bound to memory that is no longer there when a statement
-//     comes to give others than before: that memory is kept.
+//     after 5 s. When the connection is given back, PostgreSQL, MySQL and MariaDB are told over a
+//     second, short connection to end it. On SQLite and unknown databases the statement runs to its
+//     end. SQLCancel is not called: in it unixODBC (its sources of 2025) frees the statement's
+//     errors without a lock, and ODBC drivers free what the statement uses.
+//   - It panics at a text that is longer than the declared length of its column. Here the whole
+//     text comes back.
+//   - When the columns of a statement change, the old columns stay bound to memory that may be
+//     freed: this package keeps that memory.
 //   - Isolation levels and read-only transactions are errors. Here they are set
 //     by a statement, on PostgreSQL, MySQL and MariaDB.
-//   - The driver manager may pool ([ODBC] Pooling = Yes in odbcinst.ini): what
-//     one left then reaches the next. That is refused.
+//   - The driver manager may pool ([ODBC] Pooling = Yes in odbcinst.ini): then the state that one
+//     session left reaches the next. This package refuses such a setting.
 package odbc

@@ -15,12 +15,11 @@ import (
 	"github.com/pooldriver/pooldriver/internal/redact"
 )
 
-// lostError is what is said of a connection that is gone. For database/sql it is
-// driver.ErrBadConn.
+// lostError is the error of a connection that is gone. For database/sql it is driver.ErrBadConn.
 type lostError struct {
 	what  string
-	cause error // may be nil: the driver tells nothing but ErrBadConn
-	ours  bool  // given up here: it tells nothing of the server
+	cause error // may be nil: the driver tells only ErrBadConn
+	ours  bool  // given up here: the error says nothing about the server
 }
 
 func (e *lostError) Error() string {
@@ -39,8 +38,7 @@ var errAbandoned = &lostError{what: "dialects/odbc: the connection was given up 
 
 var errClosed = &lostError{what: "dialects/odbc: the connection is closed", ours: true}
 
-// serverLost reports whether err is about a connection that was lost, and not
-// given up.
+// serverLost reports whether err is about a connection that was lost and not given up.
 func serverLost(err error) bool {
 	var lost *lostError
 	return errors.As(err, &lost) && !lost.ours
@@ -75,10 +73,9 @@ func saysAny(err error, texts ...string) bool {
 	})
 }
 
-// doubtful reports whether an error may mean that the connection is gone. The
-// classes are the general ones of ODBC and those of connections: psqlODBC says
-// HY000 for "the connection has been lost". (A class of SQL tells of a server
-// that answers.)
+// doubtful reports whether an error may mean that the connection is gone. Such errors have the
+// general classes of ODBC or the classes of connections: psqlODBC says HY000 for "the connection
+// has been lost". (A class of SQL means that the server answers.)
 func doubtful(err error) bool {
 	var e *odbcdriver.Error
 	if !errors.As(err, &e) {
@@ -100,9 +97,8 @@ func isTooMany(err error) bool {
 		saysAny(err, "too many connections", "Too many connections", "too many clients")
 }
 
-// scrub takes secrets out of an error of the driver's, and leaves the states and
-// numbers by which it is known. One of no more than three letters would be given
-// away by its absence.
+// scrub removes secrets from an error of the driver, and leaves the states and numbers that
+// identify the error. A secret of no more than three letters stays: its absence would give it away.
 func scrub(err error, secrets []string) error {
 	strike := func(s string) string {
 		for _, secret := range secrets {
@@ -127,7 +123,7 @@ func scrub(err error, secrets []string) error {
 	return clean
 }
 
-// explainDial adds what to do where the driver manager's own words do not say it.
+// explainDial adds what to do, if the driver manager's own words do not say it.
 func explainDial(err error) error {
 	switch {
 	case hasState(err, "IM002"):

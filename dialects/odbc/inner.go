@@ -10,10 +10,9 @@ import (
 	odbcdriver "github.com/alexbrainman/odbc"
 )
 
-// handleOf returns the driver's statement of ODBC below its driver.Stmt, which
-// has the memory of its columns and is not reachable from there otherwise. It
-// is nil where a version of the driver keeps it elsewhere, or the statement is
-// somebody else's; a test fails then.
+// handleOf returns the driver's ODBC statement below its driver.Stmt. The ODBC statement has the
+// memory of the columns, and no other way leads to it. handleOf returns nil if a version of the
+// driver has it in another field, or if the statement belongs to another driver; a test fails then.
 func handleOf(si driver.Stmt) *odbcdriver.ODBCStmt {
 	s, ok := si.(*odbcdriver.Stmt)
 	if !ok {

@@ -39,8 +39,8 @@ func (m mariadb) traits(common dialects.Traits) dialects.Traits {
 // columns than at its last execution.
 func (mariadb) renewsQueries() bool { return true }
 
-// diagnose leaves out what this session has no use for: it has no roles, its TxStatus
-// does not show the end of a transaction, and the statement itself handles StaleStatement.
+// diagnose leaves out what this session cannot use: it has no roles, its TxStatus does not show the
+// end of a transaction, and the statement itself handles StaleStatement.
 func (mariadb) diagnose(err error) (found dialects.Diagnosis) {
 	switch {
 	case outgrown(err):
@@ -56,17 +56,15 @@ func (mariadb) diagnose(err error) (found dialects.Diagnosis) {
 
 func (mariadb) refuses(*conn, string) error { return nil }
 
-// outgrown: at a query whose columns have changed since it was prepared the
-// Connector/ODBC leaves the server's answer unread. The connection is of no more
-// use then.
+// outgrown: if the columns of a query have changed since it was prepared, the Connector/ODBC does
+// not read the server's answer. The connection is then useless.
 func outgrown(err error) bool {
 	return saysAny(err, "The number of parameters in bound buffers differs")
 }
 
 var selectWord = regexp.MustCompile(`(?i)^\s*SELECT\s`)
 
-// harmless: a query that leaves nothing behind may as well be said not to have
-// been executed.
+// harmless: a query that leaves nothing behind may be treated as not executed.
 func (mariadb) harmless(err error, query string) bool {
 	return outgrown(err) && selectWord.MatchString(query) && mysql.Classify(query) == dialects.Clean
 }
@@ -78,9 +76,8 @@ func (mariadb) stale(err error, _ string) bool {
 
 func (mariadb) mend(context.Context, *conn, error) bool { return false }
 
-// begin: SET TRANSACTION is for the next one, which begins with its first
-// statement. Its level is said by name; the others are those of the driver's
-// dialect, dialects/mysql.
+// begin: SET TRANSACTION is for the next transaction, which begins with its first statement. Its
+// level is said by name; the others are those of the driver's dialect, dialects/mysql.
 func (mariadb) begin(opts driver.TxOptions) (before, inside string, err error) {
 	before, err = characteristics(opts, ", ")
 	return before, "", err
@@ -112,8 +109,8 @@ func (m mariadb) status(ctx context.Context, s *session) dialects.TxStatus {
 	return dialects.TxNone
 }
 
-// transaction asks the server. MySQL has no variable for it, but forgets a
-// savepoint outside of a transaction as soon as it is made.
+// transaction asks the server. MySQL has no variable for the answer, but outside of a transaction
+// it forgets a savepoint at once.
 func (m mariadb) transaction(ctx context.Context, s *session) (open, autocommit bool, err error) {
 	if !m.asMySQL {
 		row, err := s.askRow(ctx, "SELECT @@in_transaction, @@autocommit", 2)
@@ -136,7 +133,7 @@ func (m mariadb) transaction(ctx context.Context, s *session) (open, autocommit 
 	return err == nil, answer != "0", err
 }
 
-// rollback also turns autocommit on again where the program has turned it off.
+// rollback also turns autocommit on again if the program has turned it off.
 func (m mariadb) rollback(ctx context.Context, s *session) error {
 	if err := s.conn.execute(ctx, "ROLLBACK"); err != nil {
 		return err
@@ -155,8 +152,8 @@ func (mariadb) clean(_ context.Context, _ *session, effect dialects.Effect) (boo
 	return true, nil
 }
 
-// kill: where the DSN leads to another server now, or to one that has begun to count
-// anew, the number is another connection's; the client's address and port hardly are.
+// kill: if the DSN now leads to another server, or to a server that has begun to count anew, the
+// number belongs to another connection. The client's address and port hardly do.
 func (mariadb) kill(s *session) (sure, query string, inDatabase bool) {
 	return fmt.Sprintf("SELECT 1 FROM information_schema.PROCESSLIST WHERE ID = %d AND HOST = X'%x'", s.number, s.mark),
 		fmt.Sprintf("KILL %d", s.number), false

@@ -18,9 +18,9 @@ import (
 var errManagerPools = errors.New("unixODBC pools connections itself ([ODBC] Pooling is on in odbcinst.ini), and two pools fight: " +
 	"one hands out what another borrower has left there; set Pooling = No in the section [ODBC] (odbcinst -j says which file)")
 
-// refuseManagerPooling asks for the setting as the driver manager itself does
-// (unixODBC, SQLAllocHandle): it looks once, when the environment is made, which
-// was before us. It cannot be switched off from here.
+// refuseManagerPooling asks for the setting as the driver manager itself does (unixODBC,
+// SQLAllocHandle). The driver manager looks once, when the environment is made: that was before us,
+// so this package cannot switch pooling off.
 func refuseManagerPooling() error {
 	switch value := strings.ToUpper(managerSetting("ODBC", "Pooling")); {
 	case strings.HasPrefix(value, "1"), strings.HasPrefix(value, "Y"), strings.HasPrefix(value, "ON"):

@@ -18,9 +18,9 @@ import (
 
 // postgresql is PostgreSQL by psqlODBC.
 //
-// With autocommit on, psqlODBC commits after every statement, also in a
-// transaction that the text BEGIN has begun: such a one lasts until the next
-// statement, here as over the bare driver.
+// With autocommit on, psqlODBC commits after every statement, also in a transaction that the text
+// BEGIN has begun. Such a transaction lasts until the next statement, here and over the bare
+// driver.
 type postgresql struct{ postgres.Texts }
 
 func (postgresql) name() string { return "PostgreSQL" }
@@ -36,8 +36,8 @@ func (postgresql) harmless(error, string) bool { return false }
 
 func (postgresql) renewsQueries() bool { return false }
 
-// diagnose goes by SQLSTATE where psqlODBC passes it on. For a connection that
-// was refused it says 08001, and the reason in words alone.
+// diagnose uses SQLSTATE if psqlODBC passes it on. For a refused connection psqlODBC says 08001,
+// and gives the reason only in words.
 func (postgresql) diagnose(err error) dialects.Diagnosis {
 	var ended *endedError
 	switch {
@@ -55,10 +55,9 @@ func (postgresql) diagnose(err error) dialects.Diagnosis {
 	return 0
 }
 
-// stale: PostgreSQL plans a prepared statement anew when its tables change, but
-// does not give other columns than before. psqlODBC does not pass on whether an
-// error comes from a function; in a statement that cannot commit, nothing that
-// ran before it is left.
+// stale: PostgreSQL plans a prepared statement anew when its tables change, but cannot change its
+// columns. psqlODBC does not pass on whether an error comes from a function. In a statement that
+// cannot commit, the error undoes everything.
 func (postgresql) stale(err error, query string) bool {
 	gone := hasState(err, "0A000") && saysAny(err, "cached plan must not change result type") ||
 		hasState(err, "26000") && saysAny(err, `prepared statement "_PLAN`)
@@ -67,8 +66,8 @@ func (postgresql) stale(err error, query string) bool {
 
 var planExists = regexp.MustCompile(`prepared statement "(_PLAN[0-9A-Za-z]+)" already exists`)
 
-// mend: psqlODBC names plans by the addresses of its statements, and does not
-// always end one on the server before the address is another's.
+// mend: psqlODBC names plans by the addresses of its statements, and does not always end a plan on
+// the server before another statement has the address.
 func (postgresql) mend(ctx context.Context, c *conn, err error) bool {
 	if !hasState(err, "42P05") {
 		return false
@@ -77,8 +76,8 @@ func (postgresql) mend(ctx context.Context, c *conn, err error) bool {
 	return plan != nil && c.execute(ctx, `DEALLOCATE "`+plan[1]+`"`) == nil
 }
 
-// begin: the first statement says what the transaction is like. LevelSnapshot is
-// what PostgreSQL calls repeatable read (13.2.2).
+// begin: the first statement sets the transaction's properties. PostgreSQL calls LevelSnapshot
+// repeatable read (13.2.2).
 func (postgresql) begin(opts driver.TxOptions) (before, inside string, err error) {
 	if sql.IsolationLevel(opts.Isolation) == sql.LevelSnapshot {
 		opts.Isolation = driver.IsolationLevel(sql.LevelRepeatableRead)
@@ -116,7 +115,7 @@ type errorMode int32
 
 const (
 	serverMode      errorMode = iota + 1 // 0: nothing; the server refuses what follows
-	transactionMode                      // 1: it rolls the transaction back, and goes on in another
+	transactionMode                      // 1: it rolls the transaction back, and begins another
 	statementMode                        // 2, its default: it rolls the statement back
 )
 
@@ -129,7 +128,7 @@ func (t *template) errorMode(ctx context.Context, c *conn) (errorMode, error) {
 	if err != nil {
 		return 0, err
 	}
-	const transaction = "SELECT transaction_timestamp()::text" // a standby has no numbers for them
+	const transaction = "SELECT transaction_timestamp()::text" // on a standby they have no numbers
 	before, err := c.ask(ctx, transaction)
 	if err != nil {
 		return 0, errors.Join(err, tx.Rollback())
@@ -168,8 +167,9 @@ const (
 	endOfSavepoint = "RELEASE SAVEPOINT pooldriver_question"
 )
 
-// status: a savepoint is an error outside of a transaction, and PostgreSQL has no
-// function that tells. psqlODBC commits after it: what was open is not any more.
+// status: outside of a transaction a savepoint is an error, and PostgreSQL has no function that
+// tells whether a transaction is open. psqlODBC commits after the savepoint: an open transaction is
+// over then.
 func (postgresql) status(ctx context.Context, s *session) dialects.TxStatus {
 	for _, query := range []string{savepoint, endOfSavepoint} {
 		err := s.conn.execute(ctx, query)
@@ -212,11 +212,11 @@ func (postgresql) clean(ctx context.Context, s *session, effect dialects.Effect)
 	return kept, nil
 }
 
-// begun is when a backend has begun, as no setting changes it.
+// begun is when a backend has begun, in a form that no setting changes.
 const begun = "CAST(extract(epoch FROM backend_start) AS text)"
 
-// kill: where the DSN leads to another server now, the number may be another
-// backend's, which has begun at another time.
+// kill: if the DSN now leads to another server, the number may belong to another backend, which has
+// begun at another time.
 func (postgresql) kill(s *session) (sure, query string, inDatabase bool) {
 	return "", fmt.Sprintf("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid = %d AND %s = '%s'", s.number, begun, s.mark), true
 }

@@ -8,17 +8,17 @@ import (
 	"io"
 )
 
-// rows stand before the driver's, which say of every result set that there is
-// another, so that database/sql would keep the connection after the last row.
-// Whether there is one only going there tells: that is done at the end of each.
+// rows wraps the driver's rows. These say after every result set that another one follows, so
+// database/sql would keep the connection after the last row. Only a step to the next result set
+// shows whether it exists: rows makes this step at the end of each result set.
 type rows struct {
 	stmt    *stmt
 	real    driver.Rows
-	columns []string // the driver's are the next set's when it was looked for
+	columns []string // after look, the driver's columns are those of the next set
 
 	ended     bool  // this set
-	failed    error // it could not be had
-	exhausted bool  // there is no other
+	failed    error // the next set could not be read
+	exhausted bool  // there is no other set
 	closed    bool
 }
 
@@ -94,8 +94,8 @@ func (r *rows) NextResultSet() error {
 	return nil
 }
 
-// Close closes the cursor. There is none any more after the last result set: the
-// driver makes an error of that.
+// Close closes the cursor. After the last result set no cursor is left: the driver returns an error
+// for that.
 func (r *rows) Close() error {
 	if r.closed {
 		return nil
@@ -112,7 +112,7 @@ func (r *rows) Close() error {
 	return err
 }
 
-// none are the rows of a statement that gives none.
+// none are the rows of a statement that gives no rows.
 type none struct{}
 
 func (none) Columns() []string         { return nil }

@@ -18,7 +18,7 @@ func (c connString) without(keys ...string) connString {
 	return rest
 }
 
-// secrets are the passwords in it, and what they look like in braces.
+// secrets are the passwords in the connection string, also as they look in braces.
 func (c connString) secrets() []string {
 	var found []string
 	for _, a := range c {

@@ -22,9 +22,9 @@ type session struct {
 	version  string
 
 	number       int64    // the server's, of the connection
-	mark         string   // what tells it from another one that has its number
-	home         []string // PostgreSQL: what brings the settings of the ODBC driver back
-	noAutocommit bool     // MySQL: at connect
+	mark         string   // distinguishes it from another connection with its number
+	home         []string // PostgreSQL: statements that bring the settings of the ODBC driver back
+	noAutocommit bool     // MySQL: autocommit was off at connect
 }
 
 var (
@@ -41,8 +41,8 @@ func (s *session) Conn() driver.Conn { return s.conn }
 
 func (s *session) Unwrap() driver.Conn { return s.conn.bare }
 
-// CheckSettings takes none: what of a statement's settings has reached the server, ODBC does
-// not tell.
+// CheckSettings accepts no setting: ODBC does not tell which of a statement's settings have reached
+// the server.
 func (s *session) CheckSettings([]dialects.ContextSetting) error {
 	return errors.New("over ODBC it is not known which settings are in force: give the value to the statement as an argument, or use dialects/postgres or dialects/mysql")
 }
@@ -52,9 +52,9 @@ func (s *session) Traits() dialects.Traits { return s.database.traits(s.how.temp
 // askTimeout bounds a question whose asker gives no context.
 const askTimeout = 5 * time.Second
 
-// TxStatus asks the database: its answers do not carry it through ODBC. A
-// transaction of the driver's, with autocommit off, is open until its end,
-// whatever a text in it has done: the next statement is in one.
+// TxStatus asks the database: through ODBC, answers do not contain the status. A transaction of the
+// driver, with autocommit off, is open until its end, whatever a text in it has done: the next
+// statement is in a transaction.
 func (s *session) TxStatus() dialects.TxStatus {
 	switch {
 	case s.conn.usable() != nil:
@@ -67,8 +67,8 @@ func (s *session) TxStatus() dialects.TxStatus {
 	return s.database.status(ctx, s)
 }
 
-// peekAfter is how long a connection that has just answered counts as alive. Its
-// socket is the ODBC driver's, so looking at it takes a round trip.
+// peekAfter is how long a connection that has just answered counts as alive. The ODBC driver has
+// the socket, so a look takes a round trip.
 const peekAfter = 10 * time.Millisecond
 
 func (s *session) Peek() dialects.Liveness {
@@ -90,10 +90,10 @@ func (s *session) Ping(ctx context.Context) error {
 	return err
 }
 
-// Sent counts executions, not bytes: where there was none, nothing was executed.
+// Sent counts executions, not bytes: without an execution nothing was executed.
 func (s *session) Sent() (uint64, bool) { return s.conn.executions, true }
 
-// Rollback ends the driver's transaction, or one that a text has begun.
+// Rollback ends the driver's transaction, or a transaction that a text has begun.
 func (s *session) Rollback(ctx context.Context) error {
 	if err := s.conn.usable(); err != nil {
 		return err
@@ -114,16 +114,16 @@ func (s *session) Clean(ctx context.Context, effect dialects.Effect) (kept bool,
 	return s.database.clean(ctx, s, effect)
 }
 
-// killAfter is how long a statement that was given up is waited for before the server
-// is told to end its connection.
+// killAfter is how long Close waits for a statement that was given up, before it tells the server
+// to end the connection.
 const killAfter = 5 * time.Millisecond
 
-// settle is a pause after hanging up: the ODBC driver does not wait for the
-// server, which strikes the connection off its list some 0.1 ms later.
+// settle is a pause after the disconnect: the ODBC driver does not wait for the server, which
+// removes the connection from its list some 0.1 ms later.
 const settle = 2 * time.Millisecond
 
-// Close waits for a call that was given up, which may have its connection ended by the
-// server; then it disconnects. What takes longer than ctx goes on behind.
+// Close waits for a call that was given up, and may tell the server to end its connection. Then it
+// disconnects. What takes longer than ctx goes on in the background.
 func (s *session) Close(ctx context.Context) error {
 	c := s.conn
 	if c.closed {
@@ -142,7 +142,7 @@ func (s *session) Close(ctx context.Context) error {
 			pause(ctx, settle)
 		}
 		if c.lost != nil {
-			return nil // it was gone before; what disconnecting says does not matter
+			return nil // the connection was gone before; the error of the disconnect does not matter
 		}
 		return err
 	case <-ctx.Done():
@@ -150,7 +150,7 @@ func (s *session) Close(ctx context.Context) error {
 	}
 }
 
-// kill ends the session's connection over another, short one.
+// kill ends the session's connection over another, short connection.
 func (s *session) kill(ctx context.Context) error {
 	sure, query, inDatabase := s.database.kill(s)
 	if query == "" || s.number == 0 {
@@ -169,7 +169,7 @@ func (s *session) kill(ctx context.Context) error {
 	return errors.Join(err, killer.Close())
 }
 
-// executeIf executes query where sure, if there is one, has a row.
+// executeIf executes query if sure is empty or has a row.
 func (c *conn) executeIf(ctx context.Context, sure, query string) error {
 	if sure != "" {
 		if answer, err := c.ask(ctx, sure); err != nil || len(answer) == 0 {

@@ -26,8 +26,8 @@ func (sqlite3) traits(common dialects.Traits) dialects.Traits {
 
 func (sqlite3) harmless(error, string) bool { return false }
 
-// renewsQueries: libsqliteodbc gives the columns that there were when the query was
-// prepared. Preparing costs microseconds.
+// renewsQueries: libsqliteodbc gives the columns that existed when the query was prepared. A
+// prepare costs microseconds.
 func (sqlite3) renewsQueries() bool { return true }
 
 // SQLite's own result codes.
@@ -49,7 +49,7 @@ func (sqlite3) diagnose(err error) dialects.Diagnosis {
 
 func (sqlite3) refuses(*conn, string) error { return nil }
 
-// stale: libsqliteodbc counts the columns of a result only when it has it.
+// stale: libsqliteodbc counts the columns of a result only when it has the result.
 func (sqlite3) stale(err error, query string) bool {
 	return hasNative(err, sqliteSchema) || saysAny(err, "broken result set") && sqlite.Classify(query)&dialects.Writes == 0
 }
@@ -68,7 +68,7 @@ func (sqlite3) learn(context.Context, *session) error { return nil }
 const question = "VACUUM INTO NULL"
 
 func (sqlite3) status(_ context.Context, s *session) dialects.TxStatus {
-	err := s.conn.execute(context.Background(), question) // in process: there is nothing to wait for
+	err := s.conn.execute(context.Background(), question) // in this process: nothing to wait for
 	switch {
 	case err == nil:
 	case saysAny(err, "cannot VACUUM from within a transaction"):

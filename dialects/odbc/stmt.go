@@ -11,16 +11,16 @@ import (
 	"github.com/alexbrainman/odbc/api"
 )
 
-// stmt stands before a statement of the driver's.
+// stmt wraps a statement of the driver.
 type stmt struct {
 	conn   *conn
 	real   driver.Stmt
 	query  string
 	closed bool
 
-	// bound are the columns to whose memory the ODBC driver writes at each row, by
-	// their places; old are those of earlier executions, at places that nothing was
-	// bound to since. Nobody unbinds them.
+	// bound are the columns to whose memory the ODBC driver writes at each row, by their places.
+	// old are columns of earlier executions, at places to which nothing was bound since. Nobody
+	// unbinds them.
 	bound, old []*odbcdriver.BindableColumn
 }
 
@@ -91,8 +91,8 @@ func (s *stmt) ready(ctx context.Context) error {
 	return nil
 }
 
-// run executes the statement by how. A statement that no longer fits its tables is
-// prepared again, once: nothing of it was executed.
+// run executes the statement by how. A statement that no longer fits its tables is prepared again,
+// once: no part of it was executed.
 func run[T any](ctx context.Context, s *stmt, how func() (T, error)) (T, error) {
 	c := s.conn
 	if err := s.ready(ctx); err != nil {
@@ -104,7 +104,7 @@ func run[T any](ctx context.Context, s *stmt, how func() (T, error)) (T, error) 
 	if c.lost != nil && c.database.harmless(err, s.query) {
 		c.executions--
 	}
-	// In transactionMode what ran before the error was rolled back: nothing may follow.
+	// In transactionMode the statements before the error were rolled back: no statement may follow.
 	if err == nil || ctx.Err() != nil || c.lost != nil || c.tx != nil && c.mode == transactionMode {
 		return v, c.noteError(err)
 	}
@@ -127,8 +127,8 @@ func (s *stmt) renew(ctx context.Context) error {
 	return nil
 }
 
-// noRows is the text of the driver's error for a statement that was executed and
-// gives no rows. It has no type of its own.
+// noRows is the text of the driver's error for a statement that was executed and gives no rows. The
+// error has no type of its own.
 const noRows = "Stmt did not create a result set"
 
 func (s *stmt) open(ctx context.Context, args []driver.Value) (driver.Rows, error) {
@@ -145,14 +145,14 @@ func (s *stmt) open(ctx context.Context, args []driver.Value) (driver.Rows, erro
 	return nil, err
 }
 
-// keepBound keeps the memory of columns that the driver has bound to the
-// statement and not bound to something else since.
+// keepBound keeps the memory of columns that the driver has bound to the statement, until their
+// places are bound to other memory.
 //
-// Text and bytes are read from the ODBC driver and not from that memory, which is
-// as long as the column was said to be: longer ones (255 is all that is said of
-// TEXT in SQLite, and of varchar without a length in PostgreSQL) are cut off there,
-// and the driver panics. It stays so where nobody knows whether the ODBC driver
-// gives data of a column in front of a bound one (SQL_GD_ANY_COLUMN).
+// Text and bytes are read from the ODBC driver and not from that memory, which is as long as the
+// declared length of the column. There longer values (255 is declared for TEXT in SQLite, and for
+// varchar without a length in PostgreSQL) are cut off, and the driver panics. This remains so if
+// nobody knows whether the ODBC driver gives data of a column in front of a bound column
+// (SQL_GD_ANY_COLUMN).
 func (s *stmt) keepBound() {
 	h := handleOf(s.real)
 	if h == nil || s.conn.strict {
@@ -176,11 +176,11 @@ func (s *stmt) keepBound() {
 	s.bound = bound
 }
 
-// unbound is a column that the driver would have bound, and reads now as one that
-// cannot be.
+// unbound is a column that the driver would have bound, and now reads as a column that cannot be
+// bound.
 type unbound struct{ odbcdriver.Column }
 
-// Value gives bytes that are empty as the bound column does, not as nil.
+// Value gives empty bytes as the bound column does, not as nil.
 func (u unbound) Value(h api.SQLHSTMT, i int) (driver.Value, error) {
 	v, err := u.Column.Value(h, i)
 	if b, ok := v.([]byte); ok && b == nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/pooldriver/pooldriver/dialects/internal/base"
 )
 
-// template opens connections by a connection string, or by a connector of
-// somebody else's. It prints as its target: both may hold a password.
+// template opens connections by a connection string, or by the connector of another package. It
+// prints as its target: both may hold a password.
 type template struct {
 	base.Destination
 	source
@@ -23,7 +23,7 @@ type template struct {
 	dialect   deciding
 	mode      atomic.Int32 // of PostgreSQL's ODBC driver; 0: not known yet
 
-	ask asker // nil where there is no credential but the DSN's
+	ask asker // nil if there is no credential but the DSN's
 }
 
 var (
@@ -57,8 +57,8 @@ func (t *template) Traits() dialects.Traits {
 	return dialects.Traits{BadConnUnsure: true, Reprepares: true, StatementsEndWithSession: true}
 }
 
-// AskCredentials: what it was given is asked when a connection that is to end
-// another is refused.
+// AskCredentials: ask is called when the database refuses a connection that would end another
+// connection.
 func (t *template) AskCredentials(ask func(context.Context, dialects.Credential) (dialects.Credential, error)) {
 	t.ask = ask
 }
@@ -95,7 +95,7 @@ func (t *template) Close() error {
 	return t.connector.Close()
 }
 
-// dialer dials once, and once more to end what it has dialled.
+// dialer dials a connection, and dials once more to end that connection.
 type dialer struct {
 	template *template
 	cred     *dialects.Credential
@@ -113,8 +113,8 @@ func (d dialer) text() (string, []string) {
 	return attributes.text(), secrets
 }
 
-// tooManyPatience is how long a server that has no place left is asked again. One
-// that we have just hung up on needs a moment to strike the connection off.
+// tooManyPatience is how long a server without a free place is asked again. After a disconnect a
+// server needs a moment to free the place.
 const tooManyPatience = 250 * time.Millisecond
 
 func (d dialer) dial(ctx context.Context) (driver.Conn, error) {
@@ -171,7 +171,7 @@ func (d dialer) open(ctx context.Context) (driver.Conn, error) {
 	return registeredDriver().Open(text)
 }
 
-// explain makes an error of connecting fit to be shown.
+// explain makes the error of a connect fit to be shown.
 func (d dialer) explain(err error) error {
 	if err == nil {
 		return nil
@@ -180,8 +180,8 @@ func (d dialer) explain(err error) error {
 	return explainDial(scrub(err, secrets))
 }
 
-// killer dials for a connection that ends another. On MySQL it has no database,
-// by which the server's list shows what it is.
+// killer dials for a connection that ends another. On MySQL it has no database: this marks it in
+// the server's list.
 func (d dialer) killer(inDatabase bool) dialer {
 	if d.template.connector == nil && !inDatabase {
 		src := d.template.source
@@ -191,11 +191,11 @@ func (d dialer) killer(inDatabase bool) dialer {
 	return d
 }
 
-// asker returns the credential of now; refused is one that the database does not take.
+// asker returns the current credential. refused is a credential that the database does not accept.
 type asker func(ctx context.Context, refused dialects.Credential) (dialects.Credential, error)
 
-// dialNow dials with the credential at hand, and with that of now if the database
-// refuses it.
+// dialNow dials with the credential at hand, and with the current credential if the database
+// refuses the first.
 func (d dialer) dialNow(ctx context.Context, db database, ask asker) (driver.Conn, error) {
 	conn, err := d.dial(ctx)
 	if ask == nil || d.cred == nil || db.diagnose(err)&dialects.AuthFailed == 0 {

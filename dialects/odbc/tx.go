@@ -23,10 +23,9 @@ func (c *conn) Begin() (driver.Tx, error) {
 	return c.BeginTx(context.Background(), driver.TxOptions{})
 }
 
-// BeginTx switches autocommit off, and sets what opts ask for by statements of
-// the database's. After a failure the driver takes itself to be in a transaction,
-// and the session may have been told what the next one is to be like: the
-// connection ends then. Nothing was executed on it.
+// BeginTx switches autocommit off, and sets the properties of opts by statements of the database.
+// After a failure the driver believes that a transaction is open, and the session may have got
+// properties for the next transaction. So the connection ends then. Nothing was executed on it.
 func (c *conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
 	if err := c.usable(); err != nil {
 		return nil, err
@@ -60,12 +59,12 @@ func (c *conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, e
 	return c.tx, nil
 }
 
-// errFailed: psqlODBC says that a transaction was committed of which the server
-// has said that it was rolled back.
+// errFailed: psqlODBC says that a transaction was committed, although the server has said that it
+// was rolled back.
 var errFailed = errors.New("dialects/odbc: the transaction has failed at an earlier error, and was rolled back")
 
-// Commit commits. On a connection that was lost, and of a transaction that has
-// failed, psqlODBC would say that it has.
+// Commit commits. For a lost connection, or a failed transaction, psqlODBC would say that the
+// commit succeeded.
 func (t *tx) Commit() error {
 	if t.status() != dialects.TxOpen && t.conn.usable() == nil {
 		return errors.Join(errFailed, t.Rollback())
@@ -76,8 +75,9 @@ func (t *tx) Commit() error {
 	})
 }
 
-// status is that of the driver's transaction. It is asked for after an error in
-// it; else it is open, whatever a text has done: the next statement is in one.
+// status is the status of the driver's transaction. The database is asked only after an error in
+// it. Otherwise the transaction is open, whatever a text has done: the next statement is in a
+// transaction.
 func (t *tx) status() dialects.TxStatus {
 	switch {
 	case t.over:
@@ -108,13 +108,13 @@ func (c *conn) noteError(err error) error {
 	return err
 }
 
-// endedError is one at which the whole transaction was rolled back, so that what
-// follows would be in another.
+// endedError is an error at which the whole transaction was rolled back: later statements would be
+// in another transaction.
 type endedError struct{ error }
 
 func (e *endedError) Unwrap() error { return e.error }
 
-// Rollback rolls back. A server that does not answer costs the connection.
+// Rollback rolls back. If the server does not answer, the connection is lost.
 func (t *tx) Rollback() error {
 	ctx, cancel := context.WithTimeout(context.Background(), askTimeout)
 	defer cancel()
@@ -126,8 +126,8 @@ func (t *tx) rollback(ctx context.Context) error {
 	return err
 }
 
-// end ends the transaction by how, which looks at its outcome. If that fails the
-// driver gives its connection up.
+// end ends the transaction by how, and looks at the outcome. If how fails, the driver gives its
+// connection up.
 func (t *tx) end(how func() error) error {
 	c := t.conn
 	if err := c.usable(); err != nil {

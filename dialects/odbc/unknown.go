@@ -10,8 +10,8 @@ import (
 	"github.com/pooldriver/pooldriver/dialects/generic"
 )
 
-// unknown is a database that did not say what it is: the generic dialect's
-// behaviour, with the driver's own transactions.
+// unknown is a database that did not say what it is. It behaves as under the generic dialect, with
+// the driver's own transactions.
 type unknown struct{ generic.Dialect }
 
 func (unknown) name() string { return "an unknown database" }
@@ -24,7 +24,7 @@ func (unknown) harmless(error, string) bool { return false }
 
 func (unknown) renewsQueries() bool { return false }
 
-// diagnose knows what ODBC says of any database.
+// diagnose knows what ODBC says for any database.
 func (unknown) diagnose(err error) dialects.Diagnosis {
 	switch {
 	case serverLost(err):

@@ -13,83 +13,79 @@ import (
 // carrier is what pgx reads from and writes to. It passes everything on
 // unchanged until it is armed or loaded.
 //
-// Armed, it answers the BEGIN that pgx writes next itself, holds it, and sends it
-// in front of the next statement, in the same packet. Loaded, it sends settings
-// there, behind a BEGIN that it holds. Of the server's answers those to what is
-// ours are taken out.
+// When armed, the carrier itself answers the BEGIN that pgx writes next, holds it, and sends it in
+// front of the next statement, in the same packet. When loaded, it sends settings there, after a
+// BEGIN that it holds. It removes the server's answers to its own messages.
 //
-// BEGIN is sent by the extended protocol without a Sync of its own. If it fails,
-// the server discards every message up to the next Sync (PostgreSQL protocol,
-// 55.2.3), the statement among them, whether it comes by the extended protocol,
-// whose Sync is pgx's, or as a simple query, for which the carrier sends the
-// Sync when it sees the error. So a statement can never run outside of the
-// transaction, its text is what the program wrote, and its error leaves the
-// transaction open and failed as ever. BEGIN in front of the text of a simple
-// query would do neither: a syntax error would end in no transaction at all. Two
-// simple queries would run the second in autocommit when a late request to
-// cancel, or a standby that knows no SERIALIZABLE, lets BEGIN fail.
+// BEGIN is sent by the extended protocol without a Sync of its own. If BEGIN fails, the server
+// discards every message up to the next Sync (PostgreSQL protocol, 55.2.3), also the statement. In
+// the extended protocol pgx sends this Sync; for a simple query the carrier sends the Sync when it
+// sees the error. So a statement can never run outside of the transaction, its text is what the
+// program wrote, and its error leaves the transaction open and failed as usual. BEGIN in the text
+// of a simple query would not do so: after a syntax error no transaction would be open. With two
+// simple queries, the second would run in autocommit if BEGIN fails by a late request to cancel, or
+// on a standby that knows no SERIALIZABLE.
 //
-// After a BEGIN that failed the carrier plays the server of an aborted
-// transaction until its end: pgx, and whoever asks it for its status, cannot
-// tell the difference, and nothing is executed. What does no harm, such as
-// Close, which pgx does not expect to fail, goes to the server in both cases,
-// and its ReadyForQuery comes back with the status of the play.
+// After a failed BEGIN the carrier plays the server of an aborted transaction until the
+// transaction's end: pgx, and whoever asks pgx for its status, cannot tell the difference, and
+// nothing is executed. Harmless messages go to the server all the same, such as Close, which pgx
+// does not expect to fail. Their ReadyForQuery comes back with the status of the play.
 //
-// Settings are local to the transaction. Without a BEGIN that is the one which the
-// server opens for the messages up to the next Sync: the settings and the statement.
-// A simple query does not end it on every version of the server (on PostgreSQL 17
-// the status behind it is T), so a Sync of the carrier's follows.
+// Settings are local to the transaction. Without a BEGIN this is the transaction that the server
+// opens for the messages up to the next Sync: the settings and the statement. A simple query does
+// not end this transaction on every version of the server (on PostgreSQL 17 the status after it is
+// T), so the carrier sends a Sync after it.
 //
-// Write and Read are called by one goroutine at a time, with one exception: a
-// COPY FROM reads in one and writes its data in another. Then mu is what
-// orders them; neither waits for the network under it.
+// One goroutine at a time calls Write and Read, with one exception: a COPY FROM reads in one
+// goroutine and writes its data in another. Then mu orders the two; neither waits for the network
+// while it holds mu.
 type carrier struct {
 	r        io.Reader
 	w        io.Writer
 	frontend *pgproto3.Frontend
 	gate     *gate // below, nil in tests
 
-	// busy: there is more to do than to pass on. It is set by arm, and taken
-	// back by the read that has found nothing left to do.
+	// busy: the carrier must do more than pass bytes on. arm sets busy, and the read that finds
+	// nothing left to do resets it.
 	busy atomic.Bool
 
 	mu       sync.Mutex // protects following fields
 	state    carrying
 	simple   bool   // carried: before a simple query
-	alone    bool   // carried: with a Sync of its own, answers are not for pgx
+	alone    bool   // carried: with a Sync of the carrier; the answers are not for pgx
 	trails   bool   // carried: a Sync of ours follows the statement
-	step     int    // carried: how many of the answers to what is ours have come
+	step     int    // carried: how many answers to our messages have come
 	answers  string // carried: their types
-	opens    int    // carried: how many of them there are when a transaction is open
+	opens    int    // carried: how many answers have come when a transaction is open
 	owed     int    // ReadyForQuery messages that the server has yet to send to pgx
-	skipping bool   // void: until pgx's Sync
+	skipping bool   // void: messages are dropped until pgx's Sync
 	begin    []byte // the text of BEGIN,
 	head     []byte // and its messages
 	cargo    cargo  // for the next statement
 	packet   []byte // scratch
-	cause    []byte // BEGIN's error, if pgx has yet to be told
+	cause    []byte // BEGIN's error, if pgx has not been told yet
 	in       []byte // read and not understood yet
 	out      []byte // for pgx to read
 
-	tail [len(idle)]byte // the last that pgx has read; its reader's alone
+	tail [len(idle)]byte // the last bytes that pgx has read; only its reader uses it
 }
 
-// carrying is what a carrier is at.
+// carrying is the state of a carrier.
 type carrying uint8
 
 const (
-	passing  carrying = iota // everything on
+	passing  carrying = iota // everything passes unchanged
 	armed                    // waiting for pgx's BEGIN
 	held                     // BEGIN, until there is a statement
 	loaded                   // with settings, until there is a statement
 	carried                  // BEGIN or settings were sent, their answer has not come
-	trailing                 // the statement's answer, and then that to our Sync
+	trailing                 // the statement's answer comes, and then the answer to our Sync
 	void                     // BEGIN failed, and the program has not ended the transaction
 )
 
-// arm makes the carrier wait for pgx's BEGIN. It does not, and reports false,
-// unless the next byte that comes is the first of a message: the beginning of
-// one may have come behind the last ReadyForQuery.
+// arm makes the carrier wait for pgx's BEGIN. If the next byte that comes is not the first of a
+// message, arm does nothing and returns false: the beginning of a message may have come after the
+// last ReadyForQuery.
 func (c *carrier) arm() bool {
 	if string(c.tail[:]) != idle {
 		return false
@@ -104,8 +100,7 @@ func (c *carrier) arm() bool {
 	return true
 }
 
-// betweenMessages reports whether pgx has read a ReadyForQuery, and nothing of what
-// may have come behind it.
+// betweenMessages reports whether pgx has read a ReadyForQuery, and nothing after it has come.
 func (c *carrier) betweenMessages() bool {
 	return string(c.tail[:len(ready)]) == ready && c.frontend.ReadBufferLen() == 0 && len(c.in)+len(c.out) == 0
 }
@@ -169,8 +164,8 @@ func (c *carrier) Write(p []byte) (int, error) {
 	}
 }
 
-// mustWait: what f needs depends on answers that have not come, or its own
-// answer must not overtake them.
+// mustWait: the treatment of f depends on answers that have not come, or f's own answer must not
+// overtake them.
 func (c *carrier) mustWait(f flight) bool {
 	switch {
 	case f.kind == farewell || f.kind == copying:
@@ -183,8 +178,8 @@ func (c *carrier) mustWait(f flight) bool {
 	return false
 }
 
-// route decides what is sent for p: nil is nothing, ours counts the bytes in
-// front of p that are not p's. If p is not of the packet, it follows.
+// route decides what is sent for p; nil: nothing. ours counts the bytes in front of p that are not
+// p's. If p is not in the packet, p is sent after it.
 func (c *carrier) route(f flight, p []byte) (packet []byte, ours int) {
 	switch c.state {
 	case passing, trailing:
@@ -199,14 +194,14 @@ func (c *carrier) route(f flight, p []byte) (packet []byte, ours int) {
 			return p, 0
 		}
 		c.hold(f.text)
-		c.alone = false // as an earlier one may have been
+		c.alone = false // an earlier BEGIN may have set it
 		c.enter(held)
 		c.answer("BEGIN", 'T')
 		return nil, 0
 	}
 	switch {
 	case f.kind == farewell:
-		return goodbye, 0 // what is before it nobody waits for
+		return goodbye, 0 // nobody waits for what is before it
 	case f.kind == copying && c.state == void:
 		return nil, 0 // of a COPY that has not begun
 	case f.kind == copying:
@@ -225,7 +220,7 @@ func (c *carrier) route(f flight, p []byte) (packet []byte, ours int) {
 	return c.carry(f, p)
 }
 
-// carry makes the packet of what is ours and p. If p is not of the packet, it follows.
+// carry makes the packet of our messages and p. If p is not in the packet, p is sent after it.
 func (c *carrier) carry(f flight, p []byte) (packet []byte, ours int) {
 	c.packet, c.answers, c.opens, c.step = c.packet[:0], "", 0, 0
 	if c.state == held {
@@ -240,8 +235,8 @@ func (c *carrier) carry(f flight, p []byte) (packet []byte, ours int) {
 	}
 	c.enter(carried)
 	if c.alone {
-		// Several statements, each with a Sync of its own, of which only the
-		// first would be discarded; or one whose Sync is yet to come.
+		// Several statements, each with its own Sync: only the first would be discarded. Or one
+		// statement whose Sync has not come yet.
 		c.packet = append(c.packet, syncMessage...)
 		c.answers += "Z"
 		return c.packet, len(c.packet)
@@ -260,15 +255,15 @@ func (c *carrier) carry(f flight, p []byte) (packet []byte, ours int) {
 // CommandComplete C, CloseComplete 3, ReadyForQuery Z.
 const (
 	beginAnswers    = "12C3"
-	beginOpens      = 3 // of them have come when the transaction is open
+	beginOpens      = 3 // answers have come when the transaction is open
 	settingsAnswers = "312DC3"
 )
 
 // onePacket is the largest write that is worth copying.
 const onePacket = 16 << 10
 
-// send writes a packet that begins with what is ours, and p, unless it is in it. It
-// returns how much of p has left.
+// send writes a packet that begins with our messages, and then p, unless p is in the packet. It
+// returns how many bytes of p were sent.
 func (c *carrier) send(packet []byte, ours int, p []byte) (int, error) {
 	n, err := c.pass(packet)
 	if err != nil {
@@ -335,8 +330,8 @@ func (c *carrier) take(p []byte) int {
 	return n
 }
 
-// catchUp reads until the server owes nothing that stands in the way of pgx's
-// next message. What pgx is to see of it waits in out.
+// catchUp reads until the server owes nothing that must come before pgx's next message. What pgx
+// must see waits in out.
 func (c *carrier) catchUp() error {
 	buf := make([]byte, 4096)
 	for {
@@ -352,8 +347,8 @@ func (c *carrier) catchUp() error {
 	}
 }
 
-// receive reads once, and sorts what has come. An error that comes with bytes
-// comes again without them.
+// receive reads once, and sorts what has come. An error that comes together with bytes comes again
+// without bytes.
 func (c *carrier) receive(buf []byte) error {
 	n, err := c.r.Read(buf)
 	if n == 0 && err != nil {
@@ -364,14 +359,14 @@ func (c *carrier) receive(buf []byte) error {
 	sync, err := c.sort()
 	c.mu.Unlock()
 	if err == nil && sync {
-		// A failure shows in the reading that follows.
+		// The next read shows a failure.
 		_, _ = c.pass(syncMessage)
 	}
 	return err
 }
 
-// sort moves whole messages from in to out, but the answers to what is ours. sync: the
-// server waits for one that nobody else will send.
+// sort moves whole messages from in to out, except the answers to our messages. sync: the server
+// waits for a Sync that nobody else will send.
 func (c *carrier) sort() (sync bool, _ error) {
 	done := 0
 	for c.state != passing {
@@ -396,8 +391,8 @@ func (c *carrier) sort() (sync bool, _ error) {
 	return sync, nil
 }
 
-// sortOne looks at the next message of the server. mine: it is an answer to what is ours.
-// Otherwise the message that it returns is pgx's.
+// sortOne looks at the next message of the server. mine: it is an answer to our messages. Otherwise
+// the message that sortOne returns is for pgx.
 func (c *carrier) sortOne(msg []byte) (_ []byte, mine bool, _ error) {
 	switch kind := msg[0]; {
 	case c.state == armed || c.state == loaded || kind == 'N' || kind == 'A' || kind == 'S':
@@ -416,7 +411,7 @@ func (c *carrier) sortOne(msg []byte) (_ []byte, mine bool, _ error) {
 	return msg, mine, nil
 }
 
-// status is the one of the transaction that is played.
+// status is the status of the transaction that is played.
 func (c *carrier) status() byte {
 	if c.state == void {
 		return 'E'
@@ -424,7 +419,7 @@ func (c *carrier) status() byte {
 	return 'T'
 }
 
-// answered takes the next answer to what is ours. mine: it is not for pgx. pgx gets the
+// answered takes the next answer to our messages. mine: the answer is not for pgx. pgx gets the
 // refusal of a setting without its value.
 func (c *carrier) answered(msg []byte) (_ []byte, mine bool, _ error) {
 	switch {
@@ -443,17 +438,17 @@ func (c *carrier) answered(msg []byte) (_ []byte, mine bool, _ error) {
 		}
 		return msg, c.alone, nil
 	case c.alone:
-		c.step = len(c.answers) - 1 // it is open and failed, and will say so again
+		c.step = len(c.answers) - 1 // it is open and failed: the server will say so again
 		return nil, true, nil
 	}
 	if c.opens == 0 || c.step >= len(beginAnswers) {
 		msg = c.cargo.refused(msg)
 	}
-	c.enter(passing) // the server itself says from here on what has failed
+	c.enter(passing) // from here on the server itself says what has failed
 	return msg, false, nil
 }
 
-// delivered is called when the server has executed what is ours.
+// delivered is called when the server has executed our messages.
 func (c *carrier) delivered() {
 	if c.trails {
 		c.enter(trailing)

@@ -7,10 +7,10 @@ import (
 	"github.com/pooldriver/pooldriver/dialects"
 )
 
-// Clean keeps the prepared statements, pgx's cache of them included, only if
-// effect shows that they are as they were.
+// Clean keeps the prepared statements, also pgx's cache of them, only if effect shows that they
+// have not changed.
 //
-// What a hook of a wrapped connector has set up only dialling brings back.
+// Only a new dial brings back what a hook of a wrapped connector has set up.
 func (s *session) Clean(ctx context.Context, effect dialects.Effect) (kept bool, err error) {
 	if status := s.TxStatus(); status != dialects.TxNone {
 		return false, fmt.Errorf("the session cannot be cleaned with a transaction that is %v", status)
@@ -36,12 +36,11 @@ func (s *session) Clean(ctx context.Context, effect dialects.Effect) (kept bool,
 	return false, s.pgx.DeallocateAll(ctx)
 }
 
-// reported are the settings that a server tells unasked, and that a DSN can set
-// (PostgreSQL's manual, 54.2.7, "Asynchronous Operations"). PgBouncer keeps these
-// for each of its clients.
+// reported are the settings that a server reports by itself and that a DSN can set (PostgreSQL's
+// manual, 54.2.7, "Asynchronous Operations"). PgBouncer keeps these for each of its clients.
 var reported = [...]string{"application_name", "client_encoding", "DateStyle", "IntervalStyle", "TimeZone", "standard_conforming_strings"}
 
-// reportedNow is what the server has told of them last.
+// reportedNow is what the server has last reported of them.
 func (s *session) reportedNow() (values [len(reported)]string) {
 	for i, name := range reported {
 		values[i] = s.pg.ParameterStatus(name)
@@ -49,9 +48,9 @@ func (s *session) reportedNow() (values [len(reported)]string) {
 	return values
 }
 
-// restoreReported sets those back that RESET ALL has not. The settings that a
-// client of PgBouncer begins with are no session's defaults: RESET leads to the
-// defaults of the server's connection, which PgBouncer takes for the client's wish.
+// restoreReported sets back the reported settings that RESET ALL has not set back. The settings
+// with which a client of PgBouncer begins are no defaults of a session: RESET leads to the defaults
+// of the server's connection, and PgBouncer takes these for the client's wish.
 func (s *session) restoreReported(ctx context.Context) error {
 	now := s.reportedNow()
 	for i, name := range reported {
@@ -66,9 +65,9 @@ func (s *session) restoreReported(ctx context.Context) error {
 	return nil
 }
 
-// dropNotifications empties the buffer in which pgx keeps what came in for the
-// last borrower's LISTEN. The round trip of UNLISTEN has brought all of it. A
-// context that has ended makes pgx hand out what it has and read nothing.
+// dropNotifications empties the buffer in which pgx keeps the notifications of the last borrower's
+// LISTEN. The round trip of UNLISTEN has brought them all. With an ended context pgx hands out what
+// it has and reads nothing.
 func (s *session) dropNotifications() {
 	ended, cancel := context.WithCancel(context.Background())
 	cancel()

@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// closeTimeout bounds the waiting for a server when nothing else does.
+// closeTimeout bounds the wait for a server when nothing else does.
 const closeTimeout = 15 * time.Second
 
-// Close says goodbye and waits until the server has hung up, which it does
-// after it has given the backend's slot back.
+// Close says goodbye and waits until the server has hung up. The server first gives the backend's
+// slot back.
 func (s *session) Close(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, closeTimeout)
 	defer cancel()
@@ -36,18 +36,18 @@ func (s *session) Close(ctx context.Context) error {
 	return nil
 }
 
-// endAfter is how long a backend has to end by pgx's goodbye, when no message to it
+// endAfter is how long a backend may take to end after pgx's goodbye, if no message to the backend
 // is known to have been cut.
 const endAfter = 100 * time.Millisecond
 
-// awaitCleanup waits for a connection that pgx closes by itself, after a
-// context ended in the middle of a statement: it asks the server once to stop
-// it, says goodbye and reads to the end.
+// awaitCleanup waits for a connection that pgx closes by itself, after a context ended in the
+// middle of a statement: pgx asks the server once to stop the statement, says goodbye and reads to
+// the end.
 //
-// A backend whose message was cut waits for the rest of it. It ignores the request,
-// and takes the goodbye for a part of the message; under TLS none can be sent after
-// a write that failed. It ends by the end of the stream, and by nothing else. For one
-// that is at work that says no more than the goodbye did.
+// A backend whose message was cut waits for the rest of the message. It ignores the request, and
+// takes the goodbye for a part of the message; under TLS no goodbye can be sent after a failed
+// write. Only the end of the stream ends such a backend. To a backend at work the end of the stream
+// says no more than the goodbye.
 func (s *session) awaitCleanup(ctx context.Context) error {
 	select {
 	case <-s.pg.CleanupDone():
@@ -92,10 +92,9 @@ func notGone(ctx context.Context) error {
 }
 
 // keepCancelling asks the server again and again to stop what runs, until the
-// function that it returns is called. A backend ignores the request when it
-// arrives before the statement has begun, though it was sent after it (seen:
-// the statement then ran to its end, with nobody listening). The request names
-// the backend by a secret, so it can hit no other.
+// function that it returns is called. A backend ignores a request that arrives before the statement
+// has begun, though it was sent after the statement (seen: the statement then ran to its end, and
+// nobody listened). The request names the backend by a secret, so it can hit no other backend.
 func (s *session) keepCancelling(ctx context.Context) (stop func()) {
 	const shortest, longest = 50 * time.Millisecond, time.Second
 	ctx, cancel := context.WithCancel(ctx)
@@ -105,7 +104,7 @@ func (s *session) keepCancelling(ctx context.Context) (stop func()) {
 		for pause := shortest; ; pause = min(2*pause, longest) {
 			select {
 			case <-time.After(pause):
-				_ = s.pg.CancelRequest(ctx) // what fails shows in the waiting
+				_ = s.pg.CancelRequest(ctx) // the wait shows what fails
 			case <-ctx.Done():
 				return
 			}

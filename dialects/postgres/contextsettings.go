@@ -16,14 +16,14 @@ import (
 
 var _ dialects.SettingsCarrier = (*session)(nil)
 
-// dotless are the settings without a dot that a context may have. They change how long
-// a statement may take, what it may use, and how it looks in views and logs. Not those that
-// change what a text means (search_path), whose rights it has (role,
-// session_authorization), how the driver reads the answer (DateStyle, client_encoding), or
-// what belongs to BeginTx (transaction_isolation).
+// dotless are the settings without a dot that a context may have. They change how long a statement
+// may take, what it may use, and how it looks in views and logs. Not in the list are settings that
+// change the meaning of a text (search_path), its rights (role, session_authorization), how the
+// driver reads the answer (DateStyle, client_encoding), or what belongs to BeginTx
+// (transaction_isolation).
 var dotless = []string{"application_name", "idle_in_transaction_session_timeout", "lock_timeout", "statement_timeout", "timezone", "transaction_timeout", "work_mem"}
 
-// CheckSettings takes names with a dot, which a program invents, and parameters.
+// CheckSettings accepts names with a dot, which a program invents, and the parameters of dotless.
 func (s *session) CheckSettings(settings []dialects.ContextSetting) error {
 	for _, set := range settings {
 		if !strings.Contains(set.Name, ".") && !slices.Contains(dotless, set.Name) {
@@ -41,9 +41,9 @@ var errNotLoaded = errors.New("postgres: the settings of a context (WithSettings
 // mostTurns bounds the round trips of CarrySettings, if notifications never leave a gap.
 const mostTurns = 1000
 
-// CarrySettings loads the carrier. Where the beginning of another message, such as a
-// notification, has come with the last answer, a round trip brings the rest of it, and maybe
-// the beginning of one more.
+// CarrySettings loads the carrier. If the beginning of another message, such as a notification, has
+// come with the last answer, a round trip brings the rest of that message, and maybe the beginning
+// of one more.
 func (s *session) CarrySettings(ctx context.Context, settings []dialects.ContextSetting) error {
 	c := newCargo(settings)
 	for range mostTurns {
@@ -60,8 +60,8 @@ func (s *session) CarrySettings(ctx context.Context, settings []dialects.Context
 // DropSettings unloads the carrier.
 func (s *session) DropSettings() (sent bool) { return s.carrier.unload() }
 
-// SetSettings sets them on the session or, in a transaction, until its end. It remembers
-// what a setting was before the first call that sets it.
+// SetSettings sets the settings on the session or, in a transaction, until its end. It remembers
+// the value of a setting before the first call that sets it.
 func (s *session) SetSettings(ctx context.Context, settings []dialects.ContextSetting) error {
 	local := s.TxStatus() != dialects.TxNone
 	before := map[string][]byte{}
@@ -117,8 +117,8 @@ type cargo struct {
 	names    []string
 }
 
-// cargoStatement is the name of a prepared statement for a moment. Without a name it would
-// take the place of the one that pgx may be about to execute.
+// cargoStatement is the name of a short-lived prepared statement. Without a name it would replace
+// the unnamed statement that pgx may be about to execute.
 const cargoStatement = "pooldriver_settings"
 
 // newCargo makes the messages. The first Close is for a statement that has failed before
@@ -139,8 +139,8 @@ func newCargo(settings []dialects.ContextSetting) cargo {
 	return c
 }
 
-// load has the carrier send c with the statement that pgx writes next. It does not, and
-// reports false, unless the next byte that comes is the first of a message.
+// load makes the carrier send settings with the statement that pgx writes next. If the next byte
+// that comes is not the first of a message, load does nothing and returns false.
 func (c *carrier) load(settings cargo) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -156,8 +156,8 @@ func (c *carrier) load(settings cargo) bool {
 	return true
 }
 
-// unload takes load back where no statement has come, or none that carries anything. sent
-// reports whether one has come.
+// unload undoes load if no statement has come, or none that carries anything. sent reports whether
+// a statement has carried the settings.
 func (c *carrier) unload() (sent bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -190,8 +190,8 @@ func refusal(err error, names []string) error {
 	return err
 }
 
-// strike keeps what the pool decides by. An operator's intervention, such as a kill or a
-// cancellation, has words of its own.
+// strike keeps the fields by which the pool decides. An operator's intervention, such as a kill or
+// a cancellation, has words of its own.
 func strike(e *pgconn.PgError, names []string) *pgconn.PgError {
 	const intervention = "57"
 	struck := &pgconn.PgError{Severity: e.Severity, SeverityUnlocalized: e.SeverityUnlocalized, Code: e.Code, Message: e.Message}

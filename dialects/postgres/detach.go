@@ -31,8 +31,8 @@ type columns struct {
 	types  *pgtype.Map
 }
 
-// rowsField is where stdlib.Rows keeps pgx's rows, which alone have the bytes. Where a
-// version of pgx keeps them elsewhere, known is false; a test fails then.
+// rowsField is the field of stdlib.Rows with pgx's rows. Only pgx's rows have the bytes. If a
+// version of pgx has no such field, rowsFieldKnown is false, and a test fails.
 var rowsField, rowsFieldKnown = findRowsField()
 
 func findRowsField() (reflect.StructField, bool) {
@@ -88,8 +88,7 @@ func copyTypes(of *pgtype.Map, fields []pgconn.FieldDescription) *pgtype.Map {
 	return types
 }
 
-// ownEnums returns t if it has no enum in it, else a copy of t whose enum has a codec of its
-// own.
+// ownEnums returns t if t contains no enum, else a copy of t whose enum has its own codec.
 func ownEnums(t *pgtype.Type) *pgtype.Type {
 	with := func(c pgtype.Codec) *pgtype.Type {
 		return &pgtype.Type{Codec: c, Name: t.Name, OID: t.OID}

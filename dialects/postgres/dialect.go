@@ -8,18 +8,16 @@
 //	postgres://user:password@host:port/database?PARAMETERS
 //	postgres:host=… user=… dbname=…      libpq's keywords and values
 //
-// Several hosts are separated by commas, as libpq has it, in either form;
-// target_session_attrs says which of them will do: any, read-write, read-only,
-// primary, standby or prefer-standby. Each dial goes along the list, servers that
-// could not be reached lately last, and asks who answers.
+// Both forms may name several hosts, separated by commas as in libpq. target_session_attrs says
+// which hosts fit: any, read-write, read-only, primary, standby or prefer-standby. Each dial goes
+// along the list, with the servers last that could not be reached lately, and asks each server for
+// its role.
 //
-// What pgx knows holds here too: its parameters, the environment (PGHOST, …),
-// the password file and the service file. Each parameter reaches every real
-// connection.
+// Everything that pgx knows holds here too: its parameters, the environment (PGHOST, …), the
+// password file and the service file. Each parameter reaches every real connection.
 //
 // A user or a database with one of : = & ; , in its name is refused, and a user
-// with / ? #: in a mistyped DSN that is where the password is, and user, host
-// and database are shown in errors.
+// with / ? #: a mistyped DSN has its password there, and errors show user, host and database.
 package postgres
 
 import (
@@ -50,7 +48,7 @@ func (dialect) Claim(dsn string) dialects.Claim { return claim(dsn) }
 func (dialect) Parse(dsn string) (dialects.Template, error) {
 	t, err := parse(dsn)
 	if err != nil {
-		return nil, err // and not a nil *template, which is no nil Template
+		return nil, err // a nil *template would be no nil Template
 	}
 	return t, nil
 }
@@ -58,8 +56,8 @@ func (dialect) Parse(dsn string) (dialects.Template, error) {
 func (dialect) Wrap(c driver.Connector) (dialects.Template, error) { return wrap(c) }
 
 // Diagnose goes by SQLSTATE and the name of the server's routine, which no
-// translation of its messages changes. Of the errors of several servers the first
-// is diagnosed; that one of them refused the credential, or is full, is said besides.
+// translation of its messages changes. If err has the errors of several servers, Diagnose diagnoses
+// the first, and adds whether one of the servers refused the credential or is full.
 func (dialect) Diagnose(err error) dialects.Diagnosis {
 	var first *pgconn.PgError
 	if !errors.As(err, &first) {
@@ -107,8 +105,8 @@ func diagnose(e *pgconn.PgError) dialects.Diagnosis {
 	return meanings[e.Code]
 }
 
-// outermost reports whether an error is about the statement that was sent, not
-// one within a procedure or function, which may have committed something: of
-// those the server gives the context. With log_parameter_max_length_on_error it
-// does so for others, too, which then count as if they came from within.
+// outermost reports whether an error is about the statement that was sent, and not about a
+// statement within a procedure or function, which may have committed something. The server gives a
+// context with errors from within. With log_parameter_max_length_on_error it gives a context with
+// other errors too: these then count as errors from within.
 func outermost(e *pgconn.PgError) bool { return e.Where == "" }

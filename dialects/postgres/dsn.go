@@ -34,8 +34,8 @@ func claim(dsn string) dialects.Claim {
 	if !ok || !slices.Contains(keywords, strings.TrimSpace(key)) {
 		return dialects.NotMine
 	}
-	// Keywords and values separated by semicolons are ODBC's or ADO's; one
-	// semicolon may also be part of a password.
+	// Keywords and values with semicolons between them are a DSN of ODBC or ADO. A single semicolon
+	// may also be part of a password.
 	if before, _, ok := strings.Cut(rest, ";"); ok {
 		if strings.ContainsAny(before, " \t\n") {
 			return dialects.Perhaps
@@ -110,8 +110,8 @@ var errEmptyHost = errors.New("a host is missing before, after or between the co
 var hostKeyword = regexp.MustCompile(`(?:^|\s)host\s*=\s*('(?:[^'\\]|\\.)*'|\S*)`)
 
 // hostList is the hosts as the DSN has them, without ports, "" where one is missing.
-// It is empty if the DSN names none. In a URL the parameter host goes before what
-// stands in front of the path.
+// It is empty if the DSN names none. In a URL the parameter host has precedence over the hosts in
+// front of the path.
 func hostList(dsn string, isURL bool) []string {
 	var list []string
 	if !isURL {
@@ -127,7 +127,7 @@ func hostList(dsn string, isURL bool) []string {
 		}
 		for _, host := range strings.Split(authority, ",") {
 			if strings.HasPrefix(host, ":") {
-				host = "" // of which there is a port
+				host = "" // only its port is given
 			}
 			list = append(list, host)
 		}
@@ -147,7 +147,7 @@ func hostList(dsn string, isURL bool) []string {
 // keywordValue finds a keyword with its value, by libpq's rules.
 var keywordValue = regexp.MustCompile(`(?s)([^\s=]+)\s*=\s*(?:'(?:[^'\\]|\\.)*'|(?:[^\s\\]|\\.)*)`)
 
-// parameters are a DSN's parameters in their order. pgx has read the DSN before, so that it is
+// parameters are a DSN's parameters in their order. pgx has read the DSN before, so the DSN is
 // well-formed.
 func parameters(dsn string, isURL bool) (params []dialects.Param) {
 	if !isURL {
@@ -175,9 +175,9 @@ func namesOf(params []dialects.Param) (names []string) {
 	return names
 }
 
-// takePoolParams removes the parameters of the pool, which pgx has taken for
-// settings of the server, and returns them in alphabetical order: pgx has
-// forgotten theirs, and has kept the last of each name.
+// takePoolParams removes the parameters of the pool, which pgx has taken for settings of the
+// server, and returns them in alphabetical order: pgx has lost their order, and has kept only the
+// last parameter of each name.
 func takePoolParams(config *pgx.ConnConfig) []dialects.Param {
 	var params []dialects.Param
 	for _, name := range slices.Sorted(maps.Keys(config.RuntimeParams)) {
@@ -189,8 +189,8 @@ func takePoolParams(config *pgx.ConnConfig) []dialects.Param {
 	return params
 }
 
-// checkURL finds a password with a slash in it that is not escaped: what comes
-// behind the slash would be taken for the name of the database, which is shown.
+// checkURL finds a password with a slash that is not escaped: the text after the slash would be
+// taken for the name of the database, which is shown.
 func checkURL(dsn string) error {
 	_, rest, _ := strings.Cut(dsn, "://")
 	if i := strings.IndexAny(rest, "@/"); i < 0 || rest[i] == '@' {
@@ -203,13 +203,12 @@ func checkURL(dsn string) error {
 	return nil
 }
 
-// userKeyword finds the keyword user. That it also finds one in the value of
-// another keyword shows, at worst, a user that pgx has filled in.
+// userKeyword finds the keyword user. It may also find "user=" in the value of another keyword. At
+// worst this shows a user that pgx has filled in.
 var userKeyword = regexp.MustCompile(`\buser\s*=`)
 
-// namesUser reports whether it is the DSN that says who the user is, and not
-// the environment or the operating system, whose user is none of the database
-// where the program gives a credential.
+// namesUser reports whether the DSN names the user, and not the environment or the operating
+// system. If the program gives a credential, their user is no user of the database.
 func namesUser(dsn string, isURL bool) bool {
 	if !isURL {
 		return userKeyword.MatchString(dsn)
@@ -221,12 +220,11 @@ func namesUser(dsn string, isURL bool) bool {
 	return given && user != "" && user[0] != ':' || userKeyword.MatchString(query)
 }
 
-// joined are the characters by which a mistyped DSN makes its password part of
-// something else: postgres://h/shop&password=…, user=app:….
+// joined are the characters by which a mistyped DSN makes its password a part of another value:
+// postgres://h/shop&password=…, user=app:….
 const joined = ":=&;,"
 
-// checkShown refuses what may show a password in the target. user is empty
-// where it is not shown.
+// checkShown refuses what may show a password in the target. user is empty if it is not shown.
 func checkShown(config *pgx.ConnConfig, user string) error {
 	const apart = "; spaces, not semicolons or commas, part keywords and values, in a URL behind ? it is &, and a colon that is not escaped parts user and password"
 	if strings.ContainsAny(user, joined+"/?#") {
@@ -247,8 +245,8 @@ func checkShown(config *pgx.ConnConfig, user string) error {
 	return nil
 }
 
-// isSocket tells a directory of Unix sockets from a host: by its slash, or by
-// the @ of the abstract namespace.
+// isSocket reports whether host is a directory of Unix sockets: it knows the directory by its
+// slash, or by the @ of the abstract namespace.
 func isSocket(host string) bool {
 	return strings.HasPrefix(host, "/") || strings.HasPrefix(host, "@/") || len(host) > 2 && host[1] == ':' && host[2] == '\\'
 }

@@ -14,7 +14,7 @@ const headerSize = 5 // type, and a length that counts itself but not the type
 
 const (
 	ready = "Z\x00\x00\x00\x05" // a ReadyForQuery, up to its status,
-	idle  = ready + "I"         // and one outside of a transaction
+	idle  = ready + "I"         // and a ReadyForQuery outside of a transaction
 )
 
 var (
@@ -22,7 +22,7 @@ var (
 	goodbye     = []byte("X\x00\x00\x00\x04")
 )
 
-// firstMessage returns the message at the beginning of b; nil: more has to come.
+// firstMessage returns the message at the beginning of b; nil: the message is not complete.
 func firstMessage(b []byte) ([]byte, error) {
 	if len(b) < headerSize {
 		return nil, nil
@@ -37,7 +37,8 @@ func firstMessage(b []byte) ([]byte, error) {
 	return b[:size], nil
 }
 
-// flight is what pgx sends at once, as far as it matters for what is put in front of it.
+// flight is what pgx sends at once, as far as it matters for the messages that are put in front of
+// it.
 type flight struct {
 	kind     flightKind
 	text     []byte // of a query
@@ -83,10 +84,10 @@ func readFlight(p []byte) flight {
 type counts struct {
 	total, syncs int
 	closes       int // Close and Sync
-	extended     int // of the extended protocol, closes included
+	extended     int // of the extended protocol, also the closes
 	executes     int
 	copies       int  // of a COPY
-	last         byte // the type of the last one
+	last         byte // the type of the last message
 }
 
 func (n *counts) add(kind byte) {
@@ -122,8 +123,8 @@ func (n *counts) kind() flightKind {
 	return mixed
 }
 
-// harmless: it changes nothing, in a transaction, a failed one or none. The
-// texts are those of a ping, pgx's and others', which have nothing to execute.
+// harmless: f changes nothing, whether a transaction is open, failed, or not begun. The texts are
+// those of pings, of pgx and of others, which have nothing to execute.
 func (f flight) harmless() bool {
 	switch f.kind {
 	case closing:
@@ -134,14 +135,13 @@ func (f flight) harmless() bool {
 	return false
 }
 
-// ends: it is the end of a transaction, as pgx and this package write it.
+// ends: f is the end of a transaction, as pgx and this package write it.
 func (f flight) ends() bool {
 	return f.kind == query && (bytes.EqualFold(f.text, []byte("commit")) || bytes.EqualFold(f.text, []byte("rollback")))
 }
 
-// hold makes the messages of a BEGIN. The unnamed statement is closed again: a
-// simple query would have taken away what was in it, too, and BEGIN must not be
-// executed in its place.
+// hold makes the messages of a BEGIN. They close the unnamed statement again: a simple query would
+// have removed its content too, and nobody must execute BEGIN in its place.
 func (c *carrier) hold(begin []byte) {
 	if bytes.Equal(c.begin, begin) {
 		return
@@ -155,7 +155,7 @@ func (c *carrier) hold(begin []byte) {
 	}
 }
 
-// answer has pgx read that a command was executed, and the status after it.
+// answer makes pgx read that a command was executed, and the status after it.
 func (c *carrier) answer(tag string, status byte) {
 	c.out = encode(c.out, &pgproto3.CommandComplete{CommandTag: []byte(tag)})
 	c.ready(status)
@@ -165,9 +165,8 @@ func (c *carrier) ready(status byte) {
 	c.out = encode(c.out, &pgproto3.ReadyForQuery{TxStatus: status})
 }
 
-// refuse answers p as a server does whose transaction has failed. It knows no
-// end of the transaction but the plain ones; what comes by the extended protocol
-// it discards up to the Sync.
+// refuse answers p as a server does whose transaction has failed. It knows only the plain ends of a
+// transaction. It discards messages of the extended protocol up to the Sync.
 func (c *carrier) refuse(f flight, p []byte) {
 	if f.ends() {
 		c.enter(passing)
@@ -178,7 +177,7 @@ func (c *carrier) refuse(f flight, p []byte) {
 	for len(p) > 0 {
 		msg, err := firstMessage(p)
 		if err != nil || msg == nil {
-			return // pgx writes none such
+			return // pgx writes no such flight
 		}
 		p = p[len(msg):]
 		switch kind := msg[0]; {
@@ -198,8 +197,8 @@ func (c *carrier) refuse(f flight, p []byte) {
 	}
 }
 
-// fail has pgx read the error of BEGIN, if it has not seen it yet, or the one
-// that a server gives for everything in a failed transaction.
+// fail makes pgx read the error of BEGIN, if pgx has not seen it yet, or the error that a server
+// gives for everything in a failed transaction.
 func (c *carrier) fail() {
 	if c.cause != nil {
 		c.out = append(c.out, c.cause...)
@@ -213,7 +212,7 @@ func (c *carrier) fail() {
 	})
 }
 
-// encode appends m, which is none of those that are too long.
+// encode appends m, which is never too long.
 func encode(b []byte, m pgproto3.Message) []byte {
 	b, err := m.Encode(b)
 	if err != nil {

@@ -8,15 +8,14 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// gate lies between the network and what pgx writes to it, below TLS. While a
-// carrier holds a BEGIN, or plays the server, it lets nothing out but the
-// carrier's: what goes past that, as pgconn.PgConn.ExecBatch does in pgx 5.12
-// and whoever writes to PgConn.Conn, would be executed outside of the
-// transaction. It fails, and pgx closes the connection.
+// gate lies between the network and what pgx writes to it, below TLS. While a carrier holds a
+// BEGIN, or plays the server, the gate lets only the carrier's writes pass. Writes that bypass the
+// carrier, as by pgconn.PgConn.ExecBatch in pgx 5.12 or by users of PgConn.Conn, would be executed
+// outside of the transaction. They fail, and pgx closes the connection.
 type gate struct {
 	net.Conn
 	shut    atomic.Bool
-	passing atomic.Int32 // writes of the carrier's
+	passing atomic.Int32 // writes of the carrier
 }
 
 var errGate = errors.New("postgres: a transaction that begins with its first statement cannot begin with this: execute another one first, such as SELECT")

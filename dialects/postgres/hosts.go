@@ -19,8 +19,8 @@ import (
 	"github.com/pooldriver/pooldriver/dialects/internal/hosts"
 )
 
-// addresses are the different hosts and ports that config may connect to, the
-// first one first. pgx lists one twice when it may go without TLS.
+// addresses are the different hosts and ports to which config may connect, in order. pgx lists an
+// address twice if it may be used without TLS.
 func addresses(config *pgx.ConnConfig) []string {
 	var list []string
 	for _, f := range attempts(config) {
@@ -49,8 +49,8 @@ func only(config *pgx.ConnConfig, address string) {
 	config.Fallbacks = own[1:]
 }
 
-// roleOf is what the DSN, or the environment, asks for by target_session_attrs:
-// of it pgx keeps a function alone.
+// roleOf is the role that the DSN, or the environment, asks for by target_session_attrs: pgx keeps
+// only a function of it.
 func roleOf(config *pgx.ConnConfig) hosts.Role {
 	if config.ValidateConnect == nil {
 		return hosts.Any
@@ -67,7 +67,7 @@ func roleOf(config *pgx.ConnConfig) hosts.Role {
 			return role
 		}
 	}
-	return hosts.Any // no parameter leads here; a test fails if one does
+	return hosts.Any // no parameter leads here; a test fails if a parameter does
 }
 
 func (t *template) Dial(ctx context.Context, cred *dialects.Credential) (dialects.Session, error) {
@@ -83,9 +83,9 @@ func (t *template) Dial(ctx context.Context, cred *dialects.Credential) (dialect
 	return found.Conn, nil
 }
 
-// dialHost connects to one host of the DSN. Of several addresses of its name each
-// gets its share of the time; pgx would spend it all on the first one that accepts
-// and is silent. A name that the program dials has one.
+// dialHost connects to one host of the DSN. If its name has several addresses, each gets its share
+// of the time; pgx would spend all the time on the first address that accepts and is silent. A name
+// that the program dials counts as one address.
 func (t *template) dialHost(ctx context.Context, address string, patience time.Duration, cred *dialects.Credential) (*session, hosts.Outcome) {
 	config, err := t.configFor(address, cred)
 	if err != nil {
@@ -115,7 +115,7 @@ func (t *template) readFiles(config *pgx.ConnConfig) error {
 		return explainParse(err)
 	}
 	if len(now.Fallbacks) != len(config.Fallbacks) {
-		return nil // the environment leads to other servers by now
+		return nil // the environment now leads to other servers
 	}
 	config.Password, config.TLSConfig = now.Password, now.TLSConfig
 	for i, f := range now.Fallbacks {
@@ -136,7 +136,7 @@ func (t *template) configFor(address string, cred *dialects.Credential) (*pgx.Co
 		config.User, config.Password = cred.User, cred.Password
 	}
 	only(config, address)
-	config.ValidateConnect = nil // that is connect's
+	config.ValidateConnect = nil // connect checks the role
 	if t.network != nil {
 		config.DialFunc = pgconn.DialFunc(t.network)
 		config.LookupFunc = func(_ context.Context, host string) ([]string, error) { return []string{host}, nil }
@@ -144,7 +144,7 @@ func (t *template) configFor(address string, cred *dialects.Credential) (*pgx.Co
 	return config, nil
 }
 
-// connect opens a connection and asks whose it is.
+// connect opens a connection and learns the role of its server.
 func (t *template) connect(ctx context.Context, config *pgx.ConnConfig, patience time.Duration) (*session, hosts.Outcome) {
 	var way reach
 	var last *carrier
@@ -180,12 +180,12 @@ func (t *template) connect(ctx context.Context, config *pgx.ConnConfig, patience
 	return s, hosts.Outcome{Fit: fit}
 }
 
-// outcomeOf is that of a try that failed. A wrong password ends libpq's walk and
-// pgx's: every server would say the same. asked: the server wanted a password, and has not
-// taken it; then 28000 is the refusal of one by LDAP, PAM or RADIUS (auth.c, auth_failed, says
-// 28P01 for the passwords alone that PostgreSQL keeps itself). One that lets nobody
-// of this kind in (28000 of ClientAuthentication: pg_hba.conf) may be followed by
-// one that does; so may one without the database, or without a place.
+// outcomeOf is the outcome of a failed try. A wrong password ends libpq's walk and pgx's: every
+// server would say the same. asked: the server wanted a password, and has not accepted it. Then
+// 28000 is a refusal by LDAP, PAM or RADIUS (auth.c, auth_failed, says 28P01 only for passwords
+// that PostgreSQL itself keeps). After a server that refuses this kind of login (28000 of
+// ClientAuthentication: pg_hba.conf), another may accept it; the same holds for a server without
+// the database, or without a place.
 func outcomeOf(target, password string, asked bool, err error) hosts.Outcome {
 	o := hosts.Outcome{Err: dialError(target, password, err)}
 	for _, e := range serverErrors(err) {
@@ -195,16 +195,16 @@ func outcomeOf(target, password string, asked bool, err error) hosts.Outcome {
 	return o
 }
 
-// reach is how far a try has come. It tells a server that cannot be reached from
-// one that is slow. pgx dials for its requests to cancel, too.
+// reach is how far a try has come. It distinguishes a server that cannot be reached from a slow
+// server. pgx also dials for its requests to cancel.
 type reach struct {
 	dialled, opened atomic.Bool
 	over            atomic.Bool
-	frontends       []*pgproto3.Frontend // until it is over; pgx's own goroutine's
+	frontends       []*pgproto3.Frontend // until the try is over; only pgx's own goroutine uses them
 }
 
-// end lets go of the frontends. pgx keeps the config with what builds them, and programs
-// that ask for it (sql.Conn.Raw) may connect with it, several at once.
+// end releases the frontends. pgx keeps the config with the function that builds them. Programs
+// that ask for the config (sql.Conn.Raw) may connect with it, several at once.
 func (r *reach) end() {
 	r.over.Store(true)
 	r.frontends = nil
@@ -221,7 +221,7 @@ func (r *reach) noting(dial pgconn.DialFunc) pgconn.DialFunc {
 	}
 }
 
-// keeping has the frontends that pgx makes kept: they know what a server wanted.
+// keeping keeps the frontends that pgx makes: they know what a server wanted.
 func (r *reach) keeping(build pgconn.BuildFrontendFunc) pgconn.BuildFrontendFunc {
 	return func(in io.Reader, out io.Writer) *pgproto3.Frontend {
 		f := build(in, out)
@@ -232,7 +232,7 @@ func (r *reach) keeping(build pgconn.BuildFrontendFunc) pgconn.BuildFrontendFunc
 	}
 }
 
-// asked reports whether a server wanted a password, and has not taken it.
+// asked reports whether a server wanted a password, and has not accepted it.
 func (r *reach) asked() bool {
 	return slices.ContainsFunc(r.frontends, func(f *pgproto3.Frontend) bool { return f.GetAuthType() != pgproto3.AuthTypeOk })
 }

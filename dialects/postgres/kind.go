@@ -35,21 +35,21 @@ func (postgres) cleaning(effect dialects.Effect) (text string, keepsPrepared boo
 	return classifier.Cleaning(effect), classifier.KeepsPrepared(effect)
 }
 
-// asksRole asks for the setting as it would be after a RESET: one that the program has set in its
-// session says nothing about the server. A change of the configuration changes it in sessions that
-// are open (guc.c, set_config_option).
+// asksRole asks for the setting as it would be after a RESET: a setting that the program has made
+// in its session says nothing about the server. A change of the configuration also changes this
+// value in open sessions (guc.c, set_config_option).
 func (postgres) asksRole() string {
 	return "SELECT pg_catalog.pg_is_in_recovery(), reset_val FROM pg_catalog.pg_settings WHERE name = 'default_transaction_read_only'"
 }
 
-// cockroach is CockroachDB, by its documentation and by cockroachdb/cockroach#83061: no version can
-// be had for the tests. Its nodes are no standbys. It has no UNLISTEN, and its DISCARD ALL drops
+// cockroach is CockroachDB, by its documentation and by cockroachdb/cockroach#83061: no version is
+// available for the tests. Its nodes are no standbys. It has no UNLISTEN, and its DISCARD ALL drops
 // temporary tables since version 23.1.
 type cockroach struct{ discards bool }
 
 const discardsSince = 23
 
-// cockroachMajor is the first number of "CockroachDB CCL v23.1.2 (…)", 0 if there is none.
+// cockroachMajor is the first number of "CockroachDB CCL v23.1.2 (…)", or 0.
 func cockroachMajor(version string) int {
 	_, numbers, _ := strings.Cut(version, " v")
 	major, _, _ := strings.Cut(numbers, ".")

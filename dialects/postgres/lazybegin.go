@@ -14,27 +14,25 @@ import (
 
 var _ dialects.LazyBeginner = (*session)(nil)
 
-// BeginWithNext lets pgx begin as ever; its BEGIN goes no further than the
-// carrier, which answers it and keeps it for the next statement. So the text is
-// pgx's, and so is the transaction: Commit of one that failed is
-// pgx.ErrTxCommitRollback. A wrapped connection has no carrier.
+// BeginWithNext lets pgx begin as usual. Its BEGIN reaches only the carrier, which answers it and
+// keeps it for the next statement. So the text and the transaction are pgx's: Commit of a failed
+// transaction is pgx.ErrTxCommitRollback. A wrapped connection has no carrier.
 func (s *session) BeginWithNext(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
 	if s.pg.IsClosed() {
 		return s.conn.BeginTx(ctx, opts)
 	}
 	if err := ctx.Err(); err != nil {
-		return nil, err // at which pgx's BeginTx closes the connection
+		return nil, err // pgx's BeginTx closes the connection on this error
 	}
 	if s.carrier == nil || s.TxStatus() != dialects.TxNone || !s.carrier.arm() {
 		return nil, errors.ErrUnsupported
 	}
-	defer s.carrier.disarm() // where no BEGIN has come
+	defer s.carrier.disarm() // if no BEGIN has come
 	return s.conn.BeginTx(ctx, opts)
 }
 
-// throughCarrier puts a carrier between pgx and the network, above TLS. pgx
-// builds one frontend for each server that it tries, one after the other; last
-// is the latest.
+// throughCarrier puts a carrier between pgx and the network, above TLS. pgx builds one frontend for
+// each server that it tries, one after the other; last is the carrier of the latest.
 func throughCarrier(build pgconn.BuildFrontendFunc, last **carrier) pgconn.BuildFrontendFunc {
 	return func(r io.Reader, w io.Writer) *pgproto3.Frontend {
 		c := &carrier{r: r, w: w}

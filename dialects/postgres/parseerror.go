@@ -9,17 +9,16 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// explainParse says in our words what pgx found wrong with a DSN. Its own
-// error holds the whole DSN, shows most of it, and hides a password only as
-// well as it recognises one; so not even its chain is passed on, save for the
-// system's reason why a file could not be read.
+// explainParse says in our words what pgx found wrong with a DSN. The error of pgx holds the whole
+// DSN, shows most of it, and hides a password only if pgx recognises it. So not even its chain is
+// passed on, except the system's reason why a file could not be read.
 func explainParse(err error) error {
 	var parseErr *pgconn.ParseConfigError
 	if !errors.As(err, &parseErr) {
 		return errors.New("the DSN cannot be read")
 	}
-	// Without the DSN the text is the finding, which is matched against those
-	// known and never shown.
+	// Without the DSN the text is only the finding. The finding is compared with the known
+	// findings, and never shown.
 	blank := *parseErr
 	blank.ConnString = ""
 	finding := strings.TrimPrefix(blank.Error(), "cannot parse ``: ")
@@ -37,7 +36,7 @@ func explainParse(err error) error {
 	return errors.New("the DSN cannot be read")
 }
 
-// findings are pgx's, the more special ones first.
+// findings are pgx's findings, the more special first.
 var findings = []struct{ pgx, ours string }{
 	{"forbidden NUL byte", "the DSN holds a NUL byte"},
 	{"forbidden value %00", "the DSN holds a NUL byte, written as %00"},

@@ -13,10 +13,10 @@ var (
 	_ dialects.Hosted      = (*session)(nil)
 )
 
-// Host is empty where the DSN names one host.
+// Host is empty if the DSN names one host.
 func (s *session) Host() (host, passed string) { return s.host, s.passed }
 
-// CheckRole asks the server what it is by now.
+// CheckRole asks the server for its present role.
 func (s *session) CheckRole(ctx context.Context) error {
 	if !s.known {
 		return nil // nothing was asked for, and the server is older than 14
@@ -28,8 +28,8 @@ func (s *session) CheckRole(ctx context.Context) error {
 	return s.role.Still(s.atConnect, now)
 }
 
-// told is what the server reports of itself to each new connection, since
-// version 14; libpq goes by the same ("target_session_attrs" in its manual).
+// told is what the server reports about itself to each new connection, since version 14; libpq uses
+// the same reports ("target_session_attrs" in its manual).
 func (s *session) told() (server hosts.Server, known bool) {
 	standby, writing := s.pg.ParameterStatus("in_hot_standby"), s.pg.ParameterStatus("default_transaction_read_only")
 	if standby == "" || writing == "" {

@@ -20,24 +20,24 @@ import (
 // session is one connection of pgx.
 type session struct {
 	redact.Label
-	outer   driver.Conn // conn, or what a wrapper around pgx makes of it
+	outer   driver.Conn // conn, or a wrapper's connection around it
 	conn    *stdlib.Conn
 	pgx     *pgx.Conn
 	pg      *pgconn.PgConn
 	wire    *wire.Conn // under pgx; nil in a wrapped connection
 	carrier *carrier   // between pgx and TLS; nil in a wrapped connection
-	eye     *wire.Conn // to peek with and to end the stream: wire, or one beside pgx
+	eye     *wire.Conn // to peek and to end the stream: wire, or a Conn beside pgx
 	sealed  bool       // TLS: what waits to be read cannot be understood
 	kind    kind       // of the server
 	hooked  bool       // somebody else's hook may have made the state at connect
 
-	reported [len(reported)]string // as they were at connect
-	before   map[string][]byte     // what SetSettings has set, as it was before
+	reported [len(reported)]string // the values at connect
+	before   map[string][]byte     // the settings of SetSettings, with their values before it
 
 	role      hosts.Role   // what the DSN asks for
-	atConnect hosts.Server // what the server was then
-	known     bool         // atConnect is
-	host      string       // of several; and why others were passed over
+	atConnect hosts.Server // the server at connect
+	known     bool         // atConnect is known
+	host      string       // if the DSN names several; passed: why others were passed over
 	passed    string
 }
 
@@ -68,8 +68,8 @@ func bottom(nc net.Conn) net.Conn {
 	return nc
 }
 
-// socket looks through all that says what lies below it: a program's own dialler may
-// have put TLS of its own under pgx's.
+// socket looks through every connection that shows what lies below it: a program's own dialler may
+// have put its own TLS under pgx's.
 func socket(nc net.Conn) net.Conn {
 	for below := bottom(nc); below != nil && below != nc; below = bottom(nc) {
 		nc = below
@@ -91,7 +91,7 @@ func (s *session) TxStatus() dialects.TxStatus {
 	return s.LastTxStatus()
 }
 
-// LastTxStatus is that of a connection that may be closed.
+// LastTxStatus is the status of a connection that may be closed.
 func (s *session) LastTxStatus() dialects.TxStatus {
 	switch s.pg.TxStatus() {
 	case 'I':
@@ -104,8 +104,8 @@ func (s *session) LastTxStatus() dialects.TxStatus {
 	return dialects.TxUnknown
 }
 
-// Peek looks at what the server has said unasked. Of a connection that was idle for
-// long that tells too little: something on the way may have forgotten it.
+// Peek looks at what the server has sent by itself. For a connection that was idle for long this
+// tells too little: a device on the way may have forgotten the connection.
 func (s *session) Peek() dialects.Liveness {
 	if s.TxStatus() != dialects.TxNone {
 		return dialects.Dead // closed, or still used by its last borrower
@@ -129,14 +129,13 @@ func (s *session) Peek() dialects.Liveness {
 	return dialects.Alive
 }
 
-// askAfter is pgx's: its ResetSession, which is not called here, pings what was idle
-// for longer (stdlib.OptionShouldPing). A wrapped connection is left to it.
+// askAfter is pgx's value: pgx's ResetSession, which is not called here, pings a connection that
+// was idle for longer (stdlib.OptionShouldPing). For a wrapped connection ResetSession does so.
 const askAfter = time.Second
 
-// listen reads the messages that an idle connection may have waiting: notices,
-// changed settings and notifications do it no harm, an error is the last thing
-// a server says. One that is cut off by the end of what was peeked at leaves
-// it open what follows.
+// listen reads the messages that an idle connection may have waiting: notices, changed settings and
+// notifications do no harm; an error is the last message of a server. If the peeked bytes end
+// within a message, nobody knows what follows.
 func listen(waiting []byte) dialects.Liveness {
 	const header = 5 // type, and a length that counts itself but not the type
 	for len(waiting) > 0 {
@@ -181,7 +180,7 @@ func (s *session) Sent() (uint64, bool) {
 	return s.wire.Sent(), true
 }
 
-// Rollback sends ROLLBACK unless the server has said that nothing is open.
+// Rollback sends ROLLBACK unless the server has said that no transaction is open.
 func (s *session) Rollback(ctx context.Context) error {
 	if s.TxStatus() == dialects.TxNone {
 		return nil

@@ -29,23 +29,22 @@ type template struct {
 
 	addresses []string // of the hosts that config names
 	list      *hosts.List
-	network   dialects.DialFunc // the program's; nil: pgx's
+	network   dialects.DialFunc // the program's function; nil: pgx's
 	role      hosts.Role
 }
 
 var _ dialects.HostLister = (*template)(nil)
 
-// traits of pgx, with its reasons in dialects.Traits. Byte slices come from
-// bytea, json, jsonb and xml, in both formats scanned into memory made for each
-// value (pgx 5.12.0: stdlib's initValueFuncs; pgtype's scanPlanBinaryBytesToBytes,
-// scanPlanTextByteaToBytes and scanPlanAnyTextToBytes). A codec that a program
-// registers for one of these types must not retain what it scans, either, says
-// pgtype.ScanPlan.
+// traits of pgx; dialects.Traits has the reasons. Byte slices come from bytea, json, jsonb and xml.
+// In both formats they are scanned into memory that is made for each value (pgx 5.12.0: stdlib's
+// initValueFuncs; pgtype's scanPlanBinaryBytesToBytes, scanPlanTextByteaToBytes and
+// scanPlanAnyTextToBytes). By pgtype.ScanPlan, a codec that a program registers for such a type
+// must not retain what it scans, either.
 var traits = dialects.Traits{TxKeepsContext: true, BadConnUnsure: true, StatusKnown: true, StatementsEndWithSession: true, PreparedAges: true,
 	BytesKept: true, ArgsAsGiven: true}
 
-// targetOf says where config leads: the user if there is one to name, the first
-// host, and how many there are besides.
+// targetOf says where config leads: the user, if there is a user to name, the first host, and the
+// number of other hosts.
 func targetOf(config *pgx.ConnConfig, user string) string {
 	list := addresses(config)
 	s := "postgres "
@@ -78,9 +77,9 @@ var _ dialects.NetworkTemplate = (*template)(nil)
 // DialNetworkBy implements dialects.NetworkTemplate.
 func (t *template) DialNetworkBy(dial dialects.DialFunc) { t.network = dial }
 
-// throughWire puts our network connection under pgx's. pgx dials by it for a request
-// to cancel, too, where it does no harm. That request goes to the remote address of the
-// connection, which has to be one that dial understands.
+// throughWire puts our network connection under pgx's. pgx also uses it to dial for a request to
+// cancel: this does no harm. That request goes to the remote address of the connection, so dial
+// must understand that address.
 func (t *template) throughWire(dial pgconn.DialFunc) pgconn.DialFunc {
 	if t.network == nil {
 		return through(dial, func(nc net.Conn, _, _ string) net.Conn { return wire.New(nc, 0) })
@@ -99,9 +98,8 @@ func through(dial pgconn.DialFunc, put func(nc net.Conn, network, address string
 	}
 }
 
-// connectError replaces pgx's error, from which errors.As gives the whole configuration
-// with the password. It unwraps to what was below: the server's error, the network's, the
-// context's.
+// connectError replaces pgx's error, from which errors.As gives the whole configuration with the
+// password. connectError unwraps to the errors below: the server's, the network's, the context's.
 type connectError struct {
 	text string
 	err  error
@@ -110,9 +108,9 @@ type connectError struct {
 func (e *connectError) Error() string { return e.text }
 func (e *connectError) Unwrap() error { return e.err }
 
-// dialError makes an error of pgx's connecting fit to be shown. A connector of
-// somebody else's may have put words of its own around it; they stay in the
-// text and leave the chain. password is the one that was used, where it is known.
+// dialError makes an error of pgx's connect fit to be shown. Another connector may have put its own
+// words around the error: they stay in the text and leave the chain. password is the password that
+// was used, if it is known.
 func dialError(target, password string, err error) error {
 	var parseErr *pgconn.ParseConfigError
 	if errors.As(err, &parseErr) {
@@ -124,14 +122,14 @@ func dialError(target, password string, err error) error {
 		outermost := err == error(connectErr)
 		password, err = connectErr.Config.Password, connectErr.Unwrap()
 		if outermost {
-			text = err.Error() // what pgx says before it the target says already
+			text = err.Error() // the target already says what pgx says before it
 		}
 	}
-	// pgx never puts the password there by intention; a server or a proxy
-	// might. One that is also part of the target, or that short, would be
-	// given away by its absence. Where it is there, the chain below has it too;
-	// of the server's errors remain the codes, by which the pool decides: the
-	// password "password" is refused in words that contain it.
+	// pgx never puts the password there by intention, but a server or a proxy might. A password
+	// that is part of the target, or that is so short, stays: its absence would give it away. If
+	// the text contains the password, the chain below contains it too. Of the server's errors the
+	// codes remain, by which the pool decides: the password "password" is refused in words that
+	// contain it.
 	servers := serverErrors(err)
 	has := func(s string) bool { return strings.Contains(s, password) }
 	if len(password) >= 4 && !has(target) && (has(text) || slices.ContainsFunc(servers, func(e *pgconn.PgError) bool { return anyText(e, has) })) {
@@ -147,8 +145,8 @@ func dialError(target, password string, err error) error {
 	return &connectError{text: text, err: err}
 }
 
-// serverErrors finds the server's errors in all branches of err: pgx joins those
-// of several tries, and a list those of its servers.
+// serverErrors finds the server's errors in all branches of err: pgx joins the errors of several
+// tries, and a list joins the errors of its servers.
 func serverErrors(err error) []*pgconn.PgError {
 	var found []*pgconn.PgError
 	switch e := err.(type) { //nolint:errorlint // it walks the tree itself: errors.As finds one branch only
@@ -165,8 +163,8 @@ func serverErrors(err error) []*pgconn.PgError {
 	return found
 }
 
-// anyText reports whether one of the texts of a server's error is such a one:
-// Error shows its message, other ways to print it show its detail, hint and so on.
+// anyText reports whether such is true for one of the texts of a server's error: Error shows the
+// message, other ways to print the error show its detail, hint and so on.
 func anyText(e *pgconn.PgError, such func(string) bool) bool {
 	for _, field := range reflect.ValueOf(*e).Fields() {
 		if field.Kind() == reflect.String && such(field.String()) {

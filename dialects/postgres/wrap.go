@@ -17,7 +17,7 @@ import (
 // configuration that no DSN expresses. The bytes under it are not counted.
 type wrapped struct {
 	*base.Template
-	hooked bool // something of the program's may run on each new connection
+	hooked bool // a hook of the program may run on each new connection
 	own    bool // the connections are pgx's, with nothing around them
 }
 
@@ -45,9 +45,9 @@ func fromPgx(c driver.Connector) bool {
 }
 
 // mayHook reports whether a connection of c may begin with more than the server
-// gives it: by stdlib.OptionAfterConnect, or because c is not pgx's. What a
-// hook sets up, cleaning would take away. The field is exported, its struct is
-// not; a pgx that has renamed it counts as hooked.
+// gives it: by stdlib.OptionAfterConnect, or because c is not pgx's. The cleaning would remove what
+// a hook sets up. The field is exported, but its struct is not. If a pgx has renamed the field, c
+// counts as hooked.
 func mayHook(c driver.Connector) bool {
 	v, own := reflect.ValueOf(c), reflect.ValueOf(stdlib.GetConnector(pgx.ConnConfig{}))
 	if v.Type() != own.Type() {

@@ -14,20 +14,20 @@
 // "sqlite:", unlike in the bare driver, SQLite's own parameters are not lost
 // when the name is no URI.
 //
-// A file's name with one of & ; , and a = behind it is refused, and so is an @
-// between sqlite:// and the first slash: in a mistyped DSN that is where a key
-// or a password is, and the file's name is shown in errors.
+// A file's name that has one of & ; , and a = after it is refused, and so is an @ between sqlite://
+// and the first slash: a mistyped DSN may have a key or a password there, and errors show the
+// file's name.
 //
 // # Memory
 //
 // A database in memory (an empty name, :memory:, mode=memory) is one database
 // for all connections of one DSN that was parsed, and lives as long as its
-// pool. See memory.go. By Wrap it is what the connector makes of it; see wrap.go.
+// pool. See memory.go. With Wrap, the connector decides about this; see wrap.go.
 //
 // # Transactions
 //
-// SQLite does not show in its SQL whether a transaction is open, and the driver
-// keeps sqlite3_get_autocommit to itself; see status.go for how it is asked.
+// SQLite does not show in its SQL whether a transaction is open, and the driver does not give
+// access to sqlite3_get_autocommit; status.go shows how SQLite is asked.
 package sqlite
 
 import (
@@ -73,10 +73,10 @@ const (
 	schemaChanged = 17 // SQLITE_SCHEMA
 )
 
-// Diagnose knows three errors. The driver prepares anew by itself when a schema
-// has changed, several times; what still comes through ran nothing. A write that
-// is interrupted (its context has ended) rolls the whole transaction back. A COMMIT that
-// finds the database busy leaves the transaction open.
+// Diagnose knows three errors. When a schema has changed, the driver itself prepares the statement
+// again, several times; if the error still comes, nothing was executed. A write that is interrupted
+// (its context has ended) rolls the whole transaction back. A COMMIT that finds the database busy
+// leaves the transaction open.
 func (dialect) Diagnose(err error) dialects.Diagnosis {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return dialects.TxEnded // the driver's word for interrupted
@@ -96,8 +96,8 @@ func (dialect) Diagnose(err error) dialects.Diagnosis {
 	return 0
 }
 
-// registeredDriver is the one that functions, collations and connection hooks
-// were registered with; a new sqlite.Driver would know none of them.
+// registeredDriver is the driver with which functions, collations and connection hooks were
+// registered. A new sqlite.Driver would know none of them.
 var registeredDriver = sync.OnceValue(func() driver.Driver {
 	db, err := sql.Open("sqlite", "")
 	if err != nil {

@@ -12,10 +12,10 @@ import (
 // source is what a DSN says.
 type source struct {
 	told   []dialects.Param // to the driver
-	name   string           // what the driver is given
+	name   string           // that the driver is given
 	path   string           // the file, for people; empty for a database in memory
 	memory bool             // the database dies with its last connection
-	// vfs opens the files that statements name, if it is not the database's own.
+	// vfs opens the files that statements name; empty: the database's own VFS does.
 	vfs    string
 	params []dialects.Param
 }
@@ -66,7 +66,7 @@ func parse(dsn string) (source, error) {
 	if prefixed && !isURI && q.has(uriParameters...) {
 		name = fileURI(name)
 	}
-	if prefixed { // the driver's own forms mean what they mean to the driver
+	if prefixed { // the driver itself reads its own forms
 		q.rest = append(q.busyTimeout(), q.rest...)
 	}
 	if len(q.rest) > 0 {
@@ -94,7 +94,7 @@ func told(params []string) (all []dialects.Param) {
 }
 
 // cutPrefix takes "sqlite:" away. sqlite:///abs/file has an empty host, as file:/// has.
-// A host there can only be a relative path written by habit.
+// If a host stands there, somebody has written a relative path that way.
 func cutPrefix(dsn string) (rest string, prefixed bool, err error) {
 	if !dialects.HasPrefix(dsn, "sqlite:") {
 		return dsn, false, nil
@@ -113,8 +113,8 @@ func joinsParameter(name string) bool {
 	return i >= 0 && strings.Contains(name[i:], "=")
 }
 
-// uriParameters are SQLite's own. The driver gives them to SQLite in a URI, and
-// drops them behind a plain file name, where mode=ro would go unheard.
+// uriParameters are SQLite's own. The driver gives them to SQLite in a URI. Behind a plain file
+// name it drops them: mode=ro would have no effect.
 var uriParameters = []string{"mode", "cache", "immutable", "nolock", "psow", "modeof"}
 
 // query is the part of a DSN behind the question mark, parsed no further than
@@ -140,7 +140,7 @@ func splitQuery(raw string) (query, error) {
 		if value, err = url.QueryUnescape(value); err != nil {
 			return query{}, fmt.Errorf("the value of the parameter %s cannot be read: a %% in it is followed by two hexadecimal digits, as in %%25", name)
 		}
-		if name != "_pragma" { // of which there may be several
+		if name != "_pragma" { // a DSN may have several _pragma
 			names = append(names, name)
 		}
 		if strings.HasPrefix(name, "pool_") {

@@ -15,13 +15,13 @@ import (
 )
 
 // SQLite opens the file that ATTACH or VACUUM INTO names by the VFS of the connection's
-// first database. On a database in memory that is memdb: SQLite would make another
-// database in memory and write no file, without an error. A URI can name its own VFS. So
-// on these connections every such expression becomes part of another one, which makes a
-// URI of its value. SQLite evaluates both, so parameters and computed names work as well.
+// first database. The VFS of a database in memory is memdb: SQLite would make another database in
+// memory and write no file, without an error. A URI can name its own VFS. So on these connections
+// every such expression becomes part of a larger expression, which makes a URI of its value. SQLite
+// evaluates the whole, so parameters and computed names work as well.
 
-// fileVFS is the VFS by which the bare driver would open further files. It is empty where
-// that is memdb.
+// fileVFS is the VFS by which the bare driver would open further files. It is empty if that VFS is
+// memdb.
 func (q query) fileVFS() string {
 	switch vfs := q.values.Get("vfs"); {
 	case vfs == "memdb":
@@ -37,7 +37,7 @@ func (q query) fileVFS() string {
 // filesBy returns a text whose names of files are opened by a VFS.
 func filesBy(vfs, query string) string {
 	return classifier.MapFiles(query, func(expr string) string {
-		// In a URI, + is no space, and the last vfs counts: one that the program names.
+		// In a URI, + is no space, and the last vfs counts: a vfs that the program names.
 		value := strings.ReplaceAll(url.QueryEscape(vfs), "+", "%20")
 		return fmt.Sprintf(uriOfFile, "?vfs="+value+"&", expr)
 	})

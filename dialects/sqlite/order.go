@@ -12,10 +12,10 @@ import (
 
 // Connections to one file are opened and closed one at a time, in the process. The last one
 // that closes a file with a write-ahead log copies the log into the file and removes it
-// (https://sqlite.org/wal.html, "the WAL file"). Of two that close at the same time each finds
-// the other, and nobody does. And while the last one does it, the file is locked, so that a
-// connection that is being opened beside it would meet SQLITE_BUSY, although the program has
-// never used two at a time. Statements wait for none of this.
+// (https://sqlite.org/wal.html, "the WAL file"). If two connections close at the same time, each
+// finds the other, and neither copies. While the last connection copies, the file is locked: a
+// connection that is opened meanwhile would get SQLITE_BUSY, although the program has never used
+// two connections at a time. Statements wait for none of this.
 
 // turns has a lock for each file that somebody opens or closes.
 var turns struct {
@@ -25,7 +25,7 @@ var turns struct {
 
 type turn struct {
 	fairlock.Mutex
-	wanted int // by how many; protected by turns.mu
+	wanted int // how many want the lock; protected by turns.mu
 }
 
 // takeTurn waits until nobody else opens or closes file, which is not empty. done ends the
@@ -56,8 +56,8 @@ func takeTurn(ctx context.Context, file string) (done func(), err error) {
 	return func() { t.Unlock(); leave() }, nil
 }
 
-// realPath is the one path by which a file is known, whatever links lead to it. A file that
-// does not exist yet is known by its directory.
+// realPath is the same path for all links that lead to a file. A file that does not exist yet is
+// known by its directory.
 func realPath(path string) string {
 	if abs, err := filepath.Abs(path); err == nil {
 		path = abs
@@ -71,11 +71,11 @@ func realPath(path string) string {
 	return path
 }
 
-// join has a connection take part in the write-ahead log of its file, if there is one. SQLite
-// opens a file with the first statement: a connection that closes meanwhile would not know
-// of this one, and would lock the file as the last one does.
+// join makes a connection take part in the write-ahead log of its file, if the file has one. SQLite
+// opens a file with the first statement: a connection that closes before would not know of this
+// connection, and would lock the file as the last connection does.
 func join(ctx context.Context, conn driver.Conn, file string) {
 	if _, err := os.Stat(file + "-wal"); err == nil {
-		_, _ = firstRow(ctx, conn, "PRAGMA schema_version") // what is wrong the first statement says
+		_, _ = firstRow(ctx, conn, "PRAGMA schema_version") // the first statement reports errors
 	}
 }

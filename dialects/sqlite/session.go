@@ -15,7 +15,7 @@ import (
 type session struct {
 	*base.Session
 	question driver.Stmt // see status.go; prepared when first asked
-	private  bool        // the database is in memory, and this connection's alone
+	private  bool        // the database is in memory, and only this connection sees it
 	file     string      // of the database; see order.go. Empty: it is in memory, or not known
 }
 
@@ -31,9 +31,8 @@ func newSession(conn driver.Conn, label string) *session {
 // Irreplaceable is true of a database in memory that no other connection sees.
 func (s *session) Irreplaceable() bool { return s.private }
 
-// Rollback executes ROLLBACK; SQLite makes an error of it where nothing is
-// open. A statement can also have rolled back by itself, by a full disk or an
-// interruption, without anybody having been told.
+// Rollback executes ROLLBACK. SQLite returns an error if no transaction is open. A full disk or an
+// interruption may also have rolled back the transaction, and SQLite tells nobody.
 func (s *session) Rollback(ctx context.Context) error {
 	err := s.Exec(ctx, "ROLLBACK")
 	if err != nil && strings.Contains(err.Error(), "no transaction is active") {
@@ -42,10 +41,9 @@ func (s *session) Rollback(ctx context.Context) error {
 	return err
 }
 
-// Clean does nothing where nothing was left behind: neither a trigger nor a
-// function can change the session. For the rest (temporary tables, attached
-// databases, pragmas) SQLite has no undoing, and a new connection costs less
-// than finding out.
+// Clean does nothing if nothing was left behind: neither a trigger nor a function can change the
+// session. SQLite cannot undo the rest (temporary tables, attached databases, pragmas), and a new
+// connection costs less than a search for them.
 func (s *session) Clean(_ context.Context, effect dialects.Effect) (bool, error) {
 	if effect.Dirty() {
 		return false, dialects.ErrCannotClean
@@ -53,13 +51,13 @@ func (s *session) Clean(_ context.Context, effect dialects.Effect) (bool, error)
 	return true, nil
 }
 
-// CheckSettings takes none. A setting that a statement can read would be a table.
+// CheckSettings accepts no setting. A setting that a statement can read would be a table.
 func (s *session) CheckSettings([]dialects.ContextSetting) error {
 	return errors.New("SQLite has no settings that a statement could read: give the value to the statement as an argument")
 }
 
-// Close closes the connection. Statements of it that are still prepared keep
-// SQLite from letting go of the file until they are closed, too.
+// Close closes the connection. SQLite keeps the file open until the prepared statements of the
+// connection are closed, too.
 func (s *session) Close(ctx context.Context) error {
 	if s.file != "" {
 		done, err := takeTurn(ctx, s.file)
@@ -70,8 +68,8 @@ func (s *session) Close(ctx context.Context) error {
 	}
 	var err error
 	if s.question != nil {
-		// Also after an interruption: with a statement left, SQLite keeps the
-		// connection open, and the transaction and its locks with it.
+		// Also after an interruption: while a statement is left, SQLite keeps the connection open,
+		// with the transaction and its locks.
 		err = s.question.Close()
 	}
 	s.question = nil

@@ -7,7 +7,7 @@ import (
 
 var _ dialects.SettingsKeeper = dialect{}
 
-// Settings: PRAGMA, ATTACH and DETACH, as far as they are a connection's.
+// Settings: PRAGMA, ATTACH and DETACH, as far as they concern one connection.
 func (dialect) Settings(query string) (settings []dialects.Setting, alone bool) {
 	return classifier.Settings(query)
 }

@@ -8,12 +8,10 @@ import (
 	"github.com/pooldriver/pooldriver/internal/driverconn"
 )
 
-// question is a statement that always fails, and whose error tells whether a
-// transaction is open. VACUUM looks at sqlite3_get_autocommit first, then for
-// other running statements, and only then at the name of the file to write,
-// which NULL is not. It takes no lock, reads no page, and leaves the results of
-// changes() and last_insert_rowid(), running statements and the transaction as
-// they are.
+// question is a statement that always fails. Its error tells whether a transaction is open. VACUUM
+// looks first at sqlite3_get_autocommit, then for other running statements, and then at the name of
+// the file to write: NULL is no name. It takes no lock, reads no page, and leaves the results of
+// changes() and last_insert_rowid(), running statements and the transaction as they are.
 const question = "VACUUM INTO NULL"
 
 // The answers, in the order in which SQLite finds them.
@@ -23,9 +21,9 @@ const (
 	answerNone = "non-text filename"
 )
 
-// TxStatus asks SQLite, in about a microsecond. While an interruption of the
-// last statement is pending the next one would clear it, and the driver's
-// IsValid with it: it is not asked then.
+// TxStatus asks SQLite, in about a microsecond. It does not ask while an interruption of the last
+// statement is pending: the question would clear the interruption, and so change the driver's
+// IsValid.
 func (s *session) TxStatus() dialects.TxStatus {
 	if !s.Valid() {
 		return dialects.TxUnknown

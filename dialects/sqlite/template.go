@@ -38,18 +38,17 @@ func newTemplate(src source) *template {
 
 func (t *template) Driver() driver.Driver { return registeredDriver() }
 
-// traits: TxStatus is right whenever it is asked, but it costs about a
-// microsecond, a fifth of a small statement, so it is to be asked only after
-// those that can change it.
+// traits: TxStatus is always right, but it costs about a microsecond, a fifth of a small statement.
+// So it is called only after statements that can change it.
 //
-// A rollback journal lets nobody write to the file while another connection
-// reads, a WAL does. Which of them a file has is not asked: it is known only
-// with the first connection, and can change later.
+// With a rollback journal nobody can write to the file while another connection reads; with a WAL
+// others can. Nobody asks which of them a file has: the answer is known only with the first
+// connection, and can change later.
 var traits = dialects.Traits{WritesAlone: true, PreparingActs: true, CloseWrites: true}
 
-// Traits of a connection that is the driver's for sure. Byte slices come from a
-// BLOB alone, whatever the column was declared as, each copied out of SQLite's
-// memory (modernc.org/sqlite 1.55.0, rows.Next and conn.columnBlob).
+// Traits of a connection that is the driver's for sure. Byte slices come only from a BLOB, whatever
+// the column was declared as. Each is copied out of SQLite's memory (modernc.org/sqlite 1.55.0,
+// rows.Next and conn.columnBlob).
 func (t *template) Traits() dialects.Traits {
 	own := traits
 	own.BytesKept, own.Reprepares = true, true
@@ -101,8 +100,8 @@ func (t *template) dialFile(ctx context.Context) (dialects.Session, error) {
 	return s, nil
 }
 
-// holdAnchor opens the connection that keeps a database in memory alive while
-// the pool has none. It never runs a statement, so it holds no lock.
+// holdAnchor opens the connection that keeps a database in memory alive while the pool has no
+// connection. It never runs a statement, so it holds no lock.
 func (t *template) holdAnchor() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -125,8 +124,7 @@ func (t *template) open() (driver.Conn, error) {
 	return conn, nil
 }
 
-// cannotOpen is SQLITE_CANTOPEN, of which SQLite itself says no more than
-// "unable to open database file".
+// cannotOpen is SQLITE_CANTOPEN. SQLite itself says only "unable to open database file".
 const cannotOpen = 14
 
 func (t *template) explain(err error) error {

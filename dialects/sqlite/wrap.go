@@ -20,15 +20,14 @@ import (
 )
 
 // wrapped is a template of the program's connector, which does not show the name of the
-// database. So the connections are asked whether it is in memory. A shared database in
-// memory lives as long as the template, which keeps a connection for it (the anchor). A
-// private one belongs to its connection, as over the driver alone. That connection stays
-// open.
+// database. So the connections are asked whether the database is in memory. A shared database in
+// memory lives as long as the template, which keeps a connection for it (the anchor). A private
+// database belongs to its connection, as over the driver alone. That connection stays open.
 type wrapped struct {
 	*base.Template
 
 	sharing atomic.Uint32          // of databases in memory: a sharing
-	file    atomic.Pointer[string] // the first connection's; nil: not known
+	file    atomic.Pointer[string] // of the first connection; nil: not known
 
 	mu     sync.Mutex
 	anchor driver.Conn // guarded by mu; keeps a shared database alive
@@ -54,9 +53,9 @@ func wrap(c driver.Connector) (dialects.Template, error) {
 	return &wrapped{Template: t}, nil
 }
 
-// isSQLite reports whether d is a driver that is known: modernc.org/sqlite, or
-// mattn/go-sqlite3, which is told by the name of its package alone. To import it would
-// make every program need cgo.
+// isSQLite reports whether d is a driver that is known: modernc.org/sqlite, or mattn/go-sqlite3,
+// which is recognised only by the name of its package. An import of that package would make every
+// program need cgo.
 func isSQLite(d driver.Driver) bool {
 	if _, ok := d.(*sqlitedriver.Driver); ok {
 		return true
@@ -109,12 +108,12 @@ func (w *wrapped) isPrivate(ctx context.Context, conn driver.Conn) (bool, error)
 			return false, err
 		}
 	}
-	// Where it could not be learned, the connection is kept: that loses nothing.
+	// If the sharing could not be learned, the connection is kept: that loses nothing.
 	return w.sharing.Load() != sharingAll, nil
 }
 
-// fileOf asks for the name of the main database's file. A database in memory and a
-// temporary one have none.
+// fileOf asks for the name of the main database's file. A database in memory and a temporary
+// database have none.
 func fileOf(ctx context.Context, conn driver.Conn) (file string, known bool) {
 	row, err := firstRow(ctx, conn, "PRAGMA database_list") // number, name, file
 	if err != nil || len(row) != 3 || text(row[1]) != "main" {
@@ -130,8 +129,8 @@ var probing = make(chan struct{}, 1)
 // probeTime bounds a probe, which waits while the database is locked in the process.
 const probeTime = time.Second
 
-// learn finds out, at the first connection, whether a second one sees the same database.
-// If so, the second becomes the anchor. It runs nothing from then on, so it holds no lock.
+// learn finds out, at the first connection, whether a second connection sees the same database. If
+// so, the second connection becomes the anchor. It runs nothing from then on, so it holds no lock.
 func (w *wrapped) learn(ctx context.Context, first driver.Conn) error {
 	select {
 	case probing <- struct{}{}:
@@ -144,7 +143,7 @@ func (w *wrapped) learn(ctx context.Context, first driver.Conn) error {
 	}
 	second, err := w.Connect(ctx, nil)
 	if err != nil {
-		return nil // such as of a connector that makes one connection only
+		return nil // for example, the connector makes only one connection
 	}
 	shared, known := sameDatabase(ctx, first, second)
 	switch {
@@ -161,9 +160,9 @@ func (w *wrapped) learn(ctx context.Context, first driver.Conn) error {
 	return nil
 }
 
-// sameDatabase looks whether two connections see one database in memory. It writes nothing:
-// a commit would be told to the program's hooks, and would fix settings (the page size) that
-// the program may still want to choose.
+// sameDatabase looks whether two connections see one database in memory. It writes nothing: the
+// program's hooks would see a commit, and a commit would fix settings (the page size) that the
+// program may still want to choose.
 func sameDatabase(ctx context.Context, first, second driver.Conn) (same, known bool) {
 	ctx, cancel := context.WithTimeout(ctx, probeTime)
 	defer cancel()
@@ -187,7 +186,7 @@ func sameCache(ctx context.Context, first, second driver.Conn) (same, known bool
 	if err != nil {
 		return false, false
 	}
-	mark := before + "1" // of 2000 it makes 20001, and of -2000 -20001
+	mark := before + "1" // 2000 becomes 20001, and -2000 becomes -20001
 	if command(ctx, second, size+" = "+mark) != nil {
 		return false, false
 	}
@@ -199,8 +198,8 @@ func sameCache(ctx context.Context, first, second driver.Conn) (same, known bool
 }
 
 // sameLock is sameDatabase for memdb, which has a lock for each name. The lock is taken and
-// let go: a hook for rollbacks hears of it. It is the second connection that takes it: a lock
-// fixes the page size of a private database. If first has a busy timeout, it waits.
+// released: a hook for rollbacks sees this. The second connection takes the lock, because a lock
+// fixes the page size of a private database. If first has a busy timeout, first waits.
 func sameLock(ctx context.Context, first, second driver.Conn) (same, known bool) {
 	if command(ctx, second, "BEGIN EXCLUSIVE") != nil {
 		return false, false
@@ -212,8 +211,8 @@ func sameLock(ctx context.Context, first, second driver.Conn) (same, known bool)
 	return err != nil, undone == nil && (err == nil || isBusy(err) || ctx.Err() != nil)
 }
 
-// isBusy reports whether an error is SQLITE_BUSY or SQLITE_LOCKED, by the texts that are
-// SQLite's own (sqlite3ErrStr): the drivers' types differ.
+// isBusy reports whether an error is SQLITE_BUSY or SQLITE_LOCKED, by SQLite's own texts
+// (sqlite3ErrStr): the drivers' types differ.
 func isBusy(err error) bool {
 	return strings.Contains(err.Error(), "database is locked") || strings.Contains(err.Error(), "database table is locked")
 }

@@ -1,6 +1,6 @@
 // Package bubble keeps time in a program whose tests run in bubbles of testing/synctest. Each
-// bubble has a clock of its own, and a channel or a timer that was made in one ends the process
-// when it is used in another, or outside.
+// bubble has a clock of its own. A channel or a timer that was made in a bubble ends the process
+// when it is used in another bubble, or outside.
 package bubble
 
 import (
@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// Name is the bubble that the caller runs in; empty: none. now is what time.Now has just told:
-// without a monotonic reading in a bubble (runtime/time.go), with one outside. So a program that
-// has no bubbles pays next to nothing.
+// Name is the bubble in which the caller runs; empty: none. now is the present result of time.Now:
+// it has no monotonic reading in a bubble (runtime/time.go), and has one outside. So a program
+// without bubbles pays next to nothing.
 func Name(now time.Time) string {
 	if now != now.Round(0) {
 		return ""
@@ -28,27 +28,28 @@ func Name(now time.Time) string {
 	return string(name)
 }
 
-// leap is more than any clock can go forward between two readings of it, and less than what lies
-// between the clock of a bubble, which begins in the year 2000, and that outside.
+// leap is more than any clock can advance between two readings, and less than the difference
+// between the clock of a bubble, which begins in the year 2000, and the clock outside.
 const leap = 10 * 365 * 24 * time.Hour
 
-// Clock is time in nanoseconds since it was made, and never 0. It goes on where it was when its
-// readers have moved to another bubble, or out of one, and have called Follow. Start makes it
-// ready; it must not be copied.
+// Clock is time in nanoseconds since the Clock was made, and never 0. When its readers have moved
+// to another bubble, or out of a bubble, and have called Follow, the time goes on from its last
+// value. Start makes a Clock ready. A Clock must not be copied.
 type Clock struct {
 	base  time.Time
-	shift atomic.Int64 // what is added, so that the time goes on
+	shift atomic.Int64 // is added, so that the time goes on
 	world atomic.Pointer[World]
 	home  string
 }
 
-// World is a bubble or, outside, none. It is another one at each move.
+// World is a bubble or, outside, no bubble. Each move makes another World.
 type World struct {
 	name  string
 	guest bool
 }
 
-// Start begins the clock's time. Where it is called the clock is at home.
+// Start begins the clock's time. The bubble in which Start is called, or the outside, is the
+// clock's home.
 func (c *Clock) Start() {
 	c.base = time.Now()
 	c.home = Name(c.base)
@@ -56,7 +57,7 @@ func (c *Clock) Start() {
 	c.world.Store(&World{name: c.home})
 }
 
-// Now is the time, if the caller is where the clock is.
+// Now is the time, if the caller is in the World of the clock.
 func (c *Clock) Now() int64 { return int64(time.Since(c.base)) + c.shift.Load() }
 
 // Time is a time of this clock as a time.Time.
@@ -65,19 +66,19 @@ func (c *Clock) Time(at int64) time.Time { return c.base.Add(time.Duration(at - 
 // Of is t as a time of this clock.
 func (c *Clock) Of(t time.Time) int64 { return int64(t.Sub(c.base)) + c.shift.Load() }
 
-// World is where the clock is.
+// World is the World in which the clock is.
 func (c *Clock) World() *World { return c.world.Load() }
 
-// Guest reports whether the clock is where it was not made: there its owner keeps no timer, for
-// a bubble's timers are gone with it, and nobody tells.
+// Guest reports whether the clock is away from home. There its owner keeps no timer: a bubble's
+// timers end with the bubble, and nobody reports that.
 func (w *World) Guest() bool { return w.guest }
 
-// Leapt reports whether the caller may be elsewhere than the clock: now is what Now has just
-// told, last what it has told before.
+// Leapt reports whether the caller may be in another World than the clock. now is the present
+// result of Now, last an earlier one.
 func Leapt(now, last int64) bool { return now < last || now-last > int64(leap) }
 
-// Follow takes the clock to where the caller is, and reports whether it was elsewhere. There
-// its time goes on from last. The caller sees to it that Follow is called by one at a time.
+// Follow moves the clock to the caller's World, where its time goes on from last. moved reports
+// whether the clock was in another World. Only one call of Follow may run at a time.
 func (c *Clock) Follow(last int64) (moved bool) {
 	now := time.Now()
 	name := Name(now)

@@ -8,14 +8,13 @@ import (
 	"strings"
 )
 
-// units are those of sizes, the largest first.
+// units are the units of sizes, the largest first.
 var units = []struct {
 	name string
 	size int64
 }{{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}, {"B", 1}}
 
-// Format writes n in the largest unit of which it is a whole number; without one below
-// that.
+// Format writes n in the largest unit of which n is a whole number, or without a unit.
 func Format(n int64) string {
 	for _, u := range units {
 		if n >= u.size && n%u.size == 0 {
@@ -25,8 +24,8 @@ func Format(n int64) string {
 	return strconv.FormatInt(n, 10)
 }
 
-// suspicious is a number of bytes below which a number without a unit is taken for one
-// whose unit was forgotten.
+// suspicious: below this number of bytes, a number without a unit counts as a number whose unit was
+// forgotten.
 const suspicious = 4096
 
 // Parse reads what Format writes.

@@ -13,10 +13,9 @@ import (
 )
 
 const (
-	// Most is how many places a Table remembers. What comes from others is counted
-	// together.
+	// Most is how many places a Table remembers. All other places are counted together.
 	Most = 1000
-	// depth is the most of a stack that is kept: the innermost calls.
+	// depth is how many calls of a stack are kept: the innermost calls.
 	depth = 32
 )
 
@@ -43,7 +42,7 @@ func (s *Site) Taken(weight uint64, waited time.Duration) {
 	s.waited.Add(int64(waited) * int64(weight))
 }
 
-// GivenBack records that it has given a connection back, weight times.
+// GivenBack records that the place has given a connection back, weight times.
 func (s *Site) GivenBack(weight uint64, held, idle time.Duration) {
 	s.held.Add(int64(held) * int64(weight))
 	s.idle.Add(int64(idle) * int64(weight))
@@ -60,8 +59,8 @@ func (s *Site) Figures() Figures {
 	return Figures{s.count.Load(), time.Duration(s.waited.Load()), time.Duration(s.held.Load()), time.Duration(s.idle.Load())}
 }
 
-// Here returns the place of the present call stack, without the innermost skip calls;
-// with 0, it begins at the caller of Here.
+// Here returns the place of the present call stack, without the innermost skip calls. If skip is 0,
+// the stack begins at the caller of Here.
 func (t *Table) Here(skip int) *Site {
 	var buffer [depth]uintptr
 	calls := buffer[:runtime.Callers(2+skip, buffer[:])]
@@ -147,9 +146,9 @@ func Text(stack []Frame) string {
 	return b.String()
 }
 
-// Frames returns the calls of the stack, the innermost first, from the first one that is
-// the program's. Calls of this module and of database/sql stand before it, and between the
-// two those of a driver above us, such as one that makes traces. s may be nil.
+// Frames returns the calls of the stack, the innermost first, from the first call of the program.
+// Before it stand calls of this module and of database/sql, and between these two the calls of a
+// driver above us, such as a driver that makes traces. s may be nil.
 func (s *Site) Frames() (frames []Frame) {
 	if s == nil || len(s.calls) == 0 {
 		return nil
@@ -172,7 +171,7 @@ func (s *Site) Frames() (frames []Frame) {
 
 func isDatabaseSQL(f runtime.Frame) bool { return strings.HasPrefix(f.Function, "database/sql.") }
 
-// isOurs reports whether a call is one of this module on the way to a connection.
+// isOurs reports whether a call is a call of this module on the way to a connection.
 func isOurs(f runtime.Frame) bool {
 	const module = "github.com/pooldriver/pooldriver"
 	name, ours := strings.CutPrefix(f.Function, module)

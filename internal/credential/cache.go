@@ -12,9 +12,9 @@ import (
 )
 
 const (
-	// renewPause is between two tries to renew a credential.
+	// renewPause is the pause between two tries to renew a credential.
 	renewPause = 5 * time.Second
-	// undatedPause is between two changes of undated credentials that replace
+	// undatedPause is the pause between two changes of undated credentials that replace
 	// connections.
 	undatedPause = time.Minute
 )
@@ -22,15 +22,15 @@ const (
 // Source supplies a credential. It is the program's code.
 type Source func(context.Context) (dialects.Credential, error)
 
-// Cache keeps the last credential of a source. It is safe for concurrent use; its
-// methods may be called on a nil Cache only where they say so.
+// Cache keeps the last credential of a source. It is safe for concurrent use. A method may be
+// called on a nil Cache only if its comment says so.
 type Cache struct {
 	source Source
 	ctx    context.Context // ends with the cache
 	end    context.CancelFunc
 	// asking is a lock with a context. It is held while the source runs.
 	asking chan struct{}
-	// expiring is called on its own goroutine when the credential is to be renewed.
+	// expiring is called on its own goroutine when the credential must be renewed.
 	expiring func()
 
 	mu       sync.Mutex // protects following fields, which change while asking is held
@@ -41,8 +41,8 @@ type Cache struct {
 	expires  time.Time // of current, by this process's clock; zero: not known
 	renew    time.Time // when to ask for the next credential
 	replaced time.Time // when connections were last replaced
-	// owed: an undated credential changed soon after another change. Connections are
-	// to be replaced once more.
+	// owed: an undated credential changed soon after another change. Connections must be replaced
+	// once more.
 	owed bool
 
 	timer    *time.Timer // calls expiring
@@ -54,14 +54,14 @@ type Cache struct {
 func New(source Source, expiring func()) *Cache {
 	c := &Cache{source: source, expiring: expiring, asking: make(chan struct{}, 1)}
 	c.ctx, c.end = context.WithCancel(context.Background())
-	c.ctx.Done() // makes the channel: later it could be that of a bubble of testing/synctest
+	c.ctx.Done() // makes the channel now: later it could belong to a bubble of testing/synctest
 	return c
 }
 
 // Context ends when the cache is closed.
 func (c *Cache) Context() context.Context { return c.ctx }
 
-// Close stops renewing. A nil Cache may be closed.
+// Close stops the renewals. A nil Cache may be closed.
 func (c *Cache) Close() {
 	if c == nil {
 		return
@@ -74,7 +74,7 @@ func (c *Cache) Close() {
 
 // Get returns a credential that is valid now. refused is the serial of a credential
 // that the server has refused, 0 if none. changed reports that the source gave another
-// user or password than before: connections made with the old one are to be replaced.
+// user or password than before: connections made with the old one must be replaced.
 func (c *Cache) Get(ctx context.Context, refused uint64) (cred dialects.Credential, serial uint64, changed bool, err error) {
 	cred, serial, calls, ok := c.good(refused)
 	if ok {
@@ -84,7 +84,7 @@ func (c *Cache) Get(ctx context.Context, refused uint64) (cred dialects.Credenti
 		return cred, 0, false, err
 	}
 	defer c.unlock()
-	// A call that ended while we waited is as good as one of our own.
+	// A call that ended while we waited is as good as our own call.
 	cred, serial, ok, err = c.answer(calls, refused)
 	if ok || err != nil {
 		return cred, serial, false, err
@@ -115,7 +115,7 @@ func (c *Cache) good(refused uint64) (cred dialects.Credential, serial uint64, c
 }
 
 // answer returns the outcome of a call of the source that completed after the first
-// since calls. ok is false if there was none.
+// since calls. ok is false if there is no such call.
 func (c *Cache) answer(since int, refused uint64) (cred dialects.Credential, serial uint64, ok bool, _ error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -130,7 +130,7 @@ func (c *Cache) answer(since int, refused uint64) (cred dialects.Credential, ser
 	return *c.current, c.serial, true, nil
 }
 
-// Renew asks the source for the next credential, unless that has been done already.
+// Renew asks the source for the next credential, unless somebody has asked already.
 func (c *Cache) Renew(ctx context.Context) (changed bool, err error) {
 	if err := c.lock(ctx); err != nil {
 		return false, err
@@ -172,7 +172,7 @@ func (c *Cache) fetch(ctx context.Context) (changed bool, _ error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err != nil {
-		if ctx.Err() == nil { // else it may be about this caller alone
+		if ctx.Err() == nil { // else the error may concern only this caller
 			c.failed = err
 			c.calls++
 		}

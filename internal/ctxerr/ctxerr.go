@@ -1,6 +1,5 @@
-// Package ctxerr puts the end of a context into the errors that follow from it. A
-// driver knows no causes, and may hide the context's error: it reports a lost
-// connection where a context has ended.
+// Package ctxerr puts the end of a context into the errors that follow from it. A driver knows no
+// causes, and may hide the context's error: when a context has ended, it reports a lost connection.
 package ctxerr
 
 import (
@@ -38,14 +37,14 @@ func Harmless(cause error) error {
 	return cause
 }
 
-// SaysSafe reports whether err says of itself that nothing was sent, as an error of pgx
-// may.
+// SaysSafe reports whether err itself says that nothing was sent, as an error of pgx may.
 func SaysSafe(err error) bool {
 	var claims interface{ SafeToRetry() bool }
 	return errors.As(err, &claims) && claims.SafeToRetry()
 }
 
-// harmless hides from errors.Is and errors.As what makes database/sql or pgx retry.
+// harmless hides its cause from errors.Is and errors.As: the cause would make database/sql or pgx
+// retry.
 type harmless struct{ cause error }
 
 func (h *harmless) Error() string { return h.cause.Error() }

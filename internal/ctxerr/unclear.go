@@ -7,17 +7,16 @@ import (
 	"io"
 )
 
-// ErrUnclear takes the place of driver.ErrBadConn where the statement had been sent:
-// database/sql executes a statement that failed with ErrBadConn again. It is an
-// io.ErrUnexpectedEOF.
+// ErrUnclear takes the place of driver.ErrBadConn if the statement had been sent: after ErrBadConn
+// database/sql executes a statement again. It is an io.ErrUnexpectedEOF.
 var ErrUnclear = fmt.Errorf("pooldriver: the connection was lost after the statement had been sent, so the server may or may not have executed it; look at the data before you repeat the statement: %w", io.ErrUnexpectedEOF)
 
-// ErrCommitUnclear takes the place of an error that says a COMMIT was not sent, where it
-// was, or where nobody has counted. It is an io.ErrUnexpectedEOF.
+// ErrCommitUnclear takes the place of an error that says a COMMIT was not sent, if the COMMIT was
+// sent, or if nobody has counted. It is an io.ErrUnexpectedEOF.
 var ErrCommitUnclear = fmt.Errorf("pooldriver: the connection was lost during COMMIT, so the transaction may or may not be committed; look at the data before you repeat the transaction: %w", io.ErrUnexpectedEOF)
 
-// Unclear returns what, ErrUnclear or ErrCommitUnclear, in the place of the driver's error
-// said. Of that error errors.Is finds only that a context has ended.
+// Unclear replaces said, the driver's error, by what: ErrUnclear or ErrCommitUnclear. In the result
+// errors.Is finds nothing of said but the end of a context.
 func Unclear(what, said error) error {
 	for _, ended := range []error{context.Canceled, context.DeadlineExceeded} {
 		if errors.Is(said, ended) {
@@ -27,8 +26,8 @@ func Unclear(what, said error) error {
 	return fmt.Errorf("%w (the driver says: %s)", what, said.Error())
 }
 
-// Of returns err, of an operation with ctx, with what ended ctx where err follows from
-// that.
+// Of returns err, of an operation with ctx. If err follows from the end of ctx, Of adds what ended
+// ctx.
 func Of(ctx context.Context, err error) error {
 	if err == nil || ctx.Err() == nil || !followsFromAContext(err) {
 		return err
@@ -41,5 +40,5 @@ func followsFromAContext(err error) bool {
 		errors.Is(err, ErrUnclear) || errors.Is(err, ErrCommitUnclear)
 }
 
-// WhatEnded is what ended ctx: its error, and its cause where that is another one.
+// WhatEnded is what ended ctx: its error, and its cause if the cause is another error.
 func WhatEnded(ctx context.Context) error { return WithEnd(ctx, ctx.Err()) }

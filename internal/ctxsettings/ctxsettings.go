@@ -16,7 +16,7 @@ import (
 	"github.com/pooldriver/pooldriver/dialects"
 )
 
-// Settings are those of a context. They do not change.
+// Settings are the settings of a context. They do not change.
 type Settings struct {
 	list []dialects.ContextSetting // by name, each name once
 	err  error
@@ -30,8 +30,8 @@ var used atomic.Bool
 // Used reports whether any context has settings.
 func Used() bool { return used.Load() }
 
-// With returns a context with the settings of ctx and values; where both have a name, the
-// value is that of values. Without values it returns ctx.
+// With returns a context with the settings of ctx and values. If both have a name, the value of
+// values counts. Without values it returns ctx.
 func With(ctx context.Context, values map[string]string) context.Context {
 	if len(values) == 0 {
 		return ctx
@@ -65,8 +65,8 @@ func Of(ctx context.Context) *Settings {
 	return s
 }
 
-// List returns the settings, sorted by name. It is empty if s is nil. The error says which
-// one no database can have.
+// List returns the settings, sorted by name. It is empty if s is nil. The error names a setting
+// that no database can have.
 func (s *Settings) List() ([]dialects.ContextSetting, error) {
 	if s == nil {
 		return nil, nil
@@ -80,10 +80,10 @@ func (s *Settings) String() string { return "pooldriver.Settings" }
 // GoString is String, for %#v.
 func (s *Settings) GoString() string { return s.String() }
 
-// maxName is PostgreSQL's limit for a name, which is the shorter one.
+// maxName is PostgreSQL's limit for a name, which is lower than MySQL's.
 const maxName = 63
 
-// syntax is what PostgreSQL and MySQL both take as a name without quotes. Lower case only:
+// syntax is what both PostgreSQL and MySQL accept as a name without quotes. Lower case only:
 // PostgreSQL ignores the case, and a context must not have one setting twice.
 var syntax = regexp.MustCompile(`^[a-z_][a-z0-9_]*(\.[a-z_][a-z0-9_]*)*$`)
 

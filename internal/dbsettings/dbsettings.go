@@ -41,8 +41,8 @@ func contains(entries []entry, name string) bool {
 	return slices.ContainsFunc(entries, func(e entry) bool { return e.Name == name })
 }
 
-// Applied is what one connection has of the settings. The zero value is that of a new
-// connection. Only the holder of the connection uses it.
+// Applied says which settings one connection has. The zero value is right for a new connection.
+// Only the holder of the connection uses it.
 type Applied struct {
 	version uint64
 	// undoable is the entries with an Undo that the connection has executed.
@@ -61,15 +61,15 @@ func (a *Applied) forget(name string) {
 
 func (a *Applied) has(e entry) bool { return slices.ContainsFunc(a.undoable, e.is) }
 
-// Init says what the dialect knows of settings. It is called before any other method.
+// Init notes what the dialect knows of settings. It is called before any other method.
 func (l *List) Init(d dialects.Dialect) { l.keeper, _ = d.(dialects.SettingsKeeper) }
 
 // Current reports whether a connection has all settings.
 func (l *List) Current(a *Applied) bool { return a.version == l.version.Load() }
 
 // Record keeps what query has set on the connection of a. known: the dialect knows what
-// query has set, so nothing is lost. all: every connection gets it, so this one need not
-// be cleaned.
+// query has set, so nothing is lost. all: every connection gets the settings, so this connection
+// need not be cleaned.
 func (l *List) Record(a *Applied, query string, args []driver.NamedValue) (known, all bool) {
 	if l.keeper == nil {
 		return false, false
@@ -89,7 +89,7 @@ func (l *List) Record(a *Applied, query string, args []driver.NamedValue) (known
 				waits = &part.Text
 			}
 			l.nextTx.Store(waits)
-			all = false // the connection has it, but its next borrower is somebody else
+			all = false // the connection has the setting, but its next borrower is somebody else
 			continue
 		}
 		if l.concernsLocked(a, part) {
@@ -104,7 +104,7 @@ func (l *List) Record(a *Applied, query string, args []driver.NamedValue) (known
 	return true, all
 }
 
-// Private reports whether query sets up what each connection would have of its own.
+// Private reports whether query sets up something that would be different for each connection.
 func (l *List) Private(query string) bool {
 	if l.keeper == nil {
 		return false
@@ -113,8 +113,8 @@ func (l *List) Private(query string) bool {
 	return slices.ContainsFunc(parts, func(s dialects.Setting) bool { return s.Private })
 }
 
-// TakeNextTx returns the statement of a setting that waits for the next transaction, which
-// is the caller's, and keeps it no longer. It is "" if none waits.
+// TakeNextTx returns and removes the statement of a setting that waits for the next transaction.
+// The next transaction is the caller's. The result is "" if no setting waits.
 func (l *List) TakeNextTx() string {
 	if l.nextTx.Load() == nil {
 		return "" // the usual case: no write
@@ -128,8 +128,8 @@ func (l *List) TakeNextTx() string {
 // KeepNextTx keeps a setting that was taken for a transaction that has not begun.
 func (l *List) KeepNextTx(text string) { l.nextTx.CompareAndSwap(nil, &text) }
 
-// concernsLocked reports whether the other connections must execute part, too. They need
-// not if part ends what was never set here, or sets what they have anyway, or belongs to
+// concernsLocked reports whether the other connections must execute part, too. They need not if
+// part ends a setting that was never set here, or sets a value that they have anyway, or belongs to
 // a setting that another connection has ended meanwhile.
 func (l *List) concernsLocked(a *Applied, part dialects.Setting) bool {
 	if part.Ends || part.Default {
@@ -175,8 +175,8 @@ func cloned(args []driver.NamedValue) []driver.NamedValue {
 	return args
 }
 
-// BringUp gives a connection all settings. It first has execute undo what the list has no
-// more, and then set what the connection lacks, in the list's order. After an error,
+// BringUp gives a connection all settings. Through execute, it first undoes settings that the list
+// has no more, and then sets what the connection lacks, in the list's order. After an error,
 // BringUp can be called again.
 func (l *List) BringUp(a *Applied, execute func(text string, args ...driver.NamedValue) error) error {
 	l.mu.Lock()

@@ -9,10 +9,10 @@ import (
 )
 
 // Argument conversion as database/sql does it between the program and the driver
-// (driverArgsConnLocked in its convert.go). database/sql has a connection check the
-// arguments before it passes the statement's context, when the real connection is not
-// known yet. A virtual connection therefore accepts every argument, and the real
-// driver's conversion runs here. Order, outcomes and error texts are database/sql's.
+// (driverArgsConnLocked in its convert.go). database/sql makes a connection check the arguments
+// before it passes the statement's context: then the real connection is not known yet. A virtual
+// connection therefore accepts every argument, and the real driver's conversion runs here. Order,
+// outcomes and error texts are those of database/sql.
 
 // columnConverter is deprecated, and drivers have it.
 type columnConverter = driver.ColumnConverter //nolint:staticcheck // see above
@@ -21,11 +21,11 @@ type columnConverter = driver.ColumnConverter //nolint:staticcheck // see above
 type Converter struct {
 	check  driver.NamedValueChecker
 	column columnConverter
-	want   int // so many; -1: it does not know
+	want   int // how many arguments; -1: not known
 }
 
-// ConverterOf asks the driver's statement si or, where that is nil, its connection,
-// which runs the statement directly. The answer holds as long as the statement.
+// ConverterOf asks the driver's statement si or, if si is nil, the connection, which runs the
+// statement directly. The answer holds as long as the statement.
 func ConverterOf(conn driver.NamedValueChecker, si driver.Stmt) Converter {
 	v := Converter{check: conn, want: -1}
 	if si != nil {
@@ -42,12 +42,12 @@ func ConverterOf(conn driver.NamedValueChecker, si driver.Stmt) Converter {
 // driver may keep an argument for itself.
 func (v *Converter) Convert(args []driver.NamedValue) ([]driver.NamedValue, error) {
 	if v.check == nil && v.column == nil && v.want == -1 && AllPlain(args) {
-		return args, nil // of a statement; the caller has looked at the others
+		return args, nil // the caller has looked at the other arguments
 	}
 	n := 0
 	for i := range args {
 		nv := &args[n]
-		if n != i { // one before it was removed
+		if n != i { // an argument before it was removed
 			*nv = args[i]
 			nv.Ordinal = n + 1
 		}
@@ -65,8 +65,8 @@ func (v *Converter) Convert(args []driver.NamedValue) ([]driver.NamedValue, erro
 	return args[:n], nil
 }
 
-// AllPlain reports whether the default conversion would change nothing, which
-// is so for most arguments of most programs.
+// AllPlain reports whether the default conversion would change nothing. This is true for most
+// arguments of most programs.
 func AllPlain(args []driver.NamedValue) bool {
 	for i := range args {
 		if !isPlain(args[i].Value) {
@@ -76,7 +76,7 @@ func AllPlain(args []driver.NamedValue) bool {
 	return true
 }
 
-// MayRunCode reports whether converting args may call the program's code.
+// MayRunCode reports whether the conversion of args may call the program's code.
 func MayRunCode(args []driver.NamedValue) bool {
 	for i := range args {
 		switch v := args[i].Value; v.(type) {
@@ -98,8 +98,8 @@ func isPlain(v driver.Value) bool {
 	return false
 }
 
-// convertArg asks the first that there is of checker, column converter and
-// default; a checker that answers ErrSkip passes on to the next.
+// convertArg asks the checker, else the column converter, else the default converter. A checker
+// that answers ErrSkip passes the argument on to the next.
 func (v *Converter) convertArg(nv *driver.NamedValue) error {
 	if v.check != nil {
 		if err := v.check.CheckNamedValue(nv); err != driver.ErrSkip {
@@ -148,8 +148,8 @@ func (v *Converter) convertColumn(nv *driver.NamedValue) error {
 
 var valuerType = reflect.TypeFor[driver.Valuer]()
 
-// valueOf calls Value, but takes a nil pointer whose type has the method on
-// its element for NULL (golang.org/issue/8415).
+// valueOf calls Value. But a nil pointer, whose element type has the method, is NULL
+// (golang.org/issue/8415).
 func valueOf(v driver.Valuer) (driver.Value, error) {
 	if rv := reflect.ValueOf(v); rv.Kind() == reflect.Pointer && rv.IsNil() && rv.Type().Elem().Implements(valuerType) {
 		return nil, nil
@@ -166,7 +166,7 @@ func describe(nv *driver.NamedValue) string {
 
 var errNamedArgs = errors.New("sql: driver does not support the use of Named Parameters")
 
-// positional is what drivers without context methods take.
+// positional returns the arguments in the form for drivers without context methods.
 func positional(named []driver.NamedValue) ([]driver.Value, error) {
 	args := make([]driver.Value, len(named))
 	for i, nv := range named {

@@ -10,13 +10,13 @@ import (
 	"errors"
 )
 
-// Conn is a driver's connection with its optional interfaces. They are looked up
-// once: a type assertion to an interface costs more than a call. It is used by one
-// goroutine at a time, as the driver's connection is.
+// Conn is a driver's connection with its optional interfaces. They are looked up once: a type
+// assertion to an interface costs more than a call. One goroutine at a time uses a Conn, as it uses
+// the driver's connection.
 type Conn struct {
 	Driver driver.Conn
 
-	// nil where the driver's connection does not implement them.
+	// nil if the driver's connection does not implement them.
 	Checker   driver.NamedValueChecker
 	Resetter  driver.SessionResetter
 	Validator driver.Validator
@@ -40,8 +40,8 @@ func New(c driver.Conn) Conn {
 	return conn
 }
 
-// CanExec reports whether the driver executes statements without preparing them. If it
-// does not, database/sql is told driver.ErrSkip and prepares.
+// CanExec reports whether the driver executes statements that are not prepared. If it does not,
+// database/sql gets driver.ErrSkip and prepares.
 func (c *Conn) CanExec() bool { return c.execerCtx != nil || c.execer != nil }
 
 // CanQuery is CanExec for queries.
@@ -51,7 +51,7 @@ func (c *Conn) CanQuery() bool { return c.queryerCtx != nil || c.queryer != nil 
 // with a context if the driver has it, else the older method, and the context is
 // checked before or after it.
 
-// Exec executes a statement without preparing it. The driver must have CanExec.
+// Exec executes a statement that is not prepared. CanExec must be true.
 func (c *Conn) Exec(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
 	if c.execerCtx != nil {
 		return c.execerCtx.ExecContext(ctx, query, args)
@@ -66,7 +66,7 @@ func (c *Conn) Exec(ctx context.Context, query string, args []driver.NamedValue)
 	return c.execer.Exec(query, plain)
 }
 
-// Query runs a query without preparing it. The driver must have CanQuery.
+// Query runs a query that is not prepared. CanQuery must be true.
 func (c *Conn) Query(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
 	if c.queryerCtx != nil {
 		return c.queryerCtx.QueryContext(ctx, query, args)
@@ -157,8 +157,8 @@ func QueryStmt(ctx context.Context, si driver.Stmt, args []driver.NamedValue) (d
 	return si.Query(plain) //nolint:staticcheck // the driver has nothing newer
 }
 
-// Command executes a statement, prepared if the driver asks for it. Its arguments are
-// as the driver wants them.
+// Command executes a statement, prepared if the driver asks for it. The arguments must have the
+// form that the driver wants.
 func (c *Conn) Command(ctx context.Context, text string, args ...driver.NamedValue) error {
 	if c.CanExec() {
 		if _, err := c.Exec(ctx, text, args); err != driver.ErrSkip {

@@ -5,7 +5,7 @@ import (
 	"reflect"
 )
 
-// ColumnType is what a driver tells of a column of a result set.
+// ColumnType is what a driver tells about a column of a result set.
 type ColumnType struct {
 	ScanType                           reflect.Type
 	DatabaseTypeName                   string
@@ -14,11 +14,11 @@ type ColumnType struct {
 	HasLength, HasNullable, HasDecimal bool
 }
 
-// NoColumnType is the answer of a driver that tells nothing of a column.
+// NoColumnType is the answer for a driver that tells nothing about a column.
 func NoColumnType() ColumnType { return ColumnType{ScanType: reflect.TypeFor[any]()} }
 
-// ColumnTypeOf asks the driver, and answers as database/sql does where the driver has
-// nothing to say.
+// ColumnTypeOf asks the driver. If the driver has no answer, ColumnTypeOf answers as database/sql
+// does.
 func ColumnTypeOf(rows driver.Rows, i int) ColumnType {
 	t := NoColumnType()
 	if p, ok := rows.(driver.RowsColumnTypeScanType); ok {

@@ -17,8 +17,8 @@ type ColumnScanner interface {
 // ScanContext stands for driver.ScanContext.
 type ScanContext struct{}
 
-// ColumnScannerOf returns nil: before Go 1.27 database/sql reads all rows by Next, also
-// those that have the methods.
+// ColumnScannerOf returns nil: before Go 1.27 database/sql reads all rows by Next, also rows that
+// have the methods.
 func ColumnScannerOf(driver.Rows) ColumnScanner { return nil }
 
 // ConvertAssign is never called: nothing returns a ColumnScanner.

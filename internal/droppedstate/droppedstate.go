@@ -1,5 +1,5 @@
-// Package droppedstate decides what a log may say of a statement whose session state
-// ended with the statement: which beginning of its text, and how often.
+// Package droppedstate decides what a log may say about a statement whose session state ended with
+// the statement: how much of its text, and how often.
 package droppedstate
 
 import (
@@ -11,15 +11,15 @@ import (
 // Most bounds the statements that a Told remembers.
 const Most = 256
 
-// Told is the statements of which the log was told. The zero value is empty. A Told is
-// safe for concurrent use.
+// Told is the statements that the log already has. The zero value is empty. A Told is safe for
+// concurrent use.
 type Told struct {
 	mu         sync.Mutex // protects following fields
 	statements map[string]struct{}
 }
 
-// First reports whether the log is to be told of a statement: at its first time, unless
-// Most others came before.
+// First reports whether the log must get a statement: at its first time, unless Most other
+// statements came before.
 func (t *Told) First(statement string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -33,11 +33,11 @@ func (t *Told) First(statement string) bool {
 	return true
 }
 
-// HeldByProgram reports whether the checkout that ends is that of a *sql.Conn or a
-// *sql.Tx, whose statements shared the state. database/sql does not tell a driver. The
-// call stack shows it: a method of these types ends such a checkout. Only the innermost
-// calls of database/sql count. Its methods may also stand further out, where the program
-// runs inside Raw of a *sql.Conn or inside the Value method of an argument.
+// HeldByProgram reports whether the checkout that ends belongs to a *sql.Conn or a *sql.Tx, whose
+// statements shared the state. database/sql does not tell a driver, but the call stack shows it: a
+// method of these types ends such a checkout. Only the innermost calls of database/sql count. Its
+// methods may also stand further out, if the program runs inside Raw of a *sql.Conn or inside the
+// Value method of an argument.
 func HeldByProgram() bool {
 	return anyCaller(func(method string) bool {
 		return strings.HasPrefix(method, "(*Conn).") || strings.HasPrefix(method, "(*Tx).")
@@ -50,8 +50,7 @@ func OfDB() bool {
 	return anyCaller(func(method string) bool { return strings.HasPrefix(method, "(*DB).ExecContext") })
 }
 
-// anyCaller reports whether one of the innermost calls of database/sql is of a method that
-// is wanted.
+// anyCaller reports whether one of the innermost calls of database/sql is a wanted method.
 func anyCaller(wanted func(method string) bool) bool {
 	var callers [32]uintptr
 	frames := runtime.CallersFrames(callers[:runtime.Callers(3, callers[:])])

@@ -3,7 +3,7 @@ package droppedstate
 import "strings"
 
 // Opening is the first words of a statement, up to the first word that may be a value.
-// What follows may be a secret, as in SET PASSWORD = ….
+// The text after it may be a secret, as in SET PASSWORD = ….
 func Opening(query string) string {
 	const words, size = 4, 60
 	rest, end := skipComments(query), 0

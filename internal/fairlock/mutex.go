@@ -1,5 +1,4 @@
-// Package fairlock is a mutex that is acquired in the order of arrival and can be waited
-// for with a context.
+// Package fairlock is a mutex that callers get in the order of arrival. A context can end the wait.
 package fairlock
 
 import (
@@ -13,8 +12,7 @@ import (
 // nobody overtakes. The zero value is unlocked. A Mutex must not be copied after first
 // use.
 type Mutex struct {
-	// state leaves contended only under mu. Whoever finds it unlocked therefore
-	// overtakes nobody.
+	// state leaves contended only under mu. So a caller that finds state unlocked overtakes nobody.
 	state   atomic.Int32
 	mu      sync.Mutex // protects following fields
 	waiting []chan struct{}
@@ -30,7 +28,7 @@ const (
 func (m *Mutex) TryLock() bool { return m.state.CompareAndSwap(unlocked, locked) }
 
 // Lock locks m. If ctx ends first it returns ctx's error, and m is not locked by the
-// caller. An unlocked m is locked also if ctx has ended.
+// caller. If m is unlocked, Lock locks m even if ctx has ended.
 func (m *Mutex) Lock(ctx context.Context) error {
 	if m.TryLock() {
 		return nil
@@ -57,7 +55,7 @@ func (m *Mutex) lockSlow(ctx context.Context) error {
 	}
 	m.mu.Lock()
 	i := slices.Index(m.waiting, granted)
-	if i < 0 { // Unlock has granted it at the same moment
+	if i < 0 { // Unlock has given m to the caller at the same moment
 		m.mu.Unlock()
 		m.Unlock()
 		return ctx.Err()
@@ -93,8 +91,9 @@ func (m *Mutex) unlockSlow() {
 	close(first)
 }
 
-// Locked reports whether somebody has m. It may have changed when it returns.
+// Locked reports whether somebody has m. The answer may be out of date when Locked returns.
 func (m *Mutex) Locked() bool { return m.state.Load() != unlocked }
 
-// Contended reports whether callers wait for m. It may have changed when it returns.
+// Contended reports whether callers wait for m. The answer may be out of date when Contended
+// returns.
 func (m *Mutex) Contended() bool { return m.state.Load() == contended }

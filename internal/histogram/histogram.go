@@ -11,7 +11,7 @@ const (
 	ms = time.Millisecond
 )
 
-// Bounds are the upper bounds of the buckets, in rising order. There is one bucket more.
+// Bounds are the upper bounds of the buckets, in rising order. A histogram has one bucket more.
 var Bounds = [...]time.Duration{
 	10 * us, 25 * us, 50 * us, 100 * us, 250 * us, 500 * us,
 	ms, 2500 * us, 5 * ms, 10 * ms, 25 * ms, 50 * ms, 100 * ms, 250 * ms, 500 * ms,

@@ -1,4 +1,4 @@
-// Package mergedctx has a context that ends with either of two.
+// Package mergedctx has a context that ends when either of two contexts ends.
 package mergedctx
 
 import (
@@ -6,15 +6,15 @@ import (
 	"sync/atomic"
 )
 
-// Context ends when either of two contexts ends, with its error and cause. Values are
-// those of the first. A nil Context stands for one that was not needed: its methods
-// Detach and Release do nothing.
+// Context ends when either of two contexts ends, with the error and cause of that context. Values
+// are those of the first context. A nil Context means that none was needed: its methods Detach and
+// Release do nothing.
 type Context struct {
 	context.Context // ends with either
 	first, second   context.Context
 	stop            func() bool
 	cancel          context.CancelCauseFunc
-	err             atomic.Pointer[error] // once asked for
+	err             atomic.Pointer[error] // set at the first call of Err
 }
 
 // New returns a context that ends with first or second, and the Context to release. If
@@ -29,8 +29,8 @@ func New(first, second context.Context) (context.Context, *Context) {
 	return c, c
 }
 
-// Err is the error of the context that has ended: context.DeadlineExceeded if that was
-// by a deadline, which context.WithCancelCause does not tell.
+// Err is the error of the context that has ended. It is context.DeadlineExceeded after a deadline;
+// context.WithCancelCause would not tell this.
 func (c *Context) Err() error {
 	err := c.Context.Err()
 	if err == nil {
@@ -45,7 +45,7 @@ func (c *Context) Err() error {
 	return *c.err.Load()
 }
 
-// Detach has c not end with second any more.
+// Detach: from now on, c does not end with second.
 func (c *Context) Detach() {
 	if c != nil {
 		c.stop()

@@ -11,8 +11,8 @@ import (
 // Table is the rows, in the order of the documentation.
 type Table[C any] []Option[C]
 
-// Default is a configuration with every row's default. A row whose default is no value
-// of the row is a mistake in the program: Default panics.
+// Default is a configuration with every row's default. If a row's default is no valid value of the
+// row, Default panics: this is a mistake in the program.
 func (t Table[C]) Default() C {
 	var c C
 	for _, o := range t {
@@ -24,9 +24,9 @@ func (t Table[C]) Default() C {
 }
 
 // Apply sets the fields that a DSN's parameters name. An error names the parameter and
-// never its value: a mistyped DSN may have anything there. An error does not name an
-// unknown parameter either, because that may be a part of a password, unless it is a slip
-// in a known name.
+// never its value: a mistyped DSN may have anything there. An error does not name an unknown
+// parameter either, unless this is a slip in a known name: the unknown parameter may be a part of a
+// password.
 func (t Table[C]) Apply(c *C, params []dialects.Param) error {
 	seen := make(map[string]bool)
 	for _, p := range params {
@@ -63,8 +63,7 @@ func (t Table[C]) near(name string) (known string, ok bool) {
 	return known, known != ""
 }
 
-// distance is the least number of bytes to be put in, taken out or replaced in a to make it b
-// (Levenshtein).
+// distance is the least number of bytes to insert, delete or replace in a to get b (Levenshtein).
 func distance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {

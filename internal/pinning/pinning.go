@@ -1,5 +1,5 @@
-// Package pinning decides why a connection is held, and what has to be done with it before it
-// is lent again. Its functions are pure: they know only their arguments.
+// Package pinning decides why a connection is held, and what must be done with it before it is lent
+// again. Its functions are pure: they know only their arguments.
 package pinning
 
 import "github.com/pooldriver/pooldriver/dialects"
@@ -14,7 +14,7 @@ const (
 	Conn          // a *sql.Conn, or a *sql.Tx whose begin was deferred
 	Rows          // rows are open
 	State         // a statement has changed the session
-	RawTx         // the server says that a transaction is open, which BeginTx has not begun
+	RawTx         // the server says that a transaction is open, and BeginTx has not begun it
 	Tx            // BeginTx
 	Raw           // a function of Raw has the connection
 )
@@ -24,7 +24,7 @@ var names = [...]string{
 	RawTx: "transaction by hand", Tx: "transaction", Raw: "driver connection (Raw)",
 }
 
-// String is how holders, errors and metrics show it.
+// String is how holders, errors and metrics show p.
 func (p Pin) String() string { return names[p] }
 
 // KeepsTask reports whether the connection is its task's session: the task's further statements
@@ -42,14 +42,14 @@ type Facts struct {
 	Begun  bool              // a transaction of BeginTx is open
 	Status dialects.TxStatus // what the server says
 	Effect dialects.Effect   // of all statements since the last cleaning
-	// Hidden: by its text, a statement has begun a transaction. It counts where the server
-	// cannot be asked.
+	// Hidden: by its text, a statement has begun a transaction. Hidden counts if the server cannot
+	// be asked.
 	Hidden bool
 	Rows   bool // rows are open
 	Raw    bool // a function of Raw has the driver's connection
 }
 
-// Of is why a connection is held that has a holder. A statement that only may have changed the
+// Of says why a connection that has a holder is held. A statement that only may have changed the
 // session does not pin: the session is cleaned before the next borrower gets it.
 func Of(f Facts) Pin {
 	switch {
@@ -79,7 +79,7 @@ const (
 
 // Left is what is known of a connection at the end of its checkout.
 type Left struct {
-	Status dialects.TxStatus // what the server says, where it can be asked
+	Status dialects.TxStatus // what the server says, if it can be asked
 	Effect dialects.Effect   // of all statements since the last cleaning
 	Mode   Mode
 	Valid  bool // what the driver says (driver.Validator); true if it says nothing
@@ -87,17 +87,18 @@ type Left struct {
 	Whole  bool // the database ends with the connection: SQLite in memory
 }
 
-// Step is what has to be done with a connection before it is lent again.
+// Step is what must be done with a connection before it is lent again.
 type Step struct {
 	Discard  bool // close it; the rest does not matter
 	Rollback bool // end the transaction first
 	Clean    bool // then bring the session back to its state at connect
 }
 
-// Next decides what has to be done with a connection at the end of its checkout.
+// Next decides what must be done with a connection at the end of its checkout.
 //
-// No Mode lets a transaction outlive its checkout. The server says whether one is open. If the
-// server cannot be asked, Next rolls back after every statement that may have begun one.
+// No Mode lets a transaction outlive its checkout. The server says whether a transaction is open.
+// If the server cannot be asked, Next rolls back after every statement that may have begun a
+// transaction.
 //
 // If the database ends with the connection, Next keeps the connection and does not clean it:
 // session state that is left is a smaller loss than the program's data.

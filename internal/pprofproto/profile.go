@@ -108,7 +108,8 @@ func (p *Profile) encode() []byte {
 	return e.out
 }
 
-// encoder is a message under way, with what it has numbered already.
+// encoder is a message that is being built, with the strings, functions and locations numbered so
+// far.
 type encoder struct {
 	out       message
 	strings   map[string]uint64
@@ -158,7 +159,7 @@ func (e *encoder) location(f Frame) uint64 {
 	return n
 }
 
-// message is a protocol buffer. Each field has a tag: its number and how it is written.
+// message is a protocol buffer. Each field has a tag: its number and its encoding.
 type message []byte
 
 const (

@@ -1,5 +1,5 @@
-// Package randomtest has what random tests share: a seed that is logged and can be
-// repeated, a number of rounds, and a limit of time that shows where a test hangs.
+// Package randomtest has what random tests share: a seed that is logged and can be repeated, a
+// number of rounds, and a time limit that shows where a test hangs.
 package randomtest
 
 import (
@@ -33,7 +33,7 @@ func Seeded(t testing.TB) *rand.Rand {
 	return rand.New(rand.NewPCG(seed, seed))
 }
 
-// Long reports whether POOLDRIVER_LONG is set: every seed and round is to run.
+// Long reports whether POOLDRIVER_LONG is set: every seed and round must run.
 func Long() bool { return os.Getenv("POOLDRIVER_LONG") != "" }
 
 // Rounds returns long if Long, else short.
@@ -44,8 +44,8 @@ func Rounds(short, long int) int {
 	return short
 }
 
-// AtOnce has a TestMain run so many parallel tests at once, where they wait more than they
-// work. The flag -parallel overrides it.
+// AtOnce makes a TestMain run n parallel tests at once, for tests that wait more than they work.
+// The flag -parallel overrides n.
 func AtOnce(n int) {
 	if err := flag.Set("test.parallel", strconv.Itoa(n)); err != nil {
 		panic(err)

@@ -1,7 +1,7 @@
-// Package redact keeps secrets out of whatever prints a value.
+// Package redact keeps secrets out of all printed forms of a value.
 //
-// A type that holds a secret prints as a Label. It embeds one, or, if its text depends on
-// its fields, makes one in its methods Format, MarshalText and LogValue.
+// A type that holds a secret prints as a Label. The type embeds a Label or, if its text depends on
+// its fields, makes a Label in its methods Format, MarshalText and LogValue.
 package redact
 
 import (
@@ -11,9 +11,9 @@ import (
 	"strings"
 )
 
-// Label is all that a value shows of itself. A struct that embeds it prints as
-// its label under every verb of fmt, in encoding/json and in log/slog; its
-// other fields, which may hold a password, are never reached.
+// Label is all that a value shows of itself. A struct that embeds a Label prints as the Label under
+// every verb of fmt, in encoding/json and in log/slog. Its other fields, which may hold a password,
+// are never reached.
 type Label string
 
 // String is the label.
@@ -23,7 +23,7 @@ func (l Label) String() string { return string(l) }
 // walk the fields of the struct.
 func (l Label) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, string(l)) }
 
-// MarshalText is what encoding/json and its like use.
+// MarshalText is what encoding/json and similar packages use.
 func (l Label) MarshalText() ([]byte, error) { return []byte(l), nil }
 
 // LogValue is what log/slog uses.
@@ -32,7 +32,7 @@ func (l Label) LogValue() slog.Value { return slog.StringValue(string(l)) }
 // Mask stands for a secret.
 const Mask = "xxxxx"
 
-// Strike replaces a secret in a text. An empty secret is none.
+// Strike replaces a secret in a text. An empty secret is no secret.
 func Strike(text, secret string) string {
 	if secret == "" {
 		return text

@@ -1,6 +1,6 @@
-// Package relay lets work be done by one runner at a time, as long as it makes progress.
-// When a runner is at one piece of work for too long, another may begin beside it. The
-// first then stops after its piece.
+// Package relay lets one runner at a time do the work, as long as the runner makes progress. When a
+// runner is at one piece of work for too long, another may begin beside it. The first runner then
+// stops after its piece.
 package relay
 
 import (
@@ -10,13 +10,13 @@ import (
 
 // Relay is the work. The zero value has no runner. A Relay is safe for concurrent use.
 type Relay struct {
-	last atomic.Pointer[Runner] // the last that has begun; nil: it has ended
+	last atomic.Pointer[Runner] // the last runner that has begun; nil: it has ended
 }
 
-// Runner is one who does the work.
+// Runner does the work.
 type Runner struct {
 	relay *Relay
-	since atomic.Int64 // when it began its piece, in nanoseconds of the epoch
+	since atomic.Int64 // when it began its piece, in nanoseconds since the epoch
 }
 
 // Busy reports whether the last runner has been at its piece for less than patience.
@@ -33,7 +33,7 @@ func (r *Relay) Begin() *Runner {
 	return me
 }
 
-// Last reports whether no other runner has begun since.
+// Last reports whether no other runner has begun after me.
 func (me *Runner) Last() bool { return me.relay.last.Load() == me }
 
 // Next says that the runner begins a new piece.

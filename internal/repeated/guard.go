@@ -30,7 +30,7 @@ func (t *told) recover() {
 	}
 }
 
-// guarded is a handler whose panics end in it.
+// guarded is a handler that stops the panics of the handler inside.
 type guarded struct {
 	slog.Handler
 	told *told

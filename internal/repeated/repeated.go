@@ -1,5 +1,5 @@
-// Package repeated keeps a log from saying the same thing again and again, and from ending the
-// process.
+// Package repeated bounds how often a log says the same thing, and lets no panic of its handler end
+// the process.
 package repeated
 
 import (
@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// Pause is the time between two lines that say the same.
+// Pause is the time between two equal lines.
 const Pause = 10 * time.Second
 
-// Line is one thing that a log may say. The zero value has not been said. A Line is safe for
+// Line is one thing that a log may say. The zero value was not said yet. A Line is safe for
 // concurrent use.
 type Line struct {
 	mu     sync.Mutex // protects following fields
@@ -18,13 +18,13 @@ type Line struct {
 	silent int
 }
 
-// Due reports whether the log is to say it now: at the first time, and then at most once in
-// each Pause. since is how often it was not said since the last time.
+// Due reports whether the log must say the line now: at the first time, and then at most once in
+// each Pause. since is how often the line was not said since the last time.
 func (l *Line) Due() (since int, due bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := time.Now()
-	// A time before said is that of a bubble of testing/synctest.
+	// A time before said comes from a bubble of testing/synctest.
 	if ago := now.Sub(l.said); !l.said.IsZero() && ago >= 0 && ago < Pause {
 		l.silent++
 		return 0, false

@@ -1,6 +1,6 @@
-// Package rowbuffer keeps rows that were read into memory, so that their connection can
-// be used for something else. Who reads them from the buffer sees what the driver would
-// have given: rows, result sets, column types, and an error where it was.
+// Package rowbuffer keeps rows that were read into memory, so that their connection can be used for
+// something else. Whoever reads them from the buffer sees what the driver would have given: rows,
+// result sets, column types, and an error in its place.
 package rowbuffer
 
 import (
@@ -12,15 +12,14 @@ import (
 	"github.com/pooldriver/pooldriver/internal/driverconn"
 )
 
-// Buffer has the result sets of one query, or what was left of them. One goroutine uses
-// it at a time.
+// Buffer has the result sets of one query, or the rest of them. One goroutine uses it at a time.
 type Buffer struct {
 	held   *atomic.Int64 // bytes in all buffers
-	bytes  int64         // of this one, part of held
+	bytes  int64         // of this buffer, a part of held
 	sets   []*Set
-	set    int // that is read
+	set    int // the index of the result set that is read
 	closed error
-	row    []driver.Value // of the reader, where it scans; nil: it has none
+	row    []driver.Value // of the reader, if it scans columns; nil: none
 }
 
 // Set is one result set, as far as it was read into memory.
@@ -31,20 +30,20 @@ type Set struct {
 
 	types    []driverconn.ColumnType
 	detached Columns        // of a dialect that can scan rows in memory; nil: it cannot
-	width    int            // values of a row: its columns' and, of detached ones, their bytes
+	width    int            // number of values of a row: of columns and, if detached, bytes
 	values   []driver.Value // of all rows, one after the other
-	rows     int            // in values,
-	read     int            // and of these, given to the reader
+	rows     int            // number of rows in values
+	read     int            // number of rows given to the reader
 	end      error          // the driver's error after the last row
 	next     error          // of NextResultSet
 }
 
-// New returns an empty buffer, which adds its bytes to held and takes them away again.
-// Capture follows.
+// New returns an empty buffer, which adds its bytes to held and later subtracts them. The caller
+// must call Capture next.
 func New(held *atomic.Int64) *Buffer { return &Buffer{held: held} }
 
-// Capture begins a result set with what the driver tells of it before its rows. detached
-// is nil unless its rows scan their columns themselves, and its dialect can do so later.
+// Capture begins a result set with what the driver tells about it before its rows. detached is nil
+// unless the rows scan their columns themselves and their dialect can do so later.
 func (b *Buffer) Capture(rows driver.Rows, detached Columns) {
 	s := &Set{Columns: rows.Columns(), detached: detached}
 	s.width = len(s.Columns)
@@ -84,8 +83,8 @@ func (b *Buffer) End(err error) { b.last().end = err }
 // of its NextResultSet, nil if Capture follows.
 func (b *Buffer) EndSets(more bool, next error) { b.last().More, b.last().next = more, next }
 
-// Compact frees the memory of rows of the last result set that the reader has, once
-// they are most of it.
+// Compact frees the memory of rows of the last result set that the reader has got, if these rows
+// are most of the memory.
 func (b *Buffer) Compact() {
 	s := b.last()
 	if s.read <= s.rows/2 {
@@ -97,16 +96,16 @@ func (b *Buffer) Compact() {
 	s.rows, s.read = s.rows-s.read, 0
 }
 
-// Bytes is about how much memory the rows take that were not given to the reader.
+// Bytes is about how much memory the rows take that the reader has not got yet.
 func (b *Buffer) Bytes() int64 { return b.bytes }
 
 // Rows is how many rows of the last result set are in memory.
 func (b *Buffer) Rows() int { return b.last().rows - b.last().read }
 
-// SetClosed keeps what closing the driver's rows said.
+// SetClosed keeps the error of the Close of the driver's rows.
 func (b *Buffer) SetClosed(err error) { b.closed = err }
 
-// Closed returns what SetClosed has kept.
+// Closed returns the error that SetClosed has kept.
 func (b *Buffer) Closed() error { return b.closed }
 
 // Current is the result set that is read.
@@ -129,8 +128,8 @@ func (b *Buffer) Left() bool {
 	return s.read < s.rows || b.Behind()
 }
 
-// Next gives the reader a row, or the driver's error after the last one. dest is nil if the
-// reader scans its columns: see Column.
+// Next gives the reader a row, or after the last row the driver's error. dest is nil if the reader
+// scans its columns: see Column.
 func (b *Buffer) Next(dest []driver.Value) error {
 	s := b.Current()
 	b.row = nil
@@ -165,7 +164,7 @@ func (b *Buffer) NextSet() error {
 	return nil
 }
 
-// Drop ends the accounting. The buffer is not used afterwards.
+// Drop removes the buffer's bytes from the account. The buffer must not be used afterwards.
 func (b *Buffer) Drop() { b.account(-b.bytes) }
 
 func (b *Buffer) account(n int64) {
@@ -173,7 +172,7 @@ func (b *Buffer) account(n int64) {
 	b.held.Add(n)
 }
 
-// weigh is about what a row takes in memory, in bytes.
+// weigh is about how many bytes a row takes in memory.
 func weigh(row []driver.Value) int64 {
 	n := 16 * int64(len(row))
 	for _, v := range row {

@@ -8,9 +8,9 @@ import (
 	"github.com/pooldriver/pooldriver/internal/driverconn"
 )
 
-// Rows that scan their columns themselves (driver.RowsColumnScanner) are kept so that they
-// can be scanned later: of each column what the driver scans into an any and, where the
-// dialect can, the bytes that came from the database.
+// Rows that scan their columns themselves (driver.RowsColumnScanner) are kept so that they can be
+// scanned later. For each column the buffer keeps what the driver scans into an any and, if the
+// dialect can use them, the bytes that came from the database.
 
 // Columns are the columns of a result set whose dialect can scan bytes that were copied
 // out of the driver's rows: dialects.DetachedColumns.
@@ -22,7 +22,7 @@ type Columns interface {
 // Column is a column of a row in memory, to be scanned once.
 type Column struct {
 	value driver.Value
-	raw   []byte  // nil: those of value
+	raw   []byte  // nil: the bytes are those of value
 	from  Columns // nil: there is only value
 	index int
 }
@@ -72,7 +72,7 @@ func same(value driver.Value, raw []byte) bool {
 	return false
 }
 
-// Column is a column of the reader's row. It stays what it is when the reader goes on.
+// Column is a column of the reader's row. It does not change when the reader goes on.
 func (b *Buffer) Column(i int) Column {
 	names := len(b.Current().Columns)
 	if i < 0 || i >= min(names, len(b.row)) {
@@ -85,7 +85,7 @@ func (b *Buffer) Column(i int) Column {
 	return c
 }
 
-// Hold takes over the row of the driver's that the reader has reached and may still scan.
+// Hold copies the driver's row that the reader has reached and may still scan.
 func (b *Buffer) Hold(from driverconn.ColumnScanner) {
 	b.row = make([]driver.Value, b.last().width)
 	b.Detach(from, b.row)
@@ -107,7 +107,7 @@ func (b *Buffer) Detach(from driverconn.ColumnScanner, row []driver.Value) {
 	}
 }
 
-// raw copies the bytes of the driver's row, where they are not those of its values.
+// raw copies the bytes of the driver's row, if they are not the bytes of its values.
 func (s *Set) raw(values []driver.Value) [][]byte {
 	raw, size := make([][]byte, len(values)), 0
 	for i, v := range values {

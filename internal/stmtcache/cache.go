@@ -10,22 +10,21 @@ import (
 	"github.com/pooldriver/pooldriver/internal/driverconn"
 )
 
-// Cache keeps the driver's prepared statements of one real connection by their texts
-// and evicts the least recently used ones. A large statement takes the place of several. It
-// belongs to the owner of the connection and
-// is not safe for concurrent use.
+// Cache keeps the driver's prepared statements of one real connection by their texts, and evicts
+// the least recently used statements. A large statement takes several places. A Cache belongs to
+// the owner of the connection and is not safe for concurrent use.
 type Cache struct {
-	max    int                      // the most that the weights of all add up to
-	weight int                      // what they add up to
+	max    int                      // the greatest allowed sum of the weights
+	weight int                      // the sum of the weights
 	byText map[string]*list.Element // of *Stmt
 	order  list.List                // most recently used first
 	// generation counts the changes of what texts mean on this connection. Statements
-	// of an older generation are not used again. They are closed when they are met
-	// next: closing sends something, and when the generation changes the connection may
-	// be reading rows, or be in a failed transaction.
+	// of an older generation are not used again. They are closed when they are next met: a Close
+	// sends something, and when the generation changes the connection may be reading rows, or be in
+	// a failed transaction.
 	generation uint64
 
-	owned map[*Owner]*Stmt // beside those that are kept by their texts
+	owned map[*Owner]*Stmt // beside the statements that are kept by their texts
 
 	closeFailed bool
 	forgotten   int
@@ -40,41 +39,42 @@ type Stmt struct {
 	// Open counts the open rows that are read from the statement. A statement with
 	// open rows is not executed again: another handle is prepared.
 	Open int
-	// SchemaGeneration is the connection's at the time of preparing, if that was in a
+	// SchemaGeneration is the connection's generation at the prepare, if the prepare was in a
 	// task's transaction, else 0.
 	SchemaGeneration uint64
 
 	text   string
 	weight int
-	// cacheGeneration and generation are those of the cache and of the text at the time
-	// of preparing.
+	// cacheGeneration and generation are the generations of the cache and of the text at the
+	// prepare.
 	cacheGeneration, generation uint64
 	cached                      bool   // the cache closes it
-	kinds                       []kind // of the arguments so far, where that matters
+	kinds                       []kind // of the arguments so far, if they matter
 }
 
 // weightOf is how many places a statement takes. What a statement costs the server grows with
-// its parameters: MariaDB 11.8 keeps some 700 bytes for each, so that 128 batch inserts of 700
-// rows took 180 MiB for one connection. Their number is taken from the text.
+// its parameters: MariaDB 11.8 keeps some 700 bytes for each parameter: 128 batch inserts of 700
+// rows took 180 MiB for one connection. weightOf finds the number of parameters in the text.
 func weightOf(text string) int {
 	const parameters, bytes = 16, 1024 // in one place
 	return 1 + (strings.Count(text, "?")+strings.Count(text, "$"))/parameters + len(text)/bytes
 }
 
-// New returns a cache of at most limit statements, or fewer large ones. With 0 nothing is kept.
+// New returns a cache of at most limit statements, or of fewer large statements. If limit is 0, the
+// cache keeps nothing.
 func New(limit int) Cache { return Cache{max: limit} }
 
 // Get returns the statement of text if it is cached, valid and without open rows, else
-// nil. A statement is valid from the given generation of its text on (Generations). One
-// that was prepared in the transaction's current schema generation is valid whatever its
-// own: its tables are locked since (PostgreSQL, 13.3.1).
+// nil. A statement is valid from the given generation of its text on (Generations). A statement
+// that was prepared in the transaction's current schema generation is valid whatever its own
+// generation: its tables have been locked since (PostgreSQL, 13.3.1).
 func (c *Cache) Get(text string, generation, schema uint64) *Stmt {
 	e := c.order.Front()
 	if e == nil {
 		return nil
 	}
 	s := e.Value.(*Stmt)
-	if s.text != text { // in a loop it is the front one again
+	if s.text != text { // in a loop the statement is at the front again
 		if e = c.byText[text]; e == nil {
 			return nil
 		}
@@ -101,9 +101,8 @@ func (c *Cache) Has(text string) bool { return c.byText[text] != nil }
 // Len returns the number of cached statements.
 func (c *Cache) Len() int { return c.order.Len() }
 
-// DropStale drops the statement of text unless it is valid. A generation of 0 says that
-// the program has no statement of text open: then only the schema generation can make
-// it valid.
+// DropStale drops the statement of text unless it is valid. A generation of 0 says that the program
+// has no statement of text open: then only the schema generation can make the statement valid.
 func (c *Cache) DropStale(text string, generation, schema uint64) {
 	if generation == 0 {
 		generation = math.MaxUint64
@@ -120,9 +119,9 @@ func (c *Cache) Drop(text string) {
 	}
 }
 
-// Add takes a statement that was just prepared. It stays outside of the cache, and is
-// closed after its use, if keep is false, if nothing is cached at all, or if its text is
-// cached already (that handle has open rows).
+// Add takes a statement that was just prepared. The statement stays outside of the cache, and is
+// closed after its use, if keep is false, if the cache keeps nothing at all, or if its text is
+// cached already (the cached handle has open rows).
 func (c *Cache) Add(text string, generation uint64, si driver.Stmt, keep bool) *Stmt {
 	s := &Stmt{Driver: si, text: text, cacheGeneration: c.generation, generation: generation}
 	if !keep || c.max <= 0 || c.byText[text] != nil {
@@ -150,7 +149,8 @@ func (c *Cache) Done(s *Stmt) {
 	}
 }
 
-// drop takes an entry out. If rows of its statement are open, closing them closes it.
+// drop takes an entry out. If rows of its statement are open, the Close of the rows closes the
+// statement.
 func (c *Cache) drop(e *list.Element) {
 	s := c.order.Remove(e).(*Stmt)
 	delete(c.byText, s.text)
@@ -159,10 +159,10 @@ func (c *Cache) drop(e *list.Element) {
 	c.Done(s)
 }
 
-// MarkStale has s not used again, as after an error that says that it is stale.
+// MarkStale: s is not used again, for example after an error that says that s is stale.
 func (c *Cache) MarkStale(s *Stmt) { s.cacheGeneration-- }
 
-// MarkAllStale has none of the statements used again.
+// MarkAllStale: none of the statements is used again.
 func (c *Cache) MarkAllStale() { c.generation++ }
 
 // CloseAll empties the cache.
@@ -172,7 +172,7 @@ func (c *Cache) CloseAll() {
 	}
 }
 
-// Forget empties the cache without closing: the server's session has ended them.
+// Forget empties the cache and closes nothing: the server's session has ended the statements.
 func (c *Cache) Forget() {
 	c.forgotten += c.order.Len()
 	c.closeFailed = false
@@ -184,7 +184,6 @@ func (c *Cache) Forget() {
 // last Forget.
 func (c *Cache) CloseFailed() bool { return c.closeFailed }
 
-// Forgotten counts the statements that Forget has dropped. Drivers may count a statement
-// until it is closed, also one that its session has ended (pgx's for database/sql: some
-// 300 bytes).
+// Forgotten counts the statements that Forget has dropped. Drivers may count a statement until it
+// is closed, also a statement that its session has ended (pgx for database/sql: some 300 bytes).
 func (c *Cache) Forgotten() int { return c.forgotten }

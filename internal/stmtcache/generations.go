@@ -2,11 +2,10 @@ package stmtcache
 
 import "sync"
 
-// Generations distinguishes statements of one text by when the program prepared them,
-// where that matters (dialects.Traits.PreparedAges): a program that closes a statement
-// and prepares it again expects one that fits the present tables. While a statement of a
-// text is open in the program, the text's generation stays. The zero value is empty. It
-// is safe for concurrent use.
+// Generations distinguishes statements of one text by when the program prepared them, if that
+// matters (dialects.Traits.PreparedAges): a program that closes a statement and prepares it again
+// expects a statement that fits the present tables. While a statement of a text is open in the
+// program, the text's generation stays. The zero value is empty. It is safe for concurrent use.
 type Generations struct {
 	mu     sync.Mutex // protects following fields
 	live   map[string]*generation

@@ -6,10 +6,10 @@ import (
 )
 
 // A server that keeps the types of a prepared statement's parameters
-// (dialects.Traits.PreparedKeepsTypes) converts later arguments to the types of the
-// first execution: where a number was, MySQL makes 0 of 'abc'. A cached statement is
-// therefore executed with arguments of the same kinds only. For other kinds it is
-// prepared again, as the driver does for each plain query.
+// (dialects.Traits.PreparedKeepsTypes) converts later arguments to the types of the first
+// execution: if the first was a number, MySQL makes 0 of 'abc'. A cached statement is therefore
+// executed with arguments of the same kinds only. For other kinds it is prepared again, as the
+// driver does for each plain query.
 
 // kind is the type of an argument as a server distinguishes it.
 type kind uint8
@@ -45,8 +45,7 @@ func kindOf(v driver.Value) kind {
 	return kindOther
 }
 
-// Fits reports whether args have the kinds that s was executed with so far, and records
-// their kinds.
+// Fits reports whether args have the kinds of the earlier executions of s, and records their kinds.
 func (s *Stmt) Fits(args []driver.NamedValue) bool {
 	if s.kinds == nil {
 		s.kinds = make([]kind, len(args))

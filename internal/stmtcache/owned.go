@@ -5,15 +5,16 @@ import (
 	"sync/atomic"
 )
 
-// Owner is a prepared statement of the program's whose driver's statements, one for each real
-// connection on which it was used, live as long as it does. An Owner is safe for concurrent use.
+// Owner is a prepared statement of the program. It has one driver's statement for each real
+// connection on which it was used. These live as long as the Owner. An Owner is safe for concurrent
+// use.
 type Owner struct {
 	handles atomic.Int32
 	closed  atomic.Bool
 }
 
-// Close says that the program has closed it. left reports whether a driver's statement of it
-// is open somewhere: CloseOrphans closes it.
+// Close notes that the program has closed o. left reports whether a driver's statement of o is
+// still open: CloseOrphans closes it.
 func (o *Owner) Close() (left bool) {
 	o.closed.Store(true)
 	return o.handles.Load() > 0
@@ -27,8 +28,8 @@ func (c *Cache) Owned(o *Owner) *Stmt {
 	return nil
 }
 
-// Own takes a statement that was just prepared for o. If o has one here already, whose rows are
-// open, this one is closed after its use.
+// Own takes a statement that was just prepared for o. If o has a statement here already, whose rows
+// are open, the new statement is closed after its use.
 func (c *Cache) Own(o *Owner, si driver.Stmt) *Stmt {
 	s := &Stmt{Driver: si}
 	if c.owned[o] != nil {
@@ -43,8 +44,8 @@ func (c *Cache) Own(o *Owner, si driver.Stmt) *Stmt {
 	return s
 }
 
-// Disown closes the statement of o, if there is one and no rows of it are open; else closing
-// them closes it.
+// Disown closes the statement of o, if o has one here. If rows of it are open, the Close of the
+// rows closes it.
 func (c *Cache) Disown(o *Owner) error {
 	s := c.owned[o]
 	if s == nil {
@@ -63,12 +64,12 @@ func (c *Cache) Disown(o *Owner) error {
 func (c *Cache) CloseOrphans() {
 	for o := range c.owned {
 		if o.closed.Load() {
-			_ = c.Disown(o) // the program is not there to be told
+			_ = c.Disown(o) // nobody is there to get the error
 		}
 	}
 }
 
-// DisownAll is for the end of the connection.
+// DisownAll is called at the end of the connection.
 func (c *Cache) DisownAll() {
 	for o := range c.owned {
 		_ = c.Disown(o)

@@ -1,7 +1,7 @@
-// Package stubdialect is a dialect over the fake database that knows what a real one
-// would: the transaction's state, the bytes sent, how to clean. Tests decide what it says.
+// Package stubdialect is a dialect over the fake database. It knows what a real dialect would know:
+// the transaction's state, the bytes sent, how to clean. Tests decide what it says.
 //
-// It comes in by the public API: pooldriver.Wrap(stubdialect.Connector(stub)).
+// Tests use it through the public API: pooldriver.Wrap(stubdialect.Connector(stub)).
 package stubdialect
 
 import (
@@ -19,8 +19,8 @@ import (
 // Name is the dialect's.
 const Name = "stub"
 
-// Stub is the template of a fake database, and the dialect of its connections. A test
-// that wants another answer embeds it and has the method.
+// Stub is the template of a fake database, and the dialect of its connections. A test that wants
+// another answer embeds a Stub and overrides the method.
 type Stub struct {
 	standard
 	dialects.Template
@@ -31,16 +31,16 @@ type Stub struct {
 	OnPing  func(context.Context) error
 	OnPeek  func() dialects.Liveness
 	OnClean func() (bool, error)
-	OnBegin func(context.Context) // told what the driver's BeginTx gets
+	OnBegin func(context.Context) // gets the context of the driver's BeginTx
 	Pings   atomic.Int32
 	Sending bool // every operation counts as sent
-	Blind   bool // nobody counts under sessions dialled from now on
+	Blind   bool // nobody counts the bytes of sessions that are dialled from now on
 
 	outer   dialects.Dialect // the stub, or the type that embeds it
 	dialing sync.Mutex
 }
 
-// standard is embedded by this name because Dialect is a method.
+// standard is the name by which Stub embeds generic.Dialect, because Dialect is a method.
 type standard = generic.Dialect
 
 // What Diagnose knows.
@@ -57,7 +57,7 @@ func New(traits dialects.Traits) *Stub {
 	server := fakedb.NewServer()
 	template, err := generic.Dialect{}.Wrap(server.Connector(fakedb.Variant{Name: "everything", Features: fakedb.All}))
 	if err != nil {
-		panic(err) // it wraps everything that does not pool
+		panic(err) // Wrap accepts every connector that does not pool
 	}
 	return &Stub{Template: template, Server: server, Has: traits}
 }
@@ -140,7 +140,7 @@ func (s *Session) TxStatus() dialects.TxStatus {
 	return dialects.TxLost
 }
 
-// LastTxStatus goes by the statements that the session has executed.
+// LastTxStatus follows from the statements that the session has executed.
 func (s *Session) LastTxStatus() dialects.TxStatus {
 	last := dialects.TxNone
 	for _, e := range s.stub.Server.Events(fakedb.ConnExecCtx) {

@@ -18,10 +18,10 @@ type Database interface {
 
 func (s *Stub) stub() *Stub { return s }
 
-// Dialect is the one of the whole database, and not of the Stub that it embeds.
+// Dialect is the dialect of the whole Database, and not of the Stub in it.
 func (s *Stub) Dialect() dialects.Dialect { return s.outer }
 
-// Connector returns what pooldriver.Wrap makes a pool of db from.
+// Connector returns the connector from which pooldriver.Wrap makes a pool of db.
 func Connector(db Database) driver.Connector {
 	db.stub().outer = db
 	return connector{db}

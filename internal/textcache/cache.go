@@ -32,7 +32,7 @@ const longest = 8192
 
 var seed = maphash.MakeSeed()
 
-// Of returns what is known of query. again reports whether it was met lately.
+// Of returns what is known of query. again reports whether query was met lately.
 func (m *Cache) Of(d dialects.Dialect, query string) (t *Text, again bool) {
 	n := len(query)
 	if n == 0 || n > longest {
@@ -62,7 +62,7 @@ func (m *Cache) look(d dialects.Dialect, query string) (t *Text, again bool) {
 		}
 	}
 	t = &Text{Query: query, Effect: d.Effect(query)}
-	if u, ok := d.(dialects.Detecting); !ok || u.Detected() { // else it will know better
+	if u, ok := d.(dialects.Detecting); !ok || u.Detected() { // else d will know better later
 		places[at].Store(t)
 	}
 	return t, false

@@ -1,9 +1,8 @@
 // Package unwrap looks through the wrappers that tracing and metrics libraries put around
 // the connections and connectors of database/sql drivers.
 //
-// database/sql has no standard way to do that. The search knows the ways that such
-// libraries have: one of three methods, or an exported field with the name of the
-// interface, as embedding makes it.
+// database/sql has no standard way to do that. The search knows the ways of such libraries: one of
+// three methods, or an exported field with the name of the interface, as an embedded interface has.
 package unwrap
 
 import (
@@ -72,7 +71,7 @@ func behindConnector(c driver.Connector) (driver.Connector, bool) {
 	return field[driver.Connector](c, "Connector") // XSAM/otelsql
 }
 
-// field returns the exported field of the struct that v is, or points to.
+// field returns the exported field of v, which is a struct or points to a struct.
 func field[T any](v any, name string) (inner T, ok bool) {
 	s := reflect.ValueOf(v)
 	if s.Kind() == reflect.Pointer {
@@ -81,8 +80,8 @@ func field[T any](v any, name string) (inner T, ok bool) {
 	if s.Kind() != reflect.Struct {
 		return inner, false
 	}
-	// Only the struct's own fields: one that an embedded pointer promotes panics if the
-	// pointer is nil.
+	// Only the struct's own fields: a field that an embedded pointer promotes panics if the pointer
+	// is nil.
 	if f, found := s.Type().FieldByName(name); !found || !f.IsExported() || len(f.Index) > 1 {
 		return inner, false
 	}

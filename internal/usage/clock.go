@@ -14,8 +14,8 @@ import (
 const Tick = 10 * time.Millisecond
 
 // Clock tells the time in nanoseconds since it was made, never 0: exactly, or coarsely for
-// a tenth of the price. The coarse time stands still, at most, for a Tick. It is updated by
-// a timer, which stops when nobody has asked for a Tick.
+// a tenth of the price. The coarse time stands still for a Tick at most. A timer updates it. The
+// timer stops when nobody has asked for the time during a Tick.
 type Clock struct {
 	clock  bubble.Clock
 	coarse atomic.Int64
@@ -50,7 +50,7 @@ func (c *Clock) fineLocked() int64 {
 	now := c.clock.Now()
 	if bubble.Leapt(now, last) && c.clock.Follow(last) {
 		c.running, c.timer = false, nil
-		c.asked.Store(false) // who asked was told by a tick that does not come here
+		c.asked.Store(false) // whoever asked relied on a tick that does not come here
 		now = c.clock.Now()
 	}
 	return now
@@ -79,7 +79,7 @@ func (c *Clock) ask() {
 	c.coarse.Store(now)
 	world := c.clock.World()
 	if world.Guest() {
-		return // the next one asks again
+		return // the next call of Coarse asks again
 	}
 	c.asked.Store(true)
 	c.running = true

@@ -13,18 +13,18 @@ import (
 // Env is what the meters of one connector share. It does not change.
 type Env struct {
 	Clock *Clock
-	// Sites has the call stacks that took connections, Statements those of statements.
+	// Sites has the call stacks that took connections, Statements the call stacks of statements.
 	Sites, Statements callsite.Table
 	// Hold and Idle are of the timed checkouts.
 	Hold, Idle histogram.Histogram
-	// Observed: somebody wants to know of every checkout.
+	// Observed: somebody wants to know every checkout.
 	Observed bool
-	// EveryStack: of how many checkouts one has its stack taken; 0: of none.
+	// EveryStack: one of so many checkouts has its stack taken; 0: none has.
 	EveryStack int
 }
 
-// Each connection has a budget for what is expensive, for each tick of the clock. Beyond it
-// one checkout of several is drawn, which counts for several.
+// Each connection has a budget for expensive measurements, for each tick of the clock. Beyond the
+// budget one checkout of several is drawn, and counts for several.
 const (
 	timedPerTick  = 20 // checkouts that read the exact clock
 	everyTimed    = 32
@@ -35,24 +35,25 @@ const (
 	LongWait = time.Millisecond
 )
 
-// Meter measures the use of one connection. Whoever has the lock of the connection calls
-// its methods, but for Look.
+// Meter measures the use of one connection. Whoever has the lock of the connection calls its
+// methods, except Look.
 type Meter struct {
 	env *Env
 
-	// What Look reads. It is stored only where it changes: a store costs more than a load.
-	count     atomic.Uint64 // the number of the checkout, and in the lower half of its operations
+	// The fields that Look reads. They are stored only if they change: a store costs more than a
+	// load.
+	count     atomic.Uint64 // the number of the checkout; its operations in the lower half
 	since     atomic.Int64  // when the checkout began
 	last      atomic.Int64  // when the last operation ended, coarsely
-	idle      atomic.Int64  // so much of the time since then nothing was running
+	idle      atomic.Int64  // for so long since the checkout began nothing ran
 	pin       atomic.Uint32
 	label     atomic.Pointer[string]
 	text      atomic.Pointer[string] // of the last statement
 	site      atomic.Pointer[callsite.Site]
 	statement atomic.Pointer[callsite.Site]
 
-	timed     uint64        // so many checkouts the times of this one stand for; 0: it is not timed
-	sampled   atomic.Uint64 // the same of site
+	timed     uint64        // its times stand for so many checkouts; 0: it is not timed
+	sampled   atomic.Uint64 // the same for site
 	exact     bool          // the exact clock is read
 	idleSince int64         // exactly, if not 0
 	strongest pinning.Pin
@@ -74,12 +75,12 @@ func (m *Meter) Init(env *Env) {
 	m.untilTimed, m.untilStack = draw(everyTimed), draw(env.EveryStack)
 }
 
-// draw is after how many the next is drawn, of which one in every is on average. A fixed
-// number would keep step with a program that repeats itself.
+// draw returns how many checkouts later the next is drawn: on average every. A fixed number would
+// keep step with a program that repeats itself.
 func draw(every int) int { return 1 + rand.N(max(1, 2*every-1)) }
 
-// Begin begins a checkout. pins says that it is a transaction or another pin; text is the
-// first statement's, or nil.
+// Begin begins a checkout. pins: it is a transaction or another pin. text is the first statement's
+// text, or nil.
 func (m *Meter) Begin(label, text *string, waited time.Duration, pins bool) {
 	now := m.env.Clock.Coarse()
 	if now != m.tick {
@@ -138,7 +139,7 @@ func (m *Meter) drawTimed() (weight uint64) {
 	return everyTimed
 }
 
-// drawStack: the budget comes first, so that each checkout counts once on average.
+// drawStack uses the budget first, so that each checkout counts once on average.
 func (m *Meter) drawStack(pins bool) (weight uint64) {
 	every := m.env.EveryStack
 	switch {
@@ -156,15 +157,15 @@ func (m *Meter) drawStack(pins bool) (weight uint64) {
 }
 
 func (m *Meter) takeStack(weight uint64) {
-	site := m.env.Sites.Here(3) // takeStack, Begin, and who called it
+	site := m.env.Sites.Here(3) // takeStack, Begin, and the caller of Begin
 	site.Taken(weight, m.waited)
 	m.sampled.Store(weight)
 	m.site.Store(site)
 }
 
-// BeginOperation begins an operation that is not the first of the checkout: that one has
-// begun with Begin. text is its statement's, or nil. pinned: it runs in a transaction or
-// another pin. again: it was begun before, and goes on.
+// BeginOperation begins an operation that is not the first of the checkout: Begin has begun the
+// first. text is its statement's text, or nil. pinned: it runs in a transaction or another pin.
+// again: it was begun before, and goes on.
 func (m *Meter) BeginOperation(text *string, pinned, again bool) {
 	if !again {
 		m.count.Store(m.count.Load() + 1)
@@ -182,7 +183,7 @@ func (m *Meter) BeginOperation(text *string, pinned, again bool) {
 func (m *Meter) takeStatementStack() {
 	if m.site.Load() == nil || m.env.EveryStack > 1 && m.statementsPut >= pinStacks {
 		if m.statement.Load() != nil {
-			m.statement.Store(nil) // it is not the last one's any more
+			m.statement.Store(nil) // it does not belong to the last statement any more
 		}
 		return
 	}
@@ -204,7 +205,7 @@ func (m *Meter) countIdle() {
 	}
 }
 
-// EndOperation ends an operation. pin is why the connection is held on.
+// EndOperation ends an operation. pin is why the connection is still held.
 func (m *Meter) EndOperation(pin pinning.Pin) {
 	m.SetPin(pin)
 	now := m.env.Clock.Coarse()
@@ -218,7 +219,7 @@ func (m *Meter) EndOperation(pin pinning.Pin) {
 	}
 }
 
-// BeginRow and EndRow bracket the reading of a row.
+// BeginRow is called before a row is read, and EndRow after it.
 func (m *Meter) BeginRow() { m.countIdle() }
 
 // EndRow ends what BeginRow began.
@@ -235,7 +236,7 @@ func (m *Meter) SetPin(pin pinning.Pin) {
 	m.strongest = max(m.strongest, pin)
 }
 
-// Resume says that something has been running up to now that was no operation.
+// Resume says that something that was no operation has been running up to now.
 func (m *Meter) Resume() {
 	m.idleSince = 0
 	set(&m.last, m.env.Clock.Coarse())
@@ -244,7 +245,7 @@ func (m *Meter) Resume() {
 // Use is a checkout that has ended.
 type Use struct {
 	Held, Idle time.Duration
-	Timed      uint64      // so many checkouts it stands for; 0: its times are coarse
+	Timed      uint64      // it stands for so many checkouts; 0: its times are coarse
 	Pin        pinning.Pin // the strongest reason
 	Operations uint64
 	Label      *string // nil: none
@@ -257,8 +258,8 @@ func (m *Meter) End() {
 	}
 }
 
-// Used is the checkout that has ended last, if it was Observed. The next Begin may follow
-// as soon as the lock is free.
+// Used is the checkout that has ended last, if Env.Observed is set. The next Begin may follow as
+// soon as the lock is free.
 func (m *Meter) Used() Use { return m.used }
 
 func (m *Meter) end() (u Use) {
@@ -297,18 +298,18 @@ type Look struct {
 	Since, Last int64  // by the clock
 	Idle        time.Duration
 	Pin         pinning.Pin
-	Operations  uint64         // with one that is running
+	Operations  uint64         // also an operation that runs now
 	Label, Text *string        // nil: none
 	Site        *callsite.Site // nil: it was not sampled
-	Weight      uint64         // so many checkouts that one stands for
+	Weight      uint64         // the sampled checkout stands for so many checkouts
 	Statement   *callsite.Site
 }
 
-// Checkout is Look's, alone.
+// Checkout is Look.Checkout, without the rest.
 func (m *Meter) Checkout() uint64 { return m.count.Load() >> 32 }
 
-// Look returns how the checkout stands. It needs no lock. ok is false where one checkout
-// ended and another began meanwhile.
+// Look returns how the checkout stands. It needs no lock. ok is false if one checkout ended and
+// another began meanwhile.
 func (m *Meter) Look() (l Look, ok bool) {
 	count := m.count.Load()
 	l = Look{

@@ -14,9 +14,9 @@ const InCycle = "every connection is held by a task that waits for one more"
 // Error ends the wait of the cycle's victim.
 type Error struct {
 	Cycle    *Cycle
-	Target   string // what the connections go to
+	Target   string // to which the connections lead
 	Advice   string // see Situation.Advice
-	TooLarge error  // why rows of the victim's task could not be read into memory; nil: there are none
+	TooLarge error  // why rows of the victim's task could not be read into memory; nil: no such rows
 }
 
 func (e *Error) Error() string {
@@ -32,14 +32,14 @@ func (e *Error) Is(target error) bool { return target == ErrDeadlock }
 
 func (e *Error) Unwrap() error { return e.TooLarge }
 
-// Situation is how a statement came to wait for a connection of its own. The zero value
-// is that of a statement without a task.
+// Situation says why a statement waits for a connection of its own. The zero value is right for a
+// statement without a task.
 type Situation struct {
 	RowsTooLarge bool // rows that its task has open could not be read into memory
 	InTask       bool // a task around it holds a connection
 }
 
-// Advice says what would have spared the wait.
+// Advice says how to avoid the wait.
 func (s Situation) Advice() string {
 	spared := "end what holds them first"
 	switch {

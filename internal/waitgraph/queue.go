@@ -5,15 +5,15 @@ import (
 	"sync"
 )
 
-// Queue is those who wait now, in the order in which they came. The zero value is empty.
-// A Queue is safe for concurrent use.
+// Queue is the waiters of the moment, in the order in which they came. The zero value is empty. A
+// Queue is safe for concurrent use.
 type Queue[W comparable] struct {
 	mu     sync.Mutex // protects following fields
-	last   uint64     // the number of the last one that came
+	last   uint64     // the number of the last waiter that came
 	queued []Queued[W]
 }
 
-// Queued is one who waits. Number is greater than those of all who came before.
+// Queued is a waiter. Its Number is greater than the Numbers of all earlier waiters.
 type Queued[W comparable] struct {
 	Number uint64
 	Waiter W
@@ -34,7 +34,7 @@ func (q *Queue[W]) Leave(w W) {
 	q.queued = slices.DeleteFunc(q.queued, func(other Queued[W]) bool { return other.Waiter == w })
 }
 
-// All returns those who wait at this moment.
+// All returns the present waiters.
 func (q *Queue[W]) All() []Queued[W] {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Snapshot is who held a pool's connections, and who waited for one, at one moment. K
+// Snapshot is who held a pool's connections, and who waited for a connection, at one moment. K
 // identifies whoever can hold and wait.
 type Snapshot[K comparable] struct {
 	At      time.Time
@@ -18,7 +18,7 @@ type Snapshot[K comparable] struct {
 	Waiters []Waiter[K] // in the order in which they came
 }
 
-// Holder is who has one connection.
+// Holder is the holder of one connection.
 type Holder[K comparable] struct {
 	Who        K
 	Operations uint64       // so far, on the connection
@@ -27,8 +27,8 @@ type Holder[K comparable] struct {
 
 // Waiter is one call that waits.
 type Waiter[K comparable] struct {
-	Number uint64 // greater than those of earlier waiters
-	For    []K    // those who cannot go on while it waits
+	Number uint64 // greater than the Numbers of earlier waiters
+	For    []K    // all who cannot go on while it waits
 	Victim bool   // it may be told that there is a deadlock
 }
 
@@ -42,13 +42,12 @@ type Cycle struct {
 // state differs between two cycles if anything has moved in between.
 type state struct {
 	moves, operations uint64
-	waiting           int    // waiters who hold something,
-	newest            uint64 // and the last of them
+	waiting           int    // number of waiters who hold something
+	newest            uint64 // Number of the last of these waiters
 }
 
-// Find returns the cycle, or nil if it is not closed: then somebody who holds a
-// connection does not wait. victim is the index of the waiter that closed the cycle, of
-// those that may be told; -1 if none may.
+// Find returns the cycle, or nil if it is not closed: then a holder of a connection does not wait.
+// victim is the index of the last waiter in the cycle that may be told; -1: none may.
 func (s *Snapshot[K]) Find() (found *Cycle, victim int) {
 	waits := make(map[K]bool, len(s.Holders))
 	found = &Cycle{At: s.At, state: state{moves: s.Moves}}
@@ -103,12 +102,12 @@ func (c *Cycle) Names() string {
 // time tells a deadlock from holders that are busy elsewhere: a goroutine beside a
 // transaction makes the same calls as the transaction's own.
 type Watch struct {
-	last  atomic.Pointer[Cycle] // at the last look; nil: none
-	still time.Time             // when the first cycle was seen in which nothing has moved since
+	last  atomic.Pointer[Cycle] // the cycle at the last look; nil: none
+	still time.Time             // when the present cycle was first seen; nothing has moved since
 }
 
-// Look takes the result of a look, nil if there is no cycle, and reports whether nothing
-// has moved for after. An after of zero is never. Calls must not overlap.
+// Look takes the result of a look, or nil if there is no cycle. deadlock: nothing has moved during
+// the time after. If after is zero, deadlock is never true. Calls must not overlap.
 func (w *Watch) Look(found *Cycle, after time.Duration) (deadlock bool) {
 	before := w.last.Swap(found)
 	switch {
@@ -124,8 +123,8 @@ func (w *Watch) Look(found *Cycle, after time.Duration) (deadlock bool) {
 // Broken says that somebody was told of the deadlock: the next look begins anew.
 func (w *Watch) Broken() { w.last.Store(nil) }
 
-// Around returns the cycle that was closed when somebody gave up who had waited for
-// waited; nil if there was none. It may be called while Look is.
+// Around returns the cycle that was closed when a waiter gave up after the time waited; nil: there
+// was none. Around may run at the same time as Look.
 func (w *Watch) Around(waited time.Duration) *Cycle {
 	if c := w.last.Load(); c != nil && time.Since(c.At) < waited {
 		return c

@@ -10,8 +10,8 @@ import (
 
 // refusePool returns an error if c can be seen to take its connections from a
 // pool: a struct with a set field of a type called Pool (as pgxpool's is), or
-// with a *sql.DB in it. Two pools, one on top of the other, fight over who
-// keeps a connection, who checks it and how many there may be.
+// with a *sql.DB in it. Two pools, one on top of the other, both try to keep and check a
+// connection, and to bound the number of connections.
 func refusePool(c driver.Connector) error {
 	v := reflect.ValueOf(c)
 	for v.Kind() == reflect.Pointer || v.Kind() == reflect.Interface {

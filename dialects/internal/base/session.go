@@ -12,7 +12,7 @@ import (
 	"github.com/pooldriver/pooldriver/internal/unwrap"
 )
 
-// Session is a connection of a driver of which nothing is known.
+// Session is a connection of an unknown driver.
 type Session struct {
 	redact.Label
 	driver driverconn.Conn
@@ -21,15 +21,15 @@ type Session struct {
 	pending chan struct{}
 }
 
-// NewSession makes a session of conn; label is what it prints as.
+// NewSession makes a session of conn, which prints as label.
 func NewSession(conn driver.Conn, label string) *Session {
 	return &Session{Label: redact.Label(label), driver: driverconn.New(conn)}
 }
 
-// Conn is the driver's connection, or what a wrapper below us makes of it.
+// Conn is the driver's connection, or the connection of a wrapper below us.
 func (s *Session) Conn() driver.Conn { return s.driver.Driver }
 
-// Unwrap is the driver's own connection, where a wrapper shows it.
+// Unwrap is the driver's own connection, if a wrapper shows it.
 func (s *Session) Unwrap() driver.Conn { return unwrap.Conn(s.Conn()) }
 
 // Valid asks the driver's Validator, if it has one.
@@ -66,14 +66,14 @@ func (s *Session) Sent() (uint64, bool) { return 0, false }
 // open. The session is then given up.
 func (s *Session) Rollback(ctx context.Context) error { return s.Exec(ctx, "ROLLBACK") }
 
-// Clean is not possible: nobody knows what a session's state consists of.
+// Clean is not possible: nobody knows what the state of a session contains.
 func (s *Session) Clean(context.Context, dialects.Effect) (bool, error) {
 	return false, dialects.ErrCannotClean
 }
 
 var _ dialects.SettingsChecker = (*Session)(nil)
 
-// CheckSettings takes none: nobody knows what a setting is here, and how to set it back.
+// CheckSettings accepts no setting: nobody knows what a setting is here, and how to set it back.
 func (s *Session) CheckSettings([]dialects.ContextSetting) error {
 	return errors.New("it is not known how this driver's database sets a session's settings, and sets them back: give the value to the statement as an argument")
 }

@@ -33,7 +33,7 @@ func NewDestination(target string, params []dialects.Param) Destination {
 // notShown stands for a value that may be a secret.
 const notShown = "(not shown)"
 
-// Tell notes what the DSN says to the driver. A value is shown if its name is one of shown,
+// Tell notes what the DSN says to the driver. A value is shown if its name is in shown, a list
 // separated by white space.
 func (d *Destination) Tell(all []dialects.Param, shown string) {
 	for _, p := range all {
@@ -47,7 +47,7 @@ func (d *Destination) Tell(all []dialects.Param, shown string) {
 // DriverParams implements dialects.ParamLister.
 func (d *Destination) DriverParams() []dialects.Param { return d.driver }
 
-// PoolParams are the parameters of the DSN that are the pool's.
+// PoolParams are the parameters of the DSN that belong to the pool.
 func (d *Destination) PoolParams() []dialects.Param { return d.params }
 
 // Target says where connections go.
@@ -62,7 +62,7 @@ type Template struct {
 	connector driver.Connector
 }
 
-// Wrap makes a template of c, unless c pools. target is what Target answers.
+// Wrap makes a template of c, unless c pools. target is the result of Target.
 func Wrap(c driver.Connector, target string) (*Template, error) {
 	for _, c := range []driver.Connector{c, unwrap.Connector(c)} {
 		if err := refusePool(c); err != nil {
@@ -72,13 +72,13 @@ func Wrap(c driver.Connector, target string) (*Template, error) {
 	return &Template{NewDestination(target, nil), c}, nil
 }
 
-// Driver is the connector's.
+// Driver is the connector's driver.
 func (t *Template) Driver() driver.Driver { return t.connector.Driver() }
 
-// Traits are those of a driver of which nothing is known.
+// Traits are the traits of an unknown driver.
 func (t *Template) Traits() dialects.Traits { return dialects.Traits{StatementsOwned: true} }
 
-// TakesCredential is false: the connector has its own.
+// TakesCredential is false: the connector has its own credential.
 func (t *Template) TakesCredential() bool { return false }
 
 // Dial connects by the connector.

@@ -2,15 +2,15 @@ package classify
 
 import "github.com/pooldriver/pooldriver/dialects/internal/sqltext"
 
-// Reads is how a database's texts are known that only read, and those that ask for what
-// the statement before has left.
+// Reads says which texts of a database only read, and which texts ask for what the last statement
+// has left.
 type Reads struct {
-	// First are the first words of statements that only read, unless one of the Not is in
-	// them: a word or the name of a function.
+	// First are the first words of statements that only read, unless a word or the name of a
+	// function in them is in Not.
 	First, Not *sqltext.Names
-	// Calls are the functions that only read. nil: all that leave the session as it is.
+	// Calls are the functions that only read. nil: all functions that leave the session as it is.
 	Calls *sqltext.Names
-	// Asks are the words that ask back, by where they do.
+	// Asks are the words that ask back, with the places where they do so.
 	Asks *sqltext.Names
 }
 
@@ -23,8 +23,8 @@ const (
 	AskValue                      // before VALUE: PREVIOUS VALUE FOR s
 )
 
-// OnlyReads reports whether a text that leaves its session as it is is known to read and
-// do nothing else. A text that can be read in two ways is not known.
+// OnlyReads reports whether a text is known to read and do nothing else. The text is known to leave
+// its session as it is. A text that can be read in two ways is not known to read only.
 func (l *Language) OnlyReads(query string, r *Reads) bool {
 	var lx sqltext.Lexer
 	lx.Init(query, l.Rules, l.Readings[0])
@@ -47,7 +47,7 @@ func (l *Language) OnlyReads(query string, r *Reads) bool {
 	return lx.Doubt == 0 && !lx.Broken()
 }
 
-// AsksBack reports whether a text asks for what the statement before has left.
+// AsksBack reports whether a text asks for what the last statement has left.
 func (l *Language) AsksBack(query string, r *Reads) bool {
 	var lx sqltext.Lexer
 	lx.Init(query, l.Rules, l.Readings[0])
@@ -64,7 +64,7 @@ func (l *Language) AsksBack(query string, r *Reads) bool {
 	return false
 }
 
-// asks reports whether the name last read asks back. code says where it does.
+// asks reports whether the name last read asks back. code says in which places it does so.
 func asks(lx *sqltext.Lexer, code uint8, shows bool) bool {
 	if code == 0 {
 		return false

@@ -1,7 +1,7 @@
-// Package classify is what the classifiers of all databases share. It goes through
-// the statements of a text, in each way in which the text can be read, and looks up
-// what each statement begins with. The packages below it, and the generic dialect,
-// add a database's tables and look at the statements that a table cannot answer for.
+// Package classify is what the classifiers of all databases share. It goes through the statements
+// of a text, in each way in which the text can be read, and looks up the first word of each
+// statement. The packages below it, and the generic dialect, add a database's tables, and look at
+// the statements for which a table is not enough.
 package classify
 
 import (
@@ -12,21 +12,21 @@ import (
 // Language is how the texts of a database are read.
 type Language struct {
 	Rules *sqltext.Rules
-	// Readings are the ways in which a text can be read, the likely one first. The
-	// others count as well if the first one leaves a doubt.
+	// Readings are the ways in which a text can be read, the likely way first. The others count as
+	// well if the first leaves a doubt.
 	Readings []sqltext.Reading
 	// WholeText: the server parses the whole text before it executes any of it.
 	WholeText bool
 	// QuotesNames: "…" is a name. Else it may be a string.
 	QuotesNames bool
-	// Unknown is the effect of what is not understood: a statement that begins with
-	// an unknown word, and a text that ends inside quotes.
+	// Unknown is the effect of a text that is not understood: a statement that begins with an
+	// unknown word, and a text that ends inside quotes.
 	Unknown dialects.Effect
 	// Heads are the known statements.
 	Heads []Head
 
-	words *sqltext.Names // their first words; the code is an index of kinds
-	kinds []Head         // Heads, after that of an unknown word
+	words *sqltext.Names // the first words of Heads; the code is an index of kinds
+	kinds []Head         // Heads, after the Head of an unknown word
 }
 
 // Head is a kind of statement. It is known by its first word.
@@ -90,7 +90,7 @@ type Walk struct {
 	query    string
 	reading  int             // index of Language.Readings
 	misread  bool            // the rest of this reading does not count
-	inside   int             // statements that have begun inside of this one, itself included
+	inside   int             // nesting: statements that have begun inside of this one, also itself
 	effect   dialects.Effect // of this reading
 	total    dialects.Effect // of the readings before it
 }
@@ -117,8 +117,8 @@ func (w *Walk) Next() bool {
 // FOR), because a classifier calls itself for each: a text of 40 MB would end the process.
 const maxInside = 20
 
-// TooDeep is called where a statement begins. true: it stands inside of too many others, and
-// its effect is that of a text that cannot be read.
+// TooDeep is called at the beginning of a statement. true: the statement stands inside of too many
+// others, and its effect is that of a text that cannot be read.
 func (w *Walk) TooDeep() bool {
 	w.inside++
 	return w.inside > maxInside
@@ -157,7 +157,7 @@ func (w *Walk) nextReading() bool {
 	return true
 }
 
-// Effect is that of the whole text, after the last statement.
+// Effect is the effect of the whole text, after the last statement.
 func (w *Walk) Effect() dialects.Effect { return w.total }
 
 // Head returns the kind of statement that begins at the last token.

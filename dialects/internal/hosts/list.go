@@ -1,8 +1,8 @@
 // Package hosts chooses among the servers that one DSN names.
 //
-// A List remembers of each server how it did lately, and nothing of where its
-// name led: a name is resolved anew by each dial. A Walk tries the servers of a
-// list, one after the other, until one will do.
+// A List remembers for each server the outcome of the last tries, but not the addresses of its
+// name: each dial resolves a name anew. A Walk tries the servers of a list, one after the other,
+// until a server fits.
 //
 // libpq tries a list from its beginning each time ("Specifying Multiple Hosts" in its
 // manual), and waits each time for a dead server that stands first. A pool dials often,
@@ -19,18 +19,18 @@ import (
 )
 
 const (
-	// firstPause is how long a server that could not be reached is passed over
-	// by others, and lastPause what that doubles up to, failure by failure.
+	// firstPause is how long other servers are tried before a server that could not be reached.
+	// With each failure this time doubles, up to lastPause.
 	firstPause = 100 * time.Millisecond
 	lastPause  = 5 * time.Second
 	// firstRest is how long the next walk waits after a walk that found no server. The
 	// wait doubles with each such walk, up to lastRest. Without it, while there is no
-	// primary, many waiting callers would keep the standby busy with logins. It delays
-	// finding the new primary by as much.
+	// primary, many waiting callers would keep the standby busy with logins. The wait also delays
+	// the discovery of the new primary.
 	firstRest = 10 * time.Millisecond
 	lastRest  = 100 * time.Millisecond
-	// memory is how long a server of the wrong role is tried after the others. It
-	// changes the order only.
+	// memory is how long a server of the wrong role is tried after the others. It changes only the
+	// order.
 	memory = 10 * time.Second
 )
 
@@ -44,7 +44,7 @@ type List struct {
 	rested time.Time // the next walk waits until then
 }
 
-// state is how a server did.
+// state is the outcome of the last tries of a server.
 type state struct {
 	failures int       // in a row: it could not be reached
 	paused   time.Time // it is tried after the others until then
@@ -70,10 +70,9 @@ type choice struct {
 	paused  bool // its pause is not over, or another dial is trying it
 }
 
-// choose returns the best server that was not tried yet: in the DSN's order those that
-// may fit, then those that had the wrong role lately, then those that are paused. After a
-// pause only one dial tries the server. That dial has to call reached, refused, failed or
-// untried.
+// choose returns the best server that was not tried yet, in the DSN's order: first servers that may
+// fit, then servers that had the wrong role lately, then paused servers. After a pause only one
+// dial tries the server. That dial must call reached, refused, failed or untried.
 func (l *List) choose(tried []bool) (choice, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -117,7 +116,7 @@ func (l *List) more(tried []bool) bool {
 }
 
 // claim reserves a server for the caller to try, unless another dial is trying it after a
-// pause. The caller has to call reached, refused, failed or untried.
+// pause. The caller must call reached, refused, failed or untried.
 func (l *List) claim(host int) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -131,7 +130,7 @@ func (l *List) claim(host int) bool {
 // reached: a server fits.
 func (l *List) reached(host int) { l.note(host, func(*state) {}) }
 
-// refused: it answered and does not fit, or is a second choice.
+// refused: the server answered and does not fit, or is a second choice.
 func (l *List) refused(host int) {
 	l.note(host, func(h *state) { h.behind = time.Now().Add(memory) })
 }
@@ -143,7 +142,7 @@ func (l *List) note(host int, how func(*state)) {
 	how(&l.hosts[host])
 }
 
-// failed: it could not be reached. If several dials find this out at the same time, only
+// failed: the server could not be reached. If several dials find this out at the same time, only
 // the first lengthens the pause.
 func (l *List) failed(c choice) {
 	l.mu.Lock()
@@ -158,7 +157,7 @@ func (l *List) failed(c choice) {
 	}
 }
 
-// untried: the try ended for a reason that is not the server's.
+// untried: the try ended, but not because of the server.
 func (l *List) untried(c choice) {
 	if c.suspect && !c.paused {
 		l.mu.Lock()
@@ -183,7 +182,7 @@ func (l *List) rest(ctx context.Context) {
 	}
 }
 
-// ended: a walk has found a server, or none. If several walks end in vain at the same
+// ended: a walk has ended. found: it has found a server. If several walks end in vain at the same
 // time, only the first lengthens the rest.
 func (l *List) ended(found bool) {
 	l.mu.Lock()
@@ -201,8 +200,7 @@ func (l *List) ended(found bool) {
 // pause is how long a server is passed over after its nth failure in a row.
 func pause(n int) time.Duration { return doubled(firstPause, lastPause, n) }
 
-// doubled is first at the first time, twice as much each time after, and no more
-// than last.
+// doubled is first for nth 1, doubles with each further nth, and is no more than last.
 func doubled(first, last time.Duration, nth int) time.Duration {
 	d := first
 	for ; nth > 1 && d < last; nth-- {

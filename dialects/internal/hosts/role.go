@@ -46,9 +46,9 @@ func (r Role) String() string {
 // Server is what a server has said of itself.
 type Server struct {
 	Standby  bool   // it follows another server
-	ReadOnly bool   // its sessions may not write, as a standby's or by its settings
+	ReadOnly bool   // its sessions may not write: it is a standby, or its settings say so
 	NotReady bool   // a node of a cluster that refuses statements for now
-	Words    string // how to say that it is a standby, where it does not call itself one
+	Words    string // words for "it is a standby" if the server does not use this word
 }
 
 func (s Server) String() string {
@@ -71,7 +71,7 @@ type Fit uint8
 // In rising order.
 const (
 	Unfit  Fit = iota
-	Second     // if there is no better one
+	Second     // if no server fits better
 	Fits
 )
 
@@ -106,9 +106,9 @@ func (r Role) Refuse(s Server) error {
 	return wrong(fmt.Sprintf("the server is %v, and target_session_attrs=%v asks for another", s, r))
 }
 
-// Still returns a wrong-role error if a server does not fit a session any more. then is
-// the server at connect. Without a role, a server still fits unless it accepted writes
-// then and does not now. A second choice remains one.
+// Still returns a wrong-role error if a server does not fit a session any more. then is the server
+// at connect. Without a role, a server still fits unless it accepted writes at connect and does not
+// now. A second choice remains a second choice.
 func (r Role) Still(then, now Server) error {
 	switch {
 	case now.NotReady:

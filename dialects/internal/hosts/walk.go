@@ -18,15 +18,15 @@ const (
 	// become the primary.
 	trialPatience = time.Second
 	// connectPatience bounds the opening of the network connection if there are other
-	// servers to try. Even over the longest distances it takes a fraction of that.
+	// servers to try. Even over the longest distances the opening takes a fraction of this time.
 	connectPatience = 2 * time.Second
 )
 
-// Outcome is what came of a try.
+// Outcome is the outcome of a try.
 type Outcome struct {
-	// Fit is how well the server does; Unfit with an error.
+	// Fit is how well the server fits; Unfit with an error.
 	Fit Fit
-	// Err is why there is no connection. It holds no secret.
+	// Err is why the try gave no connection. It holds no secret.
 	Err error
 	// Answered: the server was reached, and refused or has the wrong role.
 	Answered bool
@@ -37,11 +37,11 @@ type Outcome struct {
 	Final bool
 }
 
-// Try opens a connection to one server; how it did is in the Outcome. patience
-// bounds the opening of the network connection; 0 is no bound but ctx.
+// Try opens a connection to one server. patience bounds the opening of the network connection; 0:
+// no bound but ctx.
 type Try[T any] func(ctx context.Context, host int, patience time.Duration) (T, Outcome)
 
-// Found is a connection, and to which server.
+// Found is a connection, and the server to which it leads.
 type Found[T any] struct {
 	Conn T
 	Host int
@@ -80,9 +80,9 @@ type walk[T any] struct {
 	try   Try[T]
 	drop  func(T)
 	tried []bool
-	left  int // to be tried
+	left  int // servers still to be tried
 
-	held     *Found[T] // what there is in the end
+	held     *Found[T] // the connection that the walk holds
 	seconds  []int     // second choices, which were dropped for others
 	cut      []int     // servers whose try ended early: they might have answered
 	answered bool      // a server has answered
@@ -102,7 +102,7 @@ func (w *walk[T]) step(ctx context.Context, c choice) (end bool) {
 	returned := false
 	defer func() {
 		if !returned {
-			w.list.untried(c) // a panic, on its way to the pool
+			w.list.untried(c) // a panic passes here on its way to the pool
 		}
 	}()
 	own, cancel, patience := w.bound(ctx, c)
@@ -157,8 +157,8 @@ func over(ctx context.Context) bool {
 // again is the end of a walk that has found no server that fits. It dials the second
 // choices again, in order. If there is none, the servers whose try ended early get the
 // time that is left: a login may take longer than a share of the time. Servers that the
-// network does not reach are not among them. Only one dial at a time does that for a
-// server; the others report their errors.
+// network does not reach are not among them. Only one dial at a time does so for a server. The
+// other dials report their errors.
 func (w *walk[T]) again(ctx context.Context) {
 	for i, host := range w.seconds {
 		if w.held != nil || over(ctx) {
@@ -252,7 +252,7 @@ func (w *walk[T]) result(ctx context.Context) (Found[T], error) {
 	}
 	text := fmt.Sprintf("none of %d servers will do: ", w.list.Len())
 	if last := len(errs) - 1; w.final {
-		// It comes first, so that errors.As finds it first.
+		// This error comes first, so that errors.As finds it first.
 		text = "the others would refuse it, too: "
 		errs = append([]error{errs[last]}, errs[:last]...)
 	} else if err := ctx.Err(); err != nil {
@@ -266,7 +266,7 @@ func (w *walk[T]) result(ctx context.Context) (Found[T], error) {
 	return Found[T]{}, &noneError{text: text + strings.Join(notes, "; "), errs: errs}
 }
 
-// noneError says of each server why it was not used, and unwraps to these errors.
+// noneError says for each server why it was not used, and unwraps to these errors.
 type noneError struct {
 	text string
 	errs []error
@@ -280,19 +280,19 @@ func oneLine(err error) string {
 	return strings.ReplaceAll(strings.TrimSpace(err.Error()), "\n", ", ")
 }
 
-// dropPatience bounds the end of a connection to a server that will not do.
+// dropPatience bounds the end of a connection to a server that does not fit.
 const dropPatience = time.Second
 
-// Drop ends a connection that a walk does not want. Nothing was done on it, so an error
-// of closing it does not matter.
+// Drop ends a connection that a walk does not want. Nothing was done on it, so an error of its
+// Close does not matter.
 func Drop[S dialects.Session](s S) {
 	ctx, cancel := context.WithTimeout(context.Background(), dropPatience)
 	defer cancel()
 	_ = s.Close(ctx)
 }
 
-// Addresses tries the addresses that a server's name leads to, as Walk tries
-// servers. It remembers nothing of them.
+// Addresses tries the addresses of a server's name, as Walk tries servers. It does not remember
+// them.
 func Addresses[T any](ctx context.Context, addresses []string, patience time.Duration,
 	try func(ctx context.Context, address string, patience time.Duration) (T, Outcome), drop func(T),
 ) (T, Outcome) {

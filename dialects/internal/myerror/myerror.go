@@ -64,21 +64,21 @@ func Diagnose(number int, message string) dialects.Diagnosis {
 	case IdleTimeout:
 		return dialects.WasIdle
 	case LockDeadlock, CheckRead, RolledBackAtCommit:
-		// The driver's state of the transaction does not change by an error. CheckRead: the
-		// row has changed since it was read (MariaDB with innodb_snapshot_isolation, the
-		// default since 11.6.2). RolledBackAtCommit: the group has certified another
-		// transaction that writes the same rows.
+		// An error does not change the driver's state of the transaction. CheckRead: the row has
+		// changed since it was read (MariaDB with innodb_snapshot_isolation, the default since
+		// 11.6.2). RolledBackAtCommit: the group has certified another transaction that writes the
+		// same rows.
 		return dialects.TxEnded | dialects.Conflict
 	case LockTableFull:
 		return dialects.TxEnded
 	case LockWaitTimeout:
-		// With innodb_rollback_on_timeout the server rolls back the transaction, by
-		// default only the statement. It is no Conflict: the statement has waited for
-		// innodb_lock_wait_timeout, 50 s by default, and whoever holds the lock may hold it
-		// for as long again.
+		// With innodb_rollback_on_timeout the server rolls back the transaction, by default only
+		// the statement. The error is no Conflict: the statement has waited for
+		// innodb_lock_wait_timeout, 50 s by default, and the holder may keep the lock just as long
+		// again.
 		return dialects.TxDoubt
 	case ReplicationHookFailed:
-		// The member has left the group, or is about to; its COMMIT is a ROLLBACK.
+		// The member has left the group, or is about to leave. Its COMMIT is a ROLLBACK.
 		return dialects.TxEnded | dialects.Conflict | dialects.RoleDoubt
 	case ReadOnlyTransaction, ReadOnlyMode, InnoDBReadOnly:
 		return dialects.RoleDoubt
@@ -96,7 +96,7 @@ func Diagnose(number int, message string) dialects.Diagnosis {
 	return byMessage(number, strings.ToLower(message))
 }
 
-// byMessage is Diagnose for numbers that several errors have. message is in lower case.
+// byMessage is Diagnose for a number that several errors share. message is in lower case.
 func byMessage(number int, message string) dialects.Diagnosis {
 	switch number {
 	case CommitFailed:
@@ -106,13 +106,13 @@ func byMessage(number int, message string) dialects.Diagnosis {
 			return dialects.TxEnded | dialects.Conflict
 		}
 	case UserResourceLimitReached:
-		// Of an account's other limits, such as MAX_CONNECTIONS_PER_HOUR, the open
-		// connections say nothing.
+		// Open connections say nothing about an account's other limits, such as
+		// MAX_CONNECTIONS_PER_HOUR.
 		if strings.Contains(message, "max_user_connections") {
 			return dialects.ServerFull
 		}
 	case UnknownCommand:
-		// A node of Galera answers every statement with it while the node is not a part of
+		// A node of Galera answers every statement with this error while the node is not a part of
 		// its cluster ("WSREP has not yet prepared node for application use").
 		if strings.Contains(message, "wsrep") {
 			return dialects.ServerLeaving

@@ -14,7 +14,7 @@ const (
 	Word                   // an unquoted name or keyword
 	Quoted                 // a name in quotes of any kind, or a string in double quotes
 	String                 // a string
-	Number                 // digits; what follows them is a token of its own
+	Number                 // digits; the text after them is a token of its own
 	Open                   // (
 	Close                  // )
 	Semicolon              // ;
@@ -27,8 +27,8 @@ const (
 	Call                   // from Skim only: the ( after a name
 )
 
-// Doubt says in what a text can be read in more than one way, depending on
-// settings and versions that the text does not show.
+// Doubt says why a text can be read in more than one way: this depends on settings and versions
+// that the text does not show.
 type Doubt uint8
 
 const (
@@ -58,10 +58,10 @@ type Lexer struct {
 	tok        Token // the last token
 	start, end int
 
-	// The name last read, its qualifier, and the token before the whole of it.
+	// The name last read, its qualifier, and the token before both.
 	name, qualifier      span
 	qualified, nameQuote bool
-	afterName            bool // at At: the token before it is that name
+	afterName            bool // at At: the token before the @ is that name
 	before               Token
 	beforeSpan           span
 
@@ -73,13 +73,13 @@ type Lexer struct {
 	codeIsDoubt bool
 	hasA0       bool // the text has that byte, see DoubtfulSpace
 
-	// Doubt gathers what may be read otherwise.
+	// Doubt collects the doubts met so far.
 	Doubt Doubt
-	// Strange is set by what is not understood: bytes that begin no token, and
-	// constructs that Rules marks so.
+	// Strange is set by text that is not understood: bytes that begin no token, and constructs that
+	// Rules marks so.
 	Strange bool
-	// StrayBackslash is set by a backslash outside quotes, other than that of
-	// MySQL's \N. No database takes it: the text is being misread.
+	// StrayBackslash is set by a backslash outside quotes, except in MySQL's \N. No database
+	// accepts it: the text is misread.
 	StrayBackslash bool
 	// OpenQuote is set when the text ends inside quotes, OpenComment when it
 	// ends inside a comment.
@@ -94,7 +94,7 @@ func (lx *Lexer) Init(src string, rules *Rules, reading Reading) {
 	lx.hasA0 = rules.has(DoubtfulSpace) && strings.IndexByte(src, 0xa0) >= 0
 }
 
-// Next returns the next token. Comments and white space are none.
+// Next returns the next token. Comments and white space are no tokens.
 func (lx *Lexer) Next() Token { return lx.scan(nil) }
 
 // Skim goes on to the next token that a classifier must look at: the
@@ -118,7 +118,7 @@ func (lx *Lexer) Ended() bool { return lx.tok == EOF || lx.tok == Semicolon }
 // trusted: something was not understood, or a quote or comment is open.
 func (lx *Lexer) Broken() bool { return lx.Strange || lx.OpenQuote || lx.OpenComment }
 
-// Misread reports whether no database takes the text as it was read so far.
+// Misread reports whether no database accepts the text as it was read so far.
 func (lx *Lexer) Misread() bool { return lx.OpenQuote || lx.StrayBackslash }
 
 // IsName reports whether the last token is a name, in quotes or not.
@@ -152,23 +152,23 @@ func (lx *Lexer) Qualified() bool { return lx.qualified }
 func (lx *Lexer) Keyword() bool { return !lx.nameQuote && !lx.qualified }
 
 // KeepsCapitals reports whether the name last read is quoted or has a quoted
-// qualifier, with a capital letter in it: where quotes keep the letter case, it
-// is another name than the unquoted one of the same letters.
+// qualifier, with a capital letter in it. If quotes keep the letter case, it is another name than
+// the unquoted name of the same letters.
 func (lx *Lexer) KeepsCapitals() bool {
 	return lx.nameQuote && hasCapital(lx.Name()) ||
 		lx.qualified && lx.qualifier.from > 0 && lx.src[lx.qualifier.from-1] == '"' && hasCapital(lx.Qualifier())
 }
 
-// Disguised reports whether the name last read is written U&"…": by its escapes, or
-// by those that a UESCAPE after it names, it may be any name.
+// Disguised reports whether the name last read is written U&"…": with its escapes, or with those of
+// a UESCAPE after it, it may be any name.
 func (lx *Lexer) Disguised() bool {
 	return lx.nameQuote && lx.name.from >= len(unicodeName) && lx.opensUnicode(lx.name.from-len(unicodeName))
 }
 
 const unicodeName = `u&"`
 
-// opensUnicode reports whether a name in Unicode's escapes opens at from, where no
-// word goes on.
+// opensUnicode reports whether a name in Unicode's escapes opens at from, and from is not inside a
+// word.
 func (lx *Lexer) opensUnicode(from int) bool {
 	return lx.rules.has(UnicodeNames|DoubtfulUnicode) && HasPrefix(lx.src[from:], unicodeName) && (from == 0 || !wordByte[lx.src[from-1]])
 }
@@ -191,8 +191,7 @@ func (lx *Lexer) BeforeText() string { return lx.src[lx.beforeSpan.from:lx.befor
 // BeforeAt is where that token stands in the text.
 func (lx *Lexer) BeforeAt() int { return lx.beforeSpan.from }
 
-// PreviousWord returns the text of the name that the token just reported
-// follows directly, or "".
+// PreviousWord returns the text of the name directly before the last token, or "".
 func (lx *Lexer) PreviousWord() string {
 	if !lx.afterName {
 		return ""
@@ -203,9 +202,9 @@ func (lx *Lexer) PreviousWord() string {
 // Depth returns how many parentheses are open.
 func (lx *Lexer) Depth() int { return int(lx.depth) }
 
-// scan is the one loop over the text. Every case either continues the loop,
-// having moved pos, or leaves the switch with the new token in tok, start and
-// pos, its end. With words == nil each token is returned.
+// scan is the one loop over the text. Every case either moves pos and continues the loop, or leaves
+// the switch with the new token in tok, its beginning in start and its end in pos. With words ==
+// nil each token is returned.
 //
 //nolint:cyclop,funlen // every byte of every statement passes here: a call for each token would cost more than the rest
 func (lx *Lexer) scan(words *Names) Token {
@@ -424,7 +423,7 @@ func (lx *Lexer) quote(cl class, from int, last Token, end int) (pos int) {
 		quote = ']'
 	}
 	pos, closed, differs := quoted(lx.src, from, quote, escapes)
-	if escapes && doubt == 0 { // E'…' goes on in a string on the next line, with its escapes
+	if escapes && doubt == 0 { // a string on the next line continues E'…', with its escapes
 		pos, closed = escapedOn(lx.src, pos, closed)
 	}
 	if differs {
@@ -438,8 +437,8 @@ func (lx *Lexer) quote(cl class, from int, last Token, end int) (pos int) {
 	return pos
 }
 
-// stringEscapes reports whether '…' has backslash escapes, and in what that is doubtful.
-// prefix is the word that stands directly before the quote.
+// stringEscapes reports whether '…' has backslash escapes, and the doubt about that. prefix is the
+// word that stands directly before the quote.
 func (lx *Lexer) stringEscapes(prefix string) (escapes bool, doubt Doubt) {
 	switch {
 	case lx.rules.has(EscapeStrings) && Equal(prefix, "e"):
@@ -450,8 +449,8 @@ func (lx *Lexer) stringEscapes(prefix string) (escapes bool, doubt Doubt) {
 	return lx.reading.SingleEscapes, DoubtSingle
 }
 
-// isSubscript reports whether the text between brackets, the closing one
-// included, ends at the same place when it is read as an expression.
+// isSubscript reports whether the text between brackets, with the closing bracket, ends at the same
+// place when it is read as an expression.
 func isSubscript(text string) bool {
 	return strings.Count(text, "'")%2 == 0 && !strings.ContainsAny(text, "\"`;\\") &&
 		!strings.Contains(text, "--") && !strings.Contains(text, "/*")
@@ -465,7 +464,7 @@ func (lx *Lexer) comment(from int) (pos int) {
 		if code, version, certain := versionedComment(lx.src, from); code != 0 {
 			if !certain {
 				lx.Doubt |= DoubtVersion
-				// Of two that differ, a server may take one for code and not the other.
+				// If two versions differ, a server may take one comment for code and not the other.
 				lx.Strange = lx.Strange || lx.version != 0 && lx.version != version
 				lx.version = version
 			}
@@ -482,8 +481,8 @@ func (lx *Lexer) comment(from int) (pos int) {
 	return pos
 }
 
-// maxVariable is the length of a variable's name beyond which it is not
-// understood, so that the time stays linear in the length of the text.
+// maxVariable is the greatest length of a variable's name that is understood, so that the time
+// stays linear in the length of the text.
 const maxVariable = 1000
 
 // tclVariable looks for the parenthesis that belongs to the variable whose

@@ -2,14 +2,14 @@ package sqltext
 
 import "strings"
 
-// Names maps names, in any letter case, to small codes. It is made once, never
-// changed, and a lookup allocates nothing.
+// Names maps names, in any letter case, to small codes. It is made once and never changes, and a
+// lookup allocates nothing.
 type Names struct {
 	slots []nameSlot
 	shift uint
 
-	// lengths has bit n set in the entry of a first byte when some name of n
-	// bytes begins with it: that alone excludes most words of a query.
+	// lengths has, in the entry of a first byte, bit n set if a name of n bytes begins with that
+	// byte. This alone excludes most words of a query.
 	lengths [256]uint32
 }
 

@@ -9,9 +9,9 @@ import (
 const mostOutline = 200
 
 // Outline returns a text for people to read: without literals, for which ? stands, without
-// comments, in one line and cut. names says that "…" is a name; else it may be a string.
-// Where the text can be read in more than one way it is cut: what follows may be inside a
-// literal. It is cut, too, where a statement sets something to a word that has no quotes.
+// comments, in one line and cut. names: "…" is a name; else it may be a string. Outline cuts the
+// text at the place from which it can be read in more than one way: the rest may be inside a
+// literal. It also cuts the text if a statement sets something to a word without quotes.
 func Outline(src string, rules *Rules, reading Reading, names bool) string {
 	o := outliner{names: names}
 	o.lx.Init(src, rules, reading)
@@ -59,7 +59,7 @@ var beginnings = NewNames(
 // secrets are followed by a secret, which in some databases needs no quotes.
 var secrets = NewNames(Group{1, "identified password key"})
 
-// put writes a token. It returns false where the text has to be cut before the token.
+// put writes a token. It returns false if the text must be cut before the token.
 func (o *outliner) put(tok Token) bool {
 	lx := &o.lx
 	if o.ambiguous() || o.hides(tok) {
@@ -70,9 +70,9 @@ func (o *outliner) put(tok Token) bool {
 	text := lx.Text()
 	switch {
 	case tok == Number && o.dollar && glued:
-		o.literal = false // of a placeholder
+		o.literal = false // a placeholder's number
 	case glued && o.continuesNumber(tok):
-		o.end = to // 0x1F, 1.5e10
+		o.end = to // as in 0x1F, 1.5e10
 		return true
 	case tok == Number, tok == String, tok == Quoted && !o.isName(text):
 		text = "?"
@@ -113,7 +113,7 @@ func (o *outliner) hides(tok Token) bool {
 	return o.kind == setting && (tok == Assign || tok == Open || tok == Operator && o.lx.Text() == "=" || o.lx.IsWord("to"))
 }
 
-// isName reports whether a text in quotes, or a name that they need not have, is shown.
+// isName reports whether a text in quotes, or a name without them, is shown.
 func (o *outliner) isName(text string) bool {
 	switch text[0] {
 	case '"':

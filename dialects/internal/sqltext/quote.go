@@ -2,9 +2,9 @@ package sqltext
 
 import "strings"
 
-// quoted returns where the quoted text that opens at open ends, and whether it
-// is closed at all. A doubled quote stands for itself. differs reports that
-// the end would be another if backslashes were read the other way.
+// quoted returns the end of the quoted text that opens at open, and whether the text is closed at
+// all. A doubled quote stands for one quote. differs reports whether the end would be another if
+// backslashes were read the other way.
 func quoted(src string, open int, quote byte, escapes bool) (end int, closed, differs bool) {
 	pos := open + 1
 	for {
@@ -34,8 +34,8 @@ func quoted(src string, open int, quote byte, escapes bool) (end int, closed, di
 	}
 }
 
-// continued returns where the string opens that continues the one that ends before pos: white
-// space with a newline in it, and comments, separate them (PostgreSQL's manual, 4.1.2.1).
+// continued returns the opening of the string that continues the string before pos. White space
+// with a newline in it, and comments, separate the two (PostgreSQL's manual, 4.1.2.1).
 func continued(src string, pos int) (open int, ok bool) {
 	newline := false
 	for ; pos < len(src); pos++ {
@@ -53,8 +53,8 @@ func continued(src string, pos int) (open int, ok bool) {
 	return 0, false
 }
 
-// escapedOn returns where the last of the strings ends that continue the one that ends before
-// pos, all of them with backslash escapes, and whether it is closed.
+// escapedOn returns the end of the last string that continues the string before pos, and whether
+// that last string is closed. All these strings have backslash escapes.
 func escapedOn(src string, pos int, isClosed bool) (end int, closed bool) {
 	next, ok := continued(src, pos)
 	for end, closed = pos, isClosed; ok; next, ok = continued(src, end) {
@@ -63,8 +63,8 @@ func escapedOn(src string, pos int, isClosed bool) (end int, closed bool) {
 	return end, closed
 }
 
-// dollarQuoted returns where the dollar-quoted string that opens at open ends.
-// ok is false when what stands there is no opening, such as the $ of $1.
+// dollarQuoted returns the end of the dollar-quoted string that opens at open. ok is false if no
+// string opens there, such as at the $ of $1.
 func dollarQuoted(src string, open int) (end int, closed, ok bool) {
 	i := open + 1
 	for i < len(src) && src[i] != '$' {
@@ -84,8 +84,8 @@ func dollarQuoted(src string, open int) (end int, closed, ok bool) {
 	return i + 1 + n + len(tag), true, true
 }
 
-// blockComment returns where the comment that opens at open ends. inner
-// reports that it holds another opening.
+// blockComment returns the end of the comment that opens at open. inner reports whether the comment
+// holds another opening.
 func blockComment(src string, open int, nested bool) (end int, closed, inner bool) {
 	depth := 1
 	for pos := open + 2; pos+1 < len(src); pos++ {
@@ -106,7 +106,7 @@ func blockComment(src string, open int, nested bool) (end int, closed, inner boo
 	return len(src), false, inner
 }
 
-// lineComment returns where the comment that begins before pos ends.
+// lineComment returns the end of the comment that begins before pos.
 func lineComment(src string, pos int, returnEnds bool) int {
 	for ; pos < len(src); pos++ {
 		if src[pos] == '\n' || returnEnds && src[pos] == '\r' {
@@ -117,13 +117,13 @@ func lineComment(src string, pos int, returnEnds bool) int {
 }
 
 // certainVersion is the version below which every server that the project
-// supports executes a versioned comment. MariaDB skips those of MySQL 5.7 and
-// up, and each server those newer than itself.
+// supports executes a versioned comment. MariaDB skips comments of MySQL 5.7 and up, and each
+// server skips comments of versions newer than itself.
 const certainVersion = 50700
 
-// versionedComment looks at the comment that opens at open: code is where the
-// code in it begins, or 0 when it is an ordinary comment; version is another number, and
-// not 0, for each kind and version; certain says that every server executes it.
+// versionedComment looks at the comment that opens at open. code: where the code in it begins; 0:
+// it is an ordinary comment. version: a different number, not 0, for each kind and version.
+// certain: every server executes the comment.
 func versionedComment(src string, open int) (code int, version uint32, certain bool) {
 	rest := src[open+2:]
 	certain = true
@@ -136,7 +136,7 @@ func versionedComment(src string, open int) (code int, version uint32, certain b
 	default:
 		return 0, 0, false
 	}
-	kind := uint32(pos-open) << 20 // a million is less
+	kind := uint32(pos-open) << 20 // versions are below a million, and so below 1<<20
 	digits := 0
 	for digits < 6 && pos+digits < len(src) && src[pos+digits] >= '0' && src[pos+digits] <= '9' {
 		version = version*10 + uint32(src[pos+digits]-'0')

@@ -2,9 +2,8 @@
 // names before a parenthesis, and where quotes, comments and statements end.
 // It neither parses nor copies, and it allocates nothing.
 //
-// The dialects' classifiers are built on it. All that differs between
-// databases in where a quote or a comment ends is in Rules; what the words
-// mean is the classifiers' business.
+// The dialects' classifiers are built on it. Rules has all differences between databases about the
+// end of a quote or a comment. The classifiers know what the words mean.
 package sqltext
 
 // Feature is one lexical rule in which databases differ.
@@ -32,8 +31,8 @@ const (
 	Backticks
 	// Brackets: […] is an identifier.
 	Brackets
-	// DoubtfulBrackets: […] is an identifier or a subscript; one that holds a
-	// quote, a comment or a semicolon is marked as not understood.
+	// DoubtfulBrackets: […] is an identifier or a subscript. If it holds a quote, a comment or a
+	// semicolon, it is marked as not understood.
 	DoubtfulBrackets
 	// VersionedComments: /*! … */ and /*M! … */ are code, for some servers.
 	VersionedComments
@@ -48,7 +47,7 @@ const (
 	AlternativeQuotes
 	// UnicodeNames: U&"…" is a name, whose escapes are not read. See Disguised.
 	UnicodeNames
-	// DoubtfulUnicode: it may be one. Marked as not understood.
+	// DoubtfulUnicode: U&"…" may be a name. Marked as not understood.
 	DoubtfulUnicode
 	// DoubtfulDollars: $$ … $$ is a string for some versions, and names for others. Marked as
 	// not understood.
@@ -137,7 +136,7 @@ func (r *Rules) has(f Feature) bool { return r.features&f != 0 }
 
 func isDigit(c int) bool { return c >= '0' && c <= '9' }
 
-// wordByte tells the bytes that continue a word.
+// wordByte says which bytes continue a word.
 var wordByte = func() (t [256]bool) {
 	for c := range t {
 		t[c] = c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || isDigit(c) || c == '_' || c == '$' || c >= 0x80

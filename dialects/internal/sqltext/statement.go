@@ -2,9 +2,9 @@ package sqltext
 
 import "strings"
 
-// BeginStatement goes on to the next statement and forgets the tokens of the
-// one before, which was read to its end. It reports whether there is a next
-// one: none follows the end of the text.
+// BeginStatement goes on to the next statement and forgets the tokens of the last statement, which
+// was read to its end. It reports whether a next statement exists: none follows the end of the
+// text.
 func (lx *Lexer) BeginStatement() bool {
 	if lx.tok == EOF {
 		return false
@@ -46,8 +46,8 @@ func (lx *Lexer) SkipStatementNoting(names *Names) (codes uint8) {
 }
 
 // SkipBody goes from the BEGIN of a routine's body to its END: every statement
-// of the body ends with a semicolon, and the END follows the last one. It
-// reports whether there is an END.
+// of the body ends with a semicolon, and the END follows the last semicolon. SkipBody reports
+// whether there is an END.
 func (lx *Lexer) SkipBody() bool {
 	for lx.Next(); !lx.IsWord("end"); lx.Next() {
 		lx.SkipStatement()
@@ -90,8 +90,8 @@ func (lx *Lexer) WordIn(words *Names) uint8 {
 	return words.Lookup(lx.Text())
 }
 
-// BeginWith tells that the WITH of a list of named queries was read. The list
-// ends with the verb at the same depth.
+// BeginWith notes that the WITH of a list of named queries was read. The list ends at the verb of
+// the same depth.
 func (lx *Lexer) BeginWith() { lx.with |= 1 << uint(lx.depth) }
 
 // InWith reports whether the name last read, followed by the parenthesis just
@@ -102,15 +102,15 @@ func (lx *Lexer) InWith() bool { return lx.depth > 0 && lx.with>>uint(lx.depth-1
 var withEnd = NewNames(Group{1, "select insert update delete merge replace values table"})
 
 // AfterWords reports whether the two tokens before the name last read are these lower-case
-// keywords, with nothing but white space between them.
+// keywords, with only white space between them.
 func (lx *Lexer) AfterWords(first, second string) bool {
 	text := strings.TrimRight(lx.src[:lx.beforeSpan.from], " \t\n\f\r")
 	from := len(text) - len(first)
 	return lx.AfterWord(second) && from > 0 && Equal(text[from:], first) && lx.rules.class[text[from-1]] == classSpace
 }
 
-// AfterOperand reports whether that token ends an operand or a name, and is no closing
-// parenthesis. leads are the words after which an expression may begin.
+// AfterOperand reports whether the token before the name last read ends an operand or a name, and
+// is no closing parenthesis. leads are the words after which an expression may begin.
 func (lx *Lexer) AfterOperand(leads *Names) bool {
 	switch lx.before {
 	case Word:
@@ -130,17 +130,16 @@ func (lx *Lexer) GluedToNumber() bool {
 	return i > 0 && lx.src[i-1] >= '0' && lx.src[i-1] <= '9'
 }
 
-// OpensQuery reports whether a query follows the parenthesis just read, without one of its
-// own. No function takes one so: AS NOT MATERIALIZED (SELECT …), = ANY (SELECT …).
+// OpensQuery reports whether a query, without a parenthesis of its own, follows the parenthesis
+// just read. No function takes a query so: AS NOT MATERIALIZED (SELECT …), = ANY (SELECT …).
 func (lx *Lexer) OpensQuery() bool {
 	ahead := *lx
 	ahead.Next()
 	return ahead.IsWord("select") || ahead.IsWord("with")
 }
 
-// GivesName reports whether the name last read, followed by the parenthesis
-// just read, is not called but given to something: it stands in a list of WITH
-// names or after one of the words.
+// GivesName reports whether the name last read, before the parenthesis just read, is not called but
+// given to something: it stands in a list of WITH names or after one of the words.
 func (lx *Lexer) GivesName(words *Names) bool {
 	switch lx.before {
 	case Comma:

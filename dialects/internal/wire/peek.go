@@ -6,9 +6,8 @@ import "time"
 type Sight uint8
 
 const (
-	// Quiet: connected, nothing to read. It is also the answer where looking
-	// is not possible: another operating system, a connection without a
-	// socket.
+	// Quiet: connected, nothing to read. It is also the answer if a look is not possible: on
+	// another operating system, or at a connection without a socket.
 	Quiet Sight = iota
 	// Readable: something waits to be read.
 	Readable
@@ -24,17 +23,17 @@ func (c *Conn) Idle() time.Duration {
 	return time.Since(start) - time.Duration(c.listened.Load())
 }
 
-// freshFor: a look at what was idle for less would tell little, and costs a system
-// call. What the server took for the last answer counts as idle: a limit below that
-// spares nothing.
+// freshFor: a look at a connection that was idle for less would tell little, and costs a system
+// call. The server's time for the last answer counts as idle time, so a lower limit would spare no
+// look.
 const freshFor = time.Millisecond
 
-// Fresh reports whether the connection has been idle for so short that there is no
-// point in a look.
+// Fresh reports whether the connection has been idle for so short a time that a look is useless.
 func (c *Conn) Fresh() bool { return c.Idle() < freshFor && !c.ended.Load() }
 
 // OnSocket reports whether the connection is a socket of the operating system, which
-// sends keep-alives: it notices when the way to the peer is cut. A tunnel may not.
+// sends keep-alives: such a socket notices when the way to the peer is cut. A tunnel may not
+// notice.
 func (c *Conn) OnSocket() bool { return c.pump == nil }
 
 // Peek looks at the connection without blocking, without a round trip and
@@ -52,7 +51,7 @@ func (c *Conn) Peek() (Sight, []byte) {
 	}
 	sight, waiting := c.look()
 	if sight == Closed {
-		// A reset is told once only; a second look would find it quiet.
+		// The system reports a reset only once; a second look would find the connection quiet.
 		c.ended.Store(true)
 	}
 	return sight, waiting

@@ -10,21 +10,21 @@ import (
 
 // pump gives a connection what it may lack: deadlines, a look at what waits to be read,
 // and calls that return in time. A channel of SSH has no deadlines, and neither it nor
-// TLS has a socket to look at. The connection below needs Read, Write and Close;
-// CloseWrite is used if there is one.
+// TLS has a socket to look at. The connection below must have Read, Write and Close; if it has
+// CloseWrite, pump uses it.
 //
-// One goroutine reads from the connection. It keeps what one Read has returned until
-// that is taken, and ends when the connection does. Each call of the connection's Write
-// runs on a goroutine too: a deadline ends the wait for it, not the call.
+// One goroutine reads from the connection. It keeps the bytes of one Read until they are taken, and
+// ends when the connection ends. Each call of the connection's Write runs on a goroutine too: a
+// deadline ends the wait for it, not the call.
 type pump struct {
 	nc net.Conn
 
-	writing sync.Mutex // held by Write: what two calls write does not mix
+	writing sync.Mutex // held by Write: the bytes of two calls do not mix
 
 	mu          sync.Mutex // protects following fields; not held while nc works
 	changed     sync.Cond  // of mu
-	waiting     []byte     // was read, and is not taken yet
-	ended       error      // why nothing more will be read
+	waiting     []byte     // bytes that were read, and are not taken yet
+	ended       error      // not nil: why nothing more will be read
 	out         []byte     // what nc writes
 	busy        bool       // nc writes, or ends its stream
 	closed      bool
@@ -64,7 +64,7 @@ func (p *pump) offer(b []byte, err error) (more bool) {
 	return err == nil && !p.closed
 }
 
-// look shows what waits. err is why the connection has ended.
+// look shows the bytes that wait. err is why the connection has ended.
 func (p *pump) look() (sight Sight, waiting []byte, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -101,8 +101,8 @@ func (p *pump) Read(b []byte) (int, error) {
 	}
 }
 
-// Write implements net.Conn, but for n: it counts what may have left, and so is never
-// too small.
+// Write implements net.Conn, except for n: n counts the bytes that may have left, so n is never too
+// small.
 func (p *pump) Write(b []byte) (n int, err error) {
 	p.writing.Lock()
 	defer p.writing.Unlock()
@@ -122,7 +122,7 @@ func (p *pump) send(b []byte) (n int, err error) {
 		return 0, err
 	}
 	if p.ended != nil {
-		return 0, p.ended // nobody reads it, and nothing of it has left
+		return 0, p.ended // no byte of b has left
 	}
 	p.out, p.busy = append(p.out[:0], b...), true
 	written, failed := false, error(nil)
@@ -139,7 +139,7 @@ func (p *pump) send(b []byte) (n int, err error) {
 	return len(b), failed
 }
 
-// await returns when done says so, with the lock held. The error says that it does not.
+// await returns when done returns true. The lock is held. An error: done is still false.
 func (p *pump) await(done func() bool) error {
 	for {
 		switch {
@@ -154,13 +154,13 @@ func (p *pump) await(done func() bool) error {
 	}
 }
 
-// rest says that the connection does not write any more, with the lock held.
+// rest notes that the connection does not write any more. The lock is held.
 func (p *pump) rest() {
 	p.busy = false
 	p.changed.Broadcast()
 }
 
-// CloseWrite ends the stream after what is being written. It returns
+// CloseWrite ends the stream after the bytes that are being written. It returns
 // errors.ErrUnsupported if the connection below cannot.
 func (p *pump) CloseWrite() error {
 	half, ok := p.nc.(interface{ CloseWrite() error })
@@ -186,8 +186,8 @@ func (p *pump) CloseWrite() error {
 	})
 }
 
-// Close implements net.Conn. Calls that wait return first: the connection below may
-// need its peer's answer, or a network that takes what it sends, before it ends them.
+// Close implements net.Conn. Calls that wait return first: the connection below may end them only
+// after its peer's answer, or when the network takes what it sends.
 func (p *pump) Close() error {
 	p.mu.Lock()
 	again := p.closed
@@ -202,7 +202,7 @@ func (p *pump) Close() error {
 	return soon(p.nc.Close)
 }
 
-// endPatience bounds the wait for a connection that is to send the end of its stream.
+// endPatience bounds the wait for a connection that sends the end of its stream.
 const endPatience = 100 * time.Millisecond
 
 // soon calls f, and does not wait longer than endPatience for it.
@@ -252,7 +252,7 @@ func (p *pump) SetWriteDeadline(t time.Time) error {
 
 // limit is a deadline.
 type limit struct {
-	timer  *time.Timer // nil: none to come
+	timer  *time.Timer // nil: no deadline is to come
 	passed bool
 }
 
@@ -263,8 +263,7 @@ func (l *limit) stop() {
 	*l = limit{}
 }
 
-// set moves a deadline, with the lock held. Those who wait for the old one see the new
-// one.
+// set moves a deadline. The lock is held. Calls that wait for the old deadline see the new one.
 func (p *pump) set(l *limit, t time.Time) {
 	l.stop()
 	if t.IsZero() || p.closed {

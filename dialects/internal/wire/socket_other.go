@@ -11,5 +11,5 @@ func (*peeker) initPeek(net.Conn) {}
 
 func (*peeker) look() (Sight, []byte) { return Quiet, nil }
 
-// isReset has no portable answer; the end of a connection shows as EOF alone.
+// isReset has no portable answer: the end of a connection shows only as EOF.
 func isReset(error) bool { return false }

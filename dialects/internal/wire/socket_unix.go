@@ -55,8 +55,8 @@ func (p *peeker) look() (Sight, []byte) {
 	return Closed, nil
 }
 
-// isReset reports whether err says that the peer has reset the connection, or
-// has closed it while something was still being sent.
+// isReset reports whether err says that the peer has reset the connection, or has closed it during
+// a send.
 func isReset(err error) bool {
 	return errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }

@@ -1,7 +1,6 @@
 // Package wire is the network connection that a dialect puts under its driver.
-// It sees what drivers keep to themselves: how many bytes have left, what the
-// server said first, whether the server has hung up; and it can look at an
-// idle socket without a round trip.
+// It sees what drivers do not tell: how many bytes have left, what the server said first, whether
+// the server has hung up. It can look at an idle socket without a round trip.
 package wire
 
 import (
@@ -12,19 +11,19 @@ import (
 	"time"
 )
 
-// Conn is a net.Conn around the one dialled. TLS, where there is any, lies
-// above it. It deliberately is no syscall.Conn: drivers that find one read
-// from the socket to see whether it is alive, and Peek does that better.
+// Conn is a net.Conn around the dialled connection. TLS, if any, lies above it. Conn is
+// intentionally no syscall.Conn: from a syscall.Conn drivers read to see whether the socket is
+// alive, and Peek does that better.
 //
 // As with every net.Conn its methods are safe for concurrent use, except where
 // they say otherwise.
 type Conn struct {
-	// What every statement touches comes first, to share a line of the cache: it
-	// is cold when the server has answered.
+	// The fields that every statement touches come first, to share a cache line: the line is cold
+	// when the server has answered.
 	nc       net.Conn
 	sent     atomic.Uint64
 	listened atomic.Int64 // when the last Read began, in nanoseconds since start
-	head     []byte       // len grows up to cap; touched by Read and Head alone
+	head     []byte       // len grows up to cap; only Read and Head touch it
 	ended    atomic.Bool  // the peer has ended the connection
 	closing  atomic.Bool  // Close has been called
 	cut      atomic.Bool  // a Write has failed
@@ -46,9 +45,9 @@ func New(nc net.Conn, keep int) *Conn {
 	return c
 }
 
-// Dialled wraps what a function of the program has made of network and address, which
-// RemoteAddr returns: the connection itself may know the address of a proxy, or none, and
-// who dials RemoteAddr wants to reach the same server. Whatever nc is, deadlines, Peek
+// Dialled wraps the connection that a function of the program has dialled to network and address.
+// RemoteAddr returns this address: the connection itself may know only the address of a proxy, or
+// none, and whoever dials RemoteAddr must reach the same server. Whatever nc is, deadlines, Peek
 // and Close work as on a socket.
 func Dialled(nc net.Conn, network, address string, keep int) *Conn {
 	switch nc.(type) {
@@ -86,8 +85,8 @@ func Of(nc net.Conn) *Conn {
 
 // Read implements net.Conn.
 func (c *Conn) Read(b []byte) (int, error) {
-	// Before it is read, while the server works: reading the clock costs a statement
-	// nothing then.
+	// Before the read, while the server works: then a look at the clock costs the statement
+	// nothing.
 	c.listened.Store(int64(time.Since(start)))
 	n, err := c.nc.Read(b)
 	if free := cap(c.head) - len(c.head); free > 0 {
@@ -99,13 +98,13 @@ func (c *Conn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// start is what times are counted from; it has a monotonic clock.
+// start is the time from which times are counted; it has a monotonic clock.
 var start = time.Now()
 
 // Write implements net.Conn.
 func (c *Conn) Write(b []byte) (int, error) {
-	// Counted before and corrected after, so that Sent is never less than what may
-	// have left.
+	// The bytes are counted before and corrected after, so that Sent is never less than the bytes
+	// that may have left.
 	c.sent.Add(uint64(len(b)))
 	n, err := c.nc.Write(b)
 	if n < len(b) {
@@ -113,15 +112,15 @@ func (c *Conn) Write(b []byte) (int, error) {
 	}
 	if err != nil {
 		c.cut.Store(true)
-		if !c.finished.Load() { // or the error may be of our own end of the stream
+		if !c.finished.Load() { // otherwise the error may come from our own end of the stream
 			c.note(err)
 		}
 	}
 	return n, err
 }
 
-// note remembers that the peer has ended the connection, if err says so. TLS of the
-// program's own calls it unexpected if the peer has ended only what is below.
+// note remembers that the peer has ended the connection, if err says so. The program's own TLS
+// returns an unexpected EOF if the peer has ended only the connection below.
 func (c *Conn) note(err error) {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || isReset(err) {
 		c.ended.Store(true)
@@ -139,8 +138,7 @@ func (c *Conn) Head() []byte { return c.head }
 // or by a reset.
 func (c *Conn) Ended() bool { return c.ended.Load() }
 
-// Cut reports whether a Write has failed: the peer may be waiting for the rest of
-// what was being sent.
+// Cut reports whether a Write has failed: the peer may wait for the rest of the message.
 func (c *Conn) Cut() bool { return c.cut.Load() }
 
 // EndGracefully makes the Close that follows wait until the peer has closed its
@@ -152,7 +150,7 @@ func (c *Conn) EndGracefully(deadline time.Time) {
 // Close closes the connection at once, which ends blocked calls of Read and Write;
 // drivers rely on that when a context ends. After EndGracefully it first sends the end of
 // the stream and then reads to the peer's end: if Ended is true when it returns, the
-// server has released the connection. A second Close ends the waiting.
+// server has released the connection. A second Close ends the wait.
 func (c *Conn) Close() error {
 	if first := !c.closing.Swap(true); first {
 		if until := c.graceful.Load(); until != 0 {
@@ -162,8 +160,8 @@ func (c *Conn) Close() error {
 	return c.nc.Close()
 }
 
-// drain reads to the peer's end. If the stream cannot be ended on this side alone, the
-// peer ends it by the driver's goodbye, unless that was cut.
+// drain reads to the peer's end. If this side alone cannot end the stream, the peer ends it after
+// the driver's goodbye, unless the goodbye was cut.
 func (c *Conn) drain(deadline time.Time) {
 	if c.Ended() || c.nc.SetReadDeadline(deadline) != nil {
 		return
@@ -184,8 +182,8 @@ func (c *Conn) drain(deadline time.Time) {
 // still be called, and still ends gracefully.
 func (c *Conn) Sever() { _ = c.nc.SetDeadline(start) }
 
-// CloseWrite sends the end of the stream where the network has one (TCP, Unix
-// sockets); elsewhere it returns errors.ErrUnsupported. What is written later fails.
+// CloseWrite sends the end of the stream if the network has it (TCP, Unix sockets); else it returns
+// errors.ErrUnsupported. Later writes fail.
 func (c *Conn) CloseWrite() error {
 	c.finished.Store(true)
 	if half, ok := c.nc.(interface{ CloseWrite() error }); ok {
@@ -205,7 +203,7 @@ func (c *Conn) LocalAddr() net.Addr {
 	return target{}
 }
 
-// RemoteAddr implements net.Conn. For Dialled it is what was dialled.
+// RemoteAddr implements net.Conn. After Dialled it is the address that was dialled.
 func (c *Conn) RemoteAddr() net.Addr {
 	if c.remote != nil {
 		return c.remote

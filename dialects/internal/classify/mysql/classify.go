@@ -8,22 +8,21 @@ import (
 	"github.com/pooldriver/pooldriver/dialects/internal/sqltext"
 )
 
-// The classifier answers for MySQL and MariaDB at once; where they differ, the
-// worse answer holds. Decisions that are not obvious:
+// The classifier answers for MySQL and MariaDB at once. If they differ, the worse answer holds.
+// Decisions that are not obvious:
 //
-//   - What any INSERT or SELECT sets without a word in its text is clean when
-//     it is set in so many words too: LAST_INSERT_ID(x) in an INSERT, REPLACE
-//     or UPDATE (its value is in the statement's Result), SQL_CALC_FOUND_ROWS,
-//     NEXTVAL and SETVAL of a sequence. Elsewhere LAST_INSERT_ID(x) is suspect.
-//   - CALL with a user variable is stateful: it may be an OUT parameter, and
-//     whoever passes it wants to read it afterwards.
+//   - Some values are set by any INSERT or SELECT, without a word in its text. A text that sets
+//     them by name is clean too: LAST_INSERT_ID(x) in an INSERT, REPLACE or UPDATE (its value is in
+//     the statement's Result), SQL_CALC_FOUND_ROWS, NEXTVAL and SETVAL of a sequence. Elsewhere
+//     LAST_INSERT_ID(x) is suspect.
+//   - CALL with a user variable is stateful: the variable may be an OUT parameter, which the
+//     program wants to read afterwards.
 //   - SET TRANSACTION without a scope is meant for the next transaction, which
 //     must be on this connection: stateful.
-//   - SET GLOBAL and PERSIST are clean while there is only one assignment; a
-//     second one may be for the session.
-//   - DROP DATABASE is suspect: the session's own may be gone with it.
-//   - The implicit commit of a DDL statement is not marked; the server's
-//     status flags tell.
+//   - SET GLOBAL and PERSIST are clean if they have only one assignment; a second assignment may
+//     be for the session.
+//   - DROP DATABASE is suspect: it may drop the session's own database.
+//   - The implicit commit of a DDL statement is not marked: the server's status flags show it.
 
 var lexical = sqltext.NewRules(sqltext.DashNeedsSpace | sqltext.HashComments | sqltext.Backticks |
 	sqltext.VersionedComments | sqltext.AtVariables | sqltext.Assignments | sqltext.DoubtfulDollars | sqltext.DoubtfulSpace)
@@ -68,7 +67,7 @@ var language = classify.New(classify.Language{
 const (
 	headQuery     = classify.Own + iota
 	headInsert    // its Result tells LAST_INSERT_ID
-	headAssigning // it may assign a user variable wherever one stands: LOAD DATA … (a, @b)
+	headAssigning // it may assign any user variable in its text: LOAD DATA … (a, @b)
 	headStart
 	headBegin
 	headSet
@@ -94,7 +93,7 @@ func Classify(query string) dialects.Effect {
 type classifier struct {
 	classify.Walk
 
-	// unknown is the effect of calling an unknown function here.
+	// unknown is the effect of a call of an unknown function here.
 	unknown dialects.Effect
 
 	// variables is the effect of a user variable wherever it stands.
@@ -186,8 +185,7 @@ func (c *classifier) query(words *sqltext.Names) dialects.Effect {
 	return effect
 }
 
-// variable classifies the user variable whose @ was just read. One after INTO
-// is assigned.
+// variable classifies the user variable whose @ was just read. A variable after INTO is assigned.
 func (c *classifier) variable() dialects.Effect {
 	if sqltext.Equal(c.Lx.PreviousWord(), "into") {
 		return dialects.Stateful
@@ -221,8 +219,8 @@ func (c *classifier) call() dialects.Effect {
 	return c.unknown
 }
 
-// leads are the words after which an expression may begin: those that MySQL or MariaDB
-// reserves, and of the others what the grammars have there.
+// leads are the words after which an expression may begin: the words that MySQL or MariaDB
+// reserves, and other words that the grammars have there.
 var leads = sqltext.NewNames(sqltext.Group{Code: 1, Names: `
 	accessible add all alter analyze and any as asc asensitive at before between bigint binary blob both by
 	call cascade case change char character check collate column concurrent condition constraint continue convert

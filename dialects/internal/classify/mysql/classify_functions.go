@@ -7,10 +7,10 @@ const (
 	funcHarmless     uint8 = iota + 1 // a function or type that keeps no state in the session
 	funcKeyword                       // no name at all: IN (, VALUES (
 	funcStateful                      // changes the session
-	funcLastInsertID                  // with an argument it sets what it returns next
+	funcLastInsertID                  // with an argument it sets its own next result
 )
 
-// functions are the names known to the classifier; what is missing is suspect.
+// functions are the names known to the classifier. A function that is missing is suspect.
 var functions = sqltext.NewNames(
 	sqltext.Group{Code: funcLastInsertID, Names: "last_insert_id"},
 

@@ -45,7 +45,7 @@ func (c *classifier) set() dialects.Effect {
 	return dialects.Stateful | dialects.Effect(lx.SkipStatementNoting(setWords))
 }
 
-// namesGlobal reports whether @@global.x follows, the first sign of which was just read.
+// namesGlobal reports whether the text is @@global.x; its first sign was just read.
 func (c *classifier) namesGlobal() bool {
 	ahead := c.Lx
 	return ahead.Next() == sqltext.Operator && ahead.Next() == sqltext.Word &&
@@ -53,8 +53,8 @@ func (c *classifier) namesGlobal() bool {
 }
 
 // setOne classifies the rest of a SET of a global variable, a password or a default role:
-// it is clean if nothing else is set and the value's expression is. The characteristics of
-// SET GLOBAL TRANSACTION may be several.
+// the SET is clean if it sets nothing else and the value's expression is clean. SET GLOBAL
+// TRANSACTION may have several characteristics.
 func (c *classifier) setOne(transaction bool) dialects.Effect {
 	ahead := c.Lx
 	for !transaction && !ahead.Ended() {
@@ -93,8 +93,8 @@ func (c *classifier) setStatement() dialects.Effect {
 
 var updateModifiers = sqltext.NewNames(sqltext.Group{Code: 1, Names: "low_priority ignore"})
 
-// instruments looks whether an UPDATE changes what the server measures of a connection, which
-// no reset undoes: UPDATE performance_schema.threads.
+// instruments looks whether an UPDATE changes what the server measures on a connection: UPDATE
+// performance_schema.threads. No reset undoes this.
 func (c *classifier) instruments() dialects.Effect {
 	ahead := c.Lx
 	if ahead.IsWord("update") {
@@ -139,8 +139,8 @@ func (c *classifier) create() dialects.Effect {
 		c.unknown = dialects.Clean
 		return effect | c.query(createTableWords)
 	case createRoutine:
-		// Where a body of several statements ends is not followed: they
-		// count as if they were executed.
+		// The classifier does not look for the end of a body of several statements: they count as
+		// if they were executed.
 		if lx.SkipTo(bodyWords) {
 			return c.Skip(effect | dialects.Suspect)
 		}
@@ -165,7 +165,7 @@ func (c *classifier) drop() dialects.Effect {
 	return c.Skip(dialects.Clean)
 }
 
-// xa classifies XA, of which RECOVER only lists transactions.
+// xa classifies XA. XA RECOVER only lists transactions.
 func (c *classifier) xa() dialects.Effect {
 	if c.Lx.Next(); c.Lx.IsWord("recover") {
 		return c.Skip(dialects.Clean)
@@ -173,7 +173,7 @@ func (c *classifier) xa() dialects.Effect {
 	return c.Skip(dialects.Stateful | dialects.TxControl)
 }
 
-// start classifies START, of which only TRANSACTION is about transactions.
+// start classifies START. Only START TRANSACTION is about transactions.
 func (c *classifier) start() dialects.Effect {
 	if c.Lx.Next(); c.Lx.IsWord("transaction") {
 		return c.Skip(dialects.TxControl)
@@ -182,8 +182,8 @@ func (c *classifier) start() dialects.Effect {
 }
 
 // begin classifies BEGIN, which opens a transaction or, in MariaDB, a compound
-// statement: BEGIN NOT ATOMIC, and plain BEGIN under its Oracle mode. The
-// statements of that follow one by one.
+// statement: BEGIN NOT ATOMIC, and plain BEGIN under its Oracle mode. The statements of the
+// compound follow one by one.
 func (c *classifier) begin() dialects.Effect {
 	lx := &c.Lx
 	lx.Next()

@@ -37,5 +37,5 @@ func (Texts) OnlyReads(query string) bool {
 	return Classify(query) == dialects.Clean && language.OnlyReads(query, &reads)
 }
 
-// AsksBack reports whether a text asks for what the statement before has left.
+// AsksBack reports whether a text asks for what the last statement has left.
 func (Texts) AsksBack(query string) bool { return language.AsksBack(query, &reads) }

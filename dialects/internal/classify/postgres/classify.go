@@ -1,6 +1,5 @@
-// Package postgres says what statements of PostgreSQL leave behind, by their text, and
-// what takes that away. It knows no driver: every dialect that may meet PostgreSQL uses
-// it.
+// Package postgres says what statements of PostgreSQL leave behind, by their text, and which text
+// cleans that. It knows no driver: every dialect that may meet PostgreSQL uses it.
 package postgres
 
 import (
@@ -17,29 +16,27 @@ import (
 //   - What ends with the transaction is clean: SET LOCAL, SET TRANSACTION,
 //     SET CONSTRAINTS, LOCK, NOTIFY, pg_advisory_xact_lock, large object
 //     descriptors, cursors without hold, set_config with a literal true, and
-//     temporary tables made ON COMMIT DROP. But what is prepared meanwhile may be
-//     of other tables than it is afterwards.
-//   - nextval, setval, currval and lastval are clean. Any INSERT with a serial
-//     column sets what currval returns, without a word in its text; marking
-//     the explicit calls would cost a cleaning each and close nothing.
-//   - A function that is not known to be harmless is suspect. A known name
-//     counts when it is unqualified or in pg_catalog. That somebody overloads
-//     such a name in another schema with a function that keeps state is not
-//     seen.
-//   - EXECUTE is suspect, not stateful: the session state is the PREPARE's.
-//   - What no cleaning undoes is unresettable: a seed (there is no telling what it
-//     was), a connection of dblink's, a library that LOAD has loaded, a backup,
-//     a replication origin, and a replication slot, which may be a temporary
-//     one. A seed stays when the transaction is rolled back. What may be one of
-//     these and hides its name is taken for it: set_config with a name that is no
-//     plain literal, U&"…" that is called or set, and DO with EXECUTE in it or in
-//     another language than PL/pgSQL.
-//   - UPDATE pg_settings is SET by way of a rule of that view.
+//     temporary tables made ON COMMIT DROP. But a statement that is prepared meanwhile may use
+//     other tables than after the transaction.
+//   - nextval, setval, currval and lastval are clean. Any INSERT with a serial column sets the
+//     result of currval, without a word in its text. A mark on explicit calls would cost a cleaning
+//     each and close no gap.
+//   - A function that is not known to be harmless is suspect. A known name counts when it is
+//     unqualified or in pg_catalog. The classifier does not see that somebody overloads such a name
+//     in another schema with a function that keeps state.
+//   - EXECUTE is suspect, not stateful: the PREPARE has made the session state.
+//   - State that no cleaning undoes is unresettable: a seed (nobody knows its old value), a
+//     connection of dblink, a library that LOAD has loaded, a backup, a replication origin, and a
+//     replication slot, which may be temporary. A seed stays when the transaction is rolled back. A
+//     text that may do so under a hidden name counts as unresettable: set_config with a name that
+//     is no plain literal, U&"…" that is called or set, and DO with EXECUTE in it or in another
+//     language than PL/pgSQL.
+//   - UPDATE pg_settings is a SET, because of a rule of that view.
 //
-// What the text does not show is not seen: a trigger, a rule or a view of the
-// program's own (over pg_settings, too), an operator or a cast made of a
-// function that keeps state, the default of a column, and a function called in
-// the notation of an attribute, SELECT t.f FROM t, which looks like a column.
+// The classifier does not see what the text does not show: a trigger, a rule or a view of the
+// program's own (over pg_settings, too), an operator or a cast made of a function that keeps state,
+// the default of a column, and a function called in the notation of an attribute, SELECT t.f FROM
+// t, which looks like a column.
 
 var lexical = sqltext.NewRules(sqltext.DollarQuotes | sqltext.EscapeStrings |
 	sqltext.NestedComments | sqltext.ReturnEndsComment | sqltext.UnicodeNames)
@@ -101,11 +98,11 @@ func Classify(query string) dialects.Effect {
 type classifier struct {
 	classify.Walk
 
-	// unknown is the effect of calling an unknown function here.
+	// unknown is the effect of a call of an unknown function here.
 	unknown dialects.Effect
 
-	// looseAt is where a closing parenthesis stands after which a name may be a function,
-	// not an alias with a list of columns: SELECT DISTINCT ON (a) f(b). 0: nowhere.
+	// looseAt is the place of a closing parenthesis. The name after it may be a function, not an
+	// alias with a list of columns: SELECT DISTINCT ON (a) f(b). 0: no such place.
 	looseAt int32
 }
 
@@ -249,10 +246,10 @@ func mayBeTempSchema(lx *sqltext.Lexer) bool {
 	return sqltext.HasPrefix(lx.Name(), "pg_temp") || lx.Disguised()
 }
 
-// hidden is the effect of calling a function whose name is not to be read.
+// hidden is the effect of a call of a function whose name cannot be read.
 const hidden = dialects.Suspect | dialects.Unresettable
 
-// uescape looks whether what stands before UESCAPE is called: U&"f" UESCAPE '!' (1).
+// uescape looks whether the name before UESCAPE is called: U&"f" UESCAPE '!' (1).
 func (c *classifier) uescape() dialects.Effect {
 	ahead := c.Lx
 	if sqltext.HasPrefix(ahead.BeforeText(), `u&"`) && ahead.Next() == sqltext.String && ahead.Next() == sqltext.Open {
@@ -313,9 +310,9 @@ func (c *classifier) harmless(known uint8) bool {
 var notFunction = sqltext.NewNames(sqltext.Group{Code: 1,
 	Names: "into as table copy references with recursive"})
 
-// setConfig classifies set_config, whose arguments follow. With a literal true
-// as its third argument what it sets ends with the transaction. A name that is no plain
-// literal may be that of the seed, which no cleaning undoes.
+// setConfig classifies set_config, whose arguments follow. With a literal true as its third
+// argument the setting ends with the transaction. A name that is no plain literal may be the name
+// of the seed, which no cleaning undoes.
 func (c *classifier) setConfig() dialects.Effect {
 	lx := c.Lx // a copy, which looks ahead
 	depth := lx.Depth()
@@ -334,8 +331,7 @@ func (c *classifier) setConfig() dialects.Effect {
 	return effect
 }
 
-// nextLiteral reads an argument, and reports whether it is a plain literal and all of
-// the argument.
+// nextLiteral reads an argument, and reports whether the whole argument is one plain literal.
 func nextLiteral(lx *sqltext.Lexer) (literal bool, text string) {
 	if lx.Next() != sqltext.String || lx.Text()[0] != '\'' || strings.Contains(lx.Text(), `\`) {
 		return false, ""
@@ -361,8 +357,8 @@ func lastIsTrue(lx *sqltext.Lexer, depth int) bool {
 		sqltext.Equal(lx.Name(), "true")
 }
 
-// changesNames reports whether a quoted parameter name is one that decides
-// what a statement's names mean.
+// changesNames reports whether the parameter with this quoted name decides what a statement's names
+// mean.
 func changesNames(quoted string) bool {
 	return sqltext.Equal(quoted, "'search_path'") || sqltext.Equal(quoted, "'role'") ||
 		sqltext.Equal(quoted, "'session_authorization'")

@@ -7,11 +7,11 @@ import (
 )
 
 // A name before a parenthesis is called, unless the words around it make it something else.
-// A word that the server reserves is never called. Any other word may be the name of a
-// function of the program's, even one that is syntax elsewhere: SELECT set(1).
+// A word that the server reserves is never called. Any other word may be the name of a function of
+// the program, even a word that is syntax elsewhere: SELECT set(1).
 
-// afterOperand reports whether what stands before the name ends an operand or a name, so
-// that no call can follow: FROM t a(x, y), count(*) OVER (…), UPDATE t SET (a, b) = ….
+// afterOperand reports whether the token before the name ends an operand or a name, so that no call
+// can follow: FROM t a(x, y), count(*) OVER (…), UPDATE t SET (a, b) = ….
 func (c *classifier) afterOperand() bool {
 	lx := &c.Lx
 	if lx.Before() == sqltext.Close {
@@ -20,8 +20,8 @@ func (c *classifier) afterOperand() bool {
 	return lx.AfterOperand(leads)
 }
 
-// leads are the words after which an expression may begin: those that are reserved, those
-// that are no column's name without AS, and of the others what the grammar has there.
+// leads are the words after which an expression may begin: the reserved words, the words that need
+// AS to be a column's name, and other words that the grammar has there.
 var leads = sqltext.NewNames(sqltext.Group{Code: 1, Names: `
 	all analyse analyze and any array as asc asymmetric both case cast check collate column constraint create
 	current_catalog current_date current_role current_time current_timestamp current_user default deferrable desc
@@ -39,7 +39,7 @@ var leads = sqltext.NewNames(sqltext.Group{Code: 1, Names: `
 	by zone local escape rows range groups value key passing ref document content version path first next return call
 	execute`})
 
-// The words that are syntax after one of certain words, and these words.
+// The words that are syntax only after certain words, and these certain words.
 const (
 	afterGroup uint8 = iota + 1
 	afterPrimary
@@ -93,8 +93,8 @@ func (c *classifier) isClause() bool {
 // text stays linear in its length.
 const maxLookAhead = 100
 
-// closing goes from the parenthesis last read past the one that closes it, which stands at
-// at. It goes no further than is near.
+// closing goes from the parenthesis last read past its closing parenthesis. at: the place of the
+// closing parenthesis. near: closing has found it within maxLookAhead.
 func closing(lx *sqltext.Lexer) (at int, near bool) {
 	depth := lx.Depth()
 	for range maxLookAhead {
@@ -110,8 +110,8 @@ func closing(lx *sqltext.Lexer) (at int, near bool) {
 	return 0, false
 }
 
-// isConflict reports whether what was opened after ON CONFLICT is followed by DO, or by a
-// WHERE and then DO: else it is the condition of a JOIN.
+// isConflict reports whether DO, or a WHERE and then DO, follows the parentheses after ON CONFLICT.
+// If not, they are the condition of a JOIN.
 func (c *classifier) isConflict() bool {
 	ahead := c.Lx
 	if _, near := closing(&ahead); !near {
@@ -128,8 +128,8 @@ func (c *classifier) isConflict() bool {
 	return ahead.IsWord("do")
 }
 
-// isOperator reports whether OPERATOR( is followed by one. Then what follows its ) may be
-// a function.
+// isOperator reports whether an operator follows OPERATOR(. Then the name after its ) may be a
+// function.
 func (c *classifier) isOperator() bool {
 	ahead := c.Lx
 	for ahead.Next(); ahead.IsName(); ahead.Next() {
@@ -146,7 +146,7 @@ func (c *classifier) isOperator() bool {
 
 const anywhere = -1
 
-// loosen notes that what follows the ) of the parenthesis last read may be a function.
+// loosen notes that the name after the ) of the parenthesis last read may be a function.
 func (c *classifier) loosen() {
 	ahead, before := c.Lx, c.looseAt
 	from, _ := ahead.Span()

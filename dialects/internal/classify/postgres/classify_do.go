@@ -7,8 +7,8 @@ import (
 	"github.com/pooldriver/pooldriver/dialects/internal/sqltext"
 )
 
-// do classifies DO, [LANGUAGE name] and a body in any order, as far as what no
-// cleaning undoes is concerned. What is not the usual form counts as the worst.
+// do classifies DO, [LANGUAGE name] and a body in any order. It looks only for effects that no
+// cleaning undoes. An unusual form counts as the worst.
 func (c *classifier) do() (effect dialects.Effect) {
 	lx := &c.Lx
 	bodies := 0
@@ -29,13 +29,13 @@ func (c *classifier) do() (effect dialects.Effect) {
 	return effect
 }
 
-// unresettableWords are those by which PL/pgSQL does, or may do, what no cleaning
-// undoes. As a column's name they cost a connection.
+// unresettableWords are the words by which PL/pgSQL does, or may do, what no cleaning undoes. A
+// column with such a name costs a connection.
 var unresettableWords = sqltext.NewNames(sqltext.Group{Code: 1, Names: "load seed execute"})
 
 // mayBeUnresettable looks into a body of PL/pgSQL, given with its quotes. PL/pgSQL has
-// the lexical rules of SQL. In '…' the quotes are doubled: what is a string of the
-// body is read as words of it, which shows more and not less.
+// the lexical rules of SQL. In '…' the quotes are doubled: strings of the body are read as words of
+// the body. So the classifier finds more words, not fewer.
 func mayBeUnresettable(quoted string) bool {
 	tag := 1
 	if quoted[0] == '$' {

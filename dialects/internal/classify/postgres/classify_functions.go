@@ -6,16 +6,15 @@ import "github.com/pooldriver/pooldriver/dialects/internal/sqltext"
 const (
 	funcHarmless     uint8 = iota + 1 // a function or type that keeps no state in the session
 	funcKeyword                       // no name at all: IN (, VALUES (
-	funcLoose                         // the same, and what follows its ) may be a function
-	funcClause                        // no name at all where other words stand before or behind it
+	funcLoose                         // the same, and the name after its ) may be a function
+	funcClause                        // no name at all if certain words stand before or after it
 	funcStateful                      // changes the session
 	funcUnresettable                  // changes the session in a way that no cleaning undoes
 	funcSetConfig                     // set_config: depends on its third argument
 )
 
-// functions are the names known to the classifier. What is missing is suspect:
-// among the built-in ones those that execute a text given to them, such as
-// query_to_xml, ts_stat and ts_rewrite.
+// functions are the names known to the classifier. A function that is missing is suspect. Missing
+// built-in functions execute a text given to them: query_to_xml, ts_stat, ts_rewrite and others.
 var functions = sqltext.NewNames(
 	sqltext.Group{Code: funcSetConfig, Names: "set_config"},
 
@@ -41,7 +40,7 @@ var functions = sqltext.NewNames(
 		intersect distinct case when then else end to between using lateral into check default only unique
 		references symmetric array row cast collate group table column constraint analyze for desc asc do`},
 
-	// Those that a program may give to a function.
+	// Words that a program may use as the name of a function.
 	sqltext.Group{Code: funcClause, Names: "by key sets cube rollup zone join varying copy insert conflict operator"},
 
 	// Types with modifiers, index methods and sampling methods.
@@ -165,7 +164,7 @@ var functions = sqltext.NewNames(
 		pg_table_size pg_tablespace_size pg_total_relation_size pg_relation_filenode pg_relation_filepath
 		pg_filenode_relation pg_collation_actual_version pg_database_collation_actual_version`},
 
-	// The server: what they change outlives the session or is not in it.
+	// The server: their changes outlive the session or are not in it.
 	sqltext.Group{Code: funcHarmless, Names: `
 		pg_notify pg_cancel_backend pg_terminate_backend pg_reload_conf pg_rotate_logfile pg_log_backend_memory_contexts
 		pg_create_restore_point pg_current_wal_flush_lsn pg_current_wal_insert_lsn pg_current_wal_lsn
@@ -195,7 +194,7 @@ var functions = sqltext.NewNames(
 		cosine_distance inner_product l1_distance l2_distance hamming_distance jaccard_distance l2_normalize
 		vector_dims vector_norm subvector binary_quantize`},
 
-	// PostGIS, the common ones.
+	// The common functions of PostGIS.
 	sqltext.Group{Code: funcHarmless, Names: `
 		st_area st_asbinary st_asewkb st_asewkt st_asgeojson st_asgml st_askml st_asmvt st_asmvtgeom st_assvg
 		st_astext st_aswkb st_astwkb st_azimuth st_boundary st_buffer st_centroid st_clusterdbscan st_clusterkmeans st_collect

@@ -24,8 +24,8 @@ func (c *classifier) set() dialects.Effect {
 	return c.Skip(effect | c.forget())
 }
 
-// namesTemp goes to the end of a SET LOCAL. Suspect: it may set a search path that begins
-// with the temporary schema, and what is created there outlives the transaction.
+// namesTemp goes to the end of a SET LOCAL. Suspect: the SET may give a search path that begins
+// with the temporary schema, and objects created there outlive the transaction.
 func (c *classifier) namesTemp() dialects.Effect {
 	effect := dialects.Clean
 	for lx := &c.Lx; !lx.Ended(); lx.Next() {
@@ -46,8 +46,8 @@ func mayNameTemp(quoted string) bool {
 	return false
 }
 
-// isParameter reports whether the word just read, a keyword by its looks, is
-// the name of a parameter: a dot, = or TO follows.
+// isParameter reports whether the word just read, which looks like a keyword, is the name of a
+// parameter: a dot, = or TO follows.
 func (c *classifier) isParameter() bool {
 	ahead := c.Lx
 	tok := ahead.Next()
@@ -59,8 +59,8 @@ var namesDependOn = sqltext.NewNames(sqltext.Group{Code: 1,
 	Names: "search_path schema role authorization session_authorization all"})
 
 // forget returns ForgetPrepared if the SET or RESET whose parameter's name was
-// just read changes what prepared statements mean, and Unresettable for the seed,
-// which SET LOCAL does not give back, or for what may be the seed.
+// just read changes what prepared statements mean, and Unresettable for the seed, which SET LOCAL
+// does not restore, or for a name that may be the seed.
 func (c *classifier) forget() dialects.Effect {
 	lx := &c.Lx
 	if lx.IsWord("session") {
@@ -81,8 +81,8 @@ func (c *classifier) forget() dialects.Effect {
 	return dialects.Clean
 }
 
-// update looks at what an UPDATE changes, whose name may follow: [ONLY] [(]
-// [schema.]table. Of a name with escapes, U&"…", nothing is known.
+// update looks at the table that an UPDATE changes. Its name may follow: [ONLY] [(] [schema.]table.
+// Nothing is known of a name with escapes, U&"…".
 func (c *classifier) update() dialects.Effect {
 	ahead := c.Lx
 	ahead.Next()
@@ -115,8 +115,8 @@ var createModifiers = sqltext.NewNames(
 	sqltext.Group{Code: sqltext.Temporary, Names: "temp temporary"},
 )
 
-// createsTemp is the effect of a temporary table: it hides another one of its name,
-// and what is prepared while it is there has the types of its columns.
+// createsTemp is the effect of a temporary table: the table hides another table of its name, and
+// statements prepared while it exists have the types of its columns.
 const createsTemp = dialects.Stateful | dialects.ForgetPrepared
 
 const (
@@ -216,8 +216,8 @@ func (c *classifier) alter() dialects.Effect {
 	return c.Skip(dialects.Clean)
 }
 
-// prepare classifies PREPARE. What its query does happens when it is executed, except
-// what no cleaning undoes: EXECUTE does not show it.
+// prepare classifies PREPARE. The effect of its query counts at the EXECUTE. Only effects that no
+// cleaning undoes count at the PREPARE: EXECUTE does not show them.
 func (c *classifier) prepare() dialects.Effect {
 	if c.Lx.Next(); c.Lx.IsWord("transaction") {
 		return c.Skip(dialects.TxControl)
@@ -239,7 +239,7 @@ func (c *classifier) discard() dialects.Effect {
 
 var explainOptions = sqltext.NewNames(sqltext.Group{Code: 1, Names: "analyze analyse verbose"})
 
-// explain classifies what EXPLAIN explains: with ANALYZE it is executed.
+// explain classifies the statement that EXPLAIN explains: ANALYZE executes the statement.
 func (c *classifier) explain() dialects.Effect {
 	lx := &c.Lx
 	lx.SkipWords(explainOptions)
@@ -260,7 +260,7 @@ func (c *classifier) explain() dialects.Effect {
 	return c.statement()
 }
 
-// declare classifies DECLARE … CURSOR and the query behind FOR.
+// declare classifies DECLARE … CURSOR and the query after FOR.
 func (c *classifier) declare() dialects.Effect {
 	lx := &c.Lx
 	effect := dialects.Clean

@@ -7,8 +7,8 @@ import (
 	"github.com/pooldriver/pooldriver/dialects"
 )
 
-// Cleaning is the text that cleans a session after statements with that effect. An unknown
-// function may have set the seed of random(), which nothing sets back: it gets a new one.
+// Cleaning is the text that cleans a session after statements with that effect. An unknown function
+// may have set the seed of random(). Nothing restores the old seed, so the cleaning sets a new one.
 func Cleaning(effect dialects.Effect) string {
 	if effect&dialects.Suspect == 0 {
 		return cleaning
@@ -16,14 +16,14 @@ func Cleaning(effect dialects.Effect) string {
 	return cleaning + "; SELECT pg_catalog.setseed(" + strconv.FormatFloat(2*rand.Float64()-1, 'f', -1, 64) + ")"
 }
 
-// cleaning is what DISCARD ALL consists of, less the two parts that would take
-// the prepared statements and their plans with it, in one round trip. The
-// statements run in one implicit transaction, which DISCARD ALL itself refuses.
+// cleaning has the parts of DISCARD ALL, except the two parts that would remove the prepared
+// statements and their plans, in one round trip. The statements run in one implicit transaction.
+// DISCARD ALL itself refuses to run in a transaction.
 //
-// The order matters: what a role of less power may not do is done after the
-// connection's own user is back. RESET ALL does not touch the role, which RESET
-// ROLE sets back to what the connection began with (the parameter options, or
-// ALTER ROLE). Settings from the DSN are the ones that RESET goes back to.
+// The order matters: a weaker role may lack some rights, so the connection's own user comes back
+// first. RESET ALL does not touch the role. RESET ROLE sets it back to the role with which the
+// connection began (the parameter options, or ALTER ROLE). RESET goes back to the settings of the
+// DSN.
 const cleaning = "CLOSE ALL; " +
 	"SET SESSION AUTHORIZATION DEFAULT; " +
 	"RESET ROLE; " +
@@ -34,10 +34,9 @@ const cleaning = "CLOSE ALL; " +
 	"DISCARD SEQUENCES"
 
 // losesPrepared are the effects after which the prepared statements cannot be
-// trusted: there may be some which the driver does not know of, some may be
-// gone, or they may mean something else. The server plans them anew when the
-// search path changes, but the types of their parameters stay those of old. A
-// function or a DO block may have done any of it.
+// trusted: there may be statements that the driver does not know, some may be gone, or they may
+// mean something else. The server plans them anew when the search path changes, but their
+// parameters keep the old types. A function or a DO block may have done any of this.
 const losesPrepared = dialects.Suspect | dialects.ForgetPrepared | dialects.NamedPrepared
 
 // KeepsPrepared reports whether prepared statements are unchanged after statements with

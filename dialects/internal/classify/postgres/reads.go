@@ -6,9 +6,9 @@ import (
 	"github.com/pooldriver/pooldriver/dialects/internal/sqltext"
 )
 
-// reads: of the harmless functions those are in Not that do something, although they leave
-// the session as it is, and those that tell which session it is. A test holds the others
-// against the server, which calls them IMMUTABLE or STABLE.
+// reads: Not has the harmless functions that do something, although they do not change the session,
+// and those that tell which session it is. A test checks that the server calls the others IMMUTABLE
+// or STABLE.
 var reads = classify.Reads{
 	First: sqltext.NewNames(sqltext.Group{Code: 1, Names: "select values table with show explain"}),
 	Not: sqltext.NewNames(
@@ -18,7 +18,7 @@ var reads = classify.Reads{
 			pg_backend_pid inet_client_addr inet_client_port inet_server_addr inet_server_port pg_my_temp_schema
 			pg_listening_channels pg_prepared_statement pg_cursor pg_current_xact_id pg_current_xact_id_if_assigned
 			pg_export_snapshot txid_current txid_current_if_assigned pg_last_committed_xact pg_trigger_depth`},
-		// What they change outlives the statement.
+		// Their changes outlive the statement.
 		sqltext.Group{Code: 1, Names: `
 			pg_notify pg_cancel_backend pg_terminate_backend pg_reload_conf pg_rotate_logfile
 			pg_log_backend_memory_contexts pg_create_restore_point pg_switch_wal pg_promote pg_wal_replay_pause
@@ -46,5 +46,5 @@ func (Texts) OnlyReads(query string) bool {
 	return Classify(query) == dialects.Clean && language.OnlyReads(query, &reads)
 }
 
-// AsksBack reports whether a text asks for what the statement before has left.
+// AsksBack reports whether a text asks for what the last statement has left.
 func (Texts) AsksBack(query string) bool { return language.AsksBack(query, &reads) }

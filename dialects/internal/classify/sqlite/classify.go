@@ -10,22 +10,22 @@ import (
 
 // The classifier answers for SQLite. Decisions that are not obvious:
 //
-//   - A function is clean whatever its name: the application's own ones know
-//     nothing of the connection they run on. load_extension and the functions
-//     that register something on the connection are the exceptions.
-//   - A PRAGMA is clean if it only reads: without a value, or with an argument
-//     that names what to report on. Any other is stateful, also under EXPLAIN:
-//     some take effect while the statement is compiled.
+//   - A function is clean whatever its name: the application's own functions do not know the
+//     connection on which they run. load_extension and the functions that register something on the
+//     connection are the exceptions.
+//   - A PRAGMA is clean if it only reads: without a value, or with an argument that names the
+//     subject of the report. Any other PRAGMA is stateful, also under EXPLAIN: some take effect
+//     while the statement is compiled.
 //   - PRAGMA optimize, incremental_vacuum and wal_checkpoint work on the file,
 //     not on the connection, and so do user_version and application_id.
-//   - Whatever may change the file writes: also into a temporary table, which
-//     is not told apart, by a PRAGMA that sets anything, and a text that is not
-//     understood. WITH may precede a SELECT as well, so the verb counts. BEGIN
-//     and COMMIT, which may take locks too, are known by what they are.
+//   - Every statement that may change the file has Writes: also a write into a temporary table,
+//     which is not distinguished, a PRAGMA that sets anything, and a text that is not understood.
+//     WITH may also precede a SELECT, so the verb counts. BEGIN and COMMIT, which may take locks
+//     too, have TxControl.
 
 var lexical = sqltext.NewRules(sqltext.Backticks | sqltext.Brackets | sqltext.TclVariables)
 
-// unknown is the effect of what is not understood.
+// unknown is the effect of a text that is not understood.
 const unknown = dialects.Suspect | dialects.Writes
 
 var language = classify.New(classify.Language{
@@ -107,11 +107,11 @@ const (
 	wordOptimize
 )
 
-// readWords are those by which a query writes: of the PRAGMAs that can be read
-// as a table one works on the file. In quotes it is not seen.
+// readWords are the words by which a query writes: one of the PRAGMAs that can be read as a table
+// works on the file. The classifier does not see it in quotes.
 var readWords = sqltext.NewNames(sqltext.Group{Code: wordOptimize, Names: "pragma_optimize"})
 
-// withWords are those by which a statement that begins with WITH writes.
+// withWords are the words by which a statement that begins with WITH writes.
 var withWords = sqltext.NewNames(
 	sqltext.Group{Code: wordVerb, Names: "insert replace update delete"},
 	sqltext.Group{Code: wordOptimize, Names: "pragma_optimize"},
@@ -210,7 +210,7 @@ func (c *classifier) trigger() dialects.Effect {
 }
 
 const (
-	pragmaArgument uint8 = iota + 1 // reads, the argument says of what
+	pragmaArgument uint8 = iota + 1 // reads; the argument says what
 	pragmaHeader                    // a number in the file's header
 	pragmaFile                      // works on the file, whatever the argument
 )

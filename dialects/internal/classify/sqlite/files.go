@@ -6,10 +6,10 @@ import (
 	"github.com/pooldriver/pooldriver/dialects/internal/sqltext"
 )
 
-// MapFiles replaces every expression by which a text names a file to open: that of ATTACH
-// and that of VACUUM INTO, if it is not just NULL. replace gets the expression, and returns
-// another in its place. A text without such an expression is returned as it is,
-// without an allocation.
+// MapFiles replaces every expression by which a text names a file to open: the expressions of
+// ATTACH and of VACUUM INTO, unless they are just NULL. replace gets the expression, and returns
+// another expression in its place. A text without such an expression is returned as it is, without
+// an allocation.
 func MapFiles(query string, replace func(expr string) string) string {
 	var (
 		c      classifier
@@ -37,8 +37,8 @@ func MapFiles(query string, replace func(expr string) string) string {
 }
 
 // fileExpr finds the expression that names a file in the statement that begins at the
-// last token of lx. ATTACH takes a name alone, in quotes or not, for a string: then it is
-// returned as name, too.
+// last token of lx. ATTACH takes a single name, in quotes or not, for a string: then fileExpr also
+// returns it as name.
 func fileExpr(lx sqltext.Lexer) (from, to int, name string) {
 	attach, end := lx.IsWord("attach"), ""
 	switch {
@@ -69,8 +69,8 @@ func fileExpr(lx sqltext.Lexer) (from, to int, name string) {
 	return from, to, name
 }
 
-// exprUntil is where the expression stands that begins at the last token of lx and goes
-// to the word end, or to the end of the statement if end is empty.
+// exprUntil returns the place of the expression that begins at the last token of lx. The expression
+// goes to the word end, or to the end of the statement if end is empty.
 func exprUntil(lx *sqltext.Lexer, end string) (from, to int) {
 	from, _ = lx.Span()
 	for ; !lx.Ended(); lx.Next() {

@@ -8,12 +8,12 @@ import (
 	"github.com/pooldriver/pooldriver/dialects/internal/sqltext"
 )
 
-// The PRAGMAs that set something for their connection, and for as long as it lasts.
-// Those that set something in the file (user_version, auto_vacuum) are not among them.
-// page_size and encoding are the connection's until it writes them into a new file.
+// The PRAGMAs that set something for their connection, as long as the connection lasts. PRAGMAs
+// that set something in the file (user_version, auto_vacuum) are not among them. page_size and
+// encoding belong to the connection until it writes them into a new file.
 const (
 	kept    uint8 = iota + 1
-	journal       // journal_mode: WAL is the file's, the others are the connection's
+	journal       // journal_mode: WAL belongs to the file, the other modes to the connection
 	nextTx        // defer_foreign_keys: SQLite switches it off at each COMMIT and ROLLBACK
 )
 
@@ -119,7 +119,7 @@ func pragmaSetting(lx *sqltext.Lexer) (dialects.Setting, bool) {
 	}
 	s := dialects.Setting{Name: "PRAGMA " + name}
 	if kind == journal && of == "main" {
-		of = "" // where the name of the file is, a mode for all is the file's, too
+		of = "" // a mode for all belongs to the file of the main database, too
 	}
 	switch of {
 	case "":
@@ -130,13 +130,13 @@ func pragmaSetting(lx *sqltext.Lexer) (dialects.Setting, bool) {
 	}
 	lx.Next()
 	if kind == nextTx {
-		s.Of = "" // it is for all files
+		s.Of = "" // the setting is for all files
 		s.NextTx, s.Ends = true, isOff(strings.ToLower(strings.Trim(lx.Text(), `'"`)))
 	}
 	if kind == journal {
 		mode := strings.ToLower(strings.Trim(lx.Text(), `'"`))
-		// DELETE takes a file out of WAL. To repeat that would undo a later WAL, which
-		// may be set where nobody sees it: by a task or in another process.
+		// DELETE takes a file out of WAL. A repeated DELETE would undo a later WAL, which a task or
+		// another process may set unseen.
 		s.Ends, s.Default = mode == "wal", mode == "delete"
 	}
 	return s, true
@@ -148,7 +148,7 @@ func isOff(value string) bool {
 	return value == "0" || value == "off" || value == "no" || value == "false"
 }
 
-// attachSetting reads ATTACH [DATABASE] file AS name, where the name is written out.
+// attachSetting reads ATTACH [DATABASE] file AS name, if name is no computed expression.
 func attachSetting(lx *sqltext.Lexer) (dialects.Setting, bool) {
 	if lx.Next(); lx.IsWord("database") {
 		lx.Next()
@@ -165,8 +165,8 @@ func attachSetting(lx *sqltext.Lexer) (dialects.Setting, bool) {
 	return dialects.Setting{Name: attached(name), Undo: undo, Private: private}, ok
 }
 
-// inMemory reports whether the name of a file, at the last token, is that of a database of
-// the connection's own: in memory, or a temporary file (https://sqlite.org/inmemorydb.html).
+// inMemory reports whether the name of a file, at the last token, names a database of this
+// connection only: in memory, or a temporary file (https://sqlite.org/inmemorydb.html).
 func inMemory(lx sqltext.Lexer) bool {
 	name := strings.ToLower(strings.Trim(lx.Text(), `'"`))
 	if uri, ok := strings.CutPrefix(name, "file:"); ok {
@@ -175,8 +175,8 @@ func inMemory(lx sqltext.Lexer) bool {
 	return name == ":memory:" || name == "" || lx.IsWord("null")
 }
 
-// schemaName is the name, or the string that stands for one, at the last token, if it
-// is not the beginning of an expression.
+// schemaName is the name, or the string that stands for a name, at the last token, unless an
+// expression begins there.
 func schemaName(lx *sqltext.Lexer) (string, bool) {
 	name := ""
 	switch {

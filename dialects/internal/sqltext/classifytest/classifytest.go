@@ -23,10 +23,10 @@ type Suite struct {
 	Dialect  string
 	Classify func(query string) dialects.Effect
 
-	// Least is how many statements the table has at the least.
+	// Least is the least number of statements that the table must have.
 	Least int
 
-	// Rules and Likely are how the classifier reads a text first.
+	// The classifier first reads a text by Rules and Likely.
 	Rules  *sqltext.Rules
 	Likely sqltext.Reading
 
@@ -73,8 +73,8 @@ func LoadFile(tb testing.TB, table string) []Case {
 	return cases
 }
 
-// RunTable checks every line of the table, that there are at least Least of
-// them, and that none is listed twice.
+// RunTable checks every line of the table. It also checks that the table has at least Least lines,
+// and that no statement is listed twice.
 func (s *Suite) RunTable(t *testing.T) {
 	cases := Load(t)
 	require.GreaterOrEqual(t, len(cases), s.Least)
@@ -90,8 +90,8 @@ func (s *Suite) RunTable(t *testing.T) {
 	}
 }
 
-// RequireNoAllocation checks that classifying allocates nothing, for every
-// statement of the table.
+// RequireNoAllocation checks, for every statement of the table, that the classifier allocates
+// nothing.
 func (s *Suite) RequireNoAllocation(t *testing.T) {
 	for _, c := range Load(t) {
 		allocs := testing.AllocsPerRun(5, func() { s.Classify(c.Query) })
@@ -100,7 +100,7 @@ func (s *Suite) RequireNoAllocation(t *testing.T) {
 }
 
 // broken reports whether the text, read in the likely way, ends inside quotes
-// or a comment, or holds what is not understood.
+// or a comment, or holds something that is not understood.
 func (s *Suite) broken(query string) bool {
 	var lx sqltext.Lexer
 	lx.Init(query, s.Rules, s.Likely)
@@ -109,8 +109,7 @@ func (s *Suite) broken(query string) bool {
 	return lx.Broken()
 }
 
-// Fuzz tries what must hold for any text whatever, with the table's statements
-// as seeds.
+// Fuzz checks what must hold for any text, with the table's statements as seeds.
 func (s *Suite) Fuzz(f *testing.F) {
 	for _, c := range Load(f) {
 		f.Add(c.Query)
@@ -150,7 +149,7 @@ func (s *Suite) Benchmark(b *testing.B) {
 	}
 }
 
-// queries are the benchmark's, in standard SQL.
+// queries are the queries of the benchmark, in standard SQL.
 var queries = []struct{ name, text string }{
 	{"select_1", "SELECT 1"},
 	{"by_key", "SELECT id, name, email, created_at FROM users WHERE id = 42 AND deleted_at IS NULL"},
