@@ -454,7 +454,7 @@ func (b *Binding) evict(r *Conn) {
 	// database/sql would have rolled back a cancelled transaction a moment later.
 	var use []any
 	if open && !cancelled {
-		use = r.LastUse(b.task.Name())
+		use = r.LastUse(b.task.Name()) // it has the task at least
 	}
 	defer b.tellUndone(use, panicked, since)
 	b.mu.Lock()

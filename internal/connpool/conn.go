@@ -8,7 +8,6 @@ import (
 
 	"github.com/pooldriver/pooldriver/dialects"
 	"github.com/pooldriver/pooldriver/dialects/generic"
-	"github.com/pooldriver/pooldriver/internal/callsite"
 	"github.com/pooldriver/pooldriver/internal/dbsettings"
 	"github.com/pooldriver/pooldriver/internal/report"
 	"github.com/pooldriver/pooldriver/internal/session"
@@ -166,12 +165,21 @@ func Outline(d dialects.Dialect, text *string) string {
 	return generic.Dialect{}.Outline(*text)
 }
 
-// LastUse says for the log how r was used last, while nobody else uses it.
-func (r *Conn) LastUse(task string) []any {
+// LastUse says for the log how r was used last, while nobody else uses it: what of it is known.
+func (r *Conn) LastUse(task string) (known []any) {
 	l, _ := r.Meter.Look()
-	label := ""
-	if l.Label != nil {
-		label = *l.Label
+	add := func(key, value string) {
+		if value != "" {
+			known = append(known, key, value)
+		}
 	}
-	return []any{"task", task, "label", label, "statement", Outline(r.pool.config.Dialect, l.Text), "taken_at", callsite.Text(l.Site.Frames())}
+	add("task", task)
+	if l.Label != nil {
+		add("label", *l.Label)
+	}
+	add("statement", Outline(r.pool.config.Dialect, l.Text))
+	if at := l.Site.Frames(); len(at) > 0 {
+		add("taken_at", at[0].String())
+	}
+	return known
 }
