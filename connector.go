@@ -227,6 +227,10 @@ func (c *Connector) Ready(ctx context.Context) error {
 // the moment and, without a task, a query inside a rows loop, because nobody can tell that the
 // query belongs to the loop.
 //
+// Drain waits for functions of Raw, too: for a listener, which may wait for notifications for as
+// long as the program runs. The log has a warning for each of them when Drain begins. End their
+// contexts before.
+//
 // If ctx ends first, Drain returns an error with the context's error and with a list of who still
 // has a connection. New statements are still refused, and work that has begun may still finish:
 // call Drain again, or Close. Drain has no timeout of its own. It may be called several times, by
@@ -235,7 +239,12 @@ func (c *Connector) Drain(ctx context.Context) error {
 	if c.err != nil {
 		return c.err
 	}
-	err := c.pool.Drain(ctx, connpool.Begun{Unattached: c.engine.Unattached, Holders: c.engine.Holders})
+	for _, l := range c.engine.Looks() {
+		if h := holderOf(&l, c.engine); h.Pin == PinRaw {
+			c.report.DrainWaits(h.name(l.HeldFor), advice(h.Pin))
+		}
+	}
+	err := c.pool.Drain(ctx, connpool.Begun{Unattached: c.engine.Unattached, Holders: func() []string { return holderNames(c.engine) }})
 	if err == nil {
 		c.leaks.stop()
 	}

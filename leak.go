@@ -1,6 +1,7 @@
 package pooldriver
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -17,6 +18,7 @@ type leakWatch struct {
 	engine *binding.Engine
 	report *report.Report
 	after  time.Duration
+	exempt []string    // labels
 	set    atomic.Bool // the timer is set
 
 	mu      sync.Mutex // serialises changes of set and of the following fields
@@ -81,6 +83,9 @@ func (l *leakWatch) look() {
 			}
 			continue
 		}
+		if h.Label != nil && slices.Contains(l.exempt, *h.Label) {
+			continue
+		}
 		if h.Conn.Told.Swap(h.Checkout+1) != h.Checkout+1 {
 			l.tell(&h)
 		}
@@ -92,7 +97,7 @@ func (l *leakWatch) look() {
 
 func (l *leakWatch) tell(held *binding.Look) {
 	h := holderOf(held, l.engine)
-	l.report.Leak("held", rounded(held.HeldFor), "idle", rounded(h.Idle), "pin", string(h.Pin),
+	l.report.Leak(advice(h.Pin), "held", rounded(held.HeldFor), "idle", rounded(h.Idle), "pin", string(h.Pin),
 		"label", h.Label, "task", h.Task, "statement", h.Statement, "statements", h.Statements,
 		"process", h.ProcessID, "host", h.Host, "taken_at", callsite.Text(held.Site.Frames()), "statement_at", callsite.Text(held.Statement.Frames()))
 }

@@ -270,6 +270,34 @@ func heldBy(e *binding.Engine, buffer, total int64) string {
 	return text
 }
 
+// holderNames says, for Drain's error, who has a connection, and what to do.
+func holderNames(e *binding.Engine) []string {
+	all := e.Looks()
+	names := make([]string, len(all))
+	for i := range all {
+		h := holderOf(&all[i], e)
+		names[i] = h.name(all[i].HeldFor) + ": " + advice(h.Pin)
+	}
+	return names
+}
+
+// advice says what gives back a connection that is held for this reason.
+func advice(pin Pin) string {
+	switch pin {
+	case PinStatement:
+		return "its statement runs; end the statement's context"
+	case PinRows:
+		return "close its rows"
+	case PinTransaction, PinRawTransaction:
+		return "commit its transaction or roll it back"
+	case PinState:
+		return "end its task"
+	case PinRaw:
+		return "let the function of Raw return"
+	}
+	return "close its *sql.Conn"
+}
+
 // name says who holds a connection, as far as that is known, and how.
 func (h *Holder) name(held time.Duration) string {
 	who := h.Task

@@ -5,6 +5,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/pooldriver/pooldriver/dialects"
 	"github.com/pooldriver/pooldriver/dialects/generic"
@@ -84,6 +85,9 @@ func (c *Connector) use(d dialects.Dialect, t dialects.Template, options []Optio
 	}
 	c.engine, c.pool = e, e.Pool()
 	c.leaks.engine, c.leaks.report, c.leaks.after = e, &c.report, c.config.LeakAfter
+	for label := range strings.SplitSeq(c.config.LeakExempt, ",") {
+		c.leaks.exempt = append(c.leaks.exempt, strings.TrimSpace(label))
+	}
 	c.source.Init(virtual.Config{
 		Dialect: d, Traits: t.Traits(), LazyBegin: c.config.LazyBegin, CleanTimeout: c.config.CleanTimeout,
 	}, e, &c.report)

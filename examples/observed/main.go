@@ -1,7 +1,7 @@
 // Command observed is a small service whose pool can be seen into, in every way that
 // docs/observability.md describes:
 //
-//	go run . > traces.json                         embedded SQLite, no set-up
+//	go run .                                       embedded SQLite, no set-up
 //	go run . 'postgres://app:pw@host/db'           PostgreSQL; or mysql://…
 //
 //	http://127.0.0.1:8080/                         the service: routes /stock, /order, /report
@@ -10,9 +10,10 @@
 //	http://127.0.0.1:8080/debug/pprof/             Go's profiles
 //	http://127.0.0.1:8080/debug/pprof/pooldriver   time waited and held by call site, for go tool pprof
 //
-// Traces of the statements are written to the standard output, one JSON a span. With
-// -load some customers use the service: the report holds its connection while it does
-// something else, and is what the inspector shows first.
+// With -traces FILE the traces of the statements are written there, one JSON a span; - is the
+// standard output. With -load some customers use the service, and each second a line says how the
+// pool is: the report holds its connection while it does something else, and is what the inspector
+// shows first.
 //
 // In the database it makes a table, observed_stock, and drops it again.
 package main
@@ -35,21 +36,39 @@ import (
 	_ "github.com/pooldriver/pooldriver/dialects/mysql"
 	_ "github.com/pooldriver/pooldriver/dialects/postgres"
 	_ "github.com/pooldriver/pooldriver/dialects/sqlite"
+	"github.com/pooldriver/pooldriver/inspect"
 )
 
 func main() {
 	address := flag.String("listen", "127.0.0.1:8080", "address of the service")
 	load := flag.Int("load", 0, "customers that use the service all the time")
+	traces := flag.String("traces", "", "file for the traces; - is the standard output")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, os.Stdout, os.Stderr, flag.Arg(0), *address, *load); err != nil {
+	spans, err := spansTo(*traces)
+	if err == nil {
+		err = run(ctx, spans, os.Stderr, flag.Arg(0), *address, *load)
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "observed:", err)
 		os.Exit(1)
 	}
 }
 
-// run serves until ctx ends. It writes traces to spans, and to log where it listens.
+// spansTo is where traces go.
+func spansTo(file string) (io.Writer, error) {
+	switch file {
+	case "":
+		return io.Discard, nil
+	case "-":
+		return os.Stdout, nil
+	}
+	return os.Create(file)
+}
+
+// run serves until ctx ends. It writes traces to spans, and to log its addresses and how the pool
+// is.
 func run(ctx context.Context, spans, log io.Writer, dsn, address string, load int) error {
 	if dsn == "" {
 		dir, err := os.MkdirTemp("", "observed")
@@ -76,8 +95,11 @@ func run(ctx context.Context, spans, log io.Writer, dsn, address string, load in
 	}
 	server := &http.Server{Handler: routes(shop, pool.connector), ReadHeaderTimeout: 5 * time.Second}
 	base := "http://" + listener.Addr().String()
-	fmt.Fprintln(log, "listening on", base)
+	fmt.Fprintf(log, "the service    %s/\nits pool       %[1]s/debug/pool\nits metrics    %[1]s/metrics\n", base)
 	var customers sync.WaitGroup
+	if load > 0 {
+		customers.Go(func() { tell(ctx, log, inspect.Handler(pool.connector)) })
+	}
 	for range load {
 		customers.Go(func() { visit(ctx, base) })
 	}
@@ -92,4 +114,19 @@ func run(ctx context.Context, spans, log io.Writer, dsn, address string, load in
 		return nil
 	}
 	return err
+}
+
+// tell writes each second how the pool is.
+func tell(ctx context.Context, log io.Writer, i *inspect.Inspector) {
+	second := time.NewTicker(time.Second)
+	defer second.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-second.C:
+			v := i.Snapshot().Pools[0].Verdict
+			fmt.Fprintf(log, "%-4s  %s\n", v.Level, v.Sentence)
+		}
+	}
 }

@@ -28,7 +28,7 @@ func start(t *testing.T) (base string, end func() []byte) {
 	binary := filepath.Join(t.TempDir(), "observed")
 	out, err := exec.CommandContext(t.Context(), "go", "build", "-o", binary, ".").CombinedOutput()
 	require.NoError(t, err, "%s", out)
-	command := exec.Command(binary, "-listen", "127.0.0.1:0")
+	command := exec.Command(binary, "-listen", "127.0.0.1:0", "-traces", "-")
 	var spans, log bytes.Buffer
 	reader, writer, err := os.Pipe()
 	require.NoError(t, err)

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -10,6 +11,8 @@ import (
 	"time"
 
 	"net/http"
+
+	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/pooldriver/pooldriver"
 )
@@ -20,12 +23,16 @@ type shop struct {
 	db        *sql.DB
 	leaving   atomic.Bool // it is about to end
 	last      atomic.Int64
+	heard     atomic.Int64 // notifications
 	archived  chan struct{} // closed when archive has returned
+	listened  chan struct{} // closed when listen has returned
 }
 
 func openShop(ctx context.Context, dsn string) (*shop, error) {
-	connector := pooldriver.New(dsn, func(c *pooldriver.Config) { c.MaxConns = 4 })
-	s := &shop{connector: connector, db: sql.OpenDB(connector), archived: make(chan struct{})}
+	connector := pooldriver.New(dsn, func(c *pooldriver.Config) {
+		c.MaxConns, c.LeakAfter, c.LeakExempt = 5, time.Minute, "listener"
+	})
+	s := &shop{connector: connector, db: sql.OpenDB(connector), archived: make(chan struct{}), listened: make(chan struct{})}
 	s.last.Store(time.Now().UnixMicro())
 	if _, err := s.db.ExecContext(ctx, "CREATE TABLE IF NOT EXISTS service_orders (id bigint NOT NULL, archived integer NOT NULL)"); err != nil {
 		return nil, errors.Join(err, s.db.Close())
@@ -98,4 +105,42 @@ func (s *shop) archive() {
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
+}
+
+// listen hears of orders that others have taken, until ctx ends. It holds a connection for as long
+// as it runs, so it has a label: pool_leak_exempt names it.
+func (s *shop) listen(ctx context.Context) {
+	defer close(s.listened)
+	ctx = pooldriver.Label(ctx, "listener")
+	for ctx.Err() == nil {
+		if err := s.hear(ctx); err != nil && ctx.Err() == nil {
+			slog.Error("listen", "error", err)
+			time.Sleep(time.Second)
+		}
+	}
+}
+
+// hear listens on one connection. Only PostgreSQL has notifications.
+func (s *shop) hear(ctx context.Context) error {
+	conn, err := s.db.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	return pooldriver.Raw(ctx, conn, func(dc driver.Conn) error {
+		pg, ok := dc.(*stdlib.Conn)
+		if !ok {
+			<-ctx.Done()
+			return nil
+		}
+		if _, err := pg.Conn().Exec(ctx, "LISTEN service_orders"); err != nil {
+			return err
+		}
+		for {
+			if _, err := pg.Conn().WaitForNotification(ctx); err != nil {
+				return err
+			}
+			s.heard.Add(1)
+		}
+	})
 }

@@ -97,26 +97,6 @@ func WaiterOf(w pool.Waiting) (t *task.Task, label string) {
 	return nil, ""
 }
 
-// Holders says who has a connection, and why. If a statement is running on a connection, Holders
-// cannot say why.
-func (e *Engine) Holders() (list []string) {
-	for r := range e.connections() {
-		b := r.holder.Load()
-		if b == nil {
-			continue
-		}
-		h := holder{task: b.task}
-		if b.tryPeek(r) {
-			if h.pin, h.since = r.use.pin, r.use.since; r.Begun() {
-				h.pin = pinning.Tx
-			}
-			b.endPeek(r)
-		}
-		list = append(list, h.String())
-	}
-	return list
-}
-
 // RowsTooLarge reports whether open rows hold a connection only because they were too large to be
 // read into memory.
 func (e *Engine) RowsTooLarge() bool {

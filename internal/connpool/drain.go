@@ -69,5 +69,5 @@ func (p *Pool) notDrained(ctx context.Context, begun Begun) error {
 	s, holders := p.pool.Stats(), begun.Holders()
 	restoring, unattached := p.restoring.Load(), begun.Unattached()
 	return fmt.Errorf("pooldriver: draining %s: connections are still in use: %w; end what holds them and call Drain again, or call Close (%s; lent %d, of these being cleaned %d; waiting %d; begun and without a connection %d)",
-		p.report.Target(), ctxerr.WhatEnded(ctx), strings.Join(holders, ", "), s.Lent, restoring, s.Waiting, unattached)
+		p.report.Target(), ctxerr.WhatEnded(ctx), strings.Join(holders, "; "), s.Lent, restoring, s.Waiting, unattached)
 }

@@ -65,6 +65,19 @@ func Flag[C any](name, value, doc string, field func(*C) *bool) Option[C] {
 	}
 }
 
+// Text is an option whose value is any text.
+func Text[C any](name, value, doc string, field func(*C) *string) Option[C] {
+	return Option[C]{
+		Name: name, Default: value, Doc: doc,
+		Set: func(c *C, s string) error {
+			*field(c) = s
+			return nil
+		},
+		Get:   func(c *C) string { return *field(c) },
+		Check: func(*C) error { return nil },
+	}
+}
+
 // Duration is a duration of at least least.
 func Duration[C any](name, value string, least time.Duration, doc string, field func(*C) *time.Duration) Option[C] {
 	return Option[C]{

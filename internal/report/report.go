@@ -293,9 +293,14 @@ func (r *Report) ValidatorHidden() {
 	r.write(slog.LevelWarn, "a wrapper above hides the interface driver.Validator, so real connections go back after each statement that leaves nothing in its session; a *sql.Conn may change its session then (docs/wrappers.md)")
 }
 
-// Leak: a connection has been held for long. args say by whom.
-func (r *Report) Leak(args ...any) {
-	r.write(slog.LevelWarn, "a connection has been held for longer than pool_leak_after: close its rows or its *sql.Conn, or end its transaction or its task", args...)
+// Leak: a connection has been held for long. advice says what to do, args by whom.
+func (r *Report) Leak(advice string, args ...any) {
+	r.write(slog.LevelWarn, "a connection has been held for longer than pool_leak_after: "+advice, args...)
+}
+
+// DrainWaits: Drain waits for a function of Raw, which may run for as long as the program.
+func (r *Report) DrainWaits(holder, advice string) {
+	r.write(slog.LevelWarn, "Drain waits for a connection that a function of Raw has: "+advice, "holder", holder)
 }
 
 func rounded(d time.Duration) time.Duration { return d.Round(time.Millisecond) }

@@ -42,7 +42,8 @@ func TestEachLineOfTheLogNamesTheTarget(t *testing.T) {
 		func() { r.StateShared(Who{Task: "task 1"}, "SET a = 1", func() string { return "here" }) },
 		func() { r.StateLost("SET a = 1") },
 		r.ValidatorHidden,
-		func() { r.Leak("held", "1s") },
+		func() { r.Leak("close its rows", "held", "1s") },
+		func() { r.DrainWaits("a listener", "let it return") },
 	} {
 		log.Reset()
 		event()

@@ -294,9 +294,9 @@ func TestDrainSaysWhoIsNotDoneWhenItsContextEnds(t *testing.T) {
 		require.NotErrorIs(t, err, pool.ErrClosed)
 		for _, part := range []string{
 			"pooldriver: draining ", "call Drain again, or call Close (",
-			"a checkout without a task (transaction)",
-			"a checkout without a task (an open *sql.Conn, rows or a statement)",
-			" (transaction, for 3s)",
+			"a checkout at ", "TestDrainSaysWhoIsNotDoneWhenItsContextEnds",
+			" (transaction, for 3s, idle for 3s, last BEGIN): commit its transaction or roll it back; task ",
+			" (conn, for 3s, idle for 3s): close its *sql.Conn; lent 3, of these being cleaned 0",
 			"lent 3, of these being cleaned 0; waiting 0; begun and without a connection 0)",
 		} {
 			require.ErrorContains(t, err, part)

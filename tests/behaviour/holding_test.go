@@ -3,6 +3,7 @@ package behaviour
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"strings"
 	"sync"
 	"testing"
@@ -389,4 +390,42 @@ func TestATransactionThatBeginsOrEndsIsShownAsSuch(t *testing.T) {
 	shows(fakedb.TxCommit, "COMMIT", func() { assert.NoError(t, tx.Commit()) })
 	begin()
 	shows(fakedb.TxRollback, "ROLLBACK", func() { assert.NoError(t, tx.Rollback()) })
+}
+
+// TestALabelCanBeExemptFromTheLeakWarning: a listener holds its connection for as long as the
+// program runs, and nothing is to be done about that.
+func TestALabelCanBeExemptFromTheLeakWarning(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := &lockedBuffer{}
+		_, db, _ := openTasks(t, 2, logTo(log), func(c *pooldriver.Config) { c.LeakAfter, c.LeakExempt = time.Second, "reports, listener" })
+		for _, label := range []string{"listener", "GET /list"} {
+			rows, err := db.QueryContext(pooldriver.Label(t.Context(), label), "SELECT n FROM numbers LIMIT 5")
+			require.NoError(t, err)
+			defer rows.Close()
+		}
+		time.Sleep(5 * time.Second)
+		require.Equal(t, 1, strings.Count(log.text(), "has been held for longer than pool_leak_after: close its rows"))
+		require.Contains(t, log.text(), `label="GET /list"`)
+		require.NotContains(t, log.text(), "label=listener")
+	})
+}
+
+// TestDrainSaysAtOnceThatItWaitsForAFunctionOfRaw: that may wait for notifications for ever.
+func TestDrainSaysAtOnceThatItWaitsForAFunctionOfRaw(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := &lockedBuffer{}
+		_, db, c := openTasks(t, 2, logTo(log))
+		conn, err := db.Conn(pooldriver.Label(t.Context(), "listener"))
+		require.NoError(t, err)
+		require.NoError(t, conn.PingContext(pooldriver.Label(t.Context(), "listener")))
+		done := inRaw(t.Context(), conn, func(driver.Conn) error { return nil })
+		drained := make(chan error)
+		go func() { drained <- c.Drain(t.Context()) }()
+		synctest.Wait()
+		require.Contains(t, log.text(), "Drain waits for a connection that a function of Raw has: let the function of Raw return")
+		require.Contains(t, log.text(), `holder="listener (`)
+		require.NoError(t, done())
+		require.NoError(t, conn.Close())
+		require.NoError(t, <-drained)
+	})
 }
