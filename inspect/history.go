@@ -120,16 +120,10 @@ func movesOf(p *Pool) uint64 {
 
 // verdictLocked keeps the level of a verdict for a while when v has a lower one.
 func (w *watched) verdictLocked(now time.Time, v Verdict) Verdict {
-	switch {
-	case rank(v.Level) >= rank(w.shown.Level):
-		w.held = now
-	case now.Sub(w.held) < levelLasts:
-		v.Level = w.shown.Level
-		v.Sentence += " (" + Brief(now.Sub(w.held).Round(time.Second)) + " ago it was worse.)"
-	default:
-		w.held = now
+	if ago := now.Sub(w.held); rank(v.Level) < rank(w.shown.Level) && ago < levelLasts {
+		return Verdict{w.shown.Level, Brief(ago.Round(time.Second)) + " ago: " + w.shown.Sentence + " Now: " + v.Sentence}
 	}
-	w.shown.Level = v.Level
+	w.held, w.shown = now, v
 	return v
 }
 

@@ -78,7 +78,7 @@ func TestALevelStaysForAWhile(t *testing.T) {
 		for range 30 { // a minute in which it is busy now and then
 			require.Equal(t, "busy", judge(Verdict{"busy", "Some wait."}).Level)
 			time.Sleep(time.Second)
-			require.Equal(t, Verdict{"busy", "All is well. (1s ago it was worse.)"}, judge(Verdict{"calm", "All is well."}))
+			require.Equal(t, Verdict{"busy", "1s ago: Some wait. Now: All is well."}, judge(Verdict{"calm", "All is well."}))
 			time.Sleep(time.Second)
 		}
 		require.Equal(t, 2, changes)

@@ -38,7 +38,7 @@ func Judge(p Pool) Verdict {
 	case p.Stats.DialsFailing.Failed > 0 && s.Count <= s.Creating+s.Destroying:
 		return Verdict{"bad", "The database cannot be reached, or refuses us: " + dialsFail(p.Stats.DialsFailing) + " No connection is open."}
 	case s.Waiting > 0 && s.Count == s.Creating:
-		level := "busy"
+		level := "calm"
 		if len(p.Waiters) > 0 && time.Since(p.Waiters[0].Since) >= long {
 			level = "bad"
 		}
@@ -64,6 +64,7 @@ type facts struct {
 	raw      int    // connections that functions of Raw have: listeners, mostly
 	running  int    // others that run a statement
 	idle     int    // others that run none
+	unused   int    // of these, connections that have run none for more than a moment
 	idleLong int    // of these, for long
 	rows     int    // of these, because rows are open
 
@@ -90,6 +91,9 @@ func factsOf(p Pool) facts {
 			}
 		default:
 			f.idle++
+			if h.Idle >= shortWait {
+				f.unused++
+			}
 			if h.Idle >= long {
 				f.idleLong++
 			}
@@ -143,8 +147,8 @@ func by(h pooldriver.Holder) string {
 func (f *facts) judgeWaiting(p Pool) Verdict {
 	s := p.Stats.Pool
 	switch {
-	case f.idle > (s.Lent-f.raw)/2:
-		return Verdict{"bad", fmt.Sprintf("%s. %s, and %d of them run no statement: %s.", waiting(s.Waiting), f.use, f.idle, f.heldBy())}
+	case f.unused > (s.Lent-f.raw)/2:
+		return Verdict{"bad", fmt.Sprintf("%s. %s, and %d of them run no statement: %s.", waiting(s.Waiting), f.use, f.unused, f.heldBy())}
 	case f.full:
 		return Verdict{"bad", fmt.Sprintf("%s. %s: who else has connections to it?", waiting(s.Waiting), f.use)}
 	case f.lasting > f.running/2:

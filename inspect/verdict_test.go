@@ -57,7 +57,7 @@ func TestTheVerdictSaysWhetherThePoolIsTheProblem(t *testing.T) {
 			"3 statements wait. The server is full: it allows us 2 of 10 connections, and 2 are in use: who else has connections to it?"},
 		{"a full server and nobody waits", Pool{Stats: full(2, 0)}, "busy",
 			"The server is full: it allows us 2 of 10 connections, and 2 are in use. Nobody waits."},
-		{"the first connection", Pool{Stats: pooldriver.Stats{Pool: pool.Stats{Max: 4, Count: 1, Creating: 1, Waiting: 2}}}, "busy",
+		{"the first connection", Pool{Stats: pooldriver.Stats{Pool: pool.Stats{Max: 4, Count: 1, Creating: 1, Waiting: 2}}}, "calm",
 			"2 statements wait for a first connection, which is being opened."},
 		{"nobody is let in", Pool{Stats: failing(0, 0, 340, 12*time.Second)}, "bad",
 			"The database cannot be reached, or refuses us: the last 340 dials have failed, for 12s: no route. No connection is open."},
