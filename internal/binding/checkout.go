@@ -266,9 +266,12 @@ func (w *Want) pins() bool {
 // Measure begins to measure an attempt on a connection that was attached before. Unlock ends
 // that.
 func (w *Want) Measure() {
-	if w.measured {
-		return
+	if !w.measured {
+		w.measure()
 	}
+}
+
+func (w *Want) measure() {
 	r := w.Conn
 	w.measured = true
 	r.Meter.BeginOperation(w.TextAt, w.Begins || r.Begun(), w.counted == r)

@@ -47,7 +47,6 @@ type operation struct {
 	opened  driver.Rows // the driver's rows
 	columns []string    // of the driver's rows
 	tx      *transaction
-	loan    *Loan
 
 	sharing    *task.Task         // the task, if op has set state that other checkouts of it use; nil: it has not
 	said       dialects.Diagnosis // what the dialect said of the last error
@@ -406,7 +405,6 @@ func (op *operation) lend() error {
 	if err != nil {
 		return err
 	}
-	op.loan = &Loan{Loan: l, checkout: op.c}
-	op.c.lend(op.loan)
+	op.c.lend(&Loan{Loan: l, checkout: op.c})
 	return nil
 }

@@ -21,7 +21,7 @@ func Lend(ctx context.Context, dc any) (*Loan, error) {
 	if err := op.do(ctx); err != nil {
 		return nil, err
 	}
-	return op.loan, nil
+	return c.loan, nil
 }
 
 // Wrappers above us, such as otelsql and sqlmw: database/sql has their connections, and
