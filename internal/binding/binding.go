@@ -208,7 +208,7 @@ func (b *Binding) checkTx(c *Checkout, w *Want) (again bool, _ error) {
 // isAmbient reports whether an operation of c, which has no transaction of its own on r,
 // would run in a transaction that another checkout has begun.
 func (b *Binding) isAmbient(c *Checkout, r *Conn) bool {
-	return r.InTx() && (r.Begun() || r.use.opener != c)
+	return r.InTx() && (r.Begun() || r.use.opener != c.turn())
 }
 
 // join makes c a user of w.Conn, if w.Conn is still the connection for the operation.
@@ -258,7 +258,7 @@ func (b *Binding) prepareFor(ctx context.Context, c *Checkout, w *Want) (again b
 			r.use.begin()
 		}
 		if !r.InTx() {
-			r.use.opener = c // of a transaction that this statement may begin
+			r.use.opener = c.turn() // of a transaction that this statement may begin
 		}
 	}
 	if err := r.ReadAhead(ctx); err != nil {
@@ -332,19 +332,13 @@ func (b *Binding) conns() iter.Seq[*Conn] {
 	}
 }
 
-// hasFree reports whether the binding has a connection on which nothing runs.
-func (b *Binding) hasFree() bool {
+// offer hands the connections on which nothing runs to the statements of the task that wait.
+func (b *Binding) offer() {
 	for r := range b.conns() {
-		if !b.tryPeek(r) {
-			continue
-		}
-		free := b.mayShare(r)
-		b.endPeek(r)
-		if free {
-			return true
+		if b.tryPeek(r) {
+			b.endPeek(r)
 		}
 	}
-	return false
 }
 
 // mayShare reports, under r's lock, whether a statement that waits could use r.
@@ -353,40 +347,65 @@ func (b *Binding) mayShare(r *Conn) bool {
 	return r.maySend() && (rows == nil || !rows.TooLarge() && b.engine.report.Buffered.Load() <= b.engine.config.Pool.Session.BufferTotal)
 }
 
-// await has unlock wake w.
-func (b *Binding) await(w *waiter) {
+// enqueue has unlock hand a connection to w.
+func (b *Binding) enqueue(w *waiter) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.waiters = append(b.waiters, w)
 	b.waiting.Store(int32(len(b.waiters)))
 }
 
-// leaveQueue ends what await began. unlock may have taken w off the queue before.
+// leaveQueue ends what enqueue began. A connection that was handed to w, and that w has not
+// adopted, goes to the next one.
 func (b *Binding) leaveQueue(w *waiter) {
 	b.mu.Lock()
-	defer b.mu.Unlock()
 	b.waiters = slices.DeleteFunc(b.waiters, func(other *waiter) bool { return other == w })
 	b.waiting.Store(int32(len(b.waiters)))
+	r := w.adopted()
+	b.mu.Unlock()
+	if r != nil {
+		b.endPeek(r)
+	}
 }
 
-// unlock unlocks r. If r can be shared, unlock wakes a statement of the task that waits for a
-// connection. That statement joins the queue before it looks at r, so unlock does not miss it.
+// unlock unlocks r, on which the caller has a claim. If r can be shared, and a statement of the
+// task waits for a connection, unlock hands r to it with the lock: if r were free in between,
+// others could take it each time.
 func (b *Binding) unlock(r *Conn) {
-	if b.waiting.Load() == 0 || !b.mayShare(r) {
-		r.Unlock()
-		return
+	if b.waiting.Load() > 0 {
+		if !b.mayShare(r) {
+			r.Unlock()
+			return
+		}
+		if b.handOver(r) {
+			return
+		}
 	}
 	r.Unlock()
+	// A statement that has joined the queue since then may have found r locked. It had joined
+	// before it looked, so either it finds r unlocked, or it is seen here.
+	if b.waiting.Load() > 0 && b.tryPeek(r) {
+		b.endPeek(r)
+	}
+}
+
+// handOver gives r, with the caller's lock and a peek, to the statement that has waited for the
+// longest time. It reports false if none waits.
+func (b *Binding) handOver(r *Conn) bool {
 	b.mu.Lock()
 	var first *waiter
 	if len(b.waiters) > 0 {
 		first, b.waiters = b.waiters[0], b.waiters[1:]
 		b.waiting.Store(int32(len(b.waiters)))
+		first.given = r
+		r.use.peeks++
 	}
 	b.mu.Unlock()
-	if first != nil {
-		first.cancel(errOwnIsFree)
+	if first == nil {
+		return false
 	}
+	first.cancel(errHandedOver)
+	return true
 }
 
 // hasAny reports whether the binding has a connection. (held also counts connections that are

@@ -37,6 +37,7 @@ type Checkout struct {
 	rows     *Rows       // that its last operation has opened
 	tx       *Tx         // the innermost of its open transactions
 	lent     *Conn       // to a function of Raw; nil: none
+	number   uint64      // how many checkouts were made of it before
 
 	// values is the context with which database/sql has begun the checkout; nil: none is known.
 	values context.Context
@@ -161,7 +162,7 @@ func (c *Checkout) enter(ctx context.Context, w *Want) error {
 	if rows != nil {
 		rows.Attach()
 		if rows.Detached() {
-			r.Unlock()
+			r.unlock()
 			return c.attachAgain(ctx, w)
 		}
 	}
@@ -347,7 +348,11 @@ func (c *Checkout) Detach() {
 	}
 	c.unbind()
 	c.parted, c.values = false, nil
+	c.number++
 }
+
+// turn is the present use of c.
+func (c *Checkout) turn() turn { return turn{c, c.number} }
 
 func (c *Checkout) unbind() {
 	c.binding, c.scope, c.from, c.tx = nil, nil, nil, nil
@@ -390,9 +395,11 @@ func (c *Checkout) Disown(o *stmtcache.Owner) error {
 	return r.Disown(o)
 }
 
-// StandDown ends the checkout's use of r, under r's lock. Other users of r stay.
-func (c *Checkout) StandDown(r *Conn) {
-	c.binding.countOut(r)
+// StandDown ends the checkout's use of w's connection, under the connection's lock. Until Done, w
+// peeks at it. Other users stay.
+func (c *Checkout) StandDown(w *Want) {
+	c.binding.standDown(w.Conn)
+	w.peeks = true
 	c.letGo()
 }
 
@@ -403,7 +410,7 @@ func (c *Checkout) MoveOn(w *Want) {
 	w.Retried = true
 	c.engine.unattached.Add(1) // until Done
 	b, deferred := c.binding, c.tx
-	c.StandDown(w.Conn)
+	c.StandDown(w)
 	c.Unlock(w)
 	if b.isPrivate() {
 		c.unbind()
@@ -519,7 +526,7 @@ func (r *Rows) Lock() (live bool) {
 		}
 		r.LoseSession() // the driver has panicked
 	}
-	r.conn.Unlock()
+	r.conn.unlock()
 	return false
 }
 
@@ -558,7 +565,7 @@ func (r *Rows) Close() (reusable bool, err error) {
 		case !returned:
 			r.driverPanicked()
 		case r.LetGo():
-			r.conn.Unlock()
+			r.binding.unlock(r.conn)
 			r.binding.leave(r.conn, &r.conn.use.users)
 		default:
 			r.Unlock()
@@ -592,10 +599,12 @@ func (r *Rows) Recycle() {
 // with the lock, and unlocks.
 func (r *Rows) driverPanicked() {
 	c := r.checkout
-	if c.conn == r.conn && (c.tx == nil || r.binding.isPrivate()) {
-		c.StandDown(r.conn)
+	ends := c.conn == r.conn && (c.tx == nil || r.binding.isPrivate())
+	if ends {
+		r.binding.standDown(r.conn)
+		c.letGo()
 	}
-	r.binding.release(r.conn, false)
+	r.binding.release(r.conn, ends)
 	if r.binding.isPrivate() {
 		c.unbind()
 	}

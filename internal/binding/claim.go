@@ -118,26 +118,35 @@ func (b *Binding) contend(ctx context.Context, c *Checkout, w *Want) (r *Conn, e
 		if r, err = b.engine.acquireNow(hooks); err != pool.ErrNoneNow {
 			return r, err
 		}
-		if r, err = b.queue(ctx, c, w); err != errOwnIsFree {
+		if r, err = b.queue(ctx, c, w); err != errHandedOver {
 			return r, err
+		}
+		if w.locked {
+			return nil, nil
 		}
 	}
 }
 
 // queue waits for a connection of the pool or of the task. If w.locked is true afterwards, w
-// shares a connection of the task. errOwnIsFree: a connection of the task may be free.
+// shares a connection of the task. errHandedOver: unlock has handed over a connection of the task,
+// and w shares it, or could not.
 func (b *Binding) queue(ctx context.Context, c *Checkout, w *Want) (*Conn, error) {
 	q := newWaiter(c.forHooks(ctx))
 	defer q.cancel(nil)
 	q.binding, q.label, q.from = b, c.label, c.from
-	if b.shares {
-		b.await(q) // before share looks, so that unlock does not miss q
-		defer b.leaveQueue(q)
-		if q.tooLarge = b.share(ctx, c, w); w.locked {
-			return nil, nil
-		}
+	if !b.shares {
+		return b.engine.await(q)
 	}
-	return b.engine.await(q)
+	b.enqueue(q) // before share looks, so that unlock does not miss q
+	defer b.leaveQueue(q)
+	if q.tooLarge = b.share(ctx, c, w); w.locked {
+		return nil, nil
+	}
+	r, err := b.engine.await(q)
+	if err == errHandedOver {
+		_ = b.adopt(ctx, c, w, q.adopted())
+	}
+	return r, err
 }
 
 // share gives c a connection of the task on which no statement runs, if there is one, and
@@ -147,17 +156,26 @@ func (b *Binding) share(ctx context.Context, c *Checkout, w *Want) (err error) {
 		if !b.tryPeek(r) {
 			continue
 		}
-		w.has(r) // Done unlocks it, also after a panic of the driver
-		w.peeks = true
-		if r.maySend() {
-			if err = r.ReadAhead(ctx); err == nil {
-				others := b.joined(w, r)
-				c.share(r, others > 0)
-				return nil
-			}
+		if err = b.adopt(ctx, c, w, r); w.locked {
+			return nil
 		}
-		c.Unlock(w)
 	}
+	return err
+}
+
+// adopt makes r, at which the caller peeks and which it has locked, the connection of c. If r
+// cannot be shared, adopt unlocks r. The error tells why open rows were not read into memory.
+func (b *Binding) adopt(ctx context.Context, c *Checkout, w *Want, r *Conn) (err error) {
+	w.has(r) // Done unlocks it, also after a panic of the driver
+	w.peeks = true
+	if r.maySend() {
+		if err = r.ReadAhead(ctx); err == nil {
+			others := b.joined(w, r)
+			c.share(r, others > 0)
+			return nil
+		}
+	}
+	c.Unlock(w)
 	return err
 }
 
@@ -203,7 +221,7 @@ func (b *Binding) tryPeek(r *Conn) bool {
 		if r.holder.Load() == b {
 			return true
 		}
-		r.Unlock()
+		r.unlock()
 	}
 	b.unpeek(r)
 	return false
@@ -228,7 +246,7 @@ func (b *Binding) take(r *Conn) bool {
 	if r.holder.Load() == b {
 		return true
 	}
-	r.Unlock() // it was dead, or the task has ended
+	r.unlock() // it was dead, or the task has ended
 	return false
 }
 
@@ -271,11 +289,19 @@ func (b *Binding) users(r *Conn) int {
 	return r.use.users
 }
 
-// countOut ends the claim of one of r's users, who holds r's lock and releases r afterwards.
+// countOut ends the claim of one of r's users. The caller has r's lock, and another claim on r.
 func (b *Binding) countOut(r *Conn) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	r.use.users--
+}
+
+// standDown makes the caller, who is one of r's users and has r's lock, peek at r instead.
+func (b *Binding) standDown(r *Conn) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	r.use.users--
+	r.use.peeks++
 }
 
 // leave ends a claim of somebody who does not hold r's lock: one of r's users or peeks. If it was
@@ -335,11 +361,11 @@ func (b *Binding) restore(r *Conn) {
 	r.Session.GiveBack()
 }
 
-// release ends an operation on r, under r's lock, and unlocks r. peeks: a peek of the caller
-// ends, too. release stores why r is held. If nothing holds r, r goes back to the pool.
+// release ends an operation on r, under r's lock, and unlocks r. The caller has a claim on r, so
+// that nobody else gives r back meanwhile. If the claim is a peek, peeks is true, and it ends. release stores why r is held. If nothing holds r, r goes back to the pool.
 func (b *Binding) release(r *Conn, peeks bool) {
 	if r.holder.Load() != b {
-		r.Unlock() // it was dead, or the task has ended
+		r.unlock() // it was dead, or the task has ended
 		return
 	}
 	if r.use.left && r.use.raw == nil {

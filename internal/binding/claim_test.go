@@ -3,9 +3,12 @@ package binding
 import (
 	"context"
 	"log/slog"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/pooldriver/pooldriver/dialects"
@@ -13,6 +16,7 @@ import (
 	"github.com/pooldriver/pooldriver/internal/report"
 	"github.com/pooldriver/pooldriver/internal/session"
 	"github.com/pooldriver/pooldriver/internal/stubdialect"
+	"github.com/pooldriver/pooldriver/internal/task"
 	"github.com/pooldriver/pooldriver/internal/usage"
 )
 
@@ -25,7 +29,7 @@ func newEngine(t *testing.T, most int) *Engine {
 	r.Init(slog.New(slog.DiscardHandler), "stub", report.Listener{})
 	e, err := New(Config{Pool: connpool.Config{
 		Dialect: s, Template: s, Usage: &usage.Env{Clock: usage.NewClock()},
-		Session: session.Env{Dialect: s, Buffered: &r.Buffered, ReadAheads: &r.ReadAheads, CleanTimeout: time.Second, PingTimeout: time.Second},
+		Session: session.Env{Dialect: s, Buffered: &r.Buffered, ReadAheads: &r.ReadAheads, CleanTimeout: time.Second, PingTimeout: time.Second, IdleTimeout: time.Second},
 		Limits:  connpool.Limits{Max: most, ConnectTimeout: time.Second, CleanTimeout: time.Second, PingTimeout: time.Second},
 	}}, &r)
 	require.NoError(t, err)
@@ -61,4 +65,132 @@ func TestABindingPeeksAtItsOwnSessionsAlone(t *testing.T) {
 	require.Equal(t, 1, held.use.peeks)
 	own.endPeek(held)
 	require.Zero(t, held.use.peeks)
+}
+
+// inTask is a checkout of the task of ctx that has run an operation.
+func inTask(t *testing.T, ctx context.Context, e *Engine) *Checkout {
+	t.Helper()
+	c := reached(t, ctx, e)
+	require.True(t, c.InTask())
+	return c
+}
+
+// newTask is a context with an explicit task.
+func newTask(t *testing.T) context.Context {
+	t.Helper()
+	ctx, end := task.With(t.Context())
+	t.Cleanup(end)
+	return ctx
+}
+
+// waiting starts an operation that needs a connection of e, and returns when it waits as
+// the n-th of b. had is set before the operation unlocks its connection.
+func waiting(t *testing.T, ctx context.Context, e *Engine, b *Binding, n int32) (got chan error, had *atomic.Bool) {
+	t.Helper()
+	got, had = make(chan error, 1), &atomic.Bool{}
+	go func() {
+		c, w := &Checkout{}, &Want{}
+		c.Init(e, ctx)
+		err := c.Reach(ctx, w)
+		had.Store(true)
+		c.Done(w)
+		c.Detach()
+		got <- err
+	}()
+	require.Eventually(t, func() bool { return b.waiting.Load() == n && e.Pool().Stats().Waiting >= int(n) }, 5*time.Second, time.Millisecond)
+	return got, had
+}
+
+// TestASessionIsHandedToTheStatementThatWaits: between the end of an operation and the turn of the
+// statement that waits, nobody else can take the session.
+func TestASessionIsHandedToTheStatementThatWaits(t *testing.T) {
+	e := newEngine(t, 1)
+	ctx := newTask(t)
+	c := inTask(t, ctx, e)
+	r, b := c.conn, c.binding
+	for range 200 {
+		w := &Want{}
+		require.NoError(t, c.Reach(ctx, w))
+		got, had := waiting(t, ctx, e, b, 1)
+		c.Done(w)
+		require.NoError(t, c.Reach(ctx, w))
+		require.True(t, had.Load(), "it was overtaken")
+		c.Done(w)
+		require.NoError(t, <-got)
+		require.Equal(t, 1, r.use.users)
+		require.Zero(t, r.use.peeks)
+	}
+}
+
+// TestAStatementThatLeavesPassesTheSessionOn: what was handed to a statement whose context ends is
+// the next one's.
+func TestAStatementThatLeavesPassesTheSessionOn(t *testing.T) {
+	e := newEngine(t, 1)
+	ctx := newTask(t)
+	c := inTask(t, ctx, e)
+	for i := range 200 {
+		w := &Want{}
+		require.NoError(t, c.Reach(ctx, w))
+		leaving, leave := context.WithCancel(ctx)
+		first, _ := waiting(t, leaving, e, c.binding, 1)
+		second, _ := waiting(t, ctx, e, c.binding, 2)
+		if i%2 == 0 {
+			go leave()
+		}
+		c.Done(w)
+		if err := <-first; err != nil {
+			require.ErrorIs(t, err, context.Canceled)
+		}
+		require.NoError(t, <-second)
+		leave()
+	}
+	require.Zero(t, c.conn.use.peeks)
+}
+
+// TestNoStatementOfATaskMissesItsTurn: statements that come at any time get the only session, and
+// none waits for ever.
+func TestNoStatementOfATaskMissesItsTurn(t *testing.T) {
+	e := newEngine(t, 1)
+	ctx, cancel := context.WithTimeout(newTask(t), 30*time.Second)
+	defer cancel()
+	c := inTask(t, ctx, e)
+	var all sync.WaitGroup
+	for range 4 {
+		all.Go(func() {
+			c, w := &Checkout{}, &Want{}
+			c.Init(e, ctx)
+			for range 5_000 {
+				if !assert.NoError(t, c.Reach(ctx, w)) {
+					return
+				}
+				c.Done(w)
+				c.Detach()
+				*w = Want{}
+			}
+		})
+	}
+	all.Wait()
+	require.Equal(t, 1, c.conn.use.users)
+	require.Zero(t, c.conn.use.peeks)
+	require.Zero(t, c.binding.waiting.Load())
+}
+
+// TestAnOperationThatStandsDownKeepsTheSessionUntilItsEnd: the last user that leaves meanwhile does
+// not give back a session on which the operation still works.
+func TestAnOperationThatStandsDownKeepsTheSessionUntilItsEnd(t *testing.T) {
+	e := newEngine(t, 1)
+	ctx := newTask(t)
+	first, second := inTask(t, ctx, e), inTask(t, ctx, e)
+	r, b := first.conn, first.binding
+	require.Same(t, r, second.conn, "they share the only one")
+	w := &Want{}
+	require.NoError(t, first.Reach(ctx, w))
+	first.StandDown(w)
+	second.Detach()
+	require.Same(t, b, r.holder.Load())
+	require.Zero(t, e.Pool().Stats().Idle)
+	first.Done(w)
+	require.Nil(t, r.holder.Load())
+	require.Equal(t, 1, e.Pool().Stats().Idle)
+	require.Zero(t, b.held.Load())
 }

@@ -37,10 +37,16 @@ type use struct {
 	ops    uint64        // operations so far: shows whether the session makes progress
 	pin    pinning.Pin   // what pinned the session after the last operation; None: nothing keeps it at its task
 	since  time.Time     // when the session was pinned, or its transaction began
-	opener *Checkout     // the last checkout whose statement may have begun a transaction
+	opener turn          // the last checkout whose statement may have begun a transaction
 	warned bool          // the log knows that a statement has joined the transaction
 	raw    chan struct{} // closed when Raw's function returns; nil: none runs
 	left   bool          // the task has ended while raw was set: whoever ends the loan takes the session back
+}
+
+// turn is one use of a Checkout, which database/sql uses again.
+type turn struct {
+	checkout *Checkout
+	number   uint64
 }
 
 // moves counts an operation.
@@ -60,6 +66,15 @@ func ConnOf(c *connpool.Conn) *Conn { return c.Seat.(*Conn) }
 
 // Borrowed reports whether a binding has the connection.
 func (r *Conn) Borrowed() bool { return r.holder.Load() != nil }
+
+// unlock unlocks r for somebody who came too late: another binding may have r, and its statements
+// may have found r locked.
+func (r *Conn) unlock() {
+	r.Unlock()
+	if b := r.holder.Load(); b != nil && b.waiting.Load() > 0 && b.tryPeek(r) {
+		b.endPeek(r)
+	}
+}
 
 // CountedOnTx raises the loss barrier of the task.
 func (r *Conn) CountedOnTx(loss *session.LostError) { r.holder.Load().raiseBarrier(loss) }

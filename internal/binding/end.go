@@ -29,7 +29,7 @@ func (b *Binding) WrapUp() {
 			}
 			switch {
 			case r.holder.Load() != b:
-				r.Unlock()
+				r.unlock()
 			case r.use.raw != nil:
 				inRaw.Store(true)
 				r.use.left = true

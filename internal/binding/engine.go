@@ -148,14 +148,12 @@ func (e *Engine) acquireNow(ctx context.Context) (*Conn, error) {
 
 // await queues for a connection. While it waits, starving looks after the waiter.
 func (e *Engine) await(w *waiter) (*Conn, error) {
-	e.starvation.waiters.Join(w)
-	r, err := e.pool.Acquire(w.ctx, w)
-	e.starvation.waiters.Leave(w)
+	r, err := e.wait(w)
 	if err == nil {
 		return e.broughtUp(w.around, r)
 	}
 	if w.around.Err() == nil && w.ctx.Err() != nil {
-		if err = context.Cause(w.ctx); err != errOwnIsFree {
+		if err = context.Cause(w.ctx); err != errHandedOver {
 			e.report.AcquireFailed(report.Deadlock)
 		}
 		return nil, err
@@ -165,6 +163,12 @@ func (e *Engine) await(w *waiter) (*Conn, error) {
 		err = fmt.Errorf("%w; rows that the task has open could not be read into memory instead: %w", err, w.tooLarge)
 	}
 	return nil, err
+}
+
+func (e *Engine) wait(w *waiter) (*connpool.Conn, error) {
+	e.starvation.waiters.Join(w)
+	defer e.starvation.waiters.Leave(w) // also by a panic of the driver
+	return e.pool.Acquire(w.ctx, w)
 }
 
 // acquireError is the error of a caller that got no connection; w is nil for a caller without a

@@ -27,7 +27,7 @@ import (
 //
 // If a connection is held by nothing but open rows, the rows are read into memory and the
 // connection serves the queue. (A statement that waits because all connections of its task were
-// busy is woken by its binding: unlock.) If every connection is held by a task that itself waits
+// busy gets one from its binding: unlock.) If every connection is held by a task that itself waits
 // for one more, that is a wait cycle.
 
 const (
@@ -40,8 +40,8 @@ const (
 	readerPatience = 50 * time.Millisecond
 )
 
-// errOwnIsFree sends a waiter back to its task's own connections.
-var errOwnIsFree = errors.New("pooldriver: a connection of the task is free")
+// errHandedOver ends the wait of a waiter that has got a connection of its task.
+var errHandedOver = errors.New("pooldriver: a connection of the task was handed over")
 
 // waiter is a statement that waits for a connection. Its task may hold a connection, or a task
 // from whose context the statement's context was derived.
@@ -50,6 +50,9 @@ type waiter struct {
 	label    *string  // nil: none
 	from     *task.Task
 	tooLarge error // why rows of the task stay open
+	// given is a connection of the task that unlock has handed over, with its lock and a peek. The
+	// binding's mu protects it until the wait has ended with errHandedOver.
+	given *Conn
 
 	around context.Context // the statement's
 	ctx    context.Context // ends with around, and by cancel
@@ -61,6 +64,13 @@ func newWaiter(ctx context.Context) *waiter {
 	w := &waiter{around: ctx}
 	w.ctx, w.cancel = context.WithCancelCause(ctx)
 	return w
+}
+
+// adopted takes the connection that was handed to w; nil: none was.
+func (w *waiter) adopted() *Conn {
+	r := w.given
+	w.given = nil
+	return r
 }
 
 // starvation is what an engine knows of waiters.
@@ -119,8 +129,8 @@ func (s *starvation) starving(waiting int) {
 	waiters := s.waiters.All()
 	for _, q := range waiters {
 		// Rows were too large for the memory that others had left.
-		if w := q.Waiter; w.tooLarge != nil && w.binding.hasFree() {
-			w.cancel(errOwnIsFree)
+		if w := q.Waiter; w.tooLarge != nil {
+			w.binding.offer()
 		}
 	}
 	s.lookForCycle(waiters)

@@ -159,12 +159,19 @@ func (t *Tx) driverPanicked() {
 	if t.Open() {
 		t.Forget()
 	}
-	if t.checkout.conn == t.conn {
-		t.checkout.StandDown(t.conn)
+	c, b := t.checkout, t.binding
+	private := b.isPrivate()
+	if c.conn == t.conn {
+		c.letGo()
+		if private {
+			b.standDown(t.conn) // take has not peeked
+		} else {
+			b.countOut(t.conn)
+		}
 	}
-	t.binding.untake(t.conn)
-	if t.binding.isPrivate() {
-		t.checkout.unbind()
+	b.release(t.conn, true)
+	if private {
+		c.unbind()
 	}
 }
 

@@ -326,7 +326,7 @@ func (op *operation) done() {
 			c.refuse(errDriverPanicked)
 		}
 		r.MarkUnusable()
-		c.StandDown(r)
+		c.StandDown(&op.Want)
 	}
 	c.Done(&op.Want)
 	if op.sharing != nil {

@@ -412,6 +412,18 @@ func TestTransactionsOfOneConnThatEndedOutOfOrderLeaveItNoRights(t *testing.T) {
 	require.NoError(t, tx.Rollback())
 }
 
+// TestStrictRefusesStatementsAfterABeginByHand: on the *sql.DB they may come from other parts of the
+// program, also when they use the virtual connection of the BEGIN.
+func TestStrictRefusesStatementsAfterABeginByHand(t *testing.T) {
+	server, db, _ := openTasks(t, 1, ambient(pooldriver.AmbientStrict))
+	ctx, end := pooldriver.WithTask(t.Context())
+	_, err := db.ExecContext(ctx, "BEGIN")
+	require.NoError(t, err)
+	require.ErrorContains(t, insertTwo(ctx, db), "pool_ambient=strict")
+	end()
+	require.Zero(t, server.State().InTx())
+}
+
 func TestATransactionByHandIsLostWhoeverFindsOut(t *testing.T) {
 	for name, find := range map[string]func(t *testing.T, ctx context.Context, server *fakedb.Server, db *sql.DB){
 		"a statement": func(t *testing.T, ctx context.Context, server *fakedb.Server, db *sql.DB) {
