@@ -113,9 +113,10 @@ func (w *wrapped) isPrivate(ctx context.Context, conn driver.Conn) (bool, error)
 }
 
 // fileOf asks for the name of the main database's file. A database in memory and a temporary
-// database have none.
+// database have none. The question touches no file, and is not interrupted: a connection whose file is
+// not known would close out of turn.
 func fileOf(ctx context.Context, conn driver.Conn) (file string, known bool) {
-	row, err := firstRow(ctx, conn, "PRAGMA database_list") // number, name, file
+	row, err := firstRow(context.WithoutCancel(ctx), conn, "PRAGMA database_list") // number, name, file
 	if err != nil || len(row) != 3 || text(row[1]) != "main" {
 		return "", false
 	}
