@@ -1,4 +1,5 @@
-# make test       every test: unit tests, images, integration tests, failover
+# make test       unit tests, images, integration tests
+# make test-more  test-next and test-failover, which CI runs, too
 # make check      format, vet, linters, known vulnerabilities
 # make test-unit  what needs neither Docker nor a server
 # make test-next  what the next Go release changes for us, on GO_NEXT
@@ -86,11 +87,14 @@ else \
 fi
 endef
 
-.PHONY: test test-next test-unit test-integration test-failover test-mysql test-long release-check check fmt format-check vet \
+.PHONY: test test-more test-next test-unit test-integration test-failover test-mysql test-long release-check check fmt format-check vet \
 	staticcheck lint vulnerabilities images bench bench-quick clean-images
 
 # MySQL last: where it cannot be had, the last line says so.
-test: test-unit test-integration test-next test-failover test-mysql
+test: test-unit test-integration test-mysql
+
+# What few changes can break. CI runs it, so that nobody else has to wait for it.
+test-more: test-next test-failover
 
 # What depends on the Go release: the conformance suite, rows, and how pgx scans them.
 test-next: images
