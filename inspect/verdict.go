@@ -32,18 +32,11 @@ const (
 func Judge(p Pool) Verdict {
 	f := factsOf(p)
 	s := p.Stats.Pool
+	if v, ok := judgeNoConnection(p); ok {
+		return v
+	}
 	switch {
-	case s.State == pool.Inactive:
-		return Verdict{"bad", "The circuit breaker is open: statements fail at once, because connecting failed."}
-	case p.Stats.DialsFailing.Failed > 0 && s.Count <= s.Creating+s.Destroying:
-		return Verdict{"bad", "The database cannot be reached, or refuses us: " + dialsFail(p.Stats.DialsFailing) + " No connection is open."}
-	case s.Waiting > 0 && s.Count == s.Creating:
-		level := "calm"
-		if len(p.Waiters) > 0 && time.Since(p.Waiters[0].Since) >= long {
-			level = "bad"
-		}
-		return Verdict{level, fmt.Sprintf("%s for a first connection, which is being opened.", waiting(s.Waiting))}
-	case f.running > 0 && f.idle == 0 && p.Window.Still >= still && (s.Waiting > 0 || f.running > 1):
+	case f.hangs(p):
 		return Verdict{"bad", fmt.Sprintf("Nothing has moved for %s: %s, and none has ended%s. The database or the network does not answer, or each of them waits for a lock that others have.",
 			Brief(p.Window.Still), running(f.running), alsoWait(s.Waiting))}
 	case f.blocks():
@@ -55,6 +48,24 @@ func Judge(p Pool) Verdict {
 		return Verdict{"bad", fmt.Sprintf("%s, and none of them runs a statement: %s. The next statement waits.", f.use, f.heldBy())}
 	}
 	return f.judgeNobodyWaits(p)
+}
+
+// judgeNoConnection is Judge where no connection is open. ok is false if one is.
+func judgeNoConnection(p Pool) (_ Verdict, ok bool) {
+	s := p.Stats.Pool
+	switch {
+	case s.State == pool.Inactive:
+		return Verdict{"bad", "The circuit breaker is open: statements fail at once, because connecting failed."}, true
+	case p.Stats.DialsFailing.Failed > 0 && s.Count <= s.Creating+s.Destroying:
+		return Verdict{"bad", "The database cannot be reached, or refuses us: " + dialsFail(p.Stats.DialsFailing) + " No connection is open."}, true
+	case s.Waiting > 0 && s.Count == s.Creating:
+		level := "calm"
+		if len(p.Waiters) > 0 && time.Since(p.Waiters[0].Since) >= long {
+			level = "bad"
+		}
+		return Verdict{level, fmt.Sprintf("%s for a first connection, which is being opened.", waiting(s.Waiting))}, true
+	}
+	return Verdict{}, false
 }
 
 // facts is what a verdict is made of.
@@ -69,7 +80,7 @@ type facts struct {
 	rows     int    // of these, because rows are open
 
 	lasting                      int // statements that have been running for long
-	shortestLasting, longestStmt time.Duration
+	shortestLasting              time.Duration
 	idlest                       pooldriver.Holder // the one that has run nothing for longest
 	inTx                         pooldriver.Holder // the same of those in a transaction
 }
@@ -77,35 +88,13 @@ type facts struct {
 func factsOf(p Pool) facts {
 	f := facts{}
 	for _, h := range p.Holders {
-		switch lasts := p.Window.Running[h.Conn]; {
+		switch {
 		case h.Pin == pooldriver.PinRaw:
 			f.raw++
 		case h.Running:
-			f.running++
-			f.longestStmt = max(f.longestStmt, lasts)
-			if lasts >= long {
-				f.lasting++
-				if f.shortestLasting == 0 || lasts < f.shortestLasting {
-					f.shortestLasting = lasts
-				}
-			}
+			f.addRunning(p.Window.Running[h.Conn])
 		default:
-			f.idle++
-			if h.Idle >= shortWait {
-				f.unused++
-			}
-			if h.Idle >= long {
-				f.idleLong++
-			}
-			if h.Pin == pooldriver.PinRows {
-				f.rows++
-			}
-			if h.Idle > f.idlest.Idle {
-				f.idlest = h
-			}
-			if inTx := h.Pin == pooldriver.PinTransaction || h.Pin == pooldriver.PinRawTransaction; inTx && h.Idle > f.inTx.Idle {
-				f.inTx = h
-			}
+			f.addIdle(h)
 		}
 	}
 	s := p.Stats.Pool
@@ -117,6 +106,45 @@ func factsOf(p Pool) facts {
 		f.use += fmt.Sprintf(" (%d by functions of Raw)", f.raw)
 	}
 	return f
+}
+
+// addRunning counts a connection whose statement has been running for lasts.
+func (f *facts) addRunning(lasts time.Duration) {
+	f.running++
+	if lasts < long {
+		return
+	}
+	f.lasting++
+	if f.shortestLasting == 0 || lasts < f.shortestLasting {
+		f.shortestLasting = lasts
+	}
+}
+
+// addIdle counts a connection that is held and runs nothing.
+func (f *facts) addIdle(h pooldriver.Holder) {
+	f.idle++
+	if h.Idle >= shortWait {
+		f.unused++
+	}
+	if h.Idle >= long {
+		f.idleLong++
+	}
+	if h.Idle > f.idlest.Idle {
+		f.idlest = h
+	}
+	switch h.Pin {
+	case pooldriver.PinRows:
+		f.rows++
+	case pooldriver.PinTransaction, pooldriver.PinRawTransaction:
+		if h.Idle > f.inTx.Idle {
+			f.inTx = h
+		}
+	}
+}
+
+// hangs reports whether statements run, and nothing has moved for a while.
+func (f *facts) hangs(p Pool) bool {
+	return f.running > 0 && f.idle == 0 && p.Window.Still >= still && (p.Stats.Pool.Waiting > 0 || f.running > 1)
 }
 
 // blocks reports whether a transaction that runs nothing may be what statements wait for.

@@ -23,7 +23,7 @@ type shop struct {
 	db        *sql.DB
 	leaving   atomic.Bool // it is about to end
 	last      atomic.Int64
-	heard     atomic.Int64 // notifications
+	heard     atomic.Int64  // notifications
 	archived  chan struct{} // closed when archive has returned
 	listened  chan struct{} // closed when listen has returned
 }
