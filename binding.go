@@ -56,8 +56,8 @@ func Do(ctx context.Context, fn func(context.Context) error) error {
 	return fn(ctx)
 }
 
-// AmbientMode says what happens to a statement of a task that does not go through the *sql.Tx,
-// while a transaction of the task is open.
+// AmbientMode says what happens while a transaction of a task is open, to the task's statements that
+// do not go through the *sql.Tx.
 type AmbientMode uint8
 
 const (

@@ -30,8 +30,8 @@
 // AcquireNow take nothing that somebody waits for.
 //
 // Create runs in the background and belongs to the pool rather than to the
-// acquirer that caused it: its resource, or its error, goes to the acquirer that is first
-// by then. A create is started only if more acquirers wait than creates are running. If a
+// acquirer that caused it: its resource goes to the acquirer that is first by then. Its error goes to
+// the acquirer that caused it, if that one still waits. A create is started only if more acquirers wait than creates are running. If a
 // release serves the acquirer first, the new resource becomes idle.
 //
 // A resource is destroyed exactly once: when it is too old, idle for too

@@ -32,15 +32,16 @@ import (
 // queue. So a task that holds a connection waits for another one only if a statement
 // cannot share.
 //
-// An implicit task shares nothing: its checkouts use their connections as without a task, and no
-// connection is the main one. The binding knows the connections only for the task's end.
+// An implicit task shares nothing, unless Config.Ambient says so: its checkouts use their connections
+// as without a task, and no connection is the main one. The binding knows the connections only for
+// the task's end.
 
 // Binding is the set of connections that a task has on one connector. Without a task, each
 // checkout has a private binding.
 type Binding struct {
 	engine *Engine
 	task   *task.Task // nil: the binding is private
-	shares bool       // its checkouts share connections: it is an explicit task's
+	shares bool       // its checkouts share connections: the task is explicit, or Config.Ambient is not Auto
 
 	// main is the task's session while something pins the session. It changes under the lock of
 	// the session that is, or was, the main one.

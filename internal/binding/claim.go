@@ -398,9 +398,9 @@ func (b *Binding) release(r *Conn, peeks bool) {
 	b.giveBack(r)
 }
 
-// judge says why r is held, after an operation in a task. dead: r leaves although checkouts use
-// it, and their next operation gets the error. If rows are open on r, r stays until the owner of
-// the rows has found the error and closed them.
+// judge says why r is held, after an operation in a task. dead: r is dead and leaves. Checkouts that
+// use it get the error from their next operation. A dead session with open rows stays until their
+// owner has found the error and closed them.
 func (b *Binding) judge(r *Conn) (pin pinning.Pin, dead bool) {
 	r.use.moves()
 	pin = r.pin()

@@ -31,7 +31,7 @@ func Lend(c *Checkout, w *Want) (*Loan, error) {
 	r.RecordEffect(anything)
 	l := &Loan{Conn: r, checkout: c, binding: c.binding, busy: make(chan struct{})}
 	r.use.raw = l.busy
-	c.binding.peek(r) // until GiveBack
+	c.binding.peek(r) // until giveBack
 	c.share(r, true)
 	c.Ran(r)
 	c.lent = r

@@ -159,9 +159,9 @@ func (c *conn) Ping(ctx context.Context) error {
 	return op.do(ctx)
 }
 
-// ResetSession is called when database/sql takes the connection again. There is nothing to do
-// yet: the real driver's ResetSession runs when a real connection is taken from the pool. If a
-// wrapper above hides IsValid, the last checkout ends here.
+// ResetSession is called when database/sql takes the connection again. The real
+// driver's ResetSession runs later, when a real connection is taken from the pool. If a wrapper above
+// hides IsValid, the last checkout ends here.
 func (c *conn) ResetSession(ctx context.Context) error {
 	valid := !c.closed
 	if c.Bound() || c.refusal != nil {
@@ -175,12 +175,11 @@ func (c *conn) ResetSession(ctx context.Context) error {
 	return nil
 }
 
-// IsValid is called when database/sql puts the connection back, so it ends the checkout. The
-// virtual connection can then have another checkout, whatever the state of the real connection,
-// with one exception. database/sql closes a statement under the locks of the connections on which
-// it was prepared. If the task still holds a real connection, its Close of such a statement would
-// wait for the next user of the virtual connection, and that user perhaps for the task. So in
-// that case the virtual connection is not used again.
+// IsValid is called when database/sql puts the connection back, so it ends the checkout. It reports
+// whether database/sql may use the virtual connection for another checkout. That does not depend on
+// the real connection, with one exception: the task still holds one, and the program has prepared a
+// statement here. When the task closes the statement, database/sql takes the lock of the virtual
+// connection. It would wait for the next user of that connection, who may wait for the task.
 func (c *conn) IsValid() bool {
 	fresh, binding := c.fresh, c.Binding()
 	c.end()
