@@ -79,10 +79,10 @@ type facts struct {
 	idleLong int    // of these, for long
 	rows     int    // of these, because rows are open
 
-	lasting                      int // statements that have been running for long
-	shortestLasting              time.Duration
-	idlest                       pooldriver.Holder // the one that has run nothing for longest
-	inTx                         pooldriver.Holder // the same of those in a transaction
+	lasting         int // statements that have been running for long
+	shortestLasting time.Duration
+	idlest          pooldriver.Holder // the one that has run nothing for longest
+	inTx            pooldriver.Holder // the same of those in a transaction
 }
 
 func factsOf(p Pool) facts {
