@@ -162,7 +162,7 @@ func (c *Connector) guardedKey() task.KeyFunc {
 				key, lifetime = task.NoKey{Why: err}, ctx
 			}
 		}()
-		defer c.report.Guarded("Config.TaskKey", &err)
+		defer c.report.Guarded("Config.TaskKey", nil, &err)
 		return of(ctx)
 	}
 }

@@ -221,7 +221,7 @@ func (p *Pool) renewCredential() {
 	ctx, cancel := context.WithTimeout(p.credentials.Context(), p.config.Limits.ConnectTimeout)
 	defer cancel()
 	var panicked error // the next dial reports it
-	defer p.report.Guarded("Config.Credentials", &panicked)
+	defer p.report.Guarded("Config.Credentials", nil, &panicked)
 	changed, err := p.credentials.Renew(ctx)
 	if err != nil && p.credentials.Context().Err() == nil {
 		p.report.NoCredential(err)
@@ -239,7 +239,7 @@ func (p *Pool) credentialOfNow(ctx context.Context, refused dialects.Credential)
 	}
 	ctx, merged := mergedctx.New(ctx, p.credentials.Context())
 	defer merged.Release()
-	defer p.report.Guarded("Config.Credentials", &err)
+	defer p.report.Guarded("Config.Credentials", nil, &err)
 	cred, serial, err := p.credential(ctx, 0)
 	if err == nil && !cred.Expires.IsZero() && cred.User == refused.User && cred.Password == refused.Password {
 		cred, _, err = p.credential(ctx, serial) // the server refuses it before it expires

@@ -69,27 +69,35 @@ func (r *Report) nowAndThen(line *repeated.Line, message string, args ...any) {
 }
 
 // Guarded is deferred. It ends a panic of a function of the program. The panic goes to the log
-// with its stack, and to err.
+// with its stack, and to err. of is for whom the function was called; nil: for nobody.
 //
 // pooldriver calls such functions (Observer, Credentials, Config.TaskKey) for itself, and not for
 // a caller who waits for their result. Their panic must not end the process, or a statement that
 // has nothing to do with them. The logger has its own guard (internal/repeated), because Guarded
 // reports to the logger. The pool guards the functions that it calls in a dial (AfterConnect,
 // Dial, and Credentials there). The statement gets the pool's PanicError.
-func (r *Report) Guarded(function string, err *error) {
+func (r *Report) Guarded(function string, of *Who, err *error) {
 	v := recover()
 	if v == nil {
 		return
 	}
 	p := &pool.PanicError{Hook: function, Value: v, Stack: debug.Stack()}
-	r.write(slog.LevelError, "a function of the program panicked", "function", function, "panic", fmt.Sprintf("%T", v), "stack", string(p.Stack))
+	args := []any{"function", function}
+	if of != nil && of.Label != "" {
+		args = append(args, "label", of.Label)
+	}
+	if of != nil && of.Task != "" {
+		args = append(args, "task", of.Task)
+	}
+	r.write(slog.LevelError, "a function of the program panicked", append(args, "panic", fmt.Sprintf("%T", v), "stack", string(p.Stack))...)
 	*err = fmt.Errorf("pooldriver: %w", p)
 }
 
-// tell calls a function of the listener. Its panic is logged, and goes no further.
-func (r *Report) tell(function string, call func()) {
+// tell calls a function of the listener. Its panic is logged, and goes no further. of is as in
+// Guarded.
+func (r *Report) tell(function string, of *Who, call func()) {
 	var logged error
-	defer r.Guarded(function, &logged)
+	defer r.Guarded(function, of, &logged)
 	call()
 }
 
@@ -97,7 +105,7 @@ func (r *Report) tell(function string, call func()) {
 func (r *Report) Dialled(host string, took time.Duration, err error) {
 	r.Connect.Record(took, 1)
 	if r.to.Dialled != nil {
-		r.tell("Config.Observer.DialDone", func() { r.to.Dialled(host, took, err) })
+		r.tell("Config.Observer.DialDone", nil, func() { r.to.Dialled(host, took, err) })
 	}
 }
 
@@ -169,7 +177,7 @@ func (r *Report) Acquired(ctx context.Context, wait time.Duration, who Who, ende
 			ended()
 		}
 	}()
-	r.tell("Config.Observer.AcquireDone", func() { r.to.Acquired(ctx, wait, who, nil) })
+	r.tell("Config.Observer.AcquireDone", &who, func() { r.to.Acquired(ctx, wait, who, nil) })
 	returned = true
 }
 
@@ -180,7 +188,8 @@ func (r *Report) NotAcquired(ctx context.Context, wait time.Duration, who func()
 		r.Wait.Record(wait, 1)
 	}
 	if r.to.Acquired != nil {
-		r.tell("Config.Observer.AcquireDone", func() { r.to.Acquired(ctx, wait, who(), err) })
+		of := who()
+		r.tell("Config.Observer.AcquireDone", &of, func() { r.to.Acquired(ctx, wait, of, err) })
 	}
 }
 
@@ -193,13 +202,13 @@ func (r *Report) HearsReleased() bool { return r.to.Released != nil }
 // Released: a connection has gone back. The listener is told after that, because it may need
 // one.
 func (r *Report) Released(use usage.Use, who Who, host string) {
-	r.tell("Config.Observer.ReleaseDone", func() { r.to.Released(use, who, host) })
+	r.tell("Config.Observer.ReleaseDone", &who, func() { r.to.Released(use, who, host) })
 }
 
 // Reset: a connection was rolled back or cleaned, or could not be.
 func (r *Report) Reset(took time.Duration, rolledBack, cleaned bool, err error) {
 	if r.to.Reset != nil {
-		r.tell("Config.Observer.ResetDone", func() { r.to.Reset(took, rolledBack, cleaned, err) })
+		r.tell("Config.Observer.ResetDone", nil, func() { r.to.Reset(took, rolledBack, cleaned, err) })
 	}
 }
 
@@ -207,7 +216,7 @@ func (r *Report) Reset(took time.Duration, rolledBack, cleaned bool, err error) 
 func (r *Report) Closing(why Reason, age time.Duration, host string) {
 	r.Counters.Closed[why].Add(1)
 	if r.to.Closed != nil {
-		r.tell("Config.Observer.Closed", func() { r.to.Closed(why, age, host) })
+		r.tell("Config.Observer.Closed", nil, func() { r.to.Closed(why, age, host) })
 	}
 }
 
@@ -225,7 +234,8 @@ func (r *Report) TemplateCloseFailed(err error) {
 // TaskEnded: a task that has used the connector has ended.
 func (r *Report) TaskEnded(who func() Who, begun time.Time, rolledBack bool) {
 	if r.to.TaskEnded != nil {
-		r.tell("Config.Observer.TaskDone", func() { r.to.TaskEnded(who(), time.Since(begun), rolledBack) })
+		of := who()
+		r.tell("Config.Observer.TaskDone", &of, func() { r.to.TaskEnded(of, time.Since(begun), rolledBack) })
 	}
 }
 

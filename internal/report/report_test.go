@@ -76,22 +76,28 @@ func TestAListenerThatPanicsIsToldToTheLog(t *testing.T) {
 		Closed:    func(Reason, time.Duration, string) { oops() },
 		TaskEnded: func(Who, time.Duration, bool) { oops() },
 	})
+	who := Who{Task: "task 7", Label: "report"}
 	all = append(all,
 		func() { r.Dialled("", 0, nil) },
-		func() { r.Acquired(t.Context(), 0, Who{}, func() { t.Error("it has not ended the goroutine") }) },
-		func() { r.NotAcquired(t.Context(), time.Second, func() Who { return Who{} }, context.Canceled) },
-		func() { r.Released(usage.Use{}, Who{}, "") },
+		func() { r.Acquired(t.Context(), 0, who, func() { t.Error("it has not ended the goroutine") }) },
+		func() { r.NotAcquired(t.Context(), time.Second, func() Who { return who }, context.Canceled) },
+		func() { r.Released(usage.Use{}, who, "") },
 		func() { r.Reset(0, true, false, nil) },
 		func() { r.Closing(Lost, 0, "") },
-		func() { r.TaskEnded(func() Who { return Who{} }, time.Now(), false) },
+		func() { r.TaskEnded(func() Who { return who }, time.Now(), false) },
 	)
+	named := 0
 	for _, event := range all {
 		log.Reset()
 		require.NotPanics(t, event)
+		if strings.Contains(log.String(), `label=report task="task 7"`) {
+			named++
+		}
 		require.Contains(t, log.String(), "a function of the program panicked")
 		require.Contains(t, log.String(), "function=Config.Observer.")
 		require.NotContains(t, strings.Split(log.String(), "stack=")[0], "s3cr3t", "only its type")
 	}
+	require.Equal(t, 4, named, "the others are for nobody")
 	require.Equal(t, uint64(1), r.Counters.Closed[Lost].Load())
 	require.Equal(t, uint64(1), r.Connect.Snapshot().Count)
 }
