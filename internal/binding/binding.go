@@ -378,7 +378,9 @@ func (b *Binding) unlock(r *Conn) {
 			r.Unlock()
 			return
 		}
-		if b.handOver(r) {
+		// Those who wait for the lock itself have every second turn.
+		turn := r.use.handed && r.Contended()
+		if r.use.handed = !turn; !turn && b.handOver(r) {
 			return
 		}
 	}
@@ -395,7 +397,7 @@ func (b *Binding) unlock(r *Conn) {
 func (b *Binding) handOver(r *Conn) bool {
 	b.mu.Lock()
 	var first *waiter
-	if len(b.waiters) > 0 {
+	if len(b.waiters) > 0 && r.holder.Load() == b {
 		first, b.waiters = b.waiters[0], b.waiters[1:]
 		b.waiting.Store(int32(len(b.waiters)))
 		first.given = r

@@ -261,6 +261,9 @@ func (b *Binding) lockFor(ctx context.Context, c *Checkout, w *Want, r *Conn) (a
 		return true, nil
 	}
 	if err := r.Lock(ctx); err != nil {
+		if b.waiting.Load() > 0 && b.tryPeek(r) {
+			b.endPeek(r) // ctx may have ended when the lock was just given to this operation
+		}
 		if w.peeks {
 			w.peeks = false
 			b.unpeek(r)
@@ -389,13 +392,19 @@ func (b *Binding) release(r *Conn, peeks bool) {
 			out = b.mayLeaveLocked(r)
 		}
 	}
+	if peeks && !out {
+		r.use.peeks++ // until r is unlocked, so that the last user, who may leave now, does not give r back
+	}
 	b.mu.Unlock()
-	if !out {
-		b.unlock(r)
+	if out {
+		r.Unlock()
+		b.giveBack(r)
 		return
 	}
-	r.Unlock()
-	b.giveBack(r)
+	b.unlock(r)
+	if peeks {
+		b.unpeek(r)
+	}
 }
 
 // judge says why r is held, after an operation in a task. dead: r is dead and leaves. Checkouts that
@@ -458,8 +467,10 @@ func (b *Binding) detachRows(r *Conn, rows *Rows) bool {
 	if rows.Buffer() != nil || rows.closed {
 		return rows.Detached()
 	}
-	_ = r.Lock(context.Background())
-	defer b.unlock(r)
+	if !b.take(r) {
+		return rows.Detached()
+	}
+	defer b.untake(r)
 	rows.Attach()
 	if rows.Detached() || !rows.Live() {
 		return rows.Detached()

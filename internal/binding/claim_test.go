@@ -148,31 +148,94 @@ func TestAStatementThatLeavesPassesTheSessionOn(t *testing.T) {
 }
 
 // TestNoStatementOfATaskMissesItsTurn: statements that come at any time get the only session, and
-// none waits for ever.
+// none waits for ever, while others look at the session. No claim is left on it.
 func TestNoStatementOfATaskMissesItsTurn(t *testing.T) {
+	for name, held := range map[string]bool{"a checkout keeps the session": true, "it comes and goes": false} {
+		t.Run(name, func(t *testing.T) {
+			e := newEngine(t, 1)
+			ctx, cancel := context.WithTimeout(newTask(t), time.Minute)
+			defer cancel()
+			c := reached(t, ctx, e)
+			r, b := c.conn, c.binding
+			if !held {
+				c.Detach()
+			}
+			var all, peeking sync.WaitGroup
+			var done atomic.Bool
+			peeking.Go(func() {
+				for !done.Load() {
+					if b.tryPeek(r) {
+						b.release(r, true)
+					}
+				}
+			})
+			for range 4 {
+				all.Go(func() { loop(t, ctx, e, 3_000) })
+			}
+			all.Wait()
+			done.Store(true)
+			peeking.Wait()
+			if held {
+				require.Equal(t, 1, r.use.users)
+				c.Detach()
+			}
+			require.Zero(t, r.use.users)
+			require.Zero(t, r.use.peeks)
+			require.Zero(t, b.waiting.Load())
+			require.Zero(t, b.held.Load())
+			require.Eventually(t, func() bool { return e.Pool().Stats().Idle == 1 }, 5*time.Second, time.Millisecond)
+		})
+	}
+}
+
+// loop makes n checkouts of one operation each.
+func loop(t *testing.T, ctx context.Context, e *Engine, n int) {
+	c := &Checkout{}
+	c.Init(e, ctx)
+	for range n {
+		var w Want
+		if !assert.NoError(t, c.Reach(ctx, &w)) {
+			return
+		}
+		c.Done(&w)
+		c.Detach()
+	}
+}
+
+// TestThoseWhoWaitForTheLockHaveTheirTurn: statements that come all the time for any connection of
+// the task do not keep a checkout from its own one.
+func TestThoseWhoWaitForTheLockHaveTheirTurn(t *testing.T) {
 	e := newEngine(t, 1)
-	ctx, cancel := context.WithTimeout(newTask(t), 30*time.Second)
-	defer cancel()
+	ctx := newTask(t)
 	c := inTask(t, ctx, e)
+	others, stop := context.WithCancel(ctx)
 	var all sync.WaitGroup
 	for range 4 {
 		all.Go(func() {
-			c, w := &Checkout{}, &Want{}
-			c.Init(e, ctx)
-			for range 5_000 {
-				if !assert.NoError(t, c.Reach(ctx, w)) {
-					return
+			o := &Checkout{}
+			o.Init(e, others)
+			for others.Err() == nil {
+				var w Want
+				if o.Reach(others, &w) == nil {
+					time.Sleep(100 * time.Microsecond) // the driver works
 				}
-				c.Done(w)
-				c.Detach()
-				*w = Want{}
+				o.Done(&w)
+				o.Detach()
 			}
 		})
 	}
+	for range 200 {
+		limited, cancel := context.WithTimeout(ctx, 5*time.Second)
+		var w Want
+		err := c.Reach(limited, &w)
+		c.Done(&w)
+		cancel()
+		if !assert.NoError(t, err) {
+			break
+		}
+	}
+	stop()
 	all.Wait()
-	require.Equal(t, 1, c.conn.use.users)
-	require.Zero(t, c.conn.use.peeks)
-	require.Zero(t, c.binding.waiting.Load())
 }
 
 // TestAnOperationThatStandsDownKeepsTheSessionUntilItsEnd: the last user that leaves meanwhile does

@@ -38,6 +38,7 @@ type use struct {
 	pin    pinning.Pin   // what pinned the session after the last operation; None: nothing keeps it at its task
 	since  time.Time     // when the session was pinned, or its transaction began
 	opener turn          // the last checkout whose statement may have begun a transaction
+	handed bool          // its lock was handed over when it was unlocked last
 	warned bool          // the log knows that a statement has joined the transaction
 	raw    chan struct{} // closed when Raw's function returns; nil: none runs
 	left   bool          // the task has ended while raw was set: whoever ends the loan takes the session back

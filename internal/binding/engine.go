@@ -149,14 +149,17 @@ func (e *Engine) acquireNow(ctx context.Context) (*Conn, error) {
 // await queues for a connection. While it waits, starving looks after the waiter.
 func (e *Engine) await(w *waiter) (*Conn, error) {
 	r, err := e.wait(w)
-	if err == nil {
-		return e.broughtUp(w.around, r)
-	}
-	if w.around.Err() == nil && w.ctx.Err() != nil {
-		if err = context.Cause(w.ctx); err != errHandedOver {
-			e.report.AcquireFailed(report.Deadlock)
+	switch {
+	case err == nil:
+		if w.binding != nil {
+			w.binding.leaveQueue(w) // it needs no other one
 		}
-		return nil, err
+		return e.broughtUp(w.around, r)
+	case context.Cause(w.ctx) == errHandedOver:
+		return nil, errHandedOver
+	case w.around.Err() == nil && w.ctx.Err() != nil:
+		e.report.AcquireFailed(report.Deadlock)
+		return nil, context.Cause(w.ctx)
 	}
 	err = e.acquireError(err, w)
 	if w.tooLarge != nil {
