@@ -17,64 +17,6 @@ import (
 	"github.com/pooldriver/pooldriver/internal/task"
 )
 
-// taskHandles are the ways to a database that a task has beside its *sql.Tx. prepare
-// is called before the transaction begins; the function that it returns inserts
-// the row 2.
-var taskHandles = []struct {
-	name    string
-	prepare func(t *testing.T, ctx context.Context, db *sql.DB) func(ctx context.Context) error
-}{
-	{"db.Exec", func(_ *testing.T, _ context.Context, db *sql.DB) func(context.Context) error {
-		return func(ctx context.Context) error { return insertTwo(ctx, db) }
-	}},
-	{"db.Query", func(_ *testing.T, _ context.Context, db *sql.DB) func(context.Context) error {
-		return func(ctx context.Context) error {
-			rows, err := db.QueryContext(ctx, "INSERT INTO t VALUES (2)")
-			if err != nil {
-				return err
-			}
-			return rows.Close()
-		}
-	}},
-	{"prepared statement", func(t *testing.T, _ context.Context, db *sql.DB) func(context.Context) error {
-		stmt, err := db.Prepare("INSERT INTO t VALUES (?)")
-		require.NoError(t, err)
-		t.Cleanup(func() { require.NoError(t, stmt.Close()) })
-		return func(ctx context.Context) error {
-			_, err := stmt.ExecContext(ctx, 2)
-			return err
-		}
-	}},
-	{"statement prepared meanwhile", func(_ *testing.T, _ context.Context, db *sql.DB) func(context.Context) error {
-		return func(ctx context.Context) error {
-			stmt, err := db.PrepareContext(ctx, "INSERT INTO t VALUES (?)")
-			if err != nil {
-				return err
-			}
-			_, err = stmt.ExecContext(ctx, 2)
-			return errors.Join(err, stmt.Close())
-		}
-	}},
-	{"sql.Conn used before", func(t *testing.T, ctx context.Context, db *sql.DB) func(context.Context) error {
-		conn := takeConn(t, ctx, db)
-		require.NoError(t, conn.PingContext(ctx))
-		return func(ctx context.Context) error { return insertTwo(ctx, conn) }
-	}},
-	{"sql.Conn taken before", func(t *testing.T, ctx context.Context, db *sql.DB) func(context.Context) error {
-		conn := takeConn(t, ctx, db)
-		return func(ctx context.Context) error { return insertTwo(ctx, conn) }
-	}},
-	{"sql.Conn taken meanwhile", func(_ *testing.T, _ context.Context, db *sql.DB) func(context.Context) error {
-		return func(ctx context.Context) error {
-			conn, err := db.Conn(ctx)
-			if err != nil {
-				return err
-			}
-			return errors.Join(insertTwo(ctx, conn), conn.Close())
-		}
-	}},
-}
-
 // nesting are the ways to begin a transaction beside the one that is open.
 var nesting = []struct {
 	name  string
@@ -151,7 +93,7 @@ func TestWhatJoinsTheTransactionOfItsTask(t *testing.T) {
 			t.Cleanup(end)
 			return ctx, server, db
 		}
-		for _, h := range taskHandles {
+		for _, h := range handles {
 			t.Run(mode.name+"/"+h.name, func(t *testing.T) {
 				ctx, server, db := open(t)
 				insert := h.prepare(t, ctx, db)
@@ -180,7 +122,7 @@ func TestWhatJoinsTheTransactionOfItsTask(t *testing.T) {
 func TestWhatRunsWithTheContextOfInTxBelongsToItInEveryMode(t *testing.T) {
 	no := errors.New("no")
 	for _, mode := range []pooldriver.AmbientMode{pooldriver.AmbientAuto, pooldriver.AmbientJoin, pooldriver.AmbientWarn, pooldriver.AmbientStrict} {
-		for _, h := range taskHandles {
+		for _, h := range handles {
 			t.Run(mode.String()+"/"+h.name, func(t *testing.T) {
 				server, db, _ := openTasks(t, 4, ambient(mode), quiet)
 				ctx, end := pooldriver.WithTask(t.Context())
