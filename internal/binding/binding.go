@@ -333,12 +333,17 @@ func (b *Binding) conns() iter.Seq[*Conn] {
 	}
 }
 
-// offer hands the connections on which nothing runs to the statements of the task that wait.
-func (b *Binding) offer() {
+// offer hands r to a statement of the task that waits, if there is one and nobody works on r.
+func (b *Binding) offer(r *Conn) {
+	if b.waiting.Load() > 0 && b.tryPeek(r) {
+		b.endPeek(r)
+	}
+}
+
+// offerAll is offer for all connections of the task.
+func (b *Binding) offerAll() {
 	for r := range b.conns() {
-		if b.tryPeek(r) {
-			b.endPeek(r)
-		}
+		b.offer(r)
 	}
 }
 
@@ -379,17 +384,15 @@ func (b *Binding) unlock(r *Conn) {
 			return
 		}
 		// Those who wait for the lock itself have every second turn.
-		turn := r.use.handed && r.Contended()
-		if r.use.handed = !turn; !turn && b.handOver(r) {
+		others := r.use.handed && r.Contended()
+		if r.use.handed = !others; !others && b.handOver(r) {
 			return
 		}
 	}
 	r.Unlock()
 	// A statement that has joined the queue since then may have found r locked. It had joined
 	// before it looked, so either it finds r unlocked, or it is seen here.
-	if b.waiting.Load() > 0 && b.tryPeek(r) {
-		b.endPeek(r)
-	}
+	b.offer(r)
 }
 
 // handOver gives r, with the caller's lock and a peek, to the statement that has waited for the

@@ -121,15 +121,12 @@ func (b *Binding) contend(ctx context.Context, c *Checkout, w *Want) (r *Conn, e
 		if r, err = b.queue(ctx, c, w); err != errHandedOver {
 			return r, err
 		}
-		if w.locked {
-			return nil, nil
-		}
 	}
 }
 
 // queue waits for a connection of the pool or of the task. If w.locked is true afterwards, w
-// shares a connection of the task. errHandedOver: unlock has handed over a connection of the task,
-// and w shares it, or could not.
+// shares a connection of the task. errHandedOver: unlock has handed over a connection of the task
+// that w could not share.
 func (b *Binding) queue(ctx context.Context, c *Checkout, w *Want) (*Conn, error) {
 	q := newWaiter(c.forHooks(ctx))
 	defer q.cancel(nil)
@@ -144,7 +141,9 @@ func (b *Binding) queue(ctx context.Context, c *Checkout, w *Want) (*Conn, error
 	}
 	r, err := b.engine.await(q)
 	if err == errHandedOver {
-		_ = b.adopt(ctx, c, w, q.adopted())
+		if _ = b.adopt(ctx, c, w, q.adopted()); w.locked {
+			return nil, nil
+		}
 	}
 	return r, err
 }
@@ -261,9 +260,7 @@ func (b *Binding) lockFor(ctx context.Context, c *Checkout, w *Want, r *Conn) (a
 		return true, nil
 	}
 	if err := r.Lock(ctx); err != nil {
-		if b.waiting.Load() > 0 && b.tryPeek(r) {
-			b.endPeek(r) // ctx may have ended when the lock was just given to this operation
-		}
+		b.offer(r) // ctx may have ended when the lock was just given to this operation
 		if w.peeks {
 			w.peeks = false
 			b.unpeek(r)

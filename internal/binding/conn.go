@@ -72,8 +72,8 @@ func (r *Conn) Borrowed() bool { return r.holder.Load() != nil }
 // may have found r locked.
 func (r *Conn) unlock() {
 	r.Unlock()
-	if b := r.holder.Load(); b != nil && b.waiting.Load() > 0 && b.tryPeek(r) {
-		b.endPeek(r)
+	if b := r.holder.Load(); b != nil {
+		b.offer(r)
 	}
 }
 

@@ -130,7 +130,7 @@ func (s *starvation) starving(waiting int) {
 	for _, q := range waiters {
 		// Rows were too large for the memory that others had left.
 		if w := q.Waiter; w.tooLarge != nil {
-			w.binding.offer()
+			w.binding.offerAll()
 		}
 	}
 	s.lookForCycle(waiters)
