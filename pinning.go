@@ -13,6 +13,7 @@ import (
 	"github.com/pooldriver/pooldriver/internal/callsite"
 	"github.com/pooldriver/pooldriver/internal/pinning"
 	"github.com/pooldriver/pooldriver/internal/task"
+	"github.com/pooldriver/pooldriver/internal/usage"
 )
 
 // Label returns a context that gives a name to what is done with it: a job, a route, a
@@ -130,14 +131,12 @@ func holderOf(l *binding.Look, e *binding.Engine) Holder {
 		Pin:        Pin(l.Pin.String()),
 		Statements: l.Operations,
 		Statement:  e.Outline(l.Text),
+		Label:      usage.Text(l.Label),
 		Task:       binding.NameOf(l.Task),
 		TakenAt:    frames(l.Site),
 	}
 	if l.Running && l.Look.Pin == pinning.Conn {
 		h.Pin = PinStatement
-	}
-	if l.Label != nil {
-		h.Label = *l.Label
 	}
 	if l.Statement != nil {
 		h.StatementAt = frames(l.Statement)
@@ -153,10 +152,7 @@ func bufferedRows(e *binding.Engine) []BufferedRows {
 	taken := e.Taken()
 	all := make([]BufferedRows, len(taken))
 	for i, t := range taken {
-		all[i] = BufferedRows{Since: t.At, Statement: e.Outline(t.Text), Task: binding.NameOf(t.Task), TakenAt: frames(t.Site)}
-		if t.Label != nil {
-			all[i].Label = *t.Label
-		}
+		all[i] = BufferedRows{Since: t.At, Statement: e.Outline(t.Text), Label: usage.Text(t.Label), Task: binding.NameOf(t.Task), TakenAt: frames(t.Site)}
 	}
 	return all
 }

@@ -209,15 +209,7 @@ func (e *Engine) serves(b *Binding, from *task.Task) bool {
 
 // WhoIs is for whom something happens: a checkout with this label and this task. Both may be nil.
 func WhoIs(label *string, t *task.Task) report.Who {
-	return report.Who{Label: textOf(label), Task: NameOf(t)}
-}
-
-// textOf is a label's text; label may be nil.
-func textOf(label *string) string {
-	if label == nil {
-		return ""
-	}
-	return *label
+	return report.Who{Label: usage.Text(label), Task: NameOf(t)}
 }
 
 // NameOf is a task's name; t may be nil.

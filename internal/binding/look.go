@@ -85,14 +85,14 @@ func (e *Engine) Taken() []Taken {
 func WaiterOf(w pool.Waiting) (t *task.Task, label string) {
 	switch who := w.Who.(type) {
 	case *string:
-		return nil, textOf(who)
+		return nil, usage.Text(who)
 	case *Binding:
 		return who.task, who.task.Label()
 	case *waiter:
 		if who.binding != nil {
 			t = who.binding.task
 		}
-		return t, textOf(who.label)
+		return t, usage.Text(who.label)
 	}
 	return nil, ""
 }

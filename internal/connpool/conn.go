@@ -174,9 +174,7 @@ func (r *Conn) LastUse(task string) (known []any) {
 		}
 	}
 	add("task", task)
-	if l.Label != nil {
-		add("label", *l.Label)
-	}
+	add("label", usage.Text(l.Label))
 	add("statement", Outline(r.pool.config.Dialect, l.Text))
 	if at := l.Site.Frames(); len(at) > 0 {
 		add("taken_at", at[0].String())

@@ -26,10 +26,7 @@ type release struct {
 // releaseOf describes the last use of r. It is called before r goes back.
 func (r *Conn) releaseOf(task Task) release {
 	u := r.Meter.Used()
-	told := release{use: u, host: r.Host()}
-	if u.Label != nil {
-		told.who.Label = *u.Label
-	}
+	told := release{use: u, who: report.Who{Label: usage.Text(u.Label)}, host: r.Host()}
 	if task != nil {
 		told.who.Task = task.Name()
 	}

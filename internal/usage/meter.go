@@ -305,6 +305,14 @@ type Look struct {
 	Statement   *callsite.Site
 }
 
+// Text is the text of a label; label may be nil.
+func Text(label *string) string {
+	if label == nil {
+		return ""
+	}
+	return *label
+}
+
 // Checkout is Look.Checkout, without the rest.
 func (m *Meter) Checkout() uint64 { return m.count.Load() >> 32 }
 
