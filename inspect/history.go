@@ -135,17 +135,12 @@ func (w *watched) sinceLocked(now moment) Recent {
 	for len(w.history) > 1 && now.at.Sub(w.history[0].at) > historyLength {
 		w.history = w.history[1:]
 	}
-	r, wait := Recent{}, now.wait
-	if n := len(w.history); n > 0 {
+	r, wait, n := Recent{}, now.wait, len(w.history)
+	if n > 0 {
 		r.For = max(0, now.at.Sub(w.history[0].at)) // another viewer's look may have begun later
 		wait = minus(wait, w.history[0].wait)
-		if now.at.Sub(w.history[n-1].at) < historyStep {
-			n = 0 // several viewers: the last moment will do
-		}
-		if n > 0 {
-			w.history = append(w.history, now)
-		}
-	} else {
+	}
+	if n == 0 || now.at.Sub(w.history[n-1].at) >= historyStep { // else there are several viewers, and the last moment will do
 		w.history = append(w.history, now)
 	}
 	r.Acquired = wait.Count

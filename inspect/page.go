@@ -2,17 +2,16 @@ package inspect
 
 import (
 	"cmp"
-	"path"
-	"slices"
-	"strings"
-	"time"
-
 	"crypto/sha256"
 	"embed"
 	"encoding/base64"
 	"html/template"
 	"net/http"
+	"path"
+	"slices"
 	"strconv"
+	"strings"
+	"time"
 
 	"github.com/pooldriver/pooldriver"
 	"github.com/pooldriver/pooldriver/pool"

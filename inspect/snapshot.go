@@ -1,10 +1,9 @@
 package inspect
 
 import (
+	"encoding/json"
 	"io"
 	"time"
-
-	"encoding/json"
 
 	"github.com/pooldriver/pooldriver"
 )

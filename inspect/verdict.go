@@ -38,10 +38,10 @@ func Judge(p Pool) Verdict {
 	switch {
 	case f.hangs(p):
 		return Verdict{"bad", fmt.Sprintf("Nothing has moved for %s: %s, and none has ended%s. The database or the network does not answer, or each of them waits for a lock that others have.",
-			Brief(p.Window.Still), running(f.running), alsoWait(s.Waiting))}
+			Brief(p.Window.Still), counted(f.running, "1 statement runs", "%d statements run"), alsoWait(s.Waiting))}
 	case f.blocks():
 		return Verdict{"bad", fmt.Sprintf("%s for %s or longer, while a transaction%s has run nothing for %s: it may hold the locks that they wait for%s.",
-			beenRunning(f.lasting), Brief(f.shortestLasting), by(f.inTx), Brief(f.inTx.Idle), alsoWait(s.Waiting))}
+			counted(f.lasting, "1 statement has been running", "%d statements have been running"), Brief(f.shortestLasting), by(f.inTx), Brief(f.inTx.Idle), alsoWait(s.Waiting))}
 	case s.Waiting > 0:
 		return f.judgeWaiting(p)
 	case s.Max > 0 && s.Lent >= s.Max && f.idleLong == s.Lent-f.raw && f.idleLong > 0:
@@ -199,7 +199,7 @@ func (f *facts) judgeNobodyWaits(p Pool) Verdict {
 		return Verdict{"busy", f.use + ", and nobody waits, but " + dialsFail(p.Stats.DialsFailing)}
 	}
 	if n, oldest := forgotten(p.BufferedRows); n > 0 {
-		return Verdict{"busy", fmt.Sprintf("%s open in memory, because others needed their connection, the oldest for %s: look whether somebody forgets to close them. %s, and nobody waits.", queries(n), Brief(oldest), f.use)}
+		return Verdict{"busy", fmt.Sprintf("%s open in memory, because others needed their connection, the oldest for %s: look whether somebody forgets to close them. %s, and nobody waits.", counted(n, "The rows of 1 query are", "The rows of %d queries are"), Brief(oldest), f.use)}
 	}
 	return Verdict{"calm", fmt.Sprintf("The pool is not the problem: %s, and nobody waits.", f.use)}
 }
@@ -244,32 +244,14 @@ func dialsFail(d pooldriver.DialsFailing) string {
 	return fmt.Sprintf("the last %d dials have failed, for %s: %s.", d.Failed, Brief(d.For), why)
 }
 
-func waiting(n int) string {
-	if n == 1 {
-		return "1 statement waits"
-	}
-	return fmt.Sprintf("%d statements wait", n)
-}
+func waiting(n int) string { return counted(n, "1 statement waits", "%d statements wait") }
 
-func running(n int) string {
+// counted is one for n = 1, and otherwise many with n.
+func counted(n int, one, many string) string {
 	if n == 1 {
-		return "1 statement runs"
+		return one
 	}
-	return fmt.Sprintf("%d statements run", n)
-}
-
-func beenRunning(n int) string {
-	if n == 1 {
-		return "1 statement has been running"
-	}
-	return fmt.Sprintf("%d statements have been running", n)
-}
-
-func queries(n int) string {
-	if n == 1 {
-		return "The rows of 1 query are"
-	}
-	return fmt.Sprintf("The rows of %d queries are", n)
+	return fmt.Sprintf(many, n)
 }
 
 // alsoWait says that others wait, if some do.
