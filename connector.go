@@ -114,8 +114,7 @@ func (c *Connector) Driver() driver.Driver {
 // Warm opens connections until there are Config.MinConns of them, and Config.MinIdleConns idle
 // ones, and returns the first error. Without Warm the first use of the pool begins to open them.
 func (c *Connector) Warm(ctx context.Context) error {
-	switch {
-	case c.err != nil:
+	if c.err != nil {
 		return c.err
 	}
 	return c.pool.Warm(ctx)

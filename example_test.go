@@ -7,10 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"time"
-
 	"net/http"
 	"runtime"
+	"time"
 
 	"github.com/pooldriver/pooldriver"
 )

@@ -4,9 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
-
 	"os"
+	"strings"
 	"text/tabwriter"
 
 	"github.com/pooldriver/pooldriver"

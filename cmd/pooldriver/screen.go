@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-
 	"unicode"
 	"unicode/utf8"
 

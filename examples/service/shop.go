@@ -7,10 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"sync/atomic"
 	"time"
-
-	"net/http"
 
 	"github.com/jackc/pgx/v5/stdlib"
 
