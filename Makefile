@@ -99,8 +99,9 @@ test-more: test-next test-failover
 # What depends on the Go release: the conformance suite, rows, and how pgx scans them.
 test-next: images
 	@if $(ON_NEXT) version; then set -e; \
+		$(ON_NEXT) vet ./...; \
 		$(ON_NEXT) test -timeout $(TEST_TIMEOUT) ./internal/conformance ./internal/fakedb ./internal/rowbuffer ./internal/session ./dialects/postgres; \
-		$(ON_NEXT) test -timeout $(TEST_TIMEOUT) -run 'Rows|Scan|EveryShape|Adopted' . ./tests/behaviour; \
+		$(ON_NEXT) test -timeout $(TEST_TIMEOUT) -run 'Rows|Scan|EveryShape|Adopted' ./tests/behaviour; \
 		$(ON_NEXT) -C integration test -timeout $(TEST_TIMEOUT) -run Scan .; \
 	else \
 		echo "NOT RUN: the tests on $(GO_NEXT), the module proxy does not serve it" >&2; \

@@ -1,33 +1,44 @@
 //go:build go1.27
 
-package pooldriver
+package behaviour
 
 import (
 	"context"
 	"database/sql/driver"
 	"io"
-	"log/slog"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/pooldriver/pooldriver"
 	"github.com/pooldriver/pooldriver/internal/fakedb"
 )
 
-var _ driver.RowsColumnScanner = scanningRows{}
+// virtual is a virtual connection, as database/sql sees it.
+type virtual interface {
+	driver.QueryerContext
+	driver.ExecerContext
+	driver.Validator
+}
 
 // scannable opens rows as database/sql does.
-func scannable(t *testing.T, features fakedb.Features, query string) (*fakedb.Server, *Connector, *conn, driver.Rows) {
+func scannable(t *testing.T, ctx context.Context, features fakedb.Features, query string) (*fakedb.Server, *pooldriver.Connector, virtual, driver.Rows) {
 	t.Helper()
 	server := fakedb.NewServer()
-	c := Wrap(server.Connector(fakedb.Variant{Features: features}), func(c *Config) { c.Logger = slog.New(slog.DiscardHandler) })
+	c := pooldriver.Wrap(server.Connector(fakedb.Variant{Features: features}), quiet, maxConns(1))
 	t.Cleanup(func() { _ = c.Close() })
-	opened, err := c.Connect(t.Context())
+	v := connected(t, ctx, c)
+	rows, err := v.QueryContext(ctx, query, nil)
 	require.NoError(t, err)
-	rows, err := opened.(*conn).QueryContext(t.Context(), query, nil)
+	return server, c, v, rows
+}
+
+func connected(t *testing.T, ctx context.Context, c *pooldriver.Connector) virtual {
+	t.Helper()
+	opened, err := c.Connect(ctx)
 	require.NoError(t, err)
-	return server, c, opened.(*conn), rows
+	return opened.(virtual)
 }
 
 func TestRowsScanTheirColumnsExactlyWhereTheDriversDo(t *testing.T) {
@@ -35,25 +46,37 @@ func TestRowsScanTheirColumnsExactlyWhereTheDriversDo(t *testing.T) {
 		fakedb.All:                             true,
 		fakedb.All &^ fakedb.RowsColumnScanner: false,
 	} {
-		_, _, _, rows := scannable(t, features, "SELECT 1")
+		_, _, _, rows := scannable(t, t.Context(), features, "SELECT 1")
 		_, scans := rows.(driver.RowsColumnScanner)
 		require.Equal(t, want, scans)
 		require.NoError(t, rows.Close())
 	}
 }
 
-func TestHandingOutRowsThatScanAllocatesNothing(t *testing.T) {
-	_, _, _, rows := scannable(t, fakedb.All, "SELECT 1")
-	defer rows.Close()
-	r := rows.(scanningRows).rows
-	var out driver.Rows
-	require.Zero(t, testing.AllocsPerRun(100, func() { out = r.handedOut() }))
-	require.NotNil(t, out)
+func TestRowsThatScanTheirColumnsCostNoAllocation(t *testing.T) {
+	allocates := func(c driver.Connector) float64 {
+		opened, err := c.Connect(t.Context())
+		require.NoError(t, err)
+		return testing.AllocsPerRun(100, func() {
+			rows, err := opened.(driver.QueryerContext).QueryContext(t.Context(), "SELECT 1", nil)
+			if err == nil {
+				err = rows.Close()
+			}
+			require.NoError(t, err)
+		})
+	}
+	ours := func(features fakedb.Features) float64 {
+		bare := fakedb.NewServer().Connector(fakedb.Variant{Features: features})
+		c := pooldriver.Wrap(bare, quiet)
+		defer c.Close()
+		return allocates(c) - allocates(bare)
+	}
+	require.Equal(t, ours(fakedb.All&^fakedb.RowsColumnScanner), ours(fakedb.All))
 }
 
 func TestScanOfRowsWhoseConnectionIsGoneIsAnError(t *testing.T) {
 	server, db, _ := openTasks(t, 1)
-	ctx, end := WithTask(t.Context())
+	ctx, end := pooldriver.WithTask(t.Context())
 	rows, err := db.QueryContext(context.WithoutCancel(ctx), "SELECT n FROM numbers LIMIT 3")
 	require.NoError(t, err)
 	defer rows.Close()
@@ -65,7 +88,7 @@ func TestScanOfRowsWhoseConnectionIsGoneIsAnError(t *testing.T) {
 }
 
 func TestAPanicOfScanColumnCostsTheConnection(t *testing.T) {
-	server, c, virtual, rows := scannable(t, fakedb.All, "SELECT 1")
+	server, c, virtual, rows := scannable(t, t.Context(), fakedb.All, "SELECT 1")
 	scanner := rows.(driver.RowsColumnScanner)
 	require.NoError(t, scanner.NextRow())
 	server.Inject(fakedb.Fault{Call: fakedb.RowsScan, Panic: "boom"})
@@ -78,12 +101,14 @@ func TestAPanicOfScanColumnCostsTheConnection(t *testing.T) {
 }
 
 func TestARowInMemoryIsScannedUntilTheNextOne(t *testing.T) {
-	_, _, virtual, rows := scannable(t, fakedb.All, "SELECT 'a' AS a; SELECT 'b' AS b")
+	ctx, end := pooldriver.WithTask(t.Context())
+	defer end()
+	_, c, _, rows := scannable(t, ctx, fakedb.All, "SELECT 'a' AS a; SELECT 'b' AS b")
 	scanner := rows.(driver.RowsColumnScanner)
 	require.NoError(t, scanner.NextRow())
-	require.NoError(t, virtual.real.Lock(t.Context()))
-	require.NoError(t, virtual.real.ReadAhead(t.Context()))
-	virtual.real.Unlock()
+	_, err := connected(t, ctx, c).ExecContext(ctx, "SELECT 1", nil) // reads the rows ahead
+	require.NoError(t, err)
+	require.Positive(t, c.Stats().BufferedBytes)
 	scan := func() (s string, err error) {
 		err = scanner.ScanColumn(driver.ScanContext{}, 0, &s)
 		return s, err
@@ -94,7 +119,7 @@ func TestARowInMemoryIsScannedUntilTheNextOne(t *testing.T) {
 		require.Equal(t, "a", s)
 	}
 	require.Equal(t, io.EOF, scanner.NextRow())
-	_, err := scan()
+	_, err = scan()
 	require.ErrorContains(t, err, "no row")
 	require.NoError(t, scanner.(driver.RowsNextResultSet).NextResultSet())
 	_, err = scan()
