@@ -160,7 +160,7 @@ func TestOtherStatementsOfAHandlerJoinItsTransactionOnlyWhereThatWasAskedFor(t *
 		"auto":       {parameters: "&pool_ambient=auto"},
 		"join":       {parameters: "&pool_ambient=join", joins: true},
 		"warn":       {parameters: "&pool_ambient=warn", joins: true},
-		"strict":     {parameters: "&pool_ambient=strict", refused: "keeps other statements out"},
+		"strict":     {parameters: "&pool_ambient=strict", refused: "pool_ambient=strict lets no other statement of the task join it"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			db, _ := open(t, tc.parameters)

@@ -289,7 +289,7 @@ func (b *Binding) joinsTx(r *Conn, w *Want) error {
 	switch b.engine.config.Ambient {
 	case Strict:
 		if !w.Begins {
-			return fmt.Errorf("pooldriver: %s has a transaction open (%s), and pool_ambient=strict keeps other statements out of it; use the *sql.Tx, InTx, or a context of Outside or NewTask", b.task.Name(), ago(r.use.since))
+			return fmt.Errorf("pooldriver: statement refused: %s has had a transaction open %s, and pool_ambient=strict lets no other statement of the task join it; run the statement with the *sql.Tx or in InTx, or with a context of pooldriver.Outside or pooldriver.NewTask", b.task.Name(), ago(r.use.since))
 		}
 	case Warn:
 		if !r.use.warned {

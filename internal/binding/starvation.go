@@ -216,7 +216,7 @@ func (s *starvation) takeRows(r *Conn, rows *session.Rows) (taken bool) {
 			rows.SkipReadAhead()
 			s.forget(rows)
 			b.endPeek(r)
-			s.engine.report.DriverPanicked("when rows were read ahead", p)
+			s.engine.report.DriverPanicked("while rows were read into memory for a statement that waits for a connection; the connection of the rows is closed when it comes back", p)
 		}
 	}()
 	s.remember(rows, r, b) // before their owner can see that they are in memory, and close them
@@ -245,7 +245,7 @@ func (s *starvation) timeout(err error, w *waiter) error {
 	r := s.engine.report
 	r.AcquireFailed(report.Timeout)
 	a.Cause = ctxerr.Harmless(a.Cause) // a is this caller's own
-	return fmt.Errorf("pooldriver: no connection to %s: %s; %s: %w (%s)", r.Target(), waitgraph.InCycle, s.advice(w), err, found.Names())
+	return fmt.Errorf("pooldriver: no connection to %s: %s; %s: %w (held by %s)", r.Target(), waitgraph.InCycle, s.advice(w), err, found.Names())
 }
 
 // A wait cycle is closed when every connection is held by a task that waits for one

@@ -72,8 +72,8 @@ type Loan struct {
 	later    []func() // without a task: calls that wait for the end of the function
 }
 
-// ErrRawPanicked is the error of a function of Raw that has panicked.
-var ErrRawPanicked = errors.New("pooldriver: the function of Raw panicked")
+// ErrRawPanicked is what Loan.End is told if the function given to Raw has panicked.
+var ErrRawPanicked = errors.New("pooldriver: the function given to Raw panicked, so its connection is closed; Raw's caller gets the panic")
 
 // End takes the session back into its checkout. err is the function's.
 func (l *Loan) End(err error) {

@@ -20,7 +20,7 @@ type Error struct {
 }
 
 func (e *Error) Error() string {
-	text := fmt.Sprintf("pooldriver: no connection to %s: %s, and nothing moves any more; %s (%s)", e.Target, InCycle, e.Advice, e.Cycle.Names())
+	text := fmt.Sprintf("pooldriver: no connection to %s: %s, and none of these tasks has gone on for pool_deadlock_after; %s (held by %s)", e.Target, InCycle, e.Advice, e.Cycle.Names())
 	if e.TooLarge != nil {
 		text += "; " + e.TooLarge.Error()
 	}
@@ -41,12 +41,12 @@ type Situation struct {
 
 // Advice says how to avoid the wait.
 func (s Situation) Advice() string {
-	spared := "end what holds them first"
+	advice := "close rows, transactions and *sql.Conns before another connection is needed"
 	switch {
 	case s.RowsTooLarge:
-		spared = "close the task's rows first, raise pool_nested_buffer"
+		advice = "close the rows that the task has open before its next statement, raise pool_nested_buffer"
 	case s.InTask:
-		spared = "run the statement in the task around it"
+		advice = "run the statement in the task around it"
 	}
-	return spared + ", or raise pool_max_conns"
+	return advice + ", or raise pool_max_conns"
 }

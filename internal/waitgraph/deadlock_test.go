@@ -13,19 +13,19 @@ func TestTheErrorNamesTheHoldersAndWhatSparesTheWait(t *testing.T) {
 	require.NotNil(t, cycle)
 	err := error(&Error{Cycle: cycle, Target: "db", Advice: "wait less"})
 	require.ErrorIs(t, err, ErrDeadlock)
-	require.EqualError(t, err, "pooldriver: no connection to db: every connection is held by a task that waits for one more, and nothing moves any more; wait less (a, b)")
+	require.EqualError(t, err, "pooldriver: no connection to db: every connection is held by a task that waits for one more, and none of these tasks has gone on for pool_deadlock_after; wait less (held by a, b)")
 	large := errors.New("too large")
 	err = &Error{Cycle: cycle, Target: "db", Advice: "wait less", TooLarge: large}
 	require.ErrorIs(t, err, large)
-	require.ErrorContains(t, err, "(a, b); too large")
+	require.ErrorContains(t, err, "(held by a, b); too large")
 }
 
 func TestTheAdviceFitsTheSituation(t *testing.T) {
 	t.Parallel()
 	for want, s := range map[string]Situation{
-		"end what holds them first":                             {},
-		"close the task's rows first, raise pool_nested_buffer": {RowsTooLarge: true, InTask: true},
-		"run the statement in the task around it":               {InTask: true},
+		"close rows, transactions and *sql.Conns before another connection is needed":               {},
+		"close the rows that the task has open before its next statement, raise pool_nested_buffer": {RowsTooLarge: true, InTask: true},
+		"run the statement in the task around it":                                                   {InTask: true},
 	} {
 		require.Equal(t, want+", or raise pool_max_conns", s.Advice())
 	}

@@ -264,7 +264,7 @@ func TestADeadlockNamesLabelsAndLastStatements(t *testing.T) {
 	defer endBeside()
 	_, err = db.ExecContext(beside, "INSERT INTO t VALUES (4712)")
 	require.ErrorIs(t, err, pooldriver.ErrDeadlock)
-	require.Regexp(t, `\(task \d+ of POST /pay \(transaction, for \d+ms, last INSERT INTO t VALUES \(\?\)\)\)$`, err.Error())
+	require.Regexp(t, `\(held by task \d+ of POST /pay \(transaction, for \d+ms, last INSERT INTO t VALUES \(\?\)\)\)$`, err.Error())
 	require.NoError(t, tx.Rollback())
 }
 

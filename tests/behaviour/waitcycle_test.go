@@ -182,7 +182,7 @@ func TestAStatementOfNoTaskThatTimesOutIsToldOfTheCycle(t *testing.T) {
 	defer stop()
 	_, err = db.ExecContext(impatient, "INSERT INTO t VALUES (2)")
 	require.ErrorIs(t, err, context.DeadlineExceeded)
-	require.ErrorContains(t, err, waitgraph.InCycle+"; end what holds them first, or raise pool_max_conns")
+	require.ErrorContains(t, err, waitgraph.InCycle+"; close rows, transactions and *sql.Conns before another connection is needed, or raise pool_max_conns")
 	cancel()
 	require.ErrorIs(t, <-inner, context.Canceled)
 
