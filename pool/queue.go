@@ -55,7 +55,8 @@ type waitQueue[T any] struct {
 
 func (q *waitQueue[T]) empty() bool { return q.head == nil }
 
-// next is the waiter whose turn it is, nil if the queue is empty.
+// next is the waiter whose turn it is, nil if the queue is empty. While the breaker is Recovering, it
+// stays the same until it is served or leaves: it probes, and nobody else is served (mayGrantLocked).
 func (q *waitQueue[T]) next() *waiter[T] { return q.head }
 
 // oldest is the waiter that has arrived first, nil if the queue is empty.
@@ -98,7 +99,7 @@ func (q *waitQueue[T]) readmit(w *waiter[T]) {
 	q.n++
 }
 
-// take takes out the next waiter, which must exist. It leaves the new head's prev
+// take takes out the waiter that next returns, which must exist. It leaves the new head's prev
 // alone: that waiter's memory is likely in another processor's cache, and the
 // lock is held.
 func (q *waitQueue[T]) take() *waiter[T] {

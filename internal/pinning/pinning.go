@@ -4,7 +4,9 @@ package pinning
 
 import "github.com/pooldriver/pooldriver/dialects"
 
-// Pin says why a connection is held. A stronger reason is greater.
+// Pin says why a connection is held. A stronger reason is greater. The package binding gathers the
+// Facts (conn.go there), and skips Of where a statement cannot have left anything: Conn.pinnedBy and
+// Conn.settled. The root's Pin has the same names.
 type Pin uint8
 
 // The reasons.
