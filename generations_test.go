@@ -84,7 +84,7 @@ func TestAStatementIsPreparedOnceInATasksTransactionWherePreparedStatementsAge(t
 	require.Equal(t, 3, prepares(), "locks were let go")
 	require.NoError(t, tx.Commit())
 	use()
-	require.Equal(t, 4, prepares(), "prepared again, it is of now")
+	require.Equal(t, 4, prepares(), "it was prepared again, so it is valid")
 	_, err = db.BeginTx(ctx, nil)
 	require.NoError(t, err)
 	use()

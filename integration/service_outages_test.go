@@ -30,7 +30,7 @@ import (
 
 // What happens to a server in one round of TestAServiceThroughOutages, in parts of the round.
 const (
-	outageBegins, outageEnds = 0.33, 0.5  // nobody is let in
+	outageBegins, outageEnds = 0.33, 0.5  // the server accepts no login
 	blipAt                   = 0.66       // all connections are cut
 	fullBegins, fullEnds     = 0.75, 0.95 // all are cut, and two are let in
 	letIn                    = 2

@@ -17,13 +17,13 @@ type logins struct {
 
 	mu     sync.Mutex           // protects following fields
 	begun  uint64               // dials
-	newest *dialects.Credential // credential that a server has let in
+	newest *dialects.Credential // the newest credential that a server has accepted
 	order  uint64               // of the dial that used newest
 }
 
 var _ dialects.CredentialAsker = (*template)(nil)
 
-// AskCredentials: ask is called when the credentials that the killer knows are refused.
+// AskCredentials: if the server refuses the credentials that the killer knows, the killer calls ask.
 func (t *template) AskCredentials(ask func(context.Context, dialects.Credential) (dialects.Credential, error)) {
 	t.logins.ask = ask
 }
@@ -36,7 +36,7 @@ func (l *logins) begin() uint64 {
 	return l.begun
 }
 
-// took notes that a server has let in the dial with that place.
+// took notes that a server has accepted the login of the dial with that place.
 func (l *logins) took(order uint64, cred *dialects.Credential) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -47,7 +47,7 @@ func (l *logins) took(order uint64, cred *dialects.Credential) {
 	l.newest, l.order = &own, order
 }
 
-// latest is the newest credential that a server has let in.
+// latest is the newest credential that a server has accepted.
 func (l *logins) latest() (cred dialects.Credential, ok bool) {
 	if l == nil {
 		return cred, false
@@ -92,13 +92,13 @@ func (a *attempts) wasRefused(cred dialects.Credential) bool {
 }
 
 var (
-	// errRefused: the server lets in none of the credentials.
-	errRefused = errors.New("no user and password that are known is let in to kill it")
+	// errRefused: the server accepts none of the credentials.
+	errRefused = errors.New("the server accepts none of the known users and passwords, so the statement cannot be killed")
 	// errUnseen: a user without the privilege to see other users' connections cannot see that such
 	// a connection has ended.
-	errUnseen = errors.New("its user is let in no more, and another one may not see it")
+	errUnseen = errors.New("the server does not accept its user any more, and no other user may see it")
 	// errDenied: another user sees the connection and may not kill it.
-	errDenied = errors.New("its user is let in no more, and another one may not kill it")
+	errDenied = errors.New("the server does not accept its user any more, and no other user may kill it")
 )
 
 // unable reports whether the killer can do nothing for now. Another credential may come,

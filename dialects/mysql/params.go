@@ -48,7 +48,7 @@ const (
 )
 
 // transport are the parameters that a connection needs to reach the server and
-// to be let in. The connection that kills a statement has only these.
+// to log in. The connection that kills a statement has only these.
 var transport = map[string]bool{
 	"allowCleartextPasswords":  true,
 	"allowFallbackToPlaintext": true,

@@ -127,11 +127,11 @@ func (s *session) Rollback(ctx context.Context) error {
 	return nil
 }
 
-// settle is a pause after the server has closed an idle connection's socket. The server closes the
+// socketPause is a pause after the server has closed an idle connection's socket. The server closes the
 // socket first and then removes the connection from its list: a query sent at once still found 15
 // of 1000 connections there (MariaDB 10.11), 50 µs later none, and on a machine with few processors
 // now and then one more. The server gives back the place in the user's limit before it closes.
-const settle = 200 * time.Microsecond
+const socketPause = 200 * time.Microsecond
 
 // hangUpPatience is how long a server may take to notice that a connection, on which it has nothing
 // left to do, was hung up.
@@ -151,7 +151,7 @@ func (s *session) Close(ctx context.Context) error {
 			deadline = d
 		}
 		if s.quit(deadline) {
-			pause(ctx, settle)
+			pause(ctx, socketPause)
 			return nil
 		}
 	} else {
@@ -162,7 +162,7 @@ func (s *session) Close(ctx context.Context) error {
 		}
 		_ = s.conn.Close()
 		if s.wire != nil && s.wire.Ended() {
-			pause(ctx, settle)
+			pause(ctx, socketPause)
 			return nil
 		}
 	}

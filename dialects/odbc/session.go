@@ -118,9 +118,9 @@ func (s *session) Clean(ctx context.Context, effect dialects.Effect) (kept bool,
 // to end the connection.
 const killAfter = 5 * time.Millisecond
 
-// settle is a pause after the disconnect: the ODBC driver does not wait for the server, which
+// disconnectPause is a pause after the disconnect: the ODBC driver does not wait for the server, which
 // removes the connection from its list some 0.1 ms later.
-const settle = 2 * time.Millisecond
+const disconnectPause = 2 * time.Millisecond
 
 // Close waits for a call that was given up, and may tell the server to end its connection. Then it
 // disconnects. What takes longer than ctx goes on in the background.
@@ -139,7 +139,7 @@ func (s *session) Close(ctx context.Context) error {
 	select {
 	case err := <-done:
 		if s.database.remote() {
-			pause(ctx, settle)
+			pause(ctx, disconnectPause)
 		}
 		if c.lost != nil {
 			return nil // the connection was gone before; the error of the disconnect does not matter

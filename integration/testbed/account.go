@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// Account is a database with a user who owns it. The zero value is of no use;
-// [Server.NewAccount] makes one. It is a value: copies may differ in Addr or
+// Account is a database with a user who owns it. [Server.NewAccount]
+// makes one; the zero value is not usable. It is a value: copies may differ in Addr or
 // Password to stand for a proxy or a wrong password.
 type Account struct {
 	Server   *Server

@@ -31,7 +31,7 @@ type Target struct {
 	Differences []Difference
 
 	// Omit are the cases, with reasons, that the bare driver is not put through:
-	// it hangs or panics, or what it does is not to be had again.
+	// it hangs or panics, or it does something else the next time.
 	Omit map[string]string
 
 	// Timeout is how long one run of one case may take; 0 means 30 s.

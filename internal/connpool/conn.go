@@ -122,7 +122,7 @@ func (r *Conn) ForgetSetting() { r.setting, r.settingArgs = "", nil }
 // them, too.
 func (r *Conn) FlushGeneration() { r.pool.flushOnce(r.generation) }
 
-// tellEnded tells whoever has discarded r that r has ended. Nobody else waits for that.
+// tellEnded wakes the goroutine that has discarded r and waits for its end. Nobody else waits for that.
 func (r *Conn) tellEnded() {
 	if r.ended != nil {
 		close(r.ended)

@@ -69,35 +69,35 @@ func (r *Report) nowAndThen(line *repeated.Line, message string, args ...any) {
 }
 
 // Guarded is deferred. It ends a panic of a function of the program. The panic goes to the log
-// with its stack, and to err. of is for whom the function was called; nil: for nobody.
+// with its stack, and to err. user is for whom the function was called; nil: for nobody.
 //
 // pooldriver calls such functions (Observer, Credentials, Config.TaskKey) for itself, and not for
 // a caller who waits for their result. Their panic must not end the process, or a statement that
 // has nothing to do with them. The logger has its own guard (internal/repeated), because Guarded
 // reports to the logger. The pool guards the functions that it calls in a dial (AfterConnect,
 // Dial, and Credentials there). The statement gets the pool's PanicError.
-func (r *Report) Guarded(function string, of *Who, err *error) {
+func (r *Report) Guarded(function string, user *Who, err *error) {
 	v := recover()
 	if v == nil {
 		return
 	}
 	p := &pool.PanicError{Hook: function, Value: v, Stack: debug.Stack()}
 	args := []any{"function", function}
-	if of != nil && of.Label != "" {
-		args = append(args, "label", of.Label)
+	if user != nil && user.Label != "" {
+		args = append(args, "label", user.Label)
 	}
-	if of != nil && of.Task != "" {
-		args = append(args, "task", of.Task)
+	if user != nil && user.Task != "" {
+		args = append(args, "task", user.Task)
 	}
 	r.write(slog.LevelError, "a function of the program panicked", append(args, "panic", fmt.Sprintf("%T", v), "stack", string(p.Stack))...)
 	*err = fmt.Errorf("pooldriver: %w", p)
 }
 
-// tell calls a function of the listener. Its panic is logged, and goes no further. of is as in
+// tell calls a function of the listener. Its panic is logged, and goes no further. user is as in
 // Guarded.
-func (r *Report) tell(function string, of *Who, call func()) {
+func (r *Report) tell(function string, user *Who, call func()) {
 	var logged error
-	defer r.Guarded(function, of, &logged)
+	defer r.Guarded(function, user, &logged)
 	call()
 }
 
