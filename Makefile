@@ -1,12 +1,13 @@
 # make test       unit tests, images, integration tests
-# make test-more  test-next and test-failover, which CI runs, too
+# make test-more  test-next, test-rare and test-failover, which CI runs, too
 # make check      format, vet, linters, known vulnerabilities
 # make test-unit  what needs neither Docker nor a server
 # make test-next  what the next Go release changes for us, on GO_NEXT
+# make test-rare  what users install, from a proxy; the tests' own servers
 # make test-mysql  on MySQL what depends on the server; all others run on MariaDB
 # make test-failover  servers that fail and PgBouncer; RUN=PgBouncer, Standby or
 #                 Galera for one of them, LONG=1 for every round
-# make test-long  every seed and round of the random tests
+# make test-long  every seed, round and shape, and the tests on servers with -race
 # make release-check  all of a release but its tags: what users install, from a proxy
 # make bench      the comparison with other pools
 # make bench-quick  what a change costs, in three minutes; BASE=COMMIT: beside that commit
@@ -50,6 +51,14 @@ ON_NEXT  = GOTOOLCHAIN=$(GO_NEXT) $(GO)
 # Where a Prometheus and its promtool can be had for the tests of the metrics.
 PROMETHEUS := $(and $(shell command -v prometheus),$(shell command -v promtool))
 
+# By default a program with the race detector sleeps for a second before it exits: one for each
+# package. The tests end their goroutines, so nothing is left that could race then.
+export GORACE ?= atexit_sleep_ms=10
+
+# The tests on servers find with "RACE=-race -parallel 4" what those without servers cannot, but
+# take longer: in "make test-long" and on GitHub.
+RACE ?=
+
 TEST_TIMEOUT      ?= 40m
 TEST_LONG_TIMEOUT ?= 90m
 
@@ -60,41 +69,50 @@ MYSQL_IMAGE = $$(sed -n 's/^POOLDRIVER_MYSQL_IMAGE=//p' integration/images/chose
 # "make test-long" runs every test on it.
 ON_MYSQL = MySQL|Reset|Clean|Cancel|Cut|Retry|Retries|Killed|Credential|Conformance|TrueAsync|RandomPrograms|CalledClean
 
+# What does not run on MySQL: tests of other servers. "make test" also leaves out a test of lists of
+# hosts, which waits for MySQL's slow starts.
+NOT_MYSQL = Postgres|ODBC|/postgres|//postgres|TestAStatementThatIsCutWhileItIsSent|TestCancelledStatementsOccupy
+SLOW_ON_MYSQL = TestAHostThatIsKilledUnderLoad
+
 # The integration tests but those that "make test-failover" runs, those that need a
 # browser and a terminal, and those over mattn/go-sqlite3: SQLite in C, which compiles in
 # seconds without optimisation and in minutes with it.
-ONE_SERVER = $$($(GO) -C integration list ./... | grep -vE '/(failover|mattn|browser)')
-MATTN      = CGO_CFLAGS=-O0 $(GO) -C integration test -race
+ONE_SERVER = $$($(GO) -C integration list ./... | grep -vE '/(failover|mattn|browser$(1))')
+MATTN      = CGO_CFLAGS=-O0 $(GO) -C integration test
 
 # Tests that keep a machine of two processors busy by themselves. Beside others they would
 # wait for processors, and not for what they test.
 CROWDS = Tunnel|TestDrainUnderLoad|TestTransfersAtSerializable|TestNoTenantSees|TestPostgresStatementsWithSettings|TestACommitThatIsCutIsNot
 
-# Three commands: many tests at once, then the crowds, then mattn. $(1) is the timeout of each.
+# What of ./release "make test" leaves to "make test-rare": it compiles modules for half a minute.
+INSTALLED = TestWhatTheReadmeSaysCanBeInstalledAndRun/local/(the_command|.*pooldriver)
+
+# Three commands: many tests at once, then the crowds, then mattn. $(1) is the timeout of each,
+# $(2) RACE, $(3) what other tests are left out, $(4) what other packages.
 define INTEGRATION
-$(GO) -C integration test $(TAGS) -race -timeout $(1) -skip '$(CROWDS)' $(ONE_SERVER)
-$(GO) -C integration test $(TAGS) -race -timeout $(1) -parallel 2 -run '$(CROWDS)' .
-$(MATTN) -timeout $(1) ./mattn
+$(GO) -C integration test $(TAGS) $(2) -timeout $(1) -skip '$(CROWDS)$(3)' $(call ONE_SERVER,$(4))
+$(GO) -C integration test $(TAGS) $(2) -timeout $(1) -parallel 2 -run '$(CROWDS)' .
+$(MATTN) $(2) -timeout $(1) ./mattn
 endef
 
-# On MySQL. $(1) is the timeout, $(2) which tests. ODBC is tested with MariaDB alone.
+# On MySQL. $(1) is the timeout, $(2) which tests, $(3) RACE, $(4) what else is left out.
 define MYSQL
 @if [ -n "$(MYSQL_IMAGE)" ]; then \
 	echo "POOLDRIVER_MYSQL_SERVER=mysql $(GO) -C integration test"; \
-	POOLDRIVER_MYSQL_SERVER=mysql $(GO) -C integration test $(TAGS) -race -timeout $(1) -run '$(2)' -skip 'Postgres|ODBC|/postgres' .; \
+	POOLDRIVER_MYSQL_SERVER=mysql $(GO) -C integration test $(TAGS) $(3) -timeout $(1) -run '$(2)' -skip '$(NOT_MYSQL)$(4)' .; \
 else \
 	echo "NOT RUN: the tests on MySQL, which could not be had here. POOLDRIVER_MYSQL_IMAGE can name an image, such as mysql:8.4." >&2; \
 fi
 endef
 
-.PHONY: test test-more test-next test-unit test-integration test-failover test-mysql test-long release-check check fmt format-check vet \
+.PHONY: test test-more test-next test-rare test-unit test-integration test-failover test-mysql test-long release-check check fmt format-check vet \
 	staticcheck lint vulnerabilities images bench bench-quick clean-images
 
 # MySQL last: where it cannot be had, the last line says so.
 test: test-unit test-integration test-mysql
 
 # What few changes can break. CI runs it, so that nobody else has to wait for it.
-test-more: test-next test-failover
+test-more: test-next test-rare test-failover
 
 # What depends on the Go release: the conformance suite, rows, and how pgx scans them.
 test-next: images
@@ -109,8 +127,9 @@ test-next: images
 
 # The pool also without the race detector, which takes turns between goroutines
 # that Go's scheduler does not.
+# The longest packages first.
 test-unit:
-	$(GO) test $(TAGS) -race -timeout $(TEST_TIMEOUT) ./...
+	$(GO) test $(TAGS) -race -timeout $(TEST_TIMEOUT) . ./tests/behaviour ./...
 	$(GO) test -timeout $(TEST_TIMEOUT) ./pool
 	$(if $(ODBC),$(GO) test ./dialects/odbc,@echo "NOT RUN: the tests over ODBC. They need unixodbc-dev, odbcinst, libsqliteodbc, odbc-postgresql and odbc-mariadb." >&2)
 	$(GO) -C integration test -race -timeout $(TEST_TIMEOUT) ./byteproxy
@@ -119,22 +138,28 @@ test-unit:
 	$(if $(PROMETHEUS),$(GO) -C prompooldriver test -timeout $(TEST_TIMEOUT) ./promtest,@echo "NOT RUN: the tests with a Prometheus. They need Debian's package prometheus." >&2)
 
 test-integration: images
-	$(call INTEGRATION,$(TEST_TIMEOUT))
+	$(call INTEGRATION,$(TEST_TIMEOUT),$(RACE),|$(INSTALLED),|testbed)
 	$(if $(SCREENS),$(GO) -C integration test -timeout $(TEST_TIMEOUT) ./browser,@echo "NOT RUN: the inspector in a browser and in a terminal. It needs chromium and tmux." >&2)
+
+# With each module that users install, and the command. The testbed is what starts the servers of
+# the other tests, which fail without it.
+test-rare: images
+	$(GO) -C integration test -timeout $(TEST_TIMEOUT) ./release ./testbed
 
 # Not beside the others: it measures how soon a service is back.
 test-failover: images
 	POOLDRIVER_LONG=$(LONG) $(GO) -C integration test -race -count=1 -timeout $(TEST_TIMEOUT) -run '$(RUN)' $(if $(LONG)$(RUN),-v) ./failover/...
 
 test-mysql: images
-	$(call MYSQL,$(TEST_TIMEOUT),$(ON_MYSQL))
+	$(call MYSQL,$(TEST_TIMEOUT),$(ON_MYSQL),$(RACE),|$(SLOW_ON_MYSQL))
 
 test-long: export POOLDRIVER_LONG = 1
+test-long: RACE = -race -parallel 4
 test-long: images $(VTCOMBO)
 	$(GO) test $(TAGS) -race -timeout $(TEST_LONG_TIMEOUT) ./...
-	$(call INTEGRATION,$(TEST_LONG_TIMEOUT))
+	$(call INTEGRATION,$(TEST_LONG_TIMEOUT),$(RACE),)
 	POOLDRIVER_VTCOMBO=$(VTCOMBO) $(GO) -C integration test -race -timeout $(TEST_LONG_TIMEOUT) ./failover/...
-	$(call MYSQL,$(TEST_LONG_TIMEOUT))
+	$(call MYSQL,$(TEST_LONG_TIMEOUT),,$(RACE),)
 	GOWORK=off $(GO) -C integration/datadog test . # a module of its own, which compiles for minutes
 
 # What users install, with empty caches and each supported Go: see RELEASING.md.

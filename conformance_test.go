@@ -20,8 +20,14 @@ import (
 // The conformance suite is the definition of transparent. It runs here over
 // every shape of driver and over SQLite; in integration over real servers.
 
+// TestEveryShapeOfDriverBehavesAsIfBare leaves the shapes with only one interface to the long tests:
+// where code for one interface relies on another one by mistake, the shape without that other one
+// shows it.
 func TestEveryShapeOfDriverBehavesAsIfBare(t *testing.T) {
 	for _, v := range fakedb.Variants() {
+		if strings.HasPrefix(v.Name, "only ") && !randomtest.Long() {
+			continue
+		}
 		t.Run(v.Name, func(t *testing.T) {
 			t.Parallel()
 			conformance.Run(t, conformance.Fake(v, func(c driver.Connector) driver.Connector { return pooldriver.Wrap(c, quietly) }))

@@ -62,6 +62,7 @@ func openAll(t *testing.T, db *sql.DB, n int) {
 func TestCloseDoesNotWaitForAServerThatHangs(t *testing.T) {
 	for _, engine := range testbed.Engines() {
 		t.Run(engine.String(), func(t *testing.T) {
+			t.Parallel() // each has a server of its own, and nothing else runs beside the two
 			server := testbed.Start(t, engine, testbed.WithRestart())
 			account := server.NewAccount(t)
 			s := stage{name: engine.String(), account: account}

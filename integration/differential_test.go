@@ -26,7 +26,7 @@ import (
 func TestRandomProgramsDoWhatTheyDoOverTheBareDriver(t *testing.T) {
 	t.Parallel()
 	testbed.Each(t, func(t *testing.T, account testbed.Account) {
-		seed, seconds := randomtest.Seed(t), randomtest.Rounds(60, 900)
+		seed, seconds := randomtest.Seed(t), randomtest.Rounds(20, 900)
 		w := newWorld(t, account)
 		end := time.Now().Add(time.Duration(seconds) * time.Second)
 		programs := 0
@@ -181,7 +181,7 @@ func (w *world) run(t *testing.T, p program, ours bool) {
 	if ours && p.room > 0 { // the bare program has as many connections as it likes
 		w.account.LimitConnections(t, p.room)
 		defer w.account.LimitConnections(t, 1000)
-		time.Sleep(50 * time.Millisecond) // a session that is not shown any more counts for a moment
+		time.Sleep(200 * time.Millisecond) // a session that is not shown any more counts for a moment
 	}
 	db, connector := w.openAs(t, p, ours)
 	x := &execution{T: t, world: w, program: p, ours: ours, db: db, connector: connector, told: map[int64]written{}}

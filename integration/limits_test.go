@@ -105,7 +105,7 @@ func (c *crowd) String() string {
 // third of the statements has ended.
 func (c *crowd) run(t *testing.T, disturb func()) {
 	t.Helper()
-	each := randomtest.Rounds(7, 60)
+	each := randomtest.Rounds(4, 60)
 	ended := make(chan struct{}, len(c.seeds)*each)
 	var all sync.WaitGroup
 	for _, seed := range c.seeds {

@@ -38,6 +38,7 @@ func openBareODBC(t testing.TB, account testbed.Account, parameters ...string) *
 }
 
 func TestPooldriverOverODBCBehavesAsTheBareDriver(t *testing.T) {
+	t.Parallel()
 	testbed.Each(t, func(t *testing.T, account testbed.Account) {
 		flavor, parameters := conformance.PostgresOverODBC(), []string(nil)
 		if account.Server.Engine == testbed.MySQL {

@@ -219,6 +219,7 @@ func TestOverODBCACancelledStatementInATransactionReplacesNoOtherConnection(t *t
 }
 
 func TestOverODBCAStandbyIsReached(t *testing.T) {
+	t.Parallel()
 	server := testbed.Start(t, testbed.Postgres, testbed.WithRestart())
 	account := server.NewAccount(t)
 	admin, err := server.Admin()

@@ -120,6 +120,8 @@ func TestAnOutageUnderLoadCostsFewDials(t *testing.T) {
 	testbed.Each(t, func(t *testing.T, account testbed.Account) {
 		for _, mode := range []string{"plain", "tasks"} {
 			t.Run(mode, func(t *testing.T) {
+				t.Parallel() // the four wait most of the time, and nothing else runs beside them
+				account := account.Server.NewAccount(t)
 				d := newDoor(t, account.Addr)
 				s := serverStage(t, account)
 				s.account = account.Via(d.addr())

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"sync"
 	"testing"
 	"time"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/pooldriver/pooldriver"
 	"github.com/pooldriver/pooldriver/integration/testbed"
+	"github.com/pooldriver/pooldriver/internal/randomtest"
 )
 
 // serverCode is the server's own word for an error; "" if it is none of its.
@@ -178,7 +180,8 @@ func TestATransactionIsRepeatedThatFindsSQLiteBusy(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := stage{name: "sqlite"}.fresh(t)
 			mustExec(t, s.witness, "PRAGMA journal_mode = DELETE")
-			db := s.openURL(t, "sqlite:"+s.file+"?"+tc.parameters)
+			busy := randomtest.Rounds(200, 5000) // ms, in each of the tries; 5 s is the dialect's own
+			db := s.openURL(t, fmt.Sprintf("sqlite:%s?%s&_pragma=busy_timeout(%d)", s.file, tc.parameters, busy))
 			mustExec(t, s.witness, tc.other)
 			go func() { // it ends when the transaction was refused twice
 				for db.connector.Stats().TxRetries < 2 {

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pooldriver/pooldriver"
+	"github.com/pooldriver/pooldriver/internal/randomtest"
 )
 
 // question is a query whose answer is compared.
@@ -353,7 +354,8 @@ func TestRowsLargerThanTheBufferStayReadable(t *testing.T) {
 		for _, f := range frames {
 			t.Run(f.name, func(t *testing.T) {
 				d.setUp(t)
-				db, connector := d.with(smallBuffer).open(t, 1)
+				// Outside of a transaction each refusal takes pool_deadlock_after.
+				db, connector := d.with(smallBuffer, fmt.Sprintf("pool_deadlock_after=%dms", randomtest.Rounds(500, 5000))).open(t, 1)
 				require.NoError(t, pooldriver.Do(t.Context(), func(ctx context.Context) error {
 					return f.run(ctx, db, func(ctx context.Context, via querier) error {
 						readPages(ctx, t, via, func(id int) {

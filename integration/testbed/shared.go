@@ -77,10 +77,10 @@ func EachInTurn(t *testing.T, test func(t *testing.T, account Account)) {
 // servers and fails the run when goroutines are left over.
 //
 // Tests on servers wait most of the time: more run at once than there are processors,
-// by default 4 (go test -parallel). Tests that measure do not call t.Parallel, and so
+// by default 5 (go test -parallel; 4 with the race detector). Tests that measure do not call t.Parallel, and so
 // run before, one at a time.
 func Run(m *testing.M) int {
-	randomtest.AtOnce(4)
+	randomtest.AtOnce(5)
 	_ = mysql.SetLogger(silentLogger{}) // Tests provoke what it would report.
 	code := m.Run()
 	if err := terminateShared(); err != nil {
