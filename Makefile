@@ -3,7 +3,7 @@
 # make check      format, vet, linters, known vulnerabilities
 # make test-unit  what needs neither Docker nor a server
 # make test-next  what the next Go release changes for us, on GO_NEXT
-# make test-rare  what users install, from a proxy; the tests' own servers
+# make test-rare  what users install, from a proxy; the tests' own servers; hosts that are killed
 # make test-mysql  on MySQL what depends on the server; all others run on MariaDB
 # make test-failover  servers that fail and PgBouncer; RUN=PgBouncer, Standby or
 #                 Galera for one of them, LONG=1 for every round
@@ -69,10 +69,11 @@ MYSQL_IMAGE = $$(sed -n 's/^POOLDRIVER_MYSQL_IMAGE=//p' integration/images/chose
 # "make test-long" runs every test on it.
 ON_MYSQL = MySQL|Reset|Clean|Cancel|Cut|Retry|Retries|Killed|Credential|Conformance|TrueAsync|RandomPrograms|CalledClean
 
-# What does not run on MySQL: tests of other servers. "make test" also leaves out a test of lists of
-# hosts, which waits for MySQL's slow starts.
+# Tests of other servers, which do not run on MySQL.
 NOT_MYSQL = Postgres|ODBC|/postgres|//postgres|TestAStatementThatIsCutWhileItIsSent|TestCancelledStatementsOccupy
-SLOW_ON_MYSQL = TestAHostThatIsKilledUnderLoad
+
+# Tests of servers that fail, which "make test" leaves to "make test-rare": each starts pairs of them.
+RARE = TestAHostThatIsKilledUnderLoad
 
 # The integration tests but those that "make test-failover" runs, those that need a
 # browser and a terminal, and those over mattn/go-sqlite3: SQLite in C, which compiles in
@@ -138,20 +139,21 @@ test-unit:
 	$(if $(PROMETHEUS),$(GO) -C prompooldriver test -timeout $(TEST_TIMEOUT) ./promtest,@echo "NOT RUN: the tests with a Prometheus. They need Debian's package prometheus." >&2)
 
 test-integration: images
-	$(call INTEGRATION,$(TEST_TIMEOUT),$(RACE),|$(INSTALLED),|testbed)
+	$(call INTEGRATION,$(TEST_TIMEOUT),$(RACE),|$(RARE)|$(INSTALLED),|testbed)
 	$(if $(SCREENS),$(GO) -C integration test -timeout $(TEST_TIMEOUT) ./browser,@echo "NOT RUN: the inspector in a browser and in a terminal. It needs chromium and tmux." >&2)
 
 # With each module that users install, and the command. The testbed is what starts the servers of
 # the other tests, which fail without it.
 test-rare: images
 	$(GO) -C integration test -timeout $(TEST_TIMEOUT) ./release ./testbed
+	$(GO) -C integration test $(TAGS) -timeout $(TEST_TIMEOUT) -run '$(RARE)' .
 
 # Not beside the others: it measures how soon a service is back.
 test-failover: images
 	POOLDRIVER_LONG=$(LONG) $(GO) -C integration test -race -count=1 -timeout $(TEST_TIMEOUT) -run '$(RUN)' $(if $(LONG)$(RUN),-v) ./failover/...
 
 test-mysql: images
-	$(call MYSQL,$(TEST_TIMEOUT),$(ON_MYSQL),$(RACE),|$(SLOW_ON_MYSQL))
+	$(call MYSQL,$(TEST_TIMEOUT),$(ON_MYSQL),$(RACE),|$(RARE))
 
 test-long: export POOLDRIVER_LONG = 1
 test-long: RACE = -race -parallel 4

@@ -13,6 +13,7 @@ import (
 
 	"github.com/pooldriver/pooldriver"
 	"github.com/pooldriver/pooldriver/integration/testbed"
+	"github.com/pooldriver/pooldriver/internal/randomtest"
 )
 
 // docs/incidents.md has the public incidents of these tests. Each has the original's shape, on
@@ -74,7 +75,7 @@ func TestIncidentCancelledStatementsOpenMoreAndMoreConnections(t *testing.T) {
 	testbed.Each(t, func(t *testing.T, account testbed.Account) {
 		plain, ours, _ := bothPools(t, account, most)
 		storm := func(db *sql.DB) (highest int) {
-			ctx, stop := context.WithTimeout(t.Context(), 3*time.Second)
+			ctx, stop := context.WithTimeout(t.Context(), time.Duration(randomtest.Rounds(1, 3))*time.Second)
 			defer stop()
 			var all sync.WaitGroup
 			for range 16 {
