@@ -225,7 +225,7 @@ func (c *Checkout) borrow(ctx context.Context, w *Want, from *task.Task) error {
 		return err
 	}
 	c.binding = &c.private
-	return c.private.attach(ctx, c, w, r)
+	return c.private.attachFor(ctx, c, w, r)
 }
 
 // attachDeferred is attach for the first statement of a deferred transaction without a task. The
@@ -343,10 +343,14 @@ func (c *Checkout) Ran(r *Conn) {
 // Detach ends the checkout. A clean connection can be lent again at once. Rollback and
 // cleaning happen in the background, and the connection counts as active until they end.
 func (c *Checkout) Detach() {
-	if b := c.binding; b != nil {
-		b.detach(c)
+	if c.binding == &c.private && c.conn != nil && c.rows == nil && c.tx == nil {
+		c.leave()
+	} else {
+		if c.binding != nil {
+			c.binding.detach(c)
+		}
+		c.unbind()
 	}
-	c.unbind()
 	c.parted, c.values = false, nil
 	c.number++
 }
@@ -509,6 +513,16 @@ func (c *Checkout) OpenRows(rows *Rows, w *Want, real driver.Rows, isFirst bool)
 	r.OpenRows(&rows.Rows, real, &w.Statement, alone)
 }
 
+// OpenText is OpenRows for a text without a task that was sent as it is.
+func (c *Checkout) OpenText(rows *Rows, r *Conn, real driver.Rows, text string) {
+	rows.conn, rows.checkout, rows.binding, rows.closed = r, c, c.binding, false
+	c.rows = rows
+	if c.executed || c.tx != nil {
+		text = ""
+	}
+	r.OpenText(&rows.Rows, real, text)
+}
+
 // Closed reports whether the owner has closed the rows.
 func (r *Rows) Closed() bool { return r.closed }
 
@@ -532,9 +546,17 @@ func (r *Rows) Lock() (live bool) {
 
 // Unlock ends what Lock began.
 func (r *Rows) Unlock() {
-	r.conn.use.moves()
-	r.conn.Meter.EndRow()
-	r.binding.unlock(r.conn)
+	c, b := r.conn, r.binding
+	c.use.moves()
+	c.Meter.EndRow()
+	if b.waiting.Load() > 0 {
+		b.unlock(c)
+		return
+	}
+	c.Unlock()
+	if b.waiting.Load() > 0 { // see unlock
+		b.offer(c)
+	}
 }
 
 // IsLent reports whether a function of Raw has the session of rows without a task. In a

@@ -23,8 +23,9 @@ import (
 // touches nothing. A dead session is never lent again, and a task that has ended gets no session,
 // so nobody takes an old claim for a claim on a later use of the session.
 
-// attach takes r, which comes from the pool, into the binding, and locks it.
-func (b *Binding) attach(ctx context.Context, c *Checkout, w *Want, r *Conn) error {
+// attach takes r, which comes from the pool, into the binding of c, and locks it. text is the
+// statement's, or nil. pins: the operation is known to hold r after its end.
+func (b *Binding) attach(ctx context.Context, c *Checkout, r *Conn, text *string, pins bool) error {
 	waited := r.Waited()
 	if waited > 0 {
 		b.engine.report.Waited(waited)
@@ -38,30 +39,36 @@ func (b *Binding) attach(ctx context.Context, c *Checkout, w *Want, r *Conn) err
 		r.values = c.values
 	}
 	r.Lend(b.shares)
-	r.Meter.Begin(c.label, w.TextAt, waited, w.pins())
-	if !b.receive(r) {
+	r.Meter.Begin(c.label, text, waited, pins)
+	if b.isPrivate() { // it has no end, and before holder says so nobody knows that it has r
+		r.use.users = 1
+		r.holder.Store(b)
+	} else if !b.receive(r) {
 		r.Unlock()
 		b.giveBack(r)
 		return b.task.EndedError()
 	}
-	w.measured, w.counted = true, r
 	if taken := b.engine.config.Taken; taken != nil {
 		taken()
 	}
 	c.hold(r)
-	w.has(r)
 	return nil
 }
 
-// receive takes r, which nobody has, into the binding. It reports false if the task has ended:
+// attachFor is attach for the operation w.
+func (b *Binding) attachFor(ctx context.Context, c *Checkout, w *Want, r *Conn) error {
+	if err := b.attach(ctx, c, r, w.TextAt, w.pins()); err != nil {
+		return err
+	}
+	w.Continue(r)
+	return nil
+}
+
+// receive takes r, which nobody has, into the binding of a task. It reports false if the task has ended:
 // the task's end finds only connections that were received before.
 func (b *Binding) receive(r *Conn) bool {
-	r.use.users = 1
-	if b.isPrivate() { // a private binding has no end, and before holder says so nobody knows that it has r
-		r.holder.Store(b)
-		return true
-	}
 	b.mu.Lock()
+	r.use.users = 1
 	ended := b.ended.Load()
 	if !ended {
 		r.holder.Store(b)
@@ -88,7 +95,7 @@ func (b *Binding) obtain(ctx context.Context, c *Checkout, w *Want) (err error) 
 		}
 	}()
 	keep := func(r *Conn) error {
-		if err := b.attach(ctx, c, w, r); err != nil {
+		if err := b.attachFor(ctx, c, w, r); err != nil {
 			return err
 		}
 		taken = true

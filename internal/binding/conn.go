@@ -85,8 +85,11 @@ func (r *Conn) Detached() { r.holder.Load().countOut(r) }
 
 // pinnedBy tells, between two operations, why r is held.
 func (r *Conn) pinnedBy() pinning.Pin {
-	if session.LeavesNothing(r.Effect()) && !r.Begun() && r.Rows() == nil && r.use.raw == nil {
-		return pinning.Conn // most statements
+	if session.LeavesNothing(r.Effect()) && !r.Begun() && r.use.raw == nil { // most statements
+		if r.Rows() != nil {
+			return pinning.Rows
+		}
+		return pinning.Conn
 	}
 	f := r.facts()
 	if f.Effect&dialects.TxControl != 0 { // the driver is asked only if a text may have begun a transaction

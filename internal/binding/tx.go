@@ -117,8 +117,11 @@ func (t *Tx) Leave() {
 // database/sql does not give the checkout back, so Finish ends the connection. Holders shows text
 // meanwhile.
 func (t *Tx) Finish(text *string, end func() error) error {
-	panicked := true
+	locked, panicked := false, true
 	defer func() {
+		if locked {
+			t.unlock()
+		}
 		if panicked {
 			t.driverPanicked()
 		}
@@ -126,11 +129,9 @@ func (t *Tx) Finish(text *string, end func() error) error {
 	}()
 	err := t.lock()
 	if err == nil {
-		err = func() error {
-			t.conn.Meter.BeginOperation(text, true, false)
-			defer t.unlock()
-			return end()
-		}()
+		locked = true
+		t.conn.Meter.BeginOperation(text, true, false)
+		err = end()
 	}
 	panicked = false
 	return err

@@ -37,22 +37,27 @@ func (r *Conn) releaseOf(task Task) release {
 // the connection is lent again at once, or is rolled back and cleaned in the background, or is
 // closed. task had the connection; nil: none had it.
 func (r *Conn) GiveBack(task Task) {
-	if !r.pool.report.HearsReleased() {
+	p := r.pool
+	if !p.report.HearsReleased() {
 		r.giveBack()
 		return
 	}
 	told := r.releaseOf(task)
 	r.giveBack()
-	r.pool.report.Released(told.use, told.who, told.host)
+	p.report.Released(told.use, told.who, told.host)
 }
 
 func (r *Conn) giveBack() {
-	p := r.pool
-	if r.setting == "" && p.config.Reset == pinning.Auto && !r.RoleDoubt() && r.LeftNothing() {
-		r.EndReset()
+	if r.setting == "" && r.pool.config.Reset == pinning.Auto && r.LeftNothing() {
 		r.Return()
-		return
+	} else {
+		r.giveBackLeft()
 	}
+}
+
+// giveBackLeft is giveBack for a connection on which something may be left.
+func (r *Conn) giveBackLeft() {
+	p := r.pool
 	lost := ""
 	if r.setting != "" {
 		lost = r.loses()

@@ -113,6 +113,9 @@ func (l *List) Private(query string) bool {
 	return slices.ContainsFunc(parts, func(s dialects.Setting) bool { return s.Private })
 }
 
+// WaitsForTx reports whether a setting waits for the next transaction.
+func (l *List) WaitsForTx() bool { return l.nextTx.Load() != nil }
+
 // TakeNextTx returns and removes the statement of a setting that waits for the next transaction.
 // The next transaction is the caller's. The result is "" if no setting waits.
 func (l *List) TakeNextTx() string {

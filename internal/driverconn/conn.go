@@ -23,6 +23,7 @@ type Conn struct {
 
 	execerCtx  driver.ExecerContext
 	execer     driver.Execer //nolint:staticcheck // drivers without ExecerContext have it
+	beginner   driver.ConnBeginTx
 	queryerCtx driver.QueryerContext
 	queryer    driver.Queryer //nolint:staticcheck // as above
 }
@@ -33,6 +34,7 @@ func New(c driver.Conn) Conn {
 	conn.Checker, _ = c.(driver.NamedValueChecker)
 	conn.Resetter, _ = c.(driver.SessionResetter)
 	conn.Validator, _ = c.(driver.Validator)
+	conn.beginner, _ = c.(driver.ConnBeginTx)
 	conn.execerCtx, _ = c.(driver.ExecerContext)
 	conn.execer, _ = c.(driver.Execer) //nolint:staticcheck // see the field
 	conn.queryerCtx, _ = c.(driver.QueryerContext)
@@ -99,8 +101,8 @@ func (c *Conn) Prepare(ctx context.Context, query string) (driver.Stmt, error) {
 
 // Begin begins a transaction. After an error the transaction may be open all the same.
 func (c *Conn) Begin(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
-	if b, ok := c.Driver.(driver.ConnBeginTx); ok {
-		return b.BeginTx(ctx, opts)
+	if c.beginner != nil {
+		return c.beginner.BeginTx(ctx, opts)
 	}
 	if sql.IsolationLevel(opts.Isolation) != sql.LevelDefault {
 		return nil, errors.New("sql: driver does not support non-default isolation level")

@@ -69,7 +69,9 @@ func (s *Session) Begin(ctx context.Context, t *Tx, carry bool) (carried bool, e
 	// watch the context that it is given as long as the transaction lasts.
 	given, merged := mergedctx.New(t.ctx, ctx)
 	defer merged.Detach()
-	t.merged.Store(merged)
+	if merged != nil {
+		t.merged.Store(merged)
+	}
 	if s.traits.TxKeepsContext {
 		t.kept = newTxContext(given)
 		given = t.kept
@@ -80,9 +82,11 @@ func (s *Session) Begin(ctx context.Context, t *Tx, carry bool) (carried bool, e
 	}
 	s.call()
 	err = errors.ErrUnsupported
-	if lazy, ok := s.server.(dialects.LazyBeginner); ok && carry {
-		t.real, err = lazy.BeginWithNext(given, t.opts)
-		carried = err == nil
+	if carry {
+		if lazy, ok := s.server.(dialects.LazyBeginner); ok {
+			t.real, err = lazy.BeginWithNext(given, t.opts)
+			carried = err == nil
+		}
 	}
 	if err == errors.ErrUnsupported {
 		t.real, err = s.conn.Begin(given, t.opts)

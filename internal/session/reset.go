@@ -55,10 +55,11 @@ func (s *Session) Inspect() (f Findings) {
 	}
 }
 
-// LeftNothing reports, after GiveBack, whether the borrower has left nothing but data. false:
-// Inspect has to look closer. Most borrowers leave nothing but data, and LeftNothing is quick.
+// LeftNothing reports, after GiveBack, whether the borrower has left nothing but data: the session is
+// in its state at connect. false: Inspect has to look closer. Most borrowers leave nothing but
+// data, and LeftNothing is quick.
 func (s *Session) LeftNothing() (nothing bool) {
-	if s.health != healthy || s.running > 0 || s.namesChanged || !LeavesNothing(s.effect) || s.Severed() || s.stmts.CloseFailed() {
+	if s.health != healthy || s.running > 0 || s.namesChanged || s.roleDoubt || !LeavesNothing(s.effect) || s.Severed() || s.stmts.CloseFailed() {
 		return false
 	}
 	defer func() {
@@ -70,6 +71,7 @@ func (s *Session) LeftNothing() (nothing bool) {
 	switch s.TxStatus() {
 	case dialects.TxNone, dialects.TxUnknown:
 		if s.conn.Validator == nil || s.conn.Validator.IsValid() {
+			s.effect = dialects.Clean
 			return true
 		}
 		s.MarkUnusable() // the driver is asked once: Inspect would believe another answer

@@ -55,10 +55,21 @@ const (
 // OpenRows makes r, which is new, the rows of st, which has just run. They are the last
 // ones on the session. isAlone says that nothing else has happened in their checkout.
 func (s *Session) OpenRows(r *Rows, real driver.Rows, st *Statement, isAlone bool) {
-	r.session, r.real, r.stmt, r.live = s, real, st.Prepared, true
-	r.scanner = driverconn.ColumnScannerOf(real)
+	alone := ""
 	if isAlone {
-		r.usage, r.query = alone, st.Text
+		alone = st.Text
+	}
+	r.stmt = st.Prepared
+	s.OpenText(r, real, alone)
+}
+
+// OpenText is OpenRows for a text that was sent as it is. If nothing else has happened in the
+// checkout, query is the text; otherwise it is empty.
+func (s *Session) OpenText(r *Rows, real driver.Rows, query string) {
+	r.session, r.real, r.live = s, real, true
+	r.scanner = driverconn.ColumnScannerOf(real)
+	if query != "" {
+		r.usage, r.query = alone, query
 	}
 	s.reading++
 	s.rows.Store(r)
@@ -153,7 +164,21 @@ func (r *Rows) Next(dest []driver.Value) error {
 		}
 		r.dropPrefix()
 	}
-	return r.read(dest)
+	if r.scanner != nil {
+		return r.read(dest)
+	}
+	// read, written out: most rows come here.
+	s := r.session
+	s.running++
+	err := r.real.Next(dest)
+	s.running--
+	if r.onRow = err == nil; !r.onRow {
+		return r.readFailed(err)
+	}
+	if r.mayLoseBytes() {
+		r.own(dest)
+	}
+	return nil
 }
 
 // read reads a row from the driver.
@@ -162,17 +187,24 @@ func (r *Rows) read(dest []driver.Value) error {
 	s.running++
 	err := r.next(dest)
 	s.running--
-	r.onRow = err == nil
-	switch {
-	case err == io.EOF:
-		r.ended = true
-	case err != nil:
-		err = r.diagnosed(err)
-		if errors.Is(err, driver.ErrBadConn) || s.TxStatus() == dialects.TxLost {
-			s.MarkUnusable()
-		}
-	case r.scanner == nil && r.mayLoseBytes():
+	if r.onRow = err == nil; !r.onRow {
+		return r.readFailed(err)
+	}
+	if r.scanner == nil && r.mayLoseBytes() {
 		r.own(dest)
+	}
+	return nil
+}
+
+// readFailed returns the error of a read that has given no row.
+func (r *Rows) readFailed(err error) error {
+	if err == io.EOF {
+		r.ended = true
+		return err
+	}
+	err = r.diagnosed(err)
+	if errors.Is(err, driver.ErrBadConn) || r.session.TxStatus() == dialects.TxLost {
+		r.session.MarkUnusable()
 	}
 	return err
 }

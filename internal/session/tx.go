@@ -77,7 +77,11 @@ func (t *Tx) Join() { t.joined = true }
 func (t *Tx) Ran() { t.deepest = len(t.session.inner) }
 
 // Release frees the context that bounded the begin. It needs no lock.
-func (t *Tx) Release() { t.merged.Swap(nil).Release() }
+func (t *Tx) Release() {
+	if t.merged.Load() != nil {
+		t.merged.Swap(nil).Release()
+	}
+}
 
 // Begun reports whether a transaction of BeginTx is open, or was open when the connection
 // died.

@@ -220,7 +220,11 @@ func (m *Meter) EndOperation(pin pinning.Pin) {
 }
 
 // BeginRow is called before a row is read, and EndRow after it.
-func (m *Meter) BeginRow() { m.countIdle() }
+func (m *Meter) BeginRow() {
+	if m.idleSince != 0 || m.env.Clock.Coarse() != m.last.Load() {
+		m.countIdle()
+	}
+}
 
 // EndRow ends what BeginRow began.
 func (m *Meter) EndRow() { set(&m.last, m.env.Clock.Coarse()) }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/internal/binding"
 	"github.com/pooldriver/pooldriver/internal/ctxerr"
 	"github.com/pooldriver/pooldriver/internal/ctxsettings"
 	"github.com/pooldriver/pooldriver/internal/session"
@@ -13,12 +14,31 @@ import (
 
 // This file begins transactions, savepoints, and transactions that were deferred.
 
+// newTx is a transaction of c that has not begun, on r; r is nil if it is deferred and has no connection.
+func newTx(ctx context.Context, c *checkout, opts driver.TxOptions, r *binding.Conn) *transaction {
+	t := c.spareTx
+	if t == nil {
+		t = new(transaction)
+	}
+	c.spareTx, t.checkout = nil, c
+	if r != nil {
+		c.NewTx(&t.Tx, r)
+	}
+	t.Init(ctx, opts)
+	return t
+}
+
+// beginOn begins t at once on r.
+func (t *transaction) beginOn(ctx context.Context, r *binding.Conn) error {
+	_, err := r.Begin(ctx, &t.Tx.Tx, false)
+	return err
+}
+
 // begin begins a transaction. If a transaction of the task is open on the session, it
 // begins a savepoint.
 func (op *operation) begin(ctx context.Context) (again bool, err error) {
 	c, r := op.c, op.Conn
-	t := &transaction{checkout: c}
-	c.NewTx(&t.Tx, r)
+	t := newTx(ctx, c, op.opts, r)
 	setting := ""
 	if !c.Shares() {
 		setting = c.source.pool.Settings().TakeNextTx()
@@ -30,11 +50,9 @@ func (op *operation) begin(ctx context.Context) (again bool, err error) {
 		if err := ctx.Err(); err != nil {
 			return false, ctxerr.Of(ctx, err) // as the driver would do
 		}
-		t.Init(ctx, op.opts)
 		r.Defer(&t.Tx.Tx)
 		c.SetTouched(true)
 	default:
-		t.Init(ctx, op.opts)
 		if again, err = op.beginNow(ctx, t, setting); again || err != nil {
 			return again, err
 		}
@@ -47,7 +65,7 @@ func (op *operation) begin(ctx context.Context) (again bool, err error) {
 // beginNow begins t, and executes the setting of the *sql.DB that waits for it, if any.
 func (op *operation) beginNow(ctx context.Context, t *transaction, setting string) (again bool, err error) {
 	c := op.c
-	_, err = op.Conn.Begin(ctx, &t.Tx.Tx, false)
+	err = t.beginOn(ctx, op.Conn)
 	if again, err = op.finishUnexecuted(ctx, err); again || err != nil {
 		if op.said&dialects.Conflict != 0 {
 			op.Scope.BeginConflict(c.source.report) // SQLite's BEGIN IMMEDIATE

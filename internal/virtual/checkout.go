@@ -20,6 +20,7 @@ type checkout struct {
 	binding.Checkout
 	renamed uint32          // how many of its statements had dialects.Renames
 	spare   *rows           // closed rows, which the next query uses again
+	spareTx *transaction    // has ended; the next transaction uses it again
 	last    *textcache.Text // of the last operation: in a loop the next operation has the same text
 	aging   []*text         // its statements that have a generation
 	loan    *Loan           // to a function of Raw; nil: none
@@ -44,6 +45,13 @@ func (c *checkout) refuse(why error) { c.refusal = why }
 
 // lend has every operation fail until the loan has ended.
 func (c *checkout) lend(l *Loan) { c.loan, c.refusal = l, errLent }
+
+// wrote follows a statement that only writes.
+func (c *checkout) wrote() {
+	if !c.HasTx() && !c.Shares() {
+		c.source.pool.Settings().TakeNextTx() // SQLite's autocommit has ended the transaction that the setting was for
+	}
+}
 
 // end ends the checkout.
 func (c *checkout) end() {

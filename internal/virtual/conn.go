@@ -68,12 +68,17 @@ func (c *conn) ExecContext(ctx context.Context, query string, args []driver.Name
 
 // exec executes a text, or the virtual statement v, which has it.
 func (c *conn) exec(ctx context.Context, v *text, query string, args []driver.NamedValue) (driver.Result, error) {
+	if v == nil {
+		var s shortWay
+		if ok, err := s.begin(ctx, &c.checkout, query, args); err != nil {
+			return nil, err
+		} else if ok {
+			return s.exec(ctx)
+		}
+	}
 	op := operation{c: &c.checkout, kind: executing, virtual: v, kept: v != nil && v.prepared}
 	op.setText(query, args)
-	if err := op.do(ctx); err != nil {
-		return nil, err
-	}
-	return op.result, nil
+	return op.resultOf(op.do(ctx))
 }
 
 // QueryContext runs a query, or returns driver.ErrSkip where the driver can only run
@@ -87,12 +92,17 @@ func (c *conn) QueryContext(ctx context.Context, query string, args []driver.Nam
 
 // query is exec for a query.
 func (c *conn) query(ctx context.Context, v *text, query string, args []driver.NamedValue) (driver.Rows, error) {
+	if v == nil {
+		var s shortWay
+		if ok, err := s.begin(ctx, &c.checkout, query, args); err != nil {
+			return nil, err
+		} else if ok {
+			return s.query(ctx)
+		}
+	}
 	op := operation{c: &c.checkout, kind: querying, virtual: v, kept: true}
 	op.setText(query, args)
-	if err := op.do(ctx); err != nil {
-		return nil, err
-	}
-	return op.rows.handedOut(), nil
+	return op.rowsOf(op.do(ctx))
 }
 
 // PrepareContext prepares the text on the checkout's session, so that a syntax error is reported
@@ -134,19 +144,21 @@ func (c *conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, e
 			if err := ctx.Err(); err != nil {
 				return nil, ctxerr.Of(ctx, err)
 			}
-			t := &transaction{checkout: &c.checkout}
-			t.Init(ctx, opts)
+			t := newTx(ctx, &c.checkout, opts, nil)
 			if !c.DeferTx(&t.Tx, p.From) {
 				return nil, c.source.pool.DrainingError()
 			}
 			return t, nil
 		}
 	}
-	op := operation{c: &c.checkout, kind: beginning, Want: binding.Want{Begins: true, TextAt: &textBegin}, opts: opts, kept: true}
-	if err := op.do(ctx); err != nil {
+	var s shortWay
+	if ok, err := s.beginTx(ctx, &c.checkout); err != nil {
 		return nil, err
+	} else if ok {
+		return s.tx(ctx, opts)
 	}
-	return op.tx, nil
+	op := operation{c: &c.checkout, kind: beginning, Want: binding.Want{Begins: true, TextAt: &textBegin}, opts: opts, kept: true}
+	return op.txOf(op.do(ctx))
 }
 
 // Ping asks the driver, if the driver has a Ping. Otherwise an attached session is enough, as for

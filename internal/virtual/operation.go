@@ -79,15 +79,69 @@ func (op *operation) setText(text string, args []driver.NamedValue) {
 func (op *operation) do(ctx context.Context) error {
 	defer op.done()
 	for {
-		if err := op.start(ctx); err != nil {
-			return err
+		if !op.started { // the short way may have done it
+			if err := op.start(ctx); err != nil {
+				return err
+			}
 		}
 		again, err := op.attempt(ctx)
 		if !again {
 			return err
 		}
 		op.c.Unlock(&op.Want)
+		op.started = false
 	}
+}
+
+// judge goes on with an operation that the driver has answered with err.
+func (op *operation) judge(ctx context.Context, err error) error {
+	again, err := op.judgeOnce(ctx, err)
+	if again {
+		return op.do(ctx)
+	}
+	return err
+}
+
+func (op *operation) judgeOnce(ctx context.Context, err error) (again bool, _ error) {
+	defer func() {
+		if !again {
+			op.done()
+		}
+	}()
+	if op.kind == beginning {
+		again, err = op.finishUnexecuted(ctx, err)
+	} else {
+		again, err = op.answered(ctx, err)
+	}
+	if again {
+		op.c.Unlock(&op.Want)
+		op.started = false
+	}
+	return again, err
+}
+
+// txOf is what an operation that has ended with err returns for a BeginTx.
+func (op *operation) txOf(err error) (driver.Tx, error) {
+	if err != nil {
+		return nil, err
+	}
+	return op.tx, nil
+}
+
+// resultOf is what an operation that has ended with err returns for an Exec.
+func (op *operation) resultOf(err error) (driver.Result, error) {
+	if err != nil {
+		return nil, err
+	}
+	return op.result, nil
+}
+
+// rowsOf is what an operation that has ended with err returns for a Query.
+func (op *operation) rowsOf(err error) (driver.Rows, error) {
+	if err != nil {
+		return nil, err
+	}
+	return op.rows.handedOut(), nil
 }
 
 // attempt is the part of do under the session's lock. again: do tries once more, perhaps
@@ -238,6 +292,12 @@ func (op *operation) execute(ctx context.Context) (again bool, err error) {
 		op.opened, op.columns, err = r.Query(ctx, &op.Statement)
 	}
 	r.UnloadSettings(op.cargo, err)
+	return op.answered(ctx, err)
+}
+
+// answered is the part of execute that follows the driver's answer.
+func (op *operation) answered(ctx context.Context, err error) (again bool, _ error) {
+	r := op.Conn
 	if again, err = op.finish(ctx, err); again {
 		return true, err
 	}
@@ -271,8 +331,8 @@ func (op *operation) execute(ctx context.Context) (again bool, err error) {
 // the *sql.DB. It returns the error of the statement, or the error of refuseLeft.
 func (op *operation) ended(ctx context.Context, err error) error {
 	c := op.c
-	if op.Effect == dialects.Writes && !c.HasTx() && !c.Shares() {
-		c.source.pool.Settings().TakeNextTx() // SQLite's autocommit has ended the transaction that the setting was for
+	if op.Effect == dialects.Writes {
+		c.wrote()
 	}
 	if err == nil && op.kind == executing {
 		err = op.refuseLeft(ctx)

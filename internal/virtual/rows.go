@@ -42,13 +42,19 @@ var errRowsClosed = errors.New("pooldriver: these rows are closed")
 // openRows makes the virtual rows of a query that has just run on w's session. first: nothing
 // was executed in the checkout before.
 func (c *checkout) openRows(real driver.Rows, w *binding.Want, first bool, columns []string) *rows {
+	r := c.newRows(columns)
+	c.OpenRows(&r.Rows, w, real, first)
+	return r
+}
+
+// newRows are rows that are not open yet.
+func (c *checkout) newRows(columns []string) *rows {
 	r := c.spare
 	if r == nil {
 		r = new(rows)
 	}
 	c.spare = nil
 	r.checkout, r.columns = c, columns
-	c.OpenRows(&r.Rows, w, real, first)
 	return r
 }
 

@@ -48,7 +48,9 @@ func (t *transaction) Commit() error {
 		t.Release()
 		return t.Refused()
 	}
-	return t.Finish(&textCommit, t.Tx.Commit)
+	err := t.Finish(&textCommit, t.Tx.Commit)
+	t.recycle()
+	return err
 }
 
 // Rollback rolls back. database/sql calls it too when the context of BeginTx has ended.
@@ -66,7 +68,17 @@ func (t *transaction) Rollback() error {
 	if errors.Is(err, task.ErrEnded) && t.TaskEnded() {
 		return nil // the task's end rolls it back
 	}
+	t.recycle()
 	return err
+}
+
+// recycle keeps t, which has ended, for the next transaction of its virtual connection: without a
+// task nobody but database/sql has known t, and database/sql does not use it again.
+func (t *transaction) recycle() {
+	if c := t.checkout; !t.InTask() && !c.HasTx() {
+		*t = transaction{}
+		c.spareTx = t
+	}
 }
 
 // endsAfterRaw reports whether a function of Raw has the connection of t. If so, t is rolled back
