@@ -256,6 +256,9 @@ func (w *Want) goesOn() bool { return w.Retried || w.reclaimed }
 // has records that the operation has locked r.
 func (w *Want) has(r *Conn) { w.Conn, w.locked = r, true }
 
+// Continue makes w an operation that goes on, on the long way, on r, which Borrow or Again has locked.
+func (w *Want) Continue(r *Conn) { w.Conn, w.locked, w.measured, w.counted = r, true, true, r }
+
 // Locked reports whether the operation has its connection's lock.
 func (w *Want) Locked() bool { return w.locked }
 
@@ -353,6 +356,26 @@ func (c *Checkout) Detach() {
 	}
 	c.parted, c.values = false, nil
 	c.number++
+}
+
+// leave is Detach for a checkout without a task, a transaction and open rows.
+func (c *Checkout) leave() {
+	b, r := &c.private, c.conn
+	c.conn, c.binding = nil, nil
+	b.mu.Lock() // somebody may peek
+	out := false
+	if r.holder.Load() == b {
+		r.use.users = 0
+		if out = r.use.peeks == 0; out {
+			r.holder.Store(nil)
+		}
+	}
+	b.mu.Unlock()
+	if out {
+		r.Meter.End()
+		r.Session.GiveBack()
+		r.GiveBack(nil)
+	}
 }
 
 // turn is the present use of c.

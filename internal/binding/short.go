@@ -59,9 +59,6 @@ func (c *Checkout) Again(ctx context.Context, text *string) (*Conn, error) {
 	return r, nil
 }
 
-// Continue makes w an operation that goes on, on the long way, on r, which Borrow or Again has locked.
-func (w *Want) Continue(r *Conn) { w.Conn, w.locked, w.measured, w.counted = r, true, true, r }
-
 // Settle ends an operation that began with Borrow or Again, has succeeded, and leaves nothing
 // behind but the rows that it may have opened. Settle unlocks r.
 func (c *Checkout) Settle(r *Conn) {
@@ -75,24 +72,4 @@ func (c *Checkout) SettleTx(r *Conn) {
 	c.touched = true
 	r.Meter.EndOperation(pinning.Tx)
 	r.Unlock()
-}
-
-// leave is Detach for a checkout without a task, a transaction and open rows.
-func (c *Checkout) leave() {
-	b, r := &c.private, c.conn
-	c.conn, c.binding = nil, nil
-	b.mu.Lock() // somebody may peek
-	out := false
-	if r.holder.Load() == b {
-		r.use.users = 0
-		if out = r.use.peeks == 0; out {
-			r.holder.Store(nil)
-		}
-	}
-	b.mu.Unlock()
-	if out {
-		r.Meter.End()
-		r.Session.GiveBack()
-		r.GiveBack(nil)
-	}
 }
