@@ -343,6 +343,18 @@ func (c *Checkout) Ran(r *Conn) {
 	}
 }
 
+// own returns the transaction on r to which an operation of c belongs: the one that c has
+// begun, or that of the InTx in whose scope c was attached.
+func (c *Checkout) own(r *Conn) *Tx {
+	if c.tx != nil && c.tx.conn == r {
+		return c.tx
+	}
+	if tx := c.binding.transactionOf(c.scope); tx != nil && tx.conn == r {
+		return tx
+	}
+	return nil
+}
+
 // Detach ends the checkout. A clean connection can be lent again at once. Rollback and
 // cleaning happen in the background, and the connection counts as active until they end.
 func (c *Checkout) Detach() {

@@ -34,8 +34,8 @@ func (t *Tx) InTask() bool { return t.binding != nil && t.binding.task != nil }
 // TaskEnded reports whether the task of t, which has a connection, has ended.
 func (t *Tx) TaskEnded() bool { return t.binding.ended.Load() }
 
-// NewTx prepares t to begin on r, which the checkout has.
-func (c *Checkout) NewTx(t *Tx, r *Conn) {
+// On prepares t to begin on r, which the checkout has.
+func (t *Tx) On(c *Checkout, r *Conn) {
 	t.checkout, t.conn, t.binding = c, r, c.binding
 }
 
@@ -64,10 +64,10 @@ func (t *Tx) begun() {
 	t.around, c.tx = c.tx, t
 }
 
-// DeferTx makes t, which begins with its first statement, the transaction of a checkout that has
+// DeferOn makes t, which begins with its first statement, the transaction of a checkout that has
 // nothing yet. It reports false if t may not begin any more. from is the task that its context
 // was made of.
-func (c *Checkout) DeferTx(t *Tx, from *task.Task) bool {
+func (t *Tx) DeferOn(c *Checkout, from *task.Task) bool {
 	t.checkout, t.unattached = c, true
 	c.engine.unattached.Add(1)
 	if !c.engine.admits(nil, from) {
@@ -78,7 +78,7 @@ func (c *Checkout) DeferTx(t *Tx, from *task.Task) bool {
 	return true
 }
 
-// attached ends what DeferTx began: t has got a connection, or err.
+// attached ends what DeferOn began: t has got a connection, or err.
 func (t *Tx) attached(r *Conn, b *Binding, err error) {
 	t.countOut()
 	if err != nil {
@@ -230,18 +230,6 @@ func (b *Binding) transactionOf(scope *task.Scope) *Tx {
 		if t, ok := s.Transaction().(interface{ tx() *Tx }); ok && t.tx().binding == b {
 			return t.tx()
 		}
-	}
-	return nil
-}
-
-// own returns the transaction on r to which an operation of c belongs: the one that c has
-// begun, or that of the InTx in whose scope c was attached.
-func (c *Checkout) own(r *Conn) *Tx {
-	if c.tx != nil && c.tx.conn == r {
-		return c.tx
-	}
-	if tx := c.binding.transactionOf(c.scope); tx != nil && tx.conn == r {
-		return tx
 	}
 	return nil
 }

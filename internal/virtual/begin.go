@@ -10,6 +10,7 @@ import (
 	"github.com/pooldriver/pooldriver/internal/ctxerr"
 	"github.com/pooldriver/pooldriver/internal/ctxsettings"
 	"github.com/pooldriver/pooldriver/internal/session"
+	"github.com/pooldriver/pooldriver/internal/task"
 )
 
 // This file begins transactions, savepoints, and transactions that were deferred.
@@ -22,7 +23,7 @@ func newTx(ctx context.Context, c *checkout, opts driver.TxOptions, r *binding.C
 	}
 	c.spareTx, t.checkout = nil, c
 	if r != nil {
-		c.NewTx(&t.Tx, r)
+		t.On(&c.Checkout, r)
 	}
 	t.Init(ctx, opts)
 	return t
@@ -33,6 +34,10 @@ func (t *transaction) beginOn(ctx context.Context, r *binding.Conn) error {
 	_, err := r.Begin(ctx, &t.Tx.Tx, false)
 	return err
 }
+
+// deferFrom makes t the transaction of its checkout, which has nothing yet. It reports false if t may not begin
+// any more. from is the task that its context was made of.
+func (t *transaction) deferFrom(from *task.Task) bool { return t.DeferOn(&t.checkout.Checkout, from) }
 
 // begin begins a transaction. If a transaction of the task is open on the session, it
 // begins a savepoint.

@@ -145,7 +145,7 @@ func (c *conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, e
 				return nil, ctxerr.Of(ctx, err)
 			}
 			t := newTx(ctx, &c.checkout, opts, nil)
-			if !c.DeferTx(&t.Tx, p.From) {
+			if !t.deferFrom(p.From) {
 				return nil, c.source.pool.DrainingError()
 			}
 			return t, nil
