@@ -155,7 +155,7 @@ func (c *Checkout) enter(ctx context.Context, w *Want) error {
 	if r == nil {
 		return c.attachAgain(ctx, w)
 	}
-	if err := r.Lock(ctx); err != nil {
+	if err := c.lockOwn(ctx); err != nil {
 		c.rows = rows
 		return err
 	}
@@ -173,6 +173,10 @@ func (c *Checkout) enter(ctx context.Context, w *Want) error {
 	}
 	return nil
 }
+
+// lockOwn locks the connection of a checkout without a task. The checkout's own claim keeps the
+// connection in the checkout's binding.
+func (c *Checkout) lockOwn(ctx context.Context) error { return c.conn.Lock(ctx) }
 
 // attachAgain is attach for a checkout whose connection was taken back.
 func (c *Checkout) attachAgain(ctx context.Context, w *Want) error {
@@ -372,22 +376,9 @@ func (c *Checkout) Detach() {
 
 // leave is Detach for a checkout without a task, a transaction and open rows.
 func (c *Checkout) leave() {
-	b, r := &c.private, c.conn
+	r := c.conn
 	c.conn, c.binding = nil, nil
-	b.mu.Lock() // somebody may peek
-	out := false
-	if r.holder.Load() == b {
-		r.use.users = 0
-		if out = r.use.peeks == 0; out {
-			r.holder.Store(nil)
-		}
-	}
-	b.mu.Unlock()
-	if out {
-		r.Meter.End()
-		r.Session.GiveBack()
-		r.GiveBack(nil)
-	}
+	c.private.leave(r, &r.use.users)
 }
 
 // turn is the present use of c.

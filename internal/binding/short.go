@@ -48,10 +48,10 @@ func (c *Checkout) Again(ctx context.Context, text *string) (*Conn, error) {
 	if c.binding != &c.private || r == nil || c.rows != nil || c.parted {
 		return nil, nil
 	}
-	if err := r.Lock(ctx); err != nil {
+	if err := c.lockOwn(ctx); err != nil {
 		return nil, err
 	}
-	if r.Deferred() != nil || r.holder.Load() != &c.private || r.Traits().BadConnUnsure && ctx.Err() != nil {
+	if r.Deferred() != nil || r.Traits().BadConnUnsure && ctx.Err() != nil {
 		r.unlock()
 		return nil, nil
 	}
