@@ -13,9 +13,9 @@ import (
 
 // nullVenue is a driver that does nothing.
 func nullVenue() venue {
-	v := venue{name: sectionNull, entrants: nullEntrants(fakedb.NullConnector{Rows: listed}, texts{})}
+	v := venue{name: sectionNull, entrants: nullEntrants(fakedb.NullConnector{Rows: listed}, nullTexts)}
 	slow := &slowConnector{NullConnector: fakedb.NullConnector{Rows: listed}}
-	v.cold, v.dialled = nullEntrants(slow, texts{}), slow.opened.Load
+	v.cold, v.dialled = nullEntrants(slow, nullTexts), slow.opened.Load
 	return v
 }
 

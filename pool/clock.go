@@ -116,6 +116,16 @@ func (p *Pool[T]) setTimerLocked(timer **time.Timer, d time.Duration, f func()) 
 	})
 }
 
+// isBeforeLocked reports whether t is in the future. If t is far away, the coarse clock answers. It
+// may be wrong if a tick is late by a whole tick: then a resource goes to an acquirer that has just
+// left, and on to the next.
+func (p *Pool[T]) isBeforeLocked(t int64) bool {
+	if !p.asleep && p.tickEvery > 0 && t-p.now > 2*int64(p.tickEvery) {
+		return true
+	}
+	return p.nowLocked() < t
+}
+
 func (p *Pool[T]) sinceStart(start int64) time.Duration {
 	return time.Duration(p.since() - start)
 }

@@ -148,16 +148,8 @@ func (p *Pool[T]) late(ctx context.Context, t *ticket) error {
 // firstLocked is the next in the queue whose deadline has not passed; nil: there is none.
 // The waiters before it leave the queue: they would only pass the resource on.
 func (p *Pool[T]) firstLocked() *waiter[T] {
-	now := int64(0)
 	for w := p.queue.next(); w != nil; w = p.queue.next() {
-		until := w.until.Load()
-		if until == 0 {
-			return w
-		}
-		if now == 0 {
-			now = p.nowLocked()
-		}
-		if now < until {
+		if until := w.until.Load(); until == 0 || p.isBeforeLocked(until) {
 			return w
 		}
 		p.failLocked(p.queue.take(), errLate)

@@ -34,11 +34,14 @@ var seed = maphash.MakeSeed()
 
 // Of returns what is known of query. again reports whether query was met lately.
 func (m *Cache) Of(d dialects.Dialect, query string) (t *Text, again bool) {
-	n := len(query)
-	if n == 0 || n > longest {
+	n, at := len(query), 0
+	switch {
+	case n > longest:
 		return &Text{Query: query, Effect: d.Effect(query)}, false
+	case n > 0:
+		at = (n*31 + int(query[n/2])*7 + int(query[n-1])) % len(m.recent)
 	}
-	recent := &m.recent[(n*31+int(query[n/2])*7+int(query[n-1]))%len(m.recent)]
+	recent := &m.recent[at]
 	if known := recent.Load(); known != nil && known.Query == query {
 		return known, true
 	}
