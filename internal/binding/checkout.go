@@ -539,14 +539,11 @@ func (c *Checkout) OpenRows(rows *Rows, w *Want, real driver.Rows, isFirst bool)
 	r.OpenRows(&rows.Rows, real, &w.Statement, alone)
 }
 
-// OpenText is OpenRows for a text without a task that was sent as it is.
-func (c *Checkout) OpenText(rows *Rows, r *Conn, real driver.Rows, text string) {
+// OpenOwn is OpenRows for a statement that began with Borrow or Again.
+func (c *Checkout) OpenOwn(rows *Rows, r *Conn, real driver.Rows, st *session.Statement) {
 	rows.conn, rows.checkout, rows.binding, rows.closed = r, c, c.binding, false
 	c.rows = rows
-	if c.executed || c.tx != nil {
-		text = ""
-	}
-	r.OpenText(&rows.Rows, real, text)
+	r.OpenRows(&rows.Rows, real, st, !c.executed && c.tx == nil)
 }
 
 // Closed reports whether the owner has closed the rows.

@@ -55,21 +55,10 @@ const (
 // OpenRows makes r, which is new, the rows of st, which has just run. They are the last
 // ones on the session. isAlone says that nothing else has happened in their checkout.
 func (s *Session) OpenRows(r *Rows, real driver.Rows, st *Statement, isAlone bool) {
-	alone := ""
-	if isAlone {
-		alone = st.Text
-	}
-	r.stmt = st.Prepared
-	s.OpenText(r, real, alone)
-}
-
-// OpenText is OpenRows for a text that was sent as it is. If nothing else has happened in the
-// checkout, query is the text; otherwise it is empty.
-func (s *Session) OpenText(r *Rows, real driver.Rows, query string) {
-	r.session, r.real, r.live = s, real, true
+	r.session, r.real, r.stmt, r.live = s, real, st.Prepared, true
 	r.scanner = driverconn.ColumnScannerOf(real)
-	if query != "" {
-		r.usage, r.query = alone, query
+	if isAlone {
+		r.usage, r.query = alone, st.Text
 	}
 	s.reading++
 	s.rows.Store(r)

@@ -46,6 +46,20 @@ func (c *checkout) refuse(why error) { c.refusal = why }
 // lend has every operation fail until the loan has ended.
 func (c *checkout) lend(l *Loan) { c.loan, c.refusal = l, errLent }
 
+// look returns what is known of a text, and whether the text was met lately. In a loop it is the last
+// one again.
+func (c *checkout) look(query string) (t *textcache.Text, again bool) {
+	if last := c.last; last != nil && last.Query == query {
+		return last, true
+	}
+	t, again = c.source.texts.Of(c.source.config.Dialect, query)
+	c.last = nil
+	if again {
+		c.last = t
+	}
+	return t, again
+}
+
 // wrote follows a statement that only writes.
 func (c *checkout) wrote() {
 	if !c.HasTx() && !c.Shares() {

@@ -20,6 +20,7 @@ type conn struct {
 	checkout
 
 	checkouts uint64 // so far
+	own       text   // of toPrepare: no call of the connection outlives the next one
 	fresh     int    // statements prepared in this checkout that are open
 	closed    bool
 	// closer ends the connector, if only this connection uses it; nil: others use it, too.
@@ -50,58 +51,53 @@ func (s *Source) Conn(ctx context.Context, closer func()) driver.Conn {
 // known (internal/driverconn).
 func (c *conn) CheckNamedValue(*driver.NamedValue) error { return nil }
 
-// prepares reports whether a query runs by a prepared statement that is kept: it has arguments,
-// and the driver would prepare, execute and close a statement each time. If the query cannot be
-// prepared, the driver could not run it either: the error is the answer.
-func (c *conn) prepares(args []driver.NamedValue) bool {
-	return len(args) > 0 && c.source.traits.Reprepares
+// toPrepare is query as a statement to prepare, if it runs by a prepared statement that is kept: it
+// has arguments, and the driver would prepare, execute and close a statement each time. If the
+// query cannot be prepared, the driver could not run it either: the error is the answer. nil: it is
+// sent as it is.
+func (c *conn) toPrepare(query string, args []driver.NamedValue) *text {
+	if len(args) == 0 || !c.source.traits.Reprepares {
+		return nil
+	}
+	c.own = text{query: query}
+	return &c.own
 }
 
 // ExecContext runs a statement, or returns driver.ErrSkip where the driver can only run
 // prepared ones.
 func (c *conn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
-	if c.prepares(args) {
-		return c.exec(ctx, &text{query: query}, query, args)
-	}
-	return c.exec(ctx, nil, query, args)
+	return c.exec(ctx, c.toPrepare(query, args), query, args)
 }
 
 // exec executes a text, or the virtual statement v, which has it.
 func (c *conn) exec(ctx context.Context, v *text, query string, args []driver.NamedValue) (driver.Result, error) {
-	if v == nil {
-		var s shortWay
-		if ok, err := s.begin(ctx, &c.checkout, query, args); err != nil {
-			return nil, err
-		} else if ok {
-			return s.exec(ctx)
-		}
+	s := shortWay{kept: v != nil && v.prepared}
+	if ok, err := s.begin(ctx, &c.checkout, v, query, args); err != nil {
+		return nil, err
+	} else if ok {
+		return s.exec(ctx)
 	}
 	op := operation{c: &c.checkout, kind: executing, virtual: v, kept: v != nil && v.prepared}
-	op.setText(query, args)
+	op.setText(query, s.text, s.known, args)
 	return op.resultOf(op.do(ctx))
 }
 
 // QueryContext runs a query, or returns driver.ErrSkip where the driver can only run
 // prepared ones.
 func (c *conn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
-	if c.prepares(args) {
-		return c.query(ctx, &text{query: query}, query, args)
-	}
-	return c.query(ctx, nil, query, args)
+	return c.query(ctx, c.toPrepare(query, args), query, args)
 }
 
 // query is exec for a query.
 func (c *conn) query(ctx context.Context, v *text, query string, args []driver.NamedValue) (driver.Rows, error) {
-	if v == nil {
-		var s shortWay
-		if ok, err := s.begin(ctx, &c.checkout, query, args); err != nil {
-			return nil, err
-		} else if ok {
-			return s.query(ctx)
-		}
+	s := shortWay{kept: true}
+	if ok, err := s.begin(ctx, &c.checkout, v, query, args); err != nil {
+		return nil, err
+	} else if ok {
+		return s.query(ctx)
 	}
 	op := operation{c: &c.checkout, kind: querying, virtual: v, kept: true}
-	op.setText(query, args)
+	op.setText(query, s.text, s.known, args)
 	return op.rowsOf(op.do(ctx))
 }
 

@@ -59,20 +59,12 @@ type operation struct {
 	first      bool // nothing was executed in the checkout before
 }
 
-// setText gives op a text of the program.
-func (op *operation) setText(text string, args []driver.NamedValue) {
-	c := op.c
-	op.Text, op.Args = text, args
-	if last := c.last; last != nil && last.Query == text {
-		op.Effect, op.known, op.TextAt = last.Effect, last, &last.Query
-		return
-	}
-	t, again := c.source.texts.Of(c.source.config.Dialect, text)
-	op.Effect, op.TextAt, op.known = t.Effect, &t.Query, nil
-	if again {
+// setText gives op a text of the program, of which t says what is known. known: it was met lately.
+func (op *operation) setText(text string, t *textcache.Text, known bool, args []driver.NamedValue) {
+	op.Text, op.Args, op.Effect, op.TextAt = text, args, t.Effect, &t.Query
+	if known {
 		op.known = t
 	}
-	c.last = op.known
 }
 
 // do runs op. Every operation goes through do.
