@@ -1,0 +1,63 @@
+package sandbox
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/sandbox/internal/clones"
+)
+
+// Database gives the test a database of its own, on which the migrations have run. The test may do
+// whatever it likes there: commit, change tables, open many connections, let other processes in.
+// If the database cannot be made, the test fails at once.
+//
+// The migrations run once per hash (see Migration), in a template, also if several processes begin
+// at the same time. Each test gets a copy of the template:
+//
+//   - PostgreSQL: CREATE DATABASE … TEMPLATE. Nobody can connect to the template. The user needs
+//     the right CREATEDB. What belongs to the database itself, and not to what is in it (ALTER
+//     DATABASE … SET, GRANT … ON DATABASE), is not copied.
+//   - MySQL, MariaDB: the tables of the template are created again, and their rows inserted. If
+//     the template has views, triggers, routines, events or sequences, the migrations run for
+//     each copy instead. The user needs all rights on databases whose names begin with sandbox_.
+//   - SQLite: a copied file, in a directory of the user's for temporary files.
+//
+// Some copies are made ahead, as many as tests may run at once (go test -parallel), and eight at
+// most. They stay on the server for the next run, as the template does. A template that nobody has
+// used for a week is removed with its copies.
+//
+// When the test ends, the database is dropped. Sessions that still use it are ended. If the test
+// has failed, and the flag -sandbox.keep is given or the environment has SANDBOX_KEEP=1, the
+// database stays, and its name is in the test's log. What a killed process has left, the next
+// process removes.
+//
+// The DSN leads to the server, and not to a pooler such as PgBouncer. Its database is only
+// connected to; the realm of a template is the DSN's user and database. Database may be called by
+// any goroutine, and several times by one test, but not inside a bubble of testing/synctest: what
+// it opens is shared with other tests.
+func Database(t testing.TB, dsn string, m Migration) *Place {
+	t.Helper()
+	kind, err := databaseKind(dsn)
+	if err != nil {
+		t.Fatalf("sandbox: no database for %s: %v", t.Name(), err)
+	}
+	return place(t, kind, dsn, m)
+}
+
+// databaseKind chooses by the DSN what a database is.
+func databaseKind(dsn string) (clones.Kind, error) {
+	d, err := dialects.Find(dsn)
+	if err != nil {
+		return "", err
+	}
+	switch d.Name() {
+	case "postgres":
+		return clones.PostgresDatabase, nil
+	case "mysql":
+		return clones.MySQLDatabase, nil
+	case "sqlite":
+		return clones.SQLiteFile, nil
+	}
+	return "", fmt.Errorf("Database works on PostgreSQL, MySQL, MariaDB and SQLite, and not with the dialect %s; give it a DSN that begins with postgres://, mysql:// or sqlite:", d.Name())
+}

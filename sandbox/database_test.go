@@ -1,0 +1,210 @@
+package sandbox
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"testing/fstest"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	_ "github.com/pooldriver/pooldriver/dialects/sqlite"
+)
+
+// inTemp gives the test a directory for temporary files of its own, and so a sandbox that no other
+// process has used.
+func inTemp(t *testing.T) {
+	t.Helper()
+	dir := t.TempDir()
+	t.Setenv("TMPDIR", dir)
+	t.Cleanup(func() {
+		require.Eventually(t, func() bool {
+			runs, err := filepath.Glob(filepath.Join(dir, "pooldriver-sandbox-*", "*", "run-*"))
+			return err == nil && len(runs) == 0
+		}, 5*time.Second, 10*time.Millisecond, "the owner's lock is given back")
+	})
+}
+
+// fakeTest is a testing.TB whose Fatalf and Failed are a test's expectations.
+type fakeTest struct {
+	testing.TB
+	failed   bool
+	message  string
+	logged   string
+	cleanups []func()
+}
+
+func (t *fakeTest) Fatalf(format string, args ...any) {
+	t.failed, t.message = true, fmt.Sprintf(format, args...)
+	panic(t)
+}
+func (t *fakeTest) Errorf(format string, args ...any) {
+	t.failed, t.message = true, fmt.Sprintf(format, args...)
+}
+func (t *fakeTest) Logf(format string, args ...any) { t.logged += fmt.Sprintf(format, args...) }
+func (t *fakeTest) Failed() bool                    { return t.failed }
+func (t *fakeTest) Cleanup(f func())                { t.cleanups = append(t.cleanups, f) }
+
+// run calls f as a test, and then its cleanups.
+func (t *fakeTest) run(f func(t testing.TB)) {
+	defer func() {
+		for i := len(t.cleanups) - 1; i >= 0; i-- {
+			t.cleanups[i]()
+		}
+		if r := recover(); r != nil && r != any(t) {
+			panic(r)
+		}
+	}()
+	f(t)
+}
+
+func table(ctx context.Context, db *sql.DB) error {
+	_, err := db.ExecContext(ctx, "CREATE TABLE orders (id INTEGER PRIMARY KEY, name TEXT)")
+	return err
+}
+
+func TestATestHasADatabaseOfItsOwn(t *testing.T) {
+	inTemp(t)
+	var runs atomic.Int32
+	m := Migration{Version: t.Name(), Run: func(ctx context.Context, db *sql.DB) error {
+		runs.Add(1)
+		return table(ctx, db)
+	}}
+	t.Run("tests", func(t *testing.T) {
+		for range 20 {
+			t.Run("", func(t *testing.T) {
+				t.Parallel()
+				p := Database(t, "sqlite:shop.db?_pragma=foreign_keys(1)", m)
+				_, err := p.DB.Exec("INSERT INTO orders VALUES (1, 'mine')")
+				require.NoError(t, err)
+				var n, foreign int
+				require.NoError(t, p.DB.QueryRow("SELECT count(*) FROM orders").Scan(&n))
+				require.NoError(t, p.DB.QueryRow("PRAGMA foreign_keys").Scan(&foreign))
+				require.Equal(t, 1, n)
+				require.Equal(t, 1, foreign, "the parameters of the DSN")
+				require.Contains(t, p.DSN(), p.Name)
+			})
+		}
+	})
+	require.EqualValues(t, 1, runs.Load())
+	left, err := filepath.Glob(filepath.Join(os.TempDir(), "pooldriver-sandbox-*", "*", "run-*", "[0-9]*.db"))
+	require.NoError(t, err)
+	require.Zero(t, len(left))
+}
+
+func TestABrokenMigrationRunsOnce(t *testing.T) {
+	inTemp(t)
+	for name, run := range map[string]func(context.Context, *sql.DB) error{
+		"error": func(ctx context.Context, db *sql.DB) error { return fmt.Errorf("no such column: %w", os.ErrInvalid) },
+		"panic": func(ctx context.Context, db *sql.DB) error { panic("no such column") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			runs := 0
+			m := Migration{Version: t.Name(), Run: func(ctx context.Context, db *sql.DB) error {
+				runs++
+				return run(ctx, db)
+			}}
+			first := &fakeTest{TB: t}
+			take := func(t testing.TB) { Database(t, ":memory:", m) }
+			if name == "panic" {
+				require.PanicsWithValue(t, "no such column", func() { first.run(take) })
+			} else {
+				first.run(take)
+				require.Contains(t, first.message, "the migrations failed: no such column")
+			}
+			for range 3 {
+				later := &fakeTest{TB: t}
+				later.run(take)
+				require.Contains(t, later.message, "the migrations have failed before: see the error of "+t.Name())
+				require.NotContains(t, later.message, "column")
+			}
+			require.Equal(t, 1, runs)
+		})
+	}
+}
+
+func TestAFailedTestKeepsItsDatabase(t *testing.T) {
+	inTemp(t)
+	t.Setenv(keepVariable, "1")
+	test := &fakeTest{TB: t}
+	test.run(func(t testing.TB) {
+		p := Database(t, "sqlite:shop.db", Migration{Version: t.Name(), Run: table})
+		_, err := p.DB.Exec("INSERT INTO orders VALUES (1, 'evidence')")
+		require.NoError(t, err)
+		t.Errorf("it fails")
+	})
+	kept, err := filepath.Glob(filepath.Join(os.TempDir(), "pooldriver-sandbox-*", "*", "kept", "*.db"))
+	require.NoError(t, err)
+	require.Len(t, kept, 1)
+	require.Contains(t, test.logged, kept[0])
+	db, err := sql.Open("sqlite", kept[0])
+	require.NoError(t, err)
+	defer db.Close()
+	var name string
+	require.NoError(t, db.QueryRow("SELECT name FROM orders").Scan(&name))
+	require.Equal(t, "evidence", name)
+}
+
+func TestTheHashIsThatOfFilesAndVersion(t *testing.T) {
+	t.Parallel()
+	hash := func(m Migration) string {
+		h, err := m.hash()
+		require.NoError(t, err)
+		return h
+	}
+	files := func(content string) fstest.MapFS { return fstest.MapFS{"a/1.sql": {Data: []byte(content)}} }
+	require.Equal(t, hash(Migration{Files: files("x")}), hash(Migration{Files: files("x")}))
+	seen := map[string]bool{}
+	for _, m := range []Migration{{}, {Version: "1"}, {Version: "2"}, {Files: files("x")}, {Files: files("y")}, {Files: files("x"), Version: "1"}} {
+		require.False(t, seen[hash(m)], "%v", m)
+		seen[hash(m)] = true
+	}
+	require.Equal(t, keepBinaryTemplate, Migration{}.keep())
+	require.Equal(t, keepTemplate, Migration{Version: "1"}.keep())
+}
+
+func TestMistakesOfTheProgramAreExplained(t *testing.T) {
+	inTemp(t)
+	good := Migration{Run: table, Version: "1"}
+	for _, tc := range []struct {
+		name, want string
+		call       func(t testing.TB)
+	}{
+		{"no function", "exactly one of", func(t testing.TB) { Database(t, ":memory:", Migration{}) }},
+		{"both functions", "exactly one of", func(t testing.TB) {
+			Database(t, ":memory:", Migration{Run: table, RunDSN: func(context.Context, string) error { return nil }})
+		}},
+		{"no dialect", "postgres", func(t testing.TB) { Database(t, "postgres://app:secret@h/shop", good) }},
+		{"schema of SQLite", "use Database", func(t testing.TB) { Schema(t, "sqlite:secret.db", good) }},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			test := &fakeTest{TB: t}
+			test.run(tc.call)
+			require.Contains(t, test.message, tc.want)
+			require.NotContains(t, test.message, "secret")
+		})
+	}
+	synctest.Test(t, func(t *testing.T) {
+		test := &fakeTest{TB: t}
+		test.run(func(t testing.TB) { Database(t, ":memory:", good) })
+		require.Contains(t, test.message, "synctest")
+	})
+}
+
+func TestAPlacePrintsWithoutItsDSN(t *testing.T) {
+	t.Parallel()
+	p := &Place{dsn: "postgres://app:secret@h/shop", label: "postgres app@h/shop"}
+	for _, verb := range []string{"%v", "%+v", "%#v", "%s"} {
+		require.Equal(t, "postgres app@h/shop", fmt.Sprintf(verb, p))
+	}
+	text, err := json.Marshal(p)
+	require.NoError(t, err)
+	require.NotContains(t, string(text), "secret")
+}

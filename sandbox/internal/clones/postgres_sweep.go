@@ -1,0 +1,79 @@
+package clones
+
+import (
+	"context"
+	"database/sql"
+	"time"
+)
+
+// sweep removes the clones of owners that are gone, templates that nobody has finished, and
+// templates and stock that are kept no longer. It never waits for a lock: what somebody has locked
+// is in use.
+func (s *postgres) sweep(ctx context.Context) error {
+	all, err := s.all(ctx)
+	if err != nil {
+		return err
+	}
+	guards := map[string]bool{} // locks whose holder must be gone
+	for _, l := range all {
+		if guard := s.guard(l); guard != "" {
+			guards[guard] = true
+		}
+	}
+	delete(guards, "owner "+s.names.owner)
+	if len(guards) == 0 {
+		return nil
+	}
+	// The session may hold none of these locks itself: it could always have them.
+	conn, err := s.admin.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	for guard := range guards {
+		if err := s.sweepBehind(ctx, conn, guard); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// guard is the lock under which l may be removed, empty if it is not to be removed. Nobody but the
+// lock's holder takes l for something else, so under the lock l stays what it is.
+func (s *postgres) guard(l listed) string {
+	switch {
+	case l.note.state == isUsed:
+		return "owner " + l.note.owner
+	case l.note.expired(time.Now()), l.name == s.names.templateOf(l.name)+unfinishedSuffix:
+		return "template " + s.names.templateOf(l.name)
+	case l.note == note{} && s.names.makerOf(l.name) != "":
+		return "owner " + s.names.makerOf(l.name)
+	}
+	return ""
+}
+
+// sweepBehind removes what the lock guards, if nobody holds it. It asks anew what there is: what
+// was listed before may have been given to a test since.
+func (s *postgres) sweepBehind(ctx context.Context, conn *sql.Conn, guard string) error {
+	key := lockKey(guard)
+	var free bool
+	if err := conn.QueryRowContext(ctx, "SELECT pg_try_advisory_lock($1)", key).Scan(&free); err != nil || !free {
+		return err
+	}
+	// If the connection is lost, so is the lock.
+	defer func() {
+		_, _ = conn.ExecContext(context.WithoutCancel(ctx), "SELECT pg_advisory_unlock($1)", key)
+	}()
+	all, err := s.all(ctx)
+	if err != nil {
+		return err
+	}
+	for _, l := range all {
+		if s.guard(l) == guard {
+			// What cannot be removed, because an administrator looks at it, is left to the next
+			// process.
+			_ = s.remove(ctx, l.name)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,57 @@
+package dsn
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestADSNLeadsToAnotherDatabase(t *testing.T) {
+	t.Parallel()
+	mysql := func(dsn, name string) string {
+		changed, err := MySQLDatabase(dsn, name)
+		require.NoError(t, err)
+		return changed
+	}
+	sqlite := func(dsn, name string) string {
+		changed, err := SQLiteFile(dsn, name)
+		require.NoError(t, err)
+		return changed
+	}
+	for _, tc := range []struct {
+		change    func(dsn, name string) string
+		dsn, want string
+	}{
+		{PostgresDatabase, "postgres://u:p@h/shop?sslmode=disable", "postgres://u:p@h/x?sslmode=disable"},
+		{PostgresDatabase, "postgres://u:p@h", "postgres://u:p@h/x"},
+		{PostgresDatabase, "POSTGRESQL://u:p@h:1,g:2/", "POSTGRESQL://u:p@h:1,g:2/x"},
+		{PostgresDatabase, "postgres:///shop?host=%2Frun&dbname=shop", "postgres:///x?host=%2Frun"},
+		{PostgresDatabase, "host=h dbname=shop user=u", "host=h  user=u dbname=x"},
+		{PostgresDatabase, "postgres:host=h password='a dbname=b' dbname = 'shop'", "postgres:host=h password='a dbname=b' dbname=x"},
+
+		{PostgresSchema, "postgres://u:p@h/shop", "postgres://u:p@h/shop?search_path=x"},
+		{PostgresSchema, "postgres://u:p@h/shop?search_path=public&sslmode=disable", "postgres://u:p@h/shop?sslmode=disable&search_path=x%2Cpublic"},
+		{PostgresSchema, "host=h search_path='a, b' user=u", "host=h  user=u search_path='x,a, b'"},
+		{PostgresSchema, "postgres:host=h", "postgres:host=h search_path='x'"},
+
+		{mysql, "mysql://u:p@h:1/shop?tls=true", "mysql://u:p@h:1/x?tls=true"},
+		{mysql, "mariadb://u:p@h", "mariadb://u:p@h/x"},
+		{mysql, "u:p/w@tcp(h:1)/shop?loc=Europe%2FParis", "u:p/w@tcp(h:1)/x?loc=Europe%2FParis"},
+		{mysql, "u:p?w@unix(/run/my.sock)/", "u:p?w@unix(/run/my.sock)/x"},
+
+		{sqlite, "sqlite:shop.db?_pragma=foreign_keys(1)&mode=ro", "sqlite:x?_pragma=foreign_keys(1)"},
+		{sqlite, ":memory:", "sqlite:x"},
+		{sqlite, "file:shop.db?cache=shared", "sqlite:x"},
+	} {
+		require.Equal(t, tc.want, tc.change(tc.dsn, "x"), tc.dsn)
+	}
+}
+
+func TestErrorsRepeatNoPartOfTheDSN(t *testing.T) {
+	t.Parallel()
+	_, err := MySQLDatabase("u:secret@tcp(h)", "x")
+	require.ErrorContains(t, err, "no slash")
+	require.NotContains(t, err.Error(), "secret")
+	_, err = SQLiteFile("sqlite:shop.db", "/tmp/a?b")
+	require.ErrorContains(t, err, "TMPDIR")
+}
