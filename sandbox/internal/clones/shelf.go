@@ -4,12 +4,13 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
 // linger is how long the session of a Shelf outlives its last clone: tests that run one after the
 // other do not dial for each. It is short, because tests look for goroutines that were left.
-const linger = 200 * time.Millisecond
+const linger = 100 * time.Millisecond
 
 // Shelf gives clones of one plan to the tests of this process, and makes some ahead. It is safe
 // for concurrent use.
@@ -22,14 +23,14 @@ type Shelf struct {
 	// turn is held by whoever opens or closes the desk. It is a lock that a context ends.
 	turn chan struct{}
 	// The fields below are guarded by turn.
-	desk   *desk
-	users  int
+	desk   *desk // nil while it is closed
 	broken *MigrationError
 }
 
 // desk is what an open Shelf has.
 type desk struct {
 	server server
+	users  atomic.Int32 // who have a clone, or wait for one; changed by who has the turn
 	stop   context.CancelFunc
 	wanted chan struct{} // a clone of the stock was taken
 	filler sync.WaitGroup
@@ -127,7 +128,7 @@ func (s *Shelf) enter(ctx context.Context, test string) (*desk, error) {
 		}
 		s.desk = newDesk(server, s.plan.stock())
 	}
-	s.users++
+	s.desk.users.Add(1)
 	return s.desk, nil
 }
 
@@ -164,11 +165,10 @@ func remember(err error, test string) *MigrationError {
 func (s *Shelf) leave(broken *MigrationError) {
 	s.turn <- struct{}{}
 	defer func() { <-s.turn }()
-	s.users--
 	if broken != nil && s.broken == nil {
 		s.broken = broken
 	}
-	if s.users == 0 {
+	if s.desk.users.Add(-1) == 0 {
 		time.AfterFunc(linger, s.closeIfIdle)
 	}
 }
@@ -176,7 +176,7 @@ func (s *Shelf) leave(broken *MigrationError) {
 func (s *Shelf) closeIfIdle() {
 	s.turn <- struct{}{}
 	defer func() { <-s.turn }()
-	if s.users > 0 || s.desk == nil {
+	if s.desk == nil || s.desk.users.Load() > 0 {
 		return
 	}
 	s.desk.close()

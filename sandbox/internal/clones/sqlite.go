@@ -43,7 +43,7 @@ func (s *sqlite) run() string      { return filepath.Join(s.dir, runPrefix+s.nam
 const runPrefix = "run-"
 
 func (s *sqlite) open(ctx context.Context) error {
-	if err := os.MkdirAll(s.run(), 0o700); err != nil {
+	if err := os.MkdirAll(s.dir, 0o700); err != nil {
 		return err
 	}
 	lock, err := s.lock(ctx, filepath.Join(s.dir, "lock.db"), day)
@@ -51,6 +51,10 @@ func (s *sqlite) open(ctx context.Context) error {
 		return err
 	}
 	defer lock.free()
+	// Under the lock: others remove a directory whose owner's lock is free.
+	if err := os.MkdirAll(s.run(), 0o700); err != nil {
+		return err
+	}
 	if s.owner, err = s.lock(ctx, filepath.Join(s.run(), "owner.db"), time.Minute); err != nil {
 		return err
 	}

@@ -20,7 +20,8 @@ func (d *desk) want() {
 	}
 }
 
-// fill makes clones until there are enough, whenever it is told. All processes count the same
+// fill makes clones until there are enough, whenever it is told, and as long as a test has a clone:
+// after the last test nobody should wait for the filler. All processes count the same
 // stock: together they make at most one clone too many each. An error ends the filler. The next
 // test then makes its clone itself, and reports what is wrong.
 func (d *desk) fill(ctx context.Context, enough int) {
@@ -30,7 +31,7 @@ func (d *desk) fill(ctx context.Context, enough int) {
 		case <-ctx.Done():
 			return
 		}
-		for ctx.Err() == nil {
+		for ctx.Err() == nil && d.users.Load() > 0 {
 			if n, err := d.server.stocked(ctx); err != nil || n >= enough {
 				break
 			}
