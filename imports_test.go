@@ -46,6 +46,8 @@ func TestRootAndPoolLinkNoDriver(t *testing.T) {
 		{pkg: module + "/internal/virtual", ours: []string{"/dialects", "/dialects/generic", "/dialects/internal/", "/internal/binding", "/internal/bubble", "/internal/bytesize", "/internal/callsite", "/internal/connpool", "/internal/credential", "/internal/ctxerr", "/internal/ctxsettings", "/internal/dbsettings", "/internal/driverconn", "/internal/droppedstate", "/internal/fairlock", "/internal/histogram", "/internal/mergedctx", "/internal/pinning", "/internal/redact", "/internal/relay", "/internal/repeated", "/internal/report", "/internal/rowbuffer", "/internal/session", "/internal/stmtcache", "/internal/task", "/internal/textcache", "/internal/unwrap", "/internal/usage", "/internal/waitgraph", "/pool"}},
 		{pkg: module + "/internal/waitgraph"},
 		{pkg: module + "/internal/bytesize"},
+		{pkg: module + "/sandbox/internal/clones", ours: []string{"/dialects", "/internal/redact", "/sandbox/internal/dsn"}},
+		{pkg: module + "/sandbox/internal/dsn", ours: []string{"/dialects", "/internal/redact"}},
 		{pkg: module + "/internal/session", ours: []string{"/dialects", "/internal/bytesize", "/internal/ctxerr", "/internal/driverconn", "/internal/fairlock", "/internal/mergedctx", "/internal/pinning", "/internal/redact", "/internal/rowbuffer", "/internal/stmtcache"}},
 		{pkg: module + "/internal/rowbuffer", ours: []string{"/internal/driverconn"}},
 		{pkg: module + "/internal/stmtcache", ours: []string{"/internal/driverconn"}},

@@ -88,7 +88,7 @@ func TestInAProcessOfTheSandbox(t *testing.T) {
 		t.Run("test", func(t *testing.T) {
 			t.Parallel()
 			p := make(t, dsn, childMigration(dsn, os.Getenv(childHow)))
-			fmt.Println(childPrefix + p.Name)
+			_, _ = fmt.Fprintln(os.Stdout, childPrefix+p.Name)
 			inChild(t, p)
 		})
 	}
@@ -106,7 +106,7 @@ func childMigration(dsn, how string) sandbox.Migration {
 			return err
 		}
 		if how == childMigrates {
-			fmt.Println(childPrefix + "not ready")
+			_, _ = fmt.Fprintln(os.Stdout, childPrefix+"not ready")
 			time.Sleep(time.Hour)
 		}
 		if how == childBroken {

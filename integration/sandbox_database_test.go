@@ -424,3 +424,73 @@ func TestSandboxSchemaSeesTheSearchPathOfTheDSN(t *testing.T) {
 		})
 	}
 }
+
+func TestSandboxDatabaseSurvivesTheLossOfItsSession(t *testing.T) {
+	t.Parallel()
+	testbed.Each(t, func(t *testing.T, a testbed.Account) {
+		account := sandboxOnServer(t, a, "database")
+		m := sandbox.Migration{Version: "1", Run: func(context.Context, *sql.DB) error { return nil }}
+		first := account.place(t, m)
+		admin, err := account.Server.Admin()
+		require.NoError(t, err)
+		for _, id := range account.killable(t, admin) {
+			_, _ = admin.Exec("KILL " + id) // it may have ended by itself
+		}
+		require.NoError(t, first.DB.Ping())
+		_ = account.place(t, m) // takes the owner's lock again
+		output, passed := account.child("", 1).run(t)
+		require.True(t, passed, output)
+		require.Contains(t, account.list(t), first.Name, "another process has removed it")
+	})
+}
+
+// killable ends the account's sessions on PostgreSQL, and returns their numbers on MySQL.
+func (s sandboxAccount) killable(t *testing.T, admin *sql.DB) []string {
+	t.Helper()
+	if s.Server.Engine == testbed.Postgres {
+		texts(t, admin, "SELECT pg_terminate_backend(pid, 5000)::text FROM pg_stat_activity WHERE usename = $1", s.User)
+		return nil
+	}
+	return texts(t, admin, "SELECT processlist_id FROM performance_schema.threads WHERE processlist_user = ?", s.User)
+}
+
+func TestSandboxDatabaseRemovesWhatNobodyKeeps(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []string{"database", "schema"} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			account := sandboxOnServer(t, testbed.Shared(t, testbed.Postgres).NewAccount(t), kind)
+			output, passed := account.child("", 1).run(t)
+			require.True(t, passed, output)
+			migrated := account.migrations(t)
+
+			// A clone without a note, of a maker who is gone, and something of the user's own.
+			template := places(output)[0]
+			template = template[:strings.LastIndex(template, "_")]
+			template = template[:strings.LastIndex(template, "_")]
+			for _, name := range []string{template + "_deadbeef_1", template + "_of_the_user_himself"} {
+				_, err := account.admin.Exec("CREATE " + strings.ToUpper(kind) + " " + name)
+				require.NoError(t, err)
+			}
+			// Everything else is kept no longer.
+			for _, name := range account.list(t) {
+				if !strings.HasPrefix(name, template+"_of") && !strings.HasSuffix(name, "deadbeef_1") {
+					_, err := account.admin.Exec("COMMENT ON " + strings.ToUpper(kind) + " " + name + " IS 'sandbox stock 1'")
+					require.NoError(t, err)
+				}
+			}
+			before := account.list(t)
+			output, passed = account.child("", 1).run(t)
+			require.True(t, passed, output)
+			require.Greater(t, account.migrations(t), migrated, "there is a new template")
+			for _, name := range before {
+				switch after := account.list(t); {
+				case strings.HasSuffix(name, "_himself"):
+					require.Contains(t, after, name)
+				case name != template:
+					require.NotContains(t, after, name)
+				}
+			}
+		})
+	}
+}

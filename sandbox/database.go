@@ -42,7 +42,7 @@ func Database(t testing.TB, dsn string, m Migration) *Place {
 	if err != nil {
 		t.Fatalf("sandbox: no database for %s: %v", t.Name(), err)
 	}
-	return place(t, kind, dsn, m)
+	return makePlace(t, kind, dsn, m)
 }
 
 // databaseKind chooses by the DSN what a database is.
@@ -59,5 +59,5 @@ func databaseKind(dsn string) (clones.Kind, error) {
 	case "sqlite":
 		return clones.SQLiteFile, nil
 	}
-	return "", fmt.Errorf("Database works on PostgreSQL, MySQL, MariaDB and SQLite, and not with the dialect %s; give it a DSN that begins with postgres://, mysql:// or sqlite:", d.Name())
+	return "", fmt.Errorf("databases can be made on PostgreSQL, MySQL, MariaDB and SQLite, and not with the dialect %s; the DSN begins with postgres://, mysql:// or sqlite: then", d.Name())
 }

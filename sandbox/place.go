@@ -64,8 +64,8 @@ var errBubble = errors.New("it is called inside a bubble of testing/synctest, an
 // mostStock bounds the clones that are made ahead. They stay on the server for the next run.
 const mostStock = 8
 
-// place makes a Place of the kind for the test.
-func place(t testing.TB, kind clones.Kind, dsn string, m Migration) *Place {
+// makePlace makes a Place of the kind for the test.
+func makePlace(t testing.TB, kind clones.Kind, dsn string, m Migration) *Place {
 	t.Helper()
 	p, err := takePlace(t, kind, dsn, m)
 	if err != nil {

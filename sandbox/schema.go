@@ -27,5 +27,5 @@ func Schema(t testing.TB, dsn string, m Migration) *Place {
 	if err != nil {
 		t.Fatalf("sandbox: no schema for %s: %v", t.Name(), err)
 	}
-	return place(t, clones.PostgresSchema, dsn, m)
+	return makePlace(t, clones.PostgresSchema, dsn, m)
 }

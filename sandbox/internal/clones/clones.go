@@ -50,6 +50,9 @@ type server interface {
 	// open takes the owner's lock, removes what owners that are gone have left, and makes the
 	// template if nobody has made it.
 	open(ctx context.Context) error
+	// hold takes the owner's lock again if its session was lost. Others would remove the clones
+	// that are in use. It is called before each take, by one goroutine at a time.
+	hold(ctx context.Context) error
 	// take gives a clone from the stock to the test, empty if there is none.
 	take(ctx context.Context, test string) (name string, err error)
 	// make makes a clone for the test, or for the stock if test is empty.

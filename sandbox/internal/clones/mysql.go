@@ -19,7 +19,7 @@ type mysql struct {
 	plan  *Plan
 	names names
 	admin *sql.DB
-	// session holds the owner's lock. Only open and close use it.
+	// session holds the owner's lock. Only open, hold and close use it.
 	session  *sql.Conn
 	registry string // the table of notes
 	recipe   recipe // how the template is copied; written by open
@@ -48,6 +48,17 @@ func (s *mysql) open(ctx context.Context) (err error) {
 	if err := s.openRegistry(ctx); err != nil {
 		return s.rights(err)
 	}
+	if err := s.newSession(ctx); err != nil {
+		return err
+	}
+	if err := s.sweep(ctx); err != nil {
+		return fmt.Errorf("removing what ended processes have left: %w", err)
+	}
+	return s.prepare(ctx)
+}
+
+// newSession takes the owner's lock.
+func (s *mysql) newSession(ctx context.Context) (err error) {
 	if s.session, err = s.admin.Conn(ctx); err != nil {
 		return err
 	}
@@ -55,13 +66,16 @@ func (s *mysql) open(ctx context.Context) (err error) {
 	if _, err := s.session.ExecContext(ctx, "SET SESSION wait_timeout = 604800"); err != nil {
 		return err
 	}
-	if _, err := lockMySQL(ctx, s.session, "owner "+s.names.owner, day); err != nil {
-		return err
+	_, err = lockMySQL(ctx, s.session, "owner "+s.names.owner, day)
+	return err
+}
+
+func (s *mysql) hold(ctx context.Context) error {
+	if _, err := s.session.ExecContext(ctx, "SELECT 1"); err == nil || ctx.Err() != nil {
+		return ctx.Err()
 	}
-	if err := s.sweep(ctx); err != nil {
-		return fmt.Errorf("removing what ended processes have left: %w", err)
-	}
-	return s.prepare(ctx)
+	_ = s.session.Close()
+	return s.newSession(ctx)
 }
 
 func (s *mysql) openRegistry(ctx context.Context) error {

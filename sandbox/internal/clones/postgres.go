@@ -23,7 +23,7 @@ type postgres struct {
 	kind  postgresKind
 	names names
 	admin *sql.DB
-	// session holds the owner's and the template's lock. Only open and close use it.
+	// session holds the owner's and the template's lock. Only open, hold and close use it.
 	session *sql.Conn
 }
 
@@ -66,6 +66,17 @@ func (s *postgres) open(ctx context.Context) (err error) {
 		return fmt.Errorf("connecting to the DSN's database, from which the others are made: %w", err)
 	}
 	s.names = newNames(s.plan.Hash, string(s.plan.Kind), user, database)
+	if err := s.newSession(ctx); err != nil {
+		return err
+	}
+	if err := s.sweep(ctx); err != nil {
+		return fmt.Errorf("removing what ended processes have left: %w", err)
+	}
+	return s.prepare(ctx)
+}
+
+// newSession takes the owner's lock.
+func (s *postgres) newSession(ctx context.Context) (err error) {
 	if s.session, err = s.admin.Conn(ctx); err != nil {
 		return err
 	}
@@ -73,13 +84,18 @@ func (s *postgres) open(ctx context.Context) (err error) {
 	if _, err := s.session.ExecContext(ctx, "SELECT set_config(name, '0', false) FROM pg_settings WHERE name = 'idle_session_timeout'"); err != nil {
 		return err
 	}
-	if err := s.lock(ctx, "pg_advisory_lock", "owner "+s.names.owner); err != nil {
+	return s.lock(ctx, "pg_advisory_lock", "owner "+s.names.owner)
+}
+
+func (s *postgres) hold(ctx context.Context) error {
+	if _, err := s.session.ExecContext(ctx, "SELECT 1"); err == nil || ctx.Err() != nil {
+		return ctx.Err()
+	}
+	_ = s.session.Close()
+	if err := s.newSession(ctx); err != nil {
 		return err
 	}
-	if err := s.sweep(ctx); err != nil {
-		return fmt.Errorf("removing what ended processes have left: %w", err)
-	}
-	return s.prepare(ctx)
+	return s.lock(ctx, "pg_advisory_lock_shared", "template "+s.names.template)
 }
 
 // prepare makes the template, or the first clone where there are no templates. So it is here that

@@ -3,6 +3,7 @@ package clones
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -127,6 +128,9 @@ func (s *Shelf) enter(ctx context.Context, test string) (*desk, error) {
 			return nil, err
 		}
 		s.desk = newDesk(server, s.plan.stock())
+	}
+	if err := s.desk.server.hold(ctx); err != nil {
+		return nil, fmt.Errorf("the session that marks what this process uses was lost, and there is no other: %w", err)
 	}
 	s.desk.users.Add(1)
 	return s.desk, nil

@@ -98,6 +98,9 @@ func (s *sqlite) makeTemplate(ctx context.Context) error {
 	return s.touch()
 }
 
+// hold has nothing to do: the lock is that of an open file.
+func (s *sqlite) hold(context.Context) error { return nil }
+
 func (s *sqlite) take(context.Context, string) (string, error) { return "", nil }
 
 func (s *sqlite) stocked(context.Context) (int, error) { return 0, nil }
