@@ -67,7 +67,7 @@ MYSQL_IMAGE = $$(sed -n 's/^POOLDRIVER_MYSQL_IMAGE=//p' integration/images/chose
 
 # What runs on MySQL beside MariaDB in "make test": that which depends on the server.
 # "make test-long" runs every test on it.
-ON_MYSQL = MySQL|Reset|Clean|Cancel|Cut|Retry|Retries|Killed|Credential|Conformance|TrueAsync|RandomPrograms|CalledClean
+ON_MYSQL = MySQL|Reset|Clean|Cancel|Cut|Retry|Retries|Killed|Credential|Conformance|TrueAsync|RandomPrograms|CalledClean|SandboxDatabase
 
 # Tests of other servers, which do not run on MySQL.
 NOT_MYSQL = Postgres|ODBC|/postgres|//postgres|TestAStatementThatIsCutWhileItIsSent|TestCancelledStatementsOccupy

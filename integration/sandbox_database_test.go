@@ -38,7 +38,7 @@ type sandboxAccount struct {
 func eachSandbox(t *testing.T, test func(t *testing.T, account sandboxAccount)) {
 	t.Helper()
 	testbed.Each(t, func(t *testing.T, account testbed.Account) { test(t, sandboxOnServer(t, account, "database")) })
-	t.Run("schema", func(t *testing.T) {
+	t.Run("postgres schema", func(t *testing.T) {
 		t.Parallel()
 		test(t, sandboxOnServer(t, testbed.Shared(t, testbed.Postgres).NewAccount(t), "schema"))
 	})
@@ -402,7 +402,7 @@ func TestSandboxDatabaseSaysWhichRightIsMissing(t *testing.T) {
 	})
 }
 
-func TestSandboxSchemaSeesTheSearchPathOfTheDSN(t *testing.T) {
+func TestSandboxSchemaOnPostgresSeesTheSearchPathOfTheDSN(t *testing.T) {
 	t.Parallel()
 	account := sandboxOnServer(t, testbed.Shared(t, testbed.Postgres).NewAccount(t), "schema")
 	_, err := account.Witness(t).Exec("CREATE TABLE public.outside AS SELECT 5 AS n; GRANT SELECT ON public.outside TO " + account.User)
@@ -454,7 +454,7 @@ func (s sandboxAccount) killable(t *testing.T, admin *sql.DB) []string {
 	return texts(t, admin, "SELECT processlist_id FROM performance_schema.threads WHERE processlist_user = ?", s.User)
 }
 
-func TestSandboxDatabaseRemovesWhatNobodyKeeps(t *testing.T) {
+func TestSandboxOnPostgresRemovesWhatNobodyKeeps(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []string{"database", "schema"} {
 		t.Run(kind, func(t *testing.T) {

@@ -33,9 +33,9 @@ import (
 // process removes.
 //
 // The DSN leads to the server, and not to a pooler such as PgBouncer. Its database is only
-// connected to; the realm of a template is the DSN's user and database. Database may be called by
-// any goroutine, and several times by one test, but not inside a bubble of testing/synctest: what
-// it opens is shared with other tests.
+// connected to; the realm of a template is the DSN's user and database. Database is called from the
+// test's own goroutine, as t.Fatal is, by any number of tests at once and several times by one. It
+// cannot be called inside a bubble of testing/synctest: what it opens is shared with other tests.
 func Database(t testing.TB, dsn string, m Migration) *Place {
 	t.Helper()
 	kind, err := databaseKind(dsn)

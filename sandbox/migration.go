@@ -33,8 +33,9 @@ import (
 // no thought, but the migrations run again for each package and after each change of code.
 type Migration struct {
 	// Run makes the tables of an empty database, to which db is a handle through pooldriver. It
-	// may be called from a goroutine of this package, also while no test waits for it: it must
-	// not use a testing.TB. db is closed when Run returns.
+	// may be called by several goroutines at once, for different databases, and by a goroutine of
+	// this package while no test waits for it: it must not use a testing.TB. ctx ends if the test
+	// that waits ends. db is closed when Run returns.
 	Run func(ctx context.Context, db *sql.DB) error
 	// RunDSN is instead of Run, for tools that open the database themselves. It must close what
 	// it opens. The DSN is pooldriver's, with the password.
