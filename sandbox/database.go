@@ -32,10 +32,12 @@ import (
 // database stays, and its name is in the test's log. What a killed process has left, the next
 // process removes.
 //
-// The DSN leads to the server, and not to a pooler such as PgBouncer. Its database is only
-// connected to; the realm of a template is the DSN's user and database. Database is called from the
-// test's own goroutine, as t.Fatal is, by any number of tests at once and several times by one. It
-// cannot be called inside a bubble of testing/synctest: what it opens is shared with other tests.
+// The DSN leads to the server, and not to a pooler such as PgBouncer. Nothing is changed in its
+// database. A template serves all processes whose DSN has the same user and database.
+//
+// Database is called from the test's own goroutine, as t.Fatal is, by any number of tests at once
+// and several times by one. It cannot be called inside a bubble of testing/synctest: what it opens
+// is shared with other tests.
 func Database(t testing.TB, dsn string, m Migration) *Place {
 	t.Helper()
 	kind, err := databaseKind(dsn)
