@@ -16,7 +16,7 @@ import (
 // shortWay is a call of database/sql that has no task, succeeds at once, and leaves nothing behind
 // but data: nearly every call of a program. Whatever else may happen to a call is an operation's,
 // which takes over at any point: before anything was done, when the connection is there, or with the
-// driver's error. docs/adr/0022 says what each step is for, and what it costs.
+// driver's error. docs/adr/0022-the-short-way-of-a-statement.md says what each step is for, and what it costs.
 type shortWay struct {
 	session.Statement
 	c       *checkout

@@ -386,7 +386,7 @@ func TestStatementsThatJoinedASavepointAreToldThatItsContextHasEndedIt(t *testin
 	require.Empty(t, server.Table("t"))
 	require.NoError(t, pooldriver.InTx(ctx, db, nil, func(ctx context.Context, _ *sql.Tx) error { return insertTwo(ctx, db) }))
 	require.NoError(t, insertTwo(ctx, db))
-	require.Zero(t, lent(c))
+	atRest(t, c) // database/sql's own rollback may still look at the connection
 }
 
 func TestTransactionsOfOneConnThatEndedOutOfOrderLeaveItNoRights(t *testing.T) {
