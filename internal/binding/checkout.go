@@ -539,11 +539,11 @@ func (c *Checkout) OpenRows(rows *Rows, w *Want, real driver.Rows, isFirst bool)
 	r.OpenRows(&rows.Rows, real, &w.Statement, alone)
 }
 
-// OpenOwn is OpenRows for a statement that began with Borrow or Again.
-func (c *Checkout) OpenOwn(rows *Rows, r *Conn, real driver.Rows, st *session.Statement) {
+// OpenText is OpenRows for a statement that began with Borrow or Again.
+func (c *Checkout) OpenText(rows *Rows, r *Conn, real driver.Rows, text string, prepared *stmtcache.Stmt) {
 	rows.conn, rows.checkout, rows.binding, rows.closed = r, c, c.binding, false
 	c.rows = rows
-	r.OpenRows(&rows.Rows, real, st, !c.executed && c.tx == nil)
+	r.OpenText(&rows.Rows, real, text, prepared, !c.executed && c.tx == nil)
 }
 
 // Closed reports whether the owner has closed the rows.

@@ -44,6 +44,26 @@ func (s *Session) SendsAsItIs(text string, args []driver.NamedValue) bool {
 	return s.TakesArgsAsGiven(args) && !(s.traits.PreparedAges && s.stmts.Has(text))
 }
 
+// ExecText is Exec for a text that is sent as it is, where no transaction of a task is open.
+func (s *Session) ExecText(ctx context.Context, text string, effect dialects.Effect, args []driver.NamedValue) (driver.Result, error) {
+	s.effect |= effect
+	s.call()
+	res, err := s.conn.Exec(ctx, text, args)
+	s.returned()
+	return res, err
+}
+
+// QueryText is Query, as ExecText is Exec.
+func (s *Session) QueryText(ctx context.Context, text string, effect dialects.Effect, args []driver.NamedValue) (rows driver.Rows, columns []string, err error) {
+	s.effect |= effect
+	s.call()
+	if rows, err = s.conn.Query(ctx, text, args); err == nil {
+		columns = columnsOf(rows)
+	}
+	s.returned()
+	return rows, columns, err
+}
+
 // Query runs a query. columns are the names of its columns. They are nil if the driver has
 // panicked when it was asked for them: Rows.Columns asks again.
 func (s *Session) Query(ctx context.Context, st *Statement) (rows driver.Rows, columns []string, err error) {

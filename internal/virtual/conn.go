@@ -6,8 +6,10 @@ import (
 
 	"github.com/pooldriver/pooldriver/internal/binding"
 	"github.com/pooldriver/pooldriver/internal/ctxerr"
+	"github.com/pooldriver/pooldriver/internal/session"
 	"github.com/pooldriver/pooldriver/internal/stmtcache"
 	"github.com/pooldriver/pooldriver/internal/task"
+	"github.com/pooldriver/pooldriver/internal/textcache"
 )
 
 // conn is a virtual connection: what database/sql pools. It costs an object, not a session. The
@@ -71,14 +73,19 @@ func (c *conn) ExecContext(ctx context.Context, query string, args []driver.Name
 
 // exec executes a text, or the virtual statement v, which has it.
 func (c *conn) exec(ctx context.Context, v *text, query string, args []driver.NamedValue) (driver.Result, error) {
-	s := shortWay{kept: v != nil && v.prepared}
-	if ok, err := s.begin(ctx, &c.checkout, v, query, args); err != nil {
-		return nil, err
-	} else if ok {
-		return s.exec(ctx)
+	t, known := c.look(query)
+	if known {
+		if r, err := lend(ctx, &c.checkout, t); err != nil {
+			return nil, err
+		} else if r != nil && v == nil {
+			return execText(ctx, &c.checkout, r, t, args)
+		} else if r != nil {
+			k := c.keptCall(r, v, t, args)
+			return k.exec(ctx)
+		}
 	}
 	op := operation{c: &c.checkout, kind: executing, virtual: v, kept: v != nil && v.prepared}
-	op.setText(query, s.text, s.known, args)
+	op.setText(query, t, known, args)
 	return op.resultOf(op.do(ctx))
 }
 
@@ -90,15 +97,25 @@ func (c *conn) QueryContext(ctx context.Context, query string, args []driver.Nam
 
 // query is exec for a query.
 func (c *conn) query(ctx context.Context, v *text, query string, args []driver.NamedValue) (driver.Rows, error) {
-	s := shortWay{kept: true}
-	if ok, err := s.begin(ctx, &c.checkout, v, query, args); err != nil {
-		return nil, err
-	} else if ok {
-		return s.query(ctx)
+	t, known := c.look(query)
+	if known {
+		if r, err := lend(ctx, &c.checkout, t); err != nil {
+			return nil, err
+		} else if r != nil && v == nil {
+			return queryText(ctx, &c.checkout, r, t, args)
+		} else if r != nil {
+			k := c.keptCall(r, v, t, args)
+			return k.query(ctx)
+		}
 	}
 	op := operation{c: &c.checkout, kind: querying, virtual: v, kept: true}
-	op.setText(query, s.text, s.known, args)
+	op.setText(query, t, known, args)
 	return op.rowsOf(op.do(ctx))
+}
+
+// keptCall is a call on the short way, of the virtual statement v.
+func (c *conn) keptCall(r *binding.Conn, v *text, t *textcache.Text, args []driver.NamedValue) keptCall {
+	return keptCall{Statement: session.Statement{Text: t.Query, Effect: t.Effect, Args: args}, c: &c.checkout, r: r, v: v, t: t, calls: r.Calls()}
 }
 
 // PrepareContext prepares the text on the checkout's session, so that a syntax error is reported
@@ -147,11 +164,10 @@ func (c *conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, e
 			return t, nil
 		}
 	}
-	var s shortWay
-	if ok, err := s.beginTx(ctx, &c.checkout); err != nil {
+	if r, err := lendForTx(ctx, &c.checkout); err != nil {
 		return nil, err
-	} else if ok {
-		return s.tx(ctx, opts)
+	} else if r != nil {
+		return beginTx(ctx, &c.checkout, r, opts)
 	}
 	op := operation{c: &c.checkout, kind: beginning, Want: binding.Want{Begins: true, TextAt: &textBegin}, opts: opts, kept: true}
 	return op.txOf(op.do(ctx))

@@ -13,212 +13,234 @@ import (
 	"github.com/pooldriver/pooldriver/internal/textcache"
 )
 
-// shortWay is a call of database/sql that has no task, succeeds at once, and leaves nothing behind
-// but data: nearly every call of a program. Whatever else may happen to a call is an operation's,
-// which takes over at any point: before anything was done, when the connection is there, or with the
-// driver's error. docs/adr/0022-the-short-way-of-a-statement.md says what each step is for, and what it costs.
-type shortWay struct {
-	session.Statement
-	c       *checkout
-	conn    *binding.Conn // lent and locked
-	text    *textcache.Text
-	known   bool  // text was met lately
-	virtual *text // the statement to execute; nil: the text is sent as it is
+// The short way is for a call of database/sql that has no task, succeeds at once, and leaves nothing
+// behind but data: nearly every call of a program. Whatever else may happen to a call is an
+// operation's. It takes over at any point: before anything was done, when the connection is there,
+// or with the driver's error. docs/adr/0022-the-short-way-of-a-statement.md has the steps and what
+// they cost.
+//
+// Functions get what they need as arguments, which are in registers. A struct of these would cost
+// as much as a third of the way.
 
-	// As in operation.
-	kept, converting, converted bool
-	calls                       int
-}
-
-// begin finds the connection for a text, or for the virtual statement v, which has it. ok is false
-// if nothing was done, and the call is an operation from the beginning.
-func (s *shortWay) begin(ctx context.Context, c *checkout, v *text, query string, args []driver.NamedValue) (ok bool, err error) {
-	s.text, s.known = c.look(query)
-	known := s.text
-	if !s.known || c.refusal != nil || ctxsettings.Used() || !session.LeavesNothing(known.Effect) {
-		return false, nil
+// lend lends and locks the connection for a text. nil without an error: nothing was done, and the
+// call is an operation from the beginning.
+func lend(ctx context.Context, c *checkout, t *textcache.Text) (r *binding.Conn, err error) {
+	if c.refusal != nil || ctxsettings.Used() || !session.LeavesNothing(t.Effect) {
+		return nil, nil
 	}
-	s.c, s.virtual = c, v
-	s.Text, s.Effect, s.Args = query, known.Effect, args
 	if c.Bound() {
-		s.conn, err = c.Again(ctx, &known.Query)
+		r, err = c.Again(ctx, &t.Query)
 	} else {
-		s.conn, err = c.Borrow(ctx, &known.Query, false)
+		r, err = c.Borrow(ctx, &t.Query, false)
 	}
-	return s.begun(ctx, err)
-}
-
-func (s *shortWay) begun(ctx context.Context, err error) (ok bool, _ error) {
 	if err != nil {
-		return true, ctxerr.Of(ctx, err)
+		return nil, ctxerr.Of(ctx, err)
 	}
-	if s.conn == nil {
-		return false, nil
-	}
-	s.calls = s.conn.Calls()
-	return true, nil
+	return r, nil
 }
 
-// ready reports whether the driver can be called at once: the statement is prepared already or is
-// sent as it is, and its arguments need none of the program's code.
-func (s *shortWay) ready(ctx context.Context, can bool) bool {
-	r, v := s.conn, s.virtual
-	if v == nil {
-		return can && r.SendsAsItIs(s.Text, s.Args)
+// goOn is the operation of a call for which lend has lent r. calls: how many calls of the driver had
+// not returned then.
+func goOn(c *checkout, kind kind, r *binding.Conn, v *text, t *textcache.Text, args []driver.NamedValue, calls int) *operation {
+	op := &operation{c: c, kind: kind, known: t, virtual: v, started: true, calls: calls}
+	op.kept = kind != executing || v != nil && v.prepared
+	if kind == beginning {
+		op.Begins, op.TextAt = true, &textBegin
+	} else {
+		op.Text, op.Args, op.Effect, op.TextAt = t.Query, args, t.Effect, &t.Query
 	}
-	if v.owner != nil || v.renamed < s.c.renamed || v.prepared && r.Traits().PreparedAges ||
-		ctx.Err() != nil || !driverconn.AllPlain(s.Args) {
-		return false
-	}
-	s.Prepared = r.Kept(s.Text, v.generation)
-	return s.Prepared != nil
+	op.Continue(r)
+	return op
 }
 
-// convert converts the arguments for the statement that is prepared, if there is one. fits is false if
-// that statement does not take arguments of these types.
-func (s *shortWay) convert() (fits bool, err error) {
-	if s.Prepared == nil {
-		return true, nil
-	}
-	r := s.conn
-	s.c.source.report.StmtHits.Add(1)
-	s.converting = true
-	if err = r.Convert(&s.Statement, s.kept); err != nil {
-		return false, err
-	}
-	s.converting, s.converted = false, true
-	if fits = r.Fits(&s.Statement); !fits {
-		r.Statements().Done(s.Prepared)
-		s.Prepared = nil
-	}
-	return fits, nil
-}
-
-// exec executes the statement.
-func (s *shortWay) exec(ctx context.Context) (driver.Result, error) {
-	r := s.conn
-	returned := false
+// execText executes a text that is sent as it is.
+func execText(ctx context.Context, c *checkout, r *binding.Conn, t *textcache.Text, args []driver.NamedValue) (driver.Result, error) {
+	calls, returned := r.Calls(), false
 	defer func() {
 		if !returned {
-			s.operation(executing).done() // after a panic of the driver, or an error of convert
+			goOn(c, executing, r, nil, t, args, calls).done() // the driver has panicked
 		}
 	}()
-	ready := s.ready(ctx, r.CanExec())
-	if ready {
-		var err error
-		if ready, err = s.convert(); err != nil {
-			return nil, err
-		}
-	}
-	if !ready {
+	if !r.CanExec() || !r.SendsAsItIs(t.Query, args) {
 		returned = true
-		op := s.operation(executing)
+		op := goOn(c, executing, r, nil, t, args, calls)
 		return op.resultOf(op.do(ctx))
 	}
-	res, err := r.Exec(ctx, &s.Statement)
+	res, err := r.ExecText(ctx, t.Query, t.Effect, args)
 	returned = true
 	if err != nil {
-		op := s.operation(executing)
+		op := goOn(c, executing, r, nil, t, args, calls)
 		return op.resultOf(op.judge(ctx, err))
 	}
-	s.settle()
-	s.c.Settle(r)
-	s.c.endEarly()
+	succeeded(c, r, t)
 	return res, nil
 }
 
-// query runs the statement.
-func (s *shortWay) query(ctx context.Context) (driver.Rows, error) {
-	c, r := s.c, s.conn
-	returned := false
+// queryText is execText for a query.
+func queryText(ctx context.Context, c *checkout, r *binding.Conn, t *textcache.Text, args []driver.NamedValue) (driver.Rows, error) {
+	calls, returned := r.Calls(), false
 	defer func() {
 		if !returned {
-			s.operation(querying).done() // as in exec
+			goOn(c, querying, r, nil, t, args, calls).done() // the driver has panicked
 		}
 	}()
-	ready := s.ready(ctx, r.CanQuery())
-	if ready {
-		var err error
-		if ready, err = s.convert(); err != nil {
-			return nil, err
-		}
-	}
-	if !ready {
+	if !r.CanQuery() || !r.SendsAsItIs(t.Query, args) {
 		returned = true
-		op := s.operation(querying)
+		op := goOn(c, querying, r, nil, t, args, calls)
 		return op.rowsOf(op.do(ctx))
 	}
-	opened, columns, err := r.Query(ctx, &s.Statement)
+	opened, columns, err := r.QueryText(ctx, t.Query, t.Effect, args)
 	returned = true
 	if err != nil {
-		op := s.operation(querying)
+		op := goOn(c, querying, r, nil, t, args, calls)
 		return op.rowsOf(op.judge(ctx, err))
 	}
-	if s.Prepared != nil {
-		s.Prepared.Open++
-	}
-	s.settle()
 	rows := c.newRows(columns)
-	c.OpenOwn(&rows.Rows, r, opened, &s.Statement)
-	c.Settle(r)
+	c.OpenText(&rows.Rows, r, opened, t.Query, nil)
+	succeeded(c, r, t)
 	return rows.handedOut(), nil
 }
 
-// settle follows a statement that has succeeded.
-func (s *shortWay) settle() {
-	if s.Prepared != nil {
-		s.conn.Statements().Done(s.Prepared)
+// succeeded ends a statement that has succeeded, and unlocks r.
+func succeeded(c *checkout, r *binding.Conn, t *textcache.Text) {
+	if t.Effect == dialects.Writes {
+		c.wrote()
 	}
-	if s.Effect == dialects.Writes {
-		s.c.wrote()
-	}
+	c.Settle(r)
+	c.endEarly()
 }
 
-// beginTx is begin for a transaction. That is an operation if the begin may be deferred, or if a
-// setting of the *sql.DB waits for a transaction.
-func (s *shortWay) beginTx(ctx context.Context, c *checkout) (ok bool, err error) {
-	if c.refusal != nil || c.source.config.LazyBegin || c.Bound() || ctxsettings.Used() || c.source.pool.Settings().WaitsForTx() {
+// keptCall is the execution of the virtual statement v by a driver's statement that is kept.
+type keptCall struct {
+	session.Statement
+	c          *checkout
+	r          *binding.Conn
+	v          *text
+	t          *textcache.Text
+	calls      int
+	converting bool // a conversion has not returned, or has failed
+}
+
+// prepare finds the driver's statement and converts the arguments for it. ok is false if an operation
+// has to do this.
+func (k *keptCall) prepare(ctx context.Context, kept bool) (ok bool, err error) {
+	v, r := k.v, k.r
+	if v.owner != nil || v.renamed < k.c.renamed || v.prepared && r.Traits().PreparedAges || ctx.Err() != nil || !driverconn.AllPlain(k.Args) {
 		return false, nil
 	}
-	s.c, s.kept = c, true
-	s.conn, err = c.Borrow(ctx, &textBegin, true)
-	return s.begun(ctx, err)
+	if k.Prepared = r.Kept(k.Text, v.generation); k.Prepared == nil {
+		return false, nil
+	}
+	k.c.source.report.StmtHits.Add(1)
+	k.converting = true
+	if err = r.Convert(&k.Statement, kept); err != nil {
+		return false, err
+	}
+	k.converting = false
+	if ok = r.Fits(&k.Statement); !ok {
+		r.Statements().Done(k.Prepared)
+		k.Prepared = nil
+	}
+	return ok, nil
 }
 
-// tx begins the transaction.
-func (s *shortWay) tx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
-	c, r := s.c, s.conn
+// goOn is the operation of k.
+func (k *keptCall) goOn(kind kind) *operation {
+	op := goOn(k.c, kind, k.r, k.v, k.t, k.Args, k.calls)
+	op.converting, op.Prepared = k.converting, k.Prepared
+	op.converted = k.Prepared != nil && !k.converting
+	return op
+}
+
+// exec executes k.
+func (k *keptCall) exec(ctx context.Context) (driver.Result, error) {
 	returned := false
 	defer func() {
 		if !returned {
-			s.operation(beginning).done() // the driver has panicked
+			k.goOn(executing).done() // after a panic, or an error of the conversion
+		}
+	}()
+	ok, err := k.prepare(ctx, k.v.prepared)
+	if err != nil {
+		return nil, err
+	}
+	if !ok {
+		returned = true
+		op := k.goOn(executing)
+		return op.resultOf(op.do(ctx))
+	}
+	res, err := k.r.Exec(ctx, &k.Statement)
+	returned = true
+	if err != nil {
+		op := k.goOn(executing)
+		return op.resultOf(op.judge(ctx, err))
+	}
+	k.r.Statements().Done(k.Prepared)
+	succeeded(k.c, k.r, k.t)
+	return res, nil
+}
+
+// query is exec for a query.
+func (k *keptCall) query(ctx context.Context) (driver.Rows, error) {
+	returned := false
+	defer func() {
+		if !returned {
+			k.goOn(querying).done() // as in exec
+		}
+	}()
+	ok, err := k.prepare(ctx, true)
+	if err != nil {
+		return nil, err
+	}
+	if !ok {
+		returned = true
+		op := k.goOn(querying)
+		return op.rowsOf(op.do(ctx))
+	}
+	opened, columns, err := k.r.Query(ctx, &k.Statement)
+	returned = true
+	if err != nil {
+		op := k.goOn(querying)
+		return op.rowsOf(op.judge(ctx, err))
+	}
+	k.Prepared.Open++
+	k.r.Statements().Done(k.Prepared)
+	rows := k.c.newRows(columns)
+	k.c.OpenText(&rows.Rows, k.r, opened, k.Text, k.Prepared)
+	succeeded(k.c, k.r, k.t)
+	return rows.handedOut(), nil
+}
+
+// lendForTx is lend for a transaction. That is an operation if the begin may be deferred, or if a
+// setting of the *sql.DB waits for a transaction.
+func lendForTx(ctx context.Context, c *checkout) (*binding.Conn, error) {
+	if c.refusal != nil || c.source.config.LazyBegin || c.Bound() || ctxsettings.Used() || c.source.pool.Settings().WaitsForTx() {
+		return nil, nil
+	}
+	r, err := c.Borrow(ctx, &textBegin, true)
+	if err != nil {
+		return nil, ctxerr.Of(ctx, err)
+	}
+	return r, nil
+}
+
+// beginTx begins a transaction.
+func beginTx(ctx context.Context, c *checkout, r *binding.Conn, opts driver.TxOptions) (driver.Tx, error) {
+	calls, returned := r.Calls(), false
+	defer func() {
+		if !returned {
+			goOn(c, beginning, r, nil, nil, nil, calls).done() // the driver has panicked
 		}
 	}()
 	t := newTx(ctx, c, opts, r)
 	err := t.beginOn(ctx, r)
 	returned = true
 	if err != nil {
-		op := s.operation(beginning)
+		op := goOn(c, beginning, r, nil, nil, nil, calls)
 		op.opts = opts
 		return op.txOf(op.judge(ctx, err))
 	}
 	t.Began()
 	c.SettleTx(r)
 	return t, nil
-}
-
-// operation makes the call an operation that goes on with the connection.
-func (s *shortWay) operation(kind kind) *operation {
-	op := &operation{
-		c: s.c, kind: kind, known: s.text, virtual: s.virtual, kept: s.kept,
-		started: true, calls: s.calls, converting: s.converting, converted: s.converted,
-	}
-	op.Statement = s.Statement
-	if kind == beginning {
-		op.Begins, op.TextAt = true, &textBegin
-	} else {
-		op.TextAt = &s.text.Query
-	}
-	op.Continue(s.conn)
-	return op
 }
