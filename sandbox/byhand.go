@@ -1,0 +1,104 @@
+package sandbox
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/pooldriver/pooldriver/dialects"
+)
+
+// Texts that begin and end transactions. On the server they would end the transaction of the test.
+
+// The words that controls returns.
+const (
+	beginning = "begin"
+	ending    = "commit"
+	undoing   = "rollback"
+)
+
+// controls returns what a text does to the transaction of the program; empty: nothing. The error
+// is of a text that a sandbox cannot execute.
+func (c *conn) controls(text string) (string, error) {
+	st := c.stage
+	effect := st.dialect.Effect(text)
+	if effect&dialects.TxControl == 0 || effect&dialects.Suspect != 0 {
+		return "", nil // the server refuses a COMMIT in a procedure that is called in a transaction
+	}
+	words := strings.Fields(strings.ToLower(strings.TrimRight(strings.TrimSpace(text), "; \t\r\n")))
+	if len(words) == 0 || dialects.MayBeScript(text) {
+		return "", st.refused(text)
+	}
+	first, rest := words[0], words[1:]
+	plain := len(rest) == 0 || len(rest) == 1 && (rest[0] == "transaction" || rest[0] == "work")
+	switch {
+	case first == "begin" || first == "start":
+		return beginning, nil
+	case first == "savepoint" || first == "release" || first == "rollback" && slices.Contains(rest, "to"):
+		return "", c.inTx(first)
+	case plain && (first == "commit" || first == "end"):
+		return ending, nil
+	case plain && (first == "rollback" || first == "abort"):
+		return undoing, nil
+	}
+	return "", st.refused(text)
+}
+
+// inTx returns an error unless a transaction of the program is open: the transaction of the test
+// would take the statement.
+func (c *conn) inTx(word string) error {
+	if c.stage.tx != nil {
+		return nil
+	}
+	return fmt.Errorf("sandbox: %s outside of a transaction: begin one first", strings.ToUpper(word))
+}
+
+func (st *stage) refused(text string) error {
+	return fmt.Errorf("sandbox: a text that begins or ends a transaction in this way would end the transaction of the test, and is not executed: %s; use BeginTx, or BEGIN, COMMIT and ROLLBACK as texts of their own, or sandbox.Database", st.brief(text))
+}
+
+// control begins or ends the transaction of the program by a text.
+func (c *conn) control(ctx context.Context, word string) error {
+	st := c.stage
+	if err := c.usable(); err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	c.effect |= dialects.TxControl
+	switch {
+	case word == beginning && st.tx != nil:
+		return errors.New("sandbox: BEGIN in a transaction: commit or roll back first")
+	case word == beginning:
+		return st.begin(driver.TxOptions{}, true)
+	case st.tx == nil:
+		return nil // PostgreSQL warns, and MySQL says nothing
+	case word == ending:
+		return st.commit()
+	}
+	return st.rollback()
+}
+
+// control is a prepared statement of such a text.
+type control struct {
+	c    *conn
+	text string
+}
+
+func (s *control) Close() error  { return nil }
+func (s *control) NumInput() int { return 0 }
+
+func (s *control) ExecContext(ctx context.Context, args []driver.NamedValue) (driver.Result, error) {
+	return s.c.ExecContext(ctx, s.text, args)
+}
+
+func (s *control) QueryContext(ctx context.Context, args []driver.NamedValue) (driver.Rows, error) {
+	return s.c.QueryContext(ctx, s.text, args)
+}
+
+func (s *control) Exec([]driver.Value) (driver.Result, error) { return nil, errOld }
+func (s *control) Query([]driver.Value) (driver.Rows, error)  { return nil, errOld }
