@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"cmp"
 	"context"
 	"database/sql/driver"
 	"errors"
@@ -28,8 +29,25 @@ func (c *conn) controls(text string) (string, error) {
 	if effect&dialects.TxControl == 0 || effect&dialects.Suspect != 0 {
 		return "", nil // the server refuses a COMMIT in a procedure that is called in a transaction
 	}
-	words := strings.Fields(strings.ToLower(strings.TrimRight(strings.TrimSpace(text), "; \t\r\n")))
-	if len(words) == 0 || dialects.MayBeScript(text) {
+	if dialects.MayBeScript(text) {
+		for part := range strings.SplitSeq(text, ";") {
+			if word, err := c.controlsOne(part, text); word != "" || err != nil {
+				return "", cmp.Or(err, st.refused(text))
+			}
+		}
+		return "", nil
+	}
+	return c.controlsOne(text, text)
+}
+
+// controlsOne is controls for one statement of a text.
+func (c *conn) controlsOne(statement, text string) (string, error) {
+	st := c.stage
+	if st.dialect.Effect(statement)&dialects.TxControl == 0 {
+		return "", nil
+	}
+	words := strings.Fields(strings.ToLower(strings.TrimRight(strings.TrimSpace(statement), "; \t\r\n")))
+	if len(words) == 0 {
 		return "", st.refused(text)
 	}
 	first, rest := words[0], words[1:]

@@ -180,16 +180,21 @@ func (s *sandbox) circleLocked(c *frontConn, in *task.Task, use, text string, at
 		if in != nil && (in == other.tasks || in == other.inTx) {
 			continue // they share the session
 		}
-		return &circleError{fmt.Sprintf("sandbox: %s would wait for ever: its goroutine has %s already, and a test has one session\n\tthis one:\n%s\n\t%s:\n%s\n\t"+
+		return &waitError{text: fmt.Sprintf("sandbox: %s would wait for ever: its goroutine has %s already, and a test has one session\n\tthis one:\n%s\n\t%s:\n%s\n\t"+
 			"give both the same transaction, end the first one before, or use a task (pooldriver.WithTask), in which the second is a savepoint",
 			s.what(use, text), holds, at.trace(), holds, since.trace())}
 	}
 	return nil
 }
 
-type circleError struct{ text string }
+// waitError is the error of an operation that does not get the session.
+type waitError struct {
+	text string
+	err  error // nil: it has not waited
+}
 
-func (e *circleError) Error() string { return e.text }
+func (e *waitError) Error() string { return e.text }
+func (e *waitError) Unwrap() error { return e.err }
 
 // holds says with what a checkout keeps the session from others that run in the same goroutine, and
 // since which place. Open rows keep nobody waiting: they are read into memory.
@@ -216,8 +221,8 @@ func (c *frontConn) stuck(err error) error {
 			fmt.Fprintf(&holders, "\n\t%s:\n%s", other.describe(s), other.since().trace())
 		}
 	}
-	return fmt.Errorf("sandbox: %s has waited for %v for the one session of the test, and nothing has moved\n\tthis one:\n%s%s\n\tperhaps they wait for each other: %w",
-		s.what(c.use, c.text), s.patience, c.at.trace(), holders.String(), err)
+	return &waitError{fmt.Sprintf("sandbox: %s has waited for %v for the one session of the test, and nothing has moved: perhaps they wait for each other\n\tthis one:\n%s%s",
+		s.what(c.use, c.text), s.patience, c.at.trace(), holders.String()), err}
 }
 
 // describe says what a checkout is, for reports.

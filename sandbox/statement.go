@@ -245,7 +245,7 @@ func (s *statement) over() {
 // lost returns an error if the transaction of the test is gone, or the connection.
 func (s *statement) lost(err error) error {
 	st := s.c.stage
-	switch st.server.TxStatus() {
+	switch st.statusAfter(err) {
 	case dialects.TxLost:
 		if st.broken != nil {
 			return st.broken
@@ -258,6 +258,23 @@ func (s *statement) lost(err error) error {
 		return st.breaks(fmt.Errorf("sandbox: the server has rolled back the transaction of the test, and everything that the test has written: %w", err))
 	}
 	return nil
+}
+
+// statusAfter is the status of the test's transaction after a statement. With an error, not every
+// protocol tells it.
+func (st *stage) statusAfter(err error) dialects.TxStatus {
+	if err != nil && !st.traits.Uninterrupted {
+		said := st.dialect.Diagnose(err)
+		if said&dialects.TxEnded != 0 {
+			return dialects.TxNone
+		}
+		if said&dialects.TxDoubt != 0 {
+			ctx, cancel := st.bounded()
+			defer cancel()
+			_ = st.server.Ping(ctx) // the answer has the status
+		}
+	}
+	return st.server.TxStatus()
 }
 
 // commit ends a statement outside of a transaction of the program, as its own transaction would end.
