@@ -13,6 +13,7 @@
 package sandbox
 
 import (
+	"context"
 	"database/sql"
 	"testing"
 
@@ -48,6 +49,45 @@ import (
 func DB(t testing.TB, connector *pooldriver.Connector) *sql.DB {
 	t.Helper()
 	return start(t, connector).db
+}
+
+// Context returns a context for a program that has a global handle and passes contexts on: statements
+// of db with this context, or with one derived from it, run in the sandbox of the test, as with DB.
+// Statements of db with other contexts go to the database as always. db is a handle over a
+// *pooldriver.Connector; a library such as otelsql may stand between. The context ends as t.Context
+// does.
+//
+// The first statement of a transaction or of a *sql.Conn decides where all of its statements go.
+func Context(t testing.TB, db *sql.DB) context.Context {
+	t.Helper()
+	of, err := beneathHandle(t.Context(), db)
+	if err != nil {
+		t.Fatalf("sandbox: Context: %v", err)
+	}
+	return context.WithValue(t.Context(), inContext{of}, startOn(t, of))
+}
+
+// Share lets every statement of every handle over the connector run in the sandbox of the test, with
+// any context, until the test ends: for a program that has a global handle and passes no contexts on.
+// A transaction or a *sql.Conn that has begun before stays where it is. Other tests would run in the
+// same sandbox: like t.Setenv, Share fails a test that runs in parallel, and such a test cannot call
+// t.Parallel afterwards.
+func Share(t testing.TB, connector *pooldriver.Connector) {
+	t.Helper()
+	if refused := serialOnly(t); refused != nil {
+		t.Fatalf("sandbox: Share lets all statements of the program run in the sandbox of %s, and other tests run in parallel with it: leave out t.Parallel, or use DB or Context", t.Name())
+	}
+	s := start(t, connector)
+	before := share(s.of, s)
+	t.Cleanup(func() { share(s.of, before) })
+}
+
+// serialOnly makes t a test that does not run in parallel, or returns why it cannot be one. Package
+// testing has this rule for environment variables.
+func serialOnly(t testing.TB) (refused any) {
+	defer func() { refused = recover() }()
+	t.Setenv("POOLDRIVER_SANDBOX_OF", t.Name())
+	return nil
 }
 
 // Together lets sandboxes on a connector to MySQL, MariaDB or SQLite run at the same time. On MySQL

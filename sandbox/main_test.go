@@ -1,6 +1,7 @@
 package sandbox_test
 
 import (
+	"database/sql"
 	"fmt"
 	"log/slog"
 	"path/filepath"
@@ -27,17 +28,21 @@ func quietly(c *pooldriver.Config) { c.Logger = slog.New(slog.DiscardHandler) }
 // onSQLite returns a connector to a database in a file, with a table.
 func onSQLite(t *testing.T, options ...pooldriver.Option) *pooldriver.Connector {
 	t.Helper()
+	_, c := global(t, options...)
+	return c
+}
+
+// global is onSQLite, with a handle as a program has it.
+func global(t *testing.T, options ...pooldriver.Option) (*sql.DB, *pooldriver.Connector) {
+	t.Helper()
 	c := pooldriver.New("sqlite:"+filepath.Join(t.TempDir(), "test.db"), append([]pooldriver.Option{quietly}, options...)...)
-	db := openPlain(c)
-	_, err := db.Exec("CREATE TABLE ledger (id integer PRIMARY KEY, note text)")
-	require.NoError(t, err)
+	db := sql.OpenDB(c)
+	mustExec(t, db, "CREATE TABLE ledger (id integer PRIMARY KEY, note text)")
 	t.Cleanup(func() {
-		var n int
-		require.NoError(t, db.QueryRow("SELECT count(*) FROM ledger").Scan(&n))
-		require.Zero(t, n, "nothing of the tests is left")
+		require.Zero(t, count(t, db), "nothing of the tests is left")
 		require.NoError(t, db.Close())
 	})
-	return c
+	return db, c
 }
 
 // recorder is a test that only records what is said of it. Its cleanups run when end is called.

@@ -50,6 +50,12 @@ func start(t testing.TB, connector *pooldriver.Connector) *sandbox {
 		t.Fatalf("sandbox: the connector cannot be used: %v", err)
 	}
 	of, _ := beneath.Of(connector)
+	return startOn(t, of)
+}
+
+// startOn is start for the inside of a connector.
+func startOn(t testing.TB, of beneath.Beneath) *sandbox {
+	t.Helper()
 	around := open.around(of, t.Name())
 	if around != nil && around.t == t {
 		return around

@@ -16,8 +16,6 @@ import (
 	"github.com/pooldriver/pooldriver/sandbox"
 )
 
-func openPlain(c *pooldriver.Connector) *sql.DB { return sql.OpenDB(c) }
-
 type querier interface {
 	ExecContext(context.Context, string, ...any) (sql.Result, error)
 	QueryRowContext(context.Context, string, ...any) *sql.Row
@@ -217,6 +215,7 @@ func TestWhatATestLeavesOpenFailsItWithTheLine(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			r := record(t)
 			leave(t, sandbox.DB(r, onSQLite(t)))
 			left := r.end()
