@@ -64,9 +64,10 @@ type checkout struct {
 	tasks *task.Task // the explicit task of that operation
 	tx    bool       // its transaction is open, begun at txAt
 	txAt  place
-	inTx  *task.Task // the explicit task in which the transaction has begun
-	used  bool       // something was executed: it may hold the session
-	busy  bool       // an operation runs
+	txCtx context.Context // of BeginTx: database/sql rolls back when it ends
+	inTx  *task.Task      // the explicit task in which the transaction has begun
+	used  bool            // something was executed: it may hold the session
+	busy  bool            // an operation runs
 }
 
 // Unwrap returns pooldriver's own connection, for Raw and InTx.
@@ -203,6 +204,8 @@ func (e *waitError) Unwrap() error { return e.err }
 // since which place. Open rows keep nobody waiting: they are read into memory.
 func (c *checkout) holds() (what string, since place) {
 	switch {
+	case c.tx && c.txCtx.Err() != nil:
+		return "", place{} // it is being rolled back
 	case c.tx:
 		return "a transaction", c.txAt
 	case c.busy:
@@ -319,7 +322,7 @@ func (c *frontConn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.
 	}
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()
-	c.tx, c.txAt, c.inTx = true, c.at, c.tasks
+	c.tx, c.txAt, c.txCtx, c.inTx = true, c.at, ctx, c.tasks
 	return &frontTx{c, tx}, nil
 }
 

@@ -18,7 +18,7 @@ import (
 	"github.com/pooldriver/pooldriver/integration/testbed"
 )
 
-func TestMain(m *testing.M) { os.Exit(testbed.Run(m)) }
+func TestMain(m *testing.M) { os.Exit(testbed.RunAtOnce(m, 16)) }
 
 // quietly keeps what the pool logs out of a passing run's output.
 func quietly(c *pooldriver.Config) { c.Logger = slog.New(slog.DiscardHandler) }
