@@ -78,6 +78,14 @@ type SandboxKeeper interface {
 	Check(deferred []string) string
 }
 
+// A SandboxChecker is a Sandboxer of a database that checks some constraints at the end of a
+// transaction, and has no statement that checks them before.
+type SandboxChecker interface {
+	Sandboxer
+	// CheckDeferred returns the error that COMMIT would return now; nil: none.
+	CheckDeferred(ctx context.Context) error
+}
+
 // SandboxLocals are what a transaction of the program has done until its end.
 type SandboxLocals struct {
 	Settings []string          // their names

@@ -73,6 +73,11 @@ func (c *conn) clean() error {
 	clear(st.bases)
 	ctx, cancel := st.bounded()
 	defer cancel()
+	if setter, ok := st.server.(dialects.SettingsSetter); ok && st.keeper == nil {
+		if err := setter.SetSettings(ctx, nil); err != nil {
+			return err
+		}
+	}
 	_, err := st.server.CleanInTx(ctx, c.effect)
 	c.effect = dialects.Clean
 	if errors.Is(err, dialects.ErrCannotClean) {

@@ -262,3 +262,49 @@ func TestASubtestWithALevelCannotRunInParallel(t *testing.T) {
 	require.Empty(t, other.end())
 	require.Empty(t, r.end())
 }
+
+func TestDeferredForeignKeysAreCheckedAtCommit(t *testing.T) {
+	c := pooldriver.New("sqlite:"+t.TempDir()+"/test.db?_pragma=foreign_keys(1)", quietly)
+	plain := sql.OpenDB(c)
+	defer plain.Close()
+	mustExec(t, plain, "CREATE TABLE ledger (id integer PRIMARY KEY, of integer REFERENCES ledger DEFERRABLE INITIALLY DEFERRED)")
+	t.Run("test", func(t *testing.T) {
+		db := sandbox.DB(t, c)
+		tx, err := db.Begin()
+		require.NoError(t, err)
+		mustExec(t, tx, "INSERT INTO ledger VALUES (1, 2)")
+		require.ErrorContains(t, tx.Commit(), "FOREIGN KEY")
+		_, err = db.Exec("INSERT INTO ledger VALUES (?, ?)", 1, 2)
+		require.ErrorContains(t, err, "FOREIGN KEY", "the statement is a transaction of its own")
+		require.Zero(t, count(t, db))
+		tx, err = db.Begin()
+		require.NoError(t, err)
+		mustExec(t, tx, "INSERT INTO ledger VALUES (1, 2)")
+		mustExec(t, tx, "INSERT INTO ledger VALUES (2, NULL)")
+		require.NoError(t, tx.Commit())
+		require.Equal(t, 2, count(t, db))
+	})
+}
+
+func TestWhatASandboxOfSQLiteCannotDoFailsTheTest(t *testing.T) {
+	r := record(t)
+	db := sandbox.DB(r, onSQLite(t))
+	_, err := db.Exec("VACUUM")
+	require.ErrorContains(t, err, "only outside of a transaction")
+	require.Len(t, r.end(), 1)
+}
+
+func TestAStatementWhoseContextEndsIsUndoneAlone(t *testing.T) {
+	db := sandbox.DB(t, onSQLite(t))
+	mustExec(t, db, "INSERT INTO ledger VALUES (1, 'a')")
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
+	defer cancel()
+	_, err := db.ExecContext(ctx, "INSERT INTO ledger WITH RECURSIVE n(i) AS (SELECT 10 UNION ALL SELECT i+1 FROM n LIMIT 100000) SELECT i, 'a' FROM n")
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.Equal(t, 1, count(t, db))
+}
+
+func TestWhatIsWrongWithTheConnectorIsSaidAtOnce(t *testing.T) {
+	require.Contains(t, fatally(t, func() { sandbox.DB(record(t), nil) }), "no connector")
+	require.Contains(t, fatally(t, func() { sandbox.DB(record(t), pooldriver.New("nothing")) }), "cannot be used")
+}

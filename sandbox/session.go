@@ -219,6 +219,7 @@ func (s *session) SetSettings(ctx context.Context, settings []dialects.ContextSe
 	if !ok {
 		return errNoSettings
 	}
+	st.ever |= dialects.Stateful
 	return setter.SetSettings(context.WithoutCancel(ctx), settings)
 }
 

@@ -290,8 +290,11 @@ func (st *stage) commit() error {
 		return st.traits.FailedCommit
 	}
 	check, err := st.checks(&l.locals)
-	if err == nil && check != "" {
+	if err == nil {
 		err = st.script(check)
+	}
+	if err == nil {
+		err = st.checkDeferred()
 	}
 	if err != nil {
 		return errors.Join(err, st.rollback())
@@ -336,6 +339,17 @@ func (st *stage) checks(l *dialects.SandboxLocals) (string, error) {
 		return "", nil
 	}
 	return st.keeper.Check(st.deferred), nil
+}
+
+// checkDeferred checks what waits for the end of a transaction where no statement does that.
+func (st *stage) checkDeferred() error {
+	checker, ok := st.server.(dialects.SandboxChecker)
+	if !ok {
+		return nil
+	}
+	ctx, cancel := st.bounded()
+	defer cancel()
+	return checker.CheckDeferred(ctx)
 }
 
 // enter makes a level for a subtest. It returns the name of its savepoint.

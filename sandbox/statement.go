@@ -154,7 +154,7 @@ func (s *statement) protect() error {
 	switch {
 	case s.auto && st.traits.ErrorFailsTx:
 		texts = append(st.outside(), savepoint(guardName))
-	case st.traits.Uninterrupted && s.ctx.Done() != nil && st.dialect.Effect(s.text)&dialects.TxControl == 0:
+	case st.traits.Uninterrupted && (s.auto || s.ctx.Done() != nil) && st.dialect.Effect(s.text)&dialects.TxControl == 0:
 		s.guarded = true
 		texts = append(texts, savepoint(guardName))
 	}
@@ -281,7 +281,7 @@ func (st *stage) statusAfter(err error) dialects.TxStatus {
 func (s *statement) commit() error {
 	st := s.c.stage
 	if st.keeper == nil {
-		return nil
+		return nil // SQLite: see endGuarded
 	}
 	l := &s.c.alone
 	if st.asked && len(st.deferred) == 0 && !l.Defers && len(l.Drop)+len(l.Empty) == 0 && len(l.Settings) == len(s.settings) {
@@ -306,9 +306,13 @@ func (s *statement) commit() error {
 }
 
 // endGuarded ends a statement that cannot be stopped. If its context has ended meanwhile, it is
-// undone, as if it had been stopped.
+// undone, as if it had been stopped. A statement outside of a transaction is undone, too, if its
+// transaction could not end.
 func (s *statement) endGuarded(err error) error {
 	st, late := s.c.stage, s.ctx.Err()
+	if late == nil && err == nil && s.auto && !s.preparing && !st.onlyReads(s.text) {
+		late = st.checkDeferred()
+	}
 	if late != nil {
 		return errors.Join(late, st.back(guardName, release(guardName)))
 	}

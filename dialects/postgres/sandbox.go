@@ -39,6 +39,9 @@ func (s *session) CleanInTx(ctx context.Context, effect dialects.Effect) (kept b
 		return false, err
 	}
 	s.before = nil
+	if err := s.restoreReported(ctx); err != nil {
+		return false, err
+	}
 	if keepsPrepared {
 		return true, nil
 	}

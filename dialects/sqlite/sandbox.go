@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"context"
+	"errors"
 	"regexp"
 	"strings"
 
@@ -11,8 +12,8 @@ import (
 // A test in one transaction: package sandbox.
 
 var (
-	_ dialects.Sandboxer    = (*session)(nil)
-	_ dialects.SandboxJudge = dialect{}
+	_ dialects.SandboxChecker = (*session)(nil)
+	_ dialects.SandboxJudge   = dialect{}
 )
 
 // sandboxTraits: the test begins as the writer, because SQLite has only one. An interruption rolls
@@ -27,6 +28,24 @@ func (s *session) Interrupt(context.Context) error { return nil }
 // CleanInTx cannot clean more than Clean can.
 func (s *session) CleanInTx(ctx context.Context, effect dialects.Effect) (kept bool, err error) {
 	return s.Clean(ctx, effect)
+}
+
+// errForeignKey is SQLite's error of a COMMIT, in the driver's words.
+var errForeignKey = errors.New("constraint failed: FOREIGN KEY constraint failed (787)")
+
+// CheckDeferred looks for rows without the rows that they refer to, if the schema has foreign keys
+// that are checked at COMMIT. SQLite checks them when the outermost savepoint ends, and that is the
+// test's. Rows that were without them before the test are found, too.
+func (s *session) CheckDeferred(ctx context.Context) error {
+	deferred, err := firstRow(ctx, s.Conn(), "SELECT count(*) FROM sqlite_schema, pragma_foreign_keys AS k WHERE k.foreign_keys AND sqlite_schema.sql LIKE '%DEFERRED%'")
+	if err != nil || len(deferred) == 0 || deferred[0] == int64(0) {
+		return err
+	}
+	broken, err := firstRow(ctx, s.Conn(), "SELECT count(*) FROM pragma_foreign_key_check")
+	if err != nil || len(broken) == 0 || broken[0] == int64(0) {
+		return err
+	}
+	return errForeignKey
 }
 
 // SandboxesAlone: SQLite has one writer at a time.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/pooldriver/pooldriver"
 	"github.com/pooldriver/pooldriver/integration/testbed"
 	"github.com/pooldriver/pooldriver/sandbox"
 )
@@ -130,4 +131,27 @@ func TestSandboxMySQLDeadlockNamesBothTests(t *testing.T) {
 	require.Contains(t, failed[0], "1213")
 	require.Regexp(t, "TestA|TestB", failed[0])
 	require.Contains(t, failed[0], "UPDATE two SET n = ?")
+}
+
+func TestSandboxMySQLSettingsOfContextsReachNobodyElse(t *testing.T) {
+	t.Parallel()
+	s := onServer(t, testbed.MySQL)
+	seen := func(ctx context.Context, db *sql.DB) (value string) {
+		t.Helper()
+		require.NoError(t, db.QueryRowContext(ctx, "SELECT COALESCE(@`app.tenant`, '')").Scan(&value))
+		return value
+	}
+	t.Run("test", func(t *testing.T) {
+		db := sandbox.DB(t, s.connector)
+		a := pooldriver.WithSettings(t.Context(), pooldriver.Settings{"app.tenant": "a"})
+		b := pooldriver.WithSettings(t.Context(), pooldriver.Settings{"app.tenant": "b"})
+		require.Equal(t, []string{"a", "b", "", "a"}, []string{seen(a, db), seen(b, db), seen(t.Context(), db), seen(a, db)})
+		_, err := db.ExecContext(a, "SET @own = 1") // state, which is cleaned
+		require.NoError(t, err)
+		require.Empty(t, seen(t.Context(), db))
+		require.Equal(t, "a", seen(a, db))
+	})
+	plain := sql.OpenDB(s.connector)
+	defer plain.Close()
+	require.Empty(t, seen(t.Context(), plain), "and nobody after the test")
 }
