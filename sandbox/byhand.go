@@ -14,11 +14,12 @@ import (
 
 // Texts that begin and end transactions. On the server they would end the transaction of the test.
 
-// The words that controls returns.
+// The words that controls returns, and one that it does not return: for savepoints.
 const (
 	beginning = "begin"
 	ending    = "commit"
 	undoing   = "rollback"
+	inside    = "savepoint"
 )
 
 // controls returns what a text does to the transaction of the program; empty: nothing. The error
@@ -50,19 +51,37 @@ func (c *conn) controlsOne(statement, text string) (string, error) {
 	if len(words) == 0 {
 		return "", st.refused(text)
 	}
-	first, rest := words[0], words[1:]
-	plain := len(rest) == 0 || len(rest) == 1 && (rest[0] == "transaction" || rest[0] == "work")
-	switch {
-	case first == "begin" || first == "start":
-		return beginning, nil
-	case first == "savepoint" || first == "release" || first == "rollback" && slices.Contains(rest, "to"):
-		return "", c.inTx(first)
-	case plain && (first == "commit" || first == "end"):
-		return ending, nil
-	case plain && (first == "rollback" || first == "abort"):
-		return undoing, nil
+	switch word := wordOf(words[0], words[1:]); word {
+	case "":
+		return "", st.refused(text)
+	case inside:
+		return "", c.inTx(words[0])
+	default:
+		return word, nil
 	}
-	return "", st.refused(text)
+}
+
+// wordOf returns what a statement does that begins with these words; empty: it is not known.
+func wordOf(first string, rest []string) string {
+	plain := len(rest) == 0 || len(rest) == 1 && (rest[0] == "transaction" || rest[0] == "work")
+	switch first {
+	case "begin", "start":
+		return beginning
+	case "savepoint", "release":
+		return inside
+	case "rollback", "abort":
+		if slices.Contains(rest, "to") {
+			return inside
+		}
+		if plain {
+			return undoing
+		}
+	case "commit", "end":
+		if plain {
+			return ending
+		}
+	}
+	return ""
 }
 
 // inTx returns an error unless a transaction of the program is open: the transaction of the test

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -17,6 +18,7 @@ import (
 	"github.com/pooldriver/pooldriver/integration/testbed"
 	"github.com/pooldriver/pooldriver/internal/randomtest"
 	"github.com/pooldriver/pooldriver/sandbox"
+	"github.com/pooldriver/pooldriver/tests/schedules"
 )
 
 // TestSandboxThousandTestsInParallel: each test does what tests of services do, on ten connections.
@@ -161,6 +163,34 @@ func TestSandboxAfterAContextThatEnds(t *testing.T) {
 				require.NoError(t, tx.Rollback())
 				require.Equal(t, 1, count(t, db, "SELECT count(*) FROM ledger"))
 			}
+		})
+	}
+}
+
+// TestSandboxRandomSchedulesEnd: goroutines use the handle of a test at random.
+func TestSandboxRandomSchedulesEnd(t *testing.T) {
+	t.Parallel()
+	const patience = 500 * time.Millisecond
+	for _, engine := range testbed.Engines() {
+		t.Run(engine.String(), func(t *testing.T) {
+			t.Parallel()
+			s := onServer(t, engine)
+			mustExec(t, s.witness, "ALTER TABLE ledger DROP COLUMN note")
+			connector := pooldriver.New(s.account.URL(), quietly, func(c *pooldriver.Config) { c.DeadlockAfter = patience })
+			seed := randomtest.Seed(t)
+			t.Run("all", func(t *testing.T) {
+				for i := range randomtest.Rounds(10, 1_000) {
+					t.Run(fmt.Sprint("seed ", seed+uint64(i)), func(t *testing.T) {
+						t.Parallel()
+						defer randomtest.Watch(t, time.Minute)()
+						schedules.Schedule{
+							First: 10_000 * i, Random: rand.New(rand.NewPCG(seed+uint64(i), 0)), Rows: "SELECT 1 UNION ALL SELECT 2 UNION ALL SELECT 3",
+							Pause: 20 * time.Millisecond, Patience: patience,
+						}.Run(t, sandbox.DB(t, connector))
+					})
+				}
+			})
+			require.NoError(t, connector.Close())
 		})
 	}
 }
