@@ -43,6 +43,19 @@ func (r *registry) has(of beneath.Beneath) bool {
 	return false
 }
 
+// ofTest reports whether a test, or one around it, has a sandbox already: it must not wait for
+// itself.
+func (r *registry) ofTest(name string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for s := range r.all {
+		if s.name == name || strings.HasPrefix(name, s.name+"/") {
+			return true
+		}
+	}
+	return false
+}
+
 // byProcess names a session of the server.
 func (r *registry) byProcess(of beneath.Beneath, process uint64) string {
 	r.mu.Lock()

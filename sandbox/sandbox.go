@@ -13,6 +13,7 @@ import (
 
 	"github.com/pooldriver/pooldriver"
 	"github.com/pooldriver/pooldriver/internal/beneath"
+	"github.com/pooldriver/pooldriver/internal/bubble"
 )
 
 // sandbox is what a test has: a handle, whose connections run on a stage. A subtest has a sandbox
@@ -121,7 +122,7 @@ func (s *sandbox) begin() error {
 	}
 	var say speech
 	say.to.Store(s.speaker)
-	s.stage, err = newStage(ctx, taken, s.of, &say, turns.shared(s.of))
+	s.stage, err = newStage(ctx, taken, s.of, &say, turns.shared(s.of) || open.ofTest(s.name))
 	if err != nil {
 		taken.Discard()
 		return fmt.Errorf("the transaction of the test did not begin: %w", err)
@@ -193,7 +194,8 @@ func (s *sandbox) end() {
 		}
 	}
 	s.stage.stop()
-	_ = s.db.Close()
+	_ = s.inner.Close()
+	s.closeHandle()
 	s.speaker.close()
 	var err error
 	if s.parent == nil {
@@ -211,6 +213,21 @@ func (s *sandbox) end() {
 		s.t.Errorf("sandbox: undoing what the test has written: %v", err)
 	}
 }
+
+// closeHandle closes the handle. From then on database/sql itself refuses statements, without a name
+// of a test. So it is closed a moment later, when most of those who come too late have come. A bubble
+// ends with its test.
+func (s *sandbox) closeHandle() {
+	if bubble.Name(time.Now()) != "" {
+		_ = s.db.Close()
+		return
+	}
+	time.AfterFunc(late, func() { _ = s.db.Close() })
+}
+
+// late is how long a statement may come late and get an error with the name of the test. Checks for
+// goroutines that are left wait longer.
+const late = 100 * time.Millisecond
 
 // settle waits for a moment until nothing is in use: database/sql rolls back in a goroutine of its
 // own when a context has ended.

@@ -167,8 +167,10 @@ func TestAStatementAfterTheTestIsAnErrorWithItsName(t *testing.T) {
 	mustExec(t, db, "INSERT INTO ledger VALUES (1, 'a')")
 	require.Empty(t, r.end())
 	_, err = db.Exec("INSERT INTO ledger VALUES (1, 'a')")
-	require.Error(t, err)
+	require.ErrorContains(t, err, "the test "+t.Name()+" has ended")
+	require.ErrorContains(t, err, "(sandbox_test.go:")
 	require.Empty(t, r.late)
+	require.Eventually(t, func() bool { return db.Ping().Error() == "sql: database is closed" }, 5*time.Second, 10*time.Millisecond, "a moment later")
 }
 
 func TestALateStatementOfAConnectionNamesTheTest(t *testing.T) {

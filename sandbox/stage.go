@@ -89,7 +89,18 @@ func newStage(ctx context.Context, taken beneath.Taken, of beneath.Beneath, tell
 			return nil, err
 		}
 	}
-	return st, st.script(st.traits.Begin)
+	return st, st.beginTest(ctx)
+}
+
+// beginTest begins the transaction of the test. SQLite may be busy with the test of another program.
+func (st *stage) beginTest(ctx context.Context) error {
+	for {
+		err := st.script(st.traits.Begin)
+		if err == nil || st.dialect.Diagnose(err)&dialects.Conflict == 0 || ctx.Err() != nil {
+			return err
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
 }
 
 // lock keeps the sandboxes of other processes out.

@@ -89,11 +89,11 @@ func TestSandboxOfATestThatStopsInTheMiddle(t *testing.T) {
 	s := onServer(t, testbed.Postgres)
 	r := record(t)
 	done := make(chan struct{})
+	var tx *sql.Tx
 	go func() {
 		defer close(done)
-		db := sandbox.DB(r, s.connector)
-		tx, err := db.Begin()
-		if err == nil {
+		var err error
+		if tx, err = sandbox.DB(r, s.connector).Begin(); err == nil {
 			_, _ = tx.Exec("INSERT INTO ledger VALUES (1, 'a')")
 		}
 		r.Error("FailNow")
@@ -102,6 +102,7 @@ func TestSandboxOfATestThatStopsInTheMiddle(t *testing.T) {
 	<-done
 	require.Equal(t, []string{"FailNow"}, r.end(), "what it has left open is only logged")
 	require.Contains(t, r.logged(), "a transaction that is open")
+	_ = tx.Rollback()
 }
 
 func TestSandboxOfALostConnection(t *testing.T) {
