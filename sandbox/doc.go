@@ -48,7 +48,7 @@ import (
 // MariaDB and SQLite.
 func DB(t testing.TB, connector *pooldriver.Connector) *sql.DB {
 	t.Helper()
-	return start(t, connector).db
+	return start(t, connector).db.Load()
 }
 
 // Context returns a context for a program that has a global handle and passes contexts on: statements

@@ -75,10 +75,19 @@ func (c *frontConn) Unwrap() driver.Conn { return c.virtual }
 
 func (c *frontConn) take() {
 	at := here()
+	c.s.lift()
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()
 	c.checkout = checkout{taken: at}
 	c.s.checkouts[c] = true
+}
+
+// lift removes a limit that the program has set on the handle (SetMaxOpenConns). The test has one
+// session anyway, and database/sql would wait for a connection where nobody sees who waits.
+func (s *sandbox) lift() {
+	if db := s.db.Load(); db != nil && db.Stats().MaxOpenConnections > 0 {
+		db.SetMaxOpenConns(0)
+	}
 }
 
 func (c *frontConn) give() {
@@ -128,6 +137,7 @@ func (c *frontConn) do(ctx context.Context, use, text string, operation func() e
 // enter records an operation, or refuses it.
 func (c *frontConn) enter(ctx context.Context, use, text string) error {
 	at, p := here(), task.PlaceOf(ctx)
+	c.s.lift()
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()
 	if err := c.s.closedLocked(use, text, at); err != nil {

@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -23,7 +24,7 @@ type sandbox struct {
 	t        testing.TB
 	of       beneath.Beneath
 	inner    *pooldriver.Connector // over the stage
-	db       *sql.DB
+	db       atomic.Pointer[sql.DB]
 	stage    *stage
 	speaker  *speaker
 	patience time.Duration
@@ -174,8 +175,9 @@ func (s *sandbox) openHandle() {
 	s.inner = s.of.Over(adapt(s.of.Dialect()), s.stage.template, beneath.Over{
 		Patience: s.patience, AfterConnect: s.stage.afterConnect(s.of.AfterConnect()),
 	}).(*pooldriver.Connector)
-	s.db = sql.OpenDB(front{s})
-	s.db.SetMaxIdleConns(idle)
+	db := sql.OpenDB(front{s})
+	db.SetMaxIdleConns(idle)
+	s.db.Store(db)
 }
 
 // idle is how many connections of the handle stay. They cost little.
@@ -219,10 +221,10 @@ func (s *sandbox) end() {
 // ends with its test.
 func (s *sandbox) closeHandle() {
 	if bubble.Name(time.Now()) != "" {
-		_ = s.db.Close()
+		_ = s.db.Load().Close()
 		return
 	}
-	time.AfterFunc(late, func() { _ = s.db.Close() })
+	time.AfterFunc(late, func() { _ = s.db.Load().Close() })
 }
 
 // late is how long a statement may come late and get an error with the name of the test. Checks for

@@ -310,3 +310,13 @@ func TestWhatIsWrongWithTheConnectorIsSaidAtOnce(t *testing.T) {
 	require.Contains(t, fatally(t, func() { sandbox.DB(record(t), nil) }), "no connector")
 	require.Contains(t, fatally(t, func() { sandbox.DB(record(t), pooldriver.New("nothing")) }), "cannot be used")
 }
+
+func TestSetMaxOpenConnsBringsNoHangBack(t *testing.T) {
+	db := sandbox.DB(t, onSQLite(t))
+	db.SetMaxOpenConns(1)
+	tx, err := db.Begin()
+	require.NoError(t, err)
+	_, err = db.Begin()
+	require.ErrorContains(t, err, "would wait for ever")
+	require.NoError(t, tx.Commit())
+}
