@@ -275,3 +275,29 @@ func bubbled(t *testing.T, connector *pooldriver.Connector) {
 	require.Equal(t, 1, count(t, db, "SELECT count(*) FROM ledger"))
 	require.Empty(t, r.end())
 }
+
+// TestSandboxEndsWhatStillRuns: a goroutine that the test has forgotten.
+func TestSandboxEndsWhatStillRuns(t *testing.T) {
+	t.Parallel()
+	for _, engine := range testbed.Engines() {
+		t.Run(engine.String(), func(t *testing.T) {
+			t.Parallel()
+			s := onServer(t, engine)
+			slow := map[string]string{"postgres": "SELECT pg_sleep(60)", "mysql": "SELECT sleep(60)"}[engine.String()]
+			r := record(t)
+			db := sandbox.DB(r, s.connector)
+			mustExec(t, db, "INSERT INTO ledger VALUES (1, 'a')")
+			done := make(chan error)
+			go func() { _, err := db.ExecContext(context.Background(), slow); done <- err }()
+			time.Sleep(50 * time.Millisecond)
+			begun := time.Now()
+			left := r.end()
+			require.Less(t, time.Since(begun), 10*time.Second)
+			require.Len(t, left, 1)
+			require.Contains(t, left[0], "that runs")
+			require.Contains(t, left[0], "(sandbox_program_test.go:")
+			<-done
+			require.Zero(t, s.connector.Stats().Pool.Lent)
+		})
+	}
+}
