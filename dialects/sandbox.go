@@ -105,6 +105,9 @@ type SandboxJudge interface {
 	SandboxesAlone() bool
 	// Refuses returns why a text cannot be executed in a sandbox; empty: it can be.
 	Refuses(text string) string
+	// Ignores reports whether a text sets an isolation level and nothing else. In a sandbox it has no
+	// effect, because the transaction of the test has begun before.
+	Ignores(text string) bool
 	// ReadsOnly returns the error of the database for a text that writes in a transaction that is
 	// read only; nil: the text writes nothing. It is asked where SandboxTraits.ReadOnly is empty.
 	ReadsOnly(text string) error

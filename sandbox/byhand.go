@@ -3,6 +3,7 @@ package sandbox
 import (
 	"cmp"
 	"context"
+	"database/sql"
 	"database/sql/driver"
 	"errors"
 	"fmt"
@@ -19,6 +20,7 @@ const (
 	beginning = "begin"
 	ending    = "commit"
 	undoing   = "rollback"
+	ignoring  = "isolation level"
 	inside    = "savepoint"
 )
 
@@ -26,6 +28,9 @@ const (
 // is of a text that a sandbox cannot execute.
 func (c *conn) controls(text string) (string, error) {
 	st := c.stage
+	if st.judge != nil && st.judge.Ignores(text) {
+		return ignoring, nil
+	}
 	effect := st.dialect.Effect(text)
 	if effect&dialects.TxControl == 0 || effect&dialects.Suspect != 0 {
 		return "", nil // the server refuses a COMMIT in a procedure that is called in a transaction
@@ -98,7 +103,7 @@ func (st *stage) refused(text string) error {
 }
 
 // control begins or ends the transaction of the program by a text.
-func (c *conn) control(ctx context.Context, word string) error {
+func (c *conn) control(ctx context.Context, word, text string) error {
 	st := c.stage
 	if err := c.usable(); err != nil {
 		return err
@@ -106,18 +111,32 @@ func (c *conn) control(ctx context.Context, word string) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+	if word == ignoring {
+		st.tell.note(noteIsolation)
+		return nil
+	}
 	c.effect |= dialects.TxControl
 	switch {
 	case word == beginning && st.tx != nil:
 		return errors.New("sandbox: BEGIN in a transaction: commit or roll back first")
 	case word == beginning:
-		return st.begin(driver.TxOptions{}, true)
+		return st.begin(optionsOf(text))
 	case st.tx == nil:
 		return nil // PostgreSQL warns, and MySQL says nothing
 	case word == ending:
 		return st.commit()
 	}
 	return st.rollback()
+}
+
+// optionsOf are the options of a transaction that a text begins.
+func optionsOf(text string) (opts driver.TxOptions) {
+	lower := strings.Join(strings.Fields(strings.ToLower(text)), " ")
+	opts.ReadOnly = strings.Contains(lower, "read only")
+	if strings.Contains(lower, "isolation level") {
+		opts.Isolation = driver.IsolationLevel(sql.LevelSerializable) // whichever: it has no effect
+	}
+	return opts
 }
 
 // control is a prepared statement of such a text.

@@ -84,11 +84,11 @@ func (p place) trace() string {
 	return "\t\t" + strings.Join(p.frames(8), "\n\t\t")
 }
 
-// through reports whether the calls go through a function of database/sql.
+// through reports whether the calls go through a function whose name begins so.
 func (p place) through(function string) bool {
 	for frames := runtime.CallersFrames(p.stack); ; {
 		f, more := frames.Next()
-		if f.Function == function {
+		if strings.HasPrefix(f.Function, function) {
 			return true
 		}
 		if !more {

@@ -98,7 +98,10 @@ func (c *conn) PrepareContext(ctx context.Context, query string) (driver.Stmt, e
 	if err := c.stage.refuses(query); err != nil {
 		return nil, err
 	}
-	if word, _ := c.controls(query); word != "" {
+	switch word, err := c.controls(query); {
+	case err != nil:
+		return nil, err
+	case word != "":
 		return &control{c, query}, nil
 	}
 	s, err := c.begin(ctx, query, nil)
@@ -126,7 +129,7 @@ func (c *conn) ExecContext(ctx context.Context, query string, args []driver.Name
 	}
 	if word, err := c.controls(query); word != "" || err != nil {
 		if err == nil {
-			err = c.control(ctx, word)
+			err = c.control(ctx, word, query)
 		}
 		return driver.ResultNoRows, err
 	}
@@ -157,7 +160,7 @@ func (c *conn) QueryContext(ctx context.Context, query string, args []driver.Nam
 	}
 	if word, err := c.controls(query); word != "" || err != nil {
 		if err == nil {
-			err = c.control(ctx, word)
+			err = c.control(ctx, word, query)
 		}
 		return noRows{}, err
 	}
@@ -194,7 +197,7 @@ func (c *conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, e
 	if c.stage.tx != nil {
 		return nil, errors.New("sandbox: a transaction is open already on this connection")
 	}
-	if err := c.stage.begin(opts, false); err != nil {
+	if err := c.stage.begin(opts); err != nil {
 		return nil, err
 	}
 	return &transaction{c, c.stage.tx}, nil

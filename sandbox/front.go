@@ -220,10 +220,15 @@ func (c *checkout) holds() (what string, since place) {
 		return "a transaction", c.txAt
 	case c.busy:
 		return "a statement that calls the program back", c.at
-	case c.used && c.taken.through("database/sql.(*DB).Conn"):
+	case c.used && c.ofConn():
 		return "a *sql.Conn", c.taken
 	}
 	return "", place{}
+}
+
+// ofConn reports whether the checkout is that of a *sql.Conn.
+func (c *checkout) ofConn() bool {
+	return c.taken.through("database/sql.(*DB).Conn") || c.taken.through("database/sql.(*Conn).")
 }
 
 // stuck is the error of an operation that has waited while nothing moved.
@@ -246,7 +251,7 @@ func (c *checkout) describe(s *sandbox) string {
 	switch {
 	case c.tx:
 		return "a transaction that is open"
-	case c.taken.through("database/sql.(*DB).Conn"):
+	case c.ofConn():
 		return "a *sql.Conn that is open"
 	case c.busy:
 		return s.what(c.use, c.text) + " that runs"
@@ -263,7 +268,7 @@ func (c *checkout) since() place {
 	switch {
 	case c.tx:
 		return c.txAt
-	case c.use == useQuery && !c.taken.through("database/sql.(*DB).Conn"), c.busy:
+	case c.use == useQuery && !c.ofConn(), c.busy:
 		return c.at
 	}
 	return c.taken

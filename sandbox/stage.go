@@ -54,7 +54,6 @@ type stage struct {
 // level is a transaction of the program: a savepoint.
 type level struct {
 	readOnly bool
-	byHand   bool // begun by a text
 	locals   dialects.SandboxLocals
 }
 
@@ -273,10 +272,12 @@ func setLocal(name, value string) string {
 	return `SET LOCAL "` + quoted + `" TO E'` + strings.NewReplacer(`\`, `\\`, `'`, `''`).Replace(value) + "'"
 }
 
+const noteIsolation = "a transaction asks for an isolation level, and has that of the sandbox: the transaction of the test has begun before"
+
 // begin begins a transaction of the program.
-func (st *stage) begin(opts driver.TxOptions, byHand bool) error {
+func (st *stage) begin(opts driver.TxOptions) error {
 	if opts.Isolation != 0 {
-		st.tell.note("a transaction asks for an isolation level, and has that of the sandbox: the transaction of the test has begun before")
+		st.tell.note(noteIsolation)
 	}
 	texts := append(st.outside(), savepoint(txName))
 	if opts.ReadOnly {
@@ -286,7 +287,7 @@ func (st *stage) begin(opts driver.TxOptions, byHand bool) error {
 		return st.breaks(fmt.Errorf("sandbox: a transaction of the program did not begin as a savepoint: %w", err))
 	}
 	st.settled()
-	st.tx = &level{readOnly: opts.ReadOnly, byHand: byHand}
+	st.tx = &level{readOnly: opts.ReadOnly}
 	return nil
 }
 

@@ -85,6 +85,11 @@ func (dialect) Refuses(text string) string {
 	return ""
 }
 
+var setsIsolation = regexp.MustCompile(`(?is)^\s*set\s+(?:session\s+|local\s+)?transaction\s+isolation\s+level\s+[a-z]+(?:\s+[a-z]+)?\s*;?\s*$`)
+
+// Ignores knows SET TRANSACTION ISOLATION LEVEL, which is an error after the first query.
+func (dialect) Ignores(text string) bool { return setsIsolation.MatchString(text) }
+
 var writes = regexp.MustCompile(`(?i)^\s*(?:insert|update|delete|replace|load\s+data)\b`)
 
 // ReadsOnly returns the servers' error for a statement that writes in a transaction that is read

@@ -112,6 +112,11 @@ func (dialect) Refuses(text string) string {
 	return ""
 }
 
+var setsIsolation = regexp.MustCompile(`(?is)^\s*set\s+transaction\s+isolation\s+level\s+[a-z]+(?:\s+[a-z]+)?\s*;?\s*$`)
+
+// Ignores knows SET TRANSACTION ISOLATION LEVEL, which is an error after the first query.
+func (dialect) Ignores(text string) bool { return setsIsolation.MatchString(text) }
+
 // ReadsOnly is never asked: SET TRANSACTION READ ONLY lasts as long as a savepoint.
 func (dialect) ReadsOnly(string) error { return nil }
 

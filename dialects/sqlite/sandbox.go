@@ -63,5 +63,8 @@ func (dialect) Refuses(text string) string {
 	return ""
 }
 
+// Ignores is false: SQLite has no isolation levels.
+func (dialect) Ignores(string) bool { return false }
+
 // ReadsOnly returns nil: the driver's transactions that are read only may write, too.
 func (dialect) ReadsOnly(string) error { return nil }

@@ -165,6 +165,18 @@ func TestSandboxHonoursReadOnlyAndAcceptsIsolationLevels(t *testing.T) {
 	require.NoError(t, err)
 	mustExec(t, tx, "INSERT INTO ledger VALUES (3, 'a')")
 	require.NoError(t, tx.Commit())
+	tx, err = db.Begin()
+	require.NoError(t, err)
+	mustExec(t, tx, "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+	mustExec(t, tx, "DELETE FROM ledger WHERE id = 3")
+	require.NoError(t, tx.Rollback())
+	conn, err := db.Conn(t.Context())
+	require.NoError(t, err)
+	mustExec(t, conn, "START TRANSACTION ISOLATION LEVEL SERIALIZABLE, READ ONLY")
+	_, err = conn.ExecContext(t.Context(), "DELETE FROM ledger")
+	require.ErrorContains(t, err, "25006")
+	mustExec(t, conn, "ROLLBACK")
+	require.NoError(t, conn.Close())
 	require.Equal(t, 3, count(t, db, "SELECT count(*) FROM ledger"))
 }
 

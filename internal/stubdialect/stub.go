@@ -158,6 +158,7 @@ var _ dialects.SandboxJudge = (*Stub)(nil)
 
 func (*Stub) SandboxesAlone() bool   { return false }
 func (*Stub) Refuses(string) string  { return "" }
+func (*Stub) Ignores(string) bool    { return false }
 func (*Stub) ReadsOnly(string) error { return nil }
 
 // LastTxStatus follows from the statements that the session has executed.
