@@ -22,12 +22,12 @@ var (
 	_ dialects.LockExplainer = dialect{}
 )
 
-// sandboxTraits: the lock's name has the database's, in a form that is short enough for both
-// servers.
+// sandboxTraits: the name of the lock has the database, in a form that is short enough for both
+// servers. MySQL 9 has no MD5.
 var sandboxTraits = dialects.SandboxTraits{
 	Begin:  "START TRANSACTION",
-	Lock:   "SELECT GET_LOCK(CONCAT('sandbox_', MD5(IFNULL(DATABASE(), ''))), 1)",
-	Unlock: "DO RELEASE_LOCK(CONCAT('sandbox_', MD5(IFNULL(DATABASE(), ''))))",
+	Lock:   "SELECT GET_LOCK(CONCAT('sandbox_', LEFT(SHA2(IFNULL(DATABASE(), ''), 256), 40)), 1)",
+	Unlock: "DO RELEASE_LOCK(CONCAT('sandbox_', LEFT(SHA2(IFNULL(DATABASE(), ''), 256), 40)))",
 }
 
 func (s *session) Sandbox() dialects.SandboxTraits { return sandboxTraits }

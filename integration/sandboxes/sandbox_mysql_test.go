@@ -155,3 +155,24 @@ func TestSandboxMySQLSettingsOfContextsReachNobodyElse(t *testing.T) {
 	defer plain.Close()
 	require.Empty(t, seen(t.Context(), plain), "and nobody after the test")
 }
+
+func TestSandboxMySQLNamesTheTestThatHasTheLock(t *testing.T) {
+	t.Parallel()
+	s := onServer(t, testbed.MySQL)
+	mustExec(t, s.witness, "CREATE TABLE one (id integer PRIMARY KEY, n integer)")
+	mustExec(t, s.witness, "INSERT INTO one VALUES (1, 0)")
+	mustExec(t, s.witness, fmt.Sprintf("GRANT PROCESS ON *.* TO '%s'@'%%'", s.account.User))
+	mustExec(t, s.witness, fmt.Sprintf("GRANT SELECT ON performance_schema.* TO '%s'@'%%'", s.account.User))
+	sandbox.Together(s.connector)
+	a, b := record(t), record(t)
+	a.name, b.name = "TestA", "TestB"
+	dbA, dbB := sandbox.DB(a, s.connector), sandbox.DB(b, s.connector)
+	mustExec(t, dbA, "UPDATE one SET n = 1")
+	done := make(chan error)
+	go func() { _, err := dbB.Exec("UPDATE one SET n = 2"); done <- err }()
+	require.Eventually(t, func() bool { return b.logged() != "" }, 10*time.Second, 10*time.Millisecond)
+	require.Contains(t, b.logged(), "TestA")
+	require.Empty(t, a.end())
+	require.NoError(t, <-done)
+	require.Empty(t, b.end())
+}
