@@ -187,8 +187,11 @@ func (s *sandbox) what(use, text string) string {
 // has one session, and another connection of the goroutine has it.
 func (s *sandbox) circleLocked(c *frontConn, in *task.Task, use, text string, at place) error {
 	for other := range s.checkouts {
-		holds, since := other.holds()
-		if other == c || holds == "" || since.goroutine != at.goroutine {
+		if other == c {
+			continue
+		}
+		holds, since := other.holds(at.goroutine)
+		if holds == "" {
 			continue
 		}
 		if in != nil && (in == other.tasks || in == other.inTx) {
@@ -210,12 +213,13 @@ type waitError struct {
 func (e *waitError) Error() string { return e.text }
 func (e *waitError) Unwrap() error { return e.err }
 
-// holds says with what a checkout keeps the session from others that run in the same goroutine, and
-// since which place. Open rows keep nobody waiting: they are read into memory.
-func (c *checkout) holds() (what string, since place) {
+// holds says with what a checkout keeps the session from the other statements of a goroutine, and since
+// which place. It was used last by that goroutine: a transaction that another goroutine has been given
+// may end while this one waits. Open rows keep nobody waiting: they are read into memory.
+func (c *checkout) holds(goroutine uint64) (what string, since place) {
 	switch {
-	case c.tx && c.txCtx.Err() != nil:
-		return "", place{} // it is being rolled back
+	case c.at.goroutine != goroutine, c.tx && c.txCtx.Err() != nil: // in the second case it is being rolled back
+		return "", place{}
 	case c.tx:
 		return "a transaction", c.txAt
 	case c.busy:

@@ -320,3 +320,20 @@ func TestSetMaxOpenConnsBringsNoHangBack(t *testing.T) {
 	require.ErrorContains(t, err, "would wait for ever")
 	require.NoError(t, tx.Commit())
 }
+
+func TestATransactionThatAnotherGoroutineHasIsWaitedFor(t *testing.T) {
+	db := sandbox.DB(t, onSQLite(t))
+	tx, err := db.Begin()
+	require.NoError(t, err)
+	used, done := make(chan error), make(chan error, 1)
+	go func() {
+		_, err := tx.Exec("INSERT INTO ledger VALUES (1, 'a')")
+		used <- err
+		time.Sleep(50 * time.Millisecond)
+		done <- tx.Commit()
+	}()
+	require.NoError(t, <-used)
+	n := count(t, db)
+	require.NoError(t, <-done)
+	require.Equal(t, 1, n)
+}
