@@ -25,6 +25,7 @@ type inside struct{ c *Connector }
 
 func (i inside) Dialect() dialects.Dialect    { return i.c.dialect }
 func (i inside) Template() dialects.Template  { return i.c.template }
+func (i inside) MaxConns() int                { return i.c.config.MaxConns }
 func (i inside) DeadlockAfter() time.Duration { return i.c.config.DeadlockAfter }
 func (i inside) AfterConnect() func(context.Context, driver.Conn) error {
 	return i.c.config.AfterConnect

@@ -23,8 +23,9 @@ import (
 
 // DB returns a handle for a test. Every statement of the handle, from any goroutine and with any
 // context, runs in the test's one session, in a transaction that is rolled back at the end of the
-// test. DB takes one connection of the connector for as long as the test runs, and waits until it
-// gets one. A second call in the same test returns the same handle.
+// test. DB takes one connection of the connector for as long as the test runs, and waits for its
+// turn: one connection is left for statements that go to the database itself, if there are more than
+// one. A second call in the same test returns the same handle.
 //
 // BeginTx, Commit and Rollback of the program work as in production, on savepoints. A statement that
 // fails, or whose context ends, is undone alone. Two goroutines take turns, as with a pool of one

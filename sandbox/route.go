@@ -150,8 +150,9 @@ func (r *route) Prepare(query string) (driver.Stmt, error) {
 	return r.PrepareContext(context.Background(), query)
 }
 
-// PrepareContext prepares where the checkout goes. A statement that was prepared on the one way and
-// is executed on the other is prepared there for that time.
+// PrepareContext prepares where the checkout goes, so that a mistake is an error at once. The
+// statement belongs to the handle, which outlives the test: in a sandbox it is prepared for each
+// execution.
 func (r *route) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
 	c, err := r.to(ctx)
 	if err != nil {
@@ -161,15 +162,31 @@ func (r *route) PrepareContext(ctx context.Context, query string) (driver.Stmt, 
 	if err != nil {
 		return nil, err
 	}
-	return &routeStmt{r, c, query, prepared.(preparedStmt)}, nil
+	s := &routeStmt{r: r, query: query}
+	if c == r.own {
+		s.own = prepared.(preparedStmt)
+		return s, nil
+	}
+	return s, prepared.Close()
 }
 
 // routeStmt is a prepared statement of a global handle.
 type routeStmt struct {
 	r     *route
-	on    virtual
 	query string
-	preparedStmt
+	own   preparedStmt // for the database; nil: it was not prepared there yet
+}
+
+func (s *routeStmt) NumInput() int                              { return -1 }
+func (s *routeStmt) CheckNamedValue(*driver.NamedValue) error   { return nil }
+func (s *routeStmt) Exec([]driver.Value) (driver.Result, error) { return nil, errOld }
+func (s *routeStmt) Query([]driver.Value) (driver.Rows, error)  { return nil, errOld }
+
+func (s *routeStmt) Close() error {
+	if s.own == nil {
+		return nil
+	}
+	return s.own.Close()
 }
 
 // here returns the statement for the present checkout, and what ends it.
@@ -178,14 +195,19 @@ func (s *routeStmt) here(ctx context.Context) (stmt preparedStmt, end func(), er
 	if err != nil {
 		return nil, nil, err
 	}
-	if c == s.on {
-		return s.preparedStmt, func() {}, nil
+	if c == s.r.own && s.own != nil {
+		return s.own, func() {}, nil
 	}
 	prepared, err := c.PrepareContext(ctx, s.query)
 	if err != nil {
 		return nil, nil, err
 	}
-	return prepared.(preparedStmt), func() { _ = prepared.Close() }, nil
+	stmt = prepared.(preparedStmt)
+	if c == s.r.own {
+		s.own = stmt
+		return stmt, func() {}, nil
+	}
+	return stmt, func() { _ = stmt.Close() }, nil
 }
 
 func (s *routeStmt) ExecContext(ctx context.Context, args []driver.NamedValue) (driver.Result, error) {

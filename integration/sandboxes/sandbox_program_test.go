@@ -297,7 +297,7 @@ func TestSandboxEndsWhatStillRuns(t *testing.T) {
 			require.Len(t, left, 1)
 			require.Contains(t, left[0], "that runs")
 			require.Contains(t, left[0], "(sandbox_program_test.go:")
-			<-done
+			require.Error(t, <-done)
 			require.Zero(t, s.connector.Stats().Pool.Lent)
 		})
 	}

@@ -17,6 +17,8 @@ type Beneath interface {
 	Template() dialects.Template
 	// Take takes a real connection from the pool, and waits for it as every borrower does.
 	Take(ctx context.Context) (Taken, error)
+	// MaxConns is Config.MaxConns.
+	MaxConns() int
 	// DeadlockAfter is Config.DeadlockAfter.
 	DeadlockAfter() time.Duration
 	// AfterConnect is Config.AfterConnect; nil: there is none.
