@@ -62,6 +62,7 @@ const (
 	guardName = "sandbox_statement"
 	txName    = "sandbox_transaction"
 	testName  = "sandbox_test_"
+	valueName = "sandbox_value"
 )
 
 // patience bounds the stage's own statements.

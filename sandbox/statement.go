@@ -121,13 +121,25 @@ func (st *stage) learn(ctx context.Context, names []string) error {
 		if st.server.TxStatus() == dialects.TxFailed {
 			continue // the text is not executed
 		}
-		value, err := st.keeper.Value(context.WithoutCancel(ctx), name)
-		if err != nil {
+		if err := st.learnOne(ctx, name); err != nil {
 			return st.breaks(fmt.Errorf("sandbox: asking for the value of %s, to set it back later: %w", name, err))
 		}
-		st.bases[name] = value
 	}
 	return nil
+}
+
+// learnOne asks for a value, in a savepoint: a setting that the user may not read is an error, and
+// the program's own statement will say so.
+func (st *stage) learnOne(ctx context.Context, name string) error {
+	if err := st.script(savepoint(valueName)); err != nil {
+		return err
+	}
+	value, err := st.keeper.Value(context.WithoutCancel(ctx), name)
+	if err != nil {
+		return st.script(rollBack(valueName), release(valueName))
+	}
+	st.bases[name] = value
+	return st.script(release(valueName))
 }
 
 // add records what a text does in the transaction.

@@ -75,6 +75,16 @@ func TestSandboxSetsLocalSettingsBack(t *testing.T) {
 		require.NoError(t, tx.Commit())
 		require.Equal(t, "5", tenant(t, conn))
 	})
+	t.Run("what nobody may set", func(t *testing.T) {
+		db := sandbox.DB(t, s.connector)
+		mustExec(t, db, "INSERT INTO ledger VALUES (1, 'a')")
+		for _, text := range []string{"SET LOCAL data_directory = 'x'", "SET LOCAL app.x.y..z = '1'", "SELECT set_config('krb_server_keyfile', 'x', true)"} {
+			_, err := db.Exec(text)
+			require.Error(t, err, text)
+			require.Error(t, inTx(t, db, func(tx *sql.Tx) { _, err := tx.Exec(text); require.Error(t, err) }))
+		}
+		require.Equal(t, 1, count(t, db, "SELECT count(*) FROM ledger"))
+	})
 	t.Run("roles and time zones", func(t *testing.T) {
 		db := sandbox.DB(t, s.connector)
 		require.NoError(t, inTx(t, db, func(tx *sql.Tx) {
