@@ -131,7 +131,7 @@ func (c *conn) ExecContext(ctx context.Context, query string, args []driver.Name
 		if err == nil {
 			err = c.control(ctx, word, query)
 		}
-		return driver.ResultNoRows, err
+		return driver.RowsAffected(0), err
 	}
 	var res driver.Result
 	err := c.run(ctx, query, args, func(ctx context.Context) (err error) {
