@@ -108,11 +108,11 @@ func (c *conn) PrepareContext(ctx context.Context, query string) (driver.Stmt, e
 	if err != nil {
 		return nil, err
 	}
-	si, err := c.stage.driver.Prepare(context.WithoutCancel(ctx), query)
+	si, refused := c.stage.driver.Prepare(context.WithoutCancel(ctx), query)
 	s.returned()
 	s.preparing = true
-	if err = s.end(err); err != nil {
-		if si != nil {
+	if err = s.end(refused); err != nil {
+		if refused == nil {
 			_ = si.Close()
 		}
 		return nil, err
