@@ -173,7 +173,9 @@ func (s *statement) protect() error {
 	if len(texts) == 0 && len(s.settings) == 0 {
 		return nil
 	}
-	if st.carrier != nil && st.carrier.CarryAhead(texts, s.settings) {
+	// A request to stop the statement must not stop the savepoint in front of it, and nobody can tell
+	// when the server has executed that. So a statement whose context may end is sent afterwards.
+	if st.carrier != nil && s.ctx.Done() == nil && st.carrier.CarryAhead(texts, s.settings) {
 		s.carried = true
 		return nil
 	}
@@ -181,10 +183,25 @@ func (s *statement) protect() error {
 		texts = append(texts, setLocal(set.Name, set.Value))
 	}
 	if err := st.script(texts...); err != nil {
-		return st.breaks(fmt.Errorf("sandbox: a statement did not get its savepoint: %w", err))
+		return s.unprotected(err)
 	}
 	s.isProtected()
 	return nil
+}
+
+// unprotected handles a script of protect that has failed. A setting that the server refuses is an
+// error of the statement.
+func (s *statement) unprotected(err error) error {
+	st := s.c.stage
+	if len(s.settings) == 0 || st.server.TxStatus() == dialects.TxLost {
+		return st.breaks(fmt.Errorf("sandbox: a statement did not get its savepoint: %w", err))
+	}
+	if !s.auto {
+		return err // the transaction has failed, as in production
+	}
+	st.settled()
+	st.guard = true
+	return errors.Join(err, st.back(guardName))
 }
 
 // isProtected records that the savepoint and the settings have reached the server.

@@ -52,7 +52,7 @@ func TestSandboxMySQLKillsOneStatement(t *testing.T) {
 	tx, err := db.Begin()
 	require.NoError(t, err)
 	mustExec(t, tx, "INSERT INTO ledger VALUES (2, 'a')")
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
 	_, err = tx.ExecContext(ctx, "UPDATE ledger SET note = 'b' WHERE sleep(60) = 0")
 	require.ErrorIs(t, err, context.DeadlineExceeded)

@@ -298,7 +298,7 @@ func TestSandboxEndsWhatStillRuns(t *testing.T) {
 			require.Contains(t, left[0], "that runs")
 			require.Contains(t, left[0], "(sandbox_program_test.go:")
 			require.Error(t, <-done)
-			require.Zero(t, s.connector.Stats().Pool.Lent)
+			require.Eventually(t, func() bool { return s.connector.Stats().Pool.Lent == 0 }, 10*time.Second, 10*time.Millisecond)
 		})
 	}
 }
