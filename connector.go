@@ -9,6 +9,7 @@ import (
 	"log/slog"
 
 	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/internal/beneath"
 	"github.com/pooldriver/pooldriver/internal/binding"
 	"github.com/pooldriver/pooldriver/internal/connpool"
 	"github.com/pooldriver/pooldriver/internal/redact"
@@ -25,6 +26,7 @@ import (
 type Connector struct {
 	err      error // what New found wrong; every use returns it
 	config   Config
+	dialect  dialects.Dialect
 	template dialects.Template
 	pool     *connpool.Pool
 	engine   *binding.Engine
@@ -98,6 +100,9 @@ func (c *Connector) Err() error { return c.err }
 func (c *Connector) Connect(ctx context.Context) (driver.Conn, error) {
 	if c.err != nil {
 		return nil, c.err
+	}
+	if change := beneath.Connected.Load(); change != nil {
+		return (*change)(c, c.source.Conn(ctx, nil)), nil
 	}
 	return c.source.Conn(ctx, nil), nil
 }

@@ -76,7 +76,7 @@ func (c *Connector) use(d dialects.Dialect, t dialects.Template, options []Optio
 	if own, ok := t.(dialects.OwnDialect); ok {
 		d = own.Dialect()
 	}
-	c.template = t
+	c.dialect, c.template = d, t
 	c.report.Init(c.config.logger(), t.Target(), c.config.Observer.listener())
 	c.usage.Clock, c.usage.EveryStack, c.usage.Observed = usage.NewClock(), c.config.SampleStacks, c.report.HearsReleased()
 	e, err := binding.New(c.bindingConfig(d, t), &c.report)

@@ -147,7 +147,7 @@ func (c *carrier) Write(p []byte) (int, error) {
 			}
 			continue
 		}
-		if c.state == loaded && (f.kind == mixed || f.kind == copying) {
+		if c.state == loaded && !c.cargo.early && (f.kind == mixed || f.kind == copying) {
 			c.mu.Unlock()
 			return 0, errLoaded
 		}
@@ -185,7 +185,7 @@ func (c *carrier) route(f flight, p []byte) (packet []byte, ours int) {
 	case passing, trailing:
 		return p, 0
 	case loaded:
-		if !f.executes {
+		if !c.cargo.goesBefore(f) {
 			return p, 0
 		}
 		return c.carry(f, p)
@@ -231,7 +231,7 @@ func (c *carrier) carry(f flight, p []byte) (packet []byte, ours int) {
 	c.trails = c.simple && c.state == loaded
 	if len(c.cargo.messages) > 0 {
 		c.packet = append(c.packet, c.cargo.messages...)
-		c.answers += settingsAnswers
+		c.answers += c.cargo.answers
 	}
 	c.enter(carried)
 	if c.alone {
@@ -441,7 +441,7 @@ func (c *carrier) answered(msg []byte) (_ []byte, mine bool, _ error) {
 		c.step = len(c.answers) - 1 // it is open and failed: the server will say so again
 		return nil, true, nil
 	}
-	if c.opens == 0 || c.step >= len(beginAnswers) {
+	if len(c.cargo.names) > 0 && (c.opens == 0 || c.step >= len(beginAnswers)) {
 		msg = c.cargo.refused(msg)
 	}
 	c.enter(passing) // from here on the server itself says what has failed

@@ -111,10 +111,17 @@ func forEach(n int, expression string) string {
 	return q.String()
 }
 
-// cargo is what a carrier sends in front of a statement: settings.
+// cargo is what a carrier sends in front of a statement: settings, or statements of a sandbox.
 type cargo struct {
 	messages []byte
-	names    []string
+	answers  string   // the types of the server's answers
+	names    []string // of the settings
+	early    bool     // it goes in front of everything that may fail, and not only of an execution
+}
+
+// goesBefore reports whether c is sent in front of f.
+func (c *cargo) goesBefore(f flight) bool {
+	return f.executes || c.early && f.kind != farewell && f.kind != copying && !f.harmless()
 }
 
 // cargoStatement is the name of a short-lived prepared statement. Without a name it would replace
@@ -124,7 +131,7 @@ const cargoStatement = "pooldriver_settings"
 // newCargo makes the messages. The first Close is for a statement that has failed before
 // its own Close.
 func newCargo(settings []dialects.ContextSetting) cargo {
-	var c cargo
+	c := cargo{answers: settingsAnswers}
 	bind := &pgproto3.Bind{PreparedStatement: cargoStatement}
 	for _, set := range settings {
 		c.names = append(c.names, set.Name)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/pooldriver/pooldriver"
 	_ "github.com/pooldriver/pooldriver/dialects/mysql"
 	_ "github.com/pooldriver/pooldriver/dialects/postgres"
 	_ "github.com/pooldriver/pooldriver/dialects/sqlite"
@@ -17,7 +18,7 @@ import (
 
 var (
 	dsnFlag = flag.String("dsn", "sqlite:shop.db?_pragma=foreign_keys(1)", "the server")
-	wayFlag = flag.String("way", "database", "how tests are kept apart: truncation, schema or database")
+	wayFlag = flag.String("way", "database", "how tests are kept apart: truncation, schema, database or sandbox")
 )
 
 // migration is what a program writes once, for all of its tests.
@@ -27,11 +28,12 @@ var migration = sandbox.Migration{Files: Migrations, Run: Migrate}
 func way(t *testing.T) func(t *testing.T) Shop {
 	ways := map[string]func(t *testing.T) func(t *testing.T) Shop{
 		"database":   func(*testing.T) func(t *testing.T) Shop { return inDatabase },
+		"sandbox":    sandboxed,
 		"schema":     func(*testing.T) func(t *testing.T) Shop { return inSchema },
 		"truncation": truncated,
 	}
 	w := ways[*wayFlag]
-	require.NotNil(t, w, "-way is one of truncation, schema, database")
+	require.NotNil(t, w, "-way is one of truncation, schema, database, sandbox")
 	return w(t)
 }
 
@@ -61,6 +63,13 @@ func truncated(t *testing.T) func(t *testing.T) Shop {
 		}
 		return shop(db)
 	}
+}
+
+// sandboxed gives each test a transaction in one database that all share.
+func sandboxed(t *testing.T) func(t *testing.T) Shop {
+	connector := pooldriver.New(sandbox.Database(t, *dsnFlag, migration).DSN())
+	t.Cleanup(func() { require.NoError(t, connector.Close()) })
+	return func(t *testing.T) Shop { return shop(sandbox.DB(t, connector)) }
 }
 
 // filled are the tables in which tests write. A program that forgets one of them has tests that

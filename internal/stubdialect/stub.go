@@ -140,6 +140,27 @@ func (s *Session) TxStatus() dialects.TxStatus {
 	return dialects.TxLost
 }
 
+var _ dialects.Sandboxer = (*Session)(nil)
+
+// Sandbox: nothing stops a statement of the fake database.
+func (s *Session) Sandbox() dialects.SandboxTraits {
+	return dialects.SandboxTraits{Begin: "BEGIN", Uninterrupted: true}
+}
+
+// Interrupt is never called.
+func (s *Session) Interrupt(context.Context) error { return nil }
+
+func (s *Session) CleanInTx(ctx context.Context, e dialects.Effect) (bool, error) {
+	return s.Clean(ctx, e)
+}
+
+var _ dialects.SandboxJudge = (*Stub)(nil)
+
+func (*Stub) SandboxesAlone() bool   { return false }
+func (*Stub) Refuses(string) string  { return "" }
+func (*Stub) Ignores(string) bool    { return false }
+func (*Stub) ReadsOnly(string) error { return nil }
+
 // LastTxStatus follows from the statements that the session has executed.
 func (s *Session) LastTxStatus() dialects.TxStatus {
 	last := dialects.TxNone

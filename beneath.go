@@ -1,0 +1,68 @@
+package pooldriver
+
+import (
+	"context"
+	"database/sql/driver"
+	"time"
+
+	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/internal/beneath"
+	"github.com/pooldriver/pooldriver/internal/connpool"
+	"github.com/pooldriver/pooldriver/internal/report"
+)
+
+// What package sandbox needs of a Connector.
+
+func init() {
+	beneath.Of = func(c driver.Connector) (beneath.Beneath, bool) {
+		own, ok := c.(*Connector)
+		return inside{own}, ok && own != nil && own.err == nil
+	}
+}
+
+// inside is the inside of a Connector without mistakes.
+type inside struct{ c *Connector }
+
+func (i inside) Dialect() dialects.Dialect    { return i.c.dialect }
+func (i inside) Template() dialects.Template  { return i.c.template }
+func (i inside) MaxConns() int                { return i.c.config.MaxConns }
+func (i inside) DeadlockAfter() time.Duration { return i.c.config.DeadlockAfter }
+func (i inside) AfterConnect() func(context.Context, driver.Conn) error {
+	return i.c.config.AfterConnect
+}
+
+// Take takes a connection with the settings of the *sql.DB.
+func (i inside) Take(ctx context.Context) (beneath.Taken, error) {
+	r, err := i.c.pool.Acquire(ctx, nil)
+	if err != nil {
+		return nil, i.c.pool.Explain(err)
+	}
+	if err := i.c.pool.BringUp(ctx, r); err != nil {
+		return nil, err
+	}
+	return taken{r}, nil
+}
+
+type taken struct{ r *connpool.Conn }
+
+func (t taken) Session() dialects.Session { return t.r.Server() }
+
+func (t taken) GiveBack(effect dialects.Effect) {
+	t.r.RecordEffect(effect)
+	t.r.GiveBackNow(nil)
+}
+
+func (t taken) Discard() { t.r.Discard(report.Lost) }
+
+// Over copies the configuration. What belongs to the real connections, which this Connector has
+// already, is left out.
+func (i inside) Over(d dialects.Dialect, t dialects.Template, o beneath.Over) driver.Connector {
+	c := &Connector{config: i.c.config}
+	c.config.MaxConns, c.config.MinConns, c.config.MinIdleConns, c.config.MaxWaiters = 1, 0, 0, 0
+	c.config.MaxConnLifetime, c.config.MaxConnLifetimeJitter, c.config.MaxConnIdleTime = 0, 0, 0
+	c.config.HealthCheckPeriod, c.config.BreakerFailures, c.config.LeakAfter = 0, 0, 0
+	c.config.Credentials, c.config.Dial = nil, nil
+	c.config.SampleStacks, c.config.AcquireTimeout, c.config.AfterConnect = 1, o.Patience, o.AfterConnect
+	c.err = c.use(d, t, nil)
+	return c
+}

@@ -1,0 +1,160 @@
+package sandbox
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/pooldriver/pooldriver/dialects"
+)
+
+// Texts that begin and end transactions. On the server they would end the transaction of the test.
+
+// The words that controls returns, and one that it does not return: for savepoints.
+const (
+	beginning = "begin"
+	ending    = "commit"
+	undoing   = "rollback"
+	ignoring  = "isolation level"
+	inside    = "savepoint"
+)
+
+// controls returns what a text does to the transaction of the program; empty: nothing. The error
+// is of a text that a sandbox cannot execute.
+func (c *conn) controls(text string) (string, error) {
+	st := c.stage
+	if st.judge != nil && st.judge.Ignores(text) {
+		return ignoring, nil
+	}
+	effect := st.dialect.Effect(text)
+	if effect&dialects.TxControl == 0 || effect&dialects.Suspect != 0 {
+		return "", nil // the server refuses a COMMIT in a procedure that is called in a transaction
+	}
+	if dialects.MayBeScript(text) {
+		for part := range strings.SplitSeq(text, ";") {
+			if word, err := c.controlsOne(part, text); word != "" || err != nil {
+				return "", cmp.Or(err, st.refused(text))
+			}
+		}
+		return "", nil
+	}
+	return c.controlsOne(text, text)
+}
+
+// controlsOne is controls for one statement of a text.
+func (c *conn) controlsOne(statement, text string) (string, error) {
+	st := c.stage
+	if st.dialect.Effect(statement)&dialects.TxControl == 0 {
+		return "", nil
+	}
+	words := strings.Fields(strings.ToLower(strings.TrimRight(strings.TrimSpace(statement), "; \t\r\n")))
+	if len(words) == 0 {
+		return "", st.refused(text)
+	}
+	switch word := wordOf(words[0], words[1:]); word {
+	case "":
+		return "", st.refused(text)
+	case inside:
+		return "", c.inTx(words[0])
+	default:
+		return word, nil
+	}
+}
+
+// wordOf returns what a statement does that begins with these words; empty: it is not known.
+func wordOf(first string, rest []string) string {
+	plain := len(rest) == 0 || len(rest) == 1 && (rest[0] == "transaction" || rest[0] == "work")
+	switch first {
+	case "begin", "start":
+		return beginning
+	case "savepoint", "release":
+		return inside
+	case "rollback", "abort":
+		if slices.Contains(rest, "to") {
+			return inside
+		}
+		if plain {
+			return undoing
+		}
+	case "commit", "end":
+		if plain {
+			return ending
+		}
+	}
+	return ""
+}
+
+// inTx returns an error unless a transaction of the program is open: the transaction of the test
+// would take the statement.
+func (c *conn) inTx(word string) error {
+	if c.stage.tx != nil {
+		return nil
+	}
+	return fmt.Errorf("sandbox: %s outside of a transaction: begin one first", strings.ToUpper(word))
+}
+
+func (st *stage) refused(text string) error {
+	return fmt.Errorf("sandbox: a text that begins or ends a transaction in this way would end the transaction of the test, and is not executed: %s; use BeginTx, or BEGIN, COMMIT and ROLLBACK as texts of their own, or sandbox.Database", st.brief(text))
+}
+
+// control begins or ends the transaction of the program by a text.
+func (c *conn) control(ctx context.Context, word, text string) error {
+	st := c.stage
+	if err := c.usable(); err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if word == ignoring {
+		st.tell.note(noteIsolation)
+		return nil
+	}
+	c.effect |= dialects.TxControl
+	switch {
+	case word == beginning && st.tx != nil:
+		return errors.New("sandbox: BEGIN in a transaction: commit or roll back first")
+	case word == beginning:
+		return st.begin(optionsOf(text))
+	case st.tx == nil:
+		return nil // PostgreSQL warns, and MySQL says nothing
+	case word == ending:
+		return st.commit()
+	}
+	return st.rollback()
+}
+
+// optionsOf are the options of a transaction that a text begins.
+func optionsOf(text string) (opts driver.TxOptions) {
+	lower := strings.Join(strings.Fields(strings.ToLower(text)), " ")
+	opts.ReadOnly = strings.Contains(lower, "read only")
+	if strings.Contains(lower, "isolation level") {
+		opts.Isolation = driver.IsolationLevel(sql.LevelSerializable) // whichever: it has no effect
+	}
+	return opts
+}
+
+// control is a prepared statement of such a text.
+type control struct {
+	c    *conn
+	text string
+}
+
+func (s *control) Close() error  { return nil }
+func (s *control) NumInput() int { return 0 }
+
+func (s *control) ExecContext(ctx context.Context, args []driver.NamedValue) (driver.Result, error) {
+	return s.c.ExecContext(ctx, s.text, args)
+}
+
+func (s *control) QueryContext(ctx context.Context, args []driver.NamedValue) (driver.Rows, error) {
+	return s.c.QueryContext(ctx, s.text, args)
+}
+
+func (s *control) Exec([]driver.Value) (driver.Result, error) { return nil, errOld }
+func (s *control) Query([]driver.Value) (driver.Rows, error)  { return nil, errOld }

@@ -1,0 +1,98 @@
+package sandbox
+
+import (
+	"bytes"
+	"fmt"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+)
+
+// place is where a call came from, and in which goroutine.
+type place struct {
+	goroutine uint64
+	stack     []uintptr
+}
+
+// here is the place of the call. Goroutines have no public number. The first line of a goroutine's
+// stack has it, which costs about a microsecond: in a test that is little.
+func here() place {
+	var stack [24]uintptr
+	n := runtime.Callers(3, stack[:])
+	return place{goroutine: goroutine(), stack: append([]uintptr(nil), stack[:n]...)}
+}
+
+func goroutine() uint64 {
+	var buf [48]byte
+	line := buf[:runtime.Stack(buf[:], false)]
+	line = bytes.TrimPrefix(line, []byte("goroutine "))
+	number, _, _ := bytes.Cut(line, []byte(" "))
+	n, _ := strconv.ParseUint(string(number), 10, 64)
+	return n
+}
+
+// passed are the prefixes of functions that stand between the program and this package.
+var passed = []string{
+	"database/sql.", "github.com/pooldriver/pooldriver.", "github.com/pooldriver/pooldriver/internal/", "github.com/pooldriver/pooldriver/sandbox.",
+	"runtime.",
+}
+
+// frames returns the calls of the program, the innermost first, and at most most.
+func (p place) frames(most int) []string {
+	var all []string
+	outside := false
+	for frames := runtime.CallersFrames(p.stack); len(all) < most; {
+		f, more := frames.Next()
+		outside = outside || f.Function != "" && !isPassed(f)
+		if outside && f.Function != "" && !strings.HasPrefix(f.Function, "runtime.") && !strings.HasPrefix(f.Function, "testing.") {
+			all = append(all, fmt.Sprintf("%s (%s:%d)", short(f.Function), filepath.Base(f.File), f.Line))
+		}
+		if !more {
+			break
+		}
+	}
+	return all
+}
+
+// isPassed reports whether a call stands between the program and this package. The tests of this
+// package are a program.
+func isPassed(f runtime.Frame) bool {
+	if strings.HasSuffix(f.File, "_test.go") {
+		return false
+	}
+	for _, prefix := range passed {
+		if strings.HasPrefix(f.Function, prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+func short(function string) string { return function[strings.LastIndexByte(function, '/')+1:] }
+
+// String is the innermost call of the program: its file and line.
+func (p place) String() string {
+	if f := p.frames(1); len(f) > 0 {
+		return f[0]
+	}
+	return "an unknown place"
+}
+
+// trace is the calls of the program, a line for each.
+func (p place) trace() string {
+	return "\t\t" + strings.Join(p.frames(8), "\n\t\t")
+}
+
+// through reports whether the calls go through a function whose name begins so.
+func (p place) through(function string) bool {
+	for frames := runtime.CallersFrames(p.stack); ; {
+		f, more := frames.Next()
+		if strings.HasPrefix(f.Function, function) {
+			return true
+		}
+		if !more {
+			return false
+		}
+	}
+}

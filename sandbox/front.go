@@ -1,0 +1,429 @@
+package sandbox
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/pooldriver/pooldriver"
+	"github.com/pooldriver/pooldriver/internal/task"
+)
+
+// virtual is what a virtual connection of pooldriver has.
+type virtual interface {
+	driver.Conn
+	driver.ConnBeginTx
+	driver.ConnPrepareContext
+	driver.ExecerContext
+	driver.QueryerContext
+	driver.NamedValueChecker
+	driver.Pinger
+	driver.SessionResetter
+	driver.Validator
+}
+
+// front is the connector of a sandbox's handle. Its connections are those of the Connector over the
+// stage. They know who uses them, refuse what would wait for ever, and what comes after the test.
+type front struct{ s *sandbox }
+
+var _ io.Closer = front{}
+
+func (f front) Connect(ctx context.Context) (driver.Conn, error) {
+	c, err := f.s.inner.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if r, ok := c.(*route); ok {
+		c = r.own
+	}
+	fc := &frontConn{virtual: c.(virtual), s: f.s}
+	fc.take()
+	return fc, nil
+}
+
+func (f front) Driver() driver.Driver { return f.s.inner.Driver() }
+func (f front) Close() error          { return f.s.inner.Close() }
+
+// frontConn is one connection of the handle.
+type frontConn struct {
+	virtual
+	s *sandbox
+	checkout
+}
+
+// checkout is one use of a frontConn. The lock of the sandbox protects it, except from its owner's
+// reads.
+type checkout struct {
+	taken place      // who took it
+	use   string     // what its last operation was, for the report
+	text  string     // of that operation
+	at    place      // of that operation
+	tasks *task.Task // the explicit task of that operation
+	tx    bool       // its transaction is open, begun at txAt
+	txAt  place
+	txCtx context.Context // of BeginTx: database/sql rolls back when it ends
+	inTx  *task.Task      // the explicit task in which the transaction has begun
+	used  bool            // something was executed: it may hold the session
+	busy  bool            // an operation runs
+}
+
+// Unwrap returns pooldriver's own connection, for Raw and InTx.
+func (c *frontConn) Unwrap() driver.Conn { return c.virtual }
+
+func (c *frontConn) take() {
+	at := here()
+	c.s.lift()
+	c.s.mu.Lock()
+	defer c.s.mu.Unlock()
+	c.checkout = checkout{taken: at}
+	c.s.checkouts[c] = true
+}
+
+// lift removes a limit that the program has set on the handle (SetMaxOpenConns). The test has one
+// session anyway, and database/sql would wait for a connection where nobody sees who waits.
+func (s *sandbox) lift() {
+	if db := s.db.Load(); db != nil && db.Stats().MaxOpenConnections > 0 {
+		db.SetMaxOpenConns(0)
+	}
+}
+
+func (c *frontConn) give() {
+	c.s.mu.Lock()
+	defer c.s.mu.Unlock()
+	delete(c.s.checkouts, c)
+}
+
+func (c *frontConn) ResetSession(ctx context.Context) error {
+	if err := c.virtual.ResetSession(ctx); err != nil {
+		return err
+	}
+	c.take()
+	return nil
+}
+
+func (c *frontConn) IsValid() bool {
+	valid := c.virtual.IsValid()
+	c.give()
+	return valid
+}
+
+func (c *frontConn) Close() error {
+	err := c.virtual.Close()
+	c.give()
+	return err
+}
+
+// do runs an operation, and waits for the session as long as somebody else makes progress.
+func (c *frontConn) do(ctx context.Context, use, text string, operation func() error) error {
+	if err := c.enter(ctx, use, text); err != nil {
+		return err
+	}
+	defer c.leave()
+	for {
+		moves := c.s.stage.moves.Load()
+		err := operation()
+		if err == nil || ctx.Err() != nil || !errors.Is(err, pooldriver.ErrTimeout) {
+			return err
+		}
+		if moves == c.s.stage.moves.Load() && !c.s.stage.running() {
+			return c.stuck(err)
+		}
+	}
+}
+
+// enter records an operation, or refuses it.
+func (c *frontConn) enter(ctx context.Context, use, text string) error {
+	at, p := here(), task.PlaceOf(ctx)
+	c.s.lift()
+	c.s.mu.Lock()
+	defer c.s.mu.Unlock()
+	if err := c.s.closedLocked(use, text, at); err != nil {
+		return err
+	}
+	var in *task.Task
+	if p.Task != nil && !p.Task.Implicit() {
+		in = p.Task
+	}
+	if !c.used {
+		if err := c.s.circleLocked(c, in, use, text, at); err != nil {
+			return err
+		}
+	}
+	c.use, c.text, c.at, c.tasks, c.busy = use, text, at, in, true
+	c.s.last = c
+	c.s.lastText, c.s.lastAt = text, at
+	return nil
+}
+
+func (c *frontConn) leave() {
+	c.s.mu.Lock()
+	defer c.s.mu.Unlock()
+	c.busy, c.used = false, true
+}
+
+// closedLocked returns why nothing can be executed in the sandbox now.
+func (s *sandbox) closedLocked(use, text string, at place) error {
+	switch {
+	case s.ended:
+		return fmt.Errorf("sandbox: the test %s has ended, and %s came after it, at %v: let the test wait until everything that it has started has ended", s.name, s.what(use, text), at)
+	case s.child != nil:
+		return fmt.Errorf("sandbox: the subtest %s has a level of its own in the sandbox of %s, and %s, at %v, uses the handle of the test around it; in the subtest use the handle of the subtest", s.child.name, s.name, s.what(use, text), at)
+	}
+	return nil
+}
+
+// what describes an operation without literals.
+func (s *sandbox) what(use, text string) string {
+	if text == "" {
+		return use
+	}
+	return use + " (" + s.stage.brief(text) + ")"
+}
+
+// circleLocked returns an error for an operation that would wait for its own goroutine: the test
+// has one session, and another connection of the goroutine has it.
+func (s *sandbox) circleLocked(c *frontConn, in *task.Task, use, text string, at place) error {
+	for other := range s.checkouts {
+		if other == c {
+			continue
+		}
+		holds, since := other.holds(at.goroutine)
+		if holds == "" {
+			continue
+		}
+		if in != nil && (in == other.tasks || in == other.inTx) {
+			continue // they share the session
+		}
+		return &waitError{text: fmt.Sprintf("sandbox: %s would wait for ever: its goroutine has %s already, and a test has one session\n\tthis one:\n%s\n\t%s:\n%s\n\t"+
+			"give both the same transaction, end the first one before, or use a task (pooldriver.WithTask), in which the second is a savepoint",
+			s.what(use, text), holds, at.trace(), holds, since.trace())}
+	}
+	return nil
+}
+
+// waitError is the error of an operation that does not get the session.
+type waitError struct {
+	text string
+	err  error // nil: it has not waited
+}
+
+func (e *waitError) Error() string { return e.text }
+func (e *waitError) Unwrap() error { return e.err }
+
+// holds says with what a checkout keeps the session from the other statements of a goroutine, and since
+// which place. It was used last by that goroutine: a transaction that another goroutine has been given
+// may end while this one waits. Open rows keep nobody waiting: they are read into memory.
+func (c *checkout) holds(goroutine uint64) (what string, since place) {
+	switch {
+	case c.at.goroutine != goroutine, c.tx && c.txCtx.Err() != nil: // in the second case it is being rolled back
+		return "", place{}
+	case c.tx:
+		return "a transaction", c.txAt
+	case c.busy:
+		return "a statement that calls the program back", c.at
+	case c.used && c.ofConn():
+		return "a *sql.Conn", c.taken
+	}
+	return "", place{}
+}
+
+// ofConn reports whether the checkout is that of a *sql.Conn.
+func (c *checkout) ofConn() bool {
+	return c.taken.through("database/sql.(*DB).Conn") || c.taken.through("database/sql.(*Conn).")
+}
+
+// stuck is the error of an operation that has waited while nothing moved.
+func (c *frontConn) stuck(err error) error {
+	s := c.s
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var holders strings.Builder
+	for other := range s.checkouts {
+		if other != c && (other.used || other.busy) {
+			fmt.Fprintf(&holders, "\n\t%s:\n%s", other.describe(s), other.since().trace())
+		}
+	}
+	return &waitError{fmt.Sprintf("sandbox: %s has waited for %v for the one session of the test, and nothing has moved: perhaps they wait for each other\n\tthis one:\n%s%s",
+		s.what(c.use, c.text), s.patience, c.at.trace(), holders.String()), err}
+}
+
+// describe says what a checkout is, for reports.
+func (c *checkout) describe(s *sandbox) string {
+	switch {
+	case c.tx:
+		return "a transaction that is open"
+	case c.ofConn():
+		return "a *sql.Conn that is open"
+	case c.busy:
+		return s.what(c.use, c.text) + " that runs"
+	case c.use == useQuery:
+		return "rows that are open (" + s.stage.brief(c.text) + ")"
+	case c.use == "":
+		return "a connection that is in use"
+	}
+	return s.what(c.use, c.text) + " whose connection is in use"
+}
+
+// since is the place that opened what describe describes.
+func (c *checkout) since() place {
+	switch {
+	case c.tx:
+		return c.txAt
+	case c.use == useQuery && !c.ofConn(), c.busy:
+		return c.at
+	}
+	return c.taken
+}
+
+// The uses of operations.
+const (
+	useExec    = "a statement"
+	useQuery   = "a query"
+	usePrepare = "a prepared statement"
+	useBegin   = "a transaction"
+	usePing    = "a ping"
+)
+
+func (c *frontConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (res driver.Result, err error) {
+	err = c.do(ctx, useExec, query, func() (err error) {
+		res, err = c.virtual.ExecContext(ctx, query, args)
+		return err
+	})
+	return res, err
+}
+
+func (c *frontConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (rows driver.Rows, err error) {
+	err = c.do(ctx, useQuery, query, func() (err error) {
+		rows, err = c.virtual.QueryContext(ctx, query, args)
+		return err
+	})
+	return rows, err
+}
+
+func (c *frontConn) Prepare(query string) (driver.Stmt, error) {
+	return c.PrepareContext(context.Background(), query)
+}
+
+func (c *frontConn) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
+	s := &frontStmt{c: c, query: query}
+	err := c.do(ctx, usePrepare, query, func() (err error) {
+		prepared, err := c.virtual.PrepareContext(ctx, query)
+		if err == nil {
+			s.prepared = prepared.(preparedStmt)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.at = here()
+	c.s.mu.Lock()
+	defer c.s.mu.Unlock()
+	c.s.prepared[s] = true
+	return s, nil
+}
+
+func (c *frontConn) Begin() (driver.Tx, error) {
+	return c.BeginTx(context.Background(), driver.TxOptions{})
+}
+
+func (c *frontConn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
+	var tx driver.Tx
+	err := c.do(ctx, useBegin, "", func() (err error) {
+		tx, err = c.virtual.BeginTx(ctx, opts)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	c.s.mu.Lock()
+	defer c.s.mu.Unlock()
+	c.tx, c.txAt, c.txCtx, c.inTx = true, c.at, ctx, c.tasks
+	return &frontTx{c, tx}, nil
+}
+
+// Ping needs no session where it would wait for its own goroutine: whoever has the session knows
+// that it works.
+func (c *frontConn) Ping(ctx context.Context) error {
+	err := c.do(ctx, usePing, "", func() error { return c.virtual.Ping(ctx) })
+	if circle, ok := errors.AsType[*waitError](err); ok && circle.err == nil {
+		return nil
+	}
+	return err
+}
+
+// frontTx is a transaction of the handle.
+type frontTx struct {
+	c  *frontConn
+	tx driver.Tx
+}
+
+func (t *frontTx) Commit() error   { return t.end(t.tx.Commit) }
+func (t *frontTx) Rollback() error { return t.end(t.tx.Rollback) }
+
+func (t *frontTx) end(how func() error) error {
+	defer func() {
+		t.c.s.mu.Lock()
+		defer t.c.s.mu.Unlock()
+		t.c.tx = false
+	}()
+	return how()
+}
+
+// preparedStmt is what a virtual statement of pooldriver has.
+type preparedStmt interface {
+	driver.Stmt
+	driver.StmtExecContext
+	driver.StmtQueryContext
+	driver.NamedValueChecker
+}
+
+// frontStmt is a prepared statement of the handle.
+type frontStmt struct {
+	prepared preparedStmt
+	c        *frontConn
+	query    string
+	at       place
+}
+
+func (s *frontStmt) NumInput() int { return s.prepared.NumInput() }
+
+func (s *frontStmt) CheckNamedValue(v *driver.NamedValue) error { return s.prepared.CheckNamedValue(v) }
+
+func (s *frontStmt) Close() error {
+	s.c.s.mu.Lock()
+	delete(s.c.s.prepared, s)
+	s.c.s.mu.Unlock()
+	return s.prepared.Close()
+}
+
+func (s *frontStmt) ExecContext(ctx context.Context, args []driver.NamedValue) (res driver.Result, err error) {
+	err = s.c.do(ctx, useExec, s.query, func() (err error) {
+		res, err = s.prepared.ExecContext(ctx, args)
+		return err
+	})
+	return res, err
+}
+
+func (s *frontStmt) QueryContext(ctx context.Context, args []driver.NamedValue) (rows driver.Rows, err error) {
+	err = s.c.do(ctx, useQuery, s.query, func() (err error) {
+		rows, err = s.prepared.QueryContext(ctx, args)
+		return err
+	})
+	return rows, err
+}
+
+func (s *frontStmt) Exec([]driver.Value) (driver.Result, error) { return nil, errOld }
+func (s *frontStmt) Query([]driver.Value) (driver.Rows, error)  { return nil, errOld }
+
+// running reports whether the driver is at work: whoever waits for it waits for a server.
+func (st *stage) running() bool {
+	if st.mu.TryLock() {
+		st.mu.Unlock()
+		return false
+	}
+	return true
+}

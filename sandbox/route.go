@@ -1,0 +1,264 @@
+package sandbox
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"sync"
+
+	"github.com/pooldriver/pooldriver/internal/beneath"
+)
+
+// A program that has a global handle uses the sandbox of a test through that handle: by the context
+// of each statement (Context), or for all statements (Share). While this package is linked, the
+// connections that a Connector makes are routes: each checkout goes to the database or to a sandbox.
+
+func init() {
+	connected := func(of driver.Connector, c driver.Conn) driver.Conn {
+		inside, ok := beneath.Of(of)
+		own, is := c.(virtual)
+		if !ok || !is {
+			return c
+		}
+		return &route{own: own, of: inside}
+	}
+	beneath.Connected.Store(&connected)
+}
+
+// route is a connection of a global handle.
+type route struct {
+	own virtual // to the database
+	of  beneath.Beneath
+	now virtual // where the present checkout goes; nil: nothing was executed in it
+}
+
+// shared are the sandboxes of Share.
+var shared struct {
+	mu  sync.RWMutex
+	all map[beneath.Beneath]*sandbox // guarded by mu
+}
+
+// inContext is the key of a context's sandbox on a connector.
+type inContext struct{ of beneath.Beneath }
+
+// sandboxFor returns the sandbox of a statement; nil: it goes to the database.
+func (r *route) sandboxFor(ctx context.Context) *sandbox {
+	if s, ok := ctx.Value(inContext{r.of}).(*sandbox); ok {
+		return s
+	}
+	shared.mu.RLock()
+	defer shared.mu.RUnlock()
+	return shared.all[r.of]
+}
+
+// to returns where an operation goes. The first one of a checkout decides for all.
+func (r *route) to(ctx context.Context) (virtual, error) {
+	if r.now != nil {
+		return r.now, nil
+	}
+	s := r.sandboxFor(ctx)
+	if s == nil {
+		r.now = r.own
+		return r.own, nil
+	}
+	c, err := front{s}.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	r.now = c.(virtual)
+	return r.now, nil
+}
+
+// Unwrap is for Raw and InTx.
+func (r *route) Unwrap() driver.Conn {
+	if r.now != nil {
+		return r.now
+	}
+	return r.own
+}
+
+func (r *route) CheckNamedValue(*driver.NamedValue) error { return nil }
+
+func (r *route) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
+	c, err := r.to(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return c.ExecContext(ctx, query, args)
+}
+
+func (r *route) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
+	c, err := r.to(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return c.QueryContext(ctx, query, args)
+}
+
+func (r *route) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
+	c, err := r.to(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return c.BeginTx(ctx, opts)
+}
+
+func (r *route) Begin() (driver.Tx, error) {
+	return r.BeginTx(context.Background(), driver.TxOptions{})
+}
+
+// Ping also answers whose connection it is. Libraries around a Connector pass Ping on.
+func (r *route) Ping(ctx context.Context) error {
+	if answer, ok := ctx.Value(whose{}).(*beneath.Beneath); ok {
+		*answer = r.of
+		return nil
+	}
+	c, err := r.to(ctx)
+	if err != nil {
+		return err
+	}
+	return c.Ping(ctx)
+}
+
+// whose is the key of the question that Ping answers.
+type whose struct{}
+
+func (r *route) ResetSession(ctx context.Context) error { return r.own.ResetSession(ctx) }
+
+// IsValid ends the checkout, on both ways.
+func (r *route) IsValid() bool {
+	r.leave()
+	return r.own.IsValid()
+}
+
+func (r *route) Close() error {
+	r.leave()
+	return r.own.Close()
+}
+
+// leave ends the checkout in a sandbox.
+func (r *route) leave() {
+	if r.now != nil && r.now != r.own {
+		_ = r.now.IsValid()
+		_ = r.now.Close()
+	}
+	r.now = nil
+}
+
+func (r *route) Prepare(query string) (driver.Stmt, error) {
+	return r.PrepareContext(context.Background(), query)
+}
+
+// PrepareContext prepares where the checkout goes, so that a mistake is an error at once. The
+// statement belongs to the handle, which outlives the test: in a sandbox it is prepared for each
+// execution.
+func (r *route) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
+	c, err := r.to(ctx)
+	if err != nil {
+		return nil, err
+	}
+	prepared, err := c.PrepareContext(ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	s := &routeStmt{r: r, query: query}
+	if c == r.own {
+		s.own = prepared.(preparedStmt)
+		return s, nil
+	}
+	return s, prepared.Close()
+}
+
+// routeStmt is a prepared statement of a global handle.
+type routeStmt struct {
+	r     *route
+	query string
+	own   preparedStmt // for the database; nil: it was not prepared there yet
+}
+
+func (s *routeStmt) NumInput() int                              { return -1 }
+func (s *routeStmt) CheckNamedValue(*driver.NamedValue) error   { return nil }
+func (s *routeStmt) Exec([]driver.Value) (driver.Result, error) { return nil, errOld }
+func (s *routeStmt) Query([]driver.Value) (driver.Rows, error)  { return nil, errOld }
+
+func (s *routeStmt) Close() error {
+	if s.own == nil {
+		return nil
+	}
+	return s.own.Close()
+}
+
+// here returns the statement for the present checkout, and what ends it.
+func (s *routeStmt) here(ctx context.Context) (stmt preparedStmt, end func(), err error) {
+	c, err := s.r.to(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	if c == s.r.own && s.own != nil {
+		return s.own, func() {}, nil
+	}
+	prepared, err := c.PrepareContext(ctx, s.query)
+	if err != nil {
+		return nil, nil, err
+	}
+	stmt = prepared.(preparedStmt)
+	if c == s.r.own {
+		s.own = stmt
+		return stmt, func() {}, nil
+	}
+	return stmt, func() { _ = stmt.Close() }, nil
+}
+
+func (s *routeStmt) ExecContext(ctx context.Context, args []driver.NamedValue) (driver.Result, error) {
+	stmt, end, err := s.here(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer end()
+	return stmt.ExecContext(ctx, args)
+}
+
+func (s *routeStmt) QueryContext(ctx context.Context, args []driver.NamedValue) (driver.Rows, error) {
+	stmt, end, err := s.here(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer end() // the rows do not need it: it holds a text
+	return stmt.QueryContext(ctx, args)
+}
+
+// beneathHandle returns the inside of the Connector of a handle.
+func beneathHandle(ctx context.Context, db *sql.DB) (of beneath.Beneath, err error) {
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = conn.Close() }()
+	err = conn.Raw(func(dc any) error {
+		if p, ok := dc.(driver.Pinger); ok {
+			return p.Ping(context.WithValue(ctx, whose{}, &of))
+		}
+		return nil
+	})
+	if err == nil && of == nil {
+		err = errors.New("the handle is not one of a pooldriver.Connector, or is the handle of a sandbox already, or a library around the Connector hides its connections")
+	}
+	return of, err
+}
+
+// share makes s the sandbox of all statements on a connector, nil: none. It returns the one before.
+func share(of beneath.Beneath, s *sandbox) (before *sandbox) {
+	shared.mu.Lock()
+	defer shared.mu.Unlock()
+	before = shared.all[of]
+	if shared.all == nil {
+		shared.all = map[beneath.Beneath]*sandbox{}
+	}
+	if s == nil {
+		delete(shared.all, of)
+	} else {
+		shared.all[of] = s
+	}
+	return before
+}

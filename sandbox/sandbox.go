@@ -1,0 +1,301 @@
+package sandbox
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/pooldriver/pooldriver"
+	"github.com/pooldriver/pooldriver/internal/beneath"
+	"github.com/pooldriver/pooldriver/internal/bubble"
+)
+
+// sandbox is what a test has: a handle, whose connections run on a stage. A subtest has a sandbox
+// of its own on the stage of its test, at a level of its own.
+type sandbox struct {
+	name     string // of the test
+	t        testing.TB
+	of       beneath.Beneath
+	inner    *pooldriver.Connector // over the stage
+	db       atomic.Pointer[sql.DB]
+	stage    *stage
+	speaker  *speaker
+	patience time.Duration
+	parent   *sandbox // nil: this one has begun the stage
+	level    string   // the savepoint of a subtest
+	leave    func()   // lets the next sandbox begin, where one runs at a time
+
+	mu        sync.Mutex // protects following fields
+	ended     bool
+	child     *sandbox // of the subtest that runs
+	checkouts map[*frontConn]bool
+	prepared  map[*frontStmt]bool
+	last      *frontConn
+	lastText  string
+	lastAt    place
+}
+
+// start opens the sandbox of a test, or returns the one that the test has.
+func start(t testing.TB, connector *pooldriver.Connector) *sandbox {
+	t.Helper()
+	if connector == nil {
+		t.Fatal("sandbox: no connector was given")
+	}
+	if err := connector.Err(); err != nil {
+		t.Fatalf("sandbox: the connector cannot be used: %v", err)
+	}
+	of, _ := beneath.Of(connector)
+	return startOn(t, of)
+}
+
+// startOn is start for the inside of a connector.
+func startOn(t testing.TB, of beneath.Beneath) *sandbox {
+	t.Helper()
+	around := open.around(of, t.Name())
+	if around != nil && around.t == t {
+		return around
+	}
+	s := &sandbox{
+		name: t.Name(), t: t, of: of, speaker: newSpeaker(t), parent: around,
+		checkouts: map[*frontConn]bool{}, prepared: map[*frontStmt]bool{},
+	}
+	if s.patience = of.DeadlockAfter(); s.patience == 0 {
+		s.patience = defaultPatience
+	}
+	var err error
+	if around == nil {
+		err = s.begin()
+	} else {
+		err = s.beginInside(around)
+	}
+	if err != nil {
+		t.Fatalf("sandbox: %v", err)
+	}
+	open.add(s)
+	t.Cleanup(func() {
+		t.Helper()
+		s.end()
+	})
+	return s
+}
+
+// defaultPatience is Config.DeadlockAfter's default.
+const defaultPatience = 5 * time.Second
+
+// target is where the connections lead.
+func (s *sandbox) target() string { return s.of.Template().Target() }
+
+// described names the test, and its last statement.
+func (s *sandbox) described() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.last == nil {
+		return s.name
+	}
+	return fmt.Sprintf("%s, whose last statement was %s at %v", s.name, s.stage.brief(s.lastText), s.lastAt)
+}
+
+// begin takes a connection and begins the transaction of the test.
+func (s *sandbox) begin() error {
+	ctx, cancel := untilDeadline(s.t)
+	defer cancel()
+	leave, err := turns.wait(ctx, s.of, s.name)
+	if err != nil {
+		return err
+	}
+	s.leave = leave
+	begun := false
+	defer func() {
+		if !begun {
+			leave()
+		}
+	}()
+	taken, err := s.take(ctx)
+	if err != nil {
+		return fmt.Errorf("no connection for the test: %w", err)
+	}
+	var say speech
+	say.to.Store(s.speaker)
+	s.stage, err = newStage(ctx, taken, s.of, &say, turns.shared(s.of) || open.ofTest(s.name))
+	if err != nil {
+		taken.Discard()
+		return fmt.Errorf("the transaction of the test did not begin: %w", err)
+	}
+	begun = true
+	s.openHandle()
+	return nil
+}
+
+// take takes a connection. Other tests may have all of them for longer than pool_acquire_timeout:
+// that is no mistake.
+func (s *sandbox) take(ctx context.Context) (beneath.Taken, error) {
+	for {
+		taken, err := s.of.Take(ctx)
+		if err == nil || !errors.Is(err, pooldriver.ErrTimeout) || ctx.Err() != nil || !open.has(s.of) {
+			return taken, err
+		}
+	}
+}
+
+// beginInside makes a level in the sandbox of the test around.
+func (s *sandbox) beginInside(parent *sandbox) error {
+	if isParallel(s.t) {
+		return fmt.Errorf("the subtest %s runs in parallel, and its sandbox would be a level in the one session of %s: leave out t.Parallel in the subtest, or open the sandbox in the subtests only", s.name, parent.name)
+	}
+	parent.mu.Lock()
+	defer parent.mu.Unlock()
+	if parent.child != nil {
+		return fmt.Errorf("the subtest %s runs beside %s, and both would be levels in the one session of %s: let them run one after the other, or open the sandbox in the subtests only", s.name, parent.child.name, parent.name)
+	}
+	for c := range parent.checkouts {
+		if c.used || c.busy {
+			return fmt.Errorf("the subtest %s begins while %s has %s, from %v: end that before the subtest", s.name, parent.name, c.describe(parent), c.since())
+		}
+	}
+	level, err := parent.stage.enter()
+	if err != nil {
+		return err
+	}
+	parent.child = s
+	s.stage, s.level = parent.stage, level
+	s.stage.tell.to.Store(s.speaker)
+	s.openHandle()
+	return nil
+}
+
+// openHandle makes the Connector over the stage, and the handle.
+func (s *sandbox) openHandle() {
+	s.inner = s.of.Over(adapt(s.of.Dialect()), s.stage.template, beneath.Over{
+		Patience: s.patience, AfterConnect: s.stage.afterConnect(s.of.AfterConnect()),
+	}).(*pooldriver.Connector)
+	db := sql.OpenDB(front{s})
+	db.SetMaxIdleConns(idle)
+	s.db.Store(db)
+}
+
+// idle is how many connections of the handle stay. They cost little.
+const idle = 100
+
+// end checks what the test has left open, and undoes what it has written.
+func (s *sandbox) end() {
+	s.t.Helper()
+	s.settle()
+	left := s.close()
+	for _, what := range left {
+		if s.t.Failed() {
+			s.t.Log(what) // a test that stops in the middle leaves things open
+		} else {
+			s.t.Error(what)
+		}
+	}
+	s.stage.stop()
+	_ = s.inner.Close()
+	s.closeHandle()
+	s.speaker.close()
+	var err error
+	if s.parent == nil {
+		err = s.stage.end()
+		s.leave()
+	} else {
+		err = s.stage.leave(s.level)
+		s.stage.tell.to.Store(s.parent.speaker)
+		s.parent.mu.Lock()
+		s.parent.child = nil
+		s.parent.mu.Unlock()
+	}
+	open.remove(s)
+	if err != nil {
+		s.t.Errorf("sandbox: undoing what the test has written: %v", err)
+	}
+}
+
+// closeHandle closes the handle. From then on database/sql itself refuses statements, without a name
+// of a test. So it is closed a moment later, when most of those who come too late have come. A bubble
+// ends with its test.
+func (s *sandbox) closeHandle() {
+	if bubble.Name(time.Now()) != "" {
+		_ = s.db.Load().Close()
+		return
+	}
+	time.AfterFunc(late, func() { _ = s.db.Load().Close() })
+}
+
+// late is how long a statement may come late and get an error with the name of the test. Checks for
+// goroutines that are left wait longer.
+const late = 100 * time.Millisecond
+
+// settle waits for a moment until nothing is in use: database/sql rolls back in a goroutine of its
+// own when a context has ended.
+func (s *sandbox) settle() {
+	for end := time.Now().Add(grace); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		s.mu.Lock()
+		n := len(s.checkouts)
+		s.mu.Unlock()
+		if n == 0 && len(s.inner.Tasks()) == 0 {
+			return
+		}
+	}
+}
+
+// grace bounds settle.
+const grace = time.Second
+
+// close refuses further statements. It returns what the test has left open, a text for each.
+func (s *sandbox) close() (left []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ended = true
+	for c := range s.checkouts {
+		left = append(left, fmt.Sprintf("sandbox: the test has ended with %s, from %v: close or end it in the test", c.describe(s), c.since()))
+	}
+	if len(s.checkouts) == 0 {
+		for _, t := range s.inner.Tasks() {
+			if len(t.Holds) > 0 {
+				left = append(left, fmt.Sprintf("sandbox: the test has ended with a task that is open (%s), whose session was taken at %s: call the function that WithTask returned", t.Name, s.takenAt()))
+			}
+		}
+	}
+	for p := range s.prepared {
+		left = append(left, fmt.Sprintf("sandbox: the test has ended with a prepared statement that is open (%s), from %v: close it in the test", s.stage.brief(p.query), p.at))
+	}
+	slices.Sort(left)
+	return slices.Compact(left)
+}
+
+// takenAt is where the session of a task was taken.
+func (s *sandbox) takenAt() string {
+	for _, h := range s.inner.Holders() {
+		for _, f := range h.TakenAt {
+			return f.String()
+		}
+	}
+	return "an unknown place"
+}
+
+// untilDeadline ends shortly before the test does, so that its error is seen.
+func untilDeadline(t testing.TB) (context.Context, context.CancelFunc) {
+	if d, ok := t.(interface{ Deadline() (time.Time, bool) }); ok {
+		if at, ok := d.Deadline(); ok {
+			return context.WithDeadline(context.Background(), at.Add(-time.Second))
+		}
+	}
+	return context.WithCancel(context.Background())
+}
+
+// isParallel reports whether a test has called t.Parallel. Package testing does not tell, but the
+// field does; if a Go release has renamed the field, a second subtest finds the first.
+func isParallel(t testing.TB) bool {
+	v := reflect.ValueOf(t)
+	if v.Kind() != reflect.Pointer || v.Elem().Kind() != reflect.Struct {
+		return false
+	}
+	f := v.Elem().FieldByName("isParallel")
+	return f.IsValid() && f.Kind() == reflect.Bool && f.Bool()
+}

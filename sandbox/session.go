@@ -1,0 +1,301 @@
+package sandbox
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+
+	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/dialects/generic"
+)
+
+// template gives the Connector of a sandbox its connections, one at a time: all of them run on the
+// stage, and Dial dials nothing.
+type template struct {
+	dialects.Template
+	stage *stage
+}
+
+// Traits are the driver's, as far as they hold for a connection that outlives what it looks like.
+func (t *template) Traits() dialects.Traits { return adapted(t.Template.Traits()) }
+
+func adapted(t dialects.Traits) dialects.Traits {
+	t.TxKeepsContext = false           // the driver gets no context that ends
+	t.StatementsEndWithSession = false // the real connection stays
+	t.RoleMatters, t.CloseWrites = false, false
+	t.ResetOnlyLooks = true
+	return t
+}
+
+func (t *template) PoolParams() []dialects.Param { return nil }
+func (t *template) TakesCredential() bool        { return false }
+func (t *template) Close() error                 { return nil }
+
+// Dial makes another connection on the stage.
+func (t *template) Dial(context.Context, *dialects.Credential) (dialects.Session, error) {
+	t.stage.mu.Lock()
+	defer t.stage.mu.Unlock()
+	if t.stage.broken != nil {
+		return nil, t.stage.broken
+	}
+	return &session{c: &conn{stage: t.stage}, stage: t.stage}, nil
+}
+
+// session is what the Connector of a sandbox takes for a session of the server.
+type session struct {
+	c     *conn
+	stage *stage
+}
+
+var (
+	_ dialects.ConnTraits      = (*session)(nil)
+	_ dialects.Unwrapper       = (*session)(nil)
+	_ dialects.RowDetacher     = (*session)(nil)
+	_ dialects.Identified      = (*session)(nil)
+	_ dialects.Severable       = (*session)(nil)
+	_ dialects.SettingsCarrier = (*session)(nil)
+)
+
+func (s *session) Conn() driver.Conn { return s.c }
+
+func (s *session) Traits() dialects.Traits {
+	if known, ok := s.stage.server.(dialects.ConnTraits); ok {
+		return adapted(known.Traits())
+	}
+	return s.stage.template.Traits()
+}
+
+// TxStatus is that of the program's transaction.
+func (s *session) TxStatus() dialects.TxStatus {
+	st := s.stage
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	s.c.afterRaw()
+	switch {
+	case s.c.dead || st.broken != nil:
+		return dialects.TxLost
+	case st.tx == nil:
+		return dialects.TxNone
+	case st.server.TxStatus() == dialects.TxFailed:
+		return dialects.TxFailed
+	}
+	return dialects.TxOpen
+}
+
+func (s *session) Peek() dialects.Liveness {
+	if s.TxStatus() == dialects.TxLost {
+		return dialects.Dead
+	}
+	return dialects.Alive
+}
+
+func (s *session) Ping(ctx context.Context) error { return s.c.Ping(ctx) }
+
+func (s *session) Sent() (n uint64, ok bool) { return s.stage.server.Sent() }
+
+// Rollback rolls back the transaction of the program.
+func (s *session) Rollback(context.Context) error {
+	st := s.stage
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if err := s.c.usable(); err != nil || st.tx == nil {
+		return err
+	}
+	return st.rollback()
+}
+
+// Clean cleans the session in the transaction of the test.
+func (s *session) Clean(_ context.Context, effect dialects.Effect) (kept bool, err error) {
+	st := s.stage
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if err := s.c.usable(); err != nil {
+		return false, err
+	}
+	s.c.effect |= effect
+	if err := st.script(st.outside()...); err != nil {
+		return false, st.breaks(err)
+	}
+	st.settled()
+	return false, s.c.clean()
+}
+
+func (s *session) Close(context.Context) error { return s.c.Close() }
+
+// Unwrap is for Raw: the program gets the driver's own connection. What it does there stands in a
+// savepoint.
+func (s *session) Unwrap() driver.Conn {
+	st := s.stage
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if st.tx == nil && st.traits.ErrorFailsTx && s.c.usable() == nil {
+		if err := st.script(append(st.outside(), savepoint(guardName))...); err == nil {
+			st.settled()
+			st.guard = true
+		}
+	}
+	s.c.lent = true
+	if w, ok := st.server.(dialects.Unwrapper); ok {
+		return w.Unwrap()
+	}
+	return st.server.Conn()
+}
+
+// afterRaw looks at what a function of Raw has left, when the session is looked at first after it.
+func (c *conn) afterRaw() {
+	st := c.stage
+	if !c.lent || c.dead || st.broken != nil {
+		return
+	}
+	c.lent = false
+	c.effect |= dialects.Suspect
+	st.ever |= dialects.Suspect
+	switch status := st.server.TxStatus(); {
+	case status == dialects.TxNone:
+		_ = st.breaks(errRawEnded)
+	case status == dialects.TxFailed && st.tx == nil:
+		_ = st.back(guardName)
+	}
+}
+
+var errRawEnded = errors.New("sandbox: a function of Raw has ended the transaction of the test, so what the test has written may be committed; a test of such functions needs sandbox.Database")
+
+var errNoSettings = errors.New("its dialect has none")
+
+// DetachColumns is the dialect's, for the driver's rows.
+func (s *session) DetachColumns(r driver.Rows) dialects.DetachedColumns {
+	if d, ok := s.stage.server.(dialects.RowDetacher); ok {
+		return d.DetachColumns(beneathRows(r))
+	}
+	return nil
+}
+
+func (s *session) ProcessID() uint64 { return s.stage.process() }
+
+// Sever stops the statement that does not end.
+func (s *session) Sever() {
+	if s.stage.traits.Uninterrupted {
+		return
+	}
+	ctx, cancel := s.stage.bounded()
+	defer cancel()
+	_ = s.stage.server.Interrupt(ctx)
+}
+
+func (s *session) CheckSettings(settings []dialects.ContextSetting) error {
+	if checker, ok := s.stage.server.(dialects.SettingsChecker); ok {
+		return checker.CheckSettings(settings)
+	}
+	return errNoSettings
+}
+
+// CarriesSettings: on a database where settings end with the transaction, the stage sends them with
+// the statement and sets them back.
+func (s *session) CarriesSettings() bool { return s.stage.keeper != nil }
+
+func (s *session) CarrySettings(_ context.Context, settings []dialects.ContextSetting) error {
+	s.c.settings, s.c.took = settings, false
+	return nil
+}
+
+// DropSettings is called when the driver has returned.
+func (s *session) DropSettings() (sent bool) {
+	sent, s.c.settings = s.c.took, nil
+	return sent
+}
+
+// SetSettings is for databases without CarriesSettings, and for Raw.
+func (s *session) SetSettings(ctx context.Context, settings []dialects.ContextSetting) error {
+	st := s.stage
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if err := s.c.usable(); err != nil {
+		return err
+	}
+	if st.keeper != nil {
+		return s.c.setNow(ctx, settings)
+	}
+	setter, ok := st.server.(dialects.SettingsSetter)
+	if !ok {
+		return errNoSettings
+	}
+	st.ever |= dialects.Stateful
+	return setter.SetSettings(context.WithoutCancel(ctx), settings)
+}
+
+// setNow puts settings in force by a round trip, until the next statement outside of a transaction
+// or the end of the transaction.
+func (c *conn) setNow(ctx context.Context, settings []dialects.ContextSetting) error {
+	st := c.stage
+	c.settings = settings
+	s := &statement{c: c, ctx: ctx, auto: st.tx == nil, settings: settings}
+	c.settings = nil
+	if err := st.notes(ctx, s, nil, dialects.Clean); err != nil {
+		return err
+	}
+	texts := st.outside()
+	if st.tx != nil {
+		texts = nil
+	}
+	for _, set := range settings {
+		texts = append(texts, setLocal(set.Name, set.Value))
+	}
+	if err := st.script(texts...); err != nil {
+		if s.auto && st.guard {
+			return errors.Join(err, st.back(guardName))
+		}
+		return err
+	}
+	if s.auto {
+		st.settled()
+		for _, set := range settings {
+			st.set[set.Name] = c.alone.Before[set.Name]
+		}
+	}
+	return nil
+}
+
+// dialect is the real dialect for a handle with one connection: whatever rows do, they may be read
+// into memory when another statement needs the connection, and the next statement of their borrower
+// finds the same session.
+type dialect struct {
+	dialects.Dialect
+}
+
+var _ dialects.ReadJudge = dialect{}
+
+func (dialect) OnlyReads(string) bool { return true }
+func (dialect) AsksBack(string) bool  { return false }
+
+// Outline is the real dialect's.
+func (d dialect) Outline(query string) string {
+	if o, ok := d.Dialect.(dialects.Outliner); ok {
+		return o.Outline(query)
+	}
+	return generic.Dialect{}.Outline(query)
+}
+
+// keepingDialect is a dialect of a database where a *sql.DB stands for the whole database.
+type keepingDialect struct {
+	dialect
+	dialects.SettingsKeeper
+}
+
+// Name, and the other methods that both parts have, are the real dialect's.
+func (d keepingDialect) Name() string                          { return d.dialect.Name() }
+func (d keepingDialect) Claim(dsn string) dialects.Claim       { return d.dialect.Claim(dsn) }
+func (d keepingDialect) Effect(query string) dialects.Effect   { return d.dialect.Effect(query) }
+func (d keepingDialect) Diagnose(err error) dialects.Diagnosis { return d.dialect.Diagnose(err) }
+
+func (d keepingDialect) Parse(dsn string) (dialects.Template, error) { return d.dialect.Parse(dsn) }
+
+func (d keepingDialect) Wrap(c driver.Connector) (dialects.Template, error) {
+	return d.dialect.Wrap(c)
+}
+
+func adapt(real dialects.Dialect) dialects.Dialect {
+	if keeper, ok := real.(dialects.SettingsKeeper); ok {
+		return keepingDialect{dialect{real}, keeper}
+	}
+	return dialect{real}
+}
