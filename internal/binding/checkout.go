@@ -533,17 +533,21 @@ func (c *Checkout) OpenRows(rows *Rows, w *Want, real driver.Rows, isFirst bool)
 	r := w.Conn
 	rows.conn, rows.checkout, rows.binding, rows.closed = r, c, c.binding, false
 	c.rows = rows
-	// Others can take the session from its checkout when the rows are in memory, if the
-	// checkout has done nothing else and has left nothing on the session.
-	alone := isFirst && c.tx == nil && session.LeavesNothing(r.Effect())
-	r.OpenRows(&rows.Rows, real, &w.Statement, alone)
+	r.OpenRows(&rows.Rows, real, &w.Statement, c.isAlone(r, isFirst))
+}
+
+// isAlone reports whether others can take the session from its checkout when the rows of the query that
+// has just run are in memory: the checkout has done nothing else, and has left nothing on the session.
+// A statement that is only prepared may leave something (Traits.PreparingActs).
+func (c *Checkout) isAlone(r *Conn, isFirst bool) bool {
+	return isFirst && c.tx == nil && session.LeavesNothing(r.Effect())
 }
 
 // OpenText is OpenRows for a statement that began with Borrow or Again.
 func (c *Checkout) OpenText(rows *Rows, r *Conn, real driver.Rows, text string, prepared *stmtcache.Stmt) {
 	rows.conn, rows.checkout, rows.binding, rows.closed = r, c, c.binding, false
 	c.rows = rows
-	r.OpenText(&rows.Rows, real, text, prepared, !c.executed && c.tx == nil)
+	r.OpenText(&rows.Rows, real, text, prepared, c.isAlone(r, !c.executed))
 }
 
 // Closed reports whether the owner has closed the rows.

@@ -51,11 +51,17 @@ var (
 	ErrTooMany  = errors.New("stub: too many prepared statements")
 )
 
-// New returns a stub over a fake database of its own. It always knows the status.
-func New(traits dialects.Traits) *Stub {
+// New returns a stub over a fake database of its own. It always knows the status. Its connections have
+// every optional interface but driver.NamedValueChecker, without which a text is sent as it is.
+func New(traits dialects.Traits) *Stub { return stub(traits, fakedb.All&^fakedb.ConnNamedValueChecker) }
+
+// NewChecking is New for a driver that checks arguments, and takes a sql.Out.
+func NewChecking(traits dialects.Traits) *Stub { return stub(traits, fakedb.All) }
+
+func stub(traits dialects.Traits, features fakedb.Features) *Stub {
 	traits.StatusKnown = true
 	server := fakedb.NewServer()
-	template, err := generic.Dialect{}.Wrap(server.Connector(fakedb.Variant{Name: "everything", Features: fakedb.All}))
+	template, err := generic.Dialect{}.Wrap(server.Connector(fakedb.Variant{Name: "stub", Features: features}))
 	if err != nil {
 		panic(err) // Wrap accepts every connector that does not pool
 	}

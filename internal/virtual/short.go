@@ -72,8 +72,26 @@ func execText(ctx context.Context, c *checkout, r *binding.Conn, t *textcache.Te
 		op := goOn(c, executing, r, nil, t, args, calls)
 		return op.resultOf(op.judge(ctx, err))
 	}
+	if mayBeOpen(c, r, t) {
+		op := goOn(c, executing, r, nil, t, args, calls)
+		op.result = res
+		return op.resultOf(op.judge(ctx, nil))
+	}
 	succeeded(c, r, t)
 	return res, nil
+}
+
+// mayBeOpen reports whether a statement on a *sql.DB that has written has left a transaction open, by
+// the server's word.
+func mayBeOpen(c *checkout, r *binding.Conn, t *textcache.Text) bool {
+	if t.Effect != dialects.Writes || c.HasTx() {
+		return false
+	}
+	switch r.TxStatus() {
+	case dialects.TxOpen, dialects.TxFailed, dialects.TxImplicit:
+		return true
+	}
+	return false
 }
 
 // queryText is execText for a query.
@@ -119,6 +137,7 @@ type keptCall struct {
 	t          *textcache.Text
 	calls      int
 	converting bool // a conversion has not returned, or has failed
+	converted  bool
 }
 
 // prepare finds the driver's statement and converts the arguments for it. ok is false if an operation
@@ -136,7 +155,7 @@ func (k *keptCall) prepare(ctx context.Context, kept bool) (ok bool, err error) 
 	if err = r.Convert(&k.Statement, kept); err != nil {
 		return false, err
 	}
-	k.converting = false
+	k.converting, k.converted = false, true
 	if ok = r.Fits(&k.Statement); !ok {
 		r.Statements().Done(k.Prepared)
 		k.Prepared = nil
@@ -147,8 +166,7 @@ func (k *keptCall) prepare(ctx context.Context, kept bool) (ok bool, err error) 
 // goOn is the operation of k.
 func (k *keptCall) goOn(kind kind) *operation {
 	op := goOn(k.c, kind, k.r, k.v, k.t, k.Args, k.calls)
-	op.converting, op.Prepared = k.converting, k.Prepared
-	op.converted = k.Prepared != nil && !k.converting
+	op.converting, op.converted, op.Prepared = k.converting, k.converted, k.Prepared
 	return op
 }
 
@@ -171,8 +189,9 @@ func (k *keptCall) exec(ctx context.Context) (driver.Result, error) {
 	}
 	res, err := k.r.Exec(ctx, &k.Statement)
 	returned = true
-	if err != nil {
+	if err != nil || mayBeOpen(k.c, k.r, k.t) {
 		op := k.goOn(executing)
+		op.result = res
 		return op.resultOf(op.judge(ctx, err))
 	}
 	k.r.Statements().Done(k.Prepared)
@@ -242,5 +261,6 @@ func beginTx(ctx context.Context, c *checkout, r *binding.Conn, opts driver.TxOp
 	}
 	t.Began()
 	c.SettleTx(r)
-	return t, nil
+	t.reusable = true
+	return txHandle{t, t.uses}, nil
 }

@@ -1,6 +1,7 @@
 package virtual
 
 import (
+	"database/sql"
 	"database/sql/driver"
 	"errors"
 	"io"
@@ -16,10 +17,38 @@ type transaction struct {
 	binding.Tx
 
 	checkout *checkout
-	commits  bool // Commit was called
+	commits  bool   // Commit was called
+	reusable bool   // database/sql knows it by a txHandle
+	uses     uint64 // so far
 }
 
-var _ driver.Tx = (*transaction)(nil)
+// txHandle is what database/sql gets of a transaction whose object is used again. A driver that
+// stands between may end a transaction twice: then the handle is of an earlier use.
+type txHandle struct {
+	t   *transaction
+	use uint64
+}
+
+// Commit commits.
+func (h txHandle) Commit() error {
+	if h.t.uses != h.use {
+		return sql.ErrTxDone
+	}
+	return h.t.Commit()
+}
+
+// Rollback rolls back.
+func (h txHandle) Rollback() error {
+	if h.t.uses != h.use {
+		return sql.ErrTxDone
+	}
+	return h.t.Rollback()
+}
+
+var (
+	_ driver.Tx = (*transaction)(nil)
+	_ driver.Tx = txHandle{}
+)
 
 // What Holders shows while a transaction begins and ends. The texts are the driver's, and differ
 // by database.
@@ -72,11 +101,11 @@ func (t *transaction) Rollback() error {
 	return err
 }
 
-// recycle keeps t, which has ended, for the next transaction of its virtual connection: without a
-// task nobody but database/sql has known t, and database/sql does not use it again.
+// recycle keeps t, which has ended, for the next transaction of its virtual connection. Nobody but
+// database/sql has known t, and its txHandle.
 func (t *transaction) recycle() {
-	if c := t.checkout; !t.InTask() && !c.HasTx() {
-		*t = transaction{}
+	if c := t.checkout; t.reusable && !c.HasTx() {
+		*t = transaction{uses: t.uses + 1}
 		c.spareTx = t
 	}
 }

@@ -14,7 +14,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pooldriver/pooldriver"
+	"github.com/pooldriver/pooldriver/dialects"
 	"github.com/pooldriver/pooldriver/internal/fakedb"
+	"github.com/pooldriver/pooldriver/internal/stubdialect"
 	"github.com/pooldriver/pooldriver/internal/task"
 )
 
@@ -98,7 +100,9 @@ func TestWhatIsLostWithAConnectionThatDiesAsItsStatementReturns(t *testing.T) {
 		{last: "SET a = 1", lost: true},
 	} {
 		t.Run(fmt.Sprint(tc.before, tc.last), func(t *testing.T) {
-			server, db, c := openTasks(t, 2)
+			stub := stubdialect.NewChecking(dialects.Traits{})
+			server := stub.Server
+			db, c := openDatabase(t, stub, server, maxConns(2))
 			ctx, end := pooldriver.WithTask(t.Context())
 			defer end()
 			for _, statement := range tc.before {

@@ -1,0 +1,155 @@
+package behaviour
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/pooldriver/pooldriver"
+	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/internal/stubdialect"
+)
+
+// The second and later executions of a text may take a shorter way through pooldriver than the
+// first (internal/virtual/short.go). They mean the same.
+
+func TestRowsOfAConnWhosePreparedPragmaActsKeepTheirConnection(t *testing.T) {
+	db, c := openSQLite(t, false, filepath.Join(t.TempDir(), "x.db"), 1)
+	mustExec(t, t.Context(), db, "CREATE TABLE t (a integer)")
+	mustExec(t, t.Context(), db, "INSERT INTO t VALUES (1), (2)")
+	const query = "SELECT a FROM t"
+	for range 2 { // now the text is known
+		var v int
+		require.NoError(t, db.QueryRowContext(t.Context(), query).Scan(&v))
+	}
+	conn := takeConn(t, t.Context(), db)
+	st, err := conn.PrepareContext(t.Context(), "PRAGMA recursive_triggers = ON")
+	require.NoError(t, err)
+	defer st.Close()
+	rows, err := conn.QueryContext(t.Context(), query)
+	require.NoError(t, err)
+	require.True(t, rows.Next())
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	_, err = db.ExecContext(ctx, "CREATE TABLE other (a integer)")
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.Zero(t, c.Stats().Reclaims)
+	require.NoError(t, rows.Close())
+	on := 0
+	require.NoError(t, conn.QueryRowContext(t.Context(), "PRAGMA recursive_triggers").Scan(&on))
+	require.Equal(t, 1, on)
+}
+
+// takesForWrite is a dialect that takes a BEGIN for a text that only writes.
+type takesForWrite struct{ *stubdialect.Stub }
+
+func (takesForWrite) Effect(query string) dialects.Effect {
+	if query == "BEGIN" {
+		return dialects.Writes
+	}
+	return dialects.Clean
+}
+
+func TestAKnownTextThatLeavesATransactionOpenIsAnErrorEachTime(t *testing.T) {
+	s := takesForWrite{stubdialect.New(dialects.Traits{ArgsAsGiven: true})}
+	db, _ := openDatabase(t, s, s.Server)
+	for range 3 {
+		_, err := db.ExecContext(t.Context(), "BEGIN")
+		require.ErrorContains(t, err, "has left a transaction open on a *sql.DB")
+	}
+	require.Zero(t, s.Server.State().InTx())
+}
+
+// exclaiming is a stub whose statements add a mark to each string that they convert.
+type exclaiming struct{ *stubdialect.Stub }
+
+func (e exclaiming) Dial(ctx context.Context, cred *dialects.Credential) (dialects.Session, error) {
+	s, err := e.Stub.Dial(ctx, cred)
+	if err != nil {
+		return nil, err
+	}
+	return exclaimingSession{s}, nil
+}
+
+type exclaimingSession struct{ dialects.Session }
+
+func (s exclaimingSession) Unwrap() driver.Conn { return s.Session.Conn() }
+
+func (s exclaimingSession) Conn() driver.Conn {
+	c := s.Session.Conn()
+	return exclaimingConn{c, c.(driver.ConnBeginTx), c.(driver.ExecerContext), c.(driver.ConnPrepareContext)}
+}
+
+type exclaimingConn struct {
+	driver.Conn
+	driver.ConnBeginTx
+	driver.ExecerContext
+	driver.ConnPrepareContext
+}
+
+func (c exclaimingConn) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
+	st, err := c.ConnPrepareContext.PrepareContext(ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	return exclaimingStmt{st, st.(driver.StmtExecContext)}, nil
+}
+
+type exclaimingStmt struct {
+	driver.Stmt
+	driver.StmtExecContext
+}
+
+func (exclaimingStmt) CheckNamedValue(v *driver.NamedValue) error {
+	if s, ok := v.Value.(string); ok {
+		v.Value = s + "!"
+	}
+	return nil
+}
+
+func TestArgumentsAreConvertedOnceAlsoIfTheKeptStatementDoesNotTakeThem(t *testing.T) {
+	s := exclaiming{stubdialect.New(dialects.Traits{Reprepares: true, PreparedKeepsTypes: true})}
+	db, _ := openDatabase(t, s, s.Server)
+	const insert = "INSERT INTO t VALUES (?)"
+	for range 3 {
+		mustExec(t, t.Context(), db, insert, int64(1))
+	}
+	mustExec(t, t.Context(), db, insert, "x")
+	rows := s.Server.Table("t")
+	require.EqualValues(t, "x!", rows[len(rows)-1][0])
+}
+
+func TestATransactionThatIsEndedTwiceEndsNoOther(t *testing.T) {
+	s := stubdialect.New(dialects.Traits{ArgsAsGiven: true})
+	c := pooldriver.Wrap(stubdialect.Connector(s), quiet, maxConns(1))
+	defer c.Close()
+	conn, err := c.Connect(t.Context())
+	require.NoError(t, err)
+	exec := func(query string) {
+		_, err := conn.(driver.ExecerContext).ExecContext(t.Context(), query, nil)
+		require.NoError(t, err)
+	}
+	putBack := func() { require.True(t, conn.(driver.Validator).IsValid()) }
+	begin := func() driver.Tx {
+		tx, err := conn.(driver.ConnBeginTx).BeginTx(t.Context(), driver.TxOptions{})
+		require.NoError(t, err)
+		return tx
+	}
+	exec("CREATE TABLE t (a INT)")
+	putBack()
+	first := begin()
+	require.NoError(t, first.Commit())
+	require.ErrorIs(t, first.Rollback(), sql.ErrTxDone)
+	putBack()
+	second := begin()
+	exec("INSERT INTO t VALUES (1)")
+	require.ErrorIs(t, first.Rollback(), sql.ErrTxDone)
+	require.NoError(t, second.Commit())
+	require.Len(t, s.Server.Table("t"), 1)
+	putBack()
+}
