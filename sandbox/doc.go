@@ -44,8 +44,9 @@ import (
 // at its end. Until then only the handle of the subtest can be used. A subtest that runs in parallel
 // cannot have such a level.
 //
-// At the end of the test DB fails the test if rows, transactions, prepared statements, connections
-// or tasks are open, and says which line has opened them. A statement that comes after the end gets
+// At the end of the test DB fails the test if rows, transactions, prepared statements or connections
+// are open, and says which line has opened them. It does not find what was opened with t.Context(): that
+// context has ended before, and database/sql has ended what belongs to it. A statement that comes after the end gets
 // an error with the name of the test. The program must not close the connector before.
 //
 // DB fails the test if it gets no connection, or if the database is none of PostgreSQL, MySQL,
