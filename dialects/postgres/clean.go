@@ -18,22 +18,10 @@ func (s *session) Clean(ctx context.Context, effect dialects.Effect) (kept bool,
 	if s.hooked {
 		return false, dialects.ErrCannotClean
 	}
-	text, keepsPrepared := s.kind.cleaning(effect)
-	if text == "" {
-		return false, dialects.ErrCannotClean
+	if kept, err = s.CleanInTx(ctx, effect); err == nil {
+		s.dropNotifications()
 	}
-	if err := s.simple(ctx, text); err != nil {
-		return false, err
-	}
-	s.before = nil
-	if err := s.restoreReported(ctx); err != nil {
-		return false, err
-	}
-	s.dropNotifications()
-	if keepsPrepared {
-		return true, nil
-	}
-	return false, s.pgx.DeallocateAll(ctx)
+	return kept, err
 }
 
 // reported are the settings that a server reports by itself and that a DSN can set (PostgreSQL's

@@ -29,7 +29,7 @@ func (s *session) Sandbox() dialects.SandboxTraits { return sandboxTraits }
 // sent the signal, and a backend that waits for a statement drops the signal.
 func (s *session) Interrupt(ctx context.Context) error { return s.pg.CancelRequest(ctx) }
 
-// CleanInTx is Clean: all parts of the cleaning may run in a transaction.
+// CleanInTx is what Clean sends. All of it may run in a transaction.
 func (s *session) CleanInTx(ctx context.Context, effect dialects.Effect) (kept bool, err error) {
 	text, keepsPrepared := s.kind.cleaning(effect)
 	if text == "" {

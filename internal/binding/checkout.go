@@ -223,13 +223,22 @@ func (c *Checkout) attach(ctx context.Context, w *Want) error {
 
 // borrow attaches a connection of the pool without a task.
 func (c *Checkout) borrow(ctx context.Context, w *Want, from *task.Task) error {
+	r, err := c.acquire(ctx, from)
+	if err != nil {
+		return err
+	}
+	return c.private.attachFor(ctx, c, w, r)
+}
+
+// acquire takes a connection of the pool for the private binding, which has to attach it.
+func (c *Checkout) acquire(ctx context.Context, from *task.Task) (*Conn, error) {
 	r, err := c.engine.acquire(c.forHooks(ctx), from, c.label)
 	if err != nil {
 		c.engine.notAcquired(ctx, c.label, nil, err)
-		return err
+		return nil, err
 	}
 	c.binding = &c.private
-	return c.private.attachFor(ctx, c, w, r)
+	return r, nil
 }
 
 // attachDeferred is attach for the first statement of a deferred transaction without a task. The

@@ -24,19 +24,10 @@ func (c *Checkout) Borrow(ctx context.Context, text *string, pins bool) (*Conn, 
 		return nil, nil
 	}
 	c.label = label
-	hooks := c.forHooks(ctx)
-	conn, err := e.pool.Acquire(hooks, label)
+	r, err := c.acquire(ctx, nil)
 	if err != nil {
-		err = e.acquireError(err, nil)
-	} else {
-		err = e.pool.BringUp(hooks, conn)
-	}
-	if err != nil {
-		e.notAcquired(ctx, label, nil, err)
 		return nil, err
 	}
-	r := ConnOf(conn)
-	c.binding = &c.private
 	return r, c.private.attach(ctx, c, r, text, pins)
 }
 

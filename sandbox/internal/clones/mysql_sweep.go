@@ -48,27 +48,13 @@ func (s *mysql) sweep(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	guards := map[string]bool{} // locks whose holder must be gone
+	guards := map[string]bool{}
 	for _, r := range all {
 		if guard := s.guard(r); guard != "" {
 			guards[guard] = true
 		}
 	}
-	if len(guards) == 0 {
-		return nil
-	}
-	// The session may hold none of these locks itself: it could always have them.
-	conn, err := s.admin.Conn(ctx)
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
-	for guard := range guards {
-		if err := s.sweepBehind(ctx, conn, guard); err != nil {
-			return err
-		}
-	}
-	return nil
+	return sweepBehindAll(ctx, s.admin, guards, s.sweepBehind)
 }
 
 // guard is the lock under which r may be removed, empty if it is not to be removed.
