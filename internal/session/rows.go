@@ -158,21 +158,7 @@ func (r *Rows) Next(dest []driver.Value) error {
 		}
 		r.dropPrefix()
 	}
-	if r.scanner != nil {
-		return r.read(dest)
-	}
-	// read, written out: most rows come here.
-	s := r.session
-	s.running++
-	err := r.real.Next(dest)
-	s.running--
-	if r.onRow = err == nil; !r.onRow {
-		return r.readFailed(err)
-	}
-	if r.mayLoseBytes() {
-		r.own(dest)
-	}
-	return nil
+	return r.read(dest)
 }
 
 // read reads a row from the driver.

@@ -28,12 +28,11 @@ func (s *Session) CanQuery() bool { return s.conn.CanQuery() }
 // Exec executes a statement.
 func (s *Session) Exec(ctx context.Context, st *Statement) (res driver.Result, err error) {
 	s.recordStatement(st)
-	s.call()
-	if st.Prepared != nil {
-		res, err = driverconn.ExecStmt(ctx, st.Prepared.Driver, st.Args)
-	} else {
-		res, err = s.conn.Exec(ctx, st.Text, st.Args)
+	if st.Prepared == nil {
+		return s.ExecText(ctx, st.Text, st.Effect, st.Args)
 	}
+	s.call()
+	res, err = driverconn.ExecStmt(ctx, st.Prepared.Driver, st.Args)
 	s.returned()
 	return res, err
 }
@@ -44,7 +43,8 @@ func (s *Session) SendsAsItIs(text string, args []driver.NamedValue) bool {
 	return s.TakesArgsAsGiven(args) && !(s.traits.PreparedAges && s.stmts.Has(text))
 }
 
-// ExecText is Exec for a text that is sent as it is, where no transaction of a task is open.
+// ExecText executes a text that is sent as it is. In a transaction of a task, and for a text that may
+// leave more than data, call Exec.
 func (s *Session) ExecText(ctx context.Context, text string, effect dialects.Effect, args []driver.NamedValue) (driver.Result, error) {
 	s.effect |= effect
 	s.call()
@@ -53,7 +53,7 @@ func (s *Session) ExecText(ctx context.Context, text string, effect dialects.Eff
 	return res, err
 }
 
-// QueryText is Query, as ExecText is Exec.
+// QueryText is ExecText for a query.
 func (s *Session) QueryText(ctx context.Context, text string, effect dialects.Effect, args []driver.NamedValue) (rows driver.Rows, columns []string, err error) {
 	s.effect |= effect
 	s.call()
@@ -68,13 +68,11 @@ func (s *Session) QueryText(ctx context.Context, text string, effect dialects.Ef
 // panicked when it was asked for them: Rows.Columns asks again.
 func (s *Session) Query(ctx context.Context, st *Statement) (rows driver.Rows, columns []string, err error) {
 	s.recordStatement(st)
-	s.call()
-	if st.Prepared != nil {
-		rows, err = driverconn.QueryStmt(ctx, st.Prepared.Driver, st.Args)
-	} else {
-		rows, err = s.conn.Query(ctx, st.Text, st.Args)
+	if st.Prepared == nil {
+		return s.QueryText(ctx, st.Text, st.Effect, st.Args)
 	}
-	if err == nil {
+	s.call()
+	if rows, err = driverconn.QueryStmt(ctx, st.Prepared.Driver, st.Args); err == nil {
 		columns = columnsOf(rows)
 	}
 	s.returned()
