@@ -489,11 +489,8 @@ func (c *Checkout) Unlock(w *Want) {
 			r.Unlock()
 			return
 		}
-		if r.settled(b.main.Load() == r) {
-			r.use.moves()
-			b.unlock(r)
-			return
-		}
+		b.endUse(r)
+		return
 	}
 	peeks := w.peeks
 	w.peeks = false

@@ -411,6 +411,16 @@ func (b *Binding) release(r *Conn, peeks bool) {
 	}
 }
 
+// endUse is release for one of r's users.
+func (b *Binding) endUse(r *Conn) {
+	if r.settled(b.main.Load() == r) {
+		r.use.moves()
+		b.unlock(r)
+		return
+	}
+	b.release(r, false)
+}
+
 // judge says why r is held, after an operation in a task. dead: r is dead and leaves. Checkouts that
 // use it get the error from their next operation. A dead session with open rows stays until their
 // owner has found the error and closed them.

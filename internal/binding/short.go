@@ -7,13 +7,15 @@ import (
 	"github.com/pooldriver/pooldriver/internal/task"
 )
 
-// The short way. Most statements have no task and leave nothing behind. Borrow, Again and Settle do
-// for them what Reach and Unlock do for every operation.
+// The short way. Most statements leave nothing behind, and have no task, or one that has no
+// connection at the time. Borrow, Again and Settle do for them what Reach and Unlock do for every
+// operation.
 
 // Borrow lends a connection to a checkout that has had no operation, and locks it. nil without an
 // error: nothing was done, and the operation has to take the long way from Reach, because its
-// context has a task, or has ended, or the checkout has a transaction that was deferred, or the
-// connector drains. text is the statement's. pins: the operation begins a transaction.
+// context has ended, or has a task that is not as borrowInTask wants it, or the checkout has a
+// transaction that was deferred, or the connector drains. text is the statement's. pins: the
+// operation begins a transaction.
 func (c *Checkout) Borrow(ctx context.Context, text *string, pins bool) (*Conn, error) {
 	e := c.engine
 	if c.binding != nil || c.tx != nil || c.parted || e.config.TaskKey != nil || e.pool.Draining() || ctx.Err() != nil {
@@ -21,7 +23,10 @@ func (c *Checkout) Borrow(ctx context.Context, text *string, pins bool) (*Conn, 
 	}
 	label, alone := task.LabelAlone(ctx)
 	if !alone {
-		return nil, nil
+		if pins {
+			return nil, nil
+		}
+		return c.borrowInTask(ctx, text)
 	}
 	c.label = label
 	r, err := c.acquire(ctx, nil)
@@ -29,6 +34,41 @@ func (c *Checkout) Borrow(ctx context.Context, text *string, pins bool) (*Conn, 
 		return nil, err
 	}
 	return r, c.private.attach(ctx, c, r, text, pins)
+}
+
+// borrowInTask is Borrow for a statement of an explicit task that has no connection, and waits for
+// none. Then no transaction, no state and no rows of the task concern the statement.
+func (c *Checkout) borrowInTask(ctx context.Context, text *string) (r *Conn, err error) {
+	p := task.PlaceOf(ctx)
+	if p.Task == nil || p.From != nil || p.Scope != nil {
+		return nil, nil
+	}
+	b, err := c.engine.bindTo(p.Task)
+	if err != nil || !b.mayBorrow() || !b.held.CompareAndSwap(0, 1) {
+		return nil, nil
+	}
+	c.binding, c.label = b, p.Label
+	taken := false
+	defer func() { // also after a panic of the driver
+		if !taken {
+			b.held.Add(-1)
+			c.unbind()
+		}
+	}()
+	if r, err = c.engine.acquire(c.forHooks(ctx), nil, b); err == nil {
+		err = b.attach(ctx, c, r, text, false)
+	}
+	if err != nil {
+		c.engine.notAcquired(ctx, c.label, b.task, err)
+		return nil, err
+	}
+	taken = true
+	return r, nil
+}
+
+// mayBorrow reports whether a statement of the task may run if nobody has anything open there.
+func (b *Binding) mayBorrow() bool {
+	return b.shares && b.lossBarrier.Load() == nil && !b.ended.Load()
 }
 
 // Again locks the connection of a checkout that has had an operation. nil without an error: nothing
@@ -55,7 +95,11 @@ func (c *Checkout) Again(ctx context.Context, text *string) (*Conn, error) {
 func (c *Checkout) Settle(r *Conn) {
 	c.touched, c.executed = true, true
 	r.Meter.EndOperation(r.pinnedBy())
-	r.Unlock()
+	if b := c.binding; b.isPrivate() {
+		r.Unlock()
+	} else {
+		b.endUse(r)
+	}
 }
 
 // SettleTx is Settle for a transaction that has begun.

@@ -41,7 +41,7 @@ func ConverterOf(conn driver.NamedValueChecker, si driver.Stmt) Converter {
 // Convert checks and converts args in place. It may return a shorter slice: a
 // driver may keep an argument for itself.
 func (v *Converter) Convert(args []driver.NamedValue) ([]driver.NamedValue, error) {
-	if v.check == nil && v.column == nil && v.want == -1 && AllPlain(args) {
+	if v.check == nil && v.column == nil && v.want == -1 && MakePlain(args) {
 		return args, nil // the caller has looked at the other arguments
 	}
 	n := 0
@@ -65,11 +65,20 @@ func (v *Converter) Convert(args []driver.NamedValue) ([]driver.NamedValue, erro
 	return args[:n], nil
 }
 
-// AllPlain reports whether the default conversion would change nothing. This is true for most
-// arguments of most programs.
-func AllPlain(args []driver.NamedValue) bool {
+// MakePlain does the default conversion in place, if all arguments have types of nearly all
+// programs. It reports whether that was so. If not, the conversion of the rest does not depend on
+// what MakePlain has converted.
+func MakePlain(args []driver.NamedValue) bool {
 	for i := range args {
-		if !isPlain(args[i].Value) {
+		switch v := args[i].Value.(type) {
+		case nil, int64, float64, bool, []byte, string, time.Time:
+		case int:
+			args[i].Value = int64(v)
+		case int32:
+			args[i].Value = int64(v)
+		case uint32:
+			args[i].Value = int64(v)
+		default:
 			return false
 		}
 	}
@@ -79,12 +88,10 @@ func AllPlain(args []driver.NamedValue) bool {
 // MayRunCode reports whether the conversion of args may call the program's code.
 func MayRunCode(args []driver.NamedValue) bool {
 	for i := range args {
-		switch v := args[i].Value; v.(type) {
-		case time.Time, int, int32, uint, uint32, uint64, float32:
+		switch args[i].Value.(type) {
+		case nil, int64, float64, bool, []byte, string, time.Time, int, int32, uint, uint32, uint64, float32:
 		default:
-			if !isPlain(v) {
-				return true
-			}
+			return true
 		}
 	}
 	return false

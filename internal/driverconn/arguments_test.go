@@ -139,16 +139,25 @@ func TestWhichArgumentsNeedConversionOrRunCode(t *testing.T) {
 		"bool":      {true, true, false},
 		"bytes":     {[]byte("x"), true, false},
 		"string":    {"x", true, false},
-		"time":      {time.Now(), false, false},
-		"int":       {1, false, false},
+		"time":      {time.Now(), true, false},
+		"int":       {1, true, false},
+		"int32":     {int32(-1), true, false},
+		"uint32":    {uint32(1 << 31), true, false},
 		"uint64":    {uint64(1), false, false},
 		"a Valuer":  {valuer{}, false, true},
 		"a pointer": {new(int), false, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			args := arguments("before", tc.value, "behind")
-			require.Equal(t, tc.plain, AllPlain(args))
 			require.Equal(t, tc.runsCode, MayRunCode(args))
+			require.Equal(t, tc.plain, MakePlain(args))
+			if !tc.plain {
+				require.Equal(t, arguments("before", tc.value, "behind"), args)
+				return
+			}
+			want, err := driver.DefaultParameterConverter.ConvertValue(tc.value)
+			require.NoError(t, err)
+			require.Equal(t, arguments("before", want, "behind"), args)
 		})
 	}
 }

@@ -193,9 +193,10 @@ func (s *Session) converter(st *stmtcache.Stmt) *driverconn.Converter {
 	return &st.Converter
 }
 
-// TakesArgsAsGiven reports whether a text that is sent as it is needs no conversion.
+// TakesArgsAsGiven reports whether a text that is sent as it is needs no conversion any more. It
+// converts args if they are of the types that every program uses.
 func (s *Session) TakesArgsAsGiven(args []driver.NamedValue) bool {
-	return s.traits.ArgsAsGiven || s.conn.Checker == nil && driverconn.AllPlain(args)
+	return s.traits.ArgsAsGiven || s.conn.Checker == nil && driverconn.MakePlain(args)
 }
 
 // Fits reports whether the prepared statement of st can be executed with arguments of these

@@ -278,7 +278,7 @@ func TestArgumentsAreConvertedByTheDriver(t *testing.T) {
 
 func TestWhichArgumentsNeedNoConversion(t *testing.T) {
 	plain := []driver.NamedValue{{Ordinal: 1, Value: int64(1)}}
-	odd := []driver.NamedValue{{Ordinal: 1, Value: int32(1)}}
+	odd := []driver.NamedValue{{Ordinal: 1, Value: new(int)}}
 	for name, tc := range map[string]struct {
 		setup
 		plain, odd bool

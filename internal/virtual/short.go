@@ -144,7 +144,7 @@ type keptCall struct {
 // has to do this.
 func (k *keptCall) prepare(ctx context.Context, kept bool) (ok bool, err error) {
 	v, r := k.v, k.r
-	if v.owner != nil || v.renamed < k.c.renamed || v.prepared && r.Traits().PreparedAges || ctx.Err() != nil || !driverconn.AllPlain(k.Args) {
+	if v.owner != nil || v.renamed < k.c.renamed || v.prepared && r.Traits().PreparedAges || ctx.Err() != nil || driverconn.MayRunCode(k.Args) {
 		return false, nil
 	}
 	if k.Prepared = r.Kept(k.Text, v.generation); k.Prepared == nil {

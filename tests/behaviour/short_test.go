@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
+	"errors"
 	"path/filepath"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/pooldriver/pooldriver"
 	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/internal/fakedb"
 	"github.com/pooldriver/pooldriver/internal/stubdialect"
 )
 
@@ -152,4 +154,70 @@ func TestATransactionThatIsEndedTwiceEndsNoOther(t *testing.T) {
 	require.NoError(t, second.Commit())
 	require.Len(t, s.Server.Table("t"), 1)
 	putBack()
+}
+
+// askingValue is an argument that asks the database for its value.
+type askingValue struct {
+	ctx context.Context
+	db  *sql.DB
+}
+
+func (a askingValue) Value() (v driver.Value, err error) {
+	err = a.db.QueryRowContext(a.ctx, "SELECT a FROM t").Scan(&v)
+	return v, err
+}
+
+// TestKnownTextsInATask: on one connection each statement of the task has to find what the task has
+// open, and a task that has nothing open takes the connection anew.
+func TestKnownTextsInATask(t *testing.T) {
+	server, db, c := openTasks(t, 1)
+	insert := func(ctx context.Context, args ...any) error {
+		_, err := db.ExecContext(ctx, "INSERT INTO t VALUES (?)", args...)
+		return err
+	}
+	get := func(ctx context.Context) (n int64, err error) {
+		err = db.QueryRowContext(ctx, "SELECT a FROM t").Scan(&n)
+		return n, err
+	}
+	for range 3 { // the texts are known from the second time on
+		ctx, end := pooldriver.WithTask(t.Context())
+		require.NoError(t, insert(ctx, int64(1)))
+		require.Zero(t, lent(c), "the task holds nothing")
+		n, err := get(ctx)
+		require.NoError(t, err)
+		require.EqualValues(t, 1, n)
+
+		rows, err := db.QueryContext(ctx, "SELECT a FROM t")
+		require.NoError(t, err)
+		require.True(t, rows.Next())
+		require.NoError(t, insert(ctx, int64(1)), "beside the rows")
+		require.NoError(t, rows.Close())
+
+		require.NoError(t, insert(ctx, askingValue{ctx, db}), "an argument that uses the task")
+
+		tx, err := db.BeginTx(ctx, nil)
+		require.NoError(t, err)
+		require.NoError(t, insert(ctx, int64(1)), "in the task's transaction")
+		require.NoError(t, tx.Rollback())
+		require.Len(t, server.Table("t"), 3)
+
+		no := errors.New("no")
+		server.Inject(fakedb.Fault{Text: "INSERT", Err: no})
+		require.ErrorIs(t, insert(ctx, int64(1)), no)
+		server.Inject(fakedb.Fault{Text: "INSERT", Panic: "boom"})
+		require.PanicsWithValue(t, "boom", func() { _ = insert(ctx, int64(1)) })
+		require.NoError(t, insert(ctx, int64(1)), "on a new connection")
+
+		gate := fakedb.NewGate()
+		server.Inject(fakedb.Fault{Text: "INSERT", Gate: gate})
+		done := make(chan error)
+		go func() { done <- insert(ctx, int64(1)) }()
+		<-gate.Entered()
+		end() // the statement's context ends with the task
+		require.ErrorIs(t, <-done, pooldriver.ErrTaskEnded)
+		require.ErrorIs(t, insert(ctx, int64(1)), context.Canceled, "by database/sql")
+		atRest(t, c)
+		server.Heal()
+		mustExec(t, t.Context(), db, "DELETE FROM t")
+	}
 }
