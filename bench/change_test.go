@@ -21,16 +21,16 @@ func TestTheTableComparesTheCommitsRoundByRound(t *testing.T) {
 	changeTable{
 		builds: []build{{commit: "now"}, {commit: "before"}}, rounds: 6,
 		rows: []changeRow{
-			{title: "exec", instructions: []float64{900, 1000},
+			{title: "exec", most: 1.1, instructions: []float64{900, 1000},
 				seen: [][]measured{turns(110, 220, 110, 220, 110, 220), turns(100, 200, 100, 200, 100, 200)}},
-			{title: "not counted", seen: [][]measured{turns(110), turns(100)}},
+			{title: "not counted", most: 1, seen: [][]measured{turns(110), turns(100)}},
 			{title: "query", err: errors.New("no | server")},
 		},
 	}.write(&text)
 	for _, want := range []string{
 		"now, beside it before;",
-		"| exec | 100 ns | 165 ns | 1.650× [1.100× – 2.200×] | 3 (plain 2) | 900 | 1.500× [1.000× – 2.000×] | 3 (plain 2) | 1000 | 1.100× | 1.100× – 1.100× |",
-		"| not counted | 100 ns | 110 ns | 1.100× [1.100× – 1.100×] | 3 (plain 2) | 1.300× |",
+		"| exec | 100 ns | 165 ns | 1.650× [1.100× – 2.200×] | ≤ 1.100× | 3 (plain 2) | 900 | 1.500× [1.000× – 2.000×] | 3 (plain 2) | 1000 | 1.100× | 1.100× – 1.100× |",
+		"| not counted | 100 ns | 110 ns | 1.100× [1.100× – 1.100×] | **over** ≤ 1.000× | 3 (plain 2) | 1.300× |",
 		`| query | not measured: no \| server |`,
 	} {
 		if !strings.Contains(text.String(), want) {
