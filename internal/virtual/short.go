@@ -13,8 +13,8 @@ import (
 	"github.com/pooldriver/pooldriver/internal/textcache"
 )
 
-// The short way is for a call of database/sql that has no task, succeeds at once, and leaves nothing
-// behind but data: nearly every call of a program. Whatever else may happen to a call is an
+// The short way is for a call of database/sql that has no task, or a task that has no connection,
+// succeeds at once, and leaves nothing behind but data: nearly every call of a program. Whatever else may happen to a call is an
 // operation's. It takes over at any point: before anything was done, when the connection is there,
 // or with the driver's error. docs/adr/0022-the-short-way-of-a-statement.md has the steps and what
 // they cost.
