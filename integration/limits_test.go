@@ -200,3 +200,30 @@ func TestCancelledStatementsOccupyTheirPlacesUntilTheServerHasDroppedThem(t *tes
 		require.NoError(t, db.QueryRowContext(t.Context(), "SELECT 1").Scan(&one))
 	}
 }
+
+// TestAConnectionIsCountedUntilTheServerHasEndedIt: drivers close their sockets and do not wait for the server.
+func TestAConnectionIsCountedUntilTheServerHasEndedIt(t *testing.T) {
+	t.Parallel()
+	testbed.Each(t, func(t *testing.T, account testbed.Account) {
+		connectors := map[string]*pooldriver.Connector{"New": pooldriver.New(account.URL(), quiet)}
+		if account.Server.Engine == testbed.Postgres { // docs/transparency.md has the exception
+			connectors["Wrap"] = pooldriver.Wrap(connectorOf(t, account), quiet)
+		}
+		for name, connector := range connectors {
+			t.Run(name, func(t *testing.T) {
+				db := sql.OpenDB(connector)
+				defer db.Close()
+				for range randomtest.Rounds(30, 1_000) {
+					require.NoError(t, db.PingContext(t.Context()))
+					connector.Flush()
+					for connector.Stats().Pool.Count > 0 {
+						time.Sleep(100 * time.Microsecond)
+					}
+					counted, _, err := account.Backends(t.Context())
+					require.NoError(t, err)
+					require.Zero(t, counted)
+				}
+			})
+		}
+	})
+}

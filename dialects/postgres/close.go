@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/jackc/pgx/v5/pgproto3"
 )
 
 // closeTimeout bounds the wait for a server when nothing else does.
@@ -15,8 +17,8 @@ const closeTimeout = 15 * time.Second
 func (s *session) Close(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, closeTimeout)
 	defer cancel()
+	deadline, _ := ctx.Deadline()
 	if s.wire != nil {
-		deadline, _ := ctx.Deadline()
 		s.wire.EndGracefully(deadline)
 	}
 	switch {
@@ -27,10 +29,16 @@ func (s *session) Close(ctx context.Context) error {
 		_ = s.pg.CancelRequest(ctx)
 		defer s.keepCancelling(ctx)()
 	}
-	if err := s.pgx.Close(ctx); err != nil {
+	if s.wire == nil { // pgx's Close waits for nobody
+		s.pg.Frontend().Send(&pgproto3.Terminate{})
+		_ = s.pg.Frontend().Flush() // the end of the stream says it, too
+		s.eye.EndGracefully(deadline)
+		_ = s.eye.Close()
+	}
+	if err := s.pgx.Close(ctx); err != nil && s.wire != nil {
 		return err
 	}
-	if s.wire != nil && !s.wire.Ended() {
+	if !s.eye.Ended() {
 		return notGone(ctx)
 	}
 	return nil
