@@ -45,8 +45,8 @@ import (
 // cannot have such a level.
 //
 // At the end of the test DB fails the test if rows, transactions, prepared statements or connections
-// are open, and says which line has opened them. It does not find what was opened with t.Context(): that
-// context has ended before, and database/sql has ended what belongs to it. A statement that comes after the end gets
+// are open, and says which line has opened them. t.Context() ends before the cleanups of the test, so what
+// was opened with it has to end before the function of the test returns. A statement that comes after the end gets
 // an error with the name of the test. The program must not close the connector before.
 //
 // DB fails the test if it gets no connection, or if the database is none of PostgreSQL, MySQL,

@@ -1,6 +1,7 @@
 package sandbox_test
 
 import (
+	"context"
 	"database/sql"
 	"fmt"
 	"testing"
@@ -38,7 +39,7 @@ func ExampleDB() {
 
 // run is what "go test" does with a test.
 func run(test func(t testing.TB)) {
-	t := &recorder{name: "TestOrders"}
+	t := &recorder{name: "TestOrders", ctx: context.Background()}
 	test(t)
 	for _, failure := range t.end() {
 		panic(failure)

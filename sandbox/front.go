@@ -57,12 +57,13 @@ type frontConn struct {
 // checkout is one use of a frontConn. The lock of the sandbox protects it, except from its owner's
 // reads.
 type checkout struct {
-	taken place      // who took it
-	use   string     // what its last operation was, for the report
-	text  string     // of that operation
-	at    place      // of that operation
-	tasks *task.Task // the explicit task of that operation
-	tx    bool       // its transaction is open, begun at txAt
+	taken place           // who took it
+	use   string          // what its last operation was, for the report
+	text  string          // of that operation
+	at    place           // of that operation
+	ctx   context.Context // of that operation
+	tasks *task.Task      // the explicit task of that operation
+	tx    bool            // its transaction is open, begun at txAt
 	txAt  place
 	txCtx context.Context // of BeginTx: database/sql rolls back when it ends
 	inTx  *task.Task      // the explicit task in which the transaction has begun
@@ -93,6 +94,9 @@ func (s *sandbox) lift() {
 func (c *frontConn) give() {
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()
+	if c.s.checkouts[c] && c.use == useQuery && !c.ofConn() {
+		c.s.cutLocked(c, c.ctx) // rows
+	}
 	delete(c.s.checkouts, c)
 }
 
@@ -152,7 +156,7 @@ func (c *frontConn) enter(ctx context.Context, use, text string) error {
 			return err
 		}
 	}
-	c.use, c.text, c.at, c.tasks, c.busy = use, text, at, in, true
+	c.use, c.text, c.at, c.ctx, c.tasks, c.busy = use, text, at, ctx, in, true
 	c.s.last = c
 	c.s.lastText, c.s.lastAt = text, at
 	return nil
@@ -368,7 +372,8 @@ func (t *frontTx) end(how func() error) error {
 	defer func() {
 		t.c.s.mu.Lock()
 		defer t.c.s.mu.Unlock()
-		t.c.tx = false
+		t.c.s.cutLocked(t.c, t.c.txCtx)
+		t.c.tx, t.c.use, t.c.text = false, useBegin, ""
 	}()
 	return how()
 }

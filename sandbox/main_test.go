@@ -1,6 +1,7 @@
 package sandbox_test
 
 import (
+	"context"
 	"database/sql"
 	"fmt"
 	"log/slog"
@@ -51,6 +52,8 @@ type recorder struct {
 	name string
 	// isParallel has the name of the field of *testing.T.
 	isParallel bool
+	ctx        context.Context // t.Context(); nil: that of TB
+	cancel     context.CancelFunc
 
 	mu       sync.Mutex // protects following fields
 	errors   []string
@@ -61,7 +64,11 @@ type recorder struct {
 	cleanups []func()
 }
 
-func record(t *testing.T) *recorder { return &recorder{TB: t, name: t.Name()} }
+func record(t *testing.T) *recorder {
+	r := &recorder{TB: t, name: t.Name()}
+	r.ctx, r.cancel = context.WithCancel(context.Background())
+	return r
+}
 
 func (r *recorder) say(to *[]string, args ...any) {
 	r.mu.Lock()
@@ -101,10 +108,20 @@ func (r *recorder) Failed() bool {
 	return r.failed
 }
 
+func (r *recorder) Context() context.Context {
+	if r.ctx == nil {
+		return r.TB.Context()
+	}
+	return r.ctx
+}
+
 func (r *recorder) Cleanup(fn func()) { r.cleanups = append(r.cleanups, fn) }
 
-// end runs the cleanups, and returns the errors.
+// end ends the context and runs the cleanups, as package testing does. It returns the errors.
 func (r *recorder) end() []string {
+	if r.cancel != nil {
+		r.cancel()
+	}
 	for i := len(r.cleanups) - 1; i >= 0; i-- {
 		r.cleanups[i]()
 	}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -32,11 +31,15 @@ type sandbox struct {
 	level    string   // the savepoint of a subtest
 	leave    func()   // lets the next sandbox begin, where one runs at a time
 
+	goroutine uint64          // of the test
+	testCtx   context.Context // t.Context(): it ends before the cleanups
+
 	mu        sync.Mutex // protects following fields
 	ended     bool
 	child     *sandbox // of the subtest that runs
 	checkouts map[*frontConn]bool
 	prepared  map[*frontStmt]bool
+	cut       []string // what was open when t.Context() ended, for the report
 	last      *frontConn
 	lastText  string
 	lastAt    place
@@ -65,6 +68,7 @@ func startOn(t testing.TB, of beneath.Beneath) *sandbox {
 	s := &sandbox{
 		name: t.Name(), t: t, of: of, speaker: newSpeaker(t), parent: around,
 		checkouts: map[*frontConn]bool{}, prepared: map[*frontStmt]bool{},
+		goroutine: goroutine(), testCtx: t.Context(),
 	}
 	if s.patience = of.DeadlockAfter(); s.patience == 0 {
 		s.patience = defaultPatience
@@ -230,54 +234,6 @@ func (s *sandbox) closeHandle() {
 // late is how long a statement may come late and get an error with the name of the test. Checks for
 // goroutines that are left wait longer.
 const late = 100 * time.Millisecond
-
-// settle waits for a moment until nothing is in use: database/sql rolls back in a goroutine of its
-// own when a context has ended.
-func (s *sandbox) settle() {
-	for end := time.Now().Add(grace); time.Now().Before(end); time.Sleep(time.Millisecond) {
-		s.mu.Lock()
-		n := len(s.checkouts)
-		s.mu.Unlock()
-		if n == 0 && len(s.inner.Tasks()) == 0 {
-			return
-		}
-	}
-}
-
-// grace bounds settle.
-const grace = time.Second
-
-// close refuses further statements. It returns what the test has left open, a text for each.
-func (s *sandbox) close() (left []string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.ended = true
-	for c := range s.checkouts {
-		left = append(left, fmt.Sprintf("sandbox: the test has ended with %s, from %v: close or end it in the test", c.describe(s), c.since()))
-	}
-	if len(s.checkouts) == 0 {
-		for _, t := range s.inner.Tasks() {
-			if len(t.Holds) > 0 {
-				left = append(left, fmt.Sprintf("sandbox: the test has ended with a task that is open (%s), whose session was taken at %s: call the function that WithTask returned", t.Name, s.takenAt()))
-			}
-		}
-	}
-	for p := range s.prepared {
-		left = append(left, fmt.Sprintf("sandbox: the test has ended with a prepared statement that is open (%s), from %v: close it in the test", s.stage.brief(p.query), p.at))
-	}
-	slices.Sort(left)
-	return slices.Compact(left)
-}
-
-// takenAt is where the session of a task was taken.
-func (s *sandbox) takenAt() string {
-	for _, h := range s.inner.Holders() {
-		for _, f := range h.TakenAt {
-			return f.String()
-		}
-	}
-	return "an unknown place"
-}
 
 // untilDeadline ends shortly before the test does, so that its error is seen.
 func untilDeadline(t testing.TB) (context.Context, context.CancelFunc) {
