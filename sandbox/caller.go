@@ -23,6 +23,13 @@ func here() place {
 	return place{goroutine: goroutine(), stack: append([]uintptr(nil), stack[:n]...)}
 }
 
+// hereBelow is here for a call from below the sandbox's Connector, where the stack is deep. It has no goroutine.
+func hereBelow() place {
+	var stack [64]uintptr
+	n := runtime.Callers(3, stack[:])
+	return place{stack: append([]uintptr(nil), stack[:n]...)}
+}
+
 func goroutine() uint64 {
 	var buf [48]byte
 	line := buf[:runtime.Stack(buf[:], false)]

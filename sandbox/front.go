@@ -6,9 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 
-	"github.com/pooldriver/pooldriver"
 	"github.com/pooldriver/pooldriver/internal/task"
 )
 
@@ -120,24 +118,6 @@ func (c *frontConn) Close() error {
 	return err
 }
 
-// do runs an operation, and waits for the session as long as somebody else makes progress.
-func (c *frontConn) do(ctx context.Context, use, text string, operation func() error) error {
-	if err := c.enter(ctx, use, text); err != nil {
-		return err
-	}
-	defer c.leave()
-	for {
-		moves := c.s.stage.moves.Load()
-		err := operation()
-		if err == nil || ctx.Err() != nil || !errors.Is(err, pooldriver.ErrTimeout) {
-			return err
-		}
-		if moves == c.s.stage.moves.Load() && !c.s.stage.running() {
-			return c.stuck(err)
-		}
-	}
-}
-
 // enter records an operation, or refuses it.
 func (c *frontConn) enter(ctx context.Context, use, text string) error {
 	at, p := here(), task.PlaceOf(ctx)
@@ -187,71 +167,9 @@ func (s *sandbox) what(use, text string) string {
 	return use + " (" + s.stage.brief(text) + ")"
 }
 
-// circleLocked returns an error for an operation that would wait for its own goroutine: the test
-// has one session, and another connection of the goroutine has it.
-func (s *sandbox) circleLocked(c *frontConn, in *task.Task, use, text string, at place) error {
-	for other := range s.checkouts {
-		if other == c {
-			continue
-		}
-		holds, since := other.holds(at.goroutine)
-		if holds == "" {
-			continue
-		}
-		if in != nil && (in == other.tasks || in == other.inTx) {
-			continue // they share the session
-		}
-		return &waitError{text: fmt.Sprintf("sandbox: %s would wait for ever: its goroutine has %s already, and a test has one session\n\tthis one:\n%s\n\t%s:\n%s\n\t"+
-			"give both the same transaction, end the first one before, or use a task (pooldriver.WithTask), in which the second is a savepoint",
-			s.what(use, text), holds, at.trace(), holds, since.trace())}
-	}
-	return nil
-}
-
-// waitError is the error of an operation that does not get the session.
-type waitError struct {
-	text string
-	err  error // nil: it has not waited
-}
-
-func (e *waitError) Error() string { return e.text }
-func (e *waitError) Unwrap() error { return e.err }
-
-// holds says with what a checkout keeps the session from the other statements of a goroutine, and since
-// which place. It was used last by that goroutine: a transaction that another goroutine has been given
-// may end while this one waits. Open rows keep nobody waiting: they are read into memory.
-func (c *checkout) holds(goroutine uint64) (what string, since place) {
-	switch {
-	case c.at.goroutine != goroutine, c.tx && c.txCtx.Err() != nil: // in the second case it is being rolled back
-		return "", place{}
-	case c.tx:
-		return "a transaction", c.txAt
-	case c.busy:
-		return "a statement that calls the program back", c.at
-	case c.used && c.ofConn():
-		return "a *sql.Conn", c.taken
-	}
-	return "", place{}
-}
-
 // ofConn reports whether the checkout is that of a *sql.Conn.
 func (c *checkout) ofConn() bool {
 	return c.taken.through("database/sql.(*DB).Conn") || c.taken.through("database/sql.(*Conn).")
-}
-
-// stuck is the error of an operation that has waited while nothing moved.
-func (c *frontConn) stuck(err error) error {
-	s := c.s
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var holders strings.Builder
-	for other := range s.checkouts {
-		if other != c && (other.used || other.busy) {
-			fmt.Fprintf(&holders, "\n\t%s:\n%s", other.describe(s), other.since().trace())
-		}
-	}
-	return &waitError{fmt.Sprintf("sandbox: %s has waited for %v for the one session of the test, and nothing has moved: perhaps they wait for each other\n\tthis one:\n%s%s",
-		s.what(c.use, c.text), s.patience, c.at.trace(), holders.String()), err}
 }
 
 // describe says what a checkout is, for reports.
@@ -423,12 +341,3 @@ func (s *frontStmt) QueryContext(ctx context.Context, args []driver.NamedValue) 
 
 func (s *frontStmt) Exec([]driver.Value) (driver.Result, error) { return nil, errOld }
 func (s *frontStmt) Query([]driver.Value) (driver.Rows, error)  { return nil, errOld }
-
-// running reports whether the driver is at work: whoever waits for it waits for a server.
-func (st *stage) running() bool {
-	if st.mu.TryLock() {
-		st.mu.Unlock()
-		return false
-	}
-	return true
-}

@@ -337,3 +337,66 @@ func TestATransactionThatAnotherGoroutineHasIsWaitedFor(t *testing.T) {
 	require.NoError(t, <-done)
 	require.Equal(t, 1, n)
 }
+
+func TestErrorsOfWaitersSpeakOfTheTestsSession(t *testing.T) {
+	db := sandbox.DB(t, onSQLite(t, func(c *pooldriver.Config) { c.MaxConns, c.DeadlockAfter = 10, 50*time.Millisecond }))
+	tx, err := db.Begin()
+	require.NoError(t, err)
+	failed := make(chan error)
+	for _, timeout := range []time.Duration{10 * time.Millisecond, time.Hour} {
+		go func() {
+			ctx, cancel := context.WithTimeout(context.Background(), timeout)
+			defer cancel()
+			_, err := db.ExecContext(ctx, "DELETE FROM ledger")
+			failed <- err
+		}()
+		err := <-failed
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.ErrorContains(t, err, "has waited for the one session of the test")
+		require.ErrorContains(t, err, "pooldriver.WithTask", "what to do")
+		require.NotContains(t, err.Error(), "pool_max_conns")
+		require.Equal(t, 2, strings.Count(err.Error(), "(sandbox_test.go:"), "both lines: %v", err)
+	}
+	require.NoError(t, tx.Rollback())
+}
+
+func TestTheAdviceIsForWhatTheGoroutineHas(t *testing.T) {
+	db := sandbox.DB(t, onSQLite(t))
+	first, err := db.Conn(t.Context())
+	require.NoError(t, err)
+	require.Zero(t, count(t, first))
+	second, err := db.Conn(t.Context())
+	require.NoError(t, err)
+	_, err = second.ExecContext(t.Context(), "DELETE FROM ledger")
+	require.ErrorContains(t, err, "use the first *sql.Conn for both")
+	require.NotContains(t, err.Error(), "*sql.Tx")
+	require.NoError(t, first.Close())
+	require.NoError(t, second.Close())
+
+	ctx, end := pooldriver.WithTask(t.Context())
+	defer end()
+	tx, err := db.BeginTx(ctx, nil)
+	require.NoError(t, err)
+	apart, endApart := pooldriver.NewTask(ctx)
+	defer endApart()
+	_, err = db.BeginTx(apart, nil)
+	require.ErrorContains(t, err, "their tasks share nothing")
+	require.ErrorContains(t, err, "sandbox.Database")
+	require.NoError(t, tx.Rollback())
+}
+
+func TestNotesHaveTheLine(t *testing.T) {
+	r := record(t)
+	db := sandbox.DB(r, onSQLite(t))
+	for range 2 {
+		tx, err := db.BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelSerializable})
+		require.NoError(t, err)
+		require.NoError(t, tx.Rollback())
+	}
+	_, err := db.Exec("VACUUM")
+	require.Error(t, err)
+	require.Len(t, r.logs, 1, "once")
+	require.Contains(t, r.logs[0], "(at sandbox_test.TestNotesHaveTheLine (sandbox_test.go:")
+	require.Len(t, r.end(), 1)
+	require.Contains(t, r.errors[0], "(at sandbox_test.TestNotesHaveTheLine (sandbox_test.go:")
+}

@@ -16,14 +16,18 @@ type speaker struct {
 
 func newSpeaker(t testing.TB) *speaker { return &speaker{t: t, said: map[string]bool{}} }
 
-// once calls how unless the test has ended, or text was said before.
-func (s *speaker) once(text string, how func(args ...any)) {
+// once calls how with the text and its place, unless the test has ended, or the text was said before. The
+// calls between the program and this package are those of database/sql, so t.Helper finds no line.
+func (s *speaker) once(text string, at place, how func(args ...any)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.over || s.said[text] {
 		return
 	}
 	s.said[text] = true
+	if calls := at.frames(1); len(calls) > 0 {
+		text += " (at " + calls[0] + ")"
+	}
 	how(text)
 }
 
@@ -37,14 +41,17 @@ func (s *speaker) close() {
 // speech is how a stage speaks: to the test, or subtest, that runs on it now.
 type speech struct{ to atomic.Pointer[speaker] }
 
-// note writes a line to the test's log, once.
-func (s *speech) note(text string) {
+// note writes a line to the test's log, once, with the place of the call.
+func (s *speech) note(text string) { s.noteAt(text, hereBelow()) }
+
+// noteAt is note for what another place has done.
+func (s *speech) noteAt(text string, at place) {
 	to := s.to.Load()
-	to.once("sandbox: "+text, to.t.Log)
+	to.once("sandbox: "+text, at, to.t.Log)
 }
 
 // fail fails the test, once for each text.
 func (s *speech) fail(err error) {
 	to := s.to.Load()
-	to.once(err.Error(), to.t.Error)
+	to.once(err.Error(), hereBelow(), to.t.Error)
 }
