@@ -153,6 +153,12 @@ func (s *sandbox) closedLocked(use, text string, at place) error {
 	switch {
 	case s.ended:
 		return fmt.Errorf("sandbox: the test %s has ended, and %s came after it, at %v: let the test wait until everything that it has started has ended", s.name, s.what(use, text), at)
+	// Package testing orders these reads of the tests' fields: a test's own goroutine goes on beside a subtest
+	// only when that has called t.Parallel.
+	case s.child != nil && at.goroutine == s.goroutine && s.child.goroutine != s.goroutine && isParallel(s.child.t):
+		return s.child.lateParallel()
+	case s.parent != nil && at.goroutine == s.goroutine && isParallel(s.t):
+		return s.lateParallel()
 	case s.child != nil:
 		return fmt.Errorf("sandbox: the subtest %s has a level of its own in the sandbox of %s, and %s, at %v, uses the handle of the test around it; in the subtest use the handle of the subtest", s.child.name, s.name, s.what(use, text), at)
 	}

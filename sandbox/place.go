@@ -75,6 +75,7 @@ func makePlace(t testing.TB, kind clones.Kind, dsn string, m Migration) *Place {
 }
 
 func takePlace(t testing.TB, kind clones.Kind, dsn string, m Migration) (*Place, error) {
+	t.Helper()
 	if err := m.check(); err != nil {
 		return nil, err
 	}
@@ -95,7 +96,10 @@ func takePlace(t testing.TB, kind clones.Kind, dsn string, m Migration) (*Place,
 	}
 	c := pooldriver.New(clone.DSN)
 	p := &Place{label: redact.Label(c.Target()), DB: sql.OpenDB(c), Name: clone.Name, dsn: clone.DSN}
-	t.Cleanup(func() { p.end(t, clone) })
+	t.Cleanup(func() {
+		t.Helper()
+		p.end(t, clone)
+	})
 	return p, c.Err()
 }
 
@@ -110,7 +114,7 @@ func (p *Place) end(t testing.TB, clone *clones.Clone) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), endTimeout)
 	defer cancel()
-	if !t.Failed() || !keeps() {
+	if !hasFailed(t) || !keeps() {
 		if err := clone.Drop(ctx); err != nil {
 			t.Errorf("sandbox: removing %s: %v; the next process that uses the sandbox tries again", p.Name, err)
 		}
@@ -121,7 +125,11 @@ func (p *Place) end(t testing.TB, clone *clones.Clone) {
 		t.Errorf("sandbox: keeping %s: %v", p.Name, err)
 		return
 	}
-	t.Logf("sandbox: %s is kept: %s. Nothing removes it but you", name, p.label)
+	where := p.String()
+	if name != p.Name { // the file has been moved
+		where = "the database of the test"
+	}
+	t.Logf("sandbox: %s is kept: %s. Nothing removes it but you", name, where)
 }
 
 // parallel is how many tests may run at once, as "go test -parallel" says.

@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"reflect"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -110,7 +109,7 @@ func (s *sandbox) described() string {
 func (s *sandbox) begin() error {
 	ctx, cancel := untilDeadline(s.t)
 	defer cancel()
-	leave, err := turns.wait(ctx, s.of, s.name)
+	leave, err := turns.wait(ctx, s.of, visitorOf(s.t))
 	if err != nil {
 		return err
 	}
@@ -156,7 +155,7 @@ func (s *sandbox) beginInside(parent *sandbox) error {
 	parent.mu.Lock()
 	defer parent.mu.Unlock()
 	if parent.child != nil {
-		return fmt.Errorf("the subtest %s runs beside %s, and both would be levels in the one session of %s: let them run one after the other, or open the sandbox in the subtests only", s.name, parent.child.name, parent.name)
+		return fmt.Errorf("the subtest %s begins before %s has ended, and both would be levels in the one session of %s: leave out t.Parallel in the subtests and let them run one after the other, or open the sandbox in the subtests only", s.name, parent.child.name, parent.name)
 	}
 	for c := range parent.checkouts {
 		if c.used || c.busy {
@@ -172,6 +171,12 @@ func (s *sandbox) beginInside(parent *sandbox) error {
 	s.stage.tell.to.Store(s.speaker)
 	s.openHandle()
 	return nil
+}
+
+// lateParallel is the error of a subtest that calls t.Parallel after it has got a level.
+func (s *sandbox) lateParallel() error {
+	return fmt.Errorf("sandbox: the subtest %s has called t.Parallel after sandbox.DB: so it goes on only when the function of %s has returned, and until then nobody can use the one session of %s: leave out t.Parallel in the subtest, or open the sandbox in the subtests only",
+		s.name, s.parent.name, s.parent.name)
 }
 
 // openHandle makes the Connector over the stage, and the handle.
@@ -192,8 +197,11 @@ func (s *sandbox) end() {
 	s.t.Helper()
 	s.settle()
 	left := s.close()
+	if s.parent != nil && isParallel(s.t) {
+		left = append(left, s.lateParallel().Error())
+	}
 	for _, what := range left {
-		if s.t.Failed() {
+		if hasFailed(s.t) {
 			s.t.Log(what) // a test that stops in the middle leaves things open
 		} else {
 			s.t.Error(what)
@@ -234,24 +242,3 @@ func (s *sandbox) closeHandle() {
 // late is how long a statement may come late and get an error with the name of the test. Checks for
 // goroutines that are left wait longer.
 const late = 100 * time.Millisecond
-
-// untilDeadline ends shortly before the test does, so that its error is seen.
-func untilDeadline(t testing.TB) (context.Context, context.CancelFunc) {
-	if d, ok := t.(interface{ Deadline() (time.Time, bool) }); ok {
-		if at, ok := d.Deadline(); ok {
-			return context.WithDeadline(context.Background(), at.Add(-time.Second))
-		}
-	}
-	return context.WithCancel(context.Background())
-}
-
-// isParallel reports whether a test has called t.Parallel. Package testing does not tell, but the
-// field does; if a Go release has renamed the field, a second subtest finds the first.
-func isParallel(t testing.TB) bool {
-	v := reflect.ValueOf(t)
-	if v.Kind() != reflect.Pointer || v.Elem().Kind() != reflect.Struct {
-		return false
-	}
-	f := v.Elem().FieldByName("isParallel")
-	return f.IsValid() && f.Kind() == reflect.Bool && f.Bool()
-}

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"testing"
 
 	"github.com/pooldriver/pooldriver/dialects"
 	"github.com/pooldriver/pooldriver/internal/beneath"
@@ -29,9 +30,23 @@ type gate struct {
 // waiter is one test. It waits on a mutex that others unlock: tests may run in different bubbles of
 // testing/synctest, and a channel would belong to one of them.
 type waiter struct {
-	test   string
+	visitor
 	turn   sync.Mutex
 	gaveUp bool
+}
+
+// visitor is a test that wants a sandbox.
+type visitor struct {
+	test string
+	// serial: no test that waits in t.Parallel goes on before this one has ended.
+	serial bool
+	// paused reports whether it has called t.Parallel after it has come.
+	paused func() bool
+}
+
+func visitorOf(t testing.TB) visitor {
+	before := isParallel(t)
+	return visitor{test: t.Name(), serial: isSerial(t), paused: func() bool { return !before && isParallel(t) }}
 }
 
 func (w *turnstile) gateLocked(of beneath.Beneath) *gate {
@@ -47,14 +62,18 @@ func (w *turnstile) gateLocked(of beneath.Beneath) *gate {
 }
 
 // wait waits for the turn of a test. leave ends it.
-func (w *turnstile) wait(ctx context.Context, of beneath.Beneath, test string) (leave func(), err error) {
-	me := &waiter{test: test}
+func (w *turnstile) wait(ctx context.Context, of beneath.Beneath, who visitor) (leave func(), err error) {
+	me := &waiter{visitor: who}
 	w.mu.Lock()
 	g := w.gateLocked(of)
 	if len(g.inside) < atOnce(of, g.together) {
 		g.inside[me] = true
 		w.mu.Unlock()
 		return func() { w.leave(of, g, me) }, nil
+	}
+	if me.serial && g.allPaused() {
+		defer w.mu.Unlock()
+		return nil, fmt.Errorf("%s has called t.Parallel after sandbox.DB: it keeps its sandbox while it waits for this test to end, and no other sandbox may be open meanwhile; call t.Parallel before sandbox.DB", g.someone())
 	}
 	g.queue = append(g.queue, me)
 	me.turn.Lock()
@@ -94,6 +113,17 @@ func (w *turnstile) leave(of beneath.Beneath, g *gate, me *waiter) {
 	} else if len(g.inside) == 0 && !g.together {
 		delete(w.all, of)
 	}
+}
+
+// allPaused reports whether all who are inside wait in t.Parallel, if it is asked by a serial test: others
+// have ended by then.
+func (g *gate) allPaused() bool {
+	for me := range g.inside {
+		if !me.paused() {
+			return false
+		}
+	}
+	return true
 }
 
 // someone names a test that is inside.

@@ -26,16 +26,16 @@ func (c *someConnector) MaxConns() int             { return c.most }
 func TestTurnsComeInOrderAndLeaveOneConnection(t *testing.T) {
 	var w turnstile
 	of := &someConnector{most: 3}
-	first, err := w.wait(t.Context(), of, "first")
+	first, err := w.wait(t.Context(), of, visitor{test: "first"})
 	require.NoError(t, err)
-	second, err := w.wait(t.Context(), of, "second")
+	second, err := w.wait(t.Context(), of, visitor{test: "second"})
 	require.NoError(t, err)
 	var mu sync.Mutex
 	var order []int
 	var all sync.WaitGroup
 	for i := range 5 {
 		all.Go(func() {
-			leave, err := w.wait(context.Background(), of, fmt.Sprint(i))
+			leave, err := w.wait(context.Background(), of, visitor{test: fmt.Sprint(i)})
 			if err != nil {
 				t.Error(err)
 				return
@@ -61,11 +61,11 @@ func TestTurnsComeInOrderAndLeaveOneConnection(t *testing.T) {
 func TestATurnThatDoesNotComeNamesWhoHasIt(t *testing.T) {
 	var w turnstile
 	of := &someConnector{most: 1}
-	leave, err := w.wait(t.Context(), of, "TestOfAnHour")
+	leave, err := w.wait(t.Context(), of, visitor{test: "TestOfAnHour"})
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	time.AfterFunc(time.Millisecond, cancel)
-	_, err = w.wait(ctx, of, "late")
+	_, err = w.wait(ctx, of, visitor{test: "late"})
 	require.ErrorIs(t, err, context.Canceled)
 	require.ErrorContains(t, err, "TestOfAnHour")
 	leave()
