@@ -31,6 +31,15 @@ func (i inside) AfterConnect() func(context.Context, driver.Conn) error {
 	return i.c.config.AfterConnect
 }
 
+func (i inside) Executing(outline string) (processes []uint64) {
+	for _, h := range i.c.Holders() {
+		if h.Running && h.Statement == outline && h.ProcessID != 0 {
+			processes = append(processes, h.ProcessID)
+		}
+	}
+	return processes
+}
+
 // Take takes a connection with the settings of the *sql.DB.
 func (i inside) Take(ctx context.Context) (beneath.Taken, error) {
 	r, err := i.c.pool.Acquire(ctx, nil)

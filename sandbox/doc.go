@@ -69,7 +69,11 @@ func Context(t testing.TB, db *sql.DB) context.Context {
 	if err != nil {
 		t.Fatalf("sandbox: Context: %v", err)
 	}
-	return context.WithValue(t.Context(), inContext{of}, startOn(t, of))
+	s := startOn(t, of)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.byContext = true
+	return context.WithValue(t.Context(), inContext{of}, s)
 }
 
 // Share lets every statement of every handle over the connector run in the sandbox of the test, with

@@ -54,7 +54,7 @@ func (l *lockWait) end() {
 func (l *lockWait) ask(of beneath.Beneath, text string) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	blockers, err := blockersOf(ctx, of, l.st)
+	blockers, err := blockersOf(ctx, of, l.st.process())
 	if err != nil || len(blockers) == 0 {
 		return // it works, and waits for nobody
 	}
@@ -92,22 +92,22 @@ func (l *lockWait) explain(err error) error {
 	return fmt.Errorf("%w (sandbox: in the way was %s)", err, found)
 }
 
-// blockersOf asks on a connection of the pool or, if all are in use, on one more.
-func blockersOf(ctx context.Context, of beneath.Beneath, st *stage) ([]uint64, error) {
+// blockersOf asks who is in the way of a session, on a connection of the pool or, if all are in use, on one more.
+func blockersOf(ctx context.Context, of beneath.Beneath, process uint64) ([]uint64, error) {
 	explainer := of.Dialect().(dialects.LockExplainer)
 	soon, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
 	taken, err := of.Take(soon)
 	cancel()
 	if err == nil {
 		defer taken.GiveBack(dialects.Clean)
-		return explainer.Blockers(ctx, taken.Session(), st.process())
+		return explainer.Blockers(ctx, taken.Session(), process)
 	}
 	s, err := of.Template().Dial(ctx, nil)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = s.Close(ctx) }()
-	return explainer.Blockers(ctx, s, st.process())
+	return explainer.Blockers(ctx, s, process)
 }
 
 // whoAre names sessions of the server: by their tests or, if they are none of ours, by their

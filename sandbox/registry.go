@@ -33,14 +33,7 @@ func (r *registry) remove(s *sandbox) {
 
 // has reports whether a sandbox is open on a connector.
 func (r *registry) has(of beneath.Beneath) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for s := range r.all {
-		if s.of == of {
-			return true
-		}
-	}
-	return false
+	return r.on(of) != nil
 }
 
 // ofTest reports whether a test, or one around it, has a sandbox already: it must not wait for
@@ -58,14 +51,46 @@ func (r *registry) ofTest(name string) bool {
 
 // byProcess names a session of the server.
 func (r *registry) byProcess(of beneath.Beneath, process uint64) string {
+	if s := r.ofProcess(of, process); s != nil {
+		return s.described()
+	}
+	return fmt.Sprintf("session %d of the server, which is none of this program's sandboxes", process)
+}
+
+// ofProcess returns the sandbox whose session has that number on the server; nil: none.
+func (r *registry) ofProcess(of beneath.Beneath, process uint64) *sandbox {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for s := range r.all {
 		if s.parent == nil && s.stage.process() == process && s.target() == of.Template().Target() {
-			return s.described()
+			return s
 		}
 	}
-	return fmt.Sprintf("session %d of the server, which is none of this program's sandboxes", process)
+	return nil
+}
+
+// inGoroutine returns the innermost sandbox on a connector whose test runs in a goroutine; nil: none.
+func (r *registry) inGoroutine(of beneath.Beneath, goroutine uint64) (found *sandbox) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for s := range r.all {
+		if s.of == of && s.goroutine == goroutine && (found == nil || len(s.name) > len(found.name)) {
+			found = s
+		}
+	}
+	return found
+}
+
+// on returns a sandbox on a connector that has begun a transaction there; nil: none.
+func (r *registry) on(of beneath.Beneath) *sandbox {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for s := range r.all {
+		if s.of == of && s.parent == nil {
+			return s
+		}
+	}
+	return nil
 }
 
 // others names the other tests on the same server.

@@ -31,6 +31,11 @@ type route struct {
 	own virtual // to the database
 	of  beneath.Beneath
 	now virtual // where the present checkout goes; nil: nothing was executed in it
+
+	// Of a checkout that goes to the database: what it has written, as far as that is not committed.
+	inTx   bool
+	byHand bool // a text has begun or ended a transaction, and nobody here knows whether one is open
+	wrote  []*beside
 }
 
 // shared are the sandboxes of Share.
@@ -85,7 +90,12 @@ func (r *route) ExecContext(ctx context.Context, query string, args []driver.Nam
 	if err != nil {
 		return nil, err
 	}
-	return c.ExecContext(ctx, query, args)
+	if c != r.own {
+		return c.ExecContext(ctx, query, args)
+	}
+	ctx, b := r.watchBeside(ctx, query)
+	res, err := c.ExecContext(ctx, query, args)
+	return res, r.endBeside(ctx, b, res, err)
 }
 
 func (r *route) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
@@ -93,7 +103,12 @@ func (r *route) QueryContext(ctx context.Context, query string, args []driver.Na
 	if err != nil {
 		return nil, err
 	}
-	return c.QueryContext(ctx, query, args)
+	if c != r.own {
+		return c.QueryContext(ctx, query, args)
+	}
+	ctx, b := r.watchBeside(ctx, query)
+	rows, err := c.QueryContext(ctx, query, args)
+	return rows, r.endBeside(ctx, b, nil, err)
 }
 
 func (r *route) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
@@ -101,7 +116,29 @@ func (r *route) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, 
 	if err != nil {
 		return nil, err
 	}
-	return c.BeginTx(ctx, opts)
+	tx, err := c.BeginTx(ctx, opts)
+	if err != nil || c != r.own {
+		return tx, err
+	}
+	r.inTx = true
+	return &routeTx{r, tx}, nil
+}
+
+// routeTx is a transaction of the database itself.
+type routeTx struct {
+	r  *route
+	tx driver.Tx
+}
+
+func (t *routeTx) Commit() error {
+	err := t.tx.Commit()
+	t.r.endTx(err == nil)
+	return err
+}
+
+func (t *routeTx) Rollback() error {
+	t.r.endTx(false)
+	return t.tx.Rollback()
 }
 
 func (r *route) Begin() (driver.Tx, error) {
@@ -143,7 +180,7 @@ func (r *route) leave() {
 		_ = r.now.IsValid()
 		_ = r.now.Close()
 	}
-	r.now = nil
+	r.now, r.inTx, r.byHand, r.wrote = nil, false, false, nil
 }
 
 func (r *route) Prepare(query string) (driver.Stmt, error) {
@@ -216,7 +253,12 @@ func (s *routeStmt) ExecContext(ctx context.Context, args []driver.NamedValue) (
 		return nil, err
 	}
 	defer end()
-	return stmt.ExecContext(ctx, args)
+	if s.r.now != s.r.own {
+		return stmt.ExecContext(ctx, args)
+	}
+	ctx, b := s.r.watchBeside(ctx, s.query)
+	res, err := stmt.ExecContext(ctx, args)
+	return res, s.r.endBeside(ctx, b, res, err)
 }
 
 func (s *routeStmt) QueryContext(ctx context.Context, args []driver.NamedValue) (driver.Rows, error) {
@@ -225,7 +267,12 @@ func (s *routeStmt) QueryContext(ctx context.Context, args []driver.NamedValue) 
 		return nil, err
 	}
 	defer end() // the rows do not need it: it holds a text
-	return stmt.QueryContext(ctx, args)
+	if s.r.now != s.r.own {
+		return stmt.QueryContext(ctx, args)
+	}
+	ctx, b := s.r.watchBeside(ctx, s.query)
+	rows, err := stmt.QueryContext(ctx, args)
+	return rows, s.r.endBeside(ctx, b, nil, err)
 }
 
 // beneathHandle returns the inside of the Connector of a handle.

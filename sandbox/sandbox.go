@@ -39,6 +39,8 @@ type sandbox struct {
 	checkouts map[*frontConn]bool
 	prepared  map[*frontStmt]bool
 	cut       []string // what was open when t.Context() ended, for the report
+	byContext bool     // Context was called
+	past      past
 	last      *frontConn
 	lastText  string
 	lastAt    place
@@ -206,6 +208,12 @@ func (s *sandbox) end() {
 		} else {
 			s.t.Error(what)
 		}
+	}
+	s.mu.Lock()
+	said := s.past.report()
+	s.mu.Unlock()
+	if said != "" {
+		s.t.Log(said)
 	}
 	s.stage.stop()
 	_ = s.inner.Close()

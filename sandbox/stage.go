@@ -195,8 +195,10 @@ func (st *stage) onlyReads(text string) bool {
 }
 
 // brief is a text for an error: without literals.
-func (st *stage) brief(text string) string {
-	if o, ok := st.dialect.(dialects.Outliner); ok {
+func (st *stage) brief(text string) string { return outline(st.dialect, text) }
+
+func outline(d dialects.Dialect, text string) string {
+	if o, ok := d.(dialects.Outliner); ok {
 		return o.Outline(text)
 	}
 	return text

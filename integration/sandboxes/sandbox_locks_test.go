@@ -1,6 +1,10 @@
 package sandboxes
 
 import (
+	"context"
+	"database/sql"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -57,5 +61,40 @@ func TestSandboxPostgresDeadlockNamesTheOtherTest(t *testing.T) {
 		require.Empty(t, b.end())
 		require.NoError(t, <-errA)
 		require.Empty(t, a.end())
+	}
+}
+
+func TestSandboxStopsWhatWaitsBesideItForItsOwnTest(t *testing.T) {
+	for _, engine := range []testbed.Engine{testbed.Postgres, testbed.MySQL} {
+		t.Run(engine.String(), func(t *testing.T) {
+			t.Parallel()
+			s := onServer(t, engine)
+			if engine == testbed.MySQL {
+				mustExec(t, s.witness, fmt.Sprintf("GRANT PROCESS ON *.* TO '%s'@'%%'", s.account.User))
+				mustExec(t, s.witness, fmt.Sprintf("GRANT SELECT ON performance_schema.* TO '%s'@'%%'", s.account.User))
+			}
+			db := sql.OpenDB(s.connector)
+			defer db.Close()
+			r := record(t)
+			ctx := sandbox.Context(r, db)
+			_, err := db.ExecContext(ctx, "INSERT INTO ledger VALUES (1, 'a')")
+			require.NoError(t, err)
+			_, err = db.Exec("INSERT INTO ledger VALUES (1, 'b')") // the context is forgotten
+			require.ErrorContains(t, err, "it was stopped")
+			require.ErrorContains(t, err, "a lock of "+t.Name())
+			require.ErrorContains(t, err, "sandbox.Context")
+			require.Equal(t, 1, strings.Count(err.Error(), "(sandbox_locks_test.go:"), "%v", err)
+			require.NotErrorIs(t, err, context.Canceled, "the program has cancelled nothing")
+			require.Contains(t, r.logged(), "INSERT INTO ledger VALUES (?, ?)")
+			require.Contains(t, r.logged(), "(sandbox_locks_test.go:")
+
+			// Another goroutine may be that of another test, whose statement goes on when this test has ended.
+			elsewhere := make(chan error)
+			go func() { _, err := db.Exec("INSERT INTO ledger (id) VALUES (1)"); elsewhere <- err }()
+			require.Eventually(t, func() bool { return strings.Contains(r.logged(), "INSERT INTO ledger (id)") }, 10*time.Second, 10*time.Millisecond)
+			require.Empty(t, r.end())
+			require.NoError(t, <-elsewhere)
+			mustExec(t, s.witness, "DELETE FROM ledger")
+		})
 	}
 }

@@ -23,6 +23,9 @@ type Beneath interface {
 	DeadlockAfter() time.Duration
 	// AfterConnect is Config.AfterConnect; nil: there is none.
 	AfterConnect() func(context.Context, driver.Conn) error
+	// Executing returns the server's numbers of the sessions that execute a text now, as Outline shows it.
+	// Others who use the Connector have them.
+	Executing(outline string) []uint64
 	// Over makes a Connector with the same Config over one connection of another template, which
 	// Dial of t may give several times, one after the other. The connection is never checked while
 	// it is idle and never too old.
