@@ -33,7 +33,8 @@ import (
 // process removes.
 //
 // The DSN leads to the server, and not to a pooler such as PgBouncer. Nothing is changed in its
-// database. A template serves all processes whose DSN has the same user and database.
+// database. A template serves all processes whose DSN has the same user and database, or on SQLite the same
+// file name and parameters.
 //
 // Database is called from the test's own goroutine, as t.Fatal is, by any number of tests at once
 // and several times by one. It cannot be called inside a bubble of testing/synctest: what it opens

@@ -152,6 +152,29 @@ func TestAFailedTestKeepsItsDatabase(t *testing.T) {
 	require.Equal(t, "evidence", name)
 }
 
+// TestATemplateServesEveryDirectory: a DSN may have another one in each test and in each run.
+func TestATemplateServesEveryDirectory(t *testing.T) {
+	inTemp(t)
+	runs := 0
+	m := Migration{Version: t.Name(), Run: func(ctx context.Context, db *sql.DB) error {
+		runs++
+		return table(ctx, db)
+	}}
+	for _, dsn := range []string{"sqlite:" + t.TempDir() + "/shop.db", "sqlite:" + t.TempDir() + "/shop.db", "shop.db"} {
+		t.Run("", func(t *testing.T) {
+			p := Database(t, dsn, m)
+			_, err := p.DB.Exec("INSERT INTO orders VALUES (1, 'mine')")
+			require.NoError(t, err)
+		})
+	}
+	require.Equal(t, 1, runs)
+	t.Run("audit", func(t *testing.T) { Database(t, "audit.db", m) })
+	require.Equal(t, 2, runs, "a file of another name is another database")
+	templates, err := filepath.Glob(filepath.Join(os.TempDir(), "pooldriver-sandbox-*", "*", "??????????.db"))
+	require.NoError(t, err)
+	require.Len(t, templates, 2)
+}
+
 func TestTheHashIsThatOfFilesAndVersion(t *testing.T) {
 	t.Parallel()
 	hash := func(m Migration) string {

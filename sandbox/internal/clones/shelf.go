@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/pooldriver/pooldriver/sandbox/internal/dsn"
 )
 
 // linger is how long the session of a Shelf outlives its last clone: tests that run one after the
@@ -50,6 +52,9 @@ type shelfKey struct {
 // ShelfFor returns the process's shelf for the plan. Plans of the same kind, DSN and hash share
 // one; the functions of the first one are used.
 func ShelfFor(p Plan) *Shelf {
+	if p.Kind == SQLiteFile {
+		p.DSN = dsn.SQLiteKind(p.DSN)
+	}
 	shelves.mu.Lock()
 	defer shelves.mu.Unlock()
 	key := shelfKey{p.Kind, p.DSN, p.Hash}

@@ -87,3 +87,18 @@ func TestErrorsRepeatNoPartOfTheDSN(t *testing.T) {
 	_, err = SQLiteFile("sqlite:shop.db", "/tmp/a?b")
 	require.ErrorContains(t, err, "TMPDIR")
 }
+
+func TestFilesOfOneKindDifferInTheirDirectory(t *testing.T) {
+	t.Parallel()
+	for dsn, want := range map[string]string{
+		"sqlite:/tmp/TestA12/001/shop.db?_pragma=foreign_keys(1)&mode=ro": "sqlite:shop.db?_pragma=foreign_keys(1)",
+		"sqlite:shop.db":       "sqlite:shop.db",
+		"file:a/shop.db":       "sqlite:shop.db",
+		`C:\data\shop.db`:      "sqlite:shop.db",
+		"other/audit.db":       "sqlite:audit.db",
+		":memory:":             "sqlite::memory:",
+		"sqlite::memory:?a=/b": "sqlite::memory:?a=/b",
+	} {
+		require.Equal(t, want, SQLiteKind(dsn), dsn)
+	}
+}

@@ -17,3 +17,14 @@ func SQLiteFile(dsn, file string) (string, error) {
 	_, query, _ := strings.Cut(dsn, "?")
 	return join("sqlite:"+file, without(query, ofAFile...)), nil
 }
+
+// SQLiteKind returns what DSNs of files of one kind have in common: the file's name and the parameters. The
+// directory is left out. It may be another one in each run, and a test has its own file anyway.
+func SQLiteKind(dsn string) string {
+	name, query, _ := strings.Cut(dsn, "?")
+	if prefix := strings.IndexByte(name, ':'); prefix > 1 { // a shorter one is a drive
+		name = name[prefix+1:]
+	}
+	name = name[strings.LastIndexAny(name, `/\`)+1:]
+	return join("sqlite:"+name, without(query, ofAFile...))
+}
