@@ -40,6 +40,15 @@ func (i inside) Executing(outline string) (processes []uint64) {
 	return processes
 }
 
+func (i inside) LastStatement(process uint64) (outline string, ours bool) {
+	for _, h := range i.c.Holders() {
+		if h.ProcessID == process {
+			return h.Statement, true
+		}
+	}
+	return "", false
+}
+
 // Take takes a connection with the settings of the *sql.DB.
 func (i inside) Take(ctx context.Context) (beneath.Taken, error) {
 	r, err := i.c.pool.Acquire(ctx, nil)

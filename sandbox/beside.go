@@ -24,7 +24,7 @@ type beside struct {
 	at     place
 	own    *sandbox    // of the test whose goroutine executes the statement; nil: none
 	timer  *time.Timer // nil: the server cannot be asked
-	cancel func()
+	cancel func()      // nil: its context has a deadline
 
 	mu      sync.Mutex // protects following fields
 	over    bool
@@ -40,7 +40,9 @@ func (r *route) watchBeside(ctx context.Context, text string) (context.Context, 
 	b := &beside{of: r.of, text: text, at: here()}
 	b.own = open.inGoroutine(r.of, b.at.goroutine)
 	if _, ok := r.of.Dialect().(dialects.LockExplainer); ok {
-		ctx, b.cancel = context.WithCancel(ctx)
+		if _, bounded := ctx.Deadline(); !bounded {
+			ctx, b.cancel = context.WithCancel(ctx)
+		}
 		b.timer = time.AfterFunc(longWait, b.ask)
 	}
 	return ctx, b
@@ -67,7 +69,7 @@ func (b *beside) ask() {
 // waits tells the test of s that the statement waits for its locks. A statement of the test's own goroutine
 // would wait for ever: the test gives its locks back when it ends, and it does not end before. It is stopped.
 func (b *beside) waits(s *sandbox) {
-	mine := b.own != nil && b.own.stage == s.stage && s.onlyUsedBy(b.at.goroutine)
+	mine := b.cancel != nil && b.own != nil && b.own.stage == s.stage && s.onlyUsedBy(b.at.goroutine)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.over {

@@ -58,7 +58,8 @@ func DB(t testing.TB, connector *pooldriver.Connector) *sql.DB {
 
 // Context returns a context for a program that has a global handle and passes contexts on: statements
 // of db with this context, or with one derived from it, run in the sandbox of the test, as with DB.
-// Statements of db with other contexts go to the database as always. db is a handle over a
+// Statements of db with other contexts go to the database as always: if they wait for a lock of the test, or
+// the test's own goroutine writes with them, the log of the test says which. db is a handle over a
 // *pooldriver.Connector; a library such as otelsql may stand between. The context ends as t.Context
 // does.
 //

@@ -24,7 +24,6 @@ const longWait = time.Second
 // lockWait watches one statement.
 type lockWait struct {
 	st    *stage
-	at    place
 	timer *time.Timer // nil: the server cannot be asked
 	mu    sync.Mutex
 	over  bool
@@ -34,7 +33,6 @@ type lockWait struct {
 func (w *lockWaits) begin(st *stage, text string) *lockWait {
 	l := &lockWait{st: st}
 	if _, ok := st.dialect.(dialects.LockExplainer); ok {
-		l.at = hereBelow()
 		l.timer = time.AfterFunc(longWait, func() { l.ask(w.of, text) })
 	}
 	return l
@@ -65,7 +63,7 @@ func (l *lockWait) ask(of beneath.Beneath, text string) {
 		return
 	}
 	l.found = found
-	l.st.tell.noteAt(fmt.Sprintf("a statement has waited for %v for a lock: %s; it waits for %s", longWait, l.st.brief(text), found), l.at)
+	l.st.tell.noteAt(fmt.Sprintf("a statement has waited for %v for a lock: %s; it waits for %s", longWait, l.st.brief(text), found), open.placeOf(l.st, text))
 }
 
 // explain adds to an error about locks who was in the way.

@@ -54,7 +54,25 @@ func (r *registry) byProcess(of beneath.Beneath, process uint64) string {
 	if s := r.ofProcess(of, process); s != nil {
 		return s.described()
 	}
-	return fmt.Sprintf("session %d of the server, which is none of this program's sandboxes", process)
+	if last, ours := of.LastStatement(process); ours {
+		return fmt.Sprintf("session %d of the server, which this program uses beside the sandboxes, and whose last statement was %s; %s", process, last, passOn)
+	}
+	return fmt.Sprintf("session %d of the server, which is none of this program's", process)
+}
+
+// placeOf returns where a statement has come from that runs on a stage.
+func (r *registry) placeOf(st *stage, text string) place {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for s := range r.all {
+		if s.stage != st {
+			continue
+		}
+		if at, ok := s.placeOf(text); ok {
+			return at
+		}
+	}
+	return place{}
 }
 
 // ofProcess returns the sandbox whose session has that number on the server; nil: none.

@@ -107,6 +107,18 @@ func (s *sandbox) described() string {
 	return fmt.Sprintf("%s, whose last statement was %s at %v", s.name, s.stage.brief(s.lastText), s.lastAt)
 }
 
+// placeOf returns where a statement has come from that runs.
+func (s *sandbox) placeOf(text string) (at place, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for c := range s.checkouts {
+		if c.busy && c.text == text {
+			return c.at, true
+		}
+	}
+	return place{}, false
+}
+
 // begin takes a connection and begins the transaction of the test.
 func (s *sandbox) begin() error {
 	ctx, cancel := untilDeadline(s.t)

@@ -88,6 +88,11 @@ func TestSandboxStopsWhatWaitsBesideItForItsOwnTest(t *testing.T) {
 			require.Contains(t, r.logged(), "INSERT INTO ledger VALUES (?, ?)")
 			require.Contains(t, r.logged(), "(sandbox_locks_test.go:")
 
+			short, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
+			defer cancel()
+			_, err = db.ExecContext(short, "INSERT INTO ledger VALUES (1, 'b')")
+			require.ErrorIs(t, err, context.DeadlineExceeded, "it ends by itself")
+
 			// Another goroutine may be that of another test, whose statement goes on when this test has ended.
 			elsewhere := make(chan error)
 			go func() { _, err := db.Exec("INSERT INTO ledger (id) VALUES (1)"); elsewhere <- err }()
@@ -97,4 +102,24 @@ func TestSandboxStopsWhatWaitsBesideItForItsOwnTest(t *testing.T) {
 			mustExec(t, s.witness, "DELETE FROM ledger")
 		})
 	}
+}
+
+func TestSandboxPostgresNamesWhatTheProgramHasBesideIt(t *testing.T) {
+	t.Parallel()
+	s := onServer(t, testbed.Postgres)
+	db := sql.OpenDB(s.connector)
+	defer db.Close()
+	r := record(t)
+	ctx := sandbox.Context(r, db)
+	tx, err := db.Begin() // the context is forgotten
+	require.NoError(t, err)
+	mustExec(t, tx, "INSERT INTO ledger VALUES (1, 'a')")
+	done := make(chan error)
+	go func() { _, err := db.ExecContext(ctx, "INSERT INTO ledger VALUES (1, 'b')"); done <- err }()
+	require.Eventually(t, func() bool { return r.logged() != "" }, 10*time.Second, 10*time.Millisecond)
+	require.Contains(t, r.logged(), "which this program uses beside the sandboxes, and whose last statement was INSERT INTO ledger VALUES (?, ?)")
+	require.Contains(t, r.logged(), "(sandbox_locks_test.go:")
+	require.NoError(t, tx.Rollback())
+	require.NoError(t, <-done)
+	require.Empty(t, r.end())
 }

@@ -26,6 +26,9 @@ type Beneath interface {
 	// Executing returns the server's numbers of the sessions that execute a text now, as Outline shows it.
 	// Others who use the Connector have them.
 	Executing(outline string) []uint64
+	// LastStatement returns the outline of the last statement of such a session. ours is false for a session that
+	// none of them has.
+	LastStatement(process uint64) (outline string, ours bool)
 	// Over makes a Connector with the same Config over one connection of another template, which
 	// Dial of t may give several times, one after the other. The connection is never checked while
 	// it is idle and never too old.
