@@ -208,6 +208,6 @@ func TestATestThatHasFailedLogsWhatItsContextHasEnded(t *testing.T) {
 		runtime.Goexit()
 	}()
 	require.NoError(t, <-done)
-	<-done
+	require.NoError(t, <-done, "it has ended")
 	require.Equal(t, []string{"FailNow"}, r.end())
 }
