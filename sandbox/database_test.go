@@ -156,7 +156,7 @@ func TestAFailedTestKeepsItsDatabase(t *testing.T) {
 func TestATemplateServesEveryDirectory(t *testing.T) {
 	inTemp(t)
 	runs := 0
-	m := Migration{Version: t.Name(), Run: func(ctx context.Context, db *sql.DB) error {
+	m := Migration{Version: t.TempDir(), Run: func(ctx context.Context, db *sql.DB) error {
 		runs++
 		return table(ctx, db)
 	}}
