@@ -12,7 +12,7 @@ import (
 // operation.
 
 // Borrow lends a connection to a checkout that has had no operation, and locks it. nil without an
-// error: nothing was done, and the operation has to take the long way from Reach, because its
+// error: nothing is locked, and the operation has to take the long way from Reach, because its
 // context has ended, or has a task that is not as borrowInTask wants it, or the checkout has a
 // transaction that was deferred, or the connector drains. text is the statement's. pins: the
 // operation begins a transaction.
@@ -63,6 +63,13 @@ func (c *Checkout) borrowInTask(ctx context.Context, text *string) (r *Conn, err
 		return nil, err
 	}
 	taken = true
+	// Another statement of the task may have begun a transaction, set state or lost them since mayBorrow
+	// was asked. A statement that comes later finds that the task has r.
+	if b.held.Load() != 1 || !b.mayBorrow() {
+		r.Meter.EndOperation(r.pinnedBy())
+		b.endUse(r)
+		return nil, nil // Reach asks what the task has, as for any statement that has a connection
+	}
 	return r, nil
 }
 
