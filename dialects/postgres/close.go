@@ -2,8 +2,10 @@ package postgres
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"net"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgproto3"
@@ -29,19 +31,52 @@ func (s *session) Close(ctx context.Context) error {
 		_ = s.pg.CancelRequest(ctx)
 		defer s.keepCancelling(ctx)()
 	}
-	if s.wire == nil { // pgx's Close waits for nobody
-		s.pg.Frontend().Send(&pgproto3.Terminate{})
-		_ = s.pg.Frontend().Flush() // the end of the stream says it, too
-		s.eye.EndGracefully(deadline)
-		_ = s.eye.Close()
+	if s.wire == nil {
+		return s.hangUp(ctx, deadline)
 	}
-	if err := s.pgx.Close(ctx); err != nil && s.wire != nil {
+	if err := s.pgx.Close(ctx); err != nil {
 		return err
 	}
-	if !s.eye.Ended() {
+	if !s.wire.Ended() {
 		return notGone(ctx)
 	}
 	return nil
+}
+
+// hangUp is Close for a wrapped connection. pgx's own Close waits for nobody. Where there is a socket
+// under it, hangUp says goodbye and waits before. A program's own connection may have no deadlines,
+// or share what lies below with others.
+func (s *session) hangUp(ctx context.Context, deadline time.Time) error {
+	waits := hasSocket(s.pg.Conn())
+	if waits {
+		defer context.AfterFunc(ctx, s.eye.Sever)()
+		s.pg.Frontend().Send(&pgproto3.Terminate{})
+		_ = s.pg.Frontend().Flush() // the end of the stream says it, too
+		if ctx.Err() == nil {
+			s.eye.EndGracefully(deadline)
+		}
+		_ = s.eye.Close()
+	}
+	err := s.pgx.Close(ctx)
+	switch {
+	case !waits:
+		return err
+	case !s.eye.Ended():
+		return notGone(ctx)
+	}
+	return nil
+}
+
+// hasSocket reports whether nothing but TLS is between pgx and a socket.
+func hasSocket(nc net.Conn) bool {
+	if t, ok := nc.(*tls.Conn); ok {
+		nc = t.NetConn()
+	}
+	switch nc.(type) {
+	case *net.TCPConn, *net.UnixConn:
+		return true
+	}
+	return false
 }
 
 // endAfter is how long a backend may take to end after pgx's goodbye, if no message to the backend

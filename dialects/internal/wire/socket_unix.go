@@ -58,5 +58,5 @@ func (p *peeker) look() (Sight, []byte) {
 // isReset reports whether err says that the peer has reset the connection, or has closed it during
 // a send.
 func isReset(err error) bool {
-	return errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
+	return errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ENOTCONN)
 }

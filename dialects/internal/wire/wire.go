@@ -166,8 +166,11 @@ func (c *Conn) drain(deadline time.Time) {
 	if c.Ended() || c.nc.SetReadDeadline(deadline) != nil {
 		return
 	}
-	if err := c.CloseWrite(); err != nil && (c.Cut() || !errors.Is(err, errors.ErrUnsupported)) {
-		return
+	if err := c.CloseWrite(); err != nil {
+		c.note(err) // the peer may have ended before, and have answered the driver's goodbye by a reset
+		if c.Ended() || c.Cut() || !errors.Is(err, errors.ErrUnsupported) {
+			return
+		}
 	}
 	var scratch [4096]byte
 	for {
