@@ -39,6 +39,9 @@ func (s *session) SetSettings(ctx context.Context, settings []dialects.ContextSe
 			set = append(set, variable(name)+" = NULL")
 		}
 	}
+	if len(set) == 0 {
+		return nil
+	}
 	all := append(slices.Clone(names), s.variables...)
 	s.variables = all // until it is known
 	err := execute(ctx, s.conn, "SET "+strings.Join(set, ", "))
