@@ -3,6 +3,7 @@ package dialects
 import (
 	"context"
 	"database/sql/driver"
+	"regexp"
 )
 
 // A Sandboxer is a Session on which a test can run (package sandbox): in one transaction, which is
@@ -40,8 +41,16 @@ type SandboxTraits struct {
 	// ReadOnly makes the transaction of a savepoint read only, and ends with the savepoint; empty:
 	// there is no such statement, and ReadsOnly judges each text.
 	ReadOnly string
-	// FailedCommit is the driver's error of a COMMIT in a transaction that has failed.
+	// FailedCommit is the error of the driver's Tx.Commit in a transaction that has failed.
 	FailedCommit error
+	// CommitOutside and RollbackOutside are the driver's errors of COMMIT and ROLLBACK outside of a
+	// transaction; nil: they are no errors.
+	CommitOutside, RollbackOutside error
+	// Begins matches the texts that begin a transaction: in lower case, without comments, with one
+	// space between words and before commas. Another BEGIN, and a BEGIN in a transaction, go to the
+	// server: in the transaction of the test it refuses them, or warns. nil: it would commit, as a
+	// BEGIN in a transaction does (MySQL).
+	Begins *regexp.Regexp
 	// Scripts: the driver sends several statements, with semicolons between them, in one round trip.
 	Scripts bool
 }
@@ -111,6 +120,9 @@ type SandboxJudge interface {
 	// ReadsOnly returns the error of the database for a text that writes in a transaction that is
 	// read only; nil: the text writes nothing. It is asked where SandboxTraits.ReadOnly is empty.
 	ReadsOnly(text string) error
+	// LeavesNothing reports whether a text of one statement has changed nothing in its session if it
+	// has failed with err. It is asked where CleanInTx cannot clean.
+	LeavesNothing(err error) bool
 }
 
 // A LockExplainer is a Dialect that knows how a server tells which of its sessions wait for each

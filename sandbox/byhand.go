@@ -5,8 +5,8 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
-	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -52,7 +52,7 @@ func (c *conn) controlsOne(statement, text string) (string, error) {
 	if st.dialect.Effect(statement)&dialects.TxControl == 0 {
 		return "", nil
 	}
-	words := strings.Fields(strings.ToLower(strings.TrimRight(strings.TrimSpace(statement), "; \t\r\n")))
+	words := wordsOf(statement)
 	if len(words) == 0 {
 		return "", st.refused(text)
 	}
@@ -61,10 +61,23 @@ func (c *conn) controlsOne(statement, text string) (string, error) {
 		return "", st.refused(text)
 	case inside:
 		return "", c.inTx(words[0])
+	case beginning:
+		if is := st.traits.Begins; is != nil && (st.tx != nil || !is.MatchString(strings.Join(words, " "))) {
+			return "", nil // the server says what is wrong with it
+		}
+		return word, nil
 	default:
 		return word, nil
 	}
 }
+
+// wordsOf are the words and commas of a statement that has no literals.
+func wordsOf(statement string) []string {
+	plain := comments.ReplaceAllString(strings.ToLower(statement), " ")
+	return strings.Fields(strings.ReplaceAll(strings.TrimRight(plain, "; \t\r\n"), ",", " , "))
+}
+
+var comments = regexp.MustCompile(`(?s)--[^\n]*|/\*(?:[^!].*?)?\*/`) // MySQL executes what is in /*! */
 
 // wordOf returns what a statement does that begins with these words; empty: it is not known.
 func wordOf(first string, rest []string) string {
@@ -117,12 +130,13 @@ func (c *conn) control(ctx context.Context, word, text string) error {
 	}
 	c.effect |= dialects.TxControl
 	switch {
-	case word == beginning && st.tx != nil:
-		return errors.New("sandbox: BEGIN in a transaction: commit or roll back first")
 	case word == beginning:
+		if st.tx != nil { // MySQL
+			if err := st.commit(); err != nil {
+				return err
+			}
+		}
 		return st.begin(optionsOf(text))
-	case st.tx == nil:
-		return nil // PostgreSQL warns, and MySQL says nothing
 	case word == ending:
 		return st.commit()
 	}
@@ -131,7 +145,7 @@ func (c *conn) control(ctx context.Context, word, text string) error {
 
 // optionsOf are the options of a transaction that a text begins.
 func optionsOf(text string) (opts driver.TxOptions) {
-	lower := strings.Join(strings.Fields(strings.ToLower(text)), " ")
+	lower := strings.Join(wordsOf(text), " ")
 	opts.ReadOnly = strings.Contains(lower, "read only")
 	if strings.Contains(lower, "isolation level") {
 		opts.Isolation = driver.IsolationLevel(sql.LevelSerializable) // whichever: it has no effect

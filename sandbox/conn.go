@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"cmp"
 	"context"
 	"database/sql/driver"
 	"errors"
@@ -20,7 +21,15 @@ type conn struct {
 	settings []dialects.ContextSetting // for the next statement
 	took     bool                      // a statement has put settings in force
 	lent     bool                      // a function of Raw has had the driver's connection
+	changed  change                    // the first change of the session since it was clean
 	dead     bool
+	ended    error // of the context whose end has ended the connection; nil: none
+}
+
+// change is what has changed the session, or may have.
+type change struct {
+	what string // a statement without literals; empty: nothing has
+	at   place
 }
 
 var (
@@ -54,6 +63,7 @@ func (c *conn) die() error {
 	if st.broken != nil {
 		return nil
 	}
+	st.closeRows()
 	var err error
 	switch {
 	case st.tx != nil:
@@ -79,12 +89,22 @@ func (c *conn) clean() error {
 		}
 	}
 	_, err := st.server.CleanInTx(ctx, c.effect)
-	c.effect = dialects.Clean
+	changed := c.changed
+	c.effect, c.changed = dialects.Clean, change{}
 	if errors.Is(err, dialects.ErrCannotClean) {
-		st.tell.note("a statement has changed the session in a way that cannot be undone before the end of the test")
+		if changed.what != "" {
+			st.tell.note(fmt.Sprintf("the session has changed in a way that cannot be undone before the end of the test: %s, at %v", changed.what, changed.at))
+		}
 		return nil
 	}
 	return err
+}
+
+// changes records what changes the session.
+func (c *conn) changes(what string, at place) {
+	if c.changed.what == "" {
+		c.changed = change{what, at}
+	}
 }
 
 func (c *conn) Prepare(query string) (driver.Stmt, error) {
@@ -180,7 +200,11 @@ func (c *conn) query(ctx context.Context, text string, args []driver.NamedValue,
 	if err != nil {
 		return nil, s.end(err)
 	}
-	s.wait.end() // the server has begun to answer
+	if s.guarded && ctx.Err() != nil {
+		return nil, s.end(real.Close())
+	}
+	s.answered = true
+	s.wait.end()
 	return wrapRows(s, real), nil
 }
 
@@ -200,21 +224,24 @@ func (c *conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, e
 	if err := c.stage.begin(opts); err != nil {
 		return nil, err
 	}
-	return &transaction{c, c.stage.tx}, nil
+	return &transaction{c}, nil
 }
 
 func (c *conn) Begin() (driver.Tx, error) {
 	return c.BeginTx(context.Background(), driver.TxOptions{})
 }
 
-// transaction is a transaction of the program.
-type transaction struct {
-	c     *conn
-	level *level
-}
+// transaction is a transaction of the program. A text may have ended it: then its methods do what
+// COMMIT and ROLLBACK do on the server.
+type transaction struct{ c *conn }
 
 func (t *transaction) Commit() error {
-	return t.end((*stage).commit)
+	return t.end(func(st *stage) error {
+		if st.server.TxStatus() == dialects.TxFailed {
+			return cmp.Or(st.rollback(), st.traits.FailedCommit)
+		}
+		return st.commit()
+	})
 }
 
 func (t *transaction) Rollback() error {
@@ -225,16 +252,14 @@ func (t *transaction) end(how func(*stage) error) error {
 	st := t.c.stage
 	st.mu.Lock()
 	defer st.mu.Unlock()
+	if st.broken == nil && t.c.ended != nil {
+		return fmt.Errorf("sandbox: the transaction is rolled back already, because the context of a statement in it has ended: %w", t.c.ended)
+	}
 	if err := t.c.usable(); err != nil {
 		return err
 	}
-	if st.tx != t.level {
-		return errNoTx
-	}
 	return how(st)
 }
-
-var errNoTx = errors.New("sandbox: no transaction of the program is open on this connection")
 
 // CheckNamedValue is the driver's, if the driver has one.
 func (c *conn) CheckNamedValue(v *driver.NamedValue) error {

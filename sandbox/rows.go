@@ -1,7 +1,9 @@
 package sandbox
 
 import (
+	"context"
 	"database/sql/driver"
+	"errors"
 	"io"
 	"reflect"
 
@@ -27,6 +29,7 @@ var (
 
 func wrapRows(s *statement, real driver.Rows) driver.Rows {
 	r := &rows{s: s, real: real}
+	s.c.stage.open[r] = true
 	if scanner := driverconn.ColumnScannerOf(real); scanner != nil {
 		return &scanningRows{r, scanner}
 	}
@@ -49,6 +52,9 @@ func (r *rows) Columns() []string { return r.real.Columns() }
 func (r *rows) Next(dest []driver.Value) error {
 	r.s.c.stage.mu.Lock()
 	defer r.s.c.stage.mu.Unlock()
+	if r.s.ended {
+		return errRowsEnded
+	}
 	return r.read(r.real.Next(dest))
 }
 
@@ -67,6 +73,8 @@ func (r *rows) read(err error) error {
 	return err
 }
 
+var errRowsEnded = errors.New("sandbox: the test has ended, and its rows were closed")
+
 func (r *rows) HasNextResultSet() bool { return driverconn.HasNextResultSet(r.real) }
 
 func (r *rows) NextResultSet() error {
@@ -76,6 +84,9 @@ func (r *rows) NextResultSet() error {
 	}
 	r.s.c.stage.mu.Lock()
 	defer r.s.c.stage.mu.Unlock()
+	if r.s.ended {
+		return errRowsEnded
+	}
 	return r.read(n.NextResultSet())
 }
 
@@ -87,6 +98,7 @@ func (r *rows) Close() error {
 	if r.s.ended {
 		return nil
 	}
+	delete(st.open, r)
 	closed := r.real.Close()
 	err := r.err
 	if err == nil {
@@ -96,6 +108,23 @@ func (r *rows) Close() error {
 		return failed
 	}
 	return closed
+}
+
+// closeRows closes the rows that the test has left open: until then nothing else can be executed on
+// the connection. The server is asked to send no more of them.
+func (st *stage) closeRows() {
+	for r := range st.open {
+		r.s.ended = true
+		r.s.watch.end()
+		ended, cancel := context.WithCancel(context.Background())
+		w := st.watchOver(ended)
+		cancel()
+		_ = r.real.Close()
+		if w.end() {
+			st.absorb()
+		}
+	}
+	clear(st.open)
 }
 
 func (r *rows) column(i int) driverconn.ColumnType { return driverconn.ColumnTypeOf(r.real, i) }
@@ -124,6 +153,9 @@ type scanningRows struct {
 func (r *scanningRows) NextRow() error {
 	r.s.c.stage.mu.Lock()
 	defer r.s.c.stage.mu.Unlock()
+	if r.s.ended {
+		return errRowsEnded
+	}
 	return r.read(r.scanner.NextRow())
 }
 

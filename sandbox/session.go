@@ -135,6 +135,7 @@ func (s *session) Unwrap() driver.Conn {
 		}
 	}
 	s.c.lent = true
+	s.c.changes("a function of Raw", here())
 	if w, ok := st.server.(dialects.Unwrapper); ok {
 		return w.Unwrap()
 	}

@@ -27,8 +27,11 @@ type statement struct {
 	wait     *lockWait
 	// preparing: nothing was executed.
 	preparing bool
+	answered  bool // the server has begun to answer with rows
 	stopped   bool // the server was asked to stop it, before its rows were over
 	ended     bool
+	effect    dialects.Effect
+	at        place // of a statement that may change the session
 }
 
 // begin prepares the stage for a statement. The lock of the stage is held.
@@ -46,8 +49,11 @@ func (c *conn) begin(ctx context.Context, text string, args []driver.NamedValue)
 	effect := st.dialect.Effect(text)
 	c.effect |= effect
 	st.ever |= effect
-	s := &statement{c: c, ctx: ctx, text: text, auto: st.tx == nil, settings: c.settings}
+	s := &statement{c: c, ctx: ctx, text: text, auto: st.tx == nil, settings: c.settings, effect: effect}
 	c.settings = nil
+	if effect.Dirty() {
+		s.at = here()
+	}
 	if err := st.notes(ctx, s, args, effect); err != nil {
 		return nil, err
 	}
@@ -241,6 +247,7 @@ func (s *statement) end(err error) error {
 		s.wait.end()
 		return err
 	}
+	s.leaves(err)
 	err = s.wait.explain(err)
 	if lost := s.lost(err); lost != nil {
 		return lost
@@ -266,6 +273,18 @@ func (s *statement) end(err error) error {
 		return s.commit()
 	}
 	return nil
+}
+
+// leaves records what the statement has changed in its session, for the log. err is the driver's.
+func (s *statement) leaves(err error) {
+	st := s.c.stage
+	if !s.effect.Dirty() || s.preparing {
+		return
+	}
+	if err != nil && st.judge != nil && !dialects.MayBeScript(s.text) && st.judge.LeavesNothing(err) {
+		return
+	}
+	s.c.changes(st.brief(s.text), s.at)
 }
 
 // over is called when the last row was read: nothing runs any more.
@@ -345,16 +364,25 @@ func (s *statement) commit() error {
 	return nil
 }
 
-// endGuarded ends a statement that cannot be stopped. If its context has ended meanwhile, it is
-// undone, as if it had been stopped. A statement outside of a transaction is undone, too, if its
-// transaction could not end.
+// endGuarded ends a statement that cannot be stopped. If its context has ended before the driver
+// has answered, it is undone, as if it had been stopped: the interruption of a statement that writes
+// costs the whole transaction of the program. A statement outside of a transaction is undone, too, if
+// its transaction could not end.
 func (s *statement) endGuarded(err error) error {
-	st, late := s.c.stage, s.ctx.Err()
-	if late == nil && err == nil && s.auto && !s.preparing && !st.onlyReads(s.text) {
-		late = st.checkDeferred()
+	st := s.c.stage
+	var undone error
+	if !s.answered {
+		undone = s.ctx.Err()
 	}
-	if late != nil {
-		return errors.Join(late, st.back(guardName, release(guardName)))
+	writes := !s.preparing && !st.onlyReads(s.text)
+	switch {
+	case undone != nil && writes && !s.auto:
+		return errors.Join(undone, st.rollback())
+	case undone == nil && err == nil && writes && s.auto:
+		undone = st.checkDeferred()
+	}
+	if undone != nil {
+		return errors.Join(undone, st.back(guardName, release(guardName)))
 	}
 	if failed := st.script(release(guardName)); failed != nil {
 		return st.breaks(fmt.Errorf("sandbox: a statement's savepoint did not end: %w", errors.Join(failed, err)))
@@ -366,6 +394,7 @@ func (s *statement) endGuarded(err error) error {
 // the server rolls back: so the connection of the program is dead, and what it had open is undone.
 func (s *statement) cancelled(err error) error {
 	ended := s.ctx.Err()
+	s.c.ended = ended
 	if failed := s.c.die(); failed != nil {
 		return failed
 	}

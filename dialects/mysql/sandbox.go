@@ -102,6 +102,9 @@ func (dialect) ReadsOnly(text string) error {
 		Message: "Cannot execute statement in a READ ONLY transaction"}
 }
 
+// LeavesNothing knows a text that the server does not understand.
+func (dialect) LeavesNothing(err error) bool { return errorNumber(err) == myerror.ParseError }
+
 // The tables of lock waits: MariaDB's, and MySQL's since 8.0.
 const (
 	waitsOfMariaDB = `SELECT DISTINCT b.trx_mysql_thread_id FROM information_schema.innodb_lock_waits w

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"fmt"
+	"regexp"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -21,7 +22,10 @@ var (
 var sandboxTraits = dialects.SandboxTraits{
 	Begin: "BEGIN", ErrorFailsTx: true, ReadOnly: "SET TRANSACTION READ ONLY", Scripts: true,
 	FailedCommit: pgx.ErrTxCommitRollback,
+	Begins:       regexp.MustCompile(`^(?:begin(?: work| transaction)?|start transaction)(?: ` + txMode + `(?:(?: ,)? ` + txMode + `)*)?$`),
 }
+
+const txMode = `(?:isolation level (?:serializable|repeatable read|read (?:un)?committed)|read only|read write|(?:not )?deferrable)`
 
 func (s *session) Sandbox() dialects.SandboxTraits { return sandboxTraits }
 

@@ -120,6 +120,9 @@ func (dialect) Ignores(text string) bool { return setsIsolation.MatchString(text
 // ReadsOnly is never asked: SET TRANSACTION READ ONLY lasts as long as a savepoint.
 func (dialect) ReadsOnly(string) error { return nil }
 
+// LeavesNothing is never asked: a session is cleaned in a transaction.
+func (dialect) LeavesNothing(error) bool { return false }
+
 var _ dialects.LockExplainer = dialect{}
 
 // Blockers asks for the sessions whose locks are in the way.

@@ -18,7 +18,12 @@ var (
 
 // sandboxTraits: the test begins as the writer, because SQLite has only one. An interruption rolls
 // the whole transaction back.
-var sandboxTraits = dialects.SandboxTraits{Begin: "BEGIN IMMEDIATE", Uninterrupted: true}
+var sandboxTraits = dialects.SandboxTraits{
+	Begin: "BEGIN IMMEDIATE", Uninterrupted: true,
+	CommitOutside:   errors.New("SQL logic error: cannot commit - no transaction is active (1)"),
+	RollbackOutside: errors.New("SQL logic error: cannot rollback - no transaction is active (1)"),
+	Begins:          regexp.MustCompile(`^begin(?: deferred| immediate| exclusive)?(?: transaction(?: \S+)?)?$`),
+}
 
 func (s *session) Sandbox() dialects.SandboxTraits { return sandboxTraits }
 
@@ -68,3 +73,6 @@ func (dialect) Ignores(string) bool { return false }
 
 // ReadsOnly returns nil: the driver's transactions that are read only may write, too.
 func (dialect) ReadsOnly(string) error { return nil }
+
+// LeavesNothing is true: what a statement does to its session is undone with the statement.
+func (dialect) LeavesNothing(error) bool { return true }

@@ -162,10 +162,11 @@ func (s *Session) CleanInTx(ctx context.Context, e dialects.Effect) (bool, error
 
 var _ dialects.SandboxJudge = (*Stub)(nil)
 
-func (*Stub) SandboxesAlone() bool   { return false }
-func (*Stub) Refuses(string) string  { return "" }
-func (*Stub) Ignores(string) bool    { return false }
-func (*Stub) ReadsOnly(string) error { return nil }
+func (*Stub) SandboxesAlone() bool     { return false }
+func (*Stub) Refuses(string) string    { return "" }
+func (*Stub) Ignores(string) bool      { return false }
+func (*Stub) ReadsOnly(string) error   { return nil }
+func (*Stub) LeavesNothing(error) bool { return false }
 
 // LastTxStatus follows from the statements that the session has executed.
 func (s *Session) LastTxStatus() dialects.TxStatus {

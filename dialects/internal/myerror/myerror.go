@@ -17,6 +17,7 @@ const (
 	ServerShutdown           = 1053
 	NormalShutdown           = 1077
 	ShutdownComplete         = 1079
+	ParseError               = 1064
 	ForcingClose             = 1080
 	NoSuchThread             = 1094
 	KillDenied               = 1095
