@@ -6,10 +6,14 @@ import (
 	"errors"
 	"testing"
 
+	"entgo.io/ent/dialect"
+	entsql "entgo.io/ent/dialect/sql"
 	"github.com/XSAM/otelsql"
 	"github.com/jmoiron/sqlx"
 	"github.com/stretchr/testify/require"
 	"github.com/stretchr/testify/suite"
+	"github.com/uptrace/bun"
+	"github.com/uptrace/bun/dialect/pgdialect"
 	"gorm.io/driver/postgres"
 	"gorm.io/gorm"
 	"gorm.io/gorm/logger"
@@ -123,4 +127,141 @@ func (s *shop) TestTwo() { s.writes() }
 func (s *shop) writes() {
 	mustExec(s.T(), s.db, "INSERT INTO ledger VALUES (2, 'of a test')")
 	s.Equal(2, count(s.T(), s.db, "SELECT count(*) FROM ledger"))
+}
+
+// note is a row of the table ledger.
+type note struct {
+	bun.BaseModel `bun:"table:ledger"`
+
+	ID   int32 `bun:",pk"`
+	Note string
+}
+
+// TestSandboxUnderBun: its nested transactions are savepoints by text.
+func TestSandboxUnderBun(t *testing.T) {
+	t.Parallel()
+	s := onServer(t, testbed.Postgres)
+	undone := errors.New("undone")
+	for range 2 { // the second finds nothing of the first
+		t.Run("test", func(t *testing.T) {
+			ctx := t.Context()
+			db := bun.NewDB(sandbox.DB(t, s.connector), pgdialect.New())
+			require.NoError(t, db.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error {
+				_, err := tx.NewInsert().Model(&[]note{{ID: 1, Note: "a"}, {ID: 2, Note: "b"}}).Exec(ctx)
+				require.NoError(t, err)
+				require.ErrorIs(t, tx.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error {
+					_, err := tx.NewDelete().Model((*note)(nil)).Where("id = ?", 1).Exec(ctx)
+					require.NoError(t, err)
+					_, err = tx.NewInsert().Model(&note{ID: 2}).Exec(ctx)
+					require.ErrorContains(t, err, "23505")
+					return undone
+				}), undone)
+				return nil
+			}))
+			require.ErrorIs(t, db.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error {
+				_, err := tx.NewDelete().Model((*note)(nil)).Where("TRUE").Exec(ctx)
+				require.NoError(t, err)
+				return undone
+			}), undone)
+			rows, err := db.NewSelect().Model((*note)(nil)).Rows(ctx)
+			require.NoError(t, err)
+			for rows.Next() {
+				var n note
+				require.NoError(t, db.ScanRow(ctx, rows, &n))
+				n.Note += "!"
+				_, err := db.NewUpdate().Model(&n).WherePK().Exec(ctx)
+				require.NoError(t, err)
+			}
+			require.NoError(t, rows.Close())
+			var found []note
+			require.NoError(t, db.NewSelect().Model(&found).Order("id").Scan(ctx))
+			require.Equal(t, []note{{ID: 1, Note: "a!"}, {ID: 2, Note: "b!"}}, found)
+		})
+	}
+}
+
+// TestSandboxUnderEnt: the driver under ent's generated code, with the statements of its builders.
+func TestSandboxUnderEnt(t *testing.T) {
+	t.Parallel()
+	s := onServer(t, testbed.Postgres)
+	insert := func(ctx context.Context, on dialect.ExecQuerier, id int) error {
+		text, args := entsql.Dialect(dialect.Postgres).Insert("ledger").Columns("id", "note").Values(id, "a").Returning("id").Query()
+		rows := &entsql.Rows{}
+		if err := on.Query(ctx, text, args, rows); err != nil {
+			return err
+		}
+		defer rows.Close()
+		_, err := entsql.ScanInt(rows)
+		return err
+	}
+	for range 2 {
+		t.Run("test", func(t *testing.T) {
+			ctx, end := pooldriver.WithTask(t.Context()) // two transactions nest
+			defer end()
+			d := entsql.OpenDB(dialect.Postgres, sandbox.DB(t, s.connector))
+			outer, err := d.Tx(ctx)
+			require.NoError(t, err)
+			require.NoError(t, insert(ctx, outer, 1))
+			inner, err := d.BeginTx(ctx, &entsql.TxOptions{})
+			require.NoError(t, err)
+			require.NoError(t, insert(ctx, inner, 2))
+			require.ErrorContains(t, insert(ctx, inner, 2), "23505")
+			require.NoError(t, inner.Rollback())
+			require.NoError(t, insert(ctx, outer, 3))
+			require.NoError(t, outer.Commit())
+
+			undone, err := d.Tx(ctx)
+			require.NoError(t, err)
+			require.NoError(t, undone.Exec(ctx, "DELETE FROM ledger", []any{}, nil))
+			require.NoError(t, undone.Rollback())
+			query, args := entsql.Dialect(dialect.Postgres).Select("id").From(entsql.Table("ledger")).OrderBy("id").Query()
+			rows := &entsql.Rows{}
+			require.NoError(t, d.Query(ctx, query, args, rows))
+			var ids []int
+			require.NoError(t, entsql.ScanSlice(rows, &ids))
+			require.NoError(t, rows.Close())
+			require.Equal(t, []int{1, 3}, ids)
+		})
+	}
+}
+
+// TestSandboxUnderSqlc: the code is as sqlc generates it.
+func TestSandboxUnderSqlc(t *testing.T) {
+	t.Parallel()
+	s := onServer(t, testbed.Postgres)
+	for range 2 {
+		t.Run("test", func(t *testing.T) {
+			ctx := t.Context()
+			db := sandbox.DB(t, s.connector)
+			q := New(db)
+			require.NoError(t, inTx(t, db, func(tx *sql.Tx) {
+				in := q.WithTx(tx)
+				for id := range int32(3) {
+					_, err := in.CreateNote(ctx, CreateNoteParams{ID: id, Note: "a"})
+					require.NoError(t, err)
+				}
+			}))
+			tx, err := db.BeginTx(ctx, nil)
+			require.NoError(t, err)
+			_, err = q.WithTx(tx).CreateNote(ctx, CreateNoteParams{ID: 3, Note: "undone"})
+			require.NoError(t, err)
+			_, err = q.WithTx(tx).CreateNote(ctx, CreateNoteParams{ID: 3})
+			require.ErrorContains(t, err, "23505")
+			require.NoError(t, tx.Rollback())
+			notes, err := q.ListNotes(ctx)
+			require.NoError(t, err)
+			require.Len(t, notes, 3)
+
+			prepared, err := Prepare(ctx, db)
+			require.NoError(t, err)
+			_, err = prepared.CreateNote(ctx, CreateNoteParams{ID: 4, Note: "b"})
+			require.NoError(t, err)
+			require.NoError(t, inTx(t, db, func(tx *sql.Tx) {
+				notes, err := prepared.WithTx(tx).ListNotes(ctx)
+				require.NoError(t, err)
+				require.Len(t, notes, 4)
+			}))
+			require.NoError(t, prepared.Close())
+		})
+	}
 }
