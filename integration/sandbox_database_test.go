@@ -171,11 +171,7 @@ func mostLeft(processes int) int { return 1 + 4 + processes }
 
 func TestSandboxDatabaseFromManyProcesses(t *testing.T) {
 	t.Parallel()
-	const processes = 8
-	tests := 6
-	if randomtest.Long() {
-		tests = 100
-	}
+	processes, tests := randomtest.Rounds(4, 8), randomtest.Rounds(4, 100)
 	eachSandbox(t, func(t *testing.T, account sandboxAccount) {
 		var all sync.WaitGroup
 		for range processes {

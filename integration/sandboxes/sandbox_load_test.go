@@ -25,6 +25,7 @@ import (
 
 // TestSandboxThousandTestsInParallel: each test does what tests of services do, on ten connections.
 func TestSandboxThousandTestsInParallel(t *testing.T) {
+	t.Parallel()
 	s := onServer(t, testbed.Postgres, "pool_max_conns=10", "application_name=thousand")
 	mustExec(t, s.witness, "CREATE TABLE orders (id integer PRIMARY KEY, note text NOT NULL)")
 	mustExec(t, s.witness, "GRANT ALL ON orders TO PUBLIC")
@@ -48,8 +49,10 @@ func TestSandboxThousandTestsInParallel(t *testing.T) {
 
 // TestSandboxTestsOneAfterTheOther: the same tests where sandboxes run one at a time.
 func TestSandboxTestsOneAfterTheOther(t *testing.T) {
-	rounds := randomtest.Rounds(30, 200)
+	t.Parallel()
+	rounds := randomtest.Rounds(10, 200)
 	t.Run("mysql", func(t *testing.T) {
+		t.Parallel()
 		s := onServer(t, testbed.MySQL)
 		mustExec(t, s.witness, "CREATE TABLE orders (id integer PRIMARY KEY, note varchar(50) NOT NULL)")
 		t.Run("all", func(t *testing.T) {
@@ -63,12 +66,13 @@ func TestSandboxTestsOneAfterTheOther(t *testing.T) {
 		require.Zero(t, count(t, s.witness, "SELECT count(*) FROM orders"))
 	})
 	t.Run("sqlite", func(t *testing.T) {
+		t.Parallel()
 		connector := pooldriver.New("sqlite:"+t.TempDir()+"/test.db", quietly)
 		db := sql.OpenDB(connector)
 		defer db.Close()
 		mustExec(t, db, "CREATE TABLE orders (id integer PRIMARY KEY, note text NOT NULL)")
 		t.Run("all", func(t *testing.T) {
-			for i := range randomtest.Rounds(8, 200) {
+			for i := range rounds {
 				t.Run(fmt.Sprint(i), func(t *testing.T) {
 					t.Parallel()
 					serviceTest(t, sandbox.DB(t, connector), 0, "SELECT test_pause()")
@@ -181,7 +185,7 @@ func TestSandboxAfterAContextThatEnds(t *testing.T) {
 // TestSandboxRandomSchedulesEnd: goroutines use the handle of a test at random.
 func TestSandboxRandomSchedulesEnd(t *testing.T) {
 	t.Parallel()
-	const patience = 500 * time.Millisecond
+	const patience = 250 * time.Millisecond
 	for _, engine := range testbed.Engines() {
 		t.Run(engine.String(), func(t *testing.T) {
 			t.Parallel()
@@ -212,6 +216,9 @@ func TestSandboxRandomSchedulesEnd(t *testing.T) {
 
 // TestSandboxCostsLittle: next to BEGIN and ROLLBACK by hand, on the same machine.
 func TestSandboxCostsLittle(t *testing.T) {
+	if !randomtest.Long() {
+		t.Parallel() // nothing is required of the figures
+	}
 	s := onServer(t, testbed.Postgres)
 	plain := sql.OpenDB(s.connector)
 	defer plain.Close()
@@ -234,7 +241,7 @@ func TestSandboxCostsLittle(t *testing.T) {
 func measure(t *testing.T, fn func()) time.Duration {
 	t.Helper()
 	var all []time.Duration
-	for range randomtest.Rounds(300, 3000) {
+	for range randomtest.Rounds(100, 3000) {
 		begun := time.Now()
 		fn()
 		all = append(all, time.Since(begun))

@@ -240,8 +240,10 @@ func TestSandboxNestedQueriesOfFunctionsThatNobodyKnows(t *testing.T) {
 }
 
 func TestSandboxInABubble(t *testing.T) {
+	t.Parallel()
 	for _, engine := range testbed.Engines() {
 		t.Run(engine.String(), func(t *testing.T) {
+			t.Parallel()
 			s := onServer(t, engine)
 			outside := sandbox.DB(t, s.connector)
 			mustExec(t, outside, "INSERT INTO ledger VALUES (1, 'a')")

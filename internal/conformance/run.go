@@ -34,6 +34,9 @@ type Target struct {
 	// it hangs or panics, or it does something else the next time.
 	Omit map[string]string
 
+	// Parallel: the cases run in parallel. Bare and Wrapped give each case tables of its own.
+	Parallel bool
+
 	// Timeout is how long one run of one case may take; 0 means 30 s.
 	Timeout time.Duration
 
@@ -68,6 +71,9 @@ func Run(t *testing.T, target Target) {
 			continue
 		}
 		t.Run(c.Name, func(t *testing.T) {
+			if target.Parallel {
+				t.Parallel()
+			}
 			for _, line := range compare(t, target, c) {
 				t.Error(line)
 			}
