@@ -31,7 +31,7 @@ func TestSandboxThousandTestsInParallel(t *testing.T) {
 	mustExec(t, s.witness, "GRANT ALL ON orders TO PUBLIC")
 	most := s.account.Watch(t)
 	t.Run("all", func(t *testing.T) {
-		for i := range randomtest.Rounds(100, 1_000) {
+		for i := range randomtest.Rounds(50, 1_000) {
 			t.Run(fmt.Sprint(i), func(t *testing.T) {
 				t.Parallel()
 				serviceTest(t, sandbox.DB(t, s.connector), 10*i, "SELECT pg_sleep(60)")
@@ -158,7 +158,7 @@ func TestSandboxAfterAContextThatEnds(t *testing.T) {
 			t.Parallel()
 			db := sandbox.DB(t, onServer(t, engine).connector)
 			mustExec(t, db, "INSERT INTO ledger VALUES (1, 'a')")
-			for range randomtest.Rounds(200, 10_000) {
+			for range randomtest.Rounds(60, 10_000) {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				var n int
 				require.NoError(t, db.QueryRowContext(ctx, "SELECT count(*) FROM ledger").Scan(&n))
@@ -195,7 +195,7 @@ func TestSandboxRandomSchedulesEnd(t *testing.T) {
 			seed := randomtest.Seed(t)
 			rounds := randomtest.Rounds(10, 1_000)
 			if engine == testbed.MySQL {
-				rounds = randomtest.Rounds(5, 200) // one after the other
+				rounds = randomtest.Rounds(4, 200) // one after the other
 			}
 			t.Run("all", func(t *testing.T) {
 				for i := range rounds {
