@@ -185,7 +185,7 @@ func TestSandboxAfterAContextThatEnds(t *testing.T) {
 // TestSandboxRandomSchedulesEnd: goroutines use the handle of a test at random.
 func TestSandboxRandomSchedulesEnd(t *testing.T) {
 	t.Parallel()
-	const patience = 250 * time.Millisecond
+	const patience = 500 * time.Millisecond
 	for _, engine := range testbed.Engines() {
 		t.Run(engine.String(), func(t *testing.T) {
 			t.Parallel()
