@@ -175,7 +175,7 @@ images:
 		echo "         What went before has run; \"make test-unit\" asks for no more than Go." >&2; \
 		exit 1; }
 
-# Takes about half an hour, on a machine that does nothing else. BENCH_FLAGS: "-quick"
+# Takes more than an hour, on a machine that does nothing else; "-rounds 8" takes half. BENCH_FLAGS: "-quick"
 # to see that it works; "-list", "-only TEXT" for a part.
 bench: images
 	POOLDRIVER_MYSQL_IMAGE=$(MYSQL_IMAGE) $(GO) -C bench run . -docs ../docs $(BENCH_FLAGS)
