@@ -23,10 +23,7 @@ func (c *Checkout) Borrow(ctx context.Context, text *string, pins bool) (*Conn, 
 	}
 	label, alone := task.LabelAlone(ctx)
 	if !alone {
-		if pins {
-			return nil, nil
-		}
-		return c.borrowInTask(ctx, text)
+		return c.borrowInTask(ctx, text, pins)
 	}
 	c.label = label
 	r, err := c.acquire(ctx, nil)
@@ -38,9 +35,9 @@ func (c *Checkout) Borrow(ctx context.Context, text *string, pins bool) (*Conn, 
 
 // borrowInTask is Borrow for a statement of an explicit task that has no connection, and waits for
 // none. Then no transaction, no state and no rows of the task concern the statement.
-func (c *Checkout) borrowInTask(ctx context.Context, text *string) (r *Conn, err error) {
+func (c *Checkout) borrowInTask(ctx context.Context, text *string, pins bool) (r *Conn, err error) {
 	p := task.PlaceOf(ctx)
-	if p.Task == nil || p.From != nil || p.Scope != nil {
+	if pins || p.Task == nil || p.From != nil || p.Scope != nil {
 		return nil, nil
 	}
 	b, err := c.engine.bindTo(p.Task)
@@ -102,11 +99,11 @@ func (c *Checkout) Again(ctx context.Context, text *string) (*Conn, error) {
 func (c *Checkout) Settle(r *Conn) {
 	c.touched, c.executed = true, true
 	r.Meter.EndOperation(r.pinnedBy())
-	if b := c.binding; b.isPrivate() {
+	if c.binding == &c.private {
 		r.Unlock()
-	} else {
-		b.endUse(r)
+		return
 	}
+	c.binding.endUse(r)
 }
 
 // SettleTx is Settle for a transaction that has begun.

@@ -70,17 +70,25 @@ func (v *Converter) Convert(args []driver.NamedValue) ([]driver.NamedValue, erro
 // what MakePlain has converted.
 func MakePlain(args []driver.NamedValue) bool {
 	for i := range args {
-		switch v := args[i].Value.(type) {
-		case nil, int64, float64, bool, []byte, string, time.Time:
-		case int:
-			args[i].Value = int64(v)
-		case int32:
-			args[i].Value = int64(v)
-		case uint32:
-			args[i].Value = int64(v)
-		default:
+		if !isPlain(args[i].Value) && !makePlain(&args[i]) {
 			return false
 		}
+	}
+	return true
+}
+
+// makePlain is MakePlain for an argument that the default conversion may change.
+func makePlain(arg *driver.NamedValue) bool {
+	switch v := arg.Value.(type) {
+	case time.Time:
+	case int:
+		arg.Value = int64(v)
+	case int32:
+		arg.Value = int64(v)
+	case uint32:
+		arg.Value = int64(v)
+	default:
+		return false
 	}
 	return true
 }
