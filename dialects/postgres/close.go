@@ -47,21 +47,18 @@ func (s *session) Close(ctx context.Context) error {
 // under it, hangUp says goodbye and waits before. A program's own connection may have no deadlines,
 // or share what lies below with others.
 func (s *session) hangUp(ctx context.Context, deadline time.Time) error {
-	waits := hasSocket(s.pg.Conn())
-	if waits {
-		defer context.AfterFunc(ctx, s.eye.Sever)()
-		s.pg.Frontend().Send(&pgproto3.Terminate{})
-		_ = s.pg.Frontend().Flush() // the end of the stream says it, too
-		if ctx.Err() == nil {
-			s.eye.EndGracefully(deadline)
-		}
-		_ = s.eye.Close()
+	if !hasSocket(s.pg.Conn()) {
+		return s.pgx.Close(ctx)
 	}
-	err := s.pgx.Close(ctx)
-	switch {
-	case !waits:
-		return err
-	case !s.eye.Ended():
+	defer context.AfterFunc(ctx, s.eye.Sever)()
+	s.pg.Frontend().Send(&pgproto3.Terminate{})
+	_ = s.pg.Frontend().Flush() // the end of the stream says it, too
+	if ctx.Err() == nil {
+		s.eye.EndGracefully(deadline)
+	}
+	_ = s.eye.Close()
+	_ = s.pgx.Close(ctx) // it finds the socket closed
+	if !s.eye.Ended() {
 		return notGone(ctx)
 	}
 	return nil
