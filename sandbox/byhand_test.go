@@ -1,13 +1,13 @@
 package sandbox_test
 
 import (
-	"context"
 	"database/sql"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/pooldriver/pooldriver/sandbox"
+	"github.com/pooldriver/pooldriver/tests/answers"
 )
 
 // transactionTexts end with an empty table.
@@ -18,28 +18,12 @@ var transactionTexts = []string{
 	"/* one */ BEGIN EXCLUSIVE", "DELETE FROM ledger WHERE id = 2", "COMMIT", "INSERT INTO ledger VALUES (2, 'a')", "DELETE FROM ledger",
 }
 
-// answersTo are what a *sql.Conn answers to texts.
-func answersTo(t *testing.T, db *sql.DB, texts []string) (all []string) {
-	t.Helper()
-	conn, err := db.Conn(t.Context())
-	require.NoError(t, err)
-	defer conn.Close()
-	for _, text := range texts {
-		answer := "done"
-		if _, err := conn.ExecContext(context.Background(), text); err != nil {
-			answer = err.Error()
-		}
-		all = append(all, text+": "+answer)
-	}
-	return all
-}
-
 // TestTransactionsByTextsAreAsInProduction on SQLite. On servers: integration/sandboxes.
 func TestTransactionsByTextsAreAsInProduction(t *testing.T) {
 	plain, c := global(t)
-	inProduction := answersTo(t, plain, transactionTexts)
+	inProduction := answers.To(t, plain, transactionTexts)
 	t.Run("test", func(t *testing.T) {
-		require.Equal(t, inProduction, answersTo(t, sandbox.DB(t, c), transactionTexts))
+		require.Equal(t, inProduction, answers.To(t, sandbox.DB(t, c), transactionTexts))
 	})
 }
 

@@ -12,23 +12,8 @@ import (
 	"github.com/pooldriver/pooldriver/integration/testbed"
 	"github.com/pooldriver/pooldriver/pool"
 	"github.com/pooldriver/pooldriver/sandbox"
+	"github.com/pooldriver/pooldriver/tests/answers"
 )
-
-// answersTo are what a *sql.Conn answers to texts.
-func answersTo(t *testing.T, db *sql.DB, texts []string) (all []string) {
-	t.Helper()
-	conn, err := db.Conn(t.Context())
-	require.NoError(t, err)
-	defer conn.Close()
-	for _, text := range texts {
-		answer := "done"
-		if _, err := conn.ExecContext(context.Background(), text); err != nil {
-			answer = err.Error()
-		}
-		all = append(all, text+": "+answer)
-	}
-	return all
-}
 
 // TestSandboxTransactionsByTextsAreAsInProduction: the texts end with an empty table.
 func TestSandboxTransactionsByTextsAreAsInProduction(t *testing.T) {
@@ -50,9 +35,9 @@ func TestSandboxTransactionsByTextsAreAsInProduction(t *testing.T) {
 			}
 			bare := s.account.OpenBare(t)
 			defer bare.Close()
-			inProduction := answersTo(t, bare, texts)
+			inProduction := answers.To(t, bare, texts)
 			t.Run("test", func(t *testing.T) {
-				require.Equal(t, inProduction, answersTo(t, sandbox.DB(t, s.connector), texts))
+				require.Equal(t, inProduction, answers.To(t, sandbox.DB(t, s.connector), texts))
 			})
 		})
 	}
