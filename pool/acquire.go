@@ -45,7 +45,7 @@ func (p *Pool[T]) AcquireNow(ctx context.Context) (Lease[T], error) {
 // on.
 func (p *Pool[T]) acquire(ctx context.Context, who any, now bool) (Lease[T], error) {
 	if ctx.Err() != nil {
-		return Lease[T]{}, p.refuseDone(ctx, ticket{})
+		return Lease[T]{}, p.refuseDone(ctx, 0, nil)
 	}
 	p.lock()
 	if p.mode != 0 || p.idle.n == 0 || !p.queue.empty() {
@@ -62,22 +62,23 @@ func (p *Pool[T]) acquire(ctx context.Context, who any, now bool) (Lease[T], err
 		return l, nil
 	}
 	p.seq++
-	t := ticket{seq: p.seq, who: who}
+	seq, start := p.seq, int64(0)
 	if p.asleep || p.now != r.idleSince { // BeforeAcquire may have to ask whether r is still good
-		t.start = p.nowLocked()
+		start = p.nowLocked()
 	}
 	p.mu.Unlock()
 	if ctx.Err() != nil {
-		return Lease[T]{}, p.passOver(ctx, r, t)
+		return Lease[T]{}, p.passOver(ctx, r, start, nil)
 	}
 	if err := p.callBeforeAcquire(ctx, r); err != nil {
-		return p.goOn(ctx, r, t, now, err)
+		return p.goOn(ctx, r, seq, start, who, now, err)
 	}
 	return l, nil
 }
 
 // goOn goes on with acquireLocked after BeforeAcquire has refused r.
-func (p *Pool[T]) goOn(ctx context.Context, r *resource[T], t ticket, now bool, err error) (Lease[T], error) {
+func (p *Pool[T]) goOn(ctx context.Context, r *resource[T], seq uint64, start int64, who any, now bool, err error) (Lease[T], error) {
+	t := ticket{seq: seq, start: start, who: who}
 	if err, again := p.refused(ctx, r, &t, err); !again {
 		return Lease[T]{}, err
 	}
@@ -99,7 +100,7 @@ func (p *Pool[T]) TryAcquire() (Lease[T], bool) {
 			return Lease[T]{}, false
 		}
 		if p.idle.n == 0 || !p.queue.empty() { // admitLocked may let go of the lock
-			p.leaveLocked(t)
+			p.leaveLocked(t.seq)
 			p.mu.Unlock()
 			return Lease[T]{}, false
 		}
@@ -175,7 +176,7 @@ func (p *Pool[T]) acquireLocked(ctx context.Context, t ticket, now bool) (Lease[
 // the acquirer goes back to its place in the queue.
 func (p *Pool[T]) tryOnce(ctx context.Context, r *resource[T], t *ticket) (err error, again bool) {
 	if ctx.Err() != nil {
-		return p.passOver(ctx, r, *t), false
+		return p.passOver(ctx, r, t.start, t.refusal), false
 	}
 	prepare := ctx
 	if d := p.cfg.AcquireTimeout; d > 0 && t.refusal != nil {
@@ -191,12 +192,12 @@ func (p *Pool[T]) tryOnce(ctx context.Context, r *resource[T], t *ticket) (err e
 
 // passOver gives r to the next acquirer in order, because ctx is done. BeforeAcquire
 // has not begun, so r is as good as before.
-func (p *Pool[T]) passOver(ctx context.Context, r *resource[T], t ticket) error {
+func (p *Pool[T]) passOver(ctx context.Context, r *resource[T], start int64, refusal error) error {
 	p.mu.Lock()
 	p.count.revoked++
 	p.passOnLocked(r)
 	p.mu.Unlock()
-	return p.refuseDone(ctx, t)
+	return p.refuseDone(ctx, start, refusal)
 }
 
 // refused is called when BeforeAcquire has refused r with the error why. It destroys r. again
@@ -212,11 +213,11 @@ func (p *Pool[T]) refused(ctx context.Context, r *resource[T], t *ticket, why er
 	}
 	if ctx.Err() != nil {
 		p.dropUnprepared(r)
-		return p.refuseDone(ctx, *t), false
+		return p.refuseDone(ctx, t.start, t.refusal), false
 	}
 	if d := p.cfg.AcquireTimeout; d > 0 && p.sinceStart(t.start) >= d {
 		p.dropUnprepared(r)
-		return p.refuseTimeout(*t), false
+		return p.refuseTimeout(t), false
 	}
 	p.mu.Lock()
 	r.w = nil // the acquirer still waits; its wait is counted when the wait ends
@@ -265,12 +266,12 @@ func (p *Pool[T]) enterLocked(ctx context.Context, t *ticket, now bool) (*waiter
 	}
 	if p.outage.failures > 0 && p.idle.n == 0 {
 		if err := p.rememberedLocked(); err != nil {
-			p.leaveLocked(*t)
+			p.leaveLocked(t.seq)
 			return nil, err
 		}
 	}
 	if err := p.mayEnterLocked(now, again); err != nil {
-		p.leaveLocked(*t)
+		p.leaveLocked(t.seq)
 		return nil, err
 	}
 	if t.start == 0 && p.queue.empty() { // the waiters in the queue have looked at the clock
@@ -356,8 +357,8 @@ func (p *Pool[T]) await(ctx context.Context, w *waiter[T], t *ticket, now bool) 
 		w.until.Store(max(1, p.clock.Of(until)))
 	}
 	if now && p.cfg.AcquireTimeout > 0 { // expire looks only at the queue
-		if !p.awaitAlone(ctx, w, *t) {
-			return nil, false, p.abandon(ctx, w, *t)
+		if !p.awaitAlone(ctx, w, t.start) {
+			return nil, false, p.abandon(ctx, w, t)
 		}
 	} else if done := ctx.Done(); done == nil {
 		<-w.ch
@@ -365,34 +366,39 @@ func (p *Pool[T]) await(ctx context.Context, w *waiter[T], t *ticket, now bool) 
 		select {
 		case <-w.ch:
 		case <-done:
-			return nil, false, p.abandon(ctx, w, *t)
+			return nil, false, p.abandon(ctx, w, t)
 		}
 	}
 	w.waited = p.since() - t.start
-	if err := w.err; err != nil {
-		// The pool does not use w any more. The garbage collector frees it.
-		p.mu.Lock()
-		p.waits.record(w.waited)
-		p.mu.Unlock()
-		switch own := err.(type) { //nolint:errorlint // it was made for this acquirer
-		case *AcquireError:
-			own.Refusal = t.refusal
-		case *CreateError:
-			own.Waited = time.Duration(w.waited)
-		}
-		return nil, false, err
+	if w.err != nil {
+		return nil, false, p.failed(w, t)
 	}
 	return w.r, w.fresh, nil
 }
 
+// failed is the error that w has got, with what only the acquirer knows. The pool does not use w any
+// more. The garbage collector frees it.
+func (p *Pool[T]) failed(w *waiter[T], t *ticket) error {
+	p.mu.Lock()
+	p.waits.record(w.waited)
+	p.mu.Unlock()
+	switch own := w.err.(type) { //nolint:errorlint // it was made for this acquirer
+	case *AcquireError:
+		own.Refusal = t.refusal
+	case *CreateError:
+		own.Waited = time.Duration(w.waited)
+	}
+	return w.err
+}
+
 // awaitAlone waits for w, which is not in the queue. It reports whether w has its result.
-func (p *Pool[T]) awaitAlone(ctx context.Context, w *waiter[T], t ticket) bool {
+func (p *Pool[T]) awaitAlone(ctx context.Context, w *waiter[T], start int64) bool {
 	select {
 	case <-w.ch:
 		return true
 	default:
 	}
-	timer := time.NewTimer(p.cfg.AcquireTimeout - p.sinceStart(t.start))
+	timer := time.NewTimer(p.cfg.AcquireTimeout - p.sinceStart(start))
 	defer timer.Stop()
 	select {
 	case <-w.ch:
@@ -406,7 +412,7 @@ func (p *Pool[T]) awaitAlone(ctx context.Context, w *waiter[T], t ticket) bool {
 // abandon withdraws w after its context is done, or its time is over. If w has a result already, the
 // acquirer has lost the race against its own cancellation and passes the resource on. w
 // is not recycled: its wake-up may still be on the way.
-func (p *Pool[T]) abandon(ctx context.Context, w *waiter[T], t ticket) error {
+func (p *Pool[T]) abandon(ctx context.Context, w *waiter[T], t *ticket) error {
 	waited := p.since() - t.start
 	p.mu.Lock()
 	p.waits.record(waited)
@@ -419,27 +425,27 @@ func (p *Pool[T]) abandon(ctx context.Context, w *waiter[T], t ticket) error {
 		}
 	case stateQueued, stateReserved:
 		p.removeLocked(w)
-		p.leaveLocked(t)
+		p.leaveLocked(t.seq)
 	}
 	w.state = stateGone
 	p.mu.Unlock()
 	if ctx.Err() == nil {
 		return p.refuseTimeout(t)
 	}
-	return p.refuseDone(ctx, t)
+	return p.refuseDone(ctx, t.start, t.refusal)
 }
 
-// leaveLocked ends attempt t, which has no resource: another attempt may become the
+// leaveLocked ends attempt seq, which has no resource: another attempt may become the
 // breaker's probe.
-func (p *Pool[T]) leaveLocked(t ticket) {
-	if t.seq == p.probe && p.probe != 0 {
+func (p *Pool[T]) leaveLocked(seq uint64) {
+	if seq == p.probe && p.probe != 0 {
 		p.probe = 0
 		p.balanceLocked()
 	}
 }
 
-// refuseDone is the error of an attempt whose context is done.
-func (p *Pool[T]) refuseDone(ctx context.Context, t ticket) error {
+// refuseDone is the error of an attempt whose context is done. start and refusal are the ticket's.
+func (p *Pool[T]) refuseDone(ctx context.Context, start int64, refusal error) error {
 	reason, cause := ctx.Err(), context.Cause(ctx)
 	if cause == reason {
 		cause = nil
@@ -447,13 +453,13 @@ func (p *Pool[T]) refuseDone(ctx context.Context, t ticket) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.count.cancelled++
-	err := p.acquireErrorLocked(reason, t.start)
-	err.Cause, err.Refusal = cause, t.refusal
+	err := p.acquireErrorLocked(reason, start)
+	err.Cause, err.Refusal = cause, refusal
 	return err
 }
 
 // refuseTimeout is the error of an attempt that has taken AcquireTimeout.
-func (p *Pool[T]) refuseTimeout(t ticket) error {
+func (p *Pool[T]) refuseTimeout(t *ticket) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.count.timeouts++

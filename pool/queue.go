@@ -138,7 +138,7 @@ func (p *Pool[T]) late(ctx context.Context, t *ticket) error {
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
-		return p.refuseDone(ctx, *t)
+		return p.refuseDone(ctx, t.start, t.refusal)
 	case <-timer.C:
 		t.timeless = true
 		return nil

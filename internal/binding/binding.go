@@ -265,7 +265,7 @@ func (b *Binding) prepareFor(ctx context.Context, c *Checkout, w *Want) (again b
 	if err := r.ReadAhead(ctx); err != nil {
 		return false, err
 	}
-	if !isSame(r.values, c.values) && r.TakesValues() {
+	if !isSame(&r.values, &c.values) && r.TakesValues() {
 		r.values = c.values
 		if err := r.Share(c.forHooks(ctx)); err != nil {
 			return false, err

@@ -223,22 +223,12 @@ func (c *Checkout) attach(ctx context.Context, w *Want) error {
 
 // borrow attaches a connection of the pool without a task.
 func (c *Checkout) borrow(ctx context.Context, w *Want, from *task.Task) error {
-	r, err := c.acquire(ctx, from)
-	if err != nil {
-		return err
-	}
-	return c.private.attachFor(ctx, c, w, r)
-}
-
-// acquire takes a connection of the pool for the private binding, which has to attach it.
-func (c *Checkout) acquire(ctx context.Context, from *task.Task) (*Conn, error) {
 	r, err := c.engine.acquire(c.forHooks(ctx), from, c.label)
 	if err != nil {
-		c.engine.notAcquired(ctx, c.label, nil, err)
-		return nil, err
+		return c.engine.notAcquired(ctx, c.label, nil, err)
 	}
 	c.binding = &c.private
-	return r, nil
+	return c.private.attachFor(ctx, c, w, r)
 }
 
 // attachDeferred is attach for the first statement of a deferred transaction without a task. The
@@ -510,16 +500,16 @@ func (h hookContext) Value(key any) any { return h.values.Value(key) }
 // forHooks is the context that the driver's hooks get: it ends with ctx, and has the values of the
 // context with which database/sql has taken the virtual connection.
 func (c *Checkout) forHooks(ctx context.Context) context.Context {
-	if c.values == nil || isSame(ctx, c.values) {
+	if c.values == nil || isSame(&ctx, &c.values) {
 		return ctx
 	}
-	return hookContext{ctx, c.values}
+	return &hookContext{ctx, c.values}
 }
 
 // isSame reports whether two contexts are known to be the same one: they have the same type and
 // the same data. The operator == would panic if the program's type cannot be compared.
-func isSame(a, b context.Context) bool {
-	return *(*[2]uintptr)(unsafe.Pointer(&a)) == *(*[2]uintptr)(unsafe.Pointer(&b)) //nolint:gosec // it looks at no memory but its own
+func isSame(a, b *context.Context) bool {
+	return *(*[2]uintptr)(unsafe.Pointer(a)) == *(*[2]uintptr)(unsafe.Pointer(b)) //nolint:gosec // it looks at no other memory
 }
 
 // Rows are the rows of a query of a checkout. They are read under the session's lock, until they

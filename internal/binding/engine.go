@@ -108,21 +108,28 @@ func (e *Engine) bindingOf(t *task.Task) *Binding {
 // acquire takes a connection from the pool. from is the task from whose context the statement's
 // context was derived, if any. who is the *Binding of the statement's task or, without a task,
 // the statement's label.
-func (e *Engine) acquire(ctx context.Context, from *task.Task, who any) (_ *Conn, err error) {
-	var r *connpool.Conn
-	if from == nil {
-		r, err = e.pool.Acquire(ctx, who)
-	} else if r, err = e.pool.AcquireNow(ctx); err == pool.ErrNoneNow {
+func (e *Engine) acquire(ctx context.Context, from *task.Task, who any) (*Conn, error) {
+	if from != nil {
 		label, _ := who.(*string)
-		w := newWaiter(ctx)
-		defer w.cancel(nil)
-		w.from, w.label = from, label
-		return e.await(w)
+		return e.acquireFrom(ctx, from, label)
 	}
+	r, err := e.pool.Acquire(ctx, who)
 	if err != nil {
 		return nil, e.acquireError(err, nil)
 	}
 	return e.broughtUp(ctx, r)
+}
+
+// acquireFrom is acquire for a statement without a task, whose context was derived from that of from.
+func (e *Engine) acquireFrom(ctx context.Context, from *task.Task, label *string) (*Conn, error) {
+	r, err := e.acquireNow(ctx)
+	if err != pool.ErrNoneNow {
+		return r, err
+	}
+	w := newWaiter(ctx)
+	defer w.cancel(nil)
+	w.from, w.label = from, label
+	return e.await(w)
 }
 
 // broughtUp gives r, which comes from the pool, all settings of the *sql.DB.
@@ -183,9 +190,10 @@ func (e *Engine) acquireError(err error, w *waiter) error {
 	return e.pool.Explain(err)
 }
 
-// notAcquired tells of a statement that has got no connection.
-func (e *Engine) notAcquired(ctx context.Context, label *string, t *task.Task, err error) {
+// notAcquired tells of a statement that has got no connection, and returns err.
+func (e *Engine) notAcquired(ctx context.Context, label *string, t *task.Task, err error) error {
 	e.report.NotAcquired(ctx, connpool.Waited(err), func() report.Who { return WhoIs(label, t) }, err)
+	return err
 }
 
 // admits reports whether a statement that has no connection may take one. While the connector

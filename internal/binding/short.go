@@ -26,10 +26,11 @@ func (c *Checkout) Borrow(ctx context.Context, text *string, pins bool) (*Conn, 
 		return c.borrowInTask(ctx, text, pins)
 	}
 	c.label = label
-	r, err := c.acquire(ctx, nil)
+	r, err := e.acquire(c.forHooks(ctx), nil, label)
 	if err != nil {
-		return nil, err
+		return nil, e.notAcquired(ctx, label, nil, err)
 	}
+	c.binding = &c.private
 	return r, c.private.attach(ctx, c, r, text, pins)
 }
 
@@ -56,8 +57,7 @@ func (c *Checkout) borrowInTask(ctx context.Context, text *string, pins bool) (r
 		err = b.attach(ctx, c, r, text, false)
 	}
 	if err != nil {
-		c.engine.notAcquired(ctx, c.label, b.task, err)
-		return nil, err
+		return nil, c.engine.notAcquired(ctx, c.label, b.task, err)
 	}
 	taken = true
 	// Another statement of the task may have begun a transaction, set state or lost them since mayBorrow

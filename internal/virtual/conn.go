@@ -80,10 +80,18 @@ func (c *conn) exec(ctx context.Context, v *text, query string, args []driver.Na
 		} else if r != nil && v == nil {
 			return execText(ctx, &c.checkout, r, t, args)
 		} else if r != nil {
-			k := c.keptCall(r, v, t, args)
-			return k.exec(ctx)
+			return c.execKept(ctx, r, v, t, args)
 		}
 	}
+	return c.execLong(ctx, v, query, t, known, args)
+}
+
+func (c *conn) execKept(ctx context.Context, r *binding.Conn, v *text, t *textcache.Text, args []driver.NamedValue) (driver.Result, error) {
+	k := c.keptCall(r, v, t, args)
+	return k.exec(ctx)
+}
+
+func (c *conn) execLong(ctx context.Context, v *text, query string, t *textcache.Text, known bool, args []driver.NamedValue) (driver.Result, error) {
 	op := operation{c: &c.checkout, kind: executing, virtual: v, kept: v != nil && v.prepared}
 	op.setText(query, t, known, args)
 	return op.resultOf(op.do(ctx))
@@ -104,10 +112,18 @@ func (c *conn) query(ctx context.Context, v *text, query string, args []driver.N
 		} else if r != nil && v == nil {
 			return queryText(ctx, &c.checkout, r, t, args)
 		} else if r != nil {
-			k := c.keptCall(r, v, t, args)
-			return k.query(ctx)
+			return c.queryKept(ctx, r, v, t, args)
 		}
 	}
+	return c.queryLong(ctx, v, query, t, known, args)
+}
+
+func (c *conn) queryKept(ctx context.Context, r *binding.Conn, v *text, t *textcache.Text, args []driver.NamedValue) (driver.Rows, error) {
+	k := c.keptCall(r, v, t, args)
+	return k.query(ctx)
+}
+
+func (c *conn) queryLong(ctx context.Context, v *text, query string, t *textcache.Text, known bool, args []driver.NamedValue) (driver.Rows, error) {
 	op := operation{c: &c.checkout, kind: querying, virtual: v, kept: true}
 	op.setText(query, t, known, args)
 	return op.rowsOf(op.do(ctx))
@@ -149,19 +165,8 @@ func (c *conn) PrepareContext(ctx context.Context, query string) (driver.Stmt, e
 // transaction.
 func (c *conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
 	if c.source.config.LazyBegin && c.refusal == nil && !c.Bound() && !c.HasTx() {
-		var p task.Place
-		if err := c.source.engine.FindPlace(ctx, &p); err != nil {
-			return nil, err
-		}
-		if p.Task == nil {
-			if err := ctx.Err(); err != nil {
-				return nil, ctxerr.Of(ctx, err)
-			}
-			t := newTx(ctx, &c.checkout, opts, nil)
-			if !t.deferFrom(p.From) {
-				return nil, c.source.pool.DrainingError()
-			}
-			return t, nil
+		if t, err := c.deferBegin(ctx, opts); t != nil || err != nil {
+			return t, err
 		}
 	}
 	if r, err := lendForTx(ctx, &c.checkout); err != nil {
@@ -169,6 +174,26 @@ func (c *conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, e
 	} else if r != nil {
 		return beginTx(ctx, &c.checkout, r, opts)
 	}
+	return c.beginLong(ctx, opts)
+}
+
+// deferBegin has the first statement begin the transaction. nil without an error: a task does not let it.
+func (c *conn) deferBegin(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
+	var p task.Place
+	if err := c.source.engine.FindPlace(ctx, &p); err != nil || p.Task != nil {
+		return nil, err
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, ctxerr.Of(ctx, err)
+	}
+	t := newTx(ctx, &c.checkout, opts, nil)
+	if !t.deferFrom(p.From) {
+		return nil, c.source.pool.DrainingError()
+	}
+	return t, nil
+}
+
+func (c *conn) beginLong(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
 	op := operation{c: &c.checkout, kind: beginning, Want: binding.Want{Begins: true, TextAt: &textBegin}, opts: opts, kept: true}
 	return op.txOf(op.do(ctx))
 }
