@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/metrics"
 	"sync"
 	"testing"
 	"time"
@@ -14,7 +15,7 @@ import (
 const (
 	cancelledGoroutines = 64
 	waitingConns        = 4
-	// settling is how long it takes until all have come to wait; no pool tells.
+	// settling is how long it takes, at least, until all have come to wait.
 	settling = 100 * time.Millisecond
 )
 
@@ -98,6 +99,18 @@ func wait(goroutines int, what func(int)) *sync.WaitGroup {
 		})
 	}
 	ready.Wait()
-	time.Sleep(settling)
+	settle()
 	return &done
+}
+
+// settle returns when no goroutine is ready to run: all have come to wait. On a slow machine ten
+// thousand need longer than settling.
+func settle() {
+	ready := []metrics.Sample{{Name: "/sched/goroutines/runnable:goroutines"}}
+	for {
+		time.Sleep(settling)
+		if metrics.Read(ready); ready[0].Value.Uint64() == 0 {
+			return
+		}
+	}
 }
