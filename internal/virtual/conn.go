@@ -68,22 +68,22 @@ func (c *conn) toPrepare(query string, args []driver.NamedValue) *text {
 // ExecContext runs a statement, or returns driver.ErrSkip where the driver can only run
 // prepared ones.
 func (c *conn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
-	return c.exec(ctx, c.toPrepare(query, args), query, args)
+	t, r, err := lend(ctx, c, query)
+	if err != nil {
+		return nil, err
+	}
+	return c.exec(ctx, r, c.toPrepare(query, args), t, args)
 }
 
-// exec executes a text, or the virtual statement v, which has it.
-func (c *conn) exec(ctx context.Context, v *text, query string, args []driver.NamedValue) (driver.Result, error) {
-	t, known := c.look(query)
-	if known {
-		if r, err := lend(ctx, &c.checkout, t); err != nil {
-			return nil, err
-		} else if r != nil && v == nil {
-			return execText(ctx, &c.checkout, r, t, args)
-		} else if r != nil {
-			return c.execKept(ctx, r, v, t, args)
-		}
+// exec executes a text, or the virtual statement v, which has it. r is what lend has lent.
+func (c *conn) exec(ctx context.Context, r *binding.Conn, v *text, t *textcache.Text, args []driver.NamedValue) (driver.Result, error) {
+	switch {
+	case r == nil:
+		return c.execLong(ctx, v, t, args)
+	case v == nil:
+		return execText(ctx, &c.checkout, r, t, args)
 	}
-	return c.execLong(ctx, v, query, t, known, args)
+	return c.execKept(ctx, r, v, t, args)
 }
 
 func (c *conn) execKept(ctx context.Context, r *binding.Conn, v *text, t *textcache.Text, args []driver.NamedValue) (driver.Result, error) {
@@ -91,31 +91,31 @@ func (c *conn) execKept(ctx context.Context, r *binding.Conn, v *text, t *textca
 	return k.exec(ctx)
 }
 
-func (c *conn) execLong(ctx context.Context, v *text, query string, t *textcache.Text, known bool, args []driver.NamedValue) (driver.Result, error) {
+func (c *conn) execLong(ctx context.Context, v *text, t *textcache.Text, args []driver.NamedValue) (driver.Result, error) {
 	op := operation{c: &c.checkout, kind: executing, virtual: v, kept: v != nil && v.prepared}
-	op.setText(query, t, known, args)
+	op.setText(t, args)
 	return op.resultOf(op.do(ctx))
 }
 
 // QueryContext runs a query, or returns driver.ErrSkip where the driver can only run
 // prepared ones.
 func (c *conn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
-	return c.query(ctx, c.toPrepare(query, args), query, args)
+	t, r, err := lend(ctx, c, query)
+	if err != nil {
+		return nil, err
+	}
+	return c.query(ctx, r, c.toPrepare(query, args), t, args)
 }
 
 // query is exec for a query.
-func (c *conn) query(ctx context.Context, v *text, query string, args []driver.NamedValue) (driver.Rows, error) {
-	t, known := c.look(query)
-	if known {
-		if r, err := lend(ctx, &c.checkout, t); err != nil {
-			return nil, err
-		} else if r != nil && v == nil {
-			return queryText(ctx, &c.checkout, r, t, args)
-		} else if r != nil {
-			return c.queryKept(ctx, r, v, t, args)
-		}
+func (c *conn) query(ctx context.Context, r *binding.Conn, v *text, t *textcache.Text, args []driver.NamedValue) (driver.Rows, error) {
+	switch {
+	case r == nil:
+		return c.queryLong(ctx, v, t, args)
+	case v == nil:
+		return queryText(ctx, &c.checkout, r, t, args)
 	}
-	return c.queryLong(ctx, v, query, t, known, args)
+	return c.queryKept(ctx, r, v, t, args)
 }
 
 func (c *conn) queryKept(ctx context.Context, r *binding.Conn, v *text, t *textcache.Text, args []driver.NamedValue) (driver.Rows, error) {
@@ -123,9 +123,9 @@ func (c *conn) queryKept(ctx context.Context, r *binding.Conn, v *text, t *textc
 	return k.query(ctx)
 }
 
-func (c *conn) queryLong(ctx context.Context, v *text, query string, t *textcache.Text, known bool, args []driver.NamedValue) (driver.Rows, error) {
+func (c *conn) queryLong(ctx context.Context, v *text, t *textcache.Text, args []driver.NamedValue) (driver.Rows, error) {
 	op := operation{c: &c.checkout, kind: querying, virtual: v, kept: true}
-	op.setText(query, t, known, args)
+	op.setText(t, args)
 	return op.rowsOf(op.do(ctx))
 }
 

@@ -59,12 +59,10 @@ type operation struct {
 	first      bool // nothing was executed in the checkout before
 }
 
-// setText gives op a text of the program, of which t says what is known. known: it was met lately.
-func (op *operation) setText(text string, t *textcache.Text, known bool, args []driver.NamedValue) {
-	op.Text, op.Args, op.Effect, op.TextAt = text, args, t.Effect, &t.Query
-	if known {
-		op.known = t
-	}
+// setText gives op a text of the program, which lend has looked up.
+func (op *operation) setText(t *textcache.Text, args []driver.NamedValue) {
+	op.Text, op.Args, op.Effect, op.TextAt = t.Query, args, t.Effect, &t.Query
+	op.known = op.c.last
 }
 
 // do runs op. Every operation goes through do.

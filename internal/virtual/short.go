@@ -22,11 +22,12 @@ import (
 // Functions get what they need as arguments, which are in registers. A struct of these would cost
 // as much as a third of the way.
 
-// lend lends and locks the connection for a text. nil without an error: nothing was done, and the
-// call is an operation from the beginning.
-func lend(ctx context.Context, c *checkout, t *textcache.Text) (r *binding.Conn, err error) {
-	if c.refusal != nil || ctxsettings.Used() || !session.LeavesNothing(t.Effect) {
-		return nil, nil
+// lend looks a text up, and lends and locks the connection for it. No connection and no error: nothing
+// was done, and the call is an operation from the beginning.
+func lend(ctx context.Context, c *conn, query string) (t *textcache.Text, r *binding.Conn, err error) {
+	t, known := c.look(query)
+	if !known || c.refusal != nil || ctxsettings.Used() || !session.LeavesNothing(t.Effect) {
+		return t, nil, nil
 	}
 	if c.Bound() {
 		r, err = c.Again(ctx, &t.Query)
@@ -34,9 +35,9 @@ func lend(ctx context.Context, c *checkout, t *textcache.Text) (r *binding.Conn,
 		r, err = c.Borrow(ctx, &t.Query, false)
 	}
 	if err != nil {
-		return nil, ctxerr.Of(ctx, err)
+		return t, nil, ctxerr.Of(ctx, err)
 	}
-	return r, nil
+	return t, r, nil
 }
 
 // goOn is the operation of a call for which lend has lent r. calls: how many calls of the driver had
