@@ -49,8 +49,21 @@ func (p *Pool) Explain(err error) error {
 			why = "a new connection is being made, and the server has not answered yet: "
 		}
 	}
-	return fmt.Errorf("pooldriver: no connection to %s: %s%w%s", p.report.Target(), why, err, by)
+	return &acquireError{p.report.Target(), why, by, err}
 }
+
+// acquireError writes its text when it is asked for: when a thousand requests are cancelled at once,
+// nobody reads most of their errors, and the texts would cost five times as much as all else.
+type acquireError struct {
+	target, why, by string
+	err             error
+}
+
+func (e *acquireError) Error() string {
+	return fmt.Sprintf("pooldriver: no connection to %s: %s%v%s", e.target, e.why, e.err, e.by)
+}
+
+func (e *acquireError) Unwrap() error { return e.err }
 
 // DrainingError is the error of new work, which Drain refuses.
 func (p *Pool) DrainingError() error {
