@@ -358,7 +358,8 @@ func (p *Pool[T]) await(ctx context.Context, w *waiter[T], t *ticket, now bool) 
 	}
 	if now && p.cfg.AcquireTimeout > 0 { // expire looks only at the queue
 		if !p.awaitAlone(ctx, w, t.start) {
-			return nil, false, p.abandon(ctx, w, t)
+			p.abandon(w, t)
+			return nil, false, p.refuseGone(ctx, t)
 		}
 	} else if done := ctx.Done(); done == nil {
 		<-w.ch
@@ -366,7 +367,8 @@ func (p *Pool[T]) await(ctx context.Context, w *waiter[T], t *ticket, now bool) 
 		select {
 		case <-w.ch:
 		case <-done:
-			return nil, false, p.abandon(ctx, w, t)
+			p.abandon(w, t)
+			return nil, false, p.refuseGone(ctx, t)
 		}
 	}
 	w.waited = p.since() - t.start
@@ -412,7 +414,7 @@ func (p *Pool[T]) awaitAlone(ctx context.Context, w *waiter[T], start int64) boo
 // abandon withdraws w after its context is done, or its time is over. If w has a result already, the
 // acquirer has lost the race against its own cancellation and passes the resource on. w
 // is not recycled: its wake-up may still be on the way.
-func (p *Pool[T]) abandon(ctx context.Context, w *waiter[T], t *ticket) error {
+func (p *Pool[T]) abandon(w *waiter[T], t *ticket) {
 	waited := p.since() - t.start
 	p.mu.Lock()
 	p.waits.record(waited)
@@ -429,6 +431,10 @@ func (p *Pool[T]) abandon(ctx context.Context, w *waiter[T], t *ticket) error {
 	}
 	w.state = stateGone
 	p.mu.Unlock()
+}
+
+// refuseGone is the error of an attempt that has abandoned its waiter.
+func (p *Pool[T]) refuseGone(ctx context.Context, t *ticket) error {
 	if ctx.Err() == nil {
 		return p.refuseTimeout(t)
 	}

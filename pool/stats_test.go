@@ -97,7 +97,8 @@ func TestMovesCountEveryLoanAndReturnAndNeverFall(t *testing.T) {
 				require.NoError(t, b.Release())
 				cancel()
 				tk.start = p.since()
-				require.ErrorIs(t, p.abandon(ctx, w, &tk), context.Canceled)
+				p.abandon(w, &tk)
+				require.ErrorIs(t, p.refuseGone(ctx, &tk), context.Canceled)
 			}, 17, 6},
 			{"given back", func() { require.NoError(t, a.Release()) }, 18, 6},
 			{"closed", p.Close, 18, 6},
