@@ -19,7 +19,7 @@ func TestHandingOverDoesNotHoldTheProcessorThatAnotherHolderWaitsFor(t *testing.
 		most      int64 // hand-overs until a holder gets the processor; a time slice is worth thousands
 	}{
 		{2, 1500}, // 16 for each of 60 goroutines that go before one from the global queue
-		{32, 350}, // with 8 for each holder it would be 480
+		{32, 350}, // with 8 for each it would be 480
 	} {
 		t.Run(fmt.Sprintf("of %d", c.resources), func(t *testing.T) {
 			defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))

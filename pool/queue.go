@@ -17,9 +17,9 @@ const (
 	stateGone                         // its acquirer has left
 )
 
-// A waiter is an acquirer that sleeps. All fields but ch and start belong to
+// A waiter is an acquirer that sleeps. All fields but ch, start and until belong to
 // the pool's lock until the result is delivered, and to the acquirer from
-// then on.
+// then on. (wake reads yields before it sends.)
 //
 // A waiter that got a resource lives on: the resource keeps the waiter, and its release, which
 // takes the lock anyway, puts the waiter back on the free list. By then the acquirer has read the
@@ -228,11 +228,11 @@ func (p *Pool[T]) failAllLocked(why func(*waiter[T]) error) {
 	}
 }
 
-// Where n resources exist, one hand-over of rotation/n yields the processor to others, and one of
-// rotation/manyHolders where more exist. A holder waits until all others have had their turn, so the more
-// there are the shorter a turn has to be: with 8 hand-overs 64 goroutines over 32 connections waited
-// 1.5 times as long as with database/sql (p99). But a yield costs a tenth of a hand-over: with 3
-// hand-overs over 4 connections the throughput was a twentieth less.
+// Where n resources exist, one of rotation/n hand-overs yields the processor to others (rounded up: of 4
+// where 10 exist), and one of rotation/manyHolders where more exist. A holder waits until all others
+// have had their turn, so the more there are the shorter a turn has to be: with 8 hand-overs 64
+// goroutines over 32 connections waited 1.5 times as long as with database/sql (p99). But a yield costs
+// a tenth of a hand-over: with 3 over 4 connections the throughput was a twentieth less.
 const (
 	rotation    = 32
 	manyHolders = 16

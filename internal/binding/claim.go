@@ -91,7 +91,7 @@ func (b *Binding) obtain(ctx context.Context, c *Checkout, w *Want) (err error) 
 			b.held.Add(-1)
 		}
 		if err != nil {
-			e.notAcquired(ctx, c.label, b.task, err)
+			err = e.notAcquired(ctx, c.label, b.task, err)
 		}
 	}()
 	keep := func(r *Conn) error {
@@ -105,7 +105,7 @@ func (b *Binding) obtain(ctx context.Context, c *Checkout, w *Want) (err error) 
 	// a further statement of the task waits, the task may get a connection that the
 	// statement can share: contend looks for it.
 	if first := b.held.Add(1) == 1; (first || !b.shares) && c.from == nil {
-		r, err := e.acquire(c.forHooks(ctx), nil, b)
+		r, err := e.acquire(c.forHooks(ctx), b)
 		if err != nil {
 			return err
 		}

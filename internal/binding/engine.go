@@ -105,14 +105,9 @@ func (e *Engine) bindingOf(t *task.Task) *Binding {
 	return b
 }
 
-// acquire takes a connection from the pool. from is the task from whose context the statement's
-// context was derived, if any. who is the *Binding of the statement's task or, without a task,
-// the statement's label.
-func (e *Engine) acquire(ctx context.Context, from *task.Task, who any) (*Conn, error) {
-	if from != nil {
-		label, _ := who.(*string)
-		return e.acquireFrom(ctx, from, label)
-	}
+// acquire takes a connection from the pool. who is the *Binding of the statement's task or, without a
+// task, the statement's label.
+func (e *Engine) acquire(ctx context.Context, who any) (*Conn, error) {
 	r, err := e.pool.Acquire(ctx, who)
 	if err != nil {
 		return nil, e.acquireError(err, nil)
@@ -121,7 +116,11 @@ func (e *Engine) acquire(ctx context.Context, from *task.Task, who any) (*Conn, 
 }
 
 // acquireFrom is acquire for a statement without a task, whose context was derived from that of from.
+// nil: from none.
 func (e *Engine) acquireFrom(ctx context.Context, from *task.Task, label *string) (*Conn, error) {
+	if from == nil {
+		return e.acquire(ctx, label)
+	}
 	r, err := e.acquireNow(ctx)
 	if err != pool.ErrNoneNow {
 		return r, err

@@ -26,7 +26,7 @@ func (c *Checkout) Borrow(ctx context.Context, text *string, pins bool) (*Conn, 
 		return c.borrowInTask(ctx, text, pins)
 	}
 	c.label = label
-	r, err := e.acquire(c.forHooks(ctx), nil, label)
+	r, err := e.acquire(c.forHooks(ctx), label)
 	if err != nil {
 		return nil, e.notAcquired(ctx, label, nil, err)
 	}
@@ -53,7 +53,7 @@ func (c *Checkout) borrowInTask(ctx context.Context, text *string, pins bool) (r
 			c.unbind()
 		}
 	}()
-	if r, err = c.engine.acquire(c.forHooks(ctx), nil, b); err == nil {
+	if r, err = c.engine.acquire(c.forHooks(ctx), b); err == nil {
 		err = b.attach(ctx, c, r, text, false)
 	}
 	if err != nil {

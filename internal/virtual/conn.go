@@ -86,7 +86,7 @@ func (c *conn) exec(ctx context.Context, r *binding.Conn, v *text, t *textcache.
 	return c.execKept(ctx, r, v, t, args)
 }
 
-// execKept and execLong are functions of their own, because their variables need 500 bytes of stack,
+// execKept and execLong, like those of a query, are functions of their own, because their variables need 500 bytes of stack,
 // which a text that is sent as it is would have to carry: what is between database/sql and a wait, or
 // the driver, decides whether a goroutine that does little else needs a stack of 4 kB or of 8.
 func (c *conn) execKept(ctx context.Context, r *binding.Conn, v *text, t *textcache.Text, args []driver.NamedValue) (driver.Result, error) {

@@ -36,8 +36,8 @@ type operation struct {
 	c    *checkout
 	kind kind
 	binding.Want
-	known   *textcache.Text // what earlier operations have found of the text; nil: the text is new
-	virtual *text           // the statement to prepare; nil: the text is sent as it is
+	known   bool  // the text was met lately
+	virtual *text // the statement to prepare; nil: the text is sent as it is
 	opts    driver.TxOptions
 	cargo   session.Cargo // what the text has to carry in the present attempt
 
@@ -62,7 +62,7 @@ type operation struct {
 // setText gives op a text of the program, which lend has looked up.
 func (op *operation) setText(t *textcache.Text, args []driver.NamedValue) {
 	op.Text, op.Args, op.Effect, op.TextAt = t.Query, args, t.Effect, &t.Query
-	op.known = op.c.last
+	op.known = t == op.c.last
 }
 
 // do runs op. Every operation goes through do.
@@ -211,7 +211,7 @@ func (op *operation) prepare(ctx context.Context) (again bool, err error) {
 	}
 	// A query with arguments is kept when its text comes a second time: one-off queries do
 	// not flush the cache.
-	op.Prepared, err = r.Prepare(ctx, v.query, v.generation, v.prepared || op.known != nil)
+	op.Prepared, err = r.Prepare(ctx, v.query, v.generation, v.prepared || op.known)
 	return op.finishUnexecuted(ctx, err)
 }
 

@@ -43,7 +43,7 @@ func lend(ctx context.Context, c *conn, query string) (t *textcache.Text, r *bin
 // goOn is the operation of a call for which lend has lent r. calls: how many calls of the driver had
 // not returned then.
 func goOn(c *checkout, kind kind, r *binding.Conn, v *text, t *textcache.Text, args []driver.NamedValue, calls int) *operation {
-	op := &operation{c: c, kind: kind, known: t, virtual: v, started: true, calls: calls}
+	op := &operation{c: c, kind: kind, known: t != nil, virtual: v, started: true, calls: calls}
 	op.kept = kind != executing || v != nil && v.prepared
 	if kind == beginning {
 		op.Begins, op.TextAt = true, &textBegin
