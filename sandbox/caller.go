@@ -18,7 +18,7 @@ type place struct {
 // here is the place of the call. Goroutines have no public number. The first line of a goroutine's
 // stack has it, which costs about a microsecond: in a test that is little.
 func here() place {
-	var stack [24]uintptr
+	var stack [48]uintptr
 	n := runtime.Callers(3, stack[:])
 	return place{goroutine: goroutine(), stack: append([]uintptr(nil), stack[:n]...)}
 }

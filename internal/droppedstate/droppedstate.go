@@ -52,7 +52,7 @@ func OfDB() bool {
 
 // anyCaller reports whether one of the innermost calls of database/sql is a wanted method.
 func anyCaller(wanted func(method string) bool) bool {
-	var callers [32]uintptr
+	var callers [48]uintptr
 	frames := runtime.CallersFrames(callers[:runtime.Callers(3, callers[:])])
 	inside := false
 	for {
