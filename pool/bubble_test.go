@@ -3,6 +3,7 @@ package pool
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -65,12 +66,12 @@ func crowdOf(t *testing.T, p *Pool[*item]) {
 }
 
 func TestPoolServesInABubbleAndOutsideAgain(t *testing.T) {
-	starved := 0
+	var starved atomic.Int64 // a call may still be on its way back when the crowd has ended
 	p, err := New(Config[*item]{
 		Create:         func(context.Context) (*item, error) { return &item{}, nil },
 		Check:          func(context.Context, *item) error { return nil },
 		BeforeAcquire:  func(context.Context, *item) error { return nil },
-		Starving:       func(int) { starved++ },
+		Starving:       func(int) { starved.Add(1) },
 		Max:            2,
 		MinIdle:        1,
 		AcquireTimeout: 100 * ms,
@@ -79,9 +80,9 @@ func TestPoolServesInABubbleAndOutsideAgain(t *testing.T) {
 	require.NoError(t, err)
 	inAndOut(t, p, func(t *testing.T) {
 		before := p.Stats()
-		begun := starved
+		begun := starved.Load()
 		crowdOf(t, p)
-		require.Greater(t, starved, begun, "Starving was called here, too")
+		require.Greater(t, starved.Load(), begun, "Starving was called here, too")
 		s := p.Stats()
 		require.Zero(t, s.Destroyed.Lifetime+s.Destroyed.IdleTime)
 		require.Less(t, s.WaitMax, 10*time.Second)
