@@ -17,17 +17,17 @@ type place struct {
 
 // here is the place of the call. Goroutines have no public number. The first line of a goroutine's
 // stack has it, which costs about a microsecond: in a test that is little.
-func here() place {
-	var stack [48]uintptr
-	n := runtime.Callers(3, stack[:])
-	return place{goroutine: goroutine(), stack: append([]uintptr(nil), stack[:n]...)}
-}
+func here() place { return place{goroutine: goroutine(), stack: callers()} }
 
-// hereBelow is here for a call from below the sandbox's Connector, where the stack is deep. It has no goroutine.
-func hereBelow() place {
+// hereBelow is here for a call from below the sandbox's Connector. It has no goroutine.
+func hereBelow() place { return place{stack: callers()} }
+
+// callers are the calls above the caller of here or hereBelow. Between the program and the sandbox are
+// some thirty of database/sql and of pooldriver.
+func callers() []uintptr {
 	var stack [64]uintptr
-	n := runtime.Callers(3, stack[:])
-	return place{stack: append([]uintptr(nil), stack[:n]...)}
+	n := runtime.Callers(4, stack[:])
+	return append([]uintptr(nil), stack[:n]...)
 }
 
 func goroutine() uint64 {
