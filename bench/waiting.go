@@ -107,10 +107,10 @@ func wait(goroutines int, what func(int)) *sync.WaitGroup {
 }
 
 // settle returns when no goroutine is ready to run: all have come to wait. On a slow machine ten
-// thousand need longer than settling.
+// thousand need longer than settling. It waits for two seconds at most.
 func settle() {
 	ready := []metrics.Sample{{Name: "/sched/goroutines/runnable:goroutines"}}
-	for {
+	for range 20 {
 		time.Sleep(settling)
 		if metrics.Read(ready); ready[0].Value.Uint64() == 0 {
 			return

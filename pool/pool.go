@@ -61,7 +61,7 @@ type Pool[T any] struct {
 	queue      waitQueue[T]
 	free       *waiter[T]
 	acquires   uint64 // resources lent, also those taken back before the acquirer had them
-	handed     int    // the sum of the resources there were at each hand-over since one has yielded; see rotation
+	handed     int    // counts up to rotation; see there
 	seq        uint64
 	idle       idleList[T]
 	minIdle    int

@@ -115,8 +115,8 @@ func (e *Engine) acquire(ctx context.Context, who any) (*Conn, error) {
 	return e.broughtUp(ctx, r)
 }
 
-// acquireFrom is acquire for a statement without a task, whose context was derived from that of from.
-// nil: from none.
+// acquireFrom is acquire for a statement without a task. from is the task from whose context its context
+// was derived; nil: from none.
 func (e *Engine) acquireFrom(ctx context.Context, from *task.Task, label *string) (*Conn, error) {
 	if from == nil {
 		return e.acquire(ctx, label)
