@@ -150,7 +150,7 @@ func (postgres) queries() queries {
 	return queries{
 		// The view is read row by row: without the last condition a look could count a
 		// backend that ended meanwhile, and the one that came after it.
-		backends: `SELECT count(*), 0 FROM pg_stat_activity
+		backends: `SELECT count(*), 0, 0 FROM pg_stat_activity
 			WHERE usename = $1 AND backend_type = 'client backend' AND backend_start < statement_timestamp()`,
 		idle: `SELECT pid FROM pg_stat_activity
 			WHERE usename = $1 AND backend_type = 'client backend' AND state = 'idle'`,

@@ -14,7 +14,7 @@ const samplePause = 10 * time.Millisecond
 // Peak is what a [Watch] has seen.
 type Peak struct {
 	Backends int // the most connections at one look
-	Exempt   int // the most connections without a database at one look (MySQL)
+	Killers  int // the most connections that kill a cancelled MySQL statement at one look
 	Samples  int // looks that were answered
 	Missed   int // looks that were not, as when the server restarts
 }
@@ -58,7 +58,7 @@ func (a Account) Watch(t testing.TB) *Watch {
 func (w *Watch) look(ctx context.Context, a Account) {
 	attempt, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	counted, exempt, err := a.Backends(attempt)
+	counted, _, kill, err := a.backends(attempt)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if err != nil {
@@ -69,7 +69,7 @@ func (w *Watch) look(ctx context.Context, a Account) {
 	}
 	w.peak.Samples++
 	w.peak.Backends = max(w.peak.Backends, counted)
-	w.peak.Exempt = max(w.peak.Exempt, exempt)
+	w.peak.Killers = max(w.peak.Killers, kill)
 }
 
 // Peak returns what was seen so far.

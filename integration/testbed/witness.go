@@ -12,7 +12,7 @@ import (
 // queries are an engine's questions. Each takes the account's user as its first
 // argument, lockHolder the database and the lock's number.
 type queries struct {
-	backends   string // counted, exempt
+	backends   string // counted, exempt, those that kill
 	idle       string // identifiers of idle connections
 	kill       string // a format that takes one of them
 	lockHolder string // identifier of the connection that holds it
@@ -31,16 +31,22 @@ func column[T any](rows *sql.Rows) ([]T, error) {
 	return values, rows.Err()
 }
 
-// Backends returns how many connections of the account the server has. A
-// connection that kills a cancelled MySQL statement, which has no database, is
-// not counted; exempt returns those.
+// Backends returns how many connections of the account the server has. MySQL's
+// connections without a database are not counted; exempt returns those. They kill
+// a cancelled statement, log in, or end.
 func (a Account) Backends(ctx context.Context) (counted, exempt int, err error) {
+	counted, exempt, _, err = a.backends(ctx)
+	return counted, exempt, err
+}
+
+// backends is Backends, with how many of the exempt ones kill a cancelled statement.
+func (a Account) backends(ctx context.Context) (counted, exempt, kill int, err error) {
 	admin, err := a.Server.Admin()
 	if err != nil {
-		return 0, 0, err
+		return 0, 0, 0, err
 	}
-	err = admin.QueryRowContext(ctx, a.Server.Engine.queries().backends, a.User).Scan(&counted, &exempt)
-	return counted, exempt, err
+	err = admin.QueryRowContext(ctx, a.Server.Engine.queries().backends, a.User).Scan(&counted, &exempt, &kill)
+	return counted, exempt, kill, err
 }
 
 // Transaction is an open one.
