@@ -7,6 +7,8 @@ import (
 	"math/rand/v2"
 	"os"
 	"runtime"
+	"runtime/debug"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -42,6 +44,12 @@ func Rounds(short, long int) int {
 		return long
 	}
 	return short
+}
+
+// Raced reports whether the tests were built with the race detector.
+func Raced() bool {
+	info, ok := debug.ReadBuildInfo()
+	return ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
 }
 
 // AtOnce makes a TestMain run n parallel tests at once, for tests that wait more than they work.
