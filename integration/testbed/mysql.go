@@ -237,21 +237,13 @@ func (m mySQL) list() string {
 	return "performance_schema.processlist"
 }
 
-// kills tells of a row of the list whether it is a connection that kills a cancelled statement.
-// Such a connection has no database. Others are listed without one, too: while they log in or end,
-// and on MariaDB ("Busy") while they cannot be asked. MySQL knows the name that ours gives of itself;
-// MariaDB does not while its performance schema is off.
-func (m mySQL) kills() string {
-	if m == MariaDB {
-		return "db IS NULL AND command NOT IN ('Connect', 'Busy', 'Killed')"
-	}
-	return `(SELECT attr_value = 'pooldriver-kill' FROM performance_schema.session_connect_attrs AS a
-			WHERE a.processlist_id = l.id AND attr_name = 'program_name')`
-}
-
 func (m mySQL) queries() queries {
 	return queries{
-		backends: `SELECT COALESCE(SUM(db IS NOT NULL), 0), COALESCE(SUM(db IS NULL), 0), COALESCE(SUM(` + m.kills() + `), 0)
+		// The connection that kills a cancelled statement has no database, and tells its name. Others
+		// are listed without a database while they log in or end.
+		backends: `SELECT COALESCE(SUM(db IS NOT NULL), 0), COALESCE(SUM(db IS NULL), 0), COALESCE(SUM(db IS NULL AND EXISTS (
+				SELECT * FROM performance_schema.session_connect_attrs AS a
+				WHERE a.processlist_id = l.id AND attr_name = 'program_name' AND attr_value = 'pooldriver-kill')), 0)
 			FROM ` + m.list() + ` AS l WHERE user = ?`,
 		idle:       "SELECT id FROM " + m.list() + " WHERE user = ? AND command = 'Sleep'",
 		kill:       "KILL %d",
