@@ -137,6 +137,9 @@ func (w *Walk) Add(effect dialects.Effect) {
 	switch {
 	case !w.misread:
 		w.effect |= effect
+		if w.Lx.Strange { // counts also if a later statement is misread
+			w.effect |= w.language.Unknown
+		}
 	case w.language.WholeText:
 		w.effect = dialects.Clean
 	}
