@@ -335,6 +335,21 @@ func TestSandboxDatabaseWithAnOpenTransactionIsRemoved(t *testing.T) {
 	})
 }
 
+// TestSandboxDatabaseIsRemovedThoughTheUserMayNotEndASession: autovacuum may be at work there.
+func TestSandboxDatabaseIsRemovedThoughTheUserMayNotEndASession(t *testing.T) {
+	t.Parallel()
+	account := sandboxOnServer(t, testbed.Shared(t, testbed.Postgres).NewAccount(t), "database")
+	other := account.Account
+	t.Run("its test", func(its *testing.T) {
+		place := account.place(its, sandbox.Migration{Run: func(context.Context, *sql.DB) error { return nil }})
+		other.Database = place.Name
+		administrator := other.Witness(t) // goes on when its test has ended
+		require.NoError(its, administrator.PingContext(its.Context()))
+		its.Cleanup(func() { time.AfterFunc(time.Second, func() { _ = administrator.Close() }) })
+	})
+	require.NotContains(t, account.list(t), other.Database)
+}
+
 func (s sandboxAccount) place(t *testing.T, m sandbox.Migration) *sandbox.Place {
 	t.Helper()
 	if s.kind == "schema" {
