@@ -178,7 +178,9 @@ func (w *world) openAs(t *testing.T, p program, ours bool) (*sql.DB, *pooldriver
 // run executes a program and asks the server what has come of it.
 func (w *world) run(t *testing.T, p program, ours bool) {
 	t.Helper()
-	if ours && p.room > 0 { // the bare program has as many connections as it likes
+	// The bare program has as many connections as it likes. Through Wrap go-sql-driver waits for nobody
+	// when it closes one, so the server may still count it.
+	if ours && p.room > 0 && !(p.wrap && w.account.Server.Engine != testbed.Postgres) {
 		w.account.LimitConnections(t, p.room)
 		defer w.account.LimitConnections(t, 1000)
 		time.Sleep(200 * time.Millisecond) // a session that is not shown any more counts for a moment
