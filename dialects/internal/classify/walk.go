@@ -143,6 +143,9 @@ func (w *Walk) Add(effect dialects.Effect) {
 	case w.language.WholeText:
 		w.effect = dialects.Clean
 	}
+	if w.Lx.Mixed {
+		w.effect |= w.language.Unknown
+	}
 }
 
 // nextReading ends this reading, and begins the next one if it is needed.

@@ -78,6 +78,9 @@ type Lexer struct {
 	// Strange is set by text that is not understood: bytes that begin no token, and constructs that
 	// Rules marks so.
 	Strange bool
+	// Mixed is set by versioned comments that a server may read in a way that is none of the Readings,
+	// such as one for code and not the other. It counts also if the text is misread.
+	Mixed bool
 	// StrayBackslash is set by a backslash outside quotes, except in MySQL's \N. No database
 	// accepts it: the text is misread.
 	StrayBackslash bool
@@ -116,7 +119,7 @@ func (lx *Lexer) Ended() bool { return lx.tok == EOF || lx.tok == Semicolon }
 
 // Broken reports whether the whole text, once read to its end, cannot be
 // trusted: something was not understood, or a quote or comment is open.
-func (lx *Lexer) Broken() bool { return lx.Strange || lx.OpenQuote || lx.OpenComment }
+func (lx *Lexer) Broken() bool { return lx.Strange || lx.Mixed || lx.OpenQuote || lx.OpenComment }
 
 // Misread reports whether no database accepts the text as it was read so far.
 func (lx *Lexer) Misread() bool { return lx.OpenQuote || lx.StrayBackslash }
@@ -459,24 +462,26 @@ func isSubscript(text string) bool {
 // comment reads the comment that opens at from, or, when it is code for the
 // server, only its opening.
 func (lx *Lexer) comment(from int) (pos int) {
-	lx.Strange = lx.Strange || lx.inCode && lx.codeIsDoubt
+	lx.Mixed = lx.Mixed || lx.inCode && lx.codeIsDoubt
+	skipped := false
 	if lx.rules.has(VersionedComments) {
 		if code, version, certain := versionedComment(lx.src, from); code != 0 {
 			if !certain {
 				lx.Doubt |= DoubtVersion
-				// If two versions differ, a server may take one comment for code and not the other.
-				lx.Strange = lx.Strange || lx.version != 0 && lx.version != version
+				lx.Mixed = lx.Mixed || lx.version != 0 && lx.version != version
 				lx.version = version
 			}
 			if certain || !lx.reading.SkipVersioned {
-				lx.Strange = lx.Strange || lx.inCode
+				lx.Mixed = lx.Mixed || lx.inCode
 				lx.inCode, lx.codeIsDoubt = true, !certain
 				return code
 			}
+			skipped = true
 		}
 	}
 	pos, closed, inner := blockComment(lx.src, from, lx.rules.has(NestedComments))
 	lx.Strange = lx.Strange || inner && lx.rules.has(DoubtfulNesting)
+	lx.Mixed = lx.Mixed || inner && skipped // MariaDB reads nested comments where it skips one
 	lx.OpenComment = lx.OpenComment || !closed
 	return pos
 }

@@ -88,7 +88,7 @@ func (o *outliner) put(tok Token) bool {
 
 // ambiguous reports whether the text can be read in two ways from here on.
 func (o *outliner) ambiguous() bool {
-	return o.lx.Doubt != 0 || o.lx.Strange || o.lx.StrayBackslash
+	return o.lx.Doubt != 0 || o.lx.Strange || o.lx.Mixed || o.lx.StrayBackslash
 }
 
 // continuesNumber reports whether a token that stands right behind a number belongs to it.
