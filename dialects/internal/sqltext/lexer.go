@@ -463,27 +463,38 @@ func isSubscript(text string) bool {
 // server, only its opening.
 func (lx *Lexer) comment(from int) (pos int) {
 	lx.Mixed = lx.Mixed || lx.inCode && lx.codeIsDoubt
-	skipped := false
-	if lx.rules.has(VersionedComments) {
-		if code, version, certain := versionedComment(lx.src, from); code != 0 {
-			if !certain {
-				lx.Doubt |= DoubtVersion
-				lx.Mixed = lx.Mixed || lx.version != 0 && lx.version != version
-				lx.version = version
-			}
-			if certain || !lx.reading.SkipVersioned {
-				lx.Mixed = lx.Mixed || lx.inCode
-				lx.inCode, lx.codeIsDoubt = true, !certain
-				return code
-			}
-			skipped = true
-		}
+	code, skipped := lx.versioned(from)
+	if code != 0 {
+		return code
 	}
 	pos, closed, inner := blockComment(lx.src, from, lx.rules.has(NestedComments))
 	lx.Strange = lx.Strange || inner && lx.rules.has(DoubtfulNesting)
 	lx.Mixed = lx.Mixed || inner && skipped // MariaDB reads nested comments where it skips one
 	lx.OpenComment = lx.OpenComment || !closed
 	return pos
+}
+
+// versioned returns where the code of the comment begins that opens at from; 0: it is no code in this
+// reading. skipped: it is code in others.
+func (lx *Lexer) versioned(from int) (code int, skipped bool) {
+	if !lx.rules.has(VersionedComments) {
+		return 0, false
+	}
+	code, version, certain := versionedComment(lx.src, from)
+	if code == 0 {
+		return 0, false
+	}
+	if !certain {
+		lx.Doubt |= DoubtVersion
+		lx.Mixed = lx.Mixed || lx.version != 0 && lx.version != version
+		lx.version = version
+		if lx.reading.SkipVersioned {
+			return 0, true
+		}
+	}
+	lx.Mixed = lx.Mixed || lx.inCode
+	lx.inCode, lx.codeIsDoubt = true, !certain
+	return code, false
 }
 
 // maxVariable is the greatest length of a variable's name that is understood, so that the time
