@@ -133,7 +133,7 @@ func TestIncidentWaitersThatGaveUpTakeNoConnectionWithThem(t *testing.T) {
 			}
 			waiting.Wait()
 		}
-		require.Eventually(t, func() bool { return c.Stats().Pool.Lent == 0 }, 10*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return c.Stats().Pool.Lent == 0 }, time.Second, time.Millisecond)
 		for range 3 { // none is lost; one whose ping was cancelled was replaced
 			conn, err := ours.Conn(t.Context())
 			require.NoError(t, err)
