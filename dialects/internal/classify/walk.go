@@ -137,13 +137,10 @@ func (w *Walk) Add(effect dialects.Effect) {
 	switch {
 	case !w.misread:
 		w.effect |= effect
-		if w.Lx.Strange { // counts also if a later statement is misread
-			w.effect |= w.language.Unknown
-		}
 	case w.language.WholeText:
 		w.effect = dialects.Clean
 	}
-	if w.Lx.Mixed {
+	if w.Lx.Mixed || w.Lx.Strange && !w.misread { // also if a later statement is misread
 		w.effect |= w.language.Unknown
 	}
 }
