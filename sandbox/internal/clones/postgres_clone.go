@@ -97,17 +97,18 @@ func (s *postgres) remove(ctx context.Context, name string) error {
 			return err
 		}
 	}
-	drop := "DROP " + s.kind.object + " IF EXISTS " + name + " "
-	err := s.exec(ctx, drop+s.kind.options)
-	if s.kind.hasTemplate && lacksRight(err) {
-		// FORCE fails if autovacuum is at work in the database, because no user may end it. Without
-		// FORCE the server stops autovacuum itself, and waits 5 s for the end of all others.
-		if s.exec(ctx, drop) != nil {
-			return s.exec(ctx, drop+s.kind.options)
-		}
+	drop := "DROP " + s.kind.object + " IF EXISTS " + name
+	forced := drop + " " + s.kind.options
+	err := s.exec(ctx, forced)
+	if !s.kind.hasTemplate || !lacksRight(err) {
+		return err
+	}
+	// FORCE fails if autovacuum is at work in the database, because no user may end it. Without
+	// FORCE the server stops autovacuum itself, and waits 5 s for the end of all others.
+	if s.exec(ctx, drop) == nil {
 		return nil
 	}
-	return err
+	return s.exec(ctx, forced)
 }
 
 // lacksRight reports whether the user has not got the right for a statement.
