@@ -1,6 +1,7 @@
 package virtual
 
 import (
+	"context"
 	"database/sql/driver"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/pooldriver/pooldriver/internal/binding"
 	"github.com/pooldriver/pooldriver/internal/stmtcache"
+	"github.com/pooldriver/pooldriver/internal/task"
 	"github.com/pooldriver/pooldriver/internal/textcache"
 )
 
@@ -18,12 +20,14 @@ import (
 type checkout struct {
 	source *Source
 	binding.Checkout
-	renamed uint32          // how many of its statements had dialects.Renames
-	spare   *rows           // closed rows, which the next query uses again
-	spareTx *transaction    // has ended; the next transaction uses it again
-	last    *textcache.Text // of the last operation: in a loop the next operation has the same text
-	aging   []*text         // its statements that have a generation
-	loan    *Loan           // to a function of Raw; nil: none
+	renamed uint32           // how many of its statements had dialects.Renames
+	spare   *rows            // closed rows, which the next query uses again
+	spareTx *transaction     // has ended; the next transaction uses it again
+	last    *textcache.Text  // of the last operation: in a loop the next operation has the same text
+	aging   []*text          // its statements that have a generation
+	loan    *Loan            // to a function of Raw; nil: none
+	owes    bool             // it has given a result or a prepared statement to the program
+	owedTo  *binding.Binding // the task that may use such a result or statement of an earlier checkout; nil: none
 
 	// refusal is the error of every operation; nil: operations run. With
 	// errDriverPanicked, database/sql cannot end this checkout, or the checkout has lost
@@ -69,8 +73,35 @@ func (c *checkout) wrote() {
 
 // end ends the checkout.
 func (c *checkout) end() {
+	if c.owes {
+		c.owes = false
+		if b := c.Binding(); b.Shared() {
+			c.owedTo = b
+		}
+	}
 	c.Detach()
 	c.renamed = 0
+}
+
+// isOwed reports whether only its task may use the virtual connection. database/sql takes the lock of
+// the virtual connection when a program asks the result of an Exec, or closes a statement. If somebody
+// else used the virtual connection, that lock would be held while the other one waits: for a row that
+// the task has locked, or for the connection that the task holds. The two would wait for each other,
+// and neither the server nor the pool could see it. ctx is the next user's context.
+func (c *checkout) isOwed(ctx context.Context) bool {
+	b := c.owedTo
+	switch {
+	case b == nil:
+		return false
+	case b.Ended():
+		c.owedTo = nil
+		return false
+	case !b.Holds():
+		return false // nobody waits for the task; it may hold a connection later
+	}
+	var p task.Place
+	err := c.source.engine.FindPlace(ctx, &p)
+	return err != nil || !b.Is(p.Task)
 }
 
 // discard ends the checkout and the real connection with it.

@@ -21,10 +21,8 @@ import (
 type conn struct {
 	checkout
 
-	checkouts uint64 // so far
-	own       text   // of toPrepare: no call of the connection outlives the next one
-	fresh     int    // statements prepared in this checkout that are open
-	closed    bool
+	own    text // of toPrepare: no call of the connection outlives the next one
+	closed bool
 	// closer ends the connector, if only this connection uses it; nil: others use it, too.
 	closer func()
 }
@@ -44,7 +42,7 @@ var (
 // Conn returns a virtual connection. closer, if not nil, is called when the connection is closed.
 // ctx is the context with which database/sql takes the connection.
 func (s *Source) Conn(ctx context.Context, closer func()) driver.Conn {
-	c := &conn{checkout: checkout{source: s}, checkouts: 1, closer: closer}
+	c := &conn{checkout: checkout{source: s}, closer: closer}
 	c.Init(s.engine, ctx)
 	return c
 }
@@ -77,6 +75,7 @@ func (c *conn) ExecContext(ctx context.Context, query string, args []driver.Name
 
 // exec executes a text, or the virtual statement v, which has it. r is what lend has lent.
 func (c *conn) exec(ctx context.Context, r *binding.Conn, v *text, t *textcache.Text, args []driver.NamedValue) (driver.Result, error) {
+	c.owes = true
 	switch {
 	case r == nil:
 		return c.execLong(ctx, v, t, args)
@@ -155,9 +154,7 @@ func (c *conn) PrepareContext(ctx context.Context, query string) (driver.Stmt, e
 	if err := op.do(ctx); err != nil {
 		return nil, err
 	}
-	done = true
-	v.checkout = c.checkouts
-	c.fresh++
+	done, c.owes = true, true
 	return v, nil
 }
 
@@ -213,14 +210,15 @@ func (c *conn) Ping(ctx context.Context) error {
 
 // ResetSession is called when database/sql takes the connection again. The real
 // driver's ResetSession runs later, when a real connection is taken from the pool. If a wrapper above
-// hides IsValid, the last checkout ends here.
+// hides IsValid, the last checkout ends here. With driver.ErrBadConn database/sql takes another virtual
+// connection.
 func (c *conn) ResetSession(ctx context.Context) error {
 	valid := !c.closed
 	if c.Bound() || c.refusal != nil {
 		valid = c.IsValid()
 		c.source.tellHiddenValidator()
 	}
-	if !valid {
+	if !valid || c.isOwed(ctx) {
 		return driver.ErrBadConn
 	}
 	c.Take(ctx)
@@ -229,15 +227,10 @@ func (c *conn) ResetSession(ctx context.Context) error {
 
 // IsValid is called when database/sql puts the connection back, so it ends the checkout. It reports
 // whether database/sql may use the virtual connection for another checkout. That does not depend on
-// the real connection, with one exception: the task still holds one, and the program has prepared a
-// statement here. When the task closes the statement, database/sql takes the lock of the virtual
-// connection. It would wait for the next user of that connection, who may wait for the task.
+// the real connection.
 func (c *conn) IsValid() bool {
-	fresh, binding := c.fresh, c.Binding()
 	c.end()
-	c.checkouts++
-	c.fresh = 0
-	return !c.closed && c.refusal == nil && (fresh == 0 || !binding.Holds())
+	return !c.closed && c.refusal == nil
 }
 
 // Close ends the virtual connection. If a real connection is attached, database/sql calls Close

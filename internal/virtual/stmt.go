@@ -9,8 +9,7 @@ import (
 // text runs. The driver's statement is found or made on the session that serves the checkout.
 type stmt struct {
 	text
-	conn     *conn
-	checkout uint64 // the checkout of conn in which it was prepared; 0 when it is closed
+	conn *conn
 }
 
 var (
@@ -30,10 +29,6 @@ func (s *stmt) NumInput() int { return -1 }
 // Close sends nothing, unless the program owns the driver's statement. The cache owns the other
 // statements, and database/sql may call Close under its own lock, under which we do no I/O.
 func (s *stmt) Close() error {
-	if s.checkout == s.conn.checkouts {
-		s.conn.fresh--
-	}
-	s.checkout = 0
 	s.conn.endText(&s.text)
 	return s.conn.closeOwned(&s.text)
 }

@@ -74,6 +74,131 @@ func TestATaskThatHoldsTheConnectionClosesAStatementWhoeverWaits(t *testing.T) {
 	}
 }
 
+// TestATaskThatHoldsTheConnectionAsksItsResultsWhoeverWaits: database/sql asks a result, and closes a
+// statement, under the lock of the virtual connection that gave it. Nobody may use that virtual
+// connection meanwhile who waits for this very task.
+func TestATaskThatHoldsTheConnectionAsksItsResultsWhoeverWaits(t *testing.T) {
+	asks := func(ask func(sql.Result) (int64, error), res sql.Result, err error) func() error {
+		return func() error {
+			if err != nil {
+				return err
+			}
+			_, err := ask(res)
+			return err
+		}
+	}
+	for name, prepare := range map[string]func(ctx context.Context, db *sql.DB, begin func()) (ask func() error){
+		"RowsAffected of a joined statement": func(ctx context.Context, db *sql.DB, begin func()) func() error {
+			begin()
+			res, err := db.ExecContext(ctx, "INSERT INTO t VALUES (2)")
+			return asks(sql.Result.RowsAffected, res, err)
+		},
+		"LastInsertId of a joined statement": func(ctx context.Context, db *sql.DB, begin func()) func() error {
+			begin()
+			res, err := db.ExecContext(ctx, "INSERT INTO t VALUES (2)")
+			return asks(sql.Result.LastInsertId, res, err)
+		},
+		"RowsAffected of a statement before the transaction": func(ctx context.Context, db *sql.DB, begin func()) func() error {
+			rows, err := db.QueryContext(ctx, "SELECT * FROM t") // its virtual connection comes back last
+			if err != nil {
+				return func() error { return err }
+			}
+			res, err := db.ExecContext(ctx, "INSERT INTO t VALUES (2)")
+			_ = rows.Close()
+			begin()
+			return asks(sql.Result.RowsAffected, res, err)
+		},
+		"RowsAffected of a savepoint": func(ctx context.Context, db *sql.DB, begin func()) func() error {
+			begin()
+			inner, err := db.BeginTx(ctx, nil)
+			if err != nil {
+				return func() error { return err }
+			}
+			res, err := inner.ExecContext(ctx, "INSERT INTO t VALUES (2)")
+			return asks(sql.Result.RowsAffected, res, errors.Join(err, inner.Commit()))
+		},
+		"RowsAffected of a *sql.Conn that is closed": func(ctx context.Context, db *sql.DB, begin func()) func() error {
+			begin()
+			conn, err := db.Conn(ctx)
+			if err != nil {
+				return func() error { return err }
+			}
+			res, err := conn.ExecContext(ctx, "INSERT INTO t VALUES (2)")
+			return asks(sql.Result.RowsAffected, res, errors.Join(err, conn.Close()))
+		},
+		"Stmt.Close of a *sql.Conn that is closed": func(ctx context.Context, db *sql.DB, begin func()) func() error {
+			begin()
+			conn, err := db.Conn(ctx)
+			if err != nil {
+				return func() error { return err }
+			}
+			stmt, err := conn.PrepareContext(ctx, "INSERT INTO t VALUES (2)")
+			err = errors.Join(err, conn.Close())
+			return func() error { return errors.Join(err, stmt.Close()) }
+		},
+		"Stmt.Close after executions": func(ctx context.Context, db *sql.DB, begin func()) func() error {
+			begin()
+			stmt, err := db.PrepareContext(ctx, "INSERT INTO t VALUES (2)")
+			if err != nil {
+				return func() error { return err }
+			}
+			for range 2 {
+				_, more := stmt.ExecContext(ctx)
+				err = errors.Join(err, more)
+			}
+			return func() error { return errors.Join(err, stmt.Close()) }
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, db, c := openTasks(t, 1)
+			ctx, end := pooldriver.WithTask(t.Context())
+			defer end()
+			var tx *sql.Tx
+			ask := prepare(ctx, db, func() {
+				var err error
+				tx, err = db.BeginTx(ctx, nil)
+				require.NoError(t, err)
+			})
+			others := make(chan error, 3)
+			for i := range cap(others) {
+				go func() {
+					var err error
+					switch i {
+					case 0:
+						_, err = db.ExecContext(t.Context(), "INSERT INTO t VALUES (9)")
+					case 1:
+						var conn *sql.Conn
+						if conn, err = db.Conn(t.Context()); err == nil {
+							_, err = conn.ExecContext(t.Context(), "INSERT INTO t VALUES (9)")
+							err = errors.Join(err, conn.Close())
+						}
+					default:
+						err = pooldriver.Do(t.Context(), func(ctx context.Context) error {
+							_, err := db.ExecContext(ctx, "INSERT INTO t VALUES (9)")
+							return err
+						})
+					}
+					others <- err
+				}()
+			}
+			require.Eventually(t, func() bool { return c.Stats().Pool.Waiting == cap(others) }, 5*time.Second, time.Millisecond)
+
+			asked := make(chan error, 1)
+			go func() { asked <- ask() }()
+			select {
+			case err := <-asked:
+				require.NoError(t, err)
+			case <-time.After(5 * time.Second):
+				t.Error("the answer waits for somebody who waits for this task")
+			}
+			require.NoError(t, tx.Commit())
+			for range cap(others) {
+				require.NoError(t, <-others)
+			}
+		})
+	}
+}
+
 // TestADeadConnectionLeavesItsTask although a *sql.Conn still has it: it is of
 // no use to anybody, and the task's next statement needs a place.
 func TestADeadConnectionLeavesItsTask(t *testing.T) {
