@@ -83,7 +83,7 @@ MATTN      = CGO_CFLAGS=-O0 $(GO) -C integration test
 
 # Tests that keep a machine of two processors busy by themselves. Beside others they would
 # wait for processors, and not for what they test.
-CROWDS = Tunnel|TestDrainUnderLoad|TestTransfersAtSerializable|TestNoTenantSees|TestPostgresStatementsWithSettings|TestACommitThatIsCutIsNot
+CROWDS = Tunnel|TestTasksShareAHotRow|TestDrainUnderLoad|TestTransfersAtSerializable|TestNoTenantSees|TestPostgresStatementsWithSettings|TestACommitThatIsCutIsNot
 
 # What of ./release "make test" leaves to "make test-rare": it compiles modules for half a minute.
 INSTALLED = TestWhatTheReadmeSaysCanBeInstalledAndRun/local/(the_command|.*pooldriver)

@@ -3,6 +3,7 @@ package integration
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -44,6 +45,8 @@ func (x *execution) doIn(ctx context.Context, a action) {
 		x.returning(ctx, a, x.db)
 	case "tx":
 		x.inTx(ctx, a)
+	case "hot row":
+		x.onHotRow(ctx, a)
 	case "nested", "slow rows":
 		x.reading(ctx, a, x.db)
 	case "begin on db":
@@ -79,11 +82,30 @@ func (x *execution) alone(ctx context.Context, a action) {
 func (x *execution) write(ctx context.Context, a action, to querier, schema string) (id int64, ok bool) {
 	id = x.ids.Add(1)
 	x.record(a, id, schema, unsure)
-	if _, err := to.ExecContext(ctx, fmt.Sprintf("INSERT INTO writes VALUES (%d)", id)); !x.expect(a, err) {
+	if !x.changesOne(ctx, a, to, fmt.Sprintf("INSERT INTO writes VALUES (%d)", id)) {
 		return id, false
 	}
 	x.record(a, id, schema, stored)
 	return id, true
+}
+
+// changesOne executes a text that changes one row, and asks for the answer.
+func (x *execution) changesOne(ctx context.Context, a action, to querier, text string) bool {
+	res, err := to.ExecContext(ctx, text)
+	return x.expect(a, err) && x.isOne(a, res)
+}
+
+// isOne asks a result, as a program does.
+func (x *execution) isOne(a action, res sql.Result) bool {
+	n, err := res.RowsAffected()
+	if x.say("postgres", "") == "" {
+		_, more := res.LastInsertId()
+		err = errors.Join(err, more)
+	}
+	if x.expect(a, err) && n != 1 {
+		x.fail(a, "%d rows were affected", n)
+	}
+	return err == nil
 }
 
 // prepared writes by a statement that is prepared once.
@@ -96,7 +118,7 @@ func (x *execution) prepared(ctx context.Context, a action) {
 	for range a.writes {
 		id := x.ids.Add(1)
 		x.record(a, id, x.own, unsure)
-		if _, err := stmt.ExecContext(ctx, id); x.expect(a, err) {
+		if res, err := stmt.ExecContext(ctx, id); x.expect(a, err) && x.isOne(a, res) {
 			x.record(a, id, x.own, stored)
 		}
 	}
@@ -333,6 +355,51 @@ func (x *execution) inTx(ctx context.Context, a action) {
 		return
 	}
 	x.recordAll(a, ids, f)
+}
+
+// onHotRow changes a row that others change, too. While it has the row, it calls what takes the lock of a
+// virtual connection in database/sql: it asks results, closes a statement, and has another goroutine
+// close its rows. In an explicit task of ours the statements are those of the *sql.DB.
+func (x *execution) onHotRow(ctx context.Context, a action) {
+	tx, err := x.db.BeginTx(ctx, nil)
+	if !x.expect(a, err) {
+		return
+	}
+	defer func() { _ = tx.Rollback() }()
+	var via interface {
+		querier
+		PrepareContext(context.Context, string) (*sql.Stmt, error)
+	} = tx
+	if x.ours && x.tasks == "explicit" && x.ambient != pooldriver.AmbientStrict {
+		via = x.db
+	}
+	const change = "UPDATE hot SET n = n + 1"
+	stmt, err := via.PrepareContext(ctx, change)
+	if !x.expect(a, err) || !x.changesOne(ctx, a, via, change) {
+		return
+	}
+	res, err := stmt.ExecContext(ctx)
+	if !x.expect(a, err) || !x.isOne(a, res) {
+		return
+	}
+	rows, err := via.QueryContext(ctx, "SELECT 1 UNION ALL SELECT 2 UNION ALL SELECT 3")
+	if !x.expect(a, err) {
+		return
+	}
+	closed := make(chan error, 1)
+	go func() { closed <- rows.Close() }()
+	for rows.Next() { // until it is closed
+	}
+	if !x.expect(a, rows.Err()) || !x.expect(a, <-closed) || !x.expect(a, stmt.Close()) {
+		return
+	}
+	end := tx.Rollback
+	if a.commits {
+		end = tx.Commit
+	}
+	if x.expect(a, end()) && a.commits {
+		x.hot.Add(2)
+	}
 }
 
 // cancelled writes in a statement whose context may end before it.

@@ -67,7 +67,7 @@ type action struct {
 
 var (
 	kinds = []string{
-		"write", "prepared", "returning", "nested", "slow rows", "tx", "begin on db", "flush",
+		"write", "prepared", "returning", "nested", "slow rows", "tx", "hot row", "begin on db", "flush",
 		"conn", "first rows", "temporary", "last id", "lock", "by hand", // on a *sql.Conn
 	}
 	// What goroutines that share a session may do at once: it sets no state, and no
@@ -131,6 +131,8 @@ func newWorld(t *testing.T, account testbed.Account) *world {
 	for _, schema := range []string{w.own, w.other} {
 		mustExec(t, w.witness, fmt.Sprintf("CREATE TABLE %s.writes (id BIGINT)", schema))
 	}
+	mustExec(t, w.witness, fmt.Sprintf("CREATE TABLE %s.hot (n BIGINT)", w.own))
+	mustExec(t, w.witness, fmt.Sprintf("INSERT INTO %s.hot VALUES (0)", w.own))
 	mustExec(t, w.witness, fmt.Sprintf("CREATE TABLE %s.numbered (%s, id BIGINT)", w.own, w.say("n BIGSERIAL", "n BIGINT AUTO_INCREMENT PRIMARY KEY")))
 	if account.Server.Engine == testbed.Postgres {
 		for _, schema := range []string{w.own, w.other} {
@@ -215,6 +217,7 @@ func (w *world) run(t *testing.T, p program, ours bool) {
 		mustExec(t, w.witness, fmt.Sprintf("DELETE FROM %s.writes", schema))
 	}
 	mustExec(t, w.witness, fmt.Sprintf("DELETE FROM %s.numbered", w.own))
+	mustExec(t, w.witness, fmt.Sprintf("UPDATE %s.hot SET n = 0", w.own))
 }
 
 // written is a write that a program has made.
@@ -235,6 +238,7 @@ type execution struct {
 	request   context.Context // of the implicit task
 
 	ids    atomic.Int64
+	hot    atomic.Int64 // changes of the hot row that were committed
 	inside atomic.Int32 // of the section that a lock of the server guards
 	mu     sync.Mutex   // protects told
 	told   map[int64]written
@@ -310,6 +314,11 @@ func (x *execution) check() {
 		case w.fate == absent && there[w.schema][id] > 0:
 			x.fail(w.by, "write %d was rolled back and is there", id)
 		}
+	}
+	var hot int64
+	require.NoError(x, x.witness.QueryRow(fmt.Sprintf("SELECT n FROM %s.hot", x.own)).Scan(&hot))
+	if hot < x.hot.Load() || hot > x.hot.Load() && !x.rough {
+		x.fail(action{}, "%d changes of the hot row were acknowledged, %d are there", x.hot.Load(), hot)
 	}
 	require.False(x, x.Failed())
 }
