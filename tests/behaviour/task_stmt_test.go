@@ -199,6 +199,35 @@ func TestATaskThatHoldsTheConnectionAsksItsResultsWhoeverWaits(t *testing.T) {
 	}
 }
 
+// TestAResultThatIsAskedLateMayWait: without a task, nobody knows who may ask a result.
+func TestAResultThatIsAskedLateMayWait(t *testing.T) {
+	_, db, c := openTasks(t, 1)
+	res, err := db.ExecContext(t.Context(), "INSERT INTO t VALUES (1)")
+	require.NoError(t, err)
+	held, err := db.Conn(t.Context()) // has the virtual connection of the result
+	require.NoError(t, err)
+	other, err := db.Conn(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, other.PingContext(t.Context()))
+	waits := make(chan error, 1)
+	go func() { waits <- held.PingContext(t.Context()) }()
+	require.Eventually(t, func() bool { return c.Stats().Pool.Waiting == 1 }, 5*time.Second, time.Millisecond)
+	asked := make(chan error, 1)
+	go func() {
+		_, err := res.RowsAffected()
+		asked <- err
+	}()
+	select {
+	case <-asked:
+		t.Error("the result does not wait: docs/transparency.md says that it may")
+	case <-time.After(50 * time.Millisecond):
+	}
+	require.NoError(t, other.Close())
+	require.NoError(t, <-waits)
+	require.NoError(t, <-asked)
+	require.NoError(t, held.Close())
+}
+
 // TestADeadConnectionLeavesItsTask although a *sql.Conn still has it: it is of
 // no use to anybody, and the task's next statement needs a place.
 func TestADeadConnectionLeavesItsTask(t *testing.T) {
