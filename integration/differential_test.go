@@ -85,12 +85,16 @@ func randomProgram(seed uint64) program {
 	if p.tasks == "explicit" {
 		p.ambient = pooldriver.AmbientMode(r.IntN(4))
 	}
+	meet := r.IntN(4) == 0 // all workers begin at the hot row
 	for range 1 + r.IntN(8) {
 		var actions []action
 		for range 1 + r.IntN(6) {
 			a := action{
 				kind: kinds[r.IntN(len(kinds))], writes: 1 + r.IntN(3),
 				elsewhere: chance(), commits: chance(), slow: r.IntN(4) == 0, untidy: chance(),
+			}
+			if meet && len(actions) == 0 {
+				a.kind = "hot row"
 			}
 			a.together = p.tasks == "explicit" && chance() && slices.Contains(shareable, a.kind)
 			if p.rough && r.IntN(4) == 0 {
