@@ -3,6 +3,7 @@ package integration
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"sync"
@@ -20,12 +21,14 @@ import (
 // connections. A request has a transaction open, waits for somebody else for a moment,
 // and calls a library that only knows the handle and begins a transaction, too. Soon
 // every connection is held by a request that needs one more, and where that does not
-// join nobody is served any more. The README has the figures.
+// join nobody is served any more. All requests change one row, and ask whether they did. The
+// README has the figures.
 func TestAServiceWithNestedTransactionsNeedsJoin(t *testing.T) {
 	const connections, clients = 4, 8
 	lasts := time.Duration(randomtest.Rounds(1, 3)) * time.Second
 	onEachServer(t, func(t *testing.T, d database) {
 		d.setUp(t)
+		d.execute(t, "CREATE TABLE hot (n integer)", "INSERT INTO hot VALUES (0)")
 		run := func(name string, db *sql.DB, middleware func(http.Handler) http.Handler) (late int64) {
 			ctx, stop := context.WithTimeout(t.Context(), lasts)
 			defer stop()
@@ -34,7 +37,18 @@ func TestAServiceWithNestedTransactionsNeedsJoin(t *testing.T) {
 			order := middleware(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 				err := begun(r.Context(), db, func(tx *sql.Tx) error {
 					time.Sleep(10 * time.Millisecond) // the payment
-					return insertInTx(r.Context(), db, "stock")
+					if err := insertInTx(r.Context(), db, "stock"); err != nil {
+						return err
+					}
+					res, err := db.ExecContext(r.Context(), "UPDATE hot SET n = n + 1")
+					if err != nil {
+						return err
+					}
+					time.Sleep(time.Millisecond) // others want the row
+					if n, err := res.RowsAffected(); err != nil || n != 1 {
+						return errors.Join(err, errors.New("not one row"))
+					}
+					return nil
 				})
 				switch {
 				case err == nil && time.Since(began) > lasts/3:

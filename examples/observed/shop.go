@@ -54,8 +54,13 @@ func (s *shop) order(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer tx.Rollback()
-	if _, err := tx.ExecContext(r.Context(), "UPDATE observed_stock SET pieces = pieces - 1 WHERE article = 1"); err != nil {
+	res, err := tx.ExecContext(r.Context(), "UPDATE observed_stock SET pieces = pieces - 1 WHERE article = 1")
+	if err != nil {
 		http.Error(w, err.Error(), http.StatusServiceUnavailable)
+		return
+	}
+	if n, err := res.RowsAffected(); err != nil || n != 1 {
+		http.Error(w, "no such article", http.StatusNotFound)
 		return
 	}
 	if err := tx.Commit(); err != nil {

@@ -66,9 +66,11 @@ func (s *shop) takeOrder(w http.ResponseWriter, r *http.Request) {
 	if payment, err := time.ParseDuration(r.FormValue("payment")); err == nil {
 		time.Sleep(payment)
 	}
-	err := pooldriver.InTx(r.Context(), s.db, nil, func(ctx context.Context, tx *sql.Tx) error {
-		_, err := tx.ExecContext(ctx, fmt.Sprintf("INSERT INTO service_orders VALUES (%d, 0)", id))
-		time.Sleep(5 * time.Millisecond) // other work
+	err := pooldriver.InTx(r.Context(), s.db, nil, func(ctx context.Context, _ *sql.Tx) error {
+		n, err := s.change(ctx, fmt.Sprintf("INSERT INTO service_orders VALUES (%d, 0)", id))
+		if err == nil && n != 1 {
+			err = fmt.Errorf("%d orders are stored", n)
+		}
 		return err
 	}, pooldriver.Retry{})
 	if err != nil {
@@ -76,6 +78,16 @@ func (s *shop) takeOrder(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.WriteHeader(http.StatusCreated)
+}
+
+// change executes a text in the transaction of ctx, whose context is enough: s.db joins it.
+func (s *shop) change(ctx context.Context, text string) (rows int64, err error) {
+	res, err := s.db.ExecContext(ctx, text)
+	if err != nil {
+		return 0, err
+	}
+	time.Sleep(5 * time.Millisecond) // other work
+	return res.RowsAffected()
 }
 
 func (s *shop) countOrders(w http.ResponseWriter, r *http.Request) {
@@ -91,9 +103,8 @@ func (s *shop) countOrders(w http.ResponseWriter, r *http.Request) {
 func (s *shop) archive() {
 	defer close(s.archived)
 	for {
-		err := pooldriver.InTx(context.Background(), s.db, nil, func(ctx context.Context, tx *sql.Tx) error {
-			_, err := tx.ExecContext(ctx, "UPDATE service_orders SET archived = 1 WHERE archived = 0")
-			time.Sleep(5 * time.Millisecond) // other work
+		err := pooldriver.InTx(context.Background(), s.db, nil, func(ctx context.Context, _ *sql.Tx) error {
+			_, err := s.change(ctx, "UPDATE service_orders SET archived = 1 WHERE archived = 0")
 			return err
 		}, pooldriver.Retry{})
 		switch {
