@@ -73,17 +73,8 @@ func (b *Binding) TaskEnded() {
 
 func (b *Binding) isPrivate() bool { return b.task == nil }
 
-// Shared reports whether the binding's checkouts share its connections. b may be nil.
-func (b *Binding) Shared() bool { return b != nil && b.shares }
-
-// Holds reports whether the binding has a connection, or one on its way.
-func (b *Binding) Holds() bool { return b.held.Load() > 0 }
-
-// Ended reports whether the binding's task has ended.
-func (b *Binding) Ended() bool { return b.ended.Load() }
-
-// Is reports whether the binding is that of t.
-func (b *Binding) Is(t *task.Task) bool { return b.task == t }
+// Holds reports whether the binding has connections that its checkouts share.
+func (b *Binding) Holds() bool { return b.shares && b.held.Load() > 0 && !b.ended.Load() }
 
 // enter finds the session for an operation of the task, and locks the session.
 func (b *Binding) enter(ctx context.Context, c *Checkout, w *Want) error {

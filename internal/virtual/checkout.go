@@ -1,7 +1,6 @@
 package virtual
 
 import (
-	"context"
 	"database/sql/driver"
 	"errors"
 	"fmt"
@@ -9,7 +8,6 @@ import (
 
 	"github.com/pooldriver/pooldriver/internal/binding"
 	"github.com/pooldriver/pooldriver/internal/stmtcache"
-	"github.com/pooldriver/pooldriver/internal/task"
 	"github.com/pooldriver/pooldriver/internal/textcache"
 )
 
@@ -75,34 +73,18 @@ func (c *checkout) wrote() {
 func (c *checkout) end() {
 	if c.owes {
 		c.owes = false
-		if b := c.Binding(); b.Shared() {
-			c.owedTo = b
-		}
+		c.owedTo = c.Binding()
 	}
 	c.Detach()
 	c.renamed = 0
 }
 
-// isOwed reports whether only its task may use the virtual connection. database/sql takes the lock of
-// the virtual connection when a program asks the result of an Exec, or closes a statement. If somebody
+// isOwed reports whether nobody but its task may use the virtual connection. database/sql takes the lock
+// of the virtual connection when a program asks the result of an Exec, or closes a statement. If somebody
 // else used the virtual connection, that lock would be held while the other one waits: for a row that
 // the task has locked, or for the connection that the task holds. The two would wait for each other,
-// and neither the server nor the pool could see it. ctx is the next user's context.
-func (c *checkout) isOwed(ctx context.Context) bool {
-	b := c.owedTo
-	switch {
-	case b == nil:
-		return false
-	case b.Ended():
-		c.owedTo = nil
-		return false
-	case !b.Holds():
-		return false // nobody waits for the task; it may hold a connection later
-	}
-	var p task.Place
-	err := c.source.engine.FindPlace(ctx, &p)
-	return err != nil || !b.Is(p.Task)
-}
+// and neither the server nor the pool could see it.
+func (c *checkout) isOwed() bool { return c.owedTo != nil && c.owedTo.Holds() }
 
 // discard ends the checkout and the real connection with it.
 func (c *checkout) discard() {

@@ -218,19 +218,20 @@ func (c *conn) ResetSession(ctx context.Context) error {
 		valid = c.IsValid()
 		c.source.tellHiddenValidator()
 	}
-	if !valid || c.isOwed(ctx) {
+	if !valid || c.isOwed() {
 		return driver.ErrBadConn
 	}
+	c.owedTo = nil
 	c.Take(ctx)
 	return nil
 }
 
 // IsValid is called when database/sql puts the connection back, so it ends the checkout. It reports
 // whether database/sql may use the virtual connection for another checkout. That does not depend on
-// the real connection.
+// the real connection, with one exception: see isOwed.
 func (c *conn) IsValid() bool {
 	c.end()
-	return !c.closed && c.refusal == nil
+	return !c.closed && c.refusal == nil && !c.isOwed()
 }
 
 // Close ends the virtual connection. If a real connection is attached, database/sql calls Close

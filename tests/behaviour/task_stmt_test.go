@@ -6,6 +6,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -226,6 +227,34 @@ func TestAResultThatIsAskedLateMayWait(t *testing.T) {
 	require.NoError(t, <-waits)
 	require.NoError(t, <-asked)
 	require.NoError(t, held.Close())
+}
+
+// TestNobodyIsRefusedWhereVirtualConnectionsAreFew: with SetMaxOpenConns, database/sql gives a virtual
+// connection that comes back to whoever waits for one, and tries again twice at most.
+func TestNobodyIsRefusedWhereVirtualConnectionsAreFew(t *testing.T) {
+	const rounds = 300
+	_, db, _ := openTasks(t, 10)
+	db.SetMaxOpenConns(3)
+	var all sync.WaitGroup
+	defer all.Wait()
+	for range 6 {
+		all.Go(func() {
+			for range rounds {
+				if _, err := db.ExecContext(t.Context(), "INSERT INTO t VALUES (1)"); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	require.NoError(t, pooldriver.InTx(t.Context(), db, nil, func(ctx context.Context, _ *sql.Tx) error {
+		for range rounds {
+			if _, err := db.ExecContext(ctx, "INSERT INTO t VALUES (1)"); err != nil {
+				return err
+			}
+		}
+		return nil
+	}))
 }
 
 // TestADeadConnectionLeavesItsTask although a *sql.Conn still has it: it is of
