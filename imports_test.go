@@ -9,80 +9,138 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestRootAndPoolLinkNoDriver: a program links the drivers it imports the
-// dialects of, and no other; our core depends on the standard library alone.
-func TestRootAndPoolLinkNoDriver(t *testing.T) {
-	t.Parallel()
-	const module = "github.com/pooldriver/pooldriver"
-	for _, tc := range []struct {
-		pkg   string
-		ours  []string // packages of this module that it may import, itself apart
-		avoid string
-	}{
-		{pkg: module, ours: []string{"/pool", "/dialects", "/dialects/generic", "/dialects/internal/", "/internal/beneath", "/internal/binding", "/internal/bubble", "/internal/bytesize", "/internal/callsite", "/internal/connpool", "/internal/credential", "/internal/ctxerr", "/internal/ctxsettings", "/internal/dbsettings", "/internal/driverconn", "/internal/droppedstate", "/internal/fairlock", "/internal/histogram", "/internal/mergedctx", "/internal/optiontable", "/internal/pinning", "/internal/redact", "/internal/relay", "/internal/repeated", "/internal/report", "/internal/rowbuffer", "/internal/session", "/internal/stmtcache", "/internal/task", "/internal/textcache", "/internal/unwrap", "/internal/usage", "/internal/virtual", "/internal/waitgraph"}},
-		{pkg: module + "/sandbox", ours: []string{"", "/pool", "/sandbox/internal/", "/dialects", "/dialects/generic", "/dialects/internal/", "/internal/beneath", "/internal/binding", "/internal/bubble", "/internal/bytesize", "/internal/callsite", "/internal/connpool", "/internal/credential", "/internal/ctxerr", "/internal/ctxsettings", "/internal/dbsettings", "/internal/driverconn", "/internal/droppedstate", "/internal/fairlock", "/internal/histogram", "/internal/mergedctx", "/internal/optiontable", "/internal/pinning", "/internal/redact", "/internal/relay", "/internal/repeated", "/internal/report", "/internal/rowbuffer", "/internal/session", "/internal/stmtcache", "/internal/task", "/internal/textcache", "/internal/unwrap", "/internal/usage", "/internal/virtual", "/internal/waitgraph"}},
-		{pkg: module + "/pool", ours: []string{"/internal/bubble"}, avoid: "database/sql"},
-		{pkg: module + "/dialects", ours: []string{"/internal/redact"}},
-		{pkg: module + "/internal/credential", ours: []string{"/dialects", "/internal/redact"}},
-		{pkg: module + "/internal/binding", ours: []string{"/dialects", "/dialects/generic", "/dialects/internal/", "/internal/bubble", "/internal/bytesize", "/internal/callsite", "/internal/connpool", "/internal/credential", "/internal/ctxerr", "/internal/dbsettings", "/internal/driverconn", "/internal/droppedstate", "/internal/fairlock", "/internal/histogram", "/internal/mergedctx", "/internal/pinning", "/internal/redact", "/internal/relay", "/internal/repeated", "/internal/report", "/internal/rowbuffer", "/internal/session", "/internal/stmtcache", "/internal/task", "/internal/unwrap", "/internal/usage", "/internal/waitgraph", "/pool"}},
-		{pkg: module + "/internal/bubble"},
-		{pkg: module + "/internal/connpool", ours: []string{"/dialects", "/dialects/generic", "/dialects/internal/", "/internal/bubble", "/internal/bytesize", "/internal/callsite", "/internal/credential", "/internal/ctxerr", "/internal/dbsettings", "/internal/driverconn", "/internal/droppedstate", "/internal/fairlock", "/internal/histogram", "/internal/mergedctx", "/internal/pinning", "/internal/redact", "/internal/repeated", "/internal/report", "/internal/rowbuffer", "/internal/session", "/internal/stmtcache", "/internal/unwrap", "/internal/usage", "/pool"}},
-		{pkg: module + "/internal/beneath", ours: []string{"/dialects", "/internal/redact"}},
-		{pkg: module + "/internal/ctxerr"},
-		{pkg: module + "/internal/ctxsettings", ours: []string{"/dialects", "/internal/redact"}},
-		{pkg: module + "/internal/dbsettings", ours: []string{"/dialects", "/internal/redact"}},
-		{pkg: module + "/internal/driverconn"},
-		{pkg: module + "/internal/droppedstate"},
-		{pkg: module + "/internal/fairlock"},
-		{pkg: module + "/internal/callsite"},
-		{pkg: module + "/internal/histogram"},
-		{pkg: module + "/internal/usage", ours: []string{"/dialects", "/internal/bubble", "/internal/callsite", "/internal/histogram", "/internal/pinning", "/internal/redact"}},
-		{pkg: module + "/internal/mergedctx"},
-		{pkg: module + "/internal/optiontable", ours: []string{"/dialects", "/internal/bytesize", "/internal/redact"}},
-		{pkg: module + "/internal/pinning", ours: []string{"/dialects", "/internal/redact"}},
-		{pkg: module + "/internal/redact"},
-		{pkg: module + "/internal/relay"},
-		{pkg: module + "/internal/repeated"},
-		{pkg: module + "/internal/report", ours: []string{"/dialects", "/internal/bubble", "/internal/callsite", "/internal/droppedstate", "/internal/histogram", "/internal/pinning", "/internal/redact", "/internal/repeated", "/internal/usage", "/pool"}},
-		{pkg: module + "/internal/unwrap"},
-		{pkg: module + "/internal/virtual", ours: []string{"/dialects", "/dialects/generic", "/dialects/internal/", "/internal/binding", "/internal/bubble", "/internal/bytesize", "/internal/callsite", "/internal/connpool", "/internal/credential", "/internal/ctxerr", "/internal/ctxsettings", "/internal/dbsettings", "/internal/driverconn", "/internal/droppedstate", "/internal/fairlock", "/internal/histogram", "/internal/mergedctx", "/internal/pinning", "/internal/redact", "/internal/relay", "/internal/repeated", "/internal/report", "/internal/rowbuffer", "/internal/session", "/internal/stmtcache", "/internal/task", "/internal/textcache", "/internal/unwrap", "/internal/usage", "/internal/waitgraph", "/pool"}},
-		{pkg: module + "/internal/waitgraph"},
-		{pkg: module + "/internal/bytesize"},
-		{pkg: module + "/sandbox/internal/clones", ours: []string{"/dialects", "/internal/redact", "/sandbox/internal/dsn"}},
-		{pkg: module + "/sandbox/internal/dsn", ours: []string{"/dialects", "/internal/redact"}},
-		{pkg: module + "/internal/session", ours: []string{"/dialects", "/internal/bytesize", "/internal/ctxerr", "/internal/driverconn", "/internal/fairlock", "/internal/mergedctx", "/internal/pinning", "/internal/redact", "/internal/rowbuffer", "/internal/stmtcache"}},
-		{pkg: module + "/internal/rowbuffer", ours: []string{"/internal/driverconn"}},
-		{pkg: module + "/internal/stmtcache", ours: []string{"/internal/driverconn"}},
-		{pkg: module + "/internal/task", ours: []string{"/internal/ctxerr"}},
-		{pkg: module + "/internal/textcache", ours: []string{"/dialects", "/internal/redact"}},
-	} {
-		out, err := exec.Command("go", "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{else}}std {{.ImportPath}}{{end}}", tc.pkg).Output()
-		require.NoError(t, err)
-		allowed := func(dep string) bool {
-			return dep == tc.pkg || slices.ContainsFunc(tc.ours, func(p string) bool {
-				return dep == module+p || strings.HasSuffix(p, "/") && strings.HasPrefix(dep, module+p)
-			})
-		}
-		for _, dep := range strings.Fields(strings.ReplaceAll(string(out), "std ", "std:")) {
-			if std, ok := strings.CutPrefix(dep, "std:"); ok {
-				require.False(t, tc.avoid != "" && strings.HasPrefix(std, tc.avoid), "%s imports %s", tc.pkg, std)
-				continue
-			}
-			require.True(t, allowed(dep), "%s imports %s", tc.pkg, dep)
-		}
-	}
+// mayImport has, for each package of this module, the packages that it may import beside the standard
+// library. It is the only guard of the layers. A package stands below those that import it, so no
+// import runs in a circle and none leads upwards: nothing below the root knows the root, and a dialect
+// knows neither the root nor the pool. Each dialect links its own driver, and nothing else links one. The
+// core links the standard library alone.
+var mayImport = []struct{ pkg, imports string }{
+	{"examples/quickstart", ". dialects/mysql dialects/postgres dialects/sqlite pgx"},
+	{"examples/service", ". dialects/mysql dialects/postgres dialects/sqlite pgx"},
+	{"tests/schedules", ". internal/fakedb internal/randomtest internal/stubdialect sandbox testify"},
+	{"httptask", ". internal/task"},
+	{"inspect", ". internal/pprofproto pool"},
+	{"sandbox", ". dialects dialects/generic internal/beneath internal/bubble internal/driverconn internal/redact internal/task sandbox/internal/clones"},
+	{"sandbox/internal/clones", "sandbox/internal/dsn"},
+	{"sandbox/internal/dsn", "dialects"},
+	{"tests/answers", "testify"},
+	{"tests/behaviour", ""}, // tests only
+
+	{".", "dialects dialects/generic internal/beneath internal/binding internal/bubble internal/callsite internal/connpool" +
+		" internal/credential internal/ctxerr internal/ctxsettings internal/histogram internal/optiontable internal/pinning internal/redact" +
+		" internal/repeated internal/report internal/session internal/task internal/unwrap internal/usage internal/virtual internal/waitgraph pool"},
+	{"internal/virtual", "dialects internal/binding internal/callsite internal/connpool internal/ctxerr internal/ctxsettings internal/driverconn" +
+		" internal/droppedstate internal/pinning internal/report internal/rowbuffer internal/session internal/stmtcache internal/task internal/textcache internal/unwrap"},
+	{"internal/binding", "dialects internal/connpool internal/ctxerr internal/mergedctx internal/pinning internal/relay internal/report" +
+		" internal/session internal/stmtcache internal/task internal/usage internal/waitgraph pool"},
+	{"internal/connpool", "dialects dialects/generic internal/credential internal/ctxerr internal/dbsettings internal/droppedstate internal/mergedctx" +
+		" internal/pinning internal/report internal/session internal/usage pool"},
+	{"internal/session", "dialects internal/bytesize internal/ctxerr internal/driverconn internal/fairlock internal/mergedctx internal/pinning" +
+		" internal/rowbuffer internal/stmtcache"},
+	{"internal/report", "internal/droppedstate internal/histogram internal/repeated internal/usage pool"},
+	{"internal/usage", "internal/bubble internal/callsite internal/histogram internal/pinning"},
+	{"internal/beneath", "dialects"},
+	{"internal/credential", "dialects"},
+	{"internal/ctxsettings", "dialects"},
+	{"internal/dbsettings", "dialects"},
+	{"internal/optiontable", "dialects internal/bytesize"},
+	{"internal/pinning", "dialects"},
+	{"internal/textcache", "dialects"},
+	{"internal/task", "internal/ctxerr"},
+	{"internal/rowbuffer", "internal/driverconn"},
+	{"internal/stmtcache", "internal/driverconn"},
+	{"internal/callsite", ""},
+	{"internal/droppedstate", ""},
+	{"internal/histogram", ""},
+	{"internal/mergedctx", ""},
+	{"internal/pprofproto", ""},
+	{"internal/relay", ""},
+	{"internal/repeated", ""},
+	{"internal/waitgraph", ""},
+	{"internal/bytesize", ""},
+	{"internal/ctxerr", ""},
+
+	// For tests.
+	{"internal/conformance", "internal/fakedb testify"},
+	{"internal/stubdialect", "dialects dialects/generic internal/fakedb"},
+	{"internal/fakedb", "internal/driverconn"},
+	{"internal/randomtest", ""},
+
+	{"dialects/mysql", "dialects dialects/internal/base dialects/internal/classify/mysql dialects/internal/hosts dialects/internal/myerror" +
+		" dialects/internal/wire internal/redact internal/unwrap go-sql-driver"},
+	{"dialects/odbc", "dialects dialects/generic dialects/internal/base dialects/internal/classify/mysql dialects/internal/classify/postgres" +
+		" dialects/internal/classify/sqlite dialects/internal/myerror internal/driverconn internal/redact internal/unwrap odbc"},
+	{"dialects/postgres", "dialects dialects/internal/base dialects/internal/classify/postgres dialects/internal/hosts dialects/internal/wire" +
+		" internal/redact internal/unwrap pgx"},
+	{"dialects/sqlite", "dialects dialects/internal/base dialects/internal/classify/sqlite internal/driverconn internal/fairlock modernc"},
+	{"dialects/generic", "dialects dialects/internal/base dialects/internal/classify dialects/internal/sqltext"},
+	{"dialects/internal/base", "dialects internal/driverconn internal/redact internal/unwrap"},
+	{"dialects/internal/classify/mysql", "dialects dialects/internal/classify dialects/internal/sqltext"},
+	{"dialects/internal/classify/postgres", "dialects dialects/internal/classify dialects/internal/sqltext"},
+	{"dialects/internal/classify/sqlite", "dialects dialects/internal/classify dialects/internal/sqltext"},
+	{"dialects/internal/classify", "dialects dialects/internal/sqltext"},
+	{"dialects/internal/hosts", "dialects"},
+	{"dialects/internal/myerror", "dialects"},
+	{"dialects/internal/rowstest", "testify"},
+	{"dialects/internal/sqltext/classifytest", "dialects dialects/internal/sqltext testify"},
+	{"dialects/internal/sqltext", ""},
+	{"dialects/internal/wire", ""},
+	{"dialects", "internal/redact"},
+	{"internal/fairlock", ""},
+	{"internal/unwrap", ""},
+	{"internal/redact", ""},
+	{"internal/driverconn", ""},
+	{"pool", "internal/bubble"},
+	{"internal/bubble", ""},
 }
 
-// TestNoDialectImportsRoot: the layers know each other in one direction.
-func TestNoDialectImportsRoot(t *testing.T) {
+// others are the modules of others, by the names that mayImport has for them.
+var others = map[string]string{
+	"pgx": "github.com/jackc/pgx/v5", "go-sql-driver": "github.com/go-sql-driver/mysql", "modernc": "modernc.org/sqlite",
+	"odbc": "github.com/alexbrainman/odbc", "testify": "github.com/stretchr/testify",
+}
+
+func TestImportsLeadDownwardsAndDriversAreLinkedByTheirDialects(t *testing.T) {
+	t.Parallel()
 	const module = "github.com/pooldriver/pooldriver"
-	out, err := exec.Command("go", "list", "-f", `{{.ImportPath}} {{join .Imports " "}}`, "./dialects/...").Output()
-	require.NoError(t, err)
-	for line := range strings.Lines(string(out)) {
-		words := strings.Fields(line)
-		for _, dep := range words[1:] {
-			require.NotEqual(t, module, dep, words[0])
-			require.NotEqual(t, module+"/pool", dep, words[0])
+	imports := map[string][]string{}
+	for _, tags := range []string{"", "odbc"} { // dialects/odbc is empty without its tag
+		out, err := exec.Command("go", "list", "-tags", tags, "-f", `{{.ImportPath}} {{join .Imports " "}}`, "./...").Output()
+		require.NoError(t, err)
+		for line := range strings.Lines(string(out)) {
+			words := strings.Fields(line)
+			imports[words[0]] = words[1:]
 		}
 	}
+	path := func(name string) string {
+		if name == "." {
+			return module
+		}
+		return module + "/" + name
+	}
+	for i, p := range mayImport {
+		below := func(name string) bool {
+			return slices.ContainsFunc(mayImport[i+1:], func(q struct{ pkg, imports string }) bool { return q.pkg == name })
+		}
+		var allowed []string
+		for _, name := range strings.Fields(p.imports) {
+			if other := others[name]; other != "" {
+				allowed = append(allowed, other)
+				continue
+			}
+			require.True(t, below(name), "%s imports %s, which has to stand below it in mayImport", p.pkg, name)
+			allowed = append(allowed, path(name))
+		}
+		for _, imported := range imports[path(p.pkg)] {
+			if first, _, _ := strings.Cut(imported, "/"); !strings.Contains(first, ".") {
+				require.False(t, p.pkg == "pool" && strings.HasPrefix(imported, "database/sql"), "the generic pool knows no databases")
+				continue // the standard library
+			}
+			require.True(t, slices.ContainsFunc(allowed, func(a string) bool {
+				return imported == a || !strings.HasPrefix(a, module) && strings.HasPrefix(imported, a+"/")
+			}), "%s imports %s: if it should, say so in mayImport", p.pkg, imported)
+		}
+		delete(imports, path(p.pkg))
+	}
+	require.Empty(t, imports, "packages that are not in mayImport")
 }
