@@ -100,6 +100,9 @@ func (r *Conn) Diagnosed(said dialects.Diagnosis) {
 	if said&dialects.ServerLeaving != 0 {
 		r.FlushGeneration()
 	}
+	if said&dialects.SessionEnded != 0 {
+		r.MarkUnusable()
+	}
 }
 
 // RowsFailed forgets the setting.
