@@ -167,10 +167,9 @@ func TestHealthCheckFindsWhatDiesWhileNobodyUsesThePool(t *testing.T) {
 		cfg := quiet(3)
 		cfg.Min = 2
 		cfg.CheckInterval, cfg.MaxIdleTime = time.Minute, 10*time.Minute
-		var dead atomic.Int64
-		checks := 0
+		var dead, checks atomic.Int64
 		cfg.Check = func(_ context.Context, v *item) error {
-			checks++
+			checks.Add(1)
 			if int64(v.id) <= dead.Load() {
 				return errBroken
 			}
@@ -179,16 +178,16 @@ func TestHealthCheckFindsWhatDiesWhileNobodyUsesThePool(t *testing.T) {
 		p, s := sell(t, cfg)
 		cycle(t, p, 3)
 		after(5 * time.Minute)
-		require.Equal(t, 3*5, checks)
+		require.EqualValues(t, 3*5, checks.Load())
 		after(time.Hour)
 		require.Equal(t, 2, p.Stats().Idle, "a check is no use: what Min does not need has reached MaxIdleTime")
 		dead.Store(3)
 		after(time.Minute)
 		require.ElementsMatch(t, []int{1, 2, 3}, s.gone())
 		require.Equal(t, 2, p.Stats().Idle, "Min is filled again")
-		checks = 0
+		checks.Store(0)
 		after(time.Minute)
-		require.Equal(t, 2, checks)
+		require.EqualValues(t, 2, checks.Load())
 	})
 }
 
@@ -196,15 +195,15 @@ func TestHealthCheckAfterUseLeavesRoundsOutWhileNobodyUsesThePool(t *testing.T) 
 	synctest.Test(t, func(t *testing.T) {
 		cfg := quiet(3)
 		cfg.CheckInterval, cfg.CheckAfterUse = time.Minute, true
-		checks := 0
-		cfg.Check = func(context.Context, *item) error { checks++; return nil }
+		var checks atomic.Int64
+		cfg.Check = func(context.Context, *item) error { checks.Add(1); return nil }
 		p, _ := sell(t, cfg)
 		cycle(t, p, 3)
 		for want := 3; want <= 9; want += 3 {
 			after(time.Minute)
-			require.Equal(t, want, checks)
+			require.EqualValues(t, want, checks.Load())
 			after(time.Hour)
-			require.Equal(t, want, checks, "nobody has used the pool since the round")
+			require.EqualValues(t, want, checks.Load(), "nobody has used the pool since the round")
 			cycle(t, p, 1)
 		}
 	})
