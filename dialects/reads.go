@@ -10,7 +10,7 @@ type ReadJudge interface {
 	Dialect
 
 	// OnlyReads reports whether query is known to read and do nothing else. Such a query writes
-	// nothing and takes no value of a sequence. Neither its rows nor later questions to the session
+	// nothing, locks no rows and takes no value of a sequence. Neither its rows nor later questions to the session
 	// show which session has run the query.
 	OnlyReads(query string) bool
 

@@ -3,7 +3,6 @@ package integration
 import (
 	"context"
 	"database/sql"
-	"fmt"
 	"testing"
 	"time"
 
@@ -114,10 +113,8 @@ func askWhileOthersWait(t *testing.T, db *sql.DB, q askedBack) (answer int, err 
 func TestRowsThatAreLockedStayLockedWhileTheyAreOpen(t *testing.T) {
 	t.Parallel()
 	eachServer(t, func(t *testing.T, s stage) {
-		mustExec(t, s.witness, s.say("CREATE TABLE wide (id INTEGER PRIMARY KEY, a TEXT)", "CREATE TABLE wide (id INTEGER PRIMARY KEY, a LONGTEXT)", ""))
-		mustExec(t, s.witness, s.say("GRANT ALL ON wide TO PUBLIC", "SELECT 1", ""))
-		for id := range 400 {
-			mustExec(t, s.witness, fmt.Sprintf("INSERT INTO wide VALUES (%d, repeat('x', 100000))", id))
+		for id := range 1000 {
+			mustExec(t, s.witness, insertInto(id))
 		}
 		clauses := []string{"FOR UPDATE", "FOR NO KEY UPDATE", "FOR SHARE", "FOR KEY SHARE"}
 		if s.name != "postgres" {
@@ -144,8 +141,8 @@ func TestRowsThatAreLockedStayLockedWhileTheyAreOpen(t *testing.T) {
 
 // requireLockedWhileOpen runs a locking query, and calls others while its rows are open.
 func requireLockedWhileOpen(t *testing.T, s stage, db *sql.DB, clause string, others func()) {
-	const lockFirst = "SELECT id FROM wide WHERE id = 0 FOR UPDATE NOWAIT"
-	rows, err := db.QueryContext(t.Context(), "SELECT id, a FROM wide ORDER BY id "+clause)
+	const lockFirst = "SELECT id FROM ledger ORDER BY id LIMIT 1 FOR UPDATE NOWAIT"
+	rows, err := db.QueryContext(t.Context(), "SELECT id, repeat('x', 100000) FROM ledger ORDER BY id "+clause)
 	require.NoError(t, err)
 	defer rows.Close()
 	require.True(t, rows.Next())
