@@ -113,9 +113,11 @@ func (c *Checkout) Alone(r *Conn) bool {
 func (c *Checkout) SharedState(r *Conn) bool { return c.binding.users(r) > 1 }
 
 // WithTaskEnd adds the end of the task to err, if that end has cut r's connection.
-func (c *Checkout) WithTaskEnd(r *Conn, err error) error {
-	if t := c.binding.task; t != nil && r.Severed() {
-		return t.WithEnd(err)
+func (c *Checkout) WithTaskEnd(r *Conn, err error) error { return c.binding.withTaskEnd(r, err) }
+
+func (b *Binding) withTaskEnd(r *Conn, err error) error {
+	if err != nil && b.task != nil && r.Severed() {
+		return b.task.WithEnd(err)
 	}
 	return err
 }
@@ -548,6 +550,9 @@ func (c *Checkout) OpenText(rows *Rows, r *Conn, real driver.Rows, text string, 
 
 // Closed reports whether the owner has closed the rows.
 func (r *Rows) Closed() bool { return r.closed }
+
+// WithTaskEnd is Checkout.WithTaskEnd for an error of the rows.
+func (r *Rows) WithTaskEnd(err error) error { return r.binding.withTaskEnd(r.conn, err) }
 
 // Lock locks the session for a call of the driver. If live is false, there is no call to
 // make: the rows are in memory, or closed, or lost.

@@ -131,7 +131,7 @@ func (t *Tx) Finish(text *string, end func() error) error {
 	if err == nil {
 		locked = true
 		t.conn.Meter.BeginOperation(text, true, false)
-		err = end()
+		err = t.binding.withTaskEnd(t.conn, end())
 	}
 	panicked = false
 	return err

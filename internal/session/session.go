@@ -161,6 +161,15 @@ func (s *Session) DriverConn() driver.Conn {
 	return s.conn.Driver
 }
 
+// RawReturned is called when a function of Raw has returned err. It returns the error of Raw: a
+// sandbox may have undone what the function has done.
+func (s *Session) RawReturned(err error) error {
+	if r, ok := s.server.(interface{ RawReturned() error }); ok && err == nil {
+		return r.RawReturned()
+	}
+	return err
+}
+
 // Lend gives the session to a borrower: to a task or, if inTask is false, to a checkout
 // without a task.
 func (s *Session) Lend(inTask bool) {
