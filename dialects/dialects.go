@@ -430,6 +430,14 @@ type LazyBeginner interface {
 	BeginWithNext(ctx context.Context, opts driver.TxOptions) (driver.Tx, error)
 }
 
+// A Recompiler is a Session whose statements are compiled in the program's process, with a copy of the
+// schema that may be old (SQLite). Recompiles is called when query has failed, and reports whether
+// the reason was an old schema: then nothing of query was executed, and it compiles now.
+type Recompiler interface {
+	Session
+	Recompiles(ctx context.Context, query string, failed error) bool
+}
+
 // Diagnosis says what an error of the driver means. It is a set of bits.
 type Diagnosis uint16
 

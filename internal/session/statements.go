@@ -49,6 +49,9 @@ func (s *Session) ExecText(ctx context.Context, text string, effect dialects.Eff
 	s.effect |= effect
 	s.call()
 	res, err := s.conn.Exec(ctx, text, args)
+	if err != nil && s.recompiles(ctx, text, err) {
+		res, err = s.conn.Exec(ctx, text, args)
+	}
 	s.returned()
 	return res, err
 }
@@ -57,7 +60,10 @@ func (s *Session) ExecText(ctx context.Context, text string, effect dialects.Eff
 func (s *Session) QueryText(ctx context.Context, text string, effect dialects.Effect, args []driver.NamedValue) (rows driver.Rows, columns []string, err error) {
 	s.effect |= effect
 	s.call()
-	if rows, err = s.conn.Query(ctx, text, args); err == nil {
+	if rows, err = s.conn.Query(ctx, text, args); err != nil && s.recompiles(ctx, text, err) {
+		rows, err = s.conn.Query(ctx, text, args)
+	}
+	if err == nil {
 		columns = columnsOf(rows)
 	}
 	s.returned()
@@ -137,6 +143,9 @@ func (s *Session) Prepare(ctx context.Context, text string, generation uint64, k
 		s.holder.StatementsExhausted()
 		si, err = s.conn.Prepare(ctx, text)
 	}
+	if err != nil && s.recompiles(ctx, text, err) {
+		si, err = s.conn.Prepare(ctx, text)
+	}
 	s.returned()
 	if err != nil {
 		return nil, err
@@ -144,6 +153,13 @@ func (s *Session) Prepare(ctx context.Context, text string, generation uint64, k
 	st := s.stmts.Add(text, generation, si, keep)
 	st.SchemaGeneration = s.currentSchema()
 	return st, nil
+}
+
+// recompiles reports whether a text has failed only because the connection knew an old schema, and
+// can be sent again.
+func (s *Session) recompiles(ctx context.Context, text string, failed error) bool {
+	r, ok := s.server.(dialects.Recompiler)
+	return ok && r.Recompiles(ctx, text, failed)
 }
 
 // currentSchema is the schema generation in a task's transaction, else 0.
