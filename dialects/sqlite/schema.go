@@ -25,11 +25,13 @@ const unknownTable = `SELECT 1 FROM "pooldriver: is the schema old?"`
 
 // Recompiles looks whether query failed because it did not compile. A script is judged by its first
 // statement: if that one compiles, it may have been executed.
-func (s *session) Recompiles(ctx context.Context, query string, failed error) bool {
+func (s *session) Recompiles(ctx context.Context, query string, failed error, complete func()) bool {
 	if ctx.Err() != nil || !isSQLError(failed) {
 		return false
 	}
-	if err := s.compile(ctx, query); err == nil || err.Error() != failed.Error() {
+	err := s.compile(ctx, query)
+	complete()
+	if err == nil || err.Error() != failed.Error() {
 		return false
 	}
 	_ = s.compile(ctx, unknownTable)

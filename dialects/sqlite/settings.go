@@ -1,13 +1,58 @@
 package sqlite
 
 import (
+	"context"
+	"database/sql/driver"
+	"strings"
+
 	"github.com/pooldriver/pooldriver/dialects"
 	classifier "github.com/pooldriver/pooldriver/dialects/internal/classify/sqlite"
 )
 
-var _ dialects.SettingsKeeper = dialect{}
+var (
+	_ dialects.SettingsKeeper  = dialect{}
+	_ dialects.SettingRepeater = (*session)(nil)
+)
 
 // Settings: PRAGMA, ATTACH and DETACH, as far as they concern one connection.
 func (dialect) Settings(query string) (settings []dialects.Setting, alone bool) {
 	return classifier.Settings(query)
+}
+
+// Repeatable returns an ATTACH of the same file by its whole name, which makes no file.
+func (s *session) Repeatable(ctx context.Context, setting dialects.Setting, args []driver.NamedValue) string {
+	schema := strings.ReplaceAll(strings.TrimPrefix(setting.Name, "ATTACH "), "'", "''")
+	name := ""
+	classifier.MapFiles(setting.Text, func(expr string) string { name = expr; return expr })
+	row, err := firstRow(ctx, s.Conn(), "SELECT file, "+name+" FROM pragma_database_list WHERE lower(name) = '"+schema+"'", args...)
+	if err != nil || text(row[0]) == "" { // in memory
+		return setting.Text
+	}
+	uri := "'" + strings.ReplaceAll(uriToOpen(text(row[0]), text(row[1])), "'", "''") + "'"
+	return classifier.MapFiles(setting.Text, func(expr string) string {
+		if len(args) == 0 {
+			return uri
+		}
+		return "coalesce(" + uri + ", " + expr + ")" // the arguments keep their places
+	})
+}
+
+// uriToOpen is a URI of file, with the parameters of the name by which it was opened. It makes no
+// file.
+func uriToOpen(file, name string) string {
+	params := []string{"mode=rw"}
+	if strings.HasPrefix(name, "file:") {
+		name, _, _ = strings.Cut(name, "#")
+		_, query, _ := strings.Cut(name, "?")
+		for param := range strings.SplitSeq(query, "&") {
+			switch {
+			case param == "" || param == "mode=rwc":
+			case strings.HasPrefix(param, "mode="):
+				params[0] = param // ro, rw
+			default:
+				params = append(params, param)
+			}
+		}
+	}
+	return fileURI(file) + "?" + strings.Join(params, "&")
 }

@@ -38,6 +38,7 @@ type Conn struct {
 	// with its arguments.
 	setting     string
 	settingArgs []driver.NamedValue
+	stoodIn     bool               // something stands in for what that statement ends: see RecordSetting
 	applied     dbsettings.Applied // which settings of the *sql.DB it has
 
 	// discarded is why its borrower has ended it, if ended is not nil.
@@ -108,15 +109,6 @@ func (r *Conn) RowsFailed() { r.ForgetSetting() }
 // StatementsExhausted closes the prepared statements of idle connections: the server has reached
 // its limit, which counts the statements of all its clients.
 func (r *Conn) StatementsExhausted() { r.pool.returnStatements() }
-
-// RecordSetting remembers a statement that sets session state outside of explicit tasks,
-// before it is sent. GiveBack says what becomes of the state.
-func (r *Conn) RecordSetting(text string, args []driver.NamedValue) {
-	r.setting, r.settingArgs = text, args
-}
-
-// ForgetSetting is for a statement that has failed: it sets nothing.
-func (r *Conn) ForgetSetting() { r.setting, r.settingArgs = "", nil }
 
 // FlushGeneration replaces the connections of r's generation: the cause of r's end may have ended
 // them, too.

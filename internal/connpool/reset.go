@@ -249,11 +249,12 @@ func (p *Pool) clean(ctx context.Context, r *Conn, log *restoreLog, reset *reset
 // tried again, or the program gets its error.
 func (r *Conn) loses() string {
 	query, args := r.setting, r.settingArgs
+	r.stoodIn = false
 	r.ForgetSetting()
 	if r.Unusable() || r.Effect()&pinning.ChangesSession == 0 || droppedstate.HeldByProgram() {
 		return ""
 	}
-	known, all := r.pool.settings.Record(&r.applied, query, args)
+	known, all := r.pool.settings.Record(&r.applied, query, args, r.repeatable)
 	if all {
 		r.KeepsForAll() // every connection gets it
 	}

@@ -31,7 +31,7 @@ func (toy) Settings(query string) (parts []dialects.Setting, alone bool) {
 		case "attach":
 			s.Undo = "detach " + name
 		case "detach":
-			s.Ends = true
+			s.Ends, s.Undo = true, "stand in "+name
 		case "do":
 			continue
 		default:
@@ -170,23 +170,76 @@ func TestArgumentsAreCopied(t *testing.T) {
 func TestAfterAnErrorTheRestIsExecutedNextTime(t *testing.T) {
 	t.Parallel()
 	l, first, second := newList(), &conn{}, &conn{}
-	record(t, l, first, "attach f", "attach g", "set b=1")
-	second.fails = "attach g"
-	require.EqualError(t, l.BringUp(&second.Applied, second.execute), "g: no")
+	record(t, l, first, "attach f", "set a=1", "set b=1")
+	second.fails = "set a=1"
+	require.EqualError(t, l.BringUp(&second.Applied, second.execute), "a: no")
 	require.False(t, l.Current(&second.Applied))
 	second.fails = ""
-	require.Equal(t, []string{"attach g", "set b=1"}, broughtUp(t, l, second))
-	record(t, l, first, "detach f", "detach g")
-	second.fails = "detach g"
-	require.EqualError(t, l.BringUp(&second.Applied, second.execute), "taking back g: no")
+	require.Equal(t, []string{"set a=1", "set b=1"}, broughtUp(t, l, second))
+	record(t, l, first, "detach f")
+	second.fails = "detach f"
+	require.EqualError(t, l.BringUp(&second.Applied, second.execute), "taking back f: no")
 	second.fails = ""
-	require.Equal(t, []string{"detach g"}, broughtUp(t, l, second))
+	require.Equal(t, []string{"detach f"}, broughtUp(t, l, second))
+}
+
+func TestAConnectionDoesWithoutWhatCannotBeAttached(t *testing.T) {
+	t.Parallel()
+	l, first, second, third := newList(), &conn{}, &conn{fails: "attach f"}, &conn{}
+	record(t, l, first, "attach f", "set f.a=1", "set b=1")
+	require.Equal(t, []string{"set b=1"}, broughtUp(t, l, second))
+	require.True(t, second.Lacks())
+	require.Equal(t, []string{"set b=1"}, broughtUp(t, l, third), "it is not tried while it fails elsewhere")
+	require.EqualError(t, second.Complete(second.execute), "f: no")
+
+	second.executed, second.fails = nil, "set f.a=1"
+	require.EqualError(t, second.Complete(second.execute), "f.a: no")
+	require.Equal(t, []string{"attach f"}, second.executed)
+	require.True(t, second.Lacks())
+	second.executed, second.fails = nil, ""
+	require.NoError(t, second.Complete(second.execute))
+	require.Equal(t, []string{"set f.a=1"}, second.executed)
+	require.False(t, second.Lacks())
+	require.Equal(t, []string{"attach f", "set f.a=1", "set b=1"}, broughtUp(t, l, &conn{}), "it works again")
+	record(t, l, first, "detach f")
+	require.Equal(t, []string{"detach f"}, broughtUp(t, l, second))
+	require.Empty(t, broughtUp(t, l, third))
+	require.False(t, third.Lacks())
+}
+
+func TestAConnectionEndsWhatItLacks(t *testing.T) {
+	t.Parallel()
+	l, first, second := newList(), &conn{}, &conn{fails: "attach f"}
+	record(t, l, first, "attach f", "set f.a=1", "attach g")
+	require.Equal(t, []string{"attach g"}, broughtUp(t, l, second))
+	require.False(t, l.StandIn(&second.Applied, "detach g; set f.a=2", second.execute))
+	second.executed = nil
+	require.True(t, l.StandIn(&second.Applied, "detach g; detach f", second.execute))
+	require.Equal(t, []string{"stand in f"}, second.executed)
+	record(t, l, second, "detach f")
+	require.False(t, second.Lacks())
+	require.True(t, l.Current(&second.Applied))
+	require.Equal(t, []string{"detach f"}, broughtUp(t, l, first))
+	record(t, l, second, "attach f")
+	require.Equal(t, []string{"attach f"}, broughtUp(t, l, first))
+}
+
+func TestTheTextThatIsRepeatedIsTheDialects(t *testing.T) {
+	t.Parallel()
+	l, first, second := newList(), &conn{}, &conn{}
+	args := []driver.NamedValue{{Ordinal: 1, Value: "x"}}
+	l.Record(&first.Applied, "attach f=?", args, func(s dialects.Setting, got []driver.NamedValue) string {
+		require.Equal(t, args, got)
+		return "attach f=/x or " + s.Text
+	})
+	require.Equal(t, []string{"attach f=/x or attach f=?"}, broughtUp(t, l, second))
+	require.Equal(t, args, second.args)
 }
 
 // all is the second answer of Record.
-func all(record func(*Applied, string, []driver.NamedValue) (bool, bool)) func(*Applied, string, []driver.NamedValue) bool {
+func all(record func(*Applied, string, []driver.NamedValue, func(dialects.Setting, []driver.NamedValue) string) (bool, bool)) func(*Applied, string, []driver.NamedValue) bool {
 	return func(a *Applied, query string, args []driver.NamedValue) bool {
-		_, all := record(a, query, args)
+		_, all := record(a, query, args, func(s dialects.Setting, _ []driver.NamedValue) string { return s.Text })
 		return all
 	}
 }

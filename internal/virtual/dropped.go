@@ -28,11 +28,8 @@ func (op *operation) recordSetting() {
 // transaction open.
 var errLeftOpen = errors.New("pooldriver: the statement was executed and has left a transaction open on a *sql.DB; the transaction is rolled back, because the next statement may run on another connection; use BeginTx, or run all statements of the transaction on one *sql.Conn, or in a task (pooldriver.WithTask)")
 
-// errPrivate is the error of an Exec on a *sql.DB which has attached a database in memory.
-var errPrivate = errors.New("pooldriver: a database in memory was attached on a *sql.DB: each connection would have a database of its own, and lose it; attach 'file:NAME?mode=memory&cache=shared', which all connections open, or attach the database on one *sql.Conn or in a task (pooldriver.WithTask)")
-
-// refuseLeft returns the error of an Exec on a *sql.DB that has attached a database in memory, or
-// has left a transaction open. refuseLeft rolls that transaction back. Over plain database/sql
+// refuseLeft returns the error of an Exec on a *sql.DB that has set what cannot hold for all
+// connections, or has left a transaction open. refuseLeft rolls that transaction back. Over plain database/sql
 // the next statements would run on this connection or on another one. Here they would certainly
 // be outside of the transaction, and commit one by one.
 func (op *operation) refuseLeft(ctx context.Context) error {
@@ -41,12 +38,15 @@ func (op *operation) refuseLeft(ctx context.Context) error {
 		return nil
 	}
 	r, open := op.Conn, op.leavesOpen()
-	private := !open && op.Effect&pinning.ChangesSession != 0 && c.source.pool.Settings().Private(op.Text)
-	if !open && !private || !droppedstate.OfDB() {
+	var refusal error
+	if !open && op.Effect&pinning.ChangesSession != 0 {
+		refusal = c.source.pool.Settings().Refusal(op.Text)
+	}
+	if !open && refusal == nil || !droppedstate.OfDB() {
 		return nil
 	}
-	if private {
-		return errPrivate
+	if refusal != nil {
+		return refusal
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.source.config.CleanTimeout)
 	defer cancel()

@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"fmt"
-	"os"
 	"path/filepath"
 	"testing"
 
@@ -177,20 +176,20 @@ func TestADatabaseInMemoryIsNotAttachedToEachConnection(t *testing.T) {
 }
 
 func TestASettingThatFailsOnAConnectionIsNamed(t *testing.T) {
-	dir := t.TempDir()
-	db, c := openSQLite(t, false, filepath.Join(dir, "x.db"), 2)
-	sub := filepath.Join(dir, "sub")
-	require.NoError(t, os.Mkdir(sub, 0o700))
-	_, err := db.Exec("ATTACH '" + filepath.Join(sub, "other.db") + "' AS a")
+	file := filepath.Join(t.TempDir(), "x.db")
+	db, c := openSQLite(t, false, file+"?_busy_timeout=0", 2)
+	execAll(t, db, "CREATE TABLE t (a)", "PRAGMA cache_size = -9")
+	other, err := sql.Open("sqlite", file)
 	require.NoError(t, err)
-	require.NoError(t, os.RemoveAll(sub))
+	defer other.Close()
+	other.SetMaxOpenConns(1)
+	execAll(t, other, "BEGIN EXCLUSIVE")
 	c.Flush()
 	_, err = db.Exec("SELECT 1")
 	require.ErrorContains(t, err, "pooldriver: a connection to sqlite")
-	require.ErrorContains(t, err, "did not get the settings of its *sql.DB: ATTACH a: ")
-	require.NoError(t, os.Mkdir(sub, 0o700))
-	_, err = db.Exec("SELECT 1")
-	require.NoError(t, err)
+	require.ErrorContains(t, err, "did not get the settings of its *sql.DB: PRAGMA cache_size: database is locked")
+	execAll(t, other, "COMMIT")
+	execAll(t, db, "SELECT 1")
 	require.NotZero(t, c.Stats().Discards)
 }
 

@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"errors"
 	"slices"
 	"strings"
 
@@ -92,12 +93,14 @@ func named(lx *sqltext.Lexer) (dialects.Setting, bool) {
 			lx.Next()
 		}
 		name, ok := schemaName(lx)
-		return dialects.Setting{Name: attached(name), Ends: true}, ok
+		return dialects.Setting{Name: attached(name), Ends: true, Undo: "ATTACH ':memory:' AS " + quoted(name)}, ok
 	}
 	return dialects.Setting{}, false
 }
 
 func attached(name string) string { return "ATTACH " + name }
+
+func quoted(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }
 
 // pragmaSetting reads PRAGMA [schema.]name = value, or name(value).
 func pragmaSetting(lx *sqltext.Lexer) (dialects.Setting, bool) {
@@ -153,7 +156,10 @@ func attachSetting(lx *sqltext.Lexer) (dialects.Setting, bool) {
 	if lx.Next(); lx.IsWord("database") {
 		lx.Next()
 	}
-	private := inMemory(*lx)
+	var refusal error
+	if inMemory(*lx) {
+		refusal = errPrivate
+	}
 	for ; !lx.IsWord("as") || lx.Depth() > 0; lx.Next() { // CAST(… AS TEXT)
 		if lx.Ended() {
 			return dialects.Setting{}, false
@@ -161,9 +167,11 @@ func attachSetting(lx *sqltext.Lexer) (dialects.Setting, bool) {
 	}
 	lx.Next()
 	name, ok := schemaName(lx)
-	undo := `DETACH "` + strings.ReplaceAll(name, `"`, `""`) + `"`
-	return dialects.Setting{Name: attached(name), Undo: undo, Private: private}, ok
+	return dialects.Setting{Name: attached(name), Undo: "DETACH " + quoted(name), Refusal: refusal}, ok
 }
+
+// errPrivate is the error of an ATTACH on a *sql.DB that attaches a database in memory.
+var errPrivate = errors.New("pooldriver: a database in memory was attached on a *sql.DB: each connection would have a database of its own, and lose it; attach 'file:NAME?mode=memory&cache=shared', which all connections open, or attach the database on one *sql.Conn or in a task (pooldriver.WithTask)")
 
 // inMemory reports whether the name of a file, at the last token, names a database of this
 // connection only: in memory, or a temporary file (https://sqlite.org/inmemorydb.html).
@@ -189,4 +197,19 @@ func schemaName(lx *sqltext.Lexer) (string, bool) {
 	ahead.Next()
 	alone := ahead.Ended() || ahead.IsWord("key")
 	return strings.ToLower(name), alone && name != "" && !strings.ContainsAny(name, `"'`)
+}
+
+// SaysUnknown reports whether an error says that a statement names something that is in no database
+// of its connection.
+func SaysUnknown(err error) bool {
+	if err == nil {
+		return false
+	}
+	text := err.Error()
+	for _, what := range []string{"no such table", "no such index", "no such view", "no such trigger", "no such database", "unknown database "} {
+		if strings.Contains(text, what) {
+			return true
+		}
+	}
+	return false
 }

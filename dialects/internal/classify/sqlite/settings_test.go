@@ -18,7 +18,7 @@ func TestSettingsAreWhatAStatementSetsForItsConnection(t *testing.T) {
 			{Name: "PRAGMA synchronous", Text: "pragma synchronous=off"}, {Name: "PRAGMA busy_timeout", Text: "pragma busy_timeout=1"}},
 		"attach database 'x''y.db' as A": {{Name: "ATTACH a", Text: "attach database 'x''y.db' as A", Undo: `DETACH "a"`}},
 		"attach ? as 'a'":                {{Name: "ATTACH a", Text: "attach ? as 'a'", Undo: `DETACH "a"`}},
-		"detach database a":              {{Name: "ATTACH a", Text: "detach database a", Ends: true}},
+		"detach database a":              {{Name: "ATTACH a", Text: "detach database a", Ends: true, Undo: `ATTACH ':memory:' AS "a"`}},
 		"pragma journal_mode=memory":     {{Name: "PRAGMA journal_mode", Text: "pragma journal_mode=memory"}},
 		"pragma journal_mode('wal')":     {{Name: "PRAGMA journal_mode", Text: "pragma journal_mode('wal')", Ends: true}},
 
