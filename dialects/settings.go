@@ -10,11 +10,11 @@ import (
 // and *sql.Conn, holds for all connections of the Connector.
 type SettingsKeeper interface {
 	Dialect
-	// Settings returns what query sets, statement by statement. It is nil if query
-	// leaves anything else in its session, or a setting that is not known: then nothing
-	// is kept, and the program is told that the state was lost. alone reports whether
-	// query has one statement, so that its arguments are those of the setting.
-	Settings(query string) (settings []Setting, alone bool)
+	// Settings returns what query sets, statement by statement. complete: query leaves
+	// nothing else in its session, and no setting that is not known. Otherwise the program
+	// is told that this state was lost. alone: query has one statement, so that its arguments are
+	// those of the setting.
+	Settings(query string) (settings []Setting, alone, complete bool)
 }
 
 // Setting is one statement that sets something for its connection.
@@ -41,6 +41,9 @@ type Setting struct {
 	// NextTx: the setting applies only to the next transaction. With Ends, the statement takes back
 	// such a setting that waits for its transaction.
 	NextTx bool
+	// ForVacuum: the setting applies only to a statement that has the effect ForgetPrepared and
+	// nothing else that concerns its session (VACUUM). It is executed before each.
+	ForVacuum bool
 }
 
 // A SettingRepeater is a Session that has just executed a setting with Undo. Repeatable returns

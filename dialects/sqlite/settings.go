@@ -15,7 +15,7 @@ var (
 )
 
 // Settings: PRAGMA, ATTACH and DETACH, as far as they concern one connection.
-func (dialect) Settings(query string) (settings []dialects.Setting, alone bool) {
+func (dialect) Settings(query string) (settings []dialects.Setting, alone, complete bool) {
 	return classifier.Settings(query)
 }
 

@@ -16,7 +16,9 @@ import (
 
 // execute executes settings on r.
 func (r *Conn) execute(ctx context.Context) dbsettings.Execute {
-	return func(text string, args ...driver.NamedValue) error { return r.Command(ctx, text, args...) }
+	return func(text string, args ...driver.NamedValue) error {
+		return r.Guard(func() error { return r.Command(ctx, text, args...) })
+	}
 }
 
 // BringUp gives all settings to a connection that was taken from the pool. If that fails, or if
@@ -79,9 +81,16 @@ func (r *Conn) ForgetSetting() {
 }
 
 // repeatable is dialects.SettingRepeater's Repeatable.
-func (r *Conn) repeatable(s dialects.Setting, args []driver.NamedValue) string {
-	if server, ok := r.Server().(dialects.SettingRepeater); ok {
-		return server.Repeatable(context.Background(), s, args)
+func (r *Conn) repeatable(s dialects.Setting, args []driver.NamedValue) (text string) {
+	server, ok := r.Server().(dialects.SettingRepeater)
+	if !ok {
+		return s.Text
 	}
-	return s.Text
+	text = s.Text
+	defer func() {
+		if recover() != nil { // the connection is on its way back
+			r.MarkUnusable()
+		}
+	}()
+	return server.Repeatable(context.Background(), s, args)
 }

@@ -24,9 +24,11 @@ type List struct {
 	// entries.
 	version atomic.Uint64
 	// nextTx is the statement of a setting that waits for the next transaction; nil: none.
-	nextTx  atomic.Pointer[string]
-	mu      sync.Mutex // protects following fields; no I/O under it
-	entries []entry    // a new slice for each change
+	nextTx atomic.Pointer[string]
+	// forVacuum is the statement of a setting that is executed before each VACUUM; nil: none.
+	forVacuum atomic.Pointer[string]
+	mu        sync.Mutex // protects following fields; no I/O under it
+	entries   []entry    // a new slice for each change
 }
 
 // entry is one setting. It does not change while it is in a list.
@@ -96,9 +98,12 @@ func (l *List) Record(a *Applied, query string, args []driver.NamedValue, repeat
 	if l.keeper == nil {
 		return false, false
 	}
-	parts, alone := l.keeper.Settings(query)
+	parts, alone, complete := l.keeper.Settings(query)
 	if len(parts) == 0 || len(args) > 0 && !alone {
 		return false, false // only the driver knows which argument belongs to which part
+	}
+	if slices.ContainsFunc(parts, func(s dialects.Setting) bool { return s.Refusal != nil }) {
+		return false, false
 	}
 	args = cloned(args)
 	for i, part := range parts {
@@ -106,10 +111,14 @@ func (l *List) Record(a *Applied, query string, args []driver.NamedValue, repeat
 			parts[i].Text = repeatable(part, args)
 		}
 	}
-	all = true
+	all = complete
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, part := range parts {
+		if part.ForVacuum {
+			l.forVacuum.Store(&part.Text)
+			continue
+		}
 		if part.NextTx {
 			var waits *string
 			if !part.Ends {
@@ -128,7 +137,7 @@ func (l *List) Record(a *Applied, query string, args []driver.NamedValue, repeat
 			a.forget(part.Name)
 		}
 	}
-	return true, all
+	return complete, all
 }
 
 // Refusal is why what query sets cannot hold for all connections; nil: it can.
@@ -136,13 +145,21 @@ func (l *List) Refusal(query string) error {
 	if l.keeper == nil {
 		return nil
 	}
-	parts, _ := l.keeper.Settings(query)
+	parts, _, _ := l.keeper.Settings(query)
 	for _, part := range parts {
 		if part.Refusal != nil {
 			return part.Refusal
 		}
 	}
 	return nil
+}
+
+// ForVacuum is the statement to execute before a VACUUM; "": there is none.
+func (l *List) ForVacuum() string {
+	if text := l.forVacuum.Load(); text != nil {
+		return *text
+	}
+	return ""
 }
 
 // WaitsForTx reports whether a setting waits for the next transaction.
@@ -281,7 +298,7 @@ func (a *Applied) Complete(execute Execute) error {
 // StandIn lets query, which may end a setting, succeed on a connection that lacks the setting. It reports
 // whether it has executed anything.
 func (l *List) StandIn(a *Applied, query string, execute Execute) (done bool) {
-	parts, _ := l.keeper.Settings(query)
+	parts, _, _ := l.keeper.Settings(query)
 	for _, part := range parts {
 		if part.Ends && part.Undo != "" && contains(a.lacking, part.Name) {
 			done = execute(part.Undo) == nil || done

@@ -16,7 +16,8 @@ import (
 // nothing else.
 type toy struct{ dialects.Dialect }
 
-func (toy) Settings(query string) (parts []dialects.Setting, alone bool) {
+func (toy) Settings(query string) (parts []dialects.Setting, alone, complete bool) {
+	complete = true
 	for text := range strings.SplitSeq(query, "; ") {
 		verb, rest, _ := strings.Cut(text, " ")
 		name, _, _ := strings.Cut(rest, "=")
@@ -32,14 +33,19 @@ func (toy) Settings(query string) (parts []dialects.Setting, alone bool) {
 			s.Undo = "detach " + name
 		case "detach":
 			s.Ends, s.Undo = true, "stand in "+name
+		case "vacuum":
+			s.ForVacuum = true
+		case "refused":
+			s.Refusal = errors.New("refused")
 		case "do":
 			continue
 		default:
-			return nil, false
+			complete = false
+			continue
 		}
 		parts = append(parts, s)
 	}
-	return parts, !strings.Contains(query, "; ")
+	return parts, !strings.Contains(query, "; "), complete
 }
 
 // conn is a connection that records what it executes.
@@ -155,6 +161,34 @@ func TestOnlyWhatLeavesNothingElseIsKept(t *testing.T) {
 	require.Equal(t, []string{"set a=1"}, broughtUp(t, l, &conn{}))
 	require.True(t, all(l.Record)(&c.Applied, "do; set c=1; do", nil))
 	require.Equal(t, []string{"set a=1", "set c=1"}, broughtUp(t, l, &conn{}))
+}
+
+func TestAScriptThatLeavesMoreIsNotComplete(t *testing.T) {
+	t.Parallel()
+	l, c := newList(), &conn{}
+	known, all := l.Record(&c.Applied, "set a=1; insert", nil, nil)
+	require.False(t, known)
+	require.False(t, all)
+	require.Equal(t, []string{"set a=1"}, broughtUp(t, l, &conn{}))
+}
+
+func TestWhatIsRefusedIsNotKept(t *testing.T) {
+	t.Parallel()
+	l, c := newList(), &conn{}
+	require.NoError(t, l.Refusal("set a=1"))
+	require.EqualError(t, l.Refusal("set a=1; refused b"), "refused")
+	require.False(t, all(l.Record)(&c.Applied, "set a=1; refused b", nil))
+	require.Empty(t, broughtUp(t, l, &conn{}))
+}
+
+func TestASettingForVacuumIsForEachVacuumAndNoConnection(t *testing.T) {
+	t.Parallel()
+	l, c := newList(), &conn{}
+	require.Empty(t, l.ForVacuum())
+	record(t, l, c, "vacuum a=1", "vacuum a=2")
+	require.Equal(t, "vacuum a=2", l.ForVacuum())
+	require.Equal(t, "vacuum a=2", l.ForVacuum())
+	require.Empty(t, broughtUp(t, l, &conn{}))
 }
 
 func TestArgumentsAreCopied(t *testing.T) {

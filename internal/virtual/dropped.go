@@ -17,11 +17,20 @@ import (
 // know it.
 
 // recordSetting remembers a statement that sets session state outside of explicit tasks,
-// before it is sent. connpool's GiveBack says what becomes of the state.
-func (op *operation) recordSetting() {
-	if op.Effect&pinning.ChangesSession != 0 && !op.c.Shares() {
-		op.Conn.RecordSetting(op.Text, op.Args)
+// before it is sent. connpool's GiveBack says what becomes of the state. A setting that waits for such
+// statements is executed.
+func (op *operation) recordSetting(ctx context.Context) error {
+	switch {
+	case op.Effect&pinning.ChangesSession != 0:
+		if !op.c.Shares() {
+			op.Conn.RecordSetting(op.Text, op.Args)
+		}
+	case op.Effect&dialects.ForgetPrepared != 0:
+		if text := op.c.source.pool.Settings().ForVacuum(); text != "" {
+			return op.Conn.Guard(func() error { return op.Conn.Command(ctx, text) })
+		}
 	}
+	return nil
 }
 
 // errLeftOpen is the error of an Exec on a *sql.DB after which the server has a
