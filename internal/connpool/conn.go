@@ -110,6 +110,21 @@ func (r *Conn) RowsFailed() { r.ForgetSetting() }
 // its limit, which counts the statements of all its clients.
 func (r *Conn) StatementsExhausted() { r.pool.returnStatements() }
 
+// execute executes settings on r.
+func (r *Conn) execute(ctx context.Context) dbsettings.Execute {
+	return func(text string, args ...driver.NamedValue) error {
+		return r.Guard(func() error { return r.Command(ctx, text, args...) })
+	}
+}
+
+// ForgetSetting is for a statement that has failed: it sets nothing.
+func (r *Conn) ForgetSetting() {
+	if r.stoodIn {
+		r.MarkUnusable() // what stands in is still there
+	}
+	r.setting, r.settingArgs, r.stoodIn = "", nil, false
+}
+
 // FlushGeneration replaces the connections of r's generation: the cause of r's end may have ended
 // them, too.
 func (r *Conn) FlushGeneration() { r.pool.flushOnce(r.generation) }

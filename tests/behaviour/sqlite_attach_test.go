@@ -115,34 +115,40 @@ func TestALockedFileIsWaitedForOnce(t *testing.T) {
 }
 
 func TestADetachAlwaysWorks(t *testing.T) {
-	attached(t, "20", func(t *testing.T, db *sql.DB, c *pooldriver.Connector, file string) {
-		require.NoError(t, os.Rename(file, file+"2"))
+	gone := func(t *testing.T, db *sql.DB, c *pooldriver.Connector, file string) (aside string) {
+		aside = filepath.Dir(file) + "2"
+		require.NoError(t, os.Rename(filepath.Dir(file), aside))
 		c.Flush()
-		execAll(t, db, "SELECT * FROM m", "DETACH a")
+		execAll(t, db, "SELECT * FROM m")
+		return filepath.Join(aside, filepath.Base(file))
+	}
+	attached(t, "20", func(t *testing.T, db *sql.DB, c *pooldriver.Connector, file string) {
+		file = gone(t, db, c, file)
+		execAll(t, db, "DETACH a")
 		everyConn(t, db, 4, func(conn *sql.Conn) {
 			_, err := conn.ExecContext(t.Context(), "SELECT * FROM a.t")
 			require.EqualError(t, err, "SQL logic error: no such table: a.t (1)")
 		})
-		execAll(t, db, "ATTACH '"+file+"2' AS a", "PRAGMA a.cache_size = -9")
+		execAll(t, db, "ATTACH '"+file+"' AS a", "PRAGMA a.cache_size = -9")
 		hasA(t, db)
 		_, err := db.Exec("DETACH other")
 		require.ErrorContains(t, err, "no such database: other")
 	})
-	// The connection that lacks the database attaches another one at once.
-	attached(t, "20", func(t *testing.T, db *sql.DB, c *pooldriver.Connector, file string) {
-		require.NoError(t, os.Rename(file, file+"2"))
-		c.Flush()
-		execAll(t, db, "SELECT * FROM m", "DETACH a; ATTACH '"+file+"2' AS a; PRAGMA a.cache_size = -9")
-		hasA(t, db)
+	t.Run("and an ATTACH in one script", func(t *testing.T) {
+		attached(t, "20", func(t *testing.T, db *sql.DB, c *pooldriver.Connector, file string) {
+			file = gone(t, db, c, file)
+			execAll(t, db, "DETACH a; ATTACH '"+file+"' AS a; PRAGMA a.cache_size = -9")
+			hasA(t, db)
+		})
 	})
-	attached(t, "20", func(t *testing.T, db *sql.DB, c *pooldriver.Connector, file string) {
-		require.NoError(t, os.Rename(file, file+"2"))
-		c.Flush()
-		execAll(t, db, "SELECT * FROM m")
-		_, err := db.Exec("DETACH a; SELECT none") // the DETACH is executed, and nobody keeps it
-		require.ErrorContains(t, err, "no such column")
-		require.NoError(t, os.Rename(file+"2", file))
-		hasA(t, db)
+	t.Run("in a script that fails", func(t *testing.T) {
+		attached(t, "20", func(t *testing.T, db *sql.DB, c *pooldriver.Connector, file string) {
+			aside := gone(t, db, c, file)
+			_, err := db.Exec("DETACH a; SELECT none")
+			require.ErrorContains(t, err, "no such column")
+			require.NoError(t, os.Rename(filepath.Dir(aside), filepath.Dir(file)))
+			hasA(t, db)
+		})
 	})
 }
 
