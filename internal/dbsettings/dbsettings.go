@@ -4,6 +4,7 @@
 package dbsettings
 
 import (
+	"context"
 	"database/sql/driver"
 	"errors"
 	"fmt"
@@ -269,7 +270,7 @@ func (a *Applied) set(e entry, execute Execute) error {
 	}
 	if err := execute(e.Text, e.args...); err != nil {
 		if e.Undo != "" {
-			e.failed.Store(true)
+			e.failed.Store(!errors.Is(err, context.Canceled)) // that says nothing of the setting
 			a.lacking = append(a.lacking, e)
 		}
 		return fmt.Errorf("%s: %w", e.Name, err)

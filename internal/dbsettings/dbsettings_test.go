@@ -1,6 +1,8 @@
 package dbsettings
 
 import (
+	"cmp"
+	"context"
 	"database/sql/driver"
 	"errors"
 	"strings"
@@ -54,11 +56,12 @@ type conn struct {
 	executed []string
 	args     []driver.NamedValue
 	fails    string // the text that fails
+	err      error  // nil: it says no
 }
 
 func (c *conn) execute(text string, args ...driver.NamedValue) error {
 	if text == c.fails {
-		return errors.New("no")
+		return cmp.Or(c.err, errors.New("no"))
 	}
 	c.executed = append(c.executed, text)
 	c.args = append(c.args, args...)
@@ -239,6 +242,15 @@ func TestAConnectionDoesWithoutWhatCannotBeAttached(t *testing.T) {
 	require.Equal(t, []string{"detach f"}, broughtUp(t, l, second))
 	require.Empty(t, broughtUp(t, l, third))
 	require.False(t, third.Lacks())
+}
+
+func TestACancelledAttachSaysNothingOfTheFile(t *testing.T) {
+	t.Parallel()
+	l, first, second := newList(), &conn{}, &conn{fails: "attach f", err: context.Canceled}
+	record(t, l, first, "attach f")
+	require.Empty(t, broughtUp(t, l, second))
+	require.True(t, second.Lacks())
+	require.Equal(t, []string{"attach f"}, broughtUp(t, l, &conn{}))
 }
 
 func TestAConnectionEndsWhatItLacks(t *testing.T) {

@@ -142,7 +142,8 @@ func pragmaSetting(lx *sqltext.Lexer) (dialects.Setting, bool) {
 		s.Of = "" // the setting is for all files
 		s.NextTx, s.Ends = true, isOff(strings.ToLower(strings.Trim(lx.Text(), `'"`)))
 	case vacuum:
-		s.ForVacuum = true
+		s.ForVacuum = true // without the name of another file, which may be detached before a VACUUM
+		return s, s.Of == ""
 	case key:
 		s.Refusal = ErrKey
 	case journal:

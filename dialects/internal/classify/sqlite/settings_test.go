@@ -46,6 +46,7 @@ func TestSettingsAreWhatAStatementSetsForItsConnection(t *testing.T) {
 		"create temp table t (a); pragma no_such_thing = 1; pragma foreign_keys=1": {
 			{Name: "PRAGMA foreign_keys", Text: "pragma foreign_keys=1"}},
 
+		"pragma a.auto_vacuum = 1":                                         nil,
 		"attach 'x' as 'a' || 'b'":                                         nil,
 		"attach 'x' as a.b":                                                nil,
 		"pragma foreign_keys":                                              nil,
