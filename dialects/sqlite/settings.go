@@ -22,19 +22,16 @@ func (dialect) Settings(query string) (settings []dialects.Setting, alone, compl
 // Repeatable returns an ATTACH of the same file by its whole name, which makes no file.
 func (s *session) Repeatable(ctx context.Context, setting dialects.Setting, args []driver.NamedValue) string {
 	schema := strings.ReplaceAll(strings.TrimPrefix(setting.Name, "ATTACH "), "'", "''")
-	name := ""
-	classifier.MapFiles(setting.Text, func(expr string) string { name = expr; return expr })
-	row, err := firstRow(ctx, s.Conn(), "SELECT file, "+name+" FROM pragma_database_list WHERE lower(name) = '"+schema+"'", args...)
+	from, to, expr := classifier.AttachedFile(setting.Text)
+	row, err := firstRow(ctx, s.Conn(), "SELECT file, "+expr+" FROM pragma_database_list WHERE lower(name) = '"+schema+"'", args...)
 	if err != nil || text(row[0]) == "" { // in memory
 		return setting.Text
 	}
 	uri := "'" + strings.ReplaceAll(uriToOpen(text(row[0]), text(row[1])), "'", "''") + "'"
-	return classifier.MapFiles(setting.Text, func(expr string) string {
-		if len(args) == 0 {
-			return uri
-		}
-		return "coalesce(" + uri + ", " + expr + ")" // the arguments keep their places
-	})
+	if len(args) > 0 {
+		uri = "coalesce(" + uri + ", " + expr + ")" // the arguments keep their places
+	}
+	return setting.Text[:from] + uri + setting.Text[to:]
 }
 
 // uriToOpen is a URI of file, with the parameters of the name by which it was opened. It makes no

@@ -183,6 +183,27 @@ func attachSetting(lx *sqltext.Lexer) (dialects.Setting, bool) {
 	return dialects.Setting{Name: attached(name), Undo: "DETACH " + quoted(name), Refusal: refusal}, ok
 }
 
+// AttachedFile returns the place of the expression that names the file of an ATTACH, and the same as an
+// expression of a query: ATTACH takes a single name for a string.
+func AttachedFile(attach string) (from, to int, expr string) {
+	var c classifier
+	c.Begin(language, attach)
+	c.Next()
+	lx := &c.Lx
+	if lx.Next(); lx.IsWord("database") {
+		lx.Next()
+	}
+	first := *lx
+	for from, _ = lx.Span(); !lx.Ended() && (!lx.IsWord("as") || lx.Depth() > 0); lx.Next() {
+		_, to = lx.Span()
+	}
+	expr = attach[from:to]
+	if _, end := first.Span(); end == to && first.IsName() {
+		expr = "'" + strings.ReplaceAll(first.Name(), "'", "''") + "'"
+	}
+	return from, to, expr
+}
+
 // errPrivate is the error of an ATTACH on a *sql.DB that attaches a database in memory.
 var errPrivate = errors.New("pooldriver: a database in memory was attached on a *sql.DB: each connection would have a database of its own, and lose it; attach 'file:NAME?mode=memory&cache=shared', which all connections open, or attach the database on one *sql.Conn or in a task (pooldriver.WithTask)")
 

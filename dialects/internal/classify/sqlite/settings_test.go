@@ -95,3 +95,16 @@ func TestATextIsCompleteIfItLeavesNothingElse(t *testing.T) {
 		require.Equal(t, want, complete, text)
 	}
 }
+
+func TestTheFileOfAnAttach(t *testing.T) {
+	for text, want := range map[string][2]string{
+		"attach 'x''y' as a":                       {"'x''y'", "'x''y'"},
+		"attach database x as a":                   {"x", "'x'"},
+		"attach \"it's\" as a":                     {"\"it's\"", "'it''s'"},
+		"attach /* x */ ?1 as a key 'k'":           {"?1", "?1"},
+		"attach cast('x' as text) || 'y' as 'a b'": {"cast('x' as text) || 'y'", "cast('x' as text) || 'y'"},
+	} {
+		from, to, expr := AttachedFile(text)
+		require.Equal(t, want, [2]string{text[from:to], expr}, text)
+	}
+}
