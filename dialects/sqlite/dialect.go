@@ -68,7 +68,6 @@ func (dialect) Parse(dsn string) (dialects.Template, error) {
 func (dialect) Wrap(c driver.Connector) (dialects.Template, error) { return wrap(c) }
 
 const (
-	sqlError      = 1  // SQLITE_ERROR: among others, the statement does not compile
 	busy          = 5  // SQLITE_BUSY, and SQLITE_BUSY_SNAPSHOT with others in its higher bits
 	interrupted   = 9  // SQLITE_INTERRUPT
 	schemaChanged = 17 // SQLITE_SCHEMA

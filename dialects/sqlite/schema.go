@@ -5,8 +5,6 @@ import (
 	"database/sql/driver"
 	"errors"
 
-	sqlitedriver "modernc.org/sqlite"
-
 	"github.com/pooldriver/pooldriver/dialects"
 	"github.com/pooldriver/pooldriver/internal/driverconn"
 )
@@ -18,6 +16,9 @@ var _ dialects.Recompiler = (*session)(nil)
 // and after some errors of the compilation (Parse.checkSchema: "no such table"). After others it
 // does not look: ALTER TABLE … RENAME, "index … already exists", "table t has 1 columns but 2 values
 // were supplied".
+
+// sqlError is SQLITE_ERROR: among others, the statement does not compile.
+const sqlError = 1
 
 // unknownTable is the question for a table that does not exist. Before SQLite says so, it compares
 // its copies of all schemas with the files, and drops the copies that are old.
@@ -38,10 +39,10 @@ func (s *session) Recompiles(ctx context.Context, query string, failed error, co
 	return s.compile(ctx, query) == nil
 }
 
-// isSQLError reports whether an error is SQLITE_ERROR, or may be: the codes of other drivers are
+// isSQLError reports whether an error is SQLITE_ERROR, or may be: the codes of some drivers are
 // not known.
 func isSQLError(err error) bool {
-	var e *sqlitedriver.Error
+	var e interface{ Code() int } // modernc.org/sqlite
 	if errors.As(err, &e) {
 		return e.Code()&0xff == sqlError
 	}

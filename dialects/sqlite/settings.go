@@ -34,6 +34,8 @@ func (s *session) Repeatable(ctx context.Context, setting dialects.Setting, args
 	return setting.Text[:from] + uri + setting.Text[to:]
 }
 
+var inURI = strings.NewReplacer("%", "%25", "?", "%3f", "#", "%23")
+
 // uriToOpen is a URI of file, with the parameters of the name by which it was opened. It makes no
 // file.
 func uriToOpen(file, name string) string {
@@ -51,5 +53,5 @@ func uriToOpen(file, name string) string {
 			}
 		}
 	}
-	return fileURI(file) + "?" + strings.Join(params, "&")
+	return "file:" + inURI.Replace(file) + "?" + strings.Join(params, "&")
 }
