@@ -7,6 +7,7 @@
 package session
 
 import (
+	"context"
 	"database/sql/driver"
 	"sync/atomic"
 	"time"
@@ -46,6 +47,10 @@ type Holder interface {
 	// StatementsExhausted is called when the server has reached its limit of prepared
 	// statements. The holder closes prepared statements of other sessions.
 	StatementsExhausted()
+	// CompleteSettings is called when a statement names what the session does not know. The holder
+	// tries once more to execute the settings of the *sql.DB that have failed on the session, and
+	// returns why they fail again.
+	CompleteSettings(ctx context.Context) error
 	// CountedOnTx is called when a context has ended a transaction in which other
 	// statements of the task ran.
 	CountedOnTx(*LostError)
