@@ -203,6 +203,11 @@ type Traits struct {
 	// Writes.
 	WritesAlone bool
 
+	// RowsBlockWrites: a write waits, without a bound, while another connection has rows of the same
+	// table open (SQLite's shared cache). Before a write, such rows of the whole pool are read into
+	// memory where that is possible. Statements that write have the effect Writes.
+	RowsBlockWrites bool
+
 	// BytesKept: the byte slices of a row stay as they are when the next row
 	// is read, the rows are closed or the connection is used again: the driver
 	// does not reuse their memory, whatever the column's type.

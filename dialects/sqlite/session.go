@@ -15,6 +15,7 @@ import (
 type session struct {
 	*base.Session
 	question driver.Stmt // see status.go; prepared when first asked
+	lent     driver.Conn // what Raw lends; nil: the driver's connection
 	private  bool        // the database is in memory, and only this connection sees it
 	file     string      // of the database; see order.go. Empty: it is in memory, or not known
 }
@@ -26,6 +27,14 @@ var (
 
 func newSession(conn driver.Conn, label string) *session {
 	return &session{Session: base.NewSession(conn, label)}
+}
+
+// Unwrap is what Raw lends.
+func (s *session) Unwrap() driver.Conn {
+	if s.lent != nil {
+		return s.lent
+	}
+	return s.Session.Unwrap()
 }
 
 // Irreplaceable is true of a database in memory that no other connection sees.

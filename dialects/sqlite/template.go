@@ -53,6 +53,7 @@ func (t *template) Traits() dialects.Traits {
 	own := traits
 	own.BytesKept, own.Reprepares = true, true
 	own.ResetOnlyLooks = true // as IsValid does (modernc.org/sqlite 1.62.0)
+	own.RowsBlockWrites = t.memory
 	return own
 }
 
@@ -75,12 +76,11 @@ func (t *template) Dial(ctx context.Context, cred *dialects.Credential) (dialect
 	if err != nil {
 		return nil, err
 	}
-	if t.vfs != "" {
-		if conn, err = withFilesBy(t.vfs, conn); err != nil {
-			return nil, err
-		}
+	s := newSession(conn, t.Target())
+	if s.lent, err = lentConn(t.name, conn); err != nil {
+		return nil, errors.Join(err, conn.Close())
 	}
-	return newSession(conn, t.Target()), nil
+	return s, nil
 }
 
 func (t *template) dialFile(ctx context.Context) (dialects.Session, error) {

@@ -274,6 +274,7 @@ func (op *operation) dropStale(ctx context.Context) error {
 func (op *operation) execute(ctx context.Context) (again bool, err error) {
 	r := op.Conn
 	op.recordSetting()
+	op.c.MakeWay(r, op.Effect)
 	switch err = r.LoadSettings(ctx, op.cargo); {
 	case err != nil:
 	case op.kind == executing:
