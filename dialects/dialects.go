@@ -88,8 +88,8 @@ type Template interface {
 }
 
 // OwnDialect is a Template with a dialect of its own: only its connections know which
-// database they lead to (ODBC). Dialect replaces the dialect that has parsed the DSN. It always
-// returns the same dialect.
+// database they lead to (ODBC), or only the driver is known (SQLite by Wrap). Dialect replaces the
+// dialect that has parsed the DSN. It always returns the same dialect.
 type OwnDialect interface {
 	Template
 	Dialect() Dialect

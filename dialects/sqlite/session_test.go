@@ -320,7 +320,7 @@ type otherDriver struct{}
 func (otherDriver) Open(string) (driver.Conn, error) { return nil, errors.New("no") }
 
 func TestWrapKnowsTheDriver(t *testing.T) {
-	_, err := dialect{}.Wrap(connector{otherDriver{}})
+	_, err := dialect{}.Wrap(connector{struct{ otherDriver }{}})
 	require.ErrorIs(t, err, dialects.ErrNotMine)
 
 	tmpl, err := dialect{}.Wrap(connector{registeredDriver()})
@@ -383,4 +383,30 @@ func TestAConnectionThatLacksAMethodIsRefused(t *testing.T) {
 	_, err = lentConn("x", struct{ driver.Conn }{bare})
 	require.ErrorContains(t, err, "lacks a method")
 	require.NoError(t, bare.Close())
+}
+
+// TestADeadlockInASharedCacheIsAConflict: SQLite ends the wait of the second.
+func TestADeadlockInASharedCacheIsAConflict(t *testing.T) {
+	tmpl := parseDSN(t, ":memory:")
+	s, other := dial(t, tmpl), dial(t, tmpl)
+	exec(t, s, "create table t (a)")
+	for _, s := range []dialects.Session{s, other} {
+		exec(t, s, "begin")
+		exec(t, s, "select * from t")
+	}
+	first := make(chan error, 1)
+	go func() {
+		err := tryExec(s, "insert into t values (1)")
+		if err != nil {
+			_ = tryExec(s, "rollback")
+		}
+		first <- err
+	}()
+	second := tryExec(other, "insert into t values (1)")
+	if second != nil {
+		exec(t, other, "rollback")
+	}
+	err := errors.Join(<-first, second)
+	require.Error(t, err)
+	require.Equal(t, dialects.Conflict, dialect{}.Diagnose(err), "%v", err)
 }

@@ -3,7 +3,9 @@ package behaviour
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -215,4 +217,94 @@ func TestASharedNameInMemoryIsTheBareDrivers(t *testing.T) {
 	var a int
 	require.NoError(t, db.QueryRow("select a from kept").Scan(&a))
 	require.Equal(t, 8, a)
+}
+
+// TestTransactionsInMemoryThatLockEachOtherAreRunAgain: each has read the table that both write to.
+func TestTransactionsInMemoryThatLockEachOtherAreRunAgain(t *testing.T) {
+	t.Parallel()
+	c := pooldriver.New(":memory:", quiet)
+	db := sql.OpenDB(c)
+	defer db.Close()
+	mustExec(t, t.Context(), db, "create table counter as select 0 as n")
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	const workers, rounds = 4, 10
+	var all sync.WaitGroup
+	errs := make(chan error, workers)
+	for range workers {
+		all.Go(func() {
+			for range rounds {
+				err := pooldriver.InTx(ctx, db, nil, func(ctx context.Context, tx *sql.Tx) error {
+					var n int
+					if err := tx.QueryRowContext(ctx, "select n from counter").Scan(&n); err != nil {
+						return err
+					}
+					_, err := tx.ExecContext(ctx, "update counter set n = ?", n+1)
+					return err
+				}, pooldriver.Retry{})
+				if err != nil {
+					errs <- err
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
+	close(errs)
+	require.NoError(t, <-errs)
+	var n int
+	require.NoError(t, db.QueryRow("select n from counter").Scan(&n))
+	require.Equal(t, workers*rounds, n)
+}
+
+// TestManyUseADatabaseInMemory that has one table: each reads rows and writes meanwhile.
+func TestManyUseADatabaseInMemory(t *testing.T) {
+	t.Parallel()
+	db := sql.OpenDB(pooldriver.New(":memory:", quiet))
+	defer db.Close()
+	mustExec(t, t.Context(), db, "create table a (x, by)")
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	const workers, rounds = 8, 20
+	var all sync.WaitGroup
+	errs := make(chan error, workers)
+	for who := range workers {
+		all.Go(func() {
+			for i := range rounds {
+				if err := writeUnderRows(ctx, db, who, i); err != nil {
+					errs <- err
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
+	close(errs)
+	require.NoError(t, <-errs)
+	require.Equal(t, workers*rounds, countOf(t, ctx, db, "a where x >= 0"))
+}
+
+// writeUnderRows inserts a row, and another for each row that it finds.
+func writeUnderRows(ctx context.Context, db *sql.DB, who, i int) error {
+	if _, err := db.ExecContext(ctx, "insert into a values (?, ?)", i, who); err != nil {
+		return err
+	}
+	rows, err := db.QueryContext(ctx, "select x from a where x >= 0 order by x limit 10")
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		tx, err := db.BeginTx(ctx, nil)
+		if err != nil {
+			return err
+		}
+		if _, err := tx.ExecContext(ctx, "insert into a values (-1, ?)", who); err != nil {
+			return errors.Join(err, tx.Rollback())
+		}
+		if err := tx.Commit(); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
 }
