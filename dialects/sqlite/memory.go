@@ -22,7 +22,8 @@ import (
 // lasts, and no busy timeout counts. So a write under open rows of the same table would wait for
 // ever in one goroutine; see Traits.RowsBlockWrites.
 //
-// docs/adr/0027 has the reasons against memdb, the other way to share such a database.
+// docs/adr/0027-databases-in-memory-have-a-shared-cache.md has the reasons against memdb, the other
+// way to share such a database.
 
 // privateNames numbers the databases without a name by which others could find them.
 var privateNames atomic.Uint64

@@ -193,6 +193,7 @@ func TestADatabaseInMemoryIsLockedByTables(t *testing.T) {
 		t.Run("New, private/"+name, func(t *testing.T) { twoTables(t, sql.OpenDB(pooldriver.New(":memory:", quiet)), f) })
 	}
 	for name, f := range alone {
+		t.Run("Wrap/"+name, func(t *testing.T) { db, _ := openSQLite(t, true, shared(), 4); twoTables(t, db, f) })
 		t.Run("New/"+name, func(t *testing.T) { twoTables(t, sql.OpenDB(pooldriver.New(shared(), quiet)), f) })
 		t.Run("New, private/"+name, func(t *testing.T) { twoTables(t, sql.OpenDB(pooldriver.New(":memory:", quiet)), f) })
 		t.Run("New, memdb/"+name, func(t *testing.T) {
@@ -307,4 +308,40 @@ func writeUnderRows(ctx context.Context, db *sql.DB, who, i int) error {
 		}
 	}
 	return rows.Err()
+}
+
+// waits are what one goroutine cannot do in a shared cache, beside a transaction that has done
+// something: docs/transparency.md.
+var waits = []struct{ inTx, beside string }{
+	{"insert into a values (4)", "select count(*) from a"},
+	{"select * from a", "insert into a values (4)"},
+	{"insert into a values (4)", "insert into b values (4)"},
+	{"select * from a", "create table c (x)"},
+	{"create table c (x)", "select count(*) from b"},
+}
+
+// TestAWaitForATableInMemoryEndsWithItsContext, as over the bare driver. The connection stays usable.
+func TestAWaitForATableInMemoryEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	for i, w := range waits {
+		name := fmt.Sprintf("file:waits_%d?mode=memory&cache=shared", i)
+		bare, err := sql.Open("sqlite", name)
+		require.NoError(t, err)
+		for how, db := range map[string]*sql.DB{
+			"bare": bare, "New": sql.OpenDB(pooldriver.New(fmt.Sprintf("file:waits_of_new_%d?mode=memory&cache=shared", i), quiet)), "New, private": sql.OpenDB(pooldriver.New(":memory:", quiet)),
+		} {
+			twoTables(t, db, func(t *testing.T, ctx context.Context, db *sql.DB) {
+				tx, err := db.BeginTx(ctx, nil)
+				require.NoError(t, err)
+				defer tx.Rollback()
+				mustExec(t, ctx, tx, w.inTx)
+				short, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
+				defer cancel()
+				_, err = db.ExecContext(short, w.beside)
+				require.ErrorIs(t, err, context.DeadlineExceeded, "%s: %s beside %s", how, w.beside, w.inTx)
+				require.NoError(t, tx.Rollback())
+				mustExec(t, ctx, db, w.beside)
+			})
+		}
+	}
 }
