@@ -7,8 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"net/http"
+	"os"
 	"runtime"
 	"time"
 
