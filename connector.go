@@ -56,10 +56,10 @@ func New(dsn string, options ...Option) *Connector {
 }
 
 // Wrap returns a connector that pools the connections of inner, for any driver. If a linked
-// dialect knows the driver, everything works as with New, except features that need our own
-// socket: see docs/how-it-works.md. Other drivers get the generic dialect: a connection on which
-// a statement may have left state, or whose transaction is in doubt, is closed instead of
-// cleaned. Wrap refuses a connector that pools itself. Config.Credentials and Config.Dial are
+// dialect knows the driver, or if it is a driver of SQLite, everything works as with New, except
+// features that need our own socket: see docs/how-it-works.md. Other drivers get the generic
+// dialect: a connection on which a statement may have left state, or whose transaction is in doubt,
+// is closed instead of cleaned. Wrap refuses a connector that pools itself. Config.Credentials and Config.Dial are
 // errors, too, because they could not reach inner.
 func Wrap(inner driver.Connector, options ...Option) *Connector {
 	c := &Connector{config: defaultConfig()}

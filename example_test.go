@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"os"
 	"runtime"
 	"time"
 
@@ -288,7 +289,12 @@ func ExampleInTx() {
 // Another transaction has the database's only write lock, and ends soon.
 func ExampleRetry() {
 	ctx := context.Background()
-	connector := pooldriver.New(":memory:?_txlock=immediate&_pragma=busy_timeout(1)")
+	dir, err := os.MkdirTemp("", "orders")
+	if err != nil {
+		panic(err)
+	}
+	defer os.RemoveAll(dir)
+	connector := pooldriver.New("sqlite:" + dir + "/orders.db?_txlock=immediate&_busy_timeout=1")
 	db := sql.OpenDB(connector)
 	defer db.Close()
 	execute(ctx, db, "create table orders (id int)")

@@ -47,7 +47,8 @@ func (c *Connector) wrap(inner driver.Connector, options []Option) error {
 		return errWrapSelf
 	}
 	d, t, err := dialects.Wrap(inner, generic.Dialect{})
-	if _, unknown := d.(generic.Dialect); unknown && err == nil {
+	_, unknown := d.(generic.Dialect)
+	if _, own := t.(dialects.OwnDialect); unknown && !own && err == nil {
 		d, t, err = dialects.Wrap(unwrap.Shown(inner), generic.Dialect{})
 	}
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"database/sql/driver"
 	"unsafe"
 
+	"github.com/pooldriver/pooldriver/dialects"
 	"github.com/pooldriver/pooldriver/internal/ctxerr"
 	"github.com/pooldriver/pooldriver/internal/mergedctx"
 	"github.com/pooldriver/pooldriver/internal/session"
@@ -174,6 +175,13 @@ func (c *Checkout) enter(ctx context.Context, w *Want) error {
 		return ctx.Err()
 	}
 	return nil
+}
+
+// MakeWay is called before a statement with this effect runs on r.
+func (c *Checkout) MakeWay(r *Conn, effect dialects.Effect) {
+	if effect&dialects.Writes != 0 && r.Traits().RowsBlockWrites {
+		c.engine.starvation.makeWay(r)
+	}
 }
 
 // lockOwn locks the connection of a checkout without a task. The checkout's own claim keeps the

@@ -273,6 +273,7 @@ func (op *operation) dropStale(ctx context.Context) error {
 // on others may take the connection from them.
 func (op *operation) execute(ctx context.Context) (again bool, err error) {
 	r := op.Conn
+	op.c.MakeWay(r, op.Effect)
 	if err = op.recordSetting(ctx); err == nil {
 		err = r.LoadSettings(ctx, op.cargo)
 	}
