@@ -105,6 +105,7 @@ func TestCleanKeepsStatementsOnlyWhereTheyAreSurelyAsTheyWere(t *testing.T) {
 	for effect, want := range map[dialects.Effect]bool{
 		dialects.Stateful:                            true,
 		dialects.Stateful | dialects.TxControl:       true,
+		dialects.Stateful | dialects.Rereads:         true, // what was prepared since was not kept
 		dialects.Clean:                               false, // nobody knows what has run
 		dialects.Suspect:                             false,
 		dialects.Suspect | dialects.TxControl:        false,
@@ -123,6 +124,8 @@ func TestCleanKeepsStatementsOnlyWhereTheyAreSurelyAsTheyWere(t *testing.T) {
 		require.Equal(t, want, kept, effect.String())
 		require.NoError(t, s.Close(t.Context()))
 		cleaning, seed, seeds := strings.Cut(srv.queries[0], "; SELECT pg_catalog.setseed(")
+		cleaning, plans := strings.CutSuffix(cleaning, "; DISCARD PLANS")
+		require.Equal(t, !want || effect&dialects.Rereads != 0, plans || effect == dialects.Clean, effect.String())
 		require.Equal(t, classifier.Cleaning(dialects.Stateful), cleaning)
 		require.Equal(t, effect&dialects.Suspect != 0, seeds, "%s: %s", effect, seed)
 		if want {
