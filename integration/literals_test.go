@@ -301,4 +301,3 @@ func TestPostgresAFunctionForgetsTheTimeZoneOfTheLastBorrower(t *testing.T) {
 		}
 	})
 }
-
