@@ -30,6 +30,7 @@ type sweep struct {
 	d      database
 	texts  []string
 	before []string // the answers of a session as it is at connect
+	tag    string   // in the texts of ask: no statement for them is there when a variable's turn comes
 	asked  int
 }
 
@@ -43,7 +44,7 @@ func (s *sweep) ask(ctx context.Context, q querier) []string {
 			mustExec(s, q, "SAVEPOINT asked")
 		}
 		s.asked++
-		rows, err := q.QueryContext(ctx, text, 1)
+		rows, err := q.QueryContext(ctx, text+s.tag, 1)
 		answers[i] = answerOf(rows, err)
 		if inTx {
 			mustExec(s, q, "ROLLBACK TO SAVEPOINT asked")
@@ -188,6 +189,8 @@ var forms = []struct {
 
 // try sets one variable in each form.
 func (s *sweep) try(f *sweptFront, v variable, set, reset []string) {
+	s.tag = " /* " + v.name + " */"
+	defer func() { s.tag = "" }()
 	for _, form := range forms {
 		form.run(s, f, v, set, reset)
 		for range randomtest.Rounds(1, 2) {
