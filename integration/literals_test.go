@@ -3,9 +3,11 @@ package integration
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"fmt"
 	"testing"
 
+	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/stretchr/testify/require"
 
 	"github.com/pooldriver/pooldriver"
@@ -160,6 +162,55 @@ func TestPostgresAStatementOutlivesNoSettingOfATransaction(t *testing.T) {
 					require.EqualValues(t, utc, at, set)
 				}
 			}
+		}
+	})
+}
+
+// TestAStatementFollowsTheTimeZoneThatAFunctionOfRawHasSet: what such a function does is not seen.
+func TestAStatementFollowsTheTimeZoneThatAFunctionOfRawHasSet(t *testing.T) {
+	onEachKeeper(t, func(t *testing.T, d database, options ...pooldriver.Option) {
+		d.setUpMoments(t)
+		db, _ := d.open(t, 1, options...)
+		for range 3 {
+			conn, err := db.Conn(t.Context())
+			require.NoError(t, err)
+			for _, zone := range zones {
+				require.NoError(t, pooldriver.Raw(t.Context(), conn, func(dc driver.Conn) error {
+					_, err := dc.(driver.ExecerContext).ExecContext(t.Context(), d.setZone(zone.name, zone.offset), nil)
+					return err
+				}))
+				for range 3 {
+					require.Equal(t, zone.begins, beginning(t.Context(), t, conn, d.yearBegins()), zone.name)
+				}
+			}
+			require.NoError(t, conn.Close())
+			require.EqualValues(t, utc, beginning(t.Context(), t, db, d.yearBegins()))
+		}
+	})
+}
+
+// TestPostgresAFunctionOfRawLeavesNoStatementOfItsContextsTimeZone has the function use pgx's own
+// statements.
+func TestPostgresAFunctionOfRawLeavesNoStatementOfItsContextsTimeZone(t *testing.T) {
+	onEachKeeper(t, func(t *testing.T, d database, options ...pooldriver.Option) {
+		if d.kind != "postgres" {
+			return
+		}
+		db, _ := d.open(t, 1, options...)
+		ctx := pooldriver.WithSettings(t.Context(), pooldriver.Settings{"timezone": "Asia/Tokyo"})
+		for round := range 3 {
+			text := fmt.Sprintf("%s /* %d */", d.yearBegins(), round) // pgx has not kept it yet
+			conn, err := db.Conn(t.Context())
+			require.NoError(t, err)
+			require.NoError(t, pooldriver.Raw(ctx, conn, func(dc driver.Conn) error {
+				var at int64
+				require.NoError(t, dc.(*stdlib.Conn).Conn().QueryRow(t.Context(), text, 1).Scan(&at))
+				require.Equal(t, zones[0].begins, at)
+				return nil
+			}))
+			require.EqualValues(t, utc, beginning(t.Context(), t, conn, text))
+			require.NoError(t, conn.Close())
+			require.EqualValues(t, utc, beginning(t.Context(), t, db, text))
 		}
 	})
 }
