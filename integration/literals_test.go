@@ -330,25 +330,35 @@ func mariaDBVersion(t testing.TB, d database) (version string) {
 }
 
 // TestPostgresAFunctionForgetsTheTimeZoneOfTheLastBorrower: a session keeps the plans of its
-// functions, too.
+// functions, too. Each function is called under the time zone first.
 func TestPostgresAFunctionForgetsTheTimeZoneOfTheLastBorrower(t *testing.T) {
 	onEachKeeper(t, func(t *testing.T, d database, options ...pooldriver.Option) {
 		if d.kind != "postgres" {
 			return
 		}
 		db, _ := d.open(t, 1, options...)
-		mustExec(t, d.witness(t), `CREATE OR REPLACE FUNCTION year_begins() RETURNS bigint LANGUAGE plpgsql AS $$
-			DECLARE at timestamptz; BEGIN SELECT '2026-01-01 00:00'::timestamptz INTO at; RETURN extract(epoch FROM at); END $$`)
-		for range 3 {
+		functions := 0
+		function := func() string {
+			functions++
+			mustExec(t, d.witness(t), fmt.Sprintf(`CREATE OR REPLACE FUNCTION year_begins_%d() RETURNS bigint LANGUAGE plpgsql AS $$
+				DECLARE at timestamptz; BEGIN SELECT '2026-01-01 00:00'::timestamptz INTO at; RETURN extract(epoch FROM at); END $$`, functions))
+			return fmt.Sprintf("SELECT year_begins_%d() WHERE $1 = 1", functions)
+		}
+		for _, zone := range zones {
+			text := function()
 			ctx, end := pooldriver.WithTask(t.Context())
-			mustExec(t, db, "SELECT 1")
-			_, err := db.ExecContext(ctx, "SET TIME ZONE 'Asia/Tokyo'")
+			_, err := db.ExecContext(ctx, d.setZone(zone.name, zone.offset))
 			require.NoError(t, err)
 			for range 8 {
-				require.Equal(t, zones[0].begins, beginning(ctx, t, db, "SELECT year_begins() WHERE $1 = 1"))
+				require.Equal(t, zone.begins, beginning(ctx, t, db, text))
 			}
 			end()
-			require.EqualValues(t, utc, beginning(t.Context(), t, db, "SELECT year_begins() WHERE $1 = 1"))
+			require.EqualValues(t, utc, beginning(t.Context(), t, db, text), "after %s", zone.name)
+
+			text = function()
+			ctx = pooldriver.WithSettings(t.Context(), pooldriver.Settings{"timezone": zone.name})
+			require.Equal(t, zone.begins, beginning(ctx, t, db, text))
+			require.EqualValues(t, utc, beginning(t.Context(), t, db, text), "after a context with %s", zone.name)
 		}
 	})
 }

@@ -82,7 +82,11 @@ func (s *Session) Query(ctx context.Context, st *Statement) (rows driver.Rows, c
 // readAnew returns the arguments of a text that is sent as it is. If the session's settings are not
 // those at connect, the driver neither keeps a statement for the text nor uses a kept one.
 func (s *Session) readAnew(args []driver.NamedValue) []driver.NamedValue {
-	if s.rereader != nil && (s.effect&dialects.Rereads != 0 || s.ReadBySettings()) {
+	bySettings := s.ReadBySettings()
+	if bySettings && s.effect&dialects.Suspect != 0 {
+		s.effect |= dialects.Rereads // a function keeps what it has read by the settings
+	}
+	if s.rereader != nil && (bySettings || s.effect&dialects.Rereads != 0) {
 		return s.rereader.Anew(args)
 	}
 	return args

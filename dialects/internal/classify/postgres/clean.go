@@ -9,11 +9,11 @@ import (
 
 // Cleaning is the text that cleans a session after statements with that effect. An unknown function
 // may have set the seed of random(). Nothing restores the old seed, so the cleaning sets a new one. If
-// texts may have been read in another way, the functions' plans go: a session keeps them with the
+// texts may have been read in another way, the plans of functions go: a session keeps them with the
 // literals that it has read.
 func Cleaning(effect dialects.Effect) string {
 	text := cleaning
-	if effect&(losesPrepared|dialects.Rereads) != 0 {
+	if effect&dialects.Rereads != 0 {
 		text += "; DISCARD PLANS"
 	}
 	if effect&dialects.Suspect != 0 {
