@@ -84,6 +84,9 @@ func parse(dsn string) (*template, error) {
 	if err := checkShown(config, user); err != nil {
 		return nil, err
 	}
+	if config.DescriptionCacheCapacity == 0 && config.DefaultQueryExecMode != pgx.QueryExecModeCacheDescribe {
+		config.DescriptionCacheCapacity = 32 // for session.Anew; no other text uses it
+	}
 	t := &template{Destination: base.NewDestination(targetOf(config, user), takePoolParams(config)), dsn: dsn, config: config}
 	t.role, t.addresses = roleOf(config), addresses(config)
 	t.list = hosts.New(t.addresses...)
