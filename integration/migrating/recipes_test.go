@@ -7,15 +7,11 @@ import (
 	"errors"
 	"log/slog"
 	"net/url"
-	"path/filepath"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/go-sql-driver/mysql"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/stretchr/testify/require"
 
@@ -177,132 +173,24 @@ func TestPgxReadsTheEnvironment(t *testing.T) {
 	require.Equal(t, "shop", value[string](t, t.Context(), db, "SHOW application_name"))
 }
 
-// cross takes hours. MySQL's sleep ends with a timeout, and without an error.
-const cross = "SELECT count(*) FROM information_schema.collations a, information_schema.collations b, information_schema.collations c, information_schema.collations d"
-
-// serverTimeouts are what the page says of each server: the parameter of the DSN, a statement that
-// takes too long, and what the server's error is.
-var serverTimeouts = []struct {
-	server    string
-	engine    testbed.Engine
-	parameter string
-	slow      string
-	is        func(error) bool
-	code      string
-}{
-	{"PostgreSQL", testbed.Postgres, "statement_timeout=1000", "SELECT pg_sleep(20)", func(err error) bool {
-		var pg *pgconn.PgError
-		return errors.As(err, &pg) && pg.Code == "57014"
-	}, "57014"},
-	{"MariaDB", testbed.MariaDB, "max_statement_time=1", cross, mysqlError(1969), "1969"},
-	{"MySQL", testbed.OracleMySQL, "max_execution_time=1000", cross, mysqlError(3024), "3024"},
-}
-
-func mysqlError(number uint16) func(error) bool {
-	return func(err error) bool {
-		var said *mysql.MySQLError
-		return errors.As(err, &said) && said.Number == number
+func TestATimeoutByContext(t *testing.T) {
+	db, _ := postgres(t)
+	ctx := t.Context()
+	mustExec(t, db, "ALTER TABLE orders ADD ready bool; INSERT INTO orders (id) VALUES (1)")
+	change := func() error {
+		// page: timeout
+		ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+		defer cancel()
+		_, err := db.ExecContext(ctx, "UPDATE orders SET ready = true WHERE id = 1")
+		return err
+		// end
 	}
-}
-
-// TestATimeoutOfTheServerKeepsTheConnection: and what is left of a transaction, on the servers of this run.
-func TestATimeoutOfTheServerKeepsTheConnection(t *testing.T) {
-	t.Parallel()
-	for _, engine := range testbed.Engines() {
-		for _, s := range serverTimeouts {
-			if s.engine != engine {
-				continue
-			}
-			t.Run(s.server, func(t *testing.T) {
-				t.Parallel()
-				ctx := t.Context()
-				name, _, _ := strings.Cut(s.parameter, "=")
-				require.True(t, strings.Contains(pages(t), "`"+name+"="), name)
-				require.True(t, strings.Contains(pages(t), s.code), s.code)
-				account := testbed.Shared(t, engine).NewAccount(t)
-				db := open(t, account.URL("pool_max_conns=1", s.parameter))
-				mustExec(t, db, "CREATE TABLE orders (id integer)")
-				number := "SELECT connection_id()"
-				if engine == testbed.Postgres {
-					number = "SELECT pg_backend_pid()"
-				}
-				before := value[int](t, ctx, db, number)
-				_, err := db.ExecContext(ctx, s.slow)
-				require.True(t, s.is(err), "%v", err)
-				require.Equal(t, before, value[int](t, ctx, db, number), "the connection stays")
-
-				tx, err := db.BeginTx(ctx, nil)
-				require.NoError(t, err)
-				_, err = tx.ExecContext(ctx, "INSERT INTO orders VALUES (1)")
-				require.NoError(t, err)
-				_, err = tx.ExecContext(ctx, s.slow)
-				require.True(t, s.is(err), "%v", err)
-				_, err = tx.ExecContext(ctx, "INSERT INTO orders VALUES (2)")
-				want := 0
-				if engine == testbed.Postgres {
-					require.ErrorContains(t, err, "25P02", "the transaction has failed")
-					require.Error(t, tx.Commit())
-				} else {
-					require.NoError(t, err, "the transaction goes on")
-					require.NoError(t, tx.Commit())
-					want = 2
-				}
-				require.Equal(t, want, value[int](t, ctx, db, "SELECT count(*) FROM orders"))
-			})
-		}
-	}
-}
-
-// TestAContextEndsItsStatementOnTheServer: at once for the caller. The connection's place is free when
-// the server has ended the statement.
-func TestAContextEndsItsStatementOnTheServer(t *testing.T) {
-	t.Parallel()
-	dsns := map[string][2]string{"SQLite": {
-		"sqlite:" + filepath.Join(t.TempDir(), "shop.db") + "?pool_max_conns=1",
-		"WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r) SELECT count(*) FROM r",
-	}}
-	for _, engine := range testbed.Engines() {
-		for _, s := range serverTimeouts {
-			if s.engine == engine {
-				dsns[s.server] = [2]string{testbed.Shared(t, engine).NewAccount(t).URL("pool_max_conns=1"), s.slow}
-			}
-		}
-	}
-	for name, d := range dsns {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			ctx, db := t.Context(), open(t, d[0])
-			mustExec(t, db, "CREATE TABLE orders (id integer)")
-			add := func() error {
-				// page: timeout
-				ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
-				defer cancel()
-				_, err := db.ExecContext(ctx, "INSERT INTO orders VALUES (1)")
-				return err
-				// end
-			}
-			require.NoError(t, add())
-			stop := func(on executor) {
-				ctx, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
-				defer cancel()
-				_, err := on.ExecContext(ctx, d[1])
-				require.ErrorIs(t, err, context.DeadlineExceeded)
-			}
-			stop(db)
-			tx, err := db.BeginTx(ctx, nil)
-			require.NoError(t, err)
-			_, err = tx.ExecContext(ctx, "INSERT INTO orders VALUES (2)")
-			require.NoError(t, err)
-			stop(tx)
-			if name == "SQLite" {
-				require.NoError(t, tx.Commit(), "the transaction goes on")
-				require.Equal(t, 2, value[int](t, ctx, db, "SELECT count(*) FROM orders"))
-				return
-			}
-			err = tx.Commit()
-			require.Error(t, err)
-			t.Log(name, err)
-			require.Equal(t, 1, value[int](t, ctx, db, "SELECT count(*) FROM orders"), "the transaction is rolled back")
-		})
-	}
+	require.NoError(t, change())
+	require.True(t, value[bool](t, ctx, db, "SELECT ready FROM orders"))
+	tx, err := db.BeginTx(ctx, nil)
+	require.NoError(t, err)
+	_, err = tx.ExecContext(ctx, "UPDATE orders SET ready = false")
+	require.NoError(t, err)
+	require.ErrorIs(t, change(), context.DeadlineExceeded, "it waits for the row")
+	require.NoError(t, tx.Commit())
 }
