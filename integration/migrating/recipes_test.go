@@ -194,3 +194,15 @@ func TestATimeoutByContext(t *testing.T) {
 	require.ErrorIs(t, change(), context.DeadlineExceeded, "it waits for the row")
 	require.NoError(t, tx.Commit())
 }
+
+// TestANameOfAConfigIsForPgxAlone: the same configuration works through Wrap.
+func TestANameOfAConfigIsForPgxAlone(t *testing.T) {
+	t.Parallel()
+	config, err := pgx.ParseConfig(testbed.Shared(t, testbed.Postgres).NewAccount(t).URL())
+	require.NoError(t, err)
+	name := stdlib.RegisterConnConfig(config)
+	require.Error(t, pooldriver.New(name).Err(), name)
+	db := sql.OpenDB(pooldriver.Wrap(stdlib.GetConnector(*config)))
+	defer db.Close()
+	require.Equal(t, 1, value[int](t, t.Context(), db, "SELECT 1"))
+}
