@@ -50,7 +50,7 @@ func TestBadParametersAreRefusedByNameAndNeverByValue(t *testing.T) {
 		"pool_ambient":                  "wants one of auto, join, warn, strict",
 		"pool_nested_buffer":            "wants a number of bytes",
 		"pool_max_cons":                 "did you mean pool_max_conns?",
-		"pool_" + secret:                "unknown pool_ parameter",
+		"pool_" + secret:                "unknown parameter pool_…",
 	} {
 		c := defaultConfig()
 		err := c.apply([]dialects.Param{{Name: name, Value: secret}})

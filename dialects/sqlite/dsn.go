@@ -150,7 +150,7 @@ func splitQuery(raw string) (query, error) {
 		q.rest = append(q.rest, part)
 		q.values.Add(name, value)
 	}
-	return q, dialects.GivenOnce(names)
+	return q, dialects.GivenOnce(names, strings.Fields(shownParams)...)
 }
 
 func (q query) has(names ...string) bool {

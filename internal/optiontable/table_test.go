@@ -52,12 +52,13 @@ func TestAnErrorOfAParameterDoesNotShowItsValue(t *testing.T) {
 	t.Parallel()
 	const secret = "s3cr3t"
 	for name, want := range map[string]string{
-		"number":   "the DSN's parameter number wants a whole number",
-		"flag":     "the DSN's parameter flag wants true or false",
-		"duration": "the DSN's parameter duration wants a duration with its unit, such as 30s or 5m",
-		"word":     "the DSN's parameter word wants one of one, two",
-		"bytes":    "the DSN's parameter bytes wants a number of bytes, such as 65536, 64KiB or 16MiB",
-		secret:     "the DSN has an unknown pool_ parameter; the known ones are number, flag, duration, word, bytes",
+		"number":    "the DSN's parameter number wants a whole number",
+		"flag":      "the DSN's parameter flag wants true or false",
+		"duration":  "the DSN's parameter duration wants a duration with its unit, such as 30s or 5m",
+		"word":      "the DSN's parameter word wants one of one, two",
+		"pool_size": "unknown parameter pool_size in the DSN; the known ones are number, flag, duration, word, bytes",
+		"bytes":     "the DSN's parameter bytes wants a number of bytes, such as 65536, 64KiB or 16MiB",
+		secret:      "unknown parameter pool_… in the DSN; the known ones are number, flag, duration, word, bytes",
 	} {
 		c := table.Default()
 		require.EqualError(t, table.Apply(&c, []dialects.Param{{Name: name, Value: secret}}), want)
@@ -65,7 +66,7 @@ func TestAnErrorOfAParameterDoesNotShowItsValue(t *testing.T) {
 	}
 	c := table.Default()
 	twice := []dialects.Param{{Name: "number", Value: "1"}, {Name: "number", Value: "1"}}
-	require.EqualError(t, table.Apply(&c, twice), "the DSN has the parameter number twice")
+	require.EqualError(t, table.Apply(&c, twice), "the DSN has the parameter number twice; leave one of them out")
 }
 
 func TestASlipInANameIsNamed(t *testing.T) {
@@ -77,10 +78,10 @@ func TestASlipInANameIsNamed(t *testing.T) {
 		c := table.Default()
 		err := table.Apply(&c, []dialects.Param{{Name: name, Value: "1"}})
 		if want == "" {
-			require.ErrorContains(t, err, "unknown pool_ parameter", name)
+			require.ErrorContains(t, err, "unknown parameter pool_…", name)
 			require.NotContains(t, err.Error(), name)
 		} else {
-			require.EqualError(t, err, "the DSN has the parameter "+name+", which is none; did you mean "+want+"?")
+			require.EqualError(t, err, "unknown parameter "+name+" in the DSN; did you mean "+want+"?")
 		}
 	}
 }
