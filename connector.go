@@ -325,5 +325,17 @@ func (c *Connector) Format(f fmt.State, verb rune) { c.label().Format(f, verb) }
 // MarshalText is String, for encoding/json.
 func (c *Connector) MarshalText() ([]byte, error) { return c.label().MarshalText() }
 
-// LogValue is String, for log/slog.
-func (c *Connector) LogValue() slog.Value { return c.label().LogValue() }
+// LogValue is a group for log/slog: the target, and the settings that are not the default. If New or
+// Wrap has found a mistake, LogValue is String.
+func (c *Connector) LogValue() slog.Value {
+	if c.err != nil {
+		return c.label().LogValue()
+	}
+	attrs := []slog.Attr{slog.String("target", c.Target())}
+	for _, s := range c.Settings() {
+		if s.Value != s.Default {
+			attrs = append(attrs, slog.String(s.Name, s.Value))
+		}
+	}
+	return slog.GroupValue(attrs...)
+}

@@ -5,7 +5,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
-	"strings"
+	"slices"
 
 	"github.com/pooldriver/pooldriver/dialects"
 	"github.com/pooldriver/pooldriver/dialects/generic"
@@ -85,9 +85,7 @@ func (c *Connector) use(d dialects.Dialect, t dialects.Template, options []Optio
 	}
 	c.engine, c.pool = e, e.Pool()
 	c.leaks.engine, c.leaks.report, c.leaks.after = e, &c.report, c.config.LeakAfter
-	for label := range strings.SplitSeq(c.config.LeakExempt, ",") {
-		c.leaks.exempt = append(c.leaks.exempt, strings.TrimSpace(label))
-	}
+	c.leaks.exempt = slices.Clone(c.config.LeakExempt)
 	c.source.Init(virtual.Config{
 		Dialect: d, Traits: t.Traits(), LazyBegin: c.config.LazyBegin, CleanTimeout: c.config.CleanTimeout,
 	}, e, &c.report)

@@ -33,6 +33,8 @@ func TestWhatTheReadmeSaysCanBeInstalledAndRun(t *testing.T) {
 				said := user.run(t, t.TempDir(), "go", "run", root+"/cmd/pooldriver@"+p.version, "explain", "postgres://app:hunter2@db/shop?pool_max_conns=20")
 				require.Regexp(t, `pool_max_conns +20`, said)
 				require.NotContains(t, said, "hunter2")
+				said = user.run(t, t.TempDir(), "go", "run", root+"/cmd/pooldriver@"+p.version, "version")
+				require.Contains(t, said, "pooldriver "+p.version+", with the library "+p.version)
 			})
 			for module, program := range map[string]string{"otelpooldriver": otelProgram, "prompooldriver": promProgram} {
 				t.Run(module, func(t *testing.T) {
