@@ -77,7 +77,7 @@ func (c *Connector) use(d dialects.Dialect, t dialects.Template, options []Optio
 		d = own.Dialect()
 	}
 	c.dialect, c.template = d, t
-	c.report.Init(c.config.logger(), t.Target(), c.config.Observer.listener())
+	c.report.Init(c.config.logger(), t.Target(), c.config.MaxConns, c.config.Observer.listener())
 	c.usage.Clock, c.usage.EveryStack, c.usage.Observed = usage.NewClock(), c.config.SampleStacks, c.report.HearsReleased()
 	e, err := binding.New(c.bindingConfig(d, t), &c.report)
 	if err != nil {
