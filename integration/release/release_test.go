@@ -4,6 +4,7 @@ package release
 
 import (
 	"os"
+	"os/exec"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -47,6 +48,19 @@ func TestWhatTheReadmeSaysCanBeInstalledAndRun(t *testing.T) {
 				})
 			}
 		})
+	}
+}
+
+// TestTheQuickStartRunsOnServers: as the README says, with the DSN of a server.
+func TestTheQuickStartRunsOnServers(t *testing.T) {
+	for _, kind := range []testbed.Engine{testbed.Postgres, testbed.MariaDB} {
+		account := testbed.Shared(t, kind).NewAccount(t)
+		c := exec.Command("go", "run", "./examples/quickstart", account.URL())
+		c.Dir = "../.."
+		said, err := c.CombinedOutput()
+		require.NoError(t, err, string(said))
+		require.Contains(t, string(said), "  stock and orders     add up\n")
+		require.Contains(t, string(said), "  Real connections opened for all this: 1\n")
 	}
 }
 
