@@ -86,7 +86,8 @@ func TestStatementsOfAHandlerShareNothing(t *testing.T) {
 		}
 		execute(t, ctx, db, makeOwnBasket)
 		require.Zero(t, number(t, ctx, db, ownBaskets), "it has ended with its statement")
-		require.Equal(t, 2, connector.Stats().Pool.Lent)
+		// The connection of the third basket is cleaned in the background.
+		require.Eventually(t, func() bool { return connector.Stats().Pool.Lent == 2 }, 10*time.Second, time.Millisecond)
 	})
 	require.Zero(t, connector.Stats().Pool.Lent, "the task's end gives them back")
 	require.Zero(t, number(t, t.Context(), db, ownBaskets))
