@@ -105,6 +105,36 @@ func asThisTest() []string {
 	return nil
 }
 
+// TestThePromisesHaveTests: testdata/promises.txt lists what README.md and docs/tasks.md promise.
+func TestThePromisesHaveTests(t *testing.T) {
+	list, err := os.ReadFile("testdata/promises.txt")
+	require.NoError(t, err)
+	files := map[string]string{}
+	read := func(path string) string {
+		if _, ok := files[path]; !ok {
+			text, err := os.ReadFile(path)
+			require.NoError(t, err)
+			files[path] = strings.Join(strings.Fields(string(text)), " ") // lines end anywhere in a sentence
+		}
+		return files[path]
+	}
+	for line := range strings.Lines(string(list)) {
+		line = strings.TrimSpace(line)
+		if line == "" || line[0] == '#' {
+			continue
+		}
+		parts := strings.Split(line, " | ")
+		require.Len(t, parts, 3, line)
+		require.True(t, strings.Contains(read(parts[0]), parts[1]), "%s does not say %q", parts[0], parts[1])
+		file, test, found := strings.Cut(parts[2], ": ")
+		require.True(t, found, line)
+		if strings.HasPrefix(test, "Test") || strings.HasPrefix(test, "Example") {
+			test = "func " + test + "("
+		}
+		require.True(t, strings.Contains(read(file), test), "%s has no %s", file, test)
+	}
+}
+
 // TestLinksLeadSomewhere: those to files of the repository, and to headings of its pages.
 func TestLinksLeadSomewhere(t *testing.T) {
 	headings := map[string][]string{}

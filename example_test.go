@@ -418,7 +418,7 @@ func ExampleConnector_Holders() {
 func ExampleConnector_Err() {
 	connector := pooldriver.New("sqlite::memory:?pool_max_conn=3")
 	fmt.Println(connector.Err())
-	// Output: pooldriver: the DSN has the parameter pool_max_conn, which is none; did you mean pool_max_conns?
+	// Output: pooldriver: unknown parameter pool_max_conn in the DSN; did you mean pool_max_conns?
 }
 
 // A statement that gets no connection in time says what the pool looked like.

@@ -34,7 +34,7 @@ var options = optiontable.Table[Config]{
 	optiontable.Duration("pool_task_timeout", "0s", 0, "how long after its first statement a task is ended; 0 is never", func(c *Config) *time.Duration { return &c.TaskTimeout }),
 	optiontable.Number("pool_sample_stacks", "1000", 0, "with N, one of N checkouts has its call stack recorded; 1 records each, 0 none", func(c *Config) *int { return &c.SampleStacks }),
 	optiontable.Duration("pool_leak_after", "0s", 0, "how long a connection may be held before the log warns; 0 is never", func(c *Config) *time.Duration { return &c.LeakAfter }),
-	optiontable.Text("pool_leak_exempt", "", "labels that the warning of pool_leak_after leaves out, with commas between them: listeners, long reports", func(c *Config) *string { return &c.LeakExempt }),
+	optiontable.List("pool_leak_exempt", "", "labels that the warning of pool_leak_after leaves out, with commas between them: listeners, long reports", func(c *Config) *[]string { return &c.LeakExempt }),
 	optiontable.Number("pool_breaker_failures", "0", 0, "failed dials that open the circuit breaker, if no connection was made or given back in between; 0 is no breaker", func(c *Config) *int { return &c.BreakerFailures }),
 	optiontable.Duration("pool_breaker_cooldown", "10s", 1, "how long an open breaker waits before it lets one dial try", func(c *Config) *time.Duration { return &c.BreakerCooldown }),
 }

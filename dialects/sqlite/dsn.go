@@ -151,7 +151,7 @@ func splitQuery(raw string) (query, error) {
 		q.rest = append(q.rest, part)
 		q.values.Add(name, value)
 	}
-	return q, dialects.GivenOnce(names)
+	return q, dialects.GivenOnce(names, strings.Fields(shownParams)...)
 }
 
 // defaultBusyTimeout is in milliseconds, for our own form of DSN.

@@ -13,9 +13,9 @@ import (
 )
 
 func TestAParameterThatIsGivenTwiceIsRefused(t *testing.T) {
-	for _, dsn := range []string{"sqlite:x.db?_txlock=immediate&_txlock=deferred", "file:x.db?pool_max_conns=1&pool_max_conns=2"} {
+	for dsn, name := range map[string]string{"sqlite:x.db?_txlock=immediate&_txlock=deferred": "_txlock", "file:x.db?pool_max_conns=1&pool_max_conns=2": "pool_max_conns"} {
 		_, err := parse(dsn)
-		require.ErrorContains(t, err, "a parameter twice", dsn)
+		require.ErrorContains(t, err, "the parameter "+name+" twice", dsn)
 	}
 	_, err := parse("sqlite:x.db?_pragma=foreign_keys(1)&_pragma=busy_timeout(1000)")
 	require.NoError(t, err)
