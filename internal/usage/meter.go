@@ -44,7 +44,7 @@ type Meter struct {
 	// load.
 	count     atomic.Uint64 // the number of the checkout; its operations in the lower half
 	since     atomic.Int64  // when the checkout began
-	last      atomic.Int64  // when the last operation ended, coarsely
+	last      atomic.Int64  // when an operation has last begun or ended, coarsely
 	idle      atomic.Int64  // for so long since the checkout began nothing ran
 	pin       atomic.Uint32
 	label     atomic.Pointer[string]
@@ -193,16 +193,16 @@ func (m *Meter) takeStatementStack() {
 
 // countIdle ends a time in which nothing was running.
 func (m *Meter) countIdle() {
-	var gap int64
+	now := m.env.Clock.Coarse()
+	gap := now - m.last.Load()
 	if m.idleSince != 0 {
 		gap = m.env.Clock.Fine() - m.idleSince
 		m.idleSince = 0
-	} else {
-		gap = m.env.Clock.Coarse() - m.last.Load()
 	}
 	if gap > 0 {
 		m.idle.Store(m.idle.Load() + gap)
 	}
+	set(&m.last, now)
 }
 
 // EndOperation ends an operation. pin is why the connection is still held.
@@ -299,7 +299,8 @@ func (m *Meter) now() int64 {
 // Look is what Meter.Look returns.
 type Look struct {
 	Checkout    uint64 // differs between two checkouts
-	Since, Last int64  // by the clock
+	Since       int64  // by the clock
+	Last        int64  // when an operation has last begun or ended, by the clock
 	Idle        time.Duration
 	Pin         pinning.Pin
 	Operations  uint64         // also an operation that runs now

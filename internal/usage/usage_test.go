@@ -181,3 +181,24 @@ func usedOf(m *Meter) Use {
 	m.End()
 	return m.Used()
 }
+
+// TestALookShowsSinceWhenAnOperationRuns: also of one that is not the first.
+func TestALookShowsSinceWhenAnOperationRuns(t *testing.T) {
+	metered(t, 0, func(t *testing.T, m *Meter) {
+		text := "SELECT 1"
+		m.Begin(nil, &text, 0, true)
+		lasts := func() time.Duration {
+			l, _ := m.Look()
+			return time.Duration(m.env.Clock.Fine() - l.Last)
+		}
+		time.Sleep(300 * ms)
+		require.InDelta(t, 300*ms, lasts(), float64(Tick))
+		m.EndOperation(pinning.Tx)
+		time.Sleep(time.Second)
+		m.BeginOperation(&text, true, false)
+		time.Sleep(200 * ms)
+		require.InDelta(t, 200*ms, lasts(), float64(Tick))
+		m.EndOperation(pinning.Tx)
+		require.InDelta(t, time.Second, usedOf(m).Idle, float64(ms), "it counts once")
+	})
+}
