@@ -12,6 +12,7 @@ import (
 	"github.com/pooldriver/pooldriver/internal/binding"
 	"github.com/pooldriver/pooldriver/internal/connpool"
 	"github.com/pooldriver/pooldriver/internal/credential"
+	"github.com/pooldriver/pooldriver/internal/history"
 	"github.com/pooldriver/pooldriver/internal/pinning"
 	"github.com/pooldriver/pooldriver/internal/session"
 	"github.com/pooldriver/pooldriver/internal/task"
@@ -84,6 +85,8 @@ func (c *Connector) use(d dialects.Dialect, t dialects.Template, options []Optio
 		return err
 	}
 	c.engine, c.pool = e, e.Pool()
+	c.history.Init(func() history.Moment { return momentOf(c.pool.Stats(), &c.report.Counters) })
+	c.usage.Clock.Started, c.report.DialEnded = c.history.Wake, c.history.Wake
 	c.leaks.engine, c.leaks.report, c.leaks.after = e, &c.report, c.config.LeakAfter
 	for label := range strings.SplitSeq(c.config.LeakExempt, ",") {
 		c.leaks.exempt = append(c.leaks.exempt, strings.TrimSpace(label))

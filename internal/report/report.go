@@ -22,6 +22,8 @@ type Report struct {
 	log    *slog.Logger
 	to     Listener
 	dials  Dials
+	// DialEnded, if set, is called after each dial. It is set before the first one.
+	DialEnded func()
 
 	// Each is told now and then, because it may happen often.
 	endedOpen, backOpen, uncleaned, refused, outlasts, inRaw, full repeated.Line
@@ -104,6 +106,9 @@ func (r *Report) tell(function string, user *Who, call func()) {
 // Dialled is told of a dial that has ended. host is the server, where the DSN names several.
 func (r *Report) Dialled(host string, took time.Duration, err error) {
 	r.Connect.Record(took, 1)
+	if r.DialEnded != nil {
+		r.DialEnded()
+	}
 	if r.to.Dialled != nil {
 		r.tell("Config.Observer.DialDone", nil, func() { r.to.Dialled(host, took, err) })
 	}
