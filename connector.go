@@ -187,7 +187,8 @@ func (c *Connector) Waiters() []Waiter {
 //
 // PostgreSQL shows the statements of other users only to the role pg_read_all_stats. MySQL and
 // MariaDB show locks only to users with the privilege PROCESS, and MySQL's metadata locks to those
-// that may read performance_schema. Without the privilege there may be fewer LockWaits.
+// that may read performance_schema. Without the privilege the error is ErrLocksHidden, and there
+// may be fewer LockWaits.
 func (c *Connector) LockWaits(ctx context.Context) ([]LockWait, error) {
 	if c.err != nil {
 		return nil, c.err

@@ -2,6 +2,8 @@ package pooldriver
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"time"
 
 	"github.com/pooldriver/pooldriver/dialects"
@@ -26,6 +28,10 @@ type LockWait struct {
 	BlockerStatement string
 }
 
+// ErrLocksHidden is the error of LockWaits if the server does not show all locks to the user of the
+// connection.
+var ErrLocksHidden = errors.New("pooldriver: the server does not show all locks to this user")
+
 // lockWaits is Connector.LockWaits.
 func lockWaits(ctx context.Context, c *Connector) ([]LockWait, error) {
 	conns := map[uint64]uint64{} // by process
@@ -40,6 +46,7 @@ func lockWaits(ctx context.Context, c *Connector) ([]LockWait, error) {
 		}
 	}
 	var found []dialects.LockWait
+	var hidden error
 	asked, err := c.pool.Ask(ctx, func(s dialects.Session) error {
 		finder, ok := c.dialect.(dialects.LockFinder)
 		if !ok || len(waiting) == 0 {
@@ -47,12 +54,16 @@ func lockWaits(ctx context.Context, c *Connector) ([]LockWait, error) {
 		}
 		var err error
 		if found, err = finder.LockWaits(ctx, s, waiting); err != nil {
-			return s.Ping(ctx) // the user may lack a privilege
+			hidden = fmt.Errorf("%w: %w", ErrLocksHidden, err)
+			return s.Ping(ctx)
 		}
 		return nil
 	})
-	if !asked && err == nil {
+	switch {
+	case !asked:
 		err = pool.ErrNoneNow
+	case err == nil:
+		err = hidden
 	}
 	all := make([]LockWait, len(found))
 	for i, w := range found {

@@ -149,10 +149,12 @@ func (p *Pool) Ask(ctx context.Context, ask func(dialects.Session) error) (asked
 	}
 	r, err := p.AcquireNow(ctx)
 	if s := p.pool.Stats(); err == pool.ErrNoneNow && s.Waiting == 0 && s.Count < s.Allowed {
-		r, err = p.Acquire(ctx, nil)
+		if r, err = p.Acquire(ctx, nil); err != nil {
+			return false, nil // a dial may take long
+		}
 	}
-	if err != nil {
-		return false, nil
+	if err != nil { // a connection that was idle may be asked for a sign of life first
+		return ctx.Err() != nil, p.Explain(err)
 	}
 	keep := false
 	defer func() { // also by a panic of the driver

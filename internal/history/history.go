@@ -58,6 +58,9 @@ func (r *Recorder) Wake() {
 	if r.stopped || r.set.Swap(true) {
 		return
 	}
+	if len(r.ring) == 0 { // the first use
+		r.ring = append(r.ring, Moment{At: time.Now()})
+	}
 	r.timer = time.AfterFunc(Step, r.tick)
 }
 
