@@ -37,7 +37,8 @@ type facts struct {
 
 	lasting         int           // statements that have been running for long
 	shortestRunning time.Duration // of all that run
-	shortestLasting time.Duration
+	blocked         int           // of those that last, statements that have begun after inTx
+	shortestBlocked time.Duration
 	idlest          pooldriver.Holder // the one that has run nothing for longest
 	inTx            pooldriver.Holder // the same of those in a transaction
 	reader          pooldriver.Holder // the reader that has its connection longest
@@ -69,6 +70,9 @@ func factsOf(p Pool) facts {
 		}
 		f.addReader(h, held)
 	}
+	for _, h := range p.Holders {
+		f.addBlocked(h, p.At)
+	}
 	f.most = mostOf(p)
 	s := p.Stats.Pool
 	f.use = fmt.Sprintf("%d of %d connections are in use", s.Lent, s.Max)
@@ -86,12 +90,18 @@ func (f *facts) addRunning(lasts time.Duration) {
 	if f.running++; f.running == 1 || lasts < f.shortestRunning {
 		f.shortestRunning = lasts
 	}
-	if lasts < long {
+	if lasts >= long {
+		f.lasting++
+	}
+}
+
+// addBlocked counts a connection whose statement may wait for a lock of the idle transaction.
+func (f *facts) addBlocked(h pooldriver.Holder, now time.Time) {
+	if h.RunningFor < long || h.Pin == pooldriver.PinRaw || f.inTx.Idle < long || now.Add(-h.RunningFor).Before(f.inTx.Since) {
 		return
 	}
-	f.lasting++
-	if f.shortestLasting == 0 || lasts < f.shortestLasting {
-		f.shortestLasting = lasts
+	if f.blocked++; f.blocked == 1 || h.RunningFor < f.shortestBlocked {
+		f.shortestBlocked = h.RunningFor
 	}
 }
 

@@ -76,11 +76,11 @@ func judgeLocks(p Pool, f *facts) (Verdict, bool) {
 	if len(p.Asked.Locks) > 0 {
 		return judgeAskedLocks(p), true
 	}
-	if p.Asked.Answered && !p.Asked.Hidden || f.lasting == 0 || f.inTx.Idle < long {
+	if p.Asked.Answered && !p.Asked.Hidden || f.blocked == 0 {
 		return Verdict{}, false
 	}
 	return Verdict{"bad", fmt.Sprintf("%s for %s or longer, while a transaction%s has run nothing for %s: it may hold the locks that they wait for%s.",
-		counted(f.lasting, "1 statement has been running", "%d statements have been running"), Brief(f.shortestLasting), by(f.inTx), Brief(f.inTx.Idle), alsoWait(p.Stats.Pool.Waiting))}, true
+		counted(f.blocked, "1 statement has been running", "%d statements have been running"), Brief(f.shortestBlocked), by(f.inTx), Brief(f.inTx.Idle), alsoWait(p.Stats.Pool.Waiting))}, true
 }
 
 // judgeAskedLocks says who is in the way of whom. Sessions may wait in a row: who does not wait is

@@ -78,6 +78,8 @@ func TestTheVerdictSaysWhetherThePoolIsTheProblem(t *testing.T) {
 			"2 statements have been running for 2s or longer, while a transaction by POST /orders has run nothing for 4s: it may hold the locks that they wait for; 2 statements wait."},
 		{"slow statements, a transaction, and no lock", Pool{Stats: stats(3, 4, 0), Holders: []pooldriver.Holder{leaks(1, 4), runs(2, 3, "", "a"), runs(3, 2, "", "b")}, Asked: answered}, "busy",
 			"A transaction by POST /orders has run nothing for 4s: it keeps a connection, and its locks. 3 of 4 connections are in use, and nobody waits."},
+		{"slow statements that began before the transaction", Pool{Stats: stats(3, 3, 2), Holders: []pooldriver.Holder{leaks(1, 2), runs(2, 5, "GET /report", "a"), runs(3, 4, "GET /report", "a")}}, "busy",
+			"2 statements wait. 3 of 3 connections are in use, and their statements are slow. GET /report has 2 of 3 connections, for 5s: a; besides, a transaction by POST /orders has run nothing for 2s."},
 		{"a lock of our own", Pool{Stats: stats(3, 4, 0), Holders: []pooldriver.Holder{leaks(1, 4), runs(2, 3, "GET /stock", "UPDATE n"), runs(3, 2, "", "")},
 			Asked: Asked{Asked: true, Answered: true, Locks: []pooldriver.LockWait{{Conn: 3, Lock: "row", BlockerConn: 2, BlockerProcess: 78}, lock}}}, "bad",
 			"2 statements wait for a lock (row), for 3s: GET /stock: UPDATE n. In the way is POST /orders, which has run nothing for 4s, last: UPDATE stock."},

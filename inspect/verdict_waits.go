@@ -15,11 +15,19 @@ func (f *facts) judgeWaiting(p Pool) Verdict {
 	case f.full:
 		return Verdict{"bad", fmt.Sprintf("%s. %s: who else has connections to it?", waiting(s.Waiting), f.use)}
 	case f.lasting > f.running/2 || p.Window.MeanHold >= long:
-		return Verdict{"busy", fmt.Sprintf("%s. %s, and their statements are slow. %s.", waiting(s.Waiting), f.use, f.most.has(p))}
+		return Verdict{"busy", fmt.Sprintf("%s. %s, and their statements are slow. %s%s.", waiting(s.Waiting), f.use, f.most.has(p), f.besides())}
 	case p.Window.Known < still && longestWait(p) < still:
 		return Verdict{"busy", fmt.Sprintf("%s. %s: looking, %s.", waiting(s.Waiting), f.use, Brief(still))}
 	}
 	return Verdict{"busy", fmt.Sprintf("%s. %s, and their statements are short: the pool is small, if the database has room for more.", waiting(s.Waiting), f.use)}
+}
+
+// besides names a transaction that runs nothing, beside what is worse.
+func (f *facts) besides() string {
+	if f.inTx.Idle < long {
+		return ""
+	}
+	return fmt.Sprintf("; besides, a transaction%s has run nothing for %s", by(f.inTx), Brief(f.inTx.Idle))
 }
 
 func longestWait(p Pool) time.Duration {

@@ -55,8 +55,10 @@ func TestAForgottenTransactionIsTheFirstRow(t *testing.T) {
 	}, 5*time.Second, 50*time.Millisecond)
 	require.Eventually(t, func() bool {
 		v := ask[string](t, b, `document.querySelector(".verdict").innerText`)
-		return strings.Contains(v, "while a transaction by POST /orders at browser.forgetTransaction (stage_test.go:") && strings.Contains(v, "12 statements wait")
+		return strings.HasPrefix(v, "12 statements wait.") && strings.Contains(v, "GET /report has 3 of 4 connections") && strings.Contains(v, "besides, a transaction by POST /orders at browser.forgetTransaction (stage_test.go:")
 	}, 5*time.Second, 50*time.Millisecond, "who is to blame")
+	require.Contains(t, ask[string](t, b, `document.querySelector("table.labels tbody tr").innerText`), "GET /report\t3 of 4\t", "sums by label")
+	require.Equal(t, 3, ask[int](t, b, `document.querySelectorAll("ul.lines polyline").length`), "the last minute")
 	b.picture(t, "inspector", 1280, 900, false)
 	b.picture(t, "inspector-dark", 1280, 900, true)
 	b.picture(t, "inspector-narrow", 390, 900, false)
