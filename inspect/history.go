@@ -29,6 +29,8 @@ const (
 	levelLasts = 30 * time.Second
 	// failedFor is the time of Window.
 	failedFor = 10 * time.Second
+	// fewest is how many statements tell something of one of 100. The first one waits for a dial.
+	fewest = 20
 	// askFor bounds a question to the server, askAgain is the least time between two, and askLater
 	// if the last one got no answer.
 	askFor   = time.Second
@@ -42,7 +44,8 @@ type Window struct {
 	// Failed counts the statements that got no connection, by reason; DialErrors counts failed dials.
 	Failed     map[pooldriver.AcquireFailure]uint64
 	DialErrors uint64
-	// One statement of 100 has waited longer than WaitP99 for a connection.
+	// One statement of 100 has waited longer than WaitP99 for a connection; 0: there were less than
+	// 20 statements.
 	WaitP99 time.Duration
 	// MeanHold is for how long connections were held on average; 0: too few came back.
 	MeanHold time.Duration
@@ -149,7 +152,9 @@ func windowOf(moments []pooldriver.Moment) Window {
 			w.Failed[why] = n - before.AcquireFailures[why]
 		}
 	}
-	w.WaitP99, _ = quantile(minus(now.Wait, before.Wait), 0.99)
+	if wait := minus(now.Wait, before.Wait); wait.Count >= fewest {
+		w.WaitP99, _ = quantile(wait, 0.99)
+	}
 	w.MeanHold = meanHold(moments[first:])
 	return w
 }

@@ -77,6 +77,12 @@ func TestTheWindowIsTheLastTenSeconds(t *testing.T) {
 	require.Zero(t, w.Known, "the present alone tells nothing")
 	require.Zero(t, w.MeanHold)
 	require.Empty(t, w.Failed)
+	w = windowOf(minute(2, func(second int, m *pooldriver.Moment) {
+		if second > 0 {
+			m.Wait = waits(m.Wait, 1, time.Second)
+		}
+	}))
+	require.Zero(t, w.WaitP99, "two statements have waited for their dials")
 
 	r := recentOf(all)
 	require.Equal(t, 30*time.Second, r.For)

@@ -29,6 +29,7 @@ type Report struct {
 	endedOpen, backOpen, uncleaned, refused, outlasts, inRaw, full repeated.Line
 	// Each of these is told once for a statement.
 	dropped, shared droppedstate.Told
+	slow            slowLines
 }
 
 // Listener is the program's Observer. Each function may be nil.

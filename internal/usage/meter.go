@@ -21,6 +21,10 @@ type Env struct {
 	Observed bool
 	// EveryStack: one of so many checkouts has its stack taken; 0: none has.
 	EveryStack int
+	// TellSlow is told of each statement that takes Slow or longer, under the lock of its connection:
+	// it must be quick. 0: it is not.
+	Slow     time.Duration
+	TellSlow func(SlowQuery)
 }
 
 // Each connection has a budget for expensive measurements, for each tick of the clock. Beyond the
@@ -59,6 +63,7 @@ type Meter struct {
 	strongest pinning.Pin
 	waited    time.Duration
 	used      Use
+	slow      statement
 
 	// The budget.
 	tick          int64
@@ -104,6 +109,9 @@ func (m *Meter) Begin(label, text *string, waited time.Duration, pins bool) {
 	point(&m.text, text)
 	if m.statement.Load() != nil {
 		m.statement.Store(nil)
+	}
+	if m.env.Slow > 0 {
+		m.beginStatement(text, m.tick, waited)
 	}
 	if sampled > 0 {
 		m.takeStack(sampled)
@@ -170,10 +178,14 @@ func (m *Meter) BeginOperation(text *string, pinned, again bool) {
 	if !again {
 		m.count.Store(m.count.Load() + 1)
 	}
+	m.countIdle()
+	if m.env.Slow > 0 && !again {
+		m.endStatement(m.last.Load()) // its rows are open
+		m.beginStatement(text, m.last.Load(), 0)
+	}
 	if text != nil {
 		point(&m.text, text)
 	}
-	m.countIdle()
 	if pinned && m.env.EveryStack > 0 {
 		m.takeStatementStack()
 	}
@@ -212,6 +224,9 @@ func (m *Meter) EndOperation(pin pinning.Pin) {
 	set(&m.last, now)
 	if now != m.tick {
 		m.renew(now)
+	}
+	if m.env.Slow > 0 && !m.slow.open {
+		m.endStatement(now)
 	}
 	// A checkout of one statement ends at once: it needs no exact time for that.
 	if m.exact && pin.KeepsTask() {
@@ -257,6 +272,9 @@ type Use struct {
 
 // End ends the checkout.
 func (m *Meter) End() {
+	if m.env.Slow > 0 {
+		m.endStatement(m.env.Clock.Coarse())
+	}
 	if m.exact || m.env.Observed {
 		m.used = m.end()
 	}

@@ -130,6 +130,9 @@ func (r *rows) Next(dest []driver.Value) error {
 	}
 	defer r.Unlock()
 	err := r.Rows.Next(dest)
+	if err == nil {
+		r.CountRow()
+	}
 	if err == io.EOF && r.Prefix() == nil {
 		r.over, r.more = true, r.Rows.HasNextResultSet()
 	}
