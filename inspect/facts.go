@@ -174,41 +174,38 @@ func (g *share) has(p Pool) string {
 	return text
 }
 
-// nested reports whether every connection is held by work that waits for one more: by a task, as
-// Waiter.Holds says, or by one statement that waits since its connection has run nothing.
-func nested(p Pool) bool {
+// nested reports whether every connection is held by work that waits for one more. sure: it is by
+// tasks, as Waiter.Holds says. Without a task nobody knows. Then each holder needs a waiter of its
+// own, with the same label, that has begun to wait when the holder's connection became idle.
+func nested(p Pool) (found, sure bool) {
 	s := p.Stats.Pool
 	if s.Waiting == 0 || s.Idle+s.Creating+s.Checking+s.Destroying > 0 || len(p.Holders) != s.Lent {
-		return false
+		return false, false
 	}
+	holders := slices.DeleteFunc(slices.Clone(p.Holders), func(h pooldriver.Holder) bool { return h.Pin == pooldriver.PinRaw })
+	slices.SortFunc(holders, func(a, b pooldriver.Holder) int { return cmp.Compare(b.Idle, a.Idle) }) // as waiters came
 	waiters := slices.Clone(p.Waiters)
-	holds := false
-	for _, h := range p.Holders {
-		if h.Pin == pooldriver.PinRaw {
+	sure = true
+	for _, h := range holders {
+		if slices.ContainsFunc(p.Waiters, func(w pooldriver.Waiter) bool { return slices.Contains(w.Holds, h.Conn) }) {
 			continue
 		}
-		holds = true
-		i := slices.IndexFunc(waiters, func(w pooldriver.Waiter) bool { return waitsWith(w, h, p.At) })
+		sure = false
+		i := slices.IndexFunc(waiters, func(w pooldriver.Waiter) bool { return goesOn(w, h, p.At) })
 		if i < 0 {
-			return false
+			return false, false
 		}
-		if !slices.Contains(waiters[i].Holds, h.Conn) {
-			waiters = slices.Delete(waiters, i, i+1) // it waits for itself only
-		}
+		waiters = slices.Delete(waiters, i, i+1)
 	}
-	return holds
+	return len(holders) > 0, sure
 }
 
 // atOnce is the most time between the end of a statement and the wait for another connection that
-// its work needs. Holders' times are up to 10 ms early.
-const atOnce = 30 * time.Millisecond
+// its work needs. Holders' times are up to 10 ms early, and programs may have to wait for a processor.
+const atOnce = 100 * time.Millisecond
 
-// waitsWith reports whether w waits for one more connection beside that of h. Without a task nobody
-// knows. Then w has the same label, and has begun to wait when h's connection became idle.
-func waitsWith(w pooldriver.Waiter, h pooldriver.Holder, now time.Time) bool {
-	if slices.Contains(w.Holds, h.Conn) {
-		return true
-	}
+// goesOn reports whether w may be what h does since it runs nothing.
+func goesOn(w pooldriver.Waiter, h pooldriver.Holder, now time.Time) bool {
 	if h.Task != "" || w.Task != "" || w.Label != h.Label || h.Running || h.Idle < shortWait {
 		return false
 	}

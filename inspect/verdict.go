@@ -63,11 +63,16 @@ func judgeDials(p Pool, f *facts) (_ Verdict, ok bool) {
 
 // judgeNested is Judge where nobody can go on, because everybody waits for one more.
 func judgeNested(p Pool, f *facts) (Verdict, bool) {
-	if !nested(p) {
+	found, sure := nested(p)
+	if !found {
 		return Verdict{}, false
 	}
-	return Verdict{"bad", fmt.Sprintf("A deadlock in the program: each holder of a connection waits for one more, and none is left. %s%s. Do the inner work in the same transaction or task, or before the outer one; a larger pool only makes it rarer.",
-		f.most.has(p), at(f.most.holder))}, true
+	looks := ""
+	if !sure {
+		looks = ", as it looks"
+	}
+	return Verdict{"bad", fmt.Sprintf("A deadlock in the program%s: each holder of a connection waits for one more, and none is left. %s%s. Do the inner work in the same transaction or task, or before the outer one; a larger pool only makes it rarer.",
+		looks, f.most.has(p), at(f.most.holder))}, true
 }
 
 // judgeLocks is Judge where statements wait for locks: by the server's word or, where nobody could
@@ -183,7 +188,7 @@ func judgeReaders(p Pool, f *facts) (Verdict, bool) {
 	if s.Waiting > 0 {
 		level, next = "bad", ""
 	}
-	held := max(1, p.At.Sub(f.reader.Since))
+	held := max(1, p.At.Sub(f.reader.Since), f.reader.IdlePinned)
 	return Verdict{level, fmt.Sprintf("%s%s, and on %d of them rows are open that the program reads slowly, for longest%s, for %s, of which the database has waited %d %%: read the rows first, and work afterwards.%s",
 		theyWait(s.Waiting), f.use, f.readers, by(f.reader), Brief(held), 100*f.reader.IdlePinned/held, next)}, true
 }

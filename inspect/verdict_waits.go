@@ -49,10 +49,10 @@ func (f *facts) judgeNobodyWaits(p Pool) Verdict {
 	switch {
 	case failed != "":
 		return Verdict{"busy", fmt.Sprintf("Nobody waits now, but in the last %s statements got no connection: %s. %s.", Brief(failedFor), failed, f.use)}
-	case p.Window.WaitP99 > shortWait:
-		return Verdict{"busy", fmt.Sprintf("Nobody waits now, but in the last %s one statement of 100 has waited up to %s. %s.", Brief(failedFor), Brief(p.Window.WaitP99), f.use)}
 	case f.inTx.Idle >= long:
 		return Verdict{"busy", fmt.Sprintf("A transaction%s has run nothing for %s: it keeps a connection, and its locks. %s, and nobody waits.", by(f.inTx), Brief(f.inTx.Idle), f.use)}
+	case p.Window.WaitP99 > shortWait:
+		return Verdict{"busy", fmt.Sprintf("Nobody waits now, but in the last %s one statement of 100 has waited up to %s. %s.", Brief(failedFor), Brief(p.Window.WaitP99), f.use)}
 	case f.full:
 		return Verdict{"busy", f.use + ". Nobody waits."}
 	case p.Stats.DialsFailing.Failed > 0:

@@ -115,7 +115,7 @@ func newTrouble(t *testing.T, account testbed.Account, tr trouble) *incident {
 	if tr.via != nil {
 		account = tr.via(t, account)
 	}
-	i = newIncident(t, account, tr.parameters...)
+	i = newIncidentOf(t, account, tr.tasks, tr.parameters...)
 	if tr.openConns > 0 {
 		i.db.SetMaxOpenConns(tr.openConns)
 		i.inspector.AddDB(i.connector, i.db)

@@ -43,10 +43,19 @@ func (i *incident) proxy() *byteproxy.Proxy {
 
 func newIncident(t *testing.T, account testbed.Account, parameters ...string) *incident {
 	t.Helper()
+	return newIncidentOf(t, account, false, parameters...)
+}
+
+// newIncidentOf is newIncident for a program whose contexts belong to tasks, by taskOf.
+func newIncidentOf(t *testing.T, account testbed.Account, tasks bool, parameters ...string) *incident {
+	t.Helper()
 	i := &incident{T: t, account: account}
 	i.connector = pooldriver.New(account.URL(parameters...), quiet, func(c *pooldriver.Config) {
 		c.SampleStacks = 1
 		c.Dial = nameless(&i.names)
+		if tasks {
+			c.TaskKey = func(ctx context.Context) (any, context.Context) { return ctx.Value(taskOf{}), ctx }
+		}
 	})
 	i.db = sql.OpenDB(i.connector)
 	t.Cleanup(func() { _ = i.db.Close() })
