@@ -25,6 +25,8 @@ const (
 // facts is what a verdict is made of.
 type facts struct {
 	use     string // how many connections are in use
+	waits   bool   // statements wait, and not only for a moment
+	nobody  string // says that nobody does
 	full    bool   // the server is
 	raw     int    // connections that functions of Raw have: listeners, mostly
 	running int    // others that run a statement
@@ -56,7 +58,12 @@ type share struct {
 }
 
 func factsOf(p Pool) facts {
-	f := facts{}
+	f := facts{nobody: "nobody waits"}
+	if n := p.Stats.Pool.Waiting; n > 0 {
+		longest := longestWait(p)
+		f.waits = len(p.Waiters) == 0 || longest >= shortWait || p.Window.WaitP99 > shortWait
+		f.nobody = counted(n, "1 statement waits", "%d statements wait") + ", for " + Brief(longest) + " at most"
+	}
 	for _, h := range p.Holders {
 		held := p.At.Sub(h.Since)
 		if h.Pin == pooldriver.PinRaw {
@@ -211,6 +218,13 @@ func goesOn(w pooldriver.Waiter, h pooldriver.Holder, now time.Time) bool {
 	}
 	gap := w.Since.Sub(now.Add(-h.Idle))
 	return gap.Abs() <= atOnce
+}
+
+func longestWait(p Pool) time.Duration {
+	if len(p.Waiters) == 0 {
+		return 0
+	}
+	return p.At.Sub(p.Waiters[0].Since)
 }
 
 // by says who a holder is, as far as that is known: its label or task, and its line of code.

@@ -27,7 +27,7 @@ func Judge(p Pool) Verdict {
 			return v
 		}
 	}
-	if p.Stats.Pool.Waiting > 0 {
+	if f.waits {
 		return f.judgeWaiting(p)
 	}
 	return f.judgeNobodyWaits(p)
@@ -185,7 +185,7 @@ func judgeReaders(p Pool, f *facts) (Verdict, bool) {
 		return Verdict{}, false // nobody reads them at all
 	}
 	level, next := "busy", " The next statement waits."
-	if s.Waiting > 0 {
+	if f.waits {
 		level, next = "bad", ""
 	}
 	held := max(1, p.At.Sub(f.reader.Since), f.reader.IdlePinned)
@@ -197,9 +197,9 @@ func judgeReaders(p Pool, f *facts) (Verdict, bool) {
 func judgeIdle(p Pool, f *facts) (Verdict, bool) {
 	s := p.Stats.Pool
 	switch {
-	case s.Waiting > 0 && f.unused > (s.Lent-f.raw)/2:
+	case f.waits && f.unused > (s.Lent-f.raw)/2:
 		return Verdict{"bad", fmt.Sprintf("%s. %s, and %d of them run no statement: %s.", waiting(s.Waiting), f.use, f.unused, f.heldBy(p))}, true
-	case s.Waiting == 0 && s.Max > 0 && s.Lent >= s.Max && f.idleLong == s.Lent-f.raw && f.idleLong > 0:
+	case !f.waits && s.Max > 0 && s.Lent >= s.Max && f.idleLong == s.Lent-f.raw && f.idleLong > 0:
 		return Verdict{"bad", fmt.Sprintf("%s, and none of them runs a statement: %s. The next statement waits.", f.use, f.heldBy(p))}, true
 	}
 	return Verdict{}, false

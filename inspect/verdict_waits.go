@@ -30,14 +30,7 @@ func (f *facts) besides() string {
 	return fmt.Sprintf("; besides, a transaction%s has run nothing for %s", by(f.inTx), Brief(f.inTx.Idle))
 }
 
-func longestWait(p Pool) time.Duration {
-	if len(p.Waiters) == 0 {
-		return 0
-	}
-	return p.At.Sub(p.Waiters[0].Since)
-}
-
-// judgeNobodyWaits is Judge where no statement waits in the pool.
+// judgeNobodyWaits is Judge where no statement waits in the pool, or only for a moment.
 func (f *facts) judgeNobodyWaits(p Pool) Verdict {
 	failed := failures(p.Window.Failed)
 	for _, db := range p.DBs {
@@ -48,20 +41,20 @@ func (f *facts) judgeNobodyWaits(p Pool) Verdict {
 	}
 	switch {
 	case failed != "":
-		return Verdict{"busy", fmt.Sprintf("Nobody waits now, but in the last %s statements got no connection: %s. %s.", Brief(failedFor), failed, f.use)}
+		return Verdict{"busy", fmt.Sprintf("In the last %s statements got no connection: %s. Now %s, and %s.", Brief(failedFor), failed, lowerFirst(f.use), f.nobody)}
 	case f.inTx.Idle >= long:
-		return Verdict{"busy", fmt.Sprintf("A transaction%s has run nothing for %s: it keeps a connection, and its locks. %s, and nobody waits.", by(f.inTx), Brief(f.inTx.Idle), f.use)}
+		return Verdict{"busy", fmt.Sprintf("A transaction%s has run nothing for %s: it keeps a connection, and its locks. %s, and %s.", by(f.inTx), Brief(f.inTx.Idle), f.use, f.nobody)}
 	case p.Window.WaitP99 > shortWait:
-		return Verdict{"busy", fmt.Sprintf("Nobody waits now, but in the last %s one statement of 100 has waited up to %s. %s.", Brief(failedFor), Brief(p.Window.WaitP99), f.use)}
+		return Verdict{"busy", fmt.Sprintf("In the last %s one statement of 100 has waited up to %s for a connection. Now %s, and %s.", Brief(failedFor), Brief(p.Window.WaitP99), lowerFirst(f.use), f.nobody)}
 	case f.full:
-		return Verdict{"busy", f.use + ". Nobody waits."}
+		return Verdict{"busy", f.use + ", and " + f.nobody + "."}
 	case p.Stats.DialsFailing.Failed > 0:
-		return Verdict{"busy", f.use + ", and nobody waits, but " + lowerFirst(dialsFail(p.Stats.DialsFailing))}
+		return Verdict{"busy", f.use + ", and " + f.nobody + ", but " + lowerFirst(dialsFail(p.Stats.DialsFailing))}
 	}
 	if n, oldest := forgotten(p); n > 0 {
-		return Verdict{"busy", fmt.Sprintf("%s open in memory, because others needed their connection, the oldest for %s: look whether somebody forgets to close them, or reads them slowly. %s, and nobody waits.", counted(n, "The rows of 1 query are", "The rows of %d queries are"), Brief(oldest), f.use)}
+		return Verdict{"busy", fmt.Sprintf("%s open in memory, because others needed their connection, the oldest for %s: look whether somebody forgets to close them, or reads them slowly. %s, and %s.", counted(n, "The rows of 1 query are", "The rows of %d queries are"), Brief(oldest), f.use, f.nobody)}
 	}
-	return Verdict{"calm", fmt.Sprintf("The pool is not the problem: %s, and nobody waits.", f.use)}
+	return Verdict{"calm", fmt.Sprintf("The pool is not the problem: %s, and %s.", f.use, f.nobody)}
 }
 
 // failures lists the reasons of failures, in the order of pooldriver's.

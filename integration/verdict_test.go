@@ -151,7 +151,7 @@ func outOfReach(t *testing.T, account testbed.Account) {
 	d.close(true)
 	i.sees("bad", `^The database cannot be reached, or refuses us: the last`)
 	d.close(false)
-	i.sees("busy", `^Nobody waits now, but in the last 10s statements got no connection: dial failed`)
+	i.sees("busy", `^In the last 10s statements got no connection: dial failed`)
 	earlier := i.inspector.Snapshot().Pools[0].Earlier
 	require.NotNil(t, earlier, "what was worse is shown below")
 	require.Regexp(t, `^The database cannot be reached`, earlier.Sentence)
@@ -304,5 +304,5 @@ func failuresCount(t *testing.T, account testbed.Account) {
 	_ = i.inspector.Snapshot()
 	require.ErrorIs(t, i.db.PingContext(t.Context()), pooldriver.ErrTimeout)
 	require.NoError(t, conn.Close())
-	i.sees("busy", `^Nobody waits now, but in the last 10s statements got no connection: timeout 1\.`)
+	i.sees("busy", `^In the last 10s statements got no connection: timeout 1\.`)
 }
