@@ -104,7 +104,7 @@ func (f *facts) addRunning(lasts time.Duration) {
 
 // addBlocked counts a connection whose statement may wait for a lock of the idle transaction.
 func (f *facts) addBlocked(h pooldriver.Holder, now time.Time) {
-	if h.RunningFor < long || h.Pin == pooldriver.PinRaw || f.inTx.Idle < long || now.Add(-h.RunningFor).Before(f.inTx.Since) {
+	if h.RunningFor < long || h.Pin == pooldriver.PinRaw || f.inTx.Idle < long || now.Add(atOnce-h.RunningFor).Before(f.inTx.Since) {
 		return
 	}
 	if f.blocked++; f.blocked == 1 || h.RunningFor < f.shortestBlocked {

@@ -66,19 +66,20 @@ type Earlier struct {
 	Ago time.Duration
 }
 
-func (w *watched) look(now time.Time) Pool {
+func (w *watched) look() Pool {
 	c := w.connector
 	p := Pool{
-		At:           now,
 		Name:         c.Target(),
 		Settings:     slices.DeleteFunc(c.Settings(), func(s pooldriver.Setting) bool { return s.Value == s.Default }),
 		Stats:        c.Stats(),
-		Holders:      atMost(maxRows, c.Holders()),
-		Waiters:      atMost(maxRows, c.Waiters()),
 		Tasks:        atMost(maxRows, c.Tasks()),
 		CallSites:    atMost(maxRows, c.CallSites()),
 		BufferedRows: atMost(maxRows, c.BufferedRows()),
+		Waiters:      atMost(maxRows, c.Waiters()),
+		Holders:      atMost(maxRows, c.Holders()),
 	}
+	now := time.Now() // the times of holders are of this moment
+	p.At = now
 	for _, db := range w.dbs {
 		p.DBs = append(p.DBs, dbOf(db.Stats()))
 	}

@@ -85,7 +85,7 @@ func dbOf(s sql.DBStats) DB {
 func (i *Inspector) Snapshot() Snapshot {
 	s := Snapshot{At: time.Now(), Pools: make([]Pool, len(i.pools))}
 	for n, w := range i.pools {
-		s.Pools[n] = w.look(s.At)
+		s.Pools[n] = w.look()
 	}
 	return s
 }
