@@ -186,9 +186,9 @@ func (c *Connector) Waiters() []Waiter {
 // not answer before ctx ended, or not at all.
 //
 // PostgreSQL shows the statements of other users only to the role pg_read_all_stats. MySQL and
-// MariaDB show locks only to users with the privilege PROCESS, and MySQL's metadata locks to those
-// that may read performance_schema. Without the privilege the error is ErrLocksHidden, and there
-// may be fewer LockWaits.
+// MariaDB show locks only to users with the privilege PROCESS, and MySQL only to users who may also
+// read performance_schema. Without the privileges the error is ErrLocksHidden, and there may be
+// fewer LockWaits.
 func (c *Connector) LockWaits(ctx context.Context) ([]LockWait, error) {
 	if c.err != nil {
 		return nil, c.err

@@ -173,6 +173,7 @@ func (i *incident) lockTable() {
 }
 
 func foreignLock(i *incident) {
+	i.maySeeLocks()
 	i.lockTable()
 	i.each(4, "GET /stock", i.run("SELECT n FROM stock"))
 }
@@ -183,11 +184,18 @@ func foreignLockFull(i *incident) {
 }
 
 func leakLock(i *incident) {
-	if i.account.Server.Engine == testbed.MySQL {
-		mustExec(i.T, i.account.Witness(i), "GRANT PROCESS ON *.* TO "+i.account.User+"@'%'")
-		i.connector.Flush() // MySQL gives the privilege to new connections
-	}
+	i.maySeeLocks()
 	leakLockUnseen(i)
+}
+
+// maySeeLocks gives the account what MySQL and MariaDB want for that.
+func (i *incident) maySeeLocks() {
+	if i.account.Server.Engine == testbed.MySQL {
+		witness := i.account.Witness(i)
+		mustExec(i.T, witness, "GRANT PROCESS ON *.* TO "+i.account.User+"@'%'")
+		mustExec(i.T, witness, "GRANT SELECT ON performance_schema.* TO "+i.account.User+"@'%'")
+		i.connector.Flush() // new connections have the privileges
+	}
 }
 
 func leakLockUnseen(i *incident) {

@@ -36,8 +36,8 @@ const (
 	ownWaitsOfMySQL = `SELECT ID, STATE, 0, '', '', 0, '' FROM performance_schema.processlist WHERE STATE LIKE 'Waiting for%%lock%%' AND ID IN (%s)`
 )
 
-// LockWaits asks InnoDB and the server. The tables of InnoDB need the privilege PROCESS, MySQL's
-// performance schema needs SELECT.
+// LockWaits asks InnoDB and the server. The tables of InnoDB need the privilege PROCESS, those of
+// MySQL's performance schema need SELECT.
 func (dialect) LockWaits(ctx context.Context, asking dialects.Session, waiting []uint64) (all []dialects.LockWait, err error) {
 	s, ok := asking.(*session)
 	if !ok {
