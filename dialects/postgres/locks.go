@@ -17,7 +17,7 @@ var _ dialects.LockFinder = dialect{}
 // a prepared transaction has no session.
 const lockWaits = `SELECT a.pid, CASE WHEN a.wait_event_type = 'Lock' THEN a.wait_event ELSE '' END, coalesce(b.pid, 0),
 	pg_catalog.concat_ws(' ', b.usename, b.application_name), coalesce(b.state, ''),
-	coalesce(pg_catalog.date_part('epoch', pg_catalog.clock_timestamp() - b.state_change), 0), coalesce(b.query, '')
+	coalesce(pg_catalog.date_part('epoch', pg_catalog.clock_timestamp() - b.state_change), 0), coalesce(nullif(b.query, '<insufficient privilege>'), '')
 	FROM pg_catalog.pg_stat_activity a
 	LEFT JOIN LATERAL pg_catalog.unnest(pg_catalog.pg_blocking_pids(a.pid)) AS w(pid) ON true
 	LEFT JOIN pg_catalog.pg_stat_activity b ON b.pid = w.pid

@@ -178,3 +178,33 @@ func TestNoSecretIsShown(t *testing.T) {
 		}
 	}
 }
+
+// TestAnEarlierVerdictIsGreyAndBelow: the sentence that counts is the present one.
+func TestAnEarlierVerdictIsGreyAndBelow(t *testing.T) {
+	s := newStage(t, 4)
+	b := openBrowser(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	t.Cleanup(cancel)
+	_, err := s.db.ExecContext(ctx, "CREATE TABLE stock (id INT PRIMARY KEY, n INT)")
+	require.NoError(t, err)
+	witness := s.account.Witness(t)
+	_, err = witness.ExecContext(ctx, "GRANT pg_read_all_stats TO "+s.account.User) // what others do
+	require.NoError(t, err)
+	lock, err := witness.BeginTx(ctx, nil)
+	require.NoError(t, err)
+	_, err = lock.ExecContext(ctx, "LOCK TABLE stock IN ACCESS EXCLUSIVE MODE")
+	require.NoError(t, err)
+	s.crowd(t, ctx, 3, "GET /stock", "SELECT n FROM stock")
+	time.Sleep(3 * time.Second) // the page is opened in the middle of it
+	b.do(t, chromedp.Navigate(s.url()))
+	verdict := func() string { return ask[string](t, b, `document.querySelector(".verdict").innerText`) }
+	require.Regexp(t, `^3 statements wait for a lock \(relation\), for 3\.\d+s: GET /stock: SELECT n FROM stock\. In the way is a session that is not of this pool: process \d+ of .*idle in transaction for .*, last: LOCK TABLE stock`, verdict(), "the first look")
+	b.picture(t, "first-look", 1280, 900, false)
+	require.NoError(t, lock.Rollback())
+	require.Eventually(t, func() bool { return strings.HasPrefix(verdict(), "The pool is not the problem") }, 5*time.Second, 50*time.Millisecond)
+	require.Regexp(t, `^\d.*s ago: 3 statements wait for a lock`, ask[string](t, b, `document.querySelector(".earlier").innerText`))
+	require.True(t, ask[bool](t, b, `document.querySelector(".earlier").getBoundingClientRect().top >= document.querySelector(".verdict").getBoundingClientRect().bottom`))
+	require.Equal(t, ask[string](t, b, `getComputedStyle(document.querySelector(".legend")).color`), ask[string](t, b, `getComputedStyle(document.querySelector(".earlier")).color`))
+	b.picture(t, "earlier", 1280, 900, false)
+	b.requireClean(t, s.page.URL)
+}
