@@ -67,7 +67,7 @@ func (tr trouble) look(t *testing.T, account testbed.Account, top string) {
 	began := time.Now()
 	var seen []string
 	for look := range 6 { // as a browser does; the last looks come after the others
-		time.Sleep(time.Until(began.Add(time.Duration(look+1) * 900 * time.Millisecond)))
+		time.Sleep(time.Until(began.Add(time.Duration(look+1) * 750 * time.Millisecond)))
 		v := i.inspector.Snapshot().Pools[0].Verdict
 		seen = append(seen, time.Since(began).Round(100*time.Millisecond).String()+": "+v.Level+": "+v.Sentence)
 		if time.Since(began) < firstLook {
