@@ -540,6 +540,7 @@ func (c *Checkout) OpenRows(rows *Rows, w *Want, real driver.Rows, isFirst bool)
 	rows.conn, rows.checkout, rows.binding, rows.closed = r, c, c.binding, false
 	c.rows = rows
 	r.OpenRows(&rows.Rows, real, &w.Statement, c.isAlone(r, isFirst))
+	r.Meter.OpenRows()
 }
 
 // isAlone reports whether others can take the session from its checkout when the rows of the query that
@@ -554,6 +555,7 @@ func (c *Checkout) OpenText(rows *Rows, r *Conn, real driver.Rows, text string, 
 	rows.conn, rows.checkout, rows.binding, rows.closed = r, c, c.binding, false
 	c.rows = rows
 	r.OpenText(&rows.Rows, real, text, prepared, c.isAlone(r, !c.executed))
+	r.Meter.OpenRows()
 }
 
 // Closed reports whether the owner has closed the rows.
@@ -595,6 +597,9 @@ func (r *Rows) Unlock() {
 	}
 }
 
+// CountRow counts a row that was read from the driver.
+func (r *Rows) CountRow() { r.conn.Meter.CountRow() }
+
 // IsLent reports whether a function of Raw has the session of rows without a task. In a
 // task the rows are read into memory before the function is called.
 func (r *Rows) IsLent() bool {
@@ -618,6 +623,7 @@ func (r *Rows) Close() (reusable bool, err error) {
 	returned := false
 	defer func() {
 		r.DropPrefix()
+		r.conn.Meter.CloseRows()
 		r.conn.Meter.SetPin(r.conn.pinnedBy())
 		switch {
 		case !returned:

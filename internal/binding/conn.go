@@ -2,6 +2,7 @@ package binding
 
 import (
 	"context"
+	"database/sql/driver"
 	"sync/atomic"
 	"time"
 
@@ -142,6 +143,16 @@ func (r *Conn) lossOf(own *Tx) error {
 
 // maySend reports, under r's lock, whether any statement of the task that has r may run on it.
 func (r *Conn) maySend() bool { return !r.Unusable() && r.use.raw == nil }
+
+// CountAffected tells the log of slow statements how many rows a slow one has affected.
+func (r *Conn) CountAffected(result driver.Result, err error) {
+	if err != nil || result == nil || !r.Meter.IsSlow() {
+		return
+	}
+	if n, err := result.RowsAffected(); err == nil {
+		r.Meter.Affected(n)
+	}
+}
 
 // tryPeek is Binding.tryPeek for the binding that has r, and returns that binding. nil: it
 // failed.
