@@ -23,11 +23,11 @@ type Beneath interface {
 	DeadlockAfter() time.Duration
 	// AfterConnect is Config.AfterConnect; nil: there is none.
 	AfterConnect() func(context.Context, driver.Conn) error
-	// Executing returns the server's numbers of the sessions that execute a text now, as Outline shows it.
-	// Others who use the Connector have them.
+	// Executing returns the server's numbers of the sessions that execute a statement with this outline now.
+	// Other users of the Connector have these sessions.
 	Executing(outline string) []uint64
-	// LastStatement returns the outline of the last statement of such a session. ours is false for a session that
-	// none of them has.
+	// LastStatement returns the outline of the last statement of such a session. ours is false if none of these
+	// users has the session.
 	LastStatement(process uint64) (outline string, ours bool)
 	// Over makes a Connector with the same Config over one connection of another template, which
 	// Dial of t may give several times, one after the other. The connection is never checked while

@@ -7,8 +7,8 @@ import (
 
 // callBounded calls f on a goroutine of its own. It returns f's error if f returns before ctx has
 // ended and grace has passed. Otherwise left is not nil: f still runs, and left receives
-// its error when it returns. If f panics or ends its goroutine, the error is that of
-// panicked, which gets what recover returned, on f's goroutine.
+// its error when it returns. If f panics or ends its goroutine, the error is the result of
+// panicked, which is called on f's goroutine with the value of recover.
 func callBounded(ctx context.Context, grace time.Duration, f func() error, panicked func(value any) error) (left <-chan error, _ error) {
 	done := make(chan error, 1)
 	go func() {

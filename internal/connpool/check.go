@@ -22,7 +22,7 @@ import (
 // The notices for the next use of a connection. They are bits of a set.
 const (
 	suspect uint32 = 1 << iota // its server has not answered on another connection that was idle as long
-	orphans                    // the owners of statements that it has prepared have closed them
+	orphans                    // owners of its prepared statements have closed them
 )
 
 // notify leaves a notice for some of the connections.

@@ -61,7 +61,7 @@ func (p *Pool) closeSession(s dialects.Session, patience time.Duration) {
 	}
 	if err := s.Close(ctx); err != nil {
 		if patience == goodbye {
-			return // it was told to end, and nothing runs on it
+			return // the server was told to end it, and nothing runs on it
 		}
 		p.report.CloseFailed(err)
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/pooldriver/pooldriver/pool"
 )
 
-// Seat is what borrowers keep with a connection. The pool asks and tells it no more than this.
+// Seat is what a borrower keeps with a connection, as far as the pool uses it.
 type Seat interface {
 	// Borrowed reports whether the connection has a borrower.
 	Borrowed() bool
@@ -38,14 +38,14 @@ type Conn struct {
 	// with its arguments.
 	setting     string
 	settingArgs []driver.NamedValue
-	stoodIn     bool               // something stands in for what that statement ends: see RecordSetting
+	stoodIn     bool               // a stand-in is set for the setting that the statement ends: see RecordSetting
 	applied     dbsettings.Applied // which settings of the *sql.DB it has
 
-	// why is the report.Reason of its end, plus 1; 0: the pool's own reason says all.
+	// why is the report.Reason of its end, plus 1; 0: the pool's own reason counts.
 	why atomic.Uint32
 	// ended is closed when the server has ended the connection, or when nobody waits for the
-	// server any more; nil: nobody asks. It is made when the connection is discarded, and not
-	// sooner: see package bubble.
+	// server any more; nil: nobody waits for it. It is made when the connection is discarded: a
+	// channel that was made earlier may belong to another bubble of testing/synctest.
 	ended chan struct{}
 
 	session.Session
@@ -120,10 +120,10 @@ func (r *Conn) execute(ctx context.Context) dbsettings.Execute {
 	}
 }
 
-// ForgetSetting is for a statement that has failed: it sets nothing.
+// ForgetSetting forgets the recorded statement, for example because the statement has failed.
 func (r *Conn) ForgetSetting() {
 	if r.stoodIn {
-		r.MarkUnusable() // what stands in is still there
+		r.MarkUnusable() // the stand-in is still there
 	}
 	r.setting, r.settingArgs, r.stoodIn = "", nil, false
 }
@@ -132,7 +132,7 @@ func (r *Conn) ForgetSetting() {
 // them, too.
 func (r *Conn) FlushGeneration() { r.pool.flushOnce(r.generation) }
 
-// endsBy says why r ends, where that was not said before and the pool does not know it.
+// endsBy records why r ends, if the pool does not know the reason. The first reason counts.
 func (r *Conn) endsBy(why report.Reason) { r.why.CompareAndSwap(0, uint32(why)+1) }
 
 // tellEnded wakes the goroutine that has discarded r and waits for its end. Nobody else waits for that.
@@ -142,10 +142,10 @@ func (r *Conn) tellEnded() {
 	}
 }
 
-// CountedOnTx is for the borrower.
+// CountedOnTx passes the loss on to the borrower.
 func (r *Conn) CountedOnTx(loss *session.LostError) { r.Seat.CountedOnTx(loss) }
 
-// Detached is for the borrower.
+// Detached tells the borrower.
 func (r *Conn) Detached() { r.Seat.Detached() }
 
 // returnStatements closes the prepared statements of idle connections.
@@ -178,7 +178,7 @@ func Outline(d dialects.Dialect, text *string) string {
 	return generic.Dialect{}.Outline(*text)
 }
 
-// LastUse says for the log how r was used last, while nobody else uses it: what of it is known.
+// LastUse returns for the log what is known of the last use of r. Nobody else uses r meanwhile.
 func (r *Conn) LastUse(task string) (known []any) {
 	l, _ := r.Meter.Look()
 	add := func(key, value string) {

@@ -231,8 +231,8 @@ func (p *Pool) renewCredential() {
 	}
 }
 
-// credentialOfNow is not for dials: with its credential a dialect ends a statement on the server,
-// on the goroutine that closes a connection.
+// credentialOfNow returns the credential with which a dialect ends a statement on the server. It
+// runs on the goroutine that closes a connection, and not in a dial.
 func (p *Pool) credentialOfNow(ctx context.Context, refused dialects.Credential) (_ dialects.Credential, err error) {
 	if err := p.credentials.Context().Err(); err != nil {
 		return refused, err // the program has closed us, and perhaps its source

@@ -101,9 +101,9 @@ func (p *Pool) createError(create *pool.CreateError) error {
 	return err
 }
 
-// WaitOf is how long the statement has waited that got err from Acquire or AcquireNow, before Explain.
+// WaitOf returns how long a statement has waited. err is its error of Acquire or AcquireNow, before Explain.
 func WaitOf(err error) time.Duration {
-	switch own := err.(type) { //nolint:errorlint // the pool made it for this statement; one within it is another's
+	switch own := err.(type) { //nolint:errorlint // the pool made err for this statement; an error inside err is another statement's
 	case *pool.AcquireError:
 		return own.Waited
 	case *pool.CreateError:

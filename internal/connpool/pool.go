@@ -120,9 +120,9 @@ func (p *Pool) poolConfig() pool.Config[*Conn] {
 	return c
 }
 
-// maySleep reports whether the server is not asked while nobody uses the pool: a database that scales
-// to zero sleeps then. Where its role matters it is asked all the same, or a first write would go to a
-// server that is not the primary any more.
+// maySleep reports whether the pool leaves the server alone while nobody uses the pool: a database that
+// scales to zero sleeps then. If the server's role matters, the pool asks the server: otherwise the next
+// write could go to a server that is no longer the primary.
 func (p *Pool) maySleep() bool { return !p.traits.RoleMatters }
 
 // destroyTimeout is how long a connection that is being closed may occupy its place.
@@ -164,7 +164,7 @@ func lent(lease pool.Lease[*Conn], err error) (*Conn, error) {
 // Conns are the connections that are open, lent or idle.
 func (p *Pool) Conns() []*Conn { return p.real.Ready() }
 
-// Waiting returns who waits, with the who of Acquire.
+// Waiting returns the waiters. Each has the who that Acquire got.
 func (p *Pool) Waiting() []pool.Waiting { return p.pool.Waiting() }
 
 // Stats are the generic pool's.

@@ -16,8 +16,8 @@ import (
 // Task is the task that has used a connection.
 type Task interface{ Name() string }
 
-// release describes a use of a connection that has ended. It is told after the connection has
-// gone back, because the program's function may need one.
+// release describes a use of a connection that has ended. The program's Observer gets it after the
+// connection has gone back, because the Observer may need a connection.
 type release struct {
 	use  usage.Use
 	who  report.Who
@@ -80,7 +80,7 @@ func (r *Conn) giveBackLeft() {
 		r.EndReset()
 		r.Return()
 	}
-	if lost != "" { // after the connection has left: the logger may need one
+	if lost != "" { // after the connection has left: the logger may need a connection
 		p.report.StateLost(lost)
 	}
 }
@@ -256,8 +256,8 @@ func (r *Conn) CompleteSettings(ctx context.Context) error {
 }
 
 // RecordSetting remembers a statement that sets session state outside of explicit tasks,
-// before it is sent. GiveBack says what becomes of the state. If the statement ends a setting that r
-// lacks, something stands in for that.
+// before it is sent. GiveBack decides what becomes of the state. If the statement ends a setting that
+// r lacks, RecordSetting first sets a stand-in for the setting, so that the statement succeeds.
 func (r *Conn) RecordSetting(text string, args []driver.NamedValue) {
 	r.setting, r.settingArgs = text, args
 	if r.applied.Lacks() {
