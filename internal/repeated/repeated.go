@@ -1,5 +1,5 @@
-// Package repeated bounds how often a log says the same thing, and lets no panic of its handler end
-// the process.
+// Package repeated bounds how often a log writes the same line. It also keeps a panic of the log's
+// handler from ending the process.
 package repeated
 
 import (
@@ -10,21 +10,21 @@ import (
 // Pause is the time between two equal lines.
 const Pause = 10 * time.Second
 
-// Line is one thing that a log may say. The zero value was not said yet. A Line is safe for
-// concurrent use.
+// Line is a line that a log may write repeatedly. The zero value is a line that was not written
+// yet. A Line is safe for concurrent use.
 type Line struct {
 	mu     sync.Mutex // protects following fields
 	said   time.Time
 	silent int
 }
 
-// Due reports whether the log must say the line now: at the first time, and then at most once in
-// each Pause. since is how often the line was not said since the last time.
+// Due reports whether the log must write the line now: the first time, and then at most once in
+// each Pause. since is the number of lines left out since the last line that was written.
 func (l *Line) Due() (since int, due bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := time.Now()
-	// A time before said comes from a bubble of testing/synctest.
+	// A negative ago comes from a bubble of testing/synctest.
 	if ago := now.Sub(l.said); !l.said.IsZero() && ago >= 0 && ago < Pause {
 		l.silent++
 		return 0, false

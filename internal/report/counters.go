@@ -15,7 +15,7 @@ type Reason uint8
 const (
 	Lost        = Reason(pool.ReasonDiscarded)     // it broke while it was used, or its state is in doubt
 	CheckFailed = Reason(pool.ReasonCheckFailed)   // a health check has failed
-	ResetFailed = Reason(pool.ReasonBeforeRelease) // a rollback or a cleaning has failed; the pool has no BeforeRelease hook of ours
+	ResetFailed = Reason(pool.ReasonBeforeRelease) // a rollback or a cleaning has failed; we give the pool no BeforeRelease hook
 	Uncleanable = Reason(pool.ReasonClosed + 1)    // its session cannot be cleaned in place
 	WrongRole   = Reason(pool.ReasonClosed + 2)    // its server is not what the DSN asks for any more
 	Reasons     = int(WrongRole) + 1               // how many there are
@@ -57,10 +57,10 @@ func (c *Counters) Waited(d time.Duration) {
 	c.waited.Add(1)
 }
 
-// AtOnce is how many statements got a connection and did not wait. Only the pool counts them, in
-// acquires. The pool counts a statement that has waited first, and this package counts it when it
-// is awake. So the difference may fall. The result of AtOnce never falls, because a counter that
-// falls looks like a program that was started again.
+// AtOnce is how many statements got a connection and did not wait. acquires is the pool's count of
+// all statements that got one. The pool counts a statement that has waited earlier than this package
+// does, so the difference may fall. The result of AtOnce never falls, because a counter that falls
+// looks like a program that was started again.
 func (c *Counters) AtOnce(acquires uint64) uint64 {
 	return c.atOnce.raise(acquires - min(acquires, c.waited.Load()))
 }

@@ -27,9 +27,9 @@ type Report struct {
 	// DialEnded, if set, is called after each dial. It is set before the first one.
 	DialEnded func()
 
-	// Each is told now and then, because it may happen often.
+	// The log gets each of these now and then, because they may happen often.
 	endedOpen, backOpen, uncleaned, refused, outlasts, inRaw, full repeated.Line
-	// Each of these is told once for a statement.
+	// The log gets each of these once for each statement.
 	dropped, shared droppedstate.Told
 	openLimit, inTx atomic.Bool // OpenLimit has warned, FirstInTx was called
 	slow            slowLines
@@ -45,7 +45,7 @@ type Listener struct {
 	TaskEnded func(who Who, lasted time.Duration, rolledBack bool)
 }
 
-// Who is for whom something happened.
+// Who is the task and the label for which something happened.
 type Who struct {
 	Task, Label string
 	Implicit    bool
@@ -116,7 +116,7 @@ func (r *Report) OpenLimit(most int) {
 	}
 }
 
-// FirstInTx reports whether this is its first call: one InTx looks at its *sql.DB, and not each.
+// FirstInTx reports whether this is its first call: only the first InTx looks at its *sql.DB.
 func (r *Report) FirstInTx() bool { return !r.inTx.Load() && !r.inTx.Swap(true) }
 
 // Dialled is told of a dial that has ended. host is the server, where the DSN names several.
@@ -186,11 +186,11 @@ func (r *Report) NoCredential(err error) {
 	r.write(slog.LevelWarn, "no new credential; open connections go on", "error", err)
 }
 
-// HearsAcquired reports whether Acquired is told to somebody.
+// HearsAcquired reports whether somebody listens to Acquired.
 func (r *Report) HearsAcquired() bool { return r.to.Acquired != nil }
 
-// Acquired is told to the listener alone: a statement has got a connection after wait. ended is
-// called if the listener has ended the goroutine: the connection goes back.
+// Acquired: a statement has got a connection after wait. Only the listener is told. ended is called
+// if the listener has ended the goroutine: then the connection goes back.
 func (r *Report) Acquired(ctx context.Context, wait time.Duration, who Who, ended func()) {
 	returned := false
 	defer func() {
@@ -217,11 +217,11 @@ func (r *Report) NotAcquired(ctx context.Context, wait time.Duration, who func()
 // AcquireFailed counts a statement that got no connection, by the reason why.
 func (r *Report) AcquireFailed(why Failure) { r.AcquireFailures[why].Add(1) }
 
-// HearsReleased reports whether Released is told to somebody.
+// HearsReleased reports whether somebody listens to Released.
 func (r *Report) HearsReleased() bool { return r.to.Released != nil }
 
-// Released: a connection has gone back. The listener is told after that, because it may need
-// one.
+// Released: a connection has gone back. The listener is told after that, because the listener may
+// need a connection.
 func (r *Report) Released(use usage.Use, who Who, host string) {
 	r.tell("Config.Observer.ReleaseDone", &who, func() { r.to.Released(use, who, host) })
 }
@@ -270,12 +270,12 @@ func (r *Report) TaskEndedInRaw(task string) {
 	r.nowAndThen(&r.inRaw, "a task has ended while a function of Raw has its connection, which comes back when the function returns", "task", task)
 }
 
-// TaskEndedOpen: a task has ended with a transaction open. use says whose it was.
+// TaskEndedOpen: a task has ended with a transaction open. use says whose transaction it was.
 func (r *Report) TaskEndedOpen(open string, use ...any) {
 	r.nowAndThen(&r.endedOpen, "a task ended with a transaction open, which was rolled back; commit it or roll it back before the task ends", append(use, "open", open)...)
 }
 
-// BackOpen: a connection came back with a transaction open. use says whose it was.
+// BackOpen: a connection came back with a transaction open. use says whose transaction it was.
 func (r *Report) BackOpen(use ...any) {
 	r.nowAndThen(&r.backOpen, "a transaction was open when its connection came back, and was rolled back; if it was begun by hand, use BeginTx, which keeps the connection", use...)
 }
@@ -290,7 +290,7 @@ func (r *Report) HookRefused(err error) {
 	r.nowAndThen(&r.refused, "AfterConnect refused a cleaned connection, which was closed", "error", err)
 }
 
-// DriverPanicked: the driver has panicked with v where no statement could be told. doing says
+// DriverPanicked: the driver has panicked with v, and no statement could get the error. doing says
 // when, and what has become of the connection.
 func (r *Report) DriverPanicked(doing string, v any, args ...any) {
 	r.write(slog.LevelError, "the driver panicked "+doing, append(args, "panic", fmt.Sprintf("%T", v))...)
@@ -302,7 +302,7 @@ func (r *Report) JoinedTx(task, open string) {
 }
 
 // StateShared: a statement in a task has set state on a session that other checkouts of the task
-// use. at is only called if the log is told.
+// use. at is called only if the log gets a line.
 func (r *Report) StateShared(who Who, query string, at func() string) {
 	if statement := droppedstate.Opening(query); r.shared.First(statement) {
 		r.write(slog.LevelWarn, "a statement set session state (a setting, a lock) on a connection that other checkouts of its task use at the same time: the *sql.Conns of a task share its session, and a lock excludes none of them; use pooldriver.NewTask to give each a session of its own",
@@ -324,7 +324,7 @@ func (r *Report) ValidatorHidden() {
 	r.write(slog.LevelWarn, "a wrapper above hides the interface driver.Validator, so real connections go back after each statement that leaves nothing in its session; a *sql.Conn may change its session then (docs/wrappers.md)")
 }
 
-// Leak: a connection has been held for long. advice says what to do, args by whom.
+// Leak: a connection has been held for long. advice says what to do, args say who holds it.
 func (r *Report) Leak(advice string, args ...any) {
 	r.write(slog.LevelWarn, "a connection has been held for longer than pool_leak_after: "+advice, args...)
 }

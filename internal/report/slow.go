@@ -8,7 +8,7 @@ import (
 	"github.com/pooldriver/pooldriver/internal/repeated"
 )
 
-// slowTexts is of how many texts the log may tell on their own. Later texts share a line.
+// slowTexts is how many texts have a line of their own in the log. Later texts share a line.
 const slowTexts = 256
 
 // slowLines bounds the lines of slow statements.
@@ -18,7 +18,7 @@ type slowLines struct {
 	rest  repeated.Line
 }
 
-// of is the line of a text.
+// of returns the line of a text.
 func (s *slowLines) of(text string) *repeated.Line {
 	s.mu.Lock()
 	defer s.mu.Unlock()
