@@ -37,7 +37,7 @@ const leap = 10 * 365 * 24 * time.Hour
 // value. Start makes a Clock ready. A Clock must not be copied.
 type Clock struct {
 	base  time.Time
-	shift atomic.Int64 // is added, so that the time goes on
+	shift atomic.Int64 // added to the clock's time, so that the time goes on after a move
 	world atomic.Pointer[World]
 	home  string
 }

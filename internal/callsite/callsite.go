@@ -146,9 +146,9 @@ func Text(stack []Frame) string {
 	return b.String()
 }
 
-// Frames returns the calls of the stack, the innermost first, from the first call of the program.
-// Before it stand calls of this module and of database/sql, and between these two the calls of a
-// driver above us, such as a driver that makes traces. s may be nil.
+// Frames returns the calls of the stack, the innermost first. It begins with the program's innermost
+// call. It leaves out the calls of this module and of database/sql, and the calls of a driver
+// between these two, such as a driver that makes traces. s may be nil.
 func (s *Site) Frames() (frames []Frame) {
 	if s == nil || len(s.calls) == 0 {
 		return nil

@@ -12,11 +12,11 @@ import (
 var ErrUnclear = fmt.Errorf("pooldriver: the connection was lost after the statement had been sent, so the server may or may not have executed it; look at the data before you repeat the statement: %w", io.ErrUnexpectedEOF)
 
 // ErrCommitUnclear takes the place of an error that says a COMMIT was not sent, if the COMMIT was
-// sent, or if nobody has counted. It is an io.ErrUnexpectedEOF.
+// sent, or if the dialect does not count what is sent. It is an io.ErrUnexpectedEOF.
 var ErrCommitUnclear = fmt.Errorf("pooldriver: the connection was lost during COMMIT, so the transaction may or may not be committed; look at the data before you repeat the transaction: %w", io.ErrUnexpectedEOF)
 
-// Unclear replaces said, the driver's error, by what: ErrUnclear or ErrCommitUnclear. In the result
-// errors.Is finds nothing of said but the end of a context.
+// Unclear returns ErrUnclear or ErrCommitUnclear (what) in place of the driver's error (said). Of
+// the driver's error, errors.Is finds only the end of a context in the result.
 func Unclear(what, said error) error {
 	for _, ended := range []error{context.Canceled, context.DeadlineExceeded} {
 		if errors.Is(said, ended) {

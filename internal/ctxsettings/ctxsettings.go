@@ -30,8 +30,8 @@ var used atomic.Bool
 // Used reports whether any context has settings.
 func Used() bool { return used.Load() }
 
-// With returns a context with the settings of ctx and values. If both have a name, the value of
-// values counts. Without values it returns ctx.
+// With returns a context with the settings of ctx and values. If a name is in both, its value in
+// values counts. Without values With returns ctx.
 func With(ctx context.Context, values map[string]string) context.Context {
 	if len(values) == 0 {
 		return ctx

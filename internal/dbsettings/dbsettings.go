@@ -52,8 +52,8 @@ type Applied struct {
 	version uint64
 	// undoable is the entries with an Undo that the connection has executed.
 	undoable []entry
-	// lacking is the entries with an Undo that have failed on the connection, and what belongs to
-	// them.
+	// lacking is the entries with an Undo that have failed on the connection, and the entries that
+	// belong to them.
 	lacking []entry
 }
 
@@ -94,7 +94,7 @@ func (l *List) Current(a *Applied) bool { return a.version == l.version.Load() }
 
 // Record keeps what query has set on the connection of a. known: the dialect knows what
 // query has set, so nothing is lost. all: every connection gets the settings, so this connection
-// need not be cleaned. repeatable is dialects.SettingRepeater's.
+// need not be cleaned. repeatable is Repeatable of dialects.SettingRepeater.
 func (l *List) Record(a *Applied, query string, args []driver.NamedValue, repeatable func(dialects.Setting, []driver.NamedValue) string) (known, all bool) {
 	if l.keeper == nil {
 		return false, false
@@ -141,7 +141,7 @@ func (l *List) Record(a *Applied, query string, args []driver.NamedValue, repeat
 	return complete, all
 }
 
-// Refusal is why what query sets cannot hold for all connections; nil: it can.
+// Refusal returns why the settings of query cannot hold for all connections; nil: they can.
 func (l *List) Refusal(query string) error {
 	if l.keeper == nil {
 		return nil
@@ -231,9 +231,9 @@ func cloned(args []driver.NamedValue) []driver.NamedValue {
 // Execute executes a statement on a connection.
 type Execute func(text string, args ...driver.NamedValue) error
 
-// BringUp gives a connection all settings. Through execute, it first undoes settings that the list
-// has no more, and then sets what the connection lacks, in the list's order. A setting with Undo
-// that fails is left out: see Complete. After an error, BringUp can be called again.
+// BringUp gives a connection all settings. Through execute, it first undoes settings that are no
+// longer in the list, and then sets what the connection lacks, in the list's order. A setting with
+// Undo that fails is left out: see Complete. After an error, BringUp can be called again.
 func (l *List) BringUp(a *Applied, execute Execute) error {
 	l.mu.Lock()
 	entries, version := l.entries, l.version.Load()
@@ -270,7 +270,7 @@ func (a *Applied) set(e entry, execute Execute) error {
 	}
 	if err := execute(e.Text, e.args...); err != nil {
 		if e.Undo != "" {
-			e.failed.Store(!errors.Is(err, context.Canceled)) // that says nothing of the setting
+			e.failed.Store(!errors.Is(err, context.Canceled)) // a cancelled context says nothing about the setting
 			a.lacking = append(a.lacking, e)
 		}
 		return fmt.Errorf("%s: %w", e.Name, err)

@@ -65,9 +65,9 @@ func (v *Converter) Convert(args []driver.NamedValue) ([]driver.NamedValue, erro
 	return args[:n], nil
 }
 
-// MakePlain does the default conversion in place, if all arguments have types of nearly all
-// programs. It reports whether that was so. If not, the conversion of the rest does not depend on
-// what MakePlain has converted.
+// MakePlain does the default conversion in place. It reports whether all arguments have the types
+// that nearly all programs use. If not, it may have converted some arguments. The conversion of the
+// others does not depend on these.
 func MakePlain(args []driver.NamedValue) bool {
 	for i := range args {
 		if !isPlain(args[i].Value) && !makePlain(&args[i]) {
@@ -137,7 +137,7 @@ func (v *Converter) convertArg(nv *driver.NamedValue) error {
 func (v *Converter) convertColumn(nv *driver.NamedValue) error {
 	i := nv.Ordinal - 1
 	if v.want >= 0 && v.want <= i {
-		return nil // the count is reported afterwards
+		return nil // Convert reports the wrong count afterwards
 	}
 	if valuer, ok := nv.Value.(driver.Valuer); ok {
 		value, err := valueOf(valuer)

@@ -26,7 +26,7 @@ type Option[C any] struct {
 	Check func(*C) error
 }
 
-// Number is a whole number of at least least.
+// Number is a whole number that is not below least.
 func Number[C any](name, value string, least int, doc string, field func(*C) *int) Option[C] {
 	return Option[C]{
 		Name: name, Default: value, Doc: doc,
@@ -84,7 +84,7 @@ func List[C any](name, value, doc string, field func(*C) *[]string) Option[C] {
 	}
 }
 
-// Duration is a duration of at least least.
+// Duration is a duration that is not below least.
 func Duration[C any](name, value string, least time.Duration, doc string, field func(*C) *time.Duration) Option[C] {
 	return Option[C]{
 		Name: name, Default: value, Doc: doc,

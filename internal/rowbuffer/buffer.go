@@ -1,6 +1,6 @@
 // Package rowbuffer keeps rows that were read into memory, so that their connection can be used for
 // something else. Whoever reads them from the buffer sees what the driver would have given: rows,
-// result sets, column types, and an error in its place.
+// result sets, column types, and an error at the same place.
 package rowbuffer
 
 import (
@@ -96,7 +96,7 @@ func (b *Buffer) Compact() {
 	s.rows, s.read = s.rows-s.read, 0
 }
 
-// Bytes is about how much memory the rows take that the reader has not got yet.
+// Bytes is about how much memory the rows take that are still to be read.
 func (b *Buffer) Bytes() int64 { return b.bytes }
 
 // Rows is how many rows of the last result set are in memory.
