@@ -107,7 +107,7 @@ func (s *Session) failedToBegin(t *Tx, before dialects.TxStatus) {
 		s.effect |= suspectTx
 	}
 	if before == dialects.TxNone && s.inDriversTx() && t.command(s.server.Rollback) != nil {
-		s.MarkUnusable() // later statements of the task would run in it, and nobody would end it
+		s.MarkUnusable() // later statements of the task would run in the transaction, and nobody would end it
 	}
 }
 

@@ -7,7 +7,7 @@ import (
 	"github.com/pooldriver/pooldriver/internal/pinning"
 )
 
-// meansAnew are the effects after which a text that is prepared may be another statement.
+// meansAnew are the effects after which a prepared text may mean another statement.
 const meansAnew = dialects.ForgetPrepared | dialects.Rereads
 
 // This file records what statements leave behind in the session.
@@ -121,10 +121,10 @@ func (s *Session) Observe(open bool) {
 	}
 }
 
-// namesSettle is called at the end of a transaction or of a savepoint. A rollback restores
-// how names resolved and literals were read before, and statements that were prepared meanwhile
-// keep the types of other tables. So no statement is used again. whole is true for a transaction: then nothing
-// is left that could be undone.
+// namesSettle is called at the end of a transaction or of a savepoint. A rollback restores the earlier
+// meaning of names and literals. A statement that was prepared since they changed keeps the types of
+// other tables, so no statement is used again. whole is true for a transaction: after its end no
+// rollback can restore anything.
 func (s *Session) namesSettle(whole bool) {
 	if s.namesChanged {
 		s.stmts.MarkAllStale()

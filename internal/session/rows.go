@@ -37,7 +37,7 @@ type Rows struct {
 	chunk   []byte            // for copies, see own
 }
 
-// usage says whether the checkout of rows uses the session while the rows do.
+// usage says how the rows and their checkout use the session.
 type usage uint8
 
 const (
@@ -58,7 +58,7 @@ func (s *Session) OpenRows(r *Rows, real driver.Rows, st *Statement, isAlone boo
 	s.OpenText(r, real, st.Text, st.Prepared, isAlone)
 }
 
-// OpenText is OpenRows for a text, and the statement by which it was executed, if any.
+// OpenText is OpenRows for a text. prepared is the statement that executed it; nil: there is none.
 func (s *Session) OpenText(r *Rows, real driver.Rows, text string, prepared *stmtcache.Stmt, isAlone bool) {
 	r.session, r.real, r.stmt, r.live = s, real, prepared, true
 	r.scanner = driverconn.ColumnScannerOf(real)
@@ -82,8 +82,8 @@ func (r *Rows) detachable() bool {
 	return r.usage == alone
 }
 
-// Reading reports whether rows are open, not only the last ones: some drivers have several
-// open at a time (SQLite).
+// Reading reports whether any rows are open. Some drivers have several open at a time (SQLite), and
+// Rows returns only the last ones.
 func (s *Session) Reading() bool { return s.reading > 0 }
 
 // Rows are the last rows that are read from the driver; nil: none. It needs no lock.
@@ -121,7 +121,7 @@ func (r *Rows) Attach() {
 // Keep records that the checkout has ended, and that the rows use the session in its place.
 func (r *Rows) Keep() { r.usage = inPlace }
 
-// LetGo ends what Keep began, and reports whether the rows used the session so.
+// LetGo ends the use of the session that Keep began. It reports whether there was one.
 func (r *Rows) LetGo() bool {
 	if r.usage != inPlace {
 		return false

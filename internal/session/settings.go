@@ -26,8 +26,8 @@ type settings struct {
 	inForce bool
 }
 
-// Cargo is the settings that a statement has to carry. It is the statement's own, and not
-// the session's: whatever becomes of the statement, no other one can carry it.
+// Cargo is the settings that a statement has to carry. It belongs to the statement, and not to the
+// session, so no other statement can carry it.
 type Cargo struct {
 	settings []dialects.ContextSetting
 	inTx     bool // they are in force until the end of the transaction that is open

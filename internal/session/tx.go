@@ -30,7 +30,7 @@ type Tx struct {
 	// replaced: the driver has begun another transaction on the same session, although this one
 	// was open. The driver decides what that means.
 	replaced bool
-	joined   bool // statements ran in it that do not belong to a transaction of BeginTx
+	joined   bool // statements that belong to no transaction of BeginTx ran in it
 	// deepest is the deepest savepoint level at which its own statements ran.
 	deepest  int
 	conflict bool  // the driver's COMMIT has failed with dialects.Conflict
@@ -59,8 +59,8 @@ func (t *Tx) ReadOnly() bool { return t.opts.ReadOnly }
 // way. It needs no lock after Commit.
 func (t *Tx) CommitConflict() bool { return t.conflict }
 
-// Lost is why the transaction cannot be committed: the context of a savepoint has ended in
-// which its own statements ran. It is nil otherwise.
+// Lost is why the transaction cannot be committed: its own statements ran inside a savepoint
+// whose context has ended. It is nil otherwise.
 func (t *Tx) Lost() error { return t.lost }
 
 // Refused is why a deferred begin has failed.
@@ -69,7 +69,7 @@ func (t *Tx) Refused() error { return t.refused }
 // Refuse makes a deferred begin fail: there was no connection for it.
 func (t *Tx) Refuse(why error) { t.refused = why }
 
-// Join records that a statement ran in t that does not belong to a transaction of BeginTx.
+// Join records that a statement that belongs to no transaction of BeginTx ran in t.
 func (t *Tx) Join() { t.joined = true }
 
 // Ran records that a statement of t's own ran. The present depth is the deepest one: when a

@@ -52,8 +52,8 @@ type Stmt struct {
 	kinds                       []kind // of the arguments so far, if they matter
 }
 
-// weightOf is how many places a statement takes. What a statement costs the server grows with
-// its parameters: MariaDB 11.8 keeps some 700 bytes for each parameter: 128 batch inserts of 700
+// weightOf is how many places a statement takes. The server's memory for a statement grows with
+// its parameters. MariaDB 11.8 keeps some 700 bytes for each parameter: 128 batch inserts of 700
 // rows took 180 MiB for one connection. weightOf finds the number of parameters in the text.
 func weightOf(text string) int {
 	const parameters, bytes = 16, 1024 // in one place

@@ -30,8 +30,8 @@ type keyedTask struct {
 }
 
 // Find is PlaceOf with the task of the context's key. If the context itself says something of
-// tasks, the key only says which task is around. keyOf may be nil. Find writes
-// to p, which is empty: most contexts have no place, and then there is nothing to copy.
+// tasks, the key's task is only the task around (From). keyOf may be nil. Find writes to p, which
+// is empty: most contexts have no place, and then there is nothing to copy.
 func (k *Keyed) Find(ctx context.Context, keyOf KeyFunc, p *Place) error {
 	value := ctx.Value(key{})
 	if value == nil && keyOf == nil {

@@ -10,7 +10,7 @@ type key struct{}
 type Place struct {
 	Task    *Task   // nil: none
 	Scope   *Scope  // nil: not inside the function of InTx
-	From    *Task   // the task around: the context of Task, or of Outside, was made of its context
+	From    *Task   // the task around: the context of Task, or of Outside, was made of From's context
 	Label   *string // nil: none
 	outside bool    // the context was made by Outside
 }

@@ -62,15 +62,15 @@ func (s *Scope) Begun(tx any) {
 // Transaction returns the transaction of the scope, nil where none has begun.
 func (s *Scope) Transaction() any { return s.transaction.Load() }
 
-// BeginConflict records that the scope's transaction could not begin on the database on, because
-// another transaction was in the way. All databases must have the same type. s may be nil.
+// BeginConflict records that the scope's transaction could not begin, because another transaction was
+// in the way. on is the database. All databases must have the same type. s may be nil.
 func (s *Scope) BeginConflict(on any) {
 	if s != nil {
 		s.conflict.Store(on)
 	}
 }
 
-// Conflict returns what BeginConflict was given, else nil.
+// Conflict returns the database that BeginConflict has recorded, else nil.
 func (s *Scope) Conflict() any { return s.conflict.Load() }
 
 // Around returns the scope of the InTx around this one, nil if there is none.
