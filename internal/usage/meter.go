@@ -19,10 +19,10 @@ type Env struct {
 	Hold, Idle histogram.Histogram
 	// Observed: somebody wants to know every checkout.
 	Observed bool
-	// EveryStack: one of so many checkouts has its stack taken; 0: none has.
+	// EveryStack: the stack of one of EveryStack checkouts is taken; 0: of none.
 	EveryStack int
-	// TellSlow is told of each statement that takes Slow or longer, under the lock of its connection:
-	// it must be quick. 0: it is not.
+	// TellSlow is called for each statement that takes Slow or longer, under the lock of its connection:
+	// it must be quick. If Slow is 0, TellSlow is not called.
 	Slow     time.Duration
 	TellSlow func(SlowQuery)
 }
@@ -49,17 +49,17 @@ type Meter struct {
 	count     atomic.Uint64 // the number of the checkout; its operations in the lower half
 	since     atomic.Int64  // when the checkout began
 	last      atomic.Int64  // when an operation has last begun or ended, coarsely
-	idle      atomic.Int64  // for so long since the checkout began nothing ran
+	idle      atomic.Int64  // how long nothing ran since the checkout began
 	pin       atomic.Uint32
 	label     atomic.Pointer[string]
 	text      atomic.Pointer[string] // of the last statement
 	site      atomic.Pointer[callsite.Site]
 	statement atomic.Pointer[callsite.Site]
 
-	timed     uint64        // its times stand for so many checkouts; 0: it is not timed
-	sampled   atomic.Uint64 // the same for site
+	timed     uint64        // how many checkouts its times stand for; 0: it is not timed
+	sampled   atomic.Uint64 // how many checkouts site stands for
 	exact     bool          // the exact clock is read
-	idleSince int64         // exactly, if not 0
+	idleSince int64         // since when nothing runs, by the exact clock; 0: not measured exactly
 	strongest pinning.Pin
 	waited    time.Duration
 	used      Use
@@ -80,8 +80,8 @@ func (m *Meter) Init(env *Env) {
 	m.untilTimed, m.untilStack = draw(everyTimed), draw(env.EveryStack)
 }
 
-// draw returns how many checkouts later the next is drawn: on average every. A fixed number would
-// keep step with a program that repeats itself.
+// draw returns after how many checkouts the next one is drawn. The average is the number every. A
+// fixed number would keep step with a program that repeats itself.
 func draw(every int) int { return 1 + rand.N(max(1, 2*every-1)) }
 
 // Begin begins a checkout. pins: it is a transaction or another pin. text is the first statement's
@@ -172,15 +172,15 @@ func (m *Meter) takeStack(weight uint64) {
 }
 
 // BeginOperation begins an operation that is not the first of the checkout: Begin has begun the
-// first. text is its statement's text, or nil. pinned: it runs in a transaction or another pin.
-// again: it was begun before, and goes on.
+// first. text is the operation's statement, or nil. pinned: the operation runs in a transaction or
+// another pin. again: the operation was begun before, and goes on.
 func (m *Meter) BeginOperation(text *string, pinned, again bool) {
 	if !again {
 		m.count.Store(m.count.Load() + 1)
 	}
 	m.countIdle()
 	if m.env.Slow > 0 && !again {
-		m.endStatement(m.last.Load()) // its rows are open
+		m.endStatement(m.last.Load()) // the last statement's rows are open
 		m.beginStatement(text, m.last.Load(), 0)
 	}
 	if text != nil {
@@ -195,7 +195,7 @@ func (m *Meter) BeginOperation(text *string, pinned, again bool) {
 func (m *Meter) takeStatementStack() {
 	if m.site.Load() == nil || m.env.EveryStack > 1 && m.statementsPut >= pinStacks {
 		if m.statement.Load() != nil {
-			m.statement.Store(nil) // it does not belong to the last statement any more
+			m.statement.Store(nil) // it is not the stack of the last statement
 		}
 		return
 	}
@@ -255,7 +255,7 @@ func (m *Meter) SetPin(pin pinning.Pin) {
 	m.strongest = max(m.strongest, pin)
 }
 
-// Resume says that something that was no operation has been running up to now.
+// Resume says that something other than an operation has been running until now.
 func (m *Meter) Resume() {
 	m.idleSince = 0
 	set(&m.last, m.env.Clock.Coarse())
@@ -264,7 +264,7 @@ func (m *Meter) Resume() {
 // Use is a checkout that has ended.
 type Use struct {
 	Held, Idle time.Duration
-	Timed      uint64      // it stands for so many checkouts; 0: its times are coarse
+	Timed      uint64      // how many checkouts it stands for; 0: its times are coarse
 	Pin        pinning.Pin // the strongest reason
 	Operations uint64
 	Label      *string // nil: none
@@ -324,7 +324,7 @@ type Look struct {
 	Operations  uint64         // also an operation that runs now
 	Label, Text *string        // nil: none
 	Site        *callsite.Site // nil: it was not sampled
-	Weight      uint64         // the sampled checkout stands for so many checkouts
+	Weight      uint64         // how many checkouts the sampled checkout stands for
 	Statement   *callsite.Site
 }
 

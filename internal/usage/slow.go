@@ -8,7 +8,7 @@ type SlowQuery struct {
 	Text, Label *string
 	Waited      time.Duration // for its connection
 	Took        time.Duration
-	Idle        time.Duration // of Took: the program did not read
+	Idle        time.Duration // the part of Took in which the program did not read
 	Rows        int64         // that were read, or affected; below 0: not known
 }
 
@@ -18,7 +18,7 @@ type statement struct {
 	idle   int64 // of the checkout, at the beginning
 	waited time.Duration
 	rows   int64
-	open   bool // its rows are
+	open   bool // its rows are open
 }
 
 // beginStatement begins a statement; text is nil if the operation is none.
@@ -29,7 +29,7 @@ func (m *Meter) beginStatement(text *string, now int64, waited time.Duration) {
 	}
 }
 
-// endStatement ends the statement that is measured. One that was slow is told to Env.TellSlow.
+// endStatement ends the measured statement. If the statement was slow, Env.TellSlow is called.
 func (m *Meter) endStatement(now int64) {
 	s := m.slow
 	m.slow.began = 0

@@ -106,8 +106,8 @@ type Watch struct {
 	still time.Time             // when the present cycle was first seen; nothing has moved since
 }
 
-// Look takes the result of a look, or nil if there is no cycle. deadlock: nothing has moved during
-// the time after. If after is zero, deadlock is never true. Calls must not overlap.
+// Look takes the result of a look, or nil if there is no cycle. deadlock is true if nothing has moved
+// for as long as after says. If after is zero, deadlock is never true. Calls must not overlap.
 func (w *Watch) Look(found *Cycle, after time.Duration) (deadlock bool) {
 	before := w.last.Swap(found)
 	switch {
@@ -123,8 +123,8 @@ func (w *Watch) Look(found *Cycle, after time.Duration) (deadlock bool) {
 // Broken says that somebody was told of the deadlock: the next look begins anew.
 func (w *Watch) Broken() { w.last.Store(nil) }
 
-// Around returns the cycle that was closed when a waiter gave up after the time waited; nil: there
-// was none. Around may run at the same time as Look.
+// Around returns the cycle that was closed when a waiter gave up; nil: there was none. waited is how
+// long the waiter had waited. Around may run at the same time as Look.
 func (w *Watch) Around(waited time.Duration) *Cycle {
 	if c := w.last.Load(); c != nil && time.Since(c.At) < waited {
 		return c
