@@ -92,7 +92,7 @@ func (p *Plan) server() server {
 
 // MigrationError is the error of the migrations themselves. They are not run again in this process.
 type MigrationError struct {
-	Test string // that met the error before; empty where the error is met
+	Test string // the test that met the error first; empty in that test's own error
 	Err  error
 }
 

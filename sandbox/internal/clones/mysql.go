@@ -14,7 +14,7 @@ import (
 // rows of a table in a database of the realm's own. Locks are those of GET_LOCK:
 //
 //   - the owner's lock is held by a process for as long as its clones are used;
-//   - the template's lock is held by who makes or removes the template, or begins to use it.
+//   - the template's lock is held by whoever makes or removes the template, or begins to use it.
 type mysql struct {
 	plan  *Plan
 	names names
@@ -27,7 +27,7 @@ type mysql struct {
 
 func newMySQL(p *Plan) *mysql { return &mysql{plan: p} }
 
-const mysqlConns = 5 // as postgresConns
+const mysqlConns = 5 // the session with the lock, one for the stock and some for tests that begin or end
 
 // isMaking and isOwner are states that only the table of notes has. The row of an owner is named
 // like the owner, and says which template it uses.
@@ -155,7 +155,7 @@ func (s *mysql) make(ctx context.Context, test string) (string, error) {
 	return name, nil
 }
 
-// copy repeats what the template is made of. If the template has something that the recipe does
+// copy makes the clone by the template's recipe. If the template has something that the recipe does
 // not know, or the copy fails, the migrations make the clone.
 func (s *mysql) copy(ctx context.Context, name string) error {
 	if s.recipe.complete {

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// day is as long as anybody waits for the migrations of another process. GET_LOCK has no wait
-// without an end that both MySQL and MariaDB know.
+// day is how long a process waits for the migrations of another process. MySQL and MariaDB have no
+// endless wait in common for GET_LOCK.
 const day = 24 * time.Hour
 
 // lockMySQL takes a lock for as long as conn's session lasts. It reports false if somebody else

@@ -41,8 +41,8 @@ func (s *mysql) all(ctx context.Context) (all []listed, err error) {
 }
 
 // sweep removes the clones of owners that are gone, templates that nobody has finished, and
-// templates and stock that are kept no longer. It never waits for a lock: what somebody has locked
-// is in use.
+// templates and stock whose time is over. It never waits for a lock: a lock that somebody holds
+// guards something in use.
 func (s *mysql) sweep(ctx context.Context) error {
 	all, err := s.rows(ctx)
 	if err != nil {
@@ -68,8 +68,8 @@ func (s *mysql) guard(r row) string {
 	return ""
 }
 
-// sweepBehind removes what the lock guards, if nobody holds it. It asks anew what there is: what
-// was listed before may have been given to a test since.
+// sweepBehind removes what the lock guards, if nobody holds the lock. It asks for the list again: a
+// clone of the earlier list may have been given to a test since.
 func (s *mysql) sweepBehind(ctx context.Context, conn *sql.Conn, guard string) error {
 	free, err := lockMySQL(ctx, conn, guard, 0)
 	if err != nil || !free {
@@ -102,7 +102,7 @@ func (s *mysql) sweepBehind(ctx context.Context, conn *sql.Conn, guard string) e
 	return nil
 }
 
-// isUsed reports whether an owner that lives uses the template. The template's lock keeps new ones
+// isUsed reports whether an owner that lives uses the template. The template's lock keeps new owners
 // away.
 func (s *mysql) isUsed(ctx context.Context, template string, all []row) (bool, error) {
 	for _, r := range all {

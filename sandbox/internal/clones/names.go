@@ -13,7 +13,7 @@ import (
 // names are the names of one process for one template, such as sandbox_3f2a11_9bd01c77e2_51c09f3a_7:
 // realm, hash, maker and number of a clone. They need no quotes in SQL.
 type names struct {
-	realm    string // all names with it belong together: a user's on a database
+	realm    string // the beginning of all names that one user has on one database
 	template string
 	owner    string // this process
 	made     *atomic.Int64

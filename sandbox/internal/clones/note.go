@@ -13,7 +13,7 @@ type note struct {
 	state state
 	owner string    // of a used clone
 	test  string    // of a used or kept clone
-	until time.Time // of a template and of the stock: then they may be removed, if nobody uses them
+	until time.Time // of a template and of the stock: from then on they may be removed, if nobody uses them
 }
 
 type state string

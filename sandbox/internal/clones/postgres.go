@@ -13,8 +13,8 @@ import (
 // in the database of the plan's DSN, which all processes with this DSN share:
 //
 //   - the owner's lock is held by a process for as long as its clones are used;
-//   - the template's lock is held shared by each process that clones it, and alone by who makes or
-//     removes it;
+//   - the template's lock is held shared by each process that clones the template, and exclusively
+//     by whoever makes or removes the template;
 //   - the realm's lock is held for a transaction that takes a clone from the stock.
 type postgres struct {
 	plan  *Plan
@@ -27,13 +27,13 @@ type postgres struct {
 	session *sql.Conn
 }
 
-// postgresKind is what databases and schemas differ in.
+// postgresKind has the differences between databases and schemas.
 type postgresKind struct {
 	list    string // names that begin with $1, and their comments
 	object  string // in COMMENT ON and DROP
 	options string // of DROP
 	dsn     func(dsn, name string) string
-	// hasTemplate: the server can copy one.
+	// hasTemplate: the server can copy a template.
 	hasTemplate bool
 }
 

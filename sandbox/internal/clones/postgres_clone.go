@@ -86,7 +86,7 @@ func (s *postgres) keep(ctx context.Context, name, test string) (string, error) 
 }
 
 // remove drops a database or schema, if it exists. Sessions that hold locks in a schema are ended
-// first, as FORCE does for a database: at the end of a test somebody has forgotten them.
+// first, as FORCE does for a database: a session that is left at the end of a test was forgotten.
 func (s *postgres) remove(ctx context.Context, name string) error {
 	if !s.kind.hasTemplate {
 		const holders = `SELECT pg_terminate_backend(l.pid) FROM pg_locks l JOIN pg_class c ON c.oid = l.relation

@@ -7,8 +7,8 @@ import (
 )
 
 // sweep removes the clones of owners that are gone, templates that nobody has finished, and
-// templates and stock that are kept no longer. It never waits for a lock: what somebody has locked
-// is in use.
+// templates and stock whose time is over. It never waits for a lock: a lock that somebody holds
+// guards something in use.
 func (s *postgres) sweep(ctx context.Context) error {
 	all, err := s.all(ctx)
 	if err != nil {
@@ -24,8 +24,8 @@ func (s *postgres) sweep(ctx context.Context) error {
 	return sweepBehindAll(ctx, s.admin, guards, s.sweepBehind)
 }
 
-// guard is the lock under which l may be removed, empty if it is not to be removed. Nobody but the
-// lock's holder takes l for something else, so under the lock l stays what it is.
+// guard is the lock under which l may be removed, empty if l is not to be removed. Only the lock's
+// holder changes the use of l, so l stays what it is under the lock.
 func (s *postgres) guard(l listed) string {
 	switch {
 	case l.note.state == isUsed:
@@ -38,8 +38,8 @@ func (s *postgres) guard(l listed) string {
 	return ""
 }
 
-// sweepBehind removes what the lock guards, if nobody holds it. It asks anew what there is: what
-// was listed before may have been given to a test since.
+// sweepBehind removes what the lock guards, if nobody holds the lock. It asks for the list again: a
+// clone of the earlier list may have been given to a test since.
 func (s *postgres) sweepBehind(ctx context.Context, conn *sql.Conn, guard string) error {
 	key := lockKey(guard)
 	var free bool

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// prepare makes the template, or the first clone where there are no templates. So it is here that
-// broken migrations are met.
+// prepare makes the template, or the first clone where there are no templates. So prepare finds
+// broken migrations.
 func (s *postgres) prepare(ctx context.Context) error {
 	key := "template " + s.names.template
 	if err := s.lock(ctx, "pg_advisory_lock_shared", key); err != nil {

@@ -49,8 +49,8 @@ type shelfKey struct {
 	dsn, hash string
 }
 
-// ShelfFor returns the process's shelf for the plan. Plans of the same kind, DSN and hash share
-// one; the functions of the first one are used.
+// ShelfFor returns the process's shelf for the plan. Plans of the same kind, DSN and hash share a
+// shelf, which uses the functions of the first plan.
 func ShelfFor(p Plan) *Shelf {
 	if p.Kind == SQLiteFile {
 		p.DSN = dsn.SQLiteKind(p.DSN)
@@ -69,7 +69,7 @@ func ShelfFor(p Plan) *Shelf {
 	return s
 }
 
-// Clone is one test's.
+// Clone is the clone of one test.
 type Clone struct {
 	Name string
 	DSN  string

@@ -149,7 +149,7 @@ func (s *sqlite) close() {
 }
 
 // sweep is called under the lock. It removes the clones of owners that are gone, and templates
-// that are kept no longer. What cannot be removed is left to the next process.
+// whose time is over. What cannot be removed is left to the next process.
 func (s *sqlite) sweep(ctx context.Context) {
 	entries, _ := os.ReadDir(s.dir)
 	for _, e := range entries {

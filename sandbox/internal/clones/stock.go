@@ -21,9 +21,9 @@ func (d *desk) want() {
 }
 
 // fill makes clones until there are enough, whenever it is told, and as long as a test has a clone:
-// after the last test nobody should wait for the filler. All processes count the same
-// stock: together they make at most one clone too many each. An error ends the filler. The next
-// test then makes its clone itself, and reports what is wrong.
+// after the last test nobody should wait for the filler. All processes count the same stock. Each
+// process makes at most one clone too many. An error ends the filler. The next test then makes its
+// clone itself, and reports what is wrong.
 func (d *desk) fill(ctx context.Context, enough int) {
 	for {
 		select {

@@ -5,9 +5,9 @@ import (
 	"database/sql"
 )
 
-// sweepBehindAll calls behind for each guard: a lock whose holder must be gone before what it guards
-// is removed. All calls get one session of admin that holds none of the guards. A session that holds
-// a lock could always have it once more.
+// sweepBehindAll calls behind for each guard. A guard is a lock: what it guards is removed only after
+// the lock's holder is gone. All calls get one session of admin that holds none of the guards, because
+// a session that holds a lock could always take it again.
 func sweepBehindAll(ctx context.Context, admin *sql.DB, guards map[string]bool, behind func(ctx context.Context, conn *sql.Conn, guard string) error) error {
 	if len(guards) == 0 {
 		return nil

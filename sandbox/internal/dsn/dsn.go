@@ -11,7 +11,7 @@ import (
 	"github.com/pooldriver/pooldriver/dialects"
 )
 
-// cutPrefix cuts the first of the prefixes that text has, in any case.
+// cutPrefix cuts the first of the prefixes that text has, in upper or lower case.
 func cutPrefix(text string, prefixes ...string) (prefix, rest string, found bool) {
 	for _, p := range prefixes {
 		if dialects.HasPrefix(text, p) {
