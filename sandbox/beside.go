@@ -15,7 +15,7 @@ import (
 )
 
 // A program that forgets the context of Context in one place sends a statement to the database itself, beside
-// the sandbox. There it waits for the locks of the test, or what it writes stays.
+// the sandbox. There the statement waits for the locks of the test, or its changes stay.
 
 // beside is one statement that goes to the database itself while a sandbox is open on its connector.
 type beside struct {
@@ -31,8 +31,8 @@ type beside struct {
 	stopped error // why it was stopped
 }
 
-// watchBeside watches a statement that is about to begin, with the context that it returns. nil: no sandbox
-// is open there.
+// watchBeside watches a statement that is about to begin, and returns the context for the statement. nil: no
+// sandbox is open on the connector.
 func (r *route) watchBeside(ctx context.Context, text string) (context.Context, *beside) {
 	if !open.has(r.of) {
 		return ctx, nil
@@ -66,8 +66,8 @@ func (b *beside) ask() {
 	}
 }
 
-// waits tells the test of s that the statement waits for its locks. A statement of the test's own goroutine
-// would wait for ever: the test gives its locks back when it ends, and it does not end before. It is stopped.
+// waits tells the test of s that the statement waits for the test's locks. It stops a statement of the test's
+// own goroutine: the test keeps its locks until it ends, and it cannot end before the statement ends.
 func (b *beside) waits(s *sandbox) {
 	mine := b.cancel != nil && b.own != nil && b.own.stage == s.stage && s.onlyUsedBy(b.at.goroutine)
 	b.mu.Lock()
@@ -104,8 +104,8 @@ func (b *beside) end(err error) error {
 	return err
 }
 
-// locked tells the test if the statement has waited for it in vain: on SQLite a sandbox has the lock of all
-// who write.
+// locked tells the test if the statement has waited for the test in vain: on SQLite a sandbox has the one lock
+// for writing.
 func (b *beside) locked(err error) {
 	judge, ok := b.of.Dialect().(dialects.SandboxJudge)
 	if err == nil || !ok || !judge.SandboxesAlone() || judge.Diagnose(err)&dialects.Conflict == 0 {
@@ -118,7 +118,7 @@ func (b *beside) locked(err error) {
 
 func (b *beside) brief() string { return outline(b.of.Dialect(), b.text) }
 
-// onlyUsedBy reports whether no other goroutine than that uses the session of the test.
+// onlyUsedBy reports whether no other goroutine uses the session of the test.
 func (s *sandbox) onlyUsedBy(goroutine uint64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -130,9 +130,9 @@ func (s *sandbox) onlyUsedBy(goroutine uint64) bool {
 	return s.child == nil || s.child.onlyUsedBy(goroutine)
 }
 
-// past is what has gone past a sandbox, and stays: for the test's log. Only what surely came from the test
-// by mistake counts: a statement of the test's own goroutine, on a handle whose other statements have the
-// sandbox's context.
+// past counts, for the test's log, the statements that have gone past a sandbox and whose changes stay. Only a
+// statement that is surely a mistake of the test counts: a statement of the test's own goroutine, on a handle
+// whose other statements have the sandbox's context.
 type past struct {
 	n     int
 	first string
@@ -146,10 +146,10 @@ func (p *past) report() string {
 	return fmt.Sprintf("sandbox: statements have gone past the sandbox, because their context is not that of sandbox.Context, and what they have written stays: %d; the first: %s", p.n, p.first)
 }
 
-// changing are the words with which a text begins that changes rows.
+// changing are the first words of texts that change rows.
 var changing = []string{"INSERT", "UPDATE", "DELETE", "MERGE", "REPLACE"}
 
-// writes reports whether what the statement has done stays, if its transaction is committed.
+// writes reports whether the statement changes rows. The changes stay if its transaction is committed.
 func (b *beside) writes(ctx context.Context) bool {
 	if b == nil || b.own == nil || task.PlaceOf(ctx).Task != nil { // nobody here knows the transactions of a task
 		return false

@@ -79,7 +79,7 @@ func wordsOf(statement string) []string {
 
 var comments = regexp.MustCompile(`(?s)--[^\n]*|/\*(?:[^!].*?)?\*/`) // MySQL executes what is in /*! */
 
-// wordOf returns what a statement does that begins with these words; empty: it is not known.
+// wordOf returns what a statement with these first words does; empty: it is not known.
 func wordOf(first string, rest []string) string {
 	plain := len(rest) == 0 || len(rest) == 1 && (rest[0] == "transaction" || rest[0] == "work")
 	switch first {
@@ -102,8 +102,8 @@ func wordOf(first string, rest []string) string {
 	return ""
 }
 
-// inTx returns an error unless a transaction of the program is open: the transaction of the test
-// would take the statement.
+// inTx returns an error unless a transaction of the program is open: the statement would act on the
+// transaction of the test.
 func (c *conn) inTx(word string) error {
 	if c.stage.tx != nil {
 		return nil
@@ -148,12 +148,12 @@ func optionsOf(text string) (opts driver.TxOptions) {
 	lower := strings.Join(wordsOf(text), " ")
 	opts.ReadOnly = strings.Contains(lower, "read only")
 	if strings.Contains(lower, "isolation level") {
-		opts.Isolation = driver.IsolationLevel(sql.LevelSerializable) // whichever: it has no effect
+		opts.Isolation = driver.IsolationLevel(sql.LevelSerializable) // any level: the level has no effect
 	}
 	return opts
 }
 
-// control is a prepared statement of such a text.
+// control is a prepared statement whose text begins or ends a transaction.
 type control struct {
 	c    *conn
 	text string

@@ -23,7 +23,7 @@ func here() place { return place{goroutine: goroutine(), stack: callers()} }
 func hereBelow() place { return place{stack: callers()} }
 
 // callers are the calls above the caller of here or hereBelow. Between the program and the sandbox are
-// some thirty of database/sql and of pooldriver.
+// some thirty calls of database/sql and of pooldriver.
 func callers() []uintptr {
 	var stack [64]uintptr
 	n := runtime.Callers(4, stack[:])
@@ -45,7 +45,7 @@ var passed = []string{
 	"runtime.",
 }
 
-// frames returns the calls of the program, the innermost first, and at most most.
+// frames returns the calls of the program, the innermost first. most limits their number.
 func (p place) frames(most int) []string {
 	var all []string
 	outside := false
@@ -91,7 +91,7 @@ func (p place) trace() string {
 	return "\t\t" + strings.Join(p.frames(8), "\n\t\t")
 }
 
-// through reports whether the calls go through a function whose name begins so.
+// through reports whether the calls go through a function whose name begins with the text function.
 func (p place) through(function string) bool {
 	for frames := runtime.CallersFrames(p.stack); ; {
 		f, more := frames.Next()

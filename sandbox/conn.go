@@ -280,7 +280,7 @@ func (c *conn) Ping(ctx context.Context) error {
 		return err
 	}
 	if c.stage.server.TxStatus() == dialects.TxFailed {
-		return nil // it has answered, and some drivers ping by a statement
+		return nil // the server has answered, and some drivers ping by a statement
 	}
 	ctx, cancel := c.stage.bounded()
 	defer cancel()
@@ -294,7 +294,7 @@ func (c *conn) Close() error {
 	return c.die()
 }
 
-// wrapStmt makes the statement of the program of one of the driver.
+// wrapStmt makes the program's statement from the driver's statement.
 func wrapStmt(c *conn, si driver.Stmt, text string) driver.Stmt {
 	s := &stmt{c: c, si: si, text: text}
 	s.checker, _ = si.(driver.NamedValueChecker)
@@ -335,8 +335,8 @@ func (s *stmt) CheckNamedValue(v *driver.NamedValue) error {
 	return s.c.CheckNamedValue(v)
 }
 
-// Close closes the driver's statement. In a transaction that has failed, the server refuses that,
-// and the end of the connection does it.
+// Close closes the driver's statement. In a transaction that has failed, the server refuses the
+// Close, and the end of the connection closes the statement.
 func (s *stmt) Close() error {
 	s.c.stage.mu.Lock()
 	defer s.c.stage.mu.Unlock()

@@ -16,21 +16,21 @@ import (
 // at the same time. Each test gets a copy of the template:
 //
 //   - PostgreSQL: CREATE DATABASE … TEMPLATE. Nobody can connect to the template. The user needs
-//     the right CREATEDB. What belongs to the database itself, and not to what is in it (ALTER
-//     DATABASE … SET, GRANT … ON DATABASE), is not copied.
+//     the right CREATEDB. Settings and rights of the database itself (ALTER DATABASE … SET,
+//     GRANT … ON DATABASE) are not copied.
 //   - MySQL, MariaDB: the tables of the template are created again, and their rows inserted. If
 //     the template has views, triggers, routines, events or sequences, the migrations run for
 //     each copy instead. The user needs all rights on databases whose names begin with sandbox_.
-//   - SQLite: a copied file, in a directory of the user's for temporary files.
+//   - SQLite: a copied file, in the user's own directory for temporary files.
 //
-// Some copies are made ahead, as many as tests may run at once (go test -parallel), and eight at
-// most. They stay on the server for the next run, as the template does. A template that nobody has
+// Some copies are made ahead: as many as tests may run at once (go test -parallel), but no more than
+// eight. They stay on the server for the next run, as the template does. A template that nobody has
 // used for a week is removed with its copies.
 //
 // When the test ends, the database is dropped. Sessions that still use it are ended. If the test
 // has failed, and the flag -sandbox.keep is given or the environment has SANDBOX_KEEP=1, the
-// database stays, and its name is in the test's log. What a killed process has left, the next
-// process removes.
+// database stays, and its name is in the test's log. The next process removes the databases that a
+// killed process has left.
 //
 // The DSN leads to the server, and not to a pooler such as PgBouncer. Nothing is changed in its
 // database. A template serves all processes whose DSN has the same user and database, or on SQLite the same

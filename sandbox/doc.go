@@ -8,11 +8,11 @@
 //	}
 //
 // In the sandbox a transaction of the program is a savepoint. Everything else behaves as in
-// production: tasks, settings by context, retries, nested queries, contexts that end. What a
-// savepoint is not, is put right or said: see docs/testing.md.
+// production: tasks, settings by context, retries, nested queries, contexts that end. Where a
+// savepoint differs from a transaction, the sandbox corrects or reports the difference: see docs/testing.md.
 //
-// [Database] and [Schema] are for tests that need what one transaction cannot give: they give a test a
-// database or a schema of its own, a copy of one that is migrated once.
+// [Database] and [Schema] are for tests that need more than one transaction. They give a test a database
+// or a schema of its own, on which the migrations have run.
 package sandbox
 
 import (
@@ -26,15 +26,15 @@ import (
 
 // DB returns a handle for a test. Every statement of the handle, from any goroutine and with any
 // context, runs in the test's one session, in a transaction that is rolled back at the end of the
-// test. DB takes one connection of the connector for as long as the test runs, and waits for its
-// turn: one connection is left for statements that go to the database itself, if there are more than
-// one. A second call in the same test returns the same handle.
+// test. DB waits for its turn, and takes one connection of the connector for as long as the test runs.
+// If the connector has several connections, one of them is left for statements that go to the database
+// itself. A second call in the same test returns the same handle.
 //
 // BeginTx, Commit and Rollback of the program work as in production, on savepoints. A statement that
 // fails, or whose context ends, is undone alone. Two goroutines take turns, as with a pool of one
 // connection: rows that are open are read into memory when another statement needs the session. Two
 // transactions at the same time in one goroutine, which would wait for each other for ever, are an
-// error at once. It has both places.
+// error at once. The error names both places.
 //
 // On PostgreSQL tests with a sandbox run in parallel. On MySQL, MariaDB and SQLite they run one after
 // the other, also across programs on MySQL and MariaDB: see Together.
@@ -57,7 +57,7 @@ func DB(t testing.TB, connector *pooldriver.Connector) *sql.DB {
 }
 
 // Context returns a context for a program that has a global handle and passes contexts on: statements
-// of db with this context, or with one derived from it, run in the sandbox of the test, as with DB.
+// of db with this context, or with a context derived from it, run in the sandbox of the test, as with DB.
 // Statements of db with other contexts go to the database as always: if they wait for a lock of the test, or
 // the test's own goroutine writes with them, the log of the test says which. db is a handle over a
 // *pooldriver.Connector; a library such as otelsql may stand between. The context ends as t.Context
@@ -92,8 +92,8 @@ func Share(t testing.TB, connector *pooldriver.Connector) {
 	t.Cleanup(func() { share(s.of, before) })
 }
 
-// serialOnly makes t a test that does not run in parallel, or returns why it cannot be one. Package
-// testing has this rule for environment variables.
+// serialOnly makes t a test that does not run in parallel, or returns why t cannot be such a test.
+// Package testing has this rule for environment variables.
 func serialOnly(t testing.TB) (refused any) {
 	defer func() { refused = recover() }()
 	t.Setenv("POOLDRIVER_SANDBOX_OF", t.Name())

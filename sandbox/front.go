@@ -24,7 +24,7 @@ type virtual interface {
 }
 
 // front is the connector of a sandbox's handle. Its connections are those of the Connector over the
-// stage. They know who uses them, refuse what would wait for ever, and what comes after the test.
+// stage. They know who uses them. They refuse operations that would wait for ever or come after the test.
 type front struct{ s *sandbox }
 
 var _ io.Closer = front{}
@@ -52,8 +52,8 @@ type frontConn struct {
 	checkout
 }
 
-// checkout is one use of a frontConn. The lock of the sandbox protects it, except from its owner's
-// reads.
+// checkout is one use of a frontConn. The lock of the sandbox protects it. Its owner reads it without
+// the lock.
 type checkout struct {
 	taken place           // who took it
 	use   string          // what its last operation was, for the report
@@ -195,7 +195,7 @@ func (c *checkout) describe(s *sandbox) string {
 	return s.what(c.use, c.text) + " whose connection is in use"
 }
 
-// since is the place that opened what describe describes.
+// since returns the place where the thing was opened that describe names.
 func (c *checkout) since() place {
 	switch {
 	case c.tx:

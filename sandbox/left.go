@@ -58,13 +58,13 @@ func (s *sandbox) takenAt() string {
 	return "an unknown place"
 }
 
-// cutLocked records what c has open if c is left open and the end of t.Context() ends it: before the
-// cleanups of the test, and so before close can see it. Who ends it, database/sql or a cleanup, is chance,
-// and makes no difference. opened is the context with which it was opened. Of a context that the program
-// has made with an end of its own, nobody can tell which end came first: it is not reported.
+// cutLocked records what c has open if the end of t.Context() ends it. That happens before the cleanups of
+// the test, so close cannot see it. Whether database/sql or a cleanup ends it is chance, and makes no
+// difference. opened is the context with which it was opened. If the program has given that context an end
+// of its own, nobody can tell which end came first, and cutLocked records nothing.
 //
-// What another goroutine has used last is not reported: that goroutine may live for as long as
-// t.Context(), and its last transaction is rolled back then by right.
+// If another goroutine has used c last, cutLocked records nothing: that goroutine may live for as long as
+// t.Context(), and then the rollback of its last transaction is correct.
 func (s *sandbox) cutLocked(c *frontConn, opened context.Context) {
 	if s.testCtx.Err() == nil || opened.Done() != s.testCtx.Done() || !s.isTest(c.at) {
 		return

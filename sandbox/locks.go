@@ -12,8 +12,8 @@ import (
 	"github.com/pooldriver/pooldriver/internal/beneath"
 )
 
-// Tests that run at the same time may wait for each other's locks. Whoever waits for long is told
-// for which test.
+// Tests that run at the same time may wait for each other's locks. A test that waits for long is told
+// which test it waits for.
 
 // lockWaits watches the statements of one stage.
 type lockWaits struct{ of beneath.Beneath }

@@ -47,8 +47,8 @@ type Migration struct {
 	Version string
 }
 
-// How long a template that nobody uses stays on the server. That of a test binary is out of date
-// after the next change of code.
+// How long a template that nobody uses stays on the server. The template of a test binary is out of
+// date after the next change of code.
 const (
 	keepTemplate       = 7 * 24 * time.Hour
 	keepBinaryTemplate = 15 * time.Minute
@@ -63,7 +63,7 @@ func (m Migration) check() error {
 }
 
 // hash names what the migrations make: their files and version, or the test binary. The module is
-// part of it, so that version 1 of two programs on one server are two.
+// part of the hash: two programs on one server may both have a version 1.
 func (m Migration) hash() (string, error) {
 	sum := sha256.New()
 	if info, ok := debug.ReadBuildInfo(); ok {

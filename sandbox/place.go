@@ -151,8 +151,8 @@ func openHandle(dsn string) (*sql.DB, error) {
 	return sql.OpenDB(c), nil
 }
 
-// openAdmin opens a DSN for the package's own statements. What the program has set for its tests,
-// such as one connection, is not for them.
+// openAdmin opens a DSN for the package's own statements. The program's options for its tests, such
+// as one connection, do not apply.
 func openAdmin(dsn string, conns int) (*sql.DB, error) {
 	c := pooldriver.New(dsn, func(c *pooldriver.Config) {
 		c.MaxConns, c.MinConns, c.MinIdleConns = conns, 0, 0

@@ -60,7 +60,7 @@ func (r *registry) byProcess(of beneath.Beneath, process uint64) string {
 	return fmt.Sprintf("session %d of the server, which is none of this program's", process)
 }
 
-// placeOf returns where a statement has come from that runs on a stage.
+// placeOf returns the place from which a statement that runs on a stage was called.
 func (r *registry) placeOf(st *stage, text string) place {
 	r.mu.Lock()
 	defer r.mu.Unlock()

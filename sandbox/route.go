@@ -57,7 +57,7 @@ func (r *route) sandboxFor(ctx context.Context) *sandbox {
 	return shared.all[r.of]
 }
 
-// to returns where an operation goes. The first one of a checkout decides for all.
+// to returns where an operation goes. The first operation of a checkout decides for all.
 func (r *route) to(ctx context.Context) (virtual, error) {
 	if r.now != nil {
 		return r.now, nil
@@ -163,7 +163,7 @@ type whose struct{}
 
 func (r *route) ResetSession(ctx context.Context) error { return r.own.ResetSession(ctx) }
 
-// IsValid ends the checkout, on both ways.
+// IsValid ends the checkout, whether it goes to the database or to a sandbox.
 func (r *route) IsValid() bool {
 	r.leave()
 	return r.own.IsValid()
@@ -226,7 +226,7 @@ func (s *routeStmt) Close() error {
 	return s.own.Close()
 }
 
-// here returns the statement for the present checkout, and what ends it.
+// here returns the statement for the present checkout. The caller calls end after the execution.
 func (s *routeStmt) here(ctx context.Context) (stmt preparedStmt, end func(), err error) {
 	c, err := s.r.to(ctx)
 	if err != nil {
@@ -266,7 +266,7 @@ func (s *routeStmt) QueryContext(ctx context.Context, args []driver.NamedValue) 
 	if err != nil {
 		return nil, err
 	}
-	defer end() // the rows do not need it: it holds a text
+	defer end() // the rows do not need the statement, which holds only a text
 	if s.r.now != s.r.own {
 		return stmt.QueryContext(ctx, args)
 	}
@@ -294,7 +294,7 @@ func beneathHandle(ctx context.Context, db *sql.DB) (of beneath.Beneath, err err
 	return of, err
 }
 
-// share makes s the sandbox of all statements on a connector, nil: none. It returns the one before.
+// share makes s the sandbox of all statements on a connector; nil: none. It returns the sandbox before s.
 func share(of beneath.Beneath, s *sandbox) (before *sandbox) {
 	shared.mu.Lock()
 	defer shared.mu.Unlock()

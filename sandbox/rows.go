@@ -36,7 +36,7 @@ func wrapRows(s *statement, real driver.Rows) driver.Rows {
 	return r
 }
 
-// beneath returns the driver's rows.
+// beneathRows returns the driver's rows.
 func beneathRows(r driver.Rows) driver.Rows {
 	switch r := r.(type) {
 	case *rows:

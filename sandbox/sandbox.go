@@ -107,7 +107,7 @@ func (s *sandbox) described() string {
 	return fmt.Sprintf("%s, whose last statement was %s at %v", s.name, s.stage.brief(s.lastText), s.lastAt)
 }
 
-// placeOf returns where a statement has come from that runs.
+// placeOf returns the place from which a statement that runs was called.
 func (s *sandbox) placeOf(text string) (at place, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -248,9 +248,9 @@ func (s *sandbox) end() {
 	}
 }
 
-// closeHandle closes the handle. From then on database/sql itself refuses statements, without a name
-// of a test. So it is closed a moment later, when most of those who come too late have come. A bubble
-// ends with its test.
+// closeHandle closes the handle. From then on database/sql itself refuses statements, and its error
+// does not name the test. So the handle is closed a moment later, when most late statements have come.
+// In a bubble it is closed at once: a bubble ends with its test.
 func (s *sandbox) closeHandle() {
 	if bubble.Name(time.Now()) != "" {
 		_ = s.db.Load().Close()

@@ -17,7 +17,7 @@ type template struct {
 	stage *stage
 }
 
-// Traits are the driver's, as far as they hold for a connection that outlives what it looks like.
+// Traits are the driver's traits that hold here: the real connection outlives the connections on the stage.
 func (t *template) Traits() dialects.Traits { return adapted(t.Template.Traits()) }
 
 func adapted(t dialects.Traits) dialects.Traits {
@@ -152,8 +152,8 @@ func (s *session) RawReturned() error {
 	return s.c.afterRaw()
 }
 
-// afterRaw looks at what a function of Raw has left, when the session is looked at first after it.
-// An error: what the function has done is undone, or the sandbox is broken.
+// afterRaw looks at what a function of Raw has left, at the first look at the session after the function.
+// After an error, the function's work is undone, or the sandbox is broken.
 func (c *conn) afterRaw() error {
 	st := c.stage
 	if !c.lent || c.dead || st.broken != nil {
@@ -285,8 +285,8 @@ func (c *conn) setNow(ctx context.Context, settings []dialects.ContextSetting) e
 	return nil
 }
 
-// dialect is the real dialect for a handle with one connection: whatever rows do, they may be read
-// into memory when another statement needs the connection, and the next statement of their borrower
+// dialect is the real dialect for a handle with one connection. All rows, whatever their text does, may
+// be read into memory when another statement needs the connection: the next statement of their borrower
 // finds the same session.
 type dialect struct {
 	dialects.Dialect

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// speaker speaks to one test, until the test ends: after that nothing may.
+// speaker reports to one test, until the test ends. After that nothing may be reported to the test.
 type speaker struct {
 	mu   sync.Mutex
 	t    testing.TB
@@ -38,7 +38,7 @@ func (s *speaker) close() {
 	s.over = true
 }
 
-// speech is how a stage speaks: to the test, or subtest, that runs on it now.
+// speech reports for a stage, to the test or subtest that runs on the stage now.
 type speech struct{ to atomic.Pointer[speaker] }
 
 // note writes a line to the test's log, once, with the place of the call.

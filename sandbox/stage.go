@@ -45,11 +45,11 @@ type stage struct {
 	broken error           // why nothing can be executed any more; nil: it can
 	open   map[*rows]bool  // rows of the driver that are open
 
-	// What a keeper is needed for.
+	// The following fields are used only with a keeper.
 	set      map[string]string // settings of contexts that are in force, with the values before them
 	bases    map[string]string // values of settings that are known, until a text may have changed them
-	deferred []string          // constraints that are initially deferred,
-	asked    bool              // as far as the server was asked since tables have changed last
+	deferred []string          // constraints that are initially deferred
+	asked    bool              // deferred is known: tables have not changed since the server was asked
 }
 
 // level is a transaction of the program: a savepoint.
@@ -162,8 +162,8 @@ func (st *stage) stop() {
 	}
 }
 
-// afterConnect is the program's hook for connections that the Connector takes for new. The first one
-// has had its hook when the real connection was made. nil: the program has none.
+// afterConnect is the program's hook for connections that the Connector takes for new. The first
+// connection has had its hook when the real connection was made. nil: the program has none.
 func (st *stage) afterConnect(hook func(context.Context, driver.Conn) error) func(context.Context, driver.Conn) error {
 	if hook == nil {
 		return nil
@@ -241,7 +241,7 @@ func (st *stage) breaks(why error) error {
 }
 
 // back goes back to a savepoint, which stays. A request to stop the statement before may come late
-// and stop this one instead.
+// and stop the ROLLBACK TO instead.
 func (st *stage) back(name string, further ...string) error {
 	var err error
 	for range 3 {
@@ -252,8 +252,8 @@ func (st *stage) back(name string, further ...string) error {
 	return st.breaks(fmt.Errorf("sandbox: going back to the savepoint %s failed, so the state of the database is not known: %w", name, err))
 }
 
-// outside returns what has to be sent in front of what is not part of a statement's savepoint: the
-// last statement's savepoint ends, and settings of its context are set back.
+// outside returns the statements to send before anything that is not part of a statement's savepoint.
+// They end the last statement's savepoint, and set the settings of its context back.
 func (st *stage) outside() []string {
 	var texts []string
 	if st.guard {
@@ -265,13 +265,13 @@ func (st *stage) outside() []string {
 	return texts
 }
 
-// settled records that what outside has returned was executed.
+// settled records that the statements of outside were executed.
 func (st *stage) settled() {
 	st.guard = false
 	clear(st.set)
 }
 
-// setLocal sets a setting back that a context has set: PostgreSQL.
+// setLocal returns the statement that sets back a setting of a context: PostgreSQL.
 func setLocal(name, value string) string {
 	quoted := strings.ReplaceAll(strings.ReplaceAll(name, `"`, `""`), ".", `"."`)
 	return `SET LOCAL "` + quoted + `" TO E'` + strings.NewReplacer(`\`, `\\`, `'`, `''`).Replace(value) + "'"
@@ -340,8 +340,8 @@ func (st *stage) rollback() error {
 	return st.back(txName, release(txName))
 }
 
-// checks returns what checks the constraints that wait for the end of a transaction; empty: none
-// wait.
+// checks returns the statement that checks the constraints that wait for the end of a transaction;
+// empty: none waits.
 func (st *stage) checks(l *dialects.SandboxLocals) (string, error) {
 	if st.keeper == nil {
 		return "", nil
@@ -361,7 +361,7 @@ func (st *stage) checks(l *dialects.SandboxLocals) (string, error) {
 	return st.keeper.Check(st.deferred), nil
 }
 
-// checkDeferred checks what waits for the end of a transaction where no statement does that.
+// checkDeferred checks what waits for the end of a transaction, on a database without a statement for that.
 func (st *stage) checkDeferred() error {
 	checker, ok := st.server.(dialects.SandboxChecker)
 	if !ok {

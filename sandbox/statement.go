@@ -25,7 +25,7 @@ type statement struct {
 	carried  bool
 	settings []dialects.ContextSetting // of its context
 	wait     *lockWait
-	// preparing: nothing was executed.
+	// preparing: the text is only prepared.
 	preparing bool
 	answered  bool // the server has begun to answer with rows
 	stopped   bool // the server was asked to stop it, before its rows were over
@@ -180,7 +180,7 @@ func (s *statement) protect() error {
 		return nil
 	}
 	// A request to stop the statement must not stop the savepoint in front of it, and nobody can tell
-	// when the server has executed that. So a statement whose context may end is sent afterwards.
+	// when the server has executed the savepoint. So a statement whose context may end is sent afterwards.
 	if st.carrier != nil && s.ctx.Done() == nil && st.carrier.CarryAhead(texts, s.settings) {
 		s.carried = true
 		return nil

@@ -28,7 +28,7 @@ func isParallel(t testing.TB) bool {
 }
 
 // isSerial reports whether neither a test nor one around it has called t.Parallel: then no test that waits in
-// t.Parallel goes on before this one has ended. false: it has, or that is not known.
+// t.Parallel goes on before this one has ended. false: one has, or that is not known.
 func isSerial(t testing.TB) bool {
 	for v := reflect.ValueOf(t); ; {
 		parallel, known := parallelField(v)

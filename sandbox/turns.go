@@ -115,8 +115,8 @@ func (w *turnstile) leave(of beneath.Beneath, g *gate, me *waiter) {
 	}
 }
 
-// allPaused reports whether all who are inside wait in t.Parallel, if it is asked by a serial test: others
-// have ended by then.
+// allPaused reports whether all tests inside have called t.Parallel. If a serial test asks, these tests wait in
+// t.Parallel: a test that has gone on from t.Parallel has ended by then.
 func (g *gate) allPaused() bool {
 	for me := range g.inside {
 		if !me.paused() {

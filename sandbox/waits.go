@@ -58,7 +58,7 @@ func (s *sandbox) circleLocked(c *frontConn, in *task.Task, use, text string, at
 	return nil
 }
 
-// advice says how an operation in the task in, nil: in none, does not have to wait for the checkout.
+// advice says how an operation avoids the wait for the checkout. in is the operation's task; nil: none.
 func (c *checkout) advice(in *task.Task) string {
 	const apart = "where they have to be apart, as in production, the test needs sandbox.Database"
 	switch {
@@ -81,9 +81,9 @@ type waitError struct {
 func (e *waitError) Error() string { return e.text }
 func (e *waitError) Unwrap() error { return e.err }
 
-// holds says with what a checkout keeps the session from the other statements of a goroutine, and since
-// which place. It was used last by that goroutine: a transaction that another goroutine has been given
-// may end while this one waits. Open rows keep nobody waiting: they are read into memory.
+// holds returns what keeps the session from the other statements of a goroutine, and the place where it
+// began. Only a checkout that the goroutine has used last counts: another goroutine may end its transaction
+// while this one waits. Open rows keep nobody waiting: they are read into memory.
 func (c *checkout) holds(goroutine uint64) (what string, since place) {
 	switch {
 	case c.at.goroutine != goroutine, c.tx && c.txCtx.Err() != nil: // in the second case it is being rolled back
