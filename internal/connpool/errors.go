@@ -103,7 +103,7 @@ func (p *Pool) createError(create *pool.CreateError) error {
 
 // WaitOf returns how long a statement has waited. err is its error of Acquire or AcquireNow, before Explain.
 func WaitOf(err error) time.Duration {
-	switch own := err.(type) { //nolint:errorlint // the pool made err for this statement; an error inside err is another statement's
+	switch own := err.(type) { //nolint:errorlint // the pool made err itself; an error inside it is another statement's
 	case *pool.AcquireError:
 		return own.Waited
 	case *pool.CreateError:

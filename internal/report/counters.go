@@ -15,7 +15,7 @@ type Reason uint8
 const (
 	Lost        = Reason(pool.ReasonDiscarded)     // it broke while it was used, or its state is in doubt
 	CheckFailed = Reason(pool.ReasonCheckFailed)   // a health check has failed
-	ResetFailed = Reason(pool.ReasonBeforeRelease) // a rollback or a cleaning has failed; we give the pool no BeforeRelease hook
+	ResetFailed = Reason(pool.ReasonBeforeRelease) // a rollback or a cleaning has failed; we set no BeforeRelease hook
 	Uncleanable = Reason(pool.ReasonClosed + 1)    // its session cannot be cleaned in place
 	WrongRole   = Reason(pool.ReasonClosed + 2)    // its server is not what the DSN asks for any more
 	Reasons     = int(WrongRole) + 1               // how many there are
