@@ -164,7 +164,7 @@ func lent(lease pool.Lease[*Conn], err error) (*Conn, error) {
 // Conns are the connections that are open, lent or idle.
 func (p *Pool) Conns() []*Conn { return p.real.Ready() }
 
-// Waiting returns the waiters. Each has the who that Acquire got.
+// Waiting returns the waiters. Each has the value who of its Acquire.
 func (p *Pool) Waiting() []pool.Waiting { return p.pool.Waiting() }
 
 // Stats are the generic pool's.

@@ -42,7 +42,7 @@ func (s *Session) Exec(ctx context.Context, st *Statement) (res driver.Result, e
 // connect.
 func (s *Session) Rereads() bool { return s.effect&dialects.Rereads != 0 }
 
-// SendsAsItIs reports whether a text is sent as it is, with its arguments as they are: no kept
+// SendsAsItIs reports whether a text is sent as it is, with its arguments as they are, and no kept
 // statement of the text is in the way. The caller asks Rereads first.
 func (s *Session) SendsAsItIs(text string, args []driver.NamedValue) bool {
 	return s.TakesArgsAsGiven(args) && !(s.traits.PreparedAges && s.stmts.Has(text))

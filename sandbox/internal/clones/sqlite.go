@@ -19,7 +19,7 @@ import (
 // millisecond, so there is no stock. Locks are exclusive transactions on files of SQLite: the
 // operating system ends them with the process, and they work wherever SQLite does.
 //
-//	lock.db             locked by who makes a template, or removes what others have left
+//	lock.db             locked by whoever makes a template, or removes what others have left
 //	HASH.db             a template; its time of change is when it may be removed
 //	run-OWNER/owner.db  locked for as long as the owner lives
 //	run-OWNER/N.db      its clones
