@@ -28,23 +28,25 @@ type SettingsSetter interface {
 	SetSettings(ctx context.Context, settings []ContextSetting) error
 }
 
-// A Rereader is a Session whose driver keeps the statements that it prepares for texts, and whose
-// server reads a text by the settings that are in force when it prepares the text.
+// A Rereader is a Session whose driver keeps prepared statements by their texts, and whose server
+// interprets a text by the settings that are in force when the server prepares the text.
 type Rereader interface {
 	Session
-	// Anew returns the arguments with which the driver has the server read a text again, in the
-	// packet of its execution. The driver keeps no statement then, and uses none that it has kept.
+	// Anew returns arguments with which the driver sends the text again with the execution, so that
+	// the server interprets the text again. The driver then keeps no statement, and uses no kept
+	// statement.
 	Anew(args []driver.NamedValue) []driver.NamedValue
-	// Rereads reports whether the server reads texts by one of these settings.
+	// Rereads reports whether the server interprets texts by one of these settings.
 	Rereads(settings []ContextSetting) bool
 }
 
-// A SettingsCarrier is a Session that can send settings in front of a statement, in its
-// packet. They end with the statement's transaction or, where none is open, with the
-// statement. So nothing is left behind.
+// A SettingsCarrier is a Session that can send settings in front of a statement, in the statement's
+// packet. The settings end with the statement's transaction or, if no transaction is open, with the
+// statement. So no setting stays in the session.
 type SettingsCarrier interface {
 	SettingsSetter
-	// CarriesSettings reports whether this connection can do so. The answer never changes.
+	// CarriesSettings reports whether this connection can send settings in this way. The answer
+	// never changes.
 	CarriesSettings() bool
 	// CarrySettings makes the next statement that the driver sends carry the settings. If the
 	// server refuses the settings, the statement is not executed, and its error is the server's

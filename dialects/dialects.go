@@ -50,8 +50,8 @@ type Dialect interface {
 // ErrNotMine is returned by Dialect.Wrap for a connector of another driver.
 var ErrNotMine = errors.New("dialects: connector of another driver")
 
-// ErrWrongRole is in the errors of Template.Dial and RoleChecker.CheckRole that say that
-// a server is not, or no longer, what the DSN asks for (target_session_attrs).
+// ErrWrongRole is in the error of Template.Dial or RoleChecker.CheckRole if a server does not have,
+// or no longer has, the role that the DSN asks for (target_session_attrs).
 var ErrWrongRole = errors.New("dialects: the server has another role than the DSN asks for")
 
 // ErrCannotClean is returned by Session.Clean if only a new connection gives a clean session.
@@ -87,9 +87,9 @@ type Template interface {
 	Close() error
 }
 
-// OwnDialect is a Template with a dialect of its own: only its connections know which
-// database they lead to (ODBC), or only the driver is known (SQLite by Wrap). Dialect replaces the
-// dialect that has parsed the DSN. It always returns the same dialect.
+// OwnDialect is a Template with a dialect of its own: only a connection shows which database it
+// leads to (ODBC), or only the driver is known (SQLite by Wrap). Dialect replaces the dialect that
+// has parsed the DSN. It always returns the same dialect.
 type OwnDialect interface {
 	Template
 	Dialect() Dialect
@@ -229,9 +229,9 @@ type Traits struct {
 	// closed together, and no other statement uses it.
 	StatementsOwned bool
 
-	// CloseWrites: when the last connection is closed, it writes to the database data that others
-	// read (SQLite's write-ahead log). Whoever closes the pool waits for this write, as over the
-	// bare driver.
+	// CloseWrites: the close of the last connection writes data to the database that others read
+	// (SQLite's write-ahead log). Whoever closes the pool waits for this write, as with the bare
+	// driver.
 	CloseWrites bool
 
 	// RoleMatters: the DSN asks for servers of a certain role, which a server
@@ -435,10 +435,10 @@ type LazyBeginner interface {
 	BeginWithNext(ctx context.Context, opts driver.TxOptions) (driver.Tx, error)
 }
 
-// A Recompiler is a Session whose statements are compiled in the program's process, with a copy of the
-// schema that may be old (SQLite). Recompiles is called when query has failed, and reports whether
-// query did not compile and does now. Then nothing of query was executed. complete gives the session
-// what it lacks of the settings of its *sql.DB.
+// A Recompiler is a Session whose statements are compiled in the program's process, with a copy of
+// the schema that may be old (SQLite). Recompiles is called when query has failed. It reports
+// whether query did not compile before and compiles now. Then no part of query was executed.
+// complete applies the settings of the *sql.DB that the session lacks.
 type Recompiler interface {
 	Session
 	Recompiles(ctx context.Context, query string, failed error, complete func()) bool
@@ -486,6 +486,6 @@ const (
 	Spent
 	// SessionEnded: with this error the server ends the session, also where the driver does not
 	// close its connection: a proxy such as MaxScale gives the error as the answer to a statement.
-	// What a prepare, a begin or a ping had done has ended with the session.
+	// The effect of a prepare, a begin or a ping ends with the session.
 	SessionEnded
 )

@@ -56,11 +56,11 @@ const (
 	// something else.
 	Renames
 
-	// Rereads marks a statement after which the server may read a text in another way, although its
-	// names mean the same: it reads literals and quotes by the session's settings when it prepares
-	// a text (SET timezone, SET standard_conforming_strings). Only settings that are known not to
-	// matter there are without this mark. A statement that was prepared under other settings is not
-	// used again.
+	// Rereads marks a statement after which the server may interpret a text in another way,
+	// although its names mean the same: the server interprets literals and quotes by the session's
+	// settings when it prepares a text (SET timezone, SET standard_conforming_strings). Every
+	// setting has this mark, unless the setting is known to have no such influence. A statement
+	// that was prepared under other settings is not used again.
 	Rereads
 )
 

@@ -9,9 +9,10 @@ import (
 // these locks.
 type LockFinder interface {
 	Dialect
-	// LockWaits asks on asking, which runs no statement. It returns those of the sessions in waiting
-	// that wait for a lock, once for each session that is in the way. It may have an error and a
-	// part of the answer: a server shows some of it only to privileged users.
+	// LockWaits queries the server on the session asking, which runs no other statement. It returns
+	// one LockWait for each session of waiting that waits for a lock, and each session in its way.
+	// It may return an error together with a part of the answer: a server shows some of the answer
+	// only to privileged users.
 	LockWaits(ctx context.Context, asking Session, waiting []uint64) ([]LockWait, error)
 }
 
@@ -22,7 +23,7 @@ type LockWait struct {
 	Lock    string // what the server calls the lock: relation, metadata
 	Blocker uint64 // 0: not known, and so is the rest
 	Of      string // the blocker's user and program, as the server shows them
-	// State is what the server says that the blocker does, since For, and Statement is its
+	// State is the blocker's activity in the server's words, since For. Statement is the blocker's
 	// present or last statement, with its literals.
 	State     string
 	For       time.Duration

@@ -44,7 +44,7 @@ var own = []struct{ name, prefix string }{
 	{"odbc", "odbc:"}, {"odbc", "driver="}, {"odbc", "dsn="}, {"odbc", "filedsn="},
 }
 
-// besides is what a program needs beside the import.
+// besides says what a program needs in addition to the import.
 var besides = map[string]string{"odbc": ", install unixODBC and build with -tags odbc"}
 
 const importPath = "github.com/pooldriver/pooldriver/dialects/"
@@ -136,8 +136,8 @@ func hasScheme(dsn string) bool {
 }
 
 // GivenOnce returns an error if a DSN names a parameter twice: drivers differ in which of the two
-// counts. The error has the name if it is one of the known names, or IsPoolParam. It tells the
-// places of every other name: in a mistyped DSN the name may be a piece of a password.
+// counts. The error shows the name if the name is in known, or IsPoolParam. For every other name
+// the error shows the places: in a mistyped DSN the name may be a piece of a password.
 func GivenOnce(names []string, known ...string) error {
 	places := make(map[string]int, len(names))
 	for i, name := range names {

@@ -47,9 +47,9 @@ type SandboxTraits struct {
 	// transaction; nil: they are no errors.
 	CommitOutside, RollbackOutside error
 	// Begins matches the texts that begin a transaction: in lower case, without comments, with one
-	// space between words and before commas. Another BEGIN, and a BEGIN in a transaction, go to the
-	// server: in the transaction of the test it refuses them, or warns. nil: it would commit, as a
-	// BEGIN in a transaction does (MySQL).
+	// space between words and before commas. A BEGIN of another form, and a BEGIN in a transaction,
+	// go to the server: in the transaction of the test the server refuses them, or warns. nil: such
+	// a BEGIN would commit, as a BEGIN in a transaction does (MySQL).
 	Begins *regexp.Regexp
 	// Scripts: the driver sends several statements, with semicolons between them, in one round trip.
 	Scripts bool
@@ -129,8 +129,8 @@ type SandboxJudge interface {
 // other.
 type LockExplainer interface {
 	Dialect
-	// Blockers asks on asking, which is another session than the one with the number waiting, which
-	// sessions keep waiting from going on.
+	// Blockers queries the server on the session asking, and returns the sessions that block the
+	// session with the number waiting. The two are different sessions.
 	Blockers(ctx context.Context, asking Session, waiting uint64) ([]uint64, error)
 	// LockLost returns whether err says that a session has waited in vain for a lock, and the
 	// sessions that err itself names.

@@ -27,9 +27,9 @@ type Setting struct {
 	// Text is the statement.
 	Text string
 	// Undo is the statement that removes the setting from a connection. It is empty if a new
-	// setting of the same name replaces this one. A setting with Undo may fail on a connection, which
-	// then lacks it. With Ends, Undo makes something that the statement can remove from a
-	// connection that lacks the setting.
+	// setting of the same name replaces this one. A setting with Undo may fail on a connection,
+	// which then lacks the setting. With Ends, Undo creates, on a connection that lacks the
+	// setting, something that the statement can remove.
 	Undo string
 	// Default: this is what a new connection has anyway.
 	Default bool
@@ -46,9 +46,9 @@ type Setting struct {
 	ForVacuum bool
 }
 
-// A SettingRepeater is a Session that has just executed a setting with Undo. Repeatable returns
-// the text by which other connections execute the setting later, with the same arguments: for a file,
-// it names the same file from every directory, and makes none.
+// A SettingRepeater is a Session that has just executed a setting with Undo. Repeatable returns the
+// text by which other connections execute the setting later, with the same arguments: the text
+// names the same file from every directory, and creates no file.
 type SettingRepeater interface {
 	Session
 	Repeatable(ctx context.Context, setting Setting, args []driver.NamedValue) (text string)

@@ -36,8 +36,8 @@ var counters = []struct {
 	{"pooldriver.statement.cache.misses", "{lookup}", "Prepared statements that had to be prepared.", func(f *figures) uint64 { return f.StmtMisses }},
 }
 
-// addOurs adds our own instruments. Each reason of begun, the figures of now, is shown from the
-// beginning, so that the first event is an increase.
+// addOurs adds our own instruments. begun has the present figures. Each reason in begun is shown
+// from the beginning, so that the first event is an increase.
 func (a *observers) addOurs(meter metric.Meter, pool attribute.KeyValue, begun *pooldriver.Stats) error {
 	for _, m := range counters {
 		counter, err := meter.Int64ObservableCounter(m.name, metric.WithUnit(m.unit), metric.WithDescription(m.description))

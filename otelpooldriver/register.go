@@ -15,7 +15,8 @@ import (
 // call of c.Stats and one call of c.Holders. The error is the error that pooldriver.New found in c,
 // or an error of the provider.
 //
-// Unregister of the result ends this. A closed Connector gives its last figures.
+// Unregister of the returned Registration stops the reading. A closed Connector gives its last
+// figures.
 func Register(c *pooldriver.Connector, options ...Option) (metric.Registration, error) {
 	if _, err := c.Connect(context.Background()); err != nil { // opens nothing; returns New's error
 		return nil, err

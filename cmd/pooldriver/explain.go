@@ -37,7 +37,7 @@ func (e *explain) Run(w io.Writer) error {
 	return describe(w, c)
 }
 
-// describe prints the settings that c was given, and the settings that it was not given.
+// describe prints where c leads, the settings that differ from their defaults, and the defaults.
 func describe(w io.Writer, c *pooldriver.Connector) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(t, "connects to\t%s\n", c.Target())

@@ -34,8 +34,8 @@ func main() {
 	k.FatalIfErrorf(unprefixed(k.Run()))
 }
 
-// unprefixed is err without the prefix of the library: the command has the same name, which kong
-// prints.
+// unprefixed returns err without the library's prefix: kong prints the name of the command, which
+// is the same.
 func unprefixed(err error) error {
 	if err == nil {
 		return nil

@@ -18,8 +18,8 @@ import (
 // endLine clears the rest of a line of the screen.
 const endLine = "\x1b[K\r\n"
 
-// render draws the pools for a terminal of that size. A height of 0 means an endless page: nothing
-// is left out, and nothing is cleared.
+// render draws the pools for a terminal of this width and height. height 0: an endless page, which
+// leaves nothing out and clears nothing.
 func render(s inspect.Snapshot, width, height int) string {
 	var lines []string
 	for _, p := range s.Pools {
@@ -43,7 +43,7 @@ func render(s inspect.Snapshot, width, height int) string {
 	return strings.Join(lines, endLine) + "\x1b[K" // no newline: it would scroll the screen
 }
 
-// poolLines is what a page says of one pool, the most telling first.
+// poolLines returns the lines of a page about one pool, the most important line first.
 func poolLines(p inspect.Pool, now time.Time, width int) []string {
 	s := p.Stats.Pool
 	figures := fmt.Sprintf("in use %d of %d   in the pool %d   waiting %d   wait p99 %s", s.Lent, s.Max, s.Idle, s.Waiting, wait(p.Recent))
@@ -132,7 +132,7 @@ func wait(r inspect.Recent) string {
 	return inspect.Brief(r.WaitP99)
 }
 
-// barWidth is the most connections that are drawn one by one.
+// barWidth bounds how many connections are drawn one by one.
 const barWidth = 76
 
 // bar draws each connection: # runs a statement, ! is held and runs none, ~ is being opened,
@@ -160,8 +160,7 @@ func place(stack []pooldriver.Frame) string {
 	return fmt.Sprintf("%s:%d", path.Base(stack[0].File), stack[0].Line)
 }
 
-// printable replaces characters that would move the cursor, or do worse: a label may contain
-// anything.
+// printable replaces characters that control the terminal: a label may contain any character.
 func printable(line string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {

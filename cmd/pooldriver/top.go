@@ -45,14 +45,15 @@ func (t *top) Run(w io.Writer) error {
 }
 
 const (
-	// A separate screen leaves the terminal as it was. Each look begins at the top of this screen,
-	// and clears the rest of each line and the lines below.
+	// The page is drawn on a separate screen, and the terminal's own screen stays as it was. Each
+	// drawing begins at the top, and clears the rest of each line and the lines below.
 	enter, leave = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
 	home         = "\x1b[H"
 	below        = "\x1b[J"
 )
 
-// watch looks again and again. A look that fails is shown, and tried again.
+// watch fetches and draws the page again and again. If a fetch fails, watch shows the error and
+// continues.
 func (t *top) watch(ctx context.Context, w io.Writer, address string) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -86,7 +87,7 @@ func (t *top) watch(ctx context.Context, w io.Writer, address string) error {
 	}
 }
 
-// endOn calls stop when somebody types q, or what would otherwise interrupt the program.
+// endOn calls stop when somebody types q or Ctrl-C.
 func endOn(keys io.Reader, stop func()) {
 	const interrupt = 3 // Ctrl-C
 	key := make([]byte, 1)
@@ -98,7 +99,7 @@ func endOn(keys io.Reader, stop func()) {
 	}
 }
 
-// jsonOf adds what asks for JSON.
+// jsonOf returns the address of the page's JSON.
 func jsonOf(page string) (string, error) {
 	u, err := url.Parse(page)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
@@ -110,7 +111,7 @@ func jsonOf(page string) (string, error) {
 	return u.String(), nil
 }
 
-// patience bounds one look.
+// patience bounds one fetch.
 const patience = 5 * time.Second
 
 func fetch(ctx context.Context, address string) (s inspect.Snapshot, err error) {

@@ -6,11 +6,10 @@ import (
 	"github.com/pooldriver/pooldriver/dialects/internal/sqltext"
 )
 
-// The generic classifier goes by standard SQL and by what many databases add to it.
-// A connection that is not clean is closed, because nobody knows how to clean it. So
-// plain queries have to be clean. A function counts as harmless, unless it is known to
-// change the session in some database. A statement that begins with an unknown word is
-// suspect.
+// The generic classifier knows standard SQL and common extensions. A connection that is not clean
+// is closed, because nobody knows how to clean it. So plain queries have to be clean. A function
+// counts as harmless, unless it is known to change the session in some database. A statement that
+// begins with an unknown word is suspect.
 
 var lexical = sqltext.NewRules(sqltext.DollarQuotes | sqltext.EscapeStrings | sqltext.DoubtfulNesting |
 	sqltext.ReturnEndsComment | sqltext.Backticks | sqltext.DoubtfulBrackets | sqltext.HashNames |

@@ -56,8 +56,8 @@ func (Dialect) Effect(query string) dialects.Effect { return Classify(query) }
 
 var _ dialects.SettingsKeeper = Dialect{}
 
-// Settings knows one setting, which is refused: the key of SQLCipher, if the database is that. A file that
-// the program believes to be encrypted would not be.
+// Settings knows one setting, the key of SQLCipher, and refuses it: other connections would write
+// without the key, perhaps into a file that is not encrypted.
 func (Dialect) Settings(query string) (settings []dialects.Setting, alone, complete bool) {
 	settings, _, _ = sqlite.Settings(query)
 	return slices.DeleteFunc(settings, func(s dialects.Setting) bool { return s.Refusal != sqlite.ErrKey }), false, false

@@ -20,7 +20,7 @@ import (
 
 // home is the part of a connection's state at connect that COM_RESET_CONNECTION does not bring
 // back. MySQL resets the character sets to the server's global values, not to those of the
-// handshake. MySQL and MariaDB do so with the database's character set, forget SET NAMES and the
+// handshake. MySQL and MariaDB also reset the database's character set, forget SET NAMES and the
 // DSN's variables, and keep database and roles. Every connection has its own home: the server's
 // settings and the user's roles may have changed since the last connection.
 type home struct {
@@ -42,8 +42,8 @@ var (
 	errInitConnect = errors.New("the server runs statements of its own at connect (init_connect)")
 )
 
-// findHome asks a connection that was just opened. If the server refuses to answer, that is no
-// error: its connections are then replaced rather than cleaned.
+// findHome asks a new connection for its home. If the server refuses to answer, findHome returns no
+// error: the server's connections are then replaced rather than cleaned.
 func findHome(ctx context.Context, conn driver.Conn, c *mysql.Config, thread uint64) (*home, error) {
 	h := &home{database: c.DBName}
 	answer, err := ask(ctx, conn, askHome)
@@ -98,8 +98,8 @@ func quoted(s text) string {
 	return "'" + strings.ReplaceAll(s.string, "'", "''") + "'"
 }
 
-// roleStatement takes CURRENT_ROLE(): MySQL answers NONE or a list of quoted
-// names, MariaDB NULL or one plain name.
+// roleStatement returns the SET ROLE for a value of CURRENT_ROLE(): MySQL answers NONE or a list of
+// quoted names, MariaDB NULL or one plain name.
 func roleStatement(role text) string {
 	switch {
 	case !role.valid || role.string == "NONE":

@@ -43,7 +43,7 @@ func (s *session) SetSettings(ctx context.Context, settings []dialects.ContextSe
 		return nil
 	}
 	all := append(slices.Clone(names), s.variables...)
-	s.variables = all // until it is known
+	s.variables = all // if the statement fails, any of them may be set
 	err := execute(ctx, s.conn, "SET "+strings.Join(set, ", "))
 	if err != nil {
 		return refusal(err, names)

@@ -33,8 +33,8 @@ func wired(network string) bool {
 	return false
 }
 
-// way is how a server is reached. address: one to which its name leads; "": any. patience: the time
-// for it; 0: as long as the context lasts.
+// way says how to reach a server. address: one address of the server's name; "": any. patience
+// bounds the opening of the network connection; 0: only the context bounds it.
 type way struct {
 	address  string
 	patience time.Duration
@@ -66,8 +66,8 @@ func (w way) open(ctx context.Context, network, address string) (*wire.Conn, err
 	return wire.Dialled(nc, network, address, greetingSize), nil
 }
 
-// dial opens a connection. c belongs to the connection from then on. target is what the surrounding
-// errors show.
+// dial opens a connection. c belongs to the connection from then on. target is the text that the
+// surrounding errors show.
 func dial(ctx context.Context, c *mysql.Config, by way, target string) (link, error) {
 	var l link
 	if by.network != nil || wired(c.Net) {
@@ -97,8 +97,8 @@ func dial(ctx context.Context, c *mysql.Config, by way, target string) (link, er
 // drop closes a connection that was never used.
 func (l link) drop() { l.quit(time.Now().Add(quitPatience)) }
 
-// quitPatience is how long a server may take to end an idle connection after
-// COM_QUIT. It does so at once. If it does not, it is asked in another way.
+// quitPatience bounds the time in which a server ends an idle connection after COM_QUIT. A server
+// does so at once. After quitPatience the server is asked in another way.
 const quitPatience = time.Second
 
 // quit ends an idle connection in good order and reports whether the server has
@@ -108,7 +108,7 @@ func (l link) quit(deadline time.Time) bool {
 		return l.conn.Close() == nil
 	}
 	l.wire.EndGracefully(deadline)
-	_ = l.conn.Close() // the other end shows whether it helped
+	_ = l.conn.Close() // the end of the stream shows whether Close has helped
 	return l.wire.Ended()
 }
 
@@ -125,10 +125,10 @@ func (debugLogger) Print(v ...any) {
 }
 
 // scrub strikes the password out of an error of the driver. Servers do not send the password back,
-// but a proxy or a dial function of the program may. A password that is part of the target, or that
-// is so short, stays: its absence would give it away. If err contains the password, the errors
-// below contain it too, so the chain ends here. Of the server's own error the parts remain by which
-// the pool decides.
+// but a proxy or a dial function of the program may. A password that is part of the target, or is
+// shorter than four bytes, stays: its absence would give it away. If err contains the password, the
+// errors below contain it too, so the chain ends here. The parts of the server's error by which the
+// pool decides remain.
 func scrub(err error, password, target string) error {
 	text := err.Error()
 	if len(password) < 4 || strings.Contains(target, password) || !strings.Contains(text, password) {

@@ -10,8 +10,8 @@
 // among them belongs to a socket; in the URL its slashes are written %2F. target_session_attrs,
 // which the driver does not know either, says which servers fit, by libpq's words: any, read-write
 // or primary (read_only is off), read-only or standby (read_only is on), prefer-standby. Each dial
-// goes along the list, with the servers last that could not be reached lately, and asks each server
-// for its role. A node of Galera that is not ready is passed over.
+// tries the servers in the list's order, but last the servers that could not be reached lately. It
+// asks each server for its role. A node of Galera that is not ready is passed over.
 //
 //	mysql://user:password@host1:3306,host2/database?target_session_attrs=read-write
 //	user:password@tcp(host1:3306,host2:3306)/database

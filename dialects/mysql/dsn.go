@@ -29,12 +29,12 @@ func (p place) String() string {
 	return p.network + "(" + p.address + ")"
 }
 
-// parts are the pieces of a DSN. Only what must be decoded is decoded.
+// parts are the pieces of a DSN. Only parts that need decoding are decoded.
 type parts struct {
 	user, password string
 	network        string // of the first server
 	address        string
-	more           []place // besides it
+	more           []place // besides the first server
 	database       string
 	query          string // the parameters as they stand
 }

@@ -16,10 +16,10 @@ const (
 	statusAutocommit    = 1 << 1
 )
 
-// inner is what the driver's connection knows and does not tell: the server's status flags, as of
-// its last answer, and whether the driver has closed the connection. Both are read from the
-// driver's own fields. If a version of the driver has them in other fields, known is false, the
-// status is unknown, and a test fails.
+// inner has two values of the driver's connection that the driver does not export: the server's
+// status flags, as of its last answer, and whether the driver has closed the connection. Both are
+// read from the driver's own fields. If a version of the driver has them in other fields, known is
+// false, the status is unknown, and a test fails.
 type inner struct {
 	known  bool
 	status reflect.Value // uint16; written by whoever uses the connection

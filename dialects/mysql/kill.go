@@ -25,7 +25,7 @@ type killer struct {
 	open  bool
 	link  link
 	at    string              // the address to which link leads
-	as    dialects.Credential // with which link has logged in
+	as    dialects.Credential // the credential with which link has logged in
 	all   bool                // link has seen another user's connection
 	tried attempts
 }
@@ -124,11 +124,11 @@ func (k *killer) step(ctx context.Context, v victim, asked *bool) (gone bool, er
 	return false, err
 }
 
-// look reports whether the server no longer lists the connection. Behind a load
-// balancer this may be another server, where the number belongs to another connection.
-// So the user must be the same and, if the server sees our ports as they are, the port too. A user
-// other than the connection's needs a privilege to see the connection, and with that privilege also
-// sees the connections of others.
+// look reports whether the server no longer lists the connection. Behind a load balancer another
+// server may answer, where the number belongs to another connection. So the user must be the same
+// and, if the server sees our ports as they are, the port too. A user other than the connection's
+// needs a privilege to see the connection. With that privilege the user also sees the connections
+// of other users.
 func (k *killer) look(ctx context.Context, v victim) (gone bool, err error) {
 	foreign := k.as.User != v.login.User
 	own, listed, err := k.list(ctx, v, foreign)
@@ -214,8 +214,8 @@ func port(address string) string {
 	return port
 }
 
-// leave closes the connection after its last user. It does not wait for the lock: the
-// holder came later, and calls leave itself.
+// leave closes the connection after its last user. It does not wait for the lock: whoever holds the
+// lock came later, and will call leave, too.
 func (k *killer) leave() {
 	if k.users.Add(-1) > 0 {
 		return

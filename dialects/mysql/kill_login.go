@@ -141,9 +141,9 @@ func (k *killer) connect(ctx context.Context, v victim) error {
 	}
 }
 
-// choose returns the credential to try next, if one is left: the newest if it is of the same user,
-// else the connection's own. Both may have expired. Then the program's source is asked for the
-// current credential.
+// choose returns the next credential to try, and whether one is left. First is the newest
+// credential if it has the connection's user, else the connection's own. If it was refused, the
+// program's source is asked for the current credential. Last is the newest credential of any user.
 func (k *killer) choose(ctx context.Context, own dialects.Credential) (as dialects.Credential, ok bool) {
 	newest, known := k.logins.latest()
 	if known && newest.User == own.User {

@@ -13,9 +13,9 @@ import (
 
 var _ dialects.LockFinder = dialect{}
 
-// Who waits for whom. Each query has the columns of dialects.LockWait. Row locks are InnoDB's. Metadata
-// locks are those of DDL and LOCK TABLES. MariaDB says only that a session waits for one. The
-// queries for MySQL work since 8.0.
+// The queries for lock waits. Each query has the columns of dialects.LockWait. Row locks are
+// InnoDB's. Metadata locks are those of DDL and LOCK TABLES. MariaDB says only that a session waits
+// for a metadata lock. The queries for MySQL work since 8.0.
 const (
 	rowWaitsOfMariaDB = `SELECT r.trx_mysql_thread_id, 'row', b.trx_mysql_thread_id, p.USER, p.COMMAND, p.TIME, IFNULL(p.INFO, '')
 		FROM information_schema.innodb_lock_waits w
@@ -32,7 +32,7 @@ const (
 			AND b.LOCK_STATUS = 'GRANTED' AND b.OWNER_THREAD_ID <> w.OWNER_THREAD_ID
 		JOIN performance_schema.threads t ON t.THREAD_ID = b.OWNER_THREAD_ID
 		WHERE w.LOCK_STATUS = 'PENDING' AND r.PROCESSLIST_ID IN (%s)`
-	// Without the privileges for the others: the server shows a user's own sessions to the user.
+	// For a user without the privileges for the other queries: a user sees the user's own sessions.
 	ownWaitsOfMySQL = `SELECT ID, STATE, 0, '', '', 0, '' FROM performance_schema.processlist WHERE STATE LIKE 'Waiting for%%lock%%' AND ID IN (%s)`
 )
 

@@ -79,7 +79,7 @@ var (
 // params are the parameters of a DSN, checked.
 type params struct {
 	pool      []dialects.Param
-	told      []dialects.Param // to the driver, for people
+	told      []dialects.Param // the driver's parameters, as people may see them
 	all       string           // for the driver, as they stood
 	transport string           // those parameters of all that are in the table transport
 	compress  bool

@@ -20,7 +20,7 @@ type resetProofs struct {
 // connection is replaced.
 var errKeepsState = errors.New("the server answers COM_RESET_CONNECTION and keeps the session's state")
 
-// of returns whether a version was tried, and errKeepsState if it keeps state.
+// of reports whether a version was tried. err is errKeepsState if that version keeps state.
 func (p *resetProofs) of(version string) (tried bool, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

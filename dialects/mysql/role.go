@@ -29,10 +29,10 @@ func (s *session) CheckRole(ctx context.Context) error {
 	return s.role.Still(s.atConnect, now)
 }
 
-// askSettings asks for what makes a server refuse to write, and whether it is a
-// node of a Galera cluster, in a way that MySQL, MariaDB and Percona's servers
-// understand, even if they lack a part of it. super_read_only switches read_only on (MySQL's
-// manual, "Server System Variables"). The variables of the session do not count.
+// askSettings asks for the settings by which a server refuses to write, and whether the server is a
+// node of a Galera cluster. MySQL, MariaDB and Percona's servers understand the query, even if they
+// lack a part of these variables. super_read_only switches read_only on (MySQL's manual, "Server
+// System Variables"). The variables of the session do not count.
 const (
 	askSettings = "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('read_only', 'innodb_read_only', 'wsrep_on')"
 	askReady    = "SHOW GLOBAL STATUS LIKE 'wsrep_ready'"

@@ -22,7 +22,7 @@ var (
 	_ dialects.LockExplainer = dialect{}
 )
 
-// sandboxTraits: the name of the lock has the database, in a form that is short enough for both
+// sandboxTraits: the name of the lock contains a hash of the database's name, short enough for both
 // servers. MySQL 9 has no MD5.
 var sandboxTraits = dialects.SandboxTraits{
 	Begin:  "START TRANSACTION",

@@ -34,7 +34,7 @@ type session struct {
 	role      hosts.Role // what the DSN asks for
 	asks      bool       // the server was asked for its role, and is asked again
 	atConnect hosts.Server
-	host      string // if the DSN names several; passed: why others were passed over
+	host      string // the server, if the DSN names several; passed: why other servers were not used
 	passed    string
 }
 
@@ -144,7 +144,7 @@ func (s *session) Close(ctx context.Context) error {
 	if s.healthy() {
 		if status := s.TxStatus(); status == dialects.TxOpen || status == dialects.TxImplicit {
 			// The server would roll back after it has closed the socket.
-			_ = s.Rollback(ctx) // if it cannot be sent, KILL does it
+			_ = s.Rollback(ctx) // if ROLLBACK cannot be sent, KILL ends the transaction
 		}
 		deadline := time.Now().Add(quitPatience)
 		if d, ok := ctx.Deadline(); ok && d.Before(deadline) {

@@ -16,7 +16,7 @@ import (
 type conn struct {
 	bare     driver.Conn
 	database database // unknown{} until it was asked
-	strict   bool     // ODBC driver: maybe no data of a column in front of a bound column
+	strict   bool     // the ODBC driver may give no data of a column in front of a bound column
 
 	lost   error // not nil: why the connection must not be used again
 	closed bool

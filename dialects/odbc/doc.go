@@ -24,34 +24,35 @@
 // A user, server or database with one of = & ; in it is refused, and a user with a
 // comma or a colon: a mistyped DSN has its password there, and errors show all three.
 //
-// # What is behind it
+// # The database
 //
 // Every new connection is asked which database it leads to: PostgreSQL, MySQL or MariaDB, SQLite,
 // or an unknown database. The database then decides what statements leave behind, whether a
 // transaction is open, how a session is cleaned and how a statement is stopped. An unknown database
 // is treated as by the generic dialect: a connection that may carry state is closed.
 //
-// # What the driver below does, and what becomes of it here
+// # Faults of the driver, and the remedies of this package
 //
-// All of it was seen with github.com/alexbrainman/odbc of June 2025, unixODBC
+// All of these faults were seen with github.com/alexbrainman/odbc of June 2025, unixODBC
 // 2.3.11, psqlODBC 13.02, MariaDB Connector/ODBC 3.1.15 and libsqliteodbc 0.9998:
 //
-//   - It returns driver.ErrBadConn also after a statement was executed: this package does not
-//     believe it, and executes nothing again.
+//   - The driver returns driver.ErrBadConn also after a statement was executed: this package does
+//     not believe the error, and executes nothing again.
 //   - psqlODBC says that a transaction was committed although its connection is gone: this
 //     package notices the lost connection at the statement, and Commit returns an error.
-//   - It always promises another result set, so database/sql would never release rows that are
-//     read to their end: this package looks for the next result set there.
-//   - A query that gives no rows is executed and then an error. Here it gives no
-//     rows.
-//   - After a failed BeginTx it believes that a transaction is open: the connection is closed.
+//   - The driver always promises another result set, so database/sql would never release rows that
+//     are read to their end: this package looks for the next result set there.
+//   - The driver executes a query that gives no rows, and then returns an error: this package
+//     returns no rows.
+//   - After a failed BeginTx the driver believes that a transaction is open: this package closes the
+//     connection.
 //   - Execution cannot be cancelled. Here the caller gets its context's error at
 //     once, and the place in the pool is free when the statement has ended, or
 //     after 5 s. When the connection is given back, PostgreSQL, MySQL and MariaDB are told over a
-//     second, short connection to end it. On SQLite and unknown databases the statement runs to its
-//     end. SQLCancel is not called: in it unixODBC (its sources of 2025) frees the statement's
+//     second, short connection to end the first connection. On SQLite and unknown databases the
+//     statement runs to its end. SQLCancel is not called: in it unixODBC (its sources of 2025) frees the statement's
 //     errors without a lock, and ODBC drivers free what the statement uses.
-//   - It panics at a text that is longer than the declared length of its column. Here the whole
+//   - The driver panics at a text that is longer than the declared length of its column. Here the whole
 //     text comes back.
 //   - When the columns of a statement change, the old columns stay bound to memory that may be
 //     freed: this package keeps that memory.

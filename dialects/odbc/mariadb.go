@@ -69,7 +69,7 @@ func (mariadb) harmless(err error, query string) bool {
 	return outgrown(err) && selectWord.MatchString(query) && mysql.Classify(query) == dialects.Clean
 }
 
-// stale: see dialects/mysql, diagnose.go.
+// stale: the server no longer knows the prepared statement. Nothing was executed.
 func (mariadb) stale(err error, _ string) bool {
 	return hasNative(err, myerror.UnknownStatement) && saysAny(err, "given to mysqld_stmt_execute")
 }
@@ -153,7 +153,8 @@ func (mariadb) clean(_ context.Context, _ *session, effect dialects.Effect) (boo
 }
 
 // kill: if the DSN now leads to another server, or to a server that has begun to count anew, the
-// number belongs to another connection. The client's address and port hardly do.
+// number belongs to another connection. That connection hardly has the same client address and
+// port.
 func (mariadb) kill(s *session) (sure, query string, inDatabase bool) {
 	return fmt.Sprintf("SELECT 1 FROM information_schema.PROCESSLIST WHERE ID = %d AND HOST = X'%x'", s.number, s.mark),
 		fmt.Sprintf("KILL %d", s.number), false

@@ -19,8 +19,8 @@ var errManagerPools = errors.New("unixODBC pools connections itself ([ODBC] Pool
 	"one hands out what another borrower has left there; set Pooling = No in the section [ODBC] (odbcinst -j says which file)")
 
 // refuseManagerPooling asks for the setting as the driver manager itself does (unixODBC,
-// SQLAllocHandle). The driver manager looks once, when the environment is made: that was before us,
-// so this package cannot switch pooling off.
+// SQLAllocHandle). The driver manager reads the setting once, when it makes the environment. That
+// is before this package runs, so this package cannot switch pooling off.
 func refuseManagerPooling() error {
 	switch value := strings.ToUpper(managerSetting("ODBC", "Pooling")); {
 	case strings.HasPrefix(value, "1"), strings.HasPrefix(value, "Y"), strings.HasPrefix(value, "ON"):

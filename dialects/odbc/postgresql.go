@@ -114,9 +114,9 @@ func (postgresql) learn(ctx context.Context, s *session) error {
 type errorMode int32
 
 const (
-	serverMode      errorMode = iota + 1 // 0: nothing; the server refuses what follows
-	transactionMode                      // 1: it rolls the transaction back, and begins another
-	statementMode                        // 2, its default: it rolls the statement back
+	serverMode      errorMode = iota + 1 // N 0: psqlODBC does nothing; the server refuses later statements
+	transactionMode                      // N 1: psqlODBC rolls the transaction back, and begins another
+	statementMode                        // N 2, the default: psqlODBC rolls the statement back
 )
 
 // errorMode finds out, once for all connections of the template.
@@ -128,7 +128,7 @@ func (t *template) errorMode(ctx context.Context, c *conn) (errorMode, error) {
 	if err != nil {
 		return 0, err
 	}
-	const transaction = "SELECT transaction_timestamp()::text" // on a standby they have no numbers
+	const transaction = "SELECT transaction_timestamp()::text" // not a transaction's number: on a standby there is none
 	before, err := c.ask(ctx, transaction)
 	if err != nil {
 		return 0, errors.Join(err, tx.Rollback())

@@ -8,9 +8,9 @@ import (
 	"io"
 )
 
-// rows wraps the driver's rows. These say after every result set that another one follows, so
-// database/sql would keep the connection after the last row. Only a step to the next result set
-// shows whether it exists: rows makes this step at the end of each result set.
+// rows wraps the driver's rows. The driver's rows say after every result set that another one
+// follows, so database/sql would keep the connection after the last row. Only a step to the next
+// result set shows whether it exists: rows makes this step at the end of each result set.
 type rows struct {
 	stmt    *stmt
 	real    driver.Rows

@@ -142,7 +142,7 @@ func (s *session) Close(ctx context.Context) error {
 			pause(ctx, disconnectPause)
 		}
 		if c.lost != nil {
-			return nil // the connection was gone before; the error of the disconnect does not matter
+			return nil // the connection was gone before: the error of the disconnect does not matter
 		}
 		return err
 	case <-ctx.Done():

@@ -90,7 +90,7 @@ func (sqlite3) rollback(ctx context.Context, s *session) error {
 	return err
 }
 
-// clean: see dialects/internal/anysqlite, Session.Clean.
+// clean closes a changed connection: SQLite cannot undo the changes.
 func (sqlite3) clean(_ context.Context, _ *session, effect dialects.Effect) (bool, error) {
 	if effect.Dirty() {
 		return false, dialects.ErrCannotClean

@@ -91,8 +91,8 @@ func (s *stmt) ready(ctx context.Context) error {
 	return nil
 }
 
-// run executes the statement by how. A statement that no longer fits its tables is prepared again,
-// once: no part of it was executed.
+// run calls how, which executes the statement. A statement that no longer fits its tables is
+// prepared again, once: no part of it was executed.
 func run[T any](ctx context.Context, s *stmt, how func() (T, error)) (T, error) {
 	c := s.conn
 	if err := s.ready(ctx); err != nil {

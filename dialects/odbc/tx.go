@@ -126,8 +126,8 @@ func (t *tx) rollback(ctx context.Context) error {
 	return err
 }
 
-// end ends the transaction by how, and looks at the outcome. If how fails, the driver gives its
-// connection up.
+// end calls how, which ends the transaction, and looks at the outcome. If how fails, the driver
+// gives its connection up.
 func (t *tx) end(how func() error) error {
 	c := t.conn
 	if err := c.usable(); err != nil {

@@ -131,8 +131,7 @@ func (c *carrier) pass(p []byte) (int, error) {
 	return c.w.Write(p)
 }
 
-// Write implements io.Writer. p is one or more whole messages: what pgx sends
-// at once.
+// Write implements io.Writer. p is one write of pgx: one or more whole messages.
 func (c *carrier) Write(p []byte) (int, error) {
 	if !c.busy.Load() {
 		return c.w.Write(p)
@@ -201,7 +200,7 @@ func (c *carrier) route(f flight, p []byte) (packet []byte, ours int) {
 	}
 	switch {
 	case f.kind == farewell:
-		return goodbye, 0 // nobody waits for what is before it
+		return goodbye, 0 // nobody waits for the answers to the messages before the goodbye
 	case f.kind == copying && c.state == void:
 		return nil, 0 // of a COPY that has not begun
 	case f.kind == copying:
@@ -235,8 +234,8 @@ func (c *carrier) carry(f flight, p []byte) (packet []byte, ours int) {
 	}
 	c.enter(carried)
 	if c.alone {
-		// Several statements, each with its own Sync: only the first would be discarded. Or one
-		// statement whose Sync has not come yet.
+		// p has several statements, each with its own Sync: if our messages fail, the server
+		// would discard only the first. Or p has one statement whose Sync has not come yet.
 		c.packet = append(c.packet, syncMessage...)
 		c.answers += "Z"
 		return c.packet, len(c.packet)
@@ -255,7 +254,7 @@ func (c *carrier) carry(f flight, p []byte) (packet []byte, ours int) {
 // CommandComplete C, CloseComplete 3, ReadyForQuery Z.
 const (
 	beginAnswers    = "12C3"
-	beginOpens      = 3 // answers have come when the transaction is open
+	beginOpens      = 3 // so many answers have come when the transaction is open
 	settingsAnswers = "312DC3"
 )
 
@@ -438,7 +437,7 @@ func (c *carrier) answered(msg []byte) (_ []byte, mine bool, _ error) {
 		}
 		return msg, c.alone, nil
 	case c.alone:
-		c.step = len(c.answers) - 1 // it is open and failed: the server will say so again
+		c.step = len(c.answers) - 1 // the transaction is open and failed: the server will report this again
 		return nil, true, nil
 	}
 	if len(c.cargo.names) > 0 && (c.opens == 0 || c.step >= len(beginAnswers)) {

@@ -10,7 +10,7 @@ import (
 // Clean keeps the prepared statements, also pgx's cache of them, only if effect shows that they
 // have not changed.
 //
-// Only a new dial brings back what a hook of a wrapped connector has set up.
+// Only a new dial brings back the state that a hook of a wrapped connector has set up.
 func (s *session) Clean(ctx context.Context, effect dialects.Effect) (kept bool, err error) {
 	if status := s.TxStatus(); status != dialects.TxNone {
 		return false, fmt.Errorf("the session cannot be cleaned with a transaction that is %v", status)
@@ -28,7 +28,7 @@ func (s *session) Clean(ctx context.Context, effect dialects.Effect) (kept bool,
 // manual, 54.2.7, "Asynchronous Operations"). PgBouncer keeps these for each of its clients.
 var reported = [...]string{"application_name", "client_encoding", "DateStyle", "IntervalStyle", "TimeZone", "standard_conforming_strings"}
 
-// reportedNow is what the server has last reported of them.
+// reportedNow returns the values of these settings that the server has last reported.
 func (s *session) reportedNow() (values [len(reported)]string) {
 	for i, name := range reported {
 		values[i] = s.pg.ParameterStatus(name)

@@ -43,16 +43,16 @@ func (s *session) Close(ctx context.Context) error {
 	return nil
 }
 
-// hangUp is Close for a wrapped connection. pgx's own Close waits for nobody. Where there is a socket
-// under it, hangUp says goodbye and waits before. A program's own connection may have no deadlines,
-// or share what lies below with others.
+// hangUp is Close for a wrapped connection. pgx's own Close does not wait for the server. If the
+// connection has a socket under it, hangUp first says goodbye and waits. A program's own
+// connection may have no deadlines, or share lower layers with others.
 func (s *session) hangUp(ctx context.Context, deadline time.Time) error {
 	if !hasSocket(s.pg.Conn()) {
 		return s.pgx.Close(ctx)
 	}
 	defer context.AfterFunc(ctx, s.eye.Sever)()
 	s.pg.Frontend().Send(&pgproto3.Terminate{})
-	_ = s.pg.Frontend().Flush() // the end of the stream says it, too
+	_ = s.pg.Frontend().Flush() // if the goodbye cannot be sent, the end of the stream says the same
 	if ctx.Err() == nil {
 		s.eye.EndGracefully(deadline)
 	}
@@ -131,10 +131,10 @@ func notGone(ctx context.Context) error {
 	return fmt.Errorf("%w: %w", errNotGone, err)
 }
 
-// keepCancelling asks the server again and again to stop what runs, until the
-// function that it returns is called. A backend ignores a request that arrives before the statement
-// has begun, though it was sent after the statement (seen: the statement then ran to its end, and
-// nobody listened). The request names the backend by a secret, so it can hit no other backend.
+// keepCancelling repeats the request to cancel the running statement until stop is called. A
+// backend ignores a request that arrives before the statement has begun, though it was sent after
+// the statement (seen: the statement then ran to its end, and nobody listened). The request names
+// the backend by a secret, so it can hit no other backend.
 func (s *session) keepCancelling(ctx context.Context) (stop func()) {
 	const shortest, longest = 50 * time.Millisecond, time.Second
 	ctx, cancel := context.WithCancel(ctx)
@@ -144,7 +144,7 @@ func (s *session) keepCancelling(ctx context.Context) (stop func()) {
 		for pause := shortest; ; pause = min(2*pause, longest) {
 			select {
 			case <-time.After(pause):
-				_ = s.pg.CancelRequest(ctx) // the wait shows what fails
+				_ = s.pg.CancelRequest(ctx) // the wait for the connection's end shows a failure
 			case <-ctx.Done():
 				return
 			}

@@ -115,7 +115,7 @@ func (s *session) SetSettings(ctx context.Context, settings []dialects.ContextSe
 	if !local {
 		for name, value := range s.before {
 			if !slices.Contains(names, name) {
-				args = append(args, []byte(name), value) // NULL, for what did not exist, is RESET
+				args = append(args, []byte(name), value) // NULL, for a setting that did not exist, is RESET
 			}
 		}
 	}
@@ -204,8 +204,8 @@ func (c *carrier) load(settings cargo) bool {
 	return true
 }
 
-// unload undoes load if no statement has come, or none that carries anything. sent reports whether
-// a statement has carried the settings.
+// unload removes the settings that load has given and no statement has carried. sent reports
+// whether a statement has carried the settings.
 func (c *carrier) unload() (sent bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

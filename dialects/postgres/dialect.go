@@ -9,9 +9,9 @@
 //	postgres:host=… user=… dbname=…      libpq's keywords and values
 //
 // Both forms may name several hosts, separated by commas as in libpq. target_session_attrs says
-// which hosts fit: any, read-write, read-only, primary, standby or prefer-standby. Each dial goes
-// along the list, with the servers last that could not be reached lately, and asks each server for
-// its role.
+// which hosts fit: any, read-write, read-only, primary, standby or prefer-standby. Each dial tries
+// the servers in the list's order, but last the servers that could not be reached lately. It asks
+// each server for its role.
 //
 // Everything that pgx knows holds here too: its parameters, the environment (PGHOST, …), the
 // password file and the service file. Each parameter reaches every real connection.
@@ -88,7 +88,7 @@ var meanings = map[string]dialects.Diagnosis{
 
 func diagnose(e *pgconn.PgError) dialects.Diagnosis {
 	switch e.Code {
-	case "08P01": // protocol_violation, by which PgBouncer says it, too
+	case "08P01": // protocol_violation, also PgBouncer's code for "no more connections"
 		if strings.HasPrefix(e.Message, "no more connections allowed") {
 			return dialects.ServerFull
 		}
@@ -97,7 +97,7 @@ func diagnose(e *pgconn.PgError) dialects.Diagnosis {
 		if outermost(e) && (e.Routine == "FetchPreparedStatement" || said) {
 			return dialects.StaleStatement
 		}
-	case "0A000": // feature_not_supported, of which one is not about features
+	case "0A000": // feature_not_supported, also the code of a plan that no longer fits
 		if outermost(e) && (e.Routine == "RevalidateCachedQuery" || strings.HasPrefix(e.Message, "cached plan must not change result type")) {
 			return dialects.StaleStatement
 		}

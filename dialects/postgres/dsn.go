@@ -105,16 +105,16 @@ const shownParams = `sslmode sslrootcert sslcert sslkey sslsni sslnegotiation ch
 	idle_in_transaction_session_timeout transaction_timeout work_mem default_query_exec_mode statement_cache_capacity
 	description_cache_capacity min_protocol_version max_protocol_version krbspn krbsrvname passfile service servicefile`
 
-// libpq takes a host that is missing for the default socket, or localhost; in a
-// list it is a slip.
+// libpq reads a missing host as the default socket or localhost. In a list a missing host is a
+// slip.
 var errEmptyHost = errors.New("a host is missing before, after or between the commas of the DSN's list of hosts; for the local server write localhost, or the directory of its socket (/run/postgresql, in a URL %2Frun%2Fpostgresql); " + dialects.InPassword)
 
 // hostKeyword finds the keyword host and its value.
 var hostKeyword = regexp.MustCompile(`(?:^|\s)host\s*=\s*('(?:[^'\\]|\\.)*'|\S*)`)
 
-// hostList is the hosts as the DSN has them, without ports, "" where one is missing.
-// It is empty if the DSN names none. In a URL the parameter host has precedence over the hosts in
-// front of the path.
+// hostList returns the hosts as the DSN has them, without ports, "" where one is missing. It is
+// empty if the DSN names none. In a URL the parameter host has precedence over the hosts in front
+// of the path.
 func hostList(dsn string, isURL bool) []string {
 	var list []string
 	if !isURL {
@@ -216,7 +216,8 @@ func checkURL(dsn string) error {
 var userKeyword = regexp.MustCompile(`\buser\s*=`)
 
 // namesUser reports whether the DSN names the user, and not the environment or the operating
-// system. If the program gives a credential, their user is no user of the database.
+// system. If the program gives a credential, the user of the environment or of the operating system
+// is no user of the database.
 func namesUser(dsn string, isURL bool) bool {
 	if !isURL {
 		return userKeyword.MatchString(dsn)

@@ -13,8 +13,8 @@ import (
 const headerSize = 5 // type, and a length that counts itself but not the type
 
 const (
-	ready = "Z\x00\x00\x00\x05" // a ReadyForQuery, up to its status,
-	idle  = ready + "I"         // and a ReadyForQuery outside of a transaction
+	ready = "Z\x00\x00\x00\x05" // a ReadyForQuery, up to its status
+	idle  = ready + "I"         // a ReadyForQuery outside of a transaction
 )
 
 var (
@@ -37,8 +37,7 @@ func firstMessage(b []byte) ([]byte, error) {
 	return b[:size], nil
 }
 
-// flight is what pgx sends at once, as far as it matters for the messages that are put in front of
-// it.
+// flight is one write of pgx, read as protocol messages.
 type flight struct {
 	kind     flightKind
 	text     []byte // of a query
@@ -141,7 +140,7 @@ func (f flight) ends() bool {
 }
 
 // hold makes the messages of a BEGIN. They close the unnamed statement again: a simple query would
-// have removed its content too, and nobody must execute BEGIN in its place.
+// have removed it too, and nobody may execute BEGIN in place of that statement.
 func (c *carrier) hold(begin []byte) {
 	if bytes.Equal(c.begin, begin) {
 		return

@@ -8,10 +8,10 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// gate lies between the network and what pgx writes to it, below TLS. While a carrier holds a
-// BEGIN, or plays the server, the gate lets only the carrier's writes pass. Writes that bypass the
-// carrier, as by pgconn.PgConn.ExecBatch in pgx 5.12 or by users of PgConn.Conn, would be executed
-// outside of the transaction. They fail, and pgx closes the connection.
+// gate lies between pgx and the network, below TLS. While a carrier holds a BEGIN, or plays the
+// server, the gate lets only the carrier's writes pass. Writes that bypass the carrier, as by
+// pgconn.PgConn.ExecBatch in pgx 5.12 or by users of PgConn.Conn, would be executed outside of the
+// transaction. They fail, and pgx closes the connection.
 type gate struct {
 	net.Conn
 	shut    atomic.Bool

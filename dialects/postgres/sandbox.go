@@ -74,7 +74,7 @@ func (s *session) CarryAhead(texts []string, settings []dialects.ContextSetting)
 	return s.carrier.load(c)
 }
 
-// aheadAnswers are those to one text of CarryAhead.
+// aheadAnswers are the types of the server's answers to one text of CarryAhead.
 const aheadAnswers = "12C3"
 
 // DropAhead unloads the carrier.

@@ -16,10 +16,10 @@ import (
 	"github.com/pooldriver/pooldriver/dialects"
 )
 
-// What texts do that a savepoint keeps, and what they cannot do in a transaction. These are
-// patterns, and not a parser: a pattern that is found in a comment or in a literal costs a round
-// trip, or a line in the test's log. What no text shows, such as set_config in a function, is not
-// found.
+// The effects of texts that the release of a savepoint keeps, and the texts that cannot run in a
+// transaction. These are patterns, and not a parser: a pattern that is found in a comment or in a
+// literal costs a round trip, or a line in the test's log. An effect that no text shows, such as
+// set_config in a function, is not found.
 
 var (
 	setsLocal   = regexp.MustCompile(`(?i)\bset\s+local\s+(?:(time\s+zone)|(session\s+authorization)|("[^"]+"|[\w$.]+))`)
@@ -76,8 +76,8 @@ func (s *session) LocalsOf(text string, args []driver.NamedValue) (l dialects.Sa
 	return l
 }
 
-// localNames are the settings that a text sets until the end of its transaction, or perhaps for
-// its session: to note one too many does no harm.
+// localNames are the settings that a text sets until the end of its transaction, or perhaps for its
+// session: a name too many does no harm.
 func localNames(text string, args []driver.NamedValue) (names []string) {
 	for _, m := range setsLocal.FindAllStringSubmatch(text, -1) {
 		switch name := strings.ToLower(strings.Trim(m[3], `"`)); {

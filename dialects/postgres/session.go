@@ -40,7 +40,7 @@ type session struct {
 	role      hosts.Role   // what the DSN asks for
 	atConnect hosts.Server // the server at connect
 	known     bool         // atConnect is known
-	host      string       // if the DSN names several; passed: why others were passed over
+	host      string       // the server, if the DSN names several; passed: why other servers were not used
 	passed    string
 }
 

@@ -126,10 +126,10 @@ func dialError(target, password string, err error) error {
 		}
 	}
 	// pgx never puts the password there by intention, but a server or a proxy might. A password
-	// that is part of the target, or that is so short, stays: its absence would give it away. If
-	// the text contains the password, the chain below contains it too. Of the server's errors the
-	// codes remain, by which the pool decides: the password "password" is refused in words that
-	// contain it.
+	// that is part of the target, or is shorter than four bytes, stays: its absence would give it
+	// away. If the text contains the password, the chain below contains it too. The codes of the
+	// server's errors, by which the pool decides, remain: the password "password" is refused in
+	// words that contain it.
 	servers := serverErrors(err)
 	has := func(s string) bool { return strings.Contains(s, password) }
 	if len(password) >= 4 && !has(target) && (has(text) || slices.ContainsFunc(servers, func(e *pgconn.PgError) bool { return anyText(e, has) })) {
@@ -163,8 +163,8 @@ func serverErrors(err error) []*pgconn.PgError {
 	return found
 }
 
-// anyText reports whether such is true for one of the texts of a server's error: Error shows the
-// message, other ways to print the error show its detail, hint and so on.
+// anyText reports whether such returns true for one of the texts of a server's error: Error shows
+// the message, other ways to print the error show its detail, hint and so on.
 func anyText(e *pgconn.PgError, such func(string) bool) bool {
 	for _, field := range reflect.ValueOf(*e).Fields() {
 		if field.Kind() == reflect.String && such(field.String()) {

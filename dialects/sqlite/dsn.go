@@ -12,8 +12,8 @@ import (
 
 // source is what a DSN says.
 type source struct {
-	told   []dialects.Param // to the driver
-	name   string           // that the driver is given
+	told   []dialects.Param // the parameters for the driver, as people may see them
+	name   string           // the name that the driver gets
 	path   string           // the file, for people
 	memory bool             // the database dies with its last connection
 	params []dialects.Param
@@ -80,7 +80,7 @@ func parse(dsn string) (source, error) {
 const shownParams = `_busy_timeout _timeout _txlock _pragma _time_format _texttotime _inttotime mode cache immutable nolock psow vfs
 	modeof`
 
-// told is what the parameters, our busy timeout among them, say to the driver.
+// told returns the parameters for the driver, with our busy timeout, as people may see them.
 func told(params []string) (all []dialects.Param) {
 	for _, part := range params {
 		name, value, _ := strings.Cut(part, "=")

@@ -59,7 +59,7 @@ const (
 // results are the texts of these codes, with which the errors of most drivers begin.
 var results = map[string]int{"database is locked": busy, "database table is locked": locked, "interrupted": interrupted, "database schema has changed": schemaChanged}
 
-// resultOf is the result code of a driver's error; 0: it is another one, or not known.
+// resultOf returns the result code of a driver's error; 0: no known code.
 func resultOf(err error) int {
 	var coded interface {
 		error
@@ -80,8 +80,8 @@ func resultOf(err error) int {
 // Diagnose knows five errors. When a schema has changed, the driver itself prepares the statement
 // again, several times; if the error still comes, nothing was executed. A write that is interrupted
 // (its context has ended) rolls the whole transaction back. A COMMIT that finds the database busy
-// leaves the transaction open. In a shared cache SQLite ends the wait of a transaction if the
-// other one waits for it.
+// leaves the transaction open. In a shared cache SQLite ends the wait of a transaction if the other
+// transaction waits for it.
 func (Dialect) Diagnose(err error) dialects.Diagnosis {
 	switch {
 	case err == nil:
@@ -95,7 +95,7 @@ func (Dialect) Diagnose(err error) dialects.Diagnosis {
 	case busy:
 		return dialects.Conflict
 	case locked:
-		if strings.Contains(err.Error(), "deadlocked") { // otherwise by a statement of the same connection
+		if strings.Contains(err.Error(), "deadlocked") { // otherwise the lock belongs to a statement of the same connection
 			return dialects.Conflict
 		}
 	case schemaChanged:

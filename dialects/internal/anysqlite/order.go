@@ -25,7 +25,7 @@ var turns struct {
 
 type turn struct {
 	fairlock.Mutex
-	wanted int // how many want the lock; protected by turns.mu
+	wanted int // callers that want the lock; protected by turns.mu
 }
 
 // takeTurn waits until nobody else opens or closes file, which is not empty. done ends the
@@ -72,8 +72,9 @@ func realPath(path string) string {
 }
 
 // join makes a connection take part in the write-ahead log of its file, if the file has one. SQLite
-// opens a file with the first statement: a connection that closes before would not know of this
-// connection, and would lock the file as the last connection does.
+// opens a file only with the first statement. Without join, another connection that closes before
+// this statement would not know of this connection, and would lock the file as the last connection
+// does.
 func join(ctx context.Context, conn driver.Conn, file string) {
 	if _, err := os.Stat(file + "-wal"); err == nil {
 		_, _ = firstRow(ctx, conn, "PRAGMA schema_version") // the first statement reports errors

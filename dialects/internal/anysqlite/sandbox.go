@@ -38,9 +38,9 @@ func (s *Session) CleanInTx(ctx context.Context, effect dialects.Effect) (kept b
 // errForeignKey is SQLite's error of a COMMIT, in the driver's words.
 var errForeignKey = errors.New("constraint failed: FOREIGN KEY constraint failed (787)")
 
-// CheckDeferred looks for rows without the rows that they refer to, if the schema has foreign keys
-// that are checked at COMMIT. SQLite checks them when the outermost savepoint ends, and that is the
-// test's. Rows that were without them before the test are found, too.
+// CheckDeferred looks for rows whose referenced rows are missing, if the schema has foreign keys
+// that are checked at COMMIT. SQLite checks them only at the end of the outermost savepoint, which
+// belongs to the test. CheckDeferred also finds rows that were wrong before the test.
 func (s *Session) CheckDeferred(ctx context.Context) error {
 	deferred, err := firstRow(ctx, s.Conn(), "SELECT count(*) FROM sqlite_schema, pragma_foreign_keys AS k WHERE k.foreign_keys AND sqlite_schema.sql LIKE '%DEFERRED%'")
 	if err != nil || len(deferred) == 0 || deferred[0] == int64(0) {

@@ -13,11 +13,11 @@ var _ dialects.Recompiler = (*Session)(nil)
 
 // SQLite compiles a statement with the connection's copy of the schema. That copy may be old if
 // another connection has changed the schema. SQLite finds this when the statement begins to run,
-// and after some errors of the compilation (Parse.checkSchema: "no such table"). After others it
-// does not look: ALTER TABLE … RENAME, "index … already exists", "table t has 1 columns but 2 values
-// were supplied".
+// and after some errors of the compilation (Parse.checkSchema: "no such table"). After other errors
+// SQLite does not check the copy: ALTER TABLE … RENAME, "index … already exists", "table t has 1
+// columns but 2 values were supplied".
 
-// sqlError is SQLITE_ERROR: among others, the statement does not compile.
+// sqlError is SQLITE_ERROR. One of its causes: the statement does not compile.
 const sqlError = 1
 
 // unknownTable is the question for a table that does not exist. Before SQLite says so, it compares

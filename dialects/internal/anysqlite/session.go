@@ -10,17 +10,17 @@ import (
 	"github.com/pooldriver/pooldriver/dialects/internal/base"
 )
 
-// Session is one connection to a database in this process. Most of it is what
-// every driver has: there is no network to look at.
+// Session is one connection to a database in this process. base.Session does most of it: there is
+// no network to look at.
 type Session struct {
 	*base.Session
 	// Lent is what Raw lends; nil: the driver's connection.
 	Lent driver.Conn
 
 	traits   dialects.Traits
-	question driver.Stmt // see status.go; prepared when first asked
+	question driver.Stmt // the statement for TxStatus, prepared when first needed
 	private  bool        // the database is in memory, and only this connection sees it
-	file     string      // of the database; see order.go. Empty: it is in memory, or not known
+	file     string      // the database's file, for takeTurn; empty: the database is in memory, or not known
 }
 
 var (
@@ -86,7 +86,8 @@ func (s *Session) Clean(_ context.Context, effect dialects.Effect) (bool, error)
 	return true, nil
 }
 
-// CheckSettings accepts no setting. A setting that a statement can read would be a table.
+// CheckSettings accepts no setting: in SQLite only a table could hold a setting that a statement
+// can read.
 func (s *Session) CheckSettings([]dialects.ContextSetting) error {
 	return errors.New("SQLite has no settings that a statement could read: give the value to the statement as an argument")
 }
@@ -97,7 +98,7 @@ func (s *Session) Close(ctx context.Context) error {
 	if s.file != "" {
 		done, err := takeTurn(ctx, s.file)
 		if err != nil {
-			done = func() {} // out of turn rather than not at all
+			done = func() {} // a close out of turn is better than no close
 		}
 		defer done()
 	}

@@ -25,7 +25,7 @@ import (
 type wrapped struct {
 	*base.Template
 
-	sharing atomic.Uint32          // of databases in memory: a sharing
+	sharing atomic.Uint32          // whether connections share a database in memory
 	file    atomic.Pointer[string] // of the first connection; nil: not known
 
 	mu     sync.Mutex
@@ -34,20 +34,20 @@ type wrapped struct {
 
 var _ dialects.OwnDialect = (*wrapped)(nil)
 
-// What is known of a connector's databases in memory.
+// The values of sharing: whether a connector's databases in memory are shared.
 const (
 	sharingUnknown = iota
 	sharingNone
 	sharingAll
 )
 
-// Traits are those of a driver of which nothing else is known. TxStatus is always right, but it costs
-// about a microsecond, a fifth of a small statement. So it is called only after statements that can
-// change it.
+// Traits are those of an unknown driver of SQLite. TxStatus is always right, but it costs about a
+// microsecond, a fifth of a small statement. So it is called only after statements that can change
+// it.
 //
-// With a rollback journal nobody can write to the file while another connection reads; with a WAL
-// others can. Nobody asks which of them a file has: the answer is known only with the first
-// connection, and can change later.
+// With a rollback journal no connection can write to the file while another connection reads; with
+// a WAL another connection can. WritesAlone covers both: the journal mode is known only with the
+// first connection, and can change later.
 var Traits = dialects.Traits{WritesAlone: true, PreparingActs: true, CloseWrites: true}
 
 func wrap(c driver.Connector) (dialects.Template, error) {
@@ -69,7 +69,7 @@ func (w *wrapped) Traits() dialects.Traits { return Traits }
 func (w *wrapped) Dialect() dialects.Dialect { return Dialect{} }
 
 func (w *wrapped) Dial(ctx context.Context, cred *dialects.Credential) (dialects.Session, error) {
-	// The first connection tells which file it is.
+	// The first connection tells the name of the file.
 	if known := w.file.Load(); known != nil {
 		done, err := takeTurn(ctx, *known)
 		if err != nil {
@@ -106,7 +106,7 @@ func (w *wrapped) isPrivate(ctx context.Context, conn driver.Conn) (bool, error)
 			return false, err
 		}
 	}
-	// If the sharing could not be learned, the connection is kept: that loses nothing.
+	// If the sharing is not known, the connection is kept: this loses no data.
 	return w.sharing.Load() != sharingAll, nil
 }
 
@@ -120,7 +120,7 @@ func fileOf(ctx context.Context, conn driver.Conn) (file string, known bool) {
 	}
 	file = text(row[2])
 	if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {
-		return "", true // a name in the memory of a VFS (ncruces's memdb): SQLite has made every other file by now
+		return "", true // the name of a database in a VFS's memory (ncruces's memdb): SQLite has made every other file by now
 	}
 	return file, true
 }

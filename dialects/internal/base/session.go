@@ -26,7 +26,7 @@ func NewSession(conn driver.Conn, label string) *Session {
 	return &Session{Label: redact.Label(label), driver: driverconn.New(conn)}
 }
 
-// Conn is the driver's connection, or the connection of a wrapper below us.
+// Conn is the driver's connection, or the connection of a wrapper around the driver.
 func (s *Session) Conn() driver.Conn { return s.driver.Driver }
 
 // Unwrap is the driver's own connection, if a wrapper shows it.

@@ -22,7 +22,7 @@ import (
 type Destination struct {
 	redact.Label
 	params []dialects.Param
-	driver []dialects.Param // the values are shown
+	driver []dialects.Param // for the driver, as people may see them
 }
 
 // NewDestination makes a Destination.

@@ -90,7 +90,7 @@ type Walk struct {
 	query    string
 	reading  int             // index of Language.Readings
 	misread  bool            // the rest of this reading does not count
-	inside   int             // nesting: statements that have begun inside of this one, also itself
+	inside   int             // nesting depth: the outermost statement and the statements inside of it
 	effect   dialects.Effect // of this reading
 	total    dialects.Effect // of the readings before it
 }

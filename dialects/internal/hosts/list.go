@@ -46,7 +46,7 @@ type List struct {
 
 // state is the outcome of the last tries of a server.
 type state struct {
-	failures int       // in a row: it could not be reached
+	failures int       // failed tries in a row: the server could not be reached
 	paused   time.Time // it is tried after the others until then
 	trial    bool      // a dial is trying it after its pause
 	behind   time.Time // it had the wrong role, and is tried after others until then

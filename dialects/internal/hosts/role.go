@@ -106,9 +106,9 @@ func (r Role) Refuse(s Server) error {
 	return wrong(fmt.Sprintf("the server is %v, and target_session_attrs=%v asks for another", s, r))
 }
 
-// Still returns a wrong-role error if a server does not fit a session any more. then is the server
-// at connect. Without a role, a server still fits unless it accepted writes at connect and does not
-// now. A second choice remains a second choice.
+// Still returns a wrong-role error if a server no longer fits a session. then: the server at
+// connect. now: the server at present. Without a role, a server fits unless it accepted writes at
+// connect and accepts none now. A second choice remains a second choice.
 func (r Role) Still(then, now Server) error {
 	switch {
 	case now.NotReady:

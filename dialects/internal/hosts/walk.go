@@ -154,11 +154,10 @@ func over(ctx context.Context) bool {
 	return ctx.Err() != nil || ok && time.Until(deadline) <= 0
 }
 
-// again is the end of a walk that has found no server that fits. It dials the second
-// choices again, in order. If there is none, the servers whose try ended early get the
-// time that is left: a login may take longer than a share of the time. Servers that the
-// network does not reach are not among them. Only one dial at a time does so for a server. The
-// other dials report their errors.
+// again ends a walk that has found no fitting server. It dials the second choices again, in order.
+// If there is none, the servers whose try ended early get the time that is left: a login may take
+// longer than a share of the time. Servers that the network does not reach are not among them. For
+// each server only one dial at a time does this. The other dials report their errors.
 func (w *walk[T]) again(ctx context.Context) {
 	for i, host := range w.seconds {
 		if w.held != nil || over(ctx) {
@@ -291,8 +290,7 @@ func Drop[S dialects.Session](s S) {
 	_ = s.Close(ctx)
 }
 
-// Addresses tries the addresses of a server's name, as Walk tries servers. It does not remember
-// them.
+// Addresses tries the addresses of a server's name, as Walk tries servers. It remembers no outcome.
 func Addresses[T any](ctx context.Context, addresses []string, patience time.Duration,
 	try func(ctx context.Context, address string, patience time.Duration) (T, Outcome), drop func(T),
 ) (T, Outcome) {

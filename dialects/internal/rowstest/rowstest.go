@@ -10,9 +10,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Changed reads rows to their end, keeps the byte slices of each row, and closes the rows. Then
-// after uses the connection. Changed returns the number of slices, and how many of them have
-// changed.
+// Changed reads rows to their end, keeps the byte slices of each row, and closes the rows. Then it
+// calls after, which uses the connection. Changed returns the number of slices, and how many of
+// them have changed.
 func Changed(t testing.TB, rows driver.Rows, after func()) (slices, changed int) {
 	t.Helper()
 	var kept, copies [][]byte

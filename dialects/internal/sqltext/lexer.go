@@ -19,7 +19,7 @@ type Lexer struct {
 	// The name last read, its qualifier, and the token before both.
 	name, qualifier      span
 	qualified, nameQuote bool
-	afterName            bool // at At: the token before the @ is that name
+	afterName            bool // for the token At: that name stands directly before the @
 	before               Token
 	beforeSpan           span
 
@@ -29,15 +29,16 @@ type Lexer struct {
 
 	inCode      bool // inside a versioned comment read as code
 	codeIsDoubt bool
-	hasA0       bool // the text has that byte, see DoubtfulSpace
+	hasA0       bool // the text has the byte A0 (DoubtfulSpace)
 
 	// Doubt collects the doubts met so far.
 	Doubt Doubt
 	// Strange is set by text that is not understood: bytes that begin no token, and constructs that
 	// Rules marks so.
 	Strange bool
-	// Mixed is set by versioned comments that a server may read in a way that is none of the Readings,
-	// such as one for code and not the other. It counts also if the text is misread.
+	// Mixed is set by versioned comments that a server may read in a way that is none of the
+	// Readings: for example, the server executes one comment and skips the other. Mixed counts also
+	// if the text is misread.
 	Mixed bool
 	// StrayBackslash is set by a backslash outside quotes, except in MySQL's \N. No database
 	// accepts it: the text is misread.
@@ -146,10 +147,10 @@ func hasCapital(s string) bool {
 // Before returns the token before the name last read and its qualifiers.
 func (lx *Lexer) Before() Token { return lx.before }
 
-// BeforeText returns the text of that token.
+// BeforeText returns the text of the token that Before returns.
 func (lx *Lexer) BeforeText() string { return lx.src[lx.beforeSpan.from:lx.beforeSpan.to] }
 
-// BeforeAt is where that token stands in the text.
+// BeforeAt is where the token that Before returns stands in the text.
 func (lx *Lexer) BeforeAt() int { return lx.beforeSpan.from }
 
 // PreviousWord returns the text of the name directly before the last token, or "".
@@ -432,8 +433,8 @@ func (lx *Lexer) comment(from int) (pos int) {
 	return pos
 }
 
-// versioned returns where the code of the comment begins that opens at from; 0: it is no code in this
-// reading. skipped: it is code in others.
+// versioned returns where the code begins in the comment that opens at from; 0: the comment is no
+// code in this reading. skipped: the comment is code in other readings.
 func (lx *Lexer) versioned(from int) (code int, skipped bool) {
 	if !lx.rules.has(VersionedComments) {
 		return 0, false

@@ -36,19 +36,19 @@ type outliner struct {
 	lx    Lexer
 	text  strings.Builder
 	names bool
-	begun bool  // the first word of the statement was read,
-	kind  uint8 // which has this code
+	begun bool  // the first word of the statement was read
+	kind  uint8 // the code of the first word
 
 	// Of the last token:
 	end     int  // where it ended
-	literal bool // it is a number, or goes on with one
+	literal bool // it is a number, or continues a number
 	dollar  bool // it is a $
 }
 
 // The codes of the words that begin a statement.
 const (
 	data    uint8 = 1 << iota
-	setting       // to a value that needs no quotes
+	setting       // sets something to a value that may have no quotes
 )
 
 var beginnings = NewNames(

@@ -131,7 +131,7 @@ func (lx *Lexer) GluedToNumber() bool {
 }
 
 // OpensQuery reports whether a query, without a parenthesis of its own, follows the parenthesis
-// just read. No function takes a query so: AS NOT MATERIALIZED (SELECT …), = ANY (SELECT …).
+// just read. No function takes such a query: AS NOT MATERIALIZED (SELECT …), = ANY (SELECT …).
 func (lx *Lexer) OpensQuery() bool {
 	ahead := *lx
 	ahead.Next()

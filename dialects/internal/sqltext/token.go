@@ -29,7 +29,7 @@ type Doubt uint8
 const (
 	// DoubtSingle: a quote after a backslash in '…'.
 	DoubtSingle Doubt = 1 << iota
-	// DoubtDouble: the same in "…".
+	// DoubtDouble: a quote after a backslash in "…".
 	DoubtDouble
 	// DoubtVersion: a versioned comment that is code for some servers only.
 	DoubtVersion

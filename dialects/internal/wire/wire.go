@@ -31,7 +31,7 @@ type Conn struct {
 
 	graceful atomic.Int64 // deadline of EndGracefully in Unix nanoseconds, or 0
 	peeker
-	pump   *pump    // nc, if that is no socket of ours
+	pump   *pump    // the same as nc, if nc is no socket of ours
 	remote net.Addr // nil: nc's
 }
 

@@ -2,7 +2,7 @@ package mysql
 
 import "github.com/pooldriver/pooldriver/dialects/internal/sqltext"
 
-// What a name before a parenthesis is.
+// The kinds of a name before a parenthesis.
 const (
 	funcHarmless     uint8 = iota + 1 // a function or type that keeps no state in the session
 	funcKeyword                       // no name at all: IN (, VALUES (

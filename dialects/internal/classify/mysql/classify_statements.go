@@ -45,9 +45,9 @@ func (c *classifier) set() dialects.Effect {
 	return dialects.Stateful | c.rereads() | dialects.Effect(lx.SkipStatementNoting(setWords))
 }
 
-// harmless are the variables by which the server reads no text: a statement that is prepared is the
-// same whatever their values are. A variable that is missing costs a preparing. The integration test
-// TestNoSessionVariableReachesAStatement sets each of them.
+// harmless are the variables by which the server reads no text: a prepared statement is the same
+// whatever their values are. A variable that is missing from the list costs one preparation. The
+// integration test TestNoSessionVariableReachesAStatement sets each of them.
 var harmless = sqltext.NewNames(sqltext.Group{Code: 1, Names: `
 	autocommit foreign_key_checks innodb_lock_wait_timeout interactive_timeout lock_wait_timeout max_execution_time
 	max_statement_time net_read_timeout net_write_timeout sql_log_bin transaction_isolation transaction_read_only
@@ -55,7 +55,7 @@ var harmless = sqltext.NewNames(sqltext.Group{Code: 1, Names: `
 
 var setScopes = sqltext.NewNames(sqltext.Group{Code: 1, Names: "session local global persist persist_only"})
 
-// rereads looks at what a SET assigns, from its first assignment on.
+// rereads looks at the variables that a SET assigns, from its first assignment on.
 func (c *classifier) rereads() dialects.Effect {
 	lx := c.Lx // a copy, which looks ahead
 	for depth := lx.Depth(); !lx.Ended(); {
@@ -132,8 +132,8 @@ func (c *classifier) setStatement() dialects.Effect {
 
 var updateModifiers = sqltext.NewNames(sqltext.Group{Code: 1, Names: "low_priority ignore"})
 
-// instruments looks whether an UPDATE changes what the server measures on a connection: UPDATE
-// performance_schema.threads. No reset undoes this.
+// instruments looks whether an UPDATE changes which measurements the server takes on a connection:
+// UPDATE performance_schema.threads. No reset undoes this.
 func (c *classifier) instruments() dialects.Effect {
 	ahead := c.Lx
 	if ahead.IsWord("update") {

@@ -6,7 +6,7 @@ import (
 	"github.com/pooldriver/pooldriver/dialects/internal/sqltext"
 )
 
-// reads: INSERT and REPLACE are functions, too, and cannot follow WITH.
+// reads: Not lacks INSERT and REPLACE: both are functions, too, and as statements cannot follow WITH.
 var reads = classify.Reads{
 	First: sqltext.NewNames(sqltext.Group{Code: 1, Names: "select values table with show explain describe desc"}),
 	Not: sqltext.NewNames(

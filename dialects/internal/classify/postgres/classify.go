@@ -43,7 +43,7 @@ var lexical = sqltext.NewRules(sqltext.DollarQuotes | sqltext.EscapeStrings |
 
 var language = classify.New(classify.Language{
 	Rules: lexical,
-	// With standard_conforming_strings off, strings end elsewhere.
+	// With standard_conforming_strings off, '…' has backslash escapes.
 	Readings:    []sqltext.Reading{{}, {SingleEscapes: true}},
 	WholeText:   true,
 	QuotesNames: true,
@@ -212,7 +212,7 @@ func (c *classifier) word() dialects.Effect {
 			lx.BeginWith()
 		}
 	case wordExecute:
-		// CREATE TABLE … AS EXECUTE. As a column's name it costs a cleaning.
+		// CREATE TABLE … AS EXECUTE. A column with the name execute costs a cleaning, too.
 		return dialects.Suspect | dialects.NamedPrepared
 	case wordUpdate:
 		return c.update()
@@ -344,9 +344,10 @@ func (c *classifier) setConfig() dialects.Effect {
 	return effect | local
 }
 
-// localPath is the effect of a search path, which follows, that ends with the transaction. Suspect:
-// it may begin with the temporary schema, as in namesTemp. An expression may, too. A parameter ($1) is
-// the schema of a tenant: to clean after each of its transactions would cost more than it is worth.
+// localPath is the effect of the search path that follows and that ends with the transaction. A
+// path that may begin with the temporary schema is Suspect, and so is an expression. A parameter
+// ($1) counts as the schema of a tenant: a cleaning after each of the tenant's transactions would
+// cost too much.
 func localPath(lx sqltext.Lexer) dialects.Effect {
 	lx.Next()
 	value := lx

@@ -39,7 +39,8 @@ var leads = sqltext.NewNames(sqltext.Group{Code: 1, Names: `
 	by zone local escape rows range groups value key passing ref document content version path first next return call
 	execute`})
 
-// The words that are syntax only after certain words, and these certain words.
+// A clause word is syntax only after its lead word, such as BY after GROUP. Both have the same
+// code.
 const (
 	afterGroup uint8 = iota + 1
 	afterPrimary
@@ -93,8 +94,8 @@ func (c *classifier) isClause() bool {
 // text stays linear in its length.
 const maxLookAhead = 100
 
-// closing goes from the parenthesis last read past its closing parenthesis. at: the place of the
-// closing parenthesis. near: closing has found it within maxLookAhead.
+// closing moves lx from the opening parenthesis last read past the closing parenthesis. at: the
+// place of the closing parenthesis. near: it is within maxLookAhead.
 func closing(lx *sqltext.Lexer) (at int, near bool) {
 	depth := lx.Depth()
 	for range maxLookAhead {
@@ -111,7 +112,7 @@ func closing(lx *sqltext.Lexer) (at int, near bool) {
 }
 
 // isConflict reports whether DO, or a WHERE and then DO, follows the parentheses after ON CONFLICT.
-// If not, they are the condition of a JOIN.
+// If not, the parentheses are the condition of a JOIN.
 func (c *classifier) isConflict() bool {
 	ahead := c.Lx
 	if _, near := closing(&ahead); !near {
@@ -128,8 +129,8 @@ func (c *classifier) isConflict() bool {
 	return ahead.IsWord("do")
 }
 
-// isOperator reports whether an operator follows OPERATOR(. Then the name after its ) may be a
-// function.
+// isOperator reports whether an operator follows OPERATOR(. If so, it notes that the name after the
+// closing parenthesis may be a function.
 func (c *classifier) isOperator() bool {
 	ahead := c.Lx
 	for ahead.Next(); ahead.IsName(); ahead.Next() {
@@ -146,7 +147,8 @@ func (c *classifier) isOperator() bool {
 
 const anywhere = -1
 
-// loosen notes that the name after the ) of the parenthesis last read may be a function.
+// loosen notes that the name after the closing parenthesis may be a function. The opening
+// parenthesis was just read.
 func (c *classifier) loosen() {
 	ahead, before := c.Lx, c.looseAt
 	from, _ := ahead.Span()

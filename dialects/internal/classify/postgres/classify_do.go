@@ -29,7 +29,7 @@ func (c *classifier) do() (effect dialects.Effect) {
 	return effect
 }
 
-// unresettableWords are the words by which PL/pgSQL does, or may do, what no cleaning undoes. A
+// unresettableWords are the words by which PL/pgSQL may cause an effect that no cleaning undoes. A
 // column with such a name costs a connection.
 var unresettableWords = sqltext.NewNames(sqltext.Group{Code: 1, Names: "load seed execute"})
 

@@ -2,13 +2,13 @@ package postgres
 
 import "github.com/pooldriver/pooldriver/dialects/internal/sqltext"
 
-// What a name before a parenthesis is.
+// The kinds of a name before a parenthesis.
 const (
 	funcHarmless     uint8 = iota + 1 // a function or type that keeps no state in the session
 	funcKeyword                       // no name at all: IN (, VALUES (
-	funcSyntax                        // the same, and in quotes the name of a function: COALESCE (, "coalesce"(
+	funcSyntax                        // as funcKeyword, but in quotes the name of a function: COALESCE (, "coalesce"(
 	funcNoArguments                   // harmless with (): version()
-	funcLoose                         // the same, and the name after its ) may be a function
+	funcLoose                         // as funcKeyword, and the name after its ) may be a function
 	funcClause                        // no name at all if certain words stand before or after it
 	funcStateful                      // changes the session
 	funcUnresettable                  // changes the session in a way that no cleaning undoes
@@ -42,8 +42,8 @@ var functions = sqltext.NewNames(
 		intersect distinct case when then else end to between using lateral into check default only unique
 		references symmetric array row cast collate group table column constraint analyze for desc asc do`},
 
-	// The grammar has them, so they are no names without quotes (catcode C or R). overlay and
-	// substring are both.
+	// The grammar has them as keywords, so without quotes they are no names (catcode C or R).
+	// overlay and substring are keywords and functions.
 	sqltext.Group{Code: funcSyntax, Names: `
 		bigint bit boolean char character coalesce current_catalog current_date current_role current_time
 		current_timestamp current_user dec decimal extract float greatest grouping int integer json json_array

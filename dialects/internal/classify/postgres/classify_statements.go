@@ -71,9 +71,9 @@ var namesDependOn = sqltext.NewNames(
 	sqltext.Group{Code: everything, Names: "all"},
 )
 
-// harmless are the parameters by which the server reads no text: a statement that is prepared is the
-// same whatever their values are. A parameter that is missing costs a preparing. The integration
-// test TestNoSessionVariableReachesAStatement sets each of them.
+// harmless are the parameters by which the server reads no text: a prepared statement is the same
+// whatever their values are. A parameter that is missing from the list costs one preparation. The
+// integration test TestNoSessionVariableReachesAStatement sets each of them.
 var harmless = sqltext.NewNames(sqltext.Group{Code: 1, Names: `
 	application_name client_min_messages idle_in_transaction_session_timeout idle_session_timeout lock_timeout
 	maintenance_work_mem statement_timeout synchronous_commit transaction_timeout work_mem

@@ -8,9 +8,9 @@ import (
 )
 
 // Cleaning is the text that cleans a session after statements with that effect. An unknown function
-// may have set the seed of random(). Nothing restores the old seed, so the cleaning sets a new one. If
-// texts may have been read in another way, the plans of functions go: a session keeps them with the
-// literals that it has read.
+// may have set the seed of random(). Nothing restores the old seed, so the cleaning sets a new one.
+// If texts may have been read in another way, the cleaning discards the plans of functions: these
+// plans keep literals as the session has read them.
 func Cleaning(effect dialects.Effect) string {
 	text := cleaning
 	if effect&dialects.Rereads != 0 {

@@ -81,7 +81,7 @@ func (c *classifier) statement() dialects.Effect {
 		lx.Next() // PLAN
 		lx.Next()
 	}
-	return c.executed() &^ dialects.Writes // some PRAGMAs take effect even so
+	return c.executed() &^ dialects.Writes // some PRAGMAs take effect under EXPLAIN, too
 }
 
 // executed classifies what is left of a statement without EXPLAIN before it.
@@ -120,7 +120,7 @@ const (
 )
 
 // readWords are the words by which a query writes: one of the PRAGMAs that can be read as a table
-// works on the file. The classifier does not see it in quotes.
+// works on the file. The classifier does not see its name in quotes.
 var readWords = sqltext.NewNames(sqltext.Group{Code: wordOptimize, Names: "pragma_optimize"})
 
 // withWords are the words by which a statement that begins with WITH writes.

@@ -62,7 +62,7 @@ func Settings(query string) (all []dialects.Setting, alone, complete bool) {
 		return nil, false, false
 	}
 	if statements > 1 && slices.ContainsFunc(all, func(s dialects.Setting) bool { return s.NextTx }) {
-		return nil, false, false // the script's next statement has used it up
+		return nil, false, false // the script's next statement has used up the setting
 	}
 	return all, statements == 1, complete
 }
@@ -123,11 +123,11 @@ func pragmaSetting(lx *sqltext.Lexer) (dialects.Setting, bool) {
 	}
 	kind := keptPragmas.Lookup(name)
 	if kind == 0 || lx.Text() != "=" && lx.Token() != sqltext.Open {
-		return dialects.Setting{}, false // it reads
+		return dialects.Setting{}, false // the PRAGMA only reads
 	}
 	s := dialects.Setting{Name: "PRAGMA " + name}
 	if kind == journal && of == "main" {
-		of = "" // a mode for all belongs to the file of the main database, too
+		of = "" // a mode for all files is also the mode of the main database's file
 	}
 	switch of {
 	case "":
@@ -142,7 +142,7 @@ func pragmaSetting(lx *sqltext.Lexer) (dialects.Setting, bool) {
 		s.Of = "" // the setting is for all files
 		s.NextTx, s.Ends = true, isOff(strings.ToLower(strings.Trim(lx.Text(), `'"`)))
 	case vacuum:
-		s.ForVacuum = true // without the name of another file, which may be detached before a VACUUM
+		s.ForVacuum = true // not for an attached file, which may be detached before a VACUUM
 		return s, s.Of == ""
 	case key:
 		s.Refusal = ErrKey
@@ -183,8 +183,8 @@ func attachSetting(lx *sqltext.Lexer) (dialects.Setting, bool) {
 	return dialects.Setting{Name: attached(name), Undo: "DETACH " + quoted(name), Refusal: refusal}, ok
 }
 
-// AttachedFile returns the place of the expression that names the file of an ATTACH, and the same as an
-// expression of a query: ATTACH takes a single name for a string.
+// AttachedFile returns the place of the file's expression in an ATTACH, and the same expression as
+// a query writes it: ATTACH reads a single name as a string.
 func AttachedFile(attach string) (from, to int, expr string) {
 	var c classifier
 	c.Begin(language, attach)
