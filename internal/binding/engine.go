@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -57,7 +58,7 @@ const (
 func New(config Config, r *report.Report) (_ *Engine, err error) {
 	e := &Engine{config: config, report: r}
 	e.starvation.engine = e
-	config.Pool.Starving, config.Pool.StarveAfter, config.Pool.NewSeat = e.starvation.starving, starveAfter, newConn
+	config.Pool.Starving, config.Pool.StarveAfter = e.starvation.starving, starveAfter
 	e.pool, err = connpool.New(config.Pool, r)
 	return e, err
 }
@@ -72,15 +73,7 @@ func (e *Engine) Usage() *usage.Env { return e.config.Pool.Usage }
 func (e *Engine) Unattached() int64 { return e.unattached.Load() }
 
 // connections are the real connections that are open, lent or idle.
-func (e *Engine) connections() iter.Seq[*Conn] {
-	return func(yield func(*Conn) bool) {
-		for _, r := range e.pool.Conns() {
-			if !yield(ConnOf(r)) {
-				return
-			}
-		}
-	}
-}
+func (e *Engine) connections() iter.Seq[*connpool.Conn] { return slices.Values(e.pool.Conns()) }
 
 // FindPlace writes to p, which is empty, the task of ctx on this connector, with its InTx and
 // the task around it.
@@ -107,7 +100,7 @@ func (e *Engine) bindingOf(t *task.Task) *Binding {
 
 // acquire takes a connection from the pool. who is the *Binding of the statement's task or, without a
 // task, the statement's label.
-func (e *Engine) acquire(ctx context.Context, who any) (*Conn, error) {
+func (e *Engine) acquire(ctx context.Context, who any) (*connpool.Conn, error) {
 	r, err := e.pool.Acquire(ctx, who)
 	if err != nil {
 		return nil, e.acquireError(err, nil)
@@ -117,7 +110,7 @@ func (e *Engine) acquire(ctx context.Context, who any) (*Conn, error) {
 
 // acquireFrom is acquire for a statement without a task. from is the task from whose context its context
 // was derived; nil: from none.
-func (e *Engine) acquireFrom(ctx context.Context, from *task.Task, label *string) (*Conn, error) {
+func (e *Engine) acquireFrom(ctx context.Context, from *task.Task, label *string) (*connpool.Conn, error) {
 	if from == nil {
 		return e.acquire(ctx, label)
 	}
@@ -132,16 +125,16 @@ func (e *Engine) acquireFrom(ctx context.Context, from *task.Task, label *string
 }
 
 // broughtUp gives r, which comes from the pool, all settings of the *sql.DB.
-func (e *Engine) broughtUp(ctx context.Context, r *connpool.Conn) (*Conn, error) {
+func (e *Engine) broughtUp(ctx context.Context, r *connpool.Conn) (*connpool.Conn, error) {
 	if err := e.pool.BringUp(ctx, r); err != nil {
 		return nil, err
 	}
-	return ConnOf(r), nil
+	return r, nil
 }
 
 // acquireNow takes a connection if that is possible without a wait for others. Otherwise the
 // error is pool.ErrNoneNow.
-func (e *Engine) acquireNow(ctx context.Context) (*Conn, error) {
+func (e *Engine) acquireNow(ctx context.Context) (*connpool.Conn, error) {
 	r, err := e.pool.AcquireNow(ctx)
 	switch err {
 	case nil:
@@ -153,7 +146,7 @@ func (e *Engine) acquireNow(ctx context.Context) (*Conn, error) {
 }
 
 // await queues for a connection. While it waits, starving looks after the waiter.
-func (e *Engine) await(w *waiter) (*Conn, error) {
+func (e *Engine) await(w *waiter) (*connpool.Conn, error) {
 	r, err := e.wait(w)
 	switch {
 	case err == nil:

@@ -3,6 +3,7 @@ package binding
 import (
 	"context"
 
+	"github.com/pooldriver/pooldriver/internal/connpool"
 	"github.com/pooldriver/pooldriver/internal/pinning"
 	"github.com/pooldriver/pooldriver/internal/task"
 )
@@ -16,7 +17,7 @@ import (
 // context has ended, or has a task that is not as borrowInTask wants it, or the checkout has a
 // transaction that was deferred, or the connector drains. text is the statement's. pins: the
 // operation begins a transaction.
-func (c *Checkout) Borrow(ctx context.Context, text *string, pins bool) (*Conn, error) {
+func (c *Checkout) Borrow(ctx context.Context, text *string, pins bool) (*connpool.Conn, error) {
 	e := c.engine
 	if c.binding != nil || c.tx != nil || c.parted || e.config.TaskKey != nil || e.pool.Draining() || ctx.Err() != nil {
 		return nil, nil
@@ -36,7 +37,7 @@ func (c *Checkout) Borrow(ctx context.Context, text *string, pins bool) (*Conn, 
 
 // borrowInTask is Borrow for a statement of an explicit task that has no connection, and waits for
 // none. Then no transaction, no state and no rows of the task concern the statement.
-func (c *Checkout) borrowInTask(ctx context.Context, text *string, pins bool) (r *Conn, err error) {
+func (c *Checkout) borrowInTask(ctx context.Context, text *string, pins bool) (r *connpool.Conn, err error) {
 	p := task.PlaceOf(ctx)
 	if pins || p.Task == nil || p.From != nil || p.Scope != nil {
 		return nil, nil
@@ -63,8 +64,8 @@ func (c *Checkout) borrowInTask(ctx context.Context, text *string, pins bool) (r
 	// Another statement of the task may have begun a transaction, set state or lost them since mayBorrow
 	// was asked. A statement that comes later finds that the task has r.
 	if b.held.Load() != 1 || !b.mayBorrow() {
-		r.Meter.EndOperation(r.pinnedBy())
-		b.endUse(r)
+		r.Meter.EndOperation(c.seat.pinnedBy(r))
+		b.endUse(c.seat)
 		return nil, nil // Reach asks what the task has, as for any statement that has a connection
 	}
 	return r, nil
@@ -78,16 +79,17 @@ func (b *Binding) mayBorrow() bool {
 // Again locks the connection of a checkout that has had an operation. nil without an error: nothing
 // was done, and the operation has to take the long way, because the checkout belongs to a task, or
 // its last rows may be open, or its transaction has not begun, or its connection was taken back.
-func (c *Checkout) Again(ctx context.Context, text *string) (*Conn, error) {
-	r := c.conn
-	if c.binding != &c.private || r == nil || c.rows != nil || c.parted {
+func (c *Checkout) Again(ctx context.Context, text *string) (*connpool.Conn, error) {
+	s := c.seat
+	if c.binding != &c.private || s == nil || c.rows != nil || c.parted {
 		return nil, nil
 	}
-	if err := c.lockOwn(ctx); err != nil {
+	if err := s.lock.Lock(ctx); err != nil {
 		return nil, err
 	}
-	if r.Deferred() != nil || r.Traits().BadConnUnsure && ctx.Err() != nil {
-		r.unlock()
+	r := s.conn.Load()
+	if r == nil || r.Deferred() != nil || r.Traits().BadConnUnsure && ctx.Err() != nil {
+		s.unlockAlone()
 		return nil, nil
 	}
 	r.Meter.BeginOperation(text, r.Begun(), false)
@@ -96,19 +98,20 @@ func (c *Checkout) Again(ctx context.Context, text *string) (*Conn, error) {
 
 // Settle ends an operation that began with Borrow or Again, has succeeded, and leaves nothing
 // behind but the rows that it may have opened. Settle unlocks r.
-func (c *Checkout) Settle(r *Conn) {
+func (c *Checkout) Settle(r *connpool.Conn) {
 	c.touched, c.executed = true, true
-	r.Meter.EndOperation(r.pinnedBy())
+	s := c.seat
+	r.Meter.EndOperation(s.pinnedBy(r))
 	if c.binding == &c.private {
-		r.Unlock()
+		s.unlockAlone()
 		return
 	}
-	c.binding.endUse(r)
+	c.binding.endUse(s)
 }
 
 // SettleTx is Settle for a transaction that has begun.
-func (c *Checkout) SettleTx(r *Conn) {
+func (c *Checkout) SettleTx(r *connpool.Conn) {
 	c.touched = true
 	r.Meter.EndOperation(pinning.Tx)
-	r.Unlock()
+	c.seat.unlockAlone()
 }

@@ -50,9 +50,9 @@ type waiter struct {
 	label    *string  // nil: none
 	from     *task.Task
 	tooLarge error // why rows of the task stay open
-	// given is a connection of the task that unlock has handed over, with its lock and a peek. The
+	// given is a seat of the task that unlock has handed over, with its lock, and counted. The
 	// binding's mu protects it until the wait has ended with errHandedOver.
-	given *Conn
+	given *Seat
 
 	around context.Context // the statement's
 	ctx    context.Context // ends with around, and by cancel
@@ -66,11 +66,11 @@ func newWaiter(ctx context.Context) *waiter {
 	return w
 }
 
-// adopted takes the connection that was handed to w; nil: none was.
-func (w *waiter) adopted() *Conn {
-	r := w.given
+// adopted takes the seat that was handed to w; nil: none was.
+func (w *waiter) adopted() *Seat {
+	s := w.given
 	w.given = nil
-	return r
+	return s
 }
 
 // starvation is what an engine knows of waiters.
@@ -93,7 +93,7 @@ type Taken struct {
 }
 
 // remember notes rows that are about to be read into memory. r is their connection, which is locked.
-func (s *starvation) remember(rows *session.Rows, r *Conn, b *Binding) {
+func (s *starvation) remember(rows *session.Rows, r *connpool.Conn, b *Binding) {
 	look, _ := r.Meter.Look()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -143,91 +143,88 @@ func (s *starvation) reclaim(wanted int) {
 	if wanted <= 0 || s.readers.Busy(readerPatience) {
 		return
 	}
-	if r, rows := s.leastRead(); r != nil {
-		go s.readOthers(s.readers.Begin(), r, rows, wanted)
+	if held, rows := s.leastRead(); held != nil {
+		go s.readOthers(s.readers.Begin(), held, rows, wanted)
 	}
 }
 
-// readOthers is what a reader does. It begins with rows and owns the lock of r.
-func (s *starvation) readOthers(me *relay.Runner, r *Conn, rows *session.Rows, wanted int) {
+// readOthers is what a reader does. It begins with rows and owns the lock of held.
+func (s *starvation) readOthers(me *relay.Runner, held *Seat, rows *session.Rows, wanted int) {
 	defer me.End()
-	for r != nil {
-		if s.takeRows(r, rows) {
+	for held != nil {
+		if s.takeRows(held, rows) {
 			wanted--
 		}
 		if wanted <= 0 || s.engine.pool.Stats().Waiting == 0 || !me.Last() {
 			return
 		}
 		me.Next()
-		r, rows = s.leastRead()
+		held, rows = s.leastRead()
 	}
 }
 
 // leastRead returns the rows of which the least was read ahead so far, and their
-// connection, which it has locked. nil: no rows may be read. So large rows come last.
-func (s *starvation) leastRead() (*Conn, *session.Rows) {
+// seat, which it has locked. nil: no rows may be read. So large rows come last.
+func (s *starvation) leastRead() (*Seat, *session.Rows) {
 	if s.engine.report.Buffered.Load() > s.engine.config.Pool.Session.BufferOthers {
 		return nil, nil
 	}
-	var least *Conn
+	var least *connpool.Conn
 	tried := int64(math.MaxInt64)
 	for r := range s.engine.connections() {
 		if r.Rows() == nil {
 			continue
 		}
-		if b, rows := tryReclaim(r); rows != nil {
+		if held, rows := tryReclaim(r); rows != nil {
 			if rows.Tried() < tried {
 				least, tried = r, rows.Tried()
 			}
-			b.endPeek(r)
+			held.endLook()
 		}
 	}
-	if least != nil {
-		if _, rows := tryReclaim(least); rows != nil {
-			return least, rows
-		}
+	if least == nil {
+		return nil, nil
 	}
-	return nil, nil
+	return tryReclaim(least)
 }
 
-// tryReclaim peeks at r and locks it, if only its rows hold it. It returns the rows and the
-// binding that has r; nil: it has done nothing.
-func tryReclaim(r *Conn) (*Binding, *session.Rows) {
-	b := r.tryPeek()
-	if b == nil {
+// tryReclaim locks the seat of r, if only its rows hold r. It returns the seat and the rows; nil: it has
+// done nothing.
+func tryReclaim(r *connpool.Conn) (*Seat, *session.Rows) {
+	s := seatOf(r)
+	if !s.tryLook(r) {
 		return nil, nil
 	}
-	rows := r.Rows()
-	if rows == nil || !rows.Reclaimable() || b.users(r) != 1 || r.use.pin.KeepsTask() || r.use.raw != nil || b.ended.Load() {
-		b.endPeek(r)
+	b, rows := s.binding.Load(), r.Rows()
+	if rows == nil || !rows.Reclaimable() || !b.isOnlyClaim(s) || s.raw != nil || b.ended.Load() {
+		s.endLook()
 		return nil, nil
 	}
-	return b, rows
+	return s, rows
 }
 
 // takeRows reads more of the rows into memory. If no rows are left to read, it gives their
-// connection back. It is called with the lock, and unlocks.
-func (s *starvation) takeRows(r *Conn, rows *session.Rows) (taken bool) {
+// connection back. It is called with the lock of held, and unlocks.
+func (s *starvation) takeRows(held *Seat, rows *session.Rows) (taken bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), reclaimPatience)
 	defer cancel()
-	b := r.holder.Load()
+	b, r := held.binding.Load(), held.conn.Load()
+	defer held.endLook()
 	defer func() {
 		if p := recover(); p != nil { // inspect sees in r.Calls that a call has not returned
 			rows.SkipReadAhead()
 			s.forget(rows)
-			b.endPeek(r)
 			s.engine.report.DriverPanicked("while rows were read into memory for a statement that waits for a connection; the connection of the rows is closed when it comes back", p)
 		}
 	}()
 	s.remember(rows, r, b) // before their owner can see that they are in memory, and close them
 	if !rows.ReadMore(ctx) {
 		s.forget(rows)
-		b.endPeek(r)
 		return false
 	}
 	s.confirm(rows)
+	held.moves++
 	s.engine.report.Reclaims.Add(1)
-	b.release(r, true)
 	return true
 }
 
@@ -310,10 +307,13 @@ func (s *starvation) snapshot(waiters []waitgraph.Queued[*waiter]) *waitgraph.Sn
 		w := q.Waiter
 		now.Waiters = append(now.Waiters, waitgraph.Waiter[*Binding]{Number: q.Number, For: w.waitsFor(s.engine), Victim: w.binding == nil || !w.binding.task.Implicit()})
 	}
-	for _, conn := range all {
-		r := ConnOf(conn)
-		b := r.holder.Load()
-		if b == nil || !b.shares {
+	for _, r := range all {
+		held := seatOf(r)
+		if held == nil || !held.Has(r) {
+			return nil
+		}
+		b := held.binding.Load()
+		if !b.shares {
 			return nil
 		}
 		now.Holders = append(now.Holders, waitgraph.Holder[*Binding]{Who: b})
@@ -327,16 +327,15 @@ func (s *starvation) snapshot(waiters []waitgraph.Queued[*waiter]) *waitgraph.Sn
 // waits completes the snapshot with what is known under the locks. It reports whether no
 // holder is at work.
 func waits(s *waitgraph.Snapshot[*Binding], all []*connpool.Conn) bool {
-	for i, conn := range all {
-		r := ConnOf(conn)
-		b := r.tryPeek()
-		if b == nil {
+	for i, r := range all {
+		held := seatOf(r)
+		if !held.tryLook(r) {
 			return false
 		}
 		h := &s.Holders[i]
-		idle := b == h.Who && r.use.raw == nil
-		h.Operations, h.Name = r.use.ops, holder{h.Who.task, r.use.pin, r.use.since, h.Who.engine.config.Pool.Dialect, r.Meter.Text()}
-		b.endPeek(r)
+		idle := held.binding.Load() == h.Who && held.raw == nil
+		h.Operations, h.Name = held.moves, holder{h.Who.task, held.pin, held.since, h.Who.engine.config.Pool.Dialect, r.Meter.Text()}
+		held.endLook()
 		if !idle {
 			return false
 		}

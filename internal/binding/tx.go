@@ -15,18 +15,15 @@ type Tx struct {
 	session.Tx
 
 	checkout   *Checkout
-	conn       *Conn // nil: deferred, and without a connection yet
+	seat       *Seat // nil: deferred, and without a connection yet
 	binding    *Binding
 	around     *Tx  // of the same virtual connection; around goes on when this Tx ends; nil: none
 	over       bool // Commit or Rollback was called
 	unattached bool // it is counted in Engine.unattached
 }
 
-// Conn is the connection of t, nil if it is deferred and has none.
-func (t *Tx) Conn() *Conn { return t.conn }
-
 // Attached reports whether t has a connection.
-func (t *Tx) Attached() bool { return t.conn != nil }
+func (t *Tx) Attached() bool { return t.seat != nil }
 
 // InTask reports whether t has a connection that belongs to a task.
 func (t *Tx) InTask() bool { return t.binding != nil && t.binding.task != nil }
@@ -34,26 +31,26 @@ func (t *Tx) InTask() bool { return t.binding != nil && t.binding.task != nil }
 // TaskEnded reports whether the task of t, which has a connection, has ended.
 func (t *Tx) TaskEnded() bool { return t.binding.ended.Load() }
 
-// On prepares t to begin on r, which the checkout has.
-func (t *Tx) On(c *Checkout, r *Conn) {
-	t.checkout, t.conn, t.binding = c, r, c.binding
+// On prepares t to begin on the connection of the checkout.
+func (t *Tx) On(c *Checkout) {
+	t.checkout, t.seat, t.binding = c, c.seat, c.binding
 }
 
 // Began records that t, which is no savepoint, has begun on its connection or was deferred
 // there.
 func (t *Tx) Began() {
-	r := t.conn
+	s := t.seat
 	if !t.binding.isPrivate() {
-		r.use.begin()
+		s.begin()
 		t.binding.lowerBarrier()
 	}
-	r.Began(&t.Tx, r.use.since)
+	s.conn.Load().Began(&t.Tx, s.since)
 	t.begun()
 }
 
 // BeganSavepoint is Began for a savepoint.
 func (t *Tx) BeganSavepoint() {
-	t.conn.BeganSavepoint(&t.Tx, time.Now())
+	t.seat.conn.Load().BeganSavepoint(&t.Tx, time.Now())
 	t.binding.lowerBarrier()
 	t.begun()
 }
@@ -61,7 +58,7 @@ func (t *Tx) BeganSavepoint() {
 // begun makes t the transaction of its checkout.
 func (t *Tx) begun() {
 	c := t.checkout
-	t.around, c.tx = c.tx, t
+	t.around, c.tx, c.begun = c.tx, t, true
 }
 
 // DeferOn makes t, which begins with its first statement, the transaction of a checkout that has
@@ -79,15 +76,15 @@ func (t *Tx) DeferOn(c *Checkout, from *task.Task) bool {
 }
 
 // attached ends what DeferOn began: t has got a connection, or err.
-func (t *Tx) attached(r *Conn, b *Binding, err error) {
+func (t *Tx) attached(w *Want, b *Binding, err error) {
 	t.countOut()
 	if err != nil {
 		t.Refuse(err)
 		return
 	}
-	t.conn, t.binding = r, b
-	r.Defer(&t.Tx)
-	r.Began(&t.Tx, time.Time{})
+	t.seat, t.binding, t.checkout.begun = w.seat, b, true
+	w.Conn.Defer(&t.Tx)
+	w.Conn.Began(&t.Tx, time.Time{})
 }
 
 // countOut counts t out of the transactions without a connection.
@@ -100,7 +97,7 @@ func (t *Tx) countOut() {
 
 // again defers the begin once more, for another connection.
 func (t *Tx) again() {
-	t.conn, t.binding = nil, nil
+	t.seat, t.binding = nil, nil
 	t.Again()
 }
 
@@ -130,7 +127,7 @@ func (t *Tx) Finish(text *string, end func() error) error {
 	err := t.lock()
 	if err == nil {
 		locked = true
-		t.conn.Meter.BeginOperation(text, true, false)
+		t.seat.conn.Load().Meter.BeginOperation(text, true, false)
 		err = end()
 	}
 	panicked = false
@@ -138,66 +135,65 @@ func (t *Tx) Finish(text *string, end func() error) error {
 }
 
 func (t *Tx) unlock() {
-	t.conn.Meter.EndOperation(t.conn.pinnedBy())
-	if t.binding.isPrivate() {
-		t.conn.Unlock() // the checkout still uses it
-		return
-	}
-	t.binding.untake(t.conn)
+	r := t.seat.conn.Load()
+	r.Meter.EndOperation(t.seat.pinnedBy(r))
+	t.binding.endHold(t.seat)
 }
 
 // IsLent reports whether t is without a task, and a function of Raw has its connection. In a
 // task the end of t waits for the function.
 func (t *Tx) IsLent() bool {
-	return t.conn != nil && t.checkout.lent == t.conn && t.binding.isPrivate()
+	return t.seat != nil && t.checkout.lent == t.seat && t.binding.isPrivate()
 }
 
 func (t *Tx) driverPanicked() {
-	if !t.binding.take(t.conn) {
+	s, c, b := t.seat, t.checkout, t.binding
+	r := s.hold()
+	if r == nil {
 		return
 	}
-	t.conn.MarkUnusable()
+	r.MarkUnusable()
 	if t.Open() {
 		t.Forget()
 	}
-	c, b := t.checkout, t.binding
-	private := b.isPrivate()
-	if c.conn == t.conn {
+	ends := c.seat == s
+	if ends {
+		b.standDown(s)
 		c.letGo()
-		if private {
-			b.standDown(t.conn) // take has not peeked
-		} else {
-			b.countOut(t.conn)
-		}
 	}
-	b.release(t.conn, true)
-	if private {
+	if b.isPrivate() {
+		s.unlockAlone()
 		c.unbind()
+		return
 	}
+	b.release(s, ends)
 }
 
-// lock locks the session for the end of a transaction.
+// lock locks the seat for the end of a transaction.
 func (t *Tx) lock() error {
 	for {
 		if t.binding.ended.Load() {
-			return t.binding.task.EndedError() // the task's end rolls back; the connection may have another borrower
+			return t.binding.task.EndedError() // the task's end rolls back
 		}
-		if !t.binding.take(t.conn) {
+		if t.seat.hold() == nil {
+			if t.binding.ended.Load() {
+				continue
+			}
 			return sql.ErrTxDone // the transaction around it has ended, and t with it
 		}
 		if t.binding.isPrivate() {
 			return nil
 		}
-		busy := t.conn.use.raw
+		busy := t.seat.raw
 		switch {
 		case t.binding.ended.Load():
 		case !t.Open() && !t.Replaced():
-			t.binding.untake(t.conn)
+			t.binding.endHold(t.seat)
 			return sql.ErrTxDone
 		case busy == nil:
 			return nil
 		}
-		t.binding.untake(t.conn)
+		t.binding.endHold(t.seat)
 		if busy == nil {
 			continue
 		}
@@ -211,13 +207,15 @@ func (t *Tx) lock() error {
 // abandon gives up a transaction that cannot be ended now: database/sql does not try
 // again.
 func (t *Tx) abandon() {
-	if t.binding.take(t.conn) {
-		t.conn.MarkUnusable()
-		if t.Open() {
-			t.Abandon()
-		}
-		t.binding.untake(t.conn)
+	r := t.seat.hold()
+	if r == nil {
+		return
 	}
+	r.MarkUnusable()
+	if t.Open() {
+		t.Abandon()
+	}
+	t.binding.endHold(t.seat)
 }
 
 // tx is t, for whoever finds it in a scope.

@@ -87,7 +87,6 @@ func open(t *testing.T, with setup) *fixture {
 	f.Session, f.holder = new(session.Session), &holder{t: t}
 	f.holder.session = f.Session
 	f.Init(&f.env, served, with.traits, f.holder)
-	require.NoError(t, f.Lock(t.Context()))
 	f.Lend(with.inTask)
 	t.Cleanup(func() {
 		require.Empty(t, f.db.Violations())
@@ -211,9 +210,6 @@ type holder struct {
 
 func (h *holder) hear(what string) {
 	h.told = append(h.told, what)
-	if h.session.TryLock() {
-		h.t.Errorf("the holder was told %q without the session's lock", what)
-	}
 }
 
 func (h *holder) Diagnosed(said dialects.Diagnosis) { h.hear(fmt.Sprintf("diagnosed %b", said)) }

@@ -282,7 +282,7 @@ func (r *Rows) diagnosed(err error) error {
 	if err == nil || err == io.EOF {
 		return err
 	}
-	r.session.holder.RowsFailed()
+	r.session.owner.RowsFailed()
 	r.session.Diagnose(err)
 	if ctxerr.SaysSafe(err) {
 		return ctxerr.Unclear(ctxerr.ErrUnclear, err)
@@ -302,7 +302,7 @@ func (r *Rows) Close() (err error) {
 		if !returned {
 			s.MarkUnusable()
 			if r.LetGo() {
-				s.holder.Detached()
+				s.owner.Detached()
 			}
 			r.giveUp(ErrRowsLost)
 		}
@@ -339,7 +339,7 @@ func (r *Rows) LoseSession() {
 // Abandon closes the rows, because their task or transaction has ended.
 func (r *Rows) Abandon(why error) {
 	if r.LetGo() {
-		r.session.holder.Detached()
+		r.session.owner.Detached()
 	}
 	r.giveUp(why)
 	defer r.session.spare(r.session.severAfter())

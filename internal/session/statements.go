@@ -134,7 +134,7 @@ func (s *Session) Prepare(ctx context.Context, text string, generation uint64, k
 	si, err := s.conn.Prepare(ctx, text)
 	if err != nil && s.env.Dialect.Diagnose(err)&dialects.TooManyPrepared != 0 {
 		s.stmts.CloseAll()
-		s.holder.StatementsExhausted()
+		s.owner.StatementsExhausted()
 		si, err = s.conn.Prepare(ctx, text)
 	}
 	s.returned()

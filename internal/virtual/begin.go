@@ -6,7 +6,7 @@ import (
 	"fmt"
 
 	"github.com/pooldriver/pooldriver/dialects"
-	"github.com/pooldriver/pooldriver/internal/binding"
+	"github.com/pooldriver/pooldriver/internal/connpool"
 	"github.com/pooldriver/pooldriver/internal/ctxerr"
 	"github.com/pooldriver/pooldriver/internal/ctxsettings"
 	"github.com/pooldriver/pooldriver/internal/session"
@@ -16,21 +16,21 @@ import (
 // This file begins transactions, savepoints, and transactions that were deferred.
 
 // newTx is a transaction of c that has not begun, on r; r is nil if it is deferred and has no connection.
-func newTx(ctx context.Context, c *checkout, opts driver.TxOptions, r *binding.Conn) *transaction {
+func newTx(ctx context.Context, c *checkout, opts driver.TxOptions, r *connpool.Conn) *transaction {
 	t := c.spareTx
 	if t == nil {
 		t = new(transaction)
 	}
 	c.spareTx, t.checkout = nil, c
 	if r != nil {
-		t.On(&c.Checkout, r)
+		t.On(&c.Checkout)
 	}
 	t.Init(ctx, opts)
 	return t
 }
 
 // beginOn begins t at once on r.
-func (t *transaction) beginOn(ctx context.Context, r *binding.Conn) error {
+func (t *transaction) beginOn(ctx context.Context, r *connpool.Conn) error {
 	_, err := r.Begin(ctx, &t.Tx.Tx, false)
 	return err
 }

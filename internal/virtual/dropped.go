@@ -76,7 +76,7 @@ func (op *operation) leavesOpen() bool {
 // checkout of the task uses, too. A lock there excludes none of these checkouts.
 func (op *operation) sharesState() bool {
 	c := op.c
-	return c.Shares() && op.Effect&pinning.ChangesSession != 0 && c.SharedState(op.Conn)
+	return c.Shares() && op.Effect&pinning.ChangesSession != 0 && c.SharesState(&op.Want)
 }
 
 // tellShared logs a statement whose session state another checkout of its task uses. The caller

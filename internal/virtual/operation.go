@@ -371,7 +371,7 @@ func (op *operation) done() {
 	}
 	if op.started && op.Locked() && r.Calls() > op.calls && !c.HasTx() {
 		// The task learns from the loss barrier what its main session has lost.
-		told := c.MainIs(r)
+		told := c.OnMain(&op.Want)
 		if c.Executed() && !session.LeavesNothing(r.Effect()) && !told {
 			c.refuse(errDriverPanicked)
 		}
@@ -394,7 +394,7 @@ func (op *operation) finish(ctx context.Context, err error) (again bool, _ error
 		return false, err
 	}
 	op.first = !c.Executed()
-	c.Ran(op.Conn)
+	c.Ran(&op.Want)
 	if err != nil {
 		return op.failed(ctx, err, true)
 	}

@@ -57,7 +57,7 @@ func (op *operation) outcomeOf(err error, executes bool) outcome {
 		unsent:   unsent,
 		wasIdle:  op.said&dialects.WasIdle != 0,
 		trusted:  !counted && !r.Traits().BadConnUnsure,
-		first:    op.c.Alone(r),
+		first:    op.c.Alone(&op.Want),
 		retried:  op.Retried,
 	}
 }

@@ -5,7 +5,7 @@ import (
 	"database/sql/driver"
 
 	"github.com/pooldriver/pooldriver/dialects"
-	"github.com/pooldriver/pooldriver/internal/binding"
+	"github.com/pooldriver/pooldriver/internal/connpool"
 	"github.com/pooldriver/pooldriver/internal/ctxerr"
 	"github.com/pooldriver/pooldriver/internal/ctxsettings"
 	"github.com/pooldriver/pooldriver/internal/driverconn"
@@ -24,7 +24,7 @@ import (
 
 // lend looks a text up, and lends and locks the connection for it. No connection and no error: nothing
 // was done, and the call is an operation from the beginning.
-func lend(ctx context.Context, c *conn, query string) (t *textcache.Text, r *binding.Conn, err error) {
+func lend(ctx context.Context, c *conn, query string) (t *textcache.Text, r *connpool.Conn, err error) {
 	t, known := c.look(query)
 	if !known || c.refusal != nil || ctxsettings.Used() || !session.LeavesNothing(t.Effect) {
 		return t, nil, nil
@@ -42,7 +42,7 @@ func lend(ctx context.Context, c *conn, query string) (t *textcache.Text, r *bin
 
 // goOn is the operation of a call for which lend has lent r. calls: how many calls of the driver had
 // not returned then.
-func goOn(c *checkout, kind kind, r *binding.Conn, v *text, t *textcache.Text, args []driver.NamedValue, calls int) *operation {
+func goOn(c *checkout, kind kind, r *connpool.Conn, v *text, t *textcache.Text, args []driver.NamedValue, calls int) *operation {
 	op := &operation{c: c, kind: kind, known: t != nil, virtual: v, started: true, calls: calls}
 	op.kept = kind != executing || v != nil && v.prepared
 	if kind == beginning {
@@ -50,12 +50,12 @@ func goOn(c *checkout, kind kind, r *binding.Conn, v *text, t *textcache.Text, a
 	} else {
 		op.Text, op.Args, op.Effect, op.TextAt = t.Query, args, t.Effect, &t.Query
 	}
-	op.Continue(r)
+	op.Continue(&c.Checkout)
 	return op
 }
 
 // execText executes a text that is sent as it is.
-func execText(ctx context.Context, c *checkout, r *binding.Conn, t *textcache.Text, args []driver.NamedValue) (driver.Result, error) {
+func execText(ctx context.Context, c *checkout, r *connpool.Conn, t *textcache.Text, args []driver.NamedValue) (driver.Result, error) {
 	calls, returned := r.Calls(), false
 	defer func() {
 		if !returned {
@@ -84,7 +84,7 @@ func execText(ctx context.Context, c *checkout, r *binding.Conn, t *textcache.Te
 
 // mayBeOpen reports whether a statement on a *sql.DB that has written has left a transaction open, by
 // the server's word.
-func mayBeOpen(c *checkout, r *binding.Conn, t *textcache.Text) bool {
+func mayBeOpen(c *checkout, r *connpool.Conn, t *textcache.Text) bool {
 	if t.Effect != dialects.Writes || c.HasTx() {
 		return false
 	}
@@ -96,7 +96,7 @@ func mayBeOpen(c *checkout, r *binding.Conn, t *textcache.Text) bool {
 }
 
 // queryText is execText for a query.
-func queryText(ctx context.Context, c *checkout, r *binding.Conn, t *textcache.Text, args []driver.NamedValue) (driver.Rows, error) {
+func queryText(ctx context.Context, c *checkout, r *connpool.Conn, t *textcache.Text, args []driver.NamedValue) (driver.Rows, error) {
 	calls, returned := r.Calls(), false
 	defer func() {
 		if !returned {
@@ -121,7 +121,7 @@ func queryText(ctx context.Context, c *checkout, r *binding.Conn, t *textcache.T
 }
 
 // succeeded ends a statement that has succeeded, and unlocks r.
-func succeeded(c *checkout, r *binding.Conn, t *textcache.Text) {
+func succeeded(c *checkout, r *connpool.Conn, t *textcache.Text) {
 	if t.Effect == dialects.Writes {
 		c.wrote()
 	}
@@ -133,7 +133,7 @@ func succeeded(c *checkout, r *binding.Conn, t *textcache.Text) {
 type keptCall struct {
 	session.Statement
 	c          *checkout
-	r          *binding.Conn
+	r          *connpool.Conn
 	v          *text
 	t          *textcache.Text
 	calls      int
@@ -233,7 +233,7 @@ func (k *keptCall) query(ctx context.Context) (driver.Rows, error) {
 
 // lendForTx is lend for a transaction. That is an operation if the begin may be deferred, or if a
 // setting of the *sql.DB waits for a transaction.
-func lendForTx(ctx context.Context, c *checkout) (*binding.Conn, error) {
+func lendForTx(ctx context.Context, c *checkout) (*connpool.Conn, error) {
 	if c.refusal != nil || c.source.config.LazyBegin || c.Bound() || ctxsettings.Used() || c.source.pool.Settings().WaitsForTx() {
 		return nil, nil
 	}
@@ -245,7 +245,7 @@ func lendForTx(ctx context.Context, c *checkout) (*binding.Conn, error) {
 }
 
 // beginTx begins a transaction.
-func beginTx(ctx context.Context, c *checkout, r *binding.Conn, opts driver.TxOptions) (driver.Tx, error) {
+func beginTx(ctx context.Context, c *checkout, r *connpool.Conn, opts driver.TxOptions) (driver.Tx, error) {
 	calls, returned := r.Calls(), false
 	defer func() {
 		if !returned {

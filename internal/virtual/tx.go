@@ -158,7 +158,7 @@ func (x InTx) Conflict(err error) *report.Report {
 // its way, or its server takes no writes any more, and the DSN leads to others.
 func (t *transaction) mayRepeat(said dialects.Diagnosis) bool {
 	return said&dialects.Conflict != 0 ||
-		said&dialects.RoleDoubt != 0 && t.Conn().Traits().RoleMatters && !t.ReadOnly()
+		said&dialects.RoleDoubt != 0 && t.checkout.source.traits.RoleMatters && !t.ReadOnly()
 }
 
 // CommitConflict is Conflict for the error of the transaction's Commit. A commit with an unknown
