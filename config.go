@@ -40,7 +40,8 @@ type Config struct {
 	// Default 30m.
 	MaxConnIdleTime time.Duration
 	// HealthCheckPeriod is the pause between two looks at the idle
-	// connections; 0 is never. Default 1m.
+	// connections; 0 is never. Default 1m. While nobody uses the pool, no server is asked, so that a
+	// database that scales to zero can sleep, unless the DSN asks for a role of the server.
 	HealthCheckPeriod time.Duration
 	// PingTimeout bounds the ping of a health check. Default 5s.
 	PingTimeout time.Duration

@@ -91,7 +91,7 @@ type CloseInfo struct {
 // for metrics.
 type CloseReason string
 
-// The reasons. Those from CloseLost on are found when a borrower gives a connection back.
+// The reasons. Those from CloseLost on are mostly found when a borrower gives a connection back.
 const (
 	CloseLifetime    CloseReason = "lifetime"     // older than Config.MaxConnLifetime
 	CloseIdleTime    CloseReason = "idle_time"    // idle for longer than Config.MaxConnIdleTime
@@ -100,7 +100,7 @@ const (
 	CloseFlushed     CloseReason = "flushed"      // Connector.Flush, a failover, a new credential
 	CloseShutdown    CloseReason = "shutdown"     // Connector.Close
 
-	CloseLost        CloseReason = "lost"         // the connection broke while it was used, or its state is in doubt
+	CloseLost        CloseReason = "lost"         // the connection broke or was ended while it was used, or its state is in doubt
 	CloseUncleanable CloseReason = "uncleanable"  // its session cannot be cleaned in place
 	CloseResetFailed CloseReason = "reset_failed" // rolling back or cleaning has failed, or took too long
 	CloseWrongRole   CloseReason = "wrong_role"   // its server is not what the DSN asks for any more
@@ -115,7 +115,7 @@ type TaskInfo struct {
 	RolledBack bool // a transaction was open, and was rolled back
 }
 
-// closeReasons are the names of the reasons of package report.
+// closeReasons are the names of the reasons of package report. A Connector does not resize its pool.
 var closeReasons = [report.Reasons]CloseReason{
 	pool.ReasonLifetime:      CloseLifetime,
 	pool.ReasonIdleTime:      CloseIdleTime,
@@ -124,7 +124,6 @@ var closeReasons = [report.Reasons]CloseReason{
 	report.ResetFailed:       CloseResetFailed,
 	report.Lost:              CloseLost,
 	pool.ReasonFlushed:       CloseFlushed,
-	pool.ReasonResized:       "resized",
 	pool.ReasonClosed:        CloseShutdown,
 	report.Uncleanable:       CloseUncleanable,
 	report.WrongRole:         CloseWrongRole,

@@ -61,7 +61,8 @@ type Stats struct {
 	// Discards counts connections closed at their return: lost, in doubt, or
 	// beyond cleaning.
 	Discards uint64
-	// Closed counts the connections that were closed, by reason; Discards are among them.
+	// Closed counts the connections that were closed, by reason; Discards, FoundDead and WrongRoles
+	// are among them. It has an entry for each reason.
 	Closed map[CloseReason]uint64
 	// Retries counts operations that were moved to another connection, because their connection
 	// was dead before the server could execute anything.
@@ -159,8 +160,8 @@ func figures(c *Connector) Stats {
 	s.Wait.Count += atOnce
 	s.Wait.Buckets[0] += atOnce
 	for i, why := range closeReasons {
-		if closed := n.Closed[i].Load(); closed > 0 {
-			s.Closed[why] = closed
+		if why != "" {
+			s.Closed[why] = n.Closed[i].Load()
 		}
 	}
 	for i, why := range acquireFailures {

@@ -468,4 +468,8 @@ const (
 	ServerFull
 	// Spent: the session answers, and should not be used again: it has run out of memory.
 	Spent
+	// SessionEnded: with this error the server ends the session, also where the driver does not
+	// close its connection: a proxy such as MaxScale gives the error as the answer to a statement.
+	// What a prepare, a begin or a ping had done has ended with the session.
+	SessionEnded
 )

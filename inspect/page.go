@@ -124,7 +124,9 @@ func viewOf(number int, p Pool) view {
 	v.TimeoutsNow = p.Window.Failed[pooldriver.AcquireTimeout]
 	v.Groups = groupsOf(p.Waiters)
 	for name, n := range p.Stats.Closed {
-		v.Closed = append(v.Closed, reason{strings.ReplaceAll(string(name), "_", " "), n})
+		if n > 0 {
+			v.Closed = append(v.Closed, reason{strings.ReplaceAll(string(name), "_", " "), n})
+		}
 	}
 	slices.SortFunc(v.Closed, func(a, b reason) int {
 		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Name, b.Name))

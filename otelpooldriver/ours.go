@@ -36,22 +36,9 @@ var counters = []struct {
 	{"pooldriver.statement.cache.misses", "{lookup}", "Prepared statements that had to be prepared.", func(f *figures) uint64 { return f.StmtMisses }},
 }
 
-// closeReasons are the values of ReasonKey. Each reason is shown from the beginning, so that the
-// first event is an increase.
-var closeReasons = []pooldriver.CloseReason{
-	pooldriver.CloseLifetime, pooldriver.CloseIdleTime, pooldriver.CloseCheckFailed, pooldriver.CloseFoundDead,
-	pooldriver.CloseFlushed, pooldriver.CloseShutdown, pooldriver.CloseLost, pooldriver.CloseUncleanable,
-	pooldriver.CloseResetFailed, pooldriver.CloseWrongRole,
-}
-
-// acquireFailures are the values of FailureKey, as closeReasons.
-var acquireFailures = []pooldriver.AcquireFailure{
-	pooldriver.AcquireTimeout, pooldriver.AcquireCancelled, pooldriver.AcquireQueueFull, pooldriver.AcquireBreakerOpen,
-	pooldriver.AcquireDialFailed, pooldriver.AcquireDeadlock, pooldriver.AcquireClosed,
-}
-
-// addOurs adds our own instruments.
-func (a *observers) addOurs(meter metric.Meter, pool attribute.KeyValue) error {
+// addOurs adds our own instruments. Each reason of begun, the figures of now, is shown from the
+// beginning, so that the first event is an increase.
+func (a *observers) addOurs(meter metric.Meter, pool attribute.KeyValue, begun *pooldriver.Stats) error {
 	for _, m := range counters {
 		counter, err := meter.Int64ObservableCounter(m.name, metric.WithUnit(m.unit), metric.WithDescription(m.description))
 		if err != nil {
@@ -64,7 +51,7 @@ func (a *observers) addOurs(meter metric.Meter, pool attribute.KeyValue) error {
 	if err != nil {
 		return err
 	}
-	for _, why := range closeReasons {
+	for why := range begun.Closed {
 		a.add(closed, func(f *figures) int64 { return int64(f.Closed[why]) }, pool, ReasonKey.String(string(why)))
 	}
 	failed, err := meter.Int64ObservableCounter("pooldriver.acquire.failures", metric.WithUnit("{statement}"),
@@ -72,7 +59,7 @@ func (a *observers) addOurs(meter metric.Meter, pool attribute.KeyValue) error {
 	if err != nil {
 		return err
 	}
-	for _, why := range acquireFailures {
+	for why := range begun.AcquireFailures {
 		a.add(failed, func(f *figures) int64 { return int64(f.AcquireFailures[why]) }, pool, FailureKey.String(string(why)))
 	}
 	return a.addStates(meter, pool)

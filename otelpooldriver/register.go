@@ -23,7 +23,8 @@ func Register(c *pooldriver.Connector, options ...Option) (metric.Registration, 
 	cfg := newConfig(c, options)
 	meter := cfg.provider.Meter(ScopeName, metric.WithSchemaURL(SchemaURL))
 	var all observers
-	err := errors.Join(all.addConventions(meter, cfg.pool()), all.addOurs(meter, cfg.pool()))
+	begun := c.Stats()
+	err := errors.Join(all.addConventions(meter, cfg.pool()), all.addOurs(meter, cfg.pool(), &begun))
 	if err != nil {
 		return nil, err
 	}

@@ -242,3 +242,25 @@ func TestEveryCounterOfStatsIsAMetric(t *testing.T) {
 		require.Equal(t, 1, shown, f.Name)
 	}
 }
+
+// A reason of Stats that is no attribute is one that nobody sees.
+func TestEveryReasonOfStatsIsAnAttribute(t *testing.T) {
+	c, _ := open(t)
+	metrics, s := collect(t, instrument(t, c)), c.Stats()
+	shown := func(name string, key attribute.Key) (values []string) {
+		for _, p := range metrics[name].Data.(metricdata.Sum[int64]).DataPoints {
+			value, _ := p.Attributes.Value(key)
+			values = append(values, value.AsString())
+		}
+		return values
+	}
+	closed, failed := shown("pooldriver.connection.closed", ReasonKey), shown("pooldriver.acquire.failures", FailureKey)
+	require.Len(t, closed, len(s.Closed))
+	require.Len(t, failed, len(s.AcquireFailures))
+	for why := range s.Closed {
+		require.Contains(t, closed, string(why))
+	}
+	for why := range s.AcquireFailures {
+		require.Contains(t, failed, string(why))
+	}
+}

@@ -19,7 +19,7 @@ type ticket struct {
 // Acquire lends a resource: an idle one, or else the first that comes back or, if Max
 // allows, a new one. Acquirers are served in the order in which they came.
 //
-// It fails with ErrClosed, with a *CreateError if the Create that it waited for failed or if the
+// It fails with ErrClosed on a closed pool, with a *CreateError if the Create that it waited for failed or if the
 // last creates have all failed (CreateError.Ago), and with an *AcquireError in all other cases: ctx
 // is done, the wait took longer than Config.AcquireTimeout, too many acquirers wait, or the circuit
 // breaker refuses.
@@ -386,7 +386,7 @@ func (p *Pool[T]) failed(w *waiter[T], t *ticket) error {
 	p.mu.Unlock()
 	switch own := w.err.(type) { //nolint:errorlint // it was made for this acquirer
 	case *AcquireError:
-		own.Refusal = t.refusal
+		own.Refusal, own.Waited = t.refusal, time.Duration(w.waited)
 	case *CreateError:
 		own.Waited = time.Duration(w.waited)
 	}

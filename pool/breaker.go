@@ -162,6 +162,9 @@ func (p *Pool[T]) admitLocked(t *ticket) error {
 	}
 	switch {
 	case p.mode&modeClosed != 0:
+		if again {
+			return p.acquireErrorLocked(ErrClosed, t.start)
+		}
 		return ErrClosed
 	case p.mode&modeInactive != 0:
 	case p.mode&modeRecovering == 0:

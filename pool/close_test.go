@@ -60,11 +60,16 @@ func TestCloseWakesEveryWaiterWithErrClosed(t *testing.T) {
 		}
 		warm := make(chan error, 1)
 		go func() { warm <- p.Warm(context.Background()) }()
-		synctest.Wait()
+		after(3 * time.Second)
 		p.Close()
 		synctest.Wait()
 		for _, q := range all {
+			var e *AcquireError
+			require.ErrorAs(t, q.err, &e)
 			require.ErrorIs(t, q.err, ErrClosed)
+			require.False(t, e.Timeout())
+			require.Equal(t, 3*time.Second, e.Waited)
+			require.ErrorContains(t, q.err, "pool: acquire: closed while a resource is being created (max 1")
 		}
 		require.NoError(t, <-warm, "there was nothing to warm")
 		g <- nil

@@ -61,15 +61,17 @@ type Config[T any] struct {
 	// on the goroutine of Destroy, before it, and should be quick.
 	Destroying func(v T, why Reason)
 
-	// Check says whether an idle resource is still good. Every CheckInterval, if the pool was used
-	// meanwhile, the pool calls Check for one idle resource after the other. The resource counts as
-	// active during Check. An error destroys it. Check's context ends after CheckTimeout. The pool
-	// waits at most twice CheckTimeout for Check to return. Then it calls Destroy, although Check
-	// still runs.
+	// Check says whether an idle resource is still good. Every CheckInterval the pool calls Check
+	// for one idle resource after the other, also while nobody uses the pool. The resource counts
+	// as active during Check. An error destroys it, and Min is filled again. Check's context ends
+	// after CheckTimeout. The pool waits at most twice CheckTimeout for Check to return. Then it
+	// calls Destroy, although Check still runs.
 	Check func(ctx context.Context, v T) error
 
-	// CheckUnused: rounds of Check also run while nobody uses the pool.
-	CheckUnused bool
+	// CheckAfterUse leaves a round of Check out if nothing was acquired since the round before:
+	// for resources that cost something while they are asked, such as a server that sleeps while
+	// nobody uses it.
+	CheckAfterUse bool
 
 	// BeforeAcquire prepares a resource that is idle or was lent before for its
 	// next borrower, on the borrower's goroutine and with the borrower's
@@ -166,7 +168,7 @@ type Config[T any] struct {
 	// orphaned. 0: DefaultDestroyTimeout; negative: no bound.
 	DestroyTimeout time.Duration
 
-	// CheckInterval is the time between two rounds of Check; see CheckUnused. 0:
+	// CheckInterval is the time between two rounds of Check. 0:
 	// DefaultCheckInterval; negative: no rounds.
 	CheckInterval time.Duration
 	// MaxLifetime is the age from which a resource is replaced, when it comes

@@ -153,7 +153,7 @@ func (p *Pool[T]) FlushOthers(ctx context.Context) {
 	p.balanceLocked()
 }
 
-// Close closes the pool. Waiting acquirers get ErrClosed. Idle resources are destroyed, and
+// Close closes the pool. Waiting acquirers get an AcquireError with ErrClosed. Idle resources are destroyed, and
 // Close returns when that is done (DestroyTimeout bounds it). Borrowed resources are destroyed at
 // their release, and resources that are just being created when Create returns. A second Close does
 // nothing. A hook must not wait for Close: the hook calls Close in a goroutine.
@@ -218,7 +218,7 @@ func (p *Pool[T]) closeLocked(idle *sync.WaitGroup) {
 	p.mode |= modeClosed
 	p.generation++
 	p.asleep = true
-	p.failAllLocked(func(*waiter[T]) error { return ErrClosed })
+	p.failAllLocked(func(w *waiter[T]) error { return p.acquireErrorLocked(ErrClosed, w.start.Load()) })
 	for p.idle.n > 0 {
 		r := p.idle.popOldest()
 		idle.Add(1)

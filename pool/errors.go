@@ -10,8 +10,8 @@ import (
 )
 
 var (
-	// ErrClosed is returned by every operation on a closed pool, and by every acquire that waits
-	// when the pool is closed.
+	// ErrClosed is returned by every operation on a closed pool. It is the reason of an AcquireError
+	// for an acquirer that waits when the pool is closed.
 	ErrClosed = errors.New("pool: closed")
 
 	// ErrUnavailable is the reason of an AcquireError when the circuit
@@ -48,8 +48,8 @@ func (timeoutError) Is(target error) bool { return target == context.DeadlineExc
 // AcquireError says why an acquirer got nothing, and how the pool stood at
 // that moment.
 type AcquireError struct {
-	// Reason is ErrTimeout, ErrTooManyWaiters, ErrUnavailable, or the error
-	// of the acquirer's context.
+	// Reason is ErrTimeout, ErrTooManyWaiters, ErrUnavailable, ErrClosed, or the
+	// error of the acquirer's context.
 	Reason error
 	// Cause is context.Cause of the acquirer's context where that is another
 	// error than Reason, else nil.

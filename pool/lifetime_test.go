@@ -155,16 +155,58 @@ func TestHealthCheckTouchesIdleOnesOnlyReplacesDeadOnesAndRefills(t *testing.T) 
 				require.Equal(t, 2, p.Stats().Idle)
 				require.EqualValues(t, 1, p.Stats().Destroyed.CheckFailed)
 				require.NoError(t, leases[2].Release())
-				after(time.Minute)
-				require.Empty(t, checked, "nobody has used the pool since the last round")
-				cycle(t, p, 1)
-				after(time.Minute)
-				require.Len(t, checked, 3)
-				after(time.Hour)
-				require.Len(t, checked, 3)
 			})
 		})
 	}
+}
+
+// TestHealthCheckFindsWhatDiesWhileNobodyUsesThePool: for most resources a check costs nothing, and
+// the first borrower after a pause must not find them dead.
+func TestHealthCheckFindsWhatDiesWhileNobodyUsesThePool(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := quiet(3)
+		cfg.Min = 2
+		cfg.CheckInterval, cfg.MaxIdleTime = time.Minute, 10*time.Minute
+		var dead, checks atomic.Int64
+		cfg.Check = func(_ context.Context, v *item) error {
+			checks.Add(1)
+			if int64(v.id) <= dead.Load() {
+				return errBroken
+			}
+			return nil
+		}
+		p, s := sell(t, cfg)
+		cycle(t, p, 3)
+		after(5 * time.Minute)
+		require.EqualValues(t, 3*5, checks.Load())
+		after(time.Hour)
+		require.Equal(t, 2, p.Stats().Idle, "a check is no use: what Min does not need has reached MaxIdleTime")
+		dead.Store(3)
+		after(time.Minute)
+		require.ElementsMatch(t, []int{1, 2, 3}, s.gone())
+		require.Equal(t, 2, p.Stats().Idle, "Min is filled again")
+		checks.Store(0)
+		after(time.Minute)
+		require.EqualValues(t, 2, checks.Load())
+	})
+}
+
+func TestHealthCheckAfterUseLeavesRoundsOutWhileNobodyUsesThePool(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := quiet(3)
+		cfg.CheckInterval, cfg.CheckAfterUse = time.Minute, true
+		var checks atomic.Int64
+		cfg.Check = func(context.Context, *item) error { checks.Add(1); return nil }
+		p, _ := sell(t, cfg)
+		cycle(t, p, 3)
+		for want := 3; want <= 9; want += 3 {
+			after(time.Minute)
+			require.EqualValues(t, want, checks.Load())
+			after(time.Hour)
+			require.EqualValues(t, want, checks.Load(), "nobody has used the pool since the round")
+			cycle(t, p, 1)
+		}
+	})
 }
 
 func TestHealthCheckChangesNeitherTheOrderOfLendingNorTheAge(t *testing.T) {

@@ -71,16 +71,15 @@ func (p *Pool[T]) retireIdleLocked(now int64) {
 	}
 }
 
-// checkIfDueLocked starts a round of checks when one is due, if the pool was used since the
-// last one: a server that sleeps while nobody uses it must not be kept awake.
+// checkIfDueLocked starts a round of checks when one is due.
 func (p *Pool[T]) checkIfDueLocked(now int64) {
 	if p.cfg.CheckInterval <= 0 || now < p.nextCheck {
 		return
 	}
 	p.nextCheck = later(now, p.cfg.CheckInterval)
-	used := p.acquires != p.checkedAt || p.cfg.CheckUnused
+	leaveOut := p.cfg.CheckAfterUse && p.acquires == p.checkedAt
 	p.checkedAt = p.acquires
-	if used && p.cfg.Check != nil && !p.checkRunning && p.idle.n > 0 {
+	if !leaveOut && p.cfg.Check != nil && !p.checkRunning && p.idle.n > 0 {
 		p.checkRunning = true
 		go p.checkIdle(p.idleNowLocked())
 	}

@@ -70,8 +70,8 @@ func (k *collector) Collect(out chan<- prometheus.Metric) {
 	for reason, n := range s.AcquireFailures {
 		send(k.failures, prometheus.CounterValue, float64(n), string(reason))
 	}
-	for _, why := range closeReasons {
-		send(k.closed, prometheus.CounterValue, float64(s.Closed[why]), string(why))
+	for reason, n := range s.Closed {
+		send(k.closed, prometheus.CounterValue, float64(n), string(reason))
 	}
 	held, idle := longest(k.connector.Holders(), time.Now())
 	send(k.longestHold, prometheus.GaugeValue, held.Seconds())

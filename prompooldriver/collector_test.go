@@ -194,3 +194,31 @@ func BenchmarkScrape(b *testing.B) {
 		})
 	}
 }
+
+// A reason of Stats that is no label is one that nobody sees.
+func TestEveryReasonOfStatsIsALabel(t *testing.T) {
+	c, _ := open(t)
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(NewCollector(c, "shop"))
+	families, err := registry.Gather()
+	require.NoError(t, err)
+	shown := map[string][]string{}
+	for _, f := range families {
+		for _, m := range f.Metric {
+			for _, l := range m.Label {
+				if l.GetName() == "reason" {
+					shown[f.GetName()] = append(shown[f.GetName()], l.GetValue())
+				}
+			}
+		}
+	}
+	s := c.Stats()
+	require.Len(t, shown["pooldriver_connections_closed_total"], len(s.Closed))
+	require.Len(t, shown["pooldriver_acquire_failures_total"], len(s.AcquireFailures))
+	for why := range s.Closed {
+		require.Contains(t, shown["pooldriver_connections_closed_total"], string(why))
+	}
+	for why := range s.AcquireFailures {
+		require.Contains(t, shown["pooldriver_acquire_failures_total"], string(why))
+	}
+}

@@ -47,11 +47,3 @@ var histograms = []struct {
 	{"hold_seconds", "Time for which connections were held.", func(s *pooldriver.Stats) *pooldriver.Histogram { return &s.Hold }},
 	{"idle_pinned_seconds", "Time for which connections were held and no statement was running.", func(s *pooldriver.Stats) *pooldriver.Histogram { return &s.IdlePinned }},
 }
-
-// closeReasons are the reasons of connections_closed_total. Each reason is shown from the
-// beginning, so that the first event is an increase.
-var closeReasons = []pooldriver.CloseReason{
-	pooldriver.CloseLifetime, pooldriver.CloseIdleTime, pooldriver.CloseCheckFailed, pooldriver.CloseFoundDead,
-	pooldriver.CloseFlushed, pooldriver.CloseShutdown, pooldriver.CloseLost, pooldriver.CloseUncleanable,
-	pooldriver.CloseResetFailed, pooldriver.CloseWrongRole,
-}

@@ -343,7 +343,7 @@ func TestARefusalToWriteIsADoubtAndANodeThatIsNotReadyIsLeft(t *testing.T) {
 		{1874, "InnoDB is in read only mode.", dialects.RoleDoubt},
 		{1047, "WSREP has not yet prepared node for application use", dialects.ServerLeaving},
 		{1047, "Unknown command", 0},
-		{3032, "The server is currently in offline mode", dialects.ServerLeaving},
+		{3032, "The server is currently in offline mode", dialects.ServerLeaving | dialects.SessionEnded},
 	} {
 		require.Equal(t, c.want, diagnose(&mysql.MySQLError{Number: c.number, Message: c.message}), c.message)
 	}

@@ -448,9 +448,9 @@ func (otherConnector) Driver() driver.Driver { return nil }
 func TestDiagnose(t *testing.T) {
 	for number, want := range map[uint16]dialects.Diagnosis{
 		1045: dialects.AuthFailed, 1698: dialects.AuthFailed,
-		1053: dialects.ServerLeaving, 1927: dialects.ServerLeaving, 3169: dialects.ServerLeaving,
+		1053: dialects.ServerLeaving | dialects.SessionEnded, 1927: dialects.ServerLeaving | dialects.SessionEnded, 3169: dialects.ServerLeaving | dialects.SessionEnded,
 		3955: dialects.AuthFailed, 4151: dialects.AuthFailed,
-		4031: dialects.WasIdle, 1062: 0, 1243: dialects.StaleStatement, 1615: 0, 1213: dialects.TxEnded | dialects.Conflict, 1020: dialects.TxEnded | dialects.Conflict, 1206: dialects.TxEnded, 1205: dialects.TxDoubt,
+		4031: dialects.WasIdle | dialects.SessionEnded, 1062: 0, 1243: dialects.StaleStatement, 1615: 0, 1213: dialects.TxEnded | dialects.Conflict, 1020: dialects.TxEnded | dialects.Conflict, 1206: dialects.TxEnded, 1205: dialects.TxDoubt,
 		1461: dialects.TooManyPrepared,
 		3100: dialects.TxEnded | dialects.Conflict | dialects.RoleDoubt, 3101: dialects.TxEnded | dialects.Conflict, 1180: 0,
 	} {

@@ -10,7 +10,8 @@ import (
 type link struct {
 	proxy          *Proxy
 	client, server *net.TCPConn
-	broken         *Cut // protected by proxy.mu; set once: nothing passes any more
+	broken         *Cut   // protected by proxy.mu; set once: nothing passes any more
+	answer         []byte // the fault's; set with broken, and read by the direction that was struck
 }
 
 func (l *link) run() {
@@ -95,6 +96,7 @@ func (l *link) strike(cut Cut) {
 		reset(l.client)
 		reset(l.server)
 	case Finish:
+		_, _ = l.client.Write(l.answer)
 		_ = l.client.CloseWrite()
 		_ = l.server.CloseWrite()
 	case Stall:

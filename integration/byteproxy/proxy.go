@@ -52,6 +52,8 @@ type Fault struct {
 	Direction Direction
 	At        int64
 	Cut       Cut
+	// Answer is what the client gets before a Finish, as the server's last word.
+	Answer []byte
 }
 
 func (f Fault) String() string { return fmt.Sprintf("%s after %d bytes %s", f.Cut, f.At, f.Direction) }
@@ -204,7 +206,7 @@ func (p *Proxy) admit(l *link, d Direction, n int) (pass int, fired chan<- struc
 	pass = n
 	if f := p.fault; f != nil && f.Direction == d && p.counts[d]+int64(n) >= f.At {
 		pass = int(f.At - p.counts[d])
-		l.broken = &f.Cut
+		l.broken, l.answer = &f.Cut, f.Answer
 		p.fault = nil // Taken: no other link can be struck by it.
 		fired = p.fired
 	}

@@ -223,9 +223,9 @@ func (c *Checkout) attach(ctx context.Context, w *Want) error {
 
 // borrow attaches a connection of the pool without a task.
 func (c *Checkout) borrow(ctx context.Context, w *Want, from *task.Task) error {
-	r, err := c.engine.acquireFrom(c.forHooks(ctx), from, c.label)
+	r, waited, err := c.engine.acquireFrom(c.forHooks(ctx), from, c.label)
 	if err != nil {
-		return c.engine.notAcquired(ctx, c.label, nil, err)
+		return c.engine.notAcquired(ctx, c.label, nil, waited, err)
 	}
 	c.binding = &c.private
 	return c.private.attachFor(ctx, c, w, r)

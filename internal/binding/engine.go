@@ -99,24 +99,25 @@ func (e *Engine) bindingOf(t *task.Task) *Binding {
 }
 
 // acquire takes a connection from the pool. who is the *Binding of the statement's task or, without a
-// task, the statement's label.
-func (e *Engine) acquire(ctx context.Context, who any) (*connpool.Conn, error) {
+// task, the statement's label. waited is how long the statement has waited in vain, as in each function
+// that returns it: if the error is nil, the connection knows.
+func (e *Engine) acquire(ctx context.Context, who any) (_ *connpool.Conn, waited time.Duration, _ error) {
 	r, err := e.pool.Acquire(ctx, who)
 	if err != nil {
-		return nil, e.acquireError(err, nil)
+		return nil, connpool.WaitOf(err), e.acquireError(err, nil)
 	}
 	return e.broughtUp(ctx, r)
 }
 
 // acquireFrom is acquire for a statement without a task. from is the task from whose context its context
 // was derived; nil: from none.
-func (e *Engine) acquireFrom(ctx context.Context, from *task.Task, label *string) (*connpool.Conn, error) {
+func (e *Engine) acquireFrom(ctx context.Context, from *task.Task, label *string) (_ *connpool.Conn, waited time.Duration, _ error) {
 	if from == nil {
 		return e.acquire(ctx, label)
 	}
-	r, err := e.acquireNow(ctx)
+	r, waited, err := e.acquireNow(ctx)
 	if err != pool.ErrNoneNow {
-		return r, err
+		return r, waited, err
 	}
 	w := newWaiter(ctx)
 	defer w.cancel(nil)
@@ -125,29 +126,31 @@ func (e *Engine) acquireFrom(ctx context.Context, from *task.Task, label *string
 }
 
 // broughtUp gives r, which comes from the pool, all settings of the *sql.DB.
-func (e *Engine) broughtUp(ctx context.Context, r *connpool.Conn) (*connpool.Conn, error) {
+func (e *Engine) broughtUp(ctx context.Context, r *connpool.Conn) (_ *connpool.Conn, waited time.Duration, _ error) {
+	waited = r.Waited() // it goes back if it cannot be brought up
 	if err := e.pool.BringUp(ctx, r); err != nil {
-		return nil, err
+		return nil, waited, err
 	}
-	return r, nil
+	return r, 0, nil
 }
 
 // acquireNow takes a connection if that is possible without a wait for others. Otherwise the
 // error is pool.ErrNoneNow.
-func (e *Engine) acquireNow(ctx context.Context) (*connpool.Conn, error) {
+func (e *Engine) acquireNow(ctx context.Context) (_ *connpool.Conn, waited time.Duration, _ error) {
 	r, err := e.pool.AcquireNow(ctx)
 	switch err {
 	case nil:
 		return e.broughtUp(ctx, r)
 	case pool.ErrNoneNow:
-		return nil, err
+		return nil, 0, err
 	}
-	return nil, e.acquireError(err, nil)
+	return nil, connpool.WaitOf(err), e.acquireError(err, nil)
 }
 
 // await queues for a connection. While it waits, starving looks after the waiter.
-func (e *Engine) await(w *waiter) (*connpool.Conn, error) {
+func (e *Engine) await(w *waiter) (_ *connpool.Conn, waited time.Duration, _ error) {
 	r, err := e.wait(w)
+	waited = connpool.WaitOf(err)
 	switch {
 	case err == nil:
 		if w.binding != nil {
@@ -155,16 +158,16 @@ func (e *Engine) await(w *waiter) (*connpool.Conn, error) {
 		}
 		return e.broughtUp(w.around, r)
 	case context.Cause(w.ctx) == errHandedOver:
-		return nil, errHandedOver
+		return nil, waited, errHandedOver
 	case w.around.Err() == nil && w.ctx.Err() != nil:
 		e.report.AcquireFailed(report.Deadlock)
-		return nil, context.Cause(w.ctx)
+		return nil, waited, context.Cause(w.ctx)
 	}
 	err = e.acquireError(err, w)
 	if w.tooLarge != nil {
 		err = fmt.Errorf("%w; rows that the task has open could not be read into memory instead: %w", err, w.tooLarge)
 	}
-	return nil, err
+	return nil, waited, err
 }
 
 func (e *Engine) wait(w *waiter) (*connpool.Conn, error) {
@@ -182,9 +185,9 @@ func (e *Engine) acquireError(err error, w *waiter) error {
 	return e.pool.Explain(err)
 }
 
-// notAcquired tells of a statement that has got no connection, and returns err.
-func (e *Engine) notAcquired(ctx context.Context, label *string, t *task.Task, err error) error {
-	e.report.NotAcquired(ctx, connpool.Waited(err), func() report.Who { return WhoIs(label, t) }, err)
+// notAcquired tells of a statement that has waited and got no connection, and returns err.
+func (e *Engine) notAcquired(ctx context.Context, label *string, t *task.Task, waited time.Duration, err error) error {
+	e.report.NotAcquired(ctx, waited, func() report.Who { return WhoIs(label, t) }, err)
 	return err
 }
 

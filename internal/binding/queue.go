@@ -2,6 +2,7 @@ package binding
 
 import (
 	"context"
+	"time"
 
 	"github.com/pooldriver/pooldriver/internal/connpool"
 	"github.com/pooldriver/pooldriver/pool"
@@ -18,13 +19,13 @@ func (b *Binding) obtain(ctx context.Context, c *Checkout, w *Want) (err error) 
 	if !w.goesOn() && !e.admits(b, c.from) {
 		return e.pool.DrainingError()
 	}
-	taken := false
+	taken, waited := false, time.Duration(0)
 	defer func() { // also after a panic of the driver
 		if !taken {
 			b.held.Add(-1)
 		}
 		if err != nil {
-			err = e.notAcquired(ctx, c.label, b.task, err)
+			err = e.notAcquired(ctx, c.label, b.task, waited, err)
 		}
 	}()
 	keep := func(r *connpool.Conn) error {
@@ -38,13 +39,13 @@ func (b *Binding) obtain(ctx context.Context, c *Checkout, w *Want) (err error) 
 	// a further statement of the task waits, the task may get a connection that the
 	// statement can share: contend looks for it.
 	if first := b.held.Add(1) == 1; (first || !b.shares) && c.from == nil {
-		r, err := e.acquire(c.forHooks(ctx), b)
-		if err != nil {
+		var r *connpool.Conn
+		if r, waited, err = e.acquire(c.forHooks(ctx), b); err != nil {
 			return err
 		}
 		return keep(r)
 	}
-	r, err := b.contend(ctx, c, w)
+	r, waited, err := b.contend(ctx, c, w)
 	if err != nil || w.locked {
 		return err
 	}
@@ -53,13 +54,14 @@ func (b *Binding) obtain(ctx context.Context, c *Checkout, w *Want) (err error) 
 
 // contend is obtain for a binding that has connections, or waits for one. If w.locked is true
 // afterwards, w shares a seat of the binding.
-func (b *Binding) contend(ctx context.Context, c *Checkout, w *Want) (r *connpool.Conn, err error) {
-	for hooks := c.forHooks(ctx); ; {
-		if r, err = b.engine.acquireNow(hooks); err != pool.ErrNoneNow {
-			return r, err
+func (b *Binding) contend(ctx context.Context, c *Checkout, w *Want) (r *connpool.Conn, waited time.Duration, err error) {
+	var once time.Duration
+	for hooks := c.forHooks(ctx); ; waited += once {
+		if r, once, err = b.engine.acquireNow(hooks); err == pool.ErrNoneNow {
+			r, once, err = b.queue(ctx, c, w)
 		}
-		if r, err = b.queue(ctx, c, w); err != errHandedOver {
-			return r, err
+		if err != errHandedOver {
+			return r, waited + once, err
 		}
 	}
 }
@@ -67,7 +69,7 @@ func (b *Binding) contend(ctx context.Context, c *Checkout, w *Want) (r *connpoo
 // queue waits for a connection of the pool or of the task. If w.locked is true afterwards, w
 // shares a seat of the task. errHandedOver: unlock has handed over a seat of the task
 // that w could not share.
-func (b *Binding) queue(ctx context.Context, c *Checkout, w *Want) (*connpool.Conn, error) {
+func (b *Binding) queue(ctx context.Context, c *Checkout, w *Want) (_ *connpool.Conn, waited time.Duration, _ error) {
 	q := newWaiter(c.forHooks(ctx))
 	defer q.cancel(nil)
 	q.binding, q.label, q.from = b, c.label, c.from
@@ -77,15 +79,15 @@ func (b *Binding) queue(ctx context.Context, c *Checkout, w *Want) (*connpool.Co
 	b.enqueue(q) // before share looks, so that unlock does not miss q
 	defer b.leaveQueue(q)
 	if q.tooLarge = b.share(ctx, c, w); w.locked {
-		return nil, nil
+		return nil, 0, nil
 	}
-	r, err := b.engine.await(q)
+	r, waited, err := b.engine.await(q)
 	if err == errHandedOver {
 		if _ = b.adopt(ctx, c, w, q.adopted()); w.locked {
-			return nil, nil
+			return nil, 0, nil
 		}
 	}
-	return r, err
+	return r, waited, err
 }
 
 // share gives c a seat of the task on which no statement runs, if there is one, and

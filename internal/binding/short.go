@@ -27,9 +27,9 @@ func (c *Checkout) Borrow(ctx context.Context, text *string, pins bool) (*connpo
 		return c.borrowInTask(ctx, text, pins)
 	}
 	c.label = label
-	r, err := e.acquire(c.forHooks(ctx), label)
+	r, waited, err := e.acquire(c.forHooks(ctx), label)
 	if err != nil {
-		return nil, e.notAcquired(ctx, label, nil, err)
+		return nil, e.notAcquired(ctx, label, nil, waited, err)
 	}
 	c.binding = &c.private
 	return r, c.private.attach(ctx, c, r, text, pins)
@@ -54,11 +54,12 @@ func (c *Checkout) borrowInTask(ctx context.Context, text *string, pins bool) (r
 			c.unbind()
 		}
 	}()
-	if r, err = c.engine.acquire(c.forHooks(ctx), b); err == nil {
+	r, waited, err := c.engine.acquire(c.forHooks(ctx), b)
+	if err == nil {
 		err = b.attach(ctx, c, r, text, false)
 	}
 	if err != nil {
-		return nil, c.engine.notAcquired(ctx, c.label, b.task, err)
+		return nil, c.engine.notAcquired(ctx, c.label, b.task, waited, err)
 	}
 	taken = true
 	// Another statement of the task may have begun a transaction, set state or lost them since mayBorrow

@@ -52,14 +52,16 @@ func (p *Pool) ready(ctx context.Context, r *Conn) error {
 		}
 		r.Statements().CloseOrphans()
 	}
-	dead, err := r.CheckIdle(ctx)
+	err := r.CheckIdle(ctx)
 	if err == nil {
 		return nil
 	}
-	if dead {
-		p.report.FoundDead.Add(1)
+	if ctx.Err() != nil {
+		r.endsBy(report.Lost) // nobody knows whether it was dead
+		return err
 	}
-	if _, silent := errors.AsType[*session.SilentError](err); silent && ctx.Err() == nil {
+	p.report.FoundDead.Add(1)
+	if _, silent := errors.AsType[*session.SilentError](err); silent {
 		p.suspectOthers(r)
 	}
 	return err
@@ -98,6 +100,7 @@ func (p *Pool) fits(ctx context.Context, r *Conn) error {
 	if !errors.Is(err, dialects.ErrWrongRole) {
 		return err
 	}
+	r.endsBy(report.WrongRole)
 	p.report.RoleChanged(p.flushOnce(r.generation), r.Host(), err)
 	return err
 }

@@ -23,8 +23,8 @@ const (
 // destroying tells of a connection that is about to be closed. It is the pool's hook.
 func (p *Pool) destroying(r *Conn, reason pool.Reason) {
 	why := report.Reason(reason)
-	if r.ended != nil { // it was discarded
-		why = r.discarded
+	if own := r.why.Load(); own != 0 {
+		why = report.Reason(own - 1)
 	}
 	p.report.Closing(why, p.since(r.born), r.Host())
 }

@@ -40,8 +40,8 @@ type Conn struct {
 	settingArgs []driver.NamedValue
 	applied     dbsettings.Applied // which settings of the *sql.DB it has
 
-	// discarded is why its borrower has ended it, if ended is not nil.
-	discarded report.Reason
+	// why is the report.Reason of its end, plus 1; 0: the pool's own reason says all.
+	why atomic.Uint32
 	// ended is closed when the server has ended the connection, or when nobody waits for the
 	// server any more; nil: nobody asks. It is made when the connection is discarded, and not
 	// sooner: see package bubble.
@@ -123,6 +123,9 @@ func (r *Conn) Diagnosed(said dialects.Diagnosis) {
 	if said&dialects.ServerLeaving != 0 {
 		r.FlushGeneration()
 	}
+	if said&dialects.SessionEnded != 0 {
+		r.MarkUnusable()
+	}
 }
 
 // RowsFailed forgets the setting.
@@ -144,6 +147,9 @@ func (r *Conn) ForgetSetting() { r.setting, r.settingArgs = "", nil }
 // FlushGeneration replaces the connections of r's generation: the cause of r's end may have ended
 // them, too.
 func (r *Conn) FlushGeneration() { r.pool.flushOnce(r.generation) }
+
+// endsBy says why r ends, where that was not said before and the pool does not know it.
+func (r *Conn) endsBy(why report.Reason) { r.why.CompareAndSwap(0, uint32(why)+1) }
 
 // tellEnded wakes the goroutine that has discarded r and waits for its end. Nobody else waits for that.
 func (r *Conn) tellEnded() {

@@ -29,7 +29,7 @@ func (p *Pool) Explain(err error) error {
 	if create, ok := errors.AsType[*pool.CreateError](err); ok {
 		return p.createError(create)
 	}
-	if err == pool.ErrClosed && p.draining.Load() {
+	if errors.Is(err, pool.ErrClosed) && p.draining.Load() {
 		return p.DrainingError() // it came when the last connection had just come back
 	}
 	why, by := "", ""
@@ -98,25 +98,16 @@ func (p *Pool) createError(create *pool.CreateError) error {
 	if create.Ago != 0 {
 		err = fmt.Errorf("%w (not dialled again: the last dial was refused %v ago)", err, create.Ago.Round(time.Microsecond))
 	}
-	return &dialError{err, create.Waited}
+	return err
 }
 
-// dialError is the error of a failed dial, with how long a statement has waited for it.
-type dialError struct {
-	error
-	waited time.Duration
-}
-
-func (e *dialError) Unwrap() error { return e.error }
-
-// Waited is how long a statement has waited before it got err instead of a connection; 0: it has
-// not waited.
-func Waited(err error) time.Duration {
-	if dial, ok := errors.AsType[*dialError](err); ok {
-		return dial.waited
-	}
-	if a, ok := errors.AsType[*pool.AcquireError](err); ok {
-		return a.Waited
+// WaitOf is how long the statement has waited that got err from Acquire or AcquireNow, before Explain.
+func WaitOf(err error) time.Duration {
+	switch own := err.(type) { //nolint:errorlint // the pool made it for this statement; one within it is another's
+	case *pool.AcquireError:
+		return own.Waited
+	case *pool.CreateError:
+		return own.Waited
 	}
 	return 0
 }

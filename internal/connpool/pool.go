@@ -94,7 +94,7 @@ func (p *Pool) poolConfig() pool.Config[*Conn] {
 		Destroy:          p.destroy,
 		Destroying:       p.destroying,
 		Check:            p.healthy,
-		CheckUnused:      p.traits.RoleMatters, // else a first write would go to a server that is not the primary any more
+		CheckAfterUse:    p.maySleep(),
 		Preserve:         func(r *Conn) bool { return r.Irreplaceable() },
 		BeforeAcquire:    p.ready,
 		Min:              l.Min,
@@ -117,6 +117,11 @@ func (p *Pool) poolConfig() pool.Config[*Conn] {
 	}
 	return c
 }
+
+// maySleep reports whether the server is not asked while nobody uses the pool: a database that scales
+// to zero sleeps then. Where its role matters it is asked all the same, or a first write would go to a
+// server that is not the primary any more.
+func (p *Pool) maySleep() bool { return !p.traits.RoleMatters }
 
 // destroyTimeout is how long a connection that is being closed may occupy its place.
 func (p *Pool) destroyTimeout() time.Duration {

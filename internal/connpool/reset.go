@@ -132,7 +132,8 @@ func (p *Pool) tellPanic(panicked any) {
 // Discard closes r, which was in use: the server may still work for it.
 func (r *Conn) Discard(why report.Reason) {
 	r.pool.report.Discards.Add(1)
-	r.discarded, r.ended = why, make(chan struct{})
+	r.endsBy(why)
+	r.ended = make(chan struct{})
 	mustEnd(r.lease.Discard())
 }
 
@@ -181,10 +182,10 @@ func (p *Pool) restore(r *Conn, step pinning.Step) (restored bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), p.config.Limits.CleanTimeout)
 	defer cancel()
 	r.BeginReset()
-	if step.Rollback && !p.rollback(ctx, r, &log, &done) {
-		return false
-	}
-	if step.Clean && !p.clean(ctx, r, &log, &done) {
+	if step.Rollback && !p.rollback(ctx, r, &log, &done) || step.Clean && !p.clean(ctx, r, &log, &done) {
+		if ctx.Err() == nil && done.why == report.ResetFailed && r.CheckLost() == dialects.TxLost {
+			done.why = report.Lost // the server had ended it before
+		}
 		return false
 	}
 	if r.RoleDoubt() && !p.checkRole(ctx, r) {

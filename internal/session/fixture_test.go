@@ -84,8 +84,7 @@ func open(t *testing.T, with setup) *fixture {
 	if with.extend != nil {
 		served = with.extend(f.server)
 	}
-	f.Session, f.holder = new(session.Session), &holder{t: t}
-	f.holder.session = f.Session
+	f.Session, f.holder = new(session.Session), &holder{}
 	f.Init(&f.env, served, with.traits, f.holder)
 	f.Lend(with.inTask)
 	t.Cleanup(func() {
@@ -200,12 +199,10 @@ func (c *conn) QueryContext(ctx context.Context, query string, args []driver.Nam
 	return rows, err
 }
 
-// holder writes down what it is told. Each call must come under the session's lock.
+// holder writes down what it is told.
 type holder struct {
-	t       *testing.T
-	session *session.Session
-	told    []string
-	loss    *session.LostError
+	told []string
+	loss *session.LostError
 }
 
 func (h *holder) hear(what string) {

@@ -183,24 +183,24 @@ func (e *SilentError) Error() string {
 }
 
 // CheckIdle is called before an idle session is lent, so that no statement of the borrower
-// fails on a dead session. It waits IdleTimeout at most. dead reports whether the server has
-// ended the session, or does not answer. err is nil if the session can be lent.
-func (s *Session) CheckIdle(ctx context.Context) (dead bool, err error) {
+// fails on a dead session. It waits IdleTimeout at most. Its error is nil if the session can be
+// lent. If ctx has not ended, an error means that the session is dead.
+func (s *Session) CheckIdle(ctx context.Context) error {
 	switch s.server.Peek() {
 	case dialects.Dead:
-		return true, ErrFoundDead
+		return ErrFoundDead
 	case dialects.Unsure:
 		begun := time.Now()
 		bounded, cancel := context.WithTimeout(ctx, s.env.IdleTimeout)
 		defer cancel()
 		if err := s.server.Ping(bounded); err != nil {
 			if bounded.Err() != nil {
-				return true, &SilentError{time.Since(begun)}
+				return &SilentError{time.Since(begun)}
 			}
-			return true, err
+			return err
 		}
 	}
-	return false, s.resetByDriver(ctx)
+	return s.resetByDriver(ctx)
 }
 
 // resetByDriver has the driver prepare the session for a borrower whose values ctx has. It waits

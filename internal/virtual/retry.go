@@ -56,6 +56,7 @@ func (op *operation) outcomeOf(err error, executes bool) outcome {
 		executes: executes,
 		unsent:   unsent,
 		wasIdle:  op.said&dialects.WasIdle != 0,
+		ended:    op.said&dialects.SessionEnded != 0,
 		trusted:  !counted && !r.Traits().BadConnUnsure,
 		first:    op.c.Alone(&op.Want),
 		retried:  op.Retried,
@@ -70,6 +71,7 @@ type outcome struct {
 	executes bool // the operation may change data: it is no prepare, begin or ping
 	unsent   bool // by our own count, no byte was given to the network
 	wasIdle  bool // the server says that it was waiting for a statement when it ended the connection
+	ended    bool // the server says that it ends the session, whatever the driver knows of that
 	trusted  bool // there is no count, and this driver returns ErrBadConn only if nothing was sent
 	first    bool // nothing else has happened in this checkout
 	retried  bool // this was the second try
@@ -84,7 +86,8 @@ type verdict struct {
 
 // judge decides whether an operation that failed is tried again. It is tried again only if the
 // server cannot have executed it, and nothing else depends on the connection. A prepare, a begin
-// or a ping is safe to repeat in any case: its effect has ended with its connection.
+// or a ping is safe to repeat in any case: its effect has ended with its connection. For these the
+// server's word is enough that the connection ends. A procedure may say it, too, after a COMMIT.
 //
 // If there is no count of bytes and the driver can be trusted, its ErrBadConn goes to
 // database/sql, which tries again as it does without us. An error that only says of itself
@@ -96,7 +99,7 @@ func judge(o outcome) verdict {
 		doubtful = !o.trusted
 	}
 	return verdict{
-		retry:   (o.badConn || o.lost) && safe && o.first && !o.retried && !o.expired,
+		retry:   (o.badConn || o.lost || o.ended && !o.executes) && safe && o.first && !o.retried && !o.expired,
 		unclear: doubtful && !safe,
 	}
 }

@@ -13,7 +13,7 @@ import (
 // promtool runs promtool in the folder of the rules.
 func promtool(t *testing.T, arguments ...string) {
 	t.Helper()
-	command := exec.CommandContext(t.Context(), "promtool", arguments...)
+	command := exec.CommandContext(t.Context(), program(t, "promtool"), arguments...)
 	command.Dir = grafana
 	out, err := command.CombinedOutput()
 	require.NoError(t, err, "%s", out)

@@ -78,12 +78,23 @@ func transaction(ctx context.Context, db *sql.DB) error {
 	return nil
 }
 
+// program is the path of a program of Prometheus. Without it the test is skipped.
+func program(t *testing.T, name string) string {
+	t.Helper()
+	path, err := exec.LookPath(name)
+	if err != nil {
+		t.Skipf("NOT RUN: it needs the program %s, which is in Debian's package prometheus", name)
+	}
+	return path
+}
+
 // server is a Prometheus.
 type server struct{ address string }
 
 // scrape starts a Prometheus that scrapes target, and ends it with the test.
 func scrape(t *testing.T, target *httptest.Server) server {
 	t.Helper()
+	binary := program(t, "prometheus")
 	dir := t.TempDir()
 	config := filepath.Join(dir, "prometheus.yml")
 	require.NoError(t, os.WriteFile(config, []byte(fmt.Sprintf(`
@@ -97,7 +108,7 @@ scrape_configs:
 `, target.Listener.Addr())), 0o600))
 	s := server{freeAddress(t)}
 	var log bytes.Buffer
-	command := exec.Command("prometheus", "--config.file="+config, "--storage.tsdb.path="+filepath.Join(dir, "data"),
+	command := exec.Command(binary, "--config.file="+config, "--storage.tsdb.path="+filepath.Join(dir, "data"),
 		"--web.listen-address="+s.address, "--log.level=warn")
 	command.Stdout, command.Stderr = &log, &log
 	require.NoError(t, command.Start())

@@ -53,11 +53,12 @@ func useHandle(t *testing.T, db *sql.DB, c *pooldriver.Connector, log *lockedBuf
 	_, err = db.ExecContext(t.Context(), "SELECT 1")
 	var full *pool.AcquireError
 	require.ErrorAs(t, err, &full)
-	require.InDelta(t, 600*time.Millisecond, full.Waited, float64(300*time.Millisecond))
+	require.GreaterOrEqual(t, full.Waited, 300*time.Millisecond)
+	require.Less(t, full.Waited, 10*time.Second, "a busy machine is late; a wrong clock says hours")
 	holders := c.Holders()
 	require.Len(t, holders, 2)
 	if bubble.Name(begun) == "" { // in one, what is seen may begin a tick later, and a leak be told outside
-		require.Contains(t, err.Error(), "for 6")
+		require.Regexp(t, `for (\d{3}ms|\d(\.\d+)?s)`, err.Error(), "the holders' own times")
 		require.WithinDuration(t, begun, holders[0].Since, time.Second)
 		require.Equal(t, told+2, log.lines(leakWarning), log.text())
 	}

@@ -153,6 +153,8 @@ func TestAServerOfAnotherRoleIsNotReady(t *testing.T) {
 		})
 		require.NoError(t, c.Ready(t.Context()), "the next connection leads to another server")
 		require.EqualValues(t, 1, c.Stats().WrongRoles)
+		synctest.Wait()
+		require.EqualValues(t, 1, c.Stats().Closed[pooldriver.CloseWrongRole])
 		time.Sleep(proofLasts)
 		s.answer(func(*roleSession) error { return errDemoted })
 		require.ErrorIs(t, c.Ready(t.Context()), dialects.ErrWrongRole, "nor does it look for ever")

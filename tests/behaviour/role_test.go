@@ -261,6 +261,7 @@ func TestHealthChecksAskForTheRoleWhereOneIsWanted(t *testing.T) {
 			demoted.Store(true)
 			require.Eventually(t, func() bool { return s.Server.State().Open() == 0 }, 5*time.Second, time.Millisecond)
 			require.EqualValues(t, 1, c.Stats().WrongRoles)
+			require.EqualValues(t, 1, c.Stats().Closed[pooldriver.CloseWrongRole])
 		})
 	}
 }

@@ -131,3 +131,27 @@ func TestANestedStatementsDialIsBoundedByTheAcquireTimeout(t *testing.T) {
 		synctest.Wait()
 	})
 }
+
+// TestADatabaseMaySleepWhileNobodyUsesIt: a health check would keep a database awake that scales to
+// zero. After a use it is asked once.
+func TestADatabaseMaySleepWhileNobodyUsesIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, db, c, _ := openGateway(t, quiet, func(c *pooldriver.Config) {
+			c.MinConns, c.HealthCheckPeriod, c.MaxConnLifetime = 2, time.Minute, 0
+		})
+		for range 3 {
+			_, err := db.ExecContext(t.Context(), "SELECT n FROM numbers LIMIT 1")
+			require.NoError(t, err)
+			g.Pings.Store(0)
+			time.Sleep(61 * time.Second)
+			synctest.Wait()
+			require.EqualValues(t, 2, g.Pings.Load(), "each connection once")
+			dials := c.Stats().Pool.Creates
+			time.Sleep(12 * time.Hour)
+			require.EqualValues(t, 2, g.Pings.Load())
+			require.Equal(t, dials, c.Stats().Pool.Creates)
+		}
+		require.NoError(t, db.Close())
+		synctest.Wait()
+	})
+}

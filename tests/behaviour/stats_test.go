@@ -80,3 +80,60 @@ func TestEachStatementWithoutAConnectionIsCountedByItsReason(t *testing.T) {
 		synctest.Wait()
 	})
 }
+
+// TestAWaitInVainIsShownWithItsTime: whatever ends the wait.
+func TestAWaitInVainIsShownWithItsTime(t *testing.T) {
+	const patience = 5 * time.Second
+	for name, tc := range map[string]struct {
+		err  error
+		ends func(c *pooldriver.Connector, cancel context.CancelFunc) // called after patience; nil: the pool ends the wait
+		task bool                                                     // the statement's task was made in the task that has the connection
+	}{
+		"a wait cycle":        {err: pooldriver.ErrDeadlock, task: true},
+		"the acquire timeout": {err: pooldriver.ErrTimeout},
+		"a cancelled context": {err: context.Canceled, ends: func(_ *pooldriver.Connector, cancel context.CancelFunc) { cancel() }},
+		"Close":               {err: pooldriver.ErrClosed, ends: func(c *pooldriver.Connector, _ context.CancelFunc) { go c.Close() }},
+		"Close, in a task":    {err: pooldriver.ErrClosed, task: true, ends: func(c *pooldriver.Connector, _ context.CancelFunc) { go c.Close() }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var n notes
+				_, db, c := openStub(t, dialects.Traits{}, n.option, func(c *pooldriver.Config) {
+					c.AcquireTimeout, c.DeadlockAfter = time.Hour, time.Hour
+					switch tc.err {
+					case pooldriver.ErrDeadlock:
+						c.DeadlockAfter = patience
+					case pooldriver.ErrTimeout:
+						c.AcquireTimeout = patience
+					}
+				})
+				task, end := pooldriver.WithTask(t.Context())
+				defer end()
+				tx, err := db.BeginTx(task, nil)
+				require.NoError(t, err)
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				if tc.task {
+					var endBeside func()
+					ctx, endBeside = pooldriver.NewTask(task)
+					defer endBeside()
+				}
+				before := c.Stats().Wait
+				if tc.ends != nil {
+					time.AfterFunc(patience, func() { tc.ends(c, cancel) })
+				}
+				_, err = db.ExecContext(ctx, "INSERT INTO t VALUES (1)")
+				require.ErrorIs(t, err, tc.err)
+				after := c.Stats().Wait
+				require.Equal(t, before.Count+1, after.Count)
+				require.InDelta(t, patience, after.Sum-before.Sum, float64(pool.DefaultStarveAfter))
+				told := n.acquires[len(n.acquires)-1]
+				require.ErrorIs(t, told.Err, tc.err)
+				require.InDelta(t, patience, told.Wait, float64(pool.DefaultStarveAfter))
+				require.NoError(t, tx.Rollback())
+				require.NoError(t, db.Close())
+				synctest.Wait()
+			})
+		})
+	}
+}

@@ -318,6 +318,58 @@ func TestAnUnsureLookIsFollowedByAPing(t *testing.T) {
 	require.EqualValues(t, 1, c.Stats().FoundDead)
 }
 
+// TestWhatIsCountedAsFoundDeadIsClosedAsThat: also where the driver's own look finds it. Where the
+// statement's context ends first, nobody knows whether the connection was dead.
+func TestWhatIsCountedAsFoundDeadIsClosedAsThat(t *testing.T) {
+	for name, tc := range map[string]struct {
+		look func(s *stubdialect.Stub, cancel context.CancelFunc)
+		why  pooldriver.CloseReason
+	}{
+		"the socket is closed": {func(s *stubdialect.Stub, _ context.CancelFunc) {
+			s.OnPeek = func() dialects.Liveness { s.OnPeek = nil; return dialects.Dead }
+		}, pooldriver.CloseFoundDead},
+		"the driver gives it up": {func(s *stubdialect.Stub, _ context.CancelFunc) {
+			s.Server.Fail(fakedb.ConnReset, 1, driver.ErrBadConn)
+		}, pooldriver.CloseFoundDead},
+		"the statement's context ends": {func(s *stubdialect.Stub, cancel context.CancelFunc) {
+			s.OnPeek = func() dialects.Liveness { s.OnPeek = nil; return dialects.Unsure }
+			s.OnPing = func(ctx context.Context) error { cancel(); return ctx.Err() }
+		}, pooldriver.CloseLost},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, db, c := openStub(t, dialects.Traits{})
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			tc.look(s, cancel)
+			_, err := db.ExecContext(ctx, "SELECT 1")
+			require.Equal(t, ctx.Err() != nil, err != nil)
+			s.OnPing = nil
+			require.NoError(t, db.Ping(), "its place is free")
+			require.EqualValues(t, 1, c.Stats().Closed[tc.why])
+			require.Equal(t, c.Stats().Closed[pooldriver.CloseFoundDead], c.Stats().FoundDead)
+		})
+	}
+}
+
+// TestACleaningThatFindsTheConnectionLostIsNotToBlame: what statements leave behind closes no such connection.
+func TestACleaningThatFindsTheConnectionLostIsNotToBlame(t *testing.T) {
+	for why, killed := range map[pooldriver.CloseReason]bool{pooldriver.CloseLost: true, pooldriver.CloseResetFailed: false} {
+		t.Run(string(why), func(t *testing.T) {
+			s, db, c := openStub(t, dialects.Traits{})
+			s.OnClean = func() (bool, error) {
+				if killed {
+					s.Server.KillAll()
+				}
+				return false, errors.New("no answer")
+			}
+			_, err := db.Exec("SET a = 1")
+			require.NoError(t, err)
+			require.NoError(t, db.Ping(), "its place is free")
+			require.EqualValues(t, 1, c.Stats().Closed[why])
+		})
+	}
+}
+
 func TestAServerThatLeavesFlushesThePoolOnceHoweverManySeeIt(t *testing.T) {
 	s, db, _ := openStub(t, dialects.Traits{}, func(c *pooldriver.Config) { c.MaxConns = 5 })
 	conns := make([]*sql.Conn, 4)

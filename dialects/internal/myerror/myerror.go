@@ -61,9 +61,9 @@ func Diagnose(number int, message string) dialects.Diagnosis {
 		return dialects.AuthFailed
 	case ServerShutdown, NormalShutdown, ShutdownComplete, ForcingClose, AbortingConnection,
 		NewAbortingConnection, ConnectionKilled, SessionWasKilled, OfflineMode:
-		return dialects.ServerLeaving
+		return dialects.ServerLeaving | dialects.SessionEnded
 	case IdleTimeout:
-		return dialects.WasIdle
+		return dialects.WasIdle | dialects.SessionEnded
 	case LockDeadlock, CheckRead, RolledBackAtCommit:
 		// An error does not change the driver's state of the transaction. CheckRead: the row has
 		// changed since it was read (MariaDB with innodb_snapshot_isolation, the default since
