@@ -2,9 +2,11 @@ package pooldriver
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 
+	"github.com/pooldriver/pooldriver/internal/ctxerr"
 	"github.com/pooldriver/pooldriver/internal/task"
 )
 
@@ -46,14 +48,24 @@ func NewTask(ctx context.Context) (context.Context, func()) {
 func Outside(ctx context.Context) context.Context { return task.Outside(ctx) }
 
 // Do calls fn with the context of WithTask(ctx), and returns fn's error. If Do began the task, Do
-// ends it before it returns, also when fn panics.
+// ends it before it returns, also when fn panics. If the task has ended before fn returns, and fn's
+// error follows from that, errors.Is finds ErrTaskEnded in the error, too.
 func Do(ctx context.Context, fn func(context.Context) error) error {
 	if fn == nil {
 		return errors.New("pooldriver: Do was given no function")
 	}
 	ctx, end := WithTask(ctx)
 	defer end()
-	return fn(ctx)
+	return withTaskEnd(ctx, fn(ctx))
+}
+
+// withTaskEnd returns err with the end of the task of ctx, if the task has ended ctx, and err
+// follows from that. database/sql answers by itself then, and its answers do not say so.
+func withTaskEnd(ctx context.Context, err error) error {
+	if err == nil || !errors.Is(context.Cause(ctx), ErrTaskEnded) || !errors.Is(err, ctx.Err()) && !errors.Is(err, sql.ErrTxDone) {
+		return err
+	}
+	return ctxerr.WithEnd(ctx, err)
 }
 
 // AmbientMode says what happens while a transaction of a task is open, to the task's statements that

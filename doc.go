@@ -102,7 +102,8 @@
 //     somebody repeat a statement or COMMIT that may have been executed (docs/adr/0004).
 //     The program has to find out whether it was executed.
 //   - A context that has ended: errors.Is finds the context's error and its cause
-//     (context.Cause). If database/sql answers by itself, its answer is the bare error.
+//     (context.Cause). If database/sql answers by itself, its answer is the bare error: ask
+//     context.Cause (docs/tasks.md).
 //   - Of tasks: [ErrTaskEnded], [ErrTxLost], [ErrNestedBuffer] and [ErrDeadlock].
 //
 // # More

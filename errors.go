@@ -26,9 +26,13 @@ var (
 	ErrClosed = pool.ErrClosed
 )
 
-// ErrTaskEnded is the error of a statement whose context carries a task that has ended. It is
-// also the cause of a task's context, if the task's function has ended the task. If the task
-// ended with a context, errors.Is finds the context's error, too.
+// ErrTaskEnded is the error of a call whose context carries a task that has ended, or whose handle
+// was made in such a task. It is also the cause of a task's context (context.Cause), if the task's
+// function or Config.TaskTimeout has ended the task. errors.Is finds the context's error, too.
+//
+// If the context itself is done, database/sql answers most calls before it calls us. Then the
+// error is the bare error of the context, and only context.Cause tells that the task has ended:
+// docs/tasks.md has a table. InTx and Do return both in any case.
 var ErrTaskEnded = task.ErrEnded
 
 // ErrTxLost is the error of the statements of a task that has lost its session and has not ended

@@ -73,7 +73,7 @@ var mayImport = []struct{ pkg, imports string }{
 	{"dialects/postgres", "dialects dialects/internal/base dialects/internal/classify/postgres dialects/internal/hosts dialects/internal/wire" +
 		" internal/redact internal/unwrap pgx"},
 	{"dialects/sqlite", "dialects dialects/internal/base dialects/internal/classify/sqlite internal/driverconn internal/fairlock modernc"},
-	{"dialects/generic", "dialects dialects/internal/base dialects/internal/classify dialects/internal/sqltext"},
+	{"dialects/generic", "dialects dialects/internal/base dialects/internal/classify dialects/internal/classify/sqlite dialects/internal/sqltext"},
 	{"dialects/internal/base", "dialects internal/driverconn internal/redact internal/unwrap"},
 	{"dialects/internal/classify/mysql", "dialects dialects/internal/classify dialects/internal/sqltext"},
 	{"dialects/internal/classify/postgres", "dialects dialects/internal/classify dialects/internal/sqltext"},

@@ -18,7 +18,8 @@ import (
 //
 // opts may be nil, as for db.BeginTx. If ctx carries no explicit task, InTx begins one, and
 // ends it when it returns. db has to be a handle of this package. An error of fn is
-// returned as it is.
+// returned as it is. If the task has ended before fn returns, and the error follows from that,
+// errors.Is finds ErrTaskEnded in the error, too.
 //
 // With a Retry, InTx runs the transaction once more if other transactions were in its way: see
 // [Retry].
@@ -40,9 +41,12 @@ func InTx(ctx context.Context, db *sql.DB, opts *sql.TxOptions, fn func(ctx cont
 // inTx is one attempt of InTx. If the attempt has failed because another transaction was in the
 // way, and may be repeated, conflict is not nil and counts the repetition. The transaction is
 // then rolled back, and is not part of another one.
-func inTx(ctx context.Context, db *sql.DB, opts *sql.TxOptions, fn func(context.Context, *sql.Tx) error) (conflict *report.Report, _ error) {
+func inTx(ctx context.Context, db *sql.DB, opts *sql.TxOptions, fn func(context.Context, *sql.Tx) error) (conflict *report.Report, failed error) {
 	s := task.NewScope(ctx)
-	defer s.End()
+	defer func() {
+		failed = withTaskEnd(s, failed)
+		s.End()
+	}()
 	begun, err := db.BeginTx(s, opts)
 	if err != nil {
 		return virtual.BeginConflict(s), err

@@ -430,6 +430,15 @@ type LazyBeginner interface {
 	BeginWithNext(ctx context.Context, opts driver.TxOptions) (driver.Tx, error)
 }
 
+// A Recompiler is a Session whose statements are compiled in the program's process, with a copy of the
+// schema that may be old (SQLite). Recompiles is called when query has failed, and reports whether
+// query did not compile and does now. Then nothing of query was executed. complete gives the session
+// what it lacks of the settings of its *sql.DB.
+type Recompiler interface {
+	Session
+	Recompiles(ctx context.Context, query string, failed error, complete func()) bool
+}
+
 // Diagnosis says what an error of the driver means. It is a set of bits.
 type Diagnosis uint16
 
@@ -466,6 +475,8 @@ const (
 	// ServerFull: the server, or a bouncer before it, has no room for another connection of this
 	// user. Open connections still work.
 	ServerFull
+	// UnknownName: a statement names a table or a database that the session does not know.
+	UnknownName
 	// Spent: the session answers, and should not be used again: it has run out of memory.
 	Spent
 	// SessionEnded: with this error the server ends the session, also where the driver does not

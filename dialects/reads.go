@@ -10,8 +10,8 @@ type ReadJudge interface {
 	Dialect
 
 	// OnlyReads reports whether query is known to read and do nothing else. Such a query writes
-	// nothing and takes no value of a sequence. Neither its rows nor later questions to the session
-	// show which session has run the query.
+	// nothing, locks no rows and takes no value of a sequence. Neither its rows nor later
+	// questions to the session show which session has run the query.
 	OnlyReads(query string) bool
 
 	// AsksBack reports whether query asks the session for something that an earlier

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/pooldriver/pooldriver"
 	"github.com/pooldriver/pooldriver/integration/testbed"
 )
 
@@ -104,4 +105,49 @@ func askWhileOthersWait(t *testing.T, db *sql.DB, q askedBack) (answer int, err 
 		require.NoError(t, <-others)
 	}
 	return answer, err
+}
+
+// TestRowsThatAreLockedStayLockedWhileTheyAreOpen: without a transaction the server unlocks the
+// rows of a locking query when all of them are sent, so the connection is not taken back before
+// the program has read them. The rows take more memory than the network buffers.
+func TestRowsThatAreLockedStayLockedWhileTheyAreOpen(t *testing.T) {
+	t.Parallel()
+	eachServer(t, func(t *testing.T, s stage) {
+		for id := range 1000 {
+			mustExec(t, s.witness, insertInto(id))
+		}
+		clauses := []string{"FOR UPDATE", "FOR NO KEY UPDATE", "FOR SHARE", "FOR KEY SHARE"}
+		if s.name != "postgres" {
+			clauses = []string{"FOR UPDATE", "LOCK IN SHARE MODE"}
+		}
+		if s.account.Server.Engine == testbed.OracleMySQL {
+			clauses = append(clauses, "FOR SHARE")
+		}
+		p := s.open(t, 1, func(c *pooldriver.Config) { c.NestedBuffer, c.NestedBufferTotal = 1<<30, 1<<30 })
+		for _, clause := range clauses {
+			t.Run(clause, func(t *testing.T) {
+				t.Run("bare", func(t *testing.T) { requireLockedWhileOpen(t, s, s.openBare(t), clause, func() {}) })
+				t.Run("ours", func(t *testing.T) {
+					requireLockedWhileOpen(t, s, p.DB, clause, func() {
+						ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+						defer cancel()
+						_ = p.QueryRowContext(ctx, "SELECT 1").Scan(new(int)) // it waits for the connection
+					})
+				})
+			})
+		}
+	})
+}
+
+// requireLockedWhileOpen runs a locking query, and calls others while its rows are open.
+func requireLockedWhileOpen(t *testing.T, s stage, db *sql.DB, clause string, others func()) {
+	const lockFirst = "SELECT id FROM ledger ORDER BY id LIMIT 1 FOR UPDATE NOWAIT"
+	rows, err := db.QueryContext(t.Context(), "SELECT id, repeat('x', 100000) FROM ledger ORDER BY id "+clause)
+	require.NoError(t, err)
+	defer rows.Close()
+	require.True(t, rows.Next())
+	others()
+	require.Error(t, s.witness.QueryRow(lockFirst).Scan(new(int)), "the row is not locked any more")
+	require.NoError(t, rows.Close())
+	require.NoError(t, s.witness.QueryRow(lockFirst).Scan(new(int)))
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"sync"
 	"testing"
 	"time"
@@ -391,6 +392,59 @@ func TestStatementsOfATaskThatHasEndedSaySo(t *testing.T) {
 		_, err = p.ExecContext(pooldriver.Outside(outliving), insertInto(5))
 		require.NoError(t, err, "a context without a task is not ended with one")
 		require.Equal(t, []int{5}, s.stored(t))
+	})
+}
+
+// TestWhatTheEndOfATaskCutsShortSaysSo: a wait for a lock, the transaction of an InTx, and rows that
+// the server is still making. errors.Is finds both ErrTaskEnded and the error of the context.
+func TestWhatTheEndOfATaskCutsShortSaysSo(t *testing.T) {
+	t.Parallel()
+	eachServer(t, func(t *testing.T, s stage) {
+		both := func(t *testing.T, err error) {
+			t.Helper()
+			require.ErrorIs(t, err, pooldriver.ErrTaskEnded)
+			require.ErrorIs(t, err, context.Canceled)
+		}
+		limited := func(c *pooldriver.Config) { c.TaskTimeout, c.CleanTimeout = time.Second, 200*time.Millisecond }
+		mustExec(t, s.witness, insertInto(1))
+		t.Run("a wait for a lock", func(t *testing.T) {
+			holder, err := s.witness.Begin()
+			require.NoError(t, err)
+			defer holder.Rollback()
+			_, err = holder.Exec("UPDATE ledger SET id = 2")
+			require.NoError(t, err)
+			p := s.open(t, 2, limited)
+			ctx, end := pooldriver.WithTask(t.Context())
+			defer end()
+			_, err = p.ExecContext(ctx, "UPDATE ledger SET id = 3")
+			both(t, err)
+			require.ErrorContains(t, err, "pool_task_timeout")
+		})
+		t.Run("InTx", func(t *testing.T) {
+			err := pooldriver.InTx(t.Context(), s.open(t, 2, limited).DB, nil, func(ctx context.Context, tx *sql.Tx) error {
+				<-ctx.Done()
+				_, err := tx.ExecContext(ctx, insertInto(4))
+				require.Equal(t, context.Canceled, err, "database/sql answers by itself")
+				return fmt.Errorf("insert: %w", err)
+			})
+			both(t, err)
+			require.ErrorContains(t, err, "pool_task_timeout")
+		})
+		t.Run("rows", func(t *testing.T) {
+			p := s.open(t, 2, limited)
+			ctx, end := pooldriver.WithTask(t.Context())
+			defer end()
+			p.mustExec(ctx, t, s.setTenant(1)) // the task keeps its connection
+			rows, err := p.QueryContext(context.WithoutCancel(ctx), s.say(
+				"SELECT repeat('x', 10000), CASE WHEN n = 500 THEN pg_sleep(20) END FROM generate_series(1, 1000) n",
+				"SELECT REPEAT('x', 10000), IF(n = 500, SLEEP(20), 0) FROM (WITH RECURSIVE s AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM s WHERE n < 900) SELECT n FROM s) s", ""))
+			require.NoError(t, err)
+			defer rows.Close()
+			for rows.Next() {
+			}
+			both(t, rows.Err())
+		})
+		require.Equal(t, []int{1}, s.stored(t))
 	})
 }
 

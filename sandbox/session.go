@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"cmp"
 	"context"
 	"database/sql/driver"
 	"errors"
@@ -70,7 +71,7 @@ func (s *session) TxStatus() dialects.TxStatus {
 	st := s.stage
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	s.c.afterRaw()
+	_ = s.c.afterRaw()
 	switch {
 	case s.c.dead || st.broken != nil:
 		return dialects.TxLost
@@ -142,22 +143,35 @@ func (s *session) Unwrap() driver.Conn {
 	return st.server.Conn()
 }
 
+// RawReturned is called when a function of Raw has returned without an error.
+func (s *session) RawReturned() error {
+	st := s.stage
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	return s.c.afterRaw()
+}
+
 // afterRaw looks at what a function of Raw has left, when the session is looked at first after it.
-func (c *conn) afterRaw() {
+// An error: what the function has done is undone, or the sandbox is broken.
+func (c *conn) afterRaw() error {
 	st := c.stage
 	if !c.lent || c.dead || st.broken != nil {
-		return
+		return nil
 	}
 	c.lent = false
 	c.effect |= dialects.Suspect
 	st.ever |= dialects.Suspect
 	switch status := st.server.TxStatus(); {
 	case status == dialects.TxNone:
-		_ = st.breaks(errRawEnded)
+		return st.breaks(errRawEnded)
 	case status == dialects.TxFailed && st.tx == nil:
-		_ = st.back(guardName)
+		return cmp.Or(st.back(guardName), errRawUndone)
 	}
+	return nil
 }
+
+// errRawUndone is the error of a function of Raw that has ignored the error of a statement.
+var errRawUndone = errors.New("sandbox: a statement of a function of Raw has failed, and the function has returned no error; the function stands in one savepoint, so all that it has done is undone, where in production the statements before the error stay; a test of such functions needs sandbox.Database")
 
 var errRawEnded = errors.New("sandbox: a function of Raw has ended the transaction of the test, so what the test has written may be committed; a test of such functions needs sandbox.Database")
 

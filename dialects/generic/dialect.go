@@ -10,9 +10,11 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/pooldriver/pooldriver/dialects"
 	"github.com/pooldriver/pooldriver/dialects/internal/base"
+	"github.com/pooldriver/pooldriver/dialects/internal/classify/sqlite"
 )
 
 // Dialect is the generic dialect. Its zero value is ready.
@@ -45,6 +47,15 @@ func (Dialect) Wrap(c driver.Connector) (dialects.Template, error) {
 
 // Effect is Classify.
 func (Dialect) Effect(query string) dialects.Effect { return Classify(query) }
+
+var _ dialects.SettingsKeeper = Dialect{}
+
+// Settings knows one setting, which is refused: the key of SQLCipher, if the database is that. A file that
+// the program believes to be encrypted would not be.
+func (Dialect) Settings(query string) (settings []dialects.Setting, alone, complete bool) {
+	settings, _, _ = sqlite.Settings(query)
+	return slices.DeleteFunc(settings, func(s dialects.Setting) bool { return s.Refusal != sqlite.ErrKey }), false, false
+}
 
 // Outline treats everything that may be a literal as a literal.
 func (Dialect) Outline(query string) string {

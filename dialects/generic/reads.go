@@ -10,9 +10,14 @@ import (
 // the same everywhere, are known to read.
 var reads = classify.Reads{
 	First: sqltext.NewNames(sqltext.Group{Code: 1, Names: "select values table with show describe desc explain"}),
-	Not: sqltext.NewNames(sqltext.Group{Code: 1, Names: `
-		insert update delete merge upsert into next nextval prevval currval previous identity rowcount
-		sql_calc_found_rows connection_id pg_backend_pid spid`}),
+	Not: sqltext.NewNames(
+		sqltext.Group{Code: classify.NotAnywhere, Names: `
+			insert update delete merge upsert into create next nextval prevval currval previous identity rowcount
+			sql_calc_found_rows connection_id pg_backend_pid spid`},
+		// WITH LOCK, USE AND KEEP SHARE LOCKS, and hints that may stand without parentheses.
+		sqltext.Group{Code: classify.NotAnywhere, Names: "lock locks holdlock updlock xlock tablock tablockx"},
+		sqltext.Group{Code: classify.NotLocking, Names: "share"},
+	),
 	Calls: sqltext.NewNames(sqltext.Group{Code: 1, Names: `
 		in values and or not as exists any some all select from where on over partition by having when then else
 		limit offset using join lateral union except intersect distinct case between like filter within array row

@@ -101,11 +101,11 @@ func (d *deciding) AsksBack(query string) bool {
 }
 
 // Settings are SQLite's, if the database is SQLite.
-func (d *deciding) Settings(query string) (settings []dialects.Setting, alone bool) {
+func (d *deciding) Settings(query string) (settings []dialects.Setting, alone, complete bool) {
 	if db := d.known.Load(); db != nil && *db == database(sqlite3{}) {
 		return sqlite.Settings(query)
 	}
-	return nil, false
+	return nil, false, false
 }
 
 func (d *deciding) Diagnose(err error) dialects.Diagnosis {

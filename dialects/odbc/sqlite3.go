@@ -44,6 +44,9 @@ func (sqlite3) diagnose(err error) dialects.Diagnosis {
 	if hasNative(err, sqliteBusy) {
 		return dialects.Conflict
 	}
+	if sqlite.SaysUnknown(err) {
+		return dialects.UnknownName
+	}
 	return 0
 }
 

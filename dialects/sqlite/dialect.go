@@ -73,13 +73,16 @@ const (
 	schemaChanged = 17 // SQLITE_SCHEMA
 )
 
-// Diagnose knows three errors. When a schema has changed, the driver itself prepares the statement
+// Diagnose knows four errors. When a schema has changed, the driver itself prepares the statement
 // again, several times; if the error still comes, nothing was executed. A write that is interrupted
 // (its context has ended) rolls the whole transaction back. A COMMIT that finds the database busy
 // leaves the transaction open.
 func (dialect) Diagnose(err error) dialects.Diagnosis {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return dialects.TxEnded // the driver's word for interrupted
+	}
+	if classifier.SaysUnknown(err) {
+		return dialects.UnknownName
 	}
 	var e *sqlitedriver.Error
 	if !errors.As(err, &e) {

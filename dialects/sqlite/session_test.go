@@ -355,7 +355,9 @@ func TestABusyDatabaseIsAConflict(t *testing.T) {
 
 func TestDiagnoseKnowsNothingOfOtherErrors(t *testing.T) {
 	s := dial(t, parseDSN(t, ":memory:"))
-	require.Zero(t, dialect{}.Diagnose(tryExec(s, "select * from nowhere")))
+	require.Zero(t, dialect{}.Diagnose(tryExec(s, "select none")))
+	require.Equal(t, dialects.UnknownName, dialect{}.Diagnose(tryExec(s, "select * from nowhere")))
+	require.Equal(t, dialects.UnknownName, dialect{}.Diagnose(tryExec(s, "create table a.t (n)")))
 	require.Zero(t, dialect{}.Diagnose(errors.New("x")))
 	require.Zero(t, dialect{}.Diagnose(nil))
 }

@@ -233,12 +233,12 @@ func answer(ctx context.Context, conn driver.Conn, query string) (string, error)
 	return text(row[0]), nil
 }
 
-// firstRow runs a query without arguments and returns its first row.
-func firstRow(ctx context.Context, conn driver.Conn, query string) (_ []driver.Value, err error) {
+// firstRow runs a query and returns its first row.
+func firstRow(ctx context.Context, conn driver.Conn, query string, args ...driver.NamedValue) (_ []driver.Value, err error) {
 	c := driverconn.New(conn)
 	rows, err := driver.Rows(nil), driver.ErrSkip
 	if c.CanQuery() {
-		rows, err = c.Query(ctx, query, nil)
+		rows, err = c.Query(ctx, query, args)
 	}
 	if err == driver.ErrSkip {
 		stmt, prepareErr := c.Prepare(ctx, query)
@@ -246,7 +246,7 @@ func firstRow(ctx context.Context, conn driver.Conn, query string) (_ []driver.V
 			return nil, prepareErr
 		}
 		defer func() { err = errors.Join(err, stmt.Close()) }()
-		rows, err = driverconn.QueryStmt(ctx, stmt, nil)
+		rows, err = driverconn.QueryStmt(ctx, stmt, args)
 	}
 	if err != nil {
 		return nil, err

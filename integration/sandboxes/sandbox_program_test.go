@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -333,4 +334,48 @@ func TestSandboxContextsOfParallelTests(t *testing.T) {
 	})
 	require.NoError(t, stmt.Close())
 	require.NoError(t, db.Close())
+}
+
+// TestSandboxSaysThatAFunctionOfRawIsUndone: the function stands in one savepoint, which one error
+// fails. Over the bare driver each statement would be a transaction.
+func TestSandboxSaysThatAFunctionOfRawIsUndone(t *testing.T) {
+	t.Parallel()
+	s := onServer(t, testbed.Postgres)
+	insert := func(db *sql.DB, expected ...string) error {
+		conn, err := db.Conn(t.Context())
+		require.NoError(t, err)
+		defer conn.Close()
+		return pooldriver.Raw(t.Context(), conn, func(dc driver.Conn) error {
+			pg := dc.(*stdlib.Conn).Conn()
+			_, err := pg.Exec(t.Context(), "INSERT INTO ledger VALUES (1, 'a')")
+			for _, text := range expected {
+				_, failed := pg.Exec(t.Context(), text)
+				require.Error(t, failed, "it is expected, and not returned")
+			}
+			return err
+		})
+	}
+	for _, failing := range []string{"INSERT INTO ledger VALUES (1, 'twice')", "SELECT * FROM nowhere", "SELECT 1 / 0"} {
+		t.Run(failing, func(t *testing.T) {
+			db := sandbox.DB(t, s.connector)
+			err := insert(db, failing)
+			require.ErrorContains(t, err, "all that it has done is undone")
+			require.Zero(t, count(t, db, "SELECT count(*) FROM ledger"))
+			require.NoError(t, insert(db), "the test goes on")
+			require.Equal(t, 1, count(t, db, "SELECT count(*) FROM ledger"))
+		})
+	}
+	t.Run("an error of the function", func(t *testing.T) {
+		db := sandbox.DB(t, s.connector)
+		conn, err := db.Conn(t.Context())
+		require.NoError(t, err)
+		defer conn.Close()
+		mine := errors.New("of the function")
+		require.Equal(t, mine, pooldriver.Raw(t.Context(), conn, func(dc driver.Conn) error {
+			_, err := dc.(*stdlib.Conn).Conn().Exec(t.Context(), "SELECT 1 / 0")
+			require.Error(t, err)
+			return mine
+		}))
+		require.Zero(t, count(t, conn, "SELECT count(*) FROM ledger"))
+	})
 }

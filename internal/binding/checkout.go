@@ -121,8 +121,12 @@ func (c *Checkout) SharesState(w *Want) bool {
 
 // WithTaskEnd adds the end of the task to err, if that end has cut r's connection.
 func (c *Checkout) WithTaskEnd(r *connpool.Conn, err error) error {
-	if t := c.binding.task; t != nil && r.Severed() {
-		return t.WithEnd(err)
+	return c.binding.withTaskEnd(r, err)
+}
+
+func (b *Binding) withTaskEnd(r *connpool.Conn, err error) error {
+	if err != nil && b.task != nil && r.Severed() {
+		return b.task.WithEnd(err)
 	}
 	return err
 }

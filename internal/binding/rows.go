@@ -46,6 +46,9 @@ func (c *Checkout) OpenText(rows *Rows, r *connpool.Conn, real driver.Rows, text
 // Closed reports whether the owner has closed the rows.
 func (r *Rows) Closed() bool { return r.closed }
 
+// WithTaskEnd is Checkout.WithTaskEnd for an error of the rows, under the lock.
+func (r *Rows) WithTaskEnd(err error) error { return r.binding.withTaskEnd(r.seat.conn.Load(), err) }
+
 // Lock locks the session for a call of the driver. If live is false, there is no call to
 // make: the rows are in memory, or closed, or lost.
 func (r *Rows) Lock() (live bool) {

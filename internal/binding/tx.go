@@ -127,8 +127,9 @@ func (t *Tx) Finish(text *string, end func() error) error {
 	err := t.lock()
 	if err == nil {
 		locked = true
-		t.seat.conn.Load().Meter.BeginOperation(text, true, false)
-		err = end()
+		r := t.seat.conn.Load()
+		r.Meter.BeginOperation(text, true, false)
+		err = t.binding.withTaskEnd(r, end())
 	}
 	panicked = false
 	return err

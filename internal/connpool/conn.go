@@ -38,6 +38,7 @@ type Conn struct {
 	// with its arguments.
 	setting     string
 	settingArgs []driver.NamedValue
+	stoodIn     bool               // something stands in for what that statement ends: see RecordSetting
 	applied     dbsettings.Applied // which settings of the *sql.DB it has
 
 	// why is the report.Reason of its end, plus 1; 0: the pool's own reason says all.
@@ -135,14 +136,20 @@ func (r *Conn) RowsFailed() { r.ForgetSetting() }
 // its limit, which counts the statements of all its clients.
 func (r *Conn) StatementsExhausted() { r.pool.returnStatements() }
 
-// RecordSetting remembers a statement that sets session state outside of explicit tasks,
-// before it is sent. GiveBack says what becomes of the state.
-func (r *Conn) RecordSetting(text string, args []driver.NamedValue) {
-	r.setting, r.settingArgs = text, args
+// execute executes settings on r.
+func (r *Conn) execute(ctx context.Context) dbsettings.Execute {
+	return func(text string, args ...driver.NamedValue) error {
+		return r.Guard(func() error { return r.Command(ctx, text, args...) })
+	}
 }
 
 // ForgetSetting is for a statement that has failed: it sets nothing.
-func (r *Conn) ForgetSetting() { r.setting, r.settingArgs = "", nil }
+func (r *Conn) ForgetSetting() {
+	if r.stoodIn {
+		r.MarkUnusable() // what stands in is still there
+	}
+	r.setting, r.settingArgs, r.stoodIn = "", nil, false
+}
 
 // FlushGeneration replaces the connections of r's generation: the cause of r's end may have ended
 // them, too.

@@ -2,6 +2,7 @@ package connpool
 
 import (
 	"context"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 
@@ -244,17 +245,38 @@ func (p *Pool) clean(ctx context.Context, r *Conn, log *restoreLog, reset *reset
 	return true
 }
 
+// CompleteSettings tries once more to set what has failed on r.
+func (r *Conn) CompleteSettings(ctx context.Context) error {
+	if !r.applied.Lacks() {
+		return nil
+	}
+	err := r.applied.Complete(r.execute(ctx))
+	r.Statements().MarkAllStale()
+	return err
+}
+
+// RecordSetting remembers a statement that sets session state outside of explicit tasks,
+// before it is sent. GiveBack says what becomes of the state. If the statement ends a setting that r
+// lacks, something stands in for that.
+func (r *Conn) RecordSetting(text string, args []driver.NamedValue) {
+	r.setting, r.settingArgs = text, args
+	if r.applied.Lacks() {
+		r.stoodIn = r.pool.settings.StandIn(&r.applied, text, r.execute(context.Background()))
+	}
+}
+
 // loses is called when a checkout ends. If the checkout's only statement has set session state
 // that ends now, loses returns the statement's text, or else "". State that is for all
 // connections is kept for them here. On a broken connection nothing is lost: the statement is
 // tried again, or the program gets its error.
 func (r *Conn) loses() string {
 	query, args := r.setting, r.settingArgs
+	r.stoodIn = false
 	r.ForgetSetting()
 	if r.Unusable() || r.Effect()&pinning.ChangesSession == 0 || droppedstate.HeldByProgram() {
 		return ""
 	}
-	known, all := r.pool.settings.Record(&r.applied, query, args)
+	known, all := r.pool.settings.Record(&r.applied, query, args, r.repeatable)
 	if all {
 		r.KeepsForAll() // every connection gets it
 	}
@@ -262,4 +284,19 @@ func (r *Conn) loses() string {
 		return ""
 	}
 	return query
+}
+
+// repeatable is dialects.SettingRepeater's Repeatable.
+func (r *Conn) repeatable(s dialects.Setting, args []driver.NamedValue) (text string) {
+	server, ok := r.Server().(dialects.SettingRepeater)
+	if !ok {
+		return s.Text
+	}
+	text = s.Text
+	defer func() {
+		if recover() != nil { // the connection is on its way back
+			r.MarkUnusable()
+		}
+	}()
+	return server.Repeatable(context.Background(), s, args)
 }

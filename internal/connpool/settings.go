@@ -2,7 +2,6 @@ package connpool
 
 import (
 	"context"
-	"database/sql/driver"
 	"fmt"
 
 	"github.com/pooldriver/pooldriver/internal/report"
@@ -30,9 +29,7 @@ func (p *Pool) bringUp(ctx context.Context, r *Conn) (err error) {
 			r.Discard(report.Lost)
 		}
 	}()
-	err = p.settings.BringUp(&r.applied, func(text string, args ...driver.NamedValue) error {
-		return r.Command(ctx, text, args...)
-	})
+	err = p.settings.BringUp(&r.applied, r.execute(ctx))
 	if err != nil {
 		if r.Irreplaceable() { // it is tried again at its next use
 			done = true

@@ -4,7 +4,9 @@
 package dbsettings
 
 import (
+	"context"
 	"database/sql/driver"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -23,9 +25,11 @@ type List struct {
 	// entries.
 	version atomic.Uint64
 	// nextTx is the statement of a setting that waits for the next transaction; nil: none.
-	nextTx  atomic.Pointer[string]
-	mu      sync.Mutex // protects following fields; no I/O under it
-	entries []entry    // a new slice for each change
+	nextTx atomic.Pointer[string]
+	// forVacuum is the statement of a setting that is executed before each VACUUM; nil: none.
+	forVacuum atomic.Pointer[string]
+	mu        sync.Mutex // protects following fields; no I/O under it
+	entries   []entry    // a new slice for each change
 }
 
 // entry is one setting. It does not change while it is in a list.
@@ -33,6 +37,7 @@ type entry struct {
 	dialects.Setting
 	args    []driver.NamedValue
 	version uint64
+	failed  *atomic.Bool // it has failed on a connection lately, and may take long to fail again
 }
 
 func (e entry) is(other entry) bool { return e.version == other.version && e.Name == other.Name }
@@ -47,7 +52,13 @@ type Applied struct {
 	version uint64
 	// undoable is the entries with an Undo that the connection has executed.
 	undoable []entry
+	// lacking is the entries with an Undo that have failed on the connection, and what belongs to
+	// them.
+	lacking []entry
 }
+
+// Lacks reports whether the connection lacks a setting that has failed on it.
+func (a *Applied) Lacks() bool { return a.lacking != nil }
 
 func (a *Applied) remember(e entry) {
 	if e.Undo != "" {
@@ -57,9 +68,23 @@ func (a *Applied) remember(e entry) {
 
 func (a *Applied) forget(name string) {
 	a.undoable = slices.DeleteFunc(a.undoable, func(e entry) bool { return e.Name == name })
+	a.keepLacking(func(e entry) bool { return e.Name != name && e.Of != name })
 }
 
-func (a *Applied) has(e entry) bool { return slices.ContainsFunc(a.undoable, e.is) }
+func (a *Applied) keepLacking(keep func(entry) bool) {
+	var left []entry
+	for _, e := range a.lacking {
+		if keep(e) {
+			left = append(left, e)
+		}
+	}
+	a.lacking = left
+}
+
+// settled reports whether a has executed e, or lacks it.
+func (a *Applied) settled(e entry) bool {
+	return slices.ContainsFunc(a.undoable, e.is) || slices.ContainsFunc(a.lacking, e.is)
+}
 
 // Init notes what the dialect knows of settings. It is called before any other method.
 func (l *List) Init(d dialects.Dialect) { l.keeper, _ = d.(dialects.SettingsKeeper) }
@@ -69,20 +94,32 @@ func (l *List) Current(a *Applied) bool { return a.version == l.version.Load() }
 
 // Record keeps what query has set on the connection of a. known: the dialect knows what
 // query has set, so nothing is lost. all: every connection gets the settings, so this connection
-// need not be cleaned.
-func (l *List) Record(a *Applied, query string, args []driver.NamedValue) (known, all bool) {
+// need not be cleaned. repeatable is dialects.SettingRepeater's.
+func (l *List) Record(a *Applied, query string, args []driver.NamedValue, repeatable func(dialects.Setting, []driver.NamedValue) string) (known, all bool) {
 	if l.keeper == nil {
 		return false, false
 	}
-	parts, alone := l.keeper.Settings(query)
+	parts, alone, complete := l.keeper.Settings(query)
 	if len(parts) == 0 || len(args) > 0 && !alone {
 		return false, false // only the driver knows which argument belongs to which part
 	}
+	if slices.ContainsFunc(parts, func(s dialects.Setting) bool { return s.Refusal != nil }) {
+		return false, false
+	}
 	args = cloned(args)
-	all = true
+	for i, part := range parts {
+		if part.Undo != "" && !part.Ends {
+			parts[i].Text = repeatable(part, args)
+		}
+	}
+	all = complete
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, part := range parts {
+		if part.ForVacuum {
+			l.forVacuum.Store(&part.Text)
+			continue
+		}
 		if part.NextTx {
 			var waits *string
 			if !part.Ends {
@@ -101,16 +138,29 @@ func (l *List) Record(a *Applied, query string, args []driver.NamedValue) (known
 			a.forget(part.Name)
 		}
 	}
-	return true, all
+	return complete, all
 }
 
-// Private reports whether query sets up something that would be different for each connection.
-func (l *List) Private(query string) bool {
+// Refusal is why what query sets cannot hold for all connections; nil: it can.
+func (l *List) Refusal(query string) error {
 	if l.keeper == nil {
-		return false
+		return nil
 	}
-	parts, _ := l.keeper.Settings(query)
-	return slices.ContainsFunc(parts, func(s dialects.Setting) bool { return s.Private })
+	parts, _, _ := l.keeper.Settings(query)
+	for _, part := range parts {
+		if part.Refusal != nil {
+			return part.Refusal
+		}
+	}
+	return nil
+}
+
+// ForVacuum is the statement to execute before a VACUUM; "": there is none.
+func (l *List) ForVacuum() string {
+	if text := l.forVacuum.Load(); text != nil {
+		return *text
+	}
+	return ""
 }
 
 // WaitsForTx reports whether a setting waits for the next transaction.
@@ -155,7 +205,7 @@ func (l *List) putLocked(a *Applied, part dialects.Setting, args []driver.NamedV
 		}
 		return e.Name == part.Name || e.Of == part.Name
 	})
-	e := entry{part, args, now}
+	e := entry{part, args, now, new(atomic.Bool)}
 	a.forget(part.Name)
 	if !part.Ends {
 		l.entries = append(append(l.entries, e), again...)
@@ -178,10 +228,13 @@ func cloned(args []driver.NamedValue) []driver.NamedValue {
 	return args
 }
 
+// Execute executes a statement on a connection.
+type Execute func(text string, args ...driver.NamedValue) error
+
 // BringUp gives a connection all settings. Through execute, it first undoes settings that the list
-// has no more, and then sets what the connection lacks, in the list's order. After an error,
-// BringUp can be called again.
-func (l *List) BringUp(a *Applied, execute func(text string, args ...driver.NamedValue) error) error {
+// has no more, and then sets what the connection lacks, in the list's order. A setting with Undo
+// that fails is left out: see Complete. After an error, BringUp can be called again.
+func (l *List) BringUp(a *Applied, execute Execute) error {
 	l.mu.Lock()
 	entries, version := l.entries, l.version.Load()
 	l.mu.Unlock()
@@ -194,15 +247,63 @@ func (l *List) BringUp(a *Applied, execute func(text string, args ...driver.Name
 		}
 		a.forget(mine.Name)
 	}
+	a.keepLacking(func(e entry) bool { return slices.ContainsFunc(entries, e.is) })
 	for _, e := range entries {
-		if e.version <= a.version || a.has(e) {
+		if e.version <= a.version || a.settled(e) {
 			continue
 		}
-		if err := execute(e.Text, e.args...); err != nil {
-			return fmt.Errorf("%s: %w", e.Name, err)
+		if e.failed.Load() {
+			a.lacking = append(a.lacking, e)
+		} else if err := a.set(e, execute); err != nil && e.Undo == "" {
+			return err
 		}
-		a.remember(e)
 	}
 	a.version = version
 	return nil
+}
+
+// set executes e.
+func (a *Applied) set(e entry, execute Execute) error {
+	if e.Of != "" && contains(a.lacking, e.Of) {
+		a.lacking = append(a.lacking, e)
+		return nil
+	}
+	if err := execute(e.Text, e.args...); err != nil {
+		if e.Undo != "" {
+			e.failed.Store(!errors.Is(err, context.Canceled)) // that says nothing of the setting
+			a.lacking = append(a.lacking, e)
+		}
+		return fmt.Errorf("%s: %w", e.Name, err)
+	}
+	e.failed.Store(false)
+	a.remember(e)
+	return nil
+}
+
+// Complete tries once more to set what the connection lacks.
+func (a *Applied) Complete(execute Execute) error {
+	var failed []error
+	lacking := a.lacking
+	a.lacking = nil
+	for _, e := range lacking {
+		if err := a.set(e, execute); err != nil {
+			failed = append(failed, err)
+			if e.Undo == "" {
+				a.lacking = append(a.lacking, e)
+			}
+		}
+	}
+	return errors.Join(failed...)
+}
+
+// StandIn lets query, which may end a setting, succeed on a connection that lacks the setting. It reports
+// whether it has executed anything.
+func (l *List) StandIn(a *Applied, query string, execute Execute) (done bool) {
+	parts, _, _ := l.keeper.Settings(query)
+	for _, part := range parts {
+		if part.Ends && part.Undo != "" && contains(a.lacking, part.Name) {
+			done = execute(part.Undo) == nil || done
+		}
+	}
+	return done
 }

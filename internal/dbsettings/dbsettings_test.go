@@ -1,6 +1,8 @@
 package dbsettings
 
 import (
+	"cmp"
+	"context"
 	"database/sql/driver"
 	"errors"
 	"strings"
@@ -16,7 +18,8 @@ import (
 // nothing else.
 type toy struct{ dialects.Dialect }
 
-func (toy) Settings(query string) (parts []dialects.Setting, alone bool) {
+func (toy) Settings(query string) (parts []dialects.Setting, alone, complete bool) {
+	complete = true
 	for text := range strings.SplitSeq(query, "; ") {
 		verb, rest, _ := strings.Cut(text, " ")
 		name, _, _ := strings.Cut(rest, "=")
@@ -31,15 +34,20 @@ func (toy) Settings(query string) (parts []dialects.Setting, alone bool) {
 		case "attach":
 			s.Undo = "detach " + name
 		case "detach":
-			s.Ends = true
+			s.Ends, s.Undo = true, "stand in "+name
+		case "vacuum":
+			s.ForVacuum = true
+		case "refused":
+			s.Refusal = errors.New("refused")
 		case "do":
 			continue
 		default:
-			return nil, false
+			complete = false
+			continue
 		}
 		parts = append(parts, s)
 	}
-	return parts, !strings.Contains(query, "; ")
+	return parts, !strings.Contains(query, "; "), complete
 }
 
 // conn is a connection that records what it executes.
@@ -48,11 +56,12 @@ type conn struct {
 	executed []string
 	args     []driver.NamedValue
 	fails    string // the text that fails
+	err      error  // nil: it says no
 }
 
 func (c *conn) execute(text string, args ...driver.NamedValue) error {
 	if text == c.fails {
-		return errors.New("no")
+		return cmp.Or(c.err, errors.New("no"))
 	}
 	c.executed = append(c.executed, text)
 	c.args = append(c.args, args...)
@@ -157,6 +166,34 @@ func TestOnlyWhatLeavesNothingElseIsKept(t *testing.T) {
 	require.Equal(t, []string{"set a=1", "set c=1"}, broughtUp(t, l, &conn{}))
 }
 
+func TestAScriptThatLeavesMoreIsNotComplete(t *testing.T) {
+	t.Parallel()
+	l, c := newList(), &conn{}
+	known, all := l.Record(&c.Applied, "set a=1; insert", nil, nil)
+	require.False(t, known)
+	require.False(t, all)
+	require.Equal(t, []string{"set a=1"}, broughtUp(t, l, &conn{}))
+}
+
+func TestWhatIsRefusedIsNotKept(t *testing.T) {
+	t.Parallel()
+	l, c := newList(), &conn{}
+	require.NoError(t, l.Refusal("set a=1"))
+	require.EqualError(t, l.Refusal("set a=1; refused b"), "refused")
+	require.False(t, all(l.Record)(&c.Applied, "set a=1; refused b", nil))
+	require.Empty(t, broughtUp(t, l, &conn{}))
+}
+
+func TestASettingForVacuumIsForEachVacuumAndNoConnection(t *testing.T) {
+	t.Parallel()
+	l, c := newList(), &conn{}
+	require.Empty(t, l.ForVacuum())
+	record(t, l, c, "vacuum a=1", "vacuum a=2")
+	require.Equal(t, "vacuum a=2", l.ForVacuum())
+	require.Equal(t, "vacuum a=2", l.ForVacuum())
+	require.Empty(t, broughtUp(t, l, &conn{}))
+}
+
 func TestArgumentsAreCopied(t *testing.T) {
 	t.Parallel()
 	l, first, second := newList(), &conn{}, &conn{}
@@ -170,23 +207,85 @@ func TestArgumentsAreCopied(t *testing.T) {
 func TestAfterAnErrorTheRestIsExecutedNextTime(t *testing.T) {
 	t.Parallel()
 	l, first, second := newList(), &conn{}, &conn{}
-	record(t, l, first, "attach f", "attach g", "set b=1")
-	second.fails = "attach g"
-	require.EqualError(t, l.BringUp(&second.Applied, second.execute), "g: no")
+	record(t, l, first, "attach f", "set a=1", "set b=1")
+	second.fails = "set a=1"
+	require.EqualError(t, l.BringUp(&second.Applied, second.execute), "a: no")
 	require.False(t, l.Current(&second.Applied))
 	second.fails = ""
-	require.Equal(t, []string{"attach g", "set b=1"}, broughtUp(t, l, second))
-	record(t, l, first, "detach f", "detach g")
-	second.fails = "detach g"
-	require.EqualError(t, l.BringUp(&second.Applied, second.execute), "taking back g: no")
+	require.Equal(t, []string{"set a=1", "set b=1"}, broughtUp(t, l, second))
+	record(t, l, first, "detach f")
+	second.fails = "detach f"
+	require.EqualError(t, l.BringUp(&second.Applied, second.execute), "taking back f: no")
 	second.fails = ""
-	require.Equal(t, []string{"detach g"}, broughtUp(t, l, second))
+	require.Equal(t, []string{"detach f"}, broughtUp(t, l, second))
+}
+
+func TestAConnectionDoesWithoutWhatCannotBeAttached(t *testing.T) {
+	t.Parallel()
+	l, first, second, third := newList(), &conn{}, &conn{fails: "attach f"}, &conn{}
+	record(t, l, first, "attach f", "set f.a=1", "set b=1")
+	require.Equal(t, []string{"set b=1"}, broughtUp(t, l, second))
+	require.True(t, second.Lacks())
+	require.Equal(t, []string{"set b=1"}, broughtUp(t, l, third), "it is not tried while it fails elsewhere")
+	require.EqualError(t, second.Complete(second.execute), "f: no")
+
+	second.executed, second.fails = nil, "set f.a=1"
+	require.EqualError(t, second.Complete(second.execute), "f.a: no")
+	require.Equal(t, []string{"attach f"}, second.executed)
+	require.True(t, second.Lacks())
+	second.executed, second.fails = nil, ""
+	require.NoError(t, second.Complete(second.execute))
+	require.Equal(t, []string{"set f.a=1"}, second.executed)
+	require.False(t, second.Lacks())
+	require.Equal(t, []string{"attach f", "set f.a=1", "set b=1"}, broughtUp(t, l, &conn{}), "it works again")
+	record(t, l, first, "detach f")
+	require.Equal(t, []string{"detach f"}, broughtUp(t, l, second))
+	require.Empty(t, broughtUp(t, l, third))
+	require.False(t, third.Lacks())
+}
+
+func TestACancelledAttachSaysNothingOfTheFile(t *testing.T) {
+	t.Parallel()
+	l, first, second := newList(), &conn{}, &conn{fails: "attach f", err: context.Canceled}
+	record(t, l, first, "attach f")
+	require.Empty(t, broughtUp(t, l, second))
+	require.True(t, second.Lacks())
+	require.Equal(t, []string{"attach f"}, broughtUp(t, l, &conn{}))
+}
+
+func TestAConnectionEndsWhatItLacks(t *testing.T) {
+	t.Parallel()
+	l, first, second := newList(), &conn{}, &conn{fails: "attach f"}
+	record(t, l, first, "attach f", "set f.a=1", "attach g")
+	require.Equal(t, []string{"attach g"}, broughtUp(t, l, second))
+	require.False(t, l.StandIn(&second.Applied, "detach g; set f.a=2", second.execute))
+	second.executed = nil
+	require.True(t, l.StandIn(&second.Applied, "detach g; detach f", second.execute))
+	require.Equal(t, []string{"stand in f"}, second.executed)
+	record(t, l, second, "detach f")
+	require.False(t, second.Lacks())
+	require.True(t, l.Current(&second.Applied))
+	require.Equal(t, []string{"detach f"}, broughtUp(t, l, first))
+	record(t, l, second, "attach f")
+	require.Equal(t, []string{"attach f"}, broughtUp(t, l, first))
+}
+
+func TestTheTextThatIsRepeatedIsTheDialects(t *testing.T) {
+	t.Parallel()
+	l, first, second := newList(), &conn{}, &conn{}
+	args := []driver.NamedValue{{Ordinal: 1, Value: "x"}}
+	l.Record(&first.Applied, "attach f=?", args, func(s dialects.Setting, got []driver.NamedValue) string {
+		require.Equal(t, args, got)
+		return "attach f=/x or " + s.Text
+	})
+	require.Equal(t, []string{"attach f=/x or attach f=?"}, broughtUp(t, l, second))
+	require.Equal(t, args, second.args)
 }
 
 // all is the second answer of Record.
-func all(record func(*Applied, string, []driver.NamedValue) (bool, bool)) func(*Applied, string, []driver.NamedValue) bool {
+func all(record func(*Applied, string, []driver.NamedValue, func(dialects.Setting, []driver.NamedValue) string) (bool, bool)) func(*Applied, string, []driver.NamedValue) bool {
 	return func(a *Applied, query string, args []driver.NamedValue) bool {
-		_, all := record(a, query, args)
+		_, all := record(a, query, args, func(s dialects.Setting, _ []driver.NamedValue) string { return s.Text })
 		return all
 	}
 }

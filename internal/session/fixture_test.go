@@ -214,6 +214,11 @@ func (h *holder) RowsFailed()                       { h.hear("rows failed") }
 func (h *holder) StatementsExhausted()              { h.hear("statements exhausted") }
 func (h *holder) Detached()                         { h.hear("detached") }
 
+func (h *holder) CompleteSettings(context.Context) error {
+	h.hear("complete settings")
+	return nil
+}
+
 func (h *holder) CountedOnTx(loss *session.LostError) {
 	h.loss = loss
 	h.hear("counted on tx")

@@ -7,6 +7,7 @@
 package session
 
 import (
+	"context"
 	"database/sql/driver"
 	"sync/atomic"
 	"time"
@@ -45,6 +46,10 @@ type Owner interface {
 	// StatementsExhausted is called when the server has reached its limit of prepared
 	// statements. The owner closes prepared statements of other sessions.
 	StatementsExhausted()
+	// CompleteSettings is called when a statement names what the session does not know. The holder
+	// tries once more to execute the settings of the *sql.DB that have failed on the session, and
+	// returns why they fail again.
+	CompleteSettings(ctx context.Context) error
 	// CountedOnTx is called when a context has ended a transaction in which other
 	// statements of the task ran.
 	CountedOnTx(*LostError)
@@ -156,6 +161,15 @@ func (s *Session) DriverConn() driver.Conn {
 		return w.Unwrap()
 	}
 	return s.conn.Driver
+}
+
+// RawReturned is called when a function of Raw has returned err. It returns the error of Raw: a
+// sandbox may have undone what the function has done.
+func (s *Session) RawReturned(err error) error {
+	if r, ok := s.server.(interface{ RawReturned() error }); ok && err == nil {
+		return r.RawReturned()
+	}
+	return err
 }
 
 // Lend gives the session to a borrower: to a task or, if inTask is false, to a checkout

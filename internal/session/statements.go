@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"database/sql/driver"
+	"fmt"
 
 	"github.com/pooldriver/pooldriver/dialects"
 	"github.com/pooldriver/pooldriver/internal/driverconn"
@@ -49,6 +50,12 @@ func (s *Session) ExecText(ctx context.Context, text string, effect dialects.Eff
 	s.effect |= effect
 	s.call()
 	res, err := s.conn.Exec(ctx, text, args)
+	if err != nil {
+		var again bool
+		if again, err = s.recompiles(ctx, text, err); again {
+			res, err = s.conn.Exec(ctx, text, args)
+		}
+	}
 	s.returned()
 	return res, err
 }
@@ -57,7 +64,13 @@ func (s *Session) ExecText(ctx context.Context, text string, effect dialects.Eff
 func (s *Session) QueryText(ctx context.Context, text string, effect dialects.Effect, args []driver.NamedValue) (rows driver.Rows, columns []string, err error) {
 	s.effect |= effect
 	s.call()
-	if rows, err = s.conn.Query(ctx, text, args); err == nil {
+	if rows, err = s.conn.Query(ctx, text, args); err != nil {
+		var again bool
+		if again, err = s.recompiles(ctx, text, err); again {
+			rows, err = s.conn.Query(ctx, text, args)
+		}
+	}
+	if err == nil {
 		columns = columnsOf(rows)
 	}
 	s.returned()
@@ -137,6 +150,12 @@ func (s *Session) Prepare(ctx context.Context, text string, generation uint64, k
 		s.owner.StatementsExhausted()
 		si, err = s.conn.Prepare(ctx, text)
 	}
+	if err != nil {
+		var again bool
+		if again, err = s.recompiles(ctx, text, err); again {
+			si, err = s.conn.Prepare(ctx, text)
+		}
+	}
 	s.returned()
 	if err != nil {
 		return nil, err
@@ -144,6 +163,26 @@ func (s *Session) Prepare(ctx context.Context, text string, generation uint64, k
 	st := s.stmts.Add(text, generation, si, keep)
 	st.SchemaGeneration = s.currentSchema()
 	return st, nil
+}
+
+// recompiles reports whether a text has failed only because the connection did not know the present
+// schema, and can be sent again. Otherwise the error is failed, perhaps with the reason.
+func (s *Session) recompiles(ctx context.Context, text string, failed error) (again bool, _ error) {
+	var why error
+	complete := func() {
+		if s.env.Dialect.Diagnose(failed)&dialects.UnknownName != 0 {
+			why = s.owner.CompleteSettings(ctx)
+		}
+	}
+	if r, ok := s.server.(dialects.Recompiler); !ok {
+		complete()
+	} else if r.Recompiles(ctx, text, failed, complete) {
+		return true, nil
+	}
+	if why != nil {
+		failed = fmt.Errorf("%w; pooldriver: the settings of the *sql.DB are not complete on this connection: %w", failed, why)
+	}
+	return false, failed
 }
 
 // currentSchema is the schema generation in a task's transaction, else 0.

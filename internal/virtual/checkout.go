@@ -126,7 +126,7 @@ func (l *Loan) End(err error) {
 
 // Call calls a function of Raw. A panic costs the connection.
 func (l *Loan) Call(fn func(driver.Conn) error) error {
-	return l.Conn.Guard(func() error { return fn(l.Conn.DriverConn()) })
+	return l.Conn.Guard(func() error { return l.Conn.RawReturned(fn(l.Conn.DriverConn())) })
 }
 
 // text is the text of a virtual statement.

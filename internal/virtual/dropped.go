@@ -17,22 +17,28 @@ import (
 // know it.
 
 // recordSetting remembers a statement that sets session state outside of explicit tasks,
-// before it is sent. connpool's GiveBack says what becomes of the state.
-func (op *operation) recordSetting() {
-	if op.Effect&pinning.ChangesSession != 0 && !op.c.Shares() {
-		op.Conn.RecordSetting(op.Text, op.Args)
+// before it is sent. connpool's GiveBack says what becomes of the state. A setting that waits for such
+// statements is executed.
+func (op *operation) recordSetting(ctx context.Context) error {
+	switch {
+	case op.Effect&pinning.ChangesSession != 0:
+		if !op.c.Shares() {
+			op.Conn.RecordSetting(op.Text, op.Args)
+		}
+	case op.Effect&dialects.ForgetPrepared != 0:
+		if text := op.c.source.pool.Settings().ForVacuum(); text != "" {
+			return op.Conn.Guard(func() error { return op.Conn.Command(ctx, text) })
+		}
 	}
+	return nil
 }
 
 // errLeftOpen is the error of an Exec on a *sql.DB after which the server has a
 // transaction open.
 var errLeftOpen = errors.New("pooldriver: the statement was executed and has left a transaction open on a *sql.DB; the transaction is rolled back, because the next statement may run on another connection; use BeginTx, or run all statements of the transaction on one *sql.Conn, or in a task (pooldriver.WithTask)")
 
-// errPrivate is the error of an Exec on a *sql.DB which has attached a database in memory.
-var errPrivate = errors.New("pooldriver: a database in memory was attached on a *sql.DB: each connection would have a database of its own, and lose it; attach 'file:NAME?mode=memory&cache=shared', which all connections open, or attach the database on one *sql.Conn or in a task (pooldriver.WithTask)")
-
-// refuseLeft returns the error of an Exec on a *sql.DB that has attached a database in memory, or
-// has left a transaction open. refuseLeft rolls that transaction back. Over plain database/sql
+// refuseLeft returns the error of an Exec on a *sql.DB that has set what cannot hold for all
+// connections, or has left a transaction open. refuseLeft rolls that transaction back. Over plain database/sql
 // the next statements would run on this connection or on another one. Here they would certainly
 // be outside of the transaction, and commit one by one.
 func (op *operation) refuseLeft(ctx context.Context) error {
@@ -41,12 +47,15 @@ func (op *operation) refuseLeft(ctx context.Context) error {
 		return nil
 	}
 	r, open := op.Conn, op.leavesOpen()
-	private := !open && op.Effect&pinning.ChangesSession != 0 && c.source.pool.Settings().Private(op.Text)
-	if !open && !private || !droppedstate.OfDB() {
+	var refusal error
+	if !open && op.Effect&pinning.ChangesSession != 0 {
+		refusal = c.source.pool.Settings().Refusal(op.Text)
+	}
+	if !open && refusal == nil || !droppedstate.OfDB() {
 		return nil
 	}
-	if private {
-		return errPrivate
+	if refusal != nil {
+		return refusal
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.source.config.CleanTimeout)
 	defer cancel()

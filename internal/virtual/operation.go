@@ -273,8 +273,10 @@ func (op *operation) dropStale(ctx context.Context) error {
 // on others may take the connection from them.
 func (op *operation) execute(ctx context.Context) (again bool, err error) {
 	r := op.Conn
-	op.recordSetting()
-	switch err = r.LoadSettings(ctx, op.cargo); {
+	if err = op.recordSetting(ctx); err == nil {
+		err = r.LoadSettings(ctx, op.cargo)
+	}
+	switch {
 	case err != nil:
 	case op.kind == executing:
 		op.result, err = r.Exec(ctx, &op.Statement)

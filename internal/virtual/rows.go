@@ -130,6 +130,9 @@ func (r *rows) Next(dest []driver.Value) error {
 	}
 	defer r.Unlock()
 	err := r.Rows.Next(dest)
+	if err != nil && err != io.EOF {
+		return r.WithTaskEnd(err)
+	}
 	if err == io.EOF && r.Prefix() == nil {
 		r.over, r.more = true, r.Rows.HasNextResultSet()
 	}
@@ -156,7 +159,11 @@ func (r *rows) NextResultSet() error {
 		return r.why()
 	}
 	defer r.Unlock()
-	return r.Rows.NextResultSet()
+	err := r.Rows.NextResultSet()
+	if err != nil && err != io.EOF {
+		return r.WithTaskEnd(err)
+	}
+	return err
 }
 
 // current is the result set that is read, when the driver is not asked any more.

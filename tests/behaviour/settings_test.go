@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"fmt"
-	"os"
 	"path/filepath"
 	"testing"
 
@@ -177,20 +176,20 @@ func TestADatabaseInMemoryIsNotAttachedToEachConnection(t *testing.T) {
 }
 
 func TestASettingThatFailsOnAConnectionIsNamed(t *testing.T) {
-	dir := t.TempDir()
-	db, c := openSQLite(t, false, filepath.Join(dir, "x.db"), 2)
-	sub := filepath.Join(dir, "sub")
-	require.NoError(t, os.Mkdir(sub, 0o700))
-	_, err := db.Exec("ATTACH '" + filepath.Join(sub, "other.db") + "' AS a")
+	file := filepath.Join(t.TempDir(), "x.db")
+	db, c := openSQLite(t, false, file+"?_busy_timeout=0", 2)
+	execAll(t, db, "CREATE TABLE t (a)", "PRAGMA cache_size = -9")
+	other, err := sql.Open("sqlite", file)
 	require.NoError(t, err)
-	require.NoError(t, os.RemoveAll(sub))
+	defer other.Close()
+	other.SetMaxOpenConns(1)
+	execAll(t, other, "BEGIN EXCLUSIVE")
 	c.Flush()
 	_, err = db.Exec("SELECT 1")
 	require.ErrorContains(t, err, "pooldriver: a connection to sqlite")
-	require.ErrorContains(t, err, "did not get the settings of its *sql.DB: ATTACH a: ")
-	require.NoError(t, os.Mkdir(sub, 0o700))
-	_, err = db.Exec("SELECT 1")
-	require.NoError(t, err)
+	require.ErrorContains(t, err, "did not get the settings of its *sql.DB: PRAGMA cache_size: database is locked")
+	execAll(t, other, "COMMIT")
+	execAll(t, db, "SELECT 1")
 	require.NotZero(t, c.Stats().Discards)
 }
 
@@ -242,6 +241,86 @@ func TestASettingInAScriptHolds(t *testing.T) {
 		require.Equal(t, "0", pragma(t, db, "foreign_keys"))
 	})
 }
+
+// TestAutoVacuumMeetsItsVacuum: in a file that has tables, SQLite changes the mode with a VACUUM on the
+// connection that has executed the PRAGMA.
+func TestAutoVacuumMeetsItsVacuum(t *testing.T) {
+	const none, full, incremental = "0", "1", "2"
+	change := func(t *testing.T, db *sql.DB, flush func()) {
+		execAll(t, db, "CREATE TABLE t (a)", "INSERT INTO t VALUES (1)", "PRAGMA auto_vacuum = FULL")
+		flush()
+		require.Equal(t, none, pragma(t, db, "auto_vacuum"))
+		execAll(t, db, "VACUUM")
+		require.Equal(t, full, pragma(t, db, "auto_vacuum"))
+		execAll(t, db, "PRAGMA auto_vacuum = INCREMENTAL")
+		flush()
+		require.Equal(t, incremental, pragma(t, db, "auto_vacuum"), "between these two SQLite changes at once")
+		execAll(t, db, "PRAGMA auto_vacuum = NONE")
+		flush()
+		execAll(t, db, "SELECT * FROM t", "VACUUM")
+		require.Equal(t, none, pragma(t, db, "auto_vacuum"))
+	}
+	t.Run("bare", func(t *testing.T) {
+		db, err := sql.Open("sqlite", filepath.Join(t.TempDir(), "x.db"))
+		require.NoError(t, err)
+		defer db.Close()
+		db.SetMaxOpenConns(1)
+		change(t, db, func() {})
+	})
+	bothWays(t, func(t *testing.T, db *sql.DB, c *pooldriver.Connector, max int) {
+		change(t, db, c.Flush)
+		execAll(t, db, "PRAGMA auto_vacuum = FULL")
+		c.Flush()
+		ctx, end := pooldriver.WithTask(t.Context())
+		defer end()
+		_, err := db.ExecContext(ctx, "VACUUM")
+		require.NoError(t, err)
+		end()
+		everyConn(t, db, max, func(conn *sql.Conn) { require.Equal(t, full, pragma(t, conn, "auto_vacuum")) })
+		require.Zero(t, c.Stats().StateDropped)
+	})
+}
+
+// TestAVacuumIntoAnotherFileTakesNoLock, whatever waits for a VACUUM: it only reads.
+func TestAVacuumIntoAnotherFileTakesNoLock(t *testing.T) {
+	dir := t.TempDir()
+	db, _ := openSQLite(t, false, filepath.Join(dir, "x.db")+"?_pragma=busy_timeout(0)&_pragma=journal_mode(wal)", 4)
+	execAll(t, db, "PRAGMA auto_vacuum = FULL", "CREATE TABLE t (a)")
+	tx, err := db.Begin()
+	require.NoError(t, err)
+	execAll(t, tx, "INSERT INTO t VALUES (1)")
+	execAll(t, db, "VACUUM INTO '"+filepath.Join(dir, "y.db")+"'")
+	require.NoError(t, tx.Rollback())
+}
+
+// TestAKeyOnADBIsAnError: the connection that a program happens to get would have the key of its file, and
+// the others would not.
+func TestAKeyOnADBIsAnError(t *testing.T) {
+	bothWays(t, func(t *testing.T, db *sql.DB, c *pooldriver.Connector, max int) {
+		for _, text := range []string{"PRAGMA key = 'secret'", "PRAGMA journal_mode = WAL; PRAGMA hexkey('aa')"} {
+			_, err := db.Exec(text)
+			require.ErrorContains(t, err, "give the key to the driver", text)
+			require.NotContains(t, err.Error(), "secret")
+		}
+		conn, err := db.Conn(t.Context())
+		require.NoError(t, err)
+		execAll(t, conn, "PRAGMA key = 'secret'", "CREATE TABLE t (a)")
+		require.NoError(t, conn.Close())
+	})
+	unknown := pooldriver.Wrap(hiddenSQLite{bareSQLite{filepath.Join(t.TempDir(), "x.db"), registeredSQLite()}}, quiet)
+	db := sql.OpenDB(unknown)
+	defer db.Close()
+	_, err := db.Exec("PRAGMA key = 'secret'")
+	require.ErrorContains(t, err, "give the key to the driver")
+	execAll(t, db, "ATTACH ':memory:' AS a", "PRAGMA foreign_keys = 1")
+}
+
+// hiddenSQLite is SQLite by a driver that no dialect knows.
+type hiddenSQLite struct{ bareSQLite }
+
+type hiddenDriver struct{ driver.Driver }
+
+func (h hiddenSQLite) Driver() driver.Driver { return hiddenDriver{h.drv} }
 
 // TestWhatANewFileIsMadeWithIsKept until it is made.
 func TestWhatANewFileIsMadeWithIsKept(t *testing.T) {
@@ -375,14 +454,18 @@ func TestASettingThatFailedWithItsFirstRowIsNobodys(t *testing.T) {
 
 func TestAPragmaThatIsNotKnownToHoldIsToldOf(t *testing.T) {
 	bothWays(t, func(t *testing.T, db *sql.DB, c *pooldriver.Connector, max int) {
-		for _, text := range []string{"PRAGMA journal_mode = WAL", "PRAGMA foreign_keys = 0", "DETACH none", "PRAGMA user_version = 5"} {
+		for _, text := range []string{"PRAGMA journal_mode = WAL", "PRAGMA foreign_keys = 0", "DETACH none", "PRAGMA user_version = 5", "PRAGMA auto_vacuum = FULL"} {
 			_, _ = db.Exec(text)
 			require.Zero(t, c.Stats().StateDropped, text)
 		}
-		for i, text := range []string{"PRAGMA auto_vacuum = FULL", "PRAGMA foreign_keys = 1; PRAGMA no_such_thing = 1"} {
+		for i, text := range []string{"PRAGMA no_such_thing = 1", "PRAGMA foreign_keys = 1; PRAGMA no_such_thing = 1",
+			"PRAGMA temp_store = MEMORY; CREATE TEMP TABLE x (a)"} {
 			_, err := db.Exec(text)
 			require.NoError(t, err)
 			require.EqualValues(t, i+1, c.Stats().StateDropped, text)
 		}
+		everyConn(t, db, max, func(conn *sql.Conn) {
+			require.Equal(t, []string{"1", "2"}, []string{pragma(t, conn, "foreign_keys"), pragma(t, conn, "temp_store")})
+		})
 	})
 }

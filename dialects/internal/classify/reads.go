@@ -6,13 +6,19 @@ import "github.com/pooldriver/pooldriver/dialects/internal/sqltext"
 // has left.
 type Reads struct {
 	// First are the first words of statements that only read, unless a word or the name of a
-	// function in them is in Not.
+	// function in them is in Not. The codes of Not are NotAnywhere and NotLocking.
 	First, Not *sqltext.Names
 	// Calls are the functions that only read. nil: all functions that leave the session as it is.
 	Calls *sqltext.Names
 	// Asks are the words that ask back, with the places where they do so.
 	Asks *sqltext.Names
 }
+
+// Where a word of Reads.Not does more than read.
+const (
+	NotAnywhere uint8 = iota + 1
+	NotLocking        // after FOR, KEY or IN: FOR SHARE, FOR KEY SHARE, LOCK IN SHARE MODE
+)
 
 // Where a word of Reads.Asks asks back. It is a set of bits.
 const (
@@ -24,7 +30,8 @@ const (
 )
 
 // OnlyReads reports whether a text is known to read and do nothing else. The text is known to leave
-// its session as it is. A text that can be read in two ways is not known to read only.
+// its session as it is. A text that can be read in two ways is not known to read only. A text that
+// locks rows does not only read: its locks last as long as its rows are open.
 func (l *Language) OnlyReads(query string, r *Reads) bool {
 	var lx sqltext.Lexer
 	lx.Init(query, l.Rules, l.Readings[0])
@@ -36,7 +43,9 @@ func (l *Language) OnlyReads(query string, r *Reads) bool {
 		for !lx.Ended() {
 			switch lx.Skim(r.Not) {
 			case sqltext.Word:
-				return false
+				if r.Not.Lookup(lx.Name()) != NotLocking || locks(&lx) {
+					return false
+				}
 			case sqltext.Call:
 				if r.Not.Lookup(lx.Name()) != 0 || r.Calls != nil && r.Calls.Lookup(lx.Name()) == 0 {
 					return false
@@ -45,6 +54,11 @@ func (l *Language) OnlyReads(query string, r *Reads) bool {
 		}
 	}
 	return lx.Doubt == 0 && !lx.Broken()
+}
+
+// locks reports whether the word SHARE, last read, is a clause that locks rows.
+func locks(lx *sqltext.Lexer) bool {
+	return lx.AfterWord("for") || lx.AfterWord("key") || lx.AfterWord("in")
 }
 
 // AsksBack reports whether a text asks for what the last statement has left.

@@ -9,10 +9,13 @@ import (
 // reads: INSERT and REPLACE are functions, too, and cannot follow WITH.
 var reads = classify.Reads{
 	First: sqltext.NewNames(sqltext.Group{Code: 1, Names: "select values table with show explain describe desc"}),
-	Not: sqltext.NewNames(sqltext.Group{Code: 1, Names: `
-		update delete into sql_calc_found_rows next previous nextval currval setval lastval
-		last_insert_id found_rows row_count identity insert_id warning_count error_count
-		connection_id ps_current_thread_id pseudo_thread_id`}),
+	Not: sqltext.NewNames(
+		sqltext.Group{Code: classify.NotAnywhere, Names: `
+			update delete into sql_calc_found_rows next previous nextval currval setval lastval
+			last_insert_id found_rows row_count identity insert_id warning_count error_count
+			connection_id ps_current_thread_id pseudo_thread_id`},
+		sqltext.Group{Code: classify.NotLocking, Names: "share"},
+	),
 	Asks: sqltext.NewNames(
 		sqltext.Group{Code: classify.AskEmpty | classify.AskVariable, Names: "last_insert_id"},
 		sqltext.Group{Code: classify.AskEmpty, Names: "found_rows row_count"},

@@ -10,6 +10,7 @@ func TestWhatOnlyReadsIsKnownByItsText(t *testing.T) {
 	for _, q := range []string{
 		"SELECT 1", "(select a from t)", "VALUES ROW(1)", "TABLE t", "WITH a AS (SELECT 1) SELECT * FROM a", "SHOW TABLES", "DESCRIBE t",
 		"select replace(a, 'x', 'y'), insert('abc', 1, 1, 'd'), count(*) from t # update", "EXPLAIN SELECT 1", "SELECT @@version",
+		"SELECT share, t.share FROM share WHERE a IN (1) AND 'for share' = a",
 	} {
 		require.True(t, Texts{}.OnlyReads(q), q)
 	}
@@ -18,6 +19,8 @@ func TestWhatOnlyReadsIsKnownByItsText(t *testing.T) {
 		"SELECT NEXT VALUE FOR s", "SELECT nextval(s)", "SELECT CONNECTION_ID()", "SELECT @@pseudo_thread_id", "SELECT LAST_INSERT_ID()",
 		"SELECT unheard_of(1)", "SELECT 1 INTO @a", "SELECT @a := 1", "CHECK TABLE t", "CALL p()", "SET @a = 1", "DELETE FROM t RETURNING a",
 		"SELECT 1 /*! INTO @a */", `SELECT 'a\', 'b'`,
+		"SELECT * FROM t FOR UPDATE", "SELECT * FROM t FOR SHARE", "select * from t for share of t skip locked", "SELECT * FROM t LOCK IN SHARE MODE",
+		"TABLE t FOR SHARE", "(SELECT * FROM t LOCK IN SHARE MODE) UNION SELECT 1", "SELECT * FROM t /*!80000 FOR SHARE */",
 	} {
 		require.False(t, Texts{}.OnlyReads(q), q)
 	}

@@ -291,8 +291,13 @@ func (c *classifier) harmless(known uint8) bool {
 	switch known {
 	case funcKeyword:
 		return lx.Keyword()
+	case funcSyntax:
+		return lx.Keyword() || c.builtIn()
+	case funcNoArguments:
+		ahead := *lx
+		return ahead.Next() == sqltext.Close && c.harmless(funcHarmless)
 	case funcHarmless:
-		return (!lx.Qualified() || sqltext.Equal(lx.Qualifier(), "pg_catalog")) && !lx.GluedToNumber()
+		return (!lx.Qualified() || c.builtIn()) && !lx.GluedToNumber()
 	case funcLoose:
 		if lx.Keyword() {
 			if !sqltext.Equal(lx.Name(), "on") || lx.AfterWord("distinct") {
@@ -306,9 +311,14 @@ func (c *classifier) harmless(known uint8) bool {
 	return false
 }
 
+// builtIn reports whether the name before a parenthesis is one of the server's own schema.
+func (c *classifier) builtIn() bool {
+	return c.Lx.Qualified() && sqltext.Equal(c.Lx.Qualifier(), "pg_catalog")
+}
+
 // notFunction are the words after which name( is not a call.
 var notFunction = sqltext.NewNames(sqltext.Group{Code: 1,
-	Names: "into as table copy references with recursive"})
+	Names: "into as table copy references with recursive tablesample"})
 
 // setConfig classifies set_config, whose arguments follow. With a literal true as its third
 // argument the setting ends with the transaction. A name that is no plain literal may be the name
@@ -316,7 +326,7 @@ var notFunction = sqltext.NewNames(sqltext.Group{Code: 1,
 func (c *classifier) setConfig() dialects.Effect {
 	lx := c.Lx // a copy, which looks ahead
 	depth := lx.Depth()
-	effect := dialects.Clean
+	effect, local := dialects.Clean, dialects.Clean
 	switch literal, name := nextLiteral(&lx); {
 	case !literal:
 		effect = dialects.Stateful | dialects.Unresettable | dialects.ForgetPrepared
@@ -324,11 +334,29 @@ func (c *classifier) setConfig() dialects.Effect {
 		effect = dialects.Stateful | dialects.Unresettable
 	case changesNames(name):
 		effect = dialects.ForgetPrepared
+		if sqltext.Equal(name, "'search_path'") {
+			local = localPath(lx)
+		}
 	}
-	if c.Lx.Qualified() && !sqltext.Equal(c.Lx.Qualifier(), "pg_catalog") || !lastIsTrue(&lx, depth) {
-		effect |= dialects.Stateful
+	if c.Lx.Qualified() && !c.builtIn() || !lastIsTrue(&lx, depth) {
+		return effect | dialects.Stateful
 	}
-	return effect
+	return effect | local
+}
+
+// localPath is the effect of a search path, which follows, that ends with the transaction. Suspect:
+// it may begin with the temporary schema, as in namesTemp. An expression may, too. A parameter ($1) is
+// the schema of a tenant: to clean after each of its transactions would cost more than it is worth.
+func localPath(lx sqltext.Lexer) dialects.Effect {
+	lx.Next()
+	value := lx
+	if literal, text := nextLiteral(&value); literal && !mayNameTemp(text) {
+		return dialects.Clean
+	}
+	if lx.Next() == sqltext.Operator && lx.Text() == "$" && lx.Next() == sqltext.Number && lx.Next() == sqltext.Comma {
+		return dialects.Clean
+	}
+	return dialects.Suspect
 }
 
 // nextLiteral reads an argument, and reports whether the whole argument is one plain literal.

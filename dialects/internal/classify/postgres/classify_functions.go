@@ -6,6 +6,8 @@ import "github.com/pooldriver/pooldriver/dialects/internal/sqltext"
 const (
 	funcHarmless     uint8 = iota + 1 // a function or type that keeps no state in the session
 	funcKeyword                       // no name at all: IN (, VALUES (
+	funcSyntax                        // the same, and in quotes the name of a function: COALESCE (, "coalesce"(
+	funcNoArguments                   // harmless with (): version()
 	funcLoose                         // the same, and the name after its ) may be a function
 	funcClause                        // no name at all if certain words stand before or after it
 	funcStateful                      // changes the session
@@ -40,32 +42,43 @@ var functions = sqltext.NewNames(
 		intersect distinct case when then else end to between using lateral into check default only unique
 		references symmetric array row cast collate group table column constraint analyze for desc asc do`},
 
+	// The grammar has them, so they are no names without quotes (catcode C or R). overlay and
+	// substring are both.
+	sqltext.Group{Code: funcSyntax, Names: `
+		bigint bit boolean char character coalesce current_catalog current_date current_role current_time
+		current_timestamp current_user dec decimal extract float greatest grouping int integer json json_array
+		json_arrayagg json_exists json_object json_objectagg json_query json_scalar json_serialize json_table
+		json_value least localtime localtimestamp normalize nullif numeric overlay position real session_user
+		smallint substring system_user time timestamp treat trim user varchar xmlattributes xmlconcat xmlelement
+		xmlexists xmlforest xmlnamespaces xmlparse xmlpi xmlroot xmlserialize xmltable`},
+
+	sqltext.Group{Code: funcNoArguments, Names: "current_schema mode version"},
+
 	// Words that a program may use as the name of a function.
 	sqltext.Group{Code: funcClause, Names: "by key sets cube rollup zone join varying copy insert conflict operator"},
 
-	// Types with modifiers, index methods and sampling methods.
+	// Types with modifiers.
 	sqltext.Group{Code: funcHarmless, Names: `
-		varchar char character bpchar numeric decimal dec bit varbit time timetz timestamp timestamptz float
-		real int integer bigint smallint int2 int4 int8 float4 float8 text name bool boolean date json jsonb uuid
+		bpchar varbit timetz timestamptz
+		int2 int4 int8 float4 float8 text name bool date jsonb uuid
 		bytea xml oid regclass regproc regtype regrole regnamespace inet cidr macaddr macaddr8 money point line lseg
 		box path polygon circle tsvector tsquery int4range int8range numrange tsrange tstzrange daterange
 		int4multirange int8multirange nummultirange tsmultirange tstzmultirange datemultirange
-		citext hstore vector halfvec sparsevec geometry geography ltree
-		btree gist gin brin spgist bloom hnsw ivfflat system bernoulli`},
+		citext hstore vector halfvec sparsevec geometry geography ltree`},
 
 	// Aggregates and window functions.
 	sqltext.Group{Code: funcHarmless, Names: `
 		any_value array_agg avg bit_and bit_or bit_xor bool_and bool_or every count json_agg json_agg_strict
-		json_object_agg json_object_agg_strict json_object_agg_unique json_object_agg_unique_strict json_arrayagg
-		json_objectagg jsonb_agg jsonb_agg_strict jsonb_object_agg jsonb_object_agg_strict jsonb_object_agg_unique
+		json_object_agg json_object_agg_strict json_object_agg_unique json_object_agg_unique_strict
+		jsonb_agg jsonb_agg_strict jsonb_object_agg jsonb_object_agg_strict jsonb_object_agg_unique
 		jsonb_object_agg_unique_strict max min range_agg range_intersect_agg string_agg sum xmlagg corr covar_pop
 		covar_samp regr_avgx regr_avgy regr_count regr_intercept regr_r2 regr_slope regr_sxx regr_sxy regr_syy stddev
-		stddev_pop stddev_samp variance var_pop var_samp mode percentile_cont percentile_disc rank dense_rank
-		percent_rank cume_dist grouping row_number ntile lag lead first_value last_value nth_value`},
+		stddev_pop stddev_samp variance var_pop var_samp percentile_cont percentile_disc rank dense_rank
+		percent_rank cume_dist row_number ntile lag lead first_value last_value nth_value`},
 
 	// Conditions and comparison.
 	sqltext.Group{Code: funcHarmless, Names: `
-		coalesce nullif greatest least num_nonnulls num_nulls pg_typeof pg_input_is_valid pg_input_error_info`},
+		num_nonnulls num_nulls pg_typeof pg_input_is_valid pg_input_error_info`},
 
 	// Numbers.
 	sqltext.Group{Code: funcHarmless, Names: `
@@ -76,18 +89,18 @@ var functions = sqltext.NewNames(
 	// Strings, bytes, bits, patterns.
 	sqltext.Group{Code: funcHarmless, Names: `
 		ascii btrim casefold char_length character_length bit_length octet_length chr concat concat_ws convert
-		convert_from convert_to decode encode format initcap left length lower lpad ltrim md5 normalize
-		overlay parse_ident pg_client_encoding position quote_ident quote_literal quote_nullable
+		convert_from convert_to decode encode format initcap left length lower lpad ltrim md5
+		parse_ident pg_client_encoding quote_ident quote_literal quote_nullable
 		regexp_count regexp_instr regexp_like regexp_match regexp_matches regexp_replace regexp_split_to_array
 		regexp_split_to_table regexp_substr repeat replace reverse right rpad rtrim split_part starts_with
-		string_to_array string_to_table strpos substr substring to_ascii to_bin to_hex to_oct translate
-		trim unistr unicode_assigned upper bit_count get_bit get_byte set_bit set_byte sha224 sha256 sha384 sha512
-		to_char to_date to_number to_timestamp treat like_escape similar_escape similar_to_escape icu_unicode_version unicode_version`},
+		string_to_array string_to_table strpos substr to_ascii to_bin to_hex to_oct translate
+		unistr unicode_assigned upper bit_count get_bit get_byte set_bit set_byte sha224 sha256 sha384 sha512
+		to_char to_date to_number to_timestamp like_escape similar_escape similar_to_escape icu_unicode_version unicode_version`},
 
 	// Dates and times.
 	sqltext.Group{Code: funcHarmless, Names: `
-		age clock_timestamp date_add date_bin date_part date_subtract date_trunc extract isfinite justify_days
-		justify_hours justify_interval localtime localtimestamp current_date current_time current_timestamp make_date make_interval
+		age clock_timestamp date_add date_bin date_part date_subtract date_trunc isfinite justify_days
+		justify_hours justify_interval make_date make_interval
 		make_time make_timestamp make_timestamptz now statement_timestamp timeofday timezone transaction_timestamp pg_sleep
 		pg_sleep_for pg_sleep_until`},
 
@@ -99,13 +112,13 @@ var functions = sqltext.NewNames(
 		plainto_tsquery phraseto_tsquery websearch_to_tsquery querytree setweight strip to_tsquery to_tsvector
 		json_to_tsvector jsonb_to_tsvector ts_delete ts_filter ts_headline ts_rank ts_rank_cd tsquery_phrase
 		tsvector_to_array ts_debug ts_lexize ts_parse ts_token_type gen_random_uuid uuidv4 uuidv7 uuid_extract_timestamp
-		uuid_extract_version xmltext xmlcomment xmlconcat xmlelement xmlforest xmlpi xmlroot xmlparse xmlserialize xmlattributes xmlnamespaces
-		xmltable xmlexists xml_is_well_formed xml_is_well_formed_document xml_is_well_formed_content xpath xpath_exists`},
+		uuid_extract_version xmltext xmlcomment
+		xml_is_well_formed xml_is_well_formed_document xml_is_well_formed_content xpath xpath_exists`},
 
 	// JSON.
 	sqltext.Group{Code: funcHarmless, Names: `
-		to_json to_jsonb array_to_json json_array row_to_json json_build_array jsonb_build_array json_build_object
-		jsonb_build_object json_object jsonb_object json_scalar json_serialize json_array_elements
+		to_json to_jsonb array_to_json row_to_json json_build_array jsonb_build_array json_build_object
+		jsonb_build_object jsonb_object json_array_elements
 		jsonb_array_elements json_array_elements_text jsonb_array_elements_text json_array_length jsonb_array_length
 		json_each jsonb_each json_each_text jsonb_each_text json_extract_path jsonb_extract_path
 		json_extract_path_text jsonb_extract_path_text json_object_keys jsonb_object_keys json_populate_record
@@ -113,8 +126,8 @@ var functions = sqltext.NewNames(
 		json_to_record jsonb_to_record json_to_recordset jsonb_to_recordset jsonb_set jsonb_set_lax jsonb_insert
 		json_strip_nulls jsonb_strip_nulls jsonb_path_exists jsonb_path_match jsonb_path_query jsonb_path_query_array
 		jsonb_path_query_first jsonb_path_exists_tz jsonb_path_match_tz jsonb_path_query_tz
-		jsonb_path_query_array_tz jsonb_path_query_first_tz jsonb_pretty json_typeof jsonb_typeof json_exists
-		json_query json_value json_table jsonb_concat jsonb_delete jsonb_delete_path jsonb_exists jsonb_exists_any
+		jsonb_path_query_array_tz jsonb_path_query_first_tz jsonb_pretty json_typeof jsonb_typeof
+		jsonb_concat jsonb_delete jsonb_delete_path jsonb_exists jsonb_exists_any
 		jsonb_exists_all jsonb_contains jsonb_contained`},
 
 	// Sequences: see the decision at the top of classify.go.
@@ -129,12 +142,12 @@ var functions = sqltext.NewNames(
 
 	// The session and the catalogue, read only.
 	sqltext.Group{Code: funcHarmless, Names: `
-		current_database current_catalog current_query current_role current_schema current_schemas current_user inet_client_addr
+		current_database current_query current_schemas inet_client_addr
 		inet_client_port inet_server_addr inet_server_port pg_backend_pid pg_blocking_pids pg_conf_load_time pg_collation_for pg_relation_is_publishable
 		pg_relation_is_updatable pg_column_is_updatable getdatabaseencoding oidvectortypes pg_replication_origin_oid
 		pg_current_logfile pg_get_loaded_modules pg_my_temp_schema pg_is_other_temp_schema pg_jit_available
 		pg_listening_channels pg_notification_queue_usage pg_postmaster_start_time pg_safe_snapshot_blocking_pids
-		pg_trigger_depth session_user system_user user version has_any_column_privilege has_column_privilege
+		pg_trigger_depth has_any_column_privilege has_column_privilege
 		has_database_privilege has_foreign_data_wrapper_privilege has_function_privilege has_language_privilege
 		has_largeobject_privilege has_parameter_privilege has_schema_privilege has_sequence_privilege
 		has_server_privilege has_table_privilege has_tablespace_privilege has_type_privilege pg_has_role

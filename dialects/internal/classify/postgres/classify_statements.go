@@ -27,19 +27,22 @@ func (c *classifier) set() dialects.Effect {
 // namesTemp goes to the end of a SET LOCAL. Suspect: the SET may give a search path that begins
 // with the temporary schema, and objects created there outlive the transaction.
 func (c *classifier) namesTemp() dialects.Effect {
-	effect := dialects.Clean
+	effect, last := dialects.Clean, sqltext.EOF
 	for lx := &c.Lx; !lx.Ended(); lx.Next() {
-		if lx.IsName() && mayBeTempSchema(lx) || lx.Token() == sqltext.String && mayNameTemp(lx.Text()) {
-			effect = dialects.Suspect
+		isString := lx.Token() == sqltext.String
+		if lx.IsName() && mayBeTempSchema(lx) || isString && (last == sqltext.String || mayNameTemp(lx.Text())) {
+			effect = dialects.Suspect // strings side by side are one string
 		}
+		last = lx.Token()
 	}
 	return effect
 }
 
-// mayNameTemp reports whether a string may name the temporary schema.
+// mayNameTemp reports whether a string may name the temporary schema. A string with escapes or
+// quotes in it may.
 func mayNameTemp(quoted string) bool {
-	for i := range len(quoted) {
-		if quoted[i] == '\\' || sqltext.HasPrefix(quoted[i:], "pg_temp") {
+	for i := range len(quoted) - 1 {
+		if quoted[i] == '\\' || (quoted[i] == '\'') != (i == 0) || sqltext.HasPrefix(quoted[i:], "pg_temp") {
 			return true
 		}
 	}

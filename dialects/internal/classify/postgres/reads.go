@@ -12,14 +12,17 @@ import (
 var reads = classify.Reads{
 	First: sqltext.NewNames(sqltext.Group{Code: 1, Names: "select values table with show explain"}),
 	Not: sqltext.NewNames(
-		sqltext.Group{Code: 1, Names: "insert update delete merge into nextval setval currval lastval"},
+		sqltext.Group{Code: classify.NotAnywhere, Names: "insert update delete merge into nextval setval currval lastval"},
+		sqltext.Group{Code: classify.NotLocking, Names: "share"},
+		// EXPLAIN ANALYZE executes them.
+		sqltext.Group{Code: classify.NotAnywhere, Names: "create refresh"},
 		// Which session it is, and which transaction.
-		sqltext.Group{Code: 1, Names: `
+		sqltext.Group{Code: classify.NotAnywhere, Names: `
 			pg_backend_pid inet_client_addr inet_client_port inet_server_addr inet_server_port pg_my_temp_schema
 			pg_listening_channels pg_prepared_statement pg_cursor pg_current_xact_id pg_current_xact_id_if_assigned
 			pg_export_snapshot txid_current txid_current_if_assigned pg_last_committed_xact pg_trigger_depth`},
 		// Their changes outlive the statement.
-		sqltext.Group{Code: 1, Names: `
+		sqltext.Group{Code: classify.NotAnywhere, Names: `
 			pg_notify pg_cancel_backend pg_terminate_backend pg_reload_conf pg_rotate_logfile
 			pg_log_backend_memory_contexts pg_create_restore_point pg_switch_wal pg_promote pg_wal_replay_pause
 			pg_wal_replay_resume pg_log_standby_snapshot pg_logical_emit_message pg_stat_reset pg_stat_reset_shared

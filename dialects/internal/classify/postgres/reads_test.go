@@ -10,7 +10,7 @@ func TestWhatOnlyReadsIsKnownByItsText(t *testing.T) {
 	for _, q := range []string{
 		"SELECT 1", "(select a from t)", "VALUES (1), (2)", "TABLE t", "WITH a AS (SELECT 1) SELECT * FROM a", "SHOW ALL",
 		"select lower(a), count(*) from t where a in (1, 2) -- insert", "EXPLAIN SELECT 1", "SELECT 'insert', $1::int; SELECT 2;",
-		`select "t"."a" from pg_class`,
+		`select "t"."a" from pg_class`, "SELECT share, t.share, key AS share FROM share WHERE 'for share' = a",
 	} {
 		require.True(t, Texts{}.OnlyReads(q), q)
 	}
@@ -20,6 +20,9 @@ func TestWhatOnlyReadsIsKnownByItsText(t *testing.T) {
 		"SELECT nextval('s')", `SELECT "nextval"('s')`, "SELECT pg_backend_pid()", "SELECT pg_catalog.pg_backend_pid()", "SELECT txid_current()",
 		"SELECT unheard_of(1)", "SET a = 1", "FETCH 1 FROM c", "EXPLAIN ANALYZE INSERT INTO t VALUES (1)", "SELECT 1; INSERT INTO t VALUES (1)",
 		`SELECT 'a\', 'b'`, "SELECT 'open", "EXECUTE p", "CALL p()",
+		"SELECT * FROM t FOR UPDATE", "SELECT * FROM t FOR NO KEY UPDATE", "SELECT * FROM t FOR SHARE", "select * from t for key share of t nowait",
+		"TABLE t FOR /* rows */ SHARE SKIP LOCKED", "WITH a AS (SELECT * FROM t FOR SHARE) SELECT * FROM a", "EXPLAIN ANALYZE SELECT * FROM t FOR SHARE",
+		"EXPLAIN ANALYZE CREATE TABLE u AS SELECT 1", "EXPLAIN (ANALYZE) REFRESH MATERIALIZED VIEW v",
 	} {
 		require.False(t, Texts{}.OnlyReads(q), q)
 	}

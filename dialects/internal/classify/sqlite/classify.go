@@ -18,6 +18,8 @@ import (
 //     while the statement is compiled.
 //   - PRAGMA optimize, incremental_vacuum and wal_checkpoint work on the file,
 //     not on the connection, and so do user_version and application_id.
+//   - VACUUM writes the whole file anew, by settings that were waiting for it (auto_vacuum).
+//     ForgetPrepared tells it from other statements. VACUUM INTO writes another file.
 //   - Every statement that may change the file has Writes: also a write into a temporary table,
 //     which is not distinguished, a PRAGMA that sets anything, and a text that is not understood.
 //     WITH may also precede a SELECT, so the verb counts. BEGIN and COMMIT, which may take locks
@@ -34,13 +36,14 @@ var language = classify.New(classify.Language{
 	Unknown:  unknown,
 	Heads: []classify.Head{
 		{Kind: classify.Evaluated, Words: "insert replace update delete", Effect: dialects.Writes},
-		{Kind: classify.Skipped, Words: "drop alter analyze reindex vacuum", Effect: dialects.Writes},
+		{Kind: classify.Skipped, Words: "drop alter analyze reindex", Effect: dialects.Writes},
 		{Kind: classify.Skipped, Words: "begin commit end rollback savepoint release", Effect: dialects.TxControl},
 		{Kind: classify.Skipped, Words: "attach detach", Effect: dialects.Stateful | dialects.ForgetPrepared},
 		{Kind: headRead, Words: "select values"},
 		{Kind: headWith, Words: "with"},
 		{Kind: headCreate, Words: "create"},
 		{Kind: headPragma, Words: "pragma"},
+		{Kind: headVacuum, Words: "vacuum"},
 		{Kind: headExplain, Words: "explain"},
 	},
 })
@@ -50,6 +53,7 @@ const (
 	headWith
 	headCreate
 	headPragma
+	headVacuum
 	headExplain
 )
 
@@ -94,13 +98,21 @@ func (c *classifier) executed() dialects.Effect {
 		return c.create() | dialects.Writes
 	case headPragma:
 		return c.pragma()
+	case headVacuum:
+		if c.Lx.SkipTo(intoWords) {
+			return c.Skip(dialects.Writes)
+		}
+		return dialects.Writes | dialects.ForgetPrepared
 	case headExplain:
 		return c.query(noWords) | unknown
 	}
 	return c.query(noWords) | head.Effect
 }
 
-var noWords = sqltext.NewNames()
+var (
+	noWords   = sqltext.NewNames()
+	intoWords = sqltext.NewNames(sqltext.Group{Code: 1, Names: "into"})
+)
 
 const (
 	wordVerb uint8 = iota + 1

@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"errors"
 	"slices"
 	"strings"
 
@@ -9,32 +10,37 @@ import (
 )
 
 // The PRAGMAs that set something for their connection, as long as the connection lasts. PRAGMAs
-// that set something in the file (user_version, auto_vacuum) are not among them. page_size and
+// that set something in the file (user_version) are not among them. page_size and
 // encoding belong to the connection until it writes them into a new file.
 const (
 	kept    uint8 = iota + 1
 	journal       // journal_mode: WAL belongs to the file, the other modes to the connection
 	nextTx        // defer_foreign_keys: SQLite switches it off at each COMMIT and ROLLBACK
+	vacuum        // auto_vacuum: in a file that has tables it takes effect with the VACUUM of its connection
+	key           // SQLCipher's
 )
 
 var keptPragmas = sqltext.NewNames(
 	sqltext.Group{Code: kept, Names: `analysis_limit automatic_index busy_timeout cache_size cache_spill
 		case_sensitive_like cell_size_check checkpoint_fullfsync count_changes empty_result_callbacks foreign_keys
-		encoding full_column_names fullfsync ignore_check_constraints journal_size_limit key hexkey textkey
+		encoding full_column_names fullfsync ignore_check_constraints journal_size_limit
 		legacy_alter_table locking_mode max_page_count mmap_size page_size query_only read_uncommitted recursive_triggers reverse_unordered_selects
 		secure_delete short_column_names synchronous temp_store threads trusted_schema wal_autocheckpoint
 		writable_schema`},
 	sqltext.Group{Code: journal, Names: "journal_mode"},
 	sqltext.Group{Code: nextTx, Names: "defer_foreign_keys"},
+	sqltext.Group{Code: vacuum, Names: "auto_vacuum"},
+	sqltext.Group{Code: key, Names: "key hexkey textkey"},
 )
 
-// Settings returns what the statements of a text set for their connection. It is nil if
-// the text leaves anything else in its session, and if it sets something between its own
-// BEGIN and COMMIT, where SQLite ignores foreign_keys. alone: the text has one statement.
-func Settings(query string) (all []dialects.Setting, alone bool) {
+// Settings returns what the statements of a text set for their connection. It is nil if the text
+// sets something between its own BEGIN and COMMIT, where SQLite ignores foreign_keys. alone: the text has
+// one statement. complete: the text leaves nothing else in its session.
+func Settings(query string) (all []dialects.Setting, alone, complete bool) {
 	var c classifier
 	c.Begin(language, query)
 	statements, inTx := 0, false
+	complete = true
 	for c.Next() {
 		if c.Lx.Ended() {
 			continue
@@ -44,21 +50,21 @@ func Settings(query string) (all []dialects.Setting, alone bool) {
 		s, ok := setting(query, c.Lx)
 		switch {
 		case ok && inTx:
-			return nil, false
+			return nil, false, false
 		case ok:
 			all = append(all, s)
 			c.Lx.SkipStatement()
 		case c.statement().Dirty():
-			return nil, false
+			complete = false
 		}
 	}
 	if c.Effect().Dirty() { // quotes or a comment without an end
-		return nil, false
+		return nil, false, false
 	}
 	if statements > 1 && slices.ContainsFunc(all, func(s dialects.Setting) bool { return s.NextTx }) {
-		return nil, false // the script's next statement has used it up
+		return nil, false, false // the script's next statement has used it up
 	}
-	return all, statements == 1
+	return all, statements == 1, complete
 }
 
 func begins(lx *sqltext.Lexer) bool { return lx.IsWord("begin") || lx.IsWord("savepoint") }
@@ -92,12 +98,14 @@ func named(lx *sqltext.Lexer) (dialects.Setting, bool) {
 			lx.Next()
 		}
 		name, ok := schemaName(lx)
-		return dialects.Setting{Name: attached(name), Ends: true}, ok
+		return dialects.Setting{Name: attached(name), Ends: true, Undo: "ATTACH ':memory:' AS " + quoted(name)}, ok
 	}
 	return dialects.Setting{}, false
 }
 
 func attached(name string) string { return "ATTACH " + name }
+
+func quoted(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }
 
 // pragmaSetting reads PRAGMA [schema.]name = value, or name(value).
 func pragmaSetting(lx *sqltext.Lexer) (dialects.Setting, bool) {
@@ -129,11 +137,16 @@ func pragmaSetting(lx *sqltext.Lexer) (dialects.Setting, bool) {
 		s.Name, s.Of = "PRAGMA "+of+"."+name, attached(of)
 	}
 	lx.Next()
-	if kind == nextTx {
+	switch kind {
+	case nextTx:
 		s.Of = "" // the setting is for all files
 		s.NextTx, s.Ends = true, isOff(strings.ToLower(strings.Trim(lx.Text(), `'"`)))
-	}
-	if kind == journal {
+	case vacuum:
+		s.ForVacuum = true // without the name of another file, which may be detached before a VACUUM
+		return s, s.Of == ""
+	case key:
+		s.Refusal = ErrKey
+	case journal:
 		mode := strings.ToLower(strings.Trim(lx.Text(), `'"`))
 		// DELETE takes a file out of WAL. A repeated DELETE would undo a later WAL, which a task or
 		// another process may set unseen.
@@ -141,6 +154,9 @@ func pragmaSetting(lx *sqltext.Lexer) (dialects.Setting, bool) {
 	}
 	return s, true
 }
+
+// ErrKey is the error of a PRAGMA on a *sql.DB that gives a connection the key of its file.
+var ErrKey = errors.New("pooldriver: a key was set by a PRAGMA on a *sql.DB: the other connections would read and write without it, perhaps a file that is not encrypted; give the key to the driver in its DSN or connector, which makes it the first statement of each connection")
 
 // isOff reports whether a value of a PRAGMA, in lower case, is false
 // (https://sqlite.org/pragma.html).
@@ -153,7 +169,10 @@ func attachSetting(lx *sqltext.Lexer) (dialects.Setting, bool) {
 	if lx.Next(); lx.IsWord("database") {
 		lx.Next()
 	}
-	private := inMemory(*lx)
+	var refusal error
+	if inMemory(*lx) {
+		refusal = errPrivate
+	}
 	for ; !lx.IsWord("as") || lx.Depth() > 0; lx.Next() { // CAST(… AS TEXT)
 		if lx.Ended() {
 			return dialects.Setting{}, false
@@ -161,9 +180,32 @@ func attachSetting(lx *sqltext.Lexer) (dialects.Setting, bool) {
 	}
 	lx.Next()
 	name, ok := schemaName(lx)
-	undo := `DETACH "` + strings.ReplaceAll(name, `"`, `""`) + `"`
-	return dialects.Setting{Name: attached(name), Undo: undo, Private: private}, ok
+	return dialects.Setting{Name: attached(name), Undo: "DETACH " + quoted(name), Refusal: refusal}, ok
 }
+
+// AttachedFile returns the place of the expression that names the file of an ATTACH, and the same as an
+// expression of a query: ATTACH takes a single name for a string.
+func AttachedFile(attach string) (from, to int, expr string) {
+	var c classifier
+	c.Begin(language, attach)
+	c.Next()
+	lx := &c.Lx
+	if lx.Next(); lx.IsWord("database") {
+		lx.Next()
+	}
+	first := *lx
+	for from, _ = lx.Span(); !lx.Ended() && (!lx.IsWord("as") || lx.Depth() > 0); lx.Next() {
+		_, to = lx.Span()
+	}
+	expr = attach[from:to]
+	if _, end := first.Span(); end == to && first.IsName() {
+		expr = "'" + strings.ReplaceAll(first.Name(), "'", "''") + "'"
+	}
+	return from, to, expr
+}
+
+// errPrivate is the error of an ATTACH on a *sql.DB that attaches a database in memory.
+var errPrivate = errors.New("pooldriver: a database in memory was attached on a *sql.DB: each connection would have a database of its own, and lose it; attach 'file:NAME?mode=memory&cache=shared', which all connections open, or attach the database on one *sql.Conn or in a task (pooldriver.WithTask)")
 
 // inMemory reports whether the name of a file, at the last token, names a database of this
 // connection only: in memory, or a temporary file (https://sqlite.org/inmemorydb.html).
@@ -189,4 +231,19 @@ func schemaName(lx *sqltext.Lexer) (string, bool) {
 	ahead.Next()
 	alone := ahead.Ended() || ahead.IsWord("key")
 	return strings.ToLower(name), alone && name != "" && !strings.ContainsAny(name, `"'`)
+}
+
+// SaysUnknown reports whether an error says that a statement names something that is in no database
+// of its connection.
+func SaysUnknown(err error) bool {
+	if err == nil {
+		return false
+	}
+	text := err.Error()
+	for _, what := range []string{"no such table", "no such index", "no such view", "no such trigger", "no such database", "unknown database "} {
+		if strings.Contains(text, what) {
+			return true
+		}
+	}
+	return false
 }
