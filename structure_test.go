@@ -26,7 +26,7 @@ import (
 const (
 	mostInCycle = 7 // files that all use each other's names, if not at once
 	mostFiles   = 2 // that write one field, or have methods of one type
-	mostLocks   = 25
+	mostLocks   = 15
 )
 
 // objects are the types that are their package's one object. Their methods may be anywhere.
@@ -63,10 +63,10 @@ func TestFilesOfThePackagesDoNotGrowTogether(t *testing.T) {
 			locks = s.locks
 			continue
 		}
-		require.Zero(t, s.locks, "%s locks sessions, which is internal/binding's work", pkg)
+		require.Zero(t, s.locks, "%s locks seats, which is internal/binding's work", pkg)
 	}
 	require.NotZero(t, locks)
-	require.LessOrEqual(t, locks, mostLocks, "places that lock a session, or compare who has it")
+	require.LessOrEqual(t, locks, mostLocks, "places that lock a seat")
 }
 
 // goPackage is what "go list" says of a package.
@@ -94,7 +94,7 @@ type structure struct {
 	uses    map[string]map[string]bool // file -> files whose names it uses
 	methods map[string]map[string]bool // type -> files that have its methods
 	writers map[string]map[string]bool // field -> files that write it
-	locks   int                        // places that lock a session, or compare its holder
+	locks   int                        // places that lock a seat
 }
 
 func structureOf(t *testing.T, packages map[string]goPackage, path string) *structure {
@@ -129,15 +129,12 @@ func structureOf(t *testing.T, packages map[string]goPackage, path string) *stru
 		}
 		written := writtenIn(f)
 		ast.Inspect(f, func(n ast.Node) bool {
-			if comparesHolder(n) {
-				s.locks++
-			}
 			id, ok := n.(*ast.Ident)
 			if !ok {
 				return true
 			}
 			o := info.Uses[id]
-			if locksSession(o) {
+			if locksSeat(o) {
 				s.locks++
 			}
 			if o == nil || o.Pkg() != pkg || !o.Pos().IsValid() {
@@ -167,31 +164,13 @@ func add(to map[string]map[string]bool, key, file string) {
 	to[key][file] = true
 }
 
-// locksSession reports whether o is a method that locks a session.
-func locksSession(o types.Object) bool {
+// locksSeat reports whether o is a method that locks a seat.
+func locksSeat(o types.Object) bool {
 	fn, ok := o.(*types.Func)
 	if !ok || fn.Pkg() == nil || fn.Name() != "Lock" && fn.Name() != "TryLock" {
 		return false
 	}
-	return strings.HasSuffix(fn.Pkg().Path(), "/internal/session") || strings.HasSuffix(fn.Pkg().Path(), "/internal/fairlock")
-}
-
-// comparesHolder reports whether n compares who has a session.
-func comparesHolder(n ast.Node) bool {
-	b, ok := n.(*ast.BinaryExpr)
-	if !ok || b.Op != token.EQL && b.Op != token.NEQ {
-		return false
-	}
-	call, ok := b.X.(*ast.CallExpr)
-	if !ok {
-		return false
-	}
-	load, ok := call.Fun.(*ast.SelectorExpr)
-	if !ok || load.Sel.Name != "Load" {
-		return false
-	}
-	holder, ok := load.X.(*ast.SelectorExpr)
-	return ok && holder.Sel.Name == "holder"
+	return strings.HasSuffix(fn.Pkg().Path(), "/internal/fairlock")
 }
 
 // fieldsOf are the names of the fields of the structs of a package.

@@ -265,7 +265,7 @@ func (w *Want) has(s *Seat) { w.Conn, w.seat, w.locked = s.conn.Load(), s, true 
 
 // Continue makes w an operation that goes on, on the long way, on the connection of c, which Borrow or
 // Again has locked.
-func (w *Want) Continue(c *Checkout) {
+func (c *Checkout) Continue(w *Want) {
 	w.has(c.seat)
 	w.measured, w.metered = true, w.Conn
 }

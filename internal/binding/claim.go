@@ -51,7 +51,7 @@ func (b *Binding) attachFor(ctx context.Context, c *Checkout, w *Want, r *connpo
 	if err := b.attach(ctx, c, r, w.TextAt, w.pins()); err != nil {
 		return err
 	}
-	w.Continue(c)
+	c.Continue(w)
 	return nil
 }
 

@@ -65,6 +65,12 @@ func (op *operation) setText(t *textcache.Text, args []driver.NamedValue) {
 	op.known = t == op.c.last
 }
 
+// goesOn makes op an operation that goes on where the short way has stopped.
+func (op *operation) goesOn() { op.c.Continue(&op.Want) }
+
+// sharesSession reports whether another checkout uses op's session.
+func (op *operation) sharesSession() bool { return op.c.SharesState(&op.Want) }
+
 // do runs op. Every operation goes through do.
 func (op *operation) do(ctx context.Context) error {
 	defer op.done()

@@ -50,7 +50,7 @@ func goOn(c *checkout, kind kind, r *connpool.Conn, v *text, t *textcache.Text, 
 	} else {
 		op.Text, op.Args, op.Effect, op.TextAt = t.Query, args, t.Effect, &t.Query
 	}
-	op.Continue(&c.Checkout)
+	op.goesOn()
 	return op
 }
 
