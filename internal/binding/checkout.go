@@ -3,6 +3,7 @@ package binding
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"unsafe"
 
 	"github.com/pooldriver/pooldriver/internal/connpool"
@@ -43,25 +44,6 @@ type Checkout struct {
 
 	// values is the context with which database/sql has begun the checkout; nil: none is known.
 	values context.Context
-}
-
-// Want is what an operation needs of a binding, and what it has got.
-type Want struct {
-	session.Statement         // if it has a text
-	TextAt            *string // Text, for Holders; nil: there is none
-	Begins            bool    // it begins a transaction
-	Lends             bool    // it is for a function of Raw
-
-	Conn      *connpool.Conn // that the operation uses
-	seat      *Seat          // of Conn; the operation has its lock if locked is true
-	Scope     *task.Scope    // of its context, if that was looked up
-	Retried   bool           // it has left a dead connection
-	metered   *connpool.Conn // whose meter has counted the operation
-	reclaimed bool           // the connection of its checkout was taken back for others
-	locked    bool
-	counted   bool   // the seat's binding counts it in ops
-	measured  bool   // Conn's meter measures the operation
-	joined    func() // warns that it has joined a transaction; nil: it has not, or the log knows it
 }
 
 // Init makes c a checkout of connections of e. values is the context with which database/sql
@@ -256,41 +238,11 @@ func (c *Checkout) attachDeferred(ctx context.Context, w *Want) error {
 	return err
 }
 
-// goesOn reports whether the operation has had a connection before. Drain does not refuse such
-// an operation.
-func (w *Want) goesOn() bool { return w.Retried || w.reclaimed }
-
-// has records that the operation has locked s.
-func (w *Want) has(s *Seat) { w.Conn, w.seat, w.locked = s.conn.Load(), s, true }
-
 // Continue makes w an operation that goes on, on the long way, on the connection of c, which Borrow or
 // Again has locked.
 func (c *Checkout) Continue(w *Want) {
 	w.has(c.seat)
 	w.measured, w.metered = true, w.Conn
-}
-
-// Locked reports whether the operation has its connection's lock.
-func (w *Want) Locked() bool { return w.locked }
-
-// pins reports whether the operation is known to hold its connection after its end.
-func (w *Want) pins() bool {
-	return w.Begins || w.Lends || session.NeedsSession(w.Effect)
-}
-
-// Measure begins to measure an attempt on a connection that was attached before. Unlock ends
-// that.
-func (w *Want) Measure() {
-	if !w.measured {
-		w.measure()
-	}
-}
-
-func (w *Want) measure() {
-	r := w.Conn
-	w.measured = true
-	r.Meter.BeginOperation(w.TextAt, w.Begins || r.Begun(), w.metered == r)
-	w.metered = r
 }
 
 // freeSeat returns a locked seat for a lending to c. It is the one of c's last lending, if nobody else has
@@ -404,47 +356,6 @@ func (c *Checkout) Detach() {
 	}
 	c.parted, c.values = false, nil
 	c.number++
-}
-
-// detach ends a checkout's use of its seat. It waits for nobody, unless rows are open.
-func (b *Binding) detach(c *Checkout) {
-	mine, begun := c.mine, c.begun
-	s, rows := c.letGo()
-	switch {
-	case s == nil || rows != nil && b.detachRows(s, rows):
-	case b.isPrivate():
-		s.leaveAlone()
-		c.mine = mine
-	case b.leave(s) && s == mine && !begun: // nobody else has had a claim
-		c.mine = s
-	}
-}
-
-// detachRows is detach for a checkout that has opened rows. It reports whether the detach
-// is complete. Open rows go on using the seat in place of their checkout.
-func (b *Binding) detachRows(s *Seat, rows *Rows) bool {
-	if rows.Buffer() != nil || rows.closed {
-		return rows.Detached()
-	}
-	if s.hold() == nil {
-		return rows.Detached()
-	}
-	defer b.endHold(s)
-	rows.Attach()
-	if rows.Detached() || !rows.Live() {
-		return rows.Detached()
-	}
-	rows.Keep()
-	return true
-}
-
-// endHold ends what a hold of somebody with a claim began.
-func (b *Binding) endHold(s *Seat) {
-	if b.isPrivate() {
-		s.unlockAlone()
-	} else {
-		b.release(s, false)
-	}
 }
 
 // turn is the present use of c.
@@ -563,6 +474,17 @@ func (c *Checkout) Unlock(w *Want) {
 	default:
 		b.endUse(s)
 	}
+}
+
+// Open makes rows, which are new or recycled, those of a query that has just run in the
+// operation. isFirst: nothing was executed in the checkout before. Others can take the session from its
+// checkout when the rows are in memory, if the checkout has done nothing else, and has left nothing on the
+// session. A statement that is only prepared may leave something (Traits.PreparingActs).
+func (c *Checkout) Open(rows *Rows, real driver.Rows, text string, prepared *stmtcache.Stmt, isFirst bool) {
+	r := c.seat.conn.Load()
+	rows.seat, rows.checkout, rows.binding, rows.closed = c.seat, c, c.binding, false
+	c.rows = rows
+	r.OpenRows(&rows.Rows, real, text, prepared, isFirst && c.tx == nil && session.LeavesNothing(r.Effect()))
 }
 
 // hookContext is the context that the driver's own hooks (connect, ResetSession) get. It ends

@@ -219,6 +219,47 @@ func (b *Binding) giveBack(r *connpool.Conn) {
 	r.GiveBack(b.task)
 }
 
+// detach ends a checkout's use of its seat. It waits for nobody, unless rows are open.
+func (b *Binding) detach(c *Checkout) {
+	mine, begun := c.mine, c.begun
+	s, rows := c.letGo()
+	switch {
+	case s == nil || rows != nil && b.detachRows(s, rows):
+	case b.isPrivate():
+		s.leaveAlone()
+		c.mine = mine
+	case b.leave(s) && s == mine && !begun: // nobody else has had a claim
+		c.mine = s
+	}
+}
+
+// detachRows is detach for a checkout that has opened rows. It reports whether the detach
+// is complete. Open rows go on using the seat in place of their checkout.
+func (b *Binding) detachRows(s *Seat, rows *Rows) bool {
+	if rows.Buffer() != nil || rows.closed {
+		return rows.Detached()
+	}
+	if s.hold() == nil {
+		return rows.Detached()
+	}
+	defer b.endHold(s)
+	rows.Attach()
+	if rows.Detached() || !rows.Live() {
+		return rows.Detached()
+	}
+	rows.Keep()
+	return true
+}
+
+// endHold ends what a hold of somebody with a claim began.
+func (b *Binding) endHold(s *Seat) {
+	if b.isPrivate() {
+		s.unlockAlone()
+	} else {
+		b.release(s, false)
+	}
+}
+
 // release ends an operation on s, which is locked, and unlocks s. The caller has a claim on s; counted:
 // the claim is an operation, and it ends. release stores why the session is held. If nothing holds it,
 // the connection goes back.

@@ -2,11 +2,8 @@ package binding
 
 import (
 	"context"
-	"database/sql/driver"
 
-	"github.com/pooldriver/pooldriver/internal/connpool"
 	"github.com/pooldriver/pooldriver/internal/session"
-	"github.com/pooldriver/pooldriver/internal/stmtcache"
 )
 
 // Rows are the rows of a query of a checkout. They are read under the session's lock, until they
@@ -18,29 +15,6 @@ type Rows struct {
 	checkout *Checkout // that has opened them
 	binding  *Binding
 	closed   bool // by the owner
-}
-
-// OpenRows makes rows, which are new or recycled, those of a query that has just run in the
-// operation. isFirst: nothing was executed in the checkout before.
-func (c *Checkout) OpenRows(rows *Rows, w *Want, real driver.Rows, isFirst bool) {
-	r := w.Conn
-	rows.seat, rows.checkout, rows.binding, rows.closed = w.seat, c, c.binding, false
-	c.rows = rows
-	r.OpenRows(&rows.Rows, real, &w.Statement, c.isAlone(r, isFirst))
-}
-
-// isAlone reports whether others can take the session from its checkout when the rows of the query that
-// has just run are in memory: the checkout has done nothing else, and has left nothing on the session.
-// A statement that is only prepared may leave something (Traits.PreparingActs).
-func (c *Checkout) isAlone(r *connpool.Conn, isFirst bool) bool {
-	return isFirst && c.tx == nil && session.LeavesNothing(r.Effect())
-}
-
-// OpenText is OpenRows for a statement that began with Borrow or Again.
-func (c *Checkout) OpenText(rows *Rows, r *connpool.Conn, real driver.Rows, text string, prepared *stmtcache.Stmt) {
-	rows.seat, rows.checkout, rows.binding, rows.closed = c.seat, c, c.binding, false
-	c.rows = rows
-	r.OpenText(&rows.Rows, real, text, prepared, c.isAlone(r, !c.executed))
 }
 
 // Closed reports whether the owner has closed the rows.

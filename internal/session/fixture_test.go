@@ -261,7 +261,7 @@ func (f *fixture) query(text string, alone bool) *session.Rows {
 	f.RecordResult(st.Effect, err)
 	require.NoError(f.t, err)
 	r := new(session.Rows)
-	f.OpenRows(r, real, st, alone)
+	f.OpenRows(r, real, st.Text, st.Prepared, alone)
 	return r
 }
 

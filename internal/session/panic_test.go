@@ -146,7 +146,7 @@ func TestAPanicOfColumnsIsNotTheQuerys(t *testing.T) {
 	require.Nil(t, columns)
 	require.Zero(t, f.Calls())
 	r := new(session.Rows)
-	f.OpenRows(r, rows, st, false)
+	f.OpenRows(r, rows, st.Text, st.Prepared, false)
 	require.PanicsWithValue(t, "boom", func() { r.Columns() }, "they are asked again")
 	require.NoError(t, r.Close())
 }

@@ -52,14 +52,10 @@ const (
 	detached
 )
 
-// OpenRows makes r, which is new, the rows of st, which has just run. They are the last
-// ones on the session. isAlone says that nothing else has happened in their checkout.
-func (s *Session) OpenRows(r *Rows, real driver.Rows, st *Statement, isAlone bool) {
-	s.OpenText(r, real, st.Text, st.Prepared, isAlone)
-}
-
-// OpenText is OpenRows for a text, and the statement by which it was executed, if any.
-func (s *Session) OpenText(r *Rows, real driver.Rows, text string, prepared *stmtcache.Stmt, isAlone bool) {
+// OpenRows makes r, which is new, the rows of a text, which has just run by a prepared statement or, if
+// prepared is nil, as it is. They are the last ones on the session. isAlone says that nothing else has
+// happened in their checkout.
+func (s *Session) OpenRows(r *Rows, real driver.Rows, text string, prepared *stmtcache.Stmt, isAlone bool) {
 	r.session, r.real, r.stmt, r.live = s, real, prepared, true
 	r.scanner = driverconn.ColumnScannerOf(real)
 	if isAlone {

@@ -115,7 +115,7 @@ func queryText(ctx context.Context, c *checkout, r *connpool.Conn, t *textcache.
 		return op.rowsOf(op.judge(ctx, err))
 	}
 	rows := c.newRows(columns)
-	c.OpenText(&rows.Rows, r, opened, t.Query, nil)
+	c.Open(&rows.Rows, opened, t.Query, nil, !c.Executed())
 	succeeded(c, r, t)
 	return rows.handedOut(), nil
 }
@@ -226,7 +226,7 @@ func (k *keptCall) query(ctx context.Context) (driver.Rows, error) {
 	k.Prepared.Open++
 	k.r.Statements().Done(k.Prepared)
 	rows := k.c.newRows(columns)
-	k.c.OpenText(&rows.Rows, k.r, opened, k.Text, k.Prepared)
+	k.c.Open(&rows.Rows, opened, k.Text, k.Prepared, !k.c.Executed())
 	succeeded(k.c, k.r, k.t)
 	return rows.handedOut(), nil
 }
