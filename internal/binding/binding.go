@@ -135,8 +135,7 @@ func (b *Binding) lockFor(ctx context.Context, c *Checkout, w *Want, s *Seat) (a
 		return false, err
 	}
 	if s.conn.Load() != nil {
-		w.has(s)
-		w.counted = counted
+		w.has(s, counted)
 		return false, nil
 	}
 	s.lock.Unlock()
@@ -254,8 +253,7 @@ func (b *Binding) join(c *Checkout, w *Want) (again bool, _ error) {
 		if main != s && scoped == nil {
 			return true, nil
 		}
-		b.use(s)
-		w.counted = false
+		b.use(w)
 		c.share(s, true)
 	case scoped == nil && b.callsToMain(main, c):
 		return true, nil

@@ -156,7 +156,7 @@ func (c *Checkout) enter(ctx context.Context, w *Want) error {
 		s.lock.Unlock()
 		return c.attachAgain(ctx, w)
 	}
-	w.has(s)
+	w.has(s, false)
 	if rows != nil || w.Conn.Traits().BadConnUnsure {
 		// If a context has ended, the driver may return ErrBadConn for a healthy connection.
 		return ctx.Err()
@@ -241,7 +241,7 @@ func (c *Checkout) attachDeferred(ctx context.Context, w *Want) error {
 // Continue makes w an operation that goes on, on the long way, on the connection of c, which Borrow or
 // Again has locked.
 func (c *Checkout) Continue(w *Want) {
-	w.has(c.seat)
+	w.has(c.seat, false)
 	w.measured, w.metered = true, w.Conn
 }
 
@@ -256,8 +256,6 @@ func (c *Checkout) freeSeat() *Seat {
 	case s.conn.Load() != nil: // somebody has just looked, and is about to end the lending
 		s.unlockAlone()
 		s = nil
-	case s.left.Load():
-		s.left.Store(false)
 	}
 	if s == nil {
 		s = new(Seat)
@@ -421,7 +419,7 @@ func (c *Checkout) Disown(o *stmtcache.Owner) error {
 // until Done. Other users stay.
 func (c *Checkout) StandDown(w *Want) {
 	c.binding.standDown(w.seat)
-	w.counted = !c.binding.isPrivate()
+	w.count(!c.binding.isPrivate())
 	c.letGo()
 }
 
@@ -465,7 +463,7 @@ func (c *Checkout) Unlock(w *Want) {
 		w.measured = false
 		w.Conn.Meter.EndOperation(s.pinnedBy(w.Conn))
 	}
-	w.counted = false
+	w.count(false)
 	switch b := s.binding.Load(); {
 	case b.isPrivate():
 		s.unlockAlone()

@@ -23,12 +23,7 @@ func (b *Binding) attach(ctx context.Context, c *Checkout, r *connpool.Conn, tex
 		b.engine.report.Acquired(ctx, r.Waited(), WhoIs(c.label, b.task), r.Return)
 	}
 	s := c.freeSeat()
-	if b.shares {
-		s.values = c.values
-	}
-	if s.binding.Load() != b {
-		s.binding.Store(b)
-	}
+	s.prepare(b, c.values)
 	r.LendTo(&s.self)
 	r.Lend(b.shares)
 	r.Meter.Begin(c.label, text, waited, pins)
@@ -54,6 +49,15 @@ func (b *Binding) attachFor(ctx context.Context, c *Checkout, w *Want, r *connpo
 	c.Continue(w)
 	return nil
 }
+
+// expect counts a connection that is on its way to the binding. first: it has no other one.
+func (b *Binding) expect() (first bool) { return b.held.Add(1) == 1 }
+
+// expectFirst is expect, if the binding has no connection and expects none.
+func (b *Binding) expectFirst() bool { return b.held.CompareAndSwap(0, 1) }
+
+// lost ends what expect began: the connection does not come, or has gone.
+func (b *Binding) lost() { b.held.Add(-1) }
 
 // receive makes s, whose checkout is its first user, a seat of the task. It reports false if the task has
 // ended: the task's end finds only seats that were received before.
@@ -132,9 +136,11 @@ func (b *Binding) users(s *Seat) int {
 	return s.users
 }
 
-// use makes the checkout of an operation that is counted on s a user of s. others: how many other users
-// s has.
-func (b *Binding) use(s *Seat) (others int) {
+// use makes the checkout of an operation that is counted a user of the seat. others: how many other
+// users the seat has.
+func (b *Binding) use(w *Want) (others int) {
+	s := w.seat
+	w.count(false)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	others = s.users
@@ -154,7 +160,7 @@ func (b *Binding) claim(s *Seat) {
 // instead.
 func (b *Binding) standDown(s *Seat) {
 	if b.isPrivate() {
-		s.left.Store(true) // the operation has the lock, and gives the connection back
+		s.Detached() // the operation has the lock, and gives the connection back
 		return
 	}
 	b.mu.Lock()
@@ -202,15 +208,14 @@ func (b *Binding) mayLeaveLocked(s *Seat) bool {
 // takeOutLocked ends the lending of s, which is locked.
 func (b *Binding) takeOutLocked(s *Seat) {
 	s.conn.Store(nil)
-	s.pin, s.values, s.raw, s.opener = pinning.None, nil, nil, turn{}
-	s.moves, s.handed, s.warned, s.over = 0, false, false, false
+	s.forget()
 	if i := slices.Index(b.seats, s); i >= 0 {
 		b.seats = slices.Delete(b.seats, i, i+1)
 	}
 	if b.main.Load() == s {
 		b.main.Store(nil)
 	}
-	b.held.Add(-1)
+	b.lost()
 }
 
 // giveBack gives r, whose lending in a task is over, back to the pool.
@@ -299,7 +304,7 @@ func (b *Binding) release(s *Seat, counted bool) {
 // endUse is release for one of the users of s.
 func (b *Binding) endUse(s *Seat) {
 	if s.isSettled(s.conn.Load(), b.main.Load() == s) {
-		s.moves++
+		s.moved()
 		b.unlock(s)
 		return
 	}
@@ -310,7 +315,7 @@ func (b *Binding) endUse(s *Seat) {
 // use it get the error from their next operation. A dead session with open rows stays until their
 // owner has found the error and closed them.
 func (b *Binding) judge(s *Seat, r *connpool.Conn) (pin pinning.Pin, dead bool) {
-	s.moves++
+	s.moved()
 	pin = s.checkPin(r)
 	if r.Unusable() && pin != pinning.Tx {
 		b.loseState(s, r)

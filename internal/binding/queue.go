@@ -22,7 +22,7 @@ func (b *Binding) obtain(ctx context.Context, c *Checkout, w *Want) (err error) 
 	taken, waited := false, time.Duration(0)
 	defer func() { // also after a panic of the driver
 		if !taken {
-			b.held.Add(-1)
+			b.lost()
 		}
 		if err != nil {
 			err = e.notAcquired(ctx, c.label, b.task, waited, err)
@@ -38,7 +38,7 @@ func (b *Binding) obtain(ctx context.Context, c *Checkout, w *Want) (err error) 
 	// A task that has no connection, and waits for none, waits in the pool's queue. While
 	// a further statement of the task waits, the task may get a connection that the
 	// statement can share: contend looks for it.
-	if first := b.held.Add(1) == 1; (first || !b.shares) && c.from == nil {
+	if first := b.expect(); (first || !b.shares) && c.from == nil {
 		var r *connpool.Conn
 		if r, waited, err = e.acquire(c.forHooks(ctx), b); err != nil {
 			return err
@@ -107,12 +107,10 @@ func (b *Binding) share(ctx context.Context, c *Checkout, w *Want) (err error) {
 // adopt makes s, which is locked and on which the operation is counted, the seat of c. If s
 // cannot be shared, adopt unlocks s. The error tells why open rows were not read into memory.
 func (b *Binding) adopt(ctx context.Context, c *Checkout, w *Want, s *Seat) (err error) {
-	w.has(s) // Done unlocks it, also after a panic of the driver
-	w.counted = true
+	w.has(s, true) // Done unlocks it, also after a panic of the driver
 	if r := w.Conn; s.maySend(r) {
 		if err = r.ReadAhead(ctx); err == nil {
-			others := b.use(s)
-			w.counted = false
+			others := b.use(w)
 			c.share(s, others > 0)
 			return nil
 		}

@@ -45,7 +45,7 @@ func (r *Rows) Lock() (live bool) {
 // Unlock ends what Lock began.
 func (r *Rows) Unlock() {
 	s, b := r.seat, r.binding
-	s.moves++
+	s.moved()
 	s.conn.Load().Meter.EndRow()
 	if b.isPrivate() {
 		s.unlockAlone()

@@ -175,6 +175,29 @@ func endLending(r *connpool.Conn) {
 
 // What is known of the session, under the lock.
 
+// prepare makes s, which has no connection, a seat of b. values is the context with which database/sql has
+// begun the checkout.
+func (s *Seat) prepare(b *Binding, values context.Context) {
+	if s.left.Load() {
+		s.left.Store(false)
+	}
+	if s.binding.Load() != b {
+		s.binding.Store(b)
+	}
+	if b.shares {
+		s.values = values
+	}
+}
+
+// forget ends what a task has recorded of its lending.
+func (s *Seat) forget() {
+	s.pin, s.values, s.raw, s.opener = pinning.None, nil, nil, turn{}
+	s.moves, s.handed, s.warned, s.over = 0, false, false, false
+}
+
+// moved counts an operation.
+func (s *Seat) moved() { s.moves++ }
+
 // begin is called when something begins that pins the session: a transaction, or its state.
 func (s *Seat) begin() { s.since, s.warned = time.Now(), false }
 

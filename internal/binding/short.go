@@ -43,14 +43,14 @@ func (c *Checkout) borrowInTask(ctx context.Context, text *string, pins bool) (r
 		return nil, nil
 	}
 	b, err := c.engine.bindTo(p.Task)
-	if err != nil || !b.mayBorrow() || !b.held.CompareAndSwap(0, 1) {
+	if err != nil || !b.mayBorrow() || !b.expectFirst() {
 		return nil, nil
 	}
 	c.binding, c.label = b, p.Label
 	taken := false
 	defer func() { // also after a panic of the driver
 		if !taken {
-			b.held.Add(-1)
+			b.lost()
 			c.unbind()
 		}
 	}()

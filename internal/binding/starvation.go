@@ -223,7 +223,7 @@ func (s *starvation) takeRows(held *Seat, rows *session.Rows) (taken bool) {
 		return false
 	}
 	s.confirm(rows)
-	held.moves++
+	held.moved()
 	s.engine.report.Reclaims.Add(1)
 	return true
 }

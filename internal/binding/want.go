@@ -29,8 +29,13 @@ type Want struct {
 // an operation.
 func (w *Want) goesOn() bool { return w.Retried || w.reclaimed }
 
-// has records that the operation has locked s.
-func (w *Want) has(s *Seat) { w.Conn, w.seat, w.locked = s.conn.Load(), s, true }
+// has records that the operation has locked s. counted: it is counted there.
+func (w *Want) has(s *Seat, counted bool) {
+	w.Conn, w.seat, w.locked, w.counted = s.conn.Load(), s, true, counted
+}
+
+// count records whether the operation is counted on its seat.
+func (w *Want) count(counted bool) { w.counted = counted }
 
 // Locked reports whether the operation has its connection's lock.
 func (w *Want) Locked() bool { return w.locked }
