@@ -179,7 +179,7 @@ images:
 # Takes more than an hour, on a machine that does nothing else; "-rounds 8" takes half. BENCH_FLAGS: "-quick"
 # to see that it works; "-list", "-only TEXT" for a part.
 bench: images
-	POOLDRIVER_MYSQL_IMAGE=$(MYSQL_IMAGE) $(GO) -C bench run . -docs ../docs $(BENCH_FLAGS)
+	POOLDRIVER_MYSQL_IMAGE=$(MYSQL_IMAGE) $(GO) -C bench run . -results results $(BENCH_FLAGS)
 
 # The table for a pull request. BASE is built in a work tree of its own, with today's
 # bench, and takes turns with this tree.

@@ -116,10 +116,10 @@ type Config struct {
 	// LeakAfter is how long a connection may be held before the log warns once. The warning says
 	// who has the connection, with the call stacks if they were sampled. 0 is never. Default 0.
 	LeakAfter time.Duration
-	// LeakExempt lists labels (see the function Label), with commas between them, of which
-	// LeakAfter does not warn: of a listener that Raw has for as long as the program runs, of a
-	// report that takes an hour. Default none.
-	LeakExempt string
+	// LeakExempt lists the labels (see the function Label) of which LeakAfter does not warn: of a
+	// listener that Raw has for as long as the program runs, of a report that takes an hour. In a
+	// DSN there are commas between them. Default none.
+	LeakExempt []string
 
 	// Credentials, if set, is asked for user and password of each dial; the
 	// DSN's are not used. See CredentialSource.

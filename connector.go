@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"sync/atomic"
 
 	"github.com/pooldriver/pooldriver/dialects"
 	"github.com/pooldriver/pooldriver/internal/beneath"
@@ -34,6 +35,7 @@ type Connector struct {
 	report   report.Report
 	usage    usage.Env
 	leaks    leakWatch
+	closed   atomic.Bool
 }
 
 var (
@@ -56,10 +58,10 @@ func New(dsn string, options ...Option) *Connector {
 }
 
 // Wrap returns a connector that pools the connections of inner, for any driver. If a linked
-// dialect knows the driver, everything works as with New, except features that need our own
-// socket: see docs/how-it-works.md. Other drivers get the generic dialect: a connection on which
-// a statement may have left state, or whose transaction is in doubt, is closed instead of
-// cleaned. Wrap refuses a connector that pools itself. Config.Credentials and Config.Dial are
+// dialect knows the driver, or if it is a driver of SQLite, everything works as with New, except
+// features that need our own socket: see docs/how-it-works.md. Other drivers get the generic
+// dialect: a connection on which a statement may have left state, or whose transaction is in doubt,
+// is closed instead of cleaned. Wrap refuses a connector that pools itself. Config.Credentials and Config.Dial are
 // errors, too, because they could not reach inner.
 func Wrap(inner driver.Connector, options ...Option) *Connector {
 	c := &Connector{config: defaultConfig()}
@@ -70,7 +72,8 @@ func Wrap(inner driver.Connector, options ...Option) *Connector {
 // Open is New, sql.OpenDB and a ping: it returns an error at once if the DSN is wrong or the
 // database cannot be reached. It waits for Config.ConnectTimeout at most, and for up to a second
 // more while it closes the pool. Virtual connections cost next to nothing, so the *sql.DB keeps
-// more of them idle than its default, which is two.
+// more of them idle than its default, which is two. If the program sets a limit on the *sql.DB that
+// undoes nesting (SetMaxOpenConns), the log warns a second after Open.
 func Open(dsn string, options ...Option) (*sql.DB, error) {
 	c := New(dsn, options...)
 	if c.err != nil {
@@ -84,6 +87,7 @@ func Open(dsn string, options ...Option) (*sql.DB, error) {
 		_ = db.Close()
 		return nil, err
 	}
+	lookAtLimit(c, db)
 	return db, nil
 }
 
@@ -274,6 +278,7 @@ func (c *Connector) Close() error {
 }
 
 func (c *Connector) close() {
+	c.closed.Store(true)
 	c.leaks.stop() // Close may wait, and a connection that comes back meanwhile is no leak
 	c.pool.Close()
 }
@@ -325,5 +330,17 @@ func (c *Connector) Format(f fmt.State, verb rune) { c.label().Format(f, verb) }
 // MarshalText is String, for encoding/json.
 func (c *Connector) MarshalText() ([]byte, error) { return c.label().MarshalText() }
 
-// LogValue is String, for log/slog.
-func (c *Connector) LogValue() slog.Value { return c.label().LogValue() }
+// LogValue is a group for log/slog: the target, and the settings that are not the default. If New or
+// Wrap has found a mistake, LogValue is String.
+func (c *Connector) LogValue() slog.Value {
+	if c.err != nil {
+		return c.label().LogValue()
+	}
+	attrs := []slog.Attr{slog.String("target", c.Target())}
+	for _, s := range c.Settings() {
+		if s.Value != s.Default {
+			attrs = append(attrs, slog.String(s.Name, s.Value))
+		}
+	}
+	return slog.GroupValue(attrs...)
+}

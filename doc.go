@@ -36,7 +36,8 @@
 // back and cleaned, in the background. If its state is uncertain, it is closed.
 //
 // SetMaxOpenConns and the other settings of the *sql.DB bound virtual connections. They
-// cannot raise pool_max_conns. With SetMaxIdleConns(1000), which [Open] sets, database/sql
+// cannot raise pool_max_conns. With a SetMaxOpenConns of pool_max_conns or less, a statement inside
+// another one waits in database/sql: do not call it. With SetMaxIdleConns(1000), which [Open] sets, database/sql
 // keeps virtual connections and does not make new ones.
 //
 // # Tasks

@@ -17,7 +17,7 @@ import (
 var (
 	// trueAsyncSection is the heading of a table with the number of its rows.
 	trueAsyncSection = regexp.MustCompile(`(?m)^## (.+) \((\d+) tests\)$`)
-	// trueAsyncCitation is how docs/trueasync.md names a test of ours.
+	// trueAsyncCitation is how docs/internals/trueasync.md names a test of ours.
 	trueAsyncCitation = regexp.MustCompile("`([^`\\s]+\\.go): (\\w+)`")
 	// looksLikeATest finds what should have been a citation.
 	looksLikeATest = regexp.MustCompile(`\b(Test|Example)[A-Z]\w*|_test\.go|cases_\w+`)
@@ -25,7 +25,7 @@ var (
 
 func trueAsync(t *testing.T) string {
 	t.Helper()
-	text, err := os.ReadFile("docs/trueasync.md")
+	text, err := os.ReadFile("docs/internals/trueasync.md")
 	require.NoError(t, err)
 	return string(text)
 }
@@ -105,24 +105,82 @@ func asThisTest() []string {
 	return nil
 }
 
-// TestLinksLeadSomewhere: those to files of the repository.
-func TestLinksLeadSomewhere(t *testing.T) {
-	pages, err := filepath.Glob("*.md")
+// TestThePromisesHaveTests: testdata/promises.txt lists what README.md and docs/tasks.md promise.
+func TestThePromisesHaveTests(t *testing.T) {
+	list, err := os.ReadFile("testdata/promises.txt")
 	require.NoError(t, err)
-	for _, pattern := range []string{"docs/*.md", "docs/adr/*.md"} {
-		more, err := filepath.Glob(pattern)
-		require.NoError(t, err)
-		pages = append(pages, more...)
+	files := map[string]string{}
+	read := func(path string) string {
+		if _, ok := files[path]; !ok {
+			text, err := os.ReadFile(path)
+			require.NoError(t, err)
+			files[path] = strings.Join(strings.Fields(string(text)), " ") // lines end anywhere in a sentence
+		}
+		return files[path]
 	}
-	link := regexp.MustCompile(`\]\(([^)#]+)`)
-	for _, page := range pages {
-		text, err := os.ReadFile(page)
+	for line := range strings.Lines(string(list)) {
+		line = strings.TrimSpace(line)
+		if line == "" || line[0] == '#' {
+			continue
+		}
+		parts := strings.Split(line, " | ")
+		require.Len(t, parts, 3, line)
+		require.True(t, strings.Contains(read(parts[0]), parts[1]), "%s does not say %q", parts[0], parts[1])
+		file, test, found := strings.Cut(parts[2], ": ")
+		require.True(t, found, line)
+		if strings.HasPrefix(test, "Test") || strings.HasPrefix(test, "Example") {
+			test = "func " + test + "("
+		}
+		require.True(t, strings.Contains(read(file), test), "%s has no %s", file, test)
+	}
+}
+
+// TestLinksLeadSomewhere: those to files of the repository, and to headings of its pages.
+func TestLinksLeadSomewhere(t *testing.T) {
+	headings := map[string][]string{}
+	for _, pattern := range []string{"*.md", "docs/*.md", "docs/*/*.md", "bench/*/*.md"} {
+		pages, err := filepath.Glob(pattern)
 		require.NoError(t, err)
-		for _, m := range link.FindAllStringSubmatch(string(text), -1) {
-			if target := m[1]; !strings.Contains(target, "://") {
-				_, err := os.Stat(filepath.Join(filepath.Dir(page), target))
-				require.NoError(t, err, page)
+		require.NotEmpty(t, pages, pattern)
+		for _, page := range pages {
+			headings[page] = anchors(t, page)
+		}
+	}
+	link := regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	for page := range headings {
+		for _, m := range link.FindAllStringSubmatch(withoutCode(t, page), -1) {
+			if strings.Contains(m[1], "://") {
+				continue
+			}
+			path, anchor, _ := strings.Cut(m[1], "#")
+			target := page
+			if path != "" {
+				target = filepath.Join(filepath.Dir(page), path)
+			}
+			_, err := os.Stat(target)
+			require.NoError(t, err, page)
+			if anchor != "" {
+				require.Contains(t, headings[target], anchor, "%s: %s", page, m[1])
 			}
 		}
 	}
+}
+
+// withoutCode is the text of a page without its blocks of code.
+func withoutCode(t *testing.T, page string) string {
+	t.Helper()
+	text, err := os.ReadFile(page)
+	require.NoError(t, err)
+	return regexp.MustCompile("(?ms)^ *```.*?^ *```$").ReplaceAllString(string(text), "")
+}
+
+// anchors are the names that GitHub gives to the headings of a page.
+func anchors(t *testing.T, page string) []string {
+	t.Helper()
+	var found []string
+	for _, m := range regexp.MustCompile(`(?m)^#+ (.+)$`).FindAllStringSubmatch(withoutCode(t, page), -1) {
+		name := regexp.MustCompile(`[^\p{L}\p{N}_ -]`).ReplaceAllString(strings.ToLower(m[1]), "")
+		found = append(found, strings.ReplaceAll(name, " ", "-"))
+	}
+	return found
 }

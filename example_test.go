@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"os"
 	"runtime"
 	"time"
 
@@ -288,7 +289,12 @@ func ExampleInTx() {
 // Another transaction has the database's only write lock, and ends soon.
 func ExampleRetry() {
 	ctx := context.Background()
-	connector := pooldriver.New(":memory:?_txlock=immediate&_pragma=busy_timeout(1)")
+	dir, err := os.MkdirTemp("", "orders")
+	if err != nil {
+		panic(err)
+	}
+	defer os.RemoveAll(dir)
+	connector := pooldriver.New("sqlite:" + dir + "/orders.db?_txlock=immediate&_busy_timeout=1")
 	db := sql.OpenDB(connector)
 	defer db.Close()
 	execute(ctx, db, "create table orders (id int)")
@@ -412,7 +418,7 @@ func ExampleConnector_Holders() {
 func ExampleConnector_Err() {
 	connector := pooldriver.New("sqlite::memory:?pool_max_conn=3")
 	fmt.Println(connector.Err())
-	// Output: pooldriver: the DSN has the parameter pool_max_conn, which is none; did you mean pool_max_conns?
+	// Output: pooldriver: unknown parameter pool_max_conn in the DSN; did you mean pool_max_conns?
 }
 
 // A statement that gets no connection in time says what the pool looked like.

@@ -72,8 +72,9 @@ var mayImport = []struct{ pkg, imports string }{
 		" dialects/internal/classify/sqlite dialects/internal/myerror internal/driverconn internal/redact internal/unwrap odbc"},
 	{"dialects/postgres", "dialects dialects/internal/base dialects/internal/classify/postgres dialects/internal/hosts dialects/internal/wire" +
 		" internal/redact internal/unwrap pgx"},
-	{"dialects/sqlite", "dialects dialects/internal/base dialects/internal/classify/sqlite internal/driverconn internal/fairlock modernc"},
-	{"dialects/generic", "dialects dialects/internal/base dialects/internal/classify dialects/internal/classify/sqlite dialects/internal/sqltext"},
+	{"dialects/sqlite", "dialects dialects/internal/anysqlite dialects/internal/base modernc"},
+	{"dialects/generic", "dialects dialects/internal/anysqlite dialects/internal/base dialects/internal/classify dialects/internal/classify/sqlite dialects/internal/sqltext"},
+	{"dialects/internal/anysqlite", "dialects dialects/internal/base dialects/internal/classify/sqlite internal/driverconn internal/fairlock"},
 	{"dialects/internal/base", "dialects internal/driverconn internal/redact internal/unwrap"},
 	{"dialects/internal/classify/mysql", "dialects dialects/internal/classify dialects/internal/sqltext"},
 	{"dialects/internal/classify/postgres", "dialects dialects/internal/classify dialects/internal/sqltext"},

@@ -49,7 +49,7 @@ func inTx(ctx context.Context, db *sql.DB, opts *sql.TxOptions, fn func(context.
 	}()
 	begun, err := db.BeginTx(s, opts)
 	if err != nil {
-		return virtual.BeginConflict(s), err
+		return virtual.BeginConflict(s), waitedAbove(db, s, err)
 	}
 	committed := false
 	defer func() {
@@ -61,6 +61,9 @@ func inTx(ctx context.Context, db *sql.DB, opts *sql.TxOptions, fn func(context.
 	own, ok := virtual.InTxOf(s)
 	if !ok {
 		return nil, errors.New("pooldriver: InTx has rolled back its transaction, because the transaction did not go through pooldriver: the *sql.DB uses another driver, or a wrapper does not pass on the context of BeginTx; use a *sql.DB over a pooldriver.Connector")
+	}
+	if r := own.Report(); r.FirstInTx() {
+		r.OpenLimit(db.Stats().MaxOpenConnections)
 	}
 	if err := fn(s, begun); err != nil {
 		return own.Conflict(err), err

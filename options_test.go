@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/internal/optiontable"
 )
 
 func TestEveryParameterSetsItsFieldAndPrintsWhatItSet(t *testing.T) {
@@ -50,7 +53,7 @@ func TestBadParametersAreRefusedByNameAndNeverByValue(t *testing.T) {
 		"pool_ambient":                  "wants one of auto, join, warn, strict",
 		"pool_nested_buffer":            "wants a number of bytes",
 		"pool_max_cons":                 "did you mean pool_max_conns?",
-		"pool_" + secret:                "unknown pool_ parameter",
+		"pool_" + secret:                "unknown parameter pool_…",
 	} {
 		c := defaultConfig()
 		err := c.apply([]dialects.Param{{Name: name, Value: secret}})
@@ -116,6 +119,19 @@ func TestTheSettingsPageListsEveryParameterWithItsDefault(t *testing.T) {
 	for _, o := range options {
 		row := fmt.Sprintf("| `%s` | `%s` | %s |", o.Name, short(o.Default), o.Doc)
 		require.True(t, strings.Contains(string(readme), row), "docs/settings.md lacks the row\n%s", row)
+	}
+}
+
+// TestTheSettingsOfTheREADMEHaveTheirDefaults: its table has a few of them, in other words.
+func TestTheSettingsOfTheREADMEHaveTheirDefaults(t *testing.T) {
+	readme, err := os.ReadFile("README.md")
+	require.NoError(t, err)
+	rows := regexp.MustCompile("(?m)^\\| `(pool_\\w+)` \\| `([^`]*)` \\|").FindAllStringSubmatch(string(readme), -1)
+	require.NotEmpty(t, rows)
+	for _, row := range rows {
+		i := slices.IndexFunc(options, func(o optiontable.Option[Config]) bool { return o.Name == row[1] })
+		require.NotEqual(t, -1, i, row[1])
+		require.Equal(t, short(options[i].Default), row[2], row[1])
 	}
 }
 

@@ -5,7 +5,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
-	"strings"
+	"slices"
 
 	"github.com/pooldriver/pooldriver/dialects"
 	"github.com/pooldriver/pooldriver/dialects/generic"
@@ -47,7 +47,8 @@ func (c *Connector) wrap(inner driver.Connector, options []Option) error {
 		return errWrapSelf
 	}
 	d, t, err := dialects.Wrap(inner, generic.Dialect{})
-	if _, unknown := d.(generic.Dialect); unknown && err == nil {
+	_, unknown := d.(generic.Dialect)
+	if _, own := t.(dialects.OwnDialect); unknown && !own && err == nil {
 		d, t, err = dialects.Wrap(unwrap.Shown(inner), generic.Dialect{})
 	}
 	if err != nil {
@@ -77,7 +78,7 @@ func (c *Connector) use(d dialects.Dialect, t dialects.Template, options []Optio
 		d = own.Dialect()
 	}
 	c.dialect, c.template = d, t
-	c.report.Init(c.config.logger(), t.Target(), c.config.Observer.listener())
+	c.report.Init(c.config.logger(), t.Target(), c.config.MaxConns, c.config.Observer.listener())
 	c.usage.Clock, c.usage.EveryStack, c.usage.Observed = usage.NewClock(), c.config.SampleStacks, c.report.HearsReleased()
 	e, err := binding.New(c.bindingConfig(d, t), &c.report)
 	if err != nil {
@@ -85,9 +86,7 @@ func (c *Connector) use(d dialects.Dialect, t dialects.Template, options []Optio
 	}
 	c.engine, c.pool = e, e.Pool()
 	c.leaks.engine, c.leaks.report, c.leaks.after = e, &c.report, c.config.LeakAfter
-	for label := range strings.SplitSeq(c.config.LeakExempt, ",") {
-		c.leaks.exempt = append(c.leaks.exempt, strings.TrimSpace(label))
-	}
+	c.leaks.exempt = slices.Clone(c.config.LeakExempt)
 	c.source.Init(virtual.Config{
 		Dialect: d, Traits: t.Traits(), LazyBegin: c.config.LazyBegin, CleanTimeout: c.config.CleanTimeout,
 	}, e, &c.report)

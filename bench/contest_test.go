@@ -82,7 +82,7 @@ func TestReportShowsEveryChartThatItNames(t *testing.T) {
 	if err := (report{outcomes: []outcome{o, nothing}}).save(dir); err != nil {
 		t.Fatal(err)
 	}
-	const name = "performance/server-proxy-1-ms-p99.svg"
+	const name = "charts/server-proxy-1-ms-p99.svg"
 	text, err := os.ReadFile(filepath.Join(dir, tablesFile))
 	if err != nil {
 		t.Fatal(err)

@@ -2,7 +2,7 @@
 // process, in alternating rounds, and writes what it saw as Markdown, with charts.
 // A contest that was lost stays in, and so does a contender that failed.
 //
-//	go -C bench run . -docs ../docs       # what "make bench" does
+//	go -C bench run . -results results    # what "make bench" does
 //	go -C bench run . -quick -only SQLite # a look at one database
 //	go -C bench run . -change -base HEAD~ # what "make bench-quick BASE=HEAD~" does
 //
@@ -34,7 +34,7 @@ func main() {
 	round := flag.Duration("round", 200*time.Millisecond, "length of each contender's turn in a round")
 	quick := flag.Bool("quick", false, "3 rounds of 20ms: shows that it works, and measures nothing")
 	only := flag.String("only", "", "run the contests whose section and name contain this")
-	docs := flag.String("docs", "", "write performance-tables.md and performance/*.svg into this directory, instead of tables to the standard output")
+	results := flag.String("results", "", "write tables.md and charts/*.svg into this directory, instead of tables to the standard output")
 	list := flag.Bool("list", false, "list the contests")
 	heap := flag.Int("heap", 64, "MB of memory that the process keeps, as a service would")
 	change := flag.Bool("change", false, "measure what this tree costs, in three minutes, and write the table of a pull request")
@@ -52,7 +52,7 @@ func main() {
 	case *change:
 		err = runChange(r, *base, *only)
 	default:
-		err = run(r, *only, *docs, *list)
+		err = run(r, *only, *results, *list)
 	}
 	runtime.KeepAlive(kept)
 	fatal(err)
@@ -73,7 +73,7 @@ func runChange(r report, base, only string) (err error) {
 	return measureChange(ctx, os.Stdout, base, only, r.rounds, postgres, maria)
 }
 
-func run(r report, only, docs string, list bool) (err error) {
+func run(r report, only, results string, list bool) (err error) {
 	// An interrupted run still ends its servers.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -115,11 +115,11 @@ func run(r report, only, docs string, list bool) (err error) {
 		return nil
 	case ctx.Err() != nil:
 		return fmt.Errorf("interrupted, nothing was written: %w", ctx.Err())
-	case docs == "":
+	case results == "":
 		r.write(os.Stdout)
 		return nil
 	}
-	return r.save(docs)
+	return r.save(results)
 }
 
 // contests are all, in the order of the report. mysql may be nil.

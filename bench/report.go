@@ -22,11 +22,11 @@ type report struct {
 	outcomes []outcome
 }
 
-// tablesFile is the report, beside docs/performance.md, which is written by hand.
-const tablesFile = "performance-tables.md"
+// tablesFile is the report. docs/performance.md, which is written by hand, has the figures that matter.
+const tablesFile = "tables.md"
 
 // chartDir is where the charts are, seen from the report.
-const chartDir = "performance"
+const chartDir = "charts"
 
 // save writes the report and its charts into a directory, in the place of an
 // older report.

@@ -1,6 +1,9 @@
 package dialects
 
-import "context"
+import (
+	"context"
+	"database/sql/driver"
+)
 
 // ContextSetting is a setting that a program has put into a context, for the statements of
 // that context (pooldriver.WithSettings).
@@ -23,6 +26,17 @@ type SettingsSetter interface {
 	// a transaction, the settings may end with the transaction. The error contains no value. Clean
 	// undoes all settings.
 	SetSettings(ctx context.Context, settings []ContextSetting) error
+}
+
+// A Rereader is a Session whose driver keeps the statements that it prepares for texts, and whose
+// server reads a text by the settings that are in force when it prepares the text.
+type Rereader interface {
+	Session
+	// Anew returns the arguments with which the driver has the server read a text again, in the
+	// packet of its execution. The driver keeps no statement then, and uses none that it has kept.
+	Anew(args []driver.NamedValue) []driver.NamedValue
+	// Rereads reports whether the server reads texts by one of these settings.
+	Rereads(settings []ContextSetting) bool
 }
 
 // A SettingsCarrier is a Session that can send settings in front of a statement, in its

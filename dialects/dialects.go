@@ -88,8 +88,8 @@ type Template interface {
 }
 
 // OwnDialect is a Template with a dialect of its own: only its connections know which
-// database they lead to (ODBC). Dialect replaces the dialect that has parsed the DSN. It always
-// returns the same dialect.
+// database they lead to (ODBC), or only the driver is known (SQLite by Wrap). Dialect replaces the
+// dialect that has parsed the DSN. It always returns the same dialect.
 type OwnDialect interface {
 	Template
 	Dialect() Dialect
@@ -202,6 +202,11 @@ type Traits struct {
 	// locks). COMMIT and BEGIN EXCLUSIVE may fail too. Statements that write have the effect
 	// Writes.
 	WritesAlone bool
+
+	// RowsBlockWrites: a write waits, without a bound, while another connection has rows of the same
+	// table open (SQLite's shared cache). Before a write, such rows of the whole pool are read into
+	// memory where that is possible. Statements that write have the effect Writes.
+	RowsBlockWrites bool
 
 	// BytesKept: the byte slices of a row stay as they are when the next row
 	// is read, the rows are closed or the connection is used again: the driver

@@ -55,6 +55,13 @@ const (
 	// preparation (MySQL, MariaDB: USE, SET NAMES). Prepared anew, the statement would mean
 	// something else.
 	Renames
+
+	// Rereads marks a statement after which the server may read a text in another way, although its
+	// names mean the same: it reads literals and quotes by the session's settings when it prepares
+	// a text (SET timezone, SET standard_conforming_strings). Only settings that are known not to
+	// matter there are without this mark. A statement that was prepared under other settings is not
+	// used again.
+	Rereads
 )
 
 // Dirty reports whether a connection that ran a statement of this effect must be cleaned or closed
@@ -66,7 +73,7 @@ func (e Effect) String() string {
 	if e == Clean {
 		return "clean"
 	}
-	names := [...]string{"suspect", "stateful", "tx-control", "forget-prepared", "named-prepared", "unresettable", "writes", "renames"}
+	names := [...]string{"suspect", "stateful", "tx-control", "forget-prepared", "named-prepared", "unresettable", "writes", "renames", "rereads"}
 	var set []string
 	for i, name := range names {
 		if e&(1<<i) != 0 {

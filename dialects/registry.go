@@ -96,6 +96,9 @@ func slip(dsn string) error {
 	if quote := dsn[0]; strings.IndexByte("\"'`", quote) >= 0 && dsn[len(dsn)-1] == quote {
 		return errors.New("the DSN is in quotes, which a file of environment variables may have and a shell takes off; cut them off with strings.Trim")
 	}
+	if HasPrefix(dsn, "registeredConnConfig") {
+		return errors.New("the DSN is a name that stdlib.RegisterConnConfig has returned, which only pgx's own driver can read; give the pgx.ConnConfig itself to pooldriver: pooldriver.Wrap(stdlib.GetConnector(*config))")
+	}
 	for _, o := range own {
 		if scheme, isURL := strings.CutSuffix(o.prefix, "://"); isURL && HasPrefix(dsn, scheme+"//") {
 			return fmt.Errorf("the DSN begins with %s//, where a URL begins with %[1]s://", scheme)
@@ -133,18 +136,33 @@ func hasScheme(dsn string) bool {
 }
 
 // GivenOnce returns an error if a DSN names a parameter twice: drivers differ in which of the two
-// counts. The error tells the places and not the name: in a mistyped DSN the name may be a piece of
-// a password.
-func GivenOnce(names []string) error {
+// counts. The error has the name if it is one of the known names, or IsPoolParam. It tells the
+// places of every other name: in a mistyped DSN the name may be a piece of a password.
+func GivenOnce(names []string, known ...string) error {
 	places := make(map[string]int, len(names))
 	for i, name := range names {
-		if first := places[name]; first > 0 {
-			return fmt.Errorf("the DSN has a parameter twice: the names of number %d and number %d are the same", first, i+1)
+		first := places[name]
+		if first == 0 {
+			places[name] = i + 1
+			continue
 		}
-		places[name] = i + 1
+		if IsPoolParam(name) || slices.ContainsFunc(known, func(k string) bool { return strings.EqualFold(k, name) }) {
+			return fmt.Errorf("the DSN has the parameter %s twice; leave one of them out", name)
+		}
+		return fmt.Errorf("the DSN has a parameter twice: the names of number %d and number %d are the same; leave one of them out", first, i+1)
 	}
 	return nil
 }
+
+// IsPoolParam reports whether name can be the name of a parameter of the pool: pool_ and lower-case
+// letters. Such a name is no piece of a password, so errors may show it.
+func IsPoolParam(name string) bool {
+	rest, ok := strings.CutPrefix(name, "pool_")
+	return ok && strings.Trim(rest, "abcdefghijklmnopqrstuvwxyz_") == ""
+}
+
+// InPassword is the hint for a URL that cannot be read as it was meant.
+const InPassword = "in a password write @ as %40, : as %3A, / as %2F, # as %23, ? as %3F and % as %25"
 
 // HasPrefix reports whether dsn begins with prefix, letter case aside, as
 // schemes do.

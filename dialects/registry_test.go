@@ -67,6 +67,8 @@ func TestFindTakesTheOneThatClaimsTheDSN(t *testing.T) {
 func TestFindTellsWhatASlipIs(t *testing.T) {
 	with(t, func() {
 		for dsn, want := range map[string]string{
+			"registeredConnConfig0":       "give the pgx.ConnConfig itself to pooldriver: pooldriver.Wrap(stdlib.GetConnector(*config))",
+			"registeredConnConfig17":      "stdlib.RegisterConnConfig",
 			"postgers://u:secret@h/d":     "begins with a scheme that no dialect has; the schemes are postgres, ",
 			"sqlite3://secret.db":         "begins with a scheme that no dialect has",
 			"Postgresql+x2://u:secret@":   "begins with a scheme that no dialect has",
@@ -89,7 +91,11 @@ func TestFindTellsWhatASlipIs(t *testing.T) {
 func TestAParameterIsGivenOnce(t *testing.T) {
 	require.NoError(t, GivenOnce(nil))
 	require.NoError(t, GivenOnce([]string{"a", "b"}))
-	require.EqualError(t, GivenOnce([]string{"a", "secret", "b", "secret"}), "the DSN has a parameter twice: the names of number 2 and number 4 are the same")
+	require.EqualError(t, GivenOnce([]string{"a", "SSLmode", "SSLmode"}, "sslmode"), "the DSN has the parameter SSLmode twice; leave one of them out")
+	require.EqualError(t, GivenOnce([]string{"pool_sise", "pool_sise"}), "the DSN has the parameter pool_sise twice; leave one of them out")
+	for _, name := range []string{"secret", "pool_S3cret", "pool_secret@h/d"} {
+		require.EqualError(t, GivenOnce([]string{"a", name, "b", name}, "sslmode"), "the DSN has a parameter twice: the names of number 2 and number 4 are the same; leave one of them out")
+	}
 }
 
 func TestRegisterPanicsForASecondDialectOfTheSameName(t *testing.T) {

@@ -60,3 +60,36 @@ func ExampleMiddleware() {
 	// soap 409 0
 	// towel 200 1
 }
+
+// A middleware between the task and the ServeMux hides the routes. The program asks the ServeMux
+// itself.
+func ExampleMiddlewareWith() {
+	connector := pooldriver.New(":memory:")
+	db := sql.OpenDB(connector)
+	defer db.Close()
+
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /orders/{id}", func(_ http.ResponseWriter, r *http.Request) {
+		conn, err := db.Conn(r.Context())
+		if err != nil {
+			panic(err)
+		}
+		defer conn.Close()
+		if err := conn.PingContext(r.Context()); err != nil {
+			panic(err)
+		}
+		fmt.Println(connector.Holders()[0].Label)
+	})
+	logging := func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { next.ServeHTTP(w, r) })
+	}
+	handler := httptask.MiddlewareWith(logging(mux), httptask.Options{
+		Mode: httptask.Join,
+		Label: func(r *http.Request) string {
+			_, pattern := mux.Handler(r)
+			return pattern
+		},
+	})
+	handler.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/orders/7", nil))
+	// Output: GET /orders/{id}
+}

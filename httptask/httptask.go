@@ -24,31 +24,65 @@ const (
 	Join
 )
 
+// Options are those of MiddlewareWith. The zero value has the defaults.
+type Options struct {
+	// Mode says whether a handler's other statements join its transaction. Default Separate.
+	Mode Mode
+	// Label returns the label of a request, as of pooldriver.Label: it appears in logs and
+	// metrics, so it must not hold the request's path, and a program should have few labels. ""
+	// is the label that Middleware would give. Label is for routers such as chi, gin and echo,
+	// and for a ServeMux behind another middleware. It is called once for each request, before
+	// next.
+	Label func(r *http.Request) string
+}
+
 // Middleware calls next with requests whose context carries a task, in the given mode; the default
 // is Separate. What the handler leaves open is rolled back, cleaned and given back when the handler
 // returns or panics. A request whose context already carries a task keeps this task, except a task
 // that is Separate if the mode is Join. Middleware panics if it gets no handler, more than one
 // mode, or a mode that does not exist: this is a mistake in the program.
 //
-// The context has a label, as of pooldriver.Label: the pattern by which a *http.ServeMux
-// serves the request. The pattern is known if Middleware is inside of the ServeMux, or next is a
-// ServeMux. Otherwise the label is the request's method. The path is never part of it.
+// The context has a label, as of pooldriver.Label. If next is a *http.ServeMux, the label is the
+// pattern by which next serves the request. Otherwise it is the pattern by which the ServeMux
+// around Middleware serves the request. If there is no pattern, it is the request's method. The
+// path is never part of it. Middleware does not see a ServeMux behind another middleware: see
+// Options.Label.
 //
 // The task ends with the handler: work that goes on after the handler needs its own context, made
 // with pooldriver.Outside or pooldriver.NewTask and context.WithoutCancel.
 func Middleware(next http.Handler, mode ...Mode) http.Handler {
+	var o Options
+	switch len(mode) {
+	case 0:
+	case 1:
+		o.Mode = mode[0]
+	default:
+		panic(fmt.Sprintf("httptask: Middleware takes one mode, Separate or Join, and was given %d", mode))
+	}
+	return MiddlewareWith(next, o)
+}
+
+// MiddlewareWith is Middleware with options.
+func MiddlewareWith(next http.Handler, o Options) http.Handler {
 	if next == nil {
 		panic("httptask: Middleware was given no handler")
 	}
-	if len(mode) > 1 || len(mode) == 1 && mode[0] > Join {
-		panic(fmt.Sprintf("httptask: Middleware takes one mode, Separate or Join, and was given %d", mode))
+	if o.Mode > Join {
+		panic(fmt.Sprintf("httptask: mode %d is neither Separate nor Join", o.Mode))
 	}
 	begin := task.WithImplicit
-	if len(mode) == 1 && mode[0] == Join {
+	if o.Mode == Join {
 		begin = pooldriver.WithTask
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		ctx, end := begin(pooldriver.Label(r.Context(), labelOf(r, next)))
+		label := ""
+		if o.Label != nil {
+			label = o.Label(r)
+		}
+		if label == "" {
+			label = labelOf(r, next)
+		}
+		ctx, end := begin(pooldriver.Label(r.Context(), label))
 		defer end()
 		next.ServeHTTP(w, r.WithContext(ctx))
 	})
@@ -59,17 +93,36 @@ type router interface {
 	Handler(r *http.Request) (h http.Handler, pattern string)
 }
 
+// mostNested is how many ServeMuxes inside each other are asked.
+const mostNested = 8
+
+// patternOf is the pattern by which h serves r, or "". If a ServeMux leads to another one, the
+// inner pattern says more.
+func patternOf(h http.Handler, r *http.Request) (pattern string) {
+	for range mostNested {
+		mux, ok := h.(router)
+		if !ok {
+			break
+		}
+		served, p := mux.Handler(r)
+		if p == "" {
+			break
+		}
+		h, pattern = served, p
+	}
+	return pattern
+}
+
 // labelOf is the label of a request. A ServeMux sets Request.Pattern when it has found the
 // handler. Before that labelOf asks the ServeMux: a later read of the field would be a race with
-// the ServeMux, if a goroutine uses the context by then.
+// the ServeMux, if a goroutine uses the context by then. The ServeMux behind is asked first: the
+// pattern of the ServeMux in front may be only "/".
 func labelOf(r *http.Request, next http.Handler) string {
+	if pattern := patternOf(next, r); pattern != "" {
+		return pattern
+	}
 	if r.Pattern != "" {
 		return r.Pattern
-	}
-	if mux, ok := next.(router); ok {
-		if _, pattern := mux.Handler(r); pattern != "" {
-			return pattern
-		}
 	}
 	switch r.Method {
 	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch,

@@ -12,7 +12,7 @@ import (
 	"github.com/pooldriver/pooldriver"
 )
 
-// What TrueAsync tests of coroutines, here of tasks; docs/trueasync.md lists all
+// What TrueAsync tests of coroutines, here of tasks; docs/internals/trueasync.md lists all
 // of its tests. In this file: which connection a task is on, and how long.
 
 func (p stagePool) mustBegin(ctx context.Context, t testing.TB) *sql.Tx {

@@ -12,7 +12,7 @@ import (
 )
 
 // Behaviours of TrueAsync's Async\Pool that no other test here has in this
-// form. docs/trueasync.md lists all of its tests.
+// form. docs/internals/trueasync.md lists all of its tests.
 
 func TestStatsFollowEveryLoanFromTheEmptyPoolOn(t *testing.T) {
 	p, _ := sell(t, quiet(2))

@@ -55,6 +55,7 @@ var (
 	_ dialects.Identified      = (*session)(nil)
 	_ dialects.Severable       = (*session)(nil)
 	_ dialects.SettingsCarrier = (*session)(nil)
+	_ dialects.Rereader        = (*session)(nil)
 )
 
 func (s *session) Conn() driver.Conn { return s.c }
@@ -202,6 +203,20 @@ func (s *session) CheckSettings(settings []dialects.ContextSetting) error {
 		return checker.CheckSettings(settings)
 	}
 	return errNoSettings
+}
+
+// Anew is the dialect's.
+func (s *session) Anew(args []driver.NamedValue) []driver.NamedValue {
+	if r, ok := s.stage.server.(dialects.Rereader); ok {
+		return r.Anew(args)
+	}
+	return args
+}
+
+// Rereads is the dialect's.
+func (s *session) Rereads(settings []dialects.ContextSetting) bool {
+	r, ok := s.stage.server.(dialects.Rereader)
+	return ok && r.Rereads(settings)
 }
 
 // CarriesSettings: on a database where settings end with the transaction, the stage sends them with

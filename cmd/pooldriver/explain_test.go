@@ -40,11 +40,10 @@ func TestExplainSaysWhatIsWrong(t *testing.T) {
 		"": "no DSN",
 		"postgres://app:hunter2@db/shop?pool_max_connections=3": "unknown parameter pool_max_connections",
 		"postgres://app:hunter2@db/shop?pool_max_conns=none":    "pool_max_conns",
-		"oracle://app:hunter2@db/shop":                          "oracle",
+		"oracle://app:hunter2@db/shop":                          "a scheme that no dialect has",
 	} {
 		err := (&explain{DSN: dsn}).Run(new(bytes.Buffer))
-		require.Error(t, err, dsn)
+		require.ErrorContains(t, err, want, dsn)
 		require.NotContains(t, err.Error(), "hunter2")
-		t.Log(want, "|", err)
 	}
 }

@@ -2,11 +2,14 @@
 //
 //	pooldriver top http://localhost:6060/debug/pool   who holds connections, and who waits
 //	pooldriver explain 'postgres://…'                 what a DSN means, without its password
+//	pooldriver version                                which version this is
 package main
 
 import (
+	"errors"
 	"io"
 	"os"
+	"strings"
 
 	"github.com/alecthomas/kong"
 
@@ -19,6 +22,7 @@ import (
 type cli struct {
 	Top     top     `cmd:"" help:"Show a pool's inspector in the terminal, again every second."`
 	Explain explain `cmd:"" help:"Say what a DSN means: servers, settings, defaults. It connects to nothing and prints no password."`
+	Version version `cmd:"" help:"Say which version this is."`
 }
 
 func main() {
@@ -27,5 +31,14 @@ func main() {
 		kong.Name("pooldriver"),
 		kong.Description("Looks at connection pools of github.com/pooldriver/pooldriver."),
 		kong.BindTo(io.Writer(os.Stdout), (*io.Writer)(nil)))
-	k.FatalIfErrorf(k.Run())
+	k.FatalIfErrorf(unprefixed(k.Run()))
+}
+
+// unprefixed is err without the prefix of the library: the command has the same name, which kong
+// prints.
+func unprefixed(err error) error {
+	if err == nil {
+		return nil
+	}
+	return errors.New(strings.TrimPrefix(err.Error(), "pooldriver: "))
 }

@@ -13,6 +13,7 @@ import (
 	"slices"
 
 	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/dialects/internal/anysqlite"
 	"github.com/pooldriver/pooldriver/dialects/internal/base"
 	"github.com/pooldriver/pooldriver/dialects/internal/classify/sqlite"
 )
@@ -33,10 +34,15 @@ func (Dialect) Parse(string) (dialects.Template, error) {
 	return nil, errors.New("the generic dialect has no DSN; wrap the connector of a driver")
 }
 
-// Wrap takes a connector of any driver, unless the connector visibly pools.
+// Wrap takes a connector of any driver, unless the connector visibly pools. A driver of SQLite gets
+// SQLite's own dialect: a database in memory would end with a connection that is closed because nobody
+// knows its state, or because of its age.
 func (Dialect) Wrap(c driver.Connector) (dialects.Template, error) {
 	if c == nil {
 		return nil, errors.New("the connector to wrap is nil")
+	}
+	if t, err := (anysqlite.Dialect{}).Wrap(c); !errors.Is(err, dialects.ErrNotMine) {
+		return t, err
 	}
 	t, err := base.Wrap(c, fmt.Sprintf("generic %T", c.Driver()))
 	if err != nil {

@@ -71,9 +71,33 @@ func TestNativeDSNsMeanWhatTheyMeanToTheDriver(t *testing.T) {
 }
 
 func TestAParameterThatIsGivenTwiceIsRefused(t *testing.T) {
-	for _, dsn := range []string{"mysql://u@h/d?parseTime=true&x=1&parseTime=false", "u@tcp(h)/d?pool_max_conns=1&pool_max_conns=2"} {
+	for dsn, want := range map[string]string{
+		"mysql://u@h/d?parseTime=true&x=1&parseTime=false":                                   "the parameter parseTime twice",
+		"u@tcp(h)/d?pool_max_conns=1&pool_max_conns=2":                                       "the parameter pool_max_conns twice",
+		"u@tcp(h)/d?time_zone=%27UTC%27&time_zone=%27UTC%27":                                 "the parameter time_zone twice",
+		"u@tcp(h)/d?connectionAttributes=a:b&connectionAttributes=a:b":                       "the parameter connectionAttributes twice",
+		"u@tcp(h)/d?some_variable_of_the_server=1&parseTime=1&some_variable_of_the_server=1": "the names of number 1 and number 3 are the same",
+	} {
 		_, err := parse(dsn)
-		require.ErrorContains(t, err, "a parameter twice", dsn)
+		require.ErrorContains(t, err, want, dsn)
+	}
+}
+
+// TestAPasswordThatIsNotEscapedIsReadOrExplained: as the driver reads it, or the error says how to
+// write each character.
+func TestAPasswordThatIsNotEscapedIsReadOrExplained(t *testing.T) {
+	for _, c := range "@:/?#%" {
+		for _, password := range []string{"a" + string(c) + "b", string(c), "1" + string(c) + "2", "a" + string(c) + "b@c", "a" + string(c) + "b=c"} {
+			for _, tail := range []string{"@h:1/d?parseTime=true", "@h/d", "@h,g/d"} {
+				tmpl, err := parse("mysql://u:" + password + tail)
+				if err == nil {
+					require.Equal(t, password, tmpl.servers[0].config.Passwd)
+					require.Contains(t, tmpl.Target(), "mysql u@h:")
+					continue
+				}
+				require.ErrorContains(t, err, "in a password write @ as %40, : as %3A, / as %2F, # as %23, ? as %3F and % as %25", password+tail)
+			}
+		}
 	}
 }
 

@@ -3,7 +3,9 @@ package mysql
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/go-sql-driver/mysql"
@@ -124,7 +126,7 @@ func readParams(query string) (params, error) {
 		}
 	}
 	p.all, p.transport = strings.Join(all, "&"), strings.Join(few, "&")
-	return p, dialects.GivenOnce(names)
+	return p, dialects.GivenOnce(names, append(slices.Collect(maps.Keys(kinds)), strings.Fields(shownParams)...)...)
 }
 
 // check lets the driver read one parameter alone, so that the error can name

@@ -3,6 +3,7 @@ package odbc
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/pooldriver/pooldriver/dialects"
@@ -173,7 +174,7 @@ func parse(dsn string) (source, error) {
 	if err := src.attributes.refuseDoubtful(); err != nil {
 		return source{}, err
 	}
-	if err := dialects.GivenOnce(names); err != nil {
+	if err := dialects.GivenOnce(names, slices.Concat(userKeys, serverKeys, databaseKeys, sourceKeys, []string{"pwd", "password", "port"})...); err != nil {
 		return source{}, err
 	}
 	src.target = src.attributes.target()

@@ -10,9 +10,9 @@ import (
 )
 
 func TestAKeywordThatIsGivenTwiceIsRefused(t *testing.T) {
-	for _, dsn := range []string{"odbc:Driver={X};UID=a;uid=b", "odbc:Driver={X};pool_max_conns=1;pool_max_conns=2"} {
+	for dsn, name := range map[string]string{"odbc:Driver={X};UID=a;uid=b": "uid", "odbc:Driver={X};pool_max_conns=1;pool_max_conns=2": "pool_max_conns", "odbc:Driver={X};PWD=a;Pwd=b": "pwd"} {
 		_, err := parse(dsn)
-		require.ErrorContains(t, err, "a parameter twice", dsn)
+		require.ErrorContains(t, err, "the parameter "+name+" twice", dsn)
 	}
 }
 

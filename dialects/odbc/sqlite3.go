@@ -67,7 +67,7 @@ func (sqlite3) begin(opts driver.TxOptions) (before, inside string, err error) {
 func (sqlite3) learn(context.Context, *session) error { return nil }
 
 // question always fails, and its error tells whether a transaction is open: see
-// dialects/sqlite, status.go.
+// dialects/internal/anysqlite, status.go.
 const question = "VACUUM INTO NULL"
 
 func (sqlite3) status(_ context.Context, s *session) dialects.TxStatus {
@@ -90,7 +90,7 @@ func (sqlite3) rollback(ctx context.Context, s *session) error {
 	return err
 }
 
-// clean: see dialects/sqlite, session.Clean.
+// clean: see dialects/internal/anysqlite, Session.Clean.
 func (sqlite3) clean(_ context.Context, _ *session, effect dialects.Effect) (bool, error) {
 	if effect.Dirty() {
 		return false, dialects.ErrCannotClean

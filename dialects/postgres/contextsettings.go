@@ -2,16 +2,19 @@ package postgres
 
 import (
 	"context"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgproto3"
 
 	"github.com/pooldriver/pooldriver/dialects"
+	classifier "github.com/pooldriver/pooldriver/dialects/internal/classify/postgres"
 )
 
 var _ dialects.SettingsCarrier = (*session)(nil)
@@ -31,6 +34,44 @@ func (s *session) CheckSettings(settings []dialects.ContextSetting) error {
 		}
 	}
 	return nil
+}
+
+var _ dialects.Rereader = (*session)(nil)
+
+// Rereads: of the parameters of dotless, the time zone decides how literals are read.
+func (s *session) Rereads(settings []dialects.ContextSetting) bool {
+	return slices.ContainsFunc(settings, func(set dialects.ContextSetting) bool { return classifier.ReadsBy(set.Name) })
+}
+
+// Anew has pgx send the text with each execution (pgx.QueryExecModeCacheDescribe). pgx keeps the
+// types of the text's parameters and columns, which depend on no setting of Rereads. The modes that
+// prepare nothing stay.
+func (s *session) Anew(args []driver.NamedValue) []driver.NamedValue {
+	if s.mode == 0 {
+		config := s.pgx.Config()
+		s.mode, s.described = config.DefaultQueryExecMode, config.DescriptionCacheCapacity > 0
+	}
+	anew := make([]driver.NamedValue, 1, 1+len(args))
+	anew[0] = driver.NamedValue{Ordinal: 1, Value: s.unkept(s.mode)}
+	for _, arg := range args {
+		if mode, ok := arg.Value.(pgx.QueryExecMode); ok {
+			arg.Value = s.unkept(mode)
+		}
+		arg.Ordinal++
+		anew = append(anew, arg)
+	}
+	return anew
+}
+
+// unkept is the mode nearest to mode in which pgx keeps no statement.
+func (s *session) unkept(mode pgx.QueryExecMode) pgx.QueryExecMode {
+	switch {
+	case mode != pgx.QueryExecModeCacheStatement && mode != pgx.QueryExecModeDescribeExec:
+		return mode
+	case s.described:
+		return pgx.QueryExecModeCacheDescribe
+	}
+	return pgx.QueryExecModeDescribeExec
 }
 
 // CarriesSettings: a wrapped connection has no carrier.

@@ -74,7 +74,7 @@ func parse(dsn string) (*template, error) {
 		return nil, explainParse(err)
 	}
 	params := parameters(dsn, isURL)
-	if err := dialects.GivenOnce(namesOf(params)); err != nil {
+	if err := dialects.GivenOnce(namesOf(params), append(strings.Fields(shownParams), shownElsewhere...)...); err != nil {
 		return nil, err
 	}
 	user := ""
@@ -83,6 +83,9 @@ func parse(dsn string) (*template, error) {
 	}
 	if err := checkShown(config, user); err != nil {
 		return nil, err
+	}
+	if config.DescriptionCacheCapacity == 0 && config.DefaultQueryExecMode != pgx.QueryExecModeCacheDescribe {
+		config.DescriptionCacheCapacity = 32 // for session.Anew; no other text uses it
 	}
 	t := &template{Destination: base.NewDestination(targetOf(config, user), takePoolParams(config)), dsn: dsn, config: config}
 	t.role, t.addresses = roleOf(config), addresses(config)
@@ -99,12 +102,12 @@ var shownElsewhere = []string{"host", "hostaddr", "port", "user", "password", "d
 // shownParams are the parameters whose values are no secrets.
 const shownParams = `sslmode sslrootcert sslcert sslkey sslsni sslnegotiation channel_binding target_session_attrs
 	connect_timeout application_name search_path timezone datestyle client_encoding statement_timeout lock_timeout
-	idle_in_transaction_session_timeout transaction_timeout default_query_exec_mode statement_cache_capacity
+	idle_in_transaction_session_timeout transaction_timeout work_mem default_query_exec_mode statement_cache_capacity
 	description_cache_capacity min_protocol_version max_protocol_version krbspn krbsrvname passfile service servicefile`
 
 // libpq takes a host that is missing for the default socket, or localhost; in a
 // list it is a slip.
-var errEmptyHost = errors.New("a host is missing before, after or between the commas of the DSN's list of hosts; for the local server write localhost, or the directory of its socket (/run/postgresql, in a URL %2Frun%2Fpostgresql)")
+var errEmptyHost = errors.New("a host is missing before, after or between the commas of the DSN's list of hosts; for the local server write localhost, or the directory of its socket (/run/postgresql, in a URL %2Frun%2Fpostgresql); " + dialects.InPassword)
 
 // hostKeyword finds the keyword host and its value.
 var hostKeyword = regexp.MustCompile(`(?:^|\s)host\s*=\s*('(?:[^'\\]|\\.)*'|\S*)`)
@@ -119,12 +122,7 @@ func hostList(dsn string, isURL bool) []string {
 			list = strings.Split(strings.Trim(m[1], "'"), ",")
 		}
 	} else {
-		_, rest, _ := strings.Cut(dsn, "://")
-		path, query, _ := strings.Cut(rest, "?")
-		authority, _, _ := strings.Cut(path, "/")
-		if _, behind, given := strings.Cut(authority, "@"); given {
-			authority = behind
-		}
+		_, authority, _, query := cutURL(dsn)
 		for _, host := range strings.Split(authority, ",") {
 			if strings.HasPrefix(host, ":") {
 				host = "" // only its port is given
@@ -157,7 +155,7 @@ func parameters(dsn string, isURL bool) (params []dialects.Param) {
 		}
 		return params
 	}
-	_, query, _ := strings.Cut(dsn, "?")
+	_, _, _, query := cutURL(dsn)
 	for pair := range strings.SplitSeq(query, "&") {
 		name, value, given := strings.Cut(pair, "=")
 		if name, err := url.QueryUnescape(name); given && err == nil {
@@ -189,16 +187,26 @@ func takePoolParams(config *pgx.ConnConfig) []dialects.Param {
 	return params
 }
 
-// checkURL finds a password with a slash that is not escaped: the text after the slash would be
-// taken for the name of the database, which is shown.
-func checkURL(dsn string) error {
+// cutURL takes a URL apart as libpq does: the first @ before the first / ends user and password,
+// which may have a ? in them.
+func cutURL(dsn string) (login, hosts, database, query string) {
 	_, rest, _ := strings.Cut(dsn, "://")
-	if i := strings.IndexAny(rest, "@/"); i < 0 || rest[i] == '@' {
-		return nil
+	if i := strings.IndexAny(rest, "@/"); i >= 0 && rest[i] == '@' {
+		login, rest = rest[:i], rest[i+1:]
 	}
-	path, _, _ := strings.Cut(rest, "?")
-	if strings.Contains(path, "@") {
-		return errors.New("the DSN has an @ behind its first /; write a / in a password as %2F, and an @ in the name of a database as %40")
+	rest, query, _ = strings.Cut(rest, "?")
+	hosts, database, _ = strings.Cut(rest, "/")
+	return login, hosts, database, query
+}
+
+var errStrayAt = errors.New("the DSN has an @ behind its first / or ?; " + dialects.InPassword + ", and an @ in the name of a database as %40")
+
+// checkURL finds a password with a / or @? that is not escaped: the text behind it would be taken
+// for the name of the database, which is shown, or for parameters.
+func checkURL(dsn string) error {
+	login, hosts, database, query := cutURL(dsn)
+	if strings.Contains(database, "@") || login != "" && hosts == "" && strings.Contains(query, "@") {
+		return errStrayAt
 	}
 	return nil
 }
@@ -213,11 +221,8 @@ func namesUser(dsn string, isURL bool) bool {
 	if !isURL {
 		return userKeyword.MatchString(dsn)
 	}
-	_, rest, _ := strings.Cut(dsn, "://")
-	path, query, _ := strings.Cut(rest, "?")
-	authority, _, _ := strings.Cut(path, "/")
-	user, _, given := strings.Cut(authority, "@")
-	return given && user != "" && user[0] != ':' || userKeyword.MatchString(query)
+	login, _, _, query := cutURL(dsn)
+	return login != "" && login[0] != ':' || userKeyword.MatchString(query)
 }
 
 // joined are the characters by which a mistyped DSN makes its password a part of another value:
@@ -237,7 +242,7 @@ func checkShown(config *pgx.ConnConfig, user string) error {
 		host, _, err := net.SplitHostPort(a)
 		switch {
 		case err != nil || !isSocket(host) && strings.ContainsAny(host, "@/\\#?&=<>\"'`{}|^; \t\r\n"):
-			return errors.New("the host of the DSN holds a character that none can have; in a password write @ as %40, : as %3A, / as %2F, # as %23, ? as %3F and % as %25" + apart)
+			return errors.New("the host of the DSN holds a character that none can have; " + dialects.InPassword + apart)
 		case isSocket(host) && strings.ContainsAny(host, "=&;"):
 			return errors.New("the socket's directory of the DSN has one of = & ; in it, which is refused for it may be a password" + apart)
 		}

@@ -59,18 +59,42 @@ func TestParseReadsEveryForm(t *testing.T) {
 }
 
 func TestAParameterThatIsGivenTwiceIsRefused(t *testing.T) {
-	for _, dsn := range []string{
-		"postgres://u@h/d?pool_max_conns=1&sslmode=disable&pool_max_conns=2",
-		"postgres://u@h/d?search_path=a&search_path=b",
-		"postgres://u@h/d?pool_max_conns=1&pool%5Fmax_conns=2",
-		"host=h user = u sslmode=disable user='v w'",
-		`host=h password=a\ b application_name='it\'s user=x' password = c`,
+	for dsn, want := range map[string]string{
+		"postgres://u@h/d?pool_max_conns=1&sslmode=disable&pool_max_conns=2": "the parameter pool_max_conns twice",
+		"postgres://u@h/d?search_path=a&search_path=b":                       "the parameter search_path twice",
+		"postgres://u@h/d?pool_max_conns=1&pool%5Fmax_conns=2":               "the parameter pool_max_conns twice",
+		"postgres://u@h/d?work_mem=1&sslmode=disable&work_mem=2":             "the parameter work_mem twice",
+		"postgres://u@h/d?vendor.setting=1&sslmode=disable&vendor.setting=2": "the names of number 1 and number 3 are the same",
+		"host=h user = u sslmode=disable user='v w'":                         "the parameter user twice",
+		`host=h password=a\ b application_name='it\'s user=x' password = c`:  "the parameter password twice",
 	} {
 		_, err := parse(dsn)
-		require.ErrorContains(t, err, "a parameter twice", dsn)
+		require.ErrorContains(t, err, want, dsn)
 	}
 	_, err := parse(`host=h user=u password='user=x \' user=y' application_name=user\ =z`)
 	require.NoError(t, err)
+}
+
+// TestAPasswordThatIsNotEscapedIsReadOrExplained: as libpq reads it, or the error says how to write
+// each character.
+func TestAPasswordThatIsNotEscapedIsReadOrExplained(t *testing.T) {
+	for _, c := range "@:/?#%" {
+		for _, password := range []string{"a" + string(c) + "b", string(c), "1" + string(c) + "2", "a" + string(c) + "b@c", "a" + string(c) + "b=c", "a@" + string(c) + "b", "a" + string(c) + "?b=c"} {
+			for _, tail := range []string{"@h:1/d?sslmode=require&pool_max_conns=3", "@h/d", "@h:1,g:2/d"} {
+				dsn := "postgres://u:" + password + tail
+				tmpl, err := parse(dsn)
+				if err != nil {
+					require.ErrorContains(t, err, "in a password write @ as %40, : as %3A, / as %2F, # as %23, ? as %3F and % as %25", dsn)
+					continue
+				}
+				require.Equal(t, password, tmpl.config.Password, dsn)
+				require.Regexp(t, `^postgres u@h:\d+/d( \(\+1 more\))?$`, tmpl.Target(), dsn)
+				for _, p := range tmpl.DriverParams() {
+					require.Equal(t, "sslmode", p.Name, dsn)
+				}
+			}
+		}
+	}
 }
 
 func TestTargetCountsTheHostsAndNotTheirAttempts(t *testing.T) {
@@ -93,12 +117,12 @@ func TestParseErrorsSayWhatIsWrongAndRepeatNothing(t *testing.T) {
 	require.NoError(t, os.WriteFile(empty, []byte("x"), 0o600))
 	url := func(params string) string { return "postgres://u:" + secret + "@h/d?" + params }
 	for dsn, want := range map[string]string{
-		"postgres://u:%zz" + secret + "@h/d":                     "write % as %25",
+		"postgres://u:%zz" + secret + "@h/d":                     "in a password write @ as %40",
 		"postgres://u:%00" + secret + "@h/d":                     "NUL",
 		"postgres://u:a " + secret + "@h/d":                      "write it as %20",
 		"postgres://u:a@" + secret + "@h/d":                      "write @ as %40",
-		"postgres://u:1/" + secret + "@h/d":                      "write a / in a password as %2F",
-		"postgres://u:a/" + secret + "@h/d":                      "write a / in a password as %2F",
+		"postgres://u:1/" + secret + "@h/d":                      "an @ behind its first / or ?; in a password write @ as %40",
+		"postgres://u:a/" + secret + "@h/d":                      "an @ behind its first / or ?; in a password write @ as %40",
 		"postgres://u:a#" + secret + ":x@y@h/d":                  "write @ as %40",
 		"postgres://[" + secret:                                  "no ]",
 		"postgres://[]/" + secret:                                "between [ and ]",

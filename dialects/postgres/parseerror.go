@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/pooldriver/pooldriver/dialects"
 )
 
 // explainParse says in our words what pgx found wrong with a DSN. The error of pgx holds the whole
@@ -40,12 +42,12 @@ func explainParse(err error) error {
 var findings = []struct{ pgx, ours string }{
 	{"forbidden NUL byte", "the DSN holds a NUL byte"},
 	{"forbidden value %00", "the DSN holds a NUL byte, written as %00"},
-	{"invalid percent-encoded token", "the DSN holds a % that is not followed by two hexadecimal digits; write % as %25"},
+	{"invalid percent-encoded token", "the DSN holds a % that is not followed by two hexadecimal digits; " + dialects.InPassword},
 	{"unexpected spaces found", "the DSN is a URL with a space in it; write it as %20"},
 	{`looking for matching "]"`, "the DSN has a [ before its host and no ] behind it"},
 	{"IPv6 host address may not be empty", "the DSN has nothing between [ and ], where an IPv6 address belongs"},
 	{"failed to parse as URL (unexpected character", "the DSN has something other than :PORT or /DATABASE behind the ] of its host"},
-	{"failed to parse as URL", "the DSN cannot be read as a URL: postgres://user:password@host:port/database?name=value&name=value"},
+	{"failed to parse as URL", "the DSN cannot be read as a URL: postgres://user:password@host:port/database?name=value&name=value; " + dialects.InPassword},
 	{"unterminated quoted string", "the DSN has a value that begins with ' and does not end with one"},
 	{"failed to parse as keyword/value (missing", "the DSN has a keyword without a = behind it; put a value with spaces in it between '…'"},
 	{"failed to parse as keyword/value", "the DSN is neither a URL (postgres://…) nor keywords and values (host=… user=… password=… dbname=…)"},
@@ -54,7 +56,7 @@ var findings = []struct{ pgx, ours string }{
 	{"failed to read service", "the service file has no such service; see the parameter service and PGSERVICE"},
 
 	{"could not match", "the number of ports is neither one nor that of the hosts"},
-	{"invalid port", "a port is not a number from 1 to 65535; in a password write : as %3A, @ as %40 and / as %2F"},
+	{"invalid port", "a port is not a number from 1 to 65535; " + dialects.InPassword},
 	{"invalid connect_timeout", "the parameter connect_timeout is not a number of seconds"},
 
 	{"sslmode is invalid", "the parameter sslmode is none of disable, allow, prefer, require, verify-ca, verify-full"},

@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/pooldriver/pooldriver/dialects"
@@ -42,6 +44,10 @@ func (s *session) LocalsOf(text string, args []driver.NamedValue) (l dialects.Sa
 	lower := strings.ToLower(text)
 	has := func(word string) bool { return strings.Contains(lower, word) }
 	if has("local") || has("set_config") {
+		args = slices.DeleteFunc(slices.Clone(args), func(a driver.NamedValue) bool {
+			_, ok := a.Value.(pgx.QueryExecMode) // it is for pgx, and no argument of the text
+			return ok
+		})
 		l.Settings = localNames(text, args)
 	}
 	if has("temp") && has("commit") {

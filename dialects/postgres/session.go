@@ -34,6 +34,9 @@ type session struct {
 	reported [len(reported)]string // the values at connect
 	before   map[string][]byte     // the settings of SetSettings, with their values before it
 
+	mode      pgx.QueryExecMode // the default; 0: not asked yet
+	described bool              // pgx has a cache of descriptions
+
 	role      hosts.Role   // what the DSN asks for
 	atConnect hosts.Server // the server at connect
 	known     bool         // atConnect is known

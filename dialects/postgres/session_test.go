@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgproto3"
 	"github.com/jackc/pgx/v5/stdlib"
@@ -105,6 +106,7 @@ func TestCleanKeepsStatementsOnlyWhereTheyAreSurelyAsTheyWere(t *testing.T) {
 	for effect, want := range map[dialects.Effect]bool{
 		dialects.Stateful:                            true,
 		dialects.Stateful | dialects.TxControl:       true,
+		dialects.Stateful | dialects.Rereads:         true,  // what was prepared since was not kept
 		dialects.Clean:                               false, // nobody knows what has run
 		dialects.Suspect:                             false,
 		dialects.Suspect | dialects.TxControl:        false,
@@ -123,6 +125,8 @@ func TestCleanKeepsStatementsOnlyWhereTheyAreSurelyAsTheyWere(t *testing.T) {
 		require.Equal(t, want, kept, effect.String())
 		require.NoError(t, s.Close(t.Context()))
 		cleaning, seed, seeds := strings.Cut(srv.queries[0], "; SELECT pg_catalog.setseed(")
+		cleaning, plans := strings.CutSuffix(cleaning, "; DISCARD PLANS")
+		require.Equal(t, effect&dialects.Rereads != 0, plans, effect.String())
 		require.Equal(t, classifier.Cleaning(dialects.Stateful), cleaning)
 		require.Equal(t, effect&dialects.Suspect != 0, seeds, "%s: %s", effect, seed)
 		if want {
@@ -131,6 +135,36 @@ func TestCleanKeepsStatementsOnlyWhereTheyAreSurelyAsTheyWere(t *testing.T) {
 			require.Equal(t, []string{"deallocate all"}, srv.queries[1:], effect.String())
 		}
 	}
+}
+
+// TestAnewHasPgxKeepNoStatement: the modes of pgx that keep none stay.
+func TestAnewHasPgxKeepNoStatement(t *testing.T) {
+	const kept, described, describing, exec = pgx.QueryExecModeCacheStatement, pgx.QueryExecModeCacheDescribe, pgx.QueryExecModeDescribeExec, pgx.QueryExecModeExec
+	for _, tc := range []struct {
+		mode  pgx.QueryExecMode
+		cache bool // of descriptions
+		want  pgx.QueryExecMode
+	}{{kept, true, described}, {kept, false, describing}, {described, true, described}, {describing, true, described}, {exec, true, exec}, {exec, false, exec}} {
+		s := &session{mode: tc.mode, described: tc.cache}
+		anew := s.Anew([]driver.NamedValue{{Ordinal: 1, Value: kept}, {Ordinal: 2, Value: "a"}, {Ordinal: 3, Value: exec}})
+		own := s.unkept(kept)
+		require.Equal(t, []driver.NamedValue{{Ordinal: 1, Value: tc.want}, {Ordinal: 2, Value: own}, {Ordinal: 3, Value: "a"}, {Ordinal: 4, Value: exec}}, anew)
+	}
+	srv := newServer(t)
+	srv.letGo()
+	opened, _ := srv.dial(t)
+	require.Equal(t, []driver.NamedValue{{Ordinal: 1, Value: described}}, opened.(*session).Anew(nil))
+	require.NoError(t, opened.Close(t.Context()))
+}
+
+func TestTheTimeZoneAloneDecidesHowTextsOfAContextAreRead(t *testing.T) {
+	s := &session{}
+	for _, name := range append([]string{"app.tenant", "app.timezone"}, dotless...) {
+		set := []dialects.ContextSetting{{Name: "app.x", Value: "y"}, {Name: name, Value: "x"}}
+		require.NoError(t, s.CheckSettings(set))
+		require.Equal(t, name == "timezone", s.Rereads(set), name)
+	}
+	require.False(t, s.Rereads(nil))
 }
 
 func TestPeekTellsALastWordFromGossip(t *testing.T) {

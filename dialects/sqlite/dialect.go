@@ -22,38 +22,35 @@
 //
 // A database in memory (an empty name, :memory:, mode=memory) is one database
 // for all connections of one DSN that was parsed, and lives as long as its
-// pool. See memory.go. With Wrap, the connector decides about this; see wrap.go.
+// pool. See memory.go. With Wrap, the connector decides about this.
 //
 // # Transactions
 //
 // SQLite does not show in its SQL whether a transaction is open, and the driver does not give
-// access to sqlite3_get_autocommit; status.go shows how SQLite is asked.
+// access to sqlite3_get_autocommit; the package anysqlite shows how SQLite is asked.
 package sqlite
 
 import (
-	"context"
 	"database/sql"
 	"database/sql/driver"
-	"errors"
 	"sync"
 
-	sqlitedriver "modernc.org/sqlite"
-
 	"github.com/pooldriver/pooldriver/dialects"
-	classifier "github.com/pooldriver/pooldriver/dialects/internal/classify/sqlite"
+	"github.com/pooldriver/pooldriver/dialects/internal/anysqlite"
 )
 
 func init() { dialects.Register(dialect{}) }
 
-type dialect struct{ classifier.Texts }
+// dialect is SQLite's with a driver. Its Wrap takes connectors of other drivers of SQLite, too.
+type dialect struct{ anysqlite.Dialect }
 
 var (
-	_ dialects.Dialect   = dialect{}
-	_ dialects.Outliner  = dialect{}
-	_ dialects.ReadJudge = dialect{}
+	_ dialects.Dialect        = dialect{}
+	_ dialects.Outliner       = dialect{}
+	_ dialects.ReadJudge      = dialect{}
+	_ dialects.SettingsKeeper = dialect{}
+	_ dialects.SandboxJudge   = dialect{}
 )
-
-func (dialect) Name() string { return "sqlite" }
 
 func (dialect) Claim(dsn string) dialects.Claim { return claim(dsn) }
 
@@ -63,40 +60,6 @@ func (dialect) Parse(dsn string) (dialects.Template, error) {
 		return nil, err
 	}
 	return newTemplate(src), nil
-}
-
-func (dialect) Wrap(c driver.Connector) (dialects.Template, error) { return wrap(c) }
-
-const (
-	busy          = 5  // SQLITE_BUSY, and SQLITE_BUSY_SNAPSHOT with others in its higher bits
-	interrupted   = 9  // SQLITE_INTERRUPT
-	schemaChanged = 17 // SQLITE_SCHEMA
-)
-
-// Diagnose knows four errors. When a schema has changed, the driver itself prepares the statement
-// again, several times; if the error still comes, nothing was executed. A write that is interrupted
-// (its context has ended) rolls the whole transaction back. A COMMIT that finds the database busy
-// leaves the transaction open.
-func (dialect) Diagnose(err error) dialects.Diagnosis {
-	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
-		return dialects.TxEnded // the driver's word for interrupted
-	}
-	if classifier.SaysUnknown(err) {
-		return dialects.UnknownName
-	}
-	var e *sqlitedriver.Error
-	if !errors.As(err, &e) {
-		return 0
-	}
-	switch e.Code() & 0xff {
-	case busy:
-		return dialects.Conflict
-	case schemaChanged:
-		return dialects.StaleStatement
-	case interrupted:
-		return dialects.TxEnded
-	}
-	return 0
 }
 
 // registeredDriver is the driver with which functions, collations and connection hooks were

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"strconv"
 	"strings"
 
 	"github.com/pooldriver/pooldriver/dialects"
@@ -13,10 +14,8 @@ import (
 type source struct {
 	told   []dialects.Param // to the driver
 	name   string           // that the driver is given
-	path   string           // the file, for people; empty for a database in memory
+	path   string           // the file, for people
 	memory bool             // the database dies with its last connection
-	// vfs opens the files that statements name; empty: the database's own VFS does.
-	vfs    string
 	params []dialects.Param
 }
 
@@ -60,19 +59,21 @@ func parse(dsn string) (source, error) {
 	if joinsParameter(name) || joinsParameter(path) {
 		return source{}, errors.New("the file's name has one of & ; , with a = behind it, which is refused for it may be a parameter such as a key; parameters follow a ? and are parted by &")
 	}
-	if m, ok := memoryName(path, q, isURI || prefixed); ok {
-		return source{name: m, memory: true, vfs: q.fileVFS(), params: q.pool, told: told(append(q.busyTimeout(), q.rest...))}, nil
-	}
-	if prefixed && !isURI && q.has(uriParameters...) {
-		name = fileURI(name)
-	}
 	if prefixed { // the driver itself reads its own forms
 		q.rest = append(q.busyTimeout(), q.rest...)
+	}
+	src := source{path: path, memory: q.inMemory(path, isURI || prefixed), params: q.pool, told: told(q.rest)}
+	switch {
+	case src.memory && !q.isShared(path, isURI || prefixed):
+		name, q.rest = privateName(), q.ofPrivate()
+	case prefixed && !isURI && q.has(uriParameters...):
+		name = fileURI(name)
 	}
 	if len(q.rest) > 0 {
 		name += "?" + strings.Join(q.rest, "&")
 	}
-	return source{name: name, path: path, params: q.pool, told: told(q.rest)}, nil
+	src.name = name
+	return src, nil
 }
 
 // shownParams are the parameters whose values are no secrets.
@@ -150,7 +151,19 @@ func splitQuery(raw string) (query, error) {
 		q.rest = append(q.rest, part)
 		q.values.Add(name, value)
 	}
-	return q, dialects.GivenOnce(names)
+	return q, dialects.GivenOnce(names, strings.Fields(shownParams)...)
+}
+
+// defaultBusyTimeout is in milliseconds, for our own form of DSN.
+const defaultBusyTimeout = 5000
+
+// busyTimeout is the parameter for the busy timeout, if the DSN has none. The driver applies it
+// before any _pragma, so a _pragma wins.
+func (q query) busyTimeout() []string {
+	if q.has("_busy_timeout", "_timeout") {
+		return nil
+	}
+	return []string{"_busy_timeout=" + strconv.Itoa(defaultBusyTimeout)}
 }
 
 func (q query) has(names ...string) bool {

@@ -13,9 +13,9 @@ import (
 )
 
 func TestAParameterThatIsGivenTwiceIsRefused(t *testing.T) {
-	for _, dsn := range []string{"sqlite:x.db?_txlock=immediate&_txlock=deferred", "file:x.db?pool_max_conns=1&pool_max_conns=2"} {
+	for dsn, name := range map[string]string{"sqlite:x.db?_txlock=immediate&_txlock=deferred": "_txlock", "file:x.db?pool_max_conns=1&pool_max_conns=2": "pool_max_conns"} {
 		_, err := parse(dsn)
-		require.ErrorContains(t, err, "a parameter twice", dsn)
+		require.ErrorContains(t, err, "the parameter "+name+" twice", dsn)
 	}
 	_, err := parse("sqlite:x.db?_pragma=foreign_keys(1)&_pragma=busy_timeout(1000)")
 	require.NoError(t, err)
@@ -70,29 +70,35 @@ func TestParseSaysWhatTheDriverIsGiven(t *testing.T) {
 	}
 }
 
-func TestParseSendsDatabasesInMemoryToMemdb(t *testing.T) {
-	const wait = "&_busy_timeout=5000"
+func TestADatabaseInMemoryWithoutASharedNameGetsOne(t *testing.T) {
+	const private, wait = "file:pooldriver-private-N?mode=memory&cache=shared", "&_busy_timeout=5000"
 	for dsn, want := range map[string]string{
-		":memory:":                            "file:/pooldriver/private/N?vfs=memdb" + wait,
-		"sqlite::memory:":                     "file:/pooldriver/private/N?vfs=memdb" + wait,
-		"sqlite:":                             "file:/pooldriver/private/N?vfs=memdb" + wait,
-		"sqlite://":                           "file:/pooldriver/private/N?vfs=memdb" + wait,
-		"file::memory:":                       "file:/pooldriver/private/N?vfs=memdb" + wait,
-		"file:":                               "file:/pooldriver/private/N?vfs=memdb" + wait,
-		"file:x?mode=memory":                  "file:/pooldriver/private/N?vfs=memdb" + wait,
-		"sqlite:x?mode=memory":                "file:/pooldriver/private/N?vfs=memdb" + wait,
-		"file:x?vfs=memdb":                    "file:/pooldriver/private/N?vfs=memdb" + wait,
-		":memory:?_timeout=9&pool_x=1":        "file:/pooldriver/private/N?vfs=memdb&_timeout=9",
-		"file:x?mode=memory&_pragma=a(1)":     "file:/pooldriver/private/N?vfs=memdb" + wait + "&_pragma=a(1)",
-		"file:/x?vfs=memdb":                   "file:/x?vfs=memdb" + wait,
-		"file::memory:?cache=shared":          "file:/pooldriver/shared/:memory:?vfs=memdb" + wait,
-		"file:x?mode=memory&cache=shared":     "file:/pooldriver/shared/x?vfs=memdb" + wait,
-		"file:a%3fb?cache=shared&mode=memory": "file:/pooldriver/shared/a%3fb?vfs=memdb" + wait,
+		":memory:":                            private,
+		":memory:?cache=shared&mode=ro":       private, // not in a URI
+		"sqlite::memory:":                     private + wait,
+		"sqlite:":                             private + wait,
+		"sqlite://":                           private + wait,
+		"file::memory:":                       private,
+		"file:":                               private,
+		"file:?cache=shared":                  private,
+		"file:x?mode=memory":                  private,
+		"file:x?mode=memory&cache=private":    private,
+		"sqlite:x?mode=memory":                private + wait,
+		"file:x?vfs=memdb":                    private + "&vfs=memdb",
+		"file:/x?vfs=memdb&mode=memory":       private + "&vfs=memdb",
+		":memory:?_timeout=9&pool_x=1":        private + "&_timeout=9",
+		"file:x?mode=memory&_pragma=a(1)":     private + "&_pragma=a(1)",
+		"file:/x?vfs=memdb":                   "file:/x?vfs=memdb",
+		"file::memory:?cache=shared&pool_x=1": "file::memory:?cache=shared",
+		"sqlite::memory:?cache=shared":        "file::memory:?_busy_timeout=5000&cache=shared",
+		"file:x?mode=memory&cache=shared":     "file:x?mode=memory&cache=shared",
+		"file:a%3fb?cache=shared&mode=memory": "file:a%3fb?cache=shared&mode=memory",
+		"file::memory:?mode=ro":               "file::memory:?mode=ro",
 	} {
 		src, err := parse(dsn)
 		require.NoError(t, err, dsn)
 		n := fmt.Sprint(privateNames.Load())
-		require.Equal(t, want, strings.Replace(src.name, "private/"+n+"?", "private/N?", 1), dsn)
+		require.Equal(t, want, strings.Replace(src.name, "private-"+n+"?", "private-N?", 1), dsn)
 		require.True(t, src.memory, dsn)
 	}
 }
@@ -145,8 +151,8 @@ func FuzzParse(f *testing.F) {
 				t.Errorf("a pool parameter reaches the driver in %q", src.name)
 			}
 		}
-		if src.memory != (strings.Contains(query, "vfs=memdb")) {
-			t.Errorf("%q is in memory: %v, and opens %q", dsn, src.memory, src.name)
+		if strings.HasPrefix(src.name, "file:pooldriver-private-") && !src.memory {
+			t.Errorf("%q is not in memory, and opens %q", dsn, src.name)
 		}
 	})
 }

@@ -1,76 +1,127 @@
 package sqlite
 
 import (
+	"database/sql/driver"
+	"errors"
+	"fmt"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
+
+	sqlitedriver "modernc.org/sqlite"
 )
 
-// In SQLite a database in memory belongs to one connection, so a pool of connections would be a
-// pool of databases. Two ways exist to share such a database:
+// In SQLite a database in memory belongs to one connection, unless its name is shared
+// (cache=shared). A pool of connections would be a pool of databases. So a database without a shared
+// name gets one that nobody else knows. A shared name stays as it is written: others in the process find
+// the database by it, also by the driver alone.
 //
-//   - Shared cache (cache=shared). It locks tables. A writer that meets an open
-//     reader waits in sqlite3_unlock_notify for it, which neither a busy timeout
-//     nor a context ends: a program that writes while it reads rows on another
-//     connection hangs for good (seen).
-//   - The memdb VFS, built into SQLite: a name beginning with a slash is one
-//     database for the whole process, locked as a file is. The writer waits for
-//     the busy timeout and gets SQLITE_BUSY.
+// Connections with a shared cache lock tables. A statement waits for a lock as long as its context
+// lasts, and no busy timeout counts. So a write under open rows of the same table would wait for
+// ever in one goroutine; see Traits.RowsBlockWrites.
 //
-// This package uses memdb. It has a price: at most 1 GiB (SQLITE_CONFIG_MEMDB_MAXSIZE, which the
-// driver does not let through), a reader that meets a writer's commit waits, and names of files in
-// statements need care; see files.go. cache=shared with a name asks for a database that others in
-// the process open by the same name; it becomes memdb with that name. But a connection that was not
-// opened by this package no longer sees that database.
+// docs/adr/0027-databases-in-memory-have-a-shared-cache.md has the reasons against memdb, the other
+// way to share such a database.
 
 // privateNames numbers the databases without a name by which others could find them.
 var privateNames atomic.Uint64
 
-// defaultBusyTimeout is in milliseconds, for our own form of DSN and for databases in memory: over
-// the bare driver these have no second connection that could be busy.
-const defaultBusyTimeout = 5000
-
-// busyTimeout is the parameter for the busy timeout, if the DSN has none. The driver applies it
-// before any _pragma, so a _pragma wins.
-func (q query) busyTimeout() []string {
-	if q.has("_busy_timeout", "_timeout") {
-		return nil
-	}
-	return []string{"_busy_timeout=" + strconv.Itoa(defaultBusyTimeout)}
+// privateName is the name of another database, without its parameters.
+func privateName() string {
+	return "file:pooldriver-private-" + strconv.FormatUint(privateNames.Add(1), 10)
 }
 
-// memoryName returns what to open if path and q mean a database in memory.
-// inURI: SQLite's own parameters have an effect.
-func memoryName(path string, q query, inURI bool) (string, bool) {
-	memdb := q.values.Get("vfs") == "memdb"
-	modeMemory := inURI && q.values.Get("mode") == "memory"
-	if path != "" && path != ":memory:" && !modeMemory && !memdb {
-		return "", false
-	}
-	name := "/pooldriver/private/" + strconv.FormatUint(privateNames.Add(1), 10)
-	switch {
-	case memdb && !modeMemory && inURI && strings.HasPrefix(path, "/"):
-		name = path // shared by its name already
-	case inURI && q.values.Get("cache") == "shared":
-		name = "/pooldriver/shared/" + path
-	}
-	return fileURI(name) + "?" + strings.Join(q.memoryParams(inURI), "&"), true
-}
-
-// memoryParams are the parameters of a database in memory. SQLite's own parameters count only in a
-// URI. Parameters about files have no meaning there either, but memdb gets them.
-func (q query) memoryParams(inURI bool) []string {
-	params := append([]string{"vfs=memdb"}, q.busyTimeout()...)
-	for _, part := range q.rest {
-		key, value, _ := strings.Cut(part, "=")
+// ofPrivate are the parameters of a private database. Outside of a URI the program's mode and cache
+// mean nothing, and those about files mean nothing in memory.
+func (q query) ofPrivate() []string {
+	return append([]string{"mode=memory", "cache=shared"}, slices.DeleteFunc(q.rest, func(part string) bool {
+		key, _, _ := strings.Cut(part, "=")
 		key, _ = url.QueryUnescape(key)
-		heard := inURI && key == "mode" && value != "memory"
-		if key == "vfs" || slices.Contains(uriParameters, key) && !heard {
-			continue
-		}
-		params = append(params, part)
+		return slices.Contains(uriParameters, key)
+	})...)
+}
+
+// inMemory reports whether a database is in memory. inURI: SQLite's own parameters have an effect.
+func (q query) inMemory(path string, inURI bool) bool {
+	return path == "" || path == ":memory:" || q.values.Get("vfs") == "memdb" || inURI && q.values.Get("mode") == "memory"
+}
+
+// isShared reports whether all connections with the name see one database in memory, or whether
+// it does not matter, because they cannot write to it.
+func (q query) isShared(path string, inURI bool) bool {
+	mode := q.values.Get("mode")
+	switch {
+	case inURI && q.has("mode") && mode != "memory" && mode != "rw" && mode != "rwc":
+		return true
+	case inURI && q.values.Get("cache") == "shared":
+		return path != "" // without a name it is a temporary file
 	}
-	return params
+	return strings.HasPrefix(path, "/") && q.values.Get("vfs") == "memdb" && !(inURI && mode == "memory")
+}
+
+// driverConn is what the driver's connections have. Raw finds all of it on a memoryConn, too.
+type driverConn interface {
+	driver.Conn
+	driver.ConnBeginTx
+	driver.ConnPrepareContext
+	driver.Execer //nolint:staticcheck // the driver has it
+	driver.ExecerContext
+	driver.Pinger
+	driver.Queryer //nolint:staticcheck // the driver has it
+	driver.QueryerContext
+	driver.SessionResetter
+	driver.Validator
+
+	sqlitedriver.AuthorizerRegisterer
+	sqlitedriver.DBStatus
+	sqlitedriver.FileControl
+	sqlitedriver.HookRegisterer
+	ColumnInfo(query string) ([]sqlitedriver.ColumnInfo, error)
+	Deserialize(buf []byte) error
+	IsReadOnly(schema string) (bool, error)
+	NewBackup(dstURI string) (*sqlitedriver.Backup, error)
+	NewRestore(srcURI string) (*sqlitedriver.Backup, error)
+	Serialize() ([]byte, error)
+}
+
+// memoryConn is what Raw lends of a connection to a database in memory.
+type memoryConn struct {
+	driverConn
+	name string // of the database
+}
+
+// lentConn is what Raw lends of a connection to the database with this name.
+func lentConn(name string, conn driver.Conn) (driver.Conn, error) {
+	c, ok := conn.(driverConn)
+	if !ok {
+		return nil, fmt.Errorf("the %T of this version of modernc.org/sqlite lacks a method; use the version in pooldriver's go.mod", conn)
+	}
+	return &memoryConn{c, name}, nil
+}
+
+// Deserialize replaces the database of all connections. The driver's Deserialize would make
+// another database, which only this connection sees and which ends with it.
+func (c *memoryConn) Deserialize(buf []byte) (err error) {
+	from, err := registeredDriver().Open(":memory:")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, from.Close()) }()
+	source, ok := from.(driverConn)
+	if !ok {
+		return fmt.Errorf("deserialize: a connection hook has replaced the connection by a %T", from)
+	}
+	if err := source.Deserialize(buf); err != nil {
+		return err
+	}
+	backup, err := source.NewBackup(c.name)
+	if err != nil {
+		return err
+	}
+	for more := true; more && err == nil; {
+		more, err = backup.Step(-1)
+	}
+	return errors.Join(err, backup.Finish())
 }

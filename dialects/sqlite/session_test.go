@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
@@ -140,13 +141,18 @@ func TestConnectionsOfADatabaseInMemoryWriteAndReadAtOnce(t *testing.T) {
 	require.EqualValues(t, 2*writers*rounds, value(t, setup, "select count(*) from t"))
 }
 
-// The shared cache would wait here without end, and without hearing a context.
-func TestAWriteUnderAnotherConnectionsOpenRowsIsBusyRatherThanStuck(t *testing.T) {
-	tmpl := parseDSN(t, ":memory:?_busy_timeout=1")
+// The pool reads such rows into memory before the write: Traits.RowsBlockWrites.
+func TestAWriteUnderAnotherConnectionsOpenRowsWaitsAsLongAsItsContext(t *testing.T) {
+	tmpl := parseDSN(t, ":memory:")
+	require.True(t, tmpl.Traits().RowsBlockWrites)
 	reader, writer := dial(t, tmpl), dial(t, tmpl)
-	exec(t, reader, "create table t(a); insert into t values (1), (2)")
+	exec(t, reader, "create table t(a); insert into t values (1), (2); create table other(a)")
 	rows, _ := openRows(t, reader, "select a from t")
-	require.ErrorContains(t, tryExec(writer, "insert into t values (3)"), "SQLITE_BUSY")
+	exec(t, writer, "insert into other values (3)")
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	_, err := writer.Conn().(driver.ExecerContext).ExecContext(ctx, "insert into t values (3)", nil)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
 	require.NoError(t, rows.Close())
 	exec(t, writer, "insert into t values (3)")
 }
@@ -314,7 +320,7 @@ type otherDriver struct{}
 func (otherDriver) Open(string) (driver.Conn, error) { return nil, errors.New("no") }
 
 func TestWrapKnowsTheDriver(t *testing.T) {
-	_, err := dialect{}.Wrap(connector{otherDriver{}})
+	_, err := dialect{}.Wrap(connector{struct{ otherDriver }{}})
 	require.ErrorIs(t, err, dialects.ErrNotMine)
 
 	tmpl, err := dialect{}.Wrap(connector{registeredDriver()})
@@ -372,16 +378,37 @@ func BenchmarkTxStatus(b *testing.B) {
 	}
 }
 
-// TestAConnectionThatLacksAMethodIsRefused: names of files would go unseen otherwise.
+// TestAConnectionThatLacksAMethodIsRefused: Raw would lend it with another Deserialize.
 func TestAConnectionThatLacksAMethodIsRefused(t *testing.T) {
 	bare, err := registeredDriver().Open(":memory:")
 	require.NoError(t, err)
-	_, err = withFilesBy("unix", struct{ driver.Conn }{bare})
+	_, err = lentConn("x", struct{ driver.Conn }{bare})
 	require.ErrorContains(t, err, "lacks a method")
-	require.False(t, bare.(driver.Validator).IsValid(), "it is not closed")
+	require.NoError(t, bare.Close())
 }
 
-func TestAStatementThatNamesNoFileIsNotCopied(t *testing.T) {
-	const query = "select a from t where b = ?"
-	require.Zero(t, testing.AllocsPerRun(10, func() { filesBy("unix", query) }))
+// TestADeadlockInASharedCacheIsAConflict: SQLite ends the wait of the second.
+func TestADeadlockInASharedCacheIsAConflict(t *testing.T) {
+	tmpl := parseDSN(t, ":memory:")
+	s, other := dial(t, tmpl), dial(t, tmpl)
+	exec(t, s, "create table t (a)")
+	for _, s := range []dialects.Session{s, other} {
+		exec(t, s, "begin")
+		exec(t, s, "select * from t")
+	}
+	first := make(chan error, 1)
+	go func() {
+		err := tryExec(s, "insert into t values (1)")
+		if err != nil {
+			_ = tryExec(s, "rollback")
+		}
+		first <- err
+	}()
+	second := tryExec(other, "insert into t values (1)")
+	if second != nil {
+		exec(t, other, "rollback")
+	}
+	err := errors.Join(<-first, second)
+	require.Error(t, err)
+	require.Equal(t, dialects.Conflict, dialect{}.Diagnose(err), "%v", err)
 }

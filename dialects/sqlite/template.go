@@ -12,6 +12,7 @@ import (
 	sqlitedriver "modernc.org/sqlite"
 
 	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/dialects/internal/anysqlite"
 	"github.com/pooldriver/pooldriver/dialects/internal/base"
 )
 
@@ -38,21 +39,14 @@ func newTemplate(src source) *template {
 
 func (t *template) Driver() driver.Driver { return registeredDriver() }
 
-// traits: TxStatus is always right, but it costs about a microsecond, a fifth of a small statement.
-// So it is called only after statements that can change it.
-//
-// With a rollback journal nobody can write to the file while another connection reads; with a WAL
-// others can. Nobody asks which of them a file has: the answer is known only with the first
-// connection, and can change later.
-var traits = dialects.Traits{WritesAlone: true, PreparingActs: true, CloseWrites: true}
-
 // Traits of a connection that is the driver's for sure. Byte slices come only from a BLOB, whatever
 // the column was declared as. Each is copied out of SQLite's memory (modernc.org/sqlite 1.55.0,
 // rows.Next and conn.columnBlob).
 func (t *template) Traits() dialects.Traits {
-	own := traits
+	own := anysqlite.Traits
 	own.BytesKept, own.Reprepares = true, true
 	own.ResetOnlyLooks = true // as IsValid does (modernc.org/sqlite 1.62.0)
+	own.RowsBlockWrites = t.memory
 	return own
 }
 
@@ -66,7 +60,7 @@ func (t *template) Dial(ctx context.Context, cred *dialects.Credential) (dialect
 		return nil, err
 	}
 	if !t.memory {
-		return t.dialFile(ctx)
+		return anysqlite.OpenFile(ctx, t.path, t.open, t.Target(), t.Traits())
 	}
 	if err := t.holdAnchor(); err != nil {
 		return nil, err
@@ -75,28 +69,10 @@ func (t *template) Dial(ctx context.Context, cred *dialects.Credential) (dialect
 	if err != nil {
 		return nil, err
 	}
-	if t.vfs != "" {
-		if conn, err = withFilesBy(t.vfs, conn); err != nil {
-			return nil, err
-		}
+	s := anysqlite.NewSession(conn, t.Target(), t.Traits())
+	if s.Lent, err = lentConn(t.name, conn); err != nil {
+		return nil, errors.Join(err, conn.Close())
 	}
-	return newSession(conn, t.Target()), nil
-}
-
-func (t *template) dialFile(ctx context.Context) (dialects.Session, error) {
-	file := realPath(t.path)
-	done, err := takeTurn(ctx, file)
-	if err != nil {
-		return nil, err
-	}
-	defer done()
-	conn, err := t.open()
-	if err != nil {
-		return nil, err
-	}
-	join(ctx, conn, file)
-	s := newSession(conn, t.Target())
-	s.file = file
 	return s, nil
 }
 

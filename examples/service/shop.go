@@ -29,7 +29,7 @@ type shop struct {
 
 func openShop(ctx context.Context, dsn string) (*shop, error) {
 	connector := pooldriver.New(dsn, func(c *pooldriver.Config) {
-		c.MaxConns, c.LeakAfter, c.LeakExempt = 5, time.Minute, "listener"
+		c.MaxConns, c.LeakAfter, c.LeakExempt = 5, time.Minute, []string{"listener"}
 	})
 	s := &shop{connector: connector, db: sql.OpenDB(connector), archived: make(chan struct{}), listened: make(chan struct{})}
 	s.last.Store(time.Now().UnixMicro())

@@ -1,6 +1,6 @@
 // Package failover runs pooldriver against more than one server: PostgreSQL with a
 // standby that is promoted, a Galera cluster that loses nodes, and PgBouncer in
-// transaction mode. What holds is written down in docs/failover.md.
+// transaction mode. What holds is written down in docs/internals/failover.md.
 //
 // POOLDRIVER_LONG=1 runs every round; without it a sample that fits in a few
 // minutes is run.

@@ -12,7 +12,7 @@ import (
 	"github.com/pooldriver/pooldriver/integration/testbed"
 )
 
-// TestWhatPgBouncerInTransactionModeDoesNotCarry shows why docs/failover.md says which
+// TestWhatPgBouncerInTransactionModeDoesNotCarry shows why docs/servers.md says which
 // settings a program needs behind PgBouncer, and what it has to do without. No
 // driver can do better: a statement outside of a transaction goes to whichever
 // server connection is free.

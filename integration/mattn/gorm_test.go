@@ -37,8 +37,11 @@ func (renamed) TableName() string { return "accounts" }
 // how many rows are left.
 func migrate(t *testing.T, db *sql.DB) (accounts, logins int64) {
 	t.Helper()
-	g, err := gorm.Open(sqlite.Dialector{Conn: db}, &gorm.Config{Logger: logger.Discard})
+	// page: gormsqlite
+	g, err := gorm.Open(sqlite.Dialector{Conn: db}, &gorm.Config{})
+	// end
 	require.NoError(t, err)
+	g.Logger = logger.Discard
 	require.NoError(t, g.AutoMigrate(&account{}, &login{}))
 	require.NoError(t, g.Create(&account{Name: "a", Logins: []login{{}, {}}}).Error)
 	require.NoError(t, g.Exec("PRAGMA foreign_keys = OFF").Error)

@@ -1,4 +1,4 @@
-// Package migrating runs the code of docs/migrating.md on real servers.
+// Package migrating runs the code of docs/migrating.md and docs/recipes.md on real servers.
 package migrating
 
 import (

@@ -78,7 +78,7 @@ func TestGetLock(t *testing.T) {
 		defer conn.Close() // also unlocks
 		var got bool
 		err = conn.QueryRowContext(ctx, "SELECT GET_LOCK('report', 0)").Scan(&got)
-		if err != nil || !got { // !got: another process is at it
+		if err != nil || !got { // !got: another process has the lock
 			return err
 		}
 		return report(ctx)

@@ -6,7 +6,6 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
-	"os"
 	"testing"
 	"time"
 
@@ -34,8 +33,7 @@ func postgres(t *testing.T, options ...pooldriver.Option) (*sql.DB, testbed.Acco
 // TestATypeAssertionInConnRawPanicsAsThePageSays: so that a search finds the page.
 func TestATypeAssertionInConnRawPanicsAsThePageSays(t *testing.T) {
 	db, _ := postgres(t)
-	page, err := os.ReadFile("../../docs/migrating.md")
-	require.NoError(t, err)
+	page := pages(t)
 	for assert, before := range map[string]func(any){
 		"any":         func(dc any) { _ = dc.(*stdlib.Conn) },
 		"driver.Conn": func(dc any) { _ = dc.(driver.Conn).(*stdlib.Conn) },
@@ -48,7 +46,7 @@ func TestATypeAssertionInConnRawPanicsAsThePageSays(t *testing.T) {
 			return nil
 		}()
 		require.Implements(t, (*error)(nil), panicked, assert)
-		require.Contains(t, string(page), panicked.(error).Error())
+		require.Contains(t, page, panicked.(error).Error())
 		require.ErrorIs(t, conn.Close(), sql.ErrConnDone, "database/sql has closed it")
 	}
 }

@@ -4,6 +4,7 @@ package release
 
 import (
 	"os"
+	"os/exec"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -13,7 +14,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(testbed.Run(m)) }
 
-// TestWhatTheReadmeSaysCanBeInstalledAndRun: in an empty folder, from a proxy that serves the
+// TestWhatTheReadmeSaysCanBeInstalledAndRun: in an empty module, from a proxy that serves the
 // tree as the next version.
 func TestWhatTheReadmeSaysCanBeInstalledAndRun(t *testing.T) {
 	p := publish(t)
@@ -24,20 +25,22 @@ func TestWhatTheReadmeSaysCanBeInstalledAndRun(t *testing.T) {
 		t.Run(toolchain, func(t *testing.T) {
 			user := p.newUser(t, toolchain)
 			t.Run("the README's program", func(t *testing.T) {
-				dir := user.module(t, readmeProgram(t, account.URL()))
-				user.run(t, dir, "go", "get", root+"@"+p.version)
-				user.run(t, dir, "go", "get", root+"/dialects/postgres@"+p.version)
+				dir := user.module(t)
+				require.Contains(t, user.followReadme(t, dir, account.URL()), "0 orders")
+				require.Contains(t, user.run(t, dir, "go", "list", "-m", root), p.version)
 				user.run(t, dir, "go", "vet", ".")
-				require.Contains(t, user.run(t, dir, "go", "run", "."), "0 orders")
 			})
 			t.Run("the command", func(t *testing.T) {
 				said := user.run(t, t.TempDir(), "go", "run", root+"/cmd/pooldriver@"+p.version, "explain", "postgres://app:hunter2@db/shop?pool_max_conns=20")
 				require.Regexp(t, `pool_max_conns +20`, said)
 				require.NotContains(t, said, "hunter2")
+				said = user.run(t, t.TempDir(), "go", "run", root+"/cmd/pooldriver@"+p.version, "version")
+				require.Contains(t, said, "pooldriver "+p.version+", with the library "+p.version)
 			})
 			for module, program := range map[string]string{"otelpooldriver": otelProgram, "prompooldriver": promProgram} {
 				t.Run(module, func(t *testing.T) {
-					dir := user.module(t, program)
+					dir := user.module(t)
+					save(t, dir, program)
 					user.run(t, dir, "go", "get", root+"/"+module+"@"+p.version)
 					user.run(t, dir, "go", "mod", "tidy")
 					user.run(t, dir, "go", "vet", ".")
@@ -45,6 +48,19 @@ func TestWhatTheReadmeSaysCanBeInstalledAndRun(t *testing.T) {
 				})
 			}
 		})
+	}
+}
+
+// TestTheQuickStartRunsOnServers: as the README says, with the DSN of a server.
+func TestTheQuickStartRunsOnServers(t *testing.T) {
+	for _, kind := range []testbed.Engine{testbed.Postgres, testbed.MariaDB} {
+		account := testbed.Shared(t, kind).NewAccount(t)
+		c := exec.Command("go", "run", "./examples/quickstart", account.URL())
+		c.Dir = "../.."
+		said, err := c.CombinedOutput()
+		require.NoError(t, err, string(said))
+		require.Contains(t, string(said), "  stock and orders     add up\n")
+		require.Contains(t, string(said), "  Real connections opened for all this: 1\n")
 	}
 }
 

@@ -5,6 +5,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -18,20 +20,20 @@ func (p *proxy) newUser(t *testing.T, toolchain string) *user {
 	proxies, err := exec.Command("go", "env", "GOPROXY").Output()
 	require.NoError(t, err)
 	u := &user{env: append(os.Environ(),
-		"GOWORK=off", "GOFLAGS=-mod=mod", "GOTOOLCHAIN="+toolchain,
+		// Without -mod=mod a sum that "go get" has not written is an error, as for every user.
+		"GOWORK=off", "GOFLAGS=", "GOTOOLCHAIN="+toolchain,
 		"GOPROXY=file://"+p.dir+","+string(proxies[:len(proxies)-1]), "GONOSUMDB="+root+","+root+"/*",
 	)}
 	if long() {
-		u.env = append(u.env, "GOFLAGS=-mod=mod -modcacherw", "GOMODCACHE="+t.TempDir(), "GOCACHE="+t.TempDir())
+		u.env = append(u.env, "GOFLAGS=-modcacherw", "GOMODCACHE="+t.TempDir(), "GOCACHE="+t.TempDir())
 	}
 	return u
 }
 
-// module makes a module with one program in an empty folder.
-func (u *user) module(t *testing.T, program string) string {
+// module makes a module in an empty folder.
+func (u *user) module(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "main.go"), []byte(program), 0o600))
 	u.run(t, dir, "go", "mod", "init", "example.com/shop")
 	return dir
 }
@@ -46,14 +48,34 @@ func (u *user) run(t *testing.T, dir, name string, args ...string) string {
 	return string(said)
 }
 
-// readmeProgram is the first program of the README, with this DSN.
-func readmeProgram(t *testing.T, dsn string) string {
+// fence finds the blocks of code of a page.
+var fence = regexp.MustCompile("(?ms)^```(\\w*)\n(.*?)^```$")
+
+// followReadme does what the README says before its first heading, block by block and letter by
+// letter: it runs the commands in dir, and saves the program there. Only the program's DSN is
+// another one. It returns what the last block has printed.
+func (u *user) followReadme(t *testing.T, dir, dsn string) (said string) {
 	t.Helper()
-	text, err := os.ReadFile("../../README.md")
+	readme, err := os.ReadFile("../../README.md")
 	require.NoError(t, err)
-	found := regexp.MustCompile("(?s)```go\n(package main.*?)```").FindSubmatch(text)
-	require.NotNil(t, found, "the README has no program")
-	program := regexp.MustCompile(`"postgres://[^"]*"`).ReplaceAll(found[1], []byte(`"`+dsn+`"`))
-	require.Contains(t, string(program), dsn)
-	return string(program)
+	intro, _, _ := strings.Cut(string(readme), "\n## ")
+	for _, block := range fence.FindAllStringSubmatch(intro, -1) {
+		switch language, text := block[1], block[2]; language {
+		case "":
+			said = u.run(t, dir, "sh", "-ec", text)
+		case "go":
+			program := regexp.MustCompile(`"postgres://[^"]*"`).ReplaceAllLiteralString(text, strconv.Quote(dsn))
+			require.Equal(t, 1, strings.Count(program, dsn))
+			save(t, dir, program)
+		default:
+			t.Fatalf("the README begins with a block of %s", language)
+		}
+	}
+	return said
+}
+
+// save makes program the program in dir.
+func save(t *testing.T, dir, program string) {
+	t.Helper()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "main.go"), []byte(program), 0o600))
 }

@@ -98,6 +98,42 @@ func TestSandboxSetsLocalSettingsBack(t *testing.T) {
 	})
 }
 
+// TestSandboxTenantsHaveTimeZonesOfTheirOwn: the literals of a kept statement are those of its tenant.
+func TestSandboxTenantsHaveTimeZonesOfTheirOwn(t *testing.T) {
+	t.Parallel()
+	s := onServer(t, testbed.Postgres)
+	db := sandbox.DB(t, s.connector)
+	const text = "SELECT extract(epoch FROM '2026-01-01 00:00'::timestamptz)::bigint WHERE $1 = 1"
+	stmt, err := db.Prepare(text)
+	require.NoError(t, err)
+	begins := func(ctx context.Context, q interface {
+		QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+	}) (sent, prepared int64) {
+		t.Helper()
+		require.NoError(t, q.QueryRowContext(ctx, text, 1).Scan(&sent))
+		require.NoError(t, stmt.QueryRowContext(ctx, 1).Scan(&prepared))
+		return sent, prepared
+	}
+	const tokyo, phoenix, utc = 1767193200, 1767250800, 1767225600
+	for range 3 {
+		for zone, want := range map[string]int64{"Asia/Tokyo": tokyo, "America/Phoenix": phoenix, "UTC": utc} {
+			sent, prepared := begins(pooldriver.WithSettings(t.Context(), pooldriver.Settings{"timezone": zone}), db)
+			require.Equal(t, []int64{want, want}, []int64{sent, prepared}, zone)
+			sent, prepared = begins(t.Context(), db)
+			require.Equal(t, []int64{utc, utc}, []int64{sent, prepared}, "after %s", zone)
+			var at int64
+			require.NoError(t, inTx(t, db, func(tx *sql.Tx) {
+				mustExec(t, tx, "SET LOCAL TIME ZONE '"+zone+"'")
+				require.NoError(t, tx.QueryRow(text, 1).Scan(&at))
+			}))
+			require.Equal(t, want, at, zone)
+			sent, prepared = begins(t.Context(), db)
+			require.Equal(t, []int64{utc, utc}, []int64{sent, prepared}, "after SET LOCAL %s", zone)
+		}
+	}
+	require.NoError(t, stmt.Close())
+}
+
 func TestSandboxTenantsBySettingsOfContexts(t *testing.T) {
 	t.Parallel()
 	s := onServer(t, testbed.Postgres)

@@ -6,6 +6,7 @@ import (
 	"database/sql/driver"
 	"unsafe"
 
+	"github.com/pooldriver/pooldriver/dialects"
 	"github.com/pooldriver/pooldriver/internal/connpool"
 	"github.com/pooldriver/pooldriver/internal/ctxerr"
 	"github.com/pooldriver/pooldriver/internal/mergedctx"
@@ -162,6 +163,13 @@ func (c *Checkout) enter(ctx context.Context, w *Want) error {
 		return ctx.Err()
 	}
 	return nil
+}
+
+// MakeWay is called before a statement with this effect runs on r.
+func (c *Checkout) MakeWay(r *connpool.Conn, effect dialects.Effect) {
+	if effect&dialects.Writes != 0 && r.Traits().RowsBlockWrites {
+		c.engine.starvation.makeWay(r)
+	}
 }
 
 // attachAgain is attach for a checkout whose connection was taken back.

@@ -20,7 +20,7 @@ type Loan struct {
 }
 
 // anything is the effect of a function of Raw, which may do anything.
-const anything = dialects.Suspect | dialects.TxControl | dialects.ForgetPrepared | dialects.NamedPrepared
+const anything = dialects.Suspect | dialects.TxControl | dialects.ForgetPrepared | dialects.NamedPrepared | dialects.Rereads
 
 // Lend lends the connection of an operation, which has its lock, to a function of Raw. The
 // function may use its task. A statement that needs the lent session waits for rawPatience, and

@@ -26,7 +26,7 @@ func newEngine(t *testing.T, most int) *Engine {
 	s := stubdialect.New(dialects.Traits{})
 	stubdialect.Connector(s)
 	var r report.Report
-	r.Init(slog.New(slog.DiscardHandler), "stub", report.Listener{})
+	r.Init(slog.New(slog.DiscardHandler), "stub", 1, report.Listener{})
 	e, err := New(Config{Pool: connpool.Config{
 		Dialect: s, Template: s, Usage: &usage.Env{Clock: usage.NewClock()},
 		Session: session.Env{Dialect: s, Buffered: &r.Buffered, ReadAheads: &r.ReadAheads, CleanTimeout: time.Second, PingTimeout: time.Second, IdleTimeout: time.Second},

@@ -228,6 +228,30 @@ func (s *starvation) takeRows(held *Seat, rows *session.Rows) (taken bool) {
 	return true
 }
 
+// makeWay reads into memory the rows that are open on other connections than r: under
+// Traits.RowsBlockWrites they block a write on r. Rows that have no room, or that nobody may take back,
+// stay open.
+func (s *starvation) makeWay(r *connpool.Conn) {
+	for other := range s.engine.connections() {
+		if other == r || other.Rows() == nil {
+			continue
+		}
+		for tried := int64(-1); ; {
+			held, rows := tryReclaim(other)
+			if rows == nil {
+				break
+			}
+			if rows.Tried() == tried {
+				held.endLook()
+				break
+			}
+			if tried = rows.Tried(); s.takeRows(held, rows) {
+				break
+			}
+		}
+	}
+}
+
 // timeout is the error of a caller that got no connection because of err, if it has waited in a
 // closed wait cycle; nil: it has not. w is nil for a caller without a task.
 func (s *starvation) timeout(err error, w *waiter) error {

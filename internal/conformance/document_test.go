@@ -13,9 +13,10 @@ import (
 
 var quotedName = regexp.MustCompile("`([A-Z][A-Za-z0-9]+)`")
 
-func transparency(t *testing.T) string {
+// page reads a page of docs.
+func page(t *testing.T, name string) string {
 	t.Helper()
-	text, err := os.ReadFile("../../docs/transparency.md")
+	text, err := os.ReadFile("../../docs/" + name)
 	require.NoError(t, err)
 	return string(text)
 }
@@ -29,7 +30,7 @@ func names(text string) map[string]bool {
 }
 
 func TestTransparencyListsEveryDifference(t *testing.T) {
-	_, section, found := strings.Cut(transparency(t), "\n## Differences\n")
+	_, section, found := strings.Cut(page(t, "transparency.md"), "\n## Differences\n")
 	require.True(t, found)
 	section, _, _ = strings.Cut(section, "\n## ")
 	_, table, found := strings.Cut(section, "\n|---|---|---|\n")
@@ -59,7 +60,7 @@ func TestEveryDifferenceIsOfACase(t *testing.T) {
 	}
 }
 
-func TestTransparencyNamesOnlyWhatExists(t *testing.T) {
+func TestPagesNameOnlyWhatExists(t *testing.T) {
 	known := map[string]bool{}
 	for _, c := range Cases() {
 		known[c.Name] = true
@@ -76,7 +77,11 @@ func TestTransparencyNamesOnlyWhatExists(t *testing.T) {
 		return err
 	})
 	require.NoError(t, err)
-	for name := range names(transparency(t)) {
-		require.True(t, known[name], "%s is neither a case nor a test", name)
+	for _, file := range []string{"transparency.md", "internals/foreign-suites.md"} {
+		found := names(page(t, file))
+		require.NotEmpty(t, found)
+		for name := range found {
+			require.True(t, known[name], "%s: %s is neither a case nor a test", file, name)
+		}
 	}
 }

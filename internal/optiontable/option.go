@@ -65,15 +65,21 @@ func Flag[C any](name, value, doc string, field func(*C) *bool) Option[C] {
 	}
 }
 
-// Text is an option whose value is any text.
-func Text[C any](name, value, doc string, field func(*C) *string) Option[C] {
+// List is a list of words. A DSN has commas between them.
+func List[C any](name, value, doc string, field func(*C) *[]string) Option[C] {
 	return Option[C]{
 		Name: name, Default: value, Doc: doc,
 		Set: func(c *C, s string) error {
-			*field(c) = s
+			var list []string
+			for word := range strings.SplitSeq(s, ",") {
+				if word = strings.TrimSpace(word); word != "" {
+					list = append(list, word)
+				}
+			}
+			*field(c) = list
 			return nil
 		},
-		Get:   func(c *C) string { return *field(c) },
+		Get:   func(c *C) string { return strings.Join(*field(c), ",") },
 		Check: func(*C) error { return nil },
 	}
 }

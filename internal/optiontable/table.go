@@ -24,21 +24,25 @@ func (t Table[C]) Default() C {
 }
 
 // Apply sets the fields that a DSN's parameters name. An error names the parameter and
-// never its value: a mistyped DSN may have anything there. An error does not name an unknown
-// parameter either, unless this is a slip in a known name: the unknown parameter may be a part of a
-// password.
+// never its value: a mistyped DSN may have anything there. An error names an unknown parameter only
+// if the name is close to a known name, or can be the name of a parameter of the pool: otherwise it
+// may be a part of a password.
 func (t Table[C]) Apply(c *C, params []dialects.Param) error {
 	seen := make(map[string]bool)
 	for _, p := range params {
 		i := slices.IndexFunc(t, func(o Option[C]) bool { return o.Name == p.Name })
 		if i < 0 {
 			if near, ok := t.near(p.Name); ok {
-				return fmt.Errorf("the DSN has the parameter %s, which is none; did you mean %s?", p.Name, near)
+				return fmt.Errorf("unknown parameter %s in the DSN; did you mean %s?", p.Name, near)
 			}
-			return fmt.Errorf("the DSN has an unknown pool_ parameter; the known ones are %s", t.names())
+			name := "pool_…"
+			if dialects.IsPoolParam(p.Name) {
+				name = p.Name
+			}
+			return fmt.Errorf("unknown parameter %s in the DSN; the known ones are %s", name, t.names())
 		}
 		if seen[p.Name] {
-			return fmt.Errorf("the DSN has the parameter %s twice", p.Name)
+			return fmt.Errorf("the DSN has the parameter %s twice; leave one of them out", p.Name)
 		}
 		seen[p.Name] = true
 		if err := t[i].Set(c, p.Value); err != nil {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/debug"
+	"sync/atomic"
 	"time"
 
 	"github.com/pooldriver/pooldriver/internal/droppedstate"
@@ -22,11 +23,13 @@ type Report struct {
 	log    *slog.Logger
 	to     Listener
 	dials  Dials
+	conns  int // the most real connections
 
 	// Each is told now and then, because it may happen often.
 	endedOpen, backOpen, uncleaned, refused, outlasts, inRaw, full repeated.Line
 	// Each of these is told once for a statement.
 	dropped, shared droppedstate.Told
+	openLimit, inTx atomic.Bool // OpenLimit has warned, FirstInTx was called
 }
 
 // Listener is the program's Observer. Each function may be nil.
@@ -45,9 +48,9 @@ type Who struct {
 	Implicit    bool
 }
 
-// Init makes r the report of a connector to target.
-func (r *Report) Init(log *slog.Logger, target string, to Listener) {
-	r.log, r.target, r.to = log, target, to
+// Init makes r the report of a connector to target, which has conns real connections at most.
+func (r *Report) Init(log *slog.Logger, target string, conns int, to Listener) {
+	r.log, r.target, r.conns, r.to = log, target, conns, to
 }
 
 // Target is what the connector connects to, without secrets.
@@ -100,6 +103,18 @@ func (r *Report) tell(function string, user *Who, call func()) {
 	defer r.Guarded(function, user, &logged)
 	call()
 }
+
+// OpenLimit is told how many connections SetMaxOpenConns allows a *sql.DB of the connector; 0 is any
+// number. It warns once.
+func (r *Report) OpenLimit(most int) {
+	if most > 0 && most <= r.conns && !r.openLimit.Swap(true) {
+		r.write(slog.LevelWarn, "SetMaxOpenConns undoes the nesting of statements: when so many are in use, a statement inside another one waits in database/sql, where pooldriver neither sees nor ends the wait; do not call SetMaxOpenConns: pool_max_conns bounds the connections",
+			"max_open_conns", most, "pool_max_conns", r.conns)
+	}
+}
+
+// FirstInTx reports whether this is its first call: one InTx looks at its *sql.DB, and not each.
+func (r *Report) FirstInTx() bool { return !r.inTx.Load() && !r.inTx.Swap(true) }
 
 // Dialled is told of a dial that has ended. host is the server, where the DSN names several.
 func (r *Report) Dialled(host string, took time.Duration, err error) {

@@ -17,7 +17,7 @@ import (
 func newReport(to Listener) (*Report, *bytes.Buffer) {
 	log := &bytes.Buffer{}
 	r := &Report{}
-	r.Init(slog.New(slog.NewTextHandler(log, nil)), "db at host", to)
+	r.Init(slog.New(slog.NewTextHandler(log, nil)), "db at host", 1, to)
 	return r, log
 }
 

@@ -7,6 +7,9 @@ import (
 	"github.com/pooldriver/pooldriver/internal/pinning"
 )
 
+// meansAnew are the effects after which a text that is prepared may be another statement.
+const meansAnew = dialects.ForgetPrepared | dialects.Rereads
+
 // This file records what statements leave behind in the session.
 
 // NeedsSession reports whether a statement has to run on the task's main session, because it
@@ -48,7 +51,7 @@ func (s *Session) recordStatement(st *Statement) {
 // RecordEffect records an effect that the session is about to have.
 func (s *Session) RecordEffect(e dialects.Effect) {
 	s.effect |= e
-	if e&dialects.ForgetPrepared != 0 && s.traits.PreparedAges {
+	if e&meansAnew != 0 && s.traits.PreparedAges {
 		s.namesChanged = true
 	}
 	if e&dialects.TxControl != 0 && e&dialects.Suspect == 0 {
@@ -56,8 +59,8 @@ func (s *Session) RecordEffect(e dialects.Effect) {
 	}
 }
 
-// RecordResult is called after a statement has run. If the statement changes how names
-// resolve, prepared statements are not used again. If it may begin or end a transaction and
+// RecordResult is called after a statement has run. If the statement changes what texts mean,
+// prepared statements are not used again. If it may begin or end a transaction and
 // has failed, the session is uncertain: not every protocol tells the transaction's state
 // with an error. After driver.ErrSkip nothing is recorded, because nothing ran.
 func (s *Session) RecordResult(e dialects.Effect, err error) {
@@ -73,7 +76,7 @@ func (s *Session) recordResultSlow(e dialects.Effect, err error) {
 		return
 	}
 	s.settings.doubt(!LeavesNothing(e))
-	if e&dialects.ForgetPrepared != 0 || s.traits.PreparedKeepsTypes && e&dialects.Stateful != 0 {
+	if e&meansAnew != 0 || s.traits.PreparedKeepsTypes && e&dialects.Stateful != 0 {
 		s.stmts.MarkAllStale()
 	}
 	if e&dialects.TxControl != 0 && s.namesChanged {
@@ -119,8 +122,8 @@ func (s *Session) Observe(open bool) {
 }
 
 // namesSettle is called at the end of a transaction or of a savepoint. A rollback restores
-// how names resolved before, and statements that were prepared meanwhile keep the types of
-// other tables. So no statement is used again. whole is true for a transaction: then nothing
+// how names resolved and literals were read before, and statements that were prepared meanwhile
+// keep the types of other tables. So no statement is used again. whole is true for a transaction: then nothing
 // is left that could be undone.
 func (s *Session) namesSettle(whole bool) {
 	if s.namesChanged {

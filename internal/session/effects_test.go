@@ -19,6 +19,7 @@ func TestWhatAnEffectAsksOfItsSession(t *testing.T) {
 		dialects.TxControl:                    {true, false},
 		dialects.ForgetPrepared:               {true, false},
 		dialects.NamedPrepared:                {true, false},
+		dialects.Rereads:                      {false, false},
 		dialects.Unresettable:                 {true, false},
 		dialects.Writes | dialects.TxControl:  {true, false},
 		dialects.Suspect | dialects.Writes:    {false, false},

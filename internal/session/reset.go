@@ -30,7 +30,7 @@ type Findings struct {
 // session is lost, and the panic goes no further: the program's present call has nothing to
 // do with it.
 func (s *Session) Inspect() (f Findings) {
-	if s.effect&dialects.ForgetPrepared != 0 {
+	if s.effect&meansAnew != 0 {
 		s.stmts.MarkAllStale() // also statements that were prepared after the change
 	}
 	s.namesChanged = false

@@ -72,14 +72,16 @@ type Session struct {
 	irreplaceable bool
 	// carrier is server, if its statements carry settings.
 	carrier dialects.SettingsCarrier
+	// rereader is server, if its driver keeps statements of its own.
+	rereader dialects.Rereader
 
 	stmts stmtcache.Cache
 
 	// effect is the effect of all statements since the last reset.
 	effect dialects.Effect
 	health health
-	// namesChanged: a statement has changed how names resolve, and the end of a
-	// transaction may undo that. It is set only under the trait PreparedAges.
+	// namesChanged: a statement has changed how names resolve or literals are read, and the end
+	// of a transaction may undo that. It is set only under the trait PreparedAges.
 	namesChanged bool
 	// roleDoubt: the server has refused to write, as a server does that is not a primary.
 	roleDoubt bool
@@ -144,6 +146,7 @@ func (s *Session) Init(env *Env, server dialects.Session, traits dialects.Traits
 	if c, ok := server.(dialects.SettingsCarrier); ok && c.CarriesSettings() {
 		s.carrier = c
 	}
+	s.rereader, _ = server.(dialects.Rereader)
 }
 
 // Server is the dialect's session. It needs no lock.

@@ -143,6 +143,13 @@ func sameNames(a, b []dialects.ContextSetting) bool {
 	return slices.EqualFunc(a, b, func(a, b dialects.ContextSetting) bool { return a.Name == b.Name })
 }
 
+// ReadBySettings reports whether the server reads the texts of the present operation by settings of
+// a context. Then nothing that was prepared is executed, and nothing is kept.
+func (s *Session) ReadBySettings() bool {
+	st := &s.settings
+	return (st.want != nil || st.held != nil) && s.rereader != nil && (s.rereader.Rereads(st.want) || s.rereader.Rereads(st.held))
+}
+
 // LoadSettings lets the statement that is about to be sent carry cargo. UnloadSettings
 // follows.
 func (s *Session) LoadSettings(ctx context.Context, cargo Cargo) error {

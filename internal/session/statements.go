@@ -30,7 +30,7 @@ func (s *Session) CanQuery() bool { return s.conn.CanQuery() }
 func (s *Session) Exec(ctx context.Context, st *Statement) (res driver.Result, err error) {
 	s.recordStatement(st)
 	if st.Prepared == nil {
-		return s.ExecText(ctx, st.Text, st.Effect, st.Args)
+		return s.ExecText(ctx, st.Text, st.Effect, s.readAnew(st.Args))
 	}
 	s.call()
 	res, err = driverconn.ExecStmt(ctx, st.Prepared.Driver, st.Args)
@@ -41,7 +41,7 @@ func (s *Session) Exec(ctx context.Context, st *Statement) (res driver.Result, e
 // SendsAsItIs reports whether a text is sent as it is, with its arguments as they are, and no
 // statement that is kept is in the way.
 func (s *Session) SendsAsItIs(text string, args []driver.NamedValue) bool {
-	return s.TakesArgsAsGiven(args) && !(s.traits.PreparedAges && s.stmts.Has(text))
+	return s.TakesArgsAsGiven(args) && s.effect&dialects.Rereads == 0 && !(s.traits.PreparedAges && s.stmts.Has(text))
 }
 
 // ExecText executes a text that is sent as it is. In a transaction of a task, and for a text that may
@@ -82,7 +82,7 @@ func (s *Session) QueryText(ctx context.Context, text string, effect dialects.Ef
 func (s *Session) Query(ctx context.Context, st *Statement) (rows driver.Rows, columns []string, err error) {
 	s.recordStatement(st)
 	if st.Prepared == nil {
-		return s.QueryText(ctx, st.Text, st.Effect, st.Args)
+		return s.QueryText(ctx, st.Text, st.Effect, s.readAnew(st.Args))
 	}
 	s.call()
 	if rows, err = driverconn.QueryStmt(ctx, st.Prepared.Driver, st.Args); err == nil {
@@ -90,6 +90,19 @@ func (s *Session) Query(ctx context.Context, st *Statement) (rows driver.Rows, c
 	}
 	s.returned()
 	return rows, columns, err
+}
+
+// readAnew returns the arguments of a text that is sent as it is. If the session's settings are not
+// those at connect, the driver neither keeps a statement for the text nor uses a kept one.
+func (s *Session) readAnew(args []driver.NamedValue) []driver.NamedValue {
+	bySettings := s.ReadBySettings()
+	if bySettings && s.effect&dialects.Suspect != 0 {
+		s.effect |= dialects.Rereads // a function keeps what it has read by the settings
+	}
+	if s.rereader != nil && (bySettings || s.effect&dialects.Rereads != 0) {
+		return s.rereader.Anew(args)
+	}
+	return args
 }
 
 // columnsOf asks the driver for the names of the columns, because database/sql is about to ask

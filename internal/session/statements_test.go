@@ -88,6 +88,7 @@ func TestWhichKeptStatementsAreStillOfUse(t *testing.T) {
 		"nothing has happened":              {after: func(*fixture) {}, kept: true},
 		"its text has aged":                 {asks: 2, after: func(*fixture) {}},
 		"names mean something else":         {after: func(f *fixture) { f.RecordResult(dialects.ForgetPrepared, nil) }},
+		"texts are read in another way":     {after: func(f *fixture) { f.RecordResult(dialects.Rereads, nil) }},
 		"the same, although it failed":      {after: func(f *fixture) { f.RecordResult(dialects.ForgetPrepared, errNo) }},
 		"but not where nothing ran":         {after: func(f *fixture) { f.RecordResult(dialects.ForgetPrepared, driver.ErrSkip) }, kept: true},
 		"state was set":                     {after: func(f *fixture) { f.RecordResult(dialects.Stateful, nil) }, kept: true},
@@ -108,7 +109,13 @@ func TestWhichKeptStatementsAreStillOfUse(t *testing.T) {
 			f.RecordEffect(dialects.ForgetPrepared)
 			require.NoError(f.t, tx.End())
 		}, kept: true},
-		"its borrower has changed what names mean": {after: func(f *fixture) { f.RecordEffect(dialects.ForgetPrepared); f.Inspect() }},
+		"its borrower has changed what names mean":    {after: func(f *fixture) { f.RecordEffect(dialects.ForgetPrepared); f.Inspect() }},
+		"its borrower has changed how texts are read": {after: func(f *fixture) { f.RecordEffect(dialects.Rereads); f.Inspect() }},
+		"a transaction has changed how texts are read": {traits: ages, after: func(f *fixture) {
+			tx := f.begin(f.t.Context())
+			f.RecordEffect(dialects.Rereads)
+			require.NoError(f.t, tx.End())
+		}},
 		"it was dropped":    {after: func(f *fixture) { f.Drop(insertOne) }},
 		"all were returned": {after: func(f *fixture) { f.ReturnStatements(f.t.Context()) }},
 	} {

@@ -166,7 +166,7 @@ func (op *operation) attempt(ctx context.Context) (again bool, err error) {
 
 // run is attempt for a text that is executed.
 func (op *operation) run(ctx context.Context) (again bool, err error) {
-	if op.virtual != nil {
+	if op.virtual != nil && !op.readAnew() {
 		if again, err = op.prepare(ctx); again || err != nil {
 			return again, err
 		}
@@ -186,6 +186,15 @@ func (op *operation) run(ctx context.Context) (again bool, err error) {
 	return op.execute(ctx)
 }
 
+// readAnew reports whether op executes a statement of the program's as a text, so that the server
+// reads it by the settings of op's context.
+func (op *operation) readAnew() bool {
+	if !ctxsettings.Used() || !op.Conn.ReadBySettings() {
+		return false
+	}
+	return op.kind == executing && op.Conn.CanExec() || op.kind == querying && op.Conn.CanQuery()
+}
+
 // prepare finds the driver's statement on op's session, or makes it.
 func (op *operation) prepare(ctx context.Context) (again bool, err error) {
 	c := op.c
@@ -202,6 +211,11 @@ func (op *operation) prepare(ctx context.Context) (again bool, err error) {
 	if v.owner != nil {
 		return op.prepareOwned(ctx)
 	}
+	keep := v.prepared || op.known
+	if ctxsettings.Used() && r.ReadBySettings() {
+		keep = false
+		r.Drop(v.query) // the driver would find it
+	}
 	if op.Prepared = r.Kept(v.query, v.generation); op.Prepared != nil {
 		c.source.report.StmtHits.Add(1)
 		if err := ctx.Err(); err != nil {
@@ -217,7 +231,7 @@ func (op *operation) prepare(ctx context.Context) (again bool, err error) {
 	}
 	// A query with arguments is kept when its text comes a second time: one-off queries do
 	// not flush the cache.
-	op.Prepared, err = r.Prepare(ctx, v.query, v.generation, v.prepared || op.known)
+	op.Prepared, err = r.Prepare(ctx, v.query, v.generation, keep)
 	return op.finishUnexecuted(ctx, err)
 }
 
@@ -266,12 +280,18 @@ func (op *operation) convert() (again bool, err error) {
 }
 
 // dropStale closes the stale prepared statement of a text that is about to be sent as it
-// is.
+// is. If the server is to read the text by the settings of op's context, every prepared statement
+// of the text is stale.
 func (op *operation) dropStale(ctx context.Context) error {
-	if op.Prepared != nil || !op.Conn.Traits().PreparedAges || !op.Conn.Statements().Has(op.Text) {
+	r := op.Conn
+	if op.Prepared != nil || !r.Traits().PreparedAges || !r.Statements().Has(op.Text) {
 		return nil
 	}
-	op.Conn.DropStale(op.Text, op.c.source.Generations.Of(op.Text))
+	if r.ReadBySettings() {
+		r.Drop(op.Text)
+	} else {
+		r.DropStale(op.Text, op.c.source.Generations.Of(op.Text))
+	}
 	return ctxerr.Of(ctx, ctx.Err()) // closing may have taken long
 }
 
@@ -279,6 +299,7 @@ func (op *operation) dropStale(ctx context.Context) error {
 // on others may take the connection from them.
 func (op *operation) execute(ctx context.Context) (again bool, err error) {
 	r := op.Conn
+	op.c.MakeWay(r, op.Effect)
 	if err = op.recordSetting(ctx); err == nil {
 		err = r.LoadSettings(ctx, op.cargo)
 	}

@@ -37,6 +37,9 @@ func lend(ctx context.Context, c *conn, query string) (t *textcache.Text, r *con
 	if err != nil {
 		return t, nil, ctxerr.Of(ctx, err)
 	}
+	if r != nil {
+		c.MakeWay(r, t.Effect)
+	}
 	return t, r, nil
 }
 

@@ -130,6 +130,9 @@ func InTxOf(scope *task.Scope) (_ InTx, ok bool) {
 	return InTx{t}, ok
 }
 
+// Report returns the report of the transaction's connector.
+func (x InTx) Report() *report.Report { return x.t.checkout.source.report }
+
 // BeginConflict returns the report that counts a retry, if a transaction could not begin in scope
 // because another one was in the way; nil: no other one was in the way.
 func BeginConflict(scope *task.Scope) *report.Report {

@@ -132,6 +132,34 @@ func TestNothingOfOneBorrowerReachesTheNext(t *testing.T) {
 	}
 }
 
+func TestFlushReplacesAllConnectionsAsTheyComeBack(t *testing.T) {
+	server, db, c := openFake(t, everything, maxConns(2))
+	sessions := func() (ids []int) {
+		for _, s := range server.State().Sessions {
+			ids = append(ids, s.ID)
+		}
+		return ids
+	}
+	var conns [2]*sql.Conn
+	for i := range conns {
+		var err error
+		conns[i], err = db.Conn(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, conns[i].PingContext(t.Context()))
+	}
+	require.NoError(t, conns[0].Close())
+	open := func(n int) func(fakedb.State) bool { return func(s fakedb.State) bool { return s.Open() == n } }
+	old := sessions()
+	require.Len(t, old, 2)
+	c.Flush()
+	require.NoError(t, server.Await(t.Context(), open(1)), "the idle one")
+	require.NoError(t, conns[1].PingContext(t.Context()), "the one in use stays")
+	require.NoError(t, conns[1].Close())
+	require.NoError(t, server.Await(t.Context(), open(0)))
+	require.NoError(t, db.Ping())
+	require.NotSubset(t, old, sessions())
+}
+
 func TestAStatementOnADeadConnectionMovesToAnotherOneUnseen(t *testing.T) {
 	server, db, _ := openFake(t, everything)
 	_, err := db.Exec("CREATE TABLE t (a INT)")

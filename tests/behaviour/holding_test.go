@@ -397,7 +397,7 @@ func TestATransactionThatBeginsOrEndsIsShownAsSuch(t *testing.T) {
 func TestALabelCanBeExemptFromTheLeakWarning(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := &lockedBuffer{}
-		_, db, _ := openTasks(t, 2, logTo(log), func(c *pooldriver.Config) { c.LeakAfter, c.LeakExempt = time.Second, "reports, listener" })
+		_, db, _ := openTasks(t, 2, logTo(log), func(c *pooldriver.Config) { c.LeakAfter, c.LeakExempt = time.Second, []string{"reports", "listener"} })
 		for _, label := range []string{"listener", "GET /list"} {
 			rows, err := db.QueryContext(pooldriver.Label(t.Context(), label), "SELECT n FROM numbers LIMIT 5")
 			require.NoError(t, err)

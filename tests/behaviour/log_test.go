@@ -1,6 +1,7 @@
 package behaviour
 
 import (
+	"bytes"
 	"context"
 	"database/sql"
 	"log/slog"
@@ -13,6 +14,19 @@ import (
 	"github.com/pooldriver/pooldriver"
 	"github.com/pooldriver/pooldriver/internal/fakedb"
 )
+
+// TestAConnectorInALogIsItsTargetWithWhatIsNotTheDefault: everything else of it would be noise.
+func TestAConnectorInALogIsItsTargetWithWhatIsNotTheDefault(t *testing.T) {
+	for dsn, want := range map[string]string{
+		"postgres://app:" + secret + "@db/shop":                                            `{"target":"postgres app@db:5432/shop"}`,
+		"postgres://app:" + secret + "@db/shop?pool_max_conns=20&pool_leak_exempt=reports": `{"target":"postgres app@db:5432/shop","pool_max_conns":"20","pool_leak_exempt":"reports"}`,
+		"postgres://app:" + secret + "@db/shop?pool_max_conns=0":                           `"pooldriver: this Connector cannot be used: pooldriver: pool_max_conns: 0 is too small; the least is 1"`,
+	} {
+		var log bytes.Buffer
+		slog.New(slog.NewJSONHandler(&log, nil)).Info("opened", "pool", pooldriver.New(dsn))
+		require.Contains(t, log.String(), `"pool":`+want+"}", dsn)
+	}
+}
 
 // TestALogMayUseTheOnlyConnection: what is said of a connection is said when it is on
 // its way back.

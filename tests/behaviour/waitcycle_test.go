@@ -118,6 +118,31 @@ func TestACycleIsToldByTheAlarmOrByTheTimeoutWithAdviceThatFits(t *testing.T) {
 	}
 }
 
+// TestAnImplicitTaskGetsNoDeadlock: it waits as over plain database/sql, and the error of its timeout
+// names the holder.
+func TestAnImplicitTaskGetsNoDeadlock(t *testing.T) {
+	for _, s := range sided {
+		if s.told {
+			continue
+		}
+		t.Run(s.name, func(t *testing.T) {
+			t.Parallel()
+			_, db, _ := openTasks(t, 1, deadlockAfter(20*time.Millisecond), func(c *pooldriver.Config) { c.AcquireTimeout = 500 * time.Millisecond })
+			ctx, end := s.task(pooldriver.Label(t.Context(), "the holder"))
+			defer end()
+			tx, err := db.BeginTx(ctx, nil)
+			require.NoError(t, err)
+			beside, endBeside := s.beside(ctx)
+			defer endBeside()
+			_, err = db.BeginTx(beside, nil)
+			require.ErrorIs(t, err, pool.ErrTimeout)
+			require.NotErrorIs(t, err, pooldriver.ErrDeadlock)
+			require.ErrorContains(t, err, "the holder")
+			require.NoError(t, tx.Commit())
+		})
+	}
+}
+
 // TestTheAlarmComesWhenNothingHasMovedForLong: each statement of the holder's begins
 // the time anew.
 func TestTheAlarmComesWhenNothingHasMovedForLong(t *testing.T) {

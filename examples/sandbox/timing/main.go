@@ -1,5 +1,5 @@
 // Command timing runs the tests of the example in each way, and prints how long they take, as a
-// table for docs/testing.md.
+// table for docs/internals/testing-compared.md.
 //
 //	go -C examples/sandbox run ./timing -dsn 'postgres://…'
 package main

@@ -42,7 +42,46 @@ func (c *classifier) set() dialects.Effect {
 	case tok == sqltext.Operator && lx.Text() == "@" && c.namesGlobal():
 		return c.setOne(false)
 	}
-	return dialects.Stateful | dialects.Effect(lx.SkipStatementNoting(setWords))
+	return dialects.Stateful | c.rereads() | dialects.Effect(lx.SkipStatementNoting(setWords))
+}
+
+// harmless are the variables by which the server reads no text: a statement that is prepared is the
+// same whatever their values are. A variable that is missing costs a preparing. The integration test
+// TestNoSessionVariableReachesAStatement sets each of them.
+var harmless = sqltext.NewNames(sqltext.Group{Code: 1, Names: `
+	autocommit foreign_key_checks innodb_lock_wait_timeout interactive_timeout lock_wait_timeout max_execution_time
+	max_statement_time net_read_timeout net_write_timeout sql_log_bin transaction_isolation transaction_read_only
+	tx_isolation tx_read_only unique_checks wait_timeout`})
+
+var setScopes = sqltext.NewNames(sqltext.Group{Code: 1, Names: "session local global persist persist_only"})
+
+// rereads looks at what a SET assigns, from its first assignment on.
+func (c *classifier) rereads() dialects.Effect {
+	lx := c.Lx // a copy, which looks ahead
+	for depth := lx.Depth(); !lx.Ended(); {
+		user := lx.Token() == sqltext.At
+		for lx.Token() == sqltext.Operator && lx.Text() == "@" {
+			lx.Next()
+		}
+		if lx.WordIn(setScopes) != 0 {
+			if lx.Next(); lx.Token() == sqltext.Dot {
+				lx.Next()
+			}
+		}
+		if lx.IsWord("transaction") {
+			return dialects.Clean
+		}
+		if !user && (!lx.IsName() || harmless.Lookup(lx.Name()) == 0) {
+			return dialects.Rereads
+		}
+		for !lx.Ended() && (lx.Token() != sqltext.Comma || lx.Depth() > depth) {
+			lx.Next()
+		}
+		if lx.Token() == sqltext.Comma {
+			lx.Next()
+		}
+	}
+	return dialects.Clean
 }
 
 // namesGlobal reports whether the text is @@global.x; its first sign was just read.
@@ -60,7 +99,7 @@ func (c *classifier) setOne(transaction bool) dialects.Effect {
 	for !transaction && !ahead.Ended() {
 		if ahead.Next() == sqltext.Comma {
 			noted := c.Lx
-			return c.query(queryWords) | dialects.Stateful | dialects.ForgetPrepared | dialects.TxControl |
+			return c.query(queryWords) | dialects.Stateful | dialects.ForgetPrepared | dialects.Rereads | dialects.TxControl |
 				dialects.Effect(noted.SkipStatementNoting(setWords))&dialects.Unresettable
 		}
 	}

@@ -329,11 +329,11 @@ func (c *classifier) setConfig() dialects.Effect {
 	effect, local := dialects.Clean, dialects.Clean
 	switch literal, name := nextLiteral(&lx); {
 	case !literal:
-		effect = dialects.Stateful | dialects.Unresettable | dialects.ForgetPrepared
+		effect = dialects.Stateful | dialects.Unresettable | dialects.ForgetPrepared | dialects.Rereads
 	case sqltext.Equal(name, "'seed'"):
 		effect = dialects.Stateful | dialects.Unresettable
-	case changesNames(name):
-		effect = dialects.ForgetPrepared
+	default:
+		effect = changes(name[1 : len(name)-1])
 		if sqltext.Equal(name, "'search_path'") {
 			local = localPath(lx)
 		}
@@ -383,11 +383,4 @@ func lastIsTrue(lx *sqltext.Lexer, depth int) bool {
 	}
 	return lx.Depth() < depth && commas == 2 && last == sqltext.Word && lx.Before() == sqltext.Comma &&
 		sqltext.Equal(lx.Name(), "true")
-}
-
-// changesNames reports whether the parameter with this quoted name decides what a statement's names
-// mean.
-func changesNames(quoted string) bool {
-	return sqltext.Equal(quoted, "'search_path'") || sqltext.Equal(quoted, "'role'") ||
-		sqltext.Equal(quoted, "'session_authorization'")
 }

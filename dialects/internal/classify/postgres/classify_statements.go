@@ -1,6 +1,8 @@
 package postgres
 
 import (
+	"strings"
+
 	"github.com/pooldriver/pooldriver/dialects"
 	"github.com/pooldriver/pooldriver/dialects/internal/sqltext"
 )
@@ -57,13 +59,50 @@ func (c *classifier) isParameter() bool {
 	return tok == sqltext.Dot || tok == sqltext.Operator || ahead.IsWord("to")
 }
 
-// namesDependOn are the parameters that decide what a statement's names mean.
-var namesDependOn = sqltext.NewNames(sqltext.Group{Code: 1,
-	Names: "search_path schema role authorization session_authorization all"})
+const (
+	onlyNames uint8 = iota + 1
+	everything
+)
 
-// forget returns ForgetPrepared if the SET or RESET whose parameter's name was
-// just read changes what prepared statements mean, and Unresettable for the seed, which SET LOCAL
-// does not restore, or for a name that may be the seed.
+// namesDependOn are the parameters that decide what a statement's names mean. The server itself reads
+// a prepared statement again when the search path has changed.
+var namesDependOn = sqltext.NewNames(
+	sqltext.Group{Code: onlyNames, Names: "search_path schema role authorization session_authorization"},
+	sqltext.Group{Code: everything, Names: "all"},
+)
+
+// harmless are the parameters by which the server reads no text: a statement that is prepared is the
+// same whatever their values are. A parameter that is missing costs a preparing. The integration
+// test TestNoSessionVariableReachesAStatement sets each of them.
+var harmless = sqltext.NewNames(sqltext.Group{Code: 1, Names: `
+	application_name client_min_messages idle_in_transaction_session_timeout idle_session_timeout lock_timeout
+	maintenance_work_mem statement_timeout synchronous_commit transaction_timeout work_mem
+	characteristics default_transaction_deferrable default_transaction_isolation default_transaction_read_only
+	transaction_deferrable transaction_isolation transaction_read_only`})
+
+// ReadsBy reports whether the server may read texts by this parameter. Parameters with a dot in
+// their name belong to programs, which read them when a statement is executed, and to extensions.
+func ReadsBy(parameter string) bool {
+	return !strings.Contains(parameter, ".") && harmless.Lookup(parameter) == 0
+}
+
+// changes is the effect of another value of a parameter on prepared statements.
+func changes(parameter string) dialects.Effect {
+	switch namesDependOn.Lookup(parameter) {
+	case onlyNames:
+		return dialects.ForgetPrepared
+	case everything:
+		return dialects.ForgetPrepared | dialects.Rereads
+	}
+	if ReadsBy(parameter) {
+		return dialects.Rereads
+	}
+	return dialects.Clean
+}
+
+// forget returns the effect on prepared statements of the SET or RESET whose parameter's name was
+// just read, and Unresettable for the seed, which SET LOCAL does not restore, or for a name that may
+// be the seed.
 func (c *classifier) forget() dialects.Effect {
 	lx := &c.Lx
 	if lx.IsWord("session") {
@@ -73,15 +112,15 @@ func (c *classifier) forget() dialects.Effect {
 		return dialects.Clean
 	}
 	if lx.Disguised() {
-		return dialects.Stateful | dialects.Unresettable | dialects.ForgetPrepared
+		return dialects.Stateful | dialects.Unresettable | dialects.ForgetPrepared | dialects.Rereads
 	}
 	if sqltext.Equal(lx.Name(), "seed") {
 		return dialects.Stateful | dialects.Unresettable
 	}
-	if namesDependOn.Lookup(lx.Name()) != 0 {
-		return dialects.ForgetPrepared
+	if ahead := *lx; ahead.Next() == sqltext.Dot {
+		return dialects.Clean
 	}
-	return dialects.Clean
+	return changes(lx.Name())
 }
 
 // update looks at the table that an UPDATE changes. Its name may follow: [ONLY] [(] [schema.]table.
@@ -104,7 +143,7 @@ func (c *classifier) update() dialects.Effect {
 		case next == sqltext.Dot:
 			ahead.Next()
 		case sqltext.Equal(name, "pg_settings"):
-			return dialects.Stateful | dialects.ForgetPrepared
+			return dialects.Stateful | dialects.ForgetPrepared | dialects.Rereads
 		default:
 			return dialects.Clean
 		}
@@ -233,7 +272,7 @@ func (c *classifier) discard() dialects.Effect {
 	c.Lx.Next()
 	switch {
 	case c.Lx.IsWord("all"):
-		return c.Skip(dialects.Stateful | dialects.NamedPrepared | dialects.ForgetPrepared)
+		return c.Skip(dialects.Stateful | dialects.NamedPrepared | dialects.ForgetPrepared | dialects.Rereads)
 	case c.Lx.IsWord("temp"), c.Lx.IsWord("temporary"):
 		return c.Skip(dialects.Stateful | dialects.ForgetPrepared)
 	}

@@ -8,16 +8,22 @@ import (
 )
 
 // Cleaning is the text that cleans a session after statements with that effect. An unknown function
-// may have set the seed of random(). Nothing restores the old seed, so the cleaning sets a new one.
+// may have set the seed of random(). Nothing restores the old seed, so the cleaning sets a new one. If
+// texts may have been read in another way, the plans of functions go: a session keeps them with the
+// literals that it has read.
 func Cleaning(effect dialects.Effect) string {
-	if effect&dialects.Suspect == 0 {
-		return cleaning
+	text := cleaning
+	if effect&dialects.Rereads != 0 {
+		text += "; DISCARD PLANS"
 	}
-	return cleaning + "; SELECT pg_catalog.setseed(" + strconv.FormatFloat(2*rand.Float64()-1, 'f', -1, 64) + ")"
+	if effect&dialects.Suspect != 0 {
+		text += "; SELECT pg_catalog.setseed(" + strconv.FormatFloat(2*rand.Float64()-1, 'f', -1, 64) + ")"
+	}
+	return text
 }
 
 // cleaning has the parts of DISCARD ALL, except the two parts that would remove the prepared
-// statements and their plans, in one round trip. The statements run in one implicit transaction.
+// statements and all plans, in one round trip. The statements run in one implicit transaction.
 // DISCARD ALL itself refuses to run in a transaction.
 //
 // The order matters: a weaker role may lack some rights, so the connection's own user comes back

@@ -1,4 +1,4 @@
-package sqlite
+package anysqlite
 
 import (
 	"context"
@@ -12,8 +12,8 @@ import (
 // A test in one transaction: package sandbox.
 
 var (
-	_ dialects.SandboxChecker = (*session)(nil)
-	_ dialects.SandboxJudge   = dialect{}
+	_ dialects.SandboxChecker = (*Session)(nil)
+	_ dialects.SandboxJudge   = Dialect{}
 )
 
 // sandboxTraits: the test begins as the writer, because SQLite has only one. An interruption rolls
@@ -25,13 +25,13 @@ var sandboxTraits = dialects.SandboxTraits{
 	Begins:          regexp.MustCompile(`^begin(?: deferred| immediate| exclusive)?(?: transaction(?: \S+)?)?$`),
 }
 
-func (s *session) Sandbox() dialects.SandboxTraits { return sandboxTraits }
+func (s *Session) Sandbox() dialects.SandboxTraits { return sandboxTraits }
 
 // Interrupt is never called.
-func (s *session) Interrupt(context.Context) error { return nil }
+func (s *Session) Interrupt(context.Context) error { return nil }
 
 // CleanInTx cannot clean more than Clean can.
-func (s *session) CleanInTx(ctx context.Context, effect dialects.Effect) (kept bool, err error) {
+func (s *Session) CleanInTx(ctx context.Context, effect dialects.Effect) (kept bool, err error) {
 	return s.Clean(ctx, effect)
 }
 
@@ -41,7 +41,7 @@ var errForeignKey = errors.New("constraint failed: FOREIGN KEY constraint failed
 // CheckDeferred looks for rows without the rows that they refer to, if the schema has foreign keys
 // that are checked at COMMIT. SQLite checks them when the outermost savepoint ends, and that is the
 // test's. Rows that were without them before the test are found, too.
-func (s *session) CheckDeferred(ctx context.Context) error {
+func (s *Session) CheckDeferred(ctx context.Context) error {
 	deferred, err := firstRow(ctx, s.Conn(), "SELECT count(*) FROM sqlite_schema, pragma_foreign_keys AS k WHERE k.foreign_keys AND sqlite_schema.sql LIKE '%DEFERRED%'")
 	if err != nil || len(deferred) == 0 || deferred[0] == int64(0) {
 		return err
@@ -54,14 +54,14 @@ func (s *session) CheckDeferred(ctx context.Context) error {
 }
 
 // SandboxesAlone: SQLite has one writer at a time.
-func (dialect) SandboxesAlone() bool { return true }
+func (Dialect) SandboxesAlone() bool { return true }
 
 // outsideOnly are the statements that SQLite refuses in a transaction, or ignores there.
 var outsideOnly = regexp.MustCompile(`(?i)^\s*(?:vacuum\b|(?:attach|detach)\b|pragma\s+(?:\w+\.)?(?:foreign_keys|journal_mode)\s*[=(])`)
 
 // Refuses knows the statements that work only outside of transactions. A PRAGMA foreign_keys that is
 // ignored would let tests pass that fail in production.
-func (dialect) Refuses(text string) string {
+func (Dialect) Refuses(text string) string {
 	if m := outsideOnly.FindString(text); m != "" {
 		return "SQLite executes " + strings.Join(strings.Fields(strings.TrimRight(m, "=( ")), " ") + " only outside of a transaction, and a sandbox is one: put such settings into the DSN"
 	}
@@ -69,10 +69,10 @@ func (dialect) Refuses(text string) string {
 }
 
 // Ignores is false: SQLite has no isolation levels.
-func (dialect) Ignores(string) bool { return false }
+func (Dialect) Ignores(string) bool { return false }
 
 // ReadsOnly returns nil: the driver's transactions that are read only may write, too.
-func (dialect) ReadsOnly(string) error { return nil }
+func (Dialect) ReadsOnly(string) error { return nil }
 
 // LeavesNothing is true: what a statement does to its session is undone with the statement.
-func (dialect) LeavesNothing(error) bool { return true }
+func (Dialect) LeavesNothing(error) bool { return true }

@@ -1,4 +1,4 @@
-package sqlite
+package anysqlite
 
 import (
 	"context"
@@ -10,30 +10,65 @@ import (
 	"github.com/pooldriver/pooldriver/dialects/internal/base"
 )
 
-// session is one connection to a database in this process. Most of it is what
+// Session is one connection to a database in this process. Most of it is what
 // every driver has: there is no network to look at.
-type session struct {
+type Session struct {
 	*base.Session
+	// Lent is what Raw lends; nil: the driver's connection.
+	Lent driver.Conn
+
+	traits   dialects.Traits
 	question driver.Stmt // see status.go; prepared when first asked
 	private  bool        // the database is in memory, and only this connection sees it
 	file     string      // of the database; see order.go. Empty: it is in memory, or not known
 }
 
 var (
-	_ dialects.Session       = (*session)(nil)
-	_ dialects.Irreplaceable = (*session)(nil)
+	_ dialects.Session       = (*Session)(nil)
+	_ dialects.ConnTraits    = (*Session)(nil)
+	_ dialects.Irreplaceable = (*Session)(nil)
 )
 
-func newSession(conn driver.Conn, label string) *session {
-	return &session{Session: base.NewSession(conn, label)}
+// NewSession makes a session of conn, which prints as label.
+func NewSession(conn driver.Conn, label string, traits dialects.Traits) *Session {
+	return &Session{Session: base.NewSession(conn, label), traits: traits}
+}
+
+// OpenFile is NewSession for a file with this path, which open opens.
+func OpenFile(ctx context.Context, path string, open func() (driver.Conn, error), label string, traits dialects.Traits) (*Session, error) {
+	file := realPath(path)
+	done, err := takeTurn(ctx, file)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	conn, err := open()
+	if err != nil {
+		return nil, err
+	}
+	join(ctx, conn, file)
+	s := NewSession(conn, label, traits)
+	s.file = file
+	return s, nil
+}
+
+// Traits of this connection.
+func (s *Session) Traits() dialects.Traits { return s.traits }
+
+// Unwrap is what Raw lends.
+func (s *Session) Unwrap() driver.Conn {
+	if s.Lent != nil {
+		return s.Lent
+	}
+	return s.Session.Unwrap()
 }
 
 // Irreplaceable is true of a database in memory that no other connection sees.
-func (s *session) Irreplaceable() bool { return s.private }
+func (s *Session) Irreplaceable() bool { return s.private }
 
 // Rollback executes ROLLBACK. SQLite returns an error if no transaction is open. A full disk or an
 // interruption may also have rolled back the transaction, and SQLite tells nobody.
-func (s *session) Rollback(ctx context.Context) error {
+func (s *Session) Rollback(ctx context.Context) error {
 	err := s.Exec(ctx, "ROLLBACK")
 	if err != nil && strings.Contains(err.Error(), "no transaction is active") {
 		return nil
@@ -44,7 +79,7 @@ func (s *session) Rollback(ctx context.Context) error {
 // Clean does nothing if nothing was left behind: neither a trigger nor a function can change the
 // session. SQLite cannot undo the rest (temporary tables, attached databases, pragmas), and a new
 // connection costs less than a search for them.
-func (s *session) Clean(_ context.Context, effect dialects.Effect) (bool, error) {
+func (s *Session) Clean(_ context.Context, effect dialects.Effect) (bool, error) {
 	if effect.Dirty() {
 		return false, dialects.ErrCannotClean
 	}
@@ -52,13 +87,13 @@ func (s *session) Clean(_ context.Context, effect dialects.Effect) (bool, error)
 }
 
 // CheckSettings accepts no setting. A setting that a statement can read would be a table.
-func (s *session) CheckSettings([]dialects.ContextSetting) error {
+func (s *Session) CheckSettings([]dialects.ContextSetting) error {
 	return errors.New("SQLite has no settings that a statement could read: give the value to the statement as an argument")
 }
 
 // Close closes the connection. SQLite keeps the file open until the prepared statements of the
 // connection are closed, too.
-func (s *session) Close(ctx context.Context) error {
+func (s *Session) Close(ctx context.Context) error {
 	if s.file != "" {
 		done, err := takeTurn(ctx, s.file)
 		if err != nil {

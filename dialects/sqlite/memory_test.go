@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"modernc.org/sqlite"
 
 	"github.com/pooldriver/pooldriver"
 )
@@ -221,5 +222,103 @@ func TestADSNsVFSOpensTheFilesBesideADatabaseInMemory(t *testing.T) {
 			require.NoError(t, err, dsn)
 			require.Equal(t, want, files(t, dir), dsn)
 		}
+	}
+}
+
+// serialized is a database with a table of one row, as Serialize gives it.
+func serialized(t *testing.T, value string) (content []byte) {
+	db := openBareMemory(t, ":memory:")
+	_, err := db.Exec("create table loaded as select " + value + " as a")
+	require.NoError(t, err)
+	conn, err := db.Conn(t.Context())
+	require.NoError(t, err)
+	defer conn.Close()
+	require.NoError(t, conn.Raw(func(dc any) (err error) {
+		content, err = dc.(interface{ Serialize() ([]byte, error) }).Serialize()
+		return err
+	}))
+	return content
+}
+
+// TestDeserializeReplacesTheDatabaseOfAllConnections, as on the bare driver that of the one connection.
+func TestDeserializeReplacesTheDatabaseOfAllConnections(t *testing.T) {
+	type conn interface {
+		Deserialize(buf []byte) error
+	}
+	bare := openBareMemory(t, ":memory:")
+	bareConn, err := bare.Conn(t.Context())
+	require.NoError(t, err)
+	content := serialized(t, "5")
+	require.NoError(t, bareConn.Raw(func(dc any) error { return dc.(conn).Deserialize(content) }))
+	require.NoError(t, bareConn.Close())
+	requireLoaded(t, bare, 5)
+
+	for _, dsn := range []string{":memory:", "file:deserialized?mode=memory&cache=shared", "file:/deserialized?vfs=memdb"} {
+		db := openMemory(t, dsn, func(c *pooldriver.Config) { c.MaxConns = 3 })
+		other := sql.OpenDB(pooldriver.New(dsn)) // what is shared by its name is shared by all
+		open, err := db.Conn(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, open.PingContext(t.Context()))
+		for i, value := range []string{"5", "6"} {
+			content := serialized(t, value)
+			lent(t, db, func(dc driver.Conn) error { return dc.(conn).Deserialize(content) })
+			requireLoaded(t, db, 5+i)
+			var a int
+			require.NoError(t, open.QueryRowContext(t.Context(), "select a from loaded").Scan(&a))
+			require.Equal(t, 5+i, a)
+			if dsn != ":memory:" {
+				requireLoaded(t, other, 5+i)
+			}
+		}
+		lent(t, db, func(dc driver.Conn) error {
+			require.Error(t, dc.(conn).Deserialize(nil))
+			require.Error(t, dc.(conn).Deserialize([]byte("no database")))
+			return nil
+		})
+		requireLoaded(t, db, 6)
+		require.NoError(t, open.Close())
+		require.NoError(t, other.Close())
+	}
+}
+
+// TestARestoreIsSeenByAllConnections, as Deserialize is.
+func TestARestoreIsSeenByAllConnections(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "backup.db")
+	file, err := sql.Open("sqlite", path)
+	require.NoError(t, err)
+	_, err = file.Exec("create table loaded as select 5 as a")
+	require.NoError(t, err)
+	require.NoError(t, file.Close())
+	for _, dsn := range []string{":memory:", "file:restored?mode=memory&cache=shared"} {
+		db := openMemory(t, dsn)
+		lent(t, db, func(dc driver.Conn) error {
+			b, err := dc.(interface {
+				NewRestore(uri string) (*sqlite.Backup, error)
+			}).NewRestore(path)
+			require.NoError(t, err)
+			_, err = b.Step(-1)
+			require.NoError(t, err)
+			return b.Finish()
+		})
+		requireLoaded(t, db, 5)
+	}
+}
+
+// lent calls f with a connection that Raw lends.
+func lent(t *testing.T, db *sql.DB, f func(driver.Conn) error) {
+	t.Helper()
+	conn, err := db.Conn(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, pooldriver.Raw(t.Context(), conn, f))
+	require.NoError(t, conn.Close())
+}
+
+// requireLoaded asks on two connections at once.
+func requireLoaded(t *testing.T, db *sql.DB, want int) {
+	t.Helper()
+	for range 2 {
+		var a int
+		require.NoError(t, db.QueryRow("select a from loaded").Scan(&a))
+		require.Equal(t, want, a)
 	}
 }

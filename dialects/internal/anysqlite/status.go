@@ -1,4 +1,4 @@
-package sqlite
+package anysqlite
 
 import (
 	"context"
@@ -24,7 +24,7 @@ const (
 // TxStatus asks SQLite, in about a microsecond. It does not ask while an interruption of the last
 // statement is pending: the question would clear the interruption, and so change the driver's
 // IsValid.
-func (s *session) TxStatus() dialects.TxStatus {
+func (s *Session) TxStatus() dialects.TxStatus {
 	if !s.Valid() {
 		return dialects.TxUnknown
 	}

@@ -1,4 +1,4 @@
-package sqlite
+package anysqlite
 
 import (
 	"context"
@@ -10,17 +10,17 @@ import (
 )
 
 var (
-	_ dialects.SettingsKeeper  = dialect{}
-	_ dialects.SettingRepeater = (*session)(nil)
+	_ dialects.SettingsKeeper  = Dialect{}
+	_ dialects.SettingRepeater = (*Session)(nil)
 )
 
 // Settings: PRAGMA, ATTACH and DETACH, as far as they concern one connection.
-func (dialect) Settings(query string) (settings []dialects.Setting, alone, complete bool) {
+func (Dialect) Settings(query string) (settings []dialects.Setting, alone, complete bool) {
 	return classifier.Settings(query)
 }
 
 // Repeatable returns an ATTACH of the same file by its whole name, which makes no file.
-func (s *session) Repeatable(ctx context.Context, setting dialects.Setting, args []driver.NamedValue) string {
+func (s *Session) Repeatable(ctx context.Context, setting dialects.Setting, args []driver.NamedValue) string {
 	schema := strings.ReplaceAll(strings.TrimPrefix(setting.Name, "ATTACH "), "'", "''")
 	from, to, expr := classifier.AttachedFile(setting.Text)
 	row, err := firstRow(ctx, s.Conn(), "SELECT file, "+expr+" FROM pragma_database_list WHERE lower(name) = '"+schema+"'", args...)

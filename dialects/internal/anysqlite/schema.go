@@ -1,4 +1,4 @@
-package sqlite
+package anysqlite
 
 import (
 	"context"
@@ -9,7 +9,7 @@ import (
 	"github.com/pooldriver/pooldriver/internal/driverconn"
 )
 
-var _ dialects.Recompiler = (*session)(nil)
+var _ dialects.Recompiler = (*Session)(nil)
 
 // SQLite compiles a statement with the connection's copy of the schema. That copy may be old if
 // another connection has changed the schema. SQLite finds this when the statement begins to run,
@@ -26,7 +26,7 @@ const unknownTable = `SELECT 1 FROM "pooldriver: is the schema old?"`
 
 // Recompiles looks whether query failed because it did not compile. A script is judged by its first
 // statement: if that one compiles, it may have been executed.
-func (s *session) Recompiles(ctx context.Context, query string, failed error, complete func()) bool {
+func (s *Session) Recompiles(ctx context.Context, query string, failed error, complete func()) bool {
 	if ctx.Err() != nil || !isSQLError(failed) {
 		return false
 	}
@@ -49,7 +49,7 @@ func isSQLError(err error) bool {
 	return err != driver.ErrSkip && !errors.Is(err, driver.ErrBadConn) && !isBusy(err)
 }
 
-func (s *session) compile(ctx context.Context, query string) error {
+func (s *Session) compile(ctx context.Context, query string) error {
 	conn := driverconn.New(s.Conn())
 	stmt, err := conn.Prepare(ctx, query)
 	if err != nil {

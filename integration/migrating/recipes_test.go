@@ -1,0 +1,208 @@
+package migrating
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"log/slog"
+	"net/url"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pooldriver/pooldriver"
+	"github.com/pooldriver/pooldriver/integration/testbed"
+)
+
+// page: leader
+// lead does work while this process is the leader. It returns nil if another process is.
+func lead(ctx context.Context, db *sql.DB, work func(context.Context) error) error {
+	ctx = pooldriver.Label(ctx, "leader")
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close() // also unlocks
+	var leader bool
+	err = conn.QueryRowContext(ctx, "SELECT pg_try_advisory_lock(42)").Scan(&leader)
+	if err != nil || !leader {
+		return err
+	}
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	go func() {
+		for ctx.Err() == nil {
+			if err := conn.PingContext(ctx); err != nil { // the session has ended, and its lock with it
+				stop(err)
+			}
+			select {
+			case <-ctx.Done():
+			case <-time.After(time.Second):
+			}
+		}
+	}()
+	return work(ctx)
+}
+
+// end
+
+func TestALeaderLearnsThatItsSessionHasEnded(t *testing.T) {
+	db, account := postgres(t)
+	witness := account.Witness(t)
+	began := make(chan struct{})
+	other := func(context.Context) error { return errors.New("two leaders") }
+	err := lead(t.Context(), db, func(ctx context.Context) error {
+		close(began)
+		require.NoError(t, lead(t.Context(), db, other), "another process is the leader")
+		mustExec(t, witness, "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND objid = 42 AND granted")
+		<-ctx.Done()
+		return context.Cause(ctx)
+	})
+	<-began
+	require.Error(t, err)
+	require.NotErrorIs(t, err, context.Canceled)
+	t.Log(err)
+	require.EqualError(t, lead(t.Context(), db, other), "two leaders", "the lock is free")
+}
+
+// page: listener
+// listen calls handle for each notification, and whenever some may have been missed.
+func listen(ctx context.Context, db *sql.DB, handle func(payload string)) error {
+	ctx = pooldriver.Label(ctx, "listener")
+	for {
+		conn, err := db.Conn(ctx)
+		if err != nil {
+			return err
+		}
+		err = pooldriver.Raw(ctx, conn, func(dc driver.Conn) error {
+			pg := dc.(*stdlib.Conn).Conn()
+			if _, err := pg.Exec(ctx, "LISTEN orders"); err != nil {
+				return err
+			}
+			handle("") // what was sent before LISTEN was not heard: look at the table
+			for {
+				n, err := pg.WaitForNotification(ctx)
+				if err != nil {
+					return err
+				}
+				handle(n.Payload)
+			}
+		})
+		conn.Close()
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(time.Second):
+			slog.Warn("listening again", "err", err)
+		}
+	}
+}
+
+// end
+
+func TestAListenerListensAgain(t *testing.T) {
+	db, account := postgres(t)
+	witness := account.Witness(t)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	heard, done := make(chan string, 10), make(chan error, 1)
+	go func() { done <- listen(ctx, db, func(payload string) { heard <- payload }) }()
+	for _, payload := range []string{"one", "two"} {
+		require.Empty(t, <-heard, "it looks at the table first")
+		mustExec(t, witness, "SELECT pg_notify('orders', $1)", payload)
+		require.Equal(t, payload, <-heard)
+		mustExec(t, witness, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = $1", account.User)
+	}
+	cancel()
+	require.ErrorIs(t, <-done, context.Canceled)
+}
+
+// counter is a tracer of pgx.
+type counter struct{ queries atomic.Int64 }
+
+func (c *counter) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
+	c.queries.Add(1)
+	return ctx
+}
+
+func (c *counter) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+
+func TestATracerOfPgx(t *testing.T) {
+	t.Parallel()
+	dsn, tracer := testbed.Shared(t, testbed.Postgres).NewAccount(t).URL(), &counter{}
+	open := func() (*sql.DB, error) {
+		// page: tracer
+		config, err := pgx.ParseConfig(dsn)
+		if err != nil {
+			return nil, err
+		}
+		config.Tracer = tracer
+		c := pooldriver.Wrap(stdlib.GetConnector(*config), func(c *pooldriver.Config) { c.MaxConns = 20 })
+		return sql.OpenDB(c), nil
+		// end
+	}
+	db, err := open()
+	require.NoError(t, err)
+	defer db.Close()
+	require.Equal(t, 1, value[int](t, t.Context(), db, "SELECT 1"))
+	require.Positive(t, tracer.queries.Load())
+}
+
+// TestPgxReadsTheEnvironment is not parallel: it sets the environment.
+func TestPgxReadsTheEnvironment(t *testing.T) {
+	account := testbed.Shared(t, testbed.Postgres).NewAccount(t)
+	u, err := url.Parse(account.URL())
+	require.NoError(t, err)
+	for name, value := range map[string]string{
+		"PGHOST": u.Hostname(), "PGPORT": u.Port(), "PGUSER": account.User, "PGPASSWORD": account.Password,
+		"PGDATABASE": account.Database, "PGSSLMODE": "disable", "PGAPPNAME": "shop",
+	} {
+		t.Setenv(name, value)
+	}
+	// page: environment
+	db, err := pooldriver.Open("postgres://?pool_max_conns=20") // PGHOST, PGUSER, …
+	// end
+	require.NoError(t, err)
+	defer db.Close()
+	require.Equal(t, account.Database, value[string](t, t.Context(), db, "SELECT current_database()"))
+	require.Equal(t, "shop", value[string](t, t.Context(), db, "SHOW application_name"))
+}
+
+func TestATimeoutByContext(t *testing.T) {
+	db, _ := postgres(t)
+	ctx := t.Context()
+	mustExec(t, db, "ALTER TABLE orders ADD ready bool; INSERT INTO orders (id) VALUES (1)")
+	change := func() error {
+		// page: timeout
+		ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+		defer cancel()
+		_, err := db.ExecContext(ctx, "UPDATE orders SET ready = true WHERE id = 1")
+		return err
+		// end
+	}
+	require.NoError(t, change())
+	require.True(t, value[bool](t, ctx, db, "SELECT ready FROM orders"))
+	tx, err := db.BeginTx(ctx, nil)
+	require.NoError(t, err)
+	_, err = tx.ExecContext(ctx, "UPDATE orders SET ready = false")
+	require.NoError(t, err)
+	require.ErrorIs(t, change(), context.DeadlineExceeded, "it waits for the row")
+	require.NoError(t, tx.Commit())
+}
+
+// TestANameOfAConfigIsForPgxAlone: the same configuration works through Wrap.
+func TestANameOfAConfigIsForPgxAlone(t *testing.T) {
+	t.Parallel()
+	config, err := pgx.ParseConfig(testbed.Shared(t, testbed.Postgres).NewAccount(t).URL())
+	require.NoError(t, err)
+	name := stdlib.RegisterConnConfig(config)
+	require.Error(t, pooldriver.New(name).Err(), name)
+	db := sql.OpenDB(pooldriver.Wrap(stdlib.GetConnector(*config)))
+	defer db.Close()
+	require.Equal(t, 1, value[int](t, t.Context(), db, "SELECT 1"))
+}

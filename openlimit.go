@@ -1,0 +1,35 @@
+package pooldriver
+
+import (
+	"database/sql"
+	"fmt"
+	"time"
+
+	"github.com/pooldriver/pooldriver/internal/task"
+)
+
+// SetMaxOpenConns bounds the virtual connections. When all of them are in use, a statement inside
+// another one waits in database/sql. A Connector sees neither this wait nor the limit: the virtual
+// connections of a busy program look the same. So the limit is looked at where the *sql.DB is known.
+
+// handleSettled is how long after Open the program is expected to have set up its *sql.DB.
+const handleSettled = time.Second
+
+// lookAtLimit warns, a little later, if the program has given db a limit that undoes nesting.
+func lookAtLimit(c *Connector, db *sql.DB) {
+	time.AfterFunc(handleSettled, func() {
+		if !c.closed.Load() {
+			c.report.OpenLimit(db.Stats().MaxOpenConnections)
+		}
+	})
+}
+
+// waitedAbove is the error of a BeginTx for scope. It says so if BeginTx has waited in database/sql,
+// whose error is only that of the context.
+func waitedAbove(db *sql.DB, scope *task.Scope, err error) error {
+	s := db.Stats()
+	if err != scope.Err() || s.MaxOpenConnections == 0 || s.InUse < s.MaxOpenConnections {
+		return err
+	}
+	return fmt.Errorf("pooldriver: InTx has waited in database/sql, because SetMaxOpenConns(%d) lets it give no further connection, and a transaction or statement inside another one needs one; do not call SetMaxOpenConns: pool_max_conns bounds the connections: %w", s.MaxOpenConnections, err)
+}
