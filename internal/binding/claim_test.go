@@ -3,6 +3,7 @@ package binding
 import (
 	"context"
 	"database/sql"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -10,8 +11,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/internal/fakedb"
 	"github.com/pooldriver/pooldriver/internal/session"
 	"github.com/pooldriver/pooldriver/internal/stmtcache"
+	"github.com/pooldriver/pooldriver/internal/stubdialect"
 	"github.com/pooldriver/pooldriver/internal/task"
 )
 
@@ -258,4 +262,34 @@ func TestATransactionOfInTxThatHasLeftItsSeatIsDone(t *testing.T) {
 	other := &Checkout{}
 	other.Init(e, ctx)
 	require.ErrorIs(t, other.Reach(ctx, &Want{}), sql.ErrTxDone)
+}
+
+// logger runs a function of the program.
+type logger struct {
+	slog.Handler
+	told func()
+}
+
+func (l logger) Enabled(context.Context, slog.Level) bool { return true }
+func (l logger) Handle(context.Context, slog.Record) error {
+	l.told()
+	return nil
+}
+
+// TestNobodyHasTheLockWhenTheLogIsToldOfAPanic: the logger may need the connection.
+func TestNobodyHasTheLockWhenTheLogIsToldOfAPanic(t *testing.T) {
+	stub := stubdialect.New(dialects.Traits{})
+	var s *Seat
+	told := false
+	e := newEngineOver(t, 1, stub, logger{slog.DiscardHandler, func() { told = true; require.False(t, s.lock.Locked()) }})
+	c := &Checkout{}
+	c.Init(e, t.Context())
+	defer c.Detach()
+	withRows(t, t.Context(), c)
+	s = c.seat
+	stub.Server.Inject(fakedb.Fault{Call: fakedb.RowsNext, Panic: "boom"})
+	held, rows := tryReclaim(s.conn.Load())
+	require.NotNil(t, held)
+	require.False(t, e.starvation.takeRows(held, rows))
+	require.True(t, told)
 }
