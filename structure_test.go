@@ -32,7 +32,7 @@ const (
 var (
 	crossing = map[[2]string]int{
 		{"/internal/virtual", "/internal/binding"}: 60,
-		{"/internal/virtual", "/internal/session"}: 70,
+		{"/internal/virtual", "/internal/session"}: 71,
 		{"/internal/binding", "/internal/session"}: 74,
 	}
 	reaching = map[string]int{"/internal/connpool": 148, "/internal/binding": 68, "/internal/virtual": 90}

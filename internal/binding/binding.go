@@ -124,25 +124,28 @@ func (b *Binding) lockTarget(ctx context.Context, c *Checkout, w *Want) (again b
 // it. again: the connection of s has left.
 func (b *Binding) lockFor(ctx context.Context, c *Checkout, w *Want, s *Seat) (again bool, _ error) {
 	counted := s != c.seat
-	if counted && !b.countIn(s) {
-		return true, nil
-	}
-	if err := s.lock.Lock(ctx); err != nil {
-		b.offer(s) // ctx may have ended when the lock was just given to this operation
-		if counted {
-			b.countOut(s)
+	if !counted || b.countIn(s) {
+		if err := s.lock.Lock(ctx); err != nil {
+			b.offer(s) // ctx may have ended when the lock was just given to this operation
+			if counted {
+				b.countOut(s)
+			} else {
+				b.lookAgain(s) // the rows of c may be in memory
+			}
+			return false, err
 		}
-		return false, err
+		if s.conn.Load() != nil {
+			w.has(s, counted)
+			return false, nil
+		}
+		s.lock.Unlock()
 	}
-	if s.conn.Load() != nil {
-		w.has(s, counted)
-		return false, nil
-	}
-	s.lock.Unlock()
 	switch tx := b.transactionOf(c.scope); {
+	case b.refuses(c, w) != nil || c.seat == s && c.parts():
+		return true, nil // enter asks again
 	case tx != nil && tx.seat == s:
 		return false, sql.ErrTxDone // the transaction of InTx has ended before its function
-	case c.seat == s && b.refuses(c, w) == nil && !c.parts():
+	case c.seat == s:
 		return false, driver.ErrBadConn // it has died
 	}
 	return true, nil
@@ -240,6 +243,7 @@ func (b *Binding) join(c *Checkout, w *Want) (again bool, _ error) {
 		// barrier is raised under the lock of the main seat, while main still points
 		// to it. So a statement that found the main seat before that sees the
 		// barrier here.
+		c.partFromRows() // its claim may have ended during the wait for the lock
 		return true, nil
 	}
 	if !c.reattach(s) {

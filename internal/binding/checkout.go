@@ -37,7 +37,6 @@ type Checkout struct {
 	touched  bool        // it has used seat: an operation cannot move to another connection
 	executed bool        // it has executed a statement on seat
 	parted   bool        // rows were read into memory, and the connection on which they were opened was taken back
-	begun    bool        // it has begun a transaction on seat, which others may know
 	rows     *Rows       // that its last operation has opened
 	tx       *Tx         // the innermost of its open transactions
 	lent     *Seat       // to a function of Raw; nil: none
@@ -276,7 +275,7 @@ func (c *Checkout) freeSeat() *Seat {
 
 // hold makes s the seat of the checkout, which has not used s yet. With nil the
 // checkout has none.
-func (c *Checkout) hold(s *Seat) { c.seat, c.touched, c.executed, c.begun = s, false, false, false }
+func (c *Checkout) hold(s *Seat) { c.seat, c.touched, c.executed = s, false, false }
 
 // share makes s, which others have used, the seat of the checkout. executed: the checkout
 // counts as one that has executed a statement on s.
@@ -293,10 +292,11 @@ func (c *Checkout) letGo() (s *Seat, open *Rows) {
 	return s, open
 }
 
-// part takes the connection from the checkout, whose rows are in memory.
+// part takes the connection from the checkout, whose rows are in memory. Others of its task may use the
+// seat by now.
 func (c *Checkout) part() {
 	c.hold(nil)
-	c.parted = true
+	c.parted, c.mine = true, nil
 }
 
 // partFromRows takes the connection from the checkout, if the checkout's rows are in memory and
@@ -404,7 +404,7 @@ func (c *Checkout) Idle() bool {
 // Disown closes what o has prepared on the checkout's connection, if the checkout has a
 // connection and nobody works on it.
 func (c *Checkout) Disown(o *stmtcache.Owner) error {
-	b, s := c.binding, c.seat
+	s := c.seat
 	if s == nil || c.parts() || !s.lock.TryLock() {
 		return nil
 	}
@@ -413,13 +413,7 @@ func (c *Checkout) Disown(o *stmtcache.Owner) error {
 		s.lock.Unlock()
 		return nil
 	}
-	defer func() { // also by a panic of the driver
-		if b.isPrivate() {
-			s.unlockAlone()
-		} else {
-			b.unlock(s)
-		}
-	}()
+	defer s.endLook() // also by a panic of the driver; the checkout's rows may be in memory since
 	return r.Disown(o)
 }
 

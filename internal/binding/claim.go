@@ -202,7 +202,11 @@ func (b *Binding) lookAgainLocked(s *Seat) (gaveBack bool) {
 // mayLeaveLocked reports whether nobody has a claim on s, and nothing pins it. After the task has ended,
 // only the task's end takes the connection.
 func (b *Binding) mayLeaveLocked(s *Seat) bool {
-	return s.users <= 0 && s.ops == 0 && s.pin == pinning.None && s.conn.Load() != nil && s.binding.Load() == b && !b.ended.Load()
+	// conn is looked at first, as in countIn.
+	if s.conn.Load() == nil || s.binding.Load() != b {
+		return false
+	}
+	return s.users <= 0 && s.ops == 0 && s.pin == pinning.None && !b.ended.Load()
 }
 
 // takeOutLocked ends the lending of s, which is locked.
@@ -226,14 +230,14 @@ func (b *Binding) giveBack(r *connpool.Conn) {
 
 // detach ends a checkout's use of its seat. It waits for nobody, unless rows are open.
 func (b *Binding) detach(c *Checkout) {
-	mine, begun := c.mine, c.begun
+	mine := c.mine
 	s, rows := c.letGo()
 	switch {
 	case s == nil || rows != nil && b.detachRows(s, rows):
 	case b.isPrivate():
 		s.leaveAlone()
 		c.mine = mine
-	case b.leave(s) && s == mine && !begun: // nobody else has had a claim
+	case b.leave(s) && s == mine && !s.known: // nobody else has a claim, or will come
 		c.mine = s
 	}
 }
@@ -296,9 +300,7 @@ func (b *Binding) release(s *Seat, counted bool) {
 		return
 	}
 	b.unlock(s)
-	if counted {
-		b.lookAgain(s)
-	}
+	b.lookAgain(s) // the last claim may have ended after our look, and the caller's before
 }
 
 // endUse is release for one of the users of s.

@@ -51,6 +51,9 @@ type Seat struct {
 	// values is the context whose values the driver's ResetSession has got last, in an explicit
 	// task.
 	values context.Context
+	// known: a transaction of a task may have begun on the seat. It knows the seat after its checkout's claim
+	// has ended, as does the scope of its InTx. So the seat is not used again.
+	known bool
 }
 
 var _ connpool.Owner = (*Seat)(nil)
@@ -132,7 +135,7 @@ func (s *Seat) unlockAlone() {
 	s.lock.Unlock()
 	// The claim may have ended after the look, while s was locked. If it ends now, s is found unlocked.
 	if !lent && s.left.Load() && s.lock.TryLock() {
-		s.unlockAlone()
+		s.endLook() // s may be used again, in a task
 	}
 }
 
@@ -192,8 +195,11 @@ func (s *Seat) prepare(b *Binding, values context.Context) {
 // forget ends what a task has recorded of its lending.
 func (s *Seat) forget() {
 	s.pin, s.values, s.raw, s.opener = pinning.None, nil, nil, turn{}
-	s.moves, s.handed, s.warned, s.over = 0, false, false, false
+	s.moves, s.handed, s.warned, s.over, s.since = 0, false, false, false, time.Time{}
 }
+
+// isKnown records that a transaction of a task may begin on s.
+func (s *Seat) isKnown() { s.known = true }
 
 // moved counts an operation.
 func (s *Seat) moved() { s.moves++ }

@@ -23,13 +23,21 @@ import (
 // newEngine makes an engine over a fake database.
 func newEngine(t *testing.T, most int) *Engine {
 	t.Helper()
-	s := stubdialect.New(dialects.Traits{})
+	return newEngineOver(t, most, stubdialect.New(dialects.Traits{}), slog.DiscardHandler)
+}
+
+func newEngineOver(t *testing.T, most int, s *stubdialect.Stub, log slog.Handler) *Engine {
+	t.Helper()
 	stubdialect.Connector(s)
 	var r report.Report
+<<<<<<< HEAD
 	r.Init(slog.New(slog.DiscardHandler), "stub", 1, report.Listener{})
+=======
+	r.Init(slog.New(log), "stub", report.Listener{})
+>>>>>>> wt-seats
 	e, err := New(Config{Pool: connpool.Config{
 		Dialect: s, Template: s, Usage: &usage.Env{Clock: usage.NewClock()},
-		Session: session.Env{Dialect: s, Buffered: &r.Buffered, ReadAheads: &r.ReadAheads, CleanTimeout: time.Second, PingTimeout: time.Second, IdleTimeout: time.Second},
+		Session: session.Env{Dialect: s, Buffer: 1 << 20, BufferTotal: 1 << 20, BufferOthers: 1 << 20, Buffered: &r.Buffered, ReadAheads: &r.ReadAheads, CleanTimeout: time.Second, PingTimeout: time.Second, IdleTimeout: time.Second},
 		Limits:  connpool.Limits{Max: most, ConnectTimeout: time.Second, CleanTimeout: time.Second, PingTimeout: time.Second},
 	}}, &r)
 	require.NoError(t, err)
@@ -126,7 +134,7 @@ func TestAStatementThatGivesUpItsLockAsItGetsItKeepsNobody(t *testing.T) {
 		require.Eventually(t, s.lock.Contended, time.Second, 10*time.Microsecond)
 		both.Go(cancel)
 		both.Go(c.Detach)
-		b.unlock(s)
+		s.endLook()
 		both.Wait()
 		require.Equal(t, 1, e.Pool().Stats().Idle)
 	}

@@ -209,12 +209,17 @@ func (s *starvation) takeRows(held *Seat, rows *session.Rows) (taken bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), reclaimPatience)
 	defer cancel()
 	b, r := held.binding.Load(), held.conn.Load()
+	var panicked any
+	defer func() { // without the lock: the logger may need a connection
+		if panicked != nil {
+			s.engine.report.DriverPanicked("while rows were read into memory for a statement that waits for a connection; the connection of the rows is closed when it comes back", panicked)
+		}
+	}()
 	defer held.endLook()
 	defer func() {
-		if p := recover(); p != nil { // inspect sees in r.Calls that a call has not returned
+		if panicked = recover(); panicked != nil { // inspect sees in r.Calls that a call has not returned
 			rows.SkipReadAhead()
 			s.forget(rows)
-			s.engine.report.DriverPanicked("while rows were read into memory for a statement that waits for a connection; the connection of the rows is closed when it comes back", p)
 		}
 	}()
 	s.remember(rows, r, b) // before their owner can see that they are in memory, and close them

@@ -34,6 +34,9 @@ func (t *Tx) TaskEnded() bool { return t.binding.ended.Load() }
 // On prepares t to begin on the connection of the checkout.
 func (t *Tx) On(c *Checkout) {
 	t.checkout, t.seat, t.binding = c, c.seat, c.binding
+	if !t.binding.isPrivate() {
+		t.seat.isKnown()
+	}
 }
 
 // Began records that t, which is no savepoint, has begun on its connection or was deferred
@@ -58,7 +61,7 @@ func (t *Tx) BeganSavepoint() {
 // begun makes t the transaction of its checkout.
 func (t *Tx) begun() {
 	c := t.checkout
-	t.around, c.tx, c.begun = c.tx, t, true
+	t.around, c.tx = c.tx, t
 }
 
 // DeferOn makes t, which begins with its first statement, the transaction of a checkout that has
@@ -82,7 +85,7 @@ func (t *Tx) attached(w *Want, b *Binding, err error) {
 		t.Refuse(err)
 		return
 	}
-	t.seat, t.binding, t.checkout.begun = w.seat, b, true
+	t.seat, t.binding = w.seat, b
 	w.Conn.Defer(&t.Tx)
 	w.Conn.Began(&t.Tx, time.Time{})
 }

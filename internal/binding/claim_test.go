@@ -1,0 +1,295 @@
+package binding
+
+import (
+	"context"
+	"database/sql"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/internal/fakedb"
+	"github.com/pooldriver/pooldriver/internal/session"
+	"github.com/pooldriver/pooldriver/internal/stmtcache"
+	"github.com/pooldriver/pooldriver/internal/stubdialect"
+	"github.com/pooldriver/pooldriver/internal/task"
+)
+
+// begun is a checkout of ctx that has run an operation. The test ends it.
+func begun(t *testing.T, ctx context.Context, e *Engine) *Checkout {
+	t.Helper()
+	c := &Checkout{}
+	c.Init(e, ctx)
+	w := &Want{}
+	require.NoError(t, c.Reach(ctx, w))
+	c.Done(w)
+	return c
+}
+
+// withRows has c open rows, with which nothing else has happened in c.
+func withRows(t *testing.T, ctx context.Context, c *Checkout) *Rows {
+	t.Helper()
+	w := &Want{Statement: session.Statement{Text: "SELECT n FROM numbers LIMIT 3"}}
+	require.NoError(t, c.Reach(ctx, w))
+	real, _, err := w.Conn.Query(ctx, &w.Statement)
+	require.NoError(t, err)
+	w.Conn.RecordResult(w.Effect, err)
+	rows := &Rows{}
+	c.Open(rows, real, w.Text, nil, true)
+	c.Done(w)
+	return rows
+}
+
+// TestTheLastClaimMayEndWhileSomebodyWithoutOneHasTheLock: he gives the connection back.
+func TestTheLastClaimMayEndWhileSomebodyWithoutOneHasTheLock(t *testing.T) {
+	// each has what happens to a checkout at the same moment, and how the checkout ends.
+	for name, each := range map[string]func(t *testing.T, ctx context.Context, e *Engine) (one, other func()){
+		"a function of Raw whose *sql.Conn is closed": func(t *testing.T, ctx context.Context, e *Engine) (one, other func()) {
+			c := begun(t, ctx, e)
+			w := &Want{Lends: true}
+			require.NoError(t, c.Reach(ctx, w))
+			l, err := Lend(c, w)
+			require.NoError(t, err)
+			c.Done(w)
+			return func() { l.EndUnheld(nil) }, c.Detach
+		},
+		"the driver closes what was prepared": func(t *testing.T, ctx context.Context, e *Engine) (one, other func()) {
+			c := begun(t, ctx, e)
+			s, b := c.seat, c.binding
+			return func() { _ = c.Disown(&stmtcache.Owner{}) }, func() {
+				s.Detached() // as if its rows were in memory
+				b.lookAgain(s)
+			}
+		},
+		"the end of a checkout whose rows others read": func(t *testing.T, ctx context.Context, e *Engine) (one, other func()) {
+			c := begun(t, ctx, e)
+			s, b := c.seat, c.binding
+			return func() {
+					if s.hold() != nil {
+						b.endHold(s)
+					}
+				}, func() {
+					s.Detached()
+					b.lookAgain(s)
+				}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := newEngine(t, 1)
+			ctx := newTask(t)
+			for range 3_000 {
+				one, other := each(t, ctx, e)
+				var both sync.WaitGroup
+				both.Go(one)
+				both.Go(other)
+				both.Wait()
+				require.Eventually(t, func() bool { return e.Pool().Stats().Lent == 0 }, time.Second, 10*time.Microsecond)
+			}
+		})
+	}
+}
+
+// TestAStatementThatDoesNotRunKeepsNoRows of its own checkout, which were read into memory while it waited for
+// the lock.
+func TestAStatementThatDoesNotRunKeepsNoRows(t *testing.T) {
+	for name, stop := range map[string]func(b *Binding, s *Seat, cancel func()){
+		"its context ends":        func(_ *Binding, _ *Seat, cancel func()) { cancel() },
+		"its task has lost state": func(b *Binding, s *Seat, _ func()) { b.raiseBarrier(s.conn.Load().LostState("", time.Now())) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := newEngine(t, 1)
+			for range 1_000 {
+				ctx, end := task.With(t.Context())
+				c := &Checkout{}
+				c.Init(e, ctx)
+				rows := withRows(t, ctx, c)
+				held, read := tryReclaim(c.seat.conn.Load())
+				require.NotNil(t, read)
+				impatient, cancel := context.WithCancel(ctx)
+				var both sync.WaitGroup
+				both.Go(func() {
+					w := &Want{}
+					_ = c.Reach(impatient, w)
+					c.Done(w)
+				})
+				require.Eventually(t, held.lock.Contended, time.Second, 10*time.Microsecond)
+				stop(c.binding, held, func() { both.Go(cancel) })
+				require.True(t, e.starvation.takeRows(held, read))
+				both.Wait()
+				_, err := rows.Close()
+				require.NoError(t, err)
+				c.Detach()
+				require.Eventually(t, func() bool { return e.Pool().Stats().Lent == 0 }, time.Second, 10*time.Microsecond)
+				cancel()
+				end()
+			}
+		})
+	}
+}
+
+// TestACheckoutWhoseRowsWereTakenDoesNotUseItsSeatAgain: others of the task may have a claim on it.
+func TestACheckoutWhoseRowsWereTakenDoesNotUseItsSeatAgain(t *testing.T) {
+	e := newEngine(t, 1)
+	ctx := newTask(t)
+	c := &Checkout{}
+	c.Init(e, ctx)
+	defer c.Detach()
+	rows := withRows(t, ctx, c)
+	s := c.seat
+	other := inTask(t, ctx, e) // reads the rows into memory, and has the seat
+	require.Same(t, s, other.seat)
+	require.NotNil(t, rows.Buffer())
+	w := &Want{}
+	require.NoError(t, other.Reach(ctx, w))
+	w.Conn.MarkUnusable()
+	other.Done(w)
+	require.Nil(t, s.conn.Load(), "it was dead")
+	w = &Want{}
+	require.NoError(t, c.Reach(ctx, w))
+	c.Done(w)
+	require.NotSame(t, s, c.seat)
+	require.Error(t, other.Reach(ctx, &Want{}), "its connection has died")
+}
+
+// TestASeatThatATransactionKnowsIsNotUsedAgain, by whatever checkout it has begun.
+func TestASeatThatATransactionKnowsIsNotUsedAgain(t *testing.T) {
+	e := newEngine(t, 1)
+	ctx := newTask(t)
+	first, second := begun(t, ctx, e), begun(t, ctx, e)
+	s, b := first.seat, first.binding
+	require.Same(t, s, second.seat)
+	var tx Tx
+	tx.On(second)
+	second.Detach()
+	first.Detach()
+	require.Nil(t, s.conn.Load())
+	inner, cancel := context.WithTimeout(newTask(t), time.Second)
+	defer cancel()
+	w := &Want{Begins: true}
+	require.NoError(t, first.Reach(inner, w))
+	first.Done(w)
+	defer first.Detach()
+	require.ErrorIs(t, tx.lock(), sql.ErrTxDone)
+	require.NotSame(t, s, first.seat)
+	require.Nil(t, b.main.Load())
+}
+
+// TestNothingOfASeatsLastLendingIsLeft: a later transaction would say that it has been open since then.
+func TestNothingOfASeatsLastLendingIsLeft(t *testing.T) {
+	e := newEngine(t, 1)
+	ctx := newTask(t)
+	c := begun(t, ctx, e)
+	s := c.seat
+	require.NoError(t, s.lock.Lock(ctx))
+	s.begin()
+	s.lock.Unlock()
+	c.Detach()
+	require.Zero(t, s.since)
+}
+
+// TestASeatMayGoFromTaskToTaskWhileOthersLookAtIt: they do not take one task for the other.
+func TestASeatMayGoFromTaskToTaskWhileOthersLookAtIt(t *testing.T) {
+	e := newEngine(t, 1)
+	var all, looks sync.WaitGroup
+	var done atomic.Bool
+	looks.Go(func() {
+		for !done.Load() {
+			for _, r := range e.pool.Conns() {
+				if s := seatOf(r); s.tryLook(r) {
+					s.endLook()
+				}
+			}
+		}
+	})
+	one, two := newTask(t), newTask(t)
+	c := &Checkout{}
+	c.Init(e, nil)
+	all.Go(func() {
+		for range 3_000 {
+			for _, ctx := range []context.Context{t.Context(), one, two} {
+				w := &Want{}
+				if c.Reach(ctx, w) == nil {
+					c.Done(w)
+				}
+				c.Detach()
+			}
+		}
+	})
+	all.Wait()
+	done.Store(true)
+	looks.Wait()
+	require.Zero(t, e.Pool().Stats().Lent)
+}
+
+// TestATaskThatEndsDuringTheWaitSaysSo, also in a transaction of InTx.
+func TestATaskThatEndsDuringTheWaitSaysSo(t *testing.T) {
+	e := newEngine(t, 1)
+	scope := task.NewScope(newTask(t))
+	c := begun(t, scope, e)
+	defer c.Detach()
+	s, b := c.seat, c.binding
+	tx := &Tx{}
+	tx.On(c)
+	scope.Begun(tx)
+	require.NoError(t, s.lock.Lock(t.Context()))
+	waits := make(chan error)
+	go func() {
+		other := &Checkout{}
+		other.Init(e, scope)
+		waits <- other.Reach(scope, &Want{})
+	}()
+	require.Eventually(t, s.lock.Contended, time.Second, time.Millisecond)
+	b.TaskEnded()
+	b.evict(s, s.conn.Load())
+	require.EqualError(t, <-waits, b.task.EndedError().Error())
+}
+
+// TestATransactionOfInTxThatHasLeftItsSeatIsDone: a statement in its scope does not look for it for ever.
+func TestATransactionOfInTxThatHasLeftItsSeatIsDone(t *testing.T) {
+	e := newEngine(t, 1)
+	scope := task.NewScope(newTask(t))
+	c := begun(t, scope, e)
+	tx := &Tx{}
+	tx.On(c)
+	scope.Begun(tx)
+	c.Detach()
+	ctx, cancel := context.WithTimeout(scope, time.Second)
+	defer cancel()
+	other := &Checkout{}
+	other.Init(e, ctx)
+	require.ErrorIs(t, other.Reach(ctx, &Want{}), sql.ErrTxDone)
+}
+
+// logger runs a function of the program.
+type logger struct {
+	slog.Handler
+	told func()
+}
+
+func (l logger) Enabled(context.Context, slog.Level) bool { return true }
+func (l logger) Handle(context.Context, slog.Record) error {
+	l.told()
+	return nil
+}
+
+// TestNobodyHasTheLockWhenTheLogIsToldOfAPanic: the logger may need the connection.
+func TestNobodyHasTheLockWhenTheLogIsToldOfAPanic(t *testing.T) {
+	stub := stubdialect.New(dialects.Traits{})
+	var s *Seat
+	told := false
+	e := newEngineOver(t, 1, stub, logger{slog.DiscardHandler, func() { told = true; require.False(t, s.lock.Locked()) }})
+	c := &Checkout{}
+	c.Init(e, t.Context())
+	defer c.Detach()
+	withRows(t, t.Context(), c)
+	s = c.seat
+	stub.Server.Inject(fakedb.Fault{Call: fakedb.RowsNext, Panic: "boom"})
+	held, rows := tryReclaim(s.conn.Load())
+	require.NotNil(t, held)
+	require.False(t, e.starvation.takeRows(held, rows))
+	require.True(t, told)
+}
