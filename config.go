@@ -121,6 +121,13 @@ type Config struct {
 	// DSN there are commas between them. Default none.
 	LeakExempt []string
 
+	// SlowQuery is how long a statement may take before the log has a warning: with its text
+	// without literals, its label, how long it has waited for a connection, how long it took, and
+	// how many rows it has read or affected. The time of a query ends when its rows are closed; the
+	// part in which the program did not read is in the warning, too. Times are exact to 10 ms. A
+	// text is logged at most once in 10 s. 0 is never. Default 0.
+	SlowQuery time.Duration
+
 	// Credentials, if set, is asked for user and password of each dial; the
 	// DSN's are not used. See CredentialSource.
 	Credentials CredentialSource

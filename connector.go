@@ -13,6 +13,7 @@ import (
 	"github.com/pooldriver/pooldriver/internal/beneath"
 	"github.com/pooldriver/pooldriver/internal/binding"
 	"github.com/pooldriver/pooldriver/internal/connpool"
+	"github.com/pooldriver/pooldriver/internal/history"
 	"github.com/pooldriver/pooldriver/internal/redact"
 	"github.com/pooldriver/pooldriver/internal/report"
 	"github.com/pooldriver/pooldriver/internal/usage"
@@ -36,6 +37,7 @@ type Connector struct {
 	usage    usage.Env
 	leaks    leakWatch
 	closed   atomic.Bool
+	history  history.Recorder
 }
 
 var (
@@ -138,6 +140,16 @@ func (c *Connector) Stats() Stats {
 	return figures(c)
 }
 
+// History returns how the pool stood in each second of the last minute in which it was used, the
+// oldest first. The last Moment is now. Seconds without use have no Moment: their figures are those
+// of the Moment before. In a bubble of testing/synctest only the present is known.
+func (c *Connector) History() []Moment {
+	if c.err != nil {
+		return nil
+	}
+	return moments(c.history.Moments())
+}
+
 // Holders returns who has a connection now. The oldest holder comes first. Holders waits for
 // nobody, and costs some microseconds for each connection.
 func (c *Connector) Holders() []Holder {
@@ -169,6 +181,23 @@ func (c *Connector) Waiters() []Waiter {
 		return nil
 	}
 	return waiters(c.engine)
+}
+
+// LockWaits asks the server which statements of this Connector wait for locks, and for whose. It
+// asks PostgreSQL, MySQL and MariaDB; on another database it only pings. It takes an idle
+// connection of the pool or, if the pool has room and nobody waits, a new one. Nobody waits because
+// of that. If there is none, the error is pool.ErrNoneNow. Another error says that the server did
+// not answer before ctx ended, or not at all.
+//
+// PostgreSQL shows the statements of other users only to the role pg_read_all_stats. MySQL and
+// MariaDB show locks only to users with the privilege PROCESS, and MySQL only to users who may also
+// read performance_schema. Without the privileges the error is ErrLocksHidden, and there may be
+// fewer LockWaits.
+func (c *Connector) LockWaits(ctx context.Context) ([]LockWait, error) {
+	if c.err != nil {
+		return nil, c.err
+	}
+	return lockWaits(ctx, c)
 }
 
 // CallSites returns what the places of the program have done with connections since the Connector
@@ -255,6 +284,7 @@ func (c *Connector) Drain(ctx context.Context) error {
 	err := c.pool.Drain(ctx, connpool.Begun{Unattached: c.engine.Unattached, Holders: func() []string { return holderNames(c.engine) }})
 	if err == nil {
 		c.leaks.stop()
+		c.history.Stop()
 	}
 	return err
 }
@@ -280,6 +310,7 @@ func (c *Connector) Close() error {
 func (c *Connector) close() {
 	c.closed.Store(true)
 	c.leaks.stop() // Close may wait, and a connection that comes back meanwhile is no leak
+	c.history.Stop()
 	c.pool.Close()
 }
 

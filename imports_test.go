@@ -27,7 +27,7 @@ var mayImport = []struct{ pkg, imports string }{
 	{"tests/behaviour", ""}, // tests only
 
 	{".", "dialects dialects/generic internal/beneath internal/binding internal/bubble internal/callsite internal/connpool" +
-		" internal/credential internal/ctxerr internal/ctxsettings internal/histogram internal/optiontable internal/pinning internal/redact" +
+		" internal/credential internal/ctxerr internal/ctxsettings internal/histogram internal/history internal/optiontable internal/pinning internal/redact" +
 		" internal/repeated internal/report internal/session internal/task internal/unwrap internal/usage internal/virtual internal/waitgraph pool"},
 	{"internal/virtual", "dialects internal/binding internal/callsite internal/connpool internal/ctxerr internal/ctxsettings internal/driverconn" +
 		" internal/droppedstate internal/pinning internal/report internal/rowbuffer internal/session internal/stmtcache internal/task internal/textcache internal/unwrap"},
@@ -37,6 +37,7 @@ var mayImport = []struct{ pkg, imports string }{
 		" internal/pinning internal/report internal/session internal/usage pool"},
 	{"internal/session", "dialects internal/bytesize internal/ctxerr internal/driverconn internal/mergedctx internal/pinning" +
 		" internal/rowbuffer internal/stmtcache"},
+	{"internal/history", "internal/bubble internal/histogram internal/report"},
 	{"internal/report", "internal/droppedstate internal/histogram internal/repeated internal/usage pool"},
 	{"internal/usage", "internal/bubble internal/callsite internal/histogram internal/pinning"},
 	{"internal/beneath", "dialects"},

@@ -45,10 +45,12 @@ type Holder struct {
 	ProcessID uint64 // the server's number of the session (PostgreSQL, MySQL, MariaDB); 0: not known
 
 	Since time.Time // when the connection was taken; up to 10 ms early
-	// Running: a statement is running. Then Idle is 0. Otherwise Idle is the time since a
-	// statement was last running.
-	Running bool
-	Idle    time.Duration
+	// Running: a statement is running, for RunningFor; while rows are open, a row is being read.
+	// Otherwise Idle is the time since a statement was last running. The other one is 0. Both are
+	// up to 10 ms too long.
+	Running    bool
+	RunningFor time.Duration
+	Idle       time.Duration
 	// IdlePinned is the part of the time since Since in which no statement was running.
 	IdlePinned time.Duration
 	Pin        Pin
@@ -126,6 +128,7 @@ func holderOf(l *binding.Look, e *binding.Engine) Holder {
 		Host:       l.Conn.Host(),
 		Since:      l.Taken,
 		Running:    l.Running,
+		RunningFor: l.RunsFor,
 		Idle:       l.IdleFor,
 		IdlePinned: l.Idle,
 		Pin:        Pin(l.Pin.String()),

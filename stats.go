@@ -1,9 +1,13 @@
 package pooldriver
 
 import (
+	"context"
+	"errors"
+	"net"
 	"slices"
 	"time"
 
+	"github.com/pooldriver/pooldriver/dialects"
 	"github.com/pooldriver/pooldriver/internal/histogram"
 	"github.com/pooldriver/pooldriver/internal/report"
 	"github.com/pooldriver/pooldriver/pool"
@@ -105,6 +109,32 @@ type DialsFailing struct {
 	For    time.Duration // since the first of them
 	Ago    time.Duration // since the last of them
 	Error  string        // of the last one; it holds no secret
+	Cause  DialFailure   // of the last one
+}
+
+// DialFailure is what an error of a dial means.
+type DialFailure string
+
+// The causes.
+const (
+	DialLoginRefused DialFailure = "login refused"  // the server refuses user or password
+	DialNoSuchName   DialFailure = "name not found" // DNS has not told the server's address
+	DialNoAnswer     DialFailure = "no answer"      // pool_connect_timeout, or another timeout
+	DialOther        DialFailure = "other"          // nothing listens there, the server is starting, …
+)
+
+// dialFailureOf judges the error of a dial.
+func dialFailureOf(err error, d dialects.Dialect) DialFailure {
+	if d.Diagnose(err)&dialects.AuthFailed != 0 {
+		return DialLoginRefused
+	}
+	if _, ok := errors.AsType[*net.DNSError](err); ok {
+		return DialNoSuchName
+	}
+	if e, ok := errors.AsType[net.Error](err); ok && e.Timeout() || errors.Is(err, context.DeadlineExceeded) {
+		return DialNoAnswer
+	}
+	return DialOther
 }
 
 // Histogram counts durations. Buckets[i] counts those that took no longer than
@@ -154,7 +184,7 @@ func figures(c *Connector) Stats {
 	}
 	s.MaxIdle = s.Pool.Max
 	if failed, lasts, ago, last := c.report.DialsFailing(); failed > 0 {
-		s.DialsFailing = DialsFailing{Failed: failed, For: lasts, Ago: ago, Error: last.Error()}
+		s.DialsFailing = DialsFailing{Failed: failed, For: lasts, Ago: ago, Error: last.Error(), Cause: dialFailureOf(last, c.dialect)}
 	}
 	atOnce := n.AtOnce(s.Pool.Acquires)
 	s.Wait.Count += atOnce

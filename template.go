@@ -12,7 +12,9 @@ import (
 	"github.com/pooldriver/pooldriver/internal/binding"
 	"github.com/pooldriver/pooldriver/internal/connpool"
 	"github.com/pooldriver/pooldriver/internal/credential"
+	"github.com/pooldriver/pooldriver/internal/history"
 	"github.com/pooldriver/pooldriver/internal/pinning"
+	"github.com/pooldriver/pooldriver/internal/report"
 	"github.com/pooldriver/pooldriver/internal/session"
 	"github.com/pooldriver/pooldriver/internal/task"
 	"github.com/pooldriver/pooldriver/internal/unwrap"
@@ -80,17 +82,28 @@ func (c *Connector) use(d dialects.Dialect, t dialects.Template, options []Optio
 	c.dialect, c.template = d, t
 	c.report.Init(c.config.logger(), t.Target(), c.config.MaxConns, c.config.Observer.listener())
 	c.usage.Clock, c.usage.EveryStack, c.usage.Observed = usage.NewClock(), c.config.SampleStacks, c.report.HearsReleased()
+	c.usage.Slow, c.usage.TellSlow = c.config.SlowQuery, c.tellSlow
 	e, err := binding.New(c.bindingConfig(d, t), &c.report)
 	if err != nil {
 		return err
 	}
 	c.engine, c.pool = e, e.Pool()
+	c.history.Init(func() history.Moment { return momentOf(c.pool.Stats(), &c.report.Counters) })
+	c.usage.Clock.Started, c.report.DialEnded = c.history.Wake, c.history.Wake
 	c.leaks.engine, c.leaks.report, c.leaks.after = e, &c.report, c.config.LeakAfter
 	c.leaks.exempt = slices.Clone(c.config.LeakExempt)
 	c.source.Init(virtual.Config{
 		Dialect: d, Traits: t.Traits(), LazyBegin: c.config.LazyBegin, CleanTimeout: c.config.CleanTimeout,
 	}, e, &c.report)
 	return nil
+}
+
+// tellSlow tells the log of a slow statement. Its connection is locked, and a handler of the log may
+// use the database, so the line is written later.
+func (c *Connector) tellSlow(q usage.SlowQuery) {
+	go c.report.Slow(report.SlowQuery{
+		Statement: c.engine.Outline(q.Text), Label: usage.Text(q.Label), Waited: q.Waited, Took: q.Took, Idle: q.Idle, Rows: q.Rows,
+	})
 }
 
 // bindingConfig says how connections are found.

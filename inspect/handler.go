@@ -1,11 +1,13 @@
 package inspect
 
 import (
+	"database/sql"
 	"fmt"
 	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -40,6 +42,19 @@ func Handler(connectors ...*pooldriver.Connector) *Inspector {
 	for _, c := range connectors {
 		i.pools = append(i.pools, &watched{connector: c})
 	}
+	return i
+}
+
+// AddDB says that db uses the connections of c. The page then says if SetMaxOpenConns of db keeps
+// callers waiting, which the pool does not see. If Handler was not given c, AddDB adds its pool to
+// the page. AddDB must be called before the first request. It returns i.
+func (i *Inspector) AddDB(c *pooldriver.Connector, db *sql.DB) *Inspector {
+	n := slices.IndexFunc(i.pools, func(w *watched) bool { return w.connector == c })
+	if n < 0 {
+		n = len(i.pools)
+		i.pools = append(i.pools, &watched{connector: c})
+	}
+	i.pools[n].dbs = append(i.pools[n].dbs, db)
 	return i
 }
 

@@ -172,3 +172,14 @@ func TestJSONIsTheSnapshot(t *testing.T) {
 	require.Equal(t, "report", s.Pools[0].Holders[0].Label)
 	require.Equal(t, pooldriver.PinTransaction, s.Pools[0].Holders[0].Pin)
 }
+
+// TestADatabaseBelongsToItsConnector: also if the page did not know the Connector before.
+func TestADatabaseBelongsToItsConnector(t *testing.T) {
+	first, _ := open(t)
+	second, db := open(t)
+	db.SetMaxOpenConns(3)
+	pools := inspect.Handler(first).AddDB(second, db).AddDB(second, db).Snapshot().Pools
+	require.Len(t, pools, 2)
+	require.Empty(t, pools[0].DBs)
+	require.Equal(t, []inspect.DB{{MaxOpen: 3}, {MaxOpen: 3}}, pools[1].DBs)
+}

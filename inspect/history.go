@@ -1,147 +1,187 @@
 package inspect
 
 import (
+	"context"
+	"database/sql"
+	"errors"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/pooldriver/pooldriver"
+	"github.com/pooldriver/pooldriver/pool"
 )
 
-// watched is a Connector, with what it looked like at earlier requests.
+// watched is a Connector, with what viewers were shown of it.
 type watched struct {
 	connector *pooldriver.Connector
+	dbs       []*sql.DB // that use it, as far as the program has said
 
-	mu      sync.Mutex // protects following fields, and orders the moments
-	history []moment   // the oldest first
-	moves   uint64     // of the last moment; see movesOf
-	moved   time.Time  // since when moves has not changed
-	running map[uint64]statement
-	shown   Verdict   // the last one
-	held    time.Time // when something has last justified shown's level
-}
-
-// moment is what is remembered of one time.
-type moment struct {
-	at       time.Time
-	wait     pooldriver.Histogram
-	failures map[pooldriver.AcquireFailure]uint64
-}
-
-// statement is one that is running.
-type statement struct {
-	taken  time.Time // when its connection was
-	number uint64    // of the operations since then
-	since  time.Time // when it was first seen
+	mu    sync.Mutex // protects following fields, and orders the looks
+	asked Asked
+	at    time.Time // of asked
+	shown Verdict   // the worst of the last one and those before
+	held  time.Time // when something has last justified shown's level
 }
 
 const (
-	historyLength = time.Minute
-	historyStep   = time.Second
-	// levelLasts is how long a level stays when nothing justifies it any more: a level that changes
-	// with every look tells nothing.
+	// levelLasts is how long a worse verdict is shown below the present one.
 	levelLasts = 30 * time.Second
+	// failedFor is the time of Window.
+	failedFor = 10 * time.Second
+	// fewest is how many statements tell something of one of 100. The first one waits for a dial.
+	fewest = 20
+	// askFor bounds a question to the server, askAgain is the least time between two, and askLater
+	// if the last one got no answer.
+	askFor   = time.Second
+	askAgain = 900 * time.Millisecond
+	askLater = 5 * time.Second
 )
 
-// Window is what has been seen in the last seconds.
+// Window is what has happened in the last ten seconds, by Connector.History.
 type Window struct {
-	// Still is for how long no connection was lent or given back, and no statement has begun.
-	Still time.Duration
-	// Running says for how long at least each statement has been running, by Holder.Conn.
-	Running map[uint64]time.Duration
-	// Failed counts the statements of the last ten seconds that got no connection, by reason.
-	Failed map[pooldriver.AcquireFailure]uint64
+	Known time.Duration // since when the Connector was used; more than ten seconds count as ten
+	// Failed counts the statements that got no connection, by reason; DialErrors counts failed dials.
+	Failed     map[pooldriver.AcquireFailure]uint64
+	DialErrors uint64
+	// One statement of 100 has waited longer than WaitP99 for a connection; 0: there were less than
+	// 20 statements.
+	WaitP99 time.Duration
+	// MeanHold is for how long connections were held on average; 0: too few came back.
+	MeanHold time.Duration
 }
 
-// failedFor is the time of Window.Failed.
-const failedFor = 10 * time.Second
+// Asked is what the server has said of statements that run for long: see Connector.LockWaits.
+type Asked struct {
+	Asked    bool // the pool had a connection to spare; otherwise the rest is empty
+	Answered bool // within Took
+	Took     time.Duration
+	Hidden   bool // the server shows some locks only to more privileged users
+	Locks    []pooldriver.LockWait
+}
 
-func (w *watched) look(now time.Time) Pool {
+// Earlier is a verdict that was worse than the present one.
+type Earlier struct {
+	Verdict
+	Ago time.Duration
+}
+
+func (w *watched) look() Pool {
 	c := w.connector
 	p := Pool{
 		Name:         c.Target(),
 		Settings:     slices.DeleteFunc(c.Settings(), func(s pooldriver.Setting) bool { return s.Value == s.Default }),
-		Holders:      atMost(maxRows, c.Holders()),
-		Waiters:      atMost(maxRows, c.Waiters()),
+		Stats:        c.Stats(),
 		Tasks:        atMost(maxRows, c.Tasks()),
 		CallSites:    atMost(maxRows, c.CallSites()),
 		BufferedRows: atMost(maxRows, c.BufferedRows()),
+		Waiters:      atMost(maxRows, c.Waiters()),
+		Holders:      atMost(maxRows, c.Holders()),
+	}
+	now := time.Now() // the times of holders are of this moment
+	p.At = now
+	for _, db := range w.dbs {
+		p.DBs = append(p.DBs, dbOf(db.Stats()))
+	}
+	p.Labels = labelsOf(p)
+	if moments := c.History(); len(moments) > 0 {
+		p.Window, p.Recent, p.Lines = windowOf(moments), recentOf(moments), linesOf(moments)
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	p.Stats = c.Stats()
-	p.Recent = w.sinceLocked(moment{now, p.Stats.Wait, p.Stats.AcquireFailures})
-	p.Window = w.windowLocked(now, &p)
-	p.Verdict = w.verdictLocked(now, Judge(p))
+	p.Asked = w.askLocked(p)
+	p.Verdict = Judge(p)
+	p.Earlier = w.earlierLocked(now, p.Verdict)
 	return p
 }
 
-// windowLocked compares p with what was seen before.
-func (w *watched) windowLocked(now time.Time, p *Pool) Window {
-	if moves := movesOf(p); moves != w.moves || w.moved.IsZero() {
-		w.moves, w.moved = moves, now
+// askLocked asks the server if statements run for long.
+func (w *watched) askLocked(p Pool) Asked {
+	if !slices.ContainsFunc(p.Holders, func(h pooldriver.Holder) bool { return h.RunningFor >= long && h.Pin != pooldriver.PinRaw }) {
+		w.asked = Asked{}
+		return w.asked
 	}
-	running := make(map[uint64]statement)
-	window := Window{Still: max(0, now.Sub(w.moved)), Running: map[uint64]time.Duration{}, Failed: map[pooldriver.AcquireFailure]uint64{}}
-	for _, h := range p.Holders {
-		if !h.Running {
-			continue
-		}
-		s, ok := w.running[h.Conn]
-		if !ok || s.number != h.Statements || !s.taken.Equal(h.Since) {
-			s = statement{h.Since, h.Statements, now}
-		}
-		running[h.Conn] = s
-		window.Running[h.Conn] = max(0, now.Sub(s.since))
+	pause := askAgain
+	if w.asked.Asked && !w.asked.Answered {
+		pause = askLater
 	}
-	w.running = running
-	before := w.history[0]
-	for _, m := range w.history {
-		if now.Sub(m.at) >= failedFor {
-			before = m
-		}
+	if p.At.Sub(w.at) < pause {
+		return w.asked
 	}
-	for why, n := range p.Stats.AcquireFailures {
-		if n > before.failures[why] {
-			window.Failed[why] = n - before.failures[why]
-		}
+	ctx, cancel := context.WithTimeout(context.Background(), askFor)
+	defer cancel()
+	locks, err := w.connector.LockWaits(ctx)
+	hidden := errors.Is(err, pooldriver.ErrLocksHidden)
+	w.at = time.Now()
+	w.asked = Asked{}
+	if !errors.Is(err, pool.ErrNoneNow) {
+		w.asked = Asked{Asked: true, Answered: err == nil || hidden, Took: w.at.Sub(p.At), Hidden: hidden, Locks: locks}
 	}
-	return window
+	return w.asked
 }
 
-// movesOf changes whenever a connection is lent or given back, or a statement begins.
-func movesOf(p *Pool) uint64 {
-	moves := p.Stats.Pool.Moves
-	for _, h := range p.Holders {
-		moves += h.Statements
-	}
-	return moves
-}
-
-// verdictLocked keeps the level of a verdict for a while when v has a lower one.
-func (w *watched) verdictLocked(now time.Time, v Verdict) Verdict {
+// earlierLocked remembers the worst verdict of late, and returns it if v is not as bad.
+func (w *watched) earlierLocked(now time.Time, v Verdict) *Earlier {
 	if ago := now.Sub(w.held); rank(v.Level) < rank(w.shown.Level) && ago < levelLasts {
-		return Verdict{w.shown.Level, Brief(ago.Round(time.Second)) + " ago: " + w.shown.Sentence + " Now: " + v.Sentence}
+		return &Earlier{w.shown, max(0, ago)}
 	}
 	w.held, w.shown = now, v
-	return v
+	return nil
 }
 
 // rank orders levels.
 func rank(level string) int { return slices.Index([]string{"", "calm", "busy", "bad"}, level) }
 
-// sinceLocked compares a moment with the oldest one of the last minute, and remembers it.
-func (w *watched) sinceLocked(now moment) Recent {
-	for len(w.history) > 1 && now.at.Sub(w.history[0].at) > historyLength {
-		w.history = w.history[1:]
+// windowOf compares the present, which is the last moment, with the last moment that is at least ten
+// seconds old.
+func windowOf(moments []pooldriver.Moment) Window {
+	now := moments[len(moments)-1]
+	first := 0
+	for i, m := range moments {
+		if now.At.Sub(m.At) >= failedFor {
+			first = i
+		}
 	}
-	r, wait, n := Recent{}, now.wait, len(w.history)
-	if n > 0 {
-		r.For = max(0, now.at.Sub(w.history[0].at)) // another viewer's look may have begun later
-		wait = minus(wait, w.history[0].wait)
+	before := moments[first]
+	w := Window{
+		Known:      min(failedFor, now.At.Sub(moments[0].At)),
+		Failed:     map[pooldriver.AcquireFailure]uint64{},
+		DialErrors: now.DialErrors - before.DialErrors,
 	}
-	if n == 0 || now.at.Sub(w.history[n-1].at) >= historyStep { // else there are several viewers, and the last moment will do
-		w.history = append(w.history, now)
+	for why, n := range now.AcquireFailures {
+		if n > before.AcquireFailures[why] {
+			w.Failed[why] = n - before.AcquireFailures[why]
+		}
+	}
+	if wait := minus(now.Wait, before.Wait); wait.Count >= fewest {
+		w.WaitP99, _ = quantile(wait, 0.99)
+	}
+	w.MeanHold = meanHold(moments[first:])
+	return w
+}
+
+// meanHold is by Little's law: connections in use, times the time, by those that came back. A
+// connection that comes back is a move, and so is one that is lent.
+func meanHold(moments []pooldriver.Moment) time.Duration {
+	last := len(moments) - 1
+	returned := (moments[last].Moves - moments[0].Moves) / 2
+	if returned == 0 {
+		return 0
+	}
+	var held time.Duration
+	for i, m := range moments[1:] {
+		held += min(m.At.Sub(moments[i].At), 2*time.Second) * time.Duration(m.InUse)
+	}
+	return held / time.Duration(returned)
+}
+
+// recentOf compares the present with the beginning of the last minute.
+func recentOf(moments []pooldriver.Moment) Recent {
+	now, before := moments[len(moments)-1], moments[0]
+	r, wait := Recent{}, now.Wait
+	if len(moments) > 1 {
+		r.For = min(time.Minute, now.At.Sub(before.At))
+		wait = minus(wait, before.Wait)
 	}
 	r.Acquired = wait.Count
 	r.WaitP50, _ = quantile(wait, 0.5)
@@ -149,12 +189,29 @@ func (w *watched) sinceLocked(now moment) Recent {
 	return r
 }
 
-// minus is what a histogram has counted since it was before.
+// linesOf has a point for each moment.
+func linesOf(moments []pooldriver.Moment) []Point {
+	points := make([]Point, 0, len(moments))
+	for i, m := range moments {
+		p := Point{At: m.At, InUse: m.InUse, Waiting: m.Waiting}
+		if i > 0 {
+			before := moments[i-1]
+			p.WaitP99, _ = quantile(minus(m.Wait, before.Wait), 0.99)
+			for _, why := range []pooldriver.AcquireFailure{pooldriver.AcquireTimeout, pooldriver.AcquireQueueFull, pooldriver.AcquireBreakerOpen, pooldriver.AcquireDialFailed, pooldriver.AcquireDeadlock} {
+				p.Failed += m.AcquireFailures[why] - before.AcquireFailures[why]
+			}
+		}
+		points = append(points, p)
+	}
+	return points
+}
+
+// minus is what a histogram has counted since it was before. A counter may be read a little late.
 func minus(now, before pooldriver.Histogram) pooldriver.Histogram {
-	now.Count -= before.Count
-	now.Sum -= before.Sum
+	now.Count -= min(now.Count, before.Count)
+	now.Sum -= min(now.Sum, before.Sum)
 	for i := range now.Buckets {
-		now.Buckets[i] -= before.Buckets[i]
+		now.Buckets[i] -= min(now.Buckets[i], before.Buckets[i])
 	}
 	return now
 }

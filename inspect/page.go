@@ -76,7 +76,8 @@ type view struct {
 	Groups           []group // of waiters, by label
 	Closed           []reason
 	Hosts            []host
-	More             struct{ Holders, Waiters, CallSites, Tasks, BufferedRows int } // that are not shown
+	Drawn            []line                                                                 // the last minute
+	More             struct{ Labels, Holders, Waiters, CallSites, Tasks, BufferedRows int } // that are not shown
 }
 
 // slot is the drawing of one connection.
@@ -132,6 +133,8 @@ func viewOf(number int, p Pool) view {
 		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Name, b.Name))
 	})
 	v.Hosts = hostsOf(p.Holders)
+	v.Drawn = drawLines(p.Lines)
+	v.More.Labels = cut(&v.Labels, 0)
 	v.More.Holders = cut(&v.Holders, p.Stats.Pool.Lent)
 	v.More.Waiters = cut(&v.Groups, 0)
 	v.More.CallSites = cut(&v.CallSites, 0)

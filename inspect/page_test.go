@@ -43,6 +43,29 @@ func TestWhatIsHeldForNothingComesFirst(t *testing.T) {
 	require.Less(t, little, busy)
 }
 
+// TestTheMainThingsAreAboveTheTables: the verdict, the one before it, the last minute, the sums.
+func TestTheMainThingsAreAboveTheTables(t *testing.T) {
+	now := time.Now()
+	text := rendered(t, Pool{
+		Stats:   stats(4, 4, 2),
+		Verdict: Verdict{"busy", "Some wait."},
+		Earlier: &Earlier{Verdict{"bad", "All fail."}, 7 * time.Second},
+		Lines:   []Point{{At: now.Add(-time.Second)}, {At: now, InUse: 4, Waiting: 2}},
+		Labels:  []LabelUse{{Label: "GET /report", Holds: 4, LongestHold: 5 * time.Second, Statement: "SELECT sales"}},
+		DBs:     []DB{{MaxOpen: 2, InUse: 2, WaitCount: 18}},
+		Holders: []pooldriver.Holder{{Running: true, RunningFor: 3 * time.Second, Since: now}},
+	})
+	at := 0
+	for _, part := range []string{
+		`class="pool busy"`, `<p class="verdict">Some wait.</p>`, `<p class="earlier">7s ago: All fail.</p>`, "<polyline points=", "2 of 2 (SetMaxOpenConns)",
+		"18 callers have waited", `class="labels"`, "GET /report", "4 of 4", "SELECT sales", `class="holders"`, "runs for 3s",
+	} {
+		i := strings.Index(text[at:], part)
+		require.GreaterOrEqual(t, i, 0, part)
+		at += i
+	}
+}
+
 func TestEachConnectionIsDrawn(t *testing.T) {
 	s := stats(3, 10, 50)
 	s.Pool.Count, s.Pool.Idle, s.Pool.Active, s.Pool.Creating = 8, 2, 6, 1
@@ -75,6 +98,9 @@ func TestNothingOfTheProgramIsMarkup(t *testing.T) {
 		Stats:     pooldriver.Stats{Pool: pool.Stats{Max: 1, Lent: 1}, Closed: map[pooldriver.CloseReason]uint64{pooldriver.CloseReason(evil): 1}},
 		Holders:   []pooldriver.Holder{{Label: evil, Statement: evil, Task: evil, Host: evil, Pin: pooldriver.Pin(evil), TakenAt: frames, StatementAt: frames}},
 		Waiters:   []pooldriver.Waiter{{Label: evil, Task: evil}},
+		Labels:    []LabelUse{{Label: evil, Statement: evil, Holds: 1}},
+		Verdict:   Verdict{"bad", evil},
+		Earlier:   &Earlier{Verdict{"bad", evil}, time.Second},
 		Tasks:     []pooldriver.TaskState{{Name: evil, Label: evil}},
 		CallSites: []pooldriver.CallSite{{Stack: frames}},
 	})

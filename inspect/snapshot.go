@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"database/sql"
 	"encoding/json"
 	"io"
 	"time"
@@ -11,8 +12,8 @@ import (
 // maxRows bounds each list of a Snapshot.
 const maxRows = 1000
 
-// Snapshot is what the pools look like at a moment. It is the JSON of the page. Durations
-// are in nanoseconds.
+// Snapshot is what the pools look like at a moment. It is the JSON of the page. Names are those of
+// the fields, durations are in nanoseconds, times are as in RFC 3339.
 type Snapshot struct {
 	At    time.Time
 	Pools []Pool
@@ -20,11 +21,23 @@ type Snapshot struct {
 
 // Pool is one Connector.
 type Pool struct {
-	Name     string               // its Target
+	At   time.Time // of this look
+	Name string    // its Target
+	// Verdict is Judge's. Earlier is a worse one of the last 30 seconds; nil: there was none.
+	Verdict Verdict
+	Earlier *Earlier
+	// Labels has sums by label, of Holders and Waiters.
+	Labels   []LabelUse
 	Settings []pooldriver.Setting // the settings that are not the default
 	Stats    pooldriver.Stats
-	// Recent is what has happened lately.
+	// Recent is what has happened in the last minute, and Window in the last ten seconds. Lines has
+	// the last minute second by second, if the pool was in use.
 	Recent Recent
+	Window Window
+	Lines  []Point
+	// Asked is what the server says of statements that run for more than a second.
+	Asked Asked
+	DBs   []DB // see Inspector.AddDB
 	// The lists have at most 1000 entries each.
 	Holders   []pooldriver.Holder
 	Waiters   []pooldriver.Waiter
@@ -32,17 +45,12 @@ type Pool struct {
 	CallSites []pooldriver.CallSite
 	// BufferedRows are open rows that hold memory, and no connection.
 	BufferedRows []pooldriver.BufferedRows
-	// Window is what has been seen in the last seconds, by several requests.
-	Window Window
-	// Verdict is Judge's. Its level goes down only when 30 seconds have passed without a reason
-	// for it.
-	Verdict Verdict
 }
 
-// Recent is what has happened in the last minute or, if the first request for a page came later,
-// since that request.
+// Recent is what has happened in the last minute or, if the Connector was first used later, since
+// then.
 type Recent struct {
-	For time.Duration // 0: this is the first request; the figures are of all time
+	For time.Duration // 0: nothing is known yet; the figures are of all time
 	// Acquired is how many statements have got a connection or an error. Half of them waited no
 	// longer than WaitP50, and 99 of 100 no longer than WaitP99. Both are the upper bound of a
 	// histogram's bucket.
@@ -52,11 +60,32 @@ type Recent struct {
 	Over bool
 }
 
+// Point is one moment of the last minute. Points are a second apart while the pool is in use. What
+// has happened is since the point before.
+type Point struct {
+	At             time.Time
+	InUse, Waiting int           // connections, and statements, at this time
+	WaitP99        time.Duration // as Recent's
+	Failed         uint64        // statements that got no connection, and were not cancelled
+}
+
+// DB is a *sql.DB that uses a Connector: see database/sql.DBStats. It counts virtual connections.
+type DB struct {
+	MaxOpen      int // SetMaxOpenConns; 0: no limit
+	InUse        int
+	WaitCount    int64 // callers that had to wait for MaxOpen, since the beginning
+	WaitDuration time.Duration
+}
+
+func dbOf(s sql.DBStats) DB {
+	return DB{MaxOpen: s.MaxOpenConnections, InUse: s.InUse, WaitCount: s.WaitCount, WaitDuration: s.WaitDuration}
+}
+
 // Snapshot asks the Connectors.
 func (i *Inspector) Snapshot() Snapshot {
 	s := Snapshot{At: time.Now(), Pools: make([]Pool, len(i.pools))}
 	for n, w := range i.pools {
-		s.Pools[n] = w.look(s.At)
+		s.Pools[n] = w.look()
 	}
 	return s
 }

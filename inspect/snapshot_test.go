@@ -2,7 +2,6 @@ package inspect
 
 import (
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -41,67 +40,85 @@ func TestQuantileIsABucketsBound(t *testing.T) {
 	require.True(t, over)
 }
 
-func TestRecentIsTheLastMinute(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var w watched
-		h := waits(pooldriver.Histogram{}, 100, time.Second)
-		look := func() Recent { return w.sinceLocked(moment{at: time.Now(), wait: h}) }
-		require.Equal(t, Recent{Acquired: 100, WaitP50: time.Second, WaitP99: time.Second}, look(), "of all time")
-		time.Sleep(10 * time.Second)
-		h = waits(h, 7, time.Millisecond)
-		require.Equal(t, Recent{For: 10 * time.Second, Acquired: 7, WaitP50: time.Millisecond, WaitP99: time.Millisecond}, look())
-		for range 300 {
-			time.Sleep(time.Second / 4)
-			look()
+// minute is a history of n seconds, whose last moment is now. change makes the moments.
+func minute(n int, change func(second int, m *pooldriver.Moment)) []pooldriver.Moment {
+	all := make([]pooldriver.Moment, n+1)
+	for i := range all {
+		if i > 0 {
+			all[i] = all[i-1]
 		}
-		r := look()
-		require.Zero(t, r.Acquired, "the seven were before the last minute")
-		require.InDelta(t, historyLength, r.For, float64(2*historyStep))
-		require.LessOrEqual(t, len(w.history), 62, "several viewers cost no more memory than one")
-	})
+		all[i].At = time.Unix(int64(i), 0)
+		all[i].AcquireFailures = map[pooldriver.AcquireFailure]uint64{}
+		change(i, &all[i])
+	}
+	return all
 }
 
-// TestALevelStaysForAWhile: what changes with every look tells nothing.
-func TestALevelStaysForAWhile(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var w watched
-		changes, level := 0, ""
-		judge := func(v Verdict) Verdict {
-			v = w.verdictLocked(time.Now(), v)
-			if v.Level != level {
-				changes++
-				level = v.Level
-			}
-			return v
+func TestTheWindowIsTheLastTenSeconds(t *testing.T) {
+	all := minute(30, func(second int, m *pooldriver.Moment) {
+		m.InUse = 4
+		m.AcquireFailures[pooldriver.AcquireTimeout] = uint64(second)
+		if second%2 == 0 {
+			m.DialErrors++
+			m.Moves += 4 // two connections came back, and were lent again
 		}
-		require.Equal(t, Verdict{"calm", "All is well."}, judge(Verdict{"calm", "All is well."}))
-		for range 30 { // a minute in which it is busy now and then
-			require.Equal(t, "busy", judge(Verdict{"busy", "Some wait."}).Level)
-			time.Sleep(time.Second)
-			require.Equal(t, Verdict{"busy", "1s ago: Some wait. Now: All is well."}, judge(Verdict{"calm", "All is well."}))
-			time.Sleep(time.Second)
+		if m.Wait = waits(m.Wait, 1, time.Second); second > 20 {
+			m.Wait = waits(m.Wait, 300, time.Millisecond)
 		}
-		require.Equal(t, 2, changes)
-		require.Equal(t, "bad", judge(Verdict{"bad", "All fail."}).Level, "what gets worse is said at once")
-		time.Sleep(levelLasts)
-		require.Equal(t, Verdict{"calm", "All is well."}, judge(Verdict{"calm", "All is well."}))
 	})
+	w := windowOf(all)
+	require.Equal(t, map[pooldriver.AcquireFailure]uint64{pooldriver.AcquireTimeout: 10}, w.Failed)
+	require.EqualValues(t, 5, w.DialErrors)
+	require.Equal(t, time.Millisecond, w.WaitP99, "3010 statements have waited, 10 of them for long")
+	require.Equal(t, failedFor, w.Known)
+	require.Equal(t, 4*time.Second, w.MeanHold, "four were in use, and one came back in a second")
+
+	w = windowOf(all[len(all)-1:])
+	require.Zero(t, w.Known, "the present alone tells nothing")
+	require.Zero(t, w.MeanHold)
+	require.Empty(t, w.Failed)
+	w = windowOf(minute(2, func(second int, m *pooldriver.Moment) {
+		if second > 0 {
+			m.Wait = waits(m.Wait, 1, time.Second)
+		}
+	}))
+	require.Zero(t, w.WaitP99, "two statements have waited for their dials")
+
+	r := recentOf(all)
+	require.Equal(t, 30*time.Second, r.For)
+	require.EqualValues(t, 30+10*300, r.Acquired)
+	require.Equal(t, time.Millisecond, r.WaitP50)
+
+	lines := linesOf(all)
+	require.Len(t, lines, len(all))
+	require.Equal(t, Point{At: time.Unix(5, 0), InUse: 4, WaitP99: time.Second, Failed: 1}, lines[5])
 }
 
-func TestTheWindowSaysForHowLongStatementsRunAndNothingMoves(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := watched{history: []moment{{at: time.Now()}}}
-		p := Pool{Holders: []pooldriver.Holder{{Conn: 1, Running: true, Statements: 4}, {Conn: 2, Statements: 1}}}
-		require.Equal(t, Window{Running: map[uint64]time.Duration{1: 0}, Failed: map[pooldriver.AcquireFailure]uint64{}}, w.windowLocked(time.Now(), &p))
-		time.Sleep(2 * time.Second)
-		p.Stats.AcquireFailures = map[pooldriver.AcquireFailure]uint64{pooldriver.AcquireTimeout: 3}
-		now := w.windowLocked(time.Now(), &p)
-		require.Equal(t, 2*time.Second, now.Still)
-		require.Equal(t, 2*time.Second, now.Running[1])
-		require.Equal(t, map[pooldriver.AcquireFailure]uint64{pooldriver.AcquireTimeout: 3}, now.Failed)
-		p.Holders[0].Statements = 5
-		now = w.windowLocked(time.Now(), &p)
-		require.Zero(t, now.Still)
-		require.Zero(t, now.Running[1], "another one")
-	})
+// TestAnEarlierVerdictIsShownBelow: the present one changes at once, and what was worse is not
+// forgotten at once.
+func TestAnEarlierVerdictIsShownBelow(t *testing.T) {
+	var w watched
+	now := time.Unix(0, 0)
+	calm, busy, bad := Verdict{"calm", "All is well."}, Verdict{"busy", "Some wait."}, Verdict{"bad", "All fail."}
+	require.Nil(t, w.earlierLocked(now, calm))
+	require.Nil(t, w.earlierLocked(now, bad), "what gets worse is said at once")
+	require.Equal(t, &Earlier{bad, 7 * time.Second}, w.earlierLocked(now.Add(7*time.Second), busy))
+	require.Equal(t, &Earlier{bad, 29 * time.Second}, w.earlierLocked(now.Add(29*time.Second), calm))
+	require.Nil(t, w.earlierLocked(now.Add(30*time.Second), calm))
+}
+
+func TestLabelsAreAddedUp(t *testing.T) {
+	now := time.Unix(100, 0)
+	holder := func(label, text string, seconds int64, running bool) pooldriver.Holder {
+		return pooldriver.Holder{Label: label, Statement: text, Since: time.Unix(100-seconds, 0), Running: running, IdlePinned: time.Second}
+	}
+	require.Equal(t, []LabelUse{
+		{Label: "GET /report", Holds: 3, Running: 2, Waiting: 1, LongestHold: 5 * time.Second, LongestWait: 2 * time.Second, Held: 11 * time.Second, Idle: 3 * time.Second, Statement: "SELECT sales"},
+		{Label: "", Holds: 1, LongestHold: time.Second, Held: time.Second, Idle: time.Second, Statement: "a"},
+		{Label: "GET /cart", Waiting: 2, LongestWait: 4 * time.Second},
+	}, labelsOf(Pool{
+		At:      now,
+		Holders: []pooldriver.Holder{holder("", "a", 1, false), holder("GET /report", "SELECT user", 5, true), holder("GET /report", "SELECT sales", 3, true), holder("GET /report", "SELECT sales", 3, false)},
+		Waiters: []pooldriver.Waiter{{Label: "GET /cart", Since: time.Unix(96, 0)}, {Label: "GET /report", Since: time.Unix(98, 0)}, {Label: "GET /cart", Since: time.Unix(99, 0)}},
+	}))
 }

@@ -3,64 +3,57 @@ package inspect
 import (
 	"cmp"
 	"fmt"
-	"strings"
+	"slices"
 	"time"
 
 	"github.com/pooldriver/pooldriver"
 	"github.com/pooldriver/pooldriver/pool"
 )
 
-// Verdict says in one sentence whether the program waits for the pool.
+// Verdict says in one sentence whether the program waits for the pool, and why.
 type Verdict struct {
 	Level    string // "calm", "busy" or "bad"
 	Sentence string
 }
 
-const (
-	// shortWait is a wait that nobody has to look into.
-	shortWait = 100 * time.Millisecond
-	// long is how long a connection may be held without a statement, or a statement run, before
-	// that may be the reason for what others wait for.
-	long = time.Second
-	// still is for how long nothing has to have moved to say that something hangs.
-	still = 2 * time.Second
-	// rowsLeft is how long rows may be in memory before they count as forgotten.
-	rowsLeft = 2 * time.Second
-)
-
-// Judge is a pure function of what the pool looks like, and has looked like in the last seconds.
+// Judge is a pure function of what the pool looks like, and has looked like in the last seconds. What
+// comes first explains what comes later: without new connections every pool is too small.
 func Judge(p Pool) Verdict {
 	f := factsOf(p)
-	s := p.Stats.Pool
-	if v, ok := judgeNoConnection(p); ok {
-		return v
+	for _, judge := range []func(Pool, *facts) (Verdict, bool){
+		judgeDials, judgeNested, judgeLocks, judgeSilence, judgeReaders, judgeIdle,
+	} {
+		if v, ok := judge(p, &f); ok {
+			return v
+		}
 	}
-	switch {
-	case f.hangs(p):
-		return Verdict{"bad", fmt.Sprintf("Nothing has moved for %s: %s, and none has ended%s. The database or the network does not answer, or each of them waits for a lock that others have.",
-			Brief(p.Window.Still), counted(f.running, "1 statement runs", "%d statements run"), alsoWait(s.Waiting))}
-	case f.blocks():
-		return Verdict{"bad", fmt.Sprintf("%s for %s or longer, while a transaction%s has run nothing for %s: it may hold the locks that they wait for%s.",
-			counted(f.lasting, "1 statement has been running", "%d statements have been running"), Brief(f.shortestLasting), by(f.inTx), Brief(f.inTx.Idle), alsoWait(s.Waiting))}
-	case s.Waiting > 0:
+	if f.waits {
 		return f.judgeWaiting(p)
-	case s.Max > 0 && s.Lent >= s.Max && f.idleLong == s.Lent-f.raw && f.idleLong > 0:
-		return Verdict{"bad", fmt.Sprintf("%s, and none of them runs a statement: %s. The next statement waits.", f.use, f.heldBy())}
 	}
 	return f.judgeNobodyWaits(p)
 }
 
-// judgeNoConnection is Judge where no connection is open. ok is false if one is.
-func judgeNoConnection(p Pool) (_ Verdict, ok bool) {
-	s := p.Stats.Pool
+// judgeDials is Judge where connections cannot be opened, or the first one is on its way.
+func judgeDials(p Pool, f *facts) (_ Verdict, ok bool) {
+	s, d := p.Stats.Pool, p.Stats.DialsFailing
+	failed := p.Window.Failed[pooldriver.AcquireDialFailed]
 	switch {
 	case s.State == pool.Inactive:
-		return Verdict{"bad", "The circuit breaker is open: statements fail at once, because connecting failed."}, true
-	case p.Stats.DialsFailing.Failed > 0 && s.Count <= s.Creating+s.Destroying:
-		return Verdict{"bad", "The database cannot be reached, or refuses us: " + dialsFail(p.Stats.DialsFailing) + " No connection is open."}, true
+		return Verdict{"bad", "The circuit breaker is open: statements fail at once, because connecting failed." + withSpace(d)}, true
+	case d.Failed > 0 && s.Count <= s.Creating+s.Destroying:
+		return Verdict{"bad", cause(d) + dialsFail(d) + " No connection is open."}, true
+	case d.Failed > 0 && (s.Waiting > 0 || failed > 0 || p.Window.DialErrors > 0):
+		level, lost := "busy", ""
+		if s.Waiting > 0 || failed > 0 {
+			level = "bad"
+		}
+		if failed > 0 {
+			lost = counted(int(failed), " In the last 10s 1 statement got no connection.", " In the last 10s %d statements got no connection.")
+		}
+		return Verdict{level, fmt.Sprintf("%s%s Connections that are open still work: %s%s.%s", cause(d), dialsFail(d), lowerFirst(f.use), alsoWait(s.Waiting), lost)}, true
 	case s.Waiting > 0 && s.Count == s.Creating:
 		level := "calm"
-		if len(p.Waiters) > 0 && time.Since(p.Waiters[0].Since) >= long {
+		if len(p.Waiters) > 0 && p.At.Sub(p.Waiters[0].Since) >= long {
 			level = "bad"
 		}
 		return Verdict{level, fmt.Sprintf("%s for a first connection, which is being opened.", waiting(s.Waiting))}, true
@@ -68,196 +61,161 @@ func judgeNoConnection(p Pool) (_ Verdict, ok bool) {
 	return Verdict{}, false
 }
 
-// facts is what a verdict is made of.
-type facts struct {
-	use      string // how many connections are in use
-	full     bool   // the server is
-	raw      int    // connections that functions of Raw have: listeners, mostly
-	running  int    // others that run a statement
-	idle     int    // others that run none
-	unused   int    // of these, connections that have run none for more than a moment
-	idleLong int    // of these, for long
-	rows     int    // of these, because rows are open
-
-	lasting         int // statements that have been running for long
-	shortestLasting time.Duration
-	idlest          pooldriver.Holder // the one that has run nothing for longest
-	inTx            pooldriver.Holder // the same of those in a transaction
+// judgeNested is Judge where nobody can go on, because everybody waits for one more.
+func judgeNested(p Pool, f *facts) (Verdict, bool) {
+	found, sure := nested(p)
+	if !found {
+		return Verdict{}, false
+	}
+	looks := ""
+	if !sure {
+		looks = ", as it looks"
+	}
+	return Verdict{"bad", fmt.Sprintf("A deadlock in the program%s: each holder of a connection waits for one more, and none is left. %s%s. Do the inner work in the same transaction or task, or before the outer one; a larger pool only makes it rarer.",
+		looks, f.most.has(p), at(f.most.holder))}, true
 }
 
-func factsOf(p Pool) facts {
-	f := facts{}
+// judgeLocks is Judge where statements wait for locks: by the server's word or, where nobody could
+// ask the server, because a transaction of ours runs nothing meanwhile.
+func judgeLocks(p Pool, f *facts) (Verdict, bool) {
+	if len(p.Asked.Locks) > 0 {
+		return judgeAskedLocks(p), true
+	}
+	if p.Asked.Answered && !p.Asked.Hidden || f.blocked == 0 {
+		return Verdict{}, false
+	}
+	return Verdict{"bad", fmt.Sprintf("%s for %s or longer, while a transaction%s has run nothing for %s: it may hold the locks that they wait for%s.",
+		counted(f.blocked, "1 statement has been running", "%d statements have been running"), Brief(f.shortestBlocked), by(f.inTx), Brief(f.inTx.Idle), alsoWait(p.Stats.Pool.Waiting))}, true
+}
+
+// judgeAskedLocks says who is in the way of whom. Sessions may wait in a row: who does not wait is
+// to blame.
+func judgeAskedLocks(p Pool) Verdict {
+	locks := p.Asked.Locks
+	waits := func(conn uint64) bool {
+		return slices.ContainsFunc(locks, func(l pooldriver.LockWait) bool { return l.Conn == conn })
+	}
+	blame := locks[0]
+	statements := map[uint64]bool{}
+	for _, l := range locks {
+		statements[l.Conn] = true
+		if l.BlockerProcess != 0 && (l.BlockerConn == 0 || !waits(l.BlockerConn)) {
+			blame = l
+		}
+	}
+	victim := holderOf(p, blame.Conn)
+	text := fmt.Sprintf("%s for a lock (%s)", counted(len(statements), "1 statement waits", "%d statements wait"), blame.Lock)
+	if victim.Statement != "" {
+		text += fmt.Sprintf(", for %s: %s%s", Brief(victim.RunningFor), prefixed(victim.Label), clip(victim.Statement, maxStatement))
+	}
+	return Verdict{"bad", text + ". " + blocker(p, blame) + alsoWait(p.Stats.Pool.Waiting) + "."}
+}
+
+// blocker says who is in the way.
+func blocker(p Pool, l pooldriver.LockWait) string {
+	if l.BlockerProcess == 0 {
+		return "The server does not say to us who has it"
+	}
+	if h := holderOf(p, l.BlockerConn); h.Conn != 0 {
+		does := "has run nothing for " + Brief(h.Idle)
+		if h.Running {
+			does = "runs a statement for " + Brief(h.RunningFor)
+		}
+		return fmt.Sprintf("In the way is %s, which %s, last: %s", cmp.Or(who(h), "another holder of ours"), does, clip(h.Statement, maxStatement))
+	}
+	text := fmt.Sprintf("In the way is a session that is not of this pool: process %d", l.BlockerProcess)
+	if l.BlockerUser != "" {
+		text += " of " + l.BlockerUser
+	}
+	if l.BlockerState != "" {
+		text += fmt.Sprintf(", %s for %s", l.BlockerState, Brief(l.BlockerFor))
+	}
+	if l.BlockerStatement != "" {
+		text += ", last: " + clip(l.BlockerStatement, maxStatement)
+	}
+	return text
+}
+
+// holderOf finds the holder of a connection. Its Conn is 0 if there is none.
+func holderOf(p Pool, conn uint64) (h pooldriver.Holder) {
 	for _, h := range p.Holders {
-		switch {
-		case h.Pin == pooldriver.PinRaw:
-			f.raw++
-		case h.Running:
-			f.addRunning(p.Window.Running[h.Conn])
-		default:
-			f.addIdle(h)
+		if h.Conn == conn && conn != 0 {
+			return h
 		}
 	}
+	return h
+}
+
+// judgeSilence is Judge where statements run, and nothing has ended for a while. If they are mostly
+// one statement, it may be slow. The server tells, if a connection is left to ask it.
+func judgeSilence(p Pool, f *facts) (Verdict, bool) {
 	s := p.Stats.Pool
-	f.use = fmt.Sprintf("%d of %d connections are in use", s.Lent, s.Max)
-	if f.full = s.Allowed > 0 && s.Allowed < s.Max; f.full {
-		f.use = fmt.Sprintf("The server is full: it allows us %d of %d connections, and %d are in use", s.Allowed, s.Max, s.Lent)
+	hang := f.running > 0 && f.idle == 0 && f.shortestRunning >= still
+	runs := counted(f.running, "1 statement runs", "%d statements run")
+	switch {
+	case p.Asked.Asked && !p.Asked.Answered && f.lasting > 0:
+		return Verdict{"bad", fmt.Sprintf("The database or the network does not answer: %s, the first for %s, and the server has not answered a question of this page within %s%s.",
+			runs, Brief(longestRunning(p)), Brief(p.Asked.Took), alsoWait(s.Waiting))}, true
+	case p.Asked.Answered || !hang || s.Waiting == 0 && f.running == 1:
+		return Verdict{}, false
+	case f.most.count*4 >= 3*f.running && f.most.statement != "" && f.running > 1:
+		return Verdict{"bad", fmt.Sprintf("%s%s. %s. It is slow, or waits for a lock, or the database does not answer: no connection is left to ask the server.",
+			theyWait(s.Waiting), f.use, f.most.has(p))}, true
 	}
-	if f.raw > 0 {
-		f.use += fmt.Sprintf(" (%d by functions of Raw)", f.raw)
-	}
-	return f
+	return Verdict{"bad", fmt.Sprintf("Nothing has moved for %s: %s, and none has ended%s. The database or the network does not answer, or each of them waits for a lock that others have.",
+		Brief(f.shortestRunning), runs, alsoWait(s.Waiting))}, true
 }
 
-// addRunning counts a connection whose statement has been running for lasts.
-func (f *facts) addRunning(lasts time.Duration) {
-	f.running++
-	if lasts < long {
-		return
-	}
-	f.lasting++
-	if f.shortestLasting == 0 || lasts < f.shortestLasting {
-		f.shortestLasting = lasts
-	}
-}
-
-// addIdle counts a connection that is held and runs nothing.
-func (f *facts) addIdle(h pooldriver.Holder) {
-	f.idle++
-	if h.Idle >= shortWait {
-		f.unused++
-	}
-	if h.Idle >= long {
-		f.idleLong++
-	}
-	if h.Idle > f.idlest.Idle {
-		f.idlest = h
-	}
-	switch h.Pin {
-	case pooldriver.PinRows:
-		f.rows++
-	case pooldriver.PinTransaction, pooldriver.PinRawTransaction:
-		if h.Idle > f.inTx.Idle {
-			f.inTx = h
+func longestRunning(p Pool) (longest time.Duration) {
+	for _, h := range p.Holders {
+		if h.Pin != pooldriver.PinRaw {
+			longest = max(longest, h.RunningFor)
 		}
 	}
+	return longest
 }
 
-// hangs reports whether statements run, and nothing has moved for a while.
-func (f *facts) hangs(p Pool) bool {
-	return f.running > 0 && f.idle == 0 && p.Window.Still >= still && (p.Stats.Pool.Waiting > 0 || f.running > 1)
+// judgeReaders is Judge where the program reads rows slowly on most connections.
+func judgeReaders(p Pool, f *facts) (Verdict, bool) {
+	s := p.Stats.Pool
+	if f.readers == 0 || f.readers*2 <= s.Lent-f.raw || s.Waiting == 0 && s.Lent < s.Max {
+		return Verdict{}, false
+	}
+	if f.idleLong >= f.readers {
+		return Verdict{}, false // nobody reads them at all
+	}
+	level, next := "busy", " The next statement waits."
+	if f.waits {
+		level, next = "bad", ""
+	}
+	held := max(1, p.At.Sub(f.reader.Since), f.reader.IdlePinned)
+	return Verdict{level, fmt.Sprintf("%s%s, and on %d of them rows are open that the program reads slowly, for longest%s, for %s, of which the database has waited %d %%: read the rows first, and work afterwards.%s",
+		theyWait(s.Waiting), f.use, f.readers, by(f.reader), Brief(held), 100*f.reader.IdlePinned/held, next)}, true
 }
 
-// blocks reports whether a transaction that runs nothing may be what statements wait for.
-func (f *facts) blocks() bool { return f.lasting > 0 && f.inTx.Idle >= long }
+// judgeIdle is Judge where connections are held for nothing.
+func judgeIdle(p Pool, f *facts) (Verdict, bool) {
+	s := p.Stats.Pool
+	switch {
+	case f.waits && f.unused > (s.Lent-f.raw)/2:
+		return Verdict{"bad", fmt.Sprintf("%s. %s, and %d of them run no statement: %s.", waiting(s.Waiting), f.use, f.unused, f.heldBy(p))}, true
+	case !f.waits && s.Max > 0 && s.Lent >= s.Max && f.idleLong == s.Lent-f.raw && f.idleLong > 0:
+		return Verdict{"bad", fmt.Sprintf("%s, and none of them runs a statement: %s. The next statement waits.", f.use, f.heldBy(p))}, true
+	}
+	return Verdict{}, false
+}
 
 // heldBy says why connections are held that run nothing.
-func (f *facts) heldBy() string {
+func (f *facts) heldBy(p Pool) string {
 	why := "held"
 	if f.rows == f.idle {
 		why = "rows are open on each of them, and nobody reads them"
+	} else if f.inTx.Idle >= long {
+		why = "transactions are open"
 	}
-	return fmt.Sprintf("%s, for longest%s, for %s", why, by(f.idlest), Brief(f.idlest.Idle))
-}
-
-// by says who a holder is, as far as that is known: its label or task, and its line of code.
-func by(h pooldriver.Holder) string {
-	who := cmp.Or(h.Label, h.Task)
-	if at := site(h.TakenAt); at != "" {
-		who = strings.TrimSpace(who + " at " + at)
+	text := fmt.Sprintf("%s, for longest%s, for %s", why, by(f.idlest), Brief(f.idlest.Idle))
+	if f.most.count > 1 {
+		text += "; " + f.most.has(p)
 	}
-	if who == "" {
-		return ""
-	}
-	return " by " + who
-}
-
-// judgeWaiting is Judge where statements wait.
-func (f *facts) judgeWaiting(p Pool) Verdict {
-	s := p.Stats.Pool
-	switch {
-	case f.unused > (s.Lent-f.raw)/2:
-		return Verdict{"bad", fmt.Sprintf("%s. %s, and %d of them run no statement: %s.", waiting(s.Waiting), f.use, f.unused, f.heldBy())}
-	case f.full:
-		return Verdict{"bad", fmt.Sprintf("%s. %s: who else has connections to it?", waiting(s.Waiting), f.use)}
-	case f.lasting > f.running/2:
-		return Verdict{"busy", fmt.Sprintf("%s. %s, and %d of their statements have been running for more than %s: the database is slow.", waiting(s.Waiting), f.use, f.lasting, Brief(long))}
-	}
-	return Verdict{"busy", fmt.Sprintf("%s. %s, and their statements are short: the pool is small, if the database has room for more.", waiting(s.Waiting), f.use)}
-}
-
-// judgeNobodyWaits is Judge where no statement waits.
-func (f *facts) judgeNobodyWaits(p Pool) Verdict {
-	failed := failures(p.Window.Failed)
-	switch {
-	case failed != "":
-		return Verdict{"busy", fmt.Sprintf("Nobody waits now, but in the last %s statements got no connection: %s. %s.", Brief(failedFor), failed, f.use)}
-	case p.Recent.Acquired > 0 && p.Recent.WaitP99 > shortWait:
-		return Verdict{"busy", fmt.Sprintf("Nobody waits now, but one statement of 100 has waited up to %s. %s.", Brief(p.Recent.WaitP99), f.use)}
-	case f.full:
-		return Verdict{"busy", f.use + ". Nobody waits."}
-	case p.Stats.DialsFailing.Failed > 0:
-		return Verdict{"busy", f.use + ", and nobody waits, but " + dialsFail(p.Stats.DialsFailing)}
-	}
-	if n, oldest := forgotten(p.BufferedRows); n > 0 {
-		return Verdict{"busy", fmt.Sprintf("%s open in memory, because others needed their connection, the oldest for %s: look whether somebody forgets to close them. %s, and nobody waits.", counted(n, "The rows of 1 query are", "The rows of %d queries are"), Brief(oldest), f.use)}
-	}
-	return Verdict{"calm", fmt.Sprintf("The pool is not the problem: %s, and nobody waits.", f.use)}
-}
-
-// failures lists the reasons of failures, in the order of pooldriver's.
-func failures(n map[pooldriver.AcquireFailure]uint64) string {
-	var list []string
-	for _, why := range []pooldriver.AcquireFailure{
-		pooldriver.AcquireTimeout, pooldriver.AcquireQueueFull, pooldriver.AcquireBreakerOpen,
-		pooldriver.AcquireDialFailed, pooldriver.AcquireDeadlock,
-	} {
-		if n[why] > 0 {
-			list = append(list, fmt.Sprintf("%s %d", strings.ReplaceAll(string(why), "_", " "), n[why]))
-		}
-	}
-	return strings.Join(list, ", ")
-}
-
-// forgotten counts rows that have been in memory for long.
-func forgotten(all []pooldriver.BufferedRows) (n int, oldest time.Duration) {
-	for _, r := range all {
-		if open := time.Since(r.Since); open >= rowsLeft {
-			n++
-			oldest = max(oldest, open)
-		}
-	}
-	return n, oldest
-}
-
-// maxError bounds what is shown of an error, in bytes.
-const maxError = 200
-
-// dialsFail says how long dials have failed, and why.
-func dialsFail(d pooldriver.DialsFailing) string {
-	why := d.Error
-	if len(why) > maxError {
-		why = strings.ToValidUTF8(why[:maxError], "") + "…"
-	}
-	if d.Failed == 1 {
-		return fmt.Sprintf("the last dial has failed, %s ago: %s.", Brief(d.Ago), why)
-	}
-	return fmt.Sprintf("the last %d dials have failed, for %s: %s.", d.Failed, Brief(d.For), why)
-}
-
-func waiting(n int) string { return counted(n, "1 statement waits", "%d statements wait") }
-
-// counted is one for n = 1, and otherwise many with n.
-func counted(n int, one, many string) string {
-	if n == 1 {
-		return one
-	}
-	return fmt.Sprintf(many, n)
-}
-
-// alsoWait says that others wait, if some do.
-func alsoWait(n int) string {
-	if n == 0 {
-		return ""
-	}
-	return "; " + waiting(n)
+	return text
 }

@@ -11,17 +11,32 @@ import (
 )
 
 func TestTheVerdictSaysWhetherThePoolIsTheProblem(t *testing.T) {
-	idle, running := pooldriver.Holder{Idle: time.Second}, pooldriver.Holder{Running: true}
-	runningFor := func(conn uint64) pooldriver.Holder { return pooldriver.Holder{Conn: conn, Running: true} }
-	rows := pooldriver.Holder{Idle: 3 * time.Second, Pin: pooldriver.PinRows, Label: "GET /list", TakenAt: []pooldriver.Frame{{Func: "shop/main.list", File: "/src/list.go", Line: 12}}}
-	inTx := pooldriver.Holder{Idle: 4 * time.Second, Pin: pooldriver.PinTransaction, Label: "POST /orders"}
-	raw := pooldriver.Holder{Conn: 9, Running: true, Pin: pooldriver.PinRaw}
-	seconds := func(n ...time.Duration) map[uint64]time.Duration {
-		all := map[uint64]time.Duration{}
-		for i, d := range n {
-			all[uint64(i+1)] = d * time.Second
-		}
-		return all
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	ago := func(d time.Duration) time.Time { return now.Add(-d) }
+	idle, running := pooldriver.Holder{Idle: time.Second, Since: now}, pooldriver.Holder{Running: true, Since: now}
+	// runs is a holder whose statement has been running since it took its connection.
+	runs := func(conn uint64, seconds time.Duration, label, text string) pooldriver.Holder {
+		d := seconds * time.Second
+		return pooldriver.Holder{Conn: conn, Running: true, RunningFor: d, Since: ago(d), Label: label, Statement: text, Pin: pooldriver.PinStatement}
+	}
+	// leaks is a holder whose transaction runs nothing.
+	leaks := func(conn uint64, seconds time.Duration) pooldriver.Holder {
+		d := seconds * time.Second
+		return pooldriver.Holder{Conn: conn, Idle: d, IdlePinned: d, Since: ago(d), Pin: pooldriver.PinTransaction, Label: "POST /orders", Statement: "UPDATE stock"}
+	}
+	rows := pooldriver.Holder{Idle: 3 * time.Second, Since: ago(3 * time.Second), Pin: pooldriver.PinRows, Label: "GET /list", TakenAt: []pooldriver.Frame{{Func: "shop/main.list", File: "/src/list.go", Line: 12}}}
+	reads := pooldriver.Holder{Conn: 3, Idle: 20 * time.Millisecond, IdlePinned: 9 * time.Second, Since: ago(10 * time.Second), Pin: pooldriver.PinRows, Label: "GET /export"}
+	raw := pooldriver.Holder{Conn: 9, Running: true, RunningFor: time.Hour, Since: ago(time.Hour), Pin: pooldriver.PinRaw}
+	waits := func(label string, since time.Duration, holds ...uint64) pooldriver.Waiter {
+		return pooldriver.Waiter{Label: label, Since: ago(since), Holds: holds}
+	}
+	fourReports := []pooldriver.Holder{runs(1, 5, "GET /report", "SELECT sales"), runs(2, 5, "GET /report", "SELECT sales"), runs(3, 4, "GET /report", "SELECT sales"), runs(4, 4, "GET /report", "SELECT sales")}
+	known := Window{Known: failedFor, MeanHold: 5 * time.Millisecond}
+	answered := Asked{Asked: true, Answered: true}
+	lock := pooldriver.LockWait{Conn: 2, Lock: "row", BlockerConn: 1, BlockerProcess: 77}
+	refused := func(s pooldriver.Stats) pooldriver.Stats {
+		s.DialsFailing.Cause, s.DialsFailing.Error = pooldriver.DialLoginRefused, "password authentication failed"
+		return s
 	}
 	for _, tc := range []struct {
 		name     string
@@ -32,47 +47,94 @@ func TestTheVerdictSaysWhetherThePoolIsTheProblem(t *testing.T) {
 		{"nobody waits", Pool{Stats: stats(3, 10, 0)}, "calm",
 			"The pool is not the problem: 3 of 10 connections are in use, and nobody waits."},
 		{"held for nothing", Pool{Stats: stats(2, 2, 3), Holders: []pooldriver.Holder{idle, idle}}, "bad",
-			"3 statements wait. 2 of 2 connections are in use, and 2 of them run no statement: held, for longest, for 1s."},
-		{"a slow database", Pool{Stats: stats(2, 2, 1), Holders: []pooldriver.Holder{runningFor(1), runningFor(2)}, Window: Window{Running: seconds(3, 2)}}, "busy",
-			"1 statement waits. 2 of 2 connections are in use, and 2 of their statements have been running for more than 1s: the database is slow."},
-		{"a small pool", Pool{Stats: stats(2, 2, 1), Holders: []pooldriver.Holder{running, running}}, "busy",
+			"3 statements wait. 2 of 2 connections are in use, and 2 of them run no statement: held, for longest, for 1s; one statement has 2 of 2 connections, for 0s."},
+		{"leaked transactions", Pool{Stats: stats(2, 2, 3), Holders: []pooldriver.Holder{leaks(1, 4), leaks(2, 3)}}, "bad",
+			"3 statements wait. 2 of 2 connections are in use, and 2 of them run no statement: transactions are open, for longest by POST /orders, for 4s; POST /orders has 2 of 2 connections, for 4s: UPDATE stock."},
+		{"a slow report, and the pool is full", Pool{Stats: stats(4, 4, 1), Holders: fourReports}, "bad",
+			"1 statement waits. 4 of 4 connections are in use. GET /report has 4 of 4 connections, for 5s: SELECT sales. It is slow, or waits for a lock, or the database does not answer: no connection is left to ask the server."},
+		{"slow statements", Pool{Stats: stats(4, 4, 1), Holders: fourReports, Asked: answered}, "busy",
+			"1 statement waits. 4 of 4 connections are in use, and their statements are slow. GET /report has 4 of 4 connections, for 5s: SELECT sales."},
+		{"slow statements that have just begun", Pool{Stats: stats(2, 2, 1), Holders: []pooldriver.Holder{runs(1, 0, "GET /report", ""), runs(2, 0, "GET /report", "")}, Window: Window{Known: failedFor, MeanHold: 3 * time.Second}}, "busy",
+			"1 statement waits. 2 of 2 connections are in use, and their statements are slow. GET /report has 2 of 2 connections, for 0s."},
+		{"a small pool", Pool{Stats: stats(2, 2, 1), Holders: []pooldriver.Holder{running, running}, Window: known}, "busy",
 			"1 statement waits. 2 of 2 connections are in use, and their statements are short: the pool is small, if the database has room for more."},
+		{"nothing is known yet", Pool{Stats: stats(2, 2, 1), Holders: []pooldriver.Holder{running, running}, Waiters: []pooldriver.Waiter{waits("", time.Second)}, Window: Window{Known: time.Second}}, "busy",
+			"1 statement waits. 2 of 2 connections are in use: looking, 2s."},
 		{"forgotten rows", Pool{Stats: stats(2, 2, 0), Holders: []pooldriver.Holder{rows, rows}}, "bad",
-			"2 of 2 connections are in use, and none of them runs a statement: rows are open on each of them, and nobody reads them, for longest by GET /list at main.list (list.go:12), for 3s. The next statement waits."},
+			"2 of 2 connections are in use, and none of them runs a statement: rows are open on each of them, and nobody reads them, for longest by GET /list at main.list (list.go:12), for 3s; GET /list has 2 of 2 connections, for 3s. The next statement waits."},
 		{"forgotten rows beside a listener", Pool{Stats: stats(2, 2, 0), Holders: []pooldriver.Holder{rows, raw}}, "bad",
 			"2 of 2 connections are in use (1 by functions of Raw), and none of them runs a statement: rows are open on each of them, and nobody reads them, for longest by GET /list at main.list (list.go:12), for 3s. The next statement waits."},
-		{"a listener", Pool{Stats: stats(2, 4, 0), Holders: []pooldriver.Holder{running, raw}, Window: Window{Still: time.Hour, Running: map[uint64]time.Duration{9: time.Hour}}}, "calm",
-			"The pool is not the problem: 2 of 4 connections are in use (1 by functions of Raw), and nobody waits."},
-		{"a lock", Pool{Stats: stats(4, 4, 2), Holders: []pooldriver.Holder{inTx, runningFor(1), runningFor(2), runningFor(3)}, Window: Window{Still: 3 * time.Second, Running: seconds(3, 2, 0)}}, "bad",
-			"2 statements have been running for 2s or longer, while a transaction by POST /orders has run nothing for 4s: it may hold the locks that they wait for; 2 statements wait."},
-		{"a black hole", Pool{Stats: stats(2, 2, 3), Holders: []pooldriver.Holder{runningFor(1), runningFor(2)}, Window: Window{Still: 3 * time.Second, Running: seconds(3, 3)}}, "bad",
-			"Nothing has moved for 3s: 2 statements run, and none has ended; 3 statements wait. The database or the network does not answer, or each of them waits for a lock that others have."},
-		{"one long statement", Pool{Stats: stats(1, 2, 0), Holders: []pooldriver.Holder{runningFor(1)}, Window: Window{Still: time.Minute, Running: seconds(60)}}, "calm",
+		{"a slow reader", Pool{Stats: stats(1, 1, 0), Holders: []pooldriver.Holder{reads}}, "busy",
+			"1 of 1 connections are in use, and on 1 of them rows are open that the program reads slowly, for longest by GET /export, for 10s, of which the database has waited 90 %: read the rows first, and work afterwards. The next statement waits."},
+		{"a slow reader, and others wait", Pool{Stats: stats(1, 1, 2), Holders: []pooldriver.Holder{reads}}, "bad",
+			"2 statements wait. 1 of 1 connections are in use, and on 1 of them rows are open that the program reads slowly, for longest by GET /export, for 10s, of which the database has waited 90 %: read the rows first, and work afterwards."},
+		{"a slow reader, and room", Pool{Stats: stats(1, 2, 0), Holders: []pooldriver.Holder{reads}}, "calm",
 			"The pool is not the problem: 1 of 2 connections are in use, and nobody waits."},
+		{"a listener", Pool{Stats: stats(2, 4, 0), Holders: []pooldriver.Holder{running, raw}}, "calm",
+			"The pool is not the problem: 2 of 4 connections are in use (1 by functions of Raw), and nobody waits."},
+		{"idle in a transaction", Pool{Stats: stats(1, 4, 0), Holders: []pooldriver.Holder{leaks(1, 4)}}, "busy",
+			"A transaction by POST /orders has run nothing for 4s: it keeps a connection, and its locks. 1 of 4 connections are in use, and nobody waits."},
+		{"a lock, and nobody could ask", Pool{Stats: stats(3, 3, 2), Holders: []pooldriver.Holder{leaks(1, 4), runs(2, 3, "", "a"), runs(3, 2, "", "b")}}, "bad",
+			"2 statements have been running for 2s or longer, while a transaction by POST /orders has run nothing for 4s: it may hold the locks that they wait for; 2 statements wait."},
+		{"slow statements, a transaction, and no lock", Pool{Stats: stats(3, 4, 0), Holders: []pooldriver.Holder{leaks(1, 4), runs(2, 3, "", "a"), runs(3, 2, "", "b")}, Asked: answered}, "busy",
+			"A transaction by POST /orders has run nothing for 4s: it keeps a connection, and its locks. 3 of 4 connections are in use, and nobody waits."},
+		{"slow statements that began before the transaction", Pool{Stats: stats(3, 3, 2), Holders: []pooldriver.Holder{leaks(1, 2), runs(2, 5, "GET /report", "a"), runs(3, 4, "GET /report", "a")}}, "busy",
+			"2 statements wait. 3 of 3 connections are in use, and their statements are slow. GET /report has 2 of 3 connections, for 5s: a; besides, a transaction by POST /orders has run nothing for 2s."},
+		{"a lock of our own", Pool{Stats: stats(3, 4, 0), Holders: []pooldriver.Holder{leaks(1, 4), runs(2, 3, "GET /stock", "UPDATE n"), runs(3, 2, "", "")},
+			Asked: Asked{Asked: true, Answered: true, Locks: []pooldriver.LockWait{{Conn: 3, Lock: "row", BlockerConn: 2, BlockerProcess: 78}, lock}}}, "bad",
+			"2 statements wait for a lock (row), for 3s: GET /stock: UPDATE n. In the way is POST /orders, which has run nothing for 4s, last: UPDATE stock."},
+		{"a lock of another program", Pool{Stats: stats(1, 4, 0), Holders: []pooldriver.Holder{runs(2, 3, "", "SELECT n")},
+			Asked: Asked{Asked: true, Answered: true, Locks: []pooldriver.LockWait{{Conn: 2, Lock: "relation", BlockerProcess: 4711, BlockerUser: "alice psql", BlockerState: "idle in transaction", BlockerFor: time.Minute, BlockerStatement: "LOCK TABLE n"}}}}, "bad",
+			"1 statement waits for a lock (relation), for 3s: SELECT n. In the way is a session that is not of this pool: process 4711 of alice psql, idle in transaction for 1m0s, last: LOCK TABLE n."},
+		{"a lock of nobody knows whom", Pool{Stats: stats(1, 4, 0), Holders: []pooldriver.Holder{runs(2, 3, "", "SELECT n")}, Asked: Asked{Asked: true, Answered: true, Locks: []pooldriver.LockWait{{Conn: 2, Lock: "metadata"}}}}, "bad",
+			"1 statement waits for a lock (metadata), for 3s: SELECT n. The server does not say to us who has it."},
+		{"a black hole", Pool{Stats: stats(2, 2, 3), Holders: []pooldriver.Holder{runs(1, 3, "", "a"), runs(2, 3, "", "b")}}, "bad",
+			"Nothing has moved for 3s: 2 statements run, and none has ended; 3 statements wait. The database or the network does not answer, or each of them waits for a lock that others have."},
+		{"a black hole, and the page got no answer either", Pool{Stats: stats(1, 2, 0), Holders: []pooldriver.Holder{runs(1, 3, "", "a")}, Asked: Asked{Asked: true, Took: time.Second}}, "bad",
+			"The database or the network does not answer: 1 statement runs, the first for 3s, and the server has not answered a question of this page within 1s."},
+		{"one long statement", Pool{Stats: stats(1, 2, 0), Holders: []pooldriver.Holder{runs(1, 60, "", "a")}, Asked: answered}, "calm",
+			"The pool is not the problem: 1 of 2 connections are in use, and nobody waits."},
+		{"tasks that wait for each other", Pool{Stats: stats(2, 2, 2), Holders: []pooldriver.Holder{leaks(1, 4), leaks(2, 4)}, Waiters: []pooldriver.Waiter{waits("x", 1, 1), waits("x", 1, 2)}}, "bad",
+			"A deadlock in the program: each holder of a connection waits for one more, and none is left. POST /orders has 2 of 2 connections, for 4s: UPDATE stock. Do the inner work in the same transaction or task, or before the outer one; a larger pool only makes it rarer."},
+		{"nested statements without tasks", Pool{Stats: stats(2, 2, 2), Holders: []pooldriver.Holder{leaks(1, 4), leaks(2, 3)}, Waiters: []pooldriver.Waiter{waits("POST /orders", 4*time.Second), waits("POST /orders", 3*time.Second)}}, "bad",
+			"A deadlock in the program, as it looks: each holder of a connection waits for one more, and none is left. POST /orders has 2 of 2 connections, for 4s: UPDATE stock. Do the inner work in the same transaction or task, or before the outer one; a larger pool only makes it rarer."},
+		{"leaks, and waiters that came later", Pool{Stats: stats(2, 2, 2), Holders: []pooldriver.Holder{leaks(1, 4), leaks(2, 3)}, Waiters: []pooldriver.Waiter{waits("POST /orders", 3*time.Second), waits("POST /orders", 2*time.Second)}}, "bad",
+			"2 statements wait. 2 of 2 connections are in use, and 2 of them run no statement: transactions are open, for longest by POST /orders, for 4s; POST /orders has 2 of 2 connections, for 4s: UPDATE stock."},
 		{"failures of late", Pool{Stats: stats(1, 2, 0), Window: Window{Failed: map[pooldriver.AcquireFailure]uint64{pooldriver.AcquireTimeout: 3, pooldriver.AcquireCancelled: 9}}}, "busy",
-			"Nobody waits now, but in the last 10s statements got no connection: timeout 3. 1 of 2 connections are in use."},
-		{"rows in memory", Pool{Stats: stats(0, 2, 0), BufferedRows: []pooldriver.BufferedRows{{Since: time.Now().Add(-time.Minute)}, {Since: time.Now()}}}, "busy",
-			"The rows of 1 query are open in memory, because others needed their connection, the oldest for 1m0s: look whether somebody forgets to close them. 0 of 2 connections are in use, and nobody waits."},
+			"In the last 10s statements got no connection: timeout 3. Now 1 of 2 connections are in use, and nobody waits."},
+		{"rows in memory", Pool{Stats: stats(0, 2, 0), BufferedRows: []pooldriver.BufferedRows{{Since: ago(time.Minute)}, {Since: now}}}, "busy",
+			"The rows of 1 query are open in memory, because others needed their connection, the oldest for 1m0s: look whether somebody forgets to close them, or reads them slowly. 0 of 2 connections are in use, and nobody waits."},
 		{"a full server", Pool{Stats: full(2, 3), Holders: []pooldriver.Holder{running, running}}, "bad",
 			"3 statements wait. The server is full: it allows us 2 of 10 connections, and 2 are in use: who else has connections to it?"},
 		{"a full server and nobody waits", Pool{Stats: full(2, 0)}, "busy",
-			"The server is full: it allows us 2 of 10 connections, and 2 are in use. Nobody waits."},
+			"The server is full: it allows us 2 of 10 connections, and 2 are in use, and nobody waits."},
+		{"database/sql has a limit below the pool's", Pool{Stats: stats(2, 10, 0), DBs: []DB{{MaxOpen: 2, InUse: 2, WaitCount: 18}}}, "busy",
+			"SetMaxOpenConns(2) is below the pool's 10 connections: 2 of 2 are in use, and callers queue in database/sql, where the pool does not see them: 18 so far. Leave it at 0, or set it to pool_max_conns or more. 2 of 10 connections are in use."},
+		{"and nobody has reached it", Pool{Stats: stats(1, 10, 0), DBs: []DB{{MaxOpen: 2, InUse: 1, WaitCount: 18}}}, "calm",
+			"The pool is not the problem: 1 of 10 connections are in use, and nobody waits."},
 		{"the first connection", Pool{Stats: pooldriver.Stats{Pool: pool.Stats{Max: 4, Count: 1, Creating: 1, Waiting: 2}}}, "calm",
 			"2 statements wait for a first connection, which is being opened."},
 		{"nobody is let in", Pool{Stats: failing(0, 0, 340, 12*time.Second)}, "bad",
 			"The database cannot be reached, or refuses us: the last 340 dials have failed, for 12s: no route. No connection is open."},
 		{"nobody is let in, and statements wait for a dial", Pool{Stats: failing(1, 3, 1, time.Second)}, "bad",
 			"The database cannot be reached, or refuses us: the last dial has failed, 1s ago: no route. No connection is open."},
-		{"dials fail, and others are open", Pool{Stats: failing(-3, 0, 2, time.Second)}, "busy",
+		{"a new password", Pool{Stats: refused(failing(-2, 6, 11, 3*time.Second)), Holders: []pooldriver.Holder{running, running}, Window: Window{Failed: map[pooldriver.AcquireFailure]uint64{pooldriver.AcquireDialFailed: 83}}}, "bad",
+			"The server refuses our login: the last 11 dials have failed, for 3s: password authentication failed. Connections that are open still work: 2 of 10 connections are in use; 6 statements wait. In the last 10s 83 statements got no connection."},
+		{"dials have failed a while ago, and others are open", Pool{Stats: failing(-3, 0, 2, time.Second)}, "busy",
 			"3 of 10 connections are in use, and nobody waits, but the last 2 dials have failed, for 1s: no route."},
 		{"the breaker", Pool{Stats: pooldriver.Stats{Pool: pool.Stats{Max: 4, State: pool.Inactive}}}, "bad",
 			"The circuit breaker is open: statements fail at once, because connecting failed."},
-		{"waits of late", Pool{Stats: stats(1, 4, 0), Recent: Recent{Acquired: 7, WaitP99: 250 * time.Millisecond}}, "busy",
-			"Nobody waits now, but one statement of 100 has waited up to 250ms. 1 of 4 connections are in use."},
-		{"short waits", Pool{Stats: stats(1, 4, 0), Recent: Recent{Acquired: 7, WaitP99: 50 * time.Millisecond}}, "calm",
+		{"waits of late", Pool{Stats: stats(1, 4, 0), Window: Window{WaitP99: 250 * time.Millisecond}}, "busy",
+			"In the last 10s one statement of 100 has waited up to 250ms for a connection. Now 1 of 4 connections are in use, and nobody waits."},
+		{"a moment's wait", Pool{Stats: stats(4, 4, 1), Holders: []pooldriver.Holder{running, running, running, running}, Waiters: []pooldriver.Waiter{waits("", 2*time.Millisecond)}, Window: known}, "calm",
+			"The pool is not the problem: 4 of 4 connections are in use, and 1 statement waits, for 2ms at most."},
+		{"a moment's wait, and longer ones of late", Pool{Stats: stats(2, 2, 1), Holders: []pooldriver.Holder{running, running}, Waiters: []pooldriver.Waiter{waits("", 2*time.Millisecond)}, Window: Window{Known: failedFor, WaitP99: time.Second}}, "busy",
+			"1 statement waits. 2 of 2 connections are in use, and their statements are short: the pool is small, if the database has room for more."},
+		{"short waits", Pool{Stats: stats(1, 4, 0), Window: Window{WaitP99: 50 * time.Millisecond}}, "calm",
 			"The pool is not the problem: 1 of 4 connections are in use, and nobody waits."},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
+			tc.pool.At = now
 			require.Equal(t, Verdict{tc.level, tc.sentence}, Judge(tc.pool))
 		})
 	}

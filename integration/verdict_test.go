@@ -6,6 +6,7 @@ import (
 	"database/sql/driver"
 	"regexp"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -24,14 +25,42 @@ type incident struct {
 	connector *pooldriver.Connector
 	db        *sql.DB
 	inspector *inspect.Inspector
+	names     atomic.Bool // no name is known any more
+}
+
+// between are the doors and proxies of incidents, by their addresses.
+var between sync.Map
+
+func (i *incident) door() *door {
+	d, _ := between.Load(i.account.Addr)
+	return d.(*door)
+}
+
+func (i *incident) proxy() *byteproxy.Proxy {
+	p, _ := between.Load(i.account.Addr)
+	return p.(*byteproxy.Proxy)
 }
 
 func newIncident(t *testing.T, account testbed.Account, parameters ...string) *incident {
 	t.Helper()
-	c := pooldriver.New(account.URL(parameters...), quiet, func(c *pooldriver.Config) { c.SampleStacks = 1 })
-	db := sql.OpenDB(c)
-	t.Cleanup(func() { _ = db.Close() })
-	return &incident{t, account, c, db, inspect.Handler(c)}
+	return newIncidentOf(t, account, false, parameters...)
+}
+
+// newIncidentOf is newIncident for a program whose contexts belong to tasks, by taskOf.
+func newIncidentOf(t *testing.T, account testbed.Account, tasks bool, parameters ...string) *incident {
+	t.Helper()
+	i := &incident{T: t, account: account}
+	i.connector = pooldriver.New(account.URL(parameters...), quiet, func(c *pooldriver.Config) {
+		c.SampleStacks = 1
+		c.Dial = nameless(&i.names)
+		if tasks {
+			c.TaskKey = func(ctx context.Context) (any, context.Context) { return ctx.Value(taskOf{}), ctx }
+		}
+	})
+	i.db = sql.OpenDB(i.connector)
+	t.Cleanup(func() { _ = i.db.Close() })
+	i.inspector = inspect.Handler(i.connector)
+	return i
 }
 
 // sees requires that the page says so within three seconds, looked at once a second as a browser
@@ -105,7 +134,7 @@ func loginsRefused(t *testing.T, account testbed.Account) {
 			time.Sleep(10 * time.Millisecond)
 		}
 	})
-	i.sees("bad", `^The database cannot be reached, or refuses us: the last \d+ dials have failed, for .*(password authentication failed|Access denied).* No connection is open\.$`)
+	i.sees("bad", `^The server refuses our login: the last \d+ dials have failed, for .*(password authentication failed|Access denied).* No connection is open\.$`)
 	require.NotContains(t, i.inspector.Snapshot().Pools[0].Verdict.Sentence, "wrong")
 }
 
@@ -122,7 +151,10 @@ func outOfReach(t *testing.T, account testbed.Account) {
 	d.close(true)
 	i.sees("bad", `^The database cannot be reached, or refuses us: the last`)
 	d.close(false)
-	i.sees("bad", `^\d+s ago: The database cannot be reached.* Now: (Nobody waits now, but in the last 10s statements got no connection: dial failed|The pool is not the problem)`)
+	i.sees("busy", `^In the last 10s statements got no connection: dial failed`)
+	earlier := i.inspector.Snapshot().Pools[0].Earlier
+	require.NotNil(t, earlier, "what was worse is shown below")
+	require.Regexp(t, `^The database cannot be reached`, earlier.Sentence)
 	require.Zero(t, i.connector.Stats().DialsFailing)
 }
 
@@ -161,7 +193,7 @@ func leakedLock(t *testing.T, account testbed.Account) {
 	for range 3 {
 		i.later(func(ctx context.Context) { _, _ = i.db.ExecContext(ctx, "UPDATE stock SET n = n + 1 WHERE id = 1") })
 	}
-	i.sees("bad", `^3 statements have been running for \S+ or longer, while a transaction by POST /orders at \S*leakedLock \(verdict_test\.go:\d+\) has run nothing for \S+: it may hold the locks that they wait for`)
+	i.sees("bad", `^3 statements (wait for a lock \(\w+\), for .*In the way is|have been running for \S+ or longer, while a transaction by) POST /orders at \S*leakedLock \(verdict_test\.go:\d+\),? (which )?has run nothing for \S+`)
 }
 
 func hangingCommit(t *testing.T, account testbed.Account) {
@@ -215,8 +247,8 @@ func blackHole(t *testing.T, account testbed.Account) {
 		conns = append(conns, conn)
 	}
 	proxy.SetLatency(byteproxy.ToClient, time.Minute)
-	for _, conn := range conns {
-		i.later(func(ctx context.Context) { _, _ = conn.ExecContext(ctx, "SELECT 1") })
+	for n, conn := range conns {
+		i.later(func(ctx context.Context) { _, _ = conn.ExecContext(ctx, [...]string{"SELECT 1", "SELECT 1, 2"}[n]) })
 	}
 	i.later(func(ctx context.Context) { _ = i.db.PingContext(ctx) })
 	t.Cleanup(func() { proxy.Close() })
@@ -272,5 +304,5 @@ func failuresCount(t *testing.T, account testbed.Account) {
 	_ = i.inspector.Snapshot()
 	require.ErrorIs(t, i.db.PingContext(t.Context()), pooldriver.ErrTimeout)
 	require.NoError(t, conn.Close())
-	i.sees("busy", `^Nobody waits now, but in the last 10s statements got no connection: timeout 1\.`)
+	i.sees("busy", `^In the last 10s statements got no connection: timeout 1\.`)
 }

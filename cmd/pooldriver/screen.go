@@ -55,16 +55,22 @@ func poolLines(p inspect.Pool, now time.Time, width int) []string {
 		failures += fmt.Sprintf("   the last %d for %s", d.Failed, inspect.Brief(d.For))
 	}
 	lines := append([]string{p.Name}, wrap(printable(p.Verdict.Sentence), width)...)
-	lines = append(lines, figures, failures, bar(p), "")
+	if p.Earlier != nil {
+		lines = append(lines, wrap(printable("("+inspect.Brief(p.Earlier.Ago)+" ago: "+p.Earlier.Sentence+")"), width)...)
+	}
+	lines = append(lines, figures, failures, bar(p))
+	lines = append(lines, minute(p.Lines)...)
+	lines = append(lines, "")
+	lines = append(lines, labelLines(p)...)
 	holders := slices.Clone(p.Holders)
 	slices.SortStableFunc(holders, func(a, b pooldriver.Holder) int { return cmp.Compare(b.Idle, a.Idle) })
 	if len(holders) > 0 {
 		lines = append(lines, fmt.Sprintf("%-16s %9s %9s %-12s %-8s %s", "HOLDS: LABEL", "IDLE", "HELD", "PIN", "PROCESS", "TAKEN AT, STATEMENT"))
 	}
 	for _, h := range holders {
-		idle := "runs"
-		if !h.Running {
-			idle = inspect.Brief(h.Idle)
+		idle := inspect.Brief(h.Idle)
+		if h.Running {
+			idle = "run " + inspect.Brief(h.RunningFor)
 		}
 		process := ""
 		if h.ProcessID != 0 {
@@ -88,6 +94,33 @@ func poolLines(p inspect.Pool, now time.Time, width int) []string {
 			left = inspect.Brief(w.Deadline.Sub(now))
 		}
 		lines = append(lines, fmt.Sprintf("%-16s %9s %9s %s", clip(cmp.Or(w.Label, "-"), 16), inspect.Brief(now.Sub(w.Since)), left, w.Task))
+	}
+	return append(lines, "")
+}
+
+// sparkWidth is the width of a drawing of the last minute.
+const sparkWidth = 30
+
+// minute draws the last minute.
+func minute(points []inspect.Point) []string {
+	inUse := inspect.Spark(points, sparkWidth, func(p inspect.Point) float64 { return float64(p.InUse) })
+	if inUse == "" {
+		return nil
+	}
+	waiting := inspect.Spark(points, sparkWidth, func(p inspect.Point) float64 { return float64(p.Waiting) })
+	p99 := inspect.Spark(points, sparkWidth, func(p inspect.Point) float64 { return float64(p.WaitP99) })
+	return []string{"last minute: in use " + inUse + "  waiting " + waiting, "             wait p99 " + p99}
+}
+
+// labelLines are the sums by label.
+func labelLines(p inspect.Pool) []string {
+	if len(p.Labels) == 0 {
+		return nil
+	}
+	lines := []string{fmt.Sprintf("%-16s %9s %9s %6s %9s %s", "BY LABEL", "HAS", "FOR", "WAIT", "LONGEST", "STATEMENT WITH MOST OF THE TIME")}
+	for _, l := range p.Labels {
+		lines = append(lines, fmt.Sprintf("%-16s %9s %9s %6d %9s %s", clip(cmp.Or(l.Label, "-"), 16), fmt.Sprintf("%d of %d", l.Holds, p.Stats.Pool.Lent),
+			inspect.Brief(l.LongestHold), l.Waiting, inspect.Brief(l.LongestWait), l.Statement))
 	}
 	return append(lines, "")
 }

@@ -56,6 +56,20 @@ func TestPaperShowsEverything(t *testing.T) {
 	require.Contains(t, render(inspect.Snapshot{}, 80, 24), "no pool")
 }
 
+// TestTheScreenHasTheLastMinuteAndSums: and the verdict before this one.
+func TestTheScreenHasTheLastMinuteAndSums(t *testing.T) {
+	now := time.Now()
+	s := busyPool(now)
+	p := &s.Pools[0]
+	p.Earlier = &inspect.Earlier{Verdict: inspect.Verdict{Level: "bad", Sentence: "All fail."}, Ago: 7 * time.Second}
+	p.Lines = []inspect.Point{{At: now.Add(-30 * time.Second), InUse: 1}, {At: now, InUse: 2, Waiting: 40}}
+	p.Labels = []inspect.LabelUse{{Label: "GET /report", Holds: 2, LongestHold: 5 * time.Second, Waiting: 3, LongestWait: time.Second, Statement: "SELECT sales"}}
+	text := render(s, 120, 0)
+	require.Contains(t, text, "\n(7s ago: All fail.)\n")
+	require.Regexp(t, `last minute: in use ▁+▄▁+█  waiting ▁+█`, text)
+	require.Regexp(t, `GET /report\s+2 of 2\s+5s\s+3\s+1s SELECT sales`, text)
+}
+
 func TestALabelMovesNoCursor(t *testing.T) {
 	now := time.Now()
 	s := busyPool(now)

@@ -55,8 +55,10 @@ func TestAForgottenTransactionIsTheFirstRow(t *testing.T) {
 	}, 5*time.Second, 50*time.Millisecond)
 	require.Eventually(t, func() bool {
 		v := ask[string](t, b, `document.querySelector(".verdict").innerText`)
-		return strings.Contains(v, "while a transaction by POST /orders at browser.forgetTransaction (stage_test.go:") && strings.Contains(v, "12 statements wait")
+		return strings.HasPrefix(v, "12 statements wait.") && strings.Contains(v, "GET /report has 3 of 4 connections") && strings.Contains(v, "besides, a transaction by POST /orders at browser.forgetTransaction (stage_test.go:")
 	}, 5*time.Second, 50*time.Millisecond, "who is to blame")
+	require.Contains(t, ask[string](t, b, `document.querySelector("table.labels tbody tr").innerText`), "GET /report\t3 of 4\t", "sums by label")
+	require.Equal(t, 3, ask[int](t, b, `document.querySelectorAll("ul.lines polyline").length`), "the last minute")
 	b.picture(t, "inspector", 1280, 900, false)
 	b.picture(t, "inspector-dark", 1280, 900, true)
 	b.picture(t, "inspector-narrow", 390, 900, false)
@@ -175,4 +177,34 @@ func TestNoSecretIsShown(t *testing.T) {
 			require.False(t, bytes.Contains(body, []byte(secret)), "%s shows %q: %s", path, secret, body)
 		}
 	}
+}
+
+// TestAnEarlierVerdictIsGreyAndBelow: the sentence that counts is the present one.
+func TestAnEarlierVerdictIsGreyAndBelow(t *testing.T) {
+	s := newStage(t, 4)
+	b := openBrowser(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	t.Cleanup(cancel)
+	_, err := s.db.ExecContext(ctx, "CREATE TABLE stock (id INT PRIMARY KEY, n INT)")
+	require.NoError(t, err)
+	witness := s.account.Witness(t)
+	_, err = witness.ExecContext(ctx, "GRANT pg_read_all_stats TO "+s.account.User) // what others do
+	require.NoError(t, err)
+	lock, err := witness.BeginTx(ctx, nil)
+	require.NoError(t, err)
+	_, err = lock.ExecContext(ctx, "LOCK TABLE stock IN ACCESS EXCLUSIVE MODE")
+	require.NoError(t, err)
+	s.crowd(t, ctx, 3, "GET /stock", "SELECT n FROM stock")
+	time.Sleep(3 * time.Second) // the page is opened in the middle of it
+	b.do(t, chromedp.Navigate(s.url()))
+	verdict := func() string { return ask[string](t, b, `document.querySelector(".verdict").innerText`) }
+	require.Regexp(t, `^3 statements wait for a lock \(relation\), for 3\.\d+s: GET /stock: SELECT n FROM stock\. In the way is a session that is not of this pool: process \d+ of .*idle in transaction for .*, last: LOCK TABLE stock`, verdict(), "the first look")
+	b.picture(t, "first-look", 1280, 900, false)
+	require.NoError(t, lock.Rollback())
+	require.Eventually(t, func() bool { return strings.HasPrefix(verdict(), "The pool is not the problem") }, 5*time.Second, 50*time.Millisecond)
+	require.Regexp(t, `^\d.*s ago: 3 statements wait for a lock`, ask[string](t, b, `document.querySelector(".earlier").innerText`))
+	require.True(t, ask[bool](t, b, `document.querySelector(".earlier").getBoundingClientRect().top >= document.querySelector(".verdict").getBoundingClientRect().bottom`))
+	require.Equal(t, ask[string](t, b, `getComputedStyle(document.querySelector(".legend")).color`), ask[string](t, b, `getComputedStyle(document.querySelector(".earlier")).color`))
+	b.picture(t, "earlier", 1280, 900, false)
+	b.requireClean(t, s.page.URL)
 }

@@ -24,6 +24,7 @@ type Look struct {
 	Taken   time.Time
 	Running bool
 	HeldFor time.Duration
+	RunsFor time.Duration // the operation that is running
 	IdleFor time.Duration // now; Look.Idle is the sum
 }
 
@@ -64,8 +65,11 @@ func look(r *connpool.Conn, clock *usage.Clock) (l Look, ok bool) {
 		now := clock.Fine()
 		l = Look{Look: look, Conn: r, Task: b.task, Taken: clock.Time(look.Since), Running: running}
 		l.HeldFor = time.Duration(max(0, now-look.Since))
-		if !running {
-			l.IdleFor = min(time.Duration(max(0, now-look.Last)), l.HeldFor)
+		lasts := min(time.Duration(max(0, now-look.Last)), l.HeldFor)
+		if running {
+			l.RunsFor = lasts
+		} else {
+			l.IdleFor = lasts
 			l.Idle = min(l.Idle+l.IdleFor, l.HeldFor)
 		}
 		return l, true

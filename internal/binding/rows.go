@@ -54,6 +54,9 @@ func (r *Rows) Unlock() {
 	b.unlock(s)
 }
 
+// CountRow counts a row that was read from the driver, under the lock.
+func (r *Rows) CountRow() { r.seat.conn.Load().Meter.CountRow() }
+
 // IsLent reports whether a function of Raw has the session of rows without a task. In a
 // task the rows are read into memory before the function is called.
 func (r *Rows) IsLent() bool {
@@ -79,6 +82,7 @@ func (r *Rows) Close() (reusable bool, err error) {
 		r.DropPrefix()
 		s := r.seat
 		conn := s.conn.Load()
+		conn.Meter.CloseRows()
 		conn.Meter.SetPin(s.pinnedBy(conn))
 		switch {
 		case !returned:

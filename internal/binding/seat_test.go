@@ -30,7 +30,7 @@ func newEngineOver(t *testing.T, most int, s *stubdialect.Stub, log slog.Handler
 	t.Helper()
 	stubdialect.Connector(s)
 	var r report.Report
-	r.Init(slog.New(log), "stub", report.Listener{})
+	r.Init(slog.New(log), "stub", most, report.Listener{})
 	e, err := New(Config{Pool: connpool.Config{
 		Dialect: s, Template: s, Usage: &usage.Env{Clock: usage.NewClock()},
 		Session: session.Env{Dialect: s, Buffer: 1 << 20, BufferTotal: 1 << 20, BufferOthers: 1 << 20, Buffered: &r.Buffered, ReadAheads: &r.ReadAheads, CleanTimeout: time.Second, PingTimeout: time.Second, IdleTimeout: time.Second},

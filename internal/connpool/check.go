@@ -142,6 +142,36 @@ func (p *Pool) Ready(ctx context.Context) error {
 	return nil
 }
 
+// Ask has ask use a connection that the pool can spare, and reports whether there was one. Nobody
+// waits because of that: a connection is taken if one is idle, or opened if the server and the pool
+// have room and nobody waits. ask leaves the session as it is. If ask fails, the connection is
+// closed.
+func (p *Pool) Ask(ctx context.Context, ask func(dialects.Session) error) (asked bool, err error) {
+	if p.draining.Load() || p.report.DialsFail() {
+		return false, nil
+	}
+	r, err := p.AcquireNow(ctx)
+	if s := p.pool.Stats(); err == pool.ErrNoneNow && s.Waiting == 0 && s.Count < s.Allowed {
+		if r, err = p.Acquire(ctx, nil); err != nil {
+			return false, nil // a dial may take long
+		}
+	}
+	if err != nil { // a connection that was idle may be asked for a sign of life first
+		return ctx.Err() != nil, p.Explain(err)
+	}
+	keep := false
+	defer func() { // also by a panic of the driver
+		if keep || r.Irreplaceable() {
+			r.Return()
+		} else {
+			r.Discard(report.CheckFailed)
+		}
+	}()
+	err = ask(r.Server())
+	keep = err == nil
+	return true, err
+}
+
 // prove has the server of a connection answer, and gives the connection back. If the server does
 // not answer, the connection is closed, unless its end would be the end of its database.
 func (p *Pool) prove(ctx context.Context, r *Conn) (err error) {

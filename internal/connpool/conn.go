@@ -151,6 +151,16 @@ func (r *Conn) ForgetSetting() {
 	r.setting, r.settingArgs, r.stoodIn = "", nil, false
 }
 
+// CountAffected tells the log of slow statements how many rows a slow one has affected.
+func (r *Conn) CountAffected(result driver.Result, err error) {
+	if err != nil || result == nil || !r.Meter.IsSlow() {
+		return
+	}
+	if n, err := result.RowsAffected(); err == nil {
+		r.Meter.Affected(n)
+	}
+}
+
 // FlushGeneration replaces the connections of r's generation: the cause of r's end may have ended
 // them, too.
 func (r *Conn) FlushGeneration() { r.pool.flushOnce(r.generation) }

@@ -24,12 +24,15 @@ type Report struct {
 	to     Listener
 	dials  Dials
 	conns  int // the most real connections
+	// DialEnded, if set, is called after each dial. It is set before the first one.
+	DialEnded func()
 
 	// Each is told now and then, because it may happen often.
 	endedOpen, backOpen, uncleaned, refused, outlasts, inRaw, full repeated.Line
 	// Each of these is told once for a statement.
 	dropped, shared droppedstate.Told
 	openLimit, inTx atomic.Bool // OpenLimit has warned, FirstInTx was called
+	slow            slowLines
 }
 
 // Listener is the program's Observer. Each function may be nil.
@@ -119,6 +122,9 @@ func (r *Report) FirstInTx() bool { return !r.inTx.Load() && !r.inTx.Swap(true) 
 // Dialled is told of a dial that has ended. host is the server, where the DSN names several.
 func (r *Report) Dialled(host string, took time.Duration, err error) {
 	r.Connect.Record(took, 1)
+	if r.DialEnded != nil {
+		r.DialEnded()
+	}
 	if r.to.Dialled != nil {
 		r.tell("Config.Observer.DialDone", nil, func() { r.to.Dialled(host, took, err) })
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
@@ -41,6 +42,7 @@ func TestEachLineOfTheLogNamesTheTarget(t *testing.T) {
 		func() { r.JoinedTx("task 1", "for 1s") },
 		func() { r.StateShared(Who{Task: "task 1"}, "SET a = 1", func() string { return "here" }) },
 		func() { r.StateLost("SET a = 1") },
+		func() { r.Slow(SlowQuery{Statement: "SELECT 1", Rows: -1}) },
 		r.ValidatorHidden,
 		func() { r.Leak("close its rows", "held", "1s") },
 		func() { r.DrainWaits("a listener", "let it return") },
@@ -62,6 +64,23 @@ func TestWhatHappensOftenIsToldNowAndThen(t *testing.T) {
 	}
 	require.Equal(t, 2, strings.Count(log.String(), "\n"), log.String())
 	require.Equal(t, uint64(100), r.StateDropped.Load())
+}
+
+// TestSlowStatementsAreToldByTheirTexts: each now and then, and the last ones share a line.
+func TestSlowStatementsAreToldByTheirTexts(t *testing.T) {
+	t.Parallel()
+	r, log := newReport(Listener{})
+	for n := range slowTexts + 50 {
+		for range 3 {
+			r.Slow(SlowQuery{Statement: fmt.Sprintf("SELECT a%d", n), Label: "GET /", Waited: time.Millisecond, Took: time.Second, Idle: time.Millisecond, Rows: 3})
+		}
+	}
+	require.Equal(t, slowTexts+1, strings.Count(log.String(), "\n"))
+	first, _, _ := strings.Cut(log.String(), "\n")
+	require.Contains(t, first, `statement="SELECT a0" label="GET /" wait=1ms took=1s rows=3 not_read_for=1ms`)
+	log.Reset()
+	r.Slow(SlowQuery{Statement: "SELECT a0"})
+	require.Empty(t, log.String())
 }
 
 func TestAListenerThatPanicsIsToldToTheLog(t *testing.T) {

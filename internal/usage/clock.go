@@ -17,6 +17,9 @@ const Tick = 10 * time.Millisecond
 // a tenth of the price. The coarse time stands still for a Tick at most. A timer updates it. The
 // timer stops when nobody has asked for the time during a Tick.
 type Clock struct {
+	// Started, if set, is called when the timer begins to run. It must be quick.
+	Started func()
+
 	clock  bubble.Clock
 	coarse atomic.Int64
 	asked  atomic.Bool // since the last tick
@@ -69,21 +72,29 @@ func (c *Clock) Coarse() int64 {
 
 // ask is the first Coarse after a tick.
 func (c *Clock) ask() {
+	if c.start() && c.Started != nil {
+		c.Started()
+	}
+}
+
+// start has the timer run, and reports whether it has not run before.
+func (c *Clock) start() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := c.fineLocked()
 	if c.running {
 		c.asked.Store(true)
-		return
+		return false
 	}
 	c.coarse.Store(now)
 	world := c.clock.World()
 	if world.Guest() {
-		return // the next call of Coarse asks again
+		return false // the next call of Coarse asks again
 	}
 	c.asked.Store(true)
 	c.running = true
 	c.timer = time.AfterFunc(Tick, func() { c.tick(world) })
+	return true
 }
 
 // tick updates the coarse time while somebody asks for it.

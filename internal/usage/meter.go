@@ -21,6 +21,10 @@ type Env struct {
 	Observed bool
 	// EveryStack: one of so many checkouts has its stack taken; 0: none has.
 	EveryStack int
+	// TellSlow is told of each statement that takes Slow or longer, under the lock of its connection:
+	// it must be quick. 0: it is not.
+	Slow     time.Duration
+	TellSlow func(SlowQuery)
 }
 
 // Each connection has a budget for expensive measurements, for each tick of the clock. Beyond the
@@ -44,7 +48,7 @@ type Meter struct {
 	// load.
 	count     atomic.Uint64 // the number of the checkout; its operations in the lower half
 	since     atomic.Int64  // when the checkout began
-	last      atomic.Int64  // when the last operation ended, coarsely
+	last      atomic.Int64  // when an operation has last begun or ended, coarsely
 	idle      atomic.Int64  // for so long since the checkout began nothing ran
 	pin       atomic.Uint32
 	label     atomic.Pointer[string]
@@ -59,6 +63,7 @@ type Meter struct {
 	strongest pinning.Pin
 	waited    time.Duration
 	used      Use
+	slow      statement
 
 	// The budget.
 	tick          int64
@@ -104,6 +109,9 @@ func (m *Meter) Begin(label, text *string, waited time.Duration, pins bool) {
 	point(&m.text, text)
 	if m.statement.Load() != nil {
 		m.statement.Store(nil)
+	}
+	if m.env.Slow > 0 {
+		m.beginStatement(text, m.tick, waited)
 	}
 	if sampled > 0 {
 		m.takeStack(sampled)
@@ -170,10 +178,14 @@ func (m *Meter) BeginOperation(text *string, pinned, again bool) {
 	if !again {
 		m.count.Store(m.count.Load() + 1)
 	}
+	m.countIdle()
+	if m.env.Slow > 0 && !again {
+		m.endStatement(m.last.Load()) // its rows are open
+		m.beginStatement(text, m.last.Load(), 0)
+	}
 	if text != nil {
 		point(&m.text, text)
 	}
-	m.countIdle()
 	if pinned && m.env.EveryStack > 0 {
 		m.takeStatementStack()
 	}
@@ -193,16 +205,16 @@ func (m *Meter) takeStatementStack() {
 
 // countIdle ends a time in which nothing was running.
 func (m *Meter) countIdle() {
-	var gap int64
+	now := m.env.Clock.Coarse()
+	gap := now - m.last.Load()
 	if m.idleSince != 0 {
 		gap = m.env.Clock.Fine() - m.idleSince
 		m.idleSince = 0
-	} else {
-		gap = m.env.Clock.Coarse() - m.last.Load()
 	}
 	if gap > 0 {
 		m.idle.Store(m.idle.Load() + gap)
 	}
+	set(&m.last, now)
 }
 
 // EndOperation ends an operation. pin is why the connection is still held.
@@ -212,6 +224,9 @@ func (m *Meter) EndOperation(pin pinning.Pin) {
 	set(&m.last, now)
 	if now != m.tick {
 		m.renew(now)
+	}
+	if m.env.Slow > 0 && !m.slow.open {
+		m.endStatement(now)
 	}
 	// A checkout of one statement ends at once: it needs no exact time for that.
 	if m.exact && pin.KeepsTask() {
@@ -257,6 +272,9 @@ type Use struct {
 
 // End ends the checkout.
 func (m *Meter) End() {
+	if m.env.Slow > 0 {
+		m.endStatement(m.env.Clock.Coarse())
+	}
 	if m.exact || m.env.Observed {
 		m.used = m.end()
 	}
@@ -299,7 +317,8 @@ func (m *Meter) now() int64 {
 // Look is what Meter.Look returns.
 type Look struct {
 	Checkout    uint64 // differs between two checkouts
-	Since, Last int64  // by the clock
+	Since       int64  // by the clock
+	Last        int64  // when an operation has last begun or ended, by the clock
 	Idle        time.Duration
 	Pin         pinning.Pin
 	Operations  uint64         // also an operation that runs now

@@ -181,3 +181,69 @@ func usedOf(m *Meter) Use {
 	m.End()
 	return m.Used()
 }
+
+// TestALookShowsSinceWhenAnOperationRuns: also of one that is not the first.
+func TestALookShowsSinceWhenAnOperationRuns(t *testing.T) {
+	metered(t, 0, func(t *testing.T, m *Meter) {
+		text := "SELECT 1"
+		m.Begin(nil, &text, 0, true)
+		lasts := func() time.Duration {
+			l, _ := m.Look()
+			return time.Duration(m.env.Clock.Fine() - l.Last)
+		}
+		time.Sleep(300 * ms)
+		require.InDelta(t, 300*ms, lasts(), float64(Tick))
+		m.EndOperation(pinning.Tx)
+		time.Sleep(time.Second)
+		m.BeginOperation(&text, true, false)
+		time.Sleep(200 * ms)
+		require.InDelta(t, 200*ms, lasts(), float64(Tick))
+		m.EndOperation(pinning.Tx)
+		require.InDelta(t, time.Second, usedOf(m).Idle, float64(ms), "it counts once")
+	})
+}
+
+// TestASlowStatementIsTold: with its rows, its wait, and the time in which nobody read them.
+func TestASlowStatementIsTold(t *testing.T) {
+	metered(t, 0, func(t *testing.T, m *Meter) {
+		var told []SlowQuery
+		m.env.Slow, m.env.TellSlow = 100*ms, func(q SlowQuery) { told = append(told, q) }
+		label, query, update := "report", "SELECT 1", "UPDATE a"
+		m.Begin(&label, &query, 30*ms, true)
+		time.Sleep(50 * ms)
+		m.OpenRows()
+		m.EndOperation(pinning.Tx)
+		for range 3 {
+			m.BeginRow()
+			m.EndRow()
+			m.CountRow()
+			time.Sleep(40 * ms)
+		}
+		require.Empty(t, told, "its rows are open")
+		m.BeginRow()
+		m.CloseRows()
+		m.EndRow()
+		require.Len(t, told, 1)
+		require.Equal(t, []any{&query, &label, 30 * ms, int64(3)}, []any{told[0].Text, told[0].Label, told[0].Waited, told[0].Rows})
+		require.InDelta(t, 170*ms, told[0].Took, float64(2*Tick))
+		require.InDelta(t, 120*ms, told[0].Idle, float64(4*Tick))
+
+		m.BeginOperation(&update, true, false)
+		time.Sleep(50 * ms)
+		require.False(t, m.IsSlow())
+		m.EndOperation(pinning.Tx)
+		time.Sleep(time.Second) // the program's
+		m.BeginOperation(&update, true, false)
+		time.Sleep(200 * ms)
+		require.True(t, m.IsSlow())
+		m.Affected(7)
+		m.EndOperation(pinning.Tx)
+		m.BeginOperation(nil, true, false) // a ping
+		time.Sleep(200 * ms)
+		m.EndOperation(pinning.Tx)
+		m.End()
+		require.Len(t, told, 2)
+		require.Equal(t, []any{&update, time.Duration(0), int64(7)}, []any{told[1].Text, told[1].Waited, told[1].Rows})
+		require.InDelta(t, 200*ms, told[1].Took, float64(2*Tick))
+	})
+}

@@ -307,6 +307,7 @@ func (op *operation) execute(ctx context.Context) (again bool, err error) {
 	case err != nil:
 	case op.kind == executing:
 		op.result, err = r.Exec(ctx, &op.Statement)
+		r.CountAffected(op.result, err)
 	default:
 		op.opened, op.columns, err = r.Query(ctx, &op.Statement)
 	}

@@ -130,10 +130,12 @@ func (r *rows) Next(dest []driver.Value) error {
 	}
 	defer r.Unlock()
 	err := r.Rows.Next(dest)
-	if err != nil && err != io.EOF {
+	switch {
+	case err == nil:
+		r.CountRow()
+	case err != io.EOF:
 		return r.WithTaskEnd(err)
-	}
-	if err == io.EOF && r.Prefix() == nil {
+	case r.Prefix() == nil:
 		r.over, r.more = true, r.Rows.HasNextResultSet()
 	}
 	return err

@@ -71,6 +71,7 @@ func execText(ctx context.Context, c *checkout, r *connpool.Conn, t *textcache.T
 		return op.resultOf(op.do(ctx))
 	}
 	res, err := r.ExecText(ctx, t.Query, t.Effect, args)
+	r.CountAffected(res, err)
 	returned = true
 	if err != nil {
 		op := goOn(c, executing, r, nil, t, args, calls)
@@ -192,6 +193,7 @@ func (k *keptCall) exec(ctx context.Context) (driver.Result, error) {
 		return op.resultOf(op.do(ctx))
 	}
 	res, err := k.r.Exec(ctx, &k.Statement)
+	k.r.CountAffected(res, err)
 	returned = true
 	if err != nil || mayBeOpen(k.c, k.r, k.t) {
 		op := k.goOn(executing)

@@ -1,0 +1,48 @@
+package pooldriver
+
+import (
+	"time"
+
+	"github.com/pooldriver/pooldriver/internal/history"
+	"github.com/pooldriver/pooldriver/internal/report"
+	"github.com/pooldriver/pooldriver/pool"
+)
+
+// Moment is how a Connector stood at a time: see Connector.History. Its counters count since the
+// Connector was made, as those of Stats.
+type Moment struct {
+	At time.Time
+	// InUse and Waiting are Stats.Pool.Lent and Stats.Pool.Waiting at this time.
+	InUse, Waiting  int
+	Moves           uint64 // see Stats.Pool
+	DialErrors      uint64
+	Wait            Histogram // see Stats
+	AcquireFailures map[AcquireFailure]uint64
+}
+
+// momentOf is the present, of which a program does not need more than a Moment has.
+func momentOf(s pool.Stats, n *report.Counters) history.Moment {
+	m := history.Moment{
+		At: time.Now(), InUse: s.Lent, Waiting: s.Waiting, Moves: s.Moves,
+		DialErrors: n.DialErrors.Load(), Wait: n.Wait.Snapshot(),
+	}
+	atOnce := n.AtOnce(s.Acquires)
+	m.Wait.Count += atOnce
+	m.Wait.Buckets[0] += atOnce
+	for i := range m.Failures {
+		m.Failures[i] = n.AcquireFailures[i].Load()
+	}
+	return m
+}
+
+// moments is Connector.History.
+func moments(from []history.Moment) []Moment {
+	all := make([]Moment, len(from))
+	for i, m := range from {
+		all[i] = Moment{m.At, m.InUse, m.Waiting, m.Moves, m.DialErrors, Histogram(m.Wait), map[AcquireFailure]uint64{}}
+		for f, why := range acquireFailures {
+			all[i].AcquireFailures[why] = m.Failures[f]
+		}
+	}
+	return all
+}

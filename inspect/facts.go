@@ -1,0 +1,279 @@
+package inspect
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/pooldriver/pooldriver"
+)
+
+const (
+	// shortWait is a wait that nobody has to look into.
+	shortWait = 100 * time.Millisecond
+	// long is how long a connection may be held without a statement, or a statement run, before
+	// that may be the reason for what others wait for.
+	long = time.Second
+	// still is for how long nothing has to have moved to say that something hangs.
+	still = 2 * time.Second
+	// rowsLeft is how long rows may be in memory before they count as forgotten.
+	rowsLeft = 2 * time.Second
+)
+
+// facts is what a verdict is made of.
+type facts struct {
+	use     string // how many connections are in use
+	waits   bool   // statements wait, and not only for a moment
+	nobody  string // says that nobody does
+	full    bool   // the server is
+	raw     int    // connections that functions of Raw have: listeners, mostly
+	running int    // others that run a statement
+	idle    int    // others that run none
+	unused  int    // of these, connections that have run none for more than a moment
+
+	idleLong int // of the idle ones, those that have run none for long
+	rows     int // of the idle ones, because rows are open
+	readers  int // connections whose rows are open and mostly not read
+
+	lasting         int           // statements that have been running for long
+	shortestRunning time.Duration // of all that run
+	blocked         int           // of those that last, statements that have begun after inTx
+	shortestBlocked time.Duration
+	idlest          pooldriver.Holder // the one that has run nothing for longest
+	inTx            pooldriver.Holder // the same of those in a transaction
+	reader          pooldriver.Holder // the reader that has its connection longest
+
+	most share // of the statements, the one with the largest part of the time held
+}
+
+// share is the holders with one label and one statement.
+type share struct {
+	label, statement string
+	count            int
+	held             time.Duration // sum
+	longest          time.Duration
+	holder           pooldriver.Holder // the one that has held longest
+}
+
+func factsOf(p Pool) facts {
+	f := facts{nobody: "nobody waits"}
+	if n := p.Stats.Pool.Waiting; n > 0 {
+		longest := longestWait(p)
+		f.waits = len(p.Waiters) == 0 || longest >= shortWait || p.Window.WaitP99 > shortWait
+		f.nobody = counted(n, "1 statement waits", "%d statements wait") + ", for " + Brief(longest) + " at most"
+	}
+	for _, h := range p.Holders {
+		held := p.At.Sub(h.Since)
+		if h.Pin == pooldriver.PinRaw {
+			f.raw++
+			continue
+		}
+		if h.Running {
+			f.addRunning(h.RunningFor)
+		} else {
+			f.addIdle(h)
+		}
+		f.addReader(h, held)
+	}
+	for _, h := range p.Holders {
+		f.addBlocked(h, p.At)
+	}
+	f.most = mostOf(p)
+	s := p.Stats.Pool
+	f.use = fmt.Sprintf("%d of %d connections are in use", s.Lent, s.Max)
+	if f.full = s.Allowed > 0 && s.Allowed < s.Max; f.full {
+		f.use = fmt.Sprintf("The server is full: it allows us %d of %d connections, and %d are in use", s.Allowed, s.Max, s.Lent)
+	}
+	if f.raw > 0 {
+		f.use += fmt.Sprintf(" (%d by functions of Raw)", f.raw)
+	}
+	return f
+}
+
+// addRunning counts a connection whose statement has been running for lasts.
+func (f *facts) addRunning(lasts time.Duration) {
+	if f.running++; f.running == 1 || lasts < f.shortestRunning {
+		f.shortestRunning = lasts
+	}
+	if lasts >= long {
+		f.lasting++
+	}
+}
+
+// addBlocked counts a connection whose statement may wait for a lock of the idle transaction.
+func (f *facts) addBlocked(h pooldriver.Holder, now time.Time) {
+	if h.RunningFor < long || h.Pin == pooldriver.PinRaw || f.inTx.Idle < long || now.Add(atOnce-h.RunningFor).Before(f.inTx.Since) {
+		return
+	}
+	if f.blocked++; f.blocked == 1 || h.RunningFor < f.shortestBlocked {
+		f.shortestBlocked = h.RunningFor
+	}
+}
+
+// addIdle counts a connection that is held and runs nothing.
+func (f *facts) addIdle(h pooldriver.Holder) {
+	f.idle++
+	if h.Idle >= shortWait {
+		f.unused++
+	}
+	if h.Idle >= long {
+		f.idleLong++
+	}
+	if h.Idle > f.idlest.Idle {
+		f.idlest = h
+	}
+	switch h.Pin {
+	case pooldriver.PinRows:
+		f.rows++
+	case pooldriver.PinTransaction, pooldriver.PinRawTransaction:
+		if h.Idle > f.inTx.Idle {
+			f.inTx = h
+		}
+	}
+}
+
+// addReader counts a connection whose rows are open for long, and were mostly not read meanwhile.
+func (f *facts) addReader(h pooldriver.Holder, held time.Duration) {
+	if h.Pin != pooldriver.PinRows || h.Running && h.RunningFor >= long || held < long || h.IdlePinned < held/2 {
+		return
+	}
+	f.readers++
+	if f.reader.Conn == 0 || h.Since.Before(f.reader.Since) {
+		f.reader = h
+	}
+}
+
+// mostOf finds the statement that has most of the time for which connections have been held.
+func mostOf(p Pool) (most share) {
+	var all []share
+	for _, h := range p.Holders {
+		if h.Pin == pooldriver.PinRaw {
+			continue
+		}
+		i := slices.IndexFunc(all, func(g share) bool { return g.label == h.Label && g.statement == h.Statement })
+		if i < 0 {
+			i = len(all)
+			all = append(all, share{label: h.Label, statement: h.Statement})
+		}
+		g, held := &all[i], max(0, p.At.Sub(h.Since))
+		g.count++
+		g.held += held
+		if g.count == 1 || held > g.longest {
+			g.longest, g.holder = held, h
+		}
+	}
+	for _, g := range all {
+		if most.count == 0 || g.held > most.held || g.held == most.held && g.count > most.count {
+			most = g
+		}
+	}
+	return most
+}
+
+// has says what a share has: "GET /report has 4 of 4 connections, for 5s: SELECT …".
+func (g *share) has(p Pool) string {
+	text := fmt.Sprintf("%s has %d of %d connections, for %s", cmp.Or(g.label, g.holder.Task, site(g.holder.TakenAt), "one statement"), g.count, p.Stats.Pool.Lent, Brief(g.longest))
+	if g.statement != "" {
+		text += ": " + clip(g.statement, maxStatement)
+	}
+	return text
+}
+
+// nested reports whether every connection is held by work that waits for one more. sure: it is by
+// tasks, as Waiter.Holds says. Without a task nobody knows. Then each holder needs a waiter of its
+// own, with the same label, that has begun to wait when the holder's connection became idle.
+func nested(p Pool) (found, sure bool) {
+	s := p.Stats.Pool
+	if s.Waiting == 0 || s.Idle+s.Creating+s.Checking+s.Destroying > 0 || len(p.Holders) != s.Lent {
+		return false, false
+	}
+	holders := slices.DeleteFunc(slices.Clone(p.Holders), func(h pooldriver.Holder) bool { return h.Pin == pooldriver.PinRaw })
+	slices.SortFunc(holders, func(a, b pooldriver.Holder) int { return cmp.Compare(b.Idle, a.Idle) }) // as waiters came
+	waiters := slices.Clone(p.Waiters)
+	sure = true
+	for _, h := range holders {
+		if slices.ContainsFunc(p.Waiters, func(w pooldriver.Waiter) bool { return slices.Contains(w.Holds, h.Conn) }) {
+			continue
+		}
+		sure = false
+		i := slices.IndexFunc(waiters, func(w pooldriver.Waiter) bool { return goesOn(w, h, p.At) })
+		if i < 0 {
+			return false, false
+		}
+		waiters = slices.Delete(waiters, i, i+1)
+	}
+	return len(holders) > 0, sure
+}
+
+// atOnce is the most time between the end of a statement and the wait for another connection that
+// its work needs. Holders' times are up to 10 ms early, and programs may have to wait for a processor.
+const atOnce = 100 * time.Millisecond
+
+// goesOn reports whether w may be what h does since it runs nothing.
+func goesOn(w pooldriver.Waiter, h pooldriver.Holder, now time.Time) bool {
+	if h.Task != "" || w.Task != "" || w.Label != h.Label || h.Running || h.Idle < shortWait {
+		return false
+	}
+	gap := w.Since.Sub(now.Add(-h.Idle))
+	return gap.Abs() <= atOnce
+}
+
+func longestWait(p Pool) time.Duration {
+	if len(p.Waiters) == 0 {
+		return 0
+	}
+	return p.At.Sub(p.Waiters[0].Since)
+}
+
+// by says who a holder is, as far as that is known: its label or task, and its line of code.
+func by(h pooldriver.Holder) string {
+	if who := who(h); who != "" {
+		return " by " + who
+	}
+	return ""
+}
+
+func who(h pooldriver.Holder) string {
+	return strings.TrimSpace(cmp.Or(h.Label, h.Task) + at(h))
+}
+
+// at is the line of code of a holder; empty: it is not known.
+func at(h pooldriver.Holder) string {
+	if at := site(h.TakenAt); at != "" {
+		return " at " + at
+	}
+	return ""
+}
+
+// The most that is shown of an error and of a statement, in bytes.
+const (
+	maxError     = 200
+	maxStatement = 120
+)
+
+func clip(text string, most int) string {
+	if len(text) > most {
+		return strings.ToValidUTF8(text[:most], "") + "…"
+	}
+	return text
+}
+
+func waiting(n int) string { return counted(n, "1 statement waits", "%d statements wait") }
+
+// counted is one for n = 1, and otherwise many with n.
+func counted(n int, one, many string) string {
+	if n == 1 {
+		return one
+	}
+	return fmt.Sprintf(many, n)
+}
+
+// alsoWait says that others wait, if some do.
+func alsoWait(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return "; " + waiting(n)
+}

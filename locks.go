@@ -1,0 +1,76 @@
+package pooldriver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/pool"
+)
+
+// LockWait is a running statement that waits for a lock on the server, and a session that is in its
+// way.
+type LockWait struct {
+	Conn uint64 // that waits: see Holder.Conn
+	Lock string // what the server calls the lock: relation, metadata, row
+	// BlockerConn is the connection in the way: see Holder.Conn; 0: it is none of this Connector's.
+	BlockerConn uint64
+	// BlockerProcess is the server's number of the session in the way; 0: the server does not say
+	// who it is, and the rest is empty.
+	BlockerProcess uint64
+	BlockerUser    string // its user and its program, as the server shows them
+	// BlockerState is what the server says that it does, for BlockerFor. BlockerStatement is its
+	// present or last statement, without literals.
+	BlockerState     string
+	BlockerFor       time.Duration
+	BlockerStatement string
+}
+
+// ErrLocksHidden is the error of LockWaits if the server does not show all locks to the user of the
+// connection.
+var ErrLocksHidden = errors.New("pooldriver: the server does not show all locks to this user")
+
+// lockWaits is Connector.LockWaits.
+func lockWaits(ctx context.Context, c *Connector) ([]LockWait, error) {
+	conns := map[uint64]uint64{} // by process
+	var waiting []uint64
+	for _, h := range c.Holders() {
+		if h.ProcessID == 0 {
+			continue
+		}
+		conns[h.ProcessID] = h.Conn
+		if h.Running && h.Pin != PinRaw {
+			waiting = append(waiting, h.ProcessID)
+		}
+	}
+	var found []dialects.LockWait
+	var hidden error
+	asked, err := c.pool.Ask(ctx, func(s dialects.Session) error {
+		finder, ok := c.dialect.(dialects.LockFinder)
+		if !ok || len(waiting) == 0 {
+			return s.Ping(ctx)
+		}
+		var err error
+		if found, err = finder.LockWaits(ctx, s, waiting); err != nil {
+			hidden = fmt.Errorf("%w: %w", ErrLocksHidden, err)
+			return s.Ping(ctx)
+		}
+		return nil
+	})
+	switch {
+	case !asked:
+		err = pool.ErrNoneNow
+	case err == nil:
+		err = hidden
+	}
+	all := make([]LockWait, len(found))
+	for i, w := range found {
+		all[i] = LockWait{
+			Conn: conns[w.Waiting], Lock: w.Lock, BlockerConn: conns[w.Blocker], BlockerProcess: w.Blocker,
+			BlockerUser: w.Of, BlockerState: w.State, BlockerFor: w.For, BlockerStatement: c.engine.Outline(&w.Statement),
+		}
+	}
+	return all, err
+}
