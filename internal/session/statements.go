@@ -38,10 +38,14 @@ func (s *Session) Exec(ctx context.Context, st *Statement) (res driver.Result, e
 	return res, err
 }
 
+// Rereads reports whether texts are to be read anew, because the session's settings are not those at
+// connect.
+func (s *Session) Rereads() bool { return s.effect&dialects.Rereads != 0 }
+
 // SendsAsItIs reports whether a text is sent as it is, with its arguments as they are, and no
-// statement that is kept is in the way.
+// statement that is kept is in the way. Rereads is asked first.
 func (s *Session) SendsAsItIs(text string, args []driver.NamedValue) bool {
-	return s.TakesArgsAsGiven(args) && s.effect&dialects.Rereads == 0 && !(s.traits.PreparedAges && s.stmts.Has(text))
+	return s.TakesArgsAsGiven(args) && !(s.traits.PreparedAges && s.stmts.Has(text))
 }
 
 // ExecText executes a text that is sent as it is. In a transaction of a task, and for a text that may
@@ -99,7 +103,7 @@ func (s *Session) readAnew(args []driver.NamedValue) []driver.NamedValue {
 	if bySettings && s.effect&dialects.Suspect != 0 {
 		s.effect |= dialects.Rereads // a function keeps what it has read by the settings
 	}
-	if s.rereader != nil && (bySettings || s.effect&dialects.Rereads != 0) {
+	if s.rereader != nil && (bySettings || s.Rereads()) {
 		return s.rereader.Anew(args)
 	}
 	return args

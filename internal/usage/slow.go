@@ -38,6 +38,9 @@ func (m *Meter) endStatement(now int64) {
 	}
 }
 
+// TellsSlow reports whether statements are measured.
+func (m *Meter) TellsSlow() bool { return m.env.Slow > 0 }
+
 // IsSlow reports whether the statement that runs has taken so long that TellSlow will be told.
 func (m *Meter) IsSlow() bool {
 	return m.env.Slow > 0 && m.slow.began != 0 && time.Duration(m.env.Clock.Coarse()-m.slow.began) >= m.env.Slow

@@ -71,12 +71,15 @@ func (c *checkout) wrote() {
 
 // end ends the checkout.
 func (c *checkout) end() {
-	if c.owes {
-		c.owes = false
-		c.owedTo = c.Binding()
-	}
 	c.Detach()
 	c.renamed = 0
+}
+
+// owe records, before the end of the checkout, to whom its results and statements belong.
+func (c *checkout) owe() {
+	if c.owes {
+		c.owes, c.owedTo = false, c.Binding()
+	}
 }
 
 // isOwed reports whether nobody but its task may use the virtual connection. database/sql takes the lock
@@ -96,6 +99,7 @@ func (c *checkout) discard() {
 // and nothing is left on the session: no transaction, no rows, no state.
 func (c *checkout) endEarly() {
 	if c.source.hiddenValidator.Load() && c.refusal == nil && c.Idle() {
+		c.owe()
 		c.end()
 	}
 }

@@ -231,6 +231,7 @@ func (c *conn) ResetSession(ctx context.Context) error {
 // whether database/sql may use the virtual connection for another checkout. That does not depend on
 // the real connection, with one exception: see isOwed.
 func (c *conn) IsValid() bool {
+	c.owe()
 	c.end()
 	return !c.closed && c.refusal == nil && !c.isOwed()
 }

@@ -65,13 +65,15 @@ func execText(ctx context.Context, c *checkout, r *connpool.Conn, t *textcache.T
 			goOn(c, executing, r, nil, t, args, calls).done() // the driver has panicked
 		}
 	}()
-	if !r.CanExec() || !r.SendsAsItIs(t.Query, args) {
+	if !r.CanExec() || r.Rereads() || !r.SendsAsItIs(t.Query, args) {
 		returned = true
 		op := goOn(c, executing, r, nil, t, args, calls)
 		return op.resultOf(op.do(ctx))
 	}
 	res, err := r.ExecText(ctx, t.Query, t.Effect, args)
-	r.CountAffected(res, err)
+	if r.Meter.TellsSlow() {
+		r.CountAffected(res, err)
+	}
 	returned = true
 	if err != nil {
 		op := goOn(c, executing, r, nil, t, args, calls)
@@ -107,7 +109,7 @@ func queryText(ctx context.Context, c *checkout, r *connpool.Conn, t *textcache.
 			goOn(c, querying, r, nil, t, args, calls).done() // the driver has panicked
 		}
 	}()
-	if !r.CanQuery() || !r.SendsAsItIs(t.Query, args) {
+	if !r.CanQuery() || r.Rereads() || !r.SendsAsItIs(t.Query, args) {
 		returned = true
 		op := goOn(c, querying, r, nil, t, args, calls)
 		return op.rowsOf(op.do(ctx))
@@ -193,7 +195,9 @@ func (k *keptCall) exec(ctx context.Context) (driver.Result, error) {
 		return op.resultOf(op.do(ctx))
 	}
 	res, err := k.r.Exec(ctx, &k.Statement)
-	k.r.CountAffected(res, err)
+	if k.r.Meter.TellsSlow() {
+		k.r.CountAffected(res, err)
+	}
 	returned = true
 	if err != nil || mayBeOpen(k.c, k.r, k.t) {
 		op := k.goOn(executing)
