@@ -32,7 +32,7 @@ const (
 var (
 	crossing = map[[2]string]int{
 		{"/internal/virtual", "/internal/binding"}: 61,
-		{"/internal/virtual", "/internal/session"}: 71,
+		{"/internal/virtual", "/internal/session"}: 72,
 		{"/internal/binding", "/internal/session"}: 74,
 	}
 	reaching = map[string]int{"/internal/connpool": 150, "/internal/binding": 70, "/internal/virtual": 90}
