@@ -129,7 +129,7 @@ var closeReasons = [report.Reasons]CloseReason{
 	report.WrongRole:         CloseWrongRole,
 }
 
-// listener is o for the report. o may be nil.
+// listener returns o as a listener of package report. o may be nil.
 func (o *Observer) listener() (l report.Listener) {
 	if o == nil {
 		return l
