@@ -79,7 +79,7 @@ type Config[T any] struct {
 	// was created for this very borrower. An error destroys the resource. The
 	// borrower keeps its place in the queue, and goes on with the next
 	// resource. If the borrower's context is done by then, the resource is
-	// destroyed too, since nobody knows how far the hook got, and the borrower
+	// destroyed too, since the hook may have stopped halfway, and the borrower
 	// gets its context's error.
 	BeforeAcquire func(ctx context.Context, v T) error
 

@@ -23,7 +23,7 @@ var (
 	ErrTooManyWaiters = errors.New("pool: too many waiters")
 
 	// ErrNoneNow is returned by AcquireNow when it would have to wait for
-	// somebody else.
+	// another borrower.
 	ErrNoneNow = errors.New("pool: no resource is available without waiting")
 
 	// ErrStaleLease is returned by a Lease's Release and Discard when the
