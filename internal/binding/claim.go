@@ -11,17 +11,17 @@ import (
 // This file attaches sessions to a binding, decides which checkouts may use them, and lets
 // them go.
 //
-// Whoever works on a session has its lock and a claim on it. There are two kinds of claims. A
-// user is a checkout, or rows whose checkout has ended. A peek is for a moment: it is a statement
-// that waits for the lock, somebody who reads rows ahead for others, or a function of Raw. The
-// binding's mu protects the claims, because the session's lock may be held for as long as the
-// driver works. So a checkout ends without a wait. Whoever ends the last claim, while nothing
-// pins the session, knows that nobody is at work, and gives the session back.
+// Work on a session needs the session's lock and a claim on the session. There are two kinds of
+// claims. A user is a checkout, or rows whose checkout has ended. A peek is for a moment: of a
+// statement that waits for the lock, of a reader that reads rows ahead for others, or of a function
+// of Raw. The binding's mu protects the claims, because the session's lock may be held for as long
+// as the driver works. So a checkout ends without a wait. The end of the last claim, while nothing
+// pins the session, shows that no work goes on, and gives the session back.
 //
 // In two cases a session leaves although there are claims: it is dead, or its task has ended. It
-// leaves under its lock. Whoever gets the lock after that sees that holder has changed, and
-// touches nothing. A dead session is never lent again, and a task that has ended gets no session,
-// so nobody takes an old claim for a claim on a later use of the session.
+// leaves under its lock. A caller that gets the lock after that sees that holder has changed, and
+// does not touch the session. A dead session is never lent again, and a task that has ended gets no
+// session, so an old claim never counts as a claim on a later use of the session.
 
 // attach takes r, which comes from the pool, into the binding of c, and locks it. text is the
 // statement's, or nil. pins: the operation is known to hold r after its end.
@@ -203,8 +203,8 @@ func (b *Binding) clearOthers(ctx context.Context, r *Conn) {
 	}
 }
 
-// peek keeps r in the binding until unpeek or release, if r is the binding's. Whoever works on a
-// session is one of its users, or peeks.
+// peek keeps r in the binding until unpeek or release, if r is the binding's. It reports whether r is
+// the binding's.
 func (b *Binding) peek(r *Conn) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -312,8 +312,8 @@ func (b *Binding) standDown(r *Conn) {
 	r.use.peeks++
 }
 
-// leave ends a claim of somebody who does not hold r's lock: one of r's users or peeks. If it was
-// the last claim, and nothing pins r, nobody can be at work on r, and r goes back to the pool.
+// leave ends a claim on r. The caller does not hold r's lock. claims is r.use.users or r.use.peeks. If
+// it was the last claim, and nothing pins r, no work goes on on r, and r goes back to the pool.
 func (b *Binding) leave(r *Conn, claims *int) {
 	b.mu.Lock()
 	out := false
