@@ -17,7 +17,7 @@ import (
 // know it.
 
 // recordSetting remembers a statement that sets session state outside of explicit tasks, before the
-// statement is sent. GiveBack of connpool reports the fate of the state. Before a statement that may be
+// statement is sent. GiveBack of connpool decides what happens to the state. Before a statement that may be
 // a VACUUM, recordSetting executes the setting of the *sql.DB that waits for a VACUUM.
 func (op *operation) recordSetting(ctx context.Context) error {
 	switch {
