@@ -165,8 +165,8 @@ type Config struct {
 	// and gives back everything that its statements have left. Every checkout calls TaskKey once
 	// or several times, so it must be quick. The key must be comparable.
 	TaskKey func(ctx context.Context) (key any, lifetime context.Context)
-	// Observer, if set, is told of what happens to real connections. It must not change
-	// afterwards.
+	// Observer, if set, has functions that are called when something happens to real connections.
+	// It must not change afterwards.
 	Observer *Observer
 	// Logger gets the events that somebody should look at, without SQL
 	// literals and without secrets. Default slog.Default().
