@@ -11,7 +11,7 @@ import (
 	"github.com/pooldriver/pooldriver/internal/report"
 )
 
-// What package sandbox needs of a Connector.
+// This file gives package sandbox its access to a Connector.
 
 func init() {
 	beneath.Of = func(c driver.Connector) (beneath.Beneath, bool) {
@@ -20,7 +20,7 @@ func init() {
 	}
 }
 
-// inside is the inside of a Connector without mistakes.
+// inside is the access to a Connector in which New or Wrap has found no mistake.
 type inside struct{ c *Connector }
 
 func (i inside) Dialect() dialects.Dialect    { return i.c.dialect }
@@ -72,8 +72,8 @@ func (t taken) GiveBack(effect dialects.Effect) {
 
 func (t taken) Discard() { t.r.Discard(report.Lost) }
 
-// Over copies the configuration. What belongs to the real connections, which this Connector has
-// already, is left out.
+// Over copies the configuration, without the fields for real connections: this Connector has opened
+// the real connections already.
 func (i inside) Over(d dialects.Dialect, t dialects.Template, o beneath.Over) driver.Connector {
 	c := &Connector{config: i.c.config}
 	c.config.MaxConns, c.config.MinConns, c.config.MinIdleConns, c.config.MaxWaiters = 1, 0, 0, 0

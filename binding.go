@@ -60,7 +60,7 @@ func Do(ctx context.Context, fn func(context.Context) error) error {
 }
 
 // withTaskEnd returns err with the end of the task of ctx, if the task has ended ctx, and err
-// follows from that. database/sql answers by itself then, and its answers do not say so.
+// follows from that. The errors that database/sql makes itself do not mention the task.
 func withTaskEnd(ctx context.Context, err error) error {
 	if err == nil || !errors.Is(context.Cause(ctx), ErrTaskEnded) || !errors.Is(err, ctx.Err()) && !errors.Is(err, sql.ErrTxDone) {
 		return err
@@ -68,8 +68,8 @@ func withTaskEnd(ctx context.Context, err error) error {
 	return ctxerr.WithEnd(ctx, err)
 }
 
-// AmbientMode says what happens while a transaction of a task is open, to the task's statements that
-// do not go through the *sql.Tx.
+// AmbientMode says what happens to a task's statements that do not go through the *sql.Tx while a
+// transaction of the task is open.
 type AmbientMode uint8
 
 const (

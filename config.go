@@ -108,7 +108,7 @@ type Config struct {
 	// tried. Default 10s.
 	BreakerCooldown time.Duration
 
-	// SampleStacks says of how many checkouts one has its call stack recorded, for Holders,
+	// SampleStacks is N if one of N checkouts has its call stack recorded, for Holders,
 	// CallSites, the leak warning and errors; 1 is each, 0 is none. If it is more than 1, each
 	// connection also has its first checkout in every 10 ms recorded, and up to three checkouts
 	// that are transactions, change the session or have waited for more than 1 ms. Default 1000.
@@ -116,16 +116,16 @@ type Config struct {
 	// LeakAfter is how long a connection may be held before the log warns once. The warning says
 	// who has the connection, with the call stacks if they were sampled. 0 is never. Default 0.
 	LeakAfter time.Duration
-	// LeakExempt lists the labels (see the function Label) of which LeakAfter does not warn: of a
-	// listener that Raw has for as long as the program runs, of a report that takes an hour. In a
-	// DSN there are commas between them. Default none.
+	// LeakExempt lists the labels (see the function Label) for which LeakAfter logs no warning,
+	// such as a listener that Raw has for as long as the program runs, or a report that takes an
+	// hour. In a DSN commas separate the labels. Default none.
 	LeakExempt []string
 
-	// SlowQuery is how long a statement may take before the log has a warning: with its text
-	// without literals, its label, how long it has waited for a connection, how long it took, and
-	// how many rows it has read or affected. The time of a query ends when its rows are closed; the
-	// part in which the program did not read is in the warning, too. Times are exact to 10 ms. A
-	// text is logged at most once in 10 s. 0 is never. Default 0.
+	// SlowQuery is how long a statement may take before the log has a warning. The warning has the
+	// statement's text without literals, its label, its wait for a connection, its time, and the
+	// number of rows that it has read or affected. The time of a query ends when its rows are
+	// closed; the warning also has the part in which the program did not read. Times are exact to
+	// 10 ms. A text is logged at most once in 10 s. 0 is never. Default 0.
 	SlowQuery time.Duration
 
 	// Credentials, if set, is asked for user and password of each dial; the
@@ -165,8 +165,8 @@ type Config struct {
 	// and gives back everything that its statements have left. Every checkout calls TaskKey once
 	// or several times, so it must be quick. The key must be comparable.
 	TaskKey func(ctx context.Context) (key any, lifetime context.Context)
-	// Observer, if set, is told of what happens to real connections. It must not change
-	// afterwards.
+	// Observer, if set, has functions that are called when something happens to real connections.
+	// It must not change afterwards.
 	Observer *Observer
 	// Logger gets the events that somebody should look at, without SQL
 	// literals and without secrets. Default slog.Default().

@@ -26,7 +26,7 @@ import (
 //
 // A Connector is safe for concurrent use. It prints without its secrets.
 type Connector struct {
-	err      error // what New found wrong; every use returns it
+	err      error // the mistake that New or Wrap has found; every use returns it
 	config   Config
 	dialect  dialects.Dialect
 	template dialects.Template
@@ -140,7 +140,7 @@ func (c *Connector) Stats() Stats {
 	return figures(c)
 }
 
-// History returns how the pool stood in each second of the last minute in which it was used, the
+// History returns a Moment for each second of the last minute in which the pool was used, the
 // oldest first. The last Moment is now. Seconds without use have no Moment: their figures are those
 // of the Moment before. In a bubble of testing/synctest only the present is known.
 func (c *Connector) History() []Moment {
@@ -150,8 +150,8 @@ func (c *Connector) History() []Moment {
 	return moments(c.history.Moments())
 }
 
-// Holders returns who has a connection now. The oldest holder comes first. Holders waits for
-// nobody, and costs some microseconds for each connection.
+// Holders returns who has a connection now. The oldest holder comes first. The call does not wait,
+// and costs some microseconds for each connection.
 func (c *Connector) Holders() []Holder {
 	if c.err != nil {
 		return nil
@@ -164,8 +164,8 @@ func (c *Connector) Holders() []Holder {
 	return all
 }
 
-// BufferedRows returns the open rows whose connection was given to others, the oldest first. It
-// waits for nobody.
+// BufferedRows returns the open rows whose connection was given to others, the oldest first. The call
+// does not wait.
 func (c *Connector) BufferedRows() []BufferedRows {
 	if c.err != nil {
 		return nil
@@ -183,10 +183,10 @@ func (c *Connector) Waiters() []Waiter {
 	return waiters(c.engine)
 }
 
-// LockWaits asks the server which statements of this Connector wait for locks, and for whose. It
-// asks PostgreSQL, MySQL and MariaDB; on another database it only pings. It takes an idle
-// connection of the pool or, if the pool has room and nobody waits, a new one. Nobody waits because
-// of that. If there is none, the error is pool.ErrNoneNow. Another error says that the server did
+// LockWaits asks the server which statements of this Connector wait for locks, and which sessions
+// have these locks. It asks PostgreSQL, MySQL and MariaDB; on another database it only pings. It
+// takes an idle connection of the pool or, if the pool has room and nobody waits, a new one. If
+// there is no such connection, the error is pool.ErrNoneNow. Another error says that the server did
 // not answer before ctx ended, or not at all.
 //
 // PostgreSQL shows the statements of other users only to the role pg_read_all_stats. MySQL and
@@ -332,9 +332,9 @@ func (c *Connector) Hosts() []string {
 	return nil
 }
 
-// DriverParams returns what the DSN says to the driver: sslmode, _pragma. It has no user, no
-// password, and none of the parameters of the pool. A value that may be a secret is replaced.
-// It is nil where the connector has no DSN.
+// DriverParams returns the driver's own parameters in the DSN, such as sslmode and _pragma, without
+// user, password and the parameters of the pool. A value that may be a secret is replaced. The
+// result is nil if the connector has no DSN.
 func (c *Connector) DriverParams() []dialects.Param {
 	if l, ok := c.template.(dialects.ParamLister); ok {
 		return l.DriverParams()

@@ -35,8 +35,8 @@ var (
 // docs/tasks.md has a table. InTx and Do return both in any case.
 var ErrTaskEnded = task.ErrEnded
 
-// ErrTxLost is the error of the statements of a task that has lost its session and has not ended
-// it. There are three reasons: the connection of an open transaction, or of the task's session
+// ErrTxLost is the error of the statements of a task whose open transaction or session state is
+// lost. There are three reasons: the connection of an open transaction, or of the task's session
 // state, was lost; the context of a transaction's BeginTx ended after other statements had joined
 // the transaction; the context of a savepoint ended after statements of a transaction around it
 // had run in it. So no statement runs outside of the transaction or the state that the program

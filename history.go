@@ -8,7 +8,7 @@ import (
 	"github.com/pooldriver/pooldriver/pool"
 )
 
-// Moment is how a Connector stood at a time: see Connector.History. Its counters count since the
+// Moment describes a Connector at one time: see Connector.History. Its counters count since the
 // Connector was made, as those of Stats.
 type Moment struct {
 	At time.Time
@@ -20,7 +20,7 @@ type Moment struct {
 	AcquireFailures map[AcquireFailure]uint64
 }
 
-// momentOf is the present, of which a program does not need more than a Moment has.
+// momentOf returns the Moment of now.
 func momentOf(s pool.Stats, n *report.Counters) history.Moment {
 	m := history.Moment{
 		At: time.Now(), InUse: s.Lent, Waiting: s.Waiting, Moves: s.Moves,

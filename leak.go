@@ -36,7 +36,7 @@ func (l *leakWatch) watch() {
 	}
 }
 
-// wake has the timer go off after d, unless it goes off sooner.
+// wake sets the timer to go off after d, unless the timer is set for an earlier time.
 func (l *leakWatch) wake(d time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -50,7 +50,7 @@ func (l *leakWatch) wake(d time.Duration) {
 		l.timer.Stop()
 	}
 	l.due = due
-	l.set.Store(l.where == "") // a bubble's timer ends with the bubble, and nobody tells
+	l.set.Store(l.where == "") // false in a bubble: its timer ends with the bubble, and look is not called
 	l.timer = time.AfterFunc(d, l.look)
 }
 
@@ -71,8 +71,8 @@ func (l *leakWatch) stop() {
 	}
 }
 
-// look warns, once in each checkout, and finds out when to look again. Connections that are
-// taken from here on set the timer again themselves.
+// look warns, once in each checkout, and sets the timer for the next look. A connection that is
+// taken after set is false sets the timer itself: see watch.
 func (l *leakWatch) look() {
 	l.set.Store(false)
 	next := time.Duration(0)

@@ -10,19 +10,19 @@ import (
 	"github.com/pooldriver/pooldriver/pool"
 )
 
-// LockWait is a running statement that waits for a lock on the server, and a session that is in its
-// way.
+// LockWait is a running statement that waits for a lock on the server, and a session that blocks
+// this statement.
 type LockWait struct {
-	Conn uint64 // that waits: see Holder.Conn
-	Lock string // what the server calls the lock: relation, metadata, row
-	// BlockerConn is the connection in the way: see Holder.Conn; 0: it is none of this Connector's.
+	Conn uint64 // the connection that waits: see Holder.Conn
+	Lock string // the server's name for the lock: relation, metadata, row
+	// BlockerConn is the connection that blocks: see Holder.Conn; 0: no connection of this Connector.
 	BlockerConn uint64
-	// BlockerProcess is the server's number of the session in the way; 0: the server does not say
-	// who it is, and the rest is empty.
+	// BlockerProcess is the server's number of the blocking session; 0: the server does not name the
+	// session, and the rest is empty.
 	BlockerProcess uint64
-	BlockerUser    string // its user and its program, as the server shows them
-	// BlockerState is what the server says that it does, for BlockerFor. BlockerStatement is its
-	// present or last statement, without literals.
+	BlockerUser    string // user and program of the blocking session, as the server shows them
+	// BlockerState is the state of the blocking session in the server's words, for BlockerFor.
+	// BlockerStatement is the present or last statement of this session, without literals.
 	BlockerState     string
 	BlockerFor       time.Duration
 	BlockerStatement string

@@ -9,8 +9,8 @@ import (
 	"github.com/pooldriver/pooldriver/pool"
 )
 
-// Observer is told of what happens to the real connections of a Connector. Each function
-// may be nil. Set it with Config.Observer:
+// Observer has functions that a Connector calls when something happens to its real connections. Each
+// function may be nil. Set an Observer with Config.Observer:
 //
 //	pooldriver.New(dsn, func(c *pooldriver.Config) {
 //		c.Observer = &pooldriver.Observer{
@@ -25,20 +25,20 @@ import (
 //
 // No argument holds a statement's text, an argument of a statement, or a secret.
 type Observer struct {
-	// DialDone is told of each dial, when it has succeeded or failed.
+	// DialDone is called for each dial, when the dial has succeeded or failed.
 	DialDone func(DialInfo)
-	// AcquireDone is told when a statement has got a real connection from the pool, and
-	// when it has failed to get one. ctx is the statement's.
+	// AcquireDone is called when a statement has got a real connection from the pool, and
+	// when it has failed to get one. ctx is the statement's context.
 	AcquireDone func(ctx context.Context, info AcquireInfo)
-	// ReleaseDone is told of each real connection that its borrower has given back. The
+	// ReleaseDone is called for each real connection that its borrower has given back. The
 	// connection may still be rolled back or cleaned: see ResetDone.
 	ReleaseDone func(ReleaseInfo)
-	// ResetDone is told of each connection that was rolled back or cleaned after its
-	// borrower had given it back, also if that has failed.
+	// ResetDone is called for each connection that was rolled back or cleaned after its
+	// borrower had given it back, also if the rollback or the cleaning has failed.
 	ResetDone func(ResetInfo)
-	// Closed is told of each real connection that is about to be closed.
+	// Closed is called for each real connection that is about to be closed.
 	Closed func(CloseInfo)
-	// TaskDone is told of each task that has used the Connector, when the task has ended.
+	// TaskDone is called for each task that has used the Connector, when the task has ended.
 	TaskDone func(TaskInfo)
 }
 
@@ -129,7 +129,7 @@ var closeReasons = [report.Reasons]CloseReason{
 	report.WrongRole:         CloseWrongRole,
 }
 
-// listener is o for the report. o may be nil.
+// listener returns o as a listener of package report. o may be nil.
 func (o *Observer) listener() (l report.Listener) {
 	if o == nil {
 		return l

@@ -48,7 +48,7 @@ type Setting struct {
 	Meaning string // a sentence without a capital letter and a full stop
 }
 
-// settings lists what c says of the table's options.
+// settings lists the options of the table with their values in c.
 func (c *Config) settings() []Setting {
 	list := make([]Setting, len(options))
 	for i, o := range options {
@@ -96,7 +96,7 @@ func lifetimeJitter() optiontable.Option[Config] {
 	return o
 }
 
-// withoutSeparate says what takes the place of a mode that is gone.
+// withoutSeparate gives the removed mode separate an error that names its replacement.
 func withoutSeparate(ambient optiontable.Option[Config]) optiontable.Option[Config] {
 	set := ambient.Set
 	ambient.Set = func(c *Config, mode string) error {

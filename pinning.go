@@ -16,10 +16,10 @@ import (
 	"github.com/pooldriver/pooldriver/internal/usage"
 )
 
-// Label returns a context that gives a name to what is done with it: a job, a route, a
+// Label returns a context that gives a name to the work that uses the context: a job, a route, a
 // feature. The name is shown wherever a user of a connection is shown: in Holders, Waiters,
-// errors, logs, and to an Observer. The innermost name counts. It should be one of few,
-// and hold no secret. The httptask middleware gives each request a label. Connections and
+// errors, logs, and to an Observer. The innermost name counts. A program should have few names.
+// A name must hold no secret. The httptask middleware gives each request a label. Connections and
 // tasks keep the label of the context that took or began them. name is cut after 100 bytes.
 func Label(ctx context.Context, name string) context.Context { return task.Label(ctx, name) }
 
@@ -38,16 +38,16 @@ const (
 	PinRaw            Pin = "driver connection (Raw)" // a function of Raw has it
 )
 
-// Holder is who has one real connection at a moment.
+// Holder describes who has one real connection at a moment.
 type Holder struct {
 	Conn      uint64 // number of the real connection in its Connector, from 1
 	Host      string // the server, where the DSN names several; else empty
 	ProcessID uint64 // the server's number of the session (PostgreSQL, MySQL, MariaDB); 0: not known
 
 	Since time.Time // when the connection was taken; up to 10 ms early
-	// Running: a statement is running, for RunningFor; while rows are open, a row is being read.
-	// Otherwise Idle is the time since a statement was last running. The other one is 0. Both are
-	// up to 10 ms too long.
+	// Running: a statement is running or, if rows are open, a row is being read, for RunningFor. If
+	// Running is false, Idle is the time since a statement was last running. One of RunningFor and
+	// Idle is 0. Both are up to 10 ms too long.
 	Running    bool
 	RunningFor time.Duration
 	Idle       time.Duration
@@ -85,11 +85,11 @@ type BufferedRows struct {
 	TakenAt   []Frame   // the call stack that took the connection; empty where it was not sampled
 }
 
-// Waiter is who waits for a connection at a moment.
+// Waiter describes who waits for a connection at a moment.
 type Waiter struct {
 	Position int       // in the queue, from 1
 	Since    time.Time // when the waiting began
-	Deadline time.Time // when it ends without a connection; zero: never
+	Deadline time.Time // when the waiting ends without a connection; zero: never
 	Label    string    // see the function Label
 	Task     string    // the name of its task, as in errors; empty: none
 	Holds    []uint64  // the connections that its task has already: see Holder.Conn
@@ -99,11 +99,11 @@ type Waiter struct {
 // see Config.SampleStacks. Each sampled checkout counts for as many checkouts as it stands for,
 // so the figures estimate all checkouts.
 type CallSite struct {
-	Stack      []Frame // that took the connections
+	Stack      []Frame // the call stack that took the connections
 	Count      uint64  // connections taken, those held now included
 	Waited     time.Duration
 	Held       time.Duration
-	IdlePinned time.Duration // of Held: no statement was running
+	IdlePinned time.Duration // the part of Held in which no statement was running
 }
 
 // TaskState is a task that holds a connection, or waits for one, at a moment.
@@ -111,9 +111,9 @@ type TaskState struct {
 	Name     string    // as in errors
 	Label    string    // see the function Label
 	Implicit bool      // of Config.TaskKey or httptask.Separate
-	Since    time.Time // its first statement
+	Since    time.Time // when its first statement began
 	Holds    []uint64  // its connections: see Holder.Conn
-	Waiting  int       // statements of it that wait
+	Waiting  int       // its statements that wait
 }
 
 // String is the function, and the file's name with the line.
@@ -280,7 +280,7 @@ func holderNames(e *binding.Engine) []string {
 	return names
 }
 
-// advice says what gives back a connection that is held for this reason.
+// advice says how the program gives back a connection that is held for the reason pin.
 func advice(pin Pin) string {
 	switch pin {
 	case PinStatement:

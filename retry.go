@@ -11,7 +11,7 @@ import (
 	"github.com/pooldriver/pooldriver/internal/report"
 )
 
-// Retry has InTx run a transaction again when other transactions were in its way:
+// Retry makes InTx run a transaction again if the transaction conflicted with others:
 //
 //	err := pooldriver.InTx(ctx, db, opts, fn, pooldriver.Retry{})
 //

@@ -96,7 +96,7 @@ type Stats struct {
 	// Reclaims counts how many of these rows lost their connection to other statements that had
 	// waited.
 	ReadAheads, Reclaims uint64
-	// BufferedBytes is how much of such rows is in memory now.
+	// BufferedBytes is the memory that such rows take now.
 	BufferedBytes int64
 	// StmtHits and StmtMisses count the look-ups of prepared statements.
 	StmtHits, StmtMisses uint64
@@ -112,7 +112,7 @@ type DialsFailing struct {
 	Cause  DialFailure   // of the last one
 }
 
-// DialFailure is what an error of a dial means.
+// DialFailure is the cause of a failed dial.
 type DialFailure string
 
 // The causes.

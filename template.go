@@ -22,7 +22,8 @@ import (
 	"github.com/pooldriver/pooldriver/internal/virtual"
 )
 
-// From a DSN or a wrapped connector to a template, and to the parts of a Connector.
+// This file makes a template from a DSN or a wrapped connector, and the parts of a Connector from the
+// template.
 
 // parse makes c the connector of a DSN.
 func (c *Connector) parse(dsn string, options []Option) error {
@@ -98,15 +99,15 @@ func (c *Connector) use(d dialects.Dialect, t dialects.Template, options []Optio
 	return nil
 }
 
-// tellSlow tells the log of a slow statement. Its connection is locked, and a handler of the log may
-// use the database, so the line is written later.
+// tellSlow logs a slow statement. It uses a goroutine: the caller has locked the connection, and a
+// handler of the log may use the database.
 func (c *Connector) tellSlow(q usage.SlowQuery) {
 	go c.report.Slow(report.SlowQuery{
 		Statement: c.engine.Outline(q.Text), Label: usage.Text(q.Label), Waited: q.Waited, Took: q.Took, Idle: q.Idle, Rows: q.Rows,
 	})
 }
 
-// bindingConfig says how connections are found.
+// bindingConfig makes the configuration of the engine.
 func (c *Connector) bindingConfig(d dialects.Dialect, t dialects.Template) binding.Config {
 	config := binding.Config{
 		Pool:          c.connpoolConfig(d, t),
@@ -141,7 +142,7 @@ func (c *Connector) sessionEnv(d dialects.Dialect) session.Env {
 	}
 }
 
-// connpoolConfig says how the real connections are made, and what they tell their borrowers.
+// connpoolConfig makes the configuration of the pool of real connections.
 func (c *Connector) connpoolConfig(d dialects.Dialect, t dialects.Template) connpool.Config {
 	config := &c.config
 	return connpool.Config{

@@ -9,8 +9,8 @@ import (
 	"github.com/pooldriver/pooldriver/internal/task"
 )
 
-// Mode says whether a handler's other statements join its transaction, unless pool_ambient says so
-// for all tasks.
+// Mode says whether a handler's statements outside of its *sql.Tx join its transaction. A pool_ambient
+// other than auto decides for all tasks instead.
 type Mode uint8
 
 const (
@@ -18,21 +18,22 @@ const (
 	// share nothing, and mean the same as over plain database/sql. WithTask, Do and InTx in the
 	// handler begin an explicit task, whose statements join.
 	Separate Mode = iota
-	// Join is for handlers that rely on it: while a transaction is open, all statements of the
-	// request belong to it, and BeginTx begins a savepoint (pooldriver.AmbientJoin). A request
-	// needs one connection at a time.
+	// Join is for handlers that know tasks: while a transaction is open, all statements of the
+	// request belong to this transaction, and BeginTx begins a savepoint (pooldriver.AmbientJoin).
+	// A request needs one connection at a time.
 	Join
 )
 
 // Options are those of MiddlewareWith. The zero value has the defaults.
 type Options struct {
-	// Mode says whether a handler's other statements join its transaction. Default Separate.
+	// Mode says whether a handler's statements outside of its *sql.Tx join its transaction. Default
+	// Separate.
 	Mode Mode
 	// Label returns the label of a request, as of pooldriver.Label: it appears in logs and
-	// metrics, so it must not hold the request's path, and a program should have few labels. ""
-	// is the label that Middleware would give. Label is for routers such as chi, gin and echo,
-	// and for a ServeMux behind another middleware. It is called once for each request, before
-	// next.
+	// metrics, so it must not hold the request's path, and a program should have few labels. If
+	// Label returns "", the request gets the label that Middleware would give. Label is for
+	// routers such as chi, gin and echo, and for a ServeMux behind another middleware. It is called
+	// once for each request, before next.
 	Label func(r *http.Request) string
 }
 
@@ -93,7 +94,7 @@ type router interface {
 	Handler(r *http.Request) (h http.Handler, pattern string)
 }
 
-// mostNested is how many ServeMuxes inside each other are asked.
+// mostNested bounds how many nested ServeMuxes patternOf asks.
 const mostNested = 8
 
 // patternOf is the pattern by which h serves r, or "". If a ServeMux leads to another one, the

@@ -11,41 +11,41 @@ import (
 )
 
 const (
-	// shortWait is a wait that nobody has to look into.
+	// shortWait is the longest wait that is normal.
 	shortWait = 100 * time.Millisecond
-	// long is how long a connection may be held without a statement, or a statement run, before
-	// that may be the reason for what others wait for.
+	// long: if a connection is held without a statement, or a statement runs, for so long, that may
+	// be the reason why others wait.
 	long = time.Second
-	// still is for how long nothing has to have moved to say that something hangs.
+	// still: if nothing has moved for so long, something hangs.
 	still = 2 * time.Second
 	// rowsLeft is how long rows may be in memory before they count as forgotten.
 	rowsLeft = 2 * time.Second
 )
 
-// facts is what a verdict is made of.
+// facts are the figures from which Judge makes a verdict.
 type facts struct {
-	use     string // how many connections are in use
+	use     string // a text: how many connections are in use
 	waits   bool   // statements wait, and not only for a moment
-	nobody  string // says that nobody does
-	full    bool   // the server is
+	nobody  string // a text: nobody waits, or how many wait for how short a time
+	full    bool   // the server is full
 	raw     int    // connections that functions of Raw have: listeners, mostly
-	running int    // others that run a statement
-	idle    int    // others that run none
-	unused  int    // of these, connections that have run none for more than a moment
+	running int    // other connections that run a statement
+	idle    int    // other connections that run no statement
+	unused  int    // the idle connections without a statement for more than a moment
 
-	idleLong int // of the idle ones, those that have run none for long
-	rows     int // of the idle ones, because rows are open
+	idleLong int // the idle connections without a statement for long
+	rows     int // the idle connections that are held because rows are open
 	readers  int // connections whose rows are open and mostly not read
 
 	lasting         int           // statements that have been running for long
-	shortestRunning time.Duration // of all that run
-	blocked         int           // of those that last, statements that have begun after inTx
+	shortestRunning time.Duration // of the running statements
+	blocked         int           // lasting statements that have begun after inTx
 	shortestBlocked time.Duration
-	idlest          pooldriver.Holder // the one that has run nothing for longest
-	inTx            pooldriver.Holder // the same of those in a transaction
+	idlest          pooldriver.Holder // the holder that has run nothing for longest
+	inTx            pooldriver.Holder // the holder in a transaction that has run nothing for longest
 	reader          pooldriver.Holder // the reader that has its connection longest
 
-	most share // of the statements, the one with the largest part of the time held
+	most share // the statement with the largest part of the time held
 }
 
 // share is the holders with one label and one statement.
@@ -54,7 +54,7 @@ type share struct {
 	count            int
 	held             time.Duration // sum
 	longest          time.Duration
-	holder           pooldriver.Holder // the one that has held longest
+	holder           pooldriver.Holder // the holder that has held longest
 }
 
 func factsOf(p Pool) facts {
@@ -102,7 +102,7 @@ func (f *facts) addRunning(lasts time.Duration) {
 	}
 }
 
-// addBlocked counts a connection whose statement may wait for a lock of the idle transaction.
+// addBlocked counts a connection whose statement may wait for a lock of inTx, the idle transaction.
 func (f *facts) addBlocked(h pooldriver.Holder, now time.Time) {
 	if h.RunningFor < long || h.Pin == pooldriver.PinRaw || f.inTx.Idle < long || now.Add(atOnce-h.RunningFor).Before(f.inTx.Since) {
 		return
@@ -172,7 +172,7 @@ func mostOf(p Pool) (most share) {
 	return most
 }
 
-// has says what a share has: "GET /report has 4 of 4 connections, for 5s: SELECT …".
+// has describes a share: "GET /report has 4 of 4 connections, for 5s: SELECT …".
 func (g *share) has(p Pool) string {
 	text := fmt.Sprintf("%s has %d of %d connections, for %s", cmp.Or(g.label, g.holder.Task, site(g.holder.TakenAt), "one statement"), g.count, p.Stats.Pool.Lent, Brief(g.longest))
 	if g.statement != "" {
@@ -181,16 +181,17 @@ func (g *share) has(p Pool) string {
 	return text
 }
 
-// nested reports whether every connection is held by work that waits for one more. sure: it is by
-// tasks, as Waiter.Holds says. Without a task nobody knows. Then each holder needs a waiter of its
-// own, with the same label, that has begun to wait when the holder's connection became idle.
+// nested reports whether every connection is held by work that waits for one more. sure: Waiter.Holds
+// shows this for every holder, because all work is in tasks. For a holder without a task it is a guess:
+// there is a waiter with the same label that began to wait when the holder's connection became idle.
+// One waiter counts for one such holder only.
 func nested(p Pool) (found, sure bool) {
 	s := p.Stats.Pool
 	if s.Waiting == 0 || s.Idle+s.Creating+s.Checking+s.Destroying > 0 || len(p.Holders) != s.Lent {
 		return false, false
 	}
 	holders := slices.DeleteFunc(slices.Clone(p.Holders), func(h pooldriver.Holder) bool { return h.Pin == pooldriver.PinRaw })
-	slices.SortFunc(holders, func(a, b pooldriver.Holder) int { return cmp.Compare(b.Idle, a.Idle) }) // as waiters came
+	slices.SortFunc(holders, func(a, b pooldriver.Holder) int { return cmp.Compare(b.Idle, a.Idle) }) // in waiters' order
 	waiters := slices.Clone(p.Waiters)
 	sure = true
 	for _, h := range holders {
@@ -211,7 +212,7 @@ func nested(p Pool) (found, sure bool) {
 // its work needs. Holders' times are up to 10 ms early, and programs may have to wait for a processor.
 const atOnce = 100 * time.Millisecond
 
-// goesOn reports whether w may be what h does since it runs nothing.
+// goesOn reports whether w may be the work of h: w began to wait when the connection of h became idle.
 func goesOn(w pooldriver.Waiter, h pooldriver.Holder, now time.Time) bool {
 	if h.Task != "" || w.Task != "" || w.Label != h.Label || h.Running || h.Idle < shortWait {
 		return false
@@ -262,7 +263,7 @@ func clip(text string, most int) string {
 
 func waiting(n int) string { return counted(n, "1 statement waits", "%d statements wait") }
 
-// counted is one for n = 1, and otherwise many with n.
+// counted returns the text one if n is 1, else the format many with n.
 func counted(n int, one, many string) string {
 	if n == 1 {
 		return one

@@ -12,49 +12,49 @@ import (
 	"github.com/pooldriver/pooldriver/pool"
 )
 
-// watched is a Connector, with what viewers were shown of it.
+// watched is a Connector, with the verdicts that viewers were shown.
 type watched struct {
 	connector *pooldriver.Connector
-	dbs       []*sql.DB // that use it, as far as the program has said
+	dbs       []*sql.DB // the *sql.DBs of AddDB
 
 	mu    sync.Mutex // protects following fields, and orders the looks
 	asked Asked
-	at    time.Time // of asked
-	shown Verdict   // the worst of the last one and those before
-	held  time.Time // when something has last justified shown's level
+	at    time.Time // when asked was made
+	shown Verdict   // the worst verdict of the last levelLasts
+	held  time.Time // when a look last found shown
 }
 
 const (
 	// levelLasts is how long a worse verdict is shown below the present one.
 	levelLasts = 30 * time.Second
-	// failedFor is the time of Window.
+	// failedFor is the length of Window.
 	failedFor = 10 * time.Second
-	// fewest is how many statements tell something of one of 100. The first one waits for a dial.
+	// fewest is the least number of statements for a WaitP99. The first statement waits for a dial.
 	fewest = 20
-	// askFor bounds a question to the server, askAgain is the least time between two, and askLater
-	// if the last one got no answer.
+	// askFor bounds a question to the server. askAgain is the least time between two questions, and
+	// askLater is this time if the last question got no answer.
 	askFor   = time.Second
 	askAgain = 900 * time.Millisecond
 	askLater = 5 * time.Second
 )
 
-// Window is what has happened in the last ten seconds, by Connector.History.
+// Window has the figures of the last ten seconds, from Connector.History.
 type Window struct {
-	Known time.Duration // since when the Connector was used; more than ten seconds count as ten
+	Known time.Duration // how far back the history goes, ten seconds at most
 	// Failed counts the statements that got no connection, by reason; DialErrors counts failed dials.
 	Failed     map[pooldriver.AcquireFailure]uint64
 	DialErrors uint64
-	// One statement of 100 has waited longer than WaitP99 for a connection; 0: there were less than
+	// One statement of 100 has waited longer than WaitP99 for a connection; 0: there were fewer than
 	// 20 statements.
 	WaitP99 time.Duration
 	// MeanHold is for how long connections were held on average; 0: too few came back.
 	MeanHold time.Duration
 }
 
-// Asked is what the server has said of statements that run for long: see Connector.LockWaits.
+// Asked is the server's answer about statements that run for long: see Connector.LockWaits.
 type Asked struct {
 	Asked    bool // the pool had a connection to spare; otherwise the rest is empty
-	Answered bool // within Took
+	Answered bool // the server has answered, within Took
 	Took     time.Duration
 	Hidden   bool // the server shows some locks only to more privileged users
 	Locks    []pooldriver.LockWait
@@ -120,7 +120,7 @@ func (w *watched) askLocked(p Pool) Asked {
 	return w.asked
 }
 
-// earlierLocked remembers the worst verdict of late, and returns it if v is not as bad.
+// earlierLocked remembers the worst verdict of the last levelLasts, and returns it if v is better.
 func (w *watched) earlierLocked(now time.Time, v Verdict) *Earlier {
 	if ago := now.Sub(w.held); rank(v.Level) < rank(w.shown.Level) && ago < levelLasts {
 		return &Earlier{w.shown, max(0, ago)}
@@ -160,8 +160,8 @@ func windowOf(moments []pooldriver.Moment) Window {
 	return w
 }
 
-// meanHold is by Little's law: connections in use, times the time, by those that came back. A
-// connection that comes back is a move, and so is one that is lent.
+// meanHold uses Little's law: the sum of connections in use times time, divided by the number of
+// connections that came back. Lending a connection is one move, and its return is another.
 func meanHold(moments []pooldriver.Moment) time.Duration {
 	last := len(moments) - 1
 	returned := (moments[last].Moves - moments[0].Moves) / 2
@@ -206,7 +206,8 @@ func linesOf(moments []pooldriver.Moment) []Point {
 	return points
 }
 
-// minus is what a histogram has counted since it was before. A counter may be read a little late.
+// minus returns what the histogram has counted from before until now. A counter may be read a little
+// late, so no difference is below 0.
 func minus(now, before pooldriver.Histogram) pooldriver.Histogram {
 	now.Count -= min(now.Count, before.Count)
 	now.Sum -= min(now.Sum, before.Sum)
@@ -216,8 +217,8 @@ func minus(now, before pooldriver.Histogram) pooldriver.Histogram {
 	return now
 }
 
-// quantile returns the upper bound of the bucket that has the q-th part of what was
-// counted. over: it is the last one, which has none; the bound is the last but one's.
+// quantile returns the upper bound of the bucket in which the q-th part of the count is reached.
+// over: this is the last bucket, which has no bound; then bound is the largest bound.
 func quantile(h pooldriver.Histogram, q float64) (bound time.Duration, over bool) {
 	var all uint64
 	for _, n := range h.Buckets {

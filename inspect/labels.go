@@ -6,16 +6,16 @@ import (
 	"time"
 )
 
-// LabelUse is what the work with one label has of a pool, and waits for.
+// LabelUse describes the connections and the waits of the work with one label.
 type LabelUse struct {
 	Label          string // see pooldriver.Label; empty: work without a label
 	Holds, Running int    // connections, and those of them that run a statement
 	Waiting        int    // statements that wait for a connection
 	LongestHold    time.Duration
 	LongestWait    time.Duration
-	Held           time.Duration // sum, of the connections that it has now
-	Idle           time.Duration // of Held: no statement was running
-	Statement      string        // the one with the largest part of Held
+	Held           time.Duration // sum, of the connections that the work has now
+	Idle           time.Duration // the part of Held in which no statement was running
+	Statement      string        // the statement with the largest part of Held
 }
 
 // labelsOf adds up by label. The label that has held most comes first.

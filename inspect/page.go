@@ -69,7 +69,7 @@ type view struct {
 	Slots  []slot // one for each connection that the pool may have; nil: too many
 	// Queue is how many waiters are drawn. QueueMore is how many are not drawn.
 	Queue, QueueMore int
-	Longest          time.Duration // that a waiter waits now
+	Longest          time.Duration // the longest wait of a present waiter
 	Breaker          string        // empty: there is none
 	BreakerOpen      bool
 	TimeoutsNow      uint64  // in the last seconds
@@ -77,7 +77,7 @@ type view struct {
 	Closed           []reason
 	Hosts            []host
 	Drawn            []line                                                                 // the last minute
-	More             struct{ Labels, Holders, Waiters, CallSites, Tasks, BufferedRows int } // that are not shown
+	More             struct{ Labels, Holders, Waiters, CallSites, Tasks, BufferedRows int } // how many are not shown
 }
 
 // slot is the drawing of one connection.
@@ -184,7 +184,8 @@ func groupsOf(waiters []pooldriver.Waiter) (groups []group) {
 	return groups
 }
 
-// cut shortens a list to what is shown, and returns how many are not, of at least all.
+// cut shortens list to maxShown entries, and returns how many entries are not shown. all: how many
+// entries exist, if that is more than list has.
 func cut[T any](list *[]T, all int) int {
 	all = max(all, len(*list))
 	*list = atMost(maxShown, *list)
@@ -249,8 +250,7 @@ func Brief(d time.Duration) string {
 	return d.String()
 }
 
-// digits is 100, 10 or 1: three digits less the digits of n are left, and the result has a zero for
-// each.
+// digits returns 100, 10 or 1: the factor by which n becomes a number of three digits.
 func digits(n time.Duration) int {
 	switch {
 	case n < 10:

@@ -88,7 +88,7 @@ func (p *Profiler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // mostSeconds bounds the time of a profile.
 const mostSeconds = 600
 
-// each calls fn for each place, with what identifies it.
+// each calls fn for each place, with a key that identifies the place.
 func (p *Profiler) each(fn func(key string, s pooldriver.CallSite)) {
 	for i, c := range p.connectors {
 		for _, s := range c.CallSites() {

@@ -23,7 +23,8 @@ type Snapshot struct {
 type Pool struct {
 	At   time.Time // of this look
 	Name string    // its Target
-	// Verdict is Judge's. Earlier is a worse one of the last 30 seconds; nil: there was none.
+	// Verdict is the result of Judge. Earlier is a worse verdict of the last 30 seconds; nil: there
+	// was none.
 	Verdict Verdict
 	Earlier *Earlier
 	// Labels has sums by label, of Holders and Waiters.
@@ -35,7 +36,7 @@ type Pool struct {
 	Recent Recent
 	Window Window
 	Lines  []Point
-	// Asked is what the server says of statements that run for more than a second.
+	// Asked is the server's answer about statements that run for more than a second.
 	Asked Asked
 	DBs   []DB // see Inspector.AddDB
 	// The lists have at most 1000 entries each.
@@ -47,8 +48,8 @@ type Pool struct {
 	BufferedRows []pooldriver.BufferedRows
 }
 
-// Recent is what has happened in the last minute or, if the Connector was first used later, since
-// then.
+// Recent has the figures of the last minute or, if the Connector was first used later, the figures
+// since then.
 type Recent struct {
 	For time.Duration // 0: nothing is known yet; the figures are of all time
 	// Acquired is how many statements have got a connection or an error. Half of them waited no
@@ -60,8 +61,8 @@ type Recent struct {
 	Over bool
 }
 
-// Point is one moment of the last minute. Points are a second apart while the pool is in use. What
-// has happened is since the point before.
+// Point is one moment of the last minute. Points are a second apart while the pool is in use. WaitP99
+// and Failed count from the point before.
 type Point struct {
 	At             time.Time
 	InUse, Waiting int           // connections, and statements, at this time

@@ -16,8 +16,8 @@ type Verdict struct {
 	Sentence string
 }
 
-// Judge is a pure function of what the pool looks like, and has looked like in the last seconds. What
-// comes first explains what comes later: without new connections every pool is too small.
+// Judge is a pure function of the pool's figures of now and of the last seconds. It tries causes in
+// order, and an earlier cause explains the later ones: without new connections every pool is too small.
 func Judge(p Pool) Verdict {
 	f := factsOf(p)
 	for _, judge := range []func(Pool, *facts) (Verdict, bool){
@@ -33,7 +33,7 @@ func Judge(p Pool) Verdict {
 	return f.judgeNobodyWaits(p)
 }
 
-// judgeDials is Judge where connections cannot be opened, or the first one is on its way.
+// judgeDials judges a pool whose dials fail, or whose first dial is running.
 func judgeDials(p Pool, f *facts) (_ Verdict, ok bool) {
 	s, d := p.Stats.Pool, p.Stats.DialsFailing
 	failed := p.Window.Failed[pooldriver.AcquireDialFailed]
@@ -61,7 +61,7 @@ func judgeDials(p Pool, f *facts) (_ Verdict, ok bool) {
 	return Verdict{}, false
 }
 
-// judgeNested is Judge where nobody can go on, because everybody waits for one more.
+// judgeNested judges a pool in which every holder waits for one more connection.
 func judgeNested(p Pool, f *facts) (Verdict, bool) {
 	found, sure := nested(p)
 	if !found {
@@ -75,8 +75,8 @@ func judgeNested(p Pool, f *facts) (Verdict, bool) {
 		looks, f.most.has(p), at(f.most.holder))}, true
 }
 
-// judgeLocks is Judge where statements wait for locks: by the server's word or, where nobody could
-// ask the server, because a transaction of ours runs nothing meanwhile.
+// judgeLocks judges a pool whose statements wait for locks. The server says so or, if the server could
+// not be asked, a transaction of ours runs nothing meanwhile.
 func judgeLocks(p Pool, f *facts) (Verdict, bool) {
 	if len(p.Asked.Locks) > 0 {
 		return judgeAskedLocks(p), true
@@ -88,8 +88,8 @@ func judgeLocks(p Pool, f *facts) (Verdict, bool) {
 		counted(f.blocked, "1 statement has been running", "%d statements have been running"), Brief(f.shortestBlocked), by(f.inTx), Brief(f.inTx.Idle), alsoWait(p.Stats.Pool.Waiting))}, true
 }
 
-// judgeAskedLocks says who is in the way of whom. Sessions may wait in a row: who does not wait is
-// to blame.
+// judgeAskedLocks names the session that blocks others. Blocking sessions may wait, too: the session at
+// the end of the chain, which does not wait, is to blame.
 func judgeAskedLocks(p Pool) Verdict {
 	locks := p.Asked.Locks
 	waits := func(conn uint64) bool {
@@ -111,7 +111,7 @@ func judgeAskedLocks(p Pool) Verdict {
 	return Verdict{"bad", text + ". " + blocker(p, blame) + alsoWait(p.Stats.Pool.Waiting) + "."}
 }
 
-// blocker says who is in the way.
+// blocker describes the session that blocks.
 func blocker(p Pool, l pooldriver.LockWait) string {
 	if l.BlockerProcess == 0 {
 		return "The server does not say to us who has it"
@@ -146,8 +146,8 @@ func holderOf(p Pool, conn uint64) (h pooldriver.Holder) {
 	return h
 }
 
-// judgeSilence is Judge where statements run, and nothing has ended for a while. If they are mostly
-// one statement, it may be slow. The server tells, if a connection is left to ask it.
+// judgeSilence judges a pool whose statements run, and no statement has ended for a while. If most of
+// them are the same statement, that statement may be slow. If a connection is left, the server is asked.
 func judgeSilence(p Pool, f *facts) (Verdict, bool) {
 	s := p.Stats.Pool
 	hang := f.running > 0 && f.idle == 0 && f.shortestRunning >= still
@@ -175,14 +175,14 @@ func longestRunning(p Pool) (longest time.Duration) {
 	return longest
 }
 
-// judgeReaders is Judge where the program reads rows slowly on most connections.
+// judgeReaders judges a pool on most of whose connections the program reads rows slowly.
 func judgeReaders(p Pool, f *facts) (Verdict, bool) {
 	s := p.Stats.Pool
 	if f.readers == 0 || f.readers*2 <= s.Lent-f.raw || s.Waiting == 0 && s.Lent < s.Max {
 		return Verdict{}, false
 	}
 	if f.idleLong >= f.readers {
-		return Verdict{}, false // nobody reads them at all
+		return Verdict{}, false // the program does not read the rows at all
 	}
 	level, next := "busy", " The next statement waits."
 	if f.waits {
@@ -193,7 +193,7 @@ func judgeReaders(p Pool, f *facts) (Verdict, bool) {
 		theyWait(s.Waiting), f.use, f.readers, by(f.reader), Brief(held), 100*f.reader.IdlePinned/held, next)}, true
 }
 
-// judgeIdle is Judge where connections are held for nothing.
+// judgeIdle judges a pool whose connections are held and run nothing.
 func judgeIdle(p Pool, f *facts) (Verdict, bool) {
 	s := p.Stats.Pool
 	switch {

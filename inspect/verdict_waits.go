@@ -8,7 +8,7 @@ import (
 	"github.com/pooldriver/pooldriver"
 )
 
-// judgeWaiting is Judge where statements wait, and connections work.
+// judgeWaiting judges a pool in which statements wait, and the connections work.
 func (f *facts) judgeWaiting(p Pool) Verdict {
 	s := p.Stats.Pool
 	switch {
@@ -22,7 +22,7 @@ func (f *facts) judgeWaiting(p Pool) Verdict {
 	return Verdict{"busy", fmt.Sprintf("%s. %s, and their statements are short: the pool is small, if the database has room for more.", waiting(s.Waiting), f.use)}
 }
 
-// besides names a transaction that runs nothing, beside what is worse.
+// besides names a transaction that runs nothing, after a worse finding.
 func (f *facts) besides() string {
 	if f.inTx.Idle < long {
 		return ""
@@ -30,7 +30,7 @@ func (f *facts) besides() string {
 	return fmt.Sprintf("; besides, a transaction%s has run nothing for %s", by(f.inTx), Brief(f.inTx.Idle))
 }
 
-// judgeNobodyWaits is Judge where no statement waits in the pool, or only for a moment.
+// judgeNobodyWaits judges a pool in which no statement waits, or only for a moment.
 func (f *facts) judgeNobodyWaits(p Pool) Verdict {
 	failed := failures(p.Window.Failed)
 	for _, db := range p.DBs {
@@ -112,7 +112,7 @@ func withSpace(d pooldriver.DialsFailing) string {
 	return " " + cause(d) + dialsFail(d)
 }
 
-// prefixed puts a label in front of what it belongs to.
+// prefixed returns the label as the beginning of a sentence.
 func prefixed(label string) string {
 	if label == "" {
 		return ""

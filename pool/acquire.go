@@ -10,10 +10,10 @@ import (
 type ticket struct {
 	seq   uint64
 	start int64 // pool time when the waiting began; 0: has not waited
-	who   any   // of AcquireAs
-	// timeless: the deadline of its context has passed, but the context has not ended.
+	who   any   // the argument of AcquireAs
+	// timeless: the deadline of the attempt's context has passed, but the context has not ended.
 	timeless bool
-	refusal  error // with which BeforeAcquire refused the last resource
+	refusal  error // the error of BeforeAcquire for the last refused resource
 }
 
 // Acquire lends a resource: an idle one, or else the first that comes back or, if Max
@@ -27,7 +27,7 @@ func (p *Pool[T]) Acquire(ctx context.Context) (Lease[T], error) {
 	return p.acquire(ctx, nil, false)
 }
 
-// AcquireAs is Acquire. Waiting shows the caller as who.
+// AcquireAs is Acquire with a mark for the caller: Pool.Waiting returns who as Waiting.Who.
 func (p *Pool[T]) AcquireAs(ctx context.Context, who any) (Lease[T], error) {
 	return p.acquire(ctx, who, false)
 }
@@ -142,7 +142,7 @@ func (p *Pool[T]) acquireLocked(ctx context.Context, t ticket, now bool) (Lease[
 	for {
 		w, err := p.enterLocked(ctx, &t, now)
 		if err != nil {
-			p.balanceLocked() // after a resource that was refused
+			p.balanceLocked() // refused may have retired a resource and left the pool unbalanced
 		}
 		p.mu.Unlock()
 		if err != nil {
@@ -274,7 +274,7 @@ func (p *Pool[T]) enterLocked(ctx context.Context, t *ticket, now bool) (*waiter
 		p.leaveLocked(t.seq)
 		return nil, err
 	}
-	if t.start == 0 && p.queue.empty() { // the waiters in the queue have looked at the clock
+	if t.start == 0 && p.queue.empty() { // else a queued waiter has called nowLocked, and await reads the clock
 		t.start = p.nowLocked()
 	}
 	w := p.newWaiterLocked(ctx, t)
@@ -289,7 +289,7 @@ func (p *Pool[T]) enterLocked(ctx context.Context, t *ticket, now bool) (*waiter
 	return w, nil
 }
 
-// mayEnterLocked says why an attempt gets no waiter.
+// mayEnterLocked returns the error of an attempt that gets no waiter; nil: the attempt gets one.
 func (p *Pool[T]) mayEnterLocked(now, again bool) error {
 	if now {
 		if !p.queue.empty() || p.idle.n == 0 && (!p.spareLocked() || p.pausingLocked()) {
@@ -342,7 +342,7 @@ func (p *Pool[T]) enterNowLocked(w *waiter[T]) {
 	p.balanceLocked()
 }
 
-// backlogLocked is how many acquirers wait beyond the resources that Max still allows.
+// backlogLocked is how many queued acquirers have no create and no resource that Max still allows.
 func (p *Pool[T]) backlogLocked() int {
 	return p.queue.n - (p.creating - p.reserved) - max(0, p.allowedLocked()-p.total)
 }
@@ -356,7 +356,7 @@ func (p *Pool[T]) await(ctx context.Context, w *waiter[T], t *ticket, now bool) 
 	if until, ok := ctx.Deadline(); ok && !t.timeless {
 		w.until.Store(max(1, p.clock.Of(until)))
 	}
-	if now && p.cfg.AcquireTimeout > 0 { // expire looks only at the queue
+	if now && p.cfg.AcquireTimeout > 0 { // expireLocked looks only at the queue
 		if !p.awaitAlone(ctx, w, t.start) {
 			p.abandon(w, t)
 			return nil, false, p.refuseGone(ctx, t)
@@ -378,8 +378,8 @@ func (p *Pool[T]) await(ctx context.Context, w *waiter[T], t *ticket, now bool) 
 	return w.r, w.fresh, nil
 }
 
-// failed is the error that w has got, with what only the acquirer knows. The pool does not use w any
-// more. The garbage collector frees it.
+// failed returns the error of w. It adds the refusal and the wait, which only the acquirer knows.
+// The pool does not use w again.
 func (p *Pool[T]) failed(w *waiter[T], t *ticket) error {
 	p.mu.Lock()
 	p.waits.record(w.waited)
@@ -393,7 +393,7 @@ func (p *Pool[T]) failed(w *waiter[T], t *ticket) error {
 	return w.err
 }
 
-// awaitAlone waits for w, which is not in the queue. It reports whether w has its result.
+// awaitAlone waits for the result of w, which is not in the queue. It reports whether w has a result.
 func (p *Pool[T]) awaitAlone(ctx context.Context, w *waiter[T], start int64) bool {
 	select {
 	case <-w.ch:
@@ -411,9 +411,8 @@ func (p *Pool[T]) awaitAlone(ctx context.Context, w *waiter[T], start int64) boo
 	return false
 }
 
-// abandon withdraws w after its context is done, or its time is over. If w has a result already, the
-// acquirer has lost the race against its own cancellation and passes the resource on. w
-// is not recycled: its wake-up may still be on the way.
+// abandon withdraws w after ctx is done or AcquireTimeout is over. If w has a resource already, abandon
+// passes the resource on. w is not recycled: a send on w.ch may still be on the way.
 func (p *Pool[T]) abandon(w *waiter[T], t *ticket) {
 	waited := p.since() - t.start
 	p.mu.Lock()
@@ -433,7 +432,7 @@ func (p *Pool[T]) abandon(w *waiter[T], t *ticket) {
 	p.mu.Unlock()
 }
 
-// refuseGone is the error of an attempt that has abandoned its waiter.
+// refuseGone returns the error of attempt t after abandon.
 func (p *Pool[T]) refuseGone(ctx context.Context, t *ticket) error {
 	if ctx.Err() == nil {
 		return p.refuseTimeout(t)
@@ -441,8 +440,8 @@ func (p *Pool[T]) refuseGone(ctx context.Context, t *ticket) error {
 	return p.refuseDone(ctx, t.start, t.refusal)
 }
 
-// leaveLocked ends attempt seq, which has no resource: another attempt may become the
-// breaker's probe.
+// leaveLocked ends the attempt with number seq, which has no resource. If that attempt was the breaker's
+// probe, another attempt may become the probe.
 func (p *Pool[T]) leaveLocked(seq uint64) {
 	if seq == p.probe && p.probe != 0 {
 		p.probe = 0
@@ -450,7 +449,7 @@ func (p *Pool[T]) leaveLocked(seq uint64) {
 	}
 }
 
-// refuseDone is the error of an attempt whose context is done. start and refusal are the ticket's.
+// refuseDone returns the error of an attempt whose context is done. start, refusal: of its ticket.
 func (p *Pool[T]) refuseDone(ctx context.Context, start int64, refusal error) error {
 	reason, cause := ctx.Err(), context.Cause(ctx)
 	if cause == reason {
@@ -464,7 +463,7 @@ func (p *Pool[T]) refuseDone(ctx context.Context, start int64, refusal error) er
 	return err
 }
 
-// refuseTimeout is the error of an attempt that has taken AcquireTimeout.
+// refuseTimeout returns the error of an attempt that has waited for AcquireTimeout.
 func (p *Pool[T]) refuseTimeout(t *ticket) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

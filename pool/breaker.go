@@ -47,8 +47,8 @@ func (s State) String() string {
 type Strategy interface {
 	Success(now State) State
 	Failure(now State, err error) State
-	// Refused is called when an acquirer finds the breaker Inactive. inactive: the time since it
-	// became Inactive. Unless Refused returns another state, the acquirer gets ErrUnavailable.
+	// Refused is called when an acquirer finds the breaker Inactive. inactive: the time since the
+	// breaker became Inactive. If Refused returns Inactive, the acquirer gets ErrUnavailable.
 	Refused(inactive time.Duration) State
 }
 
@@ -143,8 +143,8 @@ func (p *Pool[T]) setStateLocked(s State) {
 	}
 }
 
-// admitLocked admits attempt t, and numbers t if it is new, or says why t is not admitted. It may
-// release the lock for a while.
+// admitLocked admits attempt t, or returns the error that refuses t. A new attempt gets its number.
+// admitLocked may release the lock for a while.
 func (p *Pool[T]) admitLocked(t *ticket) error {
 	if p.mode&modeInactive != 0 && p.mode&modeClosed == 0 && p.cfg.Strategy != nil {
 		inactive := p.sinceStart(p.inactiveSince)
@@ -199,20 +199,20 @@ func (p *Pool[T]) endProbeLocked(r *resource[T]) {
 	r.probe = 0
 }
 
-// verdict is a change of state that somebody asked for when the state was from.
+// verdict is a change from one state to the next. given is false: there is no change.
 type verdict struct {
 	given      bool
 	from, next State
 }
 
-// applyLocked makes the change if the state is still from. Its caller must call balanceLocked next.
+// applyLocked makes the change v if the state is still v.from. Its caller must call balanceLocked next.
 func (p *Pool[T]) applyLocked(v verdict) {
 	if v.given && p.stateLocked() == v.from {
 		p.setStateLocked(v.next)
 	}
 }
 
-// ask asks the Strategy.
+// ask calls the Strategy. If the Strategy panics or returns no valid state, there is no change.
 func (p *Pool[T]) ask(now State, question func() State) verdict {
 	v := verdict{from: now}
 	err := call("Strategy", func() error {
@@ -223,8 +223,8 @@ func (p *Pool[T]) ask(now State, question func() State) verdict {
 	return v
 }
 
-// judge tells the Strategy of a success or failure. Without a Strategy, the outcome of a probe
-// decides.
+// judge reports a success (err is nil) or a failure to the Strategy. Without a Strategy, the outcome of
+// a probe decides.
 func (p *Pool[T]) judge(now State, err error) verdict {
 	switch {
 	case now == Inactive:

@@ -9,8 +9,8 @@ import (
 
 // The coarse clock. A release needs the time, to stamp when a resource became
 // idle and to see whether it is too old, but reading the real clock costs as
-// much as the rest of a cycle. So a timer writes the time into Pool.now, once a tick. Both limits
-// are kept with an error of one tick at most.
+// much as the rest of a cycle. So a timer writes the time into Pool.now, once a tick. MaxLifetime
+// and MaxIdleTime are kept with an error of one tick at most.
 //
 // The clock ticks only while the pool is used. If a tick finds no acquire since the last tick, it
 // puts the clock to sleep. The next release reads the real clock and wakes the coarse clock. A
@@ -72,9 +72,9 @@ func (p *Pool[T]) tickLocked() {
 // since is pool time, read from the real clock; never 0.
 func (p *Pool[T]) since() int64 { return p.clock.Now() }
 
-// nowLocked is since. If the use of the pool has moved into a bubble of testing/synctest, or out of
-// it, nowLocked drops what belongs to the other side. Whoever needs a waiter of the free list or a
-// timer has called nowLocked before.
+// nowLocked is since, under the lock. If the use of the pool has moved into a bubble of
+// testing/synctest, or out of it, nowLocked drops the waiters and timers of the other side. Code that
+// needs a waiter of the free list or a timer must call nowLocked first.
 func (p *Pool[T]) nowLocked() int64 {
 	now := p.since()
 	if p.clock.World().Guest() || bubble.Leapt(now, p.read) {
@@ -87,9 +87,9 @@ func (p *Pool[T]) nowLocked() int64 {
 	return now
 }
 
-// moveLocked forgets waiters and timers, which may neither be used nor stopped. A timer that
-// still fires does nothing; see setTimerLocked. A pool that is used on both sides at once is not
-// supported: a channel would end the process.
+// moveLocked forgets the waiters and timers of the other side: the pool may neither use nor stop them.
+// A timer that still fires does nothing; see setTimerLocked. Use on both sides at once is not
+// supported: the use of the other side's channel would end the process.
 func (p *Pool[T]) moveLocked() {
 	p.free, p.asleep = nil, true
 	p.sweepTimer, p.sweepArmed = nil, false
@@ -116,9 +116,9 @@ func (p *Pool[T]) setTimerLocked(timer **time.Timer, d time.Duration, f func()) 
 	})
 }
 
-// isBeforeLocked reports whether t is in the future. If t is far away, the coarse clock answers. It
-// may be wrong if a tick is late by a whole tick: then a resource goes to an acquirer that has just
-// left, and on to the next.
+// isBeforeLocked reports whether t is in the future. If t is far away, the coarse clock answers. The
+// answer may be wrong if a tick is late by a whole tick. Then a resource goes to an acquirer that has
+// just left, and that acquirer passes the resource on.
 func (p *Pool[T]) isBeforeLocked(t int64) bool {
 	if !p.asleep && p.tickEvery > 0 && t-p.now > 2*int64(p.tickEvery) {
 		return true

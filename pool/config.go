@@ -57,8 +57,8 @@ type Config[T any] struct {
 	// in its place before that. Nil: there is nothing to do.
 	Destroy func(v T)
 
-	// Destroying is told of each resource that is about to be destroyed, and why. It runs
-	// on the goroutine of Destroy, before it, and should be quick.
+	// Destroying is called with each resource that is about to be destroyed, and the reason. It
+	// runs on the goroutine of Destroy, before Destroy, and should be quick.
 	Destroying func(v T, why Reason)
 
 	// Check says whether an idle resource is still good. Every CheckInterval the pool calls Check
@@ -68,19 +68,18 @@ type Config[T any] struct {
 	// calls Destroy, although Check still runs.
 	Check func(ctx context.Context, v T) error
 
-	// CheckAfterUse leaves a round of Check out if nothing was acquired since the round before:
-	// for resources that cost something while they are asked, such as a server that sleeps while
-	// nobody uses it.
+	// CheckAfterUse skips a round of Check if nothing was acquired since the last round. It is for
+	// resources whose check has a cost, such as a server that sleeps while nobody uses it.
 	CheckAfterUse bool
 
 	// BeforeAcquire prepares a resource that is idle or was lent before for its
 	// next borrower, on the borrower's goroutine and with the borrower's
-	// context. TryAcquire has no context: it gives a background context that
+	// context. TryAcquire has no context: BeforeAcquire gets a background context that
 	// ends after CheckTimeout. BeforeAcquire is not called for a resource that
 	// was created for this very borrower. An error destroys the resource. The
 	// borrower keeps its place in the queue, and goes on with the next
 	// resource. If the borrower's context is done by then, the resource is
-	// destroyed too, since nobody knows how far the hook got, and the borrower
+	// destroyed too, since the hook may have stopped halfway, and the borrower
 	// gets its context's error.
 	BeforeAcquire func(ctx context.Context, v T) error
 
@@ -94,7 +93,7 @@ type Config[T any] struct {
 	// long. waiting is the number of acquirers in the queue. Starving is for an
 	// owner that can make borrowers give resources back. It runs on a goroutine
 	// of the pool. Two calls never run at once, and they begin at least
-	// StarveAfter after each other: a call that takes longer delays the next.
+	// StarveAfter apart: a call that takes longer delays the next.
 	// If BeforeAcquire has refused a borrower's resource, the borrower's wait
 	// counts from its beginning, not from the return to the queue. A closed
 	// pool begins no call, but Close does not wait for a call that has begun.
@@ -107,7 +106,7 @@ type Config[T any] struct {
 	Denied func(err error) bool
 	// Full reports whether an error of Create says that the server has no room for more
 	// resources. While at least one resource is open, such a create makes no acquirer fail:
-	// acquirers wait for what comes back, the pool tries one more create once a second, and
+	// acquirers wait for a release, the pool tries one more create once a second, and
 	// Stats.Allowed says how many resources there may be. AcquireNow fails with ErrNoneNow. Full
 	// should be quick.
 	Full func(err error) bool

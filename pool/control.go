@@ -51,7 +51,7 @@ func (p *Pool[T]) Warm(ctx context.Context) error {
 	}
 }
 
-// awaitCreateLocked leaves the lock and sleeps until some create has ended.
+// awaitCreateLocked releases the lock and sleeps until some create has ended.
 func (p *Pool[T]) awaitCreateLocked(ctx context.Context) error {
 	if p.createEnded == nil {
 		p.createEnded = make(chan struct{})
@@ -127,8 +127,8 @@ func (p *Pool[T]) Resize(n int) error {
 // is destroyed after its first use. No borrower is interrupted.
 func (p *Pool[T]) Flush() { p.FlushOthers(context.Background()) }
 
-// FlushOthers is Flush for a call of Create that has learned why the other resources must go. ctx
-// is the context of that call. The resource that it creates stays.
+// FlushOthers is Flush, called by Create when Create learns that the other resources must go. ctx is
+// the context of this Create. The resource of this Create stays.
 func (p *Pool[T]) FlushOthers(ctx context.Context) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -154,9 +154,9 @@ func (p *Pool[T]) FlushOthers(ctx context.Context) {
 }
 
 // Close closes the pool. Waiting acquirers get an AcquireError with ErrClosed. Idle resources are destroyed, and
-// Close returns when that is done (DestroyTimeout bounds it). Borrowed resources are destroyed at
-// their release, and resources that are just being created when Create returns. A second Close does
-// nothing. A hook must not wait for Close: the hook calls Close in a goroutine.
+// Close returns when they are destroyed, after DestroyTimeout at the latest. A borrowed resource is
+// destroyed at its release. A resource that is being created is destroyed when Create returns. A second
+// Close does nothing. A hook must not wait for Close: it must call Close in a new goroutine.
 func (p *Pool[T]) Close() {
 	var idle sync.WaitGroup
 	p.mu.Lock()
@@ -167,7 +167,7 @@ func (p *Pool[T]) Close() {
 }
 
 // CloseContext calls Close, and waits until every resource is destroyed and every Create has
-// returned, or until ctx is done. It has no error but that of ctx.
+// returned, or until ctx is done. Its only error is that of ctx.
 func (p *Pool[T]) CloseContext(ctx context.Context) error {
 	var idle sync.WaitGroup
 	p.mu.Lock()
@@ -188,7 +188,7 @@ func (p *Pool[T]) CloseContext(ctx context.Context) error {
 }
 
 // CloseUnused begins Close if nothing is lent, nobody waits, and nothing was lent or came back
-// since Stats.Moves was moves. It reports whether the pool is closed. It does not wait until the
+// since Stats.Moves had the value moves. It reports whether the pool is closed. It does not wait until the
 // resources are destroyed; CloseContext does.
 //
 // With CloseUnused an owner drains the pool while some borrowers hold no resource now, but must

@@ -33,8 +33,8 @@ func (p *Pool[T]) wantedLocked() int {
 	return min(max(wanted, minimum, max(0, wanted)+idle), room)
 }
 
-// missingLocked is how many resources Min and MinIdle still lack, beside those that are being
-// created. Creates that exceed the queue end up idle. Creates for the queue count for Min as well.
+// missingLocked is how many more creates Min and MinIdle need. It counts the running creates: creates
+// beyond the number of waiters count for MinIdle, and all creates count for Min.
 func (p *Pool[T]) missingLocked() (minimum, idle int) {
 	surplus := max(0, p.creating-p.reserved-p.queue.n)
 	live := p.total - p.destroying
@@ -72,7 +72,7 @@ func (p *Pool[T]) startCreateLocked(w *waiter[T]) {
 		p.reserved++
 	case p.unservedLocked() > 0:
 		w = p.queue.oldest()
-		for w.creates { // one waiter has no create: they are fewer than the waiters
+		for w.creates { // ends: fewer creates than waiters run, so some waiter has no create
 			w = p.queue.after(w)
 		}
 	default:
@@ -103,11 +103,11 @@ func (p *Pool[T]) reserveLocked(w *waiter[T]) {
 // creation is a create that is running.
 type creation[T any] struct {
 	start  int64
-	w      *waiter[T] // who has begun it; nil: the pool
-	seq    uint64     // of w at that time: w may be another acquirer's since
-	alone  bool       // it is for w alone
-	beside bool       // other resources existed when it began
-	refill bool       // it is for Min or MinIdle
+	w      *waiter[T] // the acquirer that has begun the create; nil: the pool has
+	seq    uint64     // w.seq at that time: w may belong to another acquirer now
+	alone  bool       // the create is for w alone
+	beside bool       // other resources existed when the create began
+	refill bool       // the create is for Min or MinIdle
 }
 
 // waits reports whether the acquirer that has begun c still waits.
@@ -118,7 +118,7 @@ func (c *creation[T]) waits() bool {
 // creating is the key under which a context of Create holds its resource.
 type creating struct{}
 
-// create runs Create and delivers what comes of it.
+// create runs Create and delivers its resource or its error.
 func (p *Pool[T]) create(cause context.Context, c *creation[T], generation uint64) {
 	ctx, cancel := p.bounded(context.WithoutCancel(cause), p.cfg.CreateTimeout)
 	defer cancel()
@@ -143,8 +143,8 @@ func (p *Pool[T]) create(cause context.Context, c *creation[T], generation uint6
 // idle list.
 //
 // A resource whose create began before a Flush is still given to a waiter, and replaced
-// when it comes back: repeated flushes must not keep acquirers waiting. It is not kept
-// idle.
+// when it comes back: repeated flushes must not keep acquirers waiting. Such a resource does not
+// become idle.
 func (p *Pool[T]) created(c *creation[T], r *resource[T]) {
 	var v verdict
 	// Deferred, because the Strategy is foreign code and may end the
@@ -178,8 +178,7 @@ func (p *Pool[T]) deliver(c *creation[T], r *resource[T], v verdict) {
 			first = p.putLocked(r)
 		} else {
 			p.queue.take()
-			// For an acquirer that did not begin the create, r is prepared as if it was lent
-			// before.
+			// If first did not begin the create, BeforeAcquire prepares r for first.
 			p.grantLocked(first, r, c.w == first && c.waits())
 		}
 		if first != nil {
@@ -189,8 +188,8 @@ func (p *Pool[T]) deliver(c *creation[T], r *resource[T], v verdict) {
 	p.balanceLocked()
 }
 
-// createFailed delivers err: to the acquirer that has begun the create, if it still waits; see
-// outage.go and full.go.
+// createFailed delivers err to the acquirer that has begun the create, if that acquirer still waits.
+// For the other waiters see outage.go and full.go.
 func (p *Pool[T]) createFailed(c *creation[T], err error) {
 	var v verdict
 	var denied, kept bool

@@ -28,15 +28,15 @@ const (
 	flushed
 	resized
 	closed
-	reasons           // how many there are
-	fit     = reasons // no reason at all
+	reasons           // the number of reasons
+	fit     = reasons // there is no reason to destroy the resource
 )
 
 // retireLocked takes r, which is in no list any more, out of use and has it
 // destroyed in the background. r keeps its place until then. The caller must call balanceLocked
 // next.
 func (p *Pool[T]) retireLocked(r *resource[T], why Reason) {
-	r.stamp++ // no lease of it is valid any more
+	r.stamp++ // no lease of r is valid any more
 	if w := r.w; w != nil {
 		r.w = nil
 		p.recycleLocked(w)

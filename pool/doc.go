@@ -26,17 +26,17 @@
 // Acquirers are served in the order in which they came. A release hands the
 // resource to the first of them directly, so nobody who comes later can
 // snatch it, not even the releaser. An acquirer whose context ends just when
-// it gets its resource passes it on in the same order. TryAcquire and
-// AcquireNow take nothing that somebody waits for.
+// it gets a resource passes the resource on in the same order. TryAcquire and
+// AcquireNow take no resource that somebody waits for.
 //
-// Create runs in the background and belongs to the pool rather than to the
-// acquirer that caused it: its resource goes to the acquirer that is first by then. Its error goes to
-// the acquirer that caused it, if that one still waits. A create is started only if more acquirers wait than creates are running. If a
-// release serves the acquirer first, the new resource becomes idle.
+// Create runs in the background, and its result belongs to the pool. The new resource goes to the
+// acquirer that is first in the queue when Create returns. An error of Create goes to the acquirer that
+// caused the create, if that acquirer still waits. A create is started only if more acquirers wait than
+// creates are running. If releases serve all acquirers first, the new resource becomes idle.
 //
 // A resource is destroyed exactly once: when it is too old, idle for too
 // long, fails a hook, is discarded, or when the pool is flushed, shrunk or
-// closed. A hook that panics has failed, and that is all it has done.
+// closed. A panic of a hook counts as an error of the hook.
 //
 // A [Lease] that is given back twice is recognised, even if the resource has
 // another borrower by then.

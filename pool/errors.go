@@ -23,11 +23,11 @@ var (
 	ErrTooManyWaiters = errors.New("pool: too many waiters")
 
 	// ErrNoneNow is returned by AcquireNow when it would have to wait for
-	// somebody else.
+	// another borrower.
 	ErrNoneNow = errors.New("pool: no resource is available without waiting")
 
 	// ErrStaleLease is returned by a Lease's Release and Discard when the
-	// lease has been given back before, and by those of the zero Lease.
+	// lease has been given back before, or is the zero Lease.
 	// Such a call has no effect on the resource or on its present borrower.
 	ErrStaleLease = errors.New("pool: the lease was given back before")
 
@@ -45,14 +45,14 @@ func (timeoutError) Error() string        { return "pool: timed out" }
 func (timeoutError) Timeout() bool        { return true }
 func (timeoutError) Is(target error) bool { return target == context.DeadlineExceeded }
 
-// AcquireError says why an acquirer got nothing, and how the pool stood at
+// AcquireError says why an acquirer got no resource, and describes the pool at
 // that moment.
 type AcquireError struct {
 	// Reason is ErrTimeout, ErrTooManyWaiters, ErrUnavailable, ErrClosed, or the
 	// error of the acquirer's context.
 	Reason error
-	// Cause is context.Cause of the acquirer's context where that is another
-	// error than Reason, else nil.
+	// Cause is context.Cause of the acquirer's context. It is nil if the cause
+	// is Reason.
 	Cause error
 	// Max, Allowed, Idle, Active and Waiting are those of Stats; Waiting does not
 	// count this acquirer. Creating is how many of the Active resources are being created. The
@@ -62,10 +62,10 @@ type AcquireError struct {
 	// Waited is how long this acquirer has waited.
 	Waited time.Duration
 	// LastCreateErr is the error of the most recent create, nil if that create succeeded. Unwrap
-	// does not return it: it is not why this acquire failed.
+	// does not return it, because this acquire failed for another reason.
 	LastCreateErr error
-	// Refusal is the error with which Config.BeforeAcquire has refused the last resource for this
-	// acquirer; nil: it has refused none. Unwrap does not return it.
+	// Refusal is the last error of Config.BeforeAcquire for this acquirer; nil: BeforeAcquire has
+	// refused no resource. Unwrap does not return Refusal.
 	Refusal error
 }
 
@@ -118,11 +118,11 @@ func (e *AcquireError) Timeout() bool { return errors.Is(e, context.DeadlineExce
 type CreateError struct {
 	// Err is what Create returned, or a *PanicError.
 	Err error
-	// Ago is not 0 if no create was started for this acquirer, because the last create was refused
-	// (Config.Denied). That was so long ago. After a refusal the pool pauses between creates, for
-	// 100 ms and then for up to 1 s.
+	// Ago is the time since the last create, if that create was refused (Config.Denied) and
+	// therefore no create was started for this acquirer; else 0. After a refusal the pool pauses
+	// between creates, for 100 ms and then for up to 1 s.
 	Ago time.Duration
-	// Waited is how long the acquirer has waited for the create; 0: it has not waited.
+	// Waited is how long the acquirer has waited for the create; 0: the acquirer has not waited.
 	Waited time.Duration
 }
 
@@ -140,7 +140,7 @@ func (e *CreateError) Unwrap() error { return e.Err }
 type PanicError struct {
 	// Hook is the name of the field of Config whose function has failed, such as "Create".
 	Hook string
-	// Value is what it panicked with; nil when it called runtime.Goexit.
+	// Value is the value of the panic; nil if the hook called runtime.Goexit.
 	Value any
 	// Stack is the stack of the panic. Error does not print it.
 	Stack []byte

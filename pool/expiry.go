@@ -2,19 +2,18 @@ package pool
 
 import "time"
 
-// All waiters have the same timeout, so one timer, set for the one that has waited
-// longest, serves the whole queue. The timer is not stopped when the queue empties: the stop would
-// cost time in every hand-over, and a timer that finds nothing to do costs nearly nothing, once in
-// a timeout.
+// All waiters have the same timeout. So one timer serves the whole queue: it is set for the waiter that
+// has waited longest. The timer is not stopped when the queue becomes empty: the stop would cost time in
+// every hand-over. A timer that fires for an empty queue costs nearly nothing, once in a timeout.
 
 func (p *Pool[T]) armExpiryLocked(d time.Duration) {
 	p.expireArmed = true
 	p.setTimerLocked(&p.expireTimer, d, p.expireLocked)
 }
 
-// armExpiryAgainLocked arms the timer for a waiter that came back into the queue. The time
-// that it has waited already counts, so the timer may be set for a later waiter. The first
-// in the queue is this waiter, or another one that came back.
+// armExpiryAgainLocked arms the timer for a waiter that came back into the queue. The waiter's
+// earlier wait counts, so the timer may be set too late. The first in the queue is this waiter, or
+// another waiter that came back.
 func (p *Pool[T]) armExpiryAgainLocked() {
 	if p.cfg.AcquireTimeout > 0 {
 		p.armExpiryLocked(p.cfg.AcquireTimeout - p.sinceStart(p.queue.oldest().start.Load()))

@@ -15,7 +15,7 @@ import "time"
 // probeFull is the time between two creates beyond what the server allows.
 const probeFull = time.Second
 
-// full is what is known of a server that is full. The pool's lock protects it.
+// full describes a server that is full. The pool's lock protects it.
 type full struct {
 	on      bool
 	allowed int   // how many existed when the server refused one more
@@ -26,8 +26,8 @@ type full struct {
 // liveLocked is how many resources are open, lent or not.
 func (p *Pool[T]) liveLocked() int { return p.total - p.creating - p.destroying }
 
-// crowded reports whether c, which the server has refused, was not alone there, or a crowd was
-// refused just before. c still counts.
+// crowded reports whether c, which the server has refused, was not alone, or a crowd was refused just
+// before. p.total still counts c.
 func (p *Pool[T]) crowded(c *creation[T]) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -46,7 +46,7 @@ func (p *Pool[T]) fullLocked(c *creation[T]) {
 		after = shortestPause
 	}
 	p.full.on, p.full.allowed, p.full.next = true, p.total-p.creating, later(p.nowLocked(), after)
-	if c.alone && c.waits() { // its acquirer must not wait for others
+	if c.alone && c.waits() { // AcquireNow does not wait for a release
 		p.removeLocked(c.w)
 		p.failLocked(c.w, ErrNoneNow)
 	}

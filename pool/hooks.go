@@ -6,7 +6,7 @@ import (
 )
 
 // A hook is foreign code: it may panic, and it may end its goroutine. Each hook is called through
-// one of the functions here. They turn both into an error that names the hook.
+// a function of this file, which turns a panic or an exit into an error that names the hook.
 
 // call runs f and returns its error, or a *PanicError. If f calls
 // runtime.Goexit, which cannot be stopped, onExit gets the error on the way
@@ -28,8 +28,8 @@ func call(hook string, f func() error, onExit func(error)) (err error) {
 	return err
 }
 
-// detached runs f, on a goroutine of the pool, and tells done of its outcome
-// however f ends.
+// detached runs f on a goroutine of the pool, and calls done with f's error,
+// also if f panics or ends the goroutine.
 func detached(hook string, f func() error, done func(error)) {
 	exited := true
 	var err error
@@ -44,7 +44,7 @@ func detached(hook string, f func() error, done func(error)) {
 	exited = false
 }
 
-// report tells OnError of err, unless err is nil.
+// report calls OnError with err, unless err is nil.
 func (p *Pool[T]) report(hook string, err error) {
 	if err == nil || p.cfg.OnError == nil {
 		return
@@ -52,7 +52,7 @@ func (p *Pool[T]) report(hook string, err error) {
 	_ = call("OnError", func() error { p.cfg.OnError(hook, err); return nil }, func(error) {})
 }
 
-// reportRefusal tells OnError why BeforeAcquire has refused r.
+// reportRefusal calls OnError with why, the error of BeforeAcquire for r.
 func (p *Pool[T]) reportRefusal(r *resource[T], why error) {
 	if p.cfg.OnError == nil {
 		return
@@ -67,7 +67,7 @@ func (p *Pool[T]) reportRefusal(r *resource[T], why error) {
 	returned = true
 }
 
-// callBeforeAcquire prepares r for its borrower. It is call, written out: every acquire runs it,
+// callBeforeAcquire prepares r for its borrower. It repeats the code of call: every acquire runs it,
 // and the two closures of call would cost a quarter of the acquire.
 func (p *Pool[T]) callBeforeAcquire(ctx context.Context, r *resource[T]) (err error) {
 	returned := false

@@ -25,8 +25,8 @@ func (l Lease[T]) Value() T {
 	return l.r.value
 }
 
-// Waited is how long its acquirer has waited for the resource: 0 if a resource was idle. Like Value
-// it must not be used after the lease has been given back.
+// Waited is how long the acquirer has waited for the resource: 0 if a resource was idle. Waited must
+// not be called after the lease has been given back.
 func (l Lease[T]) Waited() time.Duration {
 	if l.r == nil || l.r.w == nil {
 		return 0
@@ -119,8 +119,8 @@ func (p *Pool[T]) takeBack(r *resource[T], err error, v verdict) {
 	}
 }
 
-// Discard gives the resource back to be destroyed, because it is broken. Neither BeforeRelease nor
-// the circuit breaker sees it. Its only error is ErrStaleLease.
+// Discard gives a broken resource back: the pool destroys it. BeforeRelease is not called, and the
+// circuit breaker does not count the release. The only error of Discard is ErrStaleLease.
 func (l Lease[T]) Discard() error {
 	r := l.r
 	if r == nil {

@@ -6,7 +6,7 @@ import (
 )
 
 // A failed create makes one acquirer fail: the acquirer that has begun it, if it still waits. So if
-// only some creates fail, no more acquirers fail than creates. But if each create would fail, the
+// only some creates fail, no more acquirers fail than creates. But if every create fails, the
 // number of creates must not depend on the number of acquirers.
 //
 // So in an outage the pool pauses between creates for waiting acquirers. When such a create fails,
@@ -21,16 +21,16 @@ import (
 // Creates of the pool's own, for Min and MinIdle, are tried one at a time from the first
 // failure on, after a pause that doubles with each try.
 //
-// One success ends all of that.
+// One create that succeeds ends the outage and all pauses.
 
 const (
 	// manyFailures in a row are an outage. So are fewFailures, if the first was outageAfter ago.
 	manyFailures = 100
 	fewFailures  = 5
 	outageAfter  = time.Second
-	// If failures and successes take turns, 100 failures in a row are no outage: if 95 of 100
-	// creates fail, such a row comes once in 170 times. Then an outage takes mixedFailures, until
-	// mixedLasts have passed without a success that followed a failure.
+	// If some creates succeed, 100 failures in a row are no outage: if 95 of 100 creates fail, one
+	// row in 170 is that long. So after a success that follows a failure, an outage takes
+	// mixedFailures in a row, for mixedLasts.
 	mixedFailures = 3 * manyFailures
 	mixedLasts    = 5 * time.Second
 	// shortestPause and longestPause bound the pause between two creates for waiting acquirers.
@@ -40,15 +40,15 @@ const (
 	// random time of up to a fifth is added.
 	shortestRefill = 100 * time.Millisecond
 	longestRefill  = 5 * time.Second
-	// The same bounds, from the first failure on, if Config.Denied says so and not
-	// Config.FreshCredentials.
+	// shortestDenied and longestDenied bound the pause for waiting acquirers, from the first failure
+	// on, if the create was refused (Config.Denied) and Config.FreshCredentials is not set.
 	shortestDenied = 100 * time.Millisecond
 	longestDenied  = time.Second
 )
 
-// outage is what is known of a row of failed creates. The pool's lock protects it.
+// outage describes a row of failed creates. The pool's lock protects it.
 type outage struct {
-	failures   int // in a row; 0: all is well, and nothing else here means anything
+	failures   int // in a row; 0: there is no row, and the fields up to nextRefill mean nothing
 	firstAt    int64
 	failedAt   int64
 	denied     bool          // the last create was refused, and others share its error
@@ -56,10 +56,10 @@ type outage struct {
 	nextCreate int64         // no create starts before it, except those of Warm
 	refill     time.Duration // the last pause between two of the pool's own creates
 	nextRefill int64
-	mixedUntil int64 // until then creates fail and succeed by turns; kept after the row
+	mixedUntil int64 // until then an outage takes mixedFailures; kept after the row
 
-	timer   *time.Timer // calls balanceLocked; left alone when the outage ends
-	timerAt int64       // 0: it is not set
+	timer   *time.Timer // calls balanceLocked; not stopped when the outage ends
+	timerAt int64       // 0: the timer is not set
 }
 
 // outageGrowsLocked notes a failed create.
@@ -135,7 +135,7 @@ func (p *Pool[T]) wantedInOutageLocked(room int) int {
 }
 
 // unservedLocked is how many waiters have no create that was started for them. The pool's
-// own creates do not count: they may hang as well.
+// own creates do not count, because they may hang.
 func (p *Pool[T]) unservedLocked() int {
 	return p.queue.n - (p.creating - p.reserved - p.refilling)
 }
@@ -156,15 +156,14 @@ func (p *Pool[T]) retryLocked() {
 	p.balanceLocked()
 }
 
-// pausingLocked reports whether no create may be started for waiting acquirers, because
-// others have just failed.
+// pausingLocked reports whether the outage pauses creates for waiting acquirers now.
 func (p *Pool[T]) pausingLocked() bool {
 	o := &p.outage
 	return o.failures > 0 && p.mode&modeRecovering == 0 && o.pause > 0 && p.nowLocked() < o.nextCreate
 }
 
-// rememberedLocked is the error of the last create, if that was a refusal, for an acquirer
-// that would wait for nothing but the end of the pause; nil for any other acquirer.
+// rememberedLocked is the error of the last create, if that create was refused, no resource exists
+// for which an acquirer could wait, and creates pause now; else nil.
 func (p *Pool[T]) rememberedLocked() error {
 	if !p.outage.denied || p.total != p.destroying || !p.pausingLocked() {
 		return nil

@@ -8,7 +8,7 @@ import (
 	"github.com/pooldriver/pooldriver/internal/bubble"
 )
 
-// mode is what keeps a pool off its fast paths.
+// mode is the set of states in which a pool does not take its fast paths.
 type mode uint8
 
 const (
@@ -18,8 +18,8 @@ const (
 	modeOver            // after Resize more resources exist than Max allows
 )
 
-// resource stands for one real resource as long as that exists. It is never reused for a second
-// real resource, so its value does not change.
+// resource is the pool's record of one real resource. It is never reused for a second real resource,
+// so its value does not change.
 type resource[T any] struct {
 	value T
 	pool  *Pool[T]
@@ -27,22 +27,22 @@ type resource[T any] struct {
 	// The pool's lock protects the following fields. The holder of the resource may
 	// read stamp without it: only the holder changes it.
 	stamp      uint64 // the number of this lending; see Lease
-	generation uint64 // older than the pool's generation: it ends; see Flush and Close
-	probe      uint64 // not 0: lent as this probe of the breaker
+	generation uint64 // older than the pool's generation: the resource ends; see Flush and Close
+	probe      uint64 // not 0: lent to the attempt with this number, as the breaker's probe
 	expires    int64  // pool time
 	idleSince  int64  // pool time, coarse
 	idleOrder  uint64 // place in the idle list
 	w          *waiter[T]
 	preserved  bool            // see Config.Preserve; it does not change
-	gone       bool            // does not count any more
-	closer     *sync.WaitGroup // of the Close that waits until it is destroyed
+	gone       bool            // destroyed or orphaned: Pool.total does not count it
+	closer     *sync.WaitGroup // of the Close that waits until the resource is destroyed
 }
 
 // Pool lends resources of type T. All its methods are safe for concurrent
 // use. Make one with New.
 type Pool[T any] struct {
 	cfg Config[T] // completed
-	// stop ends when the pool is closed: nobody needs what hooks do then.
+	// stop ends when the pool is closed: it ends the contexts of Create and Check.
 	stop  context.Context
 	halt  context.CancelFunc
 	clock bubble.Clock // pool time
@@ -61,12 +61,12 @@ type Pool[T any] struct {
 	queue      waitQueue[T]
 	free       *waiter[T]
 	acquires   uint64 // resources lent, also those taken back before the acquirer had them
-	handed     int    // counts up to rotation; see there
+	handed     int    // counts up to rotation; see rotation
 	seq        uint64
 	idle       idleList[T]
 	minIdle    int
 
-	total      int // all that exist
+	total      int // resources that exist
 	creating   int // of total: being created
 	reserved   int // of creating: for an acquirer that is not in the queue
 	refilling  int // of creating: for Min or MinIdle, begun when no waiter lacked a create
@@ -74,13 +74,13 @@ type Pool[T any] struct {
 	destroying int // being destroyed
 	max, min   int
 
-	alone waitQueue[T] // not in the queue: each waits for a create of its own
+	alone waitQueue[T] // waiters that are not in queue: each waits for a create of its own
 
-	creations     []*creation[T] // those that are running, in the order of their start
+	creations     []*creation[T] // the running creates, in the order of their start
 	outage        outage
 	full          full
 	lastCreateErr error         // of the most recent create; nil if it succeeded
-	createEnded   chan struct{} // closed and replaced when a create ends; nil if nobody asks
+	createEnded   chan struct{} // closed when a create ends; nil: nobody waits for that
 	drained       chan struct{} // closed when the pool is closed and empty
 	isDrained     bool
 
@@ -98,7 +98,7 @@ type Pool[T any] struct {
 	tickTimer    *time.Timer
 	tickEvery    time.Duration
 	tickSeen     uint64 // acquires at the last tick
-	read         int64  // pool time when nowLocked last looked
+	read         int64  // the pool time that nowLocked returned last
 
 	count counters
 	waits waitStats
@@ -121,7 +121,7 @@ func New[T any](config Config[T]) (*Pool[T], error) {
 	}
 	p.clock.Start()
 	p.stop, p.halt = context.WithCancel(context.Background())
-	p.stop.Done() // makes the channel now: later it could belong to a bubble
+	p.stop.Done() // makes the channel of stop now: a later call could make it in a bubble
 	p.tickEvery = cfg.tick()
 	return p, nil
 }

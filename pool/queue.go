@@ -14,7 +14,7 @@ const (
 	stateQueued    waiterState = iota // in the queue: from the first resource that is free
 	stateReserved                     // not in the queue: from one create
 	stateDelivered                    // the result is there
-	stateGone                         // its acquirer has left
+	stateGone                         // the acquirer has left
 )
 
 // A waiter is an acquirer that sleeps. All fields but ch, start and until belong to
@@ -29,26 +29,26 @@ type waiter[T any] struct {
 	// maybe after the lock is released. ch is buffered, so a send never blocks.
 	ch         chan struct{}
 	next, prev *waiter[T]   // prev of the head is out of date
-	r          *resource[T] // the result: a resource, or err, below
+	r          *resource[T] // the result; nil: err is the result
 	seq        uint64       // order of arrival
 	state      waiterState
 	fresh      bool // r was created for this acquirer
 	yields     bool // the woken acquirer runs after those that are ready already; see rotation
-	creates    bool // a create that it has begun is running
+	creates    bool // a create that this acquirer has begun is running
 
 	// start is when the wait began; 0: the acquirer has not looked at the clock yet. If others
-	// wait, it looks after it has released the lock.
+	// wait, the acquirer looks after it has released the lock.
 	start atomic.Int64
-	// until is when its context ends, 0 if that is not known.
+	// until is the deadline of ctx; 0: not known.
 	until atomic.Int64
 	// waited is set by the acquirer when it wakes up.
 	waited int64
 	ctx    context.Context // for the values of a create
-	who    any             // of AcquireAs
+	who    any             // the argument of AcquireAs
 	err    error
 }
 
-// waitQueue holds waiters. Only it knows the order in which they are served: the order of arrival.
+// waitQueue holds waiters. It alone decides the order in which they are served: the order of arrival.
 type waitQueue[T any] struct {
 	head, tail *waiter[T] // in the order of arrival; tail means nothing while head is nil
 	n          int
@@ -56,14 +56,14 @@ type waitQueue[T any] struct {
 
 func (q *waitQueue[T]) empty() bool { return q.head == nil }
 
-// next is the waiter whose turn it is, nil if the queue is empty. While the breaker is Recovering, it
-// stays the same until it is served or leaves: it probes, and nobody else is served (mayGrantLocked).
+// next is the waiter whose turn it is, nil if the queue is empty. While the breaker is Recovering, this
+// waiter probes, and next returns it until it is served or leaves: mayGrantLocked serves no other.
 func (q *waitQueue[T]) next() *waiter[T] { return q.head }
 
 // oldest is the waiter that has arrived first, nil if the queue is empty.
 func (q *waitQueue[T]) oldest() *waiter[T] { return q.head }
 
-// after is the waiter that has arrived next after w, which is in the queue; nil: none has.
+// after is the waiter behind w, which is in the queue; nil: w is the last.
 func (q *waitQueue[T]) after(w *waiter[T]) *waiter[T] { return w.next }
 
 // push adds w, which has just arrived.
@@ -78,8 +78,8 @@ func (q *waitQueue[T]) push(w *waiter[T]) {
 	q.n++
 }
 
-// readmit puts w, which had its turn and got a resource that was no good,
-// back in its place. All waiters in the queue arrived after w, except others that were readmitted.
+// readmit puts w back in its place: w had its turn, but BeforeAcquire refused the resource. All
+// waiters in the queue arrived after w, except others that were readmitted.
 func (q *waitQueue[T]) readmit(w *waiter[T]) {
 	after := q.head
 	for after != nil && after.seq < w.seq {
@@ -182,8 +182,7 @@ func (p *Pool[T]) newWaiterLocked(ctx context.Context, t *ticket) *waiter[T] {
 	return w
 }
 
-// recycleLocked puts w on the free list. Its acquirer must be done with it
-// and its channel empty.
+// recycleLocked puts w on the free list. The acquirer must not use w any more, and w.ch must be empty.
 func (p *Pool[T]) recycleLocked(w *waiter[T]) {
 	p.waits.record(w.waited)
 	w.ctx, w.who, w.r = nil, nil, nil
@@ -228,17 +227,18 @@ func (p *Pool[T]) failAllLocked(why func(*waiter[T]) error) {
 	}
 }
 
-// Where n resources exist, one of rotation/n hand-overs yields the processor to others (rounded up: of 4
-// where 10 exist), and one of rotation/manyHolders where more exist. A holder waits until all others
-// have had their turn, so the more there are the shorter a turn has to be: with 8 hand-overs 64
-// goroutines over 32 connections waited 1.5 times as long as with database/sql (p99). But a yield costs
-// a tenth of a hand-over: with 3 over 4 connections the throughput was a twentieth less.
+// With n resources, one hand-over in rotation/n yields the processor to other goroutines (rounded up:
+// one in 4 with 10 resources). With more than manyHolders resources it is one in rotation/manyHolders.
+// A holder waits until all other holders have had their turn, so more holders need shorter turns: with
+// one yield in 8 hand-overs, 64 goroutines over 32 connections waited 1.5 times as long as with
+// database/sql (p99). But a yield costs a tenth of a hand-over: with one yield in 3, over 4
+// connections, the throughput was a twentieth less.
 const (
 	rotation    = 32
 	manyHolders = 16
 )
 
-// wake tells w that its result is there.
+// wake wakes the acquirer of w: the result is there.
 //
 // A woken goroutine is the next that Go runs, in the rest of the waker's time slice
 // (runtime/proc.go, ready). It releases and wakes another goroutine. Such a chain holds a processor

@@ -2,20 +2,20 @@ package pool
 
 import "time"
 
-// One timer calls Starving, for the same reasons as the one timer of expiry.go. An acquirer that
-// queues arms the timer, unless it is armed. A timer that finds the queue empty is not armed again.
-// A closed pool's queue stays empty.
+// One timer calls Starving for the whole queue. An acquirer that enters the queue arms the timer,
+// unless the timer is armed. A timer that finds the queue empty is not armed again. A closed pool's
+// queue stays empty.
 //
-// While Starving runs, armed stays set. The timer may still fire: a waiter that comes back
-// into the queue resets it, maybe when it has fired already and waits for the lock. It then
-// finds running set and returns. When Starving has returned, endStarving arms the timer.
+// While Starving runs, armed stays true. The timer may still fire: a waiter that comes back into the
+// queue sets the timer again, maybe while starveLocked waits for the lock. Then starveLocked finds that
+// running is true, and returns. When Starving has returned, endStarving arms the timer.
 
 // starvation says when Starving is called. The pool's lock protects it.
 type starvation struct {
 	timer   *time.Timer
 	armed   bool  // the timer is set or Starving runs
 	running bool  // Starving runs
-	next    int64 // pool time before which it is not called again
+	next    int64 // pool time before which Starving is not called again
 }
 
 func (p *Pool[T]) armStarvingLocked(d time.Duration) {
@@ -23,16 +23,15 @@ func (p *Pool[T]) armStarvingLocked(d time.Duration) {
 	p.setTimerLocked(&p.starvation.timer, d, p.starveLocked)
 }
 
-// armStarvingAgainLocked arms the timer for a waiter that came back into the queue, maybe
-// as the one that has waited longest. The time that it has waited already counts.
+// armStarvingAgainLocked arms the timer for a waiter that came back into the queue, maybe as the first.
+// The waiter's earlier wait counts.
 func (p *Pool[T]) armStarvingAgainLocked() {
 	if p.cfg.StarveAfter > 0 {
 		p.armStarvingLocked(p.untilStarvingLocked(p.queue.oldest()))
 	}
 }
 
-// untilStarvingLocked is the time until Starving is due, if oldest remains the waiter that has
-// waited longest.
+// untilStarvingLocked is the time until Starving is due, if oldest stays the first in the queue.
 func (p *Pool[T]) untilStarvingLocked(oldest *waiter[T]) time.Duration {
 	now := p.nowLocked()
 	start := oldest.start.Load()

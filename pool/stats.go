@@ -7,7 +7,7 @@ import (
 
 // counters are what Stats counts under the lock.
 type counters struct {
-	revoked                                   uint64 // of Pool.acquires: they gave no lease
+	revoked                                   uint64 // the part of Pool.acquires that gave no lease
 	creates, createErrors                     uint64
 	cancelled, timeouts, refused, unavailable uint64
 	orphaned, transitions                     uint64
@@ -27,9 +27,9 @@ func WaitBounds() []time.Duration {
 	return bounds
 }
 
-// waitStats is the account of the waits. The buckets sum up to their number.
-// An acquirer knows how long it waited only when it is awake again, without the lock. Its wait is
-// added when the lock is next held for it anyway: after a success, at the end of the lease.
+// waitStats adds up the waits. The sum of the buckets is the number of waits. An acquirer knows how
+// long it waited only when it is awake again, without the lock. So its wait is recorded the next time
+// that the lock is held for the acquirer anyway: after a success, at the end of the lease.
 type waitStats struct {
 	total, longest int64
 	buckets        [waitBuckets]uint64
@@ -60,9 +60,9 @@ type Stats struct {
 	Waiting int   // acquirers in the queue
 	State   State // of the circuit breaker
 
-	// Moves counts the resources lent and those that came back, also where
-	// BeforeAcquire refused one or its acquirer had left. Unlike Acquires it
-	// never falls. If two Stats have the same Moves, and in the second Waiting is not 0, and Idle,
+	// Moves counts the resources lent and those that came back, also if
+	// BeforeAcquire refused the resource or the acquirer had left. Unlike Acquires,
+	// Moves never falls. If two Stats have the same Moves, and in the second Waiting is not 0, and Idle,
 	// Creating, Checking and Destroying are 0, then all waiters depend on the Lent resources, and
 	// no Lent resource has moved in between.
 	Moves uint64
@@ -77,7 +77,7 @@ type Stats struct {
 	CreateErrors uint64
 	Destroyed    Destroyed
 	// Orphaned counts the resources whose Destroy did not return within
-	// DestroyTimeout. They are in no other number any more but Destroyed.
+	// DestroyTimeout. Of the other numbers only Destroyed counts them.
 	Orphaned    uint64
 	Transitions uint64 // changes of State
 
@@ -92,7 +92,7 @@ type Stats struct {
 	WaitHistogram [waitBuckets]uint64
 }
 
-// Destroyed counts resources that were destroyed, or are being, by reason.
+// Destroyed counts the resources that were destroyed or are being destroyed, by reason.
 type Destroyed struct {
 	Lifetime      uint64 // older than MaxLifetime
 	IdleTime      uint64 // idle longer than MaxIdleTime
@@ -118,7 +118,7 @@ func (p *Pool[T]) lentLocked() int {
 	return p.total - p.idle.n - p.creating - p.checking - p.destroying
 }
 
-// Stats tells how the pool stands.
+// Stats reports the present state of the pool and its counters.
 func (p *Pool[T]) Stats() Stats {
 	p.mu.Lock()
 	s := Stats{

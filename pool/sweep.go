@@ -123,7 +123,7 @@ func (p *Pool[T]) checkIdle(all []suspect[T]) {
 			}
 			p.retireLocked(s.r, why)
 			if why == closed {
-				err = nil // Close has ended its context
+				err = nil // Close has ended the context of Check
 			}
 		} else {
 			p.putCheckedLocked(s.r)

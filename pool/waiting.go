@@ -4,8 +4,8 @@ import "time"
 
 // Waiting is an acquirer in the queue.
 type Waiting struct {
-	Who   any       // as AcquireAs got it; nil: it got none
-	Since time.Time // when it began to wait
+	Who   any       // the argument of AcquireAs; nil: there was none
+	Since time.Time // when the acquirer began to wait
 	// Until is when the wait ends without a resource, by its context or by AcquireTimeout; zero:
 	// never.
 	Until time.Time
@@ -19,9 +19,9 @@ const (
 	mostLooks = 10_000
 )
 
-// Waiting returns the acquirers in the queue, in their order. It looks at some hundred of
-// them at a time, and lets others have the lock in between. So some acquirers that come or leave
-// meanwhile may be missing.
+// Waiting returns the acquirers in the queue, in their order. It reads the queue in parts of 200
+// acquirers, and releases the lock between two parts. So the result may lack some acquirers that come
+// or leave during the call.
 func (p *Pool[T]) Waiting() (all []Waiting) {
 	var part [lookAtOnce]glance
 	var c cursor[T]
@@ -37,15 +37,15 @@ func (p *Pool[T]) Waiting() (all []Waiting) {
 	return all
 }
 
-// glance is what is copied of a waiter under the lock.
+// glance is a copy of a waiter's data, made under the lock.
 type glance struct {
 	who          any
 	start, until int64
 }
 
-// cursor is how far Waiting has come: at is the last waiter, seq its seq at that time, and seen the
-// last place in the order of arrival. A waiter may have left the queue since, and may even be in it
-// again.
+// cursor is the position of Waiting in the queue. at: the last waiter that Waiting looked at. seq: at.seq
+// at that time; at may have left the queue since, and may be in the queue again with another seq. seen:
+// the highest seq that Waiting has copied.
 type cursor[T any] struct {
 	at        *waiter[T]
 	seq, seen uint64

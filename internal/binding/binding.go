@@ -105,7 +105,7 @@ func (b *Binding) enter(ctx context.Context, c *Checkout, w *Want) error {
 }
 
 // lockTarget locks the session that seems to be the right one for an operation. again: that
-// session has left.
+// session has left the binding.
 func (b *Binding) lockTarget(ctx context.Context, c *Checkout, w *Want) (again bool, _ error) {
 	if err := b.refuses(c, w); err != nil {
 		return false, err
@@ -136,7 +136,7 @@ func (b *Binding) refuses(c *Checkout, w *Want) error {
 	return nil
 }
 
-// raiseBarrier has the task's statements fail from now on, because of what was lost.
+// raiseBarrier makes the task's statements fail with loss from now on.
 func (b *Binding) raiseBarrier(loss *session.LostError) { b.lossBarrier.Store(loss) }
 
 // lowerBarrier removes the loss barrier unless it is final. A transaction has begun, so
@@ -186,10 +186,10 @@ func (b *Binding) settle(ctx context.Context, c *Checkout, w *Want) (again bool,
 func (b *Binding) checkTx(c *Checkout, w *Want) (again bool, _ error) {
 	r := w.Conn
 	if r.Unusable() && r == b.main.Load() && !r.Begun() {
-		return true, nil // a read of rows has found it dead; release raises the loss barrier
+		return true, nil // a read of rows has found r dead; release raises the loss barrier
 	}
 	if dead := r.Outlived(); dead != nil {
-		_ = dead.End() // the program's next call on it returns the error
+		_ = dead.End() // the program's next call on that transaction returns the error
 		return true, nil
 	}
 	if tx := c.tx; tx != nil && !w.Begins && !tx.over && !tx.Open() && !tx.Replaced() {
@@ -228,9 +228,9 @@ func (b *Binding) join(c *Checkout, w *Want) (again bool, _ error) {
 	switch {
 	case scoped != nil && (left || !scoped.Open()):
 		return false, sql.ErrTxDone // the transaction of InTx has ended before its function
-	case left && c.conn == r: // it has died
+	case left && c.conn == r: // r has died
 		return false, driver.ErrBadConn
-	case left: // it was the main connection
+	case left: // r was the main connection
 		return true, nil
 	case c.conn != r:
 		if main != r && scoped == nil {
@@ -282,7 +282,7 @@ func (b *Binding) callsToMain(main *Conn, c *Checkout) bool {
 }
 
 // joinsTx decides, under r's lock, whether a statement may join the transaction on r,
-// which is not its own. The error says why not.
+// which another checkout has begun. The error says why not.
 func (b *Binding) joinsTx(r *Conn, w *Want) error {
 	switch b.engine.config.Ambient {
 	case Strict:
@@ -293,7 +293,7 @@ func (b *Binding) joinsTx(r *Conn, w *Want) error {
 		if !r.use.warned {
 			r.use.warned = true
 			since := ago(r.use.since)
-			w.joined = func() { b.engine.report.JoinedTx(b.task.Name(), since) } // when the lock is free
+			w.joined = func() { b.engine.report.JoinedTx(b.task.Name(), since) } // called when the lock is free
 		}
 	}
 	if t := r.Innermost(); t != nil {
@@ -351,7 +351,7 @@ func (b *Binding) mayShare(r *Conn) bool {
 	return r.maySend() && (rows == nil || !rows.TooLarge() && b.engine.report.Buffered.Load() <= b.engine.config.Pool.Session.BufferTotal)
 }
 
-// enqueue has unlock hand a connection to w.
+// enqueue adds w to the waiters to which unlock hands connections.
 func (b *Binding) enqueue(w *waiter) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -359,8 +359,8 @@ func (b *Binding) enqueue(w *waiter) {
 	b.waiting.Store(int32(len(b.waiters)))
 }
 
-// leaveQueue ends what enqueue began. A connection that was handed to w, and that w has not
-// adopted, goes to the next one.
+// leaveQueue removes w from the waiters. A connection that was handed to w, and that w has not
+// adopted, goes to the next waiter.
 func (b *Binding) leaveQueue(w *waiter) {
 	b.mu.Lock()
 	b.waiters = slices.DeleteFunc(b.waiters, func(other *waiter) bool { return other == w })
@@ -373,28 +373,28 @@ func (b *Binding) leaveQueue(w *waiter) {
 }
 
 // unlock unlocks r, on which the caller has a claim. If r can be shared, and a statement of the
-// task waits for a connection, unlock hands r to it with the lock: if r were free in between,
-// others could take it each time.
+// task waits for a connection, unlock hands r and r's lock to that statement: if r was unlocked in
+// between, others could take r each time.
 func (b *Binding) unlock(r *Conn) {
 	if b.waiting.Load() > 0 {
 		if !b.mayShare(r) {
 			r.Unlock()
 			return
 		}
-		// Those who wait for the lock itself have every second turn.
+		// Operations that wait for the lock itself get every second turn.
 		others := r.use.handed && r.Contended()
 		if r.use.handed = !others; !others && b.handOver(r) {
 			return
 		}
 	}
 	r.Unlock()
-	// A statement that has joined the queue since then may have found r locked. It had joined
-	// before it looked, so either it finds r unlocked, or it is seen here.
+	// A statement that has joined the queue meanwhile may have found r locked. A statement joins
+	// before it tries r. So either it finds r unlocked, or offer finds it in the queue.
 	b.offer(r)
 }
 
 // handOver gives r, with the caller's lock and a peek, to the statement that has waited for the
-// longest time. It reports false if none waits.
+// longest time. It reports false if no statement waits.
 func (b *Binding) handOver(r *Conn) bool {
 	b.mu.Lock()
 	var first *waiter

@@ -23,52 +23,52 @@ import (
 // that connection. database/sql's lock on the virtual connection protects it.
 type Checkout struct {
 	engine  *Engine
-	private Binding // of checkouts without a task
+	private Binding // the binding of checkouts without a task
 
 	// conn is the attached connection, and binding is the binding that has conn. Both are nil
 	// before the first operation.
 	conn     *Conn
 	binding  *Binding
 	scope    *task.Scope // of InTx
-	label    *string     // of the context that has attached it; nil: none
-	from     *task.Task  // an outer task: the statement's context was derived from its context
-	touched  bool        // it has used conn: an operation cannot move to another connection
-	executed bool        // it has executed a statement on conn
+	label    *string     // of the context that has attached conn; nil: none
+	from     *task.Task  // the outer task from whose context the statement's context was derived
+	touched  bool        // the checkout has used conn: an operation cannot move to another connection
+	executed bool        // the checkout has executed a statement on conn
 	parted   bool        // rows were read into memory and conn, on which they were opened, was taken back
-	rows     *Rows       // that its last operation has opened
+	rows     *Rows       // the rows that its last operation has opened
 	tx       *Tx         // the innermost of its open transactions
-	lent     *Conn       // to a function of Raw; nil: none
-	number   uint64      // how many checkouts were made of it before
+	lent     *Conn       // the connection that a function of Raw has; nil: none
+	number   uint64      // how many checkouts have used this struct before
 
 	// values is the context with which database/sql has begun the checkout; nil: none is known.
 	values context.Context
 }
 
-// Want is what an operation needs of a binding, and what it has got.
+// Want describes what an operation needs of a binding, and what the operation has got.
 type Want struct {
-	session.Statement         // if it has a text
+	session.Statement         // the operation's statement, if there is a text
 	TextAt            *string // Text, for Holders; nil: there is none
-	Begins            bool    // it begins a transaction
-	Lends             bool    // it is for a function of Raw
+	Begins            bool    // the operation begins a transaction
+	Lends             bool    // the operation is for a function of Raw
 
-	Conn      *Conn       // that the operation uses; the operation has its lock if locked is true
-	Scope     *task.Scope // of its context, if that was looked up
-	Retried   bool        // it has left a dead connection
-	counted   *Conn       // whose meter has counted the operation
-	reclaimed bool        // the connection of its checkout was taken back for others
-	locked    bool
-	peeks     bool   // Conn's binding counts it in use.peeks
-	measured  bool   // Conn's meter measures the operation
-	joined    func() // warns that it has joined a transaction; nil: it has not, or the log knows it
+	Conn      *Conn       // the connection that the operation uses
+	Scope     *task.Scope // of the operation's context, if the scope was looked up
+	Retried   bool        // the operation has left a dead connection
+	counted   *Conn       // the connection whose meter has counted the operation
+	reclaimed bool        // the connection of the checkout was taken back for others
+	locked    bool        // the operation has the lock of Conn
+	peeks     bool        // Conn's binding counts the operation in use.peeks
+	measured  bool        // Conn's meter measures the operation
+	joined    func()      // warns that the operation has joined a transaction; nil: no warning is due
 }
 
-// Init makes c a checkout of connections of e. values is the context with which database/sql
-// has begun it.
+// Init makes c a checkout of connections of e. values: the context with which database/sql has
+// begun the checkout.
 func (c *Checkout) Init(e *Engine, values context.Context) {
 	c.engine, c.private.engine, c.values = e, e, values
 }
 
-// Take begins a checkout anew.
+// Take begins the next checkout of c.
 func (c *Checkout) Take(values context.Context) { c.values = values }
 
 // InTask reports whether the checkout, which has a binding, belongs to a task.
@@ -94,7 +94,7 @@ func (c *Checkout) Executed() bool { return c.executed }
 // taken back, and nothing was executed on another one since.
 func (c *Checkout) WasTakenBack() bool { return c.parted && !c.executed }
 
-// Task and Label say whose the checkout is. Either may be nil.
+// Task and Label return the task and the label of the checkout. Either may be nil.
 func (c *Checkout) Task() *task.Task { return c.binding.task }
 func (c *Checkout) Label() *string   { return c.label }
 
@@ -153,7 +153,7 @@ func (c *Checkout) enter(ctx context.Context, w *Want) error {
 	r, rows := c.conn, c.rows
 	c.rows = nil
 	if rows != nil && rows.Detached() {
-		r = nil // it may belong to another borrower: do not wait for its lock
+		r = nil // the connection may belong to another borrower: do not wait for its lock
 	}
 	if r == nil {
 		return c.attachAgain(ctx, w)
@@ -269,7 +269,7 @@ func (w *Want) goesOn() bool { return w.Retried || w.reclaimed }
 // has records that the operation has locked r.
 func (w *Want) has(r *Conn) { w.Conn, w.locked = r, true }
 
-// Continue makes w an operation that goes on, on the long way, on r, which Borrow or Again has locked.
+// Continue moves w from the short way to the long way, on r, which Borrow or Again has locked.
 func (w *Want) Continue(r *Conn) { w.Conn, w.locked, w.measured, w.counted = r, true, true, r }
 
 // Locked reports whether the operation has its connection's lock.
@@ -305,7 +305,7 @@ func (c *Checkout) share(r *Conn, executed bool) {
 	c.conn, c.touched, c.executed = r, true, executed
 }
 
-// letGo takes the connection from the checkout, with the rows that it has opened there.
+// letGo takes the connection from the checkout, with the rows that the checkout has opened there.
 func (c *Checkout) letGo() (r *Conn, open *Rows) {
 	r, open = c.conn, c.rows
 	c.hold(nil)
@@ -356,8 +356,8 @@ func (c *Checkout) Ran(r *Conn) {
 	}
 }
 
-// own returns the transaction on r to which an operation of c belongs: the one that c has
-// begun, or that of the InTx in whose scope c was attached.
+// own returns the transaction on r to which an operation of c belongs: the transaction that c has
+// begun, or the transaction of the InTx in whose scope c was attached.
 func (c *Checkout) own(r *Conn) *Tx {
 	if c.tx != nil && c.tx.conn == r {
 		return c.tx
@@ -423,19 +423,19 @@ func (c *Checkout) Idle() bool {
 	return idle
 }
 
-// Disown closes what o has prepared on the checkout's connection, if the checkout has a
-// connection and nobody works on it.
+// Disown closes the statements that o has prepared on the checkout's connection, if the checkout
+// has a connection and nobody works on the connection.
 func (c *Checkout) Disown(o *stmtcache.Owner) error {
 	b, r := c.binding, c.conn
 	if r == nil || c.parts() || !b.tryPeek(r) {
 		return nil
 	}
-	defer b.endPeek(r) // also by a panic of the driver
+	defer b.endPeek(r) // also after a panic of the driver
 	return r.Disown(o)
 }
 
 // StandDown ends the checkout's use of w's connection, under the connection's lock. Until Done, w
-// peeks at it. Other users stay.
+// peeks at the connection. Other users of the connection stay.
 func (c *Checkout) StandDown(w *Want) {
 	c.binding.standDown(w.Conn)
 	w.peeks = true
@@ -501,7 +501,7 @@ func (c *Checkout) Unlock(w *Want) {
 // with the borrower's statement. As over the bare driver, it has the values of the context with
 // which database/sql has taken the connection.
 type hookContext struct {
-	context.Context // the statement's
+	context.Context // the statement's context
 	values          context.Context
 }
 
@@ -523,12 +523,12 @@ func isSame(a, b *context.Context) bool {
 }
 
 // Rows are the rows of a query of a checkout. They are read under the session's lock, until they
-// have been read ahead into memory. database/sql serialises the calls of their owner.
+// have been read ahead into memory. database/sql serialises the calls of the owner of the rows.
 type Rows struct {
 	session.Rows
 
 	conn     *Conn
-	checkout *Checkout // that has opened them
+	checkout *Checkout // the checkout that has opened the rows
 	binding  *Binding
 	closed   bool // by the owner
 }
@@ -543,9 +543,9 @@ func (c *Checkout) OpenRows(rows *Rows, w *Want, real driver.Rows, isFirst bool)
 	r.Meter.OpenRows()
 }
 
-// isAlone reports whether others can take the session from its checkout when the rows of the query that
-// has just run are in memory: the checkout has done nothing else, and has left nothing on the session.
-// A statement that is only prepared may leave something (Traits.PreparingActs).
+// isAlone reports whether the query that has just run is all that the checkout has done, and has left
+// nothing on the session. Then others can take the session when the query's rows are in memory. A
+// statement that is only prepared may leave something (Traits.PreparingActs).
 func (c *Checkout) isAlone(r *Conn, isFirst bool) bool {
 	return isFirst && c.tx == nil && session.LeavesNothing(r.Effect())
 }
@@ -607,7 +607,7 @@ func (r *Rows) IsLent() bool {
 }
 
 // Close closes the rows. If a function of Raw has their session, CloseAfterLoan closes the
-// driver's rows. The connection goes back if nothing else holds it. reusable: nobody knows the
+// driver's rows. The connection goes back if nothing else holds it. reusable: nothing refers to the
 // rows any more.
 func (r *Rows) Close() (reusable bool, err error) {
 	live := r.Lock()
@@ -633,7 +633,7 @@ func (r *Rows) Close() (reusable bool, err error) {
 			r.binding.leave(r.conn, &r.conn.use.users)
 		default:
 			r.Unlock()
-			reusable = r.binding.isPrivate() // others know the rows of a task
+			reusable = r.binding.isPrivate() // other statements may refer to the rows of a task
 		}
 	}()
 	err = r.Rows.Close()

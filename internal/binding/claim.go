@@ -11,17 +11,17 @@ import (
 // This file attaches sessions to a binding, decides which checkouts may use them, and lets
 // them go.
 //
-// Whoever works on a session has its lock and a claim on it. There are two kinds of claims. A
-// user is a checkout, or rows whose checkout has ended. A peek is for a moment: it is a statement
-// that waits for the lock, somebody who reads rows ahead for others, or a function of Raw. The
-// binding's mu protects the claims, because the session's lock may be held for as long as the
-// driver works. So a checkout ends without a wait. Whoever ends the last claim, while nothing
-// pins the session, knows that nobody is at work, and gives the session back.
+// Work on a session needs the session's lock and a claim on the session. There are two kinds of
+// claims. A user is a checkout, or rows whose checkout has ended. A peek is for a moment: of a
+// statement that waits for the lock, of a reader that reads rows ahead for others, or of a function
+// of Raw. The binding's mu protects the claims, because the session's lock may be held for as long
+// as the driver works. So a checkout ends without a wait. The end of the last claim, while nothing
+// pins the session, shows that no work goes on, and gives the session back.
 //
 // In two cases a session leaves although there are claims: it is dead, or its task has ended. It
-// leaves under its lock. Whoever gets the lock after that sees that holder has changed, and
-// touches nothing. A dead session is never lent again, and a task that has ended gets no session,
-// so nobody takes an old claim for a claim on a later use of the session.
+// leaves under its lock. A caller that gets the lock after that sees that holder has changed, and
+// does not touch the session. A dead session is never lent again, and a task that has ended gets no
+// session, so an old claim never counts as a claim on a later use of the session.
 
 // attach takes r, which comes from the pool, into the binding of c, and locks it. text is the
 // statement's, or nil. pins: the operation is known to hold r after its end.
@@ -31,7 +31,7 @@ func (b *Binding) attach(ctx context.Context, c *Checkout, r *Conn, text *string
 		b.engine.report.Waited(waited)
 	}
 	if b.engine.report.HearsAcquired() {
-		// If the program's function ends the goroutine, the connection goes back.
+		// If the Observer's function ends the goroutine, the connection goes back.
 		b.engine.report.Acquired(ctx, r.Waited(), WhoIs(c.label, b.task), r.Return)
 	}
 	_ = r.Lock(context.Background()) // an earlier user that came too late may hold the lock for a moment
@@ -40,7 +40,7 @@ func (b *Binding) attach(ctx context.Context, c *Checkout, r *Conn, text *string
 	}
 	r.Lend(b.shares)
 	r.Meter.Begin(c.label, text, waited, pins)
-	if b.isPrivate() { // it has no end, and before holder says so nobody knows that it has r
+	if b.isPrivate() { // b has no task that ends, and before holder is stored nobody finds r in b
 		r.use.users = 1
 		r.holder.Store(b)
 	} else if !b.receive(r) {
@@ -173,7 +173,7 @@ func (b *Binding) share(ctx context.Context, c *Checkout, w *Want) (err error) {
 // adopt makes r, at which the caller peeks and which it has locked, the connection of c. If r
 // cannot be shared, adopt unlocks r. The error tells why open rows were not read into memory.
 func (b *Binding) adopt(ctx context.Context, c *Checkout, w *Want, r *Conn) (err error) {
-	w.has(r) // Done unlocks it, also after a panic of the driver
+	w.has(r) // Done unlocks r, also after a panic of the driver
 	w.peeks = true
 	if r.maySend() {
 		if err = r.ReadAhead(ctx); err == nil {
@@ -195,7 +195,7 @@ func (b *Binding) clearOthers(ctx context.Context, r *Conn) {
 			continue
 		}
 		func() {
-			defer b.release(other, true) // also by a panic of the driver
+			defer b.release(other, true) // also after a panic of the driver
 			if other.use.raw == nil {
 				_ = other.ReadAhead(ctx)
 			}
@@ -203,8 +203,8 @@ func (b *Binding) clearOthers(ctx context.Context, r *Conn) {
 	}
 }
 
-// peek keeps r in the binding until unpeek or release, if r is the binding's. Whoever works on a
-// session is one of its users, or peeks.
+// peek keeps r in the binding until unpeek or release, if r is the binding's. It reports whether r is
+// the binding's.
 func (b *Binding) peek(r *Conn) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -234,7 +234,7 @@ func (b *Binding) tryPeek(r *Conn) bool {
 	return false
 }
 
-// endPeek ends what tryPeek began, where nothing was done with the session.
+// endPeek ends a peek of tryPeek, if nothing was done with the session.
 func (b *Binding) endPeek(r *Conn) {
 	b.unlock(r)
 	b.unpeek(r)
@@ -290,7 +290,7 @@ func (b *Binding) joined(w *Want, r *Conn) (others int) {
 	return others
 }
 
-// users is how many use r.
+// users is the number of r's users.
 func (b *Binding) users(r *Conn) int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -312,8 +312,8 @@ func (b *Binding) standDown(r *Conn) {
 	r.use.peeks++
 }
 
-// leave ends a claim of somebody who does not hold r's lock: one of r's users or peeks. If it was
-// the last claim, and nothing pins r, nobody can be at work on r, and r goes back to the pool.
+// leave ends a claim on r. The caller does not hold r's lock. claims is r.use.users or r.use.peeks. If
+// it was the last claim, and nothing pins r, no work goes on on r, and r goes back to the pool.
 func (b *Binding) leave(r *Conn, claims *int) {
 	b.mu.Lock()
 	out := false
@@ -341,7 +341,7 @@ func (b *Binding) takeOutLocked(r *Conn) {
 	r.holder.Store(nil)
 	r.use.users, r.use.peeks = 0, 0
 	if b.isPrivate() {
-		return // a private binding sets nothing else of use but raw, and no function of Raw runs now
+		return // of use, a private binding sets only one more field, raw, and no function of Raw runs now
 	}
 	r.use = use{}
 	if b.main.Load() == r {
@@ -370,7 +370,8 @@ func (b *Binding) restore(r *Conn) {
 }
 
 // release ends an operation on r, under r's lock, and unlocks r. The caller has a claim on r, so
-// that nobody else gives r back meanwhile. If the claim is a peek, peeks is true, and it ends. release stores why r is held. If nothing holds r, r goes back to the pool.
+// that nobody else gives r back meanwhile. peeks: the claim is a peek, and release ends this peek.
+// release stores why r is held. If nothing holds r, r goes back to the pool.
 func (b *Binding) release(r *Conn, peeks bool) {
 	if r.holder.Load() != b {
 		r.unlock() // it was dead, or the task has ended
@@ -423,8 +424,8 @@ func (b *Binding) endUse(r *Conn) {
 }
 
 // judge says why r is held, after an operation in a task. dead: r is dead and leaves. Checkouts that
-// use it get the error from their next operation. A dead session with open rows stays until their
-// owner has found the error and closed them.
+// use r get the error from their next operation. A dead session with open rows stays until the owner
+// of the rows has found the error and closed the rows.
 func (b *Binding) judge(r *Conn) (pin pinning.Pin, dead bool) {
 	r.use.moves()
 	pin = r.pin()
@@ -432,7 +433,7 @@ func (b *Binding) judge(r *Conn) (pin pinning.Pin, dead bool) {
 		b.loseState(r)
 		pin = pinning.None
 	}
-	if !b.shares || !pin.KeepsTask() { // a binding that does not share is as without a task
+	if !b.shares || !pin.KeepsTask() { // a binding that does not share behaves as without a task
 		pin = pinning.None
 	}
 	pin = b.electMain(r, pin)
@@ -506,7 +507,7 @@ func (b *Binding) evict(r *Conn) {
 	// database/sql would have rolled back a cancelled transaction a moment later.
 	var use []any
 	if open && !cancelled {
-		use = r.LastUse(b.task.Name()) // it has the task at least
+		use = r.LastUse(b.task.Name()) // not nil: it names the task at least
 	}
 	defer b.tellUndone(use, panicked, since)
 	b.mu.Lock()
@@ -517,9 +518,9 @@ func (b *Binding) evict(r *Conn) {
 	r.GiveBackNow(b.task)
 }
 
-// tellUndone tells what a task has left open on a connection. use says who had a transaction
-// there; nil: none was open. It is called after the connection
-// has left, because the logger may need a connection.
+// tellUndone logs the transaction that a task has left open on a connection, and a panic of the driver.
+// use says who had the transaction; nil: none was open. tellUndone is called after the connection has
+// left, because the logger may need a connection.
 func (b *Binding) tellUndone(use []any, panicked any, since time.Time) {
 	if panicked != nil {
 		b.engine.report.DriverPanicked("at the end of a task; the connection was closed", panicked, "task", b.task.Name())

@@ -17,12 +17,11 @@ type Conn struct {
 	// holder is the binding that has the connection, nil if none has it. It changes under the
 	// session's lock.
 	holder atomic.Pointer[Binding]
-	use    use // what its holder keeps of it, under the lock
+	use    use // the records of holder about the connection
 	// values is the context whose values the driver's ResetSession has got last, in an explicit
 	// task. The session's lock protects it.
 	values context.Context
-	// Told is the number, plus 1, of the last checkout that the log was warned of because it
-	// lasts long.
+	// Told is the number, plus 1, of the last checkout for which the log has a leak warning.
 	Told atomic.Uint64
 
 	connpool.Conn
@@ -33,10 +32,10 @@ var _ connpool.Seat = (*Conn)(nil)
 // use is what a binding records of one of its sessions. The binding's mu protects users, peeks
 // and pin (which is set under the session's lock, too). The session's lock protects the rest.
 type use struct {
-	users  int           // checkouts that use it, and open rows whose checkout has ended
-	peeks  int           // who waits for its lock, or looks at it for others, for a moment
+	users  int           // checkouts that use the session, and open rows whose checkout has ended
+	peeks  int           // claims for a moment: of a wait for the session's lock, of a reader for others
 	ops    uint64        // operations so far: shows whether the session makes progress
-	pin    pinning.Pin   // what pinned the session after the last operation; None: nothing keeps it at its task
+	pin    pinning.Pin   // what pinned the session after the last operation; None: nothing keeps it at the task
 	since  time.Time     // when the session was pinned, or its transaction began
 	opener turn          // the last checkout whose statement may have begun a transaction
 	handed bool          // its lock was handed over when it was unlocked last
@@ -69,8 +68,8 @@ func ConnOf(c *connpool.Conn) *Conn { return c.Seat.(*Conn) }
 // Borrowed reports whether a binding has the connection.
 func (r *Conn) Borrowed() bool { return r.holder.Load() != nil }
 
-// unlock unlocks r for somebody who came too late: another binding may have r, and its statements
-// may have found r locked.
+// unlock unlocks r for a caller that came too late: r has left the caller's binding. Another binding
+// may have r, and statements that wait in that binding may have found r locked.
 func (r *Conn) unlock() {
 	r.Unlock()
 	if b := r.holder.Load(); b != nil {
@@ -144,7 +143,7 @@ func (r *Conn) lossOf(own *Tx) error {
 // maySend reports, under r's lock, whether any statement of the task that has r may run on it.
 func (r *Conn) maySend() bool { return !r.Unusable() && r.use.raw == nil }
 
-// CountAffected tells the log of slow statements how many rows a slow one has affected.
+// CountAffected records, for the log of slow statements, how many rows a slow statement has affected.
 func (r *Conn) CountAffected(result driver.Result, err error) {
 	if err != nil || result == nil || !r.Meter.IsSlow() {
 		return
@@ -154,8 +153,8 @@ func (r *Conn) CountAffected(result driver.Result, err error) {
 	}
 }
 
-// tryPeek is Binding.tryPeek for the binding that has r, and returns that binding. nil: it
-// failed.
+// tryPeek is Binding.tryPeek for the binding that has r, and returns that binding. nil: no binding
+// has r, or somebody works on r.
 func (r *Conn) tryPeek() *Binding {
 	if b := r.holder.Load(); b != nil && b.tryPeek(r) {
 		return b

@@ -54,7 +54,7 @@ func (b *Binding) WrapUp() {
 	}
 }
 
-// tellTaskDone tells that the binding's task has ended.
+// tellTaskDone reports that the binding's task has ended.
 func (b *Binding) tellTaskDone() {
 	b.engine.report.TaskEnded(func() report.Who {
 		return report.Who{Task: b.task.Name(), Label: b.task.Label(), Implicit: b.task.Implicit()}

@@ -23,8 +23,8 @@ type Look struct {
 	Taken   time.Time
 	Running bool
 	HeldFor time.Duration
-	RunsFor time.Duration // the operation that is running
-	IdleFor time.Duration // now; Look.Idle is the sum
+	RunsFor time.Duration // how long the present operation has been running
+	IdleFor time.Duration // how long no operation has been running; Look.Idle is the sum of such times
 }
 
 // Looks returns the connections that have a holder, in the order in which they were taken.

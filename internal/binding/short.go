@@ -13,7 +13,7 @@ import (
 
 // Borrow lends a connection to a checkout that has had no operation, and locks it. nil without an
 // error: nothing is locked, and the operation has to take the long way from Reach, because its
-// context has ended, or has a task that is not as borrowInTask wants it, or the checkout has a
+// context has ended, or has a task for which borrowInTask does nothing, or the checkout has a
 // transaction that was deferred, or the connector drains. text is the statement's. pins: the
 // operation begins a transaction.
 func (c *Checkout) Borrow(ctx context.Context, text *string, pins bool) (*Conn, error) {
@@ -66,12 +66,13 @@ func (c *Checkout) borrowInTask(ctx context.Context, text *string, pins bool) (r
 	if b.held.Load() != 1 || !b.mayBorrow() {
 		r.Meter.EndOperation(r.pinnedBy())
 		b.endUse(r)
-		return nil, nil // Reach asks what the task has, as for any statement that has a connection
+		return nil, nil // Reach checks the task's state, as for any statement that has a connection
 	}
 	return r, nil
 }
 
-// mayBorrow reports whether a statement of the task may run if nobody has anything open there.
+// mayBorrow reports whether a statement may run if nothing is open in the task: the task shares, has not
+// ended, and has lost nothing.
 func (b *Binding) mayBorrow() bool {
 	return b.shares && b.lossBarrier.Load() == nil && !b.ended.Load()
 }

@@ -54,7 +54,7 @@ type waiter struct {
 	// binding's mu protects it until the wait has ended with errHandedOver.
 	given *Conn
 
-	around context.Context // the statement's
+	around context.Context // the statement's context
 	ctx    context.Context // ends with around, and by cancel
 	cancel context.CancelCauseFunc
 }
@@ -73,7 +73,7 @@ func (w *waiter) adopted() *Conn {
 	return r
 }
 
-// starvation is what an engine knows of waiters.
+// starvation holds an engine's waiters, and what the engine does for them.
 type starvation struct {
 	engine  *Engine
 	waiters waitgraph.Queue[*waiter]
@@ -86,7 +86,7 @@ type starvation struct {
 
 // Taken describes open rows that are in memory, because their connection was taken back.
 type Taken struct {
-	usage.Look            // of their checkout, when it lost the connection
+	usage.Look            // of the rows' checkout, when the checkout lost the connection
 	Task       *task.Task // nil: none
 	At         time.Time  // when the checkout had taken the connection
 	whole      bool       // the rows are in memory
@@ -103,8 +103,8 @@ func (s *starvation) remember(rows *session.Rows, r *Conn, b *Binding) {
 	s.taken[rows] = Taken{Look: look, Task: b.task, At: s.engine.Usage().Clock.Time(look.Since)}
 }
 
-// confirm says that the rows which remember has noted are in memory. Their owner may have closed
-// them since.
+// confirm records that the rows which remember has noted are in memory. The owner of the rows may have
+// closed them since.
 func (s *starvation) confirm(rows *session.Rows) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -114,7 +114,7 @@ func (s *starvation) confirm(rows *session.Rows) {
 	}
 }
 
-// forget ends what remember began, if it did: the rows are closed.
+// forget removes rows that remember has noted, if it has: they are closed, or not in memory.
 func (s *starvation) forget(rows *session.Rows) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -128,7 +128,7 @@ func (s *starvation) starving(waiting int) {
 	}
 	waiters := s.waiters.All()
 	for _, q := range waiters {
-		// Rows were too large for the memory that others had left.
+		// Rows of w's task were too large for the memory that others had left. Now there may be more.
 		if w := q.Waiter; w.tooLarge != nil {
 			w.binding.offerAll()
 		}
@@ -148,7 +148,7 @@ func (s *starvation) reclaim(wanted int) {
 	}
 }
 
-// readOthers is what a reader does. It begins with rows and owns the lock of r.
+// readOthers is the work of one reader. The reader begins with rows and owns the lock of r.
 func (s *starvation) readOthers(me *relay.Runner, r *Conn, rows *session.Rows, wanted int) {
 	defer me.End()
 	for r != nil {
@@ -205,8 +205,8 @@ func tryReclaim(r *Conn) (*Binding, *session.Rows) {
 	return b, rows
 }
 
-// takeRows reads more of the rows into memory. If no rows are left to read, it gives their
-// connection back. It is called with the lock, and unlocks.
+// takeRows reads more of the rows into memory. If no rows are left to read, it gives r back. It is
+// called with r's lock, and unlocks r.
 func (s *starvation) takeRows(r *Conn, rows *session.Rows) (taken bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), reclaimPatience)
 	defer cancel()
@@ -273,14 +273,14 @@ func (s *starvation) timeout(err error, w *waiter) error {
 }
 
 // A wait cycle is closed when every connection is held by a task that waits for one
-// more. When nothing has moved for Config.DeadlockAfter, the waiter that closed it gets
-// ErrDeadlock. A statement of an implicit task never gets it: the program waits as over plain
-// database/sql, and the error of its timeout names the holders. docs/adr/0008.
+// more. When nothing has moved for Config.DeadlockAfter, the waiter that closed the cycle gets
+// ErrDeadlock. A statement of an implicit task never gets ErrDeadlock: the program waits as over
+// plain database/sql, and the error of its timeout names the holders. docs/adr/0008.
 
 // holder is what has a connection: a task or, if task is nil, a checkout that belongs to no task.
 type holder struct {
 	task    *task.Task
-	pin     pinning.Pin // None: nothing, the connection is only in use
+	pin     pinning.Pin // None: nothing pins the connection, which is only in use
 	since   time.Time
 	dialect dialects.Dialect
 	last    *string // statement; nil: none

@@ -17,9 +17,9 @@ type Tx struct {
 	checkout   *Checkout
 	conn       *Conn // nil: deferred, and without a connection yet
 	binding    *Binding
-	around     *Tx  // of the same virtual connection; around goes on when this Tx ends; nil: none
+	around     *Tx  // the transaction around t on the same virtual connection, which goes on after t; nil: none
 	over       bool // Commit or Rollback was called
-	unattached bool // it is counted in Engine.unattached
+	unattached bool // Engine.unattached counts t
 }
 
 // Conn is the connection of t, nil if it is deferred and has none.
@@ -65,8 +65,8 @@ func (t *Tx) begun() {
 }
 
 // DeferOn makes t, which begins with its first statement, the transaction of a checkout that has
-// nothing yet. It reports false if t may not begin any more. from is the task that its context
-// was made of.
+// nothing yet. It reports false if t may not begin any more. from: the task from whose context the
+// context of t was derived.
 func (t *Tx) DeferOn(c *Checkout, from *task.Task) bool {
 	t.checkout, t.unattached = c, true
 	c.engine.unattached.Add(1)
@@ -78,7 +78,7 @@ func (t *Tx) DeferOn(c *Checkout, from *task.Task) bool {
 	return true
 }
 
-// attached ends what DeferOn began: t has got a connection, or err.
+// attached completes DeferOn: t has got the connection r, or the error err.
 func (t *Tx) attached(r *Conn, b *Binding, err error) {
 	t.countOut()
 	if err != nil {
@@ -220,11 +220,11 @@ func (t *Tx) abandon() {
 	}
 }
 
-// tx is t, for whoever finds it in a scope.
+// tx returns t. transactionOf calls it on the transaction of a scope.
 func (t *Tx) tx() *Tx { return t }
 
 // transactionOf returns the transaction that scope has begun on b's connector. If scope has begun
-// none there, it returns the transaction of the nearest scope around scope that has. nil: none.
+// none there, it returns the transaction of the nearest outer scope that has begun one there. nil: none.
 func (b *Binding) transactionOf(scope *task.Scope) *Tx {
 	for s := scope; s != nil; s = s.Around() {
 		if t, ok := s.Transaction().(interface{ tx() *Tx }); ok && t.tx().binding == b {

@@ -15,7 +15,8 @@ import (
 
 // This file begins transactions, savepoints, and transactions that were deferred.
 
-// newTx is a transaction of c that has not begun, on r; r is nil if it is deferred and has no connection.
+// newTx returns a transaction of c on r that has not begun. r is nil if the transaction is deferred and
+// has no connection.
 func newTx(ctx context.Context, c *checkout, opts driver.TxOptions, r *binding.Conn) *transaction {
 	t := c.spareTx
 	if t == nil {
@@ -36,10 +37,10 @@ func (t *transaction) beginOn(ctx context.Context, r *binding.Conn) error {
 }
 
 // deferFrom makes t the transaction of its checkout, which has nothing yet. It reports false if t may not begin
-// any more. from is the task that its context was made of.
+// any more. from: the task from whose context the context of t was derived.
 func (t *transaction) deferFrom(from *task.Task) bool { return t.DeferOn(&t.checkout.Checkout, from) }
 
-// begin begins a transaction. If a transaction of the task is open on the session, it
+// begin begins a transaction. If a transaction of the task is open on the session, begin
 // begins a savepoint.
 func (op *operation) begin(ctx context.Context) (again bool, err error) {
 	c, r := op.c, op.Conn
@@ -67,7 +68,7 @@ func (op *operation) begin(ctx context.Context) (again bool, err error) {
 	return false, nil
 }
 
-// beginNow begins t, and executes the setting of the *sql.DB that waits for it, if any.
+// beginNow begins t, and executes setting, a setting of the *sql.DB for the next transaction; "": none.
 func (op *operation) beginNow(ctx context.Context, t *transaction, setting string) (again bool, err error) {
 	c := op.c
 	err = t.beginOn(ctx, op.Conn)
@@ -116,7 +117,7 @@ func (op *operation) beginInside(ctx context.Context, t *transaction) (again boo
 	return false, nil
 }
 
-// begun makes t the result of BeginTx. If InTx has called BeginTx, t becomes its transaction.
+// begun makes t the result of BeginTx. If InTx has called BeginTx, t becomes the transaction of InTx.
 func (op *operation) begun(t *transaction) {
 	if op.Scope != nil {
 		op.Scope.Begun(t)

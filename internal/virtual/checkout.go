@@ -42,14 +42,14 @@ var (
 	errDriverPanicked = errors.New("pooldriver: the driver has panicked, so the connection and its session are gone; take another *sql.Conn")
 )
 
-// refuse makes why the error of every operation from here on.
+// refuse makes why the error of every operation from now on.
 func (c *checkout) refuse(why error) { c.refusal = why }
 
-// lend has every operation fail until the loan has ended.
+// lend makes every operation fail until the loan l has ended.
 func (c *checkout) lend(l *Loan) { c.loan, c.refusal = l, errLent }
 
-// look returns what is known of a text, and whether the text was met lately. In a loop it is the last
-// one again.
+// look returns the cached facts of a text, and whether the text was met lately. In a loop the text is
+// the same as the last text.
 func (c *checkout) look(query string) (t *textcache.Text, again bool) {
 	if last := c.last; last != nil && last.Query == query {
 		return last, true
@@ -62,7 +62,7 @@ func (c *checkout) look(query string) (t *textcache.Text, again bool) {
 	return t, again
 }
 
-// wrote follows a statement that only writes.
+// wrote is called after a statement that only writes.
 func (c *checkout) wrote() {
 	if !c.HasTx() && !c.Shares() {
 		c.source.pool.Settings().TakeNextTx() // SQLite's autocommit has ended the transaction that the setting was for
@@ -75,18 +75,18 @@ func (c *checkout) end() {
 	c.renamed = 0
 }
 
-// owe records, before the end of the checkout, to whom its results and statements belong.
+// owe records, before the end of the checkout, the task to which its results and statements belong.
 func (c *checkout) owe() {
 	if c.owes {
 		c.owes, c.owedTo = false, c.Binding()
 	}
 }
 
-// isOwed reports whether nobody but its task may use the virtual connection. database/sql takes the lock
-// of the virtual connection when a program asks the result of an Exec, or closes a statement. If somebody
-// else used the virtual connection, that lock would be held while the other one waits: for a row that
-// the task has locked, or for the connection that the task holds. The two would wait for each other,
-// and neither the server nor the pool could see it.
+// isOwed reports whether only the task owedTo may use the virtual connection. database/sql takes the
+// lock of the virtual connection when a program asks the result of an Exec, or closes a statement. If
+// another checkout used the virtual connection, it would hold that lock while it waits for a row that
+// the task has locked, or for the connection that the task holds. The task and the checkout would wait
+// for each other, and neither the server nor the pool could see this deadlock.
 func (c *checkout) isOwed() bool { return c.owedTo != nil && c.owedTo.Holds() }
 
 // discard ends the checkout and the real connection with it.
@@ -111,10 +111,10 @@ type Loan struct {
 	later    []func() // without a task: calls that wait for the end of the function
 }
 
-// ErrRawPanicked is what Loan.End is told if the function given to Raw has panicked.
+// ErrRawPanicked is the argument of Loan.End if the function given to Raw has panicked.
 var ErrRawPanicked = errors.New("pooldriver: the function given to Raw panicked, so its connection is closed; Raw's caller gets the panic")
 
-// End takes the session back into its checkout. err is the function's.
+// End takes the session back into its checkout. err is the function's error.
 func (l *Loan) End(err error) {
 	c := l.checkout
 	c.loan, c.refusal = nil, nil
@@ -136,10 +136,10 @@ func (l *Loan) Call(fn func(driver.Conn) error) error {
 // text is the text of a virtual statement.
 type text struct {
 	query      string
-	prepared   bool             // by the program; otherwise it is a query with arguments
+	prepared   bool             // the program has prepared it; false: it is a query with arguments
 	generation uint64           // see stmtcache.Generations; 0: the statement has none
 	renamed    uint32           // checkout.renamed when the program prepared it
-	owner      *stmtcache.Owner // nil: what it prepares is kept by its text
+	owner      *stmtcache.Owner // owns the driver's statements; nil: they are kept by their text
 }
 
 // closeOwned closes the driver's statements that t has prepared: at once on the connection that c

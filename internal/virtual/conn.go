@@ -21,7 +21,7 @@ import (
 type conn struct {
 	checkout
 
-	own    text // of toPrepare: no call of the connection outlives the next one
+	own    text // the result of toPrepare: a call of the connection ends before the next begins
 	closed bool
 	// closer ends the connector, if only this connection uses it; nil: others use it, too.
 	closer func()
@@ -51,10 +51,9 @@ func (s *Source) Conn(ctx context.Context, closer func()) driver.Conn {
 // known (internal/driverconn).
 func (c *conn) CheckNamedValue(*driver.NamedValue) error { return nil }
 
-// toPrepare is query as a statement to prepare, if it runs by a prepared statement that is kept: it
-// has arguments, and the driver would prepare, execute and close a statement each time. If the
-// query cannot be prepared, the driver could not run it either: the error is the answer. nil: it is
-// sent as it is.
+// toPrepare returns query as a statement to prepare and keep, if query has arguments and the driver
+// would prepare, execute and close a statement each time. If query cannot be prepared, the program gets
+// that error: the driver could not run query either. nil: query is sent as it is.
 func (c *conn) toPrepare(query string, args []driver.NamedValue) *text {
 	if len(args) == 0 || !c.source.traits.Reprepares {
 		return nil
@@ -73,7 +72,8 @@ func (c *conn) ExecContext(ctx context.Context, query string, args []driver.Name
 	return c.exec(ctx, r, c.toPrepare(query, args), t, args)
 }
 
-// exec executes a text, or the virtual statement v, which has it. r is what lend has lent.
+// exec executes the text t, or the virtual statement v, which has this text. r is the connection that
+// lend has lent; nil: none.
 func (c *conn) exec(ctx context.Context, r *binding.Conn, v *text, t *textcache.Text, args []driver.NamedValue) (driver.Result, error) {
 	c.owes = true
 	switch {
@@ -85,9 +85,9 @@ func (c *conn) exec(ctx context.Context, r *binding.Conn, v *text, t *textcache.
 	return c.execKept(ctx, r, v, t, args)
 }
 
-// execKept and execLong, like those of a query, are functions of their own, because their variables need 500 bytes of stack,
-// which a text that is sent as it is would have to carry: what is between database/sql and a wait, or
-// the driver, decides whether a goroutine that does little else needs a stack of 4 kB or of 8.
+// execKept, execLong, queryKept and queryLong are functions of their own: their variables take 500 bytes
+// of stack, which a text that is sent as it is does not need. The stack from database/sql to a wait or
+// to the driver decides whether a goroutine that does little else needs a stack of 4 kB or of 8 kB.
 func (c *conn) execKept(ctx context.Context, r *binding.Conn, v *text, t *textcache.Text, args []driver.NamedValue) (driver.Result, error) {
 	k := c.keptCall(r, v, t, args)
 	return k.exec(ctx)
@@ -177,7 +177,8 @@ func (c *conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, e
 	return c.beginLong(ctx, opts)
 }
 
-// deferBegin has the first statement begin the transaction. nil without an error: a task does not let it.
+// deferBegin leaves the begin to the first statement. nil without an error: ctx carries a task, so the
+// begin is not deferred here.
 func (c *conn) deferBegin(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
 	var p task.Place
 	if err := c.source.engine.FindPlace(ctx, &p); err != nil || p.Task != nil {

@@ -16,9 +16,9 @@ import (
 // connection goes back after the statement and is cleaned. That is right, but the program should
 // know it.
 
-// recordSetting remembers a statement that sets session state outside of explicit tasks,
-// before it is sent. connpool's GiveBack says what becomes of the state. A setting that waits for such
-// statements is executed.
+// recordSetting remembers a statement that sets session state outside of explicit tasks, before the
+// statement is sent. GiveBack of connpool decides what happens to the state. Before a statement that may be
+// a VACUUM, recordSetting executes the setting of the *sql.DB that waits for a VACUUM.
 func (op *operation) recordSetting(ctx context.Context) error {
 	switch {
 	case op.Effect&pinning.ChangesSession != 0:
@@ -37,10 +37,10 @@ func (op *operation) recordSetting(ctx context.Context) error {
 // transaction open.
 var errLeftOpen = errors.New("pooldriver: the statement was executed and has left a transaction open on a *sql.DB; the transaction is rolled back, because the next statement may run on another connection; use BeginTx, or run all statements of the transaction on one *sql.Conn, or in a task (pooldriver.WithTask)")
 
-// refuseLeft returns the error of an Exec on a *sql.DB that has set what cannot hold for all
-// connections, or has left a transaction open. refuseLeft rolls that transaction back. Over plain database/sql
-// the next statements would run on this connection or on another one. Here they would certainly
-// be outside of the transaction, and commit one by one.
+// refuseLeft returns the error of an Exec on a *sql.DB that has set a setting which cannot hold for all
+// connections, or has left a transaction open. refuseLeft rolls that transaction back. Over plain
+// database/sql the next statements would run on this connection or on another one. Here the next
+// statements would certainly be outside of the transaction, and commit one by one.
 func (op *operation) refuseLeft(ctx context.Context) error {
 	c := op.c
 	if c.Shares() || c.HasTx() {
@@ -82,7 +82,7 @@ func (op *operation) leavesOpen() bool {
 }
 
 // sharesState reports whether op, in an explicit task, has set state on a session that another
-// checkout of the task uses, too. A lock there excludes none of these checkouts.
+// checkout of the task uses, too. An advisory lock on that session excludes none of these checkouts.
 func (op *operation) sharesState() bool {
 	c := op.c
 	return c.Shares() && op.Effect&pinning.ChangesSession != 0 && c.SharedState(op.Conn)

@@ -39,7 +39,7 @@ type operation struct {
 	known   bool  // the text was met lately
 	virtual *text // the statement to prepare; nil: the text is sent as it is
 	opts    driver.TxOptions
-	cargo   session.Cargo // what the text has to carry in the present attempt
+	cargo   session.Cargo // the settings that the text carries in the present attempt
 
 	// The results.
 	result  driver.Result
@@ -48,8 +48,8 @@ type operation struct {
 	columns []string    // of the driver's rows
 	tx      *transaction
 
-	sharing    *task.Task         // the task, if op has set state that other checkouts of it use; nil: it has not
-	said       dialects.Diagnosis // what the dialect said of the last error
+	sharing    *task.Task         // the task, if op has set state that other checkouts of the task use; else nil
+	said       dialects.Diagnosis // the dialect's diagnosis of the last error
 	calls      int                // how many calls of the driver had not returned when the operation got the lock
 	renewals   int                // how often a stale statement was prepared again
 	started    bool               // start has found the connection
@@ -110,7 +110,7 @@ func (op *operation) judgeOnce(ctx context.Context, err error) (again bool, _ er
 	return again, err
 }
 
-// txOf is what an operation that has ended with err returns for a BeginTx.
+// txOf returns the results of BeginTx, for an operation that has ended with err.
 func (op *operation) txOf(err error) (driver.Tx, error) {
 	if err != nil {
 		return nil, err
@@ -118,7 +118,7 @@ func (op *operation) txOf(err error) (driver.Tx, error) {
 	return op.tx, nil
 }
 
-// resultOf is what an operation that has ended with err returns for an Exec.
+// resultOf returns the results of Exec, for an operation that has ended with err.
 func (op *operation) resultOf(err error) (driver.Result, error) {
 	if err != nil {
 		return nil, err
@@ -126,7 +126,7 @@ func (op *operation) resultOf(err error) (driver.Result, error) {
 	return op.result, nil
 }
 
-// rowsOf is what an operation that has ended with err returns for a Query.
+// rowsOf returns the results of Query, for an operation that has ended with err.
 func (op *operation) rowsOf(err error) (driver.Rows, error) {
 	if err != nil {
 		return nil, err
@@ -180,8 +180,8 @@ func (op *operation) run(ctx context.Context) (again bool, err error) {
 	return op.execute(ctx)
 }
 
-// readAnew reports whether op executes a statement of the program's as a text, so that the server
-// reads it by the settings of op's context.
+// readAnew reports whether op executes its virtual statement as a text, so that the server reads the
+// text by the settings of op's context.
 func (op *operation) readAnew() bool {
 	if !ctxsettings.Used() || !op.Conn.ReadBySettings() {
 		return false
@@ -208,7 +208,7 @@ func (op *operation) prepare(ctx context.Context) (again bool, err error) {
 	keep := v.prepared || op.known
 	if ctxsettings.Used() && r.ReadBySettings() {
 		keep = false
-		r.Drop(v.query) // the driver would find it
+		r.Drop(v.query) // the driver would find a kept statement
 	}
 	if op.Prepared = r.Kept(v.query, v.generation); op.Prepared != nil {
 		c.source.report.StmtHits.Add(1)
@@ -238,7 +238,7 @@ func (op *operation) prepareOwned(ctx context.Context) (again bool, err error) {
 	return op.finishUnexecuted(ctx, err)
 }
 
-// errRenamed is the error of a statement whose text means something else by now.
+// errRenamed is the error of a prepared statement whose text has another meaning by now.
 var errRenamed = errors.New("pooldriver: the program prepared this statement before it changed the connection's database, SQL mode or character set; the server would execute the statement with the old values; prepare it again")
 
 // convert converts the arguments for the driver, once. A conversion may run the program's
@@ -289,8 +289,8 @@ func (op *operation) dropStale(ctx context.Context) error {
 	return ctxerr.Of(ctx, ctx.Err()) // closing may have taken long
 }
 
-// execute calls the driver with the statement. It opens the virtual rows last: from then
-// on others may take the connection from them.
+// execute calls the driver with the statement. It opens the virtual rows last: as soon as the rows are
+// open, others may take the rows' connection.
 func (op *operation) execute(ctx context.Context) (again bool, err error) {
 	r := op.Conn
 	op.c.MakeWay(r, op.Effect)
@@ -341,7 +341,7 @@ func (op *operation) answered(ctx context.Context, err error) (again bool, _ err
 	return false, err
 }
 
-// ended records what a statement that has run, and is not clean, means for the checkout and for
+// ended records the effects of a statement that has run, and is not clean, on the checkout and on
 // the *sql.DB. It returns the error of the statement, or the error of refuseLeft.
 func (op *operation) ended(ctx context.Context, err error) error {
 	c := op.c
@@ -462,11 +462,11 @@ func (op *operation) start(ctx context.Context) error {
 	}
 }
 
-// errTakenBack is the error of a text that asks for what the statement before it has left, if
-// that statement's connection was taken back.
+// errTakenBack is the error of a text that asks for state which the last statement has left on its
+// connection, if that connection was taken back.
 var errTakenBack = errors.New("pooldriver: this statement asks for what the statement before it has left on its connection, but others waited for the connection and got it while the rows were open; read the rows to their end first, use a transaction, or raise pool_max_conns")
 
-// asksBack reports whether op's text asks for what the statement before it has left.
+// asksBack reports whether op's text asks for state which the last statement has left on its connection.
 func (op *operation) asksBack() bool {
 	judge, ok := op.c.source.config.Dialect.(dialects.ReadJudge)
 	return ok && op.TextAt != nil && judge.AsksBack(op.Text)

@@ -11,7 +11,7 @@ import (
 )
 
 // Lend finds the session for a function of Raw. dc is the connection that database/sql has. From
-// here on its checkout refuses every operation.
+// now on the checkout of this connection refuses every operation.
 func Lend(ctx context.Context, dc any) (*Loan, error) {
 	c, err := connBeneath(ctx, dc)
 	if err != nil {
@@ -24,12 +24,12 @@ func Lend(ctx context.Context, dc any) (*Loan, error) {
 	return c.loan, nil
 }
 
-// Wrappers above us, such as otelsql and sqlmw: database/sql has their connections, and
-// they have ours.
+// Wrappers such as otelsql and sqlmw stand between database/sql and us: database/sql has the
+// wrapper's connections, and the wrapper has ours.
 
-// connBeneath returns the virtual connection behind dc, which is what database/sql has: our
-// own, or a wrapper around it. A wrapper that does not show what it wraps is asked to ping.
-// The ping reaches our connection, which answers by the context and sends nothing.
+// connBeneath returns the virtual connection behind dc. dc is the connection that database/sql has: a
+// virtual connection, or a wrapper around one. A wrapper that does not show the wrapped connection is
+// asked to ping. The ping reaches our connection, which answers by the context and sends nothing.
 func connBeneath(ctx context.Context, dc any) (*conn, error) {
 	outer, _ := dc.(driver.Conn)
 	inner := unwrap.Conn(outer)

@@ -11,7 +11,7 @@ import (
 
 // This file decides whether an operation that has failed is tried again.
 
-// failed is finish where the driver has returned an error.
+// failed is finish for an error of the driver.
 func (op *operation) failed(ctx context.Context, err error, executes bool) (again bool, _ error) {
 	c := op.c
 	r := op.Conn
@@ -23,12 +23,12 @@ func (op *operation) failed(ctx context.Context, err error, executes bool) (agai
 		r.MarkUnusable()
 	} else if c.InTask() && r.HasTx() && r.EndsTx(op.said, op.Effect) {
 		// This may be wrong: SQLite's transaction stays open if a write was interrupted
-		// before it began. inspect asks the session when the connection comes back.
+		// before the write began. inspect asks the session when the connection comes back.
 		r.TxEnded()
 	}
 	if o.badConn && o.first && o.trusted {
-		// The check of idle connections did not find that this one was dead. The cause may have
-		// ended other connections, too, and the check may not find these either.
+		// The check of idle connections did not find this dead connection. The cause may have ended
+		// other connections, too, and the check may miss them as well.
 		r.FlushGeneration()
 	}
 	v := judge(o)
@@ -45,7 +45,7 @@ func (op *operation) failed(ctx context.Context, err error, executes bool) (agai
 	return false, c.WithTaskEnd(r, ctxerr.Of(ctx, err))
 }
 
-// outcomeOf collects what judge decides on.
+// outcomeOf collects the facts on which judge decides.
 func (op *operation) outcomeOf(err error, executes bool) outcome {
 	r := op.Conn
 	unsent, counted := r.Unsent()
@@ -66,7 +66,7 @@ func (op *operation) outcomeOf(err error, executes bool) outcome {
 // outcome describes an operation that has failed.
 type outcome struct {
 	badConn  bool // the driver returned driver.ErrBadConn
-	claims   bool // the error says of itself that nothing was sent
+	claims   bool // the error itself says that nothing was sent
 	lost     bool // the connection is closed
 	executes bool // the operation may change data: it is no prepare, begin or ping
 	unsent   bool // by our own count, no byte was given to the network
@@ -78,7 +78,7 @@ type outcome struct {
 	expired  bool // the caller's context has ended
 }
 
-// verdict is what follows from an outcome.
+// verdict is the decision on an outcome.
 type verdict struct {
 	retry   bool // try once more, on another real connection
 	unclear bool // hide that the error says "nothing was sent": database/sql would execute again
@@ -86,12 +86,13 @@ type verdict struct {
 
 // judge decides whether an operation that failed is tried again. It is tried again only if the
 // server cannot have executed it, and nothing else depends on the connection. A prepare, a begin
-// or a ping is safe to repeat in any case: its effect has ended with its connection. For these the
-// server's word is enough that the connection ends. A procedure may say it, too, after a COMMIT.
+// or a ping is safe to repeat in any case: its effect has ended with its connection. For these three
+// it is enough that the server says that it ends the session. For an execution that is not enough: a
+// procedure may cause the same answer after a COMMIT.
 //
 // If there is no count of bytes and the driver can be trusted, its ErrBadConn goes to
-// database/sql, which tries again as it does without us. An error that only says of itself
-// that it is safe to repeat is not believed.
+// database/sql, which tries again as it does without us. An error that only claims that the operation
+// is safe to repeat is not believed.
 func judge(o outcome) verdict {
 	safe := o.unsent || o.wasIdle || !o.executes
 	doubtful := o.claims

@@ -13,13 +13,13 @@ import (
 )
 
 // rows are the virtual rows of a query. They are read under the session's lock, until they
-// have been read ahead into memory. database/sql serialises the calls of their owner. If
-// the driver lacks an optional method, they give the answer that database/sql gives in
+// have been read ahead into memory. database/sql serialises the calls of the rows' owner. If
+// the driver lacks an optional method, the rows give the answer that database/sql gives in
 // that case.
 type rows struct {
 	binding.Rows
 
-	checkout *checkout // that has opened them
+	checkout *checkout // the checkout that has opened the rows
 
 	// Answers that database/sql asks for next. They are read while the lock is held
 	// anyway.
@@ -47,7 +47,7 @@ func (c *checkout) openRows(real driver.Rows, w *binding.Want, first bool, colum
 	return r
 }
 
-// newRows are rows that are not open yet.
+// newRows returns rows that are not open yet.
 func (c *checkout) newRows(columns []string) *rows {
 	r := c.spare
 	if r == nil {
@@ -73,8 +73,8 @@ func (r *rows) why() error {
 
 // Close closes the driver's rows. database/sql calls it once. If the driver panics, database/sql
 // never ends the *sql.Tx or *sql.Conn of the rows, so the checkout refuses further operations:
-// above all, none may run on another connection. Rows whose session a function of Raw has are
-// closed when the function has returned.
+// above all, no operation may run on another connection. If a function of Raw has the session of the
+// rows, the driver's rows are closed when the function has returned.
 func (r *rows) Close() error {
 	if r.Closed() {
 		return nil
@@ -110,7 +110,7 @@ func (r *rows) recycle() {
 
 func (r *rows) Columns() []string {
 	if names := r.columns; names != nil {
-		r.columns = nil // database/sql has them now: whoever asks again gets the driver's answer
+		r.columns = nil // database/sql has the names now: a second call gets the driver's answer
 		return names
 	}
 	if !r.Lock() {
@@ -168,7 +168,7 @@ func (r *rows) NextResultSet() error {
 	return err
 }
 
-// current is the result set that is read, when the driver is not asked any more.
+// current is the present result set of rows in memory, and empty if the rows are not in memory.
 func (r *rows) current() *rowbuffer.Set {
 	if b := r.Buffer(); b != nil {
 		return b.Current()
@@ -176,7 +176,7 @@ func (r *rows) current() *rowbuffer.Set {
 	return new(rowbuffer.Set)
 }
 
-// column answers what is known of a column's type.
+// column returns the known facts about a column's type.
 func (r *rows) column(i int) driverconn.ColumnType {
 	if !r.Lock() {
 		return r.current().Column(i)

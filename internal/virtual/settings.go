@@ -13,8 +13,8 @@ import (
 // This file decides when the settings of an operation's context (WithSettings) are put in
 // force. internal/session puts them in force.
 
-// useSettings puts the settings of op's context in force, under the lock, or has op carry
-// them. again: op is tried on another session.
+// useSettings puts the settings of op's context in force, under the lock, or makes op carry
+// these settings. again: op is tried on another session.
 func (op *operation) useSettings(ctx context.Context) (again bool, _ error) {
 	use := session.ToExecute
 	switch {

@@ -13,14 +13,14 @@ import (
 	"github.com/pooldriver/pooldriver/internal/textcache"
 )
 
-// The short way is for a call of database/sql that has no task, or a task that has no connection,
-// succeeds at once, and leaves nothing behind but data: nearly every call of a program. Whatever else may happen to a call is an
-// operation's. It takes over at any point: before anything was done, when the connection is there,
-// or with the driver's error. docs/adr/0022-the-short-way-of-a-statement.md has the steps and what
-// they cost.
+// The short way is for a call of database/sql that has no task or a task without a connection, succeeds
+// at once, and leaves only data behind: nearly every call of a program. An operation handles all other
+// cases. The operation takes over at any point: before anything was done, when the connection is there,
+// or with the driver's error. docs/adr/0022-the-short-way-of-a-statement.md has the steps and their
+// costs.
 //
-// Functions get what they need as arguments, which are in registers. A struct of these would cost
-// as much as a third of the way.
+// The functions here take many arguments, because arguments are in registers. A struct of the arguments
+// would cost as much as a third of the short way.
 
 // lend looks a text up, and lends and locks the connection for it. No connection and no error: nothing
 // was done, and the call is an operation from the beginning.
@@ -43,8 +43,8 @@ func lend(ctx context.Context, c *conn, query string) (t *textcache.Text, r *bin
 	return t, r, nil
 }
 
-// goOn is the operation of a call for which lend has lent r. calls: how many calls of the driver had
-// not returned then.
+// goOn returns the operation that takes over a call for which lend has lent r. calls: how many calls of
+// the driver had not returned when r was lent.
 func goOn(c *checkout, kind kind, r *binding.Conn, v *text, t *textcache.Text, args []driver.NamedValue, calls int) *operation {
 	op := &operation{c: c, kind: kind, known: t != nil, virtual: v, started: true, calls: calls}
 	op.kept = kind != executing || v != nil && v.prepared
@@ -88,8 +88,7 @@ func execText(ctx context.Context, c *checkout, r *binding.Conn, t *textcache.Te
 	return res, nil
 }
 
-// mayBeOpen reports whether a statement on a *sql.DB that has written has left a transaction open, by
-// the server's word.
+// mayBeOpen reports whether the server says, after a write on a *sql.DB, that a transaction may be open.
 func mayBeOpen(c *checkout, r *binding.Conn, t *textcache.Text) bool {
 	if t.Effect != dialects.Writes || c.HasTx() {
 		return false
@@ -170,7 +169,7 @@ func (k *keptCall) prepare(ctx context.Context, kept bool) (ok bool, err error) 
 	return ok, nil
 }
 
-// goOn is the operation of k.
+// goOn returns the operation that takes over k.
 func (k *keptCall) goOn(kind kind) *operation {
 	op := goOn(k.c, kind, k.r, k.v, k.t, k.Args, k.calls)
 	op.converting, op.converted, op.Prepared = k.converting, k.converted, k.Prepared
@@ -240,8 +239,8 @@ func (k *keptCall) query(ctx context.Context) (driver.Rows, error) {
 	return rows.handedOut(), nil
 }
 
-// lendForTx is lend for a transaction. That is an operation if the begin may be deferred, or if a
-// setting of the *sql.DB waits for a transaction.
+// lendForTx is lend for a transaction. It lends nothing, and an operation begins the transaction, if the
+// begin may be deferred, or if a setting of the *sql.DB waits for a transaction.
 func lendForTx(ctx context.Context, c *checkout) (*binding.Conn, error) {
 	if c.refusal != nil || c.source.config.LazyBegin || c.Bound() || ctxsettings.Used() || c.source.pool.Settings().WaitsForTx() {
 		return nil, nil

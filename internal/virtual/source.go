@@ -41,7 +41,7 @@ func (s *Source) Init(config Config, e *binding.Engine, r *report.Report) {
 }
 
 // tellHiddenValidator writes one warning to the log. Some wrappers (sqlhooks, DataDog's) hide
-// driver.Validator: then nobody tells us when database/sql puts a connection back. ResetSession
+// driver.Validator: then we do not learn when database/sql puts a connection back. ResetSession
 // notices that, ends the checkout, and from then on checkouts end early.
 func (s *Source) tellHiddenValidator() {
 	if s.hiddenValidator.Swap(true) {

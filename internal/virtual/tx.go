@@ -18,12 +18,12 @@ type transaction struct {
 
 	checkout *checkout
 	commits  bool   // Commit was called
-	reusable bool   // database/sql knows it by a txHandle
-	uses     uint64 // so far
+	reusable bool   // database/sql has a txHandle, and not the transaction itself
+	uses     uint64 // how many transactions have used this object before
 }
 
-// txHandle is what database/sql gets of a transaction whose object is used again. A driver that
-// stands between may end a transaction twice: then the handle is of an earlier use.
+// txHandle is the driver.Tx that database/sql gets for a transaction whose object is used again. A
+// wrapper between database/sql and us may end a transaction twice: then use is an earlier use of t.
 type txHandle struct {
 	t   *transaction
 	use uint64
@@ -50,8 +50,8 @@ var (
 	_ driver.Tx = txHandle{}
 )
 
-// What Holders shows while a transaction begins and ends. The texts are the driver's, and differ
-// by database.
+// The texts that Holders shows while a transaction begins and ends. The driver's own texts differ by
+// database.
 var textBegin, textCommit, textRollback = "BEGIN", "COMMIT", "ROLLBACK"
 
 var (
@@ -82,7 +82,7 @@ func (t *transaction) Commit() error {
 	return err
 }
 
-// Rollback rolls back. database/sql calls it too when the context of BeginTx has ended.
+// Rollback rolls back. database/sql also calls Rollback when the context of BeginTx has ended.
 func (t *transaction) Rollback() error {
 	defer t.checkout.endEarly()
 	t.Leave()
@@ -95,14 +95,14 @@ func (t *transaction) Rollback() error {
 	}
 	err := t.Finish(&textRollback, t.End)
 	if errors.Is(err, task.ErrEnded) && t.TaskEnded() {
-		return nil // the task's end rolls it back
+		return nil // the task's end rolls the transaction back
 	}
 	t.recycle()
 	return err
 }
 
-// recycle keeps t, which has ended, for the next transaction of its virtual connection. Nobody but
-// database/sql has known t, and its txHandle.
+// recycle keeps t, which has ended, for the next transaction of its virtual connection. Only
+// database/sql had access to t, by the txHandle.
 func (t *transaction) recycle() {
 	if c := t.checkout; t.reusable && !c.HasTx() {
 		*t = transaction{uses: t.uses + 1}
@@ -134,7 +134,7 @@ func InTxOf(scope *task.Scope) (_ InTx, ok bool) {
 func (x InTx) Report() *report.Report { return x.t.checkout.source.report }
 
 // BeginConflict returns the report that counts a retry, if a transaction could not begin in scope
-// because another one was in the way; nil: no other one was in the way.
+// because of a conflict with another transaction; nil: there was no conflict.
 func BeginConflict(scope *task.Scope) *report.Report {
 	r, _ := scope.Conflict().(*report.Report)
 	return r
@@ -157,8 +157,8 @@ func (x InTx) Conflict(err error) *report.Report {
 	return s.report
 }
 
-// mayRepeat reports whether t may succeed if it is run once more: another transaction was in
-// its way, or its server takes no writes any more, and the DSN leads to others.
+// mayRepeat reports whether t may succeed if t is run once more: t conflicted with another transaction,
+// or the server takes no writes any more, and the DSN leads to other servers.
 func (t *transaction) mayRepeat(said dialects.Diagnosis) bool {
 	return said&dialects.Conflict != 0 ||
 		said&dialects.RoleDoubt != 0 && t.Conn().Traits().RoleMatters && !t.ReadOnly()
