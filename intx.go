@@ -13,8 +13,9 @@ import (
 // InTx runs fn in a transaction. It commits if fn returns nil, and rolls back otherwise, also
 // when fn panics. Everything that runs with fn's context belongs to the transaction, through db
 // as well as through tx, in every AmbientMode. In the mode strict nothing else belongs to the
-// transaction. After fn has returned, a statement with fn's context fails with sql.ErrTxDone. An
-// InTx inside another InTx is a savepoint.
+// transaction. After fn has returned, a statement with fn's context fails: with sql.ErrTxDone inside a
+// task that goes on, and else as after the end of any task (see [ErrTaskEnded]). An InTx inside another
+// InTx is a savepoint.
 //
 // opts may be nil, as for db.BeginTx. If ctx carries no explicit task, InTx begins one, and
 // ends it when it returns. db has to be a handle of this package. An error of fn is
