@@ -50,11 +50,9 @@ func parse(dsn string) (source, error) {
 	}
 	isURI := strings.HasPrefix(name, "file:")
 
-	path := name
-	if isURI {
-		if path, err = uriPath(name); err != nil {
-			return source{}, err
-		}
+	path, err := pathOf(name, isURI)
+	if err != nil {
+		return source{}, err
 	}
 	if joinsParameter(name) || joinsParameter(path) {
 		return source{}, errors.New("the file's name has one of & ; , with a = behind it, which is refused for it may be a parameter such as a key; parameters follow a ? and are parted by &")
@@ -62,17 +60,14 @@ func parse(dsn string) (source, error) {
 	if prefixed { // the driver itself reads its own forms
 		q.rest = append(q.busyTimeout(), q.rest...)
 	}
-	src := source{path: path, memory: q.inMemory(path, isURI || prefixed), params: q.pool, told: told(q.rest)}
+	src := source{name: name, path: path, memory: q.inMemory(path, isURI || prefixed), params: q.pool, told: told(q.rest)}
 	switch {
 	case src.memory && !q.isShared(path, isURI || prefixed):
-		name, q.rest = privateName(), q.ofPrivate()
+		src.name, q.rest = privateName(), q.ofPrivate()
 	case prefixed && !isURI && q.has(uriParameters...):
-		name = fileURI(name)
+		src.name = fileURI(name)
 	}
-	if len(q.rest) > 0 {
-		name += "?" + strings.Join(q.rest, "&")
-	}
-	src.name = name
+	src.name += q.suffix()
 	return src, nil
 }
 
@@ -92,6 +87,14 @@ func told(params []string) (all []dialects.Param) {
 		all = append(all, dialects.Param{Name: name, Value: value})
 	}
 	return all
+}
+
+// pathOf is the path of the file that has this name.
+func pathOf(name string, isURI bool) (string, error) {
+	if isURI {
+		return uriPath(name)
+	}
+	return name, nil
 }
 
 // cutPrefix takes "sqlite:" away. sqlite:///abs/file has an empty host, as file:/// has.
@@ -164,6 +167,14 @@ func (q query) busyTimeout() []string {
 		return nil
 	}
 	return []string{"_busy_timeout=" + strconv.Itoa(defaultBusyTimeout)}
+}
+
+// suffix is the query of a name with the parameters for the driver.
+func (q query) suffix() string {
+	if len(q.rest) == 0 {
+		return ""
+	}
+	return "?" + strings.Join(q.rest, "&")
 }
 
 func (q query) has(names ...string) bool {

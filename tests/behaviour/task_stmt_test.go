@@ -219,8 +219,8 @@ func TestAResultThatIsAskedLateMayWait(t *testing.T) {
 		asked <- err
 	}()
 	select {
-	case <-asked:
-		t.Error("the result does not wait: docs/transparency.md says that it may")
+	case err := <-asked:
+		t.Errorf("the result does not wait (%v): docs/transparency.md says that it may", err)
 	case <-time.After(50 * time.Millisecond):
 	}
 	require.NoError(t, other.Close())

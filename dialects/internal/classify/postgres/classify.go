@@ -326,7 +326,8 @@ var notFunction = sqltext.NewNames(sqltext.Group{Code: 1,
 func (c *classifier) setConfig() dialects.Effect {
 	lx := c.Lx // a copy, which looks ahead
 	depth := lx.Depth()
-	effect, local := dialects.Clean, dialects.Clean
+	var effect dialects.Effect
+	local := dialects.Clean
 	switch literal, name := nextLiteral(&lx); {
 	case !literal:
 		effect = dialects.Stateful | dialects.Unresettable | dialects.ForgetPrepared | dialects.Rereads

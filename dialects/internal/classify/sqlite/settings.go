@@ -129,14 +129,18 @@ func pragmaSetting(lx *sqltext.Lexer) (dialects.Setting, bool) {
 	if kind == journal && of == "main" {
 		of = "" // a mode for all files is also the mode of the main database's file
 	}
-	switch of {
-	case "":
-	case "main", "temp":
+	if of != "" {
 		s.Name = "PRAGMA " + of + "." + name
-	default:
-		s.Name, s.Of = "PRAGMA "+of+"."+name, attached(of)
+		if of != "main" && of != "temp" {
+			s.Of = attached(of)
+		}
 	}
 	lx.Next()
+	return withValue(s, kind, lx)
+}
+
+// withValue reads the value of the setting of a PRAGMA.
+func withValue(s dialects.Setting, kind uint8, lx *sqltext.Lexer) (dialects.Setting, bool) {
 	switch kind {
 	case nextTx:
 		s.Of = "" // the setting is for all files
