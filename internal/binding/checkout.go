@@ -540,7 +540,9 @@ func (c *Checkout) OpenRows(rows *Rows, w *Want, real driver.Rows, isFirst bool)
 	rows.conn, rows.checkout, rows.binding, rows.closed = r, c, c.binding, false
 	c.rows = rows
 	r.OpenRows(&rows.Rows, real, &w.Statement, c.isAlone(r, isFirst))
-	r.Meter.OpenRows()
+	if r.Meter.TellsSlow() {
+		r.Meter.OpenRows()
+	}
 }
 
 // isAlone reports whether the query that has just run is all that the checkout has done, and has left
@@ -555,7 +557,9 @@ func (c *Checkout) OpenText(rows *Rows, r *Conn, real driver.Rows, text string, 
 	rows.conn, rows.checkout, rows.binding, rows.closed = r, c, c.binding, false
 	c.rows = rows
 	r.OpenText(&rows.Rows, real, text, prepared, c.isAlone(r, !c.executed))
-	r.Meter.OpenRows()
+	if r.Meter.TellsSlow() {
+		r.Meter.OpenRows()
+	}
 }
 
 // Closed reports whether the owner has closed the rows.
@@ -623,7 +627,9 @@ func (r *Rows) Close() (reusable bool, err error) {
 	returned := false
 	defer func() {
 		r.DropPrefix()
-		r.conn.Meter.CloseRows()
+		if r.conn.Meter.TellsSlow() {
+			r.conn.Meter.CloseRows()
+		}
 		r.conn.Meter.SetPin(r.conn.pinnedBy())
 		switch {
 		case !returned:

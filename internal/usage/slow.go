@@ -57,7 +57,6 @@ func (m *Meter) OpenRows() { m.slow.open, m.slow.rows = true, 0 }
 
 // CloseRows ends what OpenRows began.
 func (m *Meter) CloseRows() {
-	if m.slow.open = false; m.env.Slow > 0 {
-		m.endStatement(m.env.Clock.Coarse())
-	}
+	m.slow.open = false
+	m.endStatement(m.env.Clock.Coarse())
 }
