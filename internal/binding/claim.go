@@ -2,6 +2,7 @@ package binding
 
 import (
 	"context"
+	"database/sql"
 	"time"
 
 	"github.com/pooldriver/pooldriver/internal/pinning"
@@ -265,6 +266,9 @@ func (b *Binding) untake(r *Conn) { b.release(r, !b.isPrivate()) }
 func (b *Binding) lockFor(ctx context.Context, c *Checkout, w *Want, r *Conn) (again bool, _ error) {
 	if w.peeks = r != c.conn; w.peeks && !b.peek(r) {
 		w.peeks = false
+		if tx := b.transactionOf(c.scope); tx != nil && tx.conn == r && b.refuses(c, w) == nil {
+			return false, sql.ErrTxDone // the transaction of InTx has ended before its function
+		}
 		return true, nil
 	}
 	if err := r.Lock(ctx); err != nil {

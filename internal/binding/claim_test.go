@@ -2,6 +2,7 @@ package binding
 
 import (
 	"context"
+	"database/sql"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -65,6 +66,26 @@ func TestABindingPeeksAtItsOwnSessionsAlone(t *testing.T) {
 	require.Equal(t, 1, held.use.peeks)
 	own.endPeek(held)
 	require.Zero(t, held.use.peeks)
+}
+
+// TestATransactionOfInTxThatHasLeftItsConnectionIsDone: a statement in its scope does not look for it
+// for ever.
+func TestATransactionOfInTxThatHasLeftItsConnectionIsDone(t *testing.T) {
+	e := newEngine(t, 1)
+	scope := task.NewScope(newTask(t))
+	c, w := &Checkout{}, &Want{}
+	c.Init(e, scope)
+	require.NoError(t, c.Reach(scope, w))
+	c.Done(w)
+	tx := &Tx{}
+	tx.On(c, c.conn)
+	scope.Begun(tx)
+	c.Detach()
+	ctx, cancel := context.WithTimeout(scope, time.Second)
+	defer cancel()
+	other := &Checkout{}
+	other.Init(e, ctx)
+	require.ErrorIs(t, other.Reach(ctx, &Want{}), sql.ErrTxDone)
 }
 
 // inTask is a checkout of the task of ctx that has run an operation.
