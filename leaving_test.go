@@ -21,28 +21,31 @@ import (
 // TestWhoeverHadTheLockForNothingKeepsNobody: rows wait for their connection's
 // lock while they are read ahead, and get it from a statement whose checkout ends.
 func TestWhoeverHadTheLockForNothingKeepsNobody(t *testing.T) {
-	server, db, c := openTasks(t, 1)
-	ctx, end := WithTask(t.Context())
-	defer end()
-	for range 20 {
-		rows, err := db.QueryContext(ctx, "SELECT n FROM numbers LIMIT 5")
-		require.NoError(t, err)
-		gate := fakedb.NewGate()
-		server.Inject(fakedb.Fault{Call: fakedb.RowsNext, Skip: 2, Gate: gate})
-		var both sync.WaitGroup
-		both.Go(func() {
-			if err := insertTwo(ctx, db); err != nil {
-				t.Error(err)
-			}
-		})
-		<-gate.Entered()
-		both.Go(func() { rows.Next() })
-		require.Eventually(t, func() bool { return c.pool.Conns()[0].Contended() }, time.Second, 10*time.Microsecond)
-		gate.Open()
-		both.Wait()
-		require.Eventually(t, func() bool { return lent(c) == 0 }, time.Second, time.Millisecond, "the rows are in memory, the statement has ended")
-		require.NoError(t, rows.Close())
-	}
+	synctest.Test(t, func(t *testing.T) {
+		server, db, c := openTasks(t, 1)
+		ctx, end := WithTask(t.Context())
+		defer end()
+		for range 20 {
+			rows, err := db.QueryContext(ctx, "SELECT n FROM numbers LIMIT 5")
+			require.NoError(t, err)
+			gate := fakedb.NewGate()
+			server.Inject(fakedb.Fault{Call: fakedb.RowsNext, Skip: 2, Gate: gate})
+			var both sync.WaitGroup
+			both.Go(func() {
+				if err := insertTwo(ctx, db); err != nil {
+					t.Error(err)
+				}
+			})
+			<-gate.Entered()
+			both.Go(func() { rows.Next() })
+			synctest.Wait()
+			gate.Open()
+			both.Wait()
+			synctest.Wait()
+			require.Zero(t, lent(c), "the rows are in memory, the statement has ended")
+			require.NoError(t, rows.Close())
+		}
+	})
 }
 
 func TestAConnectionThatWasTakenBackIsNotWaitedFor(t *testing.T) {
@@ -96,34 +99,6 @@ func testTakenBackIsNotWaitedFor(t *testing.T, how func(context.Context, *sql.Co
 	gate.Open()
 	other.Wait()
 	require.Eventually(t, func() bool { return lent(c) == 0 }, time.Second, time.Millisecond)
-}
-
-// TestAStatementThatGivesUpItsLockAsItGetsItKeepsNobody: a checkout that ends meanwhile gives
-// its connection back.
-func TestAStatementThatGivesUpItsLockAsItGetsItKeepsNobody(t *testing.T) {
-	_, db, c := openTasks(t, 1)
-	ctx, end := WithTask(t.Context())
-	defer end()
-	for range 200 {
-		conn, err := db.Conn(ctx)
-		require.NoError(t, err)
-		require.NoError(t, conn.PingContext(ctx))
-		r := c.pool.Conns()[0]
-		require.NoError(t, r.Lock(ctx))
-		impatient, cancel := context.WithCancel(ctx)
-		var both sync.WaitGroup
-		both.Go(func() {
-			if r.Lock(impatient) == nil {
-				r.Unlock()
-			}
-		})
-		require.Eventually(t, func() bool { return r.Contended() }, time.Second, 10*time.Microsecond)
-		both.Go(cancel)
-		both.Go(func() { _ = conn.Close() })
-		r.Unlock()
-		both.Wait()
-		require.Eventually(t, func() bool { return lent(c) == 0 }, time.Second, time.Millisecond)
-	}
 }
 
 func TestAConnectionThatRawCalledBadIsNotUsedAgainInItsTask(t *testing.T) {
@@ -190,20 +165,21 @@ func TestAStatementDoesNotWaitForAConnectionThatHasLeftItsTaskMeanwhile(t *testi
 }
 
 func TestRowsThatAreClosedWhileTheyAreReadAheadLeaveNothingInMemory(t *testing.T) {
-	server, db, c := openTasks(t, 1)
-	require.NoError(t, InTx(t.Context(), db, nil, func(ctx context.Context, _ *sql.Tx) error {
-		rows, err := db.QueryContext(ctx, "SELECT n FROM numbers LIMIT 5")
-		require.NoError(t, err)
-		gate := server.Block(fakedb.RowsNext)
-		nested, closed := make(chan error, 1), make(chan error, 1)
-		go func() { nested <- insertTwo(ctx, db) }()
-		<-gate.Entered()
-		reader := c.pool.Conns()[0]
-		go func() { closed <- rows.Close() }()
-		require.Eventually(t, func() bool { return reader.Contended() }, 5*time.Second, time.Millisecond)
-		gate.Open()
-		require.NoError(t, <-closed)
-		return <-nested
-	}))
-	require.Zero(t, c.Stats().BufferedBytes)
+	synctest.Test(t, func(t *testing.T) {
+		server, db, c := openTasks(t, 1)
+		require.NoError(t, InTx(t.Context(), db, nil, func(ctx context.Context, _ *sql.Tx) error {
+			rows, err := db.QueryContext(ctx, "SELECT n FROM numbers LIMIT 5")
+			require.NoError(t, err)
+			gate := server.Block(fakedb.RowsNext)
+			nested, closed := make(chan error, 1), make(chan error, 1)
+			go func() { nested <- insertTwo(ctx, db) }()
+			<-gate.Entered()
+			go func() { closed <- rows.Close() }()
+			synctest.Wait()
+			gate.Open()
+			require.NoError(t, <-closed)
+			return <-nested
+		}))
+		require.Zero(t, c.Stats().BufferedBytes)
+	})
 }

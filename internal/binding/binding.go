@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"fmt"
-	"iter"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -19,33 +18,33 @@ import (
 // This file alone decides which session serves an operation; claim.go decides when it goes back.
 //
 // Every checkout has a binding. Without a task the binding is private: it has one
-// connection, nothing pins that connection beyond the checkout, and the checkout behaves
+// seat, nothing pins that seat beyond the checkout, and the checkout behaves
 // as over plain database/sql.
 //
-// In a task every connection belongs to the task's binding, and one statement at a time
-// uses it. While nothing pins a session, each checkout of the task takes a connection from
+// In a task every seat belongs to the task's binding, and one statement at a time
+// uses it. While nothing pins a seat, each checkout of the task takes a connection from
 // the pool. The first statement that needs a session (it begins a transaction or sets
-// state) makes its connection the main one. From then on every statement of the task uses
-// the main connection, until nothing pins it. If the pool has no free connection, a
-// statement shares a connection that its task has already. The rows that are open on that
-// connection are read into memory first. A task without a connection waits in the pool's
+// state) makes its seat the main one. From then on every statement of the task uses
+// the main seat, until nothing pins it. If the pool has no free connection, a
+// statement shares a seat that its task has already. The rows that are open on that
+// seat are read into memory first. A task without a seat waits in the pool's
 // queue. So a task that holds a connection waits for another one only if a statement
 // cannot share.
 //
-// An implicit task shares nothing, unless Config.Ambient says so: its checkouts use their connections
-// as without a task, and no connection is the main one. The binding knows the connections only for
+// An implicit task shares nothing, unless Config.Ambient says so: its checkouts use their seats
+// as without a task, and no seat is the main one. The binding knows the seats only for
 // the task's end.
 
-// Binding is the set of connections that a task has on one connector. Without a task, each
+// Binding is the set of seats that a task has on one connector. Without a task, each
 // checkout has a private binding.
 type Binding struct {
 	engine *Engine
 	task   *task.Task // nil: the binding is private
 	shares bool       // its checkouts share connections: the task is explicit, or Config.Ambient is not Auto
 
-	// main is the task's session while something pins the session. It changes under the lock of
-	// the session that is, or was, the main one.
-	main atomic.Pointer[Conn]
+	// main is the task's seat while something pins the seat. It changes under the lock of
+	// the seat that is, or was, the main one.
+	main atomic.Pointer[Seat]
 	// lossBarrier is the error of the task's statements after the task has lost a
 	// transaction or state that they relied on. nil: nothing is lost.
 	lossBarrier atomic.Pointer[session.LostError]
@@ -53,12 +52,13 @@ type Binding struct {
 	rolledBack  atomic.Bool  // a transaction was open at the task's end
 	held        atomic.Int32 // connections lent to the task, or on their way to it
 
-	// mu protects the claims on the binding's connections (use.users, use.peeks), the pin that
-	// keeps a connection here (use.pin), and the arrival and departure of a connection. It is
-	// held for some nanoseconds, and never while anything waits. Order: a session's lock, then
-	// mu.
+	// mu protects the list of seats, the claims on each, the pin that keeps a seat, and the arrival
+	// and departure of a connection. It is held for some nanoseconds, and never while anything
+	// waits. Order: a seat's lock, then mu.
 	mu      sync.Mutex
-	waiters []*waiter    // statements of the task that wait for a connection, in their order; mu protects it
+	seats   []*Seat      // that have a connection
+	few     [1]*Seat     // of most tasks
+	waiters []*waiter    // statements of the task that wait for a connection, in their order
 	waiting atomic.Int32 // len(waiters)
 }
 
@@ -76,7 +76,7 @@ func (b *Binding) isPrivate() bool { return b.task == nil }
 // Holds reports whether the binding has connections that its checkouts share.
 func (b *Binding) Holds() bool { return b.shares && b.held.Load() > 0 && !b.ended.Load() }
 
-// enter finds the session for an operation of the task, and locks the session.
+// enter finds the seat for an operation of the task, and locks it.
 func (b *Binding) enter(ctx context.Context, c *Checkout, w *Want) error {
 	for {
 		again, err := b.lockTarget(ctx, c, w)
@@ -93,7 +93,7 @@ func (b *Binding) enter(ctx context.Context, c *Checkout, w *Want) error {
 			}
 			continue
 		}
-		if busy := w.Conn.use.raw; busy != nil {
+		if busy := w.seat.raw; busy != nil {
 			c.Unlock(w)
 			if err := b.awaitRaw(ctx, busy); err != nil {
 				return err
@@ -104,8 +104,8 @@ func (b *Binding) enter(ctx context.Context, c *Checkout, w *Want) error {
 	}
 }
 
-// lockTarget locks the session that seems to be the right one for an operation. again: that
-// session has left the binding.
+// lockTarget locks the seat that seems to be the right one for an operation. again: its connection
+// has left.
 func (b *Binding) lockTarget(ctx context.Context, c *Checkout, w *Want) (again bool, _ error) {
 	if err := b.refuses(c, w); err != nil {
 		return false, err
@@ -114,10 +114,41 @@ func (b *Binding) lockTarget(ctx context.Context, c *Checkout, w *Want) (again b
 		return false, err
 	}
 	c.partFromRows()
-	if r := b.target(c); r != nil {
-		return b.lockFor(ctx, c, w, r)
+	if s := b.target(c); s != nil {
+		return b.lockFor(ctx, c, w, s)
 	}
 	return false, b.obtain(ctx, c, w)
+}
+
+// lockFor locks s for an operation of c. If c does not use s yet, the operation is counted until c uses
+// it. again: the connection of s has left.
+func (b *Binding) lockFor(ctx context.Context, c *Checkout, w *Want, s *Seat) (again bool, _ error) {
+	counted := s != c.seat
+	if !counted || b.countIn(s) {
+		if err := s.lock.Lock(ctx); err != nil {
+			b.offer(s) // ctx may have ended when the lock was just given to this operation
+			if counted {
+				b.countOut(s)
+			} else {
+				b.lookAgain(s) // the rows of c may be in memory
+			}
+			return false, err
+		}
+		if s.conn.Load() != nil {
+			w.has(s, counted)
+			return false, nil
+		}
+		s.lock.Unlock()
+	}
+	switch tx := b.transactionOf(c.scope); {
+	case b.refuses(c, w) != nil || c.seat == s && c.parts():
+		return true, nil // enter asks again
+	case tx != nil && tx.seat == s:
+		return false, sql.ErrTxDone // the transaction of InTx has ended before its function
+	case c.seat == s:
+		return false, driver.ErrBadConn // it has died
+	}
+	return true, nil
 }
 
 // refuses returns the error of an operation that must not run now, or not any more.
@@ -136,7 +167,7 @@ func (b *Binding) refuses(c *Checkout, w *Want) error {
 	return nil
 }
 
-// raiseBarrier makes the task's statements fail with loss from now on.
+// raiseBarrier has the task's statements fail from now on, because of what was lost.
 func (b *Binding) raiseBarrier(loss *session.LostError) { b.lossBarrier.Store(loss) }
 
 // lowerBarrier removes the loss barrier unless it is final. A transaction has begun, so
@@ -147,32 +178,32 @@ func (b *Binding) lowerBarrier() {
 	}
 }
 
-// target returns the connection for an operation of c: the connection of its InTx, else the main
-// connection, else the connection that c has. nil: c takes one from the pool. target does not
-// hold the connection's lock; settle checks the answer under the lock.
-func (b *Binding) target(c *Checkout) *Conn {
-	var to *Conn
+// target returns the seat for an operation of c: that of its InTx, else the main
+// seat, else the seat that c has. nil: c takes a connection from the pool. target does not
+// hold the seat's lock; settle checks the answer under the lock.
+func (b *Binding) target(c *Checkout) *Seat {
+	var to *Seat
 	if tx := b.transactionOf(c.scope); tx != nil {
-		to = tx.conn
+		to = tx.seat
 	} else if main := b.main.Load(); b.callsToMain(main, c) {
 		to = main
 	} else {
-		return c.conn
+		return c.seat
 	}
-	if c.conn != nil && c.conn != to {
+	if c.seat != nil && c.seat != to {
 		b.detach(c) // may wait for a lock, so main may have changed
 		return b.target(c)
 	}
 	return to
 }
 
-// settle checks, under the lock of w.Conn, that w.Conn is the right connection for the operation,
-// and prepares it. again: w.Conn is not the right connection, or not any more.
+// settle checks, under the lock of w's seat, that it is the right one for the operation,
+// and prepares it. again: it is not the right one, or not any more.
 func (b *Binding) settle(ctx context.Context, c *Checkout, w *Want) (again bool, _ error) {
 	if again, err := b.join(c, w); again || err != nil {
 		return again, err
 	}
-	if !b.shares || w.Conn.use.raw != nil {
+	if !b.shares || w.seat.raw != nil {
 		return false, nil // nobody else uses it, or enter waits for the function of Raw
 	}
 	if again, err := b.checkTx(c, w); again || err != nil {
@@ -184,119 +215,127 @@ func (b *Binding) settle(ctx context.Context, c *Checkout, w *Want) (again bool,
 // checkTx decides whether the operation may run, given the transaction that is open on
 // w.Conn or was open there.
 func (b *Binding) checkTx(c *Checkout, w *Want) (again bool, _ error) {
-	r := w.Conn
-	if r.Unusable() && r == b.main.Load() && !r.Begun() {
-		return true, nil // a read of rows has found r dead; release raises the loss barrier
+	r, s := w.Conn, w.seat
+	if r.Unusable() && s == b.main.Load() && !r.Begun() {
+		return true, nil // a read of rows has found it dead; release raises the loss barrier
 	}
 	if dead := r.Outlived(); dead != nil {
-		_ = dead.End() // the program's next call on that transaction returns the error
+		_ = dead.End() // the program's next call on it returns the error
 		return true, nil
 	}
 	if tx := c.tx; tx != nil && !w.Begins && !tx.over && !tx.Open() && !tx.Replaced() {
 		return false, sql.ErrTxDone // a statement of an ended transaction must not run in autocommit
 	}
-	own := c.own(r)
-	if own == nil && b.isAmbient(c, r) {
-		if err := b.joinsTx(r, w); err != nil {
+	own := c.own(s)
+	if own == nil && r.InTx() && (r.Begun() || s.opener != c.turn()) { // another checkout has begun it
+		if err := b.joinsTx(s, w); err != nil {
 			return false, err
 		}
 	}
-	return false, r.lossOf(own)
+	return false, lossOf(r, own)
 }
 
-// isAmbient reports whether an operation of c, which has no transaction of its own on r,
-// would run in a transaction that another checkout has begun.
-func (b *Binding) isAmbient(c *Checkout, r *Conn) bool {
-	return r.InTx() && (r.Begun() || r.use.opener != c.turn())
-}
-
-// join makes c a user of w.Conn, if w.Conn is still the connection for the operation.
+// join makes c a user of w's seat, if that is still the seat for the operation.
 func (b *Binding) join(c *Checkout, w *Want) (again bool, _ error) {
-	r := w.Conn
+	s := w.seat
 	if b.refuses(c, w) != nil {
 		// Something has changed since enter called refuses; enter calls it again. The loss
-		// barrier is raised under the lock of the main connection, while main still points
-		// to it. So a statement that found the main connection before that sees the
+		// barrier is raised under the lock of the main seat, while main still points
+		// to it. So a statement that found the main seat before that sees the
 		// barrier here.
+		c.partFromRows() // its claim may have ended during the wait for the lock
 		return true, nil
 	}
-	if !c.reattach(r) {
+	if !c.reattach(s) {
 		return true, nil
 	}
-	scoped, left := b.transactionOf(c.scope), r.holder.Load() != b
-	main := b.main.Load()
+	scoped, main := b.transactionOf(c.scope), b.main.Load()
 	switch {
-	case scoped != nil && (left || !scoped.Open()):
+	case scoped != nil && !scoped.Open():
 		return false, sql.ErrTxDone // the transaction of InTx has ended before its function
-	case left && c.conn == r: // r has died
-		return false, driver.ErrBadConn
-	case left: // r was the main connection
-		return true, nil
-	case c.conn != r:
-		if main != r && scoped == nil {
+	case c.seat != s:
+		if main != s && scoped == nil {
 			return true, nil
 		}
-		b.joined(w, r)
-		c.share(r, true)
+		b.use(w)
+		c.share(s, true)
 	case scoped == nil && b.callsToMain(main, c):
 		return true, nil
 	}
 	return false, nil
 }
 
-// prepareFor makes r the main session if the operation needs a session, and reads into
+// prepareFor makes w's seat the main one if the operation needs a session, and reads into
 // memory the rows that block the operation.
 func (b *Binding) prepareFor(ctx context.Context, c *Checkout, w *Want) (again bool, _ error) {
-	r := w.Conn
+	r, s := w.Conn, w.seat
 	if w.Begins || session.NeedsSession(w.Effect) {
 		main := b.main.Load()
 		if main == nil {
-			if !b.main.CompareAndSwap(nil, r) {
-				return true, nil // another connection has just become the main one
+			if !b.main.CompareAndSwap(nil, s) {
+				return true, nil // another seat has just become the main one
 			}
-			r.use.begin()
+			s.begin()
 		}
 		if !r.InTx() {
-			r.use.opener = c.turn() // of a transaction that this statement may begin
+			s.opener = c.turn() // of a transaction that this statement may begin
 		}
 	}
 	if err := r.ReadAhead(ctx); err != nil {
 		return false, err
 	}
-	if !isSame(&r.values, &c.values) && r.TakesValues() {
-		r.values = c.values
+	if !isSame(&s.values, &c.values) && r.TakesValues() {
+		s.values = c.values
 		if err := r.Share(c.forHooks(ctx)); err != nil {
 			return false, err
 		}
 	}
 	if w.Effect&dialects.Writes != 0 && r.Traits().WritesAlone {
-		b.clearOthers(ctx, r)
+		b.clearOthers(ctx, s)
 	}
 	return false, nil
 }
 
-// callsToMain reports whether operations of c have to use main and not the connection that
-// c has.
-func (b *Binding) callsToMain(main *Conn, c *Checkout) bool {
-	return main != nil && main != c.conn
+// clearOthers reads into memory the rows that the task has open on seats other than
+// s: under Traits.WritesAlone they block a write on s. Rows that are too large stay open.
+// Then the database decides whether the write succeeds.
+func (b *Binding) clearOthers(ctx context.Context, s *Seat) {
+	for _, other := range b.all() {
+		r := other.conn.Load()
+		if other == s || r == nil || r.Rows() == nil || !b.tryHold(other) {
+			continue
+		}
+		func() {
+			defer b.release(other, true) // also by a panic of the driver
+			if other.raw == nil {
+				_ = other.conn.Load().ReadAhead(ctx)
+			}
+		}()
+	}
 }
 
-// joinsTx decides, under r's lock, whether a statement may join the transaction on r,
-// which another checkout has begun. The error says why not.
-func (b *Binding) joinsTx(r *Conn, w *Want) error {
+// callsToMain reports whether operations of c have to use main and not the seat that
+// c has.
+func (b *Binding) callsToMain(main *Seat, c *Checkout) bool {
+	return main != nil && main != c.seat
+}
+
+// joinsTx decides, under the lock, whether a statement may join the transaction on s,
+// which is not its own. The error says why not.
+func (b *Binding) joinsTx(s *Seat, w *Want) error {
 	switch b.engine.config.Ambient {
 	case Strict:
 		if !w.Begins {
-			return fmt.Errorf("pooldriver: statement refused: %s has had a transaction open %s, and pool_ambient=strict lets no other statement of the task join it; run the statement with the *sql.Tx or in InTx, or with a context of pooldriver.Outside or pooldriver.NewTask", b.task.Name(), ago(r.use.since))
+			return fmt.Errorf("pooldriver: statement refused: %s has had a transaction open %s, and pool_ambient=strict lets no other statement of the task join it; run the statement with the *sql.Tx or in InTx, or with a context of pooldriver.Outside or pooldriver.NewTask", b.task.Name(), ago(s.since))
 		}
 	case Warn:
-		if !r.use.warned {
-			r.use.warned = true
-			since := ago(r.use.since)
-			w.joined = func() { b.engine.report.JoinedTx(b.task.Name(), since) } // called when the lock is free
+		if !s.warned {
+			s.warned = true
+			since := ago(s.since)
+			w.joined = func() { b.engine.report.JoinedTx(b.task.Name(), since) } // when the lock is free
 		}
 	}
-	if t := r.Innermost(); t != nil {
+	if t := w.Conn.Innermost(); t != nil {
 		t.Join()
 	}
 	return nil
@@ -320,38 +359,46 @@ func (b *Binding) awaitRaw(ctx context.Context, busy <-chan struct{}) error {
 	}
 }
 
-// conns are the connections that the binding has.
-func (b *Binding) conns() iter.Seq[*Conn] {
-	return func(yield func(*Conn) bool) {
-		for r := range b.engine.connections() {
-			if r.holder.Load() == b && !yield(r) {
-				return
-			}
-		}
+// all are the seats that the binding has now.
+func (b *Binding) all() []*Seat {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Clone(b.seats)
+}
+
+// hasAny reports whether the binding has a connection. (held also counts connections that are
+// still on their way to the binding.)
+func (b *Binding) hasAny() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.seats) > 0
+}
+
+// offer hands s to a statement of the task that waits, if there is one and nobody works on s.
+func (b *Binding) offer(s *Seat) {
+	if b.waiting.Load() > 0 && b.tryHold(s) {
+		b.letGo(s)
 	}
 }
 
-// offer hands r to a statement of the task that waits, if there is one and nobody works on r.
-func (b *Binding) offer(r *Conn) {
-	if b.waiting.Load() > 0 && b.tryPeek(r) {
-		b.endPeek(r)
-	}
-}
-
-// offerAll is offer for all connections of the task.
+// offerAll is offer for all seats of the task.
 func (b *Binding) offerAll() {
-	for r := range b.conns() {
-		b.offer(r)
+	for _, s := range b.all() {
+		b.offer(s)
 	}
 }
 
-// mayShare reports, under r's lock, whether a statement that waits could use r.
-func (b *Binding) mayShare(r *Conn) bool {
+// mayShare reports, under the lock, whether a statement that waits could use s.
+func (b *Binding) mayShare(s *Seat) bool {
+	r := s.conn.Load()
+	if r == nil || !s.maySend(r) {
+		return false
+	}
 	rows := r.Rows()
-	return r.maySend() && (rows == nil || !rows.TooLarge() && b.engine.report.Buffered.Load() <= b.engine.config.Pool.Session.BufferTotal)
+	return rows == nil || !rows.TooLarge() && b.engine.report.Buffered.Load() <= b.engine.config.Pool.Session.BufferTotal
 }
 
-// enqueue adds w to the waiters to which unlock hands connections.
+// enqueue has unlock hand a connection to w.
 func (b *Binding) enqueue(w *waiter) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -359,50 +406,50 @@ func (b *Binding) enqueue(w *waiter) {
 	b.waiting.Store(int32(len(b.waiters)))
 }
 
-// leaveQueue removes w from the waiters. A connection that was handed to w, and that w has not
-// adopted, goes to the next waiter.
+// leaveQueue ends what enqueue began. A connection that was handed to w, and that w has not
+// adopted, goes to the next one.
 func (b *Binding) leaveQueue(w *waiter) {
 	b.mu.Lock()
 	b.waiters = slices.DeleteFunc(b.waiters, func(other *waiter) bool { return other == w })
 	b.waiting.Store(int32(len(b.waiters)))
-	r := w.adopted()
+	s := w.adopted()
 	b.mu.Unlock()
-	if r != nil {
-		b.endPeek(r)
+	if s != nil {
+		b.letGo(s)
 	}
 }
 
-// unlock unlocks r, on which the caller has a claim. If r can be shared, and a statement of the
-// task waits for a connection, unlock hands r and r's lock to that statement: if r was unlocked in
-// between, others could take r each time.
-func (b *Binding) unlock(r *Conn) {
+// unlock unlocks s, on which the caller has a claim. If s can be shared, and a statement of the
+// task waits for a connection, unlock hands s to it with the lock: if s were free in between,
+// others could take it each time.
+func (b *Binding) unlock(s *Seat) {
 	if b.waiting.Load() > 0 {
-		if !b.mayShare(r) {
-			r.Unlock()
+		if !b.mayShare(s) {
+			s.lock.Unlock()
 			return
 		}
-		// Operations that wait for the lock itself get every second turn.
-		others := r.use.handed && r.Contended()
-		if r.use.handed = !others; !others && b.handOver(r) {
+		// Those who wait for the lock itself have every second turn.
+		others := s.handed && s.lock.Contended()
+		if s.handed = !others; !others && b.handOver(s) {
 			return
 		}
 	}
-	r.Unlock()
-	// A statement that has joined the queue meanwhile may have found r locked. A statement joins
-	// before it tries r. So either it finds r unlocked, or offer finds it in the queue.
-	b.offer(r)
+	s.lock.Unlock()
+	// A statement that has joined the queue since then may have found s locked. It had joined
+	// before it looked, so either it finds s unlocked, or it is seen here.
+	b.offer(s)
 }
 
-// handOver gives r, with the caller's lock and a peek, to the statement that has waited for the
-// longest time. It reports false if no statement waits.
-func (b *Binding) handOver(r *Conn) bool {
+// handOver gives s, with the caller's lock and counted, to the statement that has waited for the
+// longest time. It reports false if none waits.
+func (b *Binding) handOver(s *Seat) bool {
 	b.mu.Lock()
 	var first *waiter
-	if len(b.waiters) > 0 && r.holder.Load() == b {
+	if len(b.waiters) > 0 {
 		first, b.waiters = b.waiters[0], b.waiters[1:]
 		b.waiting.Store(int32(len(b.waiters)))
-		first.given = r
-		r.use.peeks++
+		first.given = s
+		s.ops++
 	}
 	b.mu.Unlock()
 	if first == nil {
@@ -410,13 +457,4 @@ func (b *Binding) handOver(r *Conn) bool {
 	}
 	first.cancel(errHandedOver)
 	return true
-}
-
-// hasAny reports whether the binding has a connection. (held also counts connections that are
-// still on their way to the binding.)
-func (b *Binding) hasAny() bool {
-	for range b.conns() {
-		return true
-	}
-	return false
 }

@@ -2,495 +2,256 @@ package binding
 
 import (
 	"context"
-	"database/sql"
+	"slices"
 	"time"
 
+	"github.com/pooldriver/pooldriver/internal/connpool"
 	"github.com/pooldriver/pooldriver/internal/pinning"
-	"github.com/pooldriver/pooldriver/pool"
 )
 
-// This file attaches sessions to a binding, decides which checkouts may use them, and lets
-// them go.
-//
-// Work on a session needs the session's lock and a claim on the session. There are two kinds of
-// claims. A user is a checkout, or rows whose checkout has ended. A peek is for a moment: of a
-// statement that waits for the lock, of a reader that reads rows ahead for others, or of a function
-// of Raw. The binding's mu protects the claims, because the session's lock may be held for as long
-// as the driver works. So a checkout ends without a wait. The end of the last claim, while nothing
-// pins the session, shows that no work goes on, and gives the session back.
-//
-// In two cases a session leaves although there are claims: it is dead, or its task has ended. It
-// leaves under its lock. A caller that gets the lock after that sees that holder has changed, and
-// does not touch the session. A dead session is never lent again, and a task that has ended gets no
-// session, so an old claim never counts as a claim on a later use of the session.
+// This file begins and ends lendings, and counts the claims on the seats of a task.
 
-// attach takes r, which comes from the pool, into the binding of c, and locks it. text is the
+// attach lends r, which comes from the pool, to c, and locks the seat of the lending. text is the
 // statement's, or nil. pins: the operation is known to hold r after its end.
-func (b *Binding) attach(ctx context.Context, c *Checkout, r *Conn, text *string, pins bool) error {
+func (b *Binding) attach(ctx context.Context, c *Checkout, r *connpool.Conn, text *string, pins bool) error {
 	waited := r.Waited()
 	if waited > 0 {
 		b.engine.report.Waited(waited)
 	}
 	if b.engine.report.HearsAcquired() {
-		// If the Observer's function ends the goroutine, the connection goes back.
+		// If the program's function ends the goroutine, the connection goes back.
 		b.engine.report.Acquired(ctx, r.Waited(), WhoIs(c.label, b.task), r.Return)
 	}
-	_ = r.Lock(context.Background()) // an earlier user that came too late may hold the lock for a moment
-	if b.shares {
-		r.values = c.values
-	}
+	s := c.freeSeat()
+	s.prepare(b, c.values)
+	r.LendTo(&s.self)
 	r.Lend(b.shares)
 	r.Meter.Begin(c.label, text, waited, pins)
-	if b.isPrivate() { // b has no task that ends, and before holder is stored nobody finds r in b
-		r.use.users = 1
-		r.holder.Store(b)
-	} else if !b.receive(r) {
-		r.Unlock()
+	if b.isPrivate() { // it has no end, and before conn says so nobody knows that s has r
+		s.conn.Store(r)
+	} else if !b.receive(s, r) {
+		s.lock.Unlock()
 		b.giveBack(r)
 		return b.task.EndedError()
 	}
 	if taken := b.engine.config.Taken; taken != nil {
 		taken()
 	}
-	c.hold(r)
+	c.hold(s)
 	return nil
 }
 
 // attachFor is attach for the operation w.
-func (b *Binding) attachFor(ctx context.Context, c *Checkout, w *Want, r *Conn) error {
+func (b *Binding) attachFor(ctx context.Context, c *Checkout, w *Want, r *connpool.Conn) error {
 	if err := b.attach(ctx, c, r, w.TextAt, w.pins()); err != nil {
 		return err
 	}
-	w.Continue(r)
+	c.Continue(w)
 	return nil
 }
 
-// receive takes r, which nobody has, into the binding of a task. It reports false if the task has ended:
-// the task's end finds only connections that were received before.
-func (b *Binding) receive(r *Conn) bool {
-	b.mu.Lock()
-	r.use.users = 1
-	ended := b.ended.Load()
-	if !ended {
-		r.holder.Store(b)
-	}
-	b.mu.Unlock()
-	return !ended
-}
+// expect counts a connection that is on its way to the binding. first: it has no other one.
+func (b *Binding) expect() (first bool) { return b.held.Add(1) == 1 }
 
-// obtain gives c a connection, and w the connection's lock. The connection comes from the pool.
-// If w would have to wait while the task holds a connection, w shares the task's connection
-// instead.
-func (b *Binding) obtain(ctx context.Context, c *Checkout, w *Want) (err error) {
-	e := b.engine
-	if !w.goesOn() && !e.admits(b, c.from) {
-		return e.pool.DrainingError()
-	}
-	taken, waited := false, time.Duration(0)
-	defer func() { // also after a panic of the driver
-		if !taken {
-			b.held.Add(-1)
-		}
-		if err != nil {
-			err = e.notAcquired(ctx, c.label, b.task, waited, err)
-		}
-	}()
-	keep := func(r *Conn) error {
-		if err := b.attachFor(ctx, c, w, r); err != nil {
-			return err
-		}
-		taken = true
-		return nil
-	}
-	// A task that has no connection, and waits for none, waits in the pool's queue. While
-	// a further statement of the task waits, the task may get a connection that the
-	// statement can share: contend looks for it.
-	if first := b.held.Add(1) == 1; (first || !b.shares) && c.from == nil {
-		var r *Conn
-		if r, waited, err = e.acquire(c.forHooks(ctx), b); err != nil {
-			return err
-		}
-		return keep(r)
-	}
-	r, waited, err := b.contend(ctx, c, w)
-	if err != nil || w.locked {
-		return err
-	}
-	return keep(r)
-}
+// expectFirst is expect, if the binding has no connection and expects none.
+func (b *Binding) expectFirst() bool { return b.held.CompareAndSwap(0, 1) }
 
-// contend is obtain for a binding that has connections, or waits for one. If w.locked is true
-// afterwards, w shares a connection of the binding.
-func (b *Binding) contend(ctx context.Context, c *Checkout, w *Want) (r *Conn, waited time.Duration, err error) {
-	var once time.Duration
-	for hooks := c.forHooks(ctx); ; waited += once {
-		if r, once, err = b.engine.acquireNow(hooks); err == pool.ErrNoneNow {
-			r, once, err = b.queue(ctx, c, w)
-		}
-		if err != errHandedOver {
-			return r, waited + once, err
-		}
-	}
-}
+// lost ends what expect began: the connection does not come, or has gone.
+func (b *Binding) lost() { b.held.Add(-1) }
 
-// queue waits for a connection of the pool or of the task. If w.locked is true afterwards, w
-// shares a connection of the task. errHandedOver: unlock has handed over a connection of the task
-// that w could not share.
-func (b *Binding) queue(ctx context.Context, c *Checkout, w *Want) (_ *Conn, waited time.Duration, _ error) {
-	q := newWaiter(c.forHooks(ctx))
-	defer q.cancel(nil)
-	q.binding, q.label, q.from = b, c.label, c.from
-	if !b.shares {
-		return b.engine.await(q)
-	}
-	b.enqueue(q) // before share looks, so that unlock does not miss q
-	defer b.leaveQueue(q)
-	if q.tooLarge = b.share(ctx, c, w); w.locked {
-		return nil, 0, nil
-	}
-	r, waited, err := b.engine.await(q)
-	if err == errHandedOver {
-		if _ = b.adopt(ctx, c, w, q.adopted()); w.locked {
-			return nil, 0, nil
-		}
-	}
-	return r, waited, err
-}
-
-// share gives c a connection of the task on which no statement runs, if there is one, and
-// w the connection's lock. The error tells why open rows were not read into memory.
-func (b *Binding) share(ctx context.Context, c *Checkout, w *Want) (err error) {
-	for r := range b.conns() {
-		if !b.tryPeek(r) {
-			continue
-		}
-		if err = b.adopt(ctx, c, w, r); w.locked {
-			return nil
-		}
-	}
-	return err
-}
-
-// adopt makes r, at which the caller peeks and which it has locked, the connection of c. If r
-// cannot be shared, adopt unlocks r. The error tells why open rows were not read into memory.
-func (b *Binding) adopt(ctx context.Context, c *Checkout, w *Want, r *Conn) (err error) {
-	w.has(r) // Done unlocks r, also after a panic of the driver
-	w.peeks = true
-	if r.maySend() {
-		if err = r.ReadAhead(ctx); err == nil {
-			others := b.joined(w, r)
-			c.share(r, others > 0)
-			return nil
-		}
-	}
-	c.Unlock(w)
-	return err
-}
-
-// clearOthers reads into memory the rows that the task has open on connections other than
-// r: under Traits.WritesAlone they block a write on r. Rows that are too large stay open.
-// Then the database decides whether the write succeeds.
-func (b *Binding) clearOthers(ctx context.Context, r *Conn) {
-	for other := range b.conns() {
-		if other == r || other.Rows() == nil || !b.tryPeek(other) {
-			continue
-		}
-		func() {
-			defer b.release(other, true) // also after a panic of the driver
-			if other.use.raw == nil {
-				_ = other.ReadAhead(ctx)
-			}
-		}()
-	}
-}
-
-// peek keeps r in the binding until unpeek or release, if r is the binding's. It reports whether r is
-// the binding's.
-func (b *Binding) peek(r *Conn) bool {
+// receive makes s, whose checkout is its first user, a seat of the task. It reports false if the task has
+// ended: the task's end finds only seats that were received before.
+func (b *Binding) receive(s *Seat, r *connpool.Conn) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if r.holder.Load() != b {
+	if b.ended.Load() {
 		return false
 	}
-	r.use.peeks++
+	s.users, s.ops = 1, 0
+	s.conn.Store(r)
+	if b.seats == nil {
+		b.seats = b.few[:0]
+	}
+	b.seats = append(b.seats, s)
 	return true
 }
 
-// unpeek ends a peek at a session that is not locked.
-func (b *Binding) unpeek(r *Conn) { b.leave(r, &r.use.peeks) }
-
-// tryPeek peeks at r and locks r, if r is the binding's and nobody works on it. endPeek or
-// release ends that.
-func (b *Binding) tryPeek(r *Conn) bool {
-	if !b.peek(r) {
-		return false
-	}
-	if r.TryLock() {
-		if r.holder.Load() == b {
-			return true
-		}
-		r.unlock()
-	}
-	b.unpeek(r)
-	return false
-}
-
-// endPeek ends a peek of tryPeek, if nothing was done with the session.
-func (b *Binding) endPeek(r *Conn) {
-	b.unlock(r)
-	b.unpeek(r)
-}
-
-// take locks r for one of r's users, if r is the binding's.
-func (b *Binding) take(r *Conn) bool {
-	if b.isPrivate() {
-		if r.holder.Load() != b { // else the caller's own claim keeps r here
-			return false
-		}
-	} else if !b.peek(r) {
-		return false
-	}
-	_ = r.Lock(context.Background())
-	if r.holder.Load() == b {
-		return true
-	}
-	r.unlock() // it was dead, or the task has ended
-	return false
-}
-
-// untake ends what take began.
-func (b *Binding) untake(r *Conn) { b.release(r, !b.isPrivate()) }
-
-// lockFor locks r for an operation of c. If c does not use r yet, w peeks until c uses it. again:
-// r has left the binding.
-func (b *Binding) lockFor(ctx context.Context, c *Checkout, w *Want, r *Conn) (again bool, _ error) {
-	if w.peeks = r != c.conn; w.peeks && !b.peek(r) {
-		w.peeks = false
-		if tx := b.transactionOf(c.scope); tx != nil && tx.conn == r && b.refuses(c, w) == nil {
-			return false, sql.ErrTxDone // the transaction of InTx has ended before its function
-		}
-		return true, nil
-	}
-	if err := r.Lock(ctx); err != nil {
-		b.offer(r) // ctx may have ended when the lock was just given to this operation
-		if w.peeks {
-			w.peeks = false
-			b.unpeek(r)
-		}
-		return false, err
-	}
-	w.has(r)
-	return false, nil
-}
-
-// joined makes the checkout of w, which peeks, a user of r. others: how many other users r has.
-func (b *Binding) joined(w *Want, r *Conn) (others int) {
+// countIn counts an operation on s, if s is a seat of the task. So nobody gives its connection back until
+// countOut, or release.
+func (b *Binding) countIn(s *Seat) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	others = r.use.users
-	r.use.users++
-	r.use.peeks--
-	w.peeks = false
+	// conn is looked at first: s may be used again, for another task. Then binding changes before conn.
+	if s.conn.Load() == nil || s.binding.Load() != b {
+		return false
+	}
+	s.ops++
+	return true
+}
+
+// countOut ends what countIn began, for somebody who has not the lock.
+func (b *Binding) countOut(s *Seat) {
+	b.mu.Lock()
+	s.ops--
+	b.lookAgainLocked(s)
+}
+
+// tryHold counts an operation on s and locks s, if s is a seat of the task and nobody works on it.
+// letGo or release ends that.
+func (b *Binding) tryHold(s *Seat) bool {
+	if !b.countIn(s) {
+		return false
+	}
+	if s.lock.TryLock() {
+		if s.conn.Load() != nil {
+			return true
+		}
+		s.lock.Unlock()
+	}
+	b.countOut(s)
+	return false
+}
+
+// letGo ends what tryHold began, where nothing was done with the session.
+func (b *Binding) letGo(s *Seat) {
+	b.unlock(s)
+	b.countOut(s)
+}
+
+// isOnlyClaim reports whether one user has the only claim on s, which is locked, and nothing pins s beyond
+// its checkout.
+func (b *Binding) isOnlyClaim(s *Seat) bool {
+	if b.isPrivate() {
+		return !s.left.Load()
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return s.users == 1 && s.ops == 0 && !s.pin.KeepsTask()
+}
+
+// users is how many use s.
+func (b *Binding) users(s *Seat) int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return s.users
+}
+
+// use makes the checkout of an operation that is counted a user of the seat. others: how many other
+// users the seat has.
+func (b *Binding) use(w *Want) (others int) {
+	s := w.seat
+	w.count(false)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	others = s.users
+	s.users++
+	s.ops--
 	return others
 }
 
-// users is the number of r's users.
-func (b *Binding) users(r *Conn) int {
+// claim makes a function of Raw one of the users of s.
+func (b *Binding) claim(s *Seat) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return r.use.users
+	s.users++
 }
 
-// countOut ends the claim of one of r's users. The caller has r's lock, and another claim on r.
-func (b *Binding) countOut(r *Conn) {
+// standDown ends the claim of a checkout, which has the lock of s. In a task its operation is counted
+// instead.
+func (b *Binding) standDown(s *Seat) {
+	if b.isPrivate() {
+		s.Detached() // the operation has the lock, and gives the connection back
+		return
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	r.use.users--
+	s.users--
+	s.ops++
 }
 
-// standDown makes the caller, who is one of r's users and has r's lock, peek at r instead.
-func (b *Binding) standDown(r *Conn) {
+// leave ends the claim of one of the users of s, who has not the lock. It waits for nobody. It reports
+// whether it has given the connection back.
+func (b *Binding) leave(s *Seat) (gaveBack bool) {
 	b.mu.Lock()
-	defer b.mu.Unlock()
-	r.use.users--
-	r.use.peeks++
+	s.users--
+	return b.lookAgainLocked(s)
 }
 
-// leave ends a claim on r. The caller does not hold r's lock. claims is r.use.users or r.use.peeks. If
-// it was the last claim, and nothing pins r, no work goes on on r, and r goes back to the pool.
-func (b *Binding) leave(r *Conn, claims *int) {
+// lookAgain gives the connection of s back if there is no claim on it.
+func (b *Binding) lookAgain(s *Seat) {
 	b.mu.Lock()
-	out := false
-	if r.holder.Load() == b {
-		*claims--
-		out = b.mayLeaveLocked(r)
+	b.lookAgainLocked(s)
+}
+
+// lookAgainLocked is lookAgain with mu, which it unlocks. Whoever ends a claim and finds s locked may go:
+// whoever has the lock looks again after its unlock.
+func (b *Binding) lookAgainLocked(s *Seat) (gaveBack bool) {
+	var r *connpool.Conn
+	if gaveBack = b.mayLeaveLocked(s) && s.lock.TryLock(); gaveBack {
+		r = s.conn.Load()
+		b.takeOutLocked(s)
 	}
 	b.mu.Unlock()
-	if out {
+	if gaveBack {
+		s.lock.Unlock()
 		b.giveBack(r)
 	}
+	return gaveBack
 }
 
-// mayLeaveLocked takes r out of the binding if nobody has a claim on it and nothing pins it.
-// After the task has ended, only the task's end takes r out.
-func (b *Binding) mayLeaveLocked(r *Conn) bool {
-	if b.ended.Load() || r.use.users > 0 || r.use.peeks > 0 || r.use.pin != pinning.None {
+// mayLeaveLocked reports whether nobody has a claim on s, and nothing pins it. After the task has ended,
+// only the task's end takes the connection.
+func (b *Binding) mayLeaveLocked(s *Seat) bool {
+	// conn is looked at first, as in countIn.
+	if s.conn.Load() == nil || s.binding.Load() != b {
 		return false
 	}
-	b.takeOutLocked(r)
-	return true
+	return s.users <= 0 && s.ops == 0 && s.pin == pinning.None && !b.ended.Load()
 }
 
-func (b *Binding) takeOutLocked(r *Conn) {
-	r.holder.Store(nil)
-	r.use.users, r.use.peeks = 0, 0
-	if b.isPrivate() {
-		return // of use, a private binding sets only one more field, raw, and no function of Raw runs now
+// takeOutLocked ends the lending of s, which is locked.
+func (b *Binding) takeOutLocked(s *Seat) {
+	s.conn.Store(nil)
+	s.forget()
+	if i := slices.Index(b.seats, s); i >= 0 {
+		b.seats = slices.Delete(b.seats, i, i+1)
 	}
-	r.use = use{}
-	if b.main.Load() == r {
+	if b.main.Load() == s {
 		b.main.Store(nil)
 	}
-	b.held.Add(-1)
+	b.lost()
 }
 
-// giveBack gives r, which was taken out of the binding, back to the pool.
-func (b *Binding) giveBack(r *Conn) {
-	b.restore(r)
-	if b.task == nil {
-		r.GiveBack(nil)
-	} else {
-		r.GiveBack(b.task)
-	}
+// giveBack gives r, whose lending in a task is over, back to the pool.
+func (b *Binding) giveBack(r *connpool.Conn) {
+	endLending(r)
+	r.GiveBack(b.task)
 }
 
-// restore ends what attach began, when r was taken out.
-func (b *Binding) restore(r *Conn) {
-	if b.shares {
-		r.values = nil
-	}
-	r.Meter.End()
-	r.Session.GiveBack()
-}
-
-// release ends an operation on r, under r's lock, and unlocks r. The caller has a claim on r, so
-// that nobody else gives r back meanwhile. peeks: the claim is a peek, and release ends this peek.
-// release stores why r is held. If nothing holds r, r goes back to the pool.
-func (b *Binding) release(r *Conn, peeks bool) {
-	if r.holder.Load() != b {
-		r.unlock() // it was dead, or the task has ended
-		return
-	}
-	if r.use.left && r.use.raw == nil {
-		b.evict(r)
-		return
-	}
-	pin, dead := pinning.None, false
-	if !b.isPrivate() && r.use.raw == nil {
-		pin, dead = b.judge(r)
-	}
-	b.mu.Lock()
-	if peeks {
-		r.use.peeks--
-	}
-	out := false
-	if r.use.raw == nil {
-		r.use.pin = pin
-		if out = dead && !b.ended.Load(); out {
-			b.takeOutLocked(r)
-		} else {
-			out = b.mayLeaveLocked(r)
-		}
-	}
-	if peeks && !out {
-		r.use.peeks++ // until r is unlocked, so that the last user, who may leave now, does not give r back
-	}
-	b.mu.Unlock()
-	if out {
-		r.Unlock()
-		b.giveBack(r)
-		return
-	}
-	b.unlock(r)
-	if peeks {
-		b.unpeek(r)
-	}
-}
-
-// endUse is release for one of r's users.
-func (b *Binding) endUse(r *Conn) {
-	if r.settled(b.main.Load() == r) {
-		r.use.moves()
-		b.unlock(r)
-		return
-	}
-	b.release(r, false)
-}
-
-// judge says why r is held, after an operation in a task. dead: r is dead and leaves. Checkouts that
-// use r get the error from their next operation. A dead session with open rows stays until the owner
-// of the rows has found the error and closed the rows.
-func (b *Binding) judge(r *Conn) (pin pinning.Pin, dead bool) {
-	r.use.moves()
-	pin = r.pin()
-	if r.Unusable() && pin != pinning.Tx {
-		b.loseState(r)
-		pin = pinning.None
-	}
-	if !b.shares || !pin.KeepsTask() { // a binding that does not share behaves as without a task
-		pin = pinning.None
-	}
-	pin = b.electMain(r, pin)
-	r.Observe(pin.InTx())
-	return pin, r.Unusable() && pin == pinning.None && !r.Begun() && r.Rows() == nil
-}
-
-// loseState raises the loss barrier if r was the main session, and had session state or a
-// transaction begun by hand. For a transaction of BeginTx no barrier is needed here: the
-// program has ended it.
-func (b *Binding) loseState(r *Conn) {
-	if b.main.Load() == r && (r.Stateful() || r.ByHand()) {
-		b.raiseBarrier(r.LostState("a transaction begun by hand", r.use.since))
-	}
-}
-
-// electMain makes r the main session if something pins r. If nothing pins r, r is not the main
-// session any more. electMain returns what pins r as the main session.
-func (b *Binding) electMain(r *Conn, why pinning.Pin) pinning.Pin {
-	main := b.main.Load() == r
-	switch {
-	case why == pinning.None && main:
-		b.main.Store(nil)
-	case why != pinning.None && !main:
-		// The statement's text did not show that it needs a session. If another session is
-		// the main one already, the state of r ends with the checkouts that use r.
-		if !b.main.CompareAndSwap(nil, r) {
-			return pinning.None
-		}
-		r.use.begin()
-	}
-	return why
-}
-
-// detach ends a checkout's use of its connection. It waits for nobody, unless rows are open.
+// detach ends a checkout's use of its seat. It waits for nobody, unless rows are open.
 func (b *Binding) detach(c *Checkout) {
-	r, rows := c.letGo()
-	if r == nil || rows != nil && b.detachRows(r, rows) {
-		return
+	mine := c.mine
+	s, rows := c.letGo()
+	switch {
+	case s == nil || rows != nil && b.detachRows(s, rows):
+	case b.isPrivate():
+		s.leaveAlone()
+		c.mine = mine
+	case b.leave(s) && s == mine && !s.known: // nobody else has a claim, or will come
+		c.mine = s
 	}
-	b.leave(r, &r.use.users)
 }
 
 // detachRows is detach for a checkout that has opened rows. It reports whether the detach
-// is complete. Open rows go on using the connection in place of their checkout.
-func (b *Binding) detachRows(r *Conn, rows *Rows) bool {
+// is complete. Open rows go on using the seat in place of their checkout.
+func (b *Binding) detachRows(s *Seat, rows *Rows) bool {
 	if rows.Buffer() != nil || rows.closed {
 		return rows.Detached()
 	}
-	if !b.take(r) {
+	if s.hold() == nil {
 		return rows.Detached()
 	}
-	defer b.untake(r)
+	defer b.endHold(s)
 	rows.Attach()
 	if rows.Detached() || !rows.Live() {
 		return rows.Detached()
@@ -499,10 +260,108 @@ func (b *Binding) detachRows(r *Conn, rows *Rows) bool {
 	return true
 }
 
-// evict takes r from a task that has ended. It is called with r's lock, and unlocks. When
+// endHold ends what a hold of somebody with a claim began.
+func (b *Binding) endHold(s *Seat) {
+	if b.isPrivate() {
+		s.unlockAlone()
+	} else {
+		b.release(s, false)
+	}
+}
+
+// release ends an operation on s, which is locked, and unlocks s. The caller has a claim on s; counted:
+// the claim is an operation, and it ends. release stores why the session is held. If nothing holds it,
+// the connection goes back.
+func (b *Binding) release(s *Seat, counted bool) {
+	r := s.conn.Load()
+	if s.over && s.raw == nil {
+		b.evict(s, r)
+		return
+	}
+	pin, dead := pinning.None, false
+	if s.raw == nil {
+		pin, dead = b.judge(s, r)
+	}
+	b.mu.Lock()
+	if counted {
+		s.ops--
+	}
+	out := false
+	if s.raw == nil {
+		s.pin = pin
+		if out = dead && !b.ended.Load() || b.mayLeaveLocked(s); out {
+			b.takeOutLocked(s)
+		}
+	}
+	b.mu.Unlock()
+	if out {
+		s.lock.Unlock()
+		b.giveBack(r)
+		return
+	}
+	b.unlock(s)
+	b.lookAgain(s) // the last claim may have ended after our look, and the caller's before
+}
+
+// endUse is release for one of the users of s.
+func (b *Binding) endUse(s *Seat) {
+	if s.isSettled(s.conn.Load(), b.main.Load() == s) {
+		s.moved()
+		b.unlock(s)
+		return
+	}
+	b.release(s, false)
+}
+
+// judge says why r is held, after an operation in a task. dead: r is dead and leaves. Checkouts that
+// use it get the error from their next operation. A dead session with open rows stays until their
+// owner has found the error and closed them.
+func (b *Binding) judge(s *Seat, r *connpool.Conn) (pin pinning.Pin, dead bool) {
+	s.moved()
+	pin = s.checkPin(r)
+	if r.Unusable() && pin != pinning.Tx {
+		b.loseState(s, r)
+		pin = pinning.None
+	}
+	if !b.shares || !pin.KeepsTask() { // a binding that does not share is as without a task
+		pin = pinning.None
+	}
+	pin = b.electMain(s, pin)
+	r.Observe(pin.InTx())
+	return pin, r.Unusable() && pin == pinning.None && !r.Begun() && r.Rows() == nil
+}
+
+// loseState raises the loss barrier if s was the main seat, and its session had state or a
+// transaction begun by hand. For a transaction of BeginTx no barrier is needed here: the
+// program has ended it.
+func (b *Binding) loseState(s *Seat, r *connpool.Conn) {
+	if b.main.Load() == s && (r.Stateful() || r.ByHand()) {
+		b.raiseBarrier(r.LostState("a transaction begun by hand", s.since))
+	}
+}
+
+// electMain makes s the main seat if something pins it. If nothing pins it, s is not the main
+// seat any more. electMain returns what pins s as the main seat.
+func (b *Binding) electMain(s *Seat, why pinning.Pin) pinning.Pin {
+	main := b.main.Load() == s
+	switch {
+	case why == pinning.None && main:
+		b.main.Store(nil)
+	case why != pinning.None && !main:
+		// The statement's text did not show that it needs a session. If another seat is
+		// the main one already, the state of s ends with the checkouts that use s.
+		if !b.main.CompareAndSwap(nil, s) {
+			return pinning.None
+		}
+		s.begin()
+	}
+	return why
+}
+
+// evict takes r from a task that has ended. It is called with the lock of s, and unlocks. When
 // it returns, nothing that the task has opened or changed on r is left.
-func (b *Binding) evict(r *Conn) {
-	since, cancelled := r.use.since, r.TxCancelled()
+func (b *Binding) evict(s *Seat, r *connpool.Conn) {
+	since, cancelled := s.since, r.TxCancelled()
 	open, panicked := r.Undo(b.task.EndedError())
 	if open {
 		b.engine.report.Rollbacks.Add(1)
@@ -511,20 +370,20 @@ func (b *Binding) evict(r *Conn) {
 	// database/sql would have rolled back a cancelled transaction a moment later.
 	var use []any
 	if open && !cancelled {
-		use = r.LastUse(b.task.Name()) // not nil: it names the task at least
+		use = r.LastUse(b.task.Name()) // it has the task at least
 	}
 	defer b.tellUndone(use, panicked, since)
 	b.mu.Lock()
-	b.takeOutLocked(r)
+	b.takeOutLocked(s)
 	b.mu.Unlock()
-	b.restore(r)
-	r.Unlock()
+	s.lock.Unlock()
+	endLending(r)
 	r.GiveBackNow(b.task)
 }
 
-// tellUndone logs the transaction that a task has left open on a connection, and a panic of the driver.
-// use says who had the transaction; nil: none was open. tellUndone is called after the connection has
-// left, because the logger may need a connection.
+// tellUndone tells what a task has left open on a connection. use says who had a transaction
+// there; nil: none was open. It is called after the connection
+// has left, because the logger may need a connection.
 func (b *Binding) tellUndone(use []any, panicked any, since time.Time) {
 	if panicked != nil {
 		b.engine.report.DriverPanicked("at the end of a task; the connection was closed", panicked, "task", b.task.Name())

@@ -9,76 +9,252 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/pooldriver/pooldriver/dialects"
-	"github.com/pooldriver/pooldriver/internal/connpool"
-	"github.com/pooldriver/pooldriver/internal/report"
+	"github.com/pooldriver/pooldriver/internal/fakedb"
 	"github.com/pooldriver/pooldriver/internal/session"
+	"github.com/pooldriver/pooldriver/internal/stmtcache"
 	"github.com/pooldriver/pooldriver/internal/stubdialect"
 	"github.com/pooldriver/pooldriver/internal/task"
-	"github.com/pooldriver/pooldriver/internal/usage"
 )
 
-// newEngine makes an engine over a fake database.
-func newEngine(t *testing.T, most int) *Engine {
+// begun is a checkout of ctx that has run an operation. The test ends it.
+func begun(t *testing.T, ctx context.Context, e *Engine) *Checkout {
 	t.Helper()
-	s := stubdialect.New(dialects.Traits{})
-	stubdialect.Connector(s)
-	var r report.Report
-	r.Init(slog.New(slog.DiscardHandler), "stub", 1, report.Listener{})
-	e, err := New(Config{Pool: connpool.Config{
-		Dialect: s, Template: s, Usage: &usage.Env{Clock: usage.NewClock()},
-		Session: session.Env{Dialect: s, Buffered: &r.Buffered, ReadAheads: &r.ReadAheads, CleanTimeout: time.Second, PingTimeout: time.Second, IdleTimeout: time.Second},
-		Limits:  connpool.Limits{Max: most, ConnectTimeout: time.Second, CleanTimeout: time.Second, PingTimeout: time.Second},
-	}}, &r)
-	require.NoError(t, err)
-	t.Cleanup(e.Pool().Close)
-	return e
-}
-
-// reached is a checkout without a task that has a connection.
-func reached(t *testing.T, ctx context.Context, e *Engine) *Checkout {
-	t.Helper()
-	c, w := &Checkout{}, &Want{}
+	c := &Checkout{}
 	c.Init(e, ctx)
+	w := &Want{}
 	require.NoError(t, c.Reach(ctx, w))
 	c.Done(w)
-	t.Cleanup(c.Detach)
 	return c
 }
 
-// TestABindingPeeksAtItsOwnSessionsAlone: what has gone to another one in the meantime is
-// neither locked nor kept.
-func TestABindingPeeksAtItsOwnSessionsAlone(t *testing.T) {
-	e := newEngine(t, 2)
-	a, b := reached(t, t.Context(), e), reached(t, t.Context(), e)
-	own, held, other := a.binding, a.conn, b.conn
-	require.NotSame(t, own, other.holder.Load())
-	require.False(t, own.tryPeek(other))
-	require.True(t, other.TryLock(), "it was left unlocked")
-	require.Zero(t, other.use.peeks)
-	require.False(t, other.holder.Load().tryPeek(other), "somebody works on it")
-	require.Zero(t, other.use.peeks)
-	other.Unlock()
-	require.True(t, own.tryPeek(held))
-	require.Equal(t, 1, held.use.peeks)
-	own.endPeek(held)
-	require.Zero(t, held.use.peeks)
+// withRows has c open rows, with which nothing else has happened in c.
+func withRows(t *testing.T, ctx context.Context, c *Checkout) *Rows {
+	t.Helper()
+	w := &Want{Statement: session.Statement{Text: "SELECT n FROM numbers LIMIT 3"}}
+	require.NoError(t, c.Reach(ctx, w))
+	real, _, err := w.Conn.Query(ctx, &w.Statement)
+	require.NoError(t, err)
+	w.Conn.RecordResult(w.Effect, err)
+	rows := &Rows{}
+	c.Open(rows, real, w.Text, nil, true)
+	c.Done(w)
+	return rows
 }
 
-// TestATransactionOfInTxThatHasLeftItsConnectionIsDone: a statement in its scope does not look for it
-// for ever.
-func TestATransactionOfInTxThatHasLeftItsConnectionIsDone(t *testing.T) {
+// TestTheLastClaimMayEndWhileSomebodyWithoutOneHasTheLock: he gives the connection back.
+func TestTheLastClaimMayEndWhileSomebodyWithoutOneHasTheLock(t *testing.T) {
+	// each has what happens to a checkout at the same moment, and how the checkout ends.
+	for name, each := range map[string]func(t *testing.T, ctx context.Context, e *Engine) (one, other func()){
+		"a function of Raw whose *sql.Conn is closed": func(t *testing.T, ctx context.Context, e *Engine) (one, other func()) {
+			c := begun(t, ctx, e)
+			w := &Want{Lends: true}
+			require.NoError(t, c.Reach(ctx, w))
+			l, err := Lend(c, w)
+			require.NoError(t, err)
+			c.Done(w)
+			return func() { l.EndUnheld(nil) }, c.Detach
+		},
+		"the driver closes what was prepared": func(t *testing.T, ctx context.Context, e *Engine) (one, other func()) {
+			c := begun(t, ctx, e)
+			s, b := c.seat, c.binding
+			return func() { _ = c.Disown(&stmtcache.Owner{}) }, func() {
+				s.Detached() // as if its rows were in memory
+				b.lookAgain(s)
+			}
+		},
+		"the end of a checkout whose rows others read": func(t *testing.T, ctx context.Context, e *Engine) (one, other func()) {
+			c := begun(t, ctx, e)
+			s, b := c.seat, c.binding
+			return func() {
+					if s.hold() != nil {
+						b.endHold(s)
+					}
+				}, func() {
+					s.Detached()
+					b.lookAgain(s)
+				}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := newEngine(t, 1)
+			ctx := newTask(t)
+			for range 3_000 {
+				one, other := each(t, ctx, e)
+				var both sync.WaitGroup
+				both.Go(one)
+				both.Go(other)
+				both.Wait()
+				require.Eventually(t, func() bool { return e.Pool().Stats().Lent == 0 }, time.Second, 10*time.Microsecond)
+			}
+		})
+	}
+}
+
+// TestAStatementThatDoesNotRunKeepsNoRows of its own checkout, which were read into memory while it waited for
+// the lock.
+func TestAStatementThatDoesNotRunKeepsNoRows(t *testing.T) {
+	for name, stop := range map[string]func(b *Binding, s *Seat, cancel func()){
+		"its context ends":        func(_ *Binding, _ *Seat, cancel func()) { cancel() },
+		"its task has lost state": func(b *Binding, s *Seat, _ func()) { b.raiseBarrier(s.conn.Load().LostState("", time.Now())) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := newEngine(t, 1)
+			for range 1_000 {
+				ctx, end := task.With(t.Context())
+				c := &Checkout{}
+				c.Init(e, ctx)
+				rows := withRows(t, ctx, c)
+				held, read := tryReclaim(c.seat.conn.Load())
+				require.NotNil(t, read)
+				impatient, cancel := context.WithCancel(ctx)
+				var both sync.WaitGroup
+				both.Go(func() {
+					w := &Want{}
+					_ = c.Reach(impatient, w)
+					c.Done(w)
+				})
+				require.Eventually(t, held.lock.Contended, time.Second, 10*time.Microsecond)
+				stop(c.binding, held, func() { both.Go(cancel) })
+				require.True(t, e.starvation.takeRows(held, read))
+				both.Wait()
+				_, err := rows.Close()
+				require.NoError(t, err)
+				c.Detach()
+				require.Eventually(t, func() bool { return e.Pool().Stats().Lent == 0 }, time.Second, 10*time.Microsecond)
+				cancel()
+				end()
+			}
+		})
+	}
+}
+
+// TestACheckoutWhoseRowsWereTakenDoesNotUseItsSeatAgain: others of the task may have a claim on it.
+func TestACheckoutWhoseRowsWereTakenDoesNotUseItsSeatAgain(t *testing.T) {
+	e := newEngine(t, 1)
+	ctx := newTask(t)
+	c := &Checkout{}
+	c.Init(e, ctx)
+	defer c.Detach()
+	rows := withRows(t, ctx, c)
+	s := c.seat
+	other := inTask(t, ctx, e) // reads the rows into memory, and has the seat
+	require.Same(t, s, other.seat)
+	require.NotNil(t, rows.Buffer())
+	w := &Want{}
+	require.NoError(t, other.Reach(ctx, w))
+	w.Conn.MarkUnusable()
+	other.Done(w)
+	require.Nil(t, s.conn.Load(), "it was dead")
+	w = &Want{}
+	require.NoError(t, c.Reach(ctx, w))
+	c.Done(w)
+	require.NotSame(t, s, c.seat)
+	require.Error(t, other.Reach(ctx, &Want{}), "its connection has died")
+}
+
+// TestASeatThatATransactionKnowsIsNotUsedAgain, by whatever checkout it has begun.
+func TestASeatThatATransactionKnowsIsNotUsedAgain(t *testing.T) {
+	e := newEngine(t, 1)
+	ctx := newTask(t)
+	first, second := begun(t, ctx, e), begun(t, ctx, e)
+	s, b := first.seat, first.binding
+	require.Same(t, s, second.seat)
+	var tx Tx
+	tx.On(second)
+	second.Detach()
+	first.Detach()
+	require.Nil(t, s.conn.Load())
+	inner, cancel := context.WithTimeout(newTask(t), time.Second)
+	defer cancel()
+	w := &Want{Begins: true}
+	require.NoError(t, first.Reach(inner, w))
+	first.Done(w)
+	defer first.Detach()
+	require.ErrorIs(t, tx.lock(), sql.ErrTxDone)
+	require.NotSame(t, s, first.seat)
+	require.Nil(t, b.main.Load())
+}
+
+// TestNothingOfASeatsLastLendingIsLeft: a later transaction would say that it has been open since then.
+func TestNothingOfASeatsLastLendingIsLeft(t *testing.T) {
+	e := newEngine(t, 1)
+	ctx := newTask(t)
+	c := begun(t, ctx, e)
+	s := c.seat
+	require.NoError(t, s.lock.Lock(ctx))
+	s.begin()
+	s.lock.Unlock()
+	c.Detach()
+	require.Zero(t, s.since)
+}
+
+// TestASeatMayGoFromTaskToTaskWhileOthersLookAtIt: they do not take one task for the other.
+func TestASeatMayGoFromTaskToTaskWhileOthersLookAtIt(t *testing.T) {
+	e := newEngine(t, 1)
+	var all, looks sync.WaitGroup
+	var done atomic.Bool
+	looks.Go(func() {
+		for !done.Load() {
+			for _, r := range e.pool.Conns() {
+				if s := seatOf(r); s.tryLook(r) {
+					s.endLook()
+				}
+			}
+		}
+	})
+	one, two := newTask(t), newTask(t)
+	c := &Checkout{}
+	c.Init(e, nil)
+	all.Go(func() {
+		for range 3_000 {
+			for _, ctx := range []context.Context{t.Context(), one, two} {
+				w := &Want{}
+				if c.Reach(ctx, w) == nil {
+					c.Done(w)
+				}
+				c.Detach()
+			}
+		}
+	})
+	all.Wait()
+	done.Store(true)
+	looks.Wait()
+	require.Zero(t, e.Pool().Stats().Lent)
+}
+
+// TestATaskThatEndsDuringTheWaitSaysSo, also in a transaction of InTx.
+func TestATaskThatEndsDuringTheWaitSaysSo(t *testing.T) {
 	e := newEngine(t, 1)
 	scope := task.NewScope(newTask(t))
-	c, w := &Checkout{}, &Want{}
-	c.Init(e, scope)
-	require.NoError(t, c.Reach(scope, w))
-	c.Done(w)
+	c := begun(t, scope, e)
+	defer c.Detach()
+	s, b := c.seat, c.binding
 	tx := &Tx{}
-	tx.On(c, c.conn)
+	tx.On(c)
+	scope.Begun(tx)
+	require.NoError(t, s.lock.Lock(t.Context()))
+	waits := make(chan error)
+	go func() {
+		other := &Checkout{}
+		other.Init(e, scope)
+		waits <- other.Reach(scope, &Want{})
+	}()
+	require.Eventually(t, s.lock.Contended, time.Second, time.Millisecond)
+	b.TaskEnded()
+	b.evict(s, s.conn.Load())
+	require.EqualError(t, <-waits, b.task.EndedError().Error())
+}
+
+// TestATransactionOfInTxThatHasLeftItsSeatIsDone: a statement in its scope does not look for it for ever.
+func TestATransactionOfInTxThatHasLeftItsSeatIsDone(t *testing.T) {
+	e := newEngine(t, 1)
+	scope := task.NewScope(newTask(t))
+	c := begun(t, scope, e)
+	tx := &Tx{}
+	tx.On(c)
 	scope.Begun(tx)
 	c.Detach()
 	ctx, cancel := context.WithTimeout(scope, time.Second)
@@ -88,193 +264,32 @@ func TestATransactionOfInTxThatHasLeftItsConnectionIsDone(t *testing.T) {
 	require.ErrorIs(t, other.Reach(ctx, &Want{}), sql.ErrTxDone)
 }
 
-// inTask is a checkout of the task of ctx that has run an operation.
-func inTask(t *testing.T, ctx context.Context, e *Engine) *Checkout {
-	t.Helper()
-	c := reached(t, ctx, e)
-	require.True(t, c.InTask())
-	return c
+// logger runs a function of the program.
+type logger struct {
+	slog.Handler
+	told func()
 }
 
-// newTask is a context with an explicit task.
-func newTask(t *testing.T) context.Context {
-	t.Helper()
-	ctx, end := task.With(t.Context())
-	t.Cleanup(end)
-	return ctx
+func (l logger) Enabled(context.Context, slog.Level) bool { return true }
+func (l logger) Handle(context.Context, slog.Record) error {
+	l.told()
+	return nil
 }
 
-// waiting starts an operation that needs a connection of e, and returns when it waits as
-// the n-th of b. had is set before the operation unlocks its connection.
-func waiting(t *testing.T, ctx context.Context, e *Engine, b *Binding, n int32) (got chan error, had *atomic.Bool) {
-	t.Helper()
-	got, had = make(chan error, 1), &atomic.Bool{}
-	go func() {
-		c, w := &Checkout{}, &Want{}
-		c.Init(e, ctx)
-		err := c.Reach(ctx, w)
-		had.Store(true)
-		c.Done(w)
-		c.Detach()
-		got <- err
-	}()
-	require.Eventually(t, func() bool { return b.waiting.Load() == n && e.Pool().Stats().Waiting >= int(n) }, 5*time.Second, time.Millisecond)
-	return got, had
-}
-
-// TestASessionIsHandedToTheStatementThatWaits: between the end of an operation and the turn of the
-// statement that waits, nobody else can take the session.
-func TestASessionIsHandedToTheStatementThatWaits(t *testing.T) {
-	e := newEngine(t, 1)
-	ctx := newTask(t)
-	c := inTask(t, ctx, e)
-	r, b := c.conn, c.binding
-	for range 200 {
-		w := &Want{}
-		require.NoError(t, c.Reach(ctx, w))
-		got, had := waiting(t, ctx, e, b, 1)
-		c.Done(w)
-		require.NoError(t, c.Reach(ctx, w))
-		require.True(t, had.Load(), "it was overtaken")
-		c.Done(w)
-		require.NoError(t, <-got)
-		require.Equal(t, 1, r.use.users)
-		require.Zero(t, r.use.peeks)
-	}
-}
-
-// TestAStatementThatLeavesPassesTheSessionOn: what was handed to a statement whose context ends is
-// the next one's.
-func TestAStatementThatLeavesPassesTheSessionOn(t *testing.T) {
-	e := newEngine(t, 1)
-	ctx := newTask(t)
-	c := inTask(t, ctx, e)
-	for i := range 200 {
-		w := &Want{}
-		require.NoError(t, c.Reach(ctx, w))
-		leaving, leave := context.WithCancel(ctx)
-		first, _ := waiting(t, leaving, e, c.binding, 1)
-		second, _ := waiting(t, ctx, e, c.binding, 2)
-		if i%2 == 0 {
-			go leave()
-		}
-		c.Done(w)
-		if err := <-first; err != nil {
-			require.ErrorIs(t, err, context.Canceled)
-		}
-		require.NoError(t, <-second)
-		leave()
-	}
-	require.Zero(t, c.conn.use.peeks)
-}
-
-// TestNoStatementOfATaskMissesItsTurn: statements that come at any time get the only session, and
-// none waits for ever, while others look at the session. No claim is left on it.
-func TestNoStatementOfATaskMissesItsTurn(t *testing.T) {
-	for name, held := range map[string]bool{"a checkout keeps the session": true, "it comes and goes": false} {
-		t.Run(name, func(t *testing.T) {
-			e := newEngine(t, 1)
-			ctx, cancel := context.WithTimeout(newTask(t), time.Minute)
-			defer cancel()
-			c := reached(t, ctx, e)
-			r, b := c.conn, c.binding
-			if !held {
-				c.Detach()
-			}
-			var all, peeking sync.WaitGroup
-			var done atomic.Bool
-			peeking.Go(func() {
-				for !done.Load() {
-					if b.tryPeek(r) {
-						b.release(r, true)
-					}
-				}
-			})
-			for range 4 {
-				all.Go(func() { loop(t, ctx, e, 3_000) })
-			}
-			all.Wait()
-			done.Store(true)
-			peeking.Wait()
-			if held {
-				require.Equal(t, 1, r.use.users)
-				c.Detach()
-			}
-			require.Zero(t, r.use.users)
-			require.Zero(t, r.use.peeks)
-			require.Zero(t, b.waiting.Load())
-			require.Zero(t, b.held.Load())
-			require.Eventually(t, func() bool { return e.Pool().Stats().Idle == 1 }, 5*time.Second, time.Millisecond)
-		})
-	}
-}
-
-// loop makes n checkouts of one operation each.
-func loop(t *testing.T, ctx context.Context, e *Engine, n int) {
+// TestNobodyHasTheLockWhenTheLogIsToldOfAPanic: the logger may need the connection.
+func TestNobodyHasTheLockWhenTheLogIsToldOfAPanic(t *testing.T) {
+	stub := stubdialect.New(dialects.Traits{})
+	var s *Seat
+	told := false
+	e := newEngineOver(t, 1, stub, logger{slog.DiscardHandler, func() { told = true; require.False(t, s.lock.Locked()) }})
 	c := &Checkout{}
-	c.Init(e, ctx)
-	for range n {
-		var w Want
-		if !assert.NoError(t, c.Reach(ctx, &w)) {
-			return
-		}
-		c.Done(&w)
-		c.Detach()
-	}
-}
-
-// TestThoseWhoWaitForTheLockHaveTheirTurn: statements that come all the time for any connection of
-// the task do not keep a checkout from its own one.
-func TestThoseWhoWaitForTheLockHaveTheirTurn(t *testing.T) {
-	e := newEngine(t, 1)
-	ctx := newTask(t)
-	c := inTask(t, ctx, e)
-	others, stop := context.WithCancel(ctx)
-	var all sync.WaitGroup
-	for range 4 {
-		all.Go(func() {
-			o := &Checkout{}
-			o.Init(e, others)
-			for others.Err() == nil {
-				var w Want
-				if o.Reach(others, &w) == nil {
-					time.Sleep(100 * time.Microsecond) // the driver works
-				}
-				o.Done(&w)
-				o.Detach()
-			}
-		})
-	}
-	for range 200 {
-		limited, cancel := context.WithTimeout(ctx, 5*time.Second)
-		var w Want
-		err := c.Reach(limited, &w)
-		c.Done(&w)
-		cancel()
-		if !assert.NoError(t, err) {
-			break
-		}
-	}
-	stop()
-	all.Wait()
-}
-
-// TestAnOperationThatStandsDownKeepsTheSessionUntilItsEnd: the last user that leaves meanwhile does
-// not give back a session on which the operation still works.
-func TestAnOperationThatStandsDownKeepsTheSessionUntilItsEnd(t *testing.T) {
-	e := newEngine(t, 1)
-	ctx := newTask(t)
-	first, second := inTask(t, ctx, e), inTask(t, ctx, e)
-	r, b := first.conn, first.binding
-	require.Same(t, r, second.conn, "they share the only one")
-	w := &Want{}
-	require.NoError(t, first.Reach(ctx, w))
-	first.StandDown(w)
-	second.Detach()
-	require.Same(t, b, r.holder.Load())
-	require.Zero(t, e.Pool().Stats().Idle)
-	first.Done(w)
-	require.Nil(t, r.holder.Load())
-	require.Equal(t, 1, e.Pool().Stats().Idle)
-	require.Zero(t, b.held.Load())
+	c.Init(e, t.Context())
+	defer c.Detach()
+	withRows(t, t.Context(), c)
+	s = c.seat
+	stub.Server.Inject(fakedb.Fault{Call: fakedb.RowsNext, Panic: "boom"})
+	held, rows := tryReclaim(s.conn.Load())
+	require.NotNil(t, held)
+	require.False(t, e.starvation.takeRows(held, rows))
+	require.True(t, told)
 }

@@ -21,21 +21,21 @@ func (b *Binding) WrapUp() {
 	defer cancel()
 	var ends sync.WaitGroup
 	var inRaw atomic.Bool
-	for r := range b.conns() {
+	for _, s := range b.all() { // ended is set, so nobody else takes their connections
 		ends.Go(func() {
-			if r.Lock(ctx) != nil {
-				b.sever(r)
-				_ = r.Lock(context.Background())
+			if s.lock.Lock(ctx) != nil {
+				s.sever()
+				_ = s.lock.Lock(context.Background())
 			}
-			switch {
-			case r.holder.Load() != b:
-				r.unlock()
-			case r.use.raw != nil:
+			switch r := s.conn.Load(); {
+			case r == nil:
+				s.lock.Unlock()
+			case s.raw != nil:
 				inRaw.Store(true)
-				r.use.left = true
-				r.Unlock()
+				s.over = true
+				s.lock.Unlock()
 			default:
-				b.evict(r)
+				b.evict(s, r)
 			}
 		})
 	}
@@ -61,16 +61,17 @@ func (b *Binding) tellTaskDone() {
 	}, b.task.Begun(), b.rolledBack.Load())
 }
 
-// sever cuts the network connection of r, because a call of the driver hangs on it: the
-// server does not answer, and the call has no context. r may leave the binding at any
-// time. Either sever sees that r has left, or the pool sees that r is severed when it takes r
+// sever cuts the network connection, because a call of the driver hangs on it: the
+// server does not answer, and the call has no context. The connection may leave at any
+// time. Either sever sees that it has left, or the pool sees that it is severed when it takes it
 // back. So no borrower gets a severed connection.
-func (b *Binding) sever(r *Conn) {
-	if r.Irreplaceable() {
-		return // r comes back when the call ends; a cut would end the database
+func (s *Seat) sever() {
+	r := s.conn.Load()
+	if r == nil || r.Irreplaceable() {
+		return // it comes back when the call ends; a cut would end the database
 	}
 	r.MarkSevered()
-	if r.holder.Load() == b {
+	if s.Has(r) {
 		r.Sever()
 	}
 }

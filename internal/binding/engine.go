@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -38,7 +39,7 @@ type Config struct {
 	Ambient       Ambient
 	TaskTimeout   time.Duration // 0: none
 	DeadlockAfter time.Duration // 0: never
-	Taken         func()        // called for each connection that was taken, when its holder is known; may be nil
+	Taken         func()        // called for each connection that was taken, when its holder is known; nil: nobody asks
 }
 
 // Ambient says what happens to the statements of a task in its transaction: see
@@ -57,7 +58,7 @@ const (
 func New(config Config, r *report.Report) (_ *Engine, err error) {
 	e := &Engine{config: config, report: r}
 	e.starvation.engine = e
-	config.Pool.Starving, config.Pool.StarveAfter, config.Pool.NewSeat = e.starvation.starving, starveAfter, newConn
+	config.Pool.Starving, config.Pool.StarveAfter = e.starvation.starving, starveAfter
 	e.pool, err = connpool.New(config.Pool, r)
 	return e, err
 }
@@ -72,15 +73,7 @@ func (e *Engine) Usage() *usage.Env { return e.config.Pool.Usage }
 func (e *Engine) Unattached() int64 { return e.unattached.Load() }
 
 // connections are the real connections that are open, lent or idle.
-func (e *Engine) connections() iter.Seq[*Conn] {
-	return func(yield func(*Conn) bool) {
-		for _, r := range e.pool.Conns() {
-			if !yield(ConnOf(r)) {
-				return
-			}
-		}
-	}
-}
+func (e *Engine) connections() iter.Seq[*connpool.Conn] { return slices.Values(e.pool.Conns()) }
 
 // FindPlace writes to p, which is empty, the task of ctx on this connector, with its InTx and
 // the task around it.
@@ -106,9 +99,9 @@ func (e *Engine) bindingOf(t *task.Task) *Binding {
 }
 
 // acquire takes a connection from the pool. who is the *Binding of the statement's task or, without a
-// task, the statement's label. waited, here and in the functions below, is how long a statement has
-// waited that gets an error. If the error is nil, Conn.Waited has the wait.
-func (e *Engine) acquire(ctx context.Context, who any) (_ *Conn, waited time.Duration, _ error) {
+// task, the statement's label. waited is how long the statement has waited in vain, as in each function
+// that returns it: if the error is nil, the connection knows.
+func (e *Engine) acquire(ctx context.Context, who any) (_ *connpool.Conn, waited time.Duration, _ error) {
 	r, err := e.pool.Acquire(ctx, who)
 	if err != nil {
 		return nil, connpool.WaitOf(err), e.acquireError(err, nil)
@@ -116,9 +109,9 @@ func (e *Engine) acquire(ctx context.Context, who any) (_ *Conn, waited time.Dur
 	return e.broughtUp(ctx, r)
 }
 
-// acquireFrom is acquire for a statement without a task. from: the task from whose context the
-// statement's context was derived; nil: none.
-func (e *Engine) acquireFrom(ctx context.Context, from *task.Task, label *string) (_ *Conn, waited time.Duration, _ error) {
+// acquireFrom is acquire for a statement without a task. from is the task from whose context its context
+// was derived; nil: from none.
+func (e *Engine) acquireFrom(ctx context.Context, from *task.Task, label *string) (_ *connpool.Conn, waited time.Duration, _ error) {
 	if from == nil {
 		return e.acquire(ctx, label)
 	}
@@ -133,17 +126,17 @@ func (e *Engine) acquireFrom(ctx context.Context, from *task.Task, label *string
 }
 
 // broughtUp gives r, which comes from the pool, all settings of the *sql.DB.
-func (e *Engine) broughtUp(ctx context.Context, r *connpool.Conn) (_ *Conn, waited time.Duration, _ error) {
-	waited = r.Waited() // before BringUp: r goes back if BringUp fails
+func (e *Engine) broughtUp(ctx context.Context, r *connpool.Conn) (_ *connpool.Conn, waited time.Duration, _ error) {
+	waited = r.Waited() // it goes back if it cannot be brought up
 	if err := e.pool.BringUp(ctx, r); err != nil {
 		return nil, waited, err
 	}
-	return ConnOf(r), 0, nil
+	return r, 0, nil
 }
 
 // acquireNow takes a connection if that is possible without a wait for others. Otherwise the
 // error is pool.ErrNoneNow.
-func (e *Engine) acquireNow(ctx context.Context) (_ *Conn, waited time.Duration, _ error) {
+func (e *Engine) acquireNow(ctx context.Context) (_ *connpool.Conn, waited time.Duration, _ error) {
 	r, err := e.pool.AcquireNow(ctx)
 	switch err {
 	case nil:
@@ -155,13 +148,13 @@ func (e *Engine) acquireNow(ctx context.Context) (_ *Conn, waited time.Duration,
 }
 
 // await queues for a connection. While it waits, starving looks after the waiter.
-func (e *Engine) await(w *waiter) (_ *Conn, waited time.Duration, _ error) {
+func (e *Engine) await(w *waiter) (_ *connpool.Conn, waited time.Duration, _ error) {
 	r, err := e.wait(w)
 	waited = connpool.WaitOf(err)
 	switch {
 	case err == nil:
 		if w.binding != nil {
-			w.binding.leaveQueue(w) // w needs no other connection
+			w.binding.leaveQueue(w) // it needs no other one
 		}
 		return e.broughtUp(w.around, r)
 	case context.Cause(w.ctx) == errHandedOver:
@@ -179,7 +172,7 @@ func (e *Engine) await(w *waiter) (_ *Conn, waited time.Duration, _ error) {
 
 func (e *Engine) wait(w *waiter) (*connpool.Conn, error) {
 	e.starvation.waiters.Join(w)
-	defer e.starvation.waiters.Leave(w) // also after a panic of the driver
+	defer e.starvation.waiters.Leave(w) // also by a panic of the driver
 	return e.pool.Acquire(w.ctx, w)
 }
 
@@ -192,15 +185,15 @@ func (e *Engine) acquireError(err error, w *waiter) error {
 	return e.pool.Explain(err)
 }
 
-// notAcquired reports a statement that has waited and got no connection, and returns err.
+// notAcquired tells of a statement that has waited and got no connection, and returns err.
 func (e *Engine) notAcquired(ctx context.Context, label *string, t *task.Task, waited time.Duration, err error) error {
 	e.report.NotAcquired(ctx, waited, func() report.Who { return WhoIs(label, t) }, err)
 	return err
 }
 
 // admits reports whether a statement that has no connection may take one. While the connector
-// drains, a statement may take one only if its task, or a task around its task, has a connection. b
-// is nil without a task.
+// drains, it may do so only if its task, or a task around its task, has a connection. b is nil
+// without a task.
 func (e *Engine) admits(b *Binding, from *task.Task) bool {
 	return !e.pool.Draining() || e.serves(b, from)
 }
@@ -217,7 +210,7 @@ func (e *Engine) serves(b *Binding, from *task.Task) bool {
 	return false
 }
 
-// WhoIs describes, for the report, a checkout with this label and this task. Both may be nil.
+// WhoIs is for whom something happens: a checkout with this label and this task. Both may be nil.
 func WhoIs(label *string, t *task.Task) report.Who {
 	return report.Who{Label: usage.Text(label), Task: NameOf(t)}
 }

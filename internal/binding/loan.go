@@ -6,12 +6,14 @@ import (
 	"errors"
 
 	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/internal/connpool"
 )
 
 // Loan is a session that is lent to a function of Raw. database/sql's lock on the virtual
 // connection protects the Loan, as it protects the checkout.
 type Loan struct {
-	Conn     *Conn
+	Conn     *connpool.Conn
+	seat     *Seat
 	checkout *Checkout
 	binding  *Binding
 	busy     chan struct{} // closed when the function has returned
@@ -24,17 +26,19 @@ const anything = dialects.Suspect | dialects.TxControl | dialects.ForgetPrepared
 // function may use its task. A statement that needs the lent session waits for rawPatience, and
 // then gets an error. Nobody else calls the driver until the function returns.
 func Lend(c *Checkout, w *Want) (*Loan, error) {
-	r := w.Conn
-	if c.binding.isPrivate() && (r.Unusable() || r.Severed()) {
+	r, s, b := w.Conn, w.seat, c.binding
+	if b.isPrivate() && (r.Unusable() || r.Severed()) {
 		return nil, driver.ErrBadConn // a call that was given up may still run on it
 	}
 	r.RecordEffect(anything)
-	l := &Loan{Conn: r, checkout: c, binding: c.binding, busy: make(chan struct{})}
-	r.use.raw = l.busy
-	c.binding.peek(r) // until giveBack
-	c.share(r, true)
-	c.Ran(r)
-	c.lent = r
+	l := &Loan{Conn: r, seat: s, checkout: c, binding: b, busy: make(chan struct{})}
+	s.raw = l.busy
+	if !b.isPrivate() { // else raw keeps the connection
+		b.claim(s)
+	}
+	c.share(s, true)
+	c.Ran(w)
+	c.lent = s
 	return l, nil
 }
 
@@ -61,16 +65,21 @@ func (l *Loan) EndUnheld(err error) {
 
 // giveBack lets others use the session again. It calls look under the session's lock.
 func (l *Loan) giveBack(err error, look func()) {
-	r := l.Conn
-	_ = r.Lock(context.Background())
+	r, s, b := l.Conn, l.seat, l.binding
+	_ = s.lock.Lock(context.Background()) // nobody takes the connection while raw is set
 	if errors.Is(err, driver.ErrBadConn) {
 		r.MarkUnusable()
 	}
-	r.use.raw = nil
+	s.raw = nil
 	r.Meter.Resume()
 	close(l.busy)
 	r.RecordResult(anything, err)
 	look()
-	r.Meter.SetPin(r.pinnedBy())
-	l.binding.release(r, true)
+	r.Meter.SetPin(s.pinnedBy(r))
+	if b.isPrivate() {
+		s.unlockAlone()
+		return
+	}
+	s.Detached() // the loan's claim
+	b.release(s, false)
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/pooldriver/pooldriver/internal/connpool"
 	"github.com/pooldriver/pooldriver/internal/pinning"
 	"github.com/pooldriver/pooldriver/internal/task"
 	"github.com/pooldriver/pooldriver/internal/usage"
@@ -18,7 +19,7 @@ import (
 // Look is a connection that somebody has.
 type Look struct {
 	usage.Look
-	Conn    *Conn
+	Conn    *connpool.Conn
 	Task    *task.Task // nil: none
 	Taken   time.Time
 	Running bool
@@ -30,7 +31,7 @@ type Look struct {
 // Looks returns the connections that have a holder, in the order in which they were taken.
 func (e *Engine) Looks() (all []Look) {
 	for r := range e.connections() {
-		if l, ok := r.look(e.Usage().Clock); ok {
+		if l, ok := look(r, e.Usage().Clock); ok {
 			all = append(all, l)
 		}
 	}
@@ -38,25 +39,26 @@ func (e *Engine) Looks() (all []Look) {
 	return all
 }
 
-// look returns the holder of r. ok is false if r has none. If r gets another holder
-// meanwhile, look tries again. After the last try it leaves r out: no holder has had r for
+// look returns who has r. ok is false if nobody has. If r is lent to somebody else
+// meanwhile, look tries again. After the last try it leaves r out: nobody has had r for
 // long.
-func (r *Conn) look(clock *usage.Clock) (l Look, ok bool) {
+func look(r *connpool.Conn, clock *usage.Clock) (l Look, ok bool) {
 	const tries = 3
 	for range tries {
-		b, checkout := r.holder.Load(), r.Meter.Checkout()
-		if b == nil {
+		s := seatOf(r)
+		if s == nil || !s.Has(r) {
 			return Look{}, false
 		}
-		if r.holder.Load() != b {
+		b, checkout := s.binding.Load(), r.Meter.Checkout()
+		if !s.Has(r) || seatOf(r) != s {
 			continue
 		}
-		// attach stores the holder after the meter's Begin, and takeOutLocked removes it. If the
-		// holder is the same before and after we read the checkout's number, the checkout has
-		// begun completely. A statement that ends while we look is shown as running.
-		running := r.Locked()
+		// attach lets the seat have the connection after the meter's Begin, and after the seat's
+		// binding is set. If the seat has it before and after we read the checkout's number, the
+		// checkout has begun completely. A statement that ends while we look is shown as running.
+		running := s.lock.Locked()
 		look, same := r.Meter.Look()
-		running = running || r.Locked() || look.Pin == pinning.Raw
+		running = running || s.lock.Locked() || look.Pin == pinning.Raw
 		if !same || look.Checkout != checkout {
 			continue
 		}
@@ -108,13 +110,13 @@ func (e *Engine) RowsTooLarge() bool {
 		if r.Rows() == nil {
 			continue
 		}
-		b := r.tryPeek()
-		if b == nil {
+		s := seatOf(r)
+		if !s.tryLook(r) {
 			continue
 		}
 		rows := r.Rows()
 		large := rows != nil && rows.TooLarge()
-		b.endPeek(r)
+		s.endLook()
 		if large {
 			return true
 		}

@@ -3,6 +3,7 @@ package binding
 import (
 	"context"
 
+	"github.com/pooldriver/pooldriver/internal/connpool"
 	"github.com/pooldriver/pooldriver/internal/pinning"
 	"github.com/pooldriver/pooldriver/internal/task"
 )
@@ -13,10 +14,10 @@ import (
 
 // Borrow lends a connection to a checkout that has had no operation, and locks it. nil without an
 // error: nothing is locked, and the operation has to take the long way from Reach, because its
-// context has ended, or has a task for which borrowInTask does nothing, or the checkout has a
+// context has ended, or has a task that is not as borrowInTask wants it, or the checkout has a
 // transaction that was deferred, or the connector drains. text is the statement's. pins: the
 // operation begins a transaction.
-func (c *Checkout) Borrow(ctx context.Context, text *string, pins bool) (*Conn, error) {
+func (c *Checkout) Borrow(ctx context.Context, text *string, pins bool) (*connpool.Conn, error) {
 	e := c.engine
 	if c.binding != nil || c.tx != nil || c.parted || e.config.TaskKey != nil || e.pool.Draining() || ctx.Err() != nil {
 		return nil, nil
@@ -36,20 +37,20 @@ func (c *Checkout) Borrow(ctx context.Context, text *string, pins bool) (*Conn, 
 
 // borrowInTask is Borrow for a statement of an explicit task that has no connection, and waits for
 // none. Then no transaction, no state and no rows of the task concern the statement.
-func (c *Checkout) borrowInTask(ctx context.Context, text *string, pins bool) (r *Conn, err error) {
+func (c *Checkout) borrowInTask(ctx context.Context, text *string, pins bool) (r *connpool.Conn, err error) {
 	p := task.PlaceOf(ctx)
 	if pins || p.Task == nil || p.From != nil || p.Scope != nil {
 		return nil, nil
 	}
 	b, err := c.engine.bindTo(p.Task)
-	if err != nil || !b.mayBorrow() || !b.held.CompareAndSwap(0, 1) {
+	if err != nil || !b.mayBorrow() || !b.expectFirst() {
 		return nil, nil
 	}
 	c.binding, c.label = b, p.Label
 	taken := false
 	defer func() { // also after a panic of the driver
 		if !taken {
-			b.held.Add(-1)
+			b.lost()
 			c.unbind()
 		}
 	}()
@@ -64,15 +65,14 @@ func (c *Checkout) borrowInTask(ctx context.Context, text *string, pins bool) (r
 	// Another statement of the task may have begun a transaction, set state or lost them since mayBorrow
 	// was asked. A statement that comes later finds that the task has r.
 	if b.held.Load() != 1 || !b.mayBorrow() {
-		r.Meter.EndOperation(r.pinnedBy())
-		b.endUse(r)
-		return nil, nil // Reach checks the task's state, as for any statement that has a connection
+		r.Meter.EndOperation(c.seat.pinnedBy(r))
+		b.endUse(c.seat)
+		return nil, nil // Reach asks what the task has, as for any statement that has a connection
 	}
 	return r, nil
 }
 
-// mayBorrow reports whether a statement may run if nothing is open in the task: the task shares, has not
-// ended, and has lost nothing.
+// mayBorrow reports whether a statement of the task may run if nobody has anything open there.
 func (b *Binding) mayBorrow() bool {
 	return b.shares && b.lossBarrier.Load() == nil && !b.ended.Load()
 }
@@ -80,16 +80,17 @@ func (b *Binding) mayBorrow() bool {
 // Again locks the connection of a checkout that has had an operation. nil without an error: nothing
 // was done, and the operation has to take the long way, because the checkout belongs to a task, or
 // its last rows may be open, or its transaction has not begun, or its connection was taken back.
-func (c *Checkout) Again(ctx context.Context, text *string) (*Conn, error) {
-	r := c.conn
-	if c.binding != &c.private || r == nil || c.rows != nil || c.parted {
+func (c *Checkout) Again(ctx context.Context, text *string) (*connpool.Conn, error) {
+	s := c.seat
+	if c.binding != &c.private || s == nil || c.rows != nil || c.parted {
 		return nil, nil
 	}
-	if err := c.lockOwn(ctx); err != nil {
+	if err := s.lock.Lock(ctx); err != nil {
 		return nil, err
 	}
-	if r.Deferred() != nil || r.Traits().BadConnUnsure && ctx.Err() != nil {
-		r.unlock()
+	r := s.conn.Load()
+	if r == nil || r.Deferred() != nil || r.Traits().BadConnUnsure && ctx.Err() != nil {
+		s.unlockAlone()
 		return nil, nil
 	}
 	r.Meter.BeginOperation(text, r.Begun(), false)
@@ -98,19 +99,20 @@ func (c *Checkout) Again(ctx context.Context, text *string) (*Conn, error) {
 
 // Settle ends an operation that began with Borrow or Again, has succeeded, and leaves nothing
 // behind but the rows that it may have opened. Settle unlocks r.
-func (c *Checkout) Settle(r *Conn) {
+func (c *Checkout) Settle(r *connpool.Conn) {
 	c.touched, c.executed = true, true
-	r.Meter.EndOperation(r.pinnedBy())
+	s := c.seat
+	r.Meter.EndOperation(s.pinnedBy(r))
 	if c.binding == &c.private {
-		r.Unlock()
+		s.unlockAlone()
 		return
 	}
-	c.binding.endUse(r)
+	c.binding.endUse(s)
 }
 
 // SettleTx is Settle for a transaction that has begun.
-func (c *Checkout) SettleTx(r *Conn) {
+func (c *Checkout) SettleTx(r *connpool.Conn) {
 	c.touched = true
 	r.Meter.EndOperation(pinning.Tx)
-	r.Unlock()
+	c.seat.unlockAlone()
 }

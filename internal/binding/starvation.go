@@ -50,11 +50,11 @@ type waiter struct {
 	label    *string  // nil: none
 	from     *task.Task
 	tooLarge error // why rows of the task stay open
-	// given is a connection of the task that unlock has handed over, with its lock and a peek. The
+	// given is a seat of the task that unlock has handed over, with its lock, and counted. The
 	// binding's mu protects it until the wait has ended with errHandedOver.
-	given *Conn
+	given *Seat
 
-	around context.Context // the statement's context
+	around context.Context // the statement's
 	ctx    context.Context // ends with around, and by cancel
 	cancel context.CancelCauseFunc
 }
@@ -66,14 +66,14 @@ func newWaiter(ctx context.Context) *waiter {
 	return w
 }
 
-// adopted takes the connection that was handed to w; nil: none was.
-func (w *waiter) adopted() *Conn {
-	r := w.given
+// adopted takes the seat that was handed to w; nil: none was.
+func (w *waiter) adopted() *Seat {
+	s := w.given
 	w.given = nil
-	return r
+	return s
 }
 
-// starvation holds an engine's waiters, and what the engine does for them.
+// starvation is what an engine knows of waiters.
 type starvation struct {
 	engine  *Engine
 	waiters waitgraph.Queue[*waiter]
@@ -86,14 +86,14 @@ type starvation struct {
 
 // Taken describes open rows that are in memory, because their connection was taken back.
 type Taken struct {
-	usage.Look            // of the rows' checkout, when the checkout lost the connection
+	usage.Look            // of their checkout, when it lost the connection
 	Task       *task.Task // nil: none
 	At         time.Time  // when the checkout had taken the connection
 	whole      bool       // the rows are in memory
 }
 
 // remember notes rows that are about to be read into memory. r is their connection, which is locked.
-func (s *starvation) remember(rows *session.Rows, r *Conn, b *Binding) {
+func (s *starvation) remember(rows *session.Rows, r *connpool.Conn, b *Binding) {
 	look, _ := r.Meter.Look()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -103,8 +103,8 @@ func (s *starvation) remember(rows *session.Rows, r *Conn, b *Binding) {
 	s.taken[rows] = Taken{Look: look, Task: b.task, At: s.engine.Usage().Clock.Time(look.Since)}
 }
 
-// confirm records that the rows which remember has noted are in memory. The owner of the rows may have
-// closed them since.
+// confirm says that the rows which remember has noted are in memory. Their owner may have closed
+// them since.
 func (s *starvation) confirm(rows *session.Rows) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -114,7 +114,7 @@ func (s *starvation) confirm(rows *session.Rows) {
 	}
 }
 
-// forget removes rows that remember has noted, if it has: they are closed, or not in memory.
+// forget ends what remember began, if it did: the rows are closed.
 func (s *starvation) forget(rows *session.Rows) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -128,7 +128,7 @@ func (s *starvation) starving(waiting int) {
 	}
 	waiters := s.waiters.All()
 	for _, q := range waiters {
-		// Rows of w's task were too large for the memory that others had left. Now there may be more.
+		// Rows were too large for the memory that others had left.
 		if w := q.Waiter; w.tooLarge != nil {
 			w.binding.offerAll()
 		}
@@ -143,112 +143,114 @@ func (s *starvation) reclaim(wanted int) {
 	if wanted <= 0 || s.readers.Busy(readerPatience) {
 		return
 	}
-	if r, rows := s.leastRead(); r != nil {
-		go s.readOthers(s.readers.Begin(), r, rows, wanted)
+	if held, rows := s.leastRead(); held != nil {
+		go s.readOthers(s.readers.Begin(), held, rows, wanted)
 	}
 }
 
-// readOthers is the work of one reader. The reader begins with rows and owns the lock of r.
-func (s *starvation) readOthers(me *relay.Runner, r *Conn, rows *session.Rows, wanted int) {
+// readOthers is what a reader does. It begins with rows and owns the lock of held.
+func (s *starvation) readOthers(me *relay.Runner, held *Seat, rows *session.Rows, wanted int) {
 	defer me.End()
-	for r != nil {
-		if s.takeRows(r, rows) {
+	for held != nil {
+		if s.takeRows(held, rows) {
 			wanted--
 		}
 		if wanted <= 0 || s.engine.pool.Stats().Waiting == 0 || !me.Last() {
 			return
 		}
 		me.Next()
-		r, rows = s.leastRead()
+		held, rows = s.leastRead()
 	}
 }
 
 // leastRead returns the rows of which the least was read ahead so far, and their
-// connection, which it has locked. nil: no rows may be read. So large rows come last.
-func (s *starvation) leastRead() (*Conn, *session.Rows) {
+// seat, which it has locked. nil: no rows may be read. So large rows come last.
+func (s *starvation) leastRead() (*Seat, *session.Rows) {
 	if s.engine.report.Buffered.Load() > s.engine.config.Pool.Session.BufferOthers {
 		return nil, nil
 	}
-	var least *Conn
+	var least *connpool.Conn
 	tried := int64(math.MaxInt64)
 	for r := range s.engine.connections() {
 		if r.Rows() == nil {
 			continue
 		}
-		if b, rows := tryReclaim(r); rows != nil {
+		if held, rows := tryReclaim(r); rows != nil {
 			if rows.Tried() < tried {
 				least, tried = r, rows.Tried()
 			}
-			b.endPeek(r)
+			held.endLook()
 		}
 	}
-	if least != nil {
-		if _, rows := tryReclaim(least); rows != nil {
-			return least, rows
-		}
-	}
-	return nil, nil
-}
-
-// tryReclaim peeks at r and locks it, if only its rows hold it. It returns the rows and the
-// binding that has r; nil: it has done nothing.
-func tryReclaim(r *Conn) (*Binding, *session.Rows) {
-	b := r.tryPeek()
-	if b == nil {
+	if least == nil {
 		return nil, nil
 	}
-	rows := r.Rows()
-	if rows == nil || !rows.Reclaimable() || b.users(r) != 1 || r.use.pin.KeepsTask() || r.use.raw != nil || b.ended.Load() {
-		b.endPeek(r)
-		return nil, nil
-	}
-	return b, rows
+	return tryReclaim(least)
 }
 
-// takeRows reads more of the rows into memory. If no rows are left to read, it gives r back. It is
-// called with r's lock, and unlocks r.
-func (s *starvation) takeRows(r *Conn, rows *session.Rows) (taken bool) {
+// tryReclaim locks the seat of r, if only its rows hold r. It returns the seat and the rows; nil: it has
+// done nothing.
+func tryReclaim(r *connpool.Conn) (*Seat, *session.Rows) {
+	s := seatOf(r)
+	if !s.tryLook(r) {
+		return nil, nil
+	}
+	b, rows := s.binding.Load(), r.Rows()
+	if rows == nil || !rows.Reclaimable() || !b.isOnlyClaim(s) || s.raw != nil || b.ended.Load() {
+		s.endLook()
+		return nil, nil
+	}
+	return s, rows
+}
+
+// takeRows reads more of the rows into memory. If no rows are left to read, it gives their
+// connection back. It is called with the lock of held, and unlocks.
+func (s *starvation) takeRows(held *Seat, rows *session.Rows) (taken bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), reclaimPatience)
 	defer cancel()
-	b := r.holder.Load()
+	b, r := held.binding.Load(), held.conn.Load()
+	var panicked any
+	defer func() { // without the lock: the logger may need a connection
+		if panicked != nil {
+			s.engine.report.DriverPanicked("while rows were read into memory for a statement that waits for a connection; the connection of the rows is closed when it comes back", panicked)
+		}
+	}()
+	defer held.endLook()
 	defer func() {
-		if p := recover(); p != nil { // inspect sees in r.Calls that a call has not returned
+		if panicked = recover(); panicked != nil { // inspect sees in r.Calls that a call has not returned
 			rows.SkipReadAhead()
 			s.forget(rows)
-			b.endPeek(r)
-			s.engine.report.DriverPanicked("while rows were read into memory for a statement that waits for a connection; the connection of the rows is closed when it comes back", p)
 		}
 	}()
 	s.remember(rows, r, b) // before their owner can see that they are in memory, and close them
 	if !rows.ReadMore(ctx) {
 		s.forget(rows)
-		b.endPeek(r)
 		return false
 	}
 	s.confirm(rows)
+	held.moved()
 	s.engine.report.Reclaims.Add(1)
-	b.release(r, true)
 	return true
 }
 
 // makeWay reads into memory the rows that are open on other connections than r: under
 // Traits.RowsBlockWrites they block a write on r. Rows that have no room, or that nobody may take back,
 // stay open.
-func (s *starvation) makeWay(r *Conn) {
+func (s *starvation) makeWay(r *connpool.Conn) {
 	for other := range s.engine.connections() {
 		if other == r || other.Rows() == nil {
 			continue
 		}
 		for tried := int64(-1); ; {
-			b, rows := tryReclaim(other)
+			held, rows := tryReclaim(other)
 			if rows == nil {
 				break
 			}
 			if rows.Tried() == tried {
-				b.endPeek(other)
+				held.endLook()
 				break
 			}
-			if tried = rows.Tried(); s.takeRows(other, rows) {
+			if tried = rows.Tried(); s.takeRows(held, rows) {
 				break
 			}
 		}
@@ -273,14 +275,14 @@ func (s *starvation) timeout(err error, w *waiter) error {
 }
 
 // A wait cycle is closed when every connection is held by a task that waits for one
-// more. When nothing has moved for Config.DeadlockAfter, the waiter that closed the cycle gets
-// ErrDeadlock. A statement of an implicit task never gets ErrDeadlock: the program waits as over
-// plain database/sql, and the error of its timeout names the holders. docs/adr/0008.
+// more. When nothing has moved for Config.DeadlockAfter, the waiter that closed it gets
+// ErrDeadlock. A statement of an implicit task never gets it: the program waits as over plain
+// database/sql, and the error of its timeout names the holders. docs/adr/0008.
 
 // holder is what has a connection: a task or, if task is nil, a checkout that belongs to no task.
 type holder struct {
 	task    *task.Task
-	pin     pinning.Pin // None: nothing pins the connection, which is only in use
+	pin     pinning.Pin // None: nothing, the connection is only in use
 	since   time.Time
 	dialect dialects.Dialect
 	last    *string // statement; nil: none
@@ -334,10 +336,13 @@ func (s *starvation) snapshot(waiters []waitgraph.Queued[*waiter]) *waitgraph.Sn
 		w := q.Waiter
 		now.Waiters = append(now.Waiters, waitgraph.Waiter[*Binding]{Number: q.Number, For: w.waitsFor(s.engine), Victim: w.binding == nil || !w.binding.task.Implicit()})
 	}
-	for _, conn := range all {
-		r := ConnOf(conn)
-		b := r.holder.Load()
-		if b == nil || !b.shares {
+	for _, r := range all {
+		held := seatOf(r)
+		if held == nil || !held.Has(r) {
+			return nil
+		}
+		b := held.binding.Load()
+		if !b.shares {
 			return nil
 		}
 		now.Holders = append(now.Holders, waitgraph.Holder[*Binding]{Who: b})
@@ -351,16 +356,15 @@ func (s *starvation) snapshot(waiters []waitgraph.Queued[*waiter]) *waitgraph.Sn
 // waits completes the snapshot with what is known under the locks. It reports whether no
 // holder is at work.
 func waits(s *waitgraph.Snapshot[*Binding], all []*connpool.Conn) bool {
-	for i, conn := range all {
-		r := ConnOf(conn)
-		b := r.tryPeek()
-		if b == nil {
+	for i, r := range all {
+		held := seatOf(r)
+		if !held.tryLook(r) {
 			return false
 		}
 		h := &s.Holders[i]
-		idle := b == h.Who && r.use.raw == nil
-		h.Operations, h.Name = r.use.ops, holder{h.Who.task, r.use.pin, r.use.since, h.Who.engine.config.Pool.Dialect, r.Meter.Text()}
-		b.endPeek(r)
+		idle := held.binding.Load() == h.Who && held.raw == nil
+		h.Operations, h.Name = held.moves, holder{h.Who.task, held.pin, held.since, h.Who.engine.config.Pool.Dialect, r.Meter.Text()}
+		held.endLook()
 		if !idle {
 			return false
 		}

@@ -15,18 +15,15 @@ type Tx struct {
 	session.Tx
 
 	checkout   *Checkout
-	conn       *Conn // nil: deferred, and without a connection yet
+	seat       *Seat // nil: deferred, and without a connection yet
 	binding    *Binding
-	around     *Tx  // the transaction around t on the same virtual connection, which goes on after t; nil: none
+	around     *Tx  // of the same virtual connection; around goes on when this Tx ends; nil: none
 	over       bool // Commit or Rollback was called
-	unattached bool // Engine.unattached counts t
+	unattached bool // it is counted in Engine.unattached
 }
 
-// Conn is the connection of t, nil if it is deferred and has none.
-func (t *Tx) Conn() *Conn { return t.conn }
-
 // Attached reports whether t has a connection.
-func (t *Tx) Attached() bool { return t.conn != nil }
+func (t *Tx) Attached() bool { return t.seat != nil }
 
 // InTask reports whether t has a connection that belongs to a task.
 func (t *Tx) InTask() bool { return t.binding != nil && t.binding.task != nil }
@@ -34,26 +31,29 @@ func (t *Tx) InTask() bool { return t.binding != nil && t.binding.task != nil }
 // TaskEnded reports whether the task of t, which has a connection, has ended.
 func (t *Tx) TaskEnded() bool { return t.binding.ended.Load() }
 
-// On prepares t to begin on r, which the checkout has.
-func (t *Tx) On(c *Checkout, r *Conn) {
-	t.checkout, t.conn, t.binding = c, r, c.binding
+// On prepares t to begin on the connection of the checkout.
+func (t *Tx) On(c *Checkout) {
+	t.checkout, t.seat, t.binding = c, c.seat, c.binding
+	if !t.binding.isPrivate() {
+		t.seat.isKnown()
+	}
 }
 
 // Began records that t, which is no savepoint, has begun on its connection or was deferred
 // there.
 func (t *Tx) Began() {
-	r := t.conn
+	s := t.seat
 	if !t.binding.isPrivate() {
-		r.use.begin()
+		s.begin()
 		t.binding.lowerBarrier()
 	}
-	r.Began(&t.Tx, r.use.since)
+	s.conn.Load().Began(&t.Tx, s.since)
 	t.begun()
 }
 
 // BeganSavepoint is Began for a savepoint.
 func (t *Tx) BeganSavepoint() {
-	t.conn.BeganSavepoint(&t.Tx, time.Now())
+	t.seat.conn.Load().BeganSavepoint(&t.Tx, time.Now())
 	t.binding.lowerBarrier()
 	t.begun()
 }
@@ -65,8 +65,8 @@ func (t *Tx) begun() {
 }
 
 // DeferOn makes t, which begins with its first statement, the transaction of a checkout that has
-// nothing yet. It reports false if t may not begin any more. from: the task from whose context the
-// context of t was derived.
+// nothing yet. It reports false if t may not begin any more. from is the task that its context
+// was made of.
 func (t *Tx) DeferOn(c *Checkout, from *task.Task) bool {
 	t.checkout, t.unattached = c, true
 	c.engine.unattached.Add(1)
@@ -78,16 +78,16 @@ func (t *Tx) DeferOn(c *Checkout, from *task.Task) bool {
 	return true
 }
 
-// attached completes DeferOn: t has got the connection r, or the error err.
-func (t *Tx) attached(r *Conn, b *Binding, err error) {
+// attached ends what DeferOn began: t has got a connection, or err.
+func (t *Tx) attached(w *Want, b *Binding, err error) {
 	t.countOut()
 	if err != nil {
 		t.Refuse(err)
 		return
 	}
-	t.conn, t.binding = r, b
-	r.Defer(&t.Tx)
-	r.Began(&t.Tx, time.Time{})
+	t.seat, t.binding = w.seat, b
+	w.Conn.Defer(&t.Tx)
+	w.Conn.Began(&t.Tx, time.Time{})
 }
 
 // countOut counts t out of the transactions without a connection.
@@ -100,7 +100,7 @@ func (t *Tx) countOut() {
 
 // again defers the begin once more, for another connection.
 func (t *Tx) again() {
-	t.conn, t.binding = nil, nil
+	t.seat, t.binding = nil, nil
 	t.Again()
 }
 
@@ -130,74 +130,74 @@ func (t *Tx) Finish(text *string, end func() error) error {
 	err := t.lock()
 	if err == nil {
 		locked = true
-		t.conn.Meter.BeginOperation(text, true, false)
-		err = t.binding.withTaskEnd(t.conn, end())
+		r := t.seat.conn.Load()
+		r.Meter.BeginOperation(text, true, false)
+		err = t.binding.withTaskEnd(r, end())
 	}
 	panicked = false
 	return err
 }
 
 func (t *Tx) unlock() {
-	t.conn.Meter.EndOperation(t.conn.pinnedBy())
-	if t.binding.isPrivate() {
-		t.conn.Unlock() // the checkout still uses it
-		return
-	}
-	t.binding.untake(t.conn)
+	r := t.seat.conn.Load()
+	r.Meter.EndOperation(t.seat.pinnedBy(r))
+	t.binding.endHold(t.seat)
 }
 
 // IsLent reports whether t is without a task, and a function of Raw has its connection. In a
 // task the end of t waits for the function.
 func (t *Tx) IsLent() bool {
-	return t.conn != nil && t.checkout.lent == t.conn && t.binding.isPrivate()
+	return t.seat != nil && t.checkout.lent == t.seat && t.binding.isPrivate()
 }
 
 func (t *Tx) driverPanicked() {
-	if !t.binding.take(t.conn) {
+	s, c, b := t.seat, t.checkout, t.binding
+	r := s.hold()
+	if r == nil {
 		return
 	}
-	t.conn.MarkUnusable()
+	r.MarkUnusable()
 	if t.Open() {
 		t.Forget()
 	}
-	c, b := t.checkout, t.binding
-	private := b.isPrivate()
-	if c.conn == t.conn {
+	ends := c.seat == s
+	if ends {
+		b.standDown(s)
 		c.letGo()
-		if private {
-			b.standDown(t.conn) // take has not peeked
-		} else {
-			b.countOut(t.conn)
-		}
 	}
-	b.release(t.conn, true)
-	if private {
+	if b.isPrivate() {
+		s.unlockAlone()
 		c.unbind()
+		return
 	}
+	b.release(s, ends)
 }
 
-// lock locks the session for the end of a transaction.
+// lock locks the seat for the end of a transaction.
 func (t *Tx) lock() error {
 	for {
 		if t.binding.ended.Load() {
-			return t.binding.task.EndedError() // the task's end rolls back; the connection may have another borrower
+			return t.binding.task.EndedError() // the task's end rolls back
 		}
-		if !t.binding.take(t.conn) {
+		if t.seat.hold() == nil {
+			if t.binding.ended.Load() {
+				continue
+			}
 			return sql.ErrTxDone // the transaction around it has ended, and t with it
 		}
 		if t.binding.isPrivate() {
 			return nil
 		}
-		busy := t.conn.use.raw
+		busy := t.seat.raw
 		switch {
 		case t.binding.ended.Load():
 		case !t.Open() && !t.Replaced():
-			t.binding.untake(t.conn)
+			t.binding.endHold(t.seat)
 			return sql.ErrTxDone
 		case busy == nil:
 			return nil
 		}
-		t.binding.untake(t.conn)
+		t.binding.endHold(t.seat)
 		if busy == nil {
 			continue
 		}
@@ -211,20 +211,22 @@ func (t *Tx) lock() error {
 // abandon gives up a transaction that cannot be ended now: database/sql does not try
 // again.
 func (t *Tx) abandon() {
-	if t.binding.take(t.conn) {
-		t.conn.MarkUnusable()
-		if t.Open() {
-			t.Abandon()
-		}
-		t.binding.untake(t.conn)
+	r := t.seat.hold()
+	if r == nil {
+		return
 	}
+	r.MarkUnusable()
+	if t.Open() {
+		t.Abandon()
+	}
+	t.binding.endHold(t.seat)
 }
 
-// tx returns t. transactionOf calls it on the transaction of a scope.
+// tx is t, for whoever finds it in a scope.
 func (t *Tx) tx() *Tx { return t }
 
 // transactionOf returns the transaction that scope has begun on b's connector. If scope has begun
-// none there, it returns the transaction of the nearest outer scope that has begun one there. nil: none.
+// none there, it returns the transaction of the nearest scope around scope that has. nil: none.
 func (b *Binding) transactionOf(scope *task.Scope) *Tx {
 	for s := scope; s != nil; s = s.Around() {
 		if t, ok := s.Transaction().(interface{ tx() *Tx }); ok && t.tx().binding == b {

@@ -71,7 +71,7 @@ func (p *Pool) ready(ctx context.Context, r *Conn) error {
 // same server. They are not asked one after the other, because a borrower would wait for each.
 func (p *Pool) suspectOthers(r *Conn) {
 	host := r.Host()
-	p.notify(suspect, func(other *Conn) bool { return !other.Seat.Borrowed() && other.Host() == host })
+	p.notify(suspect, func(other *Conn) bool { return !other.borrowed() && other.Host() == host })
 }
 
 // healthy asks the server whether the connection works, and whether the server still has

@@ -15,19 +15,19 @@ import (
 	"github.com/pooldriver/pooldriver/pool"
 )
 
-// Seat is what a borrower keeps with a connection, as far as the pool uses it.
-type Seat interface {
-	// Borrowed reports whether the connection has a borrower.
-	Borrowed() bool
-	// CountedOnTx and Detached are what a session tells its holder; see session.Holder.
+// Owner is who has a connection, or had it last, as far as the pool uses it.
+type Owner interface {
+	// Has reports whether r is lent to the owner. It needs no lock.
+	Has(r *Conn) bool
+	// CountedOnTx and Detached are what a session tells its owner; see session.Owner.
 	CountedOnTx(*session.LostError)
 	Detached()
 }
 
 // Conn is one real connection.
 type Conn struct {
-	Seat       Seat   // what its borrower keeps with it; it does not change
 	Number     uint64 // in the pool, from 1
+	owner      atomic.Pointer[Owner]
 	pool       *Pool
 	generation uint64 // of the pool when it was dialled: see Pool.flushOnce
 	lease      pool.Lease[*Conn]
@@ -50,18 +50,41 @@ type Conn struct {
 
 	session.Session
 	Meter usage.Meter
+	// Told is the number, plus 1, of the last checkout that the log was warned of because it
+	// lasts long.
+	Told atomic.Uint64
 }
 
-var _ session.Holder = (*Conn)(nil)
+var _ session.Owner = (*Conn)(nil)
 
 // NewConn returns a connection over server, which is not in the pool.
 func (p *Pool) NewConn(server dialects.Session, generation uint64) *Conn {
-	r := p.config.NewSeat()
-	r.pool, r.generation = p, generation
+	r := &Conn{pool: p, generation: generation}
 	r.Number, r.born = p.numbers.Add(1), p.config.Usage.Clock.Fine()
 	r.Init(&p.config.Session, server, p.traits, r)
 	r.Meter.Init(p.config.Usage)
 	return r
+}
+
+// LendTo makes o, whose address stays the same, the owner of r.
+func (r *Conn) LendTo(o *Owner) {
+	if r.owner.Load() != o { // mostly it is: both are used again in the order in which they came back
+		r.owner.Store(o)
+	}
+}
+
+// Owner is who has r, or had it last; nil: nobody. It needs no lock.
+func (r *Conn) Owner() Owner {
+	if o := r.owner.Load(); o != nil {
+		return *o
+	}
+	return nil
+}
+
+// borrowed reports whether r has a borrower.
+func (r *Conn) borrowed() bool {
+	o := r.Owner()
+	return o != nil && o.Has(r)
 }
 
 // Waited is how long its borrower has waited for it. It is to be asked before the connection
@@ -128,6 +151,16 @@ func (r *Conn) ForgetSetting() {
 	r.setting, r.settingArgs, r.stoodIn = "", nil, false
 }
 
+// CountAffected tells the log of slow statements how many rows a slow one has affected.
+func (r *Conn) CountAffected(result driver.Result, err error) {
+	if err != nil || result == nil || !r.Meter.IsSlow() {
+		return
+	}
+	if n, err := result.RowsAffected(); err == nil {
+		r.Meter.Affected(n)
+	}
+}
+
 // FlushGeneration replaces the connections of r's generation: the cause of r's end may have ended
 // them, too.
 func (r *Conn) FlushGeneration() { r.pool.flushOnce(r.generation) }
@@ -142,11 +175,11 @@ func (r *Conn) tellEnded() {
 	}
 }
 
-// CountedOnTx passes the loss on to the borrower.
-func (r *Conn) CountedOnTx(loss *session.LostError) { r.Seat.CountedOnTx(loss) }
+// CountedOnTx passes the loss on to the owner.
+func (r *Conn) CountedOnTx(loss *session.LostError) { r.Owner().CountedOnTx(loss) }
 
-// Detached tells the borrower.
-func (r *Conn) Detached() { r.Seat.Detached() }
+// Detached tells the owner.
+func (r *Conn) Detached() { r.Owner().Detached() }
 
 // returnStatements closes the prepared statements of idle connections.
 func (p *Pool) returnStatements() {

@@ -51,8 +51,6 @@ type Config struct {
 	Starving     func(waiting int)                        // see pool.Config
 	StarveAfter  time.Duration
 
-	// NewSeat makes a Conn with its Seat, for a connection that was dialled.
-	NewSeat func() *Conn
 	// HeldBy says who holds connections, for the error of a timeout: "; held longest by …".
 	HeldBy func() string
 }

@@ -104,7 +104,7 @@ func (r *Rows) readAhead(ctx context.Context, most limits) error {
 	r.prefix = nil
 	if r.usage == inPlace || r.detachable() {
 		r.usage = detached
-		s.holder.Detached()
+		s.owner.Detached()
 	}
 	r.ahead.Store(b) // comes last: from here on the owner reads b without the lock
 	return nil

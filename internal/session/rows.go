@@ -52,14 +52,10 @@ const (
 	detached
 )
 
-// OpenRows makes r, which is new, the rows of st, which has just run. They are the last
-// ones on the session. isAlone says that nothing else has happened in their checkout.
-func (s *Session) OpenRows(r *Rows, real driver.Rows, st *Statement, isAlone bool) {
-	s.OpenText(r, real, st.Text, st.Prepared, isAlone)
-}
-
-// OpenText is OpenRows for a text. prepared is the statement that executed it; nil: there is none.
-func (s *Session) OpenText(r *Rows, real driver.Rows, text string, prepared *stmtcache.Stmt, isAlone bool) {
+// OpenRows makes r, which is new, the rows of a text, which has just run by a prepared statement or, if
+// prepared is nil, as it is. They are the last ones on the session. isAlone says that nothing else has
+// happened in their checkout.
+func (s *Session) OpenRows(r *Rows, real driver.Rows, text string, prepared *stmtcache.Stmt, isAlone bool) {
 	r.session, r.real, r.stmt, r.live = s, real, prepared, true
 	r.scanner = driverconn.ColumnScannerOf(real)
 	if isAlone {
@@ -282,7 +278,7 @@ func (r *Rows) diagnosed(err error) error {
 	if err == nil || err == io.EOF {
 		return err
 	}
-	r.session.holder.RowsFailed()
+	r.session.owner.RowsFailed()
 	r.session.Diagnose(err)
 	if ctxerr.SaysSafe(err) {
 		return ctxerr.Unclear(ctxerr.ErrUnclear, err)
@@ -302,7 +298,7 @@ func (r *Rows) Close() (err error) {
 		if !returned {
 			s.MarkUnusable()
 			if r.LetGo() {
-				s.holder.Detached()
+				s.owner.Detached()
 			}
 			r.giveUp(ErrRowsLost)
 		}
@@ -339,7 +335,7 @@ func (r *Rows) LoseSession() {
 // Abandon closes the rows, because their task or transaction has ended.
 func (r *Rows) Abandon(why error) {
 	if r.LetGo() {
-		r.session.holder.Detached()
+		r.session.owner.Detached()
 	}
 	r.giveUp(why)
 	defer r.session.spare(r.session.severAfter())

@@ -166,7 +166,7 @@ func TestClosingRowsEndsTheUseOfTheirStatement(t *testing.T) {
 		require.Equal(t, []string{"value"}, columns)
 		st.Prepared.Open++
 		r := new(session.Rows)
-		f.OpenRows(r, real, st, false)
+		f.OpenRows(r, real, st.Text, st.Prepared, false)
 		require.Nil(t, f.Kept(st.Text, 0), "it has open rows")
 		require.NoError(t, r.Close())
 		if keep {

@@ -3,7 +3,7 @@
 // It also inspects and resets the session between two borrowers.
 //
 // The package knows neither the users of a session nor the pool. A session calls its
-// [Holder] for everything that concerns more than this one session.
+// [Owner] for everything that concerns more than this one session.
 package session
 
 import (
@@ -14,7 +14,6 @@ import (
 
 	"github.com/pooldriver/pooldriver/dialects"
 	"github.com/pooldriver/pooldriver/internal/driverconn"
-	"github.com/pooldriver/pooldriver/internal/fairlock"
 	"github.com/pooldriver/pooldriver/internal/stmtcache"
 )
 
@@ -36,8 +35,8 @@ type Env struct {
 	ReadAheads *atomic.Uint64
 }
 
-// Holder is the owner of a session. Its methods are called under the session's lock.
-type Holder interface {
+// Owner is who has a session. Its methods are called while nobody else uses the session.
+type Owner interface {
 	// Diagnosed is called with what an error of the driver says of the server. It is not
 	// called for an error that says nothing of the server.
 	Diagnosed(said dialects.Diagnosis)
@@ -45,7 +44,7 @@ type Holder interface {
 	// that had succeeded.
 	RowsFailed()
 	// StatementsExhausted is called when the server has reached its limit of prepared
-	// statements. The holder closes prepared statements of other sessions.
+	// statements. The owner closes prepared statements of other sessions.
 	StatementsExhausted()
 	// CompleteSettings is called when a statement names what the session does not know. The holder
 	// tries once more to execute the settings of the *sql.DB that have failed on the session, and
@@ -59,17 +58,15 @@ type Holder interface {
 	Detached()
 }
 
-// Session is one session. Its lock is held during every call of the driver, and protects
-// all fields that are not atomic. The caller of a method holds the lock, unless the
-// method's comment says that it needs none.
+// Session is one session. One goroutine at a time uses it: the lock is its borrower's (a seat's, in
+// package binding), or it has no borrower. "It needs no lock" says of a method that others may call it
+// meanwhile.
 type Session struct {
-	fairlock.Mutex
-
 	env    *Env
 	server dialects.Session
 	conn   driverconn.Conn
 	traits dialects.Traits
-	holder Holder
+	owner  Owner
 	counts bool // server counts what is sent
 	// irreplaceable: the database ends with the session, see dialects.Irreplaceable.
 	irreplaceable bool
@@ -131,11 +128,11 @@ type Session struct {
 
 // Init makes s the session of server. traits are those of the template; they are not used
 // if server has traits of its own.
-func (s *Session) Init(env *Env, server dialects.Session, traits dialects.Traits, holder Holder) {
+func (s *Session) Init(env *Env, server dialects.Session, traits dialects.Traits, owner Owner) {
 	if known, ok := server.(dialects.ConnTraits); ok {
 		traits = known.Traits()
 	}
-	s.env, s.server, s.traits, s.holder = env, server, traits, holder
+	s.env, s.server, s.traits, s.owner = env, server, traits, owner
 	s.conn = driverconn.New(server.Conn())
 	s.canReset = s.conn.Resetter != nil
 	if traits.ResetOnlyLooks {
@@ -280,7 +277,7 @@ func (s *Session) Diagnose(err error) dialects.Diagnosis {
 		s.roleDoubt = true
 	}
 	if said != 0 {
-		s.holder.Diagnosed(said)
+		s.owner.Diagnosed(said)
 	}
 	return said
 }

@@ -164,7 +164,7 @@ func (s *Session) Prepare(ctx context.Context, text string, generation uint64, k
 	si, err := s.conn.Prepare(ctx, text)
 	if err != nil && s.env.Dialect.Diagnose(err)&dialects.TooManyPrepared != 0 {
 		s.stmts.CloseAll()
-		s.holder.StatementsExhausted()
+		s.owner.StatementsExhausted()
 		si, err = s.conn.Prepare(ctx, text)
 	}
 	if err != nil {
@@ -188,7 +188,7 @@ func (s *Session) recompiles(ctx context.Context, text string, failed error) (ag
 	var why error
 	complete := func() {
 		if s.env.Dialect.Diagnose(failed)&dialects.UnknownName != 0 {
-			why = s.holder.CompleteSettings(ctx)
+			why = s.owner.CompleteSettings(ctx)
 		}
 	}
 	if r, ok := s.server.(dialects.Recompiler); !ok {

@@ -293,7 +293,7 @@ func (t *Tx) toldOfLoss() (tell func()) {
 		}
 		cause := ctxerr.WhatEnded(t.ctx)
 		if joined {
-			s.holder.CountedOnTx(&LostError{what: whatTx, since: since, cause: cause})
+			s.owner.CountedOnTx(&LostError{what: whatTx, since: since, cause: cause})
 		}
 		for _, around := range losing {
 			around.lost = &LostError{what: whatTx, since: since, cause: cause, inside: true}

@@ -6,7 +6,7 @@ import (
 	"fmt"
 
 	"github.com/pooldriver/pooldriver/dialects"
-	"github.com/pooldriver/pooldriver/internal/binding"
+	"github.com/pooldriver/pooldriver/internal/connpool"
 	"github.com/pooldriver/pooldriver/internal/ctxerr"
 	"github.com/pooldriver/pooldriver/internal/ctxsettings"
 	"github.com/pooldriver/pooldriver/internal/session"
@@ -17,21 +17,21 @@ import (
 
 // newTx returns a transaction of c on r that has not begun. r is nil if the transaction is deferred and
 // has no connection.
-func newTx(ctx context.Context, c *checkout, opts driver.TxOptions, r *binding.Conn) *transaction {
+func newTx(ctx context.Context, c *checkout, opts driver.TxOptions, r *connpool.Conn) *transaction {
 	t := c.spareTx
 	if t == nil {
 		t = new(transaction)
 	}
 	c.spareTx, t.checkout = nil, c
 	if r != nil {
-		t.On(&c.Checkout, r)
+		t.On(&c.Checkout)
 	}
 	t.Init(ctx, opts)
 	return t
 }
 
 // beginOn begins t at once on r.
-func (t *transaction) beginOn(ctx context.Context, r *binding.Conn) error {
+func (t *transaction) beginOn(ctx context.Context, r *connpool.Conn) error {
 	_, err := r.Begin(ctx, &t.Tx.Tx, false)
 	return err
 }

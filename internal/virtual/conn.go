@@ -5,6 +5,7 @@ import (
 	"database/sql/driver"
 
 	"github.com/pooldriver/pooldriver/internal/binding"
+	"github.com/pooldriver/pooldriver/internal/connpool"
 	"github.com/pooldriver/pooldriver/internal/ctxerr"
 	"github.com/pooldriver/pooldriver/internal/session"
 	"github.com/pooldriver/pooldriver/internal/stmtcache"
@@ -74,7 +75,7 @@ func (c *conn) ExecContext(ctx context.Context, query string, args []driver.Name
 
 // exec executes the text t, or the virtual statement v, which has this text. r is the connection that
 // lend has lent; nil: none.
-func (c *conn) exec(ctx context.Context, r *binding.Conn, v *text, t *textcache.Text, args []driver.NamedValue) (driver.Result, error) {
+func (c *conn) exec(ctx context.Context, r *connpool.Conn, v *text, t *textcache.Text, args []driver.NamedValue) (driver.Result, error) {
 	c.owes = true
 	switch {
 	case r == nil:
@@ -88,7 +89,7 @@ func (c *conn) exec(ctx context.Context, r *binding.Conn, v *text, t *textcache.
 // execKept, execLong, queryKept and queryLong are functions of their own: their variables take 500 bytes
 // of stack, which a text that is sent as it is does not need. The stack from database/sql to a wait or
 // to the driver decides whether a goroutine that does little else needs a stack of 4 kB or of 8 kB.
-func (c *conn) execKept(ctx context.Context, r *binding.Conn, v *text, t *textcache.Text, args []driver.NamedValue) (driver.Result, error) {
+func (c *conn) execKept(ctx context.Context, r *connpool.Conn, v *text, t *textcache.Text, args []driver.NamedValue) (driver.Result, error) {
 	k := c.keptCall(r, v, t, args)
 	return k.exec(ctx)
 }
@@ -110,7 +111,7 @@ func (c *conn) QueryContext(ctx context.Context, query string, args []driver.Nam
 }
 
 // query is exec for a query.
-func (c *conn) query(ctx context.Context, r *binding.Conn, v *text, t *textcache.Text, args []driver.NamedValue) (driver.Rows, error) {
+func (c *conn) query(ctx context.Context, r *connpool.Conn, v *text, t *textcache.Text, args []driver.NamedValue) (driver.Rows, error) {
 	switch {
 	case r == nil:
 		return c.queryLong(ctx, v, t, args)
@@ -120,7 +121,7 @@ func (c *conn) query(ctx context.Context, r *binding.Conn, v *text, t *textcache
 	return c.queryKept(ctx, r, v, t, args)
 }
 
-func (c *conn) queryKept(ctx context.Context, r *binding.Conn, v *text, t *textcache.Text, args []driver.NamedValue) (driver.Rows, error) {
+func (c *conn) queryKept(ctx context.Context, r *connpool.Conn, v *text, t *textcache.Text, args []driver.NamedValue) (driver.Rows, error) {
 	k := c.keptCall(r, v, t, args)
 	return k.query(ctx)
 }
@@ -132,7 +133,7 @@ func (c *conn) queryLong(ctx context.Context, v *text, t *textcache.Text, args [
 }
 
 // keptCall is a call on the short way, of the virtual statement v.
-func (c *conn) keptCall(r *binding.Conn, v *text, t *textcache.Text, args []driver.NamedValue) keptCall {
+func (c *conn) keptCall(r *connpool.Conn, v *text, t *textcache.Text, args []driver.NamedValue) keptCall {
 	return keptCall{Statement: session.Statement{Text: t.Query, Effect: t.Effect, Args: args}, c: &c.checkout, r: r, v: v, t: t, calls: r.Calls()}
 }
 

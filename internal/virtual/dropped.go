@@ -85,7 +85,7 @@ func (op *operation) leavesOpen() bool {
 // checkout of the task uses, too. An advisory lock on that session excludes none of these checkouts.
 func (op *operation) sharesState() bool {
 	c := op.c
-	return c.Shares() && op.Effect&pinning.ChangesSession != 0 && c.SharedState(op.Conn)
+	return c.Shares() && op.Effect&pinning.ChangesSession != 0 && op.sharesSession()
 }
 
 // tellShared logs a statement whose session state another checkout of its task uses. The caller

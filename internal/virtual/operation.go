@@ -65,6 +65,12 @@ func (op *operation) setText(t *textcache.Text, args []driver.NamedValue) {
 	op.known = t == op.c.last
 }
 
+// goesOn makes op an operation that goes on where the short way has stopped.
+func (op *operation) goesOn() { op.c.Continue(&op.Want) }
+
+// sharesSession reports whether another checkout uses op's session.
+func (op *operation) sharesSession() bool { return op.c.SharesState(&op.Want) }
+
 // do runs op. Every operation goes through do.
 func (op *operation) do(ctx context.Context) error {
 	defer op.done()
@@ -395,7 +401,7 @@ func (op *operation) done() {
 	}
 	if op.started && op.Locked() && r.Calls() > op.calls && !c.HasTx() {
 		// The task learns from the loss barrier what its main session has lost.
-		told := c.MainIs(r)
+		told := c.OnMain(&op.Want)
 		if c.Executed() && !session.LeavesNothing(r.Effect()) && !told {
 			c.refuse(errDriverPanicked)
 		}
@@ -418,7 +424,7 @@ func (op *operation) finish(ctx context.Context, err error) (again bool, _ error
 		return false, err
 	}
 	op.first = !c.Executed()
-	c.Ran(op.Conn)
+	c.Ran(&op.Want)
 	if err != nil {
 		return op.failed(ctx, err, true)
 	}

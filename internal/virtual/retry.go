@@ -58,7 +58,7 @@ func (op *operation) outcomeOf(err error, executes bool) outcome {
 		wasIdle:  op.said&dialects.WasIdle != 0,
 		ended:    op.said&dialects.SessionEnded != 0,
 		trusted:  !counted && !r.Traits().BadConnUnsure,
-		first:    op.c.Alone(r),
+		first:    op.c.Alone(&op.Want),
 		retried:  op.Retried,
 	}
 }

@@ -43,7 +43,7 @@ var errRowsClosed = errors.New("pooldriver: these rows are closed")
 // was executed in the checkout before.
 func (c *checkout) openRows(real driver.Rows, w *binding.Want, first bool, columns []string) *rows {
 	r := c.newRows(columns)
-	c.OpenRows(&r.Rows, w, real, first)
+	c.Open(&r.Rows, real, w.Text, w.Prepared, first)
 	return r
 }
 

@@ -5,7 +5,7 @@ import (
 	"database/sql/driver"
 
 	"github.com/pooldriver/pooldriver/dialects"
-	"github.com/pooldriver/pooldriver/internal/binding"
+	"github.com/pooldriver/pooldriver/internal/connpool"
 	"github.com/pooldriver/pooldriver/internal/ctxerr"
 	"github.com/pooldriver/pooldriver/internal/ctxsettings"
 	"github.com/pooldriver/pooldriver/internal/driverconn"
@@ -24,7 +24,7 @@ import (
 
 // lend looks a text up, and lends and locks the connection for it. No connection and no error: nothing
 // was done, and the call is an operation from the beginning.
-func lend(ctx context.Context, c *conn, query string) (t *textcache.Text, r *binding.Conn, err error) {
+func lend(ctx context.Context, c *conn, query string) (t *textcache.Text, r *connpool.Conn, err error) {
 	t, known := c.look(query)
 	if !known || c.refusal != nil || ctxsettings.Used() || !session.LeavesNothing(t.Effect) {
 		return t, nil, nil
@@ -45,7 +45,7 @@ func lend(ctx context.Context, c *conn, query string) (t *textcache.Text, r *bin
 
 // goOn returns the operation that takes over a call for which lend has lent r. calls: how many calls of
 // the driver had not returned when r was lent.
-func goOn(c *checkout, kind kind, r *binding.Conn, v *text, t *textcache.Text, args []driver.NamedValue, calls int) *operation {
+func goOn(c *checkout, kind kind, r *connpool.Conn, v *text, t *textcache.Text, args []driver.NamedValue, calls int) *operation {
 	op := &operation{c: c, kind: kind, known: t != nil, virtual: v, started: true, calls: calls}
 	op.kept = kind != executing || v != nil && v.prepared
 	if kind == beginning {
@@ -53,12 +53,12 @@ func goOn(c *checkout, kind kind, r *binding.Conn, v *text, t *textcache.Text, a
 	} else {
 		op.Text, op.Args, op.Effect, op.TextAt = t.Query, args, t.Effect, &t.Query
 	}
-	op.Continue(r)
+	op.goesOn()
 	return op
 }
 
 // execText executes a text that is sent as it is.
-func execText(ctx context.Context, c *checkout, r *binding.Conn, t *textcache.Text, args []driver.NamedValue) (driver.Result, error) {
+func execText(ctx context.Context, c *checkout, r *connpool.Conn, t *textcache.Text, args []driver.NamedValue) (driver.Result, error) {
 	calls, returned := r.Calls(), false
 	defer func() {
 		if !returned {
@@ -89,7 +89,7 @@ func execText(ctx context.Context, c *checkout, r *binding.Conn, t *textcache.Te
 }
 
 // mayBeOpen reports whether the server says, after a write on a *sql.DB, that a transaction may be open.
-func mayBeOpen(c *checkout, r *binding.Conn, t *textcache.Text) bool {
+func mayBeOpen(c *checkout, r *connpool.Conn, t *textcache.Text) bool {
 	if t.Effect != dialects.Writes || c.HasTx() {
 		return false
 	}
@@ -101,7 +101,7 @@ func mayBeOpen(c *checkout, r *binding.Conn, t *textcache.Text) bool {
 }
 
 // queryText is execText for a query.
-func queryText(ctx context.Context, c *checkout, r *binding.Conn, t *textcache.Text, args []driver.NamedValue) (driver.Rows, error) {
+func queryText(ctx context.Context, c *checkout, r *connpool.Conn, t *textcache.Text, args []driver.NamedValue) (driver.Rows, error) {
 	calls, returned := r.Calls(), false
 	defer func() {
 		if !returned {
@@ -120,13 +120,13 @@ func queryText(ctx context.Context, c *checkout, r *binding.Conn, t *textcache.T
 		return op.rowsOf(op.judge(ctx, err))
 	}
 	rows := c.newRows(columns)
-	c.OpenText(&rows.Rows, r, opened, t.Query, nil)
+	c.Open(&rows.Rows, opened, t.Query, nil, !c.Executed())
 	succeeded(c, r, t)
 	return rows.handedOut(), nil
 }
 
 // succeeded ends a statement that has succeeded, and unlocks r.
-func succeeded(c *checkout, r *binding.Conn, t *textcache.Text) {
+func succeeded(c *checkout, r *connpool.Conn, t *textcache.Text) {
 	if t.Effect == dialects.Writes {
 		c.wrote()
 	}
@@ -138,7 +138,7 @@ func succeeded(c *checkout, r *binding.Conn, t *textcache.Text) {
 type keptCall struct {
 	session.Statement
 	c          *checkout
-	r          *binding.Conn
+	r          *connpool.Conn
 	v          *text
 	t          *textcache.Text
 	calls      int
@@ -234,14 +234,14 @@ func (k *keptCall) query(ctx context.Context) (driver.Rows, error) {
 	k.Prepared.Open++
 	k.r.Statements().Done(k.Prepared)
 	rows := k.c.newRows(columns)
-	k.c.OpenText(&rows.Rows, k.r, opened, k.Text, k.Prepared)
+	k.c.Open(&rows.Rows, opened, k.Text, k.Prepared, !k.c.Executed())
 	succeeded(k.c, k.r, k.t)
 	return rows.handedOut(), nil
 }
 
 // lendForTx is lend for a transaction. It lends nothing, and an operation begins the transaction, if the
 // begin may be deferred, or if a setting of the *sql.DB waits for a transaction.
-func lendForTx(ctx context.Context, c *checkout) (*binding.Conn, error) {
+func lendForTx(ctx context.Context, c *checkout) (*connpool.Conn, error) {
 	if c.refusal != nil || c.source.config.LazyBegin || c.Bound() || ctxsettings.Used() || c.source.pool.Settings().WaitsForTx() {
 		return nil, nil
 	}
@@ -253,7 +253,7 @@ func lendForTx(ctx context.Context, c *checkout) (*binding.Conn, error) {
 }
 
 // beginTx begins a transaction.
-func beginTx(ctx context.Context, c *checkout, r *binding.Conn, opts driver.TxOptions) (driver.Tx, error) {
+func beginTx(ctx context.Context, c *checkout, r *connpool.Conn, opts driver.TxOptions) (driver.Tx, error) {
 	calls, returned := r.Calls(), false
 	defer func() {
 		if !returned {

@@ -161,7 +161,7 @@ func (x InTx) Conflict(err error) *report.Report {
 // or the server takes no writes any more, and the DSN leads to other servers.
 func (t *transaction) mayRepeat(said dialects.Diagnosis) bool {
 	return said&dialects.Conflict != 0 ||
-		said&dialects.RoleDoubt != 0 && t.Conn().Traits().RoleMatters && !t.ReadOnly()
+		said&dialects.RoleDoubt != 0 && t.checkout.source.traits.RoleMatters && !t.ReadOnly()
 }
 
 // CommitConflict is Conflict for the error of the transaction's Commit. A commit with an unknown

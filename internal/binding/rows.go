@@ -1,0 +1,138 @@
+package binding
+
+import (
+	"context"
+
+	"github.com/pooldriver/pooldriver/internal/session"
+)
+
+// Rows are the rows of a query of a checkout. They are read under the session's lock, until they
+// have been read ahead into memory. database/sql serialises the calls of their owner.
+type Rows struct {
+	session.Rows
+
+	seat     *Seat
+	checkout *Checkout // that has opened them
+	binding  *Binding
+	closed   bool // by the owner
+}
+
+// Closed reports whether the owner has closed the rows.
+func (r *Rows) Closed() bool { return r.closed }
+
+// WithTaskEnd is Checkout.WithTaskEnd for an error of the rows, under the lock.
+func (r *Rows) WithTaskEnd(err error) error { return r.binding.withTaskEnd(r.seat.conn.Load(), err) }
+
+// Lock locks the session for a call of the driver. If live is false, there is no call to
+// make: the rows are in memory, or closed, or lost.
+func (r *Rows) Lock() (live bool) {
+	if r.closed || r.Buffer() != nil || r.Gone() || r.IsLent() {
+		return false
+	}
+	s := r.seat
+	_ = s.lock.Lock(context.Background())
+	if conn := s.conn.Load(); r.Live() && conn != nil {
+		conn.Meter.BeginRow()
+		return true
+	}
+	if r.Live() {
+		r.LoseSession() // the driver has panicked
+	}
+	s.endLook()
+	return false
+}
+
+// Unlock ends what Lock began.
+func (r *Rows) Unlock() {
+	s, b := r.seat, r.binding
+	s.moved()
+	s.conn.Load().Meter.EndRow()
+	if b.isPrivate() {
+		s.unlockAlone()
+		return
+	}
+	b.unlock(s)
+}
+
+// CountRow counts a row that was read from the driver, under the lock.
+func (r *Rows) CountRow() { r.seat.conn.Load().Meter.CountRow() }
+
+// IsLent reports whether a function of Raw has the session of rows without a task. In a
+// task the rows are read into memory before the function is called.
+func (r *Rows) IsLent() bool {
+	return r.seat != nil && r.checkout.lent == r.seat && r.binding.isPrivate()
+}
+
+// Close closes the rows. If a function of Raw has their session, CloseAfterLoan closes the
+// driver's rows. The connection goes back if nothing else holds it. reusable: nobody knows the
+// rows any more.
+func (r *Rows) Close() (reusable bool, err error) {
+	live := r.Lock()
+	r.closed = true
+	if !live {
+		if b := r.Buffer(); b != nil {
+			r.checkout.engine.starvation.forget(&r.Rows)
+			b.Drop()
+			return false, b.Closed()
+		}
+		return false, nil
+	}
+	returned := false
+	defer func() {
+		r.DropPrefix()
+		s := r.seat
+		conn := s.conn.Load()
+		conn.Meter.CloseRows()
+		conn.Meter.SetPin(s.pinnedBy(conn))
+		switch {
+		case !returned:
+			r.driverPanicked()
+		case r.LetGo():
+			s.Detached()
+			s.endLook()
+		default:
+			r.Unlock()
+			reusable = r.binding.isPrivate() // others know the rows of a task
+		}
+	}()
+	err = r.Rows.Close()
+	returned = true
+	return false, err
+}
+
+// CloseAfterLoan closes the driver's rows after a function of Raw.
+func (r *Rows) CloseAfterLoan() {
+	if r.seat.hold() == nil {
+		return
+	}
+	defer r.seat.endLook()
+	if r.Live() {
+		_ = r.Rows.Close()
+	}
+}
+
+// Recycle empties rows that are reusable.
+func (r *Rows) Recycle() {
+	c, b := r.checkout, r.binding
+	if c.rows == r {
+		c.rows = nil // nothing is left that could be taken back
+	}
+	*r = Rows{checkout: c, binding: b, closed: true}
+}
+
+// driverPanicked ends the connection of rows whose driver panicked in Close. It is called
+// with the lock, and unlocks.
+func (r *Rows) driverPanicked() {
+	c, s, b := r.checkout, r.seat, r.binding
+	ends := c.seat == s && (c.tx == nil || b.isPrivate())
+	if ends {
+		b.standDown(s)
+		c.letGo()
+	}
+	if b.isPrivate() {
+		s.unlockAlone()
+		c.unbind()
+		return
+	}
+	b.release(s, ends)
+}

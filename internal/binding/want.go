@@ -1,0 +1,61 @@
+package binding
+
+import (
+	"github.com/pooldriver/pooldriver/internal/connpool"
+	"github.com/pooldriver/pooldriver/internal/session"
+	"github.com/pooldriver/pooldriver/internal/task"
+)
+
+// Want is what an operation needs of a binding, and what it has got.
+type Want struct {
+	session.Statement         // if it has a text
+	TextAt            *string // Text, for Holders; nil: there is none
+	Begins            bool    // it begins a transaction
+	Lends             bool    // it is for a function of Raw
+
+	Conn      *connpool.Conn // that the operation uses
+	seat      *Seat          // of Conn; the operation has its lock if locked is true
+	Scope     *task.Scope    // of its context, if that was looked up
+	Retried   bool           // it has left a dead connection
+	metered   *connpool.Conn // whose meter has counted the operation
+	reclaimed bool           // the connection of its checkout was taken back for others
+	locked    bool
+	counted   bool   // the seat's binding counts it in ops
+	measured  bool   // Conn's meter measures the operation
+	joined    func() // warns that it has joined a transaction; nil: it has not, or the log knows it
+}
+
+// goesOn reports whether the operation has had a connection before. Drain does not refuse such
+// an operation.
+func (w *Want) goesOn() bool { return w.Retried || w.reclaimed }
+
+// has records that the operation has locked s. counted: it is counted there.
+func (w *Want) has(s *Seat, counted bool) {
+	w.Conn, w.seat, w.locked, w.counted = s.conn.Load(), s, true, counted
+}
+
+// count records whether the operation is counted on its seat.
+func (w *Want) count(counted bool) { w.counted = counted }
+
+// Locked reports whether the operation has its connection's lock.
+func (w *Want) Locked() bool { return w.locked }
+
+// pins reports whether the operation is known to hold its connection after its end.
+func (w *Want) pins() bool {
+	return w.Begins || w.Lends || session.NeedsSession(w.Effect)
+}
+
+// Measure begins to measure an attempt on a connection that was attached before. Unlock ends
+// that.
+func (w *Want) Measure() {
+	if !w.measured {
+		w.measure()
+	}
+}
+
+func (w *Want) measure() {
+	r := w.Conn
+	w.measured = true
+	r.Meter.BeginOperation(w.TextAt, w.Begins || r.Begun(), w.metered == r)
+	w.metered = r
+}
