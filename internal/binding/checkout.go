@@ -485,7 +485,9 @@ func (c *Checkout) Open(rows *Rows, real driver.Rows, text string, prepared *stm
 	rows.seat, rows.checkout, rows.binding, rows.closed = c.seat, c, c.binding, false
 	c.rows = rows
 	r.OpenRows(&rows.Rows, real, text, prepared, isFirst && c.tx == nil && session.LeavesNothing(r.Effect()))
-	r.Meter.OpenRows()
+	if r.Meter.TellsSlow() {
+		r.Meter.OpenRows()
+	}
 }
 
 // hookContext is the context that the driver's own hooks (connect, ResetSession) get. It ends

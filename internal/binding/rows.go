@@ -82,7 +82,9 @@ func (r *Rows) Close() (reusable bool, err error) {
 		r.DropPrefix()
 		s := r.seat
 		conn := s.conn.Load()
-		conn.Meter.CloseRows()
+		if conn.Meter.TellsSlow() {
+			conn.Meter.CloseRows()
+		}
 		conn.Meter.SetPin(s.pinnedBy(conn))
 		switch {
 		case !returned:
