@@ -35,7 +35,7 @@ var (
 		{"/internal/virtual", "/internal/session"}: 72,
 		{"/internal/binding", "/internal/session"}: 74,
 	}
-	reaching = map[string]int{"/internal/connpool": 151, "/internal/binding": 70, "/internal/virtual": 90}
+	reaching = map[string]int{"/internal/connpool": 154, "/internal/binding": 70, "/internal/virtual": 90}
 )
 
 // objects are the types that are their package's one object. Their methods may be anywhere.

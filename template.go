@@ -139,6 +139,9 @@ func (c *Connector) sessionEnv(d dialects.Dialect) session.Env {
 		BufferOthers: max(total/2, buffer),
 		Buffered:     &c.report.Buffered,
 		ReadAheads:   &c.report.ReadAheads,
+		Hits:         &c.report.StmtHits,
+		Misses:       &c.report.StmtMisses,
+		Generations:  &c.source.Generations,
 	}
 }
 

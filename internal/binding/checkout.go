@@ -3,7 +3,6 @@ package binding
 import (
 	"context"
 	"database/sql"
-	"database/sql/driver"
 	"unsafe"
 
 	"github.com/pooldriver/pooldriver/dialects"
@@ -245,13 +244,6 @@ func (c *Checkout) attachDeferred(ctx context.Context, w *Want) error {
 	return err
 }
 
-// Continue makes w an operation that goes on, on the long way, on the connection of c, which Borrow or
-// Again has locked.
-func (c *Checkout) Continue(w *Want) {
-	w.has(c.seat, false)
-	w.measured, w.metered = true, w.Conn
-}
-
 // freeSeat returns a locked seat for a lending to c. It is the one of c's last lending, if nobody else has
 // had a claim on it and nobody looks at it.
 func (c *Checkout) freeSeat() *Seat {
@@ -476,15 +468,15 @@ func (c *Checkout) Unlock(w *Want) {
 	}
 }
 
-// Open makes rows, which are new or recycled, those of a query that has just run in the
+// Open makes rows, which are new or recycled, those of the query st, which has just run in the
 // operation. isFirst: nothing was executed in the checkout before. Others can take the session from its
 // checkout when the rows are in memory, if the checkout has done nothing else, and has left nothing on the
 // session. A statement that is only prepared may leave something (Traits.PreparingActs).
-func (c *Checkout) Open(rows *Rows, real driver.Rows, text string, prepared *stmtcache.Stmt, isFirst bool) {
+func (c *Checkout) Open(rows *Rows, st *session.Statement, isFirst bool) {
 	r := c.seat.conn.Load()
 	rows.seat, rows.checkout, rows.binding, rows.closed = c.seat, c, c.binding, false
 	c.rows = rows
-	r.OpenRows(&rows.Rows, real, text, prepared, isFirst && c.tx == nil && session.LeavesNothing(r.Effect()))
+	r.OpenRows(&rows.Rows, st, isFirst && c.tx == nil && session.LeavesNothing(r.Effect()))
 	if r.Meter.TellsSlow() {
 		r.Meter.OpenRows()
 	}

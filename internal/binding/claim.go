@@ -46,15 +46,13 @@ func (b *Binding) attachFor(ctx context.Context, c *Checkout, w *Want, r *connpo
 	if err := b.attach(ctx, c, r, w.TextAt, w.pins()); err != nil {
 		return err
 	}
-	c.Continue(w)
+	w.has(c.seat, false)
+	w.measured, w.metered = true, w.Conn // attach has begun to measure it
 	return nil
 }
 
 // expect counts a connection that is on its way to the binding. first: it has no other one.
 func (b *Binding) expect() (first bool) { return b.held.Add(1) == 1 }
-
-// expectFirst is expect, if the binding has no connection and expects none.
-func (b *Binding) expectFirst() bool { return b.held.CompareAndSwap(0, 1) }
 
 // lost ends what expect began: the connection does not come, or has gone.
 func (b *Binding) lost() { b.held.Add(-1) }

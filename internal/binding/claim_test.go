@@ -33,13 +33,12 @@ func begun(t *testing.T, ctx context.Context, e *Engine) *Checkout {
 // withRows has c open rows, with which nothing else has happened in c.
 func withRows(t *testing.T, ctx context.Context, c *Checkout) *Rows {
 	t.Helper()
-	w := &Want{Statement: session.Statement{Text: "SELECT n FROM numbers LIMIT 3"}}
+	w := &Want{Statement: session.Statement{Text: "SELECT n FROM numbers LIMIT 3", Queries: true}}
 	require.NoError(t, c.Reach(ctx, w))
-	real, _, err := w.Conn.Query(ctx, &w.Statement)
+	_, err := w.Conn.Run(ctx, &w.Statement)
 	require.NoError(t, err)
-	w.Conn.RecordResult(w.Effect, err)
 	rows := &Rows{}
-	c.Open(rows, real, w.Text, nil, true)
+	c.Open(rows, &w.Statement, true)
 	c.Done(w)
 	return rows
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/pooldriver/pooldriver/dialects"
 	"github.com/pooldriver/pooldriver/dialects/generic"
 	"github.com/pooldriver/pooldriver/internal/dbsettings"
+	"github.com/pooldriver/pooldriver/internal/pinning"
 	"github.com/pooldriver/pooldriver/internal/report"
 	"github.com/pooldriver/pooldriver/internal/session"
 	"github.com/pooldriver/pooldriver/internal/usage"
@@ -38,7 +39,7 @@ type Conn struct {
 	// with its arguments.
 	setting     string
 	settingArgs []driver.NamedValue
-	stoodIn     bool               // a stand-in is set for the setting that the statement ends: see RecordSetting
+	stoodIn     bool               // a stand-in is set for the setting that the statement ends: see recordSetting
 	applied     dbsettings.Applied // which settings of the *sql.DB it has
 
 	// why is the report.Reason of its end, plus 1; 0: the pool's own reason counts.
@@ -129,8 +130,25 @@ func (r *Conn) Diagnosed(said dialects.Diagnosis) {
 	}
 }
 
-// RowsFailed forgets the setting.
-func (r *Conn) RowsFailed() { r.ForgetSetting() }
+// Sending remembers a statement that sets session state outside of explicit tasks. GiveBack decides what
+// happens to the state. Before a statement that may be a VACUUM, it executes the setting of the *sql.DB
+// that waits for a VACUUM.
+func (r *Conn) Sending(ctx context.Context, st *session.Statement) error {
+	switch {
+	case st.Effect&pinning.ChangesSession != 0:
+		if !r.InTask() {
+			r.recordSetting(st.Text, st.Args)
+		}
+	case st.Effect&dialects.ForgetPrepared != 0:
+		if text := r.pool.settings.ForVacuum(); text != "" {
+			return r.execute(ctx)(text)
+		}
+	}
+	return nil
+}
+
+// Failed forgets the setting.
+func (r *Conn) Failed() { r.ForgetSetting() }
 
 // StatementsExhausted closes the prepared statements of idle connections: the server has reached
 // its limit, which counts the statements of all its clients.

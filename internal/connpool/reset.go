@@ -255,10 +255,10 @@ func (r *Conn) CompleteSettings(ctx context.Context) error {
 	return err
 }
 
-// RecordSetting remembers a statement that sets session state outside of explicit tasks,
+// recordSetting remembers a statement that sets session state outside of explicit tasks,
 // before it is sent. GiveBack decides what becomes of the state. If the statement ends a setting that
-// r lacks, RecordSetting first sets a stand-in for the setting, so that the statement succeeds.
-func (r *Conn) RecordSetting(text string, args []driver.NamedValue) {
+// r lacks, recordSetting first sets a stand-in for the setting, so that the statement succeeds.
+func (r *Conn) recordSetting(text string, args []driver.NamedValue) {
 	r.setting, r.settingArgs = text, args
 	if r.applied.Lacks() {
 		r.stoodIn = r.pool.settings.StandIn(&r.applied, text, r.execute(context.Background()))

@@ -209,10 +209,11 @@ func (h *holder) hear(what string) {
 	h.told = append(h.told, what)
 }
 
-func (h *holder) Diagnosed(said dialects.Diagnosis) { h.hear(fmt.Sprintf("diagnosed %b", said)) }
-func (h *holder) RowsFailed()                       { h.hear("rows failed") }
-func (h *holder) StatementsExhausted()              { h.hear("statements exhausted") }
-func (h *holder) Detached()                         { h.hear("detached") }
+func (h *holder) Diagnosed(said dialects.Diagnosis)                 { h.hear(fmt.Sprintf("diagnosed %b", said)) }
+func (h *holder) Failed()                                           { h.hear("failed") }
+func (h *holder) Sending(context.Context, *session.Statement) error { return nil }
+func (h *holder) StatementsExhausted()                              { h.hear("statements exhausted") }
+func (h *holder) Detached()                                         { h.hear("detached") }
 
 func (h *holder) CompleteSettings(context.Context) error {
 	h.hear("complete settings")
@@ -257,11 +258,11 @@ func (f *fixture) exec(text string, args ...any) error {
 func (f *fixture) query(text string, alone bool) *session.Rows {
 	f.t.Helper()
 	st := f.statement(text)
-	real, _, err := f.Query(f.t.Context(), st)
+	_, _, err := f.Query(f.t.Context(), st)
 	f.RecordResult(st.Effect, err)
 	require.NoError(f.t, err)
 	r := new(session.Rows)
-	f.OpenRows(r, real, st.Text, st.Prepared, alone)
+	f.OpenRows(r, st, alone)
 	return r
 }
 

@@ -67,7 +67,7 @@ func TestAPanicOfTheDriverStaysKnown(t *testing.T) {
 // queryPrepared runs a query prepared.
 func (f *fixture) queryPrepared(text string) {
 	st := f.statement(text)
-	st.Prepared = f.prepare(text, 0)
+	st.SetPrepared(f.prepare(text, 0))
 	_, _, err := f.Query(f.t.Context(), st)
 	require.NoError(f.t, err)
 }
@@ -141,12 +141,12 @@ func TestAPanicOfColumnsIsNotTheQuerys(t *testing.T) {
 	f := open(t, setup{intercept: true})
 	f.conn.rows = func(rows driver.Rows) driver.Rows { return moody{rows} }
 	st := f.statement("SELECT 1")
-	rows, columns, err := f.Query(context.Background(), st)
+	_, columns, err := f.Query(context.Background(), st)
 	require.NoError(t, err)
 	require.Nil(t, columns)
 	require.Zero(t, f.Calls())
 	r := new(session.Rows)
-	f.OpenRows(r, rows, st.Text, st.Prepared, false)
+	f.OpenRows(r, st, false)
 	require.PanicsWithValue(t, "boom", func() { r.Columns() }, "they are asked again")
 	require.NoError(t, r.Close())
 }

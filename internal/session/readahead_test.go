@@ -71,7 +71,7 @@ func TestAnErrorIsReadAheadToItsPlace(t *testing.T) {
 			r := f.query(tc.text, false)
 			f.db.Inject(fakedb.Fault{Call: tc.call, Skip: tc.skip, Err: driver.ErrBadConn})
 			require.NoError(t, f.ReadAhead(t.Context()))
-			require.Equal(t, []string{"rows failed"}, f.hears())
+			require.Equal(t, []string{"failed"}, f.hears())
 			b, dest := r.Buffer(), make([]driver.Value, 1)
 			for i, rows := range tc.sets {
 				if i > 0 {

@@ -52,14 +52,13 @@ const (
 	detached
 )
 
-// OpenRows makes r, which is new, the rows of a text, which has just run by a prepared statement or, if
-// prepared is nil, as it is. They are the last ones on the session. isAlone says that nothing else has
-// happened in their checkout.
-func (s *Session) OpenRows(r *Rows, real driver.Rows, text string, prepared *stmtcache.Stmt, isAlone bool) {
-	r.session, r.real, r.stmt, r.live = s, real, prepared, true
-	r.scanner = driverconn.ColumnScannerOf(real)
+// OpenRows makes r, which is new, the rows of st, which has just run. They are the last ones on the
+// session. isAlone says that nothing else has happened in their checkout.
+func (s *Session) OpenRows(r *Rows, st *Statement, isAlone bool) {
+	r.session, r.real, r.stmt, r.live = s, st.Rows, st.prepared, true
+	r.scanner = driverconn.ColumnScannerOf(st.Rows)
 	if isAlone {
-		r.usage, r.query = alone, text
+		r.usage, r.query = alone, st.Text
 	}
 	s.reading++
 	s.rows.Store(r)
@@ -278,7 +277,7 @@ func (r *Rows) diagnosed(err error) error {
 	if err == nil || err == io.EOF {
 		return err
 	}
-	r.session.owner.RowsFailed()
+	r.session.owner.Failed()
 	r.session.Diagnose(err)
 	if ctxerr.SaysSafe(err) {
 		return ctxerr.Unclear(ctxerr.ErrUnclear, err)

@@ -113,11 +113,11 @@ func TestAnErrorOfRowsIsActedOn(t *testing.T) {
 		unusable bool
 		unclear  bool
 	}{
-		"an error of the statement":        {err: errNo, told: []string{"rows failed"}},
-		"a diagnosis":                      {err: meansError(dialects.ServerLeaving), told: []string{"rows failed", "diagnosed 10"}},
-		"ErrBadConn":                       {err: driver.ErrBadConn, told: []string{"rows failed"}, unusable: true},
-		"another, and the session is dead": {err: errNo, kill: true, told: []string{"rows failed"}, unusable: true},
-		"that nothing was sent is not so":  {err: safeError{errNo}, told: []string{"rows failed"}, unclear: true},
+		"an error of the statement":        {err: errNo, told: []string{"failed"}},
+		"a diagnosis":                      {err: meansError(dialects.ServerLeaving), told: []string{"failed", "diagnosed 10"}},
+		"ErrBadConn":                       {err: driver.ErrBadConn, told: []string{"failed"}, unusable: true},
+		"another, and the session is dead": {err: errNo, kill: true, told: []string{"failed"}, unusable: true},
+		"that nothing was sent is not so":  {err: safeError{errNo}, told: []string{"failed"}, unclear: true},
 	} {
 		for _, call := range []fakedb.Call{fakedb.RowsNext, fakedb.RowsNextSet} {
 			t.Run(name+", "+string(call), func(t *testing.T) {
@@ -159,18 +159,19 @@ func TestClosingRowsEndsTheUseOfTheirStatement(t *testing.T) {
 	for _, keep := range []bool{true, false} {
 		st := f.statement("SELECT 1")
 		var err error
-		st.Prepared, err = f.Prepare(t.Context(), st.Text, 0, keep)
+		prepared, err := f.PrepareText(t.Context(), st.Text, 0, keep)
+		st.SetPrepared(prepared)
 		require.NoError(t, err)
-		real, columns, err := f.Query(t.Context(), st)
+		_, columns, err := f.Query(t.Context(), st)
 		require.NoError(t, err)
 		require.Equal(t, []string{"value"}, columns)
-		st.Prepared.Open++
+		st.Prepared().Open++
 		r := new(session.Rows)
-		f.OpenRows(r, real, st.Text, st.Prepared, false)
+		f.OpenRows(r, st, false)
 		require.Nil(t, f.Kept(st.Text, 0), "it has open rows")
 		require.NoError(t, r.Close())
 		if keep {
-			require.Same(t, st.Prepared, f.Kept(st.Text, 0))
+			require.Same(t, st.Prepared(), f.Kept(st.Text, 0))
 			f.Drop(st.Text)
 		}
 		require.Zero(t, f.db.State().Prepared())

@@ -31,8 +31,11 @@ type Env struct {
 	Buffer, BufferTotal, BufferOthers int64
 	// Buffered is the number of bytes of rows in memory.
 	Buffered *atomic.Int64
-	// ReadAheads counts the driver.Rows that were read into memory to their end.
-	ReadAheads *atomic.Uint64
+	// ReadAheads counts the driver.Rows that were read into memory to their end. Hits counts the
+	// executions that found their prepared statement, and Misses those that prepared it.
+	ReadAheads, Hits, Misses *atomic.Uint64
+	// Generations are those of the texts that the program has prepared.
+	Generations *stmtcache.Generations
 }
 
 // Owner is who has a session. Its methods are called while nobody else uses the session.
@@ -40,9 +43,12 @@ type Owner interface {
 	// Diagnosed is called with what an error of the driver says of the server. It is not
 	// called for an error that says nothing of the server.
 	Diagnosed(said dialects.Diagnosis)
-	// RowsFailed is called when the driver has returned an error for rows of a statement
-	// that had succeeded.
-	RowsFailed()
+	// Sending is called before a statement is sent that may change the state of the session. If it
+	// returns an error, the statement fails with that, and is not sent.
+	Sending(ctx context.Context, st *Statement) error
+	// Failed is called when a statement has failed, or the driver has returned an error for rows of a
+	// statement that had succeeded.
+	Failed()
 	// StatementsExhausted is called when the server has reached its limit of prepared
 	// statements. The owner closes prepared statements of other sessions.
 	StatementsExhausted()
@@ -202,6 +208,22 @@ func (s *Session) call() {
 }
 
 func (s *Session) returned() { s.running-- }
+
+// InTask reports whether the borrower is a task.
+func (s *Session) InTask() bool { return s.inTask }
+
+// Ping asks the driver for a sign of life.
+func (s *Session) Ping(ctx context.Context) error {
+	s.call()
+	err := s.conn.Ping(ctx)
+	s.returned()
+	return err
+}
+
+// Command executes a statement of this package or of its caller, and not of the program.
+func (s *Session) Command(ctx context.Context, text string, args ...driver.NamedValue) error {
+	return s.conn.Command(ctx, text, args...)
+}
 
 // Calls is the number of calls of the driver that have not returned. Between two operations
 // these are the calls that have panicked.

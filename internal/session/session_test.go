@@ -97,7 +97,7 @@ func TestUnsentComparesTheCountsBeforeAndAfterACall(t *testing.T) {
 		"query": func(f *fixture) error { return f.query("SELECT 1", false).Close() },
 		"ping":  func(f *fixture) error { return f.Ping(f.t.Context()) },
 		"prepare": func(f *fixture) error {
-			st, err := f.Prepare(f.t.Context(), "SELECT 1", 0, true)
+			st, err := f.PrepareText(f.t.Context(), "SELECT 1", 0, true)
 			f.Statements().Done(st)
 			return err
 		},

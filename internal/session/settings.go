@@ -150,23 +150,16 @@ func (s *Session) ReadBySettings() bool {
 	return (st.want != nil || st.held != nil) && s.rereader != nil && (s.rereader.Rereads(st.want) || s.rereader.Rereads(st.held))
 }
 
-// LoadSettings lets the statement that is about to be sent carry cargo. UnloadSettings
-// follows.
-func (s *Session) LoadSettings(ctx context.Context, cargo Cargo) error {
-	if cargo.settings == nil {
-		return nil
+// sendWithSettings sends st, which carries settings.
+func (s *Session) sendWithSettings(ctx context.Context, st *Statement) error {
+	err := s.carrier.CarrySettings(ctx, st.Cargo.settings)
+	if err == nil {
+		err = s.send(ctx, st)
 	}
-	return s.carrier.CarrySettings(ctx, cargo.settings)
-}
-
-// UnloadSettings is called when the driver has returned err for the statement.
-func (s *Session) UnloadSettings(cargo Cargo, err error) {
-	if cargo.settings == nil {
-		return
-	}
-	if sent := s.carrier.DropSettings(); sent && cargo.inTx && err == nil {
+	if sent := s.carrier.DropSettings(); sent && st.Cargo.inTx && err == nil {
 		s.settings.inForce = true
 	}
+	return err
 }
 
 // doubt is called after an event that may have undone the settings of a transaction: a failed

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/dialects/generic"
 )
 
 // setter is a server's session that has settings, and carries them if carries is true.
@@ -20,9 +21,28 @@ type setter struct {
 	carried          []dialects.ContextSetting   // by the present statement
 	keeps            bool                        // sends nothing of the present statement
 	fails            error
+	answer           error                     // of the next statement
+	sent             []dialects.ContextSetting // that the last statement has carried
 }
 
-func (s *setter) Conn() driver.Conn                             { return nil }
+// sender is the driver's connection of a setter.
+type sender struct {
+	driver.Conn // whose other methods are not called
+	set         *setter
+}
+
+func (s sender) ExecContext(context.Context, string, []driver.NamedValue) (driver.Result, error) {
+	s.set.sent = s.set.carried
+	return driver.ResultNoRows, s.set.answer
+}
+
+// nobody is an owner whom nothing is told.
+type nobody struct{ Owner }
+
+func (nobody) Failed()                                   {}
+func (nobody) Sending(context.Context, *Statement) error { return nil }
+
+func (s *setter) Conn() driver.Conn                             { return sender{set: s} }
 func (s *setter) Sent() (uint64, bool)                          { return 0, false }
 func (s *setter) TxStatus() dialects.TxStatus                   { return s.status }
 func (s *setter) CheckSettings([]dialects.ContextSetting) error { return nil }
@@ -46,20 +66,19 @@ func (s *setter) CarrySettings(_ context.Context, settings []dialects.ContextSet
 func settingsBed(carries bool) (server *setter, s *Session, execute func(want []dialects.ContextSetting, effect dialects.Effect, fails error) (carried []dialects.ContextSetting, err error)) {
 	server = &setter{carries: carries, status: dialects.TxNone}
 	s = new(Session)
-	s.Init(&Env{}, server, dialects.Traits{StatusKnown: true}, nil)
+	s.Init(&Env{Dialect: generic.Dialect{}}, server, dialects.Traits{StatusKnown: true}, nobody{})
 	s.Lend(false)
 	return server, s, func(want []dialects.ContextSetting, effect dialects.Effect, fails error) (carried []dialects.ContextSetting, err error) {
 		cargo, err := s.UseSettings(context.Background(), want, ToExecute)
 		if err != nil {
 			return nil, err
 		}
-		if err := s.LoadSettings(context.Background(), cargo); err != nil {
+		server.answer = fails
+		_, err = s.Run(context.Background(), &Statement{Effect: effect, Cargo: cargo})
+		if err != fails {
 			return nil, err
 		}
-		carried = server.carried
-		s.UnloadSettings(cargo, fails)
-		s.RecordResult(effect, fails)
-		return carried, nil
+		return server.sent, nil
 	}
 }
 

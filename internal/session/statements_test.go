@@ -19,7 +19,7 @@ const insertOne = "INSERT INTO t VALUES (?)"
 // prepare prepares a text and keeps the statement.
 func (f *fixture) prepare(text string, generation uint64) *stmtcache.Stmt {
 	f.t.Helper()
-	st, err := f.Prepare(f.t.Context(), text, generation, true)
+	st, err := f.PrepareText(f.t.Context(), text, generation, true)
 	require.NoError(f.t, err)
 	return st
 }
@@ -27,11 +27,11 @@ func (f *fixture) prepare(text string, generation uint64) *stmtcache.Stmt {
 // use executes a text prepared, as an operation does.
 func (f *fixture) use(text string, args ...any) error {
 	st := f.statement(text, args...)
-	if st.Prepared = f.Kept(text, 0); st.Prepared == nil {
-		st.Prepared = f.prepare(text, 0)
+	if st.SetPrepared(f.Kept(text, 0)); st.Prepared() == nil {
+		st.SetPrepared(f.prepare(text, 0))
 	}
 	_, err := f.Exec(f.t.Context(), st)
-	f.Statements().Done(st.Prepared)
+	f.Statements().Done(st.Prepared())
 	f.RecordResult(st.Effect, err)
 	return err
 }
@@ -70,7 +70,7 @@ func TestStatementsAreKeptUpToTheirNumber(t *testing.T) {
 	require.Nil(t, f.Kept("SELECT 0", 0))
 	require.NotNil(t, f.Kept("SELECT 1", 0))
 	require.Equal(t, 2, f.db.State().Prepared())
-	st, err := f.Prepare(t.Context(), "SELECT 9", 0, false)
+	st, err := f.PrepareText(t.Context(), "SELECT 9", 0, false)
 	require.NoError(t, err)
 	f.Statements().Done(st)
 	require.Nil(t, f.Kept("SELECT 9", 0), "it was not to be kept")
@@ -204,7 +204,7 @@ func TestWhereTheServerHasNoRoomForAStatementOthersAreClosed(t *testing.T) {
 			f.prepare("SELECT 2", 0)
 			before := f.prepares()
 			f.db.Inject(fakedb.Fault{Call: fakedb.ConnPrepareCtx, Err: tc.err, Times: tc.times})
-			st, err := f.Prepare(t.Context(), insertOne, 0, true)
+			st, err := f.PrepareText(t.Context(), insertOne, 0, true)
 			require.Equal(t, tc.times == tc.tries || tc.err == errNo, err != nil)
 			require.Equal(t, err == nil, st != nil)
 			require.Equal(t, tc.tries, f.prepares()-before)
@@ -257,7 +257,7 @@ func TestArgumentsAreConvertedByTheDriver(t *testing.T) {
 					st = f.statement("SELECT ?", tc.arg)
 				}
 				if prepared && tc.err == "" {
-					st.Prepared = f.prepare(st.Text, 0)
+					st.SetPrepared(f.prepare(st.Text, 0))
 				}
 				require.False(t, f.TakesArgsAsGiven(st.Args))
 				again := append([]driver.NamedValue{}, st.Args...)
@@ -272,7 +272,7 @@ func TestArgumentsAreConvertedByTheDriver(t *testing.T) {
 					return
 				}
 				require.Equal(t, tc.want, st.Args[0].Value)
-				c := f.Converter(st.Prepared)
+				c := f.Converter(st)
 				got, err := c.Convert(again)
 				require.NoError(t, err)
 				require.Equal(t, st.Args, got)
@@ -306,7 +306,7 @@ func TestAStatementIsNotExecutedWithArgumentsOfOtherKinds(t *testing.T) {
 	for _, keeps := range []bool{false, true} {
 		f := open(t, setup{traits: dialects.Traits{PreparedKeepsTypes: keeps}})
 		st := f.statement(insertOne, int64(1))
-		st.Prepared = f.prepare(st.Text, 0)
+		st.SetPrepared(f.prepare(st.Text, 0))
 		require.True(t, f.Fits(st))
 		st.Args[0].Value = "abc"
 		require.Equal(t, !keeps, f.Fits(st))
@@ -354,7 +354,7 @@ func TestAnEndedContextReachesTheDriver(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 	_, _, err = f.Query(ctx, st)
 	require.ErrorIs(t, err, context.Canceled)
-	_, err = f.Prepare(ctx, st.Text, 0, true)
+	_, err = f.PrepareText(ctx, st.Text, 0, true)
 	require.ErrorIs(t, err, context.Canceled)
 	require.ErrorIs(t, f.Ping(ctx), context.Canceled)
 }

@@ -73,7 +73,7 @@ func (op *operation) beginNow(ctx context.Context, t *transaction, setting strin
 	c := op.c
 	err = t.beginOn(ctx, op.Conn)
 	if again, err = op.finishUnexecuted(ctx, err); again || err != nil {
-		if op.said&dialects.Conflict != 0 {
+		if op.Said&dialects.Conflict != 0 {
 			op.Scope.BeginConflict(c.source.report) // SQLite's BEGIN IMMEDIATE
 		}
 		if again && setting != "" {
@@ -109,7 +109,10 @@ func (op *operation) beginInside(ctx context.Context, t *transaction) (again boo
 		return false, errTxOptions
 	}
 	t.Init(ctx, outer)
-	if _, err = op.finish(ctx, r.Savepoint(ctx, &t.Tx.Tx)); err != nil {
+	if err = r.Savepoint(ctx, &t.Tx.Tx); err != nil {
+		op.Said = r.Diagnose(err)
+	}
+	if _, err = op.finish(ctx, err); err != nil {
 		return false, err
 	}
 	t.BeganSavepoint()

@@ -20,6 +20,7 @@ type checkout struct {
 	binding.Checkout
 	renamed uint32           // how many of its statements had dialects.Renames
 	spare   *rows            // closed rows, which the next query uses again
+	op      operation        // the present operation
 	spareTx *transaction     // has ended; the next transaction uses it again
 	last    *textcache.Text  // of the last operation: in a loop the next operation has the same text
 	aging   []*text          // its statements that have a generation

@@ -4,13 +4,9 @@ import (
 	"context"
 	"database/sql/driver"
 
-	"github.com/pooldriver/pooldriver/internal/binding"
-	"github.com/pooldriver/pooldriver/internal/connpool"
 	"github.com/pooldriver/pooldriver/internal/ctxerr"
-	"github.com/pooldriver/pooldriver/internal/session"
 	"github.com/pooldriver/pooldriver/internal/stmtcache"
 	"github.com/pooldriver/pooldriver/internal/task"
-	"github.com/pooldriver/pooldriver/internal/textcache"
 )
 
 // conn is a virtual connection: what database/sql pools. It costs an object, not a session. The
@@ -66,75 +62,28 @@ func (c *conn) toPrepare(query string, args []driver.NamedValue) *text {
 // ExecContext runs a statement, or returns driver.ErrSkip where the driver can only run
 // prepared ones.
 func (c *conn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
-	t, r, err := lend(ctx, c, query)
-	if err != nil {
-		return nil, err
-	}
-	return c.exec(ctx, r, c.toPrepare(query, args), t, args)
+	return c.exec(ctx, c.toPrepare(query, args), query, args)
 }
 
-// exec executes the text t, or the virtual statement v, which has this text. r is the connection that
-// lend has lent; nil: none.
-func (c *conn) exec(ctx context.Context, r *connpool.Conn, v *text, t *textcache.Text, args []driver.NamedValue) (driver.Result, error) {
+// exec executes a text, or the virtual statement v, which has this text.
+func (c *conn) exec(ctx context.Context, v *text, query string, args []driver.NamedValue) (driver.Result, error) {
 	c.owes = true
-	switch {
-	case r == nil:
-		return c.execLong(ctx, v, t, args)
-	case v == nil:
-		return execText(ctx, &c.checkout, r, t, args)
-	}
-	return c.execKept(ctx, r, v, t, args)
-}
-
-// execKept, execLong, queryKept and queryLong are functions of their own: their variables take 500 bytes
-// of stack, which a text that is sent as it is does not need. The stack from database/sql to a wait or
-// to the driver decides whether a goroutine that does little else needs a stack of 4 kB or of 8 kB.
-func (c *conn) execKept(ctx context.Context, r *connpool.Conn, v *text, t *textcache.Text, args []driver.NamedValue) (driver.Result, error) {
-	k := c.keptCall(r, v, t, args)
-	return k.exec(ctx)
-}
-
-func (c *conn) execLong(ctx context.Context, v *text, t *textcache.Text, args []driver.NamedValue) (driver.Result, error) {
-	op := operation{c: &c.checkout, kind: executing, virtual: v, kept: v != nil && v.prepared}
-	op.setText(t, args)
+	op := c.operate(executing, v)
+	op.setText(query, args)
 	return op.resultOf(op.do(ctx))
 }
 
 // QueryContext runs a query, or returns driver.ErrSkip where the driver can only run
 // prepared ones.
 func (c *conn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
-	t, r, err := lend(ctx, c, query)
-	if err != nil {
-		return nil, err
-	}
-	return c.query(ctx, r, c.toPrepare(query, args), t, args)
+	return c.query(ctx, c.toPrepare(query, args), query, args)
 }
 
 // query is exec for a query.
-func (c *conn) query(ctx context.Context, r *connpool.Conn, v *text, t *textcache.Text, args []driver.NamedValue) (driver.Rows, error) {
-	switch {
-	case r == nil:
-		return c.queryLong(ctx, v, t, args)
-	case v == nil:
-		return queryText(ctx, &c.checkout, r, t, args)
-	}
-	return c.queryKept(ctx, r, v, t, args)
-}
-
-func (c *conn) queryKept(ctx context.Context, r *connpool.Conn, v *text, t *textcache.Text, args []driver.NamedValue) (driver.Rows, error) {
-	k := c.keptCall(r, v, t, args)
-	return k.query(ctx)
-}
-
-func (c *conn) queryLong(ctx context.Context, v *text, t *textcache.Text, args []driver.NamedValue) (driver.Rows, error) {
-	op := operation{c: &c.checkout, kind: querying, virtual: v, kept: true}
-	op.setText(t, args)
+func (c *conn) query(ctx context.Context, v *text, query string, args []driver.NamedValue) (driver.Rows, error) {
+	op := c.operate(querying, v)
+	op.setText(query, args)
 	return op.rowsOf(op.do(ctx))
-}
-
-// keptCall is a call on the short way, of the virtual statement v.
-func (c *conn) keptCall(r *connpool.Conn, v *text, t *textcache.Text, args []driver.NamedValue) keptCall {
-	return keptCall{Statement: session.Statement{Text: t.Query, Effect: t.Effect, Args: args}, c: &c.checkout, r: r, v: v, t: t, calls: r.Calls()}
 }
 
 // PrepareContext prepares the text on the checkout's session, so that a syntax error is reported
@@ -151,8 +100,9 @@ func (c *conn) PrepareContext(ctx context.Context, query string) (driver.Stmt, e
 			_ = v.Close()
 		}
 	}()
-	op := operation{c: &c.checkout, kind: preparing, virtual: &v.text, Want: binding.Want{TextAt: &v.query}, kept: true}
-	if err := op.do(ctx); err != nil {
+	op := c.operate(preparing, &v.text)
+	op.Text, op.TextAt = query, &v.query
+	if err := op.errOf(op.do(ctx)); err != nil {
 		return nil, err
 	}
 	done, c.owes = true, true
@@ -170,12 +120,9 @@ func (c *conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, e
 			return t, err
 		}
 	}
-	if r, err := lendForTx(ctx, &c.checkout); err != nil {
-		return nil, err
-	} else if r != nil {
-		return beginTx(ctx, &c.checkout, r, opts)
-	}
-	return c.beginLong(ctx, opts)
+	op := c.operate(beginning, nil)
+	op.Begins, op.TextAt, op.opts = true, &textBegin, opts
+	return op.txOf(op.do(ctx))
 }
 
 // deferBegin leaves the begin to the first statement. nil without an error: ctx carries a task, so the
@@ -192,12 +139,7 @@ func (c *conn) deferBegin(ctx context.Context, opts driver.TxOptions) (driver.Tx
 	if !t.deferFrom(p.From) {
 		return nil, c.source.pool.DrainingError()
 	}
-	return t, nil
-}
-
-func (c *conn) beginLong(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
-	op := operation{c: &c.checkout, kind: beginning, Want: binding.Want{Begins: true, TextAt: &textBegin}, opts: opts, kept: true}
-	return op.txOf(op.do(ctx))
+	return t.handedOut(p.Scope), nil
 }
 
 // Ping asks the driver, if the driver has a Ping. Otherwise an attached session is enough, as for
@@ -206,8 +148,8 @@ func (c *conn) Ping(ctx context.Context) error {
 	if c.isAsked(ctx) {
 		return nil
 	}
-	op := operation{c: &c.checkout, kind: pinging, kept: true}
-	return op.do(ctx)
+	op := c.operate(pinging, nil)
+	return op.errOf(op.do(ctx))
 }
 
 // ResetSession is called when database/sql takes the connection again. The real

@@ -16,23 +16,6 @@ import (
 // connection goes back after the statement and is cleaned. That is right, but the program should
 // know it.
 
-// recordSetting remembers a statement that sets session state outside of explicit tasks, before the
-// statement is sent. GiveBack of connpool decides what happens to the state. Before a statement that may be
-// a VACUUM, recordSetting executes the setting of the *sql.DB that waits for a VACUUM.
-func (op *operation) recordSetting(ctx context.Context) error {
-	switch {
-	case op.Effect&pinning.ChangesSession != 0:
-		if !op.c.Shares() {
-			op.Conn.RecordSetting(op.Text, op.Args)
-		}
-	case op.Effect&dialects.ForgetPrepared != 0:
-		if text := op.c.source.pool.Settings().ForVacuum(); text != "" {
-			return op.Conn.Guard(func() error { return op.Conn.Command(ctx, text) })
-		}
-	}
-	return nil
-}
-
 // errLeftOpen is the error of an Exec on a *sql.DB after which the server has a
 // transaction open.
 var errLeftOpen = errors.New("pooldriver: the statement was executed and has left a transaction open on a *sql.DB; the transaction is rolled back, because the next statement may run on another connection; use BeginTx, or run all statements of the transaction on one *sql.Conn, or in a task (pooldriver.WithTask)")
@@ -85,7 +68,7 @@ func (op *operation) leavesOpen() bool {
 // checkout of the task uses, too. An advisory lock on that session excludes none of these checkouts.
 func (op *operation) sharesState() bool {
 	c := op.c
-	return c.Shares() && op.Effect&pinning.ChangesSession != 0 && op.sharesSession()
+	return c.Shares() && op.Effect&pinning.ChangesSession != 0 && c.SharesState(&op.Want)
 }
 
 // tellShared logs a statement whose session state another checkout of its task uses. The caller

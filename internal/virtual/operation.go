@@ -9,21 +9,20 @@ import (
 	"github.com/pooldriver/pooldriver/internal/binding"
 	"github.com/pooldriver/pooldriver/internal/ctxerr"
 	"github.com/pooldriver/pooldriver/internal/ctxsettings"
-	"github.com/pooldriver/pooldriver/internal/driverconn"
 	"github.com/pooldriver/pooldriver/internal/session"
 	"github.com/pooldriver/pooldriver/internal/task"
-	"github.com/pooldriver/pooldriver/internal/textcache"
 )
 
 // Every call of database/sql that needs a session is an operation, and takes one way (do):
-// find the session, lock it and begin what was deferred (start does this), prepare, convert the
-// arguments, call the driver, judge the outcome, record it, unlock.
+// find the session, lock it and begin what was deferred (start does this), run the statement
+// (internal/session), judge the outcome, record it, unlock.
 
 // kind says what an operation does.
 type kind uint8
 
 const (
-	executing kind = iota
+	over kind = iota // nothing: the last operation has ended
+	executing
 	querying
 	preparing
 	beginning
@@ -31,113 +30,96 @@ const (
 	lending // for Raw
 )
 
-// operation is one call of database/sql, with all its attempts.
+// operation is one call of database/sql, with all its attempts. A virtual connection has one, because
+// database/sql makes one call at a time. On the stack it would double the memory of a goroutine that
+// waits for a connection.
 type operation struct {
 	c    *checkout
 	kind kind
 	binding.Want
-	known   bool  // the text was met lately
 	virtual *text // the statement to prepare; nil: the text is sent as it is
 	opts    driver.TxOptions
-	cargo   session.Cargo // the settings that the text carries in the present attempt
 
-	// The results.
-	result  driver.Result
-	rows    *rows
-	opened  driver.Rows // the driver's rows
-	columns []string    // of the driver's rows
-	tx      *transaction
+	// The results, beside those of the statement.
+	rows *rows
+	tx   *transaction
 
-	sharing    *task.Task         // the task, if op has set state that other checkouts of the task use; else nil
-	said       dialects.Diagnosis // the dialect's diagnosis of the last error
-	calls      int                // how many calls of the driver had not returned when the operation got the lock
-	renewals   int                // how often a stale statement was prepared again
-	started    bool               // start has found the connection
-	converted  bool
-	converting bool // a conversion has not returned
-	kept       bool // database/sql keeps the checkout for ever if the driver panics
-	first      bool // nothing was executed in the checkout before
+	sharing *task.Task // the task, if op has set state that other checkouts of the task use; else nil
+	calls   int        // how many calls of the driver had not returned when the operation got the lock
+	started bool       // start has found the connection
 }
 
-// setText gives op a text of the program, which lend has looked up.
-func (op *operation) setText(t *textcache.Text, args []driver.NamedValue) {
+// operate begins an operation. v is its virtual statement; nil: it has none.
+func (c *checkout) operate(kind kind, v *text) *operation {
+	op := &c.op
+	if op.kind != over {
+		*op = operation{} // the driver has panicked in the last one
+	}
+	op.c, op.kind, op.virtual = c, kind, v
+	return op
+}
+
+// setText gives op a text of the program.
+func (op *operation) setText(query string, args []driver.NamedValue) {
+	t, again := op.c.look(query)
 	op.Text, op.Args, op.Effect, op.TextAt = t.Query, args, t.Effect, &t.Query
-	op.known = t == op.c.last
+	op.Queries = op.kind == querying
+	// database/sql keeps the checkout for ever if the driver panics.
+	op.Fatal = op.Queries
+	if v := op.virtual; v != nil {
+		// A query with arguments is kept when its text comes a second time: one-off queries do
+		// not flush the cache.
+		op.Keep, op.Fatal = again || v.prepared, op.Queries || v.prepared
+	}
 }
-
-// goesOn makes op an operation that goes on where the short way has stopped.
-func (op *operation) goesOn() { op.c.Continue(&op.Want) }
-
-// sharesSession reports whether another checkout uses op's session.
-func (op *operation) sharesSession() bool { return op.c.SharesState(&op.Want) }
 
 // do runs op. Every operation goes through do.
 func (op *operation) do(ctx context.Context) error {
 	defer op.done()
 	for {
-		if !op.started { // the short way may have done it
-			if err := op.start(ctx); err != nil {
-				return err
-			}
+		if err := op.start(ctx); err != nil {
+			return err
 		}
 		again, err := op.attempt(ctx)
 		if !again {
 			return err
 		}
 		op.c.Unlock(&op.Want)
-		op.started = false
 	}
 }
 
-// judge goes on with an operation that the driver has answered with err.
-func (op *operation) judge(ctx context.Context, err error) error {
-	again, err := op.judgeOnce(ctx, err)
-	if again {
-		return op.do(ctx)
-	}
+// errOf, txOf, resultOf and rowsOf return the results of an operation that has ended with err. The
+// virtual connection keeps nothing of the program's.
+func (op *operation) errOf(err error) error {
+	*op = operation{}
 	return err
 }
 
-func (op *operation) judgeOnce(ctx context.Context, err error) (again bool, _ error) {
-	defer func() {
-		if !again {
-			op.done()
-		}
-	}()
-	if op.kind == beginning {
-		again, err = op.finishUnexecuted(ctx, err)
-	} else {
-		again, err = op.answered(ctx, err)
-	}
-	if again {
-		op.c.Unlock(&op.Want)
-		op.started = false
-	}
-	return again, err
-}
-
-// txOf returns the results of BeginTx, for an operation that has ended with err.
 func (op *operation) txOf(err error) (driver.Tx, error) {
+	t, scope := op.tx, op.Scope
+	*op = operation{}
 	if err != nil {
 		return nil, err
 	}
-	return op.tx, nil
+	return t.handedOut(scope), nil
 }
 
-// resultOf returns the results of Exec, for an operation that has ended with err.
 func (op *operation) resultOf(err error) (driver.Result, error) {
+	res := op.Result
+	*op = operation{}
 	if err != nil {
 		return nil, err
 	}
-	return op.result, nil
+	return res, nil
 }
 
-// rowsOf returns the results of Query, for an operation that has ended with err.
 func (op *operation) rowsOf(err error) (driver.Rows, error) {
+	rows := op.rows
+	*op = operation{}
 	if err != nil {
 		return nil, err
 	}
-	return op.rows.handedOut(), nil
+	return rows.handedOut(), nil
 }
 
 // attempt is the part of do under the session's lock. again: do tries once more, perhaps
@@ -149,202 +131,100 @@ func (op *operation) attempt(ctx context.Context) (again bool, err error) {
 		}
 	}
 	switch op.kind {
-	case pinging:
-		return op.finishUnexecuted(ctx, op.Conn.Ping(ctx))
+	case executing, querying:
+		return op.run(ctx)
+	case preparing:
+		return op.prepare(ctx)
 	case beginning:
 		return op.begin(ctx)
 	case lending:
 		return false, op.lend()
-	case preparing:
-		if again, err = op.prepare(ctx); !again && err == nil {
-			op.Conn.Statements().Done(op.Prepared)
-		}
-		return again, err
 	}
-	return op.run(ctx)
+	return op.finishUnexecuted(ctx, op.Conn.Ping(ctx))
 }
 
-// run is attempt for a text that is executed.
+// run is attempt for a text that is executed. It opens the virtual rows last: as soon as the rows are
+// open, others may take the rows' connection.
 func (op *operation) run(ctx context.Context) (again bool, err error) {
-	if op.virtual != nil && !op.readAnew() {
-		if again, err = op.prepare(ctx); again || err != nil {
-			return again, err
+	c, r := op.c, op.Conn
+	if op.virtual != nil {
+		if err = op.age(); err != nil {
+			return false, err
 		}
-	} else if op.kind == executing && !op.Conn.CanExec() || op.kind == querying && !op.Conn.CanQuery() {
-		return false, driver.ErrSkip
 	}
-	if again, err = op.convert(); again || err != nil {
-		return again, err
-	}
-	if err := op.dropStale(ctx); err != nil {
+	c.MakeWay(r, op.Effect)
+	progress, err := r.Run(ctx, &op.Statement)
+	switch progress {
+	case session.Refused:
 		return false, err
+	case session.Unconverted:
+		return op.convert()
+	case session.Unexecuted:
+		return op.finishUnexecuted(ctx, err)
 	}
-	if op.Prepared != nil && !op.Conn.Fits(&op.Statement) {
-		op.Conn.Statements().Done(op.Prepared)
+	if r.Meter.TellsSlow() {
+		r.CountAffected(op.Result, err)
+	}
+	first := !c.Executed()
+	if again, err = op.finish(ctx, err); again {
 		return true, nil
 	}
-	return op.execute(ctx)
-}
-
-// readAnew reports whether op executes its virtual statement as a text, so that the server reads the
-// text by the settings of op's context.
-func (op *operation) readAnew() bool {
-	if !ctxsettings.Used() || !op.Conn.ReadBySettings() {
-		return false
+	if err != nil || op.Effect != dialects.Clean {
+		err = op.ended(ctx, err)
 	}
-	return op.kind == executing && op.Conn.CanExec() || op.kind == querying && op.Conn.CanQuery()
+	if err == nil && op.Queries {
+		op.rows = c.openRows(&op.Statement, first)
+	}
+	return false, err
 }
 
-// prepare finds the driver's statement on op's session, or makes it.
-func (op *operation) prepare(ctx context.Context) (again bool, err error) {
-	c := op.c
-	r, v := op.Conn, op.virtual
-	if op.kind == preparing {
+// age gives op's virtual statement its place in time, or returns the error of a statement whose text has
+// another meaning by now.
+func (op *operation) age() error {
+	c, v := op.c, op.virtual
+	op.Prepares, op.Owner = true, v.owner
+	switch {
+	case !v.prepared:
+		return nil
+	case op.kind == preparing:
 		v.renamed = c.renamed
-	} else if v.prepared && v.renamed < c.renamed {
-		return false, errRenamed
+	case v.renamed < c.renamed:
+		return errRenamed
 	}
-	if v.generation == 0 && v.prepared && r.Traits().PreparedAges {
+	if v.generation == 0 && op.Conn.Traits().PreparedAges {
 		v.generation = c.source.Generations.Open(v.query)
 		c.aging = append(c.aging, v)
 	}
-	if v.owner != nil {
-		return op.prepareOwned(ctx)
-	}
-	keep := v.prepared || op.known
-	if ctxsettings.Used() && r.ReadBySettings() {
-		keep = false
-		r.Drop(v.query) // the driver would find a kept statement
-	}
-	if op.Prepared = r.Kept(v.query, v.generation); op.Prepared != nil {
-		c.source.report.StmtHits.Add(1)
-		if err := ctx.Err(); err != nil {
-			r.Statements().Done(op.Prepared)
-			return false, ctxerr.Of(ctx, err)
-		}
-		return false, nil
-	}
-	c.source.report.StmtMisses.Add(1)
-	if r.Traits().PreparingActs {
-		text, _ := c.source.texts.Of(c.source.config.Dialect, v.query)
-		r.RecordEffect(text.Effect)
-	}
-	// A query with arguments is kept when its text comes a second time: one-off queries do
-	// not flush the cache.
-	op.Prepared, err = r.Prepare(ctx, v.query, v.generation, keep)
-	return op.finishUnexecuted(ctx, err)
-}
-
-// prepareOwned is prepare for a statement that the program owns.
-func (op *operation) prepareOwned(ctx context.Context) (again bool, err error) {
-	if op.Prepared = op.Conn.Statements().Owned(op.virtual.owner); op.Prepared != nil {
-		return false, ctxerr.Of(ctx, ctx.Err())
-	}
-	op.Prepared, err = op.Conn.PrepareOwned(ctx, op.virtual.query, op.virtual.owner)
-	return op.finishUnexecuted(ctx, err)
+	op.Generation = v.generation
+	return nil
 }
 
 // errRenamed is the error of a prepared statement whose text has another meaning by now.
 var errRenamed = errors.New("pooldriver: the program prepared this statement before it changed the connection's database, SQL mode or character set; the server would execute the statement with the old values; prepare it again")
 
-// convert converts the arguments for the driver, once. A conversion may run the program's
-// code (a Valuer), and that code may use the task. Then convert gives the lock up first.
-// again: the session has to be found again.
+// prepare is attempt for a text that the program prepares.
+func (op *operation) prepare(ctx context.Context) (again bool, err error) {
+	_ = op.age() // it is prepared now
+	op.Keep = true
+	if op.Conn.Traits().PreparingActs {
+		op.Effect = op.c.source.effectOf(op.Text)
+	}
+	progress, err := op.Conn.Prepare(ctx, &op.Statement)
+	op.Effect = dialects.Clean // a session of the task's own is not needed to prepare
+	if progress == session.Refused {
+		return false, err
+	}
+	return op.finishUnexecuted(ctx, err)
+}
+
+// convert converts the arguments for the driver without the lock, because that runs code of the program,
+// which may use the task.
 func (op *operation) convert() (again bool, err error) {
-	c := op.c
-	r := op.Conn
-	if op.converted || op.Prepared == nil && r.TakesArgsAsGiven(op.Args) {
-		op.converted = true
-		return false, nil
-	}
-	if c.InTask() && driverconn.MayRunCode(op.Args) {
-		converter := r.Converter(op.Prepared)
-		if op.Prepared != nil {
-			r.Statements().Done(op.Prepared)
-		}
-		c.Unlock(&op.Want)
-		op.Args, err = converter.Convert(op.Args)
-		op.converted = err == nil
-		return op.converted, err
-	}
-	// A driver or a Valuer may panic. If database/sql then keeps the checkout for ever
-	// (op.kept), the connection has to end. Otherwise the connection has lost nothing.
-	op.converting = true
-	err = r.Convert(&op.Statement, op.kept)
-	op.converting = false
-	op.converted = err == nil
-	if err != nil && op.Prepared != nil {
-		r.Statements().Done(op.Prepared)
-	}
-	return false, err
-}
-
-// dropStale closes the stale prepared statement of a text that is about to be sent as it
-// is. If the server is to read the text by the settings of op's context, every prepared statement
-// of the text is stale.
-func (op *operation) dropStale(ctx context.Context) error {
-	r := op.Conn
-	if op.Prepared != nil || !r.Traits().PreparedAges || !r.Statements().Has(op.Text) {
-		return nil
-	}
-	if r.ReadBySettings() {
-		r.Drop(op.Text)
-	} else {
-		r.DropStale(op.Text, op.c.source.Generations.Of(op.Text))
-	}
-	return ctxerr.Of(ctx, ctx.Err()) // closing may have taken long
-}
-
-// execute calls the driver with the statement. It opens the virtual rows last: as soon as the rows are
-// open, others may take the rows' connection.
-func (op *operation) execute(ctx context.Context) (again bool, err error) {
-	r := op.Conn
-	op.c.MakeWay(r, op.Effect)
-	if err = op.recordSetting(ctx); err == nil {
-		err = r.LoadSettings(ctx, op.cargo)
-	}
-	switch {
-	case err != nil:
-	case op.kind == executing:
-		op.result, err = r.Exec(ctx, &op.Statement)
-		r.CountAffected(op.result, err)
-	default:
-		op.opened, op.columns, err = r.Query(ctx, &op.Statement)
-	}
-	r.UnloadSettings(op.cargo, err)
-	return op.answered(ctx, err)
-}
-
-// answered is the part of execute that follows the driver's answer.
-func (op *operation) answered(ctx context.Context, err error) (again bool, _ error) {
-	r := op.Conn
-	if again, err = op.finish(ctx, err); again {
-		return true, err
-	}
-	opens := err == nil && op.kind == querying
-	if st := op.Prepared; st != nil {
-		if op.said&dialects.StaleStatement != 0 {
-			r.Statements().MarkStale(st)
-		}
-		if opens {
-			st.Open++
-		}
-		r.Statements().Done(st)
-	}
-	if op.renews() {
-		if op.Prepared == nil {
-			r.Drop(op.Text) // pgx keeps statements itself, and finds ours by their texts
-		}
-		return true, nil
-	}
-	r.RecordResult(op.Effect, err)
-	if err != nil || op.Effect != dialects.Clean {
-		err = op.ended(ctx, err)
-	}
-	if err == nil && opens {
-		op.rows = op.c.openRows(op.opened, &op.Want, op.first, op.columns)
-	}
-	return false, err
+	converter := op.Conn.Converter(&op.Statement)
+	op.c.Unlock(&op.Want)
+	op.Args, err = converter.Convert(op.Args)
+	op.Converted = err == nil
+	return op.Converted, err
 }
 
 // ended records the effects of a statement that has run, and is not clean, on the checkout and on
@@ -355,10 +235,11 @@ func (op *operation) ended(ctx context.Context, err error) error {
 		c.wrote()
 	}
 	if err == nil && op.kind == executing {
-		err = op.refuseLeft(ctx)
+		if err = op.refuseLeft(ctx); err != nil {
+			op.Conn.ForgetSetting()
+		}
 	}
 	if err != nil {
-		op.Conn.ForgetSetting()
 		return err
 	}
 	if op.sharesState() {
@@ -370,22 +251,6 @@ func (op *operation) ended(ctx context.Context, err error) error {
 	return nil
 }
 
-// maxRenewals bounds how often a stale statement is prepared again. Each ALTER TABLE between the
-// prepare and the execution makes the statement stale once more. On two busy
-// processors, with an ALTER TABLE every 18 ms, 14 of 15,700 statements needed more than
-// three renewals. After the last one the program gets the server's error.
-const maxRenewals = 10
-
-// renews reports whether op runs once more: its statement was stale, and may be prepared
-// and executed again.
-func (op *operation) renews() bool {
-	if op.said&dialects.StaleStatement == 0 || op.renewals == maxRenewals || op.c.HasTx() || !op.Conn.MayRenew(&op.Statement) {
-		return false
-	}
-	op.renewals++
-	return true
-}
-
 // done is deferred around every operation. It unlocks the session.
 //
 // If the driver has panicked, done ends the connection. After some panics (in a query, in
@@ -395,11 +260,7 @@ func (op *operation) renews() bool {
 // another connection they would mean something else.
 func (op *operation) done() {
 	c := op.c
-	r := op.Conn
-	if op.converting && op.Prepared != nil {
-		r.Statements().Done(op.Prepared)
-	}
-	if op.started && op.Locked() && r.Calls() > op.calls && !c.HasTx() {
+	if r := op.Conn; op.started && op.Locked() && r.Calls() > op.calls && !c.HasTx() {
 		// The task learns from the loss barrier what its main session has lost.
 		told := c.OnMain(&op.Want)
 		if c.Executed() && !session.LeavesNothing(r.Effect()) && !told {
@@ -415,15 +276,13 @@ func (op *operation) done() {
 	c.endEarly()
 }
 
-// finish judges an execution. again: do tries once more. Otherwise the operation returns
+// finish judges an execution. If err is not nil, op.Said has what it says of the server. again: do tries once more. Otherwise the operation returns
 // the error.
 func (op *operation) finish(ctx context.Context, err error) (again bool, _ error) {
 	c := op.c
-	op.said = 0
 	if err == driver.ErrSkip {
 		return false, err
 	}
-	op.first = !c.Executed()
 	c.Ran(&op.Want)
 	if err != nil {
 		return op.failed(ctx, err, true)
@@ -435,8 +294,8 @@ func (op *operation) finish(ctx context.Context, err error) (again bool, _ error
 // finishUnexecuted is finish after a call of the driver that changes no data.
 func (op *operation) finishUnexecuted(ctx context.Context, err error) (again bool, _ error) {
 	c := op.c
-	op.said = 0
 	if err != nil && err != driver.ErrSkip {
+		op.Said = op.Conn.Diagnose(err)
 		return op.failed(ctx, err, false)
 	}
 	c.SetTouched(c.Touched() || err == nil)

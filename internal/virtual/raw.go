@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"sync/atomic"
 
-	"github.com/pooldriver/pooldriver/internal/binding"
 	"github.com/pooldriver/pooldriver/internal/unwrap"
 )
 
@@ -17,8 +16,9 @@ func Lend(ctx context.Context, dc any) (*Loan, error) {
 	if err != nil {
 		return nil, err
 	}
-	op := operation{c: &c.checkout, kind: lending, Want: binding.Want{Lends: true}, kept: true}
-	if err := op.do(ctx); err != nil {
+	op := c.operate(lending, nil)
+	op.Lends = true
+	if err := op.errOf(op.do(ctx)); err != nil {
 		return nil, err
 	}
 	return c.loan, nil

@@ -15,13 +15,12 @@ import (
 func (op *operation) failed(ctx context.Context, err error, executes bool) (again bool, _ error) {
 	c := op.c
 	r := op.Conn
-	op.said = r.Diagnose(err)
 	o := op.outcomeOf(err, executes)
 	o.expired = ctx.Err() != nil
 	c.SetTouched(true)
 	if o.badConn || o.lost {
 		r.MarkUnusable()
-	} else if c.InTask() && r.HasTx() && r.EndsTx(op.said, op.Effect) {
+	} else if c.InTask() && r.HasTx() && r.EndsTx(op.Said, op.Effect) {
 		// This may be wrong: SQLite's transaction stays open if a write was interrupted
 		// before the write began. inspect asks the session when the connection comes back.
 		r.TxEnded()
@@ -55,8 +54,8 @@ func (op *operation) outcomeOf(err error, executes bool) outcome {
 		claims:   executes && ctxerr.SaysSafe(err),
 		executes: executes,
 		unsent:   unsent,
-		wasIdle:  op.said&dialects.WasIdle != 0,
-		ended:    op.said&dialects.SessionEnded != 0,
+		wasIdle:  op.Said&dialects.WasIdle != 0,
+		ended:    op.Said&dialects.SessionEnded != 0,
 		trusted:  !counted && !r.Traits().BadConnUnsure,
 		first:    op.c.Alone(&op.Want),
 		retried:  op.Retried,

@@ -39,22 +39,16 @@ var (
 
 var errRowsClosed = errors.New("pooldriver: these rows are closed")
 
-// openRows makes the virtual rows of a query that has just run on w's session. first: nothing
-// was executed in the checkout before.
-func (c *checkout) openRows(real driver.Rows, w *binding.Want, first bool, columns []string) *rows {
-	r := c.newRows(columns)
-	c.Open(&r.Rows, real, w.Text, w.Prepared, first)
-	return r
-}
-
-// newRows returns rows that are not open yet.
-func (c *checkout) newRows(columns []string) *rows {
+// openRows makes the virtual rows of a query that has just run. first: nothing was executed in the
+// checkout before.
+func (c *checkout) openRows(st *session.Statement, first bool) *rows {
 	r := c.spare
 	if r == nil {
 		r = new(rows)
 	}
 	c.spare = nil
-	r.checkout, r.columns = c, columns
+	r.checkout, r.columns = c, st.Columns
+	c.Open(&r.Rows, st, first)
 	return r
 }
 

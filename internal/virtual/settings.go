@@ -28,13 +28,13 @@ func (op *operation) useSettings(ctx context.Context) (again bool, _ error) {
 
 func (op *operation) useSettingsOf(ctx context.Context, use session.Use) (again bool, _ error) {
 	r := op.Conn
-	op.cargo = session.Cargo{}
+	op.Cargo = session.Cargo{}
 	want, err := ctxsettings.Of(ctx).List()
 	if want == nil && !r.HasSettings() {
 		return false, nil
 	}
 	if err == nil {
-		op.cargo, err = r.UseSettings(ctx, want, use)
+		op.Cargo, err = r.UseSettings(ctx, want, use)
 	}
 	switch {
 	case err == nil:

@@ -40,6 +40,12 @@ func (s *Source) Init(config Config, e *binding.Engine, r *report.Report) {
 	s.config, s.traits, s.engine, s.pool, s.report = config, config.Traits, e, e.Pool(), r
 }
 
+// effectOf is the effect of a text.
+func (s *Source) effectOf(query string) dialects.Effect {
+	t, _ := s.texts.Of(s.config.Dialect, query)
+	return t.Effect
+}
+
 // tellHiddenValidator writes one warning to the log. Some wrappers (sqlhooks, DataDog's) hide
 // driver.Validator: then we do not learn when database/sql puts a connection back. ResetSession
 // notices that, ends the checkout, and from then on checkouts end early.

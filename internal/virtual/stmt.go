@@ -35,20 +35,12 @@ func (s *stmt) Close() error {
 
 // ExecContext executes the statement.
 func (s *stmt) ExecContext(ctx context.Context, args []driver.NamedValue) (driver.Result, error) {
-	t, r, err := lend(ctx, s.conn, s.query)
-	if err != nil {
-		return nil, err
-	}
-	return s.conn.exec(ctx, r, &s.text, t, args)
+	return s.conn.exec(ctx, &s.text, s.query, args)
 }
 
 // QueryContext executes the statement and returns its rows.
 func (s *stmt) QueryContext(ctx context.Context, args []driver.NamedValue) (driver.Rows, error) {
-	t, r, err := lend(ctx, s.conn, s.query)
-	if err != nil {
-		return nil, err
-	}
-	return s.conn.query(ctx, r, &s.text, t, args)
+	return s.conn.query(ctx, &s.text, s.query, args)
 }
 
 // Exec is ExecContext without a context.

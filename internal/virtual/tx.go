@@ -101,6 +101,15 @@ func (t *transaction) Rollback() error {
 	return err
 }
 
+// handedOut is what database/sql gets of t. scope is that of its InTx, which may ask for t later.
+func (t *transaction) handedOut(scope *task.Scope) driver.Tx {
+	if scope != nil || t.InTask() {
+		return t
+	}
+	t.reusable = true
+	return txHandle{t, t.uses}
+}
+
 // recycle keeps t, which has ended, for the next transaction of its virtual connection. Only
 // database/sql had access to t, by the txHandle.
 func (t *transaction) recycle() {
