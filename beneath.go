@@ -81,6 +81,6 @@ func (i inside) Over(d dialects.Dialect, t dialects.Template, o beneath.Over) dr
 	c.config.HealthCheckPeriod, c.config.BreakerFailures, c.config.LeakAfter = 0, 0, 0
 	c.config.Credentials, c.config.Dial = nil, nil
 	c.config.SampleStacks, c.config.AcquireTimeout, c.config.AfterConnect = 1, o.Patience, o.AfterConnect
-	c.err = c.use(d, t, nil)
+	c.err = c.init(d, t, nil)
 	return c
 }
