@@ -13,13 +13,6 @@ import (
 
 // This file gives package sandbox its access to a Connector.
 
-func init() {
-	beneath.Of = func(c driver.Connector) (beneath.Beneath, bool) {
-		own, ok := c.(*Connector)
-		return inside{own}, ok && own != nil && own.err == nil
-	}
-}
-
 // inside is the access to a Connector in which New or Wrap has found no mistake.
 type inside struct{ c *Connector }
 
@@ -82,5 +75,8 @@ func (i inside) Over(d dialects.Dialect, t dialects.Template, o beneath.Over) dr
 	c.config.Credentials, c.config.Dial = nil, nil
 	c.config.SampleStacks, c.config.AcquireTimeout, c.config.AfterConnect = 1, o.Patience, o.AfterConnect
 	c.err = c.init(d, t, nil)
+	c.source.Inside = nil
 	return c
 }
+
+func (i inside) Route(f func(driver.Conn) driver.Conn) { i.c.source.Route(f) }

@@ -11,7 +11,6 @@ import (
 	"sync/atomic"
 
 	"github.com/pooldriver/pooldriver/dialects"
-	"github.com/pooldriver/pooldriver/internal/beneath"
 	"github.com/pooldriver/pooldriver/internal/binding"
 	"github.com/pooldriver/pooldriver/internal/connpool"
 	"github.com/pooldriver/pooldriver/internal/credential"
@@ -117,6 +116,7 @@ func (c *Connector) init(d dialects.Dialect, t dialects.Template, options []Opti
 	c.source.Init(virtual.Config{
 		Dialect: d, Traits: t.Traits(), LazyBegin: c.config.LazyBegin, CleanTimeout: c.config.CleanTimeout,
 	}, e, &c.report)
+	c.source.Inside = inside{c}
 	return nil
 }
 
@@ -236,9 +236,6 @@ func (c *Connector) Err() error { return c.err }
 func (c *Connector) Connect(ctx context.Context) (driver.Conn, error) {
 	if c.err != nil {
 		return nil, c.err
-	}
-	if change := beneath.Connected.Load(); change != nil {
-		return (*change)(c, c.source.Conn(ctx, nil)), nil
 	}
 	return c.source.Conn(ctx, nil), nil
 }

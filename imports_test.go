@@ -29,7 +29,7 @@ var mayImport = []struct{ pkg, imports string }{
 	{".", "dialects dialects/generic internal/beneath internal/binding internal/bubble internal/callsite internal/connpool" +
 		" internal/credential internal/ctxerr internal/ctxsettings internal/histogram internal/history internal/optiontable internal/pinning internal/redact" +
 		" internal/repeated internal/report internal/session internal/task internal/unwrap internal/usage internal/virtual internal/waitgraph pool"},
-	{"internal/virtual", "dialects internal/binding internal/callsite internal/connpool internal/ctxerr internal/ctxsettings internal/driverconn" +
+	{"internal/virtual", "dialects internal/beneath internal/binding internal/callsite internal/connpool internal/ctxerr internal/ctxsettings internal/driverconn" +
 		" internal/droppedstate internal/pinning internal/report internal/rowbuffer internal/session internal/stmtcache internal/task internal/textcache internal/unwrap"},
 	{"internal/binding", "dialects internal/connpool internal/ctxerr internal/fairlock internal/mergedctx internal/pinning internal/relay internal/report" +
 		" internal/session internal/stmtcache internal/task internal/usage internal/waitgraph pool"},

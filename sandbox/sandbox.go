@@ -49,13 +49,10 @@ type sandbox struct {
 // start opens the sandbox of a test, or returns the one that the test has.
 func start(t testing.TB, connector *pooldriver.Connector) *sandbox {
 	t.Helper()
-	if connector == nil {
-		t.Fatal("sandbox: no connector was given")
+	of, err := beneathConnector(connector)
+	if err != nil {
+		t.Fatalf("sandbox: %v", err)
 	}
-	if err := connector.Err(); err != nil {
-		t.Fatalf("sandbox: the connector cannot be used: %v", err)
-	}
-	of, _ := beneath.Of(connector)
 	return startOn(t, of)
 }
 
@@ -66,6 +63,7 @@ func startOn(t testing.TB, of beneath.Beneath) *sandbox {
 	if around != nil && around.t == t {
 		return around
 	}
+	routes(of)
 	s := &sandbox{
 		name: t.Name(), t: t, of: of, speaker: newSpeaker(t), parent: around,
 		checkouts: map[*frontConn]bool{}, prepared: map[*frontStmt]bool{},

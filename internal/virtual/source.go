@@ -3,10 +3,12 @@
 package virtual
 
 import (
+	"database/sql/driver"
 	"sync/atomic"
 	"time"
 
 	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/internal/beneath"
 	"github.com/pooldriver/pooldriver/internal/binding"
 	"github.com/pooldriver/pooldriver/internal/connpool"
 	"github.com/pooldriver/pooldriver/internal/report"
@@ -23,8 +25,11 @@ type Source struct {
 	report *report.Report
 	// hiddenValidator: the log knows of a wrapper that keeps IsValid from us.
 	hiddenValidator atomic.Bool
-	Generations     stmtcache.Generations // of the texts that are prepared
-	texts           textcache.Cache       // far larger than the rest
+	Inside          beneath.Beneath // what package sandbox may do; nil: nothing
+	// route, if set, changes each connection that is made for database/sql.
+	route       atomic.Pointer[func(driver.Conn) driver.Conn]
+	Generations stmtcache.Generations // of the texts that are prepared
+	texts       textcache.Cache       // far larger than the rest
 }
 
 // Config is how a Source is made.
@@ -39,6 +44,9 @@ type Config struct {
 func (s *Source) Init(config Config, e *binding.Engine, r *report.Report) {
 	s.config, s.traits, s.engine, s.pool, s.report = config, config.Traits, e, e.Pool(), r
 }
+
+// Route sets the route of all connections, unless there is one: see beneath.Beneath.
+func (s *Source) Route(f func(driver.Conn) driver.Conn) { s.route.CompareAndSwap(nil, &f) }
 
 // tellHiddenValidator writes one warning to the log. Some wrappers (sqlhooks, DataDog's) hide
 // driver.Validator: then we do not learn when database/sql puts a connection back. ResetSession
