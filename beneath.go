@@ -16,7 +16,7 @@ import (
 // inside is the access to a Connector in which New or Wrap has found no mistake.
 type inside struct{ c *Connector }
 
-func (i inside) Dialect() dialects.Dialect    { return i.c.dialect }
+func (i inside) Dialect() dialects.Dialect    { return i.c.settings.Dialect }
 func (i inside) Template() dialects.Template  { return i.c.template }
 func (i inside) MaxConns() int                { return i.c.config.MaxConns }
 func (i inside) DeadlockAfter() time.Duration { return i.c.config.DeadlockAfter }

@@ -12,13 +12,11 @@ import (
 
 	"github.com/pooldriver/pooldriver/dialects"
 	"github.com/pooldriver/pooldriver/internal/binding"
+	"github.com/pooldriver/pooldriver/internal/config"
 	"github.com/pooldriver/pooldriver/internal/connpool"
-	"github.com/pooldriver/pooldriver/internal/credential"
 	"github.com/pooldriver/pooldriver/internal/history"
-	"github.com/pooldriver/pooldriver/internal/pinning"
 	"github.com/pooldriver/pooldriver/internal/redact"
 	"github.com/pooldriver/pooldriver/internal/report"
-	"github.com/pooldriver/pooldriver/internal/session"
 	"github.com/pooldriver/pooldriver/internal/task"
 	"github.com/pooldriver/pooldriver/internal/usage"
 	"github.com/pooldriver/pooldriver/internal/virtual"
@@ -32,7 +30,7 @@ import (
 type Connector struct {
 	err      error // the mistake that New or Wrap has found; every use returns it
 	config   Config
-	dialect  dialects.Dialect
+	settings config.Config // config, for the internal packages
 	template dialects.Template
 	pool     *connpool.Pool
 	engine   *binding.Engine
@@ -91,6 +89,7 @@ func (c *Connector) init(d dialects.Dialect, t dialects.Template, options []Opti
 		}
 		o(&c.config)
 	}
+	c.config.LeakExempt = slices.Clone(c.config.LeakExempt)
 	if err := c.config.check(); err != nil {
 		return fmt.Errorf("pooldriver: %w", err)
 	}
@@ -100,22 +99,24 @@ func (c *Connector) init(d dialects.Dialect, t dialects.Template, options []Opti
 	if own, ok := t.(dialects.OwnDialect); ok {
 		d = own.Dialect()
 	}
-	c.dialect, c.template = d, t
+	c.template = t
 	c.report.Init(c.config.logger(), t.Target(), c.config.MaxConns, c.config.Observer.listener())
-	c.usage.Clock, c.usage.EveryStack, c.usage.Observed = usage.NewClock(), c.config.SampleStacks, c.report.HearsReleased()
-	c.usage.Slow, c.usage.TellSlow = c.config.SlowQuery, c.tellSlow
-	e, err := binding.New(c.bindingConfig(d, t), &c.report)
+	c.settings = c.config.resolve(d, c.guardedKey())
+	c.usage.Config, c.usage.Clock = &c.settings, usage.NewClock()
+	c.usage.Observed, c.usage.TellSlow = c.report.HearsReleased(), c.tellSlow
+	e, err := binding.New(&c.settings, t, &c.usage, &c.report)
 	if err != nil {
 		return err
 	}
 	c.engine, c.pool = e, e.Pool()
+	c.pool.HeldBy = func() string { return heldBy(e, &c.config) }
 	c.history.Init(func() history.Moment { return momentOf(c.pool.Stats(), &c.report.Counters) })
 	c.usage.Clock.Started, c.report.DialEnded = c.history.Wake, c.history.Wake
-	c.leaks.engine, c.leaks.report, c.leaks.after = e, &c.report, c.config.LeakAfter
-	c.leaks.exempt = slices.Clone(c.config.LeakExempt)
-	c.source.Init(virtual.Config{
-		Dialect: d, Traits: t.Traits(), LazyBegin: c.config.LazyBegin, CleanTimeout: c.config.CleanTimeout,
-	}, e, &c.report)
+	if c.config.LeakAfter > 0 {
+		e.OnTaken = c.leaks.watch
+	}
+	c.leaks.engine, c.leaks.report, c.leaks.config = e, &c.report, &c.config
+	c.source.Init(&c.settings, t.Traits(), e, &c.report)
 	c.source.Inside = inside{c}
 	return nil
 }
@@ -126,61 +127,6 @@ func (c *Connector) tellSlow(q usage.SlowQuery) {
 	go c.report.Slow(report.SlowQuery{
 		Statement: c.engine.Outline(q.Text), Label: usage.Text(q.Label), Waited: q.Waited, Took: q.Took, Idle: q.Idle, Rows: q.Rows,
 	})
-}
-
-// bindingConfig makes the configuration of the engine.
-func (c *Connector) bindingConfig(d dialects.Dialect, t dialects.Template) binding.Config {
-	config := binding.Config{
-		Pool:          c.connpoolConfig(d, t),
-		TaskKey:       c.guardedKey(),
-		Ambient:       binding.Ambient(c.config.Ambient),
-		TaskTimeout:   c.config.TaskTimeout,
-		DeadlockAfter: c.config.DeadlockAfter,
-	}
-	if c.config.LeakAfter > 0 {
-		config.Taken = c.leaks.watch
-	}
-	return config
-}
-
-// sessionEnv is what all sessions share.
-func (c *Connector) sessionEnv(d dialects.Dialect) session.Env {
-	buffer, total := c.config.NestedBuffer, c.config.NestedBufferTotal
-	return session.Env{
-		Dialect:      d,
-		Statements:   c.config.stmtsPerConn(),
-		CleanTimeout: c.config.CleanTimeout,
-		PingTimeout:  c.config.PingTimeout,
-		IdleTimeout:  c.config.idleTimeout(),
-		Buffer:       buffer,
-		BufferTotal:  max(total, buffer),
-		// Rows that are read ahead for waiting statements may not help. They must not use up the
-		// memory that tasks need for their own statements: without room a task's own statement
-		// gets an error, but a waiting statement only waits longer.
-		BufferOthers: max(total/2, buffer),
-		Buffered:     &c.report.Buffered,
-		ReadAheads:   &c.report.ReadAheads,
-	}
-}
-
-// connpoolConfig makes the configuration of the pool of real connections.
-func (c *Connector) connpoolConfig(d dialects.Dialect, t dialects.Template) connpool.Config {
-	config := &c.config
-	return connpool.Config{
-		Dialect: d, Template: t, Session: c.sessionEnv(d), Usage: &c.usage,
-		Limits: connpool.Limits{
-			Max: config.MaxConns, Min: config.MinConns, MinIdle: config.MinIdleConns, MaxWaiters: config.MaxWaiters,
-			AcquireTimeout: config.AcquireTimeout, ConnectTimeout: config.ConnectTimeout,
-			PingTimeout: config.PingTimeout, CleanTimeout: config.CleanTimeout,
-			HealthCheckPeriod: config.HealthCheckPeriod, MaxLifetime: config.MaxConnLifetime,
-			Jitter: config.jitter(), MaxIdleTime: config.MaxConnIdleTime,
-			BreakerFailures: config.BreakerFailures, BreakerCooldown: config.BreakerCooldown,
-		},
-		Reset:        pinning.Mode(config.Reset),
-		AfterConnect: config.AfterConnect,
-		Credentials:  credential.Source(config.Credentials),
-		HeldBy:       func() string { return heldBy(c.engine, config.NestedBuffer, config.NestedBufferTotal) },
-	}
 }
 
 // guardedKey is Config.TaskKey with a guard. A statement whose task is not known is refused.

@@ -231,9 +231,8 @@ func frames(s *callsite.Site) []Frame {
 // namedHolders is how many holders an error names.
 const namedHolders = 3
 
-// heldBy names, for an error, who has held connections longest. buffer and total bound how much
-// of open rows may be read into memory.
-func heldBy(e *binding.Engine, buffer, total int64) string {
+// heldBy names, for an error, who has held connections longest.
+func heldBy(e *binding.Engine, c *Config) string {
 	all := e.Looks()
 	var names []string
 	for i := range all[:min(len(all), namedHolders)] {
@@ -245,7 +244,7 @@ func heldBy(e *binding.Engine, buffer, total int64) string {
 	}
 	text := "; held longest by " + strings.Join(names, ", ")
 	if e.RowsTooLarge() {
-		text += fmt.Sprintf("; rows that are open are larger than what may be read into memory to free their connection (pool_nested_buffer=%d bytes, pool_nested_buffer_total=%d)", buffer, total)
+		text += fmt.Sprintf("; rows that are open are larger than what may be read into memory to free their connection (pool_nested_buffer=%d bytes, pool_nested_buffer_total=%d)", c.NestedBuffer, c.NestedBufferTotal)
 	}
 	return text
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/internal/config"
 )
 
 // setter is a server's session that has settings, and carries them if carries is true.
@@ -46,7 +47,7 @@ func (s *setter) CarrySettings(_ context.Context, settings []dialects.ContextSet
 func settingsBed(carries bool) (server *setter, s *Session, execute func(want []dialects.ContextSetting, effect dialects.Effect, fails error) (carried []dialects.ContextSetting, err error)) {
 	server = &setter{carries: carries, status: dialects.TxNone}
 	s = new(Session)
-	s.Init(&Env{}, server, dialects.Traits{StatusKnown: true}, nil)
+	s.Init(&Env{Config: &config.Config{}}, server, dialects.Traits{StatusKnown: true}, nil)
 	s.Lend(false)
 	return server, s, func(want []dialects.ContextSetting, effect dialects.Effect, fails error) (carried []dialects.ContextSetting, err error) {
 		cargo, err := s.UseSettings(context.Background(), want, ToExecute)

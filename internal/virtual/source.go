@@ -5,11 +5,11 @@ package virtual
 import (
 	"database/sql/driver"
 	"sync/atomic"
-	"time"
 
 	"github.com/pooldriver/pooldriver/dialects"
 	"github.com/pooldriver/pooldriver/internal/beneath"
 	"github.com/pooldriver/pooldriver/internal/binding"
+	"github.com/pooldriver/pooldriver/internal/config"
 	"github.com/pooldriver/pooldriver/internal/connpool"
 	"github.com/pooldriver/pooldriver/internal/report"
 	"github.com/pooldriver/pooldriver/internal/stmtcache"
@@ -18,7 +18,7 @@ import (
 
 // Source is what the virtual connections of one Connector share.
 type Source struct {
-	config Config
+	config *config.Config
 	traits dialects.Traits
 	engine *binding.Engine
 	pool   *connpool.Pool
@@ -32,17 +32,9 @@ type Source struct {
 	texts       textcache.Cache       // far larger than the rest
 }
 
-// Config is how a Source is made.
-type Config struct {
-	Dialect      dialects.Dialect
-	Traits       dialects.Traits
-	LazyBegin    bool
-	CleanTimeout time.Duration
-}
-
 // Init makes s a source of connections that e finds.
-func (s *Source) Init(config Config, e *binding.Engine, r *report.Report) {
-	s.config, s.traits, s.engine, s.pool, s.report = config, config.Traits, e, e.Pool(), r
+func (s *Source) Init(c *config.Config, t dialects.Traits, e *binding.Engine, r *report.Report) {
+	s.config, s.traits, s.engine, s.pool, s.report = c, t, e, e.Pool(), r
 }
 
 // Route sets the route of all connections, unless there is one: see beneath.Beneath.
