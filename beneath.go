@@ -3,10 +3,10 @@ package pooldriver
 import (
 	"context"
 	"database/sql/driver"
-	"time"
 
 	"github.com/pooldriver/pooldriver/dialects"
 	"github.com/pooldriver/pooldriver/internal/beneath"
+	"github.com/pooldriver/pooldriver/internal/config"
 	"github.com/pooldriver/pooldriver/internal/connpool"
 	"github.com/pooldriver/pooldriver/internal/report"
 )
@@ -16,13 +16,8 @@ import (
 // inside is the access to a Connector in which New or Wrap has found no mistake.
 type inside struct{ c *Connector }
 
-func (i inside) Dialect() dialects.Dialect    { return i.c.settings.Dialect }
-func (i inside) Template() dialects.Template  { return i.c.template }
-func (i inside) MaxConns() int                { return i.c.config.MaxConns }
-func (i inside) DeadlockAfter() time.Duration { return i.c.config.DeadlockAfter }
-func (i inside) AfterConnect() func(context.Context, driver.Conn) error {
-	return i.c.config.AfterConnect
-}
+func (i inside) Config() *config.Config      { return &i.c.settings }
+func (i inside) Template() dialects.Template { return i.c.template }
 
 func (i inside) Executing(outline string) (processes []uint64) {
 	for _, h := range i.c.Holders() {

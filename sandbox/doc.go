@@ -63,6 +63,7 @@ func DB(t testing.TB, connector *pooldriver.Connector) *sql.DB {
 // does.
 //
 // The first statement of a transaction or of a *sql.Conn decides where all of its statements go.
+// A *sql.Conn from before the first sandbox on the Connector stays at the database.
 func Context(t testing.TB, db *sql.DB) context.Context {
 	t.Helper()
 	of, err := beneathHandle(t.Context(), db)

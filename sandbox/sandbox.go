@@ -69,7 +69,7 @@ func startOn(t testing.TB, of beneath.Beneath) *sandbox {
 		checkouts: map[*frontConn]bool{}, prepared: map[*frontStmt]bool{},
 		goroutine: goroutine(), testCtx: t.Context(),
 	}
-	if s.patience = of.DeadlockAfter(); s.patience == 0 {
+	if s.patience = of.Config().DeadlockAfter; s.patience == 0 {
 		s.patience = defaultPatience
 	}
 	var err error
@@ -193,8 +193,8 @@ func (s *sandbox) lateParallel() error {
 
 // openHandle makes the Connector over the stage, and the handle.
 func (s *sandbox) openHandle() {
-	s.inner = s.of.Over(adapt(s.of.Dialect()), s.stage.template, beneath.Over{
-		Patience: s.patience, AfterConnect: s.stage.afterConnect(s.of.AfterConnect()),
+	s.inner = s.of.Over(adapt(s.of.Config().Dialect), s.stage.template, beneath.Over{
+		Patience: s.patience, AfterConnect: s.stage.afterConnect(s.of.Config().AfterConnect),
 	}).(*pooldriver.Connector)
 	db := sql.OpenDB(front{s})
 	db.SetMaxIdleConns(idle)

@@ -10,20 +10,15 @@ import (
 	"time"
 
 	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/internal/config"
 )
 
 // Beneath is the inside of a Connector.
 type Beneath interface {
-	Dialect() dialects.Dialect
+	Config() *config.Config
 	Template() dialects.Template
 	// Take takes a real connection from the pool, and waits for it as every borrower does.
 	Take(ctx context.Context) (Taken, error)
-	// MaxConns is Config.MaxConns.
-	MaxConns() int
-	// DeadlockAfter is Config.DeadlockAfter.
-	DeadlockAfter() time.Duration
-	// AfterConnect is Config.AfterConnect; nil: there is none.
-	AfterConnect() func(context.Context, driver.Conn) error
 	// Executing returns the server's numbers of the sessions that execute a statement with this outline now.
 	// Other users of the Connector have these sessions.
 	Executing(outline string) []uint64
