@@ -223,39 +223,6 @@ func (c *Connector) History() []Moment {
 	return moments(c.history.Moments())
 }
 
-// Holders returns who has a connection now. The oldest holder comes first. The call does not wait,
-// and costs some microseconds for each connection.
-func (c *Connector) Holders() []Holder {
-	if c.err != nil {
-		return nil
-	}
-	held := c.engine.Looks()
-	all := make([]Holder, len(held))
-	for i := range held {
-		all[i] = holderOf(&held[i], c.engine)
-	}
-	return all
-}
-
-// BufferedRows returns the open rows whose connection was given to others, the oldest first. The call
-// does not wait.
-func (c *Connector) BufferedRows() []BufferedRows {
-	if c.err != nil {
-		return nil
-	}
-	return bufferedRows(c.engine)
-}
-
-// Waiters returns who waits for a connection now, in the order of the queue. It takes the
-// pool's lock several times, for about 10 µs each. The list may lack a waiter that comes or
-// leaves during the call.
-func (c *Connector) Waiters() []Waiter {
-	if c.err != nil {
-		return nil
-	}
-	return waiters(c.engine)
-}
-
 // LockWaits asks the server which statements of this Connector wait for locks, and which sessions
 // have these locks. It asks PostgreSQL, MySQL and MariaDB; on another database it only pings. It
 // takes an idle connection of the pool or, if the pool has room and nobody waits, a new one. If
@@ -271,24 +238,6 @@ func (c *Connector) LockWaits(ctx context.Context) ([]LockWait, error) {
 		return nil, c.err
 	}
 	return lockWaits(ctx, c)
-}
-
-// CallSites returns what the places of the program have done with connections since the Connector
-// was made. The place with the most IdlePinned comes first. A Connector remembers 1000 places.
-// All later places together are one CallSite without a stack.
-func (c *Connector) CallSites() []CallSite {
-	if c.err != nil {
-		return nil
-	}
-	return callSites(c.engine)
-}
-
-// Tasks returns the tasks that hold a connection or wait for one now, the oldest first.
-func (c *Connector) Tasks() []TaskState {
-	if c.err != nil {
-		return nil
-	}
-	return tasks(c.engine)
 }
 
 // Flush replaces all real connections softly: idle connections now, connections in use when they

@@ -105,6 +105,20 @@ func (f Frame) String() string {
 	return callsite.Frame(f).String()
 }
 
+// Holders returns who has a connection now. The oldest holder comes first. The call does not wait,
+// and costs some microseconds for each connection.
+func (c *Connector) Holders() []Holder {
+	if c.err != nil {
+		return nil
+	}
+	held := c.engine.Looks()
+	all := make([]Holder, len(held))
+	for i := range held {
+		all[i] = holderOf(&held[i], c.engine)
+	}
+	return all
+}
+
 // holderOf describes a connection that somebody has, for the program.
 func holderOf(l *binding.Look, e *binding.Engine) Holder {
 	h := Holder{
@@ -131,20 +145,29 @@ func holderOf(l *binding.Look, e *binding.Engine) Holder {
 	return h
 }
 
-// bufferedRows is Connector.BufferedRows.
-func bufferedRows(e *binding.Engine) []BufferedRows {
-	taken := e.Taken()
+// BufferedRows returns the open rows whose connection was given to others, the oldest first. The call
+// does not wait.
+func (c *Connector) BufferedRows() []BufferedRows {
+	if c.err != nil {
+		return nil
+	}
+	taken := c.engine.Taken()
 	all := make([]BufferedRows, len(taken))
 	for i, t := range taken {
-		all[i] = BufferedRows{Since: t.At, Statement: e.Outline(t.Text), Label: usage.Text(t.Label), Task: binding.NameOf(t.Task), TakenAt: frames(t.Site)}
+		all[i] = BufferedRows{Since: t.At, Statement: c.engine.Outline(t.Text), Label: usage.Text(t.Label), Task: binding.NameOf(t.Task), TakenAt: frames(t.Site)}
 	}
 	return all
 }
 
-// waiters is Connector.Waiters.
-func waiters(e *binding.Engine) []Waiter {
-	queue := e.Pool().Waiting()
-	holds := holds(e)
+// Waiters returns who waits for a connection now, in the order of the queue. It takes the
+// pool's lock several times, for about 10 µs each. The list may lack a waiter that comes or
+// leaves during the call.
+func (c *Connector) Waiters() []Waiter {
+	if c.err != nil {
+		return nil
+	}
+	queue := c.engine.Pool().Waiting()
+	holds := holds(c.engine)
 	all := make([]Waiter, len(queue))
 	for i, w := range queue {
 		t, label := binding.WaiterOf(w)
@@ -153,14 +176,19 @@ func waiters(e *binding.Engine) []Waiter {
 	return all
 }
 
-// callSites is Connector.CallSites.
-func callSites(e *binding.Engine) []CallSite {
-	sites := e.Usage().Sites.All()
+// CallSites returns what the places of the program have done with connections since the Connector
+// was made. The place with the most IdlePinned comes first. A Connector remembers 1000 places.
+// All later places together are one CallSite without a stack.
+func (c *Connector) CallSites() []CallSite {
+	if c.err != nil {
+		return nil
+	}
+	sites := c.engine.Usage().Sites.All()
 	figures := make(map[*callsite.Site]callsite.Figures, len(sites))
 	for _, s := range sites {
 		figures[s] = s.Figures()
 	}
-	for _, h := range e.Looks() { // connections that are not given back count, too
+	for _, h := range c.engine.Looks() { // connections that are not given back count, too
 		if f, ok := figures[h.Site]; ok {
 			f.Held += h.HeldFor * time.Duration(h.Weight)
 			f.Idle += h.Idle * time.Duration(h.Weight)
@@ -177,10 +205,13 @@ func callSites(e *binding.Engine) []CallSite {
 	return all
 }
 
-// tasks is Connector.Tasks.
-func tasks(e *binding.Engine) []TaskState {
-	holds, waits := holds(e), map[*task.Task]int{}
-	for _, w := range e.Pool().Waiting() {
+// Tasks returns the tasks that hold a connection or wait for one now, the oldest first.
+func (c *Connector) Tasks() []TaskState {
+	if c.err != nil {
+		return nil
+	}
+	holds, waits := holds(c.engine), map[*task.Task]int{}
+	for _, w := range c.engine.Pool().Waiting() {
 		if t, _ := binding.WaiterOf(w); t != nil {
 			waits[t]++
 		}
