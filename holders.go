@@ -183,7 +183,7 @@ func (c *Connector) CallSites() []CallSite {
 	if c.err != nil {
 		return nil
 	}
-	sites := c.engine.Usage().Sites.All()
+	sites := c.usage.Sites.All()
 	figures := make(map[*callsite.Site]callsite.Figures, len(sites))
 	for _, s := range sites {
 		figures[s] = s.Figures()

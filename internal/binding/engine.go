@@ -50,9 +50,6 @@ func New(c *config.Config, t dialects.Template, u *usage.Env, r *report.Report) 
 // Pool has the connections.
 func (e *Engine) Pool() *connpool.Pool { return e.pool }
 
-// Usage is how connections are used.
-func (e *Engine) Usage() *usage.Env { return e.usage }
-
 // Unattached is how much work has begun and has no connection for a while.
 func (e *Engine) Unattached() int64 { return e.unattached.Load() }
 

@@ -99,7 +99,7 @@ func (s *starvation) remember(rows *session.Rows, r *connpool.Conn, b *Binding) 
 	if s.taken == nil {
 		s.taken = map[*session.Rows]Taken{}
 	}
-	s.taken[rows] = Taken{Look: look, Task: b.task, At: s.engine.Usage().Clock.Time(look.Since)}
+	s.taken[rows] = Taken{Look: look, Task: b.task, At: s.engine.usage.Clock.Time(look.Since)}
 }
 
 // confirm says that the rows which remember has noted are in memory. Their owner may have closed
