@@ -3,33 +3,21 @@ package pooldriver
 import (
 	"context"
 	"database/sql/driver"
-	"time"
 
 	"github.com/pooldriver/pooldriver/dialects"
 	"github.com/pooldriver/pooldriver/internal/beneath"
+	"github.com/pooldriver/pooldriver/internal/config"
 	"github.com/pooldriver/pooldriver/internal/connpool"
 	"github.com/pooldriver/pooldriver/internal/report"
 )
 
 // This file gives package sandbox its access to a Connector.
 
-func init() {
-	beneath.Of = func(c driver.Connector) (beneath.Beneath, bool) {
-		own, ok := c.(*Connector)
-		return inside{own}, ok && own != nil && own.err == nil
-	}
-}
-
 // inside is the access to a Connector in which New or Wrap has found no mistake.
 type inside struct{ c *Connector }
 
-func (i inside) Dialect() dialects.Dialect    { return i.c.dialect }
-func (i inside) Template() dialects.Template  { return i.c.template }
-func (i inside) MaxConns() int                { return i.c.config.MaxConns }
-func (i inside) DeadlockAfter() time.Duration { return i.c.config.DeadlockAfter }
-func (i inside) AfterConnect() func(context.Context, driver.Conn) error {
-	return i.c.config.AfterConnect
-}
+func (i inside) Config() *config.Config      { return &i.c.settings }
+func (i inside) Template() dialects.Template { return i.c.template }
 
 func (i inside) Executing(outline string) (processes []uint64) {
 	for _, h := range i.c.Holders() {
@@ -81,6 +69,9 @@ func (i inside) Over(d dialects.Dialect, t dialects.Template, o beneath.Over) dr
 	c.config.HealthCheckPeriod, c.config.BreakerFailures, c.config.LeakAfter = 0, 0, 0
 	c.config.Credentials, c.config.Dial = nil, nil
 	c.config.SampleStacks, c.config.AcquireTimeout, c.config.AfterConnect = 1, o.Patience, o.AfterConnect
-	c.err = c.use(d, t, nil)
+	c.err = c.init(d, t, nil)
+	c.source.Inside = nil
 	return c
 }
+
+func (i inside) Route(f func(driver.Conn) driver.Conn) { i.c.source.Route(f) }

@@ -9,8 +9,11 @@ import (
 	"time"
 
 	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/internal/config"
+	"github.com/pooldriver/pooldriver/internal/pinning"
 	"github.com/pooldriver/pooldriver/internal/redact"
 	"github.com/pooldriver/pooldriver/internal/repeated"
+	"github.com/pooldriver/pooldriver/internal/task"
 )
 
 // Config is how a Connector pools. A program sets it by the DSN's pool_
@@ -226,6 +229,33 @@ func (c *Config) check() error {
 	return nil
 }
 
+// resolve returns c for the internal packages, with what follows from the values of several fields. d is
+// the dialect of the template, and key is TaskKey with a guard.
+func (c *Config) resolve(d dialects.Dialect, key task.KeyFunc) config.Config {
+	to := config.Config{
+		Dialect:  d,
+		MaxConns: c.MaxConns, MinConns: c.MinConns, MinIdleConns: c.MinIdleConns, MaxWaiters: c.MaxWaiters,
+		MaxConnLifetime: c.MaxConnLifetime, MaxConnLifetimeJitter: c.jitter(),
+		MaxConnIdleTime: c.MaxConnIdleTime, HealthCheckPeriod: c.HealthCheckPeriod,
+		AcquireTimeout: c.AcquireTimeout, ConnectTimeout: c.ConnectTimeout,
+		PingTimeout: c.PingTimeout, CleanTimeout: c.CleanTimeout, IdleTimeout: c.PingTimeout,
+		BreakerFailures: c.BreakerFailures, BreakerCooldown: c.BreakerCooldown,
+		AfterConnect: c.AfterConnect, Credentials: c.Credentials,
+		Reset: pinning.Mode(c.Reset), StmtCache: c.stmtsPerConn(), LazyBegin: c.LazyBegin,
+		Ambient: config.Ambient(c.Ambient), TaskKey: key, TaskTimeout: c.TaskTimeout, DeadlockAfter: c.DeadlockAfter,
+		NestedBuffer: c.NestedBuffer, NestedBufferTotal: max(c.NestedBufferTotal, c.NestedBuffer),
+		// Rows that are read ahead for waiting statements may not help. They must not use up the
+		// memory that tasks need for their own statements: without room a task's own statement
+		// gets an error, but a waiting statement only waits longer.
+		NestedBufferOthers: max(c.NestedBufferTotal/2, c.NestedBuffer),
+		SampleStacks:       c.SampleStacks, SlowQuery: c.SlowQuery,
+	}
+	if c.AcquireTimeout > 0 { // if an idle connection does not answer, time is left for a dial
+		to.IdleTimeout = min(c.PingTimeout, c.AcquireTimeout/2)
+	}
+	return to
+}
+
 // jitter resolves the default of MaxConnLifetimeJitter.
 func (c *Config) jitter() time.Duration {
 	if c.MaxConnLifetimeJitter < 0 {
@@ -254,15 +284,6 @@ func (c Config) MarshalText() ([]byte, error) { return c.label().MarshalText() }
 
 // LogValue is String, for log/slog.
 func (c Config) LogValue() slog.Value { return c.label().LogValue() }
-
-// idleTimeout bounds the look at an idle connection. If the server does not answer, time is left
-// for a dial.
-func (c *Config) idleTimeout() time.Duration {
-	if c.AcquireTimeout > 0 {
-		return min(c.PingTimeout, c.AcquireTimeout/2)
-	}
-	return c.PingTimeout
-}
 
 // stmtsPerConn is how many prepared statements a connection may keep.
 func (c *Config) stmtsPerConn() int {

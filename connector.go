@@ -7,15 +7,17 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 
 	"github.com/pooldriver/pooldriver/dialects"
-	"github.com/pooldriver/pooldriver/internal/beneath"
 	"github.com/pooldriver/pooldriver/internal/binding"
+	"github.com/pooldriver/pooldriver/internal/config"
 	"github.com/pooldriver/pooldriver/internal/connpool"
 	"github.com/pooldriver/pooldriver/internal/history"
 	"github.com/pooldriver/pooldriver/internal/redact"
 	"github.com/pooldriver/pooldriver/internal/report"
+	"github.com/pooldriver/pooldriver/internal/task"
 	"github.com/pooldriver/pooldriver/internal/usage"
 	"github.com/pooldriver/pooldriver/internal/virtual"
 )
@@ -28,7 +30,7 @@ import (
 type Connector struct {
 	err      error // the mistake that New or Wrap has found; every use returns it
 	config   Config
-	dialect  dialects.Dialect
+	settings config.Config // config, for the internal packages
 	template dialects.Template
 	pool     *connpool.Pool
 	engine   *binding.Engine
@@ -55,7 +57,11 @@ var (
 // holds.
 func New(dsn string, options ...Option) *Connector {
 	c := &Connector{config: defaultConfig()}
-	c.err = c.parse(dsn, options)
+	d, t, err := c.config.parse(dsn)
+	if err == nil {
+		err = c.init(d, t, options)
+	}
+	c.err = err
 	return c
 }
 
@@ -67,8 +73,78 @@ func New(dsn string, options ...Option) *Connector {
 // errors, too, because they could not reach inner.
 func Wrap(inner driver.Connector, options ...Option) *Connector {
 	c := &Connector{config: defaultConfig()}
-	c.err = c.wrap(inner, options)
+	d, t, err := wrapped(inner)
+	if err == nil {
+		err = c.init(d, t, options)
+	}
+	c.err = err
 	return c
+}
+
+// init completes the connector. Nothing is opened.
+func (c *Connector) init(d dialects.Dialect, t dialects.Template, options []Option) error {
+	for i, o := range options {
+		if o == nil {
+			return fmt.Errorf("pooldriver: option %d is nil", i+1)
+		}
+		o(&c.config)
+	}
+	c.config.LeakExempt = slices.Clone(c.config.LeakExempt)
+	if err := c.config.check(); err != nil {
+		return fmt.Errorf("pooldriver: %w", err)
+	}
+	if err := c.config.fit(d, t); err != nil {
+		return err
+	}
+	if own, ok := t.(dialects.OwnDialect); ok {
+		d = own.Dialect()
+	}
+	c.template = t
+	c.report.Init(c.config.logger(), t.Target(), c.config.MaxConns, c.config.Observer.listener())
+	c.settings = c.config.resolve(d, c.guardedKey())
+	c.usage.Config, c.usage.Clock = &c.settings, usage.NewClock()
+	c.usage.Observed, c.usage.TellSlow = c.report.HearsReleased(), c.tellSlow
+	e, err := binding.New(&c.settings, t, &c.usage, &c.report)
+	if err != nil {
+		return err
+	}
+	c.engine, c.pool = e, e.Pool()
+	c.pool.HeldBy = func() string { return heldBy(e, &c.config) }
+	c.history.Init(func() history.Moment { return momentOf(c.pool.Stats(), &c.report.Counters) })
+	c.usage.Clock.Started, c.report.DialEnded = c.history.Wake, c.history.Wake
+	if c.config.LeakAfter > 0 {
+		e.OnTaken = c.leaks.watch
+	}
+	c.leaks.engine, c.leaks.report, c.leaks.config = e, &c.report, &c.config
+	c.source.Init(&c.settings, t.Traits(), e, &c.report)
+	c.source.Inside = inside{c}
+	return nil
+}
+
+// tellSlow logs a slow statement. It uses a goroutine: the caller has locked the connection, and a
+// handler of the log may use the database.
+func (c *Connector) tellSlow(q usage.SlowQuery) {
+	go c.report.Slow(report.SlowQuery{
+		Statement: c.engine.Outline(q.Text), Label: usage.Text(q.Label), Waited: q.Waited, Took: q.Took, Idle: q.Idle, Rows: q.Rows,
+	})
+}
+
+// guardedKey is Config.TaskKey with a guard. A statement whose task is not known is refused.
+func (c *Connector) guardedKey() task.KeyFunc {
+	of := c.config.TaskKey
+	if of == nil {
+		return nil
+	}
+	return func(ctx context.Context) (key any, lifetime context.Context) {
+		var err error
+		defer func() {
+			if err != nil {
+				key, lifetime = task.NoKey{Why: err}, ctx
+			}
+		}()
+		defer c.report.Guarded("Config.TaskKey", nil, &err)
+		return of(ctx)
+	}
 }
 
 // Open is New, sql.OpenDB and a ping: it returns an error at once if the DSN is wrong or the
@@ -106,9 +182,6 @@ func (c *Connector) Err() error { return c.err }
 func (c *Connector) Connect(ctx context.Context) (driver.Conn, error) {
 	if c.err != nil {
 		return nil, c.err
-	}
-	if change := beneath.Connected.Load(); change != nil {
-		return (*change)(c, c.source.Conn(ctx, nil)), nil
 	}
 	return c.source.Conn(ctx, nil), nil
 }
@@ -150,39 +223,6 @@ func (c *Connector) History() []Moment {
 	return moments(c.history.Moments())
 }
 
-// Holders returns who has a connection now. The oldest holder comes first. The call does not wait,
-// and costs some microseconds for each connection.
-func (c *Connector) Holders() []Holder {
-	if c.err != nil {
-		return nil
-	}
-	held := c.engine.Looks()
-	all := make([]Holder, len(held))
-	for i := range held {
-		all[i] = holderOf(&held[i], c.engine)
-	}
-	return all
-}
-
-// BufferedRows returns the open rows whose connection was given to others, the oldest first. The call
-// does not wait.
-func (c *Connector) BufferedRows() []BufferedRows {
-	if c.err != nil {
-		return nil
-	}
-	return bufferedRows(c.engine)
-}
-
-// Waiters returns who waits for a connection now, in the order of the queue. It takes the
-// pool's lock several times, for about 10 µs each. The list may lack a waiter that comes or
-// leaves during the call.
-func (c *Connector) Waiters() []Waiter {
-	if c.err != nil {
-		return nil
-	}
-	return waiters(c.engine)
-}
-
 // LockWaits asks the server which statements of this Connector wait for locks, and which sessions
 // have these locks. It asks PostgreSQL, MySQL and MariaDB; on another database it only pings. It
 // takes an idle connection of the pool or, if the pool has room and nobody waits, a new one. If
@@ -198,24 +238,6 @@ func (c *Connector) LockWaits(ctx context.Context) ([]LockWait, error) {
 		return nil, c.err
 	}
 	return lockWaits(ctx, c)
-}
-
-// CallSites returns what the places of the program have done with connections since the Connector
-// was made. The place with the most IdlePinned comes first. A Connector remembers 1000 places.
-// All later places together are one CallSite without a stack.
-func (c *Connector) CallSites() []CallSite {
-	if c.err != nil {
-		return nil
-	}
-	return callSites(c.engine)
-}
-
-// Tasks returns the tasks that hold a connection or wait for one now, the oldest first.
-func (c *Connector) Tasks() []TaskState {
-	if c.err != nil {
-		return nil
-	}
-	return tasks(c.engine)
 }
 
 // Flush replaces all real connections softly: idle connections now, connections in use when they

@@ -31,7 +31,7 @@ func TestAStatementClosedAndPreparedAgainIsOfNowWherePreparedStatementsAge(t *te
 		require.NoError(t, again().Close())
 		require.Equal(t, map[bool]int{false: 1, true: 2}[ages], prepares())
 		require.Equal(t, 1, s.Server.State().Prepared())
-		require.Zero(t, c.source.Generations.Len())
+		require.Zero(t, c.pool.Generations.Len())
 	}
 }
 
@@ -39,18 +39,18 @@ func TestEditionsEndWithTheirStatementsHoweverThoseEnd(t *testing.T) {
 	s, db, c := openStub(t, dialects.Traits{PreparedAges: true})
 	s.Server.Inject(fakedb.Fault{Call: fakedb.ConnPrepareCtx, Panic: "boom"})
 	require.Panics(t, func() { _, _ = db.Prepare("SELECT 1") })
-	require.Zero(t, c.source.Generations.Len())
+	require.Zero(t, c.pool.Generations.Len())
 	s.Server.Fail(fakedb.ConnPrepareCtx, 1, errors.New("no"))
 	_, err := db.Prepare("SELECT 1")
 	require.Error(t, err)
-	require.Zero(t, c.source.Generations.Len())
+	require.Zero(t, c.pool.Generations.Len())
 	tx, err := db.Begin()
 	require.NoError(t, err)
 	_, err = tx.Prepare("SELECT 1")
 	require.NoError(t, err)
 	s.Server.Fail(fakedb.TxCommit, 1, driver.ErrBadConn)
 	require.ErrorIs(t, tx.Commit(), driver.ErrBadConn)
-	require.Zero(t, c.source.Generations.Len())
+	require.Zero(t, c.pool.Generations.Len())
 }
 
 func TestAStatementIsPreparedOnceInATasksTransactionWherePreparedStatementsAge(t *testing.T) {
@@ -90,7 +90,7 @@ func TestAStatementIsPreparedOnceInATasksTransactionWherePreparedStatementsAge(t
 	use()
 	require.Equal(t, 5, prepares())
 	end()
-	require.Zero(t, c.source.Generations.Len())
+	require.Zero(t, c.pool.Generations.Len())
 	require.Len(t, s.Server.Table("t"), 16, "the savepoint's and the last one's were rolled back")
 }
 
@@ -111,6 +111,6 @@ func TestAStatementPreparedAgainInATasksSessionIsOfNow(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, stmt.Close())
 		require.Equal(t, 1, s.Server.State().Prepared(), "the old one is closed")
-		require.Zero(t, c.source.Generations.Len())
+		require.Zero(t, c.pool.Generations.Len())
 	}
 }

@@ -27,20 +27,21 @@ var mayImport = []struct{ pkg, imports string }{
 	{"tests/behaviour", ""}, // tests only
 
 	{".", "dialects dialects/generic internal/beneath internal/binding internal/bubble internal/callsite internal/connpool" +
-		" internal/credential internal/ctxerr internal/ctxsettings internal/histogram internal/history internal/optiontable internal/pinning internal/redact" +
+		" internal/config internal/ctxerr internal/ctxsettings internal/histogram internal/history internal/optiontable internal/pinning internal/redact" +
 		" internal/repeated internal/report internal/session internal/task internal/unwrap internal/usage internal/virtual internal/waitgraph pool"},
-	{"internal/virtual", "dialects internal/binding internal/callsite internal/connpool internal/ctxerr internal/ctxsettings internal/driverconn" +
+	{"internal/virtual", "dialects internal/beneath internal/binding internal/callsite internal/config internal/connpool internal/ctxerr internal/ctxsettings internal/driverconn" +
 		" internal/droppedstate internal/pinning internal/report internal/rowbuffer internal/session internal/stmtcache internal/task internal/textcache internal/unwrap"},
-	{"internal/binding", "dialects internal/connpool internal/ctxerr internal/fairlock internal/mergedctx internal/pinning internal/relay internal/report" +
+	{"internal/binding", "dialects internal/config internal/connpool internal/ctxerr internal/fairlock internal/mergedctx internal/pinning internal/relay internal/report" +
 		" internal/session internal/stmtcache internal/task internal/usage internal/waitgraph pool"},
-	{"internal/connpool", "dialects dialects/generic internal/credential internal/ctxerr internal/dbsettings internal/droppedstate internal/mergedctx" +
+	{"internal/connpool", "dialects dialects/generic internal/config internal/credential internal/ctxerr internal/dbsettings internal/droppedstate internal/mergedctx" +
 		" internal/pinning internal/report internal/session internal/usage pool"},
-	{"internal/session", "dialects internal/bytesize internal/ctxerr internal/driverconn internal/mergedctx internal/pinning" +
+	{"internal/session", "dialects internal/bytesize internal/config internal/ctxerr internal/driverconn internal/mergedctx internal/pinning" +
 		" internal/rowbuffer internal/stmtcache"},
 	{"internal/history", "internal/bubble internal/histogram internal/report"},
 	{"internal/report", "internal/droppedstate internal/histogram internal/repeated internal/usage pool"},
-	{"internal/usage", "internal/bubble internal/callsite internal/histogram internal/pinning"},
-	{"internal/beneath", "dialects"},
+	{"internal/usage", "internal/bubble internal/callsite internal/config internal/histogram internal/pinning"},
+	{"internal/beneath", "dialects internal/config"},
+	{"internal/config", "dialects internal/pinning"},
 	{"internal/credential", "dialects"},
 	{"internal/ctxsettings", "dialects"},
 	{"internal/dbsettings", "dialects"},

@@ -17,8 +17,7 @@ import (
 type leakWatch struct {
 	engine *binding.Engine
 	report *report.Report
-	after  time.Duration
-	exempt []string    // labels
+	config *Config
 	set    atomic.Bool // the timer is set
 
 	mu      sync.Mutex // serialises changes of set and of the following fields
@@ -32,7 +31,7 @@ type leakWatch struct {
 // the timer, or the timer is set already, and look will see the holder.
 func (l *leakWatch) watch() {
 	if !l.set.Load() {
-		l.wake(l.after)
+		l.wake(l.config.LeakAfter)
 	}
 }
 
@@ -77,13 +76,13 @@ func (l *leakWatch) look() {
 	l.set.Store(false)
 	next := time.Duration(0)
 	for _, h := range l.engine.Looks() {
-		if left := l.after - h.HeldFor; left > 0 {
+		if left := l.config.LeakAfter - h.HeldFor; left > 0 {
 			if next == 0 || left < next {
 				next = left
 			}
 			continue
 		}
-		if h.Label != nil && slices.Contains(l.exempt, *h.Label) {
+		if h.Label != nil && slices.Contains(l.config.LeakExempt, *h.Label) {
 			continue
 		}
 		if h.Conn.Told.Swap(h.Checkout+1) != h.Checkout+1 {

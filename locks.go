@@ -48,7 +48,7 @@ func lockWaits(ctx context.Context, c *Connector) ([]LockWait, error) {
 	var found []dialects.LockWait
 	var hidden error
 	asked, err := c.pool.Ask(ctx, func(s dialects.Session) error {
-		finder, ok := c.dialect.(dialects.LockFinder)
+		finder, ok := c.settings.Dialect.(dialects.LockFinder)
 		if !ok || len(waiting) == 0 {
 			return s.Ping(ctx)
 		}

@@ -184,7 +184,7 @@ func figures(c *Connector) Stats {
 	}
 	s.MaxIdle = s.Pool.Max
 	if failed, lasts, ago, last := c.report.DialsFailing(); failed > 0 {
-		s.DialsFailing = DialsFailing{Failed: failed, For: lasts, Ago: ago, Error: last.Error(), Cause: dialFailureOf(last, c.dialect)}
+		s.DialsFailing = DialsFailing{Failed: failed, For: lasts, Ago: ago, Error: last.Error(), Cause: dialFailureOf(last, c.settings.Dialect)}
 	}
 	atOnce := n.AtOnce(s.Pool.Acquires)
 	s.Wait.Count += atOnce

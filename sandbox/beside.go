@@ -39,7 +39,7 @@ func (r *route) watchBeside(ctx context.Context, text string) (context.Context, 
 	}
 	b := &beside{of: r.of, text: text, at: here()}
 	b.own = open.inGoroutine(r.of, b.at.goroutine)
-	if _, ok := r.of.Dialect().(dialects.LockExplainer); ok {
+	if _, ok := r.of.Config().Dialect.(dialects.LockExplainer); ok {
 		if _, bounded := ctx.Deadline(); !bounded {
 			ctx, b.cancel = context.WithCancel(ctx)
 		}
@@ -107,7 +107,7 @@ func (b *beside) end(err error) error {
 // locked tells the test if the statement has waited for the test in vain: on SQLite a sandbox has the one lock
 // for writing.
 func (b *beside) locked(err error) {
-	judge, ok := b.of.Dialect().(dialects.SandboxJudge)
+	judge, ok := b.of.Config().Dialect.(dialects.SandboxJudge)
 	if err == nil || !ok || !judge.SandboxesAlone() || judge.Diagnose(err)&dialects.Conflict == 0 {
 		return
 	}
@@ -116,7 +116,7 @@ func (b *beside) locked(err error) {
 	}
 }
 
-func (b *beside) brief() string { return outline(b.of.Dialect(), b.text) }
+func (b *beside) brief() string { return outline(b.of.Config().Dialect, b.text) }
 
 // onlyUsedBy reports whether no other goroutine uses the session of the test.
 func (s *sandbox) onlyUsedBy(goroutine uint64) bool {
@@ -176,7 +176,7 @@ func (r *route) endBeside(ctx context.Context, b *beside, res driver.Result, err
 	if b == nil {
 		return err
 	}
-	if r.of.Dialect().Effect(b.text)&dialects.TxControl != 0 {
+	if r.of.Config().Dialect.Effect(b.text)&dialects.TxControl != 0 {
 		r.byHand = true
 	}
 	if err == nil && !r.byHand && b.writes(ctx) && !changedNothing(res) {

@@ -21,7 +21,6 @@ import (
 	"testing"
 
 	"github.com/pooldriver/pooldriver"
-	"github.com/pooldriver/pooldriver/internal/beneath"
 )
 
 // DB returns a handle for a test. Every statement of the handle, from any goroutine and with any
@@ -64,6 +63,7 @@ func DB(t testing.TB, connector *pooldriver.Connector) *sql.DB {
 // does.
 //
 // The first statement of a transaction or of a *sql.Conn decides where all of its statements go.
+// A *sql.Conn from before the first sandbox on the Connector stays at the database.
 func Context(t testing.TB, db *sql.DB) context.Context {
 	t.Helper()
 	of, err := beneathHandle(t.Context(), db)
@@ -106,7 +106,7 @@ func serialOnly(t testing.TB) (refused any) {
 // error names the other one. On SQLite tests wait for each other's locks. Call it before the first
 // test, as in TestMain. On PostgreSQL it does nothing.
 func Together(connector *pooldriver.Connector) {
-	if of, ok := beneath.Of(connector); ok {
+	if of, err := beneathConnector(connector); err == nil {
 		turns.together(of)
 	}
 }

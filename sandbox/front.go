@@ -34,9 +34,6 @@ func (f front) Connect(ctx context.Context) (driver.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	if r, ok := c.(*route); ok {
-		c = r.own
-	}
 	fc := &frontConn{virtual: c.(virtual), s: f.s}
 	fc.take()
 	return fc, nil

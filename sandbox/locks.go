@@ -92,7 +92,7 @@ func (l *lockWait) explain(err error) error {
 
 // blockersOf asks who is in the way of a session, on a connection of the pool or, if all are in use, on one more.
 func blockersOf(ctx context.Context, of beneath.Beneath, process uint64) ([]uint64, error) {
-	explainer := of.Dialect().(dialects.LockExplainer)
+	explainer := of.Config().Dialect.(dialects.LockExplainer)
 	soon, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
 	taken, err := of.Take(soon)
 	cancel()

@@ -5,25 +5,20 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"errors"
+	"fmt"
 	"sync"
 
+	"github.com/pooldriver/pooldriver"
 	"github.com/pooldriver/pooldriver/internal/beneath"
 )
 
 // A program that has a global handle uses the sandbox of a test through that handle: by the context
-// of each statement (Context), or for all statements (Share). While this package is linked, the
+// of each statement (Context), or for all statements (Share). From the first sandbox on, the
 // connections that a Connector makes are routes: each checkout goes to the database or to a sandbox.
 
-func init() {
-	connected := func(of driver.Connector, c driver.Conn) driver.Conn {
-		inside, ok := beneath.Of(of)
-		own, is := c.(virtual)
-		if !ok || !is {
-			return c
-		}
-		return &route{own: own, of: inside}
-	}
-	beneath.Connected.Store(&connected)
+// routes makes the connections of a connector routes.
+func routes(of beneath.Beneath) {
+	of.Route(func(c driver.Conn) driver.Conn { return &route{own: c.(virtual), of: of} })
 }
 
 // route is a connection of a global handle.
@@ -145,11 +140,10 @@ func (r *route) Begin() (driver.Tx, error) {
 	return r.BeginTx(context.Background(), driver.TxOptions{})
 }
 
-// Ping also answers whose connection it is. Libraries around a Connector pass Ping on.
+// Ping passes the question of insideOf on: the answer is the connector, wherever the checkout goes.
 func (r *route) Ping(ctx context.Context) error {
-	if answer, ok := ctx.Value(whose{}).(*beneath.Beneath); ok {
-		*answer = r.of
-		return nil
+	if ctx.Value(whose{}) != nil {
+		return r.own.Ping(ctx)
 	}
 	c, err := r.to(ctx)
 	if err != nil {
@@ -158,8 +152,22 @@ func (r *route) Ping(ctx context.Context) error {
 	return c.Ping(ctx)
 }
 
-// whose is the key of the question that Ping answers.
+// whose is the key of a context with which insideOf asks.
 type whose struct{}
+
+// insideOf returns the inside of the Connector of a connection; nil: it has none. Libraries around a
+// Connector pass Ping on.
+func insideOf(ctx context.Context, dc any) (beneath.Beneath, error) {
+	p, ok := dc.(driver.Pinger)
+	if !ok {
+		return nil, nil
+	}
+	c, err := beneath.Ask(context.WithValue(ctx, whose{}, true), p)
+	if c == nil {
+		return nil, err
+	}
+	return c.Beneath(), nil
+}
 
 func (r *route) ResetSession(ctx context.Context) error { return r.own.ResetSession(ctx) }
 
@@ -275,6 +283,19 @@ func (s *routeStmt) QueryContext(ctx context.Context, args []driver.NamedValue) 
 	return rows, s.r.endBeside(ctx, b, nil, err)
 }
 
+// beneathConnector returns the inside of a Connector. A virtual connection has it, and takes no real one.
+func beneathConnector(connector *pooldriver.Connector) (beneath.Beneath, error) {
+	if connector == nil {
+		return nil, errors.New("no connector was given")
+	}
+	c, err := connector.Connect(context.Background())
+	if err != nil {
+		return nil, fmt.Errorf("the connector cannot be used: %w", err)
+	}
+	defer func() { _ = c.Close() }()
+	return insideOf(context.Background(), c)
+}
+
 // beneathHandle returns the inside of the Connector of a handle.
 func beneathHandle(ctx context.Context, db *sql.DB) (of beneath.Beneath, err error) {
 	conn, err := db.Conn(ctx)
@@ -282,11 +303,9 @@ func beneathHandle(ctx context.Context, db *sql.DB) (of beneath.Beneath, err err
 		return nil, err
 	}
 	defer func() { _ = conn.Close() }()
-	err = conn.Raw(func(dc any) error {
-		if p, ok := dc.(driver.Pinger); ok {
-			return p.Ping(context.WithValue(ctx, whose{}, &of))
-		}
-		return nil
+	err = conn.Raw(func(dc any) (err error) {
+		of, err = insideOf(ctx, dc)
+		return err
 	})
 	if err == nil && of == nil {
 		err = errors.New("the handle is not one of a pooldriver.Connector, or is the handle of a sandbox already, or a library around the Connector hides its connections")

@@ -105,3 +105,24 @@ func TestContextNeedsAHandleOfAConnector(t *testing.T) {
 	defer plain.Close()
 	require.Contains(t, fatally(t, func() { sandbox.Context(record(t), plain) }), "not one of a pooldriver.Connector")
 }
+
+func TestContextRefusesTheHandleOfASandbox(t *testing.T) {
+	_, c := global(t)
+	own := sandbox.DB(t, c)
+	require.Contains(t, fatally(t, func() { sandbox.Context(record(t), own) }), "is the handle of a sandbox already")
+}
+
+func TestAConnectionFromBeforeTheSandboxStaysWhereItIs(t *testing.T) {
+	db, c := global(t)
+	conn, err := db.Conn(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, conn.PingContext(t.Context()))
+	t.Run("test", func(t *testing.T) {
+		sandbox.Share(t, c)
+		mustExec(t, db, "INSERT INTO ledger VALUES (1, 'a')")
+		var n int
+		require.NoError(t, conn.QueryRowContext(t.Context(), "SELECT count(*) FROM ledger").Scan(&n))
+		require.Zero(t, n)
+	})
+	require.NoError(t, conn.Close())
+}

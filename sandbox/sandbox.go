@@ -49,13 +49,10 @@ type sandbox struct {
 // start opens the sandbox of a test, or returns the one that the test has.
 func start(t testing.TB, connector *pooldriver.Connector) *sandbox {
 	t.Helper()
-	if connector == nil {
-		t.Fatal("sandbox: no connector was given")
+	of, err := beneathConnector(connector)
+	if err != nil {
+		t.Fatalf("sandbox: %v", err)
 	}
-	if err := connector.Err(); err != nil {
-		t.Fatalf("sandbox: the connector cannot be used: %v", err)
-	}
-	of, _ := beneath.Of(connector)
 	return startOn(t, of)
 }
 
@@ -66,12 +63,13 @@ func startOn(t testing.TB, of beneath.Beneath) *sandbox {
 	if around != nil && around.t == t {
 		return around
 	}
+	routes(of)
 	s := &sandbox{
 		name: t.Name(), t: t, of: of, speaker: newSpeaker(t), parent: around,
 		checkouts: map[*frontConn]bool{}, prepared: map[*frontStmt]bool{},
 		goroutine: goroutine(), testCtx: t.Context(),
 	}
-	if s.patience = of.DeadlockAfter(); s.patience == 0 {
+	if s.patience = of.Config().DeadlockAfter; s.patience == 0 {
 		s.patience = defaultPatience
 	}
 	var err error
@@ -195,8 +193,8 @@ func (s *sandbox) lateParallel() error {
 
 // openHandle makes the Connector over the stage, and the handle.
 func (s *sandbox) openHandle() {
-	s.inner = s.of.Over(adapt(s.of.Dialect()), s.stage.template, beneath.Over{
-		Patience: s.patience, AfterConnect: s.stage.afterConnect(s.of.AfterConnect()),
+	s.inner = s.of.Over(adapt(s.of.Config().Dialect), s.stage.template, beneath.Over{
+		Patience: s.patience, AfterConnect: s.stage.afterConnect(s.of.Config().AfterConnect),
 	}).(*pooldriver.Connector)
 	db := sql.OpenDB(front{s})
 	db.SetMaxIdleConns(idle)

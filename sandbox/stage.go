@@ -71,7 +71,7 @@ const patience = 10 * time.Second
 
 // newStage begins the transaction on a connection.
 func newStage(ctx context.Context, taken beneath.Taken, of beneath.Beneath, tell *speech, shared bool) (*stage, error) {
-	d := of.Dialect()
+	d := of.Config().Dialect
 	server, ok := taken.Session().(dialects.Sandboxer)
 	if !ok {
 		return nil, errors.New("a sandbox needs PostgreSQL, MySQL, MariaDB or SQLite, by a driver that its dialect knows; over ODBC, or under a wrapper that hides the driver's connection, it cannot stop statements")

@@ -137,11 +137,11 @@ func (g *gate) someone() string {
 // atOnce is how many sandboxes of a connector are open at a time. One connection is left for the
 // statements that go to the database itself: a test may need one before its sandbox ends.
 func atOnce(of beneath.Beneath, together bool) int {
-	judge, ok := of.Dialect().(dialects.SandboxJudge)
+	judge, ok := of.Config().Dialect.(dialects.SandboxJudge)
 	if !together && (!ok || judge.SandboxesAlone()) {
 		return 1
 	}
-	return max(1, of.MaxConns()-1)
+	return max(1, of.Config().MaxConns-1)
 }
 
 // together lets sandboxes run at the same time.

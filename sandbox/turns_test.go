@@ -11,17 +11,19 @@ import (
 
 	"github.com/pooldriver/pooldriver/dialects"
 	"github.com/pooldriver/pooldriver/internal/beneath"
+	"github.com/pooldriver/pooldriver/internal/config"
 	"github.com/pooldriver/pooldriver/internal/stubdialect"
 )
 
-// someConnector is the inside of a connector of which only these are asked.
+// someConnector is the inside of a connector of which only this is asked.
 type someConnector struct {
 	beneath.Beneath
 	most int
 }
 
-func (c *someConnector) Dialect() dialects.Dialect { return stubdialect.New(dialects.Traits{}) }
-func (c *someConnector) MaxConns() int             { return c.most }
+func (c *someConnector) Config() *config.Config {
+	return &config.Config{Dialect: stubdialect.New(dialects.Traits{}), MaxConns: c.most}
+}
 
 func TestTurnsComeInOrderAndLeaveOneConnection(t *testing.T) {
 	var w turnstile

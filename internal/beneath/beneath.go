@@ -1,5 +1,6 @@
 // Package beneath is what package sandbox does with a Connector, and no program can do: take one of
-// its real connections, and make a Connector of another template. The main package fills it in.
+// its real connections, make a Connector of another template, and stand between the Connector and
+// database/sql. Package sandbox finds it by the method Beneath of a virtual connection.
 package beneath
 
 import (
@@ -9,20 +10,15 @@ import (
 	"time"
 
 	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/internal/config"
 )
 
 // Beneath is the inside of a Connector.
 type Beneath interface {
-	Dialect() dialects.Dialect
+	Config() *config.Config
 	Template() dialects.Template
 	// Take takes a real connection from the pool, and waits for it as every borrower does.
 	Take(ctx context.Context) (Taken, error)
-	// MaxConns is Config.MaxConns.
-	MaxConns() int
-	// DeadlockAfter is Config.DeadlockAfter.
-	DeadlockAfter() time.Duration
-	// AfterConnect is Config.AfterConnect; nil: there is none.
-	AfterConnect() func(context.Context, driver.Conn) error
 	// Executing returns the server's numbers of the sessions that execute a statement with this outline now.
 	// Other users of the Connector have these sessions.
 	Executing(outline string) []uint64
@@ -33,6 +29,9 @@ type Beneath interface {
 	// Dial of t may give several times, one after the other. The connection is never checked while
 	// it is idle and never too old.
 	Over(d dialects.Dialect, t dialects.Template, o Over) driver.Connector
+	// Route changes by f each virtual connection that the Connector makes for database/sql from now on. Each
+	// one that was made before ends when database/sql takes it again. Only the first call has an effect.
+	Route(f func(driver.Conn) driver.Conn)
 }
 
 // Over is what is different in the Connector of Beneath.Over.
@@ -51,9 +50,33 @@ type Taken interface {
 	Discard()
 }
 
-// Of returns the inside of a *pooldriver.Connector. ok is false for another connector.
-var Of func(c driver.Connector) (b Beneath, ok bool)
+// Conn is a virtual connection, which Connect of a Connector returns.
+type Conn interface {
+	driver.Conn
+	// Beneath is the inside of its Connector; nil: it has none, because Over has made it.
+	Beneath() Beneath
+}
 
-// Connected, if set, changes each virtual connection that a Connector makes for database/sql. It is
-// set once, before the first connection is made.
-var Connected atomic.Pointer[func(of driver.Connector, c driver.Conn) driver.Conn]
+// question is the key of the question that Ask asks.
+type question struct{}
+
+// Ask returns the virtual connection behind p, which is one or a wrapper around one: wrappers pass a ping
+// on. The connection answers by the context, and sends nothing. nil: none is behind p, and err is that of the ping.
+func Ask(ctx context.Context, p driver.Pinger) (_ Conn, err error) {
+	var answer atomic.Pointer[Conn] // a wrapper may ping in another goroutine, and give up
+	err = p.Ping(context.WithValue(ctx, question{}, &answer))
+	if c := answer.Load(); c != nil {
+		return *c, nil
+	}
+	return nil, err
+}
+
+// Answer answers a ping of Ask. asked is false for every other ping.
+func Answer(ctx context.Context, c Conn) (asked bool) {
+	answer, asked := ctx.Value(question{}).(*atomic.Pointer[Conn])
+	if asked {
+		own := c // so that c itself needs no memory in other pings
+		answer.Store(&own)
+	}
+	return asked
+}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/internal/config"
 	"github.com/pooldriver/pooldriver/internal/session"
 	"github.com/pooldriver/pooldriver/internal/task"
 )
@@ -324,11 +325,11 @@ func (b *Binding) callsToMain(main *Seat, c *Checkout) bool {
 // which is not its own. The error says why not.
 func (b *Binding) joinsTx(s *Seat, w *Want) error {
 	switch b.engine.config.Ambient {
-	case Strict:
+	case config.AmbientStrict:
 		if !w.Begins {
 			return fmt.Errorf("pooldriver: statement refused: %s has had a transaction open %s, and pool_ambient=strict lets no other statement of the task join it; run the statement with the *sql.Tx or in InTx, or with a context of pooldriver.Outside or pooldriver.NewTask", b.task.Name(), ago(s.since))
 		}
-	case Warn:
+	case config.AmbientWarn:
 		if !s.warned {
 			s.warned = true
 			since := ago(s.since)
@@ -395,7 +396,7 @@ func (b *Binding) mayShare(s *Seat) bool {
 		return false
 	}
 	rows := r.Rows()
-	return rows == nil || !rows.TooLarge() && b.engine.report.Buffered.Load() <= b.engine.config.Pool.Session.BufferTotal
+	return rows == nil || !rows.TooLarge() && b.engine.report.Buffered.Load() <= b.engine.config.NestedBufferTotal
 }
 
 // enqueue has unlock hand a connection to w.

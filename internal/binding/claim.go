@@ -34,7 +34,7 @@ func (b *Binding) attach(ctx context.Context, c *Checkout, r *connpool.Conn, tex
 		b.giveBack(r)
 		return b.task.EndedError()
 	}
-	if taken := b.engine.config.Taken; taken != nil {
+	if taken := b.engine.OnTaken; taken != nil {
 		taken()
 	}
 	c.hold(s)

@@ -17,7 +17,7 @@ func (b *Binding) WrapUp() {
 	if b.held.Load() == 0 {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 2*b.engine.config.Pool.Limits.CleanTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*b.engine.config.CleanTimeout)
 	defer cancel()
 	var ends sync.WaitGroup
 	var inRaw atomic.Bool

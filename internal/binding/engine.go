@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/internal/config"
 	"github.com/pooldriver/pooldriver/internal/connpool"
 	"github.com/pooldriver/pooldriver/internal/report"
 	"github.com/pooldriver/pooldriver/internal/task"
@@ -19,7 +21,12 @@ import (
 
 // Engine finds the binding of a context, and gives bindings their connections.
 type Engine struct {
-	config     Config
+	// OnTaken, if set, is called for each connection that was taken, when its holder is known. It is set
+	// before the first one.
+	OnTaken func()
+
+	config     *config.Config
+	usage      *usage.Env
 	pool       *connpool.Pool
 	report     *report.Report
 	keyed      task.Keyed
@@ -32,42 +39,16 @@ type Engine struct {
 	unattached atomic.Int64
 }
 
-// Config is how an Engine is made.
-type Config struct {
-	Pool          connpool.Config // without its hooks, which the Engine sets
-	TaskKey       task.KeyFunc    // nil: there is none
-	Ambient       Ambient
-	TaskTimeout   time.Duration // 0: none
-	DeadlockAfter time.Duration // 0: never
-	Taken         func()        // called for each connection that was taken, when its holder is known; nil: nobody asks
-}
-
-// Ambient says what happens to the statements of a task in its transaction: see
-// pooldriver.AmbientMode.
-type Ambient uint8
-
-// The modes, in the order of pooldriver's.
-const (
-	Auto Ambient = iota
-	Join
-	Warn
-	Strict
-)
-
 // New makes an engine with its pool. Nothing is opened.
-func New(config Config, r *report.Report) (_ *Engine, err error) {
-	e := &Engine{config: config, report: r}
+func New(c *config.Config, t dialects.Template, u *usage.Env, r *report.Report) (_ *Engine, err error) {
+	e := &Engine{config: c, usage: u, report: r}
 	e.starvation.engine = e
-	config.Pool.Starving, config.Pool.StarveAfter = e.starvation.starving, starveAfter
-	e.pool, err = connpool.New(config.Pool, r)
+	e.pool, err = connpool.New(c, t, u, e.starvation.starving, r)
 	return e, err
 }
 
 // Pool has the connections.
 func (e *Engine) Pool() *connpool.Pool { return e.pool }
-
-// Usage is how connections are used.
-func (e *Engine) Usage() *usage.Env { return e.config.Pool.Usage }
 
 // Unattached is how much work has begun and has no connection for a while.
 func (e *Engine) Unattached() int64 { return e.unattached.Load() }
@@ -84,7 +65,7 @@ func (e *Engine) FindPlace(ctx context.Context, p *task.Place) error {
 // bindTo returns the binding of t, and creates it if there is none.
 func (e *Engine) bindTo(t *task.Task) (*Binding, error) {
 	m, err := t.Member(e, e.config.TaskTimeout, func() task.Member {
-		return &Binding{task: t, engine: e, shares: !t.Implicit() || e.config.Ambient != Auto}
+		return &Binding{task: t, engine: e, shares: !t.Implicit() || e.config.Ambient != config.AmbientAuto}
 	})
 	if err != nil {
 		return nil, err
@@ -224,4 +205,4 @@ func NameOf(t *task.Task) string {
 }
 
 // Outline is a statement's text without literals; text may be nil.
-func (e *Engine) Outline(text *string) string { return connpool.Outline(e.config.Pool.Dialect, text) }
+func (e *Engine) Outline(text *string) string { return connpool.Outline(e.config.Dialect, text) }

@@ -31,7 +31,7 @@ type Look struct {
 // Looks returns the connections that have a holder, in the order in which they were taken.
 func (e *Engine) Looks() (all []Look) {
 	for r := range e.connections() {
-		if l, ok := look(r, e.Usage().Clock); ok {
+		if l, ok := look(r, e.usage.Clock); ok {
 			all = append(all, l)
 		}
 	}

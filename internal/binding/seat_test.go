@@ -12,9 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pooldriver/pooldriver/dialects"
-	"github.com/pooldriver/pooldriver/internal/connpool"
+	"github.com/pooldriver/pooldriver/internal/config"
 	"github.com/pooldriver/pooldriver/internal/report"
-	"github.com/pooldriver/pooldriver/internal/session"
 	"github.com/pooldriver/pooldriver/internal/stubdialect"
 	"github.com/pooldriver/pooldriver/internal/task"
 	"github.com/pooldriver/pooldriver/internal/usage"
@@ -31,11 +30,11 @@ func newEngineOver(t *testing.T, most int, s *stubdialect.Stub, log slog.Handler
 	stubdialect.Connector(s)
 	var r report.Report
 	r.Init(slog.New(log), "stub", most, report.Listener{})
-	e, err := New(Config{Pool: connpool.Config{
-		Dialect: s, Template: s, Usage: &usage.Env{Clock: usage.NewClock()},
-		Session: session.Env{Dialect: s, Buffer: 1 << 20, BufferTotal: 1 << 20, BufferOthers: 1 << 20, Buffered: &r.Buffered, ReadAheads: &r.ReadAheads, CleanTimeout: time.Second, PingTimeout: time.Second, IdleTimeout: time.Second},
-		Limits:  connpool.Limits{Max: most, ConnectTimeout: time.Second, CleanTimeout: time.Second, PingTimeout: time.Second},
-	}}, &r)
+	c := &config.Config{
+		Dialect: s, MaxConns: most, NestedBuffer: 1 << 20, NestedBufferTotal: 1 << 20, NestedBufferOthers: 1 << 20,
+		ConnectTimeout: time.Second, CleanTimeout: time.Second, PingTimeout: time.Second, IdleTimeout: time.Second,
+	}
+	e, err := New(c, s, &usage.Env{Config: c, Clock: usage.NewClock()}, &r)
 	require.NoError(t, err)
 	t.Cleanup(e.Pool().Close)
 	return e

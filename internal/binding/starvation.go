@@ -23,7 +23,7 @@ import (
 )
 
 // This file helps a statement that waits long for a connection. The pool calls starving every
-// starveAfter, while its first waiter has waited for at least starveAfter.
+// pool.DefaultStarveAfter, while its first waiter has waited for at least as long.
 //
 // If a connection is held by nothing but open rows, the rows are read into memory and the
 // connection serves the queue. (A statement that waits because all connections of its task were
@@ -31,7 +31,6 @@ import (
 // for one more, that is a wait cycle.
 
 const (
-	starveAfter = 20 * time.Millisecond
 	// reclaimPatience bounds the reading of rows that are taken back.
 	reclaimPatience = time.Second
 	// readerPatience is how long one reader may read the same rows ahead alone. Then
@@ -100,7 +99,7 @@ func (s *starvation) remember(rows *session.Rows, r *connpool.Conn, b *Binding) 
 	if s.taken == nil {
 		s.taken = map[*session.Rows]Taken{}
 	}
-	s.taken[rows] = Taken{Look: look, Task: b.task, At: s.engine.Usage().Clock.Time(look.Since)}
+	s.taken[rows] = Taken{Look: look, Task: b.task, At: s.engine.usage.Clock.Time(look.Since)}
 }
 
 // confirm says that the rows which remember has noted are in memory. Their owner may have closed
@@ -166,7 +165,7 @@ func (s *starvation) readOthers(me *relay.Runner, held *Seat, rows *session.Rows
 // leastRead returns the rows of which the least was read ahead so far, and their
 // seat, which it has locked. nil: no rows may be read. So large rows come last.
 func (s *starvation) leastRead() (*Seat, *session.Rows) {
-	if s.engine.report.Buffered.Load() > s.engine.config.Pool.Session.BufferOthers {
+	if s.engine.report.Buffered.Load() > s.engine.config.NestedBufferOthers {
 		return nil, nil
 	}
 	var least *connpool.Conn
@@ -363,7 +362,7 @@ func waits(s *waitgraph.Snapshot[*Binding], all []*connpool.Conn) bool {
 		}
 		h := &s.Holders[i]
 		idle := held.binding.Load() == h.Who && held.raw == nil
-		h.Operations, h.Name = held.moves, holder{h.Who.task, held.pin, held.since, h.Who.engine.config.Pool.Dialect, r.Meter.Text()}
+		h.Operations, h.Name = held.moves, holder{h.Who.task, held.pin, held.since, h.Who.engine.config.Dialect, r.Meter.Text()}
 		held.endLook()
 		if !idle {
 			return false

@@ -86,7 +86,7 @@ func (p *Pool) healthy(ctx context.Context, r *Conn) error {
 
 func (p *Pool) answers(ctx context.Context, r *Conn) error {
 	if _, ok := r.Server().(dialects.RoleChecker); ok && p.traits.RoleMatters {
-		ctx, cancel := context.WithTimeout(ctx, p.config.Limits.PingTimeout)
+		ctx, cancel := context.WithTimeout(ctx, p.config.PingTimeout)
 		defer cancel()
 		return p.fits(ctx, r)
 	}
@@ -118,7 +118,7 @@ const proofLasts = time.Second
 // Ready returns nil if a statement would get a connection.
 func (p *Pool) Ready(ctx context.Context) error {
 	var err error
-	for range p.config.Limits.Max + 1 { // at most Max connections that do not answer, and a new one
+	for range p.config.MaxConns + 1 { // at most Max connections that do not answer, and a new one
 		if p.draining.Load() {
 			return p.DrainingError()
 		}

@@ -81,7 +81,7 @@ func (p *Pool) Close() {
 }
 
 func (p *Pool) closeTemplate() {
-	if err := p.config.Template.Close(); err != nil {
+	if err := p.template.Close(); err != nil {
 		p.report.TemplateCloseFailed(err)
 	}
 }

@@ -61,9 +61,9 @@ var _ session.Owner = (*Conn)(nil)
 // NewConn returns a connection over server, which is not in the pool.
 func (p *Pool) NewConn(server dialects.Session, generation uint64) *Conn {
 	r := &Conn{pool: p, generation: generation}
-	r.Number, r.born = p.numbers.Add(1), p.config.Usage.Clock.Fine()
-	r.Init(&p.config.Session, server, p.traits, r)
-	r.Meter.Init(p.config.Usage)
+	r.Number, r.born = p.numbers.Add(1), p.usage.Clock.Fine()
+	r.Init(&p.env, server, p.traits, r)
+	r.Meter.Init(p.usage)
 	return r
 }
 

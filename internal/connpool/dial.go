@@ -17,7 +17,7 @@ import (
 // create dials, and tells of an outage or of a change between several servers. It is the pool's
 // hook.
 func (p *Pool) create(ctx context.Context) (*Conn, error) {
-	begun := p.config.Usage.Clock.Fine()
+	begun := p.usage.Clock.Fine()
 	r, err := p.dial(ctx)
 	host, passed := "", ""
 	if r != nil {
@@ -93,7 +93,7 @@ func (p *Pool) dial(ctx context.Context) (r *Conn, err error) {
 // server refuses those of Config.Credentials, dialSession asks the source once more.
 func (p *Pool) dialSession(ctx context.Context) (dialects.Session, error) {
 	if p.credentials == nil {
-		return p.config.Template.Dial(ctx, nil)
+		return p.template.Dial(ctx, nil)
 	}
 	var refused uint64
 	for {
@@ -101,7 +101,7 @@ func (p *Pool) dialSession(ctx context.Context) (dialects.Session, error) {
 		if err != nil {
 			return nil, err
 		}
-		s, err := p.config.Template.Dial(ctx, cred)
+		s, err := p.template.Dial(ctx, cred)
 		if err == nil || refused != 0 || !p.refusesUs(err) {
 			return s, err
 		}
@@ -152,7 +152,7 @@ func (p *Pool) boundedAfterConnect(ctx context.Context, s dialects.Session) (lef
 		p.real.End()
 		p.report.HookReturned(err)
 	}()
-	return true, fmt.Errorf("AfterConnect does not return, although its context has ended: %w (pool_connect_timeout=%v)", ctx.Err(), p.config.Limits.ConnectTimeout)
+	return true, fmt.Errorf("AfterConnect does not return, although its context has ended: %w (pool_connect_timeout=%v)", ctx.Err(), p.config.ConnectTimeout)
 }
 
 var errNoConn = errors.New("Config.Dial has returned neither a connection nor an error")
@@ -218,7 +218,7 @@ func (p *Pool) renewCredential() {
 	if p.real.Empty() {
 		return // the next dial asks
 	}
-	ctx, cancel := context.WithTimeout(p.credentials.Context(), p.config.Limits.ConnectTimeout)
+	ctx, cancel := context.WithTimeout(p.credentials.Context(), p.config.ConnectTimeout)
 	defer cancel()
 	var panicked error // the next dial reports it
 	defer p.report.Guarded("Config.Credentials", nil, &panicked)

@@ -41,10 +41,10 @@ func (p *Pool) Explain(err error) error {
 		switch {
 		case a.Allowed < a.Max && a.Active-a.Creating >= a.Allowed:
 			why = fmt.Sprintf("the server allows us %d of pool_max_conns=%d now, and all are in use: ", a.Allowed, a.Max)
-			by = p.config.HeldBy()
+			by = p.HeldBy()
 		case a.Active-a.Creating >= a.Max:
 			why = fmt.Sprintf("all pool_max_conns=%d connections are in use, and SetMaxOpenConns does not raise this limit: ", a.Max)
-			by = p.config.HeldBy()
+			by = p.HeldBy()
 		case a.Creating > 0:
 			why = "a new connection is being made, and the server has not answered yet: "
 		}

@@ -4,27 +4,35 @@ package connpool
 
 import (
 	"context"
-	"database/sql/driver"
 	"fmt"
 	"sync/atomic"
 	"time"
 
 	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/internal/config"
 	"github.com/pooldriver/pooldriver/internal/credential"
 	"github.com/pooldriver/pooldriver/internal/dbsettings"
-	"github.com/pooldriver/pooldriver/internal/pinning"
 	"github.com/pooldriver/pooldriver/internal/report"
 	"github.com/pooldriver/pooldriver/internal/session"
+	"github.com/pooldriver/pooldriver/internal/stmtcache"
 	"github.com/pooldriver/pooldriver/internal/usage"
 	"github.com/pooldriver/pooldriver/pool"
 )
 
 // Pool is the real connections of one Connector.
 type Pool struct {
-	config Config
-	pool   *pool.Pool[*Conn]
-	traits dialects.Traits
-	report *report.Report
+	// HeldBy says who holds connections, for the error of a timeout: "; held longest by …". It is set
+	// before the first Acquire.
+	HeldBy func() string
+
+	config   *config.Config
+	template dialects.Template
+	traits   dialects.Traits // of template
+	usage    *usage.Env
+	env      session.Env
+	starving func(waiting int) // see pool.Config
+	pool     *pool.Pool[*Conn]
+	report   *report.Report
 
 	credentials *credential.Cache // nil: the DSN's
 	generation  atomic.Uint64
@@ -33,44 +41,21 @@ type Pool struct {
 	numbers     atomic.Uint64   // of connections
 	host        atomic.Pointer[string]
 	settings    dbsettings.List
+	// Generations are those of the texts that the program has prepared.
+	Generations stmtcache.Generations
 	closingIdle atomic.Bool // Close has begun
 	draining    atomic.Bool
 	proven      atomic.Pointer[time.Time] // when Ready has last asked a server
 }
 
-// Config is how a Pool is made.
-type Config struct {
-	Dialect      dialects.Dialect
-	Template     dialects.Template
-	Session      session.Env
-	Usage        *usage.Env
-	Limits       Limits
-	Reset        pinning.Mode
-	AfterConnect func(context.Context, driver.Conn) error // nil: none
-	Credentials  credential.Source                        // nil: the DSN's
-	Starving     func(waiting int)                        // see pool.Config
-	StarveAfter  time.Duration
-
-	// HeldBy says who holds connections, for the error of a timeout: "; held longest by …".
-	HeldBy func() string
-}
-
-// Limits has limits of pooldriver.Config. A zero means the same as there.
-type Limits struct {
-	Max, Min, MinIdle, MaxWaiters                             int
-	AcquireTimeout, ConnectTimeout, PingTimeout, CleanTimeout time.Duration
-	HealthCheckPeriod, MaxLifetime, Jitter, MaxIdleTime       time.Duration
-	BreakerFailures                                           int
-	BreakerCooldown                                           time.Duration
-}
-
 // New makes a pool. Nothing is opened.
-func New(config Config, r *report.Report) (*Pool, error) {
-	p := &Pool{config: config, traits: config.Template.Traits(), report: r}
-	p.settings.Init(config.Dialect)
-	if source := config.Credentials; source != nil {
+func New(c *config.Config, t dialects.Template, u *usage.Env, starving func(waiting int), r *report.Report) (*Pool, error) {
+	p := &Pool{config: c, template: t, traits: t.Traits(), usage: u, starving: starving, report: r}
+	p.env = session.Env{Config: c, Buffered: &r.Buffered, ReadAheads: &r.ReadAheads, Hits: &r.StmtHits, Misses: &r.StmtMisses, Generations: &p.Generations}
+	p.settings.Init(c.Dialect)
+	if source := c.Credentials; source != nil {
 		p.credentials = credential.New(source, p.renewCredential)
-		if asker, ok := config.Template.(dialects.CredentialAsker); ok {
+		if asker, ok := t.(dialects.CredentialAsker); ok {
 			asker.AskCredentials(p.credentialOfNow)
 		}
 	}
@@ -85,7 +70,7 @@ func New(config Config, r *report.Report) (*Pool, error) {
 // poolConfig says what the pool does with real connections. The pool does not roll back and
 // clean: GiveBack and GiveBackNow do.
 func (p *Pool) poolConfig() pool.Config[*Conn] {
-	l := &p.config.Limits
+	from := p.config
 	c := pool.Config[*Conn]{
 		Create:           p.create,
 		Denied:           p.refusesUs,
@@ -97,23 +82,22 @@ func (p *Pool) poolConfig() pool.Config[*Conn] {
 		CheckAfterUse:    p.maySleep(),
 		Preserve:         func(r *Conn) bool { return r.Irreplaceable() },
 		BeforeAcquire:    p.ready,
-		Min:              l.Min,
-		MinIdle:          l.MinIdle,
-		Max:              l.Max,
-		CheckInterval:    orNever(l.HealthCheckPeriod),
-		MaxLifetime:      orNever(l.MaxLifetime),
-		Jitter:           orNever(l.Jitter),
-		MaxIdleTime:      orNever(l.MaxIdleTime),
-		AcquireTimeout:   orNever(l.AcquireTimeout),
-		CreateTimeout:    l.ConnectTimeout,
-		CheckTimeout:     l.PingTimeout,
+		Min:              from.MinConns,
+		MinIdle:          from.MinIdleConns,
+		Max:              from.MaxConns,
+		CheckInterval:    orNever(from.HealthCheckPeriod),
+		MaxLifetime:      orNever(from.MaxConnLifetime),
+		Jitter:           orNever(from.MaxConnLifetimeJitter),
+		MaxIdleTime:      orNever(from.MaxConnIdleTime),
+		AcquireTimeout:   orNever(from.AcquireTimeout),
+		CreateTimeout:    from.ConnectTimeout,
+		CheckTimeout:     from.PingTimeout,
 		DestroyTimeout:   p.destroyTimeout(),
-		MaxWaiters:       l.MaxWaiters,
-		Starving:         p.config.Starving,
-		StarveAfter:      p.config.StarveAfter,
+		MaxWaiters:       from.MaxWaiters,
+		Starving:         p.starving,
 	}
-	if l.BreakerFailures > 0 {
-		c.Strategy = pool.ConsecutiveFailures(l.BreakerFailures, l.BreakerCooldown)
+	if from.BreakerFailures > 0 {
+		c.Strategy = pool.ConsecutiveFailures(from.BreakerFailures, from.BreakerCooldown)
 	}
 	return c
 }
@@ -200,5 +184,5 @@ func (p *Pool) flushOnce(generation uint64) (flushed bool) {
 
 // since is the time since begun, a time of the meters' clock.
 func (p *Pool) since(begun int64) time.Duration {
-	return time.Duration(p.config.Usage.Clock.Fine() - begun)
+	return time.Duration(p.usage.Clock.Fine() - begun)
 }

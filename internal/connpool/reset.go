@@ -165,7 +165,7 @@ func (p *Pool) restore(r *Conn, step pinning.Step) (restored bool) {
 	var log restoreLog
 	defer log.tell()
 	var done reset
-	begun := p.config.Usage.Clock.Fine()
+	begun := p.usage.Clock.Fine()
 	defer p.restoring.Add(-1)
 	defer func() {
 		if v := recover(); v != nil {
@@ -180,7 +180,7 @@ func (p *Pool) restore(r *Conn, step pinning.Step) (restored bool) {
 			r.Discard(done.why)
 		}
 	}()
-	ctx, cancel := context.WithTimeout(context.Background(), p.config.Limits.CleanTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), p.config.CleanTimeout)
 	defer cancel()
 	r.BeginReset()
 	if step.Rollback && !p.rollback(ctx, r, &log, &done) || step.Clean && !p.clean(ctx, r, &log, &done) {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/pooldriver/pooldriver/dialects"
 	"github.com/pooldriver/pooldriver/dialects/generic"
+	"github.com/pooldriver/pooldriver/internal/config"
 	"github.com/pooldriver/pooldriver/internal/fakedb"
 	"github.com/pooldriver/pooldriver/internal/session"
 )
@@ -45,7 +46,7 @@ type setup struct {
 	inTask    bool
 	blind     bool // the server does not tell the transaction's state
 	counts    bool // it counts what is sent
-	env       session.Env
+	env       config.Config
 	intercept bool
 	// extend adds optional interfaces to the dialect's session.
 	extend func(*server) dialects.Session
@@ -53,17 +54,17 @@ type setup struct {
 
 func open(t *testing.T, with setup) *fixture {
 	t.Helper()
-	f := &fixture{t: t, db: fakedb.NewServer(), env: with.env}
+	f := &fixture{t: t, db: fakedb.NewServer(), env: session.Env{Config: &with.env}}
 	f.env.Dialect = dialect{}
 	f.env.Buffered, f.env.ReadAheads = &f.buffered, &f.readAheads
-	if f.env.Statements == 0 {
-		f.env.Statements = 8
+	if f.env.StmtCache == 0 {
+		f.env.StmtCache = 8
 	}
 	if f.env.CleanTimeout == 0 {
 		f.env.CleanTimeout, f.env.PingTimeout, f.env.IdleTimeout = time.Minute, time.Minute, time.Minute
 	}
-	if f.env.Buffer == 0 {
-		f.env.Buffer, f.env.BufferTotal, f.env.BufferOthers = 1<<30, 1<<30, 1<<30
+	if f.env.NestedBuffer == 0 {
+		f.env.NestedBuffer, f.env.NestedBufferTotal, f.env.NestedBufferOthers = 1<<30, 1<<30, 1<<30
 	}
 	// The tests read rows by Next; rows that scan their columns are tested by the root. The
 	// fake driver can lack one feature at a time.

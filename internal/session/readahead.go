@@ -32,7 +32,7 @@ func (e *noRoomError) Error() string {
 
 func (e *noRoomError) Is(target error) bool { return target == ErrNestedBuffer }
 
-// limits bound reading ahead, in bytes. Env.Buffer does so, too.
+// limits bound reading ahead, in bytes. Config.NestedBuffer does so, too.
 type limits struct {
 	step  int64 // bytes that were ever read ahead of these rows
 	total int64 // bytes of all rows in memory
@@ -46,7 +46,7 @@ func (s *Session) ReadAhead(ctx context.Context) error {
 	if r == nil {
 		return nil
 	}
-	return r.readAhead(ctx, limits{step: math.MaxInt64, total: s.env.BufferTotal})
+	return r.readAhead(ctx, limits{step: math.MaxInt64, total: s.env.NestedBufferTotal})
 }
 
 // firstStep is the size of the first step of ReadMore, in bytes.
@@ -57,12 +57,12 @@ const firstStep = 256 << 10
 // another step cannot help, the rows are not Reclaimable any more.
 func (r *Rows) ReadMore(ctx context.Context) (done bool) {
 	env := r.session.env
-	err := r.readAhead(ctx, limits{max(firstStep, 2*r.tried), env.BufferOthers})
+	err := r.readAhead(ctx, limits{max(firstStep, 2*r.tried), env.NestedBufferOthers})
 	if err == nil {
 		return true
 	}
 	var full *noRoomError
-	if err != errMoreIsLeft && !errors.As(err, &full) || r.tried > env.Buffer {
+	if err != errMoreIsLeft && !errors.As(err, &full) || r.tried > env.NestedBuffer {
 		r.tooMuch = true
 	}
 	return false
@@ -114,7 +114,7 @@ func (r *Rows) readAhead(ctx context.Context, most limits) error {
 // by one row at most.
 func (r *Rows) room(most limits) error {
 	b, env := r.prefix, r.session.env
-	if b.Bytes() > env.Buffer {
+	if b.Bytes() > env.NestedBuffer {
 		r.tooMuch = true
 		return fmt.Errorf("%w: %d rows in %s are not all that is left; close them first, raise pool_nested_buffer, or let the outer query return less", ErrNestedBuffer, b.Rows(), bytesize.Format(b.Bytes()))
 	}

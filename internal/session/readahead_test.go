@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/pooldriver/pooldriver/internal/config"
 	"github.com/pooldriver/pooldriver/internal/fakedb"
 	"github.com/pooldriver/pooldriver/internal/session"
 )
@@ -98,7 +99,7 @@ func TestRowsThatCannotBeReadAheadGoOnFromThere(t *testing.T) {
 	canceled, cancel := context.WithCancel(context.Background())
 	cancel()
 	for name, tc := range map[string]struct {
-		env      session.Env
+		env      config.Config
 		others   int64 // bytes in memory of other rows
 		ctx      context.Context
 		want     error
@@ -106,10 +107,10 @@ func TestRowsThatCannotBeReadAheadGoOnFromThere(t *testing.T) {
 		tooLarge bool
 		prefix   int // rows that were read
 	}{
-		"too large":               {env: session.Env{Buffer: 100, BufferTotal: 1 << 20}, want: session.ErrNestedBuffer, text: "5 rows in 120B are not all that is left", tooLarge: true, prefix: 5},
-		"others fill the memory":  {env: session.Env{Buffer: 1 << 20, BufferTotal: 100}, others: 60, want: session.ErrNestedBuffer, text: "108 of 100 bytes are taken", prefix: 2},
-		"its context ends":        {env: session.Env{Buffer: 1 << 20, BufferTotal: 1 << 20}, ctx: canceled, want: context.Canceled, text: "context canceled"},
-		"memory was full already": {env: session.Env{Buffer: 1 << 20, BufferTotal: 100}, others: 101, want: session.ErrNestedBuffer, text: "101 of 100 bytes are taken"},
+		"too large":               {env: config.Config{NestedBuffer: 100, NestedBufferTotal: 1 << 20}, want: session.ErrNestedBuffer, text: "5 rows in 120B are not all that is left", tooLarge: true, prefix: 5},
+		"others fill the memory":  {env: config.Config{NestedBuffer: 1 << 20, NestedBufferTotal: 100}, others: 60, want: session.ErrNestedBuffer, text: "108 of 100 bytes are taken", prefix: 2},
+		"its context ends":        {env: config.Config{NestedBuffer: 1 << 20, NestedBufferTotal: 1 << 20}, ctx: canceled, want: context.Canceled, text: "context canceled"},
+		"memory was full already": {env: config.Config{NestedBuffer: 1 << 20, NestedBufferTotal: 100}, others: 101, want: session.ErrNestedBuffer, text: "101 of 100 bytes are taken"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := open(t, setup{inTask: true, env: tc.env})
@@ -157,7 +158,7 @@ func TestWhatWasReadAheadIsPassedOverWithItsResultSet(t *testing.T) {
 		"the first, and some of second": {100, "SELECT n FROM numbers LIMIT 2; SELECT n FROM numbers LIMIT 9", true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := open(t, setup{inTask: true, env: session.Env{Buffer: tc.buffer, BufferTotal: 1 << 20}})
+			f := open(t, setup{inTask: true, env: config.Config{NestedBuffer: tc.buffer, NestedBufferTotal: 1 << 20}})
 			r := f.query(tc.text, false)
 			require.ErrorIs(t, f.ReadAhead(t.Context()), session.ErrNestedBuffer)
 			require.Equal(t, tc.behind, r.Prefix().Behind())
@@ -174,7 +175,7 @@ func TestWhatWasReadAheadIsPassedOverWithItsResultSet(t *testing.T) {
 }
 
 func TestDroppingAPrefixGivesItsMemoryBack(t *testing.T) {
-	f := open(t, setup{inTask: true, env: session.Env{Buffer: 60, BufferTotal: 1 << 20}})
+	f := open(t, setup{inTask: true, env: config.Config{NestedBuffer: 60, NestedBufferTotal: 1 << 20}})
 	r := f.query("SELECT n FROM numbers LIMIT 9", false)
 	require.Error(t, f.ReadAhead(t.Context()))
 	require.Positive(t, f.buffered.Load())
@@ -189,7 +190,7 @@ func TestDroppingAPrefixGivesItsMemoryBack(t *testing.T) {
 // rows that do not.
 func TestReadingForOthersGoesInSteps(t *testing.T) {
 	const row = 16 + 24 + 1<<10
-	f := open(t, setup{env: session.Env{Buffer: 700 << 10, BufferTotal: 1 << 30, BufferOthers: 1 << 30}})
+	f := open(t, setup{env: config.Config{NestedBuffer: 700 << 10, NestedBufferTotal: 1 << 30, NestedBufferOthers: 1 << 30}})
 	value := []byte(strings.Repeat("x", 1<<10))
 	for range 2000 {
 		require.NoError(t, f.exec("INSERT INTO b VALUES (?)", value))
@@ -215,12 +216,12 @@ func TestReadingForOthersGoesInSteps(t *testing.T) {
 
 // TestRowsThatTheirOwnerReadsMeanwhileAreNotReadAheadForEver: they may have no end.
 func TestRowsThatTheirOwnerReadsMeanwhileAreNotReadAheadForEver(t *testing.T) {
-	f := open(t, setup{env: session.Env{Buffer: 300 << 10, BufferTotal: 1 << 30, BufferOthers: 1 << 30}})
+	f := open(t, setup{env: config.Config{NestedBuffer: 300 << 10, NestedBufferTotal: 1 << 30, NestedBufferOthers: 1 << 30}})
 	r := f.query("SELECT n FROM numbers LIMIT 1000000", true)
 	dest := make([]driver.Value, 1)
 	for tries := 1; ; tries++ {
 		require.False(t, r.ReadMore(t.Context()))
-		require.LessOrEqual(t, r.Prefix().Bytes(), f.env.Buffer)
+		require.LessOrEqual(t, r.Prefix().Bytes(), f.env.NestedBuffer)
 		if r.TooLarge() {
 			require.Equal(t, 2, tries)
 			break
@@ -245,7 +246,7 @@ func TestReadingForOthersIsTriedAgainOnlyWhereItMayCome(t *testing.T) {
 		"it took long":   {ctx: canceled},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := open(t, setup{env: session.Env{Buffer: 1 << 20, BufferTotal: 1 << 30, BufferOthers: 100}})
+			f := open(t, setup{env: config.Config{NestedBuffer: 1 << 20, NestedBufferTotal: 1 << 30, NestedBufferOthers: 100}})
 			r := f.query("SELECT n FROM numbers LIMIT 4", true)
 			if tc.full {
 				f.buffered.Store(200)
@@ -330,7 +331,7 @@ func TestACheckoutIsDetachedWhenItsRowsAreInMemory(t *testing.T) {
 }
 
 func TestMemoryIsFreedWhileRowsAreReadAheadAndReadInTurns(t *testing.T) {
-	f := open(t, setup{inTask: true, env: session.Env{Buffer: 100, BufferTotal: 1 << 20}})
+	f := open(t, setup{inTask: true, env: config.Config{NestedBuffer: 100, NestedBufferTotal: 1 << 20}})
 	r := f.query("SELECT n FROM numbers LIMIT 100", false)
 	dest := make([]driver.Value, 1)
 	for i := range 100 {

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/internal/config"
 	"github.com/pooldriver/pooldriver/internal/fakedb"
 	"github.com/pooldriver/pooldriver/internal/pinning"
 	"github.com/pooldriver/pooldriver/internal/session"
@@ -251,7 +252,7 @@ func TestCleaningBringsTheSessionBackToItsStateAtConnect(t *testing.T) {
 
 // TestASessionThatHasForgottenTooManyStatementsIsReplaced: the driver goes on counting them.
 func TestASessionThatHasForgottenTooManyStatementsIsReplaced(t *testing.T) {
-	f := open(t, setup{env: session.Env{Statements: 10_001}})
+	f := open(t, setup{env: config.Config{StmtCache: 10_001}})
 	f.server.clean = func(dialects.Effect) (bool, error) { return false, nil }
 	for i := range 10_000 {
 		f.Statements().Add(time.Duration(i).String(), 0, nil, true)
@@ -295,7 +296,7 @@ func TestADeadIdleSessionIsFoundBeforeItIsLent(t *testing.T) {
 
 func TestAPingTakesItsTimeAtMost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := open(t, setup{env: session.Env{CleanTimeout: time.Hour, PingTimeout: 3 * time.Second}})
+		f := open(t, setup{env: config.Config{CleanTimeout: time.Hour, PingTimeout: 3 * time.Second}})
 		gate := f.db.Block(fakedb.ConnPing)
 		since := time.Now()
 		require.ErrorIs(t, f.PingServer(context.Background()), context.DeadlineExceeded)

@@ -13,22 +13,14 @@ import (
 	"time"
 
 	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/internal/config"
 	"github.com/pooldriver/pooldriver/internal/driverconn"
 	"github.com/pooldriver/pooldriver/internal/stmtcache"
 )
 
 // Env is what the sessions of one connector share. It does not change.
 type Env struct {
-	Dialect dialects.Dialect
-	// Statements is the number of prepared statements that a session keeps.
-	Statements int
-	// CleanTimeout bounds a rollback and a reset, PingTimeout a ping, IdleTimeout the look at
-	// an idle session before it is lent.
-	CleanTimeout, PingTimeout, IdleTimeout time.Duration
-	// Buffer limits the rows of one statement in memory, in bytes. BufferTotal limits
-	// the rows of all statements, where a statement of the same task needs the session.
-	// BufferOthers limits them where other tasks wait for a connection.
-	Buffer, BufferTotal, BufferOthers int64
+	*config.Config
 	// Buffered is the number of bytes of rows in memory.
 	Buffered *atomic.Int64
 	// ReadAheads counts the driver.Rows that were read into memory to their end. Hits counts the
@@ -144,7 +136,7 @@ func (s *Session) Init(env *Env, server dialects.Session, traits dialects.Traits
 	if traits.ResetOnlyLooks {
 		s.conn.Resetter = nil
 	}
-	s.stmts = stmtcache.New(env.Statements)
+	s.stmts = stmtcache.New(env.StmtCache)
 	_, s.counts = server.Sent()
 	if i, ok := server.(dialects.Irreplaceable); ok {
 		s.irreplaceable = i.Irreplaceable()

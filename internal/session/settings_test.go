@@ -10,6 +10,7 @@ import (
 
 	"github.com/pooldriver/pooldriver/dialects"
 	"github.com/pooldriver/pooldriver/dialects/generic"
+	"github.com/pooldriver/pooldriver/internal/config"
 )
 
 // setter is a server's session that has settings, and carries them if carries is true.
@@ -66,7 +67,7 @@ func (s *setter) CarrySettings(_ context.Context, settings []dialects.ContextSet
 func settingsBed(carries bool) (server *setter, s *Session, execute func(want []dialects.ContextSetting, effect dialects.Effect, fails error) (carried []dialects.ContextSetting, err error)) {
 	server = &setter{carries: carries, status: dialects.TxNone}
 	s = new(Session)
-	s.Init(&Env{Dialect: generic.Dialect{}}, server, dialects.Traits{StatusKnown: true}, nobody{})
+	s.Init(&Env{Config: &config.Config{Dialect: generic.Dialect{}}}, server, dialects.Traits{StatusKnown: true}, nobody{})
 	s.Lend(false)
 	return server, s, func(want []dialects.ContextSetting, effect dialects.Effect, fails error) (carried []dialects.ContextSetting, err error) {
 		cargo, err := s.UseSettings(context.Background(), want, ToExecute)

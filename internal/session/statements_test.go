@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/internal/config"
 	"github.com/pooldriver/pooldriver/internal/fakedb"
 	"github.com/pooldriver/pooldriver/internal/session"
 	"github.com/pooldriver/pooldriver/internal/stmtcache"
@@ -63,7 +64,7 @@ func TestAStatementIsExecutedPreparedOrAsItIs(t *testing.T) {
 }
 
 func TestStatementsAreKeptUpToTheirNumber(t *testing.T) {
-	f := open(t, setup{env: session.Env{Statements: 2}})
+	f := open(t, setup{env: config.Config{StmtCache: 2}})
 	for i := range 3 {
 		require.NoError(t, f.use(fmt.Sprintf("SELECT %d", i)))
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/internal/config"
 	"github.com/pooldriver/pooldriver/internal/ctxerr"
 	"github.com/pooldriver/pooldriver/internal/fakedb"
 	"github.com/pooldriver/pooldriver/internal/session"
@@ -405,7 +406,7 @@ func TestARollbackReadsAheadOrAbandonsRows(t *testing.T) {
 		t.Run(map[bool]string{false: "small", true: "too large"}[tooLarge], func(t *testing.T) {
 			with := setup{inTask: true}
 			if tooLarge {
-				with.env = session.Env{Buffer: 50, BufferTotal: 1 << 20}
+				with.env = config.Config{NestedBuffer: 50, NestedBufferTotal: 1 << 20}
 			}
 			f := open(t, with)
 			tx := f.begin(t.Context())
@@ -425,7 +426,7 @@ func TestARollbackReadsAheadOrAbandonsRows(t *testing.T) {
 }
 
 func TestACommitReadsAheadOrRollsBack(t *testing.T) {
-	f := open(t, setup{inTask: true, env: session.Env{Buffer: 50, BufferTotal: 1 << 20}})
+	f := open(t, setup{inTask: true, env: config.Config{NestedBuffer: 50, NestedBufferTotal: 1 << 20}})
 	tx := f.begin(t.Context())
 	f.insert(1)
 	rows := f.query("SELECT n FROM numbers LIMIT 10", false)

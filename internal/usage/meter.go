@@ -6,24 +6,23 @@ import (
 	"time"
 
 	"github.com/pooldriver/pooldriver/internal/callsite"
+	"github.com/pooldriver/pooldriver/internal/config"
 	"github.com/pooldriver/pooldriver/internal/histogram"
 	"github.com/pooldriver/pooldriver/internal/pinning"
 )
 
 // Env is what the meters of one connector share. It does not change.
 type Env struct {
-	Clock *Clock
+	Config *config.Config
+	Clock  *Clock
 	// Sites has the call stacks that took connections, Statements the call stacks of statements.
 	Sites, Statements callsite.Table
 	// Hold and Idle are of the timed checkouts.
 	Hold, Idle histogram.Histogram
 	// Observed: somebody wants to know every checkout.
 	Observed bool
-	// EveryStack: the stack of one of EveryStack checkouts is taken; 0: of none.
-	EveryStack int
-	// TellSlow is called for each statement that takes Slow or longer, under the lock of its connection:
-	// it must be quick. If Slow is 0, TellSlow is not called.
-	Slow     time.Duration
+	// TellSlow is called for each statement that takes Config.SlowQuery or longer, under the lock of its
+	// connection: it must be quick. If SlowQuery is 0, TellSlow is not called.
 	TellSlow func(SlowQuery)
 }
 
@@ -42,7 +41,8 @@ const (
 // Meter measures the use of one connection. Whoever has the lock of the connection calls its
 // methods, except Look.
 type Meter struct {
-	env *Env
+	env    *Env
+	config *config.Config // of env
 
 	// The fields that Look reads. They are stored only if they change: a store costs more than a
 	// load.
@@ -76,8 +76,8 @@ type Meter struct {
 
 // Init makes m the meter of a new connection.
 func (m *Meter) Init(env *Env) {
-	m.env = env
-	m.untilTimed, m.untilStack = draw(everyTimed), draw(env.EveryStack)
+	m.env, m.config = env, env.Config
+	m.untilTimed, m.untilStack = draw(everyTimed), draw(env.Config.SampleStacks)
 }
 
 // draw returns after how many checkouts the next one is drawn. The average is the number every. A
@@ -110,7 +110,7 @@ func (m *Meter) Begin(label, text *string, waited time.Duration, pins bool) {
 	if m.statement.Load() != nil {
 		m.statement.Store(nil)
 	}
-	if m.env.Slow > 0 {
+	if m.config.SlowQuery > 0 {
 		m.beginStatement(text, m.tick, waited)
 	}
 	if sampled > 0 {
@@ -149,7 +149,7 @@ func (m *Meter) drawTimed() (weight uint64) {
 
 // drawStack uses the budget first, so that each checkout counts once on average.
 func (m *Meter) drawStack(pins bool) (weight uint64) {
-	every := m.env.EveryStack
+	every := m.config.SampleStacks
 	switch {
 	case every == 0:
 		return 0
@@ -179,21 +179,21 @@ func (m *Meter) BeginOperation(text *string, pinned, again bool) {
 		m.count.Store(m.count.Load() + 1)
 	}
 	m.countIdle()
-	if m.env.Slow > 0 && !again {
+	if m.config.SlowQuery > 0 && !again {
 		m.endStatement(m.last.Load()) // the last statement's rows are open
 		m.beginStatement(text, m.last.Load(), 0)
 	}
 	if text != nil {
 		point(&m.text, text)
 	}
-	if pinned && m.env.EveryStack > 0 {
+	if pinned && m.config.SampleStacks > 0 {
 		m.takeStatementStack()
 	}
 }
 
 // takeStatementStack takes the stack of a statement of a pin, if its checkout was sampled.
 func (m *Meter) takeStatementStack() {
-	if m.site.Load() == nil || m.env.EveryStack > 1 && m.statementsPut >= pinStacks {
+	if m.site.Load() == nil || m.config.SampleStacks > 1 && m.statementsPut >= pinStacks {
 		if m.statement.Load() != nil {
 			m.statement.Store(nil) // it is not the stack of the last statement
 		}
@@ -225,7 +225,7 @@ func (m *Meter) EndOperation(pin pinning.Pin) {
 	if now != m.tick {
 		m.renew(now)
 	}
-	if m.env.Slow > 0 && !m.slow.open {
+	if m.config.SlowQuery > 0 && !m.slow.open {
 		m.endStatement(now)
 	}
 	// A checkout of one statement ends at once: it needs no exact time for that.
@@ -272,7 +272,7 @@ type Use struct {
 
 // End ends the checkout.
 func (m *Meter) End() {
-	if m.env.Slow > 0 {
+	if m.config.SlowQuery > 0 {
 		m.endStatement(m.env.Clock.Coarse())
 	}
 	if m.exact || m.env.Observed {

@@ -12,7 +12,7 @@ type SlowQuery struct {
 	Rows        int64         // that were read, or affected; below 0: not known
 }
 
-// statement is the statement that is measured for Env.Slow.
+// statement is the statement that is measured for Config.SlowQuery.
 type statement struct {
 	began  int64 // coarsely; 0: none is measured
 	idle   int64 // of the checkout, at the beginning
@@ -33,17 +33,17 @@ func (m *Meter) beginStatement(text *string, now int64, waited time.Duration) {
 func (m *Meter) endStatement(now int64) {
 	s := m.slow
 	m.slow.began = 0
-	if took := time.Duration(now - s.began); s.began != 0 && took >= m.env.Slow {
+	if took := time.Duration(now - s.began); s.began != 0 && took >= m.config.SlowQuery {
 		m.env.TellSlow(SlowQuery{m.text.Load(), m.label.Load(), s.waited, took, time.Duration(m.idle.Load() - s.idle), s.rows})
 	}
 }
 
 // TellsSlow reports whether statements are measured.
-func (m *Meter) TellsSlow() bool { return m.env.Slow > 0 }
+func (m *Meter) TellsSlow() bool { return m.config.SlowQuery > 0 }
 
 // IsSlow reports whether the statement that runs has taken so long that TellSlow will be told.
 func (m *Meter) IsSlow() bool {
-	return m.env.Slow > 0 && m.slow.began != 0 && time.Duration(m.env.Clock.Coarse()-m.slow.began) >= m.env.Slow
+	return m.config.SlowQuery > 0 && m.slow.began != 0 && time.Duration(m.env.Clock.Coarse()-m.slow.began) >= m.config.SlowQuery
 }
 
 // Affected says how many rows the statement has affected.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/pooldriver/pooldriver/internal/config"
 	"github.com/pooldriver/pooldriver/internal/pinning"
 	"go.uber.org/goleak"
 )
@@ -21,7 +22,7 @@ func metered(t *testing.T, every int, test func(t *testing.T, m *Meter)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		var m Meter
-		m.Init(&Env{Clock: NewClock(), EveryStack: every})
+		m.Init(&Env{Config: &config.Config{SampleStacks: every}, Clock: NewClock()})
 		test(t, &m)
 		time.Sleep(2 * Tick) // the clock's timer stops
 		synctest.Wait()
@@ -147,7 +148,7 @@ func TestWithoutSamplingThereAreNoStacks(t *testing.T) {
 func TestMeasuringDoesNotAllocate(t *testing.T) {
 	for _, every := range []int{0, 64, 1} {
 		var m Meter
-		m.Init(&Env{Clock: NewClock(), EveryStack: every})
+		m.Init(&Env{Config: &config.Config{SampleStacks: every}, Clock: NewClock()})
 		text := "SELECT 1"
 		checkout := func() {
 			m.Begin(nil, &text, 0, true)
@@ -166,7 +167,7 @@ func BenchmarkCheckout(b *testing.B) {
 	text := "SELECT 1"
 	for _, every := range []int{0, 64} {
 		var m Meter
-		m.Init(&Env{Clock: NewClock(), EveryStack: every})
+		m.Init(&Env{Config: &config.Config{SampleStacks: every}, Clock: NewClock()})
 		b.Run(strconv.Itoa(every), func(b *testing.B) {
 			for b.Loop() {
 				m.Begin(nil, &text, 0, false)
@@ -207,7 +208,7 @@ func TestALookShowsSinceWhenAnOperationRuns(t *testing.T) {
 func TestASlowStatementIsTold(t *testing.T) {
 	metered(t, 0, func(t *testing.T, m *Meter) {
 		var told []SlowQuery
-		m.env.Slow, m.env.TellSlow = 100*ms, func(q SlowQuery) { told = append(told, q) }
+		m.config.SlowQuery, m.env.TellSlow = 100*ms, func(q SlowQuery) { told = append(told, q) }
 		label, query, update := "report", "SELECT 1", "UPDATE a"
 		m.Begin(&label, &query, 30*ms, true)
 		time.Sleep(50 * ms)

@@ -161,7 +161,7 @@ func (c *checkout) endText(t *text) {
 	if t.generation == 0 {
 		return
 	}
-	c.source.Generations.Close(t.query)
+	c.source.pool.Generations.Close(t.query)
 	t.generation = 0
 	c.aging = slices.DeleteFunc(c.aging, func(other *text) bool { return other == t })
 }

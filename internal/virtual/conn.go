@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql/driver"
 
+	"github.com/pooldriver/pooldriver/internal/beneath"
 	"github.com/pooldriver/pooldriver/internal/ctxerr"
 	"github.com/pooldriver/pooldriver/internal/stmtcache"
 	"github.com/pooldriver/pooldriver/internal/task"
@@ -20,6 +21,7 @@ type conn struct {
 
 	own    text // the result of toPrepare: a call of the connection ends before the next begins
 	closed bool
+	routed bool // database/sql has it by Source.route
 	// closer ends the connector, if only this connection uses it; nil: others use it, too.
 	closer func()
 }
@@ -41,8 +43,15 @@ var (
 func (s *Source) Conn(ctx context.Context, closer func()) driver.Conn {
 	c := &conn{checkout: checkout{source: s}, closer: closer}
 	c.Init(s.engine, ctx)
+	if route := s.route.Load(); route != nil && closer == nil {
+		c.routed = true
+		return (*route)(c)
+	}
 	return c
 }
+
+// Beneath implements beneath.Conn.
+func (c *conn) Beneath() beneath.Beneath { return c.source.Inside }
 
 // CheckNamedValue accepts everything: the real driver's conversion runs once the session is
 // known (internal/driverconn).
@@ -145,7 +154,7 @@ func (c *conn) deferBegin(ctx context.Context, opts driver.TxOptions) (driver.Tx
 // Ping asks the driver, if the driver has a Ping. Otherwise an attached session is enough, as for
 // database/sql.
 func (c *conn) Ping(ctx context.Context) error {
-	if c.isAsked(ctx) {
+	if beneath.Answer(ctx, c) {
 		return nil
 	}
 	op := c.operate(pinging, nil)
@@ -162,7 +171,7 @@ func (c *conn) ResetSession(ctx context.Context) error {
 		valid = c.IsValid()
 		c.source.tellHiddenValidator()
 	}
-	if !valid || c.isOwed() {
+	if !valid || c.isOwed() || !c.routed && c.source.route.Load() != nil {
 		return driver.ErrBadConn
 	}
 	c.owedTo = nil

@@ -192,7 +192,7 @@ func (op *operation) age() error {
 		return errRenamed
 	}
 	if v.generation == 0 && op.Conn.Traits().PreparedAges {
-		v.generation = c.source.Generations.Open(v.query)
+		v.generation = c.source.pool.Generations.Open(v.query)
 		c.aging = append(c.aging, v)
 	}
 	op.Generation = v.generation

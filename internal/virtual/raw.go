@@ -4,8 +4,8 @@ import (
 	"context"
 	"database/sql/driver"
 	"fmt"
-	"sync/atomic"
 
+	"github.com/pooldriver/pooldriver/internal/beneath"
 	"github.com/pooldriver/pooldriver/internal/unwrap"
 )
 
@@ -28,35 +28,21 @@ func Lend(ctx context.Context, dc any) (*Loan, error) {
 // wrapper's connections, and the wrapper has ours.
 
 // connBeneath returns the virtual connection behind dc. dc is the connection that database/sql has: a
-// virtual connection, or a wrapper around one. A wrapper that does not show the wrapped connection is
-// asked to ping. The ping reaches our connection, which answers by the context and sends nothing.
+// virtual connection, or a wrapper around one. A wrapper that does not show the wrapped connection is asked.
 func connBeneath(ctx context.Context, dc any) (*conn, error) {
 	outer, _ := dc.(driver.Conn)
 	inner := unwrap.Conn(outer)
 	if c, ok := inner.(*conn); ok {
 		return c, nil
 	}
-	var answer atomic.Pointer[conn] // a wrapper may ping in another goroutine, and give up
 	if p, ok := inner.(driver.Pinger); ok {
-		_ = p.Ping(context.WithValue(ctx, whoIsThere{}, &answer)) // the answer counts
-	}
-	if c := answer.Load(); c != nil {
-		return c, nil
+		answer, _ := beneath.Ask(ctx, p) // the answer counts
+		if c, ok := answer.(*conn); ok {
+			return c, nil
+		}
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	return nil, fmt.Errorf("pooldriver: Raw found no connection of pooldriver in the *sql.Conn, whose driver.Conn is a %T: use a *sql.DB over a pooldriver.Connector; if this type wraps our connection, give it a method Unwrap() driver.Conn, or let its Ping call the Ping of our connection", dc)
-}
-
-// whoIsThere is the key of the question that connBeneath asks.
-type whoIsThere struct{}
-
-// isAsked answers a ping of connBeneath.
-func (c *conn) isAsked(ctx context.Context) bool {
-	answer, ok := ctx.Value(whoIsThere{}).(*atomic.Pointer[conn])
-	if ok {
-		answer.Store(c)
-	}
-	return ok
 }

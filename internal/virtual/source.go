@@ -3,41 +3,36 @@
 package virtual
 
 import (
+	"database/sql/driver"
 	"sync/atomic"
-	"time"
 
 	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/internal/beneath"
 	"github.com/pooldriver/pooldriver/internal/binding"
+	"github.com/pooldriver/pooldriver/internal/config"
 	"github.com/pooldriver/pooldriver/internal/connpool"
 	"github.com/pooldriver/pooldriver/internal/report"
-	"github.com/pooldriver/pooldriver/internal/stmtcache"
 	"github.com/pooldriver/pooldriver/internal/textcache"
 )
 
 // Source is what the virtual connections of one Connector share.
 type Source struct {
-	config Config
+	config *config.Config
 	traits dialects.Traits
 	engine *binding.Engine
 	pool   *connpool.Pool
 	report *report.Report
 	// hiddenValidator: the log knows of a wrapper that keeps IsValid from us.
 	hiddenValidator atomic.Bool
-	Generations     stmtcache.Generations // of the texts that are prepared
-	texts           textcache.Cache       // far larger than the rest
-}
-
-// Config is how a Source is made.
-type Config struct {
-	Dialect      dialects.Dialect
-	Traits       dialects.Traits
-	LazyBegin    bool
-	CleanTimeout time.Duration
+	Inside          beneath.Beneath // what package sandbox may do; nil: nothing
+	// route, if set, changes each connection that is made for database/sql.
+	route atomic.Pointer[func(driver.Conn) driver.Conn]
+	texts textcache.Cache // far larger than the rest
 }
 
 // Init makes s a source of connections that e finds.
-func (s *Source) Init(config Config, e *binding.Engine, r *report.Report) {
-	s.config, s.traits, s.engine, s.pool, s.report = config, config.Traits, e, e.Pool(), r
+func (s *Source) Init(c *config.Config, t dialects.Traits, e *binding.Engine, r *report.Report) {
+	s.config, s.traits, s.engine, s.pool, s.report = c, t, e, e.Pool(), r
 }
 
 // effectOf is the effect of a text.
@@ -45,6 +40,9 @@ func (s *Source) effectOf(query string) dialects.Effect {
 	t, _ := s.texts.Of(s.config.Dialect, query)
 	return t.Effect
 }
+
+// Route sets the route of all connections, unless there is one: see beneath.Beneath.
+func (s *Source) Route(f func(driver.Conn) driver.Conn) { s.route.CompareAndSwap(nil, &f) }
 
 // tellHiddenValidator writes one warning to the log. Some wrappers (sqlhooks, DataDog's) hide
 // driver.Validator: then we do not learn when database/sql puts a connection back. ResetSession
