@@ -70,6 +70,9 @@ type classifier struct {
 // lexer at its end.
 func (c *classifier) statement() dialects.Effect {
 	lx := &c.Lx
+	if c.TooDeep() {
+		return c.Skip(c.Unknown())
+	}
 	lx.SkipOpen(lx.Token())
 	head := c.Head()
 	switch head.Kind {
