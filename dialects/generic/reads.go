@@ -43,8 +43,8 @@ var _ dialects.ReadJudge = Dialect{}
 
 // OnlyReads reports whether a text is known to read and do nothing else.
 func (Dialect) OnlyReads(query string) bool {
-	return Classify(query) == dialects.Clean && language.OnlyReads(query, &reads)
+	return language.OnlyReads(query, Classify(query))
 }
 
 // AsksBack reports whether a text asks for what the last statement has left.
-func (Dialect) AsksBack(query string) bool { return language.AsksBack(query, &reads) }
+func (Dialect) AsksBack(query string) bool { return language.AsksBack(query) }

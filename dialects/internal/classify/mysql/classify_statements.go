@@ -99,11 +99,11 @@ func (c *classifier) setOne(transaction bool) dialects.Effect {
 	for !transaction && !ahead.Ended() {
 		if ahead.Next() == sqltext.Comma {
 			noted := c.Lx
-			return c.query(queryWords) | dialects.Stateful | dialects.ForgetPrepared | dialects.Rereads | dialects.TxControl |
+			return c.query() | dialects.Stateful | dialects.ForgetPrepared | dialects.Rereads | dialects.TxControl |
 				dialects.Effect(noted.SkipStatementNoting(setWords))&dialects.Unresettable
 		}
 	}
-	return c.query(queryWords)
+	return c.query()
 }
 
 // setStatement classifies MariaDB's SET STATEMENT x = 1 FOR statement: the
@@ -171,12 +171,12 @@ func (c *classifier) create() dialects.Effect {
 		effect = dialects.Stateful
 	}
 	if lx.Token() != sqltext.Word {
-		return c.query(queryWords) | dialects.Suspect
+		return c.query() | dialects.Suspect
 	}
 	switch createWords.Lookup(lx.Text()) {
 	case createTable:
-		c.unknown = dialects.Clean
-		return effect | c.query(createTableWords)
+		c.unknown, c.words = dialects.Clean, createTableWords
+		return effect | c.query()
 	case createRoutine:
 		// The classifier does not look for the end of a body of several statements: they count as
 		// if they were executed.
@@ -187,37 +187,6 @@ func (c *classifier) create() dialects.Effect {
 	default:
 		return c.Skip(effect)
 	}
-}
-
-// drop classifies DROP from the word after it on.
-func (c *classifier) drop() dialects.Effect {
-	lx := &c.Lx
-	lx.Next()
-	switch {
-	case lx.IsWord("temporary"):
-		return c.Skip(dialects.Stateful)
-	case lx.IsWord("prepare"):
-		return c.Skip(dialects.Stateful | dialects.NamedPrepared)
-	case lx.IsWord("database"), lx.IsWord("schema"):
-		return c.Skip(dialects.Suspect | dialects.ForgetPrepared)
-	}
-	return c.Skip(dialects.Clean)
-}
-
-// xa classifies XA. XA RECOVER only lists transactions.
-func (c *classifier) xa() dialects.Effect {
-	if c.Lx.Next(); c.Lx.IsWord("recover") {
-		return c.Skip(dialects.Clean)
-	}
-	return c.Skip(dialects.Stateful | dialects.TxControl)
-}
-
-// start classifies START. Only START TRANSACTION is about transactions.
-func (c *classifier) start() dialects.Effect {
-	if c.Lx.Next(); c.Lx.IsWord("transaction") {
-		return c.Skip(dialects.TxControl)
-	}
-	return c.Skip(dialects.Clean)
 }
 
 // begin classifies BEGIN, which opens a transaction or, in MariaDB, a compound
@@ -235,7 +204,7 @@ func (c *classifier) begin() dialects.Effect {
 		lx.Next()
 	}
 	if lx.IsWord("begin") {
-		return effect | c.query(queryWords)
+		return effect | c.query()
 	}
 	return effect | c.statement()
 }
@@ -264,7 +233,7 @@ func (c *classifier) explain() dialects.Effect {
 		case tok == sqltext.At:
 			effect |= dialects.Stateful // EXPLAIN … INTO @x
 		case tok == sqltext.Word:
-			switch c.Head().Kind {
+			switch language.Head(lx).Kind {
 			case headQuery, headInsert:
 				return effect | c.statement()
 			}

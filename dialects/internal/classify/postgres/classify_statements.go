@@ -183,9 +183,10 @@ func (c *classifier) create() dialects.Effect {
 		effect = createsTemp
 	}
 	switch createWords.Lookup(lx.Text()) {
-	case createTable:
-		body, dropped := c.createTable()
-		if dropped && temp {
+	case createTable: // functions in it are calls only once a query begins
+		c.unknown, c.words, c.dropped = dialects.Clean, tableWords, false
+		body := c.query()
+		if c.dropped && temp {
 			effect = dialects.ForgetPrepared
 		}
 		return effect | body
@@ -211,31 +212,6 @@ func (c *classifier) namesTempSchema() bool {
 	return false
 }
 
-// createTable classifies the rest of CREATE TABLE, INDEX or MATERIALIZED VIEW.
-// Functions in it are calls only once a query begins. dropped reports ON
-// COMMIT DROP.
-func (c *classifier) createTable() (effect dialects.Effect, dropped bool) {
-	lx := &c.Lx
-	c.unknown = dialects.Clean
-	for !lx.Ended() {
-		switch lx.Skim(tableWords) {
-		case sqltext.Call:
-			effect |= c.call()
-		case sqltext.Word:
-			if lx.IsWord("on") {
-				ahead := *lx
-				if ahead.Next(); ahead.IsWord("commit") {
-					ahead.Next()
-					dropped = dropped || ahead.IsWord("drop")
-				}
-				continue
-			}
-			effect |= c.word()
-		}
-	}
-	return effect, dropped
-}
-
 var atomicWords = sqltext.NewNames(sqltext.Group{Code: 1, Names: "atomic"})
 
 // routine skips CREATE FUNCTION or PROCEDURE, with its body BEGIN ATOMIC … END.
@@ -247,36 +223,6 @@ func (c *classifier) routine() dialects.Effect {
 		}
 	}
 	return dialects.Clean
-}
-
-// alter classifies ALTER from the word after it on: ALTER TABLE and DOMAIN evaluate
-// expressions.
-func (c *classifier) alter() dialects.Effect {
-	if c.Lx.Next(); c.Lx.IsWord("table") || c.Lx.IsWord("domain") {
-		return c.query()
-	}
-	return c.Skip(dialects.Clean)
-}
-
-// prepare classifies PREPARE. The effect of its query counts at the EXECUTE. Only effects that no
-// cleaning undoes count at the PREPARE: EXECUTE does not show them.
-func (c *classifier) prepare() dialects.Effect {
-	if c.Lx.Next(); c.Lx.IsWord("transaction") {
-		return c.Skip(dialects.TxControl)
-	}
-	return c.query()&dialects.Unresettable | dialects.Stateful | dialects.NamedPrepared
-}
-
-// discard classifies DISCARD from the word after it on.
-func (c *classifier) discard() dialects.Effect {
-	c.Lx.Next()
-	switch {
-	case c.Lx.IsWord("all"):
-		return c.Skip(dialects.Stateful | dialects.NamedPrepared | dialects.ForgetPrepared | dialects.Rereads)
-	case c.Lx.IsWord("temp"), c.Lx.IsWord("temporary"):
-		return c.Skip(dialects.Stateful | dialects.ForgetPrepared)
-	}
-	return c.Skip(dialects.Stateful)
 }
 
 var explainOptions = sqltext.NewNames(sqltext.Group{Code: 1, Names: "analyze analyse verbose"})

@@ -34,12 +34,13 @@ var language = classify.New(classify.Language{
 	Rules:    lexical,
 	Readings: []sqltext.Reading{{}},
 	Unknown:  unknown,
+	Reads:    &reads,
 	Heads: []classify.Head{
 		{Kind: classify.Evaluated, Words: "insert replace update delete", Effect: dialects.Writes},
 		{Kind: classify.Skipped, Words: "drop alter analyze reindex", Effect: dialects.Writes},
 		{Kind: classify.Skipped, Words: "begin commit end rollback savepoint release", Effect: dialects.TxControl},
 		{Kind: classify.Skipped, Words: "attach detach", Effect: dialects.Stateful | dialects.ForgetPrepared},
-		{Kind: headRead, Words: "select values"},
+		{Kind: classify.Evaluated, Words: "select values"},
 		{Kind: headWith, Words: "with"},
 		{Kind: headCreate, Words: "create"},
 		{Kind: headPragma, Words: "pragma"},
@@ -49,8 +50,7 @@ var language = classify.New(classify.Language{
 })
 
 const (
-	headRead = classify.Own + iota
-	headWith
+	headWith = classify.Own + iota
 	headCreate
 	headPragma
 	headVacuum
@@ -74,7 +74,7 @@ type classifier struct{ classify.Walk }
 // lexer at its end.
 func (c *classifier) statement() dialects.Effect {
 	lx := &c.Lx
-	if c.Head().Kind != headExplain {
+	if language.Head(lx).Kind != headExplain {
 		return c.executed()
 	}
 	if lx.Next(); lx.IsWord("query") {
@@ -86,12 +86,10 @@ func (c *classifier) statement() dialects.Effect {
 
 // executed classifies what is left of a statement without EXPLAIN before it.
 func (c *classifier) executed() dialects.Effect {
-	head := c.Head()
+	head := language.Head(&c.Lx)
 	switch head.Kind {
 	case classify.Skipped:
 		return c.Skip(head.Effect)
-	case headRead:
-		return c.query(readWords)
 	case headWith:
 		return c.query(withWords)
 	case headCreate:
@@ -104,15 +102,12 @@ func (c *classifier) executed() dialects.Effect {
 		}
 		return dialects.Writes | dialects.ForgetPrepared
 	case headExplain:
-		return c.query(noWords) | unknown
+		return c.query(readWords) | unknown
 	}
-	return c.query(noWords) | head.Effect
+	return c.query(readWords) | head.Effect
 }
 
-var (
-	noWords   = sqltext.NewNames()
-	intoWords = sqltext.NewNames(sqltext.Group{Code: 1, Names: "into"})
-)
+var intoWords = sqltext.NewNames(sqltext.Group{Code: 1, Names: "into"})
 
 const (
 	wordVerb uint8 = iota + 1
@@ -176,11 +171,11 @@ func (c *classifier) create() dialects.Effect {
 		effect = dialects.Stateful
 	}
 	if lx.Token() != sqltext.Word {
-		return c.query(noWords) | dialects.Suspect
+		return c.query(readWords) | dialects.Suspect
 	}
 	kind := createWords.Lookup(lx.Text())
 	if kind == 0 {
-		return c.query(noWords) | dialects.Suspect | effect
+		return c.query(readWords) | dialects.Suspect | effect
 	}
 	if c.namesTempSchema() {
 		effect = dialects.Stateful
@@ -188,7 +183,7 @@ func (c *classifier) create() dialects.Effect {
 	if kind == createTrigger {
 		return effect | c.trigger()
 	}
-	return effect | c.query(noWords)
+	return effect | c.query(readWords)
 }
 
 // namesTempSchema reports whether the object about to be created is put into
