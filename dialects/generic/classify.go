@@ -104,8 +104,7 @@ func (c *classifier) begin() dialects.Effect {
 	return effect | c.statement()
 }
 
-var beginModes = sqltext.NewNames(sqltext.Group{Code: 1,
-	Names: "transaction tran work isolation read deferred immediate exclusive concurrent distributed"})
+var beginModes = sqltext.Words("transaction tran work isolation read deferred immediate exclusive concurrent distributed")
 
 // set classifies SET and RESET from the word after it on. SET TRANSACTION,
 // SET CONSTRAINTS and SET LOCAL are about the current transaction. The text does not show whether a
@@ -153,12 +152,12 @@ var queryWords = sqltext.NewNames(
 )
 
 // statefulFunctions are known to change the session in one database or another.
-var statefulFunctions = sqltext.NewNames(sqltext.Group{Code: 1, Names: `
+var statefulFunctions = sqltext.Words(`
 	set_config setseed get_lock release_lock release_all_locks load_extension
 	pg_advisory_lock pg_advisory_lock_shared pg_try_advisory_lock pg_try_advisory_lock_shared
 	pg_advisory_unlock pg_advisory_unlock_shared pg_advisory_unlock_all
 	dblink_connect dblink_connect_u dblink_disconnect dblink_open dblink_close dblink_send_query
-	rdb$set_context set_context sp_set_session_context sp_getapplock sp_executesql`})
+	rdb$set_context set_context sp_set_session_context sp_getapplock sp_executesql`)
 
 // query classifies what remains of a statement.
 func (c *classifier) query() dialects.Effect {
@@ -224,7 +223,7 @@ func (c *classifier) transaction() bool {
 	return ahead.WordIn(transactionWords) != 0 || !begin && ahead.Ended()
 }
 
-var transactionWords = sqltext.NewNames(sqltext.Group{Code: 1, Names: "tran transaction work"})
+var transactionWords = sqltext.Words("tran transaction work")
 
 // useDatabase reports whether the USE just read is no hint: USE INDEX (i), and
 // DB2's USE AND KEEP LOCKS.
@@ -234,7 +233,7 @@ func (c *classifier) useDatabase() bool {
 	return ahead.IsName() && useHints.Lookup(ahead.Text()) == 0
 }
 
-var useHints = sqltext.NewNames(sqltext.Group{Code: 1, Names: "index key and"})
+var useHints = sqltext.Words("index key and")
 
 func isHashName(name string) bool { return name != "" && name[0] == '#' }
 
@@ -264,8 +263,7 @@ func (c *classifier) create() dialects.Effect {
 	return effect | c.query()
 }
 
-var explainOptions = sqltext.NewNames(sqltext.Group{Code: 1,
-	Names: "analyze analyse verbose query plan for extended distsql debug"})
+var explainOptions = sqltext.Words("analyze analyse verbose query plan for extended distsql debug")
 
 // explain classifies the statement that EXPLAIN explains: some forms of EXPLAIN execute it.
 func (c *classifier) explain() dialects.Effect {

@@ -74,9 +74,9 @@ var language = classify.New(classify.Language{
 })
 
 const (
-	headQuery     = classify.Own + iota // EXPLAIN explains it
-	headInsert                          // its Result tells LAST_INSERT_ID
-	headAssigning                       // it may assign any user variable in its text: LOAD DATA … (a, @b)
+	headQuery     = classify.Own + iota
+	headInsert    // its Result tells LAST_INSERT_ID
+	headAssigning // it may assign any user variable in its text: LOAD DATA … (a, @b)
 	headBegin
 	headSet
 	headCreate
@@ -102,7 +102,7 @@ type classifier struct {
 	// unknown is the effect of a call of an unknown function here.
 	unknown dialects.Effect
 
-	// words are those that matter in expressions here.
+	// words are the words that matter in this statement.
 	words *sqltext.Names
 
 	// variables is the effect of a user variable wherever it stands.
@@ -142,19 +142,11 @@ func (c *classifier) statement() dialects.Effect {
 	return c.query() | head.Effect
 }
 
-const (
-	wordWith uint8 = iota + 1
-	wordSelect
-)
-
-var queryWords = sqltext.NewNames(sqltext.Group{Code: wordWith, Names: "with"})
+var queryWords = sqltext.Words("with")
 
 // createTableWords are those of CREATE TABLE, where functions are evaluated
 // only in a query.
-var createTableWords = sqltext.NewNames(
-	sqltext.Group{Code: wordWith, Names: "with"},
-	sqltext.Group{Code: wordSelect, Names: "select values"},
-)
+var createTableWords = sqltext.Words("with select values")
 
 // query classifies what remains of a statement that evaluates expressions.
 func (c *classifier) query() dialects.Effect {
@@ -219,7 +211,7 @@ func (c *classifier) call() dialects.Effect {
 
 // leads are the words after which an expression may begin: the words that MySQL or MariaDB
 // reserves, and other words that the grammars have there.
-var leads = sqltext.NewNames(sqltext.Group{Code: 1, Names: `
+var leads = sqltext.Words(`
 	accessible add all alter analyze and any as asc asensitive at before between bigint binary blob both by
 	call cascade case change char character check collate column concurrent condition constraint continue convert
 	create cross cube cume_dist current_date current_role current_time current_timestamp current_user cursor database
@@ -242,8 +234,7 @@ var leads = sqltext.NewNames(sqltext.Group{Code: 1, Names: `
 	sqlwarning ssl starting starts stats_auto_recalc stats_persistent stats_sample_pages stored straight_join system
 	table tablesample terminated then timestamp tinyblob tinyint tinytext to trailing transaction trigger true undo
 	union unique unlock unsigned until update usage use using utc_date utc_time utc_timestamp value values varbinary
-	varchar varcharacter varying vector virtual when where while window with write xor year_month zerofill`})
+	varchar varcharacter varying vector virtual when where while window with write xor year_month zerofill`)
 
 // notFunction are the words after which name( is not a call.
-var notFunction = sqltext.NewNames(sqltext.Group{Code: 1,
-	Names: "into insert replace ignore delayed low_priority as table with recursive references"})
+var notFunction = sqltext.Words("into insert replace ignore delayed low_priority as table with recursive references")

@@ -17,9 +17,9 @@ var setWords = sqltext.NewNames(
 	sqltext.Group{Code: uint8(dialects.Unresettable), Names: "authorization resource profiling optimizer_trace"},
 )
 
-var setGlobals = sqltext.NewNames(sqltext.Group{Code: 1, Names: "global persist persist_only"})
+var setGlobals = sqltext.Words("global persist persist_only")
 
-var forWord = sqltext.NewNames(sqltext.Group{Code: 1, Names: "for"})
+var forWord = sqltext.Words("for")
 
 // set classifies SET from the word after it on.
 func (c *classifier) set() dialects.Effect {
@@ -48,12 +48,12 @@ func (c *classifier) set() dialects.Effect {
 // harmless are the variables by which the server reads no text: a prepared statement is the same
 // whatever their values are. A variable that is missing from the list costs one preparation. The
 // integration test TestNoSessionVariableReachesAStatement sets each of them.
-var harmless = sqltext.NewNames(sqltext.Group{Code: 1, Names: `
+var harmless = sqltext.Words(`
 	autocommit foreign_key_checks innodb_lock_wait_timeout interactive_timeout lock_wait_timeout max_execution_time
 	max_statement_time net_read_timeout net_write_timeout sql_log_bin transaction_isolation transaction_read_only
-	tx_isolation tx_read_only unique_checks wait_timeout`})
+	tx_isolation tx_read_only unique_checks wait_timeout`)
 
-var setScopes = sqltext.NewNames(sqltext.Group{Code: 1, Names: "session local global persist persist_only"})
+var setScopes = sqltext.Words("session local global persist persist_only")
 
 // rereads looks at the variables that a SET assigns, from its first assignment on.
 func (c *classifier) rereads() dialects.Effect {
@@ -130,7 +130,7 @@ func (c *classifier) setStatement() dialects.Effect {
 	}
 }
 
-var updateModifiers = sqltext.NewNames(sqltext.Group{Code: 1, Names: "low_priority ignore"})
+var updateModifiers = sqltext.Words("low_priority ignore")
 
 // instruments looks whether an UPDATE changes which measurements the server takes on a connection:
 // UPDATE performance_schema.threads. No reset undoes this.
@@ -161,7 +161,7 @@ var createWords = sqltext.NewNames(
 	sqltext.Group{Code: createRoutine, Names: "function procedure trigger event package definer"},
 )
 
-var bodyWords = sqltext.NewNames(sqltext.Group{Code: 1, Names: "begin"})
+var bodyWords = sqltext.Words("begin")
 
 // create classifies CREATE from the word after it on.
 func (c *classifier) create() dialects.Effect {
@@ -209,7 +209,7 @@ func (c *classifier) begin() dialects.Effect {
 	return effect | c.statement()
 }
 
-var lockWords = sqltext.NewNames(sqltext.Group{Code: 1, Names: "lock export"})
+var lockWords = sqltext.Words("lock export")
 
 // flush classifies FLUSH: FLUSH TABLES … WITH READ LOCK or FOR EXPORT holds
 // locks.

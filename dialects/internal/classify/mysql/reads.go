@@ -8,7 +8,7 @@ import (
 
 // reads: Not lacks INSERT and REPLACE: both are functions, too, and as statements cannot follow WITH.
 var reads = classify.Reads{
-	First: sqltext.NewNames(sqltext.Group{Code: 1, Names: "select values table with show explain describe desc"}),
+	First: sqltext.Words("select values table with show explain describe desc"),
 	Not: sqltext.NewNames(
 		sqltext.Group{Code: classify.NotAnywhere, Names: `
 			update delete into sql_calc_found_rows next previous nextval currval setval lastval

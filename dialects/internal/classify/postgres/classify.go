@@ -86,7 +86,7 @@ const (
 	headCreate
 	headExplain
 	headDeclare
-	headPrepare // the effect of its query counts at the EXECUTE
+	headPrepare
 	headDo
 )
 
@@ -108,10 +108,10 @@ type classifier struct {
 	// unknown is the effect of a call of an unknown function here.
 	unknown dialects.Effect
 
-	// words are those that matter in expressions here.
+	// words are the words that matter in this statement.
 	words *sqltext.Names
 
-	// dropped: ON COMMIT DROP was read.
+	// dropped: the CREATE TABLE has ON COMMIT DROP.
 	dropped bool
 
 	// looseAt is the place of a closing parenthesis. The name after it may be a function, not an
@@ -144,7 +144,9 @@ func (c *classifier) statement() dialects.Effect {
 		return c.explain()
 	case headDeclare:
 		return c.declare()
-	case headPrepare: // EXECUTE does not show effects that no cleaning undoes
+	case headPrepare:
+		// The effect of its query counts at the EXECUTE. The EXECUTE does not show effects that no
+		// cleaning undoes, so these count here.
 		return c.query()&dialects.Unresettable | head.Effect
 	case headDo:
 		return c.do() | head.Effect
@@ -201,7 +203,7 @@ func (c *classifier) word() dialects.Effect {
 		return dialects.Clean
 	}
 	switch word {
-	case wordOn:
+	case wordOn: // only the keyword ON can have COMMIT DROP after it
 		ahead := *lx
 		if ahead.Next(); ahead.IsWord("commit") {
 			ahead.Next()
@@ -242,7 +244,7 @@ func (c *classifier) into() dialects.Effect {
 }
 
 // temporary are the words that begin the name of a temporary table.
-var temporary = sqltext.NewNames(sqltext.Group{Code: 1, Names: "temp temporary local global"})
+var temporary = sqltext.Words("temp temporary local global")
 
 func mayBeTempSchema(lx *sqltext.Lexer) bool {
 	return sqltext.HasPrefix(lx.Name(), "pg_temp") || lx.Disguised()
@@ -319,8 +321,7 @@ func (c *classifier) builtIn() bool {
 }
 
 // notFunction are the words after which name( is not a call.
-var notFunction = sqltext.NewNames(sqltext.Group{Code: 1,
-	Names: "into as table copy references with recursive tablesample"})
+var notFunction = sqltext.Words("into as table copy references with recursive tablesample")
 
 // setConfig classifies set_config, whose arguments follow. With a literal true as its third
 // argument the setting ends with the transaction. A name that is no plain literal may be the name

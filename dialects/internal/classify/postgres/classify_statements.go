@@ -10,7 +10,6 @@ import (
 // set classifies SET from the word after it on.
 func (c *classifier) set() dialects.Effect {
 	lx := &c.Lx
-	effect := dialects.Stateful
 	lx.Next()
 	switch {
 	case lx.IsWord("transaction"), lx.IsWord("constraints"):
@@ -23,7 +22,7 @@ func (c *classifier) set() dialects.Effect {
 			return c.forget() | c.namesTemp()
 		}
 	}
-	return c.Skip(effect | c.forget())
+	return c.Skip(dialects.Stateful | c.forget())
 }
 
 // namesTemp goes to the end of a SET LOCAL. Suspect: the SET may give a search path that begins
@@ -74,11 +73,11 @@ var namesDependOn = sqltext.NewNames(
 // harmless are the parameters by which the server reads no text: a prepared statement is the same
 // whatever their values are. A parameter that is missing from the list costs one preparation. The
 // integration test TestNoSessionVariableReachesAStatement sets each of them.
-var harmless = sqltext.NewNames(sqltext.Group{Code: 1, Names: `
+var harmless = sqltext.Words(`
 	application_name client_min_messages idle_in_transaction_session_timeout idle_session_timeout lock_timeout
 	maintenance_work_mem statement_timeout synchronous_commit transaction_timeout work_mem
 	characteristics default_transaction_deferrable default_transaction_isolation default_transaction_read_only
-	transaction_deferrable transaction_isolation transaction_read_only`})
+	transaction_deferrable transaction_isolation transaction_read_only`)
 
 // ReadsBy reports whether the server may read texts by this parameter. Parameters with a dot in
 // their name belong to programs, which read them when a statement is executed, and to extensions.
@@ -212,7 +211,7 @@ func (c *classifier) namesTempSchema() bool {
 	return false
 }
 
-var atomicWords = sqltext.NewNames(sqltext.Group{Code: 1, Names: "atomic"})
+var atomicWords = sqltext.Words("atomic")
 
 // routine skips CREATE FUNCTION or PROCEDURE, with its body BEGIN ATOMIC … END.
 func (c *classifier) routine() dialects.Effect {
@@ -225,7 +224,7 @@ func (c *classifier) routine() dialects.Effect {
 	return dialects.Clean
 }
 
-var explainOptions = sqltext.NewNames(sqltext.Group{Code: 1, Names: "analyze analyse verbose"})
+var explainOptions = sqltext.Words("analyze analyse verbose")
 
 // explain classifies the statement that EXPLAIN explains: ANALYZE executes the statement.
 func (c *classifier) explain() dialects.Effect {

@@ -10,7 +10,7 @@ import (
 // and those that tell which session it is. A test checks that the server calls the others IMMUTABLE
 // or STABLE.
 var reads = classify.Reads{
-	First: sqltext.NewNames(sqltext.Group{Code: 1, Names: "select values table with show explain"}),
+	First: sqltext.Words("select values table with show explain"),
 	Not: sqltext.NewNames(
 		sqltext.Group{Code: classify.NotAnywhere, Names: "insert update delete merge into nextval setval currval lastval"},
 		sqltext.Group{Code: classify.NotLocking, Names: "share"},

@@ -107,24 +107,16 @@ func (c *classifier) executed() dialects.Effect {
 	return c.query(readWords) | head.Effect
 }
 
-var intoWords = sqltext.NewNames(sqltext.Group{Code: 1, Names: "into"})
-
-const (
-	wordVerb uint8 = iota + 1
-	wordOptimize
-)
+var intoWords = sqltext.Words("into")
 
 // readWords are the words by which a query writes: one of the PRAGMAs that can be read as a table
 // works on the file. The classifier does not see its name in quotes.
-var readWords = sqltext.NewNames(sqltext.Group{Code: wordOptimize, Names: "pragma_optimize"})
+var readWords = sqltext.Words("pragma_optimize")
 
 // withWords are the words by which a statement that begins with WITH writes.
-var withWords = sqltext.NewNames(
-	sqltext.Group{Code: wordVerb, Names: "insert replace update delete"},
-	sqltext.Group{Code: wordOptimize, Names: "pragma_optimize"},
-)
+var withWords = sqltext.Words("insert replace update delete pragma_optimize")
 
-var statefulFunctions = sqltext.NewNames(sqltext.Group{Code: 1, Names: "load_extension fts3_tokenizer"})
+var statefulFunctions = sqltext.Words("load_extension fts3_tokenizer")
 
 // query classifies what remains of a statement that evaluates expressions. It
 // writes if one of the words is in it.
@@ -139,7 +131,7 @@ func (c *classifier) query(words *sqltext.Names) dialects.Effect {
 		case sqltext.Word:
 			// A verb is no column, and not the function replace(a, b, c).
 			ahead := c.Lx
-			if withWords.Lookup(c.Lx.Text()) == wordOptimize || c.Lx.Keyword() && ahead.Next() != sqltext.Open {
+			if readWords.Lookup(c.Lx.Text()) != 0 || c.Lx.Keyword() && ahead.Next() != sqltext.Open {
 				effect |= dialects.Writes
 			}
 		}
@@ -206,7 +198,7 @@ func (c *classifier) namesTempSchema() bool {
 	return false
 }
 
-var bodyWords = sqltext.NewNames(sqltext.Group{Code: 1, Names: "begin"})
+var bodyWords = sqltext.Words("begin")
 
 // trigger skips CREATE TRIGGER, with its body BEGIN … END.
 func (c *classifier) trigger() dialects.Effect {

@@ -7,7 +7,7 @@ import (
 )
 
 var reads = classify.Reads{
-	First: sqltext.NewNames(sqltext.Group{Code: 1, Names: "select values with pragma explain"}),
+	First: sqltext.Words("select values with pragma explain"),
 	Not:   sqltext.NewNames(sqltext.Group{Code: classify.NotAnywhere, Names: "last_insert_rowid changes total_changes data_version"}),
 	Asks:  sqltext.NewNames(sqltext.Group{Code: classify.AskCall, Names: "last_insert_rowid changes total_changes"}),
 }
