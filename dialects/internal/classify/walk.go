@@ -1,7 +1,7 @@
 // Package classify is what the classifiers of all databases share. It goes through the statements
-// of a text, in each way in which the text can be read, and looks up the first word of each
-// statement. The packages below it, and the generic dialect, add a database's tables, and look at
-// the statements for which a table is not enough.
+// of a text, in each way in which the text can be read, and looks up the first word or the first two
+// words of each statement. The packages below it, and the generic dialect, add a database's tables,
+// and look at the statements for which a table is not enough.
 package classify
 
 import (
