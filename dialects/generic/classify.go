@@ -20,6 +20,7 @@ var language = classify.New(classify.Language{
 	// Some databases have backslash escapes in one kind of quotes or both.
 	Readings: []sqltext.Reading{{}, {SingleEscapes: true}, {SingleEscapes: true, DoubleEscapes: true}},
 	Unknown:  dialects.Suspect,
+	Reads:    &reads,
 	Heads: []classify.Head{
 		{Kind: headQuery, Words: "select delete merge upsert values with table"},
 		{Kind: headQuery, Words: "start commit rollback savepoint release abort end", Effect: dialects.TxControl},
@@ -33,9 +34,13 @@ var language = classify.New(classify.Language{
 		{Kind: classify.Skipped, Words: "grant revoke"},
 		{Kind: headBegin, Words: "begin"},
 		{Kind: headSet, Words: "set reset"},
-		{Kind: headPrepared, Words: "prepare deallocate"},
+		{Kind: classify.Evaluated, Words: "prepare deallocate", Effect: dialects.Stateful | dialects.NamedPrepared, Then: []classify.Head{
+			{Kind: classify.Evaluated, Words: "transaction", Effect: dialects.TxControl},
+		}},
 		{Kind: headCreate, Words: "create"},
-		{Kind: headAlter, Words: "alter"},
+		{Kind: classify.Evaluated, Words: "alter", Then: []classify.Head{
+			{Kind: classify.Evaluated, Words: "session", Effect: dialects.Stateful | dialects.ForgetPrepared},
+		}},
 		{Kind: headExplain, Words: "explain"},
 	},
 })
@@ -44,9 +49,7 @@ const (
 	headQuery = classify.Own + iota // a SET in the query is another statement
 	headBegin
 	headSet
-	headPrepared
 	headCreate
-	headAlter
 	headExplain
 )
 
@@ -69,34 +72,21 @@ type classifier struct {
 // statement classifies one statement from its first token on, and leaves the
 // lexer at its end.
 func (c *classifier) statement() dialects.Effect {
-	lx := &c.Lx
-	lx.SkipOpen(lx.Token())
-	head := c.Head()
+	head := c.Statement()
+	c.maySet = head.Kind != headQuery
 	switch head.Kind {
 	case classify.Skipped:
-		return c.Skip(head.Effect)
-	case headQuery:
-		return c.query(false) | head.Effect
+		return head.Effect
 	case headBegin:
 		return c.begin()
 	case headSet:
 		return c.set()
-	case headPrepared:
-		if lx.Next(); lx.IsWord("transaction") {
-			return c.query(true) | dialects.TxControl
-		}
-		return c.query(true) | dialects.Stateful | dialects.NamedPrepared
 	case headCreate:
 		return c.create()
-	case headAlter:
-		if lx.Next(); lx.IsWord("session") {
-			return c.query(true) | dialects.Stateful | dialects.ForgetPrepared
-		}
-		return c.query(true)
 	case headExplain:
 		return c.explain()
 	}
-	return c.query(true) | head.Effect
+	return c.query() | head.Effect
 }
 
 // begin classifies BEGIN, which opens a transaction or a block of statements.
@@ -104,17 +94,17 @@ func (c *classifier) begin() dialects.Effect {
 	lx := &c.Lx
 	lx.Next()
 	if lx.Ended() || lx.WordIn(beginModes) != 0 {
-		return c.query(false) | dialects.TxControl
+		c.maySet = false
+		return c.query() | dialects.TxControl
 	}
 	effect := dialects.Suspect | dialects.TxControl
 	if lx.IsWord("begin") {
-		return effect | c.query(true)
+		return effect | c.query()
 	}
 	return effect | c.statement()
 }
 
-var beginModes = sqltext.NewNames(sqltext.Group{Code: 1,
-	Names: "transaction tran work isolation read deferred immediate exclusive concurrent distributed"})
+var beginModes = sqltext.Words("transaction tran work isolation read deferred immediate exclusive concurrent distributed")
 
 // set classifies SET and RESET from the word after it on. SET TRANSACTION,
 // SET CONSTRAINTS and SET LOCAL are about the current transaction. The text does not show whether a
@@ -162,17 +152,16 @@ var queryWords = sqltext.NewNames(
 )
 
 // statefulFunctions are known to change the session in one database or another.
-var statefulFunctions = sqltext.NewNames(sqltext.Group{Code: 1, Names: `
+var statefulFunctions = sqltext.Words(`
 	set_config setseed get_lock release_lock release_all_locks load_extension
 	pg_advisory_lock pg_advisory_lock_shared pg_try_advisory_lock pg_try_advisory_lock_shared
 	pg_advisory_unlock pg_advisory_unlock_shared pg_advisory_unlock_all
 	dblink_connect dblink_connect_u dblink_disconnect dblink_open dblink_close dblink_send_query
-	rdb$set_context set_context sp_set_session_context sp_getapplock sp_executesql`})
+	rdb$set_context set_context sp_set_session_context sp_getapplock sp_executesql`)
 
-// query classifies what remains of a statement. maySet: a SET in the statement is a part of it.
-func (c *classifier) query(maySet bool) dialects.Effect {
+// query classifies what remains of a statement.
+func (c *classifier) query() dialects.Effect {
 	lx := &c.Lx
-	c.maySet = maySet
 	effect := dialects.Clean
 	for !lx.Ended() {
 		switch lx.Skim(queryWords) {
@@ -234,7 +223,7 @@ func (c *classifier) transaction() bool {
 	return ahead.WordIn(transactionWords) != 0 || !begin && ahead.Ended()
 }
 
-var transactionWords = sqltext.NewNames(sqltext.Group{Code: 1, Names: "tran transaction work"})
+var transactionWords = sqltext.Words("tran transaction work")
 
 // useDatabase reports whether the USE just read is no hint: USE INDEX (i), and
 // DB2's USE AND KEEP LOCKS.
@@ -244,7 +233,7 @@ func (c *classifier) useDatabase() bool {
 	return ahead.IsName() && useHints.Lookup(ahead.Text()) == 0
 }
 
-var useHints = sqltext.NewNames(sqltext.Group{Code: 1, Names: "index key and"})
+var useHints = sqltext.Words("index key and")
 
 func isHashName(name string) bool { return name != "" && name[0] == '#' }
 
@@ -262,7 +251,7 @@ func (c *classifier) create() dialects.Effect {
 		effect = dialects.Stateful
 	}
 	if lx.Token() != sqltext.Word {
-		return c.query(true) | dialects.Suspect
+		return c.query() | dialects.Suspect
 	}
 	ahead := *lx
 	for tok := ahead.Next(); ahead.IsName() || tok == sqltext.Dot; tok = ahead.Next() {
@@ -271,18 +260,17 @@ func (c *classifier) create() dialects.Effect {
 			effect = dialects.Stateful
 		}
 	}
-	return effect | c.query(true)
+	return effect | c.query()
 }
 
-var explainOptions = sqltext.NewNames(sqltext.Group{Code: 1,
-	Names: "analyze analyse verbose query plan for extended distsql debug"})
+var explainOptions = sqltext.Words("analyze analyse verbose query plan for extended distsql debug")
 
 // explain classifies the statement that EXPLAIN explains: some forms of EXPLAIN execute it.
 func (c *classifier) explain() dialects.Effect {
 	lx := &c.Lx
 	lx.SkipWords(explainOptions)
 	if lx.Token() == sqltext.Open || lx.IsWord("explain") {
-		return c.query(true)
+		return c.query()
 	}
 	return c.statement()
 }

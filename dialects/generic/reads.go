@@ -9,7 +9,7 @@ import (
 // reads: in an unknown database only the functions of standard SQL, and a few functions that mean
 // the same everywhere, are known to read.
 var reads = classify.Reads{
-	First: sqltext.NewNames(sqltext.Group{Code: 1, Names: "select values table with show describe desc explain"}),
+	First: sqltext.Words("select values table with show describe desc explain"),
 	Not: sqltext.NewNames(
 		sqltext.Group{Code: classify.NotAnywhere, Names: `
 			insert update delete merge upsert into create next nextval prevval currval previous identity rowcount
@@ -18,7 +18,7 @@ var reads = classify.Reads{
 		sqltext.Group{Code: classify.NotAnywhere, Names: "lock locks holdlock updlock xlock tablock tablockx"},
 		sqltext.Group{Code: classify.NotLocking, Names: "share"},
 	),
-	Calls: sqltext.NewNames(sqltext.Group{Code: 1, Names: `
+	Calls: sqltext.Words(`
 		in values and or not as exists any some all select from where on over partition by having when then else
 		limit offset using join lateral union except intersect distinct case between like filter within array row
 		varchar char character nvarchar numeric decimal float time timestamp
@@ -27,7 +27,7 @@ var reads = classify.Reads{
 		coalesce nullif cast convert greatest least extract
 		abs mod ceil ceiling floor round sign sqrt power exp ln log trunc
 		lower upper trim ltrim rtrim substring substr position char_length character_length octet_length length
-		overlay concat replace left right lpad rpad now current_timestamp current_time localtime localtimestamp`}),
+		overlay concat replace left right lpad rpad now current_timestamp current_time localtime localtimestamp`),
 	Asks: sqltext.NewNames(
 		sqltext.Group{Code: classify.AskEmpty | classify.AskVariable, Names: "last_insert_id"},
 		sqltext.Group{Code: classify.AskCall, Names: `
@@ -43,8 +43,8 @@ var _ dialects.ReadJudge = Dialect{}
 
 // OnlyReads reports whether a text is known to read and do nothing else.
 func (Dialect) OnlyReads(query string) bool {
-	return Classify(query) == dialects.Clean && language.OnlyReads(query, &reads)
+	return language.OnlyReads(query, Classify(query))
 }
 
 // AsksBack reports whether a text asks for what the last statement has left.
-func (Dialect) AsksBack(query string) bool { return language.AsksBack(query, &reads) }
+func (Dialect) AsksBack(query string) bool { return language.AsksBack(query) }

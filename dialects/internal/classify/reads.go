@@ -1,6 +1,9 @@
 package classify
 
-import "github.com/pooldriver/pooldriver/dialects/internal/sqltext"
+import (
+	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/dialects/internal/sqltext"
+)
 
 // Reads says which texts of a database only read, and which texts ask for what the last statement
 // has left.
@@ -29,10 +32,14 @@ const (
 	AskValue                      // before VALUE: PREVIOUS VALUE FOR s
 )
 
-// OnlyReads reports whether a text is known to read and do nothing else. The text is known to leave
-// its session as it is. A text that can be read in two ways is not known to read only. A text that
-// locks rows does not only read: its locks last as long as its rows are open.
-func (l *Language) OnlyReads(query string, r *Reads) bool {
+// OnlyReads reports whether a text, whose effect was found before, is known to read and do nothing
+// else. A text that can be read in two ways is not known to read only. A text that locks rows does
+// not only read: its locks last as long as its rows are open.
+func (l *Language) OnlyReads(query string, effect dialects.Effect) bool {
+	if effect != dialects.Clean {
+		return false
+	}
+	r := l.Reads
 	var lx sqltext.Lexer
 	lx.Init(query, l.Rules, l.Readings[0])
 	for lx.BeginStatement() {
@@ -62,7 +69,8 @@ func locks(lx *sqltext.Lexer) bool {
 }
 
 // AsksBack reports whether a text asks for what the last statement has left.
-func (l *Language) AsksBack(query string, r *Reads) bool {
+func (l *Language) AsksBack(query string) bool {
+	r := l.Reads
 	var lx sqltext.Lexer
 	lx.Init(query, l.Rules, l.Readings[0])
 	for lx.BeginStatement() {

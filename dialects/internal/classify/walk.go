@@ -1,7 +1,7 @@
 // Package classify is what the classifiers of all databases share. It goes through the statements
-// of a text, in each way in which the text can be read, and looks up the first word of each
-// statement. The packages below it, and the generic dialect, add a database's tables, and look at
-// the statements for which a table is not enough.
+// of a text, in each way in which the text can be read, and looks up the first word or the first two
+// words of each statement. The packages below it, and the generic dialect, add a database's tables,
+// and look at the statements for which a table is not enough.
 package classify
 
 import (
@@ -24,9 +24,11 @@ type Language struct {
 	Unknown dialects.Effect
 	// Heads are the known statements.
 	Heads []Head
+	// Reads says which texts only read, and which ask back.
+	Reads *Reads
 
-	words *sqltext.Names // the first words of Heads; the code is an index of kinds
-	kinds []Head         // Heads, after the Head of an unknown word
+	heads heads
+	deep  Head // of a statement that stands inside of too many others
 }
 
 // Head is a kind of statement. It is known by its first word.
@@ -37,7 +39,36 @@ type Head struct {
 	Kind uint8
 	// Effect is what every such statement does.
 	Effect dialects.Effect
+	// Then are kinds of statement that the second word tells. If the second word is none of
+	// theirs, this Head counts.
+	Then []Head
+
+	then *heads
 }
+
+// heads finds kinds of statement by a word.
+type heads struct {
+	words *sqltext.Names // the code is an index of kinds
+	kinds []Head
+}
+
+// newHeads makes heads. other counts if a word is unknown.
+func newHeads(other Head, known []Head) heads {
+	h := heads{kinds: append([]Head{other}, known...)}
+	groups := make([]sqltext.Group, len(known))
+	for i := range known {
+		groups[i] = sqltext.Group{Code: uint8(i + 1), Names: known[i].Words}
+		if head := &h.kinds[i+1]; head.Then != nil {
+			then := newHeads(*head, head.Then)
+			head.then = &then
+		}
+	}
+	h.words = sqltext.NewNames(groups...)
+	return h
+}
+
+// at returns the kind that the last token of lx tells.
+func (h *heads) at(lx *sqltext.Lexer) *Head { return &h.kinds[lx.WordIn(h.words)] }
 
 // The kinds that every database has.
 const (
@@ -53,21 +84,17 @@ var empty = Head{Kind: Skipped}
 
 // New completes a language.
 func New(l Language) *Language {
-	l.kinds = append([]Head{{Kind: Evaluated, Effect: l.Unknown}}, l.Heads...)
-	groups := make([]sqltext.Group, len(l.Heads))
-	for i, h := range l.Heads {
-		groups[i] = sqltext.Group{Code: uint8(i + 1), Names: h.Words}
-	}
-	l.words = sqltext.NewNames(groups...)
+	l.heads = newHeads(Head{Kind: Evaluated, Effect: l.Unknown}, l.Heads)
+	l.deep = Head{Kind: Skipped, Effect: l.Unknown}
 	return &l
 }
 
-// Head returns the kind of statement that begins at the last token of lx.
+// Head returns the kind of statement that begins at the last token of lx, by its first word.
 func (l *Language) Head(lx *sqltext.Lexer) *Head {
 	if lx.Ended() {
 		return &empty
 	}
-	return &l.kinds[lx.WordIn(l.words)]
+	return l.heads.at(lx)
 }
 
 // Outline returns a text without literals and comments, for people.
@@ -117,15 +144,29 @@ func (w *Walk) Next() bool {
 // FOR), because a classifier calls itself for each: a text of 40 MB would end the process.
 const maxInside = 20
 
-// TooDeep is called at the beginning of a statement. true: the statement stands inside of too many
-// others, and its effect is that of a text that cannot be read.
-func (w *Walk) TooDeep() bool {
-	w.inside++
-	return w.inside > maxInside
+// Statement is called at the beginning of a statement. It goes past the parentheses that open there
+// and returns the statement's kind. The last token is then the first word, or the token after it if
+// the kind has a second word (Then). A statement that is Skipped is read to its end.
+func (w *Walk) Statement() *Head {
+	if w.inside++; w.inside > maxInside {
+		w.Lx.SkipStatement()
+		return &w.language.deep
+	}
+	w.Lx.SkipOpen(w.Lx.Token())
+	if w.Lx.Ended() {
+		return &empty
+	}
+	known := &w.language.heads
+	head := &known.kinds[w.Lx.WordIn(known.words)]
+	if head.then != nil {
+		w.Lx.Next()
+		head = head.then.at(&w.Lx)
+	}
+	if head.Kind == Skipped {
+		w.Lx.SkipStatement()
+	}
+	return head
 }
-
-// Unknown is the effect of a text that cannot be read.
-func (w *Walk) Unknown() dialects.Effect { return w.language.Unknown }
 
 // Add counts the effect of a statement that was read to its end.
 //
@@ -162,9 +203,6 @@ func (w *Walk) nextReading() bool {
 
 // Effect is the effect of the whole text, after the last statement.
 func (w *Walk) Effect() dialects.Effect { return w.total }
-
-// Head returns the kind of statement that begins at the last token.
-func (w *Walk) Head() *Head { return w.language.Head(&w.Lx) }
 
 // Skip goes to the end of a statement whose remaining text executes nothing.
 func (w *Walk) Skip(effect dialects.Effect) dialects.Effect {

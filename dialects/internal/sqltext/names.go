@@ -47,6 +47,9 @@ func NewNames(groups ...Group) *Names {
 	return t
 }
 
+// Words makes a table of names that all have the code 1.
+func Words(names string) *Names { return NewNames(Group{Code: 1, Names: names}) }
+
 func (t *Names) add(name string, code uint8) {
 	if name != strings.ToLower(name) {
 		panic("sqltext: name " + name + " is not lower case")

@@ -57,7 +57,7 @@ var beginnings = NewNames(
 )
 
 // secrets are followed by a secret, which in some databases needs no quotes.
-var secrets = NewNames(Group{1, "identified password key"})
+var secrets = Words("identified password key")
 
 // put writes a token. It returns false if the text must be cut before the token.
 func (o *outliner) put(tok Token) bool {

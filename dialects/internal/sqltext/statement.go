@@ -99,7 +99,7 @@ func (lx *Lexer) BeginWith() { lx.with |= 1 << uint(lx.depth) }
 func (lx *Lexer) InWith() bool { return lx.depth > 0 && lx.with>>uint(lx.depth-1)&1 != 0 }
 
 // withEnd are the words that end a list of WITH names.
-var withEnd = NewNames(Group{1, "select insert update delete merge replace values table"})
+var withEnd = Words("select insert update delete merge replace values table")
 
 // AfterWords reports whether the two tokens before the name last read are these lower-case
 // keywords, with only white space between them.

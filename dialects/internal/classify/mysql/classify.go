@@ -40,6 +40,7 @@ var language = classify.New(classify.Language{
 		{SkipVersioned: true}, {SkipVersioned: true, SingleEscapes: true}, {SkipVersioned: true, SingleEscapes: true, DoubleEscapes: true},
 	},
 	Unknown: dialects.Suspect,
+	Reads:   &reads,
 	Heads: []classify.Head{
 		{Kind: headQuery, Words: "select delete with values table do show kill purge"},
 		{Kind: headInsert, Words: "insert replace update"},
@@ -51,14 +52,22 @@ var language = classify.New(classify.Language{
 		{Kind: classify.Skipped, Words: "use", Effect: dialects.Stateful | dialects.ForgetPrepared | dialects.Renames},
 		{Kind: classify.Skipped, Words: "lock unlock handler backup", Effect: dialects.Stateful},
 		{Kind: classify.Skipped, Words: "prepare deallocate", Effect: dialects.Stateful | dialects.NamedPrepared},
-		{Kind: headXA, Words: "xa"},
+		{Kind: classify.Skipped, Words: "xa", Effect: dialects.Stateful | dialects.TxControl, Then: []classify.Head{
+			{Kind: classify.Skipped, Words: "recover"}, // it lists transactions
+		}},
+		{Kind: classify.Skipped, Words: "start", Then: []classify.Head{
+			{Kind: classify.Skipped, Words: "transaction", Effect: dialects.TxControl},
+		}},
+		{Kind: classify.Skipped, Words: "drop", Then: []classify.Head{
+			{Kind: classify.Skipped, Words: "temporary", Effect: dialects.Stateful},
+			{Kind: classify.Skipped, Words: "prepare", Effect: dialects.Stateful | dialects.NamedPrepared},
+			{Kind: classify.Skipped, Words: "database schema", Effect: dialects.Suspect | dialects.ForgetPrepared},
+		}},
 		{Kind: headAssigning, Words: "load get"},
 		{Kind: headAssigning, Words: "call", Effect: dialects.Suspect | dialects.TxControl},
-		{Kind: headStart, Words: "start"},
 		{Kind: headBegin, Words: "begin"},
 		{Kind: headSet, Words: "set"},
 		{Kind: headCreate, Words: "create"},
-		{Kind: headDrop, Words: "drop"},
 		{Kind: headExplain, Words: "explain describe desc analyze"},
 		{Kind: headFlush, Words: "flush"},
 	},
@@ -68,14 +77,11 @@ const (
 	headQuery     = classify.Own + iota
 	headInsert    // its Result tells LAST_INSERT_ID
 	headAssigning // it may assign any user variable in its text: LOAD DATA … (a, @b)
-	headStart
 	headBegin
 	headSet
 	headCreate
-	headDrop
 	headExplain
 	headFlush
-	headXA
 )
 
 // Classify returns what a text, one statement or several, leaves behind. It
@@ -84,7 +90,7 @@ func Classify(query string) dialects.Effect {
 	var c classifier
 	c.Begin(language, query)
 	for c.Next() {
-		c.unknown, c.insert, c.variables = dialects.Suspect, false, dialects.Clean
+		c.unknown, c.words, c.insert, c.variables = dialects.Suspect, queryWords, false, dialects.Clean
 		c.Add(c.statement())
 	}
 	return c.Effect()
@@ -96,6 +102,9 @@ type classifier struct {
 	// unknown is the effect of a call of an unknown function here.
 	unknown dialects.Effect
 
+	// words are the words that matter in this statement.
+	words *sqltext.Names
+
 	// variables is the effect of a user variable wherever it stands.
 	variables dialects.Effect
 
@@ -106,64 +115,45 @@ type classifier struct {
 // statement classifies one statement from its first token on, and leaves the
 // lexer at its end.
 func (c *classifier) statement() dialects.Effect {
-	lx := &c.Lx
-	if c.TooDeep() {
-		return c.Skip(c.Unknown())
-	}
-	lx.SkipOpen(lx.Token())
-	head := c.Head()
+	head := c.Statement()
 	switch head.Kind {
 	case classify.Skipped:
-		return c.Skip(head.Effect)
+		return head.Effect
 	case headQuery:
-		if lx.IsWord("with") {
-			lx.BeginWith()
+		if c.Lx.IsWord("with") {
+			c.Lx.BeginWith()
 		}
 	case headInsert:
 		c.insert = true
-		return c.instruments() | c.query(queryWords)
+		return c.instruments() | c.query()
 	case headAssigning:
 		c.variables = dialects.Stateful
-	case headStart:
-		return c.start()
 	case headBegin:
 		return c.begin()
 	case headSet:
 		return c.set()
 	case headCreate:
 		return c.create()
-	case headDrop:
-		return c.drop()
 	case headExplain:
 		return c.explain()
 	case headFlush:
 		return c.flush()
-	case headXA:
-		return c.xa()
 	}
-	return c.query(queryWords) | head.Effect
+	return c.query() | head.Effect
 }
 
-const (
-	wordWith uint8 = iota + 1
-	wordSelect
-)
-
-var queryWords = sqltext.NewNames(sqltext.Group{Code: wordWith, Names: "with"})
+var queryWords = sqltext.Words("with")
 
 // createTableWords are those of CREATE TABLE, where functions are evaluated
 // only in a query.
-var createTableWords = sqltext.NewNames(
-	sqltext.Group{Code: wordWith, Names: "with"},
-	sqltext.Group{Code: wordSelect, Names: "select values"},
-)
+var createTableWords = sqltext.Words("with select values")
 
 // query classifies what remains of a statement that evaluates expressions.
-func (c *classifier) query(words *sqltext.Names) dialects.Effect {
+func (c *classifier) query() dialects.Effect {
 	lx := &c.Lx
 	effect := dialects.Clean
 	for !lx.Ended() {
-		switch lx.Skim(words) {
+		switch lx.Skim(c.words) {
 		case sqltext.Call:
 			effect |= c.call()
 		case sqltext.Assign:
@@ -221,7 +211,7 @@ func (c *classifier) call() dialects.Effect {
 
 // leads are the words after which an expression may begin: the words that MySQL or MariaDB
 // reserves, and other words that the grammars have there.
-var leads = sqltext.NewNames(sqltext.Group{Code: 1, Names: `
+var leads = sqltext.Words(`
 	accessible add all alter analyze and any as asc asensitive at before between bigint binary blob both by
 	call cascade case change char character check collate column concurrent condition constraint continue convert
 	create cross cube cume_dist current_date current_role current_time current_timestamp current_user cursor database
@@ -244,8 +234,7 @@ var leads = sqltext.NewNames(sqltext.Group{Code: 1, Names: `
 	sqlwarning ssl starting starts stats_auto_recalc stats_persistent stats_sample_pages stored straight_join system
 	table tablesample terminated then timestamp tinyblob tinyint tinytext to trailing transaction trigger true undo
 	union unique unlock unsigned until update usage use using utc_date utc_time utc_timestamp value values varbinary
-	varchar varcharacter varying vector virtual when where while window with write xor year_month zerofill`})
+	varchar varcharacter varying vector virtual when where while window with write xor year_month zerofill`)
 
 // notFunction are the words after which name( is not a call.
-var notFunction = sqltext.NewNames(sqltext.Group{Code: 1,
-	Names: "into insert replace ignore delayed low_priority as table with recursive references"})
+var notFunction = sqltext.Words("into insert replace ignore delayed low_priority as table with recursive references")

@@ -17,9 +17,9 @@ var setWords = sqltext.NewNames(
 	sqltext.Group{Code: uint8(dialects.Unresettable), Names: "authorization resource profiling optimizer_trace"},
 )
 
-var setGlobals = sqltext.NewNames(sqltext.Group{Code: 1, Names: "global persist persist_only"})
+var setGlobals = sqltext.Words("global persist persist_only")
 
-var forWord = sqltext.NewNames(sqltext.Group{Code: 1, Names: "for"})
+var forWord = sqltext.Words("for")
 
 // set classifies SET from the word after it on.
 func (c *classifier) set() dialects.Effect {
@@ -48,12 +48,12 @@ func (c *classifier) set() dialects.Effect {
 // harmless are the variables by which the server reads no text: a prepared statement is the same
 // whatever their values are. A variable that is missing from the list costs one preparation. The
 // integration test TestNoSessionVariableReachesAStatement sets each of them.
-var harmless = sqltext.NewNames(sqltext.Group{Code: 1, Names: `
+var harmless = sqltext.Words(`
 	autocommit foreign_key_checks innodb_lock_wait_timeout interactive_timeout lock_wait_timeout max_execution_time
 	max_statement_time net_read_timeout net_write_timeout sql_log_bin transaction_isolation transaction_read_only
-	tx_isolation tx_read_only unique_checks wait_timeout`})
+	tx_isolation tx_read_only unique_checks wait_timeout`)
 
-var setScopes = sqltext.NewNames(sqltext.Group{Code: 1, Names: "session local global persist persist_only"})
+var setScopes = sqltext.Words("session local global persist persist_only")
 
 // rereads looks at the variables that a SET assigns, from its first assignment on.
 func (c *classifier) rereads() dialects.Effect {
@@ -99,11 +99,11 @@ func (c *classifier) setOne(transaction bool) dialects.Effect {
 	for !transaction && !ahead.Ended() {
 		if ahead.Next() == sqltext.Comma {
 			noted := c.Lx
-			return c.query(queryWords) | dialects.Stateful | dialects.ForgetPrepared | dialects.Rereads | dialects.TxControl |
+			return c.query() | dialects.Stateful | dialects.ForgetPrepared | dialects.Rereads | dialects.TxControl |
 				dialects.Effect(noted.SkipStatementNoting(setWords))&dialects.Unresettable
 		}
 	}
-	return c.query(queryWords)
+	return c.query()
 }
 
 // setStatement classifies MariaDB's SET STATEMENT x = 1 FOR statement: the
@@ -130,7 +130,7 @@ func (c *classifier) setStatement() dialects.Effect {
 	}
 }
 
-var updateModifiers = sqltext.NewNames(sqltext.Group{Code: 1, Names: "low_priority ignore"})
+var updateModifiers = sqltext.Words("low_priority ignore")
 
 // instruments looks whether an UPDATE changes which measurements the server takes on a connection:
 // UPDATE performance_schema.threads. No reset undoes this.
@@ -161,7 +161,7 @@ var createWords = sqltext.NewNames(
 	sqltext.Group{Code: createRoutine, Names: "function procedure trigger event package definer"},
 )
 
-var bodyWords = sqltext.NewNames(sqltext.Group{Code: 1, Names: "begin"})
+var bodyWords = sqltext.Words("begin")
 
 // create classifies CREATE from the word after it on.
 func (c *classifier) create() dialects.Effect {
@@ -171,12 +171,12 @@ func (c *classifier) create() dialects.Effect {
 		effect = dialects.Stateful
 	}
 	if lx.Token() != sqltext.Word {
-		return c.query(queryWords) | dialects.Suspect
+		return c.query() | dialects.Suspect
 	}
 	switch createWords.Lookup(lx.Text()) {
 	case createTable:
-		c.unknown = dialects.Clean
-		return effect | c.query(createTableWords)
+		c.unknown, c.words = dialects.Clean, createTableWords
+		return effect | c.query()
 	case createRoutine:
 		// The classifier does not look for the end of a body of several statements: they count as
 		// if they were executed.
@@ -187,37 +187,6 @@ func (c *classifier) create() dialects.Effect {
 	default:
 		return c.Skip(effect)
 	}
-}
-
-// drop classifies DROP from the word after it on.
-func (c *classifier) drop() dialects.Effect {
-	lx := &c.Lx
-	lx.Next()
-	switch {
-	case lx.IsWord("temporary"):
-		return c.Skip(dialects.Stateful)
-	case lx.IsWord("prepare"):
-		return c.Skip(dialects.Stateful | dialects.NamedPrepared)
-	case lx.IsWord("database"), lx.IsWord("schema"):
-		return c.Skip(dialects.Suspect | dialects.ForgetPrepared)
-	}
-	return c.Skip(dialects.Clean)
-}
-
-// xa classifies XA. XA RECOVER only lists transactions.
-func (c *classifier) xa() dialects.Effect {
-	if c.Lx.Next(); c.Lx.IsWord("recover") {
-		return c.Skip(dialects.Clean)
-	}
-	return c.Skip(dialects.Stateful | dialects.TxControl)
-}
-
-// start classifies START. Only START TRANSACTION is about transactions.
-func (c *classifier) start() dialects.Effect {
-	if c.Lx.Next(); c.Lx.IsWord("transaction") {
-		return c.Skip(dialects.TxControl)
-	}
-	return c.Skip(dialects.Clean)
 }
 
 // begin classifies BEGIN, which opens a transaction or, in MariaDB, a compound
@@ -235,12 +204,12 @@ func (c *classifier) begin() dialects.Effect {
 		lx.Next()
 	}
 	if lx.IsWord("begin") {
-		return effect | c.query(queryWords)
+		return effect | c.query()
 	}
 	return effect | c.statement()
 }
 
-var lockWords = sqltext.NewNames(sqltext.Group{Code: 1, Names: "lock export"})
+var lockWords = sqltext.Words("lock export")
 
 // flush classifies FLUSH: FLUSH TABLES … WITH READ LOCK or FOR EXPORT holds
 // locks.
@@ -264,7 +233,7 @@ func (c *classifier) explain() dialects.Effect {
 		case tok == sqltext.At:
 			effect |= dialects.Stateful // EXPLAIN … INTO @x
 		case tok == sqltext.Word:
-			switch c.Head().Kind {
+			switch language.Head(lx).Kind {
 			case headQuery, headInsert:
 				return effect | c.statement()
 			}

@@ -8,7 +8,7 @@ import (
 
 // reads: Not lacks INSERT and REPLACE: both are functions, too, and as statements cannot follow WITH.
 var reads = classify.Reads{
-	First: sqltext.NewNames(sqltext.Group{Code: 1, Names: "select values table with show explain describe desc"}),
+	First: sqltext.Words("select values table with show explain describe desc"),
 	Not: sqltext.NewNames(
 		sqltext.Group{Code: classify.NotAnywhere, Names: `
 			update delete into sql_calc_found_rows next previous nextval currval setval lastval
@@ -26,19 +26,13 @@ var reads = classify.Reads{
 	),
 }
 
-// Texts answers for the texts of MySQL and MariaDB. A dialect embeds it.
+// Texts answers for the texts of MySQL and MariaDB, as the functions of package classify that have the same
+// names. A dialect embeds it.
 type Texts struct{}
 
 // Effect is Classify.
 func (Texts) Effect(query string) dialects.Effect { return Classify(query) }
 
-// Outline returns a text without literals and comments, for people.
 func (Texts) Outline(query string) string { return language.Outline(query) }
-
-// OnlyReads reports whether a text is known to read and do nothing else.
-func (Texts) OnlyReads(query string) bool {
-	return Classify(query) == dialects.Clean && language.OnlyReads(query, &reads)
-}
-
-// AsksBack reports whether a text asks for what the last statement has left.
-func (Texts) AsksBack(query string) bool { return language.AsksBack(query, &reads) }
+func (Texts) OnlyReads(query string) bool { return language.OnlyReads(query, Classify(query)) }
+func (Texts) AsksBack(query string) bool  { return language.AsksBack(query) }

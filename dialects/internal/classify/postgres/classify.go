@@ -48,6 +48,7 @@ var language = classify.New(classify.Language{
 	WholeText:   true,
 	QuotesNames: true,
 	Unknown:     dialects.Suspect,
+	Reads:       &reads,
 	Heads: []classify.Head{
 		{Kind: headQuery, Words: "select insert update delete merge values with table copy"},
 		{Kind: classify.Evaluated, Words: "execute", Effect: dialects.Suspect | dialects.NamedPrepared},
@@ -59,14 +60,22 @@ var language = classify.New(classify.Language{
 		{Kind: classify.Skipped, Words: "listen unlisten", Effect: dialects.Stateful},
 		{Kind: classify.Skipped, Words: "load", Effect: dialects.Stateful | dialects.Unresettable},
 		{Kind: headSet, Words: "set"},
-		{Kind: headReset, Words: "reset"},
+		{Kind: headReset, Words: "reset", Effect: dialects.Stateful},
 		{Kind: headCreate, Words: "create"},
-		{Kind: headAlter, Words: "alter"},
+		{Kind: classify.Skipped, Words: "alter", Then: []classify.Head{
+			{Kind: classify.Evaluated, Words: "table domain"},
+		}},
 		{Kind: headExplain, Words: "explain"},
 		{Kind: headDeclare, Words: "declare"},
-		{Kind: headPrepare, Words: "prepare"},
-		{Kind: headDiscard, Words: "discard"},
-		{Kind: headDo, Words: "do"},
+		{Kind: headPrepare, Words: "prepare", Effect: dialects.Stateful | dialects.NamedPrepared, Then: []classify.Head{
+			{Kind: classify.Skipped, Words: "transaction", Effect: dialects.TxControl},
+		}},
+		{Kind: classify.Skipped, Words: "discard", Effect: dialects.Stateful, Then: []classify.Head{
+			{Kind: classify.Skipped, Words: "temp temporary", Effect: dialects.Stateful | dialects.ForgetPrepared},
+			{Kind: classify.Skipped, Words: "all",
+				Effect: dialects.Stateful | dialects.NamedPrepared | dialects.ForgetPrepared | dialects.Rereads},
+		}},
+		{Kind: headDo, Words: "do", Effect: dialects.Suspect | dialects.TxControl},
 	},
 })
 
@@ -75,11 +84,9 @@ const (
 	headSet
 	headReset
 	headCreate
-	headAlter
 	headExplain
 	headDeclare
 	headPrepare
-	headDiscard
 	headDo
 )
 
@@ -89,7 +96,7 @@ func Classify(query string) dialects.Effect {
 	var c classifier
 	c.Begin(language, query)
 	for c.Next() {
-		c.unknown, c.looseAt = dialects.Suspect, 0
+		c.unknown, c.words, c.looseAt = dialects.Suspect, queryWords, 0
 		c.Add(c.statement())
 	}
 	return c.Effect()
@@ -101,6 +108,12 @@ type classifier struct {
 	// unknown is the effect of a call of an unknown function here.
 	unknown dialects.Effect
 
+	// words are the words that matter in this statement.
+	words *sqltext.Names
+
+	// dropped: the CREATE TABLE has ON COMMIT DROP.
+	dropped bool
+
 	// looseAt is the place of a closing parenthesis. The name after it may be a function, not an
 	// alias with a list of columns: SELECT DISTINCT ON (a) f(b). 0: no such place.
 	looseAt int32
@@ -109,48 +122,36 @@ type classifier struct {
 // statement classifies one statement from its first token on, and leaves the
 // lexer at its end.
 func (c *classifier) statement() dialects.Effect {
-	if c.TooDeep() {
-		return c.Skip(c.Unknown())
-	}
-	c.Lx.SkipOpen(c.Lx.Token())
-	head := c.Head()
+	head := c.Statement()
 	switch head.Kind {
 	case classify.Skipped:
-		return c.Skip(head.Effect)
+		return head.Effect
 	case headQuery:
-		return c.verb() | c.query()
+		switch {
+		case c.Lx.IsWord("with"):
+			c.Lx.BeginWith()
+		case c.Lx.IsWord("update"):
+			return c.update() | c.query()
+		}
 	case headSet:
 		return c.set()
 	case headReset:
 		c.Lx.Next()
-		return c.Skip(dialects.Stateful | c.forget())
+		return c.Skip(c.forget() | head.Effect)
 	case headCreate:
 		return c.create()
-	case headAlter:
-		return c.alter()
 	case headExplain:
 		return c.explain()
 	case headDeclare:
 		return c.declare()
 	case headPrepare:
-		return c.prepare()
-	case headDiscard:
-		return c.discard()
+		// The effect of its query counts at the EXECUTE. The EXECUTE does not show effects that no
+		// cleaning undoes, so these count here.
+		return c.query()&dialects.Unresettable | head.Effect
 	case headDo:
-		return c.do() | dialects.Suspect | dialects.TxControl
+		return c.do() | head.Effect
 	}
 	return c.query() | head.Effect
-}
-
-// verb looks at the first word of a query.
-func (c *classifier) verb() dialects.Effect {
-	switch {
-	case c.Lx.IsWord("with"):
-		c.Lx.BeginWith()
-	case c.Lx.IsWord("update"):
-		return c.update()
-	}
-	return dialects.Clean
 }
 
 // query classifies what remains of a statement that evaluates expressions.
@@ -158,7 +159,7 @@ func (c *classifier) query() dialects.Effect {
 	lx := &c.Lx
 	effect := dialects.Clean
 	for !lx.Ended() {
-		switch lx.Skim(queryWords) {
+		switch lx.Skim(c.words) {
 		case sqltext.Call:
 			effect |= c.call()
 		case sqltext.Word:
@@ -178,33 +179,36 @@ const (
 	wordUescape
 )
 
-var queryWords = sqltext.NewNames(
-	sqltext.Group{Code: wordInto, Names: "into"},
-	sqltext.Group{Code: wordWith, Names: "with"},
-	sqltext.Group{Code: wordExecute, Names: "execute"},
-	sqltext.Group{Code: wordUpdate, Names: "update"},
-	sqltext.Group{Code: wordUescape, Names: "uescape"},
-)
+var queryGroups = []sqltext.Group{
+	{Code: wordInto, Names: "into"},
+	{Code: wordWith, Names: "with"},
+	{Code: wordExecute, Names: "execute"},
+	{Code: wordUpdate, Names: "update"},
+	{Code: wordUescape, Names: "uescape"},
+}
+
+var queryWords = sqltext.NewNames(queryGroups...)
 
 // tableWords are those of CREATE TABLE, where functions are evaluated only in
 // a query.
-var tableWords = sqltext.NewNames(
-	sqltext.Group{Code: wordInto, Names: "into"},
-	sqltext.Group{Code: wordWith, Names: "with"},
+var tableWords = sqltext.NewNames(append(queryGroups,
 	sqltext.Group{Code: wordSelect, Names: "select values"},
-	sqltext.Group{Code: wordExecute, Names: "execute"},
-	sqltext.Group{Code: wordUpdate, Names: "update"},
-	sqltext.Group{Code: wordUescape, Names: "uescape"},
-	sqltext.Group{Code: wordOn, Names: "on"},
-)
+	sqltext.Group{Code: wordOn, Names: "on"})...)
 
 // word classifies a word that was met inside a query.
 func (c *classifier) word() dialects.Effect {
 	lx := &c.Lx
-	if !lx.Keyword() {
+	word := tableWords.Lookup(lx.Text())
+	if !lx.Keyword() && word != wordOn {
 		return dialects.Clean
 	}
-	switch tableWords.Lookup(lx.Text()) {
+	switch word {
+	case wordOn: // only the keyword ON can have COMMIT DROP after it
+		ahead := *lx
+		if ahead.Next(); ahead.IsWord("commit") {
+			ahead.Next()
+			c.dropped = c.dropped || ahead.IsWord("drop")
+		}
 	case wordSelect:
 		c.unknown = dialects.Suspect
 	case wordWith:
@@ -240,7 +244,7 @@ func (c *classifier) into() dialects.Effect {
 }
 
 // temporary are the words that begin the name of a temporary table.
-var temporary = sqltext.NewNames(sqltext.Group{Code: 1, Names: "temp temporary local global"})
+var temporary = sqltext.Words("temp temporary local global")
 
 func mayBeTempSchema(lx *sqltext.Lexer) bool {
 	return sqltext.HasPrefix(lx.Name(), "pg_temp") || lx.Disguised()
@@ -317,8 +321,7 @@ func (c *classifier) builtIn() bool {
 }
 
 // notFunction are the words after which name( is not a call.
-var notFunction = sqltext.NewNames(sqltext.Group{Code: 1,
-	Names: "into as table copy references with recursive tablesample"})
+var notFunction = sqltext.Words("into as table copy references with recursive tablesample")
 
 // setConfig classifies set_config, whose arguments follow. With a literal true as its third
 // argument the setting ends with the transaction. A name that is no plain literal may be the name

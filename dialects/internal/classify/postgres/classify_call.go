@@ -22,7 +22,7 @@ func (c *classifier) afterOperand() bool {
 
 // leads are the words after which an expression may begin: the reserved words, the words that need
 // AS to be a column's name, and other words that the grammar has there.
-var leads = sqltext.NewNames(sqltext.Group{Code: 1, Names: `
+var leads = sqltext.Words(`
 	all analyse analyze and any array as asc asymmetric both case cast check collate column constraint create
 	current_catalog current_date current_role current_time current_timestamp current_user default deferrable desc
 	distinct do else end except false fetch for foreign from grant group having in initially intersect into lateral
@@ -37,7 +37,7 @@ var leads = sqltext.NewNames(sqltext.Group{Code: 1, Names: `
 	position precision real row setof smallint substring time timestamp treat trim values varchar xmlattributes
 	xmlconcat xmlelement xmlexists xmlforest xmlnamespaces xmlparse xmlpi xmlroot xmlserialize xmltable
 	by zone local escape rows range groups value key passing ref document content version path first next return call
-	execute`})
+	execute`)
 
 // A clause word is syntax only after its lead word, such as BY after GROUP. Both have the same
 // code.

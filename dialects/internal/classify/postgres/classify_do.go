@@ -31,7 +31,7 @@ func (c *classifier) do() (effect dialects.Effect) {
 
 // unresettableWords are the words by which PL/pgSQL may cause an effect that no cleaning undoes. A
 // column with such a name costs a connection.
-var unresettableWords = sqltext.NewNames(sqltext.Group{Code: 1, Names: "load seed execute"})
+var unresettableWords = sqltext.Words("load seed execute")
 
 // mayBeUnresettable looks into a body of PL/pgSQL, given with its quotes. PL/pgSQL has
 // the lexical rules of SQL. In '…' the quotes are doubled: strings of the body are read as words of

@@ -10,7 +10,6 @@ import (
 // set classifies SET from the word after it on.
 func (c *classifier) set() dialects.Effect {
 	lx := &c.Lx
-	effect := dialects.Stateful
 	lx.Next()
 	switch {
 	case lx.IsWord("transaction"), lx.IsWord("constraints"):
@@ -23,7 +22,7 @@ func (c *classifier) set() dialects.Effect {
 			return c.forget() | c.namesTemp()
 		}
 	}
-	return c.Skip(effect | c.forget())
+	return c.Skip(dialects.Stateful | c.forget())
 }
 
 // namesTemp goes to the end of a SET LOCAL. Suspect: the SET may give a search path that begins
@@ -74,11 +73,11 @@ var namesDependOn = sqltext.NewNames(
 // harmless are the parameters by which the server reads no text: a prepared statement is the same
 // whatever their values are. A parameter that is missing from the list costs one preparation. The
 // integration test TestNoSessionVariableReachesAStatement sets each of them.
-var harmless = sqltext.NewNames(sqltext.Group{Code: 1, Names: `
+var harmless = sqltext.Words(`
 	application_name client_min_messages idle_in_transaction_session_timeout idle_session_timeout lock_timeout
 	maintenance_work_mem statement_timeout synchronous_commit transaction_timeout work_mem
 	characteristics default_transaction_deferrable default_transaction_isolation default_transaction_read_only
-	transaction_deferrable transaction_isolation transaction_read_only`})
+	transaction_deferrable transaction_isolation transaction_read_only`)
 
 // ReadsBy reports whether the server may read texts by this parameter. Parameters with a dot in
 // their name belong to programs, which read them when a statement is executed, and to extensions.
@@ -183,9 +182,10 @@ func (c *classifier) create() dialects.Effect {
 		effect = createsTemp
 	}
 	switch createWords.Lookup(lx.Text()) {
-	case createTable:
-		body, dropped := c.createTable()
-		if dropped && temp {
+	case createTable: // functions in it are calls only once a query begins
+		c.unknown, c.words, c.dropped = dialects.Clean, tableWords, false
+		body := c.query()
+		if c.dropped && temp {
 			effect = dialects.ForgetPrepared
 		}
 		return effect | body
@@ -211,32 +211,7 @@ func (c *classifier) namesTempSchema() bool {
 	return false
 }
 
-// createTable classifies the rest of CREATE TABLE, INDEX or MATERIALIZED VIEW.
-// Functions in it are calls only once a query begins. dropped reports ON
-// COMMIT DROP.
-func (c *classifier) createTable() (effect dialects.Effect, dropped bool) {
-	lx := &c.Lx
-	c.unknown = dialects.Clean
-	for !lx.Ended() {
-		switch lx.Skim(tableWords) {
-		case sqltext.Call:
-			effect |= c.call()
-		case sqltext.Word:
-			if lx.IsWord("on") {
-				ahead := *lx
-				if ahead.Next(); ahead.IsWord("commit") {
-					ahead.Next()
-					dropped = dropped || ahead.IsWord("drop")
-				}
-				continue
-			}
-			effect |= c.word()
-		}
-	}
-	return effect, dropped
-}
-
-var atomicWords = sqltext.NewNames(sqltext.Group{Code: 1, Names: "atomic"})
+var atomicWords = sqltext.Words("atomic")
 
 // routine skips CREATE FUNCTION or PROCEDURE, with its body BEGIN ATOMIC … END.
 func (c *classifier) routine() dialects.Effect {
@@ -249,37 +224,7 @@ func (c *classifier) routine() dialects.Effect {
 	return dialects.Clean
 }
 
-// alter classifies ALTER from the word after it on: ALTER TABLE and DOMAIN evaluate
-// expressions.
-func (c *classifier) alter() dialects.Effect {
-	if c.Lx.Next(); c.Lx.IsWord("table") || c.Lx.IsWord("domain") {
-		return c.query()
-	}
-	return c.Skip(dialects.Clean)
-}
-
-// prepare classifies PREPARE. The effect of its query counts at the EXECUTE. Only effects that no
-// cleaning undoes count at the PREPARE: EXECUTE does not show them.
-func (c *classifier) prepare() dialects.Effect {
-	if c.Lx.Next(); c.Lx.IsWord("transaction") {
-		return c.Skip(dialects.TxControl)
-	}
-	return c.query()&dialects.Unresettable | dialects.Stateful | dialects.NamedPrepared
-}
-
-// discard classifies DISCARD from the word after it on.
-func (c *classifier) discard() dialects.Effect {
-	c.Lx.Next()
-	switch {
-	case c.Lx.IsWord("all"):
-		return c.Skip(dialects.Stateful | dialects.NamedPrepared | dialects.ForgetPrepared | dialects.Rereads)
-	case c.Lx.IsWord("temp"), c.Lx.IsWord("temporary"):
-		return c.Skip(dialects.Stateful | dialects.ForgetPrepared)
-	}
-	return c.Skip(dialects.Stateful)
-}
-
-var explainOptions = sqltext.NewNames(sqltext.Group{Code: 1, Names: "analyze analyse verbose"})
+var explainOptions = sqltext.Words("analyze analyse verbose")
 
 // explain classifies the statement that EXPLAIN explains: ANALYZE executes the statement.
 func (c *classifier) explain() dialects.Effect {

@@ -10,7 +10,7 @@ import (
 // and those that tell which session it is. A test checks that the server calls the others IMMUTABLE
 // or STABLE.
 var reads = classify.Reads{
-	First: sqltext.NewNames(sqltext.Group{Code: 1, Names: "select values table with show explain"}),
+	First: sqltext.Words("select values table with show explain"),
 	Not: sqltext.NewNames(
 		sqltext.Group{Code: classify.NotAnywhere, Names: "insert update delete merge into nextval setval currval lastval"},
 		sqltext.Group{Code: classify.NotLocking, Names: "share"},
@@ -35,19 +35,13 @@ var reads = classify.Reads{
 	Asks: sqltext.NewNames(sqltext.Group{Code: classify.AskCall, Names: "lastval currval"}),
 }
 
-// Texts answers for the texts of PostgreSQL. A dialect embeds it.
+// Texts answers for the texts of PostgreSQL, as the functions of package classify that have the same
+// names. A dialect embeds it.
 type Texts struct{}
 
 // Effect is Classify.
 func (Texts) Effect(query string) dialects.Effect { return Classify(query) }
 
-// Outline returns a text without literals and comments, for people.
 func (Texts) Outline(query string) string { return language.Outline(query) }
-
-// OnlyReads reports whether a text is known to read and do nothing else.
-func (Texts) OnlyReads(query string) bool {
-	return Classify(query) == dialects.Clean && language.OnlyReads(query, &reads)
-}
-
-// AsksBack reports whether a text asks for what the last statement has left.
-func (Texts) AsksBack(query string) bool { return language.AsksBack(query, &reads) }
+func (Texts) OnlyReads(query string) bool { return language.OnlyReads(query, Classify(query)) }
+func (Texts) AsksBack(query string) bool  { return language.AsksBack(query) }

@@ -34,12 +34,13 @@ var language = classify.New(classify.Language{
 	Rules:    lexical,
 	Readings: []sqltext.Reading{{}},
 	Unknown:  unknown,
+	Reads:    &reads,
 	Heads: []classify.Head{
 		{Kind: classify.Evaluated, Words: "insert replace update delete", Effect: dialects.Writes},
 		{Kind: classify.Skipped, Words: "drop alter analyze reindex", Effect: dialects.Writes},
 		{Kind: classify.Skipped, Words: "begin commit end rollback savepoint release", Effect: dialects.TxControl},
 		{Kind: classify.Skipped, Words: "attach detach", Effect: dialects.Stateful | dialects.ForgetPrepared},
-		{Kind: headRead, Words: "select values"},
+		{Kind: classify.Evaluated, Words: "select values"},
 		{Kind: headWith, Words: "with"},
 		{Kind: headCreate, Words: "create"},
 		{Kind: headPragma, Words: "pragma"},
@@ -49,8 +50,7 @@ var language = classify.New(classify.Language{
 })
 
 const (
-	headRead = classify.Own + iota
-	headWith
+	headWith = classify.Own + iota
 	headCreate
 	headPragma
 	headVacuum
@@ -74,7 +74,7 @@ type classifier struct{ classify.Walk }
 // lexer at its end.
 func (c *classifier) statement() dialects.Effect {
 	lx := &c.Lx
-	if c.Head().Kind != headExplain {
+	if language.Head(lx).Kind != headExplain {
 		return c.executed()
 	}
 	if lx.Next(); lx.IsWord("query") {
@@ -86,12 +86,10 @@ func (c *classifier) statement() dialects.Effect {
 
 // executed classifies what is left of a statement without EXPLAIN before it.
 func (c *classifier) executed() dialects.Effect {
-	head := c.Head()
+	head := language.Head(&c.Lx)
 	switch head.Kind {
 	case classify.Skipped:
 		return c.Skip(head.Effect)
-	case headRead:
-		return c.query(readWords)
 	case headWith:
 		return c.query(withWords)
 	case headCreate:
@@ -104,32 +102,21 @@ func (c *classifier) executed() dialects.Effect {
 		}
 		return dialects.Writes | dialects.ForgetPrepared
 	case headExplain:
-		return c.query(noWords) | unknown
+		return c.query(readWords) | unknown
 	}
-	return c.query(noWords) | head.Effect
+	return c.query(readWords) | head.Effect
 }
 
-var (
-	noWords   = sqltext.NewNames()
-	intoWords = sqltext.NewNames(sqltext.Group{Code: 1, Names: "into"})
-)
-
-const (
-	wordVerb uint8 = iota + 1
-	wordOptimize
-)
+var intoWords = sqltext.Words("into")
 
 // readWords are the words by which a query writes: one of the PRAGMAs that can be read as a table
 // works on the file. The classifier does not see its name in quotes.
-var readWords = sqltext.NewNames(sqltext.Group{Code: wordOptimize, Names: "pragma_optimize"})
+var readWords = sqltext.Words("pragma_optimize")
 
 // withWords are the words by which a statement that begins with WITH writes.
-var withWords = sqltext.NewNames(
-	sqltext.Group{Code: wordVerb, Names: "insert replace update delete"},
-	sqltext.Group{Code: wordOptimize, Names: "pragma_optimize"},
-)
+var withWords = sqltext.Words("insert replace update delete pragma_optimize")
 
-var statefulFunctions = sqltext.NewNames(sqltext.Group{Code: 1, Names: "load_extension fts3_tokenizer"})
+var statefulFunctions = sqltext.Words("load_extension fts3_tokenizer")
 
 // query classifies what remains of a statement that evaluates expressions. It
 // writes if one of the words is in it.
@@ -144,7 +131,7 @@ func (c *classifier) query(words *sqltext.Names) dialects.Effect {
 		case sqltext.Word:
 			// A verb is no column, and not the function replace(a, b, c).
 			ahead := c.Lx
-			if withWords.Lookup(c.Lx.Text()) == wordOptimize || c.Lx.Keyword() && ahead.Next() != sqltext.Open {
+			if readWords.Lookup(c.Lx.Text()) != 0 || c.Lx.Keyword() && ahead.Next() != sqltext.Open {
 				effect |= dialects.Writes
 			}
 		}
@@ -176,11 +163,11 @@ func (c *classifier) create() dialects.Effect {
 		effect = dialects.Stateful
 	}
 	if lx.Token() != sqltext.Word {
-		return c.query(noWords) | dialects.Suspect
+		return c.query(readWords) | dialects.Suspect
 	}
 	kind := createWords.Lookup(lx.Text())
 	if kind == 0 {
-		return c.query(noWords) | dialects.Suspect | effect
+		return c.query(readWords) | dialects.Suspect | effect
 	}
 	if c.namesTempSchema() {
 		effect = dialects.Stateful
@@ -188,7 +175,7 @@ func (c *classifier) create() dialects.Effect {
 	if kind == createTrigger {
 		return effect | c.trigger()
 	}
-	return effect | c.query(noWords)
+	return effect | c.query(readWords)
 }
 
 // namesTempSchema reports whether the object about to be created is put into
@@ -211,7 +198,7 @@ func (c *classifier) namesTempSchema() bool {
 	return false
 }
 
-var bodyWords = sqltext.NewNames(sqltext.Group{Code: 1, Names: "begin"})
+var bodyWords = sqltext.Words("begin")
 
 // trigger skips CREATE TRIGGER, with its body BEGIN … END.
 func (c *classifier) trigger() dialects.Effect {

@@ -7,24 +7,18 @@ import (
 )
 
 var reads = classify.Reads{
-	First: sqltext.NewNames(sqltext.Group{Code: 1, Names: "select values with pragma explain"}),
+	First: sqltext.Words("select values with pragma explain"),
 	Not:   sqltext.NewNames(sqltext.Group{Code: classify.NotAnywhere, Names: "last_insert_rowid changes total_changes data_version"}),
 	Asks:  sqltext.NewNames(sqltext.Group{Code: classify.AskCall, Names: "last_insert_rowid changes total_changes"}),
 }
 
-// Texts answers for the texts of SQLite. A dialect embeds it.
+// Texts answers for the texts of SQLite, as the functions of package classify that have the same
+// names. A dialect embeds it.
 type Texts struct{}
 
 // Effect is Classify.
 func (Texts) Effect(query string) dialects.Effect { return Classify(query) }
 
-// Outline returns a text without literals and comments, for people.
 func (Texts) Outline(query string) string { return language.Outline(query) }
-
-// OnlyReads reports whether a text is known to read and do nothing else.
-func (Texts) OnlyReads(query string) bool {
-	return Classify(query) == dialects.Clean && language.OnlyReads(query, &reads)
-}
-
-// AsksBack reports whether a text asks for what the last statement has left.
-func (Texts) AsksBack(query string) bool { return language.AsksBack(query, &reads) }
+func (Texts) OnlyReads(query string) bool { return language.OnlyReads(query, Classify(query)) }
+func (Texts) AsksBack(query string) bool  { return language.AsksBack(query) }

@@ -78,7 +78,7 @@ func setting(query string, lx sqltext.Lexer) (dialects.Setting, bool) {
 	if !ok {
 		return s, false
 	}
-	to := 0
+	to := from // as long as the value is missing
 	for ; !lx.Ended(); lx.Next() {
 		_, to = lx.Span()
 	}
@@ -198,7 +198,8 @@ func AttachedFile(attach string) (from, to int, expr string) {
 		lx.Next()
 	}
 	first := *lx
-	for from, _ = lx.Span(); !lx.Ended() && (!lx.IsWord("as") || lx.Depth() > 0); lx.Next() {
+	from, _ = lx.Span()
+	for to = from; !lx.Ended() && (!lx.IsWord("as") || lx.Depth() > 0); lx.Next() {
 		_, to = lx.Span()
 	}
 	expr = attach[from:to]

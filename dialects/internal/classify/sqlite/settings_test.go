@@ -63,6 +63,7 @@ func TestSettingsAreWhatAStatementSetsForItsConnection(t *testing.T) {
 		"attach 'x'":                                                       nil,
 		"select 'pragma foreign_keys=off'":                                 nil,
 		"pragma foreign_keys=off /* no end":                                nil,
+		" pragma foreign_keys =":                                           {{Name: "PRAGMA foreign_keys"}}, // an error
 		"":                                                                 nil,
 	} {
 		got, _, _ := Settings(text)
@@ -102,6 +103,7 @@ func TestTheFileOfAnAttach(t *testing.T) {
 		"attach database x as a":                   {"x", "'x'"},
 		"attach \"it's\" as a":                     {"\"it's\"", "'it''s'"},
 		"attach /* x */ ?1 as a key 'k'":           {"?1", "?1"},
+		"attach as a":                              {"", ""}, // an error
 		"attach cast('x' as text) || 'y' as 'a b'": {"cast('x' as text) || 'y'", "cast('x' as text) || 'y'"},
 	} {
 		from, to, expr := AttachedFile(text)
