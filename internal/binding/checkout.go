@@ -3,6 +3,7 @@ package binding
 import (
 	"context"
 	"database/sql"
+	"time"
 	"unsafe"
 
 	"github.com/pooldriver/pooldriver/dialects"
@@ -112,27 +113,50 @@ func (b *Binding) withTaskEnd(r *connpool.Conn, err error) error {
 	return err
 }
 
-// Reach finds the session for an operation, and locks it.
+// Reach finds the session for an operation, and locks it. A goroutine that waits for a connection waits in
+// Reach: what is not needed by then is in functions that have returned, so that the stack stays small.
 func (c *Checkout) Reach(ctx context.Context, w *Want) error {
-	b := c.binding
-	switch {
+	switch b := c.binding; {
+	case b == nil && c.tx != nil:
+		return c.attachDeferred(ctx, w)
 	case b == nil:
-		return c.attach(ctx, w)
+		if err := c.place(ctx, w); err != nil {
+			return err
+		}
+		if c.binding != nil {
+			return c.enterTask(ctx, w)
+		}
+		return c.borrow(ctx, w)
 	case b.isPrivate():
 		return c.enter(ctx, w)
 	}
-	if c.tx == nil && b.shares {
-		// On a *sql.Conn, this statement's context may be a context of InTx, although the last
-		// statement's context was not.
-		var p task.Place
-		switch err := c.engine.FindPlace(ctx, &p); {
-		case err == nil && p.Task == b.task:
-			c.scope, w.Scope = p.Scope, p.Scope
-		case c.scope.Left():
-			c.scope = nil
-		}
+	c.findScope(ctx, w)
+	return c.binding.enter(ctx, c, w)
+}
+
+// enterTask is Reach for the first operation of a checkout in a task.
+func (c *Checkout) enterTask(ctx context.Context, w *Want) error {
+	err := c.binding.enter(ctx, c, w)
+	if err != nil && c.seat == nil {
+		c.unbind()
 	}
-	return b.enter(ctx, c, w)
+	return err
+}
+
+// findScope finds the InTx of an operation in a task. On a *sql.Conn, the context of this operation may be
+// a context of InTx, although that of the last one was not.
+func (c *Checkout) findScope(ctx context.Context, w *Want) {
+	b := c.binding
+	if c.tx != nil || !b.shares {
+		return
+	}
+	var p task.Place
+	switch err := c.engine.FindPlace(ctx, &p); {
+	case err == nil && p.Task == b.task:
+		c.scope, w.Scope = p.Scope, p.Scope
+	case c.scope.Left():
+		c.scope = nil
+	}
 }
 
 // enter is Reach for a checkout without a task that has attached a connection. The
@@ -170,52 +194,48 @@ func (c *Checkout) MakeWay(r *connpool.Conn, effect dialects.Effect) {
 	}
 }
 
-// attachAgain is attach for a checkout whose connection was taken back.
+// attachAgain is Reach for a checkout whose connection was taken back.
 func (c *Checkout) attachAgain(ctx context.Context, w *Want) error {
 	c.part()
 	c.binding, w.reclaimed = nil, true
-	return c.attach(ctx, w)
+	return c.Reach(ctx, w)
 }
 
-// attach is Reach for the first operation of a checkout.
-func (c *Checkout) attach(ctx context.Context, w *Want) error {
-	if c.tx != nil {
-		return c.attachDeferred(ctx, w)
-	}
+// place finds the task of a checkout's first operation. It sets the binding if there is a task, and
+// otherwise admits the operation to a connection of its own.
+func (c *Checkout) place(ctx context.Context, w *Want) error {
+	e := c.engine
 	var p task.Place
-	if err := c.engine.FindPlace(ctx, &p); err != nil {
+	if err := e.FindPlace(ctx, &p); err != nil {
 		return err
 	}
 	if p.Scope.Left() {
 		return sql.ErrTxDone
 	}
-	w.Scope, c.label = p.Scope, p.Label
+	w.Scope, c.scope, c.label, c.from = p.Scope, p.Scope, p.Label, p.From
 	if p.Task != nil {
-		b, err := c.engine.bindTo(p.Task)
-		if err != nil {
-			return err
-		}
-		c.binding, c.scope, c.from = b, p.Scope, p.From
-		if err := b.enter(ctx, c, w); err != nil {
-			if c.seat == nil {
-				c.unbind()
-			}
-			return err
-		}
-		return nil
+		b, err := e.bindTo(p.Task)
+		c.binding = b
+		return err
 	}
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if !w.goesOn() && !c.engine.admits(nil, p.From) {
-		return c.engine.pool.DrainingError()
+	if !w.goesOn() && !e.admits(nil, p.From) {
+		return e.pool.DrainingError()
 	}
-	return c.borrow(ctx, w, p.From)
+	return nil
 }
 
 // borrow attaches a connection of the pool without a task.
-func (c *Checkout) borrow(ctx context.Context, w *Want, from *task.Task) error {
-	r, waited, err := c.engine.acquireFrom(c.forHooks(ctx), from, c.label)
+func (c *Checkout) borrow(ctx context.Context, w *Want) (err error) {
+	var r *connpool.Conn
+	var waited time.Duration
+	if c.from == nil {
+		r, waited, err = c.engine.acquire(c.forHooks(ctx), c.label)
+	} else {
+		r, waited, err = c.engine.acquireBeside(c.forHooks(ctx), c.from, c.label)
+	}
 	if err != nil {
 		return c.engine.notAcquired(ctx, c.label, nil, waited, err)
 	}
@@ -223,7 +243,7 @@ func (c *Checkout) borrow(ctx context.Context, w *Want, from *task.Task) error {
 	return c.private.attachFor(ctx, c, w, r)
 }
 
-// attachDeferred is attach for the first statement of a deferred transaction without a task. The
+// attachDeferred is Reach for the first statement of a deferred transaction without a task. The
 // transaction stays without a task, even if the statement's context carries a task.
 // If the statement gets no connection, the transaction fails for good: otherwise the
 // program could commit later statements without this one.
@@ -238,8 +258,8 @@ func (c *Checkout) attachDeferred(ctx context.Context, w *Want) error {
 	both, merged := mergedctx.New(t.Context(), ctx)
 	defer merged.Release()
 	place := task.PlaceOf(t.Context())
-	c.label = place.Label
-	err := ctxerr.Of(both, c.borrow(both, w, place.From))
+	c.label, c.from = place.Label, place.From
+	err := ctxerr.Of(both, c.borrow(both, w))
 	t.attached(w, c.binding, err)
 	return err
 }
@@ -343,7 +363,7 @@ func (c *Checkout) own(s *Seat) *Tx {
 // Detach ends the checkout. A clean connection can be lent again at once. Rollback and
 // cleaning happen in the background, and the connection counts as active until they end.
 func (c *Checkout) Detach() {
-	if s := c.seat; c.binding == &c.private && s != nil && c.rows == nil && c.tx == nil {
+	if s := c.seat; c.binding == &c.private && s != nil && c.rows == nil && c.tx == nil && c.from == nil {
 		c.seat, c.binding = nil, nil
 		s.leaveAlone()
 	} else {

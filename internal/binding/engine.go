@@ -90,12 +90,9 @@ func (e *Engine) acquire(ctx context.Context, who any) (_ *connpool.Conn, waited
 	return e.broughtUp(ctx, r)
 }
 
-// acquireFrom is acquire for a statement without a task. from is the task from whose context its context
-// was derived; nil: from none.
-func (e *Engine) acquireFrom(ctx context.Context, from *task.Task, label *string) (_ *connpool.Conn, waited time.Duration, _ error) {
-	if from == nil {
-		return e.acquire(ctx, label)
-	}
+// acquireBeside is acquire for a statement without a task whose context was derived from that of the
+// task from.
+func (e *Engine) acquireBeside(ctx context.Context, from *task.Task, label *string) (_ *connpool.Conn, waited time.Duration, _ error) {
 	r, waited, err := e.acquireNow(ctx)
 	if err != pool.ErrNoneNow {
 		return r, waited, err

@@ -57,41 +57,34 @@ func (c *conn) Beneath() beneath.Beneath { return c.source.Inside }
 // known (internal/driverconn).
 func (c *conn) CheckNamedValue(*driver.NamedValue) error { return nil }
 
-// toPrepare returns query as a statement to prepare and keep, if query has arguments and the driver
-// would prepare, execute and close a statement each time. If query cannot be prepared, the program gets
-// that error: the driver could not run query either. nil: query is sent as it is.
-func (c *conn) toPrepare(query string, args []driver.NamedValue) *text {
-	if len(args) == 0 || !c.source.traits.Reprepares {
-		return nil
+// toPrepare gives op a statement to prepare and keep, if its text has arguments and the driver
+// would prepare, execute and close a statement each time. If the text cannot be prepared, the program gets
+// that error: the driver could not run the text either. Otherwise the text is sent as it is.
+func (c *conn) toPrepare(op *operation) {
+	if len(op.Args) > 0 && c.source.traits.Reprepares {
+		c.own = text{query: op.Text}
+		op.virtual = &c.own
 	}
-	c.own = text{query: query}
-	return &c.own
 }
 
 // ExecContext runs a statement, or returns driver.ErrSkip where the driver can only run
 // prepared ones.
 func (c *conn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
-	return c.exec(ctx, c.toPrepare(query, args), query, args)
-}
-
-// exec executes a text, or the virtual statement v, which has this text.
-func (c *conn) exec(ctx context.Context, v *text, query string, args []driver.NamedValue) (driver.Result, error) {
+	op := c.operate(executing)
+	op.Text, op.Args = query, args
+	c.toPrepare(op)
+	op.setText()
 	c.owes = true
-	op := c.operate(executing, v)
-	op.setText(query, args)
 	return op.resultOf(op.do(ctx))
 }
 
 // QueryContext runs a query, or returns driver.ErrSkip where the driver can only run
 // prepared ones.
 func (c *conn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
-	return c.query(ctx, c.toPrepare(query, args), query, args)
-}
-
-// query is exec for a query.
-func (c *conn) query(ctx context.Context, v *text, query string, args []driver.NamedValue) (driver.Rows, error) {
-	op := c.operate(querying, v)
-	op.setText(query, args)
+	op := c.operate(querying)
+	op.Text, op.Args = query, args
+	c.toPrepare(op)
+	op.setText()
 	return op.rowsOf(op.do(ctx))
 }
 
@@ -109,8 +102,8 @@ func (c *conn) PrepareContext(ctx context.Context, query string) (driver.Stmt, e
 			_ = v.Close()
 		}
 	}()
-	op := c.operate(preparing, &v.text)
-	op.Text, op.TextAt = query, &v.query
+	op := c.operate(preparing)
+	op.virtual, op.Text, op.TextAt = &v.text, query, &v.query
 	if err := op.errOf(op.do(ctx)); err != nil {
 		return nil, err
 	}
@@ -129,7 +122,7 @@ func (c *conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, e
 			return t, err
 		}
 	}
-	op := c.operate(beginning, nil)
+	op := c.operate(beginning)
 	op.Begins, op.TextAt, op.opts = true, &textBegin, opts
 	return op.txOf(op.do(ctx))
 }
@@ -157,7 +150,7 @@ func (c *conn) Ping(ctx context.Context) error {
 	if beneath.Answer(ctx, c) {
 		return nil
 	}
-	op := c.operate(pinging, nil)
+	op := c.operate(pinging)
 	return op.errOf(op.do(ctx))
 }
 

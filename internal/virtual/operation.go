@@ -14,7 +14,7 @@ import (
 )
 
 // Every call of database/sql that needs a session is an operation, and takes one way (do):
-// find the session, lock it and begin what was deferred (start does this), run the statement
+// find the session and lock it (internal/binding), begin what was deferred, run the statement
 // (internal/session), judge the outcome, record it, unlock.
 
 // kind says what an operation does.
@@ -46,23 +46,23 @@ type operation struct {
 
 	sharing *task.Task // the task, if op has set state that other checkouts of the task use; else nil
 	calls   int        // how many calls of the driver had not returned when the operation got the lock
-	started bool       // start has found the connection
+	started bool       // Reach has found the connection
 }
 
-// operate begins an operation. v is its virtual statement; nil: it has none.
-func (c *checkout) operate(kind kind, v *text) *operation {
+// operate begins an operation.
+func (c *checkout) operate(kind kind) *operation {
 	op := &c.op
 	if op.kind != over {
 		*op = operation{} // the driver has panicked in the last one
 	}
-	op.c, op.kind, op.virtual = c, kind, v
+	op.c, op.kind = c, kind
 	return op
 }
 
-// setText gives op a text of the program.
-func (op *operation) setText(query string, args []driver.NamedValue) {
-	t, again := op.c.look(query)
-	op.Text, op.Args, op.Effect, op.TextAt = t.Query, args, t.Effect, &t.Query
+// setText makes op one that executes its text, or its virtual statement, which has this text.
+func (op *operation) setText() {
+	t, again := op.c.look(op.Text)
+	op.Text, op.Effect, op.TextAt = t.Query, t.Effect, &t.Query
 	op.Queries = op.kind == querying
 	// database/sql keeps the checkout for ever if the driver panics.
 	op.Fatal = op.Queries
@@ -75,16 +75,21 @@ func (op *operation) setText(query string, args []driver.NamedValue) {
 
 // do runs op. Every operation goes through do.
 func (op *operation) do(ctx context.Context) error {
+	c := op.c
+	if c.refusal != nil {
+		return c.refusal
+	}
 	defer op.done()
 	for {
-		if err := op.start(ctx); err != nil {
-			return err
+		op.started = false
+		if err := c.Reach(ctx, &op.Want); err != nil {
+			return ctxerr.Of(ctx, err)
 		}
 		again, err := op.attempt(ctx)
 		if !again {
 			return err
 		}
-		op.c.Unlock(&op.Want)
+		c.Unlock(&op.Want)
 	}
 }
 
@@ -125,6 +130,17 @@ func (op *operation) rowsOf(err error) (driver.Rows, error) {
 // attempt is the part of do under the session's lock. again: do tries once more, perhaps
 // on another session.
 func (op *operation) attempt(ctx context.Context) (again bool, err error) {
+	c, r := op.c, op.Conn
+	op.started, op.calls = true, r.Calls()
+	if c.WasTakenBack() && op.asksBack() {
+		return false, errTakenBack
+	}
+	op.Measure()
+	if r.Deferred() != nil {
+		if again, err = op.beginDeferred(ctx); again || err != nil {
+			return again, ctxerr.Of(ctx, err)
+		}
+	}
 	if ctxsettings.Used() && op.kind != pinging {
 		if again, err = op.useSettings(ctx); again || err != nil {
 			return again, err
@@ -140,7 +156,7 @@ func (op *operation) attempt(ctx context.Context) (again bool, err error) {
 	case lending:
 		return false, op.lend()
 	}
-	return op.finishUnexecuted(ctx, op.Conn.Ping(ctx))
+	return op.finishUnexecuted(ctx, r.Ping(ctx))
 }
 
 // run is attempt for a text that is executed. It opens the virtual rows last: as soon as the rows are
@@ -300,31 +316,6 @@ func (op *operation) finishUnexecuted(ctx context.Context, err error) (again boo
 	}
 	c.SetTouched(c.Touched() || err == nil)
 	return false, err
-}
-
-// start finds the session for the operation, locks it, and begins a deferred transaction.
-func (op *operation) start(ctx context.Context) error {
-	c := op.c
-	if c.refusal != nil {
-		return c.refusal
-	}
-	for {
-		op.started = false
-		if err := c.Reach(ctx, &op.Want); err != nil {
-			return ctxerr.Of(ctx, err)
-		}
-		op.started, op.calls = true, op.Conn.Calls()
-		if c.WasTakenBack() && op.asksBack() {
-			return errTakenBack
-		}
-		op.Measure()
-		if op.Conn.Deferred() == nil {
-			return nil
-		}
-		if again, err := op.beginDeferred(ctx); !again {
-			return ctxerr.Of(ctx, err)
-		}
-	}
 }
 
 // errTakenBack is the error of a text that asks for state which the last statement has left on its

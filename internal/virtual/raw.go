@@ -16,7 +16,7 @@ func Lend(ctx context.Context, dc any) (*Loan, error) {
 	if err != nil {
 		return nil, err
 	}
-	op := c.operate(lending, nil)
+	op := c.operate(lending)
 	op.Lends = true
 	if err := op.errOf(op.do(ctx)); err != nil {
 		return nil, err

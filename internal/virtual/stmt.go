@@ -35,12 +35,19 @@ func (s *stmt) Close() error {
 
 // ExecContext executes the statement.
 func (s *stmt) ExecContext(ctx context.Context, args []driver.NamedValue) (driver.Result, error) {
-	return s.conn.exec(ctx, &s.text, s.query, args)
+	op := s.conn.operate(executing)
+	op.virtual, op.Text, op.Args = &s.text, s.query, args
+	op.setText()
+	s.conn.owes = true
+	return op.resultOf(op.do(ctx))
 }
 
 // QueryContext executes the statement and returns its rows.
 func (s *stmt) QueryContext(ctx context.Context, args []driver.NamedValue) (driver.Rows, error) {
-	return s.conn.query(ctx, &s.text, s.query, args)
+	op := s.conn.operate(querying)
+	op.virtual, op.Text, op.Args = &s.text, s.query, args
+	op.setText()
+	return op.rowsOf(op.do(ctx))
 }
 
 // Exec is ExecContext without a context.
