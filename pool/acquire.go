@@ -48,9 +48,16 @@ func (p *Pool[T]) acquire(ctx context.Context, who any, now bool) (Lease[T], err
 		return Lease[T]{}, p.refuseDone(ctx, 0, nil)
 	}
 	p.lock()
-	if p.mode != 0 || p.idle.n == 0 || !p.queue.empty() {
-		return p.acquireLocked(ctx, ticket{who: who}, now)
+	if p.mode == 0 && p.idle.n > 0 && p.queue.empty() {
+		return p.handOutLocked(ctx, who, now)
 	}
+	t := ticket{who: who}
+	return p.acquireLocked(ctx, &t, now)
+}
+
+// handOutLocked is acquire for an idle resource. It is a function of its own so that the stack of a
+// goroutine that waits does not have its variables.
+func (p *Pool[T]) handOutLocked(ctx context.Context, who any, now bool) (Lease[T], error) {
 	r := p.takeIdleLocked()
 	p.acquires++
 	if p.idle.n < p.minIdle {
@@ -82,7 +89,7 @@ func (p *Pool[T]) goOn(ctx context.Context, r *resource[T], seq uint64, start in
 	if err, again := p.refused(ctx, r, &t, err); !again {
 		return Lease[T]{}, err
 	}
-	return p.acquireLocked(ctx, t, now)
+	return p.acquireLocked(ctx, &t, now)
 }
 
 // TryAcquire lends an idle resource if there is one and nobody waits. It never creates
@@ -138,9 +145,9 @@ func (p *Pool[T]) lendIdleLocked(t ticket) Lease[T] {
 
 // acquireLocked gets a resource for attempt t: an idle one, one that comes back, or a
 // new one. It unlocks the pool. now: the attempt must not queue.
-func (p *Pool[T]) acquireLocked(ctx context.Context, t ticket, now bool) (Lease[T], error) {
+func (p *Pool[T]) acquireLocked(ctx context.Context, t *ticket, now bool) (Lease[T], error) {
 	for {
-		w, err := p.enterLocked(ctx, &t, now)
+		w, err := p.enterLocked(ctx, t, now)
 		if err != nil {
 			p.balanceLocked() // refused may have retired a resource and left the pool unbalanced
 		}
@@ -148,9 +155,9 @@ func (p *Pool[T]) acquireLocked(ctx context.Context, t ticket, now bool) (Lease[
 		if err != nil {
 			return Lease[T]{}, err
 		}
-		r, fresh, err := p.await(ctx, w, &t, now)
+		r, fresh, err := p.await(ctx, w, t, now)
 		if err == errLate {
-			if err := p.late(ctx, &t); err != nil {
+			if err := p.late(ctx, t); err != nil {
 				return Lease[T]{}, err
 			}
 			p.lock()
@@ -163,7 +170,7 @@ func (p *Pool[T]) acquireLocked(ctx context.Context, t ticket, now bool) (Lease[
 		if fresh || p.cfg.BeforeAcquire == nil {
 			return l, nil
 		}
-		if err, again := p.tryOnce(ctx, r, &t); !again {
+		if err, again := p.tryOnce(ctx, r, t); !again {
 			if err != nil {
 				return Lease[T]{}, err
 			}

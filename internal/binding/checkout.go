@@ -10,6 +10,7 @@ import (
 	"github.com/pooldriver/pooldriver/internal/connpool"
 	"github.com/pooldriver/pooldriver/internal/ctxerr"
 	"github.com/pooldriver/pooldriver/internal/mergedctx"
+	"github.com/pooldriver/pooldriver/internal/report"
 	"github.com/pooldriver/pooldriver/internal/session"
 	"github.com/pooldriver/pooldriver/internal/stmtcache"
 	"github.com/pooldriver/pooldriver/internal/task"
@@ -237,10 +238,20 @@ func (c *Checkout) borrow(ctx context.Context, w *Want) (err error) {
 		r, waited, err = c.engine.acquireBeside(c.forHooks(ctx), c.from, c.label)
 	}
 	if err != nil {
-		return c.engine.notAcquired(ctx, c.label, nil, waited, err)
+		return c.notAcquired(ctx, waited, err)
 	}
 	c.binding = &c.private
-	return c.private.attachFor(ctx, c, w, r)
+	return c.attachFor(ctx, w, r)
+}
+
+// notAcquired reports a statement of c that has waited and got no connection, and returns err.
+func (c *Checkout) notAcquired(ctx context.Context, waited time.Duration, err error) error {
+	var t *task.Task
+	if c.binding != nil {
+		t = c.binding.task
+	}
+	c.engine.report.NotAcquired(ctx, waited, func() report.Who { return WhoIs(c.label, t) }, err)
+	return err
 }
 
 // attachDeferred is Reach for the first statement of a deferred transaction without a task. The

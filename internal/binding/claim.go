@@ -42,8 +42,8 @@ func (b *Binding) attach(ctx context.Context, c *Checkout, r *connpool.Conn, tex
 }
 
 // attachFor is attach for the operation w.
-func (b *Binding) attachFor(ctx context.Context, c *Checkout, w *Want, r *connpool.Conn) error {
-	if err := b.attach(ctx, c, r, w.TextAt, w.pins()); err != nil {
+func (c *Checkout) attachFor(ctx context.Context, w *Want, r *connpool.Conn) error {
+	if err := c.binding.attach(ctx, c, r, w.TextAt, w.pins()); err != nil {
 		return err
 	}
 	w.has(c.seat, false)

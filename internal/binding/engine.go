@@ -163,12 +163,6 @@ func (e *Engine) acquireError(err error, w *waiter) error {
 	return e.pool.Explain(err)
 }
 
-// notAcquired tells of a statement that has waited and got no connection, and returns err.
-func (e *Engine) notAcquired(ctx context.Context, label *string, t *task.Task, waited time.Duration, err error) error {
-	e.report.NotAcquired(ctx, waited, func() report.Who { return WhoIs(label, t) }, err)
-	return err
-}
-
 // admits reports whether a statement that has no connection may take one. While the connector
 // drains, it may do so only if its task, or a task around its task, has a connection. b is nil
 // without a task.

@@ -25,11 +25,11 @@ func (b *Binding) obtain(ctx context.Context, c *Checkout, w *Want) (err error) 
 			b.lost()
 		}
 		if err != nil {
-			err = e.notAcquired(ctx, c.label, b.task, waited, err)
+			err = c.notAcquired(ctx, waited, err)
 		}
 	}()
 	keep := func(r *connpool.Conn) error {
-		if err := b.attachFor(ctx, c, w, r); err != nil {
+		if err := c.attachFor(ctx, w, r); err != nil {
 			return err
 		}
 		taken = true

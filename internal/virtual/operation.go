@@ -109,6 +109,7 @@ func (op *operation) txOf(err error) (driver.Tx, error) {
 	return t.handedOut(scope), nil
 }
 
+//go:noinline
 func (op *operation) resultOf(err error) (driver.Result, error) {
 	res := op.Result
 	*op = operation{}
@@ -118,6 +119,7 @@ func (op *operation) resultOf(err error) (driver.Result, error) {
 	return res, nil
 }
 
+//go:noinline
 func (op *operation) rowsOf(err error) (driver.Rows, error) {
 	rows := op.rows
 	*op = operation{}
