@@ -34,7 +34,7 @@ var mayImport = []struct{ pkg, imports string }{
 	{"internal/binding", "dialects internal/config internal/connpool internal/ctxerr internal/fairlock internal/mergedctx internal/pinning internal/relay internal/report" +
 		" internal/session internal/stmtcache internal/task internal/usage internal/waitgraph pool"},
 	{"internal/connpool", "dialects dialects/generic internal/config internal/credential internal/ctxerr internal/dbsettings internal/droppedstate internal/mergedctx" +
-		" internal/pinning internal/report internal/session internal/usage pool"},
+		" internal/pinning internal/report internal/session internal/stmtcache internal/usage pool"},
 	{"internal/session", "dialects internal/bytesize internal/config internal/ctxerr internal/driverconn internal/mergedctx internal/pinning" +
 		" internal/rowbuffer internal/stmtcache"},
 	{"internal/history", "internal/bubble internal/histogram internal/report"},

@@ -47,7 +47,7 @@ func (c *Checkout) attachFor(ctx context.Context, w *Want, r *connpool.Conn) err
 		return err
 	}
 	w.has(c.seat, false)
-	w.measured, w.metered = true, w.Conn // attach has begun to measure it
+	w.isMeasured()
 	return nil
 }
 

@@ -53,6 +53,9 @@ func (w *Want) Measure() {
 	}
 }
 
+// isMeasured records that the meter of its connection has begun to measure the operation.
+func (w *Want) isMeasured() { w.measured, w.metered = true, w.Conn }
+
 func (w *Want) measure() {
 	r := w.Conn
 	w.measured = true
