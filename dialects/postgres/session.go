@@ -117,7 +117,7 @@ func (s *session) Peek() dialects.Liveness {
 	switch sight, waiting := s.eye.Peek(); {
 	case sight == wire.Closed:
 		return dialects.Dead
-	case sight == wire.Readable && s.sealed:
+	case sight == wire.Readable && (s.sealed || waiting == nil):
 		return dialects.Unsure
 	case sight == wire.Readable:
 		if said := listen(waiting); said != dialects.Alive {
