@@ -6,15 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/jackc/pgx/v5/pgproto3"
 
 	"github.com/pooldriver/pooldriver/dialects"
 	classifier "github.com/pooldriver/pooldriver/dialects/internal/classify/postgres"
+	"github.com/pooldriver/pooldriver/dialects/postgres/internal/carrier"
 )
 
 var _ dialects.SettingsCarrier = (*session)(nil)
@@ -86,9 +85,8 @@ const mostTurns = 1000
 // come with the last answer, a round trip brings the rest of that message, and maybe the beginning
 // of one more.
 func (s *session) CarrySettings(ctx context.Context, settings []dialects.ContextSetting) error {
-	c := newCargo(settings)
 	for range mostTurns {
-		if s.carrier.load(c) {
+		if s.carrier.CarrySettings(settings) {
 			return nil
 		}
 		if err := s.pg.Ping(ctx); err != nil {
@@ -99,13 +97,12 @@ func (s *session) CarrySettings(ctx context.Context, settings []dialects.Context
 }
 
 // DropSettings unloads the carrier.
-func (s *session) DropSettings() (sent bool) { return s.carrier.unload() }
+func (s *session) DropSettings() (sent bool) { return s.carrier.Unload() }
 
 // SetSettings sets the settings on the session or, in a transaction, until its end. It remembers
 // the value of a setting before the first call that sets it.
 func (s *session) SetSettings(ctx context.Context, settings []dialects.ContextSetting) error {
 	local := s.TxStatus() != dialects.TxNone
-	before := map[string][]byte{}
 	var names []string
 	var args [][]byte
 	for _, set := range settings {
@@ -119,14 +116,18 @@ func (s *session) SetSettings(ctx context.Context, settings []dialects.ContextSe
 			}
 		}
 	}
-	const exchange = "pg_catalog.current_setting($%[1]d, true), pg_catalog.set_config($%[1]d, $%[2]d, "
-	result := s.pg.ExecParams(ctx, forEach(len(args)/2, exchange+strconv.FormatBool(local)+")"), args, nil, nil, nil).Read()
+	var exchanges []string
+	for i := 1; i < len(args); i += 2 {
+		exchanges = append(exchanges, fmt.Sprintf("pg_catalog.current_setting($%[1]d, true), pg_catalog.set_config($%[1]d, $%[2]d, %[3]t)", i, i+1, local))
+	}
+	result := s.pg.ExecParams(ctx, "SELECT "+strings.Join(exchanges, ", "), args, nil, nil, nil).Read()
 	if result.Err != nil {
 		return refusal(result.Err, names)
 	}
 	if local {
 		return nil
 	}
+	before := map[string][]byte{}
 	for i, name := range names {
 		known, again := s.before[name]
 		if !again {
@@ -138,113 +139,11 @@ func (s *session) SetSettings(ctx context.Context, settings []dialects.ContextSe
 	return nil
 }
 
-// forEach is a query with an expression for each of n settings. Its parameters are their
-// names and values.
-func forEach(n int, expression string) string {
-	var q strings.Builder
-	q.WriteString("SELECT ")
-	for i := range n {
-		if i > 0 {
-			q.WriteString(", ")
-		}
-		fmt.Fprintf(&q, expression, 2*i+1, 2*i+2)
-	}
-	return q.String()
-}
-
-// cargo is what a carrier sends in front of a statement: settings, or statements of a sandbox.
-type cargo struct {
-	messages []byte
-	answers  string   // the types of the server's answers
-	names    []string // of the settings
-	early    bool     // it goes in front of everything that may fail, and not only of an execution
-}
-
-// goesBefore reports whether c is sent in front of f.
-func (c *cargo) goesBefore(f flight) bool {
-	return f.executes || c.early && f.kind != farewell && f.kind != copying && !f.harmless()
-}
-
-// cargoStatement is the name of a short-lived prepared statement. Without a name it would replace
-// the unnamed statement that pgx may be about to execute.
-const cargoStatement = "pooldriver_settings"
-
-// newCargo makes the messages. The first Close is for a statement that has failed before
-// its own Close.
-func newCargo(settings []dialects.ContextSetting) cargo {
-	c := cargo{answers: settingsAnswers}
-	bind := &pgproto3.Bind{PreparedStatement: cargoStatement}
-	for _, set := range settings {
-		c.names = append(c.names, set.Name)
-		bind.Parameters = append(bind.Parameters, []byte(set.Name), []byte(set.Value))
-	}
-	unprepare := &pgproto3.Close{ObjectType: 'S', Name: cargoStatement}
-	for _, m := range []pgproto3.FrontendMessage{
-		unprepare, &pgproto3.Parse{Name: cargoStatement, Query: forEach(len(settings), "pg_catalog.set_config($%d, $%d, true)")}, bind, &pgproto3.Execute{}, unprepare,
-	} {
-		c.messages = encode(c.messages, m)
-	}
-	return c
-}
-
-// load makes the carrier send settings with the statement that pgx writes next. If the next byte
-// that comes is not the first of a message, load does nothing and returns false.
-func (c *carrier) load(settings cargo) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	switch {
-	case c.state == held:
-	case c.state == passing && c.betweenMessages():
-		c.enter(loaded)
-		c.busy.Store(true)
-	default:
-		return false
-	}
-	c.cargo = settings
-	return true
-}
-
-// unload removes the settings that load has given and no statement has carried. sent reports
-// whether a statement has carried the settings.
-func (c *carrier) unload() (sent bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.cargo.messages = nil
-	sent = c.state != loaded && c.state != held
-	if c.state == loaded {
-		c.enter(passing)
-	}
-	return sent
-}
-
-var errLoaded = errors.New("postgres: the settings of a context (WithSettings) cannot be sent with several statements at once")
-
-// refused is the server's error without the values that it may contain.
-func (c *cargo) refused(msg []byte) []byte {
-	var e pgproto3.ErrorResponse
-	if e.Decode(msg[headerSize:]) != nil {
-		return msg
-	}
-	err := strike(pgconn.ErrorResponseToPgError(&e), c.names)
-	return encode(nil, &pgproto3.ErrorResponse{Severity: err.Severity, SeverityUnlocalized: err.SeverityUnlocalized, Code: err.Code, Message: err.Message})
-}
-
-// refusal is refused for an error of pgx's.
+// refusal is carrier.RefusedSettings for an error of pgx's.
 func refusal(err error, names []string) error {
 	var server *pgconn.PgError
 	if errors.As(err, &server) {
-		return strike(server, names)
+		return carrier.RefusedSettings(server, names)
 	}
 	return err
-}
-
-// strike keeps the fields by which the pool decides. An operator's intervention, such as a kill or
-// a cancellation, has words of its own.
-func strike(e *pgconn.PgError, names []string) *pgconn.PgError {
-	const intervention = "57"
-	struck := &pgconn.PgError{Severity: e.Severity, SeverityUnlocalized: e.SeverityUnlocalized, Code: e.Code, Message: e.Message}
-	if !strings.HasPrefix(e.Code, intervention) {
-		struck.Message = "the server refuses one of the settings " + strings.Join(names, ", ") + " of the context"
-	}
-	return struck
 }

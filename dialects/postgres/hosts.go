@@ -17,6 +17,7 @@ import (
 
 	"github.com/pooldriver/pooldriver/dialects"
 	"github.com/pooldriver/pooldriver/dialects/internal/hosts"
+	"github.com/pooldriver/pooldriver/dialects/postgres/internal/carrier"
 )
 
 // addresses are the different hosts and ports to which config may connect, in order. pgx lists an
@@ -147,9 +148,9 @@ func (t *template) configFor(address string, cred *dialects.Credential) (*pgx.Co
 // connect opens a connection and learns the role of its server.
 func (t *template) connect(ctx context.Context, config *pgx.ConnConfig, patience time.Duration) (*session, hosts.Outcome) {
 	var way reach
-	var last *carrier
-	config.DialFunc = throughGate(t.throughWire(way.noting(patient(config.DialFunc, patience))))
-	config.BuildFrontend = throughCarrier(way.keeping(config.BuildFrontend), &last)
+	config.DialFunc = t.throughWire(way.noting(patient(config.DialFunc, patience)))
+	config.BuildFrontend = way.keeping(config.BuildFrontend)
+	carrier.Install(&config.Config)
 	conn, err := stdlib.GetConnector(*config).Connect(ctx)
 	if err != nil {
 		o := outcomeOf(t.Target(), config.Password, way.asked(), err)
@@ -158,10 +159,7 @@ func (t *template) connect(ctx context.Context, config *pgx.ConnConfig, patience
 	}
 	way.end()
 	s := newSession(conn.(*stdlib.Conn), t.Target())
-	if g := gateOf(s.pg.Conn()); g != nil && last != nil && last.frontend == s.pg.Frontend() {
-		s.carrier, last.gate = last, g
-	}
-	s.role = t.role
+	s.carrier, s.role = carrier.Of(s.pg), t.role
 	if t.role == hosts.Any {
 		return s, hosts.Outcome{Fit: hosts.Fits}
 	}

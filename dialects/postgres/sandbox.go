@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgproto3"
 
 	"github.com/pooldriver/pooldriver/dialects"
 )
@@ -52,33 +51,13 @@ func (s *session) CleanInTx(ctx context.Context, effect dialects.Effect) (kept b
 	return false, s.pgx.DeallocateAll(ctx)
 }
 
-// CarryAhead loads the carrier. The texts go in front of a Parse, too: its error would fail the
-// transaction before a savepoint is there.
+// CarryAhead loads the carrier.
 func (s *session) CarryAhead(texts []string, settings []dialects.ContextSetting) bool {
-	if s.carrier == nil {
-		return false
-	}
-	c := cargo{early: true}
-	for _, text := range texts {
-		for _, m := range []pgproto3.FrontendMessage{
-			&pgproto3.Parse{Query: text}, &pgproto3.Bind{}, &pgproto3.Execute{}, &pgproto3.Close{ObjectType: 'S'},
-		} {
-			c.messages = encode(c.messages, m)
-		}
-		c.answers += aheadAnswers
-	}
-	if len(settings) > 0 {
-		set := newCargo(settings)
-		c.messages, c.answers, c.names = append(c.messages, set.messages...), c.answers+set.answers, set.names
-	}
-	return s.carrier.load(c)
+	return s.carrier != nil && s.carrier.CarryAhead(texts, settings)
 }
 
-// aheadAnswers are the types of the server's answers to one text of CarryAhead.
-const aheadAnswers = "12C3"
-
 // DropAhead unloads the carrier.
-func (s *session) DropAhead() (sent bool) { return s.carrier.unload() }
+func (s *session) DropAhead() (sent bool) { return s.carrier.Unload() }
 
 // Value asks for a setting. A setting that does not exist is empty, as it is after the transaction
 // that has set it.

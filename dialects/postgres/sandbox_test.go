@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/jackc/pgx/v5/pgproto3"
 	"github.com/stretchr/testify/require"
 
 	"github.com/pooldriver/pooldriver/dialects"
@@ -68,30 +67,4 @@ func TestADeadlockNamesTheSessionsOfItsDetail(t *testing.T) {
 	require.Equal(t, []uint64{12, 11}, blockers)
 	lost, _ = dialect{}.LockLost(&pgconn.PgError{Code: "23505"})
 	require.False(t, lost)
-}
-
-// TestWhatIsSentAheadGoesBeforeAParse: an error of the Parse must find the savepoint.
-func TestWhatIsSentAheadGoesBeforeAParse(t *testing.T) {
-	var s script
-	c := s.idleCarrier(t)
-	se := &session{carrier: c}
-	require.True(t, se.CarryAhead([]string{"RELEASE SAVEPOINT a", "SAVEPOINT a"}, nil))
-	s.write(t, c, &pgproto3.Parse{Name: "p", Query: "SELEC"}, &pgproto3.Describe{ObjectType: 'S', Name: "p"}, &pgproto3.Sync{})
-	s.requireSent(t, "PBECPBEC"+"PDS")
-	for range 2 {
-		s.answer(t, &pgproto3.ParseComplete{}, &pgproto3.BindComplete{}, &pgproto3.CommandComplete{CommandTag: []byte("SAVEPOINT")}, &pgproto3.CloseComplete{})
-	}
-	s.answer(t, &pgproto3.ErrorResponse{Code: "42601"}, &pgproto3.ReadyForQuery{TxStatus: 'E'})
-	require.Equal(t, byte('E'), requireTypes(t, c, "EZ"))
-	require.True(t, se.DropAhead())
-}
-
-func TestWhatIsSentAheadWaitsForAStatement(t *testing.T) {
-	var s script
-	c := s.idleCarrier(t)
-	se := &session{carrier: c}
-	require.True(t, se.CarryAhead([]string{"SAVEPOINT a"}, nil))
-	s.write(t, c, &pgproto3.Close{ObjectType: 'S', Name: "old"}, &pgproto3.Sync{}) // fails nothing
-	s.requireSent(t, "CS")
-	require.False(t, se.DropAhead())
 }

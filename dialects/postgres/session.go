@@ -14,6 +14,7 @@ import (
 	"github.com/pooldriver/pooldriver/dialects"
 	"github.com/pooldriver/pooldriver/dialects/internal/hosts"
 	"github.com/pooldriver/pooldriver/dialects/internal/wire"
+	"github.com/pooldriver/pooldriver/dialects/postgres/internal/carrier"
 	"github.com/pooldriver/pooldriver/internal/redact"
 )
 
@@ -24,12 +25,12 @@ type session struct {
 	conn    *stdlib.Conn
 	pgx     *pgx.Conn
 	pg      *pgconn.PgConn
-	wire    *wire.Conn // under pgx; nil in a wrapped connection
-	carrier *carrier   // between pgx and TLS; nil in a wrapped connection
-	eye     *wire.Conn // to peek and to end the stream: wire, or a Conn beside pgx
-	sealed  bool       // TLS: what waits to be read cannot be understood
-	kind    kind       // of the server
-	hooked  bool       // somebody else's hook may have made the state at connect
+	wire    *wire.Conn       // under pgx; nil in a wrapped connection
+	carrier *carrier.Carrier // between pgx and TLS; nil in a wrapped connection
+	eye     *wire.Conn       // to peek and to end the stream: wire, or a Conn beside pgx
+	sealed  bool             // TLS: what waits to be read cannot be understood
+	kind    kind             // of the server
+	hooked  bool             // somebody else's hook may have made the state at connect
 
 	reported [len(reported)]string // the values at connect
 	before   map[string][]byte     // the settings of SetSettings, with their values before it
@@ -49,15 +50,12 @@ var _ dialects.LastTxStatus = (*session)(nil)
 func newSession(conn *stdlib.Conn, label string) *session {
 	s := &session{Label: redact.Label(label), outer: conn, conn: conn, pgx: conn.Conn(), pg: conn.Conn().PgConn()}
 	nc := s.pg.Conn()
-	if g, ok := nc.(*gate); ok {
-		nc = g.Conn
-	}
 	s.wire = wire.Of(nc)
 	if s.eye = s.wire; s.eye == nil {
 		s.eye = wire.New(socket(nc), 0)
 	}
-	_, s.sealed = nc.(interface{ NetConn() net.Conn })
-	s.sealed = s.sealed && nc != net.Conn(s.wire)
+	_, layered := nc.(interface{ NetConn() net.Conn }) // TLS, or the carrier's layer, which is below TLS
+	s.sealed = layered && bottom(nc) != net.Conn(s.wire)
 	s.reported, s.kind = s.reportedNow(), kindOf(s.pg.ParameterStatus)
 	s.atConnect, s.known = s.told()
 	return s
@@ -119,7 +117,7 @@ func (s *session) Peek() dialects.Liveness {
 	switch sight, waiting := s.eye.Peek(); {
 	case sight == wire.Closed:
 		return dialects.Dead
-	case sight == wire.Readable && s.sealed:
+	case sight == wire.Readable && (s.sealed || waiting == nil):
 		return dialects.Unsure
 	case sight == wire.Readable:
 		if said := listen(waiting); said != dialects.Alive {

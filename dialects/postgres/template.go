@@ -81,20 +81,15 @@ func (t *template) DialNetworkBy(dial dialects.DialFunc) { t.network = dial }
 // cancel: this does no harm. That request goes to the remote address of the connection, so dial
 // must understand that address.
 func (t *template) throughWire(dial pgconn.DialFunc) pgconn.DialFunc {
-	if t.network == nil {
-		return through(dial, func(nc net.Conn, _, _ string) net.Conn { return wire.New(nc, 0) })
-	}
-	return through(dial, func(nc net.Conn, network, address string) net.Conn { return wire.Dialled(nc, network, address, 0) })
-}
-
-// through puts something of ours around what dial returns.
-func through(dial pgconn.DialFunc, put func(nc net.Conn, network, address string) net.Conn) pgconn.DialFunc {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		nc, err := dial(ctx, network, address)
-		if err != nil {
+		switch {
+		case err != nil:
 			return nil, err
+		case t.network == nil:
+			return wire.New(nc, 0), nil
 		}
-		return put(nc, network, address), nil
+		return wire.Dialled(nc, network, address, 0), nil
 	}
 }
 

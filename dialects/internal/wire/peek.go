@@ -38,16 +38,16 @@ func (c *Conn) OnSocket() bool { return c.pump == nil }
 
 // Peek looks at the connection without blocking, without a round trip and
 // without taking anything from it. With Readable it returns the first bytes
-// that wait; they are good until the next Peek. It is for an idle connection:
-// one goroutine at a time calls it.
+// that wait, which are good until the next Peek, or nil where there is no
+// socket. It is for an idle connection: one goroutine at a time calls it.
 func (c *Conn) Peek() (Sight, []byte) {
 	if c.closing.Load() || c.ended.Load() {
 		return Closed, nil
 	}
 	if c.pump != nil {
-		sight, waiting, err := c.pump.look()
+		sight, err := c.pump.look()
 		c.note(err)
-		return sight, waiting
+		return sight, nil
 	}
 	sight, waiting := c.look()
 	if sight == Closed {

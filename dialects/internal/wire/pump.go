@@ -2,219 +2,156 @@ package wire
 
 import (
 	"errors"
+	"io"
 	"net"
 	"os"
-	"sync"
+	"sync/atomic"
 	"time"
 )
 
-// pump gives a connection what it may lack: deadlines, a look at what waits to be read,
-// and calls that return in time. A channel of SSH has no deadlines, and neither it nor
-// TLS has a socket to look at. The connection below must have Read, Write and Close; if it has
-// CloseWrite, pump uses it.
+// pump gives a connection what it may lack: deadlines, and calls that return in time. A channel of
+// SSH has no deadlines. The connection below must have Read, Write and Close; if it has CloseWrite,
+// pump uses it.
 //
-// One goroutine reads from the connection. It keeps the bytes of one Read until they are taken, and
-// ends when the connection ends. Each call of the connection's Write runs on a goroutine too: a
-// deadline ends the wait for it, not the call.
+// The pump reads and writes two pipes, which have deadlines (net.Pipe). Two goroutines copy between
+// the pipes and the connection: a deadline ends the wait for them, not the connection's own call.
+// So the connection may still write what a Write of the pump was given, and an error of the
+// connection's Write is the error of a later call.
 type pump struct {
-	nc net.Conn
+	nc      net.Conn
+	in, out net.Conn // the pump's ends of the pipes: in is read, out is written
+	feed    net.Conn // the other end of in
+	drain   net.Conn // the other end of out
 
-	writing sync.Mutex // held by Write: the bytes of two calls do not mix
-
-	mu          sync.Mutex // protects following fields; not held while nc works
-	changed     sync.Cond  // of mu
-	waiting     []byte     // bytes that were read, and are not taken yet
-	ended       error      // not nil: why nothing more will be read
-	out         []byte     // what nc writes
-	busy        bool       // nc writes, or ends its stream
-	closed      bool
-	read, write limit
+	unread  atomic.Int64          // bytes that nc has given, and Read has not
+	end     atomic.Pointer[error] // why nc has ended; nil: it has not
+	closed  atomic.Bool
+	written chan struct{} // closed when nothing more is written to nc
 }
 
 // pumpSize is the most that is read or written at a time.
 const pumpSize = 16 << 10
 
 func newPump(nc net.Conn) *pump {
-	p := &pump{nc: nc}
-	p.changed.L = &p.mu
+	p := &pump{nc: nc, written: make(chan struct{})}
+	p.in, p.feed = net.Pipe()
+	p.out, p.drain = net.Pipe()
 	go p.receive()
+	go p.deliver()
 	return p
 }
 
-// receive reads until the connection has ended.
+// receive copies from the connection until it has ended.
 func (p *pump) receive() {
 	chunk := make([]byte, pumpSize)
 	for {
 		n, err := p.nc.Read(chunk)
-		if !p.offer(chunk[:n], err) {
+		p.unread.Add(int64(n))
+		if n > 0 {
+			if _, closed := p.feed.Write(chunk[:n]); closed != nil {
+				return
+			}
+		}
+		if err != nil {
+			p.ends(err)
 			return
 		}
 	}
 }
 
-// offer returns when b is taken, and reports whether to read on.
-func (p *pump) offer(b []byte, err error) (more bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.waiting, p.ended = b, err
-	p.changed.Broadcast()
-	for len(p.waiting) > 0 && !p.closed {
-		p.changed.Wait()
+// deliver copies to the connection until out is closed.
+func (p *pump) deliver() {
+	defer close(p.written)
+	if _, err := io.CopyBuffer(struct{ io.Writer }{p.nc}, p.drain, make([]byte, pumpSize)); err != nil {
+		p.ends(err)
+		return
 	}
-	return err == nil && !p.closed
+	if half, ok := p.nc.(interface{ CloseWrite() error }); ok {
+		_ = half.CloseWrite() // the reader learns what comes of it
+	}
 }
 
-// look shows the bytes that wait. err is why the connection has ended.
-func (p *pump) look() (sight Sight, waiting []byte, err error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	switch {
-	case p.closed:
-		return Closed, nil, nil
-	case len(p.waiting) > 0:
-		return Readable, p.waiting, nil
-	case p.ended != nil:
-		return Closed, nil, p.ended
+// ends fails every call that waits, and later ones.
+func (p *pump) ends(err error) {
+	p.end.CompareAndSwap(nil, &err)
+	_, _ = p.feed.Close(), p.drain.Close()
+}
+
+// reason is the error for a caller whose pipe has returned err.
+func (p *pump) reason(err error) error {
+	switch end := p.end.Load(); {
+	case err == nil || errors.Is(err, os.ErrDeadlineExceeded):
+		return err
+	case p.closed.Load():
+		return net.ErrClosed
+	case end != nil:
+		return *end
 	}
-	return Quiet, nil, nil
+	return err
+}
+
+// look reports whether bytes wait. err is why the connection has ended.
+func (p *pump) look() (sight Sight, err error) {
+	switch end := p.end.Load(); {
+	case p.closed.Load():
+		return Closed, nil
+	case end != nil:
+		return Closed, *end
+	case p.unread.Load() > 0:
+		return Readable, nil
+	}
+	return Quiet, nil
 }
 
 // Read implements net.Conn.
 func (p *pump) Read(b []byte) (int, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for {
-		switch {
-		case p.closed:
-			return 0, net.ErrClosed
-		case p.read.passed:
-			return 0, os.ErrDeadlineExceeded
-		case len(p.waiting) > 0:
-			n := copy(b, p.waiting)
-			p.waiting = p.waiting[n:]
-			p.changed.Broadcast()
-			return n, nil
-		case p.ended != nil:
-			return 0, p.ended
-		}
-		p.changed.Wait()
-	}
+	n, err := p.in.Read(b)
+	p.unread.Add(-int64(n))
+	return n, p.reason(err)
 }
 
 // Write implements net.Conn, except for n: n counts the bytes that may have left, so n is never too
 // small.
-func (p *pump) Write(b []byte) (n int, err error) {
-	p.writing.Lock()
-	defer p.writing.Unlock()
-	for err == nil && n < len(b) {
-		var part int
-		part, err = p.send(b[n:min(n+pumpSize, len(b))])
-		n += part
+func (p *pump) Write(b []byte) (int, error) {
+	if p.end.Load() != nil {
+		return 0, p.reason(io.ErrClosedPipe) // no byte of b has left
 	}
-	return n, err
-}
-
-// send hands b to the connection and waits until it is written.
-func (p *pump) send(b []byte) (n int, err error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if err := p.await(func() bool { return !p.busy }); err != nil {
-		return 0, err
-	}
-	if p.ended != nil {
-		return 0, p.ended // no byte of b has left
-	}
-	p.out, p.busy = append(p.out[:0], b...), true
-	written, failed := false, error(nil)
-	go func() {
-		_, err := p.nc.Write(p.out)
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		written, failed = true, err
-		p.rest()
-	}()
-	if err := p.await(func() bool { return written }); err != nil {
-		return len(b), err
-	}
-	return len(b), failed
-}
-
-// await returns when done returns true. The lock is held. An error: done is still false.
-func (p *pump) await(done func() bool) error {
-	for {
-		switch {
-		case p.closed:
-			return net.ErrClosed
-		case p.write.passed:
-			return os.ErrDeadlineExceeded
-		case done():
-			return nil
-		}
-		p.changed.Wait()
-	}
-}
-
-// rest notes that the connection does not write any more. The lock is held.
-func (p *pump) rest() {
-	p.busy = false
-	p.changed.Broadcast()
+	n, err := p.out.Write(b)
+	return n, p.reason(err)
 }
 
 // CloseWrite ends the stream after the bytes that are being written. It returns
 // errors.ErrUnsupported if the connection below cannot.
 func (p *pump) CloseWrite() error {
-	half, ok := p.nc.(interface{ CloseWrite() error })
-	if !ok {
+	if _, ok := p.nc.(interface{ CloseWrite() error }); !ok {
 		return errors.ErrUnsupported
 	}
-	return soon(func() error {
-		p.mu.Lock()
-		for p.busy && !p.closed {
-			p.changed.Wait()
-		}
-		if p.closed {
-			p.mu.Unlock()
-			return net.ErrClosed
-		}
-		p.busy = true
-		p.mu.Unlock()
-		err := half.CloseWrite()
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		p.rest()
-		return err
-	})
+	return p.out.Close()
 }
+
+// endPatience bounds the wait for a connection that sends what was written, and the end of its
+// stream.
+const endPatience = 100 * time.Millisecond
 
 // Close implements net.Conn. Calls that wait return first: the connection below may end them only
 // after its peer's answer, or when the network takes what it sends.
 func (p *pump) Close() error {
-	p.mu.Lock()
-	again := p.closed
-	p.closed = true
-	p.read.stop()
-	p.write.stop()
-	p.changed.Broadcast()
-	p.mu.Unlock()
-	if again {
+	if p.closed.Swap(true) {
 		return net.ErrClosed
 	}
-	return soon(p.nc.Close)
-}
-
-// endPatience bounds the wait for a connection that sends the end of its stream.
-const endPatience = 100 * time.Millisecond
-
-// soon calls f, and does not wait longer than endPatience for it.
-func soon(f func() error) error {
+	_, _ = p.in.Close(), p.out.Close()
 	done := make(chan error, 1)
-	go func() { done <- f() }()
-	timer := time.NewTimer(endPatience)
-	defer timer.Stop()
+	go func() {
+		select {
+		case <-p.written: // also the driver's goodbye
+		case <-time.After(endPatience):
+		}
+		done <- p.nc.Close()
+	}()
 	select {
 	case err := <-done:
 		return err
-	case <-timer.C:
+	case <-time.After(endPatience):
 		return nil
 	}
 }
@@ -225,64 +162,22 @@ func (p *pump) LocalAddr() net.Addr { return p.nc.LocalAddr() }
 // RemoteAddr implements net.Conn.
 func (p *pump) RemoteAddr() net.Addr { return p.nc.RemoteAddr() }
 
+// A pipe that is closed takes no deadline, and needs none.
+
 // SetDeadline implements net.Conn.
 func (p *pump) SetDeadline(t time.Time) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.set(&p.read, t)
-	p.set(&p.write, t)
+	_, _ = p.in.SetReadDeadline(t), p.out.SetWriteDeadline(t)
 	return nil
 }
 
 // SetReadDeadline implements net.Conn.
 func (p *pump) SetReadDeadline(t time.Time) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.set(&p.read, t)
+	_ = p.in.SetReadDeadline(t)
 	return nil
 }
 
 // SetWriteDeadline implements net.Conn.
 func (p *pump) SetWriteDeadline(t time.Time) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.set(&p.write, t)
+	_ = p.out.SetWriteDeadline(t)
 	return nil
-}
-
-// limit is a deadline.
-type limit struct {
-	timer  *time.Timer // nil: no deadline is to come
-	passed bool
-}
-
-func (l *limit) stop() {
-	if l.timer != nil {
-		l.timer.Stop()
-	}
-	*l = limit{}
-}
-
-// set moves a deadline. The lock is held. Calls that wait for the old deadline see the new one.
-func (p *pump) set(l *limit, t time.Time) {
-	l.stop()
-	if t.IsZero() || p.closed {
-		return
-	}
-	left := time.Until(t)
-	if left <= 0 {
-		l.passed = true
-		p.changed.Broadcast()
-		return
-	}
-	var own *time.Timer
-	own = time.AfterFunc(left, func() {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		if l.timer == own { // not moved since
-			l.passed = true
-			p.changed.Broadcast()
-		}
-	})
-	l.timer = own
 }

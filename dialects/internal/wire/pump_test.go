@@ -148,31 +148,18 @@ func TestADeadlineThatIsMovedEndsAReadThatWaits(t *testing.T) {
 	})
 }
 
-func TestADeadlineThatIsMovedWhileItPassesHasNotPassed(t *testing.T) {
-	c, _, p := tunnel(t)
-	c.pump.mu.Lock()
-	c.pump.set(&c.pump.read, time.Now().Add(time.Millisecond))
-	<-time.After(20 * time.Millisecond) // its function waits for the lock
-	c.pump.set(&c.pump.read, time.Time{})
-	c.pump.mu.Unlock()
-	go func() {
-		<-time.After(20 * time.Millisecond)
-		_, _ = p.Write([]byte("x"))
-	}()
-	_, err := c.Read(make([]byte, 1))
-	require.NoError(t, err)
-}
-
-func TestAWriteThatADeadlineEndsMayHaveLeft(t *testing.T) {
+func TestAWriteThatADeadlineEndsHasNotLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _, p := tunnel(t)
 		require.NoError(t, c.SetWriteDeadline(time.Now().Add(time.Minute)))
 		statement := []byte("INSERT")
-		_, err := c.Write(statement) // nobody reads it
+		_, err := c.Write(statement) // nobody reads it yet
+		require.NoError(t, err)
+		copy(statement, "xxxxxx") // it is the caller's again
+		_, err = c.Write([]byte(" lost"))
 		require.ErrorIs(t, err, os.ErrDeadlineExceeded)
 		require.EqualValues(t, 6, c.Sent())
 		require.True(t, c.Cut())
-		copy(statement, "xxxxxx") // it is the caller's again
 
 		require.NoError(t, c.SetWriteDeadline(time.Time{}))
 		second := make(chan error)
@@ -203,11 +190,13 @@ func TestAWriteThatFailsCountsAsSent(t *testing.T) {
 	c, _, p := tunnel(t)
 	_ = p.PipeReader.CloseWithError(errors.New("the tunnel is broken"))
 	_, err := c.Write([]byte("INSERT"))
-	require.ErrorContains(t, err, "the tunnel is broken")
+	require.NoError(t, err)
 	require.EqualValues(t, 6, c.Sent(), "what a tunnel says of its failed writes is not trusted")
+	_, err = c.Read(make([]byte, 1))
+	require.ErrorContains(t, err, "the tunnel is broken")
 }
 
-func TestPeekSeesWhatWaitsInATunnel(t *testing.T) {
+func TestPeekSeesThatBytesWaitInATunnel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _, p := tunnel(t)
 		sight, _ := c.Peek()
@@ -218,7 +207,7 @@ func TestPeekSeesWhatWaitsInATunnel(t *testing.T) {
 		for range 2 {
 			sight, waiting := c.Peek()
 			require.Equal(t, Readable, sight)
-			require.Equal(t, "Ebye", string(waiting))
+			require.Nil(t, waiting)
 		}
 		p.Close()
 		got, err := io.ReadAll(c)
@@ -259,7 +248,8 @@ func TestCloseOfATunnelEndsWhatWaitsAlthoughTheTunnelStalls(t *testing.T) {
 			woken <- err
 		}()
 		go func() {
-			_, err := c.Write([]byte("x"))
+			_, _ = c.Write([]byte("x"))
+			_, err := c.Write([]byte("y"))
 			woken <- err
 		}()
 		synctest.Wait()
@@ -278,9 +268,8 @@ func TestCloseOfATunnelEndsWhatWaitsAlthoughTheTunnelStalls(t *testing.T) {
 func TestTheStreamOfATunnelEndsAfterWhatIsBeingWritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, ch, p := tunnel(t)
-		require.NoError(t, c.SetWriteDeadline(time.Now().Add(time.Second)))
 		_, err := c.Write([]byte("half a statement"))
-		require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+		require.NoError(t, err)
 		require.NoError(t, c.CloseWrite(), "it does not wait for ever")
 		synctest.Wait()
 		select {

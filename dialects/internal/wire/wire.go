@@ -47,8 +47,8 @@ func New(nc net.Conn, keep int) *Conn {
 
 // Dialled wraps the connection that a function of the program has dialled to network and address.
 // RemoteAddr returns this address: the connection itself may know only the address of a proxy, or
-// none, and whoever dials RemoteAddr must reach the same server. Whatever nc is, deadlines, Peek
-// and Close work as on a socket.
+// none, and whoever dials RemoteAddr must reach the same server. Whatever nc is, deadlines and
+// Close work as on a socket. If nc is no socket, Peek does not show the bytes that wait.
 func Dialled(nc net.Conn, network, address string, keep int) *Conn {
 	switch nc.(type) {
 	case *net.TCPConn, *net.UnixConn:

@@ -1,28 +1,23 @@
-package postgres
+package carrier
 
 import (
 	"errors"
 	"net"
 	"sync/atomic"
-
-	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// gate lies between pgx and the network, below TLS. While a carrier holds a BEGIN, or plays the
+// gate lies between pgx and the network, below TLS. While the carrier holds a BEGIN, or plays the
 // server, the gate lets only the carrier's writes pass. Writes that bypass the carrier, as by
 // pgconn.PgConn.ExecBatch in pgx 5.12 or by users of PgConn.Conn, would be executed outside of the
 // transaction. They fail, and pgx closes the connection.
 type gate struct {
 	net.Conn
+	carrier *Carrier // above TLS
 	shut    atomic.Bool
 	passing atomic.Int32 // writes of the carrier
 }
 
 var errGate = errors.New("postgres: a transaction that begins with its first statement cannot begin with this: execute another one first, such as SELECT")
-
-func throughGate(dial pgconn.DialFunc) pgconn.DialFunc {
-	return through(dial, func(nc net.Conn, _, _ string) net.Conn { return &gate{Conn: nc} })
-}
 
 // Write implements net.Conn.
 func (g *gate) Write(p []byte) (int, error) {
@@ -35,11 +30,17 @@ func (g *gate) Write(p []byte) (int, error) {
 // NetConn returns what lies below.
 func (g *gate) NetConn() net.Conn { return g.Conn }
 
-// gateOf finds the gate under nc, looking through TLS; nil if there is none.
-func gateOf(nc net.Conn) *gate {
-	g, _ := nc.(*gate)
-	if g == nil {
-		g, _ = bottom(nc).(*gate)
+// gateUnder finds the gate under nc, looking through TLS; nil if there is none.
+func gateUnder(nc net.Conn) *gate {
+	for nc != nil {
+		switch c := nc.(type) {
+		case *gate:
+			return c
+		case interface{ NetConn() net.Conn }: // *tls.Conn
+			nc = c.NetConn()
+		default:
+			return nil
+		}
 	}
-	return g
+	return nil
 }

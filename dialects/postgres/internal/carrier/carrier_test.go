@@ -1,4 +1,4 @@
-package postgres
+package carrier
 
 import (
 	"bytes"
@@ -21,21 +21,21 @@ type script struct {
 }
 
 // held returns a carrier that holds a BEGIN, whose answer has been read.
-func (s *script) held(t *testing.T) *carrier {
+func (s *script) held(t *testing.T) *Carrier {
 	t.Helper()
 	c := s.idleCarrier(t)
-	require.True(t, c.arm())
+	require.True(t, c.AwaitBegin())
 	s.write(t, c, &pgproto3.Query{String: "begin"})
 	require.Equal(t, byte('T'), requireTypes(t, c, "CZ"))
 	require.Zero(t, s.out.Len())
 	return c
 }
 
-func (s *script) write(t *testing.T, c *carrier, messages ...pgproto3.Message) {
+func (s *script) write(t *testing.T, c *Carrier, messages ...pgproto3.Message) {
 	t.Helper()
 	var p []byte
 	for _, m := range messages {
-		p = append(p, message(t, m)...)
+		p = append(p, encode(nil, m)...)
 	}
 	n, err := c.Write(p)
 	require.NoError(t, err)
@@ -45,17 +45,17 @@ func (s *script) write(t *testing.T, c *carrier, messages ...pgproto3.Message) {
 func (s *script) answer(t *testing.T, messages ...pgproto3.Message) {
 	t.Helper()
 	for _, m := range messages {
-		s.in.Write(message(t, m))
+		s.in.Write(encode(nil, m))
 	}
 }
 
 // requireTypes reads messages of these types, and returns the last one's status.
-func requireTypes(t *testing.T, c *carrier, types string) (status byte) {
+func requireTypes(t *testing.T, c *Carrier, types string) (status byte) {
 	t.Helper()
 	for i := range types {
 		m, err := c.frontend.Receive()
 		require.NoError(t, err)
-		require.Equal(t, types[i], message(t, m)[0], "message %d of %s", i, types)
+		require.Equal(t, types[i], encode(nil, m)[0], "message %d of %s", i, types)
 		if z, ok := m.(*pgproto3.ReadyForQuery); ok {
 			status = z.TxStatus
 		}
@@ -149,7 +149,7 @@ func TestSeveralStatementsWaitUntilBeginIsAnswered(t *testing.T) {
 	// And in the next transaction a Close in front of all has its answer.
 	s.in.WriteString(idle)
 	requireTypes(t, c, "Z")
-	require.True(t, c.arm())
+	require.True(t, c.AwaitBegin())
 	s.write(t, c, &pgproto3.Query{String: "begin"})
 	requireTypes(t, c, "CZ")
 	s.write(t, c, &pgproto3.Close{ObjectType: 'S', Name: "x"}, &pgproto3.Sync{})
@@ -186,24 +186,23 @@ func TestSeveralStatementsWaitUntilBeginIsAnswered(t *testing.T) {
 	s.requireSent(t, "Q")
 }
 
-func TestCarrierDoesNotArmInTheMiddleOfAMessage(t *testing.T) {
-	behind := message(t, &pgproto3.NotificationResponse{Channel: "n", Payload: "p"})
+func TestCarrierAwaitsNoBeginInTheMiddleOfAMessage(t *testing.T) {
+	behind := encode(nil, &pgproto3.NotificationResponse{Channel: "n", Payload: "p"})
 	for cut := 1; cut <= len(behind); cut++ {
 		s := &script{}
-		var c *carrier
-		throughCarrier(pgproto3.NewFrontend, &c)(&s.in, &s.out)
-		require.False(t, c.arm(), "it has not begun")
+		c := newCarrier(&s.in, &s.out, &gate{}, pgproto3.NewFrontend)
+		require.False(t, c.AwaitBegin(), "it has not begun")
 		s.in.WriteString(idle)
 		s.in.Write(behind[:cut])
 		requireTypes(t, c, "Z")
-		require.False(t, c.arm(), "%d bytes of a notification have come", cut)
+		require.False(t, c.AwaitBegin(), "%d bytes of a notification have come", cut)
 	}
 }
 
 func TestFarewellTakesNoBeginWithIt(t *testing.T) {
 	s := &script{}
 	c := s.held(t)
-	_, err := c.Write(append(message(t, parsed[0]), goodbye...))
+	_, err := c.Write(append(encode(nil, parsed[0]), goodbye...))
 	require.NoError(t, err)
 	s.requireSent(t, "X")
 }
@@ -225,14 +224,13 @@ var (
 )
 
 // idleCarrier returns a carrier with nothing under way.
-func (s *script) idleCarrier(t *testing.T) *carrier {
+func (s *script) idleCarrier(t *testing.T) *Carrier {
 	t.Helper()
 	var r io.Reader = &s.in
 	if s.chunks != nil {
 		r = s.chunks(r)
 	}
-	var c *carrier
-	throughCarrier(pgproto3.NewFrontend, &c)(r, &s.out)
+	c := newCarrier(r, &s.out, &gate{}, pgproto3.NewFrontend)
 	s.in.WriteString(idle)
 	requireTypes(t, c, "Z")
 	return c
@@ -243,7 +241,7 @@ func TestAStatementCarriesSettingsAndTheirAnswersAreTakenOut(t *testing.T) {
 		s := &script{chunks: chunks}
 		c := s.idleCarrier(t)
 		for range 2 {
-			require.True(t, c.load(newCargo(tenant)))
+			require.True(t, c.CarrySettings(tenant))
 			s.write(t, c, &pgproto3.Query{}) // pings pass
 			s.requireSent(t, "Q")
 			s.answer(t, &pgproto3.EmptyQueryResponse{}, &pgproto3.ReadyForQuery{TxStatus: 'I'})
@@ -259,7 +257,7 @@ func TestAStatementCarriesSettingsAndTheirAnswersAreTakenOut(t *testing.T) {
 			s.answer(t, notice, &pgproto3.ParseComplete{}, &pgproto3.BindComplete{})
 			s.answer(t, selected...)
 			require.Equal(t, byte('I'), requireTypes(t, c, "N12CZ"))
-			c.unload()
+			c.Unload()
 			s.write(t, c, parsed...)
 			s.requireSent(t, "PBES")
 			s.answer(t, selected...)
@@ -274,7 +272,7 @@ func TestASyncEndsWhatASimpleQueryWithSettingsLeavesOpen(t *testing.T) {
 	for _, text := range []string{"SELECT 1", "SELECT 1 /* " + strings.Repeat("x", onePacket) + " */"} {
 		s := &script{chunks: iotest.OneByteReader}
 		c := s.idleCarrier(t)
-		require.True(t, c.load(newCargo(tenant)))
+		require.True(t, c.CarrySettings(tenant))
 		s.write(t, c, &pgproto3.Query{String: text})
 		s.requireSent(t, "CPBEC"+"QS")
 		s.answer(t, settingsSet...)
@@ -289,7 +287,7 @@ func TestSettingsThatAreRefusedAreTheStatementsError(t *testing.T) {
 		for _, simple := range []bool{true, false} {
 			s := &script{chunks: iotest.OneByteReader}
 			c := s.idleCarrier(t)
-			require.True(t, c.load(newCargo(tenant)))
+			require.True(t, c.CarrySettings(tenant))
 			s.answer(t, settingsSet[:answered]...)
 			s.answer(t, &pgproto3.ErrorResponse{Severity: "ERROR", Code: "22023", Message: `invalid value: "secret"`, Detail: "secret", Hint: "secret"})
 			s.answer(t, &pgproto3.ReadyForQuery{TxStatus: 'I'})
@@ -308,7 +306,7 @@ func TestSettingsThatAreRefusedAreTheStatementsError(t *testing.T) {
 			require.Contains(t, refused.Message, "app.tenant")
 			require.NotContains(t, fmt.Sprintf("%+v", refused), "secret")
 			require.Equal(t, byte('I'), requireTypes(t, c, "Z"))
-			c.unload()
+			c.Unload()
 			s.write(t, c, parsed...)
 			s.requireSent(t, "PBES")
 			s.answer(t, selected...)
@@ -322,7 +320,7 @@ func TestABeginCarriesSettings(t *testing.T) {
 	for _, refuses := range []bool{false, true} {
 		s := &script{}
 		c := s.held(t)
-		require.True(t, c.load(newCargo(tenant)))
+		require.True(t, c.CarrySettings(tenant))
 		s.write(t, c, parsed...)
 		s.requireSent(t, "PBEC"+"CPBEC"+"PBES")
 		s.answer(t, beginOK...)
@@ -344,15 +342,39 @@ func TestABeginCarriesSettings(t *testing.T) {
 func TestSettingsAreNotCarriedByWhatTheyWouldNotHoldFor(t *testing.T) {
 	s := &script{}
 	c := s.idleCarrier(t)
-	require.True(t, c.load(newCargo(tenant)))
-	_, err := c.Write(append(message(t, &pgproto3.Execute{}), append(bytes.Clone(syncMessage), append(message(t, &pgproto3.Execute{}), syncMessage...)...)...))
+	require.True(t, c.CarrySettings(tenant))
+	_, err := c.Write(append(encode(nil, &pgproto3.Execute{}), append(bytes.Clone(syncMessage), append(encode(nil, &pgproto3.Execute{}), syncMessage...)...)...))
 	require.ErrorIs(t, err, errLoaded)
 	require.Zero(t, s.out.Len())
-	c.unload()
+	c.Unload()
 
 	s.answer(t, notice) // half of it has come with the last answer
 	s.in.Truncate(s.in.Len() - 1)
 	_, err = c.frontend.Receive()
 	require.Error(t, err)
-	require.False(t, c.load(newCargo(tenant)))
+	require.False(t, c.CarrySettings(tenant))
+}
+
+// TestWhatIsSentAheadGoesBeforeAParse: an error of the Parse must find the savepoint.
+func TestWhatIsSentAheadGoesBeforeAParse(t *testing.T) {
+	var s script
+	c := s.idleCarrier(t)
+	require.True(t, c.CarryAhead([]string{"RELEASE SAVEPOINT a", "SAVEPOINT a"}, nil))
+	s.write(t, c, &pgproto3.Parse{Name: "p", Query: "SELEC"}, &pgproto3.Describe{ObjectType: 'S', Name: "p"}, &pgproto3.Sync{})
+	s.requireSent(t, "PBECPBEC"+"PDS")
+	for range 2 {
+		s.answer(t, &pgproto3.ParseComplete{}, &pgproto3.BindComplete{}, &pgproto3.CommandComplete{CommandTag: []byte("SAVEPOINT")}, &pgproto3.CloseComplete{})
+	}
+	s.answer(t, &pgproto3.ErrorResponse{Code: "42601"}, &pgproto3.ReadyForQuery{TxStatus: 'E'})
+	require.Equal(t, byte('E'), requireTypes(t, c, "EZ"))
+	require.True(t, c.Unload())
+}
+
+func TestWhatIsSentAheadWaitsForAStatement(t *testing.T) {
+	var s script
+	c := s.idleCarrier(t)
+	require.True(t, c.CarryAhead([]string{"SAVEPOINT a"}, nil))
+	s.write(t, c, &pgproto3.Close{ObjectType: 'S', Name: "old"}, &pgproto3.Sync{}) // fails nothing
+	s.requireSent(t, "CS")
+	require.False(t, c.Unload())
 }
