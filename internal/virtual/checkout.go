@@ -49,6 +49,16 @@ func (c *checkout) refuse(why error) { c.refusal = why }
 // lend makes every operation fail until the loan l has ended.
 func (c *checkout) lend(l *Loan) { c.loan, c.refusal = l, errLent }
 
+// operate begins an operation.
+func (c *checkout) operate(kind kind) *operation {
+	op := &c.op
+	if op.kind != over {
+		*op = operation{} // the driver has panicked in the last one
+	}
+	op.c, op.kind = c, kind
+	return op
+}
+
 // look returns the cached facts of a text, and whether the text was met lately. In a loop the text is
 // the same as the last text.
 func (c *checkout) look(query string) (t *textcache.Text, again bool) {

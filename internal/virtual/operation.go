@@ -49,16 +49,6 @@ type operation struct {
 	started bool       // Reach has found the connection
 }
 
-// operate begins an operation.
-func (c *checkout) operate(kind kind) *operation {
-	op := &c.op
-	if op.kind != over {
-		*op = operation{} // the driver has panicked in the last one
-	}
-	op.c, op.kind = c, kind
-	return op
-}
-
 // setText makes op one that executes its text, or its virtual statement, which has this text.
 func (op *operation) setText() {
 	t, again := op.c.look(op.Text)
