@@ -236,7 +236,7 @@ func (p *Pool[T]) dropUnprepared(r *resource[T]) {
 func (p *Pool[T]) dropUnpreparedLocked(r *resource[T]) {
 	p.count.revoked++
 	p.endProbeLocked(r)
-	p.retireLocked(r, beforeAcquire)
+	p.retireLocked(r, ReasonBeforeAcquire)
 }
 
 // passOnLocked gives r, whose acquirer has left, to the next acquirer in order.

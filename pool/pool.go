@@ -153,13 +153,13 @@ func (p *Pool[T]) putLocked(r *resource[T]) *waiter[T] {
 func (p *Pool[T]) unfitLocked(r *resource[T]) Reason {
 	switch {
 	case p.mode&modeClosed != 0:
-		return closed
+		return ReasonClosed
 	case r.generation != p.generation && !r.preserved:
-		return flushed
+		return ReasonFlushed
 	case p.now >= r.expires:
-		return lifetime
+		return ReasonLifetime
 	case p.mode&modeOver != 0 && p.total-p.destroying > p.max:
-		return resized
+		return ReasonResized
 	}
 	return fit
 }

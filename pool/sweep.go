@@ -56,10 +56,10 @@ func (p *Pool[T]) retireIdleLocked(now int64) {
 		why := fit
 		switch {
 		case now >= r.expires:
-			why = lifetime
+			why = ReasonLifetime
 		case p.cfg.MaxIdleTime > 0 && now-r.idleSince >= int64(p.cfg.MaxIdleTime) &&
 			live > p.min && p.idle.n > p.minIdle && !r.preserved:
-			why = idleTime
+			why = ReasonIdleTime
 		}
 		if why == fit {
 			i++
@@ -117,12 +117,12 @@ func (p *Pool[T]) checkIdle(all []suspect[T]) {
 		p.mu.Lock()
 		p.checking--
 		if err != nil {
-			why := checkFailed
+			why := ReasonCheckFailed
 			if p.mode&modeClosed != 0 {
-				why = closed
+				why = ReasonClosed
 			}
 			p.retireLocked(s.r, why)
-			if why == closed {
+			if why == ReasonClosed {
 				err = nil // Close has ended the context of Check
 			}
 		} else {
