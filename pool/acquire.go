@@ -63,7 +63,7 @@ func (p *Pool[T]) acquire(ctx context.Context, who any, now bool) (Lease[T], err
 	}
 	p.seq++
 	seq, start := p.seq, int64(0)
-	if p.asleep || p.now != r.idleSince { // BeforeAcquire may have to ask whether r is still good
+	if p.clock.Coarse() != r.idleSince { // BeforeAcquire may have to ask whether r is still good
 		start = p.nowLocked()
 	}
 	p.mu.Unlock()

@@ -217,7 +217,6 @@ func (p *Pool[T]) closeLocked(idle *sync.WaitGroup) {
 	p.nowLocked()
 	p.mode |= modeClosed
 	p.generation++
-	p.asleep = true
 	p.failAllLocked(func(w *waiter[T]) error { return p.acquireErrorLocked(ErrClosed, w.start.Load()) })
 	for p.idle.n > 0 {
 		r := p.idle.popOldest()
@@ -225,7 +224,7 @@ func (p *Pool[T]) closeLocked(idle *sync.WaitGroup) {
 		r.closer = idle
 		p.retireLocked(r, ReasonClosed)
 	}
-	for _, t := range []*time.Timer{p.sweepTimer, p.expireTimer, p.starvation.timer, p.tickTimer, p.outage.timer} {
+	for _, t := range []*time.Timer{p.sweepTimer, p.expireTimer, p.starvation.timer, p.outage.timer} {
 		if t != nil {
 			t.Stop()
 		}

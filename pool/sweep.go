@@ -8,11 +8,16 @@ import (
 // sweepEvery is the time between two sweeps: an idle resource exceeds its limit by a quarter of the
 // limit at most, and by CheckInterval at most.
 func (p *Pool[T]) sweepEvery() time.Duration {
-	every := shortestOf(p.cfg.CheckInterval, p.cfg.MaxLifetime/4, p.cfg.MaxIdleTime/4)
-	if every == 0 {
+	every := time.Duration(never)
+	for _, d := range []time.Duration{p.cfg.CheckInterval, p.cfg.MaxLifetime / 4, p.cfg.MaxIdleTime / 4} {
+		if d > 0 {
+			every = min(every, d)
+		}
+	}
+	if every == never {
 		every = DefaultCheckInterval // for Min alone
 	}
-	return max(every, finestTick)
+	return max(every, time.Millisecond)
 }
 
 // armSweepLocked starts the sweeps, which stop by themselves when there is nothing to sweep.
@@ -39,10 +44,10 @@ func (p *Pool[T]) sweepLocked() {
 	if p.mode&modeClosed != 0 {
 		return
 	}
-	p.now = p.nowLocked()
-	p.retireIdleLocked(p.now)
+	now := p.nowLocked()
+	p.retireIdleLocked(now)
 	p.balanceLocked()
-	p.checkIfDueLocked(p.now)
+	p.checkIfDueLocked(now)
 	if p.total > 0 || p.min > 0 || p.minIdle > 0 {
 		p.armSweepLocked()
 	}
@@ -151,7 +156,7 @@ func (p *Pool[T]) takeForCheck(s suspect[T]) bool {
 // putCheckedLocked puts r back where it was, or gives it to a waiter that has come
 // meanwhile.
 func (p *Pool[T]) putCheckedLocked(r *resource[T]) {
-	if p.queue.empty() && p.unfitLocked(r) == fit {
+	if p.queue.empty() && p.unfitLocked(r, p.clock.Coarse()) == fit {
 		p.idle.restore(r)
 		return
 	}
