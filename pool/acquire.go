@@ -70,7 +70,7 @@ func (p *Pool[T]) handOutLocked(ctx context.Context, who any, now bool) (Lease[T
 	}
 	p.seq++
 	seq, start := p.seq, int64(0)
-	if p.asleep || p.now != r.idleSince { // BeforeAcquire may have to ask whether r is still good
+	if p.clock.Coarse() != r.idleSince { // BeforeAcquire may have to ask whether r is still good
 		start = p.nowLocked()
 	}
 	p.mu.Unlock()
@@ -243,7 +243,7 @@ func (p *Pool[T]) dropUnprepared(r *resource[T]) {
 func (p *Pool[T]) dropUnpreparedLocked(r *resource[T]) {
 	p.count.revoked++
 	p.endProbeLocked(r)
-	p.retireLocked(r, beforeAcquire)
+	p.retireLocked(r, ReasonBeforeAcquire)
 }
 
 // passOnLocked gives r, whose acquirer has left, to the next acquirer in order.

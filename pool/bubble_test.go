@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/pooldriver/pooldriver/internal/bubble"
 )
 
 // inAndOut uses a pool of two outside, in two bubbles and outside again, with step each time.
@@ -82,6 +84,12 @@ func TestPoolServesInABubbleAndOutsideAgain(t *testing.T) {
 		before := p.Stats()
 		begun := starved.Load()
 		crowdOf(t, p)
+		for range 1000 { // its goroutine may not have run yet
+			if starved.Load() > begun {
+				break
+			}
+			time.Sleep(ms)
+		}
 		require.Greater(t, starved.Load(), begun, "Starving was called here, too")
 		s := p.Stats()
 		require.Zero(t, s.Destroyed.Lifetime+s.Destroyed.IdleTime)
@@ -153,10 +161,8 @@ func TestPoolLifetimeInABubble(t *testing.T) {
 	}
 	use()
 	require.Equal(t, 1, created)
+	time.Sleep(3 * bubble.Tick) // the clock's timer stops
 	synctest.Test(t, func(t *testing.T) {
-		p.mu.Lock()
-		p.asleep = true // as a second after the last use outside
-		p.mu.Unlock()
 		use()
 		require.Equal(t, 1, created, "26 years ago is not an hour later")
 		time.Sleep(2 * time.Hour)

@@ -116,7 +116,7 @@ func (p *Pool[T]) Resize(n int) error {
 		p.mode |= modeOver
 	}
 	for p.idle.n > 0 && p.total-p.destroying > n {
-		p.retireLocked(p.idle.popOldest(), resized)
+		p.retireLocked(p.idle.popOldest(), ReasonResized)
 	}
 	p.balanceLocked()
 	return nil
@@ -144,7 +144,7 @@ func (p *Pool[T]) FlushOthers(ctx context.Context) {
 		if r := p.idle.popOldest(); r.preserved {
 			kept = append(kept, r)
 		} else {
-			p.retireLocked(r, flushed)
+			p.retireLocked(r, ReasonFlushed)
 		}
 	}
 	for _, r := range kept {
@@ -217,15 +217,14 @@ func (p *Pool[T]) closeLocked(idle *sync.WaitGroup) {
 	p.nowLocked()
 	p.mode |= modeClosed
 	p.generation++
-	p.asleep = true
 	p.failAllLocked(func(w *waiter[T]) error { return p.acquireErrorLocked(ErrClosed, w.start.Load()) })
 	for p.idle.n > 0 {
 		r := p.idle.popOldest()
 		idle.Add(1)
 		r.closer = idle
-		p.retireLocked(r, closed)
+		p.retireLocked(r, ReasonClosed)
 	}
-	for _, t := range []*time.Timer{p.sweepTimer, p.expireTimer, p.starvation.timer, p.tickTimer, p.outage.timer} {
+	for _, t := range []*time.Timer{p.sweepTimer, p.expireTimer, p.starvation.timer, p.outage.timer} {
 		if t != nil {
 			t.Stop()
 		}

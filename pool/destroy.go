@@ -7,27 +7,15 @@ type Reason uint8
 
 // The reasons; Destroyed counts them.
 const (
-	ReasonLifetime      = lifetime
-	ReasonIdleTime      = idleTime
-	ReasonCheckFailed   = checkFailed
-	ReasonBeforeAcquire = beforeAcquire
-	ReasonBeforeRelease = beforeRelease
-	ReasonDiscarded     = discarded
-	ReasonFlushed       = flushed
-	ReasonResized       = resized
-	ReasonClosed        = closed
-)
-
-const (
-	lifetime Reason = iota
-	idleTime
-	checkFailed
-	beforeAcquire
-	beforeRelease
-	discarded
-	flushed
-	resized
-	closed
+	ReasonLifetime Reason = iota
+	ReasonIdleTime
+	ReasonCheckFailed
+	ReasonBeforeAcquire
+	ReasonBeforeRelease
+	ReasonDiscarded
+	ReasonFlushed
+	ReasonResized
+	ReasonClosed
 	reasons           // the number of reasons
 	fit     = reasons // there is no reason to destroy the resource
 )

@@ -106,7 +106,7 @@ func (p *Pool[T]) takeBack(r *resource[T], err error, v verdict) {
 	p.applyLocked(v)
 	var w *waiter[T]
 	if err != nil {
-		p.retireLocked(r, beforeRelease)
+		p.retireLocked(r, ReasonBeforeRelease)
 	} else {
 		w = p.putLocked(r)
 	}
@@ -137,7 +137,7 @@ func (l Lease[T]) Discard() error {
 		p.recycleLocked(w)
 	}
 	p.endProbeLocked(r)
-	p.retireLocked(r, discarded)
+	p.retireLocked(r, ReasonDiscarded)
 	p.balanceLocked()
 	return nil
 }

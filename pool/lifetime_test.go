@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/pooldriver/pooldriver/internal/bubble"
 )
 
 func TestResourceOlderThanMaxLifetimeIsReplacedWhenItComesBack(t *testing.T) {
@@ -312,50 +314,24 @@ func TestCheckThatHeedsItsContextHasReturnedBeforeDestroy(t *testing.T) {
 	})
 }
 
-func TestClockTicksWhileThePoolIsUsedAndSleepsWhenItIsNot(t *testing.T) {
+func TestIdleTimeBeginsWithTheReleaseButForATick(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := quiet(1)
 		cfg.MaxIdleTime = time.Minute
 		p, _ := sell(t, cfg)
-		asleep := func() bool {
-			p.mu.Lock()
-			defer p.mu.Unlock()
-			return p.asleep
-		}
 		idleSince := func() time.Duration {
 			p.mu.Lock()
 			defer p.mu.Unlock()
 			return time.Duration(p.since() - p.idle.at(0).idleSince)
 		}
-		require.True(t, asleep())
 		cycle(t, p, 1)
-		require.False(t, asleep())
 		for range 100 {
-			after(300 * time.Millisecond)
+			after(7 * time.Millisecond)
 			cycle(t, p, 1)
-			require.False(t, asleep())
-			require.Less(t, idleSince(), p.tickEvery+1)
+			require.LessOrEqual(t, idleSince(), bubble.Tick)
 		}
-		after(3 * p.tickEvery)
-		require.True(t, asleep())
 		after(10 * time.Second)
 		cycle(t, p, 1)
-		require.Zero(t, idleSince(), "the release that wakes the clock reads the real one")
-		p.Close()
-		require.True(t, asleep())
-		after(time.Minute)
-		require.True(t, asleep())
+		require.Zero(t, idleSince(), "the first release after a pause reads the exact time")
 	})
-}
-
-func TestTickSuitsTheLimits(t *testing.T) {
-	for _, c := range []struct{ lifetime, idle, want time.Duration }{
-		{0, 0, 0},
-		{time.Hour, 0, time.Second},
-		{time.Hour, 6400 * time.Millisecond, 100 * time.Millisecond},
-		{time.Millisecond, time.Hour, time.Millisecond},
-	} {
-		cfg := Config[int]{MaxLifetime: c.lifetime, MaxIdleTime: c.idle}
-		require.Equal(t, c.want, cfg.tick())
-	}
 }

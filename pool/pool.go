@@ -45,7 +45,7 @@ type Pool[T any] struct {
 	// stop ends when the pool is closed: it ends the contexts of Create and Check.
 	stop  context.Context
 	halt  context.CancelFunc
-	clock bubble.Clock // pool time
+	clock bubble.CoarseClock // pool time
 
 	// The fields below are written all the time. They must not share a cache line with the fields
 	// above, which are only read.
@@ -54,9 +54,7 @@ type Pool[T any] struct {
 	mu sync.Mutex // protects following fields
 	// The fields that nearly every cycle touches come first, to share few cache lines.
 	mode       mode
-	asleep     bool  // the coarse clock does not tick
-	used       bool  // the pool keeps Min
-	now        int64 // pool time as of the last tick
+	used       bool // the pool keeps Min
 	generation uint64
 	queue      waitQueue[T]
 	free       *waiter[T]
@@ -95,10 +93,7 @@ type Pool[T any] struct {
 	expireTimer  *time.Timer
 	expireArmed  bool
 	starvation   starvation
-	tickTimer    *time.Timer
-	tickEvery    time.Duration
-	tickSeen     uint64 // acquires at the last tick
-	read         int64  // the pool time that nowLocked returned last
+	world        *bubble.World // in which waiters and timers were made
 
 	count counters
 	waits waitStats
@@ -113,27 +108,24 @@ func New[T any](config Config[T]) (*Pool[T], error) {
 	}
 	p := &Pool[T]{
 		cfg:     cfg,
-		asleep:  true,
 		max:     cfg.Max,
 		min:     cfg.Min,
 		minIdle: cfg.MinIdle,
 		drained: make(chan struct{}),
 	}
 	p.clock.Start()
+	p.world = p.clock.World()
 	p.stop, p.halt = context.WithCancel(context.Background())
 	p.stop.Done() // makes the channel of stop now: a later call could make it in a bubble
-	p.tickEvery = cfg.tick()
 	return p, nil
 }
 
 // putLocked gives r, which has no holder, to the first waiter or to the idle list, or ends r. If it
 // returns a waiter, the caller must wake that waiter. Every resource that becomes free passes here.
 func (p *Pool[T]) putLocked(r *resource[T]) *waiter[T] {
-	if p.asleep {
-		p.wakeClockLocked()
-	}
-	if r.generation != p.generation || p.now >= r.expires || p.mode != 0 {
-		if why := p.unfitLocked(r); why != fit {
+	now := p.clock.Coarse()
+	if r.generation != p.generation || now >= r.expires || p.mode != 0 {
+		if why := p.unfitLocked(r, now); why != fit {
 			p.retireLocked(r, why)
 			p.balanceLocked()
 			return nil
@@ -144,22 +136,22 @@ func (p *Pool[T]) putLocked(r *resource[T]) *waiter[T] {
 		p.grantLocked(w, r, false)
 		return w
 	}
-	r.idleSince = p.now
+	r.idleSince = now
 	p.idle.push(r)
 	return nil
 }
 
 // unfitLocked says why r may not be lent again.
-func (p *Pool[T]) unfitLocked(r *resource[T]) Reason {
+func (p *Pool[T]) unfitLocked(r *resource[T], now int64) Reason {
 	switch {
 	case p.mode&modeClosed != 0:
-		return closed
+		return ReasonClosed
 	case r.generation != p.generation && !r.preserved:
-		return flushed
-	case p.now >= r.expires:
-		return lifetime
+		return ReasonFlushed
+	case now >= r.expires:
+		return ReasonLifetime
 	case p.mode&modeOver != 0 && p.total-p.destroying > p.max:
-		return resized
+		return ReasonResized
 	}
 	return fit
 }

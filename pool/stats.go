@@ -147,15 +147,15 @@ func (p *Pool[T]) Stats() Stats {
 	d, waits := p.count.destroyed, p.waits
 	p.mu.Unlock()
 	s.Destroyed = Destroyed{
-		Lifetime:      d[lifetime],
-		IdleTime:      d[idleTime],
-		CheckFailed:   d[checkFailed],
-		BeforeAcquire: d[beforeAcquire],
-		BeforeRelease: d[beforeRelease],
-		Discarded:     d[discarded],
-		Flushed:       d[flushed],
-		Resized:       d[resized],
-		Closed:        d[closed],
+		Lifetime:      d[ReasonLifetime],
+		IdleTime:      d[ReasonIdleTime],
+		CheckFailed:   d[ReasonCheckFailed],
+		BeforeAcquire: d[ReasonBeforeAcquire],
+		BeforeRelease: d[ReasonBeforeRelease],
+		Discarded:     d[ReasonDiscarded],
+		Flushed:       d[ReasonFlushed],
+		Resized:       d[ReasonResized],
+		Closed:        d[ReasonClosed],
 	}
 	s.WaitTotal = time.Duration(waits.total)
 	s.WaitMax = time.Duration(waits.longest)

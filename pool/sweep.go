@@ -8,11 +8,16 @@ import (
 // sweepEvery is the time between two sweeps: an idle resource exceeds its limit by a quarter of the
 // limit at most, and by CheckInterval at most.
 func (p *Pool[T]) sweepEvery() time.Duration {
-	every := shortestOf(p.cfg.CheckInterval, p.cfg.MaxLifetime/4, p.cfg.MaxIdleTime/4)
-	if every == 0 {
+	every := time.Duration(never)
+	for _, d := range []time.Duration{p.cfg.CheckInterval, p.cfg.MaxLifetime / 4, p.cfg.MaxIdleTime / 4} {
+		if d > 0 {
+			every = min(every, d)
+		}
+	}
+	if every == never {
 		every = DefaultCheckInterval // for Min alone
 	}
-	return max(every, finestTick)
+	return max(every, time.Millisecond)
 }
 
 // armSweepLocked starts the sweeps, which stop by themselves when there is nothing to sweep.
@@ -39,10 +44,10 @@ func (p *Pool[T]) sweepLocked() {
 	if p.mode&modeClosed != 0 {
 		return
 	}
-	p.now = p.nowLocked()
-	p.retireIdleLocked(p.now)
+	now := p.nowLocked()
+	p.retireIdleLocked(now)
 	p.balanceLocked()
-	p.checkIfDueLocked(p.now)
+	p.checkIfDueLocked(now)
 	if p.total > 0 || p.min > 0 || p.minIdle > 0 {
 		p.armSweepLocked()
 	}
@@ -56,10 +61,10 @@ func (p *Pool[T]) retireIdleLocked(now int64) {
 		why := fit
 		switch {
 		case now >= r.expires:
-			why = lifetime
+			why = ReasonLifetime
 		case p.cfg.MaxIdleTime > 0 && now-r.idleSince >= int64(p.cfg.MaxIdleTime) &&
 			live > p.min && p.idle.n > p.minIdle && !r.preserved:
-			why = idleTime
+			why = ReasonIdleTime
 		}
 		if why == fit {
 			i++
@@ -117,12 +122,12 @@ func (p *Pool[T]) checkIdle(all []suspect[T]) {
 		p.mu.Lock()
 		p.checking--
 		if err != nil {
-			why := checkFailed
+			why := ReasonCheckFailed
 			if p.mode&modeClosed != 0 {
-				why = closed
+				why = ReasonClosed
 			}
 			p.retireLocked(s.r, why)
-			if why == closed {
+			if why == ReasonClosed {
 				err = nil // Close has ended the context of Check
 			}
 		} else {
@@ -151,7 +156,7 @@ func (p *Pool[T]) takeForCheck(s suspect[T]) bool {
 // putCheckedLocked puts r back where it was, or gives it to a waiter that has come
 // meanwhile.
 func (p *Pool[T]) putCheckedLocked(r *resource[T]) {
-	if p.queue.empty() && p.unfitLocked(r) == fit {
+	if p.queue.empty() && p.unfitLocked(r, p.clock.Coarse()) == fit {
 		p.idle.restore(r)
 		return
 	}

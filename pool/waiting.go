@@ -11,69 +11,31 @@ type Waiting struct {
 	Until time.Time
 }
 
-const (
-	// lookAtOnce is how many waiters Waiting looks at without a pause. Each may be a miss
-	// of the processor's caches.
-	lookAtOnce = 200
-	// mostLooks bounds Waiting if waiters that it has just seen leave the queue again and again.
-	mostLooks = 10_000
-)
-
-// Waiting returns the acquirers in the queue, in their order. It reads the queue in parts of 200
-// acquirers, and releases the lock between two parts. So the result may lack some acquirers that come
-// or leave during the call.
-func (p *Pool[T]) Waiting() (all []Waiting) {
-	var part [lookAtOnce]glance
-	var c cursor[T]
-	for range mostLooks {
-		n, more := p.lookAtQueue(part[:], &c)
-		for _, g := range part[:n] {
-			all = append(all, p.waiting(g))
-		}
-		if !more {
-			break
-		}
-	}
-	return all
-}
-
 // glance is a copy of a waiter's data, made under the lock.
 type glance struct {
 	who          any
 	start, until int64
 }
 
-// cursor is the position of Waiting in the queue. at: the last waiter that Waiting looked at. seq: at.seq
-// at that time; at may have left the queue since, and may be in the queue again with another seq. seen:
-// the highest seq that Waiting has copied.
-type cursor[T any] struct {
-	at        *waiter[T]
-	seq, seen uint64
+// Waiting returns the acquirers in the queue, in their order.
+func (p *Pool[T]) Waiting() []Waiting {
+	queue := p.lookAtQueue()
+	all := make([]Waiting, len(queue))
+	for i, g := range queue {
+		all[i] = p.waiting(g)
+	}
+	return all
 }
 
-// lookAtQueue copies waiters into part. It begins after the last waiter that the last look has
-// copied. If that waiter has left the queue, it begins at the oldest, and passes over waiters that
-// were copied.
-func (p *Pool[T]) lookAtQueue(part []glance, c *cursor[T]) (n int, more bool) {
+// lookAtQueue copies the queue. It only copies: nobody gets a resource meanwhile.
+func (p *Pool[T]) lookAtQueue() []glance {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	w := p.queue.oldest()
-	if c.at != nil && c.at.state == stateQueued && c.at.seq == c.seq {
-		w = p.queue.after(c.at)
+	queue := make([]glance, 0, p.queue.n)
+	for w := p.queue.oldest(); w != nil; w = p.queue.after(w) {
+		queue = append(queue, glance{w.who, w.start.Load(), w.until.Load()})
 	}
-	for range part {
-		if w == nil {
-			return n, false
-		}
-		if w.seq > c.seen {
-			part[n] = glance{w.who, w.start.Load(), w.until.Load()}
-			n++
-			c.seen = w.seq
-		}
-		c.at, c.seq = w, w.seq
-		w = p.queue.after(w)
-	}
-	return n, true
+	return queue
 }
 
 func (p *Pool[T]) waiting(g glance) Waiting {

@@ -97,9 +97,9 @@ func (c *Checkout) Alone(w *Want) bool {
 	return !c.touched && (b.isPrivate() || b.users(w.seat) == 1 && !w.seat.pin.KeepsTask())
 }
 
-// SharesState reports whether another checkout uses the session of w, too.
-func (c *Checkout) SharesState(w *Want) bool {
-	return !c.binding.isPrivate() && c.binding.users(w.seat) > 1
+// SharesState reports whether another checkout uses the seat of c, too.
+func (c *Checkout) SharesState() bool {
+	return !c.binding.isPrivate() && c.binding.users(c.seat) > 1
 }
 
 // WithTaskEnd adds the end of the task to err, if that end has cut r's connection.

@@ -1,3 +1,5 @@
+// Package usage measures for how long connections are held, and for how much of that time
+// nothing runs on them. It costs some nanoseconds for each checkout and each operation.
 package usage
 
 import (
@@ -5,11 +7,22 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/pooldriver/pooldriver/internal/bubble"
 	"github.com/pooldriver/pooldriver/internal/callsite"
 	"github.com/pooldriver/pooldriver/internal/config"
 	"github.com/pooldriver/pooldriver/internal/histogram"
 	"github.com/pooldriver/pooldriver/internal/pinning"
 )
+
+// Clock is the time of the meters.
+type Clock = bubble.CoarseClock
+
+// NewClock returns a clock. It starts nothing.
+func NewClock() *Clock {
+	c := &Clock{}
+	c.Start()
+	return c
+}
 
 // Env is what the meters of one connector share. It does not change.
 type Env struct {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/pooldriver/pooldriver/internal/bubble"
 	"github.com/pooldriver/pooldriver/internal/config"
 	"github.com/pooldriver/pooldriver/internal/pinning"
 	"go.uber.org/goleak"
@@ -15,7 +16,10 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-const ms = time.Millisecond
+const (
+	ms   = time.Millisecond
+	Tick = bubble.Tick
+)
 
 // metered gives a test a meter, in a bubble whose time stands still while the test works.
 func metered(t *testing.T, every int, test func(t *testing.T, m *Meter)) {
@@ -26,21 +30,6 @@ func metered(t *testing.T, every int, test func(t *testing.T, m *Meter)) {
 		test(t, &m)
 		time.Sleep(2 * Tick) // the clock's timer stops
 		synctest.Wait()
-	})
-}
-
-func TestTheCoarseTimeIsEarlyByATickAtMost(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := NewClock()
-		for _, pause := range []time.Duration{0, ms, Tick - 1, Tick, 3 * ms, 10 * Tick, time.Hour, ms} {
-			time.Sleep(pause)
-			late := c.Fine() - c.Coarse()
-			require.GreaterOrEqual(t, late, int64(0))
-			require.LessOrEqual(t, late, int64(Tick))
-		}
-		time.Sleep(2 * Tick)
-		synctest.Wait()
-		require.False(t, c.running, "nobody has asked: the timer has stopped")
 	})
 }
 

@@ -68,7 +68,7 @@ func (op *operation) leavesOpen() bool {
 // checkout of the task uses, too. An advisory lock on that session excludes none of these checkouts.
 func (op *operation) sharesState() bool {
 	c := op.c
-	return c.Shares() && op.Effect&pinning.ChangesSession != 0 && c.SharesState(&op.Want)
+	return c.Shares() && op.Effect&pinning.ChangesSession != 0 && c.SharesState()
 }
 
 // tellShared logs a statement whose session state another checkout of its task uses. The caller
