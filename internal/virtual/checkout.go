@@ -86,6 +86,9 @@ func (c *checkout) end() {
 	c.renamed = 0
 }
 
+// gives records that the program gets a result or a prepared statement.
+func (c *checkout) gives() { c.owes = true }
+
 // owe records, before the end of the checkout, the task to which its results and statements belong.
 func (c *checkout) owe() {
 	if c.owes {

@@ -74,7 +74,7 @@ func (c *conn) ExecContext(ctx context.Context, query string, args []driver.Name
 	op.Text, op.Args = query, args
 	c.toPrepare(op)
 	op.setText()
-	c.owes = true
+	c.gives()
 	return op.resultOf(op.do(ctx))
 }
 
@@ -107,7 +107,8 @@ func (c *conn) PrepareContext(ctx context.Context, query string) (driver.Stmt, e
 	if err := op.errOf(op.do(ctx)); err != nil {
 		return nil, err
 	}
-	done, c.owes = true, true
+	done = true
+	c.gives()
 	return v, nil
 }
 

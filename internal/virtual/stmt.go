@@ -38,7 +38,7 @@ func (s *stmt) ExecContext(ctx context.Context, args []driver.NamedValue) (drive
 	op := s.conn.operate(executing)
 	op.virtual, op.Text, op.Args = &s.text, s.query, args
 	op.setText()
-	s.conn.owes = true
+	s.conn.gives()
 	return op.resultOf(op.do(ctx))
 }
 
