@@ -30,10 +30,10 @@ var mayImport = []struct{ pkg, imports string }{
 		" internal/credential internal/ctxerr internal/ctxsettings internal/histogram internal/history internal/optiontable internal/pinning internal/redact" +
 		" internal/repeated internal/report internal/session internal/task internal/unwrap internal/usage internal/virtual internal/waitgraph pool"},
 	{"internal/virtual", "dialects internal/binding internal/callsite internal/connpool internal/ctxerr internal/ctxsettings internal/driverconn" +
-		" internal/droppedstate internal/pinning internal/report internal/rowbuffer internal/session internal/stmtcache internal/task internal/textcache internal/unwrap"},
+		" internal/pinning internal/report internal/rowbuffer internal/session internal/stmtcache internal/task internal/textcache internal/unwrap"},
 	{"internal/binding", "dialects internal/connpool internal/ctxerr internal/fairlock internal/mergedctx internal/pinning internal/relay internal/report" +
 		" internal/session internal/stmtcache internal/task internal/usage internal/waitgraph pool"},
-	{"internal/connpool", "dialects dialects/generic internal/credential internal/ctxerr internal/dbsettings internal/droppedstate internal/mergedctx" +
+	{"internal/connpool", "dialects dialects/generic internal/callsite internal/credential internal/ctxerr internal/dbsettings internal/droppedstate internal/mergedctx" +
 		" internal/pinning internal/report internal/session internal/usage pool"},
 	{"internal/session", "dialects internal/bytesize internal/ctxerr internal/driverconn internal/mergedctx internal/pinning" +
 		" internal/rowbuffer internal/stmtcache"},

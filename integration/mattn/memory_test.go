@@ -135,8 +135,7 @@ func TestATransactionThatWasLeftOpenIsSeen(t *testing.T) {
 	for _, name := range []string{":memory:", "file:" + t.TempDir() + "/x.db"} {
 		c, db := wrap(t, name, func(c *pooldriver.Config) { c.MaxConns = 1 })
 		for i, begin := range []string{"BEGIN", "SAVEPOINT a", "/* hidden */ BEGIN IMMEDIATE"} {
-			_, err := db.Exec(begin)
-			require.ErrorContains(t, err, "left a transaction open", begin)
+			mustExec(t, db, begin)
 			mustExec(t, db, fmt.Sprintf("insert into kept values (%d)", i)) // outside of it
 			require.EqualValues(t, i+1, c.Stats().Rollbacks, begin)
 		}

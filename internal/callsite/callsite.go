@@ -149,9 +149,15 @@ func Text(stack []Frame) string {
 // Frames returns the calls of the stack, the innermost first. It begins with the program's innermost
 // call. It leaves out the calls of this module and of database/sql, and the calls of a driver
 // between these two, such as a driver that makes traces. s may be nil.
-func (s *Site) Frames() (frames []Frame) {
+func (s *Site) Frames() []Frame {
+	frames, _ := s.frames()
+	return frames
+}
+
+// frames is Frames. inside reports whether the program is in a call of database/sql.
+func (s *Site) frames() (frames []Frame, inside bool) {
 	if s == nil || len(s.calls) == 0 {
-		return nil
+		return nil, false
 	}
 	var all []runtime.Frame
 	for calls, more := runtime.CallersFrames(s.calls), true; more; {
@@ -159,14 +165,25 @@ func (s *Site) Frames() (frames []Frame) {
 		f, more = calls.Next()
 		all = append(all, f)
 	}
-	first := max(0, slices.IndexFunc(all, isDatabaseSQL))
-	for first < len(all) && (isDatabaseSQL(all[first]) || isOurs(all[first])) {
-		first++
+	first := slices.IndexFunc(all, isDatabaseSQL)
+	inside = first >= 0
+	for first = max(0, first); first < len(all) && (isDatabaseSQL(all[first]) || isOurs(all[first])); first++ {
 	}
 	for _, f := range all[first:] {
 		frames = append(frames, Frame{f.Function, f.File, f.Line})
 	}
-	return frames
+	return frames, inside
+}
+
+// Program is the text of the program's stack up to the call of database/sql in which the caller runs; "":
+// it runs in none, or in a goroutine of database/sql. It is for a log. Nothing may depend on it: a wrapper, or another
+// release of Go, may change what the stack shows.
+func Program() string {
+	frames, inside := new(Table).Here(1).frames()
+	if !inside || len(frames) == 0 || strings.HasPrefix(frames[0].Func, "runtime.") {
+		return ""
+	}
+	return Text(frames)
 }
 
 func isDatabaseSQL(f runtime.Frame) bool { return strings.HasPrefix(f.Function, "database/sql.") }

@@ -339,7 +339,7 @@ func (op *operation) answered(ctx context.Context, err error) (again bool, _ err
 	}
 	r.RecordResult(op.Effect, err)
 	if err != nil || op.Effect != dialects.Clean {
-		err = op.ended(ctx, err)
+		op.ended(err)
 	}
 	if err == nil && opens {
 		op.rows = op.c.openRows(op.opened, &op.Want, op.first, op.columns)
@@ -348,18 +348,15 @@ func (op *operation) answered(ctx context.Context, err error) (again bool, _ err
 }
 
 // ended records the effects of a statement that has run, and is not clean, on the checkout and on
-// the *sql.DB. It returns the error of the statement, or the error of refuseLeft.
-func (op *operation) ended(ctx context.Context, err error) error {
+// the *sql.DB. err is the error of the statement.
+func (op *operation) ended(err error) {
 	c := op.c
 	if op.Effect == dialects.Writes {
 		c.wrote()
 	}
-	if err == nil && op.kind == executing {
-		err = op.refuseLeft(ctx)
-	}
 	if err != nil {
 		op.Conn.ForgetSetting()
-		return err
+		return
 	}
 	if op.sharesState() {
 		op.sharing = c.Task()
@@ -367,7 +364,6 @@ func (op *operation) ended(ctx context.Context, err error) error {
 	if op.Effect&dialects.Renames != 0 {
 		c.renamed++
 	}
-	return nil
 }
 
 // maxRenewals bounds how often a stale statement is prepared again. Each ALTER TABLE between the

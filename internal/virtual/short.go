@@ -79,25 +79,8 @@ func execText(ctx context.Context, c *checkout, r *connpool.Conn, t *textcache.T
 		op := goOn(c, executing, r, nil, t, args, calls)
 		return op.resultOf(op.judge(ctx, err))
 	}
-	if mayBeOpen(c, r, t) {
-		op := goOn(c, executing, r, nil, t, args, calls)
-		op.result = res
-		return op.resultOf(op.judge(ctx, nil))
-	}
 	succeeded(c, r, t)
 	return res, nil
-}
-
-// mayBeOpen reports whether the server says, after a write on a *sql.DB, that a transaction may be open.
-func mayBeOpen(c *checkout, r *connpool.Conn, t *textcache.Text) bool {
-	if t.Effect != dialects.Writes || c.HasTx() {
-		return false
-	}
-	switch r.TxStatus() {
-	case dialects.TxOpen, dialects.TxFailed, dialects.TxImplicit:
-		return true
-	}
-	return false
 }
 
 // queryText is execText for a query.
@@ -198,9 +181,8 @@ func (k *keptCall) exec(ctx context.Context) (driver.Result, error) {
 		k.r.CountAffected(res, err)
 	}
 	returned = true
-	if err != nil || mayBeOpen(k.c, k.r, k.t) {
+	if err != nil {
 		op := k.goOn(executing)
-		op.result = res
 		return op.resultOf(op.judge(ctx, err))
 	}
 	k.r.Statements().Done(k.Prepared)
