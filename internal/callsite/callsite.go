@@ -175,19 +175,6 @@ func (s *Site) frames() (frames []Frame, inside bool) {
 	return frames, inside
 }
 
-// Program is the text of the program's stack up to the call of database/sql in which the caller runs; "":
-// it runs in none, or in a goroutine of database/sql. It is for a log. Nothing may depend on it: a wrapper, or another
-// release of Go, may change what the stack shows.
-func Program() string {
-	frames, inside := new(Table).Here(1).frames()
-	if !inside || len(frames) == 0 || strings.HasPrefix(frames[0].Func, "runtime.") {
-		return ""
-	}
-	return Text(frames)
-}
-
-func isDatabaseSQL(f runtime.Frame) bool { return strings.HasPrefix(f.Function, "database/sql.") }
-
 // isOurs reports whether a call is a call of this module on the way to a connection.
 func isOurs(f runtime.Frame) bool {
 	const module = "github.com/pooldriver/pooldriver"

@@ -8,7 +8,6 @@ import (
 
 	"github.com/pooldriver/pooldriver/dialects"
 	"github.com/pooldriver/pooldriver/internal/callsite"
-	"github.com/pooldriver/pooldriver/internal/droppedstate"
 	"github.com/pooldriver/pooldriver/internal/pinning"
 	"github.com/pooldriver/pooldriver/internal/report"
 	"github.com/pooldriver/pooldriver/internal/usage"
@@ -282,7 +281,7 @@ func (r *Conn) loses() string {
 	query, args := r.setting, r.settingArgs
 	r.stoodIn = false
 	r.ForgetSetting()
-	if r.Unusable() || r.Effect()&pinning.ChangesSession == 0 || droppedstate.HeldByProgram() {
+	if r.Unusable() || r.Effect()&pinning.ChangesSession == 0 || callsite.HeldByProgram() {
 		return ""
 	}
 	known, all := r.pool.settings.Record(&r.applied, query, args, r.repeatable)

@@ -2,11 +2,7 @@
 // the statement: how much of its text, and how often.
 package droppedstate
 
-import (
-	"runtime"
-	"strings"
-	"sync"
-)
+import "sync"
 
 // Most bounds the statements that a Told remembers.
 const Most = 256
@@ -31,30 +27,4 @@ func (t *Told) First(statement string) bool {
 	}
 	t.statements[statement] = struct{}{}
 	return true
-}
-
-// HeldByProgram reports whether the checkout that ends belongs to a *sql.Conn or a *sql.Tx, whose
-// statements shared the state. database/sql does not tell a driver, but the call stack shows it: a
-// method of these types ends such a checkout. Only the innermost calls of database/sql count. Its
-// methods may also stand further out, if the program runs inside Raw of a *sql.Conn or inside the
-// Value method of an argument.
-//
-// Only the log, Stats.StateDropped and the settings of a *sql.DB of SQLite (docs/adr/0012) depend on it,
-// no statement's success. TestTheCallStackShowsAConnAndATx fails on a release of Go whose stack shows
-// something else.
-func HeldByProgram() bool {
-	var callers [48]uintptr
-	frames := runtime.CallersFrames(callers[:runtime.Callers(2, callers[:])])
-	inside := false
-	for {
-		frame, more := frames.Next()
-		method, ok := strings.CutPrefix(frame.Function, "database/sql.")
-		if ok && (strings.HasPrefix(method, "(*Conn).") || strings.HasPrefix(method, "(*Tx).")) {
-			return true
-		}
-		if inside && !ok || !more {
-			return false
-		}
-		inside = ok
-	}
 }
