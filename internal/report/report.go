@@ -277,7 +277,7 @@ func (r *Report) TaskEndedOpen(open string, use ...any) {
 
 // BackOpen: a connection came back with a transaction open. use says whose transaction it was.
 func (r *Report) BackOpen(use ...any) {
-	r.nowAndThen(&r.backOpen, "a transaction was open when its connection came back, and was rolled back; a BEGIN on a *sql.DB ends with its statement, and the next statements commit one by one: use BeginTx, or run all statements of the transaction on one *sql.Conn or in a task (pooldriver.WithTask)", use...)
+	r.nowAndThen(&r.backOpen, "a transaction was open when its connection came back, and was rolled back; if it was begun by a BEGIN on a *sql.DB, the next statements commit one by one: use BeginTx, or run all statements of the transaction on one *sql.Conn or in a task (pooldriver.WithTask)", use...)
 }
 
 // CannotClean: a connection could not be cleaned.

@@ -49,8 +49,13 @@ func (t *Tx) Replaced() bool { return t.replaced }
 // Nested reports whether t is a savepoint. It needs no lock.
 func (t *Tx) Nested() bool { return t.savepoint != "" }
 
-// TxCancelled reports whether the context of the transaction that is open has ended.
-func (s *Session) TxCancelled() bool { return s.tx != nil && s.tx.ctx.Err() != nil }
+// TxCause is why the context of the open transaction has ended; nil: it has not ended.
+func (s *Session) TxCause() error {
+	if s.tx == nil {
+		return nil
+	}
+	return context.Cause(s.tx.ctx)
+}
 
 // ReadOnly reports whether the program has begun it as a read-only one.
 func (t *Tx) ReadOnly() bool { return t.opts.ReadOnly }
