@@ -156,6 +156,9 @@ func (c *Checkout) enter(ctx context.Context, w *Want) error {
 		return c.attachAgain(ctx, w)
 	}
 	w.has(s, false)
+	if w.Conn.TxLost() {
+		return w.Conn.LostTx()
+	}
 	if rows != nil || w.Conn.Traits().BadConnUnsure {
 		// If a context has ended, the driver may return ErrBadConn for a healthy connection.
 		return ctx.Err()

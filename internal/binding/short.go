@@ -79,7 +79,7 @@ func (b *Binding) mayBorrow() bool {
 
 // Again locks the connection of a checkout that has had an operation. nil without an error: nothing
 // was done, and the operation has to take the long way, because the checkout belongs to a task, or
-// its last rows may be open, or its transaction has not begun, or its connection was taken back.
+// its last rows may be open, or its transaction has not begun or is gone, or its connection was taken back.
 func (c *Checkout) Again(ctx context.Context, text *string) (*connpool.Conn, error) {
 	s := c.seat
 	if c.binding != &c.private || s == nil || c.rows != nil || c.parted {
@@ -89,7 +89,7 @@ func (c *Checkout) Again(ctx context.Context, text *string) (*connpool.Conn, err
 		return nil, err
 	}
 	r := s.conn.Load()
-	if r == nil || r.Deferred() != nil || r.Traits().BadConnUnsure && ctx.Err() != nil {
+	if r == nil || r.Deferred() != nil || r.TxLost() || r.Traits().BadConnUnsure && ctx.Err() != nil {
 		s.unlockAlone()
 		return nil, nil
 	}
