@@ -36,10 +36,11 @@ var (
 var ErrTaskEnded = task.ErrEnded
 
 // ErrTxLost is the error of the statements of a task whose open transaction or session state is
-// lost. There are three reasons: the connection of an open transaction, or of the task's session
-// state, was lost; the context of a transaction's BeginTx ended after other statements had joined
-// the transaction; the context of a savepoint ended after statements of a transaction around it
-// had run in it. So no statement runs outside of the transaction or the state that the program
+// lost. There are four reasons: the connection of an open transaction, or of the task's session
+// state, was lost; the database has rolled a transaction back after an error; the context of a
+// transaction's BeginTx ended after other statements had joined the transaction; the context of a
+// savepoint ended after statements of a transaction around it had run in it. On SQLite, which rolls
+// a transaction back when a write in it is cancelled, a transaction without a task gets the error, too. So no statement runs outside of the transaction or the state that the program
 // counts on. The error of a lost transaction ends when the program has ended the transaction or,
 // if the program did not end it, begins the next one. The error of lost state, or of a lost
 // transaction begun by hand, ends with the task.

@@ -20,7 +20,7 @@ var mayImport = []struct{ pkg, imports string }{
 	{"tests/schedules", ". internal/fakedb internal/randomtest internal/stubdialect sandbox testify"},
 	{"httptask", ". internal/task"},
 	{"inspect", ". internal/pprofproto pool"},
-	{"sandbox", ". dialects dialects/generic internal/beneath internal/bubble internal/driverconn internal/redact internal/task sandbox/internal/clones"},
+	{"sandbox", ". dialects dialects/generic internal/beneath internal/bubble internal/driverconn internal/goroutine internal/redact internal/task sandbox/internal/clones"},
 	{"sandbox/internal/clones", "sandbox/internal/dsn"},
 	{"sandbox/internal/dsn", "dialects"},
 	{"tests/answers", "testify"},
@@ -30,10 +30,10 @@ var mayImport = []struct{ pkg, imports string }{
 		" internal/config internal/ctxerr internal/ctxsettings internal/histogram internal/history internal/optiontable internal/pinning internal/redact" +
 		" internal/repeated internal/report internal/session internal/task internal/unwrap internal/usage internal/virtual internal/waitgraph pool"},
 	{"internal/virtual", "dialects internal/beneath internal/binding internal/callsite internal/config internal/connpool internal/ctxerr internal/ctxsettings internal/driverconn" +
-		" internal/droppedstate internal/pinning internal/report internal/rowbuffer internal/session internal/stmtcache internal/task internal/textcache internal/unwrap"},
+		" internal/pinning internal/report internal/rowbuffer internal/session internal/stmtcache internal/task internal/textcache internal/unwrap"},
 	{"internal/binding", "dialects internal/config internal/connpool internal/ctxerr internal/fairlock internal/mergedctx internal/pinning internal/relay internal/report" +
 		" internal/session internal/stmtcache internal/task internal/usage internal/waitgraph pool"},
-	{"internal/connpool", "dialects dialects/generic internal/config internal/credential internal/ctxerr internal/dbsettings internal/droppedstate internal/mergedctx" +
+	{"internal/connpool", "dialects dialects/generic internal/callsite internal/config internal/credential internal/ctxerr internal/dbsettings internal/mergedctx" +
 		" internal/pinning internal/report internal/session internal/stmtcache internal/usage pool"},
 	{"internal/session", "dialects internal/bytesize internal/config internal/ctxerr internal/driverconn internal/mergedctx internal/pinning" +
 		" internal/rowbuffer internal/stmtcache"},
@@ -95,7 +95,8 @@ var mayImport = []struct{ pkg, imports string }{
 	{"internal/redact", ""},
 	{"internal/driverconn", ""},
 	{"pool", "internal/bubble"},
-	{"internal/bubble", ""},
+	{"internal/bubble", "internal/goroutine"},
+	{"internal/goroutine", ""},
 }
 
 // others are the modules of others, by the names that mayImport has for them.

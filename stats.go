@@ -60,7 +60,7 @@ type Stats struct {
 	Cleanings uint64
 	// Rollbacks counts transactions that were still open when their
 	// connection came back (raw BEGIN, or autocommit switched off) or their
-	// task ended, and those that an Exec of a *sql.DB has left open.
+	// task ended.
 	Rollbacks uint64
 	// Discards counts connections closed at their return: lost, in doubt, or
 	// beyond cleaning.

@@ -189,3 +189,64 @@ func TestAConnectionThatRawHasClosedIsNamed(t *testing.T) {
 		require.NoError(t, err)
 	}
 }
+
+// TestATransactionWithoutATaskThatACancelledWriteHasEndedIsLost: over the bare driver its next statements
+// run in autocommit, and its COMMIT fails.
+func TestATransactionWithoutATaskThatACancelledWriteHasEndedIsLost(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "x.db")
+	bare, err := sql.Open("sqlite", file)
+	require.NoError(t, err)
+	defer bare.Close()
+	_, err = bare.Exec("create table t (a int)")
+	require.NoError(t, err)
+	stored := func() (n int) {
+		require.NoError(t, bare.QueryRow("select count(*) from t").Scan(&n))
+		return n
+	}
+	cancelled := func(db *sql.DB) *sql.Tx {
+		tx, err := db.Begin()
+		require.NoError(t, err)
+		_, err = tx.Exec("insert into t values (1)")
+		require.NoError(t, err)
+		soon, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		defer cancel()
+		_, err = tx.ExecContext(soon, "insert into t with recursive n(i) as (select 1 union all select i+1 from n limit 100000000) select i from n")
+		require.Error(t, err)
+		return tx
+	}
+
+	tx := cancelled(bare)
+	_, err = tx.Exec("insert into t values (2)")
+	require.NoError(t, err)
+	require.ErrorContains(t, tx.Commit(), "no transaction is active")
+	require.Equal(t, 1, stored(), "in autocommit")
+
+	for _, lazy := range []bool{false, true} {
+		db := sql.OpenDB(pooldriver.New("sqlite:"+file, quietly, func(c *pooldriver.Config) { c.LazyBegin = lazy }))
+		defer db.Close()
+		tx = cancelled(db)
+		for range 2 {
+			_, err = tx.Exec("insert into t values (2)")
+			require.ErrorIs(t, err, pooldriver.ErrTxLost)
+			require.ErrorContains(t, err, "pooldriver: a transaction is gone: the server rolled it back after an error; end it, and begin a new one")
+			require.ErrorIs(t, tx.QueryRow("select 1").Scan(new(int)), pooldriver.ErrTxLost)
+		}
+		require.ErrorIs(t, tx.Commit(), pooldriver.ErrTxLost)
+		require.ErrorIs(t, cancelled(db).Commit(), pooldriver.ErrTxLost)
+		require.Error(t, cancelled(db).Rollback(), "the driver's: none is active")
+		require.Equal(t, 1, stored())
+
+		tx, err = db.Begin()
+		require.NoError(t, err)
+		_, err = tx.Exec("insert into t values (3)")
+		require.NoError(t, err)
+		_, err = tx.Exec("insert into no_such_table values (3)")
+		require.Error(t, err, "it rolls nothing back")
+		_, err = tx.Exec("insert into t values (4)")
+		require.NoError(t, err)
+		require.NoError(t, tx.Commit())
+		require.Equal(t, 3, stored())
+		_, err = bare.Exec("delete from t where a > 2")
+		require.NoError(t, err)
+	}
+}

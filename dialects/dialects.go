@@ -408,6 +408,14 @@ type Irreplaceable interface {
 	Irreplaceable() bool
 }
 
+// TxAsker is a Session whose database may roll a transaction back by itself, after any error (SQLite).
+// Later statements would run outside of the transaction. AskTx is TxStatus for a session on which a
+// transaction was begun, just before the next statement.
+type TxAsker interface {
+	Session
+	AskTx() TxStatus
+}
+
 // Severable is a Session whose network connection another goroutine can cut. A call of
 // the driver that waits for the network then fails, and the connection cannot be used any
 // more. This helps with calls that take no context: driver.Tx.Rollback, driver.Rows.Close.

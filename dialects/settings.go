@@ -36,7 +36,8 @@ type Setting struct {
 	// Ends: the statement removes the setting of that name, or stores it in the
 	// database's file, so that it need not be repeated.
 	Ends bool
-	// Refusal is why the setting cannot hold for all connections; nil: it can.
+	// Refusal is why no connection may have the setting alone; nil: one may. A statement outside of
+	// explicit tasks that has such a setting is not executed.
 	Refusal error
 	// NextTx: the setting applies only to the next transaction. With Ends, the statement takes back
 	// such a setting that waits for its transaction.

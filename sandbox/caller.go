@@ -1,12 +1,12 @@
 package sandbox
 
 import (
-	"bytes"
 	"fmt"
 	"path/filepath"
 	"runtime"
-	"strconv"
 	"strings"
+
+	"github.com/pooldriver/pooldriver/internal/goroutine"
 )
 
 // place is where a call came from, and in which goroutine.
@@ -15,9 +15,8 @@ type place struct {
 	stack     []uintptr
 }
 
-// here is the place of the call. Goroutines have no public number. The first line of a goroutine's
-// stack has it, which costs about a microsecond: in a test that is little.
-func here() place { return place{goroutine: goroutine(), stack: callers()} }
+// here is the place of the call.
+func here() place { return place{goroutine: goroutine.Number(), stack: callers()} }
 
 // hereBelow is here for a call from below the sandbox's Connector. It has no goroutine.
 func hereBelow() place { return place{stack: callers()} }
@@ -28,15 +27,6 @@ func callers() []uintptr {
 	var stack [64]uintptr
 	n := runtime.Callers(4, stack[:])
 	return append([]uintptr(nil), stack[:n]...)
-}
-
-func goroutine() uint64 {
-	var buf [48]byte
-	line := buf[:runtime.Stack(buf[:], false)]
-	line = bytes.TrimPrefix(line, []byte("goroutine "))
-	number, _, _ := bytes.Cut(line, []byte(" "))
-	n, _ := strconv.ParseUint(string(number), 10, 64)
-	return n
 }
 
 // passed are the prefixes of functions that stand between the program and this package.

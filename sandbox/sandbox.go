@@ -13,6 +13,7 @@ import (
 	"github.com/pooldriver/pooldriver"
 	"github.com/pooldriver/pooldriver/internal/beneath"
 	"github.com/pooldriver/pooldriver/internal/bubble"
+	"github.com/pooldriver/pooldriver/internal/goroutine"
 )
 
 // sandbox is what a test has: a handle, whose connections run on a stage. A subtest has a sandbox
@@ -67,7 +68,7 @@ func startOn(t testing.TB, of beneath.Beneath) *sandbox {
 	s := &sandbox{
 		name: t.Name(), t: t, of: of, speaker: newSpeaker(t), parent: around,
 		checkouts: map[*frontConn]bool{}, prepared: map[*frontStmt]bool{},
-		goroutine: goroutine(), testCtx: t.Context(),
+		goroutine: goroutine.Number(), testCtx: t.Context(),
 	}
 	if s.patience = of.Config().DeadlockAfter; s.patience == 0 {
 		s.patience = defaultPatience

@@ -92,7 +92,7 @@ func testVitessTx(t *testing.T, open func(int) (*sql.DB, *pooldriver.Connector))
 		}
 	}
 	_, err = db.Exec("BEGIN")
-	require.ErrorContains(t, err, "left a transaction open")
+	require.NoError(t, err)
 	require.Equal(t, "1", answer(t, db, "SELECT count(*) FROM ledger"))
 	_, err = db.Exec("DELETE FROM ledger")
 	require.NoError(t, err)

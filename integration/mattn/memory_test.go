@@ -8,6 +8,7 @@ import (
 	"database/sql/driver"
 	"fmt"
 	"log/slog"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -135,8 +136,7 @@ func TestATransactionThatWasLeftOpenIsSeen(t *testing.T) {
 	for _, name := range []string{":memory:", "file:" + t.TempDir() + "/x.db"} {
 		c, db := wrap(t, name, func(c *pooldriver.Config) { c.MaxConns = 1 })
 		for i, begin := range []string{"BEGIN", "SAVEPOINT a", "/* hidden */ BEGIN IMMEDIATE"} {
-			_, err := db.Exec(begin)
-			require.ErrorContains(t, err, "left a transaction open", begin)
+			mustExec(t, db, begin)
 			mustExec(t, db, fmt.Sprintf("insert into kept values (%d)", i)) // outside of it
 			require.EqualValues(t, i+1, c.Stats().Rollbacks, begin)
 		}
@@ -150,5 +150,48 @@ func TestATransactionThatWasLeftOpenIsSeen(t *testing.T) {
 		require.NoError(t, db.QueryRow("select count(*) from kept").Scan(&n))
 		require.Equal(t, 5, n)
 		require.EqualValues(t, 3, c.Stats().Rollbacks)
+	}
+}
+
+// TestATransactionThatACancelledWriteHasEndedIsLost: over the bare driver its next statements run in
+// autocommit.
+func TestATransactionThatACancelledWriteHasEndedIsLost(t *testing.T) {
+	const long = "insert into kept with recursive n(i) as (select 1 union all select i+1 from n limit 100000000) select i from n"
+	for what, write := range map[string]func(ctx context.Context, tx *sql.Tx) error{
+		"exec": func(ctx context.Context, tx *sql.Tx) error {
+			_, err := tx.ExecContext(ctx, long)
+			return err
+		},
+		"rows": func(ctx context.Context, tx *sql.Tx) error {
+			return tx.QueryRowContext(ctx, long+" returning a").Scan(new(int))
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			file := "file:" + filepath.Join(t.TempDir(), "x.db")
+			_, db := wrap(t, file)
+			bare, err := sql.Open("sqlite3", file)
+			require.NoError(t, err)
+			defer bare.Close()
+			for _, on := range []*sql.DB{bare, db} {
+				tx, err := on.Begin()
+				require.NoError(t, err)
+				_, err = tx.Exec("insert into kept values (1)")
+				require.NoError(t, err)
+				soon, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+				require.Error(t, write(soon, tx))
+				cancel()
+				_, err = tx.Exec("insert into kept values (2)")
+				if on == bare {
+					require.NoError(t, err)
+					require.Error(t, tx.Commit())
+				} else {
+					require.ErrorIs(t, err, pooldriver.ErrTxLost)
+					require.ErrorIs(t, tx.Commit(), pooldriver.ErrTxLost)
+				}
+			}
+			n := 0
+			require.NoError(t, db.QueryRow("select count(*) from kept").Scan(&n))
+			require.Equal(t, 2, n, "the bare driver's second one")
+		})
 	}
 }

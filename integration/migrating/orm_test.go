@@ -139,6 +139,35 @@ func TestTwoLibrariesInOneTransaction(t *testing.T) {
 	require.Equal(t, []string{"by gorm", "by sqlc"}, names(t, account))
 }
 
+// TestAStatementOfAnotherLibraryJoinsGormsTransaction in a task.
+func TestAStatementOfAnotherLibraryJoinsGormsTransaction(t *testing.T) {
+	db, account := postgres(t)
+	ctx := t.Context()
+	g, err := gorm.Open(gormpostgres.New(gormpostgres.Config{Conn: db}), &gorm.Config{})
+	require.NoError(t, err)
+	q := queries.New(db)
+	both := func() error {
+		// page: gormtx
+		err := pooldriver.Do(ctx, func(ctx context.Context) error {
+			return g.WithContext(ctx).Transaction(func(tx *gorm.DB) error {
+				if err := tx.Create(&Order{ID: 1, Name: "by gorm"}).Error; err != nil {
+					return err
+				}
+				return q.CreateOrder(ctx, queries.CreateOrderParams{ID: 2, Name: "by sqlc"}) // joins
+			})
+		})
+		// end
+		return err
+	}
+	mustExec(t, db, "CREATE UNIQUE INDEX ON orders (id)")
+	mustExec(t, db, "INSERT INTO orders VALUES (2, 'zero')")
+	require.ErrorContains(t, both(), "23505")
+	require.Equal(t, []string{"zero"}, names(t, account), "gorm's row is rolled back with sqlc's")
+	mustExec(t, db, "DELETE FROM orders")
+	require.NoError(t, both())
+	require.Equal(t, []string{"by gorm", "by sqlc"}, names(t, account))
+}
+
 // TestTheNameSqliteIsTaken: as a program finds out that links a second driver of this name.
 func TestTheNameSqliteIsTaken(t *testing.T) {
 	const said = "sql: Register called twice for driver sqlite"

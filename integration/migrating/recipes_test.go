@@ -7,6 +7,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/url"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/pooldriver/pooldriver"
 	"github.com/pooldriver/pooldriver/integration/testbed"
+	"github.com/pooldriver/pooldriver/sandbox"
 )
 
 // page: leader
@@ -205,4 +207,43 @@ func TestANameOfAConfigIsForPgxAlone(t *testing.T) {
 	db := sql.OpenDB(pooldriver.Wrap(stdlib.GetConnector(*config)))
 	defer db.Close()
 	require.Equal(t, 1, value[int](t, t.Context(), db, "SELECT 1"))
+}
+
+// schema is the script of a program.
+const schema = `CREATE TABLE IF NOT EXISTS parts (id integer PRIMARY KEY);
+CREATE TABLE IF NOT EXISTS stock (part integer REFERENCES parts, n integer);`
+
+// page: migrate
+// migrate makes the tables. go test runs the packages side by side: the lock lets one do it at a time.
+func migrate(ctx context.Context, connector *pooldriver.Connector) error {
+	db := sql.OpenDB(connector) // its Close would close the connector
+	return pooldriver.InTx(ctx, db, nil, func(ctx context.Context, tx *sql.Tx) error {
+		if _, err := tx.ExecContext(ctx, "SELECT pg_advisory_xact_lock(4711)"); err != nil {
+			return err
+		}
+		_, err := tx.ExecContext(ctx, schema) // a text without arguments may have several statements
+		return err
+	})
+}
+
+// end
+
+// TestTablesAreMadeBeforeASandbox by several processes at once.
+func TestTablesAreMadeBeforeASandbox(t *testing.T) {
+	t.Parallel()
+	account := testbed.Shared(t, testbed.Postgres).NewAccount(t)
+	var all sync.WaitGroup
+	for range 4 {
+		all.Go(func() {
+			c := pooldriver.New(account.URL(), quiet)
+			defer c.Close()
+			require.NoError(t, migrate(t.Context(), c))
+		})
+	}
+	all.Wait()
+	c := pooldriver.New(account.URL(), quiet)
+	defer c.Close()
+	db := sandbox.DB(t, c)
+	mustExec(t, db, "INSERT INTO parts VALUES (1)")
+	mustExec(t, db, "INSERT INTO stock VALUES (1, 2)")
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/pooldriver/pooldriver/dialects"
 	"github.com/pooldriver/pooldriver/internal/config"
+	"github.com/pooldriver/pooldriver/internal/mergedctx"
 	"github.com/pooldriver/pooldriver/internal/session"
 	"github.com/pooldriver/pooldriver/internal/task"
 )
@@ -285,7 +286,7 @@ func (b *Binding) prepareFor(ctx context.Context, c *Checkout, w *Want) (again b
 	if err := r.ReadAhead(ctx); err != nil {
 		return false, err
 	}
-	if !isSame(&s.values, &c.values) && r.TakesValues() {
+	if !mergedctx.IsSame(&s.values, &c.values) && r.TakesValues() {
 		s.values = c.values
 		if err := r.Share(c.forHooks(ctx)); err != nil {
 			return false, err

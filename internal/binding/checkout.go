@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"time"
-	"unsafe"
 
 	"github.com/pooldriver/pooldriver/dialects"
 	"github.com/pooldriver/pooldriver/internal/connpool"
@@ -181,6 +180,9 @@ func (c *Checkout) enter(ctx context.Context, w *Want) error {
 		return c.attachAgain(ctx, w)
 	}
 	w.has(s, false)
+	if w.Conn.TxLost() {
+		return w.Conn.LostTx()
+	}
 	if rows != nil || w.Conn.Traits().BadConnUnsure {
 		// If a context has ended, the driver may return ErrBadConn for a healthy connection.
 		return ctx.Err()
@@ -526,14 +528,8 @@ func (h hookContext) Value(key any) any { return h.values.Value(key) }
 // forHooks is the context that the driver's hooks get: it ends with ctx, and has the values of the
 // context with which database/sql has taken the virtual connection.
 func (c *Checkout) forHooks(ctx context.Context) context.Context {
-	if c.values == nil || isSame(&ctx, &c.values) {
+	if c.values == nil || mergedctx.IsSame(&ctx, &c.values) {
 		return ctx
 	}
 	return &hookContext{ctx, c.values}
-}
-
-// isSame reports whether two contexts are known to be the same one: they have the same type and
-// the same data. The operator == would panic if the program's type cannot be compared.
-func isSame(a, b *context.Context) bool {
-	return *(*[2]uintptr)(unsafe.Pointer(a)) == *(*[2]uintptr)(unsafe.Pointer(b)) //nolint:gosec // it looks at no other memory
 }

@@ -2,11 +2,13 @@ package binding
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
 	"github.com/pooldriver/pooldriver/internal/connpool"
 	"github.com/pooldriver/pooldriver/internal/pinning"
+	"github.com/pooldriver/pooldriver/internal/task"
 )
 
 // This file begins and ends lendings, and counts the claims on the seats of a task.
@@ -359,15 +361,16 @@ func (b *Binding) electMain(s *Seat, why pinning.Pin) pinning.Pin {
 // evict takes r from a task that has ended. It is called with the lock of s, and unlocks. When
 // it returns, nothing that the task has opened or changed on r is left.
 func (b *Binding) evict(s *Seat, r *connpool.Conn) {
-	since, cancelled := s.since, r.TxCancelled()
+	since, cause := s.since, r.TxCause()
 	open, panicked := r.Undo(b.task.EndedError())
 	if open {
 		b.engine.report.Rollbacks.Add(1)
 		b.rolledBack.Store(true)
 	}
-	// database/sql would have rolled back a cancelled transaction a moment later.
+	// If another context has ended the transaction, database/sql was about to roll it back. If the end of
+	// the task has, the program has left it open.
 	var use []any
-	if open && !cancelled {
+	if open && (cause == nil || errors.Is(cause, task.ErrEnded)) {
 		use = r.LastUse(b.task.Name()) // it has the task at least
 	}
 	defer b.tellUndone(use, panicked, since)

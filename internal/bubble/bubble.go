@@ -4,10 +4,10 @@
 package bubble
 
 import (
-	"bytes"
-	"runtime"
 	"sync/atomic"
 	"time"
+
+	"github.com/pooldriver/pooldriver/internal/goroutine"
 )
 
 // Name is the bubble in which the caller runs; empty: none. now is the present result of time.Now:
@@ -17,15 +17,7 @@ func Name(now time.Time) string {
 	if now != now.Round(0) {
 		return ""
 	}
-	// "goroutine 21 [running, synctest bubble 1]:"
-	text := make([]byte, 128)
-	text = text[:runtime.Stack(text, false)]
-	_, after, found := bytes.Cut(text, []byte("synctest bubble "))
-	if !found {
-		return ""
-	}
-	name, _, _ := bytes.Cut(after, []byte("]"))
-	return string(name)
+	return goroutine.Bubble()
 }
 
 // leap is more than any clock can advance between two readings, and less than the difference

@@ -149,9 +149,15 @@ func Text(stack []Frame) string {
 // Frames returns the calls of the stack, the innermost first. It begins with the program's innermost
 // call. It leaves out the calls of this module and of database/sql, and the calls of a driver
 // between these two, such as a driver that makes traces. s may be nil.
-func (s *Site) Frames() (frames []Frame) {
+func (s *Site) Frames() []Frame {
+	frames, _ := s.frames()
+	return frames
+}
+
+// frames is Frames. inside reports whether the program is in a call of database/sql.
+func (s *Site) frames() (frames []Frame, inside bool) {
 	if s == nil || len(s.calls) == 0 {
-		return nil
+		return nil, false
 	}
 	var all []runtime.Frame
 	for calls, more := runtime.CallersFrames(s.calls), true; more; {
@@ -159,17 +165,15 @@ func (s *Site) Frames() (frames []Frame) {
 		f, more = calls.Next()
 		all = append(all, f)
 	}
-	first := max(0, slices.IndexFunc(all, isDatabaseSQL))
-	for first < len(all) && (isDatabaseSQL(all[first]) || isOurs(all[first])) {
-		first++
+	first := slices.IndexFunc(all, isDatabaseSQL)
+	inside = first >= 0
+	for first = max(0, first); first < len(all) && (isDatabaseSQL(all[first]) || isOurs(all[first])); first++ {
 	}
 	for _, f := range all[first:] {
 		frames = append(frames, Frame{f.Function, f.File, f.Line})
 	}
-	return frames
+	return frames, inside
 }
-
-func isDatabaseSQL(f runtime.Frame) bool { return strings.HasPrefix(f.Function, "database/sql.") }
 
 // isOurs reports whether a call is a call of this module on the way to a connection.
 func isOurs(f runtime.Frame) bool {

@@ -46,12 +46,15 @@ func (above) Driver() driver.Driver { return nil }
 func TestThePlaceIsTheProgramsAlsoUnderAnotherDriver(t *testing.T) {
 	var table Table
 	var site *Site
-	db := sql.OpenDB(above{func() { site = table.Here(0) }})
+	var call string
+	db := sql.OpenDB(above{func() { site, call = table.Here(0), Program() }})
 	require.ErrorContains(t, db.PingContext(t.Context()), "no connection")
 	require.NoError(t, db.Close())
 	frames := site.Frames()
 	require.NotEmpty(t, frames)
 	require.True(t, strings.HasSuffix(frames[0].Func, ".TestThePlaceIsTheProgramsAlsoUnderAnotherDriver"), frames[0].Func)
+	require.Regexp(t, `^\S+\.TestThePlaceIsTheProgramsAlsoUnderAnotherDriver \(callsite_test\.go:\d+\) < testing\.`, call)
+	require.Empty(t, Program(), "not in a call of database/sql")
 }
 
 func TestATableIsBounded(t *testing.T) {

@@ -131,14 +131,18 @@ func (r *Conn) Diagnosed(said dialects.Diagnosis) {
 }
 
 // Sending remembers a statement that sets session state outside of explicit tasks. GiveBack decides what
-// happens to the state. Before a statement that may be a VACUUM, it executes the setting of the *sql.DB
+// happens to the state. The error is that of a setting which no connection may have alone. Before a statement that may be a VACUUM, it executes the setting of the *sql.DB
 // that waits for a VACUUM.
 func (r *Conn) Sending(ctx context.Context, st *session.Statement) error {
 	switch {
 	case st.Effect&pinning.ChangesSession != 0:
-		if !r.InTask() {
-			r.recordSetting(st.Text, st.Args)
+		if r.InTask() {
+			return nil
 		}
+		if err := r.pool.settings.Refusal(st.Text); err != nil {
+			return err
+		}
+		r.recordSetting(st.Text, st.Args)
 	case st.Effect&dialects.ForgetPrepared != 0:
 		if text := r.pool.settings.ForVacuum(); text != "" {
 			return r.execute(ctx)(text)

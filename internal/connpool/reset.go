@@ -7,7 +7,7 @@ import (
 	"fmt"
 
 	"github.com/pooldriver/pooldriver/dialects"
-	"github.com/pooldriver/pooldriver/internal/droppedstate"
+	"github.com/pooldriver/pooldriver/internal/callsite"
 	"github.com/pooldriver/pooldriver/internal/pinning"
 	"github.com/pooldriver/pooldriver/internal/report"
 	"github.com/pooldriver/pooldriver/internal/usage"
@@ -69,12 +69,16 @@ func (r *Conn) giveBackLeft() {
 		p.tellPanic(panicked)
 	case step.Rollback || step.Clean || r.RoleDoubt():
 		p.restoring.Add(1)
+		at := ""
+		if step.Rollback {
+			at = callsite.Program()
+		}
 		if r.Irreplaceable() {
 			// The caller waits. Otherwise the pool would make another connection for the
 			// caller's next statement, and that is another database.
-			p.restore(r, step)
+			p.restore(r, step, at)
 		} else {
-			go p.restore(r, step)
+			go p.restore(r, step, at)
 		}
 	default:
 		r.EndReset()
@@ -100,7 +104,7 @@ func (r *Conn) GiveBackNow(task Task) {
 		p.tellPanic(panicked)
 	} else {
 		p.restoring.Add(1)
-		step.Discard = !p.restore(r, step)
+		step.Discard = !p.restore(r, step, "")
 	}
 	if step.Discard {
 		<-r.ended
@@ -160,8 +164,9 @@ func (l *restoreLog) tell() {
 
 // restore brings a real connection back to its state at connect and returns it to the
 // pool. It has a bounded context of its own: the borrower's context may have ended, and
-// the checkout with it. If anything fails, or the driver panics, the connection is closed.
-func (p *Pool) restore(r *Conn, step pinning.Step) (restored bool) {
+// the checkout with it. If anything fails, or the driver panics, the connection is closed. at is the
+// program's call that has given r back; "": unknown.
+func (p *Pool) restore(r *Conn, step pinning.Step, at string) (restored bool) {
 	var log restoreLog
 	defer log.tell()
 	var done reset
@@ -183,7 +188,7 @@ func (p *Pool) restore(r *Conn, step pinning.Step) (restored bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), p.config.CleanTimeout)
 	defer cancel()
 	r.BeginReset()
-	if step.Rollback && !p.rollback(ctx, r, &log, &done) || step.Clean && !p.clean(ctx, r, &log, &done) {
+	if step.Rollback && !p.rollback(ctx, r, at, &log, &done) || step.Clean && !p.clean(ctx, r, &log, &done) {
 		if ctx.Err() == nil && done.why == report.ResetFailed && r.CheckLost() == dialects.TxLost {
 			done.why = report.Lost // the server had ended it before
 		}
@@ -210,7 +215,7 @@ var (
 )
 
 // rollback ends the transaction that a checkout has left open, or may have left open.
-func (p *Pool) rollback(ctx context.Context, r *Conn, log *restoreLog, reset *reset) bool {
+func (p *Pool) rollback(ctx context.Context, r *Conn, at string, log *restoreLog, reset *reset) bool {
 	reset.why, reset.err = report.ResetFailed, errRollback // if the driver panics, too
 	open, done := r.Rollback(ctx)
 	if done {
@@ -220,6 +225,9 @@ func (p *Pool) rollback(ctx context.Context, r *Conn, log *restoreLog, reset *re
 	if open {
 		p.report.Rollbacks.Add(1)
 		use := r.LastUse("") // before r is lent again
+		if at != "" {
+			use = append(use, "at", at)
+		}
 		log.add(func() { p.report.BackOpen(use...) })
 	}
 	return done
@@ -273,7 +281,7 @@ func (r *Conn) loses() string {
 	query, args := r.setting, r.settingArgs
 	r.stoodIn = false
 	r.ForgetSetting()
-	if r.Unusable() || r.Effect()&pinning.ChangesSession == 0 || droppedstate.HeldByProgram() {
+	if r.Unusable() || r.Effect()&pinning.ChangesSession == 0 || callsite.HeldByProgram() {
 		return ""
 	}
 	known, all := r.pool.settings.Record(&r.applied, query, args, r.repeatable)

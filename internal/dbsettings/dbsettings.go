@@ -103,9 +103,6 @@ func (l *List) Record(a *Applied, query string, args []driver.NamedValue, repeat
 	if len(parts) == 0 || len(args) > 0 && !alone {
 		return false, false // only the driver knows which argument belongs to which part
 	}
-	if slices.ContainsFunc(parts, func(s dialects.Setting) bool { return s.Refusal != nil }) {
-		return false, false
-	}
 	args = cloned(args)
 	for i, part := range parts {
 		if part.Undo != "" && !part.Ends {
@@ -141,7 +138,7 @@ func (l *List) Record(a *Applied, query string, args []driver.NamedValue, repeat
 	return complete, all
 }
 
-// Refusal returns why the settings of query cannot hold for all connections; nil: they can.
+// Refusal returns why query must not be executed on one connection; nil: it may.
 func (l *List) Refusal(query string) error {
 	if l.keeper == nil {
 		return nil

@@ -175,13 +175,11 @@ func TestAScriptThatLeavesMoreIsNotComplete(t *testing.T) {
 	require.Equal(t, []string{"set a=1"}, broughtUp(t, l, &conn{}))
 }
 
-func TestWhatIsRefusedIsNotKept(t *testing.T) {
+func TestTheRefusalOfAnyPartIsThatOfTheText(t *testing.T) {
 	t.Parallel()
-	l, c := newList(), &conn{}
+	l := newList()
 	require.NoError(t, l.Refusal("set a=1"))
 	require.EqualError(t, l.Refusal("set a=1; refused b"), "refused")
-	require.False(t, all(l.Record)(&c.Applied, "set a=1; refused b", nil))
-	require.Empty(t, broughtUp(t, l, &conn{}))
 }
 
 func TestASettingForVacuumIsForEachVacuumAndNoConnection(t *testing.T) {

@@ -2,11 +2,7 @@
 // the statement: how much of its text, and how often.
 package droppedstate
 
-import (
-	"runtime"
-	"strings"
-	"sync"
-)
+import "sync"
 
 // Most bounds the statements that a Told remembers.
 const Most = 256
@@ -31,39 +27,4 @@ func (t *Told) First(statement string) bool {
 	}
 	t.statements[statement] = struct{}{}
 	return true
-}
-
-// HeldByProgram reports whether the checkout that ends belongs to a *sql.Conn or a *sql.Tx, whose
-// statements shared the state. database/sql does not tell a driver, but the call stack shows it: a
-// method of these types ends such a checkout. Only the innermost calls of database/sql count. Its
-// methods may also stand further out, if the program runs inside Raw of a *sql.Conn or inside the
-// Value method of an argument.
-func HeldByProgram() bool {
-	return anyCaller(func(method string) bool {
-		return strings.HasPrefix(method, "(*Conn).") || strings.HasPrefix(method, "(*Tx).")
-	})
-}
-
-// OfDB reports whether the statement that runs is an Exec of a *sql.DB itself, by the call
-// stack: not one of a *sql.Conn, a *sql.Tx or a *sql.Stmt.
-func OfDB() bool {
-	return anyCaller(func(method string) bool { return strings.HasPrefix(method, "(*DB).ExecContext") })
-}
-
-// anyCaller reports whether one of the innermost calls of database/sql is a wanted method.
-func anyCaller(wanted func(method string) bool) bool {
-	var callers [48]uintptr
-	frames := runtime.CallersFrames(callers[:runtime.Callers(3, callers[:])])
-	inside := false
-	for {
-		frame, more := frames.Next()
-		method, ok := strings.CutPrefix(frame.Function, "database/sql.")
-		if ok && wanted(method) {
-			return true
-		}
-		if inside && !ok || !more {
-			return false
-		}
-		inside = ok
-	}
 }

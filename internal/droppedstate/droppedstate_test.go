@@ -1,15 +1,11 @@
 package droppedstate
 
 import (
-	"database/sql"
-	"database/sql/driver"
 	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/pooldriver/pooldriver/internal/fakedb"
 )
 
 func TestEachStatementIsToldOnceAndMostOfThem(t *testing.T) {
@@ -20,58 +16,6 @@ func TestEachStatementIsToldOnceAndMostOfThem(t *testing.T) {
 		require.False(t, told.First(fmt.Sprint(i)))
 	}
 	require.False(t, told.First("one more"))
-}
-
-func TestTheCallStackShowsAConnAndATx(t *testing.T) {
-	t.Parallel()
-	require.False(t, HeldByProgram())
-	server := fakedb.NewServer()
-	db := sql.OpenDB(server.Connector(fakedb.Variant{Name: "everything", Features: fakedb.All}))
-	defer db.Close()
-	asked := func() driver.Valuer { return new(asker) }
-	held := func(a driver.Valuer) bool { return a.(*asker).held }
-
-	ofDB := asked()
-	_, _ = db.Exec("INSERT INTO t VALUES (?)", ofDB)
-	require.False(t, held(ofDB))
-	require.True(t, ofDB.(*asker).ofDB)
-
-	conn, err := db.Conn(t.Context())
-	require.NoError(t, err)
-	ofConn := asked()
-	_, _ = conn.ExecContext(t.Context(), "INSERT INTO t VALUES (?)", ofConn)
-	require.True(t, held(ofConn))
-	require.False(t, ofConn.(*asker).ofDB)
-	stmt, err := db.Prepare("INSERT INTO t VALUES (?)")
-	require.NoError(t, err)
-	ofStmt := asked()
-	_, _ = stmt.Exec(ofStmt)
-	require.False(t, ofStmt.(*asker).ofDB)
-	require.NoError(t, stmt.Close())
-
-	inRaw := asked()
-	require.NoError(t, conn.Raw(func(any) error {
-		_, _ = db.Exec("INSERT INTO t VALUES (?)", inRaw)
-		return nil
-	}))
-	require.False(t, held(inRaw), "the inner call is that of the *sql.DB")
-	require.True(t, inRaw.(*asker).ofDB)
-	require.NoError(t, conn.Close())
-
-	tx, err := db.Begin()
-	require.NoError(t, err)
-	ofTx := asked()
-	_, _ = tx.Exec("INSERT INTO t VALUES (?)", ofTx)
-	require.True(t, held(ofTx))
-	require.NoError(t, tx.Rollback())
-}
-
-// asker is an argument that looks at the call stack when database/sql asks for its value.
-type asker struct{ held, ofDB bool }
-
-func (a *asker) Value() (driver.Value, error) {
-	a.held, a.ofDB = HeldByProgram(), OfDB()
-	return int64(1), nil
 }
 
 func TestAWarningOfLostStateShowsNoValue(t *testing.T) {

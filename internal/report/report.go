@@ -277,7 +277,7 @@ func (r *Report) TaskEndedOpen(open string, use ...any) {
 
 // BackOpen: a connection came back with a transaction open. use says whose transaction it was.
 func (r *Report) BackOpen(use ...any) {
-	r.nowAndThen(&r.backOpen, "a transaction was open when its connection came back, and was rolled back; if it was begun by hand, use BeginTx, which keeps the connection", use...)
+	r.nowAndThen(&r.backOpen, "a transaction was open when its connection came back, and was rolled back; if it was begun by a BEGIN on a *sql.DB, the next statements commit one by one: use BeginTx, or run all statements of the transaction on one *sql.Conn or in a task (pooldriver.WithTask)", use...)
 }
 
 // CannotClean: a connection could not be cleaned.
@@ -305,7 +305,7 @@ func (r *Report) JoinedTx(task, open string) {
 // use. at is called only if the log gets a line.
 func (r *Report) StateShared(who Who, query string, at func() string) {
 	if statement := droppedstate.Opening(query); r.shared.First(statement) {
-		r.write(slog.LevelWarn, "a statement set session state (a setting, a lock) on a connection that other checkouts of its task use at the same time: the *sql.Conns of a task share its session, and a lock excludes none of them; use pooldriver.NewTask to give each a session of its own",
+		r.write(slog.LevelWarn, "a statement of a task set session state (a setting, a lock), and other statements of the task use the same session now: they have the setting, too, and a lock excludes none of them; if each needs a session of its own, run each with a context of pooldriver.NewTask",
 			"task", who.Task, "label", who.Label, "statement", statement, "at", at())
 	}
 }

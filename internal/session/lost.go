@@ -18,13 +18,14 @@ type LostError struct {
 	cause  error     // the end of the context that has ended it; nil if none has
 	inside bool      // cause has ended a savepoint in which statements of its own ran
 	undone bool      // the server has rolled it back after an error
+	alone  bool      // no task has had it
 }
 
 const whatTx = "a transaction"
 
 // LostTx is the error of each statement in a transaction that is gone.
 func (s *Session) LostTx() error {
-	return &LostError{what: whatTx, since: s.Since(), undone: s.health != unusable}
+	return &LostError{what: whatTx, since: s.Since(), undone: s.health != unusable, alone: !s.inTask}
 }
 
 // LostState is the error of each further statement of a task whose session is gone with its
@@ -55,7 +56,11 @@ func (e *LostError) Error() string {
 	if e.final {
 		do = "begin a new task"
 	}
-	return fmt.Sprintf("%v: %s is gone: %s; %s (begun %s ago)", ErrTxLost, e.what, how, do, ago)
+	what := ErrTxLost.Error() + ": " + e.what
+	if e.alone {
+		what = "pooldriver: " + e.what
+	}
+	return fmt.Sprintf("%s is gone: %s; %s (begun %s ago)", what, how, do, ago)
 }
 
 // Is makes the error an ErrTxLost.

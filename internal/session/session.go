@@ -102,6 +102,8 @@ type Session struct {
 	// hiddenTx: the text of a statement begins a transaction. It matters where the server
 	// does not tell the transaction's state.
 	hiddenTx bool
+	// txFailed: the driver has returned an error since tx has begun, and TxLost has not asked since.
+	txFailed bool
 	// stateful: statements of the borrower have changed the session.
 	stateful bool
 	// reading is the number of rows of the borrower that are open.
@@ -287,6 +289,7 @@ func (s *Session) spare(cut *time.Timer) {
 // to the holder.
 func (s *Session) Diagnose(err error) dialects.Diagnosis {
 	said := s.env.Dialect.Diagnose(err)
+	s.txFailed = s.tx != nil
 	if said&dialects.RoleDoubt != 0 {
 		s.roleDoubt = true
 	}

@@ -49,8 +49,13 @@ func (t *Tx) Replaced() bool { return t.replaced }
 // Nested reports whether t is a savepoint. It needs no lock.
 func (t *Tx) Nested() bool { return t.savepoint != "" }
 
-// TxCancelled reports whether the context of the transaction that is open has ended.
-func (s *Session) TxCancelled() bool { return s.tx != nil && s.tx.ctx.Err() != nil }
+// TxCause is why the context of the open transaction has ended; nil: it has not ended.
+func (s *Session) TxCause() error {
+	if s.tx == nil {
+		return nil
+	}
+	return context.Cause(s.tx.ctx)
+}
 
 // ReadOnly reports whether the program has begun it as a read-only one.
 func (t *Tx) ReadOnly() bool { return t.opts.ReadOnly }
@@ -131,9 +136,27 @@ func (s *Session) Outlived() *Tx {
 	return nil
 }
 
-// TxLost reports whether a transaction is gone that the program has not ended yet.
+// TxLost reports whether a transaction of BeginTx is gone that the program has not ended yet, so that further
+// statements would run outside of it. Without a task, the driver itself says that a connection is lost.
+//
+// After each error TxLost asks a database that may roll a transaction back by itself. It is called before
+// a statement, and before the end of the transaction.
 func (s *Session) TxLost() bool {
-	return (s.health == unusable || s.health == txGone) && s.Begun()
+	return (s.txFailed || s.health >= txGone) && txLost(s)
+}
+
+// txLost is the part of TxLost that is rarely needed, so that TxLost is inlined.
+func txLost(s *Session) bool {
+	if a, ok := s.server.(dialects.TxAsker); ok && s.txFailed && s.tx != nil && s.tx.hasBegun() && !s.Unusable() {
+		switch a.AskTx() {
+		case dialects.TxNone:
+			s.TxEnded()
+		case dialects.TxUnknown: // rows are open, so the next statement fails as the last one
+			return s.health == txGone && s.Begun()
+		}
+	}
+	s.txFailed = false
+	return (s.health == txGone || s.health == unusable && s.inTask) && s.Begun()
 }
 
 // TxEnded records that the server has ended the transaction by an error.
@@ -192,6 +215,12 @@ func (t *Tx) Commit() error {
 		if !t.hasBegun() {
 			s.forget(t)
 			return t.refused
+		}
+		if s.TxLost() {
+			err := s.LostTx()
+			_ = t.rollbackReal()
+			s.forget(t)
+			return err
 		}
 		err := t.commitReal()
 		s.forget(t)
@@ -400,7 +429,7 @@ func (s *Session) forget(t *Tx) {
 			}
 		}
 	} else if s.tx == t {
-		s.tx, s.inner = nil, nil
+		s.tx, s.inner, s.txFailed = nil, nil, false
 		s.health = s.health.after(txForgotten)
 	}
 }

@@ -178,7 +178,7 @@ func (op *operation) run(ctx context.Context) (again bool, err error) {
 		return true, nil
 	}
 	if err != nil || op.Effect != dialects.Clean {
-		err = op.ended(ctx, err)
+		op.ended(err)
 	}
 	if err == nil && op.Queries {
 		op.rows = c.openRows(&op.Statement, first)
@@ -236,19 +236,14 @@ func (op *operation) convert() (again bool, err error) {
 }
 
 // ended records the effects of a statement that has run, and is not clean, on the checkout and on
-// the *sql.DB. It returns the error of the statement, or the error of refuseLeft.
-func (op *operation) ended(ctx context.Context, err error) error {
+// the *sql.DB. err is the error of the statement.
+func (op *operation) ended(err error) {
 	c := op.c
 	if op.Effect == dialects.Writes {
 		c.wrote()
 	}
-	if err == nil && op.kind == executing {
-		if err = op.refuseLeft(ctx); err != nil {
-			op.Conn.ForgetSetting()
-		}
-	}
 	if err != nil {
-		return err
+		return
 	}
 	if op.sharesState() {
 		op.sharing = c.Task()
@@ -256,7 +251,6 @@ func (op *operation) ended(ctx context.Context, err error) error {
 	if op.Effect&dialects.Renames != 0 {
 		c.renamed++
 	}
-	return nil
 }
 
 // done is deferred around every operation. It unlocks the session.
@@ -284,8 +278,8 @@ func (op *operation) done() {
 	c.endEarly()
 }
 
-// finish judges an execution. If err is not nil, op.Said has what it says of the server. again: do tries once more. Otherwise the operation returns
-// the error.
+// finish judges an execution. If err is not nil, op.Said has what it says of the server. again: do
+// tries once more. Otherwise the operation returns the error.
 func (op *operation) finish(ctx context.Context, err error) (again bool, _ error) {
 	c := op.c
 	if err == driver.ErrSkip {

@@ -3,6 +3,7 @@ package behaviour
 import (
 	"context"
 	"database/sql"
+	"log/slog"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -11,27 +12,29 @@ import (
 	"github.com/pooldriver/pooldriver/internal/task"
 )
 
-// TestATransactionBegunByHandOnADBIsAnError: it is rolled back before Exec returns, and its
-// error shows the three ways. The server's word counts, not the text.
-func TestATransactionBegunByHandOnADBIsAnError(t *testing.T) {
+// TestATransactionBegunByHandOnADBEndsWithItsStatement: nothing tells a *sql.DB from a *sql.Conn when the
+// statement runs, so it succeeds. The log says what has become of the transaction, where, and the three
+// ways. The server's word counts, not the text.
+func TestATransactionBegunByHandOnADBEndsWithItsStatement(t *testing.T) {
 	for name, in := range map[string]func(context.Context) (context.Context, func()){
 		"no task":          func(ctx context.Context) (context.Context, func()) { return ctx, func() {} },
 		"an implicit task": task.WithImplicit,
 	} {
 		for _, text := range []string{"BEGIN", "SELECT 1; BEGIN; INSERT INTO t VALUES (1)"} {
 			t.Run(name+"/"+text, func(t *testing.T) {
-				server, db, c := openTasks(t, 1)
+				log := &detailed{}
+				server, db, c := openTasks(t, 1, func(c *pooldriver.Config) { c.Logger = slog.New(log) })
 				ctx, end := in(t.Context())
 				defer end()
-				_, err := db.ExecContext(ctx, text)
-				for _, part := range []string{"was executed", "rolled back", "BeginTx", "*sql.Conn", "WithTask"} {
-					require.ErrorContains(t, err, part)
-				}
-				require.Zero(t, server.State().InTx(), "it is rolled back when Exec returns")
-				require.Empty(t, server.Table("t"))
+				mustExec(t, ctx, db, text)
 				mustExec(t, ctx, db, "INSERT INTO t VALUES (2)")
+				require.Zero(t, server.State().InTx(), "the next borrower is not in it")
 				require.Len(t, server.Table("t"), 1)
 				require.Equal(t, 1, server.State().Opened, "the connection is used again")
+				require.EqualValues(t, 1, c.Stats().Rollbacks)
+				for _, part := range []string{"was rolled back", "BeginTx", "*sql.Conn", "WithTask", "at=", "byhand_test.go"} {
+					require.Equal(t, 1, log.count(part), part)
+				}
 				atRest(t, c)
 			})
 		}

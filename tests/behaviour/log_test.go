@@ -77,6 +77,29 @@ func TestALogMayUseTheOnlyConnection(t *testing.T) {
 	}
 }
 
+// TestATransactionThatATaskHasForgottenIsToldOf with the context of the task, which ends with it.
+func TestATransactionThatATaskHasForgottenIsToldOf(t *testing.T) {
+	log := &detailed{}
+	_, db, c := openTasks(t, 1, func(c *pooldriver.Config) { c.Logger = slog.New(log) })
+	ctx, end := pooldriver.WithTask(t.Context())
+	within, cancel := context.WithCancel(ctx)
+	defer cancel()
+	_, err := db.BeginTx(within, nil)
+	require.NoError(t, err)
+	end()
+	require.Equal(t, 1, log.count("a task ended with a transaction open"))
+	require.EqualValues(t, 1, c.Stats().Rollbacks)
+
+	parent, cancel := context.WithCancel(t.Context())
+	ctx, end = pooldriver.WithTask(parent)
+	_, err = db.BeginTx(ctx, nil)
+	require.NoError(t, err)
+	cancel()
+	end()
+	require.Equal(t, 1, log.count("a task ended with a transaction open"), "its context has ended before")
+	atRest(t, c)
+}
+
 // TestALogIsNotFlooded by tasks that leave a transaction open. Where its context has ended,
 // database/sql rolls it back a moment later, and there is nothing to tell.
 func TestALogIsNotFlooded(t *testing.T) {

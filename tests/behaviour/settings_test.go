@@ -156,8 +156,9 @@ func TestAnAttachedDatabaseIsThereForEveryConnectionUntilDetached(t *testing.T) 
 func TestADatabaseInMemoryIsNotAttachedToEachConnection(t *testing.T) {
 	bothWays(t, func(t *testing.T, db *sql.DB, c *pooldriver.Connector, max int) {
 		for _, file := range []string{"':memory:'", "''", "NULL", "'file::memory:'", "'file:a?mode=memory'"} {
-			_, err := db.Exec("ATTACH " + file + " AS a")
-			require.ErrorContains(t, err, "cache=shared", file)
+			dropped := c.Stats().StateDropped
+			execAll(t, db, "ATTACH "+file+" AS a")
+			require.Equal(t, dropped+1, c.Stats().StateDropped, file)
 		}
 		everyConn(t, db, max, func(conn *sql.Conn) {
 			_, err := conn.ExecContext(t.Context(), "ATTACH ':memory:' AS a") // is its own, and is not there yet
@@ -293,9 +294,9 @@ func TestAVacuumIntoAnotherFileTakesNoLock(t *testing.T) {
 	require.NoError(t, tx.Rollback())
 }
 
-// TestAKeyOnADBIsAnError: the connection that a program happens to get would have the key of its file, and
-// the others would not.
-func TestAKeyOnADBIsAnError(t *testing.T) {
+// TestAKeyForOneConnectionIsAnError: the connection that a program happens to get would have the key of its
+// file, and the others would not.
+func TestAKeyForOneConnectionIsAnError(t *testing.T) {
 	bothWays(t, func(t *testing.T, db *sql.DB, c *pooldriver.Connector, max int) {
 		for _, text := range []string{"PRAGMA key = 'secret'", "PRAGMA journal_mode = WAL; PRAGMA hexkey('aa')"} {
 			_, err := db.Exec(text)
@@ -304,8 +305,15 @@ func TestAKeyOnADBIsAnError(t *testing.T) {
 		}
 		conn, err := db.Conn(t.Context())
 		require.NoError(t, err)
-		execAll(t, conn, "PRAGMA key = 'secret'", "CREATE TABLE t (a)")
+		_, err = conn.ExecContext(t.Context(), "PRAGMA key = 'secret'")
+		require.ErrorContains(t, err, "was not executed", "the first statement of a *sql.Conn is as one of a *sql.DB")
 		require.NoError(t, conn.Close())
+		var ok string
+		require.ErrorContains(t, db.QueryRow("PRAGMA key = 'secret'").Scan(&ok), "was not executed")
+		require.NoError(t, pooldriver.Do(t.Context(), func(ctx context.Context) error {
+			_, err := db.ExecContext(ctx, "PRAGMA key = 'secret'")
+			return err
+		}))
 	})
 	unknown := pooldriver.Wrap(hiddenSQLite{bareSQLite{filepath.Join(t.TempDir(), "x.db"), registeredSQLite()}}, quiet)
 	db := sql.OpenDB(unknown)

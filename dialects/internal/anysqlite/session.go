@@ -27,6 +27,7 @@ var (
 	_ dialects.Session       = (*Session)(nil)
 	_ dialects.ConnTraits    = (*Session)(nil)
 	_ dialects.Irreplaceable = (*Session)(nil)
+	_ dialects.TxAsker       = (*Session)(nil)
 )
 
 // NewSession makes a session of conn, which prints as label.

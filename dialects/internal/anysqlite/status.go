@@ -28,6 +28,11 @@ func (s *Session) TxStatus() dialects.TxStatus {
 	if !s.Valid() {
 		return dialects.TxUnknown
 	}
+	return s.AskTx()
+}
+
+// AskTx is TxStatus inside of a transaction, whose next statement clears the interruption in any case.
+func (s *Session) AskTx() dialects.TxStatus {
 	if s.question == nil {
 		stmt, err := s.Conn().Prepare(question)
 		if err != nil {

@@ -159,8 +159,8 @@ func withValue(s dialects.Setting, kind uint8, lx *sqltext.Lexer) (dialects.Sett
 	return s, true
 }
 
-// ErrKey is the error of a PRAGMA on a *sql.DB that gives a connection the key of its file.
-var ErrKey = errors.New("pooldriver: a key was set by a PRAGMA on a *sql.DB: the other connections would read and write without it, perhaps a file that is not encrypted; give the key to the driver in its DSN or connector, which makes it the first statement of each connection")
+// ErrKey is the error of a PRAGMA outside of any task that gives one connection the key of its file.
+var ErrKey = errors.New("pooldriver: this PRAGMA was not executed: it gives one connection the key of the file; the other connections would read and write without the key, perhaps a file that is not encrypted; give the key to the driver in its DSN or connector, which makes it the first statement of each connection")
 
 // isOff reports whether a value of a PRAGMA, in lower case, is false
 // (https://sqlite.org/pragma.html).
@@ -168,14 +168,14 @@ func isOff(value string) bool {
 	return value == "0" || value == "off" || value == "no" || value == "false"
 }
 
-// attachSetting reads ATTACH [DATABASE] file AS name, if name is no computed expression.
+// attachSetting reads ATTACH [DATABASE] file AS name, if name is no computed expression, and other
+// connections can attach the same database.
 func attachSetting(lx *sqltext.Lexer) (dialects.Setting, bool) {
 	if lx.Next(); lx.IsWord("database") {
 		lx.Next()
 	}
-	var refusal error
 	if inMemory(*lx) {
-		refusal = errPrivate
+		return dialects.Setting{}, false
 	}
 	for ; !lx.IsWord("as") || lx.Depth() > 0; lx.Next() { // CAST(… AS TEXT)
 		if lx.Ended() {
@@ -184,7 +184,7 @@ func attachSetting(lx *sqltext.Lexer) (dialects.Setting, bool) {
 	}
 	lx.Next()
 	name, ok := schemaName(lx)
-	return dialects.Setting{Name: attached(name), Undo: "DETACH " + quoted(name), Refusal: refusal}, ok
+	return dialects.Setting{Name: attached(name), Undo: "DETACH " + quoted(name)}, ok
 }
 
 // AttachedFile returns the place of the file's expression in an ATTACH, and the same expression as
@@ -208,9 +208,6 @@ func AttachedFile(attach string) (from, to int, expr string) {
 	}
 	return from, to, expr
 }
-
-// errPrivate is the error of an ATTACH on a *sql.DB that attaches a database in memory.
-var errPrivate = errors.New("pooldriver: a database in memory was attached on a *sql.DB: each connection would have a database of its own, and lose it; attach 'file:NAME?mode=memory&cache=shared', which all connections open, or attach the database on one *sql.Conn or in a task (pooldriver.WithTask)")
 
 // inMemory reports whether the name of a file, at the last token, names a database of this
 // connection only: in memory, or a temporary file (https://sqlite.org/inmemorydb.html).
