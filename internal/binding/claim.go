@@ -233,9 +233,8 @@ func (b *Binding) detach(c *Checkout) {
 	s, rows := c.letGo()
 	switch {
 	case s == nil || rows != nil && b.detachRows(s, rows):
-	case b.isPrivate():
+	case b.isPrivate(): // a transaction that is still open knows the seat, so it is not used again
 		s.leaveAlone()
-		c.mine = mine
 	case b.leave(s) && s == mine && !s.known: // nobody else has a claim, or will come
 		c.mine = s
 	}

@@ -227,6 +227,22 @@ func TestASeatMayGoFromTaskToTaskWhileOthersLookAtIt(t *testing.T) {
 	require.Zero(t, e.Pool().Stats().Lent)
 }
 
+// TestATransactionThatOutlivesItsCheckoutIsDone: a wrapper above us may end it later. The checkout has another
+// connection then.
+func TestATransactionThatOutlivesItsCheckoutIsDone(t *testing.T) {
+	e := newEngine(t, 1)
+	c := begun(t, t.Context(), e)
+	tx := &Tx{}
+	tx.On(c)
+	tx.begun()
+	c.Detach()
+	w := &Want{}
+	require.NoError(t, c.Reach(t.Context(), w))
+	c.Done(w)
+	defer c.Detach()
+	require.ErrorIs(t, tx.lock(), sql.ErrTxDone)
+}
+
 // TestASeatIsATasksWhileItIsInTheTasksList: somebody late may read the connection of one lending and the binding
 // of the next one, which has no connection yet.
 func TestASeatIsATasksWhileItIsInTheTasksList(t *testing.T) {
