@@ -81,13 +81,16 @@ func (b *Binding) receive(s *Seat, r *connpool.Conn) bool {
 func (b *Binding) countIn(s *Seat) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	// conn is looked at first: s may be used again, for another task. Then binding changes before conn.
-	if s.conn.Load() == nil || s.binding.Load() != b {
+	if !b.hasLocked(s) {
 		return false
 	}
 	s.ops++
 	return true
 }
+
+// hasLocked reports whether s has a connection of the task. Only the list says so: conn and binding cannot be
+// read at once, and s may be used again for other tasks and for this one meanwhile.
+func (b *Binding) hasLocked(s *Seat) bool { return slices.Contains(b.seats, s) }
 
 // countOut ends what countIn began, for somebody who has not the lock.
 func (b *Binding) countOut(s *Seat) {
@@ -202,11 +205,7 @@ func (b *Binding) lookAgainLocked(s *Seat) (gaveBack bool) {
 // mayLeaveLocked reports whether nobody has a claim on s, and nothing pins it. After the task has ended,
 // only the task's end takes the connection.
 func (b *Binding) mayLeaveLocked(s *Seat) bool {
-	// conn is looked at first, as in countIn.
-	if s.conn.Load() == nil || s.binding.Load() != b {
-		return false
-	}
-	return s.users <= 0 && s.ops == 0 && s.pin == pinning.None && !b.ended.Load()
+	return b.hasLocked(s) && s.users <= 0 && s.ops == 0 && s.pin == pinning.None && !b.ended.Load()
 }
 
 // takeOutLocked ends the lending of s, which is locked.
@@ -234,9 +233,8 @@ func (b *Binding) detach(c *Checkout) {
 	s, rows := c.letGo()
 	switch {
 	case s == nil || rows != nil && b.detachRows(s, rows):
-	case b.isPrivate():
+	case b.isPrivate(): // a transaction that is still open knows the seat, so it is not used again
 		s.leaveAlone()
-		c.mine = mine
 	case b.leave(s) && s == mine && !s.known: // nobody else has a claim, or will come
 		c.mine = s
 	}

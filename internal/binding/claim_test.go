@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/pooldriver/pooldriver/dialects"
@@ -17,6 +18,7 @@ import (
 	"github.com/pooldriver/pooldriver/internal/stmtcache"
 	"github.com/pooldriver/pooldriver/internal/stubdialect"
 	"github.com/pooldriver/pooldriver/internal/task"
+	"github.com/pooldriver/pooldriver/internal/usage"
 )
 
 // begun is a checkout of ctx that has run an operation. The test ends it.
@@ -222,6 +224,72 @@ func TestASeatMayGoFromTaskToTaskWhileOthersLookAtIt(t *testing.T) {
 	done.Store(true)
 	looks.Wait()
 	require.Zero(t, e.Pool().Stats().Lent)
+}
+
+// TestATransactionThatOutlivesItsCheckoutIsDone: a wrapper above us may end it later. The checkout has another
+// connection then.
+func TestATransactionThatOutlivesItsCheckoutIsDone(t *testing.T) {
+	e := newEngine(t, 1)
+	c := begun(t, t.Context(), e)
+	tx := &Tx{}
+	tx.On(c)
+	tx.begun()
+	c.Detach()
+	w := &Want{}
+	require.NoError(t, c.Reach(t.Context(), w))
+	c.Done(w)
+	defer c.Detach()
+	require.ErrorIs(t, tx.lock(), sql.ErrTxDone)
+}
+
+// TestASeatIsATasksWhileItIsInTheTasksList: somebody late may read the connection of one lending and the binding
+// of the next one, which has no connection yet.
+func TestASeatIsATasksWhileItIsInTheTasksList(t *testing.T) {
+	e := newEngine(t, 2)
+	ctx := newTask(t)
+	b := inTask(t, ctx, e).binding
+	late := reached(t, t.Context(), e).seat
+	own := late.binding.Load()
+	late.binding.Store(b)
+	defer late.binding.Store(own)
+	require.False(t, b.countIn(late))
+	require.Zero(t, late.ops)
+	b.lookAgain(late)
+	require.NotNil(t, late.conn.Load())
+}
+
+// TestHoldersDoNotTakeOneTaskForTheOther while a seat has the same connection for one after the other.
+func TestHoldersDoNotTakeOneTaskForTheOther(t *testing.T) {
+	e := newEngine(t, 1)
+	c := &Checkout{}
+	c.Init(e, nil)
+	users := map[string]context.Context{}
+	for _, label := range []string{"one", "two"} {
+		ctx, end := task.With(task.Label(t.Context(), label))
+		defer end()
+		users[label] = ctx
+	}
+	var done atomic.Bool
+	var looks sync.WaitGroup
+	looks.Go(func() {
+		for !done.Load() {
+			for _, l := range e.Looks() {
+				if label := usage.Text(l.Label); !assert.Equal(t, label, l.Task.Label()) {
+					return
+				}
+			}
+		}
+	})
+	for range 5_000 {
+		for _, ctx := range users {
+			w := &Want{}
+			require.NoError(t, c.Reach(ctx, w))
+			c.Done(w)
+			c.Detach()
+		}
+	}
+	done.Store(true)
+	looks.Wait()
 }
 
 // TestATaskThatEndsDuringTheWaitSaysSo, also in a transaction of InTx.

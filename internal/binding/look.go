@@ -49,13 +49,14 @@ func look(r *connpool.Conn, clock *usage.Clock) (l Look, ok bool) {
 		if s == nil || !s.Has(r) {
 			return Look{}, false
 		}
-		b, checkout := s.binding.Load(), r.Meter.Checkout()
+		checkout, b := r.Meter.Checkout(), s.binding.Load()
 		if !s.Has(r) || seatOf(r) != s {
 			continue
 		}
-		// attach lets the seat have the connection after the meter's Begin, and after the seat's
-		// binding is set. If the seat has it before and after we read the checkout's number, the
-		// checkout has begun completely. A statement that ends while we look is shown as running.
+		// attach sets the seat's binding, then the meter counts a new checkout, and then the seat has the
+		// connection. It has it after we read the checkout's number, so the checkout has begun completely.
+		// If the number is the same below, the binding, which was read in between, is the checkout's.
+		// A statement that ends while we look is shown as running.
 		running := s.lock.Locked()
 		look, same := r.Meter.Look()
 		running = running || s.lock.Locked() || look.Pin == pinning.Raw

@@ -104,13 +104,19 @@ func (t *Tx) again() {
 	t.Again()
 }
 
-// Leave removes t from its checkout. The transactions of a checkout may end in any order.
-func (t *Tx) Leave() {
+// Leave removes t from its checkout. The transactions of a checkout may end in any order. Leave reports
+// false if t was over before: a wrapper between database/sql and us has ended it twice, and others may
+// have its session by now.
+func (t *Tx) Leave() (first bool) {
+	if t.over {
+		return false
+	}
 	t.over = true
 	t.countOut()
 	for c := t.checkout; c.tx != nil && c.tx.over; {
 		c.tx = c.tx.around
 	}
+	return true
 }
 
 // Finish ends the transaction, which has a connection, under the lock. If the driver panics,

@@ -64,8 +64,10 @@ var (
 // error of ours it was rolled back.
 func (t *transaction) Commit() error {
 	defer t.checkout.endEarly()
+	if !t.Leave() {
+		return sql.ErrTxDone
+	}
 	t.commits = true
-	t.Leave()
 	if t.endsAfterRaw() {
 		return errEndInRaw
 	}
@@ -85,7 +87,9 @@ func (t *transaction) Commit() error {
 // Rollback rolls back. database/sql also calls Rollback when the context of BeginTx has ended.
 func (t *transaction) Rollback() error {
 	defer t.checkout.endEarly()
-	t.Leave()
+	if !t.Leave() {
+		return sql.ErrTxDone
+	}
 	if t.endsAfterRaw() {
 		return nil
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/pooldriver/pooldriver"
 	"github.com/pooldriver/pooldriver/dialects"
 	"github.com/pooldriver/pooldriver/internal/ctxerr"
 	"github.com/pooldriver/pooldriver/internal/fakedb"
@@ -100,4 +101,33 @@ func TestACommitsErrBadConnIsBelievedWhereAStatementsIs(t *testing.T) {
 		require.Equal(t, !unsure, errors.Is(err, driver.ErrBadConn))
 		require.Equal(t, unsure, errors.Is(err, io.ErrUnexpectedEOF))
 	}
+}
+
+// TestADeferredTransactionThatIsEndedTwiceEndsNoOther: the object is not used again, but its connection is.
+func TestADeferredTransactionThatIsEndedTwiceEndsNoOther(t *testing.T) {
+	s := stubdialect.New(dialects.Traits{})
+	c := pooldriver.Wrap(stubdialect.Connector(s), quiet, maxConns(1), lazily)
+	defer c.Close()
+	conn, err := c.Connect(t.Context())
+	require.NoError(t, err)
+	exec := func(query string) {
+		_, err := conn.(driver.ExecerContext).ExecContext(t.Context(), query, nil)
+		require.NoError(t, err)
+	}
+	begin := func() driver.Tx {
+		tx, err := conn.(driver.ConnBeginTx).BeginTx(t.Context(), driver.TxOptions{})
+		require.NoError(t, err)
+		exec("INSERT INTO t VALUES (1)")
+		return tx
+	}
+	exec("CREATE TABLE t (a INT)")
+	require.True(t, conn.(driver.Validator).IsValid())
+	first := begin()
+	require.NoError(t, first.Commit())
+	require.True(t, conn.(driver.Validator).IsValid())
+	second := begin()
+	require.ErrorIs(t, first.Rollback(), sql.ErrTxDone)
+	require.ErrorIs(t, first.Commit(), sql.ErrTxDone)
+	require.NoError(t, second.Commit())
+	require.Len(t, s.Server.Table("t"), 2)
 }
