@@ -51,10 +51,10 @@ func (i inside) Take(ctx context.Context) (beneath.Taken, error) {
 
 type taken struct{ r *connpool.Conn }
 
-func (t taken) Session() dialects.Session { return t.r.Server() }
+func (t taken) Session() dialects.Session { return t.r.Session.Server() }
 
 func (t taken) GiveBack(effect dialects.Effect) {
-	t.r.RecordEffect(effect)
+	t.r.Session.RecordEffect(effect)
 	t.r.GiveBackNow(nil)
 }
 

@@ -139,7 +139,7 @@ func holderOf(l *binding.Look, e *binding.Engine) Holder {
 	if l.Statement != nil {
 		h.StatementAt = frames(l.Statement)
 	}
-	if s, ok := l.Conn.Server().(dialects.Identified); ok {
+	if s, ok := l.Conn.Session.Server().(dialects.Identified); ok {
 		h.ProcessID = s.ProcessID()
 	}
 	return h

@@ -123,7 +123,7 @@ func TestRawGivesNoConnectionOnWhichACallWasGivenUp(t *testing.T) {
 	conn, err := db.Conn(t.Context())
 	require.NoError(t, err)
 	require.NoError(t, conn.PingContext(t.Context()))
-	c.pool.Conns()[0].MarkUnusable()
+	c.pool.Conns()[0].Session.MarkUnusable()
 	require.ErrorIs(t, Raw(t.Context(), conn, func(driver.Conn) error { t.Error("called"); return nil }), driver.ErrBadConn)
 	require.ErrorIs(t, conn.Close(), sql.ErrConnDone)
 	atRest(t, c)

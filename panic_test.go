@@ -45,7 +45,7 @@ func TestAConnectionIsReplacedAfterSoManyForgottenStatements(t *testing.T) {
 		mustExec(t, t.Context(), db, "SET a = 1")
 		atRest(t, c)
 		require.NoError(t, db.Ping())
-		return c.pool.Conns()[0].Statements()
+		return c.pool.Conns()[0].Session.Statements()
 	}
 	kept := forget()
 	require.Equal(t, 1, kept.Forgotten())
@@ -72,7 +72,7 @@ func TestAPanicOfNumInputCostsNoPlaceInThePool(t *testing.T) {
 		}
 		require.NoError(t, insertTwo(ctx, db))
 		const text = "INSERT INTO t VALUES (?)"
-		c.pool.Conns()[0].Statements().Add(text, 0, countless{}, true)
+		c.pool.Conns()[0].Session.Statements().Add(text, 0, countless{}, true)
 		stmt, err := db.PrepareContext(ctx, text)
 		require.NoError(t, err)
 		require.PanicsWithValue(t, "boom", func() { _, _ = stmt.ExecContext(ctx, 3) })

@@ -218,18 +218,18 @@ func (b *Binding) settle(ctx context.Context, c *Checkout, w *Want) (again bool,
 // w.Conn or was open there.
 func (b *Binding) checkTx(c *Checkout, w *Want) (again bool, _ error) {
 	r, s := w.Conn, w.seat
-	if r.Unusable() && s == b.main.Load() && !r.Begun() {
+	if r.Session.Unusable() && s == b.main.Load() && !r.Session.Begun() {
 		return true, nil // a read of rows has found it dead; release raises the loss barrier
 	}
-	if dead := r.Outlived(); dead != nil {
+	if dead := r.Session.Outlived(); dead != nil {
 		_ = dead.End() // the program's next call on it returns the error
 		return true, nil
 	}
-	if tx := c.tx; tx != nil && !w.Begins && !tx.over && !tx.Open() && !tx.Replaced() {
+	if tx := c.tx; tx != nil && !w.Begins && !tx.over && !tx.Tx.Open() && !tx.Tx.Replaced() {
 		return false, sql.ErrTxDone // a statement of an ended transaction must not run in autocommit
 	}
 	own := c.own(s)
-	if own == nil && r.InTx() && (r.Begun() || s.opener != c.turn()) { // another checkout has begun it
+	if own == nil && r.Session.InTx() && (r.Session.Begun() || s.opener != c.turn()) { // another checkout has begun it
 		if err := b.joinsTx(s, w); err != nil {
 			return false, err
 		}
@@ -253,7 +253,7 @@ func (b *Binding) join(c *Checkout, w *Want) (again bool, _ error) {
 	}
 	scoped, main := b.transactionOf(c.scope), b.main.Load()
 	switch {
-	case scoped != nil && !scoped.Open():
+	case scoped != nil && !scoped.Tx.Open():
 		return false, sql.ErrTxDone // the transaction of InTx has ended before its function
 	case c.seat != s:
 		if main != s && scoped == nil {
@@ -279,20 +279,20 @@ func (b *Binding) prepareFor(ctx context.Context, c *Checkout, w *Want) (again b
 			}
 			s.begin()
 		}
-		if !r.InTx() {
+		if !r.Session.InTx() {
 			s.opener = c.turn() // of a transaction that this statement may begin
 		}
 	}
-	if err := r.ReadAhead(ctx); err != nil {
+	if err := r.Session.ReadAhead(ctx); err != nil {
 		return false, err
 	}
-	if !mergedctx.IsSame(&s.values, &c.values) && r.TakesValues() {
+	if !mergedctx.IsSame(&s.values, &c.values) && r.Session.TakesValues() {
 		s.values = c.values
-		if err := r.Share(c.forHooks(ctx)); err != nil {
+		if err := r.Session.Share(c.forHooks(ctx)); err != nil {
 			return false, err
 		}
 	}
-	if w.Effect&dialects.Writes != 0 && r.Traits().WritesAlone {
+	if w.Effect&dialects.Writes != 0 && r.Session.Traits().WritesAlone {
 		b.clearOthers(ctx, s)
 	}
 	return false, nil
@@ -304,13 +304,13 @@ func (b *Binding) prepareFor(ctx context.Context, c *Checkout, w *Want) (again b
 func (b *Binding) clearOthers(ctx context.Context, s *Seat) {
 	for _, other := range b.all() {
 		r := other.conn.Load()
-		if other == s || r == nil || r.Rows() == nil || !b.tryHold(other) {
+		if other == s || r == nil || r.Session.Rows() == nil || !b.tryHold(other) {
 			continue
 		}
 		func() {
 			defer b.release(other, true) // also by a panic of the driver
 			if other.raw == nil {
-				_ = other.conn.Load().ReadAhead(ctx)
+				_ = other.conn.Load().Session.ReadAhead(ctx)
 			}
 		}()
 	}
@@ -337,7 +337,7 @@ func (b *Binding) joinsTx(s *Seat, w *Want) error {
 			w.joined = func() { b.engine.report.JoinedTx(b.task.Name(), since) } // when the lock is free
 		}
 	}
-	if t := w.Conn.Innermost(); t != nil {
+	if t := w.Conn.Session.Innermost(); t != nil {
 		t.Join()
 	}
 	return nil
@@ -396,7 +396,7 @@ func (b *Binding) mayShare(s *Seat) bool {
 	if r == nil || !s.maySend(r) {
 		return false
 	}
-	rows := r.Rows()
+	rows := r.Session.Rows()
 	return rows == nil || !rows.TooLarge() && b.engine.report.Buffered.Load() <= b.engine.config.NestedBufferTotal
 }
 

@@ -107,7 +107,7 @@ func (c *Checkout) WithTaskEnd(r *connpool.Conn, err error) error {
 }
 
 func (b *Binding) withTaskEnd(r *connpool.Conn, err error) error {
-	if err != nil && b.task != nil && r.Severed() {
+	if err != nil && b.task != nil && r.Session.Severed() {
 		return b.task.WithEnd(err)
 	}
 	return err
@@ -165,7 +165,7 @@ func (c *Checkout) findScope(ctx context.Context, w *Want) {
 func (c *Checkout) enter(ctx context.Context, w *Want) error {
 	s, rows := c.seat, c.rows
 	c.rows = nil
-	if s == nil || rows != nil && rows.Detached() {
+	if s == nil || rows != nil && rows.Rows.Detached() {
 		return c.attachAgain(ctx, w)
 	}
 	if err := s.lock.Lock(ctx); err != nil {
@@ -173,17 +173,17 @@ func (c *Checkout) enter(ctx context.Context, w *Want) error {
 		return err
 	}
 	if rows != nil {
-		rows.Attach()
+		rows.Rows.Attach()
 	}
 	if s.conn.Load() == nil {
 		s.lock.Unlock()
 		return c.attachAgain(ctx, w)
 	}
 	w.has(s, false)
-	if w.Conn.TxLost() {
-		return w.Conn.LostTx()
+	if w.Conn.Session.TxLost() {
+		return w.Conn.Session.LostTx()
 	}
-	if rows != nil || w.Conn.Traits().BadConnUnsure {
+	if rows != nil || w.Conn.Session.Traits().BadConnUnsure {
 		// If a context has ended, the driver may return ErrBadConn for a healthy connection.
 		return ctx.Err()
 	}
@@ -192,7 +192,7 @@ func (c *Checkout) enter(ctx context.Context, w *Want) error {
 
 // MakeWay is called before a statement with this effect runs on r.
 func (c *Checkout) MakeWay(r *connpool.Conn, effect dialects.Effect) {
-	if effect&dialects.Writes != 0 && r.Traits().RowsBlockWrites {
+	if effect&dialects.Writes != 0 && r.Session.Traits().RowsBlockWrites {
 		c.engine.starvation.makeWay(r)
 	}
 }
@@ -262,15 +262,15 @@ func (c *Checkout) notAcquired(ctx context.Context, waited time.Duration, err er
 // program could commit later statements without this one.
 func (c *Checkout) attachDeferred(ctx context.Context, w *Want) error {
 	t := c.tx
-	if err := t.Refused(); err != nil {
+	if err := t.Tx.Refused(); err != nil {
 		return err
 	}
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	both, merged := mergedctx.New(t.Context(), ctx)
+	both, merged := mergedctx.New(t.Tx.Context(), ctx)
 	defer merged.Release()
-	place := task.PlaceOf(t.Context())
+	place := task.PlaceOf(t.Tx.Context())
 	c.label, c.from = place.Label, place.From
 	err := ctxerr.Of(both, c.borrow(both, w))
 	t.attached(w, c.binding, err)
@@ -328,9 +328,9 @@ func (c *Checkout) part() {
 // nothing else needs the connection. The connection may belong to another borrower, so
 // partFromRows does not wait for its lock.
 func (c *Checkout) partFromRows() {
-	if rows := c.rows; rows != nil && rows.Buffer() != nil {
+	if rows := c.rows; rows != nil && rows.Rows.Buffer() != nil {
 		c.rows = nil
-		if rows.Detached() {
+		if rows.Rows.Detached() {
 			c.part()
 		}
 	}
@@ -342,8 +342,8 @@ func (c *Checkout) reattach(s *Seat) bool {
 	if c.rows == nil || c.seat != s {
 		return true
 	}
-	c.rows.Attach()
-	if !c.rows.Detached() {
+	c.rows.Rows.Attach()
+	if !c.rows.Rows.Detached() {
 		return true
 	}
 	c.rows = nil
@@ -354,9 +354,9 @@ func (c *Checkout) reattach(s *Seat) bool {
 // Ran records, under the lock, that the checkout has run a statement on the connection of w.
 func (c *Checkout) Ran(w *Want) {
 	c.executed = true
-	if w.Conn.Depth() > 0 {
+	if w.Conn.Session.Depth() > 0 {
 		if own := c.own(w.seat); own != nil {
-			own.Ran()
+			own.Tx.Ran()
 		}
 	}
 }
@@ -400,7 +400,7 @@ func (c *Checkout) unbind() {
 func (c *Checkout) Discard() {
 	if s := c.seat; s != nil && !c.parts() {
 		if r := s.hold(); r != nil {
-			r.MarkUnusable()
+			r.Session.MarkUnusable()
 			c.binding.endHold(s)
 		}
 	}
@@ -408,7 +408,7 @@ func (c *Checkout) Discard() {
 }
 
 // parts reports whether the checkout's rows are in memory, and it does not use their connection.
-func (c *Checkout) parts() bool { return c.rows != nil && c.rows.Detached() }
+func (c *Checkout) parts() bool { return c.rows != nil && c.rows.Rows.Detached() }
 
 // Idle reports whether the checkout has a connection and has left nothing on it: no transaction,
 // no rows, no state.
@@ -421,7 +421,7 @@ func (c *Checkout) Idle() bool {
 	if r == nil {
 		return false
 	}
-	idle := !r.Reading() && (b.shares || !s.checkPin(r).KeepsTask() && session.LeavesNothing(r.Effect()))
+	idle := !r.Session.Reading() && (b.shares || !s.checkPin(r).KeepsTask() && session.LeavesNothing(r.Session.Effect()))
 	b.endHold(s)
 	return idle
 }
@@ -439,7 +439,7 @@ func (c *Checkout) Disown(o *stmtcache.Owner) error {
 		return nil
 	}
 	defer s.endLook() // also by a panic of the driver; the checkout's rows may be in memory since
-	return r.Disown(o)
+	return r.Session.Disown(o)
 }
 
 // StandDown ends the checkout's use of w's connection, under the lock. The operation keeps the connection
@@ -509,7 +509,7 @@ func (c *Checkout) Open(rows *Rows, st *session.Statement, isFirst bool) {
 	r := c.seat.conn.Load()
 	rows.seat, rows.checkout, rows.binding, rows.closed = c.seat, c, c.binding, false
 	c.rows = rows
-	r.OpenRows(&rows.Rows, st, isFirst && c.tx == nil && session.LeavesNothing(r.Effect()))
+	r.Session.OpenRows(&rows.Rows, st, isFirst && c.tx == nil && session.LeavesNothing(r.Session.Effect()))
 	if r.Meter.TellsSlow() {
 		r.Meter.OpenRows()
 	}

@@ -27,7 +27,7 @@ func (b *Binding) attach(ctx context.Context, c *Checkout, r *connpool.Conn, tex
 	s := c.freeSeat()
 	s.prepare(b, c.values)
 	r.LendTo(&s.self)
-	r.Lend(b.shares)
+	r.Session.Lend(b.shares)
 	r.Meter.Begin(c.label, text, waited, pins)
 	if b.isPrivate() { // it has no end, and before conn says so nobody knows that s has r
 		s.conn.Store(r)
@@ -243,18 +243,18 @@ func (b *Binding) detach(c *Checkout) {
 // detachRows is detach for a checkout that has opened rows. It reports whether the detach
 // is complete. Open rows go on using the seat in place of their checkout.
 func (b *Binding) detachRows(s *Seat, rows *Rows) bool {
-	if rows.Buffer() != nil || rows.closed {
-		return rows.Detached()
+	if rows.Rows.Buffer() != nil || rows.closed {
+		return rows.Rows.Detached()
 	}
 	if s.hold() == nil {
-		return rows.Detached()
+		return rows.Rows.Detached()
 	}
 	defer b.endHold(s)
-	rows.Attach()
-	if rows.Detached() || !rows.Live() {
-		return rows.Detached()
+	rows.Rows.Attach()
+	if rows.Rows.Detached() || !rows.Rows.Live() {
+		return rows.Rows.Detached()
 	}
-	rows.Keep()
+	rows.Rows.Keep()
 	return true
 }
 
@@ -317,7 +317,7 @@ func (b *Binding) endUse(s *Seat) {
 func (b *Binding) judge(s *Seat, r *connpool.Conn) (pin pinning.Pin, dead bool) {
 	s.moved()
 	pin = s.checkPin(r)
-	if r.Unusable() && pin != pinning.Tx {
+	if r.Session.Unusable() && pin != pinning.Tx {
 		b.loseState(s, r)
 		pin = pinning.None
 	}
@@ -325,16 +325,16 @@ func (b *Binding) judge(s *Seat, r *connpool.Conn) (pin pinning.Pin, dead bool) 
 		pin = pinning.None
 	}
 	pin = b.electMain(s, pin)
-	r.Observe(pin.InTx())
-	return pin, r.Unusable() && pin == pinning.None && !r.Begun() && r.Rows() == nil
+	r.Session.Observe(pin.InTx())
+	return pin, r.Session.Unusable() && pin == pinning.None && !r.Session.Begun() && r.Session.Rows() == nil
 }
 
 // loseState raises the loss barrier if s was the main seat, and its session had state or a
 // transaction begun by hand. For a transaction of BeginTx no barrier is needed here: the
 // program has ended it.
 func (b *Binding) loseState(s *Seat, r *connpool.Conn) {
-	if b.main.Load() == s && (r.Stateful() || r.ByHand()) {
-		b.raiseBarrier(r.LostState("a transaction begun by hand", s.since))
+	if b.main.Load() == s && (r.Session.Stateful() || r.Session.ByHand()) {
+		b.raiseBarrier(r.Session.LostState("a transaction begun by hand", s.since))
 	}
 }
 
@@ -359,8 +359,8 @@ func (b *Binding) electMain(s *Seat, why pinning.Pin) pinning.Pin {
 // evict takes r from a task that has ended. It is called with the lock of s, and unlocks. When
 // it returns, nothing that the task has opened or changed on r is left.
 func (b *Binding) evict(s *Seat, r *connpool.Conn) {
-	since, cause := s.since, r.TxCause()
-	open, panicked := r.Undo(b.task.EndedError())
+	since, cause := s.since, r.Session.TxCause()
+	open, panicked := r.Session.Undo(b.task.EndedError())
 	if open {
 		b.engine.report.Rollbacks.Add(1)
 		b.rolledBack.Store(true)

@@ -37,7 +37,7 @@ func withRows(t *testing.T, ctx context.Context, c *Checkout) *Rows {
 	t.Helper()
 	w := &Want{Statement: session.Statement{Text: "SELECT n FROM numbers LIMIT 3", Queries: true}}
 	require.NoError(t, c.Reach(ctx, w))
-	_, err := w.Conn.Run(ctx, &w.Statement)
+	_, err := w.Conn.Session.Run(ctx, &w.Statement)
 	require.NoError(t, err)
 	rows := &Rows{}
 	c.Open(rows, &w.Statement, true)
@@ -99,7 +99,7 @@ func TestTheLastClaimMayEndWhileSomebodyWithoutOneHasTheLock(t *testing.T) {
 func TestAStatementThatDoesNotRunKeepsNoRows(t *testing.T) {
 	for name, stop := range map[string]func(b *Binding, s *Seat, cancel func()){
 		"its context ends":        func(_ *Binding, _ *Seat, cancel func()) { cancel() },
-		"its task has lost state": func(b *Binding, s *Seat, _ func()) { b.raiseBarrier(s.conn.Load().LostState("", time.Now())) },
+		"its task has lost state": func(b *Binding, s *Seat, _ func()) { b.raiseBarrier(s.conn.Load().Session.LostState("", time.Now())) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := newEngine(t, 1)
@@ -143,10 +143,10 @@ func TestACheckoutWhoseRowsWereTakenDoesNotUseItsSeatAgain(t *testing.T) {
 	s := c.seat
 	other := inTask(t, ctx, e) // reads the rows into memory, and has the seat
 	require.Same(t, s, other.seat)
-	require.NotNil(t, rows.Buffer())
+	require.NotNil(t, rows.Rows.Buffer())
 	w := &Want{}
 	require.NoError(t, other.Reach(ctx, w))
-	w.Conn.MarkUnusable()
+	w.Conn.Session.MarkUnusable()
 	other.Done(w)
 	require.Nil(t, s.conn.Load(), "it was dead")
 	w = &Want{}

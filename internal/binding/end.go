@@ -67,11 +67,11 @@ func (b *Binding) tellTaskDone() {
 // back. So no borrower gets a severed connection.
 func (s *Seat) sever() {
 	r := s.conn.Load()
-	if r == nil || r.Irreplaceable() {
+	if r == nil || r.Session.Irreplaceable() {
 		return // it comes back when the call ends; a cut would end the database
 	}
-	r.MarkSevered()
+	r.Session.MarkSevered()
 	if s.Has(r) {
-		r.Sever()
+		r.Session.Sever()
 	}
 }

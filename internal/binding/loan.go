@@ -27,10 +27,10 @@ const anything = dialects.Suspect | dialects.TxControl | dialects.ForgetPrepared
 // then gets an error. Nobody else calls the driver until the function returns.
 func Lend(c *Checkout, w *Want) (*Loan, error) {
 	r, s, b := w.Conn, w.seat, c.binding
-	if b.isPrivate() && (r.Unusable() || r.Severed()) {
+	if b.isPrivate() && (r.Session.Unusable() || r.Session.Severed()) {
 		return nil, driver.ErrBadConn // a call that was given up may still run on it
 	}
-	r.RecordEffect(anything)
+	r.Session.RecordEffect(anything)
 	l := &Loan{Conn: r, seat: s, checkout: c, binding: b, busy: make(chan struct{})}
 	s.raw = l.busy
 	if !b.isPrivate() { // else raw keeps the connection
@@ -48,7 +48,7 @@ func (l *Loan) End(err error, panicked bool) (gone bool) {
 	l.checkout.lent = nil
 	l.giveBack(err, func() {
 		r := l.Conn
-		gone = (l.binding.isPrivate() || !r.Begun()) && !panicked && !errors.Is(err, driver.ErrBadConn) && !r.Left()
+		gone = (l.binding.isPrivate() || !r.Session.Begun()) && !panicked && !errors.Is(err, driver.ErrBadConn) && !r.Session.Left()
 	})
 	return gone
 }
@@ -58,7 +58,7 @@ func (l *Loan) End(err error, panicked bool) (gone bool) {
 func (l *Loan) EndUnheld(err error) {
 	l.giveBack(err, func() {
 		if l.binding.isPrivate() {
-			l.Conn.MarkUnusable()
+			l.Conn.Session.MarkUnusable()
 		}
 	})
 }
@@ -68,12 +68,12 @@ func (l *Loan) giveBack(err error, look func()) {
 	r, s, b := l.Conn, l.seat, l.binding
 	_ = s.lock.Lock(context.Background()) // nobody takes the connection while raw is set
 	if errors.Is(err, driver.ErrBadConn) {
-		r.MarkUnusable()
+		r.Session.MarkUnusable()
 	}
 	s.raw = nil
 	r.Meter.Resume()
 	close(l.busy)
-	r.RecordResult(anything, err)
+	r.Session.RecordResult(anything, err)
 	look()
 	r.Meter.SetPin(s.pinnedBy(r))
 	if b.isPrivate() {

@@ -108,14 +108,14 @@ func WaiterOf(w pool.Waiting) (t *task.Task, label string) {
 // read into memory.
 func (e *Engine) RowsTooLarge() bool {
 	for r := range e.connections() {
-		if r.Rows() == nil {
+		if r.Session.Rows() == nil {
 			continue
 		}
 		s := seatOf(r)
 		if !s.tryLook(r) {
 			continue
 		}
-		rows := r.Rows()
+		rows := r.Session.Rows()
 		large := rows != nil && rows.TooLarge()
 		s.endLook()
 		if large {

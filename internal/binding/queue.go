@@ -109,7 +109,7 @@ func (b *Binding) share(ctx context.Context, c *Checkout, w *Want) (err error) {
 func (b *Binding) adopt(ctx context.Context, c *Checkout, w *Want, s *Seat) (err error) {
 	w.has(s, true) // Done unlocks it, also after a panic of the driver
 	if r := w.Conn; s.maySend(r) {
-		if err = r.ReadAhead(ctx); err == nil {
+		if err = r.Session.ReadAhead(ctx); err == nil {
 			others := b.use(w)
 			c.share(s, others > 0)
 			return nil

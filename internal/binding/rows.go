@@ -9,7 +9,7 @@ import (
 // Rows are the rows of a query of a checkout. They are read under the session's lock, until they
 // have been read ahead into memory. database/sql serialises the calls of their owner.
 type Rows struct {
-	session.Rows
+	Rows session.Rows
 
 	seat     *Seat
 	checkout *Checkout // that has opened them
@@ -26,17 +26,17 @@ func (r *Rows) WithTaskEnd(err error) error { return r.binding.withTaskEnd(r.sea
 // Lock locks the session for a call of the driver. If live is false, there is no call to
 // make: the rows are in memory, or closed, or lost.
 func (r *Rows) Lock() (live bool) {
-	if r.closed || r.Buffer() != nil || r.Gone() || r.IsLent() {
+	if r.closed || r.Rows.Buffer() != nil || r.Rows.Gone() || r.IsLent() {
 		return false
 	}
 	s := r.seat
 	_ = s.lock.Lock(context.Background())
-	if conn := s.conn.Load(); r.Live() && conn != nil {
+	if conn := s.conn.Load(); r.Rows.Live() && conn != nil {
 		conn.Meter.BeginRow()
 		return true
 	}
-	if r.Live() {
-		r.LoseSession() // the driver has panicked
+	if r.Rows.Live() {
+		r.Rows.LoseSession() // the driver has panicked
 	}
 	s.endLook()
 	return false
@@ -70,7 +70,7 @@ func (r *Rows) Close() (reusable bool, err error) {
 	live := r.Lock()
 	r.closed = true
 	if !live {
-		if b := r.Buffer(); b != nil {
+		if b := r.Rows.Buffer(); b != nil {
 			r.checkout.engine.starvation.forget(&r.Rows)
 			b.Drop()
 			return false, b.Closed()
@@ -79,7 +79,7 @@ func (r *Rows) Close() (reusable bool, err error) {
 	}
 	returned := false
 	defer func() {
-		r.DropPrefix()
+		r.Rows.DropPrefix()
 		s := r.seat
 		conn := s.conn.Load()
 		if conn.Meter.TellsSlow() {
@@ -89,7 +89,7 @@ func (r *Rows) Close() (reusable bool, err error) {
 		switch {
 		case !returned:
 			r.driverPanicked()
-		case r.LetGo():
+		case r.Rows.LetGo():
 			s.Detached()
 			s.endLook()
 		default:
@@ -108,7 +108,7 @@ func (r *Rows) CloseAfterLoan() {
 		return
 	}
 	defer r.seat.endLook()
-	if r.Live() {
+	if r.Rows.Live() {
 		_ = r.Rows.Close()
 	}
 }

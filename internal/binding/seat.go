@@ -209,15 +209,15 @@ func (s *Seat) begin() { s.since, s.warned = time.Now(), false }
 
 // pinnedBy tells, between two operations, why r is held.
 func (s *Seat) pinnedBy(r *connpool.Conn) pinning.Pin {
-	if session.LeavesNothing(r.Effect()) && !r.Begun() && s.raw == nil { // most statements
-		if r.Rows() != nil {
+	if session.LeavesNothing(r.Session.Effect()) && !r.Session.Begun() && s.raw == nil { // most statements
+		if r.Session.Rows() != nil {
 			return pinning.Rows
 		}
 		return pinning.Conn
 	}
 	f := s.facts(r)
 	if f.Effect&dialects.TxControl != 0 { // the driver is asked only if a text may have begun a transaction
-		f.Status = r.TxStatus()
+		f.Status = r.Session.TxStatus()
 	}
 	return pinning.Of(f)
 }
@@ -225,44 +225,44 @@ func (s *Seat) pinnedBy(r *connpool.Conn) pinning.Pin {
 // facts are the facts of r without the status, which only the driver knows.
 func (s *Seat) facts(r *connpool.Conn) pinning.Facts {
 	return pinning.Facts{
-		Begun: r.Begun(), Status: dialects.TxNone, Effect: r.Effect(), Hidden: r.HiddenTx(),
-		Rows: r.Rows() != nil, Raw: s.raw != nil,
+		Begun: r.Session.Begun(), Status: dialects.TxNone, Effect: r.Session.Effect(), Hidden: r.Session.HiddenTx(),
+		Rows: r.Session.Rows() != nil, Raw: s.raw != nil,
 	}
 }
 
 // checkPin returns why r is held, and checks whether the connection is lost.
 func (s *Seat) checkPin(r *connpool.Conn) pinning.Pin {
 	f := s.facts(r)
-	f.Status = r.CheckLost()
+	f.Status = r.Session.CheckLost()
 	return pinning.Of(f)
 }
 
 // isSettled reports whether judge has nothing to decide: the last statement changed only
 // data, and s is not the main seat or is still in the same transaction.
 func (s *Seat) isSettled(r *connpool.Conn, main bool) bool {
-	if !session.LeavesNothing(r.Effect()) || !r.Healthy() {
+	if !session.LeavesNothing(r.Session.Effect()) || !r.Session.Healthy() {
 		return false
 	}
 	if main {
-		return s.pin == pinning.Tx && r.HasTx()
+		return s.pin == pinning.Tx && r.Session.HasTx()
 	}
-	return s.pin == pinning.None && !r.Begun()
+	return s.pin == pinning.None && !r.Session.Begun()
 }
 
 // lossOf returns why a statement must not run on r. own is the statement's transaction,
 // nil if it has none.
 func lossOf(r *connpool.Conn, own *Tx) error {
-	if r.TxLost() {
-		return r.LostTx()
+	if r.Session.TxLost() {
+		return r.Session.LostTx()
 	}
 	if own != nil {
-		return own.Lost()
+		return own.Tx.Lost()
 	}
-	if in := r.Innermost(); in != nil {
+	if in := r.Session.Innermost(); in != nil {
 		return in.Lost()
 	}
 	return nil
 }
 
 // maySend reports whether any statement of the task may run on r.
-func (s *Seat) maySend(r *connpool.Conn) bool { return !r.Unusable() && s.raw == nil }
+func (s *Seat) maySend(r *connpool.Conn) bool { return !r.Session.Unusable() && s.raw == nil }

@@ -171,7 +171,7 @@ func (s *starvation) leastRead() (*Seat, *session.Rows) {
 	var least *connpool.Conn
 	tried := int64(math.MaxInt64)
 	for r := range s.engine.connections() {
-		if r.Rows() == nil {
+		if r.Session.Rows() == nil {
 			continue
 		}
 		if held, rows := tryReclaim(r); rows != nil {
@@ -194,7 +194,7 @@ func tryReclaim(r *connpool.Conn) (*Seat, *session.Rows) {
 	if !s.tryLook(r) {
 		return nil, nil
 	}
-	b, rows := s.binding.Load(), r.Rows()
+	b, rows := s.binding.Load(), r.Session.Rows()
 	if rows == nil || !rows.Reclaimable() || !b.isOnlyClaim(s) || s.raw != nil || b.ended.Load() {
 		s.endLook()
 		return nil, nil
@@ -237,7 +237,7 @@ func (s *starvation) takeRows(held *Seat, rows *session.Rows) (taken bool) {
 // stay open.
 func (s *starvation) makeWay(r *connpool.Conn) {
 	for other := range s.engine.connections() {
-		if other == r || other.Rows() == nil {
+		if other == r || other.Session.Rows() == nil {
 			continue
 		}
 		for tried := int64(-1); ; {

@@ -12,7 +12,7 @@ import (
 // Tx is the transaction of a checkout. In a task, a transaction that begins while another one is
 // open is a savepoint in the open one.
 type Tx struct {
-	session.Tx
+	Tx session.Tx
 
 	checkout   *Checkout
 	seat       *Seat // nil: deferred, and without a connection yet
@@ -47,13 +47,13 @@ func (t *Tx) Began() {
 		s.begin()
 		t.binding.lowerBarrier()
 	}
-	s.conn.Load().Began(&t.Tx, s.since)
+	s.conn.Load().Session.Began(&t.Tx, s.since)
 	t.begun()
 }
 
 // BeganSavepoint is Began for a savepoint.
 func (t *Tx) BeganSavepoint() {
-	t.seat.conn.Load().BeganSavepoint(&t.Tx, time.Now())
+	t.seat.conn.Load().Session.BeganSavepoint(&t.Tx, time.Now())
 	t.binding.lowerBarrier()
 	t.begun()
 }
@@ -82,12 +82,12 @@ func (t *Tx) DeferOn(c *Checkout, from *task.Task) bool {
 func (t *Tx) attached(w *Want, b *Binding, err error) {
 	t.countOut()
 	if err != nil {
-		t.Refuse(err)
+		t.Tx.Refuse(err)
 		return
 	}
 	t.seat, t.binding = w.seat, b
-	w.Conn.Defer(&t.Tx)
-	w.Conn.Began(&t.Tx, time.Time{})
+	w.Conn.Session.Defer(&t.Tx)
+	w.Conn.Session.Began(&t.Tx, time.Time{})
 }
 
 // countOut counts t out of the transactions without a connection.
@@ -101,7 +101,7 @@ func (t *Tx) countOut() {
 // again defers the begin once more, for another connection.
 func (t *Tx) again() {
 	t.seat, t.binding = nil, nil
-	t.Again()
+	t.Tx.Again()
 }
 
 // Leave removes t from its checkout. The transactions of a checkout may end in any order. Leave reports
@@ -131,7 +131,7 @@ func (t *Tx) Finish(text *string, end func() error) error {
 		if panicked {
 			t.driverPanicked()
 		}
-		t.Release()
+		t.Tx.Release()
 	}()
 	err := t.lock()
 	if err == nil {
@@ -162,9 +162,9 @@ func (t *Tx) driverPanicked() {
 	if r == nil {
 		return
 	}
-	r.MarkUnusable()
-	if t.Open() {
-		t.Forget()
+	r.Session.MarkUnusable()
+	if t.Tx.Open() {
+		t.Tx.Forget()
 	}
 	ends := c.seat == s
 	if ends {
@@ -197,7 +197,7 @@ func (t *Tx) lock() error {
 		busy := t.seat.raw
 		switch {
 		case t.binding.ended.Load():
-		case !t.Open() && !t.Replaced():
+		case !t.Tx.Open() && !t.Tx.Replaced():
 			t.binding.endHold(t.seat)
 			return sql.ErrTxDone
 		case busy == nil:
@@ -221,9 +221,9 @@ func (t *Tx) abandon() {
 	if r == nil {
 		return
 	}
-	r.MarkUnusable()
-	if t.Open() {
-		t.Abandon()
+	r.Session.MarkUnusable()
+	if t.Tx.Open() {
+		t.Tx.Abandon()
 	}
 	t.binding.endHold(t.seat)
 }

@@ -59,6 +59,6 @@ func (w *Want) isMeasured() { w.measured, w.metered = true, w.Conn }
 func (w *Want) measure() {
 	r := w.Conn
 	w.measured = true
-	r.Meter.BeginOperation(w.TextAt, w.Begins || r.Begun(), w.metered == r)
+	r.Meter.BeginOperation(w.TextAt, w.Begins || r.Session.Begun(), w.metered == r)
 	w.metered = r
 }

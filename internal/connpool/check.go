@@ -46,13 +46,13 @@ var errSuspect = errors.New("pooldriver: the server has not answered on another 
 func (p *Pool) ready(ctx context.Context, r *Conn) error {
 	if notices := r.notices.Load(); notices != 0 {
 		r.notices.And(^notices)
-		if notices&suspect != 0 && !r.Irreplaceable() {
+		if notices&suspect != 0 && !r.Session.Irreplaceable() {
 			p.report.FoundDead.Add(1)
 			return errSuspect
 		}
-		r.Statements().CloseOrphans()
+		r.Session.Statements().CloseOrphans()
 	}
-	err := r.CheckIdle(ctx)
+	err := r.Session.CheckIdle(ctx)
 	if err == nil {
 		return nil
 	}
@@ -85,18 +85,18 @@ func (p *Pool) healthy(ctx context.Context, r *Conn) error {
 }
 
 func (p *Pool) answers(ctx context.Context, r *Conn) error {
-	if _, ok := r.Server().(dialects.RoleChecker); ok && p.traits.RoleMatters {
+	if _, ok := r.Session.Server().(dialects.RoleChecker); ok && p.traits.RoleMatters {
 		ctx, cancel := context.WithTimeout(ctx, p.config.PingTimeout)
 		defer cancel()
 		return p.fits(ctx, r)
 	}
-	return r.PingServer(ctx)
+	return r.Session.PingServer(ctx)
 }
 
 // fits asks the server for its role. If the role is wrong, the other connections of the same
 // generation are replaced as they come back. The caller closes r.
 func (p *Pool) fits(ctx context.Context, r *Conn) error {
-	err := r.CheckRole(ctx)
+	err := r.Session.CheckRole(ctx)
 	if !errors.Is(err, dialects.ErrWrongRole) {
 		return err
 	}
@@ -108,7 +108,7 @@ func (p *Pool) fits(ctx context.Context, r *Conn) error {
 // checkRole asks the server for its role, because an error has cast doubt on it. It
 // reports whether the connection can be lent again.
 func (p *Pool) checkRole(ctx context.Context, r *Conn) bool {
-	r.EndRoleDoubt()
+	r.Session.EndRoleDoubt()
 	return p.fits(ctx, r) == nil
 }
 
@@ -161,13 +161,13 @@ func (p *Pool) Ask(ctx context.Context, ask func(dialects.Session) error) (asked
 	}
 	keep := false
 	defer func() { // also by a panic of the driver
-		if keep || r.Irreplaceable() {
+		if keep || r.Session.Irreplaceable() {
 			r.Return()
 		} else {
 			r.Discard(report.CheckFailed)
 		}
 	}()
-	err = ask(r.Server())
+	err = ask(r.Session.Server())
 	keep = err == nil
 	return true, err
 }
@@ -177,7 +177,7 @@ func (p *Pool) Ask(ctx context.Context, ask func(dialects.Session) error) (asked
 func (p *Pool) prove(ctx context.Context, r *Conn) (err error) {
 	keep := false
 	defer func() { // also by a panic of the driver
-		if keep || r.Irreplaceable() {
+		if keep || r.Session.Irreplaceable() {
 			r.Return()
 		} else {
 			r.Discard(report.CheckFailed)

@@ -35,9 +35,9 @@ func (p *Pool) destroy(r *Conn) {
 	p.real.Remove(r)
 	defer p.real.End()
 	defer r.tellEnded()
-	defer p.closeSession(r.Server(), p.patience(r))
-	r.CloseStatements()
-	r.Closed()
+	defer p.closeSession(r.Session.Server(), p.patience(r))
+	r.Session.CloseStatements()
+	r.Session.Closed()
 }
 
 // patience is how long destroy waits for the server to end r. 0: as long as it takes.
@@ -45,7 +45,7 @@ func (p *Pool) patience(r *Conn) time.Duration {
 	if p.traits.CloseWrites {
 		return 0
 	}
-	_, severable := r.Server().(dialects.Severable)
+	_, severable := r.Session.Server().(dialects.Severable)
 	if p.closingIdle.Load() && severable && r.ended == nil {
 		return goodbye
 	}

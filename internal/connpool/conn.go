@@ -49,8 +49,8 @@ type Conn struct {
 	// channel that was made earlier may belong to another bubble of testing/synctest.
 	ended chan struct{}
 
-	session.Session
-	Meter usage.Meter
+	Session session.Session
+	Meter   usage.Meter
 	// Told is the number, plus 1, of the last checkout that the log was warned of because it
 	// lasts long.
 	Told atomic.Uint64
@@ -62,7 +62,7 @@ var _ session.Owner = (*Conn)(nil)
 func (p *Pool) NewConn(server dialects.Session, generation uint64) *Conn {
 	r := &Conn{pool: p, generation: generation}
 	r.Number, r.born = p.numbers.Add(1), p.usage.Clock.Fine()
-	r.Init(&p.env, server, p.traits, r)
+	r.Session.Init(&p.env, server, p.traits, r)
 	r.Meter.Init(p.usage)
 	return r
 }
@@ -105,7 +105,7 @@ func mustEnd(err error) {
 
 // Host is its server, where the DSN names several; else empty.
 func (r *Conn) Host() string {
-	host, _ := location(r.Server())
+	host, _ := location(r.Session.Server())
 	return host
 }
 
@@ -120,13 +120,13 @@ func location(s dialects.Session) (host, passed string) {
 // Diagnosed acts on what an error says of the server and of the session.
 func (r *Conn) Diagnosed(said dialects.Diagnosis) {
 	if said&dialects.Spent != 0 {
-		r.RecordEffect(dialects.Stateful | dialects.Unresettable)
+		r.Session.RecordEffect(dialects.Stateful | dialects.Unresettable)
 	}
 	if said&dialects.ServerLeaving != 0 {
 		r.FlushGeneration()
 	}
 	if said&dialects.SessionEnded != 0 {
-		r.MarkUnusable()
+		r.Session.MarkUnusable()
 	}
 }
 
@@ -136,7 +136,7 @@ func (r *Conn) Diagnosed(said dialects.Diagnosis) {
 func (r *Conn) Sending(ctx context.Context, st *session.Statement) error {
 	switch {
 	case st.Effect&pinning.ChangesSession != 0:
-		if r.InTask() {
+		if r.Session.InTask() {
 			return nil
 		}
 		if err := r.pool.settings.Refusal(st.Text); err != nil {
@@ -161,14 +161,14 @@ func (r *Conn) StatementsExhausted() { r.pool.returnStatements() }
 // execute executes settings on r.
 func (r *Conn) execute(ctx context.Context) dbsettings.Execute {
 	return func(text string, args ...driver.NamedValue) error {
-		return r.Guard(func() error { return r.Command(ctx, text, args...) })
+		return r.Session.Guard(func() error { return r.Session.Command(ctx, text, args...) })
 	}
 }
 
 // ForgetSetting forgets the recorded statement, for example because the statement has failed.
 func (r *Conn) ForgetSetting() {
 	if r.stoodIn {
-		r.MarkUnusable() // the stand-in is still there
+		r.Session.MarkUnusable() // the stand-in is still there
 	}
 	r.setting, r.settingArgs, r.stoodIn = "", nil, false
 }
@@ -208,7 +208,7 @@ func (p *Pool) returnStatements() {
 	var idle []*Conn
 	defer func() { // also after a panic of the driver, which closes that connection
 		for _, r := range idle {
-			if r.Calls() > 0 || r.Unusable() {
+			if r.Session.Calls() > 0 || r.Session.Unusable() {
 				r.Discard(report.Lost)
 			} else {
 				r.Return()
@@ -218,7 +218,7 @@ func (p *Pool) returnStatements() {
 	for lease, ok := p.pool.TryAcquire(); ok; lease, ok = p.pool.TryAcquire() {
 		r, _ := lent(lease, nil)
 		idle = append(idle, r)
-		r.ReturnStatements(context.Background())
+		r.Session.ReturnStatements(context.Background())
 	}
 }
 

@@ -21,7 +21,7 @@ func (p *Pool) create(ctx context.Context) (*Conn, error) {
 	r, err := p.dial(ctx)
 	host, passed := "", ""
 	if r != nil {
-		host, passed = location(r.Server())
+		host, passed = location(r.Session.Server())
 	}
 	p.report.Dialled(host, p.since(begun), err)
 	p.dialEnded(ctx, err)

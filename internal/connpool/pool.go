@@ -80,7 +80,7 @@ func (p *Pool) poolConfig() pool.Config[*Conn] {
 		Destroying:       p.destroying,
 		Check:            p.healthy,
 		CheckAfterUse:    p.maySleep(),
-		Preserve:         func(r *Conn) bool { return r.Irreplaceable() },
+		Preserve:         func(r *Conn) bool { return r.Session.Irreplaceable() },
 		BeforeAcquire:    p.ready,
 		Min:              from.MinConns,
 		MinIdle:          from.MinIdleConns,

@@ -49,7 +49,7 @@ func (r *Conn) GiveBack(task Task) {
 }
 
 func (r *Conn) giveBack() {
-	if r.setting == "" && r.pool.config.Reset == pinning.Auto && r.LeftNothing() {
+	if r.setting == "" && r.pool.config.Reset == pinning.Auto && r.Session.LeftNothing() {
 		r.Return()
 	} else {
 		r.giveBackLeft()
@@ -67,13 +67,13 @@ func (r *Conn) giveBackLeft() {
 	case step.Discard:
 		r.Discard(r.whyDiscarded())
 		p.tellPanic(panicked)
-	case step.Rollback || step.Clean || r.RoleDoubt():
+	case step.Rollback || step.Clean || r.Session.RoleDoubt():
 		p.restoring.Add(1)
 		at := ""
 		if step.Rollback {
 			at = callsite.Program()
 		}
-		if r.Irreplaceable() {
+		if r.Session.Irreplaceable() {
 			// The caller waits. Otherwise the pool would make another connection for the
 			// caller's next statement, and that is another database.
 			p.restore(r, step, at)
@@ -81,7 +81,7 @@ func (r *Conn) giveBackLeft() {
 			go p.restore(r, step, at)
 		}
 	default:
-		r.EndReset()
+		r.Session.EndReset()
 		r.Return()
 	}
 	if lost != "" { // after the connection has left: the logger may need a connection
@@ -113,7 +113,7 @@ func (r *Conn) GiveBackNow(task Task) {
 
 // inspect decides what has to be done with r before it is lent again.
 func (p *Pool) inspect(r *Conn) (step pinning.Step, panicked any) {
-	f := r.Inspect()
+	f := r.Session.Inspect()
 	if f.Unusable {
 		return pinning.Step{Discard: true}, f.Panicked
 	}
@@ -123,7 +123,7 @@ func (p *Pool) inspect(r *Conn) (step pinning.Step, panicked any) {
 		Mode:   p.config.Reset,
 		Valid:  f.Valid,
 		Doubt:  f.Doubt,
-		Whole:  r.Irreplaceable(),
+		Whole:  r.Session.Irreplaceable(),
 	}), nil
 }
 
@@ -144,7 +144,7 @@ func (r *Conn) Discard(why report.Reason) {
 
 // whyDiscarded returns why inspect discards r.
 func (r *Conn) whyDiscarded() report.Reason {
-	if !r.Unusable() && r.Effect()&dialects.Unresettable != 0 {
+	if !r.Session.Unusable() && r.Session.Effect()&dialects.Unresettable != 0 {
 		return report.Uncleanable
 	}
 	return report.Lost
@@ -187,18 +187,18 @@ func (p *Pool) restore(r *Conn, step pinning.Step, at string) (restored bool) {
 	}()
 	ctx, cancel := context.WithTimeout(context.Background(), p.config.CleanTimeout)
 	defer cancel()
-	r.BeginReset()
+	r.Session.BeginReset()
 	if step.Rollback && !p.rollback(ctx, r, at, &log, &done) || step.Clean && !p.clean(ctx, r, &log, &done) {
-		if ctx.Err() == nil && done.why == report.ResetFailed && r.CheckLost() == dialects.TxLost {
+		if ctx.Err() == nil && done.why == report.ResetFailed && r.Session.CheckLost() == dialects.TxLost {
 			done.why = report.Lost // the server had ended it before
 		}
 		return false
 	}
-	if r.RoleDoubt() && !p.checkRole(ctx, r) {
+	if r.Session.RoleDoubt() && !p.checkRole(ctx, r) {
 		done.why, done.err = report.WrongRole, errWrongRole
 		return false
 	}
-	r.EndReset()
+	r.Session.EndReset()
 	return true
 }
 
@@ -217,7 +217,7 @@ var (
 // rollback ends the transaction that a checkout has left open, or may have left open.
 func (p *Pool) rollback(ctx context.Context, r *Conn, at string, log *restoreLog, reset *reset) bool {
 	reset.why, reset.err = report.ResetFailed, errRollback // if the driver panics, too
-	open, done := r.Rollback(ctx)
+	open, done := r.Session.Rollback(ctx)
 	if done {
 		reset.err = nil
 	}
@@ -235,7 +235,7 @@ func (p *Pool) rollback(ctx context.Context, r *Conn, at string, log *restoreLog
 
 // clean brings the session back to its state at connect, AfterConnect included.
 func (p *Pool) clean(ctx context.Context, r *Conn, log *restoreLog, reset *reset) bool {
-	if err := r.Clean(ctx, p.config.Reset == pinning.Always); err != nil {
+	if err := r.Session.Clean(ctx, p.config.Reset == pinning.Always); err != nil {
 		reset.why, reset.err = report.Uncleanable, err
 		if !errors.Is(err, dialects.ErrCannotClean) {
 			reset.why = report.ResetFailed
@@ -243,7 +243,7 @@ func (p *Pool) clean(ctx context.Context, r *Conn, log *restoreLog, reset *reset
 		}
 		return false
 	}
-	if err := p.afterConnect(ctx, r.Server()); err != nil {
+	if err := p.afterConnect(ctx, r.Session.Server()); err != nil {
 		reset.why, reset.err = report.ResetFailed, err
 		log.add(func() { p.report.HookRefused(err) })
 		return false
@@ -259,7 +259,7 @@ func (r *Conn) CompleteSettings(ctx context.Context) error {
 		return nil
 	}
 	err := r.applied.Complete(r.execute(ctx))
-	r.Statements().MarkAllStale()
+	r.Session.Statements().MarkAllStale()
 	return err
 }
 
@@ -281,14 +281,14 @@ func (r *Conn) loses() string {
 	query, args := r.setting, r.settingArgs
 	r.stoodIn = false
 	r.ForgetSetting()
-	if r.Unusable() || r.Effect()&pinning.ChangesSession == 0 || callsite.HeldByProgram() {
+	if r.Session.Unusable() || r.Session.Effect()&pinning.ChangesSession == 0 || callsite.HeldByProgram() {
 		return ""
 	}
 	known, all := r.pool.settings.Record(&r.applied, query, args, r.repeatable)
 	if all {
-		r.KeepsForAll() // every connection gets it
+		r.Session.KeepsForAll() // every connection gets it
 	}
-	if known || r.pool.config.Reset == pinning.Off || r.Irreplaceable() {
+	if known || r.pool.config.Reset == pinning.Off || r.Session.Irreplaceable() {
 		return ""
 	}
 	return query
@@ -296,14 +296,14 @@ func (r *Conn) loses() string {
 
 // repeatable is dialects.SettingRepeater's Repeatable.
 func (r *Conn) repeatable(s dialects.Setting, args []driver.NamedValue) (text string) {
-	server, ok := r.Server().(dialects.SettingRepeater)
+	server, ok := r.Session.Server().(dialects.SettingRepeater)
 	if !ok {
 		return s.Text
 	}
 	text = s.Text
 	defer func() {
 		if recover() != nil { // the connection is on its way back
-			r.MarkUnusable()
+			r.Session.MarkUnusable()
 		}
 	}()
 	return server.Repeatable(context.Background(), s, args)

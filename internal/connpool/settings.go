@@ -31,13 +31,13 @@ func (p *Pool) bringUp(ctx context.Context, r *Conn) (err error) {
 	}()
 	err = p.settings.BringUp(&r.applied, r.execute(ctx))
 	if err != nil {
-		if r.Irreplaceable() { // it is tried again at its next use
+		if r.Session.Irreplaceable() { // it is tried again at its next use
 			done = true
 			r.Return()
 		}
 		return fmt.Errorf("pooldriver: a connection to %s did not get the settings of its *sql.DB: %w", p.report.Target(), err)
 	}
-	r.Statements().MarkAllStale()
+	r.Session.Statements().MarkAllStale()
 	done = true
 	return nil
 }

@@ -24,21 +24,21 @@ func newTx(ctx context.Context, c *checkout, opts driver.TxOptions, r *connpool.
 	}
 	c.spareTx, t.checkout = nil, c
 	if r != nil {
-		t.On(&c.Checkout)
+		t.held.On(&c.held)
 	}
-	t.Init(ctx, opts)
+	t.held.Tx.Init(ctx, opts)
 	return t
 }
 
 // beginOn begins t at once on r.
 func (t *transaction) beginOn(ctx context.Context, r *connpool.Conn) error {
-	_, err := r.Begin(ctx, &t.Tx.Tx, false)
+	_, err := r.Session.Begin(ctx, &t.held.Tx, false)
 	return err
 }
 
 // deferFrom makes t the transaction of its checkout, which has nothing yet. It reports false if t may not begin
 // any more. from: the task from whose context the context of t was derived.
-func (t *transaction) deferFrom(from *task.Task) bool { return t.DeferOn(&t.checkout.Checkout, from) }
+func (t *transaction) deferFrom(from *task.Task) bool { return t.held.DeferOn(&t.checkout.held, from) }
 
 // begin begins a transaction. If a transaction of the task is open on the session, begin
 // begins a savepoint.
@@ -46,24 +46,24 @@ func (op *operation) begin(ctx context.Context) (again bool, err error) {
 	c, r := op.c, op.Conn
 	t := newTx(ctx, c, op.opts, r)
 	setting := ""
-	if !c.Shares() {
+	if !c.held.Shares() {
 		setting = c.source.pool.Settings().TakeNextTx()
 	}
 	switch {
-	case c.Shares() && r.InTx():
+	case c.held.Shares() && r.Session.InTx():
 		return op.beginInside(ctx, t)
-	case c.source.config.LazyBegin && setting == "" && !c.HasTx() && r.BetweenTxs():
+	case c.source.config.LazyBegin && setting == "" && !c.held.HasTx() && r.Session.BetweenTxs():
 		if err := ctx.Err(); err != nil {
 			return false, ctxerr.Of(ctx, err) // as the driver would do
 		}
-		r.Defer(&t.Tx.Tx)
-		c.SetTouched(true)
+		r.Session.Defer(&t.held.Tx)
+		c.held.SetTouched(true)
 	default:
 		if again, err = op.beginNow(ctx, t, setting); again || err != nil {
 			return again, err
 		}
 	}
-	t.Began()
+	t.held.Began()
 	op.begun(t)
 	return false, nil
 }
@@ -91,12 +91,12 @@ func (op *operation) beginNow(ctx context.Context, t *transaction, setting strin
 // that fails, the transaction is rolled back.
 func (op *operation) setForTx(ctx context.Context, setting string) error {
 	r := op.Conn
-	err := r.Command(ctx, setting)
+	err := r.Session.Command(ctx, setting)
 	if err == nil {
 		return nil
 	}
-	if _, done := r.Rollback(ctx); !done {
-		r.MarkUnusable()
+	if _, done := r.Session.Rollback(ctx); !done {
+		r.Session.MarkUnusable()
 	}
 	return fmt.Errorf("pooldriver: the transaction is rolled back, because a setting of the *sql.DB could not be applied to the transaction: %w", ctxerr.Of(ctx, err))
 }
@@ -104,18 +104,18 @@ func (op *operation) setForTx(ctx context.Context, setting string) error {
 // beginInside begins a savepoint.
 func (op *operation) beginInside(ctx context.Context, t *transaction) (again bool, err error) {
 	r := op.Conn
-	outer := r.TxOptions()
+	outer := r.Session.TxOptions()
 	if op.opts != (driver.TxOptions{}) && op.opts != outer {
 		return false, errTxOptions
 	}
-	t.Init(ctx, outer)
-	if err = r.Savepoint(ctx, &t.Tx.Tx); err != nil {
-		op.Said = r.Diagnose(err)
+	t.held.Tx.Init(ctx, outer)
+	if err = r.Session.Savepoint(ctx, &t.held.Tx); err != nil {
+		op.Said = r.Session.Diagnose(err)
 	}
 	if _, err = op.finish(ctx, err); err != nil {
 		return false, err
 	}
-	t.BeganSavepoint()
+	t.held.BeganSavepoint()
 	op.begun(t)
 	return false, nil
 }
@@ -135,28 +135,28 @@ func (op *operation) begun(t *transaction) {
 func (op *operation) beginDeferred(ctx context.Context) (again bool, _ error) {
 	c := op.c
 	r := op.Conn
-	if err := r.Deferred().Refused(); err != nil {
+	if err := r.Session.Deferred().Refused(); err != nil {
 		return false, err
 	}
 	if err := ctx.Err(); err != nil {
 		return false, err
 	}
 	if ctxsettings.Used() {
-		again, err := op.useSettingsOf(r.Deferred().Context(), session.ToPrepare)
+		again, err := op.useSettingsOf(r.Session.Deferred().Context(), session.ToPrepare)
 		if again {
 			return true, nil
 		}
 		if err != nil {
-			return false, r.DeferredBegan(err)
+			return false, r.Session.DeferredBegan(err)
 		}
 	}
-	touched := c.Touched()
-	carried, err := r.BeginDeferred(ctx, op.kind != lending)
+	touched := c.held.Touched()
+	carried, err := r.Session.BeginDeferred(ctx, op.kind != lending)
 	if again, err = op.finishUnexecuted(ctx, err); again {
 		return true, nil
 	}
-	if err = r.DeferredBegan(err); err == nil && carried {
-		c.SetTouched(touched) // nothing was sent
+	if err = r.Session.DeferredBegan(err); err == nil && carried {
+		c.held.SetTouched(touched) // nothing was sent
 	}
 	return false, err
 }

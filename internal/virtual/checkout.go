@@ -16,8 +16,8 @@ import (
 // one checkout, which begins anew each time. database/sql's lock on the virtual connection
 // protects it.
 type checkout struct {
-	source *Source
-	binding.Checkout
+	source  *Source
+	held    binding.Checkout
 	renamed uint32           // how many of its statements had dialects.Renames
 	spare   *rows            // closed rows, which the next query uses again
 	op      operation        // the present operation
@@ -75,14 +75,14 @@ func (c *checkout) look(query string) (t *textcache.Text, again bool) {
 
 // wrote is called after a statement that only writes.
 func (c *checkout) wrote() {
-	if !c.HasTx() && !c.Shares() {
+	if !c.held.HasTx() && !c.held.Shares() {
 		c.source.pool.Settings().TakeNextTx() // SQLite's autocommit has ended the transaction that the setting was for
 	}
 }
 
 // end ends the checkout.
 func (c *checkout) end() {
-	c.Detach()
+	c.held.Detach()
 	c.renamed = 0
 }
 
@@ -92,7 +92,7 @@ func (c *checkout) gives() { c.owes = true }
 // owe records, before the end of the checkout, the task to which its results and statements belong.
 func (c *checkout) owe() {
 	if c.owes {
-		c.owes, c.owedTo = false, c.Binding()
+		c.owes, c.owedTo = false, c.held.Binding()
 	}
 }
 
@@ -105,14 +105,14 @@ func (c *checkout) isOwed() bool { return c.owedTo != nil && c.owedTo.Holds() }
 
 // discard ends the checkout and the real connection with it.
 func (c *checkout) discard() {
-	c.Discard()
+	c.held.Discard()
 	c.renamed = 0
 }
 
 // endEarly ends the checkout before database/sql does, if a wrapper hides the end from us
 // and nothing is left on the session: no transaction, no rows, no state.
 func (c *checkout) endEarly() {
-	if c.source.hiddenValidator.Load() && c.refusal == nil && c.Idle() {
+	if c.source.hiddenValidator.Load() && c.refusal == nil && c.held.Idle() {
 		c.owe()
 		c.end()
 	}
@@ -120,7 +120,7 @@ func (c *checkout) endEarly() {
 
 // Loan is a session that is lent to a function of Raw.
 type Loan struct {
-	*binding.Loan
+	held     *binding.Loan
 	checkout *checkout
 	later    []func() // without a task: calls that wait for the end of the function
 }
@@ -132,7 +132,7 @@ var ErrRawPanicked = errors.New("pooldriver: the function given to Raw panicked,
 func (l *Loan) End(err error) {
 	c := l.checkout
 	c.loan, c.refusal = nil, nil
-	if l.Loan.End(err, err == ErrRawPanicked) {
+	if l.held.End(err, err == ErrRawPanicked) {
 		c.refusal = errRawClosed
 	}
 	if err != ErrRawPanicked { // after a panic nobody calls the driver any more
@@ -142,9 +142,12 @@ func (l *Loan) End(err error) {
 	}
 }
 
+// EndUnheld is End if the *sql.Conn was closed meanwhile, so that its lock cannot be taken.
+func (l *Loan) EndUnheld(err error) { l.held.EndUnheld(err) }
+
 // Call calls a function of Raw. A panic costs the connection.
 func (l *Loan) Call(fn func(driver.Conn) error) error {
-	return l.Conn.Guard(func() error { return l.Conn.RawReturned(fn(l.Conn.DriverConn())) })
+	return l.held.Conn.Session.Guard(func() error { return l.held.Conn.Session.RawReturned(fn(l.held.Conn.Session.DriverConn())) })
 }
 
 // text is the text of a virtual statement.
@@ -162,7 +165,7 @@ func (c *checkout) closeOwned(t *text) (err error) {
 	if t.owner == nil {
 		return nil
 	}
-	err = c.Disown(t.owner)
+	err = c.held.Disown(t.owner)
 	if t.owner.Close() {
 		c.source.pool.NotifyOrphans()
 	}

@@ -42,7 +42,7 @@ var (
 // ctx is the context with which database/sql takes the connection.
 func (s *Source) Conn(ctx context.Context, closer func()) driver.Conn {
 	c := &conn{checkout: checkout{source: s}, closer: closer}
-	c.Init(s.engine, ctx)
+	c.held.Init(s.engine, ctx)
 	if route := s.route.Load(); route != nil && closer == nil {
 		c.routed = true
 		return (*route)(c)
@@ -118,7 +118,7 @@ func (c *conn) PrepareContext(ctx context.Context, query string) (driver.Stmt, e
 // the connection at once: the first statement may come from another library, and has to find the
 // transaction.
 func (c *conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
-	if c.source.config.LazyBegin && c.refusal == nil && !c.Bound() && !c.HasTx() {
+	if c.source.config.LazyBegin && c.refusal == nil && !c.held.Bound() && !c.held.HasTx() {
 		if t, err := c.deferBegin(ctx, opts); t != nil || err != nil {
 			return t, err
 		}
@@ -161,7 +161,7 @@ func (c *conn) Ping(ctx context.Context) error {
 // connection.
 func (c *conn) ResetSession(ctx context.Context) error {
 	valid := !c.closed
-	if c.Bound() || c.refusal != nil {
+	if c.held.Bound() || c.refusal != nil {
 		valid = c.IsValid()
 		c.source.tellHiddenValidator()
 	}
@@ -169,7 +169,7 @@ func (c *conn) ResetSession(ctx context.Context) error {
 		return driver.ErrBadConn
 	}
 	c.owedTo = nil
-	c.Take(ctx)
+	c.held.Take(ctx)
 	return nil
 }
 

@@ -14,12 +14,12 @@ import (
 // checkout of the task uses, too. An advisory lock on that session excludes none of these checkouts.
 func (op *operation) sharesState() bool {
 	c := op.c
-	return c.Shares() && op.Effect&pinning.ChangesSession != 0 && c.SharesState()
+	return c.held.Shares() && op.Effect&pinning.ChangesSession != 0 && c.held.SharesState()
 }
 
 // tellShared logs a statement whose session state another checkout of its task uses. The caller
 // holds no lock.
 func (op *operation) tellShared() {
 	c := op.c
-	c.source.report.StateShared(binding.WhoIs(c.Label(), op.sharing), op.Text, callsite.Program)
+	c.source.report.StateShared(binding.WhoIs(c.held.Label(), op.sharing), op.Text, callsite.Program)
 }

@@ -72,14 +72,14 @@ func (op *operation) do(ctx context.Context) error {
 	defer op.done()
 	for {
 		op.started = false
-		if err := c.Reach(ctx, &op.Want); err != nil {
+		if err := c.held.Reach(ctx, &op.Want); err != nil {
 			return ctxerr.Of(ctx, err)
 		}
 		again, err := op.attempt(ctx)
 		if !again {
 			return err
 		}
-		c.Unlock(&op.Want)
+		c.held.Unlock(&op.Want)
 	}
 }
 
@@ -123,12 +123,12 @@ func (op *operation) rowsOf(err error) (driver.Rows, error) {
 // on another session.
 func (op *operation) attempt(ctx context.Context) (again bool, err error) {
 	c, r := op.c, op.Conn
-	op.started, op.calls = true, r.Calls()
-	if c.WasTakenBack() && op.asksBack() {
+	op.started, op.calls = true, r.Session.Calls()
+	if c.held.WasTakenBack() && op.asksBack() {
 		return false, errTakenBack
 	}
 	op.Measure()
-	if r.Deferred() != nil {
+	if r.Session.Deferred() != nil {
 		if again, err = op.beginDeferred(ctx); again || err != nil {
 			return again, ctxerr.Of(ctx, err)
 		}
@@ -148,7 +148,7 @@ func (op *operation) attempt(ctx context.Context) (again bool, err error) {
 	case lending:
 		return false, op.lend()
 	}
-	return op.finishUnexecuted(ctx, r.Ping(ctx))
+	return op.finishUnexecuted(ctx, r.Session.Ping(ctx))
 }
 
 // run is attempt for a text that is executed. It opens the virtual rows last: as soon as the rows are
@@ -160,8 +160,8 @@ func (op *operation) run(ctx context.Context) (again bool, err error) {
 			return false, err
 		}
 	}
-	c.MakeWay(r, op.Effect)
-	progress, err := r.Run(ctx, &op.Statement)
+	c.held.MakeWay(r, op.Effect)
+	progress, err := r.Session.Run(ctx, &op.Statement)
 	switch progress {
 	case session.Refused:
 		return false, err
@@ -173,7 +173,7 @@ func (op *operation) run(ctx context.Context) (again bool, err error) {
 	if r.Meter.TellsSlow() {
 		r.CountAffected(op.Result, err)
 	}
-	first := !c.Executed()
+	first := !c.held.Executed()
 	if again, err = op.finish(ctx, err); again {
 		return true, nil
 	}
@@ -199,7 +199,7 @@ func (op *operation) age() error {
 	case v.renamed < c.renamed:
 		return errRenamed
 	}
-	if v.generation == 0 && op.Conn.Traits().PreparedAges {
+	if v.generation == 0 && op.Conn.Session.Traits().PreparedAges {
 		v.generation = c.source.pool.Generations.Open(v.query)
 		c.aging = append(c.aging, v)
 	}
@@ -214,10 +214,10 @@ var errRenamed = errors.New("pooldriver: the program prepared this statement bef
 func (op *operation) prepare(ctx context.Context) (again bool, err error) {
 	_ = op.age() // it is prepared now
 	op.Keep = true
-	if op.Conn.Traits().PreparingActs {
+	if op.Conn.Session.Traits().PreparingActs {
 		op.Effect = op.c.source.effectOf(op.Text)
 	}
-	progress, err := op.Conn.Prepare(ctx, &op.Statement)
+	progress, err := op.Conn.Session.Prepare(ctx, &op.Statement)
 	op.Effect = dialects.Clean // a session of the task's own is not needed to prepare
 	if progress == session.Refused {
 		return false, err
@@ -228,8 +228,8 @@ func (op *operation) prepare(ctx context.Context) (again bool, err error) {
 // convert converts the arguments for the driver without the lock, because that runs code of the program,
 // which may use the task.
 func (op *operation) convert() (again bool, err error) {
-	converter := op.Conn.Converter(&op.Statement)
-	op.c.Unlock(&op.Want)
+	converter := op.Conn.Session.Converter(&op.Statement)
+	op.c.held.Unlock(&op.Want)
 	op.Args, err = converter.Convert(op.Args)
 	op.Converted = err == nil
 	return op.Converted, err
@@ -246,7 +246,7 @@ func (op *operation) ended(err error) {
 		return
 	}
 	if op.sharesState() {
-		op.sharing = c.Task()
+		op.sharing = c.held.Task()
 	}
 	if op.Effect&dialects.Renames != 0 {
 		c.renamed++
@@ -262,16 +262,16 @@ func (op *operation) ended(err error) {
 // another connection they would mean something else.
 func (op *operation) done() {
 	c := op.c
-	if r := op.Conn; op.started && op.Locked() && r.Calls() > op.calls && !c.HasTx() {
+	if r := op.Conn; op.started && op.Locked() && r.Session.Calls() > op.calls && !c.held.HasTx() {
 		// The task learns from the loss barrier what its main session has lost.
-		told := c.OnMain(&op.Want)
-		if c.Executed() && !session.LeavesNothing(r.Effect()) && !told {
+		told := c.held.OnMain(&op.Want)
+		if c.held.Executed() && !session.LeavesNothing(r.Session.Effect()) && !told {
 			c.refuse(errDriverPanicked)
 		}
-		r.MarkUnusable()
-		c.StandDown(&op.Want)
+		r.Session.MarkUnusable()
+		c.held.StandDown(&op.Want)
 	}
-	c.Done(&op.Want)
+	c.held.Done(&op.Want)
 	if op.sharing != nil {
 		op.tellShared()
 	}
@@ -285,11 +285,11 @@ func (op *operation) finish(ctx context.Context, err error) (again bool, _ error
 	if err == driver.ErrSkip {
 		return false, err
 	}
-	c.Ran(&op.Want)
+	c.held.Ran(&op.Want)
 	if err != nil {
 		return op.failed(ctx, err, true)
 	}
-	c.SetTouched(true)
+	c.held.SetTouched(true)
 	return false, nil
 }
 
@@ -297,10 +297,10 @@ func (op *operation) finish(ctx context.Context, err error) (again bool, _ error
 func (op *operation) finishUnexecuted(ctx context.Context, err error) (again bool, _ error) {
 	c := op.c
 	if err != nil && err != driver.ErrSkip {
-		op.Said = op.Conn.Diagnose(err)
+		op.Said = op.Conn.Session.Diagnose(err)
 		return op.failed(ctx, err, false)
 	}
-	c.SetTouched(c.Touched() || err == nil)
+	c.held.SetTouched(c.held.Touched() || err == nil)
 	return false, err
 }
 
@@ -317,10 +317,10 @@ func (op *operation) asksBack() bool {
 // lend lends the session to a function of Raw. From here on the checkout refuses every
 // operation.
 func (op *operation) lend() error {
-	l, err := binding.Lend(&op.c.Checkout, &op.Want)
+	l, err := binding.Lend(&op.c.held, &op.Want)
 	if err != nil {
 		return err
 	}
-	op.c.lend(&Loan{Loan: l, checkout: op.c})
+	op.c.lend(&Loan{held: l, checkout: op.c})
 	return nil
 }

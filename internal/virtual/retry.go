@@ -17,13 +17,13 @@ func (op *operation) failed(ctx context.Context, err error, executes bool) (agai
 	r := op.Conn
 	o := op.outcomeOf(err, executes)
 	o.expired = ctx.Err() != nil
-	c.SetTouched(true)
+	c.held.SetTouched(true)
 	if o.badConn || o.lost {
-		r.MarkUnusable()
-	} else if c.InTask() && r.HasTx() && r.EndsTx(op.Said, op.Effect) {
+		r.Session.MarkUnusable()
+	} else if c.held.InTask() && r.Session.HasTx() && r.Session.EndsTx(op.Said, op.Effect) {
 		// This may be wrong: SQLite's transaction stays open if a write was interrupted
 		// before the write began. inspect asks the session when the connection comes back.
-		r.TxEnded()
+		r.Session.TxEnded()
 	}
 	if o.badConn && o.first && o.trusted {
 		// The check of idle connections did not find this dead connection. The cause may have ended
@@ -34,30 +34,30 @@ func (op *operation) failed(ctx context.Context, err error, executes bool) (agai
 	switch {
 	case v.retry:
 		c.source.report.Retries.Add(1)
-		c.MoveOn(&op.Want)
+		c.held.MoveOn(&op.Want)
 		return true, nil
 	case v.unclear:
 		err = ctxerr.Unclear(ctxerr.ErrUnclear, err)
 	case o.badConn && o.expired:
 		err = ctxerr.WithEnd(ctx, err) // some drivers close a connection when a context ends
 	}
-	return false, c.WithTaskEnd(r, ctxerr.Of(ctx, err))
+	return false, c.held.WithTaskEnd(r, ctxerr.Of(ctx, err))
 }
 
 // outcomeOf collects the facts on which judge decides.
 func (op *operation) outcomeOf(err error, executes bool) outcome {
 	r := op.Conn
-	unsent, counted := r.Unsent()
+	unsent, counted := r.Session.Unsent()
 	return outcome{
 		badConn:  errors.Is(err, driver.ErrBadConn),
-		lost:     r.TxStatus() == dialects.TxLost,
+		lost:     r.Session.TxStatus() == dialects.TxLost,
 		claims:   executes && ctxerr.SaysSafe(err),
 		executes: executes,
 		unsent:   unsent,
 		wasIdle:  op.Said&dialects.WasIdle != 0,
 		ended:    op.Said&dialects.SessionEnded != 0,
-		trusted:  !counted && !r.Traits().BadConnUnsure,
-		first:    op.c.Alone(&op.Want),
+		trusted:  !counted && !r.Session.Traits().BadConnUnsure,
+		first:    op.c.held.Alone(&op.Want),
 		retried:  op.Retried,
 	}
 }

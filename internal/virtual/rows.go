@@ -17,7 +17,7 @@ import (
 // the driver lacks an optional method, the rows give the answer that database/sql gives in
 // that case.
 type rows struct {
-	binding.Rows
+	held binding.Rows
 
 	checkout *checkout // the checkout that has opened the rows
 
@@ -48,18 +48,18 @@ func (c *checkout) openRows(st *session.Statement, first bool) *rows {
 	}
 	c.spare = nil
 	r.checkout, r.columns = c, st.Columns
-	c.Open(&r.Rows, st, first)
+	c.held.Open(&r.held, st, first)
 	return r
 }
 
 // why returns the error of rows that have ended before they were read to their end.
 func (r *rows) why() error {
 	switch {
-	case r.Closed() && r.Lost() == nil:
+	case r.held.Closed() && r.held.Rows.Lost() == nil:
 		return errRowsClosed
-	case r.Lost() != nil:
-		return r.Lost()
-	case r.IsLent():
+	case r.held.Rows.Lost() != nil:
+		return r.held.Rows.Lost()
+	case r.held.IsLent():
 		return errLent
 	}
 	return session.ErrRowsLost
@@ -70,7 +70,7 @@ func (r *rows) why() error {
 // above all, no operation may run on another connection. If a function of Raw has the session of the
 // rows, the driver's rows are closed when the function has returned.
 func (r *rows) Close() error {
-	if r.Closed() {
+	if r.held.Closed() {
 		return nil
 	}
 	c, returned := r.checkout, false
@@ -80,14 +80,14 @@ func (r *rows) Close() error {
 		}
 		c.endEarly()
 	}()
-	reusable, err := r.Rows.Close()
+	reusable, err := r.held.Close()
 	returned = true
 	switch {
 	case reusable:
 		r.recycle()
-	case r.Buffer() == nil && r.IsLent():
-		r.DropPrefix()
-		c.loan.later = append(c.loan.later, r.CloseAfterLoan)
+	case r.held.Rows.Buffer() == nil && r.held.IsLent():
+		r.held.Rows.DropPrefix()
+		c.loan.later = append(c.loan.later, r.held.CloseAfterLoan)
 	}
 	return err
 }
@@ -95,7 +95,7 @@ func (r *rows) Close() error {
 // recycle keeps closed rows for the next query of their virtual connection, which uses
 // their memory again. database/sql never touches rows that it has closed.
 func (r *rows) recycle() {
-	r.Recycle()
+	r.held.Recycle()
 	r.columns, r.over, r.more = nil, false, false
 	r.checkout.spare = r
 }
@@ -107,30 +107,30 @@ func (r *rows) Columns() []string {
 		r.columns = nil // database/sql has the names now: a second call gets the driver's answer
 		return names
 	}
-	if !r.Lock() {
+	if !r.held.Lock() {
 		return r.current().Columns
 	}
-	defer r.Unlock()
-	return r.Rows.Columns()
+	defer r.held.Unlock()
+	return r.held.Rows.Columns()
 }
 
 // Next reads a row. dest is nil for NextRow.
 func (r *rows) Next(dest []driver.Value) error {
-	if !r.Lock() {
-		if b := r.Buffer(); b != nil {
+	if !r.held.Lock() {
+		if b := r.held.Rows.Buffer(); b != nil {
 			return b.Next(dest)
 		}
 		return r.why()
 	}
-	defer r.Unlock()
-	err := r.Rows.Next(dest)
+	defer r.held.Unlock()
+	err := r.held.Rows.Next(dest)
 	switch {
 	case err == nil:
-		r.CountRow()
+		r.held.CountRow()
 	case err != io.EOF:
-		return r.WithTaskEnd(err)
-	case r.Prefix() == nil:
-		r.over, r.more = true, r.Rows.HasNextResultSet()
+		return r.held.WithTaskEnd(err)
+	case r.held.Rows.Prefix() == nil:
+		r.over, r.more = true, r.held.Rows.HasNextResultSet()
 	}
 	return err
 }
@@ -139,32 +139,32 @@ func (r *rows) HasNextResultSet() bool {
 	if r.over {
 		return r.more
 	}
-	if !r.Lock() {
+	if !r.held.Lock() {
 		return r.current().More
 	}
-	defer r.Unlock()
-	return r.Rows.HasNextResultSet()
+	defer r.held.Unlock()
+	return r.held.Rows.HasNextResultSet()
 }
 
 func (r *rows) NextResultSet() error {
 	r.columns, r.over = nil, false
-	if !r.Lock() {
-		if b := r.Buffer(); b != nil {
+	if !r.held.Lock() {
+		if b := r.held.Rows.Buffer(); b != nil {
 			return b.NextSet()
 		}
 		return r.why()
 	}
-	defer r.Unlock()
-	err := r.Rows.NextResultSet()
+	defer r.held.Unlock()
+	err := r.held.Rows.NextResultSet()
 	if err != nil && err != io.EOF {
-		return r.WithTaskEnd(err)
+		return r.held.WithTaskEnd(err)
 	}
 	return err
 }
 
 // current is the present result set of rows in memory, and empty if the rows are not in memory.
 func (r *rows) current() *rowbuffer.Set {
-	if b := r.Buffer(); b != nil {
+	if b := r.held.Rows.Buffer(); b != nil {
 		return b.Current()
 	}
 	return new(rowbuffer.Set)
@@ -172,11 +172,11 @@ func (r *rows) current() *rowbuffer.Set {
 
 // column returns the known facts about a column's type.
 func (r *rows) column(i int) driverconn.ColumnType {
-	if !r.Lock() {
+	if !r.held.Lock() {
 		return r.current().Column(i)
 	}
-	defer r.Unlock()
-	return r.Column(i)
+	defer r.held.Unlock()
+	return r.held.Rows.Column(i)
 }
 
 func (r *rows) ColumnTypeScanType(i int) reflect.Type { return r.column(i).ScanType }

@@ -14,7 +14,7 @@ type scanningRows struct{ *rows }
 // handedOut is what database/sql gets: rows that scan their columns themselves if the driver's
 // rows do so, and otherwise r.
 func (r *rows) handedOut() driver.Rows {
-	if r.Scans() {
+	if r.held.Rows.Scans() {
 		return scanningRows{r}
 	}
 	return r
@@ -34,11 +34,11 @@ func (r scanningRows) ScanColumn(ctx driverconn.ScanContext, i int, dest any) er
 
 // scan is ScanColumn's part that needs the driver, or the buffer.
 func (r scanningRows) scan(ctx driverconn.ScanContext, i int, dest any) (done bool, column rowbuffer.Column, err error) {
-	if r.Lock() {
-		defer r.Unlock()
-		return r.Scan(ctx, i, dest)
+	if r.held.Lock() {
+		defer r.held.Unlock()
+		return r.held.Rows.Scan(ctx, i, dest)
 	}
-	if b := r.Buffer(); b != nil {
+	if b := r.held.Rows.Buffer(); b != nil {
 		return false, b.Column(i), nil
 	}
 	// database/sql asks for the name of the column that it could not scan, and does not look

@@ -30,11 +30,11 @@ func (op *operation) useSettingsOf(ctx context.Context, use session.Use) (again 
 	r := op.Conn
 	op.Cargo = session.Cargo{}
 	want, err := ctxsettings.Of(ctx).List()
-	if want == nil && !r.HasSettings() {
+	if want == nil && !r.Session.HasSettings() {
 		return false, nil
 	}
 	if err == nil {
-		op.Cargo, err = r.UseSettings(ctx, want, use)
+		op.Cargo, err = r.Session.UseSettings(ctx, want, use)
 	}
 	switch {
 	case err == nil:

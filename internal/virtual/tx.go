@@ -14,7 +14,7 @@ import (
 
 // transaction is a transaction of a virtual connection.
 type transaction struct {
-	binding.Tx
+	held binding.Tx
 
 	checkout *checkout
 	commits  bool   // Commit was called
@@ -64,22 +64,22 @@ var (
 // error of ours it was rolled back.
 func (t *transaction) Commit() error {
 	defer t.checkout.endEarly()
-	if !t.Leave() {
+	if !t.held.Leave() {
 		return sql.ErrTxDone
 	}
 	t.commits = true
 	if t.endsAfterRaw() {
 		return errEndInRaw
 	}
-	if t.checkout.refusal == errRawClosed && !t.InTask() {
-		t.Release()
+	if t.checkout.refusal == errRawClosed && !t.held.InTask() {
+		t.held.Tx.Release()
 		return errRawClosed
 	}
-	if !t.Attached() {
-		t.Release()
-		return t.Refused()
+	if !t.held.Attached() {
+		t.held.Tx.Release()
+		return t.held.Tx.Refused()
 	}
-	err := t.Finish(&textCommit, t.Tx.Commit)
+	err := t.held.Finish(&textCommit, t.held.Tx.Commit)
 	t.recycle()
 	return err
 }
@@ -87,18 +87,18 @@ func (t *transaction) Commit() error {
 // Rollback rolls back. database/sql also calls Rollback when the context of BeginTx has ended.
 func (t *transaction) Rollback() error {
 	defer t.checkout.endEarly()
-	if !t.Leave() {
+	if !t.held.Leave() {
 		return sql.ErrTxDone
 	}
 	if t.endsAfterRaw() {
 		return nil
 	}
-	if !t.Attached() {
-		t.Release()
+	if !t.held.Attached() {
+		t.held.Tx.Release()
 		return nil
 	}
-	err := t.Finish(&textRollback, t.End)
-	if errors.Is(err, task.ErrEnded) && t.TaskEnded() {
+	err := t.held.Finish(&textRollback, t.held.Tx.End)
+	if errors.Is(err, task.ErrEnded) && t.held.TaskEnded() {
 		return nil // the task's end rolls the transaction back
 	}
 	t.recycle()
@@ -107,7 +107,7 @@ func (t *transaction) Rollback() error {
 
 // handedOut is what database/sql gets of t. scope is that of its InTx, which may ask for t later.
 func (t *transaction) handedOut(scope *task.Scope) driver.Tx {
-	if scope != nil || t.InTask() {
+	if scope != nil || t.held.InTask() {
 		return t
 	}
 	t.reusable = true
@@ -117,7 +117,7 @@ func (t *transaction) handedOut(scope *task.Scope) driver.Tx {
 // recycle keeps t, which has ended, for the next transaction of its virtual connection. Only
 // database/sql had access to t, by the txHandle.
 func (t *transaction) recycle() {
-	if c := t.checkout; t.reusable && !c.HasTx() {
+	if c := t.checkout; t.reusable && !c.held.HasTx() {
 		*t = transaction{uses: t.uses + 1}
 		c.spareTx = t
 	}
@@ -127,10 +127,10 @@ func (t *transaction) recycle() {
 // when the function returns. In a task endsAfterRaw does nothing: Finish waits for the function.
 func (t *transaction) endsAfterRaw() bool {
 	l := t.checkout.loan
-	if l == nil || !t.IsLent() {
+	if l == nil || !t.held.IsLent() {
 		return false
 	}
-	l.later = append(l.later, func() { _ = t.Finish(&textRollback, t.End) })
+	l.later = append(l.later, func() { _ = t.held.Finish(&textRollback, t.held.Tx.End) })
 	return true
 }
 
@@ -164,7 +164,7 @@ func (x InTx) Conflict(err error) *report.Report {
 		return x.CommitConflict()
 	}
 	s := t.checkout.source
-	if t.Nested() || errors.Is(err, io.ErrUnexpectedEOF) || !t.mayRepeat(s.config.Dialect.Diagnose(err)) {
+	if t.held.Tx.Nested() || errors.Is(err, io.ErrUnexpectedEOF) || !t.mayRepeat(s.config.Dialect.Diagnose(err)) {
 		return nil
 	}
 	return s.report
@@ -174,13 +174,13 @@ func (x InTx) Conflict(err error) *report.Report {
 // or the server takes no writes any more, and the DSN leads to other servers.
 func (t *transaction) mayRepeat(said dialects.Diagnosis) bool {
 	return said&dialects.Conflict != 0 ||
-		said&dialects.RoleDoubt != 0 && t.checkout.source.traits.RoleMatters && !t.ReadOnly()
+		said&dialects.RoleDoubt != 0 && t.checkout.source.traits.RoleMatters && !t.held.Tx.ReadOnly()
 }
 
 // CommitConflict is Conflict for the error of the transaction's Commit. A commit with an unknown
 // outcome has no conflict: only the server's own answer is a conflict.
 func (x InTx) CommitConflict() *report.Report {
-	if x.t.Nested() || !x.t.Tx.CommitConflict() {
+	if x.t.held.Tx.Nested() || !x.t.held.Tx.CommitConflict() {
 		return nil
 	}
 	return x.t.checkout.source.report
