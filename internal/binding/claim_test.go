@@ -301,7 +301,7 @@ func TestATaskThatEndsDuringTheWaitSaysSo(t *testing.T) {
 	s, b := c.seat, c.binding
 	tx := &Tx{}
 	tx.On(c)
-	scope.Begun(tx)
+	scope.Begun(began{tx})
 	require.NoError(t, s.lock.Lock(t.Context()))
 	waits := make(chan error)
 	go func() {
@@ -322,7 +322,7 @@ func TestATransactionOfInTxThatHasLeftItsSeatIsDone(t *testing.T) {
 	c := begun(t, scope, e)
 	tx := &Tx{}
 	tx.On(c)
-	scope.Begun(tx)
+	scope.Begun(began{tx})
 	c.Detach()
 	ctx, cancel := context.WithTimeout(scope, time.Second)
 	defer cancel()
@@ -360,3 +360,8 @@ func TestNobodyHasTheLockWhenTheLogIsToldOfAPanic(t *testing.T) {
 	require.False(t, e.starvation.takeRows(held, rows))
 	require.True(t, told)
 }
+
+// began stands in for a virtual transaction.
+type began struct{ t *Tx }
+
+func (b began) Held() *Tx { return b.t }

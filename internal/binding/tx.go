@@ -228,15 +228,12 @@ func (t *Tx) abandon() {
 	t.binding.endHold(t.seat)
 }
 
-// tx is t, for whoever finds it in a scope.
-func (t *Tx) tx() *Tx { return t }
-
 // transactionOf returns the transaction that scope has begun on b's connector. If scope has begun
 // none there, it returns the transaction of the nearest scope around scope that has. nil: none.
 func (b *Binding) transactionOf(scope *task.Scope) *Tx {
 	for s := scope; s != nil; s = s.Around() {
-		if t, ok := s.Transaction().(interface{ tx() *Tx }); ok && t.tx().binding == b {
-			return t.tx()
+		if t, ok := s.Transaction().(interface{ Held() *Tx }); ok && t.Held().binding == b {
+			return t.Held()
 		}
 	}
 	return nil

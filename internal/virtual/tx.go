@@ -105,6 +105,9 @@ func (t *transaction) Rollback() error {
 	return err
 }
 
+// Held is t as the statements find it that run in the scope of its InTx.
+func (t *transaction) Held() *binding.Tx { return &t.held }
+
 // handedOut is what database/sql gets of t. scope is that of its InTx, which may ask for t later.
 func (t *transaction) handedOut(scope *task.Scope) driver.Tx {
 	if scope != nil || t.held.InTask() {
