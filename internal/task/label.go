@@ -33,18 +33,6 @@ func (l *labelled) Value(k any) any {
 	return l.Context.Value(k)
 }
 
-// LabelAlone returns the label of ctx, or nil. alone is false if ctx says more of tasks than a label.
-func LabelAlone(ctx context.Context) (label *string, alone bool) {
-	switch at := ctx.Value(key{}).(type) {
-	case nil:
-		return nil, true
-	case *labelled:
-		p := &at.place
-		return p.Label, p.Task == nil && p.From == nil && p.Scope == nil
-	}
-	return nil, false
-}
-
 // shortened is name as it may stand in a log: bounded, and a copy, so that no large text is
 // kept for it.
 func shortened(name string) string {
