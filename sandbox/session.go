@@ -54,6 +54,7 @@ var (
 	_ dialects.RowDetacher     = (*session)(nil)
 	_ dialects.Identified      = (*session)(nil)
 	_ dialects.Severable       = (*session)(nil)
+	_ dialects.TxAsker         = (*session)(nil)
 	_ dialects.SettingsCarrier = (*session)(nil)
 	_ dialects.Rereader        = (*session)(nil)
 )
@@ -82,6 +83,15 @@ func (s *session) TxStatus() dialects.TxStatus {
 		return dialects.TxFailed
 	}
 	return dialects.TxOpen
+}
+
+// AskTx is TxStatus where the database may roll a transaction back by itself. Elsewhere production
+// does not ask either.
+func (s *session) AskTx() dialects.TxStatus {
+	if _, ok := s.stage.server.(dialects.TxAsker); !ok {
+		return dialects.TxOpen
+	}
+	return s.TxStatus()
 }
 
 func (s *session) Peek() dialects.Liveness {

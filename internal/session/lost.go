@@ -57,8 +57,8 @@ func (e *LostError) Error() string {
 		do = "begin a new task"
 	}
 	what := ErrTxLost.Error() + ": " + e.what
-	if e.alone {
-		what = "pooldriver: " + e.what
+	if e.alone { // nobody has asked the time when it began
+		return fmt.Sprintf("pooldriver: %s is gone: %s; %s", e.what, how, do)
 	}
 	return fmt.Sprintf("%s is gone: %s; %s (begun %s ago)", what, how, do, ago)
 }
