@@ -184,3 +184,18 @@ func anchors(t *testing.T, page string) []string {
 	}
 	return found
 }
+
+// TestContributingNamesFilesThatExist: whoever looks for a place finds it.
+func TestContributingNamesFilesThatExist(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("CONTRIBUTING.md")
+	require.NoError(t, err)
+	names := regexp.MustCompile("`((?:[a-z0-9_]+/)*[a-z0-9_]+\\.go)`").FindAllStringSubmatch(string(text), -1)
+	require.Greater(t, len(names), 50)
+	out, err := exec.Command("git", "ls-files", "*.go").Output()
+	require.NoError(t, err)
+	files := "/" + strings.ReplaceAll(string(out), "\n", "\n/")
+	for _, name := range names {
+		require.Contains(t, files, "/"+name[1]+"\n")
+	}
+}

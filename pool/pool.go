@@ -121,7 +121,8 @@ func New[T any](config Config[T]) (*Pool[T], error) {
 }
 
 // putLocked gives r, which has no holder, to the first waiter or to the idle list, or ends r. If it
-// returns a waiter, the caller must wake that waiter. Every resource that becomes free passes here.
+// returns a waiter, the caller must wake that waiter. Every resource that becomes free passes here, or
+// through putCheckedLocked after a check.
 func (p *Pool[T]) putLocked(r *resource[T]) *waiter[T] {
 	now := p.clock.Coarse()
 	if r.generation != p.generation || now >= r.expires || p.mode != 0 {
