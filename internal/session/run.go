@@ -59,6 +59,7 @@ const (
 	Executed
 
 	renewed // it is to be run once more
+	ready   // it may be sent
 )
 
 // Run executes st: it finds or makes the prepared statement, converts the arguments, sends, and
@@ -71,29 +72,10 @@ func (s *Session) Run(ctx context.Context, st *Statement) (Progress, error) {
 	}
 }
 
-func (s *Session) runOnce(ctx context.Context, st *Statement) (p Progress, err error) {
-	st.prepared = nil
-	switch {
-	case st.Prepares && !(s.ReadBySettings() && s.sendsTexts(st)): // else the server reads the text by the settings
-		if p, err = s.find(ctx, st); err != nil {
-			return p, err
-		}
-	case !s.sendsTexts(st):
-		return Refused, driver.ErrSkip
-	}
-	if !st.Converted {
-		if p, err = s.convert(st); err != nil || p == Unconverted {
-			return p, err
-		}
-	}
-	if st.prepared == nil {
-		err = s.dropStale(ctx, st.Text)
-	} else if !s.fits(st) {
-		s.stmts.Done(st.prepared)
-		return renewed, nil
-	}
-	if err != nil {
-		return Refused, err
+func (s *Session) runOnce(ctx context.Context, st *Statement) (Progress, error) {
+	p, err := s.makeReady(ctx, st)
+	if p != ready {
+		return p, err
 	}
 	if st.Effect&(pinning.ChangesSession|dialects.ForgetPrepared) != 0 {
 		err = s.owner.Sending(ctx, st)
@@ -106,6 +88,34 @@ func (s *Session) runOnce(ctx context.Context, st *Statement) (p Progress, err e
 		err = s.send(ctx, st)
 	}
 	return s.answered(st, err)
+}
+
+// makeReady finds the prepared statement, if st is executed by one, and converts the arguments. If the result is
+// not ready, nothing is sent.
+func (s *Session) makeReady(ctx context.Context, st *Statement) (Progress, error) {
+	st.prepared = nil
+	switch {
+	case st.Prepares && !(s.ReadBySettings() && s.sendsTexts(st)): // else the server reads the text by the settings
+		if p, err := s.find(ctx, st); err != nil {
+			return p, err
+		}
+	case !s.sendsTexts(st):
+		return Refused, driver.ErrSkip
+	}
+	if !st.Converted {
+		if p, err := s.convert(st); err != nil || p == Unconverted {
+			return p, err
+		}
+	}
+	if st.prepared == nil {
+		if err := s.dropStale(ctx, st.Text); err != nil {
+			return Refused, err
+		}
+	} else if !s.fits(st) {
+		s.stmts.Done(st.prepared)
+		return renewed, nil
+	}
+	return ready, nil
 }
 
 // sendsTexts reports whether the driver executes st without a prepared statement.
