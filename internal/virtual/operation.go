@@ -271,6 +271,7 @@ func (op *operation) done() {
 		r.Session.MarkUnusable()
 		c.held.StandDown(&op.Want)
 	}
+	op.Args = nil // after a panic nobody empties op
 	c.held.Done(&op.Want)
 	if op.sharing != nil {
 		op.tellShared()
