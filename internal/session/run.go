@@ -72,7 +72,7 @@ func (s *Session) Run(ctx context.Context, st *Statement) (Progress, error) {
 }
 
 func (s *Session) runOnce(ctx context.Context, st *Statement) (p Progress, err error) {
-	st.prepared = nil
+	st.prepared, st.Said = nil, 0
 	switch {
 	case st.Prepares && !(s.ReadBySettings() && s.sendsTexts(st)): // else the server reads the text by the settings
 		if p, err = s.find(ctx, st); err != nil {
@@ -190,7 +190,6 @@ func (s *Session) renews(st *Statement) bool {
 		return false
 	}
 	st.renewals++
-	st.Said = 0
 	if st.prepared == nil {
 		s.drop(st.Text) // pgx keeps statements itself, and finds ours by their texts
 	}

@@ -359,3 +359,19 @@ func TestAnEndedContextReachesTheDriver(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 	require.ErrorIs(t, f.Ping(ctx), context.Canceled)
 }
+
+// TestAStatementThatRunsAgainIsNotJudgedByItsLastError: it would be executed twice.
+func TestAStatementThatRunsAgainIsNotJudgedByItsLastError(t *testing.T) {
+	f := open(t, setup{})
+	tx := f.begin(t.Context())
+	st := f.statement("INSERT INTO t VALUES (1)")
+	f.db.Inject(fakedb.Fault{Call: fakedb.ConnExecCtx, Err: meansError(dialects.StaleStatement)})
+	progress, err := f.Run(t.Context(), st)
+	require.Equal(t, session.Executed, progress)
+	require.Error(t, err, "in a transaction the program decides")
+	require.NoError(t, tx.End())
+	progress, err = f.Run(t.Context(), st)
+	require.Equal(t, session.Executed, progress)
+	require.NoError(t, err)
+	require.Equal(t, []int64{1}, f.stored())
+}
