@@ -17,8 +17,8 @@ import (
 	"github.com/pooldriver/pooldriver/internal/stubdialect"
 )
 
-// The second and later executions of a text may take a shorter way through pooldriver than the
-// first (internal/virtual/short.go). They mean the same.
+// The second and later executions of a text find the text known, and perhaps prepared. They mean the
+// same as the first.
 
 func TestRowsOfAConnWhosePreparedPragmaActsKeepTheirConnection(t *testing.T) {
 	db, c := openSQLite(t, false, filepath.Join(t.TempDir(), "x.db"), 1)
