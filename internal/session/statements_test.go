@@ -25,15 +25,11 @@ func (f *fixture) prepare(text string, generation uint64) *stmtcache.Stmt {
 	return st
 }
 
-// use executes a text prepared, as an operation does.
+// use is exec for a text that is prepared.
 func (f *fixture) use(text string, args ...any) error {
 	st := f.statement(text, args...)
-	if st.SetPrepared(f.Kept(text, 0)); st.Prepared() == nil {
-		st.SetPrepared(f.prepare(text, 0))
-	}
-	_, err := f.Exec(f.t.Context(), st)
-	f.Statements().Done(st.Prepared())
-	f.RecordResult(st.Effect, err)
+	st.Prepares, st.Keep, st.Converted = true, true, true
+	_, err := f.Run(f.t.Context(), st)
 	return err
 }
 
