@@ -166,7 +166,7 @@ func (s *Session) answered(st *Statement, err error) (Progress, error) {
 		if st.Queries && err == nil {
 			p.Open++
 		}
-		s.stmts.Done(p)
+		s.letGo(p, err)
 	}
 	if stale && s.renews(st) {
 		return renewed, nil
@@ -176,6 +176,19 @@ func (s *Session) answered(st *Statement, err error) (Progress, error) {
 		s.owner.Failed()
 	}
 	return Executed, err
+}
+
+// letGo ends the use of a prepared statement, whose execution has ended with err. If the statement is
+// closed, what that sends is not what the execution has sent: see Unsent.
+func (s *Session) letGo(p *stmtcache.Stmt, err error) {
+	unsent := false
+	if err != nil {
+		unsent, _ = s.Unsent()
+	}
+	s.stmts.Done(p)
+	if unsent {
+		s.sent, _ = s.server.Sent()
+	}
 }
 
 // maxRenewals bounds how often a stale statement is prepared again. Each ALTER TABLE between the
