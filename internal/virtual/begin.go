@@ -10,7 +10,6 @@ import (
 	"github.com/pooldriver/pooldriver/internal/ctxerr"
 	"github.com/pooldriver/pooldriver/internal/ctxsettings"
 	"github.com/pooldriver/pooldriver/internal/session"
-	"github.com/pooldriver/pooldriver/internal/task"
 )
 
 // This file begins transactions, savepoints, and transactions that were deferred.
@@ -29,16 +28,6 @@ func newTx(ctx context.Context, c *checkout, opts driver.TxOptions, r *connpool.
 	t.held.Tx.Init(ctx, opts)
 	return t
 }
-
-// beginOn begins t at once on r.
-func (t *transaction) beginOn(ctx context.Context, r *connpool.Conn) error {
-	_, err := r.Session.Begin(ctx, &t.held.Tx, false)
-	return err
-}
-
-// deferFrom makes t the transaction of its checkout, which has nothing yet. It reports false if t may not begin
-// any more. from: the task from whose context the context of t was derived.
-func (t *transaction) deferFrom(from *task.Task) bool { return t.held.DeferOn(&t.checkout.held, from) }
 
 // begin begins a transaction. If a transaction of the task is open on the session, begin
 // begins a savepoint.
@@ -71,7 +60,7 @@ func (op *operation) begin(ctx context.Context) (again bool, err error) {
 // beginNow begins t, and executes setting, a setting of the *sql.DB for the next transaction; "": none.
 func (op *operation) beginNow(ctx context.Context, t *transaction, setting string) (again bool, err error) {
 	c := op.c
-	err = t.beginOn(ctx, op.Conn)
+	_, err = op.Conn.Session.Begin(ctx, &t.held.Tx, false)
 	if again, err = op.finishUnexecuted(ctx, err); again || err != nil {
 		if op.Said&dialects.Conflict != 0 {
 			op.Scope.BeginConflict(c.source.report) // SQLite's BEGIN IMMEDIATE

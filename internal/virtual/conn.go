@@ -139,7 +139,7 @@ func (c *conn) deferBegin(ctx context.Context, opts driver.TxOptions) (driver.Tx
 		return nil, ctxerr.Of(ctx, err)
 	}
 	t := newTx(ctx, &c.checkout, opts, nil)
-	if !t.deferFrom(p.From) {
+	if !t.held.DeferOn(&c.held, p.From) {
 		return nil, c.source.pool.DrainingError()
 	}
 	return t.handedOut(p.Scope), nil
