@@ -12,7 +12,7 @@ var ErrTxLost = errors.New("pooldriver: the task has lost its session")
 // LostError is an ErrTxLost that says what was lost.
 type LostError struct {
 	what   string
-	since  time.Time // when it began
+	since  time.Time // when it began; zero: nobody knows
 	state  bool      // session state was lost
 	final  bool      // the task gets the error until it ends
 	cause  error     // the end of the context that has ended it; nil if none has
@@ -60,7 +60,11 @@ func (e *LostError) Error() string {
 	if e.alone { // nobody has asked the time when it began
 		return fmt.Sprintf("pooldriver: %s is gone: %s; %s", e.what, how, do)
 	}
-	return fmt.Sprintf("%s is gone: %s; %s (begun %s ago)", what, how, do, ago)
+	text := fmt.Sprintf("%s is gone: %s; %s", what, how, do)
+	if !e.since.IsZero() {
+		text += fmt.Sprintf(" (begun %s ago)", ago)
+	}
+	return text
 }
 
 // Is makes the error an ErrTxLost.
