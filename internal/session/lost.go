@@ -60,11 +60,7 @@ func (e *LostError) Error() string {
 	if e.alone { // nobody has asked the time when it began
 		return fmt.Sprintf("pooldriver: %s is gone: %s; %s", e.what, how, do)
 	}
-	text := fmt.Sprintf("%s is gone: %s; %s", what, how, do)
-	if !e.since.IsZero() {
-		text += fmt.Sprintf(" (begun %s ago)", ago)
-	}
-	return text
+	return fmt.Sprintf("%s is gone: %s; %s (begun %s ago)", what, how, do, ago)
 }
 
 // Is makes the error an ErrTxLost.

@@ -10,6 +10,7 @@ import (
 	"github.com/pooldriver/pooldriver/internal/ctxerr"
 	"github.com/pooldriver/pooldriver/internal/ctxsettings"
 	"github.com/pooldriver/pooldriver/internal/session"
+	"github.com/pooldriver/pooldriver/internal/task"
 )
 
 // This file begins transactions, savepoints, and transactions that were deferred.
@@ -27,6 +28,23 @@ func newTx(ctx context.Context, c *checkout, opts driver.TxOptions, r *connpool.
 	}
 	t.held.Tx.Init(ctx, opts)
 	return t
+}
+
+// deferBegin leaves the begin to the first statement. nil without an error: ctx carries a task, so the
+// begin is not deferred here.
+func (c *conn) deferBegin(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
+	var p task.Place
+	if err := c.source.engine.FindPlace(ctx, &p); err != nil || p.Task != nil {
+		return nil, err
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, ctxerr.Of(ctx, err)
+	}
+	t := newTx(ctx, &c.checkout, opts, nil)
+	if !t.held.DeferOn(&c.held, p.From) {
+		return nil, c.source.pool.DrainingError()
+	}
+	return t.handedOut(p.Scope), nil
 }
 
 // begin begins a transaction. If a transaction of the task is open on the session, begin
