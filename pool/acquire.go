@@ -289,7 +289,8 @@ func (p *Pool[T]) enterLocked(ctx context.Context, t *ticket, now bool) (*waiter
 	case now:
 		p.enterNowLocked(w)
 	case again:
-		p.enterAgainLocked(w)
+		p.readmitLocked(w) // its resource was refused
+		p.balanceLocked()
 	default:
 		p.enterQueueLocked(w)
 	}
@@ -325,16 +326,6 @@ func (p *Pool[T]) enterQueueLocked(w *waiter[T]) {
 	if p.idle.n > 0 || p.total < p.max {
 		p.balanceLocked()
 	}
-}
-
-// enterAgainLocked puts w, whose resource was refused, back in its place in the queue.
-func (p *Pool[T]) enterAgainLocked(w *waiter[T]) {
-	w.state = stateQueued
-	p.queue.readmit(w)
-	p.armExpiryAgainLocked()
-	p.armStarvingAgainLocked()
-	p.used = true
-	p.balanceLocked()
 }
 
 // enterNowLocked gives w an idle resource, or has one created for it.
