@@ -158,6 +158,18 @@ func (p *Pool[T]) firstLocked() *waiter[T] {
 	return nil
 }
 
+// readmitLocked puts w back in its place in the queue.
+func (p *Pool[T]) readmitLocked(w *waiter[T]) {
+	w.state = stateQueued
+	p.queue.readmit(w)
+	if behind := p.queue.after(w); behind != nil && behind.seq == p.probe {
+		p.probe = w.seq // otherwise each would wait for the other: w for the probe, the probe for its turn
+	}
+	p.armExpiryAgainLocked()
+	p.armStarvingAgainLocked()
+	p.used = true
+}
+
 // removeLocked takes w, which has no result, from where it waits.
 func (p *Pool[T]) removeLocked(w *waiter[T]) {
 	if w.state == stateReserved {
