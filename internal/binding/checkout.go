@@ -234,9 +234,15 @@ func (c *Checkout) place(ctx context.Context, w *Want) error {
 func (c *Checkout) borrow(ctx context.Context, w *Want) (err error) {
 	var r *connpool.Conn
 	var waited time.Duration
-	if c.from == nil {
+	switch {
+	case w.Pipelines && c.from == nil:
+		r, waited, err = c.acquireOrFollow(ctx, w)
+		if w.follow != nil {
+			return nil
+		}
+	case c.from == nil:
 		r, waited, err = c.engine.acquire(c.forHooks(ctx), c.label)
-	} else {
+	default:
 		r, waited, err = c.engine.acquireBeside(c.forHooks(ctx), c.from, c.label)
 	}
 	if err != nil {

@@ -12,6 +12,7 @@ type Want struct {
 	TextAt            *string // Text, for Holders; nil: there is none
 	Begins            bool    // it begins a transaction
 	Lends             bool    // it is for a function of Raw
+	Pipelines         bool    // it may travel in a pipeline: see pipeline.go
 
 	Conn      *connpool.Conn // that the operation uses
 	seat      *Seat          // of Conn; the operation has its lock if locked is true
@@ -20,9 +21,10 @@ type Want struct {
 	metered   *connpool.Conn // whose meter has counted the operation
 	reclaimed bool           // the connection of its checkout was taken back for others
 	locked    bool
-	counted   bool   // the seat's binding counts it in ops
-	measured  bool   // Conn's meter measures the operation
-	joined    func() // warns that it has joined a transaction; nil: it has not, or the log knows it
+	counted   bool    // the seat's binding counts it in ops
+	measured  bool    // Conn's meter measures the operation
+	follow    *follow // has the answer of a pipeline; nil: there is none
+	joined    func()  // warns that it has joined a transaction; nil: it has not, or the log knows it
 }
 
 // goesOn reports whether the operation has had a connection before. Drain does not refuse such
