@@ -316,7 +316,7 @@ func (p *Pool[T]) mayEnterLocked(now, again bool) error {
 func (p *Pool[T]) enterQueueLocked(w *waiter[T]) {
 	w.state = stateQueued
 	p.queue.push(w)
-	if !p.expireArmed && p.cfg.AcquireTimeout > 0 {
+	if p.expireAt == 0 && p.cfg.AcquireTimeout > 0 {
 		p.armExpiryLocked(p.cfg.AcquireTimeout)
 	}
 	if p.cfg.StarveAfter > 0 && !p.starvation.armed {
@@ -356,8 +356,7 @@ func (p *Pool[T]) await(ctx context.Context, w *waiter[T], t *ticket, now bool) 
 	}
 	if now && p.cfg.AcquireTimeout > 0 { // expireLocked looks only at the queue
 		if !p.awaitAlone(ctx, w, t.start) {
-			p.abandon(w, t)
-			return nil, false, p.refuseGone(ctx, t)
+			return nil, false, p.leave(ctx, w, t)
 		}
 	} else if done := ctx.Done(); done == nil {
 		<-w.ch
@@ -365,20 +364,23 @@ func (p *Pool[T]) await(ctx context.Context, w *waiter[T], t *ticket, now bool) 
 		select {
 		case <-w.ch:
 		case <-done:
-			p.abandon(w, t)
-			return nil, false, p.refuseGone(ctx, t)
+			return nil, false, p.leave(ctx, w, t)
 		}
 	}
-	w.waited = p.since() - t.start
 	if w.err != nil {
 		return nil, false, p.failed(w, t)
 	}
+	w.waited = p.since() - t.start
 	return w.r, w.fresh, nil
 }
 
 // failed returns the error of w. It adds the refusal and the wait, which only the acquirer knows.
-// The pool does not use w again.
+// The pool does not use w again, unless w was served.
 func (p *Pool[T]) failed(w *waiter[T], t *ticket) error {
+	if w.err == ErrServed {
+		return p.served(w)
+	}
+	w.waited = p.since() - t.start
 	p.mu.Lock()
 	p.waits.record(w.waited)
 	p.mu.Unlock()

@@ -63,6 +63,9 @@ func (l Lease[T]) Release() error {
 		return ErrStaleLease
 	}
 	r.stamp++
+	if r.leads > 0 {
+		p.returnAllLocked(r)
+	}
 	if w := r.w; w != nil {
 		r.w = nil
 		p.recycleLocked(w)
@@ -131,6 +134,9 @@ func (l Lease[T]) Discard() error {
 	defer p.mu.Unlock()
 	if r.stamp != l.stamp {
 		return ErrStaleLease
+	}
+	if r.leads > 0 {
+		p.returnAllLocked(r)
 	}
 	if w := r.w; w != nil {
 		r.w = nil

@@ -4,11 +4,24 @@ import "context"
 
 // How an acquirer leaves that has got no resource, and with which error.
 
-// abandon withdraws w after ctx is done or AcquireTimeout is over. If w has a resource already, abandon
-// passes the resource on. w is not recycled: a send on w.ch may still be on the way.
-func (p *Pool[T]) abandon(w *waiter[T], t *ticket) {
+// leave ends attempt t after ctx is done or AcquireTimeout is over, and returns its error.
+func (p *Pool[T]) leave(ctx context.Context, w *waiter[T], t *ticket) error {
+	if p.abandon(w, t) {
+		return ErrServed
+	}
+	return p.refuseGone(ctx, t)
+}
+
+// abandon withdraws w. If w has a resource already, abandon passes the resource on. served: Served came first,
+// and the acquirer must return ErrServed. w is not recycled: a send on w.ch may still be on the way.
+func (p *Pool[T]) abandon(w *waiter[T], t *ticket) (served bool) {
 	waited := p.since() - t.start
 	p.mu.Lock()
+	defer p.mu.Unlock()
+	if served = w.state == stateDelivered && w.err == ErrServed; served {
+		p.count.pipelined++
+		waited = w.waited
+	}
 	p.waits.record(waited)
 	switch w.state {
 	case stateDelivered:
@@ -17,12 +30,12 @@ func (p *Pool[T]) abandon(w *waiter[T], t *ticket) {
 			r.w = nil // passOnLocked must not recycle w
 			p.passOnLocked(r)
 		}
-	case stateQueued, stateReserved:
+	case stateQueued, stateReserved, stateFollowing:
 		p.removeLocked(w)
 		p.leaveLocked(t.seq)
 	}
 	w.state = stateGone
-	p.mu.Unlock()
+	return served
 }
 
 // refuseGone returns the error of attempt t after abandon.
