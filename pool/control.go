@@ -155,8 +155,9 @@ func (p *Pool[T]) FlushOthers(ctx context.Context) {
 
 // Close closes the pool. Waiting acquirers get an AcquireError with ErrClosed. Idle resources are destroyed, and
 // Close returns when they are destroyed, after DestroyTimeout at the latest. A borrowed resource is
-// destroyed at its release, and an acquirer that follows it gets ErrClosed if it is not served. A resource that is being created is destroyed when Create returns. A second
-// Close does nothing. A hook must not wait for Close: it must call Close in a new goroutine.
+// destroyed at its release. The acquirers that follow its borrower get ErrClosed if they are not served. A
+// resource that is being created is destroyed when Create returns. A second Close does nothing. A hook must not
+// wait for Close: it must call Close in a new goroutine.
 func (p *Pool[T]) Close() {
 	var idle sync.WaitGroup
 	p.mu.Lock()

@@ -50,7 +50,7 @@ func (l Lease[T]) TakeAlong(most int, may func(who any) bool) []Follower[T] {
 	}
 	var followers []Follower[T]
 	now := p.nowLocked()
-	for w, looks := p.queue.oldest(), most+reach; w != nil && looks > 0 && len(followers) < most; w = p.queue.after(w) {
+	for w, looks := p.queue.oldest(), min(most, p.queue.n)+reach; w != nil && looks > 0 && len(followers) < most; w = p.queue.after(w) {
 		looks--
 		// Who is late is about to leave; see firstLocked.
 		if until := w.until.Load(); (until == 0 || now < until) && may(w.who) {
