@@ -228,7 +228,7 @@ func TestATransactionWithoutATaskThatACancelledWriteHasEndedIsLost(t *testing.T)
 		for range 2 {
 			_, err = tx.Exec("insert into t values (2)")
 			require.ErrorIs(t, err, pooldriver.ErrTxLost)
-			require.ErrorContains(t, err, "pooldriver: a transaction is gone: the server rolled it back after an error; end it, and begin a new one")
+			require.EqualError(t, err, "pooldriver: a transaction is gone: the server rolled it back after an error; end it, and begin a new one")
 			require.ErrorIs(t, tx.QueryRow("select 1").Scan(new(int)), pooldriver.ErrTxLost)
 		}
 		require.ErrorIs(t, tx.Commit(), pooldriver.ErrTxLost)

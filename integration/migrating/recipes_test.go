@@ -215,8 +215,12 @@ CREATE TABLE IF NOT EXISTS stock (part integer REFERENCES parts, n integer);`
 
 // page: migrate
 // migrate makes the tables. go test runs the packages side by side: the lock lets one do it at a time.
-func migrate(ctx context.Context, connector *pooldriver.Connector) error {
-	db := sql.OpenDB(connector) // its Close would close the connector
+func migrate(ctx context.Context, dsn string) error {
+	db, err := pooldriver.Open(dsn)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
 	return pooldriver.InTx(ctx, db, nil, func(ctx context.Context, tx *sql.Tx) error {
 		if _, err := tx.ExecContext(ctx, "SELECT pg_advisory_xact_lock(4711)"); err != nil {
 			return err
@@ -234,11 +238,7 @@ func TestTablesAreMadeBeforeASandbox(t *testing.T) {
 	account := testbed.Shared(t, testbed.Postgres).NewAccount(t)
 	var all sync.WaitGroup
 	for range 4 {
-		all.Go(func() {
-			c := pooldriver.New(account.URL(), quiet)
-			defer c.Close()
-			require.NoError(t, migrate(t.Context(), c))
-		})
+		all.Go(func() { require.NoError(t, migrate(t.Context(), account.URL())) })
 	}
 	all.Wait()
 	c := pooldriver.New(account.URL(), quiet)

@@ -421,9 +421,9 @@ func (b *Binding) leaveQueue(w *waiter) {
 	}
 }
 
-// unlock unlocks s, on which the caller has a claim. If s can be shared, and a statement of the
-// task waits for a connection, unlock hands s to it with the lock: if s were free in between,
-// others could take it each time.
+// unlock unlocks s. A caller without a claim on s looks again afterwards. If s can be shared, and a
+// statement of the task waits for a connection, unlock hands s to it with the lock: if s were free in
+// between, others could take it each time.
 func (b *Binding) unlock(s *Seat) {
 	if b.waiting.Load() > 0 {
 		if !b.mayShare(s) {

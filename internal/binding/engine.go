@@ -21,8 +21,8 @@ import (
 
 // Engine finds the binding of a context, and gives bindings their connections.
 type Engine struct {
-	// OnTaken, if set, is called for each connection that was taken, when its holder is known. It is set
-	// before the first one.
+	// OnTaken, if set, is called for each connection that was taken, when it is known who has it. It is
+	// set before the first one.
 	OnTaken func()
 
 	config     *config.Config

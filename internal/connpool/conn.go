@@ -136,8 +136,8 @@ func (r *Conn) Diagnosed(said dialects.Diagnosis) {
 }
 
 // Sending remembers a statement that sets session state outside of explicit tasks. GiveBack decides what
-// happens to the state. The error is that of a setting which no connection may have alone. Before a statement that may be a VACUUM, it executes the setting of the *sql.DB
-// that waits for a VACUUM.
+// happens to the state. The error is that of a setting which no connection may have alone. Before a
+// statement that may be a VACUUM, Sending executes the setting of the *sql.DB that waits for a VACUUM.
 func (r *Conn) Sending(ctx context.Context, st *session.Statement) error {
 	switch {
 	case st.Effect&pinning.ChangesSession != 0:

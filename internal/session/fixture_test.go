@@ -18,6 +18,7 @@ import (
 	"github.com/pooldriver/pooldriver/internal/config"
 	"github.com/pooldriver/pooldriver/internal/fakedb"
 	"github.com/pooldriver/pooldriver/internal/session"
+	"github.com/pooldriver/pooldriver/internal/stmtcache"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -35,6 +36,8 @@ type fixture struct {
 
 	buffered   atomic.Int64
 	readAheads atomic.Uint64
+	hits       atomic.Uint64
+	misses     atomic.Uint64
 	// panicked says that the test made a call of the driver panic.
 	panicked bool
 }
@@ -57,6 +60,7 @@ func open(t *testing.T, with setup) *fixture {
 	f := &fixture{t: t, db: fakedb.NewServer(), env: session.Env{Config: &with.env}}
 	f.env.Dialect = dialect{}
 	f.env.Buffered, f.env.ReadAheads = &f.buffered, &f.readAheads
+	f.env.Hits, f.env.Misses, f.env.Generations = &f.hits, &f.misses, new(stmtcache.Generations)
 	if f.env.StmtCache == 0 {
 		f.env.StmtCache = 8
 	}
@@ -247,11 +251,11 @@ func (f *fixture) statement(text string, args ...any) *session.Statement {
 	return st
 }
 
-// exec executes a text and records it, as an operation does.
+// exec executes a text, with arguments that are converted.
 func (f *fixture) exec(text string, args ...any) error {
 	st := f.statement(text, args...)
-	_, err := f.Exec(context.Background(), st)
-	f.RecordResult(st.Effect, err)
+	st.Converted = true
+	_, err := f.Run(context.Background(), st)
 	return err
 }
 
@@ -259,8 +263,8 @@ func (f *fixture) exec(text string, args ...any) error {
 func (f *fixture) query(text string, alone bool) *session.Rows {
 	f.t.Helper()
 	st := f.statement(text)
-	_, _, err := f.Query(f.t.Context(), st)
-	f.RecordResult(st.Effect, err)
+	st.Queries = true
+	_, err := f.Run(f.t.Context(), st)
 	require.NoError(f.t, err)
 	r := new(session.Rows)
 	f.OpenRows(r, st, alone)

@@ -12,7 +12,7 @@ var ErrTxLost = errors.New("pooldriver: the task has lost its session")
 // LostError is an ErrTxLost that says what was lost.
 type LostError struct {
 	what   string
-	since  time.Time // when it began
+	since  time.Time // when it began; zero: nobody knows
 	state  bool      // session state was lost
 	final  bool      // the task gets the error until it ends
 	cause  error     // the end of the context that has ended it; nil if none has

@@ -176,6 +176,11 @@ func TestALossSaysWhatWasLostWhyAndWhatToDo(t *testing.T) {
 		require.NoError(t, errors.Unwrap(loss))
 		f.GiveBack()
 
+		alone := open(t, setup{})
+		alone.Began(newTx(t.Context()), time.Time{})
+		alone.TxEnded()
+		require.EqualError(t, alone.LostTx(), "pooldriver: a transaction is gone: the server rolled it back after an error; end it, and begin a new one")
+
 		set := open(t, setup{inTask: true})
 		require.NoError(t, set.exec("SET a = 1"))
 		require.EqualError(t, set.LostState("a transaction", since), "pooldriver: the task has lost its session: its connection was lost, and with it the session state that its statements have set; begin a new task (set 1.5s ago)")

@@ -84,7 +84,7 @@ func (r *Rows) SkipReadAhead() { r.tooMuch = true }
 // has taken from memory.
 func (r *Rows) Tried() int64 { return r.tried }
 
-// readAhead reads the rest of the rows into memory and closes the driver's rows. The holder
+// readAhead reads the rest of the rows into memory and closes the driver's rows. The owner
 // is told if the checkout does not use the session any more.
 func (r *Rows) readAhead(ctx context.Context, most limits) error {
 	s := r.session

@@ -211,7 +211,7 @@ func (s *Session) resetByDriver(ctx context.Context) error {
 		return nil
 	}
 	bounded := s.resetContext
-	if bounded == nil || bounded.asked.Load() {
+	if bounded == nil {
 		bounded = &lazyTimeout{d: s.env.IdleTimeout}
 		s.resetContext = bounded
 	}
@@ -228,6 +228,7 @@ func (s *Session) resetByDriver(ctx context.Context) error {
 func (s *Session) resetEnded(ctx context.Context, bounded *lazyTimeout, err error) error {
 	ended := bounded.Err() // asked now, if it was not
 	bounded.end()
+	s.resetContext = nil // it has ended, and keeps ctx
 	switch {
 	case err == nil:
 	case ended != nil && ctx.Err() == nil:

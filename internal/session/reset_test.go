@@ -112,7 +112,7 @@ func TestWhatIsFoundOfASessionThatIsGivenBack(t *testing.T) {
 			f.GiveBack()
 			before := len(f.db.Events(fakedb.ConnValid))
 			if f.LeftNothing() {
-				require.Equal(t, pinning.Step{}, stepAfter(tc.want), "the short way and the long one agree")
+				require.Equal(t, pinning.Step{}, stepAfter(tc.want), "LeftNothing and Inspect agree")
 				return
 			}
 			found := f.Inspect()

@@ -151,7 +151,7 @@ func (r *Rows) Next(dest []driver.Value) error {
 		if p.Left() {
 			return p.Next(dest)
 		}
-		r.dropPrefix()
+		r.DropPrefix()
 	}
 	return r.read(dest)
 }
@@ -249,7 +249,7 @@ func (r *Rows) NextResultSet() error {
 		if p.Behind() {
 			return p.NextSet()
 		}
-		r.dropPrefix() // the owner does not want the rows of this set
+		r.DropPrefix() // the owner does not want the rows of this set
 	}
 	return r.readSet()
 }
@@ -320,7 +320,7 @@ var ErrRowsLost = errors.New("pooldriver: the connection of these rows is gone: 
 
 // giveUp drops the further rows. The owner gets why when it reads on.
 func (r *Rows) giveUp(why error) {
-	r.dropPrefix()
+	r.DropPrefix()
 	r.lost.CompareAndSwap(nil, &why)
 }
 
@@ -342,9 +342,7 @@ func (r *Rows) Abandon(why error) {
 }
 
 // DropPrefix drops the rows of Prefix.
-func (r *Rows) DropPrefix() { r.dropPrefix() }
-
-func (r *Rows) dropPrefix() {
+func (r *Rows) DropPrefix() {
 	if r.prefix != nil {
 		r.prefix.Drop()
 		r.prefix = nil

@@ -93,7 +93,7 @@ func (s *Session) runOnce(ctx context.Context, st *Statement) (Progress, error) 
 // makeReady finds the prepared statement, if st is executed by one, and converts the arguments. If the result is
 // not ready, nothing is sent.
 func (s *Session) makeReady(ctx context.Context, st *Statement) (Progress, error) {
-	st.prepared = nil
+	st.prepared, st.Said = nil, 0
 	switch {
 	case st.Prepares && !(s.ReadBySettings() && s.sendsTexts(st)): // else the server reads the text by the settings
 		if p, err := s.find(ctx, st); err != nil {
@@ -176,7 +176,7 @@ func (s *Session) answered(st *Statement, err error) (Progress, error) {
 		if st.Queries && err == nil {
 			p.Open++
 		}
-		s.stmts.Done(p)
+		s.letGo(p, err)
 	}
 	if stale && s.renews(st) {
 		return renewed, nil
@@ -186,6 +186,19 @@ func (s *Session) answered(st *Statement, err error) (Progress, error) {
 		s.owner.Failed()
 	}
 	return Executed, err
+}
+
+// letGo ends the use of a prepared statement, whose execution has ended with err. If the statement is
+// closed, what that sends is not what the execution has sent: see Unsent.
+func (s *Session) letGo(p *stmtcache.Stmt, err error) {
+	unsent := false
+	if err != nil {
+		unsent, _ = s.Unsent()
+	}
+	s.stmts.Done(p)
+	if unsent {
+		s.sent, _ = s.server.Sent()
+	}
 }
 
 // maxRenewals bounds how often a stale statement is prepared again. Each ALTER TABLE between the
@@ -200,7 +213,6 @@ func (s *Session) renews(st *Statement) bool {
 		return false
 	}
 	st.renewals++
-	st.Said = 0
 	if st.prepared == nil {
 		s.drop(st.Text) // pgx keeps statements itself, and finds ours by their texts
 	}

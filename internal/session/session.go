@@ -44,7 +44,7 @@ type Owner interface {
 	// StatementsExhausted is called when the server has reached its limit of prepared
 	// statements. The owner closes prepared statements of other sessions.
 	StatementsExhausted()
-	// CompleteSettings is called when a statement names what the session does not know. The holder
+	// CompleteSettings is called when a statement names what the session does not know. The owner
 	// tries once more to execute the settings of the *sql.DB that have failed on the session, and
 	// returns why they fail again.
 	CompleteSettings(ctx context.Context) error
@@ -286,7 +286,7 @@ func (s *Session) spare(cut *time.Timer) {
 }
 
 // Diagnose finds what an error of the driver says of the server, records it, and passes it
-// to the holder.
+// to the owner.
 func (s *Session) Diagnose(err error) dialects.Diagnosis {
 	said := s.env.Dialect.Diagnose(err)
 	s.txFailed = s.tx != nil

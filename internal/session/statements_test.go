@@ -25,15 +25,11 @@ func (f *fixture) prepare(text string, generation uint64) *stmtcache.Stmt {
 	return st
 }
 
-// use executes a text prepared, as an operation does.
+// use is exec for a text that is prepared.
 func (f *fixture) use(text string, args ...any) error {
 	st := f.statement(text, args...)
-	if st.SetPrepared(f.Kept(text, 0)); st.Prepared() == nil {
-		st.SetPrepared(f.prepare(text, 0))
-	}
-	_, err := f.Exec(f.t.Context(), st)
-	f.Statements().Done(st.Prepared())
-	f.RecordResult(st.Effect, err)
+	st.Prepares, st.Keep, st.Converted = true, true, true
+	_, err := f.Run(f.t.Context(), st)
 	return err
 }
 
@@ -358,4 +354,20 @@ func TestAnEndedContextReachesTheDriver(t *testing.T) {
 	_, err = f.PrepareText(ctx, st.Text, 0, true)
 	require.ErrorIs(t, err, context.Canceled)
 	require.ErrorIs(t, f.Ping(ctx), context.Canceled)
+}
+
+// TestAStatementThatRunsAgainIsNotJudgedByItsLastError: it would be executed twice.
+func TestAStatementThatRunsAgainIsNotJudgedByItsLastError(t *testing.T) {
+	f := open(t, setup{})
+	tx := f.begin(t.Context())
+	st := f.statement("INSERT INTO t VALUES (1)")
+	f.db.Inject(fakedb.Fault{Call: fakedb.ConnExecCtx, Err: meansError(dialects.StaleStatement)})
+	progress, err := f.Run(t.Context(), st)
+	require.Equal(t, session.Executed, progress)
+	require.Error(t, err, "in a transaction the program decides")
+	require.NoError(t, tx.End())
+	progress, err = f.Run(t.Context(), st)
+	require.Equal(t, session.Executed, progress)
+	require.NoError(t, err)
+	require.Equal(t, []int64{1}, f.stored())
 }

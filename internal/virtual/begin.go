@@ -30,15 +30,22 @@ func newTx(ctx context.Context, c *checkout, opts driver.TxOptions, r *connpool.
 	return t
 }
 
-// beginOn begins t at once on r.
-func (t *transaction) beginOn(ctx context.Context, r *connpool.Conn) error {
-	_, err := r.Session.Begin(ctx, &t.held.Tx, false)
-	return err
+// deferBegin leaves the begin to the first statement. nil without an error: ctx carries a task, so the
+// begin is not deferred here.
+func (c *conn) deferBegin(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
+	var p task.Place
+	if err := c.source.engine.FindPlace(ctx, &p); err != nil || p.Task != nil {
+		return nil, err
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, ctxerr.Of(ctx, err)
+	}
+	t := newTx(ctx, &c.checkout, opts, nil)
+	if !t.held.DeferOn(&c.held, p.From) {
+		return nil, c.source.pool.DrainingError()
+	}
+	return t.handedOut(p.Scope), nil
 }
-
-// deferFrom makes t the transaction of its checkout, which has nothing yet. It reports false if t may not begin
-// any more. from: the task from whose context the context of t was derived.
-func (t *transaction) deferFrom(from *task.Task) bool { return t.held.DeferOn(&t.checkout.held, from) }
 
 // begin begins a transaction. If a transaction of the task is open on the session, begin
 // begins a savepoint.
@@ -71,7 +78,7 @@ func (op *operation) begin(ctx context.Context) (again bool, err error) {
 // beginNow begins t, and executes setting, a setting of the *sql.DB for the next transaction; "": none.
 func (op *operation) beginNow(ctx context.Context, t *transaction, setting string) (again bool, err error) {
 	c := op.c
-	err = t.beginOn(ctx, op.Conn)
+	_, err = op.Conn.Session.Begin(ctx, &t.held.Tx, false)
 	if again, err = op.finishUnexecuted(ctx, err); again || err != nil {
 		if op.Said&dialects.Conflict != 0 {
 			op.Scope.BeginConflict(c.source.report) // SQLite's BEGIN IMMEDIATE

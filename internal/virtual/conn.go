@@ -5,9 +5,7 @@ import (
 	"database/sql/driver"
 
 	"github.com/pooldriver/pooldriver/internal/beneath"
-	"github.com/pooldriver/pooldriver/internal/ctxerr"
 	"github.com/pooldriver/pooldriver/internal/stmtcache"
-	"github.com/pooldriver/pooldriver/internal/task"
 )
 
 // conn is a virtual connection: what database/sql pools. It costs an object, not a session. The
@@ -126,23 +124,6 @@ func (c *conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, e
 	op := c.operate(beginning)
 	op.Begins, op.TextAt, op.opts = true, &textBegin, opts
 	return op.txOf(op.do(ctx))
-}
-
-// deferBegin leaves the begin to the first statement. nil without an error: ctx carries a task, so the
-// begin is not deferred here.
-func (c *conn) deferBegin(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
-	var p task.Place
-	if err := c.source.engine.FindPlace(ctx, &p); err != nil || p.Task != nil {
-		return nil, err
-	}
-	if err := ctx.Err(); err != nil {
-		return nil, ctxerr.Of(ctx, err)
-	}
-	t := newTx(ctx, &c.checkout, opts, nil)
-	if !t.deferFrom(p.From) {
-		return nil, c.source.pool.DrainingError()
-	}
-	return t.handedOut(p.Scope), nil
 }
 
 // Ping asks the driver, if the driver has a Ping. Otherwise an attached session is enough, as for

@@ -287,6 +287,7 @@ func (op *operation) done() {
 		r.Session.MarkUnusable()
 		c.held.StandDown(&op.Want)
 	}
+	op.Args = nil // after a panic nobody empties op
 	c.held.Done(&op.Want)
 	if op.sharing != nil {
 		op.tellShared()
@@ -324,10 +325,11 @@ func (op *operation) finishUnexecuted(ctx context.Context, err error) (again boo
 // connection, if that connection was taken back.
 var errTakenBack = errors.New("pooldriver: this statement asks for what the statement before it has left on its connection, but others waited for the connection and got it while the rows were open; read the rows to their end first, use a transaction, or raise pool_max_conns")
 
-// asksBack reports whether op's text asks for state which the last statement has left on its connection.
+// asksBack reports whether op executes a text that asks for state which the last statement has left on its
+// connection.
 func (op *operation) asksBack() bool {
 	judge, ok := op.c.source.config.Dialect.(dialects.ReadJudge)
-	return ok && op.TextAt != nil && judge.AsksBack(op.Text)
+	return ok && op.kind != preparing && judge.AsksBack(op.Text)
 }
 
 // lend lends the session to a function of Raw. From here on the checkout refuses every

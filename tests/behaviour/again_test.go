@@ -221,3 +221,26 @@ func TestKnownTextsInATask(t *testing.T) {
 		mustExec(t, t.Context(), db, "DELETE FROM t")
 	}
 }
+
+// TestAStatementMayBePreparedThatAsksLaterForWhatAnotherLeaves: the connection of the rows before it was
+// taken back, but only an execution asks.
+func TestAStatementMayBePreparedThatAsksLaterForWhatAnotherLeaves(t *testing.T) {
+	db, c := openSQLite(t, false, filepath.Join(t.TempDir(), "x.db"), 1)
+	mustExec(t, t.Context(), db, "CREATE TABLE t (a integer)")
+	mustExec(t, t.Context(), db, "INSERT INTO t VALUES (1), (2)")
+	conn := takeConn(t, t.Context(), db)
+	rows, err := conn.QueryContext(t.Context(), "SELECT a FROM t")
+	require.NoError(t, err)
+	require.True(t, rows.Next())
+	mustExec(t, t.Context(), db, "CREATE TABLE other (a integer)")
+	require.NotZero(t, c.Stats().Reclaims)
+	require.NoError(t, rows.Close())
+	asks, err := conn.PrepareContext(t.Context(), "SELECT last_insert_rowid()")
+	require.NoError(t, err)
+	defer asks.Close()
+	id := 0
+	require.ErrorContains(t, asks.QueryRowContext(t.Context()).Scan(&id), "asks for what the statement before it has left")
+	mustExec(t, t.Context(), conn, "INSERT INTO t VALUES (3)")
+	require.NoError(t, asks.QueryRowContext(t.Context()).Scan(&id))
+	require.Equal(t, 3, id)
+}

@@ -13,9 +13,9 @@ import (
 )
 
 // While the first statement of a task is on its way to a connection, another one may get a connection and
-// change what the task has. That holds for the first one, on the short way of known texts, too.
+// change what the task has. That holds for the first one, too.
 
-// ways are the texts of the short way, which warm makes known, and of the long one.
+// ways are a text that warm makes known, and a new one.
 var ways = map[string]string{"known": "INSERT INTO t VALUES (7)", "new": "INSERT INTO t VALUES (8)"}
 
 // onItsWay begins a statement, and holds it in the driver's ResetSession. arrive lets it go on, and returns

@@ -485,3 +485,29 @@ func TestRawGivesTheDriversConnectionAndCleansUpBehindIt(t *testing.T) {
 	defer other.Close()
 	require.ErrorContains(t, pooldriver.Raw(t.Context(), other, func(driver.Conn) error { return nil }), "found no connection of pooldriver")
 }
+
+// countsCloses is a stub whose sessions send something only when a statement is closed.
+type countsCloses struct{ *stubdialect.Stub }
+
+func (c countsCloses) Dial(ctx context.Context, cred *dialects.Credential) (dialects.Session, error) {
+	s, err := c.Stub.Dial(ctx, cred)
+	return countsClosesSession{s, c.Server}, err
+}
+
+type countsClosesSession struct {
+	dialects.Session
+	server *fakedb.Server
+}
+
+func (s countsClosesSession) Sent() (uint64, bool) {
+	return uint64(len(s.server.Events(fakedb.StmtClose))), true
+}
+
+// TestTheCloseOfAStatementIsNotItsExecution: nothing of the execution was sent, so it is tried again.
+func TestTheCloseOfAStatementIsNotItsExecution(t *testing.T) {
+	s := countsCloses{stubdialect.New(dialects.Traits{Reprepares: true})}
+	db, _ := openDatabase(t, s, s.Server)
+	s.Server.Fail(fakedb.StmtExecCtx, 1, driver.ErrBadConn)
+	mustExec(t, t.Context(), db, "INSERT INTO t VALUES (?)", 1)
+	require.Equal(t, [][]any{{int64(1)}}, s.Server.Table("t"))
+}
