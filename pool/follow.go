@@ -136,13 +136,17 @@ func (f Follower[T]) Left() bool {
 
 // Served says that the leader has done the follower's work: its Acquire returns ErrServed. If Served
 // returns true, this Acquire returns nothing else, even if its context ends now. If Served returns false,
-// the follower had left or ended before, and nothing has happened.
-func (f Follower[T]) Served() bool {
+// the follower had left or ended before, and nothing has happened. give, if not nil, is called before Served
+// returns true, under the pool's lock: it stores what the acquirer is to find, and nothing else.
+func (f Follower[T]) Served(give func()) bool {
 	p := f.pool
 	p.lock()
 	if !f.followsLocked() {
 		p.mu.Unlock()
 		return false
+	}
+	if give != nil {
+		give()
 	}
 	p.unfollowLocked(f.w)
 	f.w.state, f.w.err = stateDelivered, ErrServed

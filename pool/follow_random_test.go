@@ -134,7 +134,7 @@ func (j *journey) endOne(i int) {
 	who, follows := j.follower(i)
 	require.Equal(j.t, !follows, j.trips[i].Left())
 	if j.random.IntN(2) == 0 {
-		require.Equal(j.t, follows, j.trips[i].Served())
+		require.Equal(j.t, follows, j.trips[i].Served(nil))
 		if follows {
 			j.end(who, ErrServed)
 		}
@@ -303,7 +303,7 @@ func (r *rides) lead(l Lease[*item], random *rand.Rand) {
 		r.t.Error(err)
 	}
 	for _, f := range followers {
-		if f.Served() {
+		if f.Served(nil) {
 			r.t.Error("it follows a lease that has ended")
 		}
 	}
@@ -316,7 +316,7 @@ func (r *rides) end(f Follower[*item], random *rand.Rand) {
 		time.Sleep(time.Duration(random.IntN(100)) * time.Microsecond)
 	}
 	serve := func() {
-		if f.Served() {
+		if f.Served(nil) {
 			f.Who().(*rider).served.Add(1)
 		}
 	}

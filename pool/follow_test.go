@@ -114,7 +114,7 @@ func TestTakeAlongTakesTheFirstThatMayBeTaken(t *testing.T) {
 				}
 				for _, f := range followers {
 					require.False(t, f.Left())
-					require.True(t, f.Served())
+					require.True(t, f.Served(nil))
 					require.True(t, f.Left())
 				}
 				w.consistent(t, 0)
@@ -152,28 +152,28 @@ func TestHowAFollowerEnds(t *testing.T) {
 		err  error // nil: the acquirer waits on, and gets the resource next
 		left bool
 	}{
-		{"served", func(_ *caravan, f Follower[*item]) { f.Served() }, ErrServed, true},
+		{"served", func(_ *caravan, f Follower[*item]) { f.Served(nil) }, ErrServed, true},
 		{"returned", func(_ *caravan, f Follower[*item]) { f.Return() }, nil, true},
 		{"its context ends", func(c *caravan, _ Follower[*item]) { c.all[0].cancel() }, context.Canceled, true},
 		{"AcquireTimeout", func(*caravan, Follower[*item]) { time.Sleep(timeout) }, ErrTimeout, true},
-		{"not yet AcquireTimeout", func(_ *caravan, f Follower[*item]) { time.Sleep(timeout - 1); f.Served() }, ErrServed, true},
-		{"served and then left", func(c *caravan, f Follower[*item]) { f.Served(); c.all[0].cancel() }, ErrServed, true},
-		{"left and then served", func(c *caravan, f Follower[*item]) { c.all[0].cancel(); synctest.Wait(); f.Served() }, context.Canceled, true},
+		{"not yet AcquireTimeout", func(_ *caravan, f Follower[*item]) { time.Sleep(timeout - 1); f.Served(nil) }, ErrServed, true},
+		{"served and then left", func(c *caravan, f Follower[*item]) { f.Served(nil); c.all[0].cancel() }, ErrServed, true},
+		{"left and then served", func(c *caravan, f Follower[*item]) { c.all[0].cancel(); synctest.Wait(); f.Served(nil) }, context.Canceled, true},
 		{"returned and then left", func(c *caravan, f Follower[*item]) { f.Return(); c.all[0].cancel() }, context.Canceled, true},
 		{"returned and then late", func(_ *caravan, f Follower[*item]) { time.Sleep(timeout / 2); f.Return(); time.Sleep(timeout / 2) }, ErrTimeout, true},
-		{"served twice", func(_ *caravan, f Follower[*item]) { f.Served(); f.Served() }, ErrServed, true},
-		{"served and returned", func(_ *caravan, f Follower[*item]) { f.Served(); f.Return() }, ErrServed, true},
-		{"returned and served", func(_ *caravan, f Follower[*item]) { f.Return(); f.Served() }, nil, true},
+		{"served twice", func(_ *caravan, f Follower[*item]) { f.Served(nil); f.Served(nil) }, ErrServed, true},
+		{"served and returned", func(_ *caravan, f Follower[*item]) { f.Served(nil); f.Return() }, ErrServed, true},
+		{"returned and served", func(_ *caravan, f Follower[*item]) { f.Return(); f.Served(nil) }, nil, true},
 		{"returned twice", func(_ *caravan, f Follower[*item]) { f.Return(); f.Return() }, nil, true},
 		{"the leader forgets it", func(c *caravan, _ Follower[*item]) { _ = c.lead.Release() }, nil, true},
 		{"the leader forgets it and discards", func(c *caravan, _ Follower[*item]) { _ = c.lead.Discard() }, nil, true},
-		{"served too late", func(c *caravan, f Follower[*item]) { _ = c.lead.Release(); f.Served() }, nil, true},
-		{"served after Close", func(c *caravan, f Follower[*item]) { c.Close(); f.Served() }, ErrServed, true},
+		{"served too late", func(c *caravan, f Follower[*item]) { _ = c.lead.Release(); f.Served(nil) }, nil, true},
+		{"served after Close", func(c *caravan, f Follower[*item]) { c.Close(); f.Served(nil) }, ErrServed, true},
 		{"returned after Close", func(c *caravan, f Follower[*item]) { c.Close(); f.Return() }, ErrClosed, true},
 		{"forgotten after Close", func(c *caravan, _ Follower[*item]) { c.Close(); _ = c.lead.Release() }, ErrClosed, true},
 		{"left after Close", func(c *caravan, _ Follower[*item]) { c.Close(); c.all[0].cancel() }, context.Canceled, true},
 		{"AcquireTimeout after Close", func(c *caravan, _ Follower[*item]) { c.Close(); time.Sleep(timeout) }, ErrTimeout, true},
-		{"served while Inactive", func(c *caravan, f Follower[*item]) { c.Deactivate(); f.Served() }, ErrServed, true},
+		{"served while Inactive", func(c *caravan, f Follower[*item]) { c.Deactivate(); f.Served(nil) }, ErrServed, true},
 		{"returned while Inactive", func(c *caravan, f Follower[*item]) { c.Deactivate(); f.Return() }, ErrUnavailable, true},
 		{"returned while Recovering", func(c *caravan, f Follower[*item]) { c.Recover(); f.Return() }, nil, true},
 		{"flushed and returned", func(c *caravan, f Follower[*item]) { c.Flush(); f.Return() }, nil, true},
@@ -220,7 +220,7 @@ func TestAFollowerReturnsToItsOwnPlace(t *testing.T) {
 	}{
 		{"in their order", func(f []Follower[*item]) { f[0].Return(); f[1].Return(); f[2].Return() }, []int{0, 1, 2, 3, 4}},
 		{"against their order", func(f []Follower[*item]) { f[2].Return(); f[1].Return(); f[0].Return() }, []int{0, 1, 2, 3, 4}},
-		{"one is served", func(f []Follower[*item]) { f[2].Return(); f[0].Return(); f[1].Served() }, []int{0, 2, 3, 4}},
+		{"one is served", func(f []Follower[*item]) { f[2].Return(); f[0].Return(); f[1].Served(nil) }, []int{0, 2, 3, 4}},
 		{"by the end of the lease", func([]Follower[*item]) {}, []int{0, 1, 2, 3, 4}},
 		{"some by the end of the lease", func(f []Follower[*item]) { f[1].Return() }, []int{0, 1, 2, 3, 4}},
 	} {
@@ -325,7 +325,7 @@ func TestTheWaitOfAFollower(t *testing.T) {
 		followers := w.lead.TakeAlong(3, anybody)
 		require.Len(t, followers, 3)
 		time.Sleep(time.Second)
-		followers[0].Served()
+		followers[0].Served(nil)
 		synctest.Wait()
 		require.Equal(t, time.Second, w.Stats().WaitTotal)
 		w.all[1].cancel()
@@ -399,11 +399,11 @@ func TestAnOldFollowerSpeaksForNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := crowded(t, quiet(1), 1)
 		old := w.lead.TakeAlong(1, anybody)[0]
-		old.Served()
+		old.Served(nil)
 		synctest.Wait()
 		next := w.join()
 		try := func() {
-			require.False(t, old.Served())
+			require.False(t, old.Served(nil))
 			old.Return()
 			require.True(t, old.Left())
 			synctest.Wait()
@@ -415,8 +415,8 @@ func TestAnOldFollowerSpeaksForNobody(t *testing.T) {
 		try()
 		f.Return()
 		again := w.lead.TakeAlong(1, anybody)[0]
-		require.False(t, f.Served(), "it was taken once more")
-		require.True(t, again.Served())
+		require.False(t, f.Served(nil), "it was taken once more")
+		require.True(t, again.Served(nil))
 		require.NoError(t, w.lead.Release())
 		synctest.Wait()
 		require.EqualValues(t, 3, w.Stats().Pipelines)
@@ -591,7 +591,7 @@ func TestAPipelineAllocatesItsFollowersOnly(t *testing.T) {
 		for followers = lead.TakeAlong(1, anybody); followers == nil; followers = lead.TakeAlong(1, anybody) {
 			runtime.Gosched()
 		}
-		followers[0].Served()
+		followers[0].Served(nil)
 		if err := <-done; err != ErrServed { //nolint:errorlint // it is returned as it is
 			wrong = err
 		}

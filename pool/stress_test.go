@@ -183,7 +183,7 @@ func (y *yard) lead(ctx context.Context, l Lease[*part]) {
 		switch {
 		case y.oneIn(3):
 			f.Return()
-		case !y.oneIn(4) && f.Served():
+		case !y.oneIn(4) && f.Served(nil):
 			y.served.Add(1)
 		}
 	}

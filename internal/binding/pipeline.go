@@ -186,7 +186,8 @@ func (t *trip) run() {
 	for _, f := range t.followers {
 		calls = append(calls, f.Who().(*follow).call)
 	}
-	t.rescue = time.AfterFunc(rescueAfter, t.late)
+	t.rescue = time.AfterFunc(time.Hour, t.late) // late uses the field
+	t.rescue.Reset(rescueAfter)
 	defer t.rescue.Stop()
 	err := t.conn.Session.Together(ctx, calls, answerBytes, t.answered)
 	if err == errors.ErrUnsupported {
@@ -205,8 +206,7 @@ func (t *trip) answered(i int, a session.Answer) {
 		return
 	}
 	f := t.followers[i-1]
-	f.Who().(*follow).answer = a // if it has left, nobody reads that
-	if !f.Served() {
+	if !f.Served(func() { f.Who().(*follow).answer = a }) {
 		a.Drop()
 	}
 }

@@ -48,7 +48,7 @@ func (s *Session) answerOf(ctx context.Context, real driver.Rows, err error) Ans
 	case err == dialects.ErrTooLarge || err == dialects.ErrNotPipelined:
 		return Answer{Alone: true}
 	case err != nil:
-		return Answer{Err: err, Alone: s.Diagnose(err)&dialects.StaleStatement != 0}
+		return Answer{Err: err, Alone: s.Diagnose(err)&(dialects.StaleStatement|dialects.SessionEnded|dialects.WasIdle|dialects.ServerLeaving) != 0}
 	}
 	r := &Rows{session: s, real: real, live: true, scanner: driverconn.ColumnScannerOf(real), prefix: rowbuffer.New(s.env.Buffered)}
 	r.capture()
