@@ -143,13 +143,9 @@ func TestPostgresPipelineForgetsStatementsThatHaveEndedOrMeanSomethingElse(t *te
 
 func TestPostgresPipelineEndsWithItsContext(t *testing.T) {
 	t.Parallel()
-	account := testbed.Shared(t, testbed.Postgres).NewAccount(t)
-	witness := account.Witness(t)
-	for _, parameter := range []string{"", "sslmode=require"} {
-		if parameter != "" {
-			account = testbed.Start(t, testbed.Postgres, testbed.WithTLSOnly()).NewAccount(t)
-			witness = account.Witness(t)
-		}
+	for _, server := range []*testbed.Server{testbed.Shared(t, testbed.Postgres), testbed.Start(t, testbed.Postgres, testbed.WithTLSOnly())} {
+		account := server.NewAccount(t)
+		witness := account.Witness(t)
 		s := dialTogether(t, account)
 		calls := []dialects.PipelinedQuery{pipelined("SELECT 1"), pipelined("SELECT 2 FROM pg_sleep(60)"), pipelined("SELECT 3 FROM pg_sleep(60)")}
 		sent, _ := s.Sent()
@@ -174,6 +170,21 @@ func TestPostgresPipelineEndsWithItsContext(t *testing.T) {
 		require.NoError(t, s.Close(t.Context()), "the server has ended all of them")
 		require.Zero(t, listed(t, witness, pgPID(s)))
 	}
+}
+
+func TestPostgresPipelineWhoseContextEndsBehindTheLastAnswer(t *testing.T) {
+	t.Parallel()
+	s := dialTogether(t, testbed.Shared(t, testbed.Postgres).NewAccount(t))
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	calls := []dialects.PipelinedQuery{pipelined("SELECT 1"), pipelined("SELECT 2")}
+	require.NoError(t, s.(dialects.Pipeliner).QueryTogether(ctx, calls, pipelineLimit, func(i int, _ driver.Rows, _ error) {
+		if i == 1 {
+			cancel()
+			time.Sleep(20 * time.Millisecond) // until the connection is told
+		}
+	}))
+	require.EqualValues(t, 3, pgValue(t, s, "SELECT 3"))
 }
 
 // A context that ends when the answers have come, or just before, breaks the connection or does not:
