@@ -29,8 +29,8 @@ type memoryRows struct {
 
 const null = -1
 
-// lengthSize is the size of one of memoryRows.lengths.
-const lengthSize = int(unsafe.Sizeof(int32(0)))
+// lengthSize is the size of one of memoryRows.lengths, in bytes.
+const lengthSize = 4
 
 // add copies one row.
 func (r *memoryRows) add(values [][]byte) {
