@@ -48,18 +48,8 @@ func (l Lease[T]) TakeAlong(most int, may func(who any) bool) []Follower[T] {
 	if p.queue.empty() || l.r.stamp != l.stamp || p.mode&modeRecovering != 0 {
 		return nil
 	}
-	var followers []Follower[T]
 	now := p.nowLocked()
-	for w, looks := p.queue.oldest(), min(most, p.queue.n)+reach; w != nil && looks > 0 && len(followers) < most; w = p.queue.after(w) {
-		looks--
-		// Who is late is about to leave; see firstLocked.
-		if until := w.until.Load(); (until == 0 || now < until) && may(w.who) {
-			if followers == nil {
-				followers = make([]Follower[T], 0, min(most, p.queue.n))
-			}
-			followers = append(followers, Follower[T]{p, w, p.count.pipelines + 1, w.who})
-		}
-	}
+	followers := p.pickLocked(most, may, now)
 	if followers != nil {
 		p.count.pipelines++
 	}
@@ -67,6 +57,23 @@ func (l Lease[T]) TakeAlong(most int, may func(who any) bool) []Follower[T] {
 		p.followLocked(f, l.r, now)
 	}
 	return followers
+}
+
+// pickLocked says whom TakeAlong is to take.
+func (p *Pool[T]) pickLocked(most int, may func(who any) bool, now int64) (picked []Follower[T]) {
+	most = min(most, p.queue.n)
+	looks := most + reach
+	for w := p.queue.oldest(); w != nil && looks > 0 && len(picked) < most; w = p.queue.after(w) {
+		looks--
+		if until := w.until.Load(); until != 0 && until <= now || !may(w.who) {
+			continue // who is late is about to leave; see firstLocked
+		}
+		if picked == nil {
+			picked = make([]Follower[T], 0, most)
+		}
+		picked = append(picked, Follower[T]{p, w, p.count.pipelines + 1, w.who})
+	}
+	return picked
 }
 
 // followLocked moves a waiter from the queue to the followers of r. No balanceLocked is needed: fewer

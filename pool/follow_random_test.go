@@ -175,10 +175,10 @@ func (j *journey) settle() {
 		default:
 			waiting[who] = true
 		}
-		if err == ErrServed { //nolint:errorlint // the model's own
+		if err == ErrServed {
 			served++
 		}
-		if err == ErrTimeout { //nolint:errorlint // the model's own
+		if err == ErrTimeout {
 			timeouts++
 		}
 	}
@@ -399,7 +399,7 @@ func ridesRound(t *testing.T, seed uint64) {
 	got, served := 0, 0
 	for _, one := range r.all {
 		wants := int32(0)
-		switch one.err { //nolint:errorlint // ErrServed is returned as it is
+		switch one.err {
 		case nil:
 			got++
 		case ErrServed:
