@@ -114,6 +114,9 @@ func (p *Pool[T]) comeBackLocked(w *waiter[T]) {
 // returnAllLocked puts all followers of r back that have not ended. The leader ends its lease: it may have
 // forgotten them, for example because it has panicked.
 func (p *Pool[T]) returnAllLocked(r *resource[T]) {
+	if r.leads == 0 {
+		return
+	}
 	for w := p.following.oldest(); w != nil && r.leads > 0; {
 		next := p.following.after(w) // read before w goes to another list
 		if w.r == r {
