@@ -6,7 +6,9 @@ package pool
 // A follower is a waiter in the list p.following. No resource is delivered to it. Its acquirer sleeps on
 // as if it were in the queue, so its context and AcquireTimeout go on. Four things end the following:
 // Served, Return, the end of the lease, or the acquirer's own end (abandon, expireLocked). Each of them
-// asks for stateFollowing and leaves it in one section under the lock, so exactly one of them succeeds.
+// asks for stateFollowing and leaves it in one section under the lock, so exactly one of them succeeds. If
+// the acquirer's context ends just then, abandon finds what the winner has made of the waiter: served, queued
+// again, given a resource, or failed.
 //
 // A call on an old Follower finds another state or another trip, also if the waiter belongs to another
 // acquirer now: each TakeAlong that takes somebody has a number of its own. So such a call does nothing.
@@ -146,7 +148,8 @@ func (f Follower[T]) Left() bool {
 
 // Served says that the leader has done the follower's work: its Acquire returns ErrServed. If Served
 // returns true, this Acquire returns nothing else, even if its context ends now. If Served returns false,
-// the follower had left or ended before, and nothing has happened.
+// the follower had left or ended before, and nothing has happened. What the leader has written before it
+// calls Served, the acquirer may read after ErrServed.
 func (f Follower[T]) Served() bool {
 	p := f.pool
 	p.lock()

@@ -49,8 +49,8 @@ func (l Lease[T]) Valid() bool {
 }
 
 // Release gives the resource back: to the acquirer that has waited longest,
-// or to be idle. It runs BeforeRelease first. Its only error is
-// ErrStaleLease.
+// or to be idle. It runs BeforeRelease first. Followers that have not ended
+// go back to the queue. Its only error is ErrStaleLease.
 func (l Lease[T]) Release() error {
 	r := l.r
 	if r == nil {
