@@ -6,7 +6,9 @@ package pool
 // A follower is a waiter in the list p.following. No resource is delivered to it. Its acquirer sleeps on
 // as if it were in the queue, so its context and AcquireTimeout go on. Four things end the following:
 // Served, Return, the end of the lease, or the acquirer's own end (abandon, expireLocked). Each of them
-// asks for stateFollowing and leaves it in one section under the lock, so exactly one of them succeeds.
+// asks for stateFollowing and leaves it in one section under the lock, so exactly one of them succeeds. If
+// the acquirer's context ends just then, abandon finds what the winner has made of the waiter: served, queued
+// again, given a resource, or failed.
 //
 // A call on an old Follower finds another state or another trip, also if the waiter belongs to another
 // acquirer now: each TakeAlong that takes somebody has a number of its own. So such a call does nothing.
@@ -48,18 +50,8 @@ func (l Lease[T]) TakeAlong(most int, may func(who any) bool) []Follower[T] {
 	if p.queue.empty() || l.r.stamp != l.stamp || p.mode&modeRecovering != 0 {
 		return nil
 	}
-	var followers []Follower[T]
 	now := p.nowLocked()
-	for w, looks := p.queue.oldest(), min(most, p.queue.n)+reach; w != nil && looks > 0 && len(followers) < most; w = p.queue.after(w) {
-		looks--
-		// Who is late is about to leave; see firstLocked.
-		if until := w.until.Load(); (until == 0 || now < until) && may(w.who) {
-			if followers == nil {
-				followers = make([]Follower[T], 0, min(most, p.queue.n))
-			}
-			followers = append(followers, Follower[T]{p, w, p.count.pipelines + 1, w.who})
-		}
-	}
+	followers := p.pickLocked(most, may, now)
 	if followers != nil {
 		p.count.pipelines++
 	}
@@ -67,6 +59,23 @@ func (l Lease[T]) TakeAlong(most int, may func(who any) bool) []Follower[T] {
 		p.followLocked(f, l.r, now)
 	}
 	return followers
+}
+
+// pickLocked says whom TakeAlong is to take.
+func (p *Pool[T]) pickLocked(most int, may func(who any) bool, now int64) (picked []Follower[T]) {
+	most = min(most, p.queue.n)
+	looks := most + reach
+	for w := p.queue.oldest(); w != nil && looks > 0 && len(picked) < most; w = p.queue.after(w) {
+		looks--
+		if until := w.until.Load(); until != 0 && until <= now || !may(w.who) {
+			continue // who is late is about to leave; see firstLocked
+		}
+		if picked == nil {
+			picked = make([]Follower[T], 0, most)
+		}
+		picked = append(picked, Follower[T]{p, w, p.count.pipelines + 1, w.who})
+	}
+	return picked
 }
 
 // followLocked moves a waiter from the queue to the followers of r. No balanceLocked is needed: fewer
@@ -107,6 +116,9 @@ func (p *Pool[T]) comeBackLocked(w *waiter[T]) {
 // returnAllLocked puts all followers of r back that have not ended. The leader ends its lease: it may have
 // forgotten them, for example because it has panicked.
 func (p *Pool[T]) returnAllLocked(r *resource[T]) {
+	if r.leads == 0 {
+		return
+	}
 	for w := p.following.oldest(); w != nil && r.leads > 0; {
 		next := p.following.after(w) // read before w goes to another list
 		if w.r == r {
@@ -136,8 +148,10 @@ func (f Follower[T]) Left() bool {
 
 // Served says that the leader has done the follower's work: its Acquire returns ErrServed. If Served
 // returns true, this Acquire returns nothing else, even if its context ends now. If Served returns false,
-// the follower had left or ended before, and nothing has happened. give, if not nil, is called before Served
-// returns true, under the pool's lock: it stores what the acquirer is to find, and nothing else.
+// the follower had left or ended before, and nothing has happened. What the leader has written before it
+// calls Served, the acquirer may read after ErrServed.
+// give, if not nil, is called before Served returns true, under the pool's lock: it stores what the acquirer is to
+// find, and nothing else. So an answer that comes late does not meet that of another trip.
 func (f Follower[T]) Served(give func()) bool {
 	p := f.pool
 	p.lock()

@@ -291,7 +291,7 @@ func TestFollowersAreNotInTheQueue(t *testing.T) {
 		third, fourth := w.join(), w.join()
 		_, err = w.Acquire(t.Context())
 		require.ErrorIs(t, err, ErrTooManyWaiters)
-		require.Equal(t, 2, err.(*AcquireError).Waiting) //nolint:errorlint // it is the pool's own
+		require.Equal(t, 2, err.(*AcquireError).Waiting)
 		require.NoError(t, other.Release())
 		synctest.Wait()
 		require.NoError(t, third.err)
@@ -592,7 +592,7 @@ func TestAPipelineAllocatesItsFollowersOnly(t *testing.T) {
 			runtime.Gosched()
 		}
 		followers[0].Served(nil)
-		if err := <-done; err != ErrServed { //nolint:errorlint // it is returned as it is
+		if err := <-done; err != ErrServed {
 			wrong = err
 		}
 	})

@@ -33,7 +33,7 @@ type resource[T any] struct {
 	idleSince  int64  // pool time, coarse
 	idleOrder  uint64 // place in the idle list
 	w          *waiter[T]
-	leads      int             // followers that have not ended; see follow.go
+	leads      uint64          // followers that have not ended; see follow.go
 	preserved  bool            // see Config.Preserve; it does not change
 	gone       bool            // destroyed or orphaned: Pool.total does not count it
 	closer     *sync.WaitGroup // of the Close that waits until the resource is destroyed

@@ -430,7 +430,7 @@ func (p *Pool[T]) createsWronglyLocked(w *waiter[T]) error {
 
 // followingWronglyLocked says what is wrong with those who follow.
 func (p *Pool[T]) followingWronglyLocked() error {
-	n, led := 0, map[*resource[T]]int{}
+	n, led := 0, map[*resource[T]]uint64{}
 	for w := p.following.oldest(); w != nil; w = p.following.after(w) {
 		switch {
 		case w.state != stateFollowing || w.r == nil:
