@@ -17,7 +17,7 @@ type uncomparable struct {
 func TestIsSame(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, 2*unsafe.Sizeof(uintptr(0)), unsafe.Sizeof(context.Context(nil)), "an interface value has two words")
-	first, second := context.WithValue(t.Context(), "k", 1), context.WithValue(t.Context(), "k", 1) //nolint:staticcheck // no package reads it
+	first, second := context.WithValue(t.Context(), key{}, 1), context.WithValue(t.Context(), key{}, 1)
 	odd := context.Context(uncomparable{Context: first})
 	require.Panics(t, func() { _ = odd == odd }) //nolint:gocritic // it is what IsSame avoids
 	all := []context.Context{first, second, odd, context.Background(), context.TODO(), nil}
