@@ -172,6 +172,21 @@ func (b *Binding) standDown(s *Seat) {
 	s.ops++
 }
 
+// leaveAfterPanic unlocks s, whose driver has panicked. ends: the claim of c ends, because database/sql does
+// not give c back.
+func leaveAfterPanic(c *Checkout, s *Seat, b *Binding, ends bool) {
+	if ends {
+		b.standDown(s)
+		c.letGo()
+	}
+	if b.isPrivate() {
+		s.unlockAlone()
+		c.unbind()
+		return
+	}
+	b.release(s, ends)
+}
+
 // leave ends the claim of one of the users of s, who has not the lock. It waits for nobody. It reports
 // whether it has given the connection back.
 func (b *Binding) leave(s *Seat) (gaveBack bool) {

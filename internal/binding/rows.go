@@ -126,15 +126,5 @@ func (r *Rows) Recycle() {
 // with the lock, and unlocks.
 func (r *Rows) driverPanicked() {
 	c, s, b := r.checkout, r.seat, r.binding
-	ends := c.seat == s && (c.tx == nil || b.isPrivate())
-	if ends {
-		b.standDown(s)
-		c.letGo()
-	}
-	if b.isPrivate() {
-		s.unlockAlone()
-		c.unbind()
-		return
-	}
-	b.release(s, ends)
+	leaveAfterPanic(c, s, b, c.seat == s && (c.tx == nil || b.isPrivate()))
 }

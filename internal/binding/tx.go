@@ -166,17 +166,7 @@ func (t *Tx) driverPanicked() {
 	if t.Tx.Open() {
 		t.Tx.Forget()
 	}
-	ends := c.seat == s
-	if ends {
-		b.standDown(s)
-		c.letGo()
-	}
-	if b.isPrivate() {
-		s.unlockAlone()
-		c.unbind()
-		return
-	}
-	b.release(s, ends)
+	leaveAfterPanic(c, s, b, c.seat == s)
 }
 
 // lock locks the seat for the end of a transaction.
