@@ -215,7 +215,8 @@ func (op *operation) prepare(ctx context.Context) (again bool, err error) {
 	_ = op.age() // it is prepared now
 	op.Keep = true
 	if op.Conn.Session.Traits().PreparingActs {
-		op.Effect = op.c.source.effectOf(op.Text)
+		t, _ := op.c.look(op.Text)
+		op.Effect = t.Effect
 	}
 	progress, err := op.Conn.Session.Prepare(ctx, &op.Statement)
 	op.Effect = dialects.Clean // a session of the task's own is not needed to prepare

@@ -35,12 +35,6 @@ func (s *Source) Init(c *config.Config, t dialects.Traits, e *binding.Engine, r 
 	s.config, s.traits, s.engine, s.pool, s.report = c, t, e, e.Pool(), r
 }
 
-// effectOf is the effect of a text.
-func (s *Source) effectOf(query string) dialects.Effect {
-	t, _ := s.texts.Of(s.config.Dialect, query)
-	return t.Effect
-}
-
 // Route sets the route of all connections, unless there is one: see beneath.Beneath.
 func (s *Source) Route(f func(driver.Conn) driver.Conn) { s.route.CompareAndSwap(nil, &f) }
 
