@@ -1,0 +1,34 @@
+package session
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+)
+
+// txContext is the context of a transaction under the trait TxKeepsContext. Such a driver
+// uses BeginTx's context for Rollback, too. database/sql rolls back because that context has
+// ended, and the driver would close the connection. So a txContext ends with BeginTx's
+// context until the rollback, and after a timeout from then on.
+type txContext struct {
+	context.Context // BeginTx's, or one that ends with it; for its values
+	current         atomic.Pointer[context.Context]
+}
+
+func newTxContext(ctx context.Context) *txContext {
+	t := &txContext{Context: ctx}
+	t.current.Store(&ctx)
+	return t
+}
+
+// release lets t end after timeout, or when the returned function is called, and not with
+// BeginTx's context any more.
+func (t *txContext) release(timeout time.Duration) context.CancelFunc {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context), timeout)
+	t.current.Store(&ctx)
+	return cancel
+}
+
+func (t *txContext) Deadline() (time.Time, bool) { return (*t.current.Load()).Deadline() }
+func (t *txContext) Done() <-chan struct{}       { return (*t.current.Load()).Done() }
+func (t *txContext) Err() error                  { return (*t.current.Load()).Err() }
