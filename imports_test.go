@@ -74,7 +74,7 @@ var mayImport = []struct{ pkg, imports string }{
 		" dialects/internal/classify/sqlite dialects/internal/myerror internal/driverconn internal/redact internal/unwrap odbc"},
 	{"dialects/postgres", "dialects dialects/internal/base dialects/internal/classify/postgres dialects/internal/hosts dialects/internal/wire" +
 		" dialects/postgres/internal/carrier internal/redact internal/unwrap pgx"},
-	{"dialects/postgres/internal/carrier", "dialects pgx"},
+	{"dialects/postgres/internal/carrier", "dialects dialects/internal/wire pgx"},
 	{"dialects/sqlite", "dialects dialects/internal/anysqlite dialects/internal/base modernc"},
 	{"dialects/generic", "dialects dialects/internal/anysqlite dialects/internal/base dialects/internal/classify dialects/internal/classify/sqlite dialects/internal/sqltext"},
 	{"dialects/internal/anysqlite", "dialects dialects/internal/base dialects/internal/classify/sqlite internal/driverconn internal/fairlock"},

@@ -69,18 +69,21 @@ func (t target) Network() string { return t.network }
 func (t target) String() string  { return t.address }
 
 // Of finds the Conn under nc, looking through TLS; nil if there is none.
-func Of(nc net.Conn) *Conn {
+func Of(nc net.Conn) *Conn { return Under[*Conn](nc) }
+
+// Under finds the C under nc, looking through TLS; the zero C if there is none.
+func Under[C net.Conn](nc net.Conn) (none C) {
 	for nc != nil {
-		switch c := nc.(type) {
-		case *Conn:
+		if c, ok := nc.(C); ok {
 			return c
-		case interface{ NetConn() net.Conn }: // *tls.Conn
-			nc = c.NetConn()
-		default:
-			return nil
 		}
+		outer, ok := nc.(interface{ NetConn() net.Conn }) // *tls.Conn
+		if !ok {
+			return none
+		}
+		nc = outer.NetConn()
 	}
-	return nil
+	return none
 }
 
 // Read implements net.Conn.

@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgproto3"
 
 	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/dialects/internal/wire"
 )
 
 // Carrier is what pgx reads from and writes to, above TLS. It passes everything on unchanged until
@@ -111,7 +112,7 @@ func Install(config *pgconn.Config) {
 	}
 	config.BuildFrontend = func(r io.Reader, w io.Writer) *pgproto3.Frontend {
 		nc, _ := w.(net.Conn)
-		g := gateUnder(nc)
+		g := wire.Under[*gate](nc)
 		if g == nil {
 			return build(r, w)
 		}
@@ -128,7 +129,7 @@ func newCarrier(r io.Reader, w io.Writer, g *gate, build pgconn.BuildFrontendFun
 
 // Of returns the carrier of a connection; nil if it has none.
 func Of(pg *pgconn.PgConn) *Carrier {
-	if g := gateUnder(pg.Conn()); g != nil {
+	if g := wire.Under[*gate](pg.Conn()); g != nil {
 		return g.carrier
 	}
 	return nil

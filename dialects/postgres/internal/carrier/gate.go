@@ -29,18 +29,3 @@ func (g *gate) Write(p []byte) (int, error) {
 
 // NetConn returns what lies below.
 func (g *gate) NetConn() net.Conn { return g.Conn }
-
-// gateUnder finds the gate under nc, looking through TLS; nil if there is none.
-func gateUnder(nc net.Conn) *gate {
-	for nc != nil {
-		switch c := nc.(type) {
-		case *gate:
-			return c
-		case interface{ NetConn() net.Conn }: // *tls.Conn
-			nc = c.NetConn()
-		default:
-			return nil
-		}
-	}
-	return nil
-}
