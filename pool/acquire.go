@@ -289,7 +289,8 @@ func (p *Pool[T]) enterLocked(ctx context.Context, t *ticket, now bool) (*waiter
 	case now:
 		p.enterNowLocked(w)
 	case again:
-		p.enterAgainLocked(w)
+		p.readmitLocked(w) // its resource was refused
+		p.balanceLocked()
 	default:
 		p.enterQueueLocked(w)
 	}
@@ -315,7 +316,7 @@ func (p *Pool[T]) mayEnterLocked(now, again bool) error {
 func (p *Pool[T]) enterQueueLocked(w *waiter[T]) {
 	w.state = stateQueued
 	p.queue.push(w)
-	if !p.expireArmed && p.cfg.AcquireTimeout > 0 {
+	if p.expireAt == 0 && p.cfg.AcquireTimeout > 0 {
 		p.armExpiryLocked(p.cfg.AcquireTimeout)
 	}
 	if p.cfg.StarveAfter > 0 && !p.starvation.armed {
@@ -325,16 +326,6 @@ func (p *Pool[T]) enterQueueLocked(w *waiter[T]) {
 	if p.idle.n > 0 || p.total < p.max {
 		p.balanceLocked()
 	}
-}
-
-// enterAgainLocked puts w, whose resource was refused, back in its place in the queue.
-func (p *Pool[T]) enterAgainLocked(w *waiter[T]) {
-	w.state = stateQueued
-	p.queue.readmit(w)
-	p.armExpiryAgainLocked()
-	p.armStarvingAgainLocked()
-	p.used = true
-	p.balanceLocked()
 }
 
 // enterNowLocked gives w an idle resource, or has one created for it.
@@ -365,8 +356,7 @@ func (p *Pool[T]) await(ctx context.Context, w *waiter[T], t *ticket, now bool) 
 	}
 	if now && p.cfg.AcquireTimeout > 0 { // expireLocked looks only at the queue
 		if !p.awaitAlone(ctx, w, t.start) {
-			p.abandon(w, t)
-			return nil, false, p.refuseGone(ctx, t)
+			return nil, false, p.leave(ctx, w, t)
 		}
 	} else if done := ctx.Done(); done == nil {
 		<-w.ch
@@ -374,20 +364,23 @@ func (p *Pool[T]) await(ctx context.Context, w *waiter[T], t *ticket, now bool) 
 		select {
 		case <-w.ch:
 		case <-done:
-			p.abandon(w, t)
-			return nil, false, p.refuseGone(ctx, t)
+			return nil, false, p.leave(ctx, w, t)
 		}
 	}
-	w.waited = p.since() - t.start
 	if w.err != nil {
 		return nil, false, p.failed(w, t)
 	}
+	w.waited = p.since() - t.start
 	return w.r, w.fresh, nil
 }
 
 // failed returns the error of w. It adds the refusal and the wait, which only the acquirer knows.
-// The pool does not use w again.
+// The pool does not use w again, unless w was served.
 func (p *Pool[T]) failed(w *waiter[T], t *ticket) error {
+	if w.err == ErrServed {
+		return p.served(w)
+	}
+	w.waited = p.since() - t.start
 	p.mu.Lock()
 	p.waits.record(w.waited)
 	p.mu.Unlock()
@@ -416,86 +409,4 @@ func (p *Pool[T]) awaitAlone(ctx context.Context, w *waiter[T], start int64) boo
 	case <-timer.C:
 	}
 	return false
-}
-
-// abandon withdraws w after ctx is done or AcquireTimeout is over. If w has a resource already, abandon
-// passes the resource on. w is not recycled: a send on w.ch may still be on the way.
-func (p *Pool[T]) abandon(w *waiter[T], t *ticket) {
-	waited := p.since() - t.start
-	p.mu.Lock()
-	p.waits.record(waited)
-	switch w.state {
-	case stateDelivered:
-		if r := w.r; r != nil {
-			p.count.revoked++
-			r.w = nil // passOnLocked must not recycle w
-			p.passOnLocked(r)
-		}
-	case stateQueued, stateReserved:
-		p.removeLocked(w)
-		p.leaveLocked(t.seq)
-	}
-	w.state = stateGone
-	p.mu.Unlock()
-}
-
-// refuseGone returns the error of attempt t after abandon.
-func (p *Pool[T]) refuseGone(ctx context.Context, t *ticket) error {
-	if ctx.Err() == nil {
-		return p.refuseTimeout(t)
-	}
-	return p.refuseDone(ctx, t.start, t.refusal)
-}
-
-// leaveLocked ends the attempt with number seq, which has no resource. If that attempt was the breaker's
-// probe, another attempt may become the probe.
-func (p *Pool[T]) leaveLocked(seq uint64) {
-	if seq == p.probe && p.probe != 0 {
-		p.probe = 0
-		p.balanceLocked()
-	}
-}
-
-// refuseDone returns the error of an attempt whose context is done. start, refusal: of its ticket.
-func (p *Pool[T]) refuseDone(ctx context.Context, start int64, refusal error) error {
-	reason, cause := ctx.Err(), context.Cause(ctx)
-	if cause == reason {
-		cause = nil
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.count.cancelled++
-	err := p.acquireErrorLocked(reason, start)
-	err.Cause, err.Refusal = cause, refusal
-	return err
-}
-
-// refuseTimeout returns the error of an attempt that has waited for AcquireTimeout.
-func (p *Pool[T]) refuseTimeout(t *ticket) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.count.timeouts++
-	err := p.acquireErrorLocked(ErrTimeout, t.start)
-	err.Refusal = t.refusal
-	return err
-}
-
-func (p *Pool[T]) acquireErrorLocked(reason error, start int64) *AcquireError {
-	err := &AcquireError{
-		Reason:        reason,
-		Max:           p.max,
-		Allowed:       p.serverAllowsLocked(),
-		Idle:          p.idle.n,
-		Active:        p.total - p.idle.n,
-		Waiting:       p.queue.n,
-		Creating:      p.creating,
-		LastCreateErr: p.lastCreateErr,
-	}
-	if len(p.creations) > 0 {
-		err.CreatingFor = p.sinceStart(p.creations[0].start)
-	}
-	if start != 0 {
-		err.Waited = p.sinceStart(start)
-	}
-	return err
 }

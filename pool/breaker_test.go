@@ -444,3 +444,31 @@ func TestConsecutiveFailuresAreForgottenAfterASuccess(t *testing.T) {
 	require.Equal(t, Inactive, ConsecutiveFailures(0, 0).Failure(Active, errBroken), "0 counts as 1")
 	require.Equal(t, Inactive, ConsecutiveFailures(9, 0).Failure(Recovering, errBroken))
 }
+
+// Acquirers that come back into the queue stand before the probe if they came before it. The first of them
+// probes: otherwise it would wait for the probe's end, and the probe for its turn.
+func TestWhoComesBackBeforeTheProbeProbes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := quiet(1)
+		g := make(gate)
+		cfg.BeforeAcquire = func(ctx context.Context, _ *item) error { return g.pass(ctx) }
+		p, _ := sell(t, cfg)
+		cycle(t, p, 1)
+		l := line{t: t, p: p}
+		refused := l.join() // in BeforeAcquire
+		p.Recover()
+		probe := l.join()
+		require.Equal(t, 1, p.Stats().Waiting)
+		g <- errBroken
+		after(time.Second)
+		require.True(t, refused.isDone())
+		require.NoError(t, refused.err)
+		go func() { g <- nil }()
+		require.NoError(t, refused.lease.Release())
+		synctest.Wait()
+		require.True(t, probe.isDone())
+		require.NoError(t, probe.err)
+		require.Equal(t, Active, p.State())
+		require.NoError(t, probe.lease.Release())
+	})
+}

@@ -33,7 +33,7 @@ func (p *Pool[T]) nowLocked() int64 {
 func (p *Pool[T]) moveLocked() {
 	p.free = nil
 	p.sweepTimer, p.sweepArmed = nil, false
-	p.expireTimer, p.expireArmed = nil, false
+	p.expireTimer, p.expireAt = nil, 0
 	p.starvation.timer, p.starvation.armed = nil, p.starvation.running
 	p.outage.timer, p.outage.timerAt = nil, 0
 }

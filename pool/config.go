@@ -141,7 +141,7 @@ type Config[T any] struct {
 
 	// MaxWaiters bounds the acquirers that wait for a release, because no
 	// create is under way for them and Max allows none. One more acquirer fails
-	// with ErrTooManyWaiters. 0: no bound.
+	// with ErrTooManyWaiters. Acquirers that follow (Lease.TakeAlong) do not count. 0: no bound.
 	MaxWaiters int
 	// MaxConcurrentCreates bounds the creates that run at once. 0: as many as
 	// there are resources already, and at least four. So a pool grows by

@@ -155,8 +155,9 @@ func (p *Pool[T]) FlushOthers(ctx context.Context) {
 
 // Close closes the pool. Waiting acquirers get an AcquireError with ErrClosed. Idle resources are destroyed, and
 // Close returns when they are destroyed, after DestroyTimeout at the latest. A borrowed resource is
-// destroyed at its release. A resource that is being created is destroyed when Create returns. A second
-// Close does nothing. A hook must not wait for Close: it must call Close in a new goroutine.
+// destroyed at its release. The acquirers that follow its borrower get ErrClosed if they are not served. A
+// resource that is being created is destroyed when Create returns. A second Close does nothing. A hook must not
+// wait for Close: it must call Close in a new goroutine.
 func (p *Pool[T]) Close() {
 	var idle sync.WaitGroup
 	p.mu.Lock()
@@ -224,10 +225,13 @@ func (p *Pool[T]) closeLocked(idle *sync.WaitGroup) {
 		r.closer = idle
 		p.retireLocked(r, ReasonClosed)
 	}
-	for _, t := range []*time.Timer{p.sweepTimer, p.expireTimer, p.starvation.timer, p.outage.timer} {
+	for _, t := range []*time.Timer{p.sweepTimer, p.starvation.timer, p.outage.timer} {
 		if t != nil {
 			t.Stop()
 		}
+	}
+	if p.expireTimer != nil && p.following.empty() { // AcquireTimeout goes on for followers
+		p.expireTimer.Stop()
 	}
 	p.balanceLocked()
 }

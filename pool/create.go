@@ -239,8 +239,9 @@ func (p *Pool[T]) deliverError(c *creation[T], err error, denied, kept bool, v v
 }
 
 func (p *Pool[T]) createEndedLocked(c *creation[T]) {
-	if c.waits() {
-		c.w.creates = false
+	// The acquirer that has begun c may follow: when it comes back, it must not seem to have a create.
+	if w := c.w; w != nil && w.seq == c.seq && w.state < stateDelivered {
+		w.creates = false
 	}
 	p.creating--
 	switch {

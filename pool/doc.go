@@ -46,6 +46,12 @@
 // They are always on. With them an acquire and release still allocates nothing; docs/performance.md
 // has the cost. See [Stats].
 //
+// # Pipelines
+//
+// Whoever has got a resource may do the work of others with it: [Lease.TakeAlong] takes those who wait out of
+// the queue, in their order. Their Acquire returns [ErrServed] when the work is done. One that is not served
+// goes back to its own place in the queue.
+//
 // # Circuit breaker
 //
 // A pool whose server is down can refuse at once instead of making everybody
@@ -55,6 +61,6 @@
 //
 // pool.go has the state and the two functions in which every change ends: putLocked for a resource
 // that comes from anywhere, balanceLocked for all else. From there: acquire.go and queue.go,
-// lease.go, create.go, destroy.go. One mutex guards it all; no I/O, no hook and no other foreign
-// code runs under it.
+// lease.go, follow.go, create.go, destroy.go. One mutex guards it all; no I/O, no hook and no other
+// foreign code runs under it, except the question of TakeAlong.
 package pool

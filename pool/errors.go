@@ -26,6 +26,10 @@ var (
 	// another borrower.
 	ErrNoneNow = errors.New("pool: no resource is available without waiting")
 
+	// ErrServed is returned by an acquire that another acquirer took along: the work is done. There is
+	// no lease. See Lease.TakeAlong.
+	ErrServed = errors.New("pool: served by another acquirer")
+
 	// ErrStaleLease is returned by a Lease's Release and Discard when the
 	// lease has been given back before, or is the zero Lease.
 	// Such a call has no effect on the resource or on its present borrower.

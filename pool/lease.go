@@ -49,8 +49,8 @@ func (l Lease[T]) Valid() bool {
 }
 
 // Release gives the resource back: to the acquirer that has waited longest,
-// or to be idle. It runs BeforeRelease first. Its only error is
-// ErrStaleLease.
+// or to be idle. It runs BeforeRelease first. Followers that have not ended
+// go back to the queue. Its only error is ErrStaleLease.
 func (l Lease[T]) Release() error {
 	r := l.r
 	if r == nil {
@@ -67,7 +67,8 @@ func (l Lease[T]) Release() error {
 		r.w = nil
 		p.recycleLocked(w)
 	}
-	if p.cfg.BeforeRelease != nil || p.cfg.Strategy != nil || r.probe != 0 {
+	if p.cfg.BeforeRelease != nil || p.cfg.Strategy != nil || r.probe|r.leads != 0 { // | : one branch for both
+		p.returnAllLocked(r)
 		p.mu.Unlock()
 		p.releaseSlow(r)
 		return nil
@@ -80,7 +81,7 @@ func (l Lease[T]) Release() error {
 	return nil
 }
 
-// releaseSlow takes r back if there is a hook or a breaker to ask.
+// releaseSlow takes r back if there is a hook or a breaker to ask, or followers were forgotten.
 func (p *Pool[T]) releaseSlow(r *resource[T]) {
 	var err error
 	if p.cfg.BeforeRelease != nil {
@@ -132,6 +133,7 @@ func (l Lease[T]) Discard() error {
 	if r.stamp != l.stamp {
 		return ErrStaleLease
 	}
+	p.returnAllLocked(r)
 	if w := r.w; w != nil {
 		r.w = nil
 		p.recycleLocked(w)

@@ -33,6 +33,7 @@ type resource[T any] struct {
 	idleSince  int64  // pool time, coarse
 	idleOrder  uint64 // place in the idle list
 	w          *waiter[T]
+	leads      uint64          // followers that have not ended; see follow.go
 	preserved  bool            // see Config.Preserve; it does not change
 	gone       bool            // destroyed or orphaned: Pool.total does not count it
 	closer     *sync.WaitGroup // of the Close that waits until the resource is destroyed
@@ -72,7 +73,8 @@ type Pool[T any] struct {
 	destroying int // being destroyed
 	max, min   int
 
-	alone waitQueue[T] // waiters that are not in queue: each waits for a create of its own
+	alone     waitQueue[T] // waiters that are not in queue: each waits for a create of its own
+	following waitQueue[T] // waiters that are not in queue, in the order in which they were taken along
 
 	creations     []*creation[T] // the running creates, in the order of their start
 	outage        outage
@@ -91,7 +93,7 @@ type Pool[T any] struct {
 	checkRunning bool
 	checkedAt    uint64 // acquires at the last round of checks
 	expireTimer  *time.Timer
-	expireArmed  bool
+	expireAt     int64 // 0: expireTimer is not set
 	starvation   starvation
 	world        *bubble.World // in which waiters and timers were made
 

@@ -13,6 +13,7 @@ type waiterState uint8
 const (
 	stateQueued    waiterState = iota // in the queue: from the first resource that is free
 	stateReserved                     // not in the queue: from one create
+	stateFollowing                    // in the list following: another acquirer does its work; see follow.go
 	stateDelivered                    // the result is there
 	stateGone                         // the acquirer has left
 )
@@ -29,7 +30,7 @@ type waiter[T any] struct {
 	// maybe after the lock is released. ch is buffered, so a send never blocks.
 	ch         chan struct{}
 	next, prev *waiter[T]   // prev of the head is out of date
-	r          *resource[T] // the result; nil: err is the result
+	r          *resource[T] // the result; nil: err is the result. While the waiter follows: its leader's
 	seq        uint64       // order of arrival
 	state      waiterState
 	fresh      bool // r was created for this acquirer
@@ -41,8 +42,10 @@ type waiter[T any] struct {
 	start atomic.Int64
 	// until is the deadline of ctx; 0: not known.
 	until atomic.Int64
-	// waited is set by the acquirer when it wakes up.
+	// waited is set by the acquirer when it wakes up. If the acquirer is served as a follower, it is the
+	// time until it was taken along.
 	waited int64
+	trip   uint64          // the number of the TakeAlong that took it last
 	ctx    context.Context // for the values of a create
 	who    any             // the argument of AcquireAs
 	err    error
@@ -78,8 +81,8 @@ func (q *waitQueue[T]) push(w *waiter[T]) {
 	q.n++
 }
 
-// readmit puts w back in its place: w had its turn, but BeforeAcquire refused the resource. All
-// waiters in the queue arrived after w, except others that were readmitted.
+// readmit puts w back in its place: w had its turn, but BeforeAcquire refused the resource, or w
+// followed. All waiters in the queue arrived after w, except others that were readmitted.
 func (q *waitQueue[T]) readmit(w *waiter[T]) {
 	after := q.head
 	for after != nil && after.seq < w.seq {
@@ -158,11 +161,26 @@ func (p *Pool[T]) firstLocked() *waiter[T] {
 	return nil
 }
 
+// readmitLocked puts w back in its place in the queue.
+func (p *Pool[T]) readmitLocked(w *waiter[T]) {
+	w.state = stateQueued
+	p.queue.readmit(w)
+	if behind := p.queue.after(w); behind != nil && behind.seq == p.probe {
+		p.probe = w.seq // otherwise each would wait for the other: w for the probe, the probe for its turn
+	}
+	p.armExpiryAgainLocked(w)
+	p.armStarvingAgainLocked()
+	p.used = true
+}
+
 // removeLocked takes w, which has no result, from where it waits.
 func (p *Pool[T]) removeLocked(w *waiter[T]) {
-	if w.state == stateReserved {
+	switch w.state {
+	case stateReserved:
 		p.alone.remove(w)
-	} else {
+	case stateFollowing:
+		p.unfollowLocked(w)
+	default:
 		p.queue.remove(w)
 	}
 }
@@ -217,7 +235,7 @@ func (p *Pool[T]) failLocked(w *waiter[T], err error) {
 	w.wake()
 }
 
-// failAllLocked fails every waiter.
+// failAllLocked fails every waiter, but no follower.
 func (p *Pool[T]) failAllLocked(why func(*waiter[T]) error) {
 	for _, q := range []*waitQueue[T]{&p.queue, &p.alone} {
 		for !q.empty() {

@@ -11,6 +11,7 @@ type counters struct {
 	creates, createErrors                     uint64
 	cancelled, timeouts, refused, unavailable uint64
 	orphaned, transitions                     uint64
+	pipelines, pipelined                      uint64
 	destroyed                                 [reasons]uint64
 }
 
@@ -57,8 +58,9 @@ type Stats struct {
 	Checking   int
 	Destroying int
 
-	Waiting int   // acquirers in the queue
-	State   State // of the circuit breaker
+	Waiting   int   // acquirers in the queue
+	Following int   // acquirers that others have taken along; see Lease.TakeAlong
+	State     State // of the circuit breaker
 
 	// Moves counts the resources lent and those that came back, also if
 	// BeforeAcquire refused the resource or the acquirer had left. Unlike Acquires,
@@ -72,6 +74,8 @@ type Stats struct {
 	Timeouts    uint64 // acquires that ended with ErrTimeout
 	Refused     uint64 // acquires that ended with ErrTooManyWaiters
 	Unavailable uint64 // acquires that ended with ErrUnavailable
+	Pipelined   uint64 // acquires that ended with ErrServed
+	Pipelines   uint64 // calls of TakeAlong that took somebody
 
 	Creates      uint64 // creates that succeeded
 	CreateErrors uint64
@@ -82,7 +86,8 @@ type Stats struct {
 	Transitions uint64 // changes of State
 
 	// Waits counts the acquires that had to wait, for a release or a create,
-	// however they ended. An acquire that got a lease is counted when the lease is given back.
+	// however they ended. An acquire that got a lease is counted when the lease is given back. The wait of
+	// an acquire that ended with ErrServed ends when it is taken along.
 	// WaitTotal is the sum of these waits, and WaitMax the longest. WaitHistogram has their number
 	// by duration: bucket i counts the waits below WaitBounds()[i] and not below the bound before,
 	// and the last bucket counts the rest.
@@ -131,12 +136,15 @@ func (p *Pool[T]) Stats() Stats {
 		Checking:     p.checking,
 		Destroying:   p.destroying,
 		Waiting:      p.queue.n,
+		Following:    p.following.n,
 		State:        p.stateLocked(),
 		Acquires:     p.acquires - p.count.revoked,
 		Cancelled:    p.count.cancelled,
 		Timeouts:     p.count.timeouts,
 		Refused:      p.count.refused,
 		Unavailable:  p.count.unavailable,
+		Pipelined:    p.count.pipelined,
+		Pipelines:    p.count.pipelines,
 		Creates:      p.count.creates,
 		CreateErrors: p.count.createErrors,
 		Orphaned:     p.count.orphaned,

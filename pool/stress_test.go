@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"runtime"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -33,6 +34,7 @@ type yard struct {
 	made      atomic.Int64
 	destroyed atomic.Int64
 	starved   atomic.Bool // Starving runs
+	served    atomic.Int64
 }
 
 func (y *yard) oneIn(n int) bool {
@@ -148,6 +150,7 @@ func (y *yard) use(ctx context.Context, l Lease[*part], id int64) {
 	if v.destroyed.Load() {
 		y.t.Errorf("%d got a destroyed part", id)
 	}
+	y.lead(ctx, l)
 	if y.oneIn(3) {
 		y.linger(ctx)
 	}
@@ -164,6 +167,24 @@ func (y *yard) use(ctx context.Context, l Lease[*part], id int64) {
 	if y.oneIn(5) {
 		if err := l.Release(); !errors.Is(err, ErrStaleLease) {
 			y.t.Errorf("giving back twice: %v", err)
+		}
+	}
+}
+
+// lead takes some along. It serves some, returns some, and forgets some.
+func (y *yard) lead(ctx context.Context, l Lease[*part]) {
+	if !y.oneIn(3) {
+		return
+	}
+	for _, f := range l.TakeAlong(4, func(any) bool { return true }) {
+		if y.oneIn(4) {
+			y.linger(ctx)
+		}
+		switch {
+		case y.oneIn(3):
+			f.Return()
+		case !y.oneIn(4) && f.Served(nil):
+			y.served.Add(1)
 		}
 	}
 }
@@ -274,6 +295,8 @@ func stressRound(t *testing.T, seed uint64) {
 	require.Zero(t, s.Count)
 	require.Zero(t, s.Active)
 	require.Zero(t, s.Waiting)
+	require.Zero(t, s.Following)
+	require.EqualValues(t, y.served.Load(), s.Pipelined)
 	require.Zero(t, s.Orphaned)
 	require.EqualValues(t, y.made.Load(), s.Creates)
 	require.EqualValues(t, y.made.Load(), y.destroyed.Load())
@@ -316,7 +339,7 @@ func stressWorker(t *testing.T, p *Pool[*part], y *yard, id int64) {
 // expected reports whether err is one the stress test asks for.
 func expected(err error) bool {
 	var create *CreateError
-	for _, target := range []error{ErrClosed, ErrTimeout, ErrTooManyWaiters, ErrUnavailable, ErrNoneNow,
+	for _, target := range []error{ErrClosed, ErrTimeout, ErrTooManyWaiters, ErrUnavailable, ErrNoneNow, ErrServed,
 		context.Canceled, context.DeadlineExceeded} {
 		if errors.Is(err, target) {
 			return true
@@ -365,8 +388,14 @@ func (p *Pool[T]) inconsistencyLocked() error {
 		if w.state != stateQueued {
 			return fmt.Errorf("a waiter of state %d stands in the queue", w.state)
 		}
+		if err := p.createsWronglyLocked(w); err != nil {
+			return err
+		}
 		last = w.seq
 		n++
+	}
+	if err := p.followingWronglyLocked(); err != nil {
+		return err
 	}
 	switch {
 	case n != p.queue.n:
@@ -387,6 +416,46 @@ func (p *Pool[T]) inconsistencyLocked() error {
 		return fmt.Errorf("%d wait, and nothing will call Starving", n)
 	case p.mode&modeClosed != 0 && (n > 0 || p.idle.n > 0):
 		return fmt.Errorf("closed, but %d wait and %d are idle", n, p.idle.n)
+	}
+	return nil
+}
+
+// createsWronglyLocked says what is wrong with the create that w has begun.
+func (p *Pool[T]) createsWronglyLocked(w *waiter[T]) error {
+	if w.creates && !slices.ContainsFunc(p.creations, func(c *creation[T]) bool { return c.w == w && c.seq == w.seq }) {
+		return fmt.Errorf("number %d seems to have a create, and none runs", w.seq)
+	}
+	return nil
+}
+
+// followingWronglyLocked says what is wrong with those who follow.
+func (p *Pool[T]) followingWronglyLocked() error {
+	n, led := 0, map[*resource[T]]uint64{}
+	for w := p.following.oldest(); w != nil; w = p.following.after(w) {
+		switch {
+		case w.state != stateFollowing || w.r == nil:
+			return fmt.Errorf("number %d of state %d follows", w.seq, w.state)
+		case p.probe != 0 && w.seq == p.probe:
+			return fmt.Errorf("the probe, number %d, follows", w.seq)
+		}
+		led[w.r]++
+		if err := p.createsWronglyLocked(w); err != nil {
+			return err
+		}
+		n++
+	}
+	for r, k := range led {
+		if r.leads != k || r.gone {
+			return fmt.Errorf("%d follow a resource that leads %d, gone: %t", k, r.leads, r.gone)
+		}
+	}
+	switch {
+	case n != p.following.n:
+		return fmt.Errorf("%d follow, %d counted", n, p.following.n)
+	case len(led) > p.lentLocked():
+		return fmt.Errorf("%d lead, %d are lent", len(led), p.lentLocked())
+	case p.cfg.AcquireTimeout > 0 && n > 0 && p.expireAt == 0:
+		return fmt.Errorf("%d follow, and nothing will time them out", n)
 	}
 	return nil
 }
