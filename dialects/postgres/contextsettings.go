@@ -5,6 +5,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -127,6 +128,7 @@ func (s *session) SetSettings(ctx context.Context, settings []dialects.ContextSe
 	if local {
 		return nil
 	}
+	s.settingsChange(names)
 	before := map[string][]byte{}
 	for i, name := range names {
 		known, again := s.before[name]
@@ -137,6 +139,14 @@ func (s *session) SetSettings(ctx context.Context, settings []dialects.ContextSe
 	}
 	s.before = before
 	return nil
+}
+
+// settingsChange drops the statements of pipelines if the server may read their texts by one of the
+// settings that were or are in force.
+func (s *session) settingsChange(names []string) {
+	if slices.ContainsFunc(names, classifier.ReadsBy) || slices.ContainsFunc(slices.Collect(maps.Keys(s.before)), classifier.ReadsBy) {
+		s.pipelined.dropAll()
+	}
 }
 
 // refusal is carrier.RefusedSettings for an error of pgx's.

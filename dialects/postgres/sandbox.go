@@ -41,6 +41,7 @@ func (s *session) CleanInTx(ctx context.Context, effect dialects.Effect) (kept b
 	if err := s.simple(ctx, text); err != nil {
 		return false, err
 	}
+	s.settingsChange(nil)
 	s.before = nil
 	if err := s.restoreReported(ctx); err != nil {
 		return false, err
@@ -48,6 +49,7 @@ func (s *session) CleanInTx(ctx context.Context, effect dialects.Effect) (kept b
 	if keepsPrepared {
 		return true, nil
 	}
+	s.pipelined.forget()
 	return false, s.pgx.DeallocateAll(ctx)
 }
 

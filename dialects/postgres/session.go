@@ -35,6 +35,8 @@ type session struct {
 	reported [len(reported)]string // the values at connect
 	before   map[string][]byte     // the settings of SetSettings, with their values before it
 
+	pipelined pipelineStatements
+
 	mode      pgx.QueryExecMode // the default; 0: not asked yet
 	described bool              // pgx has a cache of descriptions
 

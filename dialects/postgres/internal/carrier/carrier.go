@@ -176,6 +176,13 @@ func (c *Carrier) CarryAhead(texts []string, settings []dialects.ContextSetting)
 	return c.load(next)
 }
 
+// Passing reports whether everything that pgx writes next reaches the server unchanged.
+func (c *Carrier) Passing() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.state == passing
+}
+
 func (c *Carrier) load(next cargo) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

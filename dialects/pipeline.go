@@ -1,0 +1,55 @@
+package dialects
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+)
+
+// A PipelinedQuery is one query of Pipeliner.QueryTogether.
+type PipelinedQuery struct {
+	Text string
+	Args []driver.NamedValue
+}
+
+// PipelineLimits say what a session may keep for pipelines.
+type PipelineLimits struct {
+	Bytes      int    // of one result
+	Statements int    // that stay prepared for pipelines; 0: the session does not pipeline
+	Generation uint64 // statements that were prepared in another generation are prepared anew
+}
+
+// ErrTooLarge is the answer to a query whose result is larger than the limit of QueryTogether. The
+// query was executed, and its rows were dropped.
+var ErrTooLarge = errors.New("dialects: the result is too large to be kept in memory")
+
+// ErrNotPipelined is the answer to a query that was not sent, because only the driver itself can
+// execute it as the driver would. Executed alone, the query gives its rows or the driver's error.
+var ErrNotPipelined = errors.New("dialects: the query cannot be sent together with others")
+
+// A Pipeliner is a Session that can send several queries before it reads the first answer (a
+// pipeline). Each query is a transaction of its own: the error of one changes nothing for the
+// others.
+type Pipeliner interface {
+	Session
+
+	// QueryTogether sends calls, and calls answer for each of them in their order, as soon as its
+	// whole result has come. rows and errors are those of the driver's QueryContext, or the error is
+	// ErrTooLarge or ErrNotPipelined.
+	//
+	// The session is as Clean or SetSettings has left it, and no transaction is open. If the session
+	// cannot pipeline now or ever, the error is errors.ErrUnsupported, and nothing was sent. Any
+	// other error says that no further answer comes: answer was not called for the rest of calls,
+	// which the server may have executed. If ctx ends, the error is that of ctx, and the connection
+	// is broken unless nothing was being executed.
+	//
+	// The rows are in memory. They stay valid while the session does something else, but they
+	// convert values by what the session knows of types: one goroutine at a time uses the rows or
+	// the session. A RowDetacher can detach their columns.
+	QueryTogether(ctx context.Context, calls []PipelinedQuery, limits PipelineLimits, answer func(i int, rows driver.Rows, err error)) error
+
+	// Trial tries whether what lies between the session and its database can pipeline: some proxies
+	// cannot, and never answer. After an error other than errors.ErrUnsupported the session is
+	// closed.
+	Trial(ctx context.Context) error
+}

@@ -1,0 +1,93 @@
+package postgres
+
+import (
+	"container/list"
+	"context"
+	"crypto/sha256"
+	"fmt"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/pooldriver/pooldriver/dialects"
+)
+
+// pipelineStatements are the statements that a session has prepared for pipelines. pgx shows
+// nobody its own cache. A statement that pgx knows by its text would take the place of pgx's
+// cached one, so pgx does not know of these.
+type pipelineStatements struct {
+	pgx        int // so many pgx would keep; -1: pipelines are impossible; 0: nobody has asked
+	most       int // so many are kept
+	byText     map[string]*list.Element
+	order      list.List // of *pipelineStatement, the last used first
+	named      uint64    // so many names were given
+	generation uint64    // of PipelineLimits
+	// closing are the names of statements that the next pipeline closes.
+	closing []string
+}
+
+type pipelineStatement struct {
+	*pgconn.StatementDescription
+	formats []int16 // of the result
+}
+
+// mostPipelineStatements bounds what one session keeps prepared for pipelines.
+const mostPipelineStatements = 128
+
+// admit takes the limits of a pipeline, and reports whether there may be one.
+func (p *pipelineStatements) admit(most int, limits dialects.PipelineLimits) bool {
+	p.most = min(most, limits.Statements, mostPipelineStatements)
+	if p.generation != limits.Generation {
+		p.dropAll()
+		p.generation = limits.Generation
+	}
+	return p.most > 0
+}
+
+// get prepares text unless it is prepared.
+func (p *pipelineStatements) get(ctx context.Context, pg *pgconn.PgConn, text string) (*pipelineStatement, error) {
+	if e := p.byText[text]; e != nil {
+		p.order.MoveToFront(e)
+		return e.Value.(*pipelineStatement), nil
+	}
+	// Behind a proxy that shares connections and knows no statements, another client may have
+	// prepared a statement of this name: then it has the same text.
+	p.named++
+	digest := sha256.Sum256([]byte(text))
+	name := fmt.Sprintf("pooldriver_%x_%d", digest[:16], p.named)
+	description, err := pg.Prepare(ctx, name, text, nil)
+	if err != nil {
+		p.closing = append(p.closing, name) // the error may have come after the statement, and PgBouncer keeps the name
+		return nil, err
+	}
+	for p.order.Len() >= p.most {
+		p.drop(p.order.Back().Value.(*pipelineStatement))
+	}
+	s := &pipelineStatement{description, resultFormats(description.Fields)}
+	if p.byText == nil {
+		p.byText = map[string]*list.Element{}
+	}
+	p.byText[text] = p.order.PushFront(s)
+	return s, nil
+}
+
+// drop makes the next pipeline close s. The present one may still use s.
+func (p *pipelineStatements) drop(s *pipelineStatement) {
+	if e := p.byText[s.SQL]; e != nil && e.Value == s {
+		p.order.Remove(e)
+		delete(p.byText, s.SQL)
+		p.closing = append(p.closing, s.Name)
+	}
+}
+
+// dropAll is called when the server may read the texts in another way from now on.
+func (p *pipelineStatements) dropAll() {
+	for p.order.Len() > 0 {
+		p.drop(p.order.Back().Value.(*pipelineStatement))
+	}
+}
+
+// forget is called when the server has closed all statements.
+func (p *pipelineStatements) forget() {
+	p.order.Init()
+	p.byText, p.closing = nil, nil
+}
