@@ -65,6 +65,9 @@ type Config struct {
 	// Reset says when a connection is cleaned before it is lent again.
 	// Default ResetAuto.
 	Reset ResetMode
+	// Pipeline is how many queries that only read, and wait for a connection, may travel in one pipeline
+	// with the one that gets it (PostgreSQL). 0: none do. 16 is a good value.
+	Pipeline int
 	// StmtCache is how many prepared statements each real connection keeps. These are the
 	// statements of db.Prepare and, if the driver would prepare a query with arguments each time
 	// (MySQL, MariaDB, SQLite), the statements of such queries; 0 keeps none after their use. On
@@ -241,7 +244,7 @@ func (c *Config) resolve(d dialects.Dialect, key task.KeyFunc) config.Config {
 		PingTimeout: c.PingTimeout, CleanTimeout: c.CleanTimeout, IdleTimeout: c.PingTimeout,
 		BreakerFailures: c.BreakerFailures, BreakerCooldown: c.BreakerCooldown,
 		AfterConnect: c.AfterConnect, Credentials: c.Credentials,
-		Reset: pinning.Mode(c.Reset), StmtCache: c.stmtsPerConn(), LazyBegin: c.LazyBegin,
+		Reset: pinning.Mode(c.Reset), StmtCache: c.stmtsPerConn(), Pipeline: c.Pipeline, LazyBegin: c.LazyBegin,
 		Ambient: config.Ambient(c.Ambient), TaskKey: key, TaskTimeout: c.TaskTimeout, DeadlockAfter: c.DeadlockAfter,
 		NestedBuffer: c.NestedBuffer, NestedBufferTotal: max(c.NestedBufferTotal, c.NestedBuffer),
 		// Rows that are read ahead for waiting statements may not help. They must not use up the

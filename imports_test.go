@@ -31,8 +31,8 @@ var mayImport = []struct{ pkg, imports string }{
 		" internal/repeated internal/report internal/session internal/task internal/unwrap internal/usage internal/virtual internal/waitgraph pool"},
 	{"internal/virtual", "dialects internal/beneath internal/binding internal/callsite internal/config internal/connpool internal/ctxerr internal/ctxsettings internal/driverconn" +
 		" internal/pinning internal/report internal/rowbuffer internal/session internal/stmtcache internal/task internal/textcache internal/unwrap"},
-	{"internal/binding", "dialects internal/config internal/connpool internal/ctxerr internal/fairlock internal/mergedctx internal/pinning internal/relay internal/report" +
-		" internal/session internal/stmtcache internal/task internal/usage internal/waitgraph pool"},
+	{"internal/binding", "dialects internal/config internal/connpool internal/ctxerr internal/ctxsettings internal/fairlock internal/mergedctx internal/pinning internal/relay internal/report" +
+		" internal/session internal/stmtcache internal/task internal/textcache internal/usage internal/waitgraph pool"},
 	{"internal/connpool", "dialects dialects/generic internal/callsite internal/config internal/credential internal/ctxerr internal/dbsettings internal/mergedctx" +
 		" internal/pinning internal/report internal/session internal/stmtcache internal/usage pool"},
 	{"internal/session", "dialects internal/bytesize internal/config internal/ctxerr internal/driverconn internal/mergedctx internal/pinning" +

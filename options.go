@@ -24,6 +24,7 @@ var options = optiontable.Table[Config]{
 	optiontable.Duration("pool_clean_timeout", "5s", 1, "bound of rollback and cleaning; a connection that takes longer is closed", func(c *Config) *time.Duration { return &c.CleanTimeout }),
 	optiontable.Number("pool_max_waiters", "0", 0, "how many callers may wait; one more gets an error at once; 0 is no bound", func(c *Config) *int { return &c.MaxWaiters }),
 	optiontable.Word("pool_reset", "auto", "when a connection is cleaned before it is lent again", resetModes[:], func(c *Config) *uint8 { return (*uint8)(&c.Reset) }),
+	optiontable.Number("pool_pipeline", "0", 0, "most queries that travel in one pipeline when connections are scarce; 0: none", func(c *Config) *int { return &c.Pipeline }),
 	optiontable.Number("pool_stmt_cache", "128", 0, "prepared statements kept on each real connection", func(c *Config) *int { return &c.StmtCache }),
 	optiontable.Number("pool_stmt_budget", "4096", 0, "prepared statements kept on all connections together; 0 is no bound", func(c *Config) *int { return &c.StmtBudget }),
 	optiontable.Flag("pool_lazy_begin", "false", "BeginTx sends nothing, the first statement begins the transaction", func(c *Config) *bool { return &c.LazyBegin }),

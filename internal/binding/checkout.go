@@ -8,6 +8,7 @@ import (
 	"github.com/pooldriver/pooldriver/dialects"
 	"github.com/pooldriver/pooldriver/internal/connpool"
 	"github.com/pooldriver/pooldriver/internal/ctxerr"
+	"github.com/pooldriver/pooldriver/internal/ctxsettings"
 	"github.com/pooldriver/pooldriver/internal/mergedctx"
 	"github.com/pooldriver/pooldriver/internal/report"
 	"github.com/pooldriver/pooldriver/internal/session"
@@ -234,9 +235,15 @@ func (c *Checkout) place(ctx context.Context, w *Want) error {
 func (c *Checkout) borrow(ctx context.Context, w *Want) (err error) {
 	var r *connpool.Conn
 	var waited time.Duration
-	if c.from == nil {
+	switch {
+	case w.Pace != nil && c.from == nil && c.tx == nil && ctxsettings.Of(ctx) == nil:
+		r, waited, err = acquireOrFollow(ctx, c, w)
+		if w.Answer != nil {
+			return nil
+		}
+	case c.from == nil:
 		r, waited, err = c.engine.acquire(c.forHooks(ctx), c.label)
-	} else {
+	default:
 		r, waited, err = c.engine.acquireBeside(c.forHooks(ctx), c.from, c.label)
 	}
 	if err != nil {
@@ -244,6 +251,17 @@ func (c *Checkout) borrow(ctx context.Context, w *Want) (err error) {
 	}
 	c.binding = &c.private
 	return c.attachFor(ctx, w, r)
+}
+
+// TakeAnswer makes rows, which are new or recycled, those of the answer.
+func (c *Checkout) TakeAnswer(rows *Rows, a *session.Answer) error {
+	if a.Err != nil {
+		return a.Err
+	}
+	rows.seat, rows.checkout, rows.binding, rows.closed = nil, c, &c.private, false
+	rows.Rows.Answered(a)
+	c.parted = true
+	return nil
 }
 
 // notAcquired reports a statement of c that has waited and got no connection, and returns err.

@@ -31,6 +31,7 @@ type Engine struct {
 	report     *report.Report
 	keyed      task.Keyed
 	starvation starvation
+	pipelines  pipelines
 	// unattached counts work that has begun and has no connection for a while: a deferred
 	// transaction that has run no statement, and a statement that moves from a dead connection to
 	// another one. Such work is counted from before it has no connection, until it has one again
@@ -42,7 +43,7 @@ type Engine struct {
 // New makes an engine with its pool. Nothing is opened.
 func New(c *config.Config, t dialects.Template, u *usage.Env, r *report.Report) (_ *Engine, err error) {
 	e := &Engine{config: c, usage: u, report: r}
-	e.starvation.engine = e
+	e.starvation.engine, e.pipelines.engine = e, e
 	e.pool, err = connpool.New(c, t, u, e.starvation.starving, r)
 	return e, err
 }

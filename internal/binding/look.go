@@ -95,6 +95,8 @@ func WaiterOf(w pool.Waiting) (t *task.Task, label string) {
 		return nil, usage.Text(who)
 	case *Binding:
 		return who.task, who.task.Label()
+	case *follow:
+		return nil, usage.Text(who.label)
 	case *waiter:
 		if who.binding != nil {
 			t = who.binding.task

@@ -4,14 +4,17 @@ import (
 	"github.com/pooldriver/pooldriver/internal/connpool"
 	"github.com/pooldriver/pooldriver/internal/session"
 	"github.com/pooldriver/pooldriver/internal/task"
+	"github.com/pooldriver/pooldriver/internal/textcache"
 )
 
 // Want is what an operation needs of a binding, and what it has got.
 type Want struct {
-	session.Statement         // if it has a text
-	TextAt            *string // Text, for Holders; nil: there is none
-	Begins            bool    // it begins a transaction
-	Lends             bool    // it is for a function of Raw
+	session.Statement                 // if it has a text
+	TextAt            *string         // Text, for Holders; nil: there is none
+	Begins            bool            // it begins a transaction
+	Lends             bool            // it is for a function of Raw
+	Pace              *textcache.Pace // of a query that may travel in a pipeline; nil: it may not
+	Answer            *session.Answer // of a pipeline: the operation needs no connection; nil: there is none
 
 	Conn      *connpool.Conn // that the operation uses
 	seat      *Seat          // of Conn; the operation has its lock if locked is true

@@ -27,6 +27,7 @@ type Config struct {
 	Credentials     func(context.Context) (dialects.Credential, error)
 
 	Reset     pinning.Mode
+	Pipeline  int // most queries of one pipeline; 0: there is none
 	StmtCache int // of one connection, within pooldriver.Config.StmtBudget
 	LazyBegin bool
 

@@ -92,6 +92,11 @@ func (r *Conn) borrowed() bool {
 // goes back.
 func (r *Conn) Waited() time.Duration { return r.lease.Waited() }
 
+// TakeAlong takes borrowers that wait along: see pool.Lease.TakeAlong.
+func (r *Conn) TakeAlong(most int, may func(who any) bool) []pool.Follower[*Conn] {
+	return r.lease.TakeAlong(most, may)
+}
+
 // Return gives back a connection that was not used.
 func (r *Conn) Return() { mustEnd(r.lease.Release()) }
 

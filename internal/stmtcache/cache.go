@@ -165,6 +165,9 @@ func (c *Cache) MarkStale(s *Stmt) { s.cacheGeneration-- }
 // MarkAllStale: none of the statements is used again.
 func (c *Cache) MarkAllStale() { c.generation++ }
 
+// Generation changes with MarkAllStale.
+func (c *Cache) Generation() uint64 { return c.generation }
+
 // CloseAll empties the cache.
 func (c *Cache) CloseAll() {
 	for c.order.Len() > 0 {

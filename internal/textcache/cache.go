@@ -5,6 +5,7 @@ import (
 	"hash/maphash"
 	"math/rand/v2"
 	"sync/atomic"
+	"time"
 
 	"github.com/pooldriver/pooldriver/dialects"
 )
@@ -24,6 +25,48 @@ type Cache struct {
 type Text struct {
 	Query  string
 	Effect dialects.Effect
+	Pace   Pace
+}
+
+// Pace is how the last executions of a text went, for those that decide whether it travels with others.
+// Concurrent use loses a figure now and then.
+type Pace struct {
+	reads atomic.Uint32 // 1: it only reads; 2: it may not; 0: nobody has asked
+	runs  atomic.Uint32 // alone
+	slow  atomic.Int64  // the slowest, fading, in ns
+}
+
+const (
+	aloneFirst = 3
+	slowest    = int64(5 * time.Millisecond)
+	// large stands for a large result: some hundred executions alone later the text travels again.
+	large = time.Hour
+)
+
+// IsShort reports whether the text is known to take little time.
+func (p *Pace) IsShort() bool { return p.runs.Load() >= aloneFirst && p.slow.Load() < slowest }
+
+// Ran records an execution that took d.
+func (p *Pace) Ran(d time.Duration) {
+	if n := p.runs.Load(); n < aloneFirst {
+		p.runs.Store(n + 1)
+	}
+	p.slow.Store(max(int64(d), p.slow.Load()*7/8))
+}
+
+// WasLarge records that the result was too large to be kept in memory for long.
+func (p *Pace) WasLarge() { p.Ran(large) }
+
+// OnlyReads reports whether the text of t only reads; judge is asked once.
+func (t *Text) OnlyReads(judge func(string) bool) bool {
+	known := t.Pace.reads.Load()
+	if known == 0 {
+		if known = 2; judge(t.Query) {
+			known = 1
+		}
+		t.Pace.reads.Store(known)
+	}
+	return known == 1
 }
 
 // longest is the longest text that is kept, in bytes. A longer one is classified each

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql/driver"
 	"errors"
+	"time"
 
 	"github.com/pooldriver/pooldriver/dialects"
 	"github.com/pooldriver/pooldriver/internal/binding"
@@ -11,6 +12,7 @@ import (
 	"github.com/pooldriver/pooldriver/internal/ctxsettings"
 	"github.com/pooldriver/pooldriver/internal/session"
 	"github.com/pooldriver/pooldriver/internal/task"
+	"github.com/pooldriver/pooldriver/internal/textcache"
 )
 
 // Every call of database/sql that needs a session is an operation, and takes one way (do):
@@ -44,9 +46,10 @@ type operation struct {
 	rows *rows
 	tx   *transaction
 
-	sharing *task.Task // the task, if op has set state that other checkouts of the task use; else nil
-	calls   int        // how many calls of the driver had not returned when the operation got the lock
-	started bool       // Reach has found the connection
+	paced   *textcache.Pace // is measured; nil: none
+	sharing *task.Task      // the task, if op has set state that other checkouts of the task use; else nil
+	calls   int             // how many calls of the driver had not returned when the operation got the lock
+	started bool            // Reach has found the connection
 }
 
 // setText makes op one that executes its text, or its virtual statement, which has this text.
@@ -56,6 +59,9 @@ func (op *operation) setText() {
 	op.Queries = op.kind == querying
 	// database/sql keeps the checkout for ever if the driver panics.
 	op.Fatal = op.Queries
+	if op.Queries && op.c.source.config.Pipeline > 0 {
+		op.paced, op.Pace = paceOf(op, t)
+	}
 	if v := op.virtual; v != nil {
 		// A query with arguments is kept when its text comes a second time: one-off queries do
 		// not flush the cache.
@@ -75,12 +81,26 @@ func (op *operation) do(ctx context.Context) error {
 		if err := c.held.Reach(ctx, &op.Want); err != nil {
 			return ctxerr.Of(ctx, err)
 		}
+		if op.Answer != nil {
+			return takeAnswer(ctx, op)
+		}
 		again, err := op.attempt(ctx)
 		if !again {
 			return err
 		}
 		c.held.Unlock(&op.Want)
 	}
+}
+
+// takeAnswer ends an operation whose answer another one's connection has given.
+func takeAnswer(ctx context.Context, op *operation) error {
+	c := op.c
+	r := c.newRows(nil)
+	if err := c.held.TakeAnswer(&r.held, op.Answer); err != nil {
+		return ctxerr.Of(ctx, err)
+	}
+	op.rows = r
+	return nil
 }
 
 // errOf, txOf, resultOf and rowsOf return the results of an operation that has ended with err. The
@@ -161,7 +181,14 @@ func (op *operation) run(ctx context.Context) (again bool, err error) {
 		}
 	}
 	c.held.MakeWay(r, op.Effect)
+	var begun time.Time
+	if op.paced != nil {
+		begun = time.Now()
+	}
 	progress, err := r.Session.Run(ctx, &op.Statement)
+	if op.paced != nil {
+		op.paced.Ran(time.Since(begun))
+	}
 	switch progress {
 	case session.Refused:
 		return false, err

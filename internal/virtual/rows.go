@@ -42,13 +42,19 @@ var errRowsClosed = errors.New("pooldriver: these rows are closed")
 // openRows makes the virtual rows of a query that has just run. first: nothing was executed in the
 // checkout before.
 func (c *checkout) openRows(st *session.Statement, first bool) *rows {
+	r := c.newRows(st.Columns)
+	c.held.Open(&r.held, st, first)
+	return r
+}
+
+// newRows returns virtual rows without a result. columns: see rows.
+func (c *checkout) newRows(columns []string) *rows {
 	r := c.spare
 	if r == nil {
 		r = new(rows)
 	}
 	c.spare = nil
-	r.checkout, r.columns = c, st.Columns
-	c.held.Open(&r.held, st, first)
+	r.checkout, r.columns = c, columns
 	return r
 }
 
