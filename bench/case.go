@@ -164,7 +164,7 @@ func (v venue) contest(name string, in part, conns int, prepare func(context.Con
 	return c
 }
 
-func (c contest) shown(on place) contest {
+func (c contest) shown(on ...place) contest {
 	c.on = on
 	return c
 }

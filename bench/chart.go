@@ -29,7 +29,12 @@ type place struct {
 // chart is a picture of some contests.
 type chart struct {
 	title  string
-	groups []outcome
+	groups []group
+}
+
+type group struct {
+	outcome
+	at place
 }
 
 // charts collects the contests that share a chart, in their order.
@@ -37,16 +42,18 @@ func charts(outcomes []outcome) []chart {
 	var all []chart
 	at := make(map[string]int)
 	for _, o := range outcomes {
-		if o.on.chart == "" || o.missing != nil || !slices.Contains(o.failed, nil) {
+		if o.missing != nil || !slices.Contains(o.failed, nil) {
 			continue // nothing to draw
 		}
-		i, ok := at[o.on.chart]
-		if !ok {
-			i = len(all)
-			at[o.on.chart] = i
-			all = append(all, chart{title: o.on.chart})
+		for _, on := range o.on {
+			i, ok := at[on.chart]
+			if !ok {
+				i = len(all)
+				at[on.chart] = i
+				all = append(all, chart{title: on.chart})
+			}
+			all[i].groups = append(all[i].groups, group{o, on})
 		}
-		all[i].groups = append(all[i].groups, o)
 	}
 	return all
 }
@@ -74,6 +81,7 @@ var colours = map[string]color.Color{
 	ours:             color.RGBA{R: 213, G: 94, B: 0, A: 255},
 	oursInterpolate:  color.RGBA{R: 240, G: 178, B: 66, A: 255},
 	lazyName:         color.RGBA{R: 0, G: 158, B: 115, A: 255},
+	pipelinedName:    color.RGBA{R: 0, G: 158, B: 115, A: 255},
 }
 
 const (
@@ -85,13 +93,13 @@ const (
 // write draws the chart into a file of the directory.
 func (c chart) write(dir string) error {
 	p := plot.New()
-	on := c.groups[0].on
+	on := c.groups[0].at
 	p.Title.Text, p.Y.Label.Text, p.Y.Min = c.title, on.axis, 0
 	p.Legend.Top, p.Legend.Padding = true, vg.Points(2)
 	names := c.contenders()
 	var groups []string
 	for _, g := range c.groups {
-		groups = append(groups, g.on.group)
+		groups = append(groups, g.at.group)
 	}
 	for i, name := range names {
 		b := c.bars(name)
@@ -129,13 +137,13 @@ func (c chart) bars(name string) bars {
 	var b bars
 	for x, g := range c.groups {
 		i := g.named(name)
-		if i < 0 || g.failed[i] != nil || g.failed[0] != nil && g.on.relative {
+		if i < 0 || g.failed[i] != nil || g.failed[0] != nil && g.at.relative {
 			continue
 		}
-		v := g.figures[i][g.on.metric.unit]
+		v := g.figures[i][g.at.metric.unit]
 		var middle, low, high float64
-		if g.on.relative {
-			v = g.on.metric.compare.of(g.figures[0][g.on.metric.unit], v)
+		if g.at.relative {
+			v = g.at.metric.compare.of(g.figures[0][g.at.metric.unit], v)
 			low, high = interval(v)
 		} else {
 			low, high = quantile(v, 0.25), quantile(v, 0.75)
@@ -147,7 +155,7 @@ func (c chart) bars(name string) bars {
 		if math.IsInf(low, 0) || math.IsInf(high, 0) { // too few rounds
 			low, high = middle, middle
 		}
-		scale := g.on.scale
+		scale := g.at.scale
 		if scale == 0 {
 			scale = 1
 		}

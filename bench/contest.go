@@ -38,8 +38,8 @@ type contest struct {
 	fresh bool
 	// apart is the server that gets processors of its own meanwhile, if any.
 	apart *server
-	// on says which chart shows the contest, if any.
-	on place
+	// on says which charts show the contest, if any.
+	on []place
 }
 
 type contender struct {

@@ -75,9 +75,9 @@ func TestAnInterruptedContestSaysSo(t *testing.T) {
 func TestReportShowsEveryChartThatItNames(t *testing.T) {
 	o := held(t, contest{section: "Server, proxy + 1 ms", name: "case",
 		contenders: []contender{{plainName, takes(4)}, {ours, takes(2)}, {puddleName, fails}}})
-	o.on = place{chart: o.section + ", p99", group: "4", metric: p99}
+	o.on = []place{{chart: o.section + ", p99", group: "4", metric: p99}}
 	nothing := held(t, contest{section: "Absent", name: "case", contenders: []contender{{plainName, fails}, {ours, fails}}})
-	nothing.on = place{chart: "Absent, p99", group: "4", metric: p99}
+	nothing.on = []place{{chart: "Absent, p99", group: "4", metric: p99}}
 	dir := t.TempDir()
 	if err := (report{outcomes: []outcome{o, nothing}}).save(dir); err != nil {
 		t.Fatal(err)

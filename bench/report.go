@@ -97,6 +97,9 @@ and its pauses are what is measured (`+"`-heap 0`"+` shows that).
 			if text := sectionTexts[section]; text != "" {
 				fmt.Fprintf(w, "\n%s\n", text)
 			}
+			if section == sectionPipelines {
+				writeSummary(w, r.of(section))
+			}
 			r.writeCharts(w, section)
 		}
 		o.write(w)
@@ -128,15 +131,19 @@ func (r report) writeVerdicts(w io.Writer) {
 }
 
 func (r report) writeCharts(w io.Writer, section string) {
-	var within []outcome
+	for _, c := range charts(r.of(section)) {
+		fmt.Fprintf(w, "\n![%s](%s/%s)\n", c.title, chartDir, c.file())
+	}
+}
+
+// of are the outcomes of a section.
+func (r report) of(section string) (within []outcome) {
 	for _, o := range r.outcomes {
 		if o.section == section {
 			within = append(within, o)
 		}
 	}
-	for _, c := range charts(within) {
-		fmt.Fprintf(w, "\n![%s](%s/%s)\n", c.title, chartDir, c.file())
-	}
+	return within
 }
 
 // processor is the processor's name, where Linux tells it.

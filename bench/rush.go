@@ -19,6 +19,8 @@ var (
 	throughput = metric{unit: "statements/s", title: "throughput", spread: true, format: perSecond, compare: more}
 	p50        = metric{unit: "p50-ns", title: "p50 wait", format: nanos}
 	p99        = metric{unit: "p99-ns", title: "p99 wait", spread: true, format: nanos, compare: less}
+	p999       = metric{unit: "p999-ns", title: "p99.9 wait", spread: true, format: nanos, compare: less}
+	asideP99   = metric{unit: "aside-p99-ns", title: "p99 wait of the others", spread: true, format: nanos, compare: less}
 	longest    = metric{unit: "max-ns", title: "max wait", format: nanos}
 )
 
@@ -66,9 +68,12 @@ func rushContests(v venue, turn time.Duration) []contest {
 }
 
 func (v venue) rush(goroutines, conns, statements int, least time.Duration) contest {
-	c := v.contest(rushName(goroutines, conns), everywhere, conns, fillUp(conns), func(b *testing.B, c client) {
-		rush(b, c, conns, goroutines, statements, least)
-	})
+	return v.crowd(rushName(goroutines, conns), load{goroutines, conns, statements, least, queries}, query)
+}
+
+// crowd is the contest of a load. fill is what each connection has run before.
+func (v venue) crowd(name string, l load, fill operation) contest {
+	c := v.contest(name, everywhere, l.conns, fillUp(l.conns, fill), l.rush)
 	c.own = []metric{throughput, p50, p99, longest}
 	c.fresh = !c.far
 	if c.far {
@@ -77,8 +82,21 @@ func (v venue) rush(goroutines, conns, statements int, least time.Duration) cont
 	return c
 }
 
-// fillUp opens all connections of a client, and runs a statement on each of them.
-func fillUp(conns int) func(context.Context, client) error {
+// load is what a crowd does in a turn: so many statements at least, and for as long.
+type load struct {
+	goroutines, conns, statements int
+	least                         time.Duration
+	// run runs the nth statement of goroutine g. aside: it is not among those whose
+	// figures count, but has some of its own.
+	run func(ctx context.Context, c client, g, n int) (aside bool, err error)
+}
+
+func queries(ctx context.Context, c client, g, _ int) (aside bool, err error) {
+	return false, c.query(ctx, int64(g))
+}
+
+// fillUp opens all connections of a client, and runs an operation on each of them.
+func fillUp(conns int, run operation) func(context.Context, client) error {
 	return func(ctx context.Context, c client) error {
 		for range warmUp {
 			release, err := holdAll(ctx, c, conns)
@@ -89,7 +107,7 @@ func fillUp(conns int) func(context.Context, client) error {
 			errs := make([]error, 4*conns)
 			var done sync.WaitGroup
 			for i := range errs {
-				done.Go(func() { errs[i] = c.query(ctx, 1) })
+				done.Go(func() { errs[i] = run(ctx, c, int64(i)) })
 			}
 			done.Wait()
 			if err := errors.Join(errs...); err != nil {
@@ -119,14 +137,17 @@ func holdAll(ctx context.Context, c client, conns int) (release func(), err erro
 	return release, nil
 }
 
-// rush runs until there were as many statements, and for as long. As in crowd, all
-// connections are held until everybody stands in the queue: else one goroutine
-// runs for a slice of the scheduler's time before the next one has begun, and it
-// is the scheduler that is measured.
-func rush(b *testing.B, c client, conns, goroutines, statements int, least time.Duration) {
+// rush runs a turn. As in crowd, all connections are held until everybody stands in
+// the queue: else one goroutine runs for a slice of the scheduler's time before the
+// next one has begun, and it is the scheduler that is measured.
+func (l load) rush(b *testing.B, c client) {
+	type end struct {
+		at    time.Duration // since base
+		aside bool
+	}
 	ctx, cancel := turnContext()
 	defer cancel()
-	release, err := holdAll(ctx, c, conns)
+	release, err := holdAll(ctx, c, l.conns)
 	if err != nil {
 		fail(b, err)
 	}
@@ -134,37 +155,46 @@ func rush(b *testing.B, c client, conns, goroutines, statements int, least time.
 		issued atomic.Int64
 		over   atomic.Bool
 		base   = time.Now()
-		ends   = make([][]time.Duration, goroutines) // of statements, since base
+		ends   = make([][]end, l.goroutines) // of statements
 	)
-	done := wait(goroutines, func(g int) {
+	done := wait(l.goroutines, func(g int) {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
-		for issued.Add(1) <= int64(statements) || !over.Load() {
-			if err := c.query(ctx, int64(g)); err != nil {
+		for n := 0; issued.Add(1) <= int64(l.statements) || !over.Load(); n++ {
+			aside, err := l.run(ctx, c, g, n)
+			if err != nil {
 				note(b, err)
 				return
 			}
-			ends[g] = append(ends[g], time.Since(base))
+			ends[g] = append(ends[g], end{time.Since(base), aside})
 		}
 	})
 	began := time.Since(base)
-	time.AfterFunc(least, func() { over.Store(true) })
+	time.AfterFunc(l.least, func() { over.Store(true) })
 	release()
 	done.Wait()
 	elapsed := time.Since(base) - began
 	if b.Failed() {
 		b.FailNow()
 	}
-	var took []float64
+	var took, aside []float64
 	for _, of := range ends {
 		last := began
 		for _, end := range of {
-			took = append(took, float64(end-last))
-			last = end
+			if d := float64(end.at - last); end.aside {
+				aside = append(aside, d)
+			} else {
+				took = append(took, d)
+			}
+			last = end.at
 		}
 	}
 	b.ReportMetric(float64(len(took))/elapsed.Seconds(), throughput.unit)
 	b.ReportMetric(quantile(took, 0.5), p50.unit)
 	b.ReportMetric(quantile(took, 0.99), p99.unit)
+	b.ReportMetric(quantile(took, 0.999), p999.unit)
 	b.ReportMetric(slices.Max(took), longest.unit)
+	if len(aside) > 0 {
+		b.ReportMetric(quantile(aside, 0.99), asideP99.unit)
+	}
 }

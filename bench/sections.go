@@ -2,11 +2,12 @@ package main
 
 // The sections of the report, beside the servers'.
 const (
-	sectionPool    = "Bare pool"
-	sectionNull    = "Null driver"
-	sectionSQLite  = "SQLite"
-	sectionTasks   = "Tasks"
-	sectionReading = "Reading in a task"
+	sectionPool      = "Bare pool"
+	sectionNull      = "Null driver"
+	sectionSQLite    = "SQLite"
+	sectionTasks     = "Tasks"
+	sectionReading   = "Reading in a task"
+	sectionPipelines = "Pipelines"
 )
 
 // sectionTexts say what a section's tables are to be read with.
@@ -21,6 +22,9 @@ database/sql.`,
 	"MariaDB":    "Without a proxy, a commit reaches the operating system only.",
 	"MySQL":      "As MariaDB. Nothing is promised here that is not promised there.",
 	sectionTasks: "What a task costs, and the order in which tasks are served.",
+	sectionPipelines: `PostgreSQL, with and without pool_pipeline. Each goroutine runs one statement after the other, a
+lookup by primary key unless another one is named. In the first table a ratio is the figure of the last
+contender by the other's, as it stands: a throughput is to be above 1, a time below.`,
 	sectionReading: `One query of many rows. Between two rows of a task others may want the connection, so
 each is read under a lock.`,
 }

@@ -28,13 +28,7 @@ func postgresVenues(s *server) []venue {
 	return serverVenues(s, near, lazy, func(account reach) []entrant {
 		return []entrant{
 			{plainName, everywhere, openPlain(s, account, t)},
-			{pgxpoolName, everywhere, func(conns int) (client, error) {
-				a, err := account()
-				if err != nil {
-					return nil, err
-				}
-				return openPgx(a.URL(poolMaxConns(conns)), t)
-			}},
+			{pgxpoolName, everywhere, openPgxpool(account, t)},
 			{ours, everywhere, openPooled(account, t)},
 			{lazyName, beginning, openPooled(account, t, lazyBegin)},
 		}
@@ -83,6 +77,16 @@ func openPlain(s *server, account reach, t texts, parameters ...string) func(int
 		}
 		db, err := s.plain(a, parameters...)
 		return openSQL(db, err, conns, t)
+	}
+}
+
+func openPgxpool(account reach, t texts) func(int) (client, error) {
+	return func(conns int) (client, error) {
+		a, err := account()
+		if err != nil {
+			return nil, err
+		}
+		return openPgx(a.URL(poolMaxConns(conns)), t)
 	}
 }
 

@@ -25,12 +25,12 @@ var (
 )
 
 func waitingContests(v venue) []contest {
-	memory := v.contest(fmt.Sprintf("memory of %d goroutines that wait", manyGoroutines), everywhere, waitingConns, fillUp(waitingConns), memoryOfWaiting)
+	memory := v.contest(fmt.Sprintf("memory of %d goroutines that wait", manyGoroutines), everywhere, waitingConns, fillUp(waitingConns, query), memoryOfWaiting)
 	memory.own, memory.most = []metric{bytesEach}, 6
 	if v.name == sectionNull {
 		memory.promises = []promise{better(bytesEach, 1.4)} // twice as much if the wait needs a larger stack than plain's
 	}
-	cancelled := v.contest(fmt.Sprintf("cancellation of %d goroutines that wait", cancelledGoroutines), everywhere, waitingConns, fillUp(waitingConns), cancelWaiting)
+	cancelled := v.contest(fmt.Sprintf("cancellation of %d goroutines that wait", cancelledGoroutines), everywhere, waitingConns, fillUp(waitingConns, query), cancelWaiting)
 	cancelled.own = []metric{returned}
 	return []contest{memory, cancelled}
 }
