@@ -97,3 +97,19 @@ func TestReportShowsEveryChartThatItNames(t *testing.T) {
 		t.Errorf("%s: %v", name, err)
 	}
 }
+
+func TestTheSummaryHoldsTheLastContenderAgainstTheOthers(t *testing.T) {
+	var text strings.Builder
+	writeSummary(&text, []outcome{
+		held(t, contest{name: "case", contenders: []contender{{plainName, takes(4)}, {pgxpoolName, fails}, {ours, takes(2)}}}),
+		held(t, contest{name: "absent", prepare: func() (func(), error) { return nil, errors.New("no Docker") }}),
+	})
+	want := `
+|  |  | plain sql.DB | pgxpool | pooldriver | to plain sql.DB | to pgxpool |
+|---|---|---:|---:|---:|---:|---:|
+| case | p99 wait | 4 ns | not measured | 2 ns | 0.50× (0.50× – 0.50×) | not measured |
+`
+	if text.String() != want {
+		t.Errorf("%s is not %s", &text, want)
+	}
+}

@@ -27,21 +27,31 @@ func writeSummary(w io.Writer, outcomes []outcome) {
 	row(w, head)
 	fmt.Fprintf(w, "|---|---|%s\n", strings.Repeat("---:|", len(head)-2))
 	for _, o := range outcomes {
-		last := o.figures[len(o.figures)-1]
+		last := len(o.contenders) - 1
 		for _, m := range o.metrics() {
 			if m.compare == apart {
 				continue
 			}
 			cells := []string{o.name, m.title}
-			for _, f := range o.figures {
-				cells = append(cells, m.format(median(f[m.unit])))
+			for i, f := range o.figures {
+				cells = append(cells, o.measured(m.format(median(f[m.unit])), i))
 			}
 			for i := range others {
-				of := pairwise(o.figures[i][m.unit], last[m.unit], ratio)
+				of := pairwise(o.figures[i][m.unit], o.figures[last][m.unit], ratio)
 				low, high := interval(of)
-				cells = append(cells, fmt.Sprintf("%s (%s)", times(median(of)), span(low, high, times)))
+				cells = append(cells, o.measured(fmt.Sprintf("%s (%s)", times(median(of)), span(low, high, times)), i, last))
 			}
 			row(w, cells)
 		}
 	}
+}
+
+// measured is a cell of the table, if these contenders have not failed.
+func (o outcome) measured(cell string, contenders ...int) string {
+	for _, i := range contenders {
+		if o.failed[i] != nil {
+			return unmeasured
+		}
+	}
+	return cell
 }
