@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"log/slog"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -32,7 +33,9 @@ func TestATransactionBegunByHandOnADBEndsWithItsStatement(t *testing.T) {
 				require.Len(t, server.Table("t"), 1)
 				require.Equal(t, 1, server.State().Opened, "the connection is used again")
 				require.EqualValues(t, 1, c.Stats().Rollbacks)
-				for _, part := range []string{"was rolled back", "BeginTx", "*sql.Conn", "WithTask", "at=", "byhand_test.go"} {
+				// The line is written when the connection has been given on.
+				require.Eventually(t, func() bool { return log.count("was rolled back") == 1 }, 10*time.Second, time.Millisecond)
+				for _, part := range []string{"BeginTx", "*sql.Conn", "WithTask", "at=", "byhand_test.go"} {
 					require.Equal(t, 1, log.count(part), part)
 				}
 				atRest(t, c)
