@@ -131,6 +131,16 @@ type Config struct {
 	// 10 ms. A text is logged at most once in 10 s. 0 is never. Default 0.
 	SlowQuery time.Duration
 
+	// ListenPing is the time between two pings of the connection of Connector.Listen. A network that has
+	// lost this connection and does not say so is found by the next ping, which may take PingTimeout.
+	// Default 30s.
+	ListenPing time.Duration
+	// ListenDSN, if set, is the DSN of the connection of Connector.Listen: of the server itself, where
+	// the Connector's DSN leads to a pooler in transaction mode, which passes no notifications on. It
+	// has no pool_ parameters. Like the Connector's DSN it is a secret, which is never printed. Credentials
+	// and Dial apply to it, too. Default: the Connector's DSN.
+	ListenDSN string
+
 	// Credentials, if set, is asked for user and password of each dial; the
 	// DSN's are not used. See CredentialSource.
 	Credentials CredentialSource
@@ -144,8 +154,8 @@ type Config struct {
 	// connection, or panics, the dial fails. The connection needs Read, Write and Close, but no
 	// deadlines: see docs/dialing.md.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
-	// AfterConnect, if set, is called with each new real connection before its first use. It is
-	// called again after every cleaning, because the cleaning removes what the hook has set. A
+	// AfterConnect, if set, is called with each new real connection before its first use, but not with
+	// that of Connector.Listen. It is called again after every cleaning, because the cleaning removes what the hook has set. A
 	// dial ends with ConnectTimeout, even if AfterConnect does not return: the connection is
 	// closed when AfterConnect returns, and is one of Stats.Orphans. conn is the driver's own
 	// connection. Over ODBC, and on a SQLite database in memory, it is our connection around the
@@ -248,7 +258,7 @@ func (c *Config) resolve(d dialects.Dialect, key task.KeyFunc) config.Config {
 		// memory that tasks need for their own statements: without room a task's own statement
 		// gets an error, but a waiting statement only waits longer.
 		NestedBufferOthers: max(c.NestedBufferTotal/2, c.NestedBuffer),
-		SampleStacks:       c.SampleStacks, SlowQuery: c.SlowQuery,
+		ListenPing:         c.ListenPing, SampleStacks: c.SampleStacks, SlowQuery: c.SlowQuery,
 	}
 	if c.AcquireTimeout > 0 { // if an idle connection does not answer, time is left for a dial
 		to.IdleTimeout = min(c.PingTimeout, c.AcquireTimeout/2)
