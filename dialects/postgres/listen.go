@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
+	"runtime"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -47,7 +49,7 @@ func (w wrapped) DialListener(ctx context.Context, cred *dialects.Credential) (d
 	switch {
 	case !ok:
 		err = errors.New("the connector given to Wrap does not show pgx's connection, which Listen needs; set Config.ListenDSN")
-	case s.pgx.Config().OnNotification != nil:
+	case !keepsNotifications(s.pgx):
 		err = errors.New("pgx gives the notifications of this connector to its OnNotification; leave OnNotification out, or set Config.ListenDSN")
 	default:
 		s.role, s.known = hosts.Primary, true
@@ -58,6 +60,14 @@ func (w wrapped) DialListener(ctx context.Context, cred *dialects.Credential) (d
 		return nil, err
 	}
 	return listener{s}, nil
+}
+
+// keepsNotifications reports whether conn keeps its notifications for WaitForNotification. pgx puts its
+// own method into the configuration, if the program has left OnNotification empty. If a pgx has renamed
+// the method, no connection counts as one that keeps them, and TestListenThroughWrap fails.
+func keepsNotifications(conn *pgx.Conn) bool {
+	of := runtime.FuncForPC(reflect.ValueOf(conn.Config().OnNotification).Pointer())
+	return of != nil && strings.HasPrefix(of.Name(), reflect.TypeFor[pgx.Conn]().PkgPath()+".(*Conn).bufferNotifications")
 }
 
 func (w wrapped) CheckChannel(name string) error { return checkChannel(name) }

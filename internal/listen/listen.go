@@ -47,8 +47,8 @@ type Config struct {
 	// Ping is the time between two pings. Timeout limits a ping, and every other statement.
 	Ping, Timeout time.Duration
 
-	// These are told what happens, under no lock. Dialled: a dial has ended, also the probe that
-	// belongs to it. Lost: a connection was lost. Overflowed: the queue of a listener was full.
+	// These are told what happens, under no lock. Dialled: a dial has succeeded, with its probe, or will
+	// be tried again. Lost: a connection was lost. Overflowed: the queue of a listener was full.
 	Dialled    func(err error)
 	Lost       func(err error)
 	Overflowed func(channel string)

@@ -59,6 +59,7 @@ func (h *Hub) work(ctx context.Context) {
 		conn, err := h.connect(ctx)
 		if err == nil {
 			served = true
+			h.config.Dialled(nil)
 			begun := time.Now()
 			h.serve(ctx, conn)
 			if pause = longer(pause, shortestPause, longestPause); time.Since(begun) >= lasting {
@@ -68,6 +69,7 @@ func (h *Hub) work(ctx context.Context) {
 		}
 		switch {
 		case ctx.Err() != nil:
+			return
 		case !served && !h.config.Outage(err):
 			h.end(nil, err)
 			return
@@ -76,6 +78,7 @@ func (h *Hub) work(ctx context.Context) {
 		default:
 			pause = longer(pause, shortestPause, longestPause)
 		}
+		h.config.Dialled(err)
 	}
 }
 
@@ -99,9 +102,6 @@ func (h *Hub) connect(ctx context.Context) (Conn, error) {
 		if err = h.probe(ctx, conn); err != nil {
 			conn.Close()
 		}
-	}
-	if ctx.Err() == nil {
-		h.config.Dialled(err)
 	}
 	return conn, err
 }
