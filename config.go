@@ -120,7 +120,7 @@ type Config struct {
 	// who has the connection, with the call stacks if they were sampled. 0 is never. Default 0.
 	LeakAfter time.Duration
 	// LeakExempt lists the labels (see the function Label) for which LeakAfter logs no warning,
-	// such as a listener that Raw has for as long as the program runs, or a report that takes an
+	// such as a leader that has a *sql.Conn for as long as the program runs, or a report that takes an
 	// hour. In a DSN commas separate the labels. Default none.
 	LeakExempt []string
 

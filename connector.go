@@ -321,7 +321,7 @@ func (c *Connector) Ready(ctx context.Context) error {
 // the moment and, without a task, a query inside a rows loop, because nobody can tell that the
 // query belongs to the loop.
 //
-// Drain waits for functions of Raw, too: for a listener, which may wait for notifications for as
+// Drain waits for functions of Raw, too: for a LISTEN by Raw, which may wait for notifications for as
 // long as the program runs. The log has a warning for each of them when Drain begins. End their
 // contexts before.
 //

@@ -20,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pooldriver/pooldriver"
+	"github.com/pooldriver/pooldriver/inspect"
 	"github.com/pooldriver/pooldriver/integration/byteproxy"
 	"github.com/pooldriver/pooldriver/integration/testbed"
 	"github.com/pooldriver/pooldriver/internal/randomtest"
@@ -156,6 +157,9 @@ func TestTheServerSeesTheListenersConnectionOnlyWhileSomebodyListens(t *testing.
 	h := c.Holders()[0]
 	require.Equal(t, pooldriver.PinListen, h.Pin)
 	require.Equal(t, "LISTEN a, b", h.Statement)
+	shown := inspect.Handler(c).Snapshot().Pools[0]
+	require.Equal(t, h.ProcessID, shown.Listens.ProcessID)
+	require.Empty(t, shown.Holders)
 	admin, err := account.Server.Admin()
 	require.NoError(t, err)
 	var user string
