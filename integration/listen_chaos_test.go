@@ -83,10 +83,10 @@ func TestEveryNotificationArrivesOnceOrIsInAGap(t *testing.T) {
 	begun.Wait()
 
 	var most atomic.Int64
-	permits := make(chan struct{}, kills)
+	over := make(chan struct{})
 	var chaos sync.WaitGroup
 	chaos.Go(func() {
-		defer close(permits)
+		defer close(over)
 		for killed := 0; killed < kills && t.Context().Err() == nil; {
 			time.Sleep(rand.N(20 * time.Millisecond)) // chance decides what is hit: a dial, the probe, LISTEN, the wait
 			pids, err := listeningSessions(ctx, admin, account)
@@ -98,15 +98,20 @@ func TestEveryNotificationArrivesOnceOrIsInAGap(t *testing.T) {
 			_, err = admin.ExecContext(ctx, "SELECT pg_terminate_backend($1)", pids[0])
 			require.NoError(t, err)
 			killed++
-			permits <- struct{}{}
 		}
 	})
 	all := make([][]sent, channels)
-	for range permits {
-		time.Sleep(rand.N(300 * time.Millisecond))
+	transactions := 0
+	for killing := true; killing || transactions < kills; {
+		select {
+		case <-over:
+			killing, over = false, nil
+		case <-time.After(rand.N(500 * time.Millisecond)):
+		}
 		tx, err := db.BeginTx(ctx, nil)
 		require.NoError(t, err)
 		notified := map[int]int{}
+		transactions++
 		for range each {
 			i := rand.IntN(channels)
 			_, err := tx.ExecContext(ctx, "SELECT pg_notify($1, $2)", fmt.Sprint("channel ", i), strconv.Itoa(len(all[i])+notified[i]))
@@ -139,7 +144,7 @@ func TestEveryNotificationArrivesOnceOrIsInAGap(t *testing.T) {
 	require.Positive(t, arrived)
 	require.LessOrEqual(t, most.Load(), int64(1), "sessions that listen")
 	require.LessOrEqual(t, watch.Stop().Backends, 2+1)
-	t.Logf("%d kills: %d notifications arrived, %d were lost in gaps, %d losses", kills, arrived, lost, c.Stats().Listen.Losses)
+	t.Logf("%d kills, %d transactions: %d notifications arrived, %d were lost in gaps, %d losses", kills, transactions, arrived, lost, c.Stats().Listen.Losses)
 }
 
 // lossesOf compares what was told with what was sent.
