@@ -154,16 +154,16 @@ type Config struct {
 	// connection, or panics, the dial fails. The connection needs Read, Write and Close, but no
 	// deadlines: see docs/dialing.md.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
-	// AfterConnect, if set, is called with each new real connection before its first use, but not with
-	// that of Connector.Listen. It is called again after every cleaning, because the cleaning removes what the hook has set. A
-	// dial ends with ConnectTimeout, even if AfterConnect does not return: the connection is
-	// closed when AfterConnect returns, and is one of Stats.Orphans. conn is the driver's own
-	// connection. Over ODBC, and on a SQLite database in memory, it is our connection around the
-	// driver's. If Wrap was given a library's connector, it is the library's connection. ctx ends
-	// with ConnectTimeout or CleanTimeout. AfterConnect must not keep the connection, leave a
-	// transaction open or switch autocommit off. An error closes the connection. Two goroutines
-	// never call AfterConnect for the same connection, but they may call it for several
-	// connections at once.
+	// AfterConnect, if set, is called with each new real connection before its first use, but not
+	// with that of Connector.Listen. It is called again after every cleaning, because the cleaning
+	// removes what the hook has set. A dial ends with ConnectTimeout, even if AfterConnect does not
+	// return: the connection is closed when AfterConnect returns, and is one of Stats.Orphans. conn
+	// is the driver's own connection. Over ODBC, and on a SQLite database in memory, it is our
+	// connection around the driver's. If Wrap was given a library's connector, it is the library's
+	// connection. ctx ends with ConnectTimeout or CleanTimeout. AfterConnect must not keep the
+	// connection, leave a transaction open or switch autocommit off. An error closes the connection.
+	// Two goroutines never call AfterConnect for the same connection, but they may call it for
+	// several connections at once.
 	AfterConnect func(ctx context.Context, conn driver.Conn) error
 	// TaskKey, if set, finds tasks in the program's own contexts. Contexts for which it returns
 	// the same key belong to one task. The task begins with its first statement and ends when

@@ -327,8 +327,8 @@ func (c *Connector) Ready(ctx context.Context) error {
 //
 // If ctx ends first, Drain returns an error with the context's error and with a list of who still
 // has a connection. New statements are still refused, and work that has begun may still finish:
-// call Drain again, or Close. Listeners of Listen end last, when all work is over. Drain has no timeout of its own. It may be called several times, by
-// several goroutines at once, and after Close.
+// call Drain again, or Close. Listeners of Listen end last, when all work is over. Drain has no
+// timeout of its own. It may be called several times, by several goroutines at once, and after Close.
 func (c *Connector) Drain(ctx context.Context) error {
 	if c.err != nil {
 		return c.err
@@ -357,7 +357,7 @@ func (c *Connector) Drain(ctx context.Context) error {
 // On SQLite, Close waits until every connection that is not in use is closed, without a limit
 // of time, like Close of the bare driver: the last connection to close copies the write-ahead
 // log into the file.
-// sql.DB.Close calls Close. A second call does nothing.
+// Listeners of Listen end at once. sql.DB.Close calls Close. A second call does nothing.
 func (c *Connector) Close() error {
 	if c.err != nil {
 		return nil

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"net"
 	"strconv"
 	"strings"
 	"sync"
@@ -173,11 +174,45 @@ func TestTheServerSeesTheListenersConnectionOnlyWhileSomebodyListens(t *testing.
 	require.Empty(t, c.Holders())
 }
 
-// TestListenersComeAndGo: at the end the session listens to nothing that nobody wants.
+// mute is a connection without deadlines.
+type mute struct{ net.Conn }
+
+var errNoDeadlines = errors.New("this connection has no deadlines")
+
+func (mute) SetDeadline(time.Time) error      { return errNoDeadlines }
+func (mute) SetReadDeadline(time.Time) error  { return errNoDeadlines }
+func (mute) SetWriteDeadline(time.Time) error { return errNoDeadlines }
+
+// TestListenersComeAndGo: each one that comes or goes interrupts the wait for notifications, and the
+// connection stays. At the end the session listens to nothing that nobody wants.
 func TestListenersComeAndGo(t *testing.T) {
 	t.Parallel()
-	account := testbed.Shared(t, testbed.Postgres).NewAccount(t)
-	c := pooldriver.New(account.URL("pool_max_conns=1"), quiet)
+	for way, connector := range map[string]func(account testbed.Account) *pooldriver.Connector{
+		"TLS": func(account testbed.Account) *pooldriver.Connector { return pooldriver.New(account.URL(), quiet) },
+		"plain": func(account testbed.Account) *pooldriver.Connector {
+			return pooldriver.New(strings.Replace(account.URL(), "sslmode=verify-full", "sslmode=disable", 1), quiet)
+		},
+		"Wrap": func(account testbed.Account) *pooldriver.Connector {
+			return pooldriver.Wrap(connectorOf(t, account), quiet)
+		},
+		"Dial": func(account testbed.Account) *pooldriver.Connector {
+			return pooldriver.New(account.URL(), quiet, func(c *pooldriver.Config) {
+				c.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+					nc, err := new(net.Dialer).DialContext(ctx, network, addr)
+					return mute{nc}, err
+				}
+			})
+		},
+	} {
+		t.Run(way, func(t *testing.T) {
+			t.Parallel()
+			account := testbed.Shared(t, testbed.Postgres).NewAccount(t) // notifications are the database's
+			comeAndGo(t, connector(account), randomtest.Rounds(300, 1000))
+		})
+	}
+}
+
+func comeAndGo(t *testing.T, c *pooldriver.Connector, times int) {
 	db := sql.OpenDB(c)
 	defer db.Close()
 	own := listenTo(t, c, "own")
@@ -187,9 +222,9 @@ func TestListenersComeAndGo(t *testing.T) {
 	for range 20 {
 		r := rand.New(rand.NewPCG(random.Uint64(), 0))
 		all.Go(func() {
-			for range 1000 / 20 {
+			for range times / 20 {
 				ctx, stop := context.WithTimeout(t.Context(), time.Duration(r.IntN(20))*time.Millisecond)
-				require.NoError(t, c.Listen(ctx, "c"+strconv.Itoa(r.IntN(5)), func(_ context.Context, n pooldriver.Notification) {
+				require.NoError(t, c.Listen(ctx, "c"+strconv.Itoa(r.IntN(5)), func(context.Context, pooldriver.Notification) {
 					if r.IntN(2) == 0 {
 						stop()
 					}
@@ -199,8 +234,9 @@ func TestListenersComeAndGo(t *testing.T) {
 		})
 	}
 	all.Wait()
-	// The session that listens tells what it listens to, when it is asked in its own words.
 	require.Eventually(t, func() bool { return c.Stats().Listen.Channels == 1 }, 5*time.Second, time.Millisecond)
+	mustExec(t, db, "SELECT pg_notify('own', 'first')") // what the last ones have asked for is done before this arrives
+	require.Equal(t, "first", own.next(t).Payload)
 	for i := range 5 {
 		mustExec(t, db, "SELECT pg_notify($1, 'nobody')", "c"+strconv.Itoa(i))
 	}
