@@ -123,7 +123,7 @@ type Config struct {
 	// who has the connection, with the call stacks if they were sampled. 0 is never. Default 0.
 	LeakAfter time.Duration
 	// LeakExempt lists the labels (see the function Label) for which LeakAfter logs no warning,
-	// such as a listener that Raw has for as long as the program runs, or a report that takes an
+	// such as a leader that has a *sql.Conn for as long as the program runs, or a report that takes an
 	// hour. In a DSN commas separate the labels. Default none.
 	LeakExempt []string
 
@@ -133,6 +133,16 @@ type Config struct {
 	// closed; the warning also has the part in which the program did not read. Times are exact to
 	// 10 ms. A text is logged at most once in 10 s. 0 is never. Default 0.
 	SlowQuery time.Duration
+
+	// ListenPing is the time between two pings of the connection of Connector.Listen. A network that has
+	// lost this connection and does not say so is found by the next ping, which may take PingTimeout.
+	// Default 30s.
+	ListenPing time.Duration
+	// ListenDSN, if set, is the DSN of the connection of Connector.Listen: of the server itself, where
+	// the Connector's DSN leads to a pooler in transaction mode, which passes no notifications on. It
+	// has no pool_ parameters. Like the Connector's DSN it is a secret, which is never printed. Credentials
+	// and Dial apply to it, too. Default: the Connector's DSN.
+	ListenDSN string
 
 	// Credentials, if set, is asked for user and password of each dial; the
 	// DSN's are not used. See CredentialSource.
@@ -147,16 +157,16 @@ type Config struct {
 	// connection, or panics, the dial fails. The connection needs Read, Write and Close, but no
 	// deadlines: see docs/dialing.md.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
-	// AfterConnect, if set, is called with each new real connection before its first use. It is
-	// called again after every cleaning, because the cleaning removes what the hook has set. A
-	// dial ends with ConnectTimeout, even if AfterConnect does not return: the connection is
-	// closed when AfterConnect returns, and is one of Stats.Orphans. conn is the driver's own
-	// connection. Over ODBC, and on a SQLite database in memory, it is our connection around the
-	// driver's. If Wrap was given a library's connector, it is the library's connection. ctx ends
-	// with ConnectTimeout or CleanTimeout. AfterConnect must not keep the connection, leave a
-	// transaction open or switch autocommit off. An error closes the connection. Two goroutines
-	// never call AfterConnect for the same connection, but they may call it for several
-	// connections at once.
+	// AfterConnect, if set, is called with each new real connection before its first use, but not
+	// with that of Connector.Listen. It is called again after every cleaning, because the cleaning
+	// removes what the hook has set. A dial ends with ConnectTimeout, even if AfterConnect does not
+	// return: the connection is closed when AfterConnect returns, and is one of Stats.Orphans. conn
+	// is the driver's own connection. Over ODBC, and on a SQLite database in memory, it is our
+	// connection around the driver's. If Wrap was given a library's connector, it is the library's
+	// connection. ctx ends with ConnectTimeout or CleanTimeout. AfterConnect must not keep the
+	// connection, leave a transaction open or switch autocommit off. An error closes the connection.
+	// Two goroutines never call AfterConnect for the same connection, but they may call it for
+	// several connections at once.
 	AfterConnect func(ctx context.Context, conn driver.Conn) error
 	// TaskKey, if set, finds tasks in the program's own contexts. Contexts for which it returns
 	// the same key belong to one task. The task begins with its first statement and ends when
@@ -251,7 +261,7 @@ func (c *Config) resolve(d dialects.Dialect, key task.KeyFunc) config.Config {
 		// memory that tasks need for their own statements: without room a task's own statement
 		// gets an error, but a waiting statement only waits longer.
 		NestedBufferOthers: max(c.NestedBufferTotal/2, c.NestedBuffer),
-		SampleStacks:       c.SampleStacks, SlowQuery: c.SlowQuery,
+		ListenPing:         c.ListenPing, SampleStacks: c.SampleStacks, SlowQuery: c.SlowQuery,
 	}
 	if c.AcquireTimeout > 0 { // if an idle connection does not answer, time is left for a dial
 		to.IdleTimeout = min(c.PingTimeout, c.AcquireTimeout/2)

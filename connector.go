@@ -15,6 +15,7 @@ import (
 	"github.com/pooldriver/pooldriver/internal/config"
 	"github.com/pooldriver/pooldriver/internal/connpool"
 	"github.com/pooldriver/pooldriver/internal/history"
+	"github.com/pooldriver/pooldriver/internal/listen"
 	"github.com/pooldriver/pooldriver/internal/redact"
 	"github.com/pooldriver/pooldriver/internal/report"
 	"github.com/pooldriver/pooldriver/internal/task"
@@ -28,18 +29,20 @@ import (
 //
 // A Connector is safe for concurrent use. It prints without its secrets.
 type Connector struct {
-	err      error // the mistake that New or Wrap has found; every use returns it
-	config   Config
-	settings config.Config // config, for the internal packages
-	template dialects.Template
-	pool     *connpool.Pool
-	engine   *binding.Engine
-	source   virtual.Source
-	report   report.Report
-	usage    usage.Env
-	leaks    leakWatch
-	closed   atomic.Bool
-	history  history.Recorder
+	err          error // the mistake that New or Wrap has found; every use returns it
+	config       Config
+	settings     config.Config // config, for the internal packages
+	template     dialects.Template
+	pool         *connpool.Pool
+	engine       *binding.Engine
+	source       virtual.Source
+	report       report.Report
+	usage        usage.Env
+	leaks        leakWatch
+	closed       atomic.Bool
+	history      history.Recorder
+	listens      *listen.Hub             // nil: the database sends no notifications
+	checkChannel func(name string) error // with listens
 }
 
 var (
@@ -118,7 +121,7 @@ func (c *Connector) init(d dialects.Dialect, t dialects.Template, options []Opti
 	c.leaks.engine, c.leaks.report, c.leaks.config = e, &c.report, &c.config
 	c.source.Init(&c.settings, t.Traits(), e, &c.report)
 	c.source.Inside = inside{c}
-	return nil
+	return initListen(c, d)
 }
 
 // tellSlow logs a slow statement. It uses a goroutine: the caller has locked the connection, and a
@@ -240,6 +243,38 @@ func (c *Connector) LockWaits(ctx context.Context) ([]LockWait, error) {
 	return lockWaits(ctx, c)
 }
 
+// Listen calls fn with each notification of a channel until ctx ends. It works on PostgreSQL. All
+// listeners of the Connector share one connection, which is beyond Config.MaxConns: it is opened for the
+// first listener and closed after the last one. It leads to a primary, whatever role the DSN asks for.
+// channel is the name as pg_notify has it: nothing is folded to lower case, and 63 bytes are the most.
+//
+// Notifications can be lost: by a lost connection, or because fn is slow. fn is told so by a
+// Notification that is a Gap, before it gets any later notification. A program that keeps state reads
+// it anew then. The first Notification is a gap, so the program reads its state in one place only.
+// After the gap nothing is missing that is committed after Notification.Until.
+//
+// Listen calls fn on its own goroutine, one call after the other; two calls of Listen do not wait for
+// each other. The ctx of fn is that of Listen as by Outside: it has its label, and no task. Up to 1,000
+// notifications, of 4 MiB at most, wait while fn runs. When there are more, those that wait are dropped,
+// and the next call of fn is a gap: a connection that does not read would in the end stop every commit
+// that notifies, in the whole server. If fn panics, the panic is logged, and a second later fn is called
+// with a gap.
+//
+// Listen returns nil when ctx has ended and fn has returned. It returns an ErrClosed when the Connector
+// is closed, or has drained. Before the first success of the connection it returns an error of the login
+// or the configuration, or one that says that a pooler in between passes no notifications on: see
+// Config.ListenDSN. Outages are waited for, whenever they come, with a line in the log. On other
+// databases Listen is an error, and through Wrap with a pgx whose configuration has OnNotification.
+//
+// There is no function to notify: execute SELECT pg_notify($1, $2) in the transaction that the
+// notification is about. See docs/listen.md.
+func (c *Connector) Listen(ctx context.Context, channel string, fn func(ctx context.Context, n Notification)) error {
+	if c.err != nil {
+		return c.err
+	}
+	return listenOn(ctx, c, channel, fn)
+}
+
 // Flush replaces all real connections softly: idle connections now, connections in use when they
 // come back. Call it after a failover, or when a role's settings have changed. A connection stays
 // if its end would end a database in memory (by Wrap).
@@ -286,14 +321,14 @@ func (c *Connector) Ready(ctx context.Context) error {
 // the moment and, without a task, a query inside a rows loop, because nobody can tell that the
 // query belongs to the loop.
 //
-// Drain waits for functions of Raw, too: for a listener, which may wait for notifications for as
+// Drain waits for functions of Raw, too: for a LISTEN by Raw, which may wait for notifications for as
 // long as the program runs. The log has a warning for each of them when Drain begins. End their
 // contexts before.
 //
 // If ctx ends first, Drain returns an error with the context's error and with a list of who still
 // has a connection. New statements are still refused, and work that has begun may still finish:
-// call Drain again, or Close. Drain has no timeout of its own. It may be called several times, by
-// several goroutines at once, and after Close.
+// call Drain again, or Close. Listeners of Listen end last, when all work is over. Drain has no
+// timeout of its own. It may be called several times, by several goroutines at once, and after Close.
 func (c *Connector) Drain(ctx context.Context) error {
 	if c.err != nil {
 		return c.err
@@ -303,7 +338,9 @@ func (c *Connector) Drain(ctx context.Context) error {
 			c.report.DrainWaits(h.name(l.HeldFor), advice(h.Pin))
 		}
 	}
-	err := c.pool.Drain(ctx, connpool.Begun{Unattached: c.engine.Unattached, Holders: func() []string { return holderNames(c.engine) }})
+	err := c.pool.Drain(ctx, connpool.Begun{
+		Unattached: c.engine.Unattached, Holders: func() []string { return holderNames(c.engine) }, Last: func() { endListeners(c) },
+	})
 	if err == nil {
 		c.leaks.stop()
 		c.history.Stop()
@@ -320,7 +357,7 @@ func (c *Connector) Drain(ctx context.Context) error {
 // On SQLite, Close waits until every connection that is not in use is closed, without a limit
 // of time, like Close of the bare driver: the last connection to close copies the write-ahead
 // log into the file.
-// sql.DB.Close calls Close. A second call does nothing.
+// Listeners of Listen end at once. sql.DB.Close calls Close. A second call does nothing.
 func (c *Connector) Close() error {
 	if c.err != nil {
 		return nil
@@ -333,6 +370,7 @@ func (c *Connector) close() {
 	c.closed.Store(true)
 	c.leaks.stop() // Close may wait, and a connection that comes back meanwhile is no leak
 	c.history.Stop()
+	endListeners(c)
 	c.pool.Close()
 }
 

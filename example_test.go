@@ -492,3 +492,22 @@ func number(ctx context.Context, db *sql.DB, query string, args ...any) (n int) 
 	}
 	return n
 }
+
+// A program that keeps state reads it at each gap. The first notification is one.
+func ExampleConnector_Listen() {
+	connector := pooldriver.New("postgres://app:secret@db/shop") // imports dialects/postgres
+	db := sql.OpenDB(connector)
+	defer db.Close()
+	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
+	defer stop()
+	err := connector.Listen(ctx, "orders", func(ctx context.Context, n pooldriver.Notification) {
+		if n.Gap {
+			fmt.Println("open orders:", number(ctx, db, "SELECT count(*) FROM orders WHERE open"))
+			return
+		}
+		fmt.Println("order", n.Payload)
+	})
+	if err != nil {
+		panic(err)
+	}
+}

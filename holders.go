@@ -105,8 +105,8 @@ func (f Frame) String() string {
 	return callsite.Frame(f).String()
 }
 
-// Holders returns who has a connection now. The oldest holder comes first. The call does not wait,
-// and costs some microseconds for each connection.
+// Holders returns who has a connection now. The oldest holder comes first, and the connection of Listen,
+// with PinListen, comes last. The call does not wait, and costs some microseconds for each connection.
 func (c *Connector) Holders() []Holder {
 	if c.err != nil {
 		return nil
@@ -115,6 +115,9 @@ func (c *Connector) Holders() []Holder {
 	all := make([]Holder, len(held))
 	for i := range held {
 		all[i] = holderOf(&held[i], c.engine)
+	}
+	if h, ok := listenHolder(c.listens); ok {
+		all = append(all, h)
 	}
 	return all
 }

@@ -27,7 +27,7 @@ var mayImport = []struct{ pkg, imports string }{
 	{"tests/behaviour", ""}, // tests only
 
 	{".", "dialects dialects/generic internal/beneath internal/binding internal/bubble internal/callsite internal/connpool" +
-		" internal/config internal/ctxerr internal/ctxsettings internal/histogram internal/history internal/optiontable internal/pinning internal/redact" +
+		" internal/config internal/ctxerr internal/ctxsettings internal/histogram internal/history internal/listen internal/optiontable internal/pinning internal/redact" +
 		" internal/repeated internal/report internal/session internal/task internal/unwrap internal/usage internal/virtual internal/waitgraph pool"},
 	{"internal/virtual", "dialects internal/beneath internal/binding internal/callsite internal/config internal/connpool internal/ctxerr internal/ctxsettings internal/driverconn" +
 		" internal/pinning internal/report internal/rowbuffer internal/session internal/stmtcache internal/task internal/textcache internal/unwrap"},
@@ -54,6 +54,7 @@ var mayImport = []struct{ pkg, imports string }{
 	{"internal/callsite", ""},
 	{"internal/droppedstate", ""},
 	{"internal/histogram", ""},
+	{"internal/listen", ""},
 	{"internal/mergedctx", ""},
 	{"internal/pprofproto", ""},
 	{"internal/relay", ""},

@@ -36,6 +36,7 @@ var options = optiontable.Table[Config]{
 	optiontable.Number("pool_sample_stacks", "1000", 0, "with N, one of N checkouts has its call stack recorded; 1 records each, 0 none", func(c *Config) *int { return &c.SampleStacks }),
 	optiontable.Duration("pool_leak_after", "0s", 0, "how long a connection may be held before the log warns; 0 is never", func(c *Config) *time.Duration { return &c.LeakAfter }),
 	optiontable.List("pool_leak_exempt", "", "labels that the warning of pool_leak_after leaves out, with commas between them: listeners, long reports", func(c *Config) *[]string { return &c.LeakExempt }),
+	optiontable.Duration("pool_listen_ping", "30s", 1, "pause between pings of the connection of Connector.Listen", func(c *Config) *time.Duration { return &c.ListenPing }),
 	optiontable.Duration("pool_slow_query", "0s", 0, "how long a statement may take, with the reading of its rows, before the log names it; 0 is for ever", func(c *Config) *time.Duration { return &c.SlowQuery }),
 	optiontable.Number("pool_breaker_failures", "0", 0, "failed dials that open the circuit breaker, if no connection was made or given back in between; 0 is no breaker", func(c *Config) *int { return &c.BreakerFailures }),
 	optiontable.Duration("pool_breaker_cooldown", "10s", 1, "how long an open breaker waits before it lets one dial try", func(c *Config) *time.Duration { return &c.BreakerCooldown }),

@@ -24,7 +24,7 @@ func TestEveryParameterSetsItsFieldAndPrintsWhatItSet(t *testing.T) {
 		"pool_connect_timeout": "8s", "pool_clean_timeout": "9s", "pool_max_waiters": "11", "pool_reset": "always",
 		"pool_stmt_cache": "12", "pool_pipeline": "16", "pool_stmt_budget": "99", "pool_lazy_begin": "true", "pool_breaker_failures": "13", "pool_breaker_cooldown": "14s",
 		"pool_ambient": "strict", "pool_nested_buffer": "64KiB", "pool_nested_buffer_total": "32MiB", "pool_task_timeout": "15s", "pool_deadlock_after": "16s",
-		"pool_sample_stacks": "17", "pool_leak_after": "18s", "pool_leak_exempt": "listener,report", "pool_slow_query": "19s",
+		"pool_sample_stacks": "17", "pool_leak_after": "18s", "pool_leak_exempt": "listener,report", "pool_slow_query": "19s", "pool_listen_ping": "21s",
 	}
 	require.Len(t, other, len(options), "a parameter has no case")
 	for _, o := range options {

@@ -18,6 +18,8 @@ const (
 	PinRawTransaction Pin = "transaction by hand"     // a statement such as BEGIN has begun it
 	PinTransaction    Pin = "transaction"             // BeginTx
 	PinRaw            Pin = "driver connection (Raw)" // a function of Raw has it
+	// PinListen is the pin of the connection of Connector.Listen. It is beyond Config.MaxConns.
+	PinListen Pin = "listen"
 )
 
 // pinOf is the pin of a connection that somebody has. While a statement runs, PinStatement stands for

@@ -10,7 +10,7 @@ import (
 )
 
 // Raw calls fn with the driver's own connection behind conn, for features that only the
-// driver has: COPY and LISTEN with pgx, backups with SQLite. (conn.Raw gives
+// driver has: COPY with pgx, backups with SQLite. (LISTEN: see Connector.Listen.) (conn.Raw gives
 // the virtual connection, on which a type assertion to the driver's type
 // fails: docs/migrating.md.) Raw also finds the connection beneath a wrapper such as otelsql:
 // docs/wrappers.md. On a SQLite database in memory fn gets our connection around the driver's,

@@ -9,6 +9,7 @@ import (
 
 	"github.com/pooldriver/pooldriver/dialects"
 	"github.com/pooldriver/pooldriver/internal/histogram"
+	"github.com/pooldriver/pooldriver/internal/listen"
 	"github.com/pooldriver/pooldriver/internal/report"
 	"github.com/pooldriver/pooldriver/pool"
 )
@@ -100,7 +101,37 @@ type Stats struct {
 	BufferedBytes int64
 	// StmtHits and StmtMisses count the look-ups of prepared statements.
 	StmtHits, StmtMisses uint64
+	// Listen has the figures of Connector.Listen. Its connection is no part of Pool, but its dials are
+	// counted in Connect, and those that fail in DialErrors.
+	Listen ListenStats
 }
+
+// ListenStats describes the connection of Connector.Listen, and its listeners.
+type ListenStats struct {
+	State     ListenState
+	Since     time.Time // of State
+	Channels  int       // that have listeners
+	Listeners int
+	// Received counts the notifications that the server has sent. Dropped counts those that a listener
+	// was too slow to take.
+	Received, Dropped uint64
+	// Gaps counts the gaps that listeners were told of, or are to be told of, except the first one of
+	// each. Losses counts the connections that were lost.
+	Gaps, Losses uint64
+}
+
+// ListenState says what the connection of Connector.Listen does. It is a text for people.
+type ListenState string
+
+// The states.
+const (
+	ListenUnused     ListenState = "unused"     // nobody listens, and there is no connection
+	ListenConnecting ListenState = "connecting" // the server sends nothing now
+	ListenListening  ListenState = "listening"
+)
+
+// listenStates are the names of the states of package listen.
+var listenStates = [...]ListenState{listen.Unused: ListenUnused, listen.Connecting: ListenConnecting, listen.Listening: ListenListening}
 
 // DialsFailing describes an outage, as far as dials show it. Dials that a full server has
 // refused, while connections are open, are not in it.
@@ -181,6 +212,7 @@ func figures(c *Connector) Stats {
 		BufferedBytes:   n.Buffered.Load(),
 		StmtHits:        n.StmtHits.Load(),
 		StmtMisses:      n.StmtMisses.Load(),
+		Listen:          listenStats(c.listens),
 	}
 	s.MaxIdle = s.Pool.Max
 	if failed, lasts, ago, last := c.report.DialsFailing(); failed > 0 {

@@ -76,8 +76,12 @@ func (w *watched) look() Pool {
 		CallSites:    atMost(maxRows, c.CallSites()),
 		BufferedRows: atMost(maxRows, c.BufferedRows()),
 		Waiters:      atMost(maxRows, c.Waiters()),
-		Holders:      atMost(maxRows, c.Holders()),
+		Holders:      c.Holders(),
 	}
+	if n := len(p.Holders) - 1; n >= 0 && p.Holders[n].Pin == pooldriver.PinListen {
+		p.Listens, p.Holders = &p.Holders[n], p.Holders[:n:n]
+	}
+	p.Holders = atMost(maxRows, p.Holders)
 	now := time.Now() // the times of holders are of this moment
 	p.At = now
 	for _, db := range w.dbs {

@@ -166,3 +166,13 @@ func TestTextsCanBeRead(t *testing.T) {
 		}
 	}
 }
+
+func TestTheListenersConnectionIsShownBesideThePools(t *testing.T) {
+	s := stats(1, 4, 0)
+	s.Listen = pooldriver.ListenStats{State: pooldriver.ListenConnecting, Since: time.Now(), Channels: 2, Listeners: 3, Received: 70, Gaps: 4, Dropped: 5}
+	text := rendered(t, Pool{Stats: s, Listens: &pooldriver.Holder{ProcessID: 4711, Statement: "LISTEN a, b"}})
+	for _, part := range []string{`class="warn"><dt>connecting`, "<dd>2<small> channels", "70 notifications, 4 gaps, 5 dropped", "process 4711: <code>LISTEN a, b</code>"} {
+		require.Contains(t, text, part)
+	}
+	require.NotContains(t, rendered(t, Pool{Stats: stats(1, 4, 0)}), "notifications")
+}

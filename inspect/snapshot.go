@@ -40,10 +40,12 @@ type Pool struct {
 	Asked Asked
 	DBs   []DB // see Inspector.AddDB
 	// The lists have at most 1000 entries each.
-	Holders   []pooldriver.Holder
+	Holders   []pooldriver.Holder // without that of Listens
 	Waiters   []pooldriver.Waiter
 	Tasks     []pooldriver.TaskState
 	CallSites []pooldriver.CallSite
+	// Listens is the connection of Connector.Listen; nil: there is none. Stats.Listen has its figures.
+	Listens *pooldriver.Holder
 	// BufferedRows are open rows that hold memory, and no connection.
 	BufferedRows []pooldriver.BufferedRows
 }

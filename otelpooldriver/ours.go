@@ -33,6 +33,10 @@ var counters = []struct {
 	{"pooldriver.rows.reclaims", "{connection}", "Connections taken back from open rows for others that waited.", func(f *figures) uint64 { return f.Reclaims }},
 	{"pooldriver.session.state_dropped", "{statement}", "Statements whose session state ended with them.", func(f *figures) uint64 { return f.StateDropped }},
 	{"pooldriver.statement.cache.hits", "{lookup}", "Prepared statements that were found.", func(f *figures) uint64 { return f.StmtHits }},
+	{"pooldriver.listen.notifications", "{notification}", "Notifications that the server has sent.", func(f *figures) uint64 { return f.Listen.Received }},
+	{"pooldriver.listen.dropped", "{notification}", "Notifications that a listener was too slow to take.", func(f *figures) uint64 { return f.Listen.Dropped }},
+	{"pooldriver.listen.gaps", "{gap}", "Gaps that listeners were told of, but for the first one of each.", func(f *figures) uint64 { return f.Listen.Gaps }},
+	{"pooldriver.listen.losses", "{connection}", "Connections of listeners that were lost.", func(f *figures) uint64 { return f.Listen.Losses }},
 	{"pooldriver.statement.cache.misses", "{lookup}", "Prepared statements that had to be prepared.", func(f *figures) uint64 { return f.StmtMisses }},
 }
 
@@ -65,20 +69,27 @@ func (a *observers) addOurs(meter metric.Meter, pool attribute.KeyValue, begun *
 	return a.addStates(meter, pool)
 }
 
+// states are our own instruments for the present state.
+var states = []struct {
+	name, unit, description string
+	value                   func(*figures) int64
+}{
+	{"pooldriver.rows.buffered", "By", "Memory of rows that were read ahead.", func(f *figures) int64 { return f.BufferedBytes }},
+	{"pooldriver.breaker.open", "1", "1 while the circuit breaker refuses, 0 otherwise.", breakerOpen},
+	{"pooldriver.listen.listeners", "{listener}", "Calls of Connector.Listen.", func(f *figures) int64 { return int64(f.Listen.Listeners) }},
+	{"pooldriver.listen.channels", "{channel}", "Channels that have listeners.", func(f *figures) int64 { return int64(f.Listen.Channels) }},
+	{"pooldriver.listen.listening", "1", "1 while the server sends notifications, 0 otherwise.", listening},
+}
+
 // addStates adds the instruments for the present state.
 func (a *observers) addStates(meter metric.Meter, pool attribute.KeyValue) error {
-	buffered, err := meter.Int64ObservableUpDownCounter("pooldriver.rows.buffered", metric.WithUnit("By"),
-		metric.WithDescription("Memory of rows that were read ahead."))
-	if err != nil {
-		return err
+	for _, m := range states {
+		state, err := meter.Int64ObservableUpDownCounter(m.name, metric.WithUnit(m.unit), metric.WithDescription(m.description))
+		if err != nil {
+			return err
+		}
+		a.add(state, m.value, pool)
 	}
-	a.add(buffered, func(f *figures) int64 { return f.BufferedBytes }, pool)
-	breaker, err := meter.Int64ObservableUpDownCounter("pooldriver.breaker.open", metric.WithUnit("1"),
-		metric.WithDescription("1 while the circuit breaker refuses, 0 otherwise."))
-	if err != nil {
-		return err
-	}
-	a.add(breaker, breakerOpen, pool)
 	hold, err := meter.Float64ObservableGauge("pooldriver.connection.longest_hold", metric.WithUnit("s"),
 		metric.WithDescription("How long the connection that is held longest has been held."))
 	if err != nil {
@@ -106,10 +117,20 @@ func breakerOpen(f *figures) int64 {
 	return 1
 }
 
+func listening(f *figures) int64 {
+	if f.Listen.State == pooldriver.ListenListening {
+		return 1
+	}
+	return 0
+}
+
 // longest returns the longest time for which a connection is held, and the longest time for which a
 // held connection runs no statement.
 func longest(holders []pooldriver.Holder, now time.Time) (held, idle time.Duration) {
 	for _, h := range holders {
+		if h.Pin == pooldriver.PinListen {
+			continue // it is held for as long as somebody listens
+		}
 		held = max(held, now.Sub(h.Since))
 		idle = max(idle, h.Idle)
 	}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"testing"
 	"time"
 
@@ -227,7 +228,17 @@ func TestNoSecretIsExported(t *testing.T) {
 // A counter of Stats without a metric is one that nobody sees.
 func TestEveryCounterOfStatsIsAMetric(t *testing.T) {
 	elsewhere := map[string]bool{"Discards": true, "FoundDead": true, "WrongRoles": true} // in Closed
-	for _, f := range reflect.VisibleFields(reflect.TypeFor[pooldriver.Stats]()) {
+	fields := reflect.VisibleFields(reflect.TypeFor[pooldriver.Stats]())
+	for _, f := range fields {
+		if f.Type != reflect.TypeFor[pooldriver.ListenStats]() {
+			continue
+		}
+		for _, below := range reflect.VisibleFields(f.Type) {
+			below.Index = append(slices.Clone(f.Index), below.Index...)
+			fields = append(fields, below)
+		}
+	}
+	for _, f := range fields {
 		if f.Type.Kind() != reflect.Uint64 || elsewhere[f.Name] {
 			continue
 		}

@@ -88,6 +88,9 @@ func (k *collector) Collect(out chan<- prometheus.Metric) {
 // held connection runs no statement.
 func longest(holders []pooldriver.Holder, now time.Time) (held, idle time.Duration) {
 	for _, h := range holders {
+		if h.Pin == pooldriver.PinListen {
+			continue // it is held for as long as somebody listens
+		}
 		held = max(held, now.Sub(h.Since))
 		idle = max(idle, h.Idle)
 	}

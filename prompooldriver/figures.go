@@ -34,7 +34,21 @@ var figures = []struct {
 	{"reclaims_total", counter, "Connections taken back from open rows for others that waited.", func(s *pooldriver.Stats) float64 { return float64(s.Reclaims) }},
 	{"state_dropped_total", counter, "Statements whose session state ended with them.", func(s *pooldriver.Stats) float64 { return float64(s.StateDropped) }},
 	{"statement_cache_hits_total", counter, "Prepared statements that were found.", func(s *pooldriver.Stats) float64 { return float64(s.StmtHits) }},
+	{"listeners", gauge, "Calls of Connector.Listen.", func(s *pooldriver.Stats) float64 { return float64(s.Listen.Listeners) }},
+	{"listen_channels", gauge, "Channels that have listeners.", func(s *pooldriver.Stats) float64 { return float64(s.Listen.Channels) }},
+	{"listening", gauge, "1 while the server sends notifications, 0 otherwise.", listening},
+	{"notifications_total", counter, "Notifications that the server has sent.", func(s *pooldriver.Stats) float64 { return float64(s.Listen.Received) }},
+	{"notifications_dropped_total", counter, "Notifications that a listener was too slow to take.", func(s *pooldriver.Stats) float64 { return float64(s.Listen.Dropped) }},
+	{"notification_gaps_total", counter, "Gaps that listeners were told of, but for the first one of each.", func(s *pooldriver.Stats) float64 { return float64(s.Listen.Gaps) }},
+	{"listen_connections_lost_total", counter, "Connections of listeners that were lost.", func(s *pooldriver.Stats) float64 { return float64(s.Listen.Losses) }},
 	{"statement_cache_misses_total", counter, "Prepared statements that had to be prepared.", func(s *pooldriver.Stats) float64 { return float64(s.StmtMisses) }},
+}
+
+func listening(s *pooldriver.Stats) float64 {
+	if s.Listen.State == pooldriver.ListenListening {
+		return 1
+	}
+	return 0
 }
 
 // histograms are the metrics of durations.

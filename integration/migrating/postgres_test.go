@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
-	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -84,42 +83,26 @@ func TestBatch(t *testing.T) {
 }
 
 func TestListen(t *testing.T) {
-	db, account := postgres(t)
+	account := testbed.Shared(t, testbed.Postgres).NewAccount(t)
+	connector := pooldriver.New(account.URL(), quiet)
+	db := sql.OpenDB(connector)
+	defer db.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	witness := account.Witness(t)
-	heard, stop := "", errors.New("heard it")
-	conn := connOf(t, db)
-	handle := func(n string) error { heard = n; return stop }
-	go func() {
-		for ctx.Err() == nil { // until somebody listens
-			_, _ = witness.ExecContext(ctx, "NOTIFY orders, 'new'")
-			select {
-			case <-ctx.Done():
-			case <-time.After(10 * time.Millisecond):
-			}
-		}
-	}()
+	var heard string
+	readAll := func(context.Context) { mustExec(t, db, "SELECT pg_notify('orders', 'new')") }
+	handle := func(_ context.Context, payload string) { heard = payload; cancel() }
 	// page: listen
-	err := pooldriver.Raw(ctx, conn, func(dc driver.Conn) error {
-		pg := dc.(*stdlib.Conn).Conn()
-		if _, err := pg.Exec(ctx, "LISTEN orders"); err != nil {
-			return err
+	err := connector.Listen(ctx, "orders", func(ctx context.Context, n pooldriver.Notification) {
+		if n.Gap { // the first one, and whenever notifications may be missing
+			readAll(ctx)
+			return
 		}
-		for {
-			n, err := pg.WaitForNotification(ctx)
-			if err != nil {
-				return err
-			}
-			if err := handle(n.Payload); err != nil {
-				return err
-			}
-		}
+		handle(ctx, n.Payload)
 	})
 	// end
-	require.Equal(t, stop, err)
+	require.NoError(t, err)
 	require.Equal(t, "new", heard)
-	cancel()
 }
 
 func TestCustomTypes(t *testing.T) {

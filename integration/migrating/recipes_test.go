@@ -3,9 +3,7 @@ package migrating
 import (
 	"context"
 	"database/sql"
-	"database/sql/driver"
 	"errors"
-	"log/slog"
 	"net/url"
 	"sync"
 	"sync/atomic"
@@ -70,58 +68,6 @@ func TestALeaderLearnsThatItsSessionHasEnded(t *testing.T) {
 	require.NotErrorIs(t, err, context.Canceled)
 	t.Log(err)
 	require.EqualError(t, lead(t.Context(), db, other), "two leaders", "the lock is free")
-}
-
-// page: listener
-// listen calls handle for each notification, and whenever some may have been missed.
-func listen(ctx context.Context, db *sql.DB, handle func(payload string)) error {
-	ctx = pooldriver.Label(ctx, "listener")
-	for {
-		conn, err := db.Conn(ctx)
-		if err != nil {
-			return err
-		}
-		err = pooldriver.Raw(ctx, conn, func(dc driver.Conn) error {
-			pg := dc.(*stdlib.Conn).Conn()
-			if _, err := pg.Exec(ctx, "LISTEN orders"); err != nil {
-				return err
-			}
-			handle("") // what was sent before LISTEN was not heard: look at the table
-			for {
-				n, err := pg.WaitForNotification(ctx)
-				if err != nil {
-					return err
-				}
-				handle(n.Payload)
-			}
-		})
-		conn.Close()
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(time.Second):
-			slog.Warn("listening again", "err", err)
-		}
-	}
-}
-
-// end
-
-func TestAListenerListensAgain(t *testing.T) {
-	db, account := postgres(t)
-	witness := account.Witness(t)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	heard, done := make(chan string, 10), make(chan error, 1)
-	go func() { done <- listen(ctx, db, func(payload string) { heard <- payload }) }()
-	for _, payload := range []string{"one", "two"} {
-		require.Empty(t, <-heard, "it looks at the table first")
-		mustExec(t, witness, "SELECT pg_notify('orders', $1)", payload)
-		require.Equal(t, payload, <-heard)
-		mustExec(t, witness, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = $1", account.User)
-	}
-	cancel()
-	require.ErrorIs(t, <-done, context.Canceled)
 }
 
 // counter is a tracer of pgx.

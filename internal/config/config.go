@@ -38,6 +38,8 @@ type Config struct {
 	// connection. NestedBufferTotal limits them where a statement of the same task needs the connection.
 	NestedBuffer, NestedBufferTotal, NestedBufferOthers int64
 
+	ListenPing time.Duration
+
 	SampleStacks int
 	SlowQuery    time.Duration
 }

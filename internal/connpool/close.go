@@ -2,6 +2,7 @@ package connpool
 
 import (
 	"context"
+	"errors"
 	"math"
 	"time"
 
@@ -81,7 +82,11 @@ func (p *Pool) Close() {
 }
 
 func (p *Pool) closeTemplate() {
-	if err := p.template.Close(); err != nil {
+	err := p.template.Close()
+	if own := p.listening; own != nil && own != p.template {
+		err = errors.Join(err, own.Close())
+	}
+	if err != nil {
 		p.report.TemplateCloseFailed(err)
 	}
 }

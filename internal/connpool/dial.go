@@ -78,7 +78,7 @@ func (p *Pool) dial(ctx context.Context) (r *Conn, err error) {
 		}
 		p.real.End()
 	}()
-	if s, err = p.dialSession(ctx); err != nil {
+	if s, err = p.dialBy(ctx, p.template.Dial); err != nil {
 		return nil, fmt.Errorf("pooldriver: connecting to %s: %w", p.report.Target(), err)
 	}
 	if left, err = p.boundedAfterConnect(ctx, s); err != nil {
@@ -89,11 +89,11 @@ func (p *Pool) dial(ctx context.Context) (r *Conn, err error) {
 	return r, nil
 }
 
-// dialSession dials with the DSN's user and password, or with those of Config.Credentials. If the
-// server refuses those of Config.Credentials, dialSession asks the source once more.
-func (p *Pool) dialSession(ctx context.Context) (dialects.Session, error) {
+// dialBy dials with the DSN's user and password, or with those of Config.Credentials. If the server
+// refuses those of Config.Credentials, dialBy asks the source once more. dial is Dial of a template.
+func (p *Pool) dialBy(ctx context.Context, dial func(context.Context, *dialects.Credential) (dialects.Session, error)) (dialects.Session, error) {
 	if p.credentials == nil {
-		return p.template.Dial(ctx, nil)
+		return dial(ctx, nil)
 	}
 	var refused uint64
 	for {
@@ -101,7 +101,7 @@ func (p *Pool) dialSession(ctx context.Context) (dialects.Session, error) {
 		if err != nil {
 			return nil, err
 		}
-		s, err := p.template.Dial(ctx, cred)
+		s, err := dial(ctx, cred)
 		if err == nil || refused != 0 || !p.refusesUs(err) {
 			return s, err
 		}

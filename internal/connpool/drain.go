@@ -23,6 +23,8 @@ type Begun struct {
 	Unattached func() int64
 	// Holders says who has a connection.
 	Holders func() []string
+	// Last is called when all other work is over.
+	Last func()
 }
 
 // Drain refuses new work, waits until all work that has begun is over, and closes the pool.
@@ -34,6 +36,7 @@ func (p *Pool) Drain(ctx context.Context, begun Begun) error {
 	if err := p.pool.CloseContext(ctx); err != nil {
 		return fmt.Errorf("pooldriver: draining %s: all work is done, but not all connections are closed: %w", p.report.Target(), err)
 	}
+	begun.Last()
 	p.Close()
 	return nil
 }

@@ -25,14 +25,15 @@ type Pool struct {
 	// before the first Acquire.
 	HeldBy func() string
 
-	config   *config.Config
-	template dialects.Template
-	traits   dialects.Traits // of template
-	usage    *usage.Env
-	env      session.Env
-	starving func(waiting int) // see pool.Config
-	pool     *pool.Pool[*Conn]
-	report   *report.Report
+	config    *config.Config
+	template  dialects.Template
+	listening dialects.ListenTemplate // of the connection that listens; nil: none does
+	traits    dialects.Traits         // of template
+	usage     *usage.Env
+	env       session.Env
+	starving  func(waiting int) // see pool.Config
+	pool      *pool.Pool[*Conn]
+	report    *report.Report
 
 	credentials *credential.Cache // nil: the DSN's
 	generation  atomic.Uint64

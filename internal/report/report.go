@@ -19,16 +19,17 @@ import (
 // Report has a method for each event.
 type Report struct {
 	Counters
-	target string
-	log    *slog.Logger
-	to     Listener
-	dials  Dials
-	conns  int // the most real connections
+	target  string
+	log     *slog.Logger
+	to      Listener
+	dials   Dials
+	listens Dials // those of the connection that listens
+	conns   int   // the most real connections
 	// DialEnded, if set, is called after each dial. It is set before the first one.
 	DialEnded func()
 
 	// The log gets each of these now and then, because they may happen often.
-	endedOpen, backOpen, uncleaned, refused, outlasts, inRaw, full repeated.Line
+	endedOpen, backOpen, uncleaned, refused, outlasts, inRaw, full, listenLost, overflowed repeated.Line
 	// The log gets each of these once for each statement.
 	dropped, shared droppedstate.Told
 	openLimit, inTx atomic.Bool // OpenLimit has warned, FirstInTx was called
@@ -142,6 +143,28 @@ func (r *Report) DialsEnded(err error) {
 	default:
 		r.write(slog.LevelWarn, "connecting fails", "error", err, "failed", look.Failed, "for", lasted)
 	}
+}
+
+// ListenDialled tells the log of an outage, as DialsEnded does: here of the connection that listens.
+func (r *Report) ListenDialled(err error) {
+	look := r.listens.Count(err, time.Now())
+	switch {
+	case !look.Tell:
+	case err == nil:
+		r.write(slog.LevelInfo, "listening for notifications succeeds again", "failed", look.Failed, "after", rounded(look.For))
+	default:
+		r.write(slog.LevelWarn, "listening for notifications fails; it is tried again, and the listeners are told of the gap", "error", err, "failed", look.Failed, "for", rounded(look.For))
+	}
+}
+
+// ListenLost: the connection that listens was lost.
+func (r *Report) ListenLost(err error) {
+	r.nowAndThen(&r.listenLost, "the connection that listens for notifications was lost; a new one takes its place, and the listeners are told of the gap", "error", err)
+}
+
+// ListenOverflowed: a listener was too slow.
+func (r *Report) ListenOverflowed(channel string) {
+	r.nowAndThen(&r.overflowed, "a listener does not take its notifications as fast as they come; what waited for it was dropped, and it is told of the gap", "channel", channel)
 }
 
 // DialsFail reports whether the last dial has failed.
