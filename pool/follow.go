@@ -36,7 +36,7 @@ type Follower[T any] struct {
 // while the circuit breaker is Recovering, or if l has been given back.
 //
 // The borrower of l does the work of the followers on its own resource. A follower waits on, but gets no
-// resource, until it has ended: by Served or Return, by its context, or by Config.AcquireTimeout.
+// resource, until it has ended: by Served or Return, by its context, or by Config.AcquireTimeout (see Works).
 // Release and Discard of l return the followers that have not ended.
 //
 // may runs under the pool's lock: it must be quick, must not call the pool, and must take no lock.
@@ -84,7 +84,7 @@ func (p *Pool[T]) followLocked(f Follower[T], r *resource[T], now int64) {
 	w := f.w
 	p.queue.remove(w)
 	p.following.push(w)
-	w.state, w.trip, w.r = stateFollowing, f.trip, r
+	w.state, w.trip, w.r, w.works = stateFollowing, f.trip, r, false
 	r.leads++
 	w.waited = 0
 	if start := w.start.Load(); start != 0 { // else its acquirer has not looked at the clock yet
@@ -138,12 +138,16 @@ func (f Follower[T]) followsLocked() bool {
 // Who is the argument of AcquireAs; nil: there was none.
 func (f Follower[T]) Who() any { return f.who }
 
-// Left reports whether the acquirer follows no more: its context is done, its AcquireTimeout is over, or
-// the leader has ended it.
-func (f Follower[T]) Left() bool {
+// Works says that the leader is doing the follower's work, and that this takes long: AcquireTimeout, which bounds
+// the wait for a resource, does not end the follower any more. Works reports whether f follows.
+func (f Follower[T]) Works() bool {
 	f.pool.lock()
 	defer f.pool.mu.Unlock()
-	return !f.followsLocked()
+	if !f.followsLocked() {
+		return false
+	}
+	f.w.works = true
+	return true
 }
 
 // Served says that the leader has done the follower's work: its Acquire returns ErrServed. If Served
