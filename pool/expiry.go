@@ -39,7 +39,9 @@ func (p *Pool[T]) expireLocked() {
 	for _, q := range []*waitQueue[T]{&p.queue, &p.following} {
 		for w := q.oldest(); w != nil; {
 			after := q.after(w) // read before w leaves
-			if d := p.untilTimeoutLocked(w); d <= 0 {
+			if d := p.untilTimeoutLocked(w); w.state == stateFollowing && w.works {
+				// it does not wait for a resource
+			} else if d <= 0 {
 				p.removeLocked(w)
 				p.count.timeouts++
 				p.failLocked(w, p.acquireErrorLocked(ErrTimeout, w.start.Load()))

@@ -143,6 +143,13 @@ func TestTakeAlongTakesTheFirstThatMayBeTaken(t *testing.T) {
 	}
 }
 
+// Left reports whether the acquirer follows no more.
+func (f Follower[T]) Left() bool {
+	f.pool.lock()
+	defer f.pool.mu.Unlock()
+	return !f.followsLocked()
+}
+
 // What a follower's acquire does next, in each way in which the following can end.
 func TestHowAFollowerEnds(t *testing.T) {
 	const timeout = time.Second
@@ -157,6 +164,9 @@ func TestHowAFollowerEnds(t *testing.T) {
 		{"its context ends", func(c *caravan, _ Follower[*item]) { c.all[0].cancel() }, context.Canceled, true},
 		{"AcquireTimeout", func(*caravan, Follower[*item]) { time.Sleep(timeout) }, ErrTimeout, true},
 		{"not yet AcquireTimeout", func(_ *caravan, f Follower[*item]) { time.Sleep(timeout - 1); f.Served(nil) }, ErrServed, true},
+		{"AcquireTimeout while its work is done", func(_ *caravan, f Follower[*item]) { f.Works(); time.Sleep(timeout); f.Served(nil) }, ErrServed, true},
+		{"AcquireTimeout after its work", func(_ *caravan, f Follower[*item]) { f.Works(); time.Sleep(timeout); f.Return() }, ErrTimeout, true},
+		{"its context ends while its work is done", func(c *caravan, f Follower[*item]) { f.Works(); c.all[0].cancel() }, context.Canceled, true},
 		{"served and then left", func(c *caravan, f Follower[*item]) { f.Served(nil); c.all[0].cancel() }, ErrServed, true},
 		{"left and then served", func(c *caravan, f Follower[*item]) { c.all[0].cancel(); synctest.Wait(); f.Served(nil) }, context.Canceled, true},
 		{"returned and then left", func(c *caravan, f Follower[*item]) { f.Return(); c.all[0].cancel() }, context.Canceled, true},

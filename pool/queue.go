@@ -36,6 +36,7 @@ type waiter[T any] struct {
 	fresh      bool // r was created for this acquirer
 	yields     bool // the woken acquirer runs after those that are ready already; see rotation
 	creates    bool // a create that this acquirer has begun is running
+	works      bool // see Follower.Works
 
 	// start is when the wait began; 0: the acquirer has not looked at the clock yet. If others
 	// wait, the acquirer looks after it has released the lock.

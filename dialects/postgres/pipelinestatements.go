@@ -43,6 +43,11 @@ func (p *pipelineStatements) admit(most int, limits dialects.PipelineLimits) boo
 	return p.most > 0
 }
 
+// HasPipelined implements dialects.Pipeliner.
+func (s *session) HasPipelined(text string, generation uint64) bool {
+	return s.pipelined.generation == generation && s.pipelined.byText[text] != nil
+}
+
 // get prepares text unless it is prepared.
 func (p *pipelineStatements) get(ctx context.Context, pg *pgconn.PgConn, text string) (*pipelineStatement, error) {
 	if e := p.byText[text]; e != nil {

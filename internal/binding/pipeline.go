@@ -5,6 +5,7 @@ import (
 	"context"
 	"database/sql/driver"
 	"errors"
+	"reflect"
 	"sync/atomic"
 	"time"
 
@@ -23,6 +24,9 @@ import (
 const (
 	// rescueAfter is how long the present answer may take before those behind it go back to the queue.
 	rescueAfter = 20 * time.Millisecond
+	// giveUpAfter is how many times rescueAfter a statement may take whose query was executed elsewhere. Its
+	// connection is closed then. A shorter bound would cost connections whenever the server is slow for a moment.
+	giveUpAfter = 50
 	// pipelineBytes bounds the texts and arguments of one trip: they are sent before anything is read, so
 	// they have to fit into the buffers of the sockets.
 	pipelineBytes = 8 << 10
@@ -50,6 +54,8 @@ const mostTrials = 3
 
 // trialTimeout bounds the trial, after which its connection is closed.
 const trialTimeout = time.Second
+
+var errTrialPanicked = errors.New("the driver panicked")
 
 // canPipeline reports whether queries may travel on r. tries: the caller has to try that first.
 func (p *pipelines) canPipeline(r *connpool.Conn) (can, tries bool) {
@@ -82,20 +88,30 @@ type follow struct {
 	pace  *textcache.Pace
 	label *string
 	size  int
+	tries int // the trips that were trials
 	trips int // that it has begun; who has it in its hands writes this: its caller, or the pool's lock
 
 	// The answer: written before Served, or before done is closed.
 	answer session.Answer
-	again  bool // the connection was lost before the answer came
+	waited time.Duration // until it was taken along
+	again  bool          // the connection was lost before the answer came
 	done   chan struct{}
-	left   atomic.Bool // the leader's context has ended
+	fate   atomic.Uint32 // of a leader
 }
+
+// What becomes of a leader: the first to say so decides.
+const (
+	expected = iota
+	answered // done is closed now, or very soon
+	left     // its context has ended
+)
 
 // mostTrips bounds how often one query begins a trip. Then it takes a connection for itself: perhaps the
 // query itself makes trips end.
 const mostTrips = 3
 
-// newFollow copies the arguments: the trip may read them after the program's call has returned.
+// newFollow copies the arguments: the trip may read them after the program's call has returned. nil: an
+// argument cannot be copied, because it refers to memory of the program.
 func newFollow(w *Want, label *string) *follow {
 	f := &follow{call: dialects.PipelinedQuery{Text: w.Text}, pace: w.Pace, label: label, size: len(w.Text)}
 	f.call.Args = make([]driver.NamedValue, len(w.Args))
@@ -106,10 +122,52 @@ func newFollow(w *Want, label *string) *follow {
 			f.size += len(v)
 		case string:
 			f.size += len(v)
+		case nil, bool, int, int32, int64, float64, time.Time:
+		default:
+			of := reflect.TypeOf(v)
+			if !isCopied(of) {
+				return nil
+			}
+			f.size += sizeOf(reflect.ValueOf(v))
 		}
 		f.call.Args[i] = arg
 	}
 	return f
+}
+
+var timeType = reflect.TypeFor[time.Time]()
+
+// isCopied reports whether an assignment copies all of a value of type t, as with uuid.UUID and
+// sql.NullString.
+func isCopied(t reflect.Type) bool {
+	switch k := t.Kind(); {
+	case k <= reflect.Complex128 && k != reflect.Uintptr, k == reflect.String, t == timeType:
+		return true
+	case k == reflect.Array:
+		return isCopied(t.Elem())
+	case k == reflect.Struct:
+		for i := range t.NumField() {
+			if !isCopied(t.Field(i).Type) {
+				return false
+			}
+		}
+		return true
+	}
+	return false
+}
+
+// sizeOf is about how many bytes v, which isCopied, takes.
+func sizeOf(v reflect.Value) (n int) {
+	switch v.Kind() {
+	case reflect.String:
+		return v.Len()
+	case reflect.Struct:
+		for i := range v.NumField() {
+			n += sizeOf(v.Field(i))
+		}
+		return n
+	}
+	return int(v.Type().Size())
 }
 
 // acquireOrFollow is acquire for a query of c that may be pipelined. If w has an Answer afterwards, another
@@ -121,52 +179,93 @@ func acquireOrFollow(ctx context.Context, c *Checkout, w *Want) (_ *connpool.Con
 		return r, waited, err
 	}
 	f := newFollow(w, c.label)
+	if f == nil {
+		return e.acquire(hooks, c.label)
+	}
 	for {
 		r, err := e.pool.Acquire(hooks, f)
 		switch {
 		case err == pool.ErrServed:
 		case err != nil:
 			return nil, connpool.WaitOf(err), e.acquireError(err, nil)
-		case !e.pipelines.lead(r, f, c.values):
-			return e.broughtUp(hooks, r)
 		default:
-			select {
-			case <-f.done:
-			case <-ctx.Done():
-				f.left.Store(true)
-				return nil, 0, ctx.Err()
+			t := e.pipelines.lead(r, f)
+			if t == nil {
+				e.pipelines.repeated(f.trips - f.tries)
+				return e.broughtUp(hooks, r)
+			}
+			if waited, err := t.begin(hooks, c.values); err != nil {
+				return nil, waited, err
+			}
+			if !f.wait(ctx) {
+				w.Answer = &session.Answer{Err: ctx.Err()} // it had a connection
+				return nil, 0, nil
 			}
 		}
 		switch {
 		case f.again:
 			f.again = false
 		case f.answer.Alone:
+			e.pipelines.repeated(f.trips - f.tries)
 			return e.acquire(hooks, c.label)
 		default:
+			e.pipelines.repeated(f.trips - f.tries - 1)
+			if err == pool.ErrServed {
+				e.pipelines.pipelined(ctx, f)
+			}
 			w.Answer = &f.answer
 			return nil, 0, nil
 		}
 	}
 }
 
-// lead begins a trip on r with those that wait behind f. It reports false if nobody comes along: r is f's alone.
-func (p *pipelines) lead(r *connpool.Conn, f *follow, values context.Context) bool {
+// repeated counts trips of one query that gave it no answer.
+func (p *pipelines) repeated(trips int) {
+	if trips > 0 {
+		p.engine.report.PipelineRepeats.Add(uint64(trips))
+	}
+}
+
+// pipelined reports that f, a follower, has its answer.
+func (p *pipelines) pipelined(ctx context.Context, f *follow) {
+	p.engine.usage.CountElsewhere(f.waited)
+	p.engine.report.Pipelined(ctx, f.waited, WhoIs(f.label, nil), f.answer.Drop)
+}
+
+// wait waits for the answer of a leader. It reports false if ctx ends before.
+func (f *follow) wait(ctx context.Context) bool {
+	select {
+	case <-f.done:
+		return true
+	case <-ctx.Done():
+		if f.fate.CompareAndSwap(expected, left) {
+			return false
+		}
+		<-f.done
+		return true
+	}
+}
+
+// lead returns a trip on r with those that wait behind f, or nil if nobody comes along: r is f's alone.
+func (p *pipelines) lead(r *connpool.Conn, f *follow) *trip {
+	if f.trips == mostTrips {
+		return nil
+	}
 	can, tries := p.canPipeline(r)
 	if tries {
 		// f goes back to the queue: the trial may take long.
+		f.trips++
+		f.tries++
 		f.again, f.done = true, closed
-		t := &trip{engine: p.engine, conn: r, leader: f, led: true, tries: true}
-		t.checkout.Init(p.engine, values)
-		go t.run()
-		return true
+		return &trip{engine: p.engine, conn: r, leader: f, tries: true}
 	}
-	if !can || f.trips == mostTrips {
-		return false
+	if !can {
+		return nil
 	}
 	size := f.size
 	followers := r.TakeAlong(p.share()-1, func(who any) bool {
 		other, ok := who.(*follow)
-		if !ok || other.trips == mostTrips || size+other.size > pipelineBytes {
+		if !ok || other.trips == mostTrips || size+other.size > pipelineBytes || !p.isReady(r, f, other) {
 			return false
 		}
 		size += other.size
@@ -174,14 +273,18 @@ func (p *pipelines) lead(r *connpool.Conn, f *follow, values context.Context) bo
 		return true
 	})
 	if len(followers) == 0 {
-		return false
+		return nil
 	}
 	f.trips++
-	f.done = make(chan struct{})
-	t := &trip{engine: p.engine, conn: r, leader: f, followers: followers}
-	t.checkout.Init(p.engine, values)
-	go t.run()
-	return true
+	f.again, f.done = false, make(chan struct{})
+	f.fate.Store(expected)
+	return &trip{engine: p.engine, conn: r, leader: f, followers: followers}
+}
+
+// isReady reports whether other needs no text to be prepared on r that f does not need. To prepare a text may
+// take as long as somebody has a lock on a table of it, and the queries in front of it would wait for that.
+func (p *pipelines) isReady(r *connpool.Conn, f, other *follow) bool {
+	return other.call.Text == f.call.Text || r.Session.HasPipelined(other.call.Text)
 }
 
 // closed is the channel of a query whose answer nobody waits for.
@@ -198,73 +301,99 @@ func (p *pipelines) share() int {
 type trip struct {
 	engine    *Engine
 	checkout  Checkout
+	want      Want
 	conn      *connpool.Conn
 	leader    *follow
 	followers []pool.Follower[*connpool.Conn]
-	answers   atomic.Int32 // that have come
-	led       bool         // the leader has its answer
 	tries     bool         // it sends the trial in place of queries
+	answers   atomic.Int32 // that have come
+	late      atomic.Int32 // how often rescueAfter has passed since the last one
+	rescued   atomic.Int32 // followers from here on are executed elsewhere
+	over      atomic.Bool
 	cancel    context.CancelFunc
-	rescue    *time.Timer
+	timer     *time.Timer // for rescue
 }
 
-func (t *trip) run() {
-	ctx, cancel := context.WithCancel(context.Background())
+// begin takes the connection, as the leader, whose context ctx is, and starts the trip. After an error nobody has
+// the connection any more, and the followers are back in the queue.
+func (t *trip) begin(ctx, values context.Context) (waited time.Duration, err error) {
+	trip, cancel := context.WithCancel(context.Background())
+	if t.tries {
+		trip, cancel = context.WithTimeout(trip, trialTimeout)
+	}
 	t.cancel = cancel
-	defer cancel()
-	defer t.end()
-	c, w := &t.checkout, &Want{TextAt: &t.leader.call.Text}
-	c.label, c.binding = t.leader.label, &c.private
-	_, _, err := t.engine.broughtUp(ctx, t.conn)
-	if err == nil {
-		err = c.attachFor(ctx, w, t.conn)
+	t.rescued.Store(int32(len(t.followers)))
+	t.timer = time.AfterFunc(time.Hour, t.rescue) // rescue uses the field
+	if !t.tries {
+		t.want.TextAt = &t.leader.call.Text
+		t.timer.Reset(rescueAfter)
 	}
-	if err != nil { // nobody has the connection any more
-		t.leaderGets(session.Answer{Err: err})
-		if t.tries {
-			t.engine.pipelines.state.Store(untried)
+	begun := false
+	defer func() { // also if a function of the program ends the goroutine
+		if !begun {
+			t.stop()
+			if t.tries {
+				t.engine.pipelines.state.Store(untried)
+			}
 		}
-		return
+	}()
+	c := &t.checkout
+	c.Init(t.engine, values)
+	c.label, c.binding = t.leader.label, &c.private
+	if _, waited, err = t.engine.broughtUp(ctx, t.conn); err != nil {
+		return waited, err
 	}
+	if err = c.attachFor(ctx, &t.want, t.conn); err == nil {
+		begun = true
+		go t.run(trip)
+	}
+	return 0, err
+}
+
+// stop ends what begin has begun.
+func (t *trip) stop() {
+	t.over.Store(true) // before Stop: rescue may be about to set the timer again
+	t.timer.Stop()
+	t.cancel()
+}
+
+func (t *trip) run(ctx context.Context) {
+	defer t.stop()
+	defer t.end()
 	defer func() {
 		panicked := recover()
 		if panicked != nil {
 			t.conn.Session.MarkUnusable()
 		}
-		c.Unlock(w)
-		c.Detach()
+		t.checkout.Unlock(&t.want)
+		t.checkout.Detach()
 		if panicked != nil {
 			t.engine.report.DriverPanicked("in a pipeline; the connection was closed", panicked)
 		}
 	}()
 	if t.tries {
 		t.try(ctx)
-		return
+	} else {
+		t.travel(ctx)
 	}
-	t.send(ctx)
 }
 
 // try finds out whether trips are possible.
 func (t *trip) try(ctx context.Context) {
 	err := errTrialPanicked
 	defer func() { t.engine.pipelines.tried(err) }()
-	ctx, cancel := context.WithTimeout(ctx, trialTimeout)
-	defer cancel()
 	err = t.conn.Session.TryPipeline(ctx)
 }
 
-var errTrialPanicked = errors.New("the driver panicked")
-
-// send sends the queries and gives out the answers.
-func (t *trip) send(ctx context.Context) {
+// travel sends the queries and gives out the answers.
+func (t *trip) travel(ctx context.Context) {
+	t.conn.Meter.Lead(len(t.followers))
+	defer t.conn.Meter.EndLead(t.leader.label)
 	calls := make([]dialects.PipelinedQuery, 1, 1+len(t.followers))
 	calls[0] = t.leader.call
 	for _, f := range t.followers {
 		calls = append(calls, f.Who().(*follow).call)
 	}
-	t.rescue = time.AfterFunc(time.Hour, t.late) // late uses the field
-	t.rescue.Reset(rescueAfter)
-	defer t.rescue.Stop()
 	err := t.conn.Session.Together(ctx, calls, answerBytes, t.answered)
 	if err == errors.ErrUnsupported {
 		t.leaderGets(session.Answer{Alone: true})
@@ -274,16 +403,29 @@ func (t *trip) send(ctx context.Context) {
 // answered gives the answer to whoever has asked.
 func (t *trip) answered(i int, a session.Answer) {
 	t.answers.Store(int32(i + 1))
-	t.rescue.Reset(rescueAfter)
+	t.late.Store(0)
+	t.timer.Reset(rescueAfter)
 	if a.Large {
 		t.followAt(i).pace.WasLarge()
 	}
 	if i == 0 {
 		t.leaderGets(a)
-		return
+	} else {
+		t.followerGets(t.followers[i-1], a)
 	}
-	f := t.followers[i-1]
-	if !f.Served(func() { f.Who().(*follow).answer = a }) {
+	if i < len(t.followers) {
+		next := t.followAt(i + 1)
+		t.conn.Meter.Next(next.label, &next.call.Text, t.followers[i].Waited())
+	}
+}
+
+// followerGets gives f its answer, unless f has gone.
+func (t *trip) followerGets(f pool.Follower[*connpool.Conn], a session.Answer) {
+	got := f.Served(func() {
+		who := f.Who().(*follow)
+		who.answer, who.waited = a, f.Waited()
+	})
+	if !got {
 		a.Drop()
 	}
 }
@@ -296,44 +438,54 @@ func (t *trip) followAt(i int) *follow {
 	return t.followers[i-1].Who().(*follow)
 }
 
-// leaderGets gives the leader its answer, unless it has one.
+// leaderGets gives the leader its answer, unless it has one or has left.
 func (t *trip) leaderGets(a session.Answer) {
-	if !t.led {
-		t.led = true
-		t.leader.answer = a
-		close(t.leader.done)
+	if !t.leader.fate.CompareAndSwap(expected, answered) {
+		a.Drop()
+		return
 	}
+	t.leader.answer = a
+	close(t.leader.done)
 }
 
-// late is called when the present answer takes long: those behind it are executed elsewhere, which is allowed
-// because they only read. Their answers here are dropped when they come. If the present one has left, too, the
-// statement is cancelled.
-func (t *trip) late() {
+// rescue is called when the present answer takes long: those behind it are executed elsewhere, which is allowed
+// because they only read. Their answers here are dropped when they come. If nobody waits for the present one
+// any more, the connection is closed.
+func (t *trip) rescue() {
 	present := int(t.answers.Load())
-	if present <= len(t.followers) {
-		t.followAt(present).pace.Ran(rescueAfter)
+	if t.over.Load() || present > len(t.followers) {
+		return
 	}
-	for i := present; i < len(t.followers); i++ {
+	t.followAt(present).pace.Ran(rescueAfter)
+	gone := t.isGone(present, int(t.late.Add(1)))
+	for i := present; i < int(t.rescued.Load()); i++ {
 		t.followers[i].Return()
 	}
-	gone := false
-	if present == 0 {
-		gone = t.leader.left.Load()
-	} else if present <= len(t.followers) {
-		gone = t.followers[present-1].Left()
-	}
+	t.rescued.Store(min(t.rescued.Load(), int32(present)))
 	if gone {
 		t.cancel()
 		return
 	}
-	t.rescue.Reset(rescueAfter)
+	t.timer.Reset(rescueAfter)
+}
+
+// isGone reports whether nobody waits for the present answer, which is late for so many times rescueAfter. Who
+// has left leaves a statement that may run for ever.
+func (t *trip) isGone(present, late int) bool {
+	switch {
+	case present == 0:
+		return t.leader.fate.Load() == left
+	case present > int(t.rescued.Load()):
+		return late > giveUpAfter
+	}
+	return !t.followers[present-1].Works()
 }
 
 // end wakes the leader if the connection was lost before its answer came. The followers without an answer are
 // back in the queue: the end of the lease has returned them.
 func (t *trip) end() {
-	if !t.led {
-		t.leader.again = true
-		t.leaderGets(session.Answer{})
+	if f := t.leader; !t.tries && f.fate.CompareAndSwap(expected, answered) {
+		f.again = true
+		close(f.done)
 	}
 }

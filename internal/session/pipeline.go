@@ -19,7 +19,7 @@ const largeAnswer = 64 << 10
 type Answer struct {
 	Err     error
 	Alone   bool // it has to be executed alone: the pipeline cannot know its result
-	Large   bool // the result is too large for a pipeline, perhaps so large that it is not here
+	Large   bool // the result is too large for a pipeline, perhaps so large that it is not here, or this text never travels
 	buffer  *rowbuffer.Buffer
 	scanner driverconn.ColumnScanner
 }
@@ -29,6 +29,12 @@ type Answer struct {
 func (s *Session) CanPipeline() bool {
 	_, ok := s.server.(dialects.Pipeliner)
 	return ok && s.env.StmtCache > s.stmts.Len()
+}
+
+// HasPipelined reports whether text is prepared for pipelines. CanPipeline has said yes, and nobody else uses
+// the session.
+func (s *Session) HasPipelined(text string) bool {
+	return s.server.(dialects.Pipeliner).HasPipelined(text, s.stmts.Generation())
 }
 
 // TryPipeline tries whether pipelines are answered on the way to the server. After an error the session is unusable.
@@ -67,7 +73,7 @@ func (s *Session) Together(ctx context.Context, calls []dialects.PipelinedQuery,
 func (s *Session) answerOf(ctx context.Context, real driver.Rows, err error) Answer {
 	switch {
 	case err == dialects.ErrTooLarge || err == dialects.ErrNotPipelined:
-		return Answer{Alone: true, Large: err == dialects.ErrTooLarge}
+		return Answer{Alone: true, Large: true}
 	case err != nil:
 		return Answer{Err: err, Alone: s.Diagnose(err)&(dialects.StaleStatement|dialects.SessionEnded|dialects.WasIdle|dialects.ServerLeaving) != 0}
 	}

@@ -1,0 +1,375 @@
+package behaviour
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/pooldriver/pooldriver"
+	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/internal/stubdialect"
+)
+
+// pipeline is a stub whose sessions can send queries together.
+type pipeline struct {
+	*stubdialect.Stub
+	sent     atomic.Int32                           // pipelines
+	trial    func(context.Context) error            // nil: it succeeds
+	unknown  string                                 // the text that is not prepared
+	together func(ctx context.Context, i int) error // called before each answer; nil: nothing is
+}
+
+func (p *pipeline) Dial(ctx context.Context, cred *dialects.Credential) (dialects.Session, error) {
+	s, err := p.Stub.Dial(ctx, cred)
+	if err != nil {
+		return nil, err
+	}
+	return &pipelined{s.(*stubdialect.Session), p}, nil
+}
+
+type pipelined struct {
+	*stubdialect.Session
+	of *pipeline
+}
+
+var _ dialects.Pipeliner = (*pipelined)(nil)
+
+func (s *pipelined) QueryTogether(ctx context.Context, calls []dialects.PipelinedQuery, _ dialects.PipelineLimits, answer func(int, driver.Rows, error)) error {
+	s.of.sent.Add(1)
+	for i, call := range calls {
+		if s.of.together != nil {
+			if err := s.of.together(ctx, i); err != nil {
+				return err
+			}
+		}
+		rows, err := s.Conn().(driver.QueryerContext).QueryContext(ctx, call.Text, call.Args)
+		answer(i, rows, err)
+	}
+	return nil
+}
+
+func (s *pipelined) HasPipelined(text string, _ uint64) bool { return text != s.of.unknown }
+
+func (s *pipelined) Trial(ctx context.Context) error {
+	if s.of.trial != nil {
+		return s.of.trial(ctx)
+	}
+	return nil
+}
+
+const lookup = "SELECT a FROM t WHERE a = ?"
+
+// openPipeline opens a pipeline with one connection and the rows 1 to 20 in t. The lookup is known to be short, and
+// the trial has succeeded, unless p has a trial.
+func openPipeline(t *testing.T, p *pipeline, options ...pooldriver.Option) (*sql.DB, *pooldriver.Connector) {
+	t.Helper()
+	p.Stub = stubdialect.New(dialects.Traits{})
+	db, c := openDatabase(t, p, p.Server, append([]pooldriver.Option{func(c *pooldriver.Config) { c.Pipeline = 16 }}, options...)...)
+	for i := range int64(20) {
+		mustExec(t, t.Context(), db, "INSERT INTO t VALUES (?)", i+1)
+	}
+	known(t, db, lookup)
+	if p.trial == nil {
+		together, unknown := p.together, p.unknown
+		p.together, p.unknown = nil, ""
+		for c.Stats().Pool.Pipelined == 0 { // the machine may have been slow
+			known(t, db, lookup)
+			queue(t, c, db, 2)()
+		}
+		p.together, p.unknown = together, unknown
+		p.sent.Store(0)
+	}
+	return db, c
+}
+
+// known runs text, of one argument, often enough.
+func known(t *testing.T, db *sql.DB, text string) {
+	t.Helper()
+	for range 30 { // also where one of them was slow
+		_, err := look(t.Context(), db, text, 1)
+		require.NoError(t, err)
+	}
+}
+
+func look(ctx context.Context, db *sql.DB, text string, a int64) (got int64, err error) {
+	err = db.QueryRowContext(ctx, text, a).Scan(&got)
+	return got, err
+}
+
+// queue has n goroutines wait for the only connection, in order, each with a lookup of its own number, from 1. Then it
+// gives them the connection. all waits for their answers.
+func queue(t *testing.T, c *pooldriver.Connector, db *sql.DB, n int) (all func()) {
+	t.Helper()
+	texts := make([]string, n)
+	for i := range texts {
+		texts[i] = lookup
+	}
+	return queueOf(t, c, db, texts...)
+}
+
+func queueOf(t *testing.T, c *pooldriver.Connector, db *sql.DB, texts ...string) (all func()) {
+	t.Helper()
+	var taken []*sql.Conn
+	for range c.Stats().Pool.Max {
+		taken = append(taken, busy(t, db))
+	}
+	var w sync.WaitGroup
+	for i, text := range texts {
+		w.Go(func() {
+			got, err := look(t.Context(), db, text, int64(i+1))
+			if err != nil || got != int64(i+1) {
+				t.Errorf("%d got %d, %v", i+1, got, err)
+			}
+		})
+		waiting(t, c, i+1)
+	}
+	for _, conn := range taken {
+		require.NoError(t, conn.Close())
+	}
+	return w.Wait
+}
+
+// busy takes a connection.
+func busy(t *testing.T, db *sql.DB) *sql.Conn {
+	t.Helper()
+	conn, err := db.Conn(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, conn.PingContext(t.Context()))
+	return conn
+}
+
+func TestQueriesThatWaitTravelTogether(t *testing.T) {
+	p := &pipeline{}
+	db, c := openPipeline(t, p)
+	before := c.Stats().Pool
+	queue(t, c, db, 5)()
+	s := c.Stats().Pool
+	require.EqualValues(t, 1, p.sent.Load())
+	require.EqualValues(t, 4, s.Pipelined-before.Pipelined)
+	require.EqualValues(t, 1, s.Pipelines-before.Pipelines)
+	require.Zero(t, c.Stats().BufferedBytes)
+}
+
+// The statements in front would wait while somebody has a lock on one of its tables.
+func TestAQueryWhoseTextIsNotPreparedDoesNotComeAlong(t *testing.T) {
+	p := &pipeline{unknown: "SELECT a FROM t WHERE  a = ?"}
+	db, c := openPipeline(t, p)
+	known(t, db, p.unknown)
+	before := c.Stats().Pool
+	queueOf(t, c, db, lookup, p.unknown, lookup, lookup)()
+	require.EqualValues(t, 2, c.Stats().Pool.Pipelined-before.Pipelined)
+	queueOf(t, c, db, p.unknown, p.unknown, lookup)()
+	require.EqualValues(t, 4, c.Stats().Pool.Pipelined-before.Pipelined, "the leader's text is prepared for all")
+}
+
+// In the pipeline it is dropped.
+func TestAnAnswerThatNobodyWaitsForTakesNoMemory(t *testing.T) {
+	for name, leader := range map[string]bool{"leader": true, "follower": false} {
+		t.Run(name, func(t *testing.T) {
+			entered, goOn := make(chan struct{}), make(chan struct{})
+			p := &pipeline{together: func(_ context.Context, i int) error {
+				if i == 0 {
+					close(entered)
+					<-goOn
+				}
+				return nil
+			}}
+			db, c := openPipeline(t, p)
+			ctx, cancel := context.WithCancel(t.Context())
+			conn := busy(t, db)
+			contexts := []context.Context{t.Context(), ctx}
+			if leader {
+				contexts = []context.Context{ctx, t.Context()}
+			}
+			ends := make(chan error, 2)
+			for i, ctx := range contexts {
+				go func() {
+					_, err := look(ctx, db, lookup, int64(i+1))
+					ends <- err
+				}()
+				waiting(t, c, i+1)
+			}
+			require.NoError(t, conn.Close())
+			<-entered
+			cancel()
+			require.ErrorIs(t, <-ends, context.Canceled, "at once")
+			close(goOn)
+			require.NoError(t, <-ends)
+			atRest(t, c)
+			require.Zero(t, c.Stats().BufferedBytes)
+			require.Equal(t, 1, p.Server.State().Open())
+		})
+	}
+}
+
+// The others of its pipeline are answered by the other connection meanwhile.
+func TestAQueryThatTakesLongInAPipelineHoldsUpNobody(t *testing.T) {
+	for slow := range 3 {
+		goOn := make(chan struct{})
+		p := &pipeline{}
+		var met atomic.Bool
+		p.together = func(_ context.Context, i int) error {
+			if i == slow && met.CompareAndSwap(false, true) {
+				<-goOn
+			}
+			return nil
+		}
+		db, c := openPipeline(t, p, maxConns(2), func(c *pooldriver.Config) { c.AcquireTimeout = 200 * time.Millisecond })
+		other := busy(t, db)
+		conn := busy(t, db)
+		ends := make([]chan error, 5)
+		for i := range ends {
+			ends[i] = make(chan error, 1)
+			go func() {
+				got, err := look(t.Context(), db, lookup, int64(i+1))
+				if err == nil && got != int64(i+1) {
+					err = errors.New("a stranger's answer")
+				}
+				ends[i] <- err
+			}()
+			waiting(t, c, i+1)
+		}
+		require.NoError(t, conn.Close())
+		for i := range slow { // those in front
+			require.NoError(t, <-ends[i])
+		}
+		require.NoError(t, other.Close())
+		for i := slow + 1; i < len(ends); i++ { // those behind
+			require.NoError(t, <-ends[i])
+		}
+		time.Sleep(300 * time.Millisecond) // AcquireTimeout bounds no statement
+		require.Empty(t, ends[slow])
+		close(goOn)
+		require.NoError(t, <-ends[slow])
+		atRest(t, c)
+	}
+}
+
+// It is cancelled when nobody waits for it any more.
+func TestAStatementThatHangsInAPipelineKeepsNoConnection(t *testing.T) {
+	for hangs := range 2 {
+		p := &pipeline{}
+		var met atomic.Bool
+		p.together = func(ctx context.Context, i int) (err error) {
+			if i == hangs && met.CompareAndSwap(false, true) {
+				<-ctx.Done()
+				err = driver.ErrBadConn
+			}
+			return err
+		}
+		db, c := openPipeline(t, p)
+		conn := busy(t, db)
+		ends := make([]chan error, 3)
+		ctx, cancel := context.WithCancel(t.Context())
+		for i := range ends {
+			ends[i] = make(chan error, 1)
+			its := t.Context()
+			if i == hangs {
+				its = ctx
+			}
+			go func() {
+				_, err := look(its, db, lookup, int64(i+1))
+				ends[i] <- err
+			}()
+			waiting(t, c, i+1)
+		}
+		require.NoError(t, conn.Close())
+		waiting(t, c, 2-hangs)
+		cancel()
+		require.ErrorIs(t, <-ends[hangs], context.Canceled)
+		for i := range ends {
+			if i != hangs {
+				require.NoError(t, <-ends[i])
+			}
+		}
+		atRest(t, c)
+	}
+}
+
+// Perhaps the query itself makes them end.
+func TestAQueryWhoseConnectionsAreLostRunsAloneInTheEnd(t *testing.T) {
+	for name, broken := range map[string]func(context.Context, int) error{
+		"lost":        func(context.Context, int) error { return driver.ErrBadConn },
+		"later":       func(_ context.Context, i int) error { return []error{nil, driver.ErrBadConn}[i%2] },
+		"unsupported": func(context.Context, int) error { return errors.ErrUnsupported },
+		"panics":      func(context.Context, int) error { panic("driver") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := &pipeline{together: broken}
+			db, c := openPipeline(t, p)
+			queue(t, c, db, 8)()
+			require.NotZero(t, p.sent.Load())
+			require.LessOrEqual(t, p.sent.Load(), int32(3*8))
+			atRest(t, c)
+			require.Zero(t, c.Stats().BufferedBytes)
+		})
+	}
+}
+
+// A query that waits meets no error, and waits no longer than the trials take.
+func TestWhereTrialsFailQueriesTravelAlone(t *testing.T) {
+	for name, trial := range map[string]func(context.Context) error{
+		"no answer":   func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() },
+		"wrong":       func(context.Context) error { return errors.New("wrong") },
+		"unsupported": func(context.Context) error { return errors.ErrUnsupported },
+		"panics":      func(context.Context) error { panic("driver") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var log bytes.Buffer
+			var trials atomic.Int32
+			p := &pipeline{trial: func(ctx context.Context) error { trials.Add(1); return trial(ctx) }}
+			db, c := openPipeline(t, p, logTo(&log))
+			begun := time.Now()
+			for trials.Load() < 3 { // mostly one round is enough
+				known(t, db, lookup)
+				queue(t, c, db, 8)()
+			}
+			require.Less(t, time.Since(begun), 20*time.Second)
+			queue(t, c, db, 8)()
+			require.EqualValues(t, 3, trials.Load())
+			require.Zero(t, p.sent.Load())
+			require.Zero(t, c.Stats().Pool.Pipelined)
+			require.NoError(t, db.Close())
+			require.Equal(t, 1, strings.Count(log.String(), "pool_pipeline has no effect"))
+		})
+	}
+}
+
+// The pool is closed, or drains, while queries travel.
+func TestAPipelineEndsBeforeItsPool(t *testing.T) {
+	for name, end := range map[string]func(c *pooldriver.Connector, db *sql.DB) error{
+		"Close": func(_ *pooldriver.Connector, db *sql.DB) error { return db.Close() },
+		"Drain": func(c *pooldriver.Connector, _ *sql.DB) error { return c.Drain(context.Background()) },
+		"Flush": func(c *pooldriver.Connector, _ *sql.DB) error { c.Flush(); return nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			entered, goOn := make(chan struct{}), make(chan struct{})
+			p := &pipeline{together: func(_ context.Context, i int) error {
+				if i == 1 {
+					close(entered)
+					<-goOn
+				}
+				return nil
+			}}
+			db, c := openPipeline(t, p)
+			all := queue(t, c, db, 2)
+			<-entered
+			ended := make(chan error, 1)
+			go func() { ended <- end(c, db) }()
+			time.Sleep(10 * time.Millisecond) // it has begun, or else the answers come before it: both are right
+			close(goOn)
+			all()
+			require.NoError(t, <-ended)
+		})
+	}
+}
