@@ -18,16 +18,9 @@ type explain struct {
 
 // Run prints the target and the settings.
 func (e *explain) Run(w io.Writer) error {
-	dsn := e.DSN
-	if dsn == "-" {
-		text, err := io.ReadAll(os.Stdin)
-		if err != nil {
-			return fmt.Errorf("reading the DSN: %w", err)
-		}
-		dsn = strings.TrimSpace(string(text))
-	}
-	if dsn == "" {
-		return errors.New("no DSN: give it as the argument, in POOLDRIVER_DSN, or on the standard input with -")
+	dsn, err := readDSN(e.DSN)
+	if err != nil {
+		return err
 	}
 	c := pooldriver.New(dsn)
 	if err := c.Err(); err != nil {
@@ -35,6 +28,21 @@ func (e *explain) Run(w io.Writer) error {
 	}
 	defer func() { _ = c.Close() }()
 	return describe(w, c)
+}
+
+// readDSN returns the DSN, which - has at the standard input.
+func readDSN(dsn string) (string, error) {
+	if dsn == "-" {
+		text, err := io.ReadAll(os.Stdin)
+		if err != nil {
+			return "", fmt.Errorf("reading the DSN: %w", err)
+		}
+		dsn = strings.TrimSpace(string(text))
+	}
+	if dsn == "" {
+		return "", errors.New("no DSN: give it as the argument, in POOLDRIVER_DSN, or on the standard input with -")
+	}
+	return dsn, nil
 }
 
 // describe prints where c leads, the settings that differ from their defaults, and the defaults.
