@@ -22,6 +22,8 @@ type doctorCommand struct {
 	Surge    string   `default:"0" help:"How many more there are during a rollout: a number, or a percentage, such as Kubernetes' 25%."`
 	JSON     bool     `name:"json" help:"Print JSON, for programs."`
 	Strict   bool     `help:"Warnings end with status 2, too."`
+
+	Load loadFlags `embed:""`
 }
 
 // Help is shown by --help.
@@ -56,8 +58,14 @@ func (d *doctorCommand) Run(w io.Writer) error {
 			return err
 		}
 	}
+	spare := 0
 	if dsn != "" {
-		doctor.Server(ctx, report, dsn, &plan)
+		spare = doctor.Server(ctx, report, dsn, &plan)
+	}
+	if d.Load.Load {
+		if err := d.Load.run(ctx, report, dsn, &plan, spare); err != nil {
+			return err
+		}
 	}
 	return d.print(w, report)
 }

@@ -54,17 +54,23 @@ var build = sync.OnceValues(func() (program string, err error) {
 // finding is a line of the report.
 type finding struct{ Level, Check, Found, Follows, Type string }
 
+// curve is the measured one.
+type curve struct {
+	Advice, Statements int
+	LeftOut            int `json:"left_out"`
+	Points             []point
+}
+
+type point struct {
+	Size, Errors int
+	Rate         float64
+}
+
 type report struct {
 	Target   string
 	Findings []finding
-	Load     struct {
-		Advice int
-		Points []struct {
-			Size int
-			Rate float64
-		}
-	}
-	status int
+	Load     curve
+	status   int
 }
 
 // find returns the finding of a check.
@@ -98,23 +104,37 @@ func examine(t *testing.T, dsn string, secret string, args ...string) *report {
 
 func run(t *testing.T, dsn string, args ...string) (said string, status int) {
 	t.Helper()
+	out, complaint, status := execute(t, dsn, args...)
+	require.Empty(t, complaint)
+	return out, status
+}
+
+// complains runs the command, which prints no report.
+func complains(t *testing.T, dsn string, args ...string) (said string, status int) {
+	t.Helper()
+	out, complaint, status := execute(t, dsn, args...)
+	require.Empty(t, out)
+	return complaint, status
+}
+
+func execute(t *testing.T, dsn string, args ...string) (said, complaint string, status int) {
+	t.Helper()
 	program, err := build()
 	require.NoError(t, err)
 	c := exec.CommandContext(t.Context(), program, append([]string{"doctor"}, args...)...)
 	c.Env = append(os.Environ(), "POOLDRIVER_DSN="+dsn)
-	var out, complaint bytes.Buffer
-	c.Stdout, c.Stderr = &out, &complaint
+	var stdout, stderr bytes.Buffer
+	c.Stdout, c.Stderr = &stdout, &stderr
 	err = c.Run()
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
-		status = exit.ExitCode()
-	} else {
-		require.NoError(t, err)
+		return stdout.String(), stderr.String(), exit.ExitCode()
 	}
-	require.Empty(t, complaint.String())
-	return out.String(), status
+	require.NoError(t, err)
+	return stdout.String(), stderr.String(), 0
 }
 
 func TestPostgresIsComparedWithWhatTheReplicasNeed(t *testing.T) {
+	t.Parallel()
 	server := testbed.Start(t, testbed.Postgres, testbed.WithMaxConnections(30)) // and 8 for superusers
 	a := server.NewAccount(t)
 	r := examine(t, a.URL("pool_max_conns=10", "application_name=shop"), a.Password, "--replicas", "2")
@@ -163,6 +183,7 @@ func TestPostgresShowsTheLimitsOfRoleAndDatabaseAndWhoHasConnections(t *testing.
 }
 
 func TestPostgresEndsIdleSessionsBeforeThePoolDoes(t *testing.T) {
+	t.Parallel()
 	a := testbed.Shared(t, testbed.Postgres).NewAccount(t)
 	_, err := a.Witness(t).ExecContext(t.Context(), fmt.Sprintf("ALTER ROLE %s SET idle_session_timeout = '10min'", a.User))
 	require.NoError(t, err)
@@ -177,6 +198,7 @@ func TestPostgresEndsIdleSessionsBeforeThePoolDoes(t *testing.T) {
 }
 
 func TestMySQLsLimitsAreThoseOfServerAndAccount(t *testing.T) {
+	t.Parallel()
 	for _, engine := range []testbed.Engine{testbed.MariaDB, testbed.OracleMySQL} {
 		t.Run(map[testbed.Engine]string{testbed.MariaDB: "MariaDB", testbed.OracleMySQL: "MySQL"}[engine], func(t *testing.T) {
 			if engine == testbed.OracleMySQL && !testbed.HasMySQL() {
@@ -205,6 +227,7 @@ func TestMySQLsLimitsAreThoseOfServerAndAccount(t *testing.T) {
 }
 
 func TestPgBouncerIsSeenAndItsSettingsFollow(t *testing.T) {
+	t.Parallel()
 	server := testbed.Start(t, testbed.Postgres, testbed.WithNetwork(testbed.NewNetwork(t), "db"))
 	a := server.NewAccount(t)
 	p := testbed.StartPgBouncer(t, a, "max_prepared_statements=0", "stats_users="+a.User, "client_idle_timeout=600", "max_client_conn=50")
@@ -230,6 +253,7 @@ func TestPgBouncerIsSeenAndItsSettingsFollow(t *testing.T) {
 }
 
 func TestWhoeverCannotLogInLearnsWhy(t *testing.T) {
+	t.Parallel()
 	for _, engine := range testbed.Engines() {
 		a := testbed.Shared(t, engine).NewAccount(t)
 		wrong := a
@@ -256,6 +280,7 @@ func TestWhoeverCannotLogInLearnsWhy(t *testing.T) {
 }
 
 func TestSQLiteGetsItsOwnLinesAndNoFile(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "shop.db")
 	r := examine(t, "sqlite:"+file, "hunter2")
 	require.Equal(t, 2, r.status)
@@ -269,12 +294,16 @@ func TestSQLiteGetsItsOwnLinesAndNoFile(t *testing.T) {
 	r = examine(t, "sqlite:"+file+"?_pragma=journal_mode(WAL)&_pragma=busy_timeout(0)", "hunter2")
 	require.Equal(t, "ok", r.find(t, "journal_mode").Level)
 	require.Equal(t, "warn", r.find(t, "busy_timeout").Level)
+	r = examine(t, "sqlite:"+filepath.Dir(file), "hunter2")
+	require.Equal(t, 2, r.status)
+	require.Contains(t, r.find(t, "login").Found, "it is a directory")
 	content, err := os.ReadFile(file)
 	require.NoError(t, err)
 	require.Empty(t, content, "doctor has written nothing")
 }
 
 func TestAProgramsOwnTrafficIsExamined(t *testing.T) {
+	t.Parallel()
 	a := testbed.Shared(t, testbed.Postgres).NewAccount(t)
 	c := pooldriver.New(a.URL("pool_max_conns=2", "pool_acquire_timeout=50ms"))
 	db := sql.OpenDB(c)
@@ -305,6 +334,7 @@ func TestAProgramsOwnTrafficIsExamined(t *testing.T) {
 // TestTheBusyRatioIsThatOfTheServersStatistics: sixty sessions of a second are a minute, from which on
 // the shares are told.
 func TestTheBusyRatioIsThatOfTheServersStatistics(t *testing.T) {
+	t.Parallel()
 	a := testbed.Shared(t, testbed.Postgres).NewAccount(t)
 	db := a.OpenBare(t)
 	var all sync.WaitGroup

@@ -35,6 +35,7 @@ type Report struct {
 	Target   string    `json:"target"` // where the DSN leads, or the name of the program's pool
 	Findings []Finding `json:"findings"`
 	Load     any       `json:"load,omitempty"` // the measured curve
+	Drawing  string    `json:"-"`              // of Load, for people
 }
 
 // Add adds a line. What comes from a server or a program cannot move the cursor of a terminal, and
@@ -81,6 +82,9 @@ func (r *Report) WriteText(w io.Writer) error {
 		if f.Type != "" {
 			fmt.Fprintf(&b, "      $ %s\n", f.Type)
 		}
+	}
+	if r.Drawing != "" {
+		b.WriteString("\n" + r.Drawing)
 	}
 	fmt.Fprintf(&b, "\n%d bad, %d warn, %d note, %d ok\n", r.Count(Bad), r.Count(Warn), r.Count(Note), r.Count(OK))
 	_, err := io.WriteString(w, b.String())

@@ -118,12 +118,12 @@ func (e *exam) mysqlLimits(f *mysqlFacts) {
 	most := number(f.set, "max_connections")
 	e.limit(limit{
 		check: "max_connections", name: "max_connections of the server is", max: most, others: others, ours: ours,
-		raise: fmt.Sprintf("SET GLOBAL max_connections = %d", most+e.plan.need()),
+		raise: fmt.Sprintf("SET GLOBAL max_connections = %d", most+e.plan.Need()),
 	})
 	if n := number(f.set, "max_user_connections"); n > 0 { // the session's value is that of the account, if the account has one
 		e.limit(limit{
 			check: "max_user_connections", name: "max_user_connections of " + f.user + " is", max: n, others: ofUser, ours: ours,
-			raise: fmt.Sprintf("ALTER USER '%s'@'HOST' WITH MAX_USER_CONNECTIONS %d", f.user, ofUser+e.plan.need()),
+			raise: fmt.Sprintf("ALTER USER '%s'@'HOST' WITH MAX_USER_CONNECTIONS %d", f.user, ofUser+e.plan.Need()),
 		})
 	}
 	if n := number(f.status, "Connection_errors_max_connections"); n > 0 {

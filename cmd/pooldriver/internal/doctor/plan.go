@@ -59,16 +59,16 @@ func (p *Plan) take(settings []pooldriver.Setting) {
 // processes is the most processes at a time.
 func (p *Plan) processes() int { return p.Replicas + p.Surge }
 
-// need is the most connections at a time.
-func (p *Plan) need() int { return p.MaxConns * p.processes() }
+// Need is the most connections at a time.
+func (p *Plan) Need() int { return p.MaxConns * p.processes() }
 
-// product says how need comes about.
-func (p *Plan) product() string {
+// Product says how Need comes about.
+func (p *Plan) Product() string {
 	if p.processes() == 1 {
 		return fmt.Sprintf("pool_max_conns=%d", p.MaxConns)
 	}
 	if p.Surge == 0 {
-		return fmt.Sprintf("pool_max_conns=%d × %d replicas = %d", p.MaxConns, p.Replicas, p.need())
+		return fmt.Sprintf("pool_max_conns=%d × %d replicas = %d", p.MaxConns, p.Replicas, p.Need())
 	}
-	return fmt.Sprintf("pool_max_conns=%d × (%s + %d of a rollout) = %d", p.MaxConns, counted(p.Replicas, "replica"), p.Surge, p.need())
+	return fmt.Sprintf("pool_max_conns=%d × (%s + %d of a rollout) = %d", p.MaxConns, counted(p.Replicas, "replica"), p.Surge, p.Need())
 }

@@ -34,7 +34,7 @@ func (e *exam) pooler(ctx context.Context) {
 		e.Add(Finding{
 			Level: Note, Check: "pooler_limits",
 			Found:   "the pooler's limits are not shown to this user; those of the server bound the pooler, and not this program",
-			Follows: fmt.Sprintf("the pooler must accept %s clients, with all other programs", e.plan.product()),
+			Follows: fmt.Sprintf("the pooler must accept %s clients, with all other programs", e.plan.Product()),
 			Type:    "psql -p PORT pgbouncer -c 'SHOW CONFIG' -c 'SHOW DATABASES', as a user of stats_users or admin_users",
 		})
 		return
@@ -155,7 +155,7 @@ func (e *exam) poolerLimits(config map[string]string) {
 	}
 	e.limit(limit{
 		check: "max_client_conn", name: "max_client_conn of PgBouncer is", max: number("max_client_conn"),
-		raise: fmt.Sprintf("max_client_conn = %d in PgBouncer's configuration", number("max_client_conn")+e.plan.need()),
+		raise: fmt.Sprintf("max_client_conn = %d in PgBouncer's configuration", number("max_client_conn")+e.plan.Need()),
 	})
 	e.Add(Finding{
 		Level: Note, Check: "default_pool_size", Found: fmt.Sprintf("default_pool_size of PgBouncer is %s: so many sessions of the server serve all clients of a user and a database", config["default_pool_size"]),

@@ -136,26 +136,26 @@ func (e *exam) postgresLimits(f *postgresFacts) {
 	case !f.privileged:
 		reserved += f.number("reserved_connections")
 	}
-	any := func(sessions) bool { return true }
+	all := func(sessions) bool { return true }
 	ofRole := func(s sessions) bool { return s.user == f.user }
 	ofDatabase := func(s sessions) bool { return s.database == f.database }
 	e.limit(limit{
 		check: "max_connections", name: "max_connections of the server is", max: f.number("max_connections"), reserved: reserved,
-		others: f.count(false, any), ours: f.count(true, any),
-		raise: fmt.Sprintf("ALTER SYSTEM SET max_connections = %d (and restart the server)", f.number("max_connections")+e.plan.need()),
+		others: f.count(false, all), ours: f.count(true, all),
+		raise: fmt.Sprintf("ALTER SYSTEM SET max_connections = %d (and restart the server)", f.number("max_connections")+e.plan.Need()),
 	})
 	if f.perRole >= 0 && !f.superuser {
 		e.limit(limit{
 			check: "rolconnlimit", name: "the limit of the role " + f.user + " is", max: f.perRole,
 			others: f.count(false, ofRole), ours: f.count(true, ofRole),
-			raise: fmt.Sprintf("ALTER ROLE %s CONNECTION LIMIT %d", quoted(f.user), f.count(false, ofRole)+e.plan.need()),
+			raise: fmt.Sprintf("ALTER ROLE %s CONNECTION LIMIT %d", quoted(f.user), f.count(false, ofRole)+e.plan.Need()),
 		})
 	}
 	if f.perDatabase >= 0 && !f.superuser {
 		e.limit(limit{
 			check: "datconnlimit", name: "the limit of the database " + f.database + " is", max: f.perDatabase,
 			others: f.count(false, ofDatabase), ours: f.count(true, ofDatabase),
-			raise: fmt.Sprintf("ALTER DATABASE %s CONNECTION LIMIT %d", quoted(f.database), f.count(false, ofDatabase)+e.plan.need()),
+			raise: fmt.Sprintf("ALTER DATABASE %s CONNECTION LIMIT %d", quoted(f.database), f.count(false, ofDatabase)+e.plan.Need()),
 		})
 	}
 }

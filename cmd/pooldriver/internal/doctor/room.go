@@ -25,15 +25,15 @@ func (l *limit) judge(p *Plan) Finding {
 	if l.others > 0 {
 		f.Found += fmt.Sprintf(", other programs have %d now", l.others)
 	}
-	f.Found += fmt.Sprintf(": %d for this program; %s", l.free(), p.product())
-	each, over := l.free()/p.processes(), counted(p.need()-l.free(), "connection")
+	f.Found += fmt.Sprintf(": %d for this program; %s", l.free(), p.Product())
+	each, over := l.free()/p.processes(), counted(p.Need()-l.free(), "connection")
 	switch {
-	case p.need() <= l.free():
+	case p.Need() <= l.free():
 		f.Level = OK
-		f.Follows = fmt.Sprintf("it fits, and leaves %d", l.free()-p.need())
+		f.Follows = fmt.Sprintf("it fits, and leaves %d", l.free()-p.Need())
 		return f
 	case each == 0:
-		f.Follows = fmt.Sprintf("not every process gets even one connection, and its dials fail: raise the limit by %d, end other sessions, or put a pooler in front of the server", p.need()-l.free())
+		f.Follows = fmt.Sprintf("not every process gets even one connection, and its dials fail: raise the limit by %d, end other sessions, or put a pooler in front of the server", p.Need()-l.free())
 		f.Type = l.raise
 	case p.MaxConns*p.Replicas <= l.free():
 		f.Follows = fmt.Sprintf("it fits, except during a rollout: then the server refuses up to %s, and new processes may get none", over)

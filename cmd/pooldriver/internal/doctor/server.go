@@ -48,7 +48,7 @@ func Server(ctx context.Context, r *Report, dsn string, p *Plan) (spare int) {
 	}
 	if e.dialect == "postgres" && p.params[execMode] == "" {
 		// The questions must not leave prepared statements behind in a pooler's connections.
-		dsn = WithParam(dsn, execMode, "exec")
+		dsn = withParam(dsn, execMode, "exec")
 	}
 	if e.dialect == "sqlite" {
 		dsn = setsJournal.ReplaceAllString(dsn, "") // it would change the file
@@ -56,7 +56,9 @@ func Server(ctx context.Context, r *Report, dsn string, p *Plan) (spare int) {
 	if e.fileIsMissing() {
 		return -1
 	}
-	e.c = open(dsn, 2)
+	e.c = open(dsn, 2, func(c *pooldriver.Config) {
+		c.Reset = pooldriver.ResetOff // behind a pooler it would reach the sessions of others
+	})
 	e.db = sql.OpenDB(e.c)
 	defer func() { _ = e.db.Close() }()
 	if !e.login(ctx) {
@@ -89,10 +91,11 @@ const execMode = "default_query_exec_mode"
 // setsJournal finds the parameter of SQLite's DSN that changes the journal of the file.
 var setsJournal = regexp.MustCompile(`(?i)_pragma=journal_mode[^&]*&?`)
 
-// WithParam returns the DSN with one parameter more.
-func WithParam(dsn, name, value string) string {
+// withParam returns the DSN with one parameter more.
+func withParam(dsn, name, value string) string {
+	d, err := dialects.Find(dsn)
 	switch {
-	case !strings.Contains(dsn, "://"):
+	case err == nil && d.Name() == "postgres" && !strings.Contains(dsn, "://"):
 		return dsn + " " + name + "=" + value
 	case strings.Contains(dsn, "?"):
 		return dsn + "&" + name + "=" + value
@@ -100,20 +103,24 @@ func WithParam(dsn, name, value string) string {
 	return dsn + "?" + name + "=" + value
 }
 
-// open returns a Connector that has max connections at most, changes no session, and logs nothing.
-func open(dsn string, max int) *pooldriver.Connector {
-	return pooldriver.New(dsn, func(c *pooldriver.Config) {
-		c.MaxConns, c.MinConns, c.MinIdleConns = max, 0, 0
-		c.Reset = pooldriver.ResetOff // behind a pooler it would reach the sessions of others
+// open returns a Connector that has so many connections at most, and logs nothing.
+func open(dsn string, most int, options ...pooldriver.Option) *pooldriver.Connector {
+	return pooldriver.New(dsn, append(options, func(c *pooldriver.Config) {
+		c.MaxConns, c.MinConns, c.MinIdleConns = most, 0, 0
 		c.ConnectTimeout = min(c.ConnectTimeout, loginTimeout)
 		c.AcquireTimeout = loginTimeout
 		c.BreakerFailures, c.LeakAfter, c.SlowQuery, c.TaskTimeout = 0, 0, 0, 0
 		c.Logger = slog.New(slog.DiscardHandler)
-	})
+	})...)
 }
 
-// Open is open for a load.
-func Open(dsn string, max int) *sql.DB { return sql.OpenDB(open(dsn, max)) }
+// Open opens the database for a load. SQLite's connections refuse to write.
+func Open(dsn string, most int) *sql.DB {
+	if d, err := dialects.Find(dsn); err == nil && d.Name() == "sqlite" {
+		dsn = withParam(setsJournal.ReplaceAllString(dsn, ""), "_pragma", "query_only(1)")
+	}
+	return sql.OpenDB(open(dsn, most))
+}
 
 // fileIsMissing reports whether the DSN names a file of SQLite that does not exist: SQLite would make it.
 func (e *exam) fileIsMissing() bool {
@@ -127,7 +134,7 @@ func (e *exam) fileIsMissing() bool {
 	e.Add(Finding{
 		Level: Bad, Check: "login", Found: "there is no file " + file,
 		Follows: "the program would begin with an empty database; doctor makes no file",
-		Type:    "ls -l " + file,
+		Type:    e.dial(),
 	})
 	return true
 }
@@ -199,8 +206,11 @@ func (e *exam) refused(err error) Finding {
 	return f
 }
 
-// dial is a command that tries to reach the first server.
+// dial is a command that tries to reach the first server, or the file.
 func (e *exam) dial() string {
+	if file, isFile := strings.CutPrefix(e.Target, "sqlite "); isFile {
+		return "ls -ld " + file
+	}
 	hosts := e.c.Hosts()
 	if len(hosts) == 0 {
 		return ""

@@ -25,7 +25,7 @@ func (e *exam) sqlite(ctx context.Context) {
 	line := Finding{Level: OK, Check: "journal_mode", Found: "journal_mode of the file is " + journal}
 	if set := setsJournal.FindString(e.dsn); set != "" {
 		line.Found += ", and the DSN sets it: " + strings.TrimSuffix(set, "&")
-	} else if journal != "wal" && journal != "memory" && e.plan.need() > 1 {
+	} else if journal != "wal" && journal != "memory" && e.plan.Need() > 1 {
 		line.Level = Warn
 		line.Follows = "whoever writes waits for everybody who reads, and the other way round"
 		line.Type = "_pragma=journal_mode(WAL)"
