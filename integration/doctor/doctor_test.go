@@ -305,7 +305,8 @@ func TestSQLiteGetsItsOwnLinesAndNoFile(t *testing.T) {
 func TestAProgramsOwnTrafficIsExamined(t *testing.T) {
 	t.Parallel()
 	a := testbed.Shared(t, testbed.Postgres).NewAccount(t)
-	c := pooldriver.New(a.URL("pool_max_conns=2", "pool_acquire_timeout=50ms"))
+	c := pooldriver.New(a.URL("pool_max_conns=2", "pool_min_conns=2", "pool_acquire_timeout=50ms"))
+	require.NoError(t, c.Warm(t.Context()))
 	db := sql.OpenDB(c)
 	defer func() { _ = db.Close() }()
 	page := httptest.NewServer(inspect.Handler(c))
