@@ -20,16 +20,9 @@ type explain struct {
 
 // Run prints the target and the settings.
 func (e *explain) Run(w io.Writer) error {
-	dsn := e.DSN
-	if dsn == "-" {
-		text, err := io.ReadAll(os.Stdin)
-		if err != nil {
-			return fmt.Errorf("reading the DSN: %w", err)
-		}
-		dsn = strings.TrimSpace(string(text))
-	}
-	if dsn == "" {
-		return errors.New("no DSN: give it as the argument, in POOLDRIVER_DSN, or on the standard input with -")
+	dsn, err := readDSN(e.DSN)
+	if err != nil {
+		return err
 	}
 	c := pooldriver.New(dsn)
 	if err := c.Err(); err != nil {
@@ -71,6 +64,21 @@ func settingOf(c *pooldriver.Connector, name string) string {
 		}
 	}
 	return ""
+}
+
+// readDSN returns the DSN, which - has at the standard input.
+func readDSN(dsn string) (string, error) {
+	if dsn == "-" {
+		text, err := io.ReadAll(os.Stdin)
+		if err != nil {
+			return "", fmt.Errorf("reading the DSN: %w", err)
+		}
+		dsn = strings.TrimSpace(string(text))
+	}
+	if dsn == "" {
+		return "", errors.New("no DSN: give it as the argument, in POOLDRIVER_DSN, or on the standard input with -")
+	}
+	return dsn, nil
 }
 
 // describe prints where c leads, the settings that differ from their defaults, and the defaults.

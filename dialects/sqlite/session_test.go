@@ -287,8 +287,9 @@ func TestDialSaysWhyAFileCannotBeOpened(t *testing.T) {
 		"sqlite:" + dir + "/none.db?mode=rw":        "cannot be opened or created",
 		"sqlite:" + dir + "/x.db?_txlock=sometimes": "_txlock",
 	} {
-		_, err := parseDSN(t, dsn).Dial(t.Context(), nil)
+		s, err := parseDSN(t, dsn).Dial(t.Context(), nil)
 		require.ErrorContains(t, err, want, dsn)
+		require.True(t, s == nil, "a pointer that is nil would be a session that the pool closes")
 	}
 }
 

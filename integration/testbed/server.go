@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"database/sql"
 	"fmt"
+	"io"
 	"sync"
 	"testing"
 	"time"
@@ -227,6 +228,22 @@ func (s *Server) Restart(t testing.TB) {
 // Confine leaves the server these processors, as Linux lists them ("0-1").
 func (s *Server) Confine(ctx context.Context, processors string) error {
 	return confine(ctx, s.container, processors)
+}
+
+// ReadFile returns a file of the server's container, such as its log. The data directory may be in memory, whose
+// files cannot be had.
+func (s *Server) ReadFile(t testing.TB, path string) []byte {
+	t.Helper()
+	file, err := s.container.CopyFileFromContainer(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = file.Close() }()
+	content, err := io.ReadAll(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return content
 }
 
 // Terminate removes the server and its data.

@@ -36,7 +36,7 @@ func NewSession(conn driver.Conn, label string, traits dialects.Traits) *Session
 }
 
 // OpenFile is NewSession for a file with this path, which open opens.
-func OpenFile(ctx context.Context, path string, open func() (driver.Conn, error), label string, traits dialects.Traits) (*Session, error) {
+func OpenFile(ctx context.Context, path string, open func() (driver.Conn, error), label string, traits dialects.Traits) (dialects.Session, error) {
 	file := realPath(path)
 	done, err := takeTurn(ctx, file)
 	if err != nil {

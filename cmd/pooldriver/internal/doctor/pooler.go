@@ -1,0 +1,166 @@
+package doctor
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// pooler examines what stands between us and PostgreSQL. It was found because the session's number is not
+// the one that the login told.
+func (e *exam) pooler(ctx context.Context) {
+	console := e.console(ctx)
+	name := "a pooler"
+	if console != nil {
+		name = "PgBouncer"
+	}
+	shared := e.isShared(ctx)
+	f := Finding{Level: Note, Check: "pooler", Found: name + " is between the program and the server: the session has another number than the login told"}
+	if shared {
+		f.Found += "; it works in transaction mode: two of our connections had the same session"
+		f.Follows = "session state (SET, LISTEN, advisory locks of sessions) does not stay with a connection: docs/servers.md, PgBouncer in transaction mode"
+	} else {
+		f.Follows = "each of our connections seems to have a session of its own"
+	}
+	e.Add(f)
+	if shared {
+		e.poolerSettings(ctx)
+	}
+	if console == nil {
+		e.Add(Finding{
+			Level: Note, Check: "pooler_limits",
+			Found:   "the pooler's limits are not shown to this user; those of the server bound the pooler, and not this program",
+			Follows: fmt.Sprintf("the pooler must accept %s clients, with all other programs", e.plan.Product()),
+			Type:    "psql -p PORT pgbouncer -c 'SHOW CONFIG' -c 'SHOW DATABASES', as a user of stats_users or admin_users",
+		})
+		return
+	}
+	e.poolerLimits(console)
+}
+
+// isShared reports whether two of our connections, both open, have had the same session of the server.
+func (e *exam) isShared(ctx context.Context) bool {
+	second, err := e.db.Conn(ctx)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = second.Close() }()
+	seen := map[uint64]int{}
+	for range 5 {
+		for i, conn := range []*sql.Conn{e.conn, second} {
+			var pid uint64
+			if err := conn.QueryRowContext(ctx, "SELECT pg_backend_pid()").Scan(&pid); err != nil {
+				return false
+			}
+			if seen[pid] |= 1 << i; seen[pid] == 3 {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// poolerSettings judges settings of the DSN behind a pooler in transaction mode.
+func (e *exam) poolerSettings(ctx context.Context) {
+	if e.plan.settings["pool_reset"] != "off" {
+		e.Add(Finding{
+			Level: Warn, Check: "pool_reset", Found: "pool_reset is " + e.plan.settings["pool_reset"],
+			Follows: "our cleaning reaches any of the pooler's sessions, costs a round trip, and removes what the DSN has set in it",
+			Type:    "pool_reset=off",
+		})
+	}
+	f := Finding{Level: OK, Check: "prepared", Found: "prepared statements work through the pooler"}
+	if mode := e.plan.params[execMode]; mode == "exec" || mode == "simple_protocol" || mode == "cache_describe" {
+		f.Found = execMode + " is " + mode + ": no statement is prepared by name"
+	} else if err := e.prepares(ctx); err != nil {
+		f = Finding{
+			Level: Bad, Check: "prepared", Found: "two connections that run the same statement disturb each other: " + err.Error(),
+			Follows: "statements fail, as soon as there are two connections",
+			Type:    execMode + "=exec in the DSN, or max_prepared_statements = 200 in PgBouncer's configuration",
+		}
+	}
+	e.Add(f)
+}
+
+// prepares runs the same statement on two connections, as the program would. The statement is like no
+// other: a pooler may know those of others.
+func (e *exam) prepares(ctx context.Context) error {
+	db := Open(e.dsn, 2)
+	defer func() { _ = db.Close() }()
+	text := fmt.Sprintf("SELECT $1::int AS pooldriver_doctor_%d", time.Now().UnixNano())
+	var conns []*sql.Conn
+	for range 2 {
+		conn, err := db.Conn(ctx)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = conn.Close() }()
+		if err := conn.PingContext(ctx); err != nil {
+			return err
+		}
+		conns = append(conns, conn)
+	}
+	for range 2 {
+		for _, conn := range conns {
+			var one int // without an argument nothing is prepared
+			if err := conn.QueryRowContext(ctx, text, 1).Scan(&one); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// console asks PgBouncer for its configuration, in its own database; nil: it is another pooler, or this
+// user may not ask.
+func (e *exam) console(ctx context.Context) map[string]string {
+	dsn := e.dsn
+	if strings.Contains(dsn, "://") {
+		u, err := url.Parse(dsn)
+		if err != nil {
+			return nil
+		}
+		q := u.Query()
+		q.Del("dbname")
+		q.Del("database")
+		q.Set(execMode, "simple_protocol") // it knows no other
+		u.Path, u.RawQuery = "/pgbouncer", q.Encode()
+		dsn = u.String()
+	} else {
+		dsn += " dbname=pgbouncer " + execMode + "=simple_protocol"
+	}
+	db := Open(dsn, 1)
+	defer func() { _ = db.Close() }()
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		return nil
+	}
+	defer func() { _ = conn.Close() }()
+	config, err := values(ctx, conn, "SHOW CONFIG")
+	if err != nil {
+		return nil
+	}
+	return config
+}
+
+// poolerLimits judges PgBouncer's configuration.
+func (e *exam) poolerLimits(config map[string]string) {
+	number := func(name string) int {
+		n, _ := strconv.Atoi(config[name])
+		return n
+	}
+	e.limit(limit{
+		check: "max_client_conn", name: "max_client_conn of PgBouncer is", max: number("max_client_conn"),
+		raise: fmt.Sprintf("max_client_conn = %d in PgBouncer's configuration", number("max_client_conn")+e.plan.Need()),
+	})
+	e.Add(Finding{
+		Level: Note, Check: "default_pool_size", Found: fmt.Sprintf("default_pool_size of PgBouncer is %s: so many sessions of the server serve all clients of a user and a database", config["default_pool_size"]),
+		Follows: "more statements at a time wait in PgBouncer, where pooldriver does not see them",
+	})
+	seconds, _ := strconv.ParseFloat(config["client_idle_timeout"], 64)
+	e.Add(e.plan.idleTimeout("client_idle_timeout", "client_idle_timeout of PgBouncer", time.Duration(seconds*float64(time.Second))))
+}
