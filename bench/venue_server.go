@@ -36,6 +36,7 @@ func postgresVenues(s *server) []venue {
 				return openPgx(a.URL(poolMaxConns(conns)), t)
 			}},
 			{ours, everywhere, openPooled(account, t)},
+			{dbName, asking, openDB(openPooled(account, t))},
 			{lazyName, beginning, openPooled(account, t, lazyBegin)},
 		}
 	})
