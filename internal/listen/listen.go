@@ -1,6 +1,6 @@
 // Package listen passes the notifications of a server on to the listeners of a Connector. All
 // listeners share one connection, which is opened for the first listener, replaced when it is lost,
-// and closed after the last listener. docs/adr/0040 has the reasons.
+// and closed after the last listener. docs/adr/0033 has the reasons.
 package listen
 
 import (
