@@ -50,8 +50,9 @@ func (b *Buffer) Capture(rows driver.Rows, detached Columns) {
 	if detached != nil {
 		s.width++
 	}
-	for i := range s.Columns {
-		s.types = append(s.types, driverconn.ColumnTypeOf(rows, i))
+	s.types = make([]driverconn.ColumnType, len(s.Columns))
+	for i := range s.types {
+		s.types[i] = driverconn.ColumnTypeOf(rows, i)
 	}
 	b.sets = append(b.sets, s)
 }
@@ -63,6 +64,9 @@ func (b *Buffer) last() *Set { return b.sets[len(b.sets)-1] }
 func (b *Buffer) Add(read func([]driver.Value) error) (weight int64, err error) {
 	s := b.last()
 	from := len(s.values)
+	if s.values == nil { // often there is one row, and then none
+		s.values = make([]driver.Value, 0, 2*s.width)
+	}
 	s.values = append(s.values, make([]driver.Value, s.width)...)
 	row := s.values[from:]
 	if err := read(row); err != nil {

@@ -58,9 +58,10 @@ func (s *Session) Together(ctx context.Context, calls []dialects.PipelinedQuery,
 		}
 	}
 	limits := dialects.PipelineLimits{Bytes: limit, Statements: s.env.StmtCache - s.stmts.Len(), Generation: s.stmts.Generation()}
+	filled := context.WithoutCancel(ctx) // an answer that has come is read whatever happens
 	s.call()
 	err := p.QueryTogether(ctx, calls, limits, func(i int, real driver.Rows, err error) {
-		answered(i, s.answerOf(ctx, real, err))
+		answered(i, s.answerOf(filled, real, err))
 	})
 	s.returned()
 	if err != nil && err != errors.ErrUnsupported {
@@ -79,7 +80,7 @@ func (s *Session) answerOf(ctx context.Context, real driver.Rows, err error) Ans
 	}
 	r := &Rows{session: s, real: real, live: true, scanner: driverconn.ColumnScannerOf(real), prefix: rowbuffer.New(s.env.Buffered)}
 	r.capture()
-	if err := r.fill(context.WithoutCancel(ctx), limits{step: 1 << 62, total: 1 << 62}); err != nil {
+	if err := r.fill(ctx, limits{step: 1 << 62, total: 1 << 62}); err != nil {
 		r.prefix.Drop()
 		return Answer{Alone: true}
 	}
