@@ -1,15 +1,22 @@
 package integration
 
 import (
+	"context"
 	"database/sql"
+	"database/sql/driver"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
 
 	"github.com/pooldriver/pooldriver"
 	"github.com/pooldriver/pooldriver/integration/testbed"
 	"github.com/pooldriver/pooldriver/internal/conformance"
+	"github.com/pooldriver/pooldriver/internal/randomtest"
 )
 
 // TestPooldriverBehavesAsTheBareDriver runs the definition of "transparent" on
@@ -39,6 +46,50 @@ func TestPooldriverBehavesAsTheBareDriver(t *testing.T) {
 		t.Run("Wrap", func(t *testing.T) { conformance.Run(t, target) })
 	})
 }
+
+// TestPooldriverBehavesAsTheBareDriverInPipelines runs the cases in a crowd of reads, so that those of a case wait, and
+// travel when their texts are known: the Connector outlives the cases, which run several times.
+func TestPooldriverBehavesAsTheBareDriverInPipelines(t *testing.T) {
+	t.Parallel()
+	account := testbed.Shared(t, testbed.Postgres).NewAccount(t)
+	target := postgresTarget()
+	target.Name, target.Timeout = "pipelines", 10*time.Second
+	target.Differences = append(target.Differences, conformance.Difference{
+		Case: "WrongNumbersOfArgumentsAreRefusedAlike", Label: "exec",
+		Reason:  "pgx counts the arguments where the connection has prepared the text; with a crowd it is another connection",
+		Permits: func(_, wrapped string) bool { return strings.Contains(wrapped, "42P02") },
+	})
+	target.Bare = func(t testing.TB) *sql.DB { return account.OpenBare(t) }
+	c := pooldriver.New(account.URL("pool_max_conns=4", "pool_pipeline=16"), quiet)
+	shared := sql.OpenDB(c)
+	defer shared.Close()
+	makeItems(t, shared)
+	target.Wrapped = func(testing.TB) *sql.DB {
+		c.Flush() // pgx keeps statements over tables that other cases have made
+		return sql.OpenDB(lasting{c})
+	}
+	var crowd sync.WaitGroup
+	var over atomic.Bool
+	for range 24 {
+		crowd.Go(func() {
+			for !over.Load() {
+				if err := readItem(context.Background(), shared); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	defer crowd.Wait()
+	defer over.Store(true)
+	for range randomtest.Rounds(4, 20) {
+		conformance.Run(t, target)
+	}
+	require.NotZero(t, c.Stats().Pool.Pipelined)
+}
+
+// lasting is a connector that database/sql does not close.
+type lasting struct{ driver.Connector }
 
 func postgresTarget() conformance.Target {
 	flavor := conformance.Postgres()

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -43,6 +44,8 @@ func (x *execution) doIn(ctx context.Context, a action) {
 		x.onConn(ctx, a)
 	case "returning":
 		x.returning(ctx, a, x.db)
+	case "crowd":
+		x.crowd(a)
 	case "tx":
 		x.inTx(ctx, a)
 	case "hot row":
@@ -158,6 +161,32 @@ func (x *execution) lastID(ctx context.Context, a action, conn *sql.Conn) {
 	if last != mine {
 		x.fail(a, "the last number is said to be %d and is %d", last, mine)
 	}
+}
+
+// crowd are readers without a task: they travel together. They see their own schema, nothing that others have set,
+// and what was stored before.
+func (x *execution) crowd(a action) {
+	text := x.say("SELECT coalesce(current_setting('app.who', true), ''), current_schema(), count(*) FROM writes WHERE id = $1", "SELECT coalesce(@who, ''), DATABASE(), count(*) FROM writes WHERE id = ?")
+	id, ok := x.write(x.Context(), a, x.db, x.own)
+	var all sync.WaitGroup
+	for range 16 {
+		all.Go(func() {
+			for range 3 {
+				ctx, cancel := x.Context(), func() {}
+				if x.rough && a.slow {
+					ctx, cancel = context.WithTimeout(ctx, time.Duration(rand.N(5000))*time.Microsecond)
+				}
+				var who, schema string
+				var n int
+				err := x.db.QueryRowContext(ctx, text, id).Scan(&who, &schema, &n)
+				cancel()
+				if x.expect(a, err) && (who != "" || schema != x.own || ok && n != 1) {
+					x.fail(a, "sees %d writes in %s, and %q of a stranger", n, schema, who)
+				}
+			}
+		})
+	}
+	all.Wait()
 }
 
 // returning inserts rows that are returned and read slowly.

@@ -51,6 +51,7 @@ type program struct {
 	kills   bool
 	flaky   bool
 	room    int // of the server, for us; 0: enough
+	travel  int // pool_pipeline
 	workers [][]action
 }
 
@@ -68,6 +69,7 @@ type action struct {
 var (
 	kinds = []string{
 		"write", "prepared", "returning", "nested", "slow rows", "tx", "hot row", "begin on db", "flush",
+		"crowd",
 		"conn", "first rows", "temporary", "last id", "lock", "by hand", // on a *sql.Conn
 	}
 	// What goroutines that share a session may do at once: it sets no state, and no
@@ -110,6 +112,9 @@ func randomProgram(seed uint64) program {
 	p.flaky = p.rough && chance()
 	if r.IntN(5) == 0 {
 		p.room = 1 + r.IntN(p.max)
+	}
+	if chance() {
+		p.travel = 16
 	}
 	return p
 }
@@ -172,7 +177,7 @@ func (w *world) openAs(t *testing.T, p program, ours bool) (*sql.DB, *pooldriver
 		return account.OpenBare(t), nil
 	}
 	options := []pooldriver.Option{quiet, func(c *pooldriver.Config) { c.TaskKey = keyOfProgram }, func(c *pooldriver.Config) {
-		c.MaxConns, c.AcquireTimeout, c.Ambient = p.max, 30*time.Second, p.ambient
+		c.MaxConns, c.AcquireTimeout, c.Ambient, c.Pipeline = p.max, 30*time.Second, p.ambient, p.travel
 	}}
 	c := pooldriver.New(account.URL(), options...)
 	if p.wrap {
@@ -249,7 +254,7 @@ type execution struct {
 }
 
 func (x *execution) String() string {
-	text := fmt.Sprintf("seed %d, ours %v: max %d, wrap %v, tasks %s, ambient %v, rough %v, kills %v, flaky %v, room %d", x.seed, x.ours, x.max, x.wrap, x.tasks, x.ambient, x.rough, x.kills, x.flaky, x.room)
+	text := fmt.Sprintf("seed %d, ours %v: max %d, wrap %v, tasks %s, ambient %v, rough %v, kills %v, flaky %v, room %d, pipeline %d", x.seed, x.ours, x.max, x.wrap, x.tasks, x.ambient, x.rough, x.kills, x.flaky, x.room, x.travel)
 	for _, actions := range x.workers {
 		text += fmt.Sprintf("\n\t%+v", actions)
 	}

@@ -50,3 +50,24 @@ func TestPostgresNoVolatileFunctionIsTakenForARead(t *testing.T) {
 	require.Greater(t, volatile, 100)
 	require.Empty(t, taken)
 }
+
+// What may travel with queries of others, and may be executed twice, has no effect.
+func TestPostgresWhatDoesSomethingIsTakenForNoRead(t *testing.T) {
+	t.Parallel()
+	dialect, err := dialects.Find("postgres://h/d")
+	require.NoError(t, err)
+	judge := dialect.(dialects.ReadJudge)
+	reads := func(text string) bool { return dialect.Effect(text) == dialects.Clean && judge.OnlyReads(text) }
+	require.True(t, reads("SELECT a FROM t WHERE id = $1"))
+	for _, text := range []string{
+		"SELECT nextval('s')", "SELECT setval('s', 1)", "SELECT pg_advisory_lock(1)", "SELECT pg_try_advisory_lock(1)", "SELECT pg_advisory_xact_lock(1)",
+		"SELECT set_config('a.b', 'c', false)", "SELECT * FROM dblink('', 'DELETE FROM t') AS d(a int)",
+		"SELECT dblink_exec('DELETE FROM t')", "SELECT mine(1)", "SELECT a FROM mine()", "SELECT pg_catalog.nextval('s')", `SELECT "nextval"('s')`,
+		"SELECT a FROM t FOR UPDATE", "SELECT a FROM t FOR SHARE", "SELECT a FROM t FOR KEY SHARE", "SELECT a FROM t FOR NO KEY UPDATE SKIP LOCKED",
+		"SELECT a INTO b FROM t", "WITH d AS (DELETE FROM t RETURNING a) SELECT a FROM d", "SELECT 1; DELETE FROM t", "SELECT lo_create(0)",
+		"SELECT pg_notify('a', 'b')", "SELECT setseed(0.5)", "SELECT pg_terminate_backend(1)", "SELECT query_to_xml('DELETE FROM t', true, true, '')",
+		"EXPLAIN ANALYZE DELETE FROM t", "VALUES (nextval('s'))", "TABLE t; SET a.b = 1", "INSERT INTO t VALUES (1) RETURNING a", "SELECT lastval()", "SELECT pg_backend_pid()",
+	} {
+		require.False(t, reads(text), text)
+	}
+}
