@@ -25,6 +25,7 @@ const (
 	AcquireDialFailed  AcquireFailure = "dial_failed"  // the dial, or all of the last dials
 	AcquireDeadlock    AcquireFailure = "deadlock"     // ErrDeadlock
 	AcquireClosed      AcquireFailure = "closed"       // the Connector was closed
+	AcquireOverloaded  AcquireFailure = "overloaded"   // pool_queue_target
 )
 
 // acquireFailures are the names of the failures of package report.
@@ -36,6 +37,7 @@ var acquireFailures = [report.Failures]AcquireFailure{
 	report.DialFailed:  AcquireDialFailed,
 	report.Deadlock:    AcquireDeadlock,
 	report.Closed:      AcquireClosed,
+	report.Overloaded:  AcquireOverloaded,
 }
 
 // Stats describes a Connector at a moment, and since its beginning. Its own
@@ -49,6 +51,9 @@ type Stats struct {
 	// AcquireFailures counts the statements that got no connection, by reason. It has an
 	// entry for each reason.
 	AcquireFailures map[AcquireFailure]uint64
+	// WouldRefuse counts the statements that Config.QueueDry has let pass: without it they would have got
+	// ErrOverloaded. It is Pool.WouldRefuse.
+	WouldRefuse uint64
 	// Wait is the time that statements took to get a connection, also those that did not
 	// wait, and those that gave up waiting. Connect is the time of the dials, also of those
 	// that failed.
@@ -182,7 +187,7 @@ func figures(c *Connector) Stats {
 		StmtHits:        n.StmtHits.Load(),
 		StmtMisses:      n.StmtMisses.Load(),
 	}
-	s.MaxIdle = s.Pool.Max
+	s.MaxIdle, s.WouldRefuse = s.Pool.Max, s.Pool.WouldRefuse
 	if failed, lasts, ago, last := c.report.DialsFailing(); failed > 0 {
 		s.DialsFailing = DialsFailing{Failed: failed, For: lasts, Ago: ago, Error: last.Error(), Cause: dialFailureOf(last, c.settings.Dialect)}
 	}

@@ -27,6 +27,7 @@ var counters = []struct {
 	{"pooldriver.connection.orphans", "{connection}", "Connections whose end the server did not confirm.", func(f *figures) uint64 { return f.Orphans }},
 	{"pooldriver.connection.cleanings", "{cleaning}", "Connections brought back to their state at connect.", func(f *figures) uint64 { return f.Cleanings }},
 	{"pooldriver.connection.rollbacks", "{rollback}", "Transactions that were open when their connection came back.", func(f *figures) uint64 { return f.Rollbacks }},
+	{"pooldriver.acquire.would_refuse", "{statement}", "Statements that pool_queue_dry has let pass.", func(f *figures) uint64 { return f.WouldRefuse }},
 	{"pooldriver.operation.retries", "{operation}", "Operations moved to another connection because theirs was dead.", func(f *figures) uint64 { return f.Retries }},
 	{"pooldriver.transaction.retries", "{transaction}", "Transactions of InTx that were run once more.", func(f *figures) uint64 { return f.TxRetries }},
 	{"pooldriver.rows.read_aheads", "{result}", "Results read into memory because their connection was needed.", func(f *figures) uint64 { return f.ReadAheads }},
@@ -79,6 +80,12 @@ func (a *observers) addStates(meter metric.Meter, pool attribute.KeyValue) error
 		return err
 	}
 	a.add(breaker, breakerOpen, pool)
+	overload, err := meter.Int64ObservableUpDownCounter("pooldriver.overloaded", metric.WithUnit("1"),
+		metric.WithDescription("1 while statements have waited for longer than pool_queue_target for pool_queue_interval, 0 otherwise."))
+	if err != nil {
+		return err
+	}
+	a.add(overload, overloaded, pool)
 	hold, err := meter.Float64ObservableGauge("pooldriver.connection.longest_hold", metric.WithUnit("s"),
 		metric.WithDescription("How long the connection that is held longest has been held."))
 	if err != nil {
@@ -104,6 +111,13 @@ func breakerOpen(f *figures) int64 {
 		return 0
 	}
 	return 1
+}
+
+func overloaded(f *figures) int64 {
+	if f.Pool.Overloaded {
+		return 1
+	}
+	return 0
 }
 
 // longest returns the longest time for which a connection is held, and the longest time for which a

@@ -11,12 +11,9 @@ type ticket struct {
 	seq   uint64
 	start int64 // pool time when the waiting began; 0: has not waited
 	who   any   // the argument of AcquireAs
-	how   Priority
-	// ahead is how long the acquirer is predicted to need until its first hold ends; 0: not known, or the
-	// acquirer is not refused. It is written when the attempt enters the queue.
-	ahead int64
 	// timeless: the deadline of the attempt's context has passed, but the context has not ended.
 	timeless bool
+	how      Priority
 	refusal  error // the error of BeforeAcquire for the last refused resource
 }
 
@@ -333,6 +330,9 @@ func (p *Pool[T]) mayEnterLocked(t *ticket, again bool) error {
 // enterQueueLocked puts w at the end of the queue.
 func (p *Pool[T]) enterQueueLocked(w *waiter[T]) {
 	w.state = stateQueued
+	if p.target != 0 && !w.judged && p.backlogLocked() >= 0 {
+		w.ahead = p.predictedLocked() + p.admission.hold.mean
+	}
 	p.queue.push(w)
 	if p.expireAt == 0 && p.cfg.AcquireTimeout > 0 {
 		p.armExpiryLocked(p.cfg.AcquireTimeout)
@@ -372,7 +372,7 @@ func (p *Pool[T]) await(ctx context.Context, w *waiter[T], t *ticket) (*resource
 	if until, ok := ctx.Deadline(); ok && !t.timeless {
 		end := max(1, p.clock.Of(until))
 		w.until.Store(end)
-		if t.ahead != 0 && t.ahead > end-t.start {
+		if w.ahead != 0 && w.ahead > end-t.start {
 			if err := p.refuseHopeless(w, t); err != nil {
 				return nil, false, err
 			}

@@ -106,11 +106,9 @@ func (p *Pool[T]) mayWaitLocked(t *ticket) error {
 	if p.admitsAllLocked() || t.how == PriorityHolder || p.backlogLocked() < 0 {
 		return nil
 	}
-	wait := p.predictedLocked()
-	if wait > p.limitLocked(t.how) {
+	if p.predictedLocked() > p.limitLocked(t.how) {
 		return p.refuseLocked(&t.how, 0)
 	}
-	t.ahead = wait + a.hold.mean
 	return nil
 }
 

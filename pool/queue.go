@@ -47,10 +47,13 @@ type waiter[T any] struct {
 	// waited is set by the acquirer when it wakes up. If the acquirer is served as a follower, it is the
 	// time until it was taken along.
 	waited int64
-	trip   uint64          // the number of the TakeAlong that took it last
-	ctx    context.Context // for the values of a create
-	who    any             // the argument of AcquireAs
-	err    error
+	// ahead is how long the acquirer is predicted to need until its first hold ends; 0: not known, or the
+	// acquirer is not refused. It is written when the acquirer enters the queue, by itself.
+	ahead int64
+	trip  uint64          // the number of the TakeAlong that took it last
+	ctx   context.Context // for the values of a create
+	who   any             // the argument of AcquireAs
+	err   error
 }
 
 // waitQueue holds waiters. It alone decides the order in which they are served: the order of arrival.
@@ -195,7 +198,7 @@ func (p *Pool[T]) newWaiterLocked(ctx context.Context, t *ticket) *waiter[T] {
 	} else {
 		p.free, w.next = w.next, nil
 	}
-	w.ctx, w.seq, w.who, w.creates, w.yields, w.how, w.judged = ctx, t.seq, t.who, false, false, t.how, t.how >= PriorityHolder
+	w.ctx, w.seq, w.who, w.creates, w.yields, w.how, w.judged, w.ahead = ctx, t.seq, t.who, false, false, t.how, t.how >= PriorityHolder, 0
 	if t.start != 0 {
 		w.start.Store(t.start)
 	}

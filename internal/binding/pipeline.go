@@ -120,9 +120,9 @@ func acquireOrFollow(ctx context.Context, c *Checkout, w *Want) (_ *connpool.Con
 	if err != pool.ErrNoneNow {
 		return r, waited, err
 	}
-	f := newFollow(w, c.label)
-	for {
-		r, err := e.pool.Acquire(hooks, f)
+	f, priority := newFollow(w, c.label), c.priority
+	for ; ; priority = pool.PriorityHolder { // after the first time it has begun
+		r, err := e.pool.Acquire(hooks, f, priority)
 		switch {
 		case err == pool.ErrServed:
 		case err != nil:
@@ -141,7 +141,7 @@ func acquireOrFollow(ctx context.Context, c *Checkout, w *Want) (_ *connpool.Con
 		case f.again:
 			f.again = false
 		case f.answer.Alone:
-			return e.acquire(hooks, c.label)
+			return e.acquire(hooks, c.label, pool.PriorityHolder)
 		default:
 			w.Answer = &f.answer
 			return nil, 0, nil
