@@ -48,6 +48,9 @@ type Stats struct {
 	// Min and MinIdle are Config.MinConns and Config.MinIdleConns. MaxIdle is the most
 	// connections that may be idle, which is Pool.Max.
 	Min, MinIdle, MaxIdle int
+	// Enough is the smallest number of connections with which 99 of 100 of the last statements would have waited
+	// for 2 ms at most: see Connector.WhatIf. It is up to 10 s old.
+	Enough WhatIf
 	// AcquireFailures counts the statements that got no connection, by reason. It has an
 	// entry for each reason.
 	AcquireFailures map[AcquireFailure]uint64
@@ -187,6 +190,7 @@ func figures(c *Connector) Stats {
 		StmtHits:        n.StmtHits.Load(),
 		StmtMisses:      n.StmtMisses.Load(),
 	}
+	s.Enough = c.sizing.enough(&c.usage.Traffic, c.config.MaxConns)
 	s.MaxIdle, s.WouldRefuse = s.Pool.Max, s.Pool.WouldRefuse
 	if failed, lasts, ago, last := c.report.DialsFailing(); failed > 0 {
 		s.DialsFailing = DialsFailing{Failed: failed, For: lasts, Ago: ago, Error: last.Error(), Cause: dialFailureOf(last, c.settings.Dialect)}
