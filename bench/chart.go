@@ -74,6 +74,7 @@ var colours = map[string]color.Color{
 	ours:             color.RGBA{R: 213, G: 94, B: 0, A: 255},
 	oursInterpolate:  color.RGBA{R: 240, G: 178, B: 66, A: 255},
 	lazyName:         color.RGBA{R: 0, G: 158, B: 115, A: 255},
+	admissionName:    color.RGBA{R: 0, G: 158, B: 115, A: 255},
 }
 
 const (
