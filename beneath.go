@@ -9,6 +9,7 @@ import (
 	"github.com/pooldriver/pooldriver/internal/config"
 	"github.com/pooldriver/pooldriver/internal/connpool"
 	"github.com/pooldriver/pooldriver/internal/report"
+	"github.com/pooldriver/pooldriver/pool"
 )
 
 // This file gives package sandbox its access to a Connector.
@@ -39,7 +40,7 @@ func (i inside) LastStatement(process uint64) (outline string, ours bool) {
 
 // Take takes a connection with the settings of the *sql.DB.
 func (i inside) Take(ctx context.Context) (beneath.Taken, error) {
-	r, err := i.c.pool.Acquire(ctx, nil)
+	r, err := i.c.pool.Acquire(ctx, nil, pool.PriorityHolder)
 	if err != nil {
 		return nil, i.c.pool.Explain(err)
 	}

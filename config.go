@@ -61,6 +61,19 @@ type Config struct {
 	// MaxWaiters is how many callers may wait for a connection; one more
 	// gets an error at once. 0 is no bound. Default 0.
 	MaxWaiters int
+	// QueueTarget is how long statements should wait for a connection at most, under overload: a fifth of the
+	// deadlines of requests is a good value. If waits have been longer all the time for QueueInterval,
+	// statements that would have to wait for more than one and a half QueueTarget get ErrOverloaded at
+	// once. Statements of PriorityLow get it from half of QueueTarget on, and a statement whose context
+	// ends before it would be done gets it in any case. Never refused is a statement while a connection is
+	// idle or can be dialled, or one whose task holds a connection: see docs/overload.md. 0: no statement
+	// is refused. Default 0.
+	QueueTarget time.Duration
+	// QueueInterval is how long waits must be above QueueTarget until that is an overload and no burst.
+	// Default 500ms.
+	QueueInterval time.Duration
+	// QueueDry lets QueueTarget only count, in Stats.WouldRefuse, whom it would refuse. Default false.
+	QueueDry bool
 
 	// Reset says when a connection is cleaned before it is lent again.
 	// Default ResetAuto.
@@ -255,6 +268,7 @@ func (c *Config) resolve(d dialects.Dialect, key task.KeyFunc) config.Config {
 		AcquireTimeout: c.AcquireTimeout, ConnectTimeout: c.ConnectTimeout,
 		PingTimeout: c.PingTimeout, CleanTimeout: c.CleanTimeout, IdleTimeout: c.PingTimeout,
 		BreakerFailures: c.BreakerFailures, BreakerCooldown: c.BreakerCooldown,
+		QueueTarget: c.QueueTarget, QueueInterval: c.QueueInterval, QueueDry: c.QueueDry,
 		AfterConnect: c.AfterConnect, Credentials: c.Credentials,
 		Reset: pinning.Mode(c.Reset), StmtCache: c.stmtsPerConn(), Pipeline: c.Pipeline, LazyBegin: c.LazyBegin,
 		Ambient: config.Ambient(c.Ambient), TaskKey: key, TaskTimeout: c.TaskTimeout, DeadlockAfter: c.DeadlockAfter,

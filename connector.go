@@ -43,6 +43,7 @@ type Connector struct {
 	history      history.Recorder
 	listens      *listen.Hub             // nil: the database sends no notifications
 	checkChannel func(name string) error // with listens
+	sizing       sizing
 }
 
 var (
@@ -214,6 +215,23 @@ func (c *Connector) Stats() Stats {
 		return Stats{}
 	}
 	return figures(c)
+}
+
+// WhatIf says how long statements would have waited for a connection if the pool had had n connections in
+// place of pool_max_conns. It replays the checkouts that were recorded last, 16384 of them at most: when each was
+// asked for, and for how long it was held. So n can only be pool_max_conns or fewer: with more connections a server
+// takes another time for each statement, which only a measurement tells.
+//
+// The replay takes for granted that statements come when they came. In a program with a fixed number of
+// workers a statement comes later if the one before has waited: such a program waits less than WhatIf says. Queries
+// that travelled in the pipeline of another one, and statements that got no connection, are not in the record.
+// Holds below about 0.5 ms (more than 20 in 10 ms on one connection) are not timed one by one: then WhatIf says that
+// it does not know. A call takes about a millisecond.
+func (c *Connector) WhatIf(n int) WhatIf {
+	if c.err != nil {
+		return WhatIf{Conns: n, Unknown: "the Connector cannot be used"}
+	}
+	return whatIf(c.usage.Traffic.Record(), n, c.config.MaxConns)
 }
 
 // History returns a Moment for each second of the last minute in which the pool was used, the

@@ -10,7 +10,7 @@ import (
 )
 
 // AcquireError is the error of a statement that got no connection. It says how long the statement
-// has waited and what the pool looked like then. Its reason is one of the following four errors,
+// has waited and what the pool looked like then. Its reason is one of the following five errors,
 // or the error of the statement's context.
 type AcquireError = pool.AcquireError
 
@@ -20,6 +20,9 @@ var (
 	ErrTimeout = pool.ErrTimeout
 	// ErrTooManyWaiters: Config.MaxWaiters statements were waiting.
 	ErrTooManyWaiters = pool.ErrTooManyWaiters
+	// ErrOverloaded: Config.QueueTarget. The statement did not run. AcquireError.RetryAfter says when a new
+	// try makes sense; httptask.Refused answers a request so.
+	ErrOverloaded = pool.ErrOverloaded
 	// ErrUnavailable: the circuit breaker is open (Config.BreakerFailures).
 	ErrUnavailable = pool.ErrUnavailable
 	// ErrClosed: the Connector is closed, or drains.

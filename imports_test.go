@@ -28,7 +28,7 @@ var mayImport = []struct{ pkg, imports string }{
 
 	{".", "dialects dialects/generic internal/beneath internal/binding internal/bubble internal/callsite internal/connpool" +
 		" internal/config internal/ctxerr internal/ctxsettings internal/histogram internal/history internal/listen internal/optiontable internal/pinning internal/redact" +
-		" internal/repeated internal/report internal/rowwatch internal/session internal/task internal/unwrap internal/usage internal/virtual internal/waitgraph pool"},
+		" internal/repeated internal/report internal/rowwatch internal/session internal/task internal/traffic internal/unwrap internal/usage internal/virtual internal/waitgraph pool"},
 	{"internal/virtual", "dialects internal/beneath internal/binding internal/callsite internal/config internal/connpool internal/ctxerr internal/ctxsettings internal/driverconn" +
 		" internal/pinning internal/report internal/rowbuffer internal/rowwatch internal/session internal/stmtcache internal/task internal/textcache internal/unwrap"},
 	{"internal/binding", "dialects internal/config internal/connpool internal/ctxerr internal/ctxsettings internal/fairlock internal/mergedctx internal/pinning internal/relay internal/report" +
@@ -39,7 +39,7 @@ var mayImport = []struct{ pkg, imports string }{
 		" internal/rowbuffer internal/stmtcache"},
 	{"internal/history", "internal/bubble internal/histogram internal/report"},
 	{"internal/report", "internal/droppedstate internal/histogram internal/repeated internal/usage pool"},
-	{"internal/usage", "internal/bubble internal/callsite internal/config internal/histogram internal/pinning"},
+	{"internal/usage", "internal/bubble internal/callsite internal/config internal/histogram internal/pinning internal/traffic"},
 	{"internal/beneath", "dialects internal/config"},
 	{"internal/config", "dialects internal/pinning"},
 	{"internal/credential", "dialects"},
@@ -60,6 +60,7 @@ var mayImport = []struct{ pkg, imports string }{
 	{"internal/relay", ""},
 	{"internal/repeated", ""},
 	{"internal/rowwatch", ""},
+	{"internal/traffic", ""},
 	{"internal/waitgraph", ""},
 	{"internal/bytesize", ""},
 	{"internal/ctxerr", ""},

@@ -21,7 +21,7 @@ func TestEveryParameterSetsItsFieldAndPrintsWhatItSet(t *testing.T) {
 		"pool_max_conns": "7", "pool_min_conns": "2", "pool_min_idle_conns": "3",
 		"pool_max_conn_lifetime": "2h0m0s", "pool_max_conn_lifetime_jitter": "3m0s", "pool_max_conn_idle_time": "4m0s",
 		"pool_health_check_period": "5s", "pool_ping_timeout": "6s", "pool_acquire_timeout": "7s",
-		"pool_connect_timeout": "8s", "pool_clean_timeout": "9s", "pool_max_waiters": "11", "pool_reset": "always",
+		"pool_connect_timeout": "8s", "pool_clean_timeout": "9s", "pool_max_waiters": "11", "pool_queue_target": "20ms", "pool_queue_interval": "21ms", "pool_queue_dry": "true", "pool_reset": "always",
 		"pool_stmt_cache": "12", "pool_pipeline": "16", "pool_stmt_budget": "99", "pool_lazy_begin": "true", "pool_breaker_failures": "13", "pool_breaker_cooldown": "14s",
 		"pool_ambient": "strict", "pool_nested_buffer": "64KiB", "pool_nested_buffer_total": "32MiB", "pool_task_timeout": "15s", "pool_deadlock_after": "16s",
 		"pool_sample_stacks": "17", "pool_leak_after": "18s", "pool_leak_exempt": "listener,report", "pool_slow_query": "19s", "pool_listen_ping": "21s",

@@ -26,6 +26,7 @@ const (
 	AcquireDialFailed  AcquireFailure = "dial_failed"  // the dial, or all of the last dials
 	AcquireDeadlock    AcquireFailure = "deadlock"     // ErrDeadlock
 	AcquireClosed      AcquireFailure = "closed"       // the Connector was closed
+	AcquireOverloaded  AcquireFailure = "overloaded"   // pool_queue_target
 )
 
 // acquireFailures are the names of the failures of package report.
@@ -37,6 +38,7 @@ var acquireFailures = [report.Failures]AcquireFailure{
 	report.DialFailed:  AcquireDialFailed,
 	report.Deadlock:    AcquireDeadlock,
 	report.Closed:      AcquireClosed,
+	report.Overloaded:  AcquireOverloaded,
 }
 
 // Stats describes a Connector at a moment, and since its beginning. Its own
@@ -47,9 +49,15 @@ type Stats struct {
 	// Min and MinIdle are Config.MinConns and Config.MinIdleConns. MaxIdle is the most
 	// connections that may be idle, which is Pool.Max.
 	Min, MinIdle, MaxIdle int
+	// Enough is the smallest number of connections with which 99 of 100 of the last statements would have waited
+	// for 2 ms at most: see Connector.WhatIf. It is up to 10 s old.
+	Enough WhatIf
 	// AcquireFailures counts the statements that got no connection, by reason. It has an
 	// entry for each reason.
 	AcquireFailures map[AcquireFailure]uint64
+	// WouldRefuse counts the statements that Config.QueueDry has let pass: without it they would have got
+	// ErrOverloaded. It is Pool.WouldRefuse.
+	WouldRefuse uint64
 	// Wait is the time that statements took to get a connection, also those that did not
 	// wait, and those that gave up waiting. The wait of a pipelined query ends when it is taken along.
 	// Connect is the time of the dials, also of those that failed.
@@ -224,7 +232,8 @@ func figures(c *Connector) Stats {
 		StmtMisses:      n.StmtMisses.Load(),
 		Listen:          listenStats(c.listens),
 	}
-	s.MaxIdle = s.Pool.Max
+	s.Enough = c.sizing.enough(&c.usage.Traffic, c.config.MaxConns)
+	s.MaxIdle, s.WouldRefuse = s.Pool.Max, s.Pool.WouldRefuse
 	if failed, lasts, ago, last := c.report.DialsFailing(); failed > 0 {
 		s.DialsFailing = DialsFailing{Failed: failed, For: lasts, Ago: ago, Error: last.Error(), Cause: dialFailureOf(last, c.settings.Dialect)}
 	}

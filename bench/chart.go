@@ -82,6 +82,7 @@ var colours = map[string]color.Color{
 	oursInterpolate:  color.RGBA{R: 240, G: 178, B: 66, A: 255},
 	lazyName:         color.RGBA{R: 0, G: 158, B: 115, A: 255},
 	pipelinedName:    color.RGBA{R: 0, G: 158, B: 115, A: 255},
+	admissionName:    color.RGBA{R: 0, G: 158, B: 115, A: 255},
 }
 
 const (

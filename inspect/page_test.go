@@ -197,3 +197,18 @@ func TestTheListenersConnectionIsShownBesideThePools(t *testing.T) {
 	}
 	require.NotContains(t, rendered(t, Pool{Stats: stats(1, 4, 0)}), "notifications")
 }
+
+func TestThePageSaysHowManyConnectionsAreEnoughIfThatIsKnown(t *testing.T) {
+	s := stats(1, 4, 0)
+	s.Enough = pooldriver.WhatIf{Conns: 3, Needed: 4, For: time.Minute, WaitP99: 1500 * time.Microsecond}
+	require.Contains(t, rendered(t, Pool{Stats: s}), "with 3 the p99 of the wait would have been 1.5ms.")
+	s.Enough = pooldriver.WhatIf{Conns: 4, Unknown: "only 2 checkouts have ended so far"}
+	require.NotContains(t, rendered(t, Pool{Stats: s}), "so far")
+}
+
+func TestThePageShowsAnOverload(t *testing.T) {
+	s := stats(4, 4, 3)
+	require.NotContains(t, rendered(t, Pool{Stats: s}), "<dt>overload</dt>")
+	s.Pool.Overloaded, s.Pool.Shed = true, 17
+	require.Contains(t, rendered(t, Pool{Stats: s}), `<div class="alert"><dt>overload</dt><dd>now<small> 17 refused</small>`)
+}

@@ -10,6 +10,11 @@ import (
 	"github.com/pooldriver/pooldriver/pool"
 )
 
+func overloaded(s pooldriver.Stats) pooldriver.Stats {
+	s.Pool.Overloaded = true
+	return s
+}
+
 func TestTheVerdictSaysWhetherThePoolIsTheProblem(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	ago := func(d time.Duration) time.Time { return now.Add(-d) }
@@ -102,6 +107,8 @@ func TestTheVerdictSaysWhetherThePoolIsTheProblem(t *testing.T) {
 			"2 statements wait. 2 of 2 connections are in use, and 2 of them run no statement: transactions are open, for longest by POST /orders, for 4s; POST /orders has 2 of 2 connections, for 4s: UPDATE stock."},
 		{"failures of late", Pool{Stats: stats(1, 2, 0), Window: Window{Failed: map[pooldriver.AcquireFailure]uint64{pooldriver.AcquireTimeout: 3, pooldriver.AcquireCancelled: 9}}}, "busy",
 			"In the last 10s statements got no connection: timeout 3. Now 1 of 2 connections are in use, and nobody waits."},
+		{"an overload", Pool{Stats: overloaded(stats(2, 2, 1)), Waiters: []pooldriver.Waiter{waits("x", 70*time.Millisecond)}, Window: Window{Failed: map[pooldriver.AcquireFailure]uint64{pooldriver.AcquireOverloaded: 840}}}, "busy",
+			"Overload: more statements come than 2 connections serve, and pool_queue_target refuses the rest, so that the others wait for 70ms at most. In the last 10s: overloaded 840. If the database has room for more, the pool is small."},
 		{"rows in memory", Pool{Stats: stats(0, 2, 0), BufferedRows: []pooldriver.BufferedRows{{Since: ago(time.Minute)}, {Since: now}}}, "busy",
 			"The rows of 1 query are open in memory, because others needed their connection, the oldest for 1m0s: look whether somebody forgets to close them, or reads them slowly. 0 of 2 connections are in use, and nobody waits."},
 		{"a full server", Pool{Stats: full(2, 3), Holders: []pooldriver.Holder{running, running}}, "bad",

@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -40,6 +41,8 @@ func (f *facts) judgeNobodyWaits(p Pool) Verdict {
 		}
 	}
 	switch {
+	case p.Stats.Pool.Overloaded:
+		return Verdict{"busy", fmt.Sprintf("Overload: more statements come than %d connections serve, and pool_queue_target refuses the rest, so that the others wait for %s at most. In the last %s: %s. If the database has room for more, the pool is small.", p.Stats.Pool.Max, Brief(longestWait(p)), Brief(failedFor), cmp.Or(failed, "nobody was refused"))}
 	case failed != "":
 		return Verdict{"busy", fmt.Sprintf("In the last %s statements got no connection: %s. Now %s, and %s.", Brief(failedFor), failed, lowerFirst(f.use), f.nobody)}
 	case f.inTx.Idle >= long:
@@ -61,7 +64,7 @@ func (f *facts) judgeNobodyWaits(p Pool) Verdict {
 func failures(n map[pooldriver.AcquireFailure]uint64) string {
 	var list []string
 	for _, why := range []pooldriver.AcquireFailure{
-		pooldriver.AcquireTimeout, pooldriver.AcquireQueueFull, pooldriver.AcquireBreakerOpen,
+		pooldriver.AcquireTimeout, pooldriver.AcquireQueueFull, pooldriver.AcquireOverloaded, pooldriver.AcquireBreakerOpen,
 		pooldriver.AcquireDialFailed, pooldriver.AcquireDeadlock,
 	} {
 		if n[why] > 0 {

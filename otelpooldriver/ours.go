@@ -27,6 +27,7 @@ var counters = []struct {
 	{"pooldriver.connection.orphans", "{connection}", "Connections whose end the server did not confirm.", func(f *figures) uint64 { return f.Orphans }},
 	{"pooldriver.connection.cleanings", "{cleaning}", "Connections brought back to their state at connect.", func(f *figures) uint64 { return f.Cleanings }},
 	{"pooldriver.connection.rollbacks", "{rollback}", "Transactions that were open when their connection came back.", func(f *figures) uint64 { return f.Rollbacks }},
+	{"pooldriver.acquire.would_refuse", "{statement}", "Statements that pool_queue_dry has let pass.", func(f *figures) uint64 { return f.WouldRefuse }},
 	{"pooldriver.operation.retries", "{operation}", "Operations moved to another connection because theirs was dead.", func(f *figures) uint64 { return f.Retries }},
 	{"pooldriver.transaction.retries", "{transaction}", "Transactions of InTx that were run once more.", func(f *figures) uint64 { return f.TxRetries }},
 	{"pooldriver.pipeline.queries", "{query}", "Queries that waited for a connection, and were answered in the pipeline of another one.", func(f *figures) uint64 { return f.Pipelined }},
@@ -79,6 +80,7 @@ var states = []struct {
 }{
 	{"pooldriver.rows.buffered", "By", "Memory of rows that were read ahead.", func(f *figures) int64 { return f.BufferedBytes }},
 	{"pooldriver.breaker.open", "1", "1 while the circuit breaker refuses, 0 otherwise.", breakerOpen},
+	{"pooldriver.overloaded", "1", "1 while statements have waited for longer than pool_queue_target for pool_queue_interval, 0 otherwise.", overloaded},
 	{"pooldriver.listen.listeners", "{listener}", "Calls of Connector.Listen.", func(f *figures) int64 { return int64(f.Listen.Listeners) }},
 	{"pooldriver.listen.channels", "{channel}", "Channels that have listeners.", func(f *figures) int64 { return int64(f.Listen.Channels) }},
 	{"pooldriver.listen.listening", "1", "1 while the server sends notifications, 0 otherwise.", listening},
@@ -122,6 +124,13 @@ func breakerOpen(f *figures) int64 {
 
 func listening(f *figures) int64 {
 	if f.Listen.State == pooldriver.ListenListening {
+		return 1
+	}
+	return 0
+}
+
+func overloaded(f *figures) int64 {
+	if f.Pool.Overloaded {
 		return 1
 	}
 	return 0

@@ -13,6 +13,7 @@ type ticket struct {
 	who   any   // the argument of AcquireAs
 	// timeless: the deadline of the attempt's context has passed, but the context has not ended.
 	timeless bool
+	how      Priority
 	refusal  error // the error of BeforeAcquire for the last refused resource
 }
 
@@ -24,12 +25,17 @@ type ticket struct {
 // is done, the wait took longer than Config.AcquireTimeout, too many acquirers wait, or the circuit
 // breaker refuses.
 func (p *Pool[T]) Acquire(ctx context.Context) (Lease[T], error) {
-	return p.acquire(ctx, nil, false)
+	return p.acquire(ctx, nil, PriorityNormal)
 }
 
 // AcquireAs is Acquire with a mark for the caller: Pool.Waiting returns who as Waiting.Who.
 func (p *Pool[T]) AcquireAs(ctx context.Context, who any) (Lease[T], error) {
-	return p.acquire(ctx, who, false)
+	return p.acquire(ctx, who, PriorityNormal)
+}
+
+// AcquireWith is AcquireAs for an acquirer with a priority: see Config.QueueTarget.
+func (p *Pool[T]) AcquireWith(ctx context.Context, who any, priority Priority) (Lease[T], error) {
+	return p.acquire(ctx, who, min(priority, PriorityHolder))
 }
 
 // AcquireNow lends an idle resource, or creates one for this caller if Max allows. Both happen only
@@ -38,28 +44,31 @@ func (p *Pool[T]) AcquireAs(ctx context.Context, who any) (Lease[T], error) {
 // resource alone, until ctx is done. During an outage (see CreateError.Ago) it creates no sooner
 // than Acquire does.
 func (p *Pool[T]) AcquireNow(ctx context.Context) (Lease[T], error) {
-	return p.acquire(ctx, nil, true)
+	return p.acquire(ctx, nil, atOnce)
 }
 
 // acquire lends an idle resource if nobody waits. In all other cases acquireLocked goes
 // on.
-func (p *Pool[T]) acquire(ctx context.Context, who any, now bool) (Lease[T], error) {
+func (p *Pool[T]) acquire(ctx context.Context, who any, how Priority) (Lease[T], error) {
 	if ctx.Err() != nil {
 		return Lease[T]{}, p.refuseDone(ctx, 0, nil)
 	}
 	p.lock()
 	if p.mode == 0 && p.idle.n > 0 && p.queue.empty() {
-		return p.handOutLocked(ctx, who, now)
+		return p.handOutLocked(ctx, who, how)
 	}
-	t := ticket{who: who}
-	return p.acquireLocked(ctx, &t, now)
+	t := ticket{who: who, how: how}
+	return p.acquireLocked(ctx, &t)
 }
 
 // handOutLocked is acquire for an idle resource. It is a function of its own so that the stack of a
 // goroutine that waits does not have its variables.
-func (p *Pool[T]) handOutLocked(ctx context.Context, who any, now bool) (Lease[T], error) {
+func (p *Pool[T]) handOutLocked(ctx context.Context, who any, how Priority) (Lease[T], error) {
 	r := p.takeIdleLocked()
 	p.acquires++
+	if p.target != 0 {
+		r.lentAt = p.clock.Coarse()
+	}
 	if p.idle.n < p.minIdle {
 		p.balanceLocked()
 	}
@@ -78,18 +87,18 @@ func (p *Pool[T]) handOutLocked(ctx context.Context, who any, now bool) (Lease[T
 		return Lease[T]{}, p.passOver(ctx, r, start, nil)
 	}
 	if err := p.callBeforeAcquire(ctx, r); err != nil {
-		return p.goOn(ctx, r, seq, start, who, now, err)
+		return p.goOn(ctx, r, seq, start, who, how, err)
 	}
 	return l, nil
 }
 
 // goOn goes on with acquireLocked after BeforeAcquire has refused r.
-func (p *Pool[T]) goOn(ctx context.Context, r *resource[T], seq uint64, start int64, who any, now bool, err error) (Lease[T], error) {
-	t := ticket{seq: seq, start: start, who: who}
+func (p *Pool[T]) goOn(ctx context.Context, r *resource[T], seq uint64, start int64, who any, how Priority, err error) (Lease[T], error) {
+	t := ticket{seq: seq, start: start, who: who, how: how}
 	if err, again := p.refused(ctx, r, &t, err); !again {
 		return Lease[T]{}, err
 	}
-	return p.acquireLocked(ctx, &t, now)
+	return p.acquireLocked(ctx, &t)
 }
 
 // TryAcquire lends an idle resource if there is one and nobody waits. It never creates
@@ -137,6 +146,9 @@ func (p *Pool[T]) lendIdleLocked(t ticket) Lease[T] {
 	if p.mode&modeRecovering != 0 {
 		r.probe = t.seq
 	}
+	if p.target != 0 {
+		r.lentAt = p.clock.Coarse()
+	}
 	if p.idle.n < p.minIdle {
 		p.balanceLocked()
 	}
@@ -144,10 +156,10 @@ func (p *Pool[T]) lendIdleLocked(t ticket) Lease[T] {
 }
 
 // acquireLocked gets a resource for attempt t: an idle one, one that comes back, or a
-// new one. It unlocks the pool. now: the attempt must not queue.
-func (p *Pool[T]) acquireLocked(ctx context.Context, t *ticket, now bool) (Lease[T], error) {
+// new one. It unlocks the pool.
+func (p *Pool[T]) acquireLocked(ctx context.Context, t *ticket) (Lease[T], error) {
 	for {
-		w, err := p.enterLocked(ctx, t, now)
+		w, err := p.enterLocked(ctx, t)
 		if err != nil {
 			p.balanceLocked() // refused may have retired a resource and left the pool unbalanced
 		}
@@ -155,7 +167,7 @@ func (p *Pool[T]) acquireLocked(ctx context.Context, t *ticket, now bool) (Lease
 		if err != nil {
 			return Lease[T]{}, err
 		}
-		r, fresh, err := p.await(ctx, w, t, now)
+		r, fresh, err := p.await(ctx, w, t)
 		if err == errLate {
 			if err := p.late(ctx, t); err != nil {
 				return Lease[T]{}, err
@@ -259,9 +271,9 @@ func (p *Pool[T]) passOnLocked(r *resource[T]) {
 	p.balanceLocked()
 }
 
-// enterLocked admits attempt t and makes a waiter for t: in the queue, or reserved if now is set.
+// enterLocked admits attempt t and makes a waiter for t: in the queue, or reserved if t must not queue.
 // The waiter may have its result already.
-func (p *Pool[T]) enterLocked(ctx context.Context, t *ticket, now bool) (*waiter[T], error) {
+func (p *Pool[T]) enterLocked(ctx context.Context, t *ticket) (*waiter[T], error) {
 	again := t.seq != 0
 	if p.mode != 0 {
 		if err := p.admitLocked(t); err != nil {
@@ -277,7 +289,7 @@ func (p *Pool[T]) enterLocked(ctx context.Context, t *ticket, now bool) (*waiter
 			return nil, err
 		}
 	}
-	if err := p.mayEnterLocked(now, again); err != nil {
+	if err := p.mayEnterLocked(t, again); err != nil {
 		p.leaveLocked(t.seq)
 		return nil, err
 	}
@@ -286,7 +298,7 @@ func (p *Pool[T]) enterLocked(ctx context.Context, t *ticket, now bool) (*waiter
 	}
 	w := p.newWaiterLocked(ctx, t)
 	switch {
-	case now:
+	case t.how == atOnce:
 		p.enterNowLocked(w)
 	case again:
 		p.readmitLocked(w) // its resource was refused
@@ -298,8 +310,8 @@ func (p *Pool[T]) enterLocked(ctx context.Context, t *ticket, now bool) (*waiter
 }
 
 // mayEnterLocked returns the error of an attempt that gets no waiter; nil: the attempt gets one.
-func (p *Pool[T]) mayEnterLocked(now, again bool) error {
-	if now {
+func (p *Pool[T]) mayEnterLocked(t *ticket, again bool) error {
+	if t.how == atOnce {
 		if !p.queue.empty() || p.idle.n == 0 && (!p.spareLocked() || p.pausingLocked()) {
 			return ErrNoneNow
 		}
@@ -309,12 +321,18 @@ func (p *Pool[T]) mayEnterLocked(now, again bool) error {
 		p.count.refused++
 		return p.acquireErrorLocked(ErrTooManyWaiters, 0)
 	}
+	if p.target != 0 && !again {
+		return p.mayWaitLocked(t)
+	}
 	return nil
 }
 
 // enterQueueLocked puts w at the end of the queue.
 func (p *Pool[T]) enterQueueLocked(w *waiter[T]) {
 	w.state = stateQueued
+	if p.target != 0 && !w.judged && p.backlogLocked() >= 0 {
+		w.ahead = p.predictedLocked() + p.admission.hold.mean
+	}
 	p.queue.push(w)
 	if p.expireAt == 0 && p.cfg.AcquireTimeout > 0 {
 		p.armExpiryLocked(p.cfg.AcquireTimeout)
@@ -346,15 +364,21 @@ func (p *Pool[T]) backlogLocked() int {
 }
 
 // await sleeps until w has its result or ctx is done.
-func (p *Pool[T]) await(ctx context.Context, w *waiter[T], t *ticket, now bool) (*resource[T], bool, error) {
+func (p *Pool[T]) await(ctx context.Context, w *waiter[T], t *ticket) (*resource[T], bool, error) {
 	if t.start == 0 {
 		t.start = p.since()
 		w.start.Store(t.start)
 	}
 	if until, ok := ctx.Deadline(); ok && !t.timeless {
-		w.until.Store(max(1, p.clock.Of(until)))
+		end := max(1, p.clock.Of(until))
+		w.until.Store(end)
+		if w.ahead != 0 && w.ahead > end-t.start {
+			if err := p.refuseHopeless(w, t); err != nil {
+				return nil, false, err
+			}
+		}
 	}
-	if now && p.cfg.AcquireTimeout > 0 { // expireLocked looks only at the queue
+	if t.how == atOnce && p.cfg.AcquireTimeout > 0 { // expireLocked looks only at the queue
 		if !p.awaitAlone(ctx, w, t.start) {
 			return nil, false, p.leave(ctx, w, t)
 		}

@@ -134,13 +134,13 @@ func TestCloseFindsAResourceOnItsWayToAWaiter(t *testing.T) {
 		held := must(t, p)
 		var tk ticket
 		p.mu.Lock()
-		w, err := p.enterLocked(t.Context(), &tk, false)
+		w, err := p.enterLocked(t.Context(), &tk)
 		p.mu.Unlock()
 		require.NoError(t, err)
 		require.NoError(t, held.Release()) // w has it and does not run
 		p.Close()
 		require.Empty(t, s.gone())
-		r, _, err := p.await(t.Context(), w, &tk, false)
+		r, _, err := p.await(t.Context(), w, &tk)
 		require.NoError(t, err, "it was handed over before the pool was closed")
 		require.NoError(t, Lease[*item]{r, r.stamp}.Release())
 		synctest.Wait()

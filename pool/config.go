@@ -19,6 +19,7 @@ const (
 	DefaultMaxLifetime    = time.Hour
 	DefaultMaxIdleTime    = 30 * time.Minute
 	DefaultStarveAfter    = 20 * time.Millisecond
+	DefaultQueueInterval  = 500 * time.Millisecond
 )
 
 // minConcurrentCreates is how many creates may run at once in a pool that has
@@ -150,6 +151,23 @@ type Config[T any] struct {
 	// one acquirer alone. Negative: no bound but Max.
 	MaxConcurrentCreates int
 
+	// QueueTarget is the delay in the queue that the pool aims at under overload; 0: nobody is refused because
+	// of overload. If the delay has been above QueueTarget for QueueInterval, without a moment below, the pool
+	// is overloaded, until the delay has been at QueueTarget or below for QueueInterval. While the pool is
+	// overloaded, an acquirer whose wait is, or is predicted to be, more than one and a half QueueTarget fails
+	// with ErrOverloaded. So does, overloaded or not, an acquirer of PriorityLow whose wait is more than half of
+	// QueueTarget, and an acquirer whose context ends before it would have had a resource for as long as
+	// resources are held on average. Acquirers who stay are served in the order in which they came.
+	//
+	// Nobody is refused while a resource is idle or can be created, or while the circuit breaker is not Active;
+	// nor is PriorityHolder, nor who was taken along (Lease.TakeAlong), nor whose resource BeforeAcquire refused.
+	QueueTarget time.Duration
+	// QueueInterval: see QueueTarget. 0: DefaultQueueInterval.
+	QueueInterval time.Duration
+	// QueueDry only counts, in Stats.WouldRefuse, whom QueueTarget would refuse. They stay in the queue, and
+	// others wait behind them: so more are counted than would be refused.
+	QueueDry bool
+
 	// AcquireTimeout bounds the wait in Acquire, beside Acquire's context. 0:
 	// DefaultAcquireTimeout; negative: no bound.
 	AcquireTimeout time.Duration
@@ -230,6 +248,9 @@ func (c *Config[T]) check() error {
 	if c.MaxWaiters < 0 {
 		bad("MaxWaiters is %d, must not be negative", c.MaxWaiters)
 	}
+	if c.QueueTarget < 0 || c.QueueInterval < 0 {
+		bad("QueueTarget is %v and QueueInterval %v, must not be negative", c.QueueTarget, c.QueueInterval)
+	}
 	if c.IdleOrder > FIFO {
 		bad("IdleOrder is %d, want LIFO or FIFO", c.IdleOrder)
 	}
@@ -251,6 +272,7 @@ func (c *Config[T]) setDurations() {
 		{&c.MaxLifetime, DefaultMaxLifetime},
 		{&c.MaxIdleTime, DefaultMaxIdleTime},
 		{&c.StarveAfter, DefaultStarveAfter},
+		{&c.QueueInterval, DefaultQueueInterval},
 	} {
 		switch {
 		case *d.value == 0:

@@ -173,7 +173,7 @@ func (p *Pool[T]) deliver(c *creation[T], r *resource[T], v verdict) {
 		p.grantLocked(w, r, true)
 		w.wake()
 	default:
-		first := p.firstLocked()
+		first := p.chosenLocked()
 		if first == nil || !p.mayGrantLocked(first) {
 			first = p.putLocked(r)
 		} else {

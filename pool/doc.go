@@ -52,6 +52,11 @@
 // the queue, in their order. Their Acquire returns [ErrServed] when the work is done. One that is not served
 // goes back to its own place in the queue.
 //
+// # Overload
+//
+// With [Config].QueueTarget a pool whose queue stays long refuses those who would be served too late
+// ([ErrOverloaded]), and serves the others in time.
+//
 // # Circuit breaker
 //
 // A pool whose server is down can refuse at once instead of making everybody
@@ -61,6 +66,6 @@
 //
 // pool.go has the state and the two functions in which every change ends: putLocked for a resource
 // that comes from anywhere, balanceLocked for all else. From there: acquire.go and queue.go,
-// lease.go, follow.go, create.go, destroy.go. One mutex guards it all; no I/O, no hook and no other
+// lease.go, follow.go, admission.go, create.go, destroy.go. One mutex guards it all; no I/O, no hook and no other
 // foreign code runs under it, except the question of TakeAlong.
 package pool

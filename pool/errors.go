@@ -21,6 +21,9 @@ var (
 	// ErrTooManyWaiters is the reason of an AcquireError when Config.MaxWaiters
 	// acquirers wait already.
 	ErrTooManyWaiters = errors.New("pool: too many waiters")
+	// ErrOverloaded is the reason of an AcquireError when Config.QueueTarget refuses an acquirer. Who waited
+	// would be served too late, or make others too late.
+	ErrOverloaded = errors.New("pool: overloaded")
 
 	// ErrNoneNow is returned by AcquireNow when it would have to wait for
 	// another borrower.
@@ -52,7 +55,7 @@ func (timeoutError) Is(target error) bool { return target == context.DeadlineExc
 // AcquireError says why an acquirer got no resource, and describes the pool at
 // that moment.
 type AcquireError struct {
-	// Reason is ErrTimeout, ErrTooManyWaiters, ErrUnavailable, ErrClosed, or the
+	// Reason is ErrTimeout, ErrTooManyWaiters, ErrOverloaded, ErrUnavailable, ErrClosed, or the
 	// error of the acquirer's context.
 	Reason error
 	// Cause is context.Cause of the acquirer's context. It is nil if the cause
@@ -65,6 +68,10 @@ type AcquireError struct {
 	CreatingFor                                   time.Duration
 	// Waited is how long this acquirer has waited.
 	Waited time.Duration
+	// PredictedWait is how long an acquirer that comes now would wait, and RetryAfter is when a new try
+	// makes sense: after this wait, and at random between a half and one and a half Config.QueueInterval
+	// more, so that not all come back at once. Both are 0 if Reason is not ErrOverloaded.
+	PredictedWait, RetryAfter time.Duration
 	// LastCreateErr is the error of the most recent create, nil if that create succeeded. Unwrap
 	// does not return it, because this acquire failed for another reason.
 	LastCreateErr error
@@ -97,6 +104,9 @@ func (e *AcquireError) Error() string {
 	}
 	if e.Waited > 0 {
 		fmt.Fprintf(&b, "; waited %v", shown(e.Waited))
+	}
+	if e.RetryAfter > 0 {
+		fmt.Fprintf(&b, "; a new try would wait %v, retry after %v", shown(e.PredictedWait), shown(e.RetryAfter))
 	}
 	if e.Creating > 0 {
 		fmt.Fprintf(&b, "; creating %d, for %v", e.Creating, shown(e.CreatingFor))

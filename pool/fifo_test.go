@@ -138,7 +138,7 @@ func TestResourceHandedToACancelledWaiterIsNotLost(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			p.mu.Lock()
 			var tk ticket
-			w, err := p.enterLocked(ctx, &tk, false)
+			w, err := p.enterLocked(ctx, &tk)
 			p.mu.Unlock()
 			require.NoError(t, err)
 			l := line{t: t, p: p}
@@ -260,7 +260,7 @@ func TestRefusedAcquirerKeepsTheLockUntilItIsBackInTheQueue(t *testing.T) {
 		require.True(t, again)
 		require.False(t, p.mu.TryLock(), "the lock is held")
 		require.Zero(t, p.creating, "and nothing has been started for the other")
-		mine, err := p.acquireLocked(t.Context(), &tk, false)
+		mine, err := p.acquireLocked(t.Context(), &tk)
 		require.NoError(t, err)
 		require.Equal(t, 2, mine.Value().id)
 		require.False(t, later.isDone())

@@ -87,7 +87,10 @@ func (p *Pool[T]) followLocked(f *Follower[T], r *resource[T], now int64) {
 	w := f.w
 	p.queue.remove(w)
 	p.following.push(w)
-	w.state, w.trip, w.r, w.works = stateFollowing, f.trip, r, false
+	w.state, w.trip, w.r, w.works, w.judged = stateFollowing, f.trip, r, false, true
+	if p.target != 0 {
+		p.admission.serve(p.clock.Coarse())
+	}
 	r.leads++
 	w.waited = 0
 	if start := w.start.Load(); start != 0 { // else its acquirer has not looked at the clock yet

@@ -67,6 +67,9 @@ func (l Lease[T]) Release() error {
 		r.w = nil
 		p.recycleLocked(w)
 	}
+	if p.target != 0 {
+		p.admission.hold.add(p.clock.Coarse() - r.lentAt)
+	}
 	if p.cfg.BeforeRelease != nil || p.cfg.Strategy != nil || r.probe|r.leads != 0 { // | : one branch for both
 		p.returnAllLocked(r)
 		p.mu.Unlock()

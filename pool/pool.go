@@ -32,6 +32,7 @@ type resource[T any] struct {
 	expires    int64  // pool time
 	idleSince  int64  // pool time, coarse
 	idleOrder  uint64 // place in the idle list
+	lentAt     int64  // pool time, coarse; written while admission is on
 	w          *waiter[T]
 	leads      uint64          // followers that have not ended; see follow.go
 	preserved  bool            // see Config.Preserve; it does not change
@@ -57,6 +58,7 @@ type Pool[T any] struct {
 	mode       mode
 	used       bool // the pool keeps Min
 	generation uint64
+	target     int64 // of the delay in the queue; 0: admission is off
 	queue      waitQueue[T]
 	free       *waiter[T]
 	acquires   uint64 // resources lent, also those taken back before the acquirer had them
@@ -95,6 +97,7 @@ type Pool[T any] struct {
 	expireTimer  *time.Timer
 	expireAt     int64 // 0: expireTimer is not set
 	starvation   starvation
+	admission    admission
 	world        *bubble.World // in which waiters and timers were made
 
 	count counters
@@ -113,6 +116,7 @@ func New[T any](config Config[T]) (*Pool[T], error) {
 		max:     cfg.Max,
 		min:     cfg.Min,
 		minIdle: cfg.MinIdle,
+		target:  int64(cfg.QueueTarget),
 		drained: make(chan struct{}),
 	}
 	p.clock.Start()
@@ -134,7 +138,7 @@ func (p *Pool[T]) putLocked(r *resource[T]) *waiter[T] {
 			return nil
 		}
 	}
-	if w := p.firstLocked(); w != nil && p.mayGrantLocked(w) {
+	if w := p.chosenLocked(); w != nil && p.mayGrantLocked(w) {
 		p.queue.take()
 		p.grantLocked(w, r, false)
 		return w

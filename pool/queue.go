@@ -37,6 +37,8 @@ type waiter[T any] struct {
 	yields     bool // the woken acquirer runs after those that are ready already; see rotation
 	creates    bool // a create that this acquirer has begun is running
 	works      bool // see Follower.Works
+	how        Priority
+	judged     bool // admission lets it pass: it had its turn, or was counted in a dry run
 
 	// start is when the wait began; 0: the acquirer has not looked at the clock yet. If others
 	// wait, the acquirer looks after it has released the lock.
@@ -46,10 +48,13 @@ type waiter[T any] struct {
 	// waited is set by the acquirer when it wakes up. If the acquirer is served as a follower, it is the
 	// time until it was taken along.
 	waited int64
-	trip   uint64          // the number of the TakeAlong that took it last
-	ctx    context.Context // for the values of a create
-	who    any             // the argument of AcquireAs
-	err    error
+	// ahead is how long the acquirer is predicted to need until its first hold ends; 0: not known, or the
+	// acquirer is not refused. It is written when the acquirer enters the queue, by itself.
+	ahead int64
+	trip  uint64          // the number of the TakeAlong that took it last
+	ctx   context.Context // for the values of a create
+	who   any             // the argument of AcquireAs
+	err   error
 }
 
 // waitQueue holds waiters. It alone decides the order in which they are served: the order of arrival.
@@ -164,7 +169,7 @@ func (p *Pool[T]) firstLocked() *waiter[T] {
 
 // readmitLocked puts w back in its place in the queue.
 func (p *Pool[T]) readmitLocked(w *waiter[T]) {
-	w.state = stateQueued
+	w.state, w.judged = stateQueued, true // it had its turn
 	p.queue.readmit(w)
 	if behind := p.queue.after(w); behind != nil && behind.seq == p.probe {
 		p.probe = w.seq // otherwise each would wait for the other: w for the probe, the probe for its turn
@@ -194,7 +199,7 @@ func (p *Pool[T]) newWaiterLocked(ctx context.Context, t *ticket) *waiter[T] {
 	} else {
 		p.free, w.next = w.next, nil
 	}
-	w.ctx, w.seq, w.who, w.creates, w.yields = ctx, t.seq, t.who, false, false
+	w.ctx, w.seq, w.who, w.creates, w.yields, w.how, w.judged, w.ahead = ctx, t.seq, t.who, false, false, t.how, t.how >= PriorityHolder, 0
 	if t.start != 0 {
 		w.start.Store(t.start)
 	}
@@ -219,6 +224,9 @@ func (p *Pool[T]) grantLocked(w *waiter[T], r *resource[T], fresh bool) {
 	w.state, w.r, w.fresh = stateDelivered, r, fresh
 	r.w = w
 	p.acquires++
+	if p.target != 0 {
+		r.lentAt = p.clock.Coarse()
+	}
 	if p.handed += min(p.total, manyHolders); p.handed >= rotation {
 		p.handed, w.yields = 0, true
 	}

@@ -387,9 +387,9 @@ func TestWaiterThatHasNotLookedAtTheClockYetDoesNotStarve(t *testing.T) {
 		held := must(t, p)
 		var first, tk ticket
 		p.mu.Lock()
-		ahead, err := p.enterLocked(t.Context(), &first, false)
+		ahead, err := p.enterLocked(t.Context(), &first)
 		require.NoError(t, err)
-		w, err := p.enterLocked(t.Context(), &tk, false)
+		w, err := p.enterLocked(t.Context(), &tk)
 		require.NoError(t, err)
 		p.removeLocked(ahead)
 		p.mu.Unlock()
@@ -397,7 +397,7 @@ func TestWaiterThatHasNotLookedAtTheClockYetDoesNotStarve(t *testing.T) {
 		a.until(30 * ms)
 		require.Empty(t, a.soFar())
 		go func() {
-			if r, _, err := p.await(context.Background(), w, &tk, false); err == nil {
+			if r, _, err := p.await(context.Background(), w, &tk); err == nil {
 				_ = Lease[*item]{r, r.stamp}.Release()
 			}
 		}()

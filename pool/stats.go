@@ -12,6 +12,7 @@ type counters struct {
 	cancelled, timeouts, refused, unavailable uint64
 	orphaned, transitions                     uint64
 	pipelines, pipelined                      uint64
+	shed, shedLow, wouldRefuse                uint64
 	destroyed                                 [reasons]uint64
 }
 
@@ -62,6 +63,12 @@ type Stats struct {
 	Following int   // acquirers that others have taken along; see Lease.TakeAlong
 	State     State // of the circuit breaker
 
+	// Overloaded: the delay of the queue has been above Config.QueueTarget for QueueInterval, and new
+	// acquirers are refused, or would be. PredictedWait is how long an acquirer that comes now waits, as far
+	// as the last hand-overs tell. Both are zero while QueueTarget is 0.
+	Overloaded    bool
+	PredictedWait time.Duration
+
 	// Moves counts the resources lent and those that came back, also if
 	// BeforeAcquire refused the resource or the acquirer had left. Unlike Acquires,
 	// Moves never falls. If two Stats have the same Moves, and in the second Waiting is not 0, and Idle,
@@ -73,6 +80,9 @@ type Stats struct {
 	Cancelled   uint64 // acquires that ended because their context was done
 	Timeouts    uint64 // acquires that ended with ErrTimeout
 	Refused     uint64 // acquires that ended with ErrTooManyWaiters
+	Shed        uint64 // acquires that ended with ErrOverloaded
+	ShedLow     uint64 // of Shed: those of PriorityLow
+	WouldRefuse uint64 // acquires that Config.QueueDry has let pass: without it they would be in Shed
 	Unavailable uint64 // acquires that ended with ErrUnavailable
 	Pipelined   uint64 // acquires that ended with ErrServed
 	Pipelines   uint64 // calls of TakeAlong that took somebody
@@ -142,6 +152,10 @@ func (p *Pool[T]) Stats() Stats {
 		Cancelled:    p.count.cancelled,
 		Timeouts:     p.count.timeouts,
 		Refused:      p.count.refused,
+		Shed:         p.count.shed,
+		ShedLow:      p.count.shedLow,
+		WouldRefuse:  p.count.wouldRefuse,
+		Overloaded:   p.admission.overloaded,
 		Unavailable:  p.count.unavailable,
 		Pipelined:    p.count.pipelined,
 		Pipelines:    p.count.pipelines,
@@ -149,6 +163,9 @@ func (p *Pool[T]) Stats() Stats {
 		CreateErrors: p.count.createErrors,
 		Orphaned:     p.count.orphaned,
 		Transitions:  p.count.transitions,
+	}
+	if p.target != 0 && p.idle.n == 0 {
+		s.PredictedWait = time.Duration(p.predictedLocked())
 	}
 	s.Lent = p.lentLocked()
 	s.Moves = movesOf(p.acquires, s.Lent)

@@ -91,7 +91,7 @@ func TestMovesCountEveryLoanAndReturnAndNeverFall(t *testing.T) {
 			{"handed to one who has left", func() {
 				var tk ticket
 				p.mu.Lock()
-				w, err := p.enterLocked(ctx, &tk, false)
+				w, err := p.enterLocked(ctx, &tk)
 				p.mu.Unlock()
 				require.NoError(t, err)
 				require.NoError(t, b.Release())

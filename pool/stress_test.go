@@ -233,6 +233,8 @@ func stressRound(t *testing.T, seed uint64) {
 		MaxConcurrentCreates: random.IntN(4) - 1,
 		MaxWaiters:           random.IntN(2) * random.IntN(40),
 		IdleOrder:            IdleOrder(random.IntN(2)),
+		QueueTarget:          time.Duration(random.IntN(2)*random.IntN(500)) * time.Microsecond,
+		QueueInterval:        time.Duration(1+random.IntN(3)) * time.Millisecond,
 		AcquireTimeout:       20 * time.Millisecond,
 		MaxLifetime:          time.Duration(1+random.IntN(20)) * time.Millisecond,
 		MaxIdleTime:          time.Duration(1+random.IntN(20)) * time.Millisecond,
@@ -339,7 +341,7 @@ func stressWorker(t *testing.T, p *Pool[*part], y *yard, id int64) {
 // expected reports whether err is one the stress test asks for.
 func expected(err error) bool {
 	var create *CreateError
-	for _, target := range []error{ErrClosed, ErrTimeout, ErrTooManyWaiters, ErrUnavailable, ErrNoneNow, ErrServed,
+	for _, target := range []error{ErrClosed, ErrTimeout, ErrTooManyWaiters, ErrOverloaded, ErrUnavailable, ErrNoneNow, ErrServed,
 		context.Canceled, context.DeadlineExceeded} {
 		if errors.Is(err, target) {
 			return true

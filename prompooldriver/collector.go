@@ -110,6 +110,13 @@ func constHistogram(d *prometheus.Desc, h *pooldriver.Histogram) prometheus.Metr
 	return prometheus.MustNewConstHistogram(d, h.Count, h.Sum.Seconds(), buckets)
 }
 
+func overloaded(s *pooldriver.Stats) float64 {
+	if s.Pool.Overloaded {
+		return 1
+	}
+	return 0
+}
+
 func breakerOpen(s *pooldriver.Stats) float64 {
 	if s.Pool.State == pool.Active {
 		return 0

@@ -89,6 +89,7 @@ pooldriver_acquire_failures_total{pool="shop",reason="cancelled"} 0
 pooldriver_acquire_failures_total{pool="shop",reason="closed"} 0
 pooldriver_acquire_failures_total{pool="shop",reason="deadlock"} 0
 pooldriver_acquire_failures_total{pool="shop",reason="dial_failed"} 0
+pooldriver_acquire_failures_total{pool="shop",reason="overloaded"} 0
 pooldriver_acquire_failures_total{pool="shop",reason="queue_full"} 0
 pooldriver_acquire_failures_total{pool="shop",reason="timeout"} 1
 # HELP pooldriver_connections Connections to the database, by state.

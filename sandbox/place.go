@@ -157,7 +157,7 @@ func openAdmin(dsn string, conns int) (*sql.DB, error) {
 	c := pooldriver.New(dsn, func(c *pooldriver.Config) {
 		c.MaxConns, c.MinConns, c.MinIdleConns = conns, 0, 0
 		c.MaxConnLifetime, c.MaxConnIdleTime = 0, 0
-		c.AcquireTimeout, c.MaxWaiters, c.LeakAfter, c.TaskTimeout = 0, 0, 0, 0
+		c.AcquireTimeout, c.MaxWaiters, c.QueueTarget, c.LeakAfter, c.TaskTimeout = 0, 0, 0, 0, 0
 	})
 	if err := c.Err(); err != nil {
 		return nil, err

@@ -62,6 +62,9 @@ func poolLines(p inspect.Pool, now time.Time, width int) []string {
 		lines = append(lines, wrap(printable("("+inspect.Brief(p.Earlier.Ago)+" ago: "+p.Earlier.Sentence+")"), width)...)
 	}
 	lines = append(lines, figures, failures, bar(p))
+	if w := p.Stats.Enough; w.Unknown == "" && w.Conns > 0 {
+		lines = append(lines, wrap(w.String(), width)...)
+	}
 	lines = append(lines, minute(p.Lines)...)
 	lines = append(lines, "")
 	lines = append(lines, labelLines(p)...)

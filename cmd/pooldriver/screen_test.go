@@ -106,3 +106,10 @@ func TestTheKeyQEndsTheScreen(t *testing.T) {
 		require.Equal(t, 1, ended)
 	}
 }
+
+func TestAScreenSaysHowManyConnectionsAreEnough(t *testing.T) {
+	s := busyPool(time.Now())
+	require.NotContains(t, render(s, 200, 0), "needed")
+	s.Pools[0].Stats.Enough = pooldriver.WhatIf{Conns: 3, Needed: 4, For: time.Minute, WaitP99: 1500 * time.Microsecond}
+	require.Contains(t, render(s, 200, 0), "In the last 1m0s 4 connections were needed at most: with 3 the p99 of the wait would have been 1.5ms.")
+}

@@ -14,6 +14,7 @@ import (
 	"github.com/pooldriver/pooldriver/internal/session"
 	"github.com/pooldriver/pooldriver/internal/stmtcache"
 	"github.com/pooldriver/pooldriver/internal/task"
+	"github.com/pooldriver/pooldriver/pool"
 )
 
 // A checkout begins when database/sql takes a virtual connection, and ends when database/sql
@@ -31,17 +32,19 @@ type Checkout struct {
 	// before the first operation.
 	seat     *Seat
 	binding  *Binding
-	mine     *Seat       // for the next lending; nil: a new one
-	scope    *task.Scope // of InTx
-	label    *string     // of the context that has attached it; nil: none
-	from     *task.Task  // an outer task: the statement's context was derived from its context
-	touched  bool        // it has used seat: an operation cannot move to another connection
-	executed bool        // it has executed a statement on seat
-	parted   bool        // rows were read into memory, and the connection on which they were opened was taken back
-	rows     *Rows       // that its last operation has opened
-	tx       *Tx         // the innermost of its open transactions
-	lent     *Seat       // to a function of Raw; nil: none
-	number   uint64      // how many checkouts were made of it before
+	mine     *Seat         // for the next lending; nil: a new one
+	scope    *task.Scope   // of InTx
+	label    *string       // of the context that has attached it; nil: none
+	priority pool.Priority // of its first operation, without a task
+	low      bool          // that context is of low priority
+	from     *task.Task    // an outer task: the statement's context was derived from its context
+	touched  bool          // it has used seat: an operation cannot move to another connection
+	executed bool          // it has executed a statement on seat
+	parted   bool          // rows were read into memory, and the connection on which they were opened was taken back
+	rows     *Rows         // that its last operation has opened
+	tx       *Tx           // the innermost of its open transactions
+	lent     *Seat         // to a function of Raw; nil: none
+	number   uint64        // how many checkouts were made of it before
 
 	// values is the context with which database/sql has begun the checkout; nil: none is known.
 	values context.Context
@@ -216,7 +219,7 @@ func (c *Checkout) place(ctx context.Context, w *Want) error {
 	if p.Scope.Left() {
 		return sql.ErrTxDone
 	}
-	w.Scope, c.scope, c.label, c.from = p.Scope, p.Scope, p.Label, p.From
+	w.Scope, c.scope, c.label, c.low, c.from = p.Scope, p.Scope, p.Label, p.Low, p.From
 	if p.Task != nil {
 		b, err := e.bindTo(p.Task)
 		c.binding = b
@@ -228,6 +231,7 @@ func (c *Checkout) place(ctx context.Context, w *Want) error {
 	if !w.goesOn() && !e.admits(nil, p.From) {
 		return e.pool.DrainingError()
 	}
+	c.priority = c.priorityOf(w, nil)
 	return nil
 }
 
@@ -242,15 +246,29 @@ func (c *Checkout) borrow(ctx context.Context, w *Want) (err error) {
 			return nil
 		}
 	case c.from == nil:
-		r, waited, err = c.engine.acquire(c.forHooks(ctx), c.label)
+		r, waited, err = c.engine.acquire(c.forHooks(ctx), c.label, c.priority)
 	default:
-		r, waited, err = c.engine.acquireBeside(c.forHooks(ctx), c.from, c.label)
+		r, waited, err = c.engine.acquireBeside(c.forHooks(ctx), c.from, c.label, c.priority)
 	}
 	if err != nil {
 		return c.notAcquired(ctx, waited, err)
 	}
 	c.binding = &c.private
 	return c.attachFor(ctx, w, r)
+}
+
+// priorityOf is that of an operation which needs a connection. Operations that have begun are not refused, nor
+// those of a task that holds a connection: others may wait for it. b is nil without a task.
+func (c *Checkout) priorityOf(w *Want, b *Binding) pool.Priority {
+	switch e := c.engine; {
+	case e.config.QueueTarget == 0:
+		return pool.PriorityNormal
+	case w.goesOn() || e.serves(b, c.from):
+		return pool.PriorityHolder
+	case c.low:
+		return pool.PriorityLow
+	}
+	return pool.PriorityNormal
 }
 
 // TakeAnswer makes rows, which are new or recycled, those of the answer.
@@ -289,7 +307,8 @@ func (c *Checkout) attachDeferred(ctx context.Context, w *Want) error {
 	both, merged := mergedctx.New(t.Tx.Context(), ctx)
 	defer merged.Release()
 	place := task.PlaceOf(t.Tx.Context())
-	c.label, c.from = place.Label, place.From
+	c.label, c.low, c.from = place.Label, place.Low, place.From
+	c.priority = c.priorityOf(w, nil)
 	err := ctxerr.Of(both, c.borrow(both, w))
 	t.attached(w, c.binding, err)
 	return err

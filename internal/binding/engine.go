@@ -83,8 +83,8 @@ func (e *Engine) bindingOf(t *task.Task) *Binding {
 // acquire takes a connection from the pool. who is the *Binding of the statement's task or, without a
 // task, the statement's label. waited is how long the statement has waited in vain, as in each function
 // that returns it: if the error is nil, the connection knows.
-func (e *Engine) acquire(ctx context.Context, who any) (_ *connpool.Conn, waited time.Duration, _ error) {
-	r, err := e.pool.Acquire(ctx, who)
+func (e *Engine) acquire(ctx context.Context, who any, priority pool.Priority) (_ *connpool.Conn, waited time.Duration, _ error) {
+	r, err := e.pool.Acquire(ctx, who, priority)
 	if err != nil {
 		return nil, connpool.WaitOf(err), e.acquireError(err, nil)
 	}
@@ -93,14 +93,14 @@ func (e *Engine) acquire(ctx context.Context, who any) (_ *connpool.Conn, waited
 
 // acquireBeside is acquire for a statement without a task whose context was derived from that of the
 // task from.
-func (e *Engine) acquireBeside(ctx context.Context, from *task.Task, label *string) (_ *connpool.Conn, waited time.Duration, _ error) {
+func (e *Engine) acquireBeside(ctx context.Context, from *task.Task, label *string, priority pool.Priority) (_ *connpool.Conn, waited time.Duration, _ error) {
 	r, waited, err := e.acquireNow(ctx)
 	if err != pool.ErrNoneNow {
 		return r, waited, err
 	}
 	w := newWaiter(ctx)
 	defer w.cancel(nil)
-	w.from, w.label = from, label
+	w.from, w.label, w.priority = from, label, priority
 	return e.await(w)
 }
 
@@ -152,7 +152,7 @@ func (e *Engine) await(w *waiter) (_ *connpool.Conn, waited time.Duration, _ err
 func (e *Engine) wait(w *waiter) (*connpool.Conn, error) {
 	e.starvation.waiters.Join(w)
 	defer e.starvation.waiters.Leave(w) // also by a panic of the driver
-	return e.pool.Acquire(w.ctx, w)
+	return e.pool.Acquire(w.ctx, w, w.priority)
 }
 
 // acquireError is the error of a caller that got no connection; w is nil for a caller without a
@@ -171,6 +171,7 @@ func (e *Engine) admits(b *Binding, from *task.Task) bool {
 	return !e.pool.Draining() || e.serves(b, from)
 }
 
+// serves reports whether the statement's task, or a task around it, has a connection.
 func (e *Engine) serves(b *Binding, from *task.Task) bool {
 	if b != nil && b.hasAny() {
 		return true

@@ -178,12 +178,12 @@ func acquireOrFollow(ctx context.Context, c *Checkout, w *Want) (_ *connpool.Con
 	if err != pool.ErrNoneNow {
 		return r, waited, err
 	}
-	f := newFollow(w, c.label)
+	f, priority := newFollow(w, c.label), c.priority
 	if f == nil {
-		return e.acquire(hooks, c.label)
+		return e.acquire(hooks, c.label, priority)
 	}
-	for {
-		r, err := e.pool.Acquire(hooks, f)
+	for ; ; priority = pool.PriorityHolder { // after the first time it has begun
+		r, err := e.pool.Acquire(hooks, f, priority)
 		switch {
 		case err == pool.ErrServed:
 		case err != nil:
@@ -207,7 +207,7 @@ func acquireOrFollow(ctx context.Context, c *Checkout, w *Want) (_ *connpool.Con
 			f.again = false
 		case f.answer.Alone:
 			e.pipelines.repeated(f.trips - f.tries)
-			return e.acquire(hooks, c.label)
+			return e.acquire(hooks, c.label, pool.PriorityHolder)
 		default:
 			e.pipelines.repeated(f.trips - f.tries - 1)
 			if err == pool.ErrServed {

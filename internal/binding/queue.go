@@ -40,7 +40,7 @@ func (b *Binding) obtain(ctx context.Context, c *Checkout, w *Want) (err error) 
 	// statement can share: contend looks for it.
 	if first := b.expect(); (first || !b.shares) && c.from == nil {
 		var r *connpool.Conn
-		if r, waited, err = e.acquire(c.forHooks(ctx), b); err != nil {
+		if r, waited, err = e.acquire(c.forHooks(ctx), b, c.priorityOf(w, b)); err != nil {
 			return err
 		}
 		return keep(r)
@@ -72,7 +72,7 @@ func (b *Binding) contend(ctx context.Context, c *Checkout, w *Want) (r *connpoo
 func (b *Binding) queue(ctx context.Context, c *Checkout, w *Want) (_ *connpool.Conn, waited time.Duration, _ error) {
 	q := newWaiter(c.forHooks(ctx))
 	defer q.cancel(nil)
-	q.binding, q.label, q.from = b, c.label, c.from
+	q.binding, q.label, q.from, q.priority = b, c.label, c.from, c.priorityOf(w, b)
 	if !b.shares {
 		return b.engine.await(q)
 	}

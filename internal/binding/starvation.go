@@ -48,6 +48,7 @@ type waiter struct {
 	binding  *Binding // nil without a task
 	label    *string  // nil: none
 	from     *task.Task
+	priority pool.Priority
 	tooLarge error // why rows of the task stay open
 	// given is a seat of the task that unlock has handed over, with its lock, and counted. The
 	// binding's mu protects it until the wait has ended with errHandedOver.

@@ -20,11 +20,14 @@ type Config struct {
 	MaxConnLifetime, MaxConnLifetimeJitter, MaxConnIdleTime, HealthCheckPeriod time.Duration
 	AcquireTimeout, ConnectTimeout, PingTimeout, CleanTimeout                  time.Duration
 	// IdleTimeout bounds the look at an idle connection before it is lent.
-	IdleTimeout     time.Duration
-	BreakerFailures int
-	BreakerCooldown time.Duration
-	AfterConnect    func(context.Context, driver.Conn) error
-	Credentials     func(context.Context) (dialects.Credential, error)
+	IdleTimeout time.Duration
+	// QueueTarget, QueueInterval and QueueDry are those of pool.Config.
+	QueueTarget, QueueInterval time.Duration
+	QueueDry                   bool
+	BreakerFailures            int
+	BreakerCooldown            time.Duration
+	AfterConnect               func(context.Context, driver.Conn) error
+	Credentials                func(context.Context) (dialects.Credential, error)
 
 	Reset     pinning.Mode
 	Pipeline  int // most queries of one pipeline; 0: there is none

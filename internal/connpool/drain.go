@@ -30,6 +30,7 @@ type Begun struct {
 // Drain refuses new work, waits until all work that has begun is over, and closes the pool.
 func (p *Pool) Drain(ctx context.Context, begun Begun) error {
 	p.draining.Store(true)
+	p.pool.AdmitAll() // who waits has begun
 	if !p.closeUnused(ctx, begun) {
 		return p.notDrained(ctx, begun)
 	}

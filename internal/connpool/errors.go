@@ -37,6 +37,9 @@ func (p *Pool) Explain(err error) error {
 	if ok {
 		a.Cause = ctxerr.Harmless(a.Cause) // a is this caller's own
 	}
+	if errors.Is(err, pool.ErrOverloaded) {
+		why = "too late for pool_queue_target, or for its context: "
+	}
 	if ok && a.Timeout() && a.Waited > 0 {
 		switch {
 		case a.Allowed < a.Max && a.Active-a.Creating >= a.Allowed:
@@ -80,6 +83,8 @@ func failureOf(err error) report.Failure {
 		return report.Timeout
 	case errors.Is(err, pool.ErrTooManyWaiters):
 		return report.QueueFull
+	case errors.Is(err, pool.ErrOverloaded):
+		return report.Overloaded
 	case errors.Is(err, pool.ErrUnavailable):
 		return report.BreakerOpen
 	case errors.Is(err, pool.ErrClosed):

@@ -95,6 +95,9 @@ func (p *Pool) poolConfig() pool.Config[*Conn] {
 		CheckTimeout:     from.PingTimeout,
 		DestroyTimeout:   p.destroyTimeout(),
 		MaxWaiters:       from.MaxWaiters,
+		QueueTarget:      from.QueueTarget,
+		QueueInterval:    from.QueueInterval,
+		QueueDry:         from.QueueDry,
 		Starving:         p.starving,
 	}
 	if from.BreakerFailures > 0 {
@@ -124,10 +127,10 @@ func orNever(d time.Duration) time.Duration {
 	return d
 }
 
-// Acquire takes a connection; see pool.AcquireAs. The error is the pool's: Explain turns it into
+// Acquire takes a connection; see pool.AcquireWith. The error is the pool's: Explain turns it into
 // an error for the program. BringUp has to follow.
-func (p *Pool) Acquire(ctx context.Context, who any) (*Conn, error) {
-	return lent(p.pool.AcquireAs(ctx, who))
+func (p *Pool) Acquire(ctx context.Context, who any, priority pool.Priority) (*Conn, error) {
+	return lent(p.pool.AcquireWith(ctx, who, priority))
 }
 
 // AcquireNow is Acquire without waiting for others. pool.ErrNoneNow: there is none.

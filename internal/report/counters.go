@@ -33,7 +33,8 @@ const (
 	DialFailed                 // the dial, or all of the last dials
 	Deadlock                   // a wait cycle
 	Closed                     // the Connector was closed
-	Failures    = int(Closed) + 1
+	Overloaded                 // pool_queue_target
+	Failures    = int(Overloaded) + 1
 )
 
 // Counters are what a connector counts beyond its pool.

@@ -19,8 +19,15 @@ func Label(ctx context.Context, name string) context.Context {
 	return &labelled{ctx, p}
 }
 
-// labelled is a context with a label. It says itself what its task is, so a task and a
-// label are found by one look.
+// WithLow returns a context of low priority, or of normal priority. It has the task that ctx has.
+func WithLow(ctx context.Context, low bool) context.Context {
+	p := PlaceOf(ctx)
+	p.Low = low
+	return &labelled{ctx, p}
+}
+
+// labelled is a context with a label or a priority. It says itself what its task is, so a task, a
+// label and a priority are found by one look.
 type labelled struct {
 	context.Context
 	place Place

@@ -2,7 +2,7 @@ package task
 
 import "context"
 
-// key finds the innermost context that says something of tasks or labels: a *Task, a
+// key finds the innermost context that says something of tasks, labels or priorities: a *Task, a
 // *Scope, an *outside or a *labelled. Each returns itself as its value for key.
 type key struct{}
 
@@ -12,6 +12,7 @@ type Place struct {
 	Scope   *Scope  // nil: not inside the function of InTx
 	From    *Task   // the task around: the context of Task, or of Outside, was made of From's context
 	Label   *string // nil: none
+	Low     bool    // of low priority
 	outside bool    // the context was made by Outside
 }
 
@@ -22,11 +23,11 @@ func PlaceOf(ctx context.Context) Place { return placeAt(ctx.Value(key{})) }
 func placeAt(value any) Place {
 	switch at := value.(type) {
 	case *Task:
-		return Place{Task: at, From: at.from, Label: at.label}
+		return Place{Task: at, From: at.from, Label: at.label, Low: at.low}
 	case *Scope:
-		return Place{Task: at.task, From: at.task.from, Scope: at, Label: at.label}
+		return Place{Task: at.task, From: at.task.from, Scope: at, Label: at.label, Low: at.low}
 	case *outside:
-		return Place{From: at.from, Label: at.label, outside: true}
+		return Place{From: at.from, Label: at.label, Low: at.low, outside: true}
 	case *labelled:
 		return at.place
 	}
@@ -44,13 +45,14 @@ func (p Place) nearest() *Task {
 // Outside returns a context without a task, which ends when ctx does.
 func Outside(ctx context.Context) context.Context {
 	p := PlaceOf(ctx)
-	return &outside{ctx, p.nearest(), p.Label}
+	return &outside{ctx, p.nearest(), p.Label, p.Low}
 }
 
 type outside struct {
 	context.Context
 	from  *Task
 	label *string
+	low   bool
 }
 
 func (o *outside) Value(k any) any {

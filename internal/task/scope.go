@@ -12,6 +12,7 @@ type Scope struct {
 	task        *Task
 	own         *Task // task, if the scope has begun it
 	label       *string
+	low         bool
 	around      *Scope       // of the InTx around this one; nil: none
 	transaction atomic.Value // nil until BeginTx has begun it
 	conflict    atomic.Value // where BeginTx has met a conflict
@@ -23,10 +24,10 @@ type Scope struct {
 func NewScope(ctx context.Context) *Scope {
 	p := PlaceOf(ctx)
 	if p.Task != nil && !p.Task.implicit {
-		return &Scope{Context: ctx, task: p.Task, label: p.Label, around: p.Scope}
+		return &Scope{Context: ctx, task: p.Task, label: p.Label, low: p.Low, around: p.Scope}
 	}
 	t := begin(ctx, p, false)
-	return &Scope{Context: t, task: t, label: p.Label, own: t}
+	return &Scope{Context: t, task: t, label: p.Label, low: p.Low, own: t}
 }
 
 // Leave says that the function has returned.

@@ -24,6 +24,7 @@ type Task struct {
 	cancel   context.CancelCauseFunc
 	from     *Task
 	label    *string // of the context that it was made of
+	low      bool    // that context is of low priority
 	implicit bool
 
 	first atomic.Pointer[membership] // the first of use.members, to find it without the lock
@@ -77,7 +78,7 @@ func WithImplicit(ctx context.Context) (context.Context, func()) {
 
 // begin begins a task at a place, which is that of ctx.
 func begin(ctx context.Context, at Place, implicit bool) *Task {
-	t := &Task{from: at.nearest(), label: at.Label, implicit: implicit}
+	t := &Task{from: at.nearest(), label: at.Label, low: at.Low, implicit: implicit}
 	t.Context, t.cancel = context.WithCancelCause(ctx)
 	return t
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/pooldriver/pooldriver/internal/config"
 	"github.com/pooldriver/pooldriver/internal/histogram"
 	"github.com/pooldriver/pooldriver/internal/pinning"
+	"github.com/pooldriver/pooldriver/internal/traffic"
 )
 
 // Clock is the time of the meters.
@@ -32,6 +33,8 @@ type Env struct {
 	Sites, Statements callsite.Table
 	// Hold and Idle are of the timed checkouts.
 	Hold, Idle histogram.Histogram
+	// Traffic has the checkouts that were timed one by one.
+	Traffic traffic.Ring
 	// Observed: somebody wants to know every checkout.
 	Observed bool
 	// TellSlow is called for each statement that takes Config.SlowQuery or longer, under the lock of its
@@ -340,6 +343,11 @@ func (m *Meter) end() (u Use) {
 	if m.timed > 0 {
 		m.env.Hold.Record(u.Held, m.timed)
 		m.env.Idle.Record(u.Idle, m.timed)
+		if at := m.since.Load() - int64(m.waited); m.timed == 1 {
+			m.env.Traffic.Add(traffic.Lending{At: at, Held: int64(u.Held)})
+		} else {
+			m.env.Traffic.Skip(at, m.timed)
+		}
 	}
 	if site := m.site.Load(); site != nil {
 		site.GivenBack(m.sampled.Load(), u.Held, u.Idle)

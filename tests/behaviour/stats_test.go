@@ -24,7 +24,7 @@ func TestEachStatementWithoutAConnectionIsCountedByItsReason(t *testing.T) {
 		})
 		want := map[pooldriver.AcquireFailure]uint64{}
 		for _, why := range []pooldriver.AcquireFailure{
-			pooldriver.AcquireTimeout, pooldriver.AcquireCancelled, pooldriver.AcquireQueueFull, pooldriver.AcquireBreakerOpen,
+			pooldriver.AcquireTimeout, pooldriver.AcquireCancelled, pooldriver.AcquireQueueFull, pooldriver.AcquireOverloaded, pooldriver.AcquireBreakerOpen,
 			pooldriver.AcquireDialFailed, pooldriver.AcquireDeadlock, pooldriver.AcquireClosed,
 		} {
 			want[why] = 0

@@ -1,0 +1,280 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/vg"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/pooldriver/pooldriver"
+)
+
+// The measurement of overload: an open loop. Statements come at random (Poisson, seeded), whatever becomes of
+// those before: so more can come than the database serves.
+
+const (
+	loadConns    = 4
+	loadDeadline = 250 * time.Millisecond
+	loadTarget   = 50 * time.Millisecond
+	loadText     = "select pg_sleep(0.02)"
+	loadSeed     = 50
+	// settles is how long an overload takes to begin; the goodput after it is shown, too.
+	settles = 2 * time.Second
+)
+
+const admissionName = ours + ", pool_queue_target"
+
+// loads are the parts of the capacity that come.
+var loads = []float64{0.8, 1.2, 2, 5}
+
+// loaded is a contender.
+type loaded struct {
+	name string
+	run  func(context.Context) error // one statement
+	end  func() error
+}
+
+// flood is what became of the statements of one measurement.
+type flood struct {
+	name     string
+	load     float64
+	lasts    time.Duration
+	capacity float64 // statements in a second
+
+	mu            sync.Mutex // protects following fields
+	came, refused [2]int     // by priority
+	late, failed  int        // without an answer before the deadline; with another error
+	took          []float64  // of those that were served in time
+	afterwards    []float64  // of those that came after settles, too
+	refusedAfter  []float64
+}
+
+func (f *flood) goodput() float64 {
+	return float64(len(f.took)) / f.lasts.Seconds() / f.capacity
+}
+
+func (f *flood) goodputAfterwards() float64 {
+	return float64(len(f.afterwards)) / (f.lasts - settles).Seconds() / f.capacity
+}
+
+// part is n of all that came.
+func (f *flood) part(n int) float64 { return float64(n) / float64(max(1, f.came[0]+f.came[1])) }
+
+// run sends the statements. low is the part of them that has a low priority.
+func (f *flood) run(ctx context.Context, c loaded, low float64) {
+	random := rand.New(rand.NewPCG(loadSeed, uint64(f.load*100)))
+	begun := time.Now()
+	var all sync.WaitGroup
+	for at := time.Duration(0); ctx.Err() == nil; {
+		if at += time.Duration(random.ExpFloat64() / f.load / f.capacity * float64(time.Second)); at > f.lasts {
+			break
+		}
+		time.Sleep(time.Until(begun.Add(at)))
+		priority := pooldriver.PriorityNormal
+		if random.Float64() < low {
+			priority = pooldriver.PriorityLow
+		}
+		all.Go(func() { f.one(ctx, c, priority, begun.Add(at), at > settles) })
+	}
+	all.Wait()
+}
+
+// one sends a statement that was due at a time. If the machine was late, the statement has less time.
+func (f *flood) one(ctx context.Context, c loaded, priority pooldriver.Priority, due time.Time, afterwards bool) {
+	ctx, cancel := context.WithDeadline(pooldriver.WithPriority(ctx, priority), due.Add(loadDeadline))
+	defer cancel()
+	err := c.run(ctx)
+	took := time.Since(due)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.came[priority]++
+	switch {
+	case errors.Is(err, pooldriver.ErrOverloaded):
+		f.refused[priority]++
+		f.refusedAfter = append(f.refusedAfter, float64(took))
+	case took > loadDeadline, errors.Is(err, context.DeadlineExceeded):
+		f.late++
+	case err != nil:
+		f.failed++
+	default:
+		f.took = append(f.took, float64(took))
+		if afterwards {
+			f.afterwards = append(f.afterwards, float64(took))
+		}
+	}
+}
+
+// loadContenders opens a pool of each kind.
+func loadContenders(s *server) ([]loaded, error) {
+	a, _, err := s.account(nil)
+	if err != nil {
+		return nil, err
+	}
+	plain, err := s.plain(a)
+	if err != nil {
+		return nil, err
+	}
+	plain.SetMaxOpenConns(loadConns)
+	plain.SetMaxIdleConns(loadConns)
+	pgx, err := pgxpool.New(context.Background(), a.URL(poolMaxConns(loadConns)))
+	if err != nil {
+		return nil, errors.Join(err, plain.Close())
+	}
+	without := sql.OpenDB(pooldriver.New(a.URL(poolMaxConns(loadConns))))
+	with := sql.OpenDB(pooldriver.New(a.URL(poolMaxConns(loadConns), "pool_queue_target="+loadTarget.String())))
+	list := []loaded{{plainName, nil, nil}, {pgxpoolName, func(ctx context.Context) error {
+		_, err := pgx.Exec(ctx, loadText)
+		return err
+	}, func() error { pgx.Close(); return nil }}, {ours, nil, nil}, {admissionName, nil, nil}}
+	for i, db := range map[int]*sql.DB{0: plain, 2: without, 3: with} {
+		if i > 0 {
+			db.SetMaxIdleConns(1000) // virtual ones
+		}
+		list[i].run = func(ctx context.Context) error {
+			_, err := db.ExecContext(ctx, loadText)
+			return err
+		}
+		list[i].end = db.Close
+	}
+	return list, nil
+}
+
+// capacityOf measures how many statements the database serves in a second, with as many workers as there are
+// connections, and how long 99 of 100 take.
+func capacityOf(ctx context.Context, c loaded, lasts time.Duration) (each float64, p99 time.Duration, err error) {
+	var mu sync.Mutex
+	var took []float64
+	end := time.Now().Add(lasts)
+	var all sync.WaitGroup
+	for range loadConns {
+		all.Go(func() {
+			for time.Now().Before(end) {
+				from := time.Now()
+				failed := c.run(ctx)
+				mu.Lock()
+				took, err = append(took, float64(time.Since(from))), errors.Join(err, failed)
+				mu.Unlock()
+				if failed != nil {
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
+	return float64(len(took)) / lasts.Seconds(), time.Duration(quantile(took, 0.99)), err
+}
+
+// measureOverload writes a table to w and, if dir is given, both and a chart into it.
+func measureOverload(ctx context.Context, w io.Writer, dir string, lasts time.Duration, s *server) error {
+	contenders, err := loadContenders(s)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		for _, c := range contenders {
+			_ = c.end()
+		}
+	}()
+	var capacity float64
+	var service time.Duration
+	for range 6 { // the best: nothing else was at work then
+		each, p99, err := capacityOf(ctx, contenders[2], time.Second)
+		if err != nil {
+			return err
+		}
+		if each > capacity {
+			capacity, service = each, p99
+		}
+	}
+	if dir != "" {
+		f, err := os.Create(filepath.Join(dir, "overload.md"))
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		w = io.MultiWriter(w, f)
+	}
+	fmt.Fprintf(w, "# Overload\n\n%d connections, `%s`, deadlines %v, an open loop with Poisson arrivals (seed %d), %v each. The capacity is %.0f statements\nin a second, and a statement alone takes %.1f ms (p99).\n\n",
+		loadConns, loadText, loadDeadline, loadSeed, lasts, capacity, service.Seconds()*1000)
+	fmt.Fprintln(w, "| load | contender | goodput | after 2 s | p99 of the served | after 2 s | refused | refused after (median) | too late | other errors |\n|---:|---|---:|---:|---:|---:|---:|---:|---:|---:|")
+	var all []*flood
+	measure := func(load, low float64, c loaded) error {
+		f := &flood{name: c.name, load: load, lasts: lasts, capacity: capacity}
+		f.run(ctx, c, low)
+		time.Sleep(time.Second) // connections that were lost are dialled anew
+		all = append(all, f)
+		fmt.Fprintf(w, "| %.1f | %s | %.1f %% | %.1f %% | %.0f ms | %.0f ms | %.2f %% | %s | %.2f %% | %d |\n", f.load, f.name, 100*f.goodput(), 100*f.goodputAfterwards(),
+			quantile(f.took, 0.99)/1e6, quantile(f.afterwards, 0.99)/1e6, 100*f.part(f.refused[0]+f.refused[1]), spent(f.refusedAfter), 100*f.part(f.late), f.failed)
+		return ctx.Err()
+	}
+	for _, load := range loads {
+		for _, c := range contenders {
+			if err := measure(load, 0, c); err != nil {
+				return err
+			}
+		}
+	}
+	chart := slices.Clone(all)
+	if err := measure(1.6, 0.5, contenders[3]); err != nil {
+		return err
+	}
+	f := all[len(all)-1]
+	fmt.Fprintf(w, "\nIn the last line half of the statements have `PriorityLow`: of these %.1f %% were refused, of the others %.2f %% (%d of %d).\n",
+		100*float64(f.refused[1])/float64(f.came[1]), 100*float64(f.refused[0])/float64(f.came[0]), f.refused[0], f.came[0])
+	if dir == "" {
+		return nil
+	}
+	return drawOverload(chart, filepath.Join(dir, "charts", "overload.svg"))
+}
+
+func spent(v []float64) string {
+	if len(v) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%.1f ms", median(v)/1e6)
+}
+
+// drawOverload draws the goodput.
+func drawOverload(all []*flood, file string) error {
+	p := plot.New()
+	p.Title.Text = fmt.Sprintf("Overload: what is answered within %v", loadDeadline)
+	p.X.Label.Text, p.Y.Label.Text = "load, as a multiple of the capacity", "goodput, % of the capacity"
+	p.Y.Min, p.Legend.Top = 0, true
+	var groups []string
+	for _, load := range loads {
+		groups = append(groups, fmt.Sprintf("%.1f", load))
+	}
+	for i, name := range []string{plainName, pgxpoolName, ours, admissionName} {
+		var heights plotter.Values
+		for _, f := range all {
+			if f.name == name {
+				heights = append(heights, 100*f.goodput())
+			}
+		}
+		drawn, err := plotter.NewBarChart(heights, vg.Points(barWidth))
+		if err != nil {
+			return err
+		}
+		drawn.Color, drawn.LineStyle.Width = colours[name], 0
+		drawn.Offset = vg.Points(barWidth * (float64(i) - 1.5))
+		p.Add(drawn)
+		p.Legend.Add(name, drawn)
+	}
+	p.NominalX(groups...)
+	p.X.Min, p.X.Max = -0.6, float64(len(groups))-0.4
+	p.Y.Max = 160 // the legend's place
+	return p.Save(leastWidth, chartHeight, file)
+}
