@@ -15,6 +15,7 @@ type Moment struct {
 	// InUse and Waiting are Stats.Pool.Lent and Stats.Pool.Waiting at this time.
 	InUse, Waiting  int
 	Moves           uint64 // see Stats.Pool
+	Pipelined       uint64 // see Stats
 	DialErrors      uint64
 	Wait            Histogram // see Stats
 	AcquireFailures map[AcquireFailure]uint64
@@ -24,7 +25,7 @@ type Moment struct {
 func momentOf(s pool.Stats, n *report.Counters) history.Moment {
 	m := history.Moment{
 		At: time.Now(), InUse: s.Lent, Waiting: s.Waiting, Moves: s.Moves,
-		DialErrors: n.DialErrors.Load(), Wait: n.Wait.Snapshot(),
+		Pipelined: n.Pipelined.Load(), DialErrors: n.DialErrors.Load(), Wait: n.Wait.Snapshot(),
 	}
 	atOnce := n.AtOnce(s.Acquires)
 	m.Wait.Count += atOnce
@@ -39,7 +40,7 @@ func momentOf(s pool.Stats, n *report.Counters) history.Moment {
 func moments(from []history.Moment) []Moment {
 	all := make([]Moment, len(from))
 	for i, m := range from {
-		all[i] = Moment{m.At, m.InUse, m.Waiting, m.Moves, m.DialErrors, Histogram(m.Wait), map[AcquireFailure]uint64{}}
+		all[i] = Moment{m.At, m.InUse, m.Waiting, m.Moves, m.Pipelined, m.DialErrors, Histogram(m.Wait), map[AcquireFailure]uint64{}}
 		for f, why := range acquireFailures {
 			all[i].AcquireFailures[why] = m.Failures[f]
 		}

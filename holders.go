@@ -39,6 +39,10 @@ type Holder struct {
 	IdlePinned time.Duration
 	Pin        Pin
 	Statements uint64 // operations so far, including one that is running
+	// Following is how many queries come behind the present one in its pipeline (Config.Pipeline). Statement
+	// and Label are of the query whose answer comes next: first of the leader, which has taken the
+	// connection, then of each follower.
+	Following int
 	// Statement is the text of the last statement, without literals and comments, and cut
 	// after 200 bytes.
 	Statement string
@@ -71,7 +75,8 @@ type BufferedRows struct {
 
 // Waiter describes who waits for a connection at a moment.
 type Waiter struct {
-	Position int       // in the queue, from 1
+	Position int       // in the queue, from 1; 0: it follows
+	Follows  bool      // it is a query in the pipeline of another one, and waits for its answer
 	Since    time.Time // when the waiting began
 	Deadline time.Time // when the waiting ends without a connection; zero: never
 	Label    string    // see the function Label
@@ -84,7 +89,7 @@ type Waiter struct {
 // so the figures estimate all checkouts.
 type CallSite struct {
 	Stack      []Frame // the call stack that took the connections
-	Count      uint64  // connections taken, those held now included
+	Count      uint64  // connections taken, those held now included, and pipelined queries
 	Waited     time.Duration
 	Held       time.Duration
 	IdlePinned time.Duration // the part of Held in which no statement was running
@@ -131,6 +136,7 @@ func holderOf(l *binding.Look, e *binding.Engine) Holder {
 		IdlePinned: l.Idle,
 		Pin:        pinOf(l),
 		Statements: l.Operations,
+		Following:  l.Behind,
 		Statement:  e.Outline(l.Text),
 		Label:      usage.Text(l.Label),
 		Task:       binding.NameOf(l.Task),
@@ -159,21 +165,27 @@ func (c *Connector) BufferedRows() []BufferedRows {
 	return all
 }
 
-// Waiters returns who waits for a connection now, in the order of the queue. It takes the
-// pool's lock several times, for about 10 µs each. The list may lack a waiter that comes or
-// leaves during the call.
+// Waiters returns who waits for a connection now, in the order of the queue, and behind them the queries
+// that follow in pipelines. It takes the pool's lock several times, for about 10 µs each. The list may
+// lack a waiter that comes or leaves during the call.
 func (c *Connector) Waiters() []Waiter {
 	if c.err != nil {
 		return nil
 	}
 	queue := c.engine.Pool().Waiting()
 	holds := holds(c.engine)
-	all := make([]Waiter, len(queue))
-	for i, w := range queue {
+	all, following := make([]Waiter, 0, len(queue)), []Waiter(nil)
+	for _, w := range queue {
 		t, label := binding.WaiterOf(w)
-		all[i] = Waiter{Position: i + 1, Since: w.Since, Deadline: w.Until, Label: label, Task: binding.NameOf(t), Holds: holds[t]}
+		one := Waiter{Follows: w.Follows, Since: w.Since, Deadline: w.Until, Label: label, Task: binding.NameOf(t), Holds: holds[t]}
+		if w.Follows {
+			following = append(following, one)
+			continue
+		}
+		one.Position = len(all) + 1
+		all = append(all, one)
 	}
-	return all
+	return append(all, following...)
 }
 
 // CallSites returns what the places of the program have done with connections since the Connector

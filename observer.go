@@ -28,7 +28,8 @@ type Observer struct {
 	// DialDone is called for each dial, when the dial has succeeded or failed.
 	DialDone func(DialInfo)
 	// AcquireDone is called when a statement has got a real connection from the pool, and
-	// when it has failed to get one. ctx is the statement's context.
+	// when it has failed to get one. ctx is the statement's context. For a query that another one's
+	// connection has answered (Config.Pipeline), it is called when the answer has come.
 	AcquireDone func(ctx context.Context, info AcquireInfo)
 	// ReleaseDone is called for each real connection that its borrower has given back. The
 	// connection may still be rolled back or cleaned: see ResetDone.
@@ -54,7 +55,10 @@ type AcquireInfo struct {
 	Wait  time.Duration // 0: a connection was idle
 	Label string        // see Label
 	Task  string        // the name of its task, as in errors; empty: none
-	Err   error         // nil: it got a connection
+	// Pipelined: it is a query that has no connection, because the pipeline of another one has taken it
+	// along, after Wait, and has answered it. No ReleaseDone follows.
+	Pipelined bool
+	Err       error // nil: it got a connection, or an answer
 }
 
 // ReleaseInfo describes the time for which somebody had a connection.
@@ -66,7 +70,7 @@ type ReleaseInfo struct {
 	Held, IdlePinned time.Duration
 	Timed            bool
 	Pin              Pin    // the strongest reason for which it was held
-	Statements       uint64 // the number of operations, BeginTx and Commit among them
+	Statements       uint64 // the number of operations, BeginTx, Commit and the queries of its pipeline among them
 	Label            string // see Label
 	Task             string // the name of its task, as in errors; empty: none
 	Host             string // the server, where the DSN names several; else empty
@@ -138,8 +142,8 @@ func (o *Observer) listener() (l report.Listener) {
 		l.Dialled = func(host string, took time.Duration, err error) { f(DialInfo{Host: host, Duration: took, Err: err}) }
 	}
 	if f := o.AcquireDone; f != nil {
-		l.Acquired = func(ctx context.Context, wait time.Duration, who report.Who, err error) {
-			f(ctx, AcquireInfo{Wait: wait, Label: who.Label, Task: who.Task, Err: err})
+		l.Acquired = func(ctx context.Context, wait time.Duration, who report.Who, pipelined bool, err error) {
+			f(ctx, AcquireInfo{Wait: wait, Label: who.Label, Task: who.Task, Pipelined: pipelined, Err: err})
 		}
 	}
 	if f := o.ReleaseDone; f != nil {

@@ -50,8 +50,8 @@ type Stats struct {
 	// entry for each reason.
 	AcquireFailures map[AcquireFailure]uint64
 	// Wait is the time that statements took to get a connection, also those that did not
-	// wait, and those that gave up waiting. Connect is the time of the dials, also of those
-	// that failed.
+	// wait, and those that gave up waiting. The wait of a pipelined query ends when it is taken along.
+	// Connect is the time of the dials, also of those that failed.
 	Wait, Connect Histogram
 	// Hold is the time for which connections were held. IdlePinned is the part of that time in
 	// which no statement was running. Connections that are held now are not counted yet.
@@ -74,6 +74,14 @@ type Stats struct {
 	// TxRetries counts transactions of InTx with Retry that were run once more, because other
 	// transactions were in the way.
 	TxRetries uint64
+	// Pipelined counts queries that waited for a connection, and were answered in the pipeline of
+	// another query instead (Config.Pipeline). Wait counts them, Pool.Acquires does not. The pipelines
+	// are Pool.Pipelines.
+	Pipelined uint64
+	// PipelineRepeats counts how often a query of a pipeline got no answer there and was sent again, in
+	// another pipeline or alone: the connection was lost, an answer before its own took more than 20 ms,
+	// the result was too large, or only the driver itself can execute it.
+	PipelineRepeats uint64
 	// FoundDead counts idle connections that were found dead when they were taken.
 	FoundDead uint64
 	// DialErrors counts failed dials. DialsFailing describes the failed dials since the last dial
@@ -171,6 +179,8 @@ func figures(c *Connector) Stats {
 		Discards:        n.Discards.Load(),
 		Retries:         n.Retries.Load(),
 		TxRetries:       n.TxRetries.Load(),
+		Pipelined:       n.Pipelined.Load(),
+		PipelineRepeats: n.PipelineRepeats.Load(),
 		FoundDead:       n.FoundDead.Load(),
 		DialErrors:      n.DialErrors.Load(),
 		Orphans:         n.Orphans.Load(),

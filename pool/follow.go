@@ -1,5 +1,7 @@
 package pool
 
+import "time"
+
 // A pipeline: an acquirer that has got a resource (the leader) takes acquirers that wait (the followers)
 // along, does their work on its resource, and tells each one that it is served, or puts it back.
 //
@@ -24,10 +26,11 @@ const reach = 64
 // Follower is an acquirer that TakeAlong took out of the queue. It is a small value, to be copied freely.
 // The leader ends each follower with Served or Return. Calls on a Follower that has ended do nothing.
 type Follower[T any] struct {
-	pool *Pool[T]
-	w    *waiter[T]
-	trip uint64
-	who  any
+	pool   *Pool[T]
+	w      *waiter[T]
+	trip   uint64
+	who    any
+	waited int64
 }
 
 // TakeAlong takes up to most acquirers out of the queue, the first of them first, and returns them as
@@ -55,8 +58,8 @@ func (l Lease[T]) TakeAlong(most int, may func(who any) bool) []Follower[T] {
 	if followers != nil {
 		p.count.pipelines++
 	}
-	for _, f := range followers {
-		p.followLocked(f, l.r, now)
+	for i := range followers {
+		p.followLocked(&followers[i], l.r, now)
 	}
 	return followers
 }
@@ -73,14 +76,14 @@ func (p *Pool[T]) pickLocked(most int, may func(who any) bool, now int64) (picke
 		if picked == nil {
 			picked = make([]Follower[T], 0, most)
 		}
-		picked = append(picked, Follower[T]{p, w, p.count.pipelines + 1, w.who})
+		picked = append(picked, Follower[T]{pool: p, w: w, trip: p.count.pipelines + 1, who: w.who})
 	}
 	return picked
 }
 
 // followLocked moves a waiter from the queue to the followers of r. No balanceLocked is needed: fewer
 // wait. No timer is needed: those of the queue are set for this waiter already.
-func (p *Pool[T]) followLocked(f Follower[T], r *resource[T], now int64) {
+func (p *Pool[T]) followLocked(f *Follower[T], r *resource[T], now int64) {
 	w := f.w
 	p.queue.remove(w)
 	p.following.push(w)
@@ -90,6 +93,7 @@ func (p *Pool[T]) followLocked(f Follower[T], r *resource[T], now int64) {
 	if start := w.start.Load(); start != 0 { // else its acquirer has not looked at the clock yet
 		w.waited = max(0, now-start)
 	}
+	f.waited = w.waited
 }
 
 // unfollowLocked takes w out of the followers. The caller gives w its next state.
@@ -137,6 +141,9 @@ func (f Follower[T]) followsLocked() bool {
 
 // Who is the argument of AcquireAs; nil: there was none.
 func (f Follower[T]) Who() any { return f.who }
+
+// Waited is how long the acquirer had waited when it was taken along.
+func (f Follower[T]) Waited() time.Duration { return time.Duration(f.waited) }
 
 // Works says that the leader is doing the follower's work, and that this takes long: AcquireTimeout, which bounds
 // the wait for a resource, does not end the follower any more. Works reports whether f follows.

@@ -88,11 +88,13 @@ type follow struct {
 	pace  *textcache.Pace
 	label *string
 	size  int
+	tries int // the trips that were trials
 	trips int // that it has begun; who has it in its hands writes this: its caller, or the pool's lock
 
 	// The answer: written before Served, or before done is closed.
 	answer session.Answer
-	again  bool // the connection was lost before the answer came
+	waited time.Duration // until it was taken along
+	again  bool          // the connection was lost before the answer came
 	done   chan struct{}
 	fate   atomic.Uint32 // of a leader
 }
@@ -186,21 +188,48 @@ func acquireOrFollow(ctx context.Context, c *Checkout, w *Want) (_ *connpool.Con
 		case err == pool.ErrServed:
 		case err != nil:
 			return nil, connpool.WaitOf(err), e.acquireError(err, nil)
-		case !e.pipelines.lead(r, f, c.values):
-			return e.broughtUp(hooks, r)
-		case !f.wait(ctx):
-			return nil, 0, ctx.Err()
+		default:
+			t := e.pipelines.lead(r, f)
+			if t == nil {
+				e.pipelines.repeated(f.trips - f.tries)
+				return e.broughtUp(hooks, r)
+			}
+			if waited, err := t.begin(hooks, c.values); err != nil {
+				return nil, waited, err
+			}
+			if !f.wait(ctx) {
+				w.Answer = &session.Answer{Err: ctx.Err()} // it had a connection
+				return nil, 0, nil
+			}
 		}
 		switch {
 		case f.again:
 			f.again = false
 		case f.answer.Alone:
+			e.pipelines.repeated(f.trips - f.tries)
 			return e.acquire(hooks, c.label)
 		default:
+			e.pipelines.repeated(f.trips - f.tries - 1)
+			if err == pool.ErrServed {
+				e.pipelines.pipelined(ctx, f)
+			}
 			w.Answer = &f.answer
 			return nil, 0, nil
 		}
 	}
+}
+
+// repeated counts trips of one query that gave it no answer.
+func (p *pipelines) repeated(trips int) {
+	if trips > 0 {
+		p.engine.report.PipelineRepeats.Add(uint64(trips))
+	}
+}
+
+// pipelined reports that f, a follower, has its answer.
+func (p *pipelines) pipelined(ctx context.Context, f *follow) {
+	p.engine.usage.CountElsewhere(f.waited)
+	p.engine.report.Pipelined(ctx, f.waited, WhoIs(f.label, nil), f.answer.Drop)
 }
 
 // wait waits for the answer of a leader. It reports false if ctx ends before.
@@ -217,23 +246,21 @@ func (f *follow) wait(ctx context.Context) bool {
 	}
 }
 
-// lead begins a trip on r with those that wait behind f. It reports false if nobody comes along: r is f's alone.
-func (p *pipelines) lead(r *connpool.Conn, f *follow, values context.Context) bool {
+// lead returns a trip on r with those that wait behind f, or nil if nobody comes along: r is f's alone.
+func (p *pipelines) lead(r *connpool.Conn, f *follow) *trip {
 	if f.trips == mostTrips {
-		return false
+		return nil
 	}
 	can, tries := p.canPipeline(r)
 	if tries {
 		// f goes back to the queue: the trial may take long.
 		f.trips++
+		f.tries++
 		f.again, f.done = true, closed
-		t := &trip{engine: p.engine, conn: r, leader: f, tries: true}
-		t.checkout.Init(p.engine, values)
-		go t.run()
-		return true
+		return &trip{engine: p.engine, conn: r, leader: f, tries: true}
 	}
 	if !can {
-		return false
+		return nil
 	}
 	size := f.size
 	followers := r.TakeAlong(p.share()-1, func(who any) bool {
@@ -246,15 +273,12 @@ func (p *pipelines) lead(r *connpool.Conn, f *follow, values context.Context) bo
 		return true
 	})
 	if len(followers) == 0 {
-		return false
+		return nil
 	}
 	f.trips++
 	f.again, f.done = false, make(chan struct{})
 	f.fate.Store(expected)
-	t := &trip{engine: p.engine, conn: r, leader: f, followers: followers}
-	t.checkout.Init(p.engine, values)
-	go t.run()
-	return true
+	return &trip{engine: p.engine, conn: r, leader: f, followers: followers}
 }
 
 // isReady reports whether other needs no text to be prepared on r that f does not need. To prepare a text may
@@ -277,6 +301,7 @@ func (p *pipelines) share() int {
 type trip struct {
 	engine    *Engine
 	checkout  Checkout
+	want      Want
 	conn      *connpool.Conn
 	leader    *follow
 	followers []pool.Follower[*connpool.Conn]
@@ -289,66 +314,81 @@ type trip struct {
 	timer     *time.Timer // for rescue
 }
 
-func (t *trip) run() {
-	ctx, cancel := context.WithCancel(context.Background())
+// begin takes the connection, as the leader, whose context ctx is, and starts the trip. After an error nobody has
+// the connection any more, and the followers are back in the queue.
+func (t *trip) begin(ctx, values context.Context) (waited time.Duration, err error) {
+	trip, cancel := context.WithCancel(context.Background())
 	if t.tries {
-		ctx, cancel = context.WithTimeout(ctx, trialTimeout)
+		trip, cancel = context.WithTimeout(trip, trialTimeout)
 	}
 	t.cancel = cancel
-	defer cancel()
-	defer t.end()
-	c, w := &t.checkout, &Want{TextAt: &t.leader.call.Text}
+	t.rescued.Store(int32(len(t.followers)))
+	t.timer = time.AfterFunc(time.Hour, t.rescue) // rescue uses the field
+	if !t.tries {
+		t.want.TextAt = &t.leader.call.Text
+		t.timer.Reset(rescueAfter)
+	}
+	begun := false
+	defer func() { // also if a function of the program ends the goroutine
+		if !begun {
+			t.stop()
+			if t.tries {
+				t.engine.pipelines.state.Store(untried)
+			}
+		}
+	}()
+	c := &t.checkout
+	c.Init(t.engine, values)
 	c.label, c.binding = t.leader.label, &c.private
+	if _, waited, err = t.engine.broughtUp(ctx, t.conn); err != nil {
+		return waited, err
+	}
+	if err = c.attachFor(ctx, &t.want, t.conn); err == nil {
+		begun = true
+		go t.run(trip)
+	}
+	return 0, err
+}
+
+// stop ends what begin has begun.
+func (t *trip) stop() {
+	t.over.Store(true) // before Stop: rescue may be about to set the timer again
+	t.timer.Stop()
+	t.cancel()
+}
+
+func (t *trip) run(ctx context.Context) {
+	defer t.stop()
+	defer t.end()
 	defer func() {
 		panicked := recover()
-		if panicked != nil && w.Locked() { // else nobody has the connection any more
+		if panicked != nil {
 			t.conn.Session.MarkUnusable()
 		}
-		c.Unlock(w)
-		c.Detach()
+		t.checkout.Unlock(&t.want)
+		t.checkout.Detach()
 		if panicked != nil {
 			t.engine.report.DriverPanicked("in a pipeline; the connection was closed", panicked)
 		}
 	}()
 	if t.tries {
-		t.try(ctx, w)
+		t.try(ctx)
 	} else {
-		t.travel(ctx, w)
+		t.travel(ctx)
 	}
-}
-
-// attach makes w, which has no text, the operation of the trip on its connection. After an error nobody has
-// the connection any more.
-func (t *trip) attach(ctx context.Context, w *Want) error {
-	_, _, err := t.engine.broughtUp(ctx, t.conn)
-	if err == nil {
-		err = t.checkout.attachFor(ctx, w, t.conn)
-	}
-	return err
 }
 
 // try finds out whether trips are possible.
-func (t *trip) try(ctx context.Context, w *Want) {
+func (t *trip) try(ctx context.Context) {
 	err := errTrialPanicked
 	defer func() { t.engine.pipelines.tried(err) }()
-	if failed := t.attach(ctx, w); failed != nil {
-		err = failed
-		return
-	}
 	err = t.conn.Session.TryPipeline(ctx)
 }
 
 // travel sends the queries and gives out the answers.
-func (t *trip) travel(ctx context.Context, w *Want) {
-	t.rescued.Store(int32(len(t.followers)))
-	t.timer = time.AfterFunc(time.Hour, t.rescue) // rescue uses the field
-	t.timer.Reset(rescueAfter)
-	defer t.timer.Stop()
-	defer t.over.Store(true) // before Stop: rescue may be about to set the timer again
-	if err := t.attach(ctx, w); err != nil {
-		t.leaderGets(session.Answer{Err: err})
-		return
-	}
+func (t *trip) travel(ctx context.Context) {
+	t.conn.Meter.Lead(len(t.followers))
+	defer t.conn.Meter.EndLead(t.leader.label)
 	calls := make([]dialects.PipelinedQuery, 1, 1+len(t.followers))
 	calls[0] = t.leader.call
 	for _, f := range t.followers {
@@ -370,10 +410,22 @@ func (t *trip) answered(i int, a session.Answer) {
 	}
 	if i == 0 {
 		t.leaderGets(a)
-		return
+	} else {
+		t.followerGets(t.followers[i-1], a)
 	}
-	f := t.followers[i-1]
-	if !f.Served(func() { f.Who().(*follow).answer = a }) {
+	if i < len(t.followers) {
+		next := t.followAt(i + 1)
+		t.conn.Meter.Next(next.label, &next.call.Text, t.followers[i].Waited())
+	}
+}
+
+// followerGets gives f its answer, unless f has gone.
+func (t *trip) followerGets(f pool.Follower[*connpool.Conn], a session.Answer) {
+	got := f.Served(func() {
+		who := f.Who().(*follow)
+		who.answer, who.waited = a, f.Waited()
+	})
+	if !got {
 		a.Drop()
 	}
 }

@@ -26,6 +26,7 @@ type Moment struct {
 	At             time.Time
 	InUse, Waiting int
 	Moves          uint64 // see pool.Stats
+	Pipelined      uint64
 	DialErrors     uint64
 	Wait           histogram.Snapshot
 	Failures       [report.Failures]uint64

@@ -43,8 +43,9 @@ type Counters struct {
 	WrongRoles, StateDropped, TxRetries     atomic.Uint64
 	StmtHits, StmtMisses                    atomic.Uint64
 	ReadAheads, Reclaims                    atomic.Uint64
+	Pipelined, PipelineRepeats              atomic.Uint64
 	Buffered                                atomic.Int64        // bytes of rows in memory
-	Wait, Connect                           histogram.Histogram // Wait: only of those that waited
+	Wait, Connect                           histogram.Histogram // Wait: only of those that waited, and of the pipelined
 	waited                                  atomic.Uint64       // of Wait: those that got a connection
 	atOnce                                  highest             // those that got one and did not wait
 	Closed                                  [Reasons]atomic.Uint64

@@ -38,7 +38,7 @@ type Report struct {
 // Listener is the program's Observer. Each function may be nil.
 type Listener struct {
 	Dialled   func(host string, took time.Duration, err error)
-	Acquired  func(ctx context.Context, wait time.Duration, who Who, err error)
+	Acquired  func(ctx context.Context, wait time.Duration, who Who, pipelined bool, err error)
 	Released  func(use usage.Use, who Who, host string)
 	Reset     func(took time.Duration, rolledBack, cleaned bool, err error)
 	Closed    func(why Reason, age time.Duration, host string)
@@ -197,14 +197,28 @@ func (r *Report) HearsAcquired() bool { return r.to.Acquired != nil }
 // Acquired: a statement has got a connection after wait. Only the listener is told. ended is called
 // if the listener has ended the goroutine: then the connection goes back.
 func (r *Report) Acquired(ctx context.Context, wait time.Duration, who Who, ended func()) {
+	r.acquired(ctx, wait, who, false, ended)
+}
+
+func (r *Report) acquired(ctx context.Context, wait time.Duration, who Who, pipelined bool, ended func()) {
 	returned := false
 	defer func() {
 		if !returned {
 			ended()
 		}
 	}()
-	r.tell("Config.Observer.AcquireDone", &who, func() { r.to.Acquired(ctx, wait, who, nil) })
+	r.tell("Config.Observer.AcquireDone", &who, func() { r.to.Acquired(ctx, wait, who, pipelined, nil) })
 	returned = true
+}
+
+// Pipelined: another one's connection has answered a query, which was taken along after wait. ended is called
+// if the listener has ended the goroutine: then nobody takes the answer.
+func (r *Report) Pipelined(ctx context.Context, wait time.Duration, who Who, ended func()) {
+	r.Wait.Record(wait, 1)
+	r.Counters.Pipelined.Add(1)
+	if r.HearsAcquired() {
+		r.acquired(ctx, wait, who, true, ended)
+	}
 }
 
 // NotAcquired: a statement has got no connection. wait is 0 if it has not waited. who is called
@@ -215,7 +229,7 @@ func (r *Report) NotAcquired(ctx context.Context, wait time.Duration, who func()
 	}
 	if r.to.Acquired != nil {
 		of := who()
-		r.tell("Config.Observer.AcquireDone", &of, func() { r.to.Acquired(ctx, wait, of, err) })
+		r.tell("Config.Observer.AcquireDone", &of, func() { r.to.Acquired(ctx, wait, of, false, err) })
 	}
 }
 

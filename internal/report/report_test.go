@@ -89,7 +89,7 @@ func TestAListenerThatPanicsIsToldToTheLog(t *testing.T) {
 	oops := func() { panic("s3cr3t") }
 	r, log := newReport(Listener{
 		Dialled:   func(string, time.Duration, error) { oops() },
-		Acquired:  func(context.Context, time.Duration, Who, error) { oops() },
+		Acquired:  func(context.Context, time.Duration, Who, bool, error) { oops() },
 		Released:  func(usage.Use, Who, string) { oops() },
 		Reset:     func(time.Duration, bool, bool, error) { oops() },
 		Closed:    func(Reason, time.Duration, string) { oops() },

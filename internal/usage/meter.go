@@ -66,6 +66,7 @@ type Meter struct {
 	pin       atomic.Uint32
 	label     atomic.Pointer[string]
 	text      atomic.Pointer[string] // of the last statement
+	behind    atomic.Int32           // queries of a pipeline that come behind the present one
 	site      atomic.Pointer[callsite.Site]
 	statement atomic.Pointer[callsite.Site]
 
@@ -247,6 +248,25 @@ func (m *Meter) EndOperation(pin pinning.Pin) {
 	}
 }
 
+// Lead says that behind queries of other borrowers come behind the operation in one pipeline.
+func (m *Meter) Lead(behind int) { m.behind.Store(int32(behind)) }
+
+// Next ends the present query of a pipeline, and begins the next one, whose borrower has waited.
+func (m *Meter) Next(label, text *string, waited time.Duration) {
+	m.EndOperation(pinning.Conn)
+	point(&m.label, label)
+	m.BeginOperation(text, false, false)
+	m.slow.waited = waited
+	m.behind.Add(-1)
+}
+
+// EndLead ends what Lead began. label is the leader's again.
+func (m *Meter) EndLead(label *string) {
+	m.EndOperation(pinning.Conn)
+	point(&m.label, label)
+	m.behind.Store(0)
+}
+
 // BeginRow is called before a row is read, and EndRow after it.
 func (m *Meter) BeginRow() {
 	if m.idleSince != 0 || m.env.Clock.Coarse() != m.last.Load() {
@@ -272,6 +292,14 @@ func (m *Meter) SetPin(pin pinning.Pin) {
 func (m *Meter) Resume() {
 	m.idleSince = 0
 	set(&m.last, m.env.Clock.Coarse())
+}
+
+// CountElsewhere counts a statement that another one's connection has served after a wait: its call stack, if
+// that is drawn.
+func (e *Env) CountElsewhere(waited time.Duration) {
+	if every := e.Config.SampleStacks; every > 0 && rand.N(every) == 0 {
+		e.Sites.Here(1).Taken(uint64(every), waited)
+	}
 }
 
 // Use is a checkout that has ended.
@@ -335,6 +363,7 @@ type Look struct {
 	Idle        time.Duration
 	Pin         pinning.Pin
 	Operations  uint64         // also an operation that runs now
+	Behind      int            // queries of a pipeline that come behind the present one
 	Label, Text *string        // nil: none
 	Site        *callsite.Site // nil: it was not sampled
 	Weight      uint64         // how many checkouts the sampled checkout stands for
@@ -364,6 +393,7 @@ func (m *Meter) Look() (l Look, ok bool) {
 		Pin:       pinning.Pin(m.pin.Load()),
 		Label:     m.label.Load(),
 		Text:      m.text.Load(),
+		Behind:    int(m.behind.Load()),
 		Site:      m.site.Load(),
 		Weight:    m.sampled.Load(),
 		Statement: m.statement.Load(),
