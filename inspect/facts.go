@@ -222,7 +222,7 @@ func goesOn(w pooldriver.Waiter, h pooldriver.Holder, now time.Time) bool {
 }
 
 func longestWait(p Pool) time.Duration {
-	if len(p.Waiters) == 0 {
+	if len(p.Waiters) == 0 || p.Waiters[0].Follows { // those in the queue come first
 		return 0
 	}
 	return p.At.Sub(p.Waiters[0].Since)

@@ -178,10 +178,11 @@ func meanHold(moments []pooldriver.Moment) time.Duration {
 // recentOf compares the present with the beginning of the last minute.
 func recentOf(moments []pooldriver.Moment) Recent {
 	now, before := moments[len(moments)-1], moments[0]
-	r, wait := Recent{}, now.Wait
+	r, wait := Recent{Pipelined: now.Pipelined}, now.Wait
 	if len(moments) > 1 {
 		r.For = min(time.Minute, now.At.Sub(before.At))
 		wait = minus(wait, before.Wait)
+		r.Pipelined -= min(r.Pipelined, before.Pipelined)
 	}
 	r.Acquired = wait.Count
 	r.WaitP50, _ = quantile(wait, 0.5)

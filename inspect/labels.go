@@ -45,6 +45,9 @@ func labelsOf(p Pool) (all []LabelUse) {
 		}
 	}
 	for _, w := range p.Waiters {
+		if w.Follows {
+			continue
+		}
 		l := of(w.Label)
 		l.Waiting++
 		l.LongestWait = max(l.LongestWait, p.At.Sub(w.Since))

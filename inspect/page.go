@@ -113,7 +113,7 @@ func viewOf(number int, p Pool) view {
 	// Holders that do not use their connection come first: people look for them.
 	slices.SortStableFunc(p.Holders, func(a, b pooldriver.Holder) int { return cmp.Compare(b.Idle, a.Idle) })
 	v := view{Pool: p, Number: number}
-	if len(p.Waiters) > 0 {
+	if len(p.Waiters) > 0 && !p.Waiters[0].Follows { // those in the queue come first
 		v.Longest = time.Since(p.Waiters[0].Since)
 	}
 	v.Slots = slotsOf(p)
@@ -152,7 +152,8 @@ func hasBreaker(p Pool) bool {
 type group struct {
 	Label    string
 	Count    int
-	First    int       // the first one's place in the queue
+	Follow   int       // those of Count that wait for their answer in a pipeline
+	First    int       // the first one's place in the queue; 0: none is in the queue
 	Since    time.Time // when the first has begun to wait
 	Deadline time.Time // when the first gives up; zero: none does
 	Holds    []uint64  // the connections that their tasks have
@@ -168,6 +169,9 @@ func groupsOf(waiters []pooldriver.Waiter) (groups []group) {
 		}
 		g := &groups[i]
 		g.Count++
+		if w.Follows {
+			g.Follow++
+		}
 		if w.Since.Before(g.Since) {
 			g.Since = w.Since
 		}

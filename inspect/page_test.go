@@ -66,6 +66,27 @@ func TestTheMainThingsAreAboveTheTables(t *testing.T) {
 	}
 }
 
+func TestThePageShowsWhoTravelsInPipelines(t *testing.T) {
+	now := time.Now()
+	p := Pool{
+		Stats:   stats(1, 1, 1),
+		Recent:  Recent{For: time.Minute, Acquired: 100, Pipelined: 12},
+		Holders: []pooldriver.Holder{{Conn: 1, Since: now, Running: true, Statements: 3, Following: 2}},
+		Waiters: []pooldriver.Waiter{{Position: 1, Label: "a", Since: now}, {Follows: true, Label: "a", Since: now}, {Follows: true, Label: "b", Since: now.Add(-time.Hour)}},
+	}
+	require.NotContains(t, rendered(t, p), "<dt>pipelined</dt>")
+	p.Stats.Pipelined = 1200
+	text := rendered(t, p)
+	require.Contains(t, text, "<dt>pipelined</dt><dd>12<small> of 100, last 1m0s</small></dd>")
+	require.Contains(t, text, "3 so far, 2 behind it in its pipeline")
+	require.Contains(t, text, "2<small> 1 in pipelines</small>")
+	require.Contains(t, text, "1<small> 1 in pipelines</small>")
+	require.Less(t, viewOf(0, p).Longest, time.Hour, "who follows does not wait for a connection")
+	p.Waiters = p.Waiters[1:]
+	require.Zero(t, viewOf(0, p).Longest)
+	require.Zero(t, longestWait(p))
+}
+
 func TestEachConnectionIsDrawn(t *testing.T) {
 	s := stats(3, 10, 50)
 	s.Pool.Count, s.Pool.Idle, s.Pool.Active, s.Pool.Creating = 8, 2, 6, 1

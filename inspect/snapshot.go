@@ -52,10 +52,11 @@ type Pool struct {
 // since then.
 type Recent struct {
 	For time.Duration // 0: nothing is known yet; the figures are of all time
-	// Acquired is how many statements have got a connection or an error. Half of them waited no
-	// longer than WaitP50, and 99 of 100 no longer than WaitP99. Both are the upper bound of a
-	// histogram's bucket.
+	// Acquired is how many statements have got a connection, an answer in the pipeline of another one, or an
+	// error. Half of them waited no longer than WaitP50, and 99 of 100 no longer than WaitP99. Both are the
+	// upper bound of a histogram's bucket. Pipelined of them were answered in a pipeline.
 	Acquired         uint64
+	Pipelined        uint64
 	WaitP50, WaitP99 time.Duration
 	// Over: the true WaitP99 is more than the largest bound, and WaitP99 is this bound.
 	Over bool

@@ -94,6 +94,17 @@ func TestTheWindowIsTheLastTenSeconds(t *testing.T) {
 	require.Equal(t, Point{At: time.Unix(5, 0), InUse: 4, WaitP99: time.Second, Failed: 1}, lines[5])
 }
 
+func TestPipelinedQueriesOfTheLastMinuteAreCounted(t *testing.T) {
+	all := minute(60, func(second int, m *pooldriver.Moment) {
+		m.Pipelined += 12
+		m.Wait = waits(m.Wait, 100, time.Millisecond)
+	})
+	r := recentOf(all)
+	require.Equal(t, []uint64{60 * 12, 60 * 100}, []uint64{r.Pipelined, r.Acquired})
+	r = recentOf(all[len(all)-1:])
+	require.Equal(t, []uint64{61 * 12, 61 * 100}, []uint64{r.Pipelined, r.Acquired}, "of all time")
+}
+
 // TestAnEarlierVerdictIsShownBelow: the present one changes at once, and what was worse is not
 // forgotten at once.
 func TestAnEarlierVerdictIsShownBelow(t *testing.T) {
@@ -119,6 +130,6 @@ func TestLabelsAreAddedUp(t *testing.T) {
 	}, labelsOf(Pool{
 		At:      now,
 		Holders: []pooldriver.Holder{holder("", "a", 1, false), holder("GET /report", "SELECT user", 5, true), holder("GET /report", "SELECT sales", 3, true), holder("GET /report", "SELECT sales", 3, false)},
-		Waiters: []pooldriver.Waiter{{Label: "GET /cart", Since: time.Unix(96, 0)}, {Label: "GET /report", Since: time.Unix(98, 0)}, {Label: "GET /cart", Since: time.Unix(99, 0)}},
-	}))
+		Waiters: []pooldriver.Waiter{{Label: "GET /cart", Since: time.Unix(96, 0)}, {Label: "GET /report", Since: time.Unix(98, 0)}, {Label: "GET /cart", Since: time.Unix(99, 0)}, {Label: "GET /stock", Follows: true}},
+	}), "who follows does not wait")
 }

@@ -48,6 +48,9 @@ func poolLines(p inspect.Pool, now time.Time, width int) []string {
 	s := p.Stats.Pool
 	figures := fmt.Sprintf("in use %d of %d   in the pool %d   waiting %d   wait p99 %s", s.Lent, s.Max, s.Idle, s.Waiting, wait(p.Recent))
 	failures := fmt.Sprintf("failed dials %d   timeouts %d", p.Stats.DialErrors, s.Timeouts)
+	if p.Stats.Pipelined > 0 {
+		failures += fmt.Sprintf("   pipelined %d of %d", p.Recent.Pipelined, p.Recent.Acquired)
+	}
 	if s.State != pool.Active {
 		failures += "   breaker " + s.State.String()
 	}
@@ -77,7 +80,7 @@ func poolLines(p inspect.Pool, now time.Time, width int) []string {
 			process = fmt.Sprint(h.ProcessID)
 		}
 		lines = append(lines, fmt.Sprintf("%-16s %9s %9s %-12s %-8s %s", clip(cmp.Or(h.Label, h.Task, "-"), 16), idle,
-			inspect.Brief(now.Sub(h.Since)), clip(string(h.Pin), 12), process, strings.TrimSpace(place(h.TakenAt)+" "+h.Statement)))
+			inspect.Brief(now.Sub(h.Since)), clip(string(h.Pin), 12), process, strings.TrimSpace(place(h.TakenAt)+follow(h.Following)+" "+h.Statement)))
 	}
 	if len(p.BufferedRows) > 0 {
 		lines = append(lines, "", fmt.Sprintf("%-16s %9s %s", "ROWS IN MEMORY", "OPEN FOR", "TAKEN AT, QUERY"))
@@ -90,12 +93,22 @@ func poolLines(p inspect.Pool, now time.Time, width int) []string {
 	}
 	for _, w := range p.Waiters {
 		left := "never"
-		if !w.Deadline.IsZero() {
+		if w.Follows {
+			left = "follows"
+		} else if !w.Deadline.IsZero() {
 			left = inspect.Brief(w.Deadline.Sub(now))
 		}
 		lines = append(lines, fmt.Sprintf("%-16s %9s %9s %s", clip(cmp.Or(w.Label, "-"), 16), inspect.Brief(now.Sub(w.Since)), left, w.Task))
 	}
 	return append(lines, "")
+}
+
+// follow says how many queries come behind the statement of a holder.
+func follow(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" [%d follow]", n)
 }
 
 // sparkWidth is the width of a drawing of the last minute.

@@ -70,6 +70,20 @@ func TestTheScreenHasTheLastMinuteAndSums(t *testing.T) {
 	require.Regexp(t, `GET /report\s+2 of 2\s+5s\s+3\s+1s SELECT sales`, text)
 }
 
+func TestTheScreenShowsWhoTravelsInPipelines(t *testing.T) {
+	now := time.Now()
+	s := busyPool(now)
+	require.NotContains(t, render(s, 120, 0), "pipelined")
+	p := &s.Pools[0]
+	p.Stats.Pipelined, p.Recent.Pipelined, p.Recent.Acquired = 1200, 12, 100
+	p.Holders[1].Following = 5
+	p.Waiters = append(p.Waiters, pooldriver.Waiter{Follows: true, Label: "GET /stock", Since: now})
+	text := render(s, 120, 0)
+	require.Contains(t, text, "timeouts 0   pipelined 12 of 100")
+	require.Contains(t, text, "order.go:12 [5 follow] SELECT ?")
+	require.Regexp(t, `GET /stock +0s +follows`, text)
+}
+
 func TestALabelMovesNoCursor(t *testing.T) {
 	now := time.Now()
 	s := busyPool(now)
