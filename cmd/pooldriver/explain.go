@@ -9,11 +9,13 @@ import (
 	"text/tabwriter"
 
 	"github.com/pooldriver/pooldriver"
+	"github.com/pooldriver/pooldriver/dialects"
 )
 
 // explain says what a DSN means.
 type explain struct {
-	DSN string `arg:"" optional:"" env:"POOLDRIVER_DSN" help:"The DSN. Other users of the machine can read a command line: without the argument it is taken from POOLDRIVER_DSN, and - reads it from the standard input."`
+	Query string `help:"Say whether this query may travel in a pipeline (pool_pipeline), and why not, instead."`
+	DSN   string `arg:"" optional:"" env:"POOLDRIVER_DSN" help:"The DSN. Other users of the machine can read a command line: without the argument it is taken from POOLDRIVER_DSN, and - reads it from the standard input."`
 }
 
 // Run prints the target and the settings.
@@ -34,7 +36,41 @@ func (e *explain) Run(w io.Writer) error {
 		return err
 	}
 	defer func() { _ = c.Close() }()
+	if e.Query != "" {
+		d, err := dialects.Find(dsn)
+		if err == nil {
+			_, err = fmt.Fprintln(w, travels(c, d, e.Query))
+		}
+		return err
+	}
 	return describe(w, c)
+}
+
+// travels says whether a query may travel in a pipeline, and why not.
+func travels(c *pooldriver.Connector, d dialects.Dialect, query string) string {
+	judge, ok := d.(dialects.ReadJudge)
+	switch effect := d.Effect(query); {
+	case d.Name() != "postgres":
+		return "No: only PostgreSQL has pipelines."
+	case effect != dialects.Clean:
+		return fmt.Sprintf("No: it may leave something in its session (%s).", effect)
+	case !ok || !judge.OnlyReads(query):
+		return "No: it is not known to read and do nothing else."
+	case settingOf(c, "pool_pipeline") == "0":
+		return "No: pool_pipeline is 0. With pool_pipeline=16 it may" + may
+	}
+	return "It may" + may
+}
+
+const may = ", when it waits for a connection: outside of tasks and transactions, not by a *sql.Stmt, without settings of its context, after it has run three times alone, while it lately took less than 5 ms and its result less than 64 KiB."
+
+func settingOf(c *pooldriver.Connector, name string) string {
+	for _, s := range c.Settings() {
+		if s.Name == name {
+			return s.Value
+		}
+	}
+	return ""
 }
 
 // describe prints where c leads, the settings that differ from their defaults, and the defaults.

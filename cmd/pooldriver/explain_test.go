@@ -47,3 +47,19 @@ func TestExplainSaysWhatIsWrong(t *testing.T) {
 		require.NotContains(t, err.Error(), "hunter2")
 	}
 }
+
+func TestExplainSaysWhetherAQueryMayTravel(t *testing.T) {
+	on := "postgres://app:hunter2@db/shop?pool_pipeline=16"
+	for _, c := range []struct{ dsn, query, want string }{
+		{on, "SELECT n FROM stock WHERE id = $1", "It may, when it waits"},
+		{"postgres://db/shop", "SELECT n FROM stock WHERE id = $1", "No: pool_pipeline is 0. With pool_pipeline=16 it may, when it waits"},
+		{on, "UPDATE stock SET n = 1", "No: it is not known to read"},
+		{on, "SELECT n FROM stock FOR SHARE", "No: it is not known to read"},
+		{on, "SET search_path = shop", "No: it may leave something in its session (stateful"},
+		{"sqlite:x.db", "SELECT 1", "No: only PostgreSQL"},
+	} {
+		var out bytes.Buffer
+		require.NoError(t, (&explain{DSN: c.dsn, Query: c.query}).Run(&out))
+		require.Contains(t, out.String(), c.want, c.query)
+	}
+}

@@ -1,8 +1,9 @@
 // Command pooldriver looks at connection pools from a terminal.
 //
-//	pooldriver top http://localhost:6060/debug/pool   who holds connections, and who waits
-//	pooldriver explain 'postgres://…'                 what a DSN means, without its password
-//	pooldriver version                                which version this is
+//	pooldriver top http://localhost:6060/debug/pool       who holds connections, and who waits
+//	pooldriver explain 'postgres://…'                     what a DSN means, without its password
+//	pooldriver explain --query 'SELECT 1' 'postgres://…'  whether a query may travel in a pipeline
+//	pooldriver version                                    which version this is
 package main
 
 import (
