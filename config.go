@@ -66,7 +66,9 @@ type Config struct {
 	// Default ResetAuto.
 	Reset ResetMode
 	// Pipeline is how many queries that only read, and wait for a connection, may travel in one pipeline
-	// with the one that gets it (PostgreSQL). 0: none do. 16 is a good value.
+	// with the one that gets it, which counts (PostgreSQL). If nobody waits, nothing is different. If the
+	// connection is lost, they are executed again. docs/settings.md says which queries travel. Default 0:
+	// none. 16 is a good value.
 	Pipeline int
 	// StmtCache is how many prepared statements each real connection keeps. These are the
 	// statements of db.Prepare and, if the driver would prepare a query with arguments each time
