@@ -233,7 +233,8 @@ func TestWhoIsWaitedForInAPipelineIsShown(t *testing.T) {
 	require.Len(t, slow(), 1)
 }
 
-// TestWhoLeavesAPipelineIsHeardOnce: the leader had a connection, and a follower had none.
+// TestWhoLeavesAPipelineIsHeardOnce: the leader had a connection, and a follower had none. What comes for them
+// afterwards is dropped.
 func TestWhoLeavesAPipelineIsHeardOnce(t *testing.T) {
 	a := testbed.Shared(t, testbed.Postgres).NewAccount(t)
 	p := openCrowd(t, a)
@@ -270,6 +271,7 @@ func TestWhoLeavesAPipelineIsHeardOnce(t *testing.T) {
 	unlock()
 	require.ElementsMatch(t, []string{"leaves 0 pipelined false false", "leaves 1 pipelined false true", "leaves 2 pipelined false true"}, heard)
 	require.NoError(t, p.ask(t, ofItems, 7))
+	require.Eventually(t, func() bool { return p.c.Stats().BufferedBytes == 0 }, 10*time.Second, time.Millisecond)
 }
 
 // TestTheFirstQueryOfAConnMayTravel: afterwards the *sql.Conn has another connection, and says so where it matters.
