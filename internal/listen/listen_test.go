@@ -213,6 +213,18 @@ func TestAChannelThatTheServerRefusesEndsItsListenersOnly(t *testing.T) {
 	})
 }
 
+func TestTheLastListenerIsRefusedAndTheConnectionIsClosed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t)
+		s.bad = "bad"
+		h := s.hub()
+		require.ErrorIs(t, <-listenTo(t, h, "bad").ended, errBad)
+		synctest.Wait()
+		require.Zero(t, s.open())
+		require.Equal(t, Unused, h.Look().State)
+	})
+}
+
 func TestAPoolerThatDropsNotificationsIsAnError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(t)
