@@ -108,6 +108,25 @@ func TestAChannelsNameIsData(t *testing.T) {
 	require.Equal(t, 1, len(c.Holders()))
 }
 
+func TestAChannelThatTheServerRefusesEndsItsListenersOnly(t *testing.T) {
+	t.Parallel()
+	account := testbed.Shared(t, testbed.Postgres).NewAccount(t)
+	c := pooldriver.New(account.URL("client_encoding=EUC_JP"), quiet)
+	defer c.Close()
+	refused := func() {
+		bad := listenTo(t, c, "日") // in UTF-8, which are no characters of EUC_JP
+		require.ErrorContains(t, <-bad.ended, "invalid byte sequence")
+	}
+	refused()
+	require.Eventually(t, func() bool { return c.Stats().Listen.State == pooldriver.ListenUnused }, 10*time.Second, time.Millisecond,
+		"nobody listens")
+	h := listenTo(t, c, "a")
+	h.gap(t)
+	refused()
+	require.Equal(t, 1, c.Stats().Listen.Channels)
+	require.Zero(t, c.Stats().Listen.Losses)
+}
+
 func TestTwoListenersOfAChannelGetEachNotificationOnce(t *testing.T) {
 	t.Parallel()
 	account := testbed.Shared(t, testbed.Postgres).NewAccount(t)

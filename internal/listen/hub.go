@@ -79,7 +79,11 @@ func (h *Hub) leave(q *queue) {
 	if c == nil {
 		return
 	}
-	if c.queues = slices.DeleteFunc(c.queues, func(other *queue) bool { return other == q }); len(c.queues) > 0 {
+	place := slices.Index(c.queues, q)
+	if place < 0 {
+		return
+	}
+	if c.queues = slices.Delete(c.queues, place, place+1); len(c.queues) > 0 {
 		return
 	}
 	if !c.live {
@@ -112,7 +116,8 @@ func (h *Hub) finishLocked() {
 	}
 }
 
-// end ends listeners with err: those of one channel, or all if c is nil.
+// end ends listeners with err: those of one channel, or all if c is nil. With the last listener the
+// connection ends.
 func (h *Hub) end(c *channel, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -131,6 +136,9 @@ func (h *Hub) endLocked(c *channel, err error) {
 			delete(h.channels, name)
 		}
 	}
+	if h.emptyLocked() {
+		h.finishLocked()
+	}
 }
 
 // Close ends all listeners with err, closes the connection, and waits for that no longer than patience.
@@ -141,7 +149,6 @@ func (h *Hub) Close(err error, patience time.Duration) {
 		h.closed = err
 	}
 	h.endLocked(nil, err)
-	h.finishLocked()
 	running := h.running
 	h.mu.Unlock()
 	if running == nil {

@@ -213,6 +213,54 @@ func TestAChannelThatTheServerRefusesEndsItsListenersOnly(t *testing.T) {
 	})
 }
 
+func TestTheLastListenerIsRefusedAndTheConnectionIsClosed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t)
+		s.bad = "bad"
+		h := s.hub()
+		require.ErrorIs(t, <-listenTo(t, h, "bad").ended, errBad)
+		synctest.Wait()
+		require.Zero(t, s.open())
+		require.Equal(t, Unused, h.Look().State)
+	})
+}
+
+func TestNewChannelsShareARoundTrip(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t)
+		s.refuse = io.ErrUnexpectedEOF
+		h := s.hub()
+		ears := make([]*ear, 100)
+		for i := range ears {
+			ears[i] = listenTo(t, h, strconv.Itoa(i))
+		}
+		synctest.Wait()
+		s.set(func() { s.refuse = nil })
+		time.Sleep(time.Second)
+		for _, e := range ears {
+			require.Equal(t, "gap", e.heard())
+		}
+		require.Equal(t, 2, s.listens, "one is the probe's")
+	})
+}
+
+func TestAChannelThatTheServerRefusesIsFoundAmongOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t)
+		s.bad = "bad"
+		s.refuse = io.ErrUnexpectedEOF
+		h := s.hub()
+		a, bad, b := listenTo(t, h, "a"), listenTo(t, h, "bad"), listenTo(t, h, "b")
+		synctest.Wait()
+		s.set(func() { s.refuse = nil })
+		require.ErrorIs(t, <-bad.ended, errBad)
+		require.Equal(t, "gap", a.heard())
+		require.Equal(t, "gap", b.heard())
+		require.Equal(t, []string{"a", "b"}, s.listened())
+		require.Zero(t, h.Losses.Load())
+	})
+}
+
 func TestAPoolerThatDropsNotificationsIsAnError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(t)

@@ -23,6 +23,7 @@ type server struct {
 	dials    int           // so far
 	refuse   error         // of dials
 	bad      string        // LISTEN refuses this channel
+	listens  int           // round trips with LISTEN so far
 	relayed  bool          // a pooler is in between
 	deaf     bool          // and drops notifications
 	silent   chan struct{} // not nil: answers and notifications wait until it is closed
@@ -137,6 +138,7 @@ func (c *conn) answer(ctx context.Context, do func() error) error {
 
 func (c *conn) Listen(ctx context.Context, channels []string) error {
 	return c.answer(ctx, func() error {
+		c.server.listens++
 		if slices.Contains(channels, c.server.bad) {
 			return errBad
 		}

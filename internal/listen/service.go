@@ -80,8 +80,12 @@ func (s *service) ask(ctx context.Context, what func(context.Context) error) err
 
 // update makes the server send what the listeners want. An error shows that the connection is lost.
 func (s *service) update(ctx context.Context) error {
+	alone := false // each channel by itself, because the server refuses one of them
 	for {
-		listen, unlisten, fresh := s.hub.differences()
+		listen, unlisten := s.hub.differences()
+		if alone && len(listen) > 1 {
+			listen = listen[:1]
+		}
 		var err error
 		switch {
 		case len(unlisten) > 0:
@@ -91,7 +95,11 @@ func (s *service) update(ctx context.Context) error {
 			switch {
 			case err == nil:
 				s.hub.listensTo(listen)
-			case fresh && !s.hub.config.Outage(err) && s.ask(ctx, s.conn.Ping) == nil:
+			case s.hub.config.Outage(err) || s.ask(ctx, s.conn.Ping) != nil:
+				return err
+			case len(listen) > 1:
+				alone, err = true, nil
+			default:
 				s.hub.refuse(listen[0], err)
 				err = nil
 			}
@@ -114,31 +122,22 @@ func (h *Hub) waits(conn Conn, stop context.CancelFunc) bool {
 	return !h.changed
 }
 
-// differences are the channels that the server is to send from now on, or no more. Those that it has
-// sent before come together. A fresh one comes alone, because the server may refuse it. A channel that
-// the server sends no more is forgotten before it is told so: who joins meanwhile makes a new one.
-func (h *Hub) differences() (listen, unlisten []string, fresh bool) {
+// differences are the channels that the server is to send from now on, or no more. A channel that the
+// server sends no more is forgotten before it is told so: who joins meanwhile makes a new one.
+func (h *Hub) differences() (listen, unlisten []string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.changed = false
-	unknown := ""
 	for name, c := range h.channels {
-		wanted := len(c.queues) > 0
 		switch {
-		case c.live && !wanted:
+		case !c.live:
+			listen = append(listen, name)
+		case len(c.queues) == 0:
 			delete(h.channels, name)
 			unlisten = append(unlisten, name)
-		case c.live:
-		case c.lost.IsZero():
-			unknown = name
-		default:
-			listen = append(listen, name)
 		}
 	}
-	if len(listen) == 0 && unknown != "" {
-		return []string{unknown}, unlisten, true
-	}
-	return listen, unlisten, false
+	return listen, unlisten
 }
 
 // listensTo: the server sends the channels from now on. Their listeners are told of the gap. The
