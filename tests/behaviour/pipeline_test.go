@@ -22,10 +22,10 @@ import (
 // pipeline is a stub whose sessions can send queries together.
 type pipeline struct {
 	*stubdialect.Stub
-	sent     atomic.Int32                           // pipelines
-	trial    func(context.Context) error            // nil: it succeeds
-	unknown  string                                 // the text that is not prepared
-	together func(ctx context.Context, i int) error // called before each answer; nil: nothing is
+	sent     atomic.Int32                                                  // pipelines
+	trial    func(context.Context) error                                   // nil: it succeeds
+	unknown  string                                                        // the text that is not prepared
+	together func(ctx context.Context, call dialects.PipelinedQuery) error // called before each answer; nil: nothing is
 }
 
 func (p *pipeline) Dial(ctx context.Context, cred *dialects.Credential) (dialects.Session, error) {
@@ -47,7 +47,7 @@ func (s *pipelined) QueryTogether(ctx context.Context, calls []dialects.Pipeline
 	s.of.sent.Add(1)
 	for i, call := range calls {
 		if s.of.together != nil {
-			if err := s.of.together(ctx, i); err != nil {
+			if err := s.of.together(ctx, call); err != nil {
 				return err
 			}
 		}
@@ -176,8 +176,8 @@ func TestAnAnswerThatNobodyWaitsForTakesNoMemory(t *testing.T) {
 	for name, leader := range map[string]bool{"leader": true, "follower": false} {
 		t.Run(name, func(t *testing.T) {
 			entered, goOn := make(chan struct{}), make(chan struct{})
-			p := &pipeline{together: func(_ context.Context, i int) error {
-				if i == 0 {
+			p := &pipeline{together: func(_ context.Context, call dialects.PipelinedQuery) error {
+				if call.Args[0].Value == int64(1) {
 					close(entered)
 					<-goOn
 				}
@@ -211,79 +211,89 @@ func TestAnAnswerThatNobodyWaitsForTakesNoMemory(t *testing.T) {
 	}
 }
 
-// The others of its pipeline are answered by the other connection meanwhile.
-func TestAQueryThatTakesLongInAPipelineHoldsUpNobody(t *testing.T) {
-	for slow := range 3 {
-		goOn := make(chan struct{})
+// stuck lines up five lookups, of which one is stuck in its pipeline until its context ends or goOn is called. On a slow
+// machine the text may not be known to be short, and the lookup runs alone: then stuck tries again.
+func stuck(t *testing.T, which, most int) (c *pooldriver.Connector, ends []chan error, cancel, goOn func()) {
+	t.Helper()
+	for {
+		met, goes := make(chan struct{}), make(chan struct{})
+		goOn = sync.OnceFunc(func() { close(goes) })
+		t.Cleanup(goOn)
+		var once atomic.Bool
 		p := &pipeline{}
-		var met atomic.Bool
-		p.together = func(_ context.Context, i int) error {
-			if i == slow && met.CompareAndSwap(false, true) {
-				<-goOn
+		p.together = func(ctx context.Context, call dialects.PipelinedQuery) error {
+			if call.Args[0].Value == int64(which+1) && once.CompareAndSwap(false, true) {
+				close(met)
+				select {
+				case <-goes:
+				case <-ctx.Done():
+					return driver.ErrBadConn
+				}
 			}
 			return nil
 		}
-		db, c := openPipeline(t, p, maxConns(2), func(c *pooldriver.Config) { c.AcquireTimeout = 200 * time.Millisecond })
-		other := busy(t, db)
-		conn := busy(t, db)
-		ends := make([]chan error, 5)
+		db, c := openPipeline(t, p, maxConns(most), func(c *pooldriver.Config) { c.AcquireTimeout = 2 * time.Second })
+		t.Cleanup(goOn) // before the database is closed
+		var taken []*sql.Conn
+		for range most {
+			taken = append(taken, busy(t, db))
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		ends = make([]chan error, 5)
+		var all sync.WaitGroup
 		for i := range ends {
 			ends[i] = make(chan error, 1)
-			go func() {
-				got, err := look(t.Context(), db, lookup, int64(i+1))
+			its := t.Context()
+			if i == which {
+				its = ctx
+			}
+			all.Go(func() {
+				got, err := look(its, db, lookup, int64(i+1))
 				if err == nil && got != int64(i+1) {
 					err = errors.New("a stranger's answer")
 				}
 				ends[i] <- err
-			}()
+			})
 			waiting(t, c, i+1)
 		}
-		require.NoError(t, conn.Close())
-		for i := range slow { // those in front
-			require.NoError(t, <-ends[i])
+		for _, conn := range taken {
+			require.NoError(t, conn.Close())
 		}
-		require.NoError(t, other.Close())
-		for i := slow + 1; i < len(ends); i++ { // those behind
-			require.NoError(t, <-ends[i])
+		alone := make(chan struct{})
+		go func() { all.Wait(); close(alone) }()
+		select {
+		case <-met:
+			return c, ends, cancel, goOn
+		case <-alone:
+			cancel()
 		}
-		time.Sleep(300 * time.Millisecond) // AcquireTimeout bounds no statement
-		require.Empty(t, ends[slow])
-		close(goOn)
+	}
+}
+
+// The others of its pipeline are answered by the other connection meanwhile.
+func TestAQueryThatTakesLongInAPipelineHoldsUpNobody(t *testing.T) {
+	for slow := range 3 {
+		c, ends, cancel, goOn := stuck(t, slow, 2)
+		for i := range ends {
+			if i != slow {
+				require.NoError(t, <-ends[i])
+			}
+		}
+		if slow == 1 {
+			time.Sleep(2200 * time.Millisecond) // AcquireTimeout bounds no statement
+			require.Empty(t, ends[slow])
+		}
+		goOn()
 		require.NoError(t, <-ends[slow])
+		cancel()
 		atRest(t, c)
 	}
 }
 
 // It is cancelled when nobody waits for it any more.
 func TestAStatementThatHangsInAPipelineKeepsNoConnection(t *testing.T) {
-	for hangs := range 2 {
-		p := &pipeline{}
-		var met atomic.Bool
-		p.together = func(ctx context.Context, i int) (err error) {
-			if i == hangs && met.CompareAndSwap(false, true) {
-				<-ctx.Done()
-				err = driver.ErrBadConn
-			}
-			return err
-		}
-		db, c := openPipeline(t, p)
-		conn := busy(t, db)
-		ends := make([]chan error, 3)
-		ctx, cancel := context.WithCancel(t.Context())
-		for i := range ends {
-			ends[i] = make(chan error, 1)
-			its := t.Context()
-			if i == hangs {
-				its = ctx
-			}
-			go func() {
-				_, err := look(its, db, lookup, int64(i+1))
-				ends[i] <- err
-			}()
-			waiting(t, c, i+1)
-		}
-		require.NoError(t, conn.Close())
-		waiting(t, c, 2-hangs)
+	for hangs := range 3 {
+		c, ends, cancel, _ := stuck(t, hangs, 1)
 		cancel()
 		require.ErrorIs(t, <-ends[hangs], context.Canceled)
 		for i := range ends {
@@ -297,11 +307,13 @@ func TestAStatementThatHangsInAPipelineKeepsNoConnection(t *testing.T) {
 
 // Perhaps the query itself makes them end.
 func TestAQueryWhoseConnectionsAreLostRunsAloneInTheEnd(t *testing.T) {
-	for name, broken := range map[string]func(context.Context, int) error{
-		"lost":        func(context.Context, int) error { return driver.ErrBadConn },
-		"later":       func(_ context.Context, i int) error { return []error{nil, driver.ErrBadConn}[i%2] },
-		"unsupported": func(context.Context, int) error { return errors.ErrUnsupported },
-		"panics":      func(context.Context, int) error { panic("driver") },
+	for name, broken := range map[string]func(context.Context, dialects.PipelinedQuery) error{
+		"lost": func(context.Context, dialects.PipelinedQuery) error { return driver.ErrBadConn },
+		"later": func(_ context.Context, call dialects.PipelinedQuery) error {
+			return []error{driver.ErrBadConn, nil}[call.Args[0].Value.(int64)%2]
+		},
+		"unsupported": func(context.Context, dialects.PipelinedQuery) error { return errors.ErrUnsupported },
+		"panics":      func(context.Context, dialects.PipelinedQuery) error { panic("driver") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := &pipeline{together: broken}
@@ -354,8 +366,8 @@ func TestAPipelineEndsBeforeItsPool(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			entered, goOn := make(chan struct{}), make(chan struct{})
-			p := &pipeline{together: func(_ context.Context, i int) error {
-				if i == 1 {
+			p := &pipeline{together: func(_ context.Context, call dialects.PipelinedQuery) error {
+				if call.Args[0].Value == int64(2) {
 					close(entered)
 					<-goOn
 				}
