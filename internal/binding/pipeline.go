@@ -40,6 +40,8 @@ type pipelines struct {
 	engine *Engine
 	state  atomic.Uint32
 	failed int // trials; who tries writes it
+	// See measured.
+	way, each, room atomic.Int64
 }
 
 const (
@@ -290,12 +292,36 @@ func (p *pipelines) isReady(r *connpool.Conn, f, other *follow) bool {
 // closed is the channel of a query whose answer nobody waits for.
 var closed = func() chan struct{} { c := make(chan struct{}); close(c); return c }()
 
-// share is how many queries one trip has at most, so that the other connections get theirs.
+// share is how many queries one trip has at most, so that the other connections get theirs. Where the way to the
+// server takes longer than all answers of a trip, more of them cost next to nothing.
 func (p *pipelines) share() int {
 	e := p.engine
 	waiting := e.pool.Waiters() + 1
-	return min(e.config.Pipeline, (2*waiting+e.config.MaxConns-1)/e.config.MaxConns)
+	return min(e.config.Pipeline, max((2*waiting+e.config.MaxConns-1)/e.config.MaxConns, int(p.room.Load())))
 }
+
+// measured records that the first answer of a trip has taken first, and the n others rest. room is how many
+// answers come in the time of the way: the shortest time lately for a first answer, because busy processors make
+// others longer. Trips that end at the same time may lose a figure.
+func (p *pipelines) measured(first, rest time.Duration, n int) {
+	way, each := p.way.Load(), p.each.Load()
+	way, each = min(way+way/fading+1, int64(first)), each+(int64(rest)/int64(n)-each)/fading
+	p.way.Store(way)
+	p.each.Store(each)
+	room := int64(0)
+	if way >= int64(far) {
+		room = way / max(each, 1)
+	}
+	p.room.Store(room)
+}
+
+const (
+	// fading is about how many trips way and each remember.
+	fading = 64
+	// far is the way to a server on another machine that is not beside ours. On the way to a near one the time goes
+	// into processors, and is longer for longer trips.
+	far = 500 * time.Microsecond
+)
 
 // trip is one pipeline on a connection.
 type trip struct {
@@ -312,6 +338,7 @@ type trip struct {
 	over      atomic.Bool
 	cancel    context.CancelFunc
 	timer     *time.Timer // for rescue
+	first     time.Time   // when the first answer has come
 }
 
 // begin takes the connection, as the leader, whose context ctx is, and starts the trip. After an error nobody has
@@ -394,8 +421,11 @@ func (t *trip) travel(ctx context.Context) {
 	for _, f := range t.followers {
 		calls = append(calls, f.Who().(*follow).call)
 	}
-	err := t.conn.Session.Together(ctx, calls, answerBytes, t.answered)
-	if err == errors.ErrUnsupported {
+	begun := time.Now()
+	switch err := t.conn.Session.Together(ctx, calls, answerBytes, t.answered); err {
+	case nil:
+		t.engine.pipelines.measured(t.first.Sub(begun), time.Since(t.first), len(t.followers))
+	case errors.ErrUnsupported:
 		t.leaderGets(session.Answer{Alone: true})
 	}
 }
@@ -409,6 +439,7 @@ func (t *trip) answered(i int, a session.Answer) {
 		t.followAt(i).pace.WasLarge()
 	}
 	if i == 0 {
+		t.first = time.Now()
 		t.leaderGets(a)
 	} else {
 		t.followerGets(t.followers[i-1], a)
