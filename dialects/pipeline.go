@@ -48,7 +48,7 @@ type Pipeliner interface {
 	// the session. A RowDetacher can detach their columns.
 	QueryTogether(ctx context.Context, calls []PipelinedQuery, limits PipelineLimits, answer func(i int, rows driver.Rows, err error)) error
 
-	// HasPipelined reports whether QueryTogether needs not prepare text in this generation.
+	// HasPipelined reports whether the next QueryTogether needs not prepare text in this generation.
 	HasPipelined(text string, generation uint64) bool
 
 	// Trial tries whether what lies between the session and its database can pipeline: some proxies

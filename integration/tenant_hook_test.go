@@ -26,7 +26,7 @@ func asTenant(ctx context.Context, name string) context.Context {
 
 // tenantDB is a pool over pgx whose own hooks set the tenant by the context, as pgx documents
 // it, with how often they were called.
-func tenantDB(t *testing.T, account testbed.Account, max int) (*sql.DB, *pooldriver.Connector, *atomic.Int64) {
+func tenantDB(t *testing.T, account testbed.Account, max int, options ...pooldriver.Option) (*sql.DB, *pooldriver.Connector, *atomic.Int64) {
 	t.Helper()
 	config, err := pgx.ParseConfig(account.URL())
 	require.NoError(t, err)
@@ -38,7 +38,7 @@ func tenantDB(t *testing.T, account testbed.Account, max int) (*sql.DB, *pooldri
 		return err
 	}
 	connector := pooldriver.Wrap(stdlib.GetConnector(*config, stdlib.OptionAfterConnect(set), stdlib.OptionResetSession(set)),
-		quiet, func(c *pooldriver.Config) { c.MaxConns = max })
+		append(options, quiet, func(c *pooldriver.Config) { c.MaxConns = max })...)
 	db := sql.OpenDB(connector)
 	t.Cleanup(func() { _ = db.Close() })
 	return db, connector, &calls
@@ -92,6 +92,26 @@ func TestPostgresStatementsRunAsTheTenantOfTheirContext(t *testing.T) {
 	all.Wait()
 	close(over)
 	churn.Wait()
+}
+
+// TestPostgresTenantsOfAHookDoNotTravelTogether: in a pipeline all would be the leader's.
+func TestPostgresTenantsOfAHookDoNotTravelTogether(t *testing.T) {
+	t.Parallel()
+	db, connector, _ := tenantDB(t, testbed.Shared(t, testbed.Postgres).NewAccount(t), 2,
+		func(c *pooldriver.Config) { c.Pipeline = 16 })
+	var all sync.WaitGroup
+	for i := range 32 {
+		all.Go(func() {
+			name := fmt.Sprint("tenant ", i)
+			for range 50 {
+				if got, err := runsAs(asTenant(t.Context(), name), db); err != nil || got != name {
+					t.Errorf("a statement of %q runs as %q, %v", name, got, err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	require.Zero(t, connector.Stats().Pipelined)
 }
 
 // TestPostgresAConnHasTheTenantOfItsContext: a *sql.Conn and a *sql.Tx are their context's, as

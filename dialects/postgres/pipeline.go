@@ -53,12 +53,13 @@ func (s *session) QueryTogether(ctx context.Context, calls []dialects.PipelinedQ
 }
 
 // mostPipelined is how many statements pgx would keep; -1: a pipeline cannot do what pgx's QueryContext
-// does. Where a tracer or a wrapper wants to see each query, or where pgx may keep no statement, it cannot.
+// does. Where a tracer or a wrapper wants to see each query, where a hook wants to see each borrower, or where
+// pgx may keep no statement, it cannot.
 func (s *session) mostPipelined() int {
 	if s.pipelined.pgx == 0 {
 		s.pipelined.pgx = -1
 		config := s.pgx.Config()
-		if s.outer == driver.Conn(s.conn) && config.Tracer == nil && config.DefaultQueryExecMode == pgx.QueryExecModeCacheStatement && rowsFieldKnown && connFieldKnown {
+		if !s.resets && s.outer == driver.Conn(s.conn) && config.Tracer == nil && config.DefaultQueryExecMode == pgx.QueryExecModeCacheStatement && rowsFieldKnown && connFieldKnown {
 			s.pipelined.pgx = config.StatementCacheCapacity
 		}
 	}

@@ -45,7 +45,13 @@ func (p *pipelineStatements) admit(most int, limits dialects.PipelineLimits) boo
 
 // HasPipelined implements dialects.Pipeliner.
 func (s *session) HasPipelined(text string, generation uint64) bool {
-	return s.pipelined.generation == generation && s.pipelined.byText[text] != nil
+	p := &s.pipelined
+	e := p.byText[text]
+	if e == nil || p.generation != generation {
+		return false
+	}
+	p.order.MoveToFront(e) // what is prepared next takes the place of another one
+	return true
 }
 
 // get prepares text unless it is prepared.

@@ -31,6 +31,7 @@ type session struct {
 	sealed  bool             // TLS: what waits to be read cannot be understood
 	kind    kind             // of the server
 	hooked  bool             // somebody else's hook may have made the state at connect
+	resets  bool             // somebody else's hook may make a state for each borrower
 
 	reported [len(reported)]string // the values at connect
 	before   map[string][]byte     // the settings of SetSettings, with their values before it

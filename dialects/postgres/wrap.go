@@ -18,6 +18,7 @@ import (
 type wrapped struct {
 	*base.Template
 	hooked bool // a hook of the program may run on each new connection
+	resets bool // a hook of the program may run for each borrower, and set something for this one
 	own    bool // the connections are pgx's, with nothing around them
 }
 
@@ -32,7 +33,7 @@ func wrap(c driver.Connector) (dialects.Template, error) {
 	if err != nil {
 		return nil, err
 	}
-	return wrapped{t, mayHook(c), fromPgx(c)}, nil
+	return wrapped{t, mayHook(c, "AfterConnect"), mayHook(c, "ResetSession"), fromPgx(c)}, nil
 }
 
 // fromPgx reports whether c is pgx's own, not one that calls it.
@@ -44,16 +45,16 @@ func fromPgx(c driver.Connector) bool {
 	return t.PkgPath() == reflect.TypeFor[stdlib.Driver]().PkgPath()
 }
 
-// mayHook reports whether a connection of c may begin with more than the server
-// gives it: by stdlib.OptionAfterConnect, or because c is not pgx's. The cleaning would remove what
-// a hook sets up. The field is exported, but its struct is not. If a pgx has renamed the field, c
-// counts as hooked.
-func mayHook(c driver.Connector) bool {
+// mayHook reports whether a hook of the program's may run, by stdlib.OptionAfterConnect or
+// OptionResetSession, whose field this is, or because c is not pgx's. A connection may then begin with more
+// than the server gives it, which the cleaning would remove, or differ from borrower to borrower. The field is
+// exported, but its struct is not. If a pgx has renamed the field, c counts as hooked.
+func mayHook(c driver.Connector, field string) bool {
 	v, own := reflect.ValueOf(c), reflect.ValueOf(stdlib.GetConnector(pgx.ConnConfig{}))
 	if v.Type() != own.Type() {
 		return !fromPgx(c)
 	}
-	hook, none := v.FieldByName("AfterConnect"), own.FieldByName("AfterConnect")
+	hook, none := v.FieldByName(field), own.FieldByName(field)
 	return hook.Kind() != reflect.Func || hook.Pointer() != none.Pointer()
 }
 
@@ -77,6 +78,6 @@ func (w wrapped) Dial(ctx context.Context, cred *dialects.Credential) (dialects.
 	}
 	s := newSession(c, w.Target())
 	s.outer = conn
-	s.hooked = w.hooked || s.pgx.Config().AfterConnect != nil
+	s.hooked, s.resets = w.hooked || s.pgx.Config().AfterConnect != nil, w.resets
 	return s, nil
 }

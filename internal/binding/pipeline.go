@@ -163,6 +163,14 @@ func sizeOf(v reflect.Value) (n int) {
 	switch v.Kind() {
 	case reflect.String:
 		return v.Len()
+	case reflect.Array:
+		if k := v.Type().Elem().Kind(); k != reflect.String && k != reflect.Struct && k != reflect.Array {
+			break
+		}
+		for i := range v.Len() {
+			n += sizeOf(v.Index(i))
+		}
+		return n
 	case reflect.Struct:
 		for i := range v.NumField() {
 			n += sizeOf(v.Field(i))
@@ -332,6 +340,7 @@ type trip struct {
 	leader    *follow
 	followers []pool.Follower[*connpool.Conn]
 	tries     bool         // it sends the trial in place of queries
+	failed    error        // of the trial
 	answers   atomic.Int32 // that have come
 	late      atomic.Int32 // how often rescueAfter has passed since the last one
 	rescued   atomic.Int32 // followers from here on are executed elsewhere
@@ -394,22 +403,19 @@ func (t *trip) run(ctx context.Context) {
 		}
 		t.checkout.Unlock(&t.want)
 		t.checkout.Detach()
+		if t.tries { // it writes to the log, which may need a connection
+			t.engine.pipelines.tried(t.failed)
+		}
 		if panicked != nil {
 			t.engine.report.DriverPanicked("in a pipeline; the connection was closed", panicked)
 		}
 	}()
 	if t.tries {
-		t.try(ctx)
+		t.failed = errTrialPanicked
+		t.failed = t.conn.Session.TryPipeline(ctx)
 	} else {
 		t.travel(ctx)
 	}
-}
-
-// try finds out whether trips are possible.
-func (t *trip) try(ctx context.Context) {
-	err := errTrialPanicked
-	defer func() { t.engine.pipelines.tried(err) }()
-	err = t.conn.Session.TryPipeline(ctx)
 }
 
 // travel sends the queries and gives out the answers.
@@ -427,6 +433,14 @@ func (t *trip) travel(ctx context.Context) {
 		t.engine.pipelines.measured(t.first.Sub(begun), time.Since(t.first), len(t.followers))
 	case errors.ErrUnsupported:
 		t.leaderGets(session.Answer{Alone: true})
+		t.returnFrom(0) // the connection may be cleaned before its lease ends
+	}
+}
+
+// returnFrom sends the followers from the place i on back to the queue, unless they have ended.
+func (t *trip) returnFrom(i int) {
+	for _, f := range t.followers[i:] {
+		f.Return()
 	}
 }
 
@@ -489,11 +503,10 @@ func (t *trip) rescue() {
 	}
 	t.followAt(present).pace.Ran(rescueAfter)
 	gone := t.isGone(present, int(t.late.Add(1)))
-	for i := present; i < int(t.rescued.Load()); i++ {
-		t.followers[i].Return()
+	if before := t.rescued.Load(); present < int(before) && t.rescued.CompareAndSwap(before, int32(present)) {
+		t.returnFrom(present)
 	}
-	t.rescued.Store(min(t.rescued.Load(), int32(present)))
-	if gone {
+	if gone && present == int(t.answers.Load()) { // else who was present has just got the answer
 		t.cancel()
 		return
 	}

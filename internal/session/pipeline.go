@@ -28,7 +28,7 @@ type Answer struct {
 // keep a statement for that. Whoever asks is its only user.
 func (s *Session) CanPipeline() bool {
 	_, ok := s.server.(dialects.Pipeliner)
-	return ok && s.env.StmtCache > s.stmts.Len()
+	return ok && s.env.StmtCache > s.stmts.Len() && s.env.NestedBuffer > 0
 }
 
 // HasPipelined reports whether text is prepared for pipelines. CanPipeline has said yes, and nobody else uses
@@ -80,9 +80,9 @@ func (s *Session) answerOf(ctx context.Context, real driver.Rows, err error) Ans
 	}
 	r := &Rows{session: s, real: real, live: true, scanner: driverconn.ColumnScannerOf(real), prefix: rowbuffer.New(s.env.Buffered)}
 	r.capture()
-	if err := r.fill(ctx, limits{step: 1 << 62, total: 1 << 62}); err != nil {
+	if err := r.fill(ctx, limits{step: 1 << 62, total: s.env.NestedBufferOthers}); err != nil {
 		r.prefix.Drop()
-		return Answer{Alone: true}
+		return Answer{Alone: true, Large: true}
 	}
 	r.prefix.SetClosed(real.Close())
 	return Answer{Large: r.prefix.Bytes() > largeAnswer, buffer: r.prefix, scanner: r.scanner}
