@@ -25,6 +25,8 @@ const (
 	PriorityLow
 	// PriorityHolder is never refused: the acquirer has a resource already, which others wait for.
 	PriorityHolder
+	// OnlyIdle is for an acquirer that takes an idle resource if nobody waits. Otherwise it fails with ErrNoneNow.
+	OnlyIdle
 
 	atOnce // AcquireNow's: the acquirer must not queue
 )

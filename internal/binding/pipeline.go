@@ -176,9 +176,9 @@ func sizeOf(v reflect.Value) (n int) {
 // one's connection has given it.
 func acquireOrFollow(ctx context.Context, c *Checkout, w *Want) (_ *connpool.Conn, waited time.Duration, _ error) {
 	e, hooks := c.engine, c.forHooks(ctx)
-	r, waited, err := e.acquireNow(hooks)
+	r, err := e.pool.Acquire(hooks, nil, pool.OnlyIdle)
 	if err != pool.ErrNoneNow {
-		return r, waited, err
+		return e.gotNow(hooks, r, err)
 	}
 	f, priority := newFollow(w, c.label), c.priority
 	if f == nil {

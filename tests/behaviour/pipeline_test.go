@@ -26,9 +26,13 @@ type pipeline struct {
 	trial    func(context.Context) error                                   // nil: it succeeds
 	unknown  string                                                        // the text that is not prepared
 	together func(ctx context.Context, call dialects.PipelinedQuery) error // called before each answer; nil: nothing is
+	dialling func()                                                        // called before each dial; nil: nothing is
 }
 
 func (p *pipeline) Dial(ctx context.Context, cred *dialects.Credential) (dialects.Session, error) {
+	if p.dialling != nil {
+		p.dialling()
+	}
 	s, err := p.Stub.Dial(ctx, cred)
 	if err != nil {
 		return nil, err
@@ -157,6 +161,30 @@ func TestQueriesThatWaitTravelTogether(t *testing.T) {
 	require.EqualValues(t, 4, s.Pipelined-before.Pipelined)
 	require.EqualValues(t, 1, s.Pipelines-before.Pipelines)
 	require.Zero(t, c.Stats().BufferedBytes)
+}
+
+// A query that may travel waits for whatever comes first, as others do.
+func TestAQueryThatMayTravelDoesNotWaitForADialAlone(t *testing.T) {
+	p := &pipeline{}
+	db, c := openPipeline(t, p, maxConns(2))
+	c.Flush()
+	first := busy(t, db)
+	goOn := make(chan struct{})
+	t.Cleanup(func() { close(goOn) })
+	p.dialling = func() { <-goOn }
+	end := make(chan error, 1)
+	go func() {
+		_, err := look(t.Context(), db, lookup, 1)
+		end <- err
+	}()
+	require.Eventually(t, func() bool { return c.Stats().Pool.Creating == 1 }, 5*time.Second, time.Millisecond)
+	require.NoError(t, first.Close())
+	select {
+	case err := <-end:
+		require.NoError(t, err)
+	case <-time.After(5 * time.Second):
+		t.Error("it waits for the dial")
+	}
 }
 
 // The statements in front would wait while somebody has a lock on one of its tables.
