@@ -317,7 +317,7 @@ func (p *Pool[T]) mayEnterLocked(t *ticket, again bool) error {
 		}
 		return nil
 	}
-	if n := p.cfg.MaxWaiters; n > 0 && !again && p.backlogLocked() >= n {
+	if n := p.cfg.MaxWaiters; n > 0 && !again && t.how != PriorityAgain && p.backlogLocked() >= n {
 		p.count.refused++
 		return p.acquireErrorLocked(ErrTooManyWaiters, 0)
 	}

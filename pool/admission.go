@@ -25,6 +25,8 @@ const (
 	PriorityLow
 	// PriorityHolder is never refused: the acquirer has a resource already, which others wait for.
 	PriorityHolder
+	// PriorityAgain is never refused either, nor does Config.MaxWaiters bound it: the acquirer has had its turn.
+	PriorityAgain
 	// OnlyIdle is for an acquirer that takes an idle resource if nobody waits. Otherwise it fails with ErrNoneNow.
 	OnlyIdle
 
@@ -105,7 +107,7 @@ func (p *Pool[T]) mayWaitLocked(t *ticket) error {
 	} else if start := first.start.Load(); start != 0 && now-start > p.target {
 		a.observe(now, true, p.cfg.QueueInterval) // also if nobody is served for long
 	}
-	if p.admitsAllLocked() || t.how == PriorityHolder || p.backlogLocked() < 0 {
+	if p.admitsAllLocked() || t.how >= PriorityHolder || p.backlogLocked() < 0 {
 		return nil
 	}
 	if p.predictedLocked() > p.limitLocked(t.how) {

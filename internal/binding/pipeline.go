@@ -184,7 +184,7 @@ func acquireOrFollow(ctx context.Context, c *Checkout, w *Want) (_ *connpool.Con
 	if f == nil {
 		return e.acquire(hooks, c.label, priority)
 	}
-	for ; ; priority = pool.PriorityHolder { // after the first time it has begun
+	for ; ; priority = pool.PriorityAgain { // after the first time it has begun
 		r, err := e.pool.Acquire(hooks, f, priority)
 		switch {
 		case err == pool.ErrServed:
@@ -209,7 +209,7 @@ func acquireOrFollow(ctx context.Context, c *Checkout, w *Want) (_ *connpool.Con
 			f.again = false
 		case f.answer.Alone:
 			e.pipelines.repeated(f.trips - f.tries)
-			return e.acquire(hooks, c.label, pool.PriorityHolder)
+			return e.acquire(hooks, c.label, pool.PriorityAgain)
 		default:
 			e.pipelines.repeated(f.trips - f.tries - 1)
 			if err == pool.ErrServed {

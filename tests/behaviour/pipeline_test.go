@@ -17,6 +17,7 @@ import (
 	"github.com/pooldriver/pooldriver"
 	"github.com/pooldriver/pooldriver/dialects"
 	"github.com/pooldriver/pooldriver/internal/stubdialect"
+	"github.com/pooldriver/pooldriver/pool"
 )
 
 // pipeline is a stub whose sessions can send queries together.
@@ -351,6 +352,36 @@ func TestAQueryWhoseConnectionsAreLostRunsAloneInTheEnd(t *testing.T) {
 			require.LessOrEqual(t, p.sent.Load(), int32(3*8))
 			atRest(t, c)
 			require.Zero(t, c.Stats().BufferedBytes)
+		})
+	}
+}
+
+// It had its turn, so pool_max_waiters does not refuse it when it waits once more.
+func TestAQueryThatRunsAgainIsNotOneTooMany(t *testing.T) {
+	for name, end := range map[string]error{"lost": driver.ErrBadConn, "unsupported": errors.ErrUnsupported} {
+		t.Run(name, func(t *testing.T) {
+			var others sync.WaitGroup
+			defer others.Wait()
+			var crowd func()
+			p := &pipeline{together: func(context.Context, dialects.PipelinedQuery) error {
+				crowd()
+				return end
+			}}
+			db, c := openPipeline(t, p, func(c *pooldriver.Config) { c.MaxWaiters = 8 })
+			crowd = sync.OnceFunc(func() {
+				for range 16 { // the first ones fill the queue again
+					others.Go(func() {
+						if _, err := look(t.Context(), db, lookup, 1); err != nil && !errors.Is(err, pool.ErrTooManyWaiters) {
+							t.Error(err)
+						}
+					})
+				}
+				for c.Stats().Pool.Waiting < 8 {
+					time.Sleep(time.Millisecond)
+				}
+			})
+			queue(t, c, db, 8)()
+			require.NotZero(t, p.sent.Load())
 		})
 	}
 }
