@@ -40,7 +40,7 @@ type admission struct {
 	// not above it.
 	since int64
 	// pace is the time between two that are served while others wait, and hold is how long a resource is
-	// lent. They are measured in coarse time: one value is wrong by a Tick, the average is not.
+	// lent, divided by those that were served with it. They are measured in coarse time: one value is wrong by a Tick, the average is not.
 	pace, hold average
 	served     int64 // when a waiter was served last; 0: the queue was empty since
 }
@@ -71,7 +71,7 @@ func (a *admission) observe(now int64, above bool, interval time.Duration) {
 	}
 }
 
-// serve takes note of a waiter that leaves the queue to be served.
+// serve takes note of a waiter that leaves the queue to be served, or of a follower that is served.
 func (a *admission) serve(coarse int64) {
 	if a.served != 0 {
 		a.pace.add(coarse - a.served)
