@@ -33,9 +33,9 @@ func (p *Pool[T]) AcquireAs(ctx context.Context, who any) (Lease[T], error) {
 	return p.acquire(ctx, who, PriorityNormal)
 }
 
-// AcquireWith is AcquireAs for an acquirer with a priority: see Config.QueueTarget.
+// AcquireWith is AcquireAs for an acquirer with a priority: see Config.QueueTarget and OnlyIdle.
 func (p *Pool[T]) AcquireWith(ctx context.Context, who any, priority Priority) (Lease[T], error) {
-	return p.acquire(ctx, who, min(priority, PriorityHolder))
+	return p.acquire(ctx, who, min(priority, OnlyIdle))
 }
 
 // AcquireNow lends an idle resource, or creates one for this caller if Max allows. Both happen only
@@ -298,7 +298,7 @@ func (p *Pool[T]) enterLocked(ctx context.Context, t *ticket) (*waiter[T], error
 	}
 	w := p.newWaiterLocked(ctx, t)
 	switch {
-	case t.how == atOnce:
+	case t.how >= OnlyIdle:
 		p.enterNowLocked(w)
 	case again:
 		p.readmitLocked(w) // its resource was refused
@@ -311,13 +311,13 @@ func (p *Pool[T]) enterLocked(ctx context.Context, t *ticket) (*waiter[T], error
 
 // mayEnterLocked returns the error of an attempt that gets no waiter; nil: the attempt gets one.
 func (p *Pool[T]) mayEnterLocked(t *ticket, again bool) error {
-	if t.how == atOnce {
-		if !p.queue.empty() || p.idle.n == 0 && (!p.spareLocked() || p.pausingLocked()) {
+	if t.how >= OnlyIdle {
+		if !p.queue.empty() || p.idle.n == 0 && (t.how == OnlyIdle || !p.spareLocked() || p.pausingLocked()) {
 			return ErrNoneNow
 		}
 		return nil
 	}
-	if n := p.cfg.MaxWaiters; n > 0 && !again && p.backlogLocked() >= n {
+	if n := p.cfg.MaxWaiters; n > 0 && !again && t.how != PriorityAgain && p.backlogLocked() >= n {
 		p.count.refused++
 		return p.acquireErrorLocked(ErrTooManyWaiters, 0)
 	}

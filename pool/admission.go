@@ -25,6 +25,10 @@ const (
 	PriorityLow
 	// PriorityHolder is never refused: the acquirer has a resource already, which others wait for.
 	PriorityHolder
+	// PriorityAgain is never refused either, nor does Config.MaxWaiters bound it: the acquirer has had its turn.
+	PriorityAgain
+	// OnlyIdle is for an acquirer that takes an idle resource if nobody waits. Otherwise it fails with ErrNoneNow.
+	OnlyIdle
 
 	atOnce // AcquireNow's: the acquirer must not queue
 )
@@ -36,7 +40,7 @@ type admission struct {
 	// not above it.
 	since int64
 	// pace is the time between two that are served while others wait, and hold is how long a resource is
-	// lent. They are measured in coarse time: one value is wrong by a Tick, the average is not.
+	// lent, divided by those that were served with it. They are measured in coarse time: one value is wrong by a Tick, the average is not.
 	pace, hold average
 	served     int64 // when a waiter was served last; 0: the queue was empty since
 }
@@ -67,7 +71,7 @@ func (a *admission) observe(now int64, above bool, interval time.Duration) {
 	}
 }
 
-// serve takes note of a waiter that leaves the queue to be served.
+// serve takes note of a waiter that leaves the queue to be served, or of a follower that is served.
 func (a *admission) serve(coarse int64) {
 	if a.served != 0 {
 		a.pace.add(coarse - a.served)
@@ -103,7 +107,7 @@ func (p *Pool[T]) mayWaitLocked(t *ticket) error {
 	} else if start := first.start.Load(); start != 0 && now-start > p.target {
 		a.observe(now, true, p.cfg.QueueInterval) // also if nobody is served for long
 	}
-	if p.admitsAllLocked() || t.how == PriorityHolder || p.backlogLocked() < 0 {
+	if p.admitsAllLocked() || t.how >= PriorityHolder || p.backlogLocked() < 0 {
 		return nil
 	}
 	if p.predictedLocked() > p.limitLocked(t.how) {

@@ -50,6 +50,8 @@ type plea struct {
 
 	cancel   context.CancelFunc
 	follower Follower[*item]
+	leader   *plea
+	served   int64 // of its followers
 	lease    Lease[*item]
 	err      error
 	done     atomic.Bool
@@ -139,7 +141,7 @@ func (b *bench) come(p *plea) {
 
 func (b *bench) giveBack(p *plea) {
 	b.lent = slices.DeleteFunc(b.lent, func(q *plea) bool { return p == q })
-	b.holds = append(b.holds, int64(time.Since(p.lent)))
+	b.holds = append(b.holds, int64(time.Since(p.lent))/(1+p.served))
 	if len(b.queue) == 0 {
 		b.idle++
 		return
@@ -213,9 +215,8 @@ func (b *bench) takeAlong(leader *plea) {
 	for _, f := range leader.lease.TakeAlong(1+b.random.IntN(3), anybody) {
 		p := b.queue[0]
 		require.Same(b.t, p, f.Who(), "the first is taken first")
-		b.serve()
 		b.take(p)
-		p.judged, p.follower = true, f
+		p.judged, p.follower, p.leader = true, f, leader
 		b.follows = append(b.follows, p)
 	}
 	// The lease must outlast its followers here: its end returns them, which follow_random_test.go tests.
@@ -228,6 +229,8 @@ func (b *bench) takeAlong(leader *plea) {
 func (b *bench) endFollowing(p *plea) {
 	b.follows = slices.DeleteFunc(b.follows, func(q *plea) bool { return p == q })
 	if b.random.IntN(2) == 0 {
+		b.serve()
+		p.leader.served++
 		p.over, p.verdict = true, ErrServed
 		require.True(b.t, p.follower.Served(nil))
 		return

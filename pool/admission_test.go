@@ -401,6 +401,46 @@ func TestFollowersCountAsServed(t *testing.T) {
 	})
 }
 
+// Each of them needs a part of the time. Who has time for that is not refused.
+func TestAHoldIsSharedByThoseWhoTravelTogether(t *testing.T) {
+	inCourt(t, Config[*item]{}, func(t *testing.T, c *court) {
+		for range 4 * averaged {
+			for range 3 {
+				c.ask(PriorityHolder, 0)
+			}
+			last := c.ask(PriorityHolder, 0)
+			followers := c.held.TakeAlong(3, anybody)
+			after(rushHold)
+			for _, f := range followers {
+				f.Served(nil)
+			}
+			require.Same(t, last, c.next())
+		}
+		require.InDelta(t, rushHold/4, c.admission.hold.mean, float64(rushHold/20))
+	})
+}
+
+// Who comes back from a pipeline is served once.
+func TestAFollowerCountsAsServedWhenItIs(t *testing.T) {
+	inCourt(t, Config[*item]{}, func(t *testing.T, c *court) {
+		pace := c.admission.pace
+		for range averaged {
+			c.ask(PriorityHolder, 0)
+			last := c.ask(PriorityHolder, 0)
+			for range 3 {
+				for _, f := range c.held.TakeAlong(2, anybody) {
+					f.Return()
+				}
+			}
+			after(rushHold)
+			c.next()
+			after(rushHold)
+			require.Same(t, last, c.next())
+		}
+		require.InDelta(t, pace.mean, c.admission.pace.mean, float64(rushHold/20))
+	})
+}
+
 func TestWhoseResourceWasRefusedByBeforeAcquireIsNotRefusedItself(t *testing.T) {
 	var fail bool
 	inCourt(t, Config[*item]{BeforeAcquire: func(context.Context, *item) error {

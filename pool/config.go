@@ -143,6 +143,7 @@ type Config[T any] struct {
 	// MaxWaiters bounds the acquirers that wait for a release, because no
 	// create is under way for them and Max allows none. One more acquirer fails
 	// with ErrTooManyWaiters. Acquirers that follow (Lease.TakeAlong) do not count. 0: no bound.
+	// PriorityAgain is not refused.
 	MaxWaiters int
 	// MaxConcurrentCreates bounds the creates that run at once. 0: as many as
 	// there are resources already, and at least four. So a pool grows by
@@ -160,7 +161,7 @@ type Config[T any] struct {
 	// resources are held on average. Acquirers who stay are served in the order in which they came.
 	//
 	// Nobody is refused while a resource is idle or can be created, or while the circuit breaker is not Active;
-	// nor is PriorityHolder, nor who was taken along (Lease.TakeAlong), nor whose resource BeforeAcquire refused.
+	// nor is PriorityHolder or PriorityAgain, nor who was taken along (Lease.TakeAlong), nor whose resource BeforeAcquire refused.
 	QueueTarget time.Duration
 	// QueueInterval: see QueueTarget. 0: DefaultQueueInterval.
 	QueueInterval time.Duration

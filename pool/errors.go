@@ -25,7 +25,7 @@ var (
 	// would be served too late, or make others too late.
 	ErrOverloaded = errors.New("pool: overloaded")
 
-	// ErrNoneNow is returned by AcquireNow when it would have to wait for
+	// ErrNoneNow is returned by AcquireNow, and for OnlyIdle, when it would have to wait for
 	// another borrower.
 	ErrNoneNow = errors.New("pool: no resource is available without waiting")
 

@@ -88,9 +88,6 @@ func (p *Pool[T]) followLocked(f *Follower[T], r *resource[T], now int64) {
 	p.queue.remove(w)
 	p.following.push(w)
 	w.state, w.trip, w.r, w.works, w.judged = stateFollowing, f.trip, r, false, true
-	if p.target != 0 {
-		p.admission.serve(p.clock.Coarse())
-	}
 	r.leads++
 	w.waited = 0
 	if start := w.start.Load(); start != 0 { // else its acquirer has not looked at the clock yet
@@ -175,6 +172,10 @@ func (f Follower[T]) Served(give func()) bool {
 	}
 	if give != nil {
 		give()
+	}
+	if p.target != 0 {
+		p.admission.serve(p.clock.Coarse())
+		f.w.r.served++
 	}
 	p.unfollowLocked(f.w)
 	f.w.state, f.w.err = stateDelivered, ErrServed

@@ -68,7 +68,7 @@ func (l Lease[T]) Release() error {
 		p.recycleLocked(w)
 	}
 	if p.target != 0 {
-		p.admission.hold.add(p.clock.Coarse() - r.lentAt)
+		p.admission.hold.add(r.heldLocked(p.clock.Coarse()))
 	}
 	if p.cfg.BeforeRelease != nil || p.cfg.Strategy != nil || r.probe|r.leads != 0 { // | : one branch for both
 		p.returnAllLocked(r)
@@ -82,6 +82,16 @@ func (l Lease[T]) Release() error {
 		w.wake()
 	}
 	return nil
+}
+
+// heldLocked is how long one acquirer had r, or one of those that travelled together.
+func (r *resource[T]) heldLocked(now int64) int64 {
+	held := now - r.lentAt
+	if r.served != 0 { // a division takes long
+		held /= r.served + 1
+		r.served = 0
+	}
+	return held
 }
 
 // releaseSlow takes r back if there is a hook or a breaker to ask, or followers were forgotten.

@@ -35,6 +35,7 @@ type resource[T any] struct {
 	lentAt     int64  // pool time, coarse; written while admission is on
 	w          *waiter[T]
 	leads      uint64          // followers that have not ended; see follow.go
+	served     int64           // followers of this lending that were served while admission was on
 	preserved  bool            // see Config.Preserve; it does not change
 	gone       bool            // destroyed or orphaned: Pool.total does not count it
 	closer     *sync.WaitGroup // of the Close that waits until the resource is destroyed

@@ -158,6 +158,24 @@ func TestTryAcquireTakesIdleOnesAndNeverCreates(t *testing.T) {
 	require.False(t, ok)
 }
 
+func TestOnlyIdleTakesAnIdleOneOrSaysNo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, s := sell(t, quiet(2))
+		_, err := p.AcquireWith(t.Context(), nil, OnlyIdle)
+		require.Equal(t, ErrNoneNow, err)
+		synctest.Wait()
+		require.Zero(t, s.madeSoFar())
+		cycle(t, p, 1)
+		a, err := p.AcquireWith(t.Context(), nil, OnlyIdle)
+		require.NoError(t, err)
+		_, err = p.AcquireWith(t.Context(), nil, OnlyIdle)
+		require.Equal(t, ErrNoneNow, err)
+		require.NoError(t, a.Release())
+		synctest.Wait()
+		require.Equal(t, 1, s.madeSoFar())
+	})
+}
+
 func TestAcquireNowTakesIdleOrCreatesOrSaysNo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, s := sell(t, quiet(2))

@@ -40,7 +40,7 @@ type Checkout struct {
 	from     *task.Task    // an outer task: the statement's context was derived from its context
 	touched  bool          // it has used seat: an operation cannot move to another connection
 	executed bool          // it has executed a statement on seat
-	parted   bool          // rows were read into memory, and the connection on which they were opened was taken back
+	parted   bool          // it has had an answer, and has the connection no more from which that came
 	rows     *Rows         // that its last operation has opened
 	tx       *Tx           // the innermost of its open transactions
 	lent     *Seat         // to a function of Raw; nil: none
@@ -57,7 +57,7 @@ func (c *Checkout) Init(e *Engine, values context.Context) {
 }
 
 // Take begins a checkout anew.
-func (c *Checkout) Take(values context.Context) { c.values = values }
+func (c *Checkout) Take(values context.Context) { c.values, c.parted = values, false }
 
 // InTask reports whether the checkout, which has a binding, belongs to a task.
 func (c *Checkout) InTask() bool { return c.binding.task != nil }
@@ -228,6 +228,7 @@ func (c *Checkout) place(ctx context.Context, w *Want) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+	w.reclaimed = w.reclaimed || c.parted // perhaps by an answer from another one's connection
 	if !w.goesOn() && !e.admits(nil, p.From) {
 		return e.pool.DrainingError()
 	}
@@ -273,12 +274,12 @@ func (c *Checkout) priorityOf(w *Want, b *Binding) pool.Priority {
 
 // TakeAnswer makes rows, which are new or recycled, those of the answer.
 func (c *Checkout) TakeAnswer(rows *Rows, a *session.Answer) error {
+	c.parted = true
 	if a.Err != nil {
 		return a.Err
 	}
 	rows.seat, rows.checkout, rows.binding, rows.closed = nil, c, &c.private, false
 	rows.Rows.Answered(a)
-	c.parted = true
 	return nil
 }
 

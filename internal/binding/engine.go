@@ -117,6 +117,11 @@ func (e *Engine) broughtUp(ctx context.Context, r *connpool.Conn) (_ *connpool.C
 // error is pool.ErrNoneNow.
 func (e *Engine) acquireNow(ctx context.Context) (_ *connpool.Conn, waited time.Duration, _ error) {
 	r, err := e.pool.AcquireNow(ctx)
+	return e.gotNow(ctx, r, err)
+}
+
+// gotNow goes on after AcquireNow, or Acquire with pool.OnlyIdle.
+func (e *Engine) gotNow(ctx context.Context, r *connpool.Conn, err error) (_ *connpool.Conn, waited time.Duration, _ error) {
 	switch err {
 	case nil:
 		return e.broughtUp(ctx, r)

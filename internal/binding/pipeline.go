@@ -184,15 +184,15 @@ func sizeOf(v reflect.Value) (n int) {
 // one's connection has given it.
 func acquireOrFollow(ctx context.Context, c *Checkout, w *Want) (_ *connpool.Conn, waited time.Duration, _ error) {
 	e, hooks := c.engine, c.forHooks(ctx)
-	r, waited, err := e.acquireNow(hooks)
+	r, err := e.pool.Acquire(hooks, nil, pool.OnlyIdle)
 	if err != pool.ErrNoneNow {
-		return r, waited, err
+		return e.gotNow(hooks, r, err)
 	}
 	f, priority := newFollow(w, c.label), c.priority
 	if f == nil {
 		return e.acquire(hooks, c.label, priority)
 	}
-	for ; ; priority = pool.PriorityHolder { // after the first time it has begun
+	for ; ; priority = pool.PriorityAgain { // after the first time it has begun
 		r, err := e.pool.Acquire(hooks, f, priority)
 		switch {
 		case err == pool.ErrServed:
@@ -217,7 +217,7 @@ func acquireOrFollow(ctx context.Context, c *Checkout, w *Want) (_ *connpool.Con
 			f.again = false
 		case f.answer.Alone:
 			e.pipelines.repeated(f.trips - f.tries)
-			return e.acquire(hooks, c.label, pool.PriorityHolder)
+			return e.acquire(hooks, c.label, pool.PriorityAgain)
 		default:
 			e.pipelines.repeated(f.trips - f.tries - 1)
 			if err == pool.ErrServed {

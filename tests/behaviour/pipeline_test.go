@@ -11,11 +11,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/pooldriver/pooldriver"
 	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/internal/fakedb"
 	"github.com/pooldriver/pooldriver/internal/stubdialect"
+	"github.com/pooldriver/pooldriver/pool"
 )
 
 // pipeline is a stub whose sessions can send queries together.
@@ -25,9 +28,13 @@ type pipeline struct {
 	trial    func(context.Context) error                                   // nil: it succeeds
 	unknown  string                                                        // the text that is not prepared
 	together func(ctx context.Context, call dialects.PipelinedQuery) error // called before each answer; nil: nothing is
+	dialling func()                                                        // called before each dial; nil: nothing is
 }
 
 func (p *pipeline) Dial(ctx context.Context, cred *dialects.Credential) (dialects.Session, error) {
+	if p.dialling != nil {
+		p.dialling()
+	}
 	s, err := p.Stub.Dial(ctx, cred)
 	if err != nil {
 		return nil, err
@@ -156,6 +163,30 @@ func TestQueriesThatWaitTravelTogether(t *testing.T) {
 	require.EqualValues(t, 4, s.Pipelined-before.Pipelined)
 	require.EqualValues(t, 1, s.Pipelines-before.Pipelines)
 	require.Zero(t, c.Stats().BufferedBytes)
+}
+
+// A query that may travel waits for whatever comes first, as others do.
+func TestAQueryThatMayTravelDoesNotWaitForADialAlone(t *testing.T) {
+	p := &pipeline{}
+	db, c := openPipeline(t, p, maxConns(2))
+	c.Flush()
+	first := busy(t, db)
+	goOn := make(chan struct{})
+	t.Cleanup(func() { close(goOn) })
+	p.dialling = func() { <-goOn }
+	end := make(chan error, 1)
+	go func() {
+		_, err := look(t.Context(), db, lookup, 1)
+		end <- err
+	}()
+	require.Eventually(t, func() bool { return c.Stats().Pool.Creating == 1 }, 5*time.Second, time.Millisecond)
+	require.NoError(t, first.Close())
+	select {
+	case err := <-end:
+		require.NoError(t, err)
+	case <-time.After(5 * time.Second):
+		t.Error("it waits for the dial")
+	}
 }
 
 // The statements in front would wait while somebody has a lock on one of its tables.
@@ -322,6 +353,75 @@ func TestAQueryWhoseConnectionsAreLostRunsAloneInTheEnd(t *testing.T) {
 			require.LessOrEqual(t, p.sent.Load(), int32(3*8))
 			atRest(t, c)
 			require.Zero(t, c.Stats().BufferedBytes)
+		})
+	}
+}
+
+// As if it had kept the connection.
+func TestAConnOfThePipelineGoesOnWhileDraining(t *testing.T) {
+	for name, fails := range map[string]error{"rows": nil, "error": errors.New("query failed")} {
+		t.Run(name, func(t *testing.T) {
+			p := &pipeline{}
+			db, c := openPipeline(t, p, maxConns(2))
+			first := busy(t, db)
+			tx, err := db.BeginTx(t.Context(), nil) // until its end nothing is drained
+			require.NoError(t, err)
+			conn, err := db.Conn(t.Context())
+			require.NoError(t, err)
+			var all sync.WaitGroup
+			all.Go(func() {
+				_, err := look(t.Context(), db, lookup, 1)
+				assert.NoError(t, err)
+			})
+			waiting(t, c, 1)
+			all.Go(func() {
+				var a int
+				assert.ErrorIs(t, conn.QueryRowContext(t.Context(), lookup, 2).Scan(&a), fails)
+			})
+			waiting(t, c, 2)
+			if fails != nil {
+				p.Server.Inject(fakedb.Fault{Call: fakedb.ConnQueryCtx, Skip: 1, Err: fails})
+			}
+			require.NoError(t, first.Close())
+			all.Wait()
+			require.EqualValues(t, 1, p.sent.Load())
+			done := make(chan error, 1)
+			go func() { done <- c.Drain(context.Background()) }()
+			require.Eventually(t, func() bool { return db.PingContext(t.Context()) != nil }, 5*time.Second, time.Millisecond)
+			mustExec(t, t.Context(), conn, "INSERT INTO t VALUES (0)")
+			require.NoError(t, conn.Close())
+			require.NoError(t, tx.Rollback())
+			require.NoError(t, <-done)
+		})
+	}
+}
+
+// It had its turn, so pool_max_waiters does not refuse it when it waits once more.
+func TestAQueryThatRunsAgainIsNotOneTooMany(t *testing.T) {
+	for name, end := range map[string]error{"lost": driver.ErrBadConn, "unsupported": errors.ErrUnsupported} {
+		t.Run(name, func(t *testing.T) {
+			var others sync.WaitGroup
+			defer others.Wait()
+			var crowd func()
+			p := &pipeline{together: func(context.Context, dialects.PipelinedQuery) error {
+				crowd()
+				return end
+			}}
+			db, c := openPipeline(t, p, func(c *pooldriver.Config) { c.MaxWaiters = 8 })
+			crowd = sync.OnceFunc(func() {
+				for range 16 { // the first ones fill the queue again
+					others.Go(func() {
+						if _, err := look(t.Context(), db, lookup, 1); err != nil && !errors.Is(err, pool.ErrTooManyWaiters) {
+							t.Error(err)
+						}
+					})
+				}
+				for c.Stats().Pool.Waiting < 8 {
+					time.Sleep(time.Millisecond)
+				}
+			})
+			queue(t, c, db, 8)()
+			require.NotZero(t, p.sent.Load())
 		})
 	}
 }
