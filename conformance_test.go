@@ -35,21 +35,6 @@ func TestEveryShapeOfDriverBehavesAsIfBare(t *testing.T) {
 	}
 }
 
-// TestADBBehavesAsIfBare: QueryRowContext of a pooldriver.DB, with contexts that can end.
-func TestADBBehavesAsIfBare(t *testing.T) {
-	for _, v := range fakedb.Variants() {
-		if strings.HasPrefix(v.Name, "only ") && !randomtest.Long() {
-			continue
-		}
-		t.Run(v.Name, func(t *testing.T) {
-			t.Parallel()
-			target := conformance.Fake(v, func(c driver.Connector) driver.Connector { return pooldriver.Wrap(c, quietly) })
-			target.Rows = func(db *sql.DB) conformance.Rower { return pooldriver.DB{DB: db} }
-			conformance.Run(t, target)
-		})
-	}
-}
-
 // A program whose contexts carry a task without its knowing must not change its
 // meaning: here every statement of a case belongs to one implicit task.
 func TestAdoptedProgramsBehaveAsIfBare(t *testing.T) {

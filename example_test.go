@@ -440,22 +440,6 @@ func ExampleAcquireError() {
 	// Output: true 1 of 1
 }
 
-// Code that takes an interface, as sqlc generates it, gets the DB in place of the *sql.DB.
-func ExampleDB() {
-	db := sql.OpenDB(pooldriver.New(":memory:"))
-	defer db.Close()
-	quick := pooldriver.DB{DB: db}
-
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	var sum int
-	if err := quick.QueryRowContext(ctx, "select 1 + ?", 2).Scan(&sum); err != nil {
-		panic(err)
-	}
-	fmt.Println(sum)
-	// Output: 3
-}
-
 // A label names a piece of work wherever its connection is shown.
 func ExampleLabel() {
 	connector := pooldriver.New("sqlite::memory:")

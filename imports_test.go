@@ -28,9 +28,9 @@ var mayImport = []struct{ pkg, imports string }{
 
 	{".", "dialects dialects/generic internal/beneath internal/binding internal/bubble internal/callsite internal/connpool" +
 		" internal/config internal/ctxerr internal/ctxsettings internal/histogram internal/history internal/listen internal/optiontable internal/pinning internal/redact" +
-		" internal/repeated internal/report internal/rowwatch internal/session internal/task internal/traffic internal/unwrap internal/usage internal/virtual internal/waitgraph pool"},
+		" internal/repeated internal/report internal/session internal/task internal/traffic internal/unwrap internal/usage internal/virtual internal/waitgraph pool"},
 	{"internal/virtual", "dialects internal/beneath internal/binding internal/callsite internal/config internal/connpool internal/ctxerr internal/ctxsettings internal/driverconn" +
-		" internal/pinning internal/report internal/rowbuffer internal/rowwatch internal/session internal/stmtcache internal/task internal/textcache internal/unwrap"},
+		" internal/pinning internal/report internal/rowbuffer internal/session internal/stmtcache internal/task internal/textcache internal/unwrap"},
 	{"internal/binding", "dialects internal/config internal/connpool internal/ctxerr internal/ctxsettings internal/fairlock internal/mergedctx internal/pinning internal/relay internal/report" +
 		" internal/session internal/stmtcache internal/task internal/textcache internal/usage internal/waitgraph pool"},
 	{"internal/connpool", "dialects dialects/generic internal/callsite internal/config internal/credential internal/ctxerr internal/dbsettings internal/mergedctx" +
@@ -59,7 +59,6 @@ var mayImport = []struct{ pkg, imports string }{
 	{"internal/pprofproto", ""},
 	{"internal/relay", ""},
 	{"internal/repeated", ""},
-	{"internal/rowwatch", ""},
 	{"internal/traffic", ""},
 	{"internal/waitgraph", ""},
 	{"internal/bytesize", ""},

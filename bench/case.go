@@ -137,7 +137,7 @@ func (v venue) contest(name string, in part, conns int, prepare func(context.Con
 		},
 	}
 	for _, e := range v.entrants {
-		if !e.part.isIn(in) {
+		if e.part != everywhere && (in == everywhere || e.part == beginning && in != beginning) {
 			continue
 		}
 		open := func() (client, error) {

@@ -143,7 +143,6 @@ func contests(dir string, turn time.Duration, postgres, maria, mysql *server) []
 		if !v.far {
 			all = append(all, burstContests(v)...)
 			all = append(all, waitingContests(v)...)
-			all = append(all, rowContests(v)...)
 		}
 	}
 	return slices.Concat(all, pipelineContests(postgres, turn), boundContests(), taskContests(), queueContests(), readContests(dir, postgres, maria))

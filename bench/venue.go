@@ -31,13 +31,7 @@ const (
 	everywhere part = iota
 	singly          // where one goroutine is at work: what it changes shows there
 	beginning       // where transactions begin
-	asking          // where goroutines ask for one row
 )
-
-// isIn reports whether such an entrant takes part in a contest of that part.
-func (p part) isIn(contest part) bool {
-	return p == everywhere || p == contest || p == singly && contest == beginning
-}
 
 const (
 	plainName        = "plain sql.DB"

@@ -20,14 +20,12 @@ func nullVenue() venue {
 }
 
 func nullEntrants(c driver.Connector, t texts) []entrant {
-	wrapped := func(conns int) (client, error) {
-		return openOurs(sql.OpenDB(pooldriver.Wrap(c, func(c *pooldriver.Config) { c.MaxConns = conns })), t)
-	}
 	return []entrant{
 		{plainName, everywhere, func(conns int) (client, error) { return openSQL(sql.OpenDB(c), nil, conns, t) }},
 		{puddleName, everywhere, func(conns int) (client, error) { return openPuddleOver(c, conns, t) }},
-		{ours, everywhere, wrapped},
-		{dbName, asking, openDB(wrapped)},
+		{ours, everywhere, func(conns int) (client, error) {
+			return openOurs(sql.OpenDB(pooldriver.Wrap(c, func(c *pooldriver.Config) { c.MaxConns = conns })), t)
+		}},
 	}
 }
 

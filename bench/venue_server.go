@@ -30,7 +30,6 @@ func postgresVenues(s *server) []venue {
 			{plainName, everywhere, openPlain(s, account, t)},
 			{pgxpoolName, everywhere, openPgxpool(account, t)},
 			{ours, everywhere, openPooled(account, t)},
-			{dbName, asking, openDB(openPooled(account, t))},
 			{lazyName, beginning, openPooled(account, t, lazyBegin)},
 		}
 	})

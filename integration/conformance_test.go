@@ -37,9 +37,6 @@ func TestPooldriverBehavesAsTheBareDriver(t *testing.T) {
 		target.Bare = func(t testing.TB) *sql.DB { return account.OpenBare(t, parameters[engine]...) }
 		target.Wrapped = func(t testing.TB) *sql.DB { return openPool(t, account, parameters[engine]...) }
 		t.Run("New", func(t *testing.T) { conformance.Run(t, target) })
-		target.Rows = func(db *sql.DB) conformance.Rower { return pooldriver.DB{DB: db} }
-		t.Run("DB", func(t *testing.T) { conformance.Run(t, target) })
-		target.Rows = nil
 		target.Wrapped = func(t testing.TB) *sql.DB {
 			return sql.OpenDB(pooldriver.Wrap(connectorOf(t, account, parameters[engine]...), quiet))
 		}

@@ -168,17 +168,6 @@ var cancelCases = []Case{
 		e.Idle()
 		e.Alive()
 	}},
-	{"CancelClosesARowThatIsNotScanned", 0, func(e *Env) {
-		e.DB.SetMaxOpenConns(1)
-		ctx, cancel := context.WithCancel(context.Background())
-		row := e.DB.QueryRowContext(ctx, "SELECT 1")
-		e.Err("row", row.Err())
-		cancel()
-		e.Idle()
-		e.Err("scan", row.Scan(new(int)))
-		e.Err("row afterwards", row.Err())
-		e.Alive()
-	}},
 	{"CancelWhileWaitingForAConnection", 0, func(e *Env) {
 		e.DB.SetMaxOpenConns(1)
 		held := e.Conn()
@@ -189,12 +178,6 @@ var cancelCases = []Case{
 		_, err = e.DB.BeginTx(ctx, nil)
 		e.Err("begin", err)
 		e.Err("give back", held.Close())
-		e.Alive()
-		held = e.Conn()
-		ctx, cancel = context.WithTimeout(context.Background(), 10*time.Millisecond)
-		defer cancel()
-		e.Err("row", e.DB.QueryRowContext(ctx, "SELECT 1").Scan(new(int)))
-		e.Err("give back again", held.Close())
 		e.Alive()
 	}},
 }

@@ -14,7 +14,7 @@ import (
 // Env is what a case works with. Observations may be made by several
 // goroutines, but their order must not depend on scheduling.
 type Env struct {
-	DB     *handle
+	DB     *sql.DB
 	SQL    Flavor
 	Server *fakedb.Server // nil on real databases
 
@@ -29,49 +29,6 @@ type Env struct {
 	leaks    bool
 	patience time.Duration // how long something in the background may take
 	cleanups []func()
-}
-
-// handle is the database of a case.
-type handle struct {
-	*sql.DB
-
-	rows Rower // has QueryRowContext; nil: the *sql.DB has it
-
-	mu   sync.Mutex // protects ends
-	ends []context.CancelFunc
-}
-
-// Rower is what has QueryRowContext.
-type Rower interface {
-	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
-}
-
-// QueryRowContext gives a Rower contexts that can end: after the case, if not before.
-func (h *handle) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
-	if h.rows == nil {
-		return h.DB.QueryRowContext(ctx, query, args...)
-	}
-	if ctx.Done() == nil {
-		var end context.CancelFunc
-		ctx, end = context.WithCancel(ctx)
-		h.mu.Lock()
-		h.ends = append(h.ends, end)
-		h.mu.Unlock()
-	}
-	return h.rows.QueryRowContext(ctx, query, args...)
-}
-
-func (h *handle) QueryRow(query string, args ...any) *sql.Row {
-	return h.QueryRowContext(context.Background(), query, args...)
-}
-
-// end ends the contexts.
-func (h *handle) end() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for _, end := range h.ends {
-		end()
-	}
 }
 
 // note is one observation.

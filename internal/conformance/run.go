@@ -23,9 +23,6 @@ type Target struct {
 	// needs it drops and creates itself.
 	Bare, Wrapped func(t testing.TB) *sql.DB
 
-	// Rows, if set, returns what has QueryRowContext in place of the *sql.DB of Wrapped.
-	Rows func(*sql.DB) Rower
-
 	// SQL is the database's dialect, and what it is capable of.
 	SQL Flavor
 
@@ -106,22 +103,16 @@ func observe(t testing.TB, target Target, c Case, wrapped bool) *Env {
 	if e.patience == 0 {
 		e.patience = 5 * time.Second
 	}
-	var db *sql.DB
 	switch {
 	case target.fakeBare == nil && wrapped:
-		db = target.Wrapped(t)
+		e.DB = target.Wrapped(t)
 	case target.fakeBare == nil:
-		db = target.Bare(t)
+		e.DB = target.Bare(t)
 	case wrapped:
-		db, e.Server, e.connector = target.fakeWrapped(t)
+		e.DB, e.Server, e.connector = target.fakeWrapped(t)
 	default:
-		db, e.Server, e.connector = target.fakeBare(t)
+		e.DB, e.Server, e.connector = target.fakeBare(t)
 	}
-	e.DB = &handle{DB: db}
-	if wrapped && target.Rows != nil {
-		e.DB.rows = target.Rows(db)
-	}
-	defer e.DB.end()
 	limit := target.Timeout
 	if limit == 0 {
 		limit = 30 * time.Second

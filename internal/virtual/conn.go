@@ -5,7 +5,6 @@ import (
 	"database/sql/driver"
 
 	"github.com/pooldriver/pooldriver/internal/beneath"
-	"github.com/pooldriver/pooldriver/internal/rowwatch"
 	"github.com/pooldriver/pooldriver/internal/stmtcache"
 )
 
@@ -41,7 +40,6 @@ var (
 // ctx is the context with which database/sql takes the connection.
 func (s *Source) Conn(ctx context.Context, closer func()) driver.Conn {
 	c := &conn{checkout: checkout{source: s}, closer: closer}
-	ctx, _ = rowwatch.Of(ctx)
 	c.held.Init(s.engine, ctx)
 	if route := s.route.Load(); route != nil && closer == nil {
 		c.routed = true
@@ -82,7 +80,6 @@ func (c *conn) ExecContext(ctx context.Context, query string, args []driver.Name
 // prepared ones.
 func (c *conn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
 	op := c.operate(querying)
-	ctx, op.watch = rowwatch.Of(ctx)
 	op.Text, op.Args = query, args
 	c.toPrepare(op)
 	op.setText()
@@ -104,7 +101,6 @@ func (c *conn) PrepareContext(ctx context.Context, query string) (driver.Stmt, e
 		}
 	}()
 	op := c.operate(preparing)
-	ctx, _ = rowwatch.Of(ctx)
 	op.virtual, op.Text, op.TextAt = &v.text, query, &v.query
 	if err := op.errOf(op.do(ctx)); err != nil {
 		return nil, err
@@ -154,7 +150,6 @@ func (c *conn) ResetSession(ctx context.Context) error {
 		return driver.ErrBadConn
 	}
 	c.owedTo = nil
-	ctx, _ = rowwatch.Of(ctx)
 	c.held.Take(ctx)
 	return nil
 }

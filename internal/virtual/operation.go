@@ -10,7 +10,6 @@ import (
 	"github.com/pooldriver/pooldriver/internal/binding"
 	"github.com/pooldriver/pooldriver/internal/ctxerr"
 	"github.com/pooldriver/pooldriver/internal/ctxsettings"
-	"github.com/pooldriver/pooldriver/internal/rowwatch"
 	"github.com/pooldriver/pooldriver/internal/session"
 	"github.com/pooldriver/pooldriver/internal/task"
 	"github.com/pooldriver/pooldriver/internal/textcache"
@@ -42,7 +41,6 @@ type operation struct {
 	binding.Want
 	virtual *text // the statement to prepare; nil: the text is sent as it is
 	opts    driver.TxOptions
-	watch   *rowwatch.Context // of the query; nil: database/sql watches its context
 
 	// The results, beside those of the statement.
 	rows *rows
@@ -133,14 +131,10 @@ func (op *operation) resultOf(err error) (driver.Result, error) {
 
 //go:noinline
 func (op *operation) rowsOf(err error) (driver.Rows, error) {
-	rows, watch := op.rows, op.watch
+	rows := op.rows
 	*op = operation{}
 	if err != nil {
 		return nil, err
-	}
-	if watch != nil {
-		rows.watch = watch
-		watch.Opened()
 	}
 	return rows.handedOut(), nil
 }

@@ -3,14 +3,12 @@ package virtual
 import (
 	"database/sql/driver"
 	"errors"
-	"fmt"
 	"io"
 	"reflect"
 
 	"github.com/pooldriver/pooldriver/internal/binding"
 	"github.com/pooldriver/pooldriver/internal/driverconn"
 	"github.com/pooldriver/pooldriver/internal/rowbuffer"
-	"github.com/pooldriver/pooldriver/internal/rowwatch"
 	"github.com/pooldriver/pooldriver/internal/session"
 )
 
@@ -21,8 +19,7 @@ import (
 type rows struct {
 	held binding.Rows
 
-	checkout *checkout         // the checkout that has opened the rows
-	watch    *rowwatch.Context // closes the rows when the query's context ends; nil: database/sql does
+	checkout *checkout // the checkout that has opened the rows
 
 	// Answers that database/sql asks for next. They are read while the lock is held
 	// anyway.
@@ -82,26 +79,6 @@ func (r *rows) Close() error {
 	if r.held.Closed() {
 		return nil
 	}
-	if w := r.watch; w != nil {
-		r.watch = nil
-		if ended := w.Closed(); ended != nil {
-			return endedWith(ended, r.close())
-		}
-	}
-	return r.close()
-}
-
-// endedWith is the error of rows whose context has closed them, as database/sql gives it to the program. err
-// is that of their Close.
-func endedWith(ended, err error) error {
-	if errors.Is(err, driver.ErrBadConn) { // database/sql has to close the virtual connection
-		return fmt.Errorf("%w (%w)", ended, err)
-	}
-	return ended
-}
-
-// close is Close, for rows that are open.
-func (r *rows) close() error {
 	c, returned := r.checkout, false
 	defer func() {
 		if !returned {

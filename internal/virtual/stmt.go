@@ -3,8 +3,6 @@ package virtual
 import (
 	"context"
 	"database/sql/driver"
-
-	"github.com/pooldriver/pooldriver/internal/rowwatch"
 )
 
 // stmt is a virtual prepared statement: a text, and the virtual connection in whose checkouts the
@@ -47,7 +45,6 @@ func (s *stmt) ExecContext(ctx context.Context, args []driver.NamedValue) (drive
 // QueryContext executes the statement and returns its rows.
 func (s *stmt) QueryContext(ctx context.Context, args []driver.NamedValue) (driver.Rows, error) {
 	op := s.conn.operate(querying)
-	ctx, op.watch = rowwatch.Of(ctx)
 	op.virtual, op.Text, op.Args = &s.text, s.query, args
 	op.setText()
 	return op.rowsOf(op.do(ctx))
