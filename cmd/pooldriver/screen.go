@@ -43,25 +43,30 @@ func render(s inspect.Snapshot, width, height int) string {
 	return strings.Join(lines, endLine) + "\x1b[K" // no newline: it would scroll the screen
 }
 
+// events is the line of what has happened, beside waits.
+func events(p inspect.Pool) string {
+	line := fmt.Sprintf("failed dials %d   timeouts %d", p.Stats.DialErrors, p.Stats.Pool.Timeouts)
+	if p.Stats.Pipelined > 0 {
+		line += fmt.Sprintf("   pipelined %d of %d", p.Recent.Pipelined, p.Recent.Acquired)
+	}
+	if s := p.Stats.Pool; s.State != pool.Active {
+		line += "   breaker " + s.State.String()
+	}
+	if d := p.Stats.DialsFailing; d.Failed > 0 {
+		line += fmt.Sprintf("   the last %d for %s", d.Failed, inspect.Brief(d.For))
+	}
+	return line
+}
+
 // poolLines returns the lines of a page about one pool, the most important line first.
 func poolLines(p inspect.Pool, now time.Time, width int) []string {
 	s := p.Stats.Pool
 	figures := fmt.Sprintf("in use %d of %d   in the pool %d   waiting %d   wait p99 %s", s.Lent, s.Max, s.Idle, s.Waiting, wait(p.Recent))
-	failures := fmt.Sprintf("failed dials %d   timeouts %d", p.Stats.DialErrors, s.Timeouts)
-	if p.Stats.Pipelined > 0 {
-		failures += fmt.Sprintf("   pipelined %d of %d", p.Recent.Pipelined, p.Recent.Acquired)
-	}
-	if s.State != pool.Active {
-		failures += "   breaker " + s.State.String()
-	}
-	if d := p.Stats.DialsFailing; d.Failed > 0 {
-		failures += fmt.Sprintf("   the last %d for %s", d.Failed, inspect.Brief(d.For))
-	}
 	lines := append([]string{p.Name}, wrap(printable(p.Verdict.Sentence), width)...)
 	if p.Earlier != nil {
 		lines = append(lines, wrap(printable("("+inspect.Brief(p.Earlier.Ago)+" ago: "+p.Earlier.Sentence+")"), width)...)
 	}
-	lines = append(lines, figures, failures, bar(p))
+	lines = append(lines, figures, events(p), bar(p))
 	if w := p.Stats.Enough; w.Unknown == "" && w.Conns > 0 {
 		lines = append(lines, wrap(w.String(), width)...)
 	}
