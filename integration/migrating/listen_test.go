@@ -101,7 +101,11 @@ func TestWorkersOfAQueueAreWoken(t *testing.T) {
 		// end
 		require.NoError(t, err)
 		require.Equal(t, id, <-ran)
-		mustExec(t, account.Witness(t), "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = $1 AND pid = $2", account.User, int64(connector.Holders()[0].ProcessID))
+		for _, h := range connector.Holders() {
+			if h.Pin == pooldriver.PinListen {
+				mustExec(t, account.Witness(t), "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = $1 AND pid = $2", account.User, int64(h.ProcessID))
+			}
+		}
 	}
 	stop()
 	require.NoError(t, <-done)
