@@ -41,7 +41,7 @@ type pipelines struct {
 	state  atomic.Uint32
 	failed int // trials; who tries writes it
 	// See measured.
-	way, each, room atomic.Int64
+	way, each atomic.Int64
 }
 
 const (
@@ -304,23 +304,23 @@ var closed = func() chan struct{} { c := make(chan struct{}); close(c); return c
 // server takes longer than all answers of a trip, more of them cost next to nothing.
 func (p *pipelines) share() int {
 	e := p.engine
-	waiting := e.pool.Waiters() + 1
-	return min(e.config.Pipeline, max((2*waiting+e.config.MaxConns-1)/e.config.MaxConns, int(p.room.Load())))
+	most := (2*(e.pool.Waiters()+1) + e.config.MaxConns - 1) / e.config.MaxConns
+	if way := p.way.Load(); way >= int64(far) {
+		most = max(most, int(way/max(p.each.Load(), 1)))
+	}
+	return min(e.config.Pipeline, most)
 }
 
-// measured records that the first answer of a trip has taken first, and the n others rest. room is how many
-// answers come in the time of the way: the shortest time lately for a first answer, because busy processors make
-// others longer. Trips that end at the same time may lose a figure.
+// measured records that the first answer of a trip has taken first, and the n others rest. way is the shortest time
+// lately for a first answer, because busy processors make others longer. each is the average time for an answer
+// behind it. Trips that end at the same time may lose a figure.
 func (p *pipelines) measured(first, rest time.Duration, n int) {
 	way, each := p.way.Load(), p.each.Load()
-	way, each = min(way+way/fading+1, int64(first)), each+(int64(rest)/int64(n)-each)/fading
-	p.way.Store(way)
-	p.each.Store(each)
-	room := int64(0)
-	if way >= int64(far) {
-		room = way / max(each, 1)
+	if way == 0 { // the first trip
+		way, each = int64(first), int64(rest)/int64(n)
 	}
-	p.room.Store(room)
+	p.way.Store(min(way+way/fading+1, int64(first)))
+	p.each.Store(each + (int64(rest)/int64(n)-each)/fading)
 }
 
 const (
