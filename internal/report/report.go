@@ -134,26 +134,24 @@ func (r *Report) Dialled(host string, took time.Duration, err error) {
 // DialsEnded tells the log of an outage: at its beginning, from time to time, and at its end.
 // err is that of the last dial, nil if it has succeeded.
 func (r *Report) DialsEnded(err error) {
-	look := r.dials.Count(err, time.Now())
-	lasted := rounded(look.For)
-	switch {
-	case !look.Tell:
-	case err == nil:
-		r.write(slog.LevelInfo, "connecting succeeds again", "failed", look.Failed, "after", lasted)
-	default:
-		r.write(slog.LevelWarn, "connecting fails", "error", err, "failed", look.Failed, "for", lasted)
-	}
+	r.tellOutage(&r.dials, err, "connecting succeeds again", "connecting fails")
 }
 
 // ListenDialled tells the log of an outage, as DialsEnded does: here of the connection that listens.
 func (r *Report) ListenDialled(err error) {
-	look := r.listens.Count(err, time.Now())
+	r.tellOutage(&r.listens, err, "listening for notifications succeeds again",
+		"listening for notifications fails; it is tried again, and the listeners are told of the gap")
+}
+
+func (r *Report) tellOutage(dials *Dials, err error, again, fails string) {
+	look := dials.Count(err, time.Now())
+	lasted := rounded(look.For)
 	switch {
 	case !look.Tell:
 	case err == nil:
-		r.write(slog.LevelInfo, "listening for notifications succeeds again", "failed", look.Failed, "after", rounded(look.For))
+		r.write(slog.LevelInfo, again, "failed", look.Failed, "after", lasted)
 	default:
-		r.write(slog.LevelWarn, "listening for notifications fails; it is tried again, and the listeners are told of the gap", "error", err, "failed", look.Failed, "for", rounded(look.For))
+		r.write(slog.LevelWarn, fails, "error", err, "failed", look.Failed, "for", lasted)
 	}
 }
 
