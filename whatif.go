@@ -38,6 +38,15 @@ const fewest = 200
 
 // whatIf replays a record with n connections. most is how many the pool has.
 func whatIf(c *traffic.Record, n, most int) WhatIf {
+	w := look(c, n, most)
+	if w.Unknown == "" {
+		w.replay(c, n)
+	}
+	return w
+}
+
+// look is whatIf before the replay.
+func look(c *traffic.Record, n, most int) WhatIf {
 	w := WhatIf{Conns: n, For: c.For, Lendings: c.Lendings()}
 	switch {
 	case n < 1:
@@ -50,10 +59,13 @@ func whatIf(c *traffic.Record, n, most int) WhatIf {
 		w.Unknown = fmt.Sprintf("only %d checkouts have ended so far", c.Lendings())
 	default:
 		w.Needed = c.Needed()
-		waits := c.Replay(n)
-		w.WaitP50, w.WaitP99, w.WaitMax = waits.Quantile(0.5), waits.Quantile(0.99), waits.Quantile(1)
 	}
 	return w
+}
+
+func (w *WhatIf) replay(c *traffic.Record, n int) {
+	waits := c.Replay(n)
+	w.Conns, w.WaitP50, w.WaitP99, w.WaitMax = n, waits.Quantile(0.5), waits.Quantile(0.99), waits.Quantile(1)
 }
 
 // enoughWait is the 99th percentile of the wait with which a pool is large enough: a statement waits as
@@ -78,7 +90,7 @@ func (s *sizing) enough(r *traffic.Ring, most int) WhatIf {
 		return s.last
 	}
 	c := r.Record()
-	s.last = whatIf(c, most, most)
+	s.last = look(c, most, most)
 	if s.last.Unknown == "" {
 		low, high := 1, min(most, max(1, s.last.Needed)) // the answer is in between
 		for low < high {
@@ -88,7 +100,7 @@ func (s *sizing) enough(r *traffic.Ring, most int) WhatIf {
 				low = n + 1
 			}
 		}
-		s.last = whatIf(c, high, most)
+		s.last.replay(c, high)
 	}
 	s.at = time.Now()
 	return s.last
