@@ -1,18 +1,14 @@
 package binding
 
 import (
-	"bytes"
 	"context"
-	"database/sql/driver"
 	"errors"
-	"reflect"
 	"sync/atomic"
 	"time"
 
 	"github.com/pooldriver/pooldriver/dialects"
 	"github.com/pooldriver/pooldriver/internal/connpool"
 	"github.com/pooldriver/pooldriver/internal/session"
-	"github.com/pooldriver/pooldriver/internal/textcache"
 	"github.com/pooldriver/pooldriver/pool"
 )
 
@@ -84,102 +80,6 @@ func (p *pipelines) tried(err error) {
 	p.engine.report.CannotPipeline(err)
 }
 
-// follow is a query that waits for a connection, or for its answer.
-type follow struct {
-	call  dialects.PipelinedQuery
-	pace  *textcache.Pace
-	label *string
-	size  int
-	tries int // the trips that were trials
-	trips int // that it has begun; who has it in its hands writes this: its caller, or the pool's lock
-
-	// The answer: written before Served, or before done is closed.
-	answer session.Answer
-	waited time.Duration // until it was taken along
-	again  bool          // the connection was lost before the answer came
-	done   chan struct{}
-	fate   atomic.Uint32 // of a leader
-}
-
-// What becomes of a leader: the first to say so decides.
-const (
-	expected = iota
-	answered // done is closed now, or very soon
-	left     // its context has ended
-)
-
-// mostTrips bounds how often one query begins a trip. Then it takes a connection for itself: perhaps the
-// query itself makes trips end.
-const mostTrips = 3
-
-// newFollow copies the arguments: the trip may read them after the program's call has returned. nil: an
-// argument cannot be copied, because it refers to memory of the program.
-func newFollow(w *Want, label *string) *follow {
-	f := &follow{call: dialects.PipelinedQuery{Text: w.Text}, pace: w.Pace, label: label, size: len(w.Text)}
-	f.call.Args = make([]driver.NamedValue, len(w.Args))
-	for i, arg := range w.Args {
-		switch v := arg.Value.(type) {
-		case []byte:
-			arg.Value = bytes.Clone(v)
-			f.size += len(v)
-		case string:
-			f.size += len(v)
-		case nil, bool, int, int32, int64, float64, time.Time:
-		default:
-			of := reflect.TypeOf(v)
-			if !isCopied(of) {
-				return nil
-			}
-			f.size += sizeOf(reflect.ValueOf(v))
-		}
-		f.call.Args[i] = arg
-	}
-	return f
-}
-
-var timeType = reflect.TypeFor[time.Time]()
-
-// isCopied reports whether an assignment copies all of a value of type t, as with uuid.UUID and
-// sql.NullString.
-func isCopied(t reflect.Type) bool {
-	switch k := t.Kind(); {
-	case k <= reflect.Complex128 && k != reflect.Uintptr, k == reflect.String, t == timeType:
-		return true
-	case k == reflect.Array:
-		return isCopied(t.Elem())
-	case k == reflect.Struct:
-		for i := range t.NumField() {
-			if !isCopied(t.Field(i).Type) {
-				return false
-			}
-		}
-		return true
-	}
-	return false
-}
-
-// sizeOf is about how many bytes v, which isCopied, takes.
-func sizeOf(v reflect.Value) (n int) {
-	switch v.Kind() {
-	case reflect.String:
-		return v.Len()
-	case reflect.Array:
-		if k := v.Type().Elem().Kind(); k != reflect.String && k != reflect.Struct && k != reflect.Array {
-			break
-		}
-		for i := range v.Len() {
-			n += sizeOf(v.Index(i))
-		}
-		return n
-	case reflect.Struct:
-		for i := range v.NumField() {
-			n += sizeOf(v.Field(i))
-		}
-		return n
-	}
-	return int(v.Type().Size())
-}
-
 // acquireOrFollow is acquire for a query of c that may be pipelined. If w has an Answer afterwards, another
 // one's connection has given it.
 func acquireOrFollow(ctx context.Context, c *Checkout, w *Want) (_ *connpool.Conn, waited time.Duration, _ error) {
@@ -240,20 +140,6 @@ func (p *pipelines) repeated(trips int) {
 func (p *pipelines) pipelined(ctx context.Context, f *follow) {
 	p.engine.usage.CountElsewhere(f.waited)
 	p.engine.report.Pipelined(ctx, f.waited, WhoIs(f.label, nil), f.answer.Drop)
-}
-
-// wait waits for the answer of a leader. It reports false if ctx ends before.
-func (f *follow) wait(ctx context.Context) bool {
-	select {
-	case <-f.done:
-		return true
-	case <-ctx.Done():
-		if f.fate.CompareAndSwap(expected, left) {
-			return false
-		}
-		<-f.done
-		return true
-	}
 }
 
 // lead returns a trip on r with those that wait behind f, or nil if nobody comes along: r is f's alone.
