@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql/driver"
 	"errors"
+	"math"
 
 	"github.com/pooldriver/pooldriver/dialects"
 	"github.com/pooldriver/pooldriver/internal/driverconn"
@@ -80,7 +81,7 @@ func (s *Session) answerOf(ctx context.Context, real driver.Rows, err error) Ans
 	}
 	r := &Rows{session: s, real: real, live: true, scanner: driverconn.ColumnScannerOf(real), prefix: rowbuffer.New(s.env.Buffered)}
 	r.capture()
-	if err := r.fill(ctx, limits{step: 1 << 62, total: s.env.NestedBufferOthers}); err != nil {
+	if err := r.fill(ctx, limits{step: math.MaxInt64, total: s.env.NestedBufferOthers}); err != nil {
 		r.prefix.Drop()
 		return Answer{Alone: true, Large: true}
 	}
