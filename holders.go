@@ -144,12 +144,10 @@ func holderOf(l *binding.Look, e *binding.Engine) Holder {
 		Label:      usage.Text(l.Label),
 		Task:       binding.NameOf(l.Task),
 		TakenAt:    frames(l.Site),
+		ProcessID:  dialects.ProcessID(l.Conn.Session.Server()),
 	}
 	if l.Statement != nil {
 		h.StatementAt = frames(l.Statement)
-	}
-	if s, ok := l.Conn.Session.Server().(dialects.Identified); ok {
-		h.ProcessID = s.ProcessID()
 	}
 	return h
 }

@@ -134,7 +134,7 @@ func listenHolder(h *listen.Hub) (held Holder, ok bool) {
 	if !ok {
 		return held, false
 	}
-	held = Holder{Conn: conn.Number, Host: conn.Host, ProcessID: conn.ProcessID(), Since: l.Since, Pin: PinListen,
+	held = Holder{Conn: conn.Number, Host: conn.Host, ProcessID: dialects.ProcessID(conn.Listener), Since: l.Since, Pin: PinListen,
 		Statement: "LISTEN " + strings.Join(l.Channels, ", ")}
 	if len(held.Statement) > statementShown {
 		held.Statement = strings.ToValidUTF8(held.Statement[:statementShown], "") + "…"

@@ -383,6 +383,14 @@ type Identified interface {
 	ProcessID() uint64
 }
 
+// ProcessID is the number of a session if it is Identified, else 0.
+func ProcessID(s Session) uint64 {
+	if i, ok := s.(Identified); ok {
+		return i.ProcessID()
+	}
+	return 0
+}
+
 // An Outliner is a Dialect that can show a statement's text to people. Outline returns the
 // text without literals and comments, in one line, and cut after 200 bytes. If Outline is not sure
 // what is a literal, it cuts the text earlier.

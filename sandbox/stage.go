@@ -183,12 +183,7 @@ func (st *stage) afterConnect(hook func(context.Context, driver.Conn) error) fun
 }
 
 // process is the server's number of the session, 0 if it has none.
-func (st *stage) process() uint64 {
-	if i, ok := st.server.(dialects.Identified); ok {
-		return i.ProcessID()
-	}
-	return 0
-}
+func (st *stage) process() uint64 { return dialects.ProcessID(st.server) }
 
 // onlyReads reports whether a text is known to change nothing.
 func (st *stage) onlyReads(text string) bool {

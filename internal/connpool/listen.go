@@ -80,11 +80,3 @@ func (l *Listener) Close() {
 	defer l.pool.real.End()
 	l.pool.closeSession(l.Listener, endTimeout)
 }
-
-// ProcessID is the server's number of the session; 0: not known.
-func (l *Listener) ProcessID() uint64 {
-	if s, ok := l.Listener.(dialects.Identified); ok {
-		return s.ProcessID()
-	}
-	return 0
-}
