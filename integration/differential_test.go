@@ -289,8 +289,8 @@ func (x *execution) schema(a action) string {
 
 // most is how many sessions the server may have of the program.
 func (x *execution) most() int {
-	if x.wrap && x.rough && x.account.Server.Engine != testbed.Postgres {
-		return 2*x.max + 2 // go-sql-driver waits for nobody, and each connection may have been cancelled
+	if x.wrap && x.account.Server.Engine != testbed.Postgres {
+		return 2*x.max + 2 // go-sql-driver waits for nobody, and each connection may have been cancelled or flushed
 	}
 	if x.rough || x.account.Server.Engine != testbed.Postgres {
 		return x.max + 2 // until the server has ended what was killed, or closed
