@@ -39,6 +39,8 @@ type admission struct {
 	// since is when the delay was last on the present side of the target: above it if overloaded is true, else
 	// not above it.
 	since int64
+	// spared is for how long those of PriorityLow who were refused since then would have had all resources.
+	spared time.Duration
 	// pace is the time between two that are served while others wait, and hold is how long a resource is
 	// lent, divided by those that were served with it. They are measured in coarse time: one value is wrong by a Tick, the average is not.
 	pace, hold average
@@ -51,9 +53,12 @@ type average struct{ mean, n int64 }
 // averaged is about how many values an average remembers.
 const averaged = 64
 
+// add takes note of a value. One that is far above the average, because the machine or the server stood still,
+// says little about the next ones: it counts as four averages above it, or two ticks if these are more.
 func (a *average) add(ns int64) {
 	d := max(0, ns) - a.mean
 	if a.n == averaged {
+		d = min(d, max(4*a.mean, 2*int64(bubble.Tick)))
 		a.mean += d / averaged // a shift: a division takes as long as all else
 		return
 	}
@@ -61,13 +66,22 @@ func (a *average) add(ns int64) {
 	a.mean += d / a.n
 }
 
-// observe takes note of a delay in the queue.
+// mostSpared bounds admission.spared, in intervals.
+const mostSpared = 3
+
+// observe takes note of a delay in the queue. While acquirers of PriorityLow are refused, a queue that stays long may
+// be one that the others work off: the overload then begins later, by the time that they have been given.
 func (a *admission) observe(now int64, above bool, interval time.Duration) {
+	wait := interval
 	switch {
 	case above == a.overloaded:
-		a.since = now
-	case time.Duration(now-a.since) >= interval:
-		a.overloaded, a.since = above, now
+		a.since, a.spared = now, 0
+		return
+	case above:
+		wait += min(a.spared, mostSpared*interval)
+	}
+	if time.Duration(now-a.since) >= wait {
+		a.overloaded, a.since, a.spared = above, now, 0
 	}
 }
 
@@ -127,6 +141,7 @@ func (p *Pool[T]) refuseLocked(how *Priority, start int64) error {
 	p.count.shed++
 	if *how == PriorityLow {
 		p.count.shedLow++
+		p.admission.spared += time.Duration(p.admission.pace.mean)
 	}
 	err := p.acquireErrorLocked(ErrOverloaded, start)
 	err.PredictedWait = time.Duration(p.predictedLocked())
