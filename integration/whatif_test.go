@@ -107,11 +107,15 @@ func TestWhatIfReplaysWhatHappened(t *testing.T) {
 			all := shape(rand.New(rand.NewPCG(50, 12)), time.Duration(randomtest.Rounds(3, 6))*time.Second)
 			needed := needs(all)
 			for _, n := range []int{needed / 2, needed * 4 / 10} {
-				c, waits := visited(t, account, n, all)
-				said, measured := c.WhatIf(n).WaitP99, p99(waits)
-				t.Logf("%d of %d connections: a p99 of %v, replayed %v", n, needed, measured, said)
-				require.NotZero(t, measured)
-				require.InDelta(t, measured, said, max(0.25*float64(measured), float64(10*time.Millisecond)))
+				right := false
+				for attempt := 0; attempt < 3 && !right; attempt++ { // a pause of the machine between two statements is in neither
+					c, waits := visited(t, account, n, all)
+					said, measured := c.WhatIf(n).WaitP99, p99(waits)
+					t.Logf("%d of %d connections: a p99 of %v, replayed %v", n, needed, measured, said)
+					require.NotZero(t, measured)
+					right = (measured - said).Abs() <= max(measured/5, 5*time.Millisecond)
+				}
+				require.True(t, right)
 			}
 			if !randomtest.Long() {
 				return

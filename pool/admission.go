@@ -41,6 +41,8 @@ type admission struct {
 	since int64
 	// spared is for how long those of PriorityLow who were refused since then would have had all resources.
 	spared time.Duration
+	// strained: it would be overloaded without spared.
+	strained bool
 	// pace is the time between two that are served while others wait, and hold is how long a resource is
 	// lent, divided by those that were served with it. They are measured in coarse time: one value is wrong by a Tick, the average is not.
 	pace, hold average
@@ -70,17 +72,20 @@ func (a *average) add(ns int64) {
 const mostSpared = 3
 
 // observe takes note of a delay in the queue. While acquirers of PriorityLow are refused, a queue that stays long may
-// be one that the others work off: the overload then begins later, by the time that they have been given.
+// be one that the others work off: the overload then begins later, by the time that they have been given. Until then
+// they are strained.
 func (a *admission) observe(now int64, above bool, interval time.Duration) {
 	wait := interval
 	switch {
 	case above == a.overloaded:
-		a.since, a.spared = now, 0
+		a.since, a.spared, a.strained = now, 0, false
 		return
 	case above:
 		wait += min(a.spared, mostSpared*interval)
 	}
-	if time.Duration(now-a.since) >= wait {
+	stays := time.Duration(now - a.since)
+	a.strained = above && stays >= interval
+	if stays >= wait {
 		a.overloaded, a.since, a.spared = above, now, 0
 	}
 }
@@ -100,6 +105,8 @@ func (p *Pool[T]) limitLocked(priority Priority) int64 {
 		return p.target / 2
 	case p.admission.overloaded:
 		return p.target + p.target/2
+	case p.admission.strained:
+		return 4 * p.target // with a target of a fifth of the deadlines, they have time left
 	}
 	return never
 }
@@ -222,5 +229,5 @@ func (p *Pool[T]) isFollowedLocked(w *waiter[T]) bool {
 func (p *Pool[T]) AdmitAll() {
 	p.lock()
 	defer p.mu.Unlock()
-	p.target, p.admission.overloaded = 0, false
+	p.target, p.admission.overloaded, p.admission.strained = 0, false, false
 }

@@ -28,7 +28,7 @@ func (r *rush) after(at, d time.Duration) time.Duration {
 	return at + d
 }
 
-// noisy is a load on a machine that does other things, too. It stands still once in a second, for 40 ms on average, and one
+// noisy is a load on a machine that does other things, too. It stands still once in a second, for 34 ms on average, and one
 // statement in 20 takes longer than the others. Half of the load is of PriorityLow; the other half takes nine tenths of what can
 // be served.
 func noisy(seed uint64) *rush {
@@ -45,7 +45,7 @@ func noisy(seed uint64) *rush {
 	}}
 	for at := time.Duration(0); at < r.lasts; {
 		at += time.Duration(random.ExpFloat64() * float64(time.Second))
-		end := at + min(100*time.Millisecond, time.Duration(random.ExpFloat64()*float64(40*time.Millisecond)))
+		end := at + min(100*time.Millisecond, time.Duration(random.ExpFloat64()*float64(36*time.Millisecond)))
 		r.stalls = append(r.stalls, stall{at, end})
 		at = end
 	}
@@ -114,6 +114,25 @@ func TestAnOverloadBeginsLaterWhilePriorityLowIsRefused(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Between the time at which it would have been overloaded and that at which it is, nobody waits for more than four targets.
+func TestBeforeALateOverloadTheOthersWaitForFourTargets(t *testing.T) {
+	inCourt(t, Config[*item]{}, func(t *testing.T, c *court) {
+		c.ask(PriorityNormal, 0)
+		for range 30 {
+			require.ErrorIs(t, c.ask(PriorityLow, 0).err, ErrOverloaded)
+		}
+		after(DefaultQueueInterval + rushHold)
+		for c.Stats().PredictedWait <= 4*queueTarget {
+			require.False(t, c.ask(PriorityNormal, 0).isDone())
+		}
+		require.False(t, c.Stats().Overloaded)
+		require.ErrorIs(t, c.ask(PriorityNormal, 0).err, ErrOverloaded)
+		after(30 * rushHold)
+		c.ask(PriorityHolder, 0)
+		require.True(t, c.Stats().Overloaded)
+	})
 }
 
 func TestOneLongPauseSaysLittleAboutTheNextHold(t *testing.T) {

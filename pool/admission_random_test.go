@@ -32,6 +32,7 @@ type bench struct {
 	served       time.Time
 	delays       []delay // seen, since the overload began or ended last
 	overloaded   bool
+	strained     bool
 	shed, would  uint64
 }
 
@@ -85,6 +86,7 @@ func (b *bench) see(above bool) {
 	if !above {
 		wait = 0
 	}
+	b.strained = above && !b.overloaded && time.Since(last) >= DefaultQueueInterval
 	if above != b.overloaded && time.Since(last) >= DefaultQueueInterval+min(wait, 3*DefaultQueueInterval) {
 		b.overloaded, b.delays = above, []delay{{at: time.Now(), above: above}}
 	}
@@ -96,6 +98,8 @@ func (b *bench) limit(p *plea) time.Duration {
 		return queueTarget / 2
 	case b.overloaded:
 		return queueTarget * 3 / 2
+	case b.strained:
+		return queueTarget * 4
 	}
 	return time.Hour
 }

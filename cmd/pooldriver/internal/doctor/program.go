@@ -139,7 +139,7 @@ func (x *program) enough() {
 			inspect.Brief(w.For), w.Needed, most, w.Conns, inspect.Brief(w.WaitP99))
 	}
 	if w.Conns < most {
-		f.Follows = "a smaller pool serves this traffic, and leaves the server's connections to others. Look at the peak, too: a smaller pool waits at least so long"
+		f.Follows = "a smaller pool serves this traffic, and leaves the server's connections to others. Look at the peak, too, and leave room"
 		f.Type = fmt.Sprintf("pool_max_conns=%d, if it is so at the peak", w.Conns)
 	}
 	x.Add(f)
