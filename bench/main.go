@@ -4,7 +4,7 @@
 //
 //	go -C bench run . -results results    # what "make bench" does
 //	go -C bench run . -quick -only SQLite # a look at one database
-//	go -C bench run . -overload 18s       # more statements than the database serves, five minutes
+//	go -C bench run . -overload 60s       # more statements than the database serves, 21 minutes
 //	go -C bench run . -change -base HEAD~ # what "make bench-quick BASE=HEAD~" does
 //
 // PostgreSQL and MariaDB run in containers, from the images that "make images"
@@ -40,7 +40,8 @@ func main() {
 	heap := flag.Int("heap", 64, "MB of memory that the process keeps, as a service would")
 	change := flag.Bool("change", false, "measure what this tree costs, in three minutes, and write the table of a pull request")
 	base := flag.String("base", "", "with -change: a commit that is measured beside it")
-	overload := flag.Duration("overload", 0, "send more statements than PostgreSQL serves, for so long in each of 17 measurements")
+	overload := flag.Duration("overload", 0, "send more statements than PostgreSQL serves, for so long in each of 20 measurements: of each of -loads, each contender whose name contains -only")
+	loads := flag.String("loads", defaultLoads, "with -overload: what comes, in parts of what PostgreSQL serves; at 1.6 half of it has a low priority")
 	awake := flag.Bool("awake", true, "keep the processors from being halted between a query and its answer, where one goroutine is at work")
 	flag.Parse()
 	if *quick {
@@ -52,7 +53,7 @@ func main() {
 	case os.Getenv(workerJob) != "":
 		err = work(context.Background(), os.Getenv(workerJob), os.Stdin, os.Stdout)
 	case *overload > 0:
-		err = runOverload(*overload, *results, r.awake)
+		err = runOverload(*overload, *loads, *only, *results, r.awake)
 	case *change:
 		err = runChange(r, *base, *only)
 	default:
@@ -69,12 +70,16 @@ func fatal(err error) {
 	}
 }
 
-func runOverload(lasts time.Duration, results string, awake bool) (err error) {
+func runOverload(lasts time.Duration, loads, only, results string, awake bool) (err error) {
+	parts, err := loadsOf(loads)
+	if err != nil {
+		return err
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	postgres := postgresServer(awake)
 	defer func() { err = errors.Join(err, stopAll(postgres)) }()
-	return measureOverload(ctx, os.Stdout, results, lasts, postgres)
+	return measureOverload(ctx, os.Stdout, results, lasts, parts, only, postgres)
 }
 
 func runChange(r report, base, only string) (err error) {

@@ -10,6 +10,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -37,8 +39,42 @@ const (
 
 const admissionName = ours + ", pool_queue_target"
 
-// loads are the parts of the capacity that come.
-var loads = []float64{0.8, 1.2, 2, 5}
+// overloadPlan says what is measured: each of loads with each of contenders, one after the other.
+type overloadPlan struct {
+	lasts      time.Duration // of one measurement
+	loads      []float64     // the parts of the capacity that come
+	contenders []loaded
+}
+
+// lowLoad is a load of which half has PriorityLow; at the others nobody has.
+const lowLoad = 1.6
+
+// defaultLoads is the flag -loads.
+const defaultLoads = "0.8,1.2,1.6,2,5"
+
+// loadsOf reads the flag -loads.
+func loadsOf(text string) (loads []float64, err error) {
+	for part := range strings.SplitSeq(text, ",") {
+		load, err := strconv.ParseFloat(strings.TrimSpace(part), 64)
+		if err != nil || load <= 0 || load > 100 {
+			return nil, fmt.Errorf("-loads: %q is not a part of the capacity, such as 1.2", part)
+		}
+		loads = append(loads, load)
+	}
+	return loads, nil
+}
+
+// pauses follows each measurement: connections that were lost are dialled anew.
+const pauses = time.Second
+
+// takes is how long the measurements take, without the start of the server.
+func (o overloadPlan) takes() time.Duration {
+	cells := time.Duration(len(o.loads) * len(o.contenders))
+	return capacityRounds*time.Second + cells*(o.lasts+pauses)
+}
+
+// capacityRounds is how often the capacity is measured.
+const capacityRounds = 6
 
 // loaded is a contender.
 type loaded struct {
@@ -66,8 +102,19 @@ func (f *flood) goodput() float64 {
 	return float64(len(f.took)) / f.lasts.Seconds() / f.capacity
 }
 
-func (f *flood) goodputAfterwards() float64 {
-	return float64(len(f.afterwards)) / (f.lasts - settles).Seconds() / f.capacity
+// goodputAfterwards is empty if all was over by then.
+func (f *flood) goodputAfterwards() string {
+	if f.lasts <= settles {
+		return ""
+	}
+	return fmt.Sprintf("%.1f %%", 100*float64(len(f.afterwards))/(f.lasts-settles).Seconds()/f.capacity)
+}
+
+func (f *flood) p99Afterwards() string {
+	if len(f.afterwards) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%.0f ms", quantile(f.afterwards, 0.99)/1e6)
 }
 
 // part is n of all that came.
@@ -177,67 +224,81 @@ func capacityOf(ctx context.Context, c loaded, lasts time.Duration) (each float6
 	return float64(len(took)) / lasts.Seconds(), time.Duration(quantile(took, 0.99)), err
 }
 
-// measureOverload writes a table to w and, if dir is given, both and a chart into it.
-func measureOverload(ctx context.Context, w io.Writer, dir string, lasts time.Duration, s *server) error {
-	contenders, err := loadContenders(s)
+// measureOverload measures, for so long each, the contenders whose names contain only. It writes a table to w and, if dir is
+// given, both and a chart into it. An interrupted run changes no file.
+func measureOverload(ctx context.Context, w io.Writer, dir string, lasts time.Duration, loads []float64, only string, s *server) error {
+	all, err := loadContenders(s)
 	if err != nil {
 		return err
 	}
 	defer func() {
-		for _, c := range contenders {
+		for _, c := range all {
 			_ = c.end()
 		}
 	}()
-	var capacity float64
-	var service time.Duration
-	for range 6 { // the best: nothing else was at work then
-		each, p99, err := capacityOf(ctx, contenders[2], time.Second)
+	p := overloadPlan{lasts, loads, slices.DeleteFunc(slices.Clone(all), func(c loaded) bool { return !strings.Contains(c.name, only) })}
+	if len(p.contenders) == 0 {
+		return fmt.Errorf("-only: no contender's name contains %q", only)
+	}
+	fmt.Fprintf(os.Stderr, "%d measurements of %v each: until %s, in %v\n", len(p.loads)*len(p.contenders), lasts,
+		time.Now().Add(p.takes()).Format(time.TimeOnly), p.takes().Round(time.Second))
+	capacity, service, err := bestCapacity(ctx, all[slices.IndexFunc(all, func(c loaded) bool { return c.name == ours })])
+	if err != nil {
+		return err
+	}
+	var table strings.Builder
+	floods, err := p.measure(ctx, io.MultiWriter(w, &table), capacity, service)
+	if err != nil || dir == "" {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(dir, "overload.md"), []byte(table.String()), 0o644); err != nil {
+		return err
+	}
+	return p.draw(floods, filepath.Join(dir, "charts", "overload.svg"))
+}
+
+// bestCapacity is the best of several: nothing else was at work then.
+func bestCapacity(ctx context.Context, c loaded) (capacity float64, service time.Duration, err error) {
+	for range capacityRounds {
+		each, p99, err := capacityOf(ctx, c, time.Second)
 		if err != nil {
-			return err
+			return 0, 0, err
 		}
 		if each > capacity {
 			capacity, service = each, p99
 		}
 	}
-	if dir != "" {
-		f, err := os.Create(filepath.Join(dir, "overload.md"))
-		if err != nil {
-			return err
-		}
-		defer f.Close()
-		w = io.MultiWriter(w, f)
-	}
-	fmt.Fprintf(w, "# Overload\n\n%d connections, `%s`, deadlines %v, an open loop with Poisson arrivals (seed %d), %v each. The capacity is %.0f statements\nin a second, and a statement alone takes %.1f ms (p99).\n\n",
-		loadConns, loadText, loadDeadline, loadSeed, lasts, capacity, service.Seconds()*1000)
+	return capacity, service, nil
+}
+
+func (o overloadPlan) measure(ctx context.Context, w io.Writer, capacity float64, service time.Duration) (all []*flood, err error) {
+	fmt.Fprintf(w, "# Overload\n\n%d connections, `%s`, deadlines %v, an open loop with Poisson arrivals (seed %d), %v each. The capacity is %.0f statements\nin a second, and a statement alone takes %.1f ms (p99). At %.1f half of the statements have `PriorityLow`.\n\n",
+		loadConns, loadText, loadDeadline, loadSeed, o.lasts, capacity, service.Seconds()*1000, lowLoad)
 	fmt.Fprintln(w, "| load | contender | goodput | after 2 s | p99 of the served | after 2 s | refused | refused after (median) | too late | other errors |\n|---:|---|---:|---:|---:|---:|---:|---:|---:|---:|")
-	var all []*flood
-	measure := func(load, low float64, c loaded) error {
-		f := &flood{name: c.name, load: load, lasts: lasts, capacity: capacity}
-		f.run(ctx, c, low)
-		time.Sleep(time.Second) // connections that were lost are dialled anew
-		all = append(all, f)
-		fmt.Fprintf(w, "| %.1f | %s | %.1f %% | %.1f %% | %.0f ms | %.0f ms | %.2f %% | %s | %.2f %% | %d |\n", f.load, f.name, 100*f.goodput(), 100*f.goodputAfterwards(),
-			quantile(f.took, 0.99)/1e6, quantile(f.afterwards, 0.99)/1e6, 100*f.part(f.refused[0]+f.refused[1]), spent(f.refusedAfter), 100*f.part(f.late), f.failed)
-		return ctx.Err()
-	}
-	for _, load := range loads {
-		for _, c := range contenders {
-			if err := measure(load, 0, c); err != nil {
-				return err
+	for _, load := range o.loads {
+		for _, c := range o.contenders {
+			low := 0.0
+			if load == lowLoad {
+				low = 0.5
 			}
+			f := &flood{name: c.name, load: load, lasts: o.lasts, capacity: capacity}
+			f.run(ctx, c, low)
+			time.Sleep(pauses)
+			if ctx.Err() != nil {
+				return nil, fmt.Errorf("interrupted, no file was written: %w", ctx.Err())
+			}
+			all = append(all, f)
+			fmt.Fprintf(w, "| %.1f | %s | %.1f %% | %s | %.0f ms | %s | %.2f %% | %s | %.2f %% | %d |\n", f.load, f.name, 100*f.goodput(), f.goodputAfterwards(),
+				quantile(f.took, 0.99)/1e6, f.p99Afterwards(), 100*f.part(f.refused[0]+f.refused[1]), spent(f.refusedAfter), 100*f.part(f.late), f.failed)
 		}
 	}
-	chart := slices.Clone(all)
-	if err := measure(1.6, 0.5, contenders[3]); err != nil {
-		return err
+	for _, f := range all {
+		if f.came[1] > 0 && f.refused[0]+f.refused[1] > 0 {
+			fmt.Fprintf(w, "\nAt %.1f, %s: of the statements with `PriorityLow` %.1f %% were refused, of the others %.2f %% (%d of %d).\n", f.load, f.name,
+				100*float64(f.refused[1])/float64(f.came[1]), 100*float64(f.refused[0])/float64(max(1, f.came[0])), f.refused[0], f.came[0])
+		}
 	}
-	f := all[len(all)-1]
-	fmt.Fprintf(w, "\nIn the last line half of the statements have `PriorityLow`: of these %.1f %% were refused, of the others %.2f %% (%d of %d).\n",
-		100*float64(f.refused[1])/float64(f.came[1]), 100*float64(f.refused[0])/float64(f.came[0]), f.refused[0], f.came[0])
-	if dir == "" {
-		return nil
-	}
-	return drawOverload(chart, filepath.Join(dir, "charts", "overload.svg"))
+	return all, nil
 }
 
 func spent(v []float64) string {
@@ -247,17 +308,22 @@ func spent(v []float64) string {
 	return fmt.Sprintf("%.1f ms", median(v)/1e6)
 }
 
-// drawOverload draws the goodput.
-func drawOverload(all []*flood, file string) error {
+// draw draws the goodput.
+func (o overloadPlan) draw(all []*flood, file string) error {
 	p := plot.New()
 	p.Title.Text = fmt.Sprintf("Overload: what is answered within %v", loadDeadline)
 	p.X.Label.Text, p.Y.Label.Text = "load, as a multiple of the capacity", "goodput, % of the capacity"
 	p.Y.Min, p.Legend.Top = 0, true
 	var groups []string
-	for _, load := range loads {
-		groups = append(groups, fmt.Sprintf("%.1f", load))
+	for _, load := range o.loads {
+		group := fmt.Sprintf("%.1f", load)
+		if load == lowLoad {
+			group += ", half low"
+		}
+		groups = append(groups, group)
 	}
-	for i, name := range []string{plainName, pgxpoolName, ours, admissionName} {
+	for i, c := range o.contenders {
+		name := c.name
 		var heights plotter.Values
 		for _, f := range all {
 			if f.name == name {
@@ -269,7 +335,7 @@ func drawOverload(all []*flood, file string) error {
 			return err
 		}
 		drawn.Color, drawn.LineStyle.Width = colours[name], 0
-		drawn.Offset = vg.Points(barWidth * (float64(i) - 1.5))
+		drawn.Offset = vg.Points(barWidth * (float64(i) - float64(len(o.contenders)-1)/2))
 		p.Add(drawn)
 		p.Legend.Add(name, drawn)
 	}

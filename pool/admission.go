@@ -39,6 +39,10 @@ type admission struct {
 	// since is when the delay was last on the present side of the target: above it if overloaded is true, else
 	// not above it.
 	since int64
+	// spared is for how long those of PriorityLow who were refused since then would have had all resources.
+	spared time.Duration
+	// strained: it would be overloaded without spared.
+	strained bool
 	// pace is the time between two that are served while others wait, and hold is how long a resource is
 	// lent, divided by those that were served with it. They are measured in coarse time: one value is wrong by a Tick, the average is not.
 	pace, hold average
@@ -51,9 +55,12 @@ type average struct{ mean, n int64 }
 // averaged is about how many values an average remembers.
 const averaged = 64
 
+// add takes note of a value. One that is far above the average, because the machine or the server stood still,
+// says little about the next ones: it counts as four averages above it, or two ticks if these are more.
 func (a *average) add(ns int64) {
 	d := max(0, ns) - a.mean
 	if a.n == averaged {
+		d = min(d, max(4*a.mean, 2*int64(bubble.Tick)))
 		a.mean += d / averaged // a shift: a division takes as long as all else
 		return
 	}
@@ -61,13 +68,25 @@ func (a *average) add(ns int64) {
 	a.mean += d / a.n
 }
 
-// observe takes note of a delay in the queue.
+// mostSpared bounds admission.spared, in intervals.
+const mostSpared = 3
+
+// observe takes note of a delay in the queue. While acquirers of PriorityLow are refused, a queue that stays long may
+// be one that the others work off: the overload then begins later, by the time that they have been given. Until then
+// they are strained.
 func (a *admission) observe(now int64, above bool, interval time.Duration) {
+	wait := interval
 	switch {
 	case above == a.overloaded:
-		a.since = now
-	case time.Duration(now-a.since) >= interval:
-		a.overloaded, a.since = above, now
+		a.since, a.spared, a.strained = now, 0, false
+		return
+	case above:
+		wait += min(a.spared, mostSpared*interval)
+	}
+	stays := time.Duration(now - a.since)
+	a.strained = above && stays >= interval
+	if stays >= wait {
+		a.overloaded, a.since, a.spared = above, now, 0
 	}
 }
 
@@ -86,6 +105,8 @@ func (p *Pool[T]) limitLocked(priority Priority) int64 {
 		return p.target / 2
 	case p.admission.overloaded:
 		return p.target + p.target/2
+	case p.admission.strained:
+		return 4 * p.target // with a target of a fifth of the deadlines, they have time left
 	}
 	return never
 }
@@ -127,6 +148,7 @@ func (p *Pool[T]) refuseLocked(how *Priority, start int64) error {
 	p.count.shed++
 	if *how == PriorityLow {
 		p.count.shedLow++
+		p.admission.spared += time.Duration(p.admission.pace.mean)
 	}
 	err := p.acquireErrorLocked(ErrOverloaded, start)
 	err.PredictedWait = time.Duration(p.predictedLocked())
@@ -207,5 +229,5 @@ func (p *Pool[T]) isFollowedLocked(w *waiter[T]) bool {
 func (p *Pool[T]) AdmitAll() {
 	p.lock()
 	defer p.mu.Unlock()
-	p.target, p.admission.overloaded = 0, false
+	p.target, p.admission.overloaded, p.admission.strained = 0, false, false
 }

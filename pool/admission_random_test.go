@@ -32,12 +32,14 @@ type bench struct {
 	served       time.Time
 	delays       []delay // seen, since the overload began or ended last
 	overloaded   bool
+	strained     bool
 	shed, would  uint64
 }
 
 type delay struct {
-	at    time.Time
-	above bool
+	at     time.Time
+	above  bool
+	spared time.Duration // not a delay: an acquirer of PriorityLow was refused
 }
 
 // plea is one acquirer.
@@ -60,21 +62,33 @@ type plea struct {
 func averageOf(values []int64) time.Duration {
 	mean := int64(0)
 	for i, v := range values {
-		mean += (v - mean) / int64(min(i+1, averaged))
+		d := v - mean
+		if i >= averaged {
+			d = min(d, max(4*mean, int64(2*bubble.Tick)))
+		}
+		mean += d / int64(min(i+1, averaged))
 	}
 	return time.Duration(mean)
 }
 
 func (b *bench) see(above bool) {
-	b.delays = append(b.delays, delay{time.Now(), above})
+	b.delays = append(b.delays, delay{at: time.Now(), above: above})
 	last := b.delays[0].at // the last time on the present side, or the change to it
+	wait := time.Duration(0)
 	for i, d := range b.delays {
-		if i == 0 || d.above == b.overloaded {
-			last = d.at
+		switch {
+		case d.spared > 0:
+			wait += d.spared
+		case i == 0 || d.above == b.overloaded:
+			last, wait = d.at, 0
 		}
 	}
-	if above != b.overloaded && time.Since(last) >= DefaultQueueInterval {
-		b.overloaded, b.delays = above, []delay{{time.Now(), above}}
+	if !above {
+		wait = 0
+	}
+	b.strained = above && !b.overloaded && time.Since(last) >= DefaultQueueInterval
+	if above != b.overloaded && time.Since(last) >= DefaultQueueInterval+min(wait, 3*DefaultQueueInterval) {
+		b.overloaded, b.delays = above, []delay{{at: time.Now(), above: above}}
 	}
 }
 
@@ -84,6 +98,8 @@ func (b *bench) limit(p *plea) time.Duration {
 		return queueTarget / 2
 	case b.overloaded:
 		return queueTarget * 3 / 2
+	case b.strained:
+		return queueTarget * 4
 	}
 	return time.Hour
 }
@@ -96,6 +112,9 @@ func (b *bench) refuse(p *plea) bool {
 		return false
 	}
 	b.shed++
+	if p.priority == PriorityLow && averageOf(b.paces) > 0 {
+		b.delays = append(b.delays, delay{spared: averageOf(b.paces)})
+	}
 	p.over, p.verdict = true, ErrOverloaded
 	return true
 }

@@ -20,9 +20,12 @@ type rush struct {
 	lasts    time.Duration
 	deadline time.Duration
 	hold     func(*rand.Rand) time.Duration
+	stalls   []stall // in the order of time
+	seed     uint64
 
 	mu                sync.Mutex
 	came, refused     [2]int // by priority
+	served, left      [2]int // got a resource, or gave up
 	inTime, afterward int    // served within the deadline; of them those that came after the first two seconds
 	took              []time.Duration
 }
@@ -35,8 +38,7 @@ const (
 func steady(*rand.Rand) time.Duration { return rushHold }
 
 func (r *rush) run(t *testing.T, p *Pool[*item]) {
-	const seed = 17
-	random := rand.New(rand.NewPCG(seed, uint64(r.load*100)))
+	random := rand.New(rand.NewPCG(17+r.seed, uint64(r.load*100)))
 	begun := time.Now()
 	var all sync.WaitGroup
 	for next := time.Duration(0); ; {
@@ -44,30 +46,37 @@ func (r *rush) run(t *testing.T, p *Pool[*item]) {
 		if next > r.lasts {
 			break
 		}
-		time.Sleep(time.Until(begun.Add(next)))
+		time.Sleep(time.Until(begun.Add(r.after(next, 0))))
 		priority := PriorityNormal
 		if random.Float64() < r.low {
 			priority = PriorityLow
 		}
 		hold := r.hold(random)
-		all.Go(func() { r.one(t, p, priority, hold, next) })
+		all.Go(func() { r.one(t, p, priority, hold, next, begun) })
 	}
 	all.Wait()
 }
 
-func (r *rush) one(t *testing.T, p *Pool[*item], priority Priority, hold, at time.Duration) {
-	ctx, cancel := context.WithTimeout(t.Context(), r.deadline)
+func (r *rush) one(t *testing.T, p *Pool[*item], priority Priority, hold, at time.Duration, start time.Time) {
+	begun := start.Add(at)
+	ctx, cancel := context.WithDeadline(t.Context(), begun.Add(r.deadline))
 	defer cancel()
-	begun := time.Now()
 	l, err := p.AcquireWith(ctx, nil, priority)
-	if err == nil {
-		time.Sleep(hold)
+	served := err == nil
+	if served {
+		time.Sleep(time.Until(start.Add(r.after(time.Since(start), hold))))
 		err = ctx.Err()
 		_ = l.Release()
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.came[priority]++
+	switch {
+	case served:
+		r.served[priority]++
+	case !errors.Is(err, ErrOverloaded):
+		r.left[priority]++
+	}
 	switch {
 	case err == nil:
 		r.inTime++

@@ -154,8 +154,9 @@ type Config[T any] struct {
 
 	// QueueTarget is the delay in the queue that the pool aims at under overload; 0: nobody is refused because
 	// of overload. If the delay has been above QueueTarget for QueueInterval, without a moment below, the pool
-	// is overloaded, until the delay has been at QueueTarget or below for QueueInterval. While the pool is
-	// overloaded, an acquirer whose wait is, or is predicted to be, more than one and a half QueueTarget fails
+	// is overloaded, until the delay has been at QueueTarget or below for QueueInterval. It is overloaded later, by up
+	// to three QueueIntervals, if acquirers of PriorityLow are refused meanwhile: by the time that they would have taken; until then the limit is four
+	// QueueTargets. While the pool is overloaded, an acquirer whose wait is, or is predicted to be, more than one and a half QueueTarget fails
 	// with ErrOverloaded. So does, overloaded or not, an acquirer of PriorityLow whose wait is more than half of
 	// QueueTarget, and an acquirer whose context ends before it would have had a resource for as long as
 	// resources are held on average. Acquirers who stay are served in the order in which they came.

@@ -122,6 +122,44 @@ func TestEachFigureOfAProgramHasItsLine(t *testing.T) {
 	require.Equal(t, 10, plan.MaxConns)
 }
 
+func TestAProgramsOwnTrafficSaysHowManyConnectionsAreEnough(t *testing.T) {
+	for _, c := range []struct {
+		enough                pooldriver.WhatIf
+		found, follows, typed string
+	}{
+		{pooldriver.WhatIf{Conns: 8, Needed: 12, For: time.Hour, Lendings: 9000, WaitP99: 2 * time.Millisecond},
+			"in the last 1h0m0s at most 12 of 20 connections were needed; with 8 the p99 of the wait would have been 2ms", "a smaller pool", "pool_max_conns=8, if"},
+		{pooldriver.WhatIf{Conns: 7, Needed: 7, For: time.Hour, Lendings: 9000},
+			"in the last 1h0m0s at most 7 of 20 connections were needed; with 7 nobody would have waited", "a smaller pool", "pool_max_conns=7, if"},
+		{pooldriver.WhatIf{Conns: 20, Needed: 20, For: time.Minute, Lendings: 9000},
+			"in the last 1m0s at most 20 of 20 connections were needed; with 20 nobody would have waited", "", ""},
+		{pooldriver.WhatIf{Conns: 20, Unknown: "only 3 checkouts have ended so far"},
+			"how many connections would be enough is not known: only 3 checkouts have ended so far", "", ""},
+		{pooldriver.WhatIf{}, "", "", ""}, // of a version without it
+	} {
+		p := inspect.Pool{Name: "a"}
+		p.Stats.Pool.Max, p.Stats.Enough = 20, c.enough
+		sent, err := json.Marshal(p) // as it comes from the program's page
+		require.NoError(t, err)
+		require.NoError(t, json.Unmarshal(sent, &p))
+		var r Report
+		Program(&r, p, planOf(t, "", 1, "0"))
+		var text, forPrograms bytes.Buffer
+		require.NoError(t, r.WriteText(&text))
+		require.NoError(t, r.WriteJSON(&forPrograms))
+		if c.found == "" {
+			require.NotContains(t, text.String(), "enough")
+			continue
+		}
+		require.Contains(t, text.String(), "note  enough: "+c.found+"\n"+map[bool]string{true: "      → "}[c.follows != ""]+c.follows)
+		require.Contains(t, forPrograms.String(), `"check": "enough",`)
+		require.Contains(t, forPrograms.String(), `"found": "`+c.found+`"`)
+		if c.typed != "" {
+			require.Contains(t, forPrograms.String(), `"type": "`+c.typed)
+		}
+	}
+}
+
 func TestAReportMovesNoCursor(t *testing.T) {
 	var r Report
 	r.Add(Finding{Level: Bad, Check: "x", Found: "a\x1b[2J\nb", Follows: strings.Repeat("ü", 1000), Type: "c\rd"})

@@ -49,6 +49,7 @@ func Program(r *Report, p inspect.Pool, plan *Plan) {
 	x := program{r, p}
 	x.verdict()
 	x.waits()
+	x.enough()
 	x.full()
 	x.failures()
 	x.lost()
@@ -116,6 +117,30 @@ func (x *program) waits() {
 	} else {
 		f.Follows = "statements wait because all connections run statements: make the statements faster, or see by a measurement whether more connections help this server"
 		f.Type = "pooldriver doctor --load --statements FILE DSN"
+	}
+	x.Add(f)
+}
+
+// enough says how many connections the program's own traffic needs: see Connector.WhatIf.
+func (x *program) enough() {
+	w, most := x.p.Stats.Enough, x.p.Stats.Pool.Max
+	f := Finding{Level: Note, Check: "enough"}
+	switch {
+	case most == 0 || w.Conns == 0: // another version
+		return
+	case w.Unknown != "":
+		f.Found = "how many connections would be enough is not known: " + w.Unknown
+		x.Add(f)
+		return
+	case w.Conns >= w.Needed:
+		f.Found = fmt.Sprintf("in the last %s at most %d of %d connections were needed; with %d nobody would have waited", inspect.Brief(w.For), w.Needed, most, w.Conns)
+	default:
+		f.Found = fmt.Sprintf("in the last %s at most %d of %d connections were needed; with %d the p99 of the wait would have been %s",
+			inspect.Brief(w.For), w.Needed, most, w.Conns, inspect.Brief(w.WaitP99))
+	}
+	if w.Conns < most {
+		f.Follows = "a smaller pool serves this traffic, and leaves the server's connections to others. Look at the peak, too, and leave room"
+		f.Type = fmt.Sprintf("pool_max_conns=%d, if it is so at the peak", w.Conns)
 	}
 	x.Add(f)
 }
