@@ -402,7 +402,7 @@ func TestFollowersCountAsServed(t *testing.T) {
 }
 
 // Each of them needs a part of the time. Who has time for that is not refused.
-func TestAHoldIsSharedByThoseWhoTravelTogether(t *testing.T) {
+func TestAHoldIsSharedByThoseInThePipeline(t *testing.T) {
 	inCourt(t, Config[*item]{}, func(t *testing.T, c *court) {
 		for range 4 * averaged {
 			for range 3 {
