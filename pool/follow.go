@@ -33,28 +33,29 @@ type Follower[T any] struct {
 	waited   int64
 }
 
-// TakeAlong takes up to most acquirers out of the queue, the first of them first, and returns them as
-// followers of l. It takes only acquirers for which may returns true; may gets the argument of AcquireAs.
-// The others keep their places. TakeAlong looks at the first most + 64 in the queue, and takes nobody
-// while the circuit breaker is Recovering, or if l has been given back.
+// TakeAlong takes acquirers out of the queue, the first of them first, and returns them as followers of l.
+// It takes as many as most returns, which gets the number of those in the queue, and how many resources there
+// may be: Config.Max, or fewer if the server allows fewer. TakeAlong takes only acquirers for which may
+// returns true; may gets the argument of AcquireAs. The others keep their places. TakeAlong looks at the first
+// most + 64 in the queue, and takes nobody while the circuit breaker is Recovering, or if l has been given back.
 //
 // The borrower of l does the work of the followers on its own resource. A follower waits on, but gets no
 // resource, until it has ended: by Served or Return, by its context, or by Config.AcquireTimeout (see Works).
 // Release and Discard of l return the followers that have not ended.
 //
-// may runs under the pool's lock: it must be quick, must not call the pool, and must take no lock.
-func (l Lease[T]) TakeAlong(most int, may func(who any) bool) []Follower[T] {
-	if l.r == nil || most <= 0 {
+// most and may run under the pool's lock: they must be quick, must not call the pool, and must take no lock.
+func (l Lease[T]) TakeAlong(most func(waiting, resources int) int, may func(who any) bool) []Follower[T] {
+	if l.r == nil {
 		return nil
 	}
 	p := l.r.pool
 	p.lock()
-	defer p.mu.Unlock() // may is foreign code and may panic; nobody has been taken by then
+	defer p.mu.Unlock() // most and may are foreign code and may panic; nobody has been taken by then
 	if p.queue.empty() || l.r.stamp != l.stamp || p.mode&modeRecovering != 0 {
 		return nil
 	}
 	now := p.nowLocked()
-	followers := p.pickLocked(most, may, now)
+	followers := p.pickLocked(most(p.queue.n, max(1, p.serverAllowsLocked())), may, now)
 	if followers != nil {
 		p.count.pipelines++
 	}
@@ -207,11 +208,4 @@ func (f Follower[T]) Return() {
 		p.comeBackLocked(f.w)
 		p.balanceLocked() // a resource may be idle: the queue was empty without this follower
 	}
-}
-
-// Waiters is how many acquirers are in the queue.
-func (p *Pool[T]) Waiters() int {
-	p.lock()
-	defer p.mu.Unlock()
-	return p.queue.n
 }

@@ -118,7 +118,7 @@ func (j *journey) takeAlong() {
 			want = append(want, who)
 		}
 	}
-	got := l.lease.TakeAlong(most, may)
+	got := l.lease.TakeAlong(upTo(most), may)
 	require.Equal(j.t, want, whoAre(got))
 	if got != nil {
 		j.taken++
@@ -283,7 +283,7 @@ func (r *rides) lead(l Lease[*item], random *rand.Rand) {
 	if _, taken := r.inUse.LoadOrStore(l.Value(), struct{}{}); taken {
 		r.t.Error("two have one resource")
 	}
-	followers := l.TakeAlong(random.IntN(6), func(any) bool { return true })
+	followers := l.TakeAlong(upTo(random.IntN(6)), func(any) bool { return true })
 	var helpers sync.WaitGroup
 	for _, f := range followers {
 		seed := random.Uint64()

@@ -159,7 +159,7 @@ func (p *pipelines) lead(r *connpool.Conn, f *follow) *pipeline {
 		return nil
 	}
 	size := f.size
-	followers := r.TakeAlong(p.share()-1, func(who any) bool {
+	followers := r.TakeAlong(p.share, func(who any) bool {
 		other, ok := who.(*follow)
 		if !ok || other.pipelines == mostPipelines || size+other.size > pipelineBytes || !p.isReady(r, f, other) {
 			return false
@@ -186,15 +186,14 @@ func (p *pipelines) isReady(r *connpool.Conn, f, other *follow) bool {
 // closed is the channel of a query whose answer nobody waits for.
 var closed = func() chan struct{} { c := make(chan struct{}); close(c); return c }()
 
-// share is how many queries one pipeline has at most, so that the other connections get theirs. Where the way to the
+// share is how many followers one pipeline has at most, so that the other connections get theirs. Where the way to the
 // server takes longer than all answers of a pipeline, more of them cost next to nothing.
-func (p *pipelines) share() int {
-	e := p.engine
-	most := (2*(e.pool.Waiters()+1) + e.config.MaxConns - 1) / e.config.MaxConns
+func (p *pipelines) share(waiting, conns int) int {
+	most := (2*(waiting+1) + conns - 1) / conns
 	if way := p.way.Load(); way >= int64(far) {
 		most = max(most, int(way/max(p.each.Load(), 1)))
 	}
-	return min(e.config.Pipeline, most)
+	return min(p.engine.config.Pipeline, most) - 1 // the leader
 }
 
 // measured records that the first answer of a pipeline has taken first, and the n others rest. way is the shortest time

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/pooldriver/pooldriver/internal/config"
 	"github.com/pooldriver/pooldriver/internal/session"
 )
 
@@ -54,4 +55,16 @@ func TestOnlyArgumentsThatCanBeCopiedArePipelined(t *testing.T) {
 	f := followOf(raw)
 	raw[0] = 'x'
 	require.Equal(t, []byte("abc"), f.call.Args[0].Value)
+}
+
+func TestTheShareOfAPipeline(t *testing.T) {
+	p := pipelines{engine: &Engine{config: &config.Config{Pipeline: 16}}}
+	for _, c := range []struct{ waiting, conns, followers int }{
+		{0, 4, 0}, {1, 4, 0}, {2, 4, 1}, {7, 4, 3}, {7, 2, 7}, {7, 1, 15}, {100, 4, 15},
+	} {
+		require.Equal(t, c.followers, p.share(c.waiting, c.conns), "%+v", c)
+	}
+	p.way.Store(int64(far))
+	p.each.Store(int64(far / 8))
+	require.Equal(t, 7, p.share(2, 4), "as many as are answered on the way")
 }
