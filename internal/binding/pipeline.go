@@ -68,11 +68,15 @@ func (p *pipelines) canPipeline(r *connpool.Conn) (can, tries bool) {
 
 // tried records how the trial has ended.
 func (p *pipelines) tried(err error) {
-	if err == nil {
+	switch err {
+	case nil:
 		p.state.Store(work)
 		return
+	case dialects.ErrNotPipelined: // for a reason that is over soon, or ends the connection
+	default:
+		p.failed++
 	}
-	if p.failed++; p.failed < mostTrials {
+	if p.failed < mostTrials {
 		p.state.Store(untried)
 		return
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/pooldriver/pooldriver/dialects"
 	"github.com/pooldriver/pooldriver/internal/config"
 	"github.com/pooldriver/pooldriver/internal/session"
 )
@@ -55,6 +56,17 @@ func TestOnlyArgumentsThatCanBeCopiedArePipelined(t *testing.T) {
 	f := followOf(raw)
 	raw[0] = 'x'
 	require.Equal(t, []byte("abc"), f.call.Args[0].Value)
+}
+
+func TestOnlyALastingReasonEndsTheTrials(t *testing.T) {
+	p := pipelines{}
+	for range 2 * mostTrials {
+		p.state.Store(trying)
+		p.tried(dialects.ErrNotPipelined)
+		require.EqualValues(t, untried, p.state.Load())
+	}
+	p.tried(nil)
+	require.EqualValues(t, work, p.state.Load())
 }
 
 func TestTheShareOfAPipeline(t *testing.T) {

@@ -43,7 +43,7 @@ func (s *Session) TryPipeline(ctx context.Context) error {
 	s.call()
 	err := s.server.(dialects.Pipeliner).Trial(ctx)
 	s.returned()
-	if err != nil && err != errors.ErrUnsupported {
+	if err != nil && err != errors.ErrUnsupported && err != dialects.ErrNotPipelined {
 		s.MarkUnusable()
 	}
 	return err
