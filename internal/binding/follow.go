@@ -22,6 +22,8 @@ type follow struct {
 	trials    int // pipelines that were trials
 	pipelines int // that it has been in; who has it in its hands writes this: its caller, or the pool's lock
 
+	before time.Duration // the waits that are over
+
 	// The answer: written before Served, or before done is closed.
 	answer session.Answer
 	waited time.Duration // until it was taken along
@@ -40,6 +42,9 @@ const (
 // mostPipelines bounds how many pipelines one query is in. Then it takes a connection for itself: perhaps the
 // query itself makes pipelines end.
 const mostPipelines = 3
+
+// mayFollow reports whether f may be in a pipeline once more. Whoever has f in his hands asks.
+func (f *follow) mayFollow() bool { return !f.answer.Alone && f.pipelines < mostPipelines }
 
 // newFollow copies the arguments: the pipeline may read them after the program's call has returned. nil: an
 // argument cannot be copied, because it refers to memory of the program.

@@ -97,12 +97,14 @@ func acquireOrFollow(ctx context.Context, c *Checkout, w *Want) (_ *connpool.Con
 		return e.acquire(hooks, c.label, priority)
 	}
 	for ; ; priority = pool.PriorityAgain { // after the first time it has begun
-		r, err := e.pool.Acquire(hooks, f, priority)
+		r, err := e.pipelines.acquireFor(hooks, f, priority)
 		switch {
 		case err == pool.ErrServed:
+			f.before += f.waited
 		case err != nil:
 			return nil, connpool.WaitOf(err), e.acquireError(err, nil)
 		default:
+			f.before += r.Waited()
 			p := e.pipelines.lead(r, f)
 			if p == nil {
 				e.pipelines.repeated(f.pipelines - f.trials)
@@ -119,9 +121,7 @@ func acquireOrFollow(ctx context.Context, c *Checkout, w *Want) (_ *connpool.Con
 		switch {
 		case f.again:
 			f.again = false
-		case f.answer.Alone:
-			e.pipelines.repeated(f.pipelines - f.trials)
-			return e.acquire(hooks, c.label, pool.PriorityAgain)
+		case f.answer.Alone: // see lead
 		default:
 			e.pipelines.repeated(f.pipelines - f.trials - 1)
 			if err == pool.ErrServed {
@@ -131,6 +131,17 @@ func acquireOrFollow(ctx context.Context, c *Checkout, w *Want) (_ *connpool.Con
 			return nil, 0, nil
 		}
 	}
+}
+
+// acquireFor takes a connection for f. All waits of f together last no longer than AcquireTimeout. The time in which
+// a server works on f is no wait: a large result would cost an error.
+func (p *pipelines) acquireFor(ctx context.Context, f *follow, priority pool.Priority) (*connpool.Conn, error) {
+	if timeout := p.engine.config.AcquireTimeout; f.before > 0 && timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, timeout-f.before, pool.ErrTimeout)
+		defer cancel()
+	}
+	return p.engine.pool.Acquire(ctx, f, priority)
 }
 
 // repeated counts pipelines of one query that gave it no answer.
@@ -148,7 +159,7 @@ func (p *pipelines) pipelined(ctx context.Context, f *follow) {
 
 // lead returns a pipeline on r with those that wait behind f, or nil if nobody comes along: r is f's alone.
 func (p *pipelines) lead(r *connpool.Conn, f *follow) *pipeline {
-	if f.pipelines == mostPipelines {
+	if !f.mayFollow() {
 		return nil
 	}
 	can, tries := p.canPipeline(r)
@@ -165,7 +176,7 @@ func (p *pipelines) lead(r *connpool.Conn, f *follow) *pipeline {
 	size := f.size
 	followers := r.TakeAlong(p.share, func(who any) bool {
 		other, ok := who.(*follow)
-		if !ok || other.pipelines == mostPipelines || size+other.size > pipelineBytes || !p.isReady(r, f, other) {
+		if !ok || !other.mayFollow() || size+other.size > pipelineBytes || !p.isReady(r, f, other) {
 			return false
 		}
 		size += other.size
