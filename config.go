@@ -78,9 +78,9 @@ type Config struct {
 	// Reset says when a connection is cleaned before it is lent again.
 	// Default ResetAuto.
 	Reset ResetMode
-	// Pipeline is how many queries that only read, and wait for a connection, may travel in one pipeline
+	// Pipeline is how many queries that only read, and wait for a connection, may be in one pipeline
 	// with the one that gets it, which counts (PostgreSQL). If nobody waits, nothing is different. If the
-	// connection is lost, they are executed again. docs/settings.md says which queries travel. Default 0:
+	// connection is lost, they are executed again. docs/settings.md says which queries may. Default 0:
 	// none. 16 is a good value.
 	Pipeline int
 	// StmtCache is how many prepared statements each real connection keeps. These are the

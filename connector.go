@@ -224,7 +224,7 @@ func (c *Connector) Stats() Stats {
 //
 // The replay takes for granted that statements come when they came. In a program with a fixed number of
 // workers a statement comes later if the one before has waited: such a program waits less than WhatIf says. Queries
-// that travelled in the pipeline of another one, and statements that got no connection, are not in the record.
+// that followed in the pipeline of another one, and statements that got no connection, are not in the record.
 // Holds below about 0.5 ms (more than 20 in 10 ms on one connection) are not timed one by one: then WhatIf says that
 // it does not know. A call takes about a millisecond.
 func (c *Connector) WhatIf(n int) WhatIf {

@@ -27,7 +27,7 @@ var options = optiontable.Table[Config]{
 	optiontable.Duration("pool_queue_interval", "500ms", 1, "how long waits must be above pool_queue_target until that is an overload and no burst", func(c *Config) *time.Duration { return &c.QueueInterval }),
 	optiontable.Flag("pool_queue_dry", "false", "pool_queue_target refuses nobody, and only counts whom it would refuse", func(c *Config) *bool { return &c.QueueDry }),
 	optiontable.Word("pool_reset", "auto", "when a connection is cleaned before it is lent again", resetModes[:], func(c *Config) *uint8 { return (*uint8)(&c.Reset) }),
-	optiontable.Number("pool_pipeline", "0", 0, "most queries that travel in one pipeline when connections are scarce; 0: none", func(c *Config) *int { return &c.Pipeline }),
+	optiontable.Number("pool_pipeline", "0", 0, "most queries in one pipeline when connections are scarce; 0: none", func(c *Config) *int { return &c.Pipeline }),
 	optiontable.Number("pool_stmt_cache", "128", 0, "prepared statements kept on each real connection", func(c *Config) *int { return &c.StmtCache }),
 	optiontable.Number("pool_stmt_budget", "4096", 0, "prepared statements kept on all connections together; 0 is no bound", func(c *Config) *int { return &c.StmtBudget }),
 	optiontable.Flag("pool_lazy_begin", "false", "BeginTx sends nothing, the first statement begins the transaction", func(c *Config) *bool { return &c.LazyBegin }),

@@ -52,7 +52,8 @@ type Pipeliner interface {
 	HasPipelined(text string, generation uint64) bool
 
 	// Trial tries whether what lies between the session and its database can pipeline: some proxies
-	// cannot, and never answer. After an error other than errors.ErrUnsupported the session is
-	// closed.
+	// cannot, and never answer. ErrNotPipelined: this session cannot try that now, which says nothing of
+	// others. errors.ErrUnsupported: no session with these settings can. After any other error the session
+	// is closed.
 	Trial(ctx context.Context) error
 }

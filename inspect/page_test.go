@@ -66,7 +66,7 @@ func TestTheMainThingsAreAboveTheTables(t *testing.T) {
 	}
 }
 
-func TestThePageShowsWhoTravelsInPipelines(t *testing.T) {
+func TestThePageShowsWhoIsInPipelines(t *testing.T) {
 	now := time.Now()
 	p := Pool{
 		Stats:   stats(1, 1, 1),

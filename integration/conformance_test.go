@@ -45,7 +45,7 @@ func TestPooldriverBehavesAsTheBareDriver(t *testing.T) {
 }
 
 // TestPooldriverBehavesAsTheBareDriverInPipelines runs the cases in a crowd of reads, so that those of a case wait, and
-// travel when their texts are known: the Connector outlives the cases, which run several times.
+// be pipelined when their texts are known: the Connector outlives the cases, which run several times.
 func TestPooldriverBehavesAsTheBareDriverInPipelines(t *testing.T) {
 	t.Parallel()
 	account := testbed.Shared(t, testbed.Postgres).NewAccount(t)

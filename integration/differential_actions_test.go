@@ -163,7 +163,7 @@ func (x *execution) lastID(ctx context.Context, a action, conn *sql.Conn) {
 	}
 }
 
-// crowd are readers without a task: they travel together. They see their own schema, nothing that others have set,
+// crowd are readers without a task: they share pipelines. They see their own schema, nothing that others have set,
 // and what was stored before.
 func (x *execution) crowd(a action) {
 	text := x.say("SELECT coalesce(current_setting('app.who', true), ''), current_schema(), count(*) FROM writes WHERE id = $1", "SELECT coalesce(@who, ''), DATABASE(), count(*) FROM writes WHERE id = ?")

@@ -42,17 +42,17 @@ func TestRandomProgramsDoWhatTheyDoOverTheBareDriver(t *testing.T) {
 
 // program is what goroutines do at the same time.
 type program struct {
-	seed    uint64
-	max     int
-	wrap    bool
-	tasks   string // "none", "implicit" or "explicit"
-	ambient pooldriver.AmbientMode
-	rough   bool // with cancels, kills if kills, failing dials if flaky: then statements may fail
-	kills   bool
-	flaky   bool
-	room    int // of the server, for us; 0: enough
-	travel  int // pool_pipeline
-	workers [][]action
+	seed     uint64
+	max      int
+	wrap     bool
+	tasks    string // "none", "implicit" or "explicit"
+	ambient  pooldriver.AmbientMode
+	rough    bool // with cancels, kills if kills, failing dials if flaky: then statements may fail
+	kills    bool
+	flaky    bool
+	room     int // of the server, for us; 0: enough
+	pipeline int // pool_pipeline
+	workers  [][]action
 }
 
 // action is one thing that a worker does.
@@ -114,7 +114,7 @@ func randomProgram(seed uint64) program {
 		p.room = 1 + r.IntN(p.max)
 	}
 	if chance() {
-		p.travel = 16
+		p.pipeline = 16
 	}
 	return p
 }
@@ -177,7 +177,7 @@ func (w *world) openAs(t *testing.T, p program, ours bool) (*sql.DB, *pooldriver
 		return account.OpenBare(t), nil
 	}
 	options := []pooldriver.Option{quiet, func(c *pooldriver.Config) { c.TaskKey = keyOfProgram }, func(c *pooldriver.Config) {
-		c.MaxConns, c.AcquireTimeout, c.Ambient, c.Pipeline = p.max, 30*time.Second, p.ambient, p.travel
+		c.MaxConns, c.AcquireTimeout, c.Ambient, c.Pipeline = p.max, 30*time.Second, p.ambient, p.pipeline
 	}}
 	c := pooldriver.New(account.URL(), options...)
 	if p.wrap {
@@ -254,7 +254,7 @@ type execution struct {
 }
 
 func (x *execution) String() string {
-	text := fmt.Sprintf("seed %d, ours %v: max %d, wrap %v, tasks %s, ambient %v, rough %v, kills %v, flaky %v, room %d, pipeline %d", x.seed, x.ours, x.max, x.wrap, x.tasks, x.ambient, x.rough, x.kills, x.flaky, x.room, x.travel)
+	text := fmt.Sprintf("seed %d, ours %v: max %d, wrap %v, tasks %s, ambient %v, rough %v, kills %v, flaky %v, room %d, pipeline %d", x.seed, x.ours, x.max, x.wrap, x.tasks, x.ambient, x.rough, x.kills, x.flaky, x.room, x.pipeline)
 	for _, actions := range x.workers {
 		text += fmt.Sprintf("\n\t%+v", actions)
 	}

@@ -365,3 +365,13 @@ func BenchmarkPostgresPipeline(b *testing.B) {
 		}
 	})
 }
+
+// A session that is in the middle of something says nothing of others.
+func TestPostgresTrialOfASessionThatIsBusy(t *testing.T) {
+	t.Parallel()
+	s := dialTogether(t, testbed.Shared(t, testbed.Postgres).NewAccount(t))
+	pgExec(t, s, "BEGIN")
+	require.Equal(t, dialects.ErrNotPipelined, s.(dialects.Pipeliner).Trial(t.Context()))
+	pgExec(t, s, "ROLLBACK")
+	require.NoError(t, s.(dialects.Pipeliner).Trial(t.Context()))
+}

@@ -39,7 +39,7 @@ const (
 // mostTries: a machine that stands still for 20 ms lets queries go back to the queue, and makes a text slow.
 const mostTries = 20
 
-// openCrowd opens a pool in which ofItems and ofStock are ready to travel.
+// openCrowd opens a pool in which ofItems and ofStock may be pipelined.
 func openCrowd(t *testing.T, a testbed.Account) *pipelineCrowd {
 	t.Helper()
 	p := &pipelineCrowd{log: &slowLog{}}
@@ -64,12 +64,12 @@ func openCrowd(t *testing.T, a testbed.Account) *pipelineCrowd {
 	return p
 }
 
-// prepare makes both texts travel: it tries pipelines, prepares the texts, and lets slow ones run alone.
+// prepare makes both texts ready: it tries pipelines, prepares the texts, and lets slow ones run alone.
 func (p *pipelineCrowd) prepare(t *testing.T) {
 	t.Helper()
 	for _, text := range []string{ofItems, ofStock} {
 		for before := p.c.Stats().Pipelined; p.c.Stats().Pipelined == before; {
-			p.travel(t, text, text)()
+			p.together(t, text, text)()
 		}
 	}
 }
@@ -84,9 +84,9 @@ func (p *pipelineCrowd) ask(t *testing.T, text string, i int) error {
 	return err
 }
 
-// travel makes each of texts wait, one after the other, and then lets them have the connection. ended waits for
+// together makes each of texts wait, one after the other, and then lets them have the connection. ended waits for
 // their answers.
-func (p *pipelineCrowd) travel(t *testing.T, texts ...string) (ended func()) {
+func (p *pipelineCrowd) together(t *testing.T, texts ...string) (ended func()) {
 	t.Helper()
 	held, err := p.db.Conn(t.Context())
 	require.NoError(t, err)
@@ -132,7 +132,7 @@ func TestQueriesOfAPipelineAreCountedAndHeard(t *testing.T) {
 			waited += i.Wait
 			return
 		}
-		for _, w := range p.c.Waiters() { // the trip is about to begin
+		for _, w := range p.c.Waiters() { // the pipeline is about to begin
 			if w.Follows {
 				following++
 			} else {
@@ -147,7 +147,7 @@ func TestQueriesOfAPipelineAreCountedAndHeard(t *testing.T) {
 		p.prepare(t)
 		heard, following, queued = nil, 0, 0
 		before, sites = p.c.Stats(), taken(p.c)
-		p.travel(t, ofItems, ofStock, ofItems, ofStock, ofItems)()
+		p.together(t, ofItems, ofStock, ofItems, ofStock, ofItems)()
 		if after = p.c.Stats(); after.Pool.Acquires-before.Pool.Acquires == 2 && after.PipelineRepeats == before.PipelineRepeats {
 			break
 		}
@@ -199,7 +199,7 @@ func TestWhoIsWaitedForInAPipelineIsShown(t *testing.T) {
 		p = openCrowd(t, a)
 		before = p.c.Stats()
 		unlock = lock(t, a, "stock")
-		ended = p.travel(t, ofItems, ofItems, ofStock, ofItems, ofItems)
+		ended = p.together(t, ofItems, ofItems, ofStock, ofItems, ofItems)
 		require.Eventually(t, func() bool {
 			all := p.c.Holders()
 			if len(all) == 1 {
@@ -274,18 +274,18 @@ func TestWhoLeavesAPipelineIsHeardOnce(t *testing.T) {
 	require.Eventually(t, func() bool { return p.c.Stats().BufferedBytes == 0 }, 10*time.Second, time.Millisecond)
 }
 
-// TestTheFirstQueryOfAConnMayTravel: afterwards the *sql.Conn has another connection, and says so where it matters.
-func TestTheFirstQueryOfAConnMayTravel(t *testing.T) {
+// TestTheFirstQueryOfAConnMayFollow: afterwards the *sql.Conn has another connection, and says so where it matters.
+func TestTheFirstQueryOfAConnMayFollow(t *testing.T) {
 	p := openCrowd(t, testbed.Shared(t, testbed.Postgres).NewAccount(t))
 	for _, next := range []struct{ text, err string }{{"SELECT lastval()", "others waited for the connection"}, {"SELECT 1", ""}} {
 		for range mostTries {
 			p.prepare(t)
 			before := p.c.Stats().Pipelined
 			conn := firstQueryWaits(t, p)
-			travelled := p.c.Stats().Pipelined > before
+			pipelined := p.c.Stats().Pipelined > before
 			_, err := conn.ExecContext(t.Context(), next.text)
 			require.NoError(t, conn.Close())
-			if !travelled {
+			if !pipelined {
 				continue
 			}
 			if next.err == "" {

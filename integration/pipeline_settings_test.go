@@ -44,8 +44,8 @@ func TestNoReadInAPipelineHasAnothersSettings(t *testing.T) {
 			defer db.Close()
 			r := &settingReaders{T: t, db: db, role: account.Role, other: other, plain: sight{"public", "public", account.User, "", "2024-01-01 00:00:00+00"}}
 			goal := int64(randomtest.Rounds(4000, 500_000))
-			travelled := func() bool { return connector.Stats().Pool.Pipelined > uint64(goal/20) }
-			r.run(goal, travelled)
+			pipelined := func() bool { return connector.Stats().Pool.Pipelined > uint64(goal/20) }
+			r.run(goal, pipelined)
 			s := connector.Stats().Pool
 			t.Logf("%d reads, half of them with settings of their own; %d in %d pipelines", r.reads.Load(), s.Pipelined, s.Pipelines)
 			require.NotZero(t, s.Pipelined)
@@ -61,12 +61,12 @@ type settingReaders struct {
 	reads       atomic.Int64
 }
 
-func (r *settingReaders) run(goal int64, travelled func() bool) {
+func (r *settingReaders) run(goal int64, pipelined func() bool) {
 	begun := time.Now()
 	var all sync.WaitGroup
 	for i := range 40 {
 		all.Go(func() {
-			for n := 0; !r.Failed() && (r.reads.Load() < goal || !travelled() && time.Since(begun) < slowMachine); n++ {
+			for n := 0; !r.Failed() && (r.reads.Load() < goal || !pipelined() && time.Since(begun) < slowMachine); n++ {
 				r.reads.Add(1)
 				want := r.plain
 				if (i+n)%2 == 0 {

@@ -54,8 +54,8 @@ func TestACrowdOfReadsInPipelinesGetsItsOwnAnswers(t *testing.T) {
 			connector := pooldriver.New(pool.URL("pool_max_conns=3", "pool_pipeline=16"), quiet)
 			c.db = sql.OpenDB(connector)
 			defer c.db.Close()
-			travelled := func() bool { return connector.Stats().Pool.Pipelined > 200 }
-			c.run(time.Duration(randomtest.Rounds(3, 600))*time.Second, travelled)
+			pipelined := func() bool { return connector.Stats().Pool.Pipelined > 200 }
+			c.run(time.Duration(randomtest.Rounds(3, 600))*time.Second, pipelined)
 			s := connector.Stats().Pool
 			t.Logf("%d reads, %d cancelled, %d lost of %d connections that were ended; %d in %d pipelines",
 				c.reads.Load(), c.cancelled.Load(), c.lost.Load(), c.ends.Load(), s.Pipelined, s.Pipelines)
@@ -67,7 +67,7 @@ func TestACrowdOfReadsInPipelinesGetsItsOwnAnswers(t *testing.T) {
 	}
 }
 
-// slowMachine is how long tests wait for queries to travel.
+// slowMachine is how long tests wait for queries to be pipelined.
 const slowMachine = 2 * time.Minute
 
 // makeItems makes 1000 items, which have names.
@@ -87,13 +87,13 @@ type readers struct {
 	reads, cancelled, lost, ends atomic.Int64
 }
 
-// run lasts at least so long, and until travelled says that enough has travelled: on a slow machine no text is short
+// run lasts at least so long, and until pipelined says that enough was pipelined: on a slow machine no text is short
 // for long.
-func (c *readers) run(lasts time.Duration, travelled func() bool) {
+func (c *readers) run(lasts time.Duration, pipelined func() bool) {
 	begun := time.Now()
 	goesOn := func() bool {
 		since := time.Since(begun)
-		return !c.Failed() && (since < lasts || since < slowMachine && !travelled())
+		return !c.Failed() && (since < lasts || since < slowMachine && !pipelined())
 	}
 	var all sync.WaitGroup
 	every := func(n int, f func()) {

@@ -96,8 +96,8 @@ func (p *pace) runs(t *testing.T, text string) {
 	}
 }
 
-// travels waits until queries travel.
-func (p *pace) travels(t *testing.T, c *pooldriver.Connector) {
+// pipelines waits until queries are pipelined.
+func (p *pace) pipelines(t *testing.T, c *pooldriver.Connector) {
 	t.Helper()
 	before := c.Stats().Pool.Pipelined
 	require.Eventually(t, func() bool { return c.Stats().Pool.Pipelined > before+50 }, slowMachine, time.Millisecond)
@@ -122,7 +122,7 @@ func TestASlowTextHoldsUpNoLookups(t *testing.T) {
 	p, c, witness := startPace(t, sleepsFor)
 	var one int
 	require.NoError(t, p.db.QueryRow(sleepsFor, 1).Scan(&one)) // from now on it is known to be slow
-	p.travels(t, c)
+	p.pipelines(t, c)
 	p.anew()
 	p.sleeps(t, witness)
 	require.Less(t, p.most(), tooLong)
@@ -144,9 +144,9 @@ func (p *pace) sleeps(t *testing.T, witness *sql.DB) {
 func TestOneSlowCallOfAShortTextHoldsUpNoLookups(t *testing.T) {
 	t.Parallel()
 	p, c, witness := startPace(t, sleepsFor)
-	for range attempts { // it travels in most of them
+	for range attempts { // it is pipelined in most of them
 		p.runs(t, sleepsFor)
-		p.travels(t, c)
+		p.pipelines(t, c)
 		p.anew()
 		p.sleeps(t, witness)
 		require.Less(t, p.most(), tooLong)
@@ -154,13 +154,13 @@ func TestOneSlowCallOfAShortTextHoldsUpNoLookups(t *testing.T) {
 }
 
 // Somebody locks the table of a text, whose query is in front, or behind. The text is to be prepared, or has
-// travelled before.
+// pipelined before.
 func TestALockedTableHoldsUpNoLookupsOfOthers(t *testing.T) {
 	t.Parallel()
 	const text = "SELECT id FROM locked WHERE id = $1"
 	p, c, witness := startPace(t, text)
 	for range attempts {
-		p.travels(t, c)
+		p.pipelines(t, c)
 		tx, err := witness.Begin()
 		require.NoError(t, err)
 		defer func() { _ = tx.Rollback() }() // or else the readers would not end

@@ -51,7 +51,7 @@ func TestPostgresNoVolatileFunctionIsTakenForARead(t *testing.T) {
 	require.Empty(t, taken)
 }
 
-// What may travel with queries of others, and may be executed twice, has no effect.
+// What may be in a pipeline with queries of others, and may be executed twice, has no effect.
 func TestPostgresWhatDoesSomethingIsTakenForNoRead(t *testing.T) {
 	t.Parallel()
 	dialect, err := dialects.Find("postgres://h/d")

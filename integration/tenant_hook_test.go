@@ -94,8 +94,8 @@ func TestPostgresStatementsRunAsTheTenantOfTheirContext(t *testing.T) {
 	churn.Wait()
 }
 
-// TestPostgresTenantsOfAHookDoNotTravelTogether: in a pipeline all would be the leader's.
-func TestPostgresTenantsOfAHookDoNotTravelTogether(t *testing.T) {
+// TestPostgresTenantsOfAHookShareNoPipeline: in a pipeline all would be the leader's.
+func TestPostgresTenantsOfAHookShareNoPipeline(t *testing.T) {
 	t.Parallel()
 	db, connector, _ := tenantDB(t, testbed.Shared(t, testbed.Postgres).NewAccount(t), 2,
 		func(c *pooldriver.Config) { c.Pipeline = 16 })

@@ -231,7 +231,7 @@ func (b *bench) step() {
 }
 
 func (b *bench) takeAlong(leader *plea) {
-	for _, f := range leader.lease.TakeAlong(1+b.random.IntN(3), anybody) {
+	for _, f := range leader.lease.TakeAlong(upTo(1+b.random.IntN(3)), anybody) {
 		p := b.queue[0]
 		require.Same(b.t, p, f.Who(), "the first is taken first")
 		b.take(p)

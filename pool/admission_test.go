@@ -374,7 +374,7 @@ func TestWhoWasTakenAlongIsNotRefusedLater(t *testing.T) {
 	inCourt(t, Config[*item]{}, func(t *testing.T, c *court) {
 		low := c.ask(PriorityLow, 0)
 		require.False(t, low.isDone())
-		followers := c.held.TakeAlong(1, anybody)
+		followers := c.held.TakeAlong(upTo(1), anybody)
 		require.Len(t, followers, 1)
 		behind := c.ask(PriorityNormal, 0)
 		after(time.Second)
@@ -382,7 +382,7 @@ func TestWhoWasTakenAlongIsNotRefusedLater(t *testing.T) {
 		require.Same(t, low, c.next())
 		require.Same(t, behind, c.next())
 		served := c.ask(PriorityLow, 0)
-		require.True(t, c.held.TakeAlong(1, anybody)[0].Served(nil))
+		require.True(t, c.held.TakeAlong(upTo(1), anybody)[0].Served(nil))
 		synctest.Wait()
 		require.ErrorIs(t, served.err, ErrServed)
 		require.Zero(t, c.Stats().Shed)
@@ -398,7 +398,7 @@ func TestFollowersCountAsServed(t *testing.T) {
 			}
 			last := c.ask(PriorityHolder, 0)
 			after(rushHold)
-			for _, f := range c.held.TakeAlong(4, anybody) {
+			for _, f := range c.held.TakeAlong(upTo(4), anybody) {
 				f.Served(nil)
 			}
 			require.Same(t, last, c.next())
@@ -411,14 +411,14 @@ func TestFollowersCountAsServed(t *testing.T) {
 }
 
 // Each of them needs a part of the time. Who has time for that is not refused.
-func TestAHoldIsSharedByThoseWhoTravelTogether(t *testing.T) {
+func TestAHoldIsSharedByThoseInThePipeline(t *testing.T) {
 	inCourt(t, Config[*item]{}, func(t *testing.T, c *court) {
 		for range 4 * averaged {
 			for range 3 {
 				c.ask(PriorityHolder, 0)
 			}
 			last := c.ask(PriorityHolder, 0)
-			followers := c.held.TakeAlong(3, anybody)
+			followers := c.held.TakeAlong(upTo(3), anybody)
 			after(rushHold)
 			for _, f := range followers {
 				f.Served(nil)
@@ -437,7 +437,7 @@ func TestAFollowerCountsAsServedWhenItIs(t *testing.T) {
 			c.ask(PriorityHolder, 0)
 			last := c.ask(PriorityHolder, 0)
 			for range 3 {
-				for _, f := range c.held.TakeAlong(2, anybody) {
+				for _, f := range c.held.TakeAlong(upTo(2), anybody) {
 					f.Return()
 				}
 			}

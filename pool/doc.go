@@ -67,5 +67,5 @@
 // pool.go has the state and the two functions in which every change ends: putLocked for a resource
 // that comes from anywhere, balanceLocked for all else. From there: acquire.go and queue.go,
 // lease.go, follow.go, admission.go, create.go, destroy.go. One mutex guards it all; no I/O, no hook and no other
-// foreign code runs under it, except the question of TakeAlong.
+// foreign code runs under it, except the questions of TakeAlong.
 package pool

@@ -12,7 +12,7 @@ import "time"
 // the acquirer's context ends just then, abandon finds what the winner has made of the waiter: served, queued
 // again, given a resource, or failed.
 //
-// A call on an old Follower finds another state or another trip, also if the waiter belongs to another
+// A call on an old Follower finds another state or another pipeline, also if the waiter belongs to another
 // acquirer now: each TakeAlong that takes somebody has a number of its own. So such a call does nothing.
 //
 // The breaker's probe never follows, because TakeAlong takes nobody while the breaker is Recovering.
@@ -26,35 +26,36 @@ const reach = 64
 // Follower is an acquirer that TakeAlong took out of the queue. It is a small value, to be copied freely.
 // The leader ends each follower with Served or Return. Calls on a Follower that has ended do nothing.
 type Follower[T any] struct {
-	pool   *Pool[T]
-	w      *waiter[T]
-	trip   uint64
-	who    any
-	waited int64
+	pool     *Pool[T]
+	w        *waiter[T]
+	pipeline uint64
+	who      any
+	waited   int64
 }
 
-// TakeAlong takes up to most acquirers out of the queue, the first of them first, and returns them as
-// followers of l. It takes only acquirers for which may returns true; may gets the argument of AcquireAs.
-// The others keep their places. TakeAlong looks at the first most + 64 in the queue, and takes nobody
-// while the circuit breaker is Recovering, or if l has been given back.
+// TakeAlong takes acquirers out of the queue, the first of them first, and returns them as followers of l.
+// It takes as many as most returns, which gets the number of those in the queue, and how many resources there
+// may be: Config.Max, or fewer if the server allows fewer. TakeAlong takes only acquirers for which may
+// returns true; may gets the argument of AcquireAs. The others keep their places. TakeAlong looks at the first
+// most + 64 in the queue, and takes nobody while the circuit breaker is Recovering, or if l has been given back.
 //
 // The borrower of l does the work of the followers on its own resource. A follower waits on, but gets no
 // resource, until it has ended: by Served or Return, by its context, or by Config.AcquireTimeout (see Works).
 // Release and Discard of l return the followers that have not ended.
 //
-// may runs under the pool's lock: it must be quick, must not call the pool, and must take no lock.
-func (l Lease[T]) TakeAlong(most int, may func(who any) bool) []Follower[T] {
-	if l.r == nil || most <= 0 {
+// most and may run under the pool's lock: they must be quick, must not call the pool, and must take no lock.
+func (l Lease[T]) TakeAlong(most func(waiting, resources int) int, may func(who any) bool) []Follower[T] {
+	if l.r == nil {
 		return nil
 	}
 	p := l.r.pool
 	p.lock()
-	defer p.mu.Unlock() // may is foreign code and may panic; nobody has been taken by then
+	defer p.mu.Unlock() // most and may are foreign code and may panic; nobody has been taken by then
 	if p.queue.empty() || l.r.stamp != l.stamp || p.mode&modeRecovering != 0 {
 		return nil
 	}
 	now := p.nowLocked()
-	followers := p.pickLocked(most, may, now)
+	followers := p.pickLocked(most(p.queue.n, max(1, p.serverAllowsLocked())), may, now)
 	if followers != nil {
 		p.count.pipelines++
 	}
@@ -76,7 +77,7 @@ func (p *Pool[T]) pickLocked(most int, may func(who any) bool, now int64) (picke
 		if picked == nil {
 			picked = make([]Follower[T], 0, most)
 		}
-		picked = append(picked, Follower[T]{pool: p, w: w, trip: p.count.pipelines + 1, who: w.who})
+		picked = append(picked, Follower[T]{pool: p, w: w, pipeline: p.count.pipelines + 1, who: w.who})
 	}
 	return picked
 }
@@ -87,7 +88,7 @@ func (p *Pool[T]) followLocked(f *Follower[T], r *resource[T], now int64) {
 	w := f.w
 	p.queue.remove(w)
 	p.following.push(w)
-	w.state, w.trip, w.r, w.works, w.judged = stateFollowing, f.trip, r, false, true
+	w.state, w.pipeline, w.r, w.works, w.judged = stateFollowing, f.pipeline, r, false, true
 	r.leads++
 	w.waited = 0
 	if start := w.start.Load(); start != 0 { // else its acquirer has not looked at the clock yet
@@ -136,7 +137,7 @@ func (p *Pool[T]) returnAllLocked(r *resource[T]) {
 
 // followsLocked reports whether f has not ended.
 func (f Follower[T]) followsLocked() bool {
-	return f.w.state == stateFollowing && f.w.trip == f.trip
+	return f.w.state == stateFollowing && f.w.pipeline == f.pipeline
 }
 
 // Who is the argument of AcquireAs; nil: there was none.
@@ -162,7 +163,7 @@ func (f Follower[T]) Works() bool {
 // the follower had left or ended before, and nothing has happened. What the leader has written before it
 // calls Served, the acquirer may read after ErrServed.
 // give, if not nil, is called before Served returns true, under the pool's lock: it stores what the acquirer is to
-// find, and nothing else. So an answer that comes late does not meet that of another trip.
+// find, and nothing else. So an answer that comes late does not meet that of another pipeline.
 func (f Follower[T]) Served(give func()) bool {
 	p := f.pool
 	p.lock()
@@ -207,11 +208,4 @@ func (f Follower[T]) Return() {
 		p.comeBackLocked(f.w)
 		p.balanceLocked() // a resource may be idle: the queue was empty without this follower
 	}
-}
-
-// Waiters is how many acquirers are in the queue.
-func (p *Pool[T]) Waiters() int {
-	p.lock()
-	defer p.mu.Unlock()
-	return p.queue.n
 }

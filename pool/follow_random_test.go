@@ -28,9 +28,9 @@ type journey struct {
 	leads            []*lent           // who has a resource
 	ended            map[int]error     // nil: with a lease
 	follows          map[int]*lent     // whom one follows
-	trips            []Follower[*item] // all that there ever were
-	owners           []*lent           // of trips
-	trip             map[int]int       // the present trip of one who follows
+	followings       []Follower[*item] // all that there ever were
+	owners           []*lent           // of followings
+	present          map[int]int       // where the present following of one is
 	seen             map[int]bool      // whose end has been compared
 	taken            uint64            // times that somebody was taken
 	served, timeouts uint64
@@ -44,8 +44,8 @@ type lent struct {
 const journeyTimeout = 200 * time.Millisecond
 
 func (j *journey) follower(i int) (who int, follows bool) {
-	who = j.trips[i].Who().(int)
-	return who, j.follows[who] == j.owners[i] && j.trip[who] == i
+	who = j.followings[i].Who().(int)
+	return who, j.follows[who] == j.owners[i] && j.present[who] == i
 }
 
 func (j *journey) end(who int, err error) {
@@ -72,8 +72,8 @@ func (j *journey) step() {
 		j.join()
 	case pick < 9:
 		j.takeAlong()
-	case pick < 13 && len(j.trips) > 0:
-		j.endOne(len(j.trips) - 1 - j.random.IntN(min(10, len(j.trips))))
+	case pick < 13 && len(j.followings) > 0:
+		j.endOne(len(j.followings) - 1 - j.random.IntN(min(10, len(j.followings))))
 	case pick < 15 && len(j.leads) > 0:
 		i := j.random.IntN(len(j.leads))
 		l := j.leads[i]
@@ -118,31 +118,31 @@ func (j *journey) takeAlong() {
 			want = append(want, who)
 		}
 	}
-	got := l.lease.TakeAlong(most, may)
+	got := l.lease.TakeAlong(upTo(most), may)
 	require.Equal(j.t, want, whoAre(got))
 	if got != nil {
 		j.taken++
 	}
 	for _, f := range got {
 		who := f.Who().(int)
-		j.follows[who], j.trip[who] = l, len(j.trips)
+		j.follows[who], j.present[who] = l, len(j.followings)
 		j.queue = slices.DeleteFunc(j.queue, func(q int) bool { return q == who })
-		j.trips, j.owners = append(j.trips, f), append(j.owners, l)
+		j.followings, j.owners = append(j.followings, f), append(j.owners, l)
 	}
 }
 
 // endOne calls a Follower, also one of long ago.
 func (j *journey) endOne(i int) {
 	who, follows := j.follower(i)
-	require.Equal(j.t, !follows, j.trips[i].Left())
+	require.Equal(j.t, !follows, j.followings[i].Left())
 	if j.random.IntN(2) == 0 {
-		require.Equal(j.t, follows, j.trips[i].Served(nil))
+		require.Equal(j.t, follows, j.followings[i].Served(nil))
 		if follows {
 			j.end(who, ErrServed)
 		}
 		return
 	}
-	j.trips[i].Return()
+	j.followings[i].Return()
 	if follows {
 		j.comeBack(who)
 	}
@@ -219,7 +219,7 @@ func TestFollowersDoAsTheirModel(t *testing.T) {
 				c := crowded(t, cfg, 0)
 				require.NoError(t, c.lead.Release())
 				j := &journey{caravan: c, t: t, random: random, max: cfg.Max, ended: map[int]error{},
-					follows: map[int]*lent{}, trip: map[int]int{}, seen: map[int]bool{}}
+					follows: map[int]*lent{}, present: map[int]int{}, seen: map[int]bool{}}
 				for range 200 {
 					j.step()
 					j.settle()
@@ -283,7 +283,7 @@ func (r *rides) lead(l Lease[*item], random *rand.Rand) {
 	if _, taken := r.inUse.LoadOrStore(l.Value(), struct{}{}); taken {
 		r.t.Error("two have one resource")
 	}
-	followers := l.TakeAlong(random.IntN(6), func(any) bool { return true })
+	followers := l.TakeAlong(upTo(random.IntN(6)), func(any) bool { return true })
 	var helpers sync.WaitGroup
 	for _, f := range followers {
 		seed := random.Uint64()

@@ -60,6 +60,8 @@ func (c *caravan) lendAll(t *testing.T) (order []int) {
 
 func anybody(any) bool { return true }
 
+func upTo(n int) func(waiting, resources int) int { return func(int, int) int { return n } }
+
 func whoAre(followers []Follower[*item]) (all []any) {
 	for _, f := range followers {
 		all = append(all, f.Who())
@@ -101,7 +103,7 @@ func TestTakeAlongTakesTheFirstThatMayBeTaken(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := crowded(t, quiet(1), c.waiting)
-				followers := w.lead.TakeAlong(c.most, c.may)
+				followers := w.lead.TakeAlong(upTo(c.most), c.may)
 				require.Equal(t, c.want, whoAre(followers))
 				w.consistent(t, len(c.want))
 				s := w.Stats()
@@ -194,7 +196,7 @@ func TestHowAFollowerEnds(t *testing.T) {
 				cfg := quiet(1)
 				cfg.AcquireTimeout = timeout
 				w := crowded(t, cfg, 1)
-				f := w.lead.TakeAlong(1, anybody)[0]
+				f := w.lead.TakeAlong(upTo(1), anybody)[0]
 				require.Equal(t, 0, f.Who())
 				c.end(w, f)
 				synctest.Wait()
@@ -237,7 +239,7 @@ func TestAFollowerReturnsToItsOwnPlace(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := crowded(t, quiet(1), 4)
-				followers := w.lead.TakeAlong(3, anybody)
+				followers := w.lead.TakeAlong(upTo(3), anybody)
 				w.join()
 				c.do(followers)
 				require.NoError(t, w.lead.Release())
@@ -264,7 +266,7 @@ func TestAFollowerThatReturnsGetsAnIdleResourceAtOnce(t *testing.T) {
 				w := crowded(t, cfg, 0)
 				other := must(t, w.Pool)
 				w.join()
-				f := w.lead.TakeAlong(1, anybody)[0]
+				f := w.lead.TakeAlong(upTo(1), anybody)[0]
 				require.NoError(t, other.Release())
 				require.Equal(t, 1, w.Stats().Idle)
 				w.cfg.BeforeRelease = func(ctx context.Context, _ *item) error { return cleaning.pass(ctx) }
@@ -296,7 +298,7 @@ func TestFollowersAreNotInTheQueue(t *testing.T) {
 		first, second := w.join(), w.join()
 		_, err := w.Acquire(t.Context())
 		require.ErrorIs(t, err, ErrTooManyWaiters)
-		followers := w.lead.TakeAlong(2, anybody)
+		followers := w.lead.TakeAlong(upTo(2), anybody)
 		require.Len(t, followers, 2)
 		third, fourth := w.join(), w.join()
 		_, err = w.Acquire(t.Context())
@@ -332,7 +334,7 @@ func TestTheWaitOfAFollower(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := crowded(t, quiet(1), 3)
 		time.Sleep(time.Second)
-		followers := w.lead.TakeAlong(3, anybody)
+		followers := w.lead.TakeAlong(upTo(3), anybody)
 		require.Len(t, followers, 3)
 		time.Sleep(time.Second)
 		followers[0].Served(nil)
@@ -361,7 +363,7 @@ func TestWaitingTellsWhoFollows(t *testing.T) {
 		cfg.AcquireTimeout = time.Minute
 		w := crowded(t, cfg, 4)
 		begun := time.Now()
-		w.lead.TakeAlong(2, func(who any) bool { return who.(int)%2 == 1 })
+		w.lead.TakeAlong(upTo(2), func(who any) bool { return who.(int)%2 == 1 })
 		time.Sleep(time.Second)
 		var got []Waiting
 		for i, x := range w.Waiting() {
@@ -387,8 +389,8 @@ func TestEachFollowerHasItsOwnTimeout(t *testing.T) {
 			w.join()
 			after(100 * time.Millisecond)
 		}
-		second := w.lead.TakeAlong(1, func(who any) bool { return who == 1 })[0]
-		first := w.lead.TakeAlong(1, func(who any) bool { return who == 0 })[0]
+		second := w.lead.TakeAlong(upTo(1), func(who any) bool { return who == 1 })[0]
+		first := w.lead.TakeAlong(upTo(1), func(who any) bool { return who == 0 })[0]
 		second.Return()
 		after(600*time.Millisecond - 1)
 		require.False(t, w.all[0].isDone())
@@ -408,7 +410,7 @@ func TestEachFollowerHasItsOwnTimeout(t *testing.T) {
 func TestAnOldFollowerSpeaksForNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := crowded(t, quiet(1), 1)
-		old := w.lead.TakeAlong(1, anybody)[0]
+		old := w.lead.TakeAlong(upTo(1), anybody)[0]
 		old.Served(nil)
 		synctest.Wait()
 		next := w.join()
@@ -421,10 +423,10 @@ func TestAnOldFollowerSpeaksForNobody(t *testing.T) {
 		}
 		require.Same(t, old.w, w.queue.head)
 		try()
-		f := w.lead.TakeAlong(1, anybody)[0]
+		f := w.lead.TakeAlong(upTo(1), anybody)[0]
 		try()
 		f.Return()
-		again := w.lead.TakeAlong(1, anybody)[0]
+		again := w.lead.TakeAlong(upTo(1), anybody)[0]
 		require.False(t, f.Served(nil), "it was taken once more")
 		require.True(t, again.Served(nil))
 		require.NoError(t, w.lead.Release())
@@ -436,15 +438,15 @@ func TestAnOldFollowerSpeaksForNobody(t *testing.T) {
 
 func TestTakeAlongRefusesWhoMustNotLead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		require.Nil(t, Lease[*item]{}.TakeAlong(1, anybody))
+		require.Nil(t, Lease[*item]{}.TakeAlong(upTo(1), anybody))
 		w := crowded(t, quiet(1), 2)
 		w.Recover()
-		require.Nil(t, w.lead.TakeAlong(1, anybody), "the breaker lets only one through")
+		require.Nil(t, w.lead.TakeAlong(upTo(1), anybody), "the breaker lets only one through")
 		w.Activate()
 		require.NoError(t, w.lead.Release())
 		synctest.Wait()
-		require.Nil(t, w.lead.TakeAlong(1, anybody), "another has the resource")
-		require.Len(t, w.all[0].lease.TakeAlong(1, anybody), 1)
+		require.Nil(t, w.lead.TakeAlong(upTo(1), anybody), "another has the resource")
+		require.Len(t, w.all[0].lease.TakeAlong(upTo(1), anybody), 1)
 		require.Equal(t, []int{0, 1}, w.lendAll(t))
 	})
 }
@@ -459,7 +461,7 @@ func TestTakeAlongLeavesTheLateInTheirPlaces(t *testing.T) {
 		})
 		w.join()
 		time.Sleep(time.Second)
-		require.Equal(t, []any{0}, whoAre(w.lead.TakeAlong(2, anybody)))
+		require.Equal(t, []any{0}, whoAre(w.lead.TakeAlong(upTo(2), anybody)))
 		cancel()
 		synctest.Wait()
 		require.ErrorIs(t, late.err, context.Canceled)
@@ -469,11 +471,46 @@ func TestTakeAlongLeavesTheLateInTheirPlaces(t *testing.T) {
 	})
 }
 
+func TestALeaderIsToldWhatTheServerAllows(t *testing.T) {
+	for _, c := range []struct {
+		name      string
+		free      int32
+		resources int
+	}{
+		{"as many as Max", 8, 4},
+		{"fewer", 2, 2},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var s seats
+				p := s.sell(t, quiet(4), c.free)
+				held := mustAll(t, p, c.resources)
+				w := &caravan{Pool: p, lead: held[0], line: line{t: t, p: p}}
+				for range 3 {
+					w.join()
+				}
+				after(10 * time.Millisecond) // the server has refused more
+				told := []int{}
+				require.Len(t, w.lead.TakeAlong(func(waiting, resources int) int {
+					told = append(told, waiting, resources)
+					return 1
+				}, anybody), 1)
+				require.Equal(t, []int{3, c.resources}, told)
+				for _, lease := range held {
+					require.NoError(t, lease.Release())
+				}
+				synctest.Wait()
+				require.Len(t, w.lendAll(t), 3)
+			})
+		})
+	}
+}
+
 func TestAPanicInMayTakesNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := crowded(t, quiet(1), 3)
 		require.Panics(t, func() {
-			w.lead.TakeAlong(3, func(who any) bool {
+			w.lead.TakeAlong(upTo(3), func(who any) bool {
 				if who == 2 {
 					panic("trouble")
 				}
@@ -507,7 +544,7 @@ func TestTheCreateOfAFollower(t *testing.T) {
 				g := make(gate)
 				w.shop.create = g.pass
 				w.join()
-				f := w.lead.TakeAlong(1, anybody)[0]
+				f := w.lead.TakeAlong(upTo(1), anybody)[0]
 				w.consistent(t, 1)
 				if c.back {
 					f.Return()
@@ -548,7 +585,7 @@ func TestAFollowerThatReturnsInAnOutage(t *testing.T) {
 		_, err := w.Acquire(t.Context())
 		require.ErrorIs(t, err, down)
 		w.join()
-		f := w.lead.TakeAlong(1, anybody)[0]
+		f := w.lead.TakeAlong(upTo(1), anybody)[0]
 		_, err = w.lead.Value(), w.lead.Discard() // it comes back, and nothing is open
 		require.NoError(t, err)
 		require.True(t, f.Left())
@@ -566,7 +603,7 @@ func TestFollowersInTheHandsOfManyLeaders(t *testing.T) {
 			w.join()
 		}
 		for i, l := range leaders {
-			require.Equal(t, []any{i, i + 3}, whoAre(l.TakeAlong(2, func(who any) bool { return who.(int)%3 == i })))
+			require.Equal(t, []any{i, i + 3}, whoAre(l.TakeAlong(upTo(2), func(who any) bool { return who.(int)%3 == i })))
 			w.consistent(t, 2*(i+1))
 		}
 		require.NoError(t, leaders[1].Discard()) // returns its own, and no others
@@ -598,7 +635,7 @@ func TestAPipelineAllocatesItsFollowersOnly(t *testing.T) {
 	allocs := testing.AllocsPerRun(1000, func() {
 		begin <- struct{}{}
 		var followers []Follower[*item]
-		for followers = lead.TakeAlong(1, anybody); followers == nil; followers = lead.TakeAlong(1, anybody) {
+		for followers = lead.TakeAlong(upTo(1), anybody); followers == nil; followers = lead.TakeAlong(upTo(1), anybody) {
 			runtime.Gosched()
 		}
 		followers[0].Served(nil)

@@ -84,7 +84,7 @@ func (l Lease[T]) Release() error {
 	return nil
 }
 
-// heldLocked is how long one acquirer had r, or one of those that travelled together.
+// heldLocked is how long one acquirer had r, or one of those that shared a pipeline.
 func (r *resource[T]) heldLocked(now int64) int64 {
 	held := now - r.lentAt
 	if r.served != 0 { // a division takes long

@@ -55,15 +55,23 @@ func (p *Pool[T]) leaveLocked(seq uint64) {
 	}
 }
 
-// refuseDone returns the error of an attempt whose context is done. start, refusal: of its ticket.
+// refuseDone returns the error of an attempt whose context is done. If the context's cause is ErrTimeout, the attempt is
+// one that goes on, and its caller has set what is left of AcquireTimeout. start, refusal: of its ticket.
 func (p *Pool[T]) refuseDone(ctx context.Context, start int64, refusal error) error {
 	reason, cause := ctx.Err(), context.Cause(ctx)
-	if cause == reason {
+	switch cause {
+	case reason:
 		cause = nil
+	case ErrTimeout:
+		reason, cause = ErrTimeout, nil
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.count.cancelled++
+	if reason == ErrTimeout {
+		p.count.timeouts++
+	} else {
+		p.count.cancelled++
+	}
 	err := p.acquireErrorLocked(reason, start)
 	err.Cause, err.Refusal = cause, refusal
 	return err

@@ -50,11 +50,11 @@ type waiter[T any] struct {
 	waited int64
 	// ahead is how long the acquirer is predicted to need until its first hold ends; 0: not known, or the
 	// acquirer is not refused. It is written when the acquirer enters the queue, by itself.
-	ahead int64
-	trip  uint64          // the number of the TakeAlong that took it last
-	ctx   context.Context // for the values of a create
-	who   any             // the argument of AcquireAs
-	err   error
+	ahead    int64
+	pipeline uint64          // the number of the TakeAlong that took it last
+	ctx      context.Context // for the values of a create
+	who      any             // the argument of AcquireAs
+	err      error
 }
 
 // waitQueue holds waiters. It alone decides the order in which they are served: the order of arrival.

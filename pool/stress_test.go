@@ -176,7 +176,7 @@ func (y *yard) lead(ctx context.Context, l Lease[*part]) {
 	if !y.oneIn(3) {
 		return
 	}
-	for _, f := range l.TakeAlong(4, func(any) bool { return true }) {
+	for _, f := range l.TakeAlong(upTo(4), func(any) bool { return true }) {
 		if y.oneIn(4) {
 			y.linger(ctx)
 		}

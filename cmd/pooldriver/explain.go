@@ -14,7 +14,7 @@ import (
 
 // explain says what a DSN means.
 type explain struct {
-	Query string `help:"Say whether this query may travel in a pipeline (pool_pipeline), and why not, instead."`
+	Query string `help:"Say whether this query may be in a pipeline (pool_pipeline), and why not, instead."`
 	DSN   string `arg:"" optional:"" env:"POOLDRIVER_DSN" help:"The DSN. Other users of the machine can read a command line: without the argument it is taken from POOLDRIVER_DSN, and - reads it from the standard input."`
 }
 
@@ -32,15 +32,15 @@ func (e *explain) Run(w io.Writer) error {
 	if e.Query != "" {
 		d, err := dialects.Find(dsn)
 		if err == nil {
-			_, err = fmt.Fprintln(w, travels(c, d, e.Query))
+			_, err = fmt.Fprintln(w, pipelined(c, d, e.Query))
 		}
 		return err
 	}
 	return describe(w, c)
 }
 
-// travels says whether a query may travel in a pipeline, and why not.
-func travels(c *pooldriver.Connector, d dialects.Dialect, query string) string {
+// pipelined says whether a query may be in a pipeline, and why not.
+func pipelined(c *pooldriver.Connector, d dialects.Dialect, query string) string {
 	judge, ok := d.(dialects.ReadJudge)
 	switch effect := d.Effect(query); {
 	case d.Name() != "postgres":

@@ -48,7 +48,7 @@ func TestExplainSaysWhatIsWrong(t *testing.T) {
 	}
 }
 
-func TestExplainSaysWhetherAQueryMayTravel(t *testing.T) {
+func TestExplainSaysWhetherAQueryMayBePipelined(t *testing.T) {
 	on := "postgres://app:hunter2@db/shop?pool_pipeline=16"
 	for _, c := range []struct{ dsn, query, want string }{
 		{on, "SELECT n FROM stock WHERE id = $1", "It may, when it waits"},

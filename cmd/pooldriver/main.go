@@ -2,7 +2,7 @@
 //
 //	pooldriver top http://localhost:6060/debug/pool       who holds connections, and who waits
 //	pooldriver explain 'postgres://…'                     what a DSN means, without its password
-//	pooldriver explain --query 'SELECT 1' 'postgres://…'  whether a query may travel in a pipeline
+//	pooldriver explain --query 'SELECT 1' 'postgres://…'  whether a query may be in a pipeline
 //	pooldriver doctor 'postgres://…'                      what does not fit: limits, timeouts, poolers
 //	pooldriver version                                    which version this is
 package main

@@ -70,7 +70,7 @@ func TestTheScreenHasTheLastMinuteAndSums(t *testing.T) {
 	require.Regexp(t, `GET /report\s+2 of 2\s+5s\s+3\s+1s SELECT sales`, text)
 }
 
-func TestTheScreenShowsWhoTravelsInPipelines(t *testing.T) {
+func TestTheScreenShowsWhoIsInPipelines(t *testing.T) {
 	now := time.Now()
 	s := busyPool(now)
 	require.NotContains(t, render(s, 120, 0), "pipelined")

@@ -23,7 +23,7 @@ func (s *session) QueryTogether(ctx context.Context, calls []dialects.PipelinedQ
 		return ctx.Err()
 	case s.pg.IsClosed():
 		return driver.ErrBadConn
-	case !s.pipelined.admit(s.mostPipelined(), limits) || s.TxStatus() != dialects.TxNone || s.carrier != nil && !s.carrier.Passing():
+	case !s.pipelined.admit(s.mostPipelined(), limits) || !s.isQuiet():
 		return errors.ErrUnsupported
 	}
 	p := pipeline{session: s, calls: make([]pipelinedCall, len(calls)), limit: limits.Bytes}
@@ -50,6 +50,12 @@ func (s *session) QueryTogether(ctx context.Context, calls []dialects.PipelinedQ
 		answer(i, rows, p.calls[i].err)
 	}
 	return nil
+}
+
+// isQuiet reports whether what is sent next belongs to nothing that has begun: a transaction, or what the carrier
+// waits for.
+func (s *session) isQuiet() bool {
+	return s.TxStatus() == dialects.TxNone && (s.carrier == nil || s.carrier.Passing())
 }
 
 // mostPipelined is how many statements pgx would keep; -1: a pipeline cannot do what pgx's QueryContext
@@ -249,6 +255,9 @@ var errTrial = errors.New("postgres: queries that are sent together are not answ
 // Trial implements dialects.Pipeliner. A proxy may have lost the order of answers, so each has its
 // own value.
 func (s *session) Trial(ctx context.Context) error {
+	if !s.isQuiet() {
+		return dialects.ErrNotPipelined
+	}
 	calls := make([]dialects.PipelinedQuery, 3)
 	for i := range calls {
 		calls[i] = dialects.PipelinedQuery{Text: fmt.Sprintf("SELECT %d", i+1)}

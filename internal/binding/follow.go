@@ -15,12 +15,14 @@ import (
 
 // follow is a query that waits for a connection, or for its answer.
 type follow struct {
-	call  dialects.PipelinedQuery
-	pace  *textcache.Pace
-	label *string
-	size  int
-	tries int // the trips that were trials
-	trips int // that it has begun; who has it in its hands writes this: its caller, or the pool's lock
+	call      dialects.PipelinedQuery
+	pace      *textcache.Pace
+	label     *string
+	size      int
+	trials    int // pipelines that were trials
+	pipelines int // that it has been in; who has it in its hands writes this: its caller, or the pool's lock
+
+	before time.Duration // the waits that are over
 
 	// The answer: written before Served, or before done is closed.
 	answer session.Answer
@@ -37,11 +39,14 @@ const (
 	left     // its context has ended
 )
 
-// mostTrips bounds how often one query begins a trip. Then it takes a connection for itself: perhaps the
-// query itself makes trips end.
-const mostTrips = 3
+// mostPipelines bounds how many pipelines one query is in. Then it takes a connection for itself: perhaps the
+// query itself makes pipelines end.
+const mostPipelines = 3
 
-// newFollow copies the arguments: the trip may read them after the program's call has returned. nil: an
+// mayFollow reports whether f may be in a pipeline once more. Whoever has f in his hands asks.
+func (f *follow) mayFollow() bool { return !f.answer.Alone && f.pipelines < mostPipelines }
+
+// newFollow copies the arguments: the pipeline may read them after the program's call has returned. nil: an
 // argument cannot be copied, because it refers to memory of the program.
 func newFollow(w *Want, label *string) *follow {
 	f := &follow{call: dialects.PipelinedQuery{Text: w.Text}, pace: w.Pace, label: label, size: len(w.Text)}

@@ -13,7 +13,7 @@ type Want struct {
 	TextAt            *string         // Text, for Holders; nil: there is none
 	Begins            bool            // it begins a transaction
 	Lends             bool            // it is for a function of Raw
-	Pace              *textcache.Pace // of a query that may travel in a pipeline; nil: it may not
+	Pace              *textcache.Pace // of a query that may be in a pipeline; nil: it may not
 	Answer            *session.Answer // of a pipeline: the operation needs no connection; nil: there is none
 
 	Conn      *connpool.Conn // that the operation uses

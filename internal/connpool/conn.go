@@ -93,7 +93,7 @@ func (r *Conn) borrowed() bool {
 func (r *Conn) Waited() time.Duration { return r.lease.Waited() }
 
 // TakeAlong takes borrowers that wait along: see pool.Lease.TakeAlong.
-func (r *Conn) TakeAlong(most int, may func(who any) bool) []pool.Follower[*Conn] {
+func (r *Conn) TakeAlong(most func(waiting, resources int) int, may func(who any) bool) []pool.Follower[*Conn] {
 	return r.lease.TakeAlong(most, may)
 }
 

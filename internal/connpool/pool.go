@@ -153,9 +153,6 @@ func (p *Pool) Conns() []*Conn { return p.real.Ready() }
 // Waiting returns the waiters. Each has the value who of its Acquire.
 func (p *Pool) Waiting() []pool.Waiting { return p.pool.Waiting() }
 
-// Waiters is how many wait.
-func (p *Pool) Waiters() int { return p.pool.Waiters() }
-
 // Stats are the generic pool's.
 func (p *Pool) Stats() pool.Stats { return p.pool.Stats() }
 

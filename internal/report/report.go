@@ -182,7 +182,7 @@ func (r *Report) ServerFull(open int, err error) {
 	r.nowAndThen(&r.full, "the server has no room for more connections; statements wait for the open connections", "connections", open, "error", err)
 }
 
-// CannotPipeline: queries that wait do not travel together although the program has asked for it.
+// CannotPipeline: queries that wait share no pipeline although the program has asked for it.
 func (r *Report) CannotPipeline(err error) {
 	r.write(slog.LevelWarn, "pool_pipeline has no effect: queries that are sent together are not answered on the way to this server, or the driver's settings rule it out", "error", err)
 }

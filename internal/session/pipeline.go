@@ -13,14 +13,14 @@ import (
 
 // Queries of several borrowers in one pipeline. Each of them only reads, and has no transaction.
 
-// largeAnswer is the size of an answer, in bytes, above which its text does not travel for a while.
+// largeAnswer is the size of an answer, in bytes, above which its text is in no pipeline for a while.
 const largeAnswer = 64 << 10
 
 // Answer is what a query of a pipeline has given.
 type Answer struct {
 	Err     error
 	Alone   bool // it has to be executed alone: the pipeline cannot know its result
-	Large   bool // the result is too large for a pipeline, perhaps so large that it is not here, or this text never travels
+	Large   bool // the result is too large for a pipeline, perhaps so large that it is not here, or this text cannot be pipelined
 	buffer  *rowbuffer.Buffer
 	scanner driverconn.ColumnScanner
 }
@@ -43,7 +43,7 @@ func (s *Session) TryPipeline(ctx context.Context) error {
 	s.call()
 	err := s.server.(dialects.Pipeliner).Trial(ctx)
 	s.returned()
-	if err != nil && err != errors.ErrUnsupported {
+	if err != nil && err != errors.ErrUnsupported && err != dialects.ErrNotPipelined {
 		s.MarkUnusable()
 	}
 	return err

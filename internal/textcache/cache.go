@@ -28,7 +28,7 @@ type Text struct {
 	Pace   Pace
 }
 
-// Pace is how the last executions of a text went, for those that decide whether it travels with others.
+// Pace is how the last executions of a text went, for those that decide whether it shares a pipeline.
 // Concurrent use loses a figure now and then.
 type Pace struct {
 	reads atomic.Uint32 // 1: it only reads; 2: it may not; 0: nobody has asked
@@ -39,7 +39,7 @@ type Pace struct {
 const (
 	aloneFirst = 3
 	slowest    = int64(5 * time.Millisecond)
-	// large stands for a large result: some hundred executions alone later the text travels again.
+	// large stands for a large result: some hundred executions alone later the text is pipelined again.
 	large = time.Hour
 )
 

@@ -5,18 +5,18 @@ import (
 	"github.com/pooldriver/pooldriver/internal/textcache"
 )
 
-// This file decides which queries may travel in a pipeline.
+// This file decides which queries may be in a pipeline.
 
-// paceOf returns the pace of op's text if op, a query, is one that may travel with others: it only reads, and
-// is sent as it is. travels is the same if the text is known to be short, else nil. A query that has a task, a
-// transaction or settings of its context travels with nobody: see Checkout.borrow.
-func paceOf(op *operation, t *textcache.Text) (measured, travels *textcache.Pace) {
+// paceOf returns the pace of op's text if op, a query, is one that may be in a pipeline: it only reads, and
+// is sent as it is. follows is the same if the text is known to be short, else nil. A query that has a task, a
+// transaction or settings of its context is in no pipeline: see Checkout.borrow.
+func paceOf(op *operation, t *textcache.Text) (measured, follows *textcache.Pace) {
 	judge, ok := op.c.source.config.Dialect.(dialects.ReadJudge)
 	if !ok || t.Effect != dialects.Clean || op.virtual != nil || !t.OnlyReads(judge.OnlyReads) {
 		return nil, nil
 	}
 	if t.Pace.IsShort() {
-		travels = &t.Pace
+		follows = &t.Pace
 	}
-	return &t.Pace, travels
+	return &t.Pace, follows
 }

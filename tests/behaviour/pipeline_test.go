@@ -153,7 +153,7 @@ func busy(t *testing.T, db *sql.DB) *sql.Conn {
 	return conn
 }
 
-func TestQueriesThatWaitTravelTogether(t *testing.T) {
+func TestQueriesThatWaitShareAPipeline(t *testing.T) {
 	p := &pipeline{}
 	db, c := openPipeline(t, p)
 	before := c.Stats().Pool
@@ -165,8 +165,8 @@ func TestQueriesThatWaitTravelTogether(t *testing.T) {
 	require.Zero(t, c.Stats().BufferedBytes)
 }
 
-// A query that may travel waits for whatever comes first, as others do.
-func TestAQueryThatMayTravelDoesNotWaitForADialAlone(t *testing.T) {
+// A query that may follow waits for whatever comes first, as others do.
+func TestAQueryThatMayFollowDoesNotWaitForADialAlone(t *testing.T) {
 	p := &pipeline{}
 	db, c := openPipeline(t, p, maxConns(2))
 	c.Flush()
@@ -427,7 +427,7 @@ func TestAQueryThatRunsAgainIsNotOneTooMany(t *testing.T) {
 }
 
 // A query that waits meets no error, and waits no longer than the trials take.
-func TestWhereTrialsFailQueriesTravelAlone(t *testing.T) {
+func TestWhereTrialsFailQueriesRunAlone(t *testing.T) {
 	for name, trial := range map[string]func(context.Context) error{
 		"no answer":   func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() },
 		"wrong":       func(context.Context) error { return errors.New("wrong") },
@@ -457,7 +457,7 @@ func TestWhereTrialsFailQueriesTravelAlone(t *testing.T) {
 	}
 }
 
-// The pool is closed, or drains, while queries travel.
+// The pool is closed, or drains, while queries are in pipelines.
 func TestAPipelineEndsBeforeItsPool(t *testing.T) {
 	for name, end := range map[string]func(c *pooldriver.Connector, db *sql.DB) error{
 		"Close": func(_ *pooldriver.Connector, db *sql.DB) error { return db.Close() },
