@@ -48,6 +48,9 @@ func (s *Source) Conn(ctx context.Context, closer func()) driver.Conn {
 	return c
 }
 
+// InUse reports whether the present checkout has had an operation: it may have a session.
+func (c *conn) InUse() bool { return c.held.Bound() || c.held.HasTx() }
+
 // Beneath implements beneath.Conn.
 func (c *conn) Beneath() beneath.Beneath { return c.source.Inside }
 

@@ -1,0 +1,155 @@
+package failover
+
+import (
+	"context"
+	"database/sql"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/pooldriver/pooldriver"
+	"github.com/pooldriver/pooldriver/integration/testbed"
+)
+
+// onReplica opens an account of p, whose connections lead to the primary, with the standby as a replica.
+func onReplica(t *testing.T, p *testbed.PostgresPair, parameters ...string) (*sql.DB, *pooldriver.Connector) {
+	t.Helper()
+	account := p.NewAccount(t).On(p.Primary)
+	c := pooldriver.New(account.URL(append([]string{"pool_replicas=" + p.Standby.Addr}, parameters...)...), logged(t))
+	require.NoError(t, c.Err())
+	db := sql.OpenDB(c)
+	t.Cleanup(func() { require.NoError(t, db.Close()) })
+	_, err := db.ExecContext(t.Context(), "CREATE TABLE IF NOT EXISTS item (id int PRIMARY KEY)")
+	require.NoError(t, err)
+	catchUp(t, p)
+	return db, c
+}
+
+// catchUp returns when the standby has everything that is committed.
+func catchUp(t *testing.T, p *testbed.PostgresPair) {
+	t.Helper()
+	primary, err := p.Primary.Admin()
+	require.NoError(t, err)
+	standby, err := p.Standby.Admin()
+	require.NoError(t, err)
+	var until string
+	require.NoError(t, primary.QueryRowContext(t.Context(), "SELECT pg_current_wal_insert_lsn()").Scan(&until))
+	require.Eventually(t, func() (there bool) {
+		require.NoError(t, standby.QueryRowContext(t.Context(), "SELECT pg_last_wal_replay_lsn() >= $1::pg_lsn", until).Scan(&there))
+		return there
+	}, time.Minute, 5*time.Millisecond)
+}
+
+type querier interface {
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}
+
+// isStandby asks the server that executes the query.
+func isStandby(t *testing.T, ctx context.Context, q querier) (standby bool) {
+	t.Helper()
+	require.NoError(t, q.QueryRowContext(ctx, "SELECT pg_is_in_recovery()").Scan(&standby))
+	return standby
+}
+
+// TestReadsGoToTheReplicaThatTheContextAsksFor asks the servers where statements run.
+func TestReadsGoToTheReplicaThatTheContextAsksFor(t *testing.T) {
+	p := testbed.StartPostgresPair(t)
+	db, _ := onReplica(t, p)
+	ctx := t.Context()
+	onStandby := pooldriver.Replica(ctx)
+	require.False(t, isStandby(t, ctx, db))
+	require.True(t, isStandby(t, onStandby, db))
+
+	t.Run("prepared", func(t *testing.T) {
+		stmt, err := db.PrepareContext(ctx, "SELECT pg_is_in_recovery()")
+		require.NoError(t, err)
+		defer stmt.Close()
+		for _, want := range []bool{true, false, true} {
+			at, standby := ctx, false
+			if want {
+				at = onStandby
+			}
+			require.NoError(t, stmt.QueryRowContext(at).Scan(&standby))
+			require.Equal(t, want, standby)
+		}
+	})
+	t.Run("transactions", func(t *testing.T) {
+		for opts, want := range map[sql.TxOptions]bool{
+			{}:               false,
+			{ReadOnly: true}: true,
+			{ReadOnly: true, Isolation: sql.LevelRepeatableRead}: true,
+			{ReadOnly: true, Isolation: sql.LevelSerializable}:   false,
+		} {
+			tx, err := db.BeginTx(onStandby, &opts)
+			require.NoError(t, err)
+			require.Equal(t, want, isStandby(t, ctx, tx), opts)
+			require.Equal(t, want, isStandby(t, onStandby, tx), opts)
+			require.NoError(t, tx.Commit())
+		}
+		tx, err := db.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
+		require.NoError(t, err)
+		require.False(t, isStandby(t, onStandby, tx))
+		require.NoError(t, tx.Rollback())
+	})
+	t.Run("what does more than read", func(t *testing.T) {
+		_, err := db.ExecContext(onStandby, "INSERT INTO item VALUES (1)")
+		require.NoError(t, err)
+		for _, text := range []string{"SELECT id FROM item FOR UPDATE", "SELECT pg_try_advisory_lock(1)", "CREATE TEMPORARY TABLE t (n int)"} {
+			_, err = db.ExecContext(onStandby, text)
+			require.NoError(t, err, text)
+		}
+	})
+	t.Run("a task", func(t *testing.T) {
+		ctx, end := pooldriver.WithTask(ctx)
+		defer end()
+		onStandby := pooldriver.Replica(ctx)
+		require.True(t, isStandby(t, onStandby, db))
+		tx, err := db.BeginTx(ctx, nil)
+		require.NoError(t, err)
+		require.False(t, isStandby(t, onStandby, db), "a transaction of the task is open")
+		inner, err := db.BeginTx(onStandby, &sql.TxOptions{})
+		require.NoError(t, err)
+		require.False(t, isStandby(t, onStandby, inner))
+		require.NoError(t, inner.Rollback())
+		require.NoError(t, tx.Rollback())
+		require.True(t, isStandby(t, onStandby, db))
+
+		reading, err := db.BeginTx(onStandby, &sql.TxOptions{ReadOnly: true})
+		require.NoError(t, err)
+		require.True(t, isStandby(t, ctx, db), "it joins the task's transaction")
+		require.NoError(t, reading.Commit())
+		require.False(t, isStandby(t, ctx, db))
+	})
+	t.Run("a *sql.Conn", func(t *testing.T) {
+		conn, err := db.Conn(ctx)
+		require.NoError(t, err)
+		defer conn.Close()
+		require.True(t, isStandby(t, onStandby, conn))
+		require.False(t, isStandby(t, ctx, conn))
+		require.False(t, isStandby(t, onStandby, conn), "its session is on the primary now")
+	})
+}
+
+func TestThePrimaryServesWhatNoReplicaCanServe(t *testing.T) {
+	p := testbed.StartPostgresPair(t)
+	db, _ := onReplica(t, p)
+	refusing, _ := onReplica(t, p, "pool_replica_fallback=off")
+	onStandby := pooldriver.Replica(t.Context())
+	require.True(t, isStandby(t, onStandby, db))
+	require.True(t, isStandby(t, onStandby, refusing))
+	p.Standby.Kill(t)
+	for range 5 {
+		require.False(t, isStandby(t, onStandby, db))
+	}
+	tx, err := db.BeginTx(onStandby, &sql.TxOptions{ReadOnly: true})
+	require.NoError(t, err)
+	require.False(t, isStandby(t, onStandby, tx))
+	require.NoError(t, tx.Commit())
+	var standby bool
+	for range 5 {
+		err = refusing.QueryRowContext(onStandby, "SELECT pg_is_in_recovery()").Scan(&standby)
+		require.Error(t, err)
+	}
+	require.ErrorIs(t, err, pooldriver.ErrNoReplica)
+}
