@@ -16,6 +16,7 @@ import (
 	"github.com/pooldriver/pooldriver/internal/report"
 	"github.com/pooldriver/pooldriver/internal/task"
 	"github.com/pooldriver/pooldriver/internal/usage"
+	"github.com/pooldriver/pooldriver/internal/waitgraph"
 	"github.com/pooldriver/pooldriver/pool"
 )
 
@@ -44,6 +45,7 @@ type Engine struct {
 type group struct {
 	keyed   task.Keyed
 	numbers atomic.Uint64 // of connections
+	waiters waitgraph.Queue[*waiter]
 	engines []*Engine // complete before the first statement
 }
 
@@ -126,7 +128,7 @@ func (e *Engine) acquireBeside(ctx context.Context, from *task.Task, label *stri
 	if err != pool.ErrNoneNow {
 		return r, waited, err
 	}
-	w := newWaiter(ctx)
+	w := e.newWaiter(ctx)
 	defer w.cancel(nil)
 	w.from, w.label, w.priority = from, label, priority
 	return e.await(w)
@@ -183,8 +185,8 @@ func (e *Engine) await(w *waiter) (_ *connpool.Conn, waited time.Duration, _ err
 }
 
 func (e *Engine) wait(w *waiter) (*connpool.Conn, error) {
-	e.starvation.waiters.Join(w)
-	defer e.starvation.waiters.Leave(w) // also by a panic of the driver
+	e.group.waiters.Join(w)
+	defer e.group.waiters.Leave(w) // also by a panic of the driver
 	return e.pool.Acquire(w.ctx, w, w.priority)
 }
 
