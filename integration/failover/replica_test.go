@@ -131,6 +131,76 @@ func TestReadsGoToTheReplicaThatTheContextAsksFor(t *testing.T) {
 	})
 }
 
+// TestReadsGoToTheReplicaByThemselves opens Connectors whose programs ask for nothing.
+func TestReadsGoToTheReplicaByThemselves(t *testing.T) {
+	p := testbed.StartPostgresPair(t)
+	ctx := t.Context()
+	for mode, want := range map[string]struct{ statement, transaction bool }{
+		"explicit": {}, "tx": {transaction: true}, "auto": {true, true},
+	} {
+		db, _ := onReplica(t, p, "pool_replica_reads="+mode)
+		require.Equal(t, want.statement, isStandby(t, ctx, db), mode)
+		for _, readOnly := range []bool{false, true} {
+			tx, err := db.BeginTx(ctx, &sql.TxOptions{ReadOnly: readOnly})
+			require.NoError(t, err)
+			require.Equal(t, readOnly && want.transaction, isStandby(t, ctx, tx), "%s, read-only: %t", mode, readOnly)
+			require.NoError(t, tx.Commit())
+		}
+	}
+
+	t.Run("what the replica refuses runs on the primary", func(t *testing.T) {
+		db, _ := onReplica(t, p, "pool_replica_reads=auto")
+		for _, text := range []string{
+			"CREATE FUNCTION add() RETURNS int LANGUAGE sql AS 'INSERT INTO item VALUES ((SELECT count(*) FROM item)) RETURNING id'",
+			"CREATE VIEW added AS SELECT add() AS id, pg_is_in_recovery() AS standby",
+		} {
+			_, err := db.ExecContext(ctx, text)
+			require.NoError(t, err)
+		}
+		catchUp(t, p)
+		for i := range 3 {
+			var id int
+			var standby bool
+			require.NoError(t, db.QueryRowContext(ctx, "SELECT id, standby FROM added").Scan(&id, &standby))
+			require.Equal(t, i, id)
+			require.False(t, standby)
+		}
+		stmt, err := db.PrepareContext(ctx, "SELECT id FROM added WHERE $1")
+		require.NoError(t, err)
+		defer stmt.Close()
+		var id int
+		require.NoError(t, stmt.QueryRowContext(ctx, true).Scan(&id))
+		require.Equal(t, 3, id)
+	})
+	t.Run("a cycle through both pools", func(t *testing.T) {
+		db, _ := onReplica(t, p, "pool_max_conns=1", "pool_replica_max_conns=1", "pool_deadlock_after=300ms")
+		reading, end := pooldriver.WithTask(ctx)
+		defer end()
+		onStandby, err := db.BeginTx(pooldriver.Replica(reading), &sql.TxOptions{ReadOnly: true})
+		require.NoError(t, err)
+		defer onStandby.Rollback()
+		writing, end := pooldriver.WithTask(ctx)
+		defer end()
+		onPrimary, err := db.BeginTx(writing, nil)
+		require.NoError(t, err)
+		defer onPrimary.Rollback()
+
+		failed := make(chan error)
+		for _, of := range []context.Context{reading, pooldriver.Replica(writing)} {
+			inner, end := pooldriver.NewTask(of)
+			defer end()
+			go func() {
+				var n int
+				failed <- db.QueryRowContext(inner, "SELECT 1").Scan(&n)
+			}()
+		}
+		require.ErrorIs(t, <-failed, pooldriver.ErrDeadlock)
+		require.NoError(t, onPrimary.Rollback())
+		require.NoError(t, onStandby.Rollback())
+		require.NoError(t, <-failed)
+	})
+}
+
 func TestThePrimaryServesWhatNoReplicaCanServe(t *testing.T) {
 	p := testbed.StartPostgresPair(t)
 	db, _ := onReplica(t, p)
