@@ -406,7 +406,7 @@ func (c *Connector) close() {
 	c.leaks.stop() // Close may wait, and a connection that comes back meanwhile is no leak
 	c.history.Stop()
 	endListeners(c)
-	_ = eachReplica(c, func(r *replica.Replica) error { r.Engine.Pool().Close(); return nil })
+	_ = eachReplica(c, func(r *replica.Replica) error { r.Close(); return nil })
 	c.pool.Close()
 }
 

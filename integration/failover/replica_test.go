@@ -223,3 +223,70 @@ func TestThePrimaryServesWhatNoReplicaCanServe(t *testing.T) {
 	}
 	require.ErrorIs(t, err, pooldriver.ErrNoReplica)
 }
+
+// lagBehind has the standby replay nothing until the returned function is called.
+func lagBehind(t *testing.T, p *testbed.PostgresPair) (goOn func()) {
+	t.Helper()
+	standby, err := p.Standby.Admin()
+	require.NoError(t, err)
+	_, err = standby.ExecContext(t.Context(), "SELECT pg_wal_replay_pause()")
+	require.NoError(t, err)
+	return func() {
+		_, err := standby.ExecContext(t.Context(), "SELECT pg_wal_replay_resume()")
+		require.NoError(t, err)
+	}
+}
+
+func TestAContextReadsItsOwnWritesOnAReplica(t *testing.T) {
+	p := testbed.StartPostgresPair(t)
+	db, _ := onReplica(t, p, "pool_replica_wait=10ms")
+	patient, _ := onReplica(t, p, "pool_replica_wait=1m")
+	id := 0
+	for title, write := range map[string]func(t *testing.T, ctx context.Context, db *sql.DB) error{
+		"a statement": func(t *testing.T, ctx context.Context, db *sql.DB) error {
+			_, err := db.ExecContext(ctx, "INSERT INTO item VALUES ($1)", id)
+			return err
+		},
+		"a query": func(t *testing.T, ctx context.Context, db *sql.DB) error {
+			return db.QueryRowContext(ctx, "INSERT INTO item VALUES ($1) RETURNING id", id).Scan(new(int))
+		},
+		"a prepared query": func(t *testing.T, ctx context.Context, db *sql.DB) error {
+			stmt, err := db.PrepareContext(ctx, "INSERT INTO item VALUES ($1) RETURNING id")
+			require.NoError(t, err)
+			defer stmt.Close()
+			return stmt.QueryRowContext(ctx, id).Scan(new(int))
+		},
+		"a transaction": func(t *testing.T, ctx context.Context, db *sql.DB) error {
+			tx, err := db.BeginTx(ctx, nil)
+			require.NoError(t, err)
+			defer tx.Rollback()
+			_, err = tx.ExecContext(ctx, "INSERT INTO item VALUES ($1)", id)
+			require.NoError(t, err)
+			return tx.Commit()
+		},
+	} {
+		t.Run(title, func(t *testing.T) {
+			id++
+			ctx, end := pooldriver.WithTask(t.Context())
+			defer end()
+			onStandby := pooldriver.Replica(ctx)
+			require.True(t, isStandby(t, onStandby, db))
+			goOn := lagBehind(t, p)
+			defer goOn()
+			require.NoError(t, write(t, ctx, db))
+			require.False(t, isStandby(t, onStandby, db), "the standby is behind")
+			require.True(t, isStandby(t, pooldriver.Replica(t.Context()), db), "the write is another one's")
+
+			id++
+			ctx, end = pooldriver.WithTask(t.Context())
+			defer end()
+			require.NoError(t, write(t, ctx, patient))
+			time.AfterFunc(20*time.Millisecond, goOn)
+			var there, standby bool
+			require.NoError(t, patient.QueryRowContext(pooldriver.Replica(ctx), "SELECT EXISTS (SELECT FROM item WHERE id = $1), pg_is_in_recovery()", id).Scan(&there, &standby))
+			require.True(t, there)
+			require.True(t, standby, "it has waited")
+			require.Eventually(t, func() bool { return isStandby(t, onStandby, db) }, time.Minute, time.Millisecond)
+		})
+	}
+}

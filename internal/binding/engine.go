@@ -128,7 +128,7 @@ func (e *Engine) acquireBeside(ctx context.Context, from *task.Task, label *stri
 	if err != pool.ErrNoneNow {
 		return r, waited, err
 	}
-	w := e.newWaiter(ctx)
+	w := newWaiter(ctx, e)
 	defer w.cancel(nil)
 	w.from, w.label, w.priority = from, label, priority
 	return e.await(w)

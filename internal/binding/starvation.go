@@ -62,7 +62,7 @@ type waiter struct {
 }
 
 // newWaiter makes the waiter of a statement with this context. Its cancel has to be called.
-func (e *Engine) newWaiter(ctx context.Context) *waiter {
+func newWaiter(ctx context.Context, e *Engine) *waiter {
 	w := &waiter{engine: e, around: ctx}
 	w.ctx, w.cancel = context.WithCancelCause(ctx)
 	return w
@@ -333,7 +333,7 @@ func (g *group) snapshot(waiters []waitgraph.Queued[*waiter]) *waitgraph.Snapsho
 	now := &waitgraph.Snapshot[*task.Task]{At: time.Now()}
 	var all []*connpool.Conn // of the Holders
 	for i, e := range g.engines {
-		conns, holders, moves := e.exhausted()
+		conns, holders, moves := exhausted(e)
 		now.Moves, all = append(now.Moves, moves), append(all, conns...)
 		for _, who := range holders {
 			now.Holders = append(now.Holders, waitgraph.Holder[*task.Task]{Who: who, Pool: i})
@@ -363,7 +363,7 @@ func (g *group) snapshot(waiters []waitgraph.Queued[*waiter]) *waitgraph.Snapsho
 
 // exhausted returns the connections of e with their holders, if each holder may wait. It returns none if a
 // connection can be had, or one has no explicit task: its holder does not wait.
-func (e *Engine) exhausted() (all []*connpool.Conn, holders []*task.Task, moves uint64) {
+func exhausted(e *Engine) (all []*connpool.Conn, holders []*task.Task, moves uint64) {
 	stats, all := e.pool.Stats(), e.pool.Conns()
 	if stats.Idle > 0 || len(all) != stats.Allowed || stats.Count != stats.Allowed || e.pool.Restoring() != 0 {
 		return nil, nil, 0

@@ -25,6 +25,9 @@ type virtualConn interface {
 	driver.Pinger
 	driver.SessionResetter
 	driver.Validator
+	// Written asks for a position of the server's log that has everything which the session has committed. It is
+	// empty while a transaction is open.
+	Written(ctx context.Context) (position string, err error)
 	// InUse reports whether the present checkout has had an operation.
 	InUse() bool
 }
@@ -65,7 +68,7 @@ func (c *conn) to(ctx context.Context, r *Replica) *link {
 type routed struct {
 	*link
 	text *textcache.Text // of a read that a replica serves
-	why  Reason
+	why  Reason          // for the primary: why it serves what a replica may serve; Served: no replica may
 }
 
 // route returns the link for a statement.
@@ -89,7 +92,7 @@ func (c *conn) route(ctx context.Context, query string) (routed, error) {
 		return primary, nil
 	}
 	t, _ := c.set.texts.Of(c.set.config.Dialect, query)
-	if !t.OnlyReads(c.set.onlyReads) {
+	if !t.OnlyReads(c.set.judge) {
 		if asks {
 			c.set.count(Writes)
 		}
@@ -140,22 +143,6 @@ func (c *conn) keeps(ctx context.Context, at *task.Place) (*link, error) {
 	return nil, nil
 }
 
-// pick chooses a replica for a read.
-func (c *conn) pick(ctx context.Context, _ *task.Place) (routed, error) {
-	for _, l := range c.links {
-		if l.used && l.replica.state() == Served {
-			c.set.count(Served)
-			return routed{link: l, why: Served}, nil // its *sql.Conn stays with it
-		}
-	}
-	r, why := c.set.choose()
-	if r != nil {
-		c.set.count(why)
-		return routed{link: c.to(ctx, r), why: why}, nil
-	}
-	return c.fallBack(why, nil)
-}
-
 // fallBack counts a read that no replica serves, and returns the primary for it. cause is the error of a replica;
 // nil: none was tried.
 func (c *conn) fallBack(why Reason, cause error) (routed, error) {
@@ -183,45 +170,64 @@ func (c *conn) repeats(ctx context.Context, to routed, err error) (bool, error) 
 	return false, err
 }
 
-// ExecContext implements driver.ExecerContext.
-func (c *conn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
-	to, err := c.route(ctx, query)
-	if err != nil {
+// call makes a call for a text where it belongs.
+func call[T any](ctx context.Context, c *conn, query string, do func(*link) (T, error)) (result T, to routed, err error) {
+	if to, err = c.route(ctx, query); err != nil {
+		return result, to, err
+	}
+	result, err = do(to.link)
+	again, err := c.repeats(ctx, to, err)
+	if again {
+		to = routed{link: &c.primary, why: Refused}
+		result, err = do(to.link)
+	}
+	return result, to, err
+}
+
+// exec is call for a text that is executed.
+func exec(ctx context.Context, c *conn, query string, do func(*link) (driver.Result, error)) (driver.Result, error) {
+	res, to, err := call(ctx, c, query, do)
+	if err != driver.ErrSkip {
+		c.raise(ctx, c.raises(ctx, query, to), err)
+	}
+	return res, err
+}
+
+// ask is call for a query.
+func ask(ctx context.Context, c *conn, query string, do func(*link) (driver.Rows, error)) (driver.Rows, error) {
+	rows, to, err := call(ctx, c, query, do)
+	if err == driver.ErrSkip {
 		return nil, err
 	}
-	res, err := to.conn.ExecContext(ctx, query, args)
-	if again, err := c.repeats(ctx, to, err); !again {
-		return res, err
+	switch f := c.raises(ctx, query, to); {
+	case f == nil:
+		return rows, err
+	case err != nil:
+		c.raise(ctx, f, err)
+		return nil, err
+	default:
+		return c.raising(ctx, rows, f), nil
 	}
-	return c.primary.conn.ExecContext(ctx, query, args)
+}
+
+// ExecContext implements driver.ExecerContext.
+func (c *conn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
+	return exec(ctx, c, query, func(l *link) (driver.Result, error) { return l.conn.ExecContext(ctx, query, args) })
 }
 
 // QueryContext implements driver.QueryerContext.
 func (c *conn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
-	to, err := c.route(ctx, query)
-	if err != nil {
-		return nil, err
-	}
-	rows, err := to.conn.QueryContext(ctx, query, args)
-	if again, err := c.repeats(ctx, to, err); !again {
-		return rows, err
-	}
-	return c.primary.conn.QueryContext(ctx, query, args)
+	return ask(ctx, c, query, func(l *link) (driver.Rows, error) { return l.conn.QueryContext(ctx, query, args) })
 }
 
 // PrepareContext prepares a statement where it would be executed now. Each execution is sent where it belongs.
 func (c *conn) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
-	to, err := c.route(ctx, query)
+	s := &stmt{conn: c, query: query}
+	_, _, err := call(ctx, c, query, func(l *link) (virtualStmt, error) { return s.on(ctx, l) })
 	if err != nil {
 		return nil, err
 	}
-	s := &stmt{conn: c, query: query}
-	_, err = s.on(ctx, to.link)
-	if again, err := c.repeats(ctx, to, err); !again {
-		return s.orNil(err)
-	}
-	_, err = s.on(ctx, &c.primary)
-	return s.orNil(err)
+	return s, nil
 }
 
 // BeginTx implements driver.ConnBeginTx.
@@ -231,16 +237,15 @@ func (c *conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, e
 		return nil, err
 	}
 	t, err := to.conn.BeginTx(ctx, opts)
-	if again, failed := c.repeats(ctx, to, err); again {
-		to = routed{link: &c.primary}
+	again, err := c.repeats(ctx, to, err)
+	if again {
+		to = routed{link: &c.primary, why: Refused}
 		t, err = c.primary.conn.BeginTx(ctx, opts)
-	} else {
-		err = failed
 	}
 	if err != nil {
 		return nil, err
 	}
-	return c.opened(t, to.link), nil
+	return c.opened(ctx, t, to, opts.ReadOnly), nil
 }
 
 // Ping asks the primary.
@@ -255,7 +260,9 @@ func (c *conn) Beneath() beneath.Beneath { return c.primary.conn.Beneath() }
 // Unwrap is for those who look for the primary's virtual connection: Raw is for the primary.
 func (c *conn) Unwrap() driver.Conn { return c.primary.conn }
 
-// InUse implements virtualConn.
+// Written and InUse implement virtualConn.
+func (c *conn) Written(ctx context.Context) (string, error) { return c.primary.conn.Written(ctx) }
+
 func (c *conn) InUse() bool { return c.primary.conn.InUse() }
 
 // ResetSession implements driver.SessionResetter for all links.

@@ -1,6 +1,10 @@
 package replica
 
-import "sync/atomic"
+import (
+	"sync/atomic"
+
+	"github.com/pooldriver/pooldriver/internal/histogram"
+)
 
 // Reason says what has become of a read that a replica may serve.
 type Reason uint8
@@ -27,6 +31,7 @@ func (r Reason) String() string { return reasons[r] }
 // Counters count reads that a replica may serve.
 type Counters struct {
 	Reads [Reasons]atomic.Uint64
+	Wait  histogram.Histogram // for replicas to catch up
 }
 
 func (c *Counters) count(r Reason) { c.Reads[r].Add(1) }

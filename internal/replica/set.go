@@ -16,6 +16,7 @@ import (
 	"github.com/pooldriver/pooldriver/internal/binding"
 	"github.com/pooldriver/pooldriver/internal/config"
 	"github.com/pooldriver/pooldriver/internal/connpool"
+	"github.com/pooldriver/pooldriver/internal/floor"
 	"github.com/pooldriver/pooldriver/internal/report"
 	"github.com/pooldriver/pooldriver/internal/textcache"
 	"github.com/pooldriver/pooldriver/internal/usage"
@@ -37,12 +38,13 @@ type Set struct {
 	Counters
 	All []*Replica
 
-	config  *config.Config
-	primary *virtual.Source
-	engine  *binding.Engine // of the primary
-	texts   textcache.Cache
-	turn    atomic.Uint32 // of the replica with which a choice begins
-	open    atomic.Int64  // transactions of tasks on replicas
+	config    *config.Config
+	positions dialects.Positions // nil: no floors are kept
+	primary   *virtual.Source
+	engine    *binding.Engine // of the primary
+	texts     textcache.Cache
+	turn      atomic.Uint32 // of the replica with which a choice begins
+	open      atomic.Int64  // transactions of tasks on replicas
 }
 
 // Replica is one replica with its pool.
@@ -53,9 +55,10 @@ type Replica struct {
 	Usage    usage.Env
 	Engine   *binding.Engine
 
-	source virtual.Source
-	users  atomic.Int64 // checkouts that use it
-	failed atomic.Int64 // when the last connection to it could not be had, in ns since 1970
+	source  virtual.Source
+	watcher *floor.Watcher
+	users   atomic.Int64 // checkouts that use it
+	failed  atomic.Int64 // when the last connection to it could not be had, in ns since 1970
 }
 
 // pause is for how long a replica is left alone after no connection to it could be had.
@@ -63,7 +66,8 @@ const pause = time.Second
 
 // New makes a Set without replicas.
 func New(c *config.Config, primary *virtual.Source, e *binding.Engine) *Set {
-	return &Set{config: c, primary: primary, engine: e}
+	positions, _ := c.Dialect.(dialects.Positions)
+	return &Set{config: c, positions: positions, primary: primary, engine: e}
 }
 
 // Add adds a replica whose Settings, Report and Usage are filled. Nothing is opened.
@@ -73,6 +77,9 @@ func (s *Set) Add(r *Replica, t dialects.Template) (err error) {
 	}
 	r.source.Init(&r.Settings, t.Traits(), r.Engine, &r.Report)
 	r.source.Inside = s.primary.Inside
+	r.watcher = floor.NewWatcher(func(ctx context.Context) (dialects.Session, error) {
+		return connpool.DialBeside(ctx, r.Engine.Pool())
+	}, s.positions, s.config.ReplicaMaxLag)
 	s.All = append(s.All, r)
 	return nil
 }
@@ -80,8 +87,14 @@ func (s *Set) Add(r *Replica, t dialects.Template) (err error) {
 // Drain is connpool.Pool.Drain for a replica. holders says who has a connection of an engine.
 func (r *Replica) Drain(ctx context.Context, holders func(*binding.Engine) []string) error {
 	return r.Engine.Pool().Drain(ctx, connpool.Begun{
-		Unattached: r.Engine.Unattached, Holders: func() []string { return holders(r.Engine) }, First: func() error { return nil }, Last: func() {},
+		Unattached: r.Engine.Unattached, Holders: func() []string { return holders(r.Engine) }, First: func() error { return nil }, Last: r.watcher.Close,
 	})
+}
+
+// Close is connpool.Pool.Close for a replica.
+func (r *Replica) Close() {
+	r.watcher.Close()
+	r.Engine.Pool().Close()
 }
 
 // Conn returns a connection for database/sql; see virtual.Source.Conn.
@@ -93,16 +106,23 @@ func (s *Set) Conn(ctx context.Context, closer func()) driver.Conn {
 	return dc // package sandbox has changed it, and has one session for all
 }
 
-// onlyReads reports whether a text is known to read, whatever session executes it.
-func (s *Set) onlyReads(text string) bool {
+// readsOnly is judge for a text that may be known.
+func (s *Set) readsOnly(query string) bool {
+	t, _ := s.texts.Of(s.config.Dialect, query)
+	return t.OnlyReads(s.judge)
+}
+
+// judge reports whether a text is known to read, whatever session executes it.
+func (s *Set) judge(text string) bool {
 	judge, ok := s.config.Dialect.(dialects.ReadJudge)
 	return ok && judge.OnlyReads(text) && !judge.AsksBack(text)
 }
 
-// choose returns the replica with the fewest users among those that can serve. nil: there is none, and why says
-// why not.
-func (s *Set) choose() (_ *Replica, why Reason) {
+// choose returns the replica with the fewest users among those that can serve; those that are known to have
+// reached position come first. nil: there is none, and why says why not.
+func (s *Set) choose(position string) (_ *Replica, why Reason) {
 	var best *Replica
+	there := false // best has reached position
 	why = Dead
 	first := int(s.turn.Add(1))
 	for i := range s.All {
@@ -111,8 +131,9 @@ func (s *Set) choose() (_ *Replica, why Reason) {
 			why = state
 			continue
 		}
-		if best == nil || r.users.Load() < best.users.Load() {
-			best = r
+		reached := position == "" || r.watcher.Reached(position)
+		if best == nil || reached && !there || reached == there && r.users.Load() < best.users.Load() {
+			best, there = r, reached
 		}
 	}
 	if best == nil {
@@ -129,8 +150,13 @@ func (r *Replica) state() Reason {
 	if at := r.failed.Load(); at != 0 && time.Since(time.Unix(0, at)) < pause {
 		return Dead
 	}
-	return Served
+	r.watcher.Use()
+	state, _ := r.watcher.State()
+	return states[state]
 }
+
+// states are the reasons of the states of a watcher.
+var states = [...]Reason{floor.Unseen: Served, floor.Serving: Served, floor.Dead: Dead, floor.Late: Late, floor.NoStandby: NotStandby}
 
 // unavailable reports whether err says that r has not executed a statement, and that a new try there would
 // fail too: no connection to it could be made, or the connection was lost. If so, r is left alone for a while.

@@ -43,13 +43,6 @@ func (s *stmt) on(ctx context.Context, l *link) (virtualStmt, error) {
 	return s.links[len(s.links)-1], nil
 }
 
-func (s *stmt) orNil(err error) (driver.Stmt, error) {
-	if err != nil {
-		return nil, err
-	}
-	return s, nil
-}
-
 // Close closes the statements of all links.
 func (s *stmt) Close() error {
 	var errs []error
@@ -67,32 +60,24 @@ func (s *stmt) CheckNamedValue(*driver.NamedValue) error { return nil }
 
 // ExecContext implements driver.StmtExecContext.
 func (s *stmt) ExecContext(ctx context.Context, args []driver.NamedValue) (driver.Result, error) {
-	return run(ctx, s, func(v virtualStmt) (driver.Result, error) { return v.ExecContext(ctx, args) })
+	return exec(ctx, s.conn, s.query, func(l *link) (driver.Result, error) {
+		v, err := s.on(ctx, l)
+		if err != nil {
+			return nil, err
+		}
+		return v.ExecContext(ctx, args)
+	})
 }
 
 // QueryContext implements driver.StmtQueryContext.
 func (s *stmt) QueryContext(ctx context.Context, args []driver.NamedValue) (driver.Rows, error) {
-	return run(ctx, s, func(v virtualStmt) (driver.Rows, error) { return v.QueryContext(ctx, args) })
-}
-
-// run executes s where it belongs.
-func run[T any](ctx context.Context, s *stmt, execute func(virtualStmt) (T, error)) (result T, err error) {
-	to, err := s.conn.route(ctx, s.query)
-	if err != nil {
-		return result, err
-	}
-	try := func(l *link) (result T, err error) {
+	return ask(ctx, s.conn, s.query, func(l *link) (driver.Rows, error) {
 		v, err := s.on(ctx, l)
 		if err != nil {
-			return result, err
+			return nil, err
 		}
-		return execute(v)
-	}
-	result, err = try(to.link)
-	if again, err := s.conn.repeats(ctx, to, err); !again {
-		return result, err
-	}
-	return try(&s.conn.primary)
+		return v.QueryContext(ctx, args)
+	})
 }
 
 // Exec is ExecContext without a context.

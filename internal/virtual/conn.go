@@ -139,6 +139,15 @@ func (c *conn) Ping(ctx context.Context) error {
 	return op.errOf(op.do(ctx))
 }
 
+// Written asks the server for a position of its log that has everything which the checkout's session has
+// committed. It is empty while a transaction is open there.
+func (c *conn) Written(ctx context.Context) (position string, err error) {
+	op := c.operate(asking)
+	err = op.do(ctx)
+	position = op.written
+	return position, op.errOf(err)
+}
+
 // ResetSession is called when database/sql takes the connection again. The real
 // driver's ResetSession runs later, when a real connection is taken from the pool. If a wrapper above
 // hides IsValid, the last checkout ends here. With driver.ErrBadConn database/sql takes another virtual
