@@ -119,14 +119,16 @@ func (c *Connector) init(d dialects.Dialect, t dialects.Template, options []Opti
 	c.pool.HeldBy = func() string { return heldBy(e, &c.config) }
 	c.history.Init(func() history.Moment { return momentOf(c.pool.Stats(), &c.report.Counters) })
 	c.usage.Clock.Started, c.report.DialEnded = c.history.Wake, c.history.Wake
-	if c.config.LeakAfter > 0 {
-		e.OnTaken = c.leaks.watch
-	}
-	c.leaks.engine, c.leaks.report, c.leaks.config = e, &c.report, &c.config
+	c.leaks.connector = c
 	c.source.Init(&c.settings, t.Traits(), e, &c.report)
 	c.source.Inside = inside{c}
 	if err := initReplicas(c, d); err != nil {
 		return err
+	}
+	if c.config.LeakAfter > 0 {
+		for _, e := range enginesOf(c) {
+			e.OnTaken = c.leaks.watch
+		}
 	}
 	return initListen(c, d)
 }
@@ -363,9 +365,11 @@ func (c *Connector) Drain(ctx context.Context) error {
 	if c.err != nil {
 		return c.err
 	}
-	for _, l := range c.engine.Looks() {
-		if h := holderOf(&l, c.engine); h.Pin == PinRaw {
-			c.report.DrainWaits(h.name(l.HeldFor), advice(h.Pin))
+	for _, e := range enginesOf(c) {
+		for _, l := range e.Looks() {
+			if h := holderOf(&l, e); h.Pin == PinRaw {
+				c.report.DrainWaits(h.name(l.HeldFor), advice(h.Pin))
+			}
 		}
 	}
 	err := c.pool.Drain(ctx, connpool.Begun{

@@ -5,10 +5,14 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
+	"time"
 
 	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/internal/binding"
 	"github.com/pooldriver/pooldriver/internal/replica"
+	"github.com/pooldriver/pooldriver/pool"
 )
 
 // Replica returns a context whose reads go to a replica of Config.Replicas: a statement whose text is known to read
@@ -62,6 +66,86 @@ func (f ReplicaFallback) String() string {
 
 // ErrNoReplica is in the error of a read that no replica can serve, with ReplicaFallbackOff.
 var ErrNoReplica = replica.ErrNone
+
+// ReplicaRead says what has become of a read that a replica may serve. It is a label for metrics.
+type ReplicaRead string
+
+// What has become of it. A replica has served the first two. The primary has served the others, unless Config.ReplicaFallback
+// keeps those from it that no replica could serve.
+const (
+	ReplicaServed  ReplicaRead = "served"
+	ReplicaWaited  ReplicaRead = "waited"     // the replica had to replay the writes of the context first
+	ReplicaBehind  ReplicaRead = "behind"     // the replica has not replayed them within Config.ReplicaWait
+	ReplicaUnknown ReplicaRead = "unknown"    // how far a replica must have come is not known
+	ReplicaLate    ReplicaRead = "late"       // Config.ReplicaMaxLag
+	ReplicaDead    ReplicaRead = "dead"       // no connection to a replica could be had
+	ReplicaNone    ReplicaRead = "no_standby" // the replica is no standby any more
+	ReplicaJoined  ReplicaRead = "joined"     // a transaction or session that the read belongs to is on the primary
+	ReplicaWrites  ReplicaRead = "not_read"   // the text is not known to read and do nothing else
+	ReplicaRefused ReplicaRead = "refused"    // the replica has refused the statement, because it writes
+)
+
+// replicaReads are the names of the reasons of package replica.
+var replicaReads = [replica.Reasons]ReplicaRead{
+	replica.Served: ReplicaServed, replica.Waited: ReplicaWaited, replica.Behind: ReplicaBehind, replica.Unknown: ReplicaUnknown,
+	replica.Late: ReplicaLate, replica.Dead: ReplicaDead, replica.NotStandby: ReplicaNone, replica.Joined: ReplicaJoined,
+	replica.Writes: ReplicaWrites, replica.Refused: ReplicaRefused,
+}
+
+// ReplicaStats describes the replicas of a Connector at a moment.
+type ReplicaStats struct {
+	// Reads counts the reads that a replica may serve, by what has become of them. A transaction is one read. Reads has
+	// an entry for each ReplicaRead.
+	Reads map[ReplicaRead]uint64
+	// Wait is the time for which reads have waited for a replica that had not replayed the writes of their context.
+	Wait Histogram
+	// Pools are the pools of the replicas, in the order of Config.Replicas.
+	Pools []ReplicaPool
+}
+
+// ReplicaPool describes one replica at a moment. What is known of the server is up to a second old.
+type ReplicaPool struct {
+	Host string
+	// State is ReplicaServed if the replica serves, or the reason why not.
+	State ReplicaRead
+	Lag   time.Duration // how far it is behind; negative: not known
+	Pool  pool.Stats
+}
+
+// replicaStats are the figures of a Connector's replicas.
+func replicaStats(s *replica.Set) ReplicaStats {
+	to := ReplicaStats{Reads: map[ReplicaRead]uint64{}}
+	for _, why := range replicaReads {
+		to.Reads[why] = 0
+	}
+	if s == nil {
+		return to
+	}
+	for i, why := range replicaReads {
+		to.Reads[why] = s.Reads[i].Load()
+	}
+	to.Wait = Histogram(s.Wait.Snapshot())
+	for _, r := range s.All {
+		state, lag := r.State()
+		to.Pools = append(to.Pools, ReplicaPool{r.Host, replicaReads[state], lag, r.Engine.Pool().Stats()})
+	}
+	return to
+}
+
+// enginesOf yields the engines of a Connector: with an empty name that of the primary, and with its host that of each
+// replica.
+func enginesOf(c *Connector) iter.Seq2[string, *binding.Engine] {
+	return func(yield func(string, *binding.Engine) bool) {
+		if !yield("", c.engine) || c.replicas == nil {
+			return
+		}
+		for _, r := range c.replicas.All {
+			if !yield(r.Host, r.Engine) {
+				return
+			}
+		}
+	}
+}
 
 // initReplicas makes the pools of the replicas. Nothing is opened.
 func initReplicas(c *Connector, d dialects.Dialect) error {

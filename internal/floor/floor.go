@@ -146,3 +146,19 @@ func (f *Floor) Stay(r any) {
 	defer f.mu.Unlock()
 	f.replica = r
 }
+
+// Unknown adds a write of ctx, to any database, whose position is not known. t is the task of ctx; nil: it has none.
+func Unknown(ctx context.Context, t *task.Task) {
+	all := floorsOf(ctx, t)
+	if all == nil {
+		return
+	}
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	if !slices.Contains(all.tokens, unknown) {
+		all.tokens = append(all.tokens, unknown)
+	}
+	for _, f := range all.own {
+		f.Unknown()
+	}
+}

@@ -147,16 +147,22 @@ func (r *Replica) state() Reason {
 	if r.Engine.Pool().Draining() {
 		return Dead // the primary serves what may finish
 	}
-	if at := r.failed.Load(); at != 0 && time.Since(time.Unix(0, at)) < pause {
-		return Dead
-	}
 	r.watcher.Use()
-	state, _ := r.watcher.State()
-	return states[state]
+	why, _ := r.State()
+	return why
 }
 
 // states are the reasons of the states of a watcher.
 var states = [...]Reason{floor.Unseen: Served, floor.Serving: Served, floor.Dead: Dead, floor.Late: Late, floor.NoStandby: NotStandby}
+
+// State says whether r can serve, and why not, and how late it is; a negative lag is not known.
+func (r *Replica) State() (Reason, time.Duration) {
+	if r.failed.Load() > time.Now().Add(-pause).UnixNano() {
+		return Dead, -1
+	}
+	state, lag := r.watcher.State()
+	return states[state], lag
+}
 
 // unavailable reports whether err says that r has not executed a statement, and that a new try there would
 // fail too: no connection to it could be made, or the connection was lost. If so, r is left alone for a while.
