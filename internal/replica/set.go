@@ -161,6 +161,9 @@ func (r *Replica) State() (Reason, time.Duration) {
 		return Dead, -1
 	}
 	state, lag := r.watcher.State()
+	if state == floor.Unseen {
+		lag = -1
+	}
 	return states[state], lag
 }
 
