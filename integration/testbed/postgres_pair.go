@@ -54,15 +54,24 @@ func StartPostgresPair(t testing.TB) *PostgresPair {
 	t.Helper()
 	n := NewNetwork(t)
 	p := &PostgresPair{names: map[*Server]string{}}
-	p.Primary = p.start(t, n, "one", "two")
-	p.Standby = p.start(t, n, "two", "one", testcontainers.ContainerFile{
-		Reader: strings.NewReader(""), ContainerFilePath: followMark, FileMode: 0o644})
+	p.Primary = startPostgresNode(t, n, "one", "two", false)
+	p.Standby = startPostgresNode(t, n, "two", "one", true)
+	p.names[p.Primary], p.names[p.Standby] = "one", "two"
 	p.Synchronise(t)
 	return p
 }
 
-func (p *PostgresPair) start(t testing.TB, n *Network, name, other string, files ...testcontainers.ContainerFile) *Server {
+// startPostgresNode starts a server that can follow the other one of the network, and does if follow.
+func startPostgresNode(t testing.TB, n *Network, name, other string, follow bool) *Server {
 	t.Helper()
+	files := []testcontainers.ContainerFile{
+		{Reader: strings.NewReader(pairNode), ContainerFilePath: "/node.sh", FileMode: 0o755},
+		{Reader: strings.NewReader(pairInit), ContainerFilePath: "/docker-entrypoint-initdb.d/replication.sh", FileMode: 0o644},
+	}
+	if follow {
+		files = append(files, testcontainers.ContainerFile{
+			Reader: strings.NewReader(""), ContainerFilePath: followMark, FileMode: 0o644})
+	}
 	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
 	defer cancel()
 	s := &Server{Engine: Postgres, options: options{restartable: true, network: n, alias: name}}
@@ -73,12 +82,7 @@ func (p *PostgresPair) start(t testing.TB, n *Network, name, other string, files
 			"POSTGRES_PASSWORD": postgresPassword, "PGPASSWORD": postgresPassword,
 			"POSTGRES_INITDB_ARGS": "--no-sync --data-checksums", "PGDATA": pairData, // pg_rewind wants them
 		},
-		files: append(files,
-			testcontainers.ContainerFile{Reader: strings.NewReader(pairNode), ContainerFilePath: "/node.sh", FileMode: 0o755},
-			testcontainers.ContainerFile{
-				Reader:            strings.NewReader(pairInit),
-				ContainerFilePath: "/docker-entrypoint-initdb.d/replication.sh", FileMode: 0o644,
-			}),
+		files:      files,
 		entrypoint: []string{"sh", "/node.sh"},
 		command:    []string{other, "-c", "max_connections=208", "-c", "superuser_reserved_connections=8"},
 	}
@@ -94,7 +98,6 @@ func (p *PostgresPair) start(t testing.TB, n *Network, name, other string, files
 	if err := s.waitReady(ctx); err != nil {
 		t.Fatalf("%v; log: %s", err, lastLog(ctx, s.container))
 	}
-	p.names[s] = name
 	return s
 }
 

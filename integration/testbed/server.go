@@ -35,6 +35,7 @@ type Engine interface {
 	reloadTLS(ctx context.Context, s *Server, certificate []byte) error
 	transactions(ctx context.Context, admin *sql.DB, a Account) ([]Transaction, error)
 	queries() queries
+	replication() replication
 }
 
 type options struct {
