@@ -9,7 +9,7 @@ import (
 // MaxToken is the longest token, in bytes. It fits into a cookie.
 const MaxToken = 3000
 
-// maxKept is how many positions of tokens are kept that cannot be compared.
+// maxKept is how many positions of tokens are kept. With more of them only the primary is new enough.
 const maxKept = 16
 
 const (
@@ -66,11 +66,11 @@ func (all *Floors) add(token string) {
 	}
 }
 
-// keep keeps a position of a token in place of those that it has all of. A context may get tokens for as long as it lives.
+// keep keeps a position of a token for floors to come. A context may get tokens for as long as it lives.
 func (all *Floors) keep(position string) {
-	all.tokens = slices.DeleteFunc(all.tokens, func(old string) bool {
-		return old == position || slices.ContainsFunc(all.own, func(f *Floor) bool { return f.positions.Reached(old, position) })
-	})
+	if slices.Contains(all.tokens, position) {
+		return
+	}
 	if len(all.tokens) >= maxKept {
 		all.tokens = all.tokens[:0]
 		position = unknown
