@@ -29,18 +29,19 @@ var mayImport = []struct{ pkg, imports string }{
 	{".", "dialects dialects/generic internal/beneath internal/binding internal/bubble internal/callsite internal/connpool" +
 		" internal/config internal/ctxerr internal/ctxsettings internal/histogram internal/history internal/listen internal/optiontable internal/pinning internal/redact" +
 		" internal/repeated internal/report internal/session internal/task internal/traffic internal/unwrap internal/usage internal/virtual internal/waitgraph pool"},
-	{"internal/virtual", "dialects internal/beneath internal/binding internal/callsite internal/config internal/connpool internal/ctxerr internal/ctxsettings internal/driverconn" +
+	{"internal/virtual", "dialects internal/beneath internal/binding internal/callsite internal/config internal/connpool internal/ctxerr internal/ctxsettings internal/direct internal/driverconn" +
 		" internal/pinning internal/report internal/rowbuffer internal/session internal/stmtcache internal/task internal/textcache internal/unwrap"},
 	{"internal/binding", "dialects internal/config internal/connpool internal/ctxerr internal/ctxsettings internal/fairlock internal/mergedctx internal/pinning internal/relay internal/report" +
 		" internal/session internal/stmtcache internal/task internal/textcache internal/usage internal/waitgraph pool"},
 	{"internal/connpool", "dialects dialects/generic internal/callsite internal/config internal/credential internal/ctxerr internal/dbsettings internal/mergedctx" +
 		" internal/pinning internal/report internal/session internal/stmtcache internal/usage pool"},
-	{"internal/session", "dialects internal/bytesize internal/config internal/ctxerr internal/driverconn internal/mergedctx internal/pinning" +
+	{"internal/session", "dialects internal/bytesize internal/config internal/ctxerr internal/direct internal/driverconn internal/mergedctx internal/pinning" +
 		" internal/rowbuffer internal/stmtcache"},
 	{"internal/history", "internal/bubble internal/histogram internal/report"},
 	{"internal/report", "internal/droppedstate internal/histogram internal/repeated internal/usage pool"},
 	{"internal/usage", "internal/bubble internal/callsite internal/config internal/histogram internal/pinning internal/traffic"},
 	{"internal/beneath", "dialects internal/config"},
+	{"internal/direct", "dialects"},
 	{"internal/config", "dialects internal/pinning"},
 	{"internal/credential", "dialects"},
 	{"internal/ctxsettings", "dialects"},

@@ -29,7 +29,8 @@ const (
 	preparing
 	beginning
 	pinging
-	lending // for Raw
+	lending   // for Raw
+	attaching // finds the session, and does nothing there
 )
 
 // operation is one call of database/sql, with all its attempts. A virtual connection has one, because
@@ -41,6 +42,10 @@ type operation struct {
 	binding.Want
 	virtual *text // the statement to prepare; nil: the text is sent as it is
 	opts    driver.TxOptions
+
+	// Of package direct.
+	lifetime context.Context // of the transaction that begins; nil: the operation's context
+	nested   bool            // a transaction that begins is a savepoint, also without a task
 
 	// The results, beside those of the statement.
 	rows *rows
@@ -153,7 +158,7 @@ func (op *operation) attempt(ctx context.Context) (again bool, err error) {
 			return again, ctxerr.Of(ctx, err)
 		}
 	}
-	if ctxsettings.Used() && op.kind != pinging {
+	if ctxsettings.Used() && op.kind != pinging && op.kind != attaching {
 		if again, err = op.useSettings(ctx); again || err != nil {
 			return again, err
 		}
@@ -167,6 +172,8 @@ func (op *operation) attempt(ctx context.Context) (again bool, err error) {
 		return op.begin(ctx)
 	case lending:
 		return false, op.lend()
+	case attaching:
+		return false, nil
 	}
 	return op.finishUnexecuted(ctx, r.Session.Ping(ctx))
 }
