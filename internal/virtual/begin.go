@@ -51,7 +51,7 @@ func (c *conn) deferBegin(ctx context.Context, opts driver.TxOptions) (driver.Tx
 // begins a savepoint.
 func (op *operation) begin(ctx context.Context) (again bool, err error) {
 	c, r := op.c, op.Conn
-	t := newTx(txContext(op, ctx), c, op.opts, r)
+	t := newTx(txContext(ctx, op), c, op.opts, r)
 	setting := ""
 	if !c.held.Shares() {
 		setting = c.source.pool.Settings().TakeNextTx()
@@ -76,7 +76,7 @@ func (op *operation) begin(ctx context.Context) (again bool, err error) {
 }
 
 // txContext is the context with which a transaction of op ends.
-func txContext(op *operation, ctx context.Context) context.Context {
+func txContext(ctx context.Context, op *operation) context.Context {
 	if op.lifetime != nil {
 		return op.lifetime
 	}
@@ -123,7 +123,7 @@ func (op *operation) beginInside(ctx context.Context, t *transaction) (again boo
 	if op.opts != (driver.TxOptions{}) && op.opts != outer {
 		return false, errTxOptions
 	}
-	t.held.Tx.Init(txContext(op, ctx), outer)
+	t.held.Tx.Init(txContext(ctx, op), outer)
 	if err = r.Session.Savepoint(ctx, &t.held.Tx); err != nil {
 		op.Said = r.Session.Diagnose(err)
 	}

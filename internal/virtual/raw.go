@@ -18,11 +18,11 @@ func Lend(ctx context.Context, dc any) (*Loan, error) {
 	if err != nil {
 		return nil, err
 	}
-	return c.lendFor(ctx, direct.Anything)
+	return lendFor(ctx, &c.checkout, direct.Anything)
 }
 
 // lendFor is Lend for a borrower that does nothing but what effect says.
-func (c *checkout) lendFor(ctx context.Context, effect dialects.Effect) (*Loan, error) {
+func lendFor(ctx context.Context, c *checkout, effect dialects.Effect) (*Loan, error) {
 	op := c.operate(lending)
 	op.Lends, op.LoanEffect = true, effect
 	if err := op.errOf(op.do(ctx)); err != nil {
