@@ -32,7 +32,7 @@ func newTx(ctx context.Context, c *checkout, opts driver.TxOptions, r *connpool.
 
 // deferBegin leaves the begin to the first statement. nil without an error: ctx carries a task, so the
 // begin is not deferred here.
-func (c *conn) deferBegin(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
+func deferBegin(ctx context.Context, c *conn, opts driver.TxOptions) (driver.Tx, error) {
 	var p task.Place
 	if err := c.source.engine.FindPlace(ctx, &p); err != nil || p.Task != nil {
 		return nil, err

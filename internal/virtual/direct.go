@@ -58,7 +58,7 @@ func (c *conn) Start(ctx, lifetime context.Context, opts driver.TxOptions, neste
 		if err := ctx.Err(); err != nil {
 			return nil, ctxerr.Of(ctx, err)
 		}
-		if t, err := c.deferBegin(lifetime, opts); t != nil || err != nil {
+		if t, err := deferBegin(lifetime, c, opts); t != nil || err != nil {
 			return t, err
 		}
 	}
