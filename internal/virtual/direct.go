@@ -70,7 +70,7 @@ func (c *conn) Start(ctx, lifetime context.Context, opts driver.TxOptions, neste
 
 // Lend lends the driver's own connection.
 func (c *conn) Lend(ctx context.Context, effect dialects.Effect) (direct.Loan, error) {
-	l, err := lendFor(ctx, &c.checkout, effect)
+	l, err := lendFor(ctx, c, effect)
 	if err != nil {
 		return nil, err
 	}

@@ -18,11 +18,11 @@ func Lend(ctx context.Context, dc any) (*Loan, error) {
 	if err != nil {
 		return nil, err
 	}
-	return lendFor(ctx, &c.checkout, direct.Anything)
+	return lendFor(ctx, c, direct.Anything)
 }
 
 // lendFor is Lend for a borrower that does nothing but what effect says.
-func lendFor(ctx context.Context, c *checkout, effect dialects.Effect) (*Loan, error) {
+func lendFor(ctx context.Context, c *conn, effect dialects.Effect) (*Loan, error) {
 	op := c.operate(lending)
 	op.Lends, op.LoanEffect = true, effect
 	if err := op.errOf(op.do(ctx)); err != nil {
