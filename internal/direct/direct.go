@@ -54,6 +54,13 @@ type Conn interface {
 	Lend(ctx context.Context, effect dialects.Effect) (Loan, error)
 }
 
+// Rows are the rows of Execute.
+type Rows interface {
+	driver.Rows
+	// Lost is why rows that were not read to their end are lost; nil: they are not.
+	Lost() error
+}
+
 // Anything is the effect of a borrower of whom nothing is known.
 const Anything = dialects.Suspect | dialects.TxControl | dialects.ForgetPrepared | dialects.NamedPrepared | dialects.Rereads
 
