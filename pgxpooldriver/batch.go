@@ -274,7 +274,7 @@ func (s *batchSource) Send(ctx context.Context, dc driver.Conn, how direct.How) 
 	if err != nil {
 		return nil, err
 	}
-	if how.Unkept && keeps(sideOf(c).mode) {
+	if how.Unkept && sideOf(c).mode == pgx.QueryExecModeCacheStatement {
 		return nil, errBatchUnkept
 	}
 	s.results, s.left, s.whole = c.SendBatch(ctx, &s.batch), len(s.batch.QueuedQueries), nil

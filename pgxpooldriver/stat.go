@@ -35,6 +35,12 @@ func (s *Stat) CanceledAcquireCount() int64 { return int64(s.stats.Pool.Cancelle
 // ConstructingConns counts the connections that are being opened.
 func (s *Stat) ConstructingConns() int32 { return int32(s.stats.Pool.Creating) }
 
+// EmptyAcquireCount counts the statements that have waited for a connection.
+func (s *Stat) EmptyAcquireCount() int64 { return int64(s.stats.Wait.Count - s.stats.Wait.Buckets[0]) }
+
+// EmptyAcquireWaitTime is AcquireDuration.
+func (s *Stat) EmptyAcquireWaitTime() time.Duration { return s.stats.Wait.Sum }
+
 // IdleConns counts the idle connections.
 func (s *Stat) IdleConns() int32 { return int32(s.stats.Pool.Idle) }
 

@@ -38,9 +38,11 @@ func rewrite(ctx context.Context, text string, args []any) (string, []any, texts
 	return text, args, texts{}, nil
 }
 
-// unkept returns args with a mode in which pgx neither keeps a statement nor uses one that it has kept.
+// unkept returns args with the nearest mode in which pgx neither keeps a statement nor uses one that it has kept: in
+// QueryExecModeCacheDescribe it sends the text with each execution, and keeps the types, which depend on no such setting.
 func unkept(c *pgx.Conn, args []any) []any {
-	mode := sideOf(c).mode
+	s := sideOf(c)
+	mode := s.mode
 	for i, arg := range args {
 		switch m := arg.(type) {
 		case pgx.QueryExecMode:
@@ -51,12 +53,10 @@ func unkept(c *pgx.Conn, args []any) []any {
 		}
 		break
 	}
-	if keeps(mode) {
-		mode = pgx.QueryExecModeDescribeExec
+	if mode == pgx.QueryExecModeCacheStatement || mode == pgx.QueryExecModeDescribeExec {
+		if mode = pgx.QueryExecModeDescribeExec; s.described {
+			mode = pgx.QueryExecModeCacheDescribe
+		}
 	}
 	return append([]any{mode}, args...)
-}
-
-func keeps(mode pgx.QueryExecMode) bool {
-	return mode == pgx.QueryExecModeCacheStatement || mode == pgx.QueryExecModeCacheDescribe
 }

@@ -16,7 +16,8 @@ import (
 
 // side is what a connection of pgx keeps for us.
 type side struct {
-	mode pgx.QueryExecMode // the default
+	mode      pgx.QueryExecMode // the default
+	described bool              // pgx has a cache of descriptions
 
 	mu      sync.Mutex
 	free    []*decoder
@@ -34,7 +35,8 @@ func sideOf(c *pgx.Conn) *side {
 	data := c.PgConn().CustomData()
 	s, ok := data[sideKey].(*side)
 	if !ok {
-		s = &side{mode: c.Config().DefaultQueryExecMode}
+		config := c.Config()
+		s = &side{mode: config.DefaultQueryExecMode, described: config.DescriptionCacheCapacity > 0}
 		data[sideKey] = s
 	}
 	return s
@@ -161,8 +163,11 @@ func (d *decoder) hold(row [][]byte) {
 
 // appended copies v, which fits, to the end of data.
 func appended(data *[]byte, v []byte) []byte {
-	if v == nil {
+	switch {
+	case v == nil:
 		return nil // NULL
+	case len(v) == 0:
+		return []byte{} // a slice of no data may be nil
 	}
 	from := len(*data)
 	*data = append(*data, v...)

@@ -258,7 +258,7 @@ func (t *Tx) mayCommit() error {
 		return t.session.LostTx()
 	case t.lost != nil:
 		return t.lost
-	case len(t.deeper()) > 0:
+	case t.session.inTask && len(t.deeper()) > 0: // else one program begins them all, as it does with pgx
 		return ErrOpenInside
 	}
 	return t.session.ReadAhead(context.Background())
