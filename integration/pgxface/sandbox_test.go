@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pooldriver/pooldriver"
+	"github.com/pooldriver/pooldriver/pgxpooldriver"
 	"github.com/pooldriver/pooldriver/sandbox"
 )
 
@@ -55,6 +56,15 @@ func TestInASandboxNothingStays(t *testing.T) {
 			return err
 		}))
 		require.Equal(t, 6, count(ctx))
+		var batch pgx.Batch
+		batch.Queue("INSERT INTO t VALUES (8)")
+		batch.Queue("INSERT INTO t VALUES (8)")
+		require.ErrorContains(t, b.pool.SendBatch(ctx, &batch).Close(), "23505")
+		require.Equal(t, 6, count(ctx))
+		require.NoError(t, b.pool.AcquireFunc(ctx, func(c *pgxpooldriver.Conn) error {
+			require.Equal(t, 6, ask[int](ctx, t, c.Conn(), "SELECT count(*) FROM t"))
+			return nil
+		}))
 	})
 	require.Zero(t, count(t.Context()))
 }
