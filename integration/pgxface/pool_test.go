@@ -263,7 +263,7 @@ func readsRowsAhead(t *testing.T, parameters ...string) {
 			if begins {
 				tx, err := b.pool.Begin(ctx)
 				require.NoError(t, err)
-				defer tx.Rollback(ctx)
+				defer func() { _ = tx.Rollback(ctx) }()
 			}
 			rows, err := b.pool.Query(ctx, "SELECT g, 'text ' || g, ARRAY[g] FROM generate_series(1, 100) g")
 			require.NoError(t, err)
