@@ -759,3 +759,23 @@ func TestALoan(t *testing.T) {
 	require.Zero(t, ask[int](t.Context(), t, b.pool, "SELECT count(*) FROM t"))
 	b.atRest(t)
 }
+
+// As with pgx, and unlike in a task.
+func TestOpenRowsKeepTheirTransactionBusyWithoutATask(t *testing.T) {
+	t.Parallel()
+	b, ctx := open(t, "pool_max_conns=1"), t.Context()
+	tx, err := b.pool.Begin(ctx)
+	require.NoError(t, err)
+	rows, err := tx.Query(ctx, "SELECT g FROM generate_series(1, 100000) g")
+	require.NoError(t, err)
+	require.True(t, rows.Next())
+	_, err = tx.Exec(ctx, "SELECT 1")
+	require.ErrorContains(t, err, "conn busy")
+	ids, err := pgx.CollectRows(rows, pgx.RowTo[int])
+	require.NoError(t, err)
+	require.Len(t, ids, 99999)
+	_, err = tx.Exec(ctx, "SELECT 1")
+	require.NoError(t, err)
+	require.NoError(t, tx.Commit(ctx))
+	b.atRest(t)
+}
