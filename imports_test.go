@@ -20,7 +20,7 @@ var mayImport = []struct{ pkg, imports string }{
 	{"tests/schedules", ". internal/fakedb internal/randomtest internal/stubdialect sandbox testify"},
 	{"httptask", ". internal/task"},
 	{"inspect", ". internal/pprofproto pool"},
-	{"sandbox", ". dialects dialects/generic internal/beneath internal/bubble internal/driverconn internal/goroutine internal/redact internal/task sandbox/internal/clones"},
+	{"sandbox", ". dialects dialects/generic internal/beneath internal/bubble internal/direct internal/driverconn internal/goroutine internal/redact internal/task sandbox/internal/clones"},
 	{"sandbox/internal/clones", "sandbox/internal/dsn"},
 	{"sandbox/internal/dsn", "dialects"},
 	{"tests/answers", "testify"},
@@ -31,18 +31,19 @@ var mayImport = []struct{ pkg, imports string }{
 		" internal/repeated internal/replica internal/report internal/session internal/task internal/traffic internal/unwrap internal/usage internal/virtual internal/waitgraph pool"},
 	{"internal/replica", "dialects internal/beneath internal/binding internal/config internal/connpool internal/ctxerr internal/driverconn internal/floor internal/histogram" +
 		" internal/report internal/task internal/textcache internal/usage internal/virtual pool"},
-	{"internal/virtual", "dialects internal/beneath internal/binding internal/callsite internal/config internal/connpool internal/ctxerr internal/ctxsettings internal/driverconn" +
+	{"internal/virtual", "dialects internal/beneath internal/binding internal/callsite internal/config internal/connpool internal/ctxerr internal/ctxsettings internal/direct internal/driverconn" +
 		" internal/pinning internal/report internal/rowbuffer internal/session internal/stmtcache internal/task internal/textcache internal/unwrap"},
 	{"internal/binding", "dialects internal/config internal/connpool internal/ctxerr internal/ctxsettings internal/fairlock internal/mergedctx internal/pinning internal/relay internal/report" +
 		" internal/session internal/stmtcache internal/task internal/textcache internal/usage internal/waitgraph pool"},
 	{"internal/connpool", "dialects dialects/generic internal/callsite internal/config internal/credential internal/ctxerr internal/dbsettings internal/mergedctx" +
 		" internal/pinning internal/report internal/session internal/stmtcache internal/usage pool"},
-	{"internal/session", "dialects internal/bytesize internal/config internal/ctxerr internal/driverconn internal/mergedctx internal/pinning" +
+	{"internal/session", "dialects internal/bytesize internal/config internal/ctxerr internal/direct internal/driverconn internal/mergedctx internal/pinning" +
 		" internal/rowbuffer internal/stmtcache"},
 	{"internal/history", "internal/bubble internal/histogram internal/report"},
 	{"internal/report", "internal/droppedstate internal/histogram internal/repeated internal/usage pool"},
 	{"internal/usage", "internal/bubble internal/callsite internal/config internal/histogram internal/pinning internal/traffic"},
 	{"internal/beneath", "dialects internal/config"},
+	{"internal/direct", "dialects"},
 	{"internal/config", "dialects internal/pinning"},
 	{"internal/credential", "dialects"},
 	{"internal/ctxsettings", "dialects"},

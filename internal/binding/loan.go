@@ -17,10 +17,8 @@ type Loan struct {
 	checkout *Checkout
 	binding  *Binding
 	busy     chan struct{} // closed when the function has returned
+	effect   dialects.Effect
 }
-
-// anything is the effect of a function of Raw, which may do anything.
-const anything = dialects.Suspect | dialects.TxControl | dialects.ForgetPrepared | dialects.NamedPrepared | dialects.Rereads
 
 // Lend lends the connection of an operation, which has its lock, to a function of Raw. The
 // function may use its task. A statement that needs the lent session waits for rawPatience, and
@@ -30,8 +28,8 @@ func Lend(c *Checkout, w *Want) (*Loan, error) {
 	if b.isPrivate() && (r.Session.Unusable() || r.Session.Severed()) {
 		return nil, driver.ErrBadConn // a call that was given up may still run on it
 	}
-	r.Session.RecordEffect(anything)
-	l := &Loan{Conn: r, seat: s, checkout: c, binding: b, busy: make(chan struct{})}
+	r.Session.RecordEffect(w.LoanEffect)
+	l := &Loan{Conn: r, seat: s, checkout: c, binding: b, busy: make(chan struct{}), effect: w.LoanEffect}
 	s.raw = l.busy
 	if !b.isPrivate() { // else raw keeps the connection
 		b.claim(s)
@@ -73,7 +71,7 @@ func (l *Loan) giveBack(err error, look func()) {
 	s.raw = nil
 	r.Meter.Resume()
 	close(l.busy)
-	r.Session.RecordResult(anything, err)
+	r.Session.RecordResult(l.effect, err)
 	look()
 	r.Meter.SetPin(s.pinnedBy(r))
 	if b.isPrivate() {

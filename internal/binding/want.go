@@ -1,6 +1,7 @@
 package binding
 
 import (
+	"github.com/pooldriver/pooldriver/dialects"
 	"github.com/pooldriver/pooldriver/internal/connpool"
 	"github.com/pooldriver/pooldriver/internal/session"
 	"github.com/pooldriver/pooldriver/internal/task"
@@ -13,6 +14,7 @@ type Want struct {
 	TextAt            *string         // Text, for Holders; nil: there is none
 	Begins            bool            // it begins a transaction
 	Lends             bool            // it is for a function of Raw
+	LoanEffect        dialects.Effect // of that function
 	Pace              *textcache.Pace // of a query that may be in a pipeline; nil: it may not
 	Answer            *session.Answer // of a pipeline: the operation needs no connection; nil: there is none
 

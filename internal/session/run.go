@@ -6,6 +6,7 @@ import (
 
 	"github.com/pooldriver/pooldriver/dialects"
 	"github.com/pooldriver/pooldriver/internal/ctxerr"
+	"github.com/pooldriver/pooldriver/internal/direct"
 	"github.com/pooldriver/pooldriver/internal/driverconn"
 	"github.com/pooldriver/pooldriver/internal/pinning"
 	"github.com/pooldriver/pooldriver/internal/stmtcache"
@@ -27,6 +28,9 @@ type Statement struct {
 	Owner      *stmtcache.Owner
 
 	Cargo Cargo // the settings of the context that it carries
+
+	// Direct sends it in place of the driver's methods for texts; nil: those do. Converted is true then.
+	Direct direct.Sender
 
 	// Fatal: if the conversion of the arguments panics, Calls counts that.
 	Fatal bool
@@ -99,7 +103,7 @@ func (s *Session) makeReady(ctx context.Context, st *Statement) (Progress, error
 		if p, err := s.find(ctx, st); err != nil {
 			return p, err
 		}
-	case !s.sendsTexts(st):
+	case st.Direct == nil && !s.sendsTexts(st):
 		return Refused, driver.ErrSkip
 	}
 	if !st.Converted {
@@ -151,6 +155,9 @@ func (s *Session) send(ctx context.Context, st *Statement) (err error) {
 }
 
 func (s *Session) sendText(ctx context.Context, st *Statement) (err error) {
+	if st.Direct != nil {
+		return s.sendDirect(ctx, st)
+	}
 	args := st.Args
 	if s.rereader != nil {
 		args = s.readAnew(args)
@@ -161,6 +168,14 @@ func (s *Session) sendText(ctx context.Context, st *Statement) (err error) {
 		st.Result, err = s.conn.Exec(ctx, st.Text, args)
 	}
 	return err
+}
+
+// sendDirect has the caller send st. In a sandbox that is a function of Raw.
+func (s *Session) sendDirect(ctx context.Context, st *Statement) (err error) {
+	_, whole := s.server.(rawReturner)
+	how := direct.How{Unkept: s.rereader != nil && s.readsAnew(), Whole: whole}
+	st.Rows, err = st.Direct.Send(ctx, s.DriverConn(), how)
+	return s.RawReturned(err)
 }
 
 // answered records what the driver has answered.
@@ -241,14 +256,19 @@ func (s *Session) mayRenew(st *Statement) bool {
 // readAnew returns the arguments of a text that is sent as it is. If the session's settings are not
 // those at connect, the driver neither keeps a statement for the text nor uses a kept one.
 func (s *Session) readAnew(args []driver.NamedValue) []driver.NamedValue {
+	if s.readsAnew() {
+		return s.rereader.Anew(args)
+	}
+	return args
+}
+
+// readsAnew reports whether the session's settings are not those at connect.
+func (s *Session) readsAnew() bool {
 	bySettings := s.ReadBySettings()
 	if bySettings && s.effect&dialects.Suspect != 0 {
 		s.effect |= dialects.Rereads // a function keeps what it has read by the settings
 	}
-	if bySettings || s.effect&dialects.Rereads != 0 {
-		return s.rereader.Anew(args)
-	}
-	return args
+	return bySettings || s.effect&dialects.Rereads != 0
 }
 
 // columnsOf asks the driver for the names of the columns, because database/sql is about to ask

@@ -170,11 +170,13 @@ func (s *Session) DriverConn() driver.Conn {
 // RawReturned is called when a function of Raw has returned err. It returns the error of Raw: a
 // sandbox may have undone what the function has done.
 func (s *Session) RawReturned(err error) error {
-	if r, ok := s.server.(interface{ RawReturned() error }); ok && err == nil {
+	if r, ok := s.server.(rawReturner); ok && err == nil {
 		return r.RawReturned()
 	}
 	return err
 }
+
+type rawReturner interface{ RawReturned() error }
 
 // Lend gives the session to a borrower: to a task or, if inTask is false, to a checkout
 // without a task.

@@ -211,7 +211,7 @@ func (s *Session) TxOptions() driver.TxOptions {
 // may be committed or not. After an error of this package it is rolled back.
 func (t *Tx) Commit() error {
 	s := t.session
-	if !s.inTask {
+	if !s.inTask && t.savepoint == "" {
 		if !t.hasBegun() {
 			s.forget(t)
 			return t.refused
@@ -258,7 +258,7 @@ func (t *Tx) mayCommit() error {
 		return t.session.LostTx()
 	case t.lost != nil:
 		return t.lost
-	case len(t.deeper()) > 0:
+	case t.session.inTask && len(t.deeper()) > 0: // else one program begins them all, as it does with pgx
 		return ErrOpenInside
 	}
 	return t.session.ReadAhead(context.Background())
@@ -278,7 +278,7 @@ func (t *Tx) commitSavepoint() error {
 // End rolls t back. If the end of a context is the reason, the other users of the
 // transaction are told.
 func (t *Tx) End() error {
-	if !t.session.inTask {
+	if !t.session.inTask && t.savepoint == "" {
 		err := t.rollbackReal()
 		t.session.forget(t)
 		return err

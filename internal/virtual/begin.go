@@ -32,7 +32,7 @@ func newTx(ctx context.Context, c *checkout, opts driver.TxOptions, r *connpool.
 
 // deferBegin leaves the begin to the first statement. nil without an error: ctx carries a task, so the
 // begin is not deferred here.
-func (c *conn) deferBegin(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
+func deferBegin(ctx context.Context, c *conn, opts driver.TxOptions) (driver.Tx, error) {
 	var p task.Place
 	if err := c.source.engine.FindPlace(ctx, &p); err != nil || p.Task != nil {
 		return nil, err
@@ -51,13 +51,13 @@ func (c *conn) deferBegin(ctx context.Context, opts driver.TxOptions) (driver.Tx
 // begins a savepoint.
 func (op *operation) begin(ctx context.Context) (again bool, err error) {
 	c, r := op.c, op.Conn
-	t := newTx(ctx, c, op.opts, r)
+	t := newTx(txContext(ctx, op), c, op.opts, r)
 	setting := ""
 	if !c.held.Shares() {
 		setting = c.source.pool.Settings().TakeNextTx()
 	}
 	switch {
-	case c.held.Shares() && r.Session.InTx():
+	case op.nested || c.held.Shares() && r.Session.InTx():
 		return op.beginInside(ctx, t)
 	case c.source.config.LazyBegin && setting == "" && !c.held.HasTx() && r.Session.BetweenTxs():
 		if err := ctx.Err(); err != nil {
@@ -73,6 +73,14 @@ func (op *operation) begin(ctx context.Context) (again bool, err error) {
 	t.held.Began()
 	op.begun(t)
 	return false, nil
+}
+
+// txContext is the context with which a transaction of op ends.
+func txContext(ctx context.Context, op *operation) context.Context {
+	if op.lifetime != nil {
+		return op.lifetime
+	}
+	return ctx
 }
 
 // beginNow begins t, and executes setting, a setting of the *sql.DB for the next transaction; "": none.
@@ -115,7 +123,7 @@ func (op *operation) beginInside(ctx context.Context, t *transaction) (again boo
 	if op.opts != (driver.TxOptions{}) && op.opts != outer {
 		return false, errTxOptions
 	}
-	t.held.Tx.Init(ctx, outer)
+	t.held.Tx.Init(txContext(ctx, op), outer)
 	if err = r.Session.Savepoint(ctx, &t.held.Tx); err != nil {
 		op.Said = r.Session.Diagnose(err)
 	}

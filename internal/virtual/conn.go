@@ -120,7 +120,7 @@ func (c *conn) PrepareContext(ctx context.Context, query string) (driver.Stmt, e
 // transaction.
 func (c *conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
 	if c.source.config.LazyBegin && c.refusal == nil && !c.held.Bound() && !c.held.HasTx() {
-		if t, err := c.deferBegin(ctx, opts); t != nil || err != nil {
+		if t, err := deferBegin(ctx, c, opts); t != nil || err != nil {
 			return t, err
 		}
 	}

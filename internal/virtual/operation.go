@@ -28,9 +28,11 @@ const (
 	querying
 	preparing
 	beginning
-	pinging
 	lending // for Raw
-	asking  // how far the server's log has come
+	// The rest sends no statement of the program, and needs no settings.
+	pinging
+	attaching // finds the session, and does nothing there
+	asking    // how far the server's log has come
 )
 
 // operation is one call of database/sql, with all its attempts. A virtual connection has one, because
@@ -42,6 +44,10 @@ type operation struct {
 	binding.Want
 	virtual *text // the statement to prepare; nil: the text is sent as it is
 	opts    driver.TxOptions
+
+	// Of package direct.
+	lifetime context.Context // of the transaction that begins; nil: the operation's context
+	nested   bool            // a transaction that begins is a savepoint, also without a task
 
 	// The results, beside those of the statement.
 	rows    *rows
@@ -155,7 +161,7 @@ func (op *operation) attempt(ctx context.Context) (again bool, err error) {
 			return again, ctxerr.Of(ctx, err)
 		}
 	}
-	if ctxsettings.Used() && op.kind != pinging && op.kind != asking {
+	if ctxsettings.Used() && op.kind < pinging {
 		if again, err = op.useSettings(ctx); again || err != nil {
 			return again, err
 		}
@@ -169,6 +175,8 @@ func (op *operation) attempt(ctx context.Context) (again bool, err error) {
 		return op.begin(ctx)
 	case lending:
 		return false, op.lend()
+	case attaching:
+		return false, nil
 	case asking:
 		op.written, err = r.Session.Written(ctx)
 	default:

@@ -5,7 +5,9 @@ import (
 	"database/sql/driver"
 	"fmt"
 
+	"github.com/pooldriver/pooldriver/dialects"
 	"github.com/pooldriver/pooldriver/internal/beneath"
+	"github.com/pooldriver/pooldriver/internal/direct"
 	"github.com/pooldriver/pooldriver/internal/unwrap"
 )
 
@@ -16,8 +18,13 @@ func Lend(ctx context.Context, dc any) (*Loan, error) {
 	if err != nil {
 		return nil, err
 	}
+	return lendFor(ctx, c, direct.Anything)
+}
+
+// lendFor is Lend for a borrower that does nothing but what effect says.
+func lendFor(ctx context.Context, c *conn, effect dialects.Effect) (*Loan, error) {
 	op := c.operate(lending)
-	op.Lends = true
+	op.Lends, op.LoanEffect = true, effect
 	if err := op.errOf(op.do(ctx)); err != nil {
 		return nil, err
 	}

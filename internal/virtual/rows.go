@@ -98,6 +98,9 @@ func (r *rows) Close() error {
 	return err
 }
 
+// Lost implements direct.Rows.
+func (r *rows) Lost() error { return r.held.Rows.Lost() }
+
 // recycle keeps closed rows for the next query of their virtual connection, which uses
 // their memory again. database/sql never touches rows that it has closed.
 func (r *rows) recycle() {

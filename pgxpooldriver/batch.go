@@ -1,0 +1,343 @@
+package pgxpooldriver
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"io"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/pooldriver/pooldriver/internal/direct"
+)
+
+// The results of a batch are one stream: for each query a head, its rows, and an end. So they are rows for everybody
+// who needs their session, and can be read into memory.
+
+// head begins the result of one query.
+type head struct{ fields []pgconn.FieldDescription }
+
+// end ends it.
+type end struct {
+	tag pgconn.CommandTag
+	err error
+}
+
+// batch are pgx.BatchResults.
+type batch struct {
+	link    *link
+	owns    bool // the link ends with the results
+	queries []*pgx.QueuedQuery
+	source  batchSource
+	set     driver.Rows // the virtual rows
+	dest    [1]driver.Value
+
+	at     int   // queries that have begun
+	now    *rows // the rows of the present query; nil: none are open
+	result *end  // of the present query; nil: it has not ended
+	err    error // of the batch
+	closed bool
+}
+
+var (
+	errBatchBegins = errors.New("pgxpooldriver: a batch that begins a transaction (Batch.BeginTx) would begin one that nobody else knows of: call Begin or BeginTx, and SendBatch of the transaction")
+	errBatchClosed = errors.New("batch already closed")
+	errNoMore      = errors.New("no more results in batch")
+	errBatchUnkept = errors.New("pgxpooldriver: a batch cannot be sent here, because a setting of its context or session (the time zone) decides how the server reads texts, and pgx keeps the statements of a batch: execute the statements one by one, or use a connector with default_query_exec_mode=exec")
+)
+
+func (l *link) sendBatch(ctx context.Context, b *pgx.Batch, owns bool) pgx.BatchResults {
+	if c := l.raw(); c != nil {
+		return c.SendBatch(ctx, b)
+	}
+	r := &batch{link: l, owns: owns, queries: b.QueuedQueries}
+	if err := r.send(ctx, b); err != nil {
+		r.err, r.closed = err, true
+		r.release()
+	}
+	return r
+}
+
+func (r *batch) send(ctx context.Context, b *pgx.Batch) (err error) {
+	if pgx.FailedBatchResults(b, errBatchBegins).Tx() != nil {
+		return errBatchBegins
+	}
+	if len(r.queries) == 0 {
+		return nil
+	}
+	sent := false
+	defer func() {
+		if !sent && err == nil { // code of the program has panicked
+			r.release()
+		}
+	}()
+	// pgx gets a batch without the functions of b, which are called when their results are asked for.
+	inner, all := &r.source.batch, texts{}
+	for _, q := range r.queries {
+		text, args, more, err := rewrite(ctx, q.SQL, q.Arguments)
+		if err != nil {
+			sent = true
+			return err
+		}
+		inner.Queue(text, args...)
+		all.texts, all.effect = append(all.texts, text), all.effect|more.effect
+	}
+	text := all.texts[0]
+	all.texts = all.texts[1:]
+	r.set, err = r.link.execute(ctx, text, true, &r.source, all)
+	sent = true
+	return err
+}
+
+// release ends the link, if it ends with the results.
+func (r *batch) release() {
+	if r.owns {
+		r.owns = false
+		r.link.release()
+	}
+}
+
+// begin goes to the result of the next query.
+func (r *batch) begin() error {
+	switch {
+	case r.err != nil:
+		return r.err
+	case r.closed:
+		return errBatchClosed
+	}
+	if r.now != nil {
+		r.now.Close()
+		r.now = nil
+	}
+	if r.err != nil {
+		return r.err
+	}
+	if r.at == len(r.queries) {
+		return errNoMore
+	}
+	r.at++
+	r.result = nil
+	event, err := r.read()
+	if err != nil {
+		return r.fail(err)
+	}
+	switch event := event.(type) {
+	case *head:
+		r.source.decoder.describe(event.fields)
+	case *end:
+		r.result = event
+		return r.fail(event.err)
+	}
+	return nil
+}
+
+func (r *batch) fail(err error) error {
+	if err == io.EOF {
+		err = errNoMore
+	}
+	if r.err == nil {
+		r.err = err
+	}
+	return err
+}
+
+// read reads an event: a head, an end, or a row, which is nil if the decoder has it.
+func (r *batch) read() (driver.Value, error) {
+	r.link.mu.Lock()
+	defer r.link.mu.Unlock()
+	r.dest[0] = &r.source
+	if err := r.set.Next(r.dest[:]); err != nil {
+		return nil, err
+	}
+	event := r.dest[0]
+	r.dest[0] = nil
+	return event, nil
+}
+
+// next implements feed, for the rows of the present query.
+func (r *batch) next() ([][]byte, error) {
+	if r.result != nil {
+		return nil, io.EOF
+	}
+	event, err := r.read()
+	if err != nil {
+		r.result = &end{err: err}
+		return nil, r.fail(err)
+	}
+	switch event := event.(type) {
+	case [][]byte: // from memory
+		return event, nil
+	case *end:
+		r.result = event
+		if event.err != nil {
+			return nil, r.fail(event.err)
+		}
+		return nil, io.EOF
+	}
+	return r.source.decoder.values, nil
+}
+
+// finish implements feed.
+func (r *batch) finish() (pgconn.CommandTag, error) {
+	for r.result == nil {
+		_, _ = r.next()
+	}
+	return r.result.tag, r.result.err
+}
+
+// Exec reads the result of the next query.
+func (r *batch) Exec() (pgconn.CommandTag, error) {
+	if err := r.begin(); err != nil {
+		return pgconn.CommandTag{}, err
+	}
+	return r.finish()
+}
+
+// Query reads the rows of the next query.
+func (r *batch) Query() (pgx.Rows, error) {
+	if err := r.begin(); err != nil {
+		return failedRows(err), err
+	}
+	r.now = &rows{feed: r, decoder: r.source.decoder}
+	return r.now, nil
+}
+
+// QueryRow reads the row of the next query.
+func (r *batch) QueryRow() pgx.Row {
+	rows, _ := r.Query()
+	return asRow(rows)
+}
+
+// Close reads the further results, and calls the functions of their queries.
+func (r *batch) Close() error {
+	if r.closed {
+		return r.err
+	}
+	defer r.end() // also if a function panics
+	for r.err == nil && !r.closed && r.at < len(r.queries) {
+		if fn := r.queries[r.at].Fn; fn != nil {
+			at := r.at
+			if err := fn(r); err != nil && r.err == nil {
+				r.err = err
+			}
+			if r.at == at { // it has read nothing
+				_, _ = r.Exec()
+			}
+		} else {
+			_, _ = r.Exec()
+		}
+	}
+	r.end()
+	return r.err
+}
+
+func (r *batch) end() {
+	if r.closed {
+		return
+	}
+	r.closed = true
+	if r.now != nil {
+		r.now.Close()
+	}
+	if r.set != nil {
+		err := r.link.closeRows(r.set)
+		r.set = nil
+		if r.err == nil {
+			r.err = err
+		}
+		r.source.decoder.giveBack()
+	}
+	r.release()
+}
+
+// Tx is nil: see errBatchBegins.
+func (r *batch) Tx() pgx.Tx { return nil }
+
+// batchSource sends a batch, and reads its results from pgx. It is used under the session's lock, as source is.
+type batchSource struct {
+	batch   pgx.Batch
+	results pgx.BatchResults
+	decoder *decoder
+	rows    pgx.Rows // of the present query; nil: none are open
+	left    int      // queries without an answer
+	headed  bool     // the head of rows was given
+	over    bool
+}
+
+// Send implements direct.Sender. The first result begins at once: so an error before that, as of a connection that is
+// gone, is that of the batch.
+func (s *batchSource) Send(ctx context.Context, dc driver.Conn, how direct.How) (driver.Rows, error) {
+	c, err := pgxOf(dc)
+	if err != nil {
+		return nil, err
+	}
+	if how.Unkept && sideOf(c).mode == pgx.QueryExecModeCacheStatement {
+		return nil, errBatchUnkept
+	}
+	s.results, s.left = c.SendBatch(ctx, &s.batch), len(s.batch.QueuedQueries)
+	if s.rows, err = s.results.Query(); err != nil {
+		_ = s.results.Close()
+		return nil, err
+	}
+	s.left--
+	s.decoder = takeDecoder(c)
+	rows, err := wholeOf(s, how)
+	if w, ok := rows.(*whole); ok && len(w.rows) > 0 {
+		if last, ok := w.rows[len(w.rows)-1].(*end); ok && last.err != nil {
+			_ = s.Close()
+			return nil, last.err // who has to read all has to know of it now
+		}
+	}
+	return rows, err
+}
+
+// Columns implements driver.Rows.
+func (s *batchSource) Columns() []string { return column }
+
+// Next implements driver.Rows.
+func (s *batchSource) Next(dest []driver.Value) (err error) {
+	dest[0], err = s.event(dest[0])
+	return err
+}
+
+// event returns the next event. owner is s if the decoder is to hold a row.
+func (s *batchSource) event(owner driver.Value) (driver.Value, error) {
+	switch {
+	case s.over:
+		return nil, io.EOF
+	case s.rows == nil && s.left == 0:
+		s.over = true
+		return nil, io.EOF
+	case s.rows == nil:
+		s.left--
+		var err error
+		if s.rows, err = s.results.Query(); err != nil {
+			s.over = true
+			return &end{err: err}, nil
+		}
+		fallthrough
+	case !s.headed:
+		s.headed = true
+		return &head{append([]pgconn.FieldDescription(nil), s.rows.FieldDescriptions()...)}, nil
+	}
+	if !s.rows.Next() {
+		e := &end{s.rows.CommandTag(), s.rows.Err()}
+		s.rows, s.headed, s.over = nil, false, e.err != nil
+		return e, nil
+	}
+	if owner == driver.Value(s) {
+		s.decoder.hold(s.rows.RawValues())
+		return owner, nil
+	}
+	return cloned(s.rows.RawValues()), nil
+}
+
+// Close implements driver.Rows.
+func (s *batchSource) Close() error {
+	if s.rows != nil {
+		s.rows.Close()
+		s.rows = nil
+	}
+	return s.results.Close()
+}

@@ -1,0 +1,82 @@
+package pgxpooldriver
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// Conn is a connection of Pool.Acquire, as a *pgxpool.Conn is. In a task it is the task's session.
+type Conn struct {
+	link *link
+}
+
+// Release gives the connection back. Further calls do nothing.
+func (c *Conn) Release() {
+	if l := c.link; l != nil {
+		c.link = nil
+		l.release()
+	}
+}
+
+// Exec executes a statement.
+func (c *Conn) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
+	return c.link.doExec(ctx, sql, args)
+}
+
+// Query runs a query.
+func (c *Conn) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
+	return c.link.doQuery(ctx, sql, args, false)
+}
+
+// QueryRow runs a query of one row.
+func (c *Conn) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
+	rows, _ := c.Query(ctx, sql, args...)
+	return asRow(rows)
+}
+
+// SendBatch sends a batch.
+func (c *Conn) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults {
+	return c.link.sendBatch(ctx, b, false)
+}
+
+// CopyFrom copies rows into a table.
+func (c *Conn) CopyFrom(ctx context.Context, table pgx.Identifier, columns []string, src pgx.CopyFromSource) (int64, error) {
+	return c.link.copyFrom(ctx, table, columns, src)
+}
+
+// Begin begins a transaction.
+func (c *Conn) Begin(ctx context.Context) (pgx.Tx, error) { return c.BeginTx(ctx, pgx.TxOptions{}) }
+
+// BeginTx begins a transaction.
+func (c *Conn) BeginTx(ctx context.Context, opts pgx.TxOptions) (pgx.Tx, error) {
+	if raw := c.link.raw(); raw != nil {
+		return raw.BeginTx(ctx, opts)
+	}
+	return c.link.begin(ctx, opts, false, nil)
+}
+
+// Ping asks the server for a sign of life.
+func (c *Conn) Ping(ctx context.Context) error {
+	if raw := c.link.raw(); raw != nil {
+		return raw.Ping(ctx)
+	}
+	return c.link.ping(ctx)
+}
+
+// Conn lends pgx's own connection until Release. Nobody knows what is done with it, so the session is cleaned or
+// replaced afterwards. Meanwhile the methods of c use it, too, and other statements of the task fail. Conn is nil if
+// the connection is lost.
+func (c *Conn) Conn() *pgx.Conn {
+	raw, err := c.link.lend(context.Background())
+	if err != nil {
+		return nil
+	}
+	return raw
+}
+
+// Hijack panics: a connection cannot leave the limit of its Connector.
+func (c *Conn) Hijack() *pgx.Conn {
+	panic("pgxpooldriver: Hijack would take a connection out of the limit of the Connector: use Conn until Release, Connector.Listen for notifications, or pgx.Connect for a connection of your own")
+}

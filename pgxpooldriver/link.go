@@ -1,0 +1,241 @@
+package pgxpooldriver
+
+import (
+	"context"
+	"database/sql/driver"
+	"fmt"
+	"sync"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/stdlib"
+
+	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/internal/direct"
+)
+
+// link is one checkout, as database/sql has one for each *sql.Conn and *sql.Tx: a virtual connection, and a
+// lock that makes its users take turns.
+type link struct {
+	pool *Pool
+	mu   sync.Mutex
+	conn direct.Conn
+
+	// Of a loan: pgx's own connection, until endLoan.
+	loan direct.Loan
+	lent *pgx.Conn
+
+	call direct.Call // the present call, of which nothing is kept
+	exec execution
+}
+
+// take begins a checkout.
+func (p *Pool) take(ctx context.Context) (*link, error) {
+	if p.fault != nil {
+		return nil, p.fault
+	}
+	if l, ok := p.idle.Get().(*link); ok {
+		if l.conn.ResetSession(ctx) == nil {
+			return l, nil
+		}
+		_ = l.conn.Close()
+	}
+	dc, err := p.connector.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	c, ok := dc.(direct.Conn)
+	if !ok {
+		_ = dc.Close()
+		return nil, fmt.Errorf("pgxpooldriver: the Connector makes connections of type %T, in which there are no calls of pgx; use the *sql.DB there", dc)
+	}
+	return &link{pool: p, conn: c}, nil
+}
+
+// release ends the checkout.
+func (l *link) release() {
+	l.mu.Lock()
+	l.endLoan(nil)
+	valid := l.conn.IsValid()
+	l.mu.Unlock()
+	if !valid {
+		_ = l.conn.Close()
+		return
+	}
+	l.pool.idle.Put(l)
+}
+
+// execute runs a call under the lock.
+func (l *link) execute(ctx context.Context, text string, queries bool, sender direct.Sender, more texts) (driver.Rows, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.call = direct.Call{Text: text, More: more.texts, Queries: queries, Effect: more.effect, Sender: sender}
+	rows, err := l.conn.Execute(ctx, &l.call)
+	l.call = direct.Call{}
+	return rows, err
+}
+
+// raw is pgx's own connection if it is lent.
+func (l *link) raw() *pgx.Conn {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.lent
+}
+
+// lend lends pgx's own connection until endLoan.
+func (l *link) lend(ctx context.Context) (*pgx.Conn, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.lendLocked(ctx)
+}
+
+func (l *link) lendLocked(ctx context.Context) (*pgx.Conn, error) {
+	if l.lent != nil {
+		return l.lent, nil
+	}
+	loan, err := l.conn.Lend(ctx, direct.Anything)
+	if err != nil {
+		return nil, err
+	}
+	l.loan = loan
+	err = loan.Call(func(dc driver.Conn) (err error) {
+		l.lent, err = pgxOf(dc)
+		return err
+	})
+	if err != nil {
+		l.endLoan(err)
+		return nil, err
+	}
+	forgetTypes(l.lent) // the program may register types
+	return l.lent, nil
+}
+
+func (l *link) endLoan(err error) {
+	if l.loan != nil {
+		forgetTypes(l.lent)
+		l.loan.End(err)
+		l.loan, l.lent = nil, nil
+	}
+}
+
+// beside calls fn, which uses the link, while nothing is lent.
+func (l *link) beside(ctx context.Context, fn func() error) error {
+	lent := l.lent != nil
+	l.endLoan(nil)
+	err := fn()
+	if lent {
+		if _, again := l.lendLocked(ctx); err == nil {
+			err = again
+		}
+	}
+	return err
+}
+
+// pgxOf is pgx's connection behind the driver's.
+func pgxOf(dc driver.Conn) (*pgx.Conn, error) {
+	if c, ok := dc.(*stdlib.Conn); ok {
+		return c.Conn(), nil
+	}
+	return nil, fmt.Errorf("pgxpooldriver: the connections of the Connector are of type %T, and not pgx's; give New a Connector for PostgreSQL whose driver is pgx, or use the *sql.DB", dc)
+}
+
+// execution is the Sender of an Exec.
+type execution struct {
+	text string
+	args []any
+	tag  pgconn.CommandTag
+}
+
+// Send implements direct.Sender.
+func (e *execution) Send(ctx context.Context, dc driver.Conn, how direct.How) (driver.Rows, error) {
+	c, err := pgxOf(dc)
+	if err != nil {
+		return nil, err
+	}
+	args := e.args
+	if how.Unkept {
+		args = unkept(c, args)
+	}
+	e.tag, err = c.Exec(ctx, e.text, args...)
+	return nil, err
+}
+
+func (l *link) doExec(ctx context.Context, text string, args []any) (pgconn.CommandTag, error) {
+	if c := l.raw(); c != nil {
+		return c.Exec(ctx, text, args...)
+	}
+	text, args, more, err := rewrite(ctx, text, args)
+	if err != nil {
+		return pgconn.CommandTag{}, err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.exec = execution{text: text, args: args}
+	l.call = direct.Call{Text: text, Effect: more.effect, Sender: &l.exec}
+	_, err = l.conn.Execute(ctx, &l.call)
+	tag := l.exec.tag
+	l.exec, l.call = execution{}, direct.Call{}
+	return tag, err
+}
+
+func (l *link) copyFrom(ctx context.Context, table pgx.Identifier, columns []string, src pgx.CopyFromSource) (n int64, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.lent != nil {
+		return l.lent.CopyFrom(ctx, table, columns, src)
+	}
+	// src is code of the program, which may use its task. So the connection is lent, and not locked.
+	loan, err := l.conn.Lend(ctx, 0)
+	if err != nil {
+		return 0, err
+	}
+	ended := errPanicked
+	defer func() { loan.End(ended) }()
+	ended = loan.Call(func(dc driver.Conn) error {
+		c, err := pgxOf(dc)
+		if err == nil {
+			n, err = c.CopyFrom(ctx, table, columns, src)
+		}
+		return err
+	})
+	return n, ended
+}
+
+// errPanicked ends a loan whose connection nobody knows any more.
+var errPanicked = fmt.Errorf("pgxpooldriver: a CopyFromSource has panicked, so its connection is closed: %w", driver.ErrBadConn)
+
+func (l *link) prepare(ctx context.Context, name, text string) (*pgconn.StatementDescription, error) {
+	if c := l.raw(); c != nil {
+		return c.Prepare(ctx, name, text)
+	}
+	p := &preparation{name: name, text: text}
+	_, err := l.execute(ctx, text, false, p, texts{effect: dialects.NamedPrepared})
+	return p.description, err
+}
+
+// preparation is the Sender of a Prepare.
+type preparation struct {
+	name, text  string
+	description *pgconn.StatementDescription
+}
+
+// Send implements direct.Sender.
+func (p *preparation) Send(ctx context.Context, dc driver.Conn, _ direct.How) (driver.Rows, error) {
+	c, err := pgxOf(dc)
+	if err == nil {
+		p.description, err = c.Prepare(ctx, p.name, p.text)
+	}
+	return nil, err
+}
+
+func (l *link) attach(ctx context.Context) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.conn.Attach(ctx)
+}
+
+func (l *link) ping(ctx context.Context) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.conn.Ping(ctx)
+}

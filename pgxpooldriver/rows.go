@@ -1,0 +1,386 @@
+package pgxpooldriver
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"io"
+	"reflect"
+	"sync"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/pooldriver/pooldriver/internal/direct"
+)
+
+// rows are pgx.Rows. Their values come from the session or, if others have needed the session, from memory.
+type rows struct {
+	feed    feed
+	decoder *decoder // nil: there is no result
+	values  [][]byte // of the present row
+	tag     pgconn.CommandTag
+	err     error
+	closed  bool
+}
+
+// feed is where rows come from.
+type feed interface {
+	// next returns the next row, or io.EOF.
+	next() ([][]byte, error)
+	// finish drops the further rows.
+	finish() (pgconn.CommandTag, error)
+}
+
+var _ pgx.Rows = (*rows)(nil)
+
+func failedRows(err error) *rows { return &rows{err: err, closed: true} }
+
+// Close closes the rows.
+func (r *rows) Close() {
+	if r.closed {
+		return
+	}
+	r.closed, r.values = true, nil
+	tag, err := r.feed.finish()
+	r.tag = tag
+	if r.err == nil {
+		r.err = err
+	}
+	r.feed = nil
+}
+
+// Err is the error with which the rows have ended.
+func (r *rows) Err() error { return r.err }
+
+// CommandTag is known when the rows are closed.
+func (r *rows) CommandTag() pgconn.CommandTag { return r.tag }
+
+// FieldDescriptions are the columns.
+func (r *rows) FieldDescriptions() []pgconn.FieldDescription {
+	if r.decoder == nil {
+		return nil
+	}
+	return r.decoder.fields
+}
+
+// Next goes to the next row.
+func (r *rows) Next() bool {
+	if r.closed {
+		return false
+	}
+	values, err := r.feed.next()
+	if err == nil {
+		r.values = values
+		return true
+	}
+	if err != io.EOF {
+		r.err = err
+	}
+	r.Close()
+	return false
+}
+
+func (r *rows) fatal(err error) error {
+	if r.err == nil {
+		r.err = err
+	}
+	r.Close()
+	return err
+}
+
+// Scan does what pgx does.
+func (r *rows) Scan(dest ...any) error {
+	if r.closed {
+		if r.err != nil {
+			return r.err
+		}
+		return errors.New("rows is closed")
+	}
+	fields, d := r.FieldDescriptions(), r.decoder
+	if len(fields) != len(r.values) {
+		return r.fatal(fmt.Errorf("number of field descriptions must equal number of values, got %d and %d", len(fields), len(r.values)))
+	}
+	if len(dest) == 1 {
+		if whole, ok := dest[0].(pgx.RowScanner); ok {
+			err := whole.ScanRow(r)
+			if err != nil {
+				return r.fatal(err)
+			}
+			return nil
+		}
+	}
+	if len(fields) != len(dest) {
+		return r.fatal(fmt.Errorf("number of field descriptions must equal number of destinations, got %d and %d", len(fields), len(dest)))
+	}
+	if len(d.plans) != len(dest) {
+		d.plans = append(d.plans[:0], make([]pgtype.ScanPlan, len(dest))...)
+		d.dests = append(d.dests[:0], make([]reflect.Type, len(dest))...)
+	}
+	for i, to := range dest {
+		if to == nil {
+			continue
+		}
+		if t := reflect.TypeOf(to); d.dests[i] != t {
+			d.plans[i], d.dests[i] = d.types.PlanScan(fields[i].DataTypeOID, fields[i].Format, to), t
+		}
+		if err := d.plans[i].Scan(r.values[i], to); err != nil {
+			return r.fatal(pgx.ScanArgError{ColumnIndex: i, FieldName: fields[i].Name, Err: err})
+		}
+	}
+	return nil
+}
+
+// Values are the decoded values of the row.
+func (r *rows) Values() ([]any, error) {
+	if r.closed {
+		return nil, errors.New("rows is closed")
+	}
+	fields := r.FieldDescriptions()
+	values := make([]any, 0, len(fields))
+	for i, raw := range r.values {
+		v, err := decode(r.decoder.types, &fields[i], raw)
+		if err != nil {
+			return nil, r.fatal(err)
+		}
+		values = append(values, v)
+	}
+	return values, nil
+}
+
+func decode(types *pgtype.Map, f *pgconn.FieldDescription, raw []byte) (any, error) {
+	if raw == nil {
+		return nil, nil
+	}
+	if t, ok := types.TypeForOID(f.DataTypeOID); ok {
+		return t.Codec.DecodeValue(types, f.DataTypeOID, f.Format, raw)
+	}
+	switch f.Format {
+	case pgx.TextFormatCode:
+		return string(raw), nil
+	case pgx.BinaryFormatCode:
+		return append([]byte{}, raw...), nil
+	}
+	return nil, errors.New("unknown format code")
+}
+
+// RawValues are the bytes of the row, until the next call of Next or Close.
+func (r *rows) RawValues() [][]byte { return r.values }
+
+// Conn is nil: the rows may be in memory, and their connection may have another user.
+func (r *rows) Conn() *pgx.Conn { return nil }
+
+// TypeMap has the types with which the rows are decoded.
+func (r *rows) TypeMap() *pgtype.Map {
+	if r.decoder == nil {
+		return nil
+	}
+	return r.decoder.types
+}
+
+// row is a pgx.Row.
+type row rows
+
+// Scan does what pgx does.
+func (r *row) Scan(dest ...any) error {
+	rows := (*rows)(r)
+	defer rows.Close() // also if code of the program panics
+	if rows.err != nil {
+		return rows.err
+	}
+	for _, to := range dest {
+		if _, ok := to.(*pgtype.DriverBytes); ok {
+			return errors.New("cannot scan into *pgtype.DriverBytes from QueryRow")
+		}
+	}
+	if !rows.Next() {
+		if rows.err != nil {
+			return rows.err
+		}
+		return pgx.ErrNoRows
+	}
+	_ = rows.Scan(dest...)
+	rows.Close()
+	return rows.err
+}
+
+// query is a query, with its rows.
+type query struct {
+	rows
+	source source
+	set    driver.Rows // the virtual rows
+	link   *link
+	owns   bool // the link ends with the rows
+	dest   [1]driver.Value
+}
+
+func (l *link) doQuery(ctx context.Context, text string, args []any, owns bool) (pgx.Rows, error) {
+	if c := l.raw(); c != nil {
+		return c.Query(ctx, text, args...)
+	}
+	text, args, more, err := rewrite(ctx, text, args)
+	if err != nil {
+		return failedRows(err), err
+	}
+	q := &query{link: l, owns: owns, source: source{text: text, args: args}}
+	q.set, err = l.execute(ctx, text, true, &q.source, more)
+	if err != nil {
+		return failedRows(err), err
+	}
+	q.feed, q.decoder = q, q.source.decoder
+	return &q.rows, nil
+}
+
+func (q *query) next() ([][]byte, error) {
+	q.link.mu.Lock()
+	defer q.link.mu.Unlock()
+	q.dest[0] = &q.source
+	if err := q.set.Next(q.dest[:]); err != nil {
+		return nil, err
+	}
+	if values, ok := q.dest[0].([][]byte); ok { // from memory
+		return values, nil
+	}
+	return q.decoder.values, nil
+}
+
+func (q *query) finish() (pgconn.CommandTag, error) {
+	err := q.link.closeRows(q.set)
+	q.set = nil
+	tag := q.source.tagOf()
+	q.decoder.giveBack()
+	l := q.link
+	if q.owns {
+		q.owns = false
+		l.release()
+	}
+	return tag, err
+}
+
+// closeRows closes virtual rows, and returns why they were lost, if they were.
+func (l *link) closeRows(set driver.Rows) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	lost, ok := set.(direct.Rows)
+	if ok {
+		if err := lost.Lost(); err != nil {
+			_ = set.Close()
+			return err
+		}
+	}
+	return set.Close()
+}
+
+// column is the one column of all our rows, as database/sql would see them: its value is a whole row.
+var column = []string{"row"}
+
+// source sends a query, and reads its rows from pgx. It is used under the session's lock. Who reads rows ahead for
+// somebody else gets copies. The owner's row is held by its decoder.
+type source struct {
+	text    string
+	args    []any
+	real    pgx.Rows
+	decoder *decoder
+	begun   bool // real is at a row that nobody has got
+
+	mu  sync.Mutex // protects tag: the rows may be abandoned while their owner closes them
+	tag pgconn.CommandTag
+}
+
+// Send implements direct.Sender. The first row is read at once, as in pgx's own package stdlib: so an error is
+// that of the query.
+func (s *source) Send(ctx context.Context, dc driver.Conn, how direct.How) (driver.Rows, error) {
+	c, err := pgxOf(dc)
+	if err != nil {
+		return nil, err
+	}
+	args := s.args
+	if how.Unkept {
+		args = unkept(c, args)
+	}
+	real, err := c.Query(ctx, s.text, args...)
+	if err != nil {
+		return nil, err
+	}
+	if s.begun = real.Next(); !s.begun {
+		if err := real.Err(); err != nil {
+			return nil, err
+		}
+	}
+	s.real = real
+	s.decoder = takeDecoder(c)
+	s.decoder.describe(real.FieldDescriptions())
+	return wholeOf(s, how)
+}
+
+// Columns implements driver.Rows.
+func (s *source) Columns() []string { return column }
+
+// Next implements driver.Rows.
+func (s *source) Next(dest []driver.Value) error {
+	if !s.begun && !s.real.Next() {
+		if err := s.real.Err(); err != nil {
+			return err
+		}
+		return io.EOF
+	}
+	s.begun = false
+	if dest[0] == driver.Value(s) {
+		s.decoder.hold(s.real.RawValues())
+	} else {
+		dest[0] = cloned(s.real.RawValues())
+	}
+	return nil
+}
+
+// Close implements driver.Rows.
+func (s *source) Close() error {
+	s.real.Close()
+	s.mu.Lock()
+	s.tag = s.real.CommandTag()
+	s.mu.Unlock()
+	return s.real.Err()
+}
+
+func (s *source) tagOf() pgconn.CommandTag {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.tag
+}
+
+// whole are rows that were all read at once.
+type whole struct {
+	driver.Rows
+	rows []driver.Value
+}
+
+// wholeOf reads rows to their end, if how asks for that.
+func wholeOf(r driver.Rows, how direct.How) (driver.Rows, error) {
+	if !how.Whole {
+		return r, nil
+	}
+	w := &whole{Rows: r}
+	for {
+		var row [1]driver.Value
+		switch err := r.Next(row[:]); err {
+		case nil:
+			w.rows = append(w.rows, row[0])
+		case io.EOF:
+			return w, nil
+		default:
+			_ = r.Close()
+			return nil, err
+		}
+	}
+}
+
+// Next implements driver.Rows.
+func (w *whole) Next(dest []driver.Value) error {
+	if len(w.rows) == 0 {
+		return io.EOF
+	}
+	dest[0], w.rows = w.rows[0], w.rows[1:]
+	return nil
+}

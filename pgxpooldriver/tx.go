@@ -1,0 +1,224 @@
+package pgxpooldriver
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// Tx is a transaction. In a task, a transaction that begins while another one of the task is open is a savepoint
+// in that, whoever has begun it.
+type Tx struct {
+	link   *link
+	owns   bool // the link ends with the transaction
+	around *Tx  // in which Begin was called; nil: none
+	tx     driver.Tx
+	// cancel ends the transaction's context. As with pgx, the context of Begin bounds nothing but the begin.
+	cancel context.CancelFunc
+	closed bool
+	lender bool // Conn or LargeObjects was called on it
+}
+
+var _ pgx.Tx = (*Tx)(nil)
+
+var errQueries = errors.New("pgxpooldriver: TxOptions with a BeginQuery or a CommitQuery would begin or end a transaction that nobody else knows of: set IsoLevel, AccessMode and DeferrableMode, or execute further statements of the transaction")
+
+var levels = map[pgx.TxIsoLevel]sql.IsolationLevel{
+	"": sql.LevelDefault, pgx.ReadUncommitted: sql.LevelReadUncommitted, pgx.ReadCommitted: sql.LevelReadCommitted,
+	pgx.RepeatableRead: sql.LevelRepeatableRead, pgx.Serializable: sql.LevelSerializable,
+}
+
+func (l *link) begin(ctx context.Context, opts pgx.TxOptions, owns bool, around *Tx) (pgx.Tx, error) {
+	level, ok := levels[opts.IsoLevel]
+	switch {
+	case opts.BeginQuery != "" || opts.CommitQuery != "":
+		return nil, errQueries
+	case !ok:
+		return nil, fmt.Errorf("pgxpooldriver: unknown isolation level %q", opts.IsoLevel)
+	}
+	lifetime, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	t := &Tx{link: l, owns: owns, around: around, cancel: cancel}
+	l.mu.Lock()
+	err := l.beside(ctx, func() (err error) {
+		t.tx, err = l.conn.Start(ctx, lifetime, driver.TxOptions{Isolation: driver.IsolationLevel(level), ReadOnly: opts.AccessMode == pgx.ReadOnly}, around != nil)
+		return err
+	})
+	l.mu.Unlock()
+	if err != nil {
+		cancel()
+		if t.tx != nil {
+			t.owns = false
+			_ = t.Rollback(context.WithoutCancel(ctx))
+		}
+		return nil, err
+	}
+	if text := furtherModes(opts); text != "" {
+		if _, err := l.doExec(ctx, text, nil); err != nil {
+			t.owns = false
+			_ = t.Rollback(context.WithoutCancel(ctx))
+			return nil, err
+		}
+	}
+	return t, nil
+}
+
+// furtherModes sets what database/sql has no option for.
+func furtherModes(opts pgx.TxOptions) string {
+	text := ""
+	if opts.AccessMode == pgx.ReadWrite {
+		text = " read write"
+	}
+	if opts.DeferrableMode != "" {
+		text += " " + string(opts.DeferrableMode)
+	}
+	if text == "" {
+		return ""
+	}
+	return "set transaction" + text
+}
+
+// isClosed reports whether the transaction, or one around it, has ended.
+func (t *Tx) isClosed() bool {
+	for ; t != nil; t = t.around {
+		if t.closed {
+			return true
+		}
+	}
+	return false
+}
+
+// Begin begins a savepoint.
+func (t *Tx) Begin(ctx context.Context) (pgx.Tx, error) {
+	if t.isClosed() {
+		return nil, pgx.ErrTxClosed
+	}
+	return t.link.begin(ctx, pgx.TxOptions{}, false, t)
+}
+
+// Commit commits. If ctx has ended before, the transaction is rolled back.
+func (t *Tx) Commit(ctx context.Context) error {
+	if err := ctx.Err(); err != nil && !t.isClosed() {
+		_ = t.end(ctx, driver.Tx.Rollback)
+		return err
+	}
+	if ctx.Done() != nil {
+		stop := context.AfterFunc(ctx, t.cancel)
+		defer stop()
+	}
+	return t.end(ctx, driver.Tx.Commit)
+}
+
+// Rollback rolls back, also if ctx has ended.
+func (t *Tx) Rollback(ctx context.Context) error {
+	if ctx.Err() != nil {
+		t.cancel() // so that it takes no longer than Config.CleanTimeout
+	}
+	return t.end(ctx, driver.Tx.Rollback)
+}
+
+func (t *Tx) end(ctx context.Context, how func(driver.Tx) error) (err error) {
+	if t.isClosed() {
+		return pgx.ErrTxClosed
+	}
+	t.closed = true
+	l := t.link
+	defer func() {
+		t.cancel()
+		if t.owns {
+			l.release()
+		}
+	}()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if t.around == nil || t.lender {
+		l.endLoan(nil)
+	}
+	err = l.beside(ctx, func() error { return how(t.tx) })
+	if errors.Is(err, sql.ErrTxDone) {
+		return fmt.Errorf("%w: %w", pgx.ErrTxClosed, err)
+	}
+	return err
+}
+
+// Exec executes a statement in the transaction.
+func (t *Tx) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
+	if t.isClosed() {
+		return pgconn.CommandTag{}, pgx.ErrTxClosed
+	}
+	return t.link.doExec(ctx, sql, args)
+}
+
+// Query runs a query in the transaction.
+func (t *Tx) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
+	if t.isClosed() {
+		return failedRows(pgx.ErrTxClosed), pgx.ErrTxClosed
+	}
+	return t.link.doQuery(ctx, sql, args, false)
+}
+
+// QueryRow runs a query of one row in the transaction.
+func (t *Tx) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
+	rows, _ := t.Query(ctx, sql, args...)
+	return asRow(rows)
+}
+
+// CopyFrom copies rows into a table.
+func (t *Tx) CopyFrom(ctx context.Context, table pgx.Identifier, columns []string, src pgx.CopyFromSource) (int64, error) {
+	if t.isClosed() {
+		return 0, pgx.ErrTxClosed
+	}
+	return t.link.copyFrom(ctx, table, columns, src)
+}
+
+// SendBatch sends a batch in the transaction.
+func (t *Tx) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults {
+	if t.isClosed() {
+		return pgx.FailedBatchResults(b, pgx.ErrTxClosed)
+	}
+	return t.link.sendBatch(ctx, b, false)
+}
+
+// Prepare prepares a statement with a name, which ends with the transaction.
+func (t *Tx) Prepare(ctx context.Context, name, sql string) (*pgconn.StatementDescription, error) {
+	if t.isClosed() {
+		return nil, pgx.ErrTxClosed
+	}
+	return t.link.prepare(ctx, name, sql)
+}
+
+// Conn lends pgx's own connection until the transaction ends. Nobody knows what is done with it, so the session is
+// cleaned or replaced afterwards. Meanwhile the methods of the transaction use it, too, and other statements of the
+// task fail. Conn is nil if the transaction has ended or its connection is lost.
+func (t *Tx) Conn() *pgx.Conn {
+	if t.isClosed() {
+		return nil
+	}
+	if c := t.link.raw(); c != nil { // a transaction around t has it
+		return c
+	}
+	c, err := t.link.lend(context.Background())
+	if err != nil {
+		return nil
+	}
+	t.lender = true
+	return c
+}
+
+// LargeObjects works over the connection of Conn. If Conn is nil, so are its transactions, and its methods panic.
+func (t *Tx) LargeObjects() pgx.LargeObjects {
+	c := t.Conn()
+	if c == nil {
+		return pgx.LargeObjects{}
+	}
+	// Only a transaction of pgx has them. This one begins with nothing: ours is open.
+	tx, err := c.BeginTx(context.Background(), pgx.TxOptions{BeginQuery: ";"})
+	if err != nil {
+		return pgx.LargeObjects{}
+	}
+	return tx.LargeObjects()
+}
