@@ -68,7 +68,7 @@ func (i inside) Over(d dialects.Dialect, t dialects.Template, o beneath.Over) dr
 	c.config.MaxConns, c.config.MinConns, c.config.MinIdleConns, c.config.MaxWaiters = 1, 0, 0, 0
 	c.config.MaxConnLifetime, c.config.MaxConnLifetimeJitter, c.config.MaxConnIdleTime = 0, 0, 0
 	c.config.HealthCheckPeriod, c.config.BreakerFailures, c.config.LeakAfter = 0, 0, 0
-	c.config.Credentials, c.config.Dial = nil, nil
+	c.config.Credentials, c.config.Dial, c.config.Replicas = nil, nil, nil
 	c.config.SampleStacks, c.config.AcquireTimeout, c.config.AfterConnect = 1, o.Patience, o.AfterConnect
 	c.err = c.init(d, t, nil)
 	c.source.Inside = nil

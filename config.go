@@ -159,6 +159,23 @@ type Config struct {
 	// and Dial apply to it, too. Default: the Connector's DSN.
 	ListenDSN string
 
+	// Replicas are read-only replicas of the database, each as host:port, or the one word auto: then they are
+	// the standbys among the hosts of the DSN, which must ask for target_session_attrs=read-write or primary.
+	// They have the DSN's user, database and parameters. Default: none. See Replica.
+	Replicas []string
+	// ReplicaMaxConns is MaxConns for each replica. Default 10.
+	ReplicaMaxConns int
+	// ReplicaReads says which reads go to a replica. Default ReadsExplicit.
+	ReplicaReads ReadsMode
+	// ReplicaMaxLag is how far a replica may be behind the primary before it gets no more reads; 0 is any
+	// time. Default 0.
+	ReplicaMaxLag time.Duration
+	// ReplicaWait is how long a read waits at most for a replica that does not have the writes of its context
+	// yet. Then the primary serves the read. Default 50ms.
+	ReplicaWait time.Duration
+	// ReplicaFallback says whether the primary serves the reads that no replica can serve. Default ReplicaFallbackOn.
+	ReplicaFallback ReplicaFallback
+
 	// Credentials, if set, is asked for user and password of each dial; the
 	// DSN's are not used. See CredentialSource.
 	Credentials CredentialSource
@@ -277,7 +294,9 @@ func (c *Config) resolve(d dialects.Dialect, key task.KeyFunc) config.Config {
 		// memory that tasks need for their own statements: without room a task's own statement
 		// gets an error, but a waiting statement only waits longer.
 		NestedBufferOthers: max(c.NestedBufferTotal/2, c.NestedBuffer),
-		ListenPing:         c.ListenPing, SampleStacks: c.SampleStacks, SlowQuery: c.SlowQuery,
+		ReplicaReads:       config.Reads(c.ReplicaReads), ReplicaFallback: c.ReplicaFallback == ReplicaFallbackOn,
+		ReplicaWait: c.ReplicaWait, ReplicaMaxLag: c.ReplicaMaxLag,
+		ListenPing: c.ListenPing, SampleStacks: c.SampleStacks, SlowQuery: c.SlowQuery,
 	}
 	if c.AcquireTimeout > 0 { // if an idle connection does not answer, time is left for a dial
 		to.IdleTimeout = min(c.PingTimeout, c.AcquireTimeout/2)

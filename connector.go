@@ -1,6 +1,7 @@
 package pooldriver
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"database/sql/driver"
@@ -17,6 +18,7 @@ import (
 	"github.com/pooldriver/pooldriver/internal/history"
 	"github.com/pooldriver/pooldriver/internal/listen"
 	"github.com/pooldriver/pooldriver/internal/redact"
+	"github.com/pooldriver/pooldriver/internal/replica"
 	"github.com/pooldriver/pooldriver/internal/report"
 	"github.com/pooldriver/pooldriver/internal/task"
 	"github.com/pooldriver/pooldriver/internal/usage"
@@ -44,6 +46,7 @@ type Connector struct {
 	listens      *listen.Hub             // nil: the database sends no notifications
 	checkChannel func(name string) error // with listens
 	sizing       sizing
+	replicas     *replica.Set // nil: there are none
 }
 
 var (
@@ -116,12 +119,17 @@ func (c *Connector) init(d dialects.Dialect, t dialects.Template, options []Opti
 	c.pool.HeldBy = func() string { return heldBy(e, &c.config) }
 	c.history.Init(func() history.Moment { return momentOf(c.pool.Stats(), &c.report.Counters) })
 	c.usage.Clock.Started, c.report.DialEnded = c.history.Wake, c.history.Wake
-	if c.config.LeakAfter > 0 {
-		e.OnTaken = c.leaks.watch
-	}
-	c.leaks.engine, c.leaks.report, c.leaks.config = e, &c.report, &c.config
+	c.leaks.connector = c
 	c.source.Init(&c.settings, t.Traits(), e, &c.report)
 	c.source.Inside = inside{c}
+	if err := initReplicas(c, d); err != nil {
+		return err
+	}
+	if c.config.LeakAfter > 0 {
+		for _, e := range enginesOf(c) {
+			e.OnTaken = c.leaks.watch
+		}
+	}
 	return initListen(c, d)
 }
 
@@ -187,7 +195,7 @@ func (c *Connector) Connect(ctx context.Context) (driver.Conn, error) {
 	if c.err != nil {
 		return nil, c.err
 	}
-	return c.source.Conn(ctx, nil), nil
+	return connOf(ctx, c, nil), nil
 }
 
 // Driver returns the real driver: some programs look at its type to learn their database's
@@ -200,12 +208,17 @@ func (c *Connector) Driver() driver.Driver {
 }
 
 // Warm opens connections until there are Config.MinConns of them, and Config.MinIdleConns idle
-// ones, and returns the first error. Without Warm the first use of the pool begins to open them.
+// ones, and returns the first error. Without Warm the first use of the pool begins to open them. It does the
+// same for each replica, whose error counts only if the primary does not serve its reads (ReplicaFallbackOff).
 func (c *Connector) Warm(ctx context.Context) error {
 	if c.err != nil {
 		return c.err
 	}
-	return c.pool.Warm(ctx)
+	err := c.pool.Warm(ctx)
+	if failed := eachReplica(c, func(r *replica.Replica) error { return r.Engine.Pool().Warm(ctx) }); c.config.ReplicaFallback == ReplicaFallbackOff {
+		err = cmp.Or(err, failed)
+	}
+	return err
 }
 
 // Stats returns the connector's figures. It is cheap enough to call every second. If New or Wrap
@@ -299,6 +312,7 @@ func (c *Connector) Listen(ctx context.Context, channel string, fn func(ctx cont
 func (c *Connector) Flush() {
 	if c.err == nil {
 		c.pool.Flush()
+		_ = eachReplica(c, func(r *replica.Replica) error { r.Engine.Pool().Flush(); return nil })
 	}
 }
 
@@ -351,13 +365,20 @@ func (c *Connector) Drain(ctx context.Context) error {
 	if c.err != nil {
 		return c.err
 	}
-	for _, l := range c.engine.Looks() {
-		if h := holderOf(&l, c.engine); h.Pin == PinRaw {
-			c.report.DrainWaits(h.name(l.HeldFor), advice(h.Pin))
+	for _, e := range enginesOf(c) {
+		for _, l := range e.Looks() {
+			if h := holderOf(&l, e); h.Pin == PinRaw {
+				c.report.DrainWaits(h.name(l.HeldFor), advice(h.Pin))
+			}
 		}
 	}
 	err := c.pool.Drain(ctx, connpool.Begun{
 		Unattached: c.engine.Unattached, Holders: func() []string { return holderNames(c.engine) }, Last: func() { endListeners(c) },
+		// The primary is last: what holds a connection of a replica may need one of the primary, and what would go to
+		// a replica goes to the primary.
+		First: func() error {
+			return eachReplica(c, func(r *replica.Replica) error { return r.Drain(ctx, holderNames) })
+		},
 	})
 	if err == nil {
 		c.leaks.stop()
@@ -389,6 +410,7 @@ func (c *Connector) close() {
 	c.leaks.stop() // Close may wait, and a connection that comes back meanwhile is no leak
 	c.history.Stop()
 	endListeners(c)
+	_ = eachReplica(c, func(r *replica.Replica) error { r.Close(); return nil })
 	c.pool.Close()
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/pooldriver/pooldriver/dialects"
 	"github.com/pooldriver/pooldriver/internal/binding"
 	"github.com/pooldriver/pooldriver/internal/callsite"
+	"github.com/pooldriver/pooldriver/internal/replica"
 	"github.com/pooldriver/pooldriver/internal/task"
 	"github.com/pooldriver/pooldriver/internal/usage"
 )
@@ -25,7 +26,8 @@ func Label(ctx context.Context, name string) context.Context { return task.Label
 // Holder describes who has one real connection at a moment.
 type Holder struct {
 	Conn      uint64 // number of the real connection in its Connector, from 1
-	Host      string // the server, where the DSN names several; else empty
+	Host      string // the server, where the DSN names several or the connection is to a replica; else empty
+	Replica   bool   // the connection is of the pool of a replica
 	ProcessID uint64 // the server's number of the session (PostgreSQL, MySQL, MariaDB); 0: not known
 
 	Since time.Time // when the connection was taken; up to 10 ms early
@@ -76,6 +78,7 @@ type BufferedRows struct {
 // Waiter describes who waits for a connection at a moment.
 type Waiter struct {
 	Position int       // in the queue, from 1; 0: it follows
+	Replica  string    // the host of the replica for whose connection it waits; empty: it waits for one of the primary
 	Follows  bool      // it is a query in the pipeline of another one, and waits for its answer
 	Since    time.Time // when the waiting began
 	Deadline time.Time // when the waiting ends without a connection; zero: never
@@ -110,16 +113,21 @@ func (f Frame) String() string {
 	return callsite.Frame(f).String()
 }
 
-// Holders returns who has a connection now. The oldest holder comes first, and the connection of Listen,
-// with PinListen, comes last. The call does not wait, and costs some microseconds for each connection.
+// Holders returns who has a connection now. The oldest holder comes first, those of each replica follow, and the
+// connection of Listen, with PinListen, comes last. The call does not wait, and costs some microseconds for each connection.
 func (c *Connector) Holders() []Holder {
 	if c.err != nil {
 		return nil
 	}
-	held := c.engine.Looks()
-	all := make([]Holder, len(held))
-	for i := range held {
-		all[i] = holderOf(&held[i], c.engine)
+	var all []Holder
+	for host, e := range enginesOf(c) {
+		held := e.Looks()
+		all = slices.Grow(all, len(held))
+		for i := range held {
+			h := holderOf(&held[i], e)
+			h.Host, h.Replica = cmp.Or(host, h.Host), host != ""
+			all = append(all, h)
+		}
 	}
 	if h, ok := listenHolder(c.listens); ok {
 		all = append(all, h)
@@ -158,54 +166,61 @@ func (c *Connector) BufferedRows() []BufferedRows {
 	if c.err != nil {
 		return nil
 	}
-	taken := c.engine.Taken()
-	all := make([]BufferedRows, len(taken))
-	for i, t := range taken {
-		all[i] = BufferedRows{Since: t.At, Statement: c.engine.Outline(t.Text), Label: usage.Text(t.Label), Task: binding.NameOf(t.Task), TakenAt: frames(t.Site)}
+	var all []BufferedRows
+	for _, e := range enginesOf(c) {
+		for _, t := range e.Taken() {
+			all = append(all, BufferedRows{Since: t.At, Statement: e.Outline(t.Text), Label: usage.Text(t.Label), Task: binding.NameOf(t.Task), TakenAt: frames(t.Site)})
+		}
 	}
 	return all
 }
 
-// Waiters returns who waits for a connection now, in the order of the queue, and behind them the queries
-// that follow in pipelines. It takes the pool's lock several times, for about 10 µs each. The list may
+// Waiters returns who waits for a connection now, in the order of the queue, then those of each replica's queue, and
+// behind them the queries that follow in pipelines. It takes the pool's lock several times, for about 10 µs each. The list may
 // lack a waiter that comes or leaves during the call.
 func (c *Connector) Waiters() []Waiter {
 	if c.err != nil {
 		return nil
 	}
-	queue := c.engine.Pool().Waiting()
-	holds := holds(c.engine)
-	all, following := make([]Waiter, 0, len(queue)), []Waiter(nil)
-	for _, w := range queue {
-		t, label := binding.WaiterOf(w)
-		one := Waiter{Follows: w.Follows, Since: w.Since, Deadline: w.Until, Label: label, Task: binding.NameOf(t), Holds: holds[t]}
-		if w.Follows {
-			following = append(following, one)
-			continue
+	holds := holds(c)
+	var all, following []Waiter
+	for host, e := range enginesOf(c) {
+		position := 0
+		for _, w := range e.Pool().Waiting() {
+			t, label := binding.WaiterOf(w)
+			one := Waiter{Follows: w.Follows, Replica: host, Since: w.Since, Deadline: w.Until, Label: label, Task: binding.NameOf(t), Holds: holds[t]}
+			if w.Follows {
+				following = append(following, one)
+				continue
+			}
+			position++
+			one.Position = position
+			all = append(all, one)
 		}
-		one.Position = len(all) + 1
-		all = append(all, one)
 	}
 	return append(all, following...)
 }
 
 // CallSites returns what the places of the program have done with connections since the Connector
-// was made. The place with the most IdlePinned comes first. A Connector remembers 1000 places.
+// was made. What a place has done with connections of a replica is a CallSite of its own. The place with the most IdlePinned comes first. A Connector remembers 1000 places.
 // All later places together are one CallSite without a stack.
 func (c *Connector) CallSites() []CallSite {
 	if c.err != nil {
 		return nil
 	}
 	sites := c.usage.Sites.All()
+	_ = eachReplica(c, func(r *replica.Replica) error { sites = append(sites, r.Usage.Sites.All()...); return nil })
 	figures := make(map[*callsite.Site]callsite.Figures, len(sites))
 	for _, s := range sites {
 		figures[s] = s.Figures()
 	}
-	for _, h := range c.engine.Looks() { // connections that are not given back count, too
-		if f, ok := figures[h.Site]; ok {
-			f.Held += h.HeldFor * time.Duration(h.Weight)
-			f.Idle += h.Idle * time.Duration(h.Weight)
-			figures[h.Site] = f
+	for _, e := range enginesOf(c) {
+		for _, h := range e.Looks() { // connections that are not given back count, too
+			if f, ok := figures[h.Site]; ok {
+				f.Held += h.HeldFor * time.Duration(h.Weight)
+				f.Idle += h.Idle * time.Duration(h.Weight)
+				figures[h.Site] = f
+			}
 		}
 	}
 	all := make([]CallSite, 0, len(sites))
@@ -223,10 +238,12 @@ func (c *Connector) Tasks() []TaskState {
 	if c.err != nil {
 		return nil
 	}
-	holds, waits := holds(c.engine), map[*task.Task]int{}
-	for _, w := range c.engine.Pool().Waiting() {
-		if t, _ := binding.WaiterOf(w); t != nil {
-			waits[t]++
+	holds, waits := holds(c), map[*task.Task]int{}
+	for _, e := range enginesOf(c) {
+		for _, w := range e.Pool().Waiting() {
+			if t, _ := binding.WaiterOf(w); t != nil {
+				waits[t]++
+			}
 		}
 	}
 	var all []TaskState
@@ -249,11 +266,13 @@ func (c *Connector) Tasks() []TaskState {
 
 // holds returns the numbers of the connections that each task has. Connections without a task are
 // left out.
-func holds(e *binding.Engine) map[*task.Task][]uint64 {
+func holds(c *Connector) map[*task.Task][]uint64 {
 	all := map[*task.Task][]uint64{}
-	for _, h := range e.Looks() {
-		if h.Task != nil {
-			all[h.Task] = append(all[h.Task], h.Conn.Number)
+	for _, e := range enginesOf(c) {
+		for _, h := range e.Looks() {
+			if h.Task != nil {
+				all[h.Task] = append(all[h.Task], h.Conn.Number)
+			}
 		}
 	}
 	return all

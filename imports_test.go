@@ -27,8 +27,10 @@ var mayImport = []struct{ pkg, imports string }{
 	{"tests/behaviour", ""}, // tests only
 
 	{".", "dialects dialects/generic internal/beneath internal/binding internal/bubble internal/callsite internal/connpool" +
-		" internal/config internal/ctxerr internal/ctxsettings internal/histogram internal/history internal/listen internal/optiontable internal/pinning internal/redact" +
-		" internal/repeated internal/report internal/session internal/task internal/traffic internal/unwrap internal/usage internal/virtual internal/waitgraph pool"},
+		" internal/config internal/ctxerr internal/ctxsettings internal/floor internal/histogram internal/history internal/listen internal/optiontable internal/pinning internal/redact" +
+		" internal/repeated internal/replica internal/report internal/session internal/task internal/traffic internal/unwrap internal/usage internal/virtual internal/waitgraph pool"},
+	{"internal/replica", "dialects internal/beneath internal/binding internal/config internal/connpool internal/ctxerr internal/driverconn internal/floor internal/histogram" +
+		" internal/report internal/task internal/textcache internal/usage internal/virtual pool"},
 	{"internal/virtual", "dialects internal/beneath internal/binding internal/callsite internal/config internal/connpool internal/ctxerr internal/ctxsettings internal/driverconn" +
 		" internal/pinning internal/report internal/rowbuffer internal/session internal/stmtcache internal/task internal/textcache internal/unwrap"},
 	{"internal/binding", "dialects internal/config internal/connpool internal/ctxerr internal/ctxsettings internal/fairlock internal/mergedctx internal/pinning internal/relay internal/report" +
@@ -48,6 +50,7 @@ var mayImport = []struct{ pkg, imports string }{
 	{"internal/optiontable", "dialects internal/bytesize"},
 	{"internal/pinning", "dialects"},
 	{"internal/textcache", "dialects"},
+	{"internal/floor", "dialects internal/task"},
 	{"internal/task", "internal/ctxerr"},
 	{"internal/rowbuffer", "internal/driverconn"},
 	{"internal/stmtcache", "internal/driverconn"},

@@ -9,16 +9,13 @@ import (
 	"github.com/pooldriver/pooldriver/internal/binding"
 	"github.com/pooldriver/pooldriver/internal/bubble"
 	"github.com/pooldriver/pooldriver/internal/callsite"
-	"github.com/pooldriver/pooldriver/internal/report"
 )
 
 // leakWatch warns of connections that are held for longer than Config.LeakAfter. Its timer is set
 // while somebody may hold a connection.
 type leakWatch struct {
-	engine *binding.Engine
-	report *report.Report
-	config *Config
-	set    atomic.Bool // the timer is set
+	connector *Connector
+	set       atomic.Bool // the timer is set
 
 	mu      sync.Mutex // serialises changes of set and of the following fields
 	timer   *time.Timer
@@ -31,7 +28,7 @@ type leakWatch struct {
 // the timer, or the timer is set already, and look will see the holder.
 func (l *leakWatch) watch() {
 	if !l.set.Load() {
-		l.wake(l.config.LeakAfter)
+		l.wake(l.connector.config.LeakAfter)
 	}
 }
 
@@ -75,18 +72,20 @@ func (l *leakWatch) stop() {
 func (l *leakWatch) look() {
 	l.set.Store(false)
 	next := time.Duration(0)
-	for _, h := range l.engine.Looks() {
-		if left := l.config.LeakAfter - h.HeldFor; left > 0 {
-			if next == 0 || left < next {
-				next = left
+	for _, e := range enginesOf(l.connector) {
+		for _, h := range e.Looks() {
+			if left := l.connector.config.LeakAfter - h.HeldFor; left > 0 {
+				if next == 0 || left < next {
+					next = left
+				}
+				continue
 			}
-			continue
-		}
-		if h.Label != nil && slices.Contains(l.config.LeakExempt, *h.Label) {
-			continue
-		}
-		if h.Conn.Told.Swap(h.Checkout+1) != h.Checkout+1 {
-			l.tell(&h)
+			if h.Label != nil && slices.Contains(l.connector.config.LeakExempt, *h.Label) {
+				continue
+			}
+			if h.Conn.Told.Swap(h.Checkout+1) != h.Checkout+1 {
+				l.tell(&h, e)
+			}
 		}
 	}
 	if next > 0 {
@@ -94,9 +93,9 @@ func (l *leakWatch) look() {
 	}
 }
 
-func (l *leakWatch) tell(held *binding.Look) {
-	h := holderOf(held, l.engine)
-	l.report.Leak(advice(h.Pin), "held", rounded(held.HeldFor), "idle", rounded(h.Idle), "pin", string(h.Pin),
+func (l *leakWatch) tell(held *binding.Look, e *binding.Engine) {
+	h := holderOf(held, e)
+	l.connector.report.Leak(advice(h.Pin), "held", rounded(held.HeldFor), "idle", rounded(h.Idle), "pin", string(h.Pin),
 		"label", h.Label, "task", h.Task, "statement", h.Statement, "statements", h.Statements,
 		"process", h.ProcessID, "host", h.Host, "taken_at", callsite.Text(held.Site.Frames()), "statement_at", callsite.Text(held.Statement.Frames()))
 }

@@ -41,6 +41,12 @@ var options = optiontable.Table[Config]{
 	optiontable.List("pool_leak_exempt", "", "labels that the warning of pool_leak_after leaves out, with commas between them: listeners, long reports", func(c *Config) *[]string { return &c.LeakExempt }),
 	optiontable.Duration("pool_listen_ping", "30s", 1, "pause between pings of the connection of Connector.Listen", func(c *Config) *time.Duration { return &c.ListenPing }),
 	optiontable.Duration("pool_slow_query", "0s", 0, "how long a statement may take, with the reading of its rows, before the log names it; 0 is for ever", func(c *Config) *time.Duration { return &c.SlowQuery }),
+	optiontable.List("pool_replicas", "", "read-only replicas, as host:port with commas between them, or auto: the standbys among the hosts of the DSN", func(c *Config) *[]string { return &c.Replicas }),
+	optiontable.Number("pool_replica_max_conns", "10", 1, "most real connections to each replica at a time", func(c *Config) *int { return &c.ReplicaMaxConns }),
+	optiontable.Word("pool_replica_reads", "explicit", "which reads go to a replica", readsModes[:], func(c *Config) *uint8 { return (*uint8)(&c.ReplicaReads) }),
+	optiontable.Duration("pool_replica_wait", "50ms", 0, "how long a read waits at most for a replica that does not have its context's writes yet", func(c *Config) *time.Duration { return &c.ReplicaWait }),
+	optiontable.Duration("pool_replica_max_lag", "0s", 0, "how far a replica may be behind before it gets no more reads; 0: any time", func(c *Config) *time.Duration { return &c.ReplicaMaxLag }),
+	optiontable.Word("pool_replica_fallback", "on", "whether the primary serves the reads that no replica can serve", replicaFallbacks[:], func(c *Config) *uint8 { return (*uint8)(&c.ReplicaFallback) }),
 	optiontable.Number("pool_breaker_failures", "0", 0, "failed dials that open the circuit breaker, if no connection was made or given back in between; 0 is no breaker", func(c *Config) *int { return &c.BreakerFailures }),
 	optiontable.Duration("pool_breaker_cooldown", "10s", 1, "how long an open breaker waits before it lets one dial try", func(c *Config) *time.Duration { return &c.BreakerCooldown }),
 }

@@ -25,6 +25,8 @@ func TestEveryParameterSetsItsFieldAndPrintsWhatItSet(t *testing.T) {
 		"pool_stmt_cache": "12", "pool_pipeline": "16", "pool_stmt_budget": "99", "pool_lazy_begin": "true", "pool_breaker_failures": "13", "pool_breaker_cooldown": "14s",
 		"pool_ambient": "strict", "pool_nested_buffer": "64KiB", "pool_nested_buffer_total": "32MiB", "pool_task_timeout": "15s", "pool_deadlock_after": "16s",
 		"pool_sample_stacks": "17", "pool_leak_after": "18s", "pool_leak_exempt": "listener,report", "pool_slow_query": "19s", "pool_listen_ping": "21s",
+		"pool_replicas": "db2:5432,db3:5432", "pool_replica_max_conns": "23", "pool_replica_reads": "auto", "pool_replica_wait": "24ms",
+		"pool_replica_max_lag": "25s", "pool_replica_fallback": "off",
 	}
 	require.Len(t, other, len(options), "a parameter has no case")
 	for _, o := range options {

@@ -120,6 +120,9 @@ type Stats struct {
 	// Listen has the figures of Connector.Listen. Its connection is no part of Pool, but its dials are
 	// counted in Connect, and those that fail in DialErrors.
 	Listen ListenStats
+	// Replica has the figures of the replicas (Config.Replicas). Those of their connections are in Replica.Pools, and
+	// nowhere else in Stats.
+	Replica ReplicaStats
 }
 
 // ListenStats describes the connection of Connector.Listen, and its listeners.
@@ -231,6 +234,7 @@ func figures(c *Connector) Stats {
 		StmtHits:        n.StmtHits.Load(),
 		StmtMisses:      n.StmtMisses.Load(),
 		Listen:          listenStats(c.listens),
+		Replica:         replicaStats(c.replicas),
 	}
 	s.Enough = c.sizing.enough(&c.usage.Traffic, c.config.MaxConns)
 	s.MaxIdle, s.WouldRefuse = s.Pool.Max, s.Pool.WouldRefuse

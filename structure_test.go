@@ -32,7 +32,7 @@ const (
 var (
 	crossing = map[[2]string]int{
 		{"/internal/virtual", "/internal/binding"}: 58,
-		{"/internal/virtual", "/internal/session"}: 51,
+		{"/internal/virtual", "/internal/session"}: 52,
 		{"/internal/binding", "/internal/session"}: 78,
 	}
 	reaching = map[string]int{"/internal/connpool": 60, "/internal/binding": 66, "/internal/virtual": 38}

@@ -198,6 +198,23 @@ func TestTheListenersConnectionIsShownBesideThePools(t *testing.T) {
 	require.NotContains(t, rendered(t, Pool{Stats: stats(1, 4, 0)}), "notifications")
 }
 
+func TestTheReplicasAreShownBesideThePool(t *testing.T) {
+	s := stats(1, 4, 0)
+	require.NotContains(t, rendered(t, Pool{Stats: s}), "Replica")
+	s.Replica = pooldriver.ReplicaStats{
+		Reads: map[pooldriver.ReplicaRead]uint64{pooldriver.ReplicaServed: 70, pooldriver.ReplicaDead: 3, pooldriver.ReplicaLate: 0},
+		Pools: []pooldriver.ReplicaPool{
+			{Host: "db2:5432", State: pooldriver.ReplicaServed, Lag: 20 * time.Millisecond},
+			{Host: "db3:5432", State: pooldriver.ReplicaDead, Lag: -1},
+		},
+	}
+	s.Replica.Pools[0].Pool.Lent, s.Replica.Pools[0].Pool.Max, s.Replica.Pools[0].Pool.Waiting = 2, 7, 5
+	text := rendered(t, Pool{Stats: s, ReplicaHolders: []pooldriver.Holder{{Host: "db2:5432", Statement: "SELECT report"}}})
+	for _, part := range []string{"<code>SELECT report</code>", "Replica db2:5432 (served, 20ms behind): 2 of 7 connections in use, 5 statements wait.", "Replica db3:5432 (dead):", "Reads: dead 3 served 70 </p>"} {
+		require.Contains(t, text, part)
+	}
+}
+
 func TestThePageSaysHowManyConnectionsAreEnoughIfThatIsKnown(t *testing.T) {
 	s := stats(1, 4, 0)
 	s.Enough = pooldriver.WhatIf{Conns: 3, Needed: 4, For: time.Minute, WaitP99: 1500 * time.Microsecond}

@@ -88,6 +88,7 @@ var histograms = []struct {
 	{dbconv.ClientConnectionWaitTime{}, func(s *pooldriver.Stats) *pooldriver.Histogram { return &s.Wait }},
 	{dbconv.ClientConnectionUseTime{}, func(s *pooldriver.Stats) *pooldriver.Histogram { return &s.Hold }},
 	{idlePinnedTime{}, func(s *pooldriver.Stats) *pooldriver.Histogram { return &s.IdlePinned }},
+	{replicaWait{}, func(s *pooldriver.Stats) *pooldriver.Histogram { return &s.Replica.Wait }},
 }
 
 // description is what the types of the semantic conventions say about a metric.
@@ -104,4 +105,13 @@ func (idlePinnedTime) Name() string { return "pooldriver.connection.idle_pinned_
 func (idlePinnedTime) Unit() string { return "s" }
 func (idlePinnedTime) Description() string {
 	return "The time between borrowing a connection and returning it to the pool in which no statement was running."
+}
+
+// replicaWait is our own metric.
+type replicaWait struct{}
+
+func (replicaWait) Name() string { return "pooldriver.replica.wait_time" }
+func (replicaWait) Unit() string { return "s" }
+func (replicaWait) Description() string {
+	return "The time for which reads have waited for a replica that had not replayed the writes of their context."
 }

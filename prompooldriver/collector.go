@@ -25,6 +25,10 @@ func NewCollector(c *pooldriver.Connector, name string) prometheus.Collector {
 	k.closed = k.desc("connections_closed_total", "Connections that were closed, by reason.", "reason")
 	k.longestHold = k.desc("longest_hold_seconds", "How long the connection that is held longest has been held.")
 	k.longestIdleHold = k.desc("longest_idle_hold_seconds", "How long the longest time is for which a held connection has now run no statement.")
+	k.reads = k.desc("replica_reads_total", "Reads that a replica may serve, by what has become of them.", "outcome")
+	k.replicas = k.desc("replica_connections", "Connections to the replicas, by state.", "replica", "state")
+	k.serving = k.desc("replica_serving", "1 while a replica serves, 0 otherwise.", "replica")
+	k.lag = k.desc("replica_lag_seconds", "How far a replica is behind the primary, where that is known.", "replica")
 	for _, f := range figures {
 		k.figures = append(k.figures, k.desc(f.name, f.help))
 	}
@@ -42,6 +46,7 @@ type collector struct {
 	all                           []*prometheus.Desc
 	connections, failures, closed *prometheus.Desc
 	longestHold, longestIdleHold  *prometheus.Desc
+	reads, replicas, serving, lag *prometheus.Desc
 	figures, histograms           []*prometheus.Desc // in the order of the tables
 }
 
@@ -76,6 +81,17 @@ func (k *collector) Collect(out chan<- prometheus.Metric) {
 	held, idle := longest(k.connector.Holders(), time.Now())
 	send(k.longestHold, prometheus.GaugeValue, held.Seconds())
 	send(k.longestIdleHold, prometheus.GaugeValue, idle.Seconds())
+	for outcome, n := range s.Replica.Reads {
+		send(k.reads, prometheus.CounterValue, float64(n), string(outcome))
+	}
+	for _, r := range s.Replica.Pools {
+		send(k.replicas, prometheus.GaugeValue, float64(r.Pool.Idle), r.Host, "idle")
+		send(k.replicas, prometheus.GaugeValue, float64(r.Pool.Active), r.Host, "used")
+		send(k.serving, prometheus.GaugeValue, serving(r), r.Host)
+		if r.Lag >= 0 {
+			send(k.lag, prometheus.GaugeValue, r.Lag.Seconds(), r.Host)
+		}
+	}
 	for i, f := range figures {
 		send(k.figures[i], f.kind, f.value(&s))
 	}
@@ -108,6 +124,13 @@ func constHistogram(d *prometheus.Desc, h *pooldriver.Histogram) prometheus.Metr
 		buckets[bound.Seconds()] = sum
 	}
 	return prometheus.MustNewConstHistogram(d, h.Count, h.Sum.Seconds(), buckets)
+}
+
+func serving(r pooldriver.ReplicaPool) float64 {
+	if r.State == pooldriver.ReplicaServed {
+		return 1
+	}
+	return 0
 }
 
 func overloaded(s *pooldriver.Stats) float64 {

@@ -65,4 +65,5 @@ var histograms = []struct {
 	{"dial_seconds", "Time of the dials, also of those that failed.", func(s *pooldriver.Stats) *pooldriver.Histogram { return &s.Connect }},
 	{"hold_seconds", "Time for which connections were held.", func(s *pooldriver.Stats) *pooldriver.Histogram { return &s.Hold }},
 	{"idle_pinned_seconds", "Time for which connections were held and no statement was running.", func(s *pooldriver.Stats) *pooldriver.Histogram { return &s.IdlePinned }},
+	{"replica_wait_seconds", "Time for which reads have waited for a replica that had not replayed the writes of their context.", func(s *pooldriver.Stats) *pooldriver.Histogram { return &s.Replica.Wait }},
 }

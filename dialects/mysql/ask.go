@@ -29,24 +29,31 @@ type text struct {
 
 // ask runs a query without arguments and returns its rows.
 func ask(ctx context.Context, conn driver.Conn, query string) (answer [][]text, err error) {
+	_, answer, err = askNamed(ctx, conn, query)
+	return answer, err
+}
+
+// askNamed is ask for a statement whose columns differ between servers.
+func askNamed(ctx context.Context, conn driver.Conn, query string) (columns []string, answer [][]text, err error) {
 	q, ok := conn.(driver.QueryerContext)
 	if !ok {
-		return nil, errNotDriver
+		return nil, nil, errNotDriver
 	}
 	rows, err := q.QueryContext(ctx, query, nil)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer func() { err = errors.Join(err, rows.Close()) }()
-	values := make([]driver.Value, len(rows.Columns()))
+	columns = rows.Columns()
+	values := make([]driver.Value, len(columns))
 	for {
 		switch err := rows.Next(values); err {
 		case nil:
 			answer = append(answer, copyRow(values))
 		case io.EOF:
-			return answer, nil
+			return columns, answer, nil
 		default:
-			return nil, err
+			return nil, nil, err
 		}
 	}
 }

@@ -25,6 +25,9 @@ type template struct {
 	role    hosts.Role
 	network dialects.DialFunc // the program's function; nil: ours
 
+	at     parts // of the DSN
+	params params
+
 	logins logins
 	proofs resetProofs
 }
@@ -40,7 +43,12 @@ func parse(dsn string) (*template, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &template{Destination: base.NewDestination(target(at), p.pool), role: p.role}
+	return templateOf(at, p, p.role)
+}
+
+// templateOf makes a template of the pieces of a DSN.
+func templateOf(at parts, p params, role hosts.Role) (*template, error) {
+	t := &template{Destination: base.NewDestination(target(at), p.pool), role: role, at: at, params: p}
 	var names []string
 	for _, where := range at.places() {
 		s, err := t.newServer(at, where, p)

@@ -16,6 +16,7 @@ import (
 	"github.com/pooldriver/pooldriver/internal/report"
 	"github.com/pooldriver/pooldriver/internal/task"
 	"github.com/pooldriver/pooldriver/internal/usage"
+	"github.com/pooldriver/pooldriver/internal/waitgraph"
 	"github.com/pooldriver/pooldriver/pool"
 )
 
@@ -29,7 +30,7 @@ type Engine struct {
 	usage      *usage.Env
 	pool       *connpool.Pool
 	report     *report.Report
-	keyed      task.Keyed
+	group      *group
 	starvation starvation
 	pipelines  pipelines
 	// unattached counts work that has begun and has no connection for a while: a deferred
@@ -40,12 +41,31 @@ type Engine struct {
 	unattached atomic.Int64
 }
 
+// group is the engines of one Connector: of the primary, and of each replica.
+type group struct {
+	keyed   task.Keyed
+	numbers atomic.Uint64 // of connections
+	waiters waitgraph.Queue[*waiter]
+	engines []*Engine // complete before the first statement
+}
+
 // New makes an engine with its pool. Nothing is opened.
 func New(c *config.Config, t dialects.Template, u *usage.Env, r *report.Report) (_ *Engine, err error) {
-	e := &Engine{config: c, usage: u, report: r}
+	e := &Engine{config: c, usage: u, report: r, group: &group{}}
+	return e, e.init(t)
+}
+
+// Beside makes an engine with another pool, for the same tasks. Nothing is opened.
+func (e *Engine) Beside(c *config.Config, t dialects.Template, u *usage.Env, r *report.Report) (*Engine, error) {
+	other := &Engine{config: c, usage: u, report: r, group: e.group}
+	return other, other.init(t)
+}
+
+func (e *Engine) init(t dialects.Template) (err error) {
 	e.starvation.engine, e.pipelines.engine = e, e
-	e.pool, err = connpool.New(c, t, u, e.starvation.starving, r)
-	return e, err
+	e.group.engines = append(e.group.engines, e)
+	e.pool, err = connpool.New(e.config, t, e.usage, e.starvation.starving, e.report, &e.group.numbers)
+	return err
 }
 
 // Pool has the connections.
@@ -60,7 +80,17 @@ func (e *Engine) connections() iter.Seq[*connpool.Conn] { return slices.Values(e
 // FindPlace writes to p, which is empty, the task of ctx on this connector, with its InTx and
 // the task around it.
 func (e *Engine) FindPlace(ctx context.Context, p *task.Place) error {
-	return e.keyed.Find(ctx, e.config.TaskKey, p)
+	return e.group.keyed.Find(ctx, e.config.TaskKey, p)
+}
+
+// Keeps reports whether the statements of a context at p run on the session that their task has on e: a
+// transaction or state is there.
+func (e *Engine) Keeps(p *task.Place) bool {
+	if p.Task == nil {
+		return false
+	}
+	b := e.bindingOf(p.Task)
+	return b != nil && (b.main.Load() != nil || b.transactionOf(p.Scope) != nil)
 }
 
 // bindTo returns the binding of t, and creates it if there is none.
@@ -98,7 +128,7 @@ func (e *Engine) acquireBeside(ctx context.Context, from *task.Task, label *stri
 	if err != pool.ErrNoneNow {
 		return r, waited, err
 	}
-	w := newWaiter(ctx)
+	w := newWaiter(ctx, e)
 	defer w.cancel(nil)
 	w.from, w.label, w.priority = from, label, priority
 	return e.await(w)
@@ -155,8 +185,8 @@ func (e *Engine) await(w *waiter) (_ *connpool.Conn, waited time.Duration, _ err
 }
 
 func (e *Engine) wait(w *waiter) (*connpool.Conn, error) {
-	e.starvation.waiters.Join(w)
-	defer e.starvation.waiters.Leave(w) // also by a panic of the driver
+	e.group.waiters.Join(w)
+	defer e.group.waiters.Leave(w) // also by a panic of the driver
 	return e.pool.Acquire(w.ctx, w, w.priority)
 }
 
@@ -178,12 +208,14 @@ func (e *Engine) admits(b *Binding, from *task.Task) bool {
 
 // serves reports whether the statement's task, or a task around it, has a connection.
 func (e *Engine) serves(b *Binding, from *task.Task) bool {
-	if b != nil && b.hasAny() {
-		return true
+	if b != nil {
+		from = b.task
 	}
 	for t := from; t != nil; t = t.From() {
-		if around := e.bindingOf(t); around != nil && around.hasAny() {
-			return true
+		for _, e := range e.group.engines {
+			if around := e.bindingOf(t); around != nil && around.hasAny() {
+				return true
+			}
 		}
 	}
 	return false

@@ -70,7 +70,7 @@ func (b *Binding) contend(ctx context.Context, c *Checkout, w *Want) (r *connpoo
 // shares a seat of the task. errHandedOver: unlock has handed over a seat of the task
 // that w could not share.
 func (b *Binding) queue(ctx context.Context, c *Checkout, w *Want) (_ *connpool.Conn, waited time.Duration, _ error) {
-	q := newWaiter(c.forHooks(ctx))
+	q := newWaiter(c.forHooks(ctx), c.engine)
 	defer q.cancel(nil)
 	q.binding, q.label, q.from, q.priority = b, c.label, c.from, c.priorityOf(w, b)
 	if !b.shares {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"sync"
 	"time"
 
@@ -45,6 +46,7 @@ var errHandedOver = errors.New("pooldriver: a connection of the task was handed 
 // waiter is a statement that waits for a connection. Its task may hold a connection, or a task
 // from whose context the statement's context was derived.
 type waiter struct {
+	engine   *Engine
 	binding  *Binding // nil without a task
 	label    *string  // nil: none
 	from     *task.Task
@@ -60,8 +62,8 @@ type waiter struct {
 }
 
 // newWaiter makes the waiter of a statement with this context. Its cancel has to be called.
-func newWaiter(ctx context.Context) *waiter {
-	w := &waiter{around: ctx}
+func newWaiter(ctx context.Context, e *Engine) *waiter {
+	w := &waiter{engine: e, around: ctx}
 	w.ctx, w.cancel = context.WithCancelCause(ctx)
 	return w
 }
@@ -76,7 +78,6 @@ func (w *waiter) adopted() *Seat {
 // starvation is what an engine knows of waiters.
 type starvation struct {
 	engine  *Engine
-	waiters waitgraph.Queue[*waiter]
 	cycles  waitgraph.Watch
 	readers relay.Relay // read rows ahead
 
@@ -126,7 +127,7 @@ func (s *starvation) starving(waiting int) {
 	if now := s.engine.pool.Stats(); now.Count >= now.Allowed { // otherwise the waiters wait for a dial
 		s.reclaim(waiting - now.Creating)
 	}
-	waiters := s.waiters.All()
+	waiters := s.engine.group.waiters.All()
 	for _, q := range waiters {
 		// Rows were too large for the memory that others had left.
 		if w := q.Waiter; w.tooLarge != nil {
@@ -309,78 +310,103 @@ func (h holder) String() string {
 func ago(t time.Time) string { return "for " + time.Since(t).Round(time.Millisecond).String() }
 
 // lookForCycle ends the wait of the last waiter in a wait cycle in which nothing has moved for
-// long. The pool's calls of starving do not overlap.
+// long. The pool's calls of starving do not overlap. If a cycle leads through several pools, each of them may
+// look: all find the same waiter.
 func (s *starvation) lookForCycle(waiters []waitgraph.Queued[*waiter]) {
 	var found *waitgraph.Cycle
 	victim := -1
-	if snapshot := s.snapshot(waiters); snapshot != nil {
+	if snapshot := s.engine.group.snapshot(waiters); snapshot != nil {
 		found, victim = snapshot.Find()
 	}
 	if s.cycles.Look(found, s.engine.config.DeadlockAfter) && victim >= 0 {
 		s.cycles.Broken()
 		last := waiters[victim].Waiter
-		last.cancel(&waitgraph.Error{Cycle: found, Advice: s.advice(last), Target: s.engine.report.Target(), TooLarge: last.tooLarge})
+		last.cancel(&waitgraph.Error{Cycle: found, Advice: s.advice(last), Target: last.engine.report.Target(), TooLarge: last.tooLarge})
 	}
 }
 
-// snapshot returns the holders and the waiters. It returns nil if a connection has no
-// explicit task, runs a statement, or is in a function of Raw: its holder does not wait.
-func (s *starvation) snapshot(waiters []waitgraph.Queued[*waiter]) *waitgraph.Snapshot[*Binding] {
-	p := s.engine.pool
-	stats, all := p.Stats(), p.Conns()
-	if len(waiters) == 0 || stats.Idle > 0 || len(all) != stats.Allowed || stats.Count != stats.Allowed || p.Restoring() != 0 {
+// snapshot returns the holders and the waiters of a wait cycle. It returns nil if there is none.
+func (g *group) snapshot(waiters []waitgraph.Queued[*waiter]) *waitgraph.Snapshot[*task.Task] {
+	if len(waiters) == 0 {
 		return nil
 	}
-	now := &waitgraph.Snapshot[*Binding]{At: time.Now(), Moves: stats.Moves}
+	now := &waitgraph.Snapshot[*task.Task]{At: time.Now()}
+	var all []*connpool.Conn // of the Holders
+	for i, e := range g.engines {
+		conns, holders, moves := exhausted(e)
+		now.Moves, all = append(now.Moves, moves), append(all, conns...)
+		for _, who := range holders {
+			now.Holders = append(now.Holders, waitgraph.Holder[*task.Task]{Who: who, Pool: i})
+		}
+	}
 	for _, q := range waiters {
 		w := q.Waiter
-		now.Waiters = append(now.Waiters, waitgraph.Waiter[*Binding]{Number: q.Number, For: w.waitsFor(s.engine), Victim: w.binding == nil || !w.binding.task.Implicit()})
+		now.Waiters = append(now.Waiters, waitgraph.Waiter[*task.Task]{Number: q.Number, Pool: slices.Index(g.engines, w.engine),
+			For: w.waitsFor(), Victim: w.binding == nil || !w.binding.task.Implicit()})
 	}
-	for _, r := range all {
-		held := seatOf(r)
-		if held == nil || !held.Has(r) {
-			return nil
-		}
-		b := held.binding.Load()
-		if !b.shares {
-			return nil
-		}
-		now.Holders = append(now.Holders, waitgraph.Holder[*Binding]{Who: b})
-	}
-	if found, _ := now.Find(); found == nil || !waits(now, all) {
+	found, _ := now.Find()
+	if found == nil {
 		return nil // without a cycle no lock is taken
+	}
+	holders := now.Holders
+	now.Holders = nil
+	for i, h := range holders {
+		if found.Has(h.Pool) {
+			if !g.waits(&h, all[i], found) {
+				return nil
+			}
+			now.Holders = append(now.Holders, h)
+		}
 	}
 	return now
 }
 
-// waits completes the snapshot with what is known under the locks. It reports whether no
-// holder is at work.
-func waits(s *waitgraph.Snapshot[*Binding], all []*connpool.Conn) bool {
-	for i, r := range all {
-		held := seatOf(r)
-		if !held.tryLook(r) {
-			return false
-		}
-		h := &s.Holders[i]
-		idle := held.binding.Load() == h.Who && held.raw == nil
-		h.Operations, h.Name = held.moves, holder{h.Who.task, held.pin, held.since, h.Who.engine.config.Dialect, r.Meter.Text()}
-		held.endLook()
-		if !idle {
-			return false
-		}
+// exhausted returns the connections of e with their holders, if each holder may wait. It returns none if a
+// connection can be had, or one has no explicit task: its holder does not wait.
+func exhausted(e *Engine) (all []*connpool.Conn, holders []*task.Task, moves uint64) {
+	stats, all := e.pool.Stats(), e.pool.Conns()
+	if stats.Idle > 0 || len(all) != stats.Allowed || stats.Count != stats.Allowed || e.pool.Restoring() != 0 {
+		return nil, nil, 0
 	}
-	return true
+	for _, r := range all {
+		held := seatOf(r)
+		if held == nil || !held.Has(r) {
+			return nil, nil, 0
+		}
+		b := held.binding.Load()
+		if !b.shares {
+			return nil, nil, 0
+		}
+		holders = append(holders, b.task)
+	}
+	return all, holders, stats.Moves
 }
 
-// waitsFor returns the bindings that cannot go on while w waits.
-func (w *waiter) waitsFor(e *Engine) (who []*Binding) {
+// waits completes h, the holder of r in a cycle, with what is known under the lock. It reports whether the holder
+// is not at work: r runs no statement, no function of Raw has it, and the holder has no connection beside the cycle.
+func (g *group) waits(h *waitgraph.Holder[*task.Task], r *connpool.Conn, in *waitgraph.Cycle) bool {
+	held := seatOf(r)
+	if !held.tryLook(r) {
+		return false
+	}
+	idle := held.binding.Load().task == h.Who && held.raw == nil
+	h.Operations, h.Name = held.moves, holder{h.Who, held.pin, held.since, g.engines[h.Pool].config.Dialect, r.Meter.Text()}
+	held.endLook()
+	for i, e := range g.engines {
+		if b := e.bindingOf(h.Who); idle && b != nil && !in.Has(i) {
+			idle = !b.hasAny()
+		}
+	}
+	return idle
+}
+
+// waitsFor returns the tasks that cannot go on while w waits.
+func (w *waiter) waitsFor() (who []*task.Task) {
 	if w.binding != nil {
-		who = append(who, w.binding)
+		who = append(who, w.binding.task)
 	}
 	for t := w.from; t != nil; t = t.From() {
-		if b := e.bindingOf(t); b != nil {
-			who = append(who, b)
-		}
+		who = append(who, t)
 	}
 	return who
 }

@@ -43,6 +43,10 @@ type Config struct {
 
 	ListenPing time.Duration
 
+	ReplicaReads               Reads
+	ReplicaFallback            bool
+	ReplicaWait, ReplicaMaxLag time.Duration
+
 	SampleStacks int
 	SlowQuery    time.Duration
 }
@@ -56,4 +60,14 @@ const (
 	AmbientJoin
 	AmbientWarn
 	AmbientStrict
+)
+
+// Reads is a pooldriver.ReadsMode.
+type Reads uint8
+
+// The modes, in the order of pooldriver's.
+const (
+	ReadsExplicit Reads = iota
+	ReadsTx
+	ReadsAuto
 )

@@ -249,3 +249,12 @@ func (p *Pool) credentialOfNow(ctx context.Context, refused dialects.Credential)
 	}
 	return *cred, nil
 }
+
+// DialBeside opens a session that is none of the pool's connections, and counts to none of its limits. Its caller
+// closes it.
+func DialBeside(ctx context.Context, p *Pool) (_ dialects.Session, err error) {
+	defer p.report.Guarded("a function that is called to connect", nil, &err)
+	ctx, cancel := context.WithTimeout(ctx, p.config.ConnectTimeout)
+	defer cancel()
+	return p.dialBy(ctx, p.template.Dial)
+}

@@ -23,6 +23,8 @@ type Begun struct {
 	Unattached func() int64
 	// Holders says who has a connection.
 	Holders func() []string
+	// First is called when new work is refused. Drain returns its error.
+	First func() error
 	// Last is called when all other work is over.
 	Last func()
 }
@@ -31,6 +33,9 @@ type Begun struct {
 func (p *Pool) Drain(ctx context.Context, begun Begun) error {
 	p.draining.Store(true)
 	p.pool.AdmitAll() // who waits has begun
+	if err := begun.First(); err != nil {
+		return err
+	}
 	if !p.closeUnused(ctx, begun) {
 		return p.notDrained(ctx, begun)
 	}

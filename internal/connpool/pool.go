@@ -39,7 +39,7 @@ type Pool struct {
 	generation  atomic.Uint64
 	real        registry[*Conn] // from before their dial to after their end
 	restoring   atomic.Int64    // connections that are being rolled back or cleaned, after their borrowers
-	numbers     atomic.Uint64   // of connections
+	numbers     *atomic.Uint64  // of connections
 	host        atomic.Pointer[string]
 	settings    dbsettings.List
 	// Generations are those of the texts that the program has prepared.
@@ -49,9 +49,9 @@ type Pool struct {
 	proven      atomic.Pointer[time.Time] // when Ready has last asked a server
 }
 
-// New makes a pool. Nothing is opened.
-func New(c *config.Config, t dialects.Template, u *usage.Env, starving func(waiting int), r *report.Report) (*Pool, error) {
-	p := &Pool{config: c, template: t, traits: t.Traits(), usage: u, starving: starving, report: r}
+// New makes a pool. Nothing is opened. numbers numbers the connections of all pools of a Connector.
+func New(c *config.Config, t dialects.Template, u *usage.Env, starving func(waiting int), r *report.Report, numbers *atomic.Uint64) (*Pool, error) {
+	p := &Pool{config: c, template: t, traits: t.Traits(), usage: u, starving: starving, report: r, numbers: numbers}
 	p.env = session.Env{Config: c, Buffered: &r.Buffered, ReadAheads: &r.ReadAheads, Hits: &r.StmtHits, Misses: &r.StmtMisses, Generations: &p.Generations}
 	p.settings.Init(c.Dialect)
 	if source := c.Credentials; source != nil {

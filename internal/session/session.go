@@ -9,6 +9,7 @@ package session
 import (
 	"context"
 	"database/sql/driver"
+	"errors"
 	"sync/atomic"
 	"time"
 
@@ -213,6 +214,24 @@ func (s *Session) Ping(ctx context.Context) error {
 	s.returned()
 	return err
 }
+
+// Written asks the server for a position of its log that has everything which the session has committed. It is
+// empty while a transaction is open.
+func (s *Session) Written(ctx context.Context) (position string, err error) {
+	asked, ok := s.server.(dialects.Positioned)
+	if !ok {
+		return "", errNoPosition
+	}
+	if s.InTx() {
+		return "", nil
+	}
+	s.call()
+	position, err = asked.Written(ctx)
+	s.returned()
+	return position, err
+}
+
+var errNoPosition = errors.New("pooldriver: this database does not tell how far its log has come")
 
 // Command executes a statement of this package or of its caller, and not of the program.
 func (s *Session) Command(ctx context.Context, text string, args ...driver.NamedValue) error {

@@ -29,9 +29,10 @@ type Task struct {
 
 	first atomic.Pointer[membership] // the first of use.members, to find it without the lock
 
-	mu    sync.Mutex // protects following fields
-	ended bool
-	use   *use // nil until the first statement
+	mu       sync.Mutex // protects following fields
+	ended    bool
+	attached any  // nil: nothing
+	use      *use // nil until the first statement
 }
 
 // use is what a task needs after it has used a database.
@@ -86,6 +87,16 @@ func begin(ctx context.Context, at Place, implicit bool) *Task {
 // From returns the task whose context t was made of, nil if there is none. That task
 // may have to wait until t ends.
 func (t *Task) From() *Task { return t.from }
+
+// Attached returns what is attached to the task, which is one thing: that of the first call of create.
+func (t *Task) Attached(create func() any) any {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.attached == nil {
+		t.attached = create()
+	}
+	return t.attached
+}
 
 // Label is the label of the context that t was made of; empty: none.
 func (t *Task) Label() string {

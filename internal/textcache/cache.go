@@ -69,6 +69,9 @@ func (t *Text) OnlyReads(judge func(string) bool) bool {
 	return known == 1
 }
 
+// DoesMore records that the text does more than read, whatever it looks like.
+func (t *Text) DoesMore() { t.Pace.reads.Store(2) }
+
 // longest is the longest text that is kept, in bytes. A longer one is classified each
 // time instead of kept alive.
 const longest = 8192

@@ -48,6 +48,9 @@ func (s *Source) Conn(ctx context.Context, closer func()) driver.Conn {
 	return c
 }
 
+// InUse reports whether the present checkout has had an operation: it may have a session.
+func (c *conn) InUse() bool { return c.held.Bound() || c.held.HasTx() }
+
 // Beneath implements beneath.Conn.
 func (c *conn) Beneath() beneath.Beneath { return c.source.Inside }
 
@@ -134,6 +137,15 @@ func (c *conn) Ping(ctx context.Context) error {
 	}
 	op := c.operate(pinging)
 	return op.errOf(op.do(ctx))
+}
+
+// Written asks the server for a position of its log that has everything which the checkout's session has
+// committed. It is empty while a transaction is open there.
+func (c *conn) Written(ctx context.Context) (position string, err error) {
+	op := c.operate(asking)
+	err = op.do(ctx)
+	position = op.written
+	return position, op.errOf(err)
 }
 
 // ResetSession is called when database/sql takes the connection again. The real

@@ -30,6 +30,7 @@ const (
 	beginning
 	pinging
 	lending // for Raw
+	asking  // how far the server's log has come
 )
 
 // operation is one call of database/sql, with all its attempts. A virtual connection has one, because
@@ -43,8 +44,9 @@ type operation struct {
 	opts    driver.TxOptions
 
 	// The results, beside those of the statement.
-	rows *rows
-	tx   *transaction
+	rows    *rows
+	tx      *transaction
+	written string // see conn.Written
 
 	paced   *textcache.Pace // is measured; nil: none
 	sharing *task.Task      // the task, if op has set state that other checkouts of the task use; else nil
@@ -153,7 +155,7 @@ func (op *operation) attempt(ctx context.Context) (again bool, err error) {
 			return again, ctxerr.Of(ctx, err)
 		}
 	}
-	if ctxsettings.Used() && op.kind != pinging {
+	if ctxsettings.Used() && op.kind != pinging && op.kind != asking {
 		if again, err = op.useSettings(ctx); again || err != nil {
 			return again, err
 		}
@@ -167,8 +169,12 @@ func (op *operation) attempt(ctx context.Context) (again bool, err error) {
 		return op.begin(ctx)
 	case lending:
 		return false, op.lend()
+	case asking:
+		op.written, err = r.Session.Written(ctx)
+	default:
+		err = r.Session.Ping(ctx)
 	}
-	return op.finishUnexecuted(ctx, r.Session.Ping(ctx))
+	return op.finishUnexecuted(ctx, err)
 }
 
 // run is attempt for a text that is executed. It opens the virtual rows last: as soon as the rows are

@@ -9,7 +9,7 @@ import (
 
 func TestTheErrorNamesTheHoldersAndWhatSparesTheWait(t *testing.T) {
 	t.Parallel()
-	cycle, _ := (&Snapshot[string]{Holders: holders("a", "b"), Waiters: []Waiter[string]{waiter(1, true, "a", "b")}}).Find()
+	cycle, _ := (&Snapshot[string]{Moves: []uint64{0}, Holders: holders("a", "b"), Waiters: []Waiter[string]{waiter(1, true, "a", "b")}}).Find()
 	require.NotNil(t, cycle)
 	err := error(&Error{Cycle: cycle, Target: "db", Advice: "wait less"})
 	require.ErrorIs(t, err, ErrDeadlock)

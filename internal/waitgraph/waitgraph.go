@@ -1,19 +1,20 @@
-// Package waitgraph finds the wait cycle of a pool: every connection is held by a task
-// that waits for one more. It is pure: a snapshot goes in, a verdict comes out.
+// Package waitgraph finds the wait cycle of pools: every connection is held by a task that waits
+// for one more. It is pure: a snapshot goes in, a verdict comes out.
 package waitgraph
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
 )
 
-// Snapshot is who held a pool's connections, and who waited for a connection, at one moment. K
-// identifies whoever can hold and wait.
+// Snapshot is who held the connections of some pools, and who waited for a connection, at one moment. K
+// identifies whoever can hold and wait. A pool without holders has a connection to give.
 type Snapshot[K comparable] struct {
 	At      time.Time
-	Moves   uint64      // connections that the pool has lent or taken back so far
+	Moves   []uint64    // by pool: connections that it has lent or taken back so far
 	Holders []Holder[K] // one for each connection
 	Waiters []Waiter[K] // in the order in which they came
 }
@@ -21,6 +22,7 @@ type Snapshot[K comparable] struct {
 // Holder is the holder of one connection.
 type Holder[K comparable] struct {
 	Who        K
+	Pool       int          // of the connection
 	Operations uint64       // so far, on the connection
 	Name       fmt.Stringer // for people
 }
@@ -28,6 +30,7 @@ type Holder[K comparable] struct {
 // Waiter is one call that waits.
 type Waiter[K comparable] struct {
 	Number uint64 // greater than the Numbers of earlier waiters
+	Pool   int    // for whose connection it waits
 	For    []K    // all who cannot go on while it waits
 	Victim bool   // it may be told that there is a deadlock
 }
@@ -35,9 +38,13 @@ type Waiter[K comparable] struct {
 // Cycle is a closed wait cycle.
 type Cycle struct {
 	At    time.Time
+	pools []bool
 	names []fmt.Stringer
 	state state
 }
+
+// Has reports whether the connections of a pool are part of c.
+func (c *Cycle) Has(pool int) bool { return c.pools[pool] }
 
 // state differs between two cycles if anything has moved in between.
 type state struct {
@@ -46,25 +53,35 @@ type state struct {
 	newest            uint64 // Number of the last of these waiters
 }
 
-// Find returns the cycle, or nil if it is not closed: then a holder of a connection does not wait.
-// victim is the index of the last waiter in the cycle that may be told; -1: none may.
+// Find returns the cycle, or nil if there is none. The cycle is some pools such that each holder of one
+// of their connections waits for one of their connections. victim is the index of the last waiter in the cycle
+// that may be told; -1: none may.
 func (s *Snapshot[K]) Find() (found *Cycle, victim int) {
-	waits := make(map[K]bool, len(s.Holders))
-	found = &Cycle{At: s.At, state: state{moves: s.Moves}}
+	found = &Cycle{At: s.At, pools: make([]bool, len(s.Moves))}
 	for _, h := range s.Holders {
-		waits[h.Who] = false
-		found.names = append(found.names, h.Name)
-		found.state.operations += h.Operations
+		found.pools[h.Pool] = true
+	}
+	for s.narrow(found.pools) {
+	}
+	holds := make(map[K]bool, len(s.Holders))
+	for _, h := range s.Holders {
+		if found.pools[h.Pool] {
+			holds[h.Who] = true
+			found.names = append(found.names, h.Name)
+			found.state.operations += h.Operations
+		}
+	}
+	if len(holds) == 0 {
+		return nil, -1
+	}
+	for i, moves := range s.Moves {
+		if found.pools[i] {
+			found.state.moves += moves
+		}
 	}
 	victim = -1
 	for i, w := range s.Waiters {
-		holds := false
-		for _, who := range w.For {
-			if _, ok := waits[who]; ok {
-				waits[who], holds = true, true
-			}
-		}
-		if !holds {
+		if !found.pools[w.Pool] || !slices.ContainsFunc(w.For, func(who K) bool { return holds[who] }) {
 			continue
 		}
 		found.state.waiting++
@@ -73,15 +90,35 @@ func (s *Snapshot[K]) Find() (found *Cycle, victim int) {
 			victim = i
 		}
 	}
-	for _, w := range waits {
-		if !w {
-			return nil, -1
+	return found, victim
+}
+
+// narrow takes out of pools those that are in no cycle with the rest: nobody waits for them, or one of their
+// holders does not wait for a pool of the rest. It reports whether it has taken one out.
+func (s *Snapshot[K]) narrow(pools []bool) (changed bool) {
+	waits, wanted := map[K]bool{}, make([]bool, len(pools))
+	for _, w := range s.Waiters {
+		if wanted[w.Pool] = true; pools[w.Pool] {
+			for _, who := range w.For {
+				waits[who] = true
+			}
 		}
 	}
-	if len(waits) == 0 {
-		return nil, -1
+	drop := func(pool int) {
+		changed = changed || pools[pool]
+		pools[pool] = false
 	}
-	return found, victim
+	for _, h := range s.Holders {
+		if !waits[h.Who] {
+			drop(h.Pool)
+		}
+	}
+	for i := range pools {
+		if !wanted[i] {
+			drop(i)
+		}
+	}
+	return changed
 }
 
 // Names lists the holders, the first ten of them.

@@ -43,7 +43,7 @@ func TestACycleIsClosedWhenEveryHolderWaits(t *testing.T) {
 		"nobody may be told":           {holders: holders("a"), waiters: []Waiter[string]{waiter(1, false, "a")}, closed: true, victim: -1},
 	} {
 		t.Run(title, func(t *testing.T) {
-			found, victim := (&Snapshot[string]{Holders: tc.holders, Waiters: tc.waiters}).Find()
+			found, victim := (&Snapshot[string]{Moves: []uint64{0}, Holders: tc.holders, Waiters: tc.waiters}).Find()
 			require.Equal(t, tc.closed, found != nil)
 			require.Equal(t, tc.victim, victim)
 		})
@@ -51,10 +51,50 @@ func TestACycleIsClosedWhenEveryHolderWaits(t *testing.T) {
 }
 
 // look is what a snapshot at a time gives, with so many moves and operations.
+func TestACycleLeadsThroughSeveralPools(t *testing.T) {
+	type pools map[int]string // the holder of the one connection of each
+	type waits map[string]int
+	for title, tc := range map[string]struct {
+		held   pools
+		waits  waits
+		cycle  []int
+		victim int
+	}{
+		"each has what the other one wants":  {pools{0: "a", 1: "b"}, waits{"a": 1, "b": 0}, []int{0, 1}, 1},
+		"one of them does not wait":          {pools{0: "a", 1: "b"}, waits{"a": 1}, nil, -1},
+		"the pool has a connection to give":  {pools{0: "a"}, waits{"a": 1}, nil, -1},
+		"one has both and waits for a third": {pools{0: "a", 1: "a"}, waits{"a": 2}, nil, -1},
+		"nobody wants what a third one has":  {pools{0: "a", 1: "b", 2: "c"}, waits{"a": 1, "b": 0, "c": 0}, []int{0, 1}, 1},
+		"in a ring":                          {pools{0: "a", 1: "b", 2: "c"}, waits{"a": 1, "b": 2, "c": 0}, []int{0, 1, 2}, 2},
+		"in itself":                          {pools{0: "a", 1: "b"}, waits{"a": 0}, []int{0}, 0},
+	} {
+		t.Run(title, func(t *testing.T) {
+			s := Snapshot[string]{Moves: make([]uint64, 3)}
+			for pool, who := range tc.held {
+				s.Holders = append(s.Holders, Holder[string]{Who: who, Pool: pool, Name: name(who)})
+			}
+			for i, who := range []string{"a", "b", "c"} {
+				if pool, ok := tc.waits[who]; ok {
+					s.Waiters = append(s.Waiters, Waiter[string]{Number: uint64(i + 1), Pool: pool, For: []string{who}, Victim: true})
+				}
+			}
+			found, victim := s.Find()
+			var cycle []int
+			for i := range s.Moves {
+				if found != nil && found.Has(i) {
+					cycle = append(cycle, i)
+				}
+			}
+			require.Equal(t, tc.cycle, cycle)
+			require.Equal(t, tc.victim, victim)
+		})
+	}
+}
+
 func look(at time.Time, moves, operations uint64, waiters ...Waiter[string]) *Cycle {
 	h := holders("a")
 	h[0].Operations = operations
-	found, _ := (&Snapshot[string]{At: at, Moves: moves, Holders: h, Waiters: waiters}).Find()
+	found, _ := (&Snapshot[string]{At: at, Moves: []uint64{moves}, Holders: h, Waiters: waiters}).Find()
 	return found
 }
 

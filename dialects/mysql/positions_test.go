@@ -1,0 +1,48 @@
+package mysql
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestPositionsOfMariaDBAreComparedByDomainAndServer(t *testing.T) {
+	t.Parallel()
+	var d dialect
+	for replayed, reached := range map[string]bool{
+		"0-1-100,1-1-7":       true,
+		"1-1-8,0-1-101,2-5-1": true,
+		"0-1-99,1-1-7":        false,
+		"0-1-100":             false,
+		"0-2-101,1-1-7":       false, // after a failover
+		"":                    false,
+		"0-1-100,0-1-100":     false,
+	} {
+		require.Equal(t, reached, d.Reached("0-1-100,1-1-7", replayed), replayed)
+	}
+	require.Equal(t, "0-1-9", d.Later("0-1-9", "0-1-8"))
+	require.Equal(t, "0-2-8", d.Later("0-1-9", "0-2-8"), "after a failover")
+}
+
+func TestPositionsOfMySQLAreSets(t *testing.T) {
+	t.Parallel()
+	const a, b = "3e11fa47-71ca-11e1-9e33-c80aa9429562", "864321b4-eb51-11f1-a8df-0242ac110004"
+	var d dialect
+	for replayed, reached := range map[string]bool{
+		a + ":1-5:7":             true,
+		a + ":1-7":               true,
+		b + ":1-2," + a + ":1-9": true,
+		a + ":1-5":               false,
+		a + ":1-4:6-8":           false,
+		b + ":1-9":               false,
+	} {
+		require.Equal(t, reached, d.Reached(a+":1-5:7", replayed), replayed)
+	}
+	for _, no := range []string{
+		"", "?", "0-1", "0-1-x", "a-1-1", a, a + ":", a + ":5-1", a + ":1-5:4", a + ":1:tag:1", a + ":1," + a + ":2",
+		strings.Repeat("0-1-1,", 300),
+	} {
+		require.False(t, d.Valid(no), no)
+	}
+}

@@ -1,0 +1,34 @@
+package mysql
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/dialects/internal/hosts"
+)
+
+// Replica implements dialects.ReplicaTemplate.
+func (t *template) Replica(host string) (dialects.Template, error) {
+	var where place
+	if host == "" || strings.HasPrefix(host, ":") || where.setHost(host) != nil {
+		return nil, errors.New("a replica is written host:port")
+	}
+	at := t.at
+	at.network, at.address, at.more = where.network, where.address, nil
+	return templateOf(at, t.params, hosts.Standby)
+}
+
+// Standbys implements dialects.ReplicaTemplate.
+func (t *template) Standbys() ([]string, error) {
+	if t.role != hosts.ReadWrite && t.role != hosts.Primary {
+		return nil, errors.New("the DSN leads to any of its hosts: let it ask for target_session_attrs=read-write or primary")
+	}
+	names := t.Hosts()
+	for _, s := range t.servers {
+		if s.config.Net != "tcp" {
+			return nil, errors.New("a host of the DSN is a socket: name the replicas in pool_replicas")
+		}
+	}
+	return names, nil
+}

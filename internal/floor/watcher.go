@@ -1,0 +1,223 @@
+package floor
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/pooldriver/pooldriver/dialects"
+)
+
+const (
+	pollEvery = 5 * time.Millisecond // while a read waits
+	lookEvery = time.Second          // while the replica is used
+	idleAfter = 10 * time.Second     // without use the replica is left alone
+	askWithin = 5 * time.Second
+)
+
+// State is what a Watcher knows of its replica.
+type State uint8
+
+// The states.
+const (
+	Unseen State = iota // it was not asked lately
+	Serving
+	Dead // it does not answer
+	Late // too late for maxLag
+	NoStandby
+)
+
+// Watcher watches one replica: how far it has come, how late it is, and whether it is one at all. It has a connection
+// of its own, and one goroutine, which asks once a second while the replica is used, and every 5 ms while a read
+// waits. So waiting reads cost the server no more than one does. The methods may be called at the same time.
+type Watcher struct {
+	dial      func(context.Context) (dialects.Session, error)
+	positions dialects.Positions
+	maxLag    time.Duration // 0: any
+
+	ctx    context.Context // ends with Close
+	cancel context.CancelFunc
+	wake   chan struct{} // a read waits; one is enough
+
+	mu      sync.Mutex // protects following fields
+	running bool
+	used    time.Time
+	waiting int
+	seen    dialects.ReplicaState
+	state   State
+	news    chan struct{} // closed by the next answer
+	ended   sync.WaitGroup
+}
+
+// NewWatcher makes a Watcher, which opens nothing before its replica is used.
+func NewWatcher(dial func(context.Context) (dialects.Session, error), p dialects.Positions, maxLag time.Duration) *Watcher {
+	w := &Watcher{dial: dial, positions: p, maxLag: maxLag, wake: make(chan struct{}, 1), news: make(chan struct{})}
+	w.ctx, w.cancel = context.WithCancel(context.Background())
+	return w
+}
+
+// Use says that the replica is used now.
+func (w *Watcher) Use() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.useLocked()
+}
+
+func (w *Watcher) useLocked() {
+	w.used = time.Now()
+	if !w.running && w.ctx.Err() == nil {
+		w.running = true
+		w.ended.Go(w.run)
+	}
+}
+
+// State returns what is known of the replica, up to a second ago. A lag that is not known is negative.
+func (w *Watcher) State() (_ State, lag time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.state, w.seen.Lag
+}
+
+// Reached reports whether the replica is known to have come to position.
+func (w *Watcher) Reached(position string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.reachedLocked(position)
+}
+
+func (w *Watcher) reachedLocked(position string) bool {
+	return w.state == Serving && w.positions.Reached(position, w.seen.Position)
+}
+
+// Wait waits until the replica has come to position, for at most limit.
+func (w *Watcher) Wait(ctx context.Context, position string, limit time.Duration) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.useLocked()
+	if w.waiting++; w.waiting == 1 {
+		select {
+		case w.wake <- struct{}{}:
+		default: // it is awake
+		}
+	}
+	defer func() { w.waiting-- }()
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	for {
+		if w.reachedLocked(position) {
+			return true
+		}
+		news := w.news
+		w.mu.Unlock()
+		ended := false
+		select {
+		case <-news:
+		case <-timer.C:
+			ended = true
+		case <-ctx.Done():
+			ended = true
+		case <-w.ctx.Done():
+			ended = true
+		}
+		w.mu.Lock()
+		if ended {
+			return false
+		}
+	}
+}
+
+// Close ends the Watcher, and returns when its connection is closed.
+func (w *Watcher) Close() {
+	w.mu.Lock()
+	w.cancel() // under the lock: no goroutine begins after it
+	w.mu.Unlock()
+	w.ended.Wait()
+}
+
+// run asks until the replica is not used any more.
+func (w *Watcher) run() {
+	var conn dialects.Session
+	defer func() { closeSession(conn) }()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		var seen dialects.ReplicaState
+		var err error
+		conn, seen, err = w.ask(conn)
+		pause, goOn := w.tell(seen, err)
+		if !goOn {
+			return
+		}
+		timer.Reset(pause)
+		select {
+		case <-timer.C:
+		case <-w.wake:
+			if err != nil { // a server that does not answer is not asked every 5 ms
+				select {
+				case <-timer.C:
+				case <-w.ctx.Done():
+				}
+			}
+		case <-w.ctx.Done():
+		}
+	}
+}
+
+// tell publishes an answer, and returns when to ask next.
+func (w *Watcher) tell(seen dialects.ReplicaState, err error) (pause time.Duration, goOn bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case err != nil:
+		w.state = Dead // the server may be another one when it answers again: its position is not kept
+		w.seen = dialects.ReplicaState{Lag: -1}
+	case !seen.Standby:
+		w.state, w.seen = NoStandby, seen
+	case w.maxLag > 0 && (seen.Lag < 0 || seen.Lag > w.maxLag):
+		w.state, w.seen = Late, seen
+	default:
+		w.state, w.seen = Serving, seen
+	}
+	close(w.news)
+	w.news = make(chan struct{})
+	if w.ctx.Err() != nil || w.waiting == 0 && time.Since(w.used) > idleAfter {
+		// Under the lock: the next Use begins another goroutine.
+		w.running, w.state = false, Unseen
+		return 0, false
+	}
+	if w.waiting > 0 && err == nil {
+		return pollEvery, true
+	}
+	return lookEvery, true
+}
+
+// ask asks the replica once. It returns the session for the next time, nil after an error.
+func (w *Watcher) ask(s dialects.Session) (_ dialects.Session, seen dialects.ReplicaState, err error) {
+	ctx, cancel := context.WithTimeout(w.ctx, askWithin)
+	defer cancel()
+	if s == nil {
+		if s, err = w.dial(ctx); err != nil {
+			return nil, seen, err
+		}
+	}
+	asked, ok := s.(dialects.Positioned)
+	if !ok {
+		err = errNoPosition
+	} else if seen, err = asked.Replayed(ctx, w.maxLag > 0); err == nil {
+		return s, seen, nil
+	}
+	closeSession(s)
+	return nil, seen, err
+}
+
+var errNoPosition = errors.New("the server does not tell how far it has come")
+
+func closeSession(s dialects.Session) {
+	if s == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), askWithin)
+	defer cancel()
+	_ = s.Close(ctx) // nothing is lost: it has only been asked
+}

@@ -1,0 +1,219 @@
+package floor_test
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/internal/floor"
+)
+
+// server is a replica.
+type server struct {
+	replayed atomic.Int64
+	asked    atomic.Int64
+	open     atomic.Int64
+	asking   atomic.Int64
+	cut      atomic.Bool
+	primary  atomic.Bool
+	lag      atomic.Int64
+}
+
+type session struct {
+	dialects.Session
+	server *server
+}
+
+var errCut = errors.New("cut")
+
+func (s *server) dial(context.Context) (dialects.Session, error) {
+	if s.cut.Load() {
+		return nil, errCut
+	}
+	s.open.Add(1)
+	return &session{server: s}, nil
+}
+
+func (s *session) Written(context.Context) (string, error) { return "", errCut }
+
+func (s *session) Close(context.Context) error {
+	s.server.open.Add(-1)
+	return nil
+}
+
+func (s *session) Replayed(context.Context, bool) (dialects.ReplicaState, error) {
+	if s.server.asking.Add(1) != 1 {
+		panic("two ask at once")
+	}
+	time.Sleep(time.Millisecond) // a round trip
+	s.server.asking.Add(-1)
+	s.server.asked.Add(1)
+	if s.server.cut.Load() {
+		return dialects.ReplicaState{}, errCut
+	}
+	return dialects.ReplicaState{
+		Position: strconv.FormatInt(s.server.replayed.Load(), 10), Standby: !s.server.primary.Load(), Lag: time.Duration(s.server.lag.Load()),
+	}, nil
+}
+
+func TestReadsWaitForAReplicaThatReplays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var s server
+		w := floor.NewWatcher(s.dial, numbers{}, 0)
+		defer w.Close()
+		time.AfterFunc(20*time.Millisecond, func() { s.replayed.Store(10) })
+		begun := time.Now()
+		var reads sync.WaitGroup
+		for range 100 {
+			reads.Go(func() {
+				require.True(t, w.Wait(t.Context(), "10", 50*time.Millisecond))
+				require.LessOrEqual(t, time.Since(begun), 30*time.Millisecond)
+			})
+		}
+		reads.Wait()
+		require.LessOrEqual(t, s.asked.Load(), int64(6), "one asks for all")
+		require.True(t, w.Reached("10"))
+		require.False(t, w.Wait(t.Context(), "11", 50*time.Millisecond))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		require.False(t, w.Wait(ctx, "11", time.Hour))
+	})
+}
+
+func TestAReplicaThatNobodyUsesIsAskedNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var s server
+		w := floor.NewWatcher(s.dial, numbers{}, 0)
+		defer w.Close()
+		time.Sleep(time.Minute)
+		require.Zero(t, s.asked.Load())
+		for range 10 {
+			w.Use()
+			time.Sleep(time.Second)
+		}
+		require.InDelta(t, 10, s.asked.Load(), 2)
+		time.Sleep(time.Minute)
+		require.LessOrEqual(t, s.asked.Load(), int64(22))
+		require.Zero(t, s.open.Load(), "its connection is closed")
+		state, _ := w.State()
+		require.Equal(t, floor.Unseen, state)
+		require.True(t, w.Wait(t.Context(), "0", time.Second), "it begins again")
+	})
+}
+
+func TestTheStateOfAReplicaIsFoundOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var s server
+		w := floor.NewWatcher(s.dial, numbers{}, time.Second)
+		defer w.Close()
+		is := func(want floor.State) {
+			t.Helper()
+			w.Use()
+			time.Sleep(2 * time.Second)
+			state, _ := w.State()
+			require.Equal(t, want, state)
+			require.Equal(t, want == floor.Serving, w.Reached("0"))
+		}
+		is(floor.Serving)
+		s.lag.Store(int64(2 * time.Second))
+		is(floor.Late)
+		s.lag.Store(-1)
+		is(floor.Late)
+		s.lag.Store(0)
+		s.cut.Store(true)
+		is(floor.Dead)
+		require.Zero(t, s.open.Load())
+		require.False(t, w.Wait(t.Context(), "0", 50*time.Millisecond))
+		s.cut.Store(false)
+		is(floor.Serving)
+		s.primary.Store(true)
+		is(floor.NoStandby)
+	})
+}
+
+func TestADeadReplicaIsNotAskedMoreOftenForThoseThatWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var s server
+		var dials atomic.Int64
+		s.cut.Store(true)
+		w := floor.NewWatcher(func(ctx context.Context) (dialects.Session, error) {
+			dials.Add(1)
+			return s.dial(ctx)
+		}, numbers{}, 0)
+		defer w.Close()
+		for range 100 {
+			require.False(t, w.Wait(t.Context(), "0", 50*time.Millisecond))
+		}
+		require.LessOrEqual(t, dials.Load(), int64(7))
+	})
+}
+
+func TestCloseEndsWaitsAndLeavesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var s server
+		w := floor.NewWatcher(s.dial, numbers{}, 0)
+		time.AfterFunc(100*time.Millisecond, w.Close)
+		begun := time.Now()
+		require.False(t, w.Wait(t.Context(), "1", time.Hour))
+		require.Equal(t, 100*time.Millisecond, time.Since(begun))
+		w.Close()
+		require.Zero(t, s.open.Load())
+		w.Use()
+		require.False(t, w.Wait(t.Context(), "1", time.Second))
+		synctest.Wait()
+		require.Zero(t, s.open.Load(), "nothing begins after Close")
+	})
+}
+
+// Whoever is told that a position is reached finds it replayed, whatever the server does.
+func TestAWaitTellsTheTruth(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(20) {
+		synctest.Test(t, func(t *testing.T) {
+			r := rand.New(rand.NewPCG(seed, 0))
+			var s server
+			w := floor.NewWatcher(s.dial, numbers{}, 0)
+			defer w.Close()
+			done := make(chan struct{})
+			go func() {
+				for {
+					select {
+					case <-done:
+						return
+					case <-time.After(time.Duration(r.IntN(30)) * time.Millisecond):
+					}
+					s.replayed.Add(int64(r.IntN(5)))
+					s.cut.Store(r.IntN(4) == 0)
+				}
+			}()
+			var reads sync.WaitGroup
+			var met atomic.Int64
+			for i := range 8 {
+				own := rand.New(rand.NewPCG(seed, uint64(i+1)))
+				reads.Go(func() {
+					for range 50 {
+						needs := s.replayed.Load() + int64(own.IntN(10))
+						if w.Wait(t.Context(), strconv.FormatInt(needs, 10), time.Duration(own.IntN(60))*time.Millisecond) {
+							require.GreaterOrEqual(t, s.replayed.Load(), needs)
+							met.Add(1)
+						}
+						time.Sleep(time.Duration(own.IntN(3000)) * time.Millisecond)
+					}
+				})
+			}
+			reads.Wait()
+			close(done)
+			synctest.Wait()
+			require.NotZero(t, met.Load())
+		})
+	}
+}

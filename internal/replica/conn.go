@@ -1,0 +1,322 @@
+package replica
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"slices"
+
+	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/internal/beneath"
+	"github.com/pooldriver/pooldriver/internal/config"
+	"github.com/pooldriver/pooldriver/internal/ctxerr"
+	"github.com/pooldriver/pooldriver/internal/task"
+	"github.com/pooldriver/pooldriver/internal/textcache"
+)
+
+// virtualConn is a virtual connection of package virtual.
+type virtualConn interface {
+	beneath.Conn
+	driver.ConnBeginTx
+	driver.ConnPrepareContext
+	driver.ExecerContext
+	driver.QueryerContext
+	driver.NamedValueChecker
+	driver.Pinger
+	driver.SessionResetter
+	driver.Validator
+	// Written asks for a position of the server's log that has everything which the session has committed. It is
+	// empty while a transaction is open.
+	Written(ctx context.Context) (position string, err error)
+	// InUse reports whether the present checkout has had an operation.
+	InUse() bool
+}
+
+// link is a virtual connection to the primary or to a replica.
+type link struct {
+	conn    virtualConn
+	replica *Replica // nil: the primary
+	used    bool     // in the present checkout, which the replica counts
+}
+
+// conn is what database/sql pools where there are replicas. database/sql calls it by one goroutine at a time.
+type conn struct {
+	set     *Set
+	primary link
+	links   []*link // to replicas, made when they are first used
+	tx      *tx     // the innermost open transaction; nil: none is open
+}
+
+var _ virtualConn = (*conn)(nil)
+
+// to returns the link to r.
+func (c *conn) to(ctx context.Context, r *Replica) *link {
+	i := slices.IndexFunc(c.links, func(l *link) bool { return l.replica == r })
+	if i < 0 {
+		i = len(c.links)
+		c.links = append(c.links, &link{conn: r.source.Conn(ctx, nil).(virtualConn), replica: r})
+	}
+	l := c.links[i]
+	if !l.used {
+		l.used = true
+		r.users.Add(1)
+	}
+	return l
+}
+
+// routed is where a call goes.
+type routed struct {
+	*link
+	text *textcache.Text // of a read that a replica serves
+	why  Reason          // for the primary: why it serves what a replica may serve; Served: no replica may
+}
+
+// route returns the link for a statement.
+func (c *conn) route(ctx context.Context, query string) (routed, error) {
+	primary := routed{link: &c.primary}
+	if c.tx != nil {
+		return routed{link: c.tx.link}, nil
+	}
+	asks := ctx.Value(wanted{}) != nil
+	if !asks && c.set.config.ReplicaReads != config.ReadsAuto && c.set.open.Load() == 0 {
+		return primary, nil
+	}
+	var at task.Place
+	if l, err := c.keeps(ctx, &at); l != nil || err != nil {
+		if asks && l == &c.primary {
+			c.set.count(Joined)
+		}
+		return routed{link: l}, err
+	}
+	if !asks && c.set.config.ReplicaReads != config.ReadsAuto {
+		return primary, nil
+	}
+	t, _ := c.set.texts.Of(c.set.config.Dialect, query)
+	if !t.OnlyReads(c.set.judge) {
+		if asks {
+			c.set.count(Writes)
+		}
+		return primary, nil
+	}
+	to, err := c.pick(ctx, &at)
+	to.text = t
+	return to, err
+}
+
+// routeTx returns the link for a transaction.
+func (c *conn) routeTx(ctx context.Context, opts driver.TxOptions) (routed, error) {
+	asks := ctx.Value(wanted{}) != nil
+	reads := opts.ReadOnly && sql.IsolationLevel(opts.Isolation) < sql.LevelSerializable &&
+		(asks || c.set.config.ReplicaReads != config.ReadsExplicit)
+	if !reads && c.set.open.Load() == 0 {
+		return routed{link: &c.primary}, nil
+	}
+	var at task.Place
+	if l, err := c.keeps(ctx, &at); l != nil || err != nil {
+		if reads && l == &c.primary {
+			c.set.count(Joined)
+		}
+		return routed{link: l}, err
+	}
+	if !reads {
+		return routed{link: &c.primary}, nil
+	}
+	return c.pick(ctx, &at)
+}
+
+// keeps returns the link to which statements have to go, because the session of the task is there, or that of the
+// *sql.Conn. nil: any may serve. It writes the place of the context to at.
+func (c *conn) keeps(ctx context.Context, at *task.Place) (*link, error) {
+	if err := c.set.engine.FindPlace(ctx, at); err != nil {
+		return &c.primary, err
+	}
+	if c.set.open.Load() > 0 {
+		for _, r := range c.set.All {
+			if r.Engine.Keeps(at) {
+				return c.to(ctx, r), nil
+			}
+		}
+	}
+	if c.primary.conn.InUse() || c.set.engine.Keeps(at) {
+		return &c.primary, nil
+	}
+	return nil, nil
+}
+
+// fallBack counts a read that no replica serves, and returns the primary for it. cause is the error of a replica;
+// nil: none was tried.
+func (c *conn) fallBack(why Reason, cause error) (routed, error) {
+	c.set.count(why)
+	if !c.set.config.ReplicaFallback && !c.set.engine.Pool().Draining() {
+		return routed{}, c.set.none(why, ctxerr.Harmless(cause))
+	}
+	return routed{link: &c.primary, why: why}, nil
+}
+
+// repeats reports whether a call on a replica that has failed with err is to be made on the primary: nothing has
+// come of it. If not, it returns the error of the call.
+func (c *conn) repeats(ctx context.Context, to routed, err error) (bool, error) {
+	switch {
+	case err == nil || to.replica == nil || c.tx != nil || err == driver.ErrSkip:
+		return false, err
+	case to.replica.unavailable(ctx, err):
+		_, err = c.fallBack(Dead, err)
+		return err == nil, err
+	case to.text != nil && c.set.config.Dialect.Diagnose(err)&dialects.RoleDoubt != 0:
+		to.text.DoesMore()
+		c.set.count(Refused)
+		return true, nil
+	}
+	return false, err
+}
+
+// call makes a call for a text where it belongs.
+func call[T any](ctx context.Context, c *conn, query string, do func(*link) (T, error)) (result T, to routed, err error) {
+	if to, err = c.route(ctx, query); err != nil {
+		return result, to, err
+	}
+	result, err = do(to.link)
+	again, err := c.repeats(ctx, to, err)
+	if again {
+		to = routed{link: &c.primary, why: Refused}
+		result, err = do(to.link)
+	}
+	return result, to, err
+}
+
+// exec is call for a text that is executed.
+func exec(ctx context.Context, c *conn, query string, do func(*link) (driver.Result, error)) (driver.Result, error) {
+	res, to, err := call(ctx, c, query, do)
+	if err != driver.ErrSkip {
+		c.raise(ctx, c.raises(ctx, query, to), err)
+	}
+	return res, err
+}
+
+// ask is call for a query.
+func ask(ctx context.Context, c *conn, query string, do func(*link) (driver.Rows, error)) (driver.Rows, error) {
+	rows, to, err := call(ctx, c, query, do)
+	if err == driver.ErrSkip {
+		return nil, err
+	}
+	switch f := c.raises(ctx, query, to); {
+	case f == nil:
+		return rows, err
+	case err != nil:
+		c.raise(ctx, f, err)
+		return nil, err
+	default:
+		return c.raising(ctx, rows, f), nil
+	}
+}
+
+// ExecContext implements driver.ExecerContext.
+func (c *conn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
+	return exec(ctx, c, query, func(l *link) (driver.Result, error) { return l.conn.ExecContext(ctx, query, args) })
+}
+
+// QueryContext implements driver.QueryerContext.
+func (c *conn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
+	return ask(ctx, c, query, func(l *link) (driver.Rows, error) { return l.conn.QueryContext(ctx, query, args) })
+}
+
+// PrepareContext prepares a statement where it would be executed now. Each execution is sent where it belongs.
+func (c *conn) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
+	s := &stmt{conn: c, query: query}
+	_, _, err := call(ctx, c, query, func(l *link) (virtualStmt, error) { return s.on(ctx, l) })
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// BeginTx implements driver.ConnBeginTx.
+func (c *conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
+	to, err := c.routeTx(ctx, opts)
+	if err != nil {
+		return nil, err
+	}
+	t, err := to.conn.BeginTx(ctx, opts)
+	again, err := c.repeats(ctx, to, err)
+	if again {
+		to = routed{link: &c.primary, why: Refused}
+		t, err = c.primary.conn.BeginTx(ctx, opts)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return c.opened(ctx, t, to, opts.ReadOnly), nil
+}
+
+// Ping asks the primary.
+func (c *conn) Ping(ctx context.Context) error { return c.primary.conn.Ping(ctx) }
+
+// CheckNamedValue accepts everything, as that of a virtual connection does.
+func (c *conn) CheckNamedValue(*driver.NamedValue) error { return nil }
+
+// Beneath implements beneath.Conn.
+func (c *conn) Beneath() beneath.Beneath { return c.primary.conn.Beneath() }
+
+// Unwrap is for those who look for the primary's virtual connection: Raw is for the primary.
+func (c *conn) Unwrap() driver.Conn { return c.primary.conn }
+
+// Written and InUse implement virtualConn.
+func (c *conn) Written(ctx context.Context) (string, error) { return c.primary.conn.Written(ctx) }
+
+func (c *conn) InUse() bool { return c.primary.conn.InUse() }
+
+// ResetSession implements driver.SessionResetter for all links.
+func (c *conn) ResetSession(ctx context.Context) error {
+	c.leave()
+	err := c.primary.conn.ResetSession(ctx)
+	for _, l := range c.links {
+		if failed := l.conn.ResetSession(ctx); failed != nil {
+			err = failed
+		}
+	}
+	return err
+}
+
+// IsValid ends the checkout on all links.
+func (c *conn) IsValid() bool {
+	c.leave()
+	valid := c.primary.conn.IsValid()
+	for _, l := range c.links {
+		if !l.conn.IsValid() {
+			valid = false
+		}
+	}
+	return valid
+}
+
+// Close closes all links.
+func (c *conn) Close() error {
+	c.leave()
+	for _, l := range c.links {
+		_ = l.conn.Close()
+	}
+	return c.primary.conn.Close()
+}
+
+// leave ends the checkout for the replicas that it has used.
+func (c *conn) leave() {
+	for c.tx != nil {
+		c.tx.ended()
+	}
+	for _, l := range c.links {
+		if l.used {
+			l.used = false
+			l.replica.users.Add(-1)
+		}
+	}
+}
+
+// Prepare is PrepareContext without a context.
+func (c *conn) Prepare(query string) (driver.Stmt, error) {
+	return c.PrepareContext(context.Background(), query)
+}
+
+// Begin is BeginTx without a context and options.
+func (c *conn) Begin() (driver.Tx, error) {
+	return c.BeginTx(context.Background(), driver.TxOptions{})
+}

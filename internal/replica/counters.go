@@ -1,0 +1,37 @@
+package replica
+
+import (
+	"sync/atomic"
+
+	"github.com/pooldriver/pooldriver/internal/histogram"
+)
+
+// Reason says what has become of a read that a replica may serve.
+type Reason uint8
+
+// The reasons. Of those after Waited the primary has served, or nobody.
+const (
+	Served     Reason = iota // by a replica
+	Waited                   // by a replica that had to catch up with the context first
+	Behind                   // the replica did not catch up in time
+	Unknown                  // where the context's last write is in the log is not known
+	Late                     // too late for pool_replica_max_lag
+	Dead                     // no connection to a replica could be had
+	NotStandby               // it is no standby any more
+	Joined                   // a transaction or session of the context, or of its *sql.Conn, is on the primary
+	Writes                   // the text is not known to read only
+	Refused                  // the replica has refused the statement, because it writes
+	Reasons    = int(Refused) + 1
+)
+
+var reasons = [Reasons]string{"served", "waited", "behind", "unknown", "late", "dead", "not a standby", "joined", "writes", "refused"}
+
+func (r Reason) String() string { return reasons[r] }
+
+// Counters count reads that a replica may serve.
+type Counters struct {
+	Reads [Reasons]atomic.Uint64
+	Wait  histogram.Histogram // for replicas to catch up
+}
+
+func (c *Counters) count(r Reason) { c.Reads[r].Add(1) }

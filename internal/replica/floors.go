@@ -1,0 +1,159 @@
+package replica
+
+import (
+	"context"
+	"database/sql/driver"
+	"time"
+
+	"github.com/pooldriver/pooldriver/internal/driverconn"
+	"github.com/pooldriver/pooldriver/internal/floor"
+	"github.com/pooldriver/pooldriver/internal/task"
+)
+
+// A context's floor is the position in the log that a replica must have reached to serve the context's reads: that
+// of its writes. A read that the primary has served in place of a replica raises the floor, too: a later read
+// must not show less.
+
+// floorOf returns the floor of a context, nil if none is kept.
+func (c *conn) floorOf(ctx context.Context) *floor.Floor {
+	if c.set.positions == nil {
+		return nil
+	}
+	var at task.Place
+	if c.set.engine.FindPlace(ctx, &at) != nil {
+		return nil
+	}
+	return floor.Of(ctx, at.Task, c.set, c.set.positions)
+}
+
+// pick chooses a replica for a read.
+func (c *conn) pick(ctx context.Context, at *task.Place) (routed, error) {
+	var f *floor.Floor
+	if c.set.positions != nil {
+		f = floor.Of(ctx, at.Task, c.set, c.set.positions)
+	}
+	if f == nil {
+		return c.pickAny(ctx)
+	}
+	position, primaryOnly := f.Now()
+	if primaryOnly {
+		return c.fallBack(Unknown, nil)
+	}
+	r, why := c.staying(f)
+	if r == nil && why == Served {
+		r, why = c.set.choose(position)
+	}
+	if why != Served {
+		f.Stay(nil)
+		return c.fallBack(why, nil)
+	}
+	if position != "" && !r.watcher.Reached(position) {
+		begun := time.Now()
+		reached := r.watcher.Wait(ctx, position, c.set.config.ReplicaWait)
+		c.set.Wait.Record(time.Since(begun), 1)
+		if !reached {
+			return c.fallBack(Behind, nil)
+		}
+		why = Waited
+	}
+	f.Stay(r)
+	c.set.count(why)
+	return routed{link: c.to(ctx, r), why: why}, nil
+}
+
+// staying returns the replica from which the context has read. nil: from none, if why is Served, or from one that
+// cannot serve any more.
+func (c *conn) staying(f *floor.Floor) (_ *Replica, why Reason) {
+	r, _ := f.Replica().(*Replica)
+	if r == nil {
+		return nil, Served
+	}
+	return r, r.state()
+}
+
+// pickAny is pick without a floor.
+func (c *conn) pickAny(ctx context.Context) (routed, error) {
+	for _, l := range c.links {
+		if l.used && l.replica.state() == Served {
+			c.set.count(Served)
+			return routed{link: l, why: Served}, nil // its *sql.Conn stays with it
+		}
+	}
+	r, why := c.set.choose("")
+	if r == nil {
+		return c.fallBack(why, nil)
+	}
+	c.set.count(why)
+	return routed{link: c.to(ctx, r), why: why}, nil
+}
+
+// raises returns the floor that a call which the primary has served must raise; nil: it need not.
+func (c *conn) raises(ctx context.Context, query string, to routed) *floor.Floor {
+	if to.link == nil || to.replica != nil || c.tx != nil || c.set.positions == nil {
+		return nil
+	}
+	f := c.floorOf(ctx)
+	if f == nil || to.why == Served && c.set.readsOnly(query) {
+		return nil
+	}
+	return f
+}
+
+// raise raises f after a call on the primary that has failed with err.
+func (c *conn) raise(ctx context.Context, f *floor.Floor, err error) {
+	if f == nil {
+		return
+	}
+	var position string
+	if err == nil {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.set.config.PingTimeout)
+		defer cancel()
+		position, err = c.primary.conn.Written(ctx)
+	}
+	switch {
+	case err != nil:
+		f.Unknown()
+	case position != "": // else a transaction is open, whose end raises f
+		f.Raise(position)
+	}
+}
+
+// virtualRows are the rows of package virtual.
+type virtualRows interface {
+	driver.RowsNextResultSet
+	driver.RowsColumnTypeScanType
+	driver.RowsColumnTypeDatabaseTypeName
+	driver.RowsColumnTypeLength
+	driver.RowsColumnTypeNullable
+	driver.RowsColumnTypePrecisionScale
+}
+
+// raisingRows raise a floor when they are closed: until then their statement is not over.
+type raisingRows struct {
+	virtualRows
+	closed func()
+}
+
+func (r raisingRows) Close() error {
+	defer r.closed()
+	return r.virtualRows.Close()
+}
+
+// scanningRows are raisingRows that scan their columns themselves.
+type scanningRows struct {
+	raisingRows
+	driverconn.ColumnScanner
+}
+
+func (r scanningRows) Close() error                   { return r.raisingRows.Close() }
+func (r scanningRows) Columns() []string              { return r.raisingRows.Columns() }
+func (r scanningRows) Next(dest []driver.Value) error { return r.raisingRows.Next(dest) }
+
+// raising returns rows that raise f when they are closed.
+func (c *conn) raising(ctx context.Context, rows driver.Rows, f *floor.Floor) driver.Rows {
+	own := raisingRows{rows.(virtualRows), func() { c.raise(ctx, f, nil) }}
+	if s := driverconn.ColumnScannerOf(rows); s != nil {
+		return scanningRows{own, s}
+	}
+	return own
+}

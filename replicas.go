@@ -1,0 +1,218 @@
+package pooldriver
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"time"
+
+	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/internal/binding"
+	"github.com/pooldriver/pooldriver/internal/replica"
+	"github.com/pooldriver/pooldriver/pool"
+)
+
+// Replica returns a context whose reads go to a replica of Config.Replicas: a statement whose text is known to read
+// and do nothing else, and a transaction with ReadOnly: true that is not serializable. The primary serves everything
+// else, whatever no replica can serve, and whatever belongs to an open transaction or session of the context's
+// task, or to a *sql.Conn that has used the primary. Without replicas Replica changes nothing. See
+// docs/replicas.md.
+func Replica(ctx context.Context) context.Context { return replica.With(ctx) }
+
+// ReadsMode says which reads go to a replica.
+type ReadsMode uint8
+
+const (
+	// ReadsExplicit: those of a context of Replica.
+	ReadsExplicit ReadsMode = iota
+	// ReadsTx: also every transaction with ReadOnly: true that is not serializable.
+	ReadsTx
+	// ReadsAuto: also every statement outside of transactions whose text is known to read and do nothing else.
+	ReadsAuto
+)
+
+var readsModes = [...]string{"explicit", "tx", "auto"}
+
+// String is the mode as a DSN spells it.
+func (m ReadsMode) String() string {
+	if int(m) < len(readsModes) {
+		return readsModes[m]
+	}
+	return fmt.Sprintf("ReadsMode(%d)", uint8(m))
+}
+
+// ReplicaFallback says whether the primary serves the reads that no replica can serve.
+type ReplicaFallback uint8
+
+const (
+	// ReplicaFallbackOn: it does.
+	ReplicaFallbackOn ReplicaFallback = iota
+	// ReplicaFallbackOff: such a read gets ErrNoReplica.
+	ReplicaFallbackOff
+)
+
+var replicaFallbacks = [...]string{"on", "off"}
+
+// String is the value as a DSN spells it.
+func (f ReplicaFallback) String() string {
+	if int(f) < len(replicaFallbacks) {
+		return replicaFallbacks[f]
+	}
+	return fmt.Sprintf("ReplicaFallback(%d)", uint8(f))
+}
+
+// ErrNoReplica is in the error of a read that no replica can serve, with ReplicaFallbackOff.
+var ErrNoReplica = replica.ErrNone
+
+// ReplicaRead says what has become of a read that a replica may serve. It is a label for metrics.
+type ReplicaRead string
+
+// What has become of it. A replica has served the first two. The primary has served the others, unless Config.ReplicaFallback
+// keeps those from it that no replica could serve.
+const (
+	ReplicaServed  ReplicaRead = "served"
+	ReplicaWaited  ReplicaRead = "waited"     // the replica had to replay the writes of the context first
+	ReplicaBehind  ReplicaRead = "behind"     // the replica has not replayed them within Config.ReplicaWait
+	ReplicaUnknown ReplicaRead = "unknown"    // how far a replica must have come is not known
+	ReplicaLate    ReplicaRead = "late"       // Config.ReplicaMaxLag
+	ReplicaDead    ReplicaRead = "dead"       // no connection to a replica could be had
+	ReplicaNone    ReplicaRead = "no_standby" // the replica is no standby any more
+	ReplicaJoined  ReplicaRead = "joined"     // a transaction or session that the read belongs to is on the primary
+	ReplicaWrites  ReplicaRead = "not_read"   // the text is not known to read and do nothing else
+	ReplicaRefused ReplicaRead = "refused"    // the replica has refused the statement, because it writes
+)
+
+// replicaReads are the names of the reasons of package replica.
+var replicaReads = [replica.Reasons]ReplicaRead{
+	replica.Served: ReplicaServed, replica.Waited: ReplicaWaited, replica.Behind: ReplicaBehind, replica.Unknown: ReplicaUnknown,
+	replica.Late: ReplicaLate, replica.Dead: ReplicaDead, replica.NotStandby: ReplicaNone, replica.Joined: ReplicaJoined,
+	replica.Writes: ReplicaWrites, replica.Refused: ReplicaRefused,
+}
+
+// ReplicaStats describes the replicas of a Connector at a moment.
+type ReplicaStats struct {
+	// Reads counts the reads that a replica may serve, by what has become of them. A transaction is one read. Reads has
+	// an entry for each ReplicaRead.
+	Reads map[ReplicaRead]uint64
+	// Wait is the time for which reads have waited for a replica that had not replayed the writes of their context.
+	Wait Histogram
+	// Pools are the pools of the replicas, in the order of Config.Replicas.
+	Pools []ReplicaPool
+}
+
+// ReplicaPool describes one replica at a moment. What is known of the server is up to a second old.
+type ReplicaPool struct {
+	Host string
+	// State is ReplicaServed if the replica serves, or the reason why not.
+	State ReplicaRead
+	Lag   time.Duration // how far it is behind; negative: not known
+	Pool  pool.Stats
+}
+
+// replicaStats are the figures of a Connector's replicas.
+func replicaStats(s *replica.Set) ReplicaStats {
+	to := ReplicaStats{Reads: map[ReplicaRead]uint64{}}
+	for _, why := range replicaReads {
+		to.Reads[why] = 0
+	}
+	if s == nil {
+		return to
+	}
+	for i, why := range replicaReads {
+		to.Reads[why] = s.Reads[i].Load()
+	}
+	to.Wait = Histogram(s.Wait.Snapshot())
+	for _, r := range s.All {
+		state, lag := r.State()
+		to.Pools = append(to.Pools, ReplicaPool{r.Host, replicaReads[state], lag, r.Engine.Pool().Stats()})
+	}
+	return to
+}
+
+// enginesOf yields the engines of a Connector: with an empty name that of the primary, and with its host that of each
+// replica.
+func enginesOf(c *Connector) iter.Seq2[string, *binding.Engine] {
+	return func(yield func(string, *binding.Engine) bool) {
+		if !yield("", c.engine) || c.replicas == nil {
+			return
+		}
+		for _, r := range c.replicas.All {
+			if !yield(r.Host, r.Engine) {
+				return
+			}
+		}
+	}
+}
+
+// initReplicas makes the pools of the replicas. Nothing is opened.
+func initReplicas(c *Connector, d dialects.Dialect) error {
+	if len(c.config.Replicas) == 0 {
+		return nil
+	}
+	t, ok := c.template.(dialects.ReplicaTemplate)
+	if !ok {
+		return fmt.Errorf("pooldriver: pool_replicas cannot be used with this %s connection: it works on PostgreSQL and MySQL, by New", d.Name())
+	}
+	list := c.config.Replicas
+	if slices.Equal(list, []string{"auto"}) {
+		var err error
+		if list, err = t.Standbys(); err != nil {
+			return fmt.Errorf("pooldriver: pool_replicas=auto: %w", err)
+		}
+	}
+	c.replicas = replica.New(c.usage.Config, &c.source, c.engine)
+	for _, host := range list {
+		if err := addReplica(c, d, t, host); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// addReplica makes the pool of the replica at host.
+func addReplica(c *Connector, d dialects.Dialect, from dialects.ReplicaTemplate, host string) error {
+	t, err := from.Replica(host)
+	if err != nil {
+		return fmt.Errorf("pooldriver: pool_replicas: %w", err)
+	}
+	if err := c.config.fit(d, t); err != nil {
+		return err
+	}
+	r := &replica.Replica{Host: host, Settings: c.settings}
+	r.Settings.MaxConns = c.config.ReplicaMaxConns
+	r.Settings.MinConns = min(c.config.MinConns, r.Settings.MaxConns)
+	r.Settings.MinIdleConns = min(c.config.MinIdleConns, r.Settings.MaxConns)
+	r.Report.Init(c.config.logger(), t.Target(), r.Settings.MaxConns, c.config.Observer.listener())
+	r.Usage.Config, r.Usage.Clock = &r.Settings, c.usage.Clock
+	r.Usage.Observed, r.Usage.TellSlow = c.usage.Observed, c.usage.TellSlow
+	if err := c.replicas.Add(r, t); err != nil {
+		return err
+	}
+	r.Engine.Pool().HeldBy = func() string { return heldBy(r.Engine, &c.config) }
+	return nil
+}
+
+// connOf makes a connection for database/sql.
+func connOf(ctx context.Context, c *Connector, closer func()) driver.Conn {
+	if c.replicas != nil {
+		return c.replicas.Conn(ctx, closer)
+	}
+	return c.source.Conn(ctx, closer)
+}
+
+// eachReplica calls f for each replica, and returns the joined errors.
+func eachReplica(c *Connector, f func(*replica.Replica) error) error {
+	if c.replicas == nil {
+		return nil
+	}
+	var errs []error
+	for _, r := range c.replicas.All {
+		if err := f(r); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
