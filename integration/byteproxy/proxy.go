@@ -75,6 +75,7 @@ type Proxy struct {
 	latency [2]time.Duration
 	fault   *Fault
 	fired   chan struct{} // the armed fault's; closed when it has struck
+	refuses bool          // from Refuse to Serve
 }
 
 // Listen forwards from a free port of 127.0.0.1 to the target.
@@ -160,6 +161,28 @@ func (p *Proxy) SetLatency(d Direction, delay time.Duration) {
 	p.latency[d] = delay
 }
 
+// Refuse resets all connections, and each new one until Serve, as where a network is cut.
+func (p *Proxy) Refuse() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.refuses = true
+	for l := range p.links {
+		if l.broken == nil {
+			cut := Reset
+			l.broken = &cut
+			reset(l.client)
+			reset(l.server)
+		}
+	}
+}
+
+// Serve ends Refuse.
+func (p *Proxy) Serve() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.refuses = false
+}
+
 func (p *Proxy) accept() {
 	for {
 		client, err := p.listener.Accept()
@@ -179,13 +202,14 @@ func (p *Proxy) serve(client *net.TCPConn) {
 	}
 	l := &link{proxy: p, client: client, server: server.(*net.TCPConn)}
 	p.mu.Lock()
-	closed := p.ctx.Err() != nil
-	if !closed {
+	late := p.ctx.Err() != nil || p.refuses
+	if !late {
 		p.links[l] = struct{}{}
 	}
 	p.mu.Unlock()
-	if closed { // Close has looked at the links already and will not find this one.
-		l.close()
+	if late { // Close or Refuse has looked at the links already and will not find this one.
+		reset(l.client)
+		reset(l.server)
 		return
 	}
 	l.run()
