@@ -84,13 +84,13 @@ func (e *Engine) FindPlace(ctx context.Context, p *task.Place) error {
 }
 
 // Keeps reports whether the statements of a context at p run on the session that their task has on e: a
-// transaction or state is there.
+// transaction or state is there, or was lost there.
 func (e *Engine) Keeps(p *task.Place) bool {
 	if p.Task == nil {
 		return false
 	}
 	b := e.bindingOf(p.Task)
-	return b != nil && (b.main.Load() != nil || b.transactionOf(p.Scope) != nil)
+	return b != nil && (b.main.Load() != nil || b.lossBarrier.Load() != nil || b.transactionOf(p.Scope) != nil)
 }
 
 // bindTo returns the binding of t, and creates it if there is none.

@@ -210,13 +210,28 @@ func ask(ctx context.Context, c *conn, query string, do func(*link) (driver.Rows
 	}
 }
 
+// isPlain reports whether a statement has nothing to do with replicas. Then it takes the short way, which needs
+// less of the stack of a goroutine that waits for a connection.
+func (c *conn) isPlain(ctx context.Context) bool {
+	if c.tx != nil {
+		return c.tx.link == &c.primary
+	}
+	return c.set.config.ReplicaReads != config.ReadsAuto && c.set.open.Load() == 0 && ctx.Value(wanted{}) == nil && c.floorOf(ctx) == nil
+}
+
 // ExecContext implements driver.ExecerContext.
 func (c *conn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
+	if c.isPlain(ctx) {
+		return c.primary.conn.ExecContext(ctx, query, args)
+	}
 	return exec(ctx, c, query, func(l *link) (driver.Result, error) { return l.conn.ExecContext(ctx, query, args) })
 }
 
 // QueryContext implements driver.QueryerContext.
 func (c *conn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
+	if c.isPlain(ctx) {
+		return c.primary.conn.QueryContext(ctx, query, args)
+	}
 	return ask(ctx, c, query, func(l *link) (driver.Rows, error) { return l.conn.QueryContext(ctx, query, args) })
 }
 
