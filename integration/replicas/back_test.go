@@ -17,7 +17,7 @@ import (
 // different times, and one is cut off at times, so that its readers have to read elsewhere.
 func testNoValueGoesBack(t *testing.T, s *stage) {
 	seed := randomtest.Seed(t)
-	length := time.Duration(randomtest.Rounds(2500, 60_000)) * time.Millisecond
+	length := time.Duration(randomtest.Rounds(3000, 60_000)) * time.Millisecond
 	for name, contextOf := range map[string]func(context.Context) context.Context{
 		"WithReads": pooldriver.WithReads,
 		"neither":   func(ctx context.Context) context.Context { return ctx },

@@ -55,7 +55,7 @@ func thrice(ctx context.Context, db *sql.DB, write, read func(context.Context, *
 // shows that the test can fail.
 func testCounters(t *testing.T, s *stage) {
 	seed := randomtest.Seed(t)
-	length := time.Duration(randomtest.Rounds(2500, 75_000)) * time.Millisecond
+	length := time.Duration(randomtest.Rounds(2000, 75_000)) * time.Millisecond
 	for name, turn := range turns {
 		t.Run(name, func(t *testing.T) {
 			s.empty(t)

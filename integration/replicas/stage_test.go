@@ -95,35 +95,47 @@ func (s *stage) disturb(t *testing.T, seed uint64, both bool) (calm func()) {
 	t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
 	var all sync.WaitGroup
-	repeat := func(number uint64, most time.Duration, begin, end func() error) {
-		random := rand.New(rand.NewPCG(seed, number))
+	held := s.Replicas[:1]
+	if both {
+		held = s.Replicas[:]
+	}
+	for i, replica := range held {
+		random := rand.New(rand.NewPCG(seed, uint64(i)))
 		all.Go(func() {
 			for ctx.Err() == nil {
-				for _, step := range []func() error{begin, end} {
-					if err := step(); err != nil {
-						t.Error(err)
-					}
-					select {
-					case <-ctx.Done():
-					case <-time.After(time.Duration(random.Int64N(int64(most)))):
-					}
+				// Also when the test ends: what is held must be released.
+				if err := replica.Hold(context.Background()); err != nil {
+					t.Error(err)
 				}
+				sleep(ctx, random, 0, 500*time.Millisecond)
+				if err := replica.Release(context.Background()); err != nil {
+					t.Error(err)
+				}
+				sleep(ctx, random, 0, 200*time.Millisecond)
 			}
 		})
 	}
-	background := context.Background() // what is held must be released
-	for i, replica := range s.Replicas {
-		if i == 0 || both {
-			repeat(uint64(i), 500*time.Millisecond,
-				func() error { return replica.Hold(background) }, func() error { return replica.Release(background) })
+	random := rand.New(rand.NewPCG(seed, 9))
+	all.Go(func() {
+		// Longer than the second for which a replica that did not answer is left alone.
+		for sleep(ctx, random, 0, time.Second); ctx.Err() == nil; sleep(ctx, random, time.Second, 3*time.Second) {
+			s.proxies[1].Refuse()
+			sleep(ctx, random, 0, 300*time.Millisecond)
+			s.proxies[1].Serve()
 		}
-	}
-	repeat(9, 300*time.Millisecond,
-		func() error { s.proxies[1].Refuse(); return nil }, func() error { s.proxies[1].Serve(); return nil })
+	})
 	return sync.OnceFunc(func() {
 		stop()
 		all.Wait()
 	})
+}
+
+// sleep sleeps between least and most, unless ctx ends.
+func sleep(ctx context.Context, random *rand.Rand, least, most time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(least + time.Duration(random.Int64N(int64(most-least)))):
+	}
 }
 
 // eachEngine runs the test on both servers, one after the other.
