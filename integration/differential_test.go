@@ -181,7 +181,7 @@ type world struct {
 	other   string
 	returns bool // the server has INSERT … RETURNING
 
-	replicas []string // none: all reads are on the primary
+	replicas []string                          // none: all reads are on the primary
 	reads    map[pooldriver.ReplicaRead]uint64 // of all programs
 }
 
