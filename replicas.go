@@ -94,8 +94,8 @@ var replicaReads = [replica.Reasons]ReplicaRead{
 
 // ReplicaStats describes the replicas of a Connector at a moment.
 type ReplicaStats struct {
-	// Reads counts the reads that a replica may serve, by what has become of them. A transaction is one read. Reads has
-	// an entry for each ReplicaRead.
+	// Reads counts the reads that a replica may serve, by what has become of them. A transaction is one read, and so
+	// is the preparation of a statement. Reads has an entry for each ReplicaRead.
 	Reads map[ReplicaRead]uint64
 	// Wait is the time for which reads have waited for a replica that had not replayed the writes of their context.
 	Wait Histogram

@@ -201,6 +201,19 @@ func TestReadsGoToTheReplicaByThemselves(t *testing.T) {
 	})
 }
 
+func TestTheStandbysOfTheDSNAreTheReplicas(t *testing.T) {
+	p := testbed.StartPostgresPair(t)
+	account := p.NewAccount(t)
+	catchUp(t, p)
+	c := pooldriver.New(account.URL("target_session_attrs=read-write", "pool_replicas=auto", "pool_replica_fallback=off"), logged(t))
+	db := sql.OpenDB(c)
+	t.Cleanup(func() { require.NoError(t, db.Close()) })
+	for range 5 {
+		require.True(t, isStandby(t, pooldriver.Replica(t.Context()), db), "the other host is the primary, and no replica")
+	}
+	require.False(t, isStandby(t, t.Context(), db))
+}
+
 func TestThePrimaryServesWhatNoReplicaCanServe(t *testing.T) {
 	p := testbed.StartPostgresPair(t)
 	db, _ := onReplica(t, p)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
+	"fmt"
 	"slices"
 
 	"github.com/pooldriver/pooldriver/dialects"
@@ -145,50 +146,58 @@ func (c *conn) keeps(ctx context.Context, at *task.Place) (*link, error) {
 	return nil, nil
 }
 
-// fallBack counts a read that no replica serves, and returns the primary for it. cause is the error of a replica;
-// nil: none was tried.
-func (c *conn) fallBack(why Reason, cause error) (routed, error) {
+// fallBack counts a read that no replica serves, and returns the primary for it.
+func (c *conn) fallBack(why Reason) (routed, error) {
 	c.set.count(why)
 	if !c.set.config.ReplicaFallback && !c.set.engine.Pool().Draining() {
-		return routed{}, c.set.none(why, ctxerr.Harmless(cause))
+		return routed{}, c.set.none(why)
 	}
 	return routed{link: &c.primary, why: why}, nil
 }
 
-// repeats reports whether a call on a replica that has failed with err is to be made on the primary: nothing has
-// come of it. If not, it returns the error of the call.
-func (c *conn) repeats(ctx context.Context, to routed, err error) (bool, error) {
+// repeats reports whether a call on a replica that has failed with err is to be made once more, and where: nothing
+// has come of it. If not, it returns the error of the call.
+func (c *conn) repeats(ctx context.Context, to routed, err error, route func() (routed, error)) (next routed, again bool, _ error) {
 	switch {
 	case err == nil || to.replica == nil || c.tx != nil || err == driver.ErrSkip:
-		return false, err
+		return next, false, err
 	case to.replica.unavailable(ctx, err, to.conn.Cut()):
-		_, err = c.fallBack(Dead, err)
-		return err == nil, err
+		next, none := route() // not there again
+		if none != nil {
+			return next, false, fmt.Errorf("%w: %w", none, ctxerr.Harmless(err))
+		}
+		return next, true, nil
 	case to.text != nil && c.set.config.Dialect.Diagnose(err)&dialects.RoleDoubt != 0:
 		to.text.DoesMore()
 		c.set.count(Refused)
-		return true, nil
+		return routed{link: &c.primary, why: Refused}, true, nil
 	}
-	return false, err
+	return to, false, err
 }
 
-// call makes a call for a text where it belongs.
-func call[T any](ctx context.Context, c *conn, query string, do func(*link) (T, error)) (result T, to routed, err error) {
-	if to, err = c.route(ctx, query); err != nil {
-		return result, to, err
-	}
-	result, err = do(to.link)
-	again, err := c.repeats(ctx, to, err)
-	if again {
-		to = routed{link: &c.primary, why: Refused}
+// call makes a call where it belongs.
+func call[T any](ctx context.Context, c *conn, route func() (routed, error), do func(*link) (T, error)) (result T, to routed, err error) {
+	to, err = route()
+	tries := 0
+	for again := err == nil; again; {
+		if tries++; tries >= len(c.set.All) {
+			route = func() (routed, error) { return c.fallBack(Dead) }
+		}
 		result, err = do(to.link)
+		var next routed
+		if next, again, err = c.repeats(ctx, to, err, route); again {
+			to = next
+		}
+	}
+	if to.link != nil && to.replica != nil && c.tx == nil {
+		c.set.count(to.why)
 	}
 	return result, to, err
 }
 
 // exec is call for a text that is executed.
 func exec(ctx context.Context, c *conn, query string, do func(*link) (driver.Result, error)) (driver.Result, error) {
-	res, to, err := call(ctx, c, query, do)
+	res, to, err := call(ctx, c, func() (routed, error) { return c.route(ctx, query) }, do)
 	if err != driver.ErrSkip {
 		c.raise(ctx, c.raises(ctx, query, to), err)
 	}
@@ -197,7 +206,7 @@ func exec(ctx context.Context, c *conn, query string, do func(*link) (driver.Res
 
 // ask is call for a query.
 func ask(ctx context.Context, c *conn, query string, do func(*link) (driver.Rows, error)) (driver.Rows, error) {
-	rows, to, err := call(ctx, c, query, do)
+	rows, to, err := call(ctx, c, func() (routed, error) { return c.route(ctx, query) }, do)
 	if err == driver.ErrSkip {
 		return nil, err
 	}
@@ -240,7 +249,7 @@ func (c *conn) QueryContext(ctx context.Context, query string, args []driver.Nam
 // PrepareContext prepares a statement where it would be executed now. Each execution is sent where it belongs.
 func (c *conn) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
 	s := &stmt{conn: c, query: query}
-	_, _, err := call(ctx, c, query, func(l *link) (virtualStmt, error) { return s.on(ctx, l) })
+	_, _, err := call(ctx, c, func() (routed, error) { return c.route(ctx, query) }, func(l *link) (virtualStmt, error) { return s.on(ctx, l) })
 	if err != nil {
 		return nil, err
 	}
@@ -249,16 +258,8 @@ func (c *conn) PrepareContext(ctx context.Context, query string) (driver.Stmt, e
 
 // BeginTx implements driver.ConnBeginTx.
 func (c *conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
-	to, err := c.routeTx(ctx, opts)
-	if err != nil {
-		return nil, err
-	}
-	t, err := to.conn.BeginTx(ctx, opts)
-	again, err := c.repeats(ctx, to, err)
-	if again {
-		to = routed{link: &c.primary, why: Refused}
-		t, err = c.primary.conn.BeginTx(ctx, opts)
-	}
+	t, to, err := call(ctx, c, func() (routed, error) { return c.routeTx(ctx, opts) },
+		func(l *link) (driver.Tx, error) { return l.conn.BeginTx(ctx, opts) })
 	if err != nil {
 		return nil, err
 	}

@@ -37,7 +37,7 @@ func (c *conn) pick(ctx context.Context, at *task.Place) (routed, error) {
 	}
 	position, primaryOnly := f.Now()
 	if primaryOnly {
-		return c.fallBack(Unknown, nil)
+		return c.fallBack(Unknown)
 	}
 	r, why := c.staying(f)
 	if r == nil && why == Served {
@@ -45,19 +45,18 @@ func (c *conn) pick(ctx context.Context, at *task.Place) (routed, error) {
 	}
 	if why != Served {
 		f.Stay(nil)
-		return c.fallBack(why, nil)
+		return c.fallBack(why)
 	}
 	if position != "" && !r.watcher.Reached(position) {
 		begun := time.Now()
 		reached := r.watcher.Wait(ctx, position, c.set.config.ReplicaWait)
 		c.set.Wait.Record(time.Since(begun), 1)
 		if !reached {
-			return c.fallBack(Behind, nil)
+			return c.fallBack(Behind)
 		}
 		why = Waited
 	}
 	f.Stay(r)
-	c.set.count(why)
 	return routed{link: c.to(ctx, r), why: why}, nil
 }
 
@@ -75,15 +74,13 @@ func (c *conn) staying(f *floor.Floor) (_ *Replica, why Reason) {
 func (c *conn) pickAny(ctx context.Context) (routed, error) {
 	for _, l := range c.links {
 		if l.used && l.replica.state() == Served {
-			c.set.count(Served)
 			return routed{link: l, why: Served}, nil // its *sql.Conn stays with it
 		}
 	}
 	r, why := c.set.choose("")
 	if r == nil {
-		return c.fallBack(why, nil)
+		return c.fallBack(why)
 	}
-	c.set.count(why)
 	return routed{link: c.to(ctx, r), why: why}, nil
 }
 

@@ -184,15 +184,11 @@ func (r *Replica) unavailable(ctx context.Context, err error, cut bool) bool {
 	return true
 }
 
-// none is the error of a read that no replica can serve. cause is that of the last try; nil: none was made.
-func (s *Set) none(why Reason, cause error) error {
+// none is the error of a read that no replica can serve.
+func (s *Set) none(why Reason) error {
 	hosts := make([]string, len(s.All))
 	for i, r := range s.All {
 		hosts[i] = r.Host
 	}
-	err := fmt.Errorf("pooldriver: a read for a replica (%s) was refused: %w (%s), and pool_replica_fallback=off keeps it from the primary", strings.Join(hosts, ", "), ErrNone, why)
-	if cause != nil {
-		err = fmt.Errorf("%w: %w", err, cause)
-	}
-	return err
+	return fmt.Errorf("pooldriver: a read for a replica (%s) was refused: %w (%s), and pool_replica_fallback=off keeps it from the primary", strings.Join(hosts, ", "), ErrNone, why)
 }
