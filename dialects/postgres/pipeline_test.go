@@ -92,3 +92,23 @@ func TestATrialLooksAtTheAnswers(t *testing.T) {
 	require.NoError(t, s.Close(t.Context()))
 	require.Equal(t, driver.ErrBadConn, s.(dialects.Pipeliner).Trial(t.Context()))
 }
+
+func TestAStatementThatIsAskedForStaysPrepared(t *testing.T) {
+	srv := newServer(t)
+	srv.letGo()
+	s, _ := srv.dial(t)
+	together := s.(dialects.Pipeliner)
+	send := func(text string) {
+		calls := []dialects.PipelinedQuery{{Text: text}}
+		limits := dialects.PipelineLimits{Bytes: 1 << 30, Statements: 2}
+		require.NoError(t, together.QueryTogether(t.Context(), calls, limits, func(int, driver.Rows, error) {}))
+	}
+	send("ROWS a")
+	send("ROWS b")
+	require.True(t, together.HasPipelined("ROWS a", 0)) // a follower of this text may be in the next pipeline
+	send("ROWS c")
+	a, b := together.HasPipelined("ROWS a", 0), together.HasPipelined("ROWS b", 0)
+	require.NoError(t, s.Close(t.Context()))
+	require.True(t, a)
+	require.False(t, b)
+}
