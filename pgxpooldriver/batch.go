@@ -262,8 +262,6 @@ type batchSource struct {
 	rows    pgx.Rows // of the present query; nil: none are open
 	left    int      // queries without an answer
 	headed  bool     // the head of rows was given
-	whole   []driver.Value
-	isWhole bool
 	over    bool
 }
 
@@ -277,23 +275,21 @@ func (s *batchSource) Send(ctx context.Context, dc driver.Conn, how direct.How) 
 	if how.Unkept && sideOf(c).mode == pgx.QueryExecModeCacheStatement {
 		return nil, errBatchUnkept
 	}
-	s.results, s.left, s.whole = c.SendBatch(ctx, &s.batch), len(s.batch.QueuedQueries), nil
+	s.results, s.left = c.SendBatch(ctx, &s.batch), len(s.batch.QueuedQueries)
 	if s.rows, err = s.results.Query(); err != nil {
 		_ = s.results.Close()
 		return nil, err
 	}
 	s.left--
 	s.decoder = takeDecoder(c)
-	if s.isWhole = how.Whole; how.Whole {
-		for {
-			event, err := s.event(nil)
-			if err != nil {
-				break
-			}
-			s.whole = append(s.whole, event)
+	rows, err := wholeOf(s, how)
+	if w, ok := rows.(*whole); ok && len(w.rows) > 0 {
+		if last, ok := w.rows[len(w.rows)-1].(*end); ok && last.err != nil {
+			_ = s.Close()
+			return nil, last.err // who has to read all has to know of it now
 		}
 	}
-	return s, nil
+	return rows, err
 }
 
 // Columns implements driver.Rows.
@@ -301,13 +297,6 @@ func (s *batchSource) Columns() []string { return column }
 
 // Next implements driver.Rows.
 func (s *batchSource) Next(dest []driver.Value) (err error) {
-	if s.isWhole {
-		if len(s.whole) == 0 {
-			return io.EOF
-		}
-		dest[0], s.whole = s.whole[0], s.whole[1:]
-		return nil
-	}
 	dest[0], err = s.event(dest[0])
 	return err
 }

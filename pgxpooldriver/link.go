@@ -3,7 +3,6 @@ package pgxpooldriver
 import (
 	"context"
 	"database/sql/driver"
-	"errors"
 	"fmt"
 	"sync"
 
@@ -29,9 +28,6 @@ type link struct {
 	call direct.Call // the present call, of which nothing is kept
 	exec execution
 }
-
-// maxTries bounds how often a call is tried whose connection was found gone before anything was sent.
-const maxTries = 3
 
 // take begins a checkout.
 func (p *Pool) take(ctx context.Context) (*link, error) {
@@ -68,9 +64,6 @@ func (l *link) release() {
 	}
 	l.pool.idle.Put(l)
 }
-
-// isBad reports whether a call may be tried with another link: nothing was sent.
-func isBad(err error) bool { return err != nil && errors.Is(err, driver.ErrBadConn) }
 
 // execute runs a call under the lock.
 func (l *link) execute(ctx context.Context, text string, queries bool, sender direct.Sender, more texts) (driver.Rows, error) {

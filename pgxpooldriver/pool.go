@@ -39,15 +39,6 @@ func (p *Pool) Connector() *pooldriver.Connector { return p.connector }
 
 // Exec executes a statement.
 func (p *Pool) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
-	for try := 1; ; try++ {
-		tag, err := p.execOnce(ctx, sql, args)
-		if try == maxTries || !isBad(err) {
-			return tag, err
-		}
-	}
-}
-
-func (p *Pool) execOnce(ctx context.Context, sql string, args []any) (pgconn.CommandTag, error) {
 	l, err := p.take(ctx)
 	if err != nil {
 		return pgconn.CommandTag{}, err
@@ -58,15 +49,6 @@ func (p *Pool) execOnce(ctx context.Context, sql string, args []any) (pgconn.Com
 
 // Query runs a query. Its connection goes back when the rows are closed.
 func (p *Pool) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
-	for try := 1; ; try++ {
-		rows, err := p.queryOnce(ctx, sql, args)
-		if try == maxTries || !isBad(err) {
-			return rows, err
-		}
-	}
-}
-
-func (p *Pool) queryOnce(ctx context.Context, sql string, args []any) (pgx.Rows, error) {
 	l, err := p.take(ctx)
 	if err != nil {
 		return failedRows(err), err
@@ -137,15 +119,6 @@ func (p *Pool) Begin(ctx context.Context) (pgx.Tx, error) { return p.BeginTx(ctx
 
 // BeginTx begins a transaction. Its connection goes back when it ends.
 func (p *Pool) BeginTx(ctx context.Context, opts pgx.TxOptions) (pgx.Tx, error) {
-	for try := 1; ; try++ {
-		tx, err := p.beginOnce(ctx, opts)
-		if try == maxTries || !isBad(err) {
-			return tx, err
-		}
-	}
-}
-
-func (p *Pool) beginOnce(ctx context.Context, opts pgx.TxOptions) (pgx.Tx, error) {
 	l, err := p.take(ctx)
 	if err != nil {
 		return nil, err
@@ -160,19 +133,15 @@ func (p *Pool) beginOnce(ctx context.Context, opts pgx.TxOptions) (pgx.Tx, error
 
 // Acquire takes a connection until its Release. In a task it is the task's session.
 func (p *Pool) Acquire(ctx context.Context) (*Conn, error) {
-	for try := 1; ; try++ {
-		l, err := p.take(ctx)
-		if err != nil {
-			return nil, err
-		}
-		if err = l.attach(ctx); err == nil {
-			return &Conn{link: l}, nil
-		}
-		l.release()
-		if try == maxTries || !isBad(err) {
-			return nil, err
-		}
+	l, err := p.take(ctx)
+	if err != nil {
+		return nil, err
 	}
+	if err := l.attach(ctx); err != nil {
+		l.release()
+		return nil, err
+	}
+	return &Conn{link: l}, nil
 }
 
 // AcquireFunc calls fn with a connection, which it releases afterwards.

@@ -284,8 +284,6 @@ type source struct {
 	real    pgx.Rows
 	decoder *decoder
 	begun   bool // real is at a row that nobody has got
-	whole   [][][]byte
-	isWhole bool
 
 	mu  sync.Mutex // protects tag: the rows may be abandoned while their owner closes them
 	tag pgconn.CommandTag
@@ -311,24 +309,10 @@ func (s *source) Send(ctx context.Context, dc driver.Conn, how direct.How) (driv
 			return nil, err
 		}
 	}
-	s.real, s.args, s.whole = real, nil, nil
+	s.real = real
 	s.decoder = takeDecoder(c)
 	s.decoder.describe(real.FieldDescriptions())
-	if s.isWhole = how.Whole; how.Whole {
-		for row := []driver.Value{nil}; ; {
-			s.isWhole = false
-			err := s.Next(row)
-			s.isWhole = true
-			if err == io.EOF {
-				break
-			} else if err != nil {
-				return nil, err
-			}
-			s.whole = append(s.whole, row[0].([][]byte))
-			row[0] = nil
-		}
-	}
-	return s, nil
+	return wholeOf(s, how)
 }
 
 // Columns implements driver.Rows.
@@ -336,27 +320,17 @@ func (s *source) Columns() []string { return column }
 
 // Next implements driver.Rows.
 func (s *source) Next(dest []driver.Value) error {
-	var row [][]byte
-	switch {
-	case s.isWhole:
-		if len(s.whole) == 0 {
-			return io.EOF
-		}
-		row, s.whole = s.whole[0], s.whole[1:]
-	case s.begun:
-		s.begun, row = false, s.real.RawValues()
-	case s.real.Next():
-		row = s.real.RawValues()
-	default:
+	if !s.begun && !s.real.Next() {
 		if err := s.real.Err(); err != nil {
 			return err
 		}
 		return io.EOF
 	}
+	s.begun = false
 	if dest[0] == driver.Value(s) {
-		s.decoder.hold(row)
+		s.decoder.hold(s.real.RawValues())
 	} else {
-		dest[0] = cloned(row)
+		dest[0] = cloned(s.real.RawValues())
 	}
 	return nil
 }
@@ -374,4 +348,39 @@ func (s *source) tagOf() pgconn.CommandTag {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.tag
+}
+
+// whole are rows that were all read at once.
+type whole struct {
+	driver.Rows
+	rows []driver.Value
+}
+
+// wholeOf reads rows to their end, if how asks for that.
+func wholeOf(r driver.Rows, how direct.How) (driver.Rows, error) {
+	if !how.Whole {
+		return r, nil
+	}
+	w := &whole{Rows: r}
+	for {
+		var row [1]driver.Value
+		switch err := r.Next(row[:]); err {
+		case nil:
+			w.rows = append(w.rows, row[0])
+		case io.EOF:
+			return w, nil
+		default:
+			_ = r.Close()
+			return nil, err
+		}
+	}
+}
+
+// Next implements driver.Rows.
+func (w *whole) Next(dest []driver.Value) error {
+	if len(w.rows) == 0 {
+		return io.EOF
+	}
+	dest[0], w.rows = w.rows[0], w.rows[1:]
+	return nil
 }

@@ -2,6 +2,8 @@ package pgxface
 
 import (
 	"context"
+	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"testing"
@@ -9,9 +11,11 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/stretchr/testify/require"
 
 	"github.com/pooldriver/pooldriver"
+	"github.com/pooldriver/pooldriver/integration/testbed"
 	"github.com/pooldriver/pooldriver/pgxpooldriver"
 )
 
@@ -22,9 +26,21 @@ const (
 
 var pidQuery = "SELECT pg_backend_pid()"
 
-func TestThePoolAnswersAsPgxpoolDoes(t *testing.T) {
+// eachWay runs a test with the settings that change how statements are sent.
+func eachWay(t *testing.T, test func(t *testing.T, parameters ...string)) {
 	t.Parallel()
-	b, ctx := open(t), t.Context()
+	for _, way := range []string{"pool_lazy_begin=false", "pool_lazy_begin=true", "default_query_exec_mode=exec", "default_query_exec_mode=simple_protocol", "default_query_exec_mode=cache_describe", "default_query_exec_mode=describe_exec"} {
+		t.Run(way, func(t *testing.T) {
+			t.Parallel()
+			test(t, way)
+		})
+	}
+}
+
+func TestThePoolAnswersAsPgxpoolDoes(t *testing.T) { eachWay(t, answersAsPgxpool) }
+
+func answersAsPgxpool(t *testing.T, parameters ...string) {
+	b, ctx := open(t, parameters...), t.Context()
 	tag, err := b.pool.Exec(ctx, "CREATE TABLE t (id int PRIMARY KEY, name text)")
 	require.NoError(t, err)
 	require.Equal(t, "CREATE TABLE", tag.String())
@@ -91,9 +107,10 @@ func TestThePoolAnswersAsPgxpoolDoes(t *testing.T) {
 	require.EqualValues(t, 1, b.pool.Stat().TotalConns())
 }
 
-func TestABatch(t *testing.T) {
-	t.Parallel()
-	b, ctx := open(t), t.Context()
+func TestABatch(t *testing.T) { eachWay(t, sendsBatches) }
+
+func sendsBatches(t *testing.T, parameters ...string) {
+	b, ctx := open(t, parameters...), t.Context()
 	_, err := b.pool.Exec(ctx, "CREATE TABLE t (id int PRIMARY KEY)")
 	require.NoError(t, err)
 	send := func(ctx context.Context, q interface {
@@ -153,9 +170,10 @@ func TestABatch(t *testing.T) {
 	b.atRest(t)
 }
 
-func TestOneTransactionAcrossBothFaces(t *testing.T) {
-	t.Parallel()
-	b := open(t, "pool_max_conns=1")
+func TestOneTransactionAcrossBothFaces(t *testing.T) { eachWay(t, sharesTransactions) }
+
+func sharesTransactions(t *testing.T, parameters ...string) {
+	b := open(t, append(parameters, "pool_max_conns=1")...)
 	_, err := b.pool.Exec(t.Context(), "CREATE TABLE t (id int)")
 	require.NoError(t, err)
 	errUndo := errors.New("undo")
@@ -205,9 +223,10 @@ func TestOneTransactionAcrossBothFaces(t *testing.T) {
 	b.atRest(t)
 }
 
-func TestSavepointsWithoutATask(t *testing.T) {
-	t.Parallel()
-	b, ctx := open(t, "pool_max_conns=1"), t.Context()
+func TestSavepointsWithoutATask(t *testing.T) { eachWay(t, hasSavepoints) }
+
+func hasSavepoints(t *testing.T, parameters ...string) {
+	b, ctx := open(t, append(parameters, "pool_max_conns=1")...), t.Context()
 	_, err := b.pool.Exec(ctx, "CREATE TABLE t (id int)")
 	require.NoError(t, err)
 	tx, err := b.pool.Begin(ctx)
@@ -235,9 +254,10 @@ func TestSavepointsWithoutATask(t *testing.T) {
 	b.atRest(t)
 }
 
-func TestRowsThatAreOpenLetTheirTaskGoOn(t *testing.T) {
-	t.Parallel()
-	b := open(t, "pool_max_conns=1")
+func TestRowsThatAreOpenLetTheirTaskGoOn(t *testing.T) { eachWay(t, readsRowsAhead) }
+
+func readsRowsAhead(t *testing.T, parameters ...string) {
+	b := open(t, append(parameters, "pool_max_conns=1")...)
 	for _, begins := range []bool{false, true} {
 		require.NoError(t, pooldriver.Do(t.Context(), func(ctx context.Context) error {
 			if begins {
@@ -566,5 +586,116 @@ func TestACopyWhoseSourceUsesTheTask(t *testing.T) {
 		return tx.Rollback(ctx)
 	}))
 	require.Equal(t, 3, ask[int](t.Context(), t, b.pool, "SELECT count(*) FROM t"))
+	b.atRest(t)
+}
+
+// traced is a connector whose connections are those of another one, with something around them.
+type traced struct{ driver.Connector }
+
+type tracedConn struct{ driver.Conn }
+
+func (c traced) Connect(ctx context.Context) (driver.Conn, error) {
+	conn, err := c.Connector.Connect(ctx)
+	return tracedConn{conn}, err
+}
+
+func TestAConnectorAroundPgx(t *testing.T) {
+	t.Parallel()
+	account := testbed.Shared(t, testbed.Postgres).NewAccount(t)
+	config, err := pgx.ParseConfig(account.URL())
+	require.NoError(t, err)
+	for name, inner := range map[string]driver.Connector{
+		"pgx's":     stdlib.GetConnector(*config),
+		"a wrapped": traced{stdlib.GetConnector(*config)},
+	} {
+		pool := pgxpooldriver.New(pooldriver.Wrap(inner, quiet))
+		require.Equal(t, 7, ask[int](t.Context(), t, pool, "SELECT $1::int", 7), name)
+		require.NoError(t, pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
+			require.Equal(t, 7, ask[int](t.Context(), t, tx, "SELECT 7"))
+			return nil
+		}), name)
+		pool.Close()
+	}
+}
+
+func TestInTxOfDatabaseSQLHoldsForPgx(t *testing.T) {
+	t.Parallel()
+	b := open(t, "pool_max_conns=1", "pool_ambient=strict")
+	_, err := b.pool.Exec(t.Context(), "CREATE TABLE t (id int)")
+	require.NoError(t, err)
+	require.ErrorIs(t, pooldriver.InTx(t.Context(), b.db, nil, func(ctx context.Context, _ *sql.Tx) error {
+		_, err := b.pool.Exec(ctx, "INSERT INTO t VALUES (1)")
+		require.NoError(t, err)
+		require.NoError(t, pgx.BeginFunc(ctx, b.pool, func(tx pgx.Tx) error {
+			_, err := tx.Exec(ctx, "INSERT INTO t VALUES (1)")
+			return err
+		}))
+		require.Equal(t, 2, ask[int](ctx, t, b.pool, "SELECT count(*) FROM t"))
+		return errUndone
+	}), errUndone)
+	require.Zero(t, ask[int](t.Context(), t, b.pool, "SELECT count(*) FROM t"))
+	require.NoError(t, pooldriver.Do(t.Context(), func(ctx context.Context) error {
+		tx, err := b.pool.Begin(ctx)
+		require.NoError(t, err)
+		_, err = b.pool.Exec(ctx, "SELECT 1")
+		require.ErrorContains(t, err, "pool_ambient=strict")
+		_, err = tx.Exec(ctx, "SELECT 1")
+		require.NoError(t, err)
+		return tx.Commit(ctx)
+	}))
+	b.atRest(t)
+}
+
+func TestATransactionWhoseConnectionIsKilled(t *testing.T) {
+	t.Parallel()
+	b := open(t, "pool_max_conns=2")
+	require.NoError(t, pooldriver.Do(t.Context(), func(ctx context.Context) error {
+		tx, err := b.pool.Begin(ctx)
+		require.NoError(t, err)
+		admin, err := b.Server.Admin()
+		require.NoError(t, err)
+		require.True(t, askDB[bool](ctx, t, admin, "SELECT pg_terminate_backend($1, 10000)", ask[int](ctx, t, tx, pidQuery)))
+		_, err = tx.Exec(ctx, "SELECT 1")
+		require.Error(t, err)
+		_, err = b.pool.Exec(ctx, "SELECT 1")
+		require.ErrorIs(t, err, pooldriver.ErrTxLost)
+		require.ErrorIs(t, tx.Commit(ctx), pooldriver.ErrTxLost)
+		_, err = b.pool.Exec(ctx, "SELECT 1")
+		require.NoError(t, err)
+		return nil
+	}))
+	b.atRest(t)
+}
+
+func TestDrainWaitsForPgx(t *testing.T) {
+	t.Parallel()
+	b := open(t, "pool_max_conns=2")
+	tx, err := b.pool.Begin(t.Context())
+	require.NoError(t, err)
+	drained := make(chan error, 1)
+	go func() { drained <- b.connector.Drain(t.Context()) }()
+	require.Eventually(t, func() bool {
+		_, err := b.pool.Exec(t.Context(), "SELECT 1")
+		return errors.Is(err, pooldriver.ErrClosed)
+	}, waits, tick)
+	_, err = tx.Exec(t.Context(), "SELECT 1")
+	require.NoError(t, err)
+	require.Empty(t, drained)
+	require.NoError(t, tx.Commit(t.Context()))
+	require.NoError(t, <-drained)
+}
+
+func TestTasksThatWaitForEachOtherThroughPgx(t *testing.T) {
+	t.Parallel()
+	b := open(t, "pool_max_conns=1", "pool_deadlock_after=200ms")
+	require.NoError(t, pooldriver.Do(t.Context(), func(ctx context.Context) error {
+		tx, err := b.pool.Begin(ctx)
+		require.NoError(t, err)
+		other, end := pooldriver.NewTask(ctx)
+		defer end()
+		_, err = b.pool.Exec(other, "SELECT 1")
+		require.ErrorIs(t, err, pooldriver.ErrDeadlock)
+		return tx.Rollback(ctx)
+	}))
 	b.atRest(t)
 }

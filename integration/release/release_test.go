@@ -37,7 +37,7 @@ func TestWhatTheReadmeSaysCanBeInstalledAndRun(t *testing.T) {
 				said = user.run(t, t.TempDir(), "go", "run", root+"/cmd/pooldriver@"+p.version, "version")
 				require.Contains(t, said, "pooldriver "+p.version+", with the library "+p.version)
 			})
-			for module, program := range map[string]string{"otelpooldriver": otelProgram, "prompooldriver": promProgram} {
+			for module, program := range map[string]string{"otelpooldriver": otelProgram, "pgxpooldriver": pgxProgram, "prompooldriver": promProgram} {
 				t.Run(module, func(t *testing.T) {
 					dir := user.module(t)
 					save(t, dir, program)
@@ -105,5 +105,22 @@ func main() {
 		log.Fatal(err)
 	}
 	fmt.Println("registered")
+}
+`
+
+const pgxProgram = `package main
+
+import (
+	"fmt"
+
+	"github.com/pooldriver/pooldriver"
+	_ "github.com/pooldriver/pooldriver/dialects/postgres"
+	"github.com/pooldriver/pooldriver/pgxpooldriver"
+)
+
+func main() {
+	pool := pgxpooldriver.New(pooldriver.New("postgres://app@localhost/shop?pool_max_conns=7"))
+	defer pool.Close()
+	fmt.Println("registered", pool.Stat().MaxConns())
 }
 `

@@ -34,7 +34,7 @@ func HeldByProgram() bool {
 	inside := false
 	for {
 		frame, more := frames.Next()
-		method, ok := strings.CutPrefix(frame.Function, databaseSQL)
+		method, ok := methodOf(frame.Function)
 		if ok && (strings.HasPrefix(method, "(*Conn).") || strings.HasPrefix(method, "(*Tx).")) {
 			return true
 		}
@@ -45,7 +45,22 @@ func HeldByProgram() bool {
 	}
 }
 
-// databaseSQL is the beginning of the names of its functions.
-const databaseSQL = "database/sql."
+// The beginnings of the names of its functions, and of those of module pgxpooldriver, which stands in its place and has a
+// Conn and a Tx, too.
+const (
+	databaseSQL = "database/sql."
+	ofPgx       = "github.com/pooldriver/pooldriver/pgxpooldriver."
+)
 
-func isDatabaseSQL(f runtime.Frame) bool { return strings.HasPrefix(f.Function, databaseSQL) }
+// methodOf is a function of database/sql, or of what stands in its place.
+func methodOf(function string) (method string, ok bool) {
+	if method, ok = strings.CutPrefix(function, databaseSQL); ok {
+		return method, true
+	}
+	return strings.CutPrefix(function, ofPgx)
+}
+
+func isDatabaseSQL(f runtime.Frame) bool {
+	_, ok := methodOf(f.Function)
+	return ok
+}

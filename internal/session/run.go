@@ -103,7 +103,7 @@ func (s *Session) makeReady(ctx context.Context, st *Statement) (Progress, error
 		if p, err := s.find(ctx, st); err != nil {
 			return p, err
 		}
-	case !s.sendsTexts(st):
+	case st.Direct == nil && !s.sendsTexts(st):
 		return Refused, driver.ErrSkip
 	}
 	if !st.Converted {

@@ -1,0 +1,70 @@
+package pgxface
+
+import (
+	"context"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pooldriver/pooldriver"
+	"github.com/pooldriver/pooldriver/pgxpooldriver"
+	"github.com/pooldriver/pooldriver/sandbox"
+)
+
+func TestInASandboxNothingStays(t *testing.T) {
+	b := open(t, "pool_max_conns=4")
+	_, err := b.pool.Exec(t.Context(), "CREATE TABLE t (id int PRIMARY KEY)")
+	require.NoError(t, err)
+	count := func(ctx context.Context) int { return ask[int](ctx, t, b.pool, "SELECT count(*) FROM t") }
+	t.Run("test", func(t *testing.T) {
+		ctx := sandbox.Context(t, b.db)
+		_, err := b.pool.Exec(ctx, "INSERT INTO t VALUES ($1)", 1)
+		require.NoError(t, err)
+		_, err = b.db.ExecContext(ctx, "INSERT INTO t VALUES (2)")
+		require.NoError(t, err)
+		_, err = b.pool.Exec(ctx, "INSERT INTO t VALUES (2)")
+		require.Error(t, err)
+		require.Equal(t, 2, count(ctx))
+		require.Zero(t, count(t.Context()))
+		require.NoError(t, pgx.BeginFunc(ctx, b.pool, func(tx pgx.Tx) error {
+			_, err := tx.Exec(ctx, "INSERT INTO t VALUES (3)")
+			require.NoError(t, err)
+			rows, err := tx.Query(ctx, "SELECT id FROM t ORDER BY id")
+			require.NoError(t, err)
+			ids, err := pgx.CollectRows(rows, pgx.RowTo[int])
+			require.NoError(t, err)
+			require.Equal(t, []int{1, 2, 3}, ids)
+			var batch pgx.Batch
+			batch.Queue("INSERT INTO t VALUES (4)")
+			batch.Queue("INSERT INTO t VALUES (5)")
+			return tx.SendBatch(ctx, &batch).Close()
+		}))
+		require.Error(t, pgx.BeginFunc(ctx, b.pool, func(tx pgx.Tx) error {
+			_, err := tx.Exec(ctx, "INSERT INTO t VALUES (6), (6)")
+			return err
+		}))
+		n, err := b.pool.CopyFrom(ctx, pgx.Identifier{"t"}, []string{"id"}, pgx.CopyFromRows([][]any{{7}}))
+		require.NoError(t, err)
+		require.EqualValues(t, 1, n)
+		require.NoError(t, pooldriver.Do(ctx, func(ctx context.Context) error {
+			tx, err := b.db.BeginTx(ctx, nil)
+			require.NoError(t, err)
+			defer tx.Rollback()
+			require.Equal(t, 6, count(ctx))
+			_, err = b.pool.Exec(ctx, "DELETE FROM t")
+			return err
+		}))
+		require.Equal(t, 6, count(ctx))
+		var batch pgx.Batch
+		batch.Queue("INSERT INTO t VALUES (8)")
+		batch.Queue("INSERT INTO t VALUES (8)")
+		require.ErrorContains(t, b.pool.SendBatch(ctx, &batch).Close(), "23505")
+		require.Equal(t, 6, count(ctx))
+		require.NoError(t, b.pool.AcquireFunc(ctx, func(c *pgxpooldriver.Conn) error {
+			require.Equal(t, 6, ask[int](ctx, t, c.Conn(), "SELECT count(*) FROM t"))
+			return nil
+		}))
+	})
+	require.Zero(t, count(t.Context()))
+}

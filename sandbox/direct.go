@@ -1,0 +1,109 @@
+package sandbox
+
+import (
+	"context"
+	"database/sql/driver"
+
+	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/internal/direct"
+)
+
+// Statements of module pgxpooldriver, which are sent by the driver's own connection. In a sandbox each of them is a
+// function of Raw: it stands in a savepoint.
+
+var (
+	_ direct.Conn = (*route)(nil)
+	_ direct.Conn = (*frontConn)(nil)
+)
+
+// toDirect is to for such a statement.
+func (r *route) toDirect(ctx context.Context) (direct.Conn, error) {
+	c, err := r.to(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return c.(direct.Conn), nil
+}
+
+func (r *route) Attach(ctx context.Context) error {
+	c, err := r.toDirect(ctx)
+	if err != nil {
+		return err
+	}
+	return c.Attach(ctx)
+}
+
+func (r *route) Execute(ctx context.Context, call *direct.Call) (driver.Rows, error) {
+	c, err := r.toDirect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if r.now != r.own {
+		return c.Execute(ctx, call)
+	}
+	ctx, b := r.watchBeside(ctx, call.Text)
+	rows, err := c.Execute(ctx, call)
+	return rows, r.endBeside(ctx, b, nil, err)
+}
+
+func (r *route) Start(ctx, lifetime context.Context, opts driver.TxOptions, nested bool) (driver.Tx, error) {
+	c, err := r.toDirect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	tx, err := c.Start(ctx, lifetime, opts, nested)
+	if err != nil || r.now != r.own || nested {
+		return tx, err
+	}
+	r.inTx = true
+	return &routeTx{r, tx}, nil
+}
+
+func (r *route) Lend(ctx context.Context, effect dialects.Effect) (direct.Loan, error) {
+	c, err := r.toDirect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return c.Lend(ctx, effect)
+}
+
+func (c *frontConn) direct() direct.Conn { return c.virtual.(direct.Conn) }
+
+func (c *frontConn) Attach(ctx context.Context) error {
+	return c.do(ctx, usePing, "", func() error { return c.direct().Attach(ctx) })
+}
+
+func (c *frontConn) Execute(ctx context.Context, call *direct.Call) (rows driver.Rows, err error) {
+	use := useExec
+	if call.Queries {
+		use = useQuery
+	}
+	err = c.do(ctx, use, call.Text, func() (err error) {
+		rows, err = c.direct().Execute(ctx, call)
+		return err
+	})
+	return rows, err
+}
+
+func (c *frontConn) Start(ctx, lifetime context.Context, opts driver.TxOptions, nested bool) (driver.Tx, error) {
+	var tx driver.Tx
+	err := c.do(ctx, useBegin, "", func() (err error) {
+		tx, err = c.direct().Start(ctx, lifetime, opts, nested)
+		return err
+	})
+	if err != nil || nested {
+		return tx, err
+	}
+	c.s.mu.Lock()
+	defer c.s.mu.Unlock()
+	c.tx, c.txAt, c.txCtx, c.inTx = true, c.at, lifetime, c.tasks
+	return &frontTx{c, tx}, nil
+}
+
+func (c *frontConn) Lend(ctx context.Context, effect dialects.Effect) (loan direct.Loan, err error) {
+	err = c.do(ctx, useExec, "", func() (err error) {
+		loan, err = c.direct().Lend(ctx, effect)
+		return err
+	})
+	return loan, err
+}
