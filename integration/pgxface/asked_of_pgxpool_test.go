@@ -49,18 +49,22 @@ func eachFace(t *testing.T, test func(ctx context.Context, t *testing.T, f face)
 			t.Run(fmt.Sprintf("%s, task %t", name, inTask), func(t *testing.T) {
 				t.Parallel()
 				b, ctx := open(t), t.Context()
-				if inTask {
-					task, end := pooldriver.WithTask(ctx)
-					defer end()
-					ctx = task
+				part := func(do func(ctx context.Context) error) {
+					if inTask {
+						require.NoError(t, pooldriver.Do(ctx, do))
+					} else {
+						require.NoError(t, do(ctx))
+					}
+					b.atRest(t)
 				}
-				test(ctx, t, b.pool)
-				b.atRest(t)
-				require.NoError(t, b.pool.AcquireFunc(ctx, func(c *pgxpooldriver.Conn) error { test(ctx, t, c); return nil }))
-				b.atRest(t)
-				errUndo := errors.New("undo")
-				require.ErrorIs(t, pgx.BeginFunc(ctx, b.pool, func(tx pgx.Tx) error { test(ctx, t, tx); return errUndo }), errUndo)
-				b.atRest(t)
+				part(func(ctx context.Context) error { test(ctx, t, b.pool); return nil })
+				part(func(ctx context.Context) error {
+					return b.pool.AcquireFunc(ctx, func(c *pgxpooldriver.Conn) error { test(ctx, t, c); return nil })
+				})
+				part(func(ctx context.Context) error {
+					require.ErrorIs(t, pgx.BeginFunc(ctx, b.pool, func(tx pgx.Tx) error { test(ctx, t, tx); return errUndone }), errUndone)
+					return nil
+				})
 				require.EqualValues(t, 1, b.pool.Stat().TotalConns())
 			})
 		}

@@ -32,25 +32,36 @@ func TestReleaseInATransactionByHandRollsBackAndKeeps(t *testing.T) {
 	}
 }
 
-// pgxpool closes the connection of rows that are open at Release. Here the rows can be read on, and who needs the
-// connection has them read into memory.
-func TestRowsOutliveTheRelease(t *testing.T) {
+// pgxpool closes the connection of rows or of a transaction that are open at Release. Here they end, and the connection is kept.
+func TestReleaseEndsWhatIsOpen(t *testing.T) {
 	t.Parallel()
 	b, ctx := open(t, "pool_max_conns=1"), t.Context()
+	pid := ask[int](ctx, t, b.pool, pidQuery)
 	c, err := b.pool.Acquire(ctx)
 	require.NoError(t, err)
-	rows, err := c.Query(ctx, "select generate_series(1,10)")
+	tx, err := c.Begin(ctx)
 	require.NoError(t, err)
-	pid := int(0)
+	_, err = tx.Exec(ctx, "create table t (id int)")
+	require.NoError(t, err)
+	rows, err := tx.Query(ctx, "select generate_series(1,10)")
+	require.NoError(t, err)
+	var batch pgx.Batch
+	batch.Queue("select generate_series(1,10)")
+	results := c.SendBatch(ctx, &batch)
 	c.Release()
-	pid = ask[int](ctx, t, b.pool, pidQuery)
-	n := 0
-	for rows.Next() {
-		n++
-	}
-	require.NoError(t, rows.Err())
-	require.Equal(t, 10, n)
+	c.Release()
 	require.Equal(t, pid, ask[int](ctx, t, b.pool, pidQuery))
+
+	next, err := b.pool.Acquire(ctx)
+	require.NoError(t, err)
+	require.False(t, rows.Next())
+	_, err = results.Exec()
+	require.Error(t, err)
+	_, err = tx.Exec(ctx, "select 1")
+	require.ErrorIs(t, err, pgx.ErrTxClosed)
+	require.ErrorIs(t, tx.Rollback(ctx), pgx.ErrTxClosed)
+	require.Zero(t, ask[int](ctx, t, next, "select count(*) from pg_class where relname = 't'"))
+	next.Release()
 	b.atRest(t)
 }
 
