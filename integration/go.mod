@@ -130,6 +130,7 @@ require (
 	github.com/opencontainers/go-digest v1.0.0 // indirect
 	github.com/opencontainers/image-spec v1.1.1 // indirect
 	github.com/pooldriver/pooldriver v0.0.0
+	github.com/pooldriver/pooldriver/examples/pgx v0.0.0
 	github.com/pooldriver/pooldriver/pgxpooldriver v0.0.0
 	github.com/power-devops/perfstat v0.0.0-20240221224432-82ca36839d55 // indirect
 	github.com/shirou/gopsutil/v4 v4.26.6 // indirect
@@ -149,5 +150,6 @@ require (
 
 replace (
 	github.com/pooldriver/pooldriver => ..
+	github.com/pooldriver/pooldriver/examples/pgx => ../examples/pgx
 	github.com/pooldriver/pooldriver/pgxpooldriver => ../pgxpooldriver
 )
