@@ -109,8 +109,10 @@ func (t *Tx) Commit(ctx context.Context) error {
 		_ = t.end(ctx, driver.Tx.Rollback)
 		return err
 	}
-	stop := context.AfterFunc(ctx, t.cancel)
-	defer stop()
+	if ctx.Done() != nil {
+		stop := context.AfterFunc(ctx, t.cancel)
+		defer stop()
+	}
 	return t.end(ctx, driver.Tx.Commit)
 }
 
@@ -203,6 +205,9 @@ func (t *Tx) Prepare(ctx context.Context, name, sql string) (*pgconn.StatementDe
 func (t *Tx) Conn() *pgx.Conn {
 	if t.isClosed() {
 		return nil
+	}
+	if c := t.link.raw(); c != nil { // a transaction around t has it
+		return c
 	}
 	c, err := t.link.lend(context.Background())
 	if err != nil {

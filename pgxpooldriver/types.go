@@ -27,7 +27,8 @@ type side struct {
 const (
 	sideKey     = "github.com/pooldriver/pooldriver/pgxpooldriver"
 	mostFree    = 4
-	firstOwnOID = 16384 // PostgreSQL's FirstNormalObjectId: types of the program begin here
+	mostKept    = 64 << 10 // bytes of memory for a row that a decoder keeps
+	firstOwnOID = 16384    // PostgreSQL's FirstNormalObjectId: types of the program begin here
 )
 
 // sideOf is called while the connection has no other user.
@@ -89,7 +90,10 @@ func (d *decoder) giveBack() {
 	clear(d.plans)
 	clear(d.dests)
 	d.plans, d.dests = d.plans[:0], d.dests[:0]
-	d.values = nil // the program may have RawValues
+	clear(d.values)
+	if d.values = d.values[:0]; cap(d.data) > mostKept {
+		d.data = nil
+	}
 	s := d.side
 	s.mu.Lock()
 	defer s.mu.Unlock()

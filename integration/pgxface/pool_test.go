@@ -263,7 +263,7 @@ func readsRowsAhead(t *testing.T, parameters ...string) {
 			if begins {
 				tx, err := b.pool.Begin(ctx)
 				require.NoError(t, err)
-				defer tx.Rollback(ctx)
+				defer func() { _ = tx.Rollback(ctx) }()
 			}
 			rows, err := b.pool.Query(ctx, "SELECT g, 'text ' || g, ARRAY[g] FROM generate_series(1, 100) g")
 			require.NoError(t, err)
@@ -697,5 +697,85 @@ func TestTasksThatWaitForEachOtherThroughPgx(t *testing.T) {
 		require.ErrorIs(t, err, pooldriver.ErrDeadlock)
 		return tx.Rollback(ctx)
 	}))
+	b.atRest(t)
+}
+
+func TestACommitEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	b, ctx := open(t, "pool_max_conns=1"), t.Context()
+	_, err := b.pool.Exec(ctx, `CREATE TABLE t (id int);
+		CREATE FUNCTION hang() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(600); RETURN NULL; END $$;
+		CREATE CONSTRAINT TRIGGER hang AFTER INSERT ON t DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION hang()`)
+	require.NoError(t, err)
+	tx, err := b.pool.Begin(ctx)
+	require.NoError(t, err)
+	_, err = tx.Exec(ctx, "INSERT INTO t VALUES (1)")
+	require.NoError(t, err)
+	short, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
+	defer cancel()
+	require.Error(t, tx.Commit(short))
+	require.ErrorIs(t, tx.Rollback(ctx), pgx.ErrTxClosed)
+	require.Zero(t, ask[int](ctx, t, b.pool, "SELECT count(*) FROM t"))
+	b.atRest(t)
+}
+
+func TestALoan(t *testing.T) {
+	t.Parallel()
+	b := open(t, "pool_max_conns=1")
+	closed, err := b.pool.Acquire(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, closed.Conn().Close(t.Context()))
+	_, err = closed.Exec(t.Context(), "SELECT 1")
+	require.Error(t, err)
+	closed.Release()
+	require.NoError(t, b.pool.Ping(t.Context()))
+
+	require.NoError(t, pooldriver.Do(t.Context(), func(ctx context.Context) error {
+		tx, err := b.pool.Begin(ctx)
+		require.NoError(t, err)
+		raw := tx.Conn()
+		inner, err := tx.Begin(ctx)
+		require.NoError(t, err)
+		require.Same(t, raw, inner.Conn())
+		_, err = inner.Exec(ctx, "CREATE TABLE t (id int)")
+		require.NoError(t, err)
+		require.NoError(t, inner.Commit(ctx))
+		require.Same(t, raw, tx.Conn())
+		require.True(t, ask[bool](ctx, t, raw, "SELECT to_regclass('t') IS NOT NULL"))
+		_, err = b.db.ExecContext(ctx, "SELECT 1")
+		require.ErrorContains(t, err, "lent")
+		require.NoError(t, tx.Commit(ctx))
+		require.Nil(t, tx.Conn())
+		return b.db.QueryRowContext(ctx, "SELECT count(*) FROM t").Scan(new(int))
+	}))
+
+	ctx, end := pooldriver.WithTask(t.Context())
+	tx, err := b.pool.Begin(ctx)
+	require.NoError(t, err)
+	_, err = tx.Conn().Exec(ctx, "DROP TABLE t")
+	require.NoError(t, err)
+	end()
+	require.NoError(t, tx.Rollback(ctx))
+	require.Zero(t, ask[int](t.Context(), t, b.pool, "SELECT count(*) FROM t"))
+	b.atRest(t)
+}
+
+// As with pgx, and unlike in a task.
+func TestOpenRowsKeepTheirTransactionBusyWithoutATask(t *testing.T) {
+	t.Parallel()
+	b, ctx := open(t, "pool_max_conns=1"), t.Context()
+	tx, err := b.pool.Begin(ctx)
+	require.NoError(t, err)
+	rows, err := tx.Query(ctx, "SELECT g FROM generate_series(1, 100000) g")
+	require.NoError(t, err)
+	require.True(t, rows.Next())
+	_, err = tx.Exec(ctx, "SELECT 1")
+	require.ErrorContains(t, err, "conn busy")
+	ids, err := pgx.CollectRows(rows, pgx.RowTo[int])
+	require.NoError(t, err)
+	require.Len(t, ids, 99999)
+	_, err = tx.Exec(ctx, "SELECT 1")
+	require.NoError(t, err)
+	require.NoError(t, tx.Commit(ctx))
 	b.atRest(t)
 }

@@ -357,7 +357,7 @@ func (b *Binding) awaitRaw(ctx context.Context, busy <-chan struct{}) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-timer.C:
-		return fmt.Errorf("pooldriver: the session of %s has been lent to a function of Raw for more than %v; in that function, use the driver.Conn that it was given", b.task.Name(), rawPatience)
+		return fmt.Errorf("pooldriver: the session of %s has been lent to a function of Raw, or by Conn of pgxpooldriver, for more than %v; use the connection that was lent there", b.task.Name(), rawPatience)
 	}
 }
 

@@ -28,8 +28,9 @@ const (
 	querying
 	preparing
 	beginning
+	lending // for Raw
+	// The rest sends no statement, and needs no settings.
 	pinging
-	lending   // for Raw
 	attaching // finds the session, and does nothing there
 )
 
@@ -158,7 +159,7 @@ func (op *operation) attempt(ctx context.Context) (again bool, err error) {
 			return again, ctxerr.Of(ctx, err)
 		}
 	}
-	if ctxsettings.Used() && op.kind != pinging && op.kind != attaching {
+	if ctxsettings.Used() && op.kind < pinging {
 		if again, err = op.useSettings(ctx); again || err != nil {
 			return again, err
 		}
