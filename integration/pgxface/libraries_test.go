@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"testing"
 
+	"github.com/georgysavva/scany/v2/pgxscan"
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 	"gorm.io/driver/postgres"
@@ -73,4 +74,24 @@ pad: 12 in stock
 1 order
 Real connections opened for all this: 1
 `, string(said))
+}
+
+func TestScany(t *testing.T) {
+	t.Parallel()
+	b := open(t, "pool_max_conns=1")
+	eachIn := func(ctx context.Context, q pgxscan.Querier) {
+		var all []Product
+		require.NoError(t, pgxscan.Select(ctx, q, &all, "SELECT g AS id, 'pen' AS name, 2 AS stock FROM generate_series(1, $1) g", 3))
+		require.Len(t, all, 3)
+		require.Equal(t, Product{ID: 3, Name: "pen", Stock: 2}, all[2])
+		var one Product
+		require.NoError(t, pgxscan.Get(ctx, q, &one, "SELECT 7 AS id, 'pad' AS name, 1 AS stock"))
+		require.EqualValues(t, 7, one.ID)
+		require.True(t, pgxscan.NotFound(pgxscan.Get(ctx, q, &one, "SELECT 7 AS id WHERE false")))
+	}
+	eachIn(t.Context(), b.pool)
+	require.NoError(t, pooldriver.Do(t.Context(), func(ctx context.Context) error {
+		return pgx.BeginFunc(ctx, b.pool, func(tx pgx.Tx) error { eachIn(ctx, tx); eachIn(ctx, b.pool); return nil })
+	}))
+	b.atRest(t)
 }
