@@ -19,9 +19,9 @@ import (
 func WithReads(ctx context.Context) context.Context { return floor.With(ctx) }
 
 // Token returns what a replica needs to have for ctx, as text for another process, which gives it to WithToken. It is
-// empty if nothing was written under ctx, and has 3000 bytes at most, of letters, digits, -, _ and one dot. It tells
-// positions in the log of the database, and no host, name or secret. It is for one database: with two of them on
-// replicas each Connector takes the other's position for one that only the primary has.
+// empty if nothing was written under ctx, and no token was added to it. It has 3000 bytes at most, of letters, digits,
+// -, _ and one dot. It tells positions in the log of the database, and no host, name or secret. It is for one
+// database: with two of them on replicas each Connector takes the other's position for one that only the primary has.
 func Token(ctx context.Context) string { return floor.Token(ctx) }
 
 // WithToken is WithReads for a context that comes after the writes of a token, from another process or an earlier

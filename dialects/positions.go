@@ -16,7 +16,7 @@ type Positioned interface {
 
 // ReplicaState is what a replica says of itself.
 type ReplicaState struct {
-	Position string
+	Position string        // empty: it does not say
 	Standby  bool          // it is one: it replays the log of a primary
 	Lag      time.Duration // how far it is behind; negative: it does not say
 }

@@ -17,7 +17,7 @@ const (
 
 // SetReads gives the client a cookie with the token of ctx (pooldriver.Token), so that its next requests see on
 // replicas what was written under ctx. A handler calls it after its writes, and before it writes the
-// response. If nothing was written under ctx, SetReads does nothing.
+// response. If nothing was written under ctx, and ctx has no token, SetReads does nothing.
 //
 // Another client does not see these writes for certain: the cookie is for the one who has made them.
 func SetReads(w http.ResponseWriter, ctx context.Context) { //nolint:revive // it is w that is changed

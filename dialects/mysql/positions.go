@@ -50,26 +50,30 @@ func (s *session) Replayed(ctx context.Context, lag bool) (dialects.ReplicaState
 	if state.Standby = len(answer) == 1 && len(answer[0]) == 2 && answer[0][1].string != "0" && answer[0][1].string != "OFF"; !state.Standby {
 		return state, nil
 	}
-	if state.Position, err = positionIn(answer, 2); err != nil || !lag {
-		return state, err
+	// Without GTIDs there is no position, and the replica serves only who has written nothing.
+	state.Position, _ = positionIn(answer, 2)
+	if lag {
+		state.Lag = s.lag(ctx)
 	}
-	state.Lag, err = s.lag(ctx)
-	return state, err
+	return state, nil
 }
 
-// lag asks with a statement that needs a privilege (MySQL: REPLICATION CLIENT, MariaDB: REPLICA MONITOR). It is negative
-// if the replication stands still.
-func (s *session) lag(ctx context.Context) (time.Duration, error) {
+// lag asks with a statement that needs a privilege (MySQL: REPLICATION CLIENT, MariaDB: SLAVE MONITOR). It is negative
+// without the privilege, or if the replication stands still. If the connection is lost, the next question finds it so.
+func (s *session) lag(ctx context.Context) time.Duration {
 	columns, answer, err := askNamed(ctx, s.conn, asksLag)
 	if err != nil || len(answer) != 1 {
-		return -1, err
+		return -1
 	}
 	i := slices.IndexFunc(columns, func(name string) bool { return name == "Seconds_Behind_Source" || name == "Seconds_Behind_Master" })
 	if i < 0 || !answer[0][i].valid {
-		return -1, nil
+		return -1
 	}
-	seconds, err := strconv.ParseInt(answer[0][i].string, 10, 64)
-	return time.Duration(seconds) * time.Second, err
+	seconds, err := strconv.ParseInt(answer[0][i].string, 10, 32)
+	if err != nil {
+		return -1
+	}
+	return time.Duration(seconds) * time.Second
 }
 
 // positionIn is the first column of an answer with n columns.
