@@ -10,7 +10,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
+	"slices"
 	"sync"
 	"time"
 )
@@ -75,6 +77,7 @@ type Proxy struct {
 	latency [2]time.Duration
 	fault   *Fault
 	fired   chan struct{} // the armed fault's; closed when it has struck
+	down    bool
 }
 
 // Listen forwards from a free port of 127.0.0.1 to the target.
@@ -160,6 +163,20 @@ func (p *Proxy) SetLatency(d Direction, delay time.Duration) {
 	p.latency[d] = delay
 }
 
+// SetDown breaks all connections with a reset and does the same to new ones, as if the server had gone; or ends that.
+func (p *Proxy) SetDown(down bool) {
+	p.mu.Lock()
+	p.down = down
+	links := slices.Collect(maps.Keys(p.links))
+	p.mu.Unlock()
+	if !down {
+		return
+	}
+	for _, l := range links {
+		l.hangUp()
+	}
+}
+
 func (p *Proxy) accept() {
 	for {
 		client, err := p.listener.Accept()
@@ -179,13 +196,14 @@ func (p *Proxy) serve(client *net.TCPConn) {
 	}
 	l := &link{proxy: p, client: client, server: server.(*net.TCPConn)}
 	p.mu.Lock()
-	closed := p.ctx.Err() != nil
-	if !closed {
+	refused := p.ctx.Err() != nil || p.down
+	if !refused {
 		p.links[l] = struct{}{}
 	}
 	p.mu.Unlock()
-	if closed { // Close has looked at the links already and will not find this one.
-		l.close()
+	if refused { // Close or SetDown has looked at the links already and will not find this one.
+		reset(l.client)
+		reset(l.server)
 		return
 	}
 	l.run()

@@ -252,3 +252,21 @@ func TestLatencyDelaysItsDirectionOnly(t *testing.T) {
 	b.proxy.SetLatency(byteproxy.ToServer, time.Hour)
 	exchange(t, b.server, b.client, "at once")
 }
+
+func TestADownProxyResetsAllConnectionsUntilItIsUpAgain(t *testing.T) {
+	b := newBed(t)
+	exchange(t, b.client, b.server, "before")
+	b.proxy.SetDown(true)
+	for _, end := range []*net.TCPConn{b.client, b.server} {
+		_, err := end.Read(make([]byte, 1))
+		require.ErrorIs(t, err, syscall.ECONNRESET)
+	}
+	client, server := b.dial(t)
+	for _, end := range []*net.TCPConn{client, server} {
+		_, err := end.Read(make([]byte, 1))
+		require.ErrorIs(t, err, syscall.ECONNRESET)
+	}
+	b.proxy.SetDown(false)
+	client, server = b.dial(t)
+	exchange(t, client, server, "after")
+}

@@ -54,14 +54,22 @@ func StartPostgresPair(t testing.TB) *PostgresPair {
 	t.Helper()
 	n := NewNetwork(t)
 	p := &PostgresPair{names: map[*Server]string{}}
-	p.Primary = p.start(t, n, "one", "two")
-	p.Standby = p.start(t, n, "two", "one", testcontainers.ContainerFile{
-		Reader: strings.NewReader(""), ContainerFilePath: followMark, FileMode: 0o644})
+	p.Primary = startPostgresNode(t, n, "one", "two")
+	p.Standby = startStandby(t, n, "two", "one")
+	p.names[p.Primary], p.names[p.Standby] = "one", "two"
 	p.Synchronise(t)
 	return p
 }
 
-func (p *PostgresPair) start(t testing.TB, n *Network, name, other string, files ...testcontainers.ContainerFile) *Server {
+// startStandby starts a standby that follows the node called other.
+func startStandby(t testing.TB, n *Network, name, other string) *Server {
+	t.Helper()
+	return startPostgresNode(t, n, name, other, testcontainers.ContainerFile{
+		Reader: strings.NewReader(""), ContainerFilePath: followMark, FileMode: 0o644})
+}
+
+// startPostgresNode starts a server whose data standbys may copy. It ends with the test.
+func startPostgresNode(t testing.TB, n *Network, name, other string, files ...testcontainers.ContainerFile) *Server {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
 	defer cancel()
@@ -94,7 +102,6 @@ func (p *PostgresPair) start(t testing.TB, n *Network, name, other string, files
 	if err := s.waitReady(ctx); err != nil {
 		t.Fatalf("%v; log: %s", err, lastLog(ctx, s.container))
 	}
-	p.names[s] = name
 	return s
 }
 
@@ -136,7 +143,14 @@ func (p *PostgresPair) Synchronise(t testing.TB) {
 // Promote makes the standby the primary, and returns when it is.
 func (p *PostgresPair) Promote(t testing.TB) {
 	t.Helper()
-	admin, err := p.Standby.Admin()
+	promote(t, p.Standby)
+	p.Primary, p.Standby = p.Standby, p.Primary
+}
+
+// promote returns when the standby s is a primary.
+func promote(t testing.TB, s *Server) {
+	t.Helper()
+	admin, err := s.Admin()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -144,7 +158,6 @@ func (p *PostgresPair) Promote(t testing.TB) {
 	if err := admin.QueryRowContext(t.Context(), "SELECT pg_promote(true, 60)").Scan(&promoted); err != nil || !promoted {
 		t.Fatalf("testbed: promote: %t, %v", promoted, err)
 	}
-	p.Primary, p.Standby = p.Standby, p.Primary
 }
 
 // Return starts the former primary, which was killed, as the standby of the

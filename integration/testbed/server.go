@@ -158,6 +158,18 @@ func (s *Server) Admin() (*sql.DB, error) {
 	return s.admin, nil
 }
 
+// administer executes statements of the administrator.
+func (s *Server) administer(t testing.TB, statements ...string) {
+	t.Helper()
+	admin, err := s.Admin()
+	if err == nil {
+		err = each(t.Context(), admin, statements...)
+	}
+	if err != nil {
+		t.Fatalf("testbed: %v; log: %s", err, lastLog(t.Context(), s.container))
+	}
+}
+
 // waitReady returns when a query is answered. A published port alone says
 // nothing: Docker's proxy accepts before the server listens.
 func (s *Server) waitReady(ctx context.Context) error {
