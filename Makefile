@@ -78,7 +78,7 @@ RARE = TestAHostThatIsKilledUnderLoad
 # The integration tests but those that "make test-failover" runs, those that need a
 # browser and a terminal, and those over mattn/go-sqlite3: SQLite in C, which compiles in
 # seconds without optimisation and in minutes with it.
-ONE_SERVER = $$($(GO) -C integration list ./... | grep -vE '/(failover|replicas|mattn|browser$(1))')
+ONE_SERVER = $$($(GO) -C integration list ./... | grep -vE '/(failover|mattn|browser$(1))')
 MATTN      = CGO_CFLAGS=-O0 $(GO) -C integration test
 
 # Tests that keep a machine of two processors busy by themselves. Beside others they would
@@ -150,7 +150,7 @@ test-rare: images
 
 # Not beside the others: it measures how soon a service is back.
 test-failover: images
-	POOLDRIVER_LONG=$(LONG) $(GO) -C integration test -race -count=1 -p 1 -timeout $(TEST_TIMEOUT) -run '$(RUN)' $(if $(LONG)$(RUN),-v) ./failover/... ./replicas
+	POOLDRIVER_LONG=$(LONG) $(GO) -C integration test -race -count=1 -timeout $(TEST_TIMEOUT) -run '$(RUN)' $(if $(LONG)$(RUN),-v) ./failover/...
 
 test-mysql: images
 	$(call MYSQL,$(TEST_TIMEOUT),$(ON_MYSQL),$(RACE),|$(RARE))
@@ -161,7 +161,7 @@ test-long: images $(VTCOMBO)
 	$(GO) test $(TAGS) -race -timeout $(TEST_LONG_TIMEOUT) ./...
 	$(GO) test -timeout $(TEST_LONG_TIMEOUT) -run TestRandomSchedulesEnd ./sandbox # all, for which the race detector has too little memory
 	$(call INTEGRATION,$(TEST_LONG_TIMEOUT),$(RACE),)
-	POOLDRIVER_VTCOMBO=$(VTCOMBO) $(GO) -C integration test -race -timeout $(TEST_LONG_TIMEOUT) -p 1 ./failover/... ./replicas
+	POOLDRIVER_VTCOMBO=$(VTCOMBO) $(GO) -C integration test -race -timeout $(TEST_LONG_TIMEOUT) ./failover/...
 	$(call MYSQL,$(TEST_LONG_TIMEOUT),,$(RACE),)
 	GOWORK=off $(GO) -C integration/datadog test . # a module of its own, which compiles for minutes
 

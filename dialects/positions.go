@@ -29,6 +29,8 @@ type Positions interface {
 	// Reached reports whether a server that has replayed up to replayed has all of position. It is false if
 	// the two are of different histories, as after a failover.
 	Reached(position, replayed string) bool
+	// SameDatabase reports whether two positions are of one database, if only of different histories of it.
+	SameDatabase(a, b string) bool
 	// Valid reports whether text, which may come from anywhere, is a position.
 	Valid(text string) bool
 }

@@ -75,13 +75,13 @@ func (w *watched) look() Pool {
 		Tasks:        atMost(maxRows, c.Tasks()),
 		CallSites:    atMost(maxRows, c.CallSites()),
 		BufferedRows: atMost(maxRows, c.BufferedRows()),
-		Waiters:      atMost(maxRows, c.Waiters()),
 		Holders:      c.Holders(),
 	}
 	if n := len(p.Holders) - 1; n >= 0 && p.Holders[n].Pin == pooldriver.PinListen {
 		p.Listens, p.Holders = &p.Holders[n], p.Holders[:n:n]
 	}
-	p.Holders = atMost(maxRows, p.Holders)
+	p.Holders, p.ReplicaHolders = parted(p.Holders, func(h pooldriver.Holder) bool { return h.Replica })
+	p.Waiters, p.ReplicaWaiters = parted(c.Waiters(), func(w pooldriver.Waiter) bool { return w.Replica != "" })
 	now := time.Now() // the times of holders are of this moment
 	p.At = now
 	for _, db := range w.dbs {
@@ -97,6 +97,18 @@ func (w *watched) look() Pool {
 	p.Verdict = Judge(p)
 	p.Earlier = w.earlierLocked(now, p.Verdict)
 	return p
+}
+
+// parted returns the first entries of list that are not of replicas, and those that are.
+func parted[T any](list []T, ofReplica func(T) bool) (others, replicas []T) {
+	for _, one := range list {
+		if ofReplica(one) {
+			replicas = append(replicas, one)
+		} else {
+			others = append(others, one)
+		}
+	}
+	return atMost(maxRows, others), atMost(maxRows, replicas)
 }
 
 // askLocked asks the server if statements run for long.

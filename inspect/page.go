@@ -109,6 +109,9 @@ func writePage(w http.ResponseWriter, s Snapshot, flush bool) {
 	_ = page.Execute(w, data) // the reader has gone
 }
 
+// replicaHolders is how many holders of connections of replicas the page has.
+const replicaHolders = 20
+
 func viewOf(number int, p Pool) view {
 	// Holders that do not use their connection come first: people look for them.
 	slices.SortStableFunc(p.Holders, func(a, b pooldriver.Holder) int { return cmp.Compare(b.Idle, a.Idle) })
@@ -136,6 +139,7 @@ func viewOf(number int, p Pool) view {
 	v.Drawn = drawLines(p.Lines)
 	v.More.Labels = cut(&v.Labels, 0)
 	v.More.Holders = cut(&v.Holders, p.Stats.Pool.Lent)
+	v.Holders = slices.Concat(v.Holders, atMost(replicaHolders, p.ReplicaHolders))
 	v.More.Waiters = cut(&v.Groups, 0)
 	v.More.CallSites = cut(&v.CallSites, 0)
 	v.More.Tasks = cut(&v.Tasks, 0)

@@ -209,8 +209,8 @@ func TestTheReplicasAreShownBesideThePool(t *testing.T) {
 		},
 	}
 	s.Replica.Pools[0].Pool.Lent, s.Replica.Pools[0].Pool.Max, s.Replica.Pools[0].Pool.Waiting = 2, 7, 5
-	text := rendered(t, Pool{Stats: s})
-	for _, part := range []string{"Replica db2:5432 (served, 20ms behind): 2 of 7 connections in use, 5 statements wait.", "Replica db3:5432 (dead):", "Reads: dead 3 served 70 </p>"} {
+	text := rendered(t, Pool{Stats: s, ReplicaHolders: []pooldriver.Holder{{Host: "db2:5432", Statement: "SELECT report"}}})
+	for _, part := range []string{"<code>SELECT report</code>", "Replica db2:5432 (served, 20ms behind): 2 of 7 connections in use, 5 statements wait.", "Replica db3:5432 (dead):", "Reads: dead 3 served 70 </p>"} {
 		require.Contains(t, text, part)
 	}
 }

@@ -40,10 +40,13 @@ type Pool struct {
 	Asked Asked
 	DBs   []DB // see Inspector.AddDB
 	// The lists have at most 1000 entries each.
-	Holders   []pooldriver.Holder // without that of Listens
+	Holders   []pooldriver.Holder // without that of Listens, and those of replicas
 	Waiters   []pooldriver.Waiter
 	Tasks     []pooldriver.TaskState
 	CallSites []pooldriver.CallSite
+	// ReplicaHolders have connections of replicas, and ReplicaWaiters wait for them. Stats.Replica has the figures.
+	ReplicaHolders []pooldriver.Holder
+	ReplicaWaiters []pooldriver.Waiter
 	// Listens is the connection of Connector.Listen; nil: there is none. Stats.Listen has its figures.
 	Listens *pooldriver.Holder
 	// BufferedRows are open rows that hold memory, and no connection.

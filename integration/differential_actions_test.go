@@ -16,9 +16,10 @@ import (
 func (x *execution) do(a action) {
 	ctx := x.Context()
 	if x.ours {
+		ctx = pooldriver.WithReads(ctx)
 		switch x.tasks {
 		case "implicit":
-			ctx = x.request
+			ctx = pooldriver.WithReads(x.request)
 		case "explicit":
 			task, end := pooldriver.WithTask(ctx)
 			defer end()
@@ -46,6 +47,8 @@ func (x *execution) doIn(ctx context.Context, a action) {
 		x.returning(ctx, a, x.db)
 	case "crowd":
 		x.crowd(a)
+	case "own reads":
+		x.ownReads(ctx, a)
 	case "tx":
 		x.inTx(ctx, a)
 	case "hot row":
@@ -167,12 +170,16 @@ func (x *execution) lastID(ctx context.Context, a action, conn *sql.Conn) {
 // and what was stored before.
 func (x *execution) crowd(a action) {
 	text := x.say("SELECT coalesce(current_setting('app.who', true), ''), current_schema(), count(*) FROM writes WHERE id = $1", "SELECT coalesce(@who, ''), DATABASE(), count(*) FROM writes WHERE id = ?")
-	id, ok := x.write(x.Context(), a, x.db, x.own)
+	around := x.Context()
+	if x.ours {
+		around = pooldriver.WithReads(around)
+	}
+	id, ok := x.write(around, a, x.db, x.own)
 	var all sync.WaitGroup
 	for range 16 {
 		all.Go(func() {
 			for range 3 {
-				ctx, cancel := x.Context(), func() {}
+				ctx, cancel := around, func() {}
 				if x.rough && a.slow {
 					ctx, cancel = context.WithTimeout(ctx, time.Duration(rand.N(5000))*time.Microsecond)
 				}
@@ -443,4 +450,38 @@ func (x *execution) cancelled(ctx context.Context, a action) {
 	defer cancel()
 	x.write(ctx, a, x.db, x.own)
 	_, _ = x.db.ExecContext(ctx, x.say("SELECT pg_sleep(0.05)", "DO SLEEP(0.05)"))
+}
+
+// ownReads writes, and reads that on a replica, where there is one: in the same context, or in one that has its token.
+func (x *execution) ownReads(ctx context.Context, a action) {
+	for range a.writes {
+		id, ok := x.write(ctx, a, x.db, x.own)
+		if !ok {
+			return
+		}
+		reader := ctx
+		if x.ours && a.elsewhere {
+			reader = pooldriver.WithToken(x.Context(), pooldriver.Token(ctx))
+		}
+		if x.ours {
+			reader = pooldriver.Replica(reader)
+		}
+		if n, err := x.count(reader, a, id); x.expect(a, err) && n != 1 {
+			x.fail(a, "%d rows of its own write %d", n, id)
+		}
+	}
+}
+
+// count reads a write, in a transaction if a commits.
+func (x *execution) count(ctx context.Context, a action, id int64) (n int, err error) {
+	text := fmt.Sprintf("SELECT count(*) FROM writes WHERE id = %d", id)
+	if !a.commits {
+		return n, x.db.QueryRowContext(ctx, text).Scan(&n)
+	}
+	tx, err := x.db.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
+	if err != nil {
+		return 0, err
+	}
+	err = tx.QueryRowContext(ctx, text).Scan(&n)
+	return n, errors.Join(err, tx.Commit())
 }

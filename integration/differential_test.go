@@ -40,6 +40,57 @@ func TestRandomProgramsDoWhatTheyDoOverTheBareDriver(t *testing.T) {
 	})
 }
 
+// TestRandomProgramsOnReplicasDoWhatTheyDoOverTheBareDriver runs such programs where reads go to replicas that
+// stand still from time to time.
+func TestRandomProgramsOnReplicasDoWhatTheyDoOverTheBareDriver(t *testing.T) {
+	t.Parallel()
+	for _, engine := range []testbed.Engine{testbed.Postgres, testbed.MariaDB} {
+		t.Run(engine.String(), func(t *testing.T) {
+			t.Parallel()
+			seed, seconds := randomtest.Seed(t), randomtest.Rounds(15, 600)
+			set := testbed.StartReplicaSet(t, engine)
+			w := newWorld(t, set.NewAccount(t))
+			for _, s := range set.Replicas {
+				w.replicas = append(w.replicas, s.Addr)
+			}
+			set.CatchUp(t)
+			defer holdNowAndThen(t, set, seed)()
+			end := time.Now().Add(time.Duration(seconds) * time.Second)
+			programs := 0
+			for ; time.Now().Before(end); programs++ {
+				p := randomProgram(seed + uint64(programs))
+				p.wrap = false // there are no replicas through Wrap
+				for _, ours := range []bool{false, true} {
+					w.run(t, p, ours)
+				}
+			}
+			t.Logf("%d programs, each twice; reads: %v", programs, w.reads)
+			require.Positive(t, w.reads[pooldriver.ReplicaServed]+w.reads[pooldriver.ReplicaWaited])
+		})
+	}
+}
+
+// holdNowAndThen has the replicas stand still now and then, until the returned function is called.
+func holdNowAndThen(t *testing.T, set *testbed.ReplicaSet, seed uint64) (end func()) {
+	t.Helper()
+	r := rand.New(rand.NewPCG(seed, 1))
+	ctx, cancel := context.WithCancel(t.Context())
+	var all sync.WaitGroup
+	all.Go(func() {
+		for ctx.Err() == nil {
+			s := set.Replicas[r.IntN(len(set.Replicas))]
+			_ = s.Hold(ctx)
+			time.Sleep(time.Duration(r.IntN(60)) * time.Millisecond)
+			_ = s.Release(context.WithoutCancel(ctx))
+			time.Sleep(time.Duration(r.IntN(60)) * time.Millisecond)
+		}
+	})
+	return func() {
+		cancel()
+		all.Wait()
+	}
+}
+
 // program is what goroutines do at the same time.
 type program struct {
 	seed    uint64
@@ -52,6 +103,7 @@ type program struct {
 	flaky   bool
 	room    int // of the server, for us; 0: enough
 	travel  int // pool_pipeline
+	reads   pooldriver.ReadsMode
 	workers [][]action
 }
 
@@ -69,7 +121,7 @@ type action struct {
 var (
 	kinds = []string{
 		"write", "prepared", "returning", "nested", "slow rows", "tx", "hot row", "begin on db", "flush",
-		"crowd",
+		"crowd", "own reads",
 		"conn", "first rows", "temporary", "last id", "lock", "by hand", // on a *sql.Conn
 	}
 	// What goroutines that share a session may do at once: it sets no state, and no
@@ -116,6 +168,7 @@ func randomProgram(seed uint64) program {
 	if chance() {
 		p.travel = 16
 	}
+	p.reads = pooldriver.ReadsMode(r.IntN(3))
 	return p
 }
 
@@ -127,13 +180,16 @@ type world struct {
 	own     string
 	other   string
 	returns bool // the server has INSERT … RETURNING
+
+	replicas []string // none: all reads are on the primary
+	reads    map[pooldriver.ReplicaRead]uint64 // of all programs
 }
 
 func newWorld(t *testing.T, account testbed.Account) *world {
 	s := serverStage(t, account)
 	w := &world{
 		stage: s, own: s.say("public", account.Database, ""), other: elsewhere(t, account),
-		returns: account.Server.Engine != testbed.OracleMySQL,
+		returns: account.Server.Engine != testbed.OracleMySQL, reads: map[pooldriver.ReplicaRead]uint64{},
 	}
 	_, address := newLottery(t, account.Addr, 30)
 	w.reset = account.Via(address)
@@ -178,6 +234,7 @@ func (w *world) openAs(t *testing.T, p program, ours bool) (*sql.DB, *pooldriver
 	}
 	options := []pooldriver.Option{quiet, func(c *pooldriver.Config) { c.TaskKey = keyOfProgram }, func(c *pooldriver.Config) {
 		c.MaxConns, c.AcquireTimeout, c.Ambient, c.Pipeline = p.max, 30*time.Second, p.ambient, p.travel
+		c.Replicas, c.ReplicaMaxConns, c.ReplicaReads = w.replicas, p.max, p.reads
 	}}
 	c := pooldriver.New(account.URL(), options...)
 	if p.wrap {
@@ -215,6 +272,11 @@ func (w *world) run(t *testing.T, p program, ours bool) {
 	// well, nobody knows when the session has ended.
 	if n := watch.Stop().Backends; ours && !p.flaky && n > x.most() {
 		x.fail(action{}, "%d sessions", n)
+	}
+	if ours {
+		for outcome, n := range connector.Stats().Replica.Reads {
+			w.reads[outcome] += n
+		}
 	}
 	require.NoError(t, db.Close())
 	require.Eventually(t, func() bool { // else the next run counts them

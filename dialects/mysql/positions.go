@@ -159,5 +159,24 @@ func (dialect) Reached(position, replayed string) bool {
 	return has != nil && needs != nil
 }
 
+// SameDatabase implements dialects.Positions. The servers of one database know each other's identifiers. Of MariaDB's
+// the domain is enough: its position has only the last server of a domain.
+func (dialect) SameDatabase(a, b string) bool {
+	other := positionOf(b)
+	for key := range positionOf(a) {
+		for of := range other {
+			if key == of || len(key) < 36 && len(of) < 36 && domainOf(key) == domainOf(of) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func domainOf(key string) string {
+	domain, _, _ := strings.Cut(key, "-")
+	return domain
+}
+
 // Valid implements dialects.Positions.
 func (dialect) Valid(text string) bool { return positionOf(text) != nil }

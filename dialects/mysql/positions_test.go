@@ -23,6 +23,9 @@ func TestPositionsOfMariaDBAreComparedByDomainAndServer(t *testing.T) {
 	}
 	require.Equal(t, "0-1-9", d.Later("0-1-9", "0-1-8"))
 	require.Equal(t, "0-2-8", d.Later("0-1-9", "0-2-8"), "after a failover")
+	require.True(t, d.SameDatabase("0-1-9", "0-2-8"))
+	require.False(t, d.SameDatabase("0-1-9", "1-1-9"))
+	require.False(t, d.SameDatabase("0-1-9", "?"))
 }
 
 func TestPositionsOfMySQLAreSets(t *testing.T) {
@@ -39,6 +42,9 @@ func TestPositionsOfMySQLAreSets(t *testing.T) {
 	} {
 		require.Equal(t, reached, d.Reached(a+":1-5:7", replayed), replayed)
 	}
+	require.True(t, d.SameDatabase(a+":1-5", a+":1-3,"+b+":1"), "after a failover that has lost something")
+	require.False(t, d.SameDatabase(a+":1-5", b+":1-5"))
+	require.False(t, d.SameDatabase("8-1-9", b+":1-5"))
 	for _, no := range []string{
 		"", "?", "0-1", "0-1-x", "a-1-1", a, a + ":", a + ":5-1", a + ":1-5:4", a + ":1:tag:1", a + ":1," + a + ":2",
 		strings.Repeat("0-1-1,", 300),

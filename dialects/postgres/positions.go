@@ -128,6 +128,13 @@ func (dialect) Reached(written, replayed string) bool {
 	return ok && valid && has.cluster == needs.cluster && has.timeline == needs.timeline && has.lsn >= needs.lsn
 }
 
+// SameDatabase implements dialects.Positions.
+func (dialect) SameDatabase(a, b string) bool {
+	one, valid := positionOf(a)
+	other, ok := positionOf(b)
+	return ok && valid && one.cluster == other.cluster
+}
+
 // Valid implements dialects.Positions.
 func (dialect) Valid(text string) bool {
 	_, ok := positionOf(text)

@@ -29,6 +29,9 @@ func TestPositionsAreComparedWithinATimeline(t *testing.T) {
 	require.Equal(t, "7/1/2/0", d.Later("7/1/1/FF", "7/1/2/0"))
 	require.Equal(t, "7/2/1/0", d.Later("7/1/2/0", "7/2/1/0"), "after a failover")
 	require.Equal(t, "8/1/1/0", d.Later("7/1/2/0", "8/1/1/0"), "another cluster")
+	require.True(t, d.SameDatabase("7/1/2/0", "7/2/1/0"))
+	require.False(t, d.SameDatabase("7/1/2/0", "8/1/2/0"))
+	require.False(t, d.SameDatabase("7/1/2/0", "?"))
 	for _, no := range []string{"", "?", "7/1/2", "7/1/2/0/0", "7/1/2/g", "x/1/2/0", "7/1/2/100000000", "7/-1/2/0"} {
 		require.False(t, d.Valid(no), no)
 	}

@@ -10,9 +10,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"net"
-	"slices"
 	"sync"
 	"time"
 )
@@ -77,7 +75,7 @@ type Proxy struct {
 	latency [2]time.Duration
 	fault   *Fault
 	fired   chan struct{} // the armed fault's; closed when it has struck
-	down    bool
+	refuses bool          // from Refuse to Serve
 }
 
 // Listen forwards from a free port of 127.0.0.1 to the target.
@@ -163,18 +161,26 @@ func (p *Proxy) SetLatency(d Direction, delay time.Duration) {
 	p.latency[d] = delay
 }
 
-// SetDown breaks all connections with a reset and does the same to new ones, as if the server had gone; or ends that.
-func (p *Proxy) SetDown(down bool) {
+// Refuse resets all connections, and each new one until Serve, as where a network is cut.
+func (p *Proxy) Refuse() {
 	p.mu.Lock()
-	p.down = down
-	links := slices.Collect(maps.Keys(p.links))
-	p.mu.Unlock()
-	if !down {
-		return
+	defer p.mu.Unlock()
+	p.refuses = true
+	for l := range p.links {
+		if l.broken == nil {
+			cut := Reset
+			l.broken = &cut
+			reset(l.client)
+			reset(l.server)
+		}
 	}
-	for _, l := range links {
-		l.hangUp()
-	}
+}
+
+// Serve ends Refuse.
+func (p *Proxy) Serve() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.refuses = false
 }
 
 func (p *Proxy) accept() {
@@ -196,12 +202,12 @@ func (p *Proxy) serve(client *net.TCPConn) {
 	}
 	l := &link{proxy: p, client: client, server: server.(*net.TCPConn)}
 	p.mu.Lock()
-	refused := p.ctx.Err() != nil || p.down
-	if !refused {
+	late := p.ctx.Err() != nil || p.refuses
+	if !late {
 		p.links[l] = struct{}{}
 	}
 	p.mu.Unlock()
-	if refused { // Close or SetDown has looked at the links already and will not find this one.
+	if late { // Close or Refuse has looked at the links already and will not find this one.
 		reset(l.client)
 		reset(l.server)
 		return

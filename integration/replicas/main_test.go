@@ -1,7 +1,7 @@
-// Package replicas runs pooldriver against a primary with two replicas that are behind, and that come and go: programs
-// that read on the replicas have to see what they have written, and what they have seen.
+// Package replicas runs programs whose reads go to replicas, on a primary with two replicas that are held and cut
+// off at random, and asks the servers what the programs should have seen.
 //
-// POOLDRIVER_LONG=1 runs each program for minutes; without it a sample of seconds is run.
+// POOLDRIVER_LONG=1 runs for minutes what runs for seconds without it.
 package replicas
 
 import (
@@ -13,5 +13,4 @@ import (
 	"github.com/pooldriver/pooldriver/integration/testbed"
 )
 
-// The servers are as many as those of three other tests: one after the other they start in time.
-func TestMain(m *testing.M) { os.Exit(testbed.RunAtOnce(m, 1)) }
+func TestMain(m *testing.M) { os.Exit(testbed.Run(m)) }

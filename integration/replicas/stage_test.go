@@ -4,135 +4,143 @@ import (
 	"context"
 	"database/sql"
 	"log/slog"
-	"strconv"
-	"strings"
+	"math/rand/v2"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/pooldriver/pooldriver"
+	"github.com/pooldriver/pooldriver/integration/byteproxy"
 	"github.com/pooldriver/pooldriver/integration/testbed"
 )
 
-// counters is how many rows the table has: one for each goroutine of a program.
-const counters = 64
-
-// stage is a primary with its replicas, and an account with a table of counters that begin with 0.
+// stage is a primary with two replicas, which programs reach through proxies. It has counters, one for each worker of a
+// program: a worker that adds one inserts a row with the next number.
 type stage struct {
-	*testbed.Replicas
-	account testbed.Account
+	*testbed.ReplicaSet
+	account     testbed.Account
+	proxies     [2]*byteproxy.Proxy
+	insert, max string // the second one says, too, whether it ran on a replica
 }
 
-// eachServer runs a test on PostgreSQL and on MariaDB.
-func eachServer(t *testing.T, test func(t *testing.T, s *stage)) {
-	for _, engine := range []testbed.Engine{testbed.Postgres, testbed.MariaDB} {
-		t.Run(engine.String(), func(t *testing.T) { test(t, newStage(t, engine)) })
-	}
-}
-
-func newStage(t *testing.T, engine testbed.Engine) *stage {
+func onStage(t *testing.T, engine testbed.Engine) *stage {
 	t.Helper()
-	s := &stage{Replicas: testbed.StartReplicas(t, engine)}
-	s.account = s.NewAccount(t)
-	db := s.account.OpenBare(t)
-	_, err := db.ExecContext(t.Context(), "CREATE TABLE counter (id integer PRIMARY KEY, n bigint NOT NULL)")
-	require.NoError(t, err)
-	for id := range counters {
-		_, err := db.ExecContext(t.Context(), s.text("INSERT INTO counter VALUES (?, 0)"), id)
-		require.NoError(t, err)
+	s := &stage{
+		ReplicaSet: testbed.StartReplicaSet(t, engine),
+		insert:     "INSERT INTO counters VALUES ($1, $2)",
+		max:        "SELECT coalesce(max(n), 0), pg_is_in_recovery() FROM counters WHERE worker = $1",
 	}
-	s.CatchUp(t)
+	if engine != testbed.Postgres {
+		s.insert = "INSERT INTO counters VALUES (?, ?)"
+		s.max = "SELECT coalesce(max(n), 0), @@server_id > 1 FROM counters WHERE worker = ?"
+	}
+	s.account = s.NewAccount(t)
+	for i, replica := range s.Replicas {
+		proxy, err := byteproxy.Listen(replica.Addr)
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, proxy.Close()) })
+		s.proxies[i] = proxy
+	}
+	s.empty(t)
 	return s
 }
 
-// text returns a statement with the marks that the server has for arguments.
-func (s *stage) text(query string) string {
-	if s.account.Server.Engine != testbed.Postgres {
-		return query
+// empty sets all counters to nothing.
+func (s *stage) empty(t *testing.T) {
+	t.Helper()
+	db := s.account.OpenBare(t)
+	for _, statement := range []string{
+		"DROP TABLE IF EXISTS counters",
+		"CREATE TABLE counters (worker integer NOT NULL, n integer NOT NULL, PRIMARY KEY (worker, n))",
+	} {
+		_, err := db.ExecContext(t.Context(), statement)
+		require.NoError(t, err)
 	}
-	for n := 1; strings.Contains(query, "?"); n++ {
-		query = strings.Replace(query, "?", "$"+strconv.Itoa(n), 1)
-	}
-	return query
+	s.CatchUp(t)
 }
 
-// open opens the account with its replicas.
-func (s *stage) open(t *testing.T, parameters ...string) (*sql.DB, *pooldriver.Connector) {
+// open opens the account with the replicas behind their proxies.
+func (s *stage) open(t *testing.T, parameters ...string) *sql.DB {
 	t.Helper()
-	return s.openAs(t, s.account, parameters...)
+	parameters = append([]string{
+		"pool_replicas=" + s.proxies[0].Addr() + "," + s.proxies[1].Addr(), "pool_max_conns=20", "pool_replica_max_conns=20",
+	}, parameters...)
+	return open(t, s.account.URL(parameters...))
 }
 
-// openAs is open with another address of the primary.
-func (s *stage) openAs(t *testing.T, account testbed.Account, parameters ...string) (*sql.DB, *pooldriver.Connector) {
+func open(t *testing.T, url string) *sql.DB {
 	t.Helper()
-	c := pooldriver.New(account.URL(append([]string{"pool_max_conns=16", "pool_replicas=" + s.Hosts()}, parameters...)...),
-		func(c *pooldriver.Config) { c.Logger = slog.New(slog.NewTextHandler(t.Output(), nil)) })
+	c := pooldriver.New(url, func(c *pooldriver.Config) { c.Logger = slog.New(slog.NewTextHandler(t.Output(), nil)) })
 	require.NoError(t, c.Err())
 	db := sql.OpenDB(c)
 	t.Cleanup(func() { require.NoError(t, db.Close()) })
-	return db, c
+	return db
 }
 
-// on opens the account on a replica, without a pool driver.
-func (s *stage) on(t *testing.T, r *testbed.Replica) *sql.DB {
+func (s *stage) write(ctx context.Context, db *sql.DB, worker, n int) error {
+	_, err := db.ExecContext(ctx, s.insert, worker, n)
+	return err
+}
+
+func (s *stage) read(ctx context.Context, db *sql.DB, worker int) (n int, onReplica bool, err error) {
+	err = db.QueryRowContext(ctx, s.max, worker).Scan(&n, &onReplica)
+	return n, onReplica, err
+}
+
+// disturb holds the first replica for up to half a second, again and again, and cuts the second one off, until the
+// returned function is called. With both it holds the second one, too.
+func (s *stage) disturb(t *testing.T, seed uint64, both bool) (calm func()) {
 	t.Helper()
-	return s.account.On(r.Server).Via(r.Proxy.Addr()).OpenBare(t)
-}
-
-// TestReplicasAreHeldAndCut is about the servers alone.
-func TestReplicasAreHeldAndCut(t *testing.T) {
-	eachServer(t, func(t *testing.T, s *stage) {
-		ctx := t.Context()
-		primary := s.account.OpenBare(t)
-		held, other := s.Replicas.Replicas[0], s.Replicas.Replicas[1]
-		shown := func(r *testbed.Replica) (n int64, err error) {
-			ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
-			defer cancel()
-			err = s.on(t, r).QueryRowContext(ctx, s.text("SELECT n FROM counter WHERE id = ?"), 0).Scan(&n)
-			return n, err
+	ctx, stop := context.WithCancel(context.Background())
+	var all sync.WaitGroup
+	held := s.Replicas[:1]
+	if both {
+		held = s.Replicas[:]
+	}
+	for i, replica := range held {
+		random := rand.New(rand.NewPCG(seed, uint64(i)))
+		all.Go(func() {
+			for ctx.Err() == nil {
+				// Also when the test ends: what is held must be released.
+				if err := replica.Hold(context.Background()); err != nil {
+					t.Error(err)
+				}
+				sleep(ctx, random, 0, 500*time.Millisecond)
+				if err := replica.Release(context.Background()); err != nil {
+					t.Error(err)
+				}
+				sleep(ctx, random, 0, 200*time.Millisecond)
+			}
+		})
+	}
+	random := rand.New(rand.NewPCG(seed, 9))
+	all.Go(func() {
+		// Longer than the second for which a replica that did not answer is left alone.
+		for sleep(ctx, random, 0, time.Second); ctx.Err() == nil; sleep(ctx, random, time.Second, 3*time.Second) {
+			s.proxies[1].Refuse()
+			sleep(ctx, random, 0, 300*time.Millisecond)
+			s.proxies[1].Serve()
 		}
-		shows := func(r *testbed.Replica, want int64) {
-			t.Helper()
-			require.Eventually(t, func() bool {
-				n, err := shown(r)
-				return err == nil && n == want
-			}, time.Minute, 10*time.Millisecond)
-		}
-
-		require.NoError(t, held.Hold(ctx))
-		_, err := primary.ExecContext(ctx, s.text("UPDATE counter SET n = ? WHERE id = ?"), 1, 0)
-		require.NoError(t, err)
-		shows(other, 1)
-		time.Sleep(200 * time.Millisecond)
-		n, err := shown(held)
-		require.NoError(t, err)
-		require.Zero(t, n, "it is held")
-		require.NoError(t, held.Release(ctx))
-		shows(held, 1)
-
-		connected := s.on(t, other)
-		require.NoError(t, connected.PingContext(ctx))
-		other.Proxy.SetDown(true)
-		require.Error(t, connected.PingContext(ctx))
-		_, err = shown(other)
-		require.Error(t, err)
-		other.Proxy.SetDown(false)
-		shows(other, 1)
-		require.NoError(t, connected.PingContext(ctx))
-
-		_, err = s.on(t, held).ExecContext(ctx, s.text("UPDATE counter SET n = ? WHERE id = ?"), 2, 0)
-		require.Error(t, err, "a replica refuses writes")
+	})
+	return sync.OnceFunc(func() {
+		stop()
+		all.Wait()
 	})
 }
 
-func TestAReplicaIsPromoted(t *testing.T) {
-	s := newStage(t, testbed.Postgres)
-	ctx := t.Context()
-	s.Primary.Kill(t)
-	to := s.Newest(t)
-	s.Promote(t, to)
-	_, err := s.on(t, to).ExecContext(ctx, "UPDATE counter SET n = 1 WHERE id = 0")
-	require.NoError(t, err)
-	s.CatchUp(t)
+// sleep sleeps between least and most, unless ctx ends.
+func sleep(ctx context.Context, random *rand.Rand, least, most time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(least + time.Duration(random.Int64N(int64(most-least)))):
+	}
+}
+
+// eachEngine runs the test on both servers, one after the other.
+func eachEngine(t *testing.T, test func(t *testing.T, s *stage)) {
+	for name, engine := range map[string]testbed.Engine{"postgres": testbed.Postgres, "mariadb": testbed.MariaDB} {
+		t.Run(name, func(t *testing.T) { test(t, onStage(t, engine)) })
+	}
 }

@@ -54,23 +54,24 @@ func StartPostgresPair(t testing.TB) *PostgresPair {
 	t.Helper()
 	n := NewNetwork(t)
 	p := &PostgresPair{names: map[*Server]string{}}
-	p.Primary = startPostgresNode(t, n, "one", "two")
-	p.Standby = startStandby(t, n, "two", "one")
+	p.Primary = startPostgresNode(t, n, "one", "two", false)
+	p.Standby = startPostgresNode(t, n, "two", "one", true)
 	p.names[p.Primary], p.names[p.Standby] = "one", "two"
 	p.Synchronise(t)
 	return p
 }
 
-// startStandby starts a standby that follows the node called other.
-func startStandby(t testing.TB, n *Network, name, other string) *Server {
+// startPostgresNode starts a server that can follow the other one of the network, and does if follow.
+func startPostgresNode(t testing.TB, n *Network, name, other string, follow bool) *Server {
 	t.Helper()
-	return startPostgresNode(t, n, name, other, testcontainers.ContainerFile{
-		Reader: strings.NewReader(""), ContainerFilePath: followMark, FileMode: 0o644})
-}
-
-// startPostgresNode starts a server whose data standbys may copy. It ends with the test.
-func startPostgresNode(t testing.TB, n *Network, name, other string, files ...testcontainers.ContainerFile) *Server {
-	t.Helper()
+	files := []testcontainers.ContainerFile{
+		{Reader: strings.NewReader(pairNode), ContainerFilePath: "/node.sh", FileMode: 0o755},
+		{Reader: strings.NewReader(pairInit), ContainerFilePath: "/docker-entrypoint-initdb.d/replication.sh", FileMode: 0o644},
+	}
+	if follow {
+		files = append(files, testcontainers.ContainerFile{
+			Reader: strings.NewReader(""), ContainerFilePath: followMark, FileMode: 0o644})
+	}
 	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
 	defer cancel()
 	s := &Server{Engine: Postgres, options: options{restartable: true, network: n, alias: name}}
@@ -81,12 +82,7 @@ func startPostgresNode(t testing.TB, n *Network, name, other string, files ...te
 			"POSTGRES_PASSWORD": postgresPassword, "PGPASSWORD": postgresPassword,
 			"POSTGRES_INITDB_ARGS": "--no-sync --data-checksums", "PGDATA": pairData, // pg_rewind wants them
 		},
-		files: append(files,
-			testcontainers.ContainerFile{Reader: strings.NewReader(pairNode), ContainerFilePath: "/node.sh", FileMode: 0o755},
-			testcontainers.ContainerFile{
-				Reader:            strings.NewReader(pairInit),
-				ContainerFilePath: "/docker-entrypoint-initdb.d/replication.sh", FileMode: 0o644,
-			}),
+		files:      files,
 		entrypoint: []string{"sh", "/node.sh"},
 		command:    []string{other, "-c", "max_connections=208", "-c", "superuser_reserved_connections=8"},
 	}
@@ -143,14 +139,7 @@ func (p *PostgresPair) Synchronise(t testing.TB) {
 // Promote makes the standby the primary, and returns when it is.
 func (p *PostgresPair) Promote(t testing.TB) {
 	t.Helper()
-	promote(t, p.Standby)
-	p.Primary, p.Standby = p.Standby, p.Primary
-}
-
-// promote returns when the standby s is a primary.
-func promote(t testing.TB, s *Server) {
-	t.Helper()
-	admin, err := s.Admin()
+	admin, err := p.Standby.Admin()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -158,6 +147,7 @@ func promote(t testing.TB, s *Server) {
 	if err := admin.QueryRowContext(t.Context(), "SELECT pg_promote(true, 60)").Scan(&promoted); err != nil || !promoted {
 		t.Fatalf("testbed: promote: %t, %v", promoted, err)
 	}
+	p.Primary, p.Standby = p.Standby, p.Primary
 }
 
 // Return starts the former primary, which was killed, as the standby of the

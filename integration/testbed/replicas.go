@@ -4,122 +4,217 @@ import (
 	"context"
 	"fmt"
 	"testing"
-
-	"github.com/pooldriver/pooldriver/integration/byteproxy"
 )
 
-// Replicas is a primary with two replicas that follow it. No commit waits for them.
-type Replicas struct {
+// ReplicaSet is a primary with two replicas that follow it. A commit is acknowledged when the
+// primary has it: what a replica has not received when the primary is lost is lost with it.
+type ReplicaSet struct {
 	Primary  *Server
-	Replicas [2]*Replica
+	Replicas [2]*Server
 }
 
-// Replica is a read-only copy of a primary. Clients reach it through a proxy, and its administrator does not.
-type Replica struct {
-	*Server
-	Proxy *byteproxy.Proxy
-	name  string // in the network of the servers
-	words *replicaWords
+var replicaNames = [3]string{"one", "two", "three"} // the primary's comes first
+
+// replication are an engine's statements about its replicas.
+type replication struct {
+	start    func(t testing.TB, n *Network, i int) *Server // number 0 is the primary
+	hold     string                                        // has a replica receive, and replay nothing
+	held     string                                        // is it so? Empty where hold has waited for it.
+	release  string
+	position string // what the primary has committed
+	reached  string // takes a position: has the replica replayed it?
 }
 
-// replicaWords are the statements that an engine has for replicas.
-type replicaWords struct {
-	hold, release string
-	position      string // on the primary: how far its log has come
-	reached       string // on a replica: whether it has come to the position $1
-}
-
-// StartReplicas starts a primary with its replicas, which end with the test. engine is Postgres or MariaDB.
-func StartReplicas(t testing.TB, engine Engine) *Replicas {
+// StartReplicaSet starts a set that ends with the test.
+func StartReplicaSet(t testing.TB, engine Engine) *ReplicaSet {
 	t.Helper()
-	r := &Replicas{}
 	n := NewNetwork(t)
-	words := &postgresReplicas
-	if engine == Postgres {
-		r.Primary = startPostgresNode(t, n, "one", "two")
-	} else {
-		words = &mariaDBReplicas
-		r.Primary = startMariaDBPrimary(t, n, "one")
-	}
-	for i, name := range []string{"two", "three"} {
-		s := &Replica{name: name, words: words}
-		if engine == Postgres {
-			s.Server = startStandby(t, n, name, "one")
-		} else {
-			s.Server = startMariaDBReplica(t, n, name, "one", 2+i)
-		}
-		var err error
-		if s.Proxy, err = byteproxy.Listen(s.Addr); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = s.Proxy.Close() })
-		r.Replicas[i] = s
+	start := engine.replication().start
+	r := &ReplicaSet{Primary: start(t, n, 0)}
+	for i := range r.Replicas {
+		r.Replicas[i] = start(t, n, i+1)
 	}
 	r.CatchUp(t)
 	return r
 }
 
-// Hosts are the replicas as clients reach them, with a comma between them.
-func (r *Replicas) Hosts() string {
-	return r.Replicas[0].Proxy.Addr() + "," + r.Replicas[1].Proxy.Addr()
-}
-
-// NewAccount makes an account on the primary, and returns when the replicas have it.
-func (r *Replicas) NewAccount(t testing.TB) Account {
+// NewAccount makes an account on the primary, and returns when the replicas have it, too.
+func (r *ReplicaSet) NewAccount(t testing.TB) Account {
 	t.Helper()
 	a := r.Primary.makeAccount(t)
 	r.CatchUp(t)
 	return a
 }
 
-// CatchUp returns when the replicas have everything that is committed on the primary.
-func (r *Replicas) CatchUp(t testing.TB) {
+// CatchUp returns when the replicas have everything that the primary has. None is held.
+func (r *ReplicaSet) CatchUp(t testing.TB) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
 	defer cancel()
-	for _, s := range r.Replicas {
-		if s.Server == r.Primary {
-			continue // It was promoted.
-		}
-		if err := s.catchUp(ctx, r.Primary); err != nil {
-			t.Fatalf("testbed: the replica %s does not follow: %v; log: %s", s.name, err, lastLog(ctx, s.container))
+	admin, err := r.Primary.Admin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := r.Primary.Engine.replication()
+	var position string
+	if err := admin.QueryRowContext(ctx, q.position).Scan(&position); err != nil {
+		t.Fatalf("testbed: the primary's position: %v", err)
+	}
+	for i, s := range r.Replicas {
+		if err := s.waitTrue(ctx, q.reached, position); err != nil {
+			t.Fatalf("testbed: replica %s follows: %v; log: %s", replicaNames[i+1], err, lastLog(ctx, s.container))
 		}
 	}
 }
 
-func (r *Replica) catchUp(ctx context.Context, primary *Server) error {
-	admin, err := primary.Admin()
+// Hold has a replica show what it has now, and nothing newer, until Release.
+func (s *Server) Hold(ctx context.Context) error {
+	q := s.Engine.replication()
+	admin, err := s.Admin()
+	if err == nil {
+		_, err = admin.ExecContext(ctx, q.hold)
+	}
+	if err == nil && q.held != "" {
+		err = s.waitTrue(ctx, q.held)
+	}
+	if err != nil {
+		return fmt.Errorf("testbed: hold the replica: %w", err)
+	}
+	return nil
+}
+
+// Release ends Hold. It does nothing on a replica that is not held.
+func (s *Server) Release(ctx context.Context) error {
+	admin, err := s.Admin()
+	if err == nil {
+		_, err = admin.ExecContext(ctx, s.Engine.replication().release)
+	}
+	if err != nil {
+		return fmt.Errorf("testbed: release the replica: %w", err)
+	}
+	return nil
+}
+
+// waitTrue returns when a server answers a query with true.
+func (s *Server) waitTrue(ctx context.Context, query string, args ...any) error {
+	admin, err := s.Admin()
 	if err != nil {
 		return err
 	}
-	var position string
-	if err := admin.QueryRowContext(ctx, r.words.position).Scan(&position); err != nil {
-		return err
-	}
-	own, err := r.Admin()
-	if err != nil {
-		return err
-	}
-	return r.waitFor(ctx, "reaching "+position, "true", func(ctx context.Context) (string, error) {
-		var reached bool
-		err := own.QueryRowContext(ctx, r.words.reached, position).Scan(&reached)
-		return fmt.Sprint(reached), err
+	return s.waitFor(ctx, query, "true", func(ctx context.Context) (string, error) {
+		var answer bool
+		err := admin.QueryRowContext(ctx, query, args...).Scan(&answer)
+		return fmt.Sprint(answer), err
 	})
 }
 
-// Hold has the replica receive what the primary commits, and not show it, until Release.
-func (r *Replica) Hold(ctx context.Context) error { return r.execute(ctx, r.words.hold) }
-
-// Release ends Hold.
-func (r *Replica) Release(ctx context.Context) error { return r.execute(ctx, r.words.release) }
-
-func (r *Replica) execute(ctx context.Context, statement string) error {
-	admin, err := r.Admin()
-	if err == nil {
-		_, err = admin.ExecContext(ctx, statement)
+// Foremost returns the replica that has received the most from a primary that is lost, when it
+// has replayed all of it. Replicas of PostgreSQL only.
+func (r *ReplicaSet) Foremost(t testing.TB) *Server {
+	t.Helper()
+	var received [2]uint64
+	for i, s := range r.Replicas {
+		if err := s.Release(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.waitTrue(t.Context(), "SELECT pg_last_wal_replay_lsn() >= pg_last_wal_receive_lsn()"); err != nil {
+			t.Fatal(err)
+		}
+		admin, err := s.Admin()
+		if err == nil {
+			err = admin.QueryRowContext(t.Context(), "SELECT (pg_last_wal_receive_lsn() - '0/0')::bigint").Scan(&received[i])
+		}
+		if err != nil {
+			t.Fatalf("testbed: what replica %s has received: %v", replicaNames[i+1], err)
+		}
 	}
+	if received[1] > received[0] {
+		return r.Replicas[1]
+	}
+	return r.Replicas[0]
+}
+
+// Promote makes a replica of PostgreSQL the primary, and returns when the other one follows it.
+// The former primary, which is lost, takes its place in Replicas. It must be the Foremost.
+func (r *ReplicaSet) Promote(t testing.TB, s *Server) {
+	t.Helper()
+	promoted := 0
+	if s == r.Replicas[1] {
+		promoted = 1
+	}
+	admin, err := s.Admin()
 	if err != nil {
-		return fmt.Errorf("testbed: %s on the replica %s: %w", statement, r.name, err)
+		t.Fatal(err)
 	}
-	return nil
+	var done bool
+	if err := admin.QueryRowContext(t.Context(), "SELECT pg_promote(true, 60)").Scan(&done); err != nil || !done {
+		t.Fatalf("testbed: promote: %t, %v", done, err)
+	}
+	other, err := r.Replicas[1-promoted].Admin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = each(t.Context(), other,
+		fmt.Sprintf("ALTER SYSTEM SET primary_conninfo = 'host=%s user=postgres password=%s'", s.options.alias, postgresPassword),
+		"SELECT pg_reload_conf()")
+	if err != nil {
+		t.Fatalf("testbed: follow the new primary: %v", err)
+	}
+	r.Primary, r.Replicas[promoted] = s, r.Primary
+}
+
+func (postgres) replication() replication {
+	return replication{
+		start: func(t testing.TB, n *Network, i int) *Server {
+			return startPostgresNode(t, n, replicaNames[i], replicaNames[0], i > 0)
+		},
+		hold:     "SELECT pg_wal_replay_pause()",
+		held:     "SELECT pg_get_wal_replay_pause_state() = 'paused'",
+		release:  "SELECT pg_wal_replay_resume()",
+		position: "SELECT pg_current_wal_flush_lsn()",
+		reached:  "SELECT pg_last_wal_replay_lsn() >= $1::pg_lsn",
+	}
+}
+
+func (m mySQL) replication() replication {
+	r := replication{
+		start:    m.startReplicating,
+		hold:     "STOP REPLICA SQL_THREAD", // returns when the thread has stopped
+		release:  "START REPLICA SQL_THREAD",
+		position: "SELECT @@gtid_executed",
+		reached:  "SELECT GTID_SUBSET(?, @@gtid_executed)",
+	}
+	if m == MariaDB {
+		r.position, r.reached = "SELECT @@gtid_binlog_pos", "SELECT MASTER_GTID_WAIT(?, 0.01) = 0"
+	}
+	return r
+}
+
+// startReplicating starts a server with GTIDs. What its set-up has written is no part of the set's log.
+func (m mySQL) startReplicating(t testing.TB, n *Network, i int) *Server {
+	t.Helper()
+	arguments := []string{"--log-bin=binlog", "--log-slave-updates=ON", fmt.Sprintf("--server-id=%d", i+1)}
+	statements := []string{"RESET MASTER"}
+	follow := fmt.Sprintf("CHANGE MASTER TO MASTER_HOST = '%s', MASTER_USER = 'root', MASTER_PASSWORD = '%s', MASTER_USE_GTID = slave_pos",
+		replicaNames[0], mysqlPassword)
+	if m != MariaDB {
+		arguments = append(arguments[:1:1], arguments[2], "--gtid-mode=ON", "--enforce-gtid-consistency=ON")
+		statements = []string{"RESET BINARY LOGS AND GTIDS"}
+		follow = fmt.Sprintf("CHANGE REPLICATION SOURCE TO SOURCE_HOST = '%s', SOURCE_USER = 'root', SOURCE_PASSWORD = '%s', SOURCE_AUTO_POSITION = 1, GET_SOURCE_PUBLIC_KEY = 1",
+			replicaNames[0], mysqlPassword)
+	}
+	s := Start(t, m, WithNetwork(n, replicaNames[i]), WithArguments(arguments...))
+	if i > 0 {
+		statements = append(statements, follow, "START REPLICA", "SET GLOBAL read_only = ON")
+	}
+	admin, err := s.Admin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, statement := range statements {
+		if _, err := admin.ExecContext(t.Context(), statement); err != nil {
+			t.Fatalf("testbed: %.40s: %v; log: %s", statement, err, lastLog(t.Context(), s.container))
+		}
+	}
+	return s
 }

@@ -35,6 +35,7 @@ type Engine interface {
 	reloadTLS(ctx context.Context, s *Server, certificate []byte) error
 	transactions(ctx context.Context, admin *sql.DB, a Account) ([]Transaction, error)
 	queries() queries
+	replication() replication
 }
 
 type options struct {
@@ -156,18 +157,6 @@ func (s *Server) Admin() (*sql.DB, error) {
 		s.admin = admin
 	}
 	return s.admin, nil
-}
-
-// administer executes statements of the administrator.
-func (s *Server) administer(t testing.TB, statements ...string) {
-	t.Helper()
-	admin, err := s.Admin()
-	if err == nil {
-		err = each(t.Context(), admin, statements...)
-	}
-	if err != nil {
-		t.Fatalf("testbed: %v; log: %s", err, lastLog(t.Context(), s.container))
-	}
 }
 
 // waitReady returns when a query is answered. A published port alone says

@@ -84,13 +84,13 @@ func (e *Engine) FindPlace(ctx context.Context, p *task.Place) error {
 }
 
 // Keeps reports whether the statements of a context at p run on the session that their task has on e: a
-// transaction or state is there.
+// transaction or state is there, or was lost there.
 func (e *Engine) Keeps(p *task.Place) bool {
 	if p.Task == nil {
 		return false
 	}
 	b := e.bindingOf(p.Task)
-	return b != nil && (b.main.Load() != nil || b.transactionOf(p.Scope) != nil)
+	return b != nil && (b.main.Load() != nil || b.lossBarrier.Load() != nil || b.transactionOf(p.Scope) != nil)
 }
 
 // bindTo returns the binding of t, and creates it if there is none.
@@ -208,14 +208,22 @@ func (e *Engine) admits(b *Binding, from *task.Task) bool {
 
 // serves reports whether the statement's task, or a task around it, has a connection.
 func (e *Engine) serves(b *Binding, from *task.Task) bool {
-	if b != nil {
-		from = b.task
+	if b != nil && e.group.has(b.task) {
+		return true
 	}
 	for t := from; t != nil; t = t.From() {
-		for _, e := range e.group.engines {
-			if around := e.bindingOf(t); around != nil && around.hasAny() {
-				return true
-			}
+		if e.group.has(t) {
+			return true
+		}
+	}
+	return false
+}
+
+// has reports whether t has a connection of any of the pools.
+func (g *group) has(t *task.Task) bool {
+	for _, e := range g.engines {
+		if b := e.bindingOf(t); b != nil && b.hasAny() {
+			return true
 		}
 	}
 	return false

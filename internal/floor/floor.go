@@ -26,6 +26,7 @@ type Floor struct {
 	mu       sync.Mutex // protects following fields
 	position string     // empty: nothing is written, or unknown
 	unknown  bool       // a write has no known position
+	lost     uint64     // how many writes have had none
 	replica  any        // from which the context reads; nil: from none
 }
 
@@ -110,13 +111,24 @@ func (f *Floor) add(position string) {
 }
 
 // Raise adds a write. to is a position of the primary that has it, and everything before.
-func (f *Floor) Raise(to string) {
+func (f *Floor) Raise(to string) { f.RaiseSince(f.Mark(), to) }
+
+// Mark is for RaiseSince: it is taken before the primary is asked.
+func (f *Floor) Mark() uint64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.lost
+}
+
+// RaiseSince is Raise for a position that was asked for after mark. It may not have a write whose position became unknown
+// since then, at the same time as this one.
+func (f *Floor) RaiseSince(mark uint64, to string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.position != "" {
 		to = f.positions.Later(f.position, to)
 	}
-	f.position, f.unknown = to, false
+	f.position, f.unknown = to, f.lost != mark
 }
 
 // Unknown adds a write whose position is not known. Until the next Raise only the primary has everything.
@@ -124,6 +136,7 @@ func (f *Floor) Unknown() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.unknown = true
+	f.lost++
 }
 
 // Now returns the position that a replica has to have; empty: any replica will do. primaryOnly: none will.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"math/rand/v2"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -33,7 +34,8 @@ func (numbers) Later(a, b string) string {
 func (numbers) Reached(position, replayed string) bool {
 	return number(position) >= 0 && number(replayed) >= number(position)
 }
-func (numbers) Valid(text string) bool { return number(text) >= 0 }
+func (numbers) SameDatabase(a, b string) bool { return numbers{}.Valid(a) && numbers{}.Valid(b) }
+func (numbers) Valid(text string) bool        { return number(text) >= 0 }
 
 func of(ctx context.Context) *floor.Floor { return floor.Of(ctx, nil, "db", numbers{}) }
 
@@ -101,6 +103,83 @@ func TestATokenAddsToAFloorThatIsInUse(t *testing.T) {
 	require.Equal(t, ctx, floor.WithToken(ctx, floor.Token(later)))
 	position, _ := of(ctx).Now()
 	require.Equal(t, "8", position)
+}
+
+// histories are positions of one database that can be compared only in the same history: history/number.
+type histories struct{}
+
+func (histories) Later(a, b string) string {
+	if (histories{}).Reached(b, a) {
+		return a
+	}
+	return b
+}
+
+func (histories) Reached(position, replayed string) bool {
+	a, m, _ := strings.Cut(position, "/")
+	b, n, ok := strings.Cut(replayed, "/")
+	return ok && a == b && number(n) >= number(m)
+}
+func (histories) SameDatabase(a, b string) bool { return histories{}.Valid(a) && histories{}.Valid(b) }
+func (histories) Valid(text string) bool        { return strings.Contains(text, "/") }
+
+func TestAnOldHistoryEndsWithTheNextPositionOfThePrimary(t *testing.T) {
+	t.Parallel()
+	in := func(ctx context.Context) *floor.Floor { return floor.Of(ctx, nil, "db", histories{}) }
+	before := floor.With(t.Context())
+	in(before).Raise("1/90")
+
+	ctx := floor.WithToken(t.Context(), floor.Token(before))
+	in(ctx).Raise("2/10") // after a failover
+	next := floor.WithToken(t.Context(), floor.Token(ctx))
+	position, primaryOnly := in(next).Now()
+	require.Equal(t, "2/10", position)
+	require.False(t, primaryOnly, "the token has no old position")
+
+	floor.WithToken(next, floor.Token(before))
+	_, primaryOnly = in(next).Now()
+	require.True(t, primaryOnly)
+	_, primaryOnly = in(floor.WithToken(t.Context(), floor.Token(next))).Now()
+	require.True(t, primaryOnly, "until the primary was asked")
+	in(next).Raise("2/11")
+	_, primaryOnly = in(floor.WithToken(t.Context(), floor.Token(next))).Now()
+	require.False(t, primaryOnly)
+}
+
+func TestAPositionDoesNotHaveAWriteThatWasLostWhileItWasAskedFor(t *testing.T) {
+	t.Parallel()
+	f := of(floor.With(t.Context()))
+	mark := f.Mark()
+	f.Unknown()
+	f.RaiseSince(mark, "5")
+	_, primaryOnly := f.Now()
+	require.True(t, primaryOnly)
+	f.RaiseSince(f.Mark(), "6")
+	_, primaryOnly = f.Now()
+	require.False(t, primaryOnly)
+}
+
+func TestAContextKeepsFewTokens(t *testing.T) {
+	t.Parallel()
+	for _, used := range []bool{false, true} {
+		ctx := floor.With(t.Context())
+		if used {
+			of(ctx)
+		}
+		for n := range 1000 {
+			floor.WithToken(ctx, floor.Token(with(t, strconv.Itoa(n))))
+			require.Less(t, len(floor.Token(ctx)), 200)
+		}
+		position, primaryOnly := of(ctx).Now()
+		require.True(t, primaryOnly || position == "999")
+		require.Equal(t, !used, primaryOnly, "without a database positions cannot be compared")
+	}
+}
+
+func with(t *testing.T, position string) context.Context {
+	ctx := floor.With(t.Context())
+	of(ctx).Raise(position)
+	return ctx
 }
 
 func FuzzAnyTokenIsAtWorstAReadOnThePrimary(f *testing.F) {

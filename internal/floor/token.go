@@ -9,6 +9,9 @@ import (
 // MaxToken is the longest token, in bytes. It fits into a cookie.
 const MaxToken = 3000
 
+// maxKept is how many positions of tokens are kept. With more of them only the primary is new enough.
+const maxKept = 16
+
 const (
 	version   = "1."
 	separator = ";" // of positions, which do not contain it
@@ -25,8 +28,10 @@ func (all *Floors) token() string {
 		if position == "" && !primaryOnly {
 			continue
 		}
+		// What f has not replayed made it unknown, until the primary was asked: then another history is over, and a client
+		// that comes with its position for ever would read from the primary for ever.
 		positions = slices.DeleteFunc(positions, func(old string) bool {
-			return old == unknown || f.positions.Reached(old, position)
+			return old == unknown || f.positions.SameDatabase(old, position)
 		})
 		if primaryOnly {
 			position = unknown
@@ -53,13 +58,24 @@ func (all *Floors) add(token string) {
 	}
 	all.mu.Lock()
 	defer all.mu.Unlock()
-	positions := decode(token)
-	all.tokens = append(all.tokens, positions...)
-	for _, f := range all.own {
-		for _, position := range positions {
+	for _, position := range decode(token) {
+		all.keep(position)
+		for _, f := range all.own {
 			f.add(position)
 		}
 	}
+}
+
+// keep keeps a position of a token for floors to come. A context may get tokens for as long as it lives.
+func (all *Floors) keep(position string) {
+	if slices.Contains(all.tokens, position) {
+		return
+	}
+	if len(all.tokens) >= maxKept {
+		all.tokens = all.tokens[:0]
+		position = unknown
+	}
+	all.tokens = append(all.tokens, position)
 }
 
 func decode(token string) (positions []string) {

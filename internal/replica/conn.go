@@ -30,6 +30,8 @@ type virtualConn interface {
 	Written(ctx context.Context) (position string, err error)
 	// InUse reports whether the present checkout has had an operation.
 	InUse() bool
+	// Cut reports whether the last operation lost its connection.
+	Cut() bool
 }
 
 // link is a virtual connection to the primary or to a replica.
@@ -159,7 +161,7 @@ func (c *conn) repeats(ctx context.Context, to routed, err error) (bool, error) 
 	switch {
 	case err == nil || to.replica == nil || c.tx != nil || err == driver.ErrSkip:
 		return false, err
-	case to.replica.unavailable(ctx, err):
+	case to.replica.unavailable(ctx, err, to.conn.Cut()):
 		_, err = c.fallBack(Dead, err)
 		return err == nil, err
 	case to.text != nil && c.set.config.Dialect.Diagnose(err)&dialects.RoleDoubt != 0:
@@ -210,13 +212,28 @@ func ask(ctx context.Context, c *conn, query string, do func(*link) (driver.Rows
 	}
 }
 
+// isPlain reports whether a statement has nothing to do with replicas. Then it takes the short way, which needs
+// less of the stack of a goroutine that waits for a connection.
+func (c *conn) isPlain(ctx context.Context) bool {
+	if c.tx != nil {
+		return c.tx.link == &c.primary
+	}
+	return c.set.config.ReplicaReads != config.ReadsAuto && c.set.open.Load() == 0 && ctx.Value(wanted{}) == nil && c.floorOf(ctx) == nil
+}
+
 // ExecContext implements driver.ExecerContext.
 func (c *conn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
+	if c.isPlain(ctx) {
+		return c.primary.conn.ExecContext(ctx, query, args)
+	}
 	return exec(ctx, c, query, func(l *link) (driver.Result, error) { return l.conn.ExecContext(ctx, query, args) })
 }
 
 // QueryContext implements driver.QueryerContext.
 func (c *conn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
+	if c.isPlain(ctx) {
+		return c.primary.conn.QueryContext(ctx, query, args)
+	}
 	return ask(ctx, c, query, func(l *link) (driver.Rows, error) { return l.conn.QueryContext(ctx, query, args) })
 }
 
@@ -260,10 +277,12 @@ func (c *conn) Beneath() beneath.Beneath { return c.primary.conn.Beneath() }
 // Unwrap is for those who look for the primary's virtual connection: Raw is for the primary.
 func (c *conn) Unwrap() driver.Conn { return c.primary.conn }
 
-// Written and InUse implement virtualConn.
+// Written, InUse and Cut implement virtualConn.
 func (c *conn) Written(ctx context.Context) (string, error) { return c.primary.conn.Written(ctx) }
 
 func (c *conn) InUse() bool { return c.primary.conn.InUse() }
+
+func (c *conn) Cut() bool { return c.primary.conn.Cut() }
 
 // ResetSession implements driver.SessionResetter for all links.
 func (c *conn) ResetSession(ctx context.Context) error {

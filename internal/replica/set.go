@@ -167,15 +167,16 @@ func (r *Replica) State() (Reason, time.Duration) {
 	return states[state], lag
 }
 
-// unavailable reports whether err says that r has not executed a statement, and that a new try there would
-// fail too: no connection to it could be made, or the connection was lost. If so, r is left alone for a while.
-func (r *Replica) unavailable(ctx context.Context, err error) bool {
+// unavailable reports whether err says that nothing has come of a statement on r, and that a new try there would
+// fail too: no connection to it could be made, or the connection was lost (cut: as the operation knows). If so, r is
+// left alone for a while.
+func (r *Replica) unavailable(ctx context.Context, err error, cut bool) bool {
 	if ctx.Err() != nil || errors.Is(err, pool.ErrClosed) {
 		return false
 	}
 	_, queued := errors.AsType[*pool.AcquireError](err)
 	said := r.Settings.Dialect.Diagnose(err)
-	lost := errors.Is(err, driver.ErrBadConn) || said&dialects.SessionEnded != 0
+	lost := cut || errors.Is(err, driver.ErrBadConn) || said&dialects.SessionEnded != 0
 	if !lost && !errors.Is(err, pool.ErrUnavailable) && (queued || !r.Report.DialsFail()) {
 		return false
 	}

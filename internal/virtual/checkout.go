@@ -26,6 +26,7 @@ type checkout struct {
 	last    *textcache.Text  // of the last operation: in a loop the next operation has the same text
 	aging   []*text          // its statements that have a generation
 	loan    *Loan            // to a function of Raw; nil: none
+	cut     bool             // the present operation has lost its connection
 	owes    bool             // it has given a result or a prepared statement to the program
 	owedTo  *binding.Binding // the task that may use such a result or statement of an earlier checkout; nil: none
 
@@ -57,6 +58,7 @@ func (c *checkout) operate(kind kind) *operation {
 		*op = operation{} // the driver has panicked in the last one
 	}
 	op.c, op.kind = c, kind
+	c.cut = false
 	return op
 }
 

@@ -51,6 +51,9 @@ func (s *Source) Conn(ctx context.Context, closer func()) driver.Conn {
 // InUse reports whether the present checkout has had an operation: it may have a session.
 func (c *conn) InUse() bool { return c.held.Bound() || c.held.HasTx() }
 
+// Cut reports whether the last operation lost its connection.
+func (c *conn) Cut() bool { return c.cut }
+
 // Beneath implements beneath.Conn.
 func (c *conn) Beneath() beneath.Beneath { return c.source.Inside }
 

@@ -1,0 +1,78 @@
+package replicas
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/pooldriver/pooldriver"
+	"github.com/pooldriver/pooldriver/internal/randomtest"
+)
+
+// testNoValueGoesBack has one counter that grows all the time, and readers that write nothing. The replicas are behind by
+// different times, and one is cut off at times, so that its readers have to read elsewhere.
+func testNoValueGoesBack(t *testing.T, s *stage) {
+	seed := randomtest.Seed(t)
+	length := time.Duration(randomtest.Rounds(3000, 60_000)) * time.Millisecond
+	for name, contextOf := range map[string]func(context.Context) context.Context{
+		"WithReads": pooldriver.WithReads,
+		"neither":   func(ctx context.Context) context.Context { return ctx },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s.empty(t)
+			db, writer := s.open(t), s.account.OpenBare(t)
+			calm := s.disturb(t, seed, true)
+			defer calm()
+			var all sync.WaitGroup
+			end := time.Now().Add(length)
+			all.Go(func() {
+				for n := 1; time.Now().Before(end); n++ {
+					if err := s.write(t.Context(), writer, 0, n); err != nil {
+						t.Error(err)
+						return
+					}
+				}
+			})
+			var reads, onReplicas, back atomic.Int64
+			for range workers / 4 {
+				all.Go(func() {
+					for time.Now().Before(end) {
+						ctx := pooldriver.Replica(contextOf(t.Context()))
+						for last := 0; time.Now().Before(end) && last >= 0; {
+							n, onReplica, err := s.read(ctx, db, 0)
+							if err != nil {
+								t.Error(err)
+								return
+							}
+							reads.Add(1)
+							if onReplica {
+								onReplicas.Add(1)
+							}
+							if n < last {
+								back.Add(1)
+								t.Logf("%d after %d, on a replica: %t", n, last, onReplica)
+							}
+							last = n
+							if reads.Load()%500 == 0 { // a new context
+								break
+							}
+						}
+					}
+				})
+			}
+			all.Wait()
+			calm()
+			t.Logf("%d reads, %d of them on replicas, %d older than the one before", reads.Load(), onReplicas.Load(), back.Load())
+			require.Positive(t, onReplicas.Load())
+			if name == "neither" {
+				require.Positive(t, back.Load(), "the replicas were never behind each other: the test shows nothing")
+			} else {
+				require.Zero(t, back.Load())
+			}
+		})
+	}
+}

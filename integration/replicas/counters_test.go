@@ -1,0 +1,108 @@
+package replicas
+
+import (
+	"context"
+	"database/sql"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/pooldriver/pooldriver"
+	"github.com/pooldriver/pooldriver/internal/randomtest"
+)
+
+const workers = 64
+
+// turn has a worker write and read. first and second are two Connectors.
+type turn func(ctx context.Context, first, second *sql.DB, write, read func(context.Context, *sql.DB) error) error
+
+// turns are the ways in which a worker carries what it has written to where it reads.
+var turns = map[string]turn{
+	"task": func(ctx context.Context, db, _ *sql.DB, write, read func(context.Context, *sql.DB) error) error {
+		return pooldriver.Do(ctx, func(ctx context.Context) error { return thrice(ctx, db, write, read) })
+	},
+	"WithReads": func(ctx context.Context, db, _ *sql.DB, write, read func(context.Context, *sql.DB) error) error {
+		return thrice(pooldriver.WithReads(ctx), db, write, read)
+	},
+	"token": func(ctx context.Context, first, second *sql.DB, write, read func(context.Context, *sql.DB) error) error {
+		writing := pooldriver.WithReads(ctx)
+		if err := write(writing, first); err != nil {
+			return err
+		}
+		return read(pooldriver.Replica(pooldriver.WithToken(ctx, pooldriver.Token(writing))), second)
+	},
+	"neither": func(ctx context.Context, db, _ *sql.DB, write, read func(context.Context, *sql.DB) error) error {
+		return thrice(ctx, db, write, read)
+	},
+}
+
+func thrice(ctx context.Context, db *sql.DB, write, read func(context.Context, *sql.DB) error) error {
+	for range 3 {
+		if err := write(ctx, db); err != nil {
+			return err
+		}
+		if err := read(pooldriver.Replica(ctx), db); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// testCounters has 64 workers, each of which adds to its counter and reads it from a replica. The last of the turns
+// shows that the test can fail.
+func testCounters(t *testing.T, s *stage) {
+	seed := randomtest.Seed(t)
+	length := time.Duration(randomtest.Rounds(2000, 75_000)) * time.Millisecond
+	for name, turn := range turns {
+		t.Run(name, func(t *testing.T) {
+			s.empty(t)
+			first, second := s.open(t), s.open(t)
+			calm := s.disturb(t, seed, false)
+			defer calm()
+			var reads, onReplicas, stale atomic.Int64
+			var all sync.WaitGroup
+			end := time.Now().Add(length)
+			for worker := range workers {
+				all.Go(func() {
+					n := 0
+					write := func(ctx context.Context, db *sql.DB) error {
+						n++
+						return s.write(ctx, db, worker, n)
+					}
+					read := func(ctx context.Context, db *sql.DB) error {
+						got, onReplica, err := s.read(ctx, db, worker)
+						if err != nil {
+							return err
+						}
+						reads.Add(1)
+						if onReplica {
+							onReplicas.Add(1)
+						}
+						if got != n {
+							stale.Add(1)
+						}
+						return nil
+					}
+					for time.Now().Before(end) {
+						if err := turn(t.Context(), first, second, write, read); err != nil {
+							t.Errorf("worker %d, after %d writes: %v", worker, n, err)
+							return
+						}
+					}
+				})
+			}
+			all.Wait()
+			calm()
+			t.Logf("%d reads, %d of them on replicas, %d stale", reads.Load(), onReplicas.Load(), stale.Load())
+			require.Positive(t, onReplicas.Load())
+			if name == "neither" {
+				require.Positive(t, stale.Load(), "the replicas were never behind: the test shows nothing")
+			} else {
+				require.Zero(t, stale.Load())
+			}
+		})
+	}
+}

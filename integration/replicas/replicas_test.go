@@ -1,0 +1,11 @@
+package replicas
+
+import "testing"
+
+func TestReadsOnReplicas(t *testing.T) {
+	eachEngine(t, func(t *testing.T, s *stage) {
+		t.Run("counters", func(t *testing.T) { testCounters(t, s) })
+		t.Run("no value goes back", func(t *testing.T) { testNoValueGoesBack(t, s) })
+		t.Run("replicas that cannot serve", func(t *testing.T) { testReplicasThatCannotServe(t, s) })
+	})
+}

@@ -1,0 +1,159 @@
+package behaviour
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"strconv"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/pooldriver/pooldriver"
+	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/internal/fakedb"
+	"github.com/pooldriver/pooldriver/internal/stubdialect"
+)
+
+// replicated is a database with one replica, which is a fake database of its own.
+type replicated struct {
+	*stubdialect.Stub
+	replica  *replicated
+	standby  bool
+	position atomic.Int64 // of the log: written, or replayed
+}
+
+func newReplicated() *replicated {
+	p := &replicated{Stub: stubdialect.New(dialects.Traits{})}
+	p.replica = &replicated{Stub: stubdialect.New(dialects.Traits{}), standby: true}
+	return p
+}
+
+func (r *replicated) Replica(string) (dialects.Template, error) { return r.replica, nil }
+func (r *replicated) Standbys() ([]string, error)               { return []string{"db2:1"}, nil }
+func (r *replicated) Dialect() dialects.Dialect                 { return r }
+func (r *replicated) OnlyReads(text string) bool                { return text == read }
+func (r *replicated) AsksBack(string) bool                      { return false }
+
+func (r *replicated) Dial(ctx context.Context, cred *dialects.Credential) (dialects.Session, error) {
+	s, err := r.Stub.Dial(ctx, cred)
+	if err != nil {
+		return nil, err
+	}
+	return &positioned{s.(*stubdialect.Session), r}, nil
+}
+
+func place(position string) int {
+	n, err := strconv.Atoi(position)
+	if err != nil {
+		return -1
+	}
+	return n
+}
+
+func (r *replicated) Valid(position string) bool { return place(position) >= 0 }
+func (r *replicated) Reached(position, replayed string) bool {
+	return place(replayed) >= place(position)
+}
+func (r *replicated) Later(a, b string) string { return strconv.Itoa(max(place(a), place(b))) }
+
+type positioned struct {
+	*stubdialect.Session
+	of *replicated
+}
+
+func (s *positioned) Written(context.Context) (string, error) {
+	return strconv.FormatInt(s.of.position.Add(1), 10), nil
+}
+
+func (s *positioned) Replayed(context.Context, bool) (dialects.ReplicaState, error) {
+	return dialects.ReplicaState{Position: strconv.FormatInt(s.of.position.Load(), 10), Standby: s.of.standby}, nil
+}
+
+// openReplicated opens a Connector with the replica of d. Where a read ran is what it reads.
+func openReplicated(t *testing.T, d *replicated, options ...pooldriver.Option) (*sql.DB, *pooldriver.Connector) {
+	t.Helper()
+	c := pooldriver.Wrap(stubdialect.Connector(d), append([]pooldriver.Option{quiet, func(c *pooldriver.Config) {
+		c.Replicas, c.ReplicaWait = []string{"auto"}, 0
+	}}, options...)...)
+	require.NoError(t, c.Err())
+	db := sql.OpenDB(c)
+	t.Cleanup(func() { require.NoError(t, db.Close()) })
+	_, err := db.Exec("CREATE TABLE t (a INT)")
+	require.NoError(t, err)
+	return db, c
+}
+
+const read = "SELECT 1"
+
+// isOnReplica executes a read, and reports whether the replica has executed it.
+func isOnReplica(t *testing.T, ctx context.Context, d *replicated, on interface {
+	QueryRowContext(context.Context, string, ...any) *sql.Row
+}) bool {
+	t.Helper()
+	primary, onReplica := d.Server.Executed(read), d.replica.Server.Executed(read)
+	require.NoError(t, on.QueryRowContext(ctx, read).Scan(new(int)))
+	primary, onReplica = d.Server.Executed(read)-primary, d.replica.Server.Executed(read)-onReplica
+	require.Equal(t, 1, primary+onReplica)
+	return onReplica == 1
+}
+
+func TestAReplicaServesAContextWhenItHasItsWrites(t *testing.T) {
+	d := newReplicated()
+	db, c := openReplicated(t, d)
+	ctx := pooldriver.WithReads(t.Context())
+	require.False(t, isOnReplica(t, ctx, d, db), "nobody has asked for a replica")
+	onReplica := pooldriver.Replica(ctx)
+	require.True(t, isOnReplica(t, onReplica, d, db))
+	_, err := db.ExecContext(ctx, "INSERT INTO t VALUES (1)")
+	require.NoError(t, err)
+	require.False(t, isOnReplica(t, onReplica, d, db), "it does not have the write")
+	require.True(t, isOnReplica(t, pooldriver.Replica(t.Context()), d, db), "the write is of another context")
+	token := pooldriver.Token(ctx)
+	require.NotEmpty(t, token)
+	require.False(t, isOnReplica(t, pooldriver.Replica(pooldriver.WithToken(t.Context(), token)), d, db))
+	require.False(t, isOnReplica(t, pooldriver.Replica(pooldriver.WithToken(t.Context(), "forged")), d, db))
+
+	d.replica.position.Store(1000)
+	require.Eventually(t, func() bool { return isOnReplica(t, onReplica, d, db) }, time.Minute, time.Millisecond)
+	require.True(t, isOnReplica(t, pooldriver.Replica(pooldriver.WithToken(t.Context(), token)), d, db))
+
+	d.Server.Inject(fakedb.Fault{Call: fakedb.ConnExecCtx, Err: errors.New("it may have been executed")})
+	_, err = db.ExecContext(ctx, "INSERT INTO t VALUES (2)")
+	require.Error(t, err)
+	require.False(t, isOnReplica(t, onReplica, d, db), "where a write is that has failed is not known")
+	require.True(t, isOnReplica(t, onReplica, d, db), "the primary has told how far it was then")
+	reads := c.Stats().Replica.Reads
+	require.Equal(t, uint64(1), reads[pooldriver.ReplicaUnknown]-1, "one more is that of the forged token")
+	require.Positive(t, reads[pooldriver.ReplicaBehind])
+	require.Positive(t, reads[pooldriver.ReplicaServed])
+}
+
+func TestWorkOnAReplicaMayFinishOnThePrimaryWhileTheConnectorDrains(t *testing.T) {
+	d := newReplicated()
+	db, c := openReplicated(t, d)
+	ctx, end := pooldriver.WithTask(t.Context())
+	defer end()
+	conn, err := db.Conn(ctx)
+	require.NoError(t, err)
+	require.True(t, isOnReplica(t, pooldriver.Replica(ctx), d, conn))
+	held := c.Holders()
+	require.Len(t, held, 1)
+	require.True(t, held[0].Replica)
+	require.Equal(t, "db2:1", held[0].Host)
+	require.Equal(t, 1, c.Stats().Replica.Pools[0].Pool.Lent)
+
+	drained := make(chan error)
+	go func() { drained <- c.Drain(t.Context()) }()
+	require.Eventually(t, func() bool {
+		return errors.Is(db.QueryRowContext(pooldriver.Replica(t.Context()), read).Scan(new(int)), pooldriver.ErrClosed)
+	}, time.Minute, time.Millisecond)
+	_, err = db.ExecContext(ctx, "INSERT INTO t VALUES (1)")
+	require.NoError(t, err)
+	require.NoError(t, conn.Close())
+	require.NoError(t, <-drained)
+	require.Empty(t, d.Server.State().Sessions)
+	require.Empty(t, d.replica.Server.State().Sessions)
+}
