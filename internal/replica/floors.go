@@ -56,7 +56,9 @@ func (c *conn) pick(ctx context.Context, at *task.Place) (routed, error) {
 		}
 		why = Waited
 	}
-	f.Stay(r)
+	if f.StayFirst(r) != r {
+		return c.pick(ctx, at) // another read of the context has chosen meanwhile; what it shows may be newer
+	}
 	c.set.count(why)
 	return routed{link: c.to(ctx, r), why: why}, nil
 }
