@@ -2,7 +2,9 @@ package replica
 
 import (
 	"context"
+	"database/sql"
 	"database/sql/driver"
+	"errors"
 	"time"
 
 	"github.com/pooldriver/pooldriver/internal/driverconn"
@@ -108,9 +110,7 @@ func (c *conn) raise(ctx context.Context, f *floor.Floor, err error) {
 	}
 	var position string
 	if err == nil {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.set.config.PingTimeout)
-		defer cancel()
-		position, err = c.primary.conn.Written(ctx)
+		position, err = c.written(ctx)
 	}
 	switch {
 	case err != nil:
@@ -118,6 +118,17 @@ func (c *conn) raise(ctx context.Context, f *floor.Floor, err error) {
 	case position != "": // else a transaction is open, whose end raises f
 		f.Raise(position)
 	}
+}
+
+// written is Written of the primary, also where ctx has ended.
+func (c *conn) written(ctx context.Context) (string, error) {
+	asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.set.config.PingTimeout)
+	defer cancel()
+	position, err := c.primary.conn.Written(asking)
+	if scope := task.PlaceOf(ctx).Scope; errors.Is(err, sql.ErrTxDone) && scope != nil {
+		return c.written(scope.Context) // the commit was that of InTx, under whose context nothing runs any more
+	}
+	return position, err
 }
 
 // virtualRows are the rows of package virtual.
