@@ -5,7 +5,7 @@
 # make test-next  what the next Go release changes for us, on GO_NEXT
 # make test-rare  what users install, from a proxy; the tests' own servers; hosts that are killed
 # make test-mysql  on MySQL what depends on the server; all others run on MariaDB
-# make test-failover  servers that fail and PgBouncer; RUN=PgBouncer, Standby or
+# make test-failover  servers that fail, replicas and PgBouncer; RUN=PgBouncer, Standby or
 #                 Galera for one of them, LONG=1 for every round
 # make test-long  every seed, round and shape, and the tests on servers with -race
 # make release-check  all of a release but its tags: what users install, from a proxy
@@ -78,7 +78,7 @@ RARE = TestAHostThatIsKilledUnderLoad
 # The integration tests but those that "make test-failover" runs, those that need a
 # browser and a terminal, and those over mattn/go-sqlite3: SQLite in C, which compiles in
 # seconds without optimisation and in minutes with it.
-ONE_SERVER = $$($(GO) -C integration list ./... | grep -vE '/(failover|mattn|browser$(1))')
+ONE_SERVER = $$($(GO) -C integration list ./... | grep -vE '/(failover|replicas|mattn|browser$(1))')
 MATTN      = CGO_CFLAGS=-O0 $(GO) -C integration test
 
 # Tests that keep a machine of two processors busy by themselves. Beside others they would
@@ -150,7 +150,7 @@ test-rare: images
 
 # Not beside the others: it measures how soon a service is back.
 test-failover: images
-	POOLDRIVER_LONG=$(LONG) $(GO) -C integration test -race -count=1 -timeout $(TEST_TIMEOUT) -run '$(RUN)' $(if $(LONG)$(RUN),-v) ./failover/...
+	POOLDRIVER_LONG=$(LONG) $(GO) -C integration test -race -count=1 -p 1 -timeout $(TEST_TIMEOUT) -run '$(RUN)' $(if $(LONG)$(RUN),-v) ./failover/... ./replicas
 
 test-mysql: images
 	$(call MYSQL,$(TEST_TIMEOUT),$(ON_MYSQL),$(RACE),|$(RARE))
@@ -161,7 +161,7 @@ test-long: images $(VTCOMBO)
 	$(GO) test $(TAGS) -race -timeout $(TEST_LONG_TIMEOUT) ./...
 	$(GO) test -timeout $(TEST_LONG_TIMEOUT) -run TestRandomSchedulesEnd ./sandbox # all, for which the race detector has too little memory
 	$(call INTEGRATION,$(TEST_LONG_TIMEOUT),$(RACE),)
-	POOLDRIVER_VTCOMBO=$(VTCOMBO) $(GO) -C integration test -race -timeout $(TEST_LONG_TIMEOUT) ./failover/...
+	POOLDRIVER_VTCOMBO=$(VTCOMBO) $(GO) -C integration test -race -timeout $(TEST_LONG_TIMEOUT) -p 1 ./failover/... ./replicas
 	$(call MYSQL,$(TEST_LONG_TIMEOUT),,$(RACE),)
 	GOWORK=off $(GO) -C integration/datadog test . # a module of its own, which compiles for minutes
 

@@ -6,6 +6,8 @@ func TestReadsOnReplicas(t *testing.T) {
 	eachEngine(t, func(t *testing.T, s *stage) {
 		t.Run("counters", func(t *testing.T) { testCounters(t, s) })
 		t.Run("no value goes back", func(t *testing.T) { testNoValueGoesBack(t, s) })
+		t.Run("every way", func(t *testing.T) { testEveryWay(t, s) })
+		t.Run("reads at once", func(t *testing.T) { testReadsAtOnceDoNotGoBack(t, s) })
 		t.Run("replicas that cannot serve", func(t *testing.T) { testReplicasThatCannotServe(t, s) })
 	})
 }

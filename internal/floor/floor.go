@@ -153,6 +153,16 @@ func (f *Floor) Replica() any {
 	return f.replica
 }
 
+// StayFirst is Stay if there is none yet. It returns the replica from which the context reads now.
+func (f *Floor) StayFirst(r any) any {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.replica == nil {
+		f.replica = r
+	}
+	return f.replica
+}
+
 // Stay makes r the replica from which the context reads.
 func (f *Floor) Stay(r any) {
 	f.mu.Lock()

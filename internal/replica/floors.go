@@ -2,7 +2,9 @@ package replica
 
 import (
 	"context"
+	"database/sql"
 	"database/sql/driver"
+	"errors"
 	"time"
 
 	"github.com/pooldriver/pooldriver/internal/driverconn"
@@ -56,7 +58,9 @@ func (c *conn) pick(ctx context.Context, at *task.Place) (routed, error) {
 		}
 		why = Waited
 	}
-	f.Stay(r)
+	if f.StayFirst(r) != r {
+		return c.pick(ctx, at) // another read of the context has chosen meanwhile; what it shows may be newer
+	}
 	return routed{link: c.to(ctx, r), why: why}, nil
 }
 
@@ -101,18 +105,27 @@ func (c *conn) raise(ctx context.Context, f *floor.Floor, err error) {
 	if f == nil {
 		return
 	}
-	var position string
+	position, mark := "", f.Mark()
 	if err == nil {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.set.config.PingTimeout)
-		defer cancel()
-		position, err = c.primary.conn.Written(ctx)
+		position, err = c.written(ctx)
 	}
 	switch {
 	case err != nil:
 		f.Unknown()
 	case position != "": // else a transaction is open, whose end raises f
-		f.Raise(position)
+		f.RaiseSince(mark, position)
 	}
+}
+
+// written is Written of the primary, also where ctx has ended.
+func (c *conn) written(ctx context.Context) (string, error) {
+	asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.set.config.PingTimeout)
+	defer cancel()
+	position, err := c.primary.conn.Written(asking)
+	if scope := task.PlaceOf(ctx).Scope; errors.Is(err, sql.ErrTxDone) && scope != nil {
+		return c.written(scope.Context) // the commit was that of InTx, under whose context nothing runs any more
+	}
+	return position, err
 }
 
 // virtualRows are the rows of package virtual.
