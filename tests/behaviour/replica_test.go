@@ -59,6 +59,10 @@ func (r *replicated) Reached(position, replayed string) bool {
 }
 func (r *replicated) Later(a, b string) string { return strconv.Itoa(max(place(a), place(b))) }
 
+func (r *replicated) SameDatabase(a, b string) bool { return r.Valid(a) && r.Valid(b) }
+
+var _ dialects.Positions = (*replicated)(nil)
+
 type positioned struct {
 	*stubdialect.Session
 	of *replicated
