@@ -82,7 +82,7 @@ const (
 	ReplicaNone    ReplicaRead = "no_standby" // the replica is no standby any more
 	ReplicaJoined  ReplicaRead = "joined"     // a transaction or session that the read belongs to is on the primary
 	ReplicaWrites  ReplicaRead = "not_read"   // the text is not known to read and do nothing else
-	ReplicaRefused ReplicaRead = "refused"    // the replica has refused the statement, because it writes
+	ReplicaRefused ReplicaRead = "refused"    // the replica has refused the statement: it writes, or is in the way of the replication
 )
 
 // replicaReads are the names of the reasons of package replica.
@@ -183,6 +183,7 @@ func addReplica(c *Connector, d dialects.Dialect, from dialects.ReplicaTemplate,
 	}
 	r := &replica.Replica{Host: host, Settings: c.settings}
 	r.Settings.MaxConns = c.config.ReplicaMaxConns
+	r.Settings.LazyBegin = false // a transaction that has begun cannot go to the primary any more
 	r.Settings.MinConns = min(c.config.MinConns, r.Settings.MaxConns)
 	r.Settings.MinIdleConns = min(c.config.MinIdleConns, r.Settings.MaxConns)
 	r.Report.Init(c.config.logger(), t.Target(), r.Settings.MaxConns, c.config.Observer.listener())

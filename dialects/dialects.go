@@ -504,4 +504,7 @@ const (
 	// close its connection: a proxy such as MaxScale gives the error as the answer to a statement.
 	// The effect of a prepare, a begin or a ping ends with the session.
 	SessionEnded
+	// PrimaryOnly: only a primary can execute the statement, although it does not write. If the server was none,
+	// nothing was executed.
+	PrimaryOnly
 )

@@ -84,6 +84,10 @@ var meanings = map[string]dialects.Diagnosis{
 	"53200": dialects.Spent,      // out_of_memory
 	"53300": dialects.ServerFull, // too_many_connections
 	"25006": dialects.RoleDoubt,  // read_only_sql_transaction
+	// A standby says so of a table that is not in the log (UNLOGGED), of a serializable transaction, and of functions
+	// that need the log or a transaction's number.
+	"0A000": dialects.PrimaryOnly, // feature_not_supported
+	"55000": dialects.PrimaryOnly, // object_not_in_prerequisite_state
 }
 
 func diagnose(e *pgconn.PgError) dialects.Diagnosis {

@@ -270,9 +270,9 @@ func TestDiagnoseGoesByTheServersCode(t *testing.T) {
 		{&pgconn.PgError{Code: "26000", Message: `prepared statement "nosuch" does not exist`, Where: "PL/pgSQL function p(integer) line 3 at EXECUTE"}, 0},
 		{&pgconn.PgError{Code: "0A000", Routine: "RevalidateCachedQuery", Message: "übersetzt"}, dialects.StaleStatement},
 		{&pgconn.PgError{Code: "0A000", Message: "cached plan must not change result type"}, dialects.StaleStatement},
-		{&pgconn.PgError{Code: "0A000", Routine: "RevalidateCachedQuery", Where: "PL/pgSQL function p(integer) line 3 at SQL statement"}, 0},
-		{&pgconn.PgError{Code: "0A000", Message: "cached plan must not change result type", Where: "SQL function \"f\" statement 1"}, 0},
-		{&pgconn.PgError{Code: "0A000", Message: "not supported"}, 0},
+		{&pgconn.PgError{Code: "0A000", Routine: "RevalidateCachedQuery", Where: "PL/pgSQL function p(integer) line 3 at SQL statement"}, dialects.PrimaryOnly},
+		{&pgconn.PgError{Code: "0A000", Message: "cached plan must not change result type", Where: "SQL function \"f\" statement 1"}, dialects.PrimaryOnly},
+		{&pgconn.PgError{Code: "0A000", Message: "not supported"}, dialects.PrimaryOnly},
 		{dialError("t", "", &pgconn.PgError{Code: "28P01"}), dialects.AuthFailed},
 	} {
 		require.Equal(t, c.want, dialect{}.Diagnose(c.err), "%v", c.err)

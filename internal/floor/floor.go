@@ -153,21 +153,26 @@ func (f *Floor) Replica() any {
 	return f.replica
 }
 
-// StayFirst is Stay if there is none yet. It returns the replica from which the context reads now.
-func (f *Floor) StayFirst(r any) any {
+// Stay makes r the replica from which the context reads, unless it reads from one already: at the same time another
+// read may have chosen another one. It returns the replica, and Now.
+func (f *Floor) Stay(r any) (stays any, position string, primaryOnly bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.replica == nil {
 		f.replica = r
 	}
-	return f.replica
+	return f.replica, f.position, f.unknown
 }
 
-// Stay makes r the replica from which the context reads.
-func (f *Floor) Stay(r any) {
+// Leave ends the stay with a replica. What the context has read there only the primary is sure to have, until the
+// next Raise.
+func (f *Floor) Leave() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.replica = r
+	if f.replica != nil {
+		f.replica, f.unknown = nil, true
+		f.lost++
+	}
 }
 
 // Unknown adds a write of ctx, to any database, whose position is not known. t is the task of ctx; nil: it has none.

@@ -223,3 +223,31 @@ func TestAFloorNeverFalls(t *testing.T) {
 		}
 	}
 }
+
+func TestAContextStaysWithOneReplica(t *testing.T) {
+	t.Parallel()
+	f := of(floor.With(t.Context()))
+	f.Leave()
+	_, primaryOnly := f.Now()
+	require.False(t, primaryOnly, "it has read nothing")
+	f.Raise("5")
+	stays, position, primaryOnly := f.Stay("one")
+	require.Equal(t, "one", stays)
+	require.Equal(t, "5", position)
+	require.False(t, primaryOnly)
+	stays, _, _ = f.Stay("two")
+	require.Equal(t, "one", stays, "what it has shown the other one may not have")
+	mark := f.Mark()
+	f.Leave()
+	require.Nil(t, f.Replica())
+	_, _, primaryOnly = f.Stay("two")
+	require.True(t, primaryOnly)
+	f.RaiseSince(mark, "6")
+	_, _, primaryOnly = f.Stay("two")
+	require.True(t, primaryOnly, "the primary was asked before")
+	f.Raise("7")
+	stays, position, primaryOnly = f.Stay("two")
+	require.Equal(t, "two", stays)
+	require.Equal(t, "7", position)
+	require.False(t, primaryOnly)
+}

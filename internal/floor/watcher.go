@@ -79,7 +79,8 @@ func (w *Watcher) State() (_ State, lag time.Duration) {
 	return w.state, w.seen.Lag
 }
 
-// Reached reports whether the replica is known to have come to position.
+// Reached reports whether the replica is known to have come to position, and to serve. With an empty position it is
+// enough that it serves.
 func (w *Watcher) Reached(position string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -87,7 +88,7 @@ func (w *Watcher) Reached(position string) bool {
 }
 
 func (w *Watcher) reachedLocked(position string) bool {
-	return w.state == Serving && w.positions.Reached(position, w.seen.Position)
+	return w.state == Serving && (position == "" || w.positions.Reached(position, w.seen.Position))
 }
 
 // Wait waits until the replica has come to position, for at most limit.

@@ -167,12 +167,17 @@ func (c *conn) repeats(ctx context.Context, to routed, err error, route func() (
 			return next, false, fmt.Errorf("%w: %w", none, ctxerr.Harmless(err))
 		}
 		return next, true, nil
-	case to.text != nil && c.set.config.Dialect.Diagnose(err)&dialects.RoleDoubt != 0:
-		to.text.DoesMore()
-		c.set.count(Refused)
-		return routed{link: &c.primary, why: Refused}, true, nil
+	case to.text == nil || ctx.Err() != nil:
+		return to, false, err
 	}
-	return to, false, err
+	switch said := c.set.config.Dialect.Diagnose(err); {
+	case said&(dialects.RoleDoubt|dialects.PrimaryOnly) != 0:
+		to.text.DoesMore()
+	case said&dialects.Conflict == 0: // with the replication, which the primary does not have
+		return to, false, err
+	}
+	c.set.count(Refused)
+	return routed{link: &c.primary, why: Refused}, true, nil
 }
 
 // call makes a call where it belongs.

@@ -20,7 +20,7 @@ const (
 	NotStandby               // it is no standby any more
 	Joined                   // a transaction or session of the context, or of its *sql.Conn, is on the primary
 	Writes                   // the text is not known to read only
-	Refused                  // the replica has refused the statement, because it writes
+	Refused                  // the replica has refused the statement: it writes, or is in the way of the replication
 	Reasons    = int(Refused) + 1
 )
 

@@ -3,6 +3,8 @@ package replica
 import (
 	"context"
 	"database/sql/driver"
+	"errors"
+	"io"
 
 	"github.com/pooldriver/pooldriver/dialects"
 	"github.com/pooldriver/pooldriver/internal/direct"
@@ -31,18 +33,30 @@ func (c *conn) Execute(ctx context.Context, call *direct.Call) (driver.Rows, err
 		c.raise(ctx, f, err)
 		return rows, err
 	}
-	return raisingDirect{rows.(direct.Rows), func() { c.raise(ctx, f, nil) }}, nil
+	return &raisingDirect{Rows: rows.(direct.Rows), conn: c, ctx: ctx, floor: f}, nil
 }
 
 // raisingDirect are raisingRows of package direct.
 type raisingDirect struct {
 	direct.Rows
-	closed func()
+	conn   *conn
+	ctx    context.Context
+	floor  *floor.Floor
+	failed error
 }
 
-func (r raisingDirect) Close() error {
-	defer r.closed()
-	return r.Rows.Close()
+func (r *raisingDirect) Next(dest []driver.Value) error {
+	err := r.Rows.Next(dest)
+	if err != nil && err != io.EOF {
+		r.failed = err
+	}
+	return err
+}
+
+func (r *raisingDirect) Close() error {
+	err := r.Rows.Close()
+	r.conn.raise(r.ctx, r.floor, errors.Join(r.failed, err, r.ctx.Err()))
+	return err
 }
 
 // Start implements direct.Conn.

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"errors"
+	"io"
 	"time"
 
 	"github.com/pooldriver/pooldriver/internal/driverconn"
@@ -43,25 +44,50 @@ func (c *conn) pick(ctx context.Context, at *task.Place) (routed, error) {
 	}
 	r, why := c.staying(f)
 	if r == nil && why == Served {
-		r, why = c.set.choose(position)
-	}
-	if why != Served {
-		f.Stay(nil)
-		return c.fallBack(why)
-	}
-	if position != "" && !r.watcher.Reached(position) {
-		begun := time.Now()
-		reached := r.watcher.Wait(ctx, position, c.set.config.ReplicaWait)
-		c.set.Wait.Record(time.Since(begun), 1)
-		if !reached {
-			return c.fallBack(Behind)
+		if r, why = c.set.choose(position); r != nil {
+			var stays any
+			if stays, position, primaryOnly = f.Stay(r); primaryOnly {
+				return c.fallBack(Unknown)
+			}
+			r = stays.(*Replica) // a read at the same time may have chosen another one
 		}
-		why = Waited
 	}
-	if f.StayFirst(r) != r {
-		return c.pick(ctx, at) // another read of the context has chosen meanwhile; what it shows may be newer
+	if why == Served {
+		why = c.ready(ctx, r, position)
 	}
-	return routed{link: c.to(ctx, r), why: why}, nil
+	switch why {
+	case Served, Waited:
+		return routed{link: c.to(ctx, r), why: why}, nil
+	case Behind: // the context stays with r
+	default:
+		if c.set.config.ReplicaFallback {
+			f.Leave() // else nobody tells how new another one has to be
+		}
+	}
+	return c.fallBack(why)
+}
+
+// ready waits until r has replayed up to position, if it has not. Where replicas may be too late, it also waits until
+// it is known how late r is.
+func (c *conn) ready(ctx context.Context, r *Replica, position string) Reason {
+	if position == "" && c.set.config.ReplicaMaxLag == 0 || r.watcher.Reached(position) {
+		return Served
+	}
+	begun := time.Now()
+	reached := r.watcher.Wait(ctx, position, c.set.config.ReplicaWait)
+	c.set.Wait.Record(time.Since(begun), 1)
+	switch {
+	case !reached && position == "":
+		if why := r.state(); why != Served {
+			return why
+		}
+		return Late
+	case !reached:
+		return Behind
+	case position == "":
+		return Served
+	}
+	return Waited
 }
 
 // staying returns the replica from which the context has read. nil: from none, if why is Served, or from one that
@@ -82,7 +108,10 @@ func (c *conn) pickAny(ctx context.Context) (routed, error) {
 		}
 	}
 	r, why := c.set.choose("")
-	if r == nil {
+	if r != nil {
+		why = c.ready(ctx, r, "")
+	}
+	if why != Served {
 		return c.fallBack(why)
 	}
 	return routed{link: c.to(ctx, r), why: why}, nil
@@ -105,7 +134,7 @@ func (c *conn) raise(ctx context.Context, f *floor.Floor, err error) {
 	if f == nil {
 		return
 	}
-	position, mark := "", f.Mark()
+	position, mark := "", f.Mark() // before the question: its answer may lack a write that is lost meanwhile
 	if err == nil {
 		position, err = c.written(ctx)
 	}
@@ -141,27 +170,45 @@ type virtualRows interface {
 // raisingRows raise a floor when they are closed: until then their statement is not over.
 type raisingRows struct {
 	virtualRows
-	closed func()
+	conn   *conn
+	ctx    context.Context
+	floor  *floor.Floor
+	failed error // of the statement, while its rows were read
 }
 
-func (r raisingRows) Close() error {
-	defer r.closed()
-	return r.virtualRows.Close()
+func (r *raisingRows) Next(dest []driver.Value) error { return r.read(r.virtualRows.Next(dest)) }
+
+func (r *raisingRows) NextResultSet() error { return r.read(r.virtualRows.NextResultSet()) }
+
+func (r *raisingRows) read(err error) error {
+	if err != nil && err != io.EOF {
+		r.failed = err
+	}
+	return err
+}
+
+func (r *raisingRows) Close() error {
+	err := r.virtualRows.Close()
+	// With a context that has ended, the statement may still run.
+	r.conn.raise(r.ctx, r.floor, errors.Join(r.failed, err, r.ctx.Err()))
+	return err
 }
 
 // scanningRows are raisingRows that scan their columns themselves.
 type scanningRows struct {
-	raisingRows
-	driverconn.ColumnScanner
+	*raisingRows
+	scanner driverconn.ColumnScanner
 }
 
-func (r scanningRows) Close() error                   { return r.raisingRows.Close() }
-func (r scanningRows) Columns() []string              { return r.raisingRows.Columns() }
-func (r scanningRows) Next(dest []driver.Value) error { return r.raisingRows.Next(dest) }
+func (r scanningRows) NextRow() error { return r.read(r.scanner.NextRow()) }
+
+func (r scanningRows) ScanColumn(ctx driverconn.ScanContext, index int, dest any) error {
+	return r.scanner.ScanColumn(ctx, index, dest)
+}
 
 // raising returns rows that raise f when they are closed.
 func (c *conn) raising(ctx context.Context, rows driver.Rows, f *floor.Floor) driver.Rows {
-	own := raisingRows{rows.(virtualRows), func() { c.raise(ctx, f, nil) }}
+	own := &raisingRows{virtualRows: rows.(virtualRows), conn: c, ctx: ctx, floor: f}
 	if s := driverconn.ColumnScannerOf(rows); s != nil {
 		return scanningRows{own, s}
 	}

@@ -17,12 +17,11 @@ type tx struct {
 
 	ctx   context.Context // of its BeginTx
 	floor *floor.Floor    // that it raises; nil: none
-	reads bool            // it is read-only
 }
 
 // opened makes t, which has begun, the transaction of c.
 func (c *conn) opened(ctx context.Context, t driver.Tx, to routed, reads bool) driver.Tx {
-	own := &tx{Tx: t, conn: c, link: to.link, around: c.tx, ctx: ctx, reads: reads}
+	own := &tx{Tx: t, conn: c, link: to.link, around: c.tx, ctx: ctx}
 	switch {
 	case to.replica != nil:
 		c.set.open.Add(1)
@@ -55,12 +54,12 @@ func (t *tx) Commit() error {
 	return err
 }
 
-// Rollback implements driver.Tx. The program has seen what it has read.
+// Rollback implements driver.Tx. The program has seen what it has read. A part may be committed: MySQL commits before DDL.
 func (t *tx) Rollback() error {
 	over := t.over
 	defer t.ended()
 	err := t.Tx.Rollback()
-	if !over && t.reads {
+	if !over {
 		t.conn.raise(t.ctx, t.floor, err)
 	}
 	return err

@@ -23,6 +23,8 @@ type replicated struct {
 	replica  *replicated
 	standby  bool
 	position atomic.Int64 // of the log: written, or replayed
+	lag      atomic.Int64
+	asking   atomic.Pointer[func()] // is called by Written after it knows the position
 }
 
 func newReplicated() *replicated {
@@ -59,17 +61,25 @@ func (r *replicated) Reached(position, replayed string) bool {
 }
 func (r *replicated) Later(a, b string) string { return strconv.Itoa(max(place(a), place(b))) }
 
+func (r *replicated) SameDatabase(a, b string) bool { return r.Valid(a) && r.Valid(b) }
+
+var _ dialects.Positions = (*replicated)(nil)
+
 type positioned struct {
 	*stubdialect.Session
 	of *replicated
 }
 
 func (s *positioned) Written(context.Context) (string, error) {
-	return strconv.FormatInt(s.of.position.Add(1), 10), nil
+	position := strconv.FormatInt(s.of.position.Add(1), 10)
+	if asking := s.of.asking.Swap(nil); asking != nil {
+		(*asking)()
+	}
+	return position, nil
 }
 
 func (s *positioned) Replayed(context.Context, bool) (dialects.ReplicaState, error) {
-	return dialects.ReplicaState{Position: strconv.FormatInt(s.of.position.Load(), 10), Standby: s.of.standby}, nil
+	return dialects.ReplicaState{Position: strconv.FormatInt(s.of.position.Load(), 10), Standby: s.of.standby, Lag: time.Duration(s.of.lag.Load())}, nil
 }
 
 // openReplicated opens a Connector with the replica of d. Where a read ran is what it reads.
@@ -156,4 +166,96 @@ func TestWorkOnAReplicaMayFinishOnThePrimaryWhileTheConnectorDrains(t *testing.T
 	require.NoError(t, <-drained)
 	require.Empty(t, d.Server.State().Sessions)
 	require.Empty(t, d.replica.Server.State().Sessions)
+}
+
+func TestARolledBackTransactionMayHaveCommitted(t *testing.T) {
+	d := newReplicated()
+	db, _ := openReplicated(t, d)
+	ctx := pooldriver.WithReads(t.Context())
+	tx, err := db.BeginTx(ctx, nil)
+	require.NoError(t, err)
+	_, err = tx.Exec("CREATE TABLE u (a INT)") // MySQL commits before it
+	require.NoError(t, err)
+	require.NoError(t, tx.Rollback())
+	require.False(t, isOnReplica(t, pooldriver.Replica(ctx), d, db))
+}
+
+func TestAWriteThatIsLostWhileThePrimaryIsAskedStaysUnknown(t *testing.T) {
+	d := newReplicated()
+	db, _ := openReplicated(t, d)
+	d.replica.position.Store(1000)
+	ctx := pooldriver.WithReads(t.Context())
+	onReplica := pooldriver.Replica(ctx)
+	_, err := db.ExecContext(ctx, "INSERT INTO t VALUES (0)")
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return isOnReplica(t, onReplica, d, db) }, time.Minute, time.Millisecond)
+	lose := func() {
+		d.Server.Inject(fakedb.Fault{Call: fakedb.ConnExecCtx, Err: errors.New("it may have been executed")})
+		_, err := db.ExecContext(ctx, "INSERT INTO t VALUES (2)")
+		require.Error(t, err)
+	}
+	d.asking.Store(&lose)
+	_, err = db.ExecContext(ctx, "INSERT INTO t VALUES (1)")
+	require.NoError(t, err)
+	require.False(t, isOnReplica(t, onReplica, d, db), "the position was asked for before the other write ended")
+	require.True(t, isOnReplica(t, onReplica, d, db))
+}
+
+func TestAWriteWhoseRowsFailIsUnknown(t *testing.T) {
+	d := newReplicated()
+	db, _ := openReplicated(t, d)
+	d.replica.position.Store(1000)
+	ctx := pooldriver.WithReads(t.Context())
+	onReplica := pooldriver.Replica(ctx)
+	_, err := db.ExecContext(ctx, "INSERT INTO t VALUES (0)")
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return isOnReplica(t, onReplica, d, db) }, time.Minute, time.Millisecond)
+	const writes = "SELECT 2"
+	d.Server.Inject(fakedb.Fault{Call: fakedb.RowsNext, Err: errors.New("lost")})
+	require.Error(t, db.QueryRowContext(ctx, writes).Scan(new(int)))
+	require.False(t, isOnReplica(t, onReplica, d, db))
+	require.NoError(t, db.QueryRowContext(ctx, writes).Scan(new(int)))
+	require.True(t, isOnReplica(t, onReplica, d, db))
+}
+
+func TestAReadThatIsInTheWayOfTheReplicationRunsOnThePrimary(t *testing.T) {
+	d := newReplicated()
+	db, c := openReplicated(t, d)
+	ctx := pooldriver.Replica(t.Context())
+	d.replica.Server.Inject(fakedb.Fault{Call: fakedb.ConnQueryCtx, Err: stubdialect.ErrConflict})
+	before := d.Server.Executed(read)
+	require.NoError(t, db.QueryRowContext(ctx, read).Scan(new(int)))
+	require.Equal(t, before+1, d.Server.Executed(read))
+	require.Equal(t, uint64(1), c.Stats().Replica.Reads[pooldriver.ReplicaRefused])
+	require.True(t, isOnReplica(t, ctx, d, db), "the next time it may not be in the way")
+
+	tx, err := db.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
+	require.NoError(t, err)
+	d.replica.Server.Inject(fakedb.Fault{Call: fakedb.ConnQueryCtx, Err: stubdialect.ErrConflict})
+	require.ErrorIs(t, tx.QueryRow(read).Scan(new(int)), stubdialect.ErrConflict, "the transaction has to run once more")
+	require.NoError(t, tx.Rollback())
+}
+
+func TestATransactionOnAReplicaBeginsWhileThePrimaryCanStillServeIt(t *testing.T) {
+	d := newReplicated()
+	db, _ := openReplicated(t, d, func(c *pooldriver.Config) { c.LazyBegin = true })
+	d.replica.Server.Refuse(errors.New("unreachable"))
+	tx, err := db.BeginTx(pooldriver.Replica(t.Context()), &sql.TxOptions{ReadOnly: true})
+	require.NoError(t, err)
+	require.NoError(t, tx.QueryRow(read).Scan(new(int)))
+	require.NoError(t, tx.Commit())
+}
+
+func TestAReplicaThatNobodyHasAskedLatelyMayBeTooLate(t *testing.T) {
+	d := newReplicated()
+	db, c := openReplicated(t, d, func(c *pooldriver.Config) { c.ReplicaMaxLag, c.ReplicaWait = time.Second, time.Minute })
+	d.replica.lag.Store(int64(time.Hour))
+	late := time.Now()
+	go func() { // as soon as it serves
+		time.Sleep(50 * time.Millisecond)
+		d.replica.lag.Store(0)
+	}()
+	require.True(t, isOnReplica(t, pooldriver.Replica(t.Context()), d, db))
+	require.GreaterOrEqual(t, time.Since(late), 50*time.Millisecond)
+	require.Zero(t, c.Stats().Replica.Reads[pooldriver.ReplicaLate])
 }
