@@ -255,7 +255,7 @@ var errTrial = errors.New("postgres: queries that are sent together are not answ
 // Trial implements dialects.Pipeliner. A proxy may have lost the order of answers, so each has its
 // own value.
 func (s *session) Trial(ctx context.Context) error {
-	if !s.isQuiet() {
+	if !s.pg.IsClosed() && !s.isQuiet() {
 		return dialects.ErrNotPipelined
 	}
 	calls := make([]dialects.PipelinedQuery, 3)
