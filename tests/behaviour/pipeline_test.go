@@ -89,7 +89,7 @@ func openPipeline(t *testing.T, p *pipeline, options ...pooldriver.Option) (*sql
 		p.together, p.unknown = nil, ""
 		for c.Stats().Pool.Pipelined == 0 { // the machine may have been slow
 			known(t, db, lookup)
-			queue(t, c, db, 2)()
+			queue(t, c, db, 2+4*(c.Stats().Pool.Max-1))() // with one connection for each of two, nobody would follow
 		}
 		p.together, p.unknown = together, unknown
 		p.sent.Store(0)
