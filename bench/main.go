@@ -150,5 +150,5 @@ func contests(dir string, turn time.Duration, postgres, maria, mysql *server) []
 			all = append(all, waitingContests(v)...)
 		}
 	}
-	return slices.Concat(all, pipelineContests(postgres, turn), boundContests(), taskContests(), queueContests(), readContests(dir, postgres, maria))
+	return slices.Concat(all, pipelineContests(postgres, turn), pgxContests(postgres), boundContests(), taskContests(), queueContests(), readContests(dir, postgres, maria))
 }

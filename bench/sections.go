@@ -8,6 +8,7 @@ const (
 	sectionTasks     = "Tasks"
 	sectionReading   = "Reading in a task"
 	sectionPipelines = "Pipelines"
+	sectionPgx       = "pgx's API"
 )
 
 // sectionTexts say what a section's tables are to be read with.
@@ -25,6 +26,8 @@ database/sql.`,
 	sectionPipelines: `PostgreSQL, with and without pool_pipeline. Each goroutine runs one statement after the other, a
 lookup by primary key unless another one is named. In the first table a ratio is the figure of the last
 contender by the other's, as it stands: a throughput is to be above 1, a time below.`,
+	sectionPgx: `pgx's own API over pgxpool, and over the pool of a Connector (module pgxpooldriver). After each
+copy the table is truncated.`,
 	sectionReading: `One query of many rows. Between two rows of a task others may want the connection, so
 each is read under a lock.`,
 }
