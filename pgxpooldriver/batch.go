@@ -33,10 +33,11 @@ type batch struct {
 	set     driver.Rows // the virtual rows
 	dest    [1]driver.Value
 
-	at     int   // queries that have begun
-	now    *rows // the rows of the present query; nil: none are open
-	result *end  // of the present query; nil: it has not ended
-	err    error // of the batch
+	tx     pgx.Tx // of a batch that was to begin one; it is closed
+	at     int    // queries that have begun
+	now    *rows  // the rows of the present query; nil: none are open
+	result *end   // of the present query; nil: it has not ended
+	err    error  // of the batch
 	closed bool
 }
 
@@ -60,7 +61,7 @@ func (l *link) sendBatch(ctx context.Context, b *pgx.Batch, owns bool) pgx.Batch
 }
 
 func (r *batch) send(ctx context.Context, b *pgx.Batch) (err error) {
-	if pgx.FailedBatchResults(b, errBatchBegins).Tx() != nil {
+	if r.tx = pgx.FailedBatchResults(b, errBatchBegins).Tx(); r.tx != nil {
 		return errBatchBegins
 	}
 	if len(r.queries) == 0 {
@@ -83,6 +84,9 @@ func (r *batch) send(ctx context.Context, b *pgx.Batch) (err error) {
 		inner.Queue(text, args...)
 		all.texts, all.effect = append(all.texts, text), all.effect|more.effect
 	}
+	if !r.owns {
+		r.link.open(r)
+	}
 	text := all.texts[0]
 	all.texts = all.texts[1:]
 	r.set, err = r.link.execute(ctx, text, true, &r.source, all)
@@ -95,8 +99,13 @@ func (r *batch) release() {
 	if r.owns {
 		r.owns = false
 		r.link.release()
+	} else {
+		r.link.close(r)
 	}
 }
+
+// leave implements inner. No function of the batch is called.
+func (r *batch) leave() { r.end() }
 
 // begin goes to the result of the next query.
 func (r *batch) begin() error {
@@ -251,8 +260,9 @@ func (r *batch) end() {
 	r.release()
 }
 
-// Tx is nil: see errBatchBegins.
-func (r *batch) Tx() pgx.Tx { return nil }
+// Tx is a transaction that is closed, so that its usual deferred Rollback can be called: see errBatchBegins. It is nil if the
+// batch was not to begin one.
+func (r *batch) Tx() pgx.Tx { return r.tx }
 
 // batchSource sends a batch, and reads its results from pgx. It is used under the session's lock, as source is.
 type batchSource struct {

@@ -12,10 +12,11 @@ type Conn struct {
 	link *link
 }
 
-// Release gives the connection back. Further calls do nothing.
+// Release gives the connection back, and closes what is still open on it. Further calls do nothing.
 func (c *Conn) Release() {
 	if l := c.link; l != nil {
 		c.link = nil
+		l.leaveAll()
 		l.release()
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql/driver"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/jackc/pgx/v5"
@@ -25,8 +26,42 @@ type link struct {
 	loan direct.Loan
 	lent *pgx.Conn
 
+	inner []inner // what a Conn has open
+
 	call direct.Call // the present call, of which nothing is kept
 	exec execution
+}
+
+// inner are rows, results of a batch, or a transaction of a Conn.
+type inner interface {
+	// leave ends what its owner has left open at the Release of its Conn. Otherwise it would keep its session, and would use
+	// the link of whoever has that next.
+	leave()
+}
+
+// open says that in is open. Whoever owns the link is not told: the link ends with it.
+func (l *link) open(in inner) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.inner = append(l.inner, in)
+}
+
+func (l *link) close(in inner) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if i := slices.Index(l.inner, in); i >= 0 {
+		l.inner = slices.Delete(l.inner, i, i+1)
+	}
+}
+
+// leaveAll ends what is open.
+func (l *link) leaveAll() {
+	l.mu.Lock()
+	all := slices.Clone(l.inner)
+	l.mu.Unlock()
+	for _, in := range slices.Backward(all) {
+		in.leave()
+	}
 }
 
 // take begins a checkout.
@@ -56,6 +91,8 @@ func (p *Pool) take(ctx context.Context) (*link, error) {
 func (l *link) release() {
 	l.mu.Lock()
 	l.endLoan(nil)
+	clear(l.inner)
+	l.inner = l.inner[:0]
 	valid := l.conn.IsValid()
 	l.mu.Unlock()
 	if !valid {

@@ -230,6 +230,9 @@ func (l *link) doQuery(ctx context.Context, text string, args []any, owns bool) 
 		return failedRows(err), err
 	}
 	q.feed, q.decoder = q, q.source.decoder
+	if !owns {
+		l.open(q)
+	}
 	return &q.rows, nil
 }
 
@@ -255,9 +258,14 @@ func (q *query) finish() (pgconn.CommandTag, error) {
 	if q.owns {
 		q.owns = false
 		l.release()
+	} else {
+		l.close(q)
 	}
 	return tag, err
 }
+
+// leave implements inner.
+func (q *query) leave() { q.Close() }
 
 // closeRows closes virtual rows, and returns why they were lost, if they were.
 func (l *link) closeRows(set driver.Rows) error {

@@ -57,6 +57,9 @@ func (l *link) begin(ctx context.Context, opts pgx.TxOptions, owns bool, around 
 		}
 		return nil, err
 	}
+	if !owns && around == nil {
+		l.open(t)
+	}
 	if text := furtherModes(opts); text != "" {
 		if _, err := l.doExec(ctx, text, nil); err != nil {
 			t.owns = false
@@ -131,6 +134,8 @@ func (t *Tx) end(ctx context.Context, how func(driver.Tx) error) (err error) {
 		t.cancel()
 		if t.owns {
 			l.release()
+		} else {
+			l.close(t)
 		}
 	}()
 	l.mu.Lock()
@@ -144,6 +149,9 @@ func (t *Tx) end(ctx context.Context, how func(driver.Tx) error) (err error) {
 	}
 	return err
 }
+
+// leave implements inner.
+func (t *Tx) leave() { _ = t.Rollback(context.Background()) }
 
 // Exec executes a statement in the transaction.
 func (t *Tx) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {

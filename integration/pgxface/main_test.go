@@ -33,7 +33,12 @@ type both struct {
 func open(t *testing.T, parameters ...string) both {
 	t.Helper()
 	account := testbed.Shared(t, testbed.Postgres).NewAccount(t)
-	connector := pooldriver.New(account.URL(parameters...), quiet)
+	return over(t, account, pooldriver.New(account.URL(parameters...), quiet))
+}
+
+// over makes both over a Connector to the account.
+func over(t *testing.T, account testbed.Account, connector *pooldriver.Connector) both {
+	t.Helper()
 	require.NoError(t, connector.Err())
 	b := both{account, connector, pgxpooldriver.New(connector), sql.OpenDB(connector)}
 	t.Cleanup(func() { require.NoError(t, b.db.Close()) })
