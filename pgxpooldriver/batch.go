@@ -105,7 +105,10 @@ func (r *batch) release() {
 }
 
 // leave implements inner. No function of the batch is called.
-func (r *batch) leave() { r.end() }
+func (r *batch) leave() {
+	r.end()
+	_ = r.fail(errLeft)
+}
 
 // begin goes to the result of the next query.
 func (r *batch) begin() error {

@@ -265,7 +265,7 @@ func (q *query) finish() (pgconn.CommandTag, error) {
 }
 
 // leave implements inner.
-func (q *query) leave() { q.Close() }
+func (q *query) leave() { _ = q.fatal(errLeft) }
 
 // closeRows closes virtual rows, and returns why they were lost, if they were.
 func (l *link) closeRows(set driver.Rows) error {

@@ -128,8 +128,17 @@ func (t *Tx) end(ctx context.Context, how func(driver.Tx) error) (err error) {
 	if t.isClosed() {
 		return pgx.ErrTxClosed
 	}
-	t.closed = true
 	l := t.link
+	l.mu.Lock()
+	copying := l.copying
+	l.mu.Unlock()
+	if copying {
+		return errCopying
+	}
+	t.closed = true
+	if t.around == nil {
+		l.leaveInside(t)
+	}
 	defer func() {
 		t.cancel()
 		if t.owns {
