@@ -217,8 +217,8 @@ func (r *batch) Query() (pgx.Rows, error) {
 
 // QueryRow reads the row of the next query.
 func (r *batch) QueryRow() pgx.Row {
-	rows, _ := r.Query()
-	return asRow(rows)
+	of, _ := r.Query()
+	return (*row)(of.(*rows))
 }
 
 // Close reads the further results, and calls the functions of their queries.

@@ -28,13 +28,12 @@ func (c *Conn) Exec(ctx context.Context, sql string, args ...any) (pgconn.Comman
 
 // Query runs a query.
 func (c *Conn) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
-	return c.link.doQuery(ctx, sql, args, false)
+	return c.link.doQuery(ctx, sql, args)
 }
 
 // QueryRow runs a query of one row.
 func (c *Conn) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
-	rows, _ := c.Query(ctx, sql, args...)
-	return asRow(rows)
+	return c.link.doQueryRow(ctx, sql, args)
 }
 
 // SendBatch sends a batch.
