@@ -105,7 +105,10 @@ func (r *batch) release() {
 }
 
 // leave implements inner. No function of the batch is called.
-func (r *batch) leave() { r.end() }
+func (r *batch) leave() {
+	r.end()
+	_ = r.fail(errLeft)
+}
 
 // begin goes to the result of the next query.
 func (r *batch) begin() error {
@@ -214,8 +217,8 @@ func (r *batch) Query() (pgx.Rows, error) {
 
 // QueryRow reads the row of the next query.
 func (r *batch) QueryRow() pgx.Row {
-	rows, _ := r.Query()
-	return asRow(rows)
+	of, _ := r.Query()
+	return (*row)(of.(*rows))
 }
 
 // Close reads the further results, and calls the functions of their queries.

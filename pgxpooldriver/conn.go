@@ -10,14 +10,14 @@ import (
 // Conn is a connection of Pool.Acquire, as a *pgxpool.Conn is. In a task it is the task's session.
 type Conn struct {
 	link *link
+	ctx  context.Context // of Acquire, without its end
 }
 
 // Release gives the connection back, and closes what is still open on it. Further calls do nothing.
 func (c *Conn) Release() {
 	if l := c.link; l != nil {
 		c.link = nil
-		l.leaveAll()
-		l.release()
+		l.leave()
 	}
 }
 
@@ -28,13 +28,12 @@ func (c *Conn) Exec(ctx context.Context, sql string, args ...any) (pgconn.Comman
 
 // Query runs a query.
 func (c *Conn) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
-	return c.link.doQuery(ctx, sql, args, false)
+	return c.link.doQuery(ctx, sql, args)
 }
 
 // QueryRow runs a query of one row.
 func (c *Conn) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
-	rows, _ := c.Query(ctx, sql, args...)
-	return asRow(rows)
+	return c.link.doQueryRow(ctx, sql, args)
 }
 
 // SendBatch sends a batch.
@@ -66,11 +65,11 @@ func (c *Conn) Ping(ctx context.Context) error {
 	return c.link.ping(ctx)
 }
 
-// Conn lends pgx's own connection until Release. Nobody knows what is done with it, so the session is cleaned or
+// Conn lends pgx's own connection until Release, with the settings of Acquire's context. Nobody knows what is done with it, so the session is cleaned or
 // replaced afterwards. Meanwhile the methods of c use it, too, and other statements of the task fail. Conn is nil if
 // the connection is lost.
 func (c *Conn) Conn() *pgx.Conn {
-	raw, err := c.link.lend(context.Background())
+	raw, err := c.link.lend(c.ctx)
 	if err != nil {
 		return nil
 	}

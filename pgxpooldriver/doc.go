@@ -33,6 +33,7 @@
 //     [pgx.LargeObjects]. A lent connection is the place for WaitForNotification; Connector.Listen needs no place in the limit.
 //   - CopyFrom lends the connection, too, while it runs: its source cannot use the same session.
 //   - [Conn.Hijack] panics. A batch with [pgx.Batch.BeginTx], and [pgx.TxOptions] with BeginQuery or CommitQuery, are errors.
+//   - Commit and Rollback close rows and results of the transaction that are open, whose error says so.
 //   - Rows.Conn is nil: use Rows.TypeMap.
 //   - A [pgx.QueryRewriter] other than NamedArgs and StrictNamedArgs costs a cleaning: what text it makes is not seen. It, and
 //     methods of arguments that pgx calls to encode them, must not use the task.

@@ -3,6 +3,7 @@ package pgxpooldriver
 import (
 	"context"
 	"database/sql/driver"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -26,18 +27,24 @@ type link struct {
 	loan direct.Loan
 	lent *pgx.Conn
 
-	inner []inner // what a Conn has open
+	inner []inner // what a Conn or transaction has open
+
+	copying bool // a CopyFrom is running
+	left    bool // its Conn was released meanwhile
 
 	call direct.Call // the present call, of which nothing is kept
 	exec execution
 }
 
-// inner are rows, results of a batch, or a transaction of a Conn.
+// inner are rows or results of a batch of a Conn or transaction, or a transaction of a Conn.
 type inner interface {
-	// leave ends what its owner has left open at the Release of its Conn. Otherwise it would keep its session, and would use
-	// the link of whoever has that next.
+	// leave ends what its owner has left open at the Release of its Conn, or at the end of its transaction. Otherwise it
+	// would keep its session, and would use the link of whoever has that next.
 	leave()
 }
+
+// errLeft is the error of rows that were not read to their end before.
+var errLeft = errors.New("pgxpooldriver: the Conn was released, or the transaction has ended, while these rows or results were open, so they were closed: read or close them before")
 
 // open says that in is open. Whoever owns the link is not told: the link ends with it.
 func (l *link) open(in inner) {
@@ -54,10 +61,22 @@ func (l *link) close(in inner) {
 	}
 }
 
-// leaveAll ends what is open.
-func (l *link) leaveAll() {
+// leave ends what is open, and the checkout: if a CopyFrom is running, after it.
+func (l *link) leave() {
 	l.mu.Lock()
-	all := slices.Clone(l.inner)
+	l.left = l.copying
+	left := l.left
+	l.mu.Unlock()
+	if !left {
+		l.leaveInside(nil)
+		l.release()
+	}
+}
+
+// leaveInside ends what was opened since t has begun; nil, or an owner of the link: all.
+func (l *link) leaveInside(t *Tx) {
+	l.mu.Lock()
+	all := slices.Clone(l.inner[slices.Index(l.inner, inner(t))+1:])
 	l.mu.Unlock()
 	for _, in := range slices.Backward(all) {
 		in.leave()
@@ -215,19 +234,33 @@ func (l *link) doExec(ctx context.Context, text string, args []any) (pgconn.Comm
 	return tag, err
 }
 
+// errCopying is the error of a Commit or Rollback meanwhile, after which the transaction is as it was.
+var errCopying = errors.New("pgxpooldriver: a CopyFrom of this transaction is running: end the transaction when it has returned")
+
 func (l *link) copyFrom(ctx context.Context, table pgx.Identifier, columns []string, src pgx.CopyFromSource) (n int64, err error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.lent != nil {
-		return l.lent.CopyFrom(ctx, table, columns, src)
+	if c := l.raw(); c != nil {
+		return c.CopyFrom(ctx, table, columns, src)
 	}
-	// src is code of the program, which may use its task. So the connection is lent, and not locked.
+	// src is code of the program, which may use its task and this link. So the connection is lent, and nothing is locked:
+	// statements of the link are errors, as with pgx.
+	l.mu.Lock()
 	loan, err := l.conn.Lend(ctx, 0)
+	l.copying = err == nil
+	l.mu.Unlock()
 	if err != nil {
 		return 0, err
 	}
 	ended := errPanicked
-	defer func() { loan.End(ended) }()
+	defer func() {
+		l.mu.Lock()
+		loan.End(ended)
+		left := l.left
+		l.copying, l.left = false, false
+		l.mu.Unlock()
+		if left {
+			l.leave()
+		}
+	}()
 	ended = loan.Call(func(dc driver.Conn) error {
 		c, err := pgxOf(dc)
 		if err == nil {
@@ -239,7 +272,7 @@ func (l *link) copyFrom(ctx context.Context, table pgx.Identifier, columns []str
 }
 
 // errPanicked ends a loan whose connection nobody knows any more.
-var errPanicked = fmt.Errorf("pgxpooldriver: a CopyFromSource has panicked, so its connection is closed: %w", driver.ErrBadConn)
+var errPanicked = fmt.Errorf("pgxpooldriver: a CopyFrom has panicked, so its connection is closed: %w", driver.ErrBadConn)
 
 func (l *link) prepare(ctx context.Context, name, text string) (*pgconn.StatementDescription, error) {
 	if c := l.raw(); c != nil {

@@ -59,40 +59,15 @@ func (p *Pool) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, er
 			l.release()
 		}
 	}()
-	rows, err := l.doQuery(ctx, sql, args, true)
+	rows, err := l.query(ctx, sql, args, true)
 	open = err == nil
 	return rows, err
 }
 
 // QueryRow runs a query of one row. Its connection goes back when the row is scanned.
 func (p *Pool) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
-	rows, _ := p.Query(ctx, sql, args...)
-	return asRow(rows)
-}
-
-// asRow makes a Row of rows: ours, or those of a lent connection.
-func asRow(r pgx.Rows) pgx.Row {
-	if own, ok := r.(*rows); ok {
-		return (*row)(own)
-	}
-	return lentRow{r}
-}
-
-// lentRow is a row of a connection that is lent.
-type lentRow struct{ rows pgx.Rows }
-
-// Scan does what pgx does.
-func (r lentRow) Scan(dest ...any) error {
-	defer r.rows.Close()
-	if !r.rows.Next() {
-		if err := r.rows.Err(); err != nil {
-			return err
-		}
-		return pgx.ErrNoRows
-	}
-	_ = r.rows.Scan(dest...)
-	r.rows.Close()
-	return r.rows.Err()
+	r, _ := p.Query(ctx, sql, args...)
+	return (*row)(r.(*rows))
 }
 
 // SendBatch sends a batch. Its connection goes back when the results are closed.
@@ -141,7 +116,7 @@ func (p *Pool) Acquire(ctx context.Context) (*Conn, error) {
 		l.release()
 		return nil, err
 	}
-	return &Conn{link: l}, nil
+	return &Conn{l, context.WithoutCancel(ctx)}, nil
 }
 
 // AcquireFunc calls fn with a connection, which it releases afterwards.

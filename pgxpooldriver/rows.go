@@ -216,10 +216,23 @@ type query struct {
 	dest   [1]driver.Value
 }
 
-func (l *link) doQuery(ctx context.Context, text string, args []any, owns bool) (pgx.Rows, error) {
+func (l *link) doQuery(ctx context.Context, text string, args []any) (pgx.Rows, error) {
 	if c := l.raw(); c != nil {
 		return c.Query(ctx, text, args...)
 	}
+	return l.query(ctx, text, args, false)
+}
+
+func (l *link) doQueryRow(ctx context.Context, text string, args []any) pgx.Row {
+	if c := l.raw(); c != nil {
+		return c.QueryRow(ctx, text, args...)
+	}
+	rows, _ := l.query(ctx, text, args, false)
+	return (*row)(rows)
+}
+
+// query runs a query while nothing is lent.
+func (l *link) query(ctx context.Context, text string, args []any, owns bool) (*rows, error) {
 	text, args, more, err := rewrite(ctx, text, args)
 	if err != nil {
 		return failedRows(err), err
@@ -265,7 +278,7 @@ func (q *query) finish() (pgconn.CommandTag, error) {
 }
 
 // leave implements inner.
-func (q *query) leave() { q.Close() }
+func (q *query) leave() { _ = q.fatal(errLeft) }
 
 // closeRows closes virtual rows, and returns why they were lost, if they were.
 func (l *link) closeRows(set driver.Rows) error {

@@ -128,8 +128,17 @@ func (t *Tx) end(ctx context.Context, how func(driver.Tx) error) (err error) {
 	if t.isClosed() {
 		return pgx.ErrTxClosed
 	}
-	t.closed = true
 	l := t.link
+	l.mu.Lock()
+	copying := l.copying
+	l.mu.Unlock()
+	if copying {
+		return errCopying
+	}
+	t.closed = true
+	if t.around == nil {
+		l.leaveInside(t)
+	}
 	defer func() {
 		t.cancel()
 		if t.owns {
@@ -166,13 +175,15 @@ func (t *Tx) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, erro
 	if t.isClosed() {
 		return failedRows(pgx.ErrTxClosed), pgx.ErrTxClosed
 	}
-	return t.link.doQuery(ctx, sql, args, false)
+	return t.link.doQuery(ctx, sql, args)
 }
 
 // QueryRow runs a query of one row in the transaction.
 func (t *Tx) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
-	rows, _ := t.Query(ctx, sql, args...)
-	return asRow(rows)
+	if t.isClosed() {
+		return (*row)(failedRows(pgx.ErrTxClosed))
+	}
+	return t.link.doQueryRow(ctx, sql, args)
 }
 
 // CopyFrom copies rows into a table.

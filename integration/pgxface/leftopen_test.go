@@ -1,0 +1,126 @@
+package pgxface
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pooldriver/pooldriver"
+)
+
+func batchOf(texts ...string) *pgx.Batch {
+	var batch pgx.Batch
+	for _, text := range texts {
+		batch.Queue(text)
+	}
+	return &batch
+}
+
+// Rows and results that are open when their transaction ends are closed, as with database/sql. They say so, and keep no connection.
+func TestATransactionEndsWhatIsOpen(t *testing.T) {
+	t.Parallel()
+	b := open(t, "pool_max_conns=1")
+	_, err := b.pool.Exec(t.Context(), "CREATE TABLE t (id int)")
+	require.NoError(t, err)
+	eachEnd := func(t *testing.T, fn func(ctx context.Context, end func(pgx.Tx) error)) {
+		for _, inTask := range []bool{false, true} {
+			for name, end := range map[string]func(pgx.Tx, context.Context) error{"commit": pgx.Tx.Commit, "rollback": pgx.Tx.Rollback} {
+				t.Run(fmt.Sprintf("%s, in a task: %v", name, inTask), func(t *testing.T) {
+					ctx, endTask := t.Context(), func() {}
+					if inTask {
+						ctx, endTask = pooldriver.WithTask(ctx)
+					}
+					defer endTask()
+					for range 2 {
+						fn(ctx, func(tx pgx.Tx) error { return end(tx, ctx) })
+					}
+				})
+				b.atRest(t)
+			}
+		}
+	}
+	eachEnd(t, func(ctx context.Context, end func(pgx.Tx) error) {
+		tx, err := b.pool.Begin(ctx)
+		require.NoError(t, err)
+		rows, err := tx.Query(ctx, "SELECT generate_series(1, 100000)")
+		require.NoError(t, err)
+		require.True(t, rows.Next())
+		require.NoError(t, end(tx))
+		require.False(t, rows.Next())
+		require.ErrorContains(t, rows.Err(), "were open")
+	})
+	eachEnd(t, func(ctx context.Context, end func(pgx.Tx) error) {
+		tx, err := b.pool.Begin(ctx)
+		require.NoError(t, err)
+		results := tx.SendBatch(ctx, batchOf("SELECT 1", "INSERT INTO t VALUES (1)"))
+		require.NoError(t, end(tx))
+		_, err = results.Exec()
+		require.ErrorContains(t, err, "were open")
+		require.ErrorContains(t, results.Close(), "were open")
+	})
+	require.Equal(t, 4, ask[int](t.Context(), t, b.pool, "SELECT count(*) FROM t"))
+	b.atRest(t)
+}
+
+// A CopyFromSource that uses its own transaction gets errors, and waits for nothing.
+func TestACopyWhoseSourceUsesItsTransaction(t *testing.T) {
+	t.Parallel()
+	b, ctx := open(t, "pool_max_conns=1"), t.Context()
+	_, err := b.pool.Exec(ctx, "CREATE TABLE t (id int)")
+	require.NoError(t, err)
+	into := func(q interface {
+		CopyFrom(context.Context, pgx.Identifier, []string, pgx.CopyFromSource) (int64, error)
+	}, fn func() error) error {
+		_, err := q.CopyFrom(ctx, pgx.Identifier{"t"}, []string{"id"}, pgx.CopyFromSlice(2, func(i int) ([]any, error) { return []any{i}, fn() }))
+		return err
+	}
+	for _, use := range []func(pgx.Tx) error{
+		func(tx pgx.Tx) error { _, err := tx.Exec(ctx, "SELECT 1"); return err },
+		func(tx pgx.Tx) error { return tx.QueryRow(ctx, "SELECT 1").Scan(new(int)) },
+		func(tx pgx.Tx) error { return tx.SendBatch(ctx, batchOf("SELECT 1")).Close() },
+		func(tx pgx.Tx) error { return into(tx, func() error { return nil }) },
+		func(tx pgx.Tx) error { return tx.Rollback(ctx) },
+		func(tx pgx.Tx) error { return tx.Commit(ctx) },
+	} {
+		tx, err := b.pool.Begin(ctx)
+		require.NoError(t, err)
+		require.Error(t, into(tx, func() error { return use(tx) }))
+		require.NoError(t, tx.Rollback(ctx))
+		b.atRest(t)
+	}
+
+	c, err := b.pool.Acquire(ctx)
+	require.NoError(t, err)
+	tx, err := c.Begin(ctx)
+	require.NoError(t, err)
+	require.NoError(t, into(tx, func() error {
+		if c != nil {
+			c.Release() // takes place when the copy has ended
+			c = nil
+		}
+		return nil
+	}))
+	require.ErrorIs(t, tx.Commit(ctx), pgx.ErrTxClosed)
+	require.Zero(t, ask[int](ctx, t, b.pool, "SELECT count(*) FROM t"))
+	b.atRest(t)
+}
+
+func TestALentConnectionHasTheSettingsOfItsContext(t *testing.T) {
+	t.Parallel()
+	const tenant = "SELECT coalesce(current_setting('app.tenant', true), '')"
+	b, ctx := open(t, "pool_max_conns=1"), t.Context()
+	c, err := b.pool.Acquire(pooldriver.WithSettings(ctx, map[string]string{"app.tenant": "a"}))
+	require.NoError(t, err)
+	require.Equal(t, "a", ask[string](ctx, t, c.Conn(), tenant))
+	c.Release()
+	require.Empty(t, ask[string](ctx, t, b.pool, tenant))
+	tx, err := b.pool.Begin(pooldriver.WithSettings(ctx, map[string]string{"app.tenant": "b"}))
+	require.NoError(t, err)
+	require.Equal(t, "b", ask[string](ctx, t, tx.Conn(), tenant))
+	require.NoError(t, tx.Commit(ctx))
+	require.Empty(t, ask[string](ctx, t, b.pool, tenant))
+	b.atRest(t)
+}
