@@ -10,6 +10,7 @@ import (
 // Conn is a connection of Pool.Acquire, as a *pgxpool.Conn is. In a task it is the task's session.
 type Conn struct {
 	link *link
+	ctx  context.Context // of Acquire, without its end: for whom pgx's own connection is lent
 }
 
 // Release gives the connection back. Further calls do nothing.
@@ -69,7 +70,7 @@ func (c *Conn) Ping(ctx context.Context) error {
 // replaced afterwards. Meanwhile the methods of c use it, too, and other statements of the task fail. Conn is nil if
 // the connection is lost.
 func (c *Conn) Conn() *pgx.Conn {
-	raw, err := c.link.lend(context.Background())
+	raw, err := c.link.lend(c.ctx)
 	if err != nil {
 		return nil
 	}

@@ -141,7 +141,7 @@ func (p *Pool) Acquire(ctx context.Context) (*Conn, error) {
 		l.release()
 		return nil, err
 	}
-	return &Conn{link: l}, nil
+	return &Conn{l, context.WithoutCancel(ctx)}, nil
 }
 
 // AcquireFunc calls fn with a connection, which it releases afterwards.
