@@ -10,7 +10,7 @@ import (
 // Conn is a connection of Pool.Acquire, as a *pgxpool.Conn is. In a task it is the task's session.
 type Conn struct {
 	link *link
-	ctx  context.Context // of Acquire, without its end
+	ctx  context.Context // of Acquire, without its end: for whom pgx's own connection is lent
 }
 
 // Release gives the connection back, and closes what is still open on it. Further calls do nothing.

@@ -225,7 +225,7 @@ func (b *Binding) checkTx(c *Checkout, w *Want) (again bool, _ error) {
 		_ = dead.End() // the program's next call on it returns the error
 		return true, nil
 	}
-	if tx := c.tx; tx != nil && !w.Begins && !tx.over && !tx.Tx.Open() && !tx.Tx.Replaced() {
+	if tx := c.tx; tx != nil && !w.Begins && !tx.over && tx.Tx.OverOn(&r.Session) {
 		return false, sql.ErrTxDone // a statement of an ended transaction must not run in autocommit
 	}
 	own := c.own(s)

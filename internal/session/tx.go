@@ -167,6 +167,10 @@ func (t *Tx) Open() bool {
 	return t.session.tx == t || slices.Contains(t.session.inner, t)
 }
 
+// OverOn reports whether t is over for a statement on s. If t is of another session, it is over, and that session may be
+// another one's by now, under a lock of its own.
+func (t *Tx) OverOn(s *Session) bool { return t.session != s || !t.Open() && !t.replaced }
+
 // deeper are the open savepoints inside t.
 func (t *Tx) deeper() []*Tx {
 	inner := t.session.inner

@@ -232,3 +232,29 @@ func TestRowsThatAreTooLargeAreNamedInTheErrorOfWhoWaits(t *testing.T) {
 	require.ErrorIs(t, err, pool.ErrTimeout)
 	require.ErrorContains(t, err, "rows that are open are larger than what may be read into memory to free their connection (pool_nested_buffer=1024 bytes")
 }
+
+// The race detector sees it if a statement whose transaction is gone looks at the connection on which it was.
+func TestTransactionsOfManyGoroutinesOfATaskEndWithTheirContexts(t *testing.T) {
+	_, db, c := openTasks(t, 4)
+	ctx, end := pooldriver.WithTask(t.Context())
+	var all sync.WaitGroup
+	for i := range 24 {
+		all.Go(func() {
+			of := ctx
+			if i%2 == 0 {
+				of = t.Context()
+			}
+			for n := range 100 {
+				ctx, cancel := context.WithTimeout(of, time.Duration((i+n)%20)*time.Millisecond)
+				if tx, err := db.BeginTx(ctx, nil); err == nil {
+					_, _ = tx.Exec("INSERT INTO t VALUES (1)")
+					_ = tx.Commit()
+				}
+				cancel()
+			}
+		})
+	}
+	all.Wait()
+	end()
+	require.Eventually(t, func() bool { return c.Stats().Pool.Lent == 0 }, time.Minute, time.Millisecond)
+}

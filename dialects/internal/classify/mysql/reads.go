@@ -13,7 +13,8 @@ var reads = classify.Reads{
 		sqltext.Group{Code: classify.NotAnywhere, Names: `
 			update delete into sql_calc_found_rows next previous nextval currval setval lastval
 			last_insert_id found_rows row_count identity insert_id warning_count error_count
-			connection_id ps_current_thread_id pseudo_thread_id`},
+			connection_id ps_current_thread_id pseudo_thread_id
+			is_free_lock is_used_lock`}, // of this server
 		sqltext.Group{Code: classify.NotLocking, Names: "share"},
 	),
 	Asks: sqltext.NewNames(

@@ -15,7 +15,7 @@ func TestWhatOnlyReadsIsKnownByItsText(t *testing.T) {
 		require.True(t, Texts{}.OnlyReads(q), q)
 	}
 	for _, q := range []string{
-		"INSERT INTO t VALUES (1) RETURNING a", "WITH a AS (SELECT 1) DELETE FROM t", "SELECT SQL_CALC_FOUND_ROWS * FROM t LIMIT 1",
+		"INSERT INTO t VALUES (1) RETURNING a", "WITH a AS (SELECT 1) DELETE FROM t", "SELECT SQL_CALC_FOUND_ROWS * FROM t LIMIT 1", "SELECT IS_FREE_LOCK('a')", "SELECT IS_USED_LOCK('a')",
 		"SELECT NEXT VALUE FOR s", "SELECT nextval(s)", "SELECT CONNECTION_ID()", "SELECT @@pseudo_thread_id", "SELECT LAST_INSERT_ID()",
 		"SELECT unheard_of(1)", "SELECT 1 INTO @a", "SELECT @a := 1", "CHECK TABLE t", "CALL p()", "SET @a = 1", "DELETE FROM t RETURNING a",
 		"SELECT 1 /*! INTO @a */", `SELECT 'a\', 'b'`,
