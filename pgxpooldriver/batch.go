@@ -1,10 +1,12 @@
 package pgxpooldriver
 
 import (
+	"cmp"
 	"context"
 	"database/sql/driver"
 	"errors"
 	"io"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -15,8 +17,15 @@ import (
 // The results of a batch are one stream: for each query a head, its rows, and an end. So they are rows for everybody
 // who needs their session, and can be read into memory.
 
-// head begins the result of one query.
-type head struct{ fields []pgconn.FieldDescription }
+// head begins the result of one query. The first row is with it, and if there is no other one, the end: so most results
+// are read at once.
+type head struct {
+	fields []pgconn.FieldDescription
+	hasRow bool
+	read   bool // the row is in row, else the decoder has it
+	row    [][]byte
+	end    *end // nil: rows or an end follow
+}
 
 // end ends it.
 type end struct {
@@ -36,6 +45,7 @@ type batch struct {
 	tx     pgx.Tx // of a batch that was to begin one; it is closed
 	at     int    // queries that have begun
 	now    *rows  // the rows of the present query; nil: none are open
+	first  head   // of the present query, as far as it was not used yet
 	result *end   // of the present query; nil: it has not ended
 	err    error  // of the batch
 	closed bool
@@ -129,7 +139,7 @@ func (r *batch) begin() error {
 		return errNoMore
 	}
 	r.at++
-	r.result = nil
+	r.first, r.result = head{}, nil
 	event, err := r.read()
 	if err != nil {
 		return r.fail(err)
@@ -137,11 +147,23 @@ func (r *batch) begin() error {
 	switch event := event.(type) {
 	case *head:
 		r.source.decoder.describe(event.fields)
+		r.first = *event
+		if !r.first.hasRow && r.first.end != nil {
+			r.ended(r.first.end)
+		}
 	case *end:
 		r.result = event
 		return r.fail(event.err)
 	}
 	return nil
+}
+
+// ended ends the present query.
+func (r *batch) ended(e *end) {
+	r.result = e
+	if e.err != nil {
+		_ = r.fail(e.err)
+	}
 }
 
 func (r *batch) fail(err error) error {
@@ -169,8 +191,18 @@ func (r *batch) read() (driver.Value, error) {
 
 // next implements feed, for the rows of the present query.
 func (r *batch) next() ([][]byte, error) {
+	if r.first.hasRow {
+		r.first.hasRow = false
+		if r.first.read {
+			return r.first.row, nil
+		}
+		return r.source.decoder.values, nil
+	}
+	if r.result == nil && r.first.end != nil {
+		r.ended(r.first.end)
+	}
 	if r.result != nil {
-		return nil, io.EOF
+		return nil, cmp.Or(r.result.err, io.EOF)
 	}
 	event, err := r.read()
 	if err != nil {
@@ -275,6 +307,9 @@ type batchSource struct {
 	rows    pgx.Rows // of the present query; nil: none are open
 	left    int      // queries without an answer
 	headed  bool     // the head of rows was given
+	onRow   bool     // rows is at a row that was not given yet
+	head    head     // of rows, if the decoder has the row
+	end     end      // with head
 	over    bool
 }
 
@@ -331,19 +366,50 @@ func (s *batchSource) event(owner driver.Value) (driver.Value, error) {
 		}
 		fallthrough
 	case !s.headed:
-		s.headed = true
-		return &head{append([]pgconn.FieldDescription(nil), s.rows.FieldDescriptions()...)}, nil
+		return s.begin(owner), nil
 	}
-	if !s.rows.Next() {
-		e := &end{s.rows.CommandTag(), s.rows.Err()}
-		s.rows, s.headed, s.over = nil, false, e.err != nil
-		return e, nil
+	if !s.onRow && !s.rows.Next() {
+		return s.finish(new(end)), nil
 	}
+	s.onRow = false
+	return s.row(owner), nil
+}
+
+// begin returns the head of rows. Nothing of it is used after the next event if the decoder has the row.
+func (s *batchSource) begin(owner driver.Value) *head {
+	s.headed = true
+	h, e := &s.head, &s.end
+	if owner != driver.Value(s) {
+		h, e = new(head), new(end)
+	}
+	*h = head{fields: s.rows.FieldDescriptions()}
+	if h != &s.head {
+		h.fields = slices.Clone(h.fields)
+	}
+	if h.hasRow = s.rows.Next(); h.hasRow {
+		h.row, h.read = s.row(owner).([][]byte)
+		s.onRow = s.rows.Next()
+	}
+	if !s.onRow {
+		h.end = s.finish(e)
+	}
+	return h
+}
+
+// row returns the present row, or owner if the decoder has it.
+func (s *batchSource) row(owner driver.Value) driver.Value {
 	if owner == driver.Value(s) {
 		s.decoder.hold(s.rows.RawValues())
-		return owner, nil
+		return owner
 	}
-	return cloned(s.rows.RawValues()), nil
+	return cloned(s.rows.RawValues())
+}
+
+// finish ends rows, and writes how to e.
+func (s *batchSource) finish(e *end) *end {
+	*e = end{s.rows.CommandTag(), s.rows.Err()}
+	s.rows, s.headed, s.over = nil, false, e.err != nil
+	return e
 }
 
 // Close implements driver.Rows.
