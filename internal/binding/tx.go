@@ -175,7 +175,8 @@ func (t *Tx) lock() error {
 		if t.binding.ended.Load() {
 			return t.binding.task.EndedError() // the task's end rolls back
 		}
-		if t.seat.hold() == nil {
+		r := t.seat.hold()
+		if r == nil {
 			if t.binding.ended.Load() {
 				continue
 			}
@@ -187,7 +188,7 @@ func (t *Tx) lock() error {
 		busy := t.seat.raw
 		switch {
 		case t.binding.ended.Load():
-		case !t.Tx.Open() && !t.Tx.Replaced():
+		case t.Tx.OverOn(&r.Session):
 			t.binding.endHold(t.seat)
 			return sql.ErrTxDone
 		case busy == nil:

@@ -43,9 +43,6 @@ func (t *Tx) Init(ctx context.Context, opts driver.TxOptions) { t.ctx, t.opts = 
 // Context is BeginTx's. It needs no lock.
 func (t *Tx) Context() context.Context { return t.ctx }
 
-// Replaced reports whether the driver has begun another transaction in its place.
-func (t *Tx) Replaced() bool { return t.replaced }
-
 // Nested reports whether t is a savepoint. It needs no lock.
 func (t *Tx) Nested() bool { return t.savepoint != "" }
 

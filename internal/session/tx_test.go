@@ -191,11 +191,12 @@ func TestSinceIsOfTheOutermostTransaction(t *testing.T) {
 func TestADriverThatBeginsASecondTransactionHasTheLastWord(t *testing.T) {
 	f := open(t, setup{})
 	first, second := f.begin(t.Context()), newTx(t.Context())
-	require.False(t, first.Replaced())
 	f.Began(second, time.Now())
-	require.True(t, first.Replaced())
-	require.False(t, second.Replaced() || first.Open())
+	require.False(t, first.Open())
+	require.False(t, first.OverOn(f.Session))
 	require.True(t, second.Open())
+	require.False(t, second.OverOn(f.Session))
+	require.True(t, second.OverOn(open(t, setup{}).Session))
 }
 
 func TestOutsideOfTasksEndsGoToTheDriver(t *testing.T) {
