@@ -2,6 +2,7 @@ package pgxpooldriver
 
 import (
 	"context"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"sync"
@@ -38,7 +39,20 @@ func New(c *pooldriver.Connector) *Pool {
 func (p *Pool) Connector() *pooldriver.Connector { return p.connector }
 
 // Exec executes a statement.
-func (p *Pool) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
+func (p *Pool) Exec(ctx context.Context, sql string, args ...any) (tag pgconn.CommandTag, err error) {
+	for n := 1; n == 1 || again(n, err); n++ {
+		tag, err = p.exec(ctx, sql, args)
+	}
+	return tag, err
+}
+
+// again reports whether a call has an n-th try, as database/sql would give it one: the Connector returns ErrBadConn if nothing
+// was executed, as when several idle connections were killed.
+func again(n int, err error) bool { return n <= mostTries && errors.Is(err, driver.ErrBadConn) }
+
+const mostTries = 3
+
+func (p *Pool) exec(ctx context.Context, sql string, args []any) (pgconn.CommandTag, error) {
 	l, err := p.take(ctx)
 	if err != nil {
 		return pgconn.CommandTag{}, err
@@ -49,6 +63,17 @@ func (p *Pool) Exec(ctx context.Context, sql string, args ...any) (pgconn.Comman
 
 // Query runs a query. Its connection goes back when the rows are closed.
 func (p *Pool) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
+	return p.query(ctx, sql, args)
+}
+
+func (p *Pool) query(ctx context.Context, sql string, args []any) (r *rows, err error) {
+	for n := 1; n == 1 || again(n, err); n++ {
+		r, err = p.queryOnce(ctx, sql, args)
+	}
+	return r, err
+}
+
+func (p *Pool) queryOnce(ctx context.Context, sql string, args []any) (*rows, error) {
 	l, err := p.take(ctx)
 	if err != nil {
 		return failedRows(err), err
@@ -66,17 +91,22 @@ func (p *Pool) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, er
 
 // QueryRow runs a query of one row. Its connection goes back when the row is scanned.
 func (p *Pool) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
-	r, _ := p.Query(ctx, sql, args...)
-	return (*row)(r.(*rows))
+	r, _ := p.query(ctx, sql, args)
+	return (*row)(r)
 }
 
 // SendBatch sends a batch. Its connection goes back when the results are closed.
 func (p *Pool) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults {
-	l, err := p.take(ctx)
-	if err != nil {
-		return pgx.FailedBatchResults(b, err)
+	for n := 1; ; n++ {
+		l, err := p.take(ctx)
+		if err != nil {
+			return pgx.FailedBatchResults(b, err)
+		}
+		results := l.sendBatch(ctx, b, true)
+		if own, ok := results.(*batch); !ok || !again(n+1, own.err) {
+			return results
+		}
 	}
-	return l.sendBatch(ctx, b, true)
 }
 
 // CopyFrom copies rows into a table.
@@ -93,7 +123,14 @@ func (p *Pool) CopyFrom(ctx context.Context, table pgx.Identifier, columns []str
 func (p *Pool) Begin(ctx context.Context) (pgx.Tx, error) { return p.BeginTx(ctx, pgx.TxOptions{}) }
 
 // BeginTx begins a transaction. Its connection goes back when it ends.
-func (p *Pool) BeginTx(ctx context.Context, opts pgx.TxOptions) (pgx.Tx, error) {
+func (p *Pool) BeginTx(ctx context.Context, opts pgx.TxOptions) (tx pgx.Tx, err error) {
+	for n := 1; n == 1 || again(n, err); n++ {
+		tx, err = p.begin(ctx, opts)
+	}
+	return tx, err
+}
+
+func (p *Pool) begin(ctx context.Context, opts pgx.TxOptions) (pgx.Tx, error) {
 	l, err := p.take(ctx)
 	if err != nil {
 		return nil, err
@@ -107,7 +144,14 @@ func (p *Pool) BeginTx(ctx context.Context, opts pgx.TxOptions) (pgx.Tx, error) 
 }
 
 // Acquire takes a connection until its Release. In a task it is the task's session.
-func (p *Pool) Acquire(ctx context.Context) (*Conn, error) {
+func (p *Pool) Acquire(ctx context.Context) (c *Conn, err error) {
+	for n := 1; n == 1 || again(n, err); n++ {
+		c, err = p.acquire(ctx)
+	}
+	return c, err
+}
+
+func (p *Pool) acquire(ctx context.Context) (*Conn, error) {
 	l, err := p.take(ctx)
 	if err != nil {
 		return nil, err
@@ -130,7 +174,14 @@ func (p *Pool) AcquireFunc(ctx context.Context, fn func(*Conn) error) error {
 }
 
 // Ping asks the server for a sign of life.
-func (p *Pool) Ping(ctx context.Context) error {
+func (p *Pool) Ping(ctx context.Context) (err error) {
+	for n := 1; n == 1 || again(n, err); n++ {
+		err = p.ping(ctx)
+	}
+	return err
+}
+
+func (p *Pool) ping(ctx context.Context) error {
 	l, err := p.take(ctx)
 	if err != nil {
 		return err
