@@ -31,7 +31,7 @@ type Target struct {
 	Differences []Difference
 
 	// Omit are the cases, with reasons, that the bare driver is not put through:
-	// it hangs or panics, or it does something else the next time.
+	// it hangs or panics, or it does something else the next time; or Wrapped, which has too few connections.
 	Omit map[string]string
 
 	// Parallel: the cases run in parallel. Bare and Wrapped give each case tables of its own.
