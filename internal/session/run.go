@@ -30,7 +30,7 @@ type Statement struct {
 	Cargo Cargo // the settings of the context that it carries
 
 	// Direct sends it in place of the driver's methods for texts; nil: those do. Converted is true then.
-	Direct direct.Sender
+	Direct *direct.Call
 
 	// Fatal: if the conversion of the arguments panics, Calls counts that.
 	Fatal bool
@@ -174,7 +174,7 @@ func (s *Session) sendText(ctx context.Context, st *Statement) (err error) {
 func (s *Session) sendDirect(ctx context.Context, st *Statement) (err error) {
 	_, whole := s.server.(rawReturner)
 	how := direct.How{Unkept: s.rereader != nil && s.readsAnew(), Whole: whole}
-	st.Rows, err = st.Direct.Send(ctx, s.DriverConn(), how)
+	st.Rows, err = st.Direct.Sender.Send(ctx, s.DriverConn(), how)
 	return s.RawReturned(err)
 }
 

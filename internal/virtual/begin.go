@@ -57,7 +57,7 @@ func (op *operation) begin(ctx context.Context) (again bool, err error) {
 		setting = c.source.pool.Settings().TakeNextTx()
 	}
 	switch {
-	case op.nested || c.held.Shares() && r.Session.InTx():
+	case op.rare != nil && op.rare.nested || c.held.Shares() && r.Session.InTx():
 		return op.beginInside(ctx, t)
 	case c.source.config.LazyBegin && setting == "" && !c.held.HasTx() && r.Session.BetweenTxs():
 		if err := ctx.Err(); err != nil {
@@ -77,8 +77,8 @@ func (op *operation) begin(ctx context.Context) (again bool, err error) {
 
 // txContext is the context with which a transaction of op ends.
 func txContext(ctx context.Context, op *operation) context.Context {
-	if op.lifetime != nil {
-		return op.lifetime
+	if op.rare != nil {
+		return op.rare.lifetime
 	}
 	return ctx
 }

@@ -146,8 +146,10 @@ func (c *conn) Ping(ctx context.Context) error {
 // committed. It is empty while a transaction is open there.
 func (c *conn) Written(ctx context.Context) (position string, err error) {
 	op := c.operate(asking)
+	answer := &rare{}
+	op.rare = answer
 	err = op.do(ctx)
-	position = op.written
+	position = answer.written
 	return position, op.errOf(err)
 }
 

@@ -34,7 +34,7 @@ func (c *conn) Execute(ctx context.Context, call *direct.Call) (driver.Rows, err
 		c.addMore(op, call)
 	}
 	op.Queries, op.Fatal = call.Queries, true
-	op.Direct, op.Converted = call.Sender, true
+	op.Direct, op.Converted = call, true
 	err := op.do(ctx)
 	if call.Queries {
 		return op.rowsOf(err)
@@ -64,7 +64,7 @@ func (c *conn) Start(ctx, lifetime context.Context, opts driver.TxOptions, neste
 	}
 	op := c.operate(beginning)
 	op.Begins, op.TextAt, op.opts = true, &textBegin, opts
-	op.lifetime, op.nested = lifetime, nested
+	op.rare = &rare{lifetime: lifetime, nested: nested}
 	return op.txOf(op.do(ctx))
 }
 

@@ -35,6 +35,15 @@ const (
 	asking    // how far the server's log has come
 )
 
+// rare is what few operations have: the end of each operation clears it all.
+type rare struct {
+	// Of package direct.
+	lifetime context.Context // of the transaction that begins
+	nested   bool            // a transaction that begins is a savepoint, also without a task
+
+	written string // see conn.Written
+}
+
 // operation is one call of database/sql, with all its attempts. A virtual connection has one, because
 // database/sql makes one call at a time. On the stack it would double the memory of a goroutine that
 // waits for a connection.
@@ -45,15 +54,11 @@ type operation struct {
 	virtual *text // the statement to prepare; nil: the text is sent as it is
 	opts    driver.TxOptions
 
-	// Of package direct.
-	lifetime context.Context // of the transaction that begins; nil: the operation's context
-	nested   bool            // a transaction that begins is a savepoint, also without a task
-
 	// The results, beside those of the statement.
 	rows    *rows
 	tx      *transaction
-	written string // see conn.Written
 
+	rare    *rare           // nil for most
 	paced   *textcache.Pace // is measured; nil: none
 	sharing *task.Task      // the task, if op has set state that other checkouts of the task use; else nil
 	calls   int             // how many calls of the driver had not returned when the operation got the lock
@@ -178,7 +183,7 @@ func (op *operation) attempt(ctx context.Context) (again bool, err error) {
 	case attaching:
 		return false, nil
 	case asking:
-		op.written, err = r.Session.Written(ctx)
+		op.rare.written, err = r.Session.Written(ctx)
 	default:
 		err = r.Session.Ping(ctx)
 	}
