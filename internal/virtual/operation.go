@@ -55,8 +55,8 @@ type operation struct {
 	opts    driver.TxOptions
 
 	// The results, beside those of the statement.
-	rows    *rows
-	tx      *transaction
+	rows *rows
+	tx   *transaction
 
 	rare    *rare           // nil for most
 	paced   *textcache.Pace // is measured; nil: none
