@@ -104,7 +104,13 @@ func (d *decoder) giveBack() {
 
 // describe begins a result with these columns.
 func (d *decoder) describe(fields []pgconn.FieldDescription) {
+	same := slices.EqualFunc(d.fields, fields, func(a, b pgconn.FieldDescription) bool {
+		return a.DataTypeOID == b.DataTypeOID && a.Format == b.Format
+	})
 	d.fields = append(d.fields[:0], fields...)
+	if same {
+		return // so are the plans: a batch often repeats a query
+	}
 	d.plans, d.dests = d.plans[:0], d.dests[:0]
 	for _, f := range fields {
 		if f.DataTypeOID < firstOwnOID || d.owned[f.DataTypeOID] {
