@@ -24,8 +24,10 @@ type position struct {
 
 // asksWritten gives the place where the next record of the log will be. The name of a file of the log begins with
 // the timeline on which the server writes now; the control file has an older one for a while after a promotion.
-const asksWritten = "SELECT s.system_identifier::text, pg_catalog.pg_walfile_name(l)::text, l::text" +
-	" FROM pg_catalog.pg_control_system() s, pg_catalog.pg_current_wal_insert_lsn() l"
+const asksWritten = "SELECT pg_catalog.pg_walfile_name(l), l FROM pg_catalog.pg_current_wal_insert_lsn() l"
+
+// asksCluster has the server read a file, so a session asks once.
+const asksCluster = "SELECT system_identifier::text FROM pg_catalog.pg_control_system()"
 
 // asksReplayed gives a timeline that the server has reached. It may be on a later one, which only its restartpoints tell
 // every user: then the positions cannot be compared, and the primary serves. A standby that has nothing to replay is
@@ -42,18 +44,25 @@ var errNoPosition = errors.New("the server does not tell its position in the log
 
 // Written implements dialects.Positioned.
 func (s *session) Written(ctx context.Context) (string, error) {
-	row, err := s.row(ctx, asksWritten, 3)
+	if s.cluster == "" {
+		row, err := s.row(ctx, asksCluster, 1)
+		if err != nil {
+			return "", err
+		}
+		s.cluster = row[0]
+	}
+	row, err := s.row(ctx, asksWritten, 2)
 	if err != nil {
 		return "", err
 	}
-	if len(row[1]) < 8 {
+	if len(row[0]) < 8 {
 		return "", errNoPosition
 	}
-	timeline, err := strconv.ParseUint(row[1][:8], 16, 32)
+	timeline, err := strconv.ParseUint(row[0][:8], 16, 32)
 	if err != nil {
 		return "", errNoPosition
 	}
-	return valid(fmt.Sprintf("%s/%d/%s", row[0], timeline, row[2]))
+	return valid(fmt.Sprintf("%s/%d/%s", s.cluster, timeline, row[1]))
 }
 
 // Replayed implements dialects.Positioned.

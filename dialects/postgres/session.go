@@ -38,6 +38,8 @@ type session struct {
 
 	pipelined pipelineStatements
 
+	cluster string // its system identifier; empty: not asked yet
+
 	mode      pgx.QueryExecMode // the default; 0: not asked yet
 	described bool              // pgx has a cache of descriptions
 
