@@ -251,6 +251,9 @@ func measureOverload(ctx context.Context, w io.Writer, dir string, lasts time.Du
 	if err != nil || dir == "" {
 		return err
 	}
+	if err := os.MkdirAll(filepath.Join(dir, chartDir), 0o755); err != nil {
+		return err
+	}
 	if err := os.WriteFile(filepath.Join(dir, "overload.md"), []byte(table.String()), 0o644); err != nil {
 		return err
 	}
