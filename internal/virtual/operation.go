@@ -180,12 +180,19 @@ func (op *operation) attempt(ctx context.Context) (again bool, err error) {
 		return op.begin(ctx)
 	case lending:
 		return false, op.lend()
+	}
+	return op.askServer(ctx, &r.Session)
+}
+
+// askServer is attempt for what is no statement of the program.
+func (op *operation) askServer(ctx context.Context, s *session.Session) (again bool, err error) {
+	switch op.kind {
 	case attaching:
 		return false, nil
 	case asking:
-		op.rare.written, err = r.Session.Written(ctx)
+		op.rare.written, err = s.Written(ctx)
 	default:
-		err = r.Session.Ping(ctx)
+		err = s.Ping(ctx)
 	}
 	return op.finishUnexecuted(ctx, err)
 }
