@@ -181,18 +181,19 @@ func (op *operation) attempt(ctx context.Context) (again bool, err error) {
 	case lending:
 		return false, op.lend()
 	}
-	return op.askServer(ctx, &r.Session)
+	return askServer(ctx, op)
 }
 
 // askServer is attempt for what is no statement of the program.
-func (op *operation) askServer(ctx context.Context, s *session.Session) (again bool, err error) {
+func askServer(ctx context.Context, op *operation) (again bool, err error) {
+	r := op.Conn
 	switch op.kind {
 	case attaching:
 		return false, nil
 	case asking:
-		op.rare.written, err = s.Written(ctx)
+		op.rare.written, err = r.Session.Written(ctx)
 	default:
-		err = s.Ping(ctx)
+		err = r.Session.Ping(ctx)
 	}
 	return op.finishUnexecuted(ctx, err)
 }
