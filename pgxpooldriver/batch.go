@@ -33,6 +33,17 @@ type end struct {
 	err error
 }
 
+// endIn is the end that comes with an event; nil: none does.
+func endIn(event driver.Value) *end {
+	switch event := event.(type) {
+	case *end:
+		return event
+	case *head:
+		return event.end
+	}
+	return nil
+}
+
 // batch are pgx.BatchResults.
 type batch struct {
 	link    *link
@@ -332,7 +343,7 @@ func (s *batchSource) Send(ctx context.Context, dc driver.Conn, how direct.How) 
 	s.decoder = takeDecoder(c)
 	rows, err := wholeOf(s, how)
 	if w, ok := rows.(*whole); ok && len(w.rows) > 0 {
-		if last, ok := w.rows[len(w.rows)-1].(*end); ok && last.err != nil {
+		if last := endIn(w.rows[len(w.rows)-1]); last != nil && last.err != nil {
 			_ = s.Close()
 			return nil, last.err // who has to read all has to know of it now
 		}

@@ -61,6 +61,11 @@ func TestInASandboxNothingStays(t *testing.T) {
 		batch.Queue("INSERT INTO t VALUES (8)")
 		require.ErrorContains(t, b.pool.SendBatch(ctx, &batch).Close(), "23505")
 		require.Equal(t, 6, count(ctx))
+		batch = pgx.Batch{}
+		batch.Queue("INSERT INTO t VALUES (8)")
+		batch.Queue("SELECT 1 / (2 - i) FROM generate_series(1, 2) i") // fails after its first row
+		require.ErrorContains(t, b.pool.SendBatch(ctx, &batch).Close(), "22012")
+		require.Equal(t, 6, count(ctx))
 		require.NoError(t, b.pool.AcquireFunc(ctx, func(c *pgxpooldriver.Conn) error {
 			require.Equal(t, 6, ask[int](ctx, t, c.Conn(), "SELECT count(*) FROM t"))
 			return nil
