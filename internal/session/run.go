@@ -29,9 +29,6 @@ type Statement struct {
 
 	Cargo Cargo // the settings of the context that it carries
 
-	// Direct sends it in place of the driver's methods for texts; nil: those do. Converted is true then.
-	Direct *direct.Call
-
 	// Fatal: if the conversion of the arguments panics, Calls counts that.
 	Fatal bool
 	// Converted: the arguments are what the driver expects.
@@ -43,8 +40,11 @@ type Statement struct {
 	Columns []string           // names of Rows; nil: the driver has panicked, and is asked again
 	Said    dialects.Diagnosis // of an error of the driver
 
+	renewals int8 // how often it was stale and was prepared again
 	prepared *stmtcache.Stmt
-	renewals int // how often it was stale and was prepared again
+
+	// Direct sends it in place of the driver's methods for texts; nil: those do. Converted is true then.
+	Direct *direct.Call
 }
 
 // Progress says how far Run has come with a statement.

@@ -58,11 +58,11 @@ type operation struct {
 	rows *rows
 	tx   *transaction
 
-	rare    *rare           // nil for most
 	paced   *textcache.Pace // is measured; nil: none
 	sharing *task.Task      // the task, if op has set state that other checkouts of the task use; else nil
 	calls   int             // how many calls of the driver had not returned when the operation got the lock
 	started bool            // Reach has found the connection
+	rare    *rare           // nil for most
 }
 
 // setText makes op one that executes its text, or its virtual statement, which has this text.
