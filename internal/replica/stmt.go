@@ -5,6 +5,8 @@ import (
 	"database/sql/driver"
 	"errors"
 	"slices"
+
+	"github.com/pooldriver/pooldriver/internal/driverconn"
 )
 
 // stmt is a prepared statement. It has one of each virtual connection on which it was executed or prepared.
@@ -82,18 +84,10 @@ func (s *stmt) QueryContext(ctx context.Context, args []driver.NamedValue) (driv
 
 // Exec is ExecContext without a context.
 func (s *stmt) Exec(args []driver.Value) (driver.Result, error) {
-	return s.ExecContext(context.Background(), named(args))
+	return s.ExecContext(context.Background(), driverconn.Named(args))
 }
 
 // Query is QueryContext without a context.
 func (s *stmt) Query(args []driver.Value) (driver.Rows, error) {
-	return s.QueryContext(context.Background(), named(args))
-}
-
-func named(args []driver.Value) []driver.NamedValue {
-	n := make([]driver.NamedValue, len(args))
-	for i, v := range args {
-		n[i] = driver.NamedValue{Ordinal: i + 1, Value: v}
-	}
-	return n
+	return s.QueryContext(context.Background(), driverconn.Named(args))
 }

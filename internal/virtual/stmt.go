@@ -3,6 +3,8 @@ package virtual
 import (
 	"context"
 	"database/sql/driver"
+
+	"github.com/pooldriver/pooldriver/internal/driverconn"
 )
 
 // stmt is a virtual prepared statement: a text, and the virtual connection in whose checkouts the
@@ -52,18 +54,10 @@ func (s *stmt) QueryContext(ctx context.Context, args []driver.NamedValue) (driv
 
 // Exec is ExecContext without a context.
 func (s *stmt) Exec(args []driver.Value) (driver.Result, error) {
-	return s.ExecContext(context.Background(), named(args))
+	return s.ExecContext(context.Background(), driverconn.Named(args))
 }
 
 // Query is QueryContext without a context.
 func (s *stmt) Query(args []driver.Value) (driver.Rows, error) {
-	return s.QueryContext(context.Background(), named(args))
-}
-
-func named(args []driver.Value) []driver.NamedValue {
-	n := make([]driver.NamedValue, len(args))
-	for i, v := range args {
-		n[i] = driver.NamedValue{Ordinal: i + 1, Value: v}
-	}
-	return n
+	return s.QueryContext(context.Background(), driverconn.Named(args))
 }
