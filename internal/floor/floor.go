@@ -110,19 +110,16 @@ func (f *Floor) add(position string) {
 	}
 }
 
-// Raise adds a write. to is a position of the primary that has it, and everything before.
-func (f *Floor) Raise(to string) { f.RaiseSince(f.Mark(), to) }
-
-// Mark is for RaiseSince: it is taken before the primary is asked.
+// Mark is for Raise: it is taken before the primary is asked.
 func (f *Floor) Mark() uint64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.lost
 }
 
-// RaiseSince is Raise for a position that was asked for after mark. It may not have a write whose position became unknown
-// since then, at the same time as this one.
-func (f *Floor) RaiseSince(mark uint64, to string) {
+// Raise adds a write. to is a position of the primary that has it, and everything before. It was asked for after mark. It
+// may lack a write whose position became unknown since then.
+func (f *Floor) Raise(mark uint64, to string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.position != "" {

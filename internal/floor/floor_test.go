@@ -39,6 +39,9 @@ func (numbers) Valid(text string) bool        { return number(text) >= 0 }
 
 func of(ctx context.Context) *floor.Floor { return floor.Of(ctx, nil, "db", numbers{}) }
 
+// raise has nothing lost while the primary is asked.
+func raise(f *floor.Floor, to string) { f.Raise(f.Mark(), to) }
+
 func TestAFloorRises(t *testing.T) {
 	t.Parallel()
 	require.Nil(t, of(t.Context()))
@@ -46,14 +49,14 @@ func TestAFloorRises(t *testing.T) {
 	position, primaryOnly := f.Now()
 	require.Empty(t, position)
 	require.False(t, primaryOnly)
-	f.Raise("5")
-	f.Raise("3")
+	raise(f, "5")
+	raise(f, "3")
 	position, _ = f.Now()
 	require.Equal(t, "5", position)
 	f.Unknown()
 	_, primaryOnly = f.Now()
 	require.True(t, primaryOnly)
-	f.Raise("6")
+	raise(f, "6")
 	position, primaryOnly = f.Now()
 	require.Equal(t, "6", position)
 	require.False(t, primaryOnly)
@@ -78,13 +81,13 @@ func TestATokenCarriesAFloor(t *testing.T) {
 	t.Parallel()
 	ctx := floor.With(t.Context())
 	require.Empty(t, floor.Token(ctx))
-	of(ctx).Raise("7")
+	raise(of(ctx), "7")
 	next := floor.WithToken(t.Context(), floor.Token(ctx))
 	require.Equal(t, floor.Token(ctx), floor.Token(next), "before its first use")
 	position, primaryOnly := of(next).Now()
 	require.Equal(t, "7", position)
 	require.False(t, primaryOnly)
-	of(next).Raise("9")
+	raise(of(next), "9")
 	require.NotEqual(t, floor.Token(ctx), floor.Token(next))
 	position, _ = of(floor.WithToken(t.Context(), floor.Token(next))).Now()
 	require.Equal(t, "9", position, "the old position is overtaken")
@@ -97,9 +100,9 @@ func TestATokenCarriesAFloor(t *testing.T) {
 func TestATokenAddsToAFloorThatIsInUse(t *testing.T) {
 	t.Parallel()
 	ctx := floor.With(t.Context())
-	of(ctx).Raise("3")
+	raise(of(ctx), "3")
 	later := floor.With(t.Context())
-	of(later).Raise("8")
+	raise(of(later), "8")
 	require.Equal(t, ctx, floor.WithToken(ctx, floor.Token(later)))
 	position, _ := of(ctx).Now()
 	require.Equal(t, "8", position)
@@ -127,10 +130,10 @@ func TestAnOldHistoryEndsWithTheNextPositionOfThePrimary(t *testing.T) {
 	t.Parallel()
 	in := func(ctx context.Context) *floor.Floor { return floor.Of(ctx, nil, "db", histories{}) }
 	before := floor.With(t.Context())
-	in(before).Raise("1/90")
+	raise(in(before), "1/90")
 
 	ctx := floor.WithToken(t.Context(), floor.Token(before))
-	in(ctx).Raise("2/10") // after a failover
+	raise(in(ctx), "2/10") // after a failover
 	next := floor.WithToken(t.Context(), floor.Token(ctx))
 	position, primaryOnly := in(next).Now()
 	require.Equal(t, "2/10", position)
@@ -141,7 +144,7 @@ func TestAnOldHistoryEndsWithTheNextPositionOfThePrimary(t *testing.T) {
 	require.True(t, primaryOnly)
 	_, primaryOnly = in(floor.WithToken(t.Context(), floor.Token(next))).Now()
 	require.True(t, primaryOnly, "until the primary was asked")
-	in(next).Raise("2/11")
+	raise(in(next), "2/11")
 	_, primaryOnly = in(floor.WithToken(t.Context(), floor.Token(next))).Now()
 	require.False(t, primaryOnly)
 }
@@ -151,10 +154,10 @@ func TestAPositionDoesNotHaveAWriteThatWasLostWhileItWasAskedFor(t *testing.T) {
 	f := of(floor.With(t.Context()))
 	mark := f.Mark()
 	f.Unknown()
-	f.RaiseSince(mark, "5")
+	f.Raise(mark, "5")
 	_, primaryOnly := f.Now()
 	require.True(t, primaryOnly)
-	f.RaiseSince(f.Mark(), "6")
+	f.Raise(f.Mark(), "6")
 	_, primaryOnly = f.Now()
 	require.False(t, primaryOnly)
 }
@@ -178,7 +181,7 @@ func TestAContextKeepsFewTokens(t *testing.T) {
 
 func with(t *testing.T, position string) context.Context {
 	ctx := floor.With(t.Context())
-	of(ctx).Raise(position)
+	raise(of(ctx), position)
 	return ctx
 }
 
@@ -204,11 +207,11 @@ func TestAFloorNeverFalls(t *testing.T) {
 			n := r.IntN(log + 1)
 			switch r.IntN(4) {
 			case 0:
-				of(ctx).Raise(strconv.Itoa(log))
+				raise(of(ctx), strconv.Itoa(log))
 				highest, lost = log, false
 			case 1:
 				other := floor.With(t.Context())
-				of(other).Raise(strconv.Itoa(n))
+				raise(of(other), strconv.Itoa(n))
 				floor.WithToken(ctx, floor.Token(other))
 				highest = max(highest, n)
 			case 2:
@@ -230,7 +233,7 @@ func TestAContextStaysWithOneReplica(t *testing.T) {
 	f.Leave()
 	_, primaryOnly := f.Now()
 	require.False(t, primaryOnly, "it has read nothing")
-	f.Raise("5")
+	raise(f, "5")
 	stays, position, primaryOnly := f.Stay("one")
 	require.Equal(t, "one", stays)
 	require.Equal(t, "5", position)
@@ -242,10 +245,10 @@ func TestAContextStaysWithOneReplica(t *testing.T) {
 	require.Nil(t, f.Replica())
 	_, _, primaryOnly = f.Stay("two")
 	require.True(t, primaryOnly)
-	f.RaiseSince(mark, "6")
+	f.Raise(mark, "6")
 	_, _, primaryOnly = f.Stay("two")
 	require.True(t, primaryOnly, "the primary was asked before")
-	f.Raise("7")
+	raise(f, "7")
 	stays, position, primaryOnly = f.Stay("two")
 	require.Equal(t, "two", stays)
 	require.Equal(t, "7", position)

@@ -151,15 +151,13 @@ func (w *Watcher) run() {
 			return
 		}
 		timer.Reset(pause)
+		wake := w.wake
+		if err != nil {
+			wake = nil // a server that does not answer is not asked every 5 ms
+		}
 		select {
 		case <-timer.C:
-		case <-w.wake:
-			if err != nil { // a server that does not answer is not asked every 5 ms
-				select {
-				case <-timer.C:
-				case <-w.ctx.Done():
-				}
-			}
+		case <-wake:
 		case <-w.ctx.Done():
 		}
 	}

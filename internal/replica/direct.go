@@ -3,8 +3,6 @@ package replica
 import (
 	"context"
 	"database/sql/driver"
-	"errors"
-	"io"
 
 	"github.com/pooldriver/pooldriver/dialects"
 	"github.com/pooldriver/pooldriver/internal/direct"
@@ -33,31 +31,18 @@ func (c *conn) Execute(ctx context.Context, call *direct.Call) (driver.Rows, err
 		c.raise(ctx, f, err)
 		return rows, err
 	}
-	return &raisingDirect{Rows: rows.(direct.Rows), conn: c, ctx: ctx, floor: f}, nil
+	return &raisingDirect{rows.(direct.Rows), raiser{conn: c, ctx: ctx, floor: f}}, nil
 }
 
 // raisingDirect are raisingRows of package direct.
 type raisingDirect struct {
 	direct.Rows
-	conn   *conn
-	ctx    context.Context
-	floor  *floor.Floor
-	failed error
+	raiser
 }
 
-func (r *raisingDirect) Next(dest []driver.Value) error {
-	err := r.Rows.Next(dest)
-	if err != nil && err != io.EOF {
-		r.failed = err
-	}
-	return err
-}
+func (r *raisingDirect) Next(dest []driver.Value) error { return r.read(r.Rows.Next(dest)) }
 
-func (r *raisingDirect) Close() error {
-	err := r.Rows.Close()
-	r.conn.raise(r.ctx, r.floor, errors.Join(r.failed, err, r.ctx.Err()))
-	return err
-}
+func (r *raisingDirect) Close() error { return r.closed(r.Rows.Close()) }
 
 // Start implements direct.Conn.
 func (c *conn) Start(ctx, lifetime context.Context, opts driver.TxOptions, nested bool) (driver.Tx, error) {
@@ -75,7 +60,7 @@ func (c *conn) Lend(ctx context.Context, effect dialects.Effect) (direct.Loan, e
 		return nil, err
 	}
 	loan := raisingLoan{Loan: l, conn: c, ctx: ctx}
-	if c.tx == nil && c.set.positions != nil {
+	if c.tx == nil {
 		loan.floor = c.floorOf(ctx)
 	}
 	return loan, nil

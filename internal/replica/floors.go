@@ -19,11 +19,16 @@ import (
 
 // floorOf returns the floor of a context, nil if none is kept.
 func (c *conn) floorOf(ctx context.Context) *floor.Floor {
-	if c.set.positions == nil {
-		return nil
-	}
 	var at task.Place
 	if c.set.engine.FindPlace(ctx, &at) != nil {
+		return nil
+	}
+	return c.floorAt(ctx, &at)
+}
+
+// floorAt is floorOf for a context whose place is known.
+func (c *conn) floorAt(ctx context.Context, at *task.Place) *floor.Floor {
+	if c.set.positions == nil {
 		return nil
 	}
 	return floor.Of(ctx, at.Task, c.set, c.set.positions)
@@ -31,10 +36,7 @@ func (c *conn) floorOf(ctx context.Context) *floor.Floor {
 
 // pick chooses a replica for a read.
 func (c *conn) pick(ctx context.Context, at *task.Place) (routed, error) {
-	var f *floor.Floor
-	if c.set.positions != nil {
-		f = floor.Of(ctx, at.Task, c.set, c.set.positions)
-	}
+	f := c.floorAt(ctx, at)
 	if f == nil {
 		return c.pickAny(ctx)
 	}
@@ -119,7 +121,7 @@ func (c *conn) pickAny(ctx context.Context) (routed, error) {
 
 // raises returns the floor that a call which the primary has served must raise; nil: it need not.
 func (c *conn) raises(ctx context.Context, query string, to routed) *floor.Floor {
-	if to.link == nil || to.replica != nil || c.tx != nil || c.set.positions == nil {
+	if to.link == nil || to.replica != nil || c.tx != nil {
 		return nil
 	}
 	f := c.floorOf(ctx)
@@ -142,7 +144,7 @@ func (c *conn) raise(ctx context.Context, f *floor.Floor, err error) {
 	case err != nil:
 		f.Unknown()
 	case position != "": // else a transaction is open, whose end raises f
-		f.RaiseSince(mark, position)
+		f.Raise(mark, position)
 	}
 }
 
@@ -167,32 +169,39 @@ type virtualRows interface {
 	driver.RowsColumnTypePrecisionScale
 }
 
-// raisingRows raise a floor when they are closed: until then their statement is not over.
-type raisingRows struct {
-	virtualRows
+// raiser raises a floor when the rows of a statement are closed: until then the statement is not over.
+type raiser struct {
 	conn   *conn
 	ctx    context.Context
 	floor  *floor.Floor
 	failed error // of the statement, while its rows were read
 }
 
-func (r *raisingRows) Next(dest []driver.Value) error { return r.read(r.virtualRows.Next(dest)) }
-
-func (r *raisingRows) NextResultSet() error { return r.read(r.virtualRows.NextResultSet()) }
-
-func (r *raisingRows) read(err error) error {
+// read takes note of the error of a read, and returns it.
+func (r *raiser) read(err error) error {
 	if err != nil && err != io.EOF {
 		r.failed = err
 	}
 	return err
 }
 
-func (r *raisingRows) Close() error {
-	err := r.virtualRows.Close()
-	// With a context that has ended, the statement may still run.
+// closed raises the floor, and returns the error of the close. If the context has ended, the statement may still run.
+func (r *raiser) closed(err error) error {
 	r.conn.raise(r.ctx, r.floor, errors.Join(r.failed, err, r.ctx.Err()))
 	return err
 }
+
+// raisingRows are rows with a raiser.
+type raisingRows struct {
+	virtualRows
+	raiser
+}
+
+func (r *raisingRows) Next(dest []driver.Value) error { return r.read(r.virtualRows.Next(dest)) }
+
+func (r *raisingRows) NextResultSet() error { return r.read(r.virtualRows.NextResultSet()) }
+
+func (r *raisingRows) Close() error { return r.closed(r.virtualRows.Close()) }
 
 // scanningRows are raisingRows that scan their columns themselves.
 type scanningRows struct {
@@ -208,7 +217,7 @@ func (r scanningRows) ScanColumn(ctx driverconn.ScanContext, index int, dest any
 
 // raising returns rows that raise f when they are closed.
 func (c *conn) raising(ctx context.Context, rows driver.Rows, f *floor.Floor) driver.Rows {
-	own := &raisingRows{virtualRows: rows.(virtualRows), conn: c, ctx: ctx, floor: f}
+	own := &raisingRows{rows.(virtualRows), raiser{conn: c, ctx: ctx, floor: f}}
 	if s := driverconn.ColumnScannerOf(rows); s != nil {
 		return scanningRows{own, s}
 	}
