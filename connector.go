@@ -5,6 +5,7 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -215,8 +216,10 @@ func (c *Connector) Warm(ctx context.Context) error {
 		return c.err
 	}
 	err := c.pool.Warm(ctx)
-	if failed := eachReplica(c, func(r *replica.Replica) error { return r.Engine.Pool().Warm(ctx) }); c.config.ReplicaFallback == ReplicaFallbackOff {
-		err = cmp.Or(err, failed)
+	for _, r := range replicasOf(c) {
+		if failed := r.Engine.Pool().Warm(ctx); c.config.ReplicaFallback == ReplicaFallbackOff {
+			err = cmp.Or(err, failed)
+		}
 	}
 	return err
 }
@@ -312,7 +315,9 @@ func (c *Connector) Listen(ctx context.Context, channel string, fn func(ctx cont
 func (c *Connector) Flush() {
 	if c.err == nil {
 		c.pool.Flush()
-		_ = eachReplica(c, func(r *replica.Replica) error { r.Engine.Pool().Flush(); return nil })
+		for _, r := range replicasOf(c) {
+			r.Engine.Pool().Flush()
+		}
 	}
 }
 
@@ -377,7 +382,11 @@ func (c *Connector) Drain(ctx context.Context) error {
 		// The primary is last: what holds a connection of a replica may need one of the primary, and what would go to
 		// a replica goes to the primary.
 		First: func() error {
-			return eachReplica(c, func(r *replica.Replica) error { return r.Drain(ctx, holderNames) })
+			var errs []error
+			for _, r := range replicasOf(c) {
+				errs = append(errs, r.Drain(ctx, holderNames))
+			}
+			return errors.Join(errs...)
 		},
 	})
 	if err == nil {
@@ -410,7 +419,9 @@ func (c *Connector) close() {
 	c.leaks.stop() // Close may wait, and a connection that comes back meanwhile is no leak
 	c.history.Stop()
 	endListeners(c)
-	_ = eachReplica(c, func(r *replica.Replica) error { r.Close(); return nil })
+	for _, r := range replicasOf(c) {
+		r.Close()
+	}
 	c.pool.Close()
 }
 

@@ -11,7 +11,6 @@ import (
 	"github.com/pooldriver/pooldriver/dialects"
 	"github.com/pooldriver/pooldriver/internal/binding"
 	"github.com/pooldriver/pooldriver/internal/callsite"
-	"github.com/pooldriver/pooldriver/internal/replica"
 	"github.com/pooldriver/pooldriver/internal/task"
 	"github.com/pooldriver/pooldriver/internal/usage"
 )
@@ -209,7 +208,9 @@ func (c *Connector) CallSites() []CallSite {
 		return nil
 	}
 	sites := c.usage.Sites.All()
-	_ = eachReplica(c, func(r *replica.Replica) error { sites = append(sites, r.Usage.Sites.All()...); return nil })
+	for _, r := range replicasOf(c) {
+		sites = append(sites, r.Usage.Sites.All()...)
+	}
 	figures := make(map[*callsite.Site]callsite.Figures, len(sites))
 	for _, s := range sites {
 		figures[s] = s.Figures()

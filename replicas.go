@@ -3,7 +3,6 @@ package pooldriver
 import (
 	"context"
 	"database/sql/driver"
-	"errors"
 	"fmt"
 	"iter"
 	"slices"
@@ -136,10 +135,10 @@ func replicaStats(s *replica.Set) ReplicaStats {
 // replica.
 func enginesOf(c *Connector) iter.Seq2[string, *binding.Engine] {
 	return func(yield func(string, *binding.Engine) bool) {
-		if !yield("", c.engine) || c.replicas == nil {
+		if !yield("", c.engine) {
 			return
 		}
-		for _, r := range c.replicas.All {
+		for _, r := range replicasOf(c) {
 			if !yield(r.Host, r.Engine) {
 				return
 			}
@@ -204,16 +203,10 @@ func connOf(ctx context.Context, c *Connector, closer func()) driver.Conn {
 	return c.source.Conn(ctx, closer)
 }
 
-// eachReplica calls f for each replica, and returns the joined errors.
-func eachReplica(c *Connector, f func(*replica.Replica) error) error {
+// replicasOf are the replicas of a Connector.
+func replicasOf(c *Connector) []*replica.Replica {
 	if c.replicas == nil {
 		return nil
 	}
-	var errs []error
-	for _, r := range c.replicas.All {
-		if err := f(r); err != nil {
-			errs = append(errs, err)
-		}
-	}
-	return errors.Join(errs...)
+	return c.replicas.All
 }
