@@ -10,7 +10,13 @@ import (
 
 // pgxClient is a client of pgxpool, with pgx's own interface.
 type pgxClient struct {
-	pool  *pgxpool.Pool
+	pgxCalls
+	own *pgxpool.Pool
+}
+
+// pgxCalls are the calls of pgx's own interface.
+type pgxCalls struct {
+	pool  pgxFace
 	texts texts
 }
 
@@ -19,20 +25,20 @@ func openPgx(dsn string, t texts) (client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return pgxClient{pool, t}, nil
+	return pgxClient{pgxCalls{pool, t}, pool}, nil
 }
 
-func (c pgxClient) query(ctx context.Context, n int64) error {
+func (c pgxCalls) query(ctx context.Context, n int64) error {
 	var answer int64
 	return c.pool.QueryRow(ctx, c.texts.query, n).Scan(&answer)
 }
 
-func (c pgxClient) exec(ctx context.Context, account int64) error {
+func (c pgxCalls) exec(ctx context.Context, account int64) error {
 	_, err := c.pool.Exec(ctx, c.texts.exec, account)
 	return err
 }
 
-func (c pgxClient) transaction(ctx context.Context, account int64, statements int) error {
+func (c pgxCalls) transaction(ctx context.Context, account int64, statements int) error {
 	tx, err := c.pool.Begin(ctx)
 	if err != nil {
 		return err
@@ -45,7 +51,7 @@ func (c pgxClient) transaction(ctx context.Context, account int64, statements in
 	return tx.Commit(ctx)
 }
 
-func (c pgxClient) list(ctx context.Context) ([]int64, error) {
+func (c pgxCalls) list(ctx context.Context) ([]int64, error) {
 	rows, err := c.pool.Query(ctx, c.texts.list)
 	if err != nil {
 		return nil, err
@@ -53,17 +59,17 @@ func (c pgxClient) list(ctx context.Context) ([]int64, error) {
 	return pgx.CollectRows(rows, pgx.RowTo[int64])
 }
 
-func (c pgxClient) balance(ctx context.Context, account int64) error {
+func (c pgxCalls) balance(ctx context.Context, account int64) error {
 	var balance int64
 	return c.pool.QueryRow(ctx, c.texts.balance, account).Scan(&balance)
 }
 
 func (c pgxClient) hold(ctx context.Context) (func(), error) {
-	conn, err := c.pool.Acquire(ctx)
+	conn, err := c.own.Acquire(ctx)
 	if err != nil {
 		return nil, err
 	}
 	return conn.Release, nil
 }
 
-func (c pgxClient) close() { c.pool.Close() }
+func (c pgxClient) close() { c.own.Close() }

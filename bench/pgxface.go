@@ -28,6 +28,7 @@ const (
 // pgxFace is what both have.
 type pgxFace interface {
 	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 	SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults
 	CopyFrom(ctx context.Context, table pgx.Identifier, columns []string, src pgx.CopyFromSource) (int64, error)
@@ -105,33 +106,25 @@ func openFaces(account reach) (faces [2]pgxFace, err error) {
 	return [2]pgxFace{peer, pgxpooldriver.New(pooldriver.New(a.URL(poolMaxConns(caseConns))))}, err
 }
 
+// faceTexts are those of PostgreSQL.
+var faceTexts = texts{query: "select $1::bigint + 1", exec: "update accounts set balance = balance + 1 where id = $1"}
+
 func faceQuery(ctx context.Context, f pgxFace, n int64) error {
-	var answer int64
-	return f.QueryRow(ctx, "select $1::bigint + 1", n).Scan(&answer)
+	return pgxCalls{f, faceTexts}.query(ctx, n)
 }
 
-const faceUpdate = "update accounts set balance = balance + 1 where id = $1"
-
 func faceExec(ctx context.Context, f pgxFace, n int64) error {
-	_, err := f.Exec(ctx, faceUpdate, n)
-	return err
+	return pgxCalls{f, faceTexts}.exec(ctx, n)
 }
 
 func faceTransaction(ctx context.Context, f pgxFace, n int64) error {
-	tx, err := f.Begin(ctx)
-	if err != nil {
-		return err
-	}
-	if _, err := tx.Exec(ctx, faceUpdate, n); err != nil {
-		return errors.Join(err, tx.Rollback(ctx))
-	}
-	return tx.Commit(ctx)
+	return pgxCalls{f, faceTexts}.transaction(ctx, n, 1)
 }
 
 func faceBatch(ctx context.Context, f pgxFace, n int64) error {
 	var b pgx.Batch
 	for i := range int64(batchSize) {
-		b.Queue("select $1::bigint + 1", n+i).QueryRow(func(row pgx.Row) error {
+		b.Queue(faceTexts.query, n+i).QueryRow(func(row pgx.Row) error {
 			var answer int64
 			return row.Scan(&answer)
 		})
