@@ -224,12 +224,7 @@ func TestNestedBeginFunc(t *testing.T) {
 func TestAcquire(t *testing.T) {
 	t.Parallel()
 	b, ctx := open(t, fmt.Sprint("pool_max_conns=", math.MaxInt32)), t.Context()
-	var conns []*pgxpooldriver.Conn
-	for range 3 {
-		c, err := b.pool.Acquire(ctx)
-		require.NoError(t, err)
-		conns = append(conns, c)
-	}
+	conns := acquired(t, b, 3)
 	require.EqualValues(t, 3, b.pool.Stat().TotalConns())
 	require.EqualValues(t, 3, b.pool.Stat().AcquiredConns())
 	require.EqualValues(t, 3, b.pool.Stat().AcquireCount())
@@ -280,15 +275,21 @@ func TestReleaseOfAConnectionThatWasClosed(t *testing.T) {
 	require.NoError(t, b.pool.Ping(ctx))
 }
 
-func TestReset(t *testing.T) {
-	t.Parallel()
-	b, ctx := open(t), t.Context()
-	var conns []*pgxpooldriver.Conn
-	for range 3 {
-		c, err := b.pool.Acquire(ctx)
+// acquired are n connections at once.
+func acquired(t *testing.T, b both, n int) (conns []*pgxpooldriver.Conn) {
+	t.Helper()
+	for range n {
+		c, err := b.pool.Acquire(t.Context())
 		require.NoError(t, err)
 		conns = append(conns, c)
 	}
+	return conns
+}
+
+func TestReset(t *testing.T) {
+	t.Parallel()
+	b, ctx := open(t), t.Context()
+	conns := acquired(t, b, 3)
 	b.pool.Reset()
 	for _, c := range conns {
 		require.NoError(t, c.Ping(ctx))
@@ -300,12 +301,7 @@ func TestReset(t *testing.T) {
 func TestIdleConnectionsThatWereKilled(t *testing.T) {
 	t.Parallel()
 	b, ctx := open(t), t.Context()
-	var conns []*pgxpooldriver.Conn
-	for range 3 {
-		c, err := b.pool.Acquire(ctx)
-		require.NoError(t, err)
-		conns = append(conns, c)
-	}
+	conns := acquired(t, b, 3)
 	for _, c := range conns {
 		c.Release()
 	}

@@ -7,8 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/require"
-
 	"github.com/pooldriver/pooldriver"
 	"github.com/pooldriver/pooldriver/internal/randomtest"
 )
@@ -67,12 +65,7 @@ func testNoValueGoesBack(t *testing.T, s *stage) {
 			all.Wait()
 			calm()
 			t.Logf("%d reads, %d of them on replicas, %d older than the one before", reads.Load(), onReplicas.Load(), back.Load())
-			require.Positive(t, onReplicas.Load())
-			if name == "neither" {
-				require.Positive(t, back.Load(), "the replicas were never behind each other: the test shows nothing")
-			} else {
-				require.Zero(t, back.Load())
-			}
+			requireOnlyWithoutFloor(t, name, onReplicas.Load(), back.Load())
 		})
 	}
 }

@@ -180,36 +180,36 @@ func TestARolledBackTransactionMayHaveCommitted(t *testing.T) {
 	require.False(t, isOnReplica(t, pooldriver.Replica(ctx), d, db))
 }
 
-func TestAWriteThatIsLostWhileThePrimaryIsAskedStaysUnknown(t *testing.T) {
-	d := newReplicated()
-	db, _ := openReplicated(t, d)
+// servedByReplica has a replica that has everything serve a context, of WithReads and of Replica, that has written.
+func servedByReplica(t *testing.T) (d *replicated, db *sql.DB, ctx, onReplica context.Context) {
+	t.Helper()
+	d = newReplicated()
+	db, _ = openReplicated(t, d)
 	d.replica.position.Store(1000)
-	ctx := pooldriver.WithReads(t.Context())
-	onReplica := pooldriver.Replica(ctx)
+	ctx = pooldriver.WithReads(t.Context())
+	onReplica = pooldriver.Replica(ctx)
 	_, err := db.ExecContext(ctx, "INSERT INTO t VALUES (0)")
 	require.NoError(t, err)
 	require.Eventually(t, func() bool { return isOnReplica(t, onReplica, d, db) }, time.Minute, time.Millisecond)
+	return d, db, ctx, onReplica
+}
+
+func TestAWriteThatIsLostWhileThePrimaryIsAskedStaysUnknown(t *testing.T) {
+	d, db, ctx, onReplica := servedByReplica(t)
 	lose := func() {
 		d.Server.Inject(fakedb.Fault{Call: fakedb.ConnExecCtx, Err: errors.New("it may have been executed")})
 		_, err := db.ExecContext(ctx, "INSERT INTO t VALUES (2)")
 		require.Error(t, err)
 	}
 	d.asking.Store(&lose)
-	_, err = db.ExecContext(ctx, "INSERT INTO t VALUES (1)")
+	_, err := db.ExecContext(ctx, "INSERT INTO t VALUES (1)")
 	require.NoError(t, err)
 	require.False(t, isOnReplica(t, onReplica, d, db), "the position was asked for before the other write ended")
 	require.True(t, isOnReplica(t, onReplica, d, db))
 }
 
 func TestAWriteWhoseRowsFailIsUnknown(t *testing.T) {
-	d := newReplicated()
-	db, _ := openReplicated(t, d)
-	d.replica.position.Store(1000)
-	ctx := pooldriver.WithReads(t.Context())
-	onReplica := pooldriver.Replica(ctx)
-	_, err := db.ExecContext(ctx, "INSERT INTO t VALUES (0)")
-	require.NoError(t, err)
-	require.Eventually(t, func() bool { return isOnReplica(t, onReplica, d, db) }, time.Minute, time.Millisecond)
+	d, db, ctx, onReplica := servedByReplica(t)
 	const writes = "SELECT 2"
 	d.Server.Inject(fakedb.Fault{Call: fakedb.RowsNext, Err: errors.New("lost")})
 	require.Error(t, db.QueryRowContext(ctx, writes).Scan(new(int)))
