@@ -20,6 +20,7 @@ var mayImport = []struct{ pkg, imports string }{
 	{"tests/schedules", ". internal/fakedb internal/randomtest internal/stubdialect sandbox testify"},
 	{"httptask", ". internal/task"},
 	{"inspect", ". internal/pprofproto pool"},
+	{"internal/metrics", ". pool"},
 	{"sandbox", ". dialects dialects/generic internal/beneath internal/bubble internal/direct internal/driverconn internal/goroutine internal/redact internal/task sandbox/internal/clones"},
 	{"sandbox/internal/clones", "sandbox/internal/dsn"},
 	{"sandbox/internal/dsn", "dialects"},
