@@ -10,6 +10,7 @@ import (
 
 	"github.com/pooldriver/pooldriver/dialects"
 	"github.com/pooldriver/pooldriver/dialects/internal/myerror"
+	"github.com/pooldriver/pooldriver/internal/pause"
 )
 
 // killer ends connections on the server if the driver has closed their socket while the server may
@@ -85,7 +86,7 @@ func (k *killer) stop(ctx context.Context, v victim) error {
 		case err != nil && ctx.Err() == nil && !isFull(err):
 			return fmt.Errorf("ending a connection on the server: %w", err)
 		}
-		if pause(ctx, wait); ctx.Err() != nil {
+		if pause.For(ctx, wait); ctx.Err() != nil {
 			return errors.Join(fmt.Errorf("a connection may still be at work on the server: %w", context.Cause(ctx)), err)
 		}
 	}
