@@ -53,11 +53,7 @@ func (b *beside) ask() {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	for _, process := range b.of.Executing(b.brief()) {
-		blockers, err := blockersOf(ctx, b.of, process)
-		if err != nil {
-			return // the user may not ask
-		}
-		for _, blocker := range blockers {
+		for _, blocker := range blockersOf(ctx, b.of, process) {
 			if s := open.ofProcess(b.of, blocker); s != nil {
 				b.waits(s)
 				return
