@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
 
 	"github.com/pooldriver/pooldriver/internal/ctxerr"
 	"github.com/pooldriver/pooldriver/internal/task"
@@ -89,9 +88,4 @@ const (
 var ambientModes = [...]string{"auto", "join", "warn", "strict"}
 
 // String is the mode as a DSN spells it.
-func (m AmbientMode) String() string {
-	if int(m) < len(ambientModes) {
-		return ambientModes[m]
-	}
-	return fmt.Sprintf("AmbientMode(%d)", uint8(m))
-}
+func (m AmbientMode) String() string { return word(ambientModes[:], m) }

@@ -248,12 +248,7 @@ const (
 var resetModes = [...]string{"auto", "always", "off"}
 
 // String is the mode as a DSN spells it.
-func (m ResetMode) String() string {
-	if int(m) < len(resetModes) {
-		return resetModes[m]
-	}
-	return fmt.Sprintf("ResetMode(%d)", uint8(m))
-}
+func (m ResetMode) String() string { return word(resetModes[:], m) }
 
 func defaultConfig() Config { return options.Default() }
 

@@ -20,6 +20,7 @@ var mayImport = []struct{ pkg, imports string }{
 	{"tests/schedules", ". internal/fakedb internal/randomtest internal/stubdialect sandbox testify"},
 	{"httptask", ". internal/task"},
 	{"inspect", ". internal/pprofproto pool"},
+	{"internal/metrics", ". pool"},
 	{"sandbox", ". dialects dialects/generic internal/beneath internal/bubble internal/direct internal/driverconn internal/goroutine internal/redact internal/task sandbox/internal/clones"},
 	{"sandbox/internal/clones", "sandbox/internal/dsn"},
 	{"sandbox/internal/dsn", "dialects"},
@@ -27,7 +28,7 @@ var mayImport = []struct{ pkg, imports string }{
 	{"tests/behaviour", ""}, // tests only
 
 	{".", "dialects dialects/generic internal/beneath internal/binding internal/bubble internal/callsite internal/connpool" +
-		" internal/config internal/ctxerr internal/ctxsettings internal/floor internal/histogram internal/history internal/listen internal/optiontable internal/pinning internal/redact" +
+		" internal/config internal/ctxerr internal/ctxsettings internal/floor internal/histogram internal/history internal/listen internal/optiontable internal/pause internal/pinning internal/redact" +
 		" internal/repeated internal/replica internal/report internal/session internal/task internal/traffic internal/unwrap internal/usage internal/virtual internal/waitgraph pool"},
 	{"internal/replica", "dialects internal/beneath internal/binding internal/config internal/connpool internal/ctxerr internal/direct internal/driverconn internal/floor internal/histogram" +
 		" internal/report internal/task internal/textcache internal/usage internal/virtual pool"},
@@ -58,7 +59,7 @@ var mayImport = []struct{ pkg, imports string }{
 	{"internal/callsite", ""},
 	{"internal/droppedstate", ""},
 	{"internal/histogram", ""},
-	{"internal/listen", ""},
+	{"internal/listen", "internal/pause"},
 	{"internal/mergedctx", ""},
 	{"internal/pprofproto", ""},
 	{"internal/relay", ""},
@@ -75,9 +76,9 @@ var mayImport = []struct{ pkg, imports string }{
 	{"internal/randomtest", ""},
 
 	{"dialects/mysql", "dialects dialects/internal/base dialects/internal/classify/mysql dialects/internal/hosts dialects/internal/myerror" +
-		" dialects/internal/wire internal/redact internal/unwrap go-sql-driver"},
+		" dialects/internal/wire internal/pause internal/redact internal/unwrap go-sql-driver"},
 	{"dialects/odbc", "dialects dialects/generic dialects/internal/base dialects/internal/classify/mysql dialects/internal/classify/postgres" +
-		" dialects/internal/classify/sqlite dialects/internal/myerror internal/driverconn internal/redact internal/unwrap odbc"},
+		" dialects/internal/classify/sqlite dialects/internal/myerror internal/driverconn internal/pause internal/redact internal/unwrap odbc"},
 	{"dialects/postgres", "dialects dialects/internal/base dialects/internal/classify/postgres dialects/internal/hosts dialects/internal/wire" +
 		" dialects/postgres/internal/carrier internal/redact internal/unwrap pgx"},
 	{"dialects/postgres/internal/carrier", "dialects dialects/internal/wire pgx"},
@@ -89,7 +90,7 @@ var mayImport = []struct{ pkg, imports string }{
 	{"dialects/internal/classify/postgres", "dialects dialects/internal/classify dialects/internal/sqltext"},
 	{"dialects/internal/classify/sqlite", "dialects dialects/internal/classify dialects/internal/sqltext"},
 	{"dialects/internal/classify", "dialects dialects/internal/sqltext"},
-	{"dialects/internal/hosts", "dialects"},
+	{"dialects/internal/hosts", "dialects internal/pause"},
 	{"dialects/internal/myerror", "dialects"},
 	{"dialects/internal/rowstest", "testify"},
 	{"dialects/internal/sqltext/classifytest", "dialects dialects/internal/sqltext testify"},
@@ -97,6 +98,7 @@ var mayImport = []struct{ pkg, imports string }{
 	{"dialects/internal/wire", ""},
 	{"dialects", "internal/redact"},
 	{"internal/fairlock", ""},
+	{"internal/pause", ""},
 	{"internal/unwrap", ""},
 	{"internal/redact", ""},
 	{"internal/driverconn", ""},

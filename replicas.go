@@ -36,12 +36,7 @@ const (
 var readsModes = [...]string{"explicit", "tx", "auto"}
 
 // String is the mode as a DSN spells it.
-func (m ReadsMode) String() string {
-	if int(m) < len(readsModes) {
-		return readsModes[m]
-	}
-	return fmt.Sprintf("ReadsMode(%d)", uint8(m))
-}
+func (m ReadsMode) String() string { return word(readsModes[:], m) }
 
 // ReplicaFallback says whether the primary serves the reads that no replica can serve.
 type ReplicaFallback uint8
@@ -56,12 +51,7 @@ const (
 var replicaFallbacks = [...]string{"on", "off"}
 
 // String is the value as a DSN spells it.
-func (f ReplicaFallback) String() string {
-	if int(f) < len(replicaFallbacks) {
-		return replicaFallbacks[f]
-	}
-	return fmt.Sprintf("ReplicaFallback(%d)", uint8(f))
-}
+func (f ReplicaFallback) String() string { return word(replicaFallbacks[:], f) }
 
 // ErrNoReplica is in the error of a read that no replica can serve, with ReplicaFallbackOff.
 var ErrNoReplica = replica.ErrNone

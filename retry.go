@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/pooldriver/pooldriver/internal/ctxerr"
+	"github.com/pooldriver/pooldriver/internal/pause"
 	"github.com/pooldriver/pooldriver/internal/report"
 )
 
@@ -80,7 +81,7 @@ func (r Retry) run(ctx context.Context, attempt func() (conflict *report.Report,
 		if conflict == nil {
 			return err
 		}
-		if n == r.MaxAttempts || !pause(ctx, r.backoff(n)) {
+		if n == r.MaxAttempts || !lasts(ctx, r.backoff(n)) {
 			if ctx.Err() != nil {
 				err = ctxerr.WithEnd(ctx, err)
 			}
@@ -99,18 +100,11 @@ func (r Retry) backoff(n int) time.Duration {
 	return rand.N(longest)
 }
 
-// pause sleeps for d. It reports false if ctx has ended, or ends before d has passed. If the
-// deadline of ctx shows this at once, pause does not sleep.
-func pause(ctx context.Context, d time.Duration) bool {
+// lasts sleeps for d. It reports false if ctx has ended, or ends before d has passed. If the
+// deadline of ctx shows this at once, lasts does not sleep.
+func lasts(ctx context.Context, d time.Duration) bool {
 	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) <= d {
 		return false
 	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return ctx.Err() == nil
-	case <-ctx.Done():
-		return false
-	}
+	return pause.For(ctx, d) && ctx.Err() == nil
 }

@@ -24,8 +24,6 @@ type ReplicaState struct {
 // Positions compares positions. A position is text that only its dialect understands. Where a method is not sure, it
 // says what sends a read to the primary.
 type Positions interface {
-	// Later returns a position that has all of both. If they cannot be compared, it is b.
-	Later(a, b string) string
 	// Reached reports whether a server that has replayed up to replayed has all of position. It is false if
 	// the two are of different histories, as after a failover.
 	Reached(position, replayed string) bool

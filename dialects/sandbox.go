@@ -125,13 +125,9 @@ type SandboxJudge interface {
 	LeavesNothing(err error) bool
 }
 
-// A LockExplainer is a Dialect that knows how a server tells which of its sessions wait for each
-// other.
+// A LockExplainer is a LockFinder that knows the errors of sessions that have waited for locks.
 type LockExplainer interface {
-	Dialect
-	// Blockers queries the server on the session asking, and returns the sessions that block the
-	// session with the number waiting. The two are different sessions.
-	Blockers(ctx context.Context, asking Session, waiting uint64) ([]uint64, error)
+	LockFinder
 	// LockLost returns whether err says that a session has waited in vain for a lock, and the
 	// sessions that err itself names.
 	LockLost(err error) (lost bool, blockers []uint64)

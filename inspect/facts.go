@@ -152,12 +152,8 @@ func mostOf(p Pool) (most share) {
 		if h.Pin == pooldriver.PinRaw {
 			continue
 		}
-		i := slices.IndexFunc(all, func(g share) bool { return g.label == h.Label && g.statement == h.Statement })
-		if i < 0 {
-			i = len(all)
-			all = append(all, share{label: h.Label, statement: h.Statement})
-		}
-		g, held := &all[i], max(0, p.At.Sub(h.Since))
+		g := entry(&all, func(g share) bool { return g.label == h.Label && g.statement == h.Statement }, share{label: h.Label, statement: h.Statement})
+		held := max(0, p.At.Sub(h.Since))
 		g.count++
 		g.held += held
 		if g.count == 1 || held > g.longest {

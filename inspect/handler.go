@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -49,12 +48,8 @@ func Handler(connectors ...*pooldriver.Connector) *Inspector {
 // callers waiting, which the pool does not see. If Handler was not given c, AddDB adds its pool to
 // the page. AddDB must be called before the first request. It returns i.
 func (i *Inspector) AddDB(c *pooldriver.Connector, db *sql.DB) *Inspector {
-	n := slices.IndexFunc(i.pools, func(w *watched) bool { return w.connector == c })
-	if n < 0 {
-		n = len(i.pools)
-		i.pools = append(i.pools, &watched{connector: c})
-	}
-	i.pools[n].dbs = append(i.pools[n].dbs, db)
+	w := *entry(&i.pools, func(w *watched) bool { return w.connector == c }, &watched{connector: c})
+	w.dbs = append(w.dbs, db)
 	return i
 }
 

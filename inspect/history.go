@@ -214,7 +214,7 @@ func linesOf(moments []pooldriver.Moment) []Point {
 		if i > 0 {
 			before := moments[i-1]
 			p.WaitP99, _ = quantile(minus(m.Wait, before.Wait), 0.99)
-			for _, why := range []pooldriver.AcquireFailure{pooldriver.AcquireTimeout, pooldriver.AcquireQueueFull, pooldriver.AcquireOverloaded, pooldriver.AcquireBreakerOpen, pooldriver.AcquireDialFailed, pooldriver.AcquireDeadlock} {
+			for _, why := range refusals {
 				p.Failed += m.AcquireFailures[why] - before.AcquireFailures[why]
 			}
 		}

@@ -21,12 +21,7 @@ type LabelUse struct {
 // labelsOf adds up by label. The label that has held most comes first.
 func labelsOf(p Pool) (all []LabelUse) {
 	of := func(label string) *LabelUse {
-		i := slices.IndexFunc(all, func(l LabelUse) bool { return l.Label == label })
-		if i < 0 {
-			i = len(all)
-			all = append(all, LabelUse{Label: label})
-		}
-		return &all[i]
+		return entry(&all, func(l LabelUse) bool { return l.Label == label }, LabelUse{Label: label})
 	}
 	type text struct{ label, statement string }
 	texts := map[text]time.Duration{}

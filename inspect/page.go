@@ -116,10 +116,7 @@ func viewOf(number int, p Pool) view {
 	// Holders that do not use their connection come first: people look for them.
 	slices.SortStableFunc(p.Holders, func(a, b pooldriver.Holder) int { return cmp.Compare(b.Idle, a.Idle) })
 	v := view{Pool: p, Number: number}
-	if len(p.Waiters) > 0 && !p.Waiters[0].Follows { // those in the queue come first
-		v.Longest = time.Since(p.Waiters[0].Since)
-	}
-	v.Slots = slotsOf(p)
+	v.Longest, v.Slots = longestWait(p), slotsOf(p)
 	v.Queue = min(p.Stats.Pool.Waiting, 40)
 	v.QueueMore = p.Stats.Pool.Waiting - v.Queue
 	if hasBreaker(p) {
@@ -166,12 +163,7 @@ type group struct {
 // groupsOf groups waiters by label, the largest group first.
 func groupsOf(waiters []pooldriver.Waiter) (groups []group) {
 	for _, w := range waiters {
-		i := slices.IndexFunc(groups, func(g group) bool { return g.Label == w.Label })
-		if i < 0 {
-			i = len(groups)
-			groups = append(groups, group{Label: w.Label, First: w.Position, Since: w.Since})
-		}
-		g := &groups[i]
+		g := entry(&groups, func(g group) bool { return g.Label == w.Label }, group{Label: w.Label, First: w.Position, Since: w.Since})
 		g.Count++
 		if w.Follows {
 			g.Follow++
@@ -231,15 +223,9 @@ func slotsOf(p Pool) []slot {
 // hostsOf counts the connections in use for each server, if the DSN names several.
 func hostsOf(holders []pooldriver.Holder) (hosts []host) {
 	for _, h := range holders {
-		if h.Host == "" {
-			continue
+		if h.Host != "" {
+			entry(&hosts, func(o host) bool { return o.Name == h.Host }, host{Name: h.Host}).InUse++
 		}
-		i := slices.IndexFunc(hosts, func(o host) bool { return o.Name == h.Host })
-		if i < 0 {
-			i = len(hosts)
-			hosts = append(hosts, host{Name: h.Host})
-		}
-		hosts[i].InUse++
 	}
 	slices.SortFunc(hosts, func(a, b host) int { return cmp.Compare(a.Name, b.Name) })
 	return hosts

@@ -4,6 +4,7 @@ import (
 	"database/sql"
 	"encoding/json"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/pooldriver/pooldriver"
@@ -104,3 +105,13 @@ func writeJSON(w io.Writer, s Snapshot) {
 }
 
 func atMost[T any](n int, list []T) []T { return list[:min(n, len(list))] }
+
+// entry returns the entry of a list that is the one, which it adds if there is none.
+func entry[T any](list *[]T, is func(T) bool, one T) *T {
+	i := slices.IndexFunc(*list, is)
+	if i < 0 {
+		i = len(*list)
+		*list = append(*list, one)
+	}
+	return &(*list)[i]
+}

@@ -60,13 +60,16 @@ func (f *facts) judgeNobodyWaits(p Pool) Verdict {
 	return Verdict{"calm", fmt.Sprintf("The pool is not the problem: %s, and %s.", f.use, f.nobody)}
 }
 
-// failures lists the reasons of failures, in the order of pooldriver's.
+// refusals are the reasons of failures for which the program has done nothing: it has not cancelled, or closed.
+var refusals = []pooldriver.AcquireFailure{
+	pooldriver.AcquireTimeout, pooldriver.AcquireQueueFull, pooldriver.AcquireOverloaded, pooldriver.AcquireBreakerOpen,
+	pooldriver.AcquireDialFailed, pooldriver.AcquireDeadlock,
+}
+
+// failures lists the reasons of failures.
 func failures(n map[pooldriver.AcquireFailure]uint64) string {
 	var list []string
-	for _, why := range []pooldriver.AcquireFailure{
-		pooldriver.AcquireTimeout, pooldriver.AcquireQueueFull, pooldriver.AcquireOverloaded, pooldriver.AcquireBreakerOpen,
-		pooldriver.AcquireDialFailed, pooldriver.AcquireDeadlock,
-	} {
+	for _, why := range refusals {
 		if n[why] > 0 {
 			list = append(list, fmt.Sprintf("%s %d", strings.ReplaceAll(string(why), "_", " "), n[why]))
 		}

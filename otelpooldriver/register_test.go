@@ -7,8 +7,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"path/filepath"
-	"reflect"
-	"slices"
 	"testing"
 	"time"
 
@@ -223,35 +221,6 @@ func TestNoSecretIsExported(t *testing.T) {
 	text := fmt.Sprintf("%+v", collect(t, instrument(t, c)))
 	require.Contains(t, text, "postgres app@db.invalid:5432/shop")
 	require.NotContains(t, text, "hunter2")
-}
-
-// A counter of Stats without a metric is one that nobody sees.
-func TestEveryCounterOfStatsIsAMetric(t *testing.T) {
-	elsewhere := map[string]bool{"Discards": true, "FoundDead": true, "WrongRoles": true} // in Closed
-	fields := reflect.VisibleFields(reflect.TypeFor[pooldriver.Stats]())
-	for _, f := range fields {
-		if f.Type != reflect.TypeFor[pooldriver.ListenStats]() {
-			continue
-		}
-		for _, below := range reflect.VisibleFields(f.Type) {
-			below.Index = append(slices.Clone(f.Index), below.Index...)
-			fields = append(fields, below)
-		}
-	}
-	for _, f := range fields {
-		if f.Type.Kind() != reflect.Uint64 || elsewhere[f.Name] {
-			continue
-		}
-		var s pooldriver.Stats
-		reflect.ValueOf(&s).Elem().FieldByIndex(f.Index).SetUint(7)
-		shown := 0
-		for _, m := range counters {
-			if m.value(&figures{Stats: s}) == 7 {
-				shown++
-			}
-		}
-		require.Equal(t, 1, shown, f.Name)
-	}
 }
 
 // A reason of Stats that is no attribute is one that nobody sees.

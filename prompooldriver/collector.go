@@ -6,7 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/pooldriver/pooldriver"
-	"github.com/pooldriver/pooldriver/pool"
+	"github.com/pooldriver/pooldriver/internal/metrics"
 )
 
 // NewCollector returns a collector of the figures of c. Its metrics have the label pool with the
@@ -29,8 +29,14 @@ func NewCollector(c *pooldriver.Connector, name string) prometheus.Collector {
 	k.replicas = k.desc("replica_connections", "Connections to the replicas, by state.", "replica", "state")
 	k.serving = k.desc("replica_serving", "1 while a replica serves, 0 otherwise.", "replica")
 	k.lag = k.desc("replica_lag_seconds", "How far a replica is behind the primary, where that is known.", "replica")
-	for _, f := range figures {
-		k.figures = append(k.figures, k.desc(f.name, f.help))
+	for _, g := range gauges {
+		k.gauges = append(k.gauges, k.desc(g.name, g.help))
+	}
+	for _, m := range metrics.States {
+		k.states = append(k.states, k.desc(m.Prometheus, m.Help))
+	}
+	for _, m := range metrics.Counters {
+		k.counters = append(k.counters, k.desc(m.Prometheus, m.Help))
 	}
 	for _, h := range histograms {
 		k.histograms = append(k.histograms, k.desc(h.name, h.help))
@@ -43,11 +49,11 @@ type collector struct {
 	connector *pooldriver.Connector
 	pool      prometheus.Labels
 
-	all                           []*prometheus.Desc
-	connections, failures, closed *prometheus.Desc
-	longestHold, longestIdleHold  *prometheus.Desc
-	reads, replicas, serving, lag *prometheus.Desc
-	figures, histograms           []*prometheus.Desc // in the order of the tables
+	all                                  []*prometheus.Desc
+	connections, failures, closed        *prometheus.Desc
+	longestHold, longestIdleHold         *prometheus.Desc
+	reads, replicas, serving, lag        *prometheus.Desc
+	gauges, states, counters, histograms []*prometheus.Desc // in the order of the tables
 }
 
 func (k *collector) desc(name, help string, labels ...string) *prometheus.Desc {
@@ -78,7 +84,7 @@ func (k *collector) Collect(out chan<- prometheus.Metric) {
 	for reason, n := range s.Closed {
 		send(k.closed, prometheus.CounterValue, float64(n), string(reason))
 	}
-	held, idle := longest(k.connector.Holders(), time.Now())
+	held, idle := metrics.Longest(k.connector.Holders(), time.Now())
 	send(k.longestHold, prometheus.GaugeValue, held.Seconds())
 	send(k.longestIdleHold, prometheus.GaugeValue, idle.Seconds())
 	for outcome, n := range s.Replica.Reads {
@@ -87,30 +93,23 @@ func (k *collector) Collect(out chan<- prometheus.Metric) {
 	for _, r := range s.Replica.Pools {
 		send(k.replicas, prometheus.GaugeValue, float64(r.Pool.Idle), r.Host, "idle")
 		send(k.replicas, prometheus.GaugeValue, float64(r.Pool.Active), r.Host, "used")
-		send(k.serving, prometheus.GaugeValue, serving(r), r.Host)
+		send(k.serving, prometheus.GaugeValue, float64(metrics.Serving(&r)), r.Host)
 		if r.Lag >= 0 {
 			send(k.lag, prometheus.GaugeValue, r.Lag.Seconds(), r.Host)
 		}
 	}
-	for i, f := range figures {
-		send(k.figures[i], f.kind, f.value(&s))
+	for i, g := range gauges {
+		send(k.gauges[i], prometheus.GaugeValue, float64(g.value(&s)))
+	}
+	for i, m := range metrics.States {
+		send(k.states[i], prometheus.GaugeValue, float64(m.Value(&s)))
+	}
+	for i, m := range metrics.Counters {
+		send(k.counters[i], prometheus.CounterValue, float64(m.Value(&s)))
 	}
 	for i, h := range histograms {
 		out <- constHistogram(k.histograms[i], h.of(&s))
 	}
-}
-
-// longest returns the longest time for which a connection is held, and the longest time for which a
-// held connection runs no statement.
-func longest(holders []pooldriver.Holder, now time.Time) (held, idle time.Duration) {
-	for _, h := range holders {
-		if h.Pin == pooldriver.PinListen {
-			continue // it is held for as long as somebody listens
-		}
-		held = max(held, now.Sub(h.Since))
-		idle = max(idle, h.Idle)
-	}
-	return held, idle
 }
 
 // constHistogram translates a Histogram: a bucket of Prometheus also counts what is in the lower
@@ -124,25 +123,4 @@ func constHistogram(d *prometheus.Desc, h *pooldriver.Histogram) prometheus.Metr
 		buckets[bound.Seconds()] = sum
 	}
 	return prometheus.MustNewConstHistogram(d, h.Count, h.Sum.Seconds(), buckets)
-}
-
-func serving(r pooldriver.ReplicaPool) float64 {
-	if r.State == pooldriver.ReplicaServed {
-		return 1
-	}
-	return 0
-}
-
-func overloaded(s *pooldriver.Stats) float64 {
-	if s.Pool.Overloaded {
-		return 1
-	}
-	return 0
-}
-
-func breakerOpen(s *pooldriver.Stats) float64 {
-	if s.Pool.State == pool.Active {
-		return 0
-	}
-	return 1
 }

@@ -4,8 +4,6 @@ import (
 	"database/sql"
 	"fmt"
 	"path/filepath"
-	"reflect"
-	"slices"
 	"strings"
 	"testing"
 
@@ -155,35 +153,6 @@ func TestNoSecretIsExposed(t *testing.T) {
 	text := fmt.Sprint(families)
 	require.Contains(t, text, "postgres app@db.invalid:5432/shop")
 	require.NotContains(t, text, "hunter2")
-}
-
-// A counter of Stats without a metric is one that nobody sees.
-func TestEveryCounterOfStatsIsAMetric(t *testing.T) {
-	elsewhere := map[string]bool{"Discards": true, "FoundDead": true, "WrongRoles": true} // in Closed
-	fields := reflect.VisibleFields(reflect.TypeFor[pooldriver.Stats]())
-	for _, f := range fields {
-		if f.Type != reflect.TypeFor[pooldriver.ListenStats]() {
-			continue
-		}
-		for _, below := range reflect.VisibleFields(f.Type) {
-			below.Index = append(slices.Clone(f.Index), below.Index...)
-			fields = append(fields, below)
-		}
-	}
-	for _, f := range fields {
-		if f.Type.Kind() != reflect.Uint64 || elsewhere[f.Name] {
-			continue
-		}
-		var s pooldriver.Stats
-		reflect.ValueOf(&s).Elem().FieldByIndex(f.Index).SetUint(7)
-		shown := 0
-		for _, m := range figures {
-			if m.value(&s) == 7 {
-				shown++
-			}
-		}
-		require.Equal(t, 1, shown, f.Name)
-	}
 }
 
 // BenchmarkScrape is what a scrape costs; docs/performance.md.

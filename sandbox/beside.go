@@ -31,10 +31,10 @@ type beside struct {
 	stopped error // why it was stopped
 }
 
-// watchBeside watches a statement that is about to begin, and returns the context for the statement. nil: no
-// sandbox is open on the connector.
+// watchBeside watches a statement that is about to begin, and returns the context for the statement. nil: it
+// goes to a sandbox, or no sandbox is open on the connector.
 func (r *route) watchBeside(ctx context.Context, text string) (context.Context, *beside) {
-	if !open.has(r.of) {
+	if r.now != r.own || !open.has(r.of) {
 		return ctx, nil
 	}
 	b := &beside{of: r.of, text: text, at: here()}
@@ -53,11 +53,7 @@ func (b *beside) ask() {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	for _, process := range b.of.Executing(b.brief()) {
-		blockers, err := blockersOf(ctx, b.of, process)
-		if err != nil {
-			return // the user may not ask
-		}
-		for _, blocker := range blockers {
+		for _, blocker := range blockersOf(ctx, b.of, process) {
 			if s := open.ofProcess(b.of, blocker); s != nil {
 				b.waits(s)
 				return
@@ -116,7 +112,7 @@ func (b *beside) locked(err error) {
 	}
 }
 
-func (b *beside) brief() string { return outline(b.of.Config().Dialect, b.text) }
+func (b *beside) brief() string { return dialect{b.of.Config().Dialect}.Outline(b.text) }
 
 // onlyUsedBy reports whether no other goroutine uses the session of the test.
 func (s *sandbox) onlyUsedBy(goroutine uint64) bool {

@@ -118,10 +118,7 @@ func (st *stage) refused(text string) error {
 // control begins or ends the transaction of the program by a text.
 func (c *conn) control(ctx context.Context, word, text string) error {
 	st := c.stage
-	if err := c.usable(); err != nil {
-		return err
-	}
-	if err := ctx.Err(); err != nil {
+	if err := c.ready(ctx); err != nil {
 		return err
 	}
 	if word == ignoring {

@@ -52,6 +52,14 @@ func (c *conn) usable() error {
 	return nil
 }
 
+// ready returns why nothing can begin on the connection, for a call with this context; nil: it can.
+func (c *conn) ready(ctx context.Context) error {
+	if err := c.usable(); err != nil {
+		return err
+	}
+	return ctx.Err()
+}
+
 // die ends the connection as the server ends a session whose client has gone: the transaction of
 // the program is rolled back, or its last statement, and the session's state is cleaned.
 func (c *conn) die() error {
@@ -212,10 +220,7 @@ func (c *conn) query(ctx context.Context, text string, args []driver.NamedValue,
 func (c *conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
 	c.stage.mu.Lock()
 	defer c.stage.mu.Unlock()
-	if err := c.usable(); err != nil {
-		return nil, err
-	}
-	if err := ctx.Err(); err != nil {
+	if err := c.ready(ctx); err != nil {
 		return nil, err
 	}
 	if c.stage.tx != nil {
@@ -273,10 +278,7 @@ func (c *conn) CheckNamedValue(v *driver.NamedValue) error {
 func (c *conn) Ping(ctx context.Context) error {
 	c.stage.mu.Lock()
 	defer c.stage.mu.Unlock()
-	if err := c.usable(); err != nil {
-		return err
-	}
-	if err := ctx.Err(); err != nil {
+	if err := c.ready(ctx); err != nil {
 		return err
 	}
 	if c.stage.server.TxStatus() == dialects.TxFailed {

@@ -38,9 +38,6 @@ func (r *route) Execute(ctx context.Context, call *direct.Call) (driver.Rows, er
 	if err != nil {
 		return nil, err
 	}
-	if r.now != r.own {
-		return c.Execute(ctx, call)
-	}
 	ctx, b := r.watchBeside(ctx, call.Text)
 	rows, err := c.Execute(ctx, call)
 	return rows, r.endBeside(ctx, b, nil, err)
@@ -73,37 +70,22 @@ func (c *frontConn) Attach(ctx context.Context) error {
 	return c.do(ctx, usePing, "", func() error { return c.direct().Attach(ctx) })
 }
 
-func (c *frontConn) Execute(ctx context.Context, call *direct.Call) (rows driver.Rows, err error) {
+func (c *frontConn) Execute(ctx context.Context, call *direct.Call) (driver.Rows, error) {
 	use := useExec
 	if call.Queries {
 		use = useQuery
 	}
-	err = c.do(ctx, use, call.Text, func() (err error) {
-		rows, err = c.direct().Execute(ctx, call)
-		return err
-	})
-	return rows, err
+	return doing(ctx, c, use, call.Text, func() (driver.Rows, error) { return c.direct().Execute(ctx, call) })
 }
 
 func (c *frontConn) Start(ctx, lifetime context.Context, opts driver.TxOptions, nested bool) (driver.Tx, error) {
-	var tx driver.Tx
-	err := c.do(ctx, useBegin, "", func() (err error) {
-		tx, err = c.direct().Start(ctx, lifetime, opts, nested)
-		return err
-	})
+	tx, err := doing(ctx, c, useBegin, "", func() (driver.Tx, error) { return c.direct().Start(ctx, lifetime, opts, nested) })
 	if err != nil || nested {
 		return tx, err
 	}
-	c.s.mu.Lock()
-	defer c.s.mu.Unlock()
-	c.tx, c.txAt, c.txCtx, c.inTx = true, c.at, lifetime, c.tasks
-	return &frontTx{c, tx}, nil
+	return c.begun(lifetime, tx), nil
 }
 
-func (c *frontConn) Lend(ctx context.Context, effect dialects.Effect) (loan direct.Loan, err error) {
-	err = c.do(ctx, useExec, "", func() (err error) {
-		loan, err = c.direct().Lend(ctx, effect)
-		return err
-	})
-	return loan, err
+func (c *frontConn) Lend(ctx context.Context, effect dialects.Effect) (direct.Loan, error) {
+	return doing(ctx, c, useExec, "", func() (direct.Loan, error) { return c.direct().Lend(ctx, effect) })
 }

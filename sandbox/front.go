@@ -212,20 +212,21 @@ const (
 	usePing    = "a ping"
 )
 
-func (c *frontConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (res driver.Result, err error) {
-	err = c.do(ctx, useExec, query, func() (err error) {
-		res, err = c.virtual.ExecContext(ctx, query, args)
+// doing is do for an operation with a result.
+func doing[T any](ctx context.Context, c *frontConn, use, text string, operation func() (T, error)) (result T, err error) {
+	err = c.do(ctx, use, text, func() (err error) {
+		result, err = operation()
 		return err
 	})
-	return res, err
+	return result, err
 }
 
-func (c *frontConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (rows driver.Rows, err error) {
-	err = c.do(ctx, useQuery, query, func() (err error) {
-		rows, err = c.virtual.QueryContext(ctx, query, args)
-		return err
-	})
-	return rows, err
+func (c *frontConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
+	return doing(ctx, c, useExec, query, func() (driver.Result, error) { return c.virtual.ExecContext(ctx, query, args) })
+}
+
+func (c *frontConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
+	return doing(ctx, c, useQuery, query, func() (driver.Rows, error) { return c.virtual.QueryContext(ctx, query, args) })
 }
 
 func (c *frontConn) Prepare(query string) (driver.Stmt, error) {
@@ -233,18 +234,11 @@ func (c *frontConn) Prepare(query string) (driver.Stmt, error) {
 }
 
 func (c *frontConn) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
-	s := &frontStmt{c: c, query: query}
-	err := c.do(ctx, usePrepare, query, func() (err error) {
-		prepared, err := c.virtual.PrepareContext(ctx, query)
-		if err == nil {
-			s.prepared = prepared.(preparedStmt)
-		}
-		return err
-	})
+	prepared, err := doing(ctx, c, usePrepare, query, func() (driver.Stmt, error) { return c.virtual.PrepareContext(ctx, query) })
 	if err != nil {
 		return nil, err
 	}
-	s.at = here()
+	s := &frontStmt{c: c, query: query, prepared: prepared.(preparedStmt), at: here()}
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()
 	c.s.prepared[s] = true
@@ -256,18 +250,19 @@ func (c *frontConn) Begin() (driver.Tx, error) {
 }
 
 func (c *frontConn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
-	var tx driver.Tx
-	err := c.do(ctx, useBegin, "", func() (err error) {
-		tx, err = c.virtual.BeginTx(ctx, opts)
-		return err
-	})
+	tx, err := doing(ctx, c, useBegin, "", func() (driver.Tx, error) { return c.virtual.BeginTx(ctx, opts) })
 	if err != nil {
 		return nil, err
 	}
+	return c.begun(ctx, tx), nil
+}
+
+// begun records a transaction, which ends with lifetime.
+func (c *frontConn) begun(lifetime context.Context, tx driver.Tx) *frontTx {
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()
-	c.tx, c.txAt, c.txCtx, c.inTx = true, c.at, ctx, c.tasks
-	return &frontTx{c, tx}, nil
+	c.tx, c.txAt, c.txCtx, c.inTx = true, c.at, lifetime, c.tasks
+	return &frontTx{c, tx}
 }
 
 // Ping needs no session where it would wait for its own goroutine: whoever has the session knows
@@ -326,20 +321,12 @@ func (s *frontStmt) Close() error {
 	return s.prepared.Close()
 }
 
-func (s *frontStmt) ExecContext(ctx context.Context, args []driver.NamedValue) (res driver.Result, err error) {
-	err = s.c.do(ctx, useExec, s.query, func() (err error) {
-		res, err = s.prepared.ExecContext(ctx, args)
-		return err
-	})
-	return res, err
+func (s *frontStmt) ExecContext(ctx context.Context, args []driver.NamedValue) (driver.Result, error) {
+	return doing(ctx, s.c, useExec, s.query, func() (driver.Result, error) { return s.prepared.ExecContext(ctx, args) })
 }
 
-func (s *frontStmt) QueryContext(ctx context.Context, args []driver.NamedValue) (rows driver.Rows, err error) {
-	err = s.c.do(ctx, useQuery, s.query, func() (err error) {
-		rows, err = s.prepared.QueryContext(ctx, args)
-		return err
-	})
-	return rows, err
+func (s *frontStmt) QueryContext(ctx context.Context, args []driver.NamedValue) (driver.Rows, error) {
+	return doing(ctx, s.c, useQuery, s.query, func() (driver.Rows, error) { return s.prepared.QueryContext(ctx, args) })
 }
 
 func (s *frontStmt) Exec([]driver.Value) (driver.Result, error) { return nil, errOld }

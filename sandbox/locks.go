@@ -52,8 +52,8 @@ func (l *lockWait) end() {
 func (l *lockWait) ask(of beneath.Beneath, text string) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	blockers, err := blockersOf(ctx, of, l.st.process())
-	if err != nil || len(blockers) == 0 {
+	blockers := blockersOf(ctx, of, l.st.process())
+	if len(blockers) == 0 {
 		return // it works, and waits for nobody
 	}
 	found := whoAre(of, blockers)
@@ -91,21 +91,27 @@ func (l *lockWait) explain(err error) error {
 }
 
 // blockersOf asks who is in the way of a session, on a connection of the pool or, if all are in use, on one more.
-func blockersOf(ctx context.Context, of beneath.Beneath, process uint64) ([]uint64, error) {
-	explainer := of.Config().Dialect.(dialects.LockExplainer)
+func blockersOf(ctx context.Context, of beneath.Beneath, process uint64) (blockers []uint64) {
 	soon, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
 	taken, err := of.Take(soon)
 	cancel()
+	var asking dialects.Session
 	if err == nil {
 		defer taken.GiveBack(dialects.Clean)
-		return explainer.Blockers(ctx, taken.Session(), process)
+		asking = taken.Session()
+	} else {
+		if asking, err = of.Template().Dial(ctx, nil); err != nil {
+			return nil
+		}
+		defer func() { _ = asking.Close(ctx) }()
 	}
-	s, err := of.Template().Dial(ctx, nil)
-	if err != nil {
-		return nil, err
+	waits, _ := of.Config().Dialect.(dialects.LockExplainer).LockWaits(ctx, asking, []uint64{process}) // a part of the answer will do
+	for _, w := range waits {
+		if w.Blocker != 0 && !slices.Contains(blockers, w.Blocker) {
+			blockers = append(blockers, w.Blocker)
+		}
 	}
-	defer func() { _ = s.Close(ctx) }()
-	return explainer.Blockers(ctx, s, process)
+	return blockers
 }
 
 // whoAre names sessions of the server: by their tests or, if they are none of ours, by their

@@ -85,9 +85,6 @@ func (r *route) ExecContext(ctx context.Context, query string, args []driver.Nam
 	if err != nil {
 		return nil, err
 	}
-	if c != r.own {
-		return c.ExecContext(ctx, query, args)
-	}
 	ctx, b := r.watchBeside(ctx, query)
 	res, err := c.ExecContext(ctx, query, args)
 	return res, r.endBeside(ctx, b, res, err)
@@ -97,9 +94,6 @@ func (r *route) QueryContext(ctx context.Context, query string, args []driver.Na
 	c, err := r.to(ctx)
 	if err != nil {
 		return nil, err
-	}
-	if c != r.own {
-		return c.QueryContext(ctx, query, args)
 	}
 	ctx, b := r.watchBeside(ctx, query)
 	rows, err := c.QueryContext(ctx, query, args)
@@ -261,9 +255,6 @@ func (s *routeStmt) ExecContext(ctx context.Context, args []driver.NamedValue) (
 		return nil, err
 	}
 	defer end()
-	if s.r.now != s.r.own {
-		return stmt.ExecContext(ctx, args)
-	}
 	ctx, b := s.r.watchBeside(ctx, s.query)
 	res, err := stmt.ExecContext(ctx, args)
 	return res, s.r.endBeside(ctx, b, res, err)
@@ -275,9 +266,6 @@ func (s *routeStmt) QueryContext(ctx context.Context, args []driver.NamedValue) 
 		return nil, err
 	}
 	defer end() // the rows do not need the statement, which holds only a text
-	if s.r.now != s.r.own {
-		return stmt.QueryContext(ctx, args)
-	}
 	ctx, b := s.r.watchBeside(ctx, s.query)
 	rows, err := stmt.QueryContext(ctx, args)
 	return rows, s.r.endBeside(ctx, b, nil, err)

@@ -318,19 +318,11 @@ func (d dialect) Outline(query string) string {
 // keepingDialect is a dialect of a database where a *sql.DB stands for the whole database.
 type keepingDialect struct {
 	dialect
-	dialects.SettingsKeeper
+	keeper dialects.SettingsKeeper
 }
 
-// Name, and the other methods that both parts have, are the real dialect's.
-func (d keepingDialect) Name() string                          { return d.dialect.Name() }
-func (d keepingDialect) Claim(dsn string) dialects.Claim       { return d.dialect.Claim(dsn) }
-func (d keepingDialect) Effect(query string) dialects.Effect   { return d.dialect.Effect(query) }
-func (d keepingDialect) Diagnose(err error) dialects.Diagnosis { return d.dialect.Diagnose(err) }
-
-func (d keepingDialect) Parse(dsn string) (dialects.Template, error) { return d.dialect.Parse(dsn) }
-
-func (d keepingDialect) Wrap(c driver.Connector) (dialects.Template, error) {
-	return d.dialect.Wrap(c)
+func (d keepingDialect) Settings(query string) (settings []dialects.Setting, alone, complete bool) {
+	return d.keeper.Settings(query)
 }
 
 func adapt(real dialects.Dialect) dialects.Dialect {

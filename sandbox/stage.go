@@ -192,14 +192,7 @@ func (st *stage) onlyReads(text string) bool {
 }
 
 // brief is a text for an error: without literals.
-func (st *stage) brief(text string) string { return outline(st.dialect, text) }
-
-func outline(d dialects.Dialect, text string) string {
-	if o, ok := d.(dialects.Outliner); ok {
-		return o.Outline(text)
-	}
-	return text
-}
+func (st *stage) brief(text string) string { return dialect{st.dialect}.Outline(text) }
 
 func (st *stage) bounded() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), patience)

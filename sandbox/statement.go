@@ -37,10 +37,7 @@ type statement struct {
 // begin prepares the stage for a statement. The lock of the stage is held.
 func (c *conn) begin(ctx context.Context, text string, args []driver.NamedValue) (*statement, error) {
 	st := c.stage
-	if err := c.usable(); err != nil {
-		return nil, err
-	}
-	if err := ctx.Err(); err != nil {
+	if err := c.ready(ctx); err != nil {
 		return nil, err
 	}
 	if err := st.refuses(text); err != nil {

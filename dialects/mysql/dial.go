@@ -24,6 +24,9 @@ type link struct {
 	wire *wire.Conn
 }
 
+// isMariaDB reports whether the greeting of the server says so.
+func (l link) isMariaDB() bool { return l.wire != nil && isMariaDB(l.wire.Head()) }
+
 // wired reports whether this package dials the connections of a network, if the program does not.
 func wired(network string) bool {
 	switch network {

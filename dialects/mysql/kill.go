@@ -10,6 +10,7 @@ import (
 
 	"github.com/pooldriver/pooldriver/dialects"
 	"github.com/pooldriver/pooldriver/dialects/internal/myerror"
+	"github.com/pooldriver/pooldriver/internal/pause"
 )
 
 // killer ends connections on the server if the driver has closed their socket while the server may
@@ -76,7 +77,7 @@ func (k *killer) stop(ctx context.Context, v victim) error {
 	defer k.leave()
 	asked := false
 	for wait := time.Millisecond; ; wait = min(2*wait, 50*time.Millisecond) {
-		gone, err := k.step(ctx, v, &asked)
+		gone, err := k.step(ctx, v, "KILL", &asked)
 		switch {
 		case gone:
 			return nil
@@ -85,7 +86,7 @@ func (k *killer) stop(ctx context.Context, v victim) error {
 		case err != nil && ctx.Err() == nil && !isFull(err):
 			return fmt.Errorf("ending a connection on the server: %w", err)
 		}
-		if pause(ctx, wait); ctx.Err() != nil {
+		if pause.For(ctx, wait); ctx.Err() != nil {
 			return errors.Join(fmt.Errorf("a connection may still be at work on the server: %w", context.Cause(ctx)), err)
 		}
 	}
@@ -95,8 +96,8 @@ func (k *killer) stop(ctx context.Context, v victim) error {
 // connection to be killed takes one of the places, and may end by itself.
 func isFull(err error) bool { return myerror.IsFull(int(errorNumber(err))) }
 
-// step looks whether the connection is still there and kills it once.
-func (k *killer) step(ctx context.Context, v victim, asked *bool) (gone bool, err error) {
+// step looks whether the connection is still there, and kills it, or its statement, once.
+func (k *killer) step(ctx context.Context, v victim, kill string, asked *bool) (gone bool, err error) {
 	if err := k.lock(ctx); err != nil {
 		return false, err
 	}
@@ -113,7 +114,7 @@ func (k *killer) step(ctx context.Context, v victim, asked *bool) (gone bool, er
 	if gone || err != nil || *asked {
 		return gone, err
 	}
-	err = execute(ctx, k.link.conn, fmt.Sprintf("%sKILL %d", killLabel, v.thread))
+	err = execute(ctx, k.link.conn, fmt.Sprintf("%s%s %d", killLabel, kill, v.thread))
 	switch errorNumber(err) {
 	case myerror.NoSuchThread:
 		return true, nil
@@ -161,7 +162,7 @@ var errUnlisted = errors.New("the server's list of connections does not show the
 // row of the victim; nil if there is none.
 func (k *killer) list(ctx context.Context, v victim, foreign bool) (own string, listed []text, err error) {
 	views := []string{newView, oldView}
-	if k.link.wire != nil && isMariaDB(k.link.wire.Head()) {
+	if k.link.isMariaDB() {
 		views = views[1:]
 	}
 	for _, view := range views {

@@ -44,7 +44,7 @@ func (dialect) LockWaits(ctx context.Context, asking dialects.Session, waiting [
 		return nil, errors.ErrUnsupported
 	}
 	queries := []string{rowWaitsOfMySQL, otherWaitsOfMySQL, ownWaitsOfMySQL}
-	if s.wire != nil && isMariaDB(s.wire.Head()) {
+	if s.isMariaDB() {
 		queries = []string{rowWaitsOfMariaDB, otherWaitsOfMariaDB}
 	}
 	threads := make([]string, len(waiting))

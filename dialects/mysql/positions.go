@@ -141,15 +141,8 @@ func isNumber(text string) bool {
 	return err == nil
 }
 
-// Later implements dialects.Positions. A position tells everything of a server, so a later one contains an earlier one.
-func (d dialect) Later(a, b string) string {
-	if d.Reached(b, a) {
-		return a
-	}
-	return b
-}
-
-// Reached implements dialects.Positions. MariaDB's sequence numbers go on after a failover, with another server: then
+// Reached implements dialects.Positions. A position tells everything of a server, so a later one contains an earlier
+// one. MariaDB's sequence numbers go on after a failover, with another server: then
 // the positions cannot be compared.
 func (dialect) Reached(position, replayed string) bool {
 	needs, has := positionOf(position), positionOf(replayed)

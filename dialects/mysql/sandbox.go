@@ -2,10 +2,7 @@ package mysql
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"regexp"
-	"strconv"
 	"strings"
 
 	"github.com/go-sql-driver/mysql"
@@ -44,20 +41,8 @@ func (k *killer) interrupt(ctx context.Context, v victim) error {
 	}
 	k.users.Add(1)
 	defer k.leave()
-	if err := k.lock(ctx); err != nil {
-		return err
-	}
-	defer k.unlock()
-	if err := k.connect(ctx, v); err != nil {
-		return err
-	}
-	gone, err := k.look(ctx, v)
-	if !gone && err == nil {
-		err = execute(ctx, k.link.conn, fmt.Sprintf("%sKILL QUERY %d", killLabel, v.thread))
-	}
-	if err != nil && !unable(err) {
-		k.hangUp()
-	}
+	asked := false
+	_, err := k.step(ctx, v, "KILL QUERY", &asked)
 	return err
 }
 
@@ -104,35 +89,6 @@ func (dialect) ReadsOnly(text string) error {
 
 // LeavesNothing knows a text that the server does not understand.
 func (dialect) LeavesNothing(err error) bool { return errorNumber(err) == myerror.ParseError }
-
-// The tables of lock waits: MariaDB's, and MySQL's since 8.0.
-const (
-	waitsOfMariaDB = `SELECT DISTINCT b.trx_mysql_thread_id FROM information_schema.innodb_lock_waits w
-		JOIN information_schema.innodb_trx b ON b.trx_id = w.blocking_trx_id JOIN information_schema.innodb_trx r ON r.trx_id = w.requesting_trx_id
-		WHERE r.trx_mysql_thread_id = %d`
-	waitsOfMySQL = `SELECT DISTINCT b.trx_mysql_thread_id FROM performance_schema.data_lock_waits w
-		JOIN information_schema.innodb_trx b ON b.trx_id = w.blocking_engine_transaction_id JOIN information_schema.innodb_trx r ON r.trx_id = w.requesting_engine_transaction_id
-		WHERE r.trx_mysql_thread_id = %d`
-)
-
-// Blockers asks InnoDB. It needs the privilege PROCESS.
-func (dialect) Blockers(ctx context.Context, asking dialects.Session, waiting uint64) (blockers []uint64, err error) {
-	s, ok := asking.(*session)
-	if !ok {
-		return nil, errors.ErrUnsupported
-	}
-	query := waitsOfMySQL
-	if s.wire != nil && isMariaDB(s.wire.Head()) {
-		query = waitsOfMariaDB
-	}
-	rows, err := ask(ctx, s.conn, fmt.Sprintf(query, waiting))
-	for _, row := range rows {
-		if n, err := strconv.ParseUint(row[0].string, 10, 64); err == nil {
-			blockers = append(blockers, n)
-		}
-	}
-	return blockers, err
-}
 
 // LockLost knows a deadlock and the end of a wait for a lock. The errors name nobody.
 func (dialect) LockLost(err error) (lost bool, blockers []uint64) {

@@ -9,6 +9,7 @@ import (
 	"github.com/pooldriver/pooldriver/dialects/internal/base"
 	"github.com/pooldriver/pooldriver/dialects/internal/hosts"
 	"github.com/pooldriver/pooldriver/dialects/internal/wire"
+	"github.com/pooldriver/pooldriver/internal/pause"
 	"github.com/pooldriver/pooldriver/internal/unwrap"
 )
 
@@ -151,7 +152,7 @@ func (s *session) Close(ctx context.Context) error {
 			deadline = d
 		}
 		if s.quit(deadline) {
-			pause(ctx, socketPause)
+			pause.For(ctx, socketPause)
 			return nil
 		}
 	} else {
@@ -162,7 +163,7 @@ func (s *session) Close(ctx context.Context) error {
 		}
 		_ = s.conn.Close()
 		if s.wire != nil && s.wire.Ended() {
-			pause(ctx, socketPause)
+			pause.For(ctx, socketPause)
 			return nil
 		}
 	}
@@ -182,14 +183,4 @@ func (s *session) asVictim() victim {
 		v.local, v.remote = s.wire.LocalAddr().String(), s.wire.RemoteAddr().String()
 	}
 	return v
-}
-
-// pause waits for d, or until ctx ends.
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
 }

@@ -55,6 +55,42 @@ type database interface {
 	kill(s *session) (sure, query string, inDatabase bool)
 }
 
+// most is what holds for most databases.
+type most struct{}
+
+func (most) harmless(error, string) bool { return false }
+
+func (most) renewsQueries() bool { return false }
+
+func (most) refuses(*conn, string) error { return nil }
+
+func (most) mend(context.Context, *conn, error) bool { return false }
+
+// begin says what database/sql says for a driver without options.
+func (most) begin(opts driver.TxOptions) (before, inside string, err error) {
+	switch {
+	case sql.IsolationLevel(opts.Isolation) != sql.LevelDefault:
+		err = errIsolation
+	case opts.ReadOnly:
+		err = errReadOnly
+	}
+	return "", "", err
+}
+
+func (most) learn(context.Context, *session) error { return nil }
+
+func (most) rollback(ctx context.Context, s *session) error { return s.conn.execute(ctx, "ROLLBACK") }
+
+// clean: the changes cannot be undone.
+func (most) clean(_ context.Context, _ *session, effect dialects.Effect) (kept bool, err error) {
+	if effect.Dirty() {
+		return false, dialects.ErrCannotClean
+	}
+	return true, nil
+}
+
+func (most) kill(*session) (sure, query string, inDatabase bool) { return "", "", false }
+
 // findDatabase asks which database this is. On another database each question is only an error.
 func (s *session) findDatabase(ctx context.Context) error {
 	found := database(unknown{})
@@ -99,17 +135,6 @@ var (
 	errIsolation = errors.New("sql: driver does not support non-default isolation level")
 	errReadOnly  = errors.New("sql: driver does not support read-only transactions")
 )
-
-// defaultsOnly is what database/sql says for a driver without options.
-func defaultsOnly(opts driver.TxOptions) error {
-	switch {
-	case sql.IsolationLevel(opts.Isolation) != sql.LevelDefault:
-		return errIsolation
-	case opts.ReadOnly:
-		return errReadOnly
-	}
-	return nil
-}
 
 // characteristics are the characteristics of SET TRANSACTION, in the standard's words.
 func characteristics(opts driver.TxOptions, separator string) (string, error) {

@@ -14,8 +14,9 @@ import (
 	"github.com/pooldriver/pooldriver/dialects/internal/myerror"
 )
 
-// mariadb is MariaDB, and MySQL.
+// mariadb is MariaDB, and MySQL. ODBC has no way to send COM_RESET_CONNECTION.
 type mariadb struct {
+	most
 	mysql.Texts
 
 	asMySQL bool // it has no @@in_transaction
@@ -54,8 +55,6 @@ func (mariadb) diagnose(err error) (found dialects.Diagnosis) {
 	return found & (dialects.ServerLeaving | dialects.AuthFailed | dialects.TxEnded | dialects.TooManyPrepared | dialects.Conflict | dialects.ServerFull)
 }
 
-func (mariadb) refuses(*conn, string) error { return nil }
-
 // outgrown: if the columns of a query have changed since it was prepared, the Connector/ODBC does
 // not read the server's answer. The connection is then useless.
 func outgrown(err error) bool {
@@ -73,8 +72,6 @@ func (mariadb) harmless(err error, query string) bool {
 func (mariadb) stale(err error, _ string) bool {
 	return hasNative(err, myerror.UnknownStatement) && saysAny(err, "given to mysqld_stmt_execute")
 }
-
-func (mariadb) mend(context.Context, *conn, error) bool { return false }
 
 // begin: SET TRANSACTION is for the next transaction, which begins with its first statement. Its
 // level is said by name; the others are those of the driver's dialect, dialects/mysql.
@@ -142,14 +139,6 @@ func (m mariadb) rollback(ctx context.Context, s *session) error {
 		return err
 	}
 	return s.conn.execute(ctx, "SET autocommit = 1")
-}
-
-// clean: ODBC has no way to send COM_RESET_CONNECTION.
-func (mariadb) clean(_ context.Context, _ *session, effect dialects.Effect) (bool, error) {
-	if effect.Dirty() {
-		return false, dialects.ErrCannotClean
-	}
-	return true, nil
 }
 
 // kill: if the DSN now leads to another server, or to a server that has begun to count anew, the

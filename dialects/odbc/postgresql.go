@@ -21,7 +21,10 @@ import (
 // With autocommit on, psqlODBC commits after every statement, also in a transaction that the text
 // BEGIN has begun. Such a transaction lasts until the next statement, here and over the bare
 // driver.
-type postgresql struct{ postgres.Texts }
+type postgresql struct {
+	most
+	postgres.Texts
+}
 
 func (postgresql) name() string { return "PostgreSQL" }
 
@@ -31,10 +34,6 @@ func (postgresql) traits(common dialects.Traits) dialects.Traits {
 	common.PreparedAges = true
 	return common
 }
-
-func (postgresql) harmless(error, string) bool { return false }
-
-func (postgresql) renewsQueries() bool { return false }
 
 // diagnose uses SQLSTATE if psqlODBC passes it on. For a refused connection psqlODBC says 08001,
 // and gives the reason only in words.
@@ -186,10 +185,6 @@ func (postgresql) status(ctx context.Context, s *session) dialects.TxStatus {
 		}
 	}
 	return dialects.TxOpen
-}
-
-func (postgresql) rollback(ctx context.Context, s *session) error {
-	return s.conn.execute(ctx, "ROLLBACK")
 }
 
 func (postgresql) clean(ctx context.Context, s *session, effect dialects.Effect) (kept bool, err error) {

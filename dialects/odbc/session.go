@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/internal/pause"
 	"github.com/pooldriver/pooldriver/internal/redact"
 )
 
@@ -139,7 +140,7 @@ func (s *session) Close(ctx context.Context) error {
 	select {
 	case err := <-done:
 		if s.database.remote() {
-			pause(ctx, disconnectPause)
+			pause.For(ctx, disconnectPause)
 		}
 		if c.lost != nil {
 			return nil // the connection was gone before: the error of the disconnect does not matter
@@ -213,14 +214,4 @@ func returns(ctx context.Context, call <-chan struct{}, d time.Duration) bool {
 	case <-ctx.Done():
 	}
 	return false
-}
-
-// pause waits for d, or until ctx ends.
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
 }

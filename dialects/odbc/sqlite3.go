@@ -4,7 +4,6 @@ package odbc
 
 import (
 	"context"
-	"database/sql/driver"
 	"errors"
 	"strings"
 
@@ -13,7 +12,10 @@ import (
 )
 
 // sqlite3 is SQLite by libsqliteodbc, in this process.
-type sqlite3 struct{ sqlite.Texts }
+type sqlite3 struct {
+	most // SQLite has no levels of isolation, and no statement for one transaction's rights
+	sqlite.Texts
+}
 
 func (sqlite3) name() string { return "SQLite" }
 
@@ -23,8 +25,6 @@ func (sqlite3) traits(common dialects.Traits) dialects.Traits {
 	common.WritesAlone, common.PreparingActs = true, true
 	return common
 }
-
-func (sqlite3) harmless(error, string) bool { return false }
 
 // renewsQueries: libsqliteodbc gives the columns that existed when the query was prepared. A
 // prepare costs microseconds.
@@ -50,21 +50,10 @@ func (sqlite3) diagnose(err error) dialects.Diagnosis {
 	return 0
 }
 
-func (sqlite3) refuses(*conn, string) error { return nil }
-
 // stale: libsqliteodbc counts the columns of a result only when it has the result.
 func (sqlite3) stale(err error, query string) bool {
 	return hasNative(err, sqliteSchema) || saysAny(err, "broken result set") && sqlite.Classify(query)&dialects.Writes == 0
 }
-
-func (sqlite3) mend(context.Context, *conn, error) bool { return false }
-
-// begin: SQLite has no levels, and no statement for one transaction's rights.
-func (sqlite3) begin(opts driver.TxOptions) (before, inside string, err error) {
-	return "", "", defaultsOnly(opts)
-}
-
-func (sqlite3) learn(context.Context, *session) error { return nil }
 
 // question always fails, and its error tells whether a transaction is open: see
 // dialects/internal/anysqlite, status.go.
@@ -89,13 +78,3 @@ func (sqlite3) rollback(ctx context.Context, s *session) error {
 	}
 	return err
 }
-
-// clean closes a changed connection: SQLite cannot undo the changes.
-func (sqlite3) clean(_ context.Context, _ *session, effect dialects.Effect) (bool, error) {
-	if effect.Dirty() {
-		return false, dialects.ErrCannotClean
-	}
-	return true, nil
-}
-
-func (sqlite3) kill(*session) (sure, query string, inDatabase bool) { return "", "", false }

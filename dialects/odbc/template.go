@@ -12,6 +12,7 @@ import (
 
 	"github.com/pooldriver/pooldriver/dialects"
 	"github.com/pooldriver/pooldriver/dialects/internal/base"
+	"github.com/pooldriver/pooldriver/internal/pause"
 )
 
 // template opens connections by a connection string, or by the connector of another package. It
@@ -124,7 +125,7 @@ func (d dialer) dial(ctx context.Context) (driver.Conn, error) {
 		if err == nil || !isTooMany(err) || time.Since(began) > tooManyPatience || ctx.Err() != nil {
 			return conn, err
 		}
-		pause(ctx, 5*time.Millisecond)
+		pause.For(ctx, 5*time.Millisecond)
 	}
 }
 

@@ -4,7 +4,6 @@ package odbc
 
 import (
 	"context"
-	"database/sql/driver"
 
 	"github.com/pooldriver/pooldriver/dialects"
 	"github.com/pooldriver/pooldriver/dialects/generic"
@@ -12,17 +11,16 @@ import (
 
 // unknown is a database that did not say what it is. It behaves as under the generic dialect, with
 // the driver's own transactions.
-type unknown struct{ generic.Dialect }
+type unknown struct {
+	most
+	generic.Dialect
+}
 
 func (unknown) name() string { return "an unknown database" }
 
 func (unknown) remote() bool { return false }
 
 func (unknown) traits(common dialects.Traits) dialects.Traits { return common }
-
-func (unknown) harmless(error, string) bool { return false }
-
-func (unknown) renewsQueries() bool { return false }
 
 // diagnose knows what ODBC says for any database.
 func (unknown) diagnose(err error) dialects.Diagnosis {
@@ -35,26 +33,10 @@ func (unknown) diagnose(err error) dialects.Diagnosis {
 	return 0
 }
 
-func (unknown) refuses(*conn, string) error { return nil }
-
 func (unknown) stale(error, string) bool { return false }
 
-func (unknown) mend(context.Context, *conn, error) bool { return false }
-
-func (unknown) begin(opts driver.TxOptions) (before, inside string, err error) {
-	return "", "", defaultsOnly(opts)
-}
-
-func (unknown) learn(context.Context, *session) error { return nil }
-
 func (unknown) status(context.Context, *session) dialects.TxStatus { return dialects.TxUnknown }
-
-func (unknown) rollback(ctx context.Context, s *session) error {
-	return s.conn.execute(ctx, "ROLLBACK")
-}
 
 func (unknown) clean(context.Context, *session, dialects.Effect) (bool, error) {
 	return false, dialects.ErrCannotClean
 }
-
-func (unknown) kill(*session) (sure, query string, inDatabase bool) { return "", "", false }

@@ -121,16 +121,6 @@ func positionOf(text string) (p position, ok bool) {
 	return p, errors.Join(errs[:]...) == nil
 }
 
-// Later implements dialects.Positions. A later timeline has everything of the primary: what it does not have is lost.
-func (dialect) Later(a, b string) string {
-	from, known := positionOf(a)
-	to, _ := positionOf(b)
-	if known && from.cluster == to.cluster && from.timeline == to.timeline && from.lsn > to.lsn {
-		return a
-	}
-	return b
-}
-
 // Reached implements dialects.Positions.
 func (dialect) Reached(written, replayed string) bool {
 	needs, valid := positionOf(written)

@@ -1,7 +1,6 @@
 package postgres
 
 import (
-	"context"
 	"database/sql/driver"
 	"errors"
 	"fmt"
@@ -130,26 +129,6 @@ func (dialect) ReadsOnly(string) error { return nil }
 func (dialect) LeavesNothing(error) bool { return false }
 
 var _ dialects.LockExplainer = dialect{}
-
-// Blockers asks for the sessions whose locks are in the way.
-func (dialect) Blockers(ctx context.Context, asking dialects.Session, waiting uint64) ([]uint64, error) {
-	s, ok := asking.(*session)
-	if !ok {
-		return nil, errors.ErrUnsupported
-	}
-	pid := strconv.FormatUint(waiting, 10)
-	r := s.pg.ExecParams(ctx, "SELECT DISTINCT unnest(pg_catalog.pg_blocking_pids($1))", [][]byte{[]byte(pid)}, []uint32{23}, nil, nil).Read()
-	return numbers(r.Rows), r.Err
-}
-
-func numbers(rows [][][]byte) (all []uint64) {
-	for _, row := range rows {
-		if n, err := strconv.ParseUint(string(row[0]), 10, 64); err == nil {
-			all = append(all, n)
-		}
-	}
-	return all
-}
 
 var blockedBy = regexp.MustCompile(`\b(\d+)[^\d]*$`)
 

@@ -160,29 +160,26 @@ func (p *Pool) Ask(ctx context.Context, ask func(dialects.Session) error) (asked
 		return ctx.Err() != nil, p.Explain(err)
 	}
 	keep := false
-	defer func() { // also by a panic of the driver
-		if keep || r.Session.Irreplaceable() {
-			r.Return()
-		} else {
-			r.Discard(report.CheckFailed)
-		}
-	}()
+	defer p.asked(r, &keep) // also by a panic of the driver
 	err = ask(r.Session.Server())
 	keep = err == nil
 	return true, err
 }
 
+// asked gives r back, whose server was asked, or closes it, unless its end would be the end of its database.
+func (p *Pool) asked(r *Conn, keep *bool) {
+	if *keep || r.Session.Irreplaceable() {
+		r.Return()
+	} else {
+		r.Discard(report.CheckFailed)
+	}
+}
+
 // prove has the server of a connection answer, and gives the connection back. If the server does
-// not answer, the connection is closed, unless its end would be the end of its database.
+// not answer, the connection is closed.
 func (p *Pool) prove(ctx context.Context, r *Conn) (err error) {
 	keep := false
-	defer func() { // also by a panic of the driver
-		if keep || r.Session.Irreplaceable() {
-			r.Return()
-		} else {
-			r.Discard(report.CheckFailed)
-		}
-	}()
+	defer p.asked(r, &keep) // also by a panic of the driver
 	if last := p.proven.Load(); last == nil || time.Since(*last) >= proofLasts {
 		if err := p.healthy(ctx, r); err != nil {
 			return err

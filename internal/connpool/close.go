@@ -38,7 +38,7 @@ func (p *Pool) destroy(r *Conn) {
 	defer r.tellEnded()
 	defer p.closeSession(r.Session.Server(), p.patience(r))
 	r.Session.CloseStatements()
-	r.Session.Closed()
+	r.Session.MarkUnusable()
 }
 
 // patience is how long destroy waits for the server to end r. 0: as long as it takes.

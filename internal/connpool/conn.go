@@ -156,8 +156,13 @@ func (r *Conn) Sending(ctx context.Context, st *session.Statement) error {
 	return nil
 }
 
-// Failed forgets the setting.
-func (r *Conn) Failed() { r.ForgetSetting() }
+// Failed forgets the recorded statement.
+func (r *Conn) Failed() {
+	if r.stoodIn {
+		r.Session.MarkUnusable() // the stand-in is still there
+	}
+	r.setting, r.settingArgs, r.stoodIn = "", nil, false
+}
 
 // StatementsExhausted closes the prepared statements of idle connections: the server has reached
 // its limit, which counts the statements of all its clients.
@@ -168,14 +173,6 @@ func (r *Conn) execute(ctx context.Context) dbsettings.Execute {
 	return func(text string, args ...driver.NamedValue) error {
 		return r.Session.Guard(func() error { return r.Session.Command(ctx, text, args...) })
 	}
-}
-
-// ForgetSetting forgets the recorded statement, for example because the statement has failed.
-func (r *Conn) ForgetSetting() {
-	if r.stoodIn {
-		r.Session.MarkUnusable() // the stand-in is still there
-	}
-	r.setting, r.settingArgs, r.stoodIn = "", nil, false
 }
 
 // CountAffected tells the log of slow statements how many rows a slow one has affected.

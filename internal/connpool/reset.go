@@ -279,8 +279,7 @@ func (r *Conn) recordSetting(text string, args []driver.NamedValue) {
 // tried again, or the program gets its error.
 func (r *Conn) loses() string {
 	query, args := r.setting, r.settingArgs
-	r.stoodIn = false
-	r.ForgetSetting()
+	r.setting, r.settingArgs, r.stoodIn = "", nil, false
 	if r.Session.Unusable() || r.Session.Effect()&pinning.ChangesSession == 0 || callsite.HeldByProgram() {
 		return ""
 	}

@@ -160,9 +160,6 @@ func (l *List) ForVacuum() string {
 	return ""
 }
 
-// WaitsForTx reports whether a setting waits for the next transaction.
-func (l *List) WaitsForTx() bool { return l.nextTx.Load() != nil }
-
 // TakeNextTx returns and removes the statement of a setting that waits for the next transaction.
 // The next transaction is the caller's. The result is "" if no setting waits.
 func (l *List) TakeNextTx() string {

@@ -1,6 +1,7 @@
 package driverconn
 
 import (
+	"context"
 	"database/sql/driver"
 	"errors"
 	"fmt"
@@ -181,8 +182,8 @@ func describe(nv *driver.NamedValue) string {
 
 var errNamedArgs = errors.New("sql: driver does not support the use of Named Parameters")
 
-// positional returns the arguments in the form for drivers without context methods.
-func positional(named []driver.NamedValue) ([]driver.Value, error) {
+// positional returns the arguments in the form for drivers without context methods, or the error of ctx.
+func positional(ctx context.Context, named []driver.NamedValue) ([]driver.Value, error) {
 	args := make([]driver.Value, len(named))
 	for i, nv := range named {
 		if nv.Name != "" {
@@ -190,5 +191,5 @@ func positional(named []driver.NamedValue) ([]driver.Value, error) {
 		}
 		args[i] = nv.Value
 	}
-	return args, nil
+	return args, ctx.Err()
 }

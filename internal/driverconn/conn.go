@@ -58,11 +58,8 @@ func (c *Conn) Exec(ctx context.Context, query string, args []driver.NamedValue)
 	if c.execerCtx != nil {
 		return c.execerCtx.ExecContext(ctx, query, args)
 	}
-	plain, err := positional(args)
+	plain, err := positional(ctx, args)
 	if err != nil {
-		return nil, err
-	}
-	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	return c.execer.Exec(query, plain)
@@ -73,11 +70,8 @@ func (c *Conn) Query(ctx context.Context, query string, args []driver.NamedValue
 	if c.queryerCtx != nil {
 		return c.queryerCtx.QueryContext(ctx, query, args)
 	}
-	plain, err := positional(args)
+	plain, err := positional(ctx, args)
 	if err != nil {
-		return nil, err
-	}
-	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	return c.queryer.Query(query, plain)
@@ -134,11 +128,8 @@ func ExecStmt(ctx context.Context, si driver.Stmt, args []driver.NamedValue) (dr
 	if s, ok := si.(driver.StmtExecContext); ok {
 		return s.ExecContext(ctx, args)
 	}
-	plain, err := positional(args)
+	plain, err := positional(ctx, args)
 	if err != nil {
-		return nil, err
-	}
-	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	return si.Exec(plain) //nolint:staticcheck // the driver has nothing newer
@@ -149,11 +140,8 @@ func QueryStmt(ctx context.Context, si driver.Stmt, args []driver.NamedValue) (d
 	if s, ok := si.(driver.StmtQueryContext); ok {
 		return s.QueryContext(ctx, args)
 	}
-	plain, err := positional(args)
+	plain, err := positional(ctx, args)
 	if err != nil {
-		return nil, err
-	}
-	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	return si.Query(plain) //nolint:staticcheck // the driver has nothing newer

@@ -122,8 +122,9 @@ func (f *Floor) Mark() uint64 {
 func (f *Floor) Raise(mark uint64, to string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.position != "" {
-		to = f.positions.Later(f.position, to)
+	// A position of another history has everything of the primary, too: the failover has lost the rest.
+	if f.position != "" && f.positions.Reached(to, f.position) {
+		to = f.position
 	}
 	f.position, f.unknown = to, f.lost != mark
 }

@@ -24,13 +24,6 @@ func number(text string) int {
 	return n
 }
 
-func (numbers) Later(a, b string) string {
-	if number(a) > number(b) {
-		return a
-	}
-	return b
-}
-
 func (numbers) Reached(position, replayed string) bool {
 	return number(position) >= 0 && number(replayed) >= number(position)
 }
@@ -110,13 +103,6 @@ func TestATokenAddsToAFloorThatIsInUse(t *testing.T) {
 
 // histories are positions of one database that can be compared only in the same history: history/number.
 type histories struct{}
-
-func (histories) Later(a, b string) string {
-	if (histories{}).Reached(b, a) {
-		return a
-	}
-	return b
-}
 
 func (histories) Reached(position, replayed string) bool {
 	a, m, _ := strings.Cut(position, "/")

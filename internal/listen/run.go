@@ -3,6 +3,8 @@ package listen
 import (
 	"context"
 	"time"
+
+	"github.com/pooldriver/pooldriver/internal/pause"
 )
 
 // The pauses between dials are those of a pool in an outage (pool/outage.go). A connection that did not
@@ -55,15 +57,15 @@ func (h *Hub) setStateLocked(s State, conn Conn) {
 // before the first success has an error that the listeners are to get.
 func (h *Hub) work(ctx context.Context) {
 	served := false
-	for pause := time.Duration(0); ctx.Err() == nil; sleep(ctx, pause) {
+	for next := time.Duration(0); ctx.Err() == nil; pause.For(ctx, next) {
 		conn, err := h.connect(ctx)
 		if err == nil {
 			served = true
 			h.config.Dialled(nil)
 			begun := time.Now()
 			h.serve(ctx, conn)
-			if pause = longer(pause, shortestPause, longestPause); time.Since(begun) >= lasting {
-				pause = 0
+			if next = longer(next, shortestPause, longestPause); time.Since(begun) >= lasting {
+				next = 0
 			}
 			continue
 		}
@@ -74,9 +76,9 @@ func (h *Hub) work(ctx context.Context) {
 			h.end(nil, err)
 			return
 		case h.config.Denied(err):
-			pause = longer(pause, shortestDenied, longestDenied)
+			next = longer(next, shortestDenied, longestDenied)
 		default:
-			pause = longer(pause, shortestPause, longestPause)
+			next = longer(next, shortestPause, longestPause)
 		}
 		h.config.Dialled(err)
 	}
@@ -84,15 +86,6 @@ func (h *Hub) work(ctx context.Context) {
 
 func longer(pause, shortest, longest time.Duration) time.Duration {
 	return min(max(2*pause, shortest), longest)
-}
-
-func sleep(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
 }
 
 // connect dials, and shows that notifications arrive.

@@ -144,7 +144,7 @@ func TestAResetEndsWhatWasFound(t *testing.T) {
 	f.EndReset()
 	require.True(t, f.Healthy())
 	require.Equal(t, session.Findings{Valid: true}, f.Inspect())
-	f.Closed()
+	f.MarkUnusable()
 	require.True(t, f.Unusable())
 	f.BeginReset()
 	f.EndReset()

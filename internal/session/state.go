@@ -18,7 +18,6 @@ const (
 	resetting
 	// unusable: the session is never lent again.
 	unusable
-	closed
 )
 
 // event is what changes the health.
@@ -31,20 +30,18 @@ const (
 	lost                      // the connection is lost, or cannot be trusted
 	resetBegun
 	resetDone
-	sessionClosed
 )
 
 // after returns the health that follows from an event. No other function decides on a health. An
 // event that cannot come in a state, such as the end of a reset that has not begun, changes
 // nothing.
 func (h health) after(e event) health {
-	switch {
-	case h == closed || e == sessionClosed:
-		return closed
-	case h == unusable || e == lost:
+	if h == unusable {
 		return unusable
 	}
 	switch e {
+	case lost:
+		return unusable
 	case txCallFailed:
 		return max(h, uncertain)
 	case txEnded:
@@ -70,7 +67,7 @@ func (s *Session) MarkUnusable() { s.health = s.health.after(lost) }
 func (s *Session) Healthy() bool { return s.health == healthy }
 
 // Unusable reports whether the session is never to be lent again.
-func (s *Session) Unusable() bool { return s.health >= unusable }
+func (s *Session) Unusable() bool { return s.health == unusable }
 
 // CheckLost marks the session unusable if the driver has closed it. A driver may do so when
 // a context ends while rows are open.
@@ -81,6 +78,3 @@ func (s *Session) CheckLost() dialects.TxStatus {
 	}
 	return status
 }
-
-// Closed records that the session has ended. The caller closes the dialect's session.
-func (s *Session) Closed() { s.health = s.health.after(sessionClosed) }

@@ -48,10 +48,10 @@ const (
 	timedPerTick  = 20 // checkouts that read the exact clock
 	everyTimed    = 32
 	stacksPerTick = 1
-	// pinStacks is stacksPerTick for transactions, other pins and long waits.
+	// pinStacks is stacksPerTick for transactions, other pins and waits beyond sampledWait.
 	pinStacks = 3
-	// LongWait is what makes a wait a long one.
-	LongWait = time.Millisecond
+	// sampledWait is the wait from which on a checkout may draw on pinStacks.
+	sampledWait = time.Millisecond
 )
 
 // Meter measures the use of one connection. Whoever has the lock of the connection calls its
@@ -109,7 +109,7 @@ func (m *Meter) Begin(label, text *string, waited time.Duration, pins bool) {
 		m.renew(now)
 	}
 	m.timed = m.drawTimed()
-	sampled := m.drawStack(pins || waited > LongWait)
+	sampled := m.drawStack(pins || waited > sampledWait)
 	m.exact = m.timed > 0 || sampled > 0
 	m.strongest, m.waited, m.idleSince = pinning.Conn, waited, 0
 	if m.exact {

@@ -114,7 +114,7 @@ func TestSampledStacksStandForAllCheckouts(t *testing.T) {
 				m.Begin(nil, nil, 0, false)
 				require.NotNil(t, m.site.Load(), "one in each tick")
 				m.End()
-				m.Begin(nil, nil, LongWait+1, false)
+				m.Begin(nil, nil, sampledWait+1, false)
 				require.NotNil(t, m.site.Load(), "a long wait has a budget beside that")
 				m.End()
 			})

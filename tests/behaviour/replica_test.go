@@ -59,8 +59,6 @@ func (r *replicated) Valid(position string) bool { return place(position) >= 0 }
 func (r *replicated) Reached(position, replayed string) bool {
 	return place(replayed) >= place(position)
 }
-func (r *replicated) Later(a, b string) string { return strconv.Itoa(max(place(a), place(b))) }
-
 func (r *replicated) SameDatabase(a, b string) bool { return r.Valid(a) && r.Valid(b) }
 
 var _ dialects.Positions = (*replicated)(nil)

@@ -16,6 +16,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/pooldriver/pooldriver/internal/pause"
 )
 
 const (
@@ -150,7 +152,7 @@ func (l *List) failed(c choice) {
 	h := &l.hosts[c.host]
 	if now := time.Now(); h.failures == 0 || !now.Before(h.paused) {
 		h.failures++
-		h.paused = now.Add(pause(h.failures))
+		h.paused = now.Add(doubled(firstPause, lastPause, h.failures))
 	}
 	if c.suspect && !c.paused {
 		h.trial = false
@@ -171,14 +173,8 @@ func (l *List) rest(ctx context.Context) {
 	l.mu.Lock()
 	wait := time.Until(l.rested)
 	l.mu.Unlock()
-	if wait <= 0 {
-		return
-	}
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
+	if wait > 0 {
+		pause.For(ctx, wait)
 	}
 }
 
@@ -196,9 +192,6 @@ func (l *List) ended(found bool) {
 		l.rested = now.Add(doubled(firstRest, lastRest, l.vain))
 	}
 }
-
-// pause is how long a server is passed over after its nth failure in a row.
-func pause(n int) time.Duration { return doubled(firstPause, lastPause, n) }
 
 // doubled is first for nth 1, doubles with each further nth, and is no more than last.
 func doubled(first, last time.Duration, nth int) time.Duration {

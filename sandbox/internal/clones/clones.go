@@ -59,8 +59,8 @@ type server interface {
 	make(ctx context.Context, test string) (name string, err error)
 	// stocked counts the stock.
 	stocked(ctx context.Context) (int, error)
-	// drop removes a clone. Sessions that still use it are ended.
-	drop(ctx context.Context, name string) error
+	// remove removes a clone. Sessions that still use it are ended.
+	remove(ctx context.Context, name string) error
 	// keep leaves a clone on the server, for people, and returns the name under which it stays.
 	keep(ctx context.Context, name, test string) (kept string, err error)
 	// dsn leads to a clone.

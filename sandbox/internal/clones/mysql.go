@@ -16,16 +16,12 @@ import (
 //   - the owner's lock is held by a process for as long as its clones are used;
 //   - the template's lock is held by whoever makes or removes the template, or begins to use it.
 type mysql struct {
-	plan  *Plan
-	names names
-	admin *sql.DB
-	// session holds the owner's lock. Only open, hold and close use it.
-	session  *sql.Conn
+	sqlServer
 	registry string // the table of notes
 	recipe   recipe // how the template is copied; written by open
 }
 
-func newMySQL(p *Plan) *mysql { return &mysql{plan: p} }
+func newMySQL(p *Plan) *mysql { return &mysql{sqlServer: sqlServer{plan: p}} }
 
 const mysqlConns = 5 // the session with the lock, one for the stock and some for tests that begin or end
 
@@ -58,23 +54,18 @@ func (s *mysql) open(ctx context.Context) (err error) {
 }
 
 // newSession takes the owner's lock.
-func (s *mysql) newSession(ctx context.Context) (err error) {
-	if s.session, err = s.admin.Conn(ctx); err != nil {
+func (s *mysql) newSession(ctx context.Context) error {
+	if err := s.connect(ctx, "SET SESSION wait_timeout = 604800"); err != nil {
 		return err
 	}
-	// The server must not end a session that has nothing to do.
-	if _, err := s.session.ExecContext(ctx, "SET SESSION wait_timeout = 604800"); err != nil {
-		return err
-	}
-	_, err = lockMySQL(ctx, s.session, "owner "+s.names.owner, day)
+	_, err := lockMySQL(ctx, s.session, "owner "+s.names.owner, day)
 	return err
 }
 
 func (s *mysql) hold(ctx context.Context) error {
-	if _, err := s.session.ExecContext(ctx, "SELECT 1"); err == nil || ctx.Err() != nil {
-		return ctx.Err()
+	if lost, err := s.lost(ctx); !lost {
+		return err
 	}
-	_ = s.session.Close()
 	return s.newSession(ctx)
 }
 
@@ -201,8 +192,6 @@ func (s *mysql) stocked(ctx context.Context) (n int, err error) {
 	return n, err
 }
 
-func (s *mysql) drop(ctx context.Context, name string) error { return s.remove(ctx, name) }
-
 func (s *mysql) keep(ctx context.Context, name, test string) (string, error) {
 	return name, s.write(ctx, name, note{state: isKept, test: test})
 }
@@ -216,16 +205,8 @@ func (s *mysql) dsn(name string) string {
 func (s *mysql) close() {
 	if s.session != nil {
 		_ = s.forget(context.Background(), s.names.owner)
-		_ = s.session.Close()
 	}
-	if s.admin != nil {
-		_ = s.admin.Close()
-	}
-}
-
-func (s *mysql) exec(ctx context.Context, text string, args ...any) error {
-	_, err := s.admin.ExecContext(ctx, text, args...)
-	return err
+	s.sqlServer.close()
 }
 
 // write notes something of a template, a clone or an owner.

@@ -48,13 +48,7 @@ func (s *mysql) sweep(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	guards := map[string]bool{}
-	for _, r := range all {
-		if guard := s.guard(r); guard != "" {
-			guards[guard] = true
-		}
-	}
-	return sweepBehindAll(ctx, s.admin, guards, s.sweepBehind)
+	return sweepBehindAll(ctx, s.admin, all, s.guard, s.sweepBehind)
 }
 
 // guard is the lock under which r may be removed, empty if it is not to be removed.

@@ -17,14 +17,10 @@ import (
 //     by whoever makes or removes the template;
 //   - the realm's lock is held for a transaction that takes a clone from the stock.
 type postgres struct {
-	plan  *Plan
-	kind  postgresKind
-	names names
-	admin *sql.DB
+	sqlServer
+	kind postgresKind
 	// strategy is how a template is copied, as an option of CREATE DATABASE; written by open.
 	strategy string
-	// session holds the owner's and the template's lock. Only open, hold and close use it.
-	session *sql.Conn
 }
 
 // postgresKind has the differences between databases and schemas.
@@ -51,7 +47,9 @@ var schemas = postgresKind{
 	dsn: dsn.PostgresSchema,
 }
 
-func newPostgres(p *Plan, kind postgresKind) *postgres { return &postgres{plan: p, kind: kind} }
+func newPostgres(p *Plan, kind postgresKind) *postgres {
+	return &postgres{sqlServer: sqlServer{plan: p}, kind: kind}
+}
 
 // postgresConns are the session with the locks, one for the stock and some for tests that begin
 // or end.
@@ -79,22 +77,17 @@ func (s *postgres) open(ctx context.Context) (err error) {
 }
 
 // newSession takes the owner's lock.
-func (s *postgres) newSession(ctx context.Context) (err error) {
-	if s.session, err = s.admin.Conn(ctx); err != nil {
-		return err
-	}
-	// The server must not end a session that has nothing to do.
-	if _, err := s.session.ExecContext(ctx, "SELECT set_config(name, '0', false) FROM pg_settings WHERE name = 'idle_session_timeout'"); err != nil {
+func (s *postgres) newSession(ctx context.Context) error {
+	if err := s.connect(ctx, "SELECT set_config(name, '0', false) FROM pg_settings WHERE name = 'idle_session_timeout'"); err != nil {
 		return err
 	}
 	return s.lock(ctx, "pg_advisory_lock", "owner "+s.names.owner)
 }
 
 func (s *postgres) hold(ctx context.Context) error {
-	if _, err := s.session.ExecContext(ctx, "SELECT 1"); err == nil || ctx.Err() != nil {
-		return ctx.Err()
+	if lost, err := s.lost(ctx); !lost {
+		return err
 	}
-	_ = s.session.Close()
 	if err := s.newSession(ctx); err != nil {
 		return err
 	}
@@ -103,24 +96,9 @@ func (s *postgres) hold(ctx context.Context) error {
 
 func (s *postgres) dsn(name string) string { return s.kind.dsn(s.plan.DSN, name) }
 
-// close ends the session, and its locks with it.
-func (s *postgres) close() {
-	if s.session != nil {
-		_ = s.session.Close()
-	}
-	if s.admin != nil {
-		_ = s.admin.Close()
-	}
-}
-
 // lock calls a function of advisory locks on the session.
 func (s *postgres) lock(ctx context.Context, function, key string) error {
 	_, err := s.session.ExecContext(ctx, "SELECT "+function+"($1)", lockKey(key))
-	return err
-}
-
-func (s *postgres) exec(ctx context.Context, text string, args ...any) error {
-	_, err := s.admin.ExecContext(ctx, text, args...)
 	return err
 }
 

@@ -79,8 +79,6 @@ func (s *postgres) stocked(ctx context.Context) (int, error) {
 	return n, err
 }
 
-func (s *postgres) drop(ctx context.Context, name string) error { return s.remove(ctx, name) }
-
 func (s *postgres) keep(ctx context.Context, name, test string) (string, error) {
 	return name, s.comment(ctx, name, note{state: isKept, test: test})
 }

@@ -14,14 +14,7 @@ func (s *postgres) sweep(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	guards := map[string]bool{}
-	for _, l := range all {
-		if guard := s.guard(l); guard != "" {
-			guards[guard] = true
-		}
-	}
-	delete(guards, "owner "+s.names.owner)
-	return sweepBehindAll(ctx, s.admin, guards, s.sweepBehind)
+	return sweepBehindAll(ctx, s.admin, all, s.guard, s.sweepBehind)
 }
 
 // guard is the lock under which l may be removed, empty if l is not to be removed. Only the lock's

@@ -105,7 +105,7 @@ func (s *Shelf) Take(ctx context.Context, test string) (c *Clone, err error) {
 // Drop removes the clone. It is called once, instead of Keep.
 func (c *Clone) Drop(ctx context.Context) error {
 	defer c.shelf.leave(nil)
-	return c.desk.server.drop(ctx, c.Name)
+	return c.desk.server.remove(ctx, c.Name)
 }
 
 // Keep leaves the clone for people, and returns the name under which it stays. It is called once,

@@ -110,7 +110,7 @@ func (s *sqlite) make(_ context.Context, _ string) (string, error) {
 	return name, errors.Join(copyFile(s.template(), name), s.touch())
 }
 
-func (s *sqlite) drop(_ context.Context, name string) error { return removeFile(name) }
+func (s *sqlite) remove(_ context.Context, name string) error { return removeFile(name) }
 
 func (s *sqlite) keep(_ context.Context, name, test string) (string, error) {
 	kept := s.kept(name, test)
