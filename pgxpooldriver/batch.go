@@ -334,6 +334,9 @@ func (s *batchSource) Send(ctx context.Context, dc driver.Conn, how direct.How) 
 	if how.Unkept && sideOf(c).mode == pgx.QueryExecModeCacheStatement {
 		return nil, errBatchUnkept
 	}
+	for _, q := range s.batch.QueuedQueries { // of an earlier try pgx remembers its statements, on that connection
+		*q = pgx.QueuedQuery{SQL: q.SQL, Arguments: q.Arguments}
+	}
 	s.results, s.left = c.SendBatch(ctx, &s.batch), len(s.batch.QueuedQueries)
 	if s.rows, err = s.results.Query(); err != nil {
 		_ = s.results.Close()
