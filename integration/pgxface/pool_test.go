@@ -740,21 +740,29 @@ func TestTasksThatWaitForEachOtherThroughPgx(t *testing.T) {
 
 func TestACommitEndsWithItsContext(t *testing.T) {
 	t.Parallel()
-	b, ctx := open(t, "pool_max_conns=1"), t.Context()
-	_, err := b.pool.Exec(ctx, `CREATE TABLE t (id int);
-		CREATE FUNCTION hang() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(600); RETURN NULL; END $$;
-		CREATE CONSTRAINT TRIGGER hang AFTER INSERT ON t DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION hang()`)
-	require.NoError(t, err)
-	tx, err := b.pool.Begin(ctx)
-	require.NoError(t, err)
-	_, err = tx.Exec(ctx, "INSERT INTO t VALUES (1)")
-	require.NoError(t, err)
-	short, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
-	defer cancel()
-	require.Error(t, tx.Commit(short))
-	require.ErrorIs(t, tx.Rollback(ctx), pgx.ErrTxClosed)
-	require.Zero(t, ask[int](ctx, t, b.pool, "SELECT count(*) FROM t"))
-	b.atRest(t)
+	for _, parameter := range []string{"pool_lazy_begin=false", "pool_lazy_begin=true"} {
+		t.Run(parameter, func(t *testing.T) {
+			b, ctx := open(t, "pool_max_conns=1", parameter), t.Context()
+			_, err := b.pool.Exec(ctx, `CREATE TABLE t (id int);
+				CREATE FUNCTION hang() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(600); RETURN NULL; END $$;
+				CREATE CONSTRAINT TRIGGER hang AFTER INSERT ON t DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION hang()`)
+			require.NoError(t, err)
+			for _, begin := range []context.Context{ctx, context.Background()} {
+				tx, err := b.pool.Begin(begin)
+				require.NoError(t, err)
+				insert, cancel := context.WithCancel(ctx)
+				_, err = tx.Exec(insert, "INSERT INTO t VALUES (1)")
+				require.NoError(t, err)
+				cancel()
+				short, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
+				defer cancel()
+				require.ErrorIs(t, tx.Commit(short), context.DeadlineExceeded)
+				require.ErrorIs(t, tx.Rollback(ctx), pgx.ErrTxClosed)
+				require.Zero(t, ask[int](ctx, t, b.pool, "SELECT count(*) FROM t"))
+			}
+			b.atRest(t)
+		})
+	}
 }
 
 func TestALoan(t *testing.T) {
