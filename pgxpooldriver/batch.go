@@ -46,21 +46,21 @@ func endIn(event driver.Value) *end {
 
 // batch are pgx.BatchResults.
 type batch struct {
-	link    *link
-	owns    bool // the link ends with the results
+	stream
 	queries []*pgx.QueuedQuery
 	source  batchSource
-	set     driver.Rows // the virtual rows
-	dest    [1]driver.Value
 
-	tx     pgx.Tx // of a batch that was to begin one; it is closed
 	at     int    // queries that have begun
 	now    *rows  // the rows of the present query; nil: none are open
+	spare  []rows // for the next queries
 	first  head   // of the present query, as far as it was not used yet
 	result *end   // of the present query; nil: it has not ended
 	err    error  // of the batch
 	closed bool
 }
+
+// mostSpare bounds how many rows the program keeps in memory with one of them.
+const mostSpare = 16
 
 var (
 	errBatchBegins = errors.New("pgxpooldriver: a batch that begins a transaction (Batch.BeginTx) would begin one that nobody else knows of: call Begin or BeginTx, and SendBatch of the transaction")
@@ -69,60 +69,59 @@ var (
 	errBatchUnkept = errors.New("pgxpooldriver: a batch cannot be sent here, because a setting of its context or session (the time zone) decides how the server reads texts, and pgx keeps the statements of a batch: execute the statements one by one, or use a connector with default_query_exec_mode=exec")
 )
 
-func (l *link) sendBatch(ctx context.Context, b *pgx.Batch, owns bool) pgx.BatchResults {
+// sendBatch sends a batch of a Conn or transaction.
+func (l *link) sendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults {
 	if c := l.raw(); c != nil {
 		return c.SendBatch(ctx, b)
 	}
-	r := &batch{link: l, owns: owns, queries: b.QueuedQueries}
-	if err := r.send(ctx, b); err != nil {
-		r.err, r.closed = err, true
-		r.release()
+	r, err := l.newBatch(ctx, b, false)
+	if err != nil {
+		return pgx.FailedBatchResults(b, err)
 	}
 	return r
 }
 
-func (r *batch) send(ctx context.Context, b *pgx.Batch) (err error) {
-	if r.tx = pgx.FailedBatchResults(b, errBatchBegins).Tx(); r.tx != nil {
-		return errBatchBegins
+// newBatch sends a batch while nothing is lent.
+func (l *link) newBatch(ctx context.Context, b *pgx.Batch, owns bool) (*batch, error) {
+	if pgx.FailedBatchResults(b, errBatchBegins).Tx() != nil {
+		return nil, errBatchBegins
 	}
+	r := &batch{stream: stream{link: l, owns: owns}, queries: b.QueuedQueries}
 	if len(r.queries) == 0 {
-		return nil
+		return r, nil
 	}
-	sent := false
-	defer func() {
-		if !sent && err == nil { // code of the program has panicked
-			r.release()
-		}
-	}()
-	// pgx gets a batch without the functions of b, which are called when their results are asked for.
-	inner, all := &r.source.batch, texts{}
-	for _, q := range r.queries {
-		text, args, more, err := rewrite(ctx, q.SQL, q.Arguments)
-		if err != nil {
-			sent = true
-			return err
-		}
-		inner.Queue(text, args...)
-		all.texts, all.effect = append(all.texts, text), all.effect|more.effect
+	more, err := r.rewrite(ctx)
+	if err != nil {
+		return nil, err
 	}
-	if !r.owns {
-		r.link.open(r)
+	text := more.texts[0]
+	more.texts = more.texts[1:]
+	if r.set, err = l.execute(ctx, text, true, &r.source, more); err != nil {
+		return nil, err
 	}
-	text := all.texts[0]
-	all.texts = all.texts[1:]
-	r.set, err = r.link.execute(ctx, text, true, &r.source, all)
-	sent = true
-	return err
+	if !owns {
+		l.open(r)
+	}
+	return r, nil
 }
 
-// release ends the link, if it ends with the results.
-func (r *batch) release() {
-	if r.owns {
-		r.owns = false
-		r.link.release()
-	} else {
-		r.link.close(r)
+// rewrite makes the batch that pgx gets. It has none of the program's functions: they are called when their results are
+// asked for.
+func (r *batch) rewrite(ctx context.Context) (all texts, err error) {
+	items := make([]pgx.QueuedQuery, len(r.queries))
+	inner := make([]*pgx.QueuedQuery, len(items))
+	all.texts = make([]string, len(items))
+	for i, q := range r.queries {
+		var one texts
+		all.texts[i], items[i].Arguments, one, err = rewrite(ctx, q.SQL, q.Arguments)
+		if err != nil {
+			return all, err
+		}
+		items[i].SQL, inner[i] = all.texts[i], &items[i]
+		all.effect |= one.effect
 	}
+	r.source.batch.QueuedQueries = inner
+	return all, nil
 }
 
 // leave implements inner. No function of the batch is called.
@@ -151,7 +150,7 @@ func (r *batch) begin() error {
 	}
 	r.at++
 	r.first, r.result = head{}, nil
-	event, err := r.read()
+	event, err := r.read(&r.source)
 	if err != nil {
 		return r.fail(err)
 	}
@@ -163,8 +162,8 @@ func (r *batch) begin() error {
 			r.ended(r.first.end)
 		}
 	case *end:
-		r.result = event
-		return r.fail(event.err)
+		r.ended(event)
+		return event.err
 	}
 	return nil
 }
@@ -187,19 +186,6 @@ func (r *batch) fail(err error) error {
 	return err
 }
 
-// read reads an event: a head, an end, or a row, which is nil if the decoder has it.
-func (r *batch) read() (driver.Value, error) {
-	r.link.mu.Lock()
-	defer r.link.mu.Unlock()
-	r.dest[0] = &r.source
-	if err := r.set.Next(r.dest[:]); err != nil {
-		return nil, err
-	}
-	event := r.dest[0]
-	r.dest[0] = nil
-	return event, nil
-}
-
 // next implements feed, for the rows of the present query.
 func (r *batch) next() ([][]byte, error) {
 	if r.first.hasRow {
@@ -215,7 +201,7 @@ func (r *batch) next() ([][]byte, error) {
 	if r.result != nil {
 		return nil, cmp.Or(r.result.err, io.EOF)
 	}
-	event, err := r.read()
+	event, err := r.read(&r.source)
 	if err != nil {
 		r.result = &end{err: err}
 		return nil, r.fail(err)
@@ -224,11 +210,8 @@ func (r *batch) next() ([][]byte, error) {
 	case [][]byte: // from memory
 		return event, nil
 	case *end:
-		r.result = event
-		if event.err != nil {
-			return nil, r.fail(event.err)
-		}
-		return nil, io.EOF
+		r.ended(event)
+		return nil, cmp.Or(event.err, io.EOF)
 	}
 	return r.source.decoder.values, nil
 }
@@ -254,7 +237,11 @@ func (r *batch) Query() (pgx.Rows, error) {
 	if err := r.begin(); err != nil {
 		return failedRows(err), err
 	}
-	r.now = &rows{feed: r, decoder: r.source.decoder}
+	if len(r.spare) == 0 {
+		r.spare = make([]rows, min(1+len(r.queries)-r.at, mostSpare))
+	}
+	r.now, r.spare = &r.spare[0], r.spare[1:]
+	*r.now = rows{feed: r, decoder: r.source.decoder}
 	return r.now, nil
 }
 
@@ -296,19 +283,14 @@ func (r *batch) end() {
 		r.now.Close()
 	}
 	if r.set != nil {
-		err := r.link.closeRows(r.set)
-		r.set = nil
-		if r.err == nil {
-			r.err = err
-		}
+		r.err = cmp.Or(r.err, r.stream.finish())
 		r.source.decoder.giveBack()
 	}
-	r.release()
+	r.link.end(r, r.owns)
 }
 
-// Tx is a transaction that is closed, so that its usual deferred Rollback can be called: see errBatchBegins. It is nil if the
-// batch was not to begin one.
-func (r *batch) Tx() pgx.Tx { return r.tx }
+// Tx is nil: see errBatchBegins.
+func (r *batch) Tx() pgx.Tx { return nil }
 
 // batchSource sends a batch, and reads its results from pgx. It is used under the session's lock, as source is.
 type batchSource struct {
@@ -333,6 +315,9 @@ func (s *batchSource) Send(ctx context.Context, dc driver.Conn, how direct.How) 
 	}
 	if how.Unkept && sideOf(c).mode == pgx.QueryExecModeCacheStatement {
 		return nil, errBatchUnkept
+	}
+	for _, q := range s.batch.QueuedQueries { // of an earlier try pgx remembers its statements, on that connection
+		*q = pgx.QueuedQuery{SQL: q.SQL, Arguments: q.Arguments}
 	}
 	s.results, s.left = c.SendBatch(ctx, &s.batch), len(s.batch.QueuedQueries)
 	if s.rows, err = s.results.Query(); err != nil {

@@ -38,7 +38,7 @@ func (c *Conn) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
 
 // SendBatch sends a batch.
 func (c *Conn) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults {
-	return c.link.sendBatch(ctx, b, false)
+	return c.link.sendBatch(ctx, b)
 }
 
 // CopyFrom copies rows into a table.
@@ -58,12 +58,7 @@ func (c *Conn) BeginTx(ctx context.Context, opts pgx.TxOptions) (pgx.Tx, error) 
 }
 
 // Ping asks the server for a sign of life.
-func (c *Conn) Ping(ctx context.Context) error {
-	if raw := c.link.raw(); raw != nil {
-		return raw.Ping(ctx)
-	}
-	return c.link.ping(ctx)
-}
+func (c *Conn) Ping(ctx context.Context) error { return c.link.ping(ctx) }
 
 // Conn lends pgx's own connection until Release, with the settings of Acquire's context. Nobody knows what is done with it, so the session is cleaned or
 // replaced afterwards. Meanwhile the methods of c use it, too, and other statements of the task fail. Conn is nil if

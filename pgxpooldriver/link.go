@@ -53,7 +53,12 @@ func (l *link) open(in inner) {
 	l.inner = append(l.inner, in)
 }
 
-func (l *link) close(in inner) {
+// end says that in is closed. If in owns the link, the link ends, too.
+func (l *link) end(in inner, owns bool) {
+	if owns {
+		l.release()
+		return
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if i := slices.Index(l.inner, in); i >= 0 {
@@ -305,6 +310,9 @@ func (l *link) attach(ctx context.Context) error {
 }
 
 func (l *link) ping(ctx context.Context) error {
+	if c := l.raw(); c != nil {
+		return c.Ping(ctx)
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.conn.Ping(ctx)

@@ -38,27 +38,39 @@ func New(c *pooldriver.Connector) *Pool {
 // Connector is the Connector that New was given.
 func (p *Pool) Connector() *pooldriver.Connector { return p.connector }
 
-// Exec executes a statement.
-func (p *Pool) Exec(ctx context.Context, sql string, args ...any) (tag pgconn.CommandTag, err error) {
-	for n := 1; n == 1 || again(n, err); n++ {
-		tag, err = p.exec(ctx, sql, args)
+// call runs fn on a link, which ends with the call; if keeps is true, it goes on with what fn returns without an error.
+// fn has further tries where database/sql would give it some: the Connector returns ErrBadConn if nothing was executed, as
+// when several idle connections were killed.
+func call[T any](ctx context.Context, p *Pool, keeps bool, fn func(*link) (T, error)) (v T, err error) {
+	for range mostTries {
+		if v, err = callOnce(ctx, p, keeps, fn); !errors.Is(err, driver.ErrBadConn) {
+			break
+		}
 	}
-	return tag, err
+	return v, err
 }
-
-// again reports whether a call has an n-th try, as database/sql would give it one: the Connector returns ErrBadConn if nothing
-// was executed, as when several idle connections were killed.
-func again(n int, err error) bool { return n <= mostTries && errors.Is(err, driver.ErrBadConn) }
 
 const mostTries = 3
 
-func (p *Pool) exec(ctx context.Context, sql string, args []any) (pgconn.CommandTag, error) {
+func callOnce[T any](ctx context.Context, p *Pool, keeps bool, fn func(*link) (T, error)) (v T, err error) {
 	l, err := p.take(ctx)
 	if err != nil {
-		return pgconn.CommandTag{}, err
+		return v, err
 	}
-	defer l.release()
-	return l.doExec(ctx, sql, args)
+	kept := false
+	defer func() {
+		if !kept { // also by a panic
+			l.release()
+		}
+	}()
+	v, err = fn(l)
+	kept = keeps && err == nil
+	return v, err
+}
+
+// Exec executes a statement.
+func (p *Pool) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
+	return call(ctx, p, false, func(l *link) (pgconn.CommandTag, error) { return l.doExec(ctx, sql, args) })
 }
 
 // Query runs a query. Its connection goes back when the rows are closed.
@@ -66,27 +78,12 @@ func (p *Pool) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, er
 	return p.query(ctx, sql, args)
 }
 
-func (p *Pool) query(ctx context.Context, sql string, args []any) (r *rows, err error) {
-	for n := 1; n == 1 || again(n, err); n++ {
-		r, err = p.queryOnce(ctx, sql, args)
-	}
-	return r, err
-}
-
-func (p *Pool) queryOnce(ctx context.Context, sql string, args []any) (*rows, error) {
-	l, err := p.take(ctx)
+func (p *Pool) query(ctx context.Context, sql string, args []any) (*rows, error) {
+	r, err := call(ctx, p, true, func(l *link) (*rows, error) { return l.query(ctx, sql, args, true) })
 	if err != nil {
 		return failedRows(err), err
 	}
-	open := false
-	defer func() {
-		if !open { // also by a panic
-			l.release()
-		}
-	}()
-	rows, err := l.query(ctx, sql, args, true)
-	open = err == nil
-	return rows, err
+	return r, nil
 }
 
 // QueryRow runs a query of one row. Its connection goes back when the row is scanned.
@@ -97,70 +94,34 @@ func (p *Pool) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
 
 // SendBatch sends a batch. Its connection goes back when the results are closed.
 func (p *Pool) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults {
-	for n := 1; ; n++ {
-		l, err := p.take(ctx)
-		if err != nil {
-			return pgx.FailedBatchResults(b, err)
-		}
-		results := l.sendBatch(ctx, b, true)
-		if own, ok := results.(*batch); !ok || !again(n+1, own.err) {
-			return results
-		}
+	r, err := call(ctx, p, true, func(l *link) (*batch, error) { return l.newBatch(ctx, b, true) })
+	if err != nil {
+		return pgx.FailedBatchResults(b, err)
 	}
+	return r
 }
 
 // CopyFrom copies rows into a table.
 func (p *Pool) CopyFrom(ctx context.Context, table pgx.Identifier, columns []string, src pgx.CopyFromSource) (int64, error) {
-	l, err := p.take(ctx)
-	if err != nil {
-		return 0, err
-	}
-	defer l.release()
-	return l.copyFrom(ctx, table, columns, src)
+	return callOnce(ctx, p, false, func(l *link) (int64, error) { return l.copyFrom(ctx, table, columns, src) })
 }
 
 // Begin begins a transaction.
 func (p *Pool) Begin(ctx context.Context) (pgx.Tx, error) { return p.BeginTx(ctx, pgx.TxOptions{}) }
 
 // BeginTx begins a transaction. Its connection goes back when it ends.
-func (p *Pool) BeginTx(ctx context.Context, opts pgx.TxOptions) (tx pgx.Tx, err error) {
-	for n := 1; n == 1 || again(n, err); n++ {
-		tx, err = p.begin(ctx, opts)
-	}
-	return tx, err
-}
-
-func (p *Pool) begin(ctx context.Context, opts pgx.TxOptions) (pgx.Tx, error) {
-	l, err := p.take(ctx)
-	if err != nil {
-		return nil, err
-	}
-	tx, err := l.begin(ctx, opts, true, nil)
-	if err != nil {
-		l.release()
-		return nil, err
-	}
-	return tx, nil
+func (p *Pool) BeginTx(ctx context.Context, opts pgx.TxOptions) (pgx.Tx, error) {
+	return call(ctx, p, true, func(l *link) (pgx.Tx, error) { return l.begin(ctx, opts, true, nil) })
 }
 
 // Acquire takes a connection until its Release. In a task it is the task's session.
-func (p *Pool) Acquire(ctx context.Context) (c *Conn, err error) {
-	for n := 1; n == 1 || again(n, err); n++ {
-		c, err = p.acquire(ctx)
-	}
-	return c, err
-}
-
-func (p *Pool) acquire(ctx context.Context) (*Conn, error) {
-	l, err := p.take(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if err := l.attach(ctx); err != nil {
-		l.release()
-		return nil, err
-	}
-	return &Conn{l, context.WithoutCancel(ctx)}, nil
+func (p *Pool) Acquire(ctx context.Context) (*Conn, error) {
+	return call(ctx, p, true, func(l *link) (*Conn, error) {
+		if err := l.attach(ctx); err != nil {
+			return nil, err
+		}
+		return &Conn{l, context.WithoutCancel(ctx)}, nil
+	})
 }
 
 // AcquireFunc calls fn with a connection, which it releases afterwards.
@@ -174,20 +135,9 @@ func (p *Pool) AcquireFunc(ctx context.Context, fn func(*Conn) error) error {
 }
 
 // Ping asks the server for a sign of life.
-func (p *Pool) Ping(ctx context.Context) (err error) {
-	for n := 1; n == 1 || again(n, err); n++ {
-		err = p.ping(ctx)
-	}
+func (p *Pool) Ping(ctx context.Context) error {
+	_, err := call(ctx, p, false, func(l *link) (struct{}, error) { return struct{}{}, l.ping(ctx) })
 	return err
-}
-
-func (p *Pool) ping(ctx context.Context) error {
-	l, err := p.take(ctx)
-	if err != nil {
-		return err
-	}
-	defer l.release()
-	return l.ping(ctx)
 }
 
 // Close closes the Connector, and with it the pool of every *sql.DB over it. Unlike pgxpool it does not wait for

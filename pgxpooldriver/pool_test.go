@@ -2,6 +2,7 @@ package pgxpooldriver
 
 import (
 	"context"
+	"errors"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -62,6 +63,36 @@ func TestTheTextThatIsSentIsTheOneThatIsClassified(t *testing.T) {
 	require.Equal(t, "SELECT 1", text)
 	require.Len(t, args, 2)
 	require.Equal(t, direct.Anything, more.effect)
+}
+
+// TestTheContextOfATransactionIsThatOfTheCall: also for package context, which looks for the cause and for whom to tell.
+func TestTheContextOfATransactionIsThatOfTheCall(t *testing.T) {
+	t.Parallel()
+	type key struct{}
+	causes := []error{errors.New("begin"), errors.New("end")}
+	begin, endBegin := context.WithCancelCause(context.WithValue(t.Context(), key{}, "begin"))
+	end, endEnd := context.WithCancelCause(t.Context())
+	var l lifetime
+	l.start(begin)
+	require.Equal(t, begin.Done(), l.Done())
+	inside, cancel := context.WithCancel(&l)
+	defer cancel()
+	l.begun()
+	endBegin(causes[0])
+	<-inside.Done()
+	require.Equal(t, causes[0], context.Cause(inside))
+	require.Nil(t, l.Done())
+	require.NoError(t, l.Err())
+	require.NoError(t, context.Cause(&l))
+	require.Equal(t, "begin", l.Value(key{}))
+	l.finish(end)
+	inside, cancel = context.WithCancel(&l)
+	defer cancel()
+	endEnd(causes[1])
+	<-inside.Done()
+	require.ErrorIs(t, l.Err(), context.Canceled)
+	require.Equal(t, causes[1], context.Cause(&l))
+	require.Equal(t, causes[1], context.Cause(inside))
 }
 
 func TestARowThatIsHeldKeepsNullAndEmptyApart(t *testing.T) {

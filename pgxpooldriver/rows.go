@@ -1,6 +1,7 @@
 package pgxpooldriver
 
 import (
+	"cmp"
 	"context"
 	"database/sql/driver"
 	"errors"
@@ -209,11 +210,37 @@ func (r *row) Scan(dest ...any) error {
 // query is a query, with its rows.
 type query struct {
 	rows
+	stream
 	source source
-	set    driver.Rows // the virtual rows
-	link   *link
-	owns   bool // the link ends with the rows
-	dest   [1]driver.Value
+}
+
+// stream are the virtual rows of a query or a batch.
+type stream struct {
+	link *link
+	owns bool // the link ends with them
+	set  driver.Rows
+	dest [1]driver.Value
+}
+
+// read returns the next value; own if the decoder has the row.
+func (s *stream) read(own driver.Value) (driver.Value, error) {
+	s.link.mu.Lock()
+	defer s.link.mu.Unlock()
+	s.dest[0] = own
+	err := s.set.Next(s.dest[:])
+	value := s.dest[0]
+	s.dest[0] = nil
+	return value, err
+}
+
+// finish closes the rows, and returns why they were lost, if they were.
+func (s *stream) finish() (err error) {
+	s.link.mu.Lock()
+	defer s.link.mu.Unlock()
+	if lost, ok := s.set.(direct.Rows); ok {
+		err = lost.Lost()
+	}
+	return cmp.Or(err, s.set.Close())
 }
 
 func (l *link) doQuery(ctx context.Context, text string, args []any) (pgx.Rows, error) {
@@ -237,7 +264,7 @@ func (l *link) query(ctx context.Context, text string, args []any, owns bool) (*
 	if err != nil {
 		return failedRows(err), err
 	}
-	q := &query{link: l, owns: owns, source: source{text: text, args: args}}
+	q := &query{stream: stream{link: l, owns: owns}, source: source{text: text, args: args}}
 	q.set, err = l.execute(ctx, text, true, &q.source, more)
 	if err != nil {
 		return failedRows(err), err
@@ -250,49 +277,26 @@ func (l *link) query(ctx context.Context, text string, args []any, owns bool) (*
 }
 
 func (q *query) next() ([][]byte, error) {
-	q.link.mu.Lock()
-	defer q.link.mu.Unlock()
-	q.dest[0] = &q.source
-	if err := q.set.Next(q.dest[:]); err != nil {
+	value, err := q.read(&q.source)
+	if err != nil {
 		return nil, err
 	}
-	if values, ok := q.dest[0].([][]byte); ok { // from memory
+	if values, ok := value.([][]byte); ok { // from memory
 		return values, nil
 	}
 	return q.decoder.values, nil
 }
 
 func (q *query) finish() (pgconn.CommandTag, error) {
-	err := q.link.closeRows(q.set)
-	q.set = nil
+	err := q.stream.finish()
 	tag := q.source.tagOf()
 	q.decoder.giveBack()
-	l := q.link
-	if q.owns {
-		q.owns = false
-		l.release()
-	} else {
-		l.close(q)
-	}
+	q.link.end(q, q.owns)
 	return tag, err
 }
 
 // leave implements inner.
 func (q *query) leave() { _ = q.fatal(errLeft) }
-
-// closeRows closes virtual rows, and returns why they were lost, if they were.
-func (l *link) closeRows(set driver.Rows) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	lost, ok := set.(direct.Rows)
-	if ok {
-		if err := lost.Lost(); err != nil {
-			_ = set.Close()
-			return err
-		}
-	}
-	return set.Close()
-}
 
 // column is the one column of all our rows, as database/sql would see them: its value is a whole row.
 var column = []string{"row"}

@@ -18,8 +18,7 @@ type Tx struct {
 	owns   bool // the link ends with the transaction
 	around *Tx  // in which Begin was called; nil: none
 	tx     driver.Tx
-	// cancel ends the transaction's context. As with pgx, the context of Begin bounds nothing but the begin.
-	cancel context.CancelFunc
+	life   lifetime
 	closed bool
 	lender bool // Conn or LargeObjects was called on it
 }
@@ -41,19 +40,22 @@ func (l *link) begin(ctx context.Context, opts pgx.TxOptions, owns bool, around 
 	case !ok:
 		return nil, fmt.Errorf("pgxpooldriver: unknown isolation level %q", opts.IsoLevel)
 	}
-	lifetime, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	t := &Tx{link: l, owns: owns, around: around, cancel: cancel}
+	t := &Tx{link: l, owns: owns, around: around}
+	t.life.start(ctx)
 	l.mu.Lock()
 	err := l.beside(ctx, func() (err error) {
-		t.tx, err = l.conn.Start(ctx, lifetime, driver.TxOptions{Isolation: driver.IsolationLevel(level), ReadOnly: opts.AccessMode == pgx.ReadOnly}, around != nil)
+		t.tx, err = l.conn.Start(ctx, &t.life, driver.TxOptions{Isolation: driver.IsolationLevel(level), ReadOnly: opts.AccessMode == pgx.ReadOnly}, around != nil)
 		return err
 	})
 	l.mu.Unlock()
+	t.life.begun()
+	if err == nil {
+		err = ctx.Err() // who has seen this end may have rolled back
+	}
 	if err != nil {
-		cancel()
 		if t.tx != nil {
 			t.owns = false
-			_ = t.Rollback(context.WithoutCancel(ctx))
+			_ = t.Rollback(ctx)
 		}
 		return nil, err
 	}
@@ -63,7 +65,7 @@ func (l *link) begin(ctx context.Context, opts pgx.TxOptions, owns bool, around 
 	if text := furtherModes(opts); text != "" {
 		if _, err := l.doExec(ctx, text, nil); err != nil {
 			t.owns = false
-			_ = t.Rollback(context.WithoutCancel(ctx))
+			_ = t.Rollback(ctx)
 			return nil, err
 		}
 	}
@@ -106,25 +108,23 @@ func (t *Tx) Begin(ctx context.Context) (pgx.Tx, error) {
 // Commit commits. If ctx has ended before, the transaction is rolled back.
 func (t *Tx) Commit(ctx context.Context) error {
 	if err := ctx.Err(); err != nil && !t.isClosed() {
-		_ = t.end(ctx, driver.Tx.Rollback)
+		_ = t.Rollback(ctx)
 		return err
 	}
-	if ctx.Done() != nil {
-		stop := context.AfterFunc(ctx, t.cancel)
-		defer stop()
-	}
-	return t.end(ctx, driver.Tx.Commit)
+	return t.end(ctx, ctx, driver.Tx.Commit)
 }
 
-// Rollback rolls back, also if ctx has ended.
+// Rollback rolls back, also if ctx has ended: then it takes no longer than Config.CleanTimeout.
 func (t *Tx) Rollback(ctx context.Context) error {
+	bound := t.life.between
 	if ctx.Err() != nil {
-		t.cancel() // so that it takes no longer than Config.CleanTimeout
+		bound = ctx
 	}
-	return t.end(ctx, driver.Tx.Rollback)
+	return t.end(ctx, bound, driver.Tx.Rollback)
 }
 
-func (t *Tx) end(ctx context.Context, how func(driver.Tx) error) (err error) {
+// end ends the transaction. bound is the context of the statement that does so.
+func (t *Tx) end(ctx, bound context.Context, how func(driver.Tx) error) (err error) {
 	if t.isClosed() {
 		return pgx.ErrTxClosed
 	}
@@ -139,14 +139,8 @@ func (t *Tx) end(ctx context.Context, how func(driver.Tx) error) (err error) {
 	if t.around == nil {
 		l.leaveInside(t)
 	}
-	defer func() {
-		t.cancel()
-		if t.owns {
-			l.release()
-		} else {
-			l.close(t)
-		}
-	}()
+	t.life.finish(bound)
+	defer func() { l.end(t, t.owns) }()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if t.around == nil || t.lender {
@@ -199,7 +193,7 @@ func (t *Tx) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults {
 	if t.isClosed() {
 		return pgx.FailedBatchResults(b, pgx.ErrTxClosed)
 	}
-	return t.link.sendBatch(ctx, b, false)
+	return t.link.sendBatch(ctx, b)
 }
 
 // Prepare prepares a statement with a name, which ends with the transaction.

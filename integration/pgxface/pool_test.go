@@ -522,6 +522,44 @@ func TestSettingsOfAContext(t *testing.T) {
 	b.atRest(t)
 }
 
+// pgx executes a statement of a batch by one that db.Prepare has made of the same text.
+func TestABatchDoesNotKeepAStatementThatIsStale(t *testing.T) {
+	t.Parallel()
+	b, ctx := open(t, "pool_max_conns=1"), t.Context()
+	_, err := b.pool.Exec(ctx, "CREATE TABLE t AS SELECT 1 AS a")
+	require.NoError(t, err)
+	const text = "SELECT * FROM t"
+	st, err := b.db.PrepareContext(ctx, text)
+	require.NoError(t, err)
+	defer st.Close()
+	witness := b.Witness(t)
+	columns := func(texts ...string) (n int, err error) {
+		var batch pgx.Batch
+		for _, text := range texts {
+			batch.Queue(text).Query(func(rows pgx.Rows) error {
+				n = len(rows.FieldDescriptions())
+				return nil
+			})
+		}
+		err = b.pool.SendBatch(ctx, &batch).Close()
+		return n, err
+	}
+	for i, texts := range [][]string{{text}, {text, "SELECT 1", text}, {"SELECT 1", text}} {
+		var a int
+		dest := []any{&a, &a, &a, &a}
+		require.NoError(t, st.QueryRowContext(ctx).Scan(dest[:i+1]...))
+		_, err = witness.ExecContext(ctx, fmt.Sprintf("ALTER TABLE t ADD c%d int DEFAULT 1", i))
+		require.NoError(t, err)
+		if texts[0] != text { // too late to send the batch again
+			_, err = columns(texts...)
+			require.Error(t, err)
+		}
+		n, err := columns(texts...)
+		require.NoError(t, err)
+		require.Equal(t, i+2, n)
+	}
+}
+
 func TestADeadIdleConnectionIsReplaced(t *testing.T) {
 	t.Parallel()
 	b, ctx := open(t, "pool_max_conns=2"), t.Context()
@@ -702,21 +740,29 @@ func TestTasksThatWaitForEachOtherThroughPgx(t *testing.T) {
 
 func TestACommitEndsWithItsContext(t *testing.T) {
 	t.Parallel()
-	b, ctx := open(t, "pool_max_conns=1"), t.Context()
-	_, err := b.pool.Exec(ctx, `CREATE TABLE t (id int);
-		CREATE FUNCTION hang() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(600); RETURN NULL; END $$;
-		CREATE CONSTRAINT TRIGGER hang AFTER INSERT ON t DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION hang()`)
-	require.NoError(t, err)
-	tx, err := b.pool.Begin(ctx)
-	require.NoError(t, err)
-	_, err = tx.Exec(ctx, "INSERT INTO t VALUES (1)")
-	require.NoError(t, err)
-	short, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
-	defer cancel()
-	require.Error(t, tx.Commit(short))
-	require.ErrorIs(t, tx.Rollback(ctx), pgx.ErrTxClosed)
-	require.Zero(t, ask[int](ctx, t, b.pool, "SELECT count(*) FROM t"))
-	b.atRest(t)
+	for _, parameter := range []string{"pool_lazy_begin=false", "pool_lazy_begin=true"} {
+		t.Run(parameter, func(t *testing.T) {
+			b, ctx := open(t, "pool_max_conns=1", parameter), t.Context()
+			_, err := b.pool.Exec(ctx, `CREATE TABLE t (id int);
+				CREATE FUNCTION hang() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(600); RETURN NULL; END $$;
+				CREATE CONSTRAINT TRIGGER hang AFTER INSERT ON t DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION hang()`)
+			require.NoError(t, err)
+			for _, begin := range []context.Context{ctx, context.Background()} {
+				tx, err := b.pool.Begin(begin)
+				require.NoError(t, err)
+				insert, cancel := context.WithCancel(ctx)
+				_, err = tx.Exec(insert, "INSERT INTO t VALUES (1)")
+				require.NoError(t, err)
+				cancel()
+				short, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
+				defer cancel()
+				require.ErrorIs(t, tx.Commit(short), context.DeadlineExceeded)
+				require.ErrorIs(t, tx.Rollback(ctx), pgx.ErrTxClosed)
+				require.Zero(t, ask[int](ctx, t, b.pool, "SELECT count(*) FROM t"))
+			}
+			b.atRest(t)
+		})
+	}
 }
 
 func TestALoan(t *testing.T) {

@@ -68,13 +68,16 @@ func (s *Session) Begin(ctx context.Context, t *Tx, carry bool) (carried bool, e
 	// The first statement's context bounds the begin and nothing else. A driver may
 	// watch the context that it is given as long as the transaction lasts.
 	given, merged := mergedctx.New(t.ctx, ctx)
-	defer merged.Detach()
-	if merged != nil {
-		t.merged.Store(merged)
-	}
 	if s.traits.TxKeepsContext {
-		t.kept = newTxContext(given)
+		t.kept = newTxContext(t.ctx, merged)
 		given = t.kept
+		defer merged.Release()
+		defer t.kept.begun()
+	} else {
+		if merged != nil {
+			t.merged.Store(merged)
+		}
+		defer merged.Detach()
 	}
 	before := dialects.TxUnknown
 	if s.inTask {

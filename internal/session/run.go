@@ -112,7 +112,7 @@ func (s *Session) makeReady(ctx context.Context, st *Statement) (Progress, error
 		}
 	}
 	if st.prepared == nil {
-		if err := s.dropStale(ctx, st.Text); err != nil {
+		if err := s.dropStale(ctx, st); err != nil {
 			return Refused, err
 		}
 	} else if !s.fits(st) {
@@ -352,14 +352,22 @@ func (s *Session) fits(st *Statement) bool {
 
 // dropStale closes the kept statement of a text that is about to be sent as it is, if it is stale: a
 // driver that finds prepared statements by their texts (pgx) would execute it. If the server is to
-// read the text by the settings of a context, every prepared statement of the text is stale.
-func (s *Session) dropStale(ctx context.Context, text string) error {
-	if !s.traits.PreparedAges || !s.stmts.Has(text) {
+// read the text by the settings of a context, every prepared statement of the text is stale. For a batch none is
+// kept: that the server calls one stale may be known too late to send the batch again.
+func (s *Session) dropStale(ctx context.Context, st *Statement) error {
+	switch text := st.Text; {
+	case !s.traits.PreparedAges || s.stmts.Len() == 0:
 		return nil
-	}
-	if s.ReadBySettings() {
+	case st.Direct != nil && len(st.Direct.More) > 0:
+		s.drop(st.Direct.Text)
+		for _, text := range st.Direct.More {
+			s.drop(text)
+		}
+	case !s.stmts.Has(text):
+		return nil
+	case s.ReadBySettings():
 		s.drop(text)
-	} else {
+	default:
 		s.dropBefore(text, s.env.Generations.Of(text))
 	}
 	return ctxerr.Of(ctx, ctx.Err()) // closing may have taken long

@@ -4,22 +4,32 @@ import (
 	"context"
 	"sync/atomic"
 	"time"
+
+	"github.com/pooldriver/pooldriver/internal/mergedctx"
 )
 
 // txContext is the context of a transaction under the trait TxKeepsContext. Such a driver
 // uses BeginTx's context for Rollback, too. database/sql rolls back because that context has
-// ended, and the driver would close the connection. So a txContext ends with BeginTx's
-// context until the rollback, and after a timeout from then on.
+// ended, and the driver would close the connection. So a txContext ends with what bounds the begin,
+// then with BeginTx's context until the rollback, and after a timeout from then on.
 type txContext struct {
-	context.Context // BeginTx's, or one that ends with it; for its values
+	context.Context // BeginTx's
 	current         atomic.Pointer[context.Context]
 }
 
-func newTxContext(ctx context.Context) *txContext {
+// newTxContext returns the context for a BeginTx with ctx. bound, if not nil, bounds the begin.
+func newTxContext(ctx context.Context, bound *mergedctx.Context) *txContext {
 	t := &txContext{Context: ctx}
-	t.current.Store(&ctx)
+	t.begun()
+	if bound != nil {
+		until := context.Context(bound)
+		t.current.Store(&until)
+	}
 	return t
 }
+
+// begun: the begin has ended, so t ends with BeginTx's context alone.
+func (t *txContext) begun() { t.current.Store(&t.Context) }
 
 // release lets t end after timeout, or when the returned function is called, and not with
 // BeginTx's context any more.
@@ -32,3 +42,4 @@ func (t *txContext) release(timeout time.Duration) context.CancelFunc {
 func (t *txContext) Deadline() (time.Time, bool) { return (*t.current.Load()).Deadline() }
 func (t *txContext) Done() <-chan struct{}       { return (*t.current.Load()).Done() }
 func (t *txContext) Err() error                  { return (*t.current.Load()).Err() }
+func (t *txContext) Value(key any) any           { return (*t.current.Load()).Value(key) }
