@@ -1,4 +1,5 @@
-// Package metrics has the figures of a Connector that the modules otelpooldriver and prompooldriver export alike.
+// Package metrics has the figures of a Connector that the modules otelpooldriver and prompooldriver export alike. Installed versions of the
+// modules call it: what they use stays, also when they use something new.
 package metrics
 
 import (
