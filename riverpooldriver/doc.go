@@ -27,6 +27,7 @@
 //     beyond pool_max_conns. Config.ListenDSN and pool_listen_ping hold for it. When it is lost, it is replaced within
 //     milliseconds, and the Connector's log says so; River sees nothing of it. A job whose notification was missed begins with the next poll
 //     (FetchPollInterval), as it does with riverpgxv5.
+//   - Notifications of different topics may change places. River does not rely on their order.
 //   - A Connector that cannot listen (Wrap with OnNotification, PgBouncer in transaction mode without a ListenDSN) is an error of
 //     Start, unless River's PollOnly is set.
 //   - The Conn of River's transactions is nil: lent, it would cost a cleaning.

@@ -19,7 +19,7 @@ type listener struct {
 	mu           sync.Mutex // protects following fields
 	schema       string
 	afterConnect string
-	prefix       string          // of channels
+	prefix       string            // of channels
 	topics       map[string]func() // what ends the Listen of each; nil: not connected
 	heard        chan heard
 }

@@ -16,7 +16,7 @@ import (
 // published), but for the order of notifications of different topics.
 func TestTheListenerDoesWhatRiverWantsOfOne(t *testing.T) {
 	t.Parallel()
-	s, ctx := migrated(t, "pool_max_conns=2"), t.Context()
+	s, ctx := open(t, "pool_max_conns=2"), t.Context()
 	driver := riverpooldriver.New(s.pool)
 	executor, l := driver.GetExecutor(), driver.GetListener(&riverdriver.GetListenenerParams{})
 	notify := func(e riverdriver.Executor, topic string, payload ...string) {
@@ -72,7 +72,7 @@ func TestTheListenerDoesWhatRiverWantsOfOne(t *testing.T) {
 // TestAListenerThatIsNotHeardOutEnds although a notification waits for somebody.
 func TestAListenerThatIsNotHeardOutEnds(t *testing.T) {
 	t.Parallel()
-	s, ctx := migrated(t), t.Context()
+	s, ctx := open(t), t.Context()
 	driver := riverpooldriver.New(s.pool)
 	l := driver.GetListener(&riverdriver.GetListenenerParams{Schema: "jobs"})
 	require.NoError(t, l.Connect(ctx))
@@ -86,7 +86,7 @@ func TestAListenerThatIsNotHeardOutEnds(t *testing.T) {
 // TestAListenerIsToldWhenItsConnectorIsClosed: River's own driver says so by an error of the wait, too.
 func TestAListenerIsToldWhenItsConnectorIsClosed(t *testing.T) {
 	t.Parallel()
-	s, ctx := migrated(t), t.Context()
+	s, ctx := open(t), t.Context()
 	l := riverpooldriver.New(s.pool).GetListener(&riverdriver.GetListenenerParams{Schema: "jobs"})
 	require.NoError(t, l.Connect(ctx))
 	require.NoError(t, l.Listen(ctx, "a"))

@@ -35,26 +35,28 @@ type service struct {
 	db        *sql.DB
 }
 
-// open makes a service over an account of its own.
+func quiet(c *pooldriver.Config) { c.Logger = silent }
+
+// open makes a service over an account of its own, with River's tables.
 func open(t *testing.T, parameters ...string) service {
 	t.Helper()
-	return over(t, testbed.Shared(t, testbed.Postgres).NewAccount(t), parameters...)
+	account := testbed.Shared(t, testbed.Postgres).NewAccount(t)
+	s := over(t, account, pooldriver.New(account.URL(parameters...), quiet))
+	s.migrate(t)
+	return s
 }
 
-// over makes a service over the account.
-func over(t *testing.T, account testbed.Account, parameters ...string) service {
+// over makes a service over a Connector to the account.
+func over(t *testing.T, account testbed.Account, connector *pooldriver.Connector) service {
 	t.Helper()
-	connector := pooldriver.New(account.URL(parameters...), func(c *pooldriver.Config) { c.Logger = silent })
 	require.NoError(t, connector.Err())
 	s := service{account, connector, pgxpooldriver.New(connector), sql.OpenDB(connector)}
 	t.Cleanup(func() { require.NoError(t, s.db.Close()) })
 	return s
 }
 
-// migrated is open, with River's tables.
-func migrated(t *testing.T, parameters ...string) service {
+func (s service) migrate(t *testing.T) {
 	t.Helper()
-	s := open(t, parameters...)
 	migrator, err := rivermigrate.New(riverpooldriver.New(s.pool), &rivermigrate.Config{Logger: silent})
 	require.NoError(t, err)
 	_, err = migrator.Migrate(t.Context(), rivermigrate.DirectionUp, nil)
@@ -62,5 +64,4 @@ func migrated(t *testing.T, parameters ...string) service {
 	checked, err := migrator.Validate(t.Context(), nil)
 	require.NoError(t, err)
 	require.True(t, checked.OK, checked.Messages)
-	return s
 }

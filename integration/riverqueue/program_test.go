@@ -20,7 +20,7 @@ import (
 	"gorm.io/gorm/logger"
 
 	"github.com/pooldriver/pooldriver"
-	"github.com/pooldriver/pooldriver/pgxpooldriver"
+	"github.com/pooldriver/pooldriver/integration/testbed"
 	"github.com/pooldriver/pooldriver/riverpooldriver"
 	"github.com/pooldriver/pooldriver/sandbox"
 )
@@ -53,9 +53,9 @@ type program struct {
 }
 
 // run starts a program. Each job writes a row, and completes in the same transaction.
-func run(t *testing.T, parameters ...string) *program {
+func run(t *testing.T, s service) *program {
 	t.Helper()
-	p := &program{service: migrated(t, parameters...), began: map[int]time.Time{}}
+	p := &program{service: s, began: map[int]time.Time{}}
 	_, err := p.pool.Exec(t.Context(), `CREATE TABLE shipped ("order" int PRIMARY KEY)`)
 	require.NoError(t, err)
 	p.gorm, err = gorm.Open(postgres.New(postgres.Config{Conn: p.db}), &gorm.Config{Logger: logger.Discard})
@@ -91,11 +91,17 @@ func (p *program) work(ctx context.Context, job *river.Job[Ship]) error {
 // completed waits until n jobs are done, and no more.
 func (p *program) completed(t *testing.T, n int) {
 	t.Helper()
+	p.completedOf(t, n, n)
+}
+
+// completedOf is completed where n of all jobs are those of the program.
+func (p *program) completedOf(t *testing.T, n, all int) {
+	t.Helper()
 	require.EventuallyWithT(t, func(t *assert.CollectT) {
 		var rows, jobs, others int
 		require.NoError(t, p.db.QueryRow("SELECT count(*) FROM shipped").Scan(&rows))
 		require.NoError(t, p.db.QueryRow("SELECT count(*) FILTER (WHERE state = 'completed'), count(*) FILTER (WHERE state <> 'completed') FROM river_job").Scan(&jobs, &others))
-		require.Equal(t, []int{n, n, 0}, []int{rows, jobs, others}, "rows, jobs completed, others")
+		require.Equal(t, []int{n, all, 0}, []int{rows, jobs, others}, "rows, jobs completed, others")
 	}, waits, 20*time.Millisecond)
 }
 
@@ -125,7 +131,7 @@ func eachWay(t *testing.T, test func(t *testing.T, parameters ...string)) {
 func TestAJobBelongsToTheTransactionOfItsTask(t *testing.T) { eachWay(t, jobsBelong) }
 
 func jobsBelong(t *testing.T, parameters ...string) {
-	p := run(t, parameters...)
+	p := run(t, open(t, parameters...))
 	// Each inserts a job in a transaction, which ends with the error that it is given.
 	ways := []func(ctx context.Context, job Ship, ends error) (int64, error){
 		p.byPgx, p.byGorm, p.byGormAndInsertTx, p.byDatabaseSQL,
@@ -205,7 +211,7 @@ func (p *program) byDatabaseSQL(ctx context.Context, job Ship, ends error) (id i
 // TestFiveHundredJobs: the server itself refuses a connection more than pool_max_conns and that of the listener.
 func TestFiveHundredJobs(t *testing.T) {
 	t.Parallel()
-	p := run(t, "pool_max_conns=4")
+	p := run(t, open(t, "pool_max_conns=4"))
 	p.LimitConnections(t, 4+1)
 	watch := p.Watch(t)
 	order := 0
@@ -247,13 +253,15 @@ func TestFiveHundredJobs(t *testing.T) {
 
 func TestANotificationBeginsAJob(t *testing.T) {
 	t.Parallel()
-	p := run(t, "pool_max_conns=4")
+	p := run(t, open(t, "pool_max_conns=4"))
 	p.LimitConnections(t, 4+1)
 	begins := func(order int) time.Duration {
 		at := time.Now()
 		_, err := p.client.Insert(t.Context(), Ship{Order: order}, nil)
 		require.NoError(t, err)
 		p.completed(t, order)
+		p.mu.Lock()
+		defer p.mu.Unlock()
 		return p.began[order].Sub(at)
 	}
 	require.Less(t, begins(1), waits)
@@ -306,7 +314,7 @@ func (p *program) listener(t *testing.T) int64 {
 // TestAClosedConnectorEndsItsClient: River does not try again for long what cannot succeed.
 func TestAClosedConnectorEndsItsClient(t *testing.T) {
 	t.Parallel()
-	p := run(t, "pool_max_conns=4")
+	p := run(t, open(t, "pool_max_conns=4"))
 	require.NoError(t, p.connector.Close())
 	_, err := p.client.Insert(t.Context(), Ship{}, nil)
 	require.ErrorIs(t, err, pooldriver.ErrClosed)
@@ -317,7 +325,7 @@ func TestAClosedConnectorEndsItsClient(t *testing.T) {
 
 func TestADriverWithoutAPoolTakesTransactions(t *testing.T) {
 	t.Parallel()
-	s := migrated(t)
+	s := open(t)
 	client, err := river.NewClient(riverpooldriver.New(nil), &river.Config{Logger: silent})
 	require.NoError(t, err)
 	_, err = client.Insert(t.Context(), Ship{}, nil)
@@ -337,7 +345,7 @@ func TestADriverWithoutAPoolTakesTransactions(t *testing.T) {
 
 // TestInASandboxAJobIsRolledBack: a test of a program sees what it has inserted, and leaves nothing.
 func TestInASandboxAJobIsRolledBack(t *testing.T) {
-	s := migrated(t)
+	s := open(t)
 	client, err := river.NewClient(riverpooldriver.New(s.pool), &river.Config{Logger: silent})
 	require.NoError(t, err)
 	jobs := func(ctx context.Context) int {
@@ -357,27 +365,30 @@ func TestInASandboxAJobIsRolledBack(t *testing.T) {
 
 func TestAConnectorThatCannotListenIsAnErrorOfStartUnlessRiverPolls(t *testing.T) {
 	t.Parallel()
-	s := migrated(t)
+	s := open(t)
 	config, err := pgx.ParseConfig(s.URL())
 	require.NoError(t, err)
 	config.OnNotification = func(*pgconn.PgConn, *pgconn.Notification) {}
-	connector := pooldriver.Wrap(stdlib.GetConnector(*config), func(c *pooldriver.Config) { c.Logger = silent })
-	pool := pgxpooldriver.New(connector)
-	defer pool.Close()
+	cannot := over(t, s.Account, pooldriver.Wrap(stdlib.GetConnector(*config), quiet))
+	startsOnlyToPoll(t, cannot, "OnNotification")
+}
+
+func startsOnlyToPoll(t *testing.T, s service, why string) {
+	t.Helper()
 	for _, polls := range []bool{false, true} {
 		worked, workers := make(chan int, 1), river.NewWorkers()
 		river.AddWorker(workers, river.WorkFunc(func(_ context.Context, job *river.Job[Ship]) error {
 			worked <- job.Args.Order
 			return nil
 		}))
-		client, err := river.NewClient(riverpooldriver.New(pool), &river.Config{
+		client, err := river.NewClient(riverpooldriver.New(s.pool), &river.Config{
 			Queues: map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: 1}}, Workers: workers,
 			FetchPollInterval: 200 * time.Millisecond, PollOnly: polls, Logger: silent,
 		})
 		require.NoError(t, err)
 		err = client.Start(t.Context())
 		if !polls {
-			require.ErrorContains(t, err, "OnNotification")
+			require.ErrorContains(t, err, why)
 			continue
 		}
 		require.NoError(t, err)
@@ -386,4 +397,22 @@ func TestAConnectorThatCannotListenIsAnErrorOfStartUnlessRiverPolls(t *testing.T
 		require.Equal(t, 7, <-worked)
 		require.NoError(t, client.Stop(t.Context()))
 	}
+}
+
+// TestBehindPgBouncer in transaction mode, which drops notifications: the listener has a way of its own.
+func TestBehindPgBouncer(t *testing.T) {
+	t.Parallel()
+	account := testbed.Start(t, testbed.Postgres, testbed.WithNetwork(testbed.NewNetwork(t), "db")).NewAccount(t)
+	via := account.Via(testbed.StartPgBouncer(t, account, "default_pool_size=2").Addr).URL("default_query_exec_mode=exec")
+	s := over(t, account, pooldriver.New(via, quiet))
+	s.migrate(t)
+	startsOnlyToPoll(t, s, "ListenDSN")
+	p := run(t, over(t, account, pooldriver.New(via, quiet, func(c *pooldriver.Config) { c.ListenDSN = account.URL() })))
+	for order := 1; order < 10; order++ {
+		_, err := p.client.Insert(t.Context(), Ship{Order: order}, nil)
+		require.NoError(t, err)
+	}
+	p.completedOf(t, 9, 10)
+	require.NoError(t, p.client.Stop(t.Context()))
+	p.atRest(t)
 }
