@@ -25,7 +25,7 @@ VITESS_VERSION      := v0.24.4
 
 # Modules of their own, so that their dependencies reach no other user. Their tests need
 # neither Docker nor a server.
-SATELLITES := credentials/rds examples/cloudsql examples/observed examples/pgx examples/sandbox otelpooldriver pgxpooldriver prompooldriver cmd/pooldriver
+SATELLITES := credentials/rds examples/cloudsql examples/observed examples/pgx examples/sandbox otelpooldriver pgxpooldriver prompooldriver riverpooldriver cmd/pooldriver
 
 GO       ?= go
 MODULES  := . $(patsubst %/go.mod,%,$(wildcard integration/go.mod bench/go.mod)) $(SATELLITES)

@@ -32,12 +32,24 @@ require (
 	github.com/ncruces/go-sqlite3 v0.37.0
 	github.com/ngrok/sqlmw v0.0.0-20220520173518-97c9c04efc79
 	github.com/qustavo/sqlhooks/v2 v2.1.0
+	github.com/riverqueue/river v0.51.2
+	github.com/riverqueue/river/rivertype v0.51.2
 	github.com/uptrace/bun v1.3.0
 	github.com/uptrace/bun/dialect/pgdialect v1.3.0
 	go.opentelemetry.io/otel/sdk v1.47.0
 	go.opentelemetry.io/otel/sdk/metric v1.47.0
 	golang.org/x/mod v0.43.0
 	gorm.io/driver/sqlite v1.6.0
+)
+
+require (
+	github.com/riverqueue/river/riverdriver v0.51.2 // indirect
+	github.com/riverqueue/river/riverdriver/riverpgxv5 v0.51.2 // indirect
+	github.com/riverqueue/river/rivershared v0.51.2 // indirect
+	github.com/tidwall/gjson v1.20.0 // indirect
+	github.com/tidwall/match v1.2.0 // indirect
+	github.com/tidwall/pretty v1.2.1 // indirect
+	github.com/tidwall/sjson v1.2.5 // indirect
 )
 
 require (
@@ -133,6 +145,7 @@ require (
 	github.com/pooldriver/pooldriver v0.2.0
 	github.com/pooldriver/pooldriver/examples/pgx v0.0.0
 	github.com/pooldriver/pooldriver/pgxpooldriver v0.2.0
+	github.com/pooldriver/pooldriver/riverpooldriver v0.2.0
 	github.com/power-devops/perfstat v0.0.0-20240221224432-82ca36839d55 // indirect
 	github.com/shirou/gopsutil/v4 v4.26.6 // indirect
 	github.com/sirupsen/logrus v1.9.4 // indirect
@@ -145,7 +158,7 @@ require (
 	go.opentelemetry.io/otel/metric v1.47.0 // indirect
 	go.opentelemetry.io/otel/trace v1.47.0 // indirect
 	go.yaml.in/yaml/v3 v3.0.5 // indirect
-	golang.org/x/sync v0.24.0 // indirect
+	golang.org/x/sync v0.24.0
 	golang.org/x/text v0.43.0 // indirect
 )
 
@@ -153,4 +166,5 @@ replace (
 	github.com/pooldriver/pooldriver => ..
 	github.com/pooldriver/pooldriver/examples/pgx => ../examples/pgx
 	github.com/pooldriver/pooldriver/pgxpooldriver => ../pgxpooldriver
+	github.com/pooldriver/pooldriver/riverpooldriver => ../riverpooldriver
 )

@@ -1,9 +1,9 @@
 // Package pgxpooldriver has the API of a pgxpool.Pool over the pool of a pooldriver.Connector. A program that mixes
-// database/sql (gorm, goose) with code for pgx (sqlc, River, scany) has one pool, one limit, and one transaction:
+// database/sql (gorm, goose) with code for pgx (sqlc, scany, by module riverpooldriver River) has one pool, one limit, and one transaction:
 //
 //	connector := pooldriver.New(dsn)
 //	db := sql.OpenDB(connector)          // for gorm
-//	pool := pgxpooldriver.New(connector) // for sqlc and River
+//	pool := pgxpooldriver.New(connector) // for sqlc
 //
 //	err := pooldriver.Do(ctx, func(ctx context.Context) error {
 //		return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {

@@ -20,7 +20,7 @@ import (
 const root = "github.com/pooldriver/pooldriver"
 
 // satellites are the other modules that users install, each after those that it requires.
-var satellites = []string{"otelpooldriver", "pgxpooldriver", "prompooldriver", "credentials/rds", "cmd/pooldriver"}
+var satellites = []string{"otelpooldriver", "pgxpooldriver", "prompooldriver", "riverpooldriver", "credentials/rds", "cmd/pooldriver"}
 
 // long: with empty caches, and with each Go that is supported, as "make release-check" runs it.
 // Otherwise with the machine's caches and its Go.

@@ -37,7 +37,7 @@ func TestWhatTheReadmeSaysCanBeInstalledAndRun(t *testing.T) {
 				said = user.run(t, t.TempDir(), "go", "run", root+"/cmd/pooldriver@"+p.version, "version")
 				require.Contains(t, said, "pooldriver "+p.version+", with the library "+p.version)
 			})
-			for module, program := range map[string]string{"otelpooldriver": otelProgram, "pgxpooldriver": pgxProgram, "prompooldriver": promProgram} {
+			for module, program := range map[string]string{"otelpooldriver": otelProgram, "pgxpooldriver": pgxProgram, "prompooldriver": promProgram, "riverpooldriver": riverProgram} {
 				t.Run(module, func(t *testing.T) {
 					dir := user.module(t)
 					save(t, dir, program)
@@ -122,5 +122,30 @@ func main() {
 	pool := pgxpooldriver.New(pooldriver.New("postgres://app@localhost/shop?pool_max_conns=7"))
 	defer pool.Close()
 	fmt.Println("registered", pool.Stat().MaxConns())
+}
+`
+
+const riverProgram = `package main
+
+import (
+	"fmt"
+	"log"
+
+	"github.com/riverqueue/river"
+
+	"github.com/pooldriver/pooldriver"
+	_ "github.com/pooldriver/pooldriver/dialects/postgres"
+	"github.com/pooldriver/pooldriver/pgxpooldriver"
+	"github.com/pooldriver/pooldriver/riverpooldriver"
+)
+
+func main() {
+	pool := pgxpooldriver.New(pooldriver.New("postgres://app@localhost/shop"))
+	defer pool.Close()
+	client, err := river.NewClient(riverpooldriver.New(pool), &river.Config{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("registered", client.ID() != "")
 }
 `

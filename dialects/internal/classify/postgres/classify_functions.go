@@ -207,6 +207,9 @@ var functions = sqltext.NewNames(
 		cosine_distance inner_product l1_distance l2_distance hamming_distance jaccard_distance l2_normalize
 		vector_dims vector_norm subvector binary_quantize`},
 
+	// Of River's tables: each of its inserts calls it.
+	sqltext.Group{Code: funcHarmless, Names: "river_job_state_in_bitmask"},
+
 	// The common functions of PostGIS.
 	sqltext.Group{Code: funcHarmless, Names: `
 		st_area st_asbinary st_asewkb st_asewkt st_asgeojson st_asgml st_askml st_asmvt st_asmvtgeom st_assvg

@@ -1,0 +1,68 @@
+package riverpooldriver
+
+import (
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/riverqueue/river/riverdriver"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pooldriver/pooldriver"
+	_ "github.com/pooldriver/pooldriver/dialects/postgres"
+	"github.com/pooldriver/pooldriver/pgxpooldriver"
+)
+
+// Tests with a server are in integration/riverqueue.
+
+type tx struct{ pgx.Tx }
+
+func TestATransactionComesBackAsItWasGiven(t *testing.T) {
+	t.Parallel()
+	for _, d := range []*Driver{nil, New(nil)} {
+		given := &tx{}
+		e := d.UnwrapExecutor(given)
+		require.Same(t, given, d.UnwrapTx(e))
+	}
+	require.False(t, New(nil).PoolIsSet())
+}
+
+func TestAClosedConnectorIsAClosedPoolForRiver(t *testing.T) {
+	t.Parallel()
+	ctx, pool := t.Context(), pgxpooldriver.New(pooldriver.New("postgres://nobody@localhost/x"))
+	d := New(pool)
+	require.True(t, d.PoolIsSet())
+	pool.Close()
+	says := func(err error) {
+		t.Helper()
+		require.ErrorIs(t, err, riverdriver.ErrClosedPool)
+		require.ErrorIs(t, err, pooldriver.ErrClosed)
+	}
+	e := d.GetExecutor()
+	says(e.Exec(ctx, "SELECT 1"))
+	_, err := e.Begin(ctx)
+	says(err)
+	_, err = e.QueueList(ctx, &riverdriver.QueueListParams{Max: 1})
+	says(err)
+	says(d.GetListener(&riverdriver.GetListenenerParams{}).Connect(ctx))
+	l := d.GetListener(&riverdriver.GetListenenerParams{Schema: "jobs"})
+	require.Equal(t, "jobs", l.Schema())
+	require.NoError(t, l.Connect(ctx))
+	says(l.Listen(ctx, "topic"))
+}
+
+func TestAListenerThatIsNotConnected(t *testing.T) {
+	t.Parallel()
+	ctx, pool := t.Context(), pgxpooldriver.New(pooldriver.New("postgres://nobody@localhost/x"))
+	defer pool.Close()
+	l := New(pool).GetListener(&riverdriver.GetListenenerParams{Schema: "jobs"})
+	for range 2 {
+		require.ErrorIs(t, l.Listen(ctx, "topic"), errNotConnected)
+		_, err := l.WaitForNotification(ctx)
+		require.ErrorIs(t, err, errNotConnected)
+		require.NoError(t, l.Unlisten(ctx, "topic"))
+		require.NoError(t, l.Close(ctx))
+		require.NoError(t, l.Connect(ctx))
+		require.Error(t, l.Connect(ctx))
+		require.NoError(t, l.Close(ctx))
+	}
+}
