@@ -90,13 +90,11 @@ func (l *link) newBatch(ctx context.Context, b *pgx.Batch, owns bool) (*batch, e
 	if len(r.queries) == 0 {
 		return r, nil
 	}
-	more, err := r.rewrite(ctx)
+	call, err := r.prepare(ctx)
 	if err != nil {
 		return nil, err
 	}
-	text := more.texts[0]
-	more.texts = more.texts[1:]
-	if r.set, err = l.execute(ctx, text, true, &r.source, more); err != nil {
+	if r.set, err = l.execute(ctx, call); err != nil {
 		return nil, err
 	}
 	if !owns {
@@ -105,23 +103,25 @@ func (l *link) newBatch(ctx context.Context, b *pgx.Batch, owns bool) (*batch, e
 	return r, nil
 }
 
-// rewrite makes the batch that pgx gets. It has none of the program's functions: they are called when their results are
+// prepare makes the batch that pgx gets. It has none of the program's functions: they are called when their results are
 // asked for.
-func (r *batch) rewrite(ctx context.Context) (all texts, err error) {
+func (r *batch) prepare(ctx context.Context) (direct.Call, error) {
+	call := direct.Call{Queries: true, Sender: &r.source}
 	items := make([]pgx.QueuedQuery, len(r.queries))
 	inner := make([]*pgx.QueuedQuery, len(items))
-	all.texts = make([]string, len(items))
+	texts := make([]string, len(items))
 	for i, q := range r.queries {
-		var one texts
-		all.texts[i], items[i].Arguments, one, err = rewrite(ctx, q.SQL, q.Arguments)
+		text, args, effect, err := rewrite(ctx, q.SQL, q.Arguments)
 		if err != nil {
-			return all, err
+			return call, err
 		}
-		items[i].SQL, inner[i] = all.texts[i], &items[i]
-		all.effect |= one.effect
+		items[i] = pgx.QueuedQuery{SQL: text, Arguments: args}
+		inner[i], texts[i] = &items[i], text
+		call.Effect |= effect
 	}
 	r.source.batch.QueuedQueries = inner
-	return all, nil
+	call.Text, call.More = texts[0], texts[1:]
+	return call, nil
 }
 
 // leave implements inner. No function of the batch is called.
@@ -316,7 +316,8 @@ func (s *batchSource) Send(ctx context.Context, dc driver.Conn, how direct.How) 
 	if how.Unkept && sideOf(c).mode == pgx.QueryExecModeCacheStatement {
 		return nil, errBatchUnkept
 	}
-	for _, q := range s.batch.QueuedQueries { // of an earlier try pgx remembers its statements, on that connection
+	*s = batchSource{batch: s.batch}          // nothing of an earlier try
+	for _, q := range s.batch.QueuedQueries { // in these pgx remembers the statements of a connection
 		*q = pgx.QueuedQuery{SQL: q.SQL, Arguments: q.Arguments}
 	}
 	s.results, s.left = c.SendBatch(ctx, &s.batch), len(s.batch.QueuedQueries)
@@ -348,10 +349,7 @@ func (s *batchSource) Next(dest []driver.Value) (err error) {
 // event returns the next event. owner is s if the decoder is to hold a row.
 func (s *batchSource) event(owner driver.Value) (driver.Value, error) {
 	switch {
-	case s.over:
-		return nil, io.EOF
-	case s.rows == nil && s.left == 0:
-		s.over = true
+	case s.over, s.rows == nil && s.left == 0:
 		return nil, io.EOF
 	case s.rows == nil:
 		s.left--

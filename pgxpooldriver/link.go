@@ -127,10 +127,14 @@ func (l *link) release() {
 }
 
 // execute runs a call under the lock.
-func (l *link) execute(ctx context.Context, text string, queries bool, sender direct.Sender, more texts) (driver.Rows, error) {
+func (l *link) execute(ctx context.Context, call direct.Call) (driver.Rows, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.call = direct.Call{Text: text, More: more.texts, Queries: queries, Effect: more.effect, Sender: sender}
+	return l.executeLocked(ctx, call)
+}
+
+func (l *link) executeLocked(ctx context.Context, call direct.Call) (driver.Rows, error) {
+	l.call = call
 	rows, err := l.conn.Execute(ctx, &l.call)
 	l.call = direct.Call{}
 	return rows, err
@@ -225,17 +229,16 @@ func (l *link) doExec(ctx context.Context, text string, args []any) (pgconn.Comm
 	if c := l.raw(); c != nil {
 		return c.Exec(ctx, text, args...)
 	}
-	text, args, more, err := rewrite(ctx, text, args)
+	text, args, effect, err := rewrite(ctx, text, args)
 	if err != nil {
 		return pgconn.CommandTag{}, err
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.exec = execution{text: text, args: args}
-	l.call = direct.Call{Text: text, Effect: more.effect, Sender: &l.exec}
-	_, err = l.conn.Execute(ctx, &l.call)
+	_, err = l.executeLocked(ctx, direct.Call{Text: text, Effect: effect, Sender: &l.exec})
 	tag := l.exec.tag
-	l.exec, l.call = execution{}, direct.Call{}
+	l.exec = execution{}
 	return tag, err
 }
 
@@ -284,7 +287,7 @@ func (l *link) prepare(ctx context.Context, name, text string) (*pgconn.Statemen
 		return c.Prepare(ctx, name, text)
 	}
 	p := &preparation{name: name, text: text}
-	_, err := l.execute(ctx, text, false, p, texts{effect: dialects.NamedPrepared})
+	_, err := l.execute(ctx, direct.Call{Text: text, Effect: dialects.NamedPrepared, Sender: p})
 	return p.description, err
 }
 

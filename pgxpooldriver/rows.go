@@ -260,12 +260,12 @@ func (l *link) doQueryRow(ctx context.Context, text string, args []any) pgx.Row 
 
 // query runs a query while nothing is lent.
 func (l *link) query(ctx context.Context, text string, args []any, owns bool) (*rows, error) {
-	text, args, more, err := rewrite(ctx, text, args)
+	text, args, effect, err := rewrite(ctx, text, args)
 	if err != nil {
 		return failedRows(err), err
 	}
 	q := &query{stream: stream{link: l, owns: owns}, source: source{text: text, args: args}}
-	q.set, err = l.execute(ctx, text, true, &q.source, more)
+	q.set, err = l.execute(ctx, direct.Call{Text: text, Queries: true, Effect: effect, Sender: &q.source})
 	if err != nil {
 		return failedRows(err), err
 	}
