@@ -204,6 +204,15 @@ func pgxOf(dc driver.Conn) (*pgx.Conn, error) {
 	return nil, fmt.Errorf("pgxpooldriver: the connections of the Connector are of type %T, and not pgx's; give New a Connector for PostgreSQL whose driver is pgx, or use the *sql.DB", dc)
 }
 
+// target is pgx's connection behind dc, and the arguments for a statement there.
+func target(dc driver.Conn, how direct.How, args []any) (*pgx.Conn, []any, error) {
+	c, err := pgxOf(dc)
+	if err == nil && how.Unkept {
+		args = unkept(c, args)
+	}
+	return c, args, err
+}
+
 // execution is the Sender of an Exec.
 type execution struct {
 	text string
@@ -213,15 +222,10 @@ type execution struct {
 
 // Send implements direct.Sender.
 func (e *execution) Send(ctx context.Context, dc driver.Conn, how direct.How) (driver.Rows, error) {
-	c, err := pgxOf(dc)
-	if err != nil {
-		return nil, err
+	c, args, err := target(dc, how, e.args)
+	if err == nil {
+		e.tag, err = c.Exec(ctx, e.text, args...)
 	}
-	args := e.args
-	if how.Unkept {
-		args = unkept(c, args)
-	}
-	e.tag, err = c.Exec(ctx, e.text, args...)
 	return nil, err
 }
 

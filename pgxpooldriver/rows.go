@@ -317,13 +317,9 @@ type source struct {
 // Send implements direct.Sender. The first row is read at once, as in pgx's own package stdlib: so an error is
 // that of the query.
 func (s *source) Send(ctx context.Context, dc driver.Conn, how direct.How) (driver.Rows, error) {
-	c, err := pgxOf(dc)
+	c, args, err := target(dc, how, s.args)
 	if err != nil {
 		return nil, err
-	}
-	args := s.args
-	if how.Unkept {
-		args = unkept(c, args)
 	}
 	real, err := c.Query(ctx, s.text, args...)
 	if err != nil {
