@@ -27,21 +27,10 @@ type head struct {
 	end    *end // nil: rows or an end follow
 }
 
-// end ends it.
+// end ends it. err is nil in the stream, which ends with an error.
 type end struct {
 	tag pgconn.CommandTag
 	err error
-}
-
-// endIn is the end that comes with an event; nil: none does.
-func endIn(event driver.Value) *end {
-	switch event := event.(type) {
-	case *end:
-		return event
-	case *head:
-		return event.end
-	}
-	return nil
 }
 
 // batch are pgx.BatchResults.
@@ -90,13 +79,11 @@ func (l *link) newBatch(ctx context.Context, b *pgx.Batch, owns bool) (*batch, e
 	if len(r.queries) == 0 {
 		return r, nil
 	}
-	more, err := r.rewrite(ctx)
+	call, err := r.prepare(ctx)
 	if err != nil {
 		return nil, err
 	}
-	text := more.texts[0]
-	more.texts = more.texts[1:]
-	if r.set, err = l.execute(ctx, text, true, &r.source, more); err != nil {
+	if r.set, err = l.execute(ctx, call); err != nil {
 		return nil, err
 	}
 	if !owns {
@@ -105,23 +92,25 @@ func (l *link) newBatch(ctx context.Context, b *pgx.Batch, owns bool) (*batch, e
 	return r, nil
 }
 
-// rewrite makes the batch that pgx gets. It has none of the program's functions: they are called when their results are
+// prepare makes the batch that pgx gets. It has none of the program's functions: they are called when their results are
 // asked for.
-func (r *batch) rewrite(ctx context.Context) (all texts, err error) {
+func (r *batch) prepare(ctx context.Context) (direct.Call, error) {
+	call := direct.Call{Queries: true, Sender: &r.source}
 	items := make([]pgx.QueuedQuery, len(r.queries))
 	inner := make([]*pgx.QueuedQuery, len(items))
-	all.texts = make([]string, len(items))
+	texts := make([]string, len(items))
 	for i, q := range r.queries {
-		var one texts
-		all.texts[i], items[i].Arguments, one, err = rewrite(ctx, q.SQL, q.Arguments)
+		text, args, effect, err := rewrite(ctx, q.SQL, q.Arguments)
 		if err != nil {
-			return all, err
+			return call, err
 		}
-		items[i].SQL, inner[i] = all.texts[i], &items[i]
-		all.effect |= one.effect
+		items[i] = pgx.QueuedQuery{SQL: text, Arguments: args}
+		inner[i], texts[i] = &items[i], text
+		call.Effect |= effect
 	}
 	r.source.batch.QueuedQueries = inner
-	return all, nil
+	call.Text, call.More = texts[0], texts[1:]
+	return call, nil
 }
 
 // leave implements inner. No function of the batch is called.
@@ -154,26 +143,13 @@ func (r *batch) begin() error {
 	if err != nil {
 		return r.fail(err)
 	}
-	switch event := event.(type) {
-	case *head:
-		r.source.decoder.describe(event.fields)
-		r.first = *event
-		if !r.first.hasRow && r.first.end != nil {
-			r.ended(r.first.end)
+	if h, ok := event.(*head); ok {
+		r.source.decoder.describe(h.fields)
+		if r.first = *h; !h.hasRow {
+			r.result = h.end
 		}
-	case *end:
-		r.ended(event)
-		return event.err
 	}
 	return nil
-}
-
-// ended ends the present query.
-func (r *batch) ended(e *end) {
-	r.result = e
-	if e.err != nil {
-		_ = r.fail(e.err)
-	}
 }
 
 func (r *batch) fail(err error) error {
@@ -195,23 +171,23 @@ func (r *batch) next() ([][]byte, error) {
 		}
 		return r.source.decoder.values, nil
 	}
-	if r.result == nil && r.first.end != nil {
-		r.ended(r.first.end)
+	if r.result == nil {
+		r.result = r.first.end
 	}
 	if r.result != nil {
 		return nil, cmp.Or(r.result.err, io.EOF)
 	}
 	event, err := r.read(&r.source)
 	if err != nil {
-		r.result = &end{err: err}
-		return nil, r.fail(err)
+		r.result = &end{err: r.fail(err)}
+		return nil, r.result.err
 	}
 	switch event := event.(type) {
 	case [][]byte: // from memory
 		return event, nil
 	case *end:
-		r.ended(event)
-		return nil, cmp.Or(event.err, io.EOF)
+		r.result = event
+		return nil, io.EOF
 	}
 	return r.source.decoder.values, nil
 }
@@ -303,7 +279,7 @@ type batchSource struct {
 	onRow   bool     // rows is at a row that was not given yet
 	head    head     // of rows, if the decoder has the row
 	end     end      // with head
-	over    bool
+	failed  error
 }
 
 // Send implements direct.Sender. The first result begins at once: so an error before that, as of a connection that is
@@ -316,7 +292,8 @@ func (s *batchSource) Send(ctx context.Context, dc driver.Conn, how direct.How) 
 	if how.Unkept && sideOf(c).mode == pgx.QueryExecModeCacheStatement {
 		return nil, errBatchUnkept
 	}
-	for _, q := range s.batch.QueuedQueries { // of an earlier try pgx remembers its statements, on that connection
+	*s = batchSource{batch: s.batch}          // nothing of an earlier try
+	for _, q := range s.batch.QueuedQueries { // in these pgx remembers the statements of a connection
 		*q = pgx.QueuedQuery{SQL: q.SQL, Arguments: q.Arguments}
 	}
 	s.results, s.left = c.SendBatch(ctx, &s.batch), len(s.batch.QueuedQueries)
@@ -326,14 +303,7 @@ func (s *batchSource) Send(ctx context.Context, dc driver.Conn, how direct.How) 
 	}
 	s.left--
 	s.decoder = takeDecoder(c)
-	rows, err := wholeOf(s, how)
-	if w, ok := rows.(*whole); ok && len(w.rows) > 0 {
-		if last := endIn(w.rows[len(w.rows)-1]); last != nil && last.err != nil {
-			_ = s.Close()
-			return nil, last.err // who has to read all has to know of it now
-		}
-	}
-	return rows, err
+	return wholeOf(s, how)
 }
 
 // Columns implements driver.Rows.
@@ -348,24 +318,21 @@ func (s *batchSource) Next(dest []driver.Value) (err error) {
 // event returns the next event. owner is s if the decoder is to hold a row.
 func (s *batchSource) event(owner driver.Value) (driver.Value, error) {
 	switch {
-	case s.over:
-		return nil, io.EOF
+	case s.failed != nil:
+		return nil, s.failed
 	case s.rows == nil && s.left == 0:
-		s.over = true
 		return nil, io.EOF
 	case s.rows == nil:
 		s.left--
-		var err error
-		if s.rows, err = s.results.Query(); err != nil {
-			s.over = true
-			return &end{err: err}, nil
+		if s.rows, s.failed = s.results.Query(); s.failed != nil {
+			return nil, s.failed
 		}
 		fallthrough
 	case !s.headed:
 		return s.begin(owner), nil
 	}
 	if !s.onRow && !s.rows.Next() {
-		return s.finish(new(end)), nil
+		return s.finish(new(end)), s.failed
 	}
 	s.onRow = false
 	return s.row(owner), nil
@@ -401,10 +368,13 @@ func (s *batchSource) row(owner driver.Value) driver.Value {
 	return cloned(s.rows.RawValues())
 }
 
-// finish ends rows, and writes how to e.
+// finish ends rows, and writes how to e; nil: they have failed, and the next event is the error.
 func (s *batchSource) finish(e *end) *end {
-	*e = end{s.rows.CommandTag(), s.rows.Err()}
-	s.rows, s.headed, s.over = nil, false, e.err != nil
+	*e, s.failed = end{tag: s.rows.CommandTag()}, s.rows.Err()
+	s.rows, s.headed = nil, false
+	if s.failed != nil {
+		return nil
+	}
 	return e
 }
 

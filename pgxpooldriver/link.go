@@ -127,10 +127,14 @@ func (l *link) release() {
 }
 
 // execute runs a call under the lock.
-func (l *link) execute(ctx context.Context, text string, queries bool, sender direct.Sender, more texts) (driver.Rows, error) {
+func (l *link) execute(ctx context.Context, call direct.Call) (driver.Rows, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.call = direct.Call{Text: text, More: more.texts, Queries: queries, Effect: more.effect, Sender: sender}
+	return l.executeLocked(ctx, call)
+}
+
+func (l *link) executeLocked(ctx context.Context, call direct.Call) (driver.Rows, error) {
+	l.call = call
 	rows, err := l.conn.Execute(ctx, &l.call)
 	l.call = direct.Call{}
 	return rows, err
@@ -200,6 +204,15 @@ func pgxOf(dc driver.Conn) (*pgx.Conn, error) {
 	return nil, fmt.Errorf("pgxpooldriver: the connections of the Connector are of type %T, and not pgx's; give New a Connector for PostgreSQL whose driver is pgx, or use the *sql.DB", dc)
 }
 
+// target is pgx's connection behind dc, and the arguments for a statement there.
+func target(dc driver.Conn, how direct.How, args []any) (*pgx.Conn, []any, error) {
+	c, err := pgxOf(dc)
+	if err == nil && how.Unkept {
+		args = unkept(c, args)
+	}
+	return c, args, err
+}
+
 // execution is the Sender of an Exec.
 type execution struct {
 	text string
@@ -209,15 +222,10 @@ type execution struct {
 
 // Send implements direct.Sender.
 func (e *execution) Send(ctx context.Context, dc driver.Conn, how direct.How) (driver.Rows, error) {
-	c, err := pgxOf(dc)
-	if err != nil {
-		return nil, err
+	c, args, err := target(dc, how, e.args)
+	if err == nil {
+		e.tag, err = c.Exec(ctx, e.text, args...)
 	}
-	args := e.args
-	if how.Unkept {
-		args = unkept(c, args)
-	}
-	e.tag, err = c.Exec(ctx, e.text, args...)
 	return nil, err
 }
 
@@ -225,17 +233,16 @@ func (l *link) doExec(ctx context.Context, text string, args []any) (pgconn.Comm
 	if c := l.raw(); c != nil {
 		return c.Exec(ctx, text, args...)
 	}
-	text, args, more, err := rewrite(ctx, text, args)
+	text, args, effect, err := rewrite(ctx, text, args)
 	if err != nil {
 		return pgconn.CommandTag{}, err
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.exec = execution{text: text, args: args}
-	l.call = direct.Call{Text: text, Effect: more.effect, Sender: &l.exec}
-	_, err = l.conn.Execute(ctx, &l.call)
+	_, err = l.executeLocked(ctx, direct.Call{Text: text, Effect: effect, Sender: &l.exec})
 	tag := l.exec.tag
-	l.exec, l.call = execution{}, direct.Call{}
+	l.exec = execution{}
 	return tag, err
 }
 
@@ -284,7 +291,7 @@ func (l *link) prepare(ctx context.Context, name, text string) (*pgconn.Statemen
 		return c.Prepare(ctx, name, text)
 	}
 	p := &preparation{name: name, text: text}
-	_, err := l.execute(ctx, text, false, p, texts{effect: dialects.NamedPrepared})
+	_, err := l.execute(ctx, direct.Call{Text: text, Effect: dialects.NamedPrepared, Sender: p})
 	return p.description, err
 }
 

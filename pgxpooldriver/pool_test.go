@@ -51,18 +51,18 @@ func (hidden) RewriteQuery(context.Context, *pgx.Conn, string, []any) (string, [
 
 func TestTheTextThatIsSentIsTheOneThatIsClassified(t *testing.T) {
 	t.Parallel()
-	text, args, more, err := rewrite(t.Context(), "SELECT @a", []any{pgx.QueryExecModeExec, pgx.NamedArgs{"a": 1}})
+	text, args, effect, err := rewrite(t.Context(), "SELECT @a", []any{pgx.QueryExecModeExec, pgx.NamedArgs{"a": 1}})
 	require.NoError(t, err)
 	require.Equal(t, "SELECT $1", text)
 	require.Equal(t, []any{pgx.QueryExecModeExec, 1}, args)
-	require.Zero(t, more.effect)
+	require.Zero(t, effect)
 	_, _, _, err = rewrite(t.Context(), "SELECT @a", []any{pgx.StrictNamedArgs{}})
 	require.Error(t, err)
-	text, args, more, err = rewrite(t.Context(), "SELECT 1", []any{hidden{}, 1})
+	text, args, effect, err = rewrite(t.Context(), "SELECT 1", []any{hidden{}, 1})
 	require.NoError(t, err)
 	require.Equal(t, "SELECT 1", text)
 	require.Len(t, args, 2)
-	require.Equal(t, direct.Anything, more.effect)
+	require.Equal(t, direct.Anything, effect)
 }
 
 // TestTheContextOfATransactionIsThatOfTheCall: also for package context, which looks for the cause and for whom to tell.

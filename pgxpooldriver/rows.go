@@ -260,12 +260,12 @@ func (l *link) doQueryRow(ctx context.Context, text string, args []any) pgx.Row 
 
 // query runs a query while nothing is lent.
 func (l *link) query(ctx context.Context, text string, args []any, owns bool) (*rows, error) {
-	text, args, more, err := rewrite(ctx, text, args)
+	text, args, effect, err := rewrite(ctx, text, args)
 	if err != nil {
 		return failedRows(err), err
 	}
 	q := &query{stream: stream{link: l, owns: owns}, source: source{text: text, args: args}}
-	q.set, err = l.execute(ctx, text, true, &q.source, more)
+	q.set, err = l.execute(ctx, direct.Call{Text: text, Queries: true, Effect: effect, Sender: &q.source})
 	if err != nil {
 		return failedRows(err), err
 	}
@@ -317,13 +317,9 @@ type source struct {
 // Send implements direct.Sender. The first row is read at once, as in pgx's own package stdlib: so an error is
 // that of the query.
 func (s *source) Send(ctx context.Context, dc driver.Conn, how direct.How) (driver.Rows, error) {
-	c, err := pgxOf(dc)
+	c, args, err := target(dc, how, s.args)
 	if err != nil {
 		return nil, err
-	}
-	args := s.args
-	if how.Unkept {
-		args = unkept(c, args)
 	}
 	real, err := c.Query(ctx, s.text, args...)
 	if err != nil {

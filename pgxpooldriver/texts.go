@@ -10,16 +10,10 @@ import (
 	"github.com/pooldriver/pooldriver/internal/direct"
 )
 
-// texts is what the text of a call does not show.
-type texts struct {
-	texts  []string // the further texts of a batch
-	effect dialects.Effect
-}
-
 // rewrite has pgx's own rewriters (NamedArgs) rewrite the text, because the text that is sent decides what the
 // statement leaves on its session. What another rewriter makes of the text is known only when pgx calls it with the
 // connection, so it counts as anything.
-func rewrite(ctx context.Context, text string, args []any) (string, []any, texts, error) {
+func rewrite(ctx context.Context, text string, args []any) (string, []any, dialects.Effect, error) {
 	for i, arg := range args {
 		switch r := arg.(type) {
 		case pgx.QueryExecMode, pgx.QueryResultFormats, pgx.QueryResultFormatsByOID:
@@ -27,15 +21,15 @@ func rewrite(ctx context.Context, text string, args []any) (string, []any, texts
 		case pgx.NamedArgs, pgx.StrictNamedArgs:
 			text, values, err := r.(pgx.QueryRewriter).RewriteQuery(ctx, nil, text, args[i+1:])
 			if err != nil {
-				return "", nil, texts{}, fmt.Errorf("rewrite query failed: %w", err)
+				return "", nil, 0, fmt.Errorf("rewrite query failed: %w", err)
 			}
-			return text, append(args[:i:i], values...), texts{}, nil
+			return text, append(args[:i:i], values...), 0, nil
 		case pgx.QueryRewriter:
-			return text, args, texts{effect: direct.Anything}, nil
+			return text, args, direct.Anything, nil
 		}
 		break
 	}
-	return text, args, texts{}, nil
+	return text, args, 0, nil
 }
 
 // unkept returns args with the nearest mode in which pgx neither keeps a statement nor uses one that it has kept: in

@@ -116,9 +116,9 @@ func (t *Tx) Commit(ctx context.Context) error {
 
 // Rollback rolls back, also if ctx has ended: then it takes no longer than Config.CleanTimeout.
 func (t *Tx) Rollback(ctx context.Context) error {
-	bound := t.life.between
-	if ctx.Err() != nil {
-		bound = ctx
+	bound := ctx
+	if ctx.Err() == nil {
+		bound = context.WithoutCancel(ctx)
 	}
 	return t.end(ctx, bound, driver.Tx.Rollback)
 }

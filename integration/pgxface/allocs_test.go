@@ -50,7 +50,7 @@ func TestAllocationsBesidePgxpool(t *testing.T) {
 			}
 			return tx.Commit(ctx)
 		}},
-		"batch of 20": {0, func(f face) error {
+		"batch of 20": {-20, func(f face) error {
 			var batch pgx.Batch
 			for range 20 {
 				batch.Queue("SELECT $1::int", 1).QueryRow(func(row pgx.Row) error {

@@ -437,3 +437,34 @@ func TestATracerOfPgxSeesBothFaces(t *testing.T) {
 	require.Equal(t, []string{"select 1", "select 2"}, seen.texts)
 	require.Equal(t, 1, seen.batches)
 }
+
+type spanKey struct{}
+
+// spanTracer records in which span each text runs.
+type spanTracer struct{ spans sync.Map }
+
+func (s *spanTracer) TraceQueryStart(ctx context.Context, _ *pgx.Conn, d pgx.TraceQueryStartData) context.Context {
+	s.spans.Store(d.SQL, ctx.Value(spanKey{}))
+	return ctx
+}
+
+func (s *spanTracer) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+
+func TestATransactionIsTracedInTheContextsOfItsCalls(t *testing.T) {
+	t.Parallel()
+	var seen spanTracer
+	b := wrap(t, func(c *pgx.ConnConfig) { c.Tracer = &seen }, one)
+	span := func(name string) context.Context { return context.WithValue(t.Context(), spanKey{}, name) }
+	for _, end := range []func(pgx.Tx) error{
+		func(tx pgx.Tx) error { return tx.Commit(span("commit")) },
+		func(tx pgx.Tx) error { return tx.Rollback(span("rollback")) },
+	} {
+		tx, err := b.pool.Begin(span("begin"))
+		require.NoError(t, err)
+		require.NoError(t, end(tx))
+	}
+	for _, text := range []string{"begin", "commit", "rollback"} {
+		got, _ := seen.spans.Load(text)
+		require.Equal(t, text, got)
+	}
+}

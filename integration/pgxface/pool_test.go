@@ -560,6 +560,36 @@ func TestABatchDoesNotKeepAStatementThatIsStale(t *testing.T) {
 	}
 }
 
+// What the server says in the middle of a batch counts for the other connections, too.
+func TestAnErrorInTheMiddleOfABatchIsActedOn(t *testing.T) {
+	t.Parallel()
+	b, ctx := open(t, "pool_max_conns=2"), t.Context()
+	both := func() (pids []int) {
+		var conns []*pgxpooldriver.Conn
+		for range 2 {
+			c, err := b.pool.Acquire(ctx)
+			require.NoError(t, err)
+			conns, pids = append(conns, c), append(pids, ask[int](ctx, t, c, pidQuery))
+		}
+		for _, c := range conns {
+			c.Release()
+		}
+		return pids
+	}
+	before := both()
+	var batch pgx.Batch
+	batch.Queue("SELECT 1")
+	batch.Queue("SELECT pg_terminate_backend(pg_backend_pid())")
+	batch.Queue("SELECT 1")
+	results := b.pool.SendBatch(ctx, &batch)
+	require.NoError(t, results.QueryRow().Scan(new(int)))
+	require.True(t, hasState(results.QueryRow().Scan(new(bool)), "57P01"))
+	require.Error(t, results.Close())
+	for _, pid := range both() {
+		require.NotContains(t, before, pid, "the server may be leaving")
+	}
+}
+
 func TestADeadIdleConnectionIsReplaced(t *testing.T) {
 	t.Parallel()
 	b, ctx := open(t, "pool_max_conns=2"), t.Context()
