@@ -86,10 +86,7 @@ func (c *conn) route(ctx context.Context, query string) (routed, error) {
 	}
 	var at task.Place
 	if l, err := c.keeps(ctx, &at); l != nil || err != nil {
-		if asks && l == &c.primary {
-			c.set.count(Joined)
-		}
-		return routed{link: l}, err
+		return c.joined(l, asks || c.set.config.ReplicaReads == config.ReadsAuto && c.set.readsOnly(query)), err
 	}
 	if !asks && c.set.config.ReplicaReads != config.ReadsAuto {
 		return primary, nil
@@ -116,10 +113,7 @@ func (c *conn) routeTx(ctx context.Context, opts driver.TxOptions) (routed, erro
 	}
 	var at task.Place
 	if l, err := c.keeps(ctx, &at); l != nil || err != nil {
-		if reads && l == &c.primary {
-			c.set.count(Joined)
-		}
-		return routed{link: l}, err
+		return c.joined(l, reads), err
 	}
 	if !reads {
 		return routed{link: &c.primary}, nil
@@ -144,6 +138,15 @@ func (c *conn) keeps(ctx context.Context, at *task.Place) (*link, error) {
 		return &c.primary, nil
 	}
 	return nil, nil
+}
+
+// joined is where a call goes that has to go to l. reads: a replica may serve it.
+func (c *conn) joined(l *link, reads bool) routed {
+	if !reads || l != &c.primary {
+		return routed{link: l}
+	}
+	c.set.count(Joined)
+	return routed{link: l, why: Joined}
 }
 
 // fallBack counts a read that no replica serves, and returns the primary for it.
