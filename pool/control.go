@@ -157,9 +157,7 @@ func (p *Pool[T]) FlushOthers(ctx context.Context) {
 func (p *Pool[T]) RefuseWaiting(reason error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.nowLocked()
 	p.failAllLocked(func(w *waiter[T]) error { return p.acquireErrorLocked(reason, w.start.Load()) })
-	p.balanceLocked()
 }
 
 // Close closes the pool. Waiting acquirers get an AcquireError with ErrClosed. Idle resources are destroyed, and

@@ -152,12 +152,9 @@ func (w *Watcher) run() {
 		var err error
 		conn, seen, err = w.ask(conn)
 		pause, goOn := w.tell(seen, err)
-		switch failed, ofNetwork := errors.AsType[net.Error](err); {
-		case !ofNetwork:
-			unanswered = false
-		case open:
-			unanswered = failed.Timeout()
-		case unanswered:
+		if failed, ofNetwork := errors.AsType[net.Error](err); open || !ofNetwork {
+			unanswered = ofNetwork && failed.Timeout()
+		} else if unanswered {
 			w.silent()
 		}
 		if !goOn {

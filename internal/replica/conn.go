@@ -198,9 +198,8 @@ func settle[T any](ctx context.Context, c *conn, to routed, result T, err error,
 		if tries >= len(c.set.All) {
 			route = func() (routed, error) { return c.fallBack(Dead) }
 		}
-		var next routed
-		var again bool
-		if next, again, err = c.repeats(ctx, to, err, route); !again {
+		next, again, failed := c.repeats(ctx, to, err, route)
+		if err = failed; !again {
 			break
 		}
 		to = next
@@ -212,18 +211,16 @@ func settle[T any](ctx context.Context, c *conn, to routed, result T, err error,
 	return result, to, err
 }
 
-// exec is the rest of a text that was executed at to, with this result.
-func exec(ctx context.Context, c *conn, query string, to routed, res driver.Result, err error, do func(*link) (driver.Result, error)) (driver.Result, error) {
-	res, to, err = settle(ctx, c, to, res, err, func() (routed, error) { return c.route(ctx, query) }, do)
+// executed is the end of a text that was executed.
+func (c *conn) executed(ctx context.Context, query string, to routed, res driver.Result, err error) (driver.Result, error) {
 	if err != driver.ErrSkip {
 		c.raise(ctx, c.raises(ctx, query, to), err)
 	}
 	return res, err
 }
 
-// ask is the rest of a query that was made at to, with this result.
-func ask(ctx context.Context, c *conn, query string, to routed, rows driver.Rows, err error, do func(*link) (driver.Rows, error)) (driver.Rows, error) {
-	rows, to, err = settle(ctx, c, to, rows, err, func() (routed, error) { return c.route(ctx, query) }, do)
+// asked is the end of a query.
+func (c *conn) asked(ctx context.Context, query string, to routed, rows driver.Rows, err error) (driver.Rows, error) {
 	if err == driver.ErrSkip {
 		return nil, err
 	}
@@ -246,11 +243,13 @@ func (c *conn) ExecContext(ctx context.Context, query string, args []driver.Name
 		return nil, err
 	}
 	res, err := to.conn.ExecContext(ctx, query, args)
-	return c.executed(ctx, query, args, to, res, err)
+	return c.afterExec(ctx, query, args, to, res, err)
 }
 
-func (c *conn) executed(ctx context.Context, query string, args []driver.NamedValue, to routed, res driver.Result, err error) (driver.Result, error) {
-	return exec(ctx, c, query, to, res, err, func(l *link) (driver.Result, error) { return l.conn.ExecContext(ctx, query, args) })
+func (c *conn) afterExec(ctx context.Context, query string, args []driver.NamedValue, to routed, res driver.Result, err error) (driver.Result, error) {
+	res, to, err = settle(ctx, c, to, res, err, func() (routed, error) { return c.route(ctx, query) },
+		func(l *link) (driver.Result, error) { return l.conn.ExecContext(ctx, query, args) })
+	return c.executed(ctx, query, to, res, err)
 }
 
 // QueryContext implements driver.QueryerContext, as ExecContext does.
@@ -260,11 +259,13 @@ func (c *conn) QueryContext(ctx context.Context, query string, args []driver.Nam
 		return nil, err
 	}
 	rows, err := to.conn.QueryContext(ctx, query, args)
-	return c.queried(ctx, query, args, to, rows, err)
+	return c.afterQuery(ctx, query, args, to, rows, err)
 }
 
-func (c *conn) queried(ctx context.Context, query string, args []driver.NamedValue, to routed, rows driver.Rows, err error) (driver.Rows, error) {
-	return ask(ctx, c, query, to, rows, err, func(l *link) (driver.Rows, error) { return l.conn.QueryContext(ctx, query, args) })
+func (c *conn) afterQuery(ctx context.Context, query string, args []driver.NamedValue, to routed, rows driver.Rows, err error) (driver.Rows, error) {
+	rows, to, err = settle(ctx, c, to, rows, err, func() (routed, error) { return c.route(ctx, query) },
+		func(l *link) (driver.Rows, error) { return l.conn.QueryContext(ctx, query, args) })
+	return c.asked(ctx, query, to, rows, err)
 }
 
 // PrepareContext prepares a statement where it would be executed now. Each execution is sent where it belongs.

@@ -62,36 +62,26 @@ func (s *stmt) CheckNamedValue(*driver.NamedValue) error { return nil }
 
 // ExecContext implements driver.StmtExecContext.
 func (s *stmt) ExecContext(ctx context.Context, args []driver.NamedValue) (driver.Result, error) {
-	do := func(l *link) (driver.Result, error) {
+	res, to, err := call(ctx, s.conn, func() (routed, error) { return s.conn.route(ctx, s.query) }, func(l *link) (driver.Result, error) {
 		v, err := s.on(ctx, l)
 		if err != nil {
 			return nil, err
 		}
 		return v.ExecContext(ctx, args)
-	}
-	to, err := s.conn.route(ctx, s.query)
-	if err != nil {
-		return nil, err
-	}
-	res, err := do(to.link)
-	return exec(ctx, s.conn, s.query, to, res, err, do)
+	})
+	return s.conn.executed(ctx, s.query, to, res, err)
 }
 
 // QueryContext implements driver.StmtQueryContext.
 func (s *stmt) QueryContext(ctx context.Context, args []driver.NamedValue) (driver.Rows, error) {
-	do := func(l *link) (driver.Rows, error) {
+	rows, to, err := call(ctx, s.conn, func() (routed, error) { return s.conn.route(ctx, s.query) }, func(l *link) (driver.Rows, error) {
 		v, err := s.on(ctx, l)
 		if err != nil {
 			return nil, err
 		}
 		return v.QueryContext(ctx, args)
-	}
-	to, err := s.conn.route(ctx, s.query)
-	if err != nil {
-		return nil, err
-	}
-	rows, err := do(to.link)
-	return ask(ctx, s.conn, s.query, to, rows, err, do)
+	})
+	return s.conn.asked(ctx, s.query, to, rows, err)
 }
 
 // Exec is ExecContext without a context.
