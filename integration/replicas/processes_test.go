@@ -46,7 +46,7 @@ func serve(url string) int {
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		_ = listener.Close()
 	}()
-	fmt.Println(listener.Addr())
+	_, _ = fmt.Fprintln(os.Stdout, listener.Addr())
 	_ = http.Serve(listener, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { //nolint:gosec // it serves this test
 		if err := s.handle(w, r, db); err != nil {
 			http.Error(w, err.Error(), http.StatusInternalServerError)
