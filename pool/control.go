@@ -153,6 +153,13 @@ func (p *Pool[T]) FlushOthers(ctx context.Context) {
 	p.balanceLocked()
 }
 
+// RefuseWaiting gives all who wait an AcquireError with this reason. Who comes later waits as ever.
+func (p *Pool[T]) RefuseWaiting(reason error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.failAllLocked(func(w *waiter[T]) error { return p.acquireErrorLocked(reason, w.start.Load()) })
+}
+
 // Close closes the pool. Waiting acquirers get an AcquireError with ErrClosed. Idle resources are destroyed, and
 // Close returns when they are destroyed, after DestroyTimeout at the latest. A borrowed resource is
 // destroyed at its release. The acquirers that follow its borrower get ErrClosed if they are not served. A

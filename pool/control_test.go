@@ -215,3 +215,24 @@ func TestResourceBeingCreatedDuringAFlushIsLentOnceAndReplaced(t *testing.T) {
 		require.Equal(t, []int{1, 2}, s.gone(), "it is not kept idle")
 	})
 }
+
+func TestWhoWaitsIsRefusedWithTheReasonAndWhoComesLaterWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := make(gate)
+		p, _ := (&shop{create: g.pass}).sell(t, quiet(1))
+		l := line{t: t, p: p}
+		early := []*queuer{l.join(), l.join()} // for the first one a create runs
+		p.RefuseWaiting(errBroken)
+		synctest.Wait()
+		for _, q := range early {
+			require.True(t, q.isDone())
+			require.ErrorIs(t, q.err, errBroken)
+		}
+		late := l.join()
+		require.False(t, late.isDone())
+		g <- nil
+		synctest.Wait()
+		require.NoError(t, late.err)
+		require.NoError(t, late.lease.Release())
+	})
+}

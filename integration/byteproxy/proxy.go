@@ -76,6 +76,7 @@ type Proxy struct {
 	fault   *Fault
 	fired   chan struct{} // the armed fault's; closed when it has struck
 	refuses bool          // from Refuse to Serve
+	plugged chan struct{} // closed but from Unplug to Plug
 }
 
 // Listen forwards from a free port of 127.0.0.1 to the target.
@@ -84,7 +85,8 @@ func Listen(target string) (*Proxy, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Proxy{listener: listener, target: target, links: map[*link]struct{}{}}
+	p := &Proxy{listener: listener, target: target, links: map[*link]struct{}{}, plugged: make(chan struct{})}
+	close(p.plugged)
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	p.pipes.Go(p.accept)
 	return p, nil
@@ -183,6 +185,20 @@ func (p *Proxy) Serve() {
 	p.refuses = false
 }
 
+// Unplug has nothing pass until Plug, as where a cable is pulled: nobody is told. New connections are accepted.
+func (p *Proxy) Unplug() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.plugged = make(chan struct{})
+}
+
+// Plug ends Unplug: what was sent meanwhile arrives.
+func (p *Proxy) Plug() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	close(p.plugged)
+}
+
 func (p *Proxy) accept() {
 	for {
 		client, err := p.listener.Accept()
@@ -253,17 +269,21 @@ func (p *Proxy) breakLink(l *link, cut Cut) bool {
 	return true
 }
 
-// delay waits as long as the direction's latency says. It reports false when
+// delay waits as long as the direction's latency says, and then for the cable. It reports false when
 // the proxy was closed meanwhile.
 func (p *Proxy) delay(d Direction) bool {
 	p.mu.Lock()
-	latency := p.latency[d]
+	latency, plugged := p.latency[d], p.plugged
 	p.mu.Unlock()
-	if latency == 0 {
-		return true
+	if latency > 0 {
+		select {
+		case <-time.After(latency):
+		case <-p.ctx.Done():
+			return false
+		}
 	}
 	select {
-	case <-time.After(latency):
+	case <-plugged:
 		return true
 	case <-p.ctx.Done():
 		return false

@@ -272,3 +272,26 @@ func TestRefuseResetsAllConnectionsUntilServe(t *testing.T) {
 	client, server := b.dial(t)
 	exchange(t, client, server, "served")
 }
+
+func TestNothingPassesUntilTheCableIsBack(t *testing.T) {
+	b := newBed(t)
+	exchange(t, b.client, b.server, "before")
+	b.proxy.Unplug()
+	later, laterServer := b.dial(t)
+	for _, way := range [][2]*net.TCPConn{{b.client, b.server}, {b.server, b.client}, {later, laterServer}} {
+		_, err := io.WriteString(way[0], "meanwhile")
+		require.NoError(t, err)
+		require.NoError(t, way[1].SetReadDeadline(time.Now().Add(50*time.Millisecond)))
+		_, err = way[1].Read(make([]byte, 1))
+		require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+		require.NoError(t, way[1].SetReadDeadline(time.Now().Add(patience)))
+	}
+	b.proxy.Plug()
+	for _, reader := range []net.Conn{b.server, b.client, laterServer} {
+		got := make([]byte, len("meanwhile"))
+		_, err := io.ReadFull(reader, got)
+		require.NoError(t, err)
+		require.Equal(t, "meanwhile", string(got))
+	}
+	exchange(t, b.server, b.client, "after")
+}

@@ -13,4 +13,9 @@ import (
 	"github.com/pooldriver/pooldriver/integration/testbed"
 )
 
-func TestMain(m *testing.M) { os.Exit(testbed.Run(m)) }
+func TestMain(m *testing.M) {
+	if url := os.Getenv(serviceURL); url != "" {
+		os.Exit(serve(url))
+	}
+	os.Exit(testbed.Run(m))
+}

@@ -8,6 +8,8 @@ func TestReadsOnReplicas(t *testing.T) {
 		t.Run("no value goes back", func(t *testing.T) { testNoValueGoesBack(t, s) })
 		t.Run("every way", func(t *testing.T) { testEveryWay(t, s) })
 		t.Run("reads at once", func(t *testing.T) { testReadsAtOnceDoNotGoBack(t, s) })
+		t.Run("two processes", func(t *testing.T) { testTwoProcesses(t, s) })
 		t.Run("replicas that cannot serve", func(t *testing.T) { testReplicasThatCannotServe(t, s) })
+		t.Run("a cable is pulled", func(t *testing.T) { testACableIsPulled(t, s) })
 	})
 }

@@ -138,9 +138,14 @@ func sleep(ctx context.Context, random *rand.Rand, least, most time.Duration) {
 	}
 }
 
-// eachEngine runs the test on both servers, one after the other.
+// eachEngine runs the test on each server, one after the other.
 func eachEngine(t *testing.T, test func(t *testing.T, s *stage)) {
-	for name, engine := range map[string]testbed.Engine{"postgres": testbed.Postgres, "mariadb": testbed.MariaDB} {
-		t.Run(name, func(t *testing.T) { test(t, onStage(t, engine)) })
+	for name, engine := range map[string]testbed.Engine{"postgres": testbed.Postgres, "mariadb": testbed.MariaDB, "mysql": testbed.OracleMySQL} {
+		t.Run(name, func(t *testing.T) {
+			if engine == testbed.OracleMySQL && !testbed.HasMySQL() {
+				t.Skip("NOT RUN: MySQL's image could not be had")
+			}
+			test(t, onStage(t, engine))
+		})
 	}
 }

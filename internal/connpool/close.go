@@ -81,6 +81,21 @@ func (p *Pool) Close() {
 	p.real.Close(p.closeTemplate) // now, or when the last borrower is done
 }
 
+// ErrSilent is the error of who waits for a connection when Sever is called.
+var ErrSilent = errors.New("the server does not answer, neither on open connections nor on a new one")
+
+// Sever replaces all connections of p, because the server is silent. Calls that wait for it fail, and so does who waits
+// for a connection.
+func Sever(p *Pool) {
+	p.pool.RefuseWaiting(ErrSilent)
+	p.Flush()
+	for _, r := range p.Conns() {
+		if r.borrowed() {
+			r.Session.Sever()
+		}
+	}
+}
+
 func (p *Pool) closeTemplate() {
 	err := p.template.Close()
 	if own := p.listening; own != nil && own != p.template {

@@ -3,6 +3,7 @@ package floor
 import (
 	"context"
 	"errors"
+	"net"
 	"sync"
 	"time"
 
@@ -35,6 +36,7 @@ type Watcher struct {
 	dial      func(context.Context) (dialects.Session, error)
 	positions dialects.Positions
 	maxLag    time.Duration // 0: any
+	silent    func()
 
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
@@ -50,9 +52,10 @@ type Watcher struct {
 	ended   sync.WaitGroup
 }
 
-// NewWatcher makes a Watcher, which opens nothing before its replica is used.
-func NewWatcher(dial func(context.Context) (dialects.Session, error), p dialects.Positions, maxLag time.Duration) *Watcher {
-	w := &Watcher{dial: dial, positions: p, maxLag: maxLag, wake: make(chan struct{}, 1), news: make(chan struct{})}
+// NewWatcher makes a Watcher, which opens nothing before its replica is used. silent is called when the replica has not
+// answered on the Watcher's connection, and then no new one can be had.
+func NewWatcher(dial func(context.Context) (dialects.Session, error), p dialects.Positions, maxLag time.Duration, silent func()) *Watcher {
+	w := &Watcher{dial: dial, positions: p, maxLag: maxLag, silent: silent, wake: make(chan struct{}, 1), news: make(chan struct{})}
 	w.ctx, w.cancel = context.WithCancel(context.Background())
 	return w
 }
@@ -142,11 +145,18 @@ func (w *Watcher) run() {
 	defer func() { closeSession(conn) }()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
+	unanswered := false // the last question on a connection that was open
 	for {
+		open := conn != nil
 		var seen dialects.ReplicaState
 		var err error
 		conn, seen, err = w.ask(conn)
 		pause, goOn := w.tell(seen, err)
+		if failed, ofNetwork := errors.AsType[net.Error](err); open || !ofNetwork {
+			unanswered = ofNetwork && failed.Timeout()
+		} else if unanswered {
+			w.silent()
+		}
 		if !goOn {
 			return
 		}
@@ -206,7 +216,7 @@ func (w *Watcher) ask(s dialects.Session) (_ dialects.Session, seen dialects.Rep
 	} else if seen, err = asked.Replayed(ctx, w.maxLag > 0); err == nil {
 		return s, seen, nil
 	}
-	closeSession(s)
+	w.ended.Go(func() { closeSession(s) }) // a server that does not answer takes its time
 	return nil, seen, err
 }
 

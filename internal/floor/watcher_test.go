@@ -68,7 +68,7 @@ func (s *session) Replayed(context.Context, bool) (dialects.ReplicaState, error)
 func TestReadsWaitForAReplicaThatReplays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var s server
-		w := floor.NewWatcher(s.dial, numbers{}, 0)
+		w := floor.NewWatcher(s.dial, numbers{}, 0, func() {})
 		defer w.Close()
 		time.AfterFunc(20*time.Millisecond, func() { s.replayed.Store(10) })
 		begun := time.Now()
@@ -92,7 +92,7 @@ func TestReadsWaitForAReplicaThatReplays(t *testing.T) {
 func TestAReplicaThatNobodyUsesIsAskedNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var s server
-		w := floor.NewWatcher(s.dial, numbers{}, 0)
+		w := floor.NewWatcher(s.dial, numbers{}, 0, func() {})
 		defer w.Close()
 		time.Sleep(time.Minute)
 		require.Zero(t, s.asked.Load())
@@ -113,7 +113,7 @@ func TestAReplicaThatNobodyUsesIsAskedNothing(t *testing.T) {
 func TestTheStateOfAReplicaIsFoundOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var s server
-		w := floor.NewWatcher(s.dial, numbers{}, time.Second)
+		w := floor.NewWatcher(s.dial, numbers{}, time.Second, func() {})
 		defer w.Close()
 		is := func(want floor.State) {
 			t.Helper()
@@ -148,7 +148,7 @@ func TestADeadReplicaIsNotAskedMoreOftenForThoseThatWait(t *testing.T) {
 		w := floor.NewWatcher(func(ctx context.Context) (dialects.Session, error) {
 			dials.Add(1)
 			return s.dial(ctx)
-		}, numbers{}, 0)
+		}, numbers{}, 0, func() {})
 		defer w.Close()
 		for range 100 {
 			require.False(t, w.Wait(t.Context(), "0", 50*time.Millisecond))
@@ -160,7 +160,7 @@ func TestADeadReplicaIsNotAskedMoreOftenForThoseThatWait(t *testing.T) {
 func TestCloseEndsWaitsAndLeavesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var s server
-		w := floor.NewWatcher(s.dial, numbers{}, 0)
+		w := floor.NewWatcher(s.dial, numbers{}, 0, func() {})
 		time.AfterFunc(100*time.Millisecond, w.Close)
 		begun := time.Now()
 		require.False(t, w.Wait(t.Context(), "1", time.Hour))
@@ -181,7 +181,7 @@ func TestAWaitTellsTheTruth(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 0))
 			var s server
-			w := floor.NewWatcher(s.dial, numbers{}, 0)
+			w := floor.NewWatcher(s.dial, numbers{}, 0, func() {})
 			defer w.Close()
 			done := make(chan struct{})
 			go func() {
@@ -216,4 +216,66 @@ func TestAWaitTellsTheTruth(t *testing.T) {
 			require.NotZero(t, met.Load())
 		})
 	}
+}
+
+// hanging is a replica that answers nothing while hangs is set.
+type hanging struct {
+	server
+	hangs atomic.Bool
+}
+
+func (h *hanging) dial(ctx context.Context) (dialects.Session, error) {
+	if h.hangs.Load() {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	s, err := h.server.dial(ctx)
+	return &hangingSession{s, h}, err
+}
+
+type hangingSession struct {
+	dialects.Session
+	of *hanging
+}
+
+func (s *hangingSession) Written(context.Context) (string, error) { return "", errCut }
+
+func (s *hangingSession) Replayed(ctx context.Context, lag bool) (dialects.ReplicaState, error) {
+	if s.of.hangs.Load() {
+		<-ctx.Done()
+		return dialects.ReplicaState{}, ctx.Err()
+	}
+	return s.Session.(dialects.Positioned).Replayed(ctx, lag)
+}
+
+func (s *hangingSession) Close(ctx context.Context) error {
+	if s.of.hangs.Load() {
+		<-ctx.Done()
+	}
+	return s.Session.Close(ctx)
+}
+
+func TestASilenceOnAnOpenConnectionAndOnANewOneIsTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var h hanging
+		var told atomic.Int64
+		w := floor.NewWatcher(h.dial, numbers{}, 0, func() { told.Add(1) })
+		require.True(t, w.Wait(t.Context(), "0", time.Second))
+		h.hangs.Store(true)
+		time.Sleep(6100 * time.Millisecond)
+		state, _ := w.State()
+		require.Equal(t, floor.Dead, state)
+		require.Zero(t, told.Load(), "its own connection may be lost alone")
+		time.Sleep(6 * time.Second)
+		require.EqualValues(t, 1, told.Load(), "also if nobody has used it since")
+
+		require.False(t, w.Wait(t.Context(), "0", time.Millisecond))
+		time.Sleep(12 * time.Second)
+		require.EqualValues(t, 1, told.Load(), "it has opened nothing that could be lost")
+		h.hangs.Store(false)
+		require.True(t, w.Wait(t.Context(), "0", time.Minute))
+		w.Close()
+		require.EqualValues(t, 1, told.Load())
+		require.Zero(t, h.open.Load())
+	})
 }

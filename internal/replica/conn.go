@@ -86,10 +86,7 @@ func (c *conn) route(ctx context.Context, query string) (routed, error) {
 	}
 	var at task.Place
 	if l, err := c.keeps(ctx, &at); l != nil || err != nil {
-		if asks && l == &c.primary {
-			c.set.count(Joined)
-		}
-		return routed{link: l}, err
+		return c.joined(l, asks || c.set.config.ReplicaReads == config.ReadsAuto && c.set.readsOnly(query)), err
 	}
 	if !asks && c.set.config.ReplicaReads != config.ReadsAuto {
 		return primary, nil
@@ -116,10 +113,7 @@ func (c *conn) routeTx(ctx context.Context, opts driver.TxOptions) (routed, erro
 	}
 	var at task.Place
 	if l, err := c.keeps(ctx, &at); l != nil || err != nil {
-		if reads && l == &c.primary {
-			c.set.count(Joined)
-		}
-		return routed{link: l}, err
+		return c.joined(l, reads), err
 	}
 	if !reads {
 		return routed{link: &c.primary}, nil
@@ -144,6 +138,15 @@ func (c *conn) keeps(ctx context.Context, at *task.Place) (*link, error) {
 		return &c.primary, nil
 	}
 	return nil, nil
+}
+
+// joined is where a call goes that has to go to l. reads: a replica may serve it.
+func (c *conn) joined(l *link, reads bool) routed {
+	if !reads || l != &c.primary {
+		return routed{link: l}
+	}
+	c.set.count(Joined)
+	return routed{link: l, why: Joined}
 }
 
 // fallBack counts a read that no replica serves, and returns the primary for it.
@@ -182,36 +185,42 @@ func (c *conn) repeats(ctx context.Context, to routed, err error, route func() (
 
 // call makes a call where it belongs.
 func call[T any](ctx context.Context, c *conn, route func() (routed, error), do func(*link) (T, error)) (result T, to routed, err error) {
-	to, err = route()
-	tries := 0
-	for again := err == nil; again; {
-		if tries++; tries >= len(c.set.All) {
+	if to, err = route(); err != nil {
+		return result, to, err
+	}
+	result, err = do(to.link)
+	return settle(ctx, c, to, result, err, route, do)
+}
+
+// settle is the rest of a call that was made at to: it makes the call again if that helps.
+func settle[T any](ctx context.Context, c *conn, to routed, result T, err error, route func() (routed, error), do func(*link) (T, error)) (T, routed, error) {
+	for tries := 1; ; tries++ {
+		if tries >= len(c.set.All) {
 			route = func() (routed, error) { return c.fallBack(Dead) }
 		}
-		result, err = do(to.link)
-		var next routed
-		if next, again, err = c.repeats(ctx, to, err, route); again {
-			to = next
+		next, again, failed := c.repeats(ctx, to, err, route)
+		if err = failed; !again {
+			break
 		}
+		to = next
+		result, err = do(to.link)
 	}
-	if to.link != nil && to.replica != nil && c.tx == nil {
+	if to.replica != nil && c.tx == nil {
 		c.set.count(to.why)
 	}
 	return result, to, err
 }
 
-// exec is call for a text that is executed.
-func exec(ctx context.Context, c *conn, query string, do func(*link) (driver.Result, error)) (driver.Result, error) {
-	res, to, err := call(ctx, c, func() (routed, error) { return c.route(ctx, query) }, do)
+// executed is the end of a text that was executed.
+func (c *conn) executed(ctx context.Context, query string, to routed, res driver.Result, err error) (driver.Result, error) {
 	if err != driver.ErrSkip {
 		c.raise(ctx, c.raises(ctx, query, to), err)
 	}
 	return res, err
 }
 
-// ask is call for a query.
-func ask(ctx context.Context, c *conn, query string, do func(*link) (driver.Rows, error)) (driver.Rows, error) {
-	rows, to, err := call(ctx, c, func() (routed, error) { return c.route(ctx, query) }, do)
+// asked is the end of a query.
+func (c *conn) asked(ctx context.Context, query string, to routed, rows driver.Rows, err error) (driver.Rows, error) {
 	if err == driver.ErrSkip {
 		return nil, err
 	}
@@ -226,29 +235,37 @@ func ask(ctx context.Context, c *conn, query string, do func(*link) (driver.Rows
 	}
 }
 
-// isPlain reports whether a statement has nothing to do with replicas. Then it takes the short way, which needs
-// less of the stack of a goroutine that waits for a connection.
-func (c *conn) isPlain(ctx context.Context) bool {
-	if c.tx != nil {
-		return c.tx.link == &c.primary
-	}
-	return c.set.config.ReplicaReads != config.ReadsAuto && c.set.open.Load() == 0 && ctx.Value(wanted{}) == nil && c.floorOf(ctx) == nil
-}
-
-// ExecContext implements driver.ExecerContext.
+// ExecContext implements driver.ExecerContext. Who waits for a connection waits in here. The rest is in a function of its own,
+// so that the stack stays small: docs/adr/0022.
 func (c *conn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
-	if c.isPlain(ctx) {
-		return c.primary.conn.ExecContext(ctx, query, args)
+	to, err := c.route(ctx, query)
+	if err != nil {
+		return nil, err
 	}
-	return exec(ctx, c, query, func(l *link) (driver.Result, error) { return l.conn.ExecContext(ctx, query, args) })
+	res, err := to.conn.ExecContext(ctx, query, args)
+	return c.afterExec(ctx, query, args, to, res, err)
 }
 
-// QueryContext implements driver.QueryerContext.
+func (c *conn) afterExec(ctx context.Context, query string, args []driver.NamedValue, to routed, res driver.Result, err error) (driver.Result, error) {
+	res, to, err = settle(ctx, c, to, res, err, func() (routed, error) { return c.route(ctx, query) },
+		func(l *link) (driver.Result, error) { return l.conn.ExecContext(ctx, query, args) })
+	return c.executed(ctx, query, to, res, err)
+}
+
+// QueryContext implements driver.QueryerContext, as ExecContext does.
 func (c *conn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
-	if c.isPlain(ctx) {
-		return c.primary.conn.QueryContext(ctx, query, args)
+	to, err := c.route(ctx, query)
+	if err != nil {
+		return nil, err
 	}
-	return ask(ctx, c, query, func(l *link) (driver.Rows, error) { return l.conn.QueryContext(ctx, query, args) })
+	rows, err := to.conn.QueryContext(ctx, query, args)
+	return c.afterQuery(ctx, query, args, to, rows, err)
+}
+
+func (c *conn) afterQuery(ctx context.Context, query string, args []driver.NamedValue, to routed, rows driver.Rows, err error) (driver.Rows, error) {
+	rows, to, err = settle(ctx, c, to, rows, err, func() (routed, error) { return c.route(ctx, query) },
+		func(l *link) (driver.Rows, error) { return l.conn.QueryContext(ctx, query, args) })
+	return c.asked(ctx, query, to, rows, err)
 }
 
 // PrepareContext prepares a statement where it would be executed now. Each execution is sent where it belongs.

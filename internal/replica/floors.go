@@ -41,6 +41,13 @@ func (c *conn) pick(ctx context.Context, at *task.Place) (routed, error) {
 		return c.pickAny(ctx)
 	}
 	position, primaryOnly := f.Now()
+	if primaryOnly && !c.set.config.ReplicaFallback { // no read on the primary will raise f
+		mark := f.Mark()
+		if asked, err := c.primary.conn.Written(ctx); err == nil && asked != "" {
+			f.Raise(mark, asked)
+		}
+		position, primaryOnly = f.Now()
+	}
 	if primaryOnly {
 		return c.fallBack(Unknown)
 	}
@@ -62,9 +69,7 @@ func (c *conn) pick(ctx context.Context, at *task.Place) (routed, error) {
 		return routed{link: c.to(ctx, r), why: why}, nil
 	case Behind: // the context stays with r
 	default:
-		if c.set.config.ReplicaFallback {
-			f.Leave() // else nobody tells how new another one has to be
-		}
+		f.Leave()
 	}
 	return c.fallBack(why)
 }

@@ -79,7 +79,7 @@ func (s *Set) Add(r *Replica, t dialects.Template) (err error) {
 	r.source.Inside = s.primary.Inside
 	r.watcher = floor.NewWatcher(func(ctx context.Context) (dialects.Session, error) {
 		return connpool.DialBeside(ctx, r.Engine.Pool())
-	}, s.positions, s.config.ReplicaMaxLag)
+	}, s.positions, s.config.ReplicaMaxLag, func() { connpool.Sever(r.Engine.Pool()) })
 	s.All = append(s.All, r)
 	return nil
 }
@@ -176,7 +176,7 @@ func (r *Replica) unavailable(ctx context.Context, err error, cut bool) bool {
 	}
 	_, queued := errors.AsType[*pool.AcquireError](err)
 	said := r.Settings.Dialect.Diagnose(err)
-	lost := cut || errors.Is(err, driver.ErrBadConn) || said&dialects.SessionEnded != 0
+	lost := cut || errors.Is(err, driver.ErrBadConn) || errors.Is(err, connpool.ErrSilent) || said&dialects.SessionEnded != 0
 	if !lost && !errors.Is(err, pool.ErrUnavailable) && (queued || !r.Report.DialsFail()) {
 		return false
 	}

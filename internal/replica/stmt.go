@@ -62,24 +62,26 @@ func (s *stmt) CheckNamedValue(*driver.NamedValue) error { return nil }
 
 // ExecContext implements driver.StmtExecContext.
 func (s *stmt) ExecContext(ctx context.Context, args []driver.NamedValue) (driver.Result, error) {
-	return exec(ctx, s.conn, s.query, func(l *link) (driver.Result, error) {
+	res, to, err := call(ctx, s.conn, func() (routed, error) { return s.conn.route(ctx, s.query) }, func(l *link) (driver.Result, error) {
 		v, err := s.on(ctx, l)
 		if err != nil {
 			return nil, err
 		}
 		return v.ExecContext(ctx, args)
 	})
+	return s.conn.executed(ctx, s.query, to, res, err)
 }
 
 // QueryContext implements driver.StmtQueryContext.
 func (s *stmt) QueryContext(ctx context.Context, args []driver.NamedValue) (driver.Rows, error) {
-	return ask(ctx, s.conn, s.query, func(l *link) (driver.Rows, error) {
+	rows, to, err := call(ctx, s.conn, func() (routed, error) { return s.conn.route(ctx, s.query) }, func(l *link) (driver.Rows, error) {
 		v, err := s.on(ctx, l)
 		if err != nil {
 			return nil, err
 		}
 		return v.QueryContext(ctx, args)
 	})
+	return s.conn.asked(ctx, s.query, to, rows, err)
 }
 
 // Exec is ExecContext without a context.

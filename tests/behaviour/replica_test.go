@@ -257,3 +257,45 @@ func TestAReplicaThatNobodyHasAskedLatelyMayBeTooLate(t *testing.T) {
 	require.GreaterOrEqual(t, time.Since(late), 50*time.Millisecond)
 	require.Zero(t, c.Stats().Replica.Reads[pooldriver.ReplicaLate])
 }
+
+func TestAReadThatJoinsTheSessionOnThePrimaryIsNotFollowedByAnOlderOne(t *testing.T) {
+	for _, mode := range []pooldriver.ReadsMode{pooldriver.ReadsExplicit, pooldriver.ReadsAuto} {
+		d := newReplicated()
+		db, c := openReplicated(t, d, func(c *pooldriver.Config) { c.ReplicaReads = mode })
+		ctx, end := pooldriver.WithTask(t.Context())
+		defer end()
+		_, err := db.ExecContext(ctx, "SET a = 1")
+		require.NoError(t, err)
+		before := d.position.Load()
+		if mode == pooldriver.ReadsExplicit {
+			require.False(t, isOnReplica(t, ctx, d, db))
+			require.Equal(t, before, d.position.Load(), "the program has sent it to the primary")
+			ctx = pooldriver.Replica(ctx)
+		}
+		require.False(t, isOnReplica(t, ctx, d, db), "the session is on the primary")
+		require.Equal(t, before+1, d.position.Load(), "the primary was asked how far it was")
+		require.Equal(t, uint64(1), c.Stats().Replica.Reads[pooldriver.ReplicaJoined])
+	}
+}
+
+func TestWithoutFallbackAContextFindsAReplicaAgain(t *testing.T) {
+	d := newReplicated()
+	db, _ := openReplicated(t, d, func(c *pooldriver.Config) {
+		c.ReplicaFallback, c.ReplicaWait = pooldriver.ReplicaFallbackOff, time.Minute
+	})
+	d.replica.position.Store(1000)
+	ctx := pooldriver.WithReads(t.Context())
+	onReplica := pooldriver.Replica(ctx)
+	d.Server.Inject(fakedb.Fault{Call: fakedb.ConnExecCtx, Err: errors.New("it may have been executed")})
+	_, err := db.ExecContext(ctx, "INSERT INTO t VALUES (2)")
+	require.Error(t, err)
+	require.True(t, isOnReplica(t, onReplica, d, db), "the primary was asked where it was")
+
+	d.replica.Server.Refuse(errors.New("unreachable"))
+	d.replica.Server.KillAll()
+	require.ErrorIs(t, db.QueryRowContext(onReplica, read).Scan(new(int)), pooldriver.ErrNoReplica)
+	d.replica.Server.Heal()
+	before := d.position.Load()
+	require.Eventually(t, func() bool { return db.QueryRowContext(onReplica, read).Scan(new(int)) == nil }, time.Minute, 10*time.Millisecond)
+	require.Greater(t, d.position.Load(), before, "how new the next replica has to be")
+}

@@ -1,0 +1,83 @@
+package replicas
+
+import (
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/pooldriver/pooldriver"
+)
+
+// testACableIsPulled has reads on a replica that falls silent: its connections stay, and nothing is answered. There are more
+// readers than connections, so some wait for an answer, and some for a connection.
+func testACableIsPulled(t *testing.T, s *stage) {
+	const (
+		readers = 16
+		silence = 12 * time.Second // until the replica's watcher is sure: a question, a second, and a dial
+	)
+	s.empty(t)
+	db := open(t, s.account.URL("pool_replicas="+s.proxies[0].Addr(), "pool_max_conns=20", "pool_replica_max_conns=4"))
+	ctx := pooldriver.Replica(t.Context())
+	var onReplica [readers]atomic.Bool
+	var last [readers]atomic.Int64 // when the last read of each has begun, in ns since 1970
+	var longest atomic.Int64
+	stop := make(chan struct{})
+	var all sync.WaitGroup
+	for i := range readers {
+		all.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				case <-time.After(5 * time.Millisecond):
+				}
+				begun := time.Now()
+				_, replica, err := s.read(ctx, db, i)
+				if err != nil {
+					t.Errorf("a read, after %v: %v", time.Since(begun), err)
+				}
+				longest.Store(max(longest.Load(), int64(time.Since(begun))))
+				onReplica[i].Store(replica)
+				last[i].Store(begun.UnixNano())
+			}
+		})
+	}
+	end := sync.OnceFunc(func() {
+		close(stop)
+		all.Wait()
+	})
+	defer end()
+	// await returns when each reader has had a read that began after since, where want says.
+	await := func(want bool, since time.Time) {
+		t.Helper()
+		require.Eventually(t, func() bool {
+			for i := range readers {
+				if onReplica[i].Load() != want || last[i].Load() < since.UnixNano() {
+					return false
+				}
+			}
+			return true
+		}, time.Minute, 10*time.Millisecond)
+	}
+	await(true, time.Now())
+	s.proxies[0].Unplug()
+	back := sync.OnceFunc(s.proxies[0].Plug)
+	defer back()
+	pulled := time.Now()
+	await(false, pulled)
+	t.Logf("all are served %v after the cable was pulled; the longest read took %v", time.Since(pulled).Round(time.Millisecond), time.Duration(longest.Load()).Round(time.Millisecond))
+	require.Less(t, time.Duration(longest.Load()), silence+margin)
+
+	longest.Store(0)
+	time.Sleep(10 * time.Second)
+	require.Less(t, time.Duration(longest.Load()), time.Second, "the replica is left alone")
+
+	back()
+	plugged := time.Now()
+	await(true, plugged)
+	t.Logf("the replica serves all %v after the cable was back", time.Since(plugged).Round(time.Millisecond))
+	end()
+}
