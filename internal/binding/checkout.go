@@ -12,7 +12,6 @@ import (
 	"github.com/pooldriver/pooldriver/internal/mergedctx"
 	"github.com/pooldriver/pooldriver/internal/report"
 	"github.com/pooldriver/pooldriver/internal/session"
-	"github.com/pooldriver/pooldriver/internal/stmtcache"
 	"github.com/pooldriver/pooldriver/internal/task"
 	"github.com/pooldriver/pooldriver/pool"
 )
@@ -55,6 +54,9 @@ type Checkout struct {
 func (c *Checkout) Init(e *Engine, values context.Context) {
 	c.engine, c.private.engine, c.values = e, e, values
 }
+
+// withoutTask makes c, which is new, a checkout without a task.
+func (c *Checkout) withoutTask(label *string) { c.label, c.binding = label, &c.private }
 
 // Take begins a checkout anew.
 func (c *Checkout) Take(values context.Context) { c.values, c.parted = values, false }
@@ -258,6 +260,16 @@ func (c *Checkout) borrow(ctx context.Context, w *Want) (err error) {
 	return c.attachFor(ctx, w, r)
 }
 
+// attachFor is attach for the operation w.
+func (c *Checkout) attachFor(ctx context.Context, w *Want, r *connpool.Conn) error {
+	if err := c.binding.attach(ctx, c, r, w.TextAt, w.pins()); err != nil {
+		return err
+	}
+	w.has(c.seat, false)
+	w.isMeasured()
+	return nil
+}
+
 // priorityOf is that of an operation which needs a connection. Operations that have begun are not refused, nor
 // those of a task that holds a connection: others may wait for it. b is nil without a task.
 func (c *Checkout) priorityOf(w *Want, b *Binding) pool.Priority {
@@ -429,115 +441,6 @@ func (c *Checkout) Detach() {
 
 // turn is the present use of c.
 func (c *Checkout) turn() turn { return turn{c, c.number} }
-
-func (c *Checkout) unbind() {
-	c.binding, c.scope, c.from, c.tx = nil, nil, nil, nil
-}
-
-// Discard ends the checkout and the real connection with it.
-func (c *Checkout) Discard() {
-	if s := c.seat; s != nil && !c.parts() {
-		if r := s.hold(); r != nil {
-			r.Session.MarkUnusable()
-			c.binding.endHold(s)
-		}
-	}
-	c.Detach()
-}
-
-// parts reports whether the checkout's rows are in memory, and it does not use their connection.
-func (c *Checkout) parts() bool { return c.rows != nil && c.rows.Rows.Detached() }
-
-// Idle reports whether the checkout has a connection and has left nothing on it: no transaction,
-// no rows, no state.
-func (c *Checkout) Idle() bool {
-	b, s := c.binding, c.seat
-	if b == nil || s == nil || c.tx != nil || c.lent != nil {
-		return false
-	}
-	r := s.hold()
-	if r == nil {
-		return false
-	}
-	idle := !r.Session.Reading() && (b.shares || !s.checkPin(r).KeepsTask() && session.LeavesNothing(r.Session.Effect()))
-	b.endHold(s)
-	return idle
-}
-
-// Disown closes what o has prepared on the checkout's connection, if the checkout has a
-// connection and nobody works on it.
-func (c *Checkout) Disown(o *stmtcache.Owner) error {
-	s := c.seat
-	if s == nil || c.parts() || !s.lock.TryLock() {
-		return nil
-	}
-	r := s.conn.Load()
-	if r == nil {
-		s.lock.Unlock()
-		return nil
-	}
-	defer s.endLook() // also by a panic of the driver; the checkout's rows may be in memory since
-	return r.Session.Disown(o)
-}
-
-// StandDown ends the checkout's use of w's connection, under the lock. The operation keeps the connection
-// until Done. Other users stay.
-func (c *Checkout) StandDown(w *Want) {
-	c.binding.standDown(w.seat)
-	w.count(!c.binding.isPrivate())
-	c.letGo()
-}
-
-// MoveOn takes the checkout off a dead session, so that the operation can try another one. If the
-// checkout's transaction was deferred and has not begun, it is deferred again. MoveOn unlocks the
-// connection. The caller has to call Done afterwards.
-func (c *Checkout) MoveOn(w *Want) {
-	w.Retried = true
-	c.engine.unattached.Add(1) // until Done
-	b, deferred := c.binding, c.tx
-	c.StandDown(w)
-	c.Unlock(w)
-	if b.isPrivate() {
-		c.unbind()
-		if deferred != nil {
-			deferred.again()
-			c.tx = deferred
-		}
-	}
-}
-
-// Done ends an operation.
-func (c *Checkout) Done(w *Want) {
-	c.Unlock(w)
-	if w.Retried {
-		c.engine.unattached.Add(-1)
-	}
-	if w.joined != nil {
-		w.joined()
-	}
-}
-
-// Unlock unlocks the seat, if the operation holds its lock.
-func (c *Checkout) Unlock(w *Want) {
-	if !w.locked {
-		return
-	}
-	w.locked = false
-	s, counted := w.seat, w.counted
-	if w.measured {
-		w.measured = false
-		w.Conn.Meter.EndOperation(s.pinnedBy(w.Conn))
-	}
-	w.count(false)
-	switch b := s.binding.Load(); {
-	case b.isPrivate():
-		s.unlockAlone()
-	case counted || c.seat != s:
-		b.release(s, counted)
-	default:
-		b.endUse(s)
-	}
-}
 
 // Open makes rows, which are new or recycled, those of the query st, which has just run in the
 // operation. isFirst: nothing was executed in the checkout before. Others can take the session from its

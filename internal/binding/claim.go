@@ -43,16 +43,6 @@ func (b *Binding) attach(ctx context.Context, c *Checkout, r *connpool.Conn, tex
 	return nil
 }
 
-// attachFor is attach for the operation w.
-func (c *Checkout) attachFor(ctx context.Context, w *Want, r *connpool.Conn) error {
-	if err := c.binding.attach(ctx, c, r, w.TextAt, w.pins()); err != nil {
-		return err
-	}
-	w.has(c.seat, false)
-	w.isMeasured()
-	return nil
-}
-
 // expect counts a connection that is on its way to the binding. first: it has no other one.
 func (b *Binding) expect() (first bool) { return b.held.Add(1) == 1 }
 

@@ -275,7 +275,7 @@ func (p *pipeline) begin(ctx, values context.Context) (waited time.Duration, err
 	}()
 	c := &p.checkout
 	c.Init(p.engine, values)
-	c.label, c.binding = p.leader.label, &c.private
+	c.withoutTask(p.leader.label)
 	if _, waited, err = p.engine.broughtUp(ctx, p.conn); err != nil {
 		return waited, err
 	}
