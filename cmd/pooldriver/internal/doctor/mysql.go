@@ -12,16 +12,9 @@ import (
 
 // mysqlFacts are what a session of MySQL or MariaDB can see.
 type mysqlFacts struct {
-	set, status    map[string]string
-	user, database string
-	pid            uint64
-	sessions       []sessions
-	hidden         int // sessions that this user may not see
-}
-
-func number(values map[string]string, name string) int {
-	n, _ := strconv.Atoi(values[name])
-	return n
+	clients
+	set, status map[string]string
+	pid         uint64
 }
 
 // mysql examines MySQL and MariaDB.
@@ -50,7 +43,7 @@ func (e *exam) mysql(ctx context.Context) {
 		e.encryption(f.status["Ssl_cipher"] != "")
 	}
 	e.mysqlLimits(&f)
-	e.tellSessions(f.sessions, f.hidden)
+	e.tellSessions(&f.clients)
 	e.Add(Finding{Level: Note, Check: "busy", Found: fmt.Sprintf("%s of %d sessions run a statement now; the most sessions at a time, since the server started, were %s",
 		f.status["Threads_running"], number(f.status, "Threads_connected"), f.status["Max_used_connections"])})
 	wait := time.Duration(number(f.set, "wait_timeout")) * time.Second
@@ -60,16 +53,16 @@ func (e *exam) mysql(ctx context.Context) {
 }
 
 func (f *mysqlFacts) read(ctx context.Context, e *exam) (err error) {
-	if f.set, err = e.values(ctx, `SHOW SESSION VARIABLES WHERE Variable_name IN ('version', 'version_comment', 'read_only', 'innodb_read_only',
+	if f.set, err = values(ctx, e.conn, `SHOW SESSION VARIABLES WHERE Variable_name IN ('version', 'version_comment', 'read_only', 'innodb_read_only',
 		'max_connections', 'max_user_connections', 'wait_timeout', 'max_prepared_stmt_count', 'max_execution_time',
 		'max_statement_time', 'innodb_lock_wait_timeout')`); err != nil {
 		return err
 	}
-	if f.status, err = e.values(ctx, `SHOW GLOBAL STATUS WHERE Variable_name IN ('Threads_connected', 'Threads_running',
+	if f.status, err = values(ctx, e.conn, `SHOW GLOBAL STATUS WHERE Variable_name IN ('Threads_connected', 'Threads_running',
 		'Max_used_connections', 'Connection_errors_max_connections', 'Prepared_stmt_count')`); err != nil {
 		return err
 	}
-	ssl, err := e.values(ctx, "SHOW SESSION STATUS LIKE 'Ssl_cipher'")
+	ssl, err := values(ctx, e.conn, "SHOW SESSION STATUS LIKE 'Ssl_cipher'")
 	if err != nil {
 		return err
 	}
@@ -81,43 +74,20 @@ func (f *mysqlFacts) read(ctx context.Context, e *exam) (err error) {
 	if !strings.Contains(f.set["version"], "MariaDB") {
 		list = "performance_schema.processlist" // the other will be removed
 	}
-	rows, err := e.conn.QueryContext(ctx, `SELECT user, coalesce(db, ''), count(*), sum(command NOT IN ('Sleep', 'Daemon')) FROM `+list+`
+	err = f.list(ctx, e.conn, `SELECT user, coalesce(db, ''), '', count(*), sum(command NOT IN ('Sleep', 'Daemon')), 0 FROM `+list+`
 		WHERE id <> connection_id() AND command NOT IN ('Daemon', 'Binlog Dump') AND user NOT IN ('system user', 'event_scheduler') GROUP BY 1, 2`)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = rows.Close() }()
-	visible := 1 // doctor's own
-	for rows.Next() {
-		var s sessions
-		if err := rows.Scan(&s.user, &s.database, &s.count, &s.running); err != nil {
-			return err
-		}
-		s.ours = s.user == f.user && s.database == f.database
-		f.sessions = append(f.sessions, s)
-		visible += s.count
-	}
+	visible := 1 + f.count(true, anyone) + f.count(false, anyone) // 1: doctor's own
 	f.hidden = max(0, number(f.status, "Threads_connected")-visible)
-	return rows.Err()
+	return err
 }
 
 // mysqlLimits judges the limits of the server and the account.
 func (e *exam) mysqlLimits(f *mysqlFacts) {
-	ours, ofUser, others := 0, 0, f.hidden
-	for _, s := range f.sessions {
-		switch {
-		case s.ours:
-			ours += s.count
-		case s.user == f.user:
-			ofUser += s.count
-			others += s.count
-		default:
-			others += s.count
-		}
-	}
+	ours, ofUser := f.count(true, anyone), f.count(false, f.ofUser)
 	most := number(f.set, "max_connections")
 	e.limit(limit{
-		check: "max_connections", name: "max_connections of the server is", max: most, others: others, ours: ours,
+		check: "max_connections", name: "max_connections of the server is", max: most,
+		others: f.hidden + f.count(false, anyone), ours: ours,
 		raise: fmt.Sprintf("SET GLOBAL max_connections = %d", most+e.plan.Need()),
 	})
 	if n := number(f.set, "max_user_connections"); n > 0 { // the session's value is that of the account, if the account has one

@@ -149,13 +149,10 @@ func (e *exam) console(ctx context.Context) map[string]string {
 
 // poolerLimits judges PgBouncer's configuration.
 func (e *exam) poolerLimits(config map[string]string) {
-	number := func(name string) int {
-		n, _ := strconv.Atoi(config[name])
-		return n
-	}
+	most := number(config, "max_client_conn")
 	e.limit(limit{
-		check: "max_client_conn", name: "max_client_conn of PgBouncer is", max: number("max_client_conn"),
-		raise: fmt.Sprintf("max_client_conn = %d in PgBouncer's configuration", number("max_client_conn")+e.plan.Need()),
+		check: "max_client_conn", name: "max_client_conn of PgBouncer is", max: most,
+		raise: fmt.Sprintf("max_client_conn = %d in PgBouncer's configuration", most+e.plan.Need()),
 	})
 	e.Add(Finding{
 		Level: Note, Check: "default_pool_size", Found: fmt.Sprintf("default_pool_size of PgBouncer is %s: so many sessions of the server serve all clients of a user and a database", config["default_pool_size"]),

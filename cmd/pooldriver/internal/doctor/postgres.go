@@ -14,26 +14,19 @@ import (
 
 // postgresFacts are what a session of PostgreSQL can see.
 type postgresFacts struct {
-	set            map[string]string // pg_settings, in their base units
-	user, database string
-	program        string // application_name
-	pid            uint64
-	standby        bool
-	superuser      bool // may use the connections that are reserved for superusers
-	privileged     bool // may use reserved_connections
-	perRole        int  // negative: no limit
-	perDatabase    int
-	encrypted      bool
-	sessions       []sessions
-}
-
-func (f *postgresFacts) number(name string) int {
-	n, _ := strconv.Atoi(f.set[name])
-	return n
+	clients                       // program: application_name
+	set         map[string]string // pg_settings, in their base units
+	pid         uint64
+	standby     bool
+	superuser   bool // may use the connections that are reserved for superusers
+	privileged  bool // may use reserved_connections
+	perRole     int  // negative: no limit
+	perDatabase int
+	encrypted   bool
 }
 
 func (f *postgresFacts) milliseconds(name string) time.Duration {
-	return time.Duration(f.number(name)) * time.Millisecond
+	return time.Duration(number(f.set, name)) * time.Millisecond
 }
 
 // postgres examines PostgreSQL and servers that speak its protocol.
@@ -51,7 +44,7 @@ func (e *exam) postgres(ctx context.Context) {
 		e.encryption(f.encrypted)
 		e.postgresLimits(&f)
 	}
-	e.tellSessions(f.sessions, 0)
+	e.tellSessions(&f.clients)
 	if !pooled && e.plan.params["application_name"] == "" {
 		e.Add(Finding{
 			Level: Note, Check: "application_name", Found: "the DSN has no application_name",
@@ -76,7 +69,7 @@ func standing(standby bool) string {
 }
 
 func (f *postgresFacts) read(ctx context.Context, e *exam) (err error) {
-	if f.set, err = e.values(ctx, `SELECT name, setting FROM pg_settings WHERE name IN ('server_version', 'max_connections',
+	if f.set, err = values(ctx, e.conn, `SELECT name, setting FROM pg_settings WHERE name IN ('server_version', 'max_connections',
 		'superuser_reserved_connections', 'reserved_connections', 'idle_session_timeout', 'idle_in_transaction_session_timeout',
 		'statement_timeout', 'transaction_timeout', 'lock_timeout', 'application_name')`); err != nil {
 		return err
@@ -92,39 +85,16 @@ func (f *postgresFacts) read(ctx context.Context, e *exam) (err error) {
 	}
 	// Of other users' sessions only some columns are shown. What has a database and a user is a client, or
 	// one of its parallel workers.
-	rows, err := e.conn.QueryContext(ctx, `SELECT usename, datname, coalesce(application_name, ''), count(*),
+	return f.list(ctx, e.conn, `SELECT usename, datname, coalesce(application_name, ''), count(*),
 			count(*) FILTER (WHERE state = 'active'), count(*) FILTER (WHERE state LIKE 'idle in transaction%')
 		FROM pg_stat_activity WHERE usename IS NOT NULL AND datname IS NOT NULL AND pid <> pg_backend_pid()
 			AND coalesce(backend_type, 'client backend') = 'client backend'
 		GROUP BY 1, 2, 3`)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = rows.Close() }()
-	for rows.Next() {
-		var s sessions
-		if err := rows.Scan(&s.user, &s.database, &s.program, &s.count, &s.running, &s.inTx); err != nil {
-			return err
-		}
-		s.ours = s.user == f.user && s.database == f.database && s.program == f.program
-		f.sessions = append(f.sessions, s)
-	}
-	return rows.Err()
-}
-
-// count counts sessions: ours, or those of others, which fit.
-func (f *postgresFacts) count(ours bool, fits func(sessions) bool) (n int) {
-	for _, s := range f.sessions {
-		if s.ours == ours && fits(s) {
-			n += s.count
-		}
-	}
-	return n
 }
 
 // postgresLimits judges the limits of the server, the role and the database.
 func (e *exam) postgresLimits(f *postgresFacts) {
-	reserved := f.number("superuser_reserved_connections")
+	reserved := number(f.set, "superuser_reserved_connections")
 	switch {
 	case f.superuser:
 		reserved = 0
@@ -134,21 +104,19 @@ func (e *exam) postgresLimits(f *postgresFacts) {
 			Type:    "CREATE ROLE app LOGIN PASSWORD '…'",
 		})
 	case !f.privileged:
-		reserved += f.number("reserved_connections")
+		reserved += number(f.set, "reserved_connections")
 	}
-	all := func(sessions) bool { return true }
-	ofRole := func(s sessions) bool { return s.user == f.user }
 	ofDatabase := func(s sessions) bool { return s.database == f.database }
 	e.limit(limit{
-		check: "max_connections", name: "max_connections of the server is", max: f.number("max_connections"), reserved: reserved,
-		others: f.count(false, all), ours: f.count(true, all),
-		raise: fmt.Sprintf("ALTER SYSTEM SET max_connections = %d (and restart the server)", f.number("max_connections")+e.plan.Need()),
+		check: "max_connections", name: "max_connections of the server is", max: number(f.set, "max_connections"), reserved: reserved,
+		others: f.count(false, anyone), ours: f.count(true, anyone),
+		raise: fmt.Sprintf("ALTER SYSTEM SET max_connections = %d (and restart the server)", number(f.set, "max_connections")+e.plan.Need()),
 	})
 	if f.perRole >= 0 && !f.superuser {
 		e.limit(limit{
 			check: "rolconnlimit", name: "the limit of the role " + f.user + " is", max: f.perRole,
-			others: f.count(false, ofRole), ours: f.count(true, ofRole),
-			raise: fmt.Sprintf("ALTER ROLE %s CONNECTION LIMIT %d", quoted(f.user), f.count(false, ofRole)+e.plan.Need()),
+			others: f.count(false, f.ofUser), ours: f.count(true, f.ofUser),
+			raise: fmt.Sprintf("ALTER ROLE %s CONNECTION LIMIT %d", quoted(f.user), f.count(false, f.ofUser)+e.plan.Need()),
 		})
 	}
 	if f.perDatabase >= 0 && !f.superuser {

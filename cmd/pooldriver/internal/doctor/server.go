@@ -10,6 +10,7 @@ import (
 	"os"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -250,10 +251,6 @@ func (e *exam) limit(l limit) {
 }
 
 // values asks for rows of a name and a value.
-func (e *exam) values(ctx context.Context, query string) (map[string]string, error) {
-	return values(ctx, e.conn, query)
-}
-
 func values(ctx context.Context, conn *sql.Conn, query string) (map[string]string, error) {
 	rows, err := conn.QueryContext(ctx, query)
 	if err != nil {
@@ -279,49 +276,7 @@ func values(ctx context.Context, conn *sql.Conn, query string) (map[string]strin
 	return all, rows.Err()
 }
 
-// sessions are the open connections of one program.
-type sessions struct {
-	user, database, program string
-	count, running, inTx    int
-	ours                    bool
-}
-
-// tellSessions lists who has connections now.
-func (r *Report) tellSessions(all []sessions, hidden int) {
-	slices.SortStableFunc(all, func(a, b sessions) int { return b.count - a.count })
-	const most = 8
-	total := hidden
-	var parts []string
-	for i, s := range all {
-		total += s.count
-		if i >= most {
-			continue
-		}
-		text := s.user + "@" + s.database
-		if s.program != "" {
-			text += " " + s.program
-		}
-		if s.ours {
-			text += " (as this program)"
-		}
-		text += fmt.Sprintf(" %d", s.count)
-		if s.running > 0 {
-			text += fmt.Sprintf(", %d run a statement", s.running)
-		}
-		if s.inTx > 0 {
-			text += fmt.Sprintf(", %d idle in a transaction", s.inTx)
-		}
-		parts = append(parts, text)
-	}
-	if len(all) > most {
-		parts = append(parts, counted(len(all)-most, "more group"))
-	}
-	if hidden > 0 {
-		parts = append(parts, fmt.Sprintf("%d that this user may not see", hidden))
-	}
-	f := Finding{Level: Note, Check: "sessions", Found: counted(total, "session") + " beside doctor's own now"}
-	if len(parts) > 0 {
-		f.Found += ": " + strings.Join(parts, "; ")
-	}
-	r.Add(f)
+func number(values map[string]string, name string) int {
+	n, _ := strconv.Atoi(values[name])
+	return n
 }
