@@ -58,7 +58,7 @@ func (c *Checkout) Init(e *Engine, values context.Context) {
 // withoutTask makes c, which is new, a checkout without a task.
 func (c *Checkout) withoutTask(label *string) { c.label, c.binding = label, &c.private }
 
-// Take begins a checkout anew; nil: nothing is kept of the last one.
+// Take begins a checkout anew.
 func (c *Checkout) Take(values context.Context) { c.values, c.parted = values, false }
 
 // InTask reports whether the checkout, which has a binding, belongs to a task.
@@ -422,6 +422,25 @@ func (c *Checkout) own(s *Seat) *Tx {
 	}
 	return nil
 }
+
+// Detach ends the checkout. A clean connection can be lent again at once. Rollback and
+// cleaning happen in the background, and the connection counts as active until they end.
+func (c *Checkout) Detach() {
+	if s := c.seat; c.binding == &c.private && s != nil && c.rows == nil && c.tx == nil && c.from == nil {
+		c.seat, c.binding = nil, nil
+		s.leaveAlone()
+	} else {
+		if c.binding != nil {
+			c.binding.detach(c)
+		}
+		c.unbind()
+	}
+	c.parted, c.values = false, nil
+	c.number++
+}
+
+// turn is the present use of c.
+func (c *Checkout) turn() turn { return turn{c, c.number} }
 
 // Open makes rows, which are new or recycled, those of the query st, which has just run in the
 // operation. isFirst: nothing was executed in the checkout before. Others can take the session from its

@@ -5,30 +5,7 @@ import (
 	"github.com/pooldriver/pooldriver/internal/stmtcache"
 )
 
-// This file ends operations and checkouts.
-
-// Detach ends the checkout. A clean connection can be lent again at once. Rollback and
-// cleaning happen in the background, and the connection counts as active until they end.
-func (c *Checkout) Detach() {
-	if s := c.seat; c.binding == &c.private && s != nil && c.rows == nil && c.tx == nil && c.from == nil {
-		c.seat, c.binding = nil, nil
-		s.leaveAlone()
-	} else {
-		if c.binding != nil {
-			c.binding.detach(c)
-		}
-		c.unbind()
-	}
-	c.Take(nil)
-	c.number++
-}
-
-// turn is the present use of c.
-func (c *Checkout) turn() turn { return turn{c, c.number} }
-
-func (c *Checkout) unbind() {
-	c.binding, c.scope, c.from, c.tx = nil, nil, nil, nil
-}
+// This file ends operations and a checkout's use of its connection.
 
 // Discard ends the checkout and the real connection with it.
 func (c *Checkout) Discard() {
@@ -100,6 +77,10 @@ func (c *Checkout) MoveOn(w *Want) {
 			c.tx = deferred
 		}
 	}
+}
+
+func (c *Checkout) unbind() {
+	c.binding, c.scope, c.from, c.tx = nil, nil, nil, nil
 }
 
 // Done ends an operation.
