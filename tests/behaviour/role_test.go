@@ -238,7 +238,7 @@ func TestARefusalAtCommitIsADoubtToo(t *testing.T) {
 func TestHealthChecksAskForTheRoleWhereOneIsWanted(t *testing.T) {
 	for _, matters := range []bool{false, true} {
 		t.Run(fmt.Sprint("matters=", matters), func(t *testing.T) {
-			s, db, c, _ := openRoles(t, matters, func(c *pooldriver.Config) { c.HealthCheckPeriod = 5 * time.Millisecond })
+			s, db, c, _ := openRoles(t, matters, maxConns(1), func(c *pooldriver.Config) { c.HealthCheckPeriod = 5 * time.Millisecond })
 			var demoted atomic.Bool
 			s.answer(func(*roleSession) error {
 				if demoted.Load() {

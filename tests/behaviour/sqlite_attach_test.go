@@ -94,7 +94,7 @@ func TestAnAttachThatCannotBeRepeatedFailsOnlyItsOwnStatements(t *testing.T) {
 // TestALockedFileIsWaitedForOnce, and not by each new connection: a statement that does not need the
 // file may have less time than the wait takes.
 func TestALockedFileIsWaitedForOnce(t *testing.T) {
-	attached(t, "1000", func(t *testing.T, db *sql.DB, c *pooldriver.Connector, file string) {
+	attached(t, "2000", func(t *testing.T, db *sql.DB, c *pooldriver.Connector, file string) {
 		other, err := sql.Open("sqlite", file)
 		require.NoError(t, err)
 		defer other.Close()
@@ -104,7 +104,7 @@ func TestALockedFileIsWaitedForOnce(t *testing.T) {
 		failed := 0
 		for range 4 {
 			c.Flush()
-			ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			if _, err := db.ExecContext(ctx, "SELECT * FROM m"); err != nil {
 				failed++
 			}
