@@ -6,6 +6,7 @@ import (
 	"errors"
 
 	"github.com/pooldriver/pooldriver/internal/ctxerr"
+	"github.com/pooldriver/pooldriver/internal/optiontable"
 	"github.com/pooldriver/pooldriver/internal/task"
 )
 
@@ -88,4 +89,4 @@ const (
 var ambientModes = [...]string{"auto", "join", "warn", "strict"}
 
 // String is the mode as a DSN spells it.
-func (m AmbientMode) String() string { return word(ambientModes[:], m) }
+func (m AmbientMode) String() string { return optiontable.WordOf(ambientModes[:], m) }

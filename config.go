@@ -10,6 +10,7 @@ import (
 
 	"github.com/pooldriver/pooldriver/dialects"
 	"github.com/pooldriver/pooldriver/internal/config"
+	"github.com/pooldriver/pooldriver/internal/optiontable"
 	"github.com/pooldriver/pooldriver/internal/pinning"
 	"github.com/pooldriver/pooldriver/internal/redact"
 	"github.com/pooldriver/pooldriver/internal/repeated"
@@ -248,7 +249,7 @@ const (
 var resetModes = [...]string{"auto", "always", "off"}
 
 // String is the mode as a DSN spells it.
-func (m ResetMode) String() string { return word(resetModes[:], m) }
+func (m ResetMode) String() string { return optiontable.WordOf(resetModes[:], m) }
 
 func defaultConfig() Config { return options.Default() }
 

@@ -3,7 +3,6 @@ package pooldriver
 import (
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/pooldriver/pooldriver/internal/optiontable"
@@ -50,14 +49,6 @@ var options = optiontable.Table[Config]{
 	optiontable.Word("pool_replica_fallback", "on", "whether the primary serves the reads that no replica can serve", replicaFallbacks[:], func(c *Config) *uint8 { return (*uint8)(&c.ReplicaFallback) }),
 	optiontable.Number("pool_breaker_failures", "0", 0, "failed dials that open the circuit breaker, if no connection was made or given back in between; 0 is no breaker", func(c *Config) *int { return &c.BreakerFailures }),
 	optiontable.Duration("pool_breaker_cooldown", "10s", 1, "how long an open breaker waits before it lets one dial try", func(c *Config) *time.Duration { return &c.BreakerCooldown }),
-}
-
-// word is how a DSN spells the value i of an option of words.
-func word[M ~uint8](words []string, i M) string {
-	if int(i) < len(words) {
-		return words[i]
-	}
-	return strings.TrimPrefix(fmt.Sprintf("%T(%d)", i, uint8(i)), "pooldriver.")
 }
 
 // Setting is a setting of a Connector, under the name that its parameter has in a DSN.

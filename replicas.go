@@ -10,6 +10,7 @@ import (
 
 	"github.com/pooldriver/pooldriver/dialects"
 	"github.com/pooldriver/pooldriver/internal/binding"
+	"github.com/pooldriver/pooldriver/internal/optiontable"
 	"github.com/pooldriver/pooldriver/internal/replica"
 	"github.com/pooldriver/pooldriver/pool"
 )
@@ -36,7 +37,7 @@ const (
 var readsModes = [...]string{"explicit", "tx", "auto"}
 
 // String is the mode as a DSN spells it.
-func (m ReadsMode) String() string { return word(readsModes[:], m) }
+func (m ReadsMode) String() string { return optiontable.WordOf(readsModes[:], m) }
 
 // ReplicaFallback says whether the primary serves the reads that no replica can serve.
 type ReplicaFallback uint8
@@ -51,7 +52,7 @@ const (
 var replicaFallbacks = [...]string{"on", "off"}
 
 // String is the value as a DSN spells it.
-func (f ReplicaFallback) String() string { return word(replicaFallbacks[:], f) }
+func (f ReplicaFallback) String() string { return optiontable.WordOf(replicaFallbacks[:], f) }
 
 // ErrNoReplica is in the error of a read that no replica can serve, with ReplicaFallbackOff.
 var ErrNoReplica = replica.ErrNone

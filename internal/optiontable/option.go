@@ -154,3 +154,12 @@ func Bytes[C any](name, value, doc string, field func(*C) *int64) Option[C] {
 		},
 	}
 }
+
+// WordOf is how a DSN spells the value i of an option of words.
+func WordOf[M ~uint8](words []string, i M) string {
+	if int(i) < len(words) {
+		return words[i]
+	}
+	_, name, _ := strings.Cut(fmt.Sprintf("%T", i), ".")
+	return fmt.Sprintf("%s(%d)", name, uint8(i))
+}
