@@ -106,7 +106,7 @@ func TestEachFigureOfAProgramHasItsLine(t *testing.T) {
 	p.Stats.Pool.Max, p.Stats.Pool.Allowed = 10, 7
 	p.Stats.FoundDead, p.Stats.Orphans, p.Stats.StateDropped, p.Stats.Rollbacks, p.Stats.DialErrors = 1, 2, 3, 4, 5
 	p.Stats.DialsFailing = pooldriver.DialsFailing{Failed: 5, Error: "refused"}
-	p.Stats.AcquireFailures = map[pooldriver.AcquireFailure]uint64{pooldriver.AcquireTimeout: 6}
+	p.Stats.AcquireFailures = map[pooldriver.AcquireFailure]uint64{pooldriver.AcquireTimeout: 6, pooldriver.AcquireOverloaded: 7}
 	p.Stats.Hold.Sum, p.Stats.IdlePinned.Sum = 100, 80
 	plan := planOf(t, "", 1, "0")
 	var r Report
@@ -114,6 +114,9 @@ func TestEachFigureOfAProgramHasItsLine(t *testing.T) {
 	levels := map[string]Level{}
 	for _, f := range r.Findings {
 		levels[f.Check] = f.Level
+		if f.Check == "failures" {
+			require.Contains(t, f.Found, "timeout 6, overloaded 7, 5 failed dials")
+		}
 	}
 	require.Equal(t, map[string]Level{
 		"verdict": Bad, "size": Warn, "server_full": Bad, "failures": Bad, "found_dead": Warn, "orphans": Warn,
