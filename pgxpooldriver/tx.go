@@ -33,17 +33,14 @@ var levels = map[pgx.TxIsoLevel]sql.IsolationLevel{
 }
 
 func (l *link) begin(ctx context.Context, opts pgx.TxOptions, owns bool, around *Tx) (pgx.Tx, error) {
-	level, ok := levels[opts.IsoLevel]
-	switch {
-	case opts.BeginQuery != "" || opts.CommitQuery != "":
-		return nil, errQueries
-	case !ok:
-		return nil, fmt.Errorf("pgxpooldriver: unknown isolation level %q", opts.IsoLevel)
+	level, err := levelOf(opts)
+	if err != nil {
+		return nil, err
 	}
 	t := &Tx{link: l, owns: owns, around: around}
 	t.life.start(ctx)
 	l.mu.Lock()
-	err := l.beside(ctx, func() (err error) {
+	err = l.beside(ctx, func() (err error) {
 		t.tx, err = l.conn.Start(ctx, &t.life, driver.TxOptions{Isolation: driver.IsolationLevel(level), ReadOnly: opts.AccessMode == pgx.ReadOnly}, around != nil)
 		return err
 	})
@@ -70,6 +67,28 @@ func (l *link) begin(ctx context.Context, opts pgx.TxOptions, owns bool, around 
 		}
 	}
 	return t, nil
+}
+
+// levelOf returns the isolation level, or an error if opts have what a transaction here cannot have.
+func levelOf(opts pgx.TxOptions) (sql.IsolationLevel, error) {
+	if opts.BeginQuery != "" || opts.CommitQuery != "" {
+		return 0, errQueries
+	}
+	level, ok := levels[opts.IsoLevel]
+	if !ok {
+		return 0, fmt.Errorf("pgxpooldriver: unknown isolation level %q", opts.IsoLevel)
+	}
+	switch opts.AccessMode {
+	case "", pgx.ReadWrite, pgx.ReadOnly:
+	default:
+		return 0, fmt.Errorf("pgxpooldriver: unknown access mode %q", opts.AccessMode)
+	}
+	switch opts.DeferrableMode {
+	case "", pgx.Deferrable, pgx.NotDeferrable:
+	default:
+		return 0, fmt.Errorf("pgxpooldriver: unknown deferrable mode %q", opts.DeferrableMode)
+	}
+	return level, nil
 }
 
 // furtherModes sets what database/sql has no option for.

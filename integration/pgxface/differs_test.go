@@ -68,10 +68,12 @@ func TestReleaseEndsWhatIsOpen(t *testing.T) {
 func TestABeginThatFailsNeedsNoConnection(t *testing.T) {
 	t.Parallel()
 	b, ctx := open(t, "pool_max_conns=1"), t.Context()
-	tx, err := b.pool.BeginTx(ctx, pgx.TxOptions{IsoLevel: "foo"})
-	require.ErrorContains(t, err, "foo")
-	require.Nil(t, tx)
-	b.atRest(t)
+	for _, opts := range []pgx.TxOptions{{IsoLevel: "foo"}, {AccessMode: "foo"}, {DeferrableMode: "foo"}} {
+		tx, err := b.pool.BeginTx(ctx, opts)
+		require.ErrorContains(t, err, "foo")
+		require.Nil(t, tx)
+		b.atRest(t)
+	}
 	require.NoError(t, b.pool.Ping(ctx))
 }
 
