@@ -6,12 +6,14 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/stdlib"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/pooldriver/pooldriver"
@@ -823,5 +825,40 @@ func TestOpenRowsKeepTheirTransactionBusyWithoutATask(t *testing.T) {
 	_, err = tx.Exec(ctx, "SELECT 1")
 	require.NoError(t, err)
 	require.NoError(t, tx.Commit(ctx))
+	b.atRest(t)
+}
+
+// TestABatchIsReadWhileItsTaskGoesOn: the statements beside it read its results into memory at any moment.
+func TestABatchIsReadWhileItsTaskGoesOn(t *testing.T) {
+	t.Parallel()
+	b := open(t, "pool_max_conns=1")
+	var batch pgx.Batch
+	for i := range 10 {
+		batch.Queue("SELECT $1::int", i).QueryRow(func(row pgx.Row) error {
+			var got int
+			err := row.Scan(&got)
+			assert.Equal(t, i, got)
+			return err
+		})
+		batch.Queue("SELECT 'text', 1::int8 FROM generate_series(1, 3)").Query(func(rows pgx.Rows) error {
+			texts, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (text string, err error) { return text, row.Scan(&text, new(int64)) })
+			assert.Equal(t, []string{"text", "text", "text"}, texts)
+			return err
+		})
+	}
+	for range 100 {
+		require.NoError(t, pooldriver.Do(t.Context(), func(ctx context.Context) error {
+			var beside sync.WaitGroup
+			defer beside.Wait()
+			beside.Go(func() {
+				for i := range 3 {
+					var got int
+					assert.NoError(t, b.pool.QueryRow(ctx, "SELECT $1::int", i).Scan(&got))
+					assert.Equal(t, i, got)
+				}
+			})
+			return b.pool.SendBatch(ctx, &batch).Close()
+		}))
+	}
 	b.atRest(t)
 }
