@@ -41,14 +41,7 @@ func (l *link) begin(ctx context.Context, opts pgx.TxOptions, owns bool, around 
 		return nil, fmt.Errorf("pgxpooldriver: unknown isolation level %q", opts.IsoLevel)
 	}
 	t := &Tx{link: l, owns: owns, around: around}
-	t.life.start(ctx)
-	l.mu.Lock()
-	err := l.beside(ctx, func() (err error) {
-		t.tx, err = l.conn.Start(ctx, &t.life, driver.TxOptions{Isolation: driver.IsolationLevel(level), ReadOnly: opts.AccessMode == pgx.ReadOnly}, around != nil)
-		return err
-	})
-	l.mu.Unlock()
-	t.life.begun()
+	err := t.start(ctx, driver.TxOptions{Isolation: driver.IsolationLevel(level), ReadOnly: opts.AccessMode == pgx.ReadOnly})
 	if err == nil {
 		err = ctx.Err() // who has seen this end may have rolled back
 	}
@@ -70,6 +63,18 @@ func (l *link) begin(ctx context.Context, opts pgx.TxOptions, owns bool, around 
 		}
 	}
 	return t, nil
+}
+
+func (t *Tx) start(ctx context.Context, opts driver.TxOptions) error {
+	l := t.link
+	l.mu.Lock()
+	defer l.mu.Unlock() // also if code of the program panics, such as a tracer of pgx
+	t.life.start(ctx)
+	defer t.life.begun()
+	return l.beside(ctx, func() (err error) {
+		t.tx, err = l.conn.Start(ctx, &t.life, opts, t.around != nil)
+		return err
+	})
 }
 
 // furtherModes sets what database/sql has no option for.
