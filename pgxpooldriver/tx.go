@@ -42,6 +42,9 @@ func (l *link) begin(ctx context.Context, opts pgx.TxOptions, owns bool, around 
 	}
 	t := &Tx{link: l, owns: owns, around: around}
 	err := t.start(ctx, driver.TxOptions{Isolation: driver.IsolationLevel(level), ReadOnly: opts.AccessMode == pgx.ReadOnly})
+	if t.tx != nil && !owns && around == nil {
+		l.open(t)
+	}
 	if err == nil {
 		err = ctx.Err() // who has seen this end may have rolled back
 	}
@@ -51,9 +54,6 @@ func (l *link) begin(ctx context.Context, opts pgx.TxOptions, owns bool, around 
 			_ = t.Rollback(ctx)
 		}
 		return nil, err
-	}
-	if !owns && around == nil {
-		l.open(t)
 	}
 	if text := furtherModes(opts); text != "" {
 		if _, err := l.doExec(ctx, text, nil); err != nil {
