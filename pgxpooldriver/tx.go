@@ -45,9 +45,6 @@ func (l *link) begin(ctx context.Context, opts pgx.TxOptions, owns bool, around 
 	if t.tx != nil && !owns && around == nil {
 		l.open(t)
 	}
-	if err == nil {
-		err = ctx.Err() // who has seen this end may have rolled back
-	}
 	if err != nil {
 		if t.tx != nil {
 			t.owns = false
@@ -70,7 +67,6 @@ func (t *Tx) start(ctx context.Context, opts driver.TxOptions) error {
 	l.mu.Lock()
 	defer l.mu.Unlock() // also if code of the program panics, such as a tracer of pgx
 	t.life.start(ctx)
-	defer t.life.begun()
 	return l.beside(ctx, func() (err error) {
 		t.tx, err = l.conn.Start(ctx, &t.life, opts, t.around != nil)
 		return err

@@ -658,6 +658,64 @@ func TestAConnectorAroundPgx(t *testing.T) {
 	}
 }
 
+// limiting is a connector whose transactions have a deadline, by a context that lasts as long as they do.
+type limiting struct{ driver.Connector }
+
+type limitedConn struct{ *stdlib.Conn }
+
+type limitedTx struct {
+	driver.Tx
+	cancel context.CancelFunc
+}
+
+func (l limiting) Connect(ctx context.Context) (driver.Conn, error) {
+	conn, err := l.Connector.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return limitedConn{conn.(*stdlib.Conn)}, nil
+}
+
+func (c limitedConn) Raw() driver.Conn { return c.Conn }
+
+func (c limitedConn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
+	ctx, cancel := context.WithTimeout(ctx, waits)
+	tx, err := c.Conn.BeginTx(ctx, opts)
+	return limitedTx{tx, cancel}, err
+}
+
+func (t limitedTx) Commit() error {
+	defer t.cancel()
+	return t.Tx.Commit()
+}
+
+// TestAContextThatAWrapperDerivesLastsAsLongAsItsTransaction, although those of the begin and of a statement have ended.
+func TestAContextThatAWrapperDerivesLastsAsLongAsItsTransaction(t *testing.T) {
+	t.Parallel()
+	account, ctx := testbed.Shared(t, testbed.Postgres).NewAccount(t), t.Context()
+	config, err := pgx.ParseConfig(account.URL())
+	require.NoError(t, err)
+	for _, lazy := range []bool{false, true} {
+		b := over(t, account, pooldriver.Wrap(limiting{stdlib.GetConnector(*config)}, quiet, one, func(c *pooldriver.Config) { c.LazyBegin = lazy }))
+		short, cancel := context.WithCancel(ctx)
+		tx, err := b.pool.Begin(short)
+		require.NoError(t, err)
+		_, err = tx.Exec(short, "SELECT 1")
+		require.NoError(t, err)
+		cancel()
+		require.NoError(t, tx.Commit(ctx), lazy)
+
+		ofSQL, err := b.db.BeginTx(ctx, nil)
+		require.NoError(t, err)
+		short, cancel = context.WithCancel(ctx)
+		_, err = ofSQL.ExecContext(short, "SELECT 1")
+		require.NoError(t, err)
+		cancel()
+		require.NoError(t, ofSQL.Commit(), lazy)
+		b.atRest(t)
+	}
+}
+
 func TestInTxOfDatabaseSQLHoldsForPgx(t *testing.T) {
 	t.Parallel()
 	b := open(t, "pool_max_conns=1", "pool_ambient=strict")
