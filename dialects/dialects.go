@@ -171,6 +171,10 @@ type Traits struct {
 	// connection if that context is cancelled.
 	TxKeepsContext bool
 
+	// TxDerivesContext: BeginTx may be a wrapper's, which may derive a context from its own that lasts as long as
+	// the transaction.
+	TxDerivesContext bool
+
 	// BadConnUnsure: the driver may return driver.ErrBadConn although the server has
 	// executed the statement. The statement is tried again only if Session.Sent shows
 	// that nothing was sent.

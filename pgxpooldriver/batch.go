@@ -20,7 +20,7 @@ import (
 // head begins the result of one query. The first row is with it, and if there is no other one, the end: so most results
 // are read at once.
 type head struct {
-	fields []pgconn.FieldDescription
+	fields []pgconn.FieldDescription // nil in batchSource.head
 	hasRow bool
 	read   bool // the row is in row, else the decoder has it
 	row    [][]byte
@@ -144,8 +144,10 @@ func (r *batch) begin() error {
 		return r.fail(err)
 	}
 	if h, ok := event.(*head); ok {
-		r.source.decoder.describe(h.fields)
-		if r.first = *h; !h.hasRow {
+		if r.first = *h; h != &r.source.head {
+			r.source.decoder.describe(h.fields)
+		}
+		if !h.hasRow {
 			r.result = h.end
 		}
 	}
@@ -277,7 +279,7 @@ type batchSource struct {
 	left    int      // queries without an answer
 	headed  bool     // the head of rows was given
 	onRow   bool     // rows is at a row that was not given yet
-	head    head     // of rows, if the decoder has the row
+	head    head     // of rows, if the decoder has its columns and row
 	end     end      // with head
 	failed  error
 }
@@ -338,16 +340,17 @@ func (s *batchSource) event(owner driver.Value) (driver.Value, error) {
 	return s.row(owner), nil
 }
 
-// begin returns the head of rows. Nothing of it is used after the next event if the decoder has the row.
+// begin returns the head of rows. If it is s.head, the decoder has the columns: pgx uses their memory again when anybody
+// reads on. Nothing of s.head is used after the owner's next event.
 func (s *batchSource) begin(owner driver.Value) *head {
 	s.headed = true
+	fields := s.rows.FieldDescriptions()
 	h, e := &s.head, &s.end
-	if owner != driver.Value(s) {
-		h, e = new(head), new(end)
-	}
-	*h = head{fields: s.rows.FieldDescriptions()}
-	if h != &s.head {
-		h.fields = slices.Clone(h.fields)
+	if owner == driver.Value(s) {
+		*h = head{}
+		s.decoder.describe(fields)
+	} else {
+		h, e = &head{fields: slices.Clone(fields)}, new(end)
 	}
 	if h.hasRow = s.rows.Next(); h.hasRow {
 		h.row, h.read = s.row(owner).([][]byte)

@@ -6,20 +6,18 @@ import (
 	"time"
 )
 
-// lifetime is the context of a transaction: while a call begins or ends the transaction it is the context of that call,
-// and between them the one of Begin without its end. So, as with pgx, the context of Begin bounds nothing but the begin.
+// lifetime is the context of a transaction: the one of Begin without its end, until a call ends the transaction, and then
+// the context of that call. So, as with pgx, the context of Begin bounds nothing but the begin.
 type lifetime struct {
-	begin, between, end context.Context
-	now                 atomic.Pointer[context.Context] // one of them
+	between, end context.Context
+	now          atomic.Pointer[context.Context] // one of them
 }
 
-// start makes l, which is new, the context of a Begin with ctx. begun follows.
+// start makes l, which is new, the context of a Begin with ctx.
 func (l *lifetime) start(ctx context.Context) {
-	l.begin, l.between = ctx, context.WithoutCancel(ctx)
-	l.now.Store(&l.begin)
+	l.between = context.WithoutCancel(ctx)
+	l.now.Store(&l.between)
 }
-
-func (l *lifetime) begun() { l.now.Store(&l.between) }
 
 // finish makes l the context of the call that ends the transaction.
 func (l *lifetime) finish(ctx context.Context) {

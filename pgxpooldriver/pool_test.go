@@ -2,10 +2,12 @@ package pgxpooldriver
 
 import (
 	"context"
+	"database/sql/driver"
 	"errors"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/stretchr/testify/require"
 
@@ -69,30 +71,27 @@ func TestTheTextThatIsSentIsTheOneThatIsClassified(t *testing.T) {
 func TestTheContextOfATransactionIsThatOfTheCall(t *testing.T) {
 	t.Parallel()
 	type key struct{}
-	causes := []error{errors.New("begin"), errors.New("end")}
-	begin, endBegin := context.WithCancelCause(context.WithValue(t.Context(), key{}, "begin"))
+	cause := errors.New("end")
+	begin, endBegin := context.WithCancel(context.WithValue(t.Context(), key{}, "begin"))
 	end, endEnd := context.WithCancelCause(t.Context())
 	var l lifetime
 	l.start(begin)
-	require.Equal(t, begin.Done(), l.Done())
-	inside, cancel := context.WithCancel(&l)
+	lasting, cancel := context.WithCancel(&l)
 	defer cancel()
-	l.begun()
-	endBegin(causes[0])
-	<-inside.Done()
-	require.Equal(t, causes[0], context.Cause(inside))
+	endBegin()
 	require.Nil(t, l.Done())
 	require.NoError(t, l.Err())
 	require.NoError(t, context.Cause(&l))
 	require.Equal(t, "begin", l.Value(key{}))
 	l.finish(end)
-	inside, cancel = context.WithCancel(&l)
+	inside, cancel := context.WithCancel(&l)
 	defer cancel()
-	endEnd(causes[1])
+	endEnd(cause)
 	<-inside.Done()
 	require.ErrorIs(t, l.Err(), context.Canceled)
-	require.Equal(t, causes[1], context.Cause(&l))
-	require.Equal(t, causes[1], context.Cause(inside))
+	require.Equal(t, cause, context.Cause(&l))
+	require.Equal(t, cause, context.Cause(inside))
+	require.NoError(t, lasting.Err())
 }
 
 func TestARowThatIsHeldKeepsNullAndEmptyApart(t *testing.T) {
@@ -117,4 +116,45 @@ func TestEnumsAreReadByCodecsOfTheirOwn(t *testing.T) {
 	require.NotSame(t, enum.Codec, ownEnums(enum).Codec)
 	require.NotSame(t, enum, ownEnums(array).Codec.(*pgtype.ArrayCodec).ElementType)
 	require.Same(t, other, ownEnums(other))
+}
+
+// results are those of a batch of one query.
+type results struct {
+	pgx.BatchResults
+	rows pgx.Rows
+}
+
+func (r results) Query() (pgx.Rows, error) { return r.rows, nil }
+
+// columns are rows that have columns, and no row.
+type columns struct {
+	pgx.Rows
+	fields []pgconn.FieldDescription
+}
+
+func (c columns) FieldDescriptions() []pgconn.FieldDescription { return c.fields }
+func (columns) Next() bool                                     { return false }
+func (columns) CommandTag() pgconn.CommandTag                  { return pgconn.CommandTag{} }
+func (columns) Err() error                                     { return nil }
+
+// shared are rows of a session that somebody else uses after each Next, so that pgx uses the memory of the columns again.
+type shared struct {
+	driver.Rows
+	fields []pgconn.FieldDescription
+}
+
+func (s shared) Next(dest []driver.Value) error {
+	defer clear(s.fields)
+	return s.Rows.Next(dest)
+}
+
+func TestTheColumnsOfABatchAreHeld(t *testing.T) {
+	t.Parallel()
+	fields := []pgconn.FieldDescription{{Name: "a", DataTypeOID: pgtype.Int4OID}}
+	b := batch{stream: stream{link: new(link)}, queries: make([]*pgx.QueuedQuery, 1)}
+	b.source = batchSource{left: 1, results: results{rows: columns{fields: fields}}, decoder: &decoder{types: pgtype.NewMap()}}
+	b.set = shared{&b.source, fields}
+	rows, err := b.Query()
+	require.NoError(t, err)
+	require.EqualValues(t, pgtype.Int4OID, rows.FieldDescriptions()[0].DataTypeOID)
 }

@@ -38,16 +38,9 @@ func (l *link) begin(ctx context.Context, opts pgx.TxOptions, owns bool, around 
 		return nil, err
 	}
 	t := &Tx{link: l, owns: owns, around: around}
-	t.life.start(ctx)
-	l.mu.Lock()
-	err = l.beside(ctx, func() (err error) {
-		t.tx, err = l.conn.Start(ctx, &t.life, driver.TxOptions{Isolation: driver.IsolationLevel(level), ReadOnly: opts.AccessMode == pgx.ReadOnly}, around != nil)
-		return err
-	})
-	l.mu.Unlock()
-	t.life.begun()
-	if err == nil {
-		err = ctx.Err() // who has seen this end may have rolled back
+	err = t.start(ctx, driver.TxOptions{Isolation: driver.IsolationLevel(level), ReadOnly: opts.AccessMode == pgx.ReadOnly})
+	if t.tx != nil && !owns && around == nil {
+		l.open(t)
 	}
 	if err != nil {
 		if t.tx != nil {
@@ -55,9 +48,6 @@ func (l *link) begin(ctx context.Context, opts pgx.TxOptions, owns bool, around 
 			_ = t.Rollback(ctx)
 		}
 		return nil, err
-	}
-	if !owns && around == nil {
-		l.open(t)
 	}
 	if text := furtherModes(opts); text != "" {
 		if _, err := l.doExec(ctx, text, nil); err != nil {
@@ -89,6 +79,17 @@ func levelOf(opts pgx.TxOptions) (sql.IsolationLevel, error) {
 		return 0, fmt.Errorf("pgxpooldriver: unknown deferrable mode %q", opts.DeferrableMode)
 	}
 	return level, nil
+}
+
+func (t *Tx) start(ctx context.Context, opts driver.TxOptions) error {
+	l := t.link
+	l.mu.Lock()
+	defer l.mu.Unlock() // also if code of the program panics, such as a tracer of pgx
+	t.life.start(ctx)
+	return l.beside(ctx, func() (err error) {
+		t.tx, err = l.conn.Start(ctx, &t.life, opts, t.around != nil)
+		return err
+	})
 }
 
 // furtherModes sets what database/sql has no option for.

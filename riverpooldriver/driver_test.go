@@ -2,6 +2,7 @@ package riverpooldriver
 
 import (
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/riverqueue/river/riverdriver"
@@ -65,4 +66,24 @@ func TestAListenerThatIsNotConnected(t *testing.T) {
 		require.Error(t, l.Connect(ctx))
 		require.NoError(t, l.Close(ctx))
 	}
+}
+
+func TestWhoWaitsIsToldOfTheClose(t *testing.T) {
+	t.Parallel()
+	ctx, pool := t.Context(), pgxpooldriver.New(pooldriver.New("postgres://nobody@localhost/x"))
+	defer pool.Close()
+	l := New(pool).GetListener(&riverdriver.GetListenenerParams{Schema: "jobs"})
+	require.NoError(t, l.Connect(ctx))
+	told := make(chan error)
+	go func() {
+		_, err := l.WaitForNotification(ctx)
+		told <- err
+	}()
+	select {
+	case err := <-told:
+		t.Fatal(err)
+	case <-time.After(10 * time.Millisecond):
+	}
+	require.NoError(t, l.Close(ctx))
+	require.ErrorIs(t, <-told, errNotConnected)
 }

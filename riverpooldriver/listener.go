@@ -148,7 +148,10 @@ func (l *listener) WaitForNotification(ctx context.Context) (*riverdriver.Notifi
 		return nil, errNotConnected
 	}
 	select {
-	case h := <-from:
+	case h, open := <-from:
+		if !open {
+			return nil, errNotConnected
+		}
 		return h.Notification, h.err
 	case <-ctx.Done():
 		return nil, ctx.Err()
@@ -164,6 +167,9 @@ func (l *listener) Close(context.Context) error {
 	defer l.mu.Unlock()
 	for _, end := range l.topics {
 		end()
+	}
+	if l.heard != nil {
+		close(l.heard) // for those that wait
 	}
 	l.topics, l.heard = nil, nil
 	return nil

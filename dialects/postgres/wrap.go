@@ -59,10 +59,10 @@ func mayHook(c driver.Connector, field string) bool {
 }
 
 // Traits are pgx's. A wrapper around pgx may reuse the memory of rows, which pgx does
-// not, and may check arguments.
+// not, may check arguments, and may derive contexts.
 func (w wrapped) Traits() dialects.Traits {
 	t := traits
-	t.BytesKept, t.ArgsAsGiven = w.own, w.own
+	t.BytesKept, t.ArgsAsGiven, t.TxDerivesContext = w.own, w.own, !w.own
 	return t
 }
 

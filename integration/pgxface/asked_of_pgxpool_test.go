@@ -8,6 +8,7 @@ import (
 	"math"
 	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -466,5 +467,38 @@ func TestATransactionIsTracedInTheContextsOfItsCalls(t *testing.T) {
 	for _, text := range []string{"begin", "commit", "rollback"} {
 		got, _ := seen.spans.Load(text)
 		require.Equal(t, text, got)
+	}
+}
+
+type panickingTracer struct {
+	countingTracer
+	at atomic.Value // a string
+}
+
+func (p *panickingTracer) TraceQueryStart(ctx context.Context, _ *pgx.Conn, d pgx.TraceQueryStartData) context.Context {
+	if d.SQL == p.at.Load() {
+		panic("tracer")
+	}
+	return ctx
+}
+
+func TestATracerOfPgxThatPanics(t *testing.T) {
+	t.Parallel()
+	var tracer panickingTracer
+	b, ctx := wrap(t, func(c *pgx.ConnConfig) { c.Tracer = &tracer }, one), t.Context()
+	for _, at := range []string{"begin", "set transaction read write", "select 1", "commit", "rollback"} {
+		tracer.at.Store(at)
+		require.PanicsWithValue(t, "tracer", func() {
+			tx, err := b.pool.BeginTx(ctx, pgx.TxOptions{AccessMode: pgx.ReadWrite})
+			require.NoError(t, err)
+			defer func() { _ = tx.Rollback(ctx) }()
+			_, err = tx.Exec(ctx, "select 1")
+			require.NoError(t, err)
+			if at == "commit" {
+				_ = tx.Commit(ctx)
+			}
+		}, at)
+		b.atRest(t)
+		require.Equal(t, 1, ask[int](ctx, t, b.pool, "select 1 as one"))
 	}
 }

@@ -3,6 +3,7 @@ package pgxface
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -123,4 +124,44 @@ func TestALentConnectionHasTheSettingsOfItsContext(t *testing.T) {
 	require.NoError(t, tx.Commit(ctx))
 	require.Empty(t, ask[string](ctx, t, b.pool, tenant))
 	b.atRest(t)
+}
+
+// ending is a context that has ended once it was asked so often. It tells nobody of it.
+type ending struct {
+	context.Context
+	left atomic.Int32
+}
+
+func (e *ending) Err() error {
+	if e.left.Add(-1) < 0 {
+		return context.Canceled
+	}
+	return nil
+}
+
+// TestABeginThatFailsLeavesTheRowsOfItsConn, whenever its context ends.
+func TestABeginThatFailsLeavesTheRowsOfItsConn(t *testing.T) {
+	t.Parallel()
+	b := open(t, "pool_max_conns=1")
+	ctx, end := pooldriver.WithTask(t.Context())
+	defer end()
+	c, err := b.pool.Acquire(ctx)
+	require.NoError(t, err)
+	defer c.Release()
+	for asked, failed := int32(0), true; failed; asked++ {
+		rows, err := c.Query(ctx, "SELECT generate_series(1, 3)")
+		require.NoError(t, err)
+		begin := ending{Context: ctx}
+		begin.left.Store(asked)
+		tx, err := c.Begin(&begin)
+		if failed = err != nil; failed {
+			require.ErrorIs(t, err, context.Canceled)
+		} else {
+			require.NoError(t, tx.Rollback(ctx))
+		}
+		all, err := pgx.CollectRows(rows, pgx.RowTo[int])
+		require.NoError(t, err, asked)
+		require.Equal(t, []int{1, 2, 3}, all)
+		require.Less(t, asked, int32(100))
+	}
 }

@@ -6,12 +6,14 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/stdlib"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/pooldriver/pooldriver"
@@ -686,6 +688,64 @@ func TestAConnectorAroundPgx(t *testing.T) {
 	}
 }
 
+// limiting is a connector whose transactions have a deadline, by a context that lasts as long as they do.
+type limiting struct{ driver.Connector }
+
+type limitedConn struct{ *stdlib.Conn }
+
+type limitedTx struct {
+	driver.Tx
+	cancel context.CancelFunc
+}
+
+func (l limiting) Connect(ctx context.Context) (driver.Conn, error) {
+	conn, err := l.Connector.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return limitedConn{conn.(*stdlib.Conn)}, nil
+}
+
+func (c limitedConn) Raw() driver.Conn { return c.Conn }
+
+func (c limitedConn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
+	ctx, cancel := context.WithTimeout(ctx, waits)
+	tx, err := c.Conn.BeginTx(ctx, opts)
+	return limitedTx{tx, cancel}, err
+}
+
+func (t limitedTx) Commit() error {
+	defer t.cancel()
+	return t.Tx.Commit()
+}
+
+// TestAContextThatAWrapperDerivesLastsAsLongAsItsTransaction, although those of the begin and of a statement have ended.
+func TestAContextThatAWrapperDerivesLastsAsLongAsItsTransaction(t *testing.T) {
+	t.Parallel()
+	account, ctx := testbed.Shared(t, testbed.Postgres).NewAccount(t), t.Context()
+	config, err := pgx.ParseConfig(account.URL())
+	require.NoError(t, err)
+	for _, lazy := range []bool{false, true} {
+		b := over(t, account, pooldriver.Wrap(limiting{stdlib.GetConnector(*config)}, quiet, one, func(c *pooldriver.Config) { c.LazyBegin = lazy }))
+		short, cancel := context.WithCancel(ctx)
+		tx, err := b.pool.Begin(short)
+		require.NoError(t, err)
+		_, err = tx.Exec(short, "SELECT 1")
+		require.NoError(t, err)
+		cancel()
+		require.NoError(t, tx.Commit(ctx), lazy)
+
+		ofSQL, err := b.db.BeginTx(ctx, nil)
+		require.NoError(t, err)
+		short, cancel = context.WithCancel(ctx)
+		_, err = ofSQL.ExecContext(short, "SELECT 1")
+		require.NoError(t, err)
+		cancel()
+		require.NoError(t, ofSQL.Commit(), lazy)
+		b.atRest(t)
+	}
+}
+
 func TestInTxOfDatabaseSQLHoldsForPgx(t *testing.T) {
 	t.Parallel()
 	b := open(t, "pool_max_conns=1", "pool_ambient=strict")
@@ -853,5 +913,40 @@ func TestOpenRowsKeepTheirTransactionBusyWithoutATask(t *testing.T) {
 	_, err = tx.Exec(ctx, "SELECT 1")
 	require.NoError(t, err)
 	require.NoError(t, tx.Commit(ctx))
+	b.atRest(t)
+}
+
+// TestABatchIsReadWhileItsTaskGoesOn: the statements beside it read its results into memory at any moment.
+func TestABatchIsReadWhileItsTaskGoesOn(t *testing.T) {
+	t.Parallel()
+	b := open(t, "pool_max_conns=1")
+	var batch pgx.Batch
+	for i := range 10 {
+		batch.Queue("SELECT $1::int", i).QueryRow(func(row pgx.Row) error {
+			var got int
+			err := row.Scan(&got)
+			assert.Equal(t, i, got)
+			return err
+		})
+		batch.Queue("SELECT 'text', 1::int8 FROM generate_series(1, 3)").Query(func(rows pgx.Rows) error {
+			texts, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (text string, err error) { return text, row.Scan(&text, new(int64)) })
+			assert.Equal(t, []string{"text", "text", "text"}, texts)
+			return err
+		})
+	}
+	for range 100 {
+		require.NoError(t, pooldriver.Do(t.Context(), func(ctx context.Context) error {
+			var beside sync.WaitGroup
+			defer beside.Wait()
+			beside.Go(func() {
+				for i := range 3 {
+					var got int
+					assert.NoError(t, b.pool.QueryRow(ctx, "SELECT $1::int", i).Scan(&got))
+					assert.Equal(t, i, got)
+				}
+			})
+			return b.pool.SendBatch(ctx, &batch).Close()
+		}))
+	}
 	b.atRest(t)
 }

@@ -67,17 +67,18 @@ func (s *Session) Begin(ctx context.Context, t *Tx, carry bool) (carried bool, e
 	t.session = s
 	// The first statement's context bounds the begin and nothing else. A driver may
 	// watch the context that it is given as long as the transaction lasts.
-	given, merged := mergedctx.New(t.ctx, ctx)
-	if s.traits.TxKeepsContext {
-		t.kept = newTxContext(t.ctx, merged)
-		given = t.kept
-		defer merged.Release()
-		defer t.kept.begun()
-	} else {
-		if merged != nil {
+	given := ctx
+	if s.deferred == t || !s.traits.TxKeepsContext || s.traits.TxDerivesContext {
+		var merged *mergedctx.Context
+		if given, merged = mergedctx.New(t.ctx, ctx); merged != nil {
 			t.merged.Store(merged)
+			defer merged.Detach()
 		}
-		defer merged.Detach()
+	} // else ctx is BeginTx's, as far as the begin goes
+	if s.traits.TxKeepsContext {
+		t.kept = newTxContext(t.ctx, given)
+		given = t.kept
+		defer t.kept.begun()
 	}
 	before := dialects.TxUnknown
 	if s.inTask {

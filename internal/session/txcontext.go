@@ -4,8 +4,6 @@ import (
 	"context"
 	"sync/atomic"
 	"time"
-
-	"github.com/pooldriver/pooldriver/internal/mergedctx"
 )
 
 // txContext is the context of a transaction under the trait TxKeepsContext. Such a driver
@@ -13,18 +11,15 @@ import (
 // ended, and the driver would close the connection. So a txContext ends with what bounds the begin,
 // then with BeginTx's context until the rollback, and after a timeout from then on.
 type txContext struct {
-	context.Context // BeginTx's
+	context.Context                 // BeginTx's
+	bound           context.Context // of the begin
 	current         atomic.Pointer[context.Context]
 }
 
-// newTxContext returns the context for a BeginTx with ctx. bound, if not nil, bounds the begin.
-func newTxContext(ctx context.Context, bound *mergedctx.Context) *txContext {
-	t := &txContext{Context: ctx}
-	t.begun()
-	if bound != nil {
-		until := context.Context(bound)
-		t.current.Store(&until)
-	}
+// newTxContext returns the context for a BeginTx with ctx. bound bounds the begin.
+func newTxContext(ctx, bound context.Context) *txContext {
+	t := &txContext{Context: ctx, bound: bound}
+	t.current.Store(&t.bound)
 	return t
 }
 
