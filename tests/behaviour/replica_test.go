@@ -299,3 +299,38 @@ func TestWithoutFallbackAContextFindsAReplicaAgain(t *testing.T) {
 	require.Eventually(t, func() bool { return db.QueryRowContext(onReplica, read).Scan(new(int)) == nil }, time.Minute, 10*time.Millisecond)
 	require.Greater(t, d.position.Load(), before, "how new the next replica has to be")
 }
+
+func TestAConnWhoseReadHasAskedThePrimaryForItsPositionStaysWithTheReplica(t *testing.T) {
+	d := newReplicated()
+	db, c := openReplicated(t, d, func(c *pooldriver.Config) {
+		c.ReplicaFallback, c.ReplicaWait = pooldriver.ReplicaFallbackOff, time.Minute
+	})
+	d.replica.position.Store(1000)
+	ctx := pooldriver.WithReads(t.Context())
+	d.Server.Inject(fakedb.Fault{Call: fakedb.ConnExecCtx, Err: errors.New("it may have been executed")})
+	_, err := db.ExecContext(ctx, "INSERT INTO t VALUES (2)")
+	require.Error(t, err)
+	conn, err := db.Conn(ctx)
+	require.NoError(t, err)
+	defer conn.Close()
+	for range 2 {
+		require.True(t, isOnReplica(t, pooldriver.Replica(ctx), d, conn), "the program has not used the primary")
+	}
+	require.Zero(t, c.Stats().Pool.Lent, "nobody uses it")
+	require.Zero(t, c.Stats().Replica.Reads[pooldriver.ReplicaJoined])
+}
+
+func TestWithoutFallbackTheEndOfTheContextIsTheError(t *testing.T) {
+	d := newReplicated()
+	db, _ := openReplicated(t, d, func(c *pooldriver.Config) {
+		c.ReplicaFallback, c.ReplicaWait = pooldriver.ReplicaFallbackOff, time.Minute
+	})
+	ctx := pooldriver.WithReads(t.Context())
+	_, err := db.ExecContext(ctx, "INSERT INTO t VALUES (1)")
+	require.NoError(t, err)
+	bounded, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
+	defer cancel()
+	err = db.QueryRowContext(pooldriver.Replica(bounded), read).Scan(new(int))
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.NotErrorIs(t, err, pooldriver.ErrNoReplica)
+}
