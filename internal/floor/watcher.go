@@ -145,16 +145,16 @@ func (w *Watcher) run() {
 	defer func() { closeSession(conn) }()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	unanswered := false // the last question on a connection that was open
+	unanswered := false // the last question that was asked
 	for {
-		open := conn != nil
 		var seen dialects.ReplicaState
+		var open bool
 		var err error
-		conn, seen, err = w.ask(conn)
+		conn, seen, open, err = w.ask(conn)
 		pause, goOn := w.tell(seen, err)
 		if failed, ofNetwork := errors.AsType[net.Error](err); open || !ofNetwork {
 			unanswered = ofNetwork && failed.Timeout()
-		} else if unanswered {
+		} else if unanswered && w.ctx.Err() == nil { // else the dial was given up
 			w.silent()
 		}
 		if !goOn {
@@ -201,23 +201,23 @@ func (w *Watcher) tell(seen dialects.ReplicaState, err error) (pause time.Durati
 	return lookEvery, true
 }
 
-// ask asks the replica once. It returns the session for the next time, nil after an error.
-func (w *Watcher) ask(s dialects.Session) (_ dialects.Session, seen dialects.ReplicaState, err error) {
+// ask asks the replica once. It returns the session for the next time, nil after an error. open: there was one to ask.
+func (w *Watcher) ask(s dialects.Session) (_ dialects.Session, seen dialects.ReplicaState, open bool, err error) {
 	ctx, cancel := context.WithTimeout(w.ctx, askWithin)
 	defer cancel()
 	if s == nil {
 		if s, err = w.dial(ctx); err != nil {
-			return nil, seen, err
+			return nil, seen, false, err
 		}
 	}
 	asked, ok := s.(dialects.Positioned)
 	if !ok {
 		err = errNoPosition
 	} else if seen, err = asked.Replayed(ctx, w.maxLag > 0); err == nil {
-		return s, seen, nil
+		return s, seen, true, nil
 	}
 	w.ended.Go(func() { closeSession(s) }) // a server that does not answer takes its time
-	return nil, seen, err
+	return nil, seen, true, err
 }
 
 var errNoPosition = errors.New("the server does not tell how far it has come")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"net"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -222,10 +223,11 @@ func TestAWaitTellsTheTruth(t *testing.T) {
 type hanging struct {
 	server
 	hangs atomic.Bool
+	opens atomic.Bool // new connections all the same
 }
 
 func (h *hanging) dial(ctx context.Context) (dialects.Session, error) {
-	if h.hangs.Load() {
+	if h.hangs.Load() && !h.opens.Load() {
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}
@@ -277,5 +279,44 @@ func TestASilenceOnAnOpenConnectionAndOnANewOneIsTold(t *testing.T) {
 		w.Close()
 		require.EqualValues(t, 1, told.Load())
 		require.Zero(t, h.open.Load())
+	})
+}
+
+func TestAReplicaThatOpensConnectionsIsNotSilent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var h hanging
+		var told atomic.Int64
+		w := floor.NewWatcher(h.dial, numbers{}, 0, func() { told.Add(1) })
+		defer w.Close()
+		require.True(t, w.Wait(t.Context(), "0", time.Second))
+		h.opens.Store(true)
+		h.hangs.Store(true)
+		for range 30 {
+			w.Use()
+			time.Sleep(time.Second)
+		}
+		require.Zero(t, told.Load(), "only its questions hang, as behind a lock")
+		h.opens.Store(false)
+		time.Sleep(12 * time.Second)
+		require.EqualValues(t, 1, told.Load())
+	})
+}
+
+func TestACloseIsNoSilence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var h hanging
+		var told atomic.Int64
+		w := floor.NewWatcher(func(ctx context.Context) (dialects.Session, error) {
+			s, err := h.dial(ctx)
+			if err != nil {
+				err = &net.OpError{Op: "dial", Err: err}
+			}
+			return s, err
+		}, numbers{}, 0, func() { told.Add(1) })
+		require.True(t, w.Wait(t.Context(), "0", time.Second))
+		h.hangs.Store(true)
+		time.Sleep(8 * time.Second)
+		w.Close()
+		require.Zero(t, told.Load())
 	})
 }
