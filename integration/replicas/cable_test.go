@@ -13,7 +13,9 @@ import (
 
 // testACableIsPulled has reads on a replica that falls silent: its connections stay, and nothing is answered. There are more
 // readers than connections, so some wait for an answer, and some for a connection.
-func testACableIsPulled(t *testing.T, s *stage) {
+//
+// idle: nobody has read for a while when the cable is pulled, so nobody has looked at the replica.
+func testACableIsPulled(t *testing.T, s *stage, idle bool) {
 	const (
 		readers = 16
 		silence = 12 * time.Second // until the replica's watcher is sure: a question, a second, and a dial
@@ -25,6 +27,7 @@ func testACableIsPulled(t *testing.T, s *stage) {
 	var last [readers]atomic.Int64 // when the last read of each has begun, in ns since 1970
 	var longest atomic.Int64
 	stop := make(chan struct{})
+	var pause sync.RWMutex // readers hold it
 	var all sync.WaitGroup
 	for i := range readers {
 		all.Go(func() {
@@ -34,8 +37,10 @@ func testACableIsPulled(t *testing.T, s *stage) {
 					return
 				case <-time.After(5 * time.Millisecond):
 				}
+				pause.RLock()
 				begun := time.Now()
 				_, replica, err := s.read(ctx, db, i)
+				pause.RUnlock()
 				if err != nil {
 					t.Errorf("a read, after %v: %v", time.Since(begun), err)
 				}
@@ -63,10 +68,17 @@ func testACableIsPulled(t *testing.T, s *stage) {
 		}, time.Minute, 10*time.Millisecond)
 	}
 	await(true, time.Now())
+	if idle {
+		pause.Lock()
+		time.Sleep(15 * time.Second)
+	}
 	s.proxies[0].Unplug()
 	back := sync.OnceFunc(s.proxies[0].Plug)
 	defer back()
 	pulled := time.Now()
+	if idle {
+		pause.Unlock()
+	}
 	await(false, pulled)
 	t.Logf("all are served %v after the cable was pulled; the longest read took %v", time.Since(pulled).Round(time.Millisecond), time.Duration(longest.Load()).Round(time.Millisecond))
 	require.Less(t, time.Duration(longest.Load()), silence+margin)

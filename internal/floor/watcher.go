@@ -53,7 +53,7 @@ type Watcher struct {
 }
 
 // NewWatcher makes a Watcher, which opens nothing before its replica is used. silent is called when the replica has not
-// answered on the Watcher's connection, and then no new one can be had.
+// answered, on the Watcher's connection or to a dial, and then no new connection can be had.
 func NewWatcher(dial func(context.Context) (dialects.Session, error), p dialects.Positions, maxLag time.Duration, silent func()) *Watcher {
 	w := &Watcher{dial: dial, positions: p, maxLag: maxLag, silent: silent, wake: make(chan struct{}, 1), news: make(chan struct{})}
 	w.ctx, w.cancel = context.WithCancel(context.Background())
@@ -145,18 +145,18 @@ func (w *Watcher) run() {
 	defer func() { closeSession(conn) }()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	unanswered := false // the last question that was asked
+	unanswered := false // the last question or dial
 	for {
 		var seen dialects.ReplicaState
 		var open bool
 		var err error
 		conn, seen, open, err = w.ask(conn)
 		pause, goOn := w.tell(seen, err)
-		if failed, ofNetwork := errors.AsType[net.Error](err); open || !ofNetwork {
-			unanswered = ofNetwork && failed.Timeout()
-		} else if unanswered && w.ctx.Err() == nil { // else the dial was given up
+		failed, ofNetwork := errors.AsType[net.Error](err)
+		if unanswered && ofNetwork && !open && w.ctx.Err() == nil { // else the dial was given up
 			w.silent()
 		}
+		unanswered = ofNetwork && failed.Timeout()
 		if !goOn {
 			return
 		}
