@@ -85,6 +85,7 @@ func testACableIsPulled(t *testing.T, s *stage, idle bool) {
 
 	longest.Store(0)
 	time.Sleep(10 * time.Second)
+	await(false, time.Now())
 	require.Less(t, time.Duration(longest.Load()), time.Second, "the replica is left alone")
 
 	back()

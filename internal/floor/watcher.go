@@ -45,6 +45,7 @@ type Watcher struct {
 	mu      sync.Mutex // protects following fields
 	running bool
 	used    time.Time
+	told    time.Time // the last answer, or that there was none
 	waiting int
 	seen    dialects.ReplicaState
 	state   State
@@ -70,6 +71,7 @@ func (w *Watcher) Use() {
 func (w *Watcher) useLocked() {
 	w.used = time.Now()
 	if !w.running && w.ctx.Err() == nil {
+		w.state = w.stateLocked()
 		w.running = true
 		w.ended.Go(w.run)
 	}
@@ -79,7 +81,15 @@ func (w *Watcher) useLocked() {
 func (w *Watcher) State() (_ State, lag time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.state, w.seen.Lag
+	return w.stateLocked(), w.seen.Lag
+}
+
+// stateLocked: who has waited in vain until the Watcher ended must not wait for the same replica again.
+func (w *Watcher) stateLocked() State {
+	if !w.running && time.Since(w.told) > idleAfter {
+		return Unseen
+	}
+	return w.state
 }
 
 // Reached reports whether the replica is known to have come to position, and to serve. With an empty position it is
@@ -188,11 +198,15 @@ func (w *Watcher) tell(seen dialects.ReplicaState, err error) (pause time.Durati
 	default:
 		w.state, w.seen = Serving, seen
 	}
+	w.told = time.Now()
 	close(w.news)
 	w.news = make(chan struct{})
 	if w.ctx.Err() != nil || w.waiting == 0 && time.Since(w.used) > idleAfter {
 		// Under the lock: the next Use begins another goroutine.
-		w.running, w.state = false, Unseen
+		w.running = false
+		if err == nil {
+			w.state = Unseen
+		}
 		return 0, false
 	}
 	if w.waiting > 0 && err == nil {

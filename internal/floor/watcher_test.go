@@ -320,3 +320,28 @@ func TestACloseIsNoSilence(t *testing.T) {
 		require.Zero(t, told.Load())
 	})
 }
+
+func TestAReplicaThatHasJustNotAnsweredStaysDead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var h hanging
+		w := floor.NewWatcher(h.dial, numbers{}, 0, func() {})
+		defer w.Close()
+		state := func() floor.State {
+			w.Use()
+			now, _ := w.State()
+			return now
+		}
+		require.True(t, w.Wait(t.Context(), "0", time.Second))
+		h.hangs.Store(true)
+		time.Sleep(12500 * time.Millisecond) // those that read wait for it, and use it not again meanwhile
+		for range 200 {
+			require.Equal(t, floor.Dead, state())
+			time.Sleep(100 * time.Millisecond)
+		}
+		time.Sleep(time.Minute)
+		h.hangs.Store(false)
+		now, _ := w.State()
+		require.Equal(t, floor.Unseen, now)
+		require.Equal(t, floor.Unseen, state(), "nobody knows")
+	})
+}
