@@ -73,7 +73,9 @@ func (c *conn) pick(ctx context.Context, at *task.Place) (routed, error) {
 // anew is Now of f after the primary was asked for its position. The checkout does not use the primary otherwise.
 func (c *conn) anew(ctx context.Context, f *floor.Floor) (position string, primaryOnly bool) {
 	mark := f.Mark()
-	asked, err := c.primary.conn.Written(ctx)
+	asking, cancel := context.WithTimeout(ctx, c.set.config.PingTimeout)
+	defer cancel()
+	asked, err := c.primary.conn.Written(asking)
 	c.primary.conn.IsValid() // ends the use: its connection goes back, and the next statement need not join it
 	if err == nil && asked != "" {
 		f.Raise(mark, asked)
