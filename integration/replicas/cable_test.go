@@ -1,6 +1,8 @@
 package replicas
 
 import (
+	"database/sql"
+	"errors"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -68,6 +70,7 @@ func testACableIsPulled(t *testing.T, s *stage, idle bool) {
 		}, time.Minute, 10*time.Millisecond)
 	}
 	await(true, time.Now())
+	inTask := s.beginInTask(t)
 	if idle {
 		pause.Lock()
 		time.Sleep(15 * time.Second)
@@ -79,6 +82,7 @@ func testACableIsPulled(t *testing.T, s *stage, idle bool) {
 	if idle {
 		pause.Unlock()
 	}
+	inTask()
 	await(false, pulled)
 	t.Logf("all are served %v after the cable was pulled; the longest read took %v", time.Since(pulled).Round(time.Millisecond), time.Duration(longest.Load()).Round(time.Millisecond))
 	require.Less(t, time.Duration(longest.Load()), silence+margin)
@@ -93,4 +97,41 @@ func testACableIsPulled(t *testing.T, s *stage, idle bool) {
 	await(true, plugged)
 	t.Logf("the replica serves all %v after the cable was back", time.Since(plugged).Round(time.Millisecond))
 	end()
+}
+
+// beginInTask begins a transaction on the replica, in a task. The returned function uses it, and begins another one, while the
+// replica is silent.
+func (s *stage) beginInTask(t *testing.T) (use func()) {
+	t.Helper()
+	db := open(t, s.account.URL("pool_replicas="+s.proxies[0].Addr(), "pool_replica_max_conns=2"))
+	begin := func() *sql.Tx {
+		ctx, end := pooldriver.WithTask(pooldriver.Replica(t.Context()))
+		t.Cleanup(end)
+		tx, err := db.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
+		require.NoError(t, err)
+		return tx
+	}
+	tx, idle := begin(), begin()
+	require.NoError(t, idle.Rollback())
+	return func() {
+		var both sync.WaitGroup
+		both.Go(func() {
+			_, err := tx.ExecContext(t.Context(), "SELECT 1")
+			if err == nil || errors.Is(err, pooldriver.ErrTaskEnded) {
+				t.Errorf("a statement of the transaction: %v", err)
+			}
+			_ = tx.Rollback()
+		})
+		both.Go(func() {
+			begun := time.Now()
+			if err := begin().Rollback(); err != nil {
+				t.Errorf("the other transaction: %v", err)
+			}
+			t.Logf("the other transaction has begun after %v", time.Since(begun).Round(time.Millisecond))
+			if time.Since(begun) > 17*time.Second {
+				t.Error("it was tried on the replica again")
+			}
+		})
+		both.Wait()
+	}
 }

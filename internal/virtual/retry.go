@@ -60,7 +60,6 @@ func (op *operation) outcomeOf(err error, executes bool) outcome {
 		trusted:  !counted && !r.Session.Traits().BadConnUnsure,
 		first:    op.c.held.Alone(&op.Want),
 		retried:  op.Retried,
-		severed:  r.Session.Severed(),
 	}
 }
 
@@ -77,7 +76,6 @@ type outcome struct {
 	first    bool // nothing else has happened in this checkout
 	retried  bool // this was the second try
 	expired  bool // the caller's context has ended
-	severed  bool // we have cut the connection, because its server is silent: it would be on another one, too
 }
 
 // verdict is the decision on an outcome.
@@ -102,7 +100,7 @@ func judge(o outcome) verdict {
 		doubtful = !o.trusted
 	}
 	return verdict{
-		retry:   (o.badConn || o.lost || o.ended && !o.executes) && safe && o.first && !o.retried && !o.expired && !o.severed,
+		retry:   (o.badConn || o.lost || o.ended && !o.executes) && safe && o.first && !o.retried && !o.expired,
 		unclear: doubtful && !safe,
 	}
 }

@@ -29,7 +29,6 @@ func TestJudgeRetriesOnlyWhatTheServerCannotHaveExecuted(t *testing.T) {
 		{"not the first of its checkout", outcome{badConn: true, executes: true, unsent: true}, verdict{}},
 		{"not the first of its checkout and sent", outcome{badConn: true, executes: true}, verdict{unclear: true}},
 		{"the second try", outcome{badConn: true, executes: true, unsent: true, first: true, retried: true}, verdict{}},
-		{"a begin on a server that is silent", outcome{lost: true, first: true, severed: true}, verdict{}},
 		{"the caller has gone", outcome{lost: true, executes: true, unsent: true, first: true, expired: true}, verdict{}},
 	} {
 		require.Equal(t, tc.want, judge(tc.o), tc.name)
