@@ -96,6 +96,11 @@ func (j *journey) step() {
 		j.all[who].cancel()
 	case pick < 19:
 		time.Sleep(time.Duration(j.random.IntN(50)) * time.Millisecond)
+	case j.random.IntN(4) == 0:
+		for _, who := range slices.Clone(j.queue) {
+			j.end(who, errBroken)
+		}
+		j.RefuseWaiting(errBroken)
 	case j.random.IntN(40) == 0:
 		for _, who := range slices.Clone(j.queue) {
 			j.end(who, ErrClosed)

@@ -341,7 +341,7 @@ func stressWorker(t *testing.T, p *Pool[*part], y *yard, id int64) {
 // expected reports whether err is one the stress test asks for.
 func expected(err error) bool {
 	var create *CreateError
-	for _, target := range []error{ErrClosed, ErrTimeout, ErrTooManyWaiters, ErrOverloaded, ErrUnavailable, ErrNoneNow, ErrServed,
+	for _, target := range []error{ErrClosed, ErrTimeout, ErrTooManyWaiters, ErrOverloaded, ErrUnavailable, ErrNoneNow, ErrServed, errBroken,
 		context.Canceled, context.DeadlineExceeded} {
 		if errors.Is(err, target) {
 			return true
@@ -477,6 +477,8 @@ func stressOperator(p *Pool[*part], y *yard, biggest *atomic.Int64, over chan st
 			_ = p.Resize(int(n))
 		case y.oneIn(5):
 			p.Flush()
+		case y.oneIn(5):
+			p.RefuseWaiting(errBroken)
 		case y.oneIn(10):
 			p.Deactivate()
 		case y.oneIn(5):

@@ -54,6 +54,7 @@ func (s *session) Replayed(ctx context.Context, lag bool) (dialects.ReplicaState
 	state.Position, _ = positionIn(answer, 2)
 	if lag {
 		state.Lag = s.lag(ctx)
+		return state, ctx.Err() // a server that has fallen silent meanwhile
 	}
 	return state, nil
 }

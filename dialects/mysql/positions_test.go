@@ -1,8 +1,12 @@
 package mysql
 
 import (
+	"context"
+	"database/sql/driver"
+	"io"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -49,4 +53,42 @@ func TestPositionsOfMySQLAreSets(t *testing.T) {
 	} {
 		require.False(t, d.Valid(no), no)
 	}
+}
+
+// silentLater is a replica that falls silent between its position and its lag.
+type silentLater struct{ driver.Conn }
+
+func (silentLater) QueryContext(ctx context.Context, query string, _ []driver.NamedValue) (driver.Rows, error) {
+	if query == asksLag {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	return &oneRow{}, nil
+}
+
+type oneRow struct{ read bool }
+
+func (*oneRow) Columns() []string { return []string{"position", "read_only"} }
+
+func (*oneRow) Close() error { return nil }
+
+func (r *oneRow) Next(dest []driver.Value) error {
+	if r.read {
+		return io.EOF
+	}
+	r.read = true
+	dest[0], dest[1] = []byte("0-1-100"), []byte("1")
+	return nil
+}
+
+func TestAReplicaThatDoesNotTellItsLagIsSilent(t *testing.T) {
+	t.Parallel()
+	s := &session{link: link{conn: silentLater{}}}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	state, err := s.Replayed(ctx, false)
+	require.NoError(t, err)
+	require.Equal(t, "0-1-100", state.Position)
+	_, err = s.Replayed(ctx, true)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
 }

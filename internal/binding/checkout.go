@@ -96,10 +96,10 @@ func (c *Checkout) SetTouched(touched bool) { c.touched = touched }
 func (c *Checkout) OnMain(w *Want) bool { return c.binding.main.Load() == w.seat }
 
 // Alone reports whether nothing has happened in the checkout on its connection, and nobody else uses
-// that.
+// that, or has cut it: its server is silent, on another connection, too.
 func (c *Checkout) Alone(w *Want) bool {
 	b := c.binding
-	return !c.touched && (b.isPrivate() || b.users(w.seat) == 1 && !w.seat.pin.KeepsTask())
+	return !c.touched && !w.Conn.Session.Severed() && (b.isPrivate() || b.users(w.seat) == 1 && !w.seat.pin.KeepsTask())
 }
 
 // SharesState reports whether another checkout uses the seat of c, too.
@@ -113,7 +113,7 @@ func (c *Checkout) WithTaskEnd(r *connpool.Conn, err error) error {
 }
 
 func (b *Binding) withTaskEnd(r *connpool.Conn, err error) error {
-	if err != nil && b.task != nil && r.Session.Severed() {
+	if err != nil && b.task != nil && b.ended.Load() && r.Session.Severed() {
 		return b.task.WithEnd(err)
 	}
 	return err

@@ -45,6 +45,7 @@ type Watcher struct {
 	mu      sync.Mutex // protects following fields
 	running bool
 	used    time.Time
+	told    time.Time // the last answer, or that there was none
 	waiting int
 	seen    dialects.ReplicaState
 	state   State
@@ -53,7 +54,7 @@ type Watcher struct {
 }
 
 // NewWatcher makes a Watcher, which opens nothing before its replica is used. silent is called when the replica has not
-// answered on the Watcher's connection, and then no new one can be had.
+// answered, on the Watcher's connection or to a dial, and then no new connection can be had.
 func NewWatcher(dial func(context.Context) (dialects.Session, error), p dialects.Positions, maxLag time.Duration, silent func()) *Watcher {
 	w := &Watcher{dial: dial, positions: p, maxLag: maxLag, silent: silent, wake: make(chan struct{}, 1), news: make(chan struct{})}
 	w.ctx, w.cancel = context.WithCancel(context.Background())
@@ -70,6 +71,7 @@ func (w *Watcher) Use() {
 func (w *Watcher) useLocked() {
 	w.used = time.Now()
 	if !w.running && w.ctx.Err() == nil {
+		w.state = w.stateLocked()
 		w.running = true
 		w.ended.Go(w.run)
 	}
@@ -79,7 +81,15 @@ func (w *Watcher) useLocked() {
 func (w *Watcher) State() (_ State, lag time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.state, w.seen.Lag
+	return w.stateLocked(), w.seen.Lag
+}
+
+// stateLocked: who has waited in vain until the Watcher ended must not wait for the same replica again.
+func (w *Watcher) stateLocked() State {
+	if !w.running && time.Since(w.told) > idleAfter {
+		return Unseen
+	}
+	return w.state
 }
 
 // Reached reports whether the replica is known to have come to position, and to serve. With an empty position it is
@@ -145,18 +155,18 @@ func (w *Watcher) run() {
 	defer func() { closeSession(conn) }()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	unanswered := false // the last question on a connection that was open
+	unanswered := false // the last question or dial
 	for {
-		open := conn != nil
 		var seen dialects.ReplicaState
+		var open bool
 		var err error
-		conn, seen, err = w.ask(conn)
+		conn, seen, open, err = w.ask(conn)
 		pause, goOn := w.tell(seen, err)
-		if failed, ofNetwork := errors.AsType[net.Error](err); open || !ofNetwork {
-			unanswered = ofNetwork && failed.Timeout()
-		} else if unanswered {
+		failed, ofNetwork := errors.AsType[net.Error](err)
+		if unanswered && ofNetwork && !open && w.ctx.Err() == nil { // else the dial was given up
 			w.silent()
 		}
+		unanswered = ofNetwork && failed.Timeout()
 		if !goOn {
 			return
 		}
@@ -188,11 +198,15 @@ func (w *Watcher) tell(seen dialects.ReplicaState, err error) (pause time.Durati
 	default:
 		w.state, w.seen = Serving, seen
 	}
+	w.told = time.Now()
 	close(w.news)
 	w.news = make(chan struct{})
 	if w.ctx.Err() != nil || w.waiting == 0 && time.Since(w.used) > idleAfter {
 		// Under the lock: the next Use begins another goroutine.
-		w.running, w.state = false, Unseen
+		w.running = false
+		if err == nil {
+			w.state = Unseen
+		}
 		return 0, false
 	}
 	if w.waiting > 0 && err == nil {
@@ -201,23 +215,23 @@ func (w *Watcher) tell(seen dialects.ReplicaState, err error) (pause time.Durati
 	return lookEvery, true
 }
 
-// ask asks the replica once. It returns the session for the next time, nil after an error.
-func (w *Watcher) ask(s dialects.Session) (_ dialects.Session, seen dialects.ReplicaState, err error) {
+// ask asks the replica once. It returns the session for the next time, nil after an error. open: there was one to ask.
+func (w *Watcher) ask(s dialects.Session) (_ dialects.Session, seen dialects.ReplicaState, open bool, err error) {
 	ctx, cancel := context.WithTimeout(w.ctx, askWithin)
 	defer cancel()
 	if s == nil {
 		if s, err = w.dial(ctx); err != nil {
-			return nil, seen, err
+			return nil, seen, false, err
 		}
 	}
 	asked, ok := s.(dialects.Positioned)
 	if !ok {
 		err = errNoPosition
 	} else if seen, err = asked.Replayed(ctx, w.maxLag > 0); err == nil {
-		return s, seen, nil
+		return s, seen, true, nil
 	}
 	w.ended.Go(func() { closeSession(s) }) // a server that does not answer takes its time
-	return nil, seen, err
+	return nil, seen, true, err
 }
 
 var errNoPosition = errors.New("the server does not tell how far it has come")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"net"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -222,10 +223,11 @@ func TestAWaitTellsTheTruth(t *testing.T) {
 type hanging struct {
 	server
 	hangs atomic.Bool
+	opens atomic.Bool // new connections all the same
 }
 
 func (h *hanging) dial(ctx context.Context) (dialects.Session, error) {
-	if h.hangs.Load() {
+	if h.hangs.Load() && !h.opens.Load() {
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}
@@ -271,11 +273,75 @@ func TestASilenceOnAnOpenConnectionAndOnANewOneIsTold(t *testing.T) {
 
 		require.False(t, w.Wait(t.Context(), "0", time.Millisecond))
 		time.Sleep(12 * time.Second)
-		require.EqualValues(t, 1, told.Load(), "it has opened nothing that could be lost")
+		require.EqualValues(t, 2, told.Load(), "it had no connection, but the pool may have some")
 		h.hangs.Store(false)
 		require.True(t, w.Wait(t.Context(), "0", time.Minute))
 		w.Close()
-		require.EqualValues(t, 1, told.Load())
+		require.EqualValues(t, 2, told.Load())
 		require.Zero(t, h.open.Load())
+	})
+}
+
+func TestAReplicaThatOpensConnectionsIsNotSilent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var h hanging
+		var told atomic.Int64
+		w := floor.NewWatcher(h.dial, numbers{}, 0, func() { told.Add(1) })
+		defer w.Close()
+		require.True(t, w.Wait(t.Context(), "0", time.Second))
+		h.opens.Store(true)
+		h.hangs.Store(true)
+		for range 30 {
+			w.Use()
+			time.Sleep(time.Second)
+		}
+		require.Zero(t, told.Load(), "only its questions hang, as behind a lock")
+		h.opens.Store(false)
+		time.Sleep(12 * time.Second)
+		require.EqualValues(t, 1, told.Load())
+	})
+}
+
+func TestACloseIsNoSilence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var h hanging
+		var told atomic.Int64
+		w := floor.NewWatcher(func(ctx context.Context) (dialects.Session, error) {
+			s, err := h.dial(ctx)
+			if err != nil {
+				err = &net.OpError{Op: "dial", Err: err}
+			}
+			return s, err
+		}, numbers{}, 0, func() { told.Add(1) })
+		require.True(t, w.Wait(t.Context(), "0", time.Second))
+		h.hangs.Store(true)
+		time.Sleep(8 * time.Second)
+		w.Close()
+		require.Zero(t, told.Load())
+	})
+}
+
+func TestAReplicaThatHasJustNotAnsweredStaysDead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var h hanging
+		w := floor.NewWatcher(h.dial, numbers{}, 0, func() {})
+		defer w.Close()
+		state := func() floor.State {
+			w.Use()
+			now, _ := w.State()
+			return now
+		}
+		require.True(t, w.Wait(t.Context(), "0", time.Second))
+		h.hangs.Store(true)
+		time.Sleep(12500 * time.Millisecond) // those that read wait for it, and use it not again meanwhile
+		for range 200 {
+			require.Equal(t, floor.Dead, state())
+			time.Sleep(100 * time.Millisecond)
+		}
+		time.Sleep(time.Minute)
+		h.hangs.Store(false)
+		now, _ := w.State()
+		require.Equal(t, floor.Unseen, now)
+		require.Equal(t, floor.Unseen, state(), "nobody knows")
 	})
 }

@@ -150,12 +150,15 @@ func (c *conn) joined(l *link, reads bool) routed {
 }
 
 // fallBack counts a read that no replica serves, and returns the primary for it.
-func (c *conn) fallBack(why Reason) (routed, error) {
+func (c *conn) fallBack(ctx context.Context, why Reason) (routed, error) {
 	c.set.count(why)
-	if !c.set.config.ReplicaFallback && !c.set.engine.Pool().Draining() {
-		return routed{}, c.set.none(why)
+	switch {
+	case c.set.config.ReplicaFallback || c.set.engine.Pool().Draining():
+		return routed{link: &c.primary, why: why}, nil
+	case ctx.Err() != nil: // before a replica could serve
+		return routed{}, fmt.Errorf("pooldriver: waiting for a replica (%s): %w", why, ctxerr.WhatEnded(ctx))
 	}
-	return routed{link: &c.primary, why: why}, nil
+	return routed{}, c.set.none(why)
 }
 
 // repeats reports whether a call on a replica that has failed with err is to be made once more, and where: nothing
@@ -196,7 +199,7 @@ func call[T any](ctx context.Context, c *conn, route func() (routed, error), do 
 func settle[T any](ctx context.Context, c *conn, to routed, result T, err error, route func() (routed, error), do func(*link) (T, error)) (T, routed, error) {
 	for tries := 1; ; tries++ {
 		if tries >= len(c.set.All) {
-			route = func() (routed, error) { return c.fallBack(Dead) }
+			route = func() (routed, error) { return c.fallBack(ctx, Dead) }
 		}
 		next, again, failed := c.repeats(ctx, to, err, route)
 		if err = failed; !again {

@@ -42,21 +42,17 @@ func (c *conn) pick(ctx context.Context, at *task.Place) (routed, error) {
 	}
 	position, primaryOnly := f.Now()
 	if primaryOnly && !c.set.config.ReplicaFallback { // no read on the primary will raise f
-		mark := f.Mark()
-		if asked, err := c.primary.conn.Written(ctx); err == nil && asked != "" {
-			f.Raise(mark, asked)
-		}
-		position, primaryOnly = f.Now()
+		position, primaryOnly = c.anew(ctx, f)
 	}
 	if primaryOnly {
-		return c.fallBack(Unknown)
+		return c.fallBack(ctx, Unknown)
 	}
 	r, why := c.staying(f)
 	if r == nil && why == Served {
 		if r, why = c.set.choose(position); r != nil {
 			var stays any
 			if stays, position, primaryOnly = f.Stay(r); primaryOnly {
-				return c.fallBack(Unknown)
+				return c.fallBack(ctx, Unknown)
 			}
 			r = stays.(*Replica) // a read at the same time may have chosen another one
 		}
@@ -71,7 +67,20 @@ func (c *conn) pick(ctx context.Context, at *task.Place) (routed, error) {
 	default:
 		f.Leave()
 	}
-	return c.fallBack(why)
+	return c.fallBack(ctx, why)
+}
+
+// anew is Now of f after the primary was asked for its position. The checkout does not use the primary otherwise.
+func (c *conn) anew(ctx context.Context, f *floor.Floor) (position string, primaryOnly bool) {
+	mark := f.Mark()
+	asking, cancel := context.WithTimeout(ctx, c.set.config.PingTimeout)
+	defer cancel()
+	asked, err := c.primary.conn.Written(asking)
+	c.primary.conn.IsValid() // ends the use: its connection goes back, and the next statement need not join it
+	if err == nil && asked != "" {
+		f.Raise(mark, asked)
+	}
+	return f.Now()
 }
 
 // ready waits until r has replayed up to position, if it has not. Where replicas may be too late, it also waits until
@@ -119,7 +128,7 @@ func (c *conn) pickAny(ctx context.Context) (routed, error) {
 		why = c.ready(ctx, r, "")
 	}
 	if why != Served {
-		return c.fallBack(why)
+		return c.fallBack(ctx, why)
 	}
 	return routed{link: c.to(ctx, r), why: why}, nil
 }

@@ -68,12 +68,12 @@ type positioned struct {
 	of *replicated
 }
 
-func (s *positioned) Written(context.Context) (string, error) {
+func (s *positioned) Written(ctx context.Context) (string, error) {
 	position := strconv.FormatInt(s.of.position.Add(1), 10)
 	if asking := s.of.asking.Swap(nil); asking != nil {
 		(*asking)()
 	}
-	return position, nil
+	return position, ctx.Err()
 }
 
 func (s *positioned) Replayed(context.Context, bool) (dialects.ReplicaState, error) {
@@ -298,4 +298,56 @@ func TestWithoutFallbackAContextFindsAReplicaAgain(t *testing.T) {
 	before := d.position.Load()
 	require.Eventually(t, func() bool { return db.QueryRowContext(onReplica, read).Scan(new(int)) == nil }, time.Minute, 10*time.Millisecond)
 	require.Greater(t, d.position.Load(), before, "how new the next replica has to be")
+}
+
+func TestAConnWhoseReadHasAskedThePrimaryForItsPositionStaysWithTheReplica(t *testing.T) {
+	d := newReplicated()
+	db, c := openReplicated(t, d, func(c *pooldriver.Config) {
+		c.ReplicaFallback, c.ReplicaWait = pooldriver.ReplicaFallbackOff, time.Minute
+	})
+	d.replica.position.Store(1000)
+	ctx := pooldriver.WithReads(t.Context())
+	d.Server.Inject(fakedb.Fault{Call: fakedb.ConnExecCtx, Err: errors.New("it may have been executed")})
+	_, err := db.ExecContext(ctx, "INSERT INTO t VALUES (2)")
+	require.Error(t, err)
+	conn, err := db.Conn(ctx)
+	require.NoError(t, err)
+	defer conn.Close()
+	for range 2 {
+		require.True(t, isOnReplica(t, pooldriver.Replica(ctx), d, conn), "the program has not used the primary")
+	}
+	require.Zero(t, c.Stats().Pool.Lent, "nobody uses it")
+	require.Zero(t, c.Stats().Replica.Reads[pooldriver.ReplicaJoined])
+}
+
+func TestWithoutFallbackTheEndOfTheContextIsTheError(t *testing.T) {
+	d := newReplicated()
+	db, _ := openReplicated(t, d, func(c *pooldriver.Config) {
+		c.ReplicaFallback, c.ReplicaWait = pooldriver.ReplicaFallbackOff, time.Minute
+	})
+	ctx := pooldriver.WithReads(t.Context())
+	_, err := db.ExecContext(ctx, "INSERT INTO t VALUES (1)")
+	require.NoError(t, err)
+	bounded, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
+	defer cancel()
+	err = db.QueryRowContext(pooldriver.Replica(bounded), read).Scan(new(int))
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.NotErrorIs(t, err, pooldriver.ErrNoReplica)
+}
+
+func TestWithoutFallbackASilentPrimaryIsNotWaitedFor(t *testing.T) {
+	d := newReplicated()
+	db, c := openReplicated(t, d, func(c *pooldriver.Config) {
+		c.ReplicaFallback, c.ReplicaWait, c.PingTimeout = pooldriver.ReplicaFallbackOff, time.Minute, 10*time.Millisecond
+	})
+	d.replica.position.Store(1000)
+	ctx := pooldriver.WithReads(t.Context())
+	d.Server.Inject(fakedb.Fault{Call: fakedb.ConnExecCtx, Err: errors.New("it may have been executed")})
+	_, err := db.ExecContext(ctx, "INSERT INTO t VALUES (2)")
+	require.Error(t, err)
+	silence := func() { time.Sleep(50 * time.Millisecond) }
+	d.asking.Store(&silence)
+	require.ErrorIs(t, db.QueryRowContext(pooldriver.Replica(ctx), read).Scan(new(int)), pooldriver.ErrNoReplica)
+	require.True(t, isOnReplica(t, pooldriver.Replica(ctx), d, db))
+	require.Equal(t, uint64(1), c.Stats().Replica.Reads[pooldriver.ReplicaUnknown])
 }
