@@ -169,7 +169,7 @@ func (r rawRows) Next(dest []driver.Value) error {
 	return nil
 }
 
-func TestOnlyPgxItselfIsKnownToKeepBytesAndArguments(t *testing.T) {
+func TestOnlyPgxItselfIsKnownToKeepBytesAndArgumentsAndDeriveNoContext(t *testing.T) {
 	config, err := pgx.ParseConfig("postgres://u@h/d")
 	require.NoError(t, err)
 	opened, err := stdlib.GetDefaultDriver().(driver.DriverContext).OpenConnector("postgres://u@h/d")
@@ -186,7 +186,7 @@ func TestOnlyPgxItselfIsKnownToKeepBytesAndArguments(t *testing.T) {
 		tmpl, err := dialect{}.Wrap(c.connector)
 		require.NoError(t, err)
 		want := traits
-		want.BytesKept, want.ArgsAsGiven = c.want, c.want
+		want.BytesKept, want.ArgsAsGiven, want.TxDerivesContext = c.want, c.want, !c.want
 		require.Equal(t, want, tmpl.Traits(), "%T", c.connector)
 	}
 }
