@@ -11,25 +11,25 @@ import (
 // ended, and the driver would close the connection. So a txContext ends with what bounds the begin,
 // then with BeginTx's context until the rollback, and after a timeout from then on.
 type txContext struct {
-	context.Context                 // BeginTx's
-	bound           context.Context // of the begin
-	current         atomic.Pointer[context.Context]
+	lasting context.Context // BeginTx's
+	bound   context.Context // of the begin
+	current atomic.Pointer[context.Context]
 }
 
 // newTxContext returns the context for a BeginTx with ctx. bound bounds the begin.
 func newTxContext(ctx, bound context.Context) *txContext {
-	t := &txContext{Context: ctx, bound: bound}
+	t := &txContext{lasting: ctx, bound: bound}
 	t.current.Store(&t.bound)
 	return t
 }
 
 // begun: the begin has ended, so t ends with BeginTx's context alone.
-func (t *txContext) begun() { t.current.Store(&t.Context) }
+func (t *txContext) begun() { t.current.Store(&t.lasting) }
 
 // release lets t end after timeout, or when the returned function is called, and not with
 // BeginTx's context any more.
 func (t *txContext) release(timeout time.Duration) context.CancelFunc {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context), timeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.lasting), timeout)
 	t.current.Store(&ctx)
 	return cancel
 }

@@ -44,21 +44,11 @@ func (c *conn) Execute(ctx context.Context, call *direct.Call) (driver.Rows, err
 
 // addMore makes op, whose text is the first one of a batch, the whole batch: a script of its texts.
 func (c *conn) addMore(op *operation, call *direct.Call) {
-	const between = ";\n"
-	size := len(op.Text)
 	for _, text := range call.More {
 		t, _ := c.look(text)
 		op.Effect |= t.Effect
-		size += len(between) + len(text)
 	}
-	var all strings.Builder
-	all.Grow(size)
-	all.WriteString(op.Text)
-	for _, text := range call.More {
-		all.WriteString(between)
-		all.WriteString(text)
-	}
-	script := all.String()
+	script := op.Text + ";\n" + strings.Join(call.More, ";\n")
 	op.Text, op.TextAt = script, &script
 }
 
