@@ -3,6 +3,7 @@ package inspect
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -65,6 +66,9 @@ var refusals = []pooldriver.AcquireFailure{
 	pooldriver.AcquireTimeout, pooldriver.AcquireQueueFull, pooldriver.AcquireOverloaded, pooldriver.AcquireBreakerOpen,
 	pooldriver.AcquireDialFailed, pooldriver.AcquireDeadlock,
 }
+
+// Refusals are these reasons, for other reports about a pool.
+func Refusals() []pooldriver.AcquireFailure { return slices.Clone(refusals) }
 
 // failures lists the reasons of failures.
 func failures(n map[pooldriver.AcquireFailure]uint64) string {

@@ -158,7 +158,7 @@ func (x *program) full() {
 // failures lists the statements that got no connection.
 func (x *program) failures() {
 	var parts []string
-	for _, why := range []pooldriver.AcquireFailure{pooldriver.AcquireTimeout, pooldriver.AcquireQueueFull, pooldriver.AcquireOverloaded, pooldriver.AcquireBreakerOpen, pooldriver.AcquireDialFailed, pooldriver.AcquireDeadlock} {
+	for _, why := range inspect.Refusals() {
 		if n := x.p.Stats.AcquireFailures[why]; n > 0 {
 			parts = append(parts, fmt.Sprintf("%s %d", why, n))
 		}
