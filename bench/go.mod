@@ -7,7 +7,7 @@ replace github.com/pooldriver/pooldriver => ..
 require (
 	github.com/Shopify/toxiproxy/v2 v2.5.0
 	github.com/aclements/go-moremath v0.0.0-20210112150236-f10218a38794
-	github.com/jackc/pgx/v5 v5.12.0
+	github.com/jackc/pgx/v5 v5.13.0
 	github.com/jackc/puddle/v2 v2.2.3
 	github.com/pooldriver/pooldriver v0.2.0
 	github.com/pooldriver/pooldriver/integration v0.0.0-00010101000000-000000000000

@@ -3,7 +3,7 @@ module github.com/pooldriver/pooldriver/riverpooldriver
 go 1.26.0
 
 require (
-	github.com/jackc/pgx/v5 v5.12.0
+	github.com/jackc/pgx/v5 v5.13.0
 	github.com/pooldriver/pooldriver v0.2.0
 	github.com/pooldriver/pooldriver/pgxpooldriver v0.2.0
 	github.com/riverqueue/river/riverdriver v0.51.2

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"io"
+	"maps"
 	"net"
 	"reflect"
 	"slices"
@@ -108,29 +109,34 @@ func (t *template) dialHost(ctx context.Context, address string, patience time.D
 	}, hosts.Drop)
 }
 
-// readFiles reads the DSN again, because the files that it names (certificates, keys, the
-// password file) may have been replaced meanwhile.
-func (t *template) readFiles(config *pgx.ConnConfig) error {
+// read parses the DSN again, because the files that it names (certificates, keys, the password
+// file) may have been replaced meanwhile. Nothing is moved from one config to another: pgx keeps
+// what it knows of a certificate in fields of the config that only Copy brings along (pgx 5.13.0:
+// clientCertificateLoaders).
+func (t *template) read() (*pgx.ConnConfig, error) {
 	now, err := pgx.ParseConfig(t.dsn)
 	if err != nil {
-		return explainParse(err)
+		return nil, explainParse(err)
 	}
-	if len(now.Fallbacks) != len(config.Fallbacks) {
-		return nil // the environment now leads to other servers
+	if now.User != t.config.User || now.Database != t.config.Database || !slices.EqualFunc(attempts(now), attempts(t.config), sameAttempt) {
+		return t.config.Copy(), nil // the environment now leads to other servers
 	}
-	config.Password, config.TLSConfig = now.Password, now.TLSConfig
-	for i, f := range now.Fallbacks {
-		config.Fallbacks[i].TLSConfig = f.TLSConfig
-	}
-	return nil
+	now.RuntimeParams = maps.Clone(t.config.RuntimeParams) // without those of the pool
+	now.DescriptionCacheCapacity = t.config.DescriptionCacheCapacity
+	now.DialFunc, now.LookupFunc = t.config.DialFunc, t.config.LookupFunc
+	return now, nil
 }
 
-// configFor makes a configuration that is the driver's own.
+// sameAttempt reports whether a and b go to one server, both with TLS or both without.
+func sameAttempt(a, b *pgconn.FallbackConfig) bool {
+	return a.Host == b.Host && a.Port == b.Port && (a.TLSConfig == nil) == (b.TLSConfig == nil)
+}
+
+// configFor makes a configuration that is the driver's own: pgx and its hooks write to what they
+// are given.
 func (t *template) configFor(address string, cred *dialects.Credential) (*pgx.ConnConfig, error) {
-	// Copy goes all the way down, TLS included: pgx and its hooks write to
-	// what they are given.
-	config := t.config.Copy()
-	if err := t.readFiles(config); err != nil {
+	config, err := t.read()
+	if err != nil {
 		return nil, err
 	}
 	if cred != nil {
