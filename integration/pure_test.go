@@ -15,13 +15,13 @@ import (
 // volatileReads are functions that PostgreSQL calls volatile, and whose calls may be made by
 // any session all the same: they only read, or their values are random or a time.
 var volatileReads = strings.Fields(`
-	random random_normal array_sample array_shuffle gen_random_uuid bernoulli system
+	random random_normal array_sample array_shuffle gen_random_uuid uuidv4 uuidv7 bernoulli system
 	clock_timestamp timeofday pg_sleep pg_sleep_for pg_sleep_until
 	current_query txid_status pg_xact_status pg_xact_commit_timestamp pg_xact_commit_timestamp_origin
 	pg_blocking_pids pg_safe_snapshot_blocking_pids pg_lock_status pg_get_wait_events pg_prepared_xact
 	pg_relation_size pg_indexes_size pg_table_size pg_total_relation_size pg_database_size pg_tablespace_size
 	pg_partition_tree pg_partition_ancestors pg_collation_actual_version pg_database_collation_actual_version
-	pg_sequence_last_value lo_get pg_read_file pg_read_binary_file pg_stat_file pg_ls_dir pg_ls_logdir pg_ls_waldir
+	pg_sequence_last_value pg_get_sequence_data pg_get_loaded_modules lo_get pg_read_file pg_read_binary_file pg_stat_file pg_ls_dir pg_ls_logdir pg_ls_waldir
 	pg_current_logfile pg_show_all_file_settings pg_hba_file_rules pg_jit_available pg_notification_queue_usage
 	pg_control_init pg_control_system pg_control_recovery pg_control_checkpoint pg_get_wal_resource_managers
 	pg_is_in_recovery pg_is_wal_replay_paused pg_get_wal_replay_pause_state pg_last_xact_replay_timestamp

@@ -1,15 +1,18 @@
 #!/bin/bash
 # Builds the test images from Debian's packages, for machines that reach no
 # image registry. Needs Docker, apt's mirror, and root (debootstrap).
-# "build.sh" builds all but MySQL, "build.sh mysql" that: Debian has it in its rolling
-# suite alone, which not every mirror serves.
-# Prints the image names as NAME=VALUE lines on stdout (MySQL's alone, without NAME),
+# "build.sh" builds what Debian's stable suite has. The others come from suites that not every mirror
+# serves: "build.sh mysql" and "build.sh postgres" from the rolling one, "build.sh postgres-old" from
+# the suite before stable.
+# Prints the image names as NAME=VALUE lines on stdout (one image alone without NAME=),
 # everything else on stderr. An image whose sources have not changed is not built again.
 set -euo pipefail
 cd "$(dirname "$0")"
 
 suite=trixie # PostgreSQL 17, MariaDB 11.8, Galera 4, PgBouncer 1.24
-rolling=sid  # MySQL 9
+rolling=sid  # MySQL 9, PostgreSQL 18
+before=bookworm # PostgreSQL 15
+stable_packages="postgresql postgresql-client pgbouncer mariadb-server mariadb-client galera-4 rsync"
 
 # The classic builder needs no plugin and no registry for its own front end.
 export DOCKER_BUILDKIT=0
@@ -23,7 +26,7 @@ exists() { docker image inspect "$1" > /dev/null 2>&1; }
 
 rootfs="pooldriver-test-rootfs:"
 base="pooldriver-test-base:$suite-$(digest base/Dockerfile)"
-postgres="pooldriver-test-postgres:17-$(digest base/Dockerfile postgres/*)"
+postgres="pooldriver-test-postgres:$(digest base/Dockerfile postgres/*)" # and the suite
 mariadb="pooldriver-test-mariadb:11.8-$(digest base/Dockerfile mysql/mariadb.Dockerfile mysql/entrypoint.sh)"
 mysql="pooldriver-test-mysql:9-$(digest mysql/mysql.Dockerfile mysql/entrypoint.sh)"
 
@@ -74,19 +77,27 @@ build() {
     rm -f "$log"
 }
 
+# build_base SUITE PACKAGES
 build_base() {
-    exists "$base" && return
-    import_rootfs "$suite"
-    say "building $base (about a minute)"
-    build "$base" --build-arg ROOTFS="$rootfs$suite" base
+    local image="${base/$suite/$1}"
+    exists "$image" && return
+    import_rootfs "$1"
+    say "building $image (about a minute)"
+    build "$image" --build-arg ROOTFS="$rootfs$1" --build-arg PACKAGES="$2" base
 }
 
-# build_server IMAGE DOCKERFILE: one that stands on the base.
+# build_server IMAGE DOCKERFILE SUITE PACKAGES: one that stands on the base of that suite.
 build_server() {
     if exists "$1"; then say "$1 is up to date"; return; fi
-    build_base
+    build_base "$3" "$4"
     say "building $1"
-    build "$1" --build-arg BASE="$base" -f "$2" "$(dirname "$2")"
+    build "$1" --build-arg BASE="${base/$suite/$3}" -f "$2" "$(dirname "$2")"
+}
+
+# build_postgres SUITE PACKAGES: prints the image's name.
+build_postgres() {
+    build_server "$postgres-$1" postgres/Dockerfile "$1" "$2"
+    echo "$postgres-$1"
 }
 
 build_mysql() {
@@ -96,15 +107,15 @@ build_mysql() {
     build "$mysql" --build-arg ROOTFS="$rootfs$rolling" -f mysql/mysql.Dockerfile mysql
 }
 
-if [ "${1:-}" = mysql ]; then
-    build_mysql
-    echo "$mysql"
-    exit
-fi
-build_server "$postgres" postgres/Dockerfile
-build_server "$mariadb" mysql/mariadb.Dockerfile
-echo "POOLDRIVER_POSTGRES_IMAGE=$postgres"
+case "${1:-}" in
+mysql) build_mysql; echo "$mysql"; exit ;;
+postgres) build_postgres "$rolling" "postgresql postgresql-client"; exit ;;
+postgres-old) build_postgres "$before" "postgresql postgresql-client"; exit ;;
+esac
+stable="$(build_postgres "$suite" "$stable_packages")"
+build_server "$mariadb" mysql/mariadb.Dockerfile "$suite" "$stable_packages"
+echo "POOLDRIVER_POSTGRES_17_IMAGE=$stable"
 echo "POOLDRIVER_MARIADB_IMAGE=$mariadb"
 # These need no more than the base has: their entrypoints are the tests' own.
 echo "POOLDRIVER_GALERA_IMAGE=$mariadb"
-echo "POOLDRIVER_PGBOUNCER_IMAGE=$postgres"
+echo "POOLDRIVER_PGBOUNCER_IMAGE=$stable"

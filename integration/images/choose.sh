@@ -4,12 +4,15 @@
 #   1. the variable of the environment, such as POOLDRIVER_POSTGRES_IMAGE, where set;
 #   2. the image below, where present or to be had from a registry;
 #   3. an image built here from Debian's packages (build.sh).
-# MySQL may be had in none of these ways: its line is empty then, and its tests do not run.
+# MySQL and the older PostgreSQL may be had in none of these ways: their lines are empty then, and
+# their tests do not run. Where PostgreSQL 18 cannot be had, the tests run on 17.
 set -euo pipefail
 cd "$(dirname "$0")"
 
 # Each variable with the image that a registry has.
-wanted="POOLDRIVER_POSTGRES_IMAGE=postgres:17
+wanted="POOLDRIVER_POSTGRES_17_IMAGE=postgres:17
+POOLDRIVER_POSTGRES_IMAGE=postgres:18
+POOLDRIVER_POSTGRES_OLD_IMAGE=postgres:13
 POOLDRIVER_MARIADB_IMAGE=mariadb:11.8
 POOLDRIVER_MYSQL_IMAGE=mysql:8.4
 POOLDRIVER_GALERA_IMAGE=mariadb:11.8
@@ -28,18 +31,29 @@ obtainable() {
     timeout 600 docker pull -q "$1" >&2
 }
 
+# from_debian VARIABLE: the image built from Debian's packages.
+from_debian() {
+    case "$1" in
+    POOLDRIVER_MYSQL_IMAGE) ./build.sh mysql || say "Debian's rolling suite cannot be had here: no tests on MySQL" ;;
+    POOLDRIVER_POSTGRES_OLD_IMAGE) ./build.sh postgres-old || say "Debian's former suite cannot be had here: no tests on an older PostgreSQL" ;;
+    POOLDRIVER_POSTGRES_IMAGE)
+        ./build.sh postgres && return
+        say "Debian's rolling suite cannot be had here: the tests run on PostgreSQL 17"
+        sed -n "s/^POOLDRIVER_POSTGRES_17_IMAGE=//p" <<< "$built" ;;
+    *) sed -n "s/^$1=//p" <<< "$built" ;;
+    esac
+}
+
 built=
 while IFS='=' read -r variable official; do
     name="${!variable:-}"
     if [ -z "$name" ] && obtainable "$official"; then name="$official"; fi
-    if [ -z "$name" ] && [ "$variable" = POOLDRIVER_MYSQL_IMAGE ]; then
-        name="$(./build.sh mysql)" || say "no registry serves $official, and Debian's rolling suite cannot be had here"
-    elif [ -z "$name" ]; then
+    if [ -z "$name" ]; then
         if [ -z "$built" ]; then
             say "no registry serves $official: using images built from Debian's packages"
             built="$(./build.sh)"
         fi
-        name="$(sed -n "s/^$variable=//p" <<< "$built")"
+        name="$(from_debian "$variable")"
     fi
     echo "$variable=$name"
 done <<< "$wanted" > chosen.env.new

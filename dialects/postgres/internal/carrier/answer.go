@@ -115,10 +115,14 @@ func (c *Carrier) forPgx(msg []byte) ([]byte, error) {
 		// Notices, notifications and settings come at any time.
 	case c.state == carrying:
 		return c.answered(msg)
+	case c.state == ending && (kind == endingAnswers[0] || kind == endingAnswers[1]):
+		return nil, nil
 	case kind != 'Z':
 	case c.state == trailing:
-		c.enter(passing)
+		c.enter(ending)
 		return nil, nil // the Z that answers our Sync follows, and has the status after all
+	case c.state == ending:
+		c.enter(passing)
 	default:
 		c.owed--
 		msg[len(msg)-1] = 'T' // the server knows of no transaction

@@ -34,8 +34,10 @@ import (
 //
 // Settings are local to the transaction. Without a BEGIN this is the transaction that the server
 // opens for the messages up to the next Sync: the settings and the statement. A simple query does
-// not end this transaction on every version of the server (on PostgreSQL 17 the status after it is
-// T), so the carrier sends a Sync after it.
+// not end this transaction on every version of the server: on PostgreSQL 18 the status after it is
+// T. So the carrier sends a Sync after it, and a Parse in front of the Sync: a Sync that comes
+// right behind a simple query leaves the session of PostgreSQL 18 between two transactions, and
+// every BEGIN after it fails ("StartTransactionCommand: unexpected state STARTED", XX000).
 //
 // One goroutine at a time calls Write and Read, with one exception: a COPY FROM reads in one
 // goroutine and writes its data in another. Then mu orders the two; neither waits for the network
@@ -76,7 +78,8 @@ const (
 	holding               // a BEGIN, until there is a statement
 	loaded                // with a cargo, until there is a statement
 	carrying              // our messages were sent, and not all their answers have come
-	trailing              // the statement's answer comes, and then the answer to our Sync
+	trailing              // the statement's answer comes, and then the answers to our ending
+	ending                // the answers to our ending come
 	aborted               // BEGIN has failed, and pgx has not ended the transaction
 )
 
@@ -86,7 +89,7 @@ type syncing uint8
 const (
 	syncByPgx   syncing = iota // pgx's, at the end of its series
 	syncBetween                // ours, between our messages and pgx's
-	syncBehind                 // ours, behind pgx's simple query
+	syncBehind                 // ours, at the end of the ending behind pgx's simple query
 	syncIfFails                // ours, when our messages have failed: a simple query has none
 )
 

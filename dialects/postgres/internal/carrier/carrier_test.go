@@ -267,17 +267,18 @@ func TestAStatementCarriesSettingsAndTheirAnswersAreTakenOut(t *testing.T) {
 	}
 }
 
-// TestASyncEndsWhatASimpleQueryWithSettingsLeavesOpen: the server says T behind the query.
-func TestASyncEndsWhatASimpleQueryWithSettingsLeavesOpen(t *testing.T) {
+// TestWhatASimpleQueryWithSettingsLeavesOpenIsEnded: the server says T behind the query.
+func TestWhatASimpleQueryWithSettingsLeavesOpenIsEnded(t *testing.T) {
 	for _, text := range []string{"SELECT 1", "SELECT 1 /* " + strings.Repeat("x", onePacket) + " */"} {
 		s := &script{chunks: iotest.OneByteReader}
 		c := s.idleCarrier(t)
 		require.True(t, c.CarrySettings(tenant))
 		s.write(t, c, &pgproto3.Query{String: text})
-		s.requireSent(t, "CPBEC"+"QS")
+		s.requireSent(t, "CPBEC"+"QPCS")
 		s.answer(t, settingsSet...)
-		s.answer(t, selected[0], &pgproto3.ReadyForQuery{TxStatus: 'T'}, &pgproto3.ReadyForQuery{TxStatus: 'I'})
+		s.answer(t, selected[0], &pgproto3.ReadyForQuery{TxStatus: 'T'}, &pgproto3.ParseComplete{}, &pgproto3.CloseComplete{}, &pgproto3.ReadyForQuery{TxStatus: 'I'})
 		require.Equal(t, byte('I'), requireTypes(t, c, "CZ"))
+		require.True(t, c.Passing())
 	}
 }
 
@@ -294,7 +295,7 @@ func TestSettingsThatAreRefusedAreTheStatementsError(t *testing.T) {
 			want := "CPBEC" + "PBES"
 			if simple {
 				s.write(t, c, &pgproto3.Query{String: "SELECT 1"})
-				want = "CPBEC" + "QS"
+				want = "CPBEC" + "QPCS"
 			} else {
 				s.write(t, c, parsed...)
 			}

@@ -19,7 +19,9 @@ const (
 
 var (
 	syncMessage = []byte("S\x00\x00\x00\x04")
-	goodbye     = []byte("X\x00\x00\x00\x04")
+	// transactionEnd goes behind a simple query. Its statement has neither name nor text, and is closed at once.
+	transactionEnd = append(encode(nil, &pgproto3.Parse{}, &pgproto3.Close{ObjectType: 'S'}), syncMessage...)
+	goodbye        = []byte("X\x00\x00\x00\x04")
 )
 
 // The types of the server's answers. ParseComplete is 1, BindComplete 2, DataRow D,
@@ -28,6 +30,7 @@ const (
 	statementAnswers = "12C3" // to appendStatement
 	beginOpens       = 3      // after so many of them a transaction is open
 	settingsAnswers  = "312DC3"
+	endingAnswers    = "13" // to transactionEnd, before its ReadyForQuery
 )
 
 // appendStatement appends the messages that execute text. They close the unnamed statement again: a

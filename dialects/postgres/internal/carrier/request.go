@@ -54,7 +54,7 @@ const (
 // route decides where f, which is p, goes.
 func (c *Carrier) route(f flight, p []byte) way {
 	switch c.state {
-	case passing, trailing:
+	case passing, trailing, ending:
 		return unchanged
 	case awaiting:
 		if f.kind != query || !bytes.HasPrefix(f.text, []byte("begin")) {
@@ -135,13 +135,13 @@ func (c *Carrier) carry(f flight) way {
 	return behindOurs
 }
 
-// send writes our messages, p and our Sync, if there is one behind p. It returns how many bytes of
+// send writes our messages, p and our end of the transaction, if there is one behind p. It returns how many bytes of
 // p were sent.
 func (c *Carrier) send(p []byte) (n int, err error) {
 	ours := len(c.packet)
 	var last []byte
 	if c.sync == syncBehind { // only Write writes c.sync
-		last = syncMessage
+		last = transactionEnd
 	}
 	if len(p) <= onePacket {
 		c.packet = append(append(c.packet, p...), last...)
