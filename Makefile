@@ -1,8 +1,10 @@
 # make test       unit tests, images, integration tests
-# make test-more  test-next, test-rare and test-failover, which CI runs, too
+# make test-more  test-next, test-newest, test-postgres, test-rare and test-failover, which CI runs, too
 # make check      format, vet, linters, known vulnerabilities
 # make test-unit  what needs neither Docker nor a server
 # make test-next  what the next Go release changes for us, on GO_NEXT
+# make test-newest  the newest releases of the drivers, and of the servers, before anybody has chosen them
+# make test-postgres  on PostgreSQL 17 and an older one what depends on the server; all tests run on 18
 # make test-rare  what users install, from a proxy; the tests' own servers; hosts that are killed
 # make test-mysql  on MySQL what depends on the server; all others run on MariaDB
 # make test-failover  servers that fail, replicas and PgBouncer; RUN=PgBouncer, Standby or
@@ -69,6 +71,20 @@ MYSQL_IMAGE = $$(sed -n 's/^POOLDRIVER_MYSQL_IMAGE=//p' integration/images/chose
 # "make test-long" runs every test on it.
 ON_MYSQL = MySQL|Reset|Clean|Cancel|Cut|Retry|Retries|Killed|Credential|Conformance|TrueAsync|RandomPrograms|CalledClean|SandboxDatabase
 
+# What "make test-postgres" runs on 17 and, where it can be had, on an older release.
+ON_POSTGRES = Postgres|Settings|Tenant|NoSessionVariable|Certificate|Credential|Conformance|BehavesAsTheBareDriver|CalledClean|KeywordIsSeen|RandomPrograms
+
+# $(1) is a variable of images/chosen.env, $(2) which packages.
+define POSTGRES
+@image=$$(sed -n 's/^$(1)=//p' integration/images/chosen.env); \
+if [ -n "$$image" ]; then \
+	echo "POOLDRIVER_POSTGRES_IMAGE=$$image $(GO) -C integration test $(2)"; \
+	POOLDRIVER_POSTGRES_IMAGE=$$image $(GO) -C integration test -timeout $(TEST_TIMEOUT) -run '$(ON_POSTGRES)' -skip 'MySQL|ODBC' $(2); \
+else \
+	echo "NOT RUN: the tests on an older PostgreSQL, which could not be had here. $(1) can name an image." >&2; \
+fi
+endef
+
 # Tests of other servers, which do not run on MySQL.
 NOT_MYSQL = Postgres|ODBC|/postgres|//postgres|TestAStatementThatIsCutWhileItIsSent|TestCancelledStatementsOccupy
 
@@ -106,14 +122,14 @@ else \
 fi
 endef
 
-.PHONY: test test-more test-next test-rare test-unit test-integration test-failover test-mysql test-long release-check check fmt format-check vet \
+.PHONY: test test-more test-next test-newest test-postgres test-rare test-unit test-integration test-failover test-mysql test-long release-check check fmt format-check vet \
 	staticcheck lint vulnerabilities images bench bench-quick clean-images
 
 # MySQL last: where it cannot be had, the last line says so.
 test: test-unit test-integration test-mysql
 
 # What few changes can break. CI runs it, so that nobody else has to wait for it.
-test-more: test-next test-rare test-failover
+test-more: test-next test-newest test-postgres test-rare test-failover
 
 # What depends on the Go release: the conformance suite, rows, and how pgx scans them.
 test-next: images
@@ -125,6 +141,14 @@ test-next: images
 	else \
 		echo "NOT RUN: the tests on $(GO_NEXT), the module proxy does not serve it" >&2; \
 	fi
+
+# What a user gets by "go get -u" tomorrow. It changes a copy of the tree.
+test-newest: images
+	GO="$(GO)" TAGS="$(TAGS)" TEST_TIMEOUT="$(TEST_TIMEOUT)" integration/newest.sh
+
+test-postgres: images
+	$(call POSTGRES,POOLDRIVER_POSTGRES_17_IMAGE,. ./pgxface ./sandboxes)
+	$(call POSTGRES,POOLDRIVER_POSTGRES_OLD_IMAGE,.)
 
 # The pool also without the race detector, which takes turns between goroutines
 # that Go's scheduler does not.

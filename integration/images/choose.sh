@@ -6,6 +6,7 @@
 #   3. an image built here from Debian's packages (build.sh).
 # MySQL and the older PostgreSQL may be had in none of these ways: their lines are empty then, and
 # their tests do not run. Where PostgreSQL 18 cannot be had, the tests run on 17.
+# "choose.sh newest" takes the newest releases that there are, and writes to newest.env.
 set -euo pipefail
 cd "$(dirname "$0")"
 
@@ -17,6 +18,14 @@ POOLDRIVER_MARIADB_IMAGE=mariadb:11.8
 POOLDRIVER_MYSQL_IMAGE=mysql:8.4
 POOLDRIVER_GALERA_IMAGE=mariadb:11.8
 POOLDRIVER_PGBOUNCER_IMAGE=edoburu/pgbouncer:v1.24.1-p1"
+
+chosen=chosen.env
+if [ "${1:-}" = newest ]; then
+    chosen=newest.env
+    wanted="POOLDRIVER_POSTGRES_IMAGE=postgres:latest
+POOLDRIVER_MARIADB_IMAGE=mariadb:latest
+POOLDRIVER_MYSQL_IMAGE=mysql:latest"
+fi
 
 say() { echo "images: $*" >&2; }
 
@@ -56,6 +65,6 @@ while IFS='=' read -r variable official; do
         name="$(from_debian "$variable")"
     fi
     echo "$variable=$name"
-done <<< "$wanted" > chosen.env.new
-mv chosen.env.new chosen.env
-say "$(tr '\n' ' ' < chosen.env)"
+done <<< "$wanted" > "$chosen.new"
+mv "$chosen.new" "$chosen"
+say "$(tr '\n' ' ' < "$chosen")"

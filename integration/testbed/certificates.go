@@ -75,6 +75,8 @@ func newAuthority() (*authority, error) {
 		Expired:   {NotBefore: now.Add(-48 * time.Hour), NotAfter: now.Add(-24 * time.Hour), IPAddresses: loopback},
 		WrongHost: {NotBefore: now.Add(-time.Hour), NotAfter: now.Add(12 * time.Hour), DNSNames: []string{"elsewhere.invalid"}},
 	} {
+		template.Subject = pkix.Name{CommonName: "pooldriver testbed server"}
+		template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
 		if a.servers[kind], err = a.sign(template); err != nil {
 			return nil, err
 		}
@@ -95,9 +97,7 @@ func (a *authority) sign(template *x509.Certificate) (pair, error) {
 		return pair{}, err
 	}
 	template.SerialNumber = serial()
-	template.Subject = pkix.Name{CommonName: "pooldriver testbed server"}
 	template.KeyUsage = x509.KeyUsageDigitalSignature
-	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
 	der, err := x509.CreateCertificate(rand.Reader, template, a.certificate, key.Public(), a.key)
 	if err != nil {
 		return pair{}, err
@@ -155,6 +155,32 @@ func (a *authority) clientConfig() *tls.Config {
 // ClientTLS returns a configuration that trusts the server's authority. Only a
 // server made [WithTLSOnly] has one.
 func (s *Server) ClientTLS() *tls.Config { return s.clientTLS.Clone() }
+
+// ClientCertificate makes a certificate for a user, with its key, in PEM. The serial number is that
+// of the certificate.
+func (s *Server) ClientCertificate(t testing.TB, user string) (certificate, key []byte, number *big.Int) {
+	t.Helper()
+	template := &x509.Certificate{
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(12 * time.Hour),
+		Subject: pkix.Name{CommonName: user}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	}
+	made, err := s.authority.sign(template)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return made.certificate, made.key, template.SerialNumber
+}
+
+// RequireCertificate makes the server let the account in by a certificate for its user: PostgreSQL by
+// nothing else, MariaDB and MySQL beside the password.
+func (a Account) RequireCertificate(t testing.TB) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	if err := a.Server.Engine.requireCertificate(ctx, a); err != nil {
+		t.Fatal(err)
+	}
+}
 
 // UseCertificate makes the server present another certificate to connections
 // made from now on.

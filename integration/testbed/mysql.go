@@ -134,6 +134,14 @@ func tlsName(s *Server) string {
 	return "testbed-" + port
 }
 
+func (mySQL) requireCertificate(ctx context.Context, a Account) error {
+	admin, err := a.Server.Admin()
+	if err != nil {
+		return err
+	}
+	return each(ctx, admin, fmt.Sprintf("ALTER USER %s@'%%' REQUIRE SUBJECT '/CN=%s'", a.User, a.User))
+}
+
 func registerMySQLTLS(s *Server) error {
 	return mysql.RegisterTLSConfig(tlsName(s), s.clientTLS)
 }

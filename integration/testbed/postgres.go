@@ -24,7 +24,7 @@ const (
 func (postgres) String() string { return "postgres" }
 
 func (postgres) image() (variable, official string) {
-	return "POOLDRIVER_POSTGRES_IMAGE", "postgres:17"
+	return "POOLDRIVER_POSTGRES_IMAGE", "postgres:18"
 }
 
 func (postgres) port() string { return "5432" }
@@ -111,6 +111,22 @@ func (postgres) enableTLS(ctx context.Context, s *Server) error {
 		return err
 	}
 	return s.useCertificate(ctx, Good)
+}
+
+func (postgres) requireCertificate(ctx context.Context, a Account) error {
+	rule := fmt.Sprintf("sed -i '1i hostssl all %s all cert' %s/pg_hba.conf", a.User, postgresData)
+	if err := execute(ctx, a.Server.container, "sh", "-c", rule); err != nil {
+		return err
+	}
+	admin, err := a.Server.Admin()
+	if err != nil {
+		return err
+	}
+	err = each(ctx, admin, fmt.Sprintf("ALTER SYSTEM SET ssl_ca_file = '%s/ca.crt'", certificateDir), "SELECT pg_reload_conf()")
+	if err != nil {
+		return err
+	}
+	return a.Server.waitTrue(ctx, "SELECT current_setting('ssl_ca_file') <> '' AND EXISTS (SELECT FROM pg_hba_file_rules WHERE auth_method = 'cert' AND error IS NULL)")
 }
 
 func (postgres) reloadTLS(ctx context.Context, s *Server, certificate []byte) error {

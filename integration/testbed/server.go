@@ -33,6 +33,7 @@ type Engine interface {
 	limit(ctx context.Context, admin *sql.DB, a Account, connections int) error
 	enableTLS(ctx context.Context, s *Server) error
 	reloadTLS(ctx context.Context, s *Server, certificate []byte) error
+	requireCertificate(ctx context.Context, a Account) error
 	transactions(ctx context.Context, admin *sql.DB, a Account) ([]Transaction, error)
 	queries() queries
 	replication() replication

@@ -85,6 +85,13 @@ func Postgres() Flavor {
 			{"TIMESTAMPTZ", leapDay.In(time.FixedZone("", 19800)), into[time.Time]()},
 			{"TIME", "13:14:15.123456", into[string]()},
 			{"INTERVAL", "1 day 02:00:00", into[string]()},
+			{"TIMESTAMP(3)", leapDay, into[time.Time]()},
+			{"TIMESTAMPTZ(0)", leapDay, into[time.Time]()},
+			{"TIME(2)", "13:14:15.12", into[string]()},
+			{"INTERVAL SECOND(1)", "02:00:00.5", into[string]()},
+			{"NUMERIC", "12345678901234.5", into[string]()}, // no precision, and below no length
+			{"VARCHAR", "as long as it likes", into[string]()},
+			{"BIT VARYING", "10110", into[string]()},
 			{"UUID", "6ba7b810-9dad-11d1-80b4-00c04fd430c8", into[string]()},
 			{"JSON", `{"a": [1, null]}`, into[json.RawMessage]()},
 			{"JSONB", []byte(`{"a": [1, null]}`), into[[]byte]()},

@@ -381,8 +381,8 @@ func (t *Tx) release() error {
 }
 
 // commitReal commits the driver's transaction. When the answer to a COMMIT is lost, a driver
-// may say that the connection was closed before, and that it is safe to try again (pgx 5.12:
-// pgconn's multi-result reader hides the first error). That is believed only if the dialect
+// may say that the connection was closed before, and that it is safe to try again (pgx up to 5.12
+// did; a connector of a program may still). That is believed only if the dialect
 // counts what is sent, and nothing was sent. Where the dialect does not count, ErrBadConn
 // alone is believed, unless the driver has the trait BadConnUnsure.
 func (t *Tx) commitReal() error {
