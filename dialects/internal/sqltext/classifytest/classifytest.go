@@ -26,9 +26,7 @@ type Suite struct {
 	// Least is the least number of statements that the table must have.
 	Least int
 
-	// The classifier first reads a text by Rules and Likely.
-	Rules  *sqltext.Rules
-	Likely sqltext.Reading
+	Language *sqltext.Language
 
 	// Space are texts that mean nothing: they are put before a text.
 	Space []string
@@ -101,13 +99,7 @@ func (s *Suite) RequireNoAllocation(t *testing.T) {
 
 // broken reports whether the text, read in the likely way, ends inside quotes
 // or a comment, or holds something that is not understood.
-func (s *Suite) broken(query string) bool {
-	var lx sqltext.Lexer
-	lx.Init(query, s.Rules, s.Likely)
-	for lx.Next() != sqltext.EOF {
-	}
-	return lx.Broken()
-}
+func (s *Suite) broken(query string) bool { return !s.Language.Understands(query) }
 
 // Fuzz checks what must hold for any text, with the table's statements as seeds.
 func (s *Suite) Fuzz(f *testing.F) {
