@@ -1,6 +1,7 @@
 package sqltext
 
 import (
+	"slices"
 	"strings"
 	"sync"
 
@@ -82,6 +83,7 @@ type Language struct {
 	Clause                  func(s *Statement, i int) bool
 
 	words   *Names[Role]
+	inside  *Names[Role] // of words, those that mean something to Scan wherever they stand
 	phrases [][]string
 	heads   *heads
 }
@@ -132,7 +134,15 @@ var common = []Words{
 
 // New completes a language.
 func New(l Language) *Language {
-	l.words = NewNames(append(common, l.Words...)...)
+	words := slices.Concat(common, l.Words)
+	l.words = NewNames(words...)
+	var inside []Words
+	for _, w := range words {
+		if role := w.Code & (Query | Verb | List | Watched); role != 0 {
+			inside = append(inside, Words{role, w.Names})
+		}
+	}
+	l.inside = NewNames(inside...)
 	l.heads = newHeads(Head{Effect: l.Unknown, How: (*Statement).Scan}, l.Heads)
 	for phrase := range strings.SplitSeq(l.Phrases, ",") {
 		l.phrases = append(l.phrases, strings.Fields(phrase))
@@ -145,10 +155,13 @@ var statements = sync.Pool{New: func() any { return new(Statement) }}
 // Effect returns what a text, one statement or several, leaves behind.
 func (l *Language) Effect(query string) (e dialects.Effect) {
 	s := statements.Get().(*Statement)
-	for i, reading := range l.Readings {
-		s.begin(l, query, reading)
-		if e |= s.textEffect(i == 0); i == 0 && !s.doubt {
-			break
+	s.begin(l, query, 0)
+	e = s.textEffect()
+	doubt := s.doubt
+	for i := 1; i < len(l.Readings); i++ {
+		if l.Readings[i].differs(l.Readings[0], doubt) {
+			s.begin(l, query, i)
+			e |= s.textEffect()
 		}
 	}
 	s.release()
@@ -163,19 +176,19 @@ func (s *Statement) release() {
 // textEffect is the effect of the text in one reading. In a reading that is not the likely one, a text that
 // no database accepts executes only what stands before the fault: and nothing, if the server parses the
 // whole text first.
-func (s *Statement) textEffect(likely bool) (e dialects.Effect) {
+func (s *Statement) textEffect() (e dialects.Effect) {
 	for s.next() {
 		one := s.Effect(0)
 		s.finish()
-		if !likely && s.misread {
+		if s.unlikely && s.misread {
 			break
 		}
 		e |= one
 	}
 	switch {
-	case !likely && s.misread && s.lang.WholeText:
+	case s.unlikely && s.misread && s.lang.WholeText:
 		return dialects.Clean
-	case !likely && s.misread && !s.version:
+	case s.unlikely && s.misread && !s.version:
 		return e
 	case s.strange || s.misread:
 		return e | s.lang.Unknown

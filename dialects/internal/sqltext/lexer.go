@@ -15,7 +15,9 @@ type lexer struct {
 	escaped  bool // the last string has escapes whatever the session's setting
 	inCode   bool // inside a versioned comment, which is read as code
 
-	doubt   bool // the text could be read in another way
+	unlikely bool // this is not the likely reading
+
+	doubt   Quotes // those that end elsewhere in another reading
 	strange bool // something was not understood
 	version bool // a comment is code for some servers, and not for others
 	misread bool // no database accepts the text as it was read: a quote is open, or a backslash stands alone
@@ -91,7 +93,12 @@ func (x *lexer) mark(c byte) Kind {
 	}
 	if strings.IndexByte("!%&*+-/<=>?^|~]{}#@`[.,():$", c) < 0 {
 		x.strange = true
-		x.misread = x.misread || c == '\\' && x.at(0) != 'N' // MySQL's \N
+		if c == '\\' && x.at(0) != 'N' { // MySQL's \N
+			x.misread = true
+			if x.unlikely { // the rest of the text does not matter
+				x.pos = len(x.src)
+			}
+		}
 		return '\\'
 	}
 	return Kind(c)
@@ -157,7 +164,13 @@ func (x *lexer) quote(c byte) Kind {
 		closing = ']'
 	}
 	differs := x.until(closing, escapes)
-	x.doubt = x.doubt || differs && !escaped && (c == '\'' || c == '"')
+	switch {
+	case !differs, escaped:
+	case c == '\'':
+		x.doubt |= Single
+	case c == '"':
+		x.doubt |= Double
+	}
 	switch {
 	case c == '\'':
 		x.strange = x.strange || x.has(AlternativeQuotes) && (Equal(prefix, "q") || Equal(prefix, "nq"))

@@ -16,7 +16,7 @@ func (l *Language) Outline(query string) string {
 		t := o.next()
 		over := t.Kind == End && t.From == t.To
 		switch {
-		case o.doubt, o.strange, over && o.misread, !over && (o.hides(t) || !o.put(t)):
+		case o.doubt != 0, o.strange, over && o.misread, !over && (o.hides(t) || !o.put(t)):
 			return o.text.String() + " …"
 		case over:
 			return o.text.String()

@@ -12,8 +12,8 @@ func (l *Language) OnlyReads(query string) bool {
 // All reports whether a text is understood and can be read in one way only, and something holds for each of its
 // statements.
 func (l *Language) All(query string, holds func(*Statement) bool) bool {
-	all, understood, doubt := l.each(query, holds)
-	return all && understood && !doubt
+	all, understood, certain := l.each(query, holds)
+	return all && understood && certain
 }
 
 // AsksBack reports whether a text asks for what the last statement has left.
@@ -28,17 +28,17 @@ func (l *Language) Understands(query string) bool {
 	return understood
 }
 
-// each looks at the statements of a text, as it is likely to be read, until something does not hold. doubt: it
-// could be read in another way.
-func (l *Language) each(query string, holds func(*Statement) bool) (all, understood, doubt bool) {
+// each looks at the statements of a text, as it is likely to be read, until something does not hold. certain: it
+// cannot be read in another way.
+func (l *Language) each(query string, holds func(*Statement) bool) (all, understood, certain bool) {
 	s := statements.Get().(*Statement)
-	all = true
-	for s.begin(l, query, l.Readings[0]); all && s.next(); s.finish() {
-		all = holds(s)
+	defer s.release()
+	for s.begin(l, query, 0); s.next(); s.finish() {
+		if !holds(s) {
+			return false, false, false
+		}
 	}
-	understood, doubt = !s.strange && !s.misread, s.doubt
-	s.release()
-	return all, understood, doubt
+	return true, !s.strange && !s.misread, s.doubt == 0
 }
 
 func (s *Statement) onlyReads() bool {
@@ -50,7 +50,10 @@ func (s *Statement) onlyReads() bool {
 		return false
 	}
 	for ; !s.Mark(i, End); i++ {
-		if t := s.At(i); t.IsName() && s.acts(i, t) {
+		switch t := s.At(i); {
+		case t.Kind == ',':
+			s.skipValues(i)
+		case t.IsName() && s.acts(i):
 			return false
 		}
 	}
@@ -58,14 +61,14 @@ func (s *Statement) onlyReads() bool {
 }
 
 // acts reports whether the name at i may do more than read.
-func (s *Statement) acts(i int, t Token) bool {
-	called := s.Mark(i+1, '(')
+func (s *Statement) acts(i int) bool {
+	role, called := s.Role(i), s.Mark(i+1, '(')
 	switch {
-	case t.Role&Acts != 0 && (called || t.Kind == Word):
+	case role&Acts != 0 && (called || s.Mark(i, Word)):
 		return true
-	case t.Role&Locks != 0 && (s.Is(i-1, "for") || s.Is(i-1, "key") || s.Is(i-1, "in")):
+	case role&Locks != 0 && (s.Is(i-1, "for") || s.Is(i-1, "key") || s.Is(i-1, "in")):
 		return true
-	case called && s.lang.Pure && t.Role&Pure == 0:
+	case called && s.lang.Pure && role&Pure == 0:
 		return true
 	}
 	// A function may be called in the notation of an attribute: (ROW($1)::t).f.
@@ -75,7 +78,14 @@ func (s *Statement) acts(i int, t Token) bool {
 func (s *Statement) asksBack() bool {
 	shows := s.Is(0, "show") || s.Is(0, "get")
 	for i := 0; !s.Mark(i, End); i++ {
-		role, called := s.At(i).Role, s.Mark(i+1, '(')
+		if s.Mark(i, ',') {
+			s.skipValues(i)
+		}
+		role := s.Role(i)
+		if role == 0 {
+			continue
+		}
+		called := s.Mark(i+1, '(')
 		if role&AsksCalled != 0 && called || role&AsksEmpty != 0 && called && s.Mark(i+2, ')') ||
 			role&AsksShown != 0 && shows || role&AsksValue != 0 && s.Is(i+1, "value") ||
 			role&AsksSystem != 0 && (s.Mark(i-1, System) || s.Mark(i-1, '.') && s.Mark(i-3, System)) {

@@ -18,9 +18,11 @@ func (s *Statement) Scan(i int) (e dialects.Effect) {
 		case ')':
 			s.close(i)
 		case Word:
-			if t.Role != 0 {
-				e |= s.word(i, t.Role)
+			if role := s.lang.inside.Lookup(s.text(t)); role != 0 {
+				e |= s.word(i, role)
 			}
+		case ',':
+			s.skipValues(i)
 		case Assign, '@':
 			e |= s.variable(i)
 		}
@@ -77,7 +79,7 @@ func (s *Statement) variable(i int) dialects.Effect {
 // Callee is the effect of the name at i, which stands before a parenthesis. Any word that the server does
 // not reserve may be a function of the program's: SELECT set(1).
 func (s *Statement) Callee(i int) dialects.Effect {
-	role := s.At(i).Role
+	role := s.Role(i)
 	switch {
 	case s.isHarmless(i, role):
 		return dialects.Clean
@@ -165,7 +167,8 @@ func (s *Statement) isGiven(i int) bool {
 	case ',':
 		return s.depth > 0 && s.depth < 64 && s.lists>>(s.depth-1)&1 != 0
 	case Word:
-		return t.Role&Naming != 0 || t.Role&Lead == 0 && !s.glued(before)
+		role := s.Role(before)
+		return role&Naming != 0 || role&Lead == 0 && !s.glued(before)
 	}
 	return false
 }

@@ -38,9 +38,9 @@ const (
 	LookAhead = 100
 )
 
-// begin puts s at the beginning of its text.
-func (s *Statement) begin(l *Language, src string, reading Reading) {
-	s.lexer = lexer{src: src, features: l.Features, reading: reading}
+// begin puts s at the beginning of a text.
+func (s *Statement) begin(l *Language, src string, reading int) {
+	s.lexer = lexer{src: src, features: l.Features, reading: l.Readings[reading], unlikely: reading > 0}
 	s.lang, s.over = l, false
 }
 
@@ -57,6 +57,14 @@ func (s *Statement) next() bool {
 
 // At returns a token of the statement. Behind the last one all are End.
 func (s *Statement) At(i int) Token {
+	if i >= 0 && uint(s.read-1-i) < window {
+		return s.tokens[uint(i)%window]
+	}
+	return s.far(i)
+}
+
+// far is At for a token that is not kept.
+func (s *Statement) far(i int) Token {
 	for i >= s.read && s.end < 0 {
 		s.readOne()
 	}
@@ -72,18 +80,17 @@ func (s *Statement) At(i int) Token {
 
 func (s *Statement) readOne() {
 	t := s.lexer.next()
-	switch {
-	case t.IsName():
-		t.Role = s.role(t)
-	case t.Kind == End:
+	if t.Kind == End {
 		s.end, s.over = s.read, t.From == t.To
 	}
 	s.tokens[s.read%window] = t
 	s.read++
 }
 
-func (s *Statement) role(t Token) Role {
-	if t.Kind != Word && s.has(CaseInQuotes) && hasCapital(s.text(t)) {
+// Role is what the language says of the name at i.
+func (s *Statement) Role(i int) Role {
+	t := s.At(i)
+	if !t.IsName() || t.Kind != Word && s.has(CaseInQuotes) && hasCapital(s.text(t)) {
 		return 0
 	}
 	return s.lang.words.Lookup(s.name(t))
@@ -137,8 +144,7 @@ func (s *Statement) Is(i int, lower string) bool {
 
 // Has reports whether a token is a word with one of these roles.
 func (s *Statement) Has(i int, r Role) bool {
-	t := s.At(i)
-	return t.Kind == Word && t.Role&r != 0
+	return s.Mark(i, Word) && s.Role(i)&r != 0
 }
 
 // Plain reports whether a token is a word that can be a keyword: it has no quotes and no qualifier.

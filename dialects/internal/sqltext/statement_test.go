@@ -14,7 +14,7 @@ func TestSkipBodyEndsBehindTheStatementsOfTheBody(t *testing.T) {
 		"begin": false, "begin select 1 end": false, "begin select 1; ": false, "begin 'end'": false,
 	} {
 		var s Statement
-		s.begin(New(Language{Unknown: dialects.Suspect}), src, Reading{})
+		s.begin(New(Language{Unknown: dialects.Suspect, Readings: []Reading{{}}}), src, 0)
 		s.next()
 		require.Equal(t, want, s.SkipBody(0) == dialects.Clean, src)
 	}

@@ -41,6 +41,20 @@ type Reading struct {
 	DoubleEscapes bool // backslash escapes in "…"
 }
 
+// Quotes is a set of kinds of quotes.
+type Quotes uint8
+
+const (
+	Single Quotes = 1 << iota // '…'
+	Double                    // "…"
+)
+
+// differs reports whether a text has other tokens in r than in the reading first. In first, doubt are the quotes
+// that would end elsewhere if backslashes were read the other way.
+func (r Reading) differs(first Reading, doubt Quotes) bool {
+	return doubt&Single != 0 && r.SingleEscapes != first.SingleEscapes || doubt&Double != 0 && r.DoubleEscapes != first.DoubleEscapes
+}
+
 // Kind is the kind of a token. A punctuation mark is its own kind: '('.
 type Kind byte
 
@@ -60,8 +74,7 @@ const (
 // Token is a piece of a statement. Comments and white space are no tokens.
 type Token struct {
 	Kind     Kind
-	Role     Role // of a name: what its language says of it
-	From, To int  // where it stands in the text
+	From, To int // where it stands in the text
 }
 
 // IsName reports whether a token is a name, in quotes or not.
