@@ -29,26 +29,61 @@ func (x *lexer) has(f Feature) bool { return x.features&f != 0 }
 func (x *lexer) next() Token {
 	for x.pos < len(x.src) {
 		from := x.pos
+		c := x.src[from]
 		x.pos++
-		if kind := x.read(x.src[from]); kind != None {
-			x.last = Token{Kind: kind, From: from, To: x.pos}
-			return x.last
+		kind := None
+		switch classes[c] {
+		case space:
+			continue
+		case letter:
+			kind = x.word()
+		case digit:
+			x.digits()
+			kind = Number
+		case alone:
+			kind = Kind(c)
+		default:
+			if kind = x.read(c); kind == None {
+				continue
+			}
 		}
+		x.last = Token{Kind: kind, From: from, To: x.pos}
+		return x.last
 	}
 	x.strange = x.strange || x.inCode
 	return Token{Kind: End, From: x.pos, To: x.pos}
 }
 
-// read goes past the token that begins with c. None: white space or a comment.
+// class says what begins with a byte.
+type class byte
+
+const (
+	mixed  class = iota // the next bytes and the language decide
+	space
+	letter // a word
+	digit  // a number
+	alone  // a token of this byte
+)
+
+var classes = func() (t [256]class) {
+	for c := range t {
+		switch b := byte(c); {
+		case b == ' ', b >= '\t' && b <= '\r':
+			t[c] = space
+		case isDigit(b):
+			t[c] = digit
+		case b|0x20 >= 'a' && b|0x20 <= 'z', b == '_', b >= 0x80:
+			t[c] = letter
+		case strings.IndexByte("(),.=<>+", b) >= 0:
+			t[c] = alone
+		}
+	}
+	return t
+}()
+
+// read goes past the token that begins with c. None: a comment.
 func (x *lexer) read(c byte) Kind {
 	switch {
-	case c == ' ', c >= '\t' && c <= '\r':
-		return None
-	case isDigit(c):
-		x.pos = x.skip(x.pos, isDigit)
-		return Number
-	case isWordByte(c) && c != '$':
-		return x.word()
 	case c == '\'', c == '"', c == '`' && x.has(Backticks), c == '[' && x.has(Brackets|DoubtfulBrackets):
 		return x.quote(c)
 	case c == '-' && x.opensLine(), c == '#' && x.has(HashComments):
@@ -91,7 +126,7 @@ func (x *lexer) mark(c byte) Kind {
 		n := x.skip(x.pos, func(c byte) bool { return isWordByte(c) || c == ':' })
 		x.strange = x.strange || n < len(x.src) && x.src[n] == '('
 	}
-	if strings.IndexByte("!%&*+-/<=>?^|~]{}#@`[.,():$", c) < 0 {
+	if strings.IndexByte("!%&*-/?^|~]{}#@`[:$", c) < 0 {
 		x.strange = true
 		if c == '\\' && x.at(0) != 'N' { // MySQL's \N
 			x.misread = true
@@ -121,18 +156,12 @@ func (x *lexer) skip(pos int, is func(byte) bool) int {
 
 func isDigit(c byte) bool { return c >= '0' && c <= '9' }
 
-func isWordByte(c byte) bool { return wordByte[c] }
-
-var wordByte = func() (t [256]bool) {
-	for c := range 256 {
-		t[c] = c|0x20 >= 'a' && c|0x20 <= 'z' || isDigit(byte(c)) || c == '_' || c == '$' || c >= 0x80
-	}
-	return t
-}()
+// isWordByte reports whether a byte continues a word. A dollar sign does not begin one.
+func isWordByte(c byte) bool { return classes[c] == letter || classes[c] == digit || c == '$' }
 
 func (x *lexer) word() Kind {
 	from := x.pos - 1
-	for x.pos < len(x.src) && wordByte[x.src[x.pos]] {
+	for x.pos < len(x.src) && isWordByte(x.src[x.pos]) {
 		x.pos++
 	}
 	word := x.src[from:x.pos]
