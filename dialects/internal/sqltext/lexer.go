@@ -18,9 +18,9 @@ type lexer struct {
 	unlikely bool // this is not the likely reading
 
 	doubt   Quotes // those that end elsewhere in another reading
-	strange bool // something was not understood
-	version bool // a comment is code for some servers, and not for others
-	misread bool // no database accepts the text as it was read: a quote is open, or a backslash stands alone
+	strange bool   // something was not understood
+	version bool   // a comment is code for some servers, and not for others
+	misread bool   // no database accepts the text as it was read: a quote is open, or a backslash stands alone
 }
 
 func (x *lexer) has(f Feature) bool { return x.features&f != 0 }
@@ -38,7 +38,7 @@ func (x *lexer) next() Token {
 		case letter:
 			kind = x.word()
 		case digit:
-			x.digits()
+			x.pos = x.skip(x.pos, digit)
 			kind = Number
 		case alone:
 			kind = Kind(c)
@@ -54,15 +54,19 @@ func (x *lexer) next() Token {
 	return Token{Kind: End, From: x.pos, To: x.pos}
 }
 
-// class says what begins with a byte.
+// class is a set of kinds of bytes. A byte is of one kind, or of none.
 type class byte
 
 const (
-	mixed  class = iota // the next bytes and the language decide
-	space
-	letter // a word
-	digit  // a number
-	alone  // a token of this byte
+	space class = 1 << iota
+	letter
+	digit
+	alone // a token of its own in every language
+	dollar
+	hash
+	colon
+
+	wordByte = letter | digit | dollar // a dollar sign does not begin a word
 )
 
 var classes = func() (t [256]class) {
@@ -70,7 +74,7 @@ var classes = func() (t [256]class) {
 		switch b := byte(c); {
 		case b == ' ', b >= '\t' && b <= '\r':
 			t[c] = space
-		case isDigit(b):
+		case b >= '0' && b <= '9':
 			t[c] = digit
 		case b|0x20 >= 'a' && b|0x20 <= 'z', b == '_', b >= 0x80:
 			t[c] = letter
@@ -78,8 +82,20 @@ var classes = func() (t [256]class) {
 			t[c] = alone
 		}
 	}
+	t['$'], t['#'], t[':'] = dollar, hash, colon
 	return t
 }()
+
+// is reports whether a byte is of a class.
+func is(c byte, of class) bool { return classes[c]&of != 0 }
+
+// skip returns the place behind the bytes of a class that begin at pos.
+func (x *lexer) skip(pos int, of class) int {
+	for pos < len(x.src) && classes[x.src[pos]]&of != 0 {
+		pos++
+	}
+	return pos
+}
 
 // read goes past the token that begins with c. None: a comment.
 func (x *lexer) read(c byte) Kind {
@@ -96,8 +112,8 @@ func (x *lexer) read(c byte) Kind {
 		x.inCode = false
 		x.pos++
 		return None
-	case c == '#' && x.has(HashNames) && (isWordByte(x.at(0)) || x.at(0) == '#'):
-		x.pos = x.skip(x.pos, func(c byte) bool { return isWordByte(c) || c == '#' })
+	case c == '#' && x.has(HashNames) && is(x.at(0), wordByte|hash):
+		x.pos = x.skip(x.pos, wordByte|hash)
 		return Quoted
 	case c == '$' && x.has(DollarQuotes|DoubtfulDollars):
 		return x.dollar()
@@ -123,7 +139,7 @@ func (x *lexer) mark(c byte) Kind {
 		return pair
 	}
 	if x.has(TclVariables) && strings.IndexByte("$@:#", c) >= 0 {
-		n := x.skip(x.pos, func(c byte) bool { return isWordByte(c) || c == ':' })
+		n := x.skip(x.pos, wordByte|colon)
 		x.strange = x.strange || n < len(x.src) && x.src[n] == '('
 	}
 	if strings.IndexByte("!%&*-/?^|~]{}#@`[:$", c) < 0 {
@@ -147,23 +163,9 @@ func (x *lexer) at(n int) byte {
 	return 0
 }
 
-func (x *lexer) skip(pos int, is func(byte) bool) int {
-	for pos < len(x.src) && is(x.src[pos]) {
-		pos++
-	}
-	return pos
-}
-
-func isDigit(c byte) bool { return c >= '0' && c <= '9' }
-
-// isWordByte reports whether a byte continues a word. A dollar sign does not begin one.
-func isWordByte(c byte) bool { return classes[c] == letter || classes[c] == digit || c == '$' }
-
 func (x *lexer) word() Kind {
 	from := x.pos - 1
-	for x.pos < len(x.src) && isWordByte(x.src[x.pos]) {
-		x.pos++
-	}
+	x.pos = x.skip(x.pos, wordByte)
 	word := x.src[from:x.pos]
 	if x.at(0) == '&' && Equal(word, "u") && x.at(1) == '"' && x.has(UnicodeNames|DoubtfulUnicode) {
 		x.strange = x.strange || x.has(DoubtfulUnicode)
@@ -245,8 +247,8 @@ func isSubscript(text string) bool {
 // dollar reads $tag$ … $tag$, or only its first sign: $1.
 func (x *lexer) dollar() Kind {
 	from := x.pos - 1
-	end := x.skip(x.pos, func(c byte) bool { return isWordByte(c) && c != '$' })
-	if end == len(x.src) || x.src[end] != '$' || isDigit(x.at(0)) {
+	end := x.skip(x.pos, letter|digit)
+	if end == len(x.src) || x.src[end] != '$' || is(x.at(0), digit) {
 		return '$'
 	}
 	if x.has(DoubtfulDollars) {
@@ -322,7 +324,7 @@ func (x *lexer) versioned() bool {
 	if mariaDB {
 		code++
 	}
-	digits := min(x.skip(code, isDigit), code+6) - code
+	digits := min(x.skip(code, digit), code+6) - code
 	certain := digits == 0 || digits == 5 && x.src[code:code+5] < certainVersion
 	if digits < 5 {
 		digits = 0

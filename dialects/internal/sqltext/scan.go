@@ -144,7 +144,7 @@ func (s *Statement) ends(i int, phrase []string) bool {
 // glued reports whether a name follows a digit directly: 1e1from is the number 1e1 and the word from.
 func (s *Statement) glued(i int) bool {
 	from := s.At(i).From
-	return from > 0 && isDigit(s.src[from-1])
+	return from > 0 && is(s.src[from-1], digit)
 }
 
 // isGiven reports whether the name before a parenthesis is not called: it follows an operand or a name, as

@@ -14,6 +14,7 @@ type Statement struct {
 	lang *Language
 
 	tokens [window]Token
+	oldest int  // the index of the first token that is kept
 	read   int  // how many tokens of the statement were read
 	end    int  // the index of the last token, once it was read; else -1
 	over   bool // no statement follows
@@ -49,7 +50,7 @@ func (s *Statement) next() bool {
 	if s.over {
 		return false
 	}
-	s.read, s.end = 0, -1
+	s.oldest, s.read, s.end = 0, 0, -1
 	s.Kind, s.Noted, s.inside, s.call, s.assign = 0, false, 0, s.lang.Call, false
 	s.depth, s.lists, s.loose, s.looseAt = 0, 0, 0, -1
 	return true
@@ -57,7 +58,7 @@ func (s *Statement) next() bool {
 
 // At returns a token of the statement. Behind the last one all are End.
 func (s *Statement) At(i int) Token {
-	if i >= 0 && uint(s.read-1-i) < window {
+	if i < s.read && i >= s.oldest {
 		return s.tokens[uint(i)%window]
 	}
 	return s.far(i)
@@ -66,25 +67,21 @@ func (s *Statement) At(i int) Token {
 // far is At for a token that is not kept.
 func (s *Statement) far(i int) Token {
 	for i >= s.read && s.end < 0 {
-		s.readOne()
+		t := s.lexer.next()
+		if t.Kind == End {
+			s.end, s.over = s.read, t.From == t.To
+		}
+		s.tokens[uint(s.read)%window] = t
+		s.read++
+		s.oldest = max(0, s.read-window)
 	}
-	if s.end >= 0 && i > s.end {
-		i = s.end
+	switch {
+	case i >= s.oldest:
+		return s.tokens[uint(min(i, s.read-1))%window]
+	case i >= 0:
+		s.strange = true // the caller did not see the whole statement
 	}
-	if i < s.read-window || i < 0 {
-		s.strange = s.strange || i >= 0 // who asks for it did not see the whole statement
-		return Token{}
-	}
-	return s.tokens[uint(i)%window]
-}
-
-func (s *Statement) readOne() {
-	t := s.lexer.next()
-	if t.Kind == End {
-		s.end, s.over = s.read, t.From == t.To
-	}
-	s.tokens[s.read%window] = t
-	s.read++
+	return Token{}
 }
 
 // Role is what the language says of the name at i.

@@ -42,14 +42,8 @@ func (x *lexer) skipValues() {
 
 // space goes past white space and returns the byte behind it, or 0.
 func (x *lexer) space() byte {
-	for x.pos < len(x.src) {
-		c := x.src[x.pos]
-		if c > ' ' || c != ' ' && (c < '\t' || c > '\r') {
-			return c
-		}
-		x.pos++
-	}
-	return 0
+	x.pos = x.skip(x.pos, space)
+	return x.at(0)
 }
 
 // value goes past a value that begins with c.
@@ -95,16 +89,14 @@ func (x *lexer) number() bool {
 
 func (x *lexer) digits() bool {
 	from := x.pos
-	for x.pos < len(x.src) && isDigit(x.src[x.pos]) {
-		x.pos++
-	}
+	x.pos = x.skip(x.pos, digit)
 	return x.pos > from
 }
 
 // constant goes past a keyword that is a value, if a value ends there.
 func (x *lexer) constant(word string) bool {
 	rest := x.src[x.pos:]
-	if !HasPrefix(rest, word) || len(rest) > len(word) && isWordByte(rest[len(word)]) {
+	if !HasPrefix(rest, word) || len(rest) > len(word) && is(rest[len(word)], wordByte) {
 		return false
 	}
 	x.pos += len(word)
