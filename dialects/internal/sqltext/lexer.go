@@ -40,7 +40,7 @@ func (x *lexer) next() Token {
 		case digit:
 			x.pos = x.skip(x.pos, digit)
 			kind = Number
-		case alone:
+		case alone, point:
 			kind = Kind(c)
 		default:
 			if kind = x.read(c); kind == None {
@@ -55,16 +55,18 @@ func (x *lexer) next() Token {
 }
 
 // class is a set of kinds of bytes. A byte is of one kind, or of none.
-type class byte
+type class uint16
 
 const (
 	space class = 1 << iota
 	letter
 	digit
-	alone // a token of its own in every language
+	point
+	alone // a token of its own in every language, as the point is
 	dollar
 	hash
 	colon
+	mark // it stands in front of a number, or for a value
 
 	wordByte = letter | digit | dollar // a dollar sign does not begin a word
 )
@@ -78,11 +80,11 @@ var classes = func() (t [256]class) {
 			t[c] = digit
 		case b|0x20 >= 'a' && b|0x20 <= 'z', b == '_', b >= 0x80:
 			t[c] = letter
-		case strings.IndexByte("(),.=<>+", b) >= 0:
+		case strings.IndexByte("(),=<>+", b) >= 0:
 			t[c] = alone
 		}
 	}
-	t['$'], t['#'], t[':'] = dollar, hash, colon
+	t['.'], t['$'], t['#'], t[':'], t['-'], t['?'] = point, dollar, hash, colon, mark, mark
 	return t
 }()
 
@@ -156,9 +158,12 @@ func (x *lexer) mark(c byte) Kind {
 }
 
 // at returns the byte n places behind the current one, or 0.
-func (x *lexer) at(n int) byte {
-	if x.pos+n < len(x.src) {
-		return x.src[x.pos+n]
+func (x *lexer) at(n int) byte { return x.peek(x.pos + n) }
+
+// peek returns the byte at pos, or 0.
+func (x *lexer) peek(pos int) byte {
+	if pos < len(x.src) {
+		return x.src[pos]
 	}
 	return 0
 }
@@ -223,18 +228,18 @@ func (x *lexer) until(quote byte, escapes bool) (differs bool) {
 			return differs
 		}
 		x.pos += n + 1
-		before := x.src[open : x.pos-1]
-		backslashes := len(before) - len(strings.TrimRight(before, `\`))
-		switch {
-		case backslashes%2 == 1 && escapes:
-			differs = true
-			continue
-		case x.at(0) == quote:
-			differs = differs || backslashes%2 == 1
-			x.pos++
-			continue
+		odd := false // the number of backslashes in front of the quote
+		for i := x.pos - 2; i >= open && x.src[i] == '\\'; i-- {
+			odd = !odd
 		}
-		return differs || backslashes%2 == 1
+		differs = differs || odd
+		switch {
+		case odd && escapes:
+		case x.at(0) == quote:
+			x.pos++
+		default:
+			return differs
+		}
 	}
 }
 
