@@ -43,15 +43,18 @@ func (x *lexer) pastValues() (past int) {
 
 // value returns the place behind the literal or the constant at pos; -1: there is none.
 func (x *lexer) value(pos int) int {
-	if c := x.peek(pos); c == '\'' || c == '"' {
-		x.pos = pos + 1
-		x.quote(c)
-		return x.pos
-	}
 	end := x.skip(pos, wordByte)
-	switch word := x.src[pos:end]; {
+	word, c := x.src[pos:end], x.peek(end)
+	switch {
+	case c == '"' && word == "":
+	case c == '\'' && (word == "" || Equal(word, "e") || Equal(word, "x") || Equal(word, "b") || Equal(word, "n") || Equal(word, "_binary")):
+		x.last = Token{Kind: Word, From: pos, To: end}
 	case Equal(word, "null"), Equal(word, "true"), Equal(word, "false"), Equal(word, "default"):
 		return end
+	default:
+		return -1
 	}
-	return -1
+	x.pos = end + 1
+	x.quote(c)
+	return x.pos
 }
