@@ -31,8 +31,8 @@ type Suite struct {
 	// Space are texts that mean nothing: they are put before a text.
 	Space []string
 
-	// Change is a statement that changes the session.
-	Change string
+	// Change is a statement that changes the session. Call is a call that may do so.
+	Change, Call string
 }
 
 // Case is one line of a table.
@@ -94,6 +94,9 @@ func (s *Suite) RequireNoAllocation(t *testing.T) {
 	for _, c := range Load(t) {
 		allocs := testing.AllocsPerRun(5, func() { s.Classify(c.Query) })
 		require.Zero(t, allocs, "%s:%d: %s", Table, c.Line, c.Query)
+	}
+	for _, q := range queries {
+		require.Zero(t, testing.AllocsPerRun(5, func() { s.Classify(q.text) }), q.name)
 	}
 }
 
@@ -157,4 +160,12 @@ HAVING count(*) > 10
 ORDER BY total DESC
 LIMIT 50`},
 	{"set", "SET x = 1"},
+	{"rows_60KB", rows("(1, 2, 3, 4.50, 'as agreed on the phone')", 60<<10)},
+	{"rows_2MB", rows("(1, 2, 3, 4.50, 'as agreed on the phone')", 2<<20)},
+	{"placeholders_60KB", rows("(?, ?, ?, ?, ?)", 60<<10)},
+}
+
+// rows is an INSERT of many rows, which is classified each time that it is executed.
+func rows(row string, size int) string {
+	return "INSERT INTO orders (customer_id, product_id, quantity, price, note) VALUES " + strings.Repeat(row+", ", size/len(row)) + row
 }
