@@ -31,8 +31,8 @@ type Suite struct {
 	// Space are texts that mean nothing: they are put before a text.
 	Space []string
 
-	// Change is a statement that changes the session. Call is a call that may do so.
-	Change, Call string
+	// Change is a statement that changes the session.
+	Change string
 }
 
 // Case is one line of a table.
