@@ -79,7 +79,7 @@ func TestACallIsSeenAtAnyPlace(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			seed := rand.Uint64()
 			t.Log("seed", seed)
-			for round := range uint64(1000) {
+			for round := range uint64(300) {
 				for called, more := 0, true; more; called++ {
 					places := 0
 					text := derive(rand.New(rand.NewPCG(seed, round)), "statement", 0, func() string {

@@ -2,8 +2,8 @@ package sqltext
 
 import "github.com/pooldriver/pooldriver/dialects"
 
-// Scan is the effect of the rest of a statement, behind the token at i, that evaluates expressions: of each name
-// before a parenthesis, and of the words that the language watches.
+// Scan is the effect of the rest of a statement, behind the token at i, in which the server evaluates expressions: the
+// effect of each name before a parenthesis, and of the words that the language watches.
 func (s *Statement) Scan(i int) (e dialects.Effect) {
 	for {
 		i++
@@ -147,10 +147,10 @@ func (s *Statement) glued(i int) bool {
 	return from > 0 && is(s.src[from-1], digit)
 }
 
-// isGiven reports whether the name before a parenthesis is not called: it follows an operand or a name, as
-// an alias with its columns does, or a query is in the parentheses.
+// isGiven reports whether the name before a parenthesis is not called. It follows an operand or a name, as an alias with
+// its columns does, or a query is in the parentheses.
 func (s *Statement) isGiven(i int) bool {
-	if s.Is(i+2, "select") || s.Is(i+2, "with") { // AS NOT MATERIALIZED (SELECT …), = ANY (SELECT …)
+	if s.Is(i+2, "select") || s.Is(i+2, "with") { // MATERIALIZED (SELECT …), = ANY (SELECT …)
 		return true
 	}
 	before := i - 1

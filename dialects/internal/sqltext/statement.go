@@ -6,9 +6,9 @@ import (
 	"github.com/pooldriver/pooldriver/dialects"
 )
 
-// Statement is a statement of a text, while it is read. Its tokens are read when they are asked for, and
-// it keeps the last ones only, so that a text of any length takes the same memory. A text is not understood if
-// somebody asks for a token that was forgotten: who reads a statement twice makes a long one Suspect.
+// Statement is a statement of a text, while it is read. It reads a token when code asks for it, and keeps the last
+// tokens only: a text of any length takes the same memory. If code asks for a forgotten token, the text counts as not
+// understood. So a long statement that is read twice is Suspect: take what you need from its beginning first.
 type Statement struct {
 	lexer
 	lang *Language
@@ -20,20 +20,19 @@ type Statement struct {
 	over   bool // no statement follows
 
 	Kind   uint8           // of its Head
-	Noted  bool            // the dialect has met something in the statement: Create asks for ON COMMIT DROP
-	inside int             // how many statements are around the one that is being looked at
-	call   dialects.Effect // of a call of an unknown function here
-	assign bool            // a user variable may be assigned wherever it stands
+	Noted  bool            // Language.Watch has met ON COMMIT DROP (PostgreSQL) or UPDATE (generic)
+	inside int             // how many statements are around this one: EXPLAIN SELECT
+	call   dialects.Effect // the effect of a call of an unknown function here
+	assign bool            // the statement may assign any user variable in it
 
-	// What parentheses are open. Bit n is about depth n.
-	depth   int
-	lists   uint64 // a list of names that WITH gives is being read
-	loose   uint64 // a name after the closing parenthesis may be called
-	looseAt int    // the index of the last such closing parenthesis
+	depth   int    // how many parentheses are open
+	lists   uint64 // bit n: at depth n the list of names of a WITH is being read
+	loose   uint64 // bit n: a name behind the parenthesis that closes depth n may be called
+	looseAt int    // the index of the last parenthesis behind which a name may be called
 }
 
-// window is how many tokens are kept. LookAhead bounds how far anybody looks from a token, so that the
-// time stays linear in the length of the text; half of the window is behind it.
+// window is how many tokens are kept. LookAhead is how many tokens ahead code may look, so that the time stays linear in
+// the length of the text, and that the tokens behind are kept.
 const (
 	window    = 256
 	LookAhead = 100

@@ -97,7 +97,7 @@ func update(s *sqltext.Statement, i int) dialects.Effect {
 	return s.Scan(i)
 }
 
-// routine: nobody looks for the end of a body of several statements: they count as if they were executed.
+// routine does not look for the end of a body of several statements. They count as if they were executed.
 func routine(s *sqltext.Statement, i int) dialects.Effect {
 	if s.Find(i, "begin") < 0 {
 		return dialects.Clean
