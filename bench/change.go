@@ -35,6 +35,7 @@ var changeCases = []struct {
 	most  float64
 }{
 	{sectionNull + ": " + execName, 50_000, 2.5},
+	{sectionNull + ": " + manyRowsName, 500, 470},
 	{sectionNull + ": " + queryName, 50_000, 1.7},
 	{sectionNull + ": " + transactionName(1), 50_000, 1.9},
 	{sectionNull + ": " + taskRowsName, 50_000, 2.1},

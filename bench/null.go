@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"database/sql"
+	"strings"
 	"testing"
 	"time"
 
@@ -14,6 +15,11 @@ import (
 // program and the driver, and nothing else.
 
 const nullInsert = "insert into orders (customer, amount) values (?, ?)"
+
+// manyRowsName is a text too long to be remembered: each execution classifies it again.
+const manyRowsName = "ExecContext of an INSERT of 60 KB, one goroutine"
+
+var manyRows = "insert into orders (customer, amount, note) values " + strings.Repeat("(7, 45.50, 'as agreed on the phone'), ", 1620) + "(7, 3, 'three')"
 
 func plainNull(conns int) *sql.DB {
 	db := sql.OpenDB(fakedb.NullConnector{})
@@ -35,6 +41,11 @@ func nullContests() []contest {
 			name:       "ExecContext with two arguments on a null driver, one goroutine",
 			contenders: nullPair(4, execNull),
 			promises:   []promise{extra(200 * time.Nanosecond)},
+		},
+		{
+			section:    sectionNull,
+			name:       manyRowsName,
+			contenders: nullPair(4, execManyRows),
 		},
 		{
 			section:    sectionNull,
@@ -61,6 +72,15 @@ func execNull(b *testing.B, db *sql.DB) {
 	ctx := context.Background()
 	for b.Loop() {
 		if _, err := db.ExecContext(ctx, nullInsert, int64(7), "three"); err != nil {
+			fail(b, err)
+		}
+	}
+}
+
+func execManyRows(b *testing.B, db *sql.DB) {
+	ctx := context.Background()
+	for b.Loop() {
+		if _, err := db.ExecContext(ctx, manyRows); err != nil {
 			fail(b, err)
 		}
 	}

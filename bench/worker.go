@@ -82,7 +82,7 @@ func work(ctx context.Context, text string, in io.Reader, out io.Writer) error {
 // contest is the job's, between plain database/sql and pooldriver alone.
 func (j job) contest(dir string) (contest, error) {
 	postgres, maria := j.server(postgresServer(false)), j.server(mariaServer(false))
-	all := []contest{taskRows()}
+	all := append(nullContests(), taskRows())
 	for _, v := range []venue{{name: sectionNull, entrants: nullEntrants(fakedb.NullConnector{Rows: listed}, nullTexts)},
 		sqliteVenue(dir), postgresVenues(postgres)[0], mariaVenues(maria)[0]} {
 		all = append(all, caseContests(v)...)

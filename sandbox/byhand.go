@@ -6,7 +6,6 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -52,7 +51,7 @@ func (c *conn) controlsOne(statement, text string) (string, error) {
 	if st.dialect.Effect(statement)&dialects.TxControl == 0 {
 		return "", nil
 	}
-	words := wordsOf(statement)
+	words := st.wordsOf(statement)
 	if len(words) == 0 {
 		return "", st.refused(text)
 	}
@@ -72,12 +71,9 @@ func (c *conn) controlsOne(statement, text string) (string, error) {
 }
 
 // wordsOf are the words and commas of a statement that has no literals.
-func wordsOf(statement string) []string {
-	plain := comments.ReplaceAllString(strings.ToLower(statement), " ")
-	return strings.Fields(strings.ReplaceAll(strings.TrimRight(plain, "; \t\r\n"), ",", " , "))
+func (st *stage) wordsOf(statement string) []string {
+	return strings.Fields(strings.ReplaceAll(strings.TrimRight(strings.ToLower(st.brief(statement)), "; "), ",", " , "))
 }
-
-var comments = regexp.MustCompile(`(?s)--[^\n]*|/\*(?:[^!].*?)?\*/`) // MySQL executes what is in /*! */
 
 // wordOf returns what a statement with these first words does; empty: it is not known.
 func wordOf(first string, rest []string) string {
@@ -133,7 +129,7 @@ func (c *conn) control(ctx context.Context, word, text string) error {
 				return err
 			}
 		}
-		return st.begin(optionsOf(text))
+		return st.begin(st.optionsOf(text))
 	case word == ending:
 		return st.commit()
 	}
@@ -141,8 +137,8 @@ func (c *conn) control(ctx context.Context, word, text string) error {
 }
 
 // optionsOf are the options of a transaction that a text begins.
-func optionsOf(text string) (opts driver.TxOptions) {
-	lower := strings.Join(wordsOf(text), " ")
+func (st *stage) optionsOf(text string) (opts driver.TxOptions) {
+	lower := strings.Join(st.wordsOf(text), " ")
 	opts.ReadOnly = strings.Contains(lower, "read only")
 	if strings.Contains(lower, "isolation level") {
 		opts.Isolation = driver.IsolationLevel(sql.LevelSerializable) // any level: the level has no effect

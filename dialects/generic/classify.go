@@ -2,275 +2,181 @@ package generic
 
 import (
 	"github.com/pooldriver/pooldriver/dialects"
-	"github.com/pooldriver/pooldriver/dialects/internal/classify"
 	"github.com/pooldriver/pooldriver/dialects/internal/sqltext"
 )
 
-// The generic classifier knows standard SQL and common extensions. A connection that is not clean
+// The generic language knows standard SQL and common extensions. A connection that is not clean
 // is closed, because nobody knows how to clean it. So plain queries have to be clean. A function
 // counts as harmless, unless it is known to change the session in some database. A statement that
 // begins with an unknown word is suspect.
 
-var lexical = sqltext.NewRules(sqltext.DollarQuotes | sqltext.EscapeStrings | sqltext.DoubtfulNesting |
-	sqltext.ReturnEndsComment | sqltext.Backticks | sqltext.DoubtfulBrackets | sqltext.HashNames |
-	sqltext.AlternativeQuotes | sqltext.DoubtfulUnicode)
-
-var language = classify.New(classify.Language{
-	Rules: lexical,
+var language = sqltext.New(sqltext.Language{
+	Features: sqltext.DollarQuotes | sqltext.EscapeStrings | sqltext.DoubtfulNesting | sqltext.ReturnEndsComment |
+		sqltext.Backticks | sqltext.DoubtfulBrackets | sqltext.HashNames | sqltext.AlternativeQuotes |
+		sqltext.DoubtfulUnicode | sqltext.OpenQueries,
 	// Some databases have backslash escapes in one kind of quotes or both.
 	Readings: []sqltext.Reading{{}, {SingleEscapes: true}, {SingleEscapes: true, DoubleEscapes: true}},
 	Unknown:  dialects.Suspect,
-	Reads:    &reads,
-	Heads: []classify.Head{
-		{Kind: headQuery, Words: "select delete merge upsert values with table"},
-		{Kind: headQuery, Words: "start commit rollback savepoint release abort end", Effect: dialects.TxControl},
-		{Kind: classify.Evaluated, Words: `insert update replace drop truncate comment rename show describe desc
-			analyze vacuum reindex notify copy`},
-		{Kind: classify.Evaluated, Words: `declare listen unlisten lock unlock pragma load handler discard open
-			dbms_session dbms_application_info dbms_lock`, Effect: dialects.Stateful},
-		{Kind: classify.Evaluated, Words: "use attach detach connect disconnect", Effect: dialects.Stateful | dialects.ForgetPrepared},
-		{Kind: classify.Evaluated, Words: "call exec do", Effect: dialects.Suspect | dialects.TxControl},
-		{Kind: classify.Evaluated, Words: "execute", Effect: dialects.Suspect | dialects.TxControl | dialects.NamedPrepared},
-		{Kind: classify.Skipped, Words: "grant revoke"},
-		{Kind: headBegin, Words: "begin"},
-		{Kind: headSet, Words: "set reset"},
-		{Kind: classify.Evaluated, Words: "prepare deallocate", Effect: dialects.Stateful | dialects.NamedPrepared, Then: []classify.Head{
-			{Kind: classify.Evaluated, Words: "transaction", Effect: dialects.TxControl},
+	Temp:     dialects.Stateful,
+	Pure:     true,
+	Watch:    watch,
+	Words:    words,
+	Heads: []sqltext.Head{
+		{Words: "select delete merge upsert values with table", How: (*sqltext.Statement).Scan, Kind: query},
+		{Words: "start commit rollback savepoint release abort end", How: (*sqltext.Statement).Scan, Kind: query, Effect: dialects.TxControl},
+		{Words: "insert update replace drop truncate comment rename show describe desc analyze vacuum reindex notify copy",
+			How: (*sqltext.Statement).Scan},
+		{Words: `declare listen unlisten lock unlock pragma load handler discard open dbms_session dbms_application_info
+			dbms_lock`, How: (*sqltext.Statement).Scan, Effect: dialects.Stateful},
+		{Words: "use attach detach connect disconnect", How: (*sqltext.Statement).Scan, Effect: dialects.Stateful | dialects.ForgetPrepared},
+		{Words: "call exec do", How: (*sqltext.Statement).Scan, Effect: dialects.Suspect | dialects.TxControl},
+		{Words: "execute", How: (*sqltext.Statement).Scan, Effect: dialects.Suspect | dialects.TxControl | dialects.NamedPrepared},
+		{Words: "grant revoke"},
+		{Words: "begin", How: begin, Kind: query, Effect: dialects.TxControl},
+		{Words: "set reset", How: set},
+		{Words: "prepare deallocate", How: (*sqltext.Statement).Scan, Effect: dialects.Stateful | dialects.NamedPrepared, Then: []sqltext.Head{
+			{Words: "transaction", How: (*sqltext.Statement).Scan, Effect: dialects.TxControl},
 		}},
-		{Kind: headCreate, Words: "create"},
-		{Kind: classify.Evaluated, Words: "alter", Then: []classify.Head{
-			{Kind: classify.Evaluated, Words: "session", Effect: dialects.Stateful | dialects.ForgetPrepared},
+		{Words: "create", How: create},
+		{Words: "alter", How: (*sqltext.Statement).Scan, Then: []sqltext.Head{
+			{Words: "session", How: (*sqltext.Statement).Scan, Effect: dialects.Stateful | dialects.ForgetPrepared},
 		}},
-		{Kind: headExplain, Words: "explain"},
+		{Words: "explain", How: (*sqltext.Statement).Explain},
 	},
 })
 
-const (
-	headQuery = classify.Own + iota // a SET in the query is another statement
-	headBegin
-	headSet
-	headCreate
-	headExplain
-)
+// query is the Kind of a statement in which a SET is another statement, unless an UPDATE stands before it.
+const query = 1
 
-// Classify returns what a text, one statement or several, leaves behind. It
-// runs on every statement: one pass, no allocation.
-func Classify(query string) dialects.Effect {
-	var c classifier
-	c.Begin(language, query)
-	for c.Next() {
-		c.Add(c.statement())
-	}
-	return c.Effect()
+var words = []sqltext.Words{
+	// SQL Server needs no separator between statements: a word that only begins a statement may begin a second
+	// statement there.
+	{Code: sqltext.Watched, Names: `into set update exec execute use begin commit rollback dbms_session dbms_application_info
+		dbms_lock`},
+	{Code: sqltext.Modifier, Names: "or replace unique recursive unlogged column row multiset set cached memory private"},
+	{Code: sqltext.Temporary, Names: "temp temporary local global volatile"},
+	{Code: sqltext.Option, Names: "analyze analyse verbose query plan for extended distsql debug"},
+	// They are known to change the session in one database or another.
+	{Code: sqltext.Changing, Names: `
+		set_config setseed get_lock release_lock release_all_locks load_extension
+		pg_advisory_lock pg_advisory_lock_shared pg_try_advisory_lock pg_try_advisory_lock_shared
+		pg_advisory_unlock pg_advisory_unlock_shared pg_advisory_unlock_all
+		dblink_connect dblink_connect_u dblink_disconnect dblink_open dblink_close dblink_send_query
+		rdb$set_context set_context sp_set_session_context sp_getapplock sp_executesql`},
+
+	{Code: sqltext.First, Names: "select values table with show describe desc explain"},
+	{Code: sqltext.Acts, Names: `
+		insert update delete merge upsert into create next nextval prevval currval previous identity rowcount
+		sql_calc_found_rows connection_id pg_backend_pid spid`},
+	// WITH LOCK, USE AND KEEP SHARE LOCKS, and hints that may stand without parentheses.
+	{Code: sqltext.Acts, Names: "lock locks holdlock updlock xlock tablock tablockx"},
+	{Code: sqltext.Locks, Names: "share"},
+	// In an unknown database only the functions of standard SQL, and a few that mean the same everywhere, are
+	// known to read.
+	{Code: sqltext.Pure, Names: `
+		in values and or not as exists any some all select from where on over partition by having when then else
+		limit offset using join lateral union except intersect distinct case between like filter within array row
+		varchar char character nvarchar numeric decimal float time timestamp
+		count sum min max avg every stddev_pop stddev_samp var_pop var_samp
+		rank dense_rank percent_rank cume_dist row_number ntile lag lead first_value last_value nth_value
+		coalesce nullif cast convert greatest least extract
+		abs mod ceil ceiling floor round sign sqrt power exp ln log trunc
+		lower upper trim ltrim rtrim substring substr position char_length character_length octet_length length
+		overlay concat replace left right lpad rpad now current_timestamp current_time localtime localtimestamp`},
+	{Code: sqltext.AsksEmpty | sqltext.AsksSystem, Names: "last_insert_id"},
+	{Code: sqltext.AsksCalled, Names: `
+		lastval currval found_rows row_count last_insert_rowid changes total_changes scope_identity identity_val_local`},
+	{Code: sqltext.AsksSystem, Names: "identity rowcount error"},
+	{Code: sqltext.AsksShown, Names: "warnings errors diagnostics"},
+	{Code: sqltext.AsksValue, Names: "previous"},
 }
 
-type classifier struct {
-	classify.Walk
-	maySet bool // a SET may be a part of this statement
-}
+// Classify returns what a text, one statement or several, leaves behind.
+func Classify(query string) dialects.Effect { return language.Effect(query) }
 
-// statement classifies one statement from its first token on, and leaves the
-// lexer at its end.
-func (c *classifier) statement() dialects.Effect {
-	head := c.Statement()
-	c.maySet = head.Kind != headQuery
-	switch head.Kind {
-	case classify.Skipped:
-		return head.Effect
-	case headBegin:
-		return c.begin()
-	case headSet:
-		return c.set()
-	case headCreate:
-		return c.create()
-	case headExplain:
-		return c.explain()
-	}
-	return c.query() | head.Effect
-}
+var _ dialects.ReadJudge = Dialect{}
 
-// begin classifies BEGIN, which opens a transaction or a block of statements.
-func (c *classifier) begin() dialects.Effect {
-	lx := &c.Lx
-	lx.Next()
-	if lx.Ended() || lx.WordIn(beginModes) != 0 {
-		c.maySet = false
-		return c.query() | dialects.TxControl
-	}
-	effect := dialects.Suspect | dialects.TxControl
-	if lx.IsWord("begin") {
-		return effect | c.query()
-	}
-	return effect | c.statement()
-}
+// OnlyReads reports whether a text is known to read and do nothing else.
+func (Dialect) OnlyReads(query string) bool { return language.OnlyReads(query) }
 
-var beginModes = sqltext.Words("transaction tran work isolation read deferred immediate exclusive concurrent distributed")
+// AsksBack reports whether a text asks for what the last statement has left.
+func (Dialect) AsksBack(query string) bool { return language.AsksBack(query) }
 
-// set classifies SET and RESET from the word after it on. SET TRANSACTION,
-// SET CONSTRAINTS and SET LOCAL are about the current transaction. The text does not show whether a
-// transaction is open.
-func (c *classifier) set() dialects.Effect {
-	lx := &c.Lx
-	lx.Next()
-	effect := dialects.Stateful
-	switch {
-	case lx.IsWord("transaction"), lx.IsWord("constraints"), lx.IsWord("constraint"), lx.IsWord("local"):
-		if ahead := *lx; ahead.Next() == sqltext.Word {
-			effect = dialects.Suspect
+// begin looks at BEGIN, which opens a transaction or a block of statements.
+func begin(s *sqltext.Statement, i int) dialects.Effect {
+	i++
+	for _, mode := range [...]string{"transaction", "tran", "work", "isolation", "read", "deferred", "immediate", "exclusive", "concurrent", "distributed"} {
+		if s.Is(i, mode) {
+			return s.Scan(i)
 		}
 	}
-	return effect | dialects.Effect(lx.SkipStatementNoting(setWords))
+	switch {
+	case s.Mark(i, sqltext.End):
+		return dialects.Clean
+	case s.Is(i, "begin"):
+		return s.Scan(i) | dialects.Suspect
+	}
+	return s.Effect(i) | dialects.Suspect
 }
 
-// setWords are the words that matter anywhere in a SET, by their effects.
-var setWords = sqltext.NewNames(
-	sqltext.Group{Code: uint8(dialects.ForgetPrepared), Names: `schema path catalog role authorization search_path
+// set looks at SET and RESET. SET TRANSACTION, SET CONSTRAINTS and SET LOCAL are about the current transaction.
+// The text does not show whether a transaction is open.
+func set(s *sqltext.Statement, i int) dialects.Effect {
+	i++
+	e := dialects.Stateful
+	if s.Mark(i+1, sqltext.Word) && (s.Is(i, "transaction") || s.Is(i, "constraints") || s.Is(i, "constraint") || s.Is(i, "local")) {
+		e = dialects.Suspect
+	}
+	return e | s.Effects(i, settings)
+}
+
+// settings are the words that matter anywhere in a SET.
+var settings = sqltext.NewNames(
+	sqltext.Group[dialects.Effect]{Code: dialects.ForgetPrepared, Names: `schema path catalog role authorization search_path
 		current_schema sql_mode quoted_identifier ansi_nulls names collation database all`},
-	sqltext.Group{Code: uint8(dialects.TxControl), Names: "autocommit implicit_transactions xact_abort"},
+	sqltext.Group[dialects.Effect]{Code: dialects.TxControl, Names: "autocommit implicit_transactions xact_abort"},
 )
 
-const (
-	wordInto uint8 = iota + 1
-	wordSet
-	wordUpdate
-	wordBatch
-	wordUse
-	wordTx
-	wordState
-)
-
-// queryWords are the words that matter inside a statement. SQL Server needs no separator between
-// statements: a word that only begins a statement may begin a second statement there.
-var queryWords = sqltext.NewNames(
-	sqltext.Group{Code: wordInto, Names: "into"},
-	sqltext.Group{Code: wordSet, Names: "set"},
-	sqltext.Group{Code: wordUpdate, Names: "update"},
-	sqltext.Group{Code: wordBatch, Names: "exec execute"},
-	sqltext.Group{Code: wordUse, Names: "use"},
-	sqltext.Group{Code: wordTx, Names: "begin commit rollback"},
-	sqltext.Group{Code: wordState, Names: `dbms_session dbms_application_info dbms_lock`},
-)
-
-// statefulFunctions are known to change the session in one database or another.
-var statefulFunctions = sqltext.Words(`
-	set_config setseed get_lock release_lock release_all_locks load_extension
-	pg_advisory_lock pg_advisory_lock_shared pg_try_advisory_lock pg_try_advisory_lock_shared
-	pg_advisory_unlock pg_advisory_unlock_shared pg_advisory_unlock_all
-	dblink_connect dblink_connect_u dblink_disconnect dblink_open dblink_close dblink_send_query
-	rdb$set_context set_context sp_set_session_context sp_getapplock sp_executesql`)
-
-// query classifies what remains of a statement.
-func (c *classifier) query() dialects.Effect {
-	lx := &c.Lx
-	effect := dialects.Clean
-	for !lx.Ended() {
-		switch lx.Skim(queryWords) {
-		case sqltext.Call:
-			if statefulFunctions.Lookup(lx.Name()) != 0 {
-				effect |= dialects.Stateful
-			}
-		case sqltext.Word:
-			effect |= c.word(queryWords.Lookup(lx.Text()))
+// create: everything that is made may have a query in it. It is temporary if one of its names says so.
+func create(s *sqltext.Statement, i int) (e dialects.Effect) {
+	for j := i + 1; s.At(j).IsName() || s.Mark(j, '.'); j++ {
+		if sqltext.Equal(s.Name(j), "temp") || sqltext.HasPrefix(s.Name(j), "pg_temp") || s.Text(j)[0] == '#' {
+			e = dialects.Stateful
 		}
 	}
-	return effect
+	return e | s.Create(i) | s.Scan(i)
 }
 
-// word classifies a word that was met inside a statement.
-func (c *classifier) word(word uint8) dialects.Effect {
+// watch looks at a word inside a statement.
+func watch(s *sqltext.Statement, i int) dialects.Effect {
 	switch {
-	case word == wordState:
+	case sqltext.HasPrefix(s.Text(i), "dbms_"):
 		return dialects.Stateful
-	case !c.Lx.Keyword():
-	case word == wordUpdate:
-		c.maySet = true
-	case word == wordBatch, word == wordSet && !c.maySet:
+	case !s.Plain(i):
+	case s.Is(i, "update"):
+		s.Noted = true
+	case s.Is(i, "set") && s.Kind == query && !s.Noted, s.Is(i, "exec"), s.Is(i, "execute"):
 		return dialects.Suspect
-	case word == wordUse && c.useDatabase():
+	case s.Is(i, "use") && s.At(i+1).IsName() && !s.Is(i+1, "index") && !s.Is(i+1, "key") && !s.Is(i+1, "and"): // hints
 		return dialects.Suspect | dialects.ForgetPrepared
-	case word == wordTx && c.transaction():
-		return dialects.TxControl
-	case word == wordInto && c.intoTemporary():
+	case s.Is(i, "into") && intoTemporary(s, i):
 		return dialects.Stateful
+	case (s.Is(i, "begin") || s.Is(i, "commit") || s.Is(i, "rollback")) && controls(s, i):
+		return dialects.TxControl
 	}
 	return dialects.Clean
 }
 
-// intoTemporary reports whether the INTO just read makes a temporary table or
-// sets a variable.
-func (c *classifier) intoTemporary() bool {
-	if c.Lx.AfterWord("insert") || c.Lx.AfterWord("merge") || c.Lx.AfterWord("replace") {
+// intoTemporary reports whether INTO makes a temporary table or sets a variable.
+func intoTemporary(s *sqltext.Statement, i int) bool {
+	if s.Is(i-1, "insert") || s.Is(i-1, "merge") || s.Is(i-1, "replace") {
 		return false
 	}
-	ahead := c.Lx
-	tok := ahead.Next()
-	text := ahead.Text()
-	switch tok {
-	case sqltext.Word:
-		return createModifiers.Lookup(text) == sqltext.Temporary
-	case sqltext.Operator:
-		return text == "@"
-	}
-	return tok == sqltext.Quoted && isHashName(ahead.Name())
+	return s.Has(i+1, sqltext.Temporary) || s.Mark(i+1, '@') || s.Mark(i+1, sqltext.System) || s.Mark(i+1, sqltext.Quoted) && s.Text(i + 1)[0] == '#'
 }
 
-// transaction reports whether the BEGIN, COMMIT or ROLLBACK just read is a
-// statement and not a name: ON COMMIT DROP, SELECT commit FROM builds.
-func (c *classifier) transaction() bool {
-	begin := c.Lx.IsWord("begin")
-	ahead := c.Lx
-	ahead.Next()
-	return ahead.WordIn(transactionWords) != 0 || !begin && ahead.Ended()
-}
-
-var transactionWords = sqltext.Words("tran transaction work")
-
-// useDatabase reports whether the USE just read is no hint: USE INDEX (i), and
-// DB2's USE AND KEEP LOCKS.
-func (c *classifier) useDatabase() bool {
-	ahead := c.Lx
-	ahead.Next()
-	return ahead.IsName() && useHints.Lookup(ahead.Text()) == 0
-}
-
-var useHints = sqltext.Words("index key and")
-
-func isHashName(name string) bool { return name != "" && name[0] == '#' }
-
-// createModifiers are the words between CREATE and what is created.
-var createModifiers = sqltext.NewNames(
-	sqltext.Group{Code: sqltext.Modifier, Names: "or replace unique recursive unlogged column row multiset set cached memory private"},
-	sqltext.Group{Code: sqltext.Temporary, Names: "temp temporary local global volatile"},
-)
-
-// create classifies CREATE from the word after it on.
-func (c *classifier) create() dialects.Effect {
-	lx := &c.Lx
-	effect := dialects.Clean
-	if lx.SkipWords(createModifiers)&sqltext.Temporary != 0 {
-		effect = dialects.Stateful
-	}
-	if lx.Token() != sqltext.Word {
-		return c.query() | dialects.Suspect
-	}
-	ahead := *lx
-	for tok := ahead.Next(); ahead.IsName() || tok == sqltext.Dot; tok = ahead.Next() {
-		if tok != sqltext.Dot && (isHashName(ahead.Name()) || sqltext.Equal(ahead.Name(), "temp") ||
-			sqltext.HasPrefix(ahead.Name(), "pg_temp")) {
-			effect = dialects.Stateful
-		}
-	}
-	return effect | c.query()
-}
-
-var explainOptions = sqltext.Words("analyze analyse verbose query plan for extended distsql debug")
-
-// explain classifies the statement that EXPLAIN explains: some forms of EXPLAIN execute it.
-func (c *classifier) explain() dialects.Effect {
-	lx := &c.Lx
-	lx.SkipWords(explainOptions)
-	if lx.Token() == sqltext.Open || lx.IsWord("explain") {
-		return c.query()
-	}
-	return c.statement()
+// controls reports whether BEGIN, COMMIT or ROLLBACK is a statement and not a name: ON COMMIT DROP, SELECT commit
+// FROM builds.
+func controls(s *sqltext.Statement, i int) bool {
+	return s.Is(i+1, "tran") || s.Is(i+1, "transaction") || s.Is(i+1, "work") || s.Mark(i+1, sqltext.End) && !s.Is(i, "begin")
 }

@@ -10,7 +10,7 @@ var suite = classifytest.Suite{
 	Dialect:  "generic",
 	Classify: Classify,
 	Least:    60,
-	Rules:    lexical,
+	Language: language,
 	Space:    []string{" ", "\n\t", "-- it's\n", "/* a' */", ";"},
 	Change:   "set schema x",
 }

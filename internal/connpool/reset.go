@@ -85,7 +85,7 @@ func (r *Conn) giveBackLeft() {
 		r.Return()
 	}
 	if lost != "" { // after the connection has left: the logger may need a connection
-		p.report.StateLost(lost)
+		p.report.StateLost(Outline(p.config.Dialect, &lost))
 	}
 }
 

@@ -1,5 +1,5 @@
-// Package droppedstate decides what a log may say about a statement whose session state ended with
-// the statement: how much of its text, and how often.
+// Package droppedstate decides how often a log says something about a statement whose session state ended
+// with the statement.
 package droppedstate
 
 import "sync"

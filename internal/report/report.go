@@ -342,18 +342,18 @@ func (r *Report) JoinedTx(task, open string) {
 }
 
 // StateShared: a statement in a task has set state on a session that other checkouts of the task
-// use. at is called only if the log gets a line.
-func (r *Report) StateShared(who Who, query string, at func() string) {
-	if statement := droppedstate.Opening(query); r.shared.First(statement) {
+// use. statement is without literals. at is called only if the log gets a line.
+func (r *Report) StateShared(who Who, statement string, at func() string) {
+	if r.shared.First(statement) {
 		r.write(slog.LevelWarn, "a statement of a task set session state (a setting, a lock), and other statements of the task use the same session now: they have the setting, too, and a lock excludes none of them; if each needs a session of its own, run each with a context of pooldriver.NewTask",
 			"task", who.Task, "label", who.Label, "statement", statement, "at", at())
 	}
 }
 
-// StateLost: a statement has set session state that has ended with it.
-func (r *Report) StateLost(query string) {
+// StateLost: a statement, given without literals, has set session state that has ended with it.
+func (r *Report) StateLost(statement string) {
 	r.StateDropped.Add(1)
-	if statement := droppedstate.Opening(query); r.dropped.First(statement) {
+	if r.dropped.First(statement) {
 		r.write(slog.LevelWarn, "a statement on a *sql.DB set session state (a setting, a lock, a temporary table), and the state ended with the statement: the connection is cleaned before it is lent again; to keep the state, use a task (pooldriver.WithTask) or a *sql.Conn",
 			"statement", statement)
 	}

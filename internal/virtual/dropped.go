@@ -3,6 +3,7 @@ package virtual
 import (
 	"github.com/pooldriver/pooldriver/internal/binding"
 	"github.com/pooldriver/pooldriver/internal/callsite"
+	"github.com/pooldriver/pooldriver/internal/connpool"
 	"github.com/pooldriver/pooldriver/internal/pinning"
 )
 
@@ -21,5 +22,5 @@ func (op *operation) sharesState() bool {
 // holds no lock.
 func (op *operation) tellShared() {
 	c := op.c
-	c.source.report.StateShared(binding.WhoIs(c.held.Label(), op.sharing), op.Text, callsite.Program)
+	c.source.report.StateShared(binding.WhoIs(c.held.Label(), op.sharing), connpool.Outline(c.source.config.Dialect, &op.Text), callsite.Program)
 }

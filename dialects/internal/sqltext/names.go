@@ -1,114 +1,103 @@
 package sqltext
 
-import "strings"
+import (
+	"math/bits"
+	"strings"
+)
 
-// Names maps names, in any letter case, to small codes. It is made once and never changes, and a
-// lookup allocates nothing.
-type Names struct {
-	slots []nameSlot
-	shift uint
-
+// Names maps names, in any letter case, to sets of bits. It is made once and never changes, and a lookup
+// allocates nothing.
+type Names[C ~uint32] struct {
 	// lengths has, in the entry of a first byte, bit n set if a name of n bytes begins with that
 	// byte. This alone excludes most words of a query.
-	lengths [256]uint32
+	lengths [256]uint64
+	// table is a hash table, at least half empty; its length is a power of two. A name stands at its hash, or in the next free place.
+	table []named[C]
 }
 
-type nameSlot struct {
+type named[C ~uint32] struct {
 	name string
-	code uint8
+	code C
 }
 
-// Group is a list of names, separated by white space, that share a code.
-type Group struct {
-	Code  uint8
+// Group is a list of names, separated by white space, that have a code.
+type Group[C ~uint32] struct {
+	Code  C
 	Names string
 }
 
-// NewNames makes the table. The names are lower case. A name listed twice with two
-// codes, or a code 0, is a mistake in the table and panics.
-func NewNames(groups ...Group) *Names {
-	count := 0
+// longest is the length of the longest name.
+const longest = 63
+
+// NewNames makes the table. The names are lower case. A name in two groups has the codes of both.
+func NewNames[C ~uint32](groups ...Group[C]) *Names[C] {
+	codes := map[string]C{}
 	for _, g := range groups {
-		count += len(strings.Fields(g.Names))
-	}
-	t := &Names{shift: 64 - 4}
-	for size := 16; size < 4*count; size *= 2 {
-		t.shift--
-	}
-	t.slots = make([]nameSlot, 1<<(64-t.shift))
-	for _, g := range groups {
-		if g.Code == 0 {
-			panic("sqltext: code 0 means that a name is not in the table")
-		}
 		for _, name := range strings.Fields(g.Names) {
-			t.add(name, g.Code)
+			if name != strings.ToLower(name) || len(name) > longest {
+				panic("sqltext: name " + name + " is not lower case, or too long")
+			}
+			codes[name] |= g.Code
 		}
+	}
+	t := &Names[C]{table: make([]named[C], 1<<bits.Len(uint(2*len(codes))))}
+	for name, code := range codes {
+		t.lengths[name[0]] |= 1 << len(name)
+		*t.place(name) = named[C]{name, code}
 	}
 	return t
 }
 
-// Words makes a table of names that all have the code 1.
-func Words(names string) *Names { return NewNames(Group{Code: 1, Names: names}) }
-
-func (t *Names) add(name string, code uint8) {
-	if name != strings.ToLower(name) {
-		panic("sqltext: name " + name + " is not lower case")
-	}
-	if old := t.Lookup(name); old != 0 && old != code {
-		panic("sqltext: name " + name + " has two codes")
-	}
-	i := t.hash(name)
-	for t.slots[i].name != "" && t.slots[i].name != name {
-		i = (i + 1) % uint64(len(t.slots))
-	}
-	t.slots[i] = nameSlot{name, code}
-	first := name[0]
-	t.lengths[first] |= 1 << min(len(name), 31)
-	if 'a' <= first && first <= 'z' {
-		t.lengths[first-'a'+'A'] |= 1 << min(len(name), 31)
-	}
-}
-
 // Lookup returns the code of a name, or 0. ASCII letters match in either case.
-func (t *Names) Lookup(name string) uint8 {
-	if name == "" || t.lengths[name[0]]>>min(len(name), 31)&1 == 0 {
+func (t *Names[C]) Lookup(name string) C {
+	if name == "" || len(name) > longest || t.lengths[lower(name[0])]>>len(name)&1 == 0 {
 		return 0
 	}
-	for i := t.hash(name); ; i = (i + 1) & uint64(len(t.slots)-1) {
-		slot := &t.slots[i]
-		if slot.name == "" {
-			return 0
-		}
-		if Equal(name, slot.name) {
-			return slot.code
+	return t.place(name).code
+}
+
+// place is where a name stands, or a free place for it.
+func (t *Names[C]) place(name string) *named[C] {
+	var hash uint
+	for i := range len(name) {
+		hash = hash*31 + uint(name[i]|0x20)
+	}
+	for ; ; hash++ {
+		if p := &t.table[hash&uint(len(t.table)-1)]; p.name == "" || Equal(name, p.name) {
+			return p
 		}
 	}
 }
 
-// hash looks at the length and four bytes: names are short, and the first byte
-// and the length were compared before.
-func (t *Names) hash(s string) uint64 {
-	n := len(s)
-	h := uint64(n)<<32 | uint64(s[n/4]|0x20)<<24 | uint64(s[n/2]|0x20)<<16 | uint64(s[n*3/4]|0x20)<<8 | uint64(s[n-1]|0x20)
-	return h * 0x9e3779b97f4a7c15 >> t.shift
+func lower(c byte) byte {
+	if 'A' <= c && c <= 'Z' {
+		c += 'a' - 'A'
+	}
+	return c
 }
 
-// Equal reports whether s is the lower-case word lower, in any letter case.
-func Equal(s, lower string) bool {
-	if len(s) != len(lower) {
+// Equal reports whether s is the lower-case word want, in any letter case.
+func Equal(s, want string) bool { return len(s) == len(want) && HasPrefix(s, want) }
+
+// HasPrefix reports whether s begins with the lower-case prefix, in any letter case.
+func HasPrefix(s, prefix string) bool {
+	if len(s) < len(prefix) {
 		return false
 	}
-	for i := range len(s) {
-		c := s[i]
-		if c != lower[i] && (c < 'A' || c > 'Z' || c+('a'-'A') != lower[i]) {
+	for i := range len(prefix) {
+		if lower(s[i]) != prefix[i] {
 			return false
 		}
 	}
 	return true
 }
 
-// HasPrefix reports whether s begins with the lower-case prefix, in any letter
-// case.
-func HasPrefix(s, lower string) bool {
-	return len(s) >= len(lower) && Equal(s[:len(lower)], lower)
+// Contains reports whether s contains the lower-case text, in any letter case.
+func Contains(s, text string) bool {
+	for ; len(s) >= len(text); s = s[1:] {
+		if HasPrefix(s, text) {
+			return true
+		}
+	}
+	return false
 }

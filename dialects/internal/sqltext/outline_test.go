@@ -8,11 +8,8 @@ import (
 )
 
 func TestOutlineShowsNoLiteral(t *testing.T) {
-	postgres := NewRules(DollarQuotes | EscapeStrings | NestedComments | ReturnEndsComment | UnicodeNames)
-	mysql := NewRules(DashNeedsSpace | HashComments | Backticks | VersionedComments | AtVariables | Assignments)
-	escapes := Reading{SingleEscapes: true, DoubleEscapes: true}
-	pg := func(s string) string { return Outline(s, postgres, Reading{}, true) }
-	my := func(s string) string { return Outline(s, mysql, escapes, false) }
+	pg := New(Language{Features: DollarQuotes | EscapeStrings | NestedComments | ReturnEndsComment | UnicodeNames, Readings: []Reading{{}}, QuotesNames: true}).Outline
+	my := New(Language{Features: DashNeedsSpace | HashComments | Backticks | VersionedComments, Readings: []Reading{{SingleEscapes: true, DoubleEscapes: true}}}).Outline
 	for _, tc := range []struct {
 		outline     func(string) string
 		query, want string
@@ -30,6 +27,16 @@ func TestOutlineShowsNoLiteral(t *testing.T) {
 		{pg, "ALTER ROLE bob PASSWORD 'secret'", "ALTER ROLE bob …"},
 		{pg, "CREATE USER bob IDENTIFIED BY secret", "CREATE USER bob …"},
 		{pg, "SELECT password FROM users WHERE key = 'secret'", "SELECT password FROM users WHERE key = ?"},
+		{pg, "SET search_path = secret", "SET search_path …"},
+		{pg, "set  search_path\n to secret", "set search_path …"},
+		{pg, "SELECT set_config('app.token', 'secret', false)", "SELECT set_config(?, ?, false)"},
+		{pg, "CREATE TEMPORARY TABLE t AS SELECT 'secret'", "CREATE TEMPORARY TABLE t AS SELECT ?"},
+		{pg, "ALTER ROLE bob PASSWORD 'secret'; SET app.token = 'secret'", "ALTER ROLE bob …"},
+		{pg, "/* secret", " …"},
+		{pg, "'secret'", "?"},
+		{my, "SET PASSWORD = 'secret'", "SET …"},
+		{my, "SET PASSWORD FOR bob = 'secret'", "SET …"},
+		{my, "/* secret */ -- secret\n ; SET @token := 'secret'", "; SET @token …"},
 		{pg, "", ""},
 		{my, "INSERT INTO `t` VALUES ('it\"s', \"secret\", 5)", "INSERT INTO `t` VALUES (?, ?, ?)"},
 		{my, "SELECT 'it\\'s secret'", "SELECT …"},
@@ -45,11 +52,11 @@ func TestOutlineShowsNoLiteral(t *testing.T) {
 }
 
 func TestAnOutlineIsBounded(t *testing.T) {
-	rules := NewRules(0)
-	long := Outline("SELECT "+strings.Repeat("é, ", 1000), rules, Reading{}, false)
+	outline := New(Language{Readings: []Reading{{}}}).Outline
+	long := outline("SELECT " + strings.Repeat("é, ", 1000))
 	require.LessOrEqual(t, len(long), mostOutline+len(" …"))
 	require.True(t, strings.HasSuffix(long, " …"))
-	word := Outline(strings.Repeat("é", 1000), rules, Reading{}, false)
+	word := outline(strings.Repeat("é", 1000))
 	require.LessOrEqual(t, len(word), mostOutline+len(" …"))
 	require.NotContains(t, word, "\ufffd")
 }

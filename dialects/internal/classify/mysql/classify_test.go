@@ -10,8 +10,7 @@ var suite = classifytest.Suite{
 	Dialect:  "mysql",
 	Classify: Classify,
 	Least:    150,
-	Rules:    lexical,
-	Likely:   likely,
+	Language: language,
 	Space:    []string{" ", "\n\t", "-- it's\n", "# it's\n", "/* a /* b' */", ";"},
 	Change:   "set sql_mode = ansi",
 }

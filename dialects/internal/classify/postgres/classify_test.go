@@ -10,7 +10,7 @@ var suite = classifytest.Suite{
 	Dialect:  "postgres",
 	Classify: Classify,
 	Least:    150,
-	Rules:    lexical,
+	Language: language,
 	Space:    []string{" ", "\n\t", "-- it's\n", "/* a /* b' */ c */", ";"},
 	Change:   "set search_path to x",
 }

@@ -10,7 +10,7 @@ var suite = classifytest.Suite{
 	Dialect:  "sqlite",
 	Classify: Classify,
 	Least:    80,
-	Rules:    lexical,
+	Language: language,
 	Space:    []string{" ", "\n\t", "-- it's\n", "/* a /* b' */", ";"},
 	Change:   "attach 'x' as y",
 }

@@ -26,9 +26,7 @@ type Suite struct {
 	// Least is the least number of statements that the table must have.
 	Least int
 
-	// The classifier first reads a text by Rules and Likely.
-	Rules  *sqltext.Rules
-	Likely sqltext.Reading
+	Language *sqltext.Language
 
 	// Space are texts that mean nothing: they are put before a text.
 	Space []string
@@ -97,17 +95,14 @@ func (s *Suite) RequireNoAllocation(t *testing.T) {
 		allocs := testing.AllocsPerRun(5, func() { s.Classify(c.Query) })
 		require.Zero(t, allocs, "%s:%d: %s", Table, c.Line, c.Query)
 	}
+	for _, q := range queries {
+		require.Zero(t, testing.AllocsPerRun(5, func() { s.Classify(q.text) }), q.name)
+	}
 }
 
 // broken reports whether the text, read in the likely way, ends inside quotes
 // or a comment, or holds something that is not understood.
-func (s *Suite) broken(query string) bool {
-	var lx sqltext.Lexer
-	lx.Init(query, s.Rules, s.Likely)
-	for lx.Next() != sqltext.EOF {
-	}
-	return lx.Broken()
-}
+func (s *Suite) broken(query string) bool { return !s.Language.Understands(query) }
 
 // Fuzz checks what must hold for any text, with the table's statements as seeds.
 func (s *Suite) Fuzz(f *testing.F) {
@@ -165,4 +160,12 @@ HAVING count(*) > 10
 ORDER BY total DESC
 LIMIT 50`},
 	{"set", "SET x = 1"},
+	{"rows_60KB", rows("(1, 2, 3, 4.50, 'as agreed on the phone')", 60<<10)},
+	{"rows_2MB", rows("(1, 2, 3, 4.50, 'as agreed on the phone')", 2<<20)},
+	{"placeholders_60KB", rows("(?, ?, ?, ?, ?)", 60<<10)},
+}
+
+// rows is an INSERT of many rows, which is classified each time that it is executed.
+func rows(row string, size int) string {
+	return "INSERT INTO orders (customer_id, product_id, quantity, price, note) VALUES " + strings.Repeat(row+", ", size/len(row)) + row
 }
