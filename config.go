@@ -67,7 +67,7 @@ type Config struct {
 	// statements that would have to wait for more than one and a half QueueTarget get ErrOverloaded at
 	// once. Statements of PriorityLow get it from half of QueueTarget on, and a statement whose context
 	// ends before it would be done gets it in any case. Never refused is a statement while a connection is
-	// idle or can be dialled, or one whose task holds a connection: see docs/overload.md. 0: no statement
+	// idle or can be dialled, or one whose task holds a connection or has rows open: see docs/overload.md. 0: no statement
 	// is refused. Default 0.
 	QueueTarget time.Duration
 	// QueueInterval is how long waits must be above QueueTarget until that is an overload and no burst.

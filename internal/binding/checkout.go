@@ -271,7 +271,7 @@ func (c *Checkout) attachFor(ctx context.Context, w *Want, r *connpool.Conn) err
 }
 
 // priorityOf is that of an operation which needs a connection. Operations that have begun are not refused, nor
-// those of a task that holds a connection: others may wait for it. b is nil without a task.
+// those of a task that holds a connection, for which others may wait, or has open rows. b is nil without a task.
 func (c *Checkout) priorityOf(w *Want, b *Binding) pool.Priority {
 	switch e := c.engine; {
 	case e.config.QueueTarget == 0:
@@ -450,6 +450,9 @@ func (c *Checkout) Open(rows *Rows, st *session.Statement, isFirst bool) {
 	r := c.seat.conn.Load()
 	rows.seat, rows.checkout, rows.binding, rows.closed = c.seat, c, c.binding, false
 	c.rows = rows
+	if !c.binding.isPrivate() {
+		c.binding.open.Add(1)
+	}
 	r.Session.OpenRows(&rows.Rows, st, isFirst && c.tx == nil && session.LeavesNothing(r.Session.Effect()))
 	if r.Meter.TellsSlow() {
 		r.Meter.OpenRows()
