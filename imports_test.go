@@ -53,7 +53,7 @@ var mayImport = []struct{ pkg, imports string }{
 	{"internal/pinning", "dialects"},
 	{"internal/textcache", "dialects"},
 	{"internal/floor", "dialects internal/task"},
-	{"internal/task", "internal/ctxerr"},
+	{"internal/task", "internal/ctxerr pool"},
 	{"internal/rowbuffer", "internal/driverconn"},
 	{"internal/stmtcache", "internal/driverconn"},
 	{"internal/callsite", ""},

@@ -162,7 +162,7 @@ type Config[T any] struct {
 	// resources are held on average. Acquirers who stay are served in the order in which they came.
 	//
 	// Nobody is refused while a resource is idle or can be created, or while the circuit breaker is not Active;
-	// nor is PriorityHolder or PriorityAgain, nor who was taken along (Lease.TakeAlong), nor whose resource BeforeAcquire refused.
+	// nor is PriorityHigh or PriorityAgain, nor who was taken along (Lease.TakeAlong), nor whose resource BeforeAcquire refused.
 	QueueTarget time.Duration
 	// QueueInterval: see QueueTarget. 0: DefaultQueueInterval.
 	QueueInterval time.Duration

@@ -35,7 +35,7 @@ type Checkout struct {
 	scope    *task.Scope   // of InTx
 	label    *string       // of the context that has attached it; nil: none
 	priority pool.Priority // of its first operation, without a task
-	low      bool          // that context is of low priority
+	asks     pool.Priority // of that context
 	from     *task.Task    // an outer task: the statement's context was derived from its context
 	touched  bool          // it has used seat: an operation cannot move to another connection
 	executed bool          // it has executed a statement on seat
@@ -221,7 +221,7 @@ func (c *Checkout) place(ctx context.Context, w *Want) error {
 	if p.Scope.Left() {
 		return sql.ErrTxDone
 	}
-	w.Scope, c.scope, c.label, c.low, c.from = p.Scope, p.Scope, p.Label, p.Low, p.From
+	w.Scope, c.scope, c.label, c.asks, c.from = p.Scope, p.Scope, p.Label, p.Priority, p.From
 	if p.Task != nil {
 		b, err := e.bindTo(p.Task)
 		c.binding = b
@@ -277,11 +277,9 @@ func (c *Checkout) priorityOf(w *Want, b *Binding) pool.Priority {
 	case e.config.QueueTarget == 0:
 		return pool.PriorityNormal
 	case w.goesOn() || e.serves(b, c.from):
-		return pool.PriorityHolder
-	case c.low:
-		return pool.PriorityLow
+		return pool.PriorityHigh
 	}
-	return pool.PriorityNormal
+	return c.asks
 }
 
 // TakeAnswer makes rows, which are new or recycled, those of the answer.
@@ -320,7 +318,7 @@ func (c *Checkout) attachDeferred(ctx context.Context, w *Want) error {
 	both, merged := mergedctx.New(t.Tx.Context(), ctx)
 	defer merged.Release()
 	place := task.PlaceOf(t.Tx.Context())
-	c.label, c.low, c.from = place.Label, place.Low, place.From
+	c.label, c.asks, c.from = place.Label, place.Priority, place.From
 	c.priority = c.priorityOf(w, nil)
 	err := ctxerr.Of(both, c.borrow(both, w))
 	t.attached(w, c.binding, err)

@@ -3,6 +3,8 @@ package task
 import (
 	"context"
 	"sync/atomic"
+
+	"github.com/pooldriver/pooldriver/pool"
 )
 
 // Scope is the context of InTx's function. What runs with it belongs to the
@@ -12,7 +14,7 @@ type Scope struct {
 	task        *Task
 	own         *Task // task, if the scope has begun it
 	label       *string
-	low         bool
+	priority    pool.Priority
 	around      *Scope       // of the InTx around this one; nil: none
 	transaction atomic.Value // nil until BeginTx has begun it
 	conflict    atomic.Value // where BeginTx has met a conflict
@@ -24,10 +26,10 @@ type Scope struct {
 func NewScope(ctx context.Context) *Scope {
 	p := PlaceOf(ctx)
 	if p.Task != nil && !p.Task.implicit {
-		return &Scope{Context: ctx, task: p.Task, label: p.Label, low: p.Low, around: p.Scope}
+		return &Scope{Context: ctx, task: p.Task, label: p.Label, priority: p.Priority, around: p.Scope}
 	}
 	t := begin(ctx, p, false)
-	return &Scope{Context: t, task: t, label: p.Label, low: p.Low, own: t}
+	return &Scope{Context: t, task: t, label: p.Label, priority: p.Priority, own: t}
 }
 
 // Leave says that the function has returned.

@@ -186,8 +186,13 @@ func TestALoopOverRowsInMemoryIsNotRefused(t *testing.T) {
 			require.NoError(t, rows.Close())
 			other, err = db.BeginTx(t.Context(), nil)
 			require.NoError(t, err)
-			begins := queued(t, c, 1, loops, db)
-			behind = queued(t, c, 2, t.Context(), db)
+			begins := make(chan error, 1)
+			go func() {
+				_, err := db.ExecContext(loops, "INSERT INTO t VALUES (1)")
+				begins <- err
+			}()
+			require.Eventually(t, func() bool { return c.Stats().Pool.Waiting > 0 || c.Stats().Pool.Shed > 0 }, 5*time.Second, time.Millisecond)
+			behind = queued(t, c, c.Stats().Pool.Waiting+1, t.Context(), db)
 			require.NoError(t, other.Rollback())
 			require.ErrorIs(t, <-begins, pooldriver.ErrOverloaded, "its loop is over")
 			require.NoError(t, <-behind)
