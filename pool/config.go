@@ -148,7 +148,8 @@ type Config[T any] struct {
 	// MaxConcurrentCreates bounds the creates that run at once. 0: as many as
 	// there are resources already, and at least four. So a pool grows by
 	// doubling, and a burst of acquirers does not open one resource for each acquirer if the first
-	// resources come back quickly. This bound does not hold for creates of AcquireNow, which serve
+	// resources come back quickly. If a create has succeeded, and no resource comes back for a quarter of the
+	// time that the create took, as many run as acquirers wait. This bound does not hold for creates of AcquireNow, which serve
 	// one acquirer alone. Negative: no bound but Max.
 	MaxConcurrentCreates int
 
