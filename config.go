@@ -267,6 +267,9 @@ func (c *Config) check() error {
 	if c.MinIdleConns > c.MaxConns {
 		return fmt.Errorf("pool_min_idle_conns is %d, more than pool_max_conns, which is %d", c.MinIdleConns, c.MaxConns)
 	}
+	if c.Pipeline > 0 && c.StmtCache == 0 {
+		return fmt.Errorf("pool_pipeline is %d, and pool_stmt_cache is 0: a pipeline needs prepared statements; set pool_pipeline=0, or leave pool_stmt_cache out", c.Pipeline)
+	}
 	return nil
 }
 

@@ -131,7 +131,15 @@ func (c *Connector) init(d dialects.Dialect, t dialects.Template, options []Opti
 			e.OnTaken = c.leaks.watch
 		}
 	}
-	return initListen(c, d)
+	if err := initListen(c, d); err != nil {
+		return err
+	}
+	for _, s := range c.Settings() {
+		if s.Idle != "" {
+			c.report.SettingIdle(s.Name, s.Value, s.Idle)
+		}
+	}
+	return nil
 }
 
 // tellSlow logs a slow statement. It uses a goroutine: the caller has locked the connection, and a
@@ -454,7 +462,7 @@ func (c *Connector) DriverParams() []dialects.Param {
 }
 
 // Settings returns all settings in the order of docs/settings.md, with their defaults.
-func (c *Connector) Settings() []Setting { return c.config.settings() }
+func (c *Connector) Settings() []Setting { return c.settingsOf() }
 
 // String says what the connector pools, without secrets.
 func (c *Connector) String() string {

@@ -41,7 +41,7 @@ var _ dialects.HostLister = (*template)(nil)
 // scanPlanAnyTextToBytes). By pgtype.ScanPlan, a codec that a program registers for such a type
 // must not retain what it scans, either.
 var traits = dialects.Traits{TxKeepsContext: true, BadConnUnsure: true, StatusKnown: true, StatementsEndWithSession: true, PreparedAges: true,
-	BytesKept: true, ArgsAsGiven: true}
+	BytesKept: true, ArgsAsGiven: true, Pipelines: true}
 
 // targetOf says where config leads: the user, if there is a user to name, the first host, and the
 // number of other hosts.

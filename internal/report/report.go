@@ -108,6 +108,11 @@ func (r *Report) tell(function string, user *Who, call func()) {
 	call()
 }
 
+// SettingIdle: a setting of the program has no effect.
+func (r *Report) SettingIdle(name, value, why string) {
+	r.write(slog.LevelWarn, "a setting has no effect", "setting", name, "value", value, "because", why)
+}
+
 // OpenLimit is told how many connections SetMaxOpenConns allows a *sql.DB of the connector; 0 is any
 // number. It warns once.
 func (r *Report) OpenLimit(most int) {
