@@ -462,7 +462,7 @@ func (c *Connector) DriverParams() []dialects.Param {
 }
 
 // Settings returns all settings in the order of docs/settings.md, with their defaults.
-func (c *Connector) Settings() []Setting { return c.settingsOf() }
+func (c *Connector) Settings() []Setting { return settingsOf(c) }
 
 // String says what the connector pools, without secrets.
 func (c *Connector) String() string {

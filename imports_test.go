@@ -18,7 +18,7 @@ var mayImport = []struct{ pkg, imports string }{
 	{"examples/quickstart", ". dialects/mysql dialects/postgres dialects/sqlite pgx"},
 	{"examples/service", ". dialects/mysql dialects/postgres dialects/sqlite pgx"},
 	{"tests/schedules", ". internal/fakedb internal/randomtest internal/stubdialect sandbox testify"},
-	{"httptask", ". internal/task"},
+	{"httptask", ". internal/floor internal/task"},
 	{"inspect", ". internal/pprofproto pool"},
 	{"internal/metrics", ". pool"},
 	{"sandbox", ". dialects dialects/generic internal/beneath internal/bubble internal/direct internal/driverconn internal/goroutine internal/redact internal/task sandbox/internal/clones"},

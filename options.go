@@ -64,26 +64,26 @@ type Setting struct {
 }
 
 // settings lists the options of the table with their values in c.
-func (c *Connector) settingsOf() []Setting {
-	list := make([]Setting, len(options))
+func settingsOf(c *Connector) []Setting {
+	list, config := make([]Setting, len(options)), c.config
 	for i, o := range options {
-		list[i] = Setting{Name: o.Name, Value: o.Get(&c.config), Default: o.Default, Meaning: o.Doc}
+		list[i] = Setting{Name: o.Name, Value: o.Get(&config), Default: o.Default, Meaning: o.Doc}
 		if s := &list[i]; s.Value != s.Default {
-			s.Idle = c.idle(s.Name)
+			s.Idle = idleOf(c, s.Name)
 		}
 	}
 	return list
 }
 
-// idle says why a setting that is not the default has no effect; "": it has one. Such a setting stops nobody: in an incident one switch
+// idleOf says why a setting that is not the default has no effect; "": it has one. Such a setting stops nobody: in an incident one switch
 // is turned off, and what belongs to it stays. What contradicts itself is an error: see fit and check.
-func (c *Connector) idle(name string) string {
-	switch of := &c.config; {
+func idleOf(c *Connector, name string) string {
+	switch of := c.config; {
 	case (name == "pool_queue_interval" || name == "pool_queue_dry") && of.QueueTarget == 0:
 		return "pool_queue_target is 0"
-	case name == "pool_replicas" && c.hasNoStandby():
+	case name == "pool_replicas" && hasNoStandby(c):
 		return "the DSN has one host"
-	case strings.HasPrefix(name, "pool_replica_") && (len(of.Replicas) == 0 || c.hasNoStandby()):
+	case strings.HasPrefix(name, "pool_replica_") && (len(of.Replicas) == 0 || hasNoStandby(c)):
 		return "there are no pool_replicas"
 	case name == "pool_breaker_cooldown" && of.BreakerFailures == 0:
 		return "pool_breaker_failures is 0"
@@ -100,7 +100,7 @@ func (c *Connector) idle(name string) string {
 }
 
 // hasNoStandby reports whether pool_replicas=auto finds no other host than the primary.
-func (c *Connector) hasNoStandby() bool {
+func hasNoStandby(c *Connector) bool {
 	return slices.Equal(c.config.Replicas, []string{"auto"}) && len(c.Hosts()) < 2
 }
 
