@@ -381,7 +381,7 @@ func (c *Connector) Drain(ctx context.Context) error {
 	for _, e := range enginesOf(c) {
 		for _, l := range e.Looks() {
 			if h := holderOf(&l, e); h.Pin == PinRaw {
-				c.report.DrainWaits(h.name(l.HeldFor), advice(h.Pin))
+				c.report.DrainWaits(h.name(l.HeldFor), advice(h.Pin, h.Task))
 			}
 		}
 	}

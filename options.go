@@ -101,7 +101,7 @@ func idleOf(c *Connector, name string) string {
 
 // hasNoStandby reports whether pool_replicas=auto finds no other host than the primary.
 func hasNoStandby(c *Connector) bool {
-	return slices.Equal(c.config.Replicas, []string{"auto"}) && len(c.Hosts()) < 2
+	return slices.Equal(c.config.Replicas, []string{"auto"}) && len(c.Hosts()) == 1
 }
 
 // lifetime is a duration that is 0 or at least a second.

@@ -218,13 +218,16 @@ func (c *Checkout) place(ctx context.Context, w *Want) error {
 	if err := e.FindPlace(ctx, &p); err != nil {
 		return err
 	}
+	p.Scope.Reach()
 	if p.Scope.Left() {
 		return sql.ErrTxDone
 	}
 	w.Scope, c.scope, c.label, c.asks, c.from = p.Scope, p.Scope, p.Label, p.Priority, p.From
 	if p.Task != nil {
 		b, err := e.bindTo(p.Task)
-		c.binding = b
+		if c.binding = b; b != nil {
+			b.checkouts.Add(1)
+		}
 		return err
 	}
 	if err := ctx.Err(); err != nil {

@@ -18,6 +18,7 @@ type Scope struct {
 	around      *Scope       // of the InTx around this one; nil: none
 	transaction atomic.Value // nil until BeginTx has begun it
 	conflict    atomic.Value // where BeginTx has met a conflict
+	reached     atomic.Bool  // an operation with the scope has come through database/sql
 	left        atomic.Bool
 }
 
@@ -42,6 +43,15 @@ func (s *Scope) End() {
 		s.own.End()
 	}
 }
+
+// Reach records that an operation with the scope has come through database/sql, and Reached reports it. s may be nil.
+func (s *Scope) Reach() {
+	if s != nil && !s.reached.Load() {
+		s.reached.Store(true)
+	}
+}
+
+func (s *Scope) Reached() bool { return s.reached.Load() }
 
 // Left reports whether the function of InTx has returned, or the function of an InTx
 // around it. s may be nil.
