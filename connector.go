@@ -444,12 +444,7 @@ func (c *Connector) Target() string {
 
 // Hosts returns the servers of the DSN, in its order, where the dialect knows them:
 // PostgreSQL and MySQL.
-func (c *Connector) Hosts() []string {
-	if l, ok := c.template.(dialects.HostLister); ok {
-		return l.Hosts()
-	}
-	return nil
-}
+func (c *Connector) Hosts() []string { return dialects.HostsOf(c.template) }
 
 // DriverParams returns the driver's own parameters in the DSN, such as sslmode and _pragma, without
 // user, password and the parameters of the pool. A value that may be a secret is replaced. The
