@@ -16,7 +16,7 @@ import (
 // core links the standard library alone.
 var mayImport = []struct{ pkg, imports string }{
 	{"examples/quickstart", ". dialects/mysql dialects/postgres dialects/sqlite pgx"},
-	{"examples/service", ". dialects/mysql dialects/postgres dialects/sqlite pgx"},
+	{"examples/service", ". dialects/mysql dialects/postgres dialects/sqlite"},
 	{"tests/schedules", ". internal/fakedb internal/randomtest internal/stubdialect sandbox testify"},
 	{"httptask", ". internal/floor internal/task"},
 	{"inspect", ". internal/pprofproto pool"},
