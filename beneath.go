@@ -40,7 +40,7 @@ func (i inside) LastStatement(process uint64) (outline string, ours bool) {
 
 // Take takes a connection with the settings of the *sql.DB.
 func (i inside) Take(ctx context.Context) (beneath.Taken, error) {
-	r, err := i.c.pool.Acquire(ctx, nil, pool.PriorityHolder)
+	r, err := i.c.pool.Acquire(ctx, nil, pool.PriorityHigh)
 	if err != nil {
 		return nil, i.c.pool.Explain(err)
 	}

@@ -67,7 +67,7 @@ type Config struct {
 	// statements that would have to wait for more than one and a half QueueTarget get ErrOverloaded at
 	// once. Statements of PriorityLow get it from half of QueueTarget on, and a statement whose context
 	// ends before it would be done gets it in any case. Never refused is a statement while a connection is
-	// idle or can be dialled, or one whose task holds a connection: see docs/overload.md. 0: no statement
+	// idle or can be dialled, or one whose task holds a connection or has rows open: see docs/overload.md. 0: no statement
 	// is refused. Default 0.
 	QueueTarget time.Duration
 	// QueueInterval is how long waits must be above QueueTarget until that is an overload and no burst.
@@ -266,6 +266,9 @@ func (c *Config) check() error {
 	}
 	if c.MinIdleConns > c.MaxConns {
 		return fmt.Errorf("pool_min_idle_conns is %d, more than pool_max_conns, which is %d", c.MinIdleConns, c.MaxConns)
+	}
+	if c.Pipeline > 0 && c.StmtCache == 0 {
+		return fmt.Errorf("pool_pipeline is %d, and pool_stmt_cache is 0: a pipeline needs prepared statements; set pool_pipeline=0, or leave pool_stmt_cache out", c.Pipeline)
 	}
 	return nil
 }

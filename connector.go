@@ -131,7 +131,15 @@ func (c *Connector) init(d dialects.Dialect, t dialects.Template, options []Opti
 			e.OnTaken = c.leaks.watch
 		}
 	}
-	return initListen(c, d)
+	if err := initListen(c, d); err != nil {
+		return err
+	}
+	for _, s := range c.Settings() {
+		if s.Idle != "" {
+			c.report.SettingIdle(s.Name, s.Value, s.Idle)
+		}
+	}
+	return nil
 }
 
 // tellSlow logs a slow statement. It uses a goroutine: the caller has locked the connection, and a
@@ -373,7 +381,7 @@ func (c *Connector) Drain(ctx context.Context) error {
 	for _, e := range enginesOf(c) {
 		for _, l := range e.Looks() {
 			if h := holderOf(&l, e); h.Pin == PinRaw {
-				c.report.DrainWaits(h.name(l.HeldFor), advice(h.Pin))
+				c.report.DrainWaits(h.name(l.HeldFor), advice(h.Pin, h.Task))
 			}
 		}
 	}
@@ -436,12 +444,7 @@ func (c *Connector) Target() string {
 
 // Hosts returns the servers of the DSN, in its order, where the dialect knows them:
 // PostgreSQL and MySQL.
-func (c *Connector) Hosts() []string {
-	if l, ok := c.template.(dialects.HostLister); ok {
-		return l.Hosts()
-	}
-	return nil
-}
+func (c *Connector) Hosts() []string { return dialects.HostsOf(c.template) }
 
 // DriverParams returns the driver's own parameters in the DSN, such as sslmode and _pragma, without
 // user, password and the parameters of the pool. A value that may be a secret is replaced. The
@@ -454,7 +457,7 @@ func (c *Connector) DriverParams() []dialects.Param {
 }
 
 // Settings returns all settings in the order of docs/settings.md, with their defaults.
-func (c *Connector) Settings() []Setting { return c.config.settings() }
+func (c *Connector) Settings() []Setting { return settingsOf(c) }
 
 // String says what the connector pools, without secrets.
 func (c *Connector) String() string {

@@ -3,6 +3,7 @@ package pooldriver
 import (
 	"errors"
 
+	"github.com/pooldriver/pooldriver/dialects"
 	"github.com/pooldriver/pooldriver/internal/session"
 	"github.com/pooldriver/pooldriver/internal/task"
 	"github.com/pooldriver/pooldriver/internal/waitgraph"
@@ -13,6 +14,9 @@ import (
 // has waited and what the pool looked like then. Its reason is one of the following five errors,
 // or the error of the statement's context.
 type AcquireError = pool.AcquireError
+
+// ConnectError is the error of a connection that could not be made: where it should have led, and why there is none.
+type ConnectError = dialects.ConnectError
 
 // Why a statement got no connection. Test for them with errors.Is.
 var (

@@ -319,7 +319,7 @@ func holderNames(e *binding.Engine) []string {
 	names := make([]string, len(all))
 	for i := range all {
 		h := holderOf(&all[i], e)
-		names[i] = h.name(all[i].HeldFor) + ": " + advice(h.Pin)
+		names[i] = h.name(all[i].HeldFor) + ": " + advice(h.Pin, h.Task)
 	}
 	return names
 }

@@ -16,9 +16,9 @@ import (
 // core links the standard library alone.
 var mayImport = []struct{ pkg, imports string }{
 	{"examples/quickstart", ". dialects/mysql dialects/postgres dialects/sqlite pgx"},
-	{"examples/service", ". dialects/mysql dialects/postgres dialects/sqlite pgx"},
+	{"examples/service", ". dialects/mysql dialects/postgres dialects/sqlite"},
 	{"tests/schedules", ". internal/fakedb internal/randomtest internal/stubdialect sandbox testify"},
-	{"httptask", ". internal/task"},
+	{"httptask", ". internal/floor internal/task"},
 	{"inspect", ". internal/pprofproto pool"},
 	{"internal/metrics", ". pool"},
 	{"sandbox", ". dialects dialects/generic internal/beneath internal/bubble internal/direct internal/driverconn internal/goroutine internal/redact internal/task sandbox/internal/clones"},
@@ -53,7 +53,7 @@ var mayImport = []struct{ pkg, imports string }{
 	{"internal/pinning", "dialects"},
 	{"internal/textcache", "dialects"},
 	{"internal/floor", "dialects internal/task"},
-	{"internal/task", "internal/ctxerr"},
+	{"internal/task", "internal/ctxerr pool"},
 	{"internal/rowbuffer", "internal/driverconn"},
 	{"internal/stmtcache", "internal/driverconn"},
 	{"internal/callsite", ""},

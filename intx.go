@@ -48,9 +48,10 @@ func inTx(ctx context.Context, db *sql.DB, opts *sql.TxOptions, fn func(context.
 		failed = withTaskEnd(s, failed)
 		s.End()
 	}()
+	ended := ctx.Err() != nil
 	begun, err := db.BeginTx(s, opts)
 	if err != nil {
-		return virtual.BeginConflict(s), waitedAbove(db, s, err)
+		return virtual.BeginConflict(s), waitedAbove(db, s, ended, err)
 	}
 	committed := false
 	defer func() {

@@ -95,7 +95,7 @@ func (l *leakWatch) look() {
 
 func (l *leakWatch) tell(held *binding.Look, e *binding.Engine) {
 	h := holderOf(held, e)
-	l.connector.report.Leak(advice(h.Pin), "held", rounded(held.HeldFor), "idle", rounded(h.Idle), "pin", string(h.Pin),
+	l.connector.report.Leak(advice(h.Pin, h.Task), "held", rounded(held.HeldFor), "idle", rounded(h.Idle), "pin", string(h.Pin),
 		"label", h.Label, "task", h.Task, "statement", h.Statement, "statements", h.Statements,
 		"process", h.ProcessID, "host", h.Host, "taken_at", callsite.Text(held.Site.Frames()), "statement_at", callsite.Text(held.Statement.Frames()))
 }

@@ -98,7 +98,7 @@ func testTakenBackIsNotWaitedFor(t *testing.T, how func(context.Context, *sql.Co
 	_ = conn.Close()
 	gate.Open()
 	other.Wait()
-	require.Eventually(t, func() bool { return lent(c) == 0 }, time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return lent(c) == 0 }, 30*time.Second, time.Millisecond)
 }
 
 func TestAConnectionThatRawCalledBadIsNotUsedAgainInItsTask(t *testing.T) {
@@ -109,7 +109,7 @@ func TestAConnectionThatRawCalledBadIsNotUsedAgainInItsTask(t *testing.T) {
 	require.NoError(t, err)
 	done := inRaw(ctx, conn, func(driver.Conn) error { return driver.ErrBadConn })
 	go end() // the task ends while it has the connection
-	require.Eventually(t, func() bool { return errors.Is(context.Cause(ctx), ErrTaskEnded) }, time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return errors.Is(context.Cause(ctx), ErrTaskEnded) }, 30*time.Second, time.Millisecond)
 	require.ErrorIs(t, done(), driver.ErrBadConn)
 	_ = conn.Close()
 	atRest(t, c)

@@ -3,6 +3,8 @@ package pooldriver
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/pooldriver/pooldriver/internal/optiontable"
@@ -57,15 +59,49 @@ type Setting struct {
 	Value   string // as a DSN writes it
 	Default string // likewise
 	Meaning string // a sentence without a capital letter and a full stop
+	// Idle is why a Value that is not the Default has no effect; "": it has one.
+	Idle string
 }
 
 // settings lists the options of the table with their values in c.
-func (c *Config) settings() []Setting {
-	list := make([]Setting, len(options))
+func settingsOf(c *Connector) []Setting {
+	list, config := make([]Setting, len(options)), c.config
 	for i, o := range options {
-		list[i] = Setting{Name: o.Name, Value: o.Get(c), Default: o.Default, Meaning: o.Doc}
+		list[i] = Setting{Name: o.Name, Value: o.Get(&config), Default: o.Default, Meaning: o.Doc}
+		if s := &list[i]; s.Value != s.Default {
+			s.Idle = idleOf(c, s.Name)
+		}
 	}
 	return list
+}
+
+// idleOf says why a setting that is not the default has no effect; "": it has one. Such a setting stops nobody: in an incident one switch
+// is turned off, and what belongs to it stays. What contradicts itself is an error: see fit and check.
+func idleOf(c *Connector, name string) string {
+	switch of := c.config; {
+	case (name == "pool_queue_interval" || name == "pool_queue_dry") && of.QueueTarget == 0:
+		return "pool_queue_target is 0"
+	case name == "pool_replicas" && hasNoStandby(c):
+		return "the DSN has one host"
+	case strings.HasPrefix(name, "pool_replica_") && (len(of.Replicas) == 0 || hasNoStandby(c)):
+		return "there are no pool_replicas"
+	case name == "pool_breaker_cooldown" && of.BreakerFailures == 0:
+		return "pool_breaker_failures is 0"
+	case name == "pool_leak_exempt" && of.LeakAfter == 0:
+		return "pool_leak_after is 0"
+	case name == "pool_stmt_budget" && of.StmtCache == 0:
+		return "pool_stmt_cache is 0"
+	case name == "pool_max_conn_lifetime_jitter" && of.MaxConnLifetime == 0:
+		return "pool_max_conn_lifetime is 0"
+	case name == "pool_listen_ping" && c.err == nil && c.listens == nil:
+		return "this database has no listeners"
+	}
+	return ""
+}
+
+// hasNoStandby reports whether pool_replicas=auto finds no other host than the primary.
+func hasNoStandby(c *Connector) bool {
+	return slices.Equal(c.config.Replicas, []string{"auto"}) && len(c.Hosts()) == 1
 }
 
 // lifetime is a duration that is 0 or at least a second.

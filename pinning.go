@@ -31,8 +31,8 @@ func pinOf(l *binding.Look) Pin {
 	return Pin(l.Pin.String())
 }
 
-// advice says how the program gives back a connection that is held for the reason pin.
-func advice(pin Pin) string {
+// advice says how the program gives back a connection that is held for the reason pin. task is the holder's; "": it has none.
+func advice(pin Pin, task string) string {
 	switch pin {
 	case PinStatement:
 		return "its statement runs; end the statement's context"
@@ -41,7 +41,9 @@ func advice(pin Pin) string {
 	case PinTransaction, PinRawTransaction:
 		return "commit its transaction or roll it back"
 	case PinState:
-		return "end its task"
+		if task != "" {
+			return "end its task"
+		}
 	case PinRaw:
 		return "let the function of Raw return"
 	}

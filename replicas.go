@@ -139,7 +139,7 @@ func enginesOf(c *Connector) iter.Seq2[string, *binding.Engine] {
 
 // initReplicas makes the pools of the replicas. Nothing is opened.
 func initReplicas(c *Connector, d dialects.Dialect) error {
-	if len(c.config.Replicas) == 0 {
+	if len(c.config.Replicas) == 0 || hasNoStandby(c) {
 		return nil
 	}
 	t, ok := c.template.(dialects.ReplicaTemplate)

@@ -53,6 +53,9 @@ func (c *Config) fit(d dialects.Dialect, t dialects.Template) error {
 	if c.Credentials != nil && !t.TakesCredential() {
 		return fmt.Errorf("pooldriver: Config.Credentials cannot be used with this %s connection: pooldriver does not give it a user and password; leave Config.Credentials out, or use New with a DSN for PostgreSQL, MySQL or ODBC", d.Name())
 	}
+	if c.Pipeline > 0 && !t.Traits().Pipelines {
+		return fmt.Errorf("pooldriver: pool_pipeline cannot be used with this %s connection: only PostgreSQL has pipelines; leave pool_pipeline out", d.Name())
+	}
 	if c.Dial == nil {
 		return nil
 	}

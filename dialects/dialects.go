@@ -246,6 +246,9 @@ type Traits struct {
 	// driver.
 	CloseWrites bool
 
+	// Pipelines: sessions may be Pipeliners.
+	Pipelines bool
+
 	// RoleMatters: the DSN asks for servers of a certain role, which a server
 	// can lose while its connections live. Health checks ask RoleChecker.CheckRole.
 	RoleMatters bool

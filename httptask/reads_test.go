@@ -1,8 +1,11 @@
 package httptask_test
 
 import (
+	"bytes"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -36,8 +39,52 @@ func TestWithoutWritesThereIsNoCookie(t *testing.T) {
 	t.Parallel()
 	w := httptest.NewRecorder()
 	httptask.SetReads(w, pooldriver.WithReads(t.Context()))
-	httptask.SetReads(w, t.Context())
 	require.Empty(t, w.Header())
+}
+
+// writtenWriter is a writer that tells whether its header is sent, as those of routers do.
+type writtenWriter struct {
+	http.ResponseWriter
+	sent bool
+}
+
+func (w *writtenWriter) Written() bool               { return w.sent }
+func (w *writtenWriter) Write(p []byte) (int, error) { w.sent = true; return w.ResponseWriter.Write(p) }
+
+type status struct {
+	http.ResponseWriter
+	code int
+}
+
+func (w *status) Status() int          { return w.code }
+func (w *status) WriteHeader(code int) { w.code = code; w.ResponseWriter.WriteHeader(code) }
+
+type around struct{ http.ResponseWriter }
+
+func (a around) Unwrap() http.ResponseWriter { return a.ResponseWriter }
+
+func TestSetReadsThatHasNoEffectIsInTheLogOnce(t *testing.T) { //nolint:paralleltest // it replaces slog.Default
+	var log bytes.Buffer
+	before := slog.Default()
+	slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
+	defer slog.SetDefault(before)
+	written := pooldriver.WithToken(t.Context(), anyToken)
+	w := &writtenWriter{ResponseWriter: httptest.NewRecorder()}
+	httptask.SetReads(w, pooldriver.WithReads(t.Context()))
+	httptask.SetReads(around{w}, written)
+	httptask.SetReads(&status{ResponseWriter: w}, written)
+	require.Empty(t, log.String())
+	for range 2 {
+		httptask.SetReads(w, t.Context())
+	}
+	require.Equal(t, 1, strings.Count(log.String(), "a context that keeps no writes"))
+	s := &status{ResponseWriter: w}
+	s.WriteHeader(http.StatusOK)
+	_, err := w.Write([]byte("body"))
+	require.NoError(t, err)
+	httptask.SetReads(around{w}, written)
+	httptask.SetReads(s, written)
+	require.Equal(t, 1, strings.Count(log.String(), "when the response had begun"))
 }
 
 func TestTheReadsOfATaskAreThoseOfItsRequest(t *testing.T) {

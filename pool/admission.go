@@ -23,8 +23,9 @@ const (
 	PriorityNormal Priority = iota
 	// PriorityLow is refused as soon as the delay in the queue is more than half of Config.QueueTarget.
 	PriorityLow
-	// PriorityHolder is never refused: the acquirer has a resource already, which others wait for.
-	PriorityHolder
+	// PriorityHigh is never refused. It is for an acquirer that has a resource already, which others wait for, and for
+	// what a program needs to go on.
+	PriorityHigh
 	// PriorityAgain is never refused either, nor does Config.MaxWaiters bound it: the acquirer has had its turn.
 	PriorityAgain
 	// OnlyIdle is for an acquirer that takes an idle resource if nobody waits. Otherwise it fails with ErrNoneNow.
@@ -128,7 +129,7 @@ func (p *Pool[T]) mayWaitLocked(t *ticket) error {
 	} else if start := first.start.Load(); start != 0 && now-start > p.target {
 		a.observe(now, true, p.cfg.QueueInterval) // also if nobody is served for long
 	}
-	if p.admitsAllLocked() || t.how >= PriorityHolder || p.backlogLocked() < 0 {
+	if p.admitsAllLocked() || t.how >= PriorityHigh || p.backlogLocked() < 0 {
 		return nil
 	}
 	if p.predictedLocked() > p.limitLocked(t.how) {
@@ -142,7 +143,7 @@ func (p *Pool[T]) mayWaitLocked(t *ticket) error {
 func (p *Pool[T]) refuseLocked(how *Priority, start int64) error {
 	if p.cfg.QueueDry {
 		p.count.wouldRefuse++
-		*how = PriorityHolder
+		*how = PriorityHigh
 		return nil
 	}
 	p.count.shed++

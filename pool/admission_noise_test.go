@@ -98,7 +98,7 @@ func TestAnOverloadBeginsLaterWhilePriorityLowIsRefused(t *testing.T) {
 				}
 				for !c.Stats().Overloaded {
 					after(time.Millisecond)
-					c.ask(PriorityHolder, 0).cancel()
+					c.ask(PriorityHigh, 0).cancel()
 					synctest.Wait()
 				}
 				took := time.Since(begun)
@@ -107,7 +107,7 @@ func TestAnOverloadBeginsLaterWhilePriorityLowIsRefused(t *testing.T) {
 					c.next()
 					begun = time.Now()
 					after(DefaultQueueInterval)
-					c.ask(PriorityHolder, 0)
+					c.ask(PriorityHigh, 0)
 					c.next()
 				}
 				require.Less(t, time.Since(begun), DefaultQueueInterval+2*rushHold)
@@ -130,7 +130,7 @@ func TestBeforeALateOverloadTheOthersWaitForFourTargets(t *testing.T) {
 		require.False(t, c.Stats().Overloaded)
 		require.ErrorIs(t, c.ask(PriorityNormal, 0).err, ErrOverloaded)
 		after(30 * rushHold)
-		c.ask(PriorityHolder, 0)
+		c.ask(PriorityHigh, 0)
 		require.True(t, c.Stats().Overloaded)
 	})
 }

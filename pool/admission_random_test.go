@@ -147,7 +147,7 @@ func (b *bench) come(p *plea) {
 	} else if time.Since(b.queue[0].came) > queueTarget {
 		b.see(true)
 	}
-	if p.judged = p.priority == PriorityHolder; !p.judged {
+	if p.judged = p.priority == PriorityHigh; !p.judged {
 		wait := time.Duration(len(b.queue)+1) * averageOf(b.paces)
 		late := wait > b.limit(p)
 		hopeless := !p.end.IsZero() && wait+averageOf(b.holds) > 0 && wait+averageOf(b.holds) > time.Until(p.end)

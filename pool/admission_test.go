@@ -202,9 +202,9 @@ func inCourt(t *testing.T, cfg Config[*item], test func(*testing.T, *court)) {
 		c.held = must(t, p)
 		defer c.finish()
 		for range 2 * averaged { // two wait when one is served, so that the pace is measured
-			c.ask(PriorityHolder, 0)
+			c.ask(PriorityHigh, 0)
 			after(rushHold)
-			c.ask(PriorityHolder, 0)
+			c.ask(PriorityHigh, 0)
 			c.next()
 			after(rushHold)
 			c.next()
@@ -251,7 +251,7 @@ func (c *court) overload() *queuer {
 	after(queueTarget)
 	for range 2 {
 		after(DefaultQueueInterval)
-		c.ask(PriorityHolder, 0).cancel()
+		c.ask(PriorityHigh, 0).cancel()
 		synctest.Wait()
 	}
 	require.True(c.t, c.Stats().Overloaded)
@@ -326,7 +326,7 @@ func TestWhoHoldsAResourceIsNeverRefused(t *testing.T) {
 		c.ask(PriorityNormal, 0)
 		var holders []*queuer
 		for range 20 {
-			holders = append(holders, c.ask(PriorityHolder, 0))
+			holders = append(holders, c.ask(PriorityHigh, 0))
 		}
 		require.ErrorIs(t, c.ask(PriorityNormal, 0).err, ErrOverloaded)
 		after(time.Minute)
@@ -394,9 +394,9 @@ func TestFollowersCountAsServed(t *testing.T) {
 	inCourt(t, Config[*item]{}, func(t *testing.T, c *court) {
 		for range averaged {
 			for range 4 {
-				c.ask(PriorityHolder, 0)
+				c.ask(PriorityHigh, 0)
 			}
-			last := c.ask(PriorityHolder, 0)
+			last := c.ask(PriorityHigh, 0)
 			after(rushHold)
 			for _, f := range c.held.TakeAlong(upTo(4), anybody) {
 				f.Served(nil)
@@ -404,7 +404,7 @@ func TestFollowersCountAsServed(t *testing.T) {
 			require.Same(t, last, c.next())
 		}
 		for range 10 {
-			c.ask(PriorityHolder, 0)
+			c.ask(PriorityHigh, 0)
 		}
 		require.Less(t, c.Stats().PredictedWait, 11*rushHold/3)
 	})
@@ -415,9 +415,9 @@ func TestAHoldIsSharedByThoseInThePipeline(t *testing.T) {
 	inCourt(t, Config[*item]{}, func(t *testing.T, c *court) {
 		for range 4 * averaged {
 			for range 3 {
-				c.ask(PriorityHolder, 0)
+				c.ask(PriorityHigh, 0)
 			}
-			last := c.ask(PriorityHolder, 0)
+			last := c.ask(PriorityHigh, 0)
 			followers := c.held.TakeAlong(upTo(3), anybody)
 			after(rushHold)
 			for _, f := range followers {
@@ -434,8 +434,8 @@ func TestAFollowerCountsAsServedWhenItIs(t *testing.T) {
 	inCourt(t, Config[*item]{}, func(t *testing.T, c *court) {
 		pace := c.admission.pace
 		for range averaged {
-			c.ask(PriorityHolder, 0)
-			last := c.ask(PriorityHolder, 0)
+			c.ask(PriorityHigh, 0)
+			last := c.ask(PriorityHigh, 0)
 			for range 3 {
 				for _, f := range c.held.TakeAlong(upTo(2), anybody) {
 					f.Return()
@@ -460,7 +460,7 @@ func TestWhoseResourceWasRefusedByBeforeAcquireIsNotRefusedItself(t *testing.T) 
 		return nil
 	}}, func(t *testing.T, c *court) {
 		first := c.ask(PriorityLow, 0)
-		behind := c.ask(PriorityHolder, 0)
+		behind := c.ask(PriorityHigh, 0)
 		fail = true
 		require.Same(t, first, c.next(), "with a new resource")
 		require.Same(t, behind, c.next())

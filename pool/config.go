@@ -148,7 +148,8 @@ type Config[T any] struct {
 	// MaxConcurrentCreates bounds the creates that run at once. 0: as many as
 	// there are resources already, and at least four. So a pool grows by
 	// doubling, and a burst of acquirers does not open one resource for each acquirer if the first
-	// resources come back quickly. This bound does not hold for creates of AcquireNow, which serve
+	// resources come back quickly. If a create has succeeded, and no resource comes back for a quarter of the
+	// time that the create took, as many run as acquirers wait. This bound does not hold for creates of AcquireNow, which serve
 	// one acquirer alone. Negative: no bound but Max.
 	MaxConcurrentCreates int
 
@@ -162,7 +163,7 @@ type Config[T any] struct {
 	// resources are held on average. Acquirers who stay are served in the order in which they came.
 	//
 	// Nobody is refused while a resource is idle or can be created, or while the circuit breaker is not Active;
-	// nor is PriorityHolder or PriorityAgain, nor who was taken along (Lease.TakeAlong), nor whose resource BeforeAcquire refused.
+	// nor is PriorityHigh or PriorityAgain, nor who was taken along (Lease.TakeAlong), nor whose resource BeforeAcquire refused.
 	QueueTarget time.Duration
 	// QueueInterval: see QueueTarget. 0: DefaultQueueInterval.
 	QueueInterval time.Duration

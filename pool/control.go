@@ -7,11 +7,12 @@ import (
 	"time"
 )
 
-// Warm opens resources, one after the other, until Config.Min exist and MinIdle are idle. It stops
-// at the first error and returns it. The resources that it has opened stay. A pool that is not
+// Warm opens resources until Config.Min exist and MinIdle are idle: the first one alone, then up to eight
+// at once. It stops at the first error and returns it. The resources that it has opened stay. A pool that is not
 // warmed begins to fill at its first use.
 func (p *Pool[T]) Warm(ctx context.Context) error {
-	for {
+	const most = 8
+	for atOnce := 1; ; {
 		p.mu.Lock()
 		if p.mode&modeClosed != 0 {
 			p.mu.Unlock()
@@ -41,13 +42,27 @@ func (p *Pool[T]) Warm(ctx context.Context) error {
 			}
 			continue
 		}
-		p.seq++
-		w := p.newWaiterLocked(ctx, &ticket{seq: p.seq, start: p.nowLocked()})
-		p.reserveLocked(w)
-		p.mu.Unlock()
-		if err := p.warmOne(ctx, w); err != nil {
-			return err
+		var all []*waiter[T]
+		for range min(missing-p.creating, atOnce) {
+			if !p.spareLocked() {
+				break
+			}
+			p.seq++
+			w := p.newWaiterLocked(ctx, &ticket{seq: p.seq, start: p.nowLocked()})
+			p.reserveLocked(w)
+			all = append(all, w)
 		}
+		p.mu.Unlock()
+		var first error
+		for _, w := range all {
+			if err := p.warmOne(ctx, w); first == nil {
+				first = err
+			}
+		}
+		if first != nil {
+			return first
+		}
+		atOnce = most
 	}
 }
 
@@ -136,6 +151,7 @@ func (p *Pool[T]) FlushOthers(ctx context.Context) {
 		return
 	}
 	p.generation++
+	p.growth.proven = 0 // the next server may be another one
 	if r, ok := ctx.Value(creating{}).(*resource[T]); ok && r.pool == p {
 		r.generation = p.generation
 	}

@@ -34,20 +34,34 @@ func TestWarmFillsUpToMinAndMinIdle(t *testing.T) {
 
 func TestWarmStopsAtTheFirstErrorAndReportsIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var tries atomic.Int32
-		cfg := quiet(5)
-		cfg.Min = 5
-		p, s := (&shop{create: func(context.Context) error {
-			if tries.Add(1) == 3 {
-				return errBroken
-			}
-			return nil
-		}}).sell(t, cfg)
-		require.ErrorIs(t, p.Warm(t.Context()), errBroken)
-		synctest.Wait()
-		require.Equal(t, 2, s.madeSoFar())
-		require.EqualValues(t, 3, tries.Load())
-		require.Equal(t, 2, p.Stats().Idle, "what was opened stays")
+		for broken, opened := range map[int32]int{1: 0, 3: 8} {
+			var tries atomic.Int32
+			cfg := quiet(20)
+			cfg.Min = 20
+			p, s := (&shop{create: func(context.Context) error {
+				if tries.Add(1) == broken {
+					return errBroken
+				}
+				return nil
+			}}).sell(t, cfg)
+			require.ErrorIs(t, p.Warm(t.Context()), errBroken)
+			synctest.Wait()
+			require.Equal(t, opened, s.madeSoFar())
+			require.EqualValues(t, opened+1, tries.Load())
+			require.Equal(t, opened, p.Stats().Idle, "what was opened stays")
+		}
+	})
+}
+
+func TestWarmOpensEightAtOnceAfterTheFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := quiet(33)
+		cfg.Min = 33
+		p, _ := (&shop{create: slowly}).sell(t, cfg)
+		begun := time.Now()
+		require.NoError(t, p.Warm(t.Context()))
+		require.Equal(t, 5*slow, time.Since(begun), "1 and 4 times 8")
+		require.Equal(t, 33, p.Stats().Idle)
 	})
 }
 

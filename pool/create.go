@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"time"
+
+	"github.com/pooldriver/pooldriver/internal/bubble"
 )
 
 // wantedLocked is how many creates are to be started for the queue and for
@@ -51,8 +53,32 @@ func (p *Pool[T]) roomLocked() int {
 	case limit == 0:
 		limit = max(minConcurrentCreates, p.total-p.creating-p.destroying)
 		running -= p.reserved
+		if p.queue.n > limit && p.total < p.allowedLocked() && p.outgrowsLocked() {
+			limit = p.max
+		}
 	}
 	return min(p.allowedLocked()-p.total, limit-running)
+}
+
+// growth is what lets a pool start more creates than it has resources: while creates run, one has succeeded, so the server takes
+// more, and no resource has come back to a waiter for a while, so holds are long. The pool's lock protects it.
+type growth struct {
+	proven   int64 // when the first create succeeded since creates run; 0: none has, or one has failed since
+	patience int64 // how long resources have to stay away: a quarter of the time of that create
+	returned int64 // when a resource came back to a waiter last
+}
+
+// outgrowsLocked reports whether as many creates may run as acquirers wait.
+func (p *Pool[T]) outgrowsLocked() bool {
+	g := &p.growth
+	if p.creating == 0 || g.proven == 0 {
+		return false
+	}
+	now, at := p.nowLocked(), later(max(g.proven, g.returned), time.Duration(g.patience))
+	if now < at {
+		p.balanceAtLocked(at, now)
+	}
+	return now >= at
 }
 
 // spareLocked reports whether a create may be started now for one acquirer
@@ -83,6 +109,9 @@ func (p *Pool[T]) startCreateLocked(w *waiter[T]) {
 	if w != nil {
 		w.creates = true
 		c.w, c.seq, ctx = w, w.seq, w.ctx
+	}
+	if p.creating == 0 {
+		p.growth.proven = 0
 	}
 	p.total++
 	p.creating++
@@ -164,6 +193,10 @@ func (p *Pool[T]) deliver(c *creation[T], r *resource[T], v verdict) {
 	defer p.mu.Unlock()
 	p.createEndedLocked(c)
 	p.count.creates++
+	if g := &p.growth; g.proven == 0 {
+		g.proven = p.nowLocked()
+		g.patience = max(2*int64(bubble.Tick), (g.proven-c.start)/4)
+	}
 	p.outageEndsLocked()
 	p.applyLocked(v)
 	p.armSweepLocked()
@@ -227,6 +260,7 @@ func (p *Pool[T]) deliverError(c *creation[T], err error, denied, kept bool, v v
 	p.createEndedLocked(c)
 	p.total--
 	p.count.createErrors++
+	p.growth.proven = 0
 	p.lastCreateErr = err
 	if kept {
 		p.fullLocked(c)

@@ -80,6 +80,7 @@ type Pool[T any] struct {
 	following waitQueue[T] // waiters that are not in queue, in the order in which they were taken along
 
 	creations     []*creation[T] // the running creates, in the order of their start
+	growth        growth
 	outage        outage
 	full          full
 	lastCreateErr error         // of the most recent create; nil if it succeeded
@@ -142,6 +143,9 @@ func (p *Pool[T]) putLocked(r *resource[T]) *waiter[T] {
 	if w := p.chosenLocked(); w != nil && p.mayGrantLocked(w) {
 		p.queue.take()
 		p.grantLocked(w, r, false)
+		if p.creating > 0 {
+			p.growth.returned = now
+		}
 		return w
 	}
 	r.idleSince = now

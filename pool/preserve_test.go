@@ -80,7 +80,7 @@ func TestWhatEndsAPreservedResource(t *testing.T) {
 		p, s := sell(t, preserving(2))
 		cycle(t, p, 2)
 		require.NoError(t, p.Resize(1))
-		require.Eventually(t, func() bool { return len(s.gone()) == 1 }, time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return len(s.gone()) == 1 }, 30*time.Second, time.Millisecond)
 	})
 	t.Run("Close", func(t *testing.T) {
 		p, s := sell(t, preserving(1))

@@ -199,7 +199,7 @@ func (p *Pool[T]) newWaiterLocked(ctx context.Context, t *ticket) *waiter[T] {
 	} else {
 		p.free, w.next = w.next, nil
 	}
-	w.ctx, w.seq, w.who, w.creates, w.yields, w.how, w.judged, w.ahead = ctx, t.seq, t.who, false, false, t.how, t.how >= PriorityHolder, 0
+	w.ctx, w.seq, w.who, w.creates, w.yields, w.how, w.judged, w.ahead = ctx, t.seq, t.who, false, false, t.how, t.how >= PriorityHigh, 0
 	if t.start != 0 {
 		w.start.Store(t.start)
 	}

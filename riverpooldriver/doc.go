@@ -30,6 +30,9 @@
 //   - Notifications of different topics may change places. River does not rely on their order.
 //   - A Connector that cannot listen (Wrap with OnNotification, PgBouncer in transaction mode without a ListenDSN) is an error of
 //     Start, unless River's PollOnly is set.
+//   - A transaction that River begins takes its connection with its first statement.
+//   - Under overload (pool_queue_target) River's completions, elections and changes of state are not refused. Its fetches, which it tries
+//     again, and Insert are refused as other statements are.
 //   - The Conn of River's transactions is nil: lent, it would cost a cleaning.
 //
 // River says that the interface of its drivers may change in any version. A version of this module works with the versions of River

@@ -38,9 +38,9 @@ func (d *Driver) own() *riverpgxv5.Driver {
 // PoolIsSet implements riverdriver.Driver.
 func (d *Driver) PoolIsSet() bool { return d.pool != nil }
 
-// GetExecutor implements riverdriver.Driver.
+// GetExecutor implements riverdriver.Driver. The result is no ExecutorTx: on one, River's Insert begins no transaction.
 func (d *Driver) GetExecutor() riverdriver.Executor {
-	return d.Driver.UnwrapExecutor(executor{statements: d.pool})
+	return struct{ riverdriver.Executor }{d.Driver.UnwrapExecutor(executor{statements: d.pool})}
 }
 
 // GetListener implements riverdriver.Driver.
@@ -79,8 +79,12 @@ type executor struct {
 
 var _ pgx.Tx = executor{}
 
-// Begin begins a transaction.
+// Begin begins a transaction. On a pool it begins with its first statement.
 func (e executor) Begin(ctx context.Context) (pgx.Tx, error) {
+	if e.transaction.Tx == nil {
+		tx := &later{pool: e, within: ctx}
+		return executor{tx, transaction{tx}}, nil
+	}
 	tx, err := e.statements.Begin(ctx)
 	if err != nil {
 		return nil, translated(err)
@@ -90,14 +94,19 @@ func (e executor) Begin(ctx context.Context) (pgx.Tx, error) {
 
 // Exec executes a statement.
 func (e executor) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
-	tag, err := e.statements.Exec(ctx, sql, args...)
+	tag, err := e.statements.Exec(prioritized(ctx, sql), sql, args...)
 	return tag, translated(err)
 }
 
 // Query runs a query.
 func (e executor) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
-	rows, err := e.statements.Query(ctx, sql, args...)
+	rows, err := e.statements.Query(prioritized(ctx, sql), sql, args...)
 	return rows, translated(err)
+}
+
+// QueryRow runs a query of one row.
+func (e executor) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
+	return e.statements.QueryRow(prioritized(ctx, sql), sql, args...)
 }
 
 // translated returns err, as one by which River knows that another try is of no use.

@@ -54,7 +54,7 @@ func (l *listener) Connect(ctx context.Context) error {
 		return errors.New("riverpooldriver: the listener is connected already: call Close first")
 	}
 	if l.schema == "" {
-		if err := l.pool.AcquireFunc(ctx, func(c *pgxpooldriver.Conn) error { return l.findSchema(ctx, c) }); err != nil {
+		if err := l.pool.AcquireFunc(pooldriver.WithPriority(ctx, pooldriver.PriorityHigh), func(c *pgxpooldriver.Conn) error { return l.findSchema(ctx, c) }); err != nil {
 			return translated(err)
 		}
 	}

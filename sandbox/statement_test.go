@@ -97,7 +97,7 @@ func TestWhatAStatementHasWrittenStaysIfItsRowsAreCutShort(t *testing.T) {
 		require.NoError(t, err)
 		require.True(t, rows.Next())
 		cancel()
-		require.Eventually(t, func() bool { return errors.Is(rows.Err(), context.Canceled) || !rows.Next() }, time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return errors.Is(rows.Err(), context.Canceled) || !rows.Next() }, 30*time.Second, time.Millisecond)
 		_ = rows.Close()
 		left = count(t, db)
 		mustExec(t, db, "DELETE FROM ledger")

@@ -60,6 +60,7 @@ func (d *doctorCommand) Run(w io.Writer) error {
 	}
 	spare := 0
 	if dsn != "" {
+		report.Settings(c.Settings())
 		spare = doctor.Server(ctx, report, dsn, &plan)
 	}
 	if d.Load.Load {

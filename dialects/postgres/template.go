@@ -41,7 +41,7 @@ var _ dialects.HostLister = (*template)(nil)
 // scanPlanAnyTextToBytes). By pgtype.ScanPlan, a codec that a program registers for such a type
 // must not retain what it scans, either.
 var traits = dialects.Traits{TxKeepsContext: true, BadConnUnsure: true, StatusKnown: true, StatementsEndWithSession: true, PreparedAges: true,
-	BytesKept: true, ArgsAsGiven: true}
+	BytesKept: true, ArgsAsGiven: true, Pipelines: true}
 
 // targetOf says where config leads: the user, if there is a user to name, the first host, and the
 // number of other hosts.
@@ -117,7 +117,7 @@ func dialError(target, password string, err error) error {
 		outermost := err == error(connectErr)
 		password, err = connectErr.Config.Password, connectErr.Unwrap()
 		if outermost {
-			text = err.Error() // the target already says what pgx says before it
+			text = lastFirst(err) // the target already says what pgx says before it
 		}
 	}
 	// pgx never puts the password there by intention, but a server or a proxy might. A password
@@ -138,6 +138,20 @@ func dialError(target, password string, err error) error {
 		return struck
 	}
 	return &connectError{text: text, err: err}
+}
+
+// lastFirst is the text of an error of several attempts, such as without TLS after the server has refused TLS. The last attempt says why
+// there is no connection, and a log or a page may show only the beginning.
+func lastFirst(err error) string {
+	all, ok := err.(interface{ Unwrap() []error }) //nolint:errorlint // pgx makes it with errors.Join
+	if !ok {
+		return err.Error()
+	}
+	var texts []string
+	for _, e := range slices.Backward(all.Unwrap()) {
+		texts = append(texts, e.Error())
+	}
+	return strings.Join(texts, "; before that ")
 }
 
 // serverErrors finds the server's errors in all branches of err: pgx joins the errors of several

@@ -147,7 +147,7 @@ func splitQuery(raw string) (query, error) {
 		if name != "_pragma" { // a DSN may have several _pragma
 			names = append(names, name)
 		}
-		if strings.HasPrefix(name, "pool_") {
+		if dialects.HasPrefix(name, "pool_") { // in any case: the driver leaves out what it does not know
 			q.pool = append(q.pool, dialects.Param{Name: name, Value: value})
 			continue
 		}

@@ -322,3 +322,20 @@ func requireLoaded(t *testing.T, db *sql.DB, want int) {
 		require.Equal(t, want, a)
 	}
 }
+
+func TestTheModeOfADatabaseInMemoryIsIgnoredAsByTheDriver(t *testing.T) {
+	t.Parallel()
+	for _, dsn := range []string{":memory:?mode=ro", ":memory:?mode=readonly"} {
+		bare, err := sql.Open("sqlite", dsn)
+		require.NoError(t, err)
+		for _, db := range []*sql.DB{bare, openMemory(t, dsn)} {
+			_, err = db.Exec("CREATE TABLE u (a)")
+			require.NoError(t, err, dsn)
+		}
+		require.NoError(t, bare.Close())
+	}
+	readOnly := sql.OpenDB(pooldriver.New("sqlite::memory:?mode=ro"))
+	_, err := readOnly.Exec("CREATE TABLE u (a)")
+	require.ErrorContains(t, err, "readonly")
+	require.NoError(t, readOnly.Close())
+}

@@ -75,21 +75,19 @@ func run(ctx context.Context, out io.Writer, s settings) error {
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
 	go shop.archive()
-	listening, hangUp := context.WithCancel(context.Background())
-	defer hangUp()
-	go shop.listen(listening)
+	go shop.listen()
 	fmt.Fprintln(out, "listening on", listener.Addr())
 	select {
 	case err := <-served:
 		return errors.Join(err, shop.db.Close())
 	case <-ctx.Done():
 	}
-	return shutdown(shop, server, hangUp, s)
+	return shutdown(shop, server, s)
 }
 
 // shutdown ends the service. The order matters: each step ends what could begin something in
 // the next one.
-func shutdown(shop *shop, server *http.Server, hangUp func(), s settings) error {
+func shutdown(shop *shop, server *http.Server, s settings) error {
 	// 1. Load balancers stop sending requests here. Until they have seen it, requests are
 	// served as always.
 	shop.leaving.Store(true)
@@ -101,9 +99,8 @@ func shutdown(shop *shop, server *http.Server, hangUp func(), s settings) error 
 		_ = server.Close()
 		return errors.Join(fmt.Errorf("requests are still running: %w", err), shop.db.Close())
 	}
-	// 3. The listener ends: it holds a connection, and Drain would wait for it.
-	hangUp()
-	<-shop.listened
+	// 3. A leader, or a LISTEN by Raw, would let go of its connection here: Drain would wait for it. A listener of
+	// Connector.Listen ends with Drain.
 	// 4. No transaction begins any more. Those that have begun are finished: here those of
 	// the archive, which no request waits for.
 	if err := shop.connector.Drain(ctx); err != nil {
@@ -112,6 +109,7 @@ func shutdown(shop *shop, server *http.Server, hangUp func(), s settings) error 
 	// 5. Who works behind the requests is told so at the next attempt, and ends. After
 	// step 6 it would get an error of database/sql that nothing tells from others.
 	<-shop.archived
+	<-shop.listened
 	// 6. The *sql.DB is closed. Its connections are closed already.
 	return shop.db.Close()
 }

@@ -3,15 +3,13 @@ package main
 import (
 	"context"
 	"database/sql"
-	"database/sql/driver"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
+	"strings"
 	"sync/atomic"
 	"time"
-
-	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/pooldriver/pooldriver"
 )
@@ -29,7 +27,7 @@ type shop struct {
 
 func openShop(ctx context.Context, dsn string) (*shop, error) {
 	connector := pooldriver.New(dsn, func(c *pooldriver.Config) {
-		c.MaxConns, c.LeakAfter, c.LeakExempt = 5, time.Minute, []string{"listener"}
+		c.MaxConns, c.LeakAfter = 5, time.Minute
 	})
 	s := &shop{connector: connector, db: sql.OpenDB(connector), archived: make(chan struct{}), listened: make(chan struct{})}
 	s.last.Store(time.Now().UnixMicro())
@@ -117,40 +115,14 @@ func (s *shop) archive() {
 	}
 }
 
-// listen hears of orders that others have taken, until ctx ends. It holds a connection for as long
-// as it runs, so it has a label: pool_leak_exempt names it.
-func (s *shop) listen(ctx context.Context) {
+// listen hears of orders that others have taken, until the connector drains. Only PostgreSQL has notifications.
+func (s *shop) listen() {
 	defer close(s.listened)
-	ctx = pooldriver.Label(ctx, "listener")
-	for ctx.Err() == nil {
-		if err := s.hear(ctx); err != nil && ctx.Err() == nil {
-			slog.Error("listen", "error", err)
-			time.Sleep(time.Second)
-		}
+	if !strings.HasPrefix(s.connector.Target(), "postgres") {
+		return
 	}
-}
-
-// hear listens on one connection. Only PostgreSQL has notifications.
-func (s *shop) hear(ctx context.Context) error {
-	conn, err := s.db.Conn(ctx)
-	if err != nil {
-		return err
+	err := s.connector.Listen(context.Background(), "service_orders", func(context.Context, pooldriver.Notification) { s.heard.Add(1) })
+	if !errors.Is(err, pooldriver.ErrClosed) {
+		slog.Warn("listen", "error", err)
 	}
-	defer conn.Close()
-	return pooldriver.Raw(ctx, conn, func(dc driver.Conn) error {
-		pg, ok := dc.(*stdlib.Conn)
-		if !ok {
-			<-ctx.Done()
-			return nil
-		}
-		if _, err := pg.Conn().Exec(ctx, "LISTEN service_orders"); err != nil {
-			return err
-		}
-		for {
-			if _, err := pg.Conn().WaitForNotification(ctx); err != nil {
-				return err
-			}
-			s.heard.Add(1)
-		}
-	})
 }

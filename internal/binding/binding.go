@@ -53,6 +53,8 @@ type Binding struct {
 	ended       atomic.Bool
 	rolledBack  atomic.Bool  // a transaction was open at the task's end
 	held        atomic.Int32 // connections lent to the task, or on their way to it
+	checkouts   atomic.Int32 // of the task that have not ended
+	open        atomic.Int32 // rows that the task's statements have opened and not closed, in memory or not
 
 	// mu protects the list of seats, the claims on each, the pin that keeps a seat, and the arrival
 	// and departure of a connection. It is held for some nanoseconds, and never while anything

@@ -35,7 +35,7 @@ type Checkout struct {
 	scope    *task.Scope   // of InTx
 	label    *string       // of the context that has attached it; nil: none
 	priority pool.Priority // of its first operation, without a task
-	low      bool          // that context is of low priority
+	asks     pool.Priority // of that context
 	from     *task.Task    // an outer task: the statement's context was derived from its context
 	touched  bool          // it has used seat: an operation cannot move to another connection
 	executed bool          // it has executed a statement on seat
@@ -218,13 +218,16 @@ func (c *Checkout) place(ctx context.Context, w *Want) error {
 	if err := e.FindPlace(ctx, &p); err != nil {
 		return err
 	}
+	p.Scope.Reach()
 	if p.Scope.Left() {
 		return sql.ErrTxDone
 	}
-	w.Scope, c.scope, c.label, c.low, c.from = p.Scope, p.Scope, p.Label, p.Low, p.From
+	w.Scope, c.scope, c.label, c.asks, c.from = p.Scope, p.Scope, p.Label, p.Priority, p.From
 	if p.Task != nil {
 		b, err := e.bindTo(p.Task)
-		c.binding = b
+		if c.binding = b; b != nil {
+			b.checkouts.Add(1)
+		}
 		return err
 	}
 	if err := ctx.Err(); err != nil {
@@ -271,17 +274,15 @@ func (c *Checkout) attachFor(ctx context.Context, w *Want, r *connpool.Conn) err
 }
 
 // priorityOf is that of an operation which needs a connection. Operations that have begun are not refused, nor
-// those of a task that holds a connection: others may wait for it. b is nil without a task.
+// those of a task that holds a connection, for which others may wait, or has open rows. b is nil without a task.
 func (c *Checkout) priorityOf(w *Want, b *Binding) pool.Priority {
 	switch e := c.engine; {
 	case e.config.QueueTarget == 0:
 		return pool.PriorityNormal
 	case w.goesOn() || e.serves(b, c.from):
-		return pool.PriorityHolder
-	case c.low:
-		return pool.PriorityLow
+		return pool.PriorityHigh
 	}
-	return pool.PriorityNormal
+	return c.asks
 }
 
 // TakeAnswer makes rows, which are new or recycled, those of the answer.
@@ -320,7 +321,7 @@ func (c *Checkout) attachDeferred(ctx context.Context, w *Want) error {
 	both, merged := mergedctx.New(t.Tx.Context(), ctx)
 	defer merged.Release()
 	place := task.PlaceOf(t.Tx.Context())
-	c.label, c.low, c.from = place.Label, place.Low, place.From
+	c.label, c.asks, c.from = place.Label, place.Priority, place.From
 	c.priority = c.priorityOf(w, nil)
 	err := ctxerr.Of(both, c.borrow(both, w))
 	t.attached(w, c.binding, err)
@@ -450,6 +451,9 @@ func (c *Checkout) Open(rows *Rows, st *session.Statement, isFirst bool) {
 	r := c.seat.conn.Load()
 	rows.seat, rows.checkout, rows.binding, rows.closed = c.seat, c, c.binding, false
 	c.rows = rows
+	if !c.binding.isPrivate() {
+		c.binding.open.Add(1)
+	}
 	r.Session.OpenRows(&rows.Rows, st, isFirst && c.tx == nil && session.LeavesNothing(r.Session.Effect()))
 	if r.Meter.TellsSlow() {
 		r.Meter.OpenRows()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/pooldriver/pooldriver/internal/report"
 )
@@ -14,6 +15,9 @@ import (
 // twice CleanTimeout. In that case the rest goes on in the background.
 func (b *Binding) WrapUp() {
 	defer b.tellTaskDone()
+	if b.checkouts.Load() > 0 {
+		time.AfterFunc(forgottenAfter, func() { tellForgotten(b) })
+	}
 	if b.held.Load() == 0 {
 		return
 	}
@@ -51,6 +55,17 @@ func (b *Binding) WrapUp() {
 	}
 	if inRaw.Load() {
 		b.engine.report.TaskEndedInRaw(b.task.Name())
+	}
+}
+
+// forgottenAfter is how long database/sql has, after the end of a task, to close what ends with the task's context.
+const forgottenAfter = time.Second
+
+// tellForgotten reports the checkouts of the ended task that have not ended: a *sql.Conn that shares the task's session holds no
+// connection, so nothing else tells that nobody has closed it.
+func tellForgotten(b *Binding) {
+	if n := b.checkouts.Load(); n > 0 {
+		b.engine.report.ConnsForgotten(int(n), b.task.Name(), b.task.Label())
 	}
 }
 

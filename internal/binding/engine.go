@@ -200,13 +200,13 @@ func (e *Engine) acquireError(err error, w *waiter) error {
 }
 
 // admits reports whether a statement that has no connection may take one. While the connector
-// drains, it may do so only if its task, or a task around its task, has a connection. b is nil
-// without a task.
+// drains, it may do so only if its task, or a task around its task, has a connection or open rows. b is
+// nil without a task.
 func (e *Engine) admits(b *Binding, from *task.Task) bool {
 	return !e.pool.Draining() || e.serves(b, from)
 }
 
-// serves reports whether the statement's task, or a task around it, has a connection.
+// serves reports whether the statement's task, or a task around it, has a connection or open rows.
 func (e *Engine) serves(b *Binding, from *task.Task) bool {
 	if b != nil && e.group.has(b.task) {
 		return true
@@ -219,10 +219,11 @@ func (e *Engine) serves(b *Binding, from *task.Task) bool {
 	return false
 }
 
-// has reports whether t has a connection of any of the pools.
+// has reports whether t has a connection of any of the pools, or open rows. Rows in memory count, too: their
+// loop has begun.
 func (g *group) has(t *task.Task) bool {
 	for _, e := range g.engines {
-		if b := e.bindingOf(t); b != nil && b.hasAny() {
+		if b := e.bindingOf(t); b != nil && (b.open.Load() > 0 || b.hasAny()) {
 			return true
 		}
 	}

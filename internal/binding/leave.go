@@ -80,6 +80,9 @@ func (c *Checkout) MoveOn(w *Want) {
 }
 
 func (c *Checkout) unbind() {
+	if b := c.binding; b != nil && !b.isPrivate() {
+		b.checkouts.Add(-1)
+	}
 	c.binding, c.scope, c.from, c.tx = nil, nil, nil, nil
 }
 

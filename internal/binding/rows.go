@@ -68,6 +68,9 @@ func (r *Rows) IsLent() bool {
 // rows any more.
 func (r *Rows) Close() (reusable bool, err error) {
 	live := r.Lock()
+	if !r.closed && !r.binding.isPrivate() {
+		r.binding.open.Add(-1)
+	}
 	r.closed = true
 	if !live {
 		if b := r.Rows.Buffer(); b != nil {

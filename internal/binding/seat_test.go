@@ -126,7 +126,7 @@ func TestAStatementThatGivesUpItsLockAsItGetsItKeepsNobody(t *testing.T) {
 				b.countOut(s)
 			}
 		})
-		require.Eventually(t, s.lock.Contended, time.Second, 10*time.Microsecond)
+		require.Eventually(t, s.lock.Contended, 30*time.Second, 10*time.Microsecond)
 		both.Go(cancel)
 		both.Go(c.Detach)
 		s.endLook()

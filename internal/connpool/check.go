@@ -127,7 +127,7 @@ func (p *Pool) Ready(ctx context.Context) error {
 			if p.pool.Stats().Lent > 0 && !p.report.DialsFail() {
 				return nil
 			}
-			r, acquire = p.Acquire(ctx, nil, pool.PriorityHolder) // it waits for a dial, not for borrowers
+			r, acquire = p.Acquire(ctx, nil, pool.PriorityHigh) // it waits for a dial, not for borrowers
 		}
 		if acquire != nil {
 			return p.Explain(acquire)
@@ -152,7 +152,7 @@ func (p *Pool) Ask(ctx context.Context, ask func(dialects.Session) error) (asked
 	}
 	r, err := p.AcquireNow(ctx)
 	if s := p.pool.Stats(); err == pool.ErrNoneNow && s.Waiting == 0 && s.Count < s.Allowed {
-		if r, err = p.Acquire(ctx, nil, pool.PriorityHolder); err != nil {
+		if r, err = p.Acquire(ctx, nil, pool.PriorityHigh); err != nil {
 			return false, nil // a dial may take long
 		}
 	}

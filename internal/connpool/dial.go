@@ -79,7 +79,7 @@ func (p *Pool) dial(ctx context.Context) (r *Conn, err error) {
 		p.real.End()
 	}()
 	if s, err = p.dialBy(ctx, p.template.Dial); err != nil {
-		return nil, fmt.Errorf("pooldriver: connecting to %s: %w", p.report.Target(), err)
+		return nil, &dialects.ConnectError{Target: p.report.Target(), Hosts: dialects.HostsOf(p.template), Err: err}
 	}
 	if left, err = p.boundedAfterConnect(ctx, s); err != nil {
 		return nil, fmt.Errorf("pooldriver: a new connection to %s is closed: %w", p.report.Target(), err)

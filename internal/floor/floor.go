@@ -55,6 +55,9 @@ func Token(ctx context.Context) string {
 	return ""
 }
 
+// Keeps reports whether something keeps what ctx writes: a task, With or WithToken.
+func Keeps(ctx context.Context) bool { return floorsOf(ctx, nil) != nil }
+
 // floorsOf returns the floors of ctx, or those of its task; nil: none are kept. t is the task if it is known. Tasks in tasks
 // share the floors of the outermost: what one of them writes, the program expects to read in the others.
 func floorsOf(ctx context.Context, t *task.Task) *Floors {

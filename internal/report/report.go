@@ -29,7 +29,7 @@ type Report struct {
 	DialEnded func()
 
 	// The log gets each of these now and then, because they may happen often.
-	endedOpen, backOpen, uncleaned, refused, outlasts, inRaw, full, listenLost, overflowed repeated.Line
+	endedOpen, backOpen, uncleaned, refused, outlasts, inRaw, forgotten, full, listenLost, overflowed repeated.Line
 	// The log gets each of these once for each statement.
 	dropped, shared droppedstate.Told
 	openLimit, inTx atomic.Bool // OpenLimit has warned, FirstInTx was called
@@ -106,6 +106,11 @@ func (r *Report) tell(function string, user *Who, call func()) {
 	var logged error
 	defer r.Guarded(function, user, &logged)
 	call()
+}
+
+// SettingIdle: a setting of the program has no effect.
+func (r *Report) SettingIdle(name, value, why string) {
+	r.write(slog.LevelWarn, "a setting has no effect", "setting", name, "value", value, "because", why)
 }
 
 // OpenLimit is told how many connections SetMaxOpenConns allows a *sql.DB of the connector; 0 is any
@@ -303,6 +308,11 @@ func (r *Report) TaskEnded(who func() Who, begun time.Time, rolledBack bool) {
 // TaskOutlasted: a task has ended, and a statement of it has not.
 func (r *Report) TaskOutlasted(task string) {
 	r.nowAndThen(&r.outlasts, "a task has ended, but its statement has not; the connection comes back when the statement ends", "task", task)
+}
+
+// ConnsForgotten: a task has ended, and conns of its *sql.Conns, rows and transactions are still open.
+func (r *Report) ConnsForgotten(conns int, task, label string) {
+	r.nowAndThen(&r.forgotten, "a task has ended, and a *sql.Conn, rows or a transaction of it are still open; close them: each takes memory, and a place of SetMaxOpenConns", "open", conns, "task", task, "label", label)
 }
 
 // TaskEndedInRaw: a task has ended while a function of Raw runs.

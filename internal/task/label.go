@@ -4,6 +4,8 @@ import (
 	"context"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/pooldriver/pooldriver/pool"
 )
 
 // maxLabel is the most of a label that is kept, in bytes.
@@ -19,10 +21,10 @@ func Label(ctx context.Context, name string) context.Context {
 	return &labelled{ctx, p}
 }
 
-// WithLow returns a context of low priority, or of normal priority. It has the task that ctx has.
-func WithLow(ctx context.Context, low bool) context.Context {
+// WithPriority returns a context of this priority. It has the task that ctx has.
+func WithPriority(ctx context.Context, priority pool.Priority) context.Context {
 	p := PlaceOf(ctx)
-	p.Low = low
+	p.Priority = priority
 	return &labelled{ctx, p}
 }
 

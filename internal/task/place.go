@@ -1,6 +1,10 @@
 package task
 
-import "context"
+import (
+	"context"
+
+	"github.com/pooldriver/pooldriver/pool"
+)
 
 // key finds the innermost context that says something of tasks, labels or priorities: a *Task, a
 // *Scope, an *outside or a *labelled. Each returns itself as its value for key.
@@ -8,12 +12,12 @@ type key struct{}
 
 // Place is what a context says of tasks. The zero Place says nothing.
 type Place struct {
-	Task    *Task   // nil: none
-	Scope   *Scope  // nil: not inside the function of InTx
-	From    *Task   // the task around: the context of Task, or of Outside, was made of From's context
-	Label   *string // nil: none
-	Low     bool    // of low priority
-	outside bool    // the context was made by Outside
+	Task     *Task   // nil: none
+	Scope    *Scope  // nil: not inside the function of InTx
+	From     *Task   // the task around: the context of Task, or of Outside, was made of From's context
+	Label    *string // nil: none
+	Priority pool.Priority
+	outside  bool // the context was made by Outside
 }
 
 // PlaceOf returns what ctx says of tasks.
@@ -23,11 +27,11 @@ func PlaceOf(ctx context.Context) Place { return placeAt(ctx.Value(key{})) }
 func placeAt(value any) Place {
 	switch at := value.(type) {
 	case *Task:
-		return Place{Task: at, From: at.from, Label: at.label, Low: at.low}
+		return Place{Task: at, From: at.from, Label: at.label, Priority: at.priority}
 	case *Scope:
-		return Place{Task: at.task, From: at.task.from, Scope: at, Label: at.label, Low: at.low}
+		return Place{Task: at.task, From: at.task.from, Scope: at, Label: at.label, Priority: at.priority}
 	case *outside:
-		return Place{From: at.from, Label: at.label, Low: at.low, outside: true}
+		return Place{From: at.from, Label: at.label, Priority: at.priority, outside: true}
 	case *labelled:
 		return at.place
 	}
@@ -45,14 +49,14 @@ func (p Place) nearest() *Task {
 // Outside returns a context without a task, which ends when ctx does.
 func Outside(ctx context.Context) context.Context {
 	p := PlaceOf(ctx)
-	return &outside{ctx, p.nearest(), p.Label, p.Low}
+	return &outside{ctx, p.nearest(), p.Label, p.Priority}
 }
 
 type outside struct {
 	context.Context
-	from  *Task
-	label *string
-	low   bool
+	from     *Task
+	label    *string
+	priority pool.Priority
 }
 
 func (o *outside) Value(k any) any {

@@ -3,6 +3,8 @@ package task
 import (
 	"context"
 	"sync/atomic"
+
+	"github.com/pooldriver/pooldriver/pool"
 )
 
 // Scope is the context of InTx's function. What runs with it belongs to the
@@ -12,10 +14,11 @@ type Scope struct {
 	task        *Task
 	own         *Task // task, if the scope has begun it
 	label       *string
-	low         bool
+	priority    pool.Priority
 	around      *Scope       // of the InTx around this one; nil: none
 	transaction atomic.Value // nil until BeginTx has begun it
 	conflict    atomic.Value // where BeginTx has met a conflict
+	reached     atomic.Bool  // an operation with the scope has come through database/sql
 	left        atomic.Bool
 }
 
@@ -24,10 +27,10 @@ type Scope struct {
 func NewScope(ctx context.Context) *Scope {
 	p := PlaceOf(ctx)
 	if p.Task != nil && !p.Task.implicit {
-		return &Scope{Context: ctx, task: p.Task, label: p.Label, low: p.Low, around: p.Scope}
+		return &Scope{Context: ctx, task: p.Task, label: p.Label, priority: p.Priority, around: p.Scope}
 	}
 	t := begin(ctx, p, false)
-	return &Scope{Context: t, task: t, label: p.Label, low: p.Low, own: t}
+	return &Scope{Context: t, task: t, label: p.Label, priority: p.Priority, own: t}
 }
 
 // Leave says that the function has returned.
@@ -40,6 +43,15 @@ func (s *Scope) End() {
 		s.own.End()
 	}
 }
+
+// Reach records that an operation with the scope has come through database/sql, and Reached reports it. s may be nil.
+func (s *Scope) Reach() {
+	if s != nil && !s.reached.Load() {
+		s.reached.Store(true)
+	}
+}
+
+func (s *Scope) Reached() bool { return s.reached.Load() }
 
 // Left reports whether the function of InTx has returned, or the function of an InTx
 // around it. s may be nil.

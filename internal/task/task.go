@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/pooldriver/pooldriver/internal/ctxerr"
+	"github.com/pooldriver/pooldriver/pool"
 )
 
 // ErrEnded is the error of a statement that comes after the end of its task.
@@ -23,8 +24,8 @@ type Task struct {
 	context.Context
 	cancel   context.CancelCauseFunc
 	from     *Task
-	label    *string // of the context that it was made of
-	low      bool    // that context is of low priority
+	label    *string       // of the context that it was made of
+	priority pool.Priority // of that context
 	implicit bool
 
 	first atomic.Pointer[membership] // the first of use.members, to find it without the lock
@@ -79,7 +80,7 @@ func WithImplicit(ctx context.Context) (context.Context, func()) {
 
 // begin begins a task at a place, which is that of ctx.
 func begin(ctx context.Context, at Place, implicit bool) *Task {
-	t := &Task{from: at.nearest(), label: at.Label, low: at.Low, implicit: implicit}
+	t := &Task{from: at.nearest(), label: at.Label, priority: at.Priority, implicit: implicit}
 	t.Context, t.cancel = context.WithCancelCause(ctx)
 	return t
 }

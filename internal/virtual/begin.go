@@ -37,6 +37,7 @@ func deferBegin(ctx context.Context, c *conn, opts driver.TxOptions) (driver.Tx,
 	if err := c.source.engine.FindPlace(ctx, &p); err != nil || p.Task != nil {
 		return nil, err
 	}
+	p.Scope.Reach()
 	if err := ctx.Err(); err != nil {
 		return nil, ctxerr.Of(ctx, err)
 	}

@@ -91,6 +91,11 @@ func TestWhatDialDoesWrongIsAnErrorThatNamesTheTarget(t *testing.T) {
 				err := dialled(t, dsn, way.dial)
 				require.ErrorContains(t, err, "pooldriver: "+target)
 				require.ErrorContains(t, err, way.want)
+				own, ok := errors.AsType[*pooldriver.ConnectError](err)
+				require.True(t, ok)
+				require.Contains(t, own.Hosts[0], ".invalid:")
+				require.Contains(t, target, own.Target)
+				require.ErrorContains(t, own.Err, way.want)
 				for _, e := range chain(err) {
 					requireNoSecret(t, name, e)
 				}

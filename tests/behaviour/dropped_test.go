@@ -85,7 +85,7 @@ func TestStateOfItsOwnSessionIsNotToldOf(t *testing.T) {
 	require.NoError(t, err)
 	mustExec(t, ctx, tx, "SET a = 1")
 	cancel()
-	require.Eventually(t, func() bool { return lent(c) == 0 }, time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return lent(c) == 0 }, 30*time.Second, time.Millisecond)
 
 	task, end := pooldriver.WithTask(t.Context())
 	mustExec(t, task, db, "SET a = 1")

@@ -147,6 +147,59 @@ func TestWhoeverHoldsAConnectionIsNotRefused(t *testing.T) {
 	}
 }
 
+// TestALoopOverRowsInMemoryIsNotRefused: its connection serves others, but the loop has begun.
+func TestALoopOverRowsInMemoryIsNotRefused(t *testing.T) {
+	t.Parallel()
+	type key struct{}
+	for name, begin := range map[string]func(context.Context) (loops, nests context.Context, end func()){
+		"a task": func(ctx context.Context) (context.Context, context.Context, func()) {
+			ctx, end := pooldriver.WithTask(ctx)
+			return ctx, ctx, end
+		},
+		"a task around the statement's": func(ctx context.Context) (context.Context, context.Context, func()) {
+			ctx, end := pooldriver.WithTask(ctx)
+			return ctx, pooldriver.Outside(ctx), end
+		},
+		"an implicit task": func(ctx context.Context) (context.Context, context.Context, func()) {
+			ctx, cancel := context.WithCancel(context.WithValue(ctx, key{}, "request"))
+			return ctx, ctx, cancel
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, db, c := openTasks(t, 1, target, func(c *pooldriver.Config) {
+				c.TaskKey = func(ctx context.Context) (any, context.Context) { return ctx.Value(key{}), ctx }
+			})
+			loops, nests, end := begin(low(t.Context()))
+			defer end()
+			rows, err := db.QueryContext(loops, "SELECT n FROM numbers LIMIT 3")
+			require.NoError(t, err)
+			require.True(t, rows.Next())
+			other, err := db.BeginTx(t.Context(), nil)
+			require.NoError(t, err)
+			require.EqualValues(t, 1, c.Stats().Reclaims)
+			nested := queued(t, c, 1, nests, db)
+			behind := queued(t, c, 2, t.Context(), db)
+			require.NoError(t, other.Rollback())
+			require.NoError(t, <-nested)
+			require.NoError(t, <-behind)
+
+			require.NoError(t, rows.Close())
+			other, err = db.BeginTx(t.Context(), nil)
+			require.NoError(t, err)
+			begins := make(chan error, 1)
+			go func() {
+				_, err := db.ExecContext(loops, "INSERT INTO t VALUES (1)")
+				begins <- err
+			}()
+			require.Eventually(t, func() bool { return c.Stats().Pool.Waiting > 0 || c.Stats().Pool.Shed > 0 }, 5*time.Second, time.Millisecond)
+			behind = queued(t, c, c.Stats().Pool.Waiting+1, t.Context(), db)
+			require.NoError(t, other.Rollback())
+			require.ErrorIs(t, <-begins, pooldriver.ErrOverloaded, "its loop is over")
+			require.NoError(t, <-behind)
+		})
+	}
+}
+
 func TestNobodyWhoWaitsIsRefusedWhileDraining(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -78,7 +78,7 @@ const lookup = "SELECT a FROM t WHERE a = ?"
 // the trial has succeeded, unless p has a trial.
 func openPipeline(t *testing.T, p *pipeline, options ...pooldriver.Option) (*sql.DB, *pooldriver.Connector) {
 	t.Helper()
-	p.Stub = stubdialect.New(dialects.Traits{})
+	p.Stub = stubdialect.New(dialects.Traits{Pipelines: true})
 	db, c := openDatabase(t, p, p.Server, append([]pooldriver.Option{func(c *pooldriver.Config) { c.Pipeline = 16 }}, options...)...)
 	for i := range int64(20) {
 		mustExec(t, t.Context(), db, "INSERT INTO t VALUES (?)", i+1)

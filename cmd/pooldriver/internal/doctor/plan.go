@@ -56,6 +56,15 @@ func (p *Plan) take(settings []pooldriver.Setting) {
 	p.Period, _ = time.ParseDuration(changed["pool_health_check_period"])
 }
 
+// Settings adds the settings that have no effect.
+func (r *Report) Settings(settings []pooldriver.Setting) {
+	for _, s := range settings {
+		if s.Idle != "" {
+			r.Add(Finding{Level: Note, Check: s.Name, Found: s.Name + "=" + s.Value + " has no effect: " + s.Idle})
+		}
+	}
+}
+
 // processes is the most processes at a time.
 func (p *Plan) processes() int { return p.Replicas + p.Surge }
 

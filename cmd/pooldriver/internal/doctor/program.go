@@ -46,6 +46,7 @@ func Program(r *Report, p inspect.Pool, plan *Plan) {
 		plan.take(p.Settings)
 		plan.MaxConns = p.Stats.Pool.Max
 	}
+	r.Settings(p.Settings)
 	x := program{r, p}
 	x.verdict()
 	x.waits()

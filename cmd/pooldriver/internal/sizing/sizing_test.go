@@ -3,12 +3,13 @@ package sizing
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"encoding/xml"
 	"errors"
 	"io"
-	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -157,45 +158,71 @@ func TestWhatWritesIsLeftOut(t *testing.T) {
 	require.Zero(t, n)
 }
 
-func TestEachSizeIsMeasuredAndErrorsAreCounted(t *testing.T) {
-	db := openMemory(t, "")
-	begun := time.Now()
-	curve := Load(t.Context(), db, []Statement{{Text: "SELECT 1"}, {Text: "SELECT 2"}}, []int{1, 2, 4}, 300*time.Millisecond)
-	require.GreaterOrEqual(t, time.Since(begun), 300*time.Millisecond)
-	require.Len(t, curve.Points, 3)
-	require.GreaterOrEqual(t, curve.Rounds, 1)
-	for _, p := range curve.Points {
-		require.Zero(t, p.Errors, p.Error)
-		require.Positive(t, p.Rate)
-		require.Positive(t, p.P99)
+// sleeper is a driver whose queries take a time and return nothing; "nonsense" is an error. In a bubble the time is virtual.
+type sleeper struct {
+	driver.Conn
+	takes time.Duration
+}
+
+func (s sleeper) Connect(context.Context) (driver.Conn, error) { return s, nil }
+func (s sleeper) Driver() driver.Driver                        { return nil }
+func (s sleeper) Close() error                                 { return nil }
+
+func (s sleeper) QueryContext(_ context.Context, query string, _ []driver.NamedValue) (driver.Rows, error) {
+	time.Sleep(s.takes)
+	if query == "nonsense" {
+		return nil, errors.New("nonsense")
 	}
-	require.NotZero(t, curve.Advice)
+	return none{}, nil
+}
 
-	curve = Load(t.Context(), db, []Statement{{Text: "SELECT nonsense"}}, []int{1}, 100*time.Millisecond)
-	require.Zero(t, curve.Advice)
-	require.Equal(t, curve.Rounds*mostErrors, curve.Points[0].Errors)
-	require.Contains(t, curve.Points[0].Error, "nonsense")
+type none struct{}
 
-	ended, cancel := context.WithCancel(t.Context())
-	cancel()
-	require.Empty(t, Load(ended, db, []Statement{{Text: "SELECT 1"}}, []int{1}, time.Minute).Points)
+func (none) Columns() []string         { return []string{"n"} }
+func (none) Next([]driver.Value) error { return io.EOF }
+func (none) Close() error              { return nil }
+
+// openSleeper opens a database whose statements take a time. It is closed at the end of the bubble.
+func openSleeper(t *testing.T, takes time.Duration) *sql.DB {
+	db := sql.OpenDB(sleeper{takes: takes})
+	t.Cleanup(func() { require.NoError(t, db.Close()) })
+	return db
+}
+
+func TestEachSizeIsMeasuredAndErrorsAreCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db := openSleeper(t, time.Millisecond)
+		begun := time.Now()
+		curve := Load(t.Context(), db, []Statement{{Text: "SELECT 1"}, {Text: "SELECT 2"}}, []int{1, 2, 4}, 300*time.Millisecond)
+		require.GreaterOrEqual(t, time.Since(begun), 300*time.Millisecond)
+		require.Len(t, curve.Points, 3)
+		require.GreaterOrEqual(t, curve.Rounds, 1)
+		for i, p := range curve.Points {
+			require.Zero(t, p.Errors, p.Error)
+			require.InDelta(t, []float64{1000, 2000, 4000}[i], p.Rate, 1)
+			require.Equal(t, time.Millisecond, p.P99)
+		}
+		require.NotZero(t, curve.Advice)
+
+		curve = Load(t.Context(), db, []Statement{{Text: "nonsense"}}, []int{1}, 100*time.Millisecond)
+		require.Zero(t, curve.Advice)
+		require.Equal(t, curve.Rounds*mostErrors, curve.Points[0].Errors)
+		require.Contains(t, curve.Points[0].Error, "nonsense")
+
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		require.Empty(t, Load(ended, db, []Statement{{Text: "SELECT 1"}}, []int{1}, time.Minute).Points)
+	})
 }
 
 // TestAStatementThatIsLongerThanItsSliceIsMeasured: by the time that it takes.
 func TestAStatementThatIsLongerThanItsSliceIsMeasured(t *testing.T) {
-	db := openMemory(t, "")
-	slow := Statement{Text: "WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n+1 FROM c WHERE n < 3000) SELECT count(*) FROM c"}
-	var times []time.Duration
-	for range 5 {
-		begun := time.Now()
-		require.NoError(t, run(t.Context(), db, slow))
-		times = append(times, time.Since(begun))
-	}
-	took := slices.Min(times)
-	s := measure(t.Context(), db, []Statement{slow}, 1, pace{window: took / 10})
-	require.Zero(t, s.Errors)
-	require.Positive(t, s.Rate)
-	require.LessOrEqual(t, s.Rate, 1.5/took.Seconds())
+	synctest.Test(t, func(t *testing.T) {
+		const took = 100 * time.Millisecond
+		s := measure(t.Context(), openSleeper(t, took), []Statement{{Text: "SELECT 1"}}, 1, pace{window: took / 10})
+		require.Zero(t, s.Errors)
+		require.InDelta(t, 1/took.Seconds(), s.Rate, 0.01)
+	})
 }
 
 func TestASliceIsLongEnoughForItsStatements(t *testing.T) {
