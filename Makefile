@@ -91,10 +91,10 @@ NOT_MYSQL = Postgres|ODBC|/postgres|//postgres|TestAStatementThatIsCutWhileItIsS
 # Tests of servers that fail, which "make test" leaves to "make test-rare": each starts pairs of them.
 RARE = TestAHostThatIsKilledUnderLoad
 
-# The integration tests but those that "make test-failover" runs, those that need a
+# The integration tests but those that "make test-failover" runs, those of pairs, those that need a
 # browser and a terminal, and those over mattn/go-sqlite3: SQLite in C, which compiles in
 # seconds without optimisation and in minutes with it.
-ONE_SERVER = $$($(GO) -C integration list ./... | grep -vE '/(failover|replicas|mattn|browser$(1))')
+ONE_SERVER = $$($(GO) -C integration list ./... | grep -vE '/(failover|replicas|pairs|mattn|browser$(1))')
 MATTN      = CGO_CFLAGS=-O0 $(GO) -C integration test
 
 # Tests that keep a machine of two processors busy by themselves. Beside others they would
@@ -103,6 +103,10 @@ CROWDS = Tunnel|TestTasksShareAHotRow|TestDrainUnderLoad|TestTransfersAtSerializ
 
 # What of ./release "make test" leaves to "make test-rare": it compiles modules for half a minute.
 INSTALLED = TestWhatTheReadmeSaysCanBeInstalledAndRun/local/(the_command|.*pooldriver)
+
+# Each two features together, in the long form each three, on servers of its own: docs/internals/pairs.md. A run shares
+# its processors with nobody, because what is not exercised in time is not tested.
+PAIRS = $(GO) -C integration test ./pairs
 
 # Three commands: many tests at once, then the crowds, then mattn. $(1) is the timeout of each,
 # $(2) RACE, $(3) what other tests are left out, $(4) what other packages.
@@ -164,6 +168,7 @@ test-unit:
 
 test-integration: images
 	$(call INTEGRATION,$(TEST_TIMEOUT),$(RACE),|$(RARE)|$(INSTALLED),|testbed)
+	$(PAIRS) -timeout $(TEST_TIMEOUT)
 	$(if $(SCREENS),$(GO) -C integration test -timeout $(TEST_TIMEOUT) ./browser,@echo "NOT RUN: the inspector in a browser and in a terminal. It needs chromium and tmux." >&2)
 
 # With each module that users install, and the command. The testbed is what starts the servers of
@@ -185,6 +190,7 @@ test-long: images $(VTCOMBO)
 	$(GO) test $(TAGS) -race -timeout $(TEST_LONG_TIMEOUT) ./...
 	$(GO) test -timeout $(TEST_LONG_TIMEOUT) -run TestRandomSchedulesEnd ./sandbox # all, for which the race detector has too little memory
 	$(call INTEGRATION,$(TEST_LONG_TIMEOUT),$(RACE),)
+	$(PAIRS) -race -timeout $(TEST_LONG_TIMEOUT)
 	POOLDRIVER_VTCOMBO=$(VTCOMBO) $(GO) -C integration test -race -timeout $(TEST_LONG_TIMEOUT) -p 1 ./failover/... ./replicas
 	$(call MYSQL,$(TEST_LONG_TIMEOUT),,$(RACE),)
 	GOWORK=off $(GO) -C integration/datadog test . # a module of its own, which compiles for minutes

@@ -1,0 +1,208 @@
+package pairs
+
+import (
+	"cmp"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/pooldriver/pooldriver/integration/testbed"
+	"github.com/pooldriver/pooldriver/internal/randomtest"
+)
+
+// known is a fault that is open. Elsewhere it fails no test. Its probe looks for it, and a probe that does not find it any
+// more fails: who mends a fault takes it from the list.
+type known struct {
+	kind   string         // in a few words
+	engine testbed.Engine // nil: PostgreSQL
+	in     string         // a pattern of the configurations that have it
+	acts   []string       // that have it, or run for what concerns no single act; nil: each act
+	judges []string       // that see it
+	// quiet are axes that cannot act because of it. An axis that acts again fails the test, too.
+	quiet []string
+	// apart keeps its acts out of other runs with the pattern, because what follows them fails, too.
+	apart bool
+	// probe is the configuration of its probe, in which the acts with, or acts, are performed. Empty: nothing but a run of
+	// the whole list shows it.
+	probe string
+	with  []string
+	n     int // how many acts the probe performs at most; 0: 480
+}
+
+var knownFaults = []known{
+	{
+		kind: "sandboxes: settings of the context are lost in pgx's calls", in: "face=pgx place=context settings=tenant",
+		judges: []string{"not as bare", "wrong tenant"}, quiet: []string{"settings"},
+		probe: "face=pgx place=context settings=tenant", with: []string{"write"},
+	},
+	{
+		kind: "sandboxes: a task does not end what pgx has left open", in: "face=pgx place=context task=implicit|explicit",
+		acts: []string{"forgotten rows", "forgotten transaction", "run"}, judges: []string{"not as bare", "sandbox", "the sandbox fails"}, apart: true,
+		probe: "face=pgx place=context task=explicit", with: []string{"forgotten transaction"},
+	},
+	{
+		kind: "sandboxes: COMMIT after Conn and Begin ends the test's transaction", in: "face=pgx place=context", apart: true,
+		acts: []string{"pgx's connection", "late transaction", "run"}, judges: []string{"not as bare", "stays after the sandbox", "sandbox"},
+		probe: "face=pgx place=context", with: []string{"pgx's connection"},
+	},
+	{
+		kind: "sandboxes: a Raw that comes first goes past the sandbox", in: "face=sql place=context", acts: []string{"raw"},
+		judges: []string{"stays after the sandbox"}, probe: "face=sql place=context", n: 20,
+	},
+	{
+		kind: "sandboxes: settings of the context are lost in Raw", in: "face=sql place=context|handle settings=tenant", acts: []string{"raw"},
+		judges: []string{"not as bare", "wrong tenant"}, probe: "face=sql place=handle settings=tenant",
+	},
+	{
+		kind: "sandboxes: an argument that panics leaves rows open, or ends the connection of pgx", in: "place=context|handle", apart: true,
+		acts: []string{"argument that panics", "run"}, judges: []string{"the sandbox fails", "not as bare", "sandbox", "left behind", "too many sessions"},
+		probe: "place=handle", with: []string{"argument that panics"}, n: 20,
+	},
+	{
+		kind: "sandboxes: a batch tells its second error first", in: "face=pgx place=context", acts: []string{"batch"},
+		judges: []string{"not as bare"}, probe: "face=pgx place=context",
+	},
+	{
+		kind: "sandboxes: questions about locks take sessions beyond the limit", in: "place=context|handle", acts: []string{"run"},
+		judges: []string{"too many sessions"},
+	},
+	{
+		kind: "pgx: a transaction after Conn outlives Release", in: "face=pgx", acts: []string{"late transaction"}, apart: true,
+		judges: []string{"not as bare", "rolled back and there", "panic", "left behind"}, probe: "face=pgx",
+	},
+	{
+		kind: "pgx: forgotten rows of a task stay in memory", in: "face=pgx task=implicit|explicit", acts: []string{"run"},
+		judges: []string{"left behind"}, probe: "face=pgx task=explicit", with: []string{"forgotten rows", "write"}, n: 40,
+	},
+	{kind: "pgx: nothing is read on replicas", in: "face=pgx replicas=explicit|tx|auto", quiet: []string{"replicas"}},
+	{kind: "pgx: statements are not counted in hits and misses", in: "face=pgx cache=128|1", quiet: []string{"cache"}},
+	{
+		kind: "overload: a task is refused in its rows loop", in: "task=implicit|explicit overload=on", acts: []string{"nested rows", "update returning"},
+		judges: []string{"a holder was refused"}, probe: "task=explicit overload=on", with: []string{"nested rows", "crowd", "transaction"},
+	},
+	{
+		kind: "overload: a task is refused in its rows loop", engine: testbed.MariaDB, in: "task=implicit|explicit overload=on", acts: []string{"nested rows"},
+		judges: []string{"a holder was refused"},
+	},
+	{
+		kind: "overload: River's own statements are refused", in: "overload=on river=on", acts: []string{"run"},
+		judges: []string{"River complains", "jobs are not completed"}, probe: "overload=on river=on", with: []string{"job", "slow"},
+	},
+	{
+		kind: "replicas: a loop of UPDATE RETURNING misses its own update", in: "replicas=explicit|auto", acts: []string{"update returning"},
+		judges: []string{"not as bare"}, probe: "replicas=explicit reads=on",
+	},
+	{
+		kind: "replicas: a statement with another context in a transaction", in: "replicas=explicit|tx|auto", acts: []string{"another context"},
+		judges: []string{"not as bare"}, probe: "replicas=explicit reads=on",
+	},
+	{
+		kind: "replicas: a statement with another context in a transaction", engine: testbed.MariaDB, in: "replicas=explicit|tx|auto", acts: []string{"another context"},
+		judges: []string{"not as bare"},
+	},
+	{
+		kind: "replicas: two Connectors of one database and one context", in: "replicas=explicit|tx|auto second=same", acts: []string{"two connectors"},
+		judges: []string{"not as bare"}, probe: "replicas=explicit reads=on second=same",
+	},
+	{
+		kind: "replicas: two Connectors of one database and one context", engine: testbed.MariaDB, in: "replicas=explicit|tx|auto second=same", acts: []string{"two connectors"},
+		judges: []string{"not as bare"},
+	},
+	{
+		kind: "replicas: a handler of Listen reads older than its notification", in: "replicas=auto", acts: []string{"notify"},
+		judges: []string{"not as bare"}, probe: "replicas=auto reads=on",
+	},
+	{
+		kind: "replicas: FOUND_ROWS tells of our own question", engine: testbed.MariaDB, in: "replicas=explicit|tx|auto", acts: []string{"asks back"},
+		judges: []string{"not as bare"}, probe: "replicas=auto reads=on",
+	},
+	{
+		kind: "replicas: Drain and Close wait for silent replicas", in: "event=silent", acts: []string{"run"},
+		judges: []string{"drain", "close"}, probe: "replicas=explicit event=silent", with: []string{"write"}, n: 20,
+	},
+	{
+		kind: "replicas: Drain and Close wait for silent replicas", engine: testbed.MariaDB, in: "event=silent", acts: []string{"run"},
+		judges: []string{"drain", "close"},
+	},
+	{
+		kind: "replicas: reads wait in vain for what is not flushed", in: "replicas=explicit|auto commit=off", acts: []string{"run"},
+		judges: []string{"replicas do not serve"}, probe: "replicas=explicit reads=on commit=off", with: []string{"write"}, n: 120,
+	},
+	{
+		kind: "pipelines: a function of the program is executed twice", in: "pipeline=16", acts: []string{"crowd of functions"},
+		judges: []string{"executed twice"}, probe: "pipeline=16", with: []string{"crowd of functions", "crowd of unequals"}, n: 150,
+	},
+	{
+		kind: "pipelines: arguments are converted in another goroutine", in: "pipeline=16", acts: []string{"crowd of valuers"},
+		judges: []string{"code of the program in another goroutine", "code of the program after its call", "not as bare", "panic"},
+		probe:  "pipeline=16",
+	},
+}
+
+func (k *known) on(engine testbed.Engine) bool {
+	if k.engine == nil {
+		return engine == testbed.Postgres
+	}
+	return k.engine == engine
+}
+
+// knownFault returns the entry of what a judge has seen, or nil.
+func knownFault(engine testbed.Engine, c configuration, f *fault) *known {
+	for i := range knownFaults {
+		k := &knownFaults[i]
+		if k.on(engine) && c.has(k.in) && slices.Contains(k.judges, f.judge) && (k.acts == nil || slices.Contains(k.acts, f.act)) {
+			return k
+		}
+	}
+	return nil
+}
+
+// apart reports whether an act is performed only in the probe of a known fault.
+func apart(engine testbed.Engine, c configuration, act string) bool {
+	return slices.ContainsFunc(knownFaults, func(k known) bool {
+		return k.apart && k.on(engine) && c.has(k.in) && slices.Contains(k.acts, act)
+	})
+}
+
+// quietAxis reports whether a known fault keeps an axis from acting.
+func quietAxis(c configuration, axis string) bool {
+	return slices.ContainsFunc(knownFaults, func(k known) bool { return c.has(k.in) && slices.Contains(k.quiet, axis) })
+}
+
+// probe looks for each known fault of an engine.
+func probe(t *testing.T, w *world, seed uint64) {
+	for i := range knownFaults {
+		k := &knownFaults[i]
+		if k.probe == "" || !k.on(w.Primary.Engine) {
+			continue
+		}
+		t.Run(k.kind, func(t *testing.T) {
+			c := parse(t, k.probe)
+			require.True(t, c.has(k.in), "the probe has the fault")
+			with := k.with
+			if with == nil {
+				with = k.acts
+			}
+			defer randomtest.Watch(t, 10*time.Minute)()
+			most := cmp.Or(int64(k.n), 480)
+			r := w.play(t, c, seed, with, most)
+			for _, f := range r.found() {
+				if k := knownFault(w.Primary.Engine, c, f); k == nil {
+					t.Errorf("FAULT %s", f)
+				} else {
+					t.Logf("%s: %s", k.kind, f)
+				}
+			}
+			seen := slices.ContainsFunc(r.found(), func(f *fault) bool { return knownFault(w.Primary.Engine, c, f) == k })
+			switch n, slowest := r.performed.Load(), time.Duration(r.slowest.Load()); {
+			case seen:
+			case n < most || slowest > 3*delay:
+				t.Logf("not seen in %d acts; the machine is too busy for a verdict: an answer took %v", n, slowest)
+			default:
+				t.Errorf("not seen in %d acts: is it mended? Then take it from the list of known faults", n)
+			}
+		})
+	}
+}
