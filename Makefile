@@ -24,11 +24,12 @@ GOLANGCI_VERSION    := v2.15.0
 VITESS_VERSION      := v0.24.4
 
 # Modules of their own, so that their dependencies reach no other user. Their tests need
-# neither Docker nor a server.
-SATELLITES := credentials/rds examples/cloudsql examples/observed examples/pgx examples/sandbox otelpooldriver pgxpooldriver prompooldriver riverpooldriver cmd/pooldriver
+# neither Docker nor a server. The tests of the root that need a database are in "tests".
+DIALECTS   := dialects/mysql dialects/odbc dialects/postgres dialects/sqlite
+SATELLITES := sandbox examples credentials/rds examples/cloudsql examples/observed examples/pgx examples/sandbox otelpooldriver pgxpooldriver prompooldriver riverpooldriver cmd/pooldriver
 
 GO       ?= go
-MODULES  := . $(patsubst %/go.mod,%,$(wildcard integration/go.mod bench/go.mod)) $(SATELLITES)
+MODULES  := . $(patsubst %/go.mod,%,$(wildcard integration/go.mod bench/go.mod)) tests $(DIALECTS) $(SATELLITES)
 TOOLS    := $(CURDIR)/.tools
 STATICCHECK := $(TOOLS)/staticcheck-$(STATICCHECK_VERSION)
 GOVULNCHECK := $(TOOLS)/govulncheck-$(GOVULNCHECK_VERSION)
@@ -118,9 +119,10 @@ test-more: test-next test-rare test-failover
 # What depends on the Go release: the conformance suite, rows, and how pgx scans them.
 test-next: images
 	@if $(ON_NEXT) version; then set -e; \
-		$(ON_NEXT) vet ./...; \
-		$(ON_NEXT) test -timeout $(TEST_TIMEOUT) ./internal/conformance ./internal/fakedb ./internal/rowbuffer ./internal/session ./dialects/postgres; \
-		$(ON_NEXT) test -timeout $(TEST_TIMEOUT) -run 'Rows|Scan|EveryShape|Adopted' ./tests/behaviour; \
+		for module in . tests $(DIALECTS); do $(ON_NEXT) -C $$module vet ./...; done; \
+		$(ON_NEXT) test -timeout $(TEST_TIMEOUT) ./internal/conformance ./internal/fakedb ./internal/rowbuffer ./internal/session; \
+		$(ON_NEXT) -C dialects/postgres test -timeout $(TEST_TIMEOUT) .; \
+		$(ON_NEXT) -C tests test -timeout $(TEST_TIMEOUT) -run 'Rows|Scan|EveryShape|Adopted' ./behaviour; \
 		$(ON_NEXT) -C integration test -timeout $(TEST_TIMEOUT) -run Scan .; \
 	else \
 		echo "NOT RUN: the tests on $(GO_NEXT), the module proxy does not serve it" >&2; \
@@ -130,9 +132,11 @@ test-next: images
 # that Go's scheduler does not.
 # The longest packages first.
 test-unit:
-	$(GO) test $(TAGS) -race -timeout $(TEST_TIMEOUT) . ./tests/behaviour ./...
+	$(GO) -C tests test -race -timeout $(TEST_TIMEOUT) ./behaviour ./...
+	$(GO) test -race -timeout $(TEST_TIMEOUT) ./...
+	@set -e; for module in $(DIALECTS); do echo "$(GO) -C $$module test"; $(GO) -C $$module test $(TAGS) -race -timeout $(TEST_TIMEOUT) ./...; done
 	$(GO) test -timeout $(TEST_TIMEOUT) ./pool
-	$(if $(ODBC),$(GO) test ./dialects/odbc,@echo "NOT RUN: the tests over ODBC. They need unixodbc-dev, odbcinst, libsqliteodbc, odbc-postgresql and odbc-mariadb." >&2)
+	$(if $(ODBC),$(GO) -C dialects/odbc test .,@echo "NOT RUN: the tests over ODBC. They need unixodbc-dev, odbcinst, libsqliteodbc, odbc-postgresql and odbc-mariadb." >&2)
 	$(GO) -C integration test -race -timeout $(TEST_TIMEOUT) ./byteproxy
 	$(GO) -C bench test -timeout $(TEST_TIMEOUT) .
 	@set -e; for module in $(SATELLITES); do echo "$(GO) -C $$module test"; $(GO) -C $$module test -timeout $(TEST_TIMEOUT) $$($(GO) -C $$module list ./... | grep -v /promtest); done
@@ -158,8 +162,8 @@ test-mysql: images
 test-long: export POOLDRIVER_LONG = 1
 test-long: RACE = -race -parallel 4
 test-long: images $(VTCOMBO)
-	$(GO) test $(TAGS) -race -timeout $(TEST_LONG_TIMEOUT) ./...
-	$(GO) test -timeout $(TEST_LONG_TIMEOUT) -run TestRandomSchedulesEnd ./sandbox # all, for which the race detector has too little memory
+	@set -e; for module in . tests sandbox $(DIALECTS); do $(GO) -C $$module test $(TAGS) -race -timeout $(TEST_LONG_TIMEOUT) ./...; done
+	$(GO) -C tests test -timeout $(TEST_LONG_TIMEOUT) -run TestRandomSchedulesEnd ./sandbox # all, for which the race detector has too little memory
 	$(call INTEGRATION,$(TEST_LONG_TIMEOUT),$(RACE),)
 	POOLDRIVER_VTCOMBO=$(VTCOMBO) $(GO) -C integration test -race -timeout $(TEST_LONG_TIMEOUT) -p 1 ./failover/... ./replicas
 	$(call MYSQL,$(TEST_LONG_TIMEOUT),,$(RACE),)
@@ -196,7 +200,7 @@ format-check:
 
 vet:
 	@set -e; for module in $(MODULES); do echo "$(GO) -C $$module vet $(TAGS) ./..."; $(GO) -C $$module vet $(TAGS) ./...; done
-	CGO_ENABLED=0 $(GO) build ./...
+	@set -e; for module in . $(DIALECTS) sandbox; do CGO_ENABLED=0 $(GO) -C $$module build ./...; done
 
 # SA1019 is left to golangci-lint, which accepts a reason beside the line: a
 # transparent driver has to serve the deprecated interfaces of database/sql/driver.

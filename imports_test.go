@@ -1,6 +1,7 @@
 package pooldriver_test
 
 import (
+	"os"
 	"os/exec"
 	"slices"
 	"strings"
@@ -9,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// mayImport has, for each package of this module, the packages that it may import beside the standard
-// library. It is the only guard of the layers. A package stands below those that import it, so no
+// mayImport has, for each package of the root module, the dialects, sandbox and examples, the packages that it may import beside the standard
+// library. It is the only guard of the layers. The root module requires no driver: its go.mod guards that. A package stands below those that import it, so no
 // import runs in a circle and none leads upwards: nothing below the root knows the root, and a dialect
 // knows neither the root nor the pool. Each dialect links its own driver, and nothing else links one. The
 // core links the standard library alone.
@@ -25,7 +26,7 @@ var mayImport = []struct{ pkg, imports string }{
 	{"sandbox/internal/clones", "sandbox/internal/dsn"},
 	{"sandbox/internal/dsn", "dialects"},
 	{"tests/answers", "testify"},
-	{"tests/behaviour", ""}, // tests only
+	{"tests/behaviour", ""}, {"tests/conformance", ""}, {"tests/examples", ""}, {"tests/httptask", ""}, {"tests/sandbox", ""}, // tests only
 
 	{".", "dialects dialects/generic internal/beneath internal/binding internal/bubble internal/callsite internal/connpool" +
 		" internal/config internal/ctxerr internal/ctxsettings internal/floor internal/histogram internal/history internal/listen internal/optiontable internal/pause internal/pinning internal/redact" +
@@ -83,7 +84,8 @@ var mayImport = []struct{ pkg, imports string }{
 		" dialects/postgres/internal/carrier internal/redact internal/unwrap pgx"},
 	{"dialects/postgres/internal/carrier", "dialects dialects/internal/wire pgx"},
 	{"dialects/sqlite", "dialects dialects/internal/anysqlite dialects/internal/base modernc"},
-	{"dialects/generic", "dialects dialects/internal/anysqlite dialects/internal/base dialects/internal/classify dialects/internal/classify/sqlite dialects/internal/sqltext"},
+	{"dialects/anysqlite", "dialects dialects/internal/anysqlite"},
+	{"dialects/generic", "dialects dialects/internal/base dialects/internal/classify dialects/internal/sqltext"},
 	{"dialects/internal/anysqlite", "dialects dialects/internal/base dialects/internal/classify/sqlite internal/driverconn internal/fairlock"},
 	{"dialects/internal/base", "dialects internal/driverconn internal/redact internal/unwrap"},
 	{"dialects/internal/classify/mysql", "dialects dialects/internal/classify dialects/internal/sqltext"},
@@ -117,8 +119,12 @@ func TestImportsLeadDownwardsAndDriversAreLinkedByTheirDialects(t *testing.T) {
 	t.Parallel()
 	const module = "github.com/pooldriver/pooldriver"
 	imports := map[string][]string{}
+	patterns := []string{"./..."}
+	for _, m := range []string{"dialects/mysql", "dialects/odbc", "dialects/postgres", "dialects/sqlite", "examples", "sandbox", "tests"} {
+		patterns = append(patterns, "./"+m+"/...") // modules of their own
+	}
 	for _, tags := range []string{"", "odbc"} { // dialects/odbc is empty without its tag
-		out, err := exec.Command("go", "list", "-tags", tags, "-f", `{{.ImportPath}} {{join .Imports " "}}`, "./...").Output()
+		out, err := exec.Command("go", append([]string{"list", "-tags", tags, "-f", `{{.ImportPath}} {{join .Imports " "}}`}, patterns...)...).Output()
 		require.NoError(t, err)
 		for line := range strings.Lines(string(out)) {
 			words := strings.Fields(line)
@@ -156,4 +162,17 @@ func TestImportsLeadDownwardsAndDriversAreLinkedByTheirDialects(t *testing.T) {
 		delete(imports, path(p.pkg))
 	}
 	require.Empty(t, imports, "packages that are not in mayImport")
+}
+
+// TestTheRootRequiresNoDriver: whoever uses one database gets the modules of its driver alone.
+func TestTheRootRequiresNoDriver(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("go.mod")
+	require.NoError(t, err)
+	for line := range strings.Lines(string(text)) {
+		path, _, required := strings.Cut(strings.TrimSpace(strings.TrimPrefix(line, "require ")), " v")
+		if required {
+			require.Contains(t, []string{"github.com/stretchr/testify", "go.uber.org/goleak", "go.yaml.in/yaml/v3"}, path, "for tests")
+		}
+	}
 }

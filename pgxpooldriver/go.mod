@@ -5,6 +5,8 @@ go 1.26.0
 require (
 	github.com/jackc/pgx/v5 v5.13.0
 	github.com/pooldriver/pooldriver v0.2.0
+	github.com/pooldriver/pooldriver/dialects/postgres v0.2.0
+	github.com/pooldriver/pooldriver/dialects/sqlite v0.2.0
 	github.com/stretchr/testify v1.12.1
 )
 

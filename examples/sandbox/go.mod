@@ -4,6 +4,10 @@ go 1.26.0
 
 require (
 	github.com/pooldriver/pooldriver v0.2.0
+	github.com/pooldriver/pooldriver/dialects/mysql v0.2.0
+	github.com/pooldriver/pooldriver/dialects/postgres v0.2.0
+	github.com/pooldriver/pooldriver/dialects/sqlite v0.2.0
+	github.com/pooldriver/pooldriver/sandbox v0.2.0
 	github.com/stretchr/testify v1.12.1
 )
 

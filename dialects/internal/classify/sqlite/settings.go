@@ -1,11 +1,11 @@
 package sqlite
 
 import (
-	"errors"
 	"slices"
 	"strings"
 
 	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/dialects/internal/classify"
 	"github.com/pooldriver/pooldriver/dialects/internal/sqltext"
 )
 
@@ -149,7 +149,7 @@ func withValue(s dialects.Setting, kind uint8, lx *sqltext.Lexer) (dialects.Sett
 		s.ForVacuum = true // not for an attached file, which may be detached before a VACUUM
 		return s, s.Of == ""
 	case key:
-		s.Refusal = ErrKey
+		s.Refusal = classify.ErrKey
 	case journal:
 		mode := strings.ToLower(strings.Trim(lx.Text(), `'"`))
 		// DELETE takes a file out of WAL. A repeated DELETE would undo a later WAL, which a task or
@@ -158,9 +158,6 @@ func withValue(s dialects.Setting, kind uint8, lx *sqltext.Lexer) (dialects.Sett
 	}
 	return s, true
 }
-
-// ErrKey is the error of a PRAGMA outside of any task that gives one connection the key of its file.
-var ErrKey = errors.New("pooldriver: this PRAGMA was not executed: it gives one connection the key of the file; the other connections would read and write without the key, perhaps a file that is not encrypted; give the key to the driver in its DSN or connector, which makes it the first statement of each connection")
 
 // isOff reports whether a value of a PRAGMA, in lower case, is false
 // (https://sqlite.org/pragma.html).
