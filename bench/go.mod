@@ -2,8 +2,6 @@ module github.com/pooldriver/pooldriver/bench
 
 go 1.26.0
 
-replace github.com/pooldriver/pooldriver => ..
-
 require (
 	github.com/Shopify/toxiproxy/v2 v2.5.0
 	github.com/aclements/go-moremath v0.0.0-20210112150236-f10218a38794
@@ -106,24 +104,18 @@ require (
 	modernc.org/sqlite v1.62.0 // indirect
 )
 
-replace github.com/pooldriver/pooldriver/integration => ../integration
-
-replace github.com/pooldriver/pooldriver/pgxpooldriver => ../pgxpooldriver
-
-replace github.com/pooldriver/pooldriver/dialects/mysql => ../dialects/mysql
-
-replace github.com/pooldriver/pooldriver/dialects/odbc => ../dialects/odbc
-
-replace github.com/pooldriver/pooldriver/dialects/postgres => ../dialects/postgres
-
-replace github.com/pooldriver/pooldriver/dialects/sqlite => ../dialects/sqlite
-
-replace github.com/pooldriver/pooldriver/otelpooldriver => ../otelpooldriver
-
-replace github.com/pooldriver/pooldriver/prompooldriver => ../prompooldriver
-
-replace github.com/pooldriver/pooldriver/riverpooldriver => ../riverpooldriver
-
-replace github.com/pooldriver/pooldriver/sandbox => ../sandbox
-
-replace github.com/pooldriver/pooldriver/tests => ../tests
+// In a clone the modules use each other as they stand there. Who installs this one gets the
+// releases that it requires.
+replace (
+	github.com/pooldriver/pooldriver => ..
+	github.com/pooldriver/pooldriver/dialects/mysql => ../dialects/mysql
+	github.com/pooldriver/pooldriver/dialects/odbc => ../dialects/odbc
+	github.com/pooldriver/pooldriver/dialects/postgres => ../dialects/postgres
+	github.com/pooldriver/pooldriver/dialects/sqlite => ../dialects/sqlite
+	github.com/pooldriver/pooldriver/examples/pgx => ../examples/pgx
+	github.com/pooldriver/pooldriver/integration => ../integration
+	github.com/pooldriver/pooldriver/pgxpooldriver => ../pgxpooldriver
+	github.com/pooldriver/pooldriver/riverpooldriver => ../riverpooldriver
+	github.com/pooldriver/pooldriver/sandbox => ../sandbox
+	github.com/pooldriver/pooldriver/tests => ../tests
+)

@@ -155,25 +155,17 @@ require (
 	modernc.org/memory v1.12.1 // indirect
 )
 
+// In a clone the modules use each other as they stand there. Who installs this one gets the
+// releases that it requires.
 replace (
 	github.com/pooldriver/pooldriver => ..
+	github.com/pooldriver/pooldriver/dialects/mysql => ../dialects/mysql
+	github.com/pooldriver/pooldriver/dialects/odbc => ../dialects/odbc
+	github.com/pooldriver/pooldriver/dialects/postgres => ../dialects/postgres
+	github.com/pooldriver/pooldriver/dialects/sqlite => ../dialects/sqlite
 	github.com/pooldriver/pooldriver/examples/pgx => ../examples/pgx
 	github.com/pooldriver/pooldriver/pgxpooldriver => ../pgxpooldriver
 	github.com/pooldriver/pooldriver/riverpooldriver => ../riverpooldriver
+	github.com/pooldriver/pooldriver/sandbox => ../sandbox
+	github.com/pooldriver/pooldriver/tests => ../tests
 )
-
-replace github.com/pooldriver/pooldriver/dialects/mysql => ../dialects/mysql
-
-replace github.com/pooldriver/pooldriver/dialects/odbc => ../dialects/odbc
-
-replace github.com/pooldriver/pooldriver/dialects/postgres => ../dialects/postgres
-
-replace github.com/pooldriver/pooldriver/dialects/sqlite => ../dialects/sqlite
-
-replace github.com/pooldriver/pooldriver/otelpooldriver => ../otelpooldriver
-
-replace github.com/pooldriver/pooldriver/prompooldriver => ../prompooldriver
-
-replace github.com/pooldriver/pooldriver/sandbox => ../sandbox
-
-replace github.com/pooldriver/pooldriver/tests => ../tests

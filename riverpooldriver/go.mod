@@ -22,3 +22,11 @@ require (
 	golang.org/x/sync v0.24.0 // indirect
 	golang.org/x/text v0.43.0 // indirect
 )
+
+// In a clone the modules use each other as they stand there. Who installs this one gets the
+// releases that it requires.
+replace (
+	github.com/pooldriver/pooldriver => ..
+	github.com/pooldriver/pooldriver/dialects/postgres => ../dialects/postgres
+	github.com/pooldriver/pooldriver/pgxpooldriver => ../pgxpooldriver
+)

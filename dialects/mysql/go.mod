@@ -13,3 +13,7 @@ require (
 	filippo.io/edwards25519 v1.2.0 // indirect
 	go.yaml.in/yaml/v3 v3.0.5 // indirect
 )
+
+// In a clone the modules use each other as they stand there. Who installs this one gets the
+// releases that it requires.
+replace github.com/pooldriver/pooldriver => ../..

@@ -17,3 +17,7 @@ require (
 	golang.org/x/sync v0.24.0 // indirect
 	golang.org/x/text v0.41.0 // indirect
 )
+
+// In a clone the modules use each other as they stand there. Who installs this one gets the
+// releases that it requires.
+replace github.com/pooldriver/pooldriver => ../..

@@ -21,3 +21,7 @@ require (
 	modernc.org/mathutil v1.7.1 // indirect
 	modernc.org/memory v1.12.1 // indirect
 )
+
+// In a clone the modules use each other as they stand there. Who installs this one gets the
+// releases that it requires.
+replace github.com/pooldriver/pooldriver => ../..

@@ -32,3 +32,13 @@ require (
 	modernc.org/memory v1.12.1 // indirect
 	modernc.org/sqlite v1.62.0 // indirect
 )
+
+// In a clone the modules use each other as they stand there. Who installs this one gets the
+// releases that it requires.
+replace (
+	github.com/pooldriver/pooldriver => ../..
+	github.com/pooldriver/pooldriver/dialects/mysql => ../../dialects/mysql
+	github.com/pooldriver/pooldriver/dialects/postgres => ../../dialects/postgres
+	github.com/pooldriver/pooldriver/dialects/sqlite => ../../dialects/sqlite
+	github.com/pooldriver/pooldriver/sandbox => ../../sandbox
+)
