@@ -25,7 +25,7 @@ var mayImport = []struct{ pkg, imports string }{
 	{"sandbox/internal/clones", "internal/dsn"},
 	{"internal/dsn", "dialects"},
 	{"tests/answers", "testify"},
-	{"tests/behaviour", ""}, {"tests/conformance", ""}, {"tests/dsn", ""}, {"tests/examples", ""}, {"tests/httptask", ""}, {"tests/sandbox", ""}, // tests only
+	{"tests/anysqlite", ""}, {"tests/behaviour", ""}, {"tests/conformance", ""}, {"tests/dsn", ""}, {"tests/examples", ""}, {"tests/httptask", ""}, {"tests/sandbox", ""}, // tests only
 
 	{".", "dialects dialects/generic internal/beneath internal/binding internal/bubble internal/callsite internal/connpool" +
 		" internal/config internal/ctxerr internal/ctxsettings internal/floor internal/histogram internal/history internal/listen internal/optiontable internal/pause internal/pinning internal/redact" +
