@@ -1,6 +1,6 @@
 # make test       unit tests, images, integration tests
 # make test-more  test-next, test-rare and test-failover, which CI runs, too
-# make check      format, vet, linters, known vulnerabilities
+# make check      format, vet, linters, each module by itself, the API, known vulnerabilities
 # make test-unit  what needs neither Docker nor a server
 # make test-next  what the next Go release changes for us, on GO_NEXT
 # make test-rare  what users install, from a proxy; the tests' own servers; hosts that are killed
@@ -22,9 +22,11 @@ STATICCHECK_VERSION := v0.8.2
 GOVULNCHECK_VERSION := v1.8.0
 GOLANGCI_VERSION    := v2.15.0
 VITESS_VERSION      := v0.24.4
+APIDIFF_VERSION     := v0.0.0-20261113113407-e3970619a1a4
 
 # Modules of their own, so that their dependencies reach no other user. Their tests need
-# neither Docker nor a server. The tests of the root that need a database are in "tests".
+# neither Docker nor a server. "go test ./..." in the root reaches none of them. "tests" has
+# the tests of the root's packages that need a driver.
 DIALECTS   := dialects/mysql dialects/odbc dialects/postgres dialects/sqlite
 SATELLITES := sandbox examples credentials/rds examples/cloudsql examples/observed examples/pgx examples/sandbox otelpooldriver pgxpooldriver prompooldriver riverpooldriver cmd/pooldriver
 
@@ -35,6 +37,7 @@ STATICCHECK := $(TOOLS)/staticcheck-$(STATICCHECK_VERSION)
 GOVULNCHECK := $(TOOLS)/govulncheck-$(GOVULNCHECK_VERSION)
 GOLANGCI    := $(TOOLS)/golangci-lint-$(GOLANGCI_VERSION)
 VTCOMBO     := $(TOOLS)/vtcombo-$(VITESS_VERSION)
+APIDIFF     := $(TOOLS)/apidiff-$(APIDIFF_VERSION)
 
 # -tags odbc where unixODBC's headers and the ODBC drivers of the tests are.
 ODBC := $(shell printf '\#include <sqlext.h>\n\#include <odbcinst.h>\n' | cc -E - > /dev/null 2>&1 && \
@@ -87,7 +90,7 @@ MATTN      = CGO_CFLAGS=-O0 $(GO) -C integration test
 CROWDS = Tunnel|TestTasksShareAHotRow|TestDrainUnderLoad|TestTransfersAtSerializable|TestNoTenantSees|TestPostgresStatementsWithSettings|TestACommitThatIsCutIsNot
 
 # What of ./release "make test" leaves to "make test-rare": it compiles modules for half a minute.
-INSTALLED = TestWhatTheReadmeSaysCanBeInstalledAndRun/local/(the_command|.*pooldriver)
+INSTALLED = TestWhatTheReadmeSaysCanBeInstalledAndRun/local/(the_command|.*pooldriver)|TestModulesOfTwoReleases|TestAProgramCanUseAClone
 
 # Three commands: many tests at once, then the crowds, then mattn. $(1) is the timeout of each,
 # $(2) RACE, $(3) what other tests are left out, $(4) what other packages.
@@ -108,7 +111,7 @@ fi
 endef
 
 .PHONY: test test-more test-next test-rare test-unit test-integration test-failover test-mysql test-long release-check check fmt format-check vet \
-	staticcheck lint vulnerabilities images bench bench-quick clean-images
+	staticcheck lint modules tidy api vulnerabilities images bench bench-quick clean-images
 
 # MySQL last: where it cannot be had, the last line says so.
 test: test-unit test-integration test-mysql
@@ -190,7 +193,7 @@ bench: images
 bench-quick: images
 	$(GO) -C bench run . -change $(if $(BASE),-base $(BASE)) $(BENCH_FLAGS)
 
-check: format-check vet staticcheck lint vulnerabilities
+check: format-check vet staticcheck lint modules api vulnerabilities
 
 fmt:
 	gofmt -w .
@@ -201,6 +204,30 @@ format-check:
 vet:
 	@set -e; for module in $(MODULES); do echo "$(GO) -C $$module vet $(TAGS) ./..."; $(GO) -C $$module vet $(TAGS) ./...; done
 	@set -e; for module in . $(DIALECTS) sandbox; do CGO_ENABLED=0 $(GO) -C $$module build ./...; done
+
+# Each module in this clone without go.work, and whether its go.mod and go.sum are complete. cmd/pooldriver
+# has no replacements, because "go install" refuses a module with some: until a release is out, only
+# go.work builds the command.
+modules:
+	@set -e; for module in $(filter-out cmd/pooldriver,$(MODULES)); do echo "GOWORK=off $(GO) -C $$module build ./..."; \
+		GOWORK=off $(GO) -C $$module build -o /dev/null ./...; GOWORK=off $(GO) -C $$module mod tidy -diff; done
+
+# Writes go.mod and go.sum of each module. cmd/pooldriver has replacements meanwhile.
+OWN = $(filter-out . tests bench integration examples%,$(MODULES))
+tidy:
+	@set -e; for module in $(filter-out cmd/pooldriver,$(MODULES)) integration/datadog; do echo "tidy $$module"; GOWORK=off $(GO) -C $$module mod tidy; done
+	@set -e; echo "tidy cmd/pooldriver"; cd cmd/pooldriver; \
+		$(GO) mod edit $(foreach m,$(OWN),-replace=github.com/pooldriver/pooldriver/$(m)=../../$(m)) -replace=github.com/pooldriver/pooldriver=../..; \
+		GOWORK=off $(GO) mod tidy; \
+		$(GO) mod edit $(foreach m,$(OWN),-dropreplace=github.com/pooldriver/pooldriver/$(m)) -dropreplace=github.com/pooldriver/pooldriver
+
+# The exported API beside that of the last release. CHANGELOG.md has to name what may break a program.
+api:
+	@if [ -x $(APIDIFF) ] || $(call install,$(APIDIFF),golang.org/x/exp/cmd/apidiff,$(APIDIFF_VERSION)); then \
+		integration/release/api.sh $(APIDIFF); \
+	else \
+		echo "NOT RUN: apidiff $(APIDIFF_VERSION), the module proxy does not serve it" >&2; \
+	fi
 
 # SA1019 is left to golangci-lint, which accepts a reason beside the line: a
 # transparent driver has to serve the deprecated interfaces of database/sql/driver.
