@@ -1,6 +1,6 @@
 # make test       unit tests, images, integration tests
 # make test-more  test-next, test-newest, test-postgres, test-rare and test-failover, which CI runs, too
-# make check      format, vet, linters, known vulnerabilities
+# make check      format, vet, linters, each module by itself, the API, known vulnerabilities
 # make test-unit  what needs neither Docker nor a server
 # make test-next  what the next Go release changes for us, on GO_NEXT
 # make test-newest  the newest releases of the drivers, and of the servers, before anybody has chosen them
@@ -24,18 +24,22 @@ STATICCHECK_VERSION := v0.8.2
 GOVULNCHECK_VERSION := v1.8.0
 GOLANGCI_VERSION    := v2.15.0
 VITESS_VERSION      := v0.24.4
+APIDIFF_VERSION     := v0.0.0-20261113113407-e3970619a1a4
 
 # Modules of their own, so that their dependencies reach no other user. Their tests need
-# neither Docker nor a server.
-SATELLITES := credentials/rds examples/cloudsql examples/observed examples/pgx examples/sandbox otelpooldriver pgxpooldriver prompooldriver riverpooldriver cmd/pooldriver
+# neither Docker nor a server. "go test ./..." in the root reaches none of them. "tests" has
+# the tests of the root's packages that need a driver.
+DIALECTS   := dialects/mysql dialects/odbc dialects/postgres dialects/sqlite
+SATELLITES := sandbox examples credentials/rds examples/cloudsql examples/observed examples/pgx examples/sandbox otelpooldriver pgxpooldriver prompooldriver riverpooldriver cmd/pooldriver
 
 GO       ?= go
-MODULES  := . $(patsubst %/go.mod,%,$(wildcard integration/go.mod bench/go.mod)) $(SATELLITES)
+MODULES  := . $(patsubst %/go.mod,%,$(wildcard integration/go.mod bench/go.mod)) tests $(DIALECTS) $(SATELLITES)
 TOOLS    := $(CURDIR)/.tools
 STATICCHECK := $(TOOLS)/staticcheck-$(STATICCHECK_VERSION)
 GOVULNCHECK := $(TOOLS)/govulncheck-$(GOVULNCHECK_VERSION)
 GOLANGCI    := $(TOOLS)/golangci-lint-$(GOLANGCI_VERSION)
 VTCOMBO     := $(TOOLS)/vtcombo-$(VITESS_VERSION)
+APIDIFF     := $(TOOLS)/apidiff-$(APIDIFF_VERSION)
 
 # -tags odbc where unixODBC's headers and the ODBC drivers of the tests are.
 ODBC := $(shell printf '\#include <sqlext.h>\n\#include <odbcinst.h>\n' | cc -E - > /dev/null 2>&1 && \
@@ -102,7 +106,7 @@ MATTN      = CGO_CFLAGS=-O0 $(GO) -C integration test
 CROWDS = Tunnel|TestTasksShareAHotRow|TestDrainUnderLoad|TestTransfersAtSerializable|TestNoTenantSees|TestPostgresStatementsWithSettings|TestACommitThatIsCutIsNot
 
 # What of ./release "make test" leaves to "make test-rare": it compiles modules for half a minute.
-INSTALLED = TestWhatTheReadmeSaysCanBeInstalledAndRun/local/(the_command|.*pooldriver)
+INSTALLED = TestWhatTheReadmeSaysCanBeInstalledAndRun/local/(the_command|.*pooldriver)|TestModulesOfTwoReleases|TestAProgramCanUseAClone
 
 # Each two features together, in the long form each three, on servers of its own: docs/internals/pairs.md. A run shares
 # its processors with nobody, because what is not exercised in time is not tested.
@@ -127,7 +131,7 @@ fi
 endef
 
 .PHONY: test test-more test-next test-newest test-postgres test-rare test-unit test-integration test-failover test-mysql test-long release-check check fmt format-check vet \
-	staticcheck lint vulnerabilities images bench bench-quick clean-images
+	staticcheck lint modules tidy api vulnerabilities images bench bench-quick clean-images
 
 # MySQL last: where it cannot be had, the last line says so.
 test: test-unit test-integration test-mysql
@@ -138,9 +142,10 @@ test-more: test-next test-newest test-postgres test-rare test-failover
 # What depends on the Go release: the conformance suite, rows, and how pgx scans them.
 test-next: images
 	@if $(ON_NEXT) version; then set -e; \
-		$(ON_NEXT) vet ./...; \
-		$(ON_NEXT) test -timeout $(TEST_TIMEOUT) ./internal/conformance ./internal/fakedb ./internal/rowbuffer ./internal/session ./dialects/postgres; \
-		$(ON_NEXT) test -timeout $(TEST_TIMEOUT) -run 'Rows|Scan|EveryShape|Adopted' ./tests/behaviour; \
+		for module in . tests $(DIALECTS); do $(ON_NEXT) -C $$module vet ./...; done; \
+		$(ON_NEXT) test -timeout $(TEST_TIMEOUT) ./internal/conformance ./internal/fakedb ./internal/rowbuffer ./internal/session; \
+		$(ON_NEXT) -C dialects/postgres test -timeout $(TEST_TIMEOUT) .; \
+		$(ON_NEXT) -C tests test -timeout $(TEST_TIMEOUT) -run 'Rows|Scan|EveryShape|Adopted' ./behaviour; \
 		$(ON_NEXT) -C integration test -timeout $(TEST_TIMEOUT) -run Scan .; \
 	else \
 		echo "NOT RUN: the tests on $(GO_NEXT), the module proxy does not serve it" >&2; \
@@ -158,9 +163,11 @@ test-postgres: images
 # that Go's scheduler does not.
 # The longest packages first.
 test-unit:
-	$(GO) test $(TAGS) -race -timeout $(TEST_TIMEOUT) . ./tests/behaviour ./...
+	$(GO) -C tests test -race -timeout $(TEST_TIMEOUT) ./behaviour ./...
+	$(GO) test -race -timeout $(TEST_TIMEOUT) ./...
+	@set -e; for module in $(DIALECTS); do echo "$(GO) -C $$module test"; $(GO) -C $$module test $(TAGS) -race -timeout $(TEST_TIMEOUT) ./...; done
 	$(GO) test -timeout $(TEST_TIMEOUT) ./pool
-	$(if $(ODBC),$(GO) test ./dialects/odbc,@echo "NOT RUN: the tests over ODBC. They need unixodbc-dev, odbcinst, libsqliteodbc, odbc-postgresql and odbc-mariadb." >&2)
+	$(if $(ODBC),$(GO) -C dialects/odbc test .,@echo "NOT RUN: the tests over ODBC. They need unixodbc-dev, odbcinst, libsqliteodbc, odbc-postgresql and odbc-mariadb." >&2)
 	$(GO) -C integration test -race -timeout $(TEST_TIMEOUT) ./byteproxy
 	$(GO) -C bench test -timeout $(TEST_TIMEOUT) .
 	@set -e; for module in $(SATELLITES); do echo "$(GO) -C $$module test"; $(GO) -C $$module test -timeout $(TEST_TIMEOUT) $$($(GO) -C $$module list ./... | grep -v /promtest); done
@@ -187,8 +194,8 @@ test-mysql: images
 test-long: export POOLDRIVER_LONG = 1
 test-long: RACE = -race -parallel 4
 test-long: images $(VTCOMBO)
-	$(GO) test $(TAGS) -race -timeout $(TEST_LONG_TIMEOUT) ./...
-	$(GO) test -timeout $(TEST_LONG_TIMEOUT) -run TestRandomSchedulesEnd ./sandbox # all, for which the race detector has too little memory
+	@set -e; for module in . tests sandbox $(DIALECTS); do $(GO) -C $$module test $(TAGS) -race -timeout $(TEST_LONG_TIMEOUT) ./...; done
+	$(GO) -C tests test -timeout $(TEST_LONG_TIMEOUT) -run TestRandomSchedulesEnd ./sandbox # all, for which the race detector has too little memory
 	$(call INTEGRATION,$(TEST_LONG_TIMEOUT),$(RACE),)
 	$(PAIRS) -race -timeout $(TEST_LONG_TIMEOUT)
 	POOLDRIVER_VTCOMBO=$(VTCOMBO) $(GO) -C integration test -race -timeout $(TEST_LONG_TIMEOUT) -p 1 ./failover/... ./replicas
@@ -216,7 +223,7 @@ bench: images
 bench-quick: images
 	$(GO) -C bench run . -change $(if $(BASE),-base $(BASE)) $(BENCH_FLAGS)
 
-check: format-check vet staticcheck lint vulnerabilities
+check: format-check vet staticcheck lint modules api vulnerabilities
 
 fmt:
 	gofmt -w .
@@ -226,7 +233,31 @@ format-check:
 
 vet:
 	@set -e; for module in $(MODULES); do echo "$(GO) -C $$module vet $(TAGS) ./..."; $(GO) -C $$module vet $(TAGS) ./...; done
-	CGO_ENABLED=0 $(GO) build ./...
+	@set -e; for module in . $(DIALECTS) sandbox; do CGO_ENABLED=0 $(GO) -C $$module build ./...; done
+
+# Each module in this clone without go.work, and whether its go.mod and go.sum are complete. cmd/pooldriver
+# has no replacements, because "go install" refuses a module with some: until a release is out, only
+# go.work builds the command.
+modules:
+	@set -e; for module in $(filter-out cmd/pooldriver,$(MODULES)); do echo "GOWORK=off $(GO) -C $$module build ./..."; \
+		GOWORK=off $(GO) -C $$module build -o /dev/null ./...; GOWORK=off $(GO) -C $$module mod tidy -diff; done
+
+# Writes go.mod and go.sum of each module. cmd/pooldriver has replacements meanwhile.
+OWN = $(filter-out . tests bench integration examples%,$(MODULES))
+tidy:
+	@set -e; for module in $(filter-out cmd/pooldriver,$(MODULES)) integration/datadog; do echo "tidy $$module"; GOWORK=off $(GO) -C $$module mod tidy; done
+	@set -e; echo "tidy cmd/pooldriver"; cd cmd/pooldriver; \
+		$(GO) mod edit $(foreach m,$(OWN),-replace=github.com/pooldriver/pooldriver/$(m)=../../$(m)) -replace=github.com/pooldriver/pooldriver=../..; \
+		GOWORK=off $(GO) mod tidy; \
+		$(GO) mod edit $(foreach m,$(OWN),-dropreplace=github.com/pooldriver/pooldriver/$(m)) -dropreplace=github.com/pooldriver/pooldriver
+
+# The exported API beside that of the last release. CHANGELOG.md has to name what may break a program.
+api:
+	@if [ -x $(APIDIFF) ] || $(call install,$(APIDIFF),golang.org/x/exp/cmd/apidiff,$(APIDIFF_VERSION)); then \
+		integration/release/api.sh $(APIDIFF); \
+	else \
+		echo "NOT RUN: apidiff $(APIDIFF_VERSION), the module proxy does not serve it" >&2; \
+	fi
 
 # SA1019 is left to golangci-lint, which accepts a reason beside the line: a
 # transparent driver has to serve the deprecated interfaces of database/sql/driver.

@@ -2,14 +2,10 @@ package pooldriver_test
 
 import (
 	"context"
-	"database/sql"
 	"database/sql/driver"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/stretchr/testify/require"
 
 	"github.com/pooldriver/pooldriver"
 	"github.com/pooldriver/pooldriver/internal/conformance"
@@ -18,7 +14,7 @@ import (
 )
 
 // The conformance suite is the definition of transparent. It runs here over
-// every shape of driver and over SQLite; in integration over real servers.
+// every shape of driver; in tests/conformance over SQLite, in integration over servers.
 
 // TestEveryShapeOfDriverBehavesAsIfBare leaves the shapes with only one interface to the long tests:
 // where code for one interface relies on another one by mistake, the shape without that other one
@@ -73,36 +69,3 @@ func (a adopting) Close() error {
 	time.AfterFunc(200*time.Millisecond, a.end)
 	return a.Connector.Close()
 }
-
-func TestSQLiteBehavesAsIfBare(t *testing.T) {
-	file := func(t testing.TB) string {
-		return filepath.Join(t.TempDir(), "x.db") + "?_pragma=busy_timeout(5000)"
-	}
-	bare := func(t testing.TB) *sql.DB {
-		db, err := sql.Open("sqlite", "file:"+file(t))
-		require.NoError(t, err)
-		return db
-	}
-	for name, wrapped := range map[string]func(t testing.TB) *sql.DB{
-		"New": func(t testing.TB) *sql.DB { return sql.OpenDB(pooldriver.New("sqlite:"+file(t), quietly)) },
-		"Wrap": func(t testing.TB) *sql.DB {
-			db := bare(t)
-			defer db.Close()
-			return sql.OpenDB(pooldriver.Wrap(named{db.Driver(), "file:" + file(t)}, quietly))
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			conformance.Run(t, conformance.Target{Name: "sqlite", SQL: conformance.SQLite(), Bare: bare, Wrapped: wrapped})
-		})
-	}
-}
-
-// named is the connector that database/sql makes of a driver without one.
-type named struct {
-	own  driver.Driver
-	name string
-}
-
-func (n named) Connect(context.Context) (driver.Conn, error) { return n.own.Open(n.name) }
-func (n named) Driver() driver.Driver                        { return n.own }

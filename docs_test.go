@@ -185,17 +185,41 @@ func anchors(t *testing.T, page string) []string {
 	return found
 }
 
-// TestContributingNamesFilesThatExist: whoever looks for a place finds it.
+// TestContributingNamesFilesThatExist: whoever looks for a place finds it. It has to name the places
+// of the section "To read the source"; the others it may name.
 func TestContributingNamesFilesThatExist(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("CONTRIBUTING.md")
 	require.NoError(t, err)
-	names := regexp.MustCompile("`((?:[a-z0-9_]+/)*[a-z0-9_]+\\.go)`").FindAllStringSubmatch(string(text), -1)
-	require.Greater(t, len(names), 50)
+	for _, place := range []string{"internal/session/session.go", "internal/binding/seat.go", "internal/pinning/pinning.go"} {
+		require.Contains(t, string(text), "`"+place+"`")
+	}
 	out, err := exec.Command("git", "ls-files", "*.go").Output()
 	require.NoError(t, err)
 	files := "/" + strings.ReplaceAll(string(out), "\n", "\n/")
-	for _, name := range names {
+	for _, name := range regexp.MustCompile("`((?:[a-z0-9_]+/)*[a-z0-9_]+\\.go)`").FindAllStringSubmatch(string(text), -1) {
 		require.Contains(t, files, "/"+name[1]+"\n")
+	}
+}
+
+// TestNoReleaseIsDatedWithoutItsTag: a date says that programs can install it.
+func TestNoReleaseIsDatedWithoutItsTag(t *testing.T) {
+	t.Parallel()
+	shallow, err := exec.Command("git", "rev-parse", "--is-shallow-repository").Output()
+	require.NoError(t, err)
+	if strings.TrimSpace(string(shallow)) == "true" {
+		t.Skip("this clone has no tags")
+	}
+	tags, err := exec.Command("git", "tag", "--list").Output()
+	require.NoError(t, err)
+	for page, dated := range map[string]string{
+		"CHANGELOG.md": `(?m)^## (\d+\.\d+\.\d+) .*\d{4}-\d\d-\d\d`,
+		"README.md":    `(\d+\.\d+\.\d+)[^.]* \d{4}-\d\d-\d\d`,
+	} {
+		text, err := os.ReadFile(page)
+		require.NoError(t, err)
+		for _, release := range regexp.MustCompile(dated).FindAllStringSubmatch(string(text), -1) {
+			require.Contains(t, "\n"+string(tags), "\nv"+release[1]+"\n", page)
+		}
 	}
 }

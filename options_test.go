@@ -149,7 +149,7 @@ func short(value string) string {
 }
 
 func TestSettingsListTheTable(t *testing.T) {
-	c := New("sqlite::memory:?pool_max_conns=3", func(c *Config) { c.AcquireTimeout = time.Second })
+	_, _, c := openStub(t, dialects.Traits{}, func(c *Config) { c.MaxConns, c.AcquireTimeout = 3, time.Second })
 	changed := map[string]string{}
 	for _, s := range c.Settings() {
 		require.NotEmpty(t, s.Meaning, s.Name)

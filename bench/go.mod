@@ -2,15 +2,17 @@ module github.com/pooldriver/pooldriver/bench
 
 go 1.26.0
 
-replace github.com/pooldriver/pooldriver => ..
-
 require (
 	github.com/Shopify/toxiproxy/v2 v2.5.0
 	github.com/aclements/go-moremath v0.0.0-20210112150236-f10218a38794
 	github.com/jackc/pgx/v5 v5.13.0
 	github.com/jackc/puddle/v2 v2.2.3
 	github.com/pooldriver/pooldriver v0.2.0
+	github.com/pooldriver/pooldriver/dialects/mysql v0.2.0
+	github.com/pooldriver/pooldriver/dialects/postgres v0.2.0
+	github.com/pooldriver/pooldriver/dialects/sqlite v0.2.0
 	github.com/pooldriver/pooldriver/integration v0.0.0-00010101000000-000000000000
+	github.com/pooldriver/pooldriver/pgxpooldriver v0.2.0
 	github.com/rs/zerolog v1.28.0
 	golang.org/x/perf v0.0.0-20260908200009-22c9c6c9d4da
 	golang.org/x/sys v0.49.0
@@ -46,17 +48,15 @@ require (
 	github.com/go-ole/go-ole v1.3.0 // indirect
 	github.com/go-sql-driver/mysql v1.10.1 // indirect
 	github.com/golang/freetype v0.0.0-20170609003504-e2365dfdc4a0 // indirect
-	github.com/golang/protobuf v1.5.3 // indirect
 	github.com/google/uuid v1.6.0 // indirect
 	github.com/gorilla/mux v1.8.0 // indirect
 	github.com/jackc/pgpassfile v1.0.0 // indirect
 	github.com/jackc/pgservicefile v0.0.0-20240606120523-5a60cdf6a761 // indirect
-	github.com/klauspost/compress v1.18.6 // indirect
+	github.com/klauspost/compress v1.20.1 // indirect
 	github.com/lufia/plan9stats v0.0.0-20260330125221-c963978e514e // indirect
 	github.com/magiconair/properties v1.8.10 // indirect
 	github.com/mattn/go-colorable v0.1.14 // indirect
 	github.com/mattn/go-isatty v0.0.24 // indirect
-	github.com/matttproud/golang_protobuf_extensions v1.0.1 // indirect
 	github.com/moby/docker-image-spec v1.3.1 // indirect
 	github.com/moby/go-archive v0.2.0 // indirect
 	github.com/moby/moby/api v1.55.0 // indirect
@@ -66,15 +66,15 @@ require (
 	github.com/moby/sys/user v0.4.0 // indirect
 	github.com/moby/sys/userns v0.1.0 // indirect
 	github.com/moby/term v0.5.2 // indirect
+	github.com/munnerz/goautoneg v0.0.0-20191010083416-a7dc8b61c822 // indirect
 	github.com/ncruces/go-strftime v1.1.0 // indirect
 	github.com/opencontainers/go-digest v1.0.0 // indirect
 	github.com/opencontainers/image-spec v1.1.1 // indirect
-	github.com/pooldriver/pooldriver/pgxpooldriver v0.2.0
 	github.com/power-devops/perfstat v0.0.0-20240221224432-82ca36839d55 // indirect
-	github.com/prometheus/client_golang v1.13.0 // indirect
-	github.com/prometheus/client_model v0.2.0 // indirect
-	github.com/prometheus/common v0.37.0 // indirect
-	github.com/prometheus/procfs v0.8.0 // indirect
+	github.com/prometheus/client_golang v1.25.0 // indirect
+	github.com/prometheus/client_model v0.6.3 // indirect
+	github.com/prometheus/common v0.72.0 // indirect
+	github.com/prometheus/procfs v0.22.0 // indirect
 	github.com/remyoudompheng/bigfft v0.0.0-20230129092748-24d4a6f8daec // indirect
 	github.com/rs/xid v1.4.0 // indirect
 	github.com/shirou/gopsutil/v4 v4.26.6 // indirect
@@ -96,7 +96,7 @@ require (
 	golang.org/x/image v0.46.0 // indirect
 	golang.org/x/sync v0.24.0 // indirect
 	golang.org/x/text v0.43.0 // indirect
-	google.golang.org/protobuf v1.34.2 // indirect
+	google.golang.org/protobuf v1.36.12 // indirect
 	gopkg.in/tomb.v1 v1.0.0-20141024135613-dd632973f1e7 // indirect
 	modernc.org/libc v1.80.1 // indirect
 	modernc.org/mathutil v1.7.1 // indirect
@@ -104,6 +104,18 @@ require (
 	modernc.org/sqlite v1.62.0 // indirect
 )
 
-replace github.com/pooldriver/pooldriver/integration => ../integration
-
-replace github.com/pooldriver/pooldriver/pgxpooldriver => ../pgxpooldriver
+// In a clone the modules use each other as they stand there. Who installs this one gets the
+// releases that it requires.
+replace (
+	github.com/pooldriver/pooldriver => ..
+	github.com/pooldriver/pooldriver/dialects/mysql => ../dialects/mysql
+	github.com/pooldriver/pooldriver/dialects/odbc => ../dialects/odbc
+	github.com/pooldriver/pooldriver/dialects/postgres => ../dialects/postgres
+	github.com/pooldriver/pooldriver/dialects/sqlite => ../dialects/sqlite
+	github.com/pooldriver/pooldriver/examples/pgx => ../examples/pgx
+	github.com/pooldriver/pooldriver/integration => ../integration
+	github.com/pooldriver/pooldriver/pgxpooldriver => ../pgxpooldriver
+	github.com/pooldriver/pooldriver/riverpooldriver => ../riverpooldriver
+	github.com/pooldriver/pooldriver/sandbox => ../sandbox
+	github.com/pooldriver/pooldriver/tests => ../tests
+)

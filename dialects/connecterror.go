@@ -8,7 +8,9 @@ type ConnectError struct {
 	Err    error    // the driver's; after several attempts the last one comes first
 }
 
-func (e *ConnectError) Error() string { return "pooldriver: connecting to " + e.Target + ": " + e.Err.Error() }
+func (e *ConnectError) Error() string {
+	return "pooldriver: connecting to " + e.Target + ": " + e.Err.Error()
+}
 
 func (e *ConnectError) Unwrap() error { return e.Err }
 

@@ -6,7 +6,6 @@ import (
 	"database/sql"
 	"encoding/json"
 	"fmt"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -19,17 +18,18 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/pooldriver/pooldriver"
+	"github.com/pooldriver/pooldriver/dialects"
 	_ "github.com/pooldriver/pooldriver/dialects/postgres"
-	_ "github.com/pooldriver/pooldriver/dialects/sqlite"
+	"github.com/pooldriver/pooldriver/internal/stubdialect"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// open opens a pool of two connections on a SQLite file, closed when the test ends.
+// open opens a pool of two connections on a database in memory, closed when the test ends.
 func open(t testing.TB, options ...pooldriver.Option) (*pooldriver.Connector, *sql.DB) {
 	t.Helper()
-	dsn := "sqlite:" + filepath.Join(t.TempDir(), "test.db") + "?pool_max_conns=2&pool_min_idle_conns=1&pool_acquire_timeout=20ms"
-	c := pooldriver.New(dsn, options...)
+	size := func(c *pooldriver.Config) { c.MaxConns, c.MinIdleConns, c.AcquireTimeout = 2, 1, 20*time.Millisecond }
+	c := pooldriver.Wrap(stubdialect.Connector(stubdialect.New(dialects.Traits{})), append([]pooldriver.Option{size}, options...)...)
 	db := sql.OpenDB(c)
 	t.Cleanup(func() { require.NoError(t, db.Close()) })
 	return c, db
@@ -86,7 +86,7 @@ func histogramOf(t *testing.T, m map[string]metricdata.Metrics, name string) met
 func use(t *testing.T, db *sql.DB) {
 	t.Helper()
 	ctx := t.Context()
-	_, err := db.ExecContext(ctx, "CREATE TABLE t (n INTEGER)")
+	_, err := db.ExecContext(ctx, "CREATE TABLE t (n INT)")
 	require.NoError(t, err)
 	first, err := db.BeginTx(ctx, nil)
 	require.NoError(t, err)
@@ -171,7 +171,7 @@ func TestTwoPoolsAreTold(t *testing.T) {
 }
 
 func TestAMistakeInTheDSNIsReported(t *testing.T) {
-	c := pooldriver.New("sqlite:x?pool_max_cons=3")
+	c := pooldriver.New("postgres://db.invalid/x?pool_max_cons=3")
 	_, err := Register(c)
 	require.ErrorContains(t, err, "did you mean pool_max_conns")
 	_, err = NewProducer(c).Produce(t.Context())

@@ -12,14 +12,16 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pooldriver/pooldriver"
+	"github.com/pooldriver/pooldriver/dialects"
 	_ "github.com/pooldriver/pooldriver/dialects/postgres"
-	_ "github.com/pooldriver/pooldriver/dialects/sqlite"
 	"github.com/pooldriver/pooldriver/internal/direct"
+	"github.com/pooldriver/pooldriver/internal/stubdialect"
 )
 
 func TestAConnectorThatIsNotForPostgreSQLIsAnErrorOfEveryCall(t *testing.T) {
 	t.Parallel()
-	for _, connector := range []*pooldriver.Connector{nil, pooldriver.New("nonsense://"), pooldriver.New("sqlite::memory:")} {
+	other := pooldriver.Wrap(stubdialect.Connector(stubdialect.New(dialects.Traits{})))
+	for _, connector := range []*pooldriver.Connector{nil, pooldriver.New("nonsense://"), other} {
 		p, ctx := New(connector), t.Context()
 		_, err := p.Exec(ctx, "SELECT 1")
 		require.Error(t, err)

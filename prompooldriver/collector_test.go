@@ -3,9 +3,9 @@ package prompooldriver
 import (
 	"database/sql"
 	"fmt"
-	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -14,17 +14,19 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/pooldriver/pooldriver"
+	"github.com/pooldriver/pooldriver/dialects"
 	_ "github.com/pooldriver/pooldriver/dialects/postgres"
-	_ "github.com/pooldriver/pooldriver/dialects/sqlite"
+	"github.com/pooldriver/pooldriver/internal/stubdialect"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// open opens a pool of two connections on a SQLite file, closed when the test ends.
+// open opens a pool of two connections on a database in memory, closed when the test ends.
 func open(t *testing.T) (*pooldriver.Connector, *sql.DB) {
 	t.Helper()
-	dsn := "sqlite:" + filepath.Join(t.TempDir(), "test.db") + "?pool_max_conns=2&pool_acquire_timeout=20ms"
-	c := pooldriver.New(dsn)
+	c := pooldriver.Wrap(stubdialect.Connector(stubdialect.New(dialects.Traits{})), func(c *pooldriver.Config) {
+		c.MaxConns, c.AcquireTimeout = 2, 20*time.Millisecond
+	})
 	db := sql.OpenDB(c)
 	t.Cleanup(func() { require.NoError(t, db.Close()) })
 	return c, db
@@ -34,7 +36,7 @@ func open(t *testing.T) (*pooldriver.Connector, *sql.DB) {
 func use(t *testing.T, db *sql.DB) {
 	t.Helper()
 	ctx := t.Context()
-	_, err := db.ExecContext(ctx, "CREATE TABLE t (n INTEGER)")
+	_, err := db.ExecContext(ctx, "CREATE TABLE t (n INT)")
 	require.NoError(t, err)
 	first, err := db.BeginTx(ctx, nil)
 	require.NoError(t, err)
@@ -157,7 +159,7 @@ func TestNoSecretIsExposed(t *testing.T) {
 
 // BenchmarkScrape is what a scrape costs; docs/performance.md.
 func BenchmarkScrape(b *testing.B) {
-	c := pooldriver.New("sqlite:" + filepath.Join(b.TempDir(), "test.db"))
+	c := pooldriver.Wrap(stubdialect.Connector(stubdialect.New(dialects.Traits{})))
 	db := sql.OpenDB(c)
 	b.Cleanup(func() { require.NoError(b, db.Close()) })
 	require.NoError(b, db.Ping())

@@ -5,6 +5,9 @@ go 1.26.0
 require (
 	github.com/alecthomas/kong v1.17.0
 	github.com/pooldriver/pooldriver v0.2.0
+	github.com/pooldriver/pooldriver/dialects/mysql v0.2.0
+	github.com/pooldriver/pooldriver/dialects/postgres v0.2.0
+	github.com/pooldriver/pooldriver/dialects/sqlite v0.2.0
 	github.com/stretchr/testify v1.12.1
 	golang.org/x/term v0.48.0
 )

@@ -7,6 +7,7 @@ require (
 	github.com/aws/aws-sdk-go-v2/feature/rds/auth v1.7.0
 	github.com/jackc/pgx/v5 v5.13.0
 	github.com/pooldriver/pooldriver v0.2.0
+	github.com/pooldriver/pooldriver/dialects/postgres v0.2.0
 	github.com/stretchr/testify v1.12.1
 	go.uber.org/goleak v1.3.0
 )
@@ -19,4 +20,11 @@ require (
 	go.yaml.in/yaml/v3 v3.0.5 // indirect
 	golang.org/x/sync v0.24.0 // indirect
 	golang.org/x/text v0.41.0 // indirect
+)
+
+// In a clone the modules use each other as they stand there. Who installs this one gets the
+// releases that it requires.
+replace (
+	github.com/pooldriver/pooldriver => ../..
+	github.com/pooldriver/pooldriver/dialects/postgres => ../../dialects/postgres
 )

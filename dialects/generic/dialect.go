@@ -13,9 +13,9 @@ import (
 	"slices"
 
 	"github.com/pooldriver/pooldriver/dialects"
-	"github.com/pooldriver/pooldriver/dialects/internal/anysqlite"
 	"github.com/pooldriver/pooldriver/dialects/internal/base"
-	"github.com/pooldriver/pooldriver/dialects/internal/classify/sqlite"
+	"github.com/pooldriver/pooldriver/dialects/internal/classify"
+	"github.com/pooldriver/pooldriver/dialects/internal/sqltext"
 )
 
 // Dialect is the generic dialect. Its zero value is ready.
@@ -34,15 +34,15 @@ func (Dialect) Parse(string) (dialects.Template, error) {
 	return nil, errors.New("the generic dialect has no DSN; wrap the connector of a driver")
 }
 
-// Wrap takes a connector of any driver, unless the connector visibly pools. A driver of SQLite gets
-// SQLite's own dialect: a database in memory would end with a connection that is closed because nobody
+// Wrap takes a connector of any driver, unless the connector visibly pools. A driver of SQLite needs
+// SQLite's dialect: a database in memory would end with a connection that is closed because nobody
 // knows its state, or because of its age.
 func (Dialect) Wrap(c driver.Connector) (dialects.Template, error) {
 	if c == nil {
 		return nil, errors.New("the connector to wrap is nil")
 	}
-	if t, err := (anysqlite.Dialect{}).Wrap(c); !errors.Is(err, dialects.ErrNotMine) {
-		return t, err
+	if base.IsSQLite(c.Driver()) {
+		return nil, errors.New(`the driver is one of SQLite, whose dialect is not linked into this program; add import _ "github.com/pooldriver/pooldriver/dialects/anysqlite"`)
 	}
 	t, err := base.Wrap(c, fmt.Sprintf("generic %T", c.Driver()))
 	if err != nil {
@@ -59,8 +59,24 @@ var _ dialects.SettingsKeeper = Dialect{}
 // Settings knows one setting, the key of SQLCipher, and refuses it: other connections would write
 // without the key, perhaps into a file that is not encrypted.
 func (Dialect) Settings(query string) (settings []dialects.Setting, alone, complete bool) {
-	settings, _, _ = sqlite.Settings(query)
-	return slices.DeleteFunc(settings, func(s dialects.Setting) bool { return s.Refusal != sqlite.ErrKey }), false, false
+	if setsKey(query) {
+		settings = []dialects.Setting{{Name: "PRAGMA key", Text: query, Refusal: classify.ErrKey}}
+	}
+	return settings, false, false
+}
+
+// keys are the PRAGMAs of SQLCipher that give a connection a key.
+var keys = []string{"key", "hexkey", "textkey"}
+
+// setsKey reports whether a statement of query is PRAGMA key.
+func setsKey(query string) (found bool) {
+	language.All(query, func(s *sqltext.Statement) bool {
+		for i := 1; s.Is(0, "pragma") && !found && !s.Mark(i, sqltext.End); i++ {
+			found = s.At(i).IsName() && slices.ContainsFunc(keys, func(k string) bool { return sqltext.Equal(s.Name(i), k) })
+		}
+		return !found
+	})
+	return found
 }
 
 // Outline treats everything that may be a literal as a literal.

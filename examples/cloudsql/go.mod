@@ -5,6 +5,7 @@ go 1.26.0
 require (
 	cloud.google.com/go/cloudsqlconn v1.26.0
 	github.com/pooldriver/pooldriver v0.2.0
+	github.com/pooldriver/pooldriver/dialects/postgres v0.2.0
 	github.com/stretchr/testify v1.12.1
 )
 
@@ -53,4 +54,11 @@ require (
 	google.golang.org/genproto/googleapis/rpc v0.0.0-20261019180522-ce908d29299b // indirect
 	google.golang.org/grpc v1.84.0 // indirect
 	google.golang.org/protobuf v1.36.12 // indirect
+)
+
+// In a clone the modules use each other as they stand there. Who installs this one gets the
+// releases that it requires.
+replace (
+	github.com/pooldriver/pooldriver => ../..
+	github.com/pooldriver/pooldriver/dialects/postgres => ../../dialects/postgres
 )

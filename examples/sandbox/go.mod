@@ -4,6 +4,10 @@ go 1.26.0
 
 require (
 	github.com/pooldriver/pooldriver v0.2.0
+	github.com/pooldriver/pooldriver/dialects/mysql v0.2.0
+	github.com/pooldriver/pooldriver/dialects/postgres v0.2.0
+	github.com/pooldriver/pooldriver/dialects/sqlite v0.2.0
+	github.com/pooldriver/pooldriver/sandbox v0.2.0
 	github.com/stretchr/testify v1.12.1
 )
 
@@ -27,4 +31,14 @@ require (
 	modernc.org/mathutil v1.7.1 // indirect
 	modernc.org/memory v1.12.1 // indirect
 	modernc.org/sqlite v1.62.0 // indirect
+)
+
+// In a clone the modules use each other as they stand there. Who installs this one gets the
+// releases that it requires.
+replace (
+	github.com/pooldriver/pooldriver => ../..
+	github.com/pooldriver/pooldriver/dialects/mysql => ../../dialects/mysql
+	github.com/pooldriver/pooldriver/dialects/postgres => ../../dialects/postgres
+	github.com/pooldriver/pooldriver/dialects/sqlite => ../../dialects/sqlite
+	github.com/pooldriver/pooldriver/sandbox => ../../sandbox
 )

@@ -4,7 +4,8 @@ go 1.26.0
 
 require (
 	github.com/DataDog/dd-trace-go/contrib/database/sql/v2 v2.6.0
-	github.com/pooldriver/pooldriver v0.0.0
+	github.com/pooldriver/pooldriver v0.2.0
+	github.com/pooldriver/pooldriver/dialects/sqlite v0.0.0-00010101000000-000000000000
 	github.com/stretchr/testify v1.12.1
 )
 
@@ -93,4 +94,9 @@ require (
 	modernc.org/sqlite v1.62.0 // indirect
 )
 
-replace github.com/pooldriver/pooldriver => ../..
+// In a clone the modules use each other as they stand there. Who installs this one gets the
+// releases that it requires.
+replace (
+	github.com/pooldriver/pooldriver => ../..
+	github.com/pooldriver/pooldriver/dialects/sqlite => ../../dialects/sqlite
+)

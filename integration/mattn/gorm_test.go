@@ -11,6 +11,7 @@ import (
 	"gorm.io/gorm/logger"
 
 	"github.com/pooldriver/pooldriver"
+	_ "github.com/pooldriver/pooldriver/dialects/sqlite"
 )
 
 // account and login are one and its dependents, as gorm maps them.

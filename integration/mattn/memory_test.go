@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pooldriver/pooldriver"
-	_ "github.com/pooldriver/pooldriver/dialects/sqlite"
+	_ "github.com/pooldriver/pooldriver/dialects/anysqlite"
 )
 
 // connector is what a program writes, for the driver has none.

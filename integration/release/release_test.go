@@ -14,10 +14,11 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(testbed.Run(m)) }
 
-// TestWhatTheReadmeSaysCanBeInstalledAndRun: in an empty module, from a proxy that serves the
-// tree as the next version.
+// TestWhatTheReadmeSaysCanBeInstalledAndRun: in an empty module, from a proxy that serves the tags of
+// the tree's release.
 func TestWhatTheReadmeSaysCanBeInstalledAndRun(t *testing.T) {
-	p := publish(t)
+	p := newProxy(t)
+	version := p.release(t, p.next(t))
 	account := testbed.Shared(t, testbed.Postgres).NewAccount(t)
 	_, err := account.OpenBare(t).Exec("CREATE TABLE orders (id integer)")
 	require.NoError(t, err)
@@ -27,21 +28,21 @@ func TestWhatTheReadmeSaysCanBeInstalledAndRun(t *testing.T) {
 			t.Run("the README's program", func(t *testing.T) {
 				dir := user.module(t)
 				require.Contains(t, user.followReadme(t, dir, account.URL()), "0 orders")
-				require.Contains(t, user.run(t, dir, "go", "list", "-m", root), p.version)
+				require.Contains(t, user.run(t, dir, "go", "list", "-m", root), version)
 				user.run(t, dir, "go", "vet", ".")
 			})
 			t.Run("the command", func(t *testing.T) {
-				said := user.run(t, t.TempDir(), "go", "run", root+"/cmd/pooldriver@"+p.version, "explain", "postgres://app:hunter2@db/shop?pool_max_conns=20")
+				said := user.run(t, t.TempDir(), "go", "run", root+"/cmd/pooldriver@"+version, "explain", "postgres://app:hunter2@db/shop?pool_max_conns=20")
 				require.Regexp(t, `pool_max_conns +20`, said)
 				require.NotContains(t, said, "hunter2")
-				said = user.run(t, t.TempDir(), "go", "run", root+"/cmd/pooldriver@"+p.version, "version")
-				require.Contains(t, said, "pooldriver "+p.version+", with the library "+p.version)
+				said = user.run(t, t.TempDir(), "go", "run", root+"/cmd/pooldriver@"+version, "version")
+				require.Contains(t, said, "pooldriver "+version+", with the library "+version)
 			})
 			for module, program := range map[string]string{"otelpooldriver": otelProgram, "pgxpooldriver": pgxProgram, "prompooldriver": promProgram, "riverpooldriver": riverProgram} {
 				t.Run(module, func(t *testing.T) {
 					dir := user.module(t)
 					save(t, dir, program)
-					user.run(t, dir, "go", "get", root+"/"+module+"@"+p.version)
+					user.run(t, dir, "go", "get", root+"/"+module+"@"+version)
 					user.run(t, dir, "go", "mod", "tidy")
 					user.run(t, dir, "go", "vet", ".")
 					require.Contains(t, user.run(t, dir, "go", "run", "."), "registered")

@@ -48,6 +48,16 @@ func (u *user) run(t *testing.T, dir, name string, args ...string) string {
 	return string(said)
 }
 
+// fail runs a command that has to fail, and returns what it has printed.
+func (u *user) fail(t *testing.T, dir, name string, args ...string) string {
+	t.Helper()
+	c := exec.Command(name, args...)
+	c.Dir, c.Env = dir, u.env
+	said, err := c.CombinedOutput()
+	require.Error(t, err, "%s %v: %s", name, args, said)
+	return string(said)
+}
+
 // fence finds the blocks of code of a page.
 var fence = regexp.MustCompile("(?ms)^```(\\w*)\n(.*?)^```$")
 

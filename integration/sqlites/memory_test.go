@@ -16,6 +16,8 @@ import (
 	_ "github.com/glebarez/go-sqlite"
 	_ "github.com/ncruces/go-sqlite3/driver"
 	_ "github.com/ncruces/go-sqlite3/vfs/memdb"
+
+	_ "github.com/pooldriver/pooldriver/dialects/anysqlite"
 	"github.com/stretchr/testify/require"
 
 	"github.com/pooldriver/pooldriver"

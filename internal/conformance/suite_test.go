@@ -1,14 +1,11 @@
 package conformance
 
 import (
-	"database/sql"
 	"database/sql/driver"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	_ "modernc.org/sqlite"
 
 	"github.com/pooldriver/pooldriver/internal/fakedb"
 	"github.com/pooldriver/pooldriver/internal/randomtest"
@@ -30,17 +27,6 @@ func TestEveryFakeDriverConformsToItself(t *testing.T) {
 			Run(t, Fake(v, unwrapped))
 		})
 	}
-}
-
-func TestSQLiteConformsToItself(t *testing.T) {
-	t.Parallel()
-	open := func(t testing.TB) *sql.DB {
-		file := filepath.Join(t.TempDir(), "suite.db")
-		db, err := sql.Open("sqlite", "file:"+file+"?_pragma=busy_timeout(10000)&_pragma=journal_mode(wal)&_txlock=immediate")
-		require.NoError(t, err)
-		return db
-	}
-	Run(t, Target{Name: "sqlite", Bare: open, Wrapped: open, SQL: SQLite()})
 }
 
 func TestEveryCaseHasAUniqueNameAndRunsSomewhere(t *testing.T) {

@@ -12,6 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pooldriver/pooldriver"
+	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/internal/stubdialect"
 	"github.com/pooldriver/pooldriver/prompooldriver"
 )
 
@@ -132,7 +134,7 @@ func requireExposed(t *testing.T, registry *prometheus.Registry, text string) {
 	described := make(chan *prometheus.Desc)
 	go func() {
 		defer close(described)
-		prompooldriver.NewCollector(pooldriver.New("sqlite:"+filepath.Join(t.TempDir(), "other.db")), "").Describe(described)
+		prompooldriver.NewCollector(pooldriver.Wrap(stubdialect.Connector(stubdialect.New(dialects.Traits{}))), "").Describe(described)
 	}()
 	for d := range described {
 		if name := ofReplicas.FindStringSubmatch(d.String()); name != nil {

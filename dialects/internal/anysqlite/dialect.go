@@ -7,7 +7,6 @@ import (
 	"context"
 	"database/sql/driver"
 	"errors"
-	"reflect"
 	"strings"
 
 	"github.com/pooldriver/pooldriver/dialects"
@@ -36,17 +35,6 @@ func (Dialect) Parse(string) (dialects.Template, error) {
 
 // Wrap takes a connector of a driver of SQLite.
 func (Dialect) Wrap(c driver.Connector) (dialects.Template, error) { return wrap(c) }
-
-// isSQLite reports whether d is a driver of SQLite, by the path of its package: modernc.org/sqlite,
-// mattn/go-sqlite3, ncruces/go-sqlite3, glebarez/go-sqlite, and forks of them. An import of such a
-// package would bring a second SQLite into the program, need cgo, or register a name twice.
-func isSQLite(d driver.Driver) bool {
-	t := reflect.TypeOf(d)
-	if t != nil && t.Kind() == reflect.Pointer {
-		t = t.Elem()
-	}
-	return t != nil && (strings.Contains(t.PkgPath(), "sqlite") || strings.Contains(t.PkgPath(), "sqlcipher"))
-}
 
 // SQLite's result codes.
 const (

@@ -51,7 +51,7 @@ const (
 var Traits = dialects.Traits{WritesAlone: true, PreparingActs: true, CloseWrites: true}
 
 func wrap(c driver.Connector) (dialects.Template, error) {
-	if c == nil || !isSQLite(c.Driver()) {
+	if c == nil || !base.IsSQLite(c.Driver()) {
 		return nil, dialects.ErrNotMine
 	}
 	t, err := base.Wrap(c, "sqlite by a connector")
@@ -65,7 +65,7 @@ func wrap(c driver.Connector) (dialects.Template, error) {
 // their memory.
 func (w *wrapped) Traits() dialects.Traits { return Traits }
 
-// Dialect is SQLite's, also where only the generic dialect is linked.
+// Dialect is SQLite's, whatever has registered it.
 func (w *wrapped) Dialect() dialects.Dialect { return Dialect{} }
 
 func (w *wrapped) Dial(ctx context.Context, cred *dialects.Credential) (dialects.Session, error) {

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/pooldriver/pooldriver/sandbox/internal/dsn"
+	"github.com/pooldriver/pooldriver/internal/dsn"
 )
 
 // mysql makes databases on MySQL and MariaDB, which know no templates: copy says how. Notes are

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/pooldriver/pooldriver/sandbox/internal/dsn"
+	"github.com/pooldriver/pooldriver/internal/dsn"
 )
 
 // postgres makes databases or schemas on PostgreSQL. Notes are comments. Locks are advisory locks

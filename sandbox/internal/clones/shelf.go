@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/pooldriver/pooldriver/sandbox/internal/dsn"
+	"github.com/pooldriver/pooldriver/internal/dsn"
 )
 
 // linger is how long the session of a Shelf outlives its last clone: tests that run one after the

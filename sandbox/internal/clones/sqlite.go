@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/pooldriver/pooldriver/sandbox/internal/dsn"
+	"github.com/pooldriver/pooldriver/internal/dsn"
 )
 
 // sqlite copies files in a directory of the user's own. The copy of a small file takes less than a

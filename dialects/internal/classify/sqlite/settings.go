@@ -1,11 +1,11 @@
 package sqlite
 
 import (
-	"errors"
 	"slices"
 	"strings"
 
 	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/dialects/internal/classify"
 	"github.com/pooldriver/pooldriver/dialects/internal/sqltext"
 )
 
@@ -133,7 +133,7 @@ func withValue(set *dialects.Setting, kind uint32, value string) bool {
 		set.ForVacuum = true // not for an attached file, which may be detached before a VACUUM
 		return set.Of == ""
 	case key:
-		set.Refusal = ErrKey
+		set.Refusal = classify.ErrKey
 	case journal:
 		// DELETE takes a file out of WAL. A repeated DELETE would undo a later WAL, which a task or
 		// another process may set unseen.
@@ -141,9 +141,6 @@ func withValue(set *dialects.Setting, kind uint32, value string) bool {
 	}
 	return true
 }
-
-// ErrKey is the error of a PRAGMA outside of any task that gives one connection the key of its file.
-var ErrKey = errors.New("pooldriver: this PRAGMA was not executed: it gives one connection the key of the file; the other connections would read and write without the key, perhaps a file that is not encrypted; give the key to the driver in its DSN or connector, which makes it the first statement of each connection")
 
 // attachSetting reads ATTACH [DATABASE] file AS name, if name is no computed expression, and other
 // connections can attach the same database.

@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/dialects/internal/classify"
 )
 
 func TestSettingsAreWhatAStatementSetsForItsConnection(t *testing.T) {
@@ -39,7 +40,7 @@ func TestSettingsAreWhatAStatementSetsForItsConnection(t *testing.T) {
 			{Name: "PRAGMA defer_foreign_keys", Text: "pragma Defer_Foreign_Keys('off')", NextTx: true, Ends: true}},
 
 		"pragma auto_vacuum = 1":                         {{Name: "PRAGMA auto_vacuum", Text: "pragma auto_vacuum = 1", ForVacuum: true}},
-		"pragma HexKey = 'aa'":                           {{Name: "PRAGMA hexkey", Text: "pragma HexKey = 'aa'", Refusal: ErrKey}},
+		"pragma HexKey = 'aa'":                           {{Name: "PRAGMA hexkey", Text: "pragma HexKey = 'aa'", Refusal: classify.ErrKey}},
 		"pragma foreign_keys=1; create temp table t (a)": {{Name: "PRAGMA foreign_keys", Text: "pragma foreign_keys=1"}},
 		"pragma foreign_keys=1; create trigger x before delete on t begin select": { // an error
 			{Name: "PRAGMA foreign_keys", Text: "pragma foreign_keys=1"}},

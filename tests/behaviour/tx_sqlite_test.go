@@ -1,4 +1,4 @@
-package pooldriver_test
+package behaviour
 
 import (
 	"context"
@@ -19,7 +19,7 @@ import (
 // SQLite rolls a transaction back when a write in it is interrupted, and would
 // run what follows in autocommit.
 func TestNothingRunsOutsideATransactionThatAnInterruptedWriteHasEnded(t *testing.T) {
-	db := sql.OpenDB(pooldriver.New("sqlite:"+filepath.Join(t.TempDir(), "x.db"), quietly))
+	db := sql.OpenDB(pooldriver.New("sqlite:"+filepath.Join(t.TempDir(), "x.db"), quiet))
 	defer db.Close()
 	_, err := db.Exec("create table t (a int)")
 	require.NoError(t, err)
@@ -54,7 +54,7 @@ func TestNoLockIsLeftByATaskThatEndsWhileAStatementRuns(t *testing.T) {
 	defer witness.Close()
 	_, err = witness.Exec("create table t (a int)")
 	require.NoError(t, err)
-	db := sql.OpenDB(pooldriver.New("sqlite:"+file+"?_pragma=journal_mode(WAL)&pool_max_conns=3", quietly))
+	db := sql.OpenDB(pooldriver.New("sqlite:"+file+"?_pragma=journal_mode(WAL)&pool_max_conns=3", quiet))
 	defer db.Close()
 	for i := range 20 {
 		ctx, end := pooldriver.WithTask(t.Context())
@@ -77,7 +77,7 @@ func TestNoLockIsLeftByATaskThatEndsWhileAStatementRuns(t *testing.T) {
 // TestAPragmaThatWasOnlyPreparedIsCleanedAway: SQLite obeys some of them when they
 // are compiled.
 func TestAPragmaThatWasOnlyPreparedIsCleanedAway(t *testing.T) {
-	db := sql.OpenDB(pooldriver.New("sqlite:"+filepath.Join(t.TempDir(), "x.db")+"?pool_max_conns=1&_pragma=foreign_keys(1)", quietly))
+	db := sql.OpenDB(pooldriver.New("sqlite:"+filepath.Join(t.TempDir(), "x.db")+"?pool_max_conns=1&_pragma=foreign_keys(1)", quiet))
 	defer db.Close()
 	for name, use := range map[string]func(){
 		"prepared": func() {
@@ -101,7 +101,7 @@ func TestAPragmaThatWasOnlyPreparedIsCleanedAway(t *testing.T) {
 // does not if the write had not begun or was done, and the error is the same.
 func TestATransactionWhoseWriteWasInterruptedIsOverWhenItsTaskIs(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "x.db") + "?_pragma=busy_timeout(5000)&_pragma=journal_mode(WAL)"
-	db := sql.OpenDB(pooldriver.New("sqlite:"+file+"&pool_max_conns=1", quietly))
+	db := sql.OpenDB(pooldriver.New("sqlite:"+file+"&pool_max_conns=1", quiet))
 	defer db.Close()
 	_, err := db.Exec("create table t (a int)")
 	require.NoError(t, err)
@@ -143,7 +143,7 @@ func TestASecondTransactionIsRefusedWhereNobodyTellsOfTheFirst(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			dsn := "sqlite:" + filepath.Join(t.TempDir(), "x.db") + "?pool_lazy_begin=true"
-			db := sql.OpenDB(pooldriver.New(dsn, quietly))
+			db := sql.OpenDB(pooldriver.New(dsn, quiet))
 			defer db.Close()
 			_, err := db.Exec("create table t (a int)")
 			require.NoError(t, err)
@@ -174,7 +174,7 @@ func TestASecondTransactionIsRefusedWhereNobodyTellsOfTheFirst(t *testing.T) {
 
 // TestAConnectionThatRawHasClosedIsNamed where the driver itself was told to close.
 func TestAConnectionThatRawHasClosedIsNamed(t *testing.T) {
-	db := sql.OpenDB(pooldriver.New("sqlite:"+filepath.Join(t.TempDir(), "x.db"), quietly))
+	db := sql.OpenDB(pooldriver.New("sqlite:"+filepath.Join(t.TempDir(), "x.db"), quiet))
 	defer db.Close()
 	task, end := pooldriver.WithTask(t.Context())
 	defer end()
@@ -222,7 +222,7 @@ func TestATransactionWithoutATaskThatACancelledWriteHasEndedIsLost(t *testing.T)
 	require.Equal(t, 1, stored(), "in autocommit")
 
 	for _, lazy := range []bool{false, true} {
-		db := sql.OpenDB(pooldriver.New("sqlite:"+file, quietly, func(c *pooldriver.Config) { c.LazyBegin = lazy }))
+		db := sql.OpenDB(pooldriver.New("sqlite:"+file, quiet, func(c *pooldriver.Config) { c.LazyBegin = lazy }))
 		defer db.Close()
 		tx = cancelled(db)
 		for range 2 {

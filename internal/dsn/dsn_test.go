@@ -1,14 +1,9 @@
 package dsn
 
 import (
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/pooldriver/pooldriver"
-	_ "github.com/pooldriver/pooldriver/dialects/mysql"
-	_ "github.com/pooldriver/pooldriver/dialects/postgres"
 )
 
 func TestADSNLeadsToAnotherDatabase(t *testing.T) {
@@ -49,33 +44,6 @@ func TestADSNLeadsToAnotherDatabase(t *testing.T) {
 		{sqlite, "file:shop.db?cache=shared", "sqlite:x"},
 	} {
 		require.Equal(t, tc.want, tc.change(tc.dsn, "x"), tc.dsn)
-	}
-}
-
-// TestADialectReadsTheSameButTheDatabase: what the dialects read of a changed DSN.
-func TestADialectReadsTheSameButTheDatabase(t *testing.T) {
-	t.Parallel()
-	for _, dsn := range []string{
-		"postgres://app:p%40ss@h:1,g:2/shop?sslmode=disable&pool_max_conns=3",
-		"postgresql://app@/shop?host=%2Frun%2Fpostgresql",
-		"host=h user=app password='a b' dbname=shop application_name='x y'",
-		"mysql://app:p%2Fss@h:3307/shop?parseTime=true",
-		"app:p@ss/w@tcp(h:3307)/shop?loc=Europe%2FParis",
-		"mysql:app:pass@unix(/run/my.sock)/shop",
-	} {
-		changed := PostgresDatabase(dsn, "other")
-		if strings.Contains(dsn, "my") || strings.Contains(dsn, "tcp") {
-			var err error
-			changed, err = MySQLDatabase(dsn, "other")
-			require.NoError(t, err)
-		}
-		before, after := pooldriver.New(dsn), pooldriver.New(changed)
-		require.NoError(t, before.Err(), dsn)
-		require.NoError(t, after.Err(), dsn)
-		require.Equal(t, strings.Replace(before.Target(), "/shop", "/other", 1), after.Target())
-		require.Equal(t, before.Hosts(), after.Hosts())
-		require.Equal(t, before.DriverParams(), after.DriverParams())
-		require.Equal(t, before.Settings(), after.Settings())
 	}
 }
 

@@ -1,21 +1,19 @@
-package sandbox
+package sandbox_test
 
 import (
 	"context"
 	"database/sql"
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
 	"sync/atomic"
 	"testing"
-	"testing/fstest"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
-	_ "github.com/pooldriver/pooldriver/dialects/sqlite"
+	"github.com/pooldriver/pooldriver/sandbox"
 )
 
 // inTemp gives the test a directory for temporary files of its own, and so a sandbox that no other
@@ -73,7 +71,7 @@ func table(ctx context.Context, db *sql.DB) error {
 func TestATestHasADatabaseOfItsOwn(t *testing.T) {
 	inTemp(t)
 	var runs atomic.Int32
-	m := Migration{Version: t.Name(), Run: func(ctx context.Context, db *sql.DB) error {
+	m := sandbox.Migration{Version: t.Name(), Run: func(ctx context.Context, db *sql.DB) error {
 		runs.Add(1)
 		return table(ctx, db)
 	}}
@@ -81,7 +79,7 @@ func TestATestHasADatabaseOfItsOwn(t *testing.T) {
 		for range 20 {
 			t.Run("", func(t *testing.T) {
 				t.Parallel()
-				p := Database(t, "sqlite:shop.db?_pragma=foreign_keys(1)", m)
+				p := sandbox.Database(t, "sqlite:shop.db?_pragma=foreign_keys(1)", m)
 				_, err := p.DB.Exec("INSERT INTO orders VALUES (1, 'mine')")
 				require.NoError(t, err)
 				var n, foreign int
@@ -107,12 +105,12 @@ func TestABrokenMigrationRunsOnce(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			runs := 0
-			m := Migration{Version: t.Name(), Run: func(ctx context.Context, db *sql.DB) error {
+			m := sandbox.Migration{Version: t.Name(), Run: func(ctx context.Context, db *sql.DB) error {
 				runs++
 				return run(ctx, db)
 			}}
 			first := &fakeTest{TB: t}
-			take := func(t testing.TB) { Database(t, ":memory:", m) }
+			take := func(t testing.TB) { sandbox.Database(t, ":memory:", m) }
 			if name == "panic" {
 				require.PanicsWithValue(t, "no such column", func() { first.run(take) })
 			} else {
@@ -132,10 +130,10 @@ func TestABrokenMigrationRunsOnce(t *testing.T) {
 
 func TestAFailedTestKeepsItsDatabase(t *testing.T) {
 	inTemp(t)
-	t.Setenv(keepVariable, "1")
+	t.Setenv("SANDBOX_KEEP", "1")
 	test := &fakeTest{TB: t}
 	test.run(func(t testing.TB) {
-		p := Database(t, "sqlite:shop.db", Migration{Version: t.Name(), Run: table})
+		p := sandbox.Database(t, "sqlite:shop.db", sandbox.Migration{Version: t.Name(), Run: table})
 		_, err := p.DB.Exec("INSERT INTO orders VALUES (1, 'evidence')")
 		require.NoError(t, err)
 		t.Errorf("it fails")
@@ -156,56 +154,38 @@ func TestAFailedTestKeepsItsDatabase(t *testing.T) {
 func TestATemplateServesEveryDirectory(t *testing.T) {
 	inTemp(t)
 	runs := 0
-	m := Migration{Version: t.TempDir(), Run: func(ctx context.Context, db *sql.DB) error {
+	m := sandbox.Migration{Version: t.TempDir(), Run: func(ctx context.Context, db *sql.DB) error {
 		runs++
 		return table(ctx, db)
 	}}
 	for _, dsn := range []string{"sqlite:" + t.TempDir() + "/shop.db", "sqlite:" + t.TempDir() + "/shop.db", "shop.db"} {
 		t.Run("", func(t *testing.T) {
-			p := Database(t, dsn, m)
+			p := sandbox.Database(t, dsn, m)
 			_, err := p.DB.Exec("INSERT INTO orders VALUES (1, 'mine')")
 			require.NoError(t, err)
 		})
 	}
 	require.Equal(t, 1, runs)
-	t.Run("audit", func(t *testing.T) { Database(t, "audit.db", m) })
+	t.Run("audit", func(t *testing.T) { sandbox.Database(t, "audit.db", m) })
 	require.Equal(t, 2, runs, "a file of another name is another database")
 	templates, err := filepath.Glob(filepath.Join(os.TempDir(), "pooldriver-sandbox-*", "*", "??????????.db"))
 	require.NoError(t, err)
 	require.Len(t, templates, 2)
 }
 
-func TestTheHashIsThatOfFilesAndVersion(t *testing.T) {
-	t.Parallel()
-	hash := func(m Migration) string {
-		h, err := m.hash()
-		require.NoError(t, err)
-		return h
-	}
-	files := func(content string) fstest.MapFS { return fstest.MapFS{"a/1.sql": {Data: []byte(content)}} }
-	require.Equal(t, hash(Migration{Files: files("x")}), hash(Migration{Files: files("x")}))
-	seen := map[string]bool{}
-	for _, m := range []Migration{{}, {Version: "1"}, {Version: "2"}, {Files: files("x")}, {Files: files("y")}, {Files: files("x"), Version: "1"}} {
-		require.False(t, seen[hash(m)], "%v", m)
-		seen[hash(m)] = true
-	}
-	require.Equal(t, keepBinaryTemplate, Migration{}.keep())
-	require.Equal(t, keepTemplate, Migration{Version: "1"}.keep())
-}
-
 func TestMistakesOfTheProgramAreExplained(t *testing.T) {
 	inTemp(t)
-	good := Migration{Run: table, Version: "1"}
+	good := sandbox.Migration{Run: table, Version: "1"}
 	for _, tc := range []struct {
 		name, want string
 		call       func(t testing.TB)
 	}{
-		{"no function", "exactly one of", func(t testing.TB) { Database(t, ":memory:", Migration{}) }},
+		{"no function", "exactly one of", func(t testing.TB) { sandbox.Database(t, ":memory:", sandbox.Migration{}) }},
 		{"both functions", "exactly one of", func(t testing.TB) {
-			Database(t, ":memory:", Migration{Run: table, RunDSN: func(context.Context, string) error { return nil }})
+			sandbox.Database(t, ":memory:", sandbox.Migration{Run: table, RunDSN: func(context.Context, string) error { return nil }})
 		}},
-		{"no dialect", "postgres", func(t testing.TB) { Database(t, "postgres://app:secret@h/shop", good) }},
-		{"schema of SQLite", "use Database", func(t testing.TB) { Schema(t, "sqlite:secret.db", good) }},
+		{"no dialect", "postgres", func(t testing.TB) { sandbox.Database(t, "postgres://app:secret@h/shop", good) }},
+		{"schema of SQLite", "use Database", func(t testing.TB) { sandbox.Schema(t, "sqlite:secret.db", good) }},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			test := &fakeTest{TB: t}
@@ -216,18 +196,7 @@ func TestMistakesOfTheProgramAreExplained(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		test := &fakeTest{TB: t}
-		test.run(func(t testing.TB) { Database(t, ":memory:", good) })
+		test.run(func(t testing.TB) { sandbox.Database(t, ":memory:", good) })
 		require.Contains(t, test.message, "synctest")
 	})
-}
-
-func TestAPlacePrintsWithoutItsDSN(t *testing.T) {
-	t.Parallel()
-	p := &Place{dsn: "postgres://app:secret@h/shop", label: "postgres app@h/shop"}
-	for _, verb := range []string{"%v", "%+v", "%#v", "%s"} {
-		require.Equal(t, "postgres app@h/shop", fmt.Sprintf(verb, p))
-	}
-	text, err := json.Marshal(p)
-	require.NoError(t, err)
-	require.NotContains(t, string(text), "secret")
 }

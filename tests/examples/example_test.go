@@ -1,4 +1,5 @@
-package pooldriver_test
+// Package examples has the examples of the root: a module of its own may require SQLite.
+package examples
 
 import (
 	"context"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"github.com/pooldriver/pooldriver"
+	_ "github.com/pooldriver/pooldriver/dialects/sqlite"
 )
 
 // The one line that differs from plain database/sql.
