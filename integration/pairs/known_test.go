@@ -79,18 +79,6 @@ var knownFaults = []known{
 	{kind: "pgx: nothing is read on replicas", in: "face=pgx replicas=explicit|tx|auto", quiet: []string{"replicas"}},
 	{kind: "pgx: statements are not counted in hits and misses", in: "face=pgx cache=128|1", quiet: []string{"cache"}},
 	{
-		kind: "overload: a task is refused in its rows loop", in: "task=implicit|explicit overload=on", acts: []string{"nested rows", "update returning"},
-		judges: []string{"a holder was refused"}, probe: "task=explicit overload=on", with: []string{"nested rows", "crowd", "transaction"},
-	},
-	{
-		kind: "overload: a task is refused in its rows loop", engine: testbed.MariaDB, in: "task=implicit|explicit overload=on", acts: []string{"nested rows"},
-		judges: []string{"a holder was refused"},
-	},
-	{
-		kind: "overload: River's own statements are refused", in: "overload=on river=on", acts: []string{"run"},
-		judges: []string{"River complains", "jobs are not completed"}, probe: "overload=on river=on", with: []string{"job", "slow"},
-	},
-	{
 		kind: "replicas: a loop of UPDATE RETURNING misses its own update", in: "replicas=explicit|auto", acts: []string{"update returning"},
 		judges: []string{"not as bare"}, probe: "replicas=explicit reads=on",
 	},

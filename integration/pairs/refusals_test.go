@@ -22,7 +22,7 @@ var refusals = []struct{ of, why, says string }{
 	{"place=wrap replicas=explicit|tx|auto", "Wrap has no replicas", "pool_replicas cannot be used with this postgres connection"},
 	{"place=wrap credentials=rotating", "Wrap has the credentials of its connector", "Config.Credentials cannot be used with this postgres connection"},
 	{"place=wrap hosts=several", "Wrap has the hosts of its connector", ""},
-	{"pipeline=16 cache=0", "without kept statements there is no pipeline (docs/settings.md)", ""},
+	{"pipeline=16 cache=0", "without kept statements there is no pipeline (docs/settings.md)", "a pipeline needs prepared statements"},
 	{"face=pgx pipeline=16", "pgx's calls are never in a pipeline (docs/settings.md)", ""},
 	{"reads=on replicas=none", "WithReads does nothing without replicas", ""},
 	{"event=hold|silent replicas=none", "there is no replica", ""},
@@ -51,6 +51,8 @@ var wrong = []struct{ dialect, options, says string }{
 	{"sqlite", "pool_replicas", "pool_replicas cannot be used"},
 	{"sqlite", "Credentials", "Config.Credentials cannot be used"},
 	{"sqlite", "Dial", "Config.Dial cannot be used"},
+	{"mysql", "pool_pipeline", "only PostgreSQL has pipelines"},
+	{"sqlite", "pool_pipeline", "only PostgreSQL has pipelines"},
 }
 
 // other has a value that is not the default for each option of the table.
@@ -118,7 +120,8 @@ func TestEachPairOfOptionsAtNew(t *testing.T) {
 
 // with returns a Connector with two options that are not at their defaults.
 func with(dsn string, names ...string) *pooldriver.Connector {
-	var options []pooldriver.Option
+	// What has no effect alone would fill the log.
+	options := []pooldriver.Option{func(c *pooldriver.Config) { c.Logger = slog.New(slog.DiscardHandler) }}
 	for _, name := range slices.Compact(names) {
 		if field, ok := fields[name]; ok {
 			options = append(options, func(c *pooldriver.Config) { reflect.ValueOf(c).Elem().FieldByName(name).Set(reflect.ValueOf(field)) })
