@@ -1,6 +1,7 @@
 package pooldriver
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -57,15 +58,9 @@ func (r Retry) withDefaults() (Retry, error) {
 	if r.MaxAttempts < 0 || r.MinBackoff < 0 || r.MaxBackoff < 0 {
 		return r, errors.New("pooldriver: a field of Retry is negative")
 	}
-	if r.MaxAttempts == 0 {
-		r.MaxAttempts = 50
-	}
-	if r.MinBackoff == 0 {
-		r.MinBackoff = 2 * time.Millisecond
-	}
-	if r.MaxBackoff == 0 {
-		r.MaxBackoff = max(time.Second, r.MinBackoff)
-	}
+	r.MaxAttempts = cmp.Or(r.MaxAttempts, 50)
+	r.MinBackoff = cmp.Or(r.MinBackoff, 2*time.Millisecond)
+	r.MaxBackoff = cmp.Or(r.MaxBackoff, max(time.Second, r.MinBackoff))
 	return r, nil
 }
 

@@ -20,10 +20,8 @@ var registry struct {
 func Register(d Dialect) {
 	registry.mu.Lock()
 	defer registry.mu.Unlock()
-	for _, known := range registry.dialects {
-		if known.Name() == d.Name() {
-			panic("dialects: Register called twice for " + d.Name())
-		}
+	if slices.ContainsFunc(registry.dialects, func(known Dialect) bool { return known.Name() == d.Name() }) {
+		panic("dialects: Register called twice for " + d.Name())
 	}
 	registry.dialects = append(registry.dialects, d)
 }

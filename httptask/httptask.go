@@ -2,6 +2,7 @@
 package httptask
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 
@@ -119,11 +120,8 @@ func patternOf(h http.Handler, r *http.Request) (pattern string) {
 // the ServeMux, if a goroutine uses the context by then. The ServeMux behind is asked first: the
 // pattern of the ServeMux in front may be only "/".
 func labelOf(r *http.Request, next http.Handler) string {
-	if pattern := patternOf(next, r); pattern != "" {
+	if pattern := cmp.Or(patternOf(next, r), r.Pattern); pattern != "" {
 		return pattern
-	}
-	if r.Pattern != "" {
-		return r.Pattern
 	}
 	switch r.Method {
 	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch,

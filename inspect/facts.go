@@ -226,10 +226,7 @@ func longestWait(p Pool) time.Duration {
 
 // by says who a holder is, as far as that is known: its label or task, and its line of code.
 func by(h pooldriver.Holder) string {
-	if who := who(h); who != "" {
-		return " by " + who
-	}
-	return ""
+	return between(" by ", who(h), "")
 }
 
 func who(h pooldriver.Holder) string {
@@ -238,10 +235,15 @@ func who(h pooldriver.Holder) string {
 
 // at is the line of code of a holder; empty: it is not known.
 func at(h pooldriver.Holder) string {
-	if at := site(h.TakenAt); at != "" {
-		return " at " + at
+	return between(" at ", site(h.TakenAt), "")
+}
+
+// between puts a text that is not empty between two others.
+func between(before, text, after string) string {
+	if text == "" {
+		return ""
 	}
-	return ""
+	return before + text + after
 }
 
 // The most that is shown of an error and of a statement, in bytes.
@@ -257,7 +259,13 @@ func clip(text string, most int) string {
 	return text
 }
 
-func waiting(n int) string { return counted(n, "1 statement waits", "%d statements wait") }
+// waiting says that statements wait; empty: none does.
+func waiting(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return counted(n, "1 statement waits", "%d statements wait")
+}
 
 // counted returns the text one if n is 1, else the format many with n.
 func counted(n int, one, many string) string {
@@ -268,9 +276,4 @@ func counted(n int, one, many string) string {
 }
 
 // alsoWait says that others wait, if some do.
-func alsoWait(n int) string {
-	if n == 0 {
-		return ""
-	}
-	return "; " + waiting(n)
-}
+func alsoWait(n int) string { return between("; ", waiting(n), "") }

@@ -265,12 +265,9 @@ func site(stack []pooldriver.Frame) string {
 }
 
 func conns(numbers []uint64) string {
-	var b strings.Builder
+	texts := make([]string, len(numbers))
 	for i, n := range numbers {
-		if i > 0 {
-			b.WriteString(", ")
-		}
-		b.WriteString("#" + strconv.FormatUint(n, 10))
+		texts[i] = "#" + strconv.FormatUint(n, 10)
 	}
-	return b.String()
+	return strings.Join(texts, ", ")
 }

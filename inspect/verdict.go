@@ -106,7 +106,7 @@ func judgeAskedLocks(p Pool) Verdict {
 	victim := holderOf(p, blame.Conn)
 	text := fmt.Sprintf("%s for a lock (%s)", counted(len(statements), "1 statement waits", "%d statements wait"), blame.Lock)
 	if victim.Statement != "" {
-		text += fmt.Sprintf(", for %s: %s%s", Brief(victim.RunningFor), prefixed(victim.Label), clip(victim.Statement, maxStatement))
+		text += fmt.Sprintf(", for %s: %s%s", Brief(victim.RunningFor), between("", victim.Label, ": "), clip(victim.Statement, maxStatement))
 	}
 	return Verdict{"bad", text + ". " + blocker(p, blame) + alsoWait(p.Stats.Pool.Waiting) + "."}
 }

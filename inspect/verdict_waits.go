@@ -122,21 +122,8 @@ func withSpace(d pooldriver.DialsFailing) string {
 	return " " + cause(d) + dialsFail(d)
 }
 
-// prefixed returns the label as the beginning of a sentence.
-func prefixed(label string) string {
-	if label == "" {
-		return ""
-	}
-	return label + ": "
-}
-
 // theyWait says that statements wait, in front of another sentence; empty: none does.
-func theyWait(n int) string {
-	if n == 0 {
-		return ""
-	}
-	return waiting(n) + ". "
-}
+func theyWait(n int) string { return between("", waiting(n), ". ") }
 
 func lowerFirst(sentence string) string {
 	if sentence == "" {

@@ -34,34 +34,29 @@ func (a *observers) addOurs(meter metric.Meter, pool attribute.KeyValue, begun *
 		}
 		a.add(counter, func(f *figures) int64 { return m.Value(&f.Stats) }, pool)
 	}
-	closed, err := meter.Int64ObservableCounter("pooldriver.connection.closed", metric.WithUnit("{connection}"),
-		metric.WithDescription("Connections that were closed, by reason."))
+	return errors.Join(
+		addEvents(a, meter, pool, begun, "connection.closed", "{connection}", "Connections that were closed, by reason.",
+			ReasonKey, func(s *pooldriver.Stats) map[pooldriver.CloseReason]uint64 { return s.Closed }),
+		addEvents(a, meter, pool, begun, "acquire.failures", "{statement}", "Statements that got no connection, by reason.",
+			FailureKey, func(s *pooldriver.Stats) map[pooldriver.AcquireFailure]uint64 { return s.AcquireFailures }),
+		addEvents(a, meter, pool, begun, "replica.reads", "{read}", "Reads that a replica may serve, by what has become of them.",
+			OutcomeKey, func(s *pooldriver.Stats) map[pooldriver.ReplicaRead]uint64 { return s.Replica.Reads }),
+		a.addReplicas(meter, pool, begun),
+		a.addStates(meter, pool),
+	)
+}
+
+// addEvents adds a counter of events by their reason, which is the attribute key.
+func addEvents[R ~string](a *observers, meter metric.Meter, pool attribute.KeyValue, begun *pooldriver.Stats, name, unit, help string,
+	key attribute.Key, of func(*pooldriver.Stats) map[R]uint64) error {
+	counter, err := meter.Int64ObservableCounter("pooldriver."+name, metric.WithUnit(unit), metric.WithDescription(help))
 	if err != nil {
 		return err
 	}
-	for why := range begun.Closed {
-		a.add(closed, func(f *figures) int64 { return int64(f.Closed[why]) }, pool, ReasonKey.String(string(why)))
+	for why := range of(begun) {
+		a.add(counter, func(f *figures) int64 { return int64(of(&f.Stats)[why]) }, pool, key.String(string(why)))
 	}
-	failed, err := meter.Int64ObservableCounter("pooldriver.acquire.failures", metric.WithUnit("{statement}"),
-		metric.WithDescription("Statements that got no connection, by reason."))
-	if err != nil {
-		return err
-	}
-	for why := range begun.AcquireFailures {
-		a.add(failed, func(f *figures) int64 { return int64(f.AcquireFailures[why]) }, pool, FailureKey.String(string(why)))
-	}
-	reads, err := meter.Int64ObservableCounter("pooldriver.replica.reads", metric.WithUnit("{read}"),
-		metric.WithDescription("Reads that a replica may serve, by what has become of them."))
-	if err != nil {
-		return err
-	}
-	for outcome := range begun.Replica.Reads {
-		a.add(reads, func(f *figures) int64 { return int64(f.Replica.Reads[outcome]) }, pool, OutcomeKey.String(string(outcome)))
-	}
-	if err := a.addReplicas(meter, pool, begun); err != nil {
-		return err
-	}
-	return a.addStates(meter, pool)
+	return nil
 }
 
 // addReplicas adds the instruments for the state of each replica.

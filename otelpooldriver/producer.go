@@ -87,8 +87,8 @@ var histograms = []struct {
 	{dbconv.ClientConnectionCreateTime{}, func(s *pooldriver.Stats) *pooldriver.Histogram { return &s.Connect }},
 	{dbconv.ClientConnectionWaitTime{}, func(s *pooldriver.Stats) *pooldriver.Histogram { return &s.Wait }},
 	{dbconv.ClientConnectionUseTime{}, func(s *pooldriver.Stats) *pooldriver.Histogram { return &s.Hold }},
-	{idlePinnedTime{}, func(s *pooldriver.Stats) *pooldriver.Histogram { return &s.IdlePinned }},
-	{replicaWait{}, func(s *pooldriver.Stats) *pooldriver.Histogram { return &s.Replica.Wait }},
+	{idlePinnedTime, func(s *pooldriver.Stats) *pooldriver.Histogram { return &s.IdlePinned }},
+	{replicaWait, func(s *pooldriver.Stats) *pooldriver.Histogram { return &s.Replica.Wait }},
 }
 
 // description is what the types of the semantic conventions say about a metric.
@@ -98,20 +98,14 @@ type description interface {
 	Description() string
 }
 
-// idlePinnedTime is our own metric.
-type idlePinnedTime struct{}
+// ours is a metric of our own.
+type ours struct{ name, description string }
 
-func (idlePinnedTime) Name() string { return "pooldriver.connection.idle_pinned_time" }
-func (idlePinnedTime) Unit() string { return "s" }
-func (idlePinnedTime) Description() string {
-	return "The time between borrowing a connection and returning it to the pool in which no statement was running."
-}
+var (
+	idlePinnedTime = ours{"pooldriver.connection.idle_pinned_time", "The time between borrowing a connection and returning it to the pool in which no statement was running."}
+	replicaWait    = ours{"pooldriver.replica.wait_time", "The time for which reads have waited for a replica that had not replayed the writes of their context."}
+)
 
-// replicaWait is our own metric.
-type replicaWait struct{}
-
-func (replicaWait) Name() string { return "pooldriver.replica.wait_time" }
-func (replicaWait) Unit() string { return "s" }
-func (replicaWait) Description() string {
-	return "The time for which reads have waited for a replica that had not replayed the writes of their context."
-}
+func (o ours) Name() string        { return o.name }
+func (ours) Unit() string          { return "s" }
+func (o ours) Description() string { return o.description }

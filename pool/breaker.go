@@ -21,14 +21,11 @@ const (
 	Recovering
 )
 
+var stateNames = [...]string{"active", "inactive", "recovering"}
+
 func (s State) String() string {
-	switch s {
-	case Active:
-		return "active"
-	case Inactive:
-		return "inactive"
-	case Recovering:
-		return "recovering"
+	if int(s) < len(stateNames) {
+		return stateNames[s]
 	}
 	return fmt.Sprintf("State(%d)", uint8(s))
 }

@@ -1,6 +1,7 @@
 package pool
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -218,9 +219,7 @@ type Config[T any] struct {
 // completed checks c and sets the defaults. In the result a duration of zero
 // means no bound.
 func (c Config[T]) completed() (Config[T], error) {
-	if c.Max == 0 {
-		c.Max = DefaultMax
-	}
+	c.Max = cmp.Or(c.Max, DefaultMax)
 	err := c.check()
 	c.setDurations()
 	return c, err

@@ -1,6 +1,7 @@
 package prompooldriver
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -16,10 +17,7 @@ import (
 //
 // A closed Connector gives its last figures: unregister its collector.
 func NewCollector(c *pooldriver.Connector, name string) prometheus.Collector {
-	if name == "" {
-		name = c.Target()
-	}
-	k := &collector{connector: c, pool: prometheus.Labels{"pool": name}}
+	k := &collector{connector: c, pool: prometheus.Labels{"pool": cmp.Or(name, c.Target())}}
 	k.connections = k.desc("connections", "Connections to the database, by state.", "state")
 	k.failures = k.desc("acquire_failures_total", "Statements that got no connection, by reason.", "reason")
 	k.closed = k.desc("connections_closed_total", "Connections that were closed, by reason.", "reason")

@@ -61,8 +61,7 @@ func literal(value string) string { return fmt.Sprintf("CAST(x'%x' AS CHAR)", va
 
 // refusal is the server's error without the values that it may contain.
 func refusal(err error, names []string) error {
-	var server *mysql.MySQLError
-	if errors.As(err, &server) {
+	if server, ok := errors.AsType[*mysql.MySQLError](err); ok {
 		return &mysql.MySQLError{Number: server.Number, SQLState: server.SQLState, Message: "the server refuses one of the settings " + strings.Join(names, ", ") + " of the context"}
 	}
 	return err

@@ -40,8 +40,7 @@ func diagnoseFirst(err error) dialects.Diagnosis {
 
 // errorNumber is the server's number for err, or 0 if it is not the server's.
 func errorNumber(err error) uint16 {
-	var server *mysql.MySQLError
-	if errors.As(err, &server) {
+	if server, ok := errors.AsType[*mysql.MySQLError](err); ok {
 		return server.Number
 	}
 	return 0

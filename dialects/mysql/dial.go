@@ -138,8 +138,7 @@ func scrub(err error, password, target string) error {
 		return err
 	}
 	text = redact.Strike(text, password)
-	var server *mysql.MySQLError
-	if errors.As(err, &server) {
+	if server, ok := errors.AsType[*mysql.MySQLError](err); ok {
 		return &mysql.MySQLError{Number: server.Number, SQLState: server.SQLState, Message: redact.Strike(server.Message, password)}
 	}
 	return errors.New(text)

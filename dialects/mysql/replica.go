@@ -2,6 +2,7 @@ package mysql
 
 import (
 	"errors"
+	"slices"
 	"strings"
 
 	"github.com/pooldriver/pooldriver/dialects"
@@ -24,11 +25,8 @@ func (t *template) Standbys() ([]string, error) {
 	if t.role != hosts.ReadWrite && t.role != hosts.Primary {
 		return nil, errors.New("the DSN leads to any of its hosts: let it ask for target_session_attrs=read-write or primary")
 	}
-	names := t.Hosts()
-	for _, s := range t.servers {
-		if s.config.Net != "tcp" {
-			return nil, errors.New("a host of the DSN is a socket: name the replicas in pool_replicas")
-		}
+	if slices.ContainsFunc(t.servers, func(s *server) bool { return s.config.Net != "tcp" }) {
+		return nil, errors.New("a host of the DSN is a socket: name the replicas in pool_replicas")
 	}
-	return names, nil
+	return t.Hosts(), nil
 }

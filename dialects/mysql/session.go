@@ -142,7 +142,9 @@ const hangUpPatience = 20 * time.Millisecond
 // the stream. If the connection is not idle, a statement may still run. The server does not stop a
 // statement for a closed socket: only KILL does.
 func (s *session) Close(ctx context.Context) error {
-	if s.healthy() {
+	gone := false
+	switch {
+	case s.healthy():
 		if status := s.TxStatus(); status == dialects.TxOpen || status == dialects.TxImplicit {
 			// The server would roll back after it has closed the socket.
 			_ = s.Rollback(ctx) // if ROLLBACK cannot be sent, KILL ends the transaction
@@ -151,21 +153,17 @@ func (s *session) Close(ctx context.Context) error {
 		if d, ok := ctx.Deadline(); ok && d.Before(deadline) {
 			deadline = d
 		}
-		if s.quit(deadline) {
-			pause.For(ctx, socketPause)
-			return nil
-		}
-	} else {
+		gone = s.quit(deadline)
+	case s.wire != nil:
 		// The driver has closed the connection, or has rows open and sends no COM_QUIT. A server
 		// that waits for a command then ends by the end of our stream.
-		if s.wire != nil {
-			s.wire.EndGracefully(time.Now().Add(hangUpPatience))
-		}
-		_ = s.conn.Close()
-		if s.wire != nil && s.wire.Ended() {
-			pause.For(ctx, socketPause)
-			return nil
-		}
+		gone = s.quit(time.Now().Add(hangUpPatience))
+	default:
+		_ = s.conn.Close() // whether the server has ended it cannot be seen
+	}
+	if gone {
+		pause.For(ctx, socketPause)
+		return nil
 	}
 	return s.killer.stop(ctx, s.asVictim())
 }

@@ -93,22 +93,15 @@ func closingBrace(s string) int {
 // SQLDriverConnect.
 func (c connString) get(keys ...string) (string, bool) {
 	for _, a := range c {
-		for _, key := range keys {
-			if strings.EqualFold(a.key, key) {
-				return a.value, true
-			}
+		if isOne(a.key, keys) {
+			return a.value, true
 		}
 	}
 	return "", false
 }
 
 func isOne(key string, keys []string) bool {
-	for _, k := range keys {
-		if strings.EqualFold(key, k) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(keys, func(k string) bool { return strings.EqualFold(key, k) })
 }
 
 // text writes the connection string. Attributes of the DSN keep their spelling.

@@ -139,16 +139,10 @@ var (
 // characteristics are the characteristics of SET TRANSACTION, in the standard's words.
 func characteristics(opts driver.TxOptions, separator string) (string, error) {
 	var parts []string
-	switch sql.IsolationLevel(opts.Isolation) {
+	switch level := sql.IsolationLevel(opts.Isolation); level {
 	case sql.LevelDefault:
-	case sql.LevelReadUncommitted:
-		parts = append(parts, "ISOLATION LEVEL READ UNCOMMITTED")
-	case sql.LevelReadCommitted:
-		parts = append(parts, "ISOLATION LEVEL READ COMMITTED")
-	case sql.LevelRepeatableRead:
-		parts = append(parts, "ISOLATION LEVEL REPEATABLE READ")
-	case sql.LevelSerializable:
-		parts = append(parts, "ISOLATION LEVEL SERIALIZABLE")
+	case sql.LevelReadUncommitted, sql.LevelReadCommitted, sql.LevelRepeatableRead, sql.LevelSerializable:
+		parts = append(parts, "ISOLATION LEVEL "+strings.ToUpper(level.String()))
 	default:
 		return "", errIsolation
 	}

@@ -2,20 +2,20 @@
 
 package odbc
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // passwordKeys are the keywords by which drivers know a password.
 var passwordKeys = []string{"pwd", "password"}
 
+// secretParts are the parts of a keyword by which its value is taken for a secret.
+var secretParts = []string{"pwd", "pass", "secret", "token"}
+
 // without returns a copy without the keywords.
 func (c connString) without(keys ...string) connString {
-	var rest connString
-	for _, a := range c {
-		if !isOne(a.key, keys) {
-			rest = append(rest, a)
-		}
-	}
-	return rest
+	return slices.DeleteFunc(slices.Clone(c), func(a attribute) bool { return isOne(a.key, keys) })
 }
 
 // secrets are the passwords in the connection string, also as they look in braces.
@@ -23,11 +23,8 @@ func (c connString) secrets() []string {
 	var found []string
 	for _, a := range c {
 		key := strings.ToLower(a.key)
-		for _, part := range []string{"pwd", "pass", "secret", "token"} {
-			if strings.Contains(key, part) {
-				found = append(found, a.raw, a.value)
-				break
-			}
+		if slices.ContainsFunc(secretParts, func(part string) bool { return strings.Contains(key, part) }) {
+			found = append(found, a.raw, a.value)
 		}
 	}
 	return found

@@ -151,8 +151,7 @@ func (s *session) settingsChange(names []string) {
 
 // refusal is carrier.RefusedSettings for an error of pgx's.
 func refusal(err error, names []string) error {
-	var server *pgconn.PgError
-	if errors.As(err, &server) {
+	if server, ok := errors.AsType[*pgconn.PgError](err); ok {
 		return carrier.RefusedSettings(server, names)
 	}
 	return err

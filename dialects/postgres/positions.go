@@ -45,13 +45,13 @@ var errNoPosition = errors.New("the server does not tell its position in the log
 // Written implements dialects.Positioned.
 func (s *session) Written(ctx context.Context) (string, error) {
 	if s.cluster == "" {
-		row, err := s.row(ctx, asksCluster, 1)
+		row, err := s.row(ctx, asksCluster, 1, errNoPosition)
 		if err != nil {
 			return "", err
 		}
 		s.cluster = row[0]
 	}
-	row, err := s.row(ctx, asksWritten, 2)
+	row, err := s.row(ctx, asksWritten, 2, errNoPosition)
 	if err != nil {
 		return "", err
 	}
@@ -68,7 +68,7 @@ func (s *session) Written(ctx context.Context) (string, error) {
 // Replayed implements dialects.Positioned.
 func (s *session) Replayed(ctx context.Context, _ bool) (dialects.ReplicaState, error) {
 	state := dialects.ReplicaState{Lag: -1}
-	row, err := s.row(ctx, asksReplayed, 5)
+	row, err := s.row(ctx, asksReplayed, 5, errNoPosition)
 	if err != nil {
 		return state, err
 	}
@@ -83,14 +83,14 @@ func (s *session) Replayed(ctx context.Context, _ bool) (dialects.ReplicaState, 
 	return state, nil
 }
 
-// row returns the n columns of a row as text; NULL is the empty text.
-func (s *session) row(ctx context.Context, query string, n int) ([]string, error) {
+// row returns the n columns of a row as text; NULL is the empty text. If the answer is another one, the error is incomplete.
+func (s *session) row(ctx context.Context, query string, n int, incomplete error) ([]string, error) {
 	results, err := s.pg.Exec(ctx, query).ReadAll()
 	if err != nil {
 		return nil, err
 	}
 	if len(results) != 1 || len(results[0].Rows) != 1 || len(results[0].Rows[0]) != n {
-		return nil, errNoPosition
+		return nil, incomplete
 	}
 	row := make([]string, n)
 	for i, v := range results[0].Rows[0] {

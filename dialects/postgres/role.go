@@ -41,14 +41,10 @@ func (s *session) told() (server hosts.Server, known bool) {
 var errNoAnswer = errors.New("the server does not say whether it is a standby")
 
 func (s *session) ask(ctx context.Context) (hosts.Server, error) {
-	results, err := s.pg.Exec(ctx, s.kind.asksRole()).ReadAll()
+	row, err := s.row(ctx, s.kind.asksRole(), 2, errNoAnswer)
 	if err != nil {
 		return hosts.Server{}, err
 	}
-	if len(results) != 1 || len(results[0].Rows) != 1 || len(results[0].Rows[0]) != 2 {
-		return hosts.Server{}, errNoAnswer
-	}
-	row := results[0].Rows[0]
-	standby := string(row[0]) == "t"
-	return hosts.Server{Standby: standby, ReadOnly: standby || string(row[1]) == "on"}, nil
+	standby := row[0] == "t"
+	return hosts.Server{Standby: standby, ReadOnly: standby || row[1] == "on"}, nil
 }

@@ -107,13 +107,11 @@ func (e *connectError) Unwrap() error { return e.err }
 // words around the error: they stay in the text and leave the chain. password is the password that
 // was used, if it is known.
 func dialError(target, password string, err error) error {
-	var parseErr *pgconn.ParseConfigError
-	if errors.As(err, &parseErr) {
+	if _, ok := errors.AsType[*pgconn.ParseConfigError](err); ok {
 		return explainParse(err)
 	}
 	text := err.Error()
-	var connectErr *pgconn.ConnectError
-	if errors.As(err, &connectErr) {
+	if connectErr, ok := errors.AsType[*pgconn.ConnectError](err); ok {
 		outermost := err == error(connectErr)
 		password, err = connectErr.Config.Password, connectErr.Unwrap()
 		if outermost {

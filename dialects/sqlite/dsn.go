@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -178,12 +179,7 @@ func (q query) suffix() string {
 }
 
 func (q query) has(names ...string) bool {
-	for _, name := range names {
-		if q.values.Has(name) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(names, q.values.Has)
 }
 
 // uriPath is the path of a file: URI as SQLite reads it.

@@ -6,6 +6,7 @@
 package dsn
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/pooldriver/pooldriver/dialects"
@@ -34,12 +35,7 @@ func without(query string, names ...string) string {
 }
 
 func has(names []string, name string) bool {
-	for _, n := range names {
-		if strings.EqualFold(n, name) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(names, func(n string) bool { return strings.EqualFold(n, name) })
 }
 
 // join puts a query behind a DSN, if there is one.

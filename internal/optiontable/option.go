@@ -26,133 +26,104 @@ type Option[C any] struct {
 	Check func(*C) error
 }
 
-// Number is a whole number that is not below least.
-func Number[C any](name, value string, least int, doc string, field func(*C) *int) Option[C] {
+// option is an option whose value parse reads, and format writes. check reports a value that makes no sense.
+func option[C, V any](name, value, doc string, field func(*C) *V, parse func(string) (V, error), format func(V) string, check func(V) error) Option[C] {
 	return Option[C]{
 		Name: name, Default: value, Doc: doc,
 		Set: func(c *C, s string) error {
-			n, err := strconv.Atoi(s)
-			if err != nil {
-				return errors.New("wants a whole number")
+			v, err := parse(s)
+			if err == nil {
+				*field(c) = v
 			}
-			*field(c) = n
-			return nil
+			return err
 		},
-		Get: func(c *C) string { return strconv.Itoa(*field(c)) },
-		Check: func(c *C) error {
-			if n := *field(c); n < least {
-				return fmt.Errorf("%d is too small; the least is %d", n, least)
-			}
-			return nil
-		},
+		Get:   func(c *C) string { return format(*field(c)) },
+		Check: func(c *C) error { return check(*field(c)) },
 	}
+}
+
+// wanting is parse with an error that says what it wants, and does not repeat the value.
+func wanting[V any](what string, parse func(string) (V, error)) func(string) (V, error) {
+	return func(s string) (V, error) {
+		v, err := parse(s)
+		if err != nil {
+			err = errors.New("wants " + what)
+		}
+		return v, err
+	}
+}
+
+// anyValue accepts every value.
+func anyValue[V any](V) error { return nil }
+
+// Number is a whole number that is not below least.
+func Number[C any](name, value string, least int, doc string, field func(*C) *int) Option[C] {
+	return option(name, value, doc, field, wanting("a whole number", strconv.Atoi), strconv.Itoa, func(n int) error {
+		if n < least {
+			return fmt.Errorf("%d is too small; the least is %d", n, least)
+		}
+		return nil
+	})
 }
 
 // Flag is true or false.
 func Flag[C any](name, value, doc string, field func(*C) *bool) Option[C] {
-	return Option[C]{
-		Name: name, Default: value, Doc: doc,
-		Set: func(c *C, s string) error {
-			on, err := strconv.ParseBool(s)
-			if err != nil {
-				return errors.New("wants true or false")
-			}
-			*field(c) = on
-			return nil
-		},
-		Get:   func(c *C) string { return strconv.FormatBool(*field(c)) },
-		Check: func(*C) error { return nil },
-	}
+	return option(name, value, doc, field, wanting("true or false", strconv.ParseBool), strconv.FormatBool, anyValue)
 }
 
 // List is a list of words. A DSN has commas between them.
 func List[C any](name, value, doc string, field func(*C) *[]string) Option[C] {
-	return Option[C]{
-		Name: name, Default: value, Doc: doc,
-		Set: func(c *C, s string) error {
-			var list []string
-			for word := range strings.SplitSeq(s, ",") {
-				if word = strings.TrimSpace(word); word != "" {
-					list = append(list, word)
-				}
+	return option(name, value, doc, field, func(s string) (list []string, _ error) {
+		for word := range strings.SplitSeq(s, ",") {
+			if word = strings.TrimSpace(word); word != "" {
+				list = append(list, word)
 			}
-			*field(c) = list
-			return nil
-		},
-		Get:   func(c *C) string { return strings.Join(*field(c), ",") },
-		Check: func(*C) error { return nil },
-	}
+		}
+		return list, nil
+	}, func(list []string) string { return strings.Join(list, ",") }, anyValue)
 }
 
 // Duration is a duration that is not below least.
 func Duration[C any](name, value string, least time.Duration, doc string, field func(*C) *time.Duration) Option[C] {
-	return Option[C]{
-		Name: name, Default: value, Doc: doc,
-		Set: func(c *C, s string) error {
-			d, err := time.ParseDuration(s)
-			if err != nil {
-				return errors.New("wants a duration with its unit, such as 30s or 5m")
-			}
-			*field(c) = d
-			return nil
-		},
-		Get: func(c *C) string { return field(c).String() },
-		Check: func(c *C) error {
-			if d := *field(c); d < least {
-				return fmt.Errorf("%v is too short; the least is %v", d, least)
-			}
-			return nil
-		},
-	}
+	return option(name, value, doc, field, wanting("a duration with its unit, such as 30s or 5m", time.ParseDuration), time.Duration.String, func(d time.Duration) error {
+		if d < least {
+			return fmt.Errorf("%v is too short; the least is %v", d, least)
+		}
+		return nil
+	})
 }
 
 // Word is one of several words. The field is the word's index.
 func Word[C any](name, value, doc string, words []string, field func(*C) *uint8) Option[C] {
-	wants := "wants one of " + strings.Join(words, ", ")
-	return Option[C]{
-		Name: name, Default: value, Doc: doc + ": " + strings.Join(words, ", "),
-		Set: func(c *C, s string) error {
-			i := slices.Index(words, s)
-			if i < 0 {
-				return errors.New(wants)
-			}
-			*field(c) = uint8(i)
-			return nil
-		},
-		Get: func(c *C) string {
-			if i := int(*field(c)); i < len(words) {
-				return words[i]
-			}
-			return strconv.Itoa(int(*field(c)))
-		},
-		Check: func(c *C) error {
-			if int(*field(c)) >= len(words) {
-				return errors.New(wants)
-			}
-			return nil
-		},
-	}
+	list := strings.Join(words, ", ")
+	wants := errors.New("wants one of " + list)
+	return option(name, value, doc+": "+list, field, func(s string) (uint8, error) {
+		i := slices.Index(words, s)
+		if i < 0 {
+			return 0, wants
+		}
+		return uint8(i), nil
+	}, func(i uint8) string {
+		if int(i) < len(words) {
+			return words[i]
+		}
+		return strconv.Itoa(int(i))
+	}, func(i uint8) error {
+		if int(i) >= len(words) {
+			return wants
+		}
+		return nil
+	})
 }
 
 // Bytes is a number of bytes, with or without a unit.
 func Bytes[C any](name, value, doc string, field func(*C) *int64) Option[C] {
-	return Option[C]{
-		Name: name, Default: value, Doc: doc,
-		Set: func(c *C, s string) error {
-			n, err := bytesize.Parse(s)
-			if err == nil {
-				*field(c) = n
-			}
-			return err
-		},
-		Get: func(c *C) string { return bytesize.Format(*field(c)) },
-		Check: func(c *C) error {
-			if n := *field(c); n < 0 {
-				return fmt.Errorf("%d bytes are too few; the least is 0", n)
-			}
-			return nil
-		},
-	}
+	return option(name, value, doc, field, bytesize.Parse, bytesize.Format, func(n int64) error {
+		if n < 0 {
+			return fmt.Errorf("%d bytes are too few; the least is 0", n)
+		}
+		return nil
+	})
 }
 
 // WordOf is how a DSN spells the value i of an option of words.

@@ -100,14 +100,11 @@ func (t Table[C]) Check(c *C) error {
 
 // Text lists all parameters with their values, as name=value.
 func (t Table[C]) Text(c *C) string {
-	var b strings.Builder
-	for i, o := range t {
-		if i > 0 {
-			b.WriteByte(' ')
-		}
-		b.WriteString(o.Name + "=" + o.Get(c))
+	var settings []string
+	for _, o := range t {
+		settings = append(settings, o.Name+"="+o.Get(c))
 	}
-	return b.String()
+	return strings.Join(settings, " ")
 }
 
 func (t Table[C]) names() string {

@@ -2,6 +2,7 @@ package hosts
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/pooldriver/pooldriver/dialects"
@@ -28,12 +29,8 @@ func Words() string { return strings.Join(words[:], ", ") }
 
 // ParseRole knows a role by its word.
 func ParseRole(word string) (Role, bool) {
-	for i, w := range words {
-		if w == word {
-			return Role(i), true
-		}
-	}
-	return Any, false
+	i := slices.Index(words[:], word)
+	return Role(max(i, 0)), i >= 0
 }
 
 func (r Role) String() string {

@@ -1,6 +1,7 @@
 package hosts
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -299,10 +300,7 @@ func Addresses[T any](ctx context.Context, addresses []string, patience time.Dur
 	}
 	answered, final, unreachable := false, false, true
 	found, err := Walk(ctx, New(addresses...), func(ctx context.Context, i int, own time.Duration) (T, Outcome) {
-		if own == 0 {
-			own = patience
-		}
-		conn, o := try(ctx, addresses[i], own)
+		conn, o := try(ctx, addresses[i], cmp.Or(own, patience))
 		answered, final = answered || o.Err == nil || o.Answered, final || o.Final
 		unreachable = unreachable && o.Unreachable
 		return conn, o

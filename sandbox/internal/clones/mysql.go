@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/pooldriver/pooldriver/internal/dsn"
@@ -91,12 +92,12 @@ func (s *mysql) prepare(ctx context.Context) error {
 	if err := s.write(ctx, s.names.owner, note{state: isOwner, owner: s.names.owner}); err != nil {
 		return err
 	}
-	all, err := s.all(ctx)
+	all, err := s.rows(ctx)
 	if err != nil {
 		return err
 	}
 	done := note{state: isTemplate, until: time.Now().Add(s.plan.Keep)}
-	if t, found := find(all, s.names.template); !found || t.note.state != isTemplate {
+	if !slices.ContainsFunc(all, func(r row) bool { return r.name == s.names.template && r.note.state == isTemplate }) {
 		if err := s.makeTemplate(ctx); err != nil {
 			return errors.Join(err, s.remove(context.WithoutCancel(ctx), s.names.template))
 		}

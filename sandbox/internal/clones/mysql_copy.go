@@ -107,18 +107,6 @@ func (r *recipe) copyTo(ctx context.Context, db *sql.DB, name string) error {
 func quote(name string) string { return "`" + strings.ReplaceAll(name, "`", "``") + "`" }
 
 // column returns the texts of a query of one column.
-func column(ctx context.Context, db *sql.DB, query string, args ...any) (texts []string, err error) {
-	rows, err := db.QueryContext(ctx, query, args...)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var text string
-		if err := rows.Scan(&text); err != nil {
-			return nil, err
-		}
-		texts = append(texts, text)
-	}
-	return texts, rows.Err()
+func column(ctx context.Context, db *sql.DB, query string, args ...any) ([]string, error) {
+	return collect(ctx, db, func(rows *sql.Rows, text *string) error { return rows.Scan(text) }, query, args...)
 }

@@ -1,9 +1,9 @@
 package clones
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"time"
 )
@@ -14,30 +14,13 @@ type row struct {
 	template string
 }
 
-func (s *mysql) rows(ctx context.Context) (all []row, err error) {
-	rows, err := s.admin.QueryContext(ctx, "SELECT name, template, state, owner, test, until FROM "+s.registry)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var r row
+func (s *mysql) rows(ctx context.Context) ([]row, error) {
+	return collect(ctx, s.admin, func(rows *sql.Rows, r *row) error {
 		var until int64
-		if err := rows.Scan(&r.name, &r.template, &r.note.state, &r.note.owner, &r.note.test, &until); err != nil {
-			return nil, err
-		}
+		err := rows.Scan(&r.name, &r.template, &r.note.state, &r.note.owner, &r.note.test, &until)
 		r.note.until = time.Unix(until, 0)
-		all = append(all, r)
-	}
-	return all, rows.Err()
-}
-
-func (s *mysql) all(ctx context.Context) (all []listed, err error) {
-	rows, err := s.rows(ctx)
-	for _, r := range rows {
-		all = append(all, r.listed)
-	}
-	return all, err
+		return err
+	}, "SELECT name, template, state, owner, test, until FROM "+s.registry)
 }
 
 // sweep removes the clones of owners that are gone, templates that nobody has finished, and
@@ -130,35 +113,24 @@ func (s *mysql) forget(ctx context.Context, name string) error {
 }
 
 func (s *mysql) endSessions(ctx context.Context, database string) error {
-	rows, err := s.admin.QueryContext(ctx, "SHOW PROCESSLIST")
-	if err != nil {
-		return err
+	type process struct {
+		id int64
+		at sql.NullString
 	}
-	defer rows.Close()
-	columns, err := rows.Columns()
-	if err != nil {
-		return err
-	}
-	var ids []int64
-	for rows.Next() {
-		var id int64
-		var at sql.NullString
+	all, err := collect(ctx, s.admin, func(rows *sql.Rows, p *process) error {
+		columns, err := rows.Columns()
 		// Id, User, Host, db; MariaDB has more columns than MySQL.
-		to := []any{&id, new(any), new(any), &at}
+		to := []any{&p.id, new(any), new(any), &p.at}
 		for len(to) < len(columns) {
 			to = append(to, new(any))
 		}
-		if err := rows.Scan(to...); err != nil {
-			return err
-		}
-		if at.String == database {
-			ids = append(ids, id)
+		return cmp.Or(err, rows.Scan(to...))
+	}, "SHOW PROCESSLIST")
+	for _, p := range all {
+		if p.at.String == database {
+			// A session that has ended by itself meanwhile is an error to the server.
+			_ = s.exec(ctx, fmt.Sprintf("KILL %d", p.id))
 		}
 	}
-	errs := []error{rows.Err(), rows.Close()}
-	for _, id := range ids {
-		// A session that has ended by itself meanwhile is an error to the server.
-		_ = s.exec(ctx, fmt.Sprintf("KILL %d", id))
-	}
-	return errors.Join(errs...)
+	return err
 }

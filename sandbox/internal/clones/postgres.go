@@ -115,30 +115,13 @@ func (s *postgres) all(ctx context.Context) ([]listed, error) {
 	return s.query(ctx, s.admin, s.names.realm)
 }
 
-type queryer interface {
-	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
-}
-
 func (s *postgres) query(ctx context.Context, from queryer, prefix string) ([]listed, error) {
-	rows, err := from.QueryContext(ctx, s.kind.list, prefix)
-	if err != nil {
-		return nil, err
-	}
-	return readListed(rows)
-}
-
-func readListed(rows *sql.Rows) (all []listed, err error) {
-	defer rows.Close()
-	for rows.Next() {
-		var l listed
+	return collect(ctx, from, func(rows *sql.Rows, l *listed) error {
 		var comment string
-		if err := rows.Scan(&l.name, &comment); err != nil {
-			return nil, err
-		}
+		err := rows.Scan(&l.name, &comment)
 		l.note = readNote(comment)
-		all = append(all, l)
-	}
-	return all, rows.Err()
+		return err
+	}, s.kind.list, prefix)
 }
 
 func find(all []listed, name string) (listed, bool) {

@@ -31,6 +31,27 @@ func (s *sqlServer) lost(ctx context.Context) (lost bool, err error) {
 	return true, nil
 }
 
+type queryer interface {
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+}
+
+// collect runs a query. read scans each row into one element of the result.
+func collect[T any](ctx context.Context, from queryer, read func(*sql.Rows, *T) error, query string, args ...any) (all []T, err error) {
+	rows, err := from.QueryContext(ctx, query, args...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var one T
+		if err := read(rows, &one); err != nil {
+			return nil, err
+		}
+		all = append(all, one)
+	}
+	return all, rows.Err()
+}
+
 func (s *sqlServer) exec(ctx context.Context, text string, args ...any) error {
 	_, err := s.admin.ExecContext(ctx, text, args...)
 	return err

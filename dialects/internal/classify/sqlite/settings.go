@@ -201,6 +201,9 @@ func schemaName(s *sqltext.Statement, i int) (string, bool) {
 	return name, alone && name != "" && !strings.ContainsAny(name, `"'`)
 }
 
+// unknowns are the beginnings of SQLite's errors for a name that is in no database.
+var unknowns = []string{"no such table", "no such index", "no such view", "no such trigger", "no such database", "unknown database "}
+
 // SaysUnknown reports whether an error says that a statement names something that is in no database
 // of its connection.
 func SaysUnknown(err error) bool {
@@ -208,10 +211,5 @@ func SaysUnknown(err error) bool {
 		return false
 	}
 	text := err.Error()
-	for _, what := range []string{"no such table", "no such index", "no such view", "no such trigger", "no such database", "unknown database "} {
-		if strings.Contains(text, what) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(unknowns, func(what string) bool { return strings.Contains(text, what) })
 }
