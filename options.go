@@ -78,25 +78,28 @@ func settingsOf(c *Connector) []Setting {
 // idleOf says why a setting that is not the default has no effect; "": it has one. Such a setting stops nobody: in an incident one switch
 // is turned off, and what belongs to it stays. What contradicts itself is an error: see fit and check.
 func idleOf(c *Connector, name string) string {
-	switch of := c.config; {
-	case (name == "pool_queue_interval" || name == "pool_queue_dry") && of.QueueTarget == 0:
-		return "pool_queue_target is 0"
-	case name == "pool_replicas" && hasNoStandby(c):
-		return "the DSN has one host"
-	case strings.HasPrefix(name, "pool_replica_") && (len(of.Replicas) == 0 || hasNoStandby(c)):
+	if strings.HasPrefix(name, "pool_replica_") && (len(c.config.Replicas) == 0 || hasNoStandby(c)) {
 		return "there are no pool_replicas"
-	case name == "pool_breaker_cooldown" && of.BreakerFailures == 0:
-		return "pool_breaker_failures is 0"
-	case name == "pool_leak_exempt" && of.LeakAfter == 0:
-		return "pool_leak_after is 0"
-	case name == "pool_stmt_budget" && of.StmtCache == 0:
-		return "pool_stmt_cache is 0"
-	case name == "pool_max_conn_lifetime_jitter" && of.MaxConnLifetime == 0:
-		return "pool_max_conn_lifetime is 0"
-	case name == "pool_listen_ping" && c.err == nil && c.listens == nil:
-		return "this database has no listeners"
+	}
+	if s, ok := switches[name]; ok && s.off(c) {
+		return s.says
 	}
 	return ""
+}
+
+// switches are the settings that have an effect only with another setting, which may be off.
+var switches = map[string]struct {
+	says string
+	off  func(*Connector) bool
+}{
+	"pool_queue_interval":           {"pool_queue_target is 0", func(c *Connector) bool { return c.config.QueueTarget == 0 }},
+	"pool_queue_dry":                {"pool_queue_target is 0", func(c *Connector) bool { return c.config.QueueTarget == 0 }},
+	"pool_replicas":                 {"the DSN has one host", hasNoStandby},
+	"pool_breaker_cooldown":         {"pool_breaker_failures is 0", func(c *Connector) bool { return c.config.BreakerFailures == 0 }},
+	"pool_leak_exempt":              {"pool_leak_after is 0", func(c *Connector) bool { return c.config.LeakAfter == 0 }},
+	"pool_stmt_budget":              {"pool_stmt_cache is 0", func(c *Connector) bool { return c.config.StmtCache == 0 }},
+	"pool_max_conn_lifetime_jitter": {"pool_max_conn_lifetime is 0", func(c *Connector) bool { return c.config.MaxConnLifetime == 0 }},
+	"pool_listen_ping":              {"this database has no listeners", func(c *Connector) bool { return c.err == nil && c.listens == nil }},
 }
 
 // hasNoStandby reports whether pool_replicas=auto finds no other host than the primary.

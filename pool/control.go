@@ -42,16 +42,7 @@ func (p *Pool[T]) Warm(ctx context.Context) error {
 			}
 			continue
 		}
-		var all []*waiter[T]
-		for range min(missing-p.creating, atOnce) {
-			if !p.spareLocked() {
-				break
-			}
-			p.seq++
-			w := p.newWaiterLocked(ctx, &ticket{seq: p.seq, start: p.nowLocked()})
-			p.reserveLocked(w)
-			all = append(all, w)
-		}
+		all := p.reserveForLocked(ctx, min(missing-p.creating, atOnce))
 		p.mu.Unlock()
 		var first error
 		for _, w := range all {
@@ -64,6 +55,20 @@ func (p *Pool[T]) Warm(ctx context.Context) error {
 		}
 		atOnce = most
 	}
+}
+
+// reserveForLocked starts up to n creates, as far as there is room, each for a waiter of its own.
+func (p *Pool[T]) reserveForLocked(ctx context.Context, n int) (all []*waiter[T]) {
+	for range n {
+		if !p.spareLocked() {
+			break
+		}
+		p.seq++
+		w := p.newWaiterLocked(ctx, &ticket{seq: p.seq, start: p.nowLocked()})
+		p.reserveLocked(w)
+		all = append(all, w)
+	}
+	return all
 }
 
 // awaitCreateLocked releases the lock and sleeps until some create has ended.

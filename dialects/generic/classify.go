@@ -157,14 +157,19 @@ func watch(s *sqltext.Statement, i int) dialects.Effect {
 		s.Noted = true
 	case s.Is(i, "set") && s.Kind == query && !s.Noted, s.Is(i, "exec"), s.Is(i, "execute"):
 		return dialects.Suspect
-	case s.Is(i, "use") && s.At(i+1).IsName() && !s.Is(i+1, "index") && !s.Is(i+1, "key") && !s.Is(i+1, "and"): // hints
+	case s.Is(i, "use") && !hints(s, i):
 		return dialects.Suspect | dialects.ForgetPrepared
 	case s.Is(i, "into") && intoTemporary(s, i):
 		return dialects.Stateful
-	case (s.Is(i, "begin") || s.Is(i, "commit") || s.Is(i, "rollback")) && controls(s, i):
+	case controls(s, i):
 		return dialects.TxControl
 	}
 	return dialects.Clean
+}
+
+// hints reports whether USE is a hint, or the end of a text: USE INDEX (a).
+func hints(s *sqltext.Statement, i int) bool {
+	return !s.At(i+1).IsName() || s.Is(i+1, "index") || s.Is(i+1, "key") || s.Is(i+1, "and")
 }
 
 // intoTemporary reports whether INTO makes a temporary table or sets a variable.
@@ -175,8 +180,11 @@ func intoTemporary(s *sqltext.Statement, i int) bool {
 	return s.Has(i+1, sqltext.Temporary) || s.Mark(i+1, '@') || s.Mark(i+1, sqltext.System) || s.Mark(i+1, sqltext.Quoted) && s.Text(i + 1)[0] == '#'
 }
 
-// controls reports whether BEGIN, COMMIT or ROLLBACK is a statement and not a name: ON COMMIT DROP, SELECT commit
-// FROM builds.
+// controls reports whether a word is BEGIN, COMMIT or ROLLBACK, as a statement and not as a name: ON COMMIT DROP, SELECT
+// commit FROM builds.
 func controls(s *sqltext.Statement, i int) bool {
+	if !s.Is(i, "begin") && !s.Is(i, "commit") && !s.Is(i, "rollback") {
+		return false
+	}
 	return s.Is(i+1, "tran") || s.Is(i+1, "transaction") || s.Is(i+1, "work") || s.Mark(i+1, sqltext.End) && !s.Is(i, "begin")
 }

@@ -31,7 +31,7 @@ func (x *lexer) next() Token {
 		from := x.pos
 		c := x.src[from]
 		x.pos++
-		kind := None
+		var kind Kind
 		switch classes[c] {
 		case space:
 			continue
@@ -102,9 +102,9 @@ func (x *lexer) skip(pos int, of class) int {
 // read goes past the token that begins with c. None: a comment.
 func (x *lexer) read(c byte) Kind {
 	switch {
-	case c == '\'', c == '"', c == '`' && x.has(Backticks), c == '[' && x.has(Brackets|DoubtfulBrackets):
+	case x.isQuote(c):
 		return x.quote(c)
-	case c == '-' && x.opensLine(), c == '#' && x.has(HashComments):
+	case x.opensLine(c):
 		x.line()
 		return None
 	case c == '/' && x.at(0) == '*':
@@ -125,18 +125,27 @@ func (x *lexer) read(c byte) Kind {
 	return x.mark(c)
 }
 
+// isQuote reports whether c opens a string or a name in quotes.
+func (x *lexer) isQuote(c byte) bool {
+	return c == '\'' || c == '"' || c == '`' && x.has(Backticks) || c == '[' && x.has(Brackets|DoubtfulBrackets)
+}
+
+// pairOf is the token of two bytes; None: they are none.
+func pairOf(c, next byte) Kind {
+	switch {
+	case c == ':' && next == ':':
+		return Cast
+	case c == ':' && next == '=':
+		return Assign
+	case c == '@' && next == '@':
+		return System
+	}
+	return None
+}
+
 // mark reads a punctuation mark or an operator.
 func (x *lexer) mark(c byte) Kind {
-	pair := None
-	switch next := x.at(0); {
-	case c == ':' && next == ':':
-		pair = Cast
-	case c == ':' && next == '=':
-		pair = Assign
-	case c == '@' && next == '@':
-		pair = System
-	}
-	if pair != None {
+	if pair := pairOf(c, x.at(0)); pair != None {
 		x.pos++
 		return pair
 	}
@@ -184,34 +193,42 @@ func (x *lexer) word() Kind {
 	return Word
 }
 
+// prefix is the word directly before the quote at pos: E'…'.
+func (x *lexer) prefix(pos int) string {
+	if x.last.Kind == Word && x.last.To == pos {
+		return x.src[x.last.From:pos]
+	}
+	return ""
+}
+
 // quote reads what opens with the quote c.
 func (x *lexer) quote(c byte) Kind {
 	from := x.pos - 1
-	prefix := ""
-	if x.last.Kind == Word && x.last.To == from {
-		prefix = x.src[x.last.From:from]
-	}
+	prefix := x.prefix(from)
 	// A string on the next line continues E'…', with its escapes (PostgreSQL's manual, 4.1.2.1).
-	escaped := c == '\'' && x.has(EscapeStrings) && (Equal(prefix, "e") || x.last.Kind == String && x.escaped)
-	x.escaped = escaped
-	escapes := escaped || c == '\'' && x.reading.SingleEscapes || c == '"' && x.reading.DoubleEscapes
-	closing := c
-	if c == '[' {
+	x.escaped = c == '\'' && x.has(EscapeStrings) && (Equal(prefix, "e") || x.last.Kind == String && x.escaped)
+	closing, doubt, escapes := c, Quotes(0), x.escaped
+	switch c {
+	case '[':
 		closing = ']'
+	case '\'':
+		doubt, escapes = Single, escapes || x.reading.SingleEscapes
+	case '"':
+		doubt, escapes = Double, x.reading.DoubleEscapes
 	}
-	differs := x.until(closing, escapes)
-	switch {
-	case !differs, escaped:
-	case c == '\'':
-		x.doubt |= Single
-	case c == '"':
-		x.doubt |= Double
+	if differs := x.until(closing, escapes); differs && !x.escaped {
+		x.doubt |= doubt
 	}
+	return x.quoted(c, prefix, x.src[from+1:x.pos])
+}
+
+// quoted is the token of a text in quotes.
+func (x *lexer) quoted(c byte, prefix, text string) Kind {
 	switch {
 	case c == '\'':
 		x.strange = x.strange || x.has(AlternativeQuotes) && (Equal(prefix, "q") || Equal(prefix, "nq"))
 		return String
-	case c == '[' && x.has(DoubtfulBrackets) && !isSubscript(x.src[from+1:x.pos]):
+	case c == '[' && x.has(DoubtfulBrackets) && !isSubscript(text):
 		x.strange = true
 	}
 	return Quoted
@@ -270,9 +287,12 @@ func (x *lexer) dollar() Kind {
 	return String
 }
 
-func (x *lexer) opensLine() bool {
+func (x *lexer) opensLine(c byte) bool {
+	if c == '#' {
+		return x.has(HashComments)
+	}
 	next := x.at(1)
-	return x.at(0) == '-' && (!x.has(DashNeedsSpace) || next <= ' ' || next == 0x7f)
+	return c == '-' && x.at(0) == '-' && (!x.has(DashNeedsSpace) || next <= ' ' || next == 0x7f)
 }
 
 // line goes to the end of a comment.

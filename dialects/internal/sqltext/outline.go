@@ -56,16 +56,12 @@ func (o *outline) put(t Token) bool {
 	glued := o.text.Len() > 0 && t.From == o.end
 	text := o.src[t.From:t.To]
 	o.end = t.To
-	switch {
-	case glued && o.literal && (t.Kind == Number || t.Kind == Word || t.Kind == '.'): // as in 0x1F, 1.5e10
+	if glued && o.literal && (t.Kind == Number || t.Kind == Word || t.Kind == '.') { // as in 0x1F, 1.5e10
 		return true
-	case t.Kind == Number && o.dollar && glued: // a placeholder's number
-		o.literal = false
-	case t.Kind == Number, t.Kind == String, t.Kind == Quoted && (text[0] == '[' || text[0] == '"' && !o.names):
+	}
+	o.literal = t.Kind == Number && !(o.dollar && glued) // a placeholder's number is none
+	if o.literal || o.isText(t.Kind, text) {
 		text = "?"
-		o.literal = t.Kind == Number
-	default:
-		o.literal = false
 	}
 	o.dollar = t.Kind == '$'
 	if o.text.Len()+len(text) >= mostOutline {
@@ -76,6 +72,11 @@ func (o *outline) put(t Token) bool {
 	}
 	o.text.WriteString(strings.ToValidUTF8(text, "?"))
 	return true
+}
+
+// isText reports whether a token is a string, or may be one.
+func (o *outline) isText(kind Kind, text string) bool {
+	return kind == String || kind == Quoted && (text[0] == '[' || text[0] == '"' && !o.names)
 }
 
 // hides reports whether a token is, or is followed by, a value that may have no quotes.

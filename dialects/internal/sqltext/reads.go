@@ -81,16 +81,17 @@ func (s *Statement) asksBack() bool {
 		if s.Mark(i, ',') {
 			s.skipValues(i)
 		}
-		role := s.Role(i)
-		if role == 0 {
-			continue
-		}
-		called := s.Mark(i+1, '(')
-		if role&AsksCalled != 0 && called || role&AsksEmpty != 0 && called && s.Mark(i+2, ')') ||
-			role&AsksShown != 0 && shows || role&AsksValue != 0 && s.Is(i+1, "value") ||
-			role&AsksSystem != 0 && (s.Mark(i-1, System) || s.Mark(i-1, '.') && s.Mark(i-3, System)) {
+		if role := s.Role(i); role != 0 && (role&AsksShown != 0 && shows || s.asks(i, role)) {
 			return true
 		}
 	}
 	return false
+}
+
+// asks reports whether the name at i asks for what the last statement has left.
+func (s *Statement) asks(i int, role Role) bool {
+	called := s.Mark(i+1, '(')
+	return role&AsksCalled != 0 && called || role&AsksEmpty != 0 && called && s.Mark(i+2, ')') ||
+		role&AsksValue != 0 && s.Is(i+1, "value") ||
+		role&AsksSystem != 0 && (s.Mark(i-1, System) || s.Mark(i-1, '.') && s.Mark(i-3, System))
 }
