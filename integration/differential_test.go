@@ -233,7 +233,10 @@ func (w *world) openAs(t *testing.T, p program, ours bool) (*sql.DB, *pooldriver
 		return account.OpenBare(t), nil
 	}
 	options := []pooldriver.Option{quiet, func(c *pooldriver.Config) { c.TaskKey = keyOfProgram }, func(c *pooldriver.Config) {
-		c.MaxConns, c.AcquireTimeout, c.Ambient, c.Pipeline = p.max, 30*time.Second, p.ambient, p.pipeline
+		c.MaxConns, c.AcquireTimeout, c.Ambient = p.max, 30*time.Second, p.ambient
+		if account.Server.Engine == testbed.Postgres {
+			c.Pipeline = p.pipeline
+		}
 		c.Replicas, c.ReplicaMaxConns, c.ReplicaReads = w.replicas, p.max, p.reads
 	}}
 	c := pooldriver.New(account.URL(), options...)
