@@ -5,6 +5,7 @@
 # make test-next  what the next Go release changes for us, on GO_NEXT
 # make test-newest  the newest releases of the drivers, and of the servers, before anybody has chosen them
 # make test-postgres  on PostgreSQL 17 and an older one what depends on the server; all tests run on 18
+# make test-pairs  programs in combinations of all features, on servers of their own
 # make test-rare  what users install, from a proxy; the tests' own servers; hosts that are killed
 # make test-mysql  on MySQL what depends on the server; all others run on MariaDB
 # make test-failover  servers that fail, replicas and PgBouncer; RUN=PgBouncer, Standby or
@@ -130,7 +131,7 @@ else \
 fi
 endef
 
-.PHONY: test test-more test-next test-newest test-postgres test-rare test-unit test-integration test-failover test-mysql test-long release-check check fmt format-check vet \
+.PHONY: test test-more test-next test-newest test-postgres test-pairs test-rare test-unit test-integration test-failover test-mysql test-long release-check check fmt format-check vet \
 	staticcheck lint modules tidy api vulnerabilities images bench bench-quick clean-images
 
 # MySQL last: where it cannot be had, the last line says so.
@@ -175,8 +176,12 @@ test-unit:
 
 test-integration: images
 	$(call INTEGRATION,$(TEST_TIMEOUT),$(RACE),|$(RARE)|$(INSTALLED),|testbed)
-	$(PAIRS) -timeout $(TEST_TIMEOUT)
+	$(PAIRS) -timeout $(TEST_TIMEOUT) -skip 'TestPairs'
 	$(if $(SCREENS),$(GO) -C integration test -timeout $(TEST_TIMEOUT) ./browser,@echo "NOT RUN: the inspector in a browser and in a terminal. It needs chromium and tmux." >&2)
+
+# Each two features together, three minutes on servers of its own.
+test-pairs: images
+	$(PAIRS) -timeout $(TEST_TIMEOUT)
 
 # With each module that users install, and the command. The testbed is what starts the servers of
 # the other tests, which fail without it.

@@ -79,6 +79,10 @@ var knownFaults = []known{
 	{kind: "pgx: nothing is read on replicas", in: "face=pgx replicas=explicit|tx|auto", quiet: []string{"replicas"}},
 	{kind: "pgx: statements are not counted in hits and misses", in: "face=pgx cache=128|1", quiet: []string{"cache"}},
 	{
+		kind: "overload: pgx over Wrap is refused more often than it is told", in: "face=pgx place=wrap overload=on", acts: []string{"run"},
+		judges: []string{"figures"},
+	},
+	{
 		kind: "replicas: a loop of UPDATE RETURNING misses its own update", in: "replicas=explicit|auto", acts: []string{"update returning"},
 		judges: []string{"not as bare"}, probe: "replicas=explicit reads=on",
 	},
@@ -115,12 +119,12 @@ var knownFaults = []known{
 		judges: []string{"drain", "close"},
 	},
 	{
-		kind: "replicas: reads wait in vain for what is not flushed", in: "replicas=explicit|auto commit=off", acts: []string{"run"},
+		kind: "replicas: reads wait in vain for what is not flushed", in: "replicas=explicit|tx|auto commit=off", acts: []string{"run"},
 		judges: []string{"replicas do not serve"}, probe: "replicas=explicit reads=on commit=off", with: []string{"write"}, n: 120,
 	},
 	{
-		kind: "pipelines: a function of the program is executed twice", in: "pipeline=16", acts: []string{"crowd of functions"},
-		judges: []string{"executed twice"}, probe: "pipeline=16", with: []string{"crowd of functions", "crowd of unequals"}, n: 150,
+		kind: "pipelines: a function of the program is executed twice", in: "pipeline=16", acts: []string{"crowd of functions", "own function"},
+		judges: []string{"executed twice", "not as bare"}, probe: "pipeline=16", with: []string{"crowd of functions", "crowd of unequals"}, n: 150,
 	},
 	{
 		kind: "pipelines: arguments are converted in another goroutine", in: "pipeline=16", acts: []string{"crowd of valuers"},
