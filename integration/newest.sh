@@ -63,8 +63,7 @@ fi
 # server. The workspace adds the sums of the raised releases.
 tests='Settings|Tenant|NoSessionVariable|Conformance|BehavesAsTheBareDriver|Certificate|OptionsForTLS|Password|CalledClean|NoVolatile|Sandbox'
 timeout="${TEST_TIMEOUT:-40m}"
-# shellcheck disable=SC2086
-$GO test ${TAGS:-} -timeout "$timeout" ./...
+for module in . tests dialects/mysql dialects/postgres dialects/sqlite sandbox; do $GO -C "$module" test -timeout "$timeout" ./...; done
 # shellcheck disable=SC2086
 $GO -C integration test ${TAGS:-} -timeout "$timeout" -run "$tests" . ./sandboxes
 for module in pgxpooldriver riverpooldriver otelpooldriver prompooldriver; do $GO -C "$module" test -timeout "$timeout" ./...; done
