@@ -79,7 +79,7 @@ var knownFaults = []known{
 	{kind: "pgx: nothing is read on replicas", in: "face=pgx replicas=explicit|tx|auto", quiet: []string{"replicas"}},
 	{kind: "pgx: statements are not counted in hits and misses", in: "face=pgx cache=128|1", quiet: []string{"cache"}},
 	{
-		kind: "overload: pgx over Wrap is refused more often than it is told", in: "face=pgx place=wrap overload=on", acts: []string{"run"},
+		kind: "replicas: what a replica refuses goes to the primary, and both count it", in: "replicas=explicit|tx|auto overload=on", acts: []string{"run"},
 		judges: []string{"figures"},
 	},
 	{
