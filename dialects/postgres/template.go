@@ -141,7 +141,7 @@ func dialError(target, password string, err error) error {
 // lastFirst is the text of an error of several attempts, such as without TLS after the server has refused TLS. The last attempt says why
 // there is no connection, and a log or a page may show only the beginning.
 func lastFirst(err error) string {
-	all, ok := err.(interface{ Unwrap() []error }) //nolint:errorlint // pgx makes it with errors.Join
+	all, ok := err.(interface{ Unwrap() []error })
 	if !ok {
 		return err.Error()
 	}
