@@ -79,12 +79,15 @@ ON_MYSQL = MySQL|Reset|Clean|Cancel|Cut|Retry|Retries|Killed|Credential|Conforma
 # What "make test-postgres" runs on 17 and, where it can be had, on an older release.
 ON_POSTGRES = Postgres|Settings|Tenant|NoSessionVariable|Certificate|Credential|Conformance|BehavesAsTheBareDriver|CalledClean|KeywordIsSeen|RandomPrograms
 
-# $(1) is a variable of images/chosen.env, $(2) which packages.
+# What an older release runs: that which depends on the protocol and on the catalog.
+ON_OLD_POSTGRES = StatementsWithSettingsGo|SettingsNeedNoRoundTrip|NoVolatile
+
+# $(1) is a variable of images/chosen.env, $(2) which packages, $(3) which tests.
 define POSTGRES
 @image=$$(sed -n 's/^$(1)=//p' integration/images/chosen.env); \
 if [ -n "$$image" ]; then \
 	echo "POOLDRIVER_POSTGRES_IMAGE=$$image $(GO) -C integration test $(2)"; \
-	POOLDRIVER_POSTGRES_IMAGE=$$image $(GO) -C integration test -timeout $(TEST_TIMEOUT) -run '$(ON_POSTGRES)' -skip 'MySQL|ODBC' $(2); \
+	POOLDRIVER_POSTGRES_IMAGE=$$image $(GO) -C integration test -timeout $(TEST_TIMEOUT) -run '$(3)' -skip 'MySQL|ODBC|/mysql' $(2); \
 else \
 	echo "NOT RUN: the tests on an older PostgreSQL, which could not be had here. $(1) can name an image." >&2; \
 fi
@@ -157,8 +160,8 @@ test-newest: images
 	GO="$(GO)" TAGS="$(TAGS)" TEST_TIMEOUT="$(TEST_TIMEOUT)" integration/newest.sh
 
 test-postgres: images
-	$(call POSTGRES,POOLDRIVER_POSTGRES_17_IMAGE,. ./pgxface ./sandboxes)
-	$(call POSTGRES,POOLDRIVER_POSTGRES_OLD_IMAGE,.)
+	$(call POSTGRES,POOLDRIVER_POSTGRES_17_IMAGE,. ./pgxface,$(ON_POSTGRES))
+	$(call POSTGRES,POOLDRIVER_POSTGRES_OLD_IMAGE,.,$(ON_OLD_POSTGRES))
 
 # The pool also without the race detector, which takes turns between goroutines
 # that Go's scheduler does not.
