@@ -10,6 +10,7 @@ import (
 	"io"
 	"log/slog"
 	"slices"
+	"sync"
 	"sync/atomic"
 
 	"github.com/pooldriver/pooldriver/dialects"
@@ -204,7 +205,7 @@ func (c *Connector) Connect(ctx context.Context) (driver.Conn, error) {
 	if c.err != nil {
 		return nil, c.err
 	}
-	return connOf(ctx, c, nil), nil
+	return c.source.Conn(ctx, nil), nil
 }
 
 // Driver returns the real driver: some programs look at its type to learn their database's
@@ -427,9 +428,11 @@ func (c *Connector) close() {
 	c.leaks.stop() // Close may wait, and a connection that comes back meanwhile is no leak
 	c.history.Stop()
 	endListeners(c)
+	var replicas sync.WaitGroup
 	for _, r := range replicasOf(c) {
-		r.Close()
+		replicas.Go(r.Close)
 	}
+	replicas.Wait()
 	c.pool.Close()
 }
 

@@ -213,30 +213,83 @@ func TestAFloorNeverFalls(t *testing.T) {
 	}
 }
 
-func TestAContextStaysWithOneReplica(t *testing.T) {
+func TestNothingOlderIsShownThanWhatAReplicaHasShown(t *testing.T) {
 	t.Parallel()
+	one, other, later := floor.Server{Replica: "one", Era: 1}, floor.Server{Replica: "two", Era: 1}, floor.Server{Replica: "one", Era: 2}
 	f := of(floor.With(t.Context()))
 	f.Leave()
 	_, primaryOnly := f.Now()
 	require.False(t, primaryOnly, "it has read nothing")
 	raise(f, "5")
-	stays, position, primaryOnly := f.Stay("one")
-	require.Equal(t, "one", stays)
-	require.Equal(t, "5", position)
-	require.False(t, primaryOnly)
-	stays, _, _ = f.Stay("two")
-	require.Equal(t, "one", stays, "what it has shown the other one may not have")
+	require.True(t, f.Shows(one))
+	require.True(t, f.Shows(one))
+	raise(f, "5")
+	require.Equal(t, one, f.Shown(), "a read that runs may show more than the primary had")
+	f.Showed()
+	f.Showed()
+	require.Equal(t, one, f.Shown())
+	require.False(t, f.Shows(other), "what the context has seen the other one may not have")
+	require.False(t, f.Shows(later), "the replica may be another server by now")
 	mark := f.Mark()
 	f.Leave()
-	require.Nil(t, f.Replica())
-	_, _, primaryOnly = f.Stay("two")
-	require.True(t, primaryOnly)
+	require.Zero(t, f.Shown())
+	require.False(t, f.Shows(other))
 	f.Raise(mark, "6")
-	_, _, primaryOnly = f.Stay("two")
-	require.True(t, primaryOnly, "the primary was asked before")
+	require.False(t, f.Shows(other), "the primary was asked before")
 	raise(f, "7")
-	stays, position, primaryOnly = f.Stay("two")
-	require.Equal(t, "two", stays)
+	require.True(t, f.Shows(other))
+	f.Showed()
+	position, primaryOnly := f.Now()
 	require.Equal(t, "7", position)
 	require.False(t, primaryOnly)
+	raise(f, "8")
+	require.True(t, f.Shows(one), "whoever has 8 has everything that was shown before")
+}
+
+func TestAFloorIsUnknownWhileASessionOwesItsPosition(t *testing.T) {
+	t.Parallel()
+	ctx := floor.With(t.Context())
+	f, second, foreign := of(ctx), floor.Of(ctx, nil, "another Connector", numbers{}), floor.Of(ctx, nil, "another kind", histories{})
+	bare := floor.Of(ctx, nil, nil, numbers{}) // of a Connector without replicas
+	var a, b floor.Debts
+	a.Owe(nil)
+	require.False(t, a.Any())
+	a.Owe(f)
+	a.Owe(f)
+	b.Owe(f)
+	requirePrimaryOnly := func(want bool, floors ...*floor.Floor) {
+		t.Helper()
+		for _, f := range floors {
+			_, primaryOnly := f.Now()
+			require.Equal(t, want, primaryOnly)
+		}
+	}
+	requirePrimaryOnly(true, f, second)
+	require.False(t, f.Shows(floor.Server{Replica: "one", Era: 1}))
+	a.Settle(func() (string, error) { return "3", nil })
+	requirePrimaryOnly(true, f, second)
+	b.Settle(func() (string, error) { return "5", nil })
+	requirePrimaryOnly(false, f, second, foreign)
+	position, _ := second.Now()
+	require.Equal(t, "5", position, "the other Connector may lead to the same database")
+	position, _ = floor.Of(ctx, nil, "a later Connector", numbers{}).Now()
+	require.Equal(t, "5", position)
+
+	a.Owe(f)
+	a.Fail()
+	a.Settle(func() (string, error) { return "6", nil })
+	requirePrimaryOnly(true, f, second)
+	requirePrimaryOnly(false, foreign)
+	raise(f, "7")
+	requirePrimaryOnly(false, f)
+	requirePrimaryOnly(true, second)
+	raise(second, "7")
+
+	a.Owe(bare)
+	requirePrimaryOnly(true, f, second)
+	a.Drop()
+	requirePrimaryOnly(true, f, second)
+	requirePrimaryOnly(false, foreign)
+	raise(f, "8")
+	requirePrimaryOnly(false, f)
 }

@@ -48,12 +48,6 @@ func (s *Source) Conn(ctx context.Context, closer func()) driver.Conn {
 	return c
 }
 
-// InUse reports whether the present checkout has had an operation: it may have a session.
-func (c *conn) InUse() bool { return c.held.Bound() || c.held.HasTx() }
-
-// Cut reports whether the last operation lost its connection.
-func (c *conn) Cut() bool { return c.cut }
-
 // Beneath implements beneath.Conn.
 func (c *conn) Beneath() beneath.Beneath { return c.source.Inside }
 
@@ -122,7 +116,7 @@ func (c *conn) PrepareContext(ctx context.Context, query string) (driver.Stmt, e
 // the connection at once: the first statement may come from another library, and has to find the
 // transaction.
 func (c *conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
-	if c.source.config.LazyBegin && c.refusal == nil && !c.held.Bound() && !c.held.HasTx() {
+	if defers(ctx, c, opts) {
 		if t, err := deferBegin(ctx, c, opts); t != nil || err != nil {
 			return t, err
 		}
@@ -140,17 +134,6 @@ func (c *conn) Ping(ctx context.Context) error {
 	}
 	op := c.operate(pinging)
 	return op.errOf(op.do(ctx))
-}
-
-// Written asks the server for a position of its log that has everything which the checkout's session has
-// committed. It is empty while a transaction is open there.
-func (c *conn) Written(ctx context.Context) (position string, err error) {
-	op := c.operate(asking)
-	answer := &rare{}
-	op.rare = answer
-	err = op.do(ctx)
-	position = answer.written
-	return position, op.errOf(err)
 }
 
 // ResetSession is called when database/sql takes the connection again. The real

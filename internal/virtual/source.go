@@ -11,6 +11,7 @@ import (
 	"github.com/pooldriver/pooldriver/internal/binding"
 	"github.com/pooldriver/pooldriver/internal/config"
 	"github.com/pooldriver/pooldriver/internal/connpool"
+	"github.com/pooldriver/pooldriver/internal/replica"
 	"github.com/pooldriver/pooldriver/internal/report"
 	"github.com/pooldriver/pooldriver/internal/textcache"
 )
@@ -24,6 +25,7 @@ type Source struct {
 	report *report.Report
 	// hiddenValidator: the log knows of a wrapper that keeps IsValid from us.
 	hiddenValidator atomic.Bool
+	Replicas        *replica.Set    // nil: there are none
 	Inside          beneath.Beneath // what package sandbox may do; nil: nothing
 	// route, if set, changes each connection that is made for database/sql.
 	route atomic.Pointer[func(driver.Conn) driver.Conn]

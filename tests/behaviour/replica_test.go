@@ -24,6 +24,7 @@ type replicated struct {
 	standby  bool
 	position atomic.Int64 // of the log: written, or replayed
 	lag      atomic.Int64
+	starts   atomic.Int64           // of the server
 	asking   atomic.Pointer[func()] // is called by Written after it knows the position
 }
 
@@ -44,7 +45,7 @@ func (r *replicated) Dial(ctx context.Context, cred *dialects.Credential) (diale
 	if err != nil {
 		return nil, err
 	}
-	return &positioned{s.(*stubdialect.Session), r}, nil
+	return &positioned{s.(*stubdialect.Session), r, r.starts.Load()}, nil
 }
 
 func place(position string) int {
@@ -65,7 +66,8 @@ var _ dialects.Positions = (*replicated)(nil)
 
 type positioned struct {
 	*stubdialect.Session
-	of *replicated
+	of    *replicated
+	since int64 // of that start
 }
 
 func (s *positioned) Written(ctx context.Context) (string, error) {
@@ -77,6 +79,9 @@ func (s *positioned) Written(ctx context.Context) (string, error) {
 }
 
 func (s *positioned) Replayed(context.Context, bool) (dialects.ReplicaState, error) {
+	if s.since != s.of.starts.Load() {
+		return dialects.ReplicaState{}, errors.New("the server was restarted")
+	}
 	return dialects.ReplicaState{Position: strconv.FormatInt(s.of.position.Load(), 10), Standby: s.of.standby, Lag: time.Duration(s.of.lag.Load())}, nil
 }
 
@@ -350,4 +355,59 @@ func TestWithoutFallbackASilentPrimaryIsNotWaitedFor(t *testing.T) {
 	require.ErrorIs(t, db.QueryRowContext(pooldriver.Replica(ctx), read).Scan(new(int)), pooldriver.ErrNoReplica)
 	require.True(t, isOnReplica(t, pooldriver.Replica(ctx), d, db))
 	require.Equal(t, uint64(1), c.Stats().Replica.Reads[pooldriver.ReplicaUnknown])
+}
+
+func TestAReadInTheRowsLoopOfAWriteSeesIt(t *testing.T) {
+	d, db, ctx, onReplica := servedByReplica(t)
+	rows, err := db.QueryContext(ctx, "SELECT 2") // may write, as UPDATE … RETURNING does
+	require.NoError(t, err)
+	require.True(t, rows.Next())
+	require.False(t, isOnReplica(t, onReplica, d, db))
+	require.NoError(t, rows.Close())
+	require.Eventually(t, func() bool { return isOnReplica(t, onReplica, d, db) }, time.Minute, time.Millisecond)
+}
+
+func TestAWriteCountsForItsContextWhateverTheTransactionsContextIs(t *testing.T) {
+	d, db, ctx, onReplica := servedByReplica(t)
+	for _, begin := range []func() context.Context{t.Context, func() context.Context { return pooldriver.WithReads(t.Context()) }} {
+		tx, err := db.BeginTx(begin(), nil)
+		require.NoError(t, err)
+		require.True(t, isOnReplica(t, onReplica, d, db), "nothing was sent")
+		_, err = tx.ExecContext(ctx, "INSERT INTO t VALUES (1)")
+		require.NoError(t, err)
+		require.False(t, isOnReplica(t, onReplica, d, db), "it may be committed any time now")
+		d.position.Add(10_000)
+		require.NoError(t, tx.Commit())
+		require.False(t, isOnReplica(t, onReplica, d, db), "the replica does not have it")
+		d.replica.position.Store(d.position.Load() + 1000)
+		require.Eventually(t, func() bool { return isOnReplica(t, onReplica, d, db) }, time.Minute, time.Millisecond)
+	}
+}
+
+func TestAWriteOfAnotherConnectorCounts(t *testing.T) {
+	d, db, ctx, onReplica := servedByReplica(t)
+	with := sql.OpenDB(pooldriver.Wrap(stubdialect.Connector(d), quiet, func(c *pooldriver.Config) { c.Replicas = []string{"auto"} }))
+	without := sql.OpenDB(pooldriver.Wrap(stubdialect.Connector(d), quiet))
+	defer with.Close()
+	defer without.Close()
+	for _, other := range []*sql.DB{with, without} {
+		d.position.Add(10_000)
+		_, err := other.ExecContext(ctx, "INSERT INTO t VALUES (1)")
+		require.NoError(t, err)
+		require.False(t, isOnReplica(t, onReplica, d, db))
+		d.replica.position.Store(d.position.Load() + 1000)
+		require.Eventually(t, func() bool { return isOnReplica(t, onReplica, d, db) }, time.Minute, time.Millisecond)
+	}
+}
+
+func TestAReplicaThatWasRestartedShowsNothingOlder(t *testing.T) {
+	d := newReplicated()
+	d.replica.position.Store(1_000_000)
+	db, _ := openReplicated(t, d)
+	ctx := pooldriver.Replica(pooldriver.WithReads(t.Context()))
+	require.True(t, isOnReplica(t, ctx, d, db))
+	d.replica.starts.Add(1)
+	d.replica.Server.KillAll()
+	require.False(t, isOnReplica(t, ctx, d, db), "it may be older than it was")
+	require.Eventually(t, func() bool { return isOnReplica(t, ctx, d, db) }, time.Minute, 10*time.Millisecond, "the primary has told how far it is")
 }
