@@ -19,7 +19,6 @@ type conn struct {
 
 	own    text // the result of toPrepare: a call of the connection ends before the next begins
 	closed bool
-	routed bool // database/sql has it by Source.route
 	// closer ends the connector, if only this connection uses it; nil: others use it, too.
 	closer func()
 }
@@ -41,9 +40,8 @@ var (
 func (s *Source) Conn(ctx context.Context, closer func()) driver.Conn {
 	c := &conn{checkout: checkout{source: s}, closer: closer}
 	c.held.Init(s.engine, ctx)
-	if route := s.route.Load(); route != nil && closer == nil {
-		c.routed = true
-		return (*route)(c)
+	if s.Front != nil {
+		return s.Front(c)
 	}
 	return c
 }
@@ -146,7 +144,7 @@ func (c *conn) ResetSession(ctx context.Context) error {
 		valid = c.IsValid()
 		c.source.tellHiddenValidator()
 	}
-	if !valid || c.isOwed() || !c.routed && c.source.route.Load() != nil {
+	if !valid || c.isOwed() {
 		return driver.ErrBadConn
 	}
 	c.owedTo = nil
