@@ -5,12 +5,10 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"slices"
-	"sync"
 	"sync/atomic"
 
 	"github.com/pooldriver/pooldriver/dialects"
@@ -391,11 +389,10 @@ func (c *Connector) Drain(ctx context.Context) error {
 		// The primary is last: what holds a connection of a replica may need one of the primary, and what would go to
 		// a replica goes to the primary.
 		First: func() error {
-			var errs []error
-			for _, r := range replicasOf(c) {
-				errs = append(errs, r.Drain(ctx, holderNames))
+			if c.replicas == nil {
+				return nil
 			}
-			return errors.Join(errs...)
+			return c.replicas.Drain(ctx, holderNames)
 		},
 	})
 	if err == nil {
@@ -428,11 +425,9 @@ func (c *Connector) close() {
 	c.leaks.stop() // Close may wait, and a connection that comes back meanwhile is no leak
 	c.history.Stop()
 	endListeners(c)
-	var replicas sync.WaitGroup
-	for _, r := range replicasOf(c) {
-		replicas.Go(r.Close)
+	if c.replicas != nil {
+		c.replicas.Close()
 	}
-	replicas.Wait()
 	c.pool.Close()
 }
 

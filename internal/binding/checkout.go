@@ -166,7 +166,7 @@ func (c *Checkout) findScope(ctx context.Context, w *Want) {
 		return
 	}
 	var p task.Place
-	switch err := c.engine.FindPlace(ctx, &p); {
+	switch err := c.findPlace(ctx, w, &p); {
 	case err == nil && p.Task == b.task:
 		c.scope, w.Scope = p.Scope, p.Scope
 	case c.scope.Left():
@@ -219,12 +219,21 @@ func (c *Checkout) attachAgain(ctx context.Context, w *Want) error {
 	return c.Reach(ctx, w)
 }
 
+// findPlace is Engine.FindPlace, which may be a function of the program, once for an operation.
+func (c *Checkout) findPlace(ctx context.Context, w *Want, p *task.Place) error {
+	if w.Place != nil {
+		*p = *w.Place
+		return nil
+	}
+	return c.engine.FindPlace(ctx, p)
+}
+
 // place finds the task of a checkout's first operation. It sets the binding if there is a task, and
 // otherwise admits the operation to a connection of its own.
 func (c *Checkout) place(ctx context.Context, w *Want) error {
 	e := c.engine
 	var p task.Place
-	if err := e.FindPlace(ctx, &p); err != nil {
+	if err := c.findPlace(ctx, w, &p); err != nil {
 		return err
 	}
 	p.Scope.Reach()

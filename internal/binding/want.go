@@ -20,6 +20,7 @@ type Want struct {
 
 	Conn      *connpool.Conn // that the operation uses
 	seat      *Seat          // of Conn; the operation has its lock if locked is true
+	Place     *task.Place    // of its context; nil: nobody has asked
 	Scope     *task.Scope    // of its context, if that was looked up
 	Retried   bool           // it has left a dead connection
 	CameBack  bool           // from a replica that could not serve it

@@ -1,6 +1,10 @@
 package floor
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/pooldriver/pooldriver/dialects"
+)
 
 // Debts are the floors to which a session owes a position: under their contexts, statements that may write were sent on it.
 // From then on only the primary serves these contexts, until the session has no transaction and no rows open and Settle
@@ -28,20 +32,20 @@ func (d *Debts) Any() bool { return len(d.owed) > 0 }
 func (d *Debts) Fail() { d.failed = d.failed || d.Any() }
 
 // Settle tells all floors the position that ask returns. After an error it is not known.
-func (d *Debts) Settle(ask func() (position string, err error)) {
+func (d *Debts) Settle(ask func() (dialects.Log, error)) {
 	var few [4]uint64 // before the question: its answer may lack a write that is lost meanwhile
 	marks := few[:0]
 	for _, f := range d.owed {
 		marks = append(marks, f.Mark())
 	}
-	position := ""
+	var log dialects.Log
 	if !d.failed && slices.ContainsFunc(d.owed, func(f *Floor) bool { return f.of != nil }) {
-		if p, err := ask(); err == nil {
-			position = p
+		if answer, err := ask(); err == nil {
+			log = answer
 		}
 	}
 	for i, f := range d.owed {
-		f.settle(marks[i], position)
+		f.settle(marks[i], log)
 	}
 	clear(d.owed)
 	d.owed, d.failed = d.owed[:0], false
@@ -53,13 +57,13 @@ func (d *Debts) Drop() {
 	d.Settle(nil)
 }
 
-func (f *Floor) settle(mark uint64, position string) {
+func (f *Floor) settle(mark uint64, log dialects.Log) {
 	f.all.mu.Lock()
 	defer f.all.mu.Unlock()
 	f.all.pending--
-	if position == "" || f.of == nil {
+	if log.Position == "" || f.of == nil {
 		f.lose()
 		return
 	}
-	f.raise(mark, position)
+	f.raise(mark, log)
 }

@@ -28,6 +28,7 @@ type Floor struct {
 	positions dialects.Positions // of the database
 
 	position string // empty: nothing is written, or unknown
+	lazy     bool   // the primary had not flushed position: no replica has it soon
 	unknown  bool   // only the primary is sure to have everything
 	shown    Server // from which the context has read what position may not have; zero: from none
 	reads    int    // that run there
@@ -152,20 +153,21 @@ func (f *Floor) Mark() uint64 {
 	return f.all.changes
 }
 
-// Raise adds a write, or what the primary has shown. to is a position of the primary that has it, and everything before. It
+// Raise adds a write, or what the primary has shown. The primary's log, which has it and everything before,
 // was asked for after mark. It may lack a write whose position became unknown since then, and what a replica has shown.
-func (f *Floor) Raise(mark uint64, to string) {
+func (f *Floor) Raise(mark uint64, log dialects.Log) {
 	f.all.mu.Lock()
 	defer f.all.mu.Unlock()
-	f.raise(mark, to)
+	f.raise(mark, log)
 }
 
-func (f *Floor) raise(mark uint64, to string) {
+func (f *Floor) raise(mark uint64, log dialects.Log) {
+	to := log.Position
 	// A position of another history has everything of the primary, too: the failover has lost the rest.
 	if f.position != "" && f.positions.Reached(to, f.position) {
 		to = f.position
 	}
-	f.position = to
+	f.position, f.lazy = to, log.Lazy
 	if f.all.changes == mark {
 		f.unknown = false
 		if f.reads == 0 { // else one may show what the primary had after to
@@ -195,11 +197,18 @@ func (f *Floor) lose() {
 	}
 }
 
-// Now returns the position that a replica has to have; empty: any replica will do. primaryOnly: none will.
-func (f *Floor) Now() (position string, primaryOnly bool) {
+// Need is what a replica has to have. The zero Need is had by each.
+type Need struct {
+	Position    string // empty: any will do
+	Lazy        bool   // to wait for Position is in vain
+	PrimaryOnly bool   // no replica will do
+}
+
+// Now returns what a replica has to have.
+func (f *Floor) Now() Need {
 	f.all.mu.Lock()
 	defer f.all.mu.Unlock()
-	return f.position, f.unknown || f.all.pending > 0
+	return Need{f.position, f.lazy, f.unknown || f.all.pending > 0}
 }
 
 // Shown is the server that has shown the context what Now's position may not have; zero: there is none.

@@ -13,8 +13,9 @@ import (
 const (
 	pollEvery = 5 * time.Millisecond  // while a read waits
 	seekEvery = 50 * time.Millisecond // while reads would like to use the replica, and do not wait for it
-	lookEvery = time.Second           // while the replica is used
-	idleAfter = 10 * time.Second      // without use the replica is left alone
+	seekFor   = time.Second
+	failedFor = time.Second      // after no answer the server is left alone
+	idleAfter = 10 * time.Second // without use the replica is left alone
 	askWithin = 5 * time.Second
 	hangUpIn  = time.Second
 )
@@ -33,21 +34,23 @@ const (
 
 // Watched is what a Watcher is made for.
 type Watched struct {
-	Dial      func(context.Context) (dialects.Session, error)
+	Dial func(context.Context) (dialects.Session, error)
+	// Ask asks the server how it is.
+	Ask       func(context.Context, dialects.Positioned) (dialects.ReplicaState, error)
+	Every     time.Duration // while the server is used, beside Wake
 	Positions dialects.Positions
+	Ages      *Ages         // of positions of the primary
 	MaxLag    time.Duration // 0: any
 	Rest      time.Duration // without use, after which its connection is closed, as those of the pool are; 0: never
 	News      *News         // is told of each answer
-	// Home returns a position of the primary's database; empty: not known. A replica of another one serves nothing.
-	Home func(context.Context) string
-	// Silent is called when the replica has not answered, on the Watcher's connection or to a dial, and then no new
-	// connection can be had. Renewed is called when a lost connection of the Watcher is replaced: the replica may be
-	// another server, or show an older state.
+	// Silent is called when the server has not answered, on the Watcher's connection or to a dial, and then no new
+	// connection can be had. Renewed is called when a lost connection of the Watcher is replaced: the server may be
+	// another one, or show an older state.
 	Silent, Renewed func()
 }
 
 // Watcher watches one replica: how far it has come, how late it is, and whether it is one at all. It has a connection
-// of its own, and while the replica is used one goroutine, which asks once a second, and every 5 ms while a read
+// of its own, and while the replica is used one goroutine, which asks Every so often, and every 5 ms while a read
 // waits. So waiting reads cost the server no more than one does. The methods may be called at the same time.
 type Watcher struct {
 	Watched
@@ -63,6 +66,7 @@ type Watcher struct {
 	waiting int
 	sought  time.Time // when a read would have liked to use the replica
 	seen    dialects.ReplicaState
+	fresh   time.Time // when the newest position of the primary that seen has reached was asked for; zero: there is none
 	state   State
 	era     uint64 // of the connection; it changes when that is lost
 	asked   uint64 // questions begun
@@ -110,7 +114,9 @@ func (w *Watcher) Era() uint64 {
 func (w *Watcher) State() (_ State, seen dialects.ReplicaState) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.stateLocked(), w.seen
+	seen = w.seen
+	seen.Lag = w.lagLocked()
+	return w.stateLocked(), seen
 }
 
 // stateLocked: who has waited in vain until the Watcher ended must not wait for the same replica again.
@@ -118,7 +124,24 @@ func (w *Watcher) stateLocked() State {
 	if !w.running && time.Since(w.told) > idleAfter {
 		return Unseen
 	}
+	if w.state == Serving && w.MaxLag > 0 {
+		if lag := w.lagLocked(); lag < 0 || lag > w.MaxLag {
+			return Late
+		}
+	}
 	return w.state
+}
+
+// lagLocked is the lag of the replica. It has all that the primary had when it was asked for a position that the replica has
+// reached. Where there is no position, the replica's word has to do.
+func (w *Watcher) lagLocked() time.Duration {
+	switch {
+	case w.seen.Position == "":
+		return w.seen.Lag
+	case w.fresh.IsZero():
+		return -1
+	}
+	return age(w.fresh)
 }
 
 // Reached reports whether the replica is known to have come to position, and to serve. With an empty position it is
@@ -126,17 +149,24 @@ func (w *Watcher) stateLocked() State {
 func (w *Watcher) Reached(position string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.state == Serving && (position == "" || w.Positions.Reached(position, w.seen.Position))
+	return w.stateLocked() == Serving && (position == "" || w.Positions.Reached(position, w.seen.Position))
 }
 
 // Seek has the replica asked every 50 ms for a second: it is behind, and reads do not wait for it.
 func (w *Watcher) Seek() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if time.Since(w.sought) > lookEvery {
+	if time.Since(w.sought) > seekFor {
 		w.wakeLocked()
 	}
 	w.sought = time.Now()
+}
+
+// Wake has the server asked now, if it is used.
+func (w *Watcher) Wake() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.wakeLocked()
 }
 
 func (w *Watcher) wakeLocked() {
@@ -240,16 +270,18 @@ func (w *Watcher) run() {
 // tell publishes an answer, and returns when to ask next.
 func (w *Watcher) tell(seen dialects.ReplicaState, err error) (pause time.Duration, goOn bool) {
 	defer w.News.tell()
+	fresh := w.Ages.of(w.Positions, seen.Position)
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if fresh.After(w.fresh) {
+		w.fresh = fresh
+	}
 	switch {
 	case err != nil:
 		w.state = Dead // the server may be another one when it answers again: its position is not kept
-		w.seen = dialects.ReplicaState{Lag: -1}
+		w.seen, w.fresh = dialects.ReplicaState{Lag: -1}, time.Time{}
 	case !seen.Standby:
 		w.state, w.seen = NoStandby, seen
-	case w.MaxLag > 0 && (seen.Lag < 0 || seen.Lag > w.MaxLag):
-		w.state, w.seen = Late, seen
 	default:
 		w.state, w.seen = Serving, seen
 	}
@@ -270,12 +302,13 @@ func (w *Watcher) tell(seen dialects.ReplicaState, err error) (pause time.Durati
 	}
 	switch {
 	case err != nil:
+		return max(w.Every, failedFor), true
 	case w.waiting > 0:
 		return pollEvery, true
-	case time.Since(w.sought) < lookEvery:
+	case time.Since(w.sought) < seekFor:
 		return seekEvery, true
 	}
-	return lookEvery, true
+	return w.Every, true
 }
 
 // ask asks the replica once. open: there was a connection to ask on.
@@ -293,11 +326,8 @@ func (w *Watcher) ask() (seen dialects.ReplicaState, open bool, err error) {
 	w.mu.Unlock()
 	asked, ok := w.conn.(dialects.Positioned)
 	if !ok {
-		err = errNoPosition
-	} else if seen, err = asked.Replayed(ctx, w.MaxLag > 0); err == nil {
-		if home := w.Home(ctx); home != "" && seen.Position != "" && !w.Positions.SameDatabase(home, seen.Position) {
-			seen.Standby = false // of another database
-		}
+		err = dialects.ErrNoPosition
+	} else if seen, err = w.Ask(ctx, asked); err == nil {
 		return seen, true, nil
 	}
 	lost := w.conn
@@ -316,8 +346,6 @@ func (w *Watcher) begin() {
 		w.Renewed()
 	}
 }
-
-var errNoPosition = errors.New("the server does not tell how far it has come")
 
 func closeSession(s dialects.Session) {
 	if s == nil {

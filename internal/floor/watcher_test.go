@@ -27,6 +27,7 @@ type server struct {
 	cut      atomic.Bool
 	primary  atomic.Bool
 	lag      atomic.Int64
+	blind    atomic.Bool // it tells no position
 }
 
 type session struct {
@@ -44,7 +45,7 @@ func (s *server) dial(context.Context) (dialects.Session, error) {
 	return &session{server: s}, nil
 }
 
-func (s *session) Written(context.Context) (string, error) { return "", errCut }
+func (s *session) Written(context.Context) (dialects.Log, error) { return dialects.Log{}, errCut }
 
 func (s *session) Close(context.Context) error {
 	s.server.open.Add(-1)
@@ -61,15 +62,24 @@ func (s *session) Replayed(context.Context, bool) (dialects.ReplicaState, error)
 	if s.server.cut.Load() {
 		return dialects.ReplicaState{}, errCut
 	}
+	position := strconv.FormatInt(s.server.replayed.Load(), 10)
+	if s.server.blind.Load() {
+		position = ""
+	}
 	return dialects.ReplicaState{
-		Position: strconv.FormatInt(s.server.replayed.Load(), 10), Standby: !s.server.primary.Load(), Lag: time.Duration(s.server.lag.Load()),
+		Position: position, Standby: !s.server.primary.Load(), Lag: time.Duration(s.server.lag.Load()),
 	}, nil
 }
 
 func watch(dial func(context.Context) (dialects.Session, error), maxLag time.Duration, silent func()) *floor.Watcher {
 	return floor.NewWatcher(floor.Watched{
-		Dial: dial, Positions: numbers{}, MaxLag: maxLag, Rest: 30 * time.Second, News: &floor.News{}, Home: func(context.Context) string { return "" }, Silent: silent, Renewed: func() {},
+		Dial: dial, Ask: replayed, Every: time.Second, Positions: numbers{}, Ages: &floor.Ages{}, MaxLag: maxLag, Rest: 30 * time.Second, News: &floor.News{},
+		Silent: silent, Renewed: func() {},
 	})
+}
+
+func replayed(ctx context.Context, s dialects.Positioned) (dialects.ReplicaState, error) {
+	return s.Replayed(ctx, true)
 }
 
 // await waits until the replica has come to position, for at most limit.
@@ -141,7 +151,7 @@ func TestAReplicaThatNobodyUsesIsAskedNothing(t *testing.T) {
 func TestTheStateOfAReplicaIsFoundOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var s server
-		w := watch(s.dial, time.Second, func() {})
+		w := watch(s.dial, 0, func() {})
 		defer w.Close()
 		is := func(want floor.State) {
 			t.Helper()
@@ -152,11 +162,6 @@ func TestTheStateOfAReplicaIsFoundOut(t *testing.T) {
 			require.Equal(t, want == floor.Serving, w.Reached("0"))
 		}
 		is(floor.Serving)
-		s.lag.Store(int64(2 * time.Second))
-		is(floor.Late)
-		s.lag.Store(-1)
-		is(floor.Late)
-		s.lag.Store(0)
 		s.cut.Store(true)
 		is(floor.Dead)
 		require.Zero(t, s.open.Load())
@@ -165,6 +170,58 @@ func TestTheStateOfAReplicaIsFoundOut(t *testing.T) {
 		is(floor.Serving)
 		s.primary.Store(true)
 		is(floor.NoStandby)
+	})
+}
+
+// TestAReplicaIsAsOldAsTheNewestPositionThatItHas, whatever it believes, also while the primary is silent.
+func TestAReplicaIsAsOldAsTheNewestPositionThatItHas(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var s server
+		w := watch(s.dial, time.Second, func() {})
+		defer w.Close()
+		is := func(want floor.State, lag time.Duration) {
+			t.Helper()
+			w.Wake()
+			time.Sleep(100 * time.Millisecond)
+			w.Use()
+			state, seen := w.State()
+			require.Equal(t, want, state)
+			require.Equal(t, lag, seen.Lag)
+			require.Equal(t, want == floor.Serving, w.Reached("0"))
+		}
+		w.Use()
+		is(floor.Late, -1) // the primary has told nothing
+		w.Ages.Add("5", time.Now())
+		is(floor.Late, -1)
+		s.replayed.Store(5)
+		is(floor.Serving, 200*time.Millisecond)
+		w.Ages.Add("6", time.Now())
+		time.Sleep(time.Second)
+		is(floor.Late, 1300*time.Millisecond)
+		w.Ages.Add("7", time.Now())
+		s.replayed.Store(6)
+		is(floor.Late, 1200*time.Millisecond)
+		s.replayed.Store(7)
+		is(floor.Serving, 200*time.Millisecond)
+		s.cut.Store(true)
+		is(floor.Dead, -1)
+	})
+}
+
+func TestAReplicaWithoutPositionsIsBelievedItsLag(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var s server
+		s.blind.Store(true)
+		w := watch(s.dial, time.Second, func() {})
+		defer w.Close()
+		for lag, want := range map[time.Duration]floor.State{0: floor.Serving, time.Minute: floor.Late, -1: floor.Late} {
+			s.lag.Store(int64(lag))
+			w.Use()
+			time.Sleep(2 * time.Second)
+			state, seen := w.State()
+			require.Equal(t, want, state)
+			require.Equal(t, lag, seen.Lag)
+		}
 	})
 }
 
@@ -267,7 +324,9 @@ type hangingSession struct {
 	of *hanging
 }
 
-func (s *hangingSession) Written(context.Context) (string, error) { return "", errCut }
+func (s *hangingSession) Written(context.Context) (dialects.Log, error) {
+	return dialects.Log{}, errCut
+}
 
 func (s *hangingSession) Replayed(ctx context.Context, lag bool) (dialects.ReplicaState, error) {
 	if s.of.hangs.Load() {

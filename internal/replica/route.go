@@ -99,13 +99,13 @@ func (s *Set) pick(ctx context.Context, op Op) (*Replica, Reason) {
 		if op.On != nil && op.On.state() == Served {
 			return op.On, Served // its *sql.Conn stays with it
 		}
-		return s.choose(ctx, "", s.All)
+		return s.choose(ctx, floor.Need{}, s.All)
 	}
-	position, primaryOnly := f.Now()
-	if primaryOnly && !s.config.ReplicaFallback { // no read on the primary will raise f
-		position, primaryOnly = s.anew(ctx, f)
+	need := f.Now()
+	if need.PrimaryOnly && !s.config.ReplicaFallback { // no read on the primary will raise f
+		need = s.anew(ctx, f)
 	}
-	if primaryOnly {
+	if need.PrimaryOnly {
 		return nil, Unknown
 	}
 	among := s.All
@@ -121,23 +121,28 @@ func (s *Set) pick(ctx context.Context, op Op) (*Replica, Reason) {
 		}
 		among = []*Replica{r}
 	}
-	return s.choose(ctx, position, among)
+	return s.choose(ctx, need, among)
 }
 
 // anew is Now of f after the primary was asked for its position.
-func (s *Set) anew(ctx context.Context, f *floor.Floor) (position string, primaryOnly bool) {
+func (s *Set) anew(ctx context.Context, f *floor.Floor) floor.Need {
 	mark := f.Mark()
-	if asked, err := s.ask(ctx); err == nil && asked != "" {
-		f.Raise(mark, asked)
+	if log, err := s.ask(ctx); err == nil {
+		f.Raise(mark, log)
 	}
 	return f.Now()
 }
 
-// choose returns a replica that has position. If none is known to have it, it waits for one.
-func (s *Set) choose(ctx context.Context, position string, among []*Replica) (*Replica, Reason) {
-	r, why := s.best(position, among)
-	if r == nil && (why == Behind || why == unseen) {
-		r, why = s.await(ctx, position, among, why)
+// choose returns a replica that has what is needed. If none is known to have it, it waits for one.
+func (s *Set) choose(ctx context.Context, need floor.Need, among []*Replica) (*Replica, Reason) {
+	r, why := s.best(need.Position, among)
+	switch {
+	case r == nil && need.Lazy:
+		for _, r := range among {
+			r.watcher.Seek()
+		}
+	case why == Behind || why == unseen:
+		r, why = s.await(ctx, need.Position, among, why)
 	}
 	switch why {
 	case stuck:

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -33,6 +34,8 @@ type Set struct {
 	positions dialects.Positions
 	engine    *binding.Engine // of the primary
 	news      floor.News
+	ages      floor.Ages
+	primary   *floor.Watcher         // asks for ages, where a lag is too much
 	home      atomic.Pointer[string] // a position of the primary's database
 	tried     atomic.Int64           // when the primary was asked for it
 	turn      atomic.Uint32          // of the replica with which a choice begins
@@ -47,12 +50,16 @@ type Replica struct {
 	Engine   *binding.Engine
 
 	watcher *floor.Watcher
+	primary *floor.Watcher         // of the Set
 	users   atomic.Int64           // checkouts that use it
 	failed  atomic.Int64           // when the last connection to it could not be had, in ns since 1970
 	stuck   atomic.Pointer[string] // the position at which a read has waited for it in vain
 }
 
 const (
+	lookEvery = time.Second          // a replica that is used is asked
+	soonest   = 5 * time.Millisecond // and the primary no more often than that
+
 	pause    = time.Second // for which a replica is left alone after no connection to it could be had
 	answerIn = time.Second // for which a read waits until a replica that nobody has asked lately answers
 )
@@ -60,17 +67,22 @@ const (
 // New makes a Set without replicas.
 func New(c *config.Config, e *binding.Engine) *Set {
 	floor.Use()
-	positions, _ := c.Dialect.(dialects.Positions)
-	return &Set{config: c, positions: positions, engine: e}
+	s := &Set{config: c, engine: e}
+	s.positions, _ = c.Dialect.(dialects.Positions)
+	every := max(c.ReplicaMaxLag/4, soonest)
+	s.primary = s.watch(e.Pool(), floor.Watched{Ask: s.sample, Every: every, Silent: func() {}, Renewed: func() {}})
+	return s
+}
+
+// watch makes a Watcher of the server of a pool.
+func (s *Set) watch(p *connpool.Pool, of floor.Watched) *floor.Watcher {
+	of.Dial = func(ctx context.Context) (dialects.Session, error) { return connpool.DialBeside(ctx, p) }
+	of.Positions, of.Ages, of.Rest, of.News = s.positions, &s.ages, s.config.MaxConnIdleTime, &s.news
+	return floor.NewWatcher(of)
 }
 
 // Add adds a replica whose Settings, Report and Usage are filled. Nothing is opened.
 func (s *Set) Add(r *Replica, t dialects.Template) (err error) {
-	r.watcher = floor.NewWatcher(floor.Watched{
-		Dial:      func(ctx context.Context) (dialects.Session, error) { return connpool.DialBeside(ctx, r.Engine.Pool()) },
-		Positions: s.positions, MaxLag: s.config.ReplicaMaxLag, Rest: s.config.MaxConnIdleTime, News: &s.news, Home: s.homeOf,
-		Silent: func() { connpool.Sever(r.Engine.Pool()) }, Renewed: func() { r.Engine.Pool().Flush() },
-	})
 	r.Settings.Confirm = func(ctx context.Context) uint64 {
 		ctx, cancel := context.WithTimeout(ctx, answerIn)
 		defer cancel()
@@ -79,21 +91,46 @@ func (s *Set) Add(r *Replica, t dialects.Template) (err error) {
 	if r.Engine, err = s.engine.Beside(&r.Settings, t, &r.Usage, &r.Report); err != nil {
 		return err
 	}
+	p := r.Engine.Pool()
+	r.primary = s.primary
+	r.watcher = s.watch(p, floor.Watched{
+		Ask: s.look, Every: lookEvery, MaxLag: s.config.ReplicaMaxLag, Silent: func() { connpool.Sever(p) }, Renewed: func() { p.Flush() },
+	})
 	s.All = append(s.All, r)
 	return nil
 }
 
-// Drain is connpool.Pool.Drain for a replica. holders says who has a connection of an engine.
-func (r *Replica) Drain(ctx context.Context, holders func(*binding.Engine) []string) error {
-	return r.Engine.Pool().Drain(ctx, connpool.Begun{
-		Unattached: r.Engine.Unattached, Holders: func() []string { return holders(r.Engine) }, First: func() error { return nil }, Last: r.watcher.Close,
+// Drain is connpool.Pool.Drain for all replicas. holders says who has a connection of an engine.
+func (s *Set) Drain(ctx context.Context, holders func(*binding.Engine) []string) error {
+	errs := make([]error, len(s.All))
+	s.each(func(i int, r *Replica) {
+		errs[i] = r.Engine.Pool().Drain(ctx, connpool.Begun{
+			Unattached: r.Engine.Unattached, Holders: func() []string { return holders(r.Engine) }, First: func() error { return nil }, Last: r.watcher.Close,
+		})
 	})
+	err := errors.Join(errs...)
+	if err == nil {
+		s.primary.Close()
+	}
+	return err
 }
 
-// Close is connpool.Pool.Close for a replica.
-func (r *Replica) Close() {
-	r.watcher.Close()
-	r.Engine.Pool().Close()
+// Close is connpool.Pool.Close for all replicas.
+func (s *Set) Close() {
+	s.each(func(_ int, r *Replica) {
+		r.watcher.Close()
+		r.Engine.Pool().Close()
+	})
+	s.primary.Close()
+}
+
+// each calls f for all replicas at once: one that is silent takes its time.
+func (s *Set) each(f func(int, *Replica)) {
+	var all sync.WaitGroup
+	for i, r := range s.All {
+		all.Go(func() { f(i, r) })
+	}
+	all.Wait()
 }
 
 // Move makes to the server of a checkout in place of from; nil: the primary. The checkout has no transaction.
@@ -118,9 +155,15 @@ func (r *Replica) state() Reason {
 		return Dead // the primary serves what may finish
 	}
 	r.watcher.Use()
+	if r.Settings.ReplicaMaxLag > 0 {
+		r.primary.Use()
+	}
 	why, _ := r.known()
 	return why
 }
+
+// TooLate reports whether r has become too late since it was chosen.
+func (r *Replica) TooLate() bool { return r.Settings.ReplicaMaxLag > 0 && r.state() == Late }
 
 // states are the reasons of the states of a watcher.
 var states = [...]Reason{floor.Unseen: unseen, floor.Serving: Served, floor.Dead: Dead, floor.Late: Late, floor.NoStandby: NotStandby}
@@ -162,6 +205,40 @@ func (r *Replica) Unavailable(ctx context.Context, err error, cut bool) bool {
 	return true
 }
 
+// look asks a replica how it is.
+func (s *Set) look(ctx context.Context, at dialects.Positioned) (dialects.ReplicaState, error) {
+	seen, err := at.Replayed(ctx, s.config.ReplicaMaxLag > 0)
+	if err == nil && seen.Position != "" {
+		if home := s.homeOf(ctx); home != "" && !s.positions.SameDatabase(home, seen.Position) {
+			seen.Standby = false // of another database
+		}
+	}
+	return seen, err
+}
+
+// sample asks the primary for its position, so that the age of what a replica shows is known. What is not flushed is left out: after
+// a switch of the log on a quiet primary no replica reaches the end of it.
+func (s *Set) sample(ctx context.Context, at dialects.Positioned) (dialects.ReplicaState, error) {
+	asked := time.Now()
+	if c, ok := at.(dialects.RoleChecker); ok {
+		if err := c.CheckRole(ctx); err != nil {
+			return dialects.ReplicaState{}, err // another one may be the primary now
+		}
+	}
+	log, err := at.Written(ctx)
+	if errors.Is(err, dialects.ErrNoPosition) {
+		return dialects.ReplicaState{Standby: true}, nil // replicas are asked for their lag
+	}
+	if err != nil {
+		return dialects.ReplicaState{}, err
+	}
+	s.ages.Add(log.Flushed, asked)
+	for _, r := range s.All {
+		r.watcher.Wake()
+	}
+	return dialects.ReplicaState{Standby: true}, nil
+}
+
 // homeOf returns a position of the primary's database. It asks the primary until that has told one.
 func (s *Set) homeOf(ctx context.Context) string {
 	if known := s.home.Load(); known != nil {
@@ -171,33 +248,33 @@ func (s *Set) homeOf(ctx context.Context) string {
 	if tried := s.tried.Load(); tried > now-int64(pause) || !s.tried.CompareAndSwap(tried, now) {
 		return ""
 	}
-	position, err := s.ask(ctx)
-	if err != nil || position == "" {
+	log, err := s.ask(ctx)
+	if err != nil {
 		return ""
 	}
-	s.home.Store(&position)
-	return position
+	s.home.Store(&log.Position)
+	return log.Position
 }
 
-// ask asks the primary for its position, beside the checkout of the caller.
-func (s *Set) ask(ctx context.Context) (position string, err error) {
+// ask asks the primary for its log, beside the checkout of the caller.
+func (s *Set) ask(ctx context.Context) (log dialects.Log, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.config.PingTimeout)
 	defer cancel()
 	r, err := s.engine.Pool().Acquire(ctx, nil, pool.PriorityHigh)
 	if err != nil {
-		return "", s.engine.Pool().Explain(err)
+		return log, s.engine.Pool().Explain(err)
 	}
 	asked, ok := r.Session.Server().(dialects.Positioned)
 	if !ok {
 		r.GiveBackNow(nil)
-		return "", nil
+		return log, dialects.ErrNoPosition
 	}
-	if position, err = asked.Written(ctx); err != nil {
+	if log, err = asked.Written(ctx); err != nil {
 		r.Discard(report.Lost)
-		return "", err
+		return log, err
 	}
 	r.GiveBackNow(nil)
-	return position, nil
+	return log, nil
 }
 
 // none is the error of a read that no replica can serve.

@@ -2,7 +2,6 @@ package session
 
 import (
 	"context"
-	"errors"
 
 	"github.com/pooldriver/pooldriver/dialects"
 	"github.com/pooldriver/pooldriver/internal/floor"
@@ -36,18 +35,16 @@ func (s *Session) settle() {
 	}
 }
 
-// written asks the server for a position of its log that has everything which the session has committed.
-func (s *Session) written() (position string, err error) {
+// written asks the server for its log, which has everything that the session has committed.
+func (s *Session) written() (log dialects.Log, err error) {
 	asked, ok := s.server.(dialects.Positioned)
 	if !ok || s.Unusable() {
-		return "", errNoPosition
+		return log, dialects.ErrNoPosition
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), s.env.PingTimeout)
 	defer cancel()
 	s.call()
-	position, err = asked.Written(ctx)
+	log, err = asked.Written(ctx)
 	s.returned()
-	return position, err
+	return log, err
 }
-
-var errNoPosition = errors.New("pooldriver: this database does not tell how far its log has come")

@@ -21,6 +21,7 @@ type checkout struct {
 	source  *Source
 	held    binding.Checkout
 	on      *replica.Replica // that serves it; nil: the primary does
+	to      *route           // of the present operation; nil: there are no replicas
 	renamed uint32           // how many of its statements had dialects.Renames
 	spare   *rows            // closed rows, which the next query uses again
 	op      operation        // the present operation

@@ -40,6 +40,9 @@ var (
 func (s *Source) Conn(ctx context.Context, closer func()) driver.Conn {
 	c := &conn{checkout: checkout{source: s}, closer: closer}
 	c.held.Init(s.engine, ctx)
+	if s.Replicas != nil {
+		c.to = new(route)
+	}
 	if s.Front != nil {
 		return s.Front(c)
 	}

@@ -62,7 +62,6 @@ type operation struct {
 	calls   int             // how many calls of the driver had not returned when the operation got the lock
 	started bool            // Reach has found the connection
 	cut     bool            // it has lost its connection
-	to      route           // where there are replicas
 	rare    *rare           // nil for most
 }
 
@@ -92,7 +91,7 @@ func (op *operation) do(ctx context.Context) error {
 	defer op.done()
 	for {
 		op.started = false
-		if c.source.Replicas != nil {
+		if c.to != nil {
 			if err := routeOp(ctx, op); err != nil {
 				return ctxerr.Of(ctx, err)
 			}

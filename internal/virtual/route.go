@@ -16,8 +16,10 @@ import (
 
 // This file sends an operation to the primary or to a replica, and records what the contexts of its writes must see.
 
-// route is where an operation goes.
+// route is where an operation goes. At its end it is empty.
 type route struct {
+	at     task.Place     // of its context
+	placed bool           // at is known
 	why    replica.Reason // why the primary serves what a replica may serve
 	fixed  replica.Reason // why it goes to the primary, whatever Pick says; Served: it need not
 	failed error          // of a replica
@@ -27,40 +29,42 @@ type route struct {
 
 // routeOp chooses the server of op. In a transaction of its checkout that is the transaction's.
 func routeOp(ctx context.Context, op *operation) error {
-	c, set := op.c, op.c.source.Replicas
-	op.to.why = replica.None
+	c, to, set := op.c, op.c.to, op.c.source.Replicas
+	to.why = replica.None
 	if c.held.HasTx() || op.kind == pinging && c.held.Bound() {
 		return nil
 	}
-	if op.to.fixed != replica.Served {
+	if to.fixed != replica.Served {
 		return fallBack(ctx, op)
 	}
-	var at task.Place
-	if err := c.source.engine.FindPlace(ctx, &at); err != nil {
-		return err
+	if !to.placed {
+		if err := c.source.engine.FindPlace(ctx, &to.at); err != nil {
+			return err
+		}
+		to.placed, op.Place = true, &to.at
 	}
 	reads, returns, writes := readsOf(ctx, op)
-	to, why, err := set.Pick(ctx, replica.Op{Place: &at, Reads: reads, Returns: returns, Bound: c.held.Bound(), On: c.on})
+	server, why, err := set.Pick(ctx, replica.Op{Place: &to.at, Reads: reads, Returns: returns, Bound: c.held.Bound(), On: c.on})
 	if err != nil {
 		return unserved(op, why, err)
 	}
-	if writes && to == nil && why == replica.None {
+	if writes && server == nil && why == replica.None {
 		why = replica.Writes
 	}
-	op.to.why = why
-	goTo(c, to)
-	if why < replica.Writes && set.Floor(ctx, at.Task) != nil {
-		op.Pace = nil // who follows in a pipeline learns no position
+	to.why = why
+	goTo(c, server)
+	if why < replica.Writes && set.Floor(ctx, to.at.Task) != nil || server != nil && c.source.config.ReplicaMaxLag > 0 {
+		op.Pace = nil // who follows in a pipeline learns no position, and may get an answer that is too late
 	}
 	return nil
 }
 
 // fallBack sends op to the primary, because of what has happened on a replica.
 func fallBack(ctx context.Context, op *operation) error {
-	op.to.why = op.to.fixed
-	if op.to.why != replica.Refused {
-		if err := op.c.source.Replicas.FallBack(ctx, op.to.why); err != nil {
-			return unserved(op, op.to.why, err)
+	op.c.to.why = op.c.to.fixed
+	if op.c.to.why != replica.Refused {
+		if err := op.c.source.Replicas.FallBack(ctx, op.c.to.why); err != nil {
+			return unserved(op, op.c.to.why, err)
 		}
 	}
 	goTo(op.c, nil)
@@ -70,8 +74,8 @@ func fallBack(ctx context.Context, op *operation) error {
 // unserved counts op, which nobody serves, and returns its error.
 func unserved(op *operation, why replica.Reason, err error) error {
 	op.c.source.Replicas.Count(why)
-	if op.to.failed != nil {
-		err = fmt.Errorf("%w: %w", err, ctxerr.Harmless(op.to.failed))
+	if op.c.to.failed != nil {
+		err = fmt.Errorf("%w: %w", err, ctxerr.Harmless(op.c.to.failed))
 	}
 	return err
 }
@@ -128,15 +132,21 @@ func elsewhere(ctx context.Context, op *operation, err error) bool {
 		return false
 	}
 	if on.Unavailable(ctx, err, op.cut) {
-		op.to.failed, op.cut = err, false
-		if op.to.tries++; op.to.tries >= len(c.source.Replicas.All) {
-			op.to.fixed = replica.Dead
-		}
+		op.c.to.failed, op.cut = err, false
+		tryNext(op, replica.Dead)
 	} else if !refused(ctx, op, err) {
 		return false
 	}
 	op.CameBack = true
 	return true
+}
+
+// tryNext sends op to another replica; if it has tried as many as there are, to the primary.
+func tryNext(op *operation, why replica.Reason) {
+	op.CameBack = true
+	if op.c.to.tries++; op.c.to.tries >= len(op.c.source.Replicas.All) {
+		op.c.to.fixed = why
+	}
 }
 
 // refused reports whether a replica has refused op because it writes, or is in the way of the replication.
@@ -151,34 +161,38 @@ func refused(ctx context.Context, op *operation, err error) bool {
 	case said&dialects.Conflict == 0: // with the replication, which the primary does not have
 		return false
 	}
-	op.to.fixed = replica.Refused
+	op.c.to.fixed = replica.Refused
 	return true
 }
 
-// shows reports whether the replica's connection that op has got is as new as what op's context has seen. If not, op goes to the
-// primary.
+// shows reports whether the replica's connection that op has got is as new as what op's context has seen, and not too late. If
+// not, op goes to another server.
 func shows(ctx context.Context, op *operation) bool {
 	showed(op)
-	if op.to.why > replica.Waited || op.kind == preparing {
+	if op.c.to.why > replica.Waited || op.kind == preparing {
 		return true
+	}
+	if op.c.on.TooLate() {
+		tryNext(op, replica.Late)
+		return false
 	}
 	f := op.c.source.Replicas.Floor(ctx, op.c.held.Task())
 	if f == nil {
 		return true
 	}
 	if f.Shows(op.c.on.Server(op.Conn.Era)) {
-		op.to.shows = f
+		op.c.to.shows = f
 		return true
 	}
 	f.Leave()
-	op.to.fixed, op.CameBack = replica.Unknown, true
+	op.c.to.fixed, op.CameBack = replica.Unknown, true
 	return false
 }
 
 func showed(op *operation) {
-	if op.to.shows != nil {
-		op.to.shows.Showed()
-		op.to.shows = nil
+	if op.c.to.shows != nil {
+		op.c.to.shows.Showed()
+		op.c.to.shows = nil
 	}
 }
 
@@ -207,7 +221,7 @@ func mayWrite(op *operation) bool {
 	switch {
 	case op.c.on != nil:
 		return false
-	case op.c.source.Replicas != nil && op.to.why != replica.None && op.to.why != replica.Writes:
+	case op.c.to != nil && op.c.to.why != replica.None && op.c.to.why != replica.Writes:
 		return true
 	case op.kind == lending:
 		return true
@@ -221,8 +235,13 @@ func mayWrite(op *operation) bool {
 
 // countRead is the end of op. It counts a read that a replica may serve, if somebody has served it.
 func countRead(op *operation) {
-	showed(op)
-	if set := op.c.source.Replicas; set != nil && (op.Locked() || op.Answer != nil) {
-		set.Count(op.to.why)
+	to := op.c.to
+	if to == nil {
+		return
 	}
+	showed(op)
+	if op.Locked() || op.Answer != nil {
+		op.c.source.Replicas.Count(to.why)
+	}
+	*to = route{}
 }
