@@ -19,7 +19,11 @@ import (
 // else, whatever no replica can serve, and whatever belongs to an open transaction or session of the context's
 // task, or to a *sql.Conn that has used the primary. Without replicas Replica changes nothing. See
 // docs/replicas.md.
-func Replica(ctx context.Context) context.Context { return replica.With(ctx) }
+func Replica(ctx context.Context) context.Context { return replica.With(ctx, true) }
+
+// Primary returns a context whose reads the primary serves, whatever Config.ReplicaReads says and Replica has said around it: for
+// reads that must be of now, and for transactions that take advisory locks.
+func Primary(ctx context.Context) context.Context { return replica.With(ctx, false) }
 
 // ReadsMode says which reads go to a replica.
 type ReadsMode uint8

@@ -251,6 +251,12 @@ func figures(c *Connector) Stats {
 	}
 	for i, why := range acquireFailures {
 		s.AcquireFailures[why] = n.AcquireFailures[i].Load()
+		if why == AcquireDialFailed || why == AcquireBreakerOpen {
+			continue // where no replica can be dialled the primary serves
+		}
+		for _, r := range replicasOf(c) {
+			s.AcquireFailures[why] += r.Report.AcquireFailures[i].Load()
+		}
 	}
 	return s
 }

@@ -51,8 +51,11 @@ func (d *Debts) Settle(ask func() (dialects.Log, error)) {
 	d.owed, d.failed = d.owed[:0], false
 }
 
-// Drop settles with no position: the session is given away, or lost.
+// Drop settles with no position.
 func (d *Debts) Drop() {
+	if !d.Any() {
+		return
+	}
 	d.failed = true
 	d.Settle(nil)
 }

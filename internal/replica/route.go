@@ -14,13 +14,20 @@ import (
 // wanted is the key of a context of With.
 type wanted struct{}
 
-// With returns a context whose reads may go to a replica.
-func With(ctx context.Context) context.Context { return context.WithValue(ctx, wanted{}, true) }
+// With returns a context whose reads may go to a replica, or none of whose reads may.
+func With(ctx context.Context, may bool) context.Context {
+	return context.WithValue(ctx, wanted{}, may)
+}
 
 // Asks reports whether the reads of ctx may go to a replica. mode: also without With, from that mode on.
 func (s *Set) Asks(ctx context.Context, mode config.Reads) (asks, wants bool) {
-	wants = ctx.Value(wanted{}) != nil
-	return wants || s.config.ReplicaReads >= mode, wants
+	switch ctx.Value(wanted{}) {
+	case true:
+		return true, true
+	case false:
+		return false, false
+	}
+	return s.config.ReplicaReads >= mode, false
 }
 
 // Op is what the choice of a server depends on, beside the context.

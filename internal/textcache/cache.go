@@ -32,6 +32,7 @@ type Text struct {
 // Concurrent use loses a figure now and then.
 type Pace struct {
 	asks  atomic.Uint32 // the same of asking back
+	locks atomic.Uint32 // and of advisory locks
 	reads atomic.Uint32 // 1: it only reads; 2: it may not; 0: nobody has asked
 	runs  atomic.Uint32 // alone
 	slow  atomic.Int64  // the slowest, fading, in ns
@@ -66,6 +67,11 @@ func (t *Text) OnlyReads(judge func(string) bool) bool {
 // AsksBack reports whether the text of t asks for what the statement before it has left; judge is asked once.
 func (t *Text) AsksBack(judge func(string) bool) bool {
 	return isKnown(&t.Pace.asks, judge, t.Query)
+}
+
+// TakesLocks reports whether the text of t takes advisory locks; judge is asked once.
+func (t *Text) TakesLocks(judge func(string) bool) bool {
+	return isKnown(&t.Pace.locks, judge, t.Query)
 }
 
 func isKnown(answer *atomic.Uint32, judge func(string) bool, query string) bool {

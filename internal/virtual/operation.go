@@ -106,11 +106,11 @@ func (op *operation) do(ctx context.Context) error {
 			return ctxerr.Of(ctx, err)
 		}
 		if op.Answer != nil {
-			return takeAnswer(ctx, op)
+			return routeEnded(op, takeAnswer(ctx, op))
 		}
 		again, err := op.attempt(ctx)
 		if !again && !elsewhere(ctx, op, err) {
-			return err
+			return routeEnded(op, err)
 		}
 		c.held.Unlock(&op.Want)
 	}
@@ -180,8 +180,10 @@ func (op *operation) attempt(ctx context.Context) (again bool, err error) {
 	if c.held.WasTakenBack() && op.kind != preparing && asksBack(op) {
 		return false, errTakenBack
 	}
-	if c.on != nil && !c.held.HasTx() && !shows(ctx, op) {
-		return true, nil
+	if c.on != nil {
+		if again, err = admit(ctx, op); again || err != nil {
+			return again, err
+		}
 	}
 	op.Measure()
 	if floor.Used() {

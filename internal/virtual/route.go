@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
+	"errors"
 	"fmt"
 
 	"github.com/pooldriver/pooldriver/dialects"
@@ -12,19 +13,21 @@ import (
 	"github.com/pooldriver/pooldriver/internal/floor"
 	"github.com/pooldriver/pooldriver/internal/replica"
 	"github.com/pooldriver/pooldriver/internal/task"
+	"github.com/pooldriver/pooldriver/internal/textcache"
 )
 
 // This file sends an operation to the primary or to a replica, and records what the contexts of its writes must see.
 
 // route is where an operation goes. At its end it is empty.
 type route struct {
-	at     task.Place     // of its context
-	placed bool           // at is known
-	why    replica.Reason // why the primary serves what a replica may serve
-	fixed  replica.Reason // why it goes to the primary, whatever Pick says; Served: it need not
-	failed error          // of a replica
-	shows  *floor.Floor   // of a read that a replica serves; nil: it keeps none
-	tries  int            // of replicas
+	at     task.Place      // of its context
+	placed bool            // at is known
+	why    replica.Reason  // why the primary serves what a replica may serve
+	fixed  replica.Reason  // why it goes to the primary, whatever Pick says; Served: it need not
+	failed error           // of a replica
+	more   *textcache.Text // that a replica has refused, because it writes or needs a primary
+	shows  *floor.Floor    // of a read that a replica serves; nil: it keeps none
+	tries  int             // of replicas
 }
 
 // routeOp chooses the server of op. In a transaction of its checkout that is the transaction's.
@@ -115,6 +118,16 @@ func onlyReads(op *operation) bool {
 	return t.OnlyReads(judge.OnlyReads)
 }
 
+// takesLocks reports whether the text of op takes advisory locks.
+func takesLocks(op *operation) bool {
+	judge, ok := op.c.source.config.Dialect.(dialects.LockJudge)
+	if !ok || op.Text == "" {
+		return false
+	}
+	t, _ := op.c.look(op.Text)
+	return t.TakesLocks(judge.TakesLocks)
+}
+
 // asksBack reports whether the text of op asks for what the statement before it has left in its session.
 func asksBack(op *operation) bool {
 	judge, ok := op.c.source.config.Dialect.(dialects.ReadJudge)
@@ -156,14 +169,26 @@ func refused(ctx context.Context, op *operation, err error) bool {
 	}
 	switch said := op.c.source.config.Dialect.Diagnose(err); {
 	case said&(dialects.RoleDoubt|dialects.PrimaryOnly) != 0:
-		t, _ := op.c.look(op.Text)
-		t.DoesMore()
+		op.c.to.more, _ = op.c.look(op.Text)
 	case said&dialects.Conflict == 0: // with the replication, which the primary does not have
 		return false
 	}
 	op.c.to.fixed = replica.Refused
 	return true
 }
+
+// admit is called before op is sent to a replica. again: it is to go elsewhere.
+func admit(ctx context.Context, op *operation) (again bool, _ error) {
+	if !op.c.held.HasTx() {
+		return !shows(ctx, op), nil
+	}
+	if takesLocks(op) {
+		return false, errLockOnReplica
+	}
+	return false, nil
+}
+
+var errLockOnReplica = errors.New("pooldriver: this transaction has begun on a replica, where an advisory lock keeps nobody else from anything: begin it with pooldriver.Primary(ctx)")
 
 // shows reports whether the replica's connection that op has got is as new as what op's context has seen, and not too late. If
 // not, op goes to another server.
@@ -231,6 +256,19 @@ func mayWrite(op *operation) bool {
 		return true
 	}
 	return op.Conn.Session.HasTx() && !op.Conn.Session.TxOptions().ReadOnly
+}
+
+// routeEnded records what has become of op, where there are replicas, and returns err. What has failed nobody has served. A text that
+// one replica has refused goes to the primary from now on, if the primary does not refuse it, too.
+func routeEnded(op *operation, err error) error {
+	switch to := op.c.to; {
+	case to == nil:
+	case err != nil:
+		to.why = replica.None
+	case to.more != nil:
+		to.more.DoesMore()
+	}
+	return err
 }
 
 // countRead is the end of op. It counts a read that a replica may serve, if somebody has served it.
