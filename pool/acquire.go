@@ -73,7 +73,7 @@ func (p *Pool[T]) handOutLocked(ctx context.Context, who any, how Priority) (Lea
 		p.balanceLocked()
 	}
 	l := Lease[T]{r, r.stamp}
-	if p.cfg.BeforeAcquire == nil {
+	if p.beforeAcquire == nil {
 		p.mu.Unlock()
 		return l, nil
 	}

@@ -82,7 +82,7 @@ func (p *Pool[T]) callBeforeAcquire(ctx context.Context, r *resource[T]) (err er
 		p.dropUnprepared(r)
 		p.report("BeforeAcquire", &PanicError{Hook: "BeforeAcquire"})
 	}()
-	err = p.cfg.BeforeAcquire(ctx, r.value)
+	err = p.beforeAcquire(ctx, r.value)
 	returned = true
 	return err
 }

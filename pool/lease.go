@@ -70,7 +70,7 @@ func (l Lease[T]) Release() error {
 	if p.target != 0 {
 		p.admission.hold.add(r.heldLocked(p.clock.Coarse()))
 	}
-	if p.cfg.BeforeRelease != nil || p.cfg.Strategy != nil || r.probe|r.leads != 0 { // | : one branch for both
+	if !p.plainRelease || r.probe|r.leads != 0 { // | : one branch for both
 		p.returnAllLocked(r)
 		p.mu.Unlock()
 		p.releaseSlow(r)

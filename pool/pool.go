@@ -49,6 +49,10 @@ type Pool[T any] struct {
 	stop  context.Context
 	halt  context.CancelFunc
 	clock bubble.CoarseClock // pool time
+	// What every cycle asks of cfg, beside the clock, to share a cache line.
+	beforeAcquire func(context.Context, T) error
+	fifo          bool
+	plainRelease  bool // neither a hook nor a breaker is asked
 
 	// The fields below are written all the time. They must not share a cache line with the fields
 	// above, which are only read.
@@ -118,6 +122,11 @@ func New[T any](config Config[T]) (*Pool[T], error) {
 		min:     cfg.Min,
 		minIdle: cfg.MinIdle,
 		target:  int64(cfg.QueueTarget),
+
+		beforeAcquire: cfg.BeforeAcquire,
+		fifo:          cfg.IdleOrder == FIFO,
+		plainRelease:  cfg.BeforeRelease == nil && cfg.Strategy == nil,
+
 		drained: make(chan struct{}),
 	}
 	p.clock.Start()
@@ -139,10 +148,12 @@ func (p *Pool[T]) putLocked(r *resource[T]) *waiter[T] {
 			return nil
 		}
 	}
-	if w := p.chosenLocked(); w != nil && p.mayGrantLocked(w) {
-		p.queue.take()
-		p.grantLocked(w, r, false)
-		return w
+	if !p.queue.empty() {
+		if w := p.chosenLocked(); w != nil && p.mayGrantLocked(w) {
+			p.queue.take()
+			p.grantLocked(w, r, false)
+			return w
+		}
 	}
 	r.idleSince = now
 	p.idle.push(r)
@@ -191,7 +202,7 @@ func (p *Pool[T]) balanceLocked() {
 }
 
 func (p *Pool[T]) takeIdleLocked() *resource[T] {
-	if p.cfg.IdleOrder == FIFO {
+	if p.fifo {
 		return p.idle.popOldest()
 	}
 	return p.idle.popNewest()

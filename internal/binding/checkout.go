@@ -24,9 +24,7 @@ import (
 // Checkout is the connection of a checkout, and what has happened in the checkout since it has
 // that connection. database/sql's lock on the virtual connection protects it.
 type Checkout struct {
-	engine  *Engine
-	private Binding // of checkouts without a task
-
+	engine *Engine
 	// seat is the lending of the real connection, and binding is whose lending it is. Both are nil
 	// before the first operation.
 	seat     *Seat
@@ -36,6 +34,7 @@ type Checkout struct {
 	label    *string       // of the context that has attached it; nil: none
 	priority pool.Priority // of its first operation, without a task
 	low      bool          // that context is of low priority
+	placed   bool          // scope, label, low or from may be set
 	from     *task.Task    // an outer task: the statement's context was derived from its context
 	touched  bool          // it has used seat: an operation cannot move to another connection
 	executed bool          // it has executed a statement on seat
@@ -47,6 +46,8 @@ type Checkout struct {
 
 	// values is the context with which database/sql has begun the checkout; nil: none is known.
 	values context.Context
+
+	private Binding // of checkouts without a task
 }
 
 // Init makes c a checkout of connections of e. values is the context with which database/sql
@@ -56,7 +57,7 @@ func (c *Checkout) Init(e *Engine, values context.Context) {
 }
 
 // withoutTask makes c, which is new, a checkout without a task.
-func (c *Checkout) withoutTask(label *string) { c.label, c.binding = label, &c.private }
+func (c *Checkout) withoutTask(label *string) { c.label, c.placed, c.binding = label, true, &c.private }
 
 // Take begins a checkout anew.
 func (c *Checkout) Take(values context.Context) { c.values, c.parted = values, false }
@@ -218,14 +219,10 @@ func (c *Checkout) place(ctx context.Context, w *Want) error {
 	if err := e.FindPlace(ctx, &p); err != nil {
 		return err
 	}
-	if p.Scope.Left() {
-		return sql.ErrTxDone
-	}
-	w.Scope, c.scope, c.label, c.low, c.from = p.Scope, p.Scope, p.Label, p.Low, p.From
-	if p.Task != nil {
-		b, err := e.bindTo(p.Task)
-		c.binding = b
-		return err
+	if c.placed || !p.IsNone() {
+		if done, err := c.settle(w, &p); done {
+			return err
+		}
 	}
 	if err := ctx.Err(); err != nil {
 		return err
@@ -236,6 +233,20 @@ func (c *Checkout) place(ctx context.Context, w *Want) error {
 	}
 	c.priority = c.priorityOf(w, nil)
 	return nil
+}
+
+// settle is place for a context, or after one, that says something of tasks. done: nothing else is to be asked.
+func (c *Checkout) settle(w *Want, p *task.Place) (done bool, err error) {
+	if p.Scope.Left() {
+		return true, sql.ErrTxDone
+	}
+	c.placed = !p.IsNone()
+	w.Scope, c.scope, c.label, c.low, c.from = p.Scope, p.Scope, p.Label, p.Low, p.From
+	if p.Task == nil {
+		return false, nil
+	}
+	c.binding, err = c.engine.bindTo(p.Task)
+	return true, err
 }
 
 // borrow attaches a connection of the pool without a task.
@@ -320,7 +331,7 @@ func (c *Checkout) attachDeferred(ctx context.Context, w *Want) error {
 	both, merged := mergedctx.New(t.Tx.Context(), ctx)
 	defer merged.Release()
 	place := task.PlaceOf(t.Tx.Context())
-	c.label, c.low, c.from = place.Label, place.Low, place.From
+	c.label, c.low, c.from, c.placed = place.Label, place.Low, place.From, true
 	c.priority = c.priorityOf(w, nil)
 	err := ctxerr.Of(both, c.borrow(both, w))
 	t.attached(w, c.binding, err)

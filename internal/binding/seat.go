@@ -26,28 +26,29 @@ import (
 // ended, or others wait for it and its rows are in memory. Whoever gets the lock after that finds no
 // connection. Such a seat is never used again.
 type Seat struct {
-	lock fairlock.Mutex
-	self connpool.Owner // the seat, for its connection
+	// What every statement touches comes first, to share few cache lines.
 
+	lock fairlock.Mutex
 	// conn is nil when the lending is over. It changes under lock, in a task under the binding's mu, too.
 	conn atomic.Pointer[connpool.Conn]
 	// binding is whose lending it is. It changes under lock, while conn is nil.
 	binding atomic.Pointer[Binding]
 	// left: without a task, the only claim has ended.
-	left atomic.Bool
+	left  atomic.Bool
+	moves uint64         // operations so far: shows whether the session makes progress
+	raw   chan struct{}  // closed when Raw's function returns; nil: none runs
+	self  connpool.Owner // the seat, for its connection
 
 	// In a task, the binding's mu protects the following fields.
 	users, ops int
 	pin        pinning.Pin // what pinned the seat after the last operation; it is set under lock, too
 
-	// The lock protects the rest.
-	moves  uint64        // operations so far: shows whether the session makes progress
-	since  time.Time     // when the session was pinned, or its transaction began
-	opener turn          // the last checkout whose statement may have begun a transaction
-	handed bool          // the lock was handed over when it was unlocked last
-	warned bool          // the log knows that a statement has joined the transaction
-	raw    chan struct{} // closed when Raw's function returns; nil: none runs
-	over   bool          // the task has ended while raw was set: whoever ends the loan takes the connection back
+	// The lock protects the rest, and moves and raw.
+	since  time.Time // when the session was pinned, or its transaction began
+	opener turn      // the last checkout whose statement may have begun a transaction
+	handed bool      // the lock was handed over when it was unlocked last
+	warned bool      // the log knows that a statement has joined the transaction
+	over   bool      // the task has ended while raw was set: whoever ends the loan takes the connection back
 	// values is the context whose values the driver's ResetSession has got last, in an explicit
 	// task.
 	values context.Context

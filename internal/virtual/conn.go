@@ -15,11 +15,11 @@ import (
 // conn has every optional interface of database/sql/driver. If the real driver lacks an
 // interface, conn answers as database/sql would answer for that driver.
 type conn struct {
-	checkout
-
-	own    text // the result of toPrepare: a call of the connection ends before the next begins
 	closed bool
 	routed bool // database/sql has it by Source.route
+	checkout
+
+	own text // the result of toPrepare: a call of the connection ends before the next begins
 	// closer ends the connector, if only this connection uses it; nil: others use it, too.
 	closer func()
 }

@@ -18,10 +18,10 @@ import (
 // Source is what the virtual connections of one Connector share.
 type Source struct {
 	config *config.Config
-	traits dialects.Traits
 	engine *binding.Engine
 	pool   *connpool.Pool
 	report *report.Report
+	traits dialects.Traits
 	// hiddenValidator: the log knows of a wrapper that keeps IsValid from us.
 	hiddenValidator atomic.Bool
 	Inside          beneath.Beneath // what package sandbox may do; nil: nothing
