@@ -35,6 +35,7 @@ type Checkout struct {
 	label    *string       // of the context that has attached it; nil: none
 	priority pool.Priority // of its first operation, without a task
 	asks     pool.Priority // of that context
+	placed   bool          // scope, label, asks or from may be set
 	from     *task.Task    // an outer task: the statement's context was derived from its context
 	touched  bool          // it has used seat: an operation cannot move to another connection
 	executed bool          // it has executed a statement on seat
@@ -55,7 +56,9 @@ func (c *Checkout) Init(e *Engine, values context.Context) {
 }
 
 // withoutTask makes c, which is new, a checkout without a task.
-func (c *Checkout) withoutTask(label *string) { c.label, c.binding = label, &c.engine.private }
+func (c *Checkout) withoutTask(label *string) {
+	c.label, c.placed, c.binding = label, true, &c.engine.private
+}
 
 // MoveTo makes e, another engine of the group, the engine of a checkout that has no transaction. The checkout leaves the
 // connection that it has; rows that are open there keep that.
@@ -236,17 +239,10 @@ func (c *Checkout) place(ctx context.Context, w *Want) error {
 	if err := c.findPlace(ctx, w, &p); err != nil {
 		return err
 	}
-	p.Scope.Reach()
-	if p.Scope.Left() {
-		return sql.ErrTxDone
-	}
-	w.Scope, c.scope, c.label, c.asks, c.from = p.Scope, p.Scope, p.Label, p.Priority, p.From
-	if p.Task != nil {
-		b, err := e.bindTo(p.Task)
-		if c.binding = b; b != nil {
-			b.checkouts.Add(1)
+	if c.placed || !p.IsNone() {
+		if done, err := c.settle(w, &p); done {
+			return err
 		}
-		return err
 	}
 	if err := ctx.Err(); err != nil {
 		return err
@@ -257,6 +253,23 @@ func (c *Checkout) place(ctx context.Context, w *Want) error {
 	}
 	c.priority = c.priorityOf(w, nil)
 	return nil
+}
+
+// settle is place for a context, or after one, that says something of tasks. done: nothing else is to be asked.
+func (c *Checkout) settle(w *Want, p *task.Place) (done bool, err error) {
+	p.Scope.Reach()
+	if p.Scope.Left() {
+		return true, sql.ErrTxDone
+	}
+	c.placed = !p.IsNone()
+	w.Scope, c.scope, c.label, c.asks, c.from = p.Scope, p.Scope, p.Label, p.Priority, p.From
+	if p.Task == nil {
+		return false, nil
+	}
+	if c.binding, err = c.engine.bindTo(p.Task); c.binding != nil {
+		c.binding.checkouts.Add(1)
+	}
+	return true, err
 }
 
 // borrow attaches a connection of the pool without a task.
@@ -339,7 +352,7 @@ func (c *Checkout) attachDeferred(ctx context.Context, w *Want) error {
 	both, merged := mergedctx.New(t.Tx.Context(), ctx)
 	defer merged.Release()
 	place := task.PlaceOf(t.Tx.Context())
-	c.label, c.asks, c.from = place.Label, place.Priority, place.From
+	c.label, c.asks, c.from, c.placed = place.Label, place.Priority, place.From, true
 	c.priority = c.priorityOf(w, nil)
 	err := ctxerr.Of(both, c.borrow(both, w))
 	t.attached(w, c.binding, err)

@@ -123,6 +123,9 @@ func (e *Engine) acquire(ctx context.Context, who any, priority pool.Priority) (
 	if err != nil {
 		return nil, connpool.WaitOf(err), e.acquireError(err, nil)
 	}
+	if e.pool.IsUp(r) {
+		return r, 0, nil
+	}
 	return e.broughtUp(ctx, r)
 }
 

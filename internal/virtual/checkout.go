@@ -18,24 +18,27 @@ import (
 // one checkout, which begins anew each time. database/sql's lock on the virtual connection
 // protects it.
 type checkout struct {
+	// What every statement touches comes first, to share few cache lines.
+
 	source  *Source
-	held    binding.Checkout
+	owedTo  *binding.Binding // the task that may use a result or statement of an earlier checkout; nil: none
+	last    *textcache.Text  // of the last operation: in a loop the next operation has the same text
+	spare   *rows            // closed rows, which the next query uses again
 	on      *replica.Replica // that serves it; nil: the primary does
 	to      *route           // of the present operation; nil: there are no replicas
 	renamed uint32           // how many of its statements had dialects.Renames
-	spare   *rows            // closed rows, which the next query uses again
-	op      operation        // the present operation
-	spareTx *transaction     // has ended; the next transaction uses it again
-	last    *textcache.Text  // of the last operation: in a loop the next operation has the same text
-	aging   []*text          // its statements that have a generation
-	loan    *Loan            // to a function of Raw; nil: none
 	owes    bool             // it has given a result or a prepared statement to the program
-	owedTo  *binding.Binding // the task that may use such a result or statement of an earlier checkout; nil: none
-
 	// refusal is the error of every operation; nil: operations run. With
 	// errDriverPanicked, database/sql cannot end this checkout, or the checkout has lost
 	// session state.
 	refusal error
+
+	held binding.Checkout
+	op   operation // the present operation
+
+	spareTx *transaction // has ended; the next transaction uses it again
+	aging   []*text      // its statements that have a generation
+	loan    *Loan        // to a function of Raw; nil: none
 }
 
 // The refusals.

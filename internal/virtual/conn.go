@@ -15,10 +15,10 @@ import (
 // conn has every optional interface of database/sql/driver. If the real driver lacks an
 // interface, conn answers as database/sql would answer for that driver.
 type conn struct {
+	closed bool
 	checkout
 
-	own    text // the result of toPrepare: a call of the connection ends before the next begins
-	closed bool
+	own text // the result of toPrepare: a call of the connection ends before the next begins
 	// closer ends the connector, if only this connection uses it; nil: others use it, too.
 	closer func()
 }

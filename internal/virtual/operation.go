@@ -254,8 +254,13 @@ func (op *operation) run(ctx context.Context) (again bool, err error) {
 		r.CountAffected(op.Result, err)
 	}
 	first := !c.held.Executed()
-	if again, err = op.finish(ctx, err); again {
-		return true, nil
+	if err != nil {
+		if again, err = op.finish(ctx, err); again {
+			return true, nil
+		}
+	} else {
+		c.held.Ran(&op.Want)
+		c.held.SetTouched(true)
 	}
 	if err != nil || op.Effect != dialects.Clean {
 		op.ended(err)
