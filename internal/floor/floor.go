@@ -18,6 +18,7 @@ type Floors struct {
 	tokens  []string // positions that came in tokens
 	pending int      // sessions, of any Connector, that owe a position: statements that may write have run there
 	changes uint64   // writes whose position became unknown, and reads on replicas
+	asks    bool     // what is to be seen is known as soon as the primary is asked
 }
 
 // Floor is how new a replica has to be to serve a context: it has everything that the context has written to one
@@ -30,6 +31,7 @@ type Floor struct {
 	position string // empty: nothing is written, or unknown
 	lazy     bool   // the primary had not flushed position: no replica has it soon
 	unknown  bool   // only the primary is sure to have everything
+	asks     bool   // and it has not been asked where that is
 	shown    Server // from which the context has read what position may not have; zero: from none
 	reads    int    // that run there
 }
@@ -56,6 +58,23 @@ func With(ctx context.Context) context.Context {
 		return ctx
 	}
 	return context.WithValue(ctx, key{}, &Floors{})
+}
+
+// WithNow is With for a context that has seen what the primary has now. Nothing is asked before its first read.
+func WithNow(ctx context.Context) context.Context {
+	if !Used() {
+		return ctx
+	}
+	ctx = With(ctx)
+	all := floorsOf(ctx, nil)
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	all.asks = true
+	for _, f := range all.own {
+		f.unknown, f.asks = true, true
+		all.changes++
+	}
+	return ctx
 }
 
 // WithToken is With for a context that has written what a token says.
@@ -109,7 +128,7 @@ func Of(ctx context.Context, t *task.Task, replicas any, p dialects.Positions) *
 	if i >= 0 {
 		return all.own[i]
 	}
-	f := &Floor{all: all, of: replicas, positions: p}
+	f := &Floor{all: all, of: replicas, positions: p, unknown: all.asks, asks: all.asks}
 	if replicas == nil {
 		return f
 	}
@@ -169,7 +188,7 @@ func (f *Floor) raise(mark uint64, log dialects.Log) {
 	}
 	f.position, f.lazy = to, log.Lazy
 	if f.all.changes == mark {
-		f.unknown = false
+		f.unknown, f.asks = false, false
 		if f.reads == 0 { // else one may show what the primary had after to
 			f.shown = Server{}
 		}
@@ -202,13 +221,14 @@ type Need struct {
 	Position    string // empty: any will do
 	Lazy        bool   // to wait for Position is in vain
 	PrimaryOnly bool   // no replica will do
+	Asks        bool   // one will do that has what the primary has now
 }
 
 // Now returns what a replica has to have.
 func (f *Floor) Now() Need {
 	f.all.mu.Lock()
 	defer f.all.mu.Unlock()
-	return Need{f.position, f.lazy, f.unknown || f.all.pending > 0}
+	return Need{f.position, f.lazy, f.unknown || f.all.pending > 0, f.asks}
 }
 
 // Shown is the server that has shown the context what Now's position may not have; zero: there is none.

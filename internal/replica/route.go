@@ -109,7 +109,7 @@ func (s *Set) pick(ctx context.Context, op Op) (*Replica, Reason) {
 		return s.choose(ctx, floor.Need{}, s.All)
 	}
 	need := f.Now()
-	if need.PrimaryOnly && !s.config.ReplicaFallback { // no read on the primary will raise f
+	if need.PrimaryOnly && (need.Asks || !s.config.ReplicaFallback) { // else a read on the primary raises f
 		need = s.anew(ctx, f)
 	}
 	if need.PrimaryOnly {
@@ -147,6 +147,9 @@ func (s *Set) choose(ctx context.Context, need floor.Need, among []*Replica) (*R
 	case r == nil && need.Lazy:
 		for _, r := range among {
 			r.watcher.Seek()
+		}
+		if why == unseen {
+			why = Behind
 		}
 	case why == Behind || why == unseen:
 		r, why = s.await(ctx, need.Position, among, why)
