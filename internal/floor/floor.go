@@ -198,13 +198,7 @@ func (f *Floor) raise(mark uint64, log dialects.Log) {
 	}
 }
 
-// Unknown adds a write whose position is not known. Until the next Raise only the primary has everything.
-func (f *Floor) Unknown() {
-	f.all.mu.Lock()
-	defer f.all.mu.Unlock()
-	f.lose()
-}
-
+// lose adds a write whose position is not known. Until the next Raise only the primary has everything.
 func (f *Floor) lose() {
 	f.all.changes++
 	f.unknown = true
@@ -221,6 +215,7 @@ type Need struct {
 	Position    string // empty: any will do
 	Lazy        bool   // to wait for Position is in vain
 	PrimaryOnly bool   // no replica will do
+	Pending     bool   // because something that may write is open
 	Asks        bool   // one will do that has what the primary has now
 }
 
@@ -228,7 +223,8 @@ type Need struct {
 func (f *Floor) Now() Need {
 	f.all.mu.Lock()
 	defer f.all.mu.Unlock()
-	return Need{f.position, f.lazy, f.unknown || f.all.pending > 0, f.asks}
+	pending := f.all.pending > 0
+	return Need{f.position, f.lazy, f.unknown || pending, pending, f.asks}
 }
 
 // Shown is the server that has shown the context what Now's position may not have; zero: there is none.

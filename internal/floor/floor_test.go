@@ -36,6 +36,13 @@ func of(ctx context.Context) *floor.Floor { return floor.Of(ctx, nil, "db", numb
 // raise has nothing lost while the primary is asked.
 func raise(f *floor.Floor, to string) { f.Raise(f.Mark(), dialects.Log{Position: to}) }
 
+// lose has a session lost that owes f a position.
+func lose(f *floor.Floor) {
+	var d floor.Debts
+	d.Owe(f)
+	d.Drop()
+}
+
 func now(f *floor.Floor) (position string, primaryOnly bool) {
 	n := f.Now()
 	return n.Position, n.PrimaryOnly
@@ -52,7 +59,7 @@ func TestAFloorRises(t *testing.T) {
 	raise(f, "3")
 	position, _ = now(f)
 	require.Equal(t, "5", position)
-	f.Unknown()
+	lose(f)
 	_, primaryOnly = now(f)
 	require.True(t, primaryOnly)
 	raise(f, "6")
@@ -90,7 +97,7 @@ func TestATokenCarriesAFloor(t *testing.T) {
 	require.NotEqual(t, floor.Token(ctx), floor.Token(next))
 	position, _ = now(of(floor.WithToken(t.Context(), floor.Token(next))))
 	require.Equal(t, "9", position, "the old position is overtaken")
-	of(next).Unknown()
+	lose(of(next))
 	_, primaryOnly = now(of(floor.WithToken(t.Context(), floor.Token(next))))
 	require.True(t, primaryOnly)
 	require.Empty(t, floor.Token(floor.WithToken(t.Context(), "")))
@@ -145,7 +152,7 @@ func TestAPositionDoesNotHaveAWriteThatWasLostWhileItWasAskedFor(t *testing.T) {
 	t.Parallel()
 	f := of(floor.With(t.Context()))
 	mark := f.Mark()
-	f.Unknown()
+	lose(f)
 	f.Raise(mark, dialects.Log{Position: "5"})
 	_, primaryOnly := now(f)
 	require.True(t, primaryOnly)
@@ -209,7 +216,7 @@ func TestAFloorNeverFalls(t *testing.T) {
 			case 2:
 				ctx = floor.WithToken(t.Context(), floor.Token(ctx))
 			case 3:
-				of(ctx).Unknown()
+				lose(of(ctx))
 				lost = true
 			}
 			position, primaryOnly := now(of(ctx))

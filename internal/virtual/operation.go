@@ -177,11 +177,11 @@ func (op *operation) rowsOf(err error) (driver.Rows, error) {
 func (op *operation) attempt(ctx context.Context) (again bool, err error) {
 	c, r := op.c, op.Conn
 	op.started, op.calls = true, r.Session.Calls()
-	if c.held.WasTakenBack() && op.kind != preparing && asksBack(op) {
+	if c.held.WasTakenBack() && op.kind != preparing && op.is(textcache.AsksBack) {
 		return false, errTakenBack
 	}
 	if c.on != nil {
-		if again, err = admit(ctx, op); again || err != nil {
+		if again, err = admit(op); again || err != nil {
 			return again, err
 		}
 	}
