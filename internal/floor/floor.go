@@ -16,7 +16,6 @@ type Floors struct {
 	mu      sync.Mutex // protects following fields, and those of the floors
 	own     []*Floor
 	tokens  []string // positions that came in tokens
-	pending int      // sessions, of any Connector, that owe a position: statements that may write have run there
 	changes uint64   // writes whose position became unknown, and reads on replicas
 	asks    bool     // what is to be seen is known as soon as the primary is asked
 }
@@ -25,9 +24,10 @@ type Floors struct {
 // database, and has seen there. The methods may be called at the same time.
 type Floor struct {
 	all       *Floors
-	of        any                // the Connector's replicas; nil: a Connector without, whose floor only marks the others
+	of        any                // the Connector
 	positions dialects.Positions // of the database
 
+	pending  int    // sessions that owe a position: statements that may write have run there
 	position string // empty: nothing is written, or unknown
 	lazy     bool   // the primary had not flushed position: no replica has it soon
 	unknown  bool   // only the primary is sure to have everything
@@ -116,22 +116,19 @@ func floorsOf(ctx context.Context, t *task.Task) *Floors {
 	return t.Attached(func() any { return &Floors{} }).(*Floors)
 }
 
-// Of returns the floor of ctx for a Connector's replicas; nil: none is kept. t is the task of ctx there; nil: it has none.
-func Of(ctx context.Context, t *task.Task, replicas any, p dialects.Positions) *Floor {
+// Of returns the floor of ctx for a Connector; nil: none is kept. t is the task of ctx there; nil: it has none.
+func Of(ctx context.Context, t *task.Task, connector any, p dialects.Positions) *Floor {
 	all := floorsOf(ctx, t)
 	if all == nil {
 		return nil
 	}
 	all.mu.Lock()
 	defer all.mu.Unlock()
-	i := slices.IndexFunc(all.own, func(f *Floor) bool { return f.of == replicas })
+	i := slices.IndexFunc(all.own, func(f *Floor) bool { return f.of == connector })
 	if i >= 0 {
 		return all.own[i]
 	}
-	f := &Floor{all: all, of: replicas, positions: p, unknown: all.asks, asks: all.asks}
-	if replicas == nil {
-		return f
-	}
+	f := &Floor{all: all, of: connector, positions: p, unknown: all.asks, asks: all.asks}
 	for _, position := range all.tokens {
 		f.add(position)
 	}
@@ -156,13 +153,19 @@ func (f *Floor) add(position string) {
 
 // learn adds what was written by another Connector, which may lead to the same database.
 func (f *Floor) learn(other *Floor, position string, isUnknown bool) {
-	switch p := f.positions; {
-	case f == other || p != other.positions: // another kind of database
+	switch {
+	case f == other || !f.mayBe(other):
 	case isUnknown:
 		f.unknown = true
-	case position != "" && (f.position == "" || p.SameDatabase(position, f.position)):
+	case position != "":
 		f.add(position)
 	}
+}
+
+// mayBe reports whether f and other may be of one database. Where one has no position yet nobody knows.
+func (f *Floor) mayBe(other *Floor) bool {
+	return f.positions == other.positions &&
+		(f.position == "" || other.position == "" || f.positions.SameDatabase(f.position, other.position))
 }
 
 // Mark is for Raise: it is taken before the primary is asked.
@@ -205,9 +208,6 @@ func (f *Floor) lose() {
 	for _, other := range f.all.own {
 		other.learn(f, "", true)
 	}
-	if f.of == nil && !slices.Contains(f.all.tokens, unknown) {
-		f.all.tokens = append(f.all.tokens, unknown) // for the floors to come
-	}
 }
 
 // Need is what a replica has to have. The zero Need is had by each.
@@ -223,7 +223,11 @@ type Need struct {
 func (f *Floor) Now() Need {
 	f.all.mu.Lock()
 	defer f.all.mu.Unlock()
-	pending := f.all.pending > 0
+	return f.nowLocked()
+}
+
+func (f *Floor) nowLocked() Need {
+	pending := slices.ContainsFunc(f.all.own, func(other *Floor) bool { return other.pending > 0 && f.mayBe(other) })
 	return Need{f.position, f.lazy, f.unknown || pending, pending, f.asks}
 }
 
@@ -238,7 +242,7 @@ func (f *Floor) Shown() Server {
 func (f *Floor) Shows(s Server) bool {
 	f.all.mu.Lock()
 	defer f.all.mu.Unlock()
-	if f.unknown || f.all.pending > 0 || f.shown != (Server{}) && f.shown != s {
+	if f.nowLocked().PrimaryOnly || f.shown != (Server{}) && f.shown != s {
 		return false
 	}
 	f.shown = s

@@ -263,7 +263,7 @@ func TestAFloorIsUnknownWhileASessionOwesItsPosition(t *testing.T) {
 	t.Parallel()
 	ctx := floor.With(t.Context())
 	f, second, foreign := of(ctx), floor.Of(ctx, nil, "another Connector", numbers{}), floor.Of(ctx, nil, "another kind", histories{})
-	bare := floor.Of(ctx, nil, nil, numbers{}) // of a Connector without replicas
+	bare := floor.Of(ctx, nil, "without replicas", numbers{}) // of a Connector without replicas
 	var a, b floor.Debts
 	a.Owe(nil)
 	require.False(t, a.Any())
@@ -298,6 +298,7 @@ func TestAFloorIsUnknownWhileASessionOwesItsPosition(t *testing.T) {
 	requirePrimaryOnly(true, second)
 	raise(second, "7")
 
+	raise(bare, "7")
 	a.Owe(bare)
 	requirePrimaryOnly(true, f, second)
 	a.Drop()
@@ -305,4 +306,36 @@ func TestAFloorIsUnknownWhileASessionOwesItsPosition(t *testing.T) {
 	requirePrimaryOnly(false, foreign)
 	raise(f, "8")
 	requirePrimaryOnly(false, f)
+}
+
+// clusters are positions of several databases: cluster/number.
+type clusters struct{ histories }
+
+func (clusters) SameDatabase(a, b string) bool {
+	one, _, _ := strings.Cut(a, "/")
+	other, _, _ := strings.Cut(b, "/")
+	return one == other
+}
+
+func TestAWriteToAnotherClusterMarksNothing(t *testing.T) {
+	t.Parallel()
+	ctx := floor.With(t.Context())
+	ours, others, unknown := floor.Of(ctx, nil, "ours", clusters{}), floor.Of(ctx, nil, "others", clusters{}), floor.Of(ctx, nil, "unknown", clusters{})
+	raise(ours, "a/1")
+	lose(others)
+	_, primaryOnly := now(ours)
+	require.True(t, primaryOnly, "it may be the same")
+	raise(others, "b/1")
+	raise(ours, "a/2")
+	raise(unknown, "a/1")
+	lose(others)
+	var debts floor.Debts
+	debts.Owe(others)
+	position, primaryOnly := now(ours)
+	require.Equal(t, "a/2", position)
+	require.False(t, primaryOnly)
+	debts.Settle(func() (dialects.Log, error) { return dialects.Log{Position: "b/9"}, nil })
+	position, primaryOnly = now(ours)
+	require.Equal(t, "a/2", position)
+	require.False(t, primaryOnly)
 }

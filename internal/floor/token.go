@@ -27,7 +27,7 @@ func (all *Floors) token() string {
 		positions = append(positions, unknown)
 	}
 	for _, f := range all.own {
-		position, primaryOnly := f.position, f.unknown || all.pending > 0
+		position, primaryOnly := f.position, f.nowLocked().PrimaryOnly
 		if position == "" && !primaryOnly {
 			continue
 		}

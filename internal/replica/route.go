@@ -111,6 +111,9 @@ func (s *Set) pick(ctx context.Context, op Op) (*Replica, Reason) {
 	case need.PrimaryOnly:
 		return nil, Unknown
 	}
+	if home := s.home.Load(); home != nil && need.Position != "" && !s.positions.SameDatabase(*home, need.Position) {
+		need.Position = "" // of another database, where another Connector has written
+	}
 	among := s.All
 	if shown := f.Shown(); shown != (floor.Server{}) {
 		r := shown.Replica.(*Replica)

@@ -201,14 +201,10 @@ func showed(to *route) {
 
 // floorOf returns the floor of a context for the database of c; nil: it keeps none. t is the task of ctx there; nil: it has none.
 func floorOf(ctx context.Context, c *checkout, t *task.Task) *floor.Floor {
-	p, ok := c.source.config.Dialect.(dialects.Positions)
-	switch {
-	case !ok:
-		return nil
-	case c.to == nil:
-		return floor.Of(ctx, t, nil, p)
+	if p, ok := c.source.config.Dialect.(dialects.Positions); ok {
+		return floor.Of(ctx, t, c.source, p)
 	}
-	return floor.Of(ctx, t, c.source.Replicas, p)
+	return nil
 }
 
 // owe makes op's contexts wait for the position of the primary, before op is sent: it may write, or shows what a replica may not
