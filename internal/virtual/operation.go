@@ -106,6 +106,11 @@ func (op *operation) do(ctx context.Context) error {
 			return ctxerr.Of(ctx, err)
 		}
 		if op.Answer != nil {
+			if c.on != nil && op.Answer.Err == nil && !shows(op, op.Answer.Era) {
+				op.Answer.Drop()
+				op.Answer = nil
+				continue
+			}
 			return routeEnded(op, takeAnswer(ctx, op))
 		}
 		again, err := op.attempt(ctx)

@@ -60,8 +60,9 @@ func routeOp(ctx context.Context, op *operation) error {
 	}
 	to.why = why
 	goTo(c, server)
-	if why < replica.Writes && to.floor != nil || server != nil && c.source.config.ReplicaMaxLag > 0 {
-		op.Pace = nil // who follows in a pipeline learns no position, and may get an answer that is too late
+	// Who follows in a pipeline on the primary learns no position, and on a replica the answer may come too late.
+	if server == nil && to.floor != nil || server != nil && c.source.config.ReplicaMaxLag > 0 {
+		op.Pace = nil
 	}
 	return nil
 }
@@ -160,7 +161,7 @@ func refused(ctx context.Context, op *operation, err error) bool {
 // admit is called before op is sent to a replica. again: it is to go elsewhere.
 func admit(op *operation) (again bool, _ error) {
 	if !op.c.held.HasTx() {
-		return !shows(op), nil
+		return !shows(op, op.Conn.Era), nil
 	}
 	if op.is(textcache.TakesLocks) {
 		return false, errLockOnReplica
@@ -170,9 +171,9 @@ func admit(op *operation) (again bool, _ error) {
 
 var errLockOnReplica = errors.New("pooldriver: this transaction has begun on a replica, where an advisory lock keeps nobody else from anything: begin it with pooldriver.Primary(ctx)")
 
-// shows reports whether the replica's connection that op has got is as new as what op's context has seen, and not too late. If
-// not, op goes to another server.
-func shows(op *operation) bool {
+// shows reports whether the replica's connection that op has got, or that has given its answer, is as new as what op's context has
+// seen, and not too late. If not, op goes to another server.
+func shows(op *operation, era uint64) bool {
 	to := op.c.to
 	showed(to)
 	if to.why > replica.Waited || op.kind == preparing {
@@ -185,7 +186,7 @@ func shows(op *operation) bool {
 	if to.floor == nil {
 		return true
 	}
-	if to.shows = to.floor.Shows(op.c.on.Server(op.Conn.Era)); !to.shows {
+	if to.shows = to.floor.Shows(op.c.on.Server(era)); !to.shows {
 		to.floor.Leave()
 		to.fixed, op.CameBack = replica.Unknown, true
 	}
