@@ -137,7 +137,8 @@ func (p *prices) follow(ctx context.Context, connector *pooldriver.Connector) er
 	})
 }
 
-// get returns a price. It keeps what it reads only if nothing has changed meanwhile, and if follow has begun.
+// get returns a price. It keeps what it reads only if nothing has changed meanwhile, and if follow has begun. What it keeps is of the
+// primary: a replica may not have what has changed.
 func (p *prices) get(ctx context.Context, name string) (price int, err error) {
 	p.mu.Lock()
 	price, ok := p.known[name]
@@ -146,7 +147,7 @@ func (p *prices) get(ctx context.Context, name string) (price int, err error) {
 	if ok {
 		return price, nil
 	}
-	if err := p.db.QueryRowContext(ctx, "SELECT price FROM prices WHERE name = $1", name).Scan(&price); err != nil {
+	if err := p.db.QueryRowContext(pooldriver.Primary(ctx), "SELECT price FROM prices WHERE name = $1", name).Scan(&price); err != nil {
 		return 0, err
 	}
 	p.mu.Lock()

@@ -45,6 +45,12 @@ var acts = []*act{
 			x.insert(x.h)
 			x.see()
 		}
+		now := x.ctx
+		if x.ours() {
+			now = pooldriver.Primary(now)
+		}
+		n, tenants := x.mineIn(now, x.h)
+		x.tellOwn("the primary shows %d of %q", n, tenants)
 	}},
 	{name: "token", mariaDB: true, run: func(x *acting) {
 		// The next request of the same user, perhaps in another process.

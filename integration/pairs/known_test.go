@@ -72,51 +72,10 @@ var knownFaults = []known{
 		kind: "pgx: forgotten rows of a task stay in memory", in: "face=pgx task=implicit|explicit", acts: []string{"run"},
 		judges: []string{"left behind"}, probe: "face=pgx task=explicit", with: []string{"forgotten rows", "write"}, n: 40,
 	},
-	{kind: "pgx: nothing is read on replicas", in: "face=pgx replicas=explicit|tx|auto", quiet: []string{"replicas"}},
 	{kind: "pgx: statements are not counted in hits and misses", in: "face=pgx cache=128|1", quiet: []string{"cache"}},
 	{
 		kind: "replicas: what a replica refuses goes to the primary, and both count it", in: "replicas=explicit|tx|auto overload=on", acts: []string{"run"},
 		judges: []string{"figures"},
-	},
-	{
-		kind: "replicas: a loop of UPDATE RETURNING misses its own update", in: "replicas=explicit|auto", acts: []string{"update returning"},
-		judges: []string{"not as bare"}, probe: "replicas=explicit reads=on",
-	},
-	{
-		kind: "replicas: a statement with another context in a transaction", in: "replicas=explicit|tx|auto", acts: []string{"another context"},
-		judges: []string{"not as bare"}, probe: "replicas=explicit reads=on",
-	},
-	{
-		kind: "replicas: a statement with another context in a transaction", engine: testbed.MariaDB, in: "replicas=explicit|tx|auto", acts: []string{"another context"},
-		judges: []string{"not as bare"},
-	},
-	{
-		kind: "replicas: two Connectors of one database and one context", in: "replicas=explicit|tx|auto second=same", acts: []string{"two connectors"},
-		judges: []string{"not as bare"}, probe: "replicas=explicit reads=on second=same",
-	},
-	{
-		kind: "replicas: two Connectors of one database and one context", engine: testbed.MariaDB, in: "replicas=explicit|tx|auto second=same", acts: []string{"two connectors"},
-		judges: []string{"not as bare"},
-	},
-	{
-		kind: "replicas: a handler of Listen reads older than its notification", in: "replicas=auto", acts: []string{"notify"},
-		judges: []string{"not as bare"}, probe: "replicas=auto reads=on",
-	},
-	{
-		kind: "replicas: FOUND_ROWS tells of our own question", engine: testbed.MariaDB, in: "replicas=explicit|tx|auto", acts: []string{"asks back"},
-		judges: []string{"not as bare"}, probe: "replicas=auto reads=on",
-	},
-	{
-		kind: "replicas: Drain and Close wait for silent replicas", in: "event=silent", acts: []string{"run"},
-		judges: []string{"drain", "close"}, probe: "replicas=explicit event=silent", with: []string{"write"}, n: 20,
-	},
-	{
-		kind: "replicas: Drain and Close wait for silent replicas", engine: testbed.MariaDB, in: "event=silent", acts: []string{"run"},
-		judges: []string{"drain", "close"},
-	},
-	{
-		kind: "replicas: reads wait in vain for what is not flushed", in: "replicas=explicit|tx|auto commit=off", acts: []string{"run"},
-		judges: []string{"replicas do not serve"}, probe: "replicas=explicit reads=on commit=off", with: []string{"write"}, n: 120,
 	},
 	{
 		kind: "pipelines: a function of the program is executed twice", in: "pipeline=16", acts: []string{"crowd of functions", "own function"},

@@ -14,9 +14,9 @@ const (
 	pollEvery = 5 * time.Millisecond  // while a read waits
 	seekEvery = 50 * time.Millisecond // while reads would like to use the replica, and do not wait for it
 	seekFor   = time.Second
-	failedFor = time.Second      // after no answer the server is left alone
-	idleAfter = 10 * time.Second // without use the replica is left alone
-	askWithin = time.Second      // else it is silent
+	failedFor = time.Second            // after no answer the server is left alone
+	idleAfter = 10 * time.Second       // without use the replica is left alone
+	askWithin = 900 * time.Millisecond // else it is silent
 	hangUpIn  = time.Second
 
 	dialWithin = 5 * time.Second

@@ -106,6 +106,11 @@ func (op *operation) do(ctx context.Context) error {
 			return ctxerr.Of(ctx, err)
 		}
 		if op.Answer != nil {
+			if c.on != nil && op.Answer.Err == nil && !shows(op, op.Answer.Era) {
+				op.Answer.Drop()
+				op.Answer = nil
+				continue
+			}
 			return routeEnded(op, takeAnswer(ctx, op))
 		}
 		again, err := op.attempt(ctx)
@@ -177,11 +182,11 @@ func (op *operation) rowsOf(err error) (driver.Rows, error) {
 func (op *operation) attempt(ctx context.Context) (again bool, err error) {
 	c, r := op.c, op.Conn
 	op.started, op.calls = true, r.Session.Calls()
-	if c.held.WasTakenBack() && op.kind != preparing && asksBack(op) {
+	if c.held.WasTakenBack() && op.kind != preparing && op.is(textcache.AsksBack) {
 		return false, errTakenBack
 	}
 	if c.on != nil {
-		if again, err = admit(ctx, op); again || err != nil {
+		if again, err = admit(op); again || err != nil {
 			return again, err
 		}
 	}
