@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-
 )
 
 // inAndOut uses a pool of two outside, in two bubbles and outside again, with step each time.
