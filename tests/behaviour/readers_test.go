@@ -84,7 +84,7 @@ func TestExportsAndOneWhoWaitsFillTheMemoryToItsBoundOnly(t *testing.T) {
 		before := last
 		last = c.Stats().BufferedBytes
 		return last > one && last == before
-	}, time.Minute, 500*time.Millisecond)
+	}, 5*time.Minute, 500*time.Millisecond)
 	cancel()
 	require.ErrorIs(t, <-waiter, context.Canceled, "none of them ends")
 	held := stop()
