@@ -32,16 +32,22 @@ func (t *template) newServer(who parts, at place, p params) (s *server, err erro
 	if s.killConfig, err = config(&who, at, p.transport); err != nil {
 		return nil, err
 	}
-	s.killConfig.ConnectionAttributes = "program_name:pooldriver-kill"
 	s.plain, s.compress = s.config.TLS == nil && !p.compress, p.compress
-	if wired(at.network) {
+	t.serve(s)
+	return s, nil
+}
+
+// serve has the template dial a server whose configuration is known.
+func (t *template) serve(s *server) {
+	if wired(s.config.Net) || t.network != nil {
 		s.useWire()
 	}
+	s.killConfig.ConnectionAttributes = "program_name:pooldriver-kill"
 	s.killer = newKiller(func(ctx context.Context, address string, as dialects.Credential) (link, error) {
 		return t.dialKiller(ctx, s, address, as)
 	})
 	s.killer.logins = &t.logins
-	return s, nil
+	t.servers = append(t.servers, s)
 }
 
 // useWire says that connections to the server have a wire. The driver cannot look at a

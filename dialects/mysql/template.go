@@ -55,7 +55,6 @@ func templateOf(at parts, p params, role hosts.Role) (*template, error) {
 		if err != nil {
 			return nil, err
 		}
-		t.servers = append(t.servers, s)
 		names = append(names, s.name)
 	}
 	t.list = hosts.New(names...)
