@@ -53,7 +53,7 @@ func lead(ctx context.Context, db *sql.DB, work func(context.Context) error) err
 // end
 
 func TestALeaderLearnsThatItsSessionHasEnded(t *testing.T) {
-	db, account := postgres(t)
+	db, account := onPostgres(t)
 	witness := account.Witness(t)
 	began := make(chan struct{})
 	other := func(context.Context) error { return errors.New("two leaders") }
@@ -123,7 +123,7 @@ func TestPgxReadsTheEnvironment(t *testing.T) {
 }
 
 func TestATimeoutByContext(t *testing.T) {
-	db, _ := postgres(t)
+	db, _ := onPostgres(t)
 	ctx := t.Context()
 	mustExec(t, db, "ALTER TABLE orders ADD ready bool; INSERT INTO orders (id) VALUES (1)")
 	change := func() error {
