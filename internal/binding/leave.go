@@ -100,10 +100,11 @@ func (c *Checkout) unbind() {
 // Done ends an operation.
 func (c *Checkout) Done(w *Want) {
 	c.Unlock(w)
-	for _, e := range [...]*Engine{w.away, w.home} {
-		if e != nil {
-			e.unattached.Add(-1)
-		}
+	if w.away != nil {
+		w.away.unattached.Add(-1)
+	}
+	if w.home != nil {
+		w.home.unattached.Add(-1)
 	}
 	if w.joined != nil {
 		w.joined()

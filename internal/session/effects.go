@@ -75,7 +75,9 @@ func (s *Session) EndLoan(e dialects.Effect, err error) {
 	if err != nil {
 		s.failed()
 	}
-	s.settle()
+	if s.debts.Any() {
+		s.settle()
+	}
 }
 
 // recordResultSlow is the part of RecordResult that is rarely needed. It is a function of its

@@ -311,7 +311,9 @@ func (r *Rows) Close() (err error) {
 		r.stmt = nil
 	}
 	returned = true
-	s.settle()
+	if s.debts.Any() {
+		s.settle()
+	}
 	return err
 }
 

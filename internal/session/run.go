@@ -74,7 +74,7 @@ func (s *Session) Run(ctx context.Context, st *Statement) (Progress, error) {
 		if p == renewed {
 			continue
 		}
-		if err != nil || !st.Queries {
+		if s.debts.Any() && (err != nil || !st.Queries) {
 			s.settle()
 		}
 		return p, err

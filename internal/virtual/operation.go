@@ -100,7 +100,7 @@ func (op *operation) do(ctx context.Context) error {
 			}
 		}
 		if err := c.held.Reach(ctx, &op.Want); err != nil {
-			if elsewhere(ctx, op, err) {
+			if c.on != nil && elsewhere(ctx, op, err) {
 				continue
 			}
 			return ctxerr.Of(ctx, err)
@@ -111,11 +111,18 @@ func (op *operation) do(ctx context.Context) error {
 				op.Answer = nil
 				continue
 			}
-			return routeEnded(op, takeAnswer(ctx, op))
+			err := takeAnswer(ctx, op)
+			if c.to != nil {
+				routeEnded(c.to, err)
+			}
+			return err
 		}
 		again, err := op.attempt(ctx)
-		if !again && !elsewhere(ctx, op, err) {
-			return routeEnded(op, err)
+		if !again && (c.on == nil || !elsewhere(ctx, op, err)) {
+			if c.to != nil {
+				routeEnded(c.to, err)
+			}
+			return err
 		}
 		c.held.Unlock(&op.Want)
 	}
@@ -363,7 +370,9 @@ func (op *operation) done() {
 		c.held.StandDown(&op.Want)
 	}
 	op.Args = nil // after a panic nobody empties op
-	countRead(op)
+	if c.to != nil {
+		countRead(op)
+	}
 	c.held.Done(&op.Want)
 	if op.sharing != nil {
 		op.tellShared()

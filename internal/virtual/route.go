@@ -236,25 +236,20 @@ func mayWrite(op *operation) bool {
 	return op.Conn.Session.HasTx() && !op.Conn.Session.TxOptions().ReadOnly
 }
 
-// routeEnded records what has become of op, where there are replicas, and returns err. What has failed nobody has served. A text that
-// one replica has refused goes to the primary from now on, if the primary does not refuse it, too.
-func routeEnded(op *operation, err error) error {
-	switch to := op.c.to; {
-	case to == nil:
+// routeEnded records that an operation has ended with err. What has failed nobody has served. A text that one replica has refused
+// goes to the primary from now on, if the primary does not refuse it, too.
+func routeEnded(to *route, err error) {
+	switch {
 	case err != nil:
 		to.why = replica.None
 	case to.more != nil:
 		to.more.DoesMore()
 	}
-	return err
 }
 
 // countRead is the end of op. It counts a read that a replica may serve, if somebody has served it.
 func countRead(op *operation) {
 	to := op.c.to
-	if to == nil {
-		return
-	}
 	showed(to)
 	if op.Locked() || op.Answer != nil {
 		op.c.source.Replicas.Count(to.why)
