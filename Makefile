@@ -1,5 +1,6 @@
 # make test       unit tests, images, integration tests
-# make test-more  test-next, test-newest, test-postgres, test-rare and test-failover, which CI runs, too
+# make test-more  what few changes can break: test-next, test-rare and test-failover, which CI runs, too,
+#                 and test-replicas, test-postgres and test-newest, which it has no time for
 # make check      format, vet, linters, each module by itself, the API, known vulnerabilities
 # make test-unit  what needs neither Docker nor a server
 # make test-next  what the next Go release changes for us, on GO_NEXT
@@ -8,8 +9,9 @@
 # make test-pairs  programs in combinations of all features, on servers of their own
 # make test-rare  what users install, from a proxy; the tests' own servers; hosts that are killed
 # make test-mysql  on MySQL what depends on the server; all others run on MariaDB
-# make test-failover  servers that fail, replicas and PgBouncer; RUN=PgBouncer, Standby or
-#                 Galera for one of them, LONG=1 for every round
+# make test-failover  servers that fail, and PgBouncer; RUN=PgBouncer, Standby or Galera for one of
+#                 them, LONG=1 for every round
+# make test-replicas  reads on replicas of each server, under held and cut replication; RUN and LONG
 # make test-long  every seed, round and shape, and the tests on servers with -race
 # make release-check  all of a release but its tags: what users install, from a proxy
 # make bench      the comparison with other pools
@@ -96,6 +98,9 @@ endef
 # Tests of other servers, which do not run on MySQL.
 NOT_MYSQL = Postgres|ODBC|/postgres|//postgres|TestAStatementThatIsCutWhileItIsSent|TestCancelledStatementsOccupy
 
+# MariaDB and MySQL, over TLS where a test says nothing else.
+OVER_TLS = POOLDRIVER_MYSQL_TRANSPORT=tls=skip-verify
+
 # Tests of servers that fail, which "make test" leaves to "make test-rare": each starts pairs of them.
 RARE = TestAHostThatIsKilledUnderLoad
 
@@ -134,14 +139,17 @@ else \
 fi
 endef
 
-.PHONY: test test-more test-next test-newest test-postgres test-pairs test-rare test-unit test-integration test-failover test-mysql test-long release-check check fmt format-check vet \
+.PHONY: test test-more test-ci test-next test-newest test-postgres test-pairs test-rare test-unit test-integration test-failover test-replicas test-mysql test-long release-check check fmt format-check vet \
 	staticcheck lint modules tidy api vulnerabilities images bench bench-quick clean-images
 
 # MySQL last: where it cannot be had, the last line says so.
 test: test-unit test-integration test-mysql
 
-# What few changes can break. CI runs it, so that nobody else has to wait for it.
-test-more: test-next test-newest test-postgres test-rare test-failover
+# What few changes can break, so nobody has to wait for it.
+test-more: test-ci test-replicas test-postgres test-newest
+
+# The part that CI runs beside "make test": it has an hour, also on a slow machine.
+test-ci: test-next test-rare test-failover
 
 # What depends on the Go release: the conformance suite, rows, and how pgx scans them.
 test-next: images
@@ -192,9 +200,14 @@ test-rare: images
 	$(GO) -C integration test -timeout $(TEST_TIMEOUT) ./release ./testbed
 	$(GO) -C integration test $(TAGS) -timeout $(TEST_TIMEOUT) -run '$(RARE)' .
 
-# Not beside the others: it measures how soon a service is back.
+# Not beside the others: they measure how soon a service is back.
+ALONE = POOLDRIVER_LONG=$(LONG) $(GO) -C integration test -race -count=1 -p 1 -timeout $(TEST_TIMEOUT) -run '$(RUN)' $(if $(LONG)$(RUN),-v)
+
 test-failover: images
-	POOLDRIVER_LONG=$(LONG) $(GO) -C integration test -race -count=1 -p 1 -timeout $(TEST_TIMEOUT) -run '$(RUN)' $(if $(LONG)$(RUN),-v) ./failover/... ./replicas
+	$(ALONE) ./failover/...
+
+test-replicas: images
+	$(ALONE) ./replicas
 
 test-mysql: images
 	$(call MYSQL,$(TEST_TIMEOUT),$(ON_MYSQL),$(RACE),|$(RARE))
@@ -208,6 +221,8 @@ test-long: images $(VTCOMBO)
 	$(PAIRS) -race -timeout $(TEST_LONG_TIMEOUT)
 	POOLDRIVER_VTCOMBO=$(VTCOMBO) $(GO) -C integration test -race -timeout $(TEST_LONG_TIMEOUT) -p 1 ./failover/... ./replicas
 	$(call MYSQL,$(TEST_LONG_TIMEOUT),,$(RACE),)
+	$(OVER_TLS) $(GO) -C integration test $(TAGS) $(RACE) -timeout $(TEST_LONG_TIMEOUT) -run '$(ON_MYSQL)' -skip '$(NOT_MYSQL)' .
+	$(OVER_TLS) $(MAKE) --no-print-directory test-mysql RACE="$(RACE)" TEST_TIMEOUT=$(TEST_LONG_TIMEOUT)
 	GOWORK=off $(GO) -C integration/datadog test . # a module of its own, which compiles for minutes
 
 # What users install, with empty caches and each supported Go: see RELEASING.md.

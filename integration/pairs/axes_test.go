@@ -171,7 +171,7 @@ var axes = []axis{
 		},
 		acted: func(e evidence, level string) bool {
 			hits, misses := e.after.StmtHits-e.before.StmtHits, e.after.StmtMisses-e.before.StmtMisses
-			return e.run.sandboxed || map[string]bool{"128": hits > 0, "1": misses > hits, "0": hits == 0}[level]
+			return e.run.sandboxed || map[string]bool{"128": hits > 0, "1": 4*misses > hits, "0": hits == 0}[level]
 		},
 	},
 	{

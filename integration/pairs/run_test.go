@@ -301,7 +301,7 @@ func (r *run) over(db *sql.DB, c *pooldriver.Connector) handle {
 // The least and the longest time of a run, and how many acts it has, also on a busy machine.
 const (
 	shortest = 700 * time.Millisecond
-	longest  = 3 * time.Second
+	longest  = 2 * time.Second
 	enough   = 120
 	least    = 40
 )

@@ -26,21 +26,21 @@ func testNoValueGoesBack(t *testing.T, s *stage) {
 			calm := s.disturb(t, seed, true)
 			defer calm()
 			var all sync.WaitGroup
-			end := time.Now().Add(length)
+			var reads, onReplicas, back atomic.Int64
+			goesOn := until(length, name, &back)
 			all.Go(func() {
-				for n := 1; time.Now().Before(end); n++ {
+				for n := 1; goesOn(); n++ {
 					if err := s.write(t.Context(), writer, 0, n); err != nil {
 						t.Error(err)
 						return
 					}
 				}
 			})
-			var reads, onReplicas, back atomic.Int64
 			for range workers / 4 {
 				all.Go(func() {
-					for time.Now().Before(end) {
+					for goesOn() {
 						ctx := pooldriver.Replica(contextOf(t.Context()))
-						for last := 0; time.Now().Before(end) && last >= 0; {
+						for last := 0; goesOn() && last >= 0; {
 							n, onReplica, err := s.read(ctx, db, 0)
 							if err != nil {
 								t.Error(err)

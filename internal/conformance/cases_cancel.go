@@ -97,8 +97,13 @@ var cancelCases = []Case{
 			for rows.Next() { // to the end, which the context is
 				<-ctx.Done()
 				// A driver that knows no context reads on. database/sql closes the
-				// rows in a goroutine of its own, if that comes in time.
-				time.Sleep(50 * time.Millisecond)
+				// rows in a goroutine of its own; closed rows have no columns.
+				for range 1000 {
+					if _, err := rows.Columns(); err != nil {
+						break
+					}
+					time.Sleep(5 * time.Millisecond)
+				}
 			}
 			err = rows.Err()
 			return errors.Join(err, rows.Close())
