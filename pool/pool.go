@@ -140,13 +140,15 @@ func (p *Pool[T]) putLocked(r *resource[T]) *waiter[T] {
 			return nil
 		}
 	}
-	if w := p.chosenLocked(); w != nil && p.mayGrantLocked(w) {
-		p.queue.take()
-		p.grantLocked(w, r, false)
-		if p.creating > 0 {
-			p.growth.returned = now
+	if !p.queue.empty() {
+		if w := p.chosenLocked(); w != nil && p.mayGrantLocked(w) {
+			p.queue.take()
+			p.grantLocked(w, r, false)
+			if p.creating > 0 {
+				p.growth.returned = now
+			}
+			return w
 		}
-		return w
 	}
 	r.idleSince = now
 	p.idle.push(r)

@@ -93,6 +93,7 @@ func (t *template) Driver() driver.Driver { return &mysql.MySQLDriver{} }
 func (t *template) Traits() dialects.Traits {
 	own := traits
 	own.Reprepares = !t.servers[0].config.InterpolateParams
+	own.AnswersOverwrite = true
 	own.RoleMatters = t.asks()
 	return own
 }

@@ -24,8 +24,7 @@ import (
 // Checkout is the connection of a checkout, and what has happened in the checkout since it has
 // that connection. database/sql's lock on the virtual connection protects it.
 type Checkout struct {
-	engine  *Engine
-	private Binding // of checkouts without a task
+	engine *Engine
 
 	// seat is the lending of the real connection, and binding is whose lending it is. Both are nil
 	// before the first operation.
@@ -36,6 +35,7 @@ type Checkout struct {
 	label    *string       // of the context that has attached it; nil: none
 	priority pool.Priority // of its first operation, without a task
 	asks     pool.Priority // of that context
+	placed   bool          // scope, label, asks or from may be set
 	from     *task.Task    // an outer task: the statement's context was derived from its context
 	touched  bool          // it has used seat: an operation cannot move to another connection
 	executed bool          // it has executed a statement on seat
@@ -52,11 +52,23 @@ type Checkout struct {
 // Init makes c a checkout of connections of e. values is the context with which database/sql
 // has begun it.
 func (c *Checkout) Init(e *Engine, values context.Context) {
-	c.engine, c.private.engine, c.values = e, e, values
+	c.engine, c.values = e, values
 }
 
 // withoutTask makes c, which is new, a checkout without a task.
-func (c *Checkout) withoutTask(label *string) { c.label, c.binding = label, &c.private }
+func (c *Checkout) withoutTask(label *string) {
+	c.label, c.placed, c.binding = label, true, &c.engine.private
+}
+
+// MoveTo makes e, another engine of the group, the engine of a checkout that has no transaction. The checkout leaves the
+// connection that it has; rows that are open there keep that.
+func (c *Checkout) MoveTo(e *Engine) {
+	if c.binding != nil {
+		c.binding.detach(c)
+		c.unbind()
+	}
+	c.engine, c.parted = e, false
+}
 
 // Take begins a checkout anew.
 func (c *Checkout) Take(values context.Context) { c.values, c.parted = values, false }
@@ -157,7 +169,7 @@ func (c *Checkout) findScope(ctx context.Context, w *Want) {
 		return
 	}
 	var p task.Place
-	switch err := c.engine.FindPlace(ctx, &p); {
+	switch err := c.findPlace(ctx, w, &p); {
 	case err == nil && p.Task == b.task:
 		c.scope, w.Scope = p.Scope, p.Scope
 	case c.scope.Left():
@@ -210,25 +222,27 @@ func (c *Checkout) attachAgain(ctx context.Context, w *Want) error {
 	return c.Reach(ctx, w)
 }
 
+// findPlace is Engine.FindPlace, which may be a function of the program, once for an operation.
+func (c *Checkout) findPlace(ctx context.Context, w *Want, p *task.Place) error {
+	if w.Place != nil {
+		*p = *w.Place
+		return nil
+	}
+	return c.engine.FindPlace(ctx, p)
+}
+
 // place finds the task of a checkout's first operation. It sets the binding if there is a task, and
 // otherwise admits the operation to a connection of its own.
 func (c *Checkout) place(ctx context.Context, w *Want) error {
 	e := c.engine
 	var p task.Place
-	if err := e.FindPlace(ctx, &p); err != nil {
+	if err := c.findPlace(ctx, w, &p); err != nil {
 		return err
 	}
-	p.Scope.Reach()
-	if p.Scope.Left() {
-		return sql.ErrTxDone
-	}
-	w.Scope, c.scope, c.label, c.asks, c.from = p.Scope, p.Scope, p.Label, p.Priority, p.From
-	if p.Task != nil {
-		b, err := e.bindTo(p.Task)
-		if c.binding = b; b != nil {
-			b.checkouts.Add(1)
+	if c.placed || !p.IsNone() {
+		if done, err := c.settle(w, &p); done {
+			return err
 		}
-		return err
 	}
 	if err := ctx.Err(); err != nil {
 		return err
@@ -239,6 +253,23 @@ func (c *Checkout) place(ctx context.Context, w *Want) error {
 	}
 	c.priority = c.priorityOf(w, nil)
 	return nil
+}
+
+// settle is place for a context, or after one, that says something of tasks. done: nothing else is to be asked.
+func (c *Checkout) settle(w *Want, p *task.Place) (done bool, err error) {
+	p.Scope.Reach()
+	if p.Scope.Left() {
+		return true, sql.ErrTxDone
+	}
+	c.placed = !p.IsNone()
+	w.Scope, c.scope, c.label, c.asks, c.from = p.Scope, p.Scope, p.Label, p.Priority, p.From
+	if p.Task == nil {
+		return false, nil
+	}
+	if c.binding, err = c.engine.bindTo(p.Task); c.binding != nil {
+		c.binding.checkouts.Add(1)
+	}
+	return true, err
 }
 
 // borrow attaches a connection of the pool without a task.
@@ -259,7 +290,7 @@ func (c *Checkout) borrow(ctx context.Context, w *Want) (err error) {
 	if err != nil {
 		return c.notAcquired(ctx, waited, err)
 	}
-	c.binding = &c.private
+	c.binding = &c.engine.private
 	return c.attachFor(ctx, w, r)
 }
 
@@ -291,7 +322,7 @@ func (c *Checkout) TakeAnswer(rows *Rows, a *session.Answer) error {
 	if a.Err != nil {
 		return a.Err
 	}
-	rows.seat, rows.checkout, rows.binding, rows.closed = nil, c, &c.private, false
+	rows.seat, rows.checkout, rows.binding, rows.closed = nil, c, &c.engine.private, false
 	rows.Rows.Answered(a)
 	return nil
 }
@@ -321,7 +352,7 @@ func (c *Checkout) attachDeferred(ctx context.Context, w *Want) error {
 	both, merged := mergedctx.New(t.Tx.Context(), ctx)
 	defer merged.Release()
 	place := task.PlaceOf(t.Tx.Context())
-	c.label, c.asks, c.from = place.Label, place.Priority, place.From
+	c.label, c.asks, c.from, c.placed = place.Label, place.Priority, place.From, true
 	c.priority = c.priorityOf(w, nil)
 	err := ctxerr.Of(both, c.borrow(both, w))
 	t.attached(w, c.binding, err)
@@ -427,7 +458,7 @@ func (c *Checkout) own(s *Seat) *Tx {
 // Detach ends the checkout. A clean connection can be lent again at once. Rollback and
 // cleaning happen in the background, and the connection counts as active until they end.
 func (c *Checkout) Detach() {
-	if s := c.seat; c.binding == &c.private && s != nil && c.rows == nil && c.tx == nil && c.from == nil {
+	if s := c.seat; c.binding == &c.engine.private && s != nil && c.rows == nil && c.tx == nil && c.from == nil {
 		c.seat, c.binding = nil, nil
 		s.leaveAlone()
 	} else {

@@ -66,7 +66,7 @@ func (c *Checkout) StandDown(w *Want) {
 // connection. The caller has to call Done afterwards.
 func (c *Checkout) MoveOn(w *Want) {
 	w.Retried = true
-	c.engine.unattached.Add(1) // until Done
+	c.engine.waitFor(&w.away)
 	b, deferred := c.binding, c.tx
 	c.StandDown(w)
 	c.Unlock(w)
@@ -76,6 +76,17 @@ func (c *Checkout) MoveOn(w *Want) {
 			deferred.again()
 			c.tx = deferred
 		}
+	}
+}
+
+// Visit counts an operation that goes to another engine of the group, and may come back to home.
+func (c *Checkout) Visit(w *Want, home *Engine) { home.waitFor(&w.home) }
+
+// waitFor counts an operation, until Done, as work that has begun and may have no connection for a while. by is who counts it.
+func (e *Engine) waitFor(by **Engine) {
+	if *by == nil {
+		*by = e
+		e.unattached.Add(1)
 	}
 }
 
@@ -89,8 +100,11 @@ func (c *Checkout) unbind() {
 // Done ends an operation.
 func (c *Checkout) Done(w *Want) {
 	c.Unlock(w)
-	if w.Retried {
-		c.engine.unattached.Add(-1)
+	if w.away != nil {
+		w.away.unattached.Add(-1)
+	}
+	if w.home != nil {
+		w.home.unattached.Add(-1)
 	}
 	if w.joined != nil {
 		w.joined()

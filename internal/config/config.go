@@ -14,7 +14,16 @@ import (
 // defaults, and nobody changes it. A field means what the field of the same name in pooldriver.Config
 // means: 0 and nil mean "never", "no limit" or "none".
 type Config struct {
-	Dialect dialects.Dialect // of the template
+	// What every statement asks comes first, to share a cache line.
+
+	Dialect      dialects.Dialect // of the template
+	QueueTarget  time.Duration
+	TaskKey      func(context.Context) (key any, lifetime context.Context) // it does not panic
+	SampleStacks int
+	SlowQuery    time.Duration
+	Pipeline     int // most queries of one pipeline; 0: there is none
+	Reset        pinning.Mode
+	LazyBegin    bool
 
 	MaxConns, MinConns, MinIdleConns, MaxWaiters                               int
 	MaxConnLifetime, MaxConnLifetimeJitter, MaxConnIdleTime, HealthCheckPeriod time.Duration
@@ -22,20 +31,16 @@ type Config struct {
 	// IdleTimeout bounds the look at an idle connection before it is lent.
 	IdleTimeout time.Duration
 	// QueueTarget, QueueInterval and QueueDry are those of pool.Config.
-	QueueTarget, QueueInterval time.Duration
-	QueueDry                   bool
-	BreakerFailures            int
-	BreakerCooldown            time.Duration
-	AfterConnect               func(context.Context, driver.Conn) error
-	Credentials                func(context.Context) (dialects.Credential, error)
+	QueueInterval   time.Duration
+	QueueDry        bool
+	BreakerFailures int
+	BreakerCooldown time.Duration
+	AfterConnect    func(context.Context, driver.Conn) error
+	Credentials     func(context.Context) (dialects.Credential, error)
 
-	Reset     pinning.Mode
-	Pipeline  int // most queries of one pipeline; 0: there is none
 	StmtCache int // of one connection, within pooldriver.Config.StmtBudget
-	LazyBegin bool
 
 	Ambient                    Ambient
-	TaskKey                    func(context.Context) (key any, lifetime context.Context) // it does not panic
 	TaskTimeout, DeadlockAfter time.Duration
 	// NestedBufferOthers limits the rows of all statements in memory where other tasks wait for a
 	// connection. NestedBufferTotal limits them where a statement of the same task needs the connection.
@@ -43,12 +48,11 @@ type Config struct {
 
 	ListenPing time.Duration
 
+	// Confirm, of the pool of a replica, returns the era of a connection that was just dialled: see floor.Watcher.
+	Confirm                    func(context.Context) uint64
 	ReplicaReads               Reads
 	ReplicaFallback            bool
 	ReplicaWait, ReplicaMaxLag time.Duration
-
-	SampleStacks int
-	SlowQuery    time.Duration
 }
 
 // Ambient is a pooldriver.AmbientMode.

@@ -43,11 +43,11 @@ var errSuspect = errors.New("pooldriver: the server has not answered on another 
 
 // ready checks a connection that was used before, on its way to the next borrower. So a
 // dead connection is found here, and not by the borrower's statement.
-func (p *Pool) ready(ctx context.Context, r *Conn) error {
+func ready(ctx context.Context, r *Conn) error {
 	if notices := r.notices.Load(); notices != 0 {
 		r.notices.And(^notices)
 		if notices&suspect != 0 && !r.Session.Irreplaceable() {
-			p.report.FoundDead.Add(1)
+			r.pool.report.FoundDead.Add(1)
 			return errSuspect
 		}
 		r.Session.Statements().CloseOrphans()
@@ -60,9 +60,9 @@ func (p *Pool) ready(ctx context.Context, r *Conn) error {
 		r.endsBy(report.Lost) // nobody knows whether it was dead
 		return err
 	}
-	p.report.FoundDead.Add(1)
+	r.pool.report.FoundDead.Add(1)
 	if _, silent := errors.AsType[*session.SilentError](err); silent {
-		p.suspectOthers(r)
+		r.pool.suspectOthers(r)
 	}
 	return err
 }

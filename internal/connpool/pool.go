@@ -25,15 +25,20 @@ type Pool struct {
 	// before the first Acquire.
 	HeldBy func() string
 
-	config    *config.Config
+	// What every statement asks comes next, to share a cache line.
+
+	config   *config.Config
+	report   *report.Report
+	pool     *pool.Pool[*Conn]
+	draining atomic.Bool
+	settings dbsettings.List
+
 	template  dialects.Template
 	listening dialects.ListenTemplate // of the connection that listens; nil: none does
 	traits    dialects.Traits         // of template
 	usage     *usage.Env
 	env       session.Env
 	starving  func(waiting int) // see pool.Config
-	pool      *pool.Pool[*Conn]
-	report    *report.Report
 
 	credentials *credential.Cache // nil: the DSN's
 	generation  atomic.Uint64
@@ -41,11 +46,9 @@ type Pool struct {
 	restoring   atomic.Int64    // connections that are being rolled back or cleaned, after their borrowers
 	numbers     *atomic.Uint64  // of connections
 	host        atomic.Pointer[string]
-	settings    dbsettings.List
 	// Generations are those of the texts that the program has prepared.
 	Generations stmtcache.Generations
-	closingIdle atomic.Bool // Close has begun
-	draining    atomic.Bool
+	closingIdle atomic.Bool               // Close has begun
 	proven      atomic.Pointer[time.Time] // when Ready has last asked a server
 }
 
@@ -82,7 +85,7 @@ func (p *Pool) poolConfig() pool.Config[*Conn] {
 		Check:            p.healthy,
 		CheckAfterUse:    p.maySleep(),
 		Preserve:         func(r *Conn) bool { return r.Session.Irreplaceable() },
-		BeforeAcquire:    p.ready,
+		BeforeAcquire:    ready,
 		Min:              from.MinConns,
 		MinIdle:          from.MinIdleConns,
 		Max:              from.MaxConns,
@@ -105,6 +108,9 @@ func (p *Pool) poolConfig() pool.Config[*Conn] {
 	}
 	return c
 }
+
+// ShareGenerations makes the generations of texts in p those of another pool.
+func ShareGenerations(p, with *Pool) { p.env.Generations = with.env.Generations }
 
 // maySleep reports whether the pool leaves the server alone while nobody uses the pool: a database that
 // scales to zero sleeps then. If the server's role matters, the pool asks the server: otherwise the next

@@ -21,6 +21,9 @@ func (p *Pool) BringUp(ctx context.Context, r *Conn) error {
 	return p.bringUp(ctx, r)
 }
 
+// IsUp reports whether r has all settings of the *sql.DB.
+func (p *Pool) IsUp(r *Conn) bool { return p.settings.Current(&r.applied) }
+
 // bringUp is BringUp for a connection that lacks settings.
 func (p *Pool) bringUp(ctx context.Context, r *Conn) (err error) {
 	done := false

@@ -71,7 +71,9 @@ func (v *Converter) Convert(args []driver.NamedValue) ([]driver.NamedValue, erro
 // others does not depend on these.
 func MakePlain(args []driver.NamedValue) bool {
 	for i := range args {
-		if !isPlain(args[i].Value) && !makePlain(&args[i]) {
+		if n, ok := args[i].Value.(int); ok {
+			args[i].Value = int64(n)
+		} else if !isPlain(args[i].Value) && !makePlain(&args[i]) {
 			return false
 		}
 	}
@@ -82,8 +84,6 @@ func MakePlain(args []driver.NamedValue) bool {
 func makePlain(arg *driver.NamedValue) bool {
 	switch v := arg.Value.(type) {
 	case time.Time:
-	case int:
-		arg.Value = int64(v)
 	case int32:
 		arg.Value = int64(v)
 	case uint32:

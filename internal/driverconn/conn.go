@@ -14,18 +14,18 @@ import (
 // assertion to an interface costs more than a call. One goroutine at a time uses a Conn, as it uses
 // the driver's connection.
 type Conn struct {
-	Driver driver.Conn
-
 	// nil if the driver's connection does not implement them.
 	Checker   driver.NamedValueChecker
 	Resetter  driver.SessionResetter
 	Validator driver.Validator
 
+	queryerCtx driver.QueryerContext
 	execerCtx  driver.ExecerContext
 	execer     driver.Execer //nolint:staticcheck // drivers without ExecerContext have it
 	beginner   driver.ConnBeginTx
-	queryerCtx driver.QueryerContext
 	queryer    driver.Queryer //nolint:staticcheck // as above
+
+	Driver driver.Conn
 }
 
 // New looks up what c implements.

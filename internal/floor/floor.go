@@ -5,6 +5,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/pooldriver/pooldriver/dialects"
 	"github.com/pooldriver/pooldriver/internal/task"
@@ -12,25 +13,44 @@ import (
 
 // Floors are those of a context, or of a task. The zero value has none. The methods may be called at the same time.
 type Floors struct {
-	mu     sync.Mutex // protects following fields
-	own    []*Floor
-	tokens []string // positions that came in tokens
+	mu      sync.Mutex // protects following fields, and those of the floors
+	own     []*Floor
+	tokens  []string // positions that came in tokens
+	changes uint64   // writes whose position became unknown, and reads on replicas
+	asks    bool     // what is to be seen is known as soon as the primary is asked
 }
 
 // Floor is how new a replica has to be to serve a context: it has everything that the context has written to one
-// database. The methods may be called at the same time.
+// database, and has seen there. The methods may be called at the same time.
 type Floor struct {
-	of        any // the Connector's replicas
-	positions dialects.Positions
+	all       *Floors
+	of        any                // the Connector
+	positions dialects.Positions // of the database
 
-	mu       sync.Mutex // protects following fields
-	position string     // empty: nothing is written, or unknown
-	unknown  bool       // a write has no known position
-	lost     uint64     // how many writes have had none
-	replica  any        // from which the context reads; nil: from none
+	pending  int    // sessions that owe a position: statements that may write have run there
+	position string // empty: nothing is written, or unknown
+	lazy     bool   // the primary had not flushed position: no replica has it soon
+	unknown  bool   // only the primary is sure to have everything
+	asks     bool   // and it has not been asked where that is
+	shown    Server // from which the context has read what position may not have; zero: from none
+	reads    int    // that run there
+}
+
+// Server is a replica since its watcher is connected to it. What it shows never goes back. After a crash, or when another
+// server answers at its address, Era is another one.
+type Server struct {
+	Replica any
+	Era     uint64
 }
 
 type key struct{}
+
+// used: there is a Connector with replicas in the process.
+var used atomic.Bool
+
+// Use says that there are replicas, so that writes count. Used reports whether there are some.
+func Use()       { used.Store(true) }
+func Used() bool { return used.Load() }
 
 // With returns a context that keeps floors. If ctx does already, or has a task, it is ctx.
 func With(ctx context.Context) context.Context {
@@ -38,6 +58,23 @@ func With(ctx context.Context) context.Context {
 		return ctx
 	}
 	return context.WithValue(ctx, key{}, &Floors{})
+}
+
+// WithNow is With for a context that has seen what the primary has now. Nothing is asked before its first read.
+func WithNow(ctx context.Context) context.Context {
+	if !Used() {
+		return ctx
+	}
+	ctx = With(ctx)
+	all := floorsOf(ctx, nil)
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	all.asks = true
+	for _, f := range all.own {
+		f.unknown, f.asks = true, true
+		all.changes++
+	}
+	return ctx
 }
 
 // WithToken is With for a context that has written what a token says.
@@ -79,30 +116,31 @@ func floorsOf(ctx context.Context, t *task.Task) *Floors {
 	return t.Attached(func() any { return &Floors{} }).(*Floors)
 }
 
-// Of returns the floor of ctx for a Connector's replicas; nil: none is kept. t is the task of ctx there; nil: it has none.
-func Of(ctx context.Context, t *task.Task, replicas any, p dialects.Positions) *Floor {
+// Of returns the floor of ctx for a Connector; nil: none is kept. t is the task of ctx there; nil: it has none.
+func Of(ctx context.Context, t *task.Task, connector any, p dialects.Positions) *Floor {
 	all := floorsOf(ctx, t)
 	if all == nil {
 		return nil
 	}
 	all.mu.Lock()
 	defer all.mu.Unlock()
-	i := slices.IndexFunc(all.own, func(f *Floor) bool { return f.of == replicas })
+	i := slices.IndexFunc(all.own, func(f *Floor) bool { return f.of == connector })
 	if i >= 0 {
 		return all.own[i]
 	}
-	f := &Floor{of: replicas, positions: p}
+	f := &Floor{all: all, of: connector, positions: p, unknown: all.asks, asks: all.asks}
 	for _, position := range all.tokens {
 		f.add(position)
+	}
+	for _, other := range all.own {
+		f.learn(other, other.position, other.unknown)
 	}
 	all.own = append(all.own, f)
 	return f
 }
 
-// add adds a position of a token. What f does not understand only the primary is sure to have.
+// add adds a position of a token, or of another Connector. What f does not understand only the primary is sure to have.
 func (f *Floor) add(position string) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
 	switch p := f.positions; {
 	case !p.Valid(position):
 		f.unknown = true
@@ -113,81 +151,120 @@ func (f *Floor) add(position string) {
 	}
 }
 
-// Mark is for Raise: it is taken before the primary is asked.
-func (f *Floor) Mark() uint64 {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.lost
+// learn adds what was written by another Connector, which may lead to the same database.
+func (f *Floor) learn(other *Floor, position string, isUnknown bool) {
+	switch {
+	case f == other || !f.mayBe(other):
+	case isUnknown:
+		f.unknown = true
+	case position != "":
+		f.add(position)
+	}
 }
 
-// Raise adds a write. to is a position of the primary that has it, and everything before. It was asked for after mark. It
-// may lack a write whose position became unknown since then.
-func (f *Floor) Raise(mark uint64, to string) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
+// mayBe reports whether f and other may be of one database. Where one has no position yet nobody knows.
+func (f *Floor) mayBe(other *Floor) bool {
+	return f.positions == other.positions &&
+		(f.position == "" || other.position == "" || f.positions.SameDatabase(f.position, other.position))
+}
+
+// Mark is for Raise: it is taken before the primary is asked.
+func (f *Floor) Mark() uint64 {
+	f.all.mu.Lock()
+	defer f.all.mu.Unlock()
+	return f.all.changes
+}
+
+// Raise adds a write, or what the primary has shown. The primary's log, which has it and everything before,
+// was asked for after mark. It may lack a write whose position became unknown since then, and what a replica has shown.
+func (f *Floor) Raise(mark uint64, log dialects.Log) {
+	f.all.mu.Lock()
+	defer f.all.mu.Unlock()
+	f.raise(mark, log)
+}
+
+func (f *Floor) raise(mark uint64, log dialects.Log) {
+	to := log.Position
 	// A position of another history has everything of the primary, too: the failover has lost the rest.
 	if f.position != "" && f.positions.Reached(to, f.position) {
 		to = f.position
 	}
-	f.position, f.unknown = to, f.lost != mark
-}
-
-// Unknown adds a write whose position is not known. Until the next Raise only the primary has everything.
-func (f *Floor) Unknown() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.unknown = true
-	f.lost++
-}
-
-// Now returns the position that a replica has to have; empty: any replica will do. primaryOnly: none will.
-func (f *Floor) Now() (position string, primaryOnly bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.position, f.unknown
-}
-
-// Replica returns the replica from which the context reads; nil: from none.
-func (f *Floor) Replica() any {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.replica
-}
-
-// Stay makes r the replica from which the context reads, unless it reads from one already: at the same time another
-// read may have chosen another one. It returns the replica, and Now.
-func (f *Floor) Stay(r any) (stays any, position string, primaryOnly bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.replica == nil {
-		f.replica = r
+	f.position, f.lazy = to, log.Lazy
+	if f.all.changes == mark {
+		f.unknown, f.asks = false, false
+		if f.reads == 0 { // else one may show what the primary had after to
+			f.shown = Server{}
+		}
 	}
-	return f.replica, f.position, f.unknown
+	for _, other := range f.all.own {
+		other.learn(f, to, false)
+	}
 }
 
-// Leave ends the stay with a replica. What the context has read there only the primary is sure to have, until the
+// lose adds a write whose position is not known. Until the next Raise only the primary has everything.
+func (f *Floor) lose() {
+	f.all.changes++
+	f.unknown = true
+	for _, other := range f.all.own {
+		other.learn(f, "", true)
+	}
+}
+
+// Need is what a replica has to have. The zero Need is had by each.
+type Need struct {
+	Position    string // empty: any will do
+	Lazy        bool   // to wait for Position is in vain
+	PrimaryOnly bool   // no replica will do
+	Pending     bool   // because something that may write is open
+	Asks        bool   // one will do that has what the primary has now
+}
+
+// Now returns what a replica has to have.
+func (f *Floor) Now() Need {
+	f.all.mu.Lock()
+	defer f.all.mu.Unlock()
+	return f.nowLocked()
+}
+
+func (f *Floor) nowLocked() Need {
+	pending := slices.ContainsFunc(f.all.own, func(other *Floor) bool { return other.pending > 0 && f.mayBe(other) })
+	return Need{f.position, f.lazy, f.unknown || pending, pending, f.asks}
+}
+
+// Shown is the server that has shown the context what Now's position may not have; zero: there is none.
+func (f *Floor) Shown() Server {
+	f.all.mu.Lock()
+	defer f.all.mu.Unlock()
+	return f.shown
+}
+
+// Shows is called before s serves a read, and Showed afterwards. It reports false if s may be older than what the context has seen.
+func (f *Floor) Shows(s Server) bool {
+	f.all.mu.Lock()
+	defer f.all.mu.Unlock()
+	if f.nowLocked().PrimaryOnly || f.shown != (Server{}) && f.shown != s {
+		return false
+	}
+	f.shown = s
+	f.all.changes++
+	f.reads++
+	return true
+}
+
+// Showed is called when a read has got its answer.
+func (f *Floor) Showed() {
+	f.all.mu.Lock()
+	defer f.all.mu.Unlock()
+	f.reads--
+}
+
+// Leave is called when the server of Shown can serve no more. What it has shown only the primary is sure to have, until the
 // next Raise.
 func (f *Floor) Leave() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.replica != nil {
-		f.replica, f.unknown = nil, true
-		f.lost++
-	}
-}
-
-// Unknown adds a write of ctx, to any database, whose position is not known. t is the task of ctx; nil: it has none.
-func Unknown(ctx context.Context, t *task.Task) {
-	all := floorsOf(ctx, t)
-	if all == nil {
-		return
-	}
-	all.mu.Lock()
-	defer all.mu.Unlock()
-	if !slices.Contains(all.tokens, unknown) {
-		all.tokens = append(all.tokens, unknown)
-	}
-	for _, f := range all.own {
-		f.Unknown()
+	f.all.mu.Lock()
+	defer f.all.mu.Unlock()
+	if f.shown != (Server{}) {
+		f.shown, f.unknown = Server{}, true
+		f.all.changes++
 	}
 }

@@ -14,6 +14,7 @@ const (
 	Served     Reason = iota // by a replica
 	Waited                   // by a replica that had to catch up with the context first
 	Behind                   // the replica did not catch up in time
+	Writing                  // a transaction or rows of the context, which may write, are open
 	Unknown                  // where the context's last write is in the log is not known
 	Late                     // too late for pool_replica_max_lag
 	Dead                     // no connection to a replica could be had
@@ -22,9 +23,14 @@ const (
 	Writes                   // the text is not known to read only
 	Refused                  // the replica has refused the statement: it writes, or is in the way of the replication
 	Reasons    = int(Refused) + 1
+
+	// These count nothing.
+	None   = Refused + 1 // no replica may serve it
+	unseen = None + 1    // nobody has asked it lately
+	stuck  = None + 2    // Behind, and a read has waited for it in vain
 )
 
-var reasons = [Reasons]string{"served", "waited", "behind", "unknown", "late", "dead", "not a standby", "joined", "writes", "refused"}
+var reasons = [Reasons]string{"served", "waited", "behind", "writing", "unknown", "late", "dead", "no_standby", "joined", "not_read", "refused"}
 
 func (r Reason) String() string { return reasons[r] }
 
@@ -34,4 +40,9 @@ type Counters struct {
 	Wait  histogram.Histogram // for replicas to catch up
 }
 
-func (c *Counters) count(r Reason) { c.Reads[r].Add(1) }
+// Count counts a read.
+func (c *Counters) Count(r Reason) {
+	if r < None {
+		c.Reads[r].Add(1)
+	}
+}

@@ -311,6 +311,9 @@ func (r *Rows) Close() (err error) {
 		r.stmt = nil
 	}
 	returned = true
+	if s.debts.Any() {
+		s.settle()
+	}
 	return err
 }
 

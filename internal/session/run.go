@@ -70,16 +70,24 @@ const (
 // prepares a stale statement again.
 func (s *Session) Run(ctx context.Context, st *Statement) (Progress, error) {
 	for {
-		if p, err := s.runOnce(ctx, st); p != renewed {
-			return p, err
+		p, err := s.runOnce(ctx, st)
+		if p == renewed {
+			continue
 		}
+		if s.debts.Any() && (err != nil || !st.Queries) {
+			s.settle()
+		}
+		return p, err
 	}
 }
 
 func (s *Session) runOnce(ctx context.Context, st *Statement) (Progress, error) {
-	p, err := s.makeReady(ctx, st)
-	if p != ready {
-		return p, err
+	var err error
+	if !s.isReady(st) {
+		var p Progress
+		if p, err = s.makeReady(ctx, st); p != ready {
+			return p, err
+		}
 	}
 	if st.Effect&(pinning.ChangesSession|dialects.ForgetPrepared) != 0 {
 		err = s.owner.Sending(ctx, st)
@@ -91,7 +99,20 @@ func (s *Session) runOnce(ctx context.Context, st *Statement) (Progress, error) 
 	default:
 		err = s.send(ctx, st)
 	}
-	return s.answered(st, err)
+	if err != nil || st.prepared != nil || !LeavesNothing(st.Effect) {
+		return s.answered(st, err)
+	}
+	return Executed, nil
+}
+
+// isReady reports whether makeReady has nothing to do for st: a text that is sent as it is, with arguments that
+// the driver takes, on a session that keeps no statement which could be stale.
+func (s *Session) isReady(st *Statement) bool {
+	if st.Prepares || st.Direct != nil || st.renewals != 0 || s.traits.PreparedAges && s.stmts.Len() != 0 || !s.sendsTexts(st) {
+		return false
+	}
+	st.Converted = st.Converted || s.takesArgsAsGiven(st.Args)
+	return st.Converted
 }
 
 // makeReady finds the prepared statement, if st is executed by one, and converts the arguments. If the result is

@@ -9,13 +9,13 @@ package session
 import (
 	"context"
 	"database/sql/driver"
-	"errors"
 	"sync/atomic"
 	"time"
 
 	"github.com/pooldriver/pooldriver/dialects"
 	"github.com/pooldriver/pooldriver/internal/config"
 	"github.com/pooldriver/pooldriver/internal/driverconn"
+	"github.com/pooldriver/pooldriver/internal/floor"
 	"github.com/pooldriver/pooldriver/internal/stmtcache"
 )
 
@@ -61,21 +61,18 @@ type Owner interface {
 // package binding), or it has no borrower. "It needs no lock" says of a method that others may call it
 // meanwhile.
 type Session struct {
-	env    *Env
+	// What every statement touches comes first, to share few cache lines.
+
 	server dialects.Session
-	conn   driverconn.Conn
-	traits dialects.Traits
-	owner  Owner
-	counts bool // server counts what is sent
-	// irreplaceable: the database ends with the session, see dialects.Irreplaceable.
-	irreplaceable bool
-	// carrier is server, if its statements carry settings.
-	carrier dialects.SettingsCarrier
-	// rereader is server, if its driver keeps statements of its own.
-	rereader dialects.Rereader
-
-	stmts stmtcache.Cache
-
+	// running counts the calls of the driver that have not returned. A call that has
+	// panicked stays counted. Between two operations running is 0 unless a call panicked.
+	running int
+	sent    uint64 // Sent of server when the last call began
+	// reading is the number of rows of the borrower that are open.
+	reading int
+	counts  bool // server counts what is sent
+	// severed: Sever was called.
+	severed atomic.Bool
 	// effect is the effect of all statements since the last reset.
 	effect dialects.Effect
 	health health
@@ -84,22 +81,12 @@ type Session struct {
 	namesChanged bool
 	// roleDoubt: the server has refused to write, as a server does that is not a primary.
 	roleDoubt bool
-	settings  settings
-	// severed: Sever was called.
-	severed atomic.Bool
-	// running counts the calls of the driver that have not returned. A call that has
-	// panicked stays counted. Between two operations running is 0 unless a call panicked.
-	running int
-	sent    uint64 // Sent of server when the last call began
 
-	// The following fields concern the present borrower: see Lend.
+	// The following fields, up to byHand, concern the present borrower: see Lend.
 
 	// inTask: the borrower is a task. Several checkouts may use the session, and their
 	// statements may join its transaction.
-	inTask   bool
-	tx       *Tx   // the transaction of BeginTx that is open or deferred
-	inner    []*Tx // the open savepoints, the innermost one last
-	deferred *Tx   // begins with the next statement
+	inTask bool
 	// hiddenTx: the text of a statement begins a transaction. It matters where the server
 	// does not tell the transaction's state.
 	hiddenTx bool
@@ -107,8 +94,6 @@ type Session struct {
 	txFailed bool
 	// stateful: statements of the borrower have changed the session.
 	stateful bool
-	// reading is the number of rows of the borrower that are open.
-	reading int
 	// byHand: a text, and not BeginTx, has begun the outermost transaction that is open.
 	byHand bool
 	// schemaGeneration changes whenever a table that the task's transaction has used may
@@ -116,15 +101,35 @@ type Session struct {
 	// and at the rollback to a savepoint, which releases locks on tables.
 	schemaGeneration uint64
 
+	deferred *Tx   // begins with the next statement
+	tx       *Tx   // the transaction of BeginTx that is open or deferred
+	inner    []*Tx // the open savepoints, the innermost one last
+
+	// rows are the rows that are read from the driver. The field changes under the lock.
+	rows atomic.Pointer[Rows]
+	// resetContext is for the next call of the driver's ResetSession; nil: none is there.
+	resetContext *lazyTimeout
+	env          *Env
+	settings     settings
+	traits       dialects.Traits
+	conn         driverconn.Conn
+
+	stmts stmtcache.Cache
+
+	owner Owner
+	// irreplaceable: the database ends with the session, see dialects.Irreplaceable.
+	irreplaceable bool
+	// carrier is server, if its statements carry settings.
+	carrier dialects.SettingsCarrier
+	// rereader is server, if its driver keeps statements of its own.
+	rereader dialects.Rereader
+	// debts are the floors of contexts that wait for the position of what was written on the session.
+	debts floor.Debts
+
 	// panicked is the value with which the driver has panicked in LeftNothing; nil: it has not.
 	panicked any
 	// canReset: the driver has a ResetSession, also if it is not called.
 	canReset bool
-	// resetContext is for the next call of the driver's ResetSession; nil: none is there.
-	resetContext *lazyTimeout
-
-	// rows are the rows that are read from the driver. The field changes under the lock.
-	rows atomic.Pointer[Rows]
 }
 
 // Init makes s the session of server. traits are those of the template; they are not used
@@ -189,6 +194,10 @@ func (s *Session) Lend(inTask bool) {
 // GiveBack takes the session from its borrower. A transaction that is open stays open on
 // the server until the session is reset.
 func (s *Session) GiveBack() {
+	if s.debts.Any() {
+		s.settleNow()
+		s.debts.Drop() // what is still open
+	}
 	if s.tx != nil || s.inner != nil || s.deferred != nil {
 		s.tx, s.inner, s.deferred = nil, nil, nil
 	}
@@ -216,24 +225,6 @@ func (s *Session) Ping(ctx context.Context) error {
 	s.returned()
 	return err
 }
-
-// Written asks the server for a position of its log that has everything which the session has committed. It is
-// empty while a transaction is open.
-func (s *Session) Written(ctx context.Context) (position string, err error) {
-	asked, ok := s.server.(dialects.Positioned)
-	if !ok {
-		return "", errNoPosition
-	}
-	if s.InTx() {
-		return "", nil
-	}
-	s.call()
-	position, err = asked.Written(ctx)
-	s.returned()
-	return position, err
-}
-
-var errNoPosition = errors.New("pooldriver: this database does not tell how far its log has come")
 
 // Command executes a statement of this package or of its caller, and not of the program.
 func (s *Session) Command(ctx context.Context, text string, args ...driver.NamedValue) error {
@@ -311,6 +302,7 @@ func (s *Session) spare(cut *time.Timer) {
 func (s *Session) Diagnose(err error) dialects.Diagnosis {
 	said := s.env.Dialect.Diagnose(err)
 	s.txFailed = s.tx != nil
+	s.failed()
 	if said&dialects.RoleDoubt != 0 {
 		s.roleDoubt = true
 	}

@@ -18,6 +18,8 @@ type Cache struct {
 	weight int                      // the sum of the weights
 	byText map[string]*list.Element // of *Stmt
 	order  list.List                // most recently used first
+
+	closeFailed bool // beside the length of order, to share a cache line
 	// generation counts the changes of what texts mean on this connection. Statements
 	// of an older generation are not used again. They are closed when they are next met: a Close
 	// sends something, and when the generation changes the connection may be reading rows, or be in
@@ -26,8 +28,7 @@ type Cache struct {
 
 	owned map[*Owner]*Stmt // beside the statements that are kept by their texts
 
-	closeFailed bool
-	forgotten   int
+	forgotten int
 }
 
 // Stmt is a driver's statement on one real connection.

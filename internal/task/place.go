@@ -38,6 +38,11 @@ func placeAt(value any) Place {
 	return Place{}
 }
 
+// IsNone reports whether the context says nothing of tasks.
+func (p *Place) IsNone() bool {
+	return p.Task == nil && p.From == nil && p.Label == nil && p.Scope == nil && p.Priority == pool.PriorityNormal && !p.outside
+}
+
 // nearest returns the task that a context made at this place is derived from.
 func (p Place) nearest() *Task {
 	if p.Task != nil {

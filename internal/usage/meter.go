@@ -29,14 +29,14 @@ func NewClock() *Clock {
 type Env struct {
 	Config *config.Config
 	Clock  *Clock
+	// Observed: somebody wants to know every checkout.
+	Observed bool
 	// Sites has the call stacks that took connections, Statements the call stacks of statements.
 	Sites, Statements callsite.Table
 	// Hold and Idle are of the timed checkouts.
 	Hold, Idle histogram.Histogram
 	// Traffic has the checkouts that were timed one by one.
 	Traffic traffic.Ring
-	// Observed: somebody wants to know every checkout.
-	Observed bool
 	// TellSlow is called for each statement that takes Config.SlowQuery or longer, under the lock of its
 	// connection: it must be quick. If SlowQuery is 0, TellSlow is not called.
 	TellSlow func(SlowQuery)
@@ -79,13 +79,16 @@ type Meter struct {
 	idleSince int64         // since when nothing runs, by the exact clock; 0: not measured exactly
 	strongest pinning.Pin
 	waited    time.Duration
-	used      Use
-	slow      statement
+	tick      int64
+	undrawn   int // so many checkouts more are neither timed nor sampled
+
+	used Use
+	slow statement
 
 	// The budget.
-	tick          int64
 	timings       int
 	stacks        int
+	ahead         int // undrawn when it was set
 	untilTimed    int
 	untilStack    int
 	statementsPut int
@@ -94,12 +97,12 @@ type Meter struct {
 // Init makes m the meter of a new connection.
 func (m *Meter) Init(env *Env) {
 	m.env, m.config = env, env.Config
-	m.untilTimed, m.untilStack = draw(everyTimed), draw(env.Config.SampleStacks)
+	m.untilTimed, m.untilStack = drawn(everyTimed), drawn(env.Config.SampleStacks)
 }
 
-// draw returns after how many checkouts the next one is drawn. The average is the number every. A
+// drawn returns after how many checkouts the next one is drawn. The average is the number every. A
 // fixed number would keep step with a program that repeats itself.
-func draw(every int) int { return 1 + rand.N(max(1, 2*every-1)) }
+func drawn(every int) int { return 1 + rand.N(max(1, 2*every-1)) }
 
 // Begin begins a checkout. pins: it is a transaction or another pin. text is the first statement's
 // text, or nil.
@@ -108,37 +111,68 @@ func (m *Meter) Begin(label, text *string, waited time.Duration, pins bool) {
 	if now != m.tick {
 		m.renew(now)
 	}
-	m.timed = m.drawTimed()
-	sampled := m.drawStack(pins || waited > sampledWait)
-	m.exact = m.timed > 0 || sampled > 0
 	m.strongest, m.waited, m.idleSince = pinning.Conn, waited, 0
-	if m.exact {
-		now = m.env.Clock.Fine()
+	sampled := uint64(0)
+	if m.undrawn--; m.undrawn < 0 || pins || waited > sampledWait {
+		sampled = m.draw(pins || waited > sampledWait)
+		if m.exact {
+			now = m.env.Clock.Fine()
+		}
 	}
 	m.count.Store(m.count.Load()>>32<<32 + 1<<32 + 1)
-	set(&m.since, now)
-	set(&m.last, m.tick)
-	set(&m.idle, 0)
-	if m.pin.Load() != uint32(pinning.Conn) {
-		m.pin.Store(uint32(pinning.Conn))
+	if m.since.Load() != now || m.last.Load() != m.tick {
+		m.since.Store(now)
+		m.last.Store(m.tick)
 	}
-	point(&m.label, label)
-	point(&m.text, text)
-	if m.statement.Load() != nil {
-		m.statement.Store(nil)
+	if m.label.Load() != label || m.text.Load() != text {
+		m.label.Store(label)
+		m.text.Store(text)
+	}
+	if m.idle.Load() != 0 || m.pin.Load() != uint32(pinning.Conn) || m.statement.Load() != nil || m.site.Load() != nil {
+		m.forget()
 	}
 	if m.config.SlowQuery > 0 {
 		m.beginStatement(text, m.tick, waited)
 	}
 	if sampled > 0 {
 		m.takeStack(sampled)
-	} else if m.site.Load() != nil {
-		m.site.Store(nil)
 	}
 }
 
+// forget empties what Look may have seen of the last checkout.
+func (m *Meter) forget() {
+	m.idle.Store(0)
+	m.pin.Store(uint32(pinning.Conn))
+	m.statement.Store(nil)
+	m.site.Store(nil)
+}
+
+// draw decides how a checkout is measured. sampled: how many checkouts its stack stands for.
+func (m *Meter) draw(pins bool) (sampled uint64) {
+	passed := m.ahead - max(0, m.undrawn) // these were neither timed nor sampled
+	if m.undrawn >= 0 {
+		passed-- // this one
+	}
+	m.untilTimed, m.untilStack = m.untilTimed-passed, m.untilStack-passed
+	m.timed = m.drawTimed()
+	sampled = m.drawStack(pins)
+	m.exact = m.timed > 0 || sampled > 0
+	m.ahead = 0
+	if every := m.config.SampleStacks; !m.exact && every != 1 {
+		if m.ahead = m.untilTimed - 1; every > 0 {
+			m.ahead = min(m.ahead, m.untilStack-1)
+		}
+	}
+	m.undrawn = m.ahead
+	return sampled
+}
+
 // renew begins a new tick.
-func (m *Meter) renew(now int64) { m.tick, m.timings, m.stacks, m.statementsPut = now, 0, 0, 0 }
+func (m *Meter) renew(now int64) {
+	m.tick, m.timings, m.stacks, m.statementsPut = now, 0, 0, 0
+	passed := m.ahead - max(0, m.undrawn)
+	m.untilTimed, m.untilStack, m.ahead, m.undrawn = m.untilTimed-passed, m.untilStack-passed, 0, 0
+}
 
 func set(v *atomic.Int64, to int64) {
 	if v.Load() != to {
@@ -160,7 +194,7 @@ func (m *Meter) drawTimed() (weight uint64) {
 	if m.untilTimed--; m.untilTimed > 0 {
 		return 0
 	}
-	m.untilTimed = draw(everyTimed)
+	m.untilTimed = drawn(everyTimed)
 	return everyTimed
 }
 
@@ -177,7 +211,7 @@ func (m *Meter) drawStack(pins bool) (weight uint64) {
 	if m.untilStack--; m.untilStack > 0 {
 		return 0
 	}
-	m.untilStack = draw(every)
+	m.untilStack = drawn(every)
 	return uint64(every)
 }
 

@@ -7,8 +7,8 @@ import (
 	"slices"
 
 	"github.com/pooldriver/pooldriver/internal/binding"
+	"github.com/pooldriver/pooldriver/internal/replica"
 	"github.com/pooldriver/pooldriver/internal/stmtcache"
-	"github.com/pooldriver/pooldriver/internal/task"
 	"github.com/pooldriver/pooldriver/internal/textcache"
 )
 
@@ -17,23 +17,27 @@ import (
 // one checkout, which begins anew each time. database/sql's lock on the virtual connection
 // protects it.
 type checkout struct {
-	source  *Source
-	held    binding.Checkout
-	renamed uint32           // how many of its statements had dialects.Renames
-	spare   *rows            // closed rows, which the next query uses again
-	op      operation        // the present operation
-	spareTx *transaction     // has ended; the next transaction uses it again
-	last    *textcache.Text  // of the last operation: in a loop the next operation has the same text
-	aging   []*text          // its statements that have a generation
-	loan    *Loan            // to a function of Raw; nil: none
-	cut     bool             // the present operation has lost its connection
-	owes    bool             // it has given a result or a prepared statement to the program
-	owedTo  *binding.Binding // the task that may use such a result or statement of an earlier checkout; nil: none
+	// What every statement touches comes first, to share few cache lines.
 
+	source  *Source
+	owedTo  *binding.Binding // the task that may use a result or statement of an earlier checkout; nil: none
+	last    *textcache.Text  // of the last operation: in a loop the next operation has the same text
+	spare   *rows            // closed rows, which the next query uses again
+	on      *replica.Replica // that serves it; nil: the primary does
+	to      *route           // of the present operation; nil: there are no replicas
+	renamed uint32           // how many of its statements had dialects.Renames
+	owes    bool             // it has given a result or a prepared statement to the program
 	// refusal is the error of every operation; nil: operations run. With
 	// errDriverPanicked, database/sql cannot end this checkout, or the checkout has lost
 	// session state.
 	refusal error
+
+	held binding.Checkout
+	op   operation // the present operation
+
+	spareTx *transaction // has ended; the next transaction uses it again
+	aging   []*text      // its statements that have a generation
+	loan    *Loan        // to a function of Raw; nil: none
 }
 
 // The refusals.
@@ -58,7 +62,6 @@ func (c *checkout) operate(kind kind) *operation {
 		*op = operation{} // the driver has panicked in the last one
 	}
 	op.c, op.kind = c, kind
-	c.cut = false
 	return op
 }
 
@@ -86,6 +89,7 @@ func (c *checkout) wrote() {
 // end ends the checkout.
 func (c *checkout) end() {
 	c.held.Detach()
+	goTo(c, nil)
 	c.renamed = 0
 }
 
@@ -109,6 +113,7 @@ func (c *checkout) isOwed() bool { return c.owedTo != nil && c.owedTo.Holds() }
 // discard ends the checkout and the real connection with it.
 func (c *checkout) discard() {
 	c.held.Discard()
+	goTo(c, nil)
 	c.renamed = 0
 }
 
@@ -144,9 +149,6 @@ func (l *Loan) End(err error) {
 		}
 	}
 }
-
-// Task is the task of the checkout; nil: it has none.
-func (l *Loan) Task() *task.Task { return l.checkout.held.Task() }
 
 // EndUnheld is End if the *sql.Conn was closed meanwhile, so that its lock cannot be taken.
 func (l *Loan) EndUnheld(err error) { l.held.EndUnheld(err) }
