@@ -451,7 +451,8 @@ var acts = []*act{
 		a := x.insertIn(other, tx)
 		x.finishIn([]context.Context{x.ctx, other}[x.r.IntN(2)], tx, x.r.IntN(3) > 0, a)
 		x.see()
-	}},
+		// replicas.md: a TaskKey is not asked in a transaction of another context.
+	}, but: []string{"reads=off task=implicit replicas=explicit|tx|auto"}},
 	{name: "outside", mariaDB: true, run: func(x *acting) {
 		// A statement that is no part of the transaction of its task.
 		if x.ours() {
@@ -708,7 +709,9 @@ var acts = []*act{
 		n, tenants := x.mine(second)
 		x.tellOwn("the second sees %d of %q", n, tenants)
 		x.count2()
-	}, where: []string{"second=same"}},
+	}, where: []string{"second=same"},
+		// replicas.md: each Connector has an implicit task of its own.
+		but: []string{"reads=off task=implicit replicas=explicit|tx|auto"}},
 	{name: "two databases", mariaDB: true, often: 3, run: func(x *acting) {
 		there := x.h
 		if x.ours() {

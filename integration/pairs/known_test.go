@@ -82,7 +82,7 @@ var knownFaults = []known{
 		judges: []string{"executed twice", "not as bare"}, probe: "pipeline=16", with: []string{"crowd of functions", "crowd of unequals"}, n: 150,
 	},
 	{
-		kind: "pipelines: arguments are converted in another goroutine", in: "pipeline=16", acts: []string{"crowd of valuers", "valuer"},
+		kind: "pipelines: arguments are converted in another goroutine", in: "pipeline=16", acts: []string{"crowd of valuers", "valuer", "argument that panics"},
 		judges: []string{"code of the program in another goroutine", "code of the program after its call", "not as bare", "panic"},
 		probe:  "pipeline=16",
 	},
