@@ -114,20 +114,28 @@ func (s *Set) pick(ctx context.Context, op Op) (*Replica, Reason) {
 	if home := s.home.Load(); home != nil && need.Position != "" && !s.positions.SameDatabase(*home, need.Position) {
 		need.Position = "" // of another database, where another Connector has written
 	}
-	among := s.All
-	if shown := f.Shown(); shown != (floor.Server{}) {
-		r := shown.Replica.(*Replica)
-		why := r.state()
-		if why == Served && r.watcher.Era() != shown.Era {
-			why = Dead // what has answered then
-		}
-		if why != Served && why != unseen {
-			f.Leave()
-			return nil, why
-		}
-		among = []*Replica{r}
+	among, why := s.asNewAs(f)
+	if among == nil {
+		return nil, why
 	}
 	return s.choose(ctx, need, among)
+}
+
+// asNewAs returns the replicas that show nothing older than what one of them has shown to the context of f; nil: there is none.
+func (s *Set) asNewAs(f *floor.Floor) (among []*Replica, why Reason) {
+	shown := f.Shown()
+	if shown == (floor.Server{}) {
+		return s.All, Served
+	}
+	r := shown.Replica.(*Replica)
+	if why = r.state(); why == Served && r.watcher.Era() != shown.Era {
+		why = Dead // what has answered then
+	}
+	if why != Served && why != unseen {
+		f.Leave()
+		return nil, why
+	}
+	return []*Replica{r}, why
 }
 
 // anew is Now of f after the primary was asked for its position.

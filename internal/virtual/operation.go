@@ -211,6 +211,11 @@ func (op *operation) attempt(ctx context.Context) (again bool, err error) {
 			return again, err
 		}
 	}
+	return op.execute(ctx)
+}
+
+// execute is the part of attempt that has the session do what op is.
+func (op *operation) execute(ctx context.Context) (again bool, err error) {
 	switch op.kind {
 	case executing, querying:
 		return op.run(ctx)
@@ -220,20 +225,10 @@ func (op *operation) attempt(ctx context.Context) (again bool, err error) {
 		return op.begin(ctx)
 	case lending:
 		return false, op.lend()
-	}
-	return askServer(ctx, op)
-}
-
-// askServer is attempt for what is no statement of the program.
-func askServer(ctx context.Context, op *operation) (again bool, err error) {
-	r := op.Conn
-	switch op.kind {
 	case attaching:
 		return false, nil
-	default:
-		err = r.Session.Ping(ctx)
 	}
-	return op.finishUnexecuted(ctx, err)
+	return op.finishUnexecuted(ctx, op.Conn.Session.Ping(ctx))
 }
 
 // run is attempt for a text that is executed. It opens the virtual rows last: as soon as the rows are

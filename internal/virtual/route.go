@@ -41,11 +41,8 @@ func routeOp(ctx context.Context, op *operation) error {
 	if to.fixed != replica.Served {
 		return fallBack(ctx, op)
 	}
-	if !to.placed {
-		if err := c.source.engine.FindPlace(ctx, &to.at); err != nil {
-			return err
-		}
-		to.placed, op.Place = true, &to.at
+	if err := findPlace(ctx, op); err != nil {
+		return err
 	}
 	reads, returns, writes := readsOf(ctx, op)
 	if reads {
@@ -65,6 +62,17 @@ func routeOp(ctx context.Context, op *operation) error {
 		op.Pace = nil
 	}
 	return nil
+}
+
+// findPlace asks for the task of op, which may be a function of the program, once for all tries.
+func findPlace(ctx context.Context, op *operation) error {
+	to := op.c.to
+	if to.placed {
+		return nil
+	}
+	err := op.c.source.engine.FindPlace(ctx, &to.at)
+	to.placed, op.Place = err == nil, &to.at
+	return err
 }
 
 // fallBack sends op to the primary, because of what has happened on a replica.
