@@ -2,6 +2,7 @@ package pgxface
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"testing"
@@ -10,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pooldriver/pooldriver"
+	"github.com/pooldriver/pooldriver/pgxpooldriver"
 )
 
 func batchOf(texts ...string) *pgx.Batch {
@@ -63,6 +65,91 @@ func TestATransactionEndsWhatIsOpen(t *testing.T) {
 		require.ErrorContains(t, results.Close(), "were open")
 	})
 	require.Equal(t, 4, ask[int](t.Context(), t, b.pool, "SELECT count(*) FROM t"))
+	b.atRest(t)
+}
+
+// What a Conn has given out is dead after Release, whether Conn.Conn was called before or not. What the program has begun
+// on the lent connection itself costs that connection.
+func TestNothingOfAConnGoesOnAfterRelease(t *testing.T) {
+	t.Parallel()
+	b, ctx := open(t, "pool_max_conns=1"), t.Context()
+	for _, lent := range []bool{false, true} {
+		for name, use := range map[string]func(c *pgxpooldriver.Conn) func() error{
+			"a transaction": func(c *pgxpooldriver.Conn) func() error {
+				tx, err := c.Begin(ctx)
+				require.NoError(t, err)
+				return func() error { return tx.Commit(ctx) }
+			},
+			"rows": func(c *pgxpooldriver.Conn) func() error {
+				rows, err := c.Query(ctx, "SELECT generate_series(1, 1000)")
+				require.NoError(t, err)
+				require.True(t, rows.Next())
+				return func() error { require.False(t, rows.Next()); return rows.Err() }
+			},
+			"results": func(c *pgxpooldriver.Conn) func() error {
+				results := c.SendBatch(ctx, batchOf("SELECT 1", "SELECT 2"))
+				_, err := results.Exec()
+				require.NoError(t, err)
+				return func() error {
+					_, err := results.Exec()
+					return errors.Join(err, results.Close())
+				}
+			},
+			"rows of results": func(c *pgxpooldriver.Conn) func() error {
+				rows, err := c.SendBatch(ctx, batchOf("SELECT generate_series(1, 1000)", "SELECT 2")).Query()
+				require.NoError(t, err)
+				require.True(t, rows.Next())
+				return func() error { require.False(t, rows.Next()); return rows.Err() }
+			},
+			"a large object": func(c *pgxpooldriver.Conn) func() error {
+				tx, err := c.Begin(ctx)
+				require.NoError(t, err)
+				objects := tx.LargeObjects()
+				id, err := objects.Create(ctx, 0)
+				require.NoError(t, err)
+				object, err := objects.Open(ctx, id, pgx.LargeObjectModeWrite)
+				require.NoError(t, err)
+				return func() error {
+					_, err := object.Write([]byte("late"))
+					_, late := objects.Create(ctx, 0)
+					require.ErrorIs(t, late, pgx.ErrTxClosed)
+					return err
+				}
+			},
+			"the Conn": func(c *pgxpooldriver.Conn) func() error {
+				return func() error {
+					require.Error(t, c.Ping(ctx))
+					_, err := c.Begin(ctx)
+					require.Error(t, err)
+					require.Error(t, c.SendBatch(ctx, batchOf("SELECT 1")).Close())
+					require.Error(t, c.QueryRow(ctx, "SELECT 1").Scan(new(int)))
+					require.Nil(t, c.Conn())
+					_, err = c.Exec(ctx, "ROLLBACK")
+					return err
+				}
+			},
+			"a transaction of the lent connection": func(c *pgxpooldriver.Conn) func() error {
+				tx, err := c.Conn().Begin(ctx)
+				require.NoError(t, err)
+				return func() error { return tx.Commit(ctx) }
+			},
+		} {
+			c, err := b.pool.Acquire(ctx)
+			require.NoError(t, err)
+			if lent {
+				require.NotNil(t, c.Conn())
+			}
+			late := use(c)
+			c.Release()
+			next, err := b.pool.Acquire(ctx)
+			require.NoError(t, err)
+			_, err = next.Exec(ctx, "BEGIN")
+			require.NoError(t, err)
+			require.Error(t, late(), name)
+			require.Equal(t, byte('T'), next.Conn().PgConn().TxStatus(), name)
+			next.Release()
+		}
+	}
 	b.atRest(t)
 }
 

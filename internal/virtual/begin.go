@@ -3,6 +3,7 @@ package virtual
 import (
 	"context"
 	"database/sql/driver"
+	"errors"
 	"fmt"
 
 	"github.com/pooldriver/pooldriver/dialects"
@@ -14,6 +15,9 @@ import (
 )
 
 // This file begins transactions, savepoints, and transactions that were deferred.
+
+// errReading has pgx's words. In a task the rows are read into memory.
+var errReading = errors.New("pooldriver: conn busy: rows are open on this connection or transaction: close them before Begin")
 
 // newTx returns a transaction of c on r that has not begun. r is nil if the transaction is deferred and
 // has no connection.
@@ -52,6 +56,9 @@ func deferBegin(ctx context.Context, c *conn, opts driver.TxOptions) (driver.Tx,
 // begins a savepoint.
 func (op *operation) begin(ctx context.Context) (again bool, err error) {
 	c, r := op.c, op.Conn
+	if op.rare != nil && !c.held.Shares() && r.Session.Reading() {
+		return false, errReading
+	}
 	t := newTx(txContext(ctx, op), c, op.opts, r)
 	setting := ""
 	if !c.held.Shares() {
@@ -167,7 +174,7 @@ func (op *operation) beginDeferred(ctx context.Context) (again bool, _ error) {
 		}
 	}
 	touched := c.held.Touched()
-	carried, err := r.Session.BeginDeferred(ctx, op.kind != lending)
+	carried, err := r.Session.BeginDeferred(ctx, !op.bypasses())
 	if again, err = op.finishUnexecuted(ctx, err); again {
 		return true, nil
 	}
