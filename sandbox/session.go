@@ -229,6 +229,9 @@ func (s *session) Rereads(settings []dialects.ContextSetting) bool {
 	return ok && r.Rereads(settings)
 }
 
+// Kept is not counted here.
+func (s *session) Kept() (prepared, executed uint64) { return 0, 0 }
+
 // CarriesSettings: on a database where settings end with the transaction, the stage sends them with
 // the statement and sets them back.
 func (s *session) CarriesSettings() bool { return s.stage.keeper != nil }

@@ -140,12 +140,7 @@ func (s *Session) send(ctx context.Context, st *Statement) (err error) {
 	case st.prepared != nil:
 		st.Result, err = driverconn.ExecStmt(ctx, st.prepared.Driver, st.Args)
 	default:
-		if err = s.sendText(ctx, st); err != nil {
-			var again bool
-			if again, err = s.recompiles(ctx, st.Text, err); again {
-				err = s.sendText(ctx, st)
-			}
-		}
+		err = s.sendText(ctx, st)
 	}
 	if st.Queries && err == nil {
 		st.Columns = columnsOf(st.Rows)
@@ -154,7 +149,32 @@ func (s *Session) send(ctx context.Context, st *Statement) (err error) {
 	return err
 }
 
-func (s *Session) sendText(ctx context.Context, st *Statement) (err error) {
+// sendText has the driver execute a text, and counts what the driver itself prepares and keeps for that.
+func (s *Session) sendText(ctx context.Context, st *Statement) error {
+	if s.rereader != nil {
+		prepared, executed := s.rereader.Kept()
+		defer s.countKept(prepared, executed)
+	}
+	err := s.callText(ctx, st)
+	if err == nil {
+		return nil
+	}
+	again, err := s.recompiles(ctx, st.Text, err)
+	if again {
+		err = s.callText(ctx, st)
+	}
+	return err
+}
+
+// countKept counts what was prepared and executed since.
+func (s *Session) countKept(prepared, executed uint64) {
+	nowPrepared, nowExecuted := s.rereader.Kept()
+	misses, uses := nowPrepared-prepared, nowExecuted-executed
+	s.env.Misses.Add(misses)
+	s.env.Hits.Add(max(misses, uses) - misses)
+}
+
+func (s *Session) callText(ctx context.Context, st *Statement) (err error) {
 	if st.Direct != nil {
 		return s.sendDirect(ctx, st)
 	}

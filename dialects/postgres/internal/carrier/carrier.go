@@ -53,6 +53,8 @@ type Carrier struct {
 	busy atomic.Bool
 	tail [len(idle)]byte // the last bytes that pgx has read; only Read writes it
 
+	prepared, executed uint64 // statements that have names; only Write uses them, and never for a COPY
+
 	mu      sync.Mutex // protects following fields, except for packet
 	state   state
 	head    []byte // the messages of the BEGIN that is held
@@ -178,6 +180,9 @@ func (c *Carrier) CarryAhead(texts []string, settings []dialects.ContextSetting)
 	}
 	return c.load(next)
 }
+
+// Kept counts the messages of pgx that prepare a statement with a name, and those that execute one.
+func (c *Carrier) Kept() (prepared, executed uint64) { return c.prepared, c.executed }
 
 // Passing reports whether everything that pgx writes next reaches the server unchanged.
 func (c *Carrier) Passing() bool {
