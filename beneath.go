@@ -20,15 +20,6 @@ type inside struct{ c *Connector }
 func (i inside) Config() *config.Config      { return &i.c.settings }
 func (i inside) Template() dialects.Template { return i.c.template }
 
-func (i inside) Executing(outline string) (processes []uint64) {
-	for _, h := range i.c.Holders() {
-		if h.Running && h.Statement == outline && h.ProcessID != 0 {
-			processes = append(processes, h.ProcessID)
-		}
-	}
-	return processes
-}
-
 func (i inside) LastStatement(process uint64) (outline string, ours bool) {
 	for _, h := range i.c.Holders() {
 		if h.ProcessID == process {
@@ -71,8 +62,6 @@ func (i inside) Over(d dialects.Dialect, t dialects.Template, o beneath.Over) dr
 	c.config.Credentials, c.config.Dial, c.config.Replicas = nil, nil, nil
 	c.config.SampleStacks, c.config.AcquireTimeout, c.config.AfterConnect = 1, o.Patience, o.AfterConnect
 	c.err = c.init(d, t, nil)
-	c.source.Inside = nil
+	c.source.Inside, c.source.Front = nil, o.Front
 	return c
 }
-
-func (i inside) Route(f func(driver.Conn) driver.Conn) { i.c.source.Route(f) }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -204,7 +203,7 @@ func (c *Connector) Connect(ctx context.Context) (driver.Conn, error) {
 	if c.err != nil {
 		return nil, c.err
 	}
-	return connOf(ctx, c, nil), nil
+	return c.source.Conn(ctx, nil), nil
 }
 
 // Driver returns the real driver: some programs look at its type to learn their database's
@@ -390,11 +389,10 @@ func (c *Connector) Drain(ctx context.Context) error {
 		// The primary is last: what holds a connection of a replica may need one of the primary, and what would go to
 		// a replica goes to the primary.
 		First: func() error {
-			var errs []error
-			for _, r := range replicasOf(c) {
-				errs = append(errs, r.Drain(ctx, holderNames))
+			if c.replicas == nil {
+				return nil
 			}
-			return errors.Join(errs...)
+			return c.replicas.Drain(ctx, holderNames)
 		},
 	})
 	if err == nil {
@@ -427,8 +425,8 @@ func (c *Connector) close() {
 	c.leaks.stop() // Close may wait, and a connection that comes back meanwhile is no leak
 	c.history.Stop()
 	endListeners(c)
-	for _, r := range replicasOf(c) {
-		r.Close()
+	if c.replicas != nil {
+		c.replicas.Close()
 	}
 	c.pool.Close()
 }

@@ -33,5 +33,5 @@ func (d Driver) Open(dsn string) (driver.Conn, error) {
 		return nil, err
 	}
 	own := c.(*Connector)
-	return connOf(context.Background(), own, own.close), nil
+	return own.source.Conn(context.Background(), own.close), nil
 }

@@ -30,15 +30,14 @@ var mayImport = []struct{ pkg, imports string }{
 	{".", "dialects dialects/generic internal/beneath internal/binding internal/bubble internal/callsite internal/connpool" +
 		" internal/config internal/ctxerr internal/ctxsettings internal/floor internal/histogram internal/history internal/listen internal/optiontable internal/pause internal/pinning internal/redact" +
 		" internal/repeated internal/replica internal/report internal/session internal/task internal/traffic internal/unwrap internal/usage internal/virtual internal/waitgraph pool"},
-	{"internal/replica", "dialects internal/beneath internal/binding internal/config internal/connpool internal/ctxerr internal/direct internal/driverconn internal/floor internal/histogram" +
-		" internal/report internal/task internal/textcache internal/usage internal/virtual pool"},
 	{"internal/virtual", "dialects internal/beneath internal/binding internal/callsite internal/config internal/connpool internal/ctxerr internal/ctxsettings internal/direct internal/driverconn" +
-		" internal/pinning internal/report internal/rowbuffer internal/session internal/stmtcache internal/task internal/textcache internal/unwrap"},
+		" internal/floor internal/pinning internal/replica internal/report internal/rowbuffer internal/session internal/stmtcache internal/task internal/textcache internal/unwrap"},
+	{"internal/replica", "dialects internal/binding internal/config internal/connpool internal/ctxerr internal/floor internal/histogram internal/report internal/task internal/usage pool"},
 	{"internal/binding", "dialects internal/config internal/connpool internal/ctxerr internal/ctxsettings internal/fairlock internal/mergedctx internal/pinning internal/relay internal/report" +
 		" internal/session internal/stmtcache internal/task internal/textcache internal/usage internal/waitgraph pool"},
 	{"internal/connpool", "dialects dialects/generic internal/callsite internal/config internal/credential internal/ctxerr internal/dbsettings internal/mergedctx" +
 		" internal/pinning internal/report internal/session internal/stmtcache internal/usage pool"},
-	{"internal/session", "dialects internal/bytesize internal/config internal/ctxerr internal/direct internal/driverconn internal/mergedctx internal/pinning" +
+	{"internal/session", "dialects internal/bytesize internal/config internal/ctxerr internal/direct internal/driverconn internal/floor internal/mergedctx internal/pinning" +
 		" internal/rowbuffer internal/stmtcache"},
 	{"internal/history", "internal/bubble internal/histogram internal/report"},
 	{"internal/report", "internal/droppedstate internal/histogram internal/repeated internal/usage pool"},

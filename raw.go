@@ -6,7 +6,6 @@ import (
 	"database/sql/driver"
 	"errors"
 
-	"github.com/pooldriver/pooldriver/internal/floor"
 	"github.com/pooldriver/pooldriver/internal/virtual"
 )
 
@@ -48,9 +47,7 @@ func Raw(ctx context.Context, sqlConn *sql.Conn, fn func(driver.Conn) error) (er
 		return err
 	}
 	err = virtual.ErrRawPanicked
-	of := l.Task()
 	defer func() {
-		floor.Unknown(ctx, of) // fn may have written
 		ended := false
 		_ = sqlConn.Raw(func(any) error {
 			ended = true

@@ -2,7 +2,6 @@ package pooldriver
 
 import (
 	"context"
-	"database/sql/driver"
 	"fmt"
 	"iter"
 	"slices"
@@ -153,7 +152,8 @@ func initReplicas(c *Connector, d dialects.Dialect) error {
 			return fmt.Errorf("pooldriver: pool_replicas=auto: %w", err)
 		}
 	}
-	c.replicas = replica.New(c.usage.Config, &c.source, c.engine)
+	c.replicas = replica.New(c.usage.Config, c.engine)
+	c.source.Replicas = c.replicas
 	for _, host := range list {
 		if err := addReplica(c, d, t, host); err != nil {
 			return err
@@ -184,14 +184,6 @@ func addReplica(c *Connector, d dialects.Dialect, from dialects.ReplicaTemplate,
 	}
 	r.Engine.Pool().HeldBy = func() string { return heldBy(r.Engine, &c.config) }
 	return nil
-}
-
-// connOf makes a connection for database/sql.
-func connOf(ctx context.Context, c *Connector, closer func()) driver.Conn {
-	if c.replicas != nil {
-		return c.replicas.Conn(ctx, closer)
-	}
-	return c.source.Conn(ctx, closer)
 }
 
 // replicasOf are the replicas of a Connector.

@@ -2,23 +2,35 @@ package dialects
 
 import (
 	"context"
+	"errors"
 	"time"
 )
 
 // A Positioned is a Session that can tell positions in the log of changes that replicas replay.
 type Positioned interface {
 	Session
-	// Written asks a primary for a position that has everything that was committed before.
-	Written(ctx context.Context) (position string, err error)
-	// Replayed asks a replica how far it has come. Its lag in time is asked for only if lag.
+	// Written asks a primary how far its log is. The error is an ErrNoPosition if the server does not tell.
+	Written(ctx context.Context) (Log, error)
+	// Replayed asks a replica how far it has come. If lag, one that tells no position is asked for its lag.
 	Replayed(ctx context.Context, lag bool) (ReplicaState, error)
+}
+
+// ErrNoPosition is in the error of a server that does not tell its position.
+var ErrNoPosition = errors.New("the server does not tell its position in the log")
+
+// Log is what a primary says of its log.
+type Log struct {
+	Position string // has everything that was committed before
+	Flushed  string // up to here replicas may have it
+	// Lazy: the session does not wait until what it commits is flushed, and Flushed is before Position.
+	Lazy bool
 }
 
 // ReplicaState is what a replica says of itself.
 type ReplicaState struct {
 	Position string        // empty: it does not say
 	Standby  bool          // it is one: it replays the log of a primary
-	Lag      time.Duration // how far it is behind; negative: it does not say
+	Lag      time.Duration // how far it is behind, as it believes, if Position is empty; negative: it does not say
 }
 
 // Positions compares positions. A position is text that only its dialect understands. Where a method is not sure, it

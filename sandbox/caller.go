@@ -32,7 +32,7 @@ func callers() []uintptr {
 // passed are the prefixes of functions that stand between the program and this package.
 var passed = []string{
 	"database/sql.", "github.com/pooldriver/pooldriver.", "github.com/pooldriver/pooldriver/internal/", "github.com/pooldriver/pooldriver/sandbox.",
-	"runtime.",
+	"github.com/pooldriver/pooldriver/pgxpooldriver.", "runtime.",
 }
 
 // frames returns the calls of the program, the innermost first. most limits their number.

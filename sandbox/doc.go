@@ -18,9 +18,12 @@ package sandbox
 import (
 	"context"
 	"database/sql"
+	"errors"
+	"fmt"
 	"testing"
 
 	"github.com/pooldriver/pooldriver"
+	"github.com/pooldriver/pooldriver/internal/beneath"
 )
 
 // DB returns a handle for a test. Every statement of the handle, from any goroutine and with any
@@ -55,49 +58,14 @@ func DB(t testing.TB, connector *pooldriver.Connector) *sql.DB {
 	return start(t, connector).db.Load()
 }
 
-// Context returns a context for a program that has a global handle and passes contexts on: statements
-// of db with this context, or with a context derived from it, run in the sandbox of the test, as with DB.
-// Statements of db with other contexts go to the database as always: if they wait for a lock of the test, or
-// the test's own goroutine writes with them, the log of the test says which. db is a handle over a
-// *pooldriver.Connector; a library such as otelsql may stand between. The context ends as t.Context
-// does.
+// Connector returns the connector of the handle that DB returns, for what takes a Connector: a pool of package pgxpooldriver, River,
+// a library that traces, the program's own set-up. All handles over it are in the sandbox of the test. Closing one of them closes
+// the Connector, as in production, and leaves the connector that was given as it is.
 //
-// The first statement of a transaction or of a *sql.Conn decides where all of its statements go.
-// A *sql.Conn from before the first sandbox on the Connector stays at the database.
-func Context(t testing.TB, db *sql.DB) context.Context {
+// Do not limit such a handle (SetMaxOpenConns): a wait inside of database/sql is seen by nobody.
+func Connector(t testing.TB, connector *pooldriver.Connector) *pooldriver.Connector {
 	t.Helper()
-	of, err := beneathHandle(t.Context(), db)
-	if err != nil {
-		t.Fatalf("sandbox: Context: %v", err)
-	}
-	s := startOn(t, of)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.byContext = true
-	return context.WithValue(t.Context(), inContext{of}, s)
-}
-
-// Share lets every statement of every handle over the connector run in the sandbox of the test, with
-// any context, until the test ends: for a program that has a global handle and passes no contexts on.
-// A transaction or a *sql.Conn that has begun before stays where it is. Other tests would run in the
-// same sandbox: like t.Setenv, Share fails a test that runs in parallel, and such a test cannot call
-// t.Parallel afterwards.
-func Share(t testing.TB, connector *pooldriver.Connector) {
-	t.Helper()
-	if refused := serialOnly(t); refused != nil {
-		t.Fatalf("sandbox: Share lets all statements of the program run in the sandbox of %s, and other tests run in parallel with it: leave out t.Parallel, or use DB or Context", t.Name())
-	}
-	s := start(t, connector)
-	before := share(s.of, s)
-	t.Cleanup(func() { share(s.of, before) })
-}
-
-// serialOnly makes t a test that does not run in parallel, or returns why t cannot be such a test.
-// Package testing has this rule for environment variables.
-func serialOnly(t testing.TB) (refused any) {
-	defer func() { refused = recover() }()
-	t.Setenv("POOLDRIVER_SANDBOX_OF", t.Name())
-	return nil
+	return start(t, connector).inner
 }
 
 // Together lets sandboxes on a connector to MySQL, MariaDB or SQLite run at the same time. On MySQL
@@ -109,4 +77,20 @@ func Together(connector *pooldriver.Connector) {
 	if of, err := beneathConnector(connector); err == nil {
 		turns.together(of)
 	}
+}
+
+// beneathConnector returns the inside of a Connector. A virtual connection has it, and takes no real one.
+func beneathConnector(connector *pooldriver.Connector) (beneath.Beneath, error) {
+	if connector == nil {
+		return nil, errors.New("no connector was given")
+	}
+	dc, err := connector.Connect(context.Background())
+	if err != nil {
+		return nil, fmt.Errorf("the connector cannot be used: %w", err)
+	}
+	defer func() { _ = dc.Close() }()
+	if own, ok := dc.(beneath.Conn); ok {
+		return own.Beneath(), nil
+	}
+	return nil, errors.New("this Connector is that of a sandbox")
 }

@@ -5,8 +5,9 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
-	"io"
 
+	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/internal/direct"
 	"github.com/pooldriver/pooldriver/internal/task"
 )
 
@@ -21,28 +22,18 @@ type virtual interface {
 	driver.Pinger
 	driver.SessionResetter
 	driver.Validator
+	direct.Conn
 }
 
-// front is the connector of a sandbox's handle. Its connections are those of the Connector over the
-// stage. They know who uses them. They refuse operations that would wait for ever or come after the test.
-type front struct{ s *sandbox }
-
-var _ io.Closer = front{}
-
-func (f front) Connect(ctx context.Context) (driver.Conn, error) {
-	c, err := f.s.inner.Connect(ctx)
-	if err != nil {
-		return nil, err
-	}
-	fc := &frontConn{virtual: c.(virtual), s: f.s}
+// front gives the connections of the Connector over the stage. They know who uses them. They refuse operations that would wait
+// for ever or come after the test.
+func (s *sandbox) front(c driver.Conn) driver.Conn {
+	fc := &frontConn{virtual: c.(virtual), s: s}
 	fc.take()
-	return fc, nil
+	return fc
 }
 
-func (f front) Driver() driver.Driver { return f.s.inner.Driver() }
-func (f front) Close() error          { return f.s.inner.Close() }
-
-// frontConn is one connection of the handle.
+// frontConn is one connection of that Connector.
 type frontConn struct {
 	virtual
 	s *sandbox
@@ -263,6 +254,33 @@ func (c *frontConn) begun(lifetime context.Context, tx driver.Tx) *frontTx {
 	defer c.s.mu.Unlock()
 	c.tx, c.txAt, c.txCtx, c.inTx = true, c.at, lifetime, c.tasks
 	return &frontTx{c, tx}
+}
+
+// Statements of module pgxpooldriver are sent by the driver's own connection. Below, each of them is a function of Raw, which
+// stands in a savepoint.
+
+func (c *frontConn) Attach(ctx context.Context) error {
+	return c.do(ctx, usePing, "", func() error { return c.virtual.Attach(ctx) })
+}
+
+func (c *frontConn) Execute(ctx context.Context, call *direct.Call) (driver.Rows, error) {
+	use := useExec
+	if call.Queries {
+		use = useQuery
+	}
+	return doing(ctx, c, use, call.Text, func() (driver.Rows, error) { return c.virtual.Execute(ctx, call) })
+}
+
+func (c *frontConn) Start(ctx, lifetime context.Context, opts driver.TxOptions, nested bool) (driver.Tx, error) {
+	tx, err := doing(ctx, c, useBegin, "", func() (driver.Tx, error) { return c.virtual.Start(ctx, lifetime, opts, nested) })
+	if err != nil || nested {
+		return tx, err
+	}
+	return c.begun(lifetime, tx), nil
+}
+
+func (c *frontConn) Lend(ctx context.Context, effect dialects.Effect) (direct.Loan, error) {
+	return doing(ctx, c, useExec, "", func() (direct.Loan, error) { return c.virtual.Lend(ctx, effect) })
 }
 
 // Ping needs no session where it would wait for its own goroutine: whoever has the session knows

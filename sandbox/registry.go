@@ -55,7 +55,7 @@ func (r *registry) byProcess(of beneath.Beneath, process uint64) string {
 		return s.described()
 	}
 	if last, ours := of.LastStatement(process); ours {
-		return fmt.Sprintf("session %d of the server, which this program uses beside the sandboxes, and whose last statement was %s; %s", process, last, passOn)
+		return fmt.Sprintf("session %d of the server, which this program uses beside the sandboxes, and whose last statement was %s: let it use the handle of the test", process, last)
 	}
 	return fmt.Sprintf("session %d of the server, which is none of this program's", process)
 }
@@ -85,18 +85,6 @@ func (r *registry) ofProcess(of beneath.Beneath, process uint64) *sandbox {
 		}
 	}
 	return nil
-}
-
-// inGoroutine returns the innermost sandbox on a connector whose test runs in a goroutine; nil: none.
-func (r *registry) inGoroutine(of beneath.Beneath, goroutine uint64) (found *sandbox) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for s := range r.all {
-		if s.of == of && s.goroutine == goroutine && (found == nil || len(s.name) > len(found.name)) {
-			found = s
-		}
-	}
-	return found
 }
 
 // on returns a sandbox on a connector that has begun a transaction there; nil: none.

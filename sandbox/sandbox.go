@@ -40,8 +40,6 @@ type sandbox struct {
 	checkouts map[*frontConn]bool
 	prepared  map[*frontStmt]bool
 	cut       []string // what was open when t.Context() ended, for the report
-	byContext bool     // Context was called
-	past      past
 	last      *frontConn
 	lastText  string
 	lastAt    place
@@ -54,17 +52,10 @@ func start(t testing.TB, connector *pooldriver.Connector) *sandbox {
 	if err != nil {
 		t.Fatalf("sandbox: %v", err)
 	}
-	return startOn(t, of)
-}
-
-// startOn is start for the inside of a connector.
-func startOn(t testing.TB, of beneath.Beneath) *sandbox {
-	t.Helper()
 	around := open.around(of, t.Name())
 	if around != nil && around.t == t {
 		return around
 	}
-	routes(of)
 	s := &sandbox{
 		name: t.Name(), t: t, of: of, speaker: newSpeaker(t), parent: around,
 		checkouts: map[*frontConn]bool{}, prepared: map[*frontStmt]bool{},
@@ -73,7 +64,6 @@ func startOn(t testing.TB, of beneath.Beneath) *sandbox {
 	if s.patience = of.Config().DeadlockAfter; s.patience == 0 {
 		s.patience = defaultPatience
 	}
-	var err error
 	if around == nil {
 		err = s.begin()
 	} else {
@@ -195,9 +185,9 @@ func (s *sandbox) lateParallel() error {
 // openHandle makes the Connector over the stage, and the handle.
 func (s *sandbox) openHandle() {
 	s.inner = s.of.Over(adapt(s.of.Config().Dialect), s.stage.template, beneath.Over{
-		Patience: s.patience, AfterConnect: s.stage.afterConnect(s.of.Config().AfterConnect),
+		Patience: s.patience, AfterConnect: s.stage.afterConnect(s.of.Config().AfterConnect), Front: s.front,
 	}).(*pooldriver.Connector)
-	db := sql.OpenDB(front{s})
+	db := sql.OpenDB(s.inner)
 	db.SetMaxIdleConns(idle)
 	s.db.Store(db)
 }
@@ -219,12 +209,6 @@ func (s *sandbox) end() {
 		} else {
 			s.t.Error(what)
 		}
-	}
-	s.mu.Lock()
-	said := s.past.report()
-	s.mu.Unlock()
-	if said != "" {
-		s.t.Log(said)
 	}
 	s.stage.stop()
 	_ = s.inner.Close()

@@ -84,6 +84,7 @@ type params struct {
 	transport string           // those parameters of all that are in the table transport
 	compress  bool
 	role      hosts.Role
+	readsOnly bool // it leads to a replica: an account may write there that has the privilege
 }
 
 func readParams(query string) (params, error) {

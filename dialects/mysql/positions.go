@@ -2,7 +2,7 @@ package mysql
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -29,15 +29,16 @@ const (
 // maxPosition is the longest position, in bytes. A longer one is not known.
 const maxPosition = 1500
 
-var errNoPosition = errors.New("the server does not tell its position: it has no binary log, or no GTIDs (gtid_mode), or more than 1500 bytes of them")
+var errNoPosition = fmt.Errorf("%w: it has no binary log, or no GTIDs (gtid_mode), or more than 1500 bytes of them", dialects.ErrNoPosition)
 
 // Written implements dialects.Positioned.
-func (s *session) Written(ctx context.Context) (string, error) {
+func (s *session) Written(ctx context.Context) (dialects.Log, error) {
 	answer, err := ask(ctx, s.conn, asksWritten)
 	if err != nil {
-		return "", err
+		return dialects.Log{}, err
 	}
-	return positionIn(answer, 1)
+	position, err := positionIn(answer, 1)
+	return dialects.Log{Position: position, Flushed: position}, err
 }
 
 // Replayed implements dialects.Positioned.
@@ -52,7 +53,7 @@ func (s *session) Replayed(ctx context.Context, lag bool) (dialects.ReplicaState
 	}
 	// Without GTIDs there is no position, and the replica serves only who has written nothing.
 	state.Position, _ = positionIn(answer, 2)
-	if lag {
+	if lag && state.Position == "" {
 		state.Lag = s.lag(ctx)
 		return state, ctx.Err() // a server that has fallen silent meanwhile
 	}

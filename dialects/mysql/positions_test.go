@@ -56,17 +56,23 @@ func TestPositionsOfMySQLAreSets(t *testing.T) {
 }
 
 // silentLater is a replica that falls silent between its position and its lag.
-type silentLater struct{ driver.Conn }
+type silentLater struct {
+	driver.Conn
+	position string
+}
 
-func (silentLater) QueryContext(ctx context.Context, query string, _ []driver.NamedValue) (driver.Rows, error) {
+func (s silentLater) QueryContext(ctx context.Context, query string, _ []driver.NamedValue) (driver.Rows, error) {
 	if query == asksLag {
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}
-	return &oneRow{}, nil
+	return &oneRow{position: s.position}, nil
 }
 
-type oneRow struct{ read bool }
+type oneRow struct {
+	read     bool
+	position string
+}
 
 func (*oneRow) Columns() []string { return []string{"position", "read_only"} }
 
@@ -77,18 +83,21 @@ func (r *oneRow) Next(dest []driver.Value) error {
 		return io.EOF
 	}
 	r.read = true
-	dest[0], dest[1] = []byte("0-1-100"), []byte("1")
+	dest[0], dest[1] = []byte(r.position), []byte("1")
 	return nil
 }
 
-func TestAReplicaThatDoesNotTellItsLagIsSilent(t *testing.T) {
+func TestAReplicaIsAskedForItsLagIfItTellsNoPosition(t *testing.T) {
 	t.Parallel()
-	s := &session{link: link{conn: silentLater{}}}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
-	state, err := s.Replayed(ctx, false)
+	state, err := (&session{link: link{conn: silentLater{position: "0-1-100"}}}).Replayed(ctx, true)
 	require.NoError(t, err)
 	require.Equal(t, "0-1-100", state.Position)
-	_, err = s.Replayed(ctx, true)
-	require.ErrorIs(t, err, context.DeadlineExceeded)
+	blind := &session{link: link{conn: silentLater{}}}
+	state, err = blind.Replayed(ctx, false)
+	require.NoError(t, err)
+	require.Empty(t, state.Position)
+	_, err = blind.Replayed(ctx, true)
+	require.ErrorIs(t, err, context.DeadlineExceeded, "it is silent")
 }

@@ -17,7 +17,9 @@ func (t *template) Replica(host string) (dialects.Template, error) {
 	}
 	at := t.at
 	at.network, at.address, at.more = where.network, where.address, nil
-	return templateOf(at, t.params, hosts.Standby)
+	p := t.params
+	p.readsOnly = true
+	return templateOf(at, p, hosts.Standby)
 }
 
 // Standbys implements dialects.ReplicaTemplate.

@@ -2,6 +2,7 @@ package mysql
 
 import (
 	"context"
+	"maps"
 
 	"github.com/go-sql-driver/mysql"
 
@@ -21,10 +22,20 @@ type server struct {
 	killer *killer
 }
 
+// readsOnly is the variable that makes transactions read-only, in the words of each server.
+const readsOnly = "/*M!100000 tx_read_only *//*!80000 transaction_read_only */"
+
 func (t *template) newServer(who parts, at place, p params) (s *server, err error) {
 	s = &server{name: at.String()}
 	if s.config, err = config(&who, at, p.all); err != nil {
 		return nil, err
+	}
+	if p.readsOnly {
+		s.config.Params = maps.Clone(s.config.Params)
+		if s.config.Params == nil {
+			s.config.Params = map[string]string{}
+		}
+		s.config.Params[readsOnly] = "1"
 	}
 	who.database = ""
 	if s.killConfig, err = config(&who, at, p.transport); err != nil {

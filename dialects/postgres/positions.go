@@ -3,10 +3,8 @@ package postgres
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/pooldriver/pooldriver/dialects"
 )
@@ -22,64 +20,59 @@ type position struct {
 	cluster, timeline, lsn uint64
 }
 
-// asksWritten gives the place where the next record of the log will be. The name of a file of the log begins with
-// the timeline on which the server writes now; the control file has an older one for a while after a promotion.
-const asksWritten = "SELECT pg_catalog.pg_walfile_name(l), l FROM pg_catalog.pg_current_wal_insert_lsn() l"
+// asksWritten gives the place where the next record of the log will be: a commit is visible before it is flushed. The name of a
+// file of the log begins with the timeline on which the server writes now; the control file has an older one for a while after a
+// promotion.
+const asksWritten = "SELECT pg_catalog.pg_walfile_name(l), l, f, f < l AND pg_catalog.current_setting('synchronous_commit') = 'off'" +
+	" FROM pg_catalog.pg_current_wal_flush_lsn() f, pg_catalog.pg_current_wal_insert_lsn() l"
 
 // asksCluster has the server read a file, so a session asks once.
 const asksCluster = "SELECT system_identifier::text FROM pg_catalog.pg_control_system()"
 
 // asksReplayed gives a timeline that the server has reached. It may be on a later one, which only its restartpoints tell
-// every user: then the positions cannot be compared, and the primary serves. A standby that has nothing to replay is
-// not late, if it is connected to its primary.
+// every user: then the positions cannot be compared, and the primary serves.
 const asksReplayed = "SELECT s.system_identifier::text," +
 	" greatest(c.timeline_id, r.min_recovery_end_timeline, (SELECT received_tli FROM pg_catalog.pg_stat_get_wal_receiver()))::text," +
-	" pg_catalog.pg_last_wal_replay_lsn()::text, pg_catalog.pg_is_in_recovery()::text," +
-	" CASE WHEN pg_catalog.pg_last_wal_receive_lsn() = pg_catalog.pg_last_wal_replay_lsn()" +
-	" AND EXISTS (SELECT FROM pg_catalog.pg_stat_get_wal_receiver() WHERE pid IS NOT NULL) THEN '0'" +
-	" ELSE (1000 * extract(epoch FROM pg_catalog.clock_timestamp() - pg_catalog.pg_last_xact_replay_timestamp()))::bigint::text END" +
+	" pg_catalog.pg_last_wal_replay_lsn()::text, pg_catalog.pg_is_in_recovery()::text" +
 	" FROM pg_catalog.pg_control_system() s, pg_catalog.pg_control_checkpoint() c, pg_catalog.pg_control_recovery() r"
 
-var errNoPosition = errors.New("the server does not tell its position in the log")
-
 // Written implements dialects.Positioned.
-func (s *session) Written(ctx context.Context) (string, error) {
+func (s *session) Written(ctx context.Context) (log dialects.Log, err error) {
 	if s.cluster == "" {
-		row, err := s.row(ctx, asksCluster, 1, errNoPosition)
+		row, err := s.row(ctx, asksCluster, 1, dialects.ErrNoPosition)
 		if err != nil {
-			return "", err
+			return log, err
 		}
 		s.cluster = row[0]
 	}
-	row, err := s.row(ctx, asksWritten, 2, errNoPosition)
+	row, err := s.row(ctx, asksWritten, 4, dialects.ErrNoPosition)
 	if err != nil {
-		return "", err
+		return log, err
 	}
 	if len(row[0]) < 8 {
-		return "", errNoPosition
+		return log, dialects.ErrNoPosition
 	}
 	timeline, err := strconv.ParseUint(row[0][:8], 16, 32)
 	if err != nil {
-		return "", errNoPosition
+		return log, dialects.ErrNoPosition
 	}
-	return valid(fmt.Sprintf("%s/%d/%s", s.cluster, timeline, row[1]))
+	before := s.cluster + "/" + strconv.FormatUint(timeline, 10) + "/"
+	log = dialects.Log{Position: before + row[1], Flushed: before + row[2], Lazy: row[3] == "t"}
+	return log, valid(log.Position, log.Flushed)
 }
 
 // Replayed implements dialects.Positioned.
 func (s *session) Replayed(ctx context.Context, _ bool) (dialects.ReplicaState, error) {
 	state := dialects.ReplicaState{Lag: -1}
-	row, err := s.row(ctx, asksReplayed, 5, errNoPosition)
+	row, err := s.row(ctx, asksReplayed, 4, dialects.ErrNoPosition)
 	if err != nil {
 		return state, err
 	}
-	if state.Standby = row[3] == "true"; !state.Standby {
-		return state, nil
-	}
-	if ms, err := strconv.ParseInt(row[4], 10, 64); err == nil {
-		state.Lag = time.Duration(ms) * time.Millisecond
-	}
+	state.Standby = row[3] == "true"
 	// A server that does not tell how far it has come serves only who has written nothing.
-	state.Position, _ = valid(row[0] + "/" + row[1] + "/" + row[2])
+	if position := strings.Join(row[:3], "/"); state.Standby && valid(position) == nil {
+		state.Position = position
+	}
 	return state, nil
 }
 
@@ -99,11 +92,13 @@ func (s *session) row(ctx context.Context, query string, n int, incomplete error
 	return row, nil
 }
 
-func valid(text string) (string, error) {
-	if _, ok := positionOf(text); !ok {
-		return "", errNoPosition
+func valid(texts ...string) error {
+	for _, text := range texts {
+		if _, ok := positionOf(text); !ok {
+			return dialects.ErrNoPosition
+		}
 	}
-	return text, nil
+	return nil
 }
 
 func positionOf(text string) (p position, ok bool) {

@@ -414,7 +414,7 @@ var acts = []*act{
 	}},
 	{name: "valuer", run: func(x *acting) {
 		for range 4 {
-			v := newNumber(&asked{x: x, ctx: x.ctx, asks: x.chance() && !x.in("place=context|handle")}) // testing.md: there is one session
+			v := newNumber(&asked{x: x, ctx: x.ctx, asks: x.chance() && !x.in("place=handle")}) // testing.md: there is one session
 			var n int
 			x.must(v.call(func() error { return one(x.ctx, x.h, "SELECT $1::int + 1", []any{v}, &n) }))
 			x.tell("valued %d", n)
@@ -458,7 +458,7 @@ var acts = []*act{
 		x.insertIn(pooldriver.Outside(x.ctx), x.h)
 		x.finish(tx, false, a)
 		x.see()
-	}, but: []string{"place=context|handle"}}, // testing.md: there is one session
+	}, but: []string{"place=handle"}}, // testing.md: there is one session
 	{name: "one session", mariaDB: true, run: func(x *acting) {
 		// In an explicit task all statements are of one session, whoever issues them: a connection of the bare driver.
 		c := x.conn()
@@ -540,7 +540,7 @@ var acts = []*act{
 		x.decide(stored, ids[:]...)
 	}},
 	{name: "crowd of valuers", often: 1, run: func(x *acting) {
-		asks := x.chance() && !x.in("place=context|handle")
+		asks := x.chance() && !x.in("place=handle")
 		x.crowd(5, func(g int) error {
 			for range 4 {
 				v := newNumber(&asked{x: x, ctx: x.plain, asks: asks && g == 0})
@@ -744,7 +744,7 @@ var acts = []*act{
 		err := tx.end(x.ctx, x.r.IntN(4) > 0)
 		x.tell("ended late without an error: %v", err == nil)
 		x.see()
-	}, but: []string{"place=context task=explicit"}},
+	}, but: []string{"place=handle task=explicit"}},
 	{name: "watched", mariaDB: true, run: func(x *acting) {
 		// Holders tells who has what.
 		tx := x.begin(x.h)

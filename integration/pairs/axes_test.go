@@ -54,8 +54,8 @@ type keyOfAct struct{}
 
 var axes = []axis{
 	{name: "face", levels: []string{"sql", "pgx"}, shown: true},
-	// The places are the database, sandbox.Context, sandbox.DB, sandbox.Database and Wrap.
-	{name: "place", levels: []string{"plain", "context", "handle", "database", "wrap"}, apply: func(s *setup, level string) {
+	// The places are the database, sandbox.Connector (and sandbox.DB, its handle), sandbox.Database and Wrap.
+	{name: "place", levels: []string{"plain", "handle", "database", "wrap"}, apply: func(s *setup, level string) {
 		s.wrap = level == "wrap"
 	}},
 	{

@@ -16,7 +16,7 @@ import (
 )
 
 // onMariaDB are the levels that MariaDB does not have, or that are left to PostgreSQL.
-const onMariaDB = "face=pgx place=context place=handle place=database place=wrap settings=tenant pipeline=16 credentials=rotating hosts=several commit=off event=kill river=on"
+const onMariaDB = "face=pgx place=handle place=database place=wrap settings=tenant pipeline=16 credentials=rotating hosts=several commit=off event=kill river=on"
 
 func TestPairs(t *testing.T) {
 	t.Parallel()

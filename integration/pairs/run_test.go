@@ -171,19 +171,14 @@ func (w *world) play(t *testing.T, c configuration, seed uint64, only []string, 
 	r.before = r.connector.Stats()
 	unwatch := w.watch(r.account.Database)
 	db := r.db
-	switch r.sandboxed = c.has("place=context|handle"); c.level("place") {
-	case "context":
+	if r.sandboxed = c.has("place=handle"); r.sandboxed {
 		t.Run("sandbox", func(t *testing.T) {
-			r.handle = r.over(db, r.connector)
-			r.work(sandbox.Context(told{t, r}, db), seed)
-		})
-	case "handle":
-		t.Run("sandbox", func(t *testing.T) {
-			r.db = sandbox.DB(told{t, r}, r.connector)
-			r.handle = r.over(r.db, r.connector)
+			inside := sandbox.Connector(told{t, r}, r.connector)
+			r.db = sql.OpenDB(inside)
+			r.handle = r.over(r.db, inside)
 			r.work(context.Background(), seed)
 		})
-	default:
+	} else {
 		r.handle = r.over(db, r.connector)
 		r.work(context.Background(), seed)
 	}
@@ -401,7 +396,7 @@ func (r *run) work(base context.Context, seed uint64) {
 		r.draining.Store(false)
 	}
 	all.Wait()
-	if r.cfg.has("place=context|handle") {
+	if r.cfg.has("place=handle") {
 		r.checkIn(base)
 	}
 	end()
@@ -683,7 +678,7 @@ func (r *run) check() {
 	require.NoError(r, err)
 	second, err := table(r.world.elsewhere, context.Background(), r.tenantsOf())
 	require.NoError(r, err)
-	if r.cfg.has("place=context|handle") {
+	if r.cfg.has("place=handle") {
 		for _, x := range r.performances {
 			for id := range x.fates {
 				if there[id].times > 0 {

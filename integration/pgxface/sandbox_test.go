@@ -2,6 +2,7 @@ package pgxface
 
 import (
 	"context"
+	"database/sql"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -18,7 +19,13 @@ func TestInASandboxNothingStays(t *testing.T) {
 	require.NoError(t, err)
 	count := func(ctx context.Context) int { return ask[int](ctx, t, b.pool, "SELECT count(*) FROM t") }
 	t.Run("test", func(t *testing.T) {
-		ctx := sandbox.Context(t, b.db)
+		ctx, outside := t.Context(), count
+		inside := pgxpooldriver.New(sandbox.Connector(t, b.connector))
+		b := struct {
+			pool *pgxpooldriver.Pool
+			db   *sql.DB
+		}{inside, sandbox.DB(t, b.connector)}
+		count := func(ctx context.Context) int { return ask[int](ctx, t, b.pool, "SELECT count(*) FROM t") }
 		_, err := b.pool.Exec(ctx, "INSERT INTO t VALUES ($1)", 1)
 		require.NoError(t, err)
 		_, err = b.db.ExecContext(ctx, "INSERT INTO t VALUES (2)")
@@ -26,7 +33,7 @@ func TestInASandboxNothingStays(t *testing.T) {
 		_, err = b.pool.Exec(ctx, "INSERT INTO t VALUES (2)")
 		require.Error(t, err)
 		require.Equal(t, 2, count(ctx))
-		require.Zero(t, count(t.Context()))
+		require.Zero(t, outside(t.Context()))
 		require.NoError(t, pgx.BeginFunc(ctx, b.pool, func(tx pgx.Tx) error {
 			_, err := tx.Exec(ctx, "INSERT INTO t VALUES (3)")
 			require.NoError(t, err)

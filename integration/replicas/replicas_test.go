@@ -10,6 +10,7 @@ func TestReadsOnReplicas(t *testing.T) {
 		t.Run("reads at once", func(t *testing.T) { testReadsAtOnceDoNotGoBack(t, s) })
 		t.Run("two processes", func(t *testing.T) { testTwoProcesses(t, s) })
 		t.Run("replicas that cannot serve", func(t *testing.T) { testReplicasThatCannotServe(t, s) })
+		t.Run("late", func(t *testing.T) { testLate(t, s) })
 		t.Run("a cable is pulled", func(t *testing.T) { testACableIsPulled(t, s, false) })
 		t.Run("a cable is pulled while nobody reads", func(t *testing.T) { testACableIsPulled(t, s, true) })
 	})

@@ -21,6 +21,7 @@ import (
 
 	"github.com/pooldriver/pooldriver"
 	"github.com/pooldriver/pooldriver/integration/testbed"
+	"github.com/pooldriver/pooldriver/pgxpooldriver"
 	"github.com/pooldriver/pooldriver/riverpooldriver"
 	"github.com/pooldriver/pooldriver/sandbox"
 )
@@ -354,10 +355,13 @@ func TestInASandboxAJobIsRolledBack(t *testing.T) {
 		return len(all.Jobs)
 	}
 	t.Run("test", func(t *testing.T) {
-		ctx := sandbox.Context(t, s.db)
-		_, err := client.Insert(ctx, Ship{}, nil)
+		inside, err := river.NewClient(riverpooldriver.New(pgxpooldriver.New(sandbox.Connector(t, s.connector))), &river.Config{Logger: silent})
 		require.NoError(t, err)
-		require.Equal(t, 1, jobs(ctx))
+		_, err = inside.Insert(t.Context(), Ship{}, nil)
+		require.NoError(t, err)
+		all, err := inside.JobList(t.Context(), nil)
+		require.NoError(t, err)
+		require.Len(t, all.Jobs, 1)
 		require.Zero(t, jobs(t.Context()))
 	})
 	require.Zero(t, jobs(t.Context()))

@@ -1,10 +1,7 @@
 package sandboxes
 
 import (
-	"context"
 	"database/sql"
-	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -64,58 +61,18 @@ func TestSandboxPostgresDeadlockNamesTheOtherTest(t *testing.T) {
 	}
 }
 
-func TestSandboxStopsWhatWaitsBesideItForItsOwnTest(t *testing.T) {
-	for _, engine := range []testbed.Engine{testbed.Postgres, testbed.MySQL} {
-		t.Run(engine.String(), func(t *testing.T) {
-			t.Parallel()
-			s := onServer(t, engine)
-			if engine == testbed.MySQL {
-				mustExec(t, s.witness, fmt.Sprintf("GRANT PROCESS ON *.* TO '%s'@'%%'", s.account.User))
-				mustExec(t, s.witness, fmt.Sprintf("GRANT SELECT ON performance_schema.* TO '%s'@'%%'", s.account.User))
-			}
-			db := sql.OpenDB(s.connector)
-			defer db.Close()
-			r := record(t)
-			ctx := sandbox.Context(r, db)
-			_, err := db.ExecContext(ctx, "INSERT INTO ledger VALUES (1, 'a')")
-			require.NoError(t, err)
-			_, err = db.Exec("INSERT INTO ledger VALUES (1, 'b')") // the context is forgotten
-			require.ErrorContains(t, err, "it was stopped")
-			require.ErrorContains(t, err, "a lock of "+t.Name())
-			require.ErrorContains(t, err, "sandbox.Context")
-			require.Equal(t, 1, strings.Count(err.Error(), "(sandbox_locks_test.go:"), "%v", err)
-			require.NotErrorIs(t, err, context.Canceled, "the program has cancelled nothing")
-			require.Contains(t, r.logged(), "INSERT INTO ledger VALUES (?, ?)")
-			require.Contains(t, r.logged(), "(sandbox_locks_test.go:")
-
-			short, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
-			defer cancel()
-			_, err = db.ExecContext(short, "INSERT INTO ledger VALUES (1, 'b')")
-			require.ErrorIs(t, err, context.DeadlineExceeded, "it ends by itself")
-
-			// Another goroutine may be that of another test, whose statement goes on when this test has ended.
-			elsewhere := make(chan error)
-			go func() { _, err := db.Exec("INSERT INTO ledger (id) VALUES (1)"); elsewhere <- err }()
-			require.Eventually(t, func() bool { return strings.Contains(r.logged(), "INSERT INTO ledger (id)") }, 10*time.Second, 10*time.Millisecond)
-			require.Empty(t, r.end())
-			require.NoError(t, <-elsewhere)
-			mustExec(t, s.witness, "DELETE FROM ledger")
-		})
-	}
-}
-
 func TestSandboxPostgresNamesWhatTheProgramHasBesideIt(t *testing.T) {
 	t.Parallel()
 	s := onServer(t, testbed.Postgres)
 	db := sql.OpenDB(s.connector)
 	defer db.Close()
 	r := record(t)
-	ctx := sandbox.Context(r, db)
-	tx, err := db.Begin() // the context is forgotten
+	test := sandbox.DB(r, s.connector)
+	tx, err := db.Begin() // beside the sandbox
 	require.NoError(t, err)
 	mustExec(t, tx, "INSERT INTO ledger VALUES (1, 'a')")
 	done := make(chan error)
-	go func() { _, err := db.ExecContext(ctx, "INSERT INTO ledger VALUES (1, 'b')"); done <- err }()
+	go func() { _, err := test.Exec("INSERT INTO ledger VALUES (1, 'b')"); done <- err }()
 	require.Eventually(t, func() bool { return r.logged() != "" }, 10*time.Second, 10*time.Millisecond)
 	require.Contains(t, r.logged(), "which this program uses beside the sandboxes, and whose last statement was INSERT INTO ledger VALUES (?, ?)")
 	require.Contains(t, r.logged(), "(sandbox_locks_test.go:")

@@ -2,6 +2,8 @@ package testbed
 
 import (
 	"context"
+	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -30,4 +32,17 @@ func (s *Server) Pause(t testing.TB) {
 		time.Sleep(500 * time.Millisecond)
 	}
 	t.Fatalf("testbed: pause, %d times: %v", pauseTries, err)
+}
+
+// StopProcess has one process of the server stand still, until the returned function is called.
+func (s *Server) StopProcess(t testing.TB, process int) (goOn func()) {
+	t.Helper()
+	send := func(signal string) {
+		code, _, err := s.container.Exec(context.Background(), []string{"sh", "-c", fmt.Sprintf("kill -%s %d", signal, process)})
+		if err != nil || code != 0 {
+			t.Errorf("testbed: %s to process %d: exit code %d, %v", signal, process, code, err)
+		}
+	}
+	send("STOP")
+	return sync.OnceFunc(func() { send("CONT") })
 }

@@ -19,25 +19,20 @@ type Beneath interface {
 	Template() dialects.Template
 	// Take takes a real connection from the pool, and waits for it as every borrower does.
 	Take(ctx context.Context) (Taken, error)
-	// Executing returns the server's numbers of the sessions that execute a statement with this outline now.
-	// Other users of the Connector have these sessions.
-	Executing(outline string) []uint64
-	// LastStatement returns the outline of the last statement of such a session. ours is false if none of these
-	// users has the session.
+	// LastStatement returns the outline of the last statement of a session with that number on the server. ours is false if no
+	// other user of the Connector has the session.
 	LastStatement(process uint64) (outline string, ours bool)
 	// Over makes a Connector with the same Config over one connection of another template, which
 	// Dial of t may give several times, one after the other. The connection is never checked while
 	// it is idle and never too old.
 	Over(d dialects.Dialect, t dialects.Template, o Over) driver.Connector
-	// Route changes by f each virtual connection that the Connector makes for database/sql from now on. Each
-	// one that was made before ends when database/sql takes it again. Only the first call has an effect.
-	Route(f func(driver.Conn) driver.Conn)
 }
 
 // Over is what is different in the Connector of Beneath.Over.
 type Over struct {
 	Patience     time.Duration // AcquireTimeout
 	AfterConnect func(context.Context, driver.Conn) error
+	Front        func(driver.Conn) driver.Conn // gives what Connect returns
 }
 
 // Taken is a real connection that was taken. Exactly one of GiveBack and Discard is called.

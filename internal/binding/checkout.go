@@ -24,8 +24,7 @@ import (
 // Checkout is the connection of a checkout, and what has happened in the checkout since it has
 // that connection. database/sql's lock on the virtual connection protects it.
 type Checkout struct {
-	engine  *Engine
-	private Binding // of checkouts without a task
+	engine *Engine
 
 	// seat is the lending of the real connection, and binding is whose lending it is. Both are nil
 	// before the first operation.
@@ -52,11 +51,21 @@ type Checkout struct {
 // Init makes c a checkout of connections of e. values is the context with which database/sql
 // has begun it.
 func (c *Checkout) Init(e *Engine, values context.Context) {
-	c.engine, c.private.engine, c.values = e, e, values
+	c.engine, c.values = e, values
 }
 
 // withoutTask makes c, which is new, a checkout without a task.
-func (c *Checkout) withoutTask(label *string) { c.label, c.binding = label, &c.private }
+func (c *Checkout) withoutTask(label *string) { c.label, c.binding = label, &c.engine.private }
+
+// MoveTo makes e, another engine of the group, the engine of a checkout that has no transaction. The checkout leaves the
+// connection that it has; rows that are open there keep that.
+func (c *Checkout) MoveTo(e *Engine) {
+	if c.binding != nil {
+		c.binding.detach(c)
+		c.unbind()
+	}
+	c.engine, c.parted = e, false
+}
 
 // Take begins a checkout anew.
 func (c *Checkout) Take(values context.Context) { c.values, c.parted = values, false }
@@ -157,7 +166,7 @@ func (c *Checkout) findScope(ctx context.Context, w *Want) {
 		return
 	}
 	var p task.Place
-	switch err := c.engine.FindPlace(ctx, &p); {
+	switch err := c.findPlace(ctx, w, &p); {
 	case err == nil && p.Task == b.task:
 		c.scope, w.Scope = p.Scope, p.Scope
 	case c.scope.Left():
@@ -210,12 +219,21 @@ func (c *Checkout) attachAgain(ctx context.Context, w *Want) error {
 	return c.Reach(ctx, w)
 }
 
+// findPlace is Engine.FindPlace, which may be a function of the program, once for an operation.
+func (c *Checkout) findPlace(ctx context.Context, w *Want, p *task.Place) error {
+	if w.Place != nil {
+		*p = *w.Place
+		return nil
+	}
+	return c.engine.FindPlace(ctx, p)
+}
+
 // place finds the task of a checkout's first operation. It sets the binding if there is a task, and
 // otherwise admits the operation to a connection of its own.
 func (c *Checkout) place(ctx context.Context, w *Want) error {
 	e := c.engine
 	var p task.Place
-	if err := e.FindPlace(ctx, &p); err != nil {
+	if err := c.findPlace(ctx, w, &p); err != nil {
 		return err
 	}
 	p.Scope.Reach()
@@ -259,7 +277,7 @@ func (c *Checkout) borrow(ctx context.Context, w *Want) (err error) {
 	if err != nil {
 		return c.notAcquired(ctx, waited, err)
 	}
-	c.binding = &c.private
+	c.binding = &c.engine.private
 	return c.attachFor(ctx, w, r)
 }
 
@@ -291,7 +309,7 @@ func (c *Checkout) TakeAnswer(rows *Rows, a *session.Answer) error {
 	if a.Err != nil {
 		return a.Err
 	}
-	rows.seat, rows.checkout, rows.binding, rows.closed = nil, c, &c.private, false
+	rows.seat, rows.checkout, rows.binding, rows.closed = nil, c, &c.engine.private, false
 	rows.Rows.Answered(a)
 	return nil
 }
@@ -427,7 +445,7 @@ func (c *Checkout) own(s *Seat) *Tx {
 // Detach ends the checkout. A clean connection can be lent again at once. Rollback and
 // cleaning happen in the background, and the connection counts as active until they end.
 func (c *Checkout) Detach() {
-	if s := c.seat; c.binding == &c.private && s != nil && c.rows == nil && c.tx == nil && c.from == nil {
+	if s := c.seat; c.binding == &c.engine.private && s != nil && c.rows == nil && c.tx == nil && c.from == nil {
 		c.seat, c.binding = nil, nil
 		s.leaveAlone()
 	} else {

@@ -33,6 +33,7 @@ type Engine struct {
 	group      *group
 	starvation starvation
 	pipelines  pipelines
+	private    Binding // of every checkout without a task: it has no field but its engine
 	// unattached counts work that has begun and has no connection for a while: a deferred
 	// transaction that has run no statement, and a statement that moves from a dead connection to
 	// another one. Such work is counted from before it has no connection, until it has one again
@@ -58,11 +59,15 @@ func New(c *config.Config, t dialects.Template, u *usage.Env, r *report.Report) 
 // Beside makes an engine with another pool, for the same tasks. Nothing is opened.
 func (e *Engine) Beside(c *config.Config, t dialects.Template, u *usage.Env, r *report.Report) (*Engine, error) {
 	other := &Engine{config: c, usage: u, report: r, group: e.group}
-	return other, other.init(t)
+	if err := other.init(t); err != nil {
+		return other, err
+	}
+	connpool.ShareGenerations(other.pool, e.pool) // a prepared statement may run on both
+	return other, nil
 }
 
 func (e *Engine) init(t dialects.Template) (err error) {
-	e.starvation.engine, e.pipelines.engine = e, e
+	e.starvation.engine, e.pipelines.engine, e.private.engine = e, e, e
 	e.group.engines = append(e.group.engines, e)
 	e.pool, err = connpool.New(e.config, t, e.usage, e.starvation.starving, e.report, &e.group.numbers)
 	return err

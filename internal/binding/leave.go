@@ -66,7 +66,7 @@ func (c *Checkout) StandDown(w *Want) {
 // connection. The caller has to call Done afterwards.
 func (c *Checkout) MoveOn(w *Want) {
 	w.Retried = true
-	c.engine.unattached.Add(1) // until Done
+	c.away(w)
 	b, deferred := c.binding, c.tx
 	c.StandDown(w)
 	c.Unlock(w)
@@ -76,6 +76,22 @@ func (c *Checkout) MoveOn(w *Want) {
 			deferred.again()
 			c.tx = deferred
 		}
+	}
+}
+
+// away counts w, until Done, as work that has begun and may have no connection for a while.
+func (c *Checkout) away(w *Want) {
+	if w.away == nil {
+		w.away = c.engine
+		w.away.unattached.Add(1)
+	}
+}
+
+// Visit is away for an operation that goes to another engine of the group, and may come back to home.
+func (c *Checkout) Visit(w *Want, home *Engine) {
+	if w.home == nil {
+		w.home = home
+		w.home.unattached.Add(1)
 	}
 }
 
@@ -89,8 +105,10 @@ func (c *Checkout) unbind() {
 // Done ends an operation.
 func (c *Checkout) Done(w *Want) {
 	c.Unlock(w)
-	if w.Retried {
-		c.engine.unattached.Add(-1)
+	for _, e := range [...]*Engine{w.away, w.home} {
+		if e != nil {
+			e.unattached.Add(-1)
+		}
 	}
 	if w.joined != nil {
 		w.joined()

@@ -71,7 +71,7 @@ func (l *Loan) giveBack(err error, look func()) {
 	s.raw = nil
 	r.Meter.Resume()
 	close(l.busy)
-	r.Session.RecordResult(l.effect, err)
+	r.Session.EndLoan(l.effect, err)
 	look()
 	r.Meter.SetPin(s.pinnedBy(r))
 	if b.isPrivate() {

@@ -74,7 +74,7 @@ func (r *Rows) Close() (reusable bool, err error) {
 	r.closed = true
 	if !live {
 		if b := r.Rows.Buffer(); b != nil {
-			r.checkout.engine.starvation.forget(&r.Rows)
+			r.binding.engine.starvation.forget(&r.Rows)
 			b.Drop()
 			return false, b.Closed()
 		}

@@ -20,8 +20,12 @@ type Want struct {
 
 	Conn      *connpool.Conn // that the operation uses
 	seat      *Seat          // of Conn; the operation has its lock if locked is true
+	Place     *task.Place    // of its context; nil: nobody has asked
 	Scope     *task.Scope    // of its context, if that was looked up
 	Retried   bool           // it has left a dead connection
+	CameBack  bool           // from a replica that could not serve it
+	away      *Engine        // counts it as unattached until Done; nil: none does
+	home      *Engine        // the same, of the primary while it is on a replica
 	metered   *connpool.Conn // whose meter has counted the operation
 	reclaimed bool           // the connection of its checkout was taken back for others
 	locked    bool
@@ -32,7 +36,7 @@ type Want struct {
 
 // goesOn reports whether the operation has had a connection before. Drain does not refuse such
 // an operation.
-func (w *Want) goesOn() bool { return w.Retried || w.reclaimed }
+func (w *Want) goesOn() bool { return w.Retried || w.reclaimed || w.CameBack }
 
 // has records that the operation has locked s. counted: it is counted there.
 func (w *Want) has(s *Seat, counted bool) {

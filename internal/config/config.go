@@ -43,6 +43,8 @@ type Config struct {
 
 	ListenPing time.Duration
 
+	// Confirm, of the pool of a replica, returns the era of a connection that was just dialled: see floor.Watcher.
+	Confirm                    func(context.Context) uint64
 	ReplicaReads               Reads
 	ReplicaFallback            bool
 	ReplicaWait, ReplicaMaxLag time.Duration

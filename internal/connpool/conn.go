@@ -50,6 +50,7 @@ type Conn struct {
 	ended chan struct{}
 
 	Session session.Session
+	Era     uint64 // of a replica, see floor.Server
 	Meter   usage.Meter
 	// Told is the number, plus 1, of the last checkout that the log was warned of because it
 	// lasts long.

@@ -85,6 +85,9 @@ func (p *Pool) dial(ctx context.Context) (r *Conn, err error) {
 		return nil, fmt.Errorf("pooldriver: a new connection to %s is closed: %w", p.report.Target(), err)
 	}
 	r = p.NewConn(s, generation)
+	if p.config.Confirm != nil {
+		r.Era = p.config.Confirm(ctx)
+	}
 	p.real.Add(r)
 	return r, nil
 }

@@ -106,6 +106,9 @@ func (p *Pool) poolConfig() pool.Config[*Conn] {
 	return c
 }
 
+// ShareGenerations makes the generations of texts in p those of another pool.
+func ShareGenerations(p, with *Pool) { p.env.Generations = with.env.Generations }
+
 // maySleep reports whether the pool leaves the server alone while nobody uses the pool: a database that
 // scales to zero sleeps then. If the server's role matters, the pool asks the server: otherwise the next
 // write could go to a server that is no longer the primary.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/pooldriver/pooldriver/dialects"
 	"github.com/pooldriver/pooldriver/internal/task"
@@ -12,25 +13,42 @@ import (
 
 // Floors are those of a context, or of a task. The zero value has none. The methods may be called at the same time.
 type Floors struct {
-	mu     sync.Mutex // protects following fields
-	own    []*Floor
-	tokens []string // positions that came in tokens
+	mu      sync.Mutex // protects following fields, and those of the floors
+	own     []*Floor
+	tokens  []string // positions that came in tokens
+	pending int      // sessions, of any Connector, that owe a position: statements that may write have run there
+	changes uint64   // writes whose position became unknown, and reads on replicas
 }
 
 // Floor is how new a replica has to be to serve a context: it has everything that the context has written to one
-// database. The methods may be called at the same time.
+// database, and has seen there. The methods may be called at the same time.
 type Floor struct {
-	of        any // the Connector's replicas
-	positions dialects.Positions
+	all       *Floors
+	of        any                // the Connector's replicas; nil: a Connector without, whose floor only marks the others
+	positions dialects.Positions // of the database
 
-	mu       sync.Mutex // protects following fields
-	position string     // empty: nothing is written, or unknown
-	unknown  bool       // a write has no known position
-	lost     uint64     // how many writes have had none
-	replica  any        // from which the context reads; nil: from none
+	position string // empty: nothing is written, or unknown
+	lazy     bool   // the primary had not flushed position: no replica has it soon
+	unknown  bool   // only the primary is sure to have everything
+	shown    Server // from which the context has read what position may not have; zero: from none
+	reads    int    // that run there
+}
+
+// Server is a replica since its watcher is connected to it. What it shows never goes back. After a crash, or when another
+// server answers at its address, Era is another one.
+type Server struct {
+	Replica any
+	Era     uint64
 }
 
 type key struct{}
+
+// used: there is a Connector with replicas in the process.
+var used atomic.Bool
+
+// Use says that there are replicas, so that writes count. Used reports whether there are some.
+func Use()       { used.Store(true) }
+func Used() bool { return used.Load() }
 
 // With returns a context that keeps floors. If ctx does already, or has a task, it is ctx.
 func With(ctx context.Context) context.Context {
@@ -91,18 +109,22 @@ func Of(ctx context.Context, t *task.Task, replicas any, p dialects.Positions) *
 	if i >= 0 {
 		return all.own[i]
 	}
-	f := &Floor{of: replicas, positions: p}
+	f := &Floor{all: all, of: replicas, positions: p}
+	if replicas == nil {
+		return f
+	}
 	for _, position := range all.tokens {
 		f.add(position)
+	}
+	for _, other := range all.own {
+		f.learn(other, other.position, other.unknown)
 	}
 	all.own = append(all.own, f)
 	return f
 }
 
-// add adds a position of a token. What f does not understand only the primary is sure to have.
+// add adds a position of a token, or of another Connector. What f does not understand only the primary is sure to have.
 func (f *Floor) add(position string) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
 	switch p := f.positions; {
 	case !p.Valid(position):
 		f.unknown = true
@@ -113,81 +135,116 @@ func (f *Floor) add(position string) {
 	}
 }
 
-// Mark is for Raise: it is taken before the primary is asked.
-func (f *Floor) Mark() uint64 {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.lost
+// learn adds what was written by another Connector, which may lead to the same database.
+func (f *Floor) learn(other *Floor, position string, isUnknown bool) {
+	switch p := f.positions; {
+	case f == other || p != other.positions: // another kind of database
+	case isUnknown:
+		f.unknown = true
+	case position != "" && (f.position == "" || p.SameDatabase(position, f.position)):
+		f.add(position)
+	}
 }
 
-// Raise adds a write. to is a position of the primary that has it, and everything before. It was asked for after mark. It
-// may lack a write whose position became unknown since then.
-func (f *Floor) Raise(mark uint64, to string) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
+// Mark is for Raise: it is taken before the primary is asked.
+func (f *Floor) Mark() uint64 {
+	f.all.mu.Lock()
+	defer f.all.mu.Unlock()
+	return f.all.changes
+}
+
+// Raise adds a write, or what the primary has shown. The primary's log, which has it and everything before,
+// was asked for after mark. It may lack a write whose position became unknown since then, and what a replica has shown.
+func (f *Floor) Raise(mark uint64, log dialects.Log) {
+	f.all.mu.Lock()
+	defer f.all.mu.Unlock()
+	f.raise(mark, log)
+}
+
+func (f *Floor) raise(mark uint64, log dialects.Log) {
+	to := log.Position
 	// A position of another history has everything of the primary, too: the failover has lost the rest.
 	if f.position != "" && f.positions.Reached(to, f.position) {
 		to = f.position
 	}
-	f.position, f.unknown = to, f.lost != mark
+	f.position, f.lazy = to, log.Lazy
+	if f.all.changes == mark {
+		f.unknown = false
+		if f.reads == 0 { // else one may show what the primary had after to
+			f.shown = Server{}
+		}
+	}
+	for _, other := range f.all.own {
+		other.learn(f, to, false)
+	}
 }
 
 // Unknown adds a write whose position is not known. Until the next Raise only the primary has everything.
 func (f *Floor) Unknown() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
+	f.all.mu.Lock()
+	defer f.all.mu.Unlock()
+	f.lose()
+}
+
+func (f *Floor) lose() {
+	f.all.changes++
 	f.unknown = true
-	f.lost++
-}
-
-// Now returns the position that a replica has to have; empty: any replica will do. primaryOnly: none will.
-func (f *Floor) Now() (position string, primaryOnly bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.position, f.unknown
-}
-
-// Replica returns the replica from which the context reads; nil: from none.
-func (f *Floor) Replica() any {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.replica
-}
-
-// Stay makes r the replica from which the context reads, unless it reads from one already: at the same time another
-// read may have chosen another one. It returns the replica, and Now.
-func (f *Floor) Stay(r any) (stays any, position string, primaryOnly bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.replica == nil {
-		f.replica = r
+	for _, other := range f.all.own {
+		other.learn(f, "", true)
 	}
-	return f.replica, f.position, f.unknown
+	if f.of == nil && !slices.Contains(f.all.tokens, unknown) {
+		f.all.tokens = append(f.all.tokens, unknown) // for the floors to come
+	}
 }
 
-// Leave ends the stay with a replica. What the context has read there only the primary is sure to have, until the
+// Need is what a replica has to have. The zero Need is had by each.
+type Need struct {
+	Position    string // empty: any will do
+	Lazy        bool   // to wait for Position is in vain
+	PrimaryOnly bool   // no replica will do
+}
+
+// Now returns what a replica has to have.
+func (f *Floor) Now() Need {
+	f.all.mu.Lock()
+	defer f.all.mu.Unlock()
+	return Need{f.position, f.lazy, f.unknown || f.all.pending > 0}
+}
+
+// Shown is the server that has shown the context what Now's position may not have; zero: there is none.
+func (f *Floor) Shown() Server {
+	f.all.mu.Lock()
+	defer f.all.mu.Unlock()
+	return f.shown
+}
+
+// Shows is called before s serves a read, and Showed afterwards. It reports false if s may be older than what the context has seen.
+func (f *Floor) Shows(s Server) bool {
+	f.all.mu.Lock()
+	defer f.all.mu.Unlock()
+	if f.unknown || f.all.pending > 0 || f.shown != (Server{}) && f.shown != s {
+		return false
+	}
+	f.shown = s
+	f.all.changes++
+	f.reads++
+	return true
+}
+
+// Showed is called when a read has got its answer.
+func (f *Floor) Showed() {
+	f.all.mu.Lock()
+	defer f.all.mu.Unlock()
+	f.reads--
+}
+
+// Leave is called when the server of Shown can serve no more. What it has shown only the primary is sure to have, until the
 // next Raise.
 func (f *Floor) Leave() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.replica != nil {
-		f.replica, f.unknown = nil, true
-		f.lost++
-	}
-}
-
-// Unknown adds a write of ctx, to any database, whose position is not known. t is the task of ctx; nil: it has none.
-func Unknown(ctx context.Context, t *task.Task) {
-	all := floorsOf(ctx, t)
-	if all == nil {
-		return
-	}
-	all.mu.Lock()
-	defer all.mu.Unlock()
-	if !slices.Contains(all.tokens, unknown) {
-		all.tokens = append(all.tokens, unknown)
-	}
-	for _, f := range all.own {
-		f.Unknown()
+	f.all.mu.Lock()
+	defer f.all.mu.Unlock()
+	if f.shown != (Server{}) {
+		f.shown, f.unknown = Server{}, true
+		f.all.changes++
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/pooldriver/pooldriver/dialects"
 	"github.com/pooldriver/pooldriver/internal/floor"
 	"github.com/pooldriver/pooldriver/internal/task"
 )
@@ -33,24 +34,29 @@ func (numbers) Valid(text string) bool        { return number(text) >= 0 }
 func of(ctx context.Context) *floor.Floor { return floor.Of(ctx, nil, "db", numbers{}) }
 
 // raise has nothing lost while the primary is asked.
-func raise(f *floor.Floor, to string) { f.Raise(f.Mark(), to) }
+func raise(f *floor.Floor, to string) { f.Raise(f.Mark(), dialects.Log{Position: to}) }
+
+func now(f *floor.Floor) (position string, primaryOnly bool) {
+	n := f.Now()
+	return n.Position, n.PrimaryOnly
+}
 
 func TestAFloorRises(t *testing.T) {
 	t.Parallel()
 	require.Nil(t, of(t.Context()))
 	f := of(floor.With(t.Context()))
-	position, primaryOnly := f.Now()
+	position, primaryOnly := now(f)
 	require.Empty(t, position)
 	require.False(t, primaryOnly)
 	raise(f, "5")
 	raise(f, "3")
-	position, _ = f.Now()
+	position, _ = now(f)
 	require.Equal(t, "5", position)
 	f.Unknown()
-	_, primaryOnly = f.Now()
+	_, primaryOnly = now(f)
 	require.True(t, primaryOnly)
 	raise(f, "6")
-	position, primaryOnly = f.Now()
+	position, primaryOnly = now(f)
 	require.Equal(t, "6", position)
 	require.False(t, primaryOnly)
 }
@@ -77,15 +83,15 @@ func TestATokenCarriesAFloor(t *testing.T) {
 	raise(of(ctx), "7")
 	next := floor.WithToken(t.Context(), floor.Token(ctx))
 	require.Equal(t, floor.Token(ctx), floor.Token(next), "before its first use")
-	position, primaryOnly := of(next).Now()
+	position, primaryOnly := now(of(next))
 	require.Equal(t, "7", position)
 	require.False(t, primaryOnly)
 	raise(of(next), "9")
 	require.NotEqual(t, floor.Token(ctx), floor.Token(next))
-	position, _ = of(floor.WithToken(t.Context(), floor.Token(next))).Now()
+	position, _ = now(of(floor.WithToken(t.Context(), floor.Token(next))))
 	require.Equal(t, "9", position, "the old position is overtaken")
 	of(next).Unknown()
-	_, primaryOnly = of(floor.WithToken(t.Context(), floor.Token(next))).Now()
+	_, primaryOnly = now(of(floor.WithToken(t.Context(), floor.Token(next))))
 	require.True(t, primaryOnly)
 	require.Empty(t, floor.Token(floor.WithToken(t.Context(), "")))
 }
@@ -97,7 +103,7 @@ func TestATokenAddsToAFloorThatIsInUse(t *testing.T) {
 	later := floor.With(t.Context())
 	raise(of(later), "8")
 	require.Equal(t, ctx, floor.WithToken(ctx, floor.Token(later)))
-	position, _ := of(ctx).Now()
+	position, _ := now(of(ctx))
 	require.Equal(t, "8", position)
 }
 
@@ -121,17 +127,17 @@ func TestAnOldHistoryEndsWithTheNextPositionOfThePrimary(t *testing.T) {
 	ctx := floor.WithToken(t.Context(), floor.Token(before))
 	raise(in(ctx), "2/10") // after a failover
 	next := floor.WithToken(t.Context(), floor.Token(ctx))
-	position, primaryOnly := in(next).Now()
+	position, primaryOnly := now(in(next))
 	require.Equal(t, "2/10", position)
 	require.False(t, primaryOnly, "the token has no old position")
 
 	floor.WithToken(next, floor.Token(before))
-	_, primaryOnly = in(next).Now()
+	_, primaryOnly = now(in(next))
 	require.True(t, primaryOnly)
-	_, primaryOnly = in(floor.WithToken(t.Context(), floor.Token(next))).Now()
+	_, primaryOnly = now(in(floor.WithToken(t.Context(), floor.Token(next))))
 	require.True(t, primaryOnly, "until the primary was asked")
 	raise(in(next), "2/11")
-	_, primaryOnly = in(floor.WithToken(t.Context(), floor.Token(next))).Now()
+	_, primaryOnly = now(in(floor.WithToken(t.Context(), floor.Token(next))))
 	require.False(t, primaryOnly)
 }
 
@@ -140,11 +146,11 @@ func TestAPositionDoesNotHaveAWriteThatWasLostWhileItWasAskedFor(t *testing.T) {
 	f := of(floor.With(t.Context()))
 	mark := f.Mark()
 	f.Unknown()
-	f.Raise(mark, "5")
-	_, primaryOnly := f.Now()
+	f.Raise(mark, dialects.Log{Position: "5"})
+	_, primaryOnly := now(f)
 	require.True(t, primaryOnly)
-	f.Raise(f.Mark(), "6")
-	_, primaryOnly = f.Now()
+	raise(f, "6")
+	_, primaryOnly = now(f)
 	require.False(t, primaryOnly)
 }
 
@@ -159,7 +165,7 @@ func TestAContextKeepsFewTokens(t *testing.T) {
 			floor.WithToken(ctx, floor.Token(with(t, strconv.Itoa(n))))
 			require.Less(t, len(floor.Token(ctx)), 200)
 		}
-		position, primaryOnly := of(ctx).Now()
+		position, primaryOnly := now(of(ctx))
 		require.True(t, primaryOnly || position == "999")
 		require.Equal(t, !used, primaryOnly, "without a database positions cannot be compared")
 	}
@@ -177,7 +183,7 @@ func FuzzAnyTokenIsAtWorstAReadOnThePrimary(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, token string) {
 		ctx := floor.WithToken(t.Context(), token)
-		position, primaryOnly := of(ctx).Now()
+		position, primaryOnly := now(of(ctx))
 		require.True(t, token == "" || primaryOnly || numbers{}.Valid(position))
 		require.LessOrEqual(t, len(floor.Token(ctx)), floor.MaxToken)
 	})
@@ -206,37 +212,90 @@ func TestAFloorNeverFalls(t *testing.T) {
 				of(ctx).Unknown()
 				lost = true
 			}
-			position, primaryOnly := of(ctx).Now()
+			position, primaryOnly := now(of(ctx))
 			require.Equal(t, lost, primaryOnly)
 			require.True(t, lost || number(position) == highest)
 		}
 	}
 }
 
-func TestAContextStaysWithOneReplica(t *testing.T) {
+func TestNothingOlderIsShownThanWhatAReplicaHasShown(t *testing.T) {
 	t.Parallel()
+	one, other, later := floor.Server{Replica: "one", Era: 1}, floor.Server{Replica: "two", Era: 1}, floor.Server{Replica: "one", Era: 2}
 	f := of(floor.With(t.Context()))
 	f.Leave()
-	_, primaryOnly := f.Now()
+	_, primaryOnly := now(f)
 	require.False(t, primaryOnly, "it has read nothing")
 	raise(f, "5")
-	stays, position, primaryOnly := f.Stay("one")
-	require.Equal(t, "one", stays)
-	require.Equal(t, "5", position)
-	require.False(t, primaryOnly)
-	stays, _, _ = f.Stay("two")
-	require.Equal(t, "one", stays, "what it has shown the other one may not have")
+	require.True(t, f.Shows(one))
+	require.True(t, f.Shows(one))
+	raise(f, "5")
+	require.Equal(t, one, f.Shown(), "a read that runs may show more than the primary had")
+	f.Showed()
+	f.Showed()
+	require.Equal(t, one, f.Shown())
+	require.False(t, f.Shows(other), "what the context has seen the other one may not have")
+	require.False(t, f.Shows(later), "the replica may be another server by now")
 	mark := f.Mark()
 	f.Leave()
-	require.Nil(t, f.Replica())
-	_, _, primaryOnly = f.Stay("two")
-	require.True(t, primaryOnly)
-	f.Raise(mark, "6")
-	_, _, primaryOnly = f.Stay("two")
-	require.True(t, primaryOnly, "the primary was asked before")
+	require.Zero(t, f.Shown())
+	require.False(t, f.Shows(other))
+	f.Raise(mark, dialects.Log{Position: "6"})
+	require.False(t, f.Shows(other), "the primary was asked before")
 	raise(f, "7")
-	stays, position, primaryOnly = f.Stay("two")
-	require.Equal(t, "two", stays)
+	require.True(t, f.Shows(other))
+	f.Showed()
+	position, primaryOnly := now(f)
 	require.Equal(t, "7", position)
 	require.False(t, primaryOnly)
+	raise(f, "8")
+	require.True(t, f.Shows(one), "whoever has 8 has everything that was shown before")
+}
+
+func TestAFloorIsUnknownWhileASessionOwesItsPosition(t *testing.T) {
+	t.Parallel()
+	ctx := floor.With(t.Context())
+	f, second, foreign := of(ctx), floor.Of(ctx, nil, "another Connector", numbers{}), floor.Of(ctx, nil, "another kind", histories{})
+	bare := floor.Of(ctx, nil, nil, numbers{}) // of a Connector without replicas
+	var a, b floor.Debts
+	a.Owe(nil)
+	require.False(t, a.Any())
+	a.Owe(f)
+	a.Owe(f)
+	b.Owe(f)
+	requirePrimaryOnly := func(want bool, floors ...*floor.Floor) {
+		t.Helper()
+		for _, f := range floors {
+			_, primaryOnly := now(f)
+			require.Equal(t, want, primaryOnly)
+		}
+	}
+	requirePrimaryOnly(true, f, second)
+	require.False(t, f.Shows(floor.Server{Replica: "one", Era: 1}))
+	a.Settle(func() (dialects.Log, error) { return dialects.Log{Position: "3"}, nil })
+	requirePrimaryOnly(true, f, second)
+	b.Settle(func() (dialects.Log, error) { return dialects.Log{Position: "5"}, nil })
+	requirePrimaryOnly(false, f, second, foreign)
+	position, _ := now(second)
+	require.Equal(t, "5", position, "the other Connector may lead to the same database")
+	position, _ = now(floor.Of(ctx, nil, "a later Connector", numbers{}))
+	require.Equal(t, "5", position)
+
+	a.Owe(f)
+	a.Fail()
+	a.Settle(func() (dialects.Log, error) { return dialects.Log{Position: "6"}, nil })
+	requirePrimaryOnly(true, f, second)
+	requirePrimaryOnly(false, foreign)
+	raise(f, "7")
+	requirePrimaryOnly(false, f)
+	requirePrimaryOnly(true, second)
+	raise(second, "7")
+
+	a.Owe(bare)
+	requirePrimaryOnly(true, f, second)
+	a.Drop()
+	requirePrimaryOnly(true, f, second)
+	requirePrimaryOnly(false, foreign)
+	raise(f, "8")
+	requirePrimaryOnly(false, f)
 }

@@ -24,7 +24,7 @@ func (all *Floors) token() string {
 	defer all.mu.Unlock()
 	positions := slices.Clone(all.tokens)
 	for _, f := range all.own {
-		position, primaryOnly := f.Now()
+		position, primaryOnly := f.position, f.unknown || all.pending > 0
 		if position == "" && !primaryOnly {
 			continue
 		}

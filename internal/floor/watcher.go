@@ -11,10 +11,13 @@ import (
 )
 
 const (
-	pollEvery = 5 * time.Millisecond // while a read waits
-	lookEvery = time.Second          // while the replica is used
-	idleAfter = 10 * time.Second     // without use the replica is left alone
+	pollEvery = 5 * time.Millisecond  // while a read waits
+	seekEvery = 50 * time.Millisecond // while reads would like to use the replica, and do not wait for it
+	seekFor   = time.Second
+	failedFor = time.Second      // after no answer the server is left alone
+	idleAfter = 10 * time.Second // without use the replica is left alone
 	askWithin = 5 * time.Second
+	hangUpIn  = time.Second
 )
 
 // State is what a Watcher knows of its replica.
@@ -29,14 +32,28 @@ const (
 	NoStandby
 )
 
+// Watched is what a Watcher is made for.
+type Watched struct {
+	Dial func(context.Context) (dialects.Session, error)
+	// Ask asks the server how it is.
+	Ask       func(context.Context, dialects.Positioned) (dialects.ReplicaState, error)
+	Every     time.Duration // while the server is used, beside Wake
+	Positions dialects.Positions
+	Ages      *Ages         // of positions of the primary
+	MaxLag    time.Duration // 0: any
+	Rest      time.Duration // without use, after which its connection is closed, as those of the pool are; 0: never
+	News      *News         // is told of each answer
+	// Silent is called when the server has not answered, on the Watcher's connection or to a dial, and then no new
+	// connection can be had. Renewed is called when a lost connection of the Watcher is replaced: the server may be
+	// another one, or show an older state.
+	Silent, Renewed func()
+}
+
 // Watcher watches one replica: how far it has come, how late it is, and whether it is one at all. It has a connection
-// of its own, and one goroutine, which asks once a second while the replica is used, and every 5 ms while a read
+// of its own, and while the replica is used one goroutine, which asks Every so often, and every 5 ms while a read
 // waits. So waiting reads cost the server no more than one does. The methods may be called at the same time.
 type Watcher struct {
-	dial      func(context.Context) (dialects.Session, error)
-	positions dialects.Positions
-	maxLag    time.Duration // 0: any
-	silent    func()
+	Watched
 
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
@@ -47,16 +64,22 @@ type Watcher struct {
 	used    time.Time
 	told    time.Time // the last answer, or that there was none
 	waiting int
+	sought  time.Time // when a read would have liked to use the replica
 	seen    dialects.ReplicaState
+	fresh   time.Time // when the newest position of the primary that seen has reached was asked for; zero: there is none
 	state   State
-	news    chan struct{} // closed by the next answer
+	era     uint64 // of the connection; it changes when that is lost
+	asked   uint64 // questions begun
+	known   uint64 // the last question that was answered, in era knownIn
+	knownIn uint64
+	conn    dialects.Session // only the goroutine uses it
+	rest    *time.Timer      // closes conn; nil: the goroutine runs, or none ever ran
 	ended   sync.WaitGroup
 }
 
-// NewWatcher makes a Watcher, which opens nothing before its replica is used. silent is called when the replica has not
-// answered, on the Watcher's connection or to a dial, and then no new connection can be had.
-func NewWatcher(dial func(context.Context) (dialects.Session, error), p dialects.Positions, maxLag time.Duration, silent func()) *Watcher {
-	w := &Watcher{dial: dial, positions: p, maxLag: maxLag, silent: silent, wake: make(chan struct{}, 1), news: make(chan struct{})}
+// NewWatcher makes a Watcher, which opens nothing before its replica is used.
+func NewWatcher(of Watched) *Watcher {
+	w := &Watcher{Watched: of, wake: make(chan struct{}, 1)}
 	w.ctx, w.cancel = context.WithCancel(context.Background())
 	return w
 }
@@ -73,15 +96,27 @@ func (w *Watcher) useLocked() {
 	if !w.running && w.ctx.Err() == nil {
 		w.state = w.stateLocked()
 		w.running = true
+		if w.rest != nil {
+			w.rest.Stop()
+		}
 		w.ended.Go(w.run)
 	}
 }
 
-// State returns what is known of the replica, up to a second ago. A lag that is not known is negative.
-func (w *Watcher) State() (_ State, lag time.Duration) {
+// Era is that of the Watcher's connection.
+func (w *Watcher) Era() uint64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.stateLocked(), w.seen.Lag
+	return w.era
+}
+
+// State returns what is known of the replica, up to a second ago. A lag that is not known is negative.
+func (w *Watcher) State() (_ State, seen dialects.ReplicaState) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	seen = w.seen
+	seen.Lag = w.lagLocked()
+	return w.stateLocked(), seen
 }
 
 // stateLocked: who has waited in vain until the Watcher ended must not wait for the same replica again.
@@ -89,7 +124,24 @@ func (w *Watcher) stateLocked() State {
 	if !w.running && time.Since(w.told) > idleAfter {
 		return Unseen
 	}
+	if w.state == Serving && w.MaxLag > 0 {
+		if lag := w.lagLocked(); lag < 0 || lag > w.MaxLag {
+			return Late
+		}
+	}
 	return w.state
+}
+
+// lagLocked is the lag of the replica. It has all that the primary had when it was asked for a position that the replica has
+// reached. Where there is no position, the replica's word has to do.
+func (w *Watcher) lagLocked() time.Duration {
+	switch {
+	case w.seen.Position == "":
+		return w.seen.Lag
+	case w.fresh.IsZero():
+		return -1
+	}
+	return age(w.fresh)
 }
 
 // Reached reports whether the replica is known to have come to position, and to serve. With an empty position it is
@@ -97,49 +149,74 @@ func (w *Watcher) stateLocked() State {
 func (w *Watcher) Reached(position string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.reachedLocked(position)
+	return w.stateLocked() == Serving && (position == "" || w.Positions.Reached(position, w.seen.Position))
 }
 
-func (w *Watcher) reachedLocked(position string) bool {
-	return w.state == Serving && (position == "" || w.positions.Reached(position, w.seen.Position))
+// Seek has the replica asked every 50 ms for a second: it is behind, and reads do not wait for it.
+func (w *Watcher) Seek() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if time.Since(w.sought) > seekFor {
+		w.wakeLocked()
+	}
+	w.sought = time.Now()
 }
 
-// Wait waits until the replica has come to position, for at most limit.
-func (w *Watcher) Wait(ctx context.Context, position string, limit time.Duration) bool {
+// Wake has the server asked now, if it is used.
+func (w *Watcher) Wake() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.wakeLocked()
+}
+
+func (w *Watcher) wakeLocked() {
+	select {
+	case w.wake <- struct{}{}:
+	default: // it is awake
+	}
+}
+
+// Attend has the replica asked every 5 ms, until the returned function is called.
+func (w *Watcher) Attend() (end func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.useLocked()
-	if w.waiting++; w.waiting == 1 {
-		select {
-		case w.wake <- struct{}{}:
-		default: // it is awake
-		}
+	w.waiting++
+	w.wakeLocked()
+	return func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.waiting--
 	}
-	defer func() { w.waiting-- }()
-	timer := time.NewTimer(limit)
-	defer timer.Stop()
+}
+
+// Confirm waits until the replica has answered a question that was asked after the call, and returns the era of that answer: what
+// was connected before the call is a connection to the same server. 0: it has not answered before ctx ended.
+func (w *Watcher) Confirm(ctx context.Context) uint64 {
+	defer w.Attend()()
+	w.mu.Lock()
+	after := w.asked
+	w.mu.Unlock()
 	for {
-		if w.reachedLocked(position) {
-			return true
-		}
-		news := w.news
+		news := w.News.Next()
+		w.mu.Lock()
+		known, era := w.known, w.knownIn
 		w.mu.Unlock()
-		ended := false
+		if known > after {
+			return era
+		}
 		select {
 		case <-news:
-		case <-timer.C:
-			ended = true
 		case <-ctx.Done():
-			ended = true
+			return 0
 		case <-w.ctx.Done():
-			ended = true
-		}
-		w.mu.Lock()
-		if ended {
-			return false
+			return 0
 		}
 	}
 }
+
+// Closed is closed by Close.
+func (w *Watcher) Closed() <-chan struct{} { return w.ctx.Done() }
 
 // Close ends the Watcher, and returns when its connection is closed.
 func (w *Watcher) Close() {
@@ -147,24 +224,31 @@ func (w *Watcher) Close() {
 	w.cancel() // under the lock: no goroutine begins after it
 	w.mu.Unlock()
 	w.ended.Wait()
+	w.hangUp()
 }
 
-// run asks until the replica is not used any more.
-func (w *Watcher) run() {
+// hangUp closes the connection, unless the replica is used.
+func (w *Watcher) hangUp() {
+	w.mu.Lock()
 	var conn dialects.Session
-	defer func() { closeSession(conn) }()
+	if !w.running {
+		conn, w.conn = w.conn, nil
+	}
+	w.mu.Unlock()
+	closeSession(conn)
+}
+
+// run asks until the replica is not used any more. It leaves its connection open: so the era goes on.
+func (w *Watcher) run() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	unanswered := false // the last question or dial
 	for {
-		var seen dialects.ReplicaState
-		var open bool
-		var err error
-		conn, seen, open, err = w.ask(conn)
+		seen, open, err := w.ask()
 		pause, goOn := w.tell(seen, err)
 		failed, ofNetwork := errors.AsType[net.Error](err)
 		if unanswered && ofNetwork && !open && w.ctx.Err() == nil { // else the dial was given up
-			w.silent()
+			w.Silent()
 		}
 		unanswered = ofNetwork && failed.Timeout()
 		if !goOn {
@@ -185,62 +269,114 @@ func (w *Watcher) run() {
 
 // tell publishes an answer, and returns when to ask next.
 func (w *Watcher) tell(seen dialects.ReplicaState, err error) (pause time.Duration, goOn bool) {
+	defer w.News.tell()
+	fresh := w.Ages.of(w.Positions, seen.Position)
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if fresh.After(w.fresh) {
+		w.fresh = fresh
+	}
 	switch {
 	case err != nil:
 		w.state = Dead // the server may be another one when it answers again: its position is not kept
-		w.seen = dialects.ReplicaState{Lag: -1}
+		w.seen, w.fresh = dialects.ReplicaState{Lag: -1}, time.Time{}
 	case !seen.Standby:
 		w.state, w.seen = NoStandby, seen
-	case w.maxLag > 0 && (seen.Lag < 0 || seen.Lag > w.maxLag):
-		w.state, w.seen = Late, seen
 	default:
 		w.state, w.seen = Serving, seen
 	}
 	w.told = time.Now()
-	close(w.news)
-	w.news = make(chan struct{})
+	if err == nil {
+		w.known, w.knownIn = w.asked, w.era
+	}
 	if w.ctx.Err() != nil || w.waiting == 0 && time.Since(w.used) > idleAfter {
 		// Under the lock: the next Use begins another goroutine.
 		w.running = false
+		if w.Rest > 0 {
+			w.rest = time.AfterFunc(w.Rest, w.hangUp)
+		}
 		if err == nil {
 			w.state = Unseen
 		}
 		return 0, false
 	}
-	if w.waiting > 0 && err == nil {
+	switch {
+	case err != nil:
+		return max(w.Every, failedFor), true
+	case w.waiting > 0:
 		return pollEvery, true
+	case time.Since(w.sought) < seekFor:
+		return seekEvery, true
 	}
-	return lookEvery, true
+	return w.Every, true
 }
 
-// ask asks the replica once. It returns the session for the next time, nil after an error. open: there was one to ask.
-func (w *Watcher) ask(s dialects.Session) (_ dialects.Session, seen dialects.ReplicaState, open bool, err error) {
+// ask asks the replica once. open: there was a connection to ask on.
+func (w *Watcher) ask() (seen dialects.ReplicaState, open bool, err error) {
 	ctx, cancel := context.WithTimeout(w.ctx, askWithin)
 	defer cancel()
-	if s == nil {
-		if s, err = w.dial(ctx); err != nil {
-			return nil, seen, false, err
+	if w.conn == nil { // only this goroutine uses it
+		if w.conn, err = w.Dial(ctx); err != nil {
+			return seen, false, err
 		}
+		w.begin()
 	}
-	asked, ok := s.(dialects.Positioned)
+	w.mu.Lock()
+	w.asked++
+	w.mu.Unlock()
+	asked, ok := w.conn.(dialects.Positioned)
 	if !ok {
-		err = errNoPosition
-	} else if seen, err = asked.Replayed(ctx, w.maxLag > 0); err == nil {
-		return s, seen, true, nil
+		err = dialects.ErrNoPosition
+	} else if seen, err = w.Ask(ctx, asked); err == nil {
+		return seen, true, nil
 	}
-	w.ended.Go(func() { closeSession(s) }) // a server that does not answer takes its time
-	return nil, seen, true, err
+	lost := w.conn
+	w.conn = nil
+	w.ended.Go(func() { closeSession(lost) }) // a server that does not answer takes its time
+	return seen, true, err
 }
 
-var errNoPosition = errors.New("the server does not tell how far it has come")
+// begin begins an era.
+func (w *Watcher) begin() {
+	w.mu.Lock()
+	w.era++
+	again := w.era > 1
+	w.mu.Unlock()
+	if again {
+		w.Renewed()
+	}
+}
 
 func closeSession(s dialects.Session) {
 	if s == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), askWithin)
+	ctx, cancel := context.WithTimeout(context.Background(), hangUpIn)
 	defer cancel()
 	_ = s.Close(ctx) // nothing is lost: it has only been asked
+}
+
+// News wakes those who wait for an answer of any of several Watchers.
+type News struct {
+	mu sync.Mutex
+	ch chan struct{} // closed by the next answer; nil: nobody waits
+}
+
+// Next is closed by the next answer.
+func (n *News) Next() <-chan struct{} {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.ch == nil {
+		n.ch = make(chan struct{})
+	}
+	return n.ch
+}
+
+func (n *News) tell() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.ch != nil {
+		close(n.ch)
+		n.ch = nil
+	}
 }

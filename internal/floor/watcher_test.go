@@ -27,6 +27,7 @@ type server struct {
 	cut      atomic.Bool
 	primary  atomic.Bool
 	lag      atomic.Int64
+	blind    atomic.Bool // it tells no position
 }
 
 type session struct {
@@ -44,7 +45,7 @@ func (s *server) dial(context.Context) (dialects.Session, error) {
 	return &session{server: s}, nil
 }
 
-func (s *session) Written(context.Context) (string, error) { return "", errCut }
+func (s *session) Written(context.Context) (dialects.Log, error) { return dialects.Log{}, errCut }
 
 func (s *session) Close(context.Context) error {
 	s.server.open.Add(-1)
@@ -61,39 +62,75 @@ func (s *session) Replayed(context.Context, bool) (dialects.ReplicaState, error)
 	if s.server.cut.Load() {
 		return dialects.ReplicaState{}, errCut
 	}
+	position := strconv.FormatInt(s.server.replayed.Load(), 10)
+	if s.server.blind.Load() {
+		position = ""
+	}
 	return dialects.ReplicaState{
-		Position: strconv.FormatInt(s.server.replayed.Load(), 10), Standby: !s.server.primary.Load(), Lag: time.Duration(s.server.lag.Load()),
+		Position: position, Standby: !s.server.primary.Load(), Lag: time.Duration(s.server.lag.Load()),
 	}, nil
+}
+
+func watch(dial func(context.Context) (dialects.Session, error), maxLag time.Duration, silent func()) *floor.Watcher {
+	return floor.NewWatcher(floor.Watched{
+		Dial: dial, Ask: replayed, Every: time.Second, Positions: numbers{}, Ages: &floor.Ages{}, MaxLag: maxLag, Rest: 30 * time.Second, News: &floor.News{},
+		Silent: silent, Renewed: func() {},
+	})
+}
+
+func replayed(ctx context.Context, s dialects.Positioned) (dialects.ReplicaState, error) {
+	return s.Replayed(ctx, true)
+}
+
+// await waits until the replica has come to position, for at most limit.
+func await(w *floor.Watcher, ctx context.Context, position string, limit time.Duration) bool {
+	defer w.Attend()()
+	timer := time.After(limit)
+	for {
+		news := w.News.Next()
+		if w.Reached(position) {
+			return true
+		}
+		select {
+		case <-news:
+		case <-timer:
+			return false
+		case <-ctx.Done():
+			return false
+		case <-w.Closed():
+			return false
+		}
+	}
 }
 
 func TestReadsWaitForAReplicaThatReplays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var s server
-		w := floor.NewWatcher(s.dial, numbers{}, 0, func() {})
+		w := watch(s.dial, 0, func() {})
 		defer w.Close()
 		time.AfterFunc(20*time.Millisecond, func() { s.replayed.Store(10) })
 		begun := time.Now()
 		var reads sync.WaitGroup
 		for range 100 {
 			reads.Go(func() {
-				require.True(t, w.Wait(t.Context(), "10", 50*time.Millisecond))
+				require.True(t, await(w, t.Context(), "10", 50*time.Millisecond))
 				require.LessOrEqual(t, time.Since(begun), 30*time.Millisecond)
 			})
 		}
 		reads.Wait()
 		require.LessOrEqual(t, s.asked.Load(), int64(6), "one asks for all")
 		require.True(t, w.Reached("10"))
-		require.False(t, w.Wait(t.Context(), "11", 50*time.Millisecond))
+		require.False(t, await(w, t.Context(), "11", 50*time.Millisecond))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
-		require.False(t, w.Wait(ctx, "11", time.Hour))
+		require.False(t, await(w, ctx, "11", time.Hour))
 	})
 }
 
 func TestAReplicaThatNobodyUsesIsAskedNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var s server
-		w := floor.NewWatcher(s.dial, numbers{}, 0, func() {})
+		w := watch(s.dial, 0, func() {})
 		defer w.Close()
 		time.Sleep(time.Minute)
 		require.Zero(t, s.asked.Load())
@@ -107,14 +144,14 @@ func TestAReplicaThatNobodyUsesIsAskedNothing(t *testing.T) {
 		require.Zero(t, s.open.Load(), "its connection is closed")
 		state, _ := w.State()
 		require.Equal(t, floor.Unseen, state)
-		require.True(t, w.Wait(t.Context(), "0", time.Second), "it begins again")
+		require.True(t, await(w, t.Context(), "0", time.Second), "it begins again")
 	})
 }
 
 func TestTheStateOfAReplicaIsFoundOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var s server
-		w := floor.NewWatcher(s.dial, numbers{}, time.Second, func() {})
+		w := watch(s.dial, 0, func() {})
 		defer w.Close()
 		is := func(want floor.State) {
 			t.Helper()
@@ -125,19 +162,66 @@ func TestTheStateOfAReplicaIsFoundOut(t *testing.T) {
 			require.Equal(t, want == floor.Serving, w.Reached("0"))
 		}
 		is(floor.Serving)
-		s.lag.Store(int64(2 * time.Second))
-		is(floor.Late)
-		s.lag.Store(-1)
-		is(floor.Late)
-		s.lag.Store(0)
 		s.cut.Store(true)
 		is(floor.Dead)
 		require.Zero(t, s.open.Load())
-		require.False(t, w.Wait(t.Context(), "0", 50*time.Millisecond))
+		require.False(t, await(w, t.Context(), "0", 50*time.Millisecond))
 		s.cut.Store(false)
 		is(floor.Serving)
 		s.primary.Store(true)
 		is(floor.NoStandby)
+	})
+}
+
+// TestAReplicaIsAsOldAsTheNewestPositionThatItHas, whatever it believes, also while the primary is silent.
+func TestAReplicaIsAsOldAsTheNewestPositionThatItHas(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var s server
+		w := watch(s.dial, time.Second, func() {})
+		defer w.Close()
+		is := func(want floor.State, lag time.Duration) {
+			t.Helper()
+			w.Wake()
+			time.Sleep(100 * time.Millisecond)
+			w.Use()
+			state, seen := w.State()
+			require.Equal(t, want, state)
+			require.Equal(t, lag, seen.Lag)
+			require.Equal(t, want == floor.Serving, w.Reached("0"))
+		}
+		w.Use()
+		is(floor.Late, -1) // the primary has told nothing
+		w.Ages.Add("5", time.Now())
+		is(floor.Late, -1)
+		s.replayed.Store(5)
+		is(floor.Serving, 200*time.Millisecond)
+		w.Ages.Add("6", time.Now())
+		time.Sleep(time.Second)
+		is(floor.Late, 1300*time.Millisecond)
+		w.Ages.Add("7", time.Now())
+		s.replayed.Store(6)
+		is(floor.Late, 1200*time.Millisecond)
+		s.replayed.Store(7)
+		is(floor.Serving, 200*time.Millisecond)
+		s.cut.Store(true)
+		is(floor.Dead, -1)
+	})
+}
+
+func TestAReplicaWithoutPositionsIsBelievedItsLag(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var s server
+		s.blind.Store(true)
+		w := watch(s.dial, time.Second, func() {})
+		defer w.Close()
+		for lag, want := range map[time.Duration]floor.State{0: floor.Serving, time.Minute: floor.Late, -1: floor.Late} {
+			s.lag.Store(int64(lag))
+			w.Use()
+			time.Sleep(2 * time.Second)
+			state, seen := w.State()
+			require.Equal(t, want, state)
+			require.Equal(t, lag, seen.Lag)
+		}
 	})
 }
 
@@ -146,13 +230,13 @@ func TestADeadReplicaIsNotAskedMoreOftenForThoseThatWait(t *testing.T) {
 		var s server
 		var dials atomic.Int64
 		s.cut.Store(true)
-		w := floor.NewWatcher(func(ctx context.Context) (dialects.Session, error) {
+		w := watch(func(ctx context.Context) (dialects.Session, error) {
 			dials.Add(1)
 			return s.dial(ctx)
-		}, numbers{}, 0, func() {})
+		}, 0, func() {})
 		defer w.Close()
 		for range 100 {
-			require.False(t, w.Wait(t.Context(), "0", 50*time.Millisecond))
+			require.False(t, await(w, t.Context(), "0", 50*time.Millisecond))
 		}
 		require.LessOrEqual(t, dials.Load(), int64(7))
 	})
@@ -161,15 +245,15 @@ func TestADeadReplicaIsNotAskedMoreOftenForThoseThatWait(t *testing.T) {
 func TestCloseEndsWaitsAndLeavesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var s server
-		w := floor.NewWatcher(s.dial, numbers{}, 0, func() {})
+		w := watch(s.dial, 0, func() {})
 		time.AfterFunc(100*time.Millisecond, w.Close)
 		begun := time.Now()
-		require.False(t, w.Wait(t.Context(), "1", time.Hour))
+		require.False(t, await(w, t.Context(), "1", time.Hour))
 		require.Equal(t, 100*time.Millisecond, time.Since(begun))
 		w.Close()
 		require.Zero(t, s.open.Load())
 		w.Use()
-		require.False(t, w.Wait(t.Context(), "1", time.Second))
+		require.False(t, await(w, t.Context(), "1", time.Second))
 		synctest.Wait()
 		require.Zero(t, s.open.Load(), "nothing begins after Close")
 	})
@@ -182,7 +266,7 @@ func TestAWaitTellsTheTruth(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 0))
 			var s server
-			w := floor.NewWatcher(s.dial, numbers{}, 0, func() {})
+			w := watch(s.dial, 0, func() {})
 			defer w.Close()
 			done := make(chan struct{})
 			go func() {
@@ -203,7 +287,7 @@ func TestAWaitTellsTheTruth(t *testing.T) {
 				reads.Go(func() {
 					for range 50 {
 						needs := s.replayed.Load() + int64(own.IntN(10))
-						if w.Wait(t.Context(), strconv.FormatInt(needs, 10), time.Duration(own.IntN(60))*time.Millisecond) {
+						if await(w, t.Context(), strconv.FormatInt(needs, 10), time.Duration(own.IntN(60))*time.Millisecond) {
 							require.GreaterOrEqual(t, s.replayed.Load(), needs)
 							met.Add(1)
 						}
@@ -240,7 +324,9 @@ type hangingSession struct {
 	of *hanging
 }
 
-func (s *hangingSession) Written(context.Context) (string, error) { return "", errCut }
+func (s *hangingSession) Written(context.Context) (dialects.Log, error) {
+	return dialects.Log{}, errCut
+}
 
 func (s *hangingSession) Replayed(ctx context.Context, lag bool) (dialects.ReplicaState, error) {
 	if s.of.hangs.Load() {
@@ -261,8 +347,8 @@ func TestASilenceOnAnOpenConnectionAndOnANewOneIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var h hanging
 		var told atomic.Int64
-		w := floor.NewWatcher(h.dial, numbers{}, 0, func() { told.Add(1) })
-		require.True(t, w.Wait(t.Context(), "0", time.Second))
+		w := watch(h.dial, 0, func() { told.Add(1) })
+		require.True(t, await(w, t.Context(), "0", time.Second))
 		h.hangs.Store(true)
 		time.Sleep(6100 * time.Millisecond)
 		state, _ := w.State()
@@ -271,11 +357,11 @@ func TestASilenceOnAnOpenConnectionAndOnANewOneIsTold(t *testing.T) {
 		time.Sleep(6 * time.Second)
 		require.EqualValues(t, 1, told.Load(), "also if nobody has used it since")
 
-		require.False(t, w.Wait(t.Context(), "0", time.Millisecond))
+		require.False(t, await(w, t.Context(), "0", time.Millisecond))
 		time.Sleep(12 * time.Second)
 		require.EqualValues(t, 2, told.Load(), "it had no connection, but the pool may have some")
 		h.hangs.Store(false)
-		require.True(t, w.Wait(t.Context(), "0", time.Minute))
+		require.True(t, await(w, t.Context(), "0", time.Minute))
 		w.Close()
 		require.EqualValues(t, 2, told.Load())
 		require.Zero(t, h.open.Load())
@@ -286,9 +372,9 @@ func TestAReplicaThatOpensConnectionsIsNotSilent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var h hanging
 		var told atomic.Int64
-		w := floor.NewWatcher(h.dial, numbers{}, 0, func() { told.Add(1) })
+		w := watch(h.dial, 0, func() { told.Add(1) })
 		defer w.Close()
-		require.True(t, w.Wait(t.Context(), "0", time.Second))
+		require.True(t, await(w, t.Context(), "0", time.Second))
 		h.opens.Store(true)
 		h.hangs.Store(true)
 		for range 30 {
@@ -306,14 +392,14 @@ func TestACloseIsNoSilence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var h hanging
 		var told atomic.Int64
-		w := floor.NewWatcher(func(ctx context.Context) (dialects.Session, error) {
+		w := watch(func(ctx context.Context) (dialects.Session, error) {
 			s, err := h.dial(ctx)
 			if err != nil {
 				err = &net.OpError{Op: "dial", Err: err}
 			}
 			return s, err
-		}, numbers{}, 0, func() { told.Add(1) })
-		require.True(t, w.Wait(t.Context(), "0", time.Second))
+		}, 0, func() { told.Add(1) })
+		require.True(t, await(w, t.Context(), "0", time.Second))
 		h.hangs.Store(true)
 		time.Sleep(8 * time.Second)
 		w.Close()
@@ -324,14 +410,14 @@ func TestACloseIsNoSilence(t *testing.T) {
 func TestAReplicaThatHasJustNotAnsweredStaysDead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var h hanging
-		w := floor.NewWatcher(h.dial, numbers{}, 0, func() {})
+		w := watch(h.dial, 0, func() {})
 		defer w.Close()
 		state := func() floor.State {
 			w.Use()
 			now, _ := w.State()
 			return now
 		}
-		require.True(t, w.Wait(t.Context(), "0", time.Second))
+		require.True(t, await(w, t.Context(), "0", time.Second))
 		h.hangs.Store(true)
 		time.Sleep(12500 * time.Millisecond) // those that read wait for it, and use it not again meanwhile
 		for range 200 {

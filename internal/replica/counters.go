@@ -22,6 +22,11 @@ const (
 	Writes                   // the text is not known to read only
 	Refused                  // the replica has refused the statement: it writes, or is in the way of the replication
 	Reasons    = int(Refused) + 1
+
+	// These count nothing.
+	None   = Refused + 1 // no replica may serve it
+	unseen = None + 1    // nobody has asked it lately
+	stuck  = None + 2    // Behind, and a read has waited for it in vain
 )
 
 var reasons = [Reasons]string{"served", "waited", "behind", "unknown", "late", "dead", "not a standby", "joined", "writes", "refused"}
@@ -34,4 +39,9 @@ type Counters struct {
 	Wait  histogram.Histogram // for replicas to catch up
 }
 
-func (c *Counters) count(r Reason) { c.Reads[r].Add(1) }
+// Count counts a read.
+func (c *Counters) Count(r Reason) {
+	if r < None {
+		c.Reads[r].Add(1)
+	}
+}

@@ -1,6 +1,5 @@
-// Package replica sends reads to read-only replicas of the database. Each replica has an engine with a pool of
-// its own. database/sql has a connection of this package, which has a virtual connection to the primary and one to
-// each replica that it has used. Nothing of this package runs in a Connector without replicas.
+// Package replica decides which server serves an operation: the primary, or a read-only replica of it. Each replica has an
+// engine with a pool of its own. Nothing of this package runs in a Connector without replicas.
 package replica
 
 import (
@@ -9,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -18,17 +18,9 @@ import (
 	"github.com/pooldriver/pooldriver/internal/connpool"
 	"github.com/pooldriver/pooldriver/internal/floor"
 	"github.com/pooldriver/pooldriver/internal/report"
-	"github.com/pooldriver/pooldriver/internal/textcache"
 	"github.com/pooldriver/pooldriver/internal/usage"
-	"github.com/pooldriver/pooldriver/internal/virtual"
 	"github.com/pooldriver/pooldriver/pool"
 )
-
-// wanted is the key of a context of With.
-type wanted struct{}
-
-// With returns a context whose reads may go to a replica.
-func With(ctx context.Context) context.Context { return context.WithValue(ctx, wanted{}, true) }
 
 // ErrNone is in the error of a read that no replica can serve, where the primary must not serve it.
 var ErrNone = errors.New("no replica can serve it")
@@ -39,12 +31,14 @@ type Set struct {
 	All []*Replica
 
 	config    *config.Config
-	positions dialects.Positions // nil: no floors are kept
-	primary   *virtual.Source
+	positions dialects.Positions
 	engine    *binding.Engine // of the primary
-	texts     textcache.Cache
-	turn      atomic.Uint32 // of the replica with which a choice begins
-	open      atomic.Int64  // transactions of tasks on replicas
+	news      floor.News
+	ages      floor.Ages
+	primary   *floor.Watcher         // asks for ages, where a lag is too much
+	home      atomic.Pointer[string] // a position of the primary's database
+	tried     atomic.Int64           // when the primary was asked for it
+	turn      atomic.Uint32          // of the replica with which a choice begins
 }
 
 // Replica is one replica with its pool.
@@ -55,92 +49,105 @@ type Replica struct {
 	Usage    usage.Env
 	Engine   *binding.Engine
 
-	source  virtual.Source
 	watcher *floor.Watcher
-	users   atomic.Int64 // checkouts that use it
-	failed  atomic.Int64 // when the last connection to it could not be had, in ns since 1970
+	primary *floor.Watcher         // of the Set
+	users   atomic.Int64           // checkouts that use it
+	failed  atomic.Int64           // when the last connection to it could not be had, in ns since 1970
+	stuck   atomic.Pointer[string] // the position at which a read has waited for it in vain
 }
 
-// pause is for how long a replica is left alone after no connection to it could be had.
-const pause = time.Second
+const (
+	lookEvery = time.Second          // a replica that is used is asked
+	soonest   = 5 * time.Millisecond // and the primary no more often than that
+
+	pause    = time.Second // for which a replica is left alone after no connection to it could be had
+	answerIn = time.Second // for which a read waits until a replica that nobody has asked lately answers
+)
 
 // New makes a Set without replicas.
-func New(c *config.Config, primary *virtual.Source, e *binding.Engine) *Set {
-	positions, _ := c.Dialect.(dialects.Positions)
-	return &Set{config: c, positions: positions, primary: primary, engine: e}
+func New(c *config.Config, e *binding.Engine) *Set {
+	floor.Use()
+	s := &Set{config: c, engine: e}
+	s.positions, _ = c.Dialect.(dialects.Positions)
+	every := max(c.ReplicaMaxLag/4, soonest)
+	s.primary = s.watch(e.Pool(), floor.Watched{Ask: s.sample, Every: every, Silent: func() {}, Renewed: func() {}})
+	return s
+}
+
+// watch makes a Watcher of the server of a pool.
+func (s *Set) watch(p *connpool.Pool, of floor.Watched) *floor.Watcher {
+	of.Dial = func(ctx context.Context) (dialects.Session, error) { return connpool.DialBeside(ctx, p) }
+	of.Positions, of.Ages, of.Rest, of.News = s.positions, &s.ages, s.config.MaxConnIdleTime, &s.news
+	return floor.NewWatcher(of)
 }
 
 // Add adds a replica whose Settings, Report and Usage are filled. Nothing is opened.
 func (s *Set) Add(r *Replica, t dialects.Template) (err error) {
+	r.Settings.Confirm = func(ctx context.Context) uint64 {
+		ctx, cancel := context.WithTimeout(ctx, answerIn)
+		defer cancel()
+		return r.watcher.Confirm(ctx)
+	}
 	if r.Engine, err = s.engine.Beside(&r.Settings, t, &r.Usage, &r.Report); err != nil {
 		return err
 	}
-	r.source.Init(&r.Settings, t.Traits(), r.Engine, &r.Report)
-	r.source.Inside = s.primary.Inside
-	r.watcher = floor.NewWatcher(func(ctx context.Context) (dialects.Session, error) {
-		return connpool.DialBeside(ctx, r.Engine.Pool())
-	}, s.positions, s.config.ReplicaMaxLag, func() { connpool.Sever(r.Engine.Pool()) })
+	p := r.Engine.Pool()
+	r.primary = s.primary
+	r.watcher = s.watch(p, floor.Watched{
+		Ask: s.look, Every: lookEvery, MaxLag: s.config.ReplicaMaxLag, Silent: func() { connpool.Sever(p) }, Renewed: func() { p.Flush() },
+	})
 	s.All = append(s.All, r)
 	return nil
 }
 
-// Drain is connpool.Pool.Drain for a replica. holders says who has a connection of an engine.
-func (r *Replica) Drain(ctx context.Context, holders func(*binding.Engine) []string) error {
-	return r.Engine.Pool().Drain(ctx, connpool.Begun{
-		Unattached: r.Engine.Unattached, Holders: func() []string { return holders(r.Engine) }, First: func() error { return nil }, Last: r.watcher.Close,
+// Drain is connpool.Pool.Drain for all replicas. holders says who has a connection of an engine.
+func (s *Set) Drain(ctx context.Context, holders func(*binding.Engine) []string) error {
+	errs := make([]error, len(s.All))
+	s.each(func(i int, r *Replica) {
+		errs[i] = r.Engine.Pool().Drain(ctx, connpool.Begun{
+			Unattached: r.Engine.Unattached, Holders: func() []string { return holders(r.Engine) }, First: func() error { return nil }, Last: r.watcher.Close,
+		})
 	})
-}
-
-// Close is connpool.Pool.Close for a replica.
-func (r *Replica) Close() {
-	r.watcher.Close()
-	r.Engine.Pool().Close()
-}
-
-// Conn returns a connection for database/sql; see virtual.Source.Conn.
-func (s *Set) Conn(ctx context.Context, closer func()) driver.Conn {
-	dc := s.primary.Conn(ctx, closer)
-	if v, ok := dc.(virtualConn); ok {
-		return &conn{set: s, primary: link{conn: v}}
+	err := errors.Join(errs...)
+	if err == nil {
+		s.primary.Close()
 	}
-	return dc // package sandbox has changed it, and has one session for all
+	return err
 }
 
-// readsOnly is judge for a text that may be known.
-func (s *Set) readsOnly(query string) bool {
-	t, _ := s.texts.Of(s.config.Dialect, query)
-	return t.OnlyReads(s.judge)
+// Close is connpool.Pool.Close for all replicas.
+func (s *Set) Close() {
+	s.each(func(_ int, r *Replica) {
+		r.watcher.Close()
+		r.Engine.Pool().Close()
+	})
+	s.primary.Close()
 }
 
-// judge reports whether a text is known to read, whatever session executes it.
-func (s *Set) judge(text string) bool {
-	judge, ok := s.config.Dialect.(dialects.ReadJudge)
-	return ok && judge.OnlyReads(text) && !judge.AsksBack(text)
-}
-
-// choose returns the replica with the fewest users among those that can serve; those that are known to have
-// reached position come first. nil: there is none, and why says why not.
-func (s *Set) choose(position string) (_ *Replica, why Reason) {
-	var best *Replica
-	there := false // best has reached position
-	why = Dead
-	first := int(s.turn.Add(1))
-	for i := range s.All {
-		r := s.All[(first+i)%len(s.All)]
-		if state := r.state(); state != Served {
-			why = state
-			continue
-		}
-		reached := position == "" || r.watcher.Reached(position)
-		if best == nil || reached && !there || reached == there && r.users.Load() < best.users.Load() {
-			best, there = r, reached
-		}
+// each calls f for all replicas at once: one that is silent takes its time.
+func (s *Set) each(f func(int, *Replica)) {
+	var all sync.WaitGroup
+	for i, r := range s.All {
+		all.Go(func() { f(i, r) })
 	}
-	if best == nil {
-		return nil, why
-	}
-	return best, Served
+	all.Wait()
 }
+
+// Move makes to the server of a checkout in place of from; nil: the primary. The checkout has no transaction.
+func (s *Set) Move(c *binding.Checkout, from, to *Replica) {
+	engine := s.engine
+	if to != nil {
+		engine = to.Engine
+		to.users.Add(1)
+	}
+	if from != nil {
+		from.users.Add(-1)
+	}
+	c.MoveTo(engine)
+}
+
+// Visit is called before an operation goes to a replica: it may come back to the primary, also while that drains.
+func (s *Set) Visit(c *binding.Checkout, w *binding.Want) { c.Visit(w, s.engine) }
 
 // state says whether r can serve, and why not.
 func (r *Replica) state() Reason {
@@ -148,29 +155,43 @@ func (r *Replica) state() Reason {
 		return Dead // the primary serves what may finish
 	}
 	r.watcher.Use()
-	why, _ := r.State()
+	if r.Settings.ReplicaMaxLag > 0 {
+		r.primary.Use()
+	}
+	why, _ := r.known()
 	return why
 }
 
+// TooLate reports whether r has become too late since it was chosen.
+func (r *Replica) TooLate() bool { return r.Settings.ReplicaMaxLag > 0 && r.state() == Late }
+
 // states are the reasons of the states of a watcher.
-var states = [...]Reason{floor.Unseen: Served, floor.Serving: Served, floor.Dead: Dead, floor.Late: Late, floor.NoStandby: NotStandby}
+var states = [...]Reason{floor.Unseen: unseen, floor.Serving: Served, floor.Dead: Dead, floor.Late: Late, floor.NoStandby: NotStandby}
 
 // State says whether r can serve, and why not, and how late it is; a negative lag is not known.
 func (r *Replica) State() (Reason, time.Duration) {
+	why, lag := r.known()
+	if why == unseen {
+		why = Served
+	}
+	return why, lag
+}
+
+func (r *Replica) known() (Reason, time.Duration) {
 	if r.failed.Load() > time.Now().Add(-pause).UnixNano() {
 		return Dead, -1
 	}
-	state, lag := r.watcher.State()
+	state, seen := r.watcher.State()
 	if state == floor.Unseen {
-		lag = -1
+		return unseen, -1
 	}
-	return states[state], lag
+	return states[state], seen.Lag
 }
 
-// unavailable reports whether err says that nothing has come of a statement on r, and that a new try there would
+// Unavailable reports whether err says that nothing has come of a statement on r, and that a new try there would
 // fail too: no connection to it could be made, or the connection was lost (cut: as the operation knows). If so, r is
 // left alone for a while.
-func (r *Replica) unavailable(ctx context.Context, err error, cut bool) bool {
+func (r *Replica) Unavailable(ctx context.Context, err error, cut bool) bool {
 	if ctx.Err() != nil || errors.Is(err, pool.ErrClosed) {
 		return false
 	}
@@ -182,6 +203,78 @@ func (r *Replica) unavailable(ctx context.Context, err error, cut bool) bool {
 	}
 	r.failed.Store(time.Now().UnixNano())
 	return true
+}
+
+// look asks a replica how it is.
+func (s *Set) look(ctx context.Context, at dialects.Positioned) (dialects.ReplicaState, error) {
+	seen, err := at.Replayed(ctx, s.config.ReplicaMaxLag > 0)
+	if err == nil && seen.Position != "" {
+		if home := s.homeOf(ctx); home != "" && !s.positions.SameDatabase(home, seen.Position) {
+			seen.Standby = false // of another database
+		}
+	}
+	return seen, err
+}
+
+// sample asks the primary for its position, so that the age of what a replica shows is known. What is not flushed is left out: after
+// a switch of the log on a quiet primary no replica reaches the end of it.
+func (s *Set) sample(ctx context.Context, at dialects.Positioned) (dialects.ReplicaState, error) {
+	asked := time.Now()
+	if c, ok := at.(dialects.RoleChecker); ok {
+		if err := c.CheckRole(ctx); err != nil {
+			return dialects.ReplicaState{}, err // another one may be the primary now
+		}
+	}
+	log, err := at.Written(ctx)
+	if errors.Is(err, dialects.ErrNoPosition) {
+		return dialects.ReplicaState{Standby: true}, nil // replicas are asked for their lag
+	}
+	if err != nil {
+		return dialects.ReplicaState{}, err
+	}
+	s.ages.Add(log.Flushed, asked)
+	for _, r := range s.All {
+		r.watcher.Wake()
+	}
+	return dialects.ReplicaState{Standby: true}, nil
+}
+
+// homeOf returns a position of the primary's database. It asks the primary until that has told one.
+func (s *Set) homeOf(ctx context.Context) string {
+	if known := s.home.Load(); known != nil {
+		return *known
+	}
+	now := time.Now().UnixNano()
+	if tried := s.tried.Load(); tried > now-int64(pause) || !s.tried.CompareAndSwap(tried, now) {
+		return ""
+	}
+	log, err := s.ask(ctx)
+	if err != nil {
+		return ""
+	}
+	s.home.Store(&log.Position)
+	return log.Position
+}
+
+// ask asks the primary for its log, beside the checkout of the caller.
+func (s *Set) ask(ctx context.Context) (log dialects.Log, err error) {
+	ctx, cancel := context.WithTimeout(ctx, s.config.PingTimeout)
+	defer cancel()
+	r, err := s.engine.Pool().Acquire(ctx, nil, pool.PriorityHigh)
+	if err != nil {
+		return log, s.engine.Pool().Explain(err)
+	}
+	asked, ok := r.Session.Server().(dialects.Positioned)
+	if !ok {
+		r.GiveBackNow(nil)
+		return log, dialects.ErrNoPosition
+	}
+	if log, err = asked.Written(ctx); err != nil {
+		r.Discard(report.Lost)
+		return log, err
+	}
+	r.GiveBackNow(nil)
+	return log, nil
 }
 
 // none is the error of a read that no replica can serve.

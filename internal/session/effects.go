@@ -69,6 +69,15 @@ func (s *Session) RecordResult(e dialects.Effect, err error) {
 	}
 }
 
+// EndLoan is RecordResult for what a function of Raw has done.
+func (s *Session) EndLoan(e dialects.Effect, err error) {
+	s.RecordResult(e, err)
+	if err != nil {
+		s.failed()
+	}
+	s.settle()
+}
+
 // recordResultSlow is the part of RecordResult that is rarely needed. It is a function of its
 // own so that RecordResult is inlined.
 func (s *Session) recordResultSlow(e dialects.Effect, err error) {

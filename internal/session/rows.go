@@ -311,6 +311,7 @@ func (r *Rows) Close() (err error) {
 		r.stmt = nil
 	}
 	returned = true
+	s.settle()
 	return err
 }
 

@@ -70,9 +70,14 @@ const (
 // prepares a stale statement again.
 func (s *Session) Run(ctx context.Context, st *Statement) (Progress, error) {
 	for {
-		if p, err := s.runOnce(ctx, st); p != renewed {
-			return p, err
+		p, err := s.runOnce(ctx, st)
+		if p == renewed {
+			continue
 		}
+		if err != nil || !st.Queries {
+			s.settle()
+		}
+		return p, err
 	}
 }
 

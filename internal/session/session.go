@@ -9,13 +9,13 @@ package session
 import (
 	"context"
 	"database/sql/driver"
-	"errors"
 	"sync/atomic"
 	"time"
 
 	"github.com/pooldriver/pooldriver/dialects"
 	"github.com/pooldriver/pooldriver/internal/config"
 	"github.com/pooldriver/pooldriver/internal/driverconn"
+	"github.com/pooldriver/pooldriver/internal/floor"
 	"github.com/pooldriver/pooldriver/internal/stmtcache"
 )
 
@@ -123,6 +123,9 @@ type Session struct {
 	// resetContext is for the next call of the driver's ResetSession; nil: none is there.
 	resetContext *lazyTimeout
 
+	// debts are the floors of contexts that wait for the position of what was written on the session.
+	debts floor.Debts
+
 	// rows are the rows that are read from the driver. The field changes under the lock.
 	rows atomic.Pointer[Rows]
 }
@@ -189,6 +192,9 @@ func (s *Session) Lend(inTask bool) {
 // GiveBack takes the session from its borrower. A transaction that is open stays open on
 // the server until the session is reset.
 func (s *Session) GiveBack() {
+	if s.debts.Any() {
+		s.debts.Drop()
+	}
 	if s.tx != nil || s.inner != nil || s.deferred != nil {
 		s.tx, s.inner, s.deferred = nil, nil, nil
 	}
@@ -216,24 +222,6 @@ func (s *Session) Ping(ctx context.Context) error {
 	s.returned()
 	return err
 }
-
-// Written asks the server for a position of its log that has everything which the session has committed. It is
-// empty while a transaction is open.
-func (s *Session) Written(ctx context.Context) (position string, err error) {
-	asked, ok := s.server.(dialects.Positioned)
-	if !ok {
-		return "", errNoPosition
-	}
-	if s.InTx() {
-		return "", nil
-	}
-	s.call()
-	position, err = asked.Written(ctx)
-	s.returned()
-	return position, err
-}
-
-var errNoPosition = errors.New("pooldriver: this database does not tell how far its log has come")
 
 // Command executes a statement of this package or of its caller, and not of the program.
 func (s *Session) Command(ctx context.Context, text string, args ...driver.NamedValue) error {
@@ -311,6 +299,7 @@ func (s *Session) spare(cut *time.Timer) {
 func (s *Session) Diagnose(err error) dialects.Diagnosis {
 	said := s.env.Dialect.Diagnose(err)
 	s.txFailed = s.tx != nil
+	s.failed()
 	if said&dialects.RoleDoubt != 0 {
 		s.roleDoubt = true
 	}

@@ -31,6 +31,7 @@ type Text struct {
 // Pace is how the last executions of a text went, for those that decide whether it shares a pipeline.
 // Concurrent use loses a figure now and then.
 type Pace struct {
+	asks  atomic.Uint32 // the same of asking back
 	reads atomic.Uint32 // 1: it only reads; 2: it may not; 0: nobody has asked
 	runs  atomic.Uint32 // alone
 	slow  atomic.Int64  // the slowest, fading, in ns
@@ -59,12 +60,21 @@ func (p *Pace) WasLarge() { p.Ran(large) }
 
 // OnlyReads reports whether the text of t only reads; judge is asked once.
 func (t *Text) OnlyReads(judge func(string) bool) bool {
-	known := t.Pace.reads.Load()
+	return isKnown(&t.Pace.reads, judge, t.Query)
+}
+
+// AsksBack reports whether the text of t asks for what the statement before it has left; judge is asked once.
+func (t *Text) AsksBack(judge func(string) bool) bool {
+	return isKnown(&t.Pace.asks, judge, t.Query)
+}
+
+func isKnown(answer *atomic.Uint32, judge func(string) bool, query string) bool {
+	known := answer.Load()
 	if known == 0 {
-		if known = 2; judge(t.Query) {
+		if known = 2; judge(query) {
 			known = 1
 		}
-		t.Pace.reads.Store(known)
+		answer.Store(known)
 	}
 	return known == 1
 }

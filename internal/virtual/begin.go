@@ -34,6 +34,12 @@ func newTx(ctx context.Context, c *checkout, opts driver.TxOptions, r *connpool.
 	return t
 }
 
+// defers reports whether the first statement of a transaction begins it. On a replica it begins at once: one that has begun cannot
+// go to the primary any more.
+func defers(ctx context.Context, c *conn, opts driver.TxOptions) bool {
+	return c.source.config.LazyBegin && c.refusal == nil && !c.held.Bound() && !c.held.HasTx() && !mayReadTx(ctx, &c.checkout, opts)
+}
+
 // deferBegin leaves the begin to the first statement. nil without an error: ctx carries a task, so the
 // begin is not deferred here.
 func deferBegin(ctx context.Context, c *conn, opts driver.TxOptions) (driver.Tx, error) {
@@ -45,6 +51,7 @@ func deferBegin(ctx context.Context, c *conn, opts driver.TxOptions) (driver.Tx,
 	if err := ctx.Err(); err != nil {
 		return nil, ctxerr.Of(ctx, err)
 	}
+	goTo(&c.checkout, nil)
 	t := newTx(ctx, &c.checkout, opts, nil)
 	if !t.held.DeferOn(&c.held, p.From) {
 		return nil, c.source.pool.DrainingError()
@@ -67,7 +74,7 @@ func (op *operation) begin(ctx context.Context) (again bool, err error) {
 	switch {
 	case op.rare != nil && op.rare.nested || c.held.Shares() && r.Session.InTx():
 		return op.beginInside(ctx, t)
-	case c.source.config.LazyBegin && setting == "" && !c.held.HasTx() && r.Session.BetweenTxs():
+	case c.source.config.LazyBegin && c.on == nil && setting == "" && !c.held.HasTx() && r.Session.BetweenTxs():
 		if err := ctx.Err(); err != nil {
 			return false, ctxerr.Of(ctx, err) // as the driver would do
 		}

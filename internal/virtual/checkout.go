@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/pooldriver/pooldriver/internal/binding"
+	"github.com/pooldriver/pooldriver/internal/replica"
 	"github.com/pooldriver/pooldriver/internal/stmtcache"
 	"github.com/pooldriver/pooldriver/internal/task"
 	"github.com/pooldriver/pooldriver/internal/textcache"
@@ -19,6 +20,8 @@ import (
 type checkout struct {
 	source  *Source
 	held    binding.Checkout
+	on      *replica.Replica // that serves it; nil: the primary does
+	to      *route           // of the present operation; nil: there are no replicas
 	renamed uint32           // how many of its statements had dialects.Renames
 	spare   *rows            // closed rows, which the next query uses again
 	op      operation        // the present operation
@@ -26,7 +29,6 @@ type checkout struct {
 	last    *textcache.Text  // of the last operation: in a loop the next operation has the same text
 	aging   []*text          // its statements that have a generation
 	loan    *Loan            // to a function of Raw; nil: none
-	cut     bool             // the present operation has lost its connection
 	owes    bool             // it has given a result or a prepared statement to the program
 	owedTo  *binding.Binding // the task that may use such a result or statement of an earlier checkout; nil: none
 
@@ -58,7 +60,6 @@ func (c *checkout) operate(kind kind) *operation {
 		*op = operation{} // the driver has panicked in the last one
 	}
 	op.c, op.kind = c, kind
-	c.cut = false
 	return op
 }
 
@@ -86,6 +87,7 @@ func (c *checkout) wrote() {
 // end ends the checkout.
 func (c *checkout) end() {
 	c.held.Detach()
+	goTo(c, nil)
 	c.renamed = 0
 }
 
@@ -109,6 +111,7 @@ func (c *checkout) isOwed() bool { return c.owedTo != nil && c.owedTo.Holds() }
 // discard ends the checkout and the real connection with it.
 func (c *checkout) discard() {
 	c.held.Discard()
+	goTo(c, nil)
 	c.renamed = 0
 }
 

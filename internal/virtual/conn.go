@@ -19,7 +19,6 @@ type conn struct {
 
 	own    text // the result of toPrepare: a call of the connection ends before the next begins
 	closed bool
-	routed bool // database/sql has it by Source.route
 	// closer ends the connector, if only this connection uses it; nil: others use it, too.
 	closer func()
 }
@@ -41,18 +40,14 @@ var (
 func (s *Source) Conn(ctx context.Context, closer func()) driver.Conn {
 	c := &conn{checkout: checkout{source: s}, closer: closer}
 	c.held.Init(s.engine, ctx)
-	if route := s.route.Load(); route != nil && closer == nil {
-		c.routed = true
-		return (*route)(c)
+	if s.Replicas != nil {
+		c.to = new(route)
+	}
+	if s.Front != nil {
+		return s.Front(c)
 	}
 	return c
 }
-
-// InUse reports whether the present checkout has had an operation: it may have a session.
-func (c *conn) InUse() bool { return c.held.Bound() || c.held.HasTx() }
-
-// Cut reports whether the last operation lost its connection.
-func (c *conn) Cut() bool { return c.cut }
 
 // Beneath implements beneath.Conn.
 func (c *conn) Beneath() beneath.Beneath { return c.source.Inside }
@@ -122,7 +117,7 @@ func (c *conn) PrepareContext(ctx context.Context, query string) (driver.Stmt, e
 // the connection at once: the first statement may come from another library, and has to find the
 // transaction.
 func (c *conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
-	if c.source.config.LazyBegin && c.refusal == nil && !c.held.Bound() && !c.held.HasTx() {
+	if defers(ctx, c, opts) {
 		if t, err := deferBegin(ctx, c, opts); t != nil || err != nil {
 			return t, err
 		}
@@ -142,17 +137,6 @@ func (c *conn) Ping(ctx context.Context) error {
 	return op.errOf(op.do(ctx))
 }
 
-// Written asks the server for a position of its log that has everything which the checkout's session has
-// committed. It is empty while a transaction is open there.
-func (c *conn) Written(ctx context.Context) (position string, err error) {
-	op := c.operate(asking)
-	answer := &rare{}
-	op.rare = answer
-	err = op.do(ctx)
-	position = answer.written
-	return position, op.errOf(err)
-}
-
 // ResetSession is called when database/sql takes the connection again. The real
 // driver's ResetSession runs later, when a real connection is taken from the pool. If a wrapper above
 // hides IsValid, the last checkout ends here. With driver.ErrBadConn database/sql takes another virtual
@@ -163,7 +147,7 @@ func (c *conn) ResetSession(ctx context.Context) error {
 		valid = c.IsValid()
 		c.source.tellHiddenValidator()
 	}
-	if !valid || c.isOwed() || !c.routed && c.source.route.Load() != nil {
+	if !valid || c.isOwed() {
 		return driver.ErrBadConn
 	}
 	c.owedTo = nil

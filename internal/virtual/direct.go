@@ -54,7 +54,7 @@ func (c *conn) addMore(op *operation, call *direct.Call) {
 
 // Start begins a transaction that ends with lifetime, and not with ctx.
 func (c *conn) Start(ctx, lifetime context.Context, opts driver.TxOptions, nested bool) (driver.Tx, error) {
-	if c.source.config.LazyBegin && c.refusal == nil && !c.held.Bound() && !c.held.HasTx() {
+	if defers(ctx, c, opts) {
 		if err := ctx.Err(); err != nil {
 			return nil, ctxerr.Of(ctx, err)
 		}

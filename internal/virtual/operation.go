@@ -10,6 +10,8 @@ import (
 	"github.com/pooldriver/pooldriver/internal/binding"
 	"github.com/pooldriver/pooldriver/internal/ctxerr"
 	"github.com/pooldriver/pooldriver/internal/ctxsettings"
+	"github.com/pooldriver/pooldriver/internal/floor"
+	"github.com/pooldriver/pooldriver/internal/replica"
 	"github.com/pooldriver/pooldriver/internal/session"
 	"github.com/pooldriver/pooldriver/internal/task"
 	"github.com/pooldriver/pooldriver/internal/textcache"
@@ -32,7 +34,6 @@ const (
 	// The rest sends no statement of the program, and needs no settings.
 	pinging
 	attaching // finds the session, and does nothing there
-	asking    // how far the server's log has come
 )
 
 // rare is what few operations have: the end of each operation clears it all.
@@ -40,8 +41,6 @@ type rare struct {
 	// Of package direct.
 	lifetime context.Context // of the transaction that begins
 	nested   bool            // a transaction that begins is a savepoint, also without a task
-
-	written string // see conn.Written
 }
 
 // operation is one call of database/sql, with all its attempts. A virtual connection has one, because
@@ -62,6 +61,7 @@ type operation struct {
 	sharing *task.Task      // the task, if op has set state that other checkouts of the task use; else nil
 	calls   int             // how many calls of the driver had not returned when the operation got the lock
 	started bool            // Reach has found the connection
+	cut     bool            // it has lost its connection
 	rare    *rare           // nil for most
 }
 
@@ -91,18 +91,38 @@ func (op *operation) do(ctx context.Context) error {
 	defer op.done()
 	for {
 		op.started = false
+		if c.to != nil {
+			if err := routeOp(ctx, op); err != nil {
+				return ctxerr.Of(ctx, err)
+			}
+			if c.on != nil {
+				c.source.Replicas.Visit(&c.held, &op.Want)
+			}
+		}
 		if err := c.held.Reach(ctx, &op.Want); err != nil {
+			if elsewhere(ctx, op, err) {
+				continue
+			}
 			return ctxerr.Of(ctx, err)
 		}
 		if op.Answer != nil {
 			return takeAnswer(ctx, op)
 		}
 		again, err := op.attempt(ctx)
-		if !again {
+		if !again && !elsewhere(ctx, op, err) {
 			return err
 		}
 		c.held.Unlock(&op.Want)
 	}
+}
+
+// goTo makes to the server of the checkout; nil: the primary.
+func goTo(c *checkout, to *replica.Replica) {
+	if c.on == to {
+		return
+	}
+	c.source.Replicas.Move(&c.held, c.on, to)
+	c.on = to
 }
 
 // takeAnswer ends an operation whose answer another one's connection has given.
@@ -157,10 +177,16 @@ func (op *operation) rowsOf(err error) (driver.Rows, error) {
 func (op *operation) attempt(ctx context.Context) (again bool, err error) {
 	c, r := op.c, op.Conn
 	op.started, op.calls = true, r.Session.Calls()
-	if c.held.WasTakenBack() && op.asksBack() {
+	if c.held.WasTakenBack() && op.kind != preparing && asksBack(op) {
 		return false, errTakenBack
 	}
+	if c.on != nil && !c.held.HasTx() && !shows(ctx, op) {
+		return true, nil
+	}
 	op.Measure()
+	if floor.Used() {
+		owe(ctx, op)
+	}
 	if r.Session.Deferred() != nil {
 		if again, err = op.beginDeferred(ctx); again || err != nil {
 			return again, ctxerr.Of(ctx, err)
@@ -190,8 +216,6 @@ func askServer(ctx context.Context, op *operation) (again bool, err error) {
 	switch op.kind {
 	case attaching:
 		return false, nil
-	case asking:
-		op.rare.written, err = r.Session.Written(ctx)
 	default:
 		err = r.Session.Ping(ctx)
 	}
@@ -327,6 +351,7 @@ func (op *operation) done() {
 		c.held.StandDown(&op.Want)
 	}
 	op.Args = nil // after a panic nobody empties op
+	countRead(op)
 	c.held.Done(&op.Want)
 	if op.sharing != nil {
 		op.tellShared()
@@ -363,13 +388,6 @@ func (op *operation) finishUnexecuted(ctx context.Context, err error) (again boo
 // errTakenBack is the error of a text that asks for state which the last statement has left on its
 // connection, if that connection was taken back.
 var errTakenBack = errors.New("pooldriver: this statement asks for what the statement before it has left on its connection, but others waited for the connection and got it while the rows were open; read the rows to their end first, use a transaction, or raise pool_max_conns")
-
-// asksBack reports whether op executes a text that asks for state which the last statement has left on its
-// connection.
-func (op *operation) asksBack() bool {
-	judge, ok := op.c.source.config.Dialect.(dialects.ReadJudge)
-	return ok && op.kind != preparing && judge.AsksBack(op.Text)
-}
 
 // lend lends the session to a function of Raw. From here on the checkout refuses every
 // operation.

@@ -19,7 +19,7 @@ func (op *operation) failed(ctx context.Context, err error, executes bool) (agai
 	o.expired = ctx.Err() != nil
 	c.held.SetTouched(true)
 	if o.badConn || o.lost {
-		c.cut = true
+		op.cut = true
 		r.Session.MarkUnusable()
 	} else if c.held.InTask() && r.Session.HasTx() && r.Session.EndsTx(op.Said, op.Effect) {
 		// This may be wrong: SQLite's transaction stays open if a write was interrupted

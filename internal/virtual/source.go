@@ -11,6 +11,7 @@ import (
 	"github.com/pooldriver/pooldriver/internal/binding"
 	"github.com/pooldriver/pooldriver/internal/config"
 	"github.com/pooldriver/pooldriver/internal/connpool"
+	"github.com/pooldriver/pooldriver/internal/replica"
 	"github.com/pooldriver/pooldriver/internal/report"
 	"github.com/pooldriver/pooldriver/internal/textcache"
 )
@@ -24,19 +25,16 @@ type Source struct {
 	report *report.Report
 	// hiddenValidator: the log knows of a wrapper that keeps IsValid from us.
 	hiddenValidator atomic.Bool
-	Inside          beneath.Beneath // what package sandbox may do; nil: nothing
-	// route, if set, changes each connection that is made for database/sql.
-	route atomic.Pointer[func(driver.Conn) driver.Conn]
-	texts textcache.Cache // far larger than the rest
+	Replicas        *replica.Set                  // nil: there are none
+	Inside          beneath.Beneath               // what package sandbox may do; nil: nothing
+	Front           func(driver.Conn) driver.Conn // gives what Conn returns; nil: what Conn makes
+	texts           textcache.Cache               // far larger than the rest
 }
 
 // Init makes s a source of connections that e finds.
 func (s *Source) Init(c *config.Config, t dialects.Traits, e *binding.Engine, r *report.Report) {
 	s.config, s.traits, s.engine, s.pool, s.report = c, t, e, e.Pool(), r
 }
-
-// Route sets the route of all connections, unless there is one: see beneath.Beneath.
-func (s *Source) Route(f func(driver.Conn) driver.Conn) { s.route.CompareAndSwap(nil, &f) }
 
 // tellHiddenValidator writes one warning to the log. Some wrappers (sqlhooks, DataDog's) hide
 // driver.Validator: then we do not learn when database/sql puts a connection back. ResetSession

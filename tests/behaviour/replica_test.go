@@ -22,8 +22,9 @@ type replicated struct {
 	*stubdialect.Stub
 	replica  *replicated
 	standby  bool
-	position atomic.Int64 // of the log: written, or replayed
-	lag      atomic.Int64
+	position atomic.Int64           // of the log: written, or replayed
+	ahead    atomic.Bool            // the primary has flushed what the replica does not get
+	starts   atomic.Int64           // of the server
 	asking   atomic.Pointer[func()] // is called by Written after it knows the position
 }
 
@@ -44,7 +45,7 @@ func (r *replicated) Dial(ctx context.Context, cred *dialects.Credential) (diale
 	if err != nil {
 		return nil, err
 	}
-	return &positioned{s.(*stubdialect.Session), r}, nil
+	return &positioned{s.(*stubdialect.Session), r, r.starts.Load()}, nil
 }
 
 func place(position string) int {
@@ -65,19 +66,26 @@ var _ dialects.Positions = (*replicated)(nil)
 
 type positioned struct {
 	*stubdialect.Session
-	of *replicated
+	of    *replicated
+	since int64 // of that start
 }
 
-func (s *positioned) Written(ctx context.Context) (string, error) {
-	position := strconv.FormatInt(s.of.position.Add(1), 10)
+func (s *positioned) Written(ctx context.Context) (dialects.Log, error) {
+	log := dialects.Log{Position: strconv.FormatInt(s.of.position.Add(1), 10), Flushed: "0"}
+	if s.of.ahead.Load() {
+		log.Flushed = "1000000"
+	}
 	if asking := s.of.asking.Swap(nil); asking != nil {
 		(*asking)()
 	}
-	return position, ctx.Err()
+	return log, ctx.Err()
 }
 
 func (s *positioned) Replayed(context.Context, bool) (dialects.ReplicaState, error) {
-	return dialects.ReplicaState{Position: strconv.FormatInt(s.of.position.Load(), 10), Standby: s.of.standby, Lag: time.Duration(s.of.lag.Load())}, nil
+	if s.since != s.of.starts.Load() {
+		return dialects.ReplicaState{}, errors.New("the server was restarted")
+	}
+	return dialects.ReplicaState{Position: strconv.FormatInt(s.of.position.Load(), 10), Standby: s.of.standby}, nil
 }
 
 // openReplicated opens a Connector with the replica of d. Where a read ran is what it reads.
@@ -247,15 +255,52 @@ func TestATransactionOnAReplicaBeginsWhileThePrimaryCanStillServeIt(t *testing.T
 func TestAReplicaThatNobodyHasAskedLatelyMayBeTooLate(t *testing.T) {
 	d := newReplicated()
 	db, c := openReplicated(t, d, func(c *pooldriver.Config) { c.ReplicaMaxLag, c.ReplicaWait = time.Second, time.Minute })
-	d.replica.lag.Store(int64(time.Hour))
+	d.ahead.Store(true)
 	late := time.Now()
 	go func() { // as soon as it serves
 		time.Sleep(50 * time.Millisecond)
-		d.replica.lag.Store(0)
+		d.ahead.Store(false)
 	}()
 	require.True(t, isOnReplica(t, pooldriver.Replica(t.Context()), d, db))
 	require.GreaterOrEqual(t, time.Since(late), 50*time.Millisecond)
 	require.Zero(t, c.Stats().Replica.Reads[pooldriver.ReplicaLate])
+}
+
+// TestAReadIsLateIfTheReplicaBecomesTooOldWhileItWaitsForAConnection, and when the primary falls silent.
+func TestAReadIsLateIfTheReplicaBecomesTooOldWhileItWaits(t *testing.T) {
+	d := newReplicated()
+	db, c := openReplicated(t, d, func(c *pooldriver.Config) { c.ReplicaMaxLag, c.ReplicaMaxConns = 500*time.Millisecond, 1 })
+	onReplica := pooldriver.Replica(t.Context())
+	require.True(t, isOnReplica(t, onReplica, d, db))
+	tx, err := db.BeginTx(onReplica, &sql.TxOptions{ReadOnly: true})
+	require.NoError(t, err)
+	d.ahead.Store(true)
+	waits := make(chan error)
+	before := d.Server.Executed(read)
+	go func() { waits <- db.QueryRowContext(onReplica, read).Scan(new(int)) }()
+	require.Eventually(t, func() bool { return c.Stats().Replica.Pools[0].Lag > 600*time.Millisecond }, time.Minute, 10*time.Millisecond)
+	require.NoError(t, tx.Rollback())
+	require.NoError(t, <-waits)
+	require.Equal(t, before+1, d.Server.Executed(read))
+	require.EqualValues(t, 1, c.Stats().Replica.Reads[pooldriver.ReplicaLate])
+	d.ahead.Store(false)
+	require.Eventually(t, func() bool { return isOnReplica(t, onReplica, d, db) }, time.Minute, 10*time.Millisecond)
+}
+
+func TestTheTaskOfAnOperationIsAskedForOnce(t *testing.T) {
+	d := newReplicated()
+	var asked atomic.Int64
+	db, _ := openReplicated(t, d, func(c *pooldriver.Config) {
+		c.TaskKey = func(context.Context) (any, context.Context) { asked.Add(1); return nil, nil }
+	})
+	for _, ctx := range []context.Context{t.Context(), pooldriver.Replica(t.Context())} {
+		asked.Store(0)
+		require.NoError(t, db.QueryRowContext(ctx, read).Scan(new(int)))
+		require.EqualValues(t, 1, asked.Load())
+		_, err := db.ExecContext(ctx, "INSERT INTO t VALUES (1)")
+		require.NoError(t, err)
+		require.EqualValues(t, 2, asked.Load())
+	}
 }
 
 func TestAReadThatJoinsTheSessionOnThePrimaryIsNotFollowedByAnOlderOne(t *testing.T) {
@@ -350,4 +395,59 @@ func TestWithoutFallbackASilentPrimaryIsNotWaitedFor(t *testing.T) {
 	require.ErrorIs(t, db.QueryRowContext(pooldriver.Replica(ctx), read).Scan(new(int)), pooldriver.ErrNoReplica)
 	require.True(t, isOnReplica(t, pooldriver.Replica(ctx), d, db))
 	require.Equal(t, uint64(1), c.Stats().Replica.Reads[pooldriver.ReplicaUnknown])
+}
+
+func TestAReadInTheRowsLoopOfAWriteSeesIt(t *testing.T) {
+	d, db, ctx, onReplica := servedByReplica(t)
+	rows, err := db.QueryContext(ctx, "SELECT 2") // may write, as UPDATE … RETURNING does
+	require.NoError(t, err)
+	require.True(t, rows.Next())
+	require.False(t, isOnReplica(t, onReplica, d, db))
+	require.NoError(t, rows.Close())
+	require.Eventually(t, func() bool { return isOnReplica(t, onReplica, d, db) }, time.Minute, time.Millisecond)
+}
+
+func TestAWriteCountsForItsContextWhateverTheTransactionsContextIs(t *testing.T) {
+	d, db, ctx, onReplica := servedByReplica(t)
+	for _, begin := range []func() context.Context{t.Context, func() context.Context { return pooldriver.WithReads(t.Context()) }} {
+		tx, err := db.BeginTx(begin(), nil)
+		require.NoError(t, err)
+		require.True(t, isOnReplica(t, onReplica, d, db), "nothing was sent")
+		_, err = tx.ExecContext(ctx, "INSERT INTO t VALUES (1)")
+		require.NoError(t, err)
+		require.False(t, isOnReplica(t, onReplica, d, db), "it may be committed any time now")
+		d.position.Add(10_000)
+		require.NoError(t, tx.Commit())
+		require.False(t, isOnReplica(t, onReplica, d, db), "the replica does not have it")
+		d.replica.position.Store(d.position.Load() + 1000)
+		require.Eventually(t, func() bool { return isOnReplica(t, onReplica, d, db) }, time.Minute, time.Millisecond)
+	}
+}
+
+func TestAWriteOfAnotherConnectorCounts(t *testing.T) {
+	d, db, ctx, onReplica := servedByReplica(t)
+	with := sql.OpenDB(pooldriver.Wrap(stubdialect.Connector(d), quiet, func(c *pooldriver.Config) { c.Replicas = []string{"auto"} }))
+	without := sql.OpenDB(pooldriver.Wrap(stubdialect.Connector(d), quiet))
+	defer with.Close()
+	defer without.Close()
+	for _, other := range []*sql.DB{with, without} {
+		d.position.Add(10_000)
+		_, err := other.ExecContext(ctx, "INSERT INTO t VALUES (1)")
+		require.NoError(t, err)
+		require.False(t, isOnReplica(t, onReplica, d, db))
+		d.replica.position.Store(d.position.Load() + 1000)
+		require.Eventually(t, func() bool { return isOnReplica(t, onReplica, d, db) }, time.Minute, time.Millisecond)
+	}
+}
+
+func TestAReplicaThatWasRestartedShowsNothingOlder(t *testing.T) {
+	d := newReplicated()
+	d.replica.position.Store(1_000_000)
+	db, _ := openReplicated(t, d)
+	ctx := pooldriver.Replica(pooldriver.WithReads(t.Context()))
+	require.True(t, isOnReplica(t, ctx, d, db))
+	d.replica.starts.Add(1)
+	d.replica.Server.KillAll()
+	require.False(t, isOnReplica(t, ctx, d, db), "it may be older than it was")
+	require.Eventually(t, func() bool { return isOnReplica(t, ctx, d, db) }, time.Minute, 10*time.Millisecond, "the primary has told how far it is")
 }

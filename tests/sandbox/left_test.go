@@ -54,10 +54,6 @@ func TestWhatEndsWithTheTestsContextIsLeftOpen(t *testing.T) {
 			"DB": func(t *testing.T, r *recorder) (*sql.DB, context.Context) {
 				return sandbox.DB(r, onSQLite(t)), r.Context()
 			},
-			"Context": func(t *testing.T, r *recorder) (*sql.DB, context.Context) {
-				db, _ := global(t)
-				return db, sandbox.Context(r, db)
-			},
 		} {
 			t.Run(name+"/"+way, func(t *testing.T) {
 				t.Parallel()

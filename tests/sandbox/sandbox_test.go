@@ -3,6 +3,7 @@ package sandbox_test
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"strings"
@@ -52,6 +53,27 @@ func TestATestSeesOnlyWhatItHasWritten(t *testing.T) {
 			require.Equal(t, 2, count(t, db))
 		})
 	}
+}
+
+// TestEveryHandleOverTheConnectorOfATestIsInItsSandbox: also a function of Raw that is the first of its *sql.Conn.
+func TestEveryHandleOverTheConnectorOfATestIsInItsSandbox(t *testing.T) {
+	c := onSQLite(t)
+	t.Run("test", func(t *testing.T) {
+		inside := sandbox.Connector(t, c)
+		require.Same(t, inside, sandbox.Connector(t, c))
+		own := sql.OpenDB(inside)
+		mustExec(t, own, "INSERT INTO ledger VALUES (1, 'a')")
+		require.Equal(t, 1, count(t, sandbox.DB(t, c)))
+		conn, err := own.Conn(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, pooldriver.Raw(t.Context(), conn, func(dc driver.Conn) error {
+			_, err := dc.(driver.ExecerContext).ExecContext(t.Context(), "INSERT INTO ledger VALUES (2, 'b')", nil)
+			return err
+		}))
+		require.NoError(t, conn.Close())
+		require.Equal(t, 2, count(t, own))
+		require.NoError(t, own.Close(), "it closes the connector of the sandbox alone")
+	})
 }
 
 func TestTwoTransactionsInOneGoroutineAreAnErrorAtOnce(t *testing.T) {
