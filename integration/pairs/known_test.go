@@ -64,16 +64,7 @@ var knownFaults = []known{
 		kind: "sandboxes: questions about locks take sessions beyond the limit", in: "place=handle", acts: []string{"run"},
 		judges: []string{"too many sessions"},
 	},
-	{
-		kind: "pgx: a transaction after Conn outlives Release", in: "face=pgx", acts: []string{"late transaction"}, apart: true,
-		judges: []string{"not as bare", "rolled back and there", "panic", "left behind"}, probe: "face=pgx",
-	},
-	{
-		kind: "pgx: forgotten rows of a task stay in memory", in: "face=pgx task=implicit|explicit", acts: []string{"run"},
-		judges: []string{"left behind"}, probe: "face=pgx task=explicit", with: []string{"forgotten rows", "write"}, n: 40,
-	},
 	{kind: "pgx: nothing is read on replicas", in: "face=pgx replicas=explicit|tx|auto", quiet: []string{"replicas"}},
-	{kind: "pgx: statements are not counted in hits and misses", in: "face=pgx cache=128|1", quiet: []string{"cache"}},
 	{
 		kind: "replicas: what a replica refuses goes to the primary, and both count it", in: "replicas=explicit|tx|auto overload=on", acts: []string{"run"},
 		judges: []string{"figures"},
