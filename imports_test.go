@@ -21,7 +21,7 @@ var mayImport = []struct{ pkg, imports string }{
 	{"httptask", ". internal/floor internal/task"},
 	{"inspect", ". internal/pprofproto pool"},
 	{"internal/metrics", ". pool"},
-	{"sandbox", ". dialects dialects/generic internal/beneath internal/bubble internal/direct internal/driverconn internal/goroutine internal/onerelease internal/redact internal/task sandbox/internal/clones"},
+	{"sandbox", ". dialects internal/beneath internal/bubble internal/connpool internal/driverconn internal/goroutine internal/onerelease internal/redact internal/session internal/task sandbox/internal/clones"},
 	{"sandbox/internal/clones", "internal/dsn"},
 	{"internal/dsn", "dialects"},
 	{"tests/answers", "testify"},

@@ -309,7 +309,7 @@ func (s *batchSource) Send(ctx context.Context, dc driver.Conn, how direct.How) 
 	}
 	s.left--
 	s.decoder = takeDecoder(c)
-	return wholeOf(s, how)
+	return s, nil
 }
 
 // Kept implements direct.Kept.

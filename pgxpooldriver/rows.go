@@ -370,7 +370,7 @@ func (s *source) Send(ctx context.Context, dc driver.Conn, how direct.How) (driv
 	s.real = real
 	s.decoder = takeDecoder(c)
 	s.decoder.describe(real.FieldDescriptions())
-	return wholeOf(s, how)
+	return s, nil
 }
 
 // keeper owns a source.
@@ -412,39 +412,4 @@ func (s *source) tagOf() pgconn.CommandTag {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.tag
-}
-
-// whole are rows that were all read at once.
-type whole struct {
-	driver.Rows
-	rows []driver.Value
-}
-
-// wholeOf reads rows to their end, if how asks for that.
-func wholeOf(r driver.Rows, how direct.How) (driver.Rows, error) {
-	if !how.Whole {
-		return r, nil
-	}
-	w := &whole{Rows: r}
-	for {
-		var row [1]driver.Value
-		switch err := r.Next(row[:]); err {
-		case nil:
-			w.rows = append(w.rows, row[0])
-		case io.EOF:
-			return w, nil
-		default:
-			_ = r.Close()
-			return nil, err
-		}
-	}
-}
-
-// Next implements driver.Rows.
-func (w *whole) Next(dest []driver.Value) error {
-	if len(w.rows) == 0 {
-		return io.EOF
-	}
-	dest[0], w.rows = w.rows[0], w.rows[1:]
-	return nil
 }

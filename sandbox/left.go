@@ -41,7 +41,7 @@ func (s *sandbox) close() (left []string) {
 			}
 		}
 	}
-	for p := range s.prepared {
+	for _, p := range s.prepared {
 		left = append(left, fmt.Sprintf("sandbox: the test has ended with a prepared statement that is open (%s), from %v: close it in the test", s.stage.brief(p.query), p.at))
 	}
 	slices.Sort(left)
@@ -65,7 +65,7 @@ func (s *sandbox) takenAt() string {
 //
 // If another goroutine has used c last, cutLocked records nothing: that goroutine may live for as long as
 // t.Context(), and then the rollback of its last transaction is correct.
-func (s *sandbox) cutLocked(c *frontConn, opened context.Context) {
+func (s *sandbox) cutLocked(c *checkout, opened context.Context) {
 	if s.testCtx.Err() == nil || opened.Done() != s.testCtx.Done() || !s.isTest(c.at) {
 		return
 	}

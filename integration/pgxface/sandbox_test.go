@@ -80,3 +80,42 @@ func TestInASandboxNothingStays(t *testing.T) {
 	})
 	require.Zero(t, count(t.Context()))
 }
+
+func TestASandboxHasTheSettingsOfAContext(t *testing.T) {
+	const tenant = "SELECT coalesce(current_setting('app.tenant', true), '')"
+	b := open(t)
+	_, err := b.pool.Exec(t.Context(), "CREATE TABLE t (id int, tenant text DEFAULT current_setting('app.tenant', true))")
+	require.NoError(t, err)
+	t.Run("test", func(t *testing.T) {
+		plain := t.Context()
+		b := over(t, b.Account, sandbox.Connector(t, b.connector))
+		ctx := pooldriver.WithSettings(plain, pooldriver.Settings{"app.tenant": "a"})
+		require.Equal(t, "a", ask[string](ctx, t, b.pool, tenant))
+		require.Empty(t, ask[string](plain, t, b.pool, tenant))
+		var batch pgx.Batch
+		batch.Queue(tenant).QueryRow(func(row pgx.Row) error {
+			var got string
+			require.NoError(t, row.Scan(&got))
+			require.Equal(t, "a", got)
+			return nil
+		})
+		require.NoError(t, b.pool.SendBatch(ctx, &batch).Close())
+		_, err := b.pool.CopyFrom(ctx, pgx.Identifier{"t"}, []string{"id"}, pgx.CopyFromRows([][]any{{1}}))
+		require.NoError(t, err)
+		require.Equal(t, "a", ask[string](plain, t, b.pool, "SELECT tenant FROM t"))
+		require.NoError(t, b.pool.AcquireFunc(ctx, func(c *pgxpooldriver.Conn) error {
+			require.Equal(t, "a", ask[string](ctx, t, c, tenant))
+			require.Equal(t, "a", ask[string](plain, t, c.Conn(), tenant))
+			return pgx.BeginFunc(ctx, c, func(tx pgx.Tx) error {
+				require.Equal(t, "a", ask[string](plain, t, tx, tenant))
+				return nil
+			})
+		}))
+		require.NoError(t, pgx.BeginFunc(ctx, b.pool, func(tx pgx.Tx) error {
+			require.Equal(t, "a", ask[string](plain, t, tx, tenant))
+			require.Equal(t, "a", ask[string](plain, t, tx.Conn(), tenant))
+			return nil
+		}))
+		require.Empty(t, ask[string](plain, t, b.pool, tenant))
+	})
+}

@@ -23,8 +23,6 @@ type How struct {
 	// Unkept: the server reads texts by settings that may end with the statement. The driver must neither
 	// keep a statement that it prepares, nor use one that it has kept.
 	Unkept bool
-	// Whole: all rows have to be read before Send returns.
-	Whole bool
 }
 
 // Call is a statement to be sent.

@@ -111,7 +111,7 @@ func (s *Session) recordResultSlow(e dialects.Effect, err error) {
 // answer, lastTxStatus is that answer.
 func (s *Session) lastTxStatus() dialects.TxStatus {
 	status := s.TxStatus()
-	if last, ok := s.server.(dialects.LastTxStatus); ok && status == dialects.TxLost {
+	if last, ok := s.server.(dialects.LastTxStatus); ok && s.guard == nil && status == dialects.TxLost {
 		return last.LastTxStatus()
 	}
 	return status

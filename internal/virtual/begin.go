@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/internal/beneath"
 	"github.com/pooldriver/pooldriver/internal/connpool"
 	"github.com/pooldriver/pooldriver/internal/ctxerr"
 	"github.com/pooldriver/pooldriver/internal/ctxsettings"
@@ -43,6 +44,12 @@ func defers(ctx context.Context, c *conn, opts driver.TxOptions) bool {
 // deferBegin leaves the begin to the first statement. nil without an error: ctx carries a task, so the
 // begin is not deferred here.
 func deferBegin(ctx context.Context, c *conn, opts driver.TxOptions) (driver.Tx, error) {
+	if w := c.watcher; w != nil {
+		if _, err := w.Enter(ctx, beneath.UseBegin, ""); err != nil {
+			return nil, err
+		}
+		defer w.Leave()
+	}
 	var p task.Place
 	if err := c.source.engine.FindPlace(ctx, &p); err != nil || p.Task != nil {
 		return nil, err

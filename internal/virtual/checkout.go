@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/pooldriver/pooldriver/internal/beneath"
 	"github.com/pooldriver/pooldriver/internal/binding"
 	"github.com/pooldriver/pooldriver/internal/replica"
 	"github.com/pooldriver/pooldriver/internal/stmtcache"
@@ -22,6 +23,8 @@ type checkout struct {
 	held    binding.Checkout
 	on      *replica.Replica // that serves it; nil: the primary does
 	to      *route           // of the present operation; nil: there are no replicas
+	refused error            // what watcher has said of the present operation
+	watcher beneath.Watcher  // nil: none
 	renamed uint32           // how many of its statements had dialects.Renames
 	spare   *rows            // closed rows, which the next query uses again
 	op      operation        // the present operation

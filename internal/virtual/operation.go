@@ -89,6 +89,9 @@ func (op *operation) do(ctx context.Context) error {
 		return c.refusal
 	}
 	defer op.done()
+	if c.watcher != nil && !enter(ctx, op) {
+		return c.refused
+	}
 	for {
 		op.started = false
 		if c.to != nil {
@@ -100,10 +103,11 @@ func (op *operation) do(ctx context.Context) error {
 			}
 		}
 		if err := c.held.Reach(ctx, &op.Want); err != nil {
-			if elsewhere(ctx, op, err) {
+			again, err := unreached(ctx, op, err)
+			if again {
 				continue
 			}
-			return ctxerr.Of(ctx, err)
+			return err
 		}
 		if op.Answer != nil {
 			return takeAnswer(ctx, op)
@@ -114,6 +118,19 @@ func (op *operation) do(ctx context.Context) error {
 		}
 		c.held.Unlock(&op.Want)
 	}
+}
+
+// unreached is called with the error of an operation that has got no connection. again: it tries once more.
+func unreached(ctx context.Context, op *operation, err error) (again bool, _ error) {
+	if elsewhere(ctx, op, err) {
+		return true, nil
+	}
+	if w := op.c.watcher; w != nil {
+		if err = w.Waits(ctx, err); err == nil {
+			return true, nil
+		}
+	}
+	return false, ctxerr.Of(ctx, err)
 }
 
 // goTo makes to the server of the checkout; nil: the primary.
@@ -355,6 +372,9 @@ func (op *operation) done() {
 	c.held.Done(&op.Want)
 	if op.sharing != nil {
 		op.tellShared()
+	}
+	if c.watcher != nil {
+		c.watcher.Leave()
 	}
 	c.endEarly()
 }

@@ -118,7 +118,7 @@ func onlyReads(op *operation) bool {
 // asksBack reports whether the text of op asks for what the statement before it has left in its session.
 func asksBack(op *operation) bool {
 	judge, ok := op.c.source.config.Dialect.(dialects.ReadJudge)
-	if !ok {
+	if !ok || op.c.watcher != nil { // a sandbox has one session
 		return false
 	}
 	t, _ := op.c.look(op.Text)

@@ -3,7 +3,6 @@
 package virtual
 
 import (
-	"database/sql/driver"
 	"sync/atomic"
 
 	"github.com/pooldriver/pooldriver/dialects"
@@ -25,10 +24,10 @@ type Source struct {
 	report *report.Report
 	// hiddenValidator: the log knows of a wrapper that keeps IsValid from us.
 	hiddenValidator atomic.Bool
-	Replicas        *replica.Set                  // nil: there are none
-	Inside          beneath.Beneath               // what package sandbox may do; nil: nothing
-	Front           func(driver.Conn) driver.Conn // gives what Conn returns; nil: what Conn makes
-	texts           textcache.Cache               // far larger than the rest
+	Replicas        *replica.Set           // nil: there are none
+	Inside          beneath.Beneath        // what package sandbox may do; nil: nothing
+	Watch           func() beneath.Watcher // of each virtual connection; nil: nobody watches
+	texts           textcache.Cache        // far larger than the rest
 }
 
 // Init makes s a source of connections that e finds.

@@ -53,7 +53,7 @@ type Carrier struct {
 	busy atomic.Bool
 	tail [len(idle)]byte // the last bytes that pgx has read; only Read writes it
 
-	prepared, executed uint64 // statements that have names; only Write uses them, and never for a COPY
+	prepared, executed atomic.Uint64 // messages for statements that have names
 
 	mu      sync.Mutex // protects following fields, except for packet
 	state   state
@@ -182,7 +182,9 @@ func (c *Carrier) CarryAhead(texts []string, settings []dialects.ContextSetting)
 }
 
 // Kept counts the messages of pgx that prepare a statement with a name, and those that execute one.
-func (c *Carrier) Kept() (prepared, executed uint64) { return c.prepared, c.executed }
+func (c *Carrier) Kept() (prepared, executed uint64) {
+	return c.prepared.Load(), c.executed.Load()
+}
 
 // Passing reports whether everything that pgx writes next reaches the server unchanged.
 func (c *Carrier) Passing() bool {

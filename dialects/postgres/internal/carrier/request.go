@@ -52,11 +52,11 @@ func (c *Carrier) count(p []byte) {
 		switch body := msg[headerSize:]; msg[0] {
 		case 'P':
 			if len(body) > 0 && body[0] != 0 {
-				c.prepared++
+				c.prepared.Add(1)
 			}
 		case 'B':
 			if _, name, _ := bytes.Cut(body, []byte{0}); len(name) > 0 && name[0] != 0 {
-				c.executed++
+				c.executed.Add(1)
 			}
 		}
 	}
