@@ -42,7 +42,7 @@ var mayImport = []struct{ pkg, imports string }{
 	{"internal/history", "internal/bubble internal/histogram internal/report"},
 	{"internal/report", "internal/droppedstate internal/histogram internal/repeated internal/usage pool"},
 	{"internal/usage", "internal/bubble internal/callsite internal/config internal/histogram internal/pinning internal/traffic"},
-	{"internal/beneath", "dialects internal/config"},
+	{"internal/beneath", "dialects internal/config internal/task"},
 	{"internal/direct", "dialects"},
 	{"internal/config", "dialects internal/pinning"},
 	{"internal/credential", "dialects"},

@@ -274,8 +274,7 @@ func (g *guard) Execute(ctx context.Context, of *session.Statement, send func(co
 	if err != nil {
 		return err
 	}
-	err = send(context.WithoutCancel(ctx))
-	s.returned()
+	err = s.call(send)
 	switch {
 	case err != nil || of.Rows == nil:
 		return s.end(err)
@@ -296,8 +295,7 @@ func (g *guard) Prepare(ctx context.Context, text string, prepare func(context.C
 	if err != nil {
 		return err
 	}
-	err = prepare(context.WithoutCancel(ctx))
-	s.returned()
+	err = s.call(prepare)
 	s.preparing = true
 	return s.end(err)
 }
@@ -379,6 +377,13 @@ func (g *guard) Lend() {
 	}
 	g.lent = true
 	g.changes("a function of Raw", here())
+}
+
+// EndLoan: the settings of the loan end with the next statement.
+func (g *guard) EndLoan() {
+	g.stage.mu.Lock()
+	defer g.stage.mu.Unlock()
+	g.ahead = false
 }
 
 // Returned is called when a function of Raw has returned without an error.

@@ -226,12 +226,22 @@ func (s *statement) isProtected() {
 	}
 }
 
-// returned is called when the driver has returned from the call that sends the statement.
-func (s *statement) returned() {
-	if s.carried && s.g.stage.carrier.DropAhead() {
-		s.isProtected()
-	}
-	s.carried = false
+// call calls the driver. If an argument panics there, the session is about to be closed, and nobody ends s.
+func (s *statement) call(how func(context.Context) error) error {
+	returned := false
+	defer func() {
+		if s.carried && s.g.stage.carrier.DropAhead() {
+			s.isProtected()
+		}
+		if s.carried = false; !returned {
+			s.ended = true
+			s.watch.end()
+			s.wait.end()
+		}
+	}()
+	err := how(context.WithoutCancel(s.ctx))
+	returned = true
+	return err
 }
 
 // end ends the statement. err is what the driver has said of it. end returns the error for the

@@ -82,7 +82,7 @@ func (e *waitError) Unwrap() error { return e.err }
 // while this one waits. Open rows keep nobody waiting: they are read into memory.
 func (c *checkout) holds(goroutine uint64) (what string, since place) {
 	switch {
-	case c.at.goroutine != goroutine, c.txs > 0 && c.txCtx.Err() != nil: // in the second case it is being rolled back
+	case c.at.goroutine != goroutine, c.isOver(), c.txs > 0 && c.txCtx.Err() != nil: // in the last case it is being rolled back
 		return "", place{}
 	case c.txs > 0:
 		return "a transaction", c.txAt
@@ -102,7 +102,7 @@ func (c *checkout) waited(how string, err error) error {
 	defer s.mu.Unlock()
 	var holders strings.Builder
 	for other := range s.checkouts {
-		if other != c && (other.used || other.busy) {
+		if other != c && (other.used || other.busy) && !other.isOver() {
 			fmt.Fprintf(&holders, "\n\t%s:\n%s", other.describe(s), other.since().trace())
 		}
 	}

@@ -29,6 +29,8 @@ type state struct {
 	txAt  place
 	txCtx context.Context // of BeginTx: database/sql rolls back when it ends
 	inTx  *task.Task      // the explicit task in which the transaction has begun
+	whose *task.Task      // it is a checkout of this task; nil: of none
+	rows  bool            // the last operation has given rows
 	used  bool            // something was executed: it may hold the session
 	busy  bool            // an operation runs
 }
@@ -61,7 +63,7 @@ func (s *sandbox) lift() {
 func (c *checkout) Give() {
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()
-	if c.s.checkouts[c] && c.use == beneath.UseQuery && !c.ofConn() {
+	if c.s.checkouts[c] && c.rows && !c.ofConn() {
 		c.s.cutLocked(c, c.ctx) // rows
 	}
 	delete(c.s.checkouts, c)
@@ -89,19 +91,37 @@ func (c *checkout) Enter(ctx context.Context, use beneath.Use, text string) (ans
 			return false, err
 		}
 	}
-	c.use, c.text, c.at, c.ctx, c.tasks, c.busy = use, text, at, ctx, in, true
+	c.use, c.text, c.at, c.ctx, c.tasks, c.busy, c.rows = use, text, at, ctx, in, true, false
 	c.s.last = c
 	c.s.lastText, c.s.lastAt = text, at
 	c.moves = c.s.stage.moves.Load()
 	return false, nil
 }
 
-func (c *checkout) Leave() {
+func (c *checkout) Leave(whose *task.Task) {
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()
 	if c.busy { // else it was refused
-		c.busy, c.used = false, true
+		c.busy, c.used, c.whose = false, true, whose
 	}
+}
+
+func (c *checkout) Opened() {
+	c.s.mu.Lock()
+	defer c.s.mu.Unlock()
+	c.rows = true
+}
+
+// isOver reports whether nothing of c is open, although nobody has given it back: its task has ended, or an argument of its
+// query has panicked, which database/sql does not survive.
+func (c *checkout) isOver() bool {
+	switch {
+	case c.busy || c.ofConn():
+		return false
+	case c.whose != nil && c.whose.Context.Err() != nil:
+		return true
+	}
+	return c.use == beneath.UseQuery && !c.rows && c.txs == 0
 }
 
 func (c *checkout) Begun(ctx context.Context) {
@@ -174,7 +194,7 @@ func (c *checkout) describe(s *sandbox) string {
 		return "a *sql.Conn that is open"
 	case c.busy:
 		return s.what(c.use, c.text) + " that runs"
-	case c.use == beneath.UseQuery:
+	case c.rows:
 		return "rows that are open (" + s.stage.brief(c.text) + ")"
 	case c.use == "":
 		return "a connection that is in use"
@@ -187,7 +207,7 @@ func (c *checkout) since() place {
 	switch {
 	case c.txs > 0:
 		return c.txAt
-	case c.use == beneath.UseQuery && !c.ofConn(), c.busy:
+	case c.rows && !c.ofConn(), c.busy:
 		return c.at
 	}
 	return c.taken

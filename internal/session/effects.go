@@ -71,6 +71,9 @@ func (s *Session) RecordResult(e dialects.Effect, err error) {
 
 // EndLoan is RecordResult for what a function of Raw has done.
 func (s *Session) EndLoan(e dialects.Effect, err error) {
+	if s.guard != nil {
+		s.guard.EndLoan()
+	}
 	s.RecordResult(e, err)
 	if err != nil {
 		s.failed()

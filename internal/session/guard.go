@@ -36,9 +36,11 @@ type Guard interface {
 	// SetSettings puts settings of a context in force.
 	SetSettings(ctx context.Context, settings []dialects.ContextSetting) error
 
-	// Lend is called before a function of Raw, and Returned after it, unless it has failed.
+	// Lend is called before a function of Raw, and Returned after it, unless it has failed. A loan of several functions ends
+	// with EndLoan.
 	Lend()
 	Returned() error
+	EndLoan()
 	// Interrupt stops the statement that runs. It needs no lock.
 	Interrupt()
 	// End closes the Session's prepared statements by how, unless the connection is another one's by now, and ends the

@@ -48,7 +48,7 @@ func deferBegin(ctx context.Context, c *conn, opts driver.TxOptions) (driver.Tx,
 		if _, err := w.Enter(ctx, beneath.UseBegin, ""); err != nil {
 			return nil, err
 		}
-		defer w.Leave()
+		defer w.Leave(nil)
 	}
 	var p task.Place
 	if err := c.source.engine.FindPlace(ctx, &p); err != nil || p.Task != nil {

@@ -186,6 +186,9 @@ func (op *operation) rowsOf(err error) (driver.Rows, error) {
 	if err != nil {
 		return nil, err
 	}
+	if w := rows.checkout.watcher; w != nil {
+		w.Opened()
+	}
 	return rows.handedOut(), nil
 }
 
@@ -374,7 +377,7 @@ func (op *operation) done() {
 		op.tellShared()
 	}
 	if c.watcher != nil {
-		c.watcher.Leave()
+		leave(c)
 	}
 	c.endEarly()
 }

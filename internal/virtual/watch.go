@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/pooldriver/pooldriver/internal/beneath"
+	"github.com/pooldriver/pooldriver/internal/task"
 )
 
 var uses = [...]beneath.Use{
@@ -18,4 +19,15 @@ func enter(ctx context.Context, op *operation) bool {
 	var answered bool
 	answered, op.c.refused = op.c.watcher.Enter(ctx, uses[op.kind], op.Text)
 	return !answered && op.c.refused == nil
+}
+
+// leave ends an operation.
+//
+//go:noinline
+func leave(c *checkout) {
+	var t *task.Task
+	if c.held.Bound() {
+		t = c.held.Task()
+	}
+	c.watcher.Leave(t)
 }
