@@ -23,11 +23,12 @@ type link struct {
 	mu   sync.Mutex
 	conn direct.Conn
 
-	// Of a loan: pgx's own connection, until endLoan, and whether a transaction was open there.
+	// Of a loan: pgx's own connection, until endLoan, and what was open there before.
 	loan    direct.Loan
 	lent    *pgx.Conn
 	lentFor context.Context // whose settings it has
 	inTx    bool
+	reading bool
 
 	inner []inner // what a Conn or transaction has open
 
@@ -200,7 +201,7 @@ func (l *link) lendLocked(ctx context.Context) (*pgx.Conn, error) {
 		l.endLoan(err)
 		return nil, err
 	}
-	l.inTx = inTx(l.lent)
+	l.inTx, l.reading = inTx(l.lent), l.lent.PgConn().IsBusy()
 	return l.lent, nil
 }
 
@@ -210,7 +211,7 @@ func inTx(c *pgx.Conn) bool { return c.PgConn().TxStatus() != 'I' }
 func (l *link) leftOpen() error {
 	switch {
 	case l.lent == nil || l.lent.IsClosed():
-	case l.lent.PgConn().IsBusy():
+	case l.lent.PgConn().IsBusy() && !l.reading:
 		return errBusy
 	case inTx(l.lent) != l.inTx:
 		return errInTx

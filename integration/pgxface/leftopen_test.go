@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"sync/atomic"
 	"testing"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pooldriver/pooldriver"
+	"github.com/pooldriver/pooldriver/internal/randomtest"
 	"github.com/pooldriver/pooldriver/pgxpooldriver"
 )
 
@@ -251,4 +253,65 @@ func TestABeginThatFailsLeavesTheRowsOfItsConn(t *testing.T) {
 		require.Equal(t, []int{1, 2, 3}, all)
 		require.Less(t, asked, int32(100))
 	}
+}
+
+// Rows in memory end with their context, whoever reads them or closes them meanwhile. Nothing of them is counted, and nobody
+// else's rows end.
+func TestRowsInMemoryEndWithTheirContext(t *testing.T) {
+	t.Parallel()
+	b, seed := open(t, "pool_max_conns=4"), randomtest.Seed(t)
+	readers := func(t *testing.T, i uint64) {
+		t.Run(fmt.Sprint(i), func(t *testing.T) {
+			t.Parallel()
+			random := rand.New(rand.NewPCG(seed, i))
+			for range randomtest.Rounds(60, 600) {
+				ctx, cancel := context.WithCancel(t.Context())
+				task, end := pooldriver.WithTask(ctx)
+				rows := manyRows(task, t, b.pool, random)
+				require.True(t, rows.Next())
+				require.Equal(t, 5, ask[int](task, t, b.pool, "SELECT 5")) // so they are in memory
+				go cancel()
+				n := 1
+				for rows.Next() && (random.IntN(100) > 0) {
+					n++
+				}
+				if random.IntN(2) == 0 {
+					rows.Close() // else they are forgotten
+				}
+				if err := rows.Err(); err != nil {
+					require.ErrorIs(t, err, context.Canceled)
+				} else {
+					require.LessOrEqual(t, n, 1000)
+				}
+				end()
+			}
+		})
+	}
+	t.Run("readers", func(t *testing.T) {
+		for i := range uint64(8) {
+			readers(t, i)
+		}
+	})
+	require.Eventually(t, func() bool { return b.connector.Stats().BufferedBytes == 0 }, waits, tick)
+	b.atRest(t)
+	require.Equal(t, 5, ask[int](t.Context(), t, b.pool, "SELECT 5"))
+}
+
+// manyRows returns the rows of a query, of a batch, or of a Conn.
+func manyRows(ctx context.Context, t *testing.T, pool *pgxpooldriver.Pool, random *rand.Rand) (rows pgx.Rows) {
+	const query = "SELECT g FROM generate_series(1, 1000) g"
+	var err error
+	switch random.IntN(3) {
+	case 0:
+		rows, err = pool.Query(ctx, query)
+	case 1:
+		rows, err = pool.SendBatch(ctx, batchOf(query, "SELECT 1")).Query()
+	default:
+		c, acquired := pool.Acquire(ctx)
+		require.NoError(t, acquired)
+		t.Cleanup(c.Release)
+		rows, err = c.Query(ctx, query)
+	}
+	require.NoError(t, err)
+	return rows
 }
