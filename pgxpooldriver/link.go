@@ -291,7 +291,7 @@ func (l *link) doExec(ctx context.Context, text string, args []any) (pgconn.Comm
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.exec = execution{text: text, args: args}
-	_, err = l.executeLocked(ctx, direct.Call{Text: text, Effect: effect, Sender: &l.exec})
+	_, err = l.executeLocked(ctx, direct.Call{Text: text, Args: values(args), Effect: effect, Sender: &l.exec})
 	tag := l.exec.tag
 	l.exec = execution{}
 	return tag, err

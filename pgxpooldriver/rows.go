@@ -299,7 +299,7 @@ func (l *link) query(ctx context.Context, text string, args []any, owns bool) (*
 	}
 	q := &query{stream: stream{link: l, ctx: ctx, owns: owns}, source: source{text: text, args: args}}
 	q.source.owner = q
-	q.set, err = l.execute(ctx, direct.Call{Text: text, Queries: true, Effect: effect, Sender: &q.source})
+	q.set, err = l.execute(ctx, direct.Call{Text: text, Args: values(args), Queries: true, Effect: effect, Sender: &q.source})
 	if err != nil {
 		return failedRows(err), err
 	}

@@ -56,7 +56,7 @@ func (g *guard) begin(ctx context.Context, of *session.Statement) (*statement, e
 	if effect.Dirty() {
 		s.at = here()
 	}
-	if err := st.notes(ctx, s, of.Args, effect); err != nil {
+	if err := st.notes(ctx, s, argsOf(of), effect); err != nil {
 		return nil, err
 	}
 	if err := s.protect(); err != nil {
@@ -65,6 +65,18 @@ func (g *guard) begin(ctx context.Context, of *session.Statement) (*statement, e
 	s.watch = st.watchOver(ctx)
 	s.wait = st.waits.begin(st, text)
 	return s, nil
+}
+
+// argsOf are the arguments of a statement, also of one of package direct.
+func argsOf(of *session.Statement) []driver.NamedValue {
+	if of.Direct == nil {
+		return of.Args
+	}
+	var args []driver.NamedValue
+	for i, value := range of.Direct.Args {
+		args = append(args, driver.NamedValue{Ordinal: i + 1, Value: value})
+	}
+	return args
 }
 
 // refuses returns an error for a text that a sandbox cannot execute, and fails the test.

@@ -116,7 +116,15 @@ func TestSandboxGuardPgx(t *testing.T) {
 			_, err := tx.Exec(ctx, "SELECT set_config($1, $2, true)", "app.tenant", "7")
 			return err
 		}))
-		t.Log("the name in an argument, by pgx, after COMMIT:", tenant(t, ctx, pool))
+		require.Empty(t, tenant(t, ctx, pool))
+		require.NoError(t, pooldriver.Do(ctx, func(ctx context.Context) error { // a session that is not cleaned between them
+			require.NoError(t, pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+				var set string
+				return tx.QueryRow(ctx, "SELECT set_config($1, $2, true)", pgx.QueryExecModeExec, "app.tenant", "7").Scan(&set)
+			}))
+			require.Empty(t, tenant(t, ctx, pool))
+			return nil
+		}))
 	})
 	t.Run("settings of contexts", func(t *testing.T) {
 		pool, db := on(t)
@@ -133,7 +141,7 @@ func TestSandboxGuardPgx(t *testing.T) {
 		require.NoError(t, db.QueryRowContext(a, "SELECT current_setting('app.tenant', true)").Scan(&v))
 		require.Equal(t, "a", v)
 		require.NoError(t, pool.AcquireFunc(a, func(c *pgxpooldriver.Conn) error {
-			t.Log("acquired with settings:", tenant(t, ctx, c))
+			require.Empty(t, tenant(t, ctx, c)) // the settings are those of each call
 			return nil
 		}))
 		require.Empty(t, tenant(t, ctx, pool))
@@ -177,16 +185,15 @@ func TestSandboxGuardPgx(t *testing.T) {
 		pool := pgxpooldriver.New(sandbox.Connector(s, b.connector))
 		_, err := pool.Begin(ctx)
 		require.NoError(t, err)
-		t.Log(s.end())
+		require.Contains(t, s.end(), "a transaction that is open")
 		_, err = pool.Exec(ctx, "SELECT 1")
-		t.Log(err)
-		require.Error(t, err)
+		require.ErrorContains(t, err, "has ended")
 		s = listen(t, "/b")
 		pool = pgxpooldriver.New(sandbox.Connector(s, b.connector))
 		rows, err := pool.Query(ctx, "SELECT 1 UNION SELECT 2")
 		require.NoError(t, err)
 		require.True(t, rows.Next())
-		t.Log(s.end())
+		require.Contains(t, s.end(), "rows that are open")
 		rows.Close()
 		s = listen(t, "/c")
 		pool = pgxpooldriver.New(sandbox.Connector(s, b.connector))
@@ -194,7 +201,7 @@ func TestSandboxGuardPgx(t *testing.T) {
 		require.NoError(t, err)
 		_, err = c.Exec(ctx, "INSERT INTO t VALUES (3)")
 		require.NoError(t, err)
-		t.Log(s.end())
+		require.Contains(t, s.end(), "Conn that is open")
 		c.Release()
 	})
 	require.Equal(t, 0, ask[int](ctx, t, b.pool, "SELECT count(*) FROM t"))

@@ -29,6 +29,7 @@ type How struct {
 type Call struct {
 	Text    string          // as it is sent
 	More    []string        // the further texts of a batch; nil: it is no batch
+	Args    []any           // of Text, if it is no batch
 	Queries bool            // Send returns rows
 	Effect  dialects.Effect // what the texts do not show
 	Sender  Sender
