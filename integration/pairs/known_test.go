@@ -32,6 +32,7 @@ type known struct {
 }
 
 var knownFaults = []known{
+	{kind: "pgx: through Wrap nobody counts what pgx keeps", in: "face=pgx place=wrap cache=128|1", quiet: []string{"cache"}},
 	{kind: "pgx: nothing is read on replicas", in: "face=pgx replicas=explicit|tx|auto", quiet: []string{"replicas"}},
 	{
 		kind: "replicas: what a replica refuses goes to the primary, and both count it", in: "replicas=explicit|tx|auto overload=on", acts: []string{"run"},
