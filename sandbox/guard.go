@@ -427,13 +427,20 @@ func (g *guard) Interrupt() {
 	_ = g.stage.server.Interrupt(ctx)
 }
 
-// End ends what the Connector takes for a session. The real one stays.
-func (g *guard) End(statements func()) {
+// CloseStmt does nothing after the test: the connection is another test's then.
+func (g *guard) CloseStmt(si driver.Stmt) error {
 	g.stage.mu.Lock()
 	defer g.stage.mu.Unlock()
-	if g.stage.broken == nil {
-		statements()
+	if g.stage.broken != nil {
+		return nil
 	}
+	return si.Close()
+}
+
+// End ends what the Connector takes for a session. The real one stays.
+func (g *guard) End() {
+	g.stage.mu.Lock()
+	defer g.stage.mu.Unlock()
 	_ = g.die()
 }
 

@@ -43,9 +43,10 @@ type Guard interface {
 	EndLoan()
 	// Interrupt stops the statement that runs. It needs no lock.
 	Interrupt()
-	// End closes the Session's prepared statements by how, unless the connection is another one's by now, and ends the
-	// Session: what it has open is undone.
-	End(how func())
+	// CloseStmt closes a prepared statement of the Session, unless the connection is another one's by now.
+	CloseStmt(si driver.Stmt) error
+	// End ends the Session: what it has open is undone.
+	End()
 }
 
 // Under are rows under a Guard.
@@ -101,7 +102,7 @@ func (s *Session) prepareText(ctx context.Context, text string) (si driver.Stmt,
 		return err
 	})
 	if err != nil && prepared {
-		_ = si.Close()
+		_ = s.guard.CloseStmt(si)
 	}
 	return si, err
 }

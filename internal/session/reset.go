@@ -306,7 +306,8 @@ func (s *Session) EndsTx(said dialects.Diagnosis, effect dialects.Effect) bool {
 func (s *Session) CloseStatements() {
 	s.stmts.DisownAll()
 	if s.guard != nil {
-		s.guard.End(s.stmts.CloseAll)
+		s.stmts.CloseAll()
+		s.guard.End()
 		return
 	}
 	if !s.traits.StatementsEndWithSession {

@@ -177,6 +177,9 @@ func (s *Session) sendText(ctx context.Context, st *Statement) error {
 func (s *Session) countKept(prepared, executed uint64) {
 	nowPrepared, nowExecuted := s.rereader.Kept()
 	misses, uses := nowPrepared-prepared, nowExecuted-executed
+	if misses+uses == 0 {
+		return
+	}
 	s.env.Misses.Add(misses)
 	s.env.Hits.Add(max(misses, uses) - misses)
 }

@@ -149,6 +149,9 @@ func (s *Session) Init(env *Env, server dialects.Session, traits dialects.Traits
 		s.conn.Resetter = nil
 	}
 	s.stmts = stmtcache.New(env.StmtCache)
+	if s.guard != nil {
+		s.stmts.CloseBy = s.guard.CloseStmt
+	}
 	_, s.counts = server.Sent()
 	if i, ok := server.(dialects.Irreplaceable); ok && s.guard == nil {
 		s.irreplaceable = i.Irreplaceable()
